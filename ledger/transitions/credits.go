@@ -10,18 +10,15 @@ import (
 	"rollcall/ledger"
 )
 
-// creditsMax bounds what a workspace was ever granted: above 2^53 a number is
-// not exact in every reader of JSON.
+// creditsMax bounds all credits ever granted to a workspace: not every JSON reader is exact above 2^53.
 const creditsMax = 1 << 53
 
-// shortMessage says what a verification that waits for credits needs. The number
-// available is that of the moment.
+// shortMessage tells how many credits a waiting verification needs, and how many are available now.
 const shortMessage = "This file needs %d credits and %d are available. " +
 	"It goes on by itself when credits are added."
 
-// Grant adds credits once per grant id. Run again with the same arguments it
-// adds nothing; with others it is ErrIllegal, as are the id of a verification, and
-// amounts below 1 or beyond what stays exact in JSON (2^53 in all).
+// Grant adds credits once per grant id. Run again with the same arguments it adds nothing. ErrIllegal: other
+// arguments, the id of a verification, an amount below 1, or more than 2^53 credits in all.
 func (e Engine) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (
 	ledger.Balance, error) {
 	var after ledger.Balance
@@ -42,9 +39,9 @@ func (e Engine) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Cre
 	return after, nil
 }
 
-// isVerification reports whether an id is that of a verification. It is asked before the transaction, where
-// to look for what is not there would be a conflict with every create: nobody knows the id of
-// a verification that comes later.
+// isVerification reports whether an id is that of a verification. It is called before the transaction, because
+// reading a missing row inside would conflict with every create. A verification made later has an id that nobody
+// knows yet.
 func (e Engine) isVerification(ctx context.Context, id uuid.UUID) (bool, error) {
 	_, err := e.db.readRow(ctx, id)
 	if errors.Is(err, ledger.ErrNoSuchVerification) {
@@ -53,8 +50,8 @@ func (e Engine) isVerification(ctx context.Context, id uuid.UUID) (bool, error) 
 	return err == nil, err
 }
 
-// grant adds credits; taken says that the id of the grant is that of a verification. The account is changed before anything
-// of it is read: who reads a row and then changes it loses to who does the same beside him.
+// grant adds credits; taken says that the id of the grant is that of a verification. It changes the account before
+// it reads it, because a transaction that reads a row first loses against a concurrent one that does the same.
 func grant(t Tables, e Entry, taken bool) error {
 	known, found, err := t.Granted(e.Subject)
 	if err != nil {
@@ -96,21 +93,21 @@ func grant(t Tables, e Entry, taken bool) error {
 	return tellShort(t, e.Workspace)
 }
 
-// refuseGrant says why a grant is refused, whatever the account is; found: its id was used.
+// refuseGrant returns why a grant is refused, independent of the account; found: its id was used.
 func refuseGrant(e Entry, found, taken bool) error {
 	switch {
 	case found:
 		return fmt.Errorf("the grant id was used for another grant: %w", ledger.ErrIllegal)
 	case e.Amount < 1 || e.Amount > creditsMax:
 		return fmt.Errorf("amount %d: %w", e.Amount, ledger.ErrIllegal)
-	case taken: // its entry would stand among those of the verification
+	case taken: // its entry would look like one of the verification
 		return fmt.Errorf("the grant id is that of a verification: %w", ledger.ErrIllegal)
 	}
 	return errors.Join(ledger.CheckText(e.Reason), ledger.CheckOperatorText("author", e.Author))
 }
 
-// fund holds the credits of each verification that waits for them and is covered
-// by what is available, oldest first; one that is not covered stops none after it.
+// fund holds the credits of each waiting verification that the available credits cover, oldest first. One that is
+// not covered does not stop those after it.
 func fund(t Tables, workspace uuid.UUID) error {
 	for {
 		v, err := t.Unfunded(workspace)
@@ -130,8 +127,7 @@ func fund(t Tables, workspace uuid.UUID) error {
 	}
 }
 
-// hold moves the credits of all addresses of v from available to held, or none
-// and says false.
+// hold moves the credits of all addresses of v from available to held, and reports whether enough were available.
 func hold(t Tables, v *Row) (bool, error) {
 	need := ledger.Credits(v.Total)
 	n, err := t.Credit(v.Workspace, ledger.Balance{Available: -need, Held: need}, need)
@@ -146,7 +142,7 @@ func hold(t Tables, v *Row) (bool, error) {
 	return true, t.Enter(Entry{Subject: v.ID, Kind: ledger.EntryHold, Workspace: v.Workspace, Amount: need})
 }
 
-// tellShort renews the messages of the verifications that keep waiting for credits.
+// tellShort updates the messages of the verifications that still wait for credits.
 func tellShort(t Tables, workspace uuid.UUID) error {
 	account, err := t.Account(workspace)
 	if err != nil {
@@ -164,8 +160,8 @@ func tellShort(t Tables, workspace uuid.UUID) error {
 	return nil
 }
 
-// settled moves credits out of held: charged to spent, free to available, with
-// their entries, and lets free ones fund what waits.
+// settled moves credits out of held: charged to spent, free to available. It writes their entries, and funds waiting
+// verifications from the free ones.
 func settled(t Tables, v *Row, number int64, charged, free ledger.Credits) error {
 	var entries []Entry
 	for _, e := range []Entry{
@@ -186,11 +182,11 @@ func settled(t Tables, v *Row, number int64, charged, free ledger.Credits) error
 	return fund(t, v.Workspace)
 }
 
-// errCorrectedMeanwhile ends a correction of what another one set right since the audit.
+// errCorrectedMeanwhile means that another correction came after the audit.
 var errCorrectedMeanwhile = fmt.Errorf("it was corrected since this audit began, audit again: %w", ledger.ErrUncorrectable)
 
-// EnterCorrection writes a correction that follows from an audit, moves its credits and lets them fund
-// what waits. Run again with the same id it answers what was done.
+// EnterCorrection writes a correction from an audit, moves its credits and funds waiting verifications. Run again
+// with the same id it returns the first correction.
 func (e Engine) EnterCorrection(ctx context.Context, c ledger.Correction, by ledger.Balance) (ledger.Correction, error) {
 	c.Author = ledger.Author(ctx)
 	var done *ledger.Correction
@@ -236,8 +232,7 @@ func correct(t Tables, c ledger.Correction, by ledger.Balance) error {
 	if by == (ledger.Balance{}) {
 		return t.Enter(entries...)
 	}
-	// The difference that the audit found is the same whatever moved since, but what is
-	// available may have been spent.
+	// Later movements do not change the difference that the audit found, but may have spent the available credits.
 	n, err = t.Credit(c.Workspace, by, max(-by.Available, 0))
 	if err == nil && n == 0 {
 		return fmt.Errorf("%d credits are not available any more: %w", -by.Available, ledger.ErrUncorrectable)
@@ -254,7 +249,7 @@ func correct(t Tables, c ledger.Correction, by ledger.Balance) error {
 	return tellShort(t, c.Workspace)
 }
 
-// found and moved are a correction in the words of the operator log.
+// found and moved describe a correction for the operator log.
 func found(c ledger.Correction) string {
 	text := fmt.Sprintf("%s %s", c.Findings[0].Invariant, c.Findings[0].Detail)
 	if more := len(c.Findings) - 1; more > 0 {

@@ -10,14 +10,14 @@ import (
 	"rollcall/ledger"
 )
 
-// Engine is the half of a ledger.Book that writes verifications and credits. Safe
-// for concurrent use if its database is.
+// Engine is the part of a ledger.Book that writes verifications and credits. Safe for concurrent use if its database
+// is.
 type Engine struct {
 	db      rowsOf
 	settled *settledSets
 }
 
-// New makes the transitions of a database.
+// New makes an Engine on a database.
 func New(db Database) Engine {
 	return Engine{db: rowsOf{db}, settled: &settledSets{sets: map[uuid.UUID]*settledSet{}, most: settledBytesMax}}
 }
@@ -33,27 +33,26 @@ func one(n int64, err error, what string) error {
 	return nil
 }
 
-// ErasedMax bounds the chunks that one transaction erases, so that other writers do not wait
-// for long: 16 MiB as uploads are cut. The rest of a larger file goes right after it.
+// ErasedMax bounds the chunks that one transaction erases, so that other writers do not wait long: 16 MiB with
+// uploads' usual chunks. The rest of a larger file is erased right after.
 const ErasedMax = 64
 
-// move is a step of a verification to another state. Everything that changes a
-// status goes through it.
+// move is a verification's step to another state. Every change of status goes through it.
 type move struct {
 	to    ledger.Status
 	issue *ledger.Issue // of the new state
-	next  int64         // when something is due, milliseconds; for waiting for receivers only
-	// expected is when the last address is expected to be final, milliseconds; 0: not
-	// known, as while cancelling and when it is over.
+	next  int64         // when something is due, milliseconds; only for waiting for receivers
+	// expected is when the last address is expected to be final, milliseconds; 0: unknown, as while cancelling and
+	// at the end.
 	expected int64
 	held     ledger.Credits
-	more     int64 // addresses that are cancelled by the step
+	more     int64 // addresses that the step cancels
 	lease    bool  // whether the lease stays
-	wake     int64 // no node takes it before, milliseconds; 0: as it was, or at once if there was no work in it before
+	wake     int64 // nodes may take it from then on, milliseconds; 0: unchanged, or at once if it had no work before
 }
 
-// WakeBack is how far in the past the time may be from which there is work in a verification, when it comes to have some:
-// who looks for work looks from some time before now. Within that time files are leased in the order of their creates.
+// WakeBack is how far in the past the wake time of new work may be: queries for work begin some time before now.
+// Files that become due within that time are leased in the order of their creation.
 const WakeBack = 30 * time.Second
 
 // step makes a move in the row and in v. ErrIllegal when there is no such step.
@@ -69,7 +68,7 @@ func step(t Tables, v *Row, m move) error {
 		return fmt.Errorf("%s and waits for receivers: %w", v.State(), ledger.ErrIllegal)
 	}
 	if m.to.Final() && before.unread() {
-		// Nobody will read these bytes: they go with the step, not after a time.
+		// Nobody will read these bytes, so the step erases them.
 		left, err := t.EraseUpload(v.ID, ErasedMax)
 		if err != nil {
 			return fmt.Errorf("erase upload: %w", err)
@@ -77,7 +76,7 @@ func step(t Tables, v *Row, m move) error {
 		v.UploadDeleted = !left
 	}
 	if m.to.Final() {
-		v.Completed = ledger.Clock(max(v.Now, ledger.Millis(v.Created))) // a clock set back makes no negative time
+		v.Completed = ledger.Clock(max(v.Now, ledger.Millis(v.Created))) // never before Created, even after a clock jump
 	}
 	v.WaitingSince = 0
 	if v.State() == ledger.WaitingCredits {
@@ -102,17 +101,16 @@ func step(t Tables, v *Row, m move) error {
 	return nil
 }
 
-// worked runs do on a verification that the caller has leased, in one
-// transaction. again says that an earlier run of the same call was committed, so
-// that its result stands although the lease may be gone. ErrNoSuchVerification,
+// worked runs do on a verification that the caller has leased, in one transaction. again reports that an earlier run
+// of the same call was committed; then its result is valid although the lease may have ended. ErrNoSuchVerification,
 // ErrStaleEpoch.
 func (e Engine) worked(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {
 	return e.workedIn(ctx, Scope{}, l, again, do)
 }
 
-// paid is worked for what may change the account of the verification's workspace. The context mostly says
-// whose that is; otherwise it is looked up.
+// paid is worked for changes that may affect the workspace's account. The workspace usually comes from the context;
+// otherwise it is looked up.
 func (e Engine) paid(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {
 	in := Scope{Workspace: ledger.TenantOf(ctx), Account: true}
@@ -126,7 +124,7 @@ func (e Engine) paid(ctx context.Context, l ledger.Lease, again func(v *Row) boo
 	return e.workedIn(ctx, in, l, again, do)
 }
 
-// rowsOf are the transactions about one verification.
+// rowsOf runs transactions about one verification.
 type rowsOf struct{ Database }
 
 // readRow reads one verification.
@@ -160,7 +158,7 @@ func (db rowsOf) writeFree(ctx context.Context, do func(t Tables) error) error {
 	return db.Update(ctx, Scope{}, do)
 }
 
-// updateRow runs do in one transaction, and returns the verification that it returns.
+// updateRow runs do in one transaction, and returns its verification.
 func (db rowsOf) updateRow(ctx context.Context, in Scope, do func(t Tables) (*Row, error)) (
 	ledger.Verification, error) {
 	var v *Row
@@ -176,36 +174,35 @@ func (db rowsOf) updateRow(ctx context.Context, in Scope, do func(t Tables) (*Ro
 
 // Database runs transactions on the tables.
 type Database interface {
-	// Update runs do in one serialisable transaction and commits it. do may run
-	// several times: it has no effect outside the transaction but on variables
-	// that it sets anew each time.
+	// Update runs do in one serialisable transaction and commits it. do may run several times: outside the
+	// transaction it may only change variables that it sets anew in each run.
 	Update(ctx context.Context, in Scope, do func(t Tables) error) error
-	// View runs do for reading only, each question at its own moment.
+	// View runs do for reading only; each query has its own snapshot.
 	View(ctx context.Context, do func(t Tables) error) error
 }
 
-// Scope says what a transaction is about, so that those which would meet at the same rows can take turns
-// before they begin. It changes nothing of what they do.
+// Scope is what a transaction is about. Transactions with conflicting scopes can wait for each other before they
+// begin. It does not change their effect.
 type Scope struct {
-	Workspace uuid.UUID // zero: of whom the context says, see ledger.TenantOf
-	Account   bool      // the account of the workspace may change
+	Workspace uuid.UUID // zero: the one in the context, see ledger.TenantOf
+	Account   bool      // the workspace's account may change
 }
 
-// Row is one verification as its table has it, at the time Now.
+// Row is one verification as stored, read at the time Now.
 type Row struct {
 	ledger.Verification
 	Writer         int64     // fence of the upload: only the newest writer may append
-	Node           uuid.UUID // who has the lease; the zero value: nobody
+	Node           uuid.UUID // the lease's node; the zero value: none
 	LeaseExpires   int64     // milliseconds
-	WaitingSince   int64     // for credits, milliseconds; 0: it does not
-	WakeAt         int64     // no node takes it before, milliseconds
-	Crashes        int       // of those who worked on it
-	Paid           bool      // it held credits, now or before
+	WaitingSince   int64     // for credits, milliseconds; 0: not waiting
+	WakeAt         int64     // nodes may take it from then on, milliseconds
+	Crashes        int       // of nodes that worked on it
+	Paid           bool      // it holds or held credits
 	ResultsDeleted bool
 	Now            int64 // milliseconds, by the database's clock
 }
 
-// Entry is one immutable line of the book.
+// Entry is one immutable movement of credits.
 type Entry struct {
 	Subject   uuid.UUID // the grant, or the verification
 	Number    int64     // of the settlement; 0: none
@@ -216,175 +213,167 @@ type Entry struct {
 	Author    string // of a grant
 }
 
-// Step is a change of a verification's row, made only if the row is still as it
-// was read: the same status, epoch and number of settlements.
+// Step is a change of a verification's row. It takes effect only if status, epoch and number of settlements are
+// still as they were read.
 type Step struct {
 	Before, After *Row
 }
 
-// Tables are the rows of one transaction. Each method is one statement; those
-// that answer a number changed so many rows, 0 when their condition did not hold.
+// Tables are the rows of one transaction. Each method is one statement. Those that return a number changed that many
+// rows, 0 when their condition did not hold.
 type Tables interface {
-	// Doubt reports whether a run of this transaction before this one may have been committed.
+	// Doubt reports whether an earlier run of this transaction may have been committed.
 	Doubt() bool
 
 	// Account reads a workspace's balance. ledger.ErrNoSuchWorkspace.
 	Account(workspace uuid.UUID) (ledger.Balance, error)
-	// Credit adds by to a workspace's account if at least this much is available.
+	// Credit adds by to a workspace's account if the given amount is available.
 	Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error)
-	// Enter writes entries, and adds each to those of its workspace, kind and day; their key (subject, number, kind)
-	// refuses a second one. It comes after Credit: their
-	// reference to the workspace reads the row of the account, and a transaction that reads a row before it changes
-	// it can lose to another one that does the same.
+	// Enter writes entries, and adds each to the sum of its workspace, kind and day; their key (subject, number,
+	// kind) refuses duplicates. Call it after Credit: entries refer to the workspace, so writing them reads the
+	// account's row, and a transaction that reads a row before changing it can lose against a concurrent one.
 	Enter(entries ...Entry) error
-	// Granted reads the entry of a grant; false when there is none.
+	// Granted reads the entry of a grant, and reports whether there is one.
 	Granted(id uuid.UUID) (Entry, bool, error)
-	// Log writes a line of the operator log: its time is now, its author who makes the
-	// changes of the context. A nil ID is made up, a line that is there is not written
-	// again. ledger.ErrIllegal for an author that cannot be kept.
+	// Log writes a line of the operator log with the time now and the context's author. It makes an id for a nil ID,
+	// and does not write an existing line again. ledger.ErrIllegal for an author that cannot be stored.
 	Log(l ledger.LogLine) error
 
-	// Read, ReadOf and ReadIdentity read one verification: by its id, if it is of a
-	// workspace, and by its idempotency key. ledger.ErrNoSuchVerification.
+	// Read reads a verification by its id, ReadOf by id and workspace, ReadIdentity by idempotency key.
+	// ledger.ErrNoSuchVerification.
 	Read(id uuid.UUID) (*Row, error)
 	ReadOf(workspace, id uuid.UUID) (*Row, error)
 	ReadIdentity(workspace, identity uuid.UUID) (*Row, error)
-	// Await is Read, and waits for a transaction that is changing the row. So when it answers, an earlier run whose
-	// commit was not answered is either committed or not.
+	// Await is Read, and waits for a transaction that is changing the row. Afterwards, an earlier run with an
+	// unknown commit is certainly either committed or not.
 	Await(id uuid.UUID) (*Row, error)
-	// Limits reads what was set for a workspace; 0 is the default.
+	// Limits reads the limits set for a workspace; 0 is the default.
 	Limits(workspace uuid.UUID) (ledger.Limits, error)
 	// Open counts the verifications of a workspace that are not final.
 	Open(workspace uuid.UUID) (int64, error)
-	// Stored adds up the declared bytes of those whose upload is not erased.
+	// Stored adds up the declared bytes of uploads that are not erased.
 	Stored(workspace uuid.UUID) (int64, error)
-	// Unpaid counts those of ledger.UnpaidWithin that never held a credit.
+	// Unpaid counts the verifications of ledger.UnpaidWithin that never held a credit.
 	Unpaid(workspace uuid.UUID) (Unpaid, error)
-	// Room is ledger.ErrNoRoom while the ledger takes no new verification and no chunk.
+	// Room returns ledger.ErrNoRoom while the ledger accepts no new verification and no chunk.
 	Room() error
-	// Unfunded gives the oldest verification that waits for credits and needs no
-	// more than are available; nil when there is none.
+	// Unfunded returns the oldest waiting verification that the available credits cover; nil when there is none.
 	Unfunded(workspace uuid.UUID) (*Row, error)
-	// Short lists how much each verification of a workspace waits for.
+	// Short lists the credits that each waiting verification of a workspace needs.
 	Short(workspace uuid.UUID) (map[uuid.UUID]int64, error)
-	// Tell renews the message of a verification that waits for credits.
+	// Tell updates the message of a verification that waits for credits.
 	Tell(id uuid.UUID, message string) error
 	// Insert makes a verification that is uploading; single is the address of one of kind Single, "" for a file.
 	Insert(n ledger.NewVerification, single string) error
-	// Move writes status, issue, next try, what is expected, held, cancelled addresses, time of
-	// completion, waiting since, when it wakes, crashes, the lease, and whether it was paid and its upload is erased.
+	// Move writes status, issue, next try, expected end, held credits, cancelled addresses, times of completion,
+	// waiting and waking, crashes, the lease, and whether it was paid and its upload erased.
 	Move(s Step) (int64, error)
 	// Measure writes what intake found: rows, duplicates, total.
 	Measure(s Step) (int64, error)
 
-	// Fence makes a newer writer of an upload.
+	// Fence makes the caller the newest writer of an upload.
 	Fence(id uuid.UUID, from, to int64) (int64, error)
-	// Chunk reads the stored bytes that begin at offset; nil when there are none.
+	// Chunk reads the stored chunk at offset; nil when there is none.
 	Chunk(id uuid.UUID, offset int64) ([]byte, error)
 	// Append stores a chunk.
 	Append(id uuid.UUID, offset int64, data []byte) error
-	// EraseUpload deletes so many chunks at most, and says whether there may be more.
+	// EraseUpload deletes at most that many chunks, and reports whether more may be left.
 	EraseUpload(id uuid.UUID, most int64) (left bool, err error)
-	// Lengthen counts stored bytes, for the newest writer only.
+	// Lengthen adds to the number of stored bytes, for the newest writer only.
 	Lengthen(id uuid.UUID, writer, from, to int64) (int64, error)
 
-	// Free lists verifications that can be worked on now and that nobody has, by when they wake, none of
-	// the workspaces in except.
+	// Free lists free verifications with work in the order of their wake times, without the workspaces in except.
 	Free(limit int, except []uuid.UUID) ([]*Row, error)
-	// Take gives a verification to a node at the epoch after this one.
+	// Take leases a verification to a node at the next epoch.
 	Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error)
-	// Renew prolongs all leases of a node that have not expired and names them.
+	// Renew extends all unexpired leases of a node and returns them.
 	Renew(node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error)
 	// Drop ends a lease.
 	Drop(id uuid.UUID, epoch int64) (int64, error)
-	// KeepParked writes the state of a verification's work, in place of the one before, and
-	// ForgetParked deletes it.
+	// KeepParked replaces the stored state of a verification's work, and ForgetParked deletes it.
 	KeepParked(id uuid.UUID, state []byte) error
 	ForgetParked(id uuid.UUID) error
 
 	// Settle appends the results of one settlement.
 	Settle(n ledger.Settlement, p ledger.Payload) error
-	// KeepEvidence appends the evidence of a settlement that stands.
+	// KeepEvidence adds the evidence of a stored settlement.
 	KeepEvidence(n ledger.Settlement) error
-	// Count writes settlements, counts of outcomes, the single outcome, held, what is expected and
-	// the issue.
+	// Count writes settlements, counts of outcomes, the single outcome, held credits, expected end and issue.
 	Count(s Step) (int64, error)
-	// Settled reads epoch and digest of a settlement. ledger.ErrStaleEpoch when
-	// there is none with this number.
+	// Settled reads the epoch and digest of a settlement. ledger.ErrStaleEpoch when the number does not exist.
 	Settled(id uuid.UUID, number int64) (epoch int64, digest []byte, err error)
-	// Ordinals reads those of a settlement, growing; they are good until the next call.
-	// ledger.ErrStaleEpoch when there is none with this number.
+	// Ordinals reads the ordinals of a settlement, ascending; they are valid until the next call.
+	// ledger.ErrStaleEpoch when the number does not exist.
 	Ordinals(id uuid.UUID, number int64) ([]int64, error)
 
-	// NextGeneration takes the next turn from the counter.
+	// NextGeneration returns the next generation.
 	NextGeneration() (int64, error)
-	// Refresh writes a heartbeat in its row, seen now, if that is in, has the same view
-	// and names the same cluster.
+	// Refresh writes a heartbeat into its row, with the time now, if the process is in and has the same view and
+	// cluster name.
 	Refresh(b ledger.Heartbeat) (int64, error)
-	// Publish writes a heartbeat in its row, if that is in; the view that stood becomes
-	// the one before.
+	// Publish writes a heartbeat into its row if the process is in; the row's view becomes the previous one.
 	Publish(b ledger.Heartbeat, turn int64) (int64, error)
-	// Enrol writes a heartbeat in a new row, or in place of the one that stood.
+	// Enrol writes a heartbeat in a new row, or replaces an old one.
 	Enrol(b ledger.Heartbeat, turn int64) (int64, error)
-	// End writes the end of a row if it is as before: the same standing and turn. The
-	// view before the last publication goes if the process had read that.
+	// End writes the end of a row if its status and generation are unchanged. It removes the view before the last
+	// publication if the process had read that publication.
 	End(before *ledger.NodeRow, e Ending) (int64, error)
-	// AskDrain notes in a row whether an operator wants its process to drain.
+	// AskDrain writes whether an operator wants the row's process to drain.
 	AskDrain(session uuid.UUID, asked bool) (int64, error)
 	// Remove deletes a row.
 	Remove(session uuid.UUID) (int64, error)
-	// Node reads one row, nil when there is none, and the time in milliseconds.
+	// Node reads one row, nil when there is none, and the ledger's time in milliseconds.
 	Node(session uuid.UUID) (row *ledger.NodeRow, now int64, err error)
 	// ReadNodes reads all rows and the counter at one moment.
 	ReadNodes() (ledger.NodeSnapshot, error)
 
-	// Correction reads a correction; nil when there is none. Corrected counts those of a subject.
+	// Correction reads a correction, nil when there is none; Corrected counts those of a subject.
 	Correction(id uuid.UUID) (*ledger.Correction, error)
 	Corrected(subject string) (int64, error)
-	// Correct writes one: its time is now.
+	// Correct writes a correction with the time now.
 	Correct(c ledger.Correction) error
 
-	// Learn writes facts, in place of those with the same keys. Their keys differ.
+	// Learn writes facts and replaces those with the same keys. All keys differ.
 	Learn(facts []ledger.Fact) error
-	// Known reads the facts of some keys, which differ, that have not expired.
+	// Known reads the unexpired facts of some keys, which all differ.
 	Known(keys []string) ([]ledger.Fact, error)
 
-	// Override reads an override, whether it holds or not; nil when there is none.
+	// Override reads an override, active or not; nil when there is none.
 	Override(id uuid.UUID) (*ledger.ThrottleOverride, error)
-	// ActiveOverrides lists the overrides that hold, of a key or ("") of all, oldest first, and
-	// HowMany counts them.
+	// ActiveOverrides lists the active overrides of a key or ("") of all, oldest first, and HowMany counts them.
 	ActiveOverrides(key string) ([]ledger.ThrottleOverride, error)
 	HowMany() (int, error)
-	// InsertOverride writes an override that holds from now on for so long.
+	// InsertOverride writes an override that is active from now on for that long.
 	InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error
-	// EndOverride ends an override that holds, and Lifted reports whether one was ended so. It waits as Await does.
+	// EndOverride ends an active override. Lifted reports whether one was ended before its time; it waits as Await
+	// does.
 	EndOverride(id uuid.UUID) (int64, error)
 	Lifted(id uuid.UUID) (bool, error)
 
-	// LogIn writes a line of the log of a workspace: its time is now. A nil ID is made up, a line that is there is not
-	// written again.
+	// LogIn writes a line of a workspace's log with the time now. It makes an id for a nil ID, and does not write an
+	// existing line again.
 	LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error
 }
 
-// Ending is how a process's row ends.
+// Ending is the end of a process's row.
 type Ending struct {
 	Status     ledger.NodeStatus
 	Dead       bool
 	Generation int64
-	Forgotten  bool // nothing of it is silent any more
+	Forgotten  bool // none of its receivers is silent any longer
 }
 
-// Leased reports whether a node has the verification at this moment.
+// Leased reports whether a node has the verification now.
 func (r *Row) Leased() bool { return r.Node != uuid.Nil && r.LeaseExpires > r.Now }
 
-// HeldBy reports whether l is still the caller's. An expired lease stays good until
-// somebody takes it: the epoch alone decides, so that a node that was paused
-// loses no outcome it already has. What nobody has is not the zero node's.
+// HeldBy reports whether l is still the caller's lease. An expired lease stays valid until another node takes the
+// verification: only the epoch decides, so a node that was paused keeps the outcomes it has. A free row does not
+// match the zero node.
 func (r *Row) HeldBy(l ledger.Lease) bool {
 	return r.Node != uuid.Nil && r.Node == l.Node && r.Epoch == l.Epoch
 }
 
-// mayBeParked reports whether the state of its work may be kept: then a lease of it was given back.
+// mayBeParked reports whether the state of its work may be stored: it may once a lease of it was given back.
 func (r *Row) mayBeParked() bool { return r.State().Funded() && (r.Epoch > 1 || r.Node == uuid.Nil) }
 
 // unread reports whether no intake has read the file to its end.

@@ -11,7 +11,7 @@ import (
 	"rollcall/ledger"
 )
 
-// Lease hands out verifications that nobody has, each at a new epoch.
+// Lease leases free verifications, each at a new epoch.
 func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
 	if node == uuid.Nil {
@@ -20,8 +20,8 @@ func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.D
 	if len(except) > ledger.ExceptMax {
 		return nil, fmt.Errorf("lease to node %s: pass over %d workspaces: %w", node, len(except), ledger.ErrIllegal)
 	}
-	// taken is what any run took that came to its commit: any of them may have been
-	// committed without our knowing, also while the next run was at work.
+	// taken is what all runs took that came to their commit: any of them may have been committed without our
+	// knowledge, even while the next run was at work.
 	var taken, leased []ledger.Verification
 	err := e.db.writeFree(ctx, func(t Tables) (err error) {
 		leased, err = still(t, node, taken)
@@ -40,9 +40,8 @@ func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.D
 	return leased, nil
 }
 
-// still returns those verifications of which a node has the lease, at their epoch,
-// each once and as it is: it may have been taken by a later run than first tried, or by one that is not
-// over yet.
+// still returns those verifications that a node has leased, each once, with its current epoch and state. Another run
+// than the first may have taken one, even a run that is not over yet.
 func still(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verification, error) {
 	var mine []ledger.Verification
 	for _, v := range list {
@@ -78,13 +77,13 @@ func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration, except []uuid
 	return leased, nil
 }
 
-// Renew prolongs all leases of a node that have not expired and names them.
+// Renew extends all unexpired leases of a node and returns them.
 func (e Engine) Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error) {
 	return ledger.Run(ctx, e.db.writeFree, func(t Tables) ([]ledger.Lease, error) { return t.Renew(node, ttl) },
 		"renew leases of node %s", node)
 }
 
-// Release gives a lease back. One that is no longer the caller's is ErrStaleEpoch.
+// Release gives a lease back. ErrStaleEpoch if it is no longer the caller's.
 func (e Engine) Release(ctx context.Context, l ledger.Lease) error {
 	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error {
 		v, err := t.Read(l.Verification)
@@ -92,7 +91,7 @@ func (e Engine) Release(ctx context.Context, l ledger.Lease) error {
 			return err
 		}
 		if v.Epoch == l.Epoch && v.Node == uuid.Nil {
-			return nil // given back before, or ended with its verification
+			return nil // given back earlier, or ended with its verification
 		}
 		if !v.HeldBy(l) {
 			return ledger.ErrStaleEpoch
@@ -102,7 +101,7 @@ func (e Engine) Release(ctx context.Context, l ledger.Lease) error {
 	}), "release lease of verification %s epoch %d", l.Verification, l.Epoch)
 }
 
-// Refuse ends a verification in Preparing with the defect of its file.
+// Refuse ends a verification in Preparing because of a defect in its file.
 func (e Engine) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) (ledger.Verification, error) {
 	again := func(v *Row) bool {
 		return v.Status == ledger.Failed && v.Issue != nil && *v.Issue == issue
@@ -120,8 +119,8 @@ func (e Engine) Refuse(ctx context.Context, l ledger.Lease, issue ledger.Issue) 
 	return v, ledger.Wrap(err, "refuse verification %s", l.Verification)
 }
 
-// Prepare ends intake and holds the credits of all addresses, or of none.
-// ErrIllegal when total is not rows less duplicates, or below 1.
+// Prepare ends intake and holds the credits of all addresses, or none. ErrIllegal when total is not rows less
+// duplicates, or below 1.
 func (e Engine) Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (
 	ledger.Verification, error) {
 	again := func(v *Row) bool {
@@ -160,8 +159,8 @@ func prepare(t Tables, v *Row) error {
 		Message: fmt.Sprintf(shortMessage, v.Total, account.Available)}})
 }
 
-// Wait marks a leased verification as Waiting for receivers until o.Next, or, with
-// a zero time, as Verifying, and notes what is expected. Cancelling stays as it is.
+// Wait marks a leased verification as Waiting for receivers until o.Next, or as Verifying with a zero time, and
+// stores the expected end. Cancelling stays as it is.
 func (e Engine) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
 	never := func(*Row) bool { return false }
 	v, err := e.worked(ctx, l, never, func(t Tables, v *Row) error {
@@ -189,7 +188,7 @@ func (e Engine) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (led
 	return v, ledger.Wrap(err, "mark verification %s as waiting", l.Verification)
 }
 
-// waitIssue is the issue of a verification that waits for receivers; nil when there is nothing to tell.
+// waitIssue returns the issue of a verification that waits for receivers; nil without a reason.
 func waitIssue(why string) (*ledger.Issue, error) {
 	if why == "" {
 		return nil, nil
@@ -197,7 +196,7 @@ func waitIssue(why string) (*ledger.Issue, error) {
 	return &ledger.Issue{Code: ledger.ReceiversWait, Message: why}, ledger.CheckWhy(why)
 }
 
-// sameIssue reports whether two issues are the same; each may be none.
+// sameIssue reports whether two issues, or none, are the same.
 func sameIssue(a, b *ledger.Issue) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -205,10 +204,10 @@ func sameIssue(a, b *ledger.Issue) bool {
 	return *a == *b
 }
 
-// Park keeps the state of a leased verification's work and gives the lease back, until o.Next.
+// Park stores the state of a leased verification's work and gives the lease back, until o.Next.
 func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (
 	ledger.Verification, error) {
-	again := func(v *Row) bool { // at this epoch nobody else gives it back
+	again := func(v *Row) bool { // nobody else gives back this epoch
 		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= ledger.Millis(o.Next) && v.NextTry.Equal(ledger.Clock(ledger.Millis(o.Next)))
 	}
 	v, err := e.worked(ctx, l, again, func(t Tables, v *Row) error {
@@ -231,8 +230,7 @@ func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, stat
 	return v, ledger.Wrap(err, "park verification %s", l.Verification)
 }
 
-// Crashed gives a lease back whose work ended in a fault of the program, or sets the
-// verification aside.
+// Crashed gives back a lease after a program fault, or sets the verification aside.
 func (e Engine) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
 	again := func(v *Row) bool { return v.Node == uuid.Nil && v.Crashes > 0 }
 	v, err := e.paid(ctx, l, again, func(t Tables, v *Row) error {

@@ -12,8 +12,8 @@ import (
 	"rollcall/ledger"
 )
 
-// WriteHeartbeat writes the row of a process and then reads all. The usual heartbeat is one
-// statement that reads no row but its own, so that nodes do not meet when they beat.
+// WriteHeartbeat writes the row of a process and then reads all rows. A usual heartbeat is one statement that reads
+// only its own row, so that nodes do not conflict.
 func (e Engine) WriteHeartbeat(ctx context.Context, beat ledger.Heartbeat) (ledger.NodeSnapshot, error) {
 	if err := beat.Check(); err != nil {
 		return ledger.NodeSnapshot{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
@@ -43,7 +43,7 @@ func (e Engine) WriteHeartbeat(ctx context.Context, beat ledger.Heartbeat) (ledg
 	return e.ReadNodes(ctx)
 }
 
-// enrol begins a row, beside others of the same cluster only.
+// enrol begins a row. It refuses a row of another cluster.
 func enrol(t Tables, beat ledger.Heartbeat) error {
 	roll, err := t.ReadNodes()
 	if err != nil {
@@ -67,14 +67,14 @@ func (e Engine) ReadNodes(ctx context.Context) (ledger.NodeSnapshot, error) {
 	return ledger.Run(ctx, e.db.View, Tables.ReadNodes, "read the roll of nodes")
 }
 
-// Leave ends a process's row by its own wish.
+// Leave ends a process's row at its own wish.
 func (e Engine) Leave(ctx context.Context, session uuid.UUID) error {
 	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error {
 		row, _, err := t.Node(session)
 		switch {
 		case err != nil || row == nil || row.Status == ledger.NodeLeft:
 			return err
-		case row.Status == ledger.NodeLost: // its end has a turn already
+		case row.Status == ledger.NodeLost: // its end already has a generation
 			return end(t, row, Ending{Status: ledger.NodeLeft, Generation: row.Generation})
 		}
 		return endInTurn(t, row, Ending{Status: ledger.NodeLeft})
@@ -97,7 +97,7 @@ func fresh(now time.Time, row *ledger.NodeRow, within time.Duration) bool {
 	return row.Status == ledger.NodeIn && now.Sub(row.Seen) < within
 }
 
-// retire makes a row lost, in a new turn, or one that is lost known to be dead.
+// retire marks a row as lost in a new generation, or a lost row as dead.
 func retire(t Tables, row *ledger.NodeRow, dead bool) error {
 	switch {
 	case row.Status == ledger.NodeIn:
@@ -108,7 +108,7 @@ func retire(t Tables, row *ledger.NodeRow, dead bool) error {
 	return nil
 }
 
-// endInTurn ends a row in the next turn.
+// endInTurn ends a row in the next generation.
 func endInTurn(t Tables, row *ledger.NodeRow, e Ending) (err error) {
 	if e.Generation, err = t.NextGeneration(); err != nil {
 		return err
@@ -116,26 +116,25 @@ func endInTurn(t Tables, row *ledger.NodeRow, e Ending) (err error) {
 	return end(t, row, e)
 }
 
-// end writes the end of a row, if it is as it was read.
+// end writes the end of a row, if it is unchanged since it was read.
 func end(t Tables, row *ledger.NodeRow, e Ending) error {
 	n, err := t.End(row, e)
 	return one(n, err, "end row")
 }
 
-// AskDrain notes an operator's wish in the rows of a node.
+// AskDrain stores an operator's request to drain in the rows of a node.
 func (e Engine) AskDrain(ctx context.Context, node uuid.UUID) error {
 	return ledger.Wrap(e.wantDrain(ctx, node, true, "node drain"), "ask node %s to drain", node)
 }
 
-// Undrain takes an operator's wish back.
+// Undrain withdraws an operator's request to drain.
 func (e Engine) Undrain(ctx context.Context, node uuid.UUID) error {
 	return ledger.Wrap(e.wantDrain(ctx, node, false, "node undrain"), "take back that node %s drains", node)
 }
 
-// wantDrain notes whether an operator wants a node to drain, and logs each row that
-// said something else.
+// wantDrain stores whether an operator wants a node to drain, and logs each row that changes.
 func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, action string) error {
-	found := false // by any run: the node may be forgotten after one that was committed
+	found := false // by any run: the node may be forgotten after a committed one
 	return e.db.writeFree(ctx, func(t Tables) error {
 		roll, err := t.ReadNodes()
 		if err != nil {
@@ -179,15 +178,15 @@ func (e Engine) Forget(ctx context.Context, node uuid.UUID, after time.Duration)
 			}
 		}
 		if len(rows) == 0 && done {
-			return nil // a run before this one was committed without our knowing
+			return nil // an earlier run was committed without our knowledge
 		}
 		err = forget(t, roll, rows, after)
-		done = done || err == nil // one that fails says nothing about those before
+		done = done || err == nil // a failed run says nothing about earlier ones
 		return err
 	}), "forget node %s", node)
 }
 
-// forget removes rows whose end everybody has read, and ends the others.
+// forget removes the rows with an end that every process has read, and ends the others.
 func forget(t Tables, roll ledger.NodeSnapshot, rows []*ledger.NodeRow, after time.Duration) error {
 	if len(rows) == 0 {
 		return ledger.ErrNoSuchNode
@@ -209,7 +208,7 @@ func forget(t Tables, roll ledger.NodeSnapshot, rows []*ledger.NodeRow, after ti
 			err = end(t, row, Ending{Status: row.Status, Generation: row.Generation, Forgotten: true,
 				Dead: row.Status == ledger.NodeLost})
 		default:
-			continue // its end is known, and not yet read by all
+			continue // its end is written, but not yet read by all
 		}
 		if err != nil {
 			return err
@@ -222,8 +221,7 @@ func forget(t Tables, roll ledger.NodeSnapshot, rows []*ledger.NodeRow, after ti
 	return t.Log(ledger.LogLine{Action: "node forget", Subject: rows[0].Node.String()})
 }
 
-// Clear removes the rows of all processes. ledger.ErrNodeAlive when one that is in was seen
-// within the time.
+// Clear removes the rows of all processes. ledger.ErrNodeAlive when a joined one was seen within the time.
 func Clear(t Tables, within time.Duration) error {
 	roll, err := t.ReadNodes()
 	if err != nil {
@@ -248,7 +246,7 @@ func remove(t Tables, row *ledger.NodeRow) error {
 	return one(n, err, "remove row")
 }
 
-// readByAll reports whether every process that is in has read a row's turn.
+// readByAll reports whether every joined process has read a row's generation.
 func readByAll(roll ledger.NodeSnapshot, row *ledger.NodeRow) bool {
 	for _, other := range roll.Nodes {
 		if other.Status == ledger.NodeIn && other.Session != row.Session && other.Read < row.Generation {
@@ -258,7 +256,7 @@ func readByAll(roll ledger.NodeSnapshot, row *ledger.NodeRow) bool {
 	return true
 }
 
-// Learn keeps facts about receivers.
+// Learn stores facts about receivers.
 func (e Engine) Learn(ctx context.Context, facts []ledger.Fact) error {
 	if err := ledger.CheckFacts(facts); err != nil {
 		return fmt.Errorf("learn: %w", err)
@@ -270,8 +268,8 @@ func (e Engine) Learn(ctx context.Context, facts []ledger.Fact) error {
 	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error { return t.Learn(facts) }), "learn %d facts", len(facts))
 }
 
-// lastByKey returns the last fact of each key, by key, so that two nodes that learn
-// the same wait for each other in one order.
+// lastByKey returns the last fact of each key, sorted by key, so that two nodes that learn the same facts lock them
+// in the same order.
 func lastByKey(facts []ledger.Fact) []ledger.Fact {
 	sorted := slices.Clone(facts)
 	slices.Reverse(sorted)
@@ -279,7 +277,7 @@ func lastByKey(facts []ledger.Fact) []ledger.Fact {
 	return slices.CompactFunc(sorted, func(a, b ledger.Fact) bool { return a.Key == b.Key })
 }
 
-// Known returns the facts of some keys that have not expired.
+// Known returns the unexpired facts of some keys.
 func (e Engine) Known(ctx context.Context, keys []string) ([]ledger.Fact, error) {
 	if len(keys) > ledger.FactsMax {
 		return nil, fmt.Errorf("read facts of %d keys, %d are allowed: %w", len(keys), ledger.FactsMax,

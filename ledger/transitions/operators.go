@@ -12,7 +12,7 @@ import (
 	"rollcall/ledger"
 )
 
-// SetOverride keeps an override for a time.
+// SetOverride stores an override for a time.
 func (e Engine) SetOverride(ctx context.Context, o ledger.ThrottleOverride, holds time.Duration) (
 	ledger.ThrottleOverride, error) {
 	o.Author = ledger.Author(ctx)
@@ -22,8 +22,8 @@ func (e Engine) SetOverride(ctx context.Context, o ledger.ThrottleOverride, hold
 		err = e.db.writeFree(ctx, func(t Tables) error {
 			now, err := override(t, o, holds)
 			if errors.Is(err, errOver) && kept != nil {
-				// A run before set it, was committed without our knowing, and somebody cleared it
-				// at once: this call did what it was asked for.
+				// An earlier run set it and was committed without our knowledge, then somebody cleared it: this call
+				// has succeeded.
 				err = nil
 			}
 			if err == nil {
@@ -38,11 +38,10 @@ func (e Engine) SetOverride(ctx context.Context, o ledger.ThrottleOverride, hold
 	return *kept, nil
 }
 
-// errOver refuses the id of an override that does not hold any more: the answer would
-// else say that it was set.
+// errOver refuses the id of an override that is no longer active, because success would mean that it was set.
 var errOver = fmt.Errorf("the id is of an override that was cleared or is over: %w", ledger.ErrIllegal)
 
-// override sets one, or answers what is kept of its id, also with errOver.
+// override sets an override, or returns the stored one with its id, also with errOver.
 func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger.ThrottleOverride, error) {
 	kept, err := t.Override(o.ID)
 	switch {
@@ -74,7 +73,7 @@ func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger
 		New: written(o.Fields) + until(kept.Expires), Reason: o.Reason})
 }
 
-// stillHolds returns errOver unless an override holds.
+// stillHolds returns errOver unless an override is active.
 func stillHolds(t Tables, o ledger.ThrottleOverride) error {
 	holding, err := t.ActiveOverrides(o.Key)
 	if err != nil {
@@ -86,8 +85,7 @@ func stillHolds(t Tables, o ledger.ThrottleOverride) error {
 	return nil
 }
 
-// said returns what overrides, oldest first, say about some fields: the newest that
-// says something counts.
+// said returns the values of some fields in overrides sorted oldest first: the newest value counts.
 func said(older []ledger.ThrottleOverride, fields map[string]string) map[string]string {
 	before := map[string]string{}
 	for _, o := range older {
@@ -100,7 +98,7 @@ func said(older []ledger.ThrottleOverride, fields map[string]string) map[string]
 	return before
 }
 
-// written are fields as a line of the operator log has them.
+// written returns fields as text for the operator log.
 func written(fields map[string]string) string {
 	var words []string
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
@@ -109,13 +107,13 @@ func written(fields map[string]string) string {
 	return strings.Join(words, " ")
 }
 
-// until is how such a line says when fields end.
+// until returns the end of fields as text for the operator log.
 func until(expires time.Time) string { return " until " + expires.Format(time.RFC3339) }
 
-// ClearOverrides ends those that hold and answers them.
+// ClearOverrides ends active overrides and returns them.
 func (e Engine) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.ThrottleOverride, error) {
-	// tried is what any run ended that came to its commit: any of them may have been
-	// committed without our knowing, also while the next run was at work.
+	// tried is what all runs ended that came to their commit: any of them may have been committed without our
+	// knowledge, even while the next run was at work.
 	var tried, ended []ledger.ThrottleOverride
 	err := c.Check()
 	if err == nil {
@@ -139,8 +137,8 @@ func (e Engine) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger
 	return ended, nil
 }
 
-// cleared returns those overrides that were ended before their time, each once. One
-// that is over by its time was not cleared, whatever a run tried; none of these is at work any more.
+// cleared returns the overrides that were ended before their time, each once, when no run is at work. An override
+// that ran out was not cleared, even if a run tried.
 func cleared(t Tables, list []ledger.ThrottleOverride) (ended []ledger.ThrottleOverride, err error) {
 	for _, o := range list {
 		if slices.ContainsFunc(ended, func(e ledger.ThrottleOverride) bool { return e.ID == o.ID }) {
@@ -157,7 +155,7 @@ func cleared(t Tables, list []ledger.ThrottleOverride) (ended []ledger.ThrottleO
 	return ended, nil
 }
 
-// endOverride ends the overrides that c is about.
+// endOverride ends the overrides that c names.
 func endOverride(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, err error) {
 	holding, err := t.ActiveOverrides(c.Key)
 	if err != nil {
@@ -180,15 +178,15 @@ func endOverride(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, 
 	return ended, nil
 }
 
-// Unpaid are the verifications of a workspace that count against ledger.Limits.Unpaid.
+// Unpaid counts the verifications of a workspace for ledger.Limits.Unpaid.
 type Unpaid struct {
 	Count  int64
-	Oldest int64 // when the oldest was created, milliseconds; 0: there is none
+	Oldest int64 // creation time of the oldest, milliseconds; 0: there is none
 	Now    int64 // milliseconds, by the database's clock
 }
 
-// admit refuses a new verification when its workspace has as much as it may, or the ledger
-// has no room. The first refusal of the list in package ledger is given.
+// admit refuses a new verification when its workspace is at a limit, or the ledger has no room. It returns the first
+// refusal in the order of package ledger.
 func admit(t Tables, n ledger.NewVerification) error {
 	own, err := t.Limits(n.Workspace)
 	if err != nil {
@@ -219,10 +217,10 @@ func admit(t Tables, n ledger.NewVerification) error {
 	return t.Room()
 }
 
-// after is when the oldest does not count any more.
+// after returns the time until the oldest no longer counts.
 func (u Unpaid) after() time.Duration {
 	if u.Oldest == 0 {
-		return ledger.UnpaidWithin // the limit lets none in
+		return ledger.UnpaidWithin // the limit allows none
 	}
 	return time.Duration(u.Oldest-u.Now)*time.Millisecond + ledger.UnpaidWithin
 }

@@ -12,18 +12,15 @@ import (
 	"rollcall/ledger"
 )
 
-// Settle commits the outcomes of one batch and moves their credits: held falls
-// by their number, spent grows by the charged and available by the free. With
-// the last ones it writes the final status and the time of completion.
+// Settle commits the outcomes of one batch and moves their credits: out of held, the charged to spent and the free
+// to available. With the last outcomes it writes the final status and the time of completion.
 //
-// It is guarded by node, epoch and number. Run again with the same arguments it
-// changes nothing and answers the state as it is now, also when the lease is
-// gone; the same number with other results is ErrStaleEpoch. Evidence decides
-// nothing of this: a repeat may bring another, and what was committed stays.
-// An address that another settlement has an outcome for is ErrIllegal.
+// Node, epoch and number guard it. Run again with the same arguments it changes nothing and returns the current
+// state, even after the lease has ended; the same number with other results is ErrStaleEpoch. A repeat may bring
+// other evidence: the committed evidence stays. An address that already has an outcome from another settlement is
+// ErrIllegal.
 func (e Engine) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verification, error) {
-	// Packed outside the transaction; what is wrong with it is told after what
-	// is wrong with the lease.
+	// Packed outside the transaction; a fault of the lease is returned before a fault of the payload.
 	payload, refused := ledger.EncodeResults(n.Results)
 	if refused == nil && len(n.Evidence) > ledger.EvidenceMax {
 		refused = fmt.Errorf("%d bytes of evidence: %w", len(n.Evidence), ledger.ErrIllegal)
@@ -32,7 +29,7 @@ func (e Engine) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verific
 		refused = ledger.CheckWhy(n.Why)
 	}
 	if refused == nil && n.Number > 1 && !e.settled.knows(n.Lease, n.Number-1) {
-		_ = e.remember(ctx, n.Lease.Verification) // what fails here, the transaction tells
+		_ = e.remember(ctx, n.Lease.Verification) // if this fails, the transaction finds out
 	}
 	v, err := e.settleOnce(ctx, n, payload, refused)
 	for range readsMax {
@@ -56,11 +53,11 @@ func (e Engine) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verific
 	return v, ledger.Wrap(err, "settle verification %s number %d", n.Lease.Verification, n.Number)
 }
 
-// readsMax is how often one call reads the settlements before its own anew, because a call
-// beside it settled meanwhile, or the first reading failed.
+// readsMax is how often one call reads the earlier settlements again, because a concurrent call settled or the first
+// reading failed.
 const readsMax = 2
 
-// settleOnce makes one transaction. errBehind when the settlements before must be read first.
+// settleOnce runs one transaction. errBehind when the earlier settlements must be read first.
 func (e Engine) settleOnce(ctx context.Context, n ledger.Settlement, p ledger.Payload, refused error) (
 	ledger.Verification, error) {
 	var after *Row
@@ -88,8 +85,8 @@ func (e Engine) settleOnce(ctx context.Context, n ledger.Settlement, p ledger.Pa
 	return v, err
 }
 
-// repeated answers the verification of a settlement that is in the book
-// already. ErrStaleEpoch when it is not, or not this one.
+// repeated returns the verification of a settlement that is already stored. ErrStaleEpoch when it is not stored, or
+// differs.
 func repeated(t Tables, n ledger.Settlement, payload ledger.Payload) (*Row, error) {
 	epoch, digest, err := t.Settled(n.Lease.Verification, n.Number)
 	if err != nil {
@@ -101,7 +98,7 @@ func repeated(t Tables, n ledger.Settlement, payload ledger.Payload) (*Row, erro
 	return t.Read(n.Lease.Verification)
 }
 
-// settleable refuses a settlement that is not the next one, or that does not fit its file.
+// settleable refuses a settlement that is not the next one, or does not fit its file.
 func settleable(v *Row, n ledger.Settlement, p ledger.Payload) error {
 	switch {
 	case n.Number != v.Settlements+1:
@@ -144,7 +141,7 @@ func settle(t Tables, v *Row, n ledger.Settlement, p ledger.Payload) error {
 	return settled(t, v, n.Number, ledger.Credits(p.Counts.Charged()), ledger.Credits(p.Counts.Unknown))
 }
 
-// Cancel asks for the end of a verification.
+// Cancel cancels a verification.
 func (e Engine) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
 	v, err := e.db.updateRow(ctx, Scope{Workspace: workspace, Account: true}, func(t Tables) (*Row, error) {
 		v, err := t.ReadOf(workspace, id)
@@ -156,7 +153,7 @@ func (e Engine) Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Ver
 	return v, ledger.Wrap(err, "cancel verification %s", id)
 }
 
-// cancel asks for the end of v, and tells the log of its workspace the first time.
+// cancel begins the cancelling of v, and logs the first request in the workspace's log.
 func cancel(t Tables, v *Row, by string) error {
 	if v.Status.Final() || v.Status == ledger.Cancelling {
 		return nil
@@ -175,7 +172,7 @@ func cancel(t Tables, v *Row, by string) error {
 	return finishCancel(t, v)
 }
 
-// finishCancel makes v Cancelled and releases what it holds.
+// finishCancel makes v Cancelled and releases its held credits.
 func finishCancel(t Tables, v *Row) error {
 	free := v.Held
 	if err := step(t, v, move{to: ledger.Cancelled, more: v.Left()}); err != nil {
@@ -187,7 +184,7 @@ func finishCancel(t Tables, v *Row) error {
 	return settled(t, v, 0, 0, free)
 }
 
-// FinishCancel releases what is still held and makes the verification Cancelled.
+// FinishCancel releases the held credits and makes the verification Cancelled.
 func (e Engine) FinishCancel(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
 	again := func(v *Row) bool { return v.Status == ledger.Cancelled }
 	v, err := e.paid(ctx, l, again, func(t Tables, v *Row) error {
@@ -200,23 +197,23 @@ func (e Engine) FinishCancel(ctx context.Context, l ledger.Lease) (ledger.Verifi
 }
 
 const (
-	// settledBytesMax bounds what is remembered of settled ordinals, in bytes: 5,000,000
-	// addresses take some 700 KB. What is forgotten is read again. Guess.
+	// settledBytesMax bounds the memory for settled ordinals, in bytes: 5,000,000 addresses take some 700 KB.
+	// Forgotten ones are read again. Guess.
 	settledBytesMax = 64 << 20
 
-	// sliceOrdinals is how many ordinals one slice of a bitmap has: 512 bytes.
+	// sliceOrdinals is the number of ordinals in one slice of a bitmap: 512 bytes.
 	sliceOrdinals = 64 * sliceWords
 	sliceWords    = 64
 	sliceBytes    = 8*sliceWords + 48 // with its place in a map
 )
 
-// errBehind says that a transaction met settlements whose ordinals are not remembered.
+// errBehind means that a transaction met settlements with unknown ordinals.
 var errBehind = errors.New("transitions: settlements were not read yet")
 
-// settledSet is the ordinals of the first settlements of a verification. Settlements are
-// never changed, so the set stays right as long as the lease lasts under which it was read.
+// settledSet is the ordinals of a verification's first settlements. Settlements never change, so the set is valid
+// during the lease under which it was read.
 type settledSet struct {
-	epoch, upTo int64 // of the lease; the last settlement that is in it
+	epoch, upTo int64 // of the lease; number of the last settlement in the set
 	slices      map[int64]*[sliceWords]uint64
 }
 
@@ -229,7 +226,7 @@ func (s *settledSet) has(ordinal int64) bool {
 	return slice != nil && slice[ordinal%sliceOrdinals/64]&(1<<(ordinal%64)) != 0
 }
 
-// add takes the ordinals of the next settlement.
+// add adds the ordinals of the next settlement.
 func (s *settledSet) add(ordinals []int64) {
 	for _, ordinal := range ordinals {
 		slice := s.slices[ordinal/sliceOrdinals]
@@ -242,9 +239,8 @@ func (s *settledSet) add(ordinals []int64) {
 	s.upTo++
 }
 
-// settledSets remembers which addresses of the verifications in work are settled, so that a
-// settlement need not read those before it. What it answers is checked against the row in
-// the transaction of the settlement. Safe for concurrent use.
+// settledSets caches which addresses are settled for verifications in work, so that a settlement need not read
+// earlier ones. The settlement's transaction checks the cached set against the row. Safe for concurrent use.
 type settledSets struct {
 	mu    sync.Mutex
 	sets  map[uuid.UUID]*settledSet // guarded by mu
@@ -252,8 +248,8 @@ type settledSets struct {
 	most  int
 }
 
-// first returns the first ordinal that has an outcome already; false when none has.
-// errBehind when the settlements of v are not remembered.
+// first returns the first ordinal that already has an outcome, if any. errBehind when the settlements of v are not
+// cached.
 func (s *settledSets) first(v *Row, ordinals []int64) (int64, bool, error) {
 	if v.Settlements == 0 {
 		return 0, false, nil
@@ -272,7 +268,7 @@ func (s *settledSets) first(v *Row, ordinals []int64) (int64, bool, error) {
 	return 0, false, nil
 }
 
-// knows reports whether so many settlements, or more, are remembered of a lease.
+// knows reports whether at least upTo settlements of a lease are cached.
 func (s *settledSets) knows(l ledger.Lease, upTo int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,7 +276,7 @@ func (s *settledSets) knows(l ledger.Lease, upTo int64) bool {
 	return set != nil && set.epoch == l.Epoch && set.upTo >= upTo
 }
 
-// settled takes a settlement that is committed, after which v is as it is.
+// settled adds a committed settlement; v is the row after it.
 func (s *settledSets) settled(v *Row, number int64, ordinals []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +291,7 @@ func (s *settledSets) settled(v *Row, number int64, ordinals []int64) {
 		s.sets[v.ID] = set
 	}
 	if set == nil || set.epoch != v.Epoch || set.upTo != number-1 {
-		return // it is read again when the next one needs it
+		return // the next settlement reads it again if needed
 	}
 	before := len(set.slices)
 	set.add(ordinals)
@@ -303,7 +299,7 @@ func (s *settledSets) settled(v *Row, number int64, ordinals []int64) {
 	s.bound(v.ID)
 }
 
-// keep remembers a set that was read.
+// keep caches a set that was read.
 func (s *settledSets) keep(id uuid.UUID, set *settledSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -313,7 +309,7 @@ func (s *settledSets) keep(id uuid.UUID, set *settledSet) {
 	s.bound(id)
 }
 
-// forget drops one. The lock is held.
+// forget drops a set. The lock is held.
 func (s *settledSets) forget(id uuid.UUID) {
 	if set := s.sets[id]; set != nil {
 		s.bytes -= sliceBytes * len(set.slices)
@@ -321,7 +317,7 @@ func (s *settledSets) forget(id uuid.UUID) {
 	}
 }
 
-// bound drops others than one until all fit. The lock is held.
+// bound drops sets other than but's until the rest fits. The lock is held.
 func (s *settledSets) bound(but uuid.UUID) {
 	for id := range s.sets {
 		if s.bytes <= s.most {
@@ -333,8 +329,8 @@ func (s *settledSets) bound(but uuid.UUID) {
 	}
 }
 
-// Settled calls yield with the ordinals of each settlement so far, by number; the slice is
-// good until yield returns. What it reads is remembered for the settlements that follow.
+// Settled calls yield with the ordinals of each settlement so far, by number; the slice is valid until yield
+// returns. It caches them for later settlements.
 func (e Engine) Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error {
 	v, err := e.db.readRow(ctx, id)
 	if err != nil {
@@ -361,7 +357,7 @@ func (e Engine) Settled(ctx context.Context, id uuid.UUID, yield func(ordinals [
 	return nil
 }
 
-// remember reads what is settled of a verification.
+// remember reads and caches what is settled of a verification.
 func (e Engine) remember(ctx context.Context, id uuid.UUID) error {
 	return e.Settled(ctx, id, func([]int64) error { return nil })
 }

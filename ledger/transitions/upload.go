@@ -13,16 +13,15 @@ import (
 	"rollcall/ledger"
 )
 
-// Create makes a verification, or recovers the one of the same workspace and
-// identity. The unique key (workspace, identity) is the promise: one for as long as the
-// verification is kept, which is for ever if it ever held a credit.
+// Create makes a verification, or returns the one with the same workspace and identity. The unique key (workspace,
+// identity) allows one for as long as the verification is kept: for ever, if it ever held a credit.
 func (e Engine) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	var v *Row
 	var created bool
 	n.MadeBy = ledger.Actor(ctx)
 	err := e.db.Update(ctx, Scope{Workspace: n.Workspace}, func(t Tables) (err error) {
 		v, created, err = create(t, n)
-		// What a run before may have committed is of this call, if it has its id.
+		// If an earlier run was committed, the row has this call's id.
 		created = err == nil && (created || t.Doubt() && v.ID == n.ID)
 		return err
 	})
@@ -65,8 +64,8 @@ func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error
 	return v, true, err
 }
 
-// OpenUpload makes the caller the newest writer and fences the older ones. An
-// upload that is over is answered as it is: nobody writes to it.
+// OpenUpload makes the caller the newest writer and fences the older ones. For a finished upload it only returns the
+// state.
 func (e Engine) OpenUpload(ctx context.Context, id uuid.UUID) (ledger.Upload, error) {
 	return ledger.Run(ctx, e.db.writeFree, func(t Tables) (u ledger.Upload, err error) {
 		v, err := t.Read(id)
@@ -83,13 +82,12 @@ func (e Engine) OpenUpload(ctx context.Context, id uuid.UUID) (ledger.Upload, er
 	}, "open upload %s", id)
 }
 
-// AppendChunk stores data at offset: the bytes are durable before it returns.
-// The last answer repeated (same writer, offset and data) is answered again. The
-// state is also told beside ErrFenced, ErrUploadClosed, ErrGap and ErrNoRoom. A chunk above
-// ledger.ChunkBytesMax, or beyond the declared length, is ErrIllegal.
+// AppendChunk stores data at offset: the bytes are durable before it returns. Repeating the last call (same writer,
+// offset and data) gives the same answer. The state is also returned with ErrFenced, ErrUploadClosed, ErrGap and
+// ErrNoRoom. A chunk above ledger.ChunkBytesMax, or beyond the declared length, is ErrIllegal.
 func (e Engine) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (
 	u ledger.Upload, err error) {
-	early := false // for any run: one before this may have been committed without our knowing
+	early := false // by any run: an earlier one may have been committed without our knowledge
 	err = e.db.writeFree(ctx, func(t Tables) error {
 		v, err := t.Read(id)
 		if err != nil {
@@ -103,11 +101,11 @@ func (e Engine) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset in
 	return u, ledger.Wrap(err, "append to upload %s at byte %d", id, offset)
 }
 
-// part is bytes of an upload.
+// part is a piece of an upload.
 type part struct {
 	writer, offset int64
 	data           []byte
-	early          bool // they came before the upload's time was over
+	early          bool // it came before the upload expired
 }
 
 func appendChunk(t Tables, v *Row, p part) (ledger.Upload, error) {
@@ -143,7 +141,7 @@ func appendChunk(t Tables, v *Row, p part) (ledger.Upload, error) {
 	return v.Upload(), nil
 }
 
-// store keeps the next bytes of a file. With the last ones intake may begin.
+// store stores the next bytes of a file. After the last ones intake may begin.
 func store(t Tables, v *Row, offset int64, data []byte) error {
 	if err := t.Append(v.ID, offset, data); err != nil {
 		return fmt.Errorf("insert chunk: %w", err)
@@ -159,8 +157,7 @@ func store(t Tables, v *Row, offset int64, data []byte) error {
 	return step(t, v, move{to: ledger.Preparing})
 }
 
-// ExpireUpload ends an upload whose time is over with bytes missing; any other
-// verification stays as it is.
+// ExpireUpload ends an upload that expired with bytes missing; it does not change other verifications.
 func (e Engine) ExpireUpload(ctx context.Context, id uuid.UUID) error {
 	return e.db.writeFree(ctx, func(t Tables) error {
 		v, err := t.Read(id)
@@ -173,8 +170,7 @@ func (e Engine) ExpireUpload(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-// ExpireFunding ends a verification that has waited that long for credits; any
-// other stays as it is.
+// ExpireFunding ends a verification that has waited for credits for the given time; it does not change others.
 func (e Engine) ExpireFunding(ctx context.Context, id uuid.UUID, after time.Duration) error {
 	return e.db.writeFree(ctx, func(t Tables) error {
 		v, err := t.Read(id)
@@ -190,13 +186,13 @@ func (e Engine) ExpireFunding(ctx context.Context, id uuid.UUID, after time.Dura
 
 // Actions of the log of a workspace.
 const (
-	actionCreate = "verification create" // its detail is the name of the file
+	actionCreate = "verification create" // its detail is the file's name
 	actionSingle = "check create"        // without the address
 	actionCancel = "verification cancel"
 )
 
-// CreateSingle makes a verification of one address, or answers the one of the same workspace and identity. It takes the
-// steps of an upload, in one transaction: nobody ever sees it without its bytes.
+// CreateSingle makes a verification of one address, or returns the one with the same workspace and identity. It
+// takes the steps of an upload in one transaction, so nobody sees the verification without its bytes.
 func (e Engine) CreateSingle(ctx context.Context, c ledger.CreateSingle) (ledger.Verification, error) {
 	v, err := ledger.Verification{}, c.Check()
 	if err == nil {
@@ -237,18 +233,18 @@ func createSingle(t Tables, n ledger.NewVerification, address string) (*Row, err
 	return v, store(t, v, 0, record(address))
 }
 
-// sameSingle reports whether a verification is the check of an address. Of one past its retention the address is
-// not known any more: then the length decides, as for a file.
+// sameSingle reports whether a verification is the check of an address. If its address was erased after the
+// retention, the length decides, as for a file.
 func sameSingle(v *Row, n ledger.NewVerification, address string) bool {
 	return v.Kind == ledger.Single && v.Bytes == n.Bytes && (v.SingleEmail == address || v.ResultsDeleted)
 }
 
-// record is the file of one address: a record of CSV in quotes, so that nothing in the address ends it.
+// record returns the file of one address: a quoted CSV record, so that nothing in the address ends it.
 func record(address string) []byte {
 	return []byte(`"` + strings.ReplaceAll(address, `"`, `""`) + "\"\n")
 }
 
-// insert makes a verification that is uploading, and tells the log of its workspace.
+// insert makes a verification that is uploading, and logs it in the workspace's log.
 func insert(t Tables, n ledger.NewVerification, single string) error {
 	if err := ledger.Step(ledger.New, ledger.State(ledger.Uploading)); err != nil {
 		return err

@@ -9,30 +9,29 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ttlSeconds is the life of every record: long enough that one run asks a domain once.
+// ttlSeconds is the TTL of every record: long enough that one run asks a domain once.
 const ttlSeconds = 300
 
-// negativeTTLSeconds is the SOA minimum, the life of "no such name" (RFC 2308 §5).
+// negativeTTLSeconds is the SOA minimum, the TTL of "no such name" (RFC 2308 §5).
 const negativeTTLSeconds = 60
 
-// aliasesMax is how many CNAMEs the server follows within one answer, like a
-// resolver; a client that wants to know more asks again.
+// aliasesMax bounds the CNAMEs that the server follows within one answer, like a resolver.
 const aliasesMax = 8
 
-// Addresses inside networks that no public receiver can have (RFC 1918 §3, RFC
-// 6052 §2.1 with loopback in it): nobody may dial them.
+// Addresses in networks that no public receiver can have (RFC 1918 §3; loopback inside RFC 6052 §2.1): nobody may
+// dial them.
 var (
 	insideV4 = netip.MustParseAddr("10.66.66.66")
 	insideV6 = netip.MustParseAddr("64:ff9b::7f00:1")
 )
 
-// answer is what DNS says to one question.
+// answer is the DNS answer to one question.
 type answer struct {
 	rcode   int
 	records []dns.RR
-	silent  bool   // say nothing
-	onlyTCP bool   // say it over TCP only
-	zone    string // whose SOA stands in a negative answer
+	silent  bool   // do not answer
+	onlyTCP bool   // answer over TCP only
+	zone    string // whose SOA is in a negative answer
 }
 
 // serveDNS answers one question.
@@ -72,7 +71,7 @@ func (l *Lab) serveDNS(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
-// answer looks name up and follows aliases.
+// answer looks up name and follows aliases.
 func (l *Lab) answer(name string, qtype uint16) answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +100,7 @@ func (l *Lab) answer(name string, qtype uint16) answer {
 	return whole
 }
 
-// lookup answers for name alone. The caller holds l.mu.
+// lookup answers for name without following aliases. The caller holds l.mu.
 func (l *Lab) lookup(name string, qtype uint16) answer {
 	zone, p, a := l.owner(name)
 	if zone == "" {
@@ -133,14 +132,14 @@ func (l *Lab) lookup(name string, qtype uint16) answer {
 			l.hostRecords(&found, p, name, qtype)
 		case beneath(name, zone):
 			l.mailRecords(&found, p, name, qtype)
-		default: // beneath the name of a provider, but no host
+		default: // under a provider's name, but not a host
 			found.rcode = dns.RcodeNameError
 		}
 	}
 	return found
 }
 
-// ofType picks the records that answer qtype: its own, or else an alias.
+// ofType returns the records of type qtype, or else an alias.
 func ofType(all []dns.RR, qtype uint16) []dns.RR {
 	var own []dns.RR
 	for _, rr := range all {
@@ -172,24 +171,24 @@ func soa(zone string) dns.RR {
 	}
 }
 
-// What the shapes of many records have.
+// Numbers of the shapes with many records.
 const (
 	manyMX        = 110
 	manyAddresses = 1000
 )
 
-// literalMX is an address as the name of an MX: of the block for documents (RFC
-// 5737 §3), so that whoever dials it reaches nobody.
+// literalMX is an IP address used as an MX name. It is a documentation address (RFC 5737 §3), so nobody is reached
+// by dialling it.
 const literalMX = "192.0.2.25"
 
-// chained are the shapes with a chain of CNAMEs, by its length.
+// hostChains and domainChains are the lengths of the CNAME chains.
 var (
 	hostChains   = map[Shape]int{HostChain10: 10, HostChain11: 11}
 	domainChains = map[Shape]int{DomainChain16: 16, DomainChain17: 17}
 )
 
-// hostZone is the name beneath which a zone has its hosts: itself, or with
-// Personality.MXSuffix its label beneath that.
+// hostZone returns the name under which a zone has its hosts: the zone itself, or its label under
+// Personality.MXSuffix.
 func (p *persona) hostZone(zone string) string {
 	if p.MXSuffix == "" {
 		return zone
@@ -197,13 +196,12 @@ func (p *persona) hostZone(zone string) string {
 	return hostBase(zone) + "." + p.MXSuffix
 }
 
-// hostBase makes one label of a zone: acme-google of acme-google.test, and
-// firm-example of firm.example.
+// hostBase makes one label from a zone: acme-google from acme-google.test, firm-example from firm.example.
 func hostBase(zone string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(zone, "."+TopLevel), ".", "-")
 }
 
-// numbered gives n of a label such as "mx17"; 0 when it has another form.
+// numbered returns n for a label such as "mx17"; 0 for another form.
 func numbered(label, prefix string) int {
 	digits, ok := strings.CutPrefix(label, prefix)
 	n, err := strconv.Atoi(digits)
@@ -213,7 +211,7 @@ func numbered(label, prefix string) int {
 	return n
 }
 
-// hostLabel reports whether label names a host of a domain with that shape.
+// hostLabel reports whether label is a host's label in a domain of that shape.
 func hostLabel(s Shape, label string) bool {
 	switch label {
 	case "mx1":
@@ -276,8 +274,8 @@ func (l *Lab) moreAddresses(a *answer, p *persona, name string) {
 	}
 }
 
-// deadAddresses are addresses of the network that no host ever gets: the same for
-// all domains, 999 or a quarter of the network. The caller holds l.mu.
+// deadAddresses returns addresses of the network that no host ever gets, the same for all domains: 999 or a quarter
+// of the network. The caller holds l.mu.
 func (l *Lab) deadAddresses() []netip.Addr {
 	want := min(manyAddresses-1, 1<<(32-l.network.Bits())/4)
 	for n := 0; len(l.dead) < want; n++ {
@@ -286,8 +284,7 @@ func (l *Lab) deadAddresses() []netip.Addr {
 	return l.dead
 }
 
-// addressRecord answers with the address of a host, which listens from here on
-// unless it is down.
+// addressRecord answers with the address of a host, and starts its listener unless it is down.
 func (l *Lab) addressRecord(a *answer, p *persona, name string, down bool) {
 	h, err := l.openHost(name, l.receiverOf(a.zone, p), down)
 	if err != nil {
@@ -328,7 +325,7 @@ func (l *Lab) mailRecords(a *answer, p *persona, name string, qtype uint16) {
 	case p.DNS == OnlyIPv6:
 		a.records = []dns.RR{mx(name, 10, "mx1."+p.Name+"."+TopLevel)}
 	case p.DNS == TwoMX || p.DNS == FirstDown:
-		// The better host comes second: RFC 5321 §5.1 asks for sorting.
+		// The better host comes second, because clients must sort (RFC 5321 §5.1).
 		a.records = []dns.RR{mx(name, 20, "mx2."+hosts), mx(name, 10, "mx1."+hosts)}
 	case p.DNS == ManyMX:
 		for n := manyMX; n > 0; n-- {
@@ -339,7 +336,7 @@ func (l *Lab) mailRecords(a *answer, p *persona, name string, qtype uint16) {
 	}
 }
 
-// aliasOf gives the target of the CNAME at a mail domain; "" when it has none.
+// aliasOf returns the target of a mail domain's CNAME; "" for none.
 func (l *Lab) aliasOf(zone string, p *persona, name string) string {
 	label, _, _ := strings.Cut(name, ".")
 	last := domainChains[p.DNS] - 1 // the domain itself is the first one

@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// What the guards do and for how long, in hours of Options.HourLasts. Sources:
-// chasquid, Postfix, Exim and mox from their code; Cisco AsyncOS, Forcepoint 8.5,
-// Symantec Messaging Gateway, NoSpamToday and IONOS from their manuals.
+// Durations of the guards in hours of Options.HourLasts. Sources: the code of chasquid, Postfix, Exim and mox; the
+// manuals of Cisco AsyncOS, Forcepoint 8.5, Symantec Messaging Gateway, NoSpamToday and IONOS.
 const (
 	shareBlockHours = 3 // Forcepoint's default
 	blockHours      = 1 // Symantec's penalty box, IONOS, Yahoo: none is published; guess
 )
 
-// guardPause is what GuardSlow waits, the default of Postfix.
+// guardPause is the delay of GuardSlow, Postfix's default.
 const guardPause = time.Second
 
 var guardNames = [...]string{
@@ -22,7 +21,7 @@ var guardNames = [...]string{
 	"excess",
 }
 
-// String names a guard, as Sheet.Tripped does.
+// String returns the name of a guard, as in Sheet.Tripped.
 func (g Guard) String() string {
 	if int(g) < len(guardNames) {
 		return guardNames[g]
@@ -30,7 +29,7 @@ func (g Guard) String() string {
 	return "guard " + strconv.Itoa(int(g))
 }
 
-// trip notes that the guard stepped in.
+// trip records that the guard acted.
 func (s *session) trip() {
 	s.count(func(t *Tally) {
 		t.LimitsHit++
@@ -39,8 +38,7 @@ func (s *session) trip() {
 	s.lab.manners.trip(s.p.Guard)
 }
 
-// guardGreeting reports whether the guard keeps a client out from the start: the
-// connection is dropped without a word.
+// guardGreeting reports whether the guard blocks a client from the start and drops its connection silently.
 func (s *session) guardGreeting(now time.Time) bool {
 	if s.p.Guard != GuardShare || !s.host.receiver.memory.blocked(s.client, now) {
 		return false
@@ -49,7 +47,7 @@ func (s *session) guardGreeting(now time.Time) bool {
 	return true
 }
 
-// guardHello notes the hello name: at GuardPolicy a client keeps to one.
+// guardHello records the hello name: under GuardPolicy a client must keep one name.
 func (s *session) guardHello(name string, now time.Time) {
 	if s.p.Guard == GuardPolicy && s.host.receiver.memory.otherHello(s.client, strings.ToLower(name), now) {
 		s.trip()
@@ -147,7 +145,7 @@ func (s *session) guardAfter(reply *phrase, now time.Time) (instead *phrase, end
 	return reply, end
 }
 
-// noteAnswer counts an answer for the guards that look at more than one session.
+// noteAnswer counts a reply for the guards that look beyond one session.
 func (m *memory) noteAnswer(client string, refused bool, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,15 +156,14 @@ func (m *memory) noteAnswer(client string, refused bool, now time.Time) {
 	}
 }
 
-// refusals returns how many refusals of a client there were within the hour.
+// refusals returns a client's refusals within the hour.
 func (m *memory) refusals(client string, now time.Time) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.clientOf(client).refused.count(now)
 }
 
-// share returns how many of a client's RCPTs within the hour were refused, and
-// how many there were.
+// share returns a client's refused RCPTs and all its RCPTs within the hour.
 func (m *memory) share(client string, now time.Time) (refused, asked int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +171,7 @@ func (m *memory) share(client string, now time.Time) (refused, asked int) {
 	return c.refused.count(now), c.asked.count(now)
 }
 
-// block keeps a client out until a time; session is the one that tripped it.
+// block blocks a client until a time; session is the one that tripped the guard.
 func (m *memory) block(client string, until time.Time, session int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,15 +185,15 @@ func (m *memory) blocked(client string, now time.Time) bool {
 	return now.Before(m.clientOf(client).blocked)
 }
 
-// trippedIn returns the session in which a client was blocked last.
+// trippedIn returns the session in which a client was last blocked.
 func (m *memory) trippedIn(client string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.clientOf(client).tripped
 }
 
-// otherHello notes a hello name; true, with a block, when the client used
-// another one within the hour.
+// otherHello records a hello name. It blocks the client and returns true when the client used another name within
+// the hour.
 func (m *memory) otherHello(client, name string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,7 +209,7 @@ func (m *memory) otherHello(client, name string, now time.Time) bool {
 	return true
 }
 
-// isFirst reports whether a client is the one that connected first.
+// isFirst reports whether a client was the first to connect.
 func (m *memory) isFirst(client string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// acceptPause is the wait after an accept that failed for a passing reason, such
-// as too many open files; guess.
+// acceptPause is the wait after a temporary failure of accept, such as too many open files; guess.
 const acceptPause = 10 * time.Millisecond
 
 // host is one name with an address of its own.
@@ -26,8 +25,8 @@ func (h *host) close() {
 	}
 }
 
-// openHost finds the host or makes it listen. The caller holds l.mu. The error is
-// ErrHostsMax or wraps a net.Error.
+// openHost returns the host, and makes it listen if needed. The caller holds l.mu. The error is ErrHostsMax or wraps
+// a net.Error.
 func (l *Lab) openHost(name string, r *receiver, down bool) (*host, error) {
 	if h := l.hosts[name]; h != nil {
 		return h, nil
@@ -79,7 +78,7 @@ func (l *Lab) accept(h *host) {
 	}
 }
 
-// keep notes an open session, so that Stop can end it; false when the lab stops.
+// keep remembers an open session for Stop; it returns false when the lab stops.
 func (l *Lab) keep(s *session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,16 +16,14 @@ type HostileRow struct {
 	Number    int
 	Name      string     // the personality in clear; with "tls" behind it, the one after STARTTLS
 	About     string     // one sentence for people
-	Stage     smtp.Stage // where it shows
+	Stage     smtp.Stage // where it happens
 	clear     Personality
-	twinNeeds bool // the twin is the same receiver, which demands TLS: the behaviour is about STARTTLS itself
+	twinNeeds bool // the twin is the same receiver with required TLS, because the behaviour is about STARTTLS itself
 }
 
-// HostileRows gives the 64 behaviours in order. Each is two personalities of the
-// families "hostile" and "hostiletls". The one after STARTTLS refuses MAIL before
-// it and behaves well until the handshake is done; a behaviour at the greeting
-// then comes right behind the handshake. Where the behaviour is about STARTTLS
-// itself, the second one only demands TLS.
+// HostileRows returns the 64 behaviours in order. Each is two personalities, of the families "hostile" and
+// "hostiletls". The second refuses MAIL before STARTTLS and behaves well until after the handshake; a behaviour at
+// the greeting then comes right after it. If the behaviour is about STARTTLS itself, the second only requires TLS.
 func HostileRows() []HostileRow {
 	var rows []HostileRow
 	for _, group := range [][]HostileRow{
@@ -40,8 +38,7 @@ func HostileRows() []HostileRow {
 	return rows
 }
 
-// hostile are the personalities of HostileRows in clear, hostileInside those
-// after STARTTLS.
+// hostile returns the personalities of HostileRows in clear, hostileInside those after STARTTLS.
 func hostile() []Personality {
 	var out []Personality
 	for _, r := range HostileRows() {
@@ -75,14 +72,14 @@ func hostileInside() []Personality {
 	return out
 }
 
-// silentAbout is the truth at a receiver that tells nothing about an address.
+// silentAbout sets the truth for a receiver whose replies say nothing about an address.
 func silentAbout(p Personality) Personality {
 	p.Fixed = smtp.Unknown
 	return p
 }
 
-// hardly is the truth at a receiver that knows its mailboxes but is hard to
-// understand: unknown is no mistake, the contrary is.
+// hardly sets the truth for a receiver that knows its mailboxes but is hard to understand: unknown is acceptable, a
+// wrong outcome is not.
 func hardly(p Personality) Personality {
 	p.Hard = true
 	return p
@@ -92,17 +89,17 @@ func row(name, about string, stage smtp.Stage, p Personality) HostileRow {
 	return HostileRow{Name: "h" + name, About: about, Stage: stage, clear: p}
 }
 
-// breaks is a receiver that breaks at a stage and tells nothing.
+// breaks returns a receiver that breaks at a stage and says nothing about an address.
 func breaks(name, about string, stage smtp.Stage, how Break) HostileRow {
 	return row(name, about, stage, silentAbout(Personality{BreakAt: stage, Break: how}))
 }
 
-// says is a receiver that sends words at a stage and closes.
+// says returns a receiver that sends words at a stage and closes.
 func says(name, about string, stage smtp.Stage, words string) HostileRow {
 	return row(name, about, stage, silentAbout(Personality{BreakAt: stage, Break: BreakSay, BreakWords: words}))
 }
 
-// answers is a receiver with the same reply to every RCPT that tells nothing.
+// answers returns a receiver that gives every RCPT the same meaningless reply.
 func answers(name, about, reply string) HostileRow {
 	return row(name, about, smtp.StageRcpt, silentAbout(Personality{Words: Words{Any: reply}}))
 }
@@ -163,7 +160,7 @@ func hostileOrder() []HostileRow {
 	}
 }
 
-// closing421 is what the 421 rows say.
+// closing421 is the reply of the 421 rows.
 const closing421 = "421 4.3.2 Service closing transmission channel\r\n"
 
 func hostileEnds() []HostileRow {
@@ -201,7 +198,7 @@ func hostileEnds() []HostileRow {
 	return rows
 }
 
-// extensions10000 are as many lines of EHLO.
+// extensions10000 is an EHLO reply with 10,000 lines.
 var extensions10000 = sync.OnceValue(func() string {
 	lines := make([]string, 10_000)
 	for i := range lines {
@@ -251,7 +248,7 @@ func hostileAnswers() []HostileRow {
 	every := Personality{CatchAll: true, Fixed: smtp.CatchAll, Reasons: []smtp.Reason{smtp.AcceptAll}}
 	cannot := Personality{Words: Words{Any: "252 2.1.5 Cannot VRFY user"}, Fixed: smtp.CatchAll,
 		Reasons: []smtp.Reason{smtp.NoRcptAnswer, smtp.AcceptAll}}
-	const secondTry = 1e-9 // of GreylistWait: any time at all
+	const secondTry = 1e-9 // of GreylistWait: so short that any second try passes
 	second := Personality{Greylist: true, GreylistFactor: secondTry,
 		Words: Words{Greylist: "451 4.3.0 Temporary failure"}}
 	return []HostileRow{
@@ -268,7 +265,7 @@ func hostileAnswers() []HostileRow {
 	}
 }
 
-// longText is a refusal of 60 lines with a KiB each.
+// longText returns a refusal with 60 lines of a KiB each.
 func longText() string {
 	const lines, bytes = 60, 1 << 10
 	line := "5.1.1 User unknown "
@@ -276,7 +273,7 @@ func longText() string {
 	return strings.Repeat("550-"+line+"\n", lines-1) + "550 " + line
 }
 
-// nonsense is 4 KiB without meaning, always the same.
+// nonsense is 4 KiB of fixed, meaningless text.
 var nonsense = sync.OnceValue(func() string {
 	random := rand.New(rand.NewPCG(1, 2))
 	out := make([]byte, 4<<10)

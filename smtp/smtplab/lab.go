@@ -15,16 +15,15 @@ import (
 	"github.com/miekg/dns"
 )
 
-// networkText holds the address of every host unless another network is asked
-// for: 131,072 of them, in a part of 127.0.0.0/8 that nothing else is known to use.
+// networkText is the default network of the hosts: 131,072 addresses, in a part of 127.0.0.0/8 that nothing else is
+// known to use.
 const networkText = "127.66.0.0/15"
 
 // portTries is how many ports Start tries before it gives up with ErrNoPort.
 const portTries = 100
 
-// Ports that Start chooses from: below 32768, where Linux by default takes the
-// local ports of outgoing connections, so that a host opened later finds its
-// port free.
+// Start chooses a port in this range. It is below 32768, where Linux by default begins the local ports of outgoing
+// connections, so that the port is free when a host opens later.
 const (
 	portFirst = 20_000
 	portCount = 12_000
@@ -39,7 +38,7 @@ type Lab struct {
 	anchor  net.Listener // holds the port at the first address of network
 	dns     *nameServer
 	manners *manners
-	meters  sync.Map // *meter by the registrable name of its receiver: those of SetLimit
+	meters  sync.Map // *meter by its receiver's registrable name: those of SetLimit
 
 	done    chan struct{}  // closed by Stop
 	running sync.WaitGroup // every goroutine of the lab
@@ -51,13 +50,13 @@ type Lab struct {
 	receivers map[string]*receiver // by registrable name
 	hosts     map[string]*host     // by name
 	taken     map[netip.Addr]struct{}
-	dead      []netip.Addr      // of taken: where nothing ever listens
+	dead      []netip.Addr      // part of taken, where nothing ever listens
 	suffixes  map[string]bool   // every Personality.MXSuffix
-	bases     map[string]string // the zones of Add with one, by their hostZone
+	bases     map[string]string // zones of Add with an MXSuffix, by their hostZone
 	sessions  map[*session]struct{}
 }
 
-// persona is a personality with its replies made ready.
+// persona is a personality with prepared replies.
 type persona struct {
 	Personality
 	words  *vocabulary
@@ -114,7 +113,7 @@ func Start(o Options) (*Lab, error) {
 	return l, nil
 }
 
-// choosePort takes the port of all receivers by listening at the first address.
+// choosePort chooses the port of all receivers by listening at the first address.
 func (l *Lab) choosePort() error {
 	first := l.network.Addr().Next()
 	l.taken[l.network.Addr()] = struct{}{}
@@ -141,18 +140,18 @@ func (l *Lab) choosePort() error {
 	return ErrNoPort
 }
 
-// DNSAddr is the host:port of the DNS server, for UDP and TCP.
+// DNSAddr returns the host:port of the DNS server, for UDP and TCP.
 func (l *Lab) DNSAddr() string { return l.dns.addr }
 
-// SMTPPort is the port of every receiver.
+// SMTPPort returns the port of every receiver.
 func (l *Lab) SMTPPort() int { return l.port }
 
-// Network holds the IPv4 address of every receiver; it is what
-// smtp.allow_networks must name. Receivers with IPv6 only (OnlyIPv6) are at ::1.
+// Network returns the network of all receivers' IPv4 addresses; smtp.allow_networks must contain it. Receivers with
+// IPv6 only (OnlyIPv6) are at ::1.
 func (l *Lab) Network() netip.Prefix { return l.network }
 
-// Stop closes every socket and waits until the last goroutine has ended, or
-// until ctx ends, whose error it then returns. It may be called again.
+// Stop closes every socket and waits until the last goroutine has ended or ctx ends, whose error it then returns. It
+// may be called again.
 func (l *Lab) Stop(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.stopped {
@@ -181,7 +180,7 @@ func (l *Lab) Stop(ctx context.Context) error {
 	}
 }
 
-// lasts is how long a wait of a personality lasts here.
+// lasts returns how long a personality's wait takes in this lab.
 func (l *Lab) lasts(d time.Duration) time.Duration {
 	if l.options.SecondLasts == time.Second || d == 0 {
 		return d
@@ -189,7 +188,7 @@ func (l *Lab) lasts(d time.Duration) time.Duration {
 	return max(1, time.Duration(float64(d)*l.options.SecondLasts.Seconds()))
 }
 
-// wait waits for d; false when the lab stops first.
+// wait waits for d, and returns false when the lab stops first.
 func (l *Lab) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -222,8 +221,7 @@ type nameServer struct {
 	once sync.Once
 }
 
-// startNameServer listens at at. With port 0 the UDP socket chooses the port,
-// and another one is tried while TCP finds it taken.
+// startNameServer listens at an address. With port 0 it tries UDP ports until the TCP port is free, too.
 func startNameServer(l *Lab, at netip.AddrPort) (*nameServer, error) {
 	for range portTries {
 		packets, err := net.ListenPacket("udp", at.String())
@@ -278,14 +276,11 @@ func (n *nameServer) stop() {
 	})
 }
 
-// Options say how a Lab runs. Defaults gives a complete set; Start refuses an
-// incomplete one with ErrOptions.
+// Options configure a Lab. Defaults returns a complete set; Start refuses an incomplete one with ErrOptions.
 type Options struct {
-	// Network holds the address of every host: a part of 127.0.0.0/8 or of a
-	// private network (RFC 1918), IPv4, /8 to /24, without 10.66.66.66, which
-	// stands for an address that nobody may dial. All of its addresses must be
-	// local. On Linux those of 127.0.0.0/8 are; of another network they become so
-	// with "ip route add local NETWORK dev lo".
+	// Network has the address of every host: a part of 127.0.0.0/8 or of a private network (RFC 1918), IPv4, /8 to
+	// /24, without 10.66.66.66, the address that nobody may dial. All its addresses must be local. On Linux those of
+	// 127.0.0.0/8 are local, others after "ip route add local NETWORK dev lo".
 	Network netip.Prefix
 
 	// DNSListen is the address and port of the DNS server, UDP and TCP; port 0
@@ -295,58 +290,53 @@ type Options struct {
 	// SMTPPort is the port of every receiver; 0 chooses a free one.
 	SMTPPort int
 
-	// GreylistWait is how long the greylisting personalities let a client wait;
-	// 100 ms to 24 h. The time that their replies state is this, in whole
+	// GreylistWait is the delay of the greylisting personalities; 100 ms to 24 h. Their replies name it in whole
 	// seconds, rounded up.
 	GreylistWait time.Duration
 
-	// HourLasts is how long an "hour" of the guards lasts, 10 ms to 24 h. The
-	// limits that count refused recipients in an hour keep their numbers, so a
-	// shortened hour makes a guard forget sooner; a client must then be told that
-	// its own hour is as short. Default 1 h.
+	// HourLasts is the length of an "hour" of the guards, 10 ms to 24 h. Limits of refused recipients an hour keep
+	// their numbers, so a shorter hour makes a guard forget sooner. The client's own hour must then be set to the
+	// same length. Default 1 h.
 	HourLasts time.Duration
 
-	// SecondLasts is how long a second of the waits of personalities lasts
-	// (GreetDelay, TurnDelay, ByteDelay, IdleMax), 1 µs to 1 min: tests may shorten
-	// it. RCPTs per second and the pause of Postfix keep the true second. Default 1 s.
+	// SecondLasts is the length of a second in the waits of personalities (GreetDelay, TurnDelay, ByteDelay,
+	// IdleMax), 1 µs to 1 min: tests may shorten it. RCPTs per second and the pause of Postfix use real seconds.
+	// Default 1 s.
 	SecondLasts time.Duration
 
-	// Latency is waited before each flush of replies, for every receiver, like
-	// one turn on a network; 0 to 1 min. A personality's own comes on top.
+	// Latency is a wait before each flush of replies, for every receiver, like a network's round trip; 0 to 1 min. A
+	// personality's own wait is added.
 	Latency time.Duration
 
-	// HostsMax bounds the hosts that have an address, each with a listening
-	// socket; 1 to 100,000, and as many as Network has addresses. DNS answers SERVFAIL for one host more.
+	// HostsMax bounds the hosts with an address, each with a listening socket; 1 to 100,000, and at most the
+	// addresses of Network. For further hosts DNS answers SERVFAIL.
 	HostsMax int
 
-	// SessionsMax bounds the sessions open at once, all receivers together; 1 to
-	// 100,000. One more is refused with 421 and counted as LimitsHit.
+	// SessionsMax bounds the open sessions of all receivers together; 1 to 100,000. Further ones are refused with
+	// 421 and counted in LimitsHit.
 	SessionsMax int
 
-	// AddressesMax bounds the addresses whose probes are counted one by one; 0
-	// counts none, at most 10,000,000 (about 40 bytes each). Probes for others
-	// count in Sheet.Uncounted.
+	// AddressesMax bounds the addresses with a count of their own; at most 10,000,000 (about 40 bytes each), 0:
+	// none. Probes for other addresses count in Sheet.Uncounted.
 	AddressesMax int
 
-	// EventsMax bounds the log of single events that Events gives; 0 keeps none,
-	// at most 10,000,000 (about 150 bytes each). Later ones count in
-	// Sheet.EventsDropped.
+	// EventsMax bounds the log that Events returns; at most 10,000,000 events (about 150 bytes each), 0: no log.
+	// Later events count in Sheet.EventsDropped.
 	EventsMax int
 
 	Log *slog.Logger
 }
 
-// Defaults is a lab for a demonstration on a free port: no latency, 3 s of
-// greylisting, no log of events.
+// Defaults returns the options of a demonstration on a free port: no latency, 3 s of greylisting, no log of events.
 func Defaults() Options {
 	return Options{
 		Network:      netip.MustParsePrefix(networkText),
 		DNSListen:    netip.MustParseAddrPort("127.0.0.1:0"),
-		GreylistWait: 3 * time.Second, // long enough to see, short enough to wait for
+		GreylistWait: 3 * time.Second, // long enough to see, short enough to await
 		HourLasts:    time.Hour,
 		SecondLasts:  time.Second,
 		HostsMax:     9_000,     // guess: each is an open file, of which many systems allow 20,000
-		SessionsMax:  6_000,     // of that limit too; the rest is for a node in the same process
+		SessionsMax:  6_000,     // also open files; the rest is for a node in the same process
 		AddressesMax: 2_000_000, // twice the largest file
 		Log:          slog.New(slog.DiscardHandler),
 	}
@@ -385,15 +375,15 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// networkFits reports whether hosts may live in n: nothing of it is public, and
-// what must not be dialled is not in it.
+// networkFits reports whether hosts may live in n: it is not public and does not contain the address that nobody may
+// dial.
 func networkFits(n netip.Prefix) bool {
 	first := n.Addr()
 	return n.IsValid() && first.Is4() && n == n.Masked() && n.Bits() >= 8 && n.Bits() <= 24 &&
 		(first.IsLoopback() || first.IsPrivate() && privateWhole(n)) && !n.Contains(insideV4)
 }
 
-// privateWhole reports whether all of n is private: the last address as the first.
+// privateWhole reports whether all of n is private, from the first address to the last.
 func privateWhole(n netip.Prefix) bool {
 	last := n.Addr().As4()
 	for i := n.Bits(); i < 32; i++ {
@@ -403,14 +393,14 @@ func privateWhole(n netip.Prefix) bool {
 }
 
 var (
-	// ErrOptions: the Options are not complete or contradict each other.
+	// ErrOptions: the Options are incomplete or contradict each other.
 	ErrOptions = errors.New("smtplab: bad options")
 
 	// ErrNetwork: addresses of Options.Network cannot be bound. Those of 127.0.0.0/8
 	// are local on Linux, others after "ip route add local NETWORK dev lo".
 	ErrNetwork = errors.New("smtplab: the network is not local: on Linux, \"ip route add local NETWORK dev lo\"")
 
-	// ErrPortTaken: the asked port is in use.
+	// ErrPortTaken: the requested port is in use.
 	ErrPortTaken = errors.New("smtplab: port is in use")
 
 	// ErrNoPort: no free port was found after portTries tries.

@@ -20,7 +20,7 @@ func clientLeft(conn net.Conn) bool {
 	if err != nil {
 		return true
 	}
-	left := true // also when our side is closed already
+	left := true // also if our side is closed already
 	_ = raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		left = err != nil || info.State != tcpEstablished

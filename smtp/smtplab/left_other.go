@@ -4,5 +4,5 @@ package smtplab
 
 import "net"
 
-// clientLeft cannot tell on this system: a session counts as open until it ends.
+// clientLeft returns false, because this system cannot tell: a session counts as open until it ends.
 func clientLeft(net.Conn) bool { return false }

@@ -6,47 +6,47 @@ import (
 	"time"
 )
 
-// LimitKind is how a receiver counts what it lets through.
+// LimitKind is how a receiver counts against its limit.
 type LimitKind int
 
 // The ways to count.
 const (
-	// LimitSliding lets at most Rcpts through in any window of length Per.
+	// LimitSliding allows at most Rcpts in any window of length Per.
 	LimitSliding LimitKind = iota
-	// LimitFixed begins to count anew every Per.
+	// LimitFixed starts a new count every Per.
 	LimitFixed
-	// LimitBucket fills evenly, Rcpts in Per, and holds a twentieth of them, at least one.
+	// LimitBucket fills evenly with Rcpts in Per, and holds a twentieth of them, at least one.
 	LimitBucket
 )
 
-// String is the kind in a word.
+// String returns the kind in a word.
 func (k LimitKind) String() string { return [...]string{"sliding", "fixed", "bucket"}[k] }
 
-// bucketPart is which part of a limit a LimitBucket holds.
+// bucketPart is the divisor of a limit that gives the size of a LimitBucket.
 const bucketPart = 20
 
-// Limit is what one receiver lets all its clients together do, beside what its
-// personality says. It may be changed at any time, and nobody is told.
+// Limit is what one receiver allows all its clients together, besides the limits of its personality. It may change
+// at any time without notice to clients.
 type Limit struct {
-	Rcpts int           // RCPT commands let through in Per; 0: no limit
+	Rcpts int           // RCPT commands allowed in Per; 0: no limit
 	Per   time.Duration // 10 ms or more
 	Kind  LimitKind
-	All   bool   // what was put off counts too
-	Reply string // what says so; "": 450 4.7.1; with 421 the session ends
+	All   bool   // deferred commands count, too
+	Reply string // of a deferral; "": 450 4.7.1; with 421 the session ends
 
-	Sessions bool          // not RCPT commands but sessions are counted, and refused by Words.Busy
-	Penalty  time.Duration // after one too many, so long everything is put off
+	Sessions bool          // the limit counts sessions, not RCPT commands, and refuses with Words.Busy
+	Penalty  time.Duration // after an excess, everything is deferred for this long
 }
 
-// Use is what became of a receiver's limit in a while.
+// Use is the use of a receiver's limit during some time.
 type Use struct {
 	Asked    int     // RCPT commands, or sessions
-	Let      int     // of these, not put off by the limit
-	Held     int     // put off by it
-	Possible float64 // what its limits would have let through
+	Let      int     // of these, allowed by the limit
+	Held     int     // deferred by it
+	Possible float64 // number that the limits would have allowed
 }
 
-// Share is which part of what was possible was used; 0 when nothing was.
+// Share returns the used part of what was possible; 0 when nothing was.
 func (u Use) Share() float64 {
 	if u.Possible == 0 {
 		return 0
@@ -54,7 +54,7 @@ func (u Use) Share() float64 {
 	return float64(u.Let) / u.Possible
 }
 
-// HeldShare is which part of the RCPT commands was put off; 0 when there were none.
+// HeldShare returns the deferred part of the RCPT commands; 0 when there were none.
 func (u Use) HeldShare() float64 {
 	if u.Asked == 0 {
 		return 0
@@ -62,36 +62,34 @@ func (u Use) HeldShare() float64 {
 	return float64(u.Held) / float64(u.Asked)
 }
 
-// secondsMax bounds how long a meter remembers, one entry a second. Guess: more than
-// any trial takes.
+// secondsMax bounds a meter's memory, one entry a second. Guess: more than any trial takes.
 const secondsMax = 4 * 3600
 
-// meter keeps a Limit and counts what came of it. Safe for concurrent use.
+// meter has a Limit and counts its use. Safe for concurrent use.
 type meter struct {
 	mu      sync.Mutex // guards the fields below
 	limit   Limit
 	reply   phrase
-	since   time.Time // of the first limit; seconds count from here
+	since   time.Time // time of the first limit; seconds count from here
 	let     window    // LimitSliding
-	asked   window    // LimitSliding that counts all
-	begun   time.Time // LimitFixed: the present stretch
+	asked   window    // LimitSliding with All
+	begun   time.Time // LimitFixed: start of the current period
 	used    int       // in it
 	penalty time.Time // its end
 	level   float64   // LimitBucket: what is left
-	filled  time.Time // when level was right
+	filled  time.Time // time of level
 	seconds []Use     // one for each second since
 	steps   []limitStep
 }
 
-// limitStep is a limit and since when it held.
+// limitStep is a limit and the start of its validity.
 type limitStep struct {
 	at        time.Time
 	perSecond float64
 }
 
-// SetLimit sets the limit of a receiver, named by its registrable name, from now on.
-// What was let through before counts against the new limit where Per is the same. The
-// error wraps ErrOptions.
+// SetLimit sets the limit of a receiver, by its registrable name, from now on. If Per is unchanged, earlier commands
+// count against the new limit. The error wraps ErrOptions.
 func (l *Lab) SetLimit(receiver string, limit Limit) error {
 	name, err := canonical(receiver)
 	if err != nil || limit.Rcpts < 0 || limit.Rcpts > 0 && limit.Per < 10*time.Millisecond {
@@ -105,8 +103,8 @@ func (l *Lab) SetLimit(receiver string, limit Limit) error {
 	return nil
 }
 
-// UseOf tells what became of a receiver's limits between two times, in whole seconds:
-// of a receiver without a limit there is none.
+// UseOf returns the use of a receiver's limits between two times, in whole seconds; zero for a receiver without a
+// limit.
 func (l *Lab) UseOf(receiver string, from, to time.Time) Use {
 	name, _ := canonical(receiver)
 	if found, ok := l.meters.Load(name); ok {
@@ -131,10 +129,10 @@ func (m *meter) set(limit Limit, now time.Time) {
 	m.steps = append(m.steps, limitStep{now, perSecond})
 }
 
-// bucketOf is what a bucket holds when it is full.
+// bucketOf returns the size of a bucket.
 func bucketOf(l Limit) float64 { return max(1, float64(l.Rcpts)/bucketPart) }
 
-// limitOn counts a RCPT command, or a new session, and gives the reply that puts it off; nil: it is let through.
+// limitOn counts a RCPT command or a new session, and returns the deferral; nil: it is allowed.
 func (s *session) limitOn(sessions bool, now time.Time) *phrase {
 	if found, ok := s.lab.meters.Load(s.host.receiver.name); ok {
 		return found.(*meter).count(sessions, now)
@@ -142,7 +140,7 @@ func (s *session) limitOn(sessions bool, now time.Time) *phrase {
 	return nil
 }
 
-// count counts a RCPT command or a session, if its limit is on such, and gives the reply that puts it off.
+// count counts a RCPT command or a session, whichever the limit counts, and returns the deferral.
 func (m *meter) count(sessions bool, now time.Time) *phrase {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,7 +161,7 @@ func (m *meter) count(sessions bool, now time.Time) *phrase {
 	return &m.reply
 }
 
-// room reports whether the limit lets one more through, and counts it.
+// room reports whether the limit allows one more, and counts it.
 func (m *meter) room(now time.Time) bool {
 	switch m.limit.Kind {
 	case LimitFixed:
@@ -196,7 +194,7 @@ func (m *meter) room(now time.Time) bool {
 	return let
 }
 
-// second gives the entry of now's second; what is beyond secondsMax counts in the last.
+// second returns the entry of now's second; times beyond secondsMax use the last entry.
 func (m *meter) second(now time.Time) *Use {
 	i := min(int(now.Sub(m.since)/time.Second), secondsMax-1)
 	for len(m.seconds) <= i {
@@ -231,12 +229,11 @@ func (m *meter) between(from, to time.Time) (sum Use) {
 	return sum
 }
 
-// windowMax bounds the events that one window remembers. A count that reaches it
-// means "at least": no receiver has a limit near 65,536 a minute.
+// windowMax bounds the events in one window. A count of this size means "at least": no receiver has a limit near
+// 65,536 a minute.
 const windowMax = 1 << 16
 
-// window counts the events of the last span, exactly, up to windowMax. It is
-// not safe for concurrent use.
+// window counts the events of the last span exactly, up to windowMax. It is not safe for concurrent use.
 type window struct {
 	span   time.Duration
 	ring   []int64 // times in nanoseconds, oldest at first; length a power of two
@@ -246,8 +243,8 @@ type window struct {
 	most   int // the largest n so far
 }
 
-// add notes an event at now and returns the number within (now-span, now].
-// A time before the latest one counts as that.
+// add adds an event at now and returns the number within (now-span, now]. A time before the latest one counts as the
+// latest.
 func (w *window) add(now time.Time) int {
 	w.latest = max(w.latest, now.UnixNano())
 	w.drop(w.latest)

@@ -8,52 +8,48 @@ import (
 	"strconv"
 )
 
-// EverydayMix is the mix of Sample: what a list of customers meets. The other
-// mixes are the families of personalities (Families), each member as often as
-// the next, and AllMix: every family.
+// EverydayMix is the mix of Sample, like customers' lists. The other mixes are the families of personalities
+// (Families), with each member equally often, and AllMix, which is every family.
 const (
 	EverydayMix = "everyday"
 	AllMix      = "all"
 )
 
-// listPerDomain is how many addresses a domain of List has on average, unless
-// ListOptions say otherwise: as in Sample through the command. Guess.
+// listPerDomain is the default average number of addresses at a domain of List, as in Sample by the command. Guess.
 const listPerDomain = 20
 
-// ListOptions say which labelled list List makes. The same options give the same
-// list.
+// ListOptions configure List. The same options give the same list.
 type ListOptions struct {
 	Seed      uint64
-	Addresses int     // how many; 1 to 5,000,000
+	Addresses int     // number of addresses; 1 to 5,000,000
 	PerDomain int     // addresses at each domain, the last one fewer; 0: 20
 	Mix       string  // one of Mixes; "": EverydayMix
 	Bad       float64 // the share of mailboxes that do not exist, 0 to 1; 0: 15 of 100
-	OnlyBad   bool    // no mailbox exists: the list that a harvest guard waits for
-	IPv6      bool    // also OnlyIPv6 receivers, at ::1, which the client must be allowed to dial
+	OnlyBad   bool    // no mailbox exists: a list that trips harvest guards
+	IPv6      bool    // also OnlyIPv6 receivers, at ::1, if the client may dial it
 }
 
-// Label is one address with what is right to say about it.
+// Label is one address with its truth.
 type Label struct {
 	Address     string
 	Personality string
 	Family      string
-	Mailbox     Mailbox // what the local part says, whether or not the receiver knows mailboxes
+	Mailbox     Mailbox // the kind in the local part, even if the receiver does not know mailboxes
 	Expectation
 }
 
-// listAddressesMax is the length of the longest list: the locals of sampleLocal
-// are distinct so far.
+// listAddressesMax bounds a list: up to here sampleLocal gives distinct local parts.
 const listAddressesMax = 5_000_000
 
 // defaultBad is the share of unknown mailboxes in a list, that of Sample.
 const defaultBad = sampleUnknown / 100.0
 
-// Mixes gives the names that ListOptions.Mix takes.
+// Mixes returns the values of ListOptions.Mix.
 func Mixes() []string {
 	return append([]string{EverydayMix, AllMix}, Families()...)
 }
 
-// Families gives the families of personalities, in the order of Personalities.
+// Families returns the families of personalities, in the order of Personalities.
 func Families() []string {
 	var out []string
 	for _, p := range Personalities() {
@@ -64,8 +60,8 @@ func Families() []string {
 	return out
 }
 
-// List makes a labelled list of distinct addresses, domain after domain, each
-// with what is right to say about it. The error wraps ErrOptions.
+// List makes a labelled list of distinct addresses, domain after domain, each with its truth. The error wraps
+// ErrOptions.
 func (l *Lab) List(o ListOptions) (iter.Seq[Label], error) {
 	if o.Mix == "" {
 		o.Mix = EverydayMix
@@ -117,13 +113,13 @@ func (l *Lab) list(o ListOptions, members []weighted, yield func(Label) bool) {
 	}
 }
 
-// weighted is a personality and how often it comes.
+// weighted is a personality and its frequency.
 type weighted struct {
 	personality string
 	weight      int
 }
 
-// mixed gives the members of a mix; none when there is no such mix.
+// mixed returns the members of a mix; none for an unknown mix.
 func mixed(mix string, ipv6 bool) []weighted {
 	if mix == EverydayMix {
 		return sampleWeights
@@ -137,8 +133,8 @@ func mixed(mix string, ipv6 bool) []weighted {
 	return out
 }
 
-// pick gives the personality of a domain: by weight in the everyday mix, else
-// one after the other, so that a short list has each of them once.
+// pick returns the personality of a domain: by weight in the everyday mix, otherwise in turn, so that a short list
+// has each once.
 func pick(members []weighted, domain int, mix string, random *rand.Rand) string {
 	if mix != EverydayMix {
 		return members[domain%len(members)].personality
@@ -156,10 +152,9 @@ func pick(members []weighted, domain int, mix string, random *rand.Rand) string 
 	return members[0].personality
 }
 
-// listLocal makes the local part of the ith address. Of those that are not bad,
-// one in twelve is of each special kind.
+// listLocal makes the local part of the ith address. One in twelve of the existing addresses has a special kind.
 func listLocal(i int, bad float64, random *rand.Rand) string {
-	const special = 12 // guess: a short list meets each kind, and most mailboxes are plain ones
+	const special = 12 // guess: a short list has each kind, and most mailboxes are plain
 	if random.Float64() < bad {
 		return sampleLocal(i, 0)
 	}
@@ -178,10 +173,9 @@ func listLocal(i int, bad float64, random *rand.Rand) string {
 	return sampleLocal(i, 100)
 }
 
-// sampleWeights is how often a personality comes in a Sample, in parts of the
-// sum. Guess: over half answer plainly, a tenth accepts everything, a tenth
-// greylists, the rest bites. Personalities that never answer are left out: they
-// would measure time-outs.
+// sampleWeights are the frequencies of personalities in a Sample. Guess: over half answer plainly, a tenth accepts
+// everything, a tenth greylists, the rest is difficult. Personalities that never answer are excluded, because they
+// would only measure time-outs.
 var sampleWeights = []weighted{
 	{"clean", 300}, {"plain", 100}, {"exchange", 80}, {"starttls", 60}, {"multiline", 20}, {"chatty", 20},
 	{"nonascii", 10}, {"tlsonly", 10}, {"twomx", 40}, {"firstdown", 10}, {"implicit", 15}, {"alias", 10},
@@ -192,8 +186,8 @@ var sampleWeights = []weighted{
 	{"unreachable", 3}, {"flaky", 5}, {"norelay", 5},
 }
 
-// Parts of the names in a Sample. First, dot, last and four digits have 15
-// bytes at most; with a dash they are of no form that exists.
+// Parts of the names in a Sample. First name, dot, last name and four digits have at most 15 bytes; with a dash
+// instead of the dot the mailbox does not exist.
 var (
 	sampleFirst = []string{
 		"anna", "ben", "carla", "david", "emma", "felix", "greta", "hugo", "ida", "jonas", "kira", "lars",
@@ -211,8 +205,8 @@ var (
 	}
 )
 
-// Of 100 addresses at one domain in a Sample, as they come: the first unknown
-// ones, then full, disabled and restricted, the rest exists.
+// The kinds of 100 addresses at one domain in a Sample, in order: unknown, full, disabled, restricted; the rest
+// exists.
 const (
 	sampleUnknown    = 15
 	sampleFull       = 17
@@ -220,14 +214,13 @@ const (
 	sampleRestricted = 19
 )
 
-// sampleHarvestUnknown is how many unknown addresses a domain with GuardHarvest
-// has: under its limit, with room for control probes.
+// sampleHarvestUnknown is the number of unknown addresses at a domain with GuardHarvest: below its limit, with room
+// for control probes.
 const sampleHarvestUnknown = 10
 
-// Sample makes n distinct addresses at the given number of domains with many
-// personalities, the same for the same seed. Every domain has one address if n
-// allows; the rest favours few domains, the largest of which has about n divided
-// by the root of domains. Lab.Truth labels each. n and domains below 1 give none.
+// Sample makes n distinct addresses at the given number of domains with many personalities, the same for the same
+// seed. Every domain has an address if n allows; the rest is uneven: the largest domain has about n divided by the
+// root of domains. Lab.Truth labels each. n or domains below 1 give none.
 func Sample(seed uint64, n, domains int) []string {
 	if n < 1 || domains < 1 {
 		return nil
@@ -256,7 +249,7 @@ func Sample(seed uint64, n, domains int) []string {
 
 type sampleDomain struct {
 	name    string
-	harvest bool // few unknown addresses, please
+	harvest bool // use few unknown addresses
 }
 
 func sampleDomains(random *rand.Rand, n int) []sampleDomain {
@@ -281,8 +274,7 @@ func sampleDomains(random *rand.Rand, n int) []sampleDomain {
 	return out
 }
 
-// sampleLocal makes the local part of the ith address, distinct from every other
-// i below 5,760,000 at one domain.
+// sampleLocal makes the local part of the ith address, distinct for all i below 5,760,000 at one domain.
 func sampleLocal(i, kind int) string {
 	number := i
 	first := sampleFirst[number%len(sampleFirst)]
@@ -306,7 +298,7 @@ func sampleLocal(i, kind int) string {
 	return first + "." + last + digits
 }
 
-// letters writes n in base 26.
+// letters returns n in base 26.
 func letters(n int) string {
 	out := []byte{}
 	for ; len(out) == 0 || n > 0; n /= 26 {

@@ -12,8 +12,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Sheet is how clients behaved since the lab started. SessionsAtOnce of Total may
-// count sessions that are just closing; those of receivers and hosts do not.
+// Sheet is the behaviour of clients since the lab started. SessionsAtOnce of Total may include sessions that are
+// just closing; that of receivers and hosts does not.
 type Sheet struct {
 	Receivers map[string]Tally `json:"receivers"` // by registrable name
 	Hosts     map[string]Tally `json:"hosts"`
@@ -25,13 +25,12 @@ type Sheet struct {
 	Uncounted       int `json:"uncounted"`         // RCPTs for addresses beyond Options.AddressesMax
 	EventsDropped   int `json:"events_dropped"`    // beyond Options.EventsMax
 
-	// Tripped is how often each guard stepped in, by Guard.String; a guard that
-	// never did is not in it.
+	// Tripped is how often each guard acted, by Guard.String; only guards that acted are in it.
 	Tripped map[string]int `json:"tripped"`
 }
 
-// Tally is the manners toward one receiver or host. Windows are exact up to
-// 65,536 events; that figure means "at least".
+// Tally is the clients' behaviour at one receiver or host. Windows are exact below 65,536 events; that number means
+// "at least".
 type Tally struct {
 	Sessions          int       `json:"sessions"`            // opened, refused ones too
 	SessionsOpen      int       `json:"sessions_open"`       // at this moment
@@ -50,8 +49,8 @@ type Tally struct {
 	Refused           int       `json:"refused"`             // RCPTs answered 5xx
 	RefusedPerSession int       `json:"refused_per_session"` // the most in one session
 	LimitsHit         int       `json:"limits_hit"`          // times that a limit or guard stepped in
-	Tripped           int       `json:"tripped"`             // of these by a guard against harvesting
-	TooEarly          int       `json:"too_early"`           // greylisted, asked before the stated time
+	Tripped           int       `json:"tripped"`             // of these by a harvest guard
+	TooEarly          int       `json:"too_early"`           // greylisted, repeated before the stated time
 	Data              int       `json:"data"`                // DATA and BDAT commands: must be 0
 	OutOfOrder        int       `json:"out_of_order"`        // commands refused with 503
 	UnaskedGroups     int       `json:"unasked_groups"`      // commands sent ahead without PIPELINING
@@ -59,7 +58,7 @@ type Tally struct {
 	Rsets             int       `json:"rsets"`
 	Quits             int       `json:"quits"`
 	HungUp            int       `json:"hung_up"` // sessions that the client ended without QUIT
-	TLS               int       `json:"tls"`     // sessions that came to be encrypted
+	TLS               int       `json:"tls"`     // encrypted sessions
 }
 
 // DNSTally counts the questions.
@@ -70,7 +69,7 @@ type DNSTally struct {
 	Zones   int            `json:"zones"` // distinct domains asked for
 }
 
-// Event is one thing that a client did, in the order of happening.
+// Event is one action of a client.
 type Event struct {
 	At      time.Time `json:"at"`
 	Host    string    `json:"host"`
@@ -81,11 +80,10 @@ type Event struct {
 	Code    int       `json:"code"`    // rcpt: the reply code, 0 for none
 }
 
-// zonesMax bounds the set of zones that DNS counts apart; guess, twice the
-// domains of the largest run.
+// zonesMax bounds the zones that DNS counts separately; guess, twice the domains of the largest run.
 const zonesMax = 2_000_000
 
-// manners keeps the sheet.
+// manners collects the sheet.
 type manners struct {
 	options Options
 	seed    maphash.Seed
@@ -102,8 +100,7 @@ type manners struct {
 	tripped   map[string]int // by guard
 }
 
-// addressShards spreads the counts of addresses over as many locks: more than
-// the processors of any laptop.
+// addressShards is the number of locks for the counts of addresses: more than the processors of any laptop.
 const addressShards = 64
 
 type addressShard struct {
@@ -187,14 +184,14 @@ func (m *manners) event(e Event) {
 	m.events = append(m.events, e)
 }
 
-// trip counts that a guard stepped in.
+// trip counts an action of a guard.
 func (m *manners) trip(g Guard) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tripped[g.String()]++
 }
 
-// Manners gives the sheet as it is now.
+// Manners returns the current sheet.
 func (l *Lab) Manners() Sheet {
 	m := l.manners
 	s := Sheet{Total: m.total.snapshot()}
@@ -229,8 +226,7 @@ func snapshots(all map[string]*tally) map[string]Tally {
 	return out
 }
 
-// Rcpts is how often the address was asked, spelled exactly as in RCPT; 0 also
-// for one beyond Options.AddressesMax.
+// Rcpts returns how often an address was asked for, spelled exactly as in RCPT; 0 beyond Options.AddressesMax.
 func (l *Lab) Rcpts(address string) int {
 	key := maphash.String(l.manners.seed, address)
 	s := &l.manners.shards[key%addressShards]
@@ -239,10 +235,10 @@ func (l *Lab) Rcpts(address string) int {
 	return int(s.counts[key])
 }
 
-// Events gives a copy of the log, oldest first; empty without Options.EventsMax.
+// Events returns a copy of the log, oldest first; empty without Options.EventsMax.
 func (l *Lab) Events() []Event { return l.eventsAfter(0) }
 
-// eventsAfter gives a copy of the log without its first n.
+// eventsAfter returns a copy of the log without its first n events.
 func (l *Lab) eventsAfter(n int) []Event {
 	l.manners.mu.Lock()
 	defer l.manners.mu.Unlock()
@@ -250,7 +246,7 @@ func (l *Lab) eventsAfter(n int) []Event {
 	return append([]Event(nil), events[min(n, len(events)):]...)
 }
 
-// tally is a Tally at work. It is safe for concurrent use.
+// tally is a Tally with a lock. It is safe for concurrent use.
 type tally struct {
 	mu          sync.Mutex // guards the fields below
 	t           Tally
@@ -283,8 +279,8 @@ func (t *tally) change(f func(*Tally)) {
 	f(&t.t)
 }
 
-// opened notes a session and returns how many there were so far. open is how
-// many there are at once with it, 0 for as many as were not yet taken off.
+// opened counts a session and returns how many there were so far. open is the number of open sessions with it; with
+// 0 the tally counts them itself.
 func (t *tally) opened(now time.Time, open int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -303,7 +299,7 @@ func (t *tally) opened(now time.Time, open int) int {
 	return t.t.Sessions
 }
 
-// rcpt notes one RCPT, the code of its reply, and the figures of its session.
+// rcpt counts one RCPT with its reply code and its session's figures.
 func (t *tally) rcpt(now time.Time, code int, f sessionFigures) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,26 +6,24 @@ import (
 	"time"
 )
 
-// greylistMax bounds what one receiver remembers of greylisted triplets; a new
-// one beyond it passes. Guess: more than any test asks of one receiver.
+// greylistMax bounds a receiver's greylisted triplets; a further new one passes. Guess: more than any test asks of
+// one receiver.
 const greylistMax = 1 << 17
 
-// greylistPasses is how many triplets of a client must pass before the client is
-// not greylisted any more: the default of Postgrey.
+// greylistPasses is how many triplets of a client must pass before it is no longer greylisted: Postgrey's default.
 const greylistPasses = 5
 
-// clientsMax bounds the clients that one receiver tells apart; beyond it all new
-// ones share one record. A lab has a handful.
+// clientsMax bounds the clients that a receiver distinguishes; further ones share a record. A lab has a handful.
 const clientsMax = 1 << 10
 
 // memory is what one receiver remembers between sessions.
 type memory struct {
-	hour time.Duration // how long an hour of the guards lasts
+	hour time.Duration // length of an hour of the guards
 
 	mu       sync.Mutex // guards the fields below
 	firstOne string     // the client that connected first
 	open     map[*session]struct{}
-	mostOpen int    // the most that open and a new one were
+	mostOpen int    // largest number of open sessions, with a new one
 	visits   int    // sessions ever
 	rcpts    window // for Personality.RcptsPerSecond
 	connects window // for Personality.ConnectsPerMinute
@@ -33,18 +31,18 @@ type memory struct {
 	clients  map[string]*client
 }
 
-// client is what a receiver remembers of one source and return path.
+// client is a receiver's record of one source and return path.
 type client struct {
 	passed  int       // greylisted triplets that came back in time
 	refused window    // RCPTs refused within an hour
 	asked   window    // RCPTs within an hour
-	blocked time.Time // until when a guard keeps it out
-	tripped int       // the session in which the guard saw reason
-	hello   string    // the hello name that it first used within the hour
+	blocked time.Time // end of a guard's block
+	tripped int       // session that tripped the guard
+	hello   string    // first hello name within the hour
 	helloAt time.Time
 }
 
-// visit is what a receiver makes of a new session.
+// visit describes a new session to its receiver.
 type visit struct {
 	number  int  // counts the sessions of the receiver from 1
 	open    int  // sessions at once with this one, at the receiver
@@ -52,9 +50,8 @@ type visit struct {
 	refused bool // a limit of the receiver refuses it
 }
 
-// enter notes a session. Sessions whose client has closed its side do not count
-// as open, also when our goroutine has not seen it yet: a client that closes one
-// and then opens another keeps to a limit of one.
+// enter counts a session. Sessions closed by the client do not count as open, even before our goroutine notices: a
+// client that closes one and then opens another keeps to a limit of one.
 func (m *memory) enter(s *session, now time.Time) visit {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,8 +96,8 @@ func (m *memory) leave(s *session) {
 	delete(m.open, s)
 }
 
-// tooFast notes a RCPT and says whether it is over limit in a second. One over
-// it does not count, so a client that slows down gets through.
+// tooFast counts a RCPT and reports whether it exceeds limit in a second. An exceeding one is not counted, so a
+// client that slows down gets through.
 func (m *memory) tooFast(limit int, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +109,7 @@ func (m *memory) tooFast(limit int, now time.Time) bool {
 	return false
 }
 
-// clientOf finds or makes the record of a client. The caller holds m.mu.
+// clientOf returns the record of a client, and makes it if needed. The caller holds m.mu.
 func (m *memory) clientOf(key string) *client {
 	if m.clients == nil {
 		m.clients = make(map[string]*client)
@@ -131,12 +128,11 @@ func (m *memory) clientOf(key string) *client {
 // greylistRule is how a receiver greylists.
 type greylistRule struct {
 	wait   time.Duration
-	early  bool // who comes too early waits again
-	always bool // however many triplets of the client have passed
+	early  bool // a client that comes too early waits again
+	always bool // even after many triplets of the client have passed
 }
 
-// greylist says how long a triplet must still wait, 0 or less when it passes,
-// and whether it has been told to wait before.
+// greylist returns how long a triplet must still wait, 0 or less when it passes, and whether it was deferred before.
 func (m *memory) greylist(who, rcpt string, g greylistRule, now time.Time) (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,18 +169,16 @@ func (m *memory) greylist(who, rcpt string, g greylistRule, now time.Time) (time
 	return 0, true
 }
 
-// triplet is what a greylisting receiver remembers of client, return path and
-// address together.
+// triplet is a greylisting receiver's record of client, return path and address together.
 type triplet struct {
 	first  time.Time
 	passed bool
 }
 
-// tripletSeed is fixed for the life of the process; triplets are never shown.
+// tripletSeed is fixed for the process; triplets are never shown.
 var tripletSeed = maphash.MakeSeed()
 
-// firstContact reports whether a client must come again in another session, as at
-// the postscreen of Postfix.
+// firstContact reports whether a client must return in another session, as at Postfix's postscreen.
 func (m *memory) firstContact(who string, visit int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

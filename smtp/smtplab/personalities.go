@@ -8,14 +8,13 @@ import (
 	"rollcall/smtp"
 )
 
-// Personalities gives every built-in personality, in groups: who answers by
-// mailbox, who can't say, greylisting, limits, refusals of us, DNS, broken ones,
-// those of the world, and hostile ones. The slice is the caller's.
+// Personalities returns a copy of all built-in personalities, in groups: answers by mailbox, the same answer for
+// all, greylisting, limits, refusals of us, DNS, broken ones, real ones, and hostile ones.
 func Personalities() []Personality {
 	return slices.Clone(personalities())
 }
 
-// personalities are made once: some have texts of many KiB.
+// personalities are made once, because some have texts of many KiB.
 var personalities = sync.OnceValue(func() []Personality {
 	return slices.Concat(
 		family("honest", honest()), family("tls", honestTLS()), family("indifferent", indifferent()),
@@ -26,7 +25,7 @@ var personalities = sync.OnceValue(func() []Personality {
 	)
 })
 
-// family writes the family into its members.
+// family sets the family of its members.
 func family(name string, members []Personality) []Personality {
 	for i := range members {
 		members[i].Family = name
@@ -34,7 +33,7 @@ func family(name string, members []Personality) []Personality {
 	return members
 }
 
-// honest ones know their mailboxes and say so.
+// honest receivers know their mailboxes and say so.
 func honest() []Personality {
 	return []Personality{
 		{Name: "clean", About: "knows its mailboxes, with enhanced codes", Pipelining: true, UTF8: true},
@@ -107,7 +106,7 @@ func honestTLS() []Personality {
 	}
 }
 
-// indifferent ones answer the same to every address.
+// indifferent receivers give the same answer for every address.
 func indifferent() []Personality {
 	return []Personality{
 		{Name: "catchall", About: "accepts every address", Pipelining: true, UTF8: true, CatchAll: true,
@@ -139,7 +138,7 @@ func greylisting() []Personality {
 	}
 }
 
-// limited ones bound how much may be asked.
+// limited receivers bound the number of questions.
 func limited() []Personality {
 	return []Personality{
 		{Name: "onesession", About: "one session at once, 421 for more", SessionsMax: 1, Pipelining: true},
@@ -154,7 +153,7 @@ func limited() []Personality {
 	}
 }
 
-// guarded ones act against somebody who asks for many unknown addresses.
+// guarded receivers act against clients that ask for many unknown addresses.
 func guarded() []Personality {
 	return []Personality{
 		{Name: "chasquid", About: "the third error of a session is 421 and the end",
@@ -175,7 +174,7 @@ func guarded() []Personality {
 	}
 }
 
-// refusing ones speak about us, whatever the address.
+// refusing receivers refuse us, whatever the address.
 func refusing() []Personality {
 	return []Personality{
 		{Name: "blocked", About: "554 5.7.1 at the greeting: our address is listed",
@@ -198,7 +197,7 @@ func refusing() []Personality {
 	}
 }
 
-// byDNS are told by their names alone, or lead astray by them.
+// byDNS are decided by DNS alone, or have misleading DNS.
 func byDNS() []Personality {
 	noMail := []smtp.Reason{smtp.NoMailService}
 	noAnswer := []smtp.Reason{smtp.DNSFailed}
@@ -233,7 +232,7 @@ func byDNS() []Personality {
 	}
 }
 
-// byRareDNS are pathologies of DNS that a client must get through or give up on.
+// byRareDNS are faults of DNS that a client must survive or give up on.
 func byRareDNS() []Personality {
 	return []Personality{
 		{Name: "literalmx", About: "the only MX is an IP address as a name", DNS: LiteralMX,
@@ -256,7 +255,7 @@ func byRareDNS() []Personality {
 	}
 }
 
-// breaking ones end or stall a session at a stage.
+// breaking receivers end or stall a session at a stage.
 func breaking() []Personality {
 	at := func(name, about string, stage smtp.Stage, how Break) Personality {
 		return Personality{Name: name, About: about, BreakAt: stage, Break: how, Fixed: smtp.Unknown}
@@ -283,7 +282,7 @@ func breaking() []Personality {
 	}
 }
 
-// talkingNonsense ones reply to RCPT with what is no answer to it.
+// talkingNonsense receivers reply to RCPT with something that is no answer.
 func talkingNonsense() []Personality {
 	says := func(name, about, reply string) Personality {
 		return Personality{Name: name, About: about, Words: Words{Any: reply}, Fixed: smtp.Unknown}

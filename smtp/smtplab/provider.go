@@ -6,25 +6,24 @@ import (
 	"rollcall/smtp"
 )
 
-// provider is a receiver that exists in the world: how it answers an honest
-// question, and what it says when it speaks about us. The facts (codes and key
-// words) are those of public reports, in short texts of our own.
+// provider is a receiver that exists in the world: its replies about mailboxes and about us. Codes and key words are
+// from public reports, in short texts of our own.
 type provider struct {
 	Personality
 	us []aboutUs
 }
 
-// aboutUs is a personality of its own: the provider's name with mood behind it,
-// with the same reply for every address.
+// aboutUs is a variant of a provider that gives the same reply for every address. Its name is the provider's
+// followed by mood.
 type aboutUs struct {
 	mood    string
 	at      smtp.Stage // greeting, hello, mail or rcpt
 	reply   string
 	reasons []smtp.Reason // right with the outcome; nil: any
-	not     bool          // it says that it does not serve the domain: invalid, hard to be sure of
+	not     bool          // it says that it does not serve the domain: invalid, but hard to be certain of
 }
 
-// expanded gives a provider's personality and those of its moods.
+// expanded returns a provider's personality and its variants.
 func (p provider) expanded() []Personality {
 	out := []Personality{p.Personality}
 	for _, u := range p.us {
@@ -51,8 +50,7 @@ func (p provider) expanded() []Personality {
 	return out
 }
 
-// providers are the personalities of the table, with those that speak about us
-// in a family of their own.
+// providers returns the personalities of the table, with the variants about us in a family of their own.
 func providers(family string, table []provider) []Personality {
 	var out []Personality
 	for _, p := range table {
@@ -67,7 +65,7 @@ func providers(family string, table []provider) []Personality {
 	return out
 }
 
-// What a provider may mean by an answer, where it is not the usual.
+// Truths for a provider's unusual answers.
 var (
 	isBusy     = Expectation{Outcome: smtp.Valid, Reasons: []smtp.Reason{smtp.MailboxBusy}, Knowable: true}
 	isFull     = Expectation{Outcome: smtp.Invalid, Reasons: []smtp.Reason{smtp.MailboxFull}, Knowable: true}
@@ -78,15 +76,15 @@ var (
 		Outcome: smtp.CatchAll, Also: []smtp.Outcome{smtp.Valid},
 		Reasons: []smtp.Reason{smtp.MailboxRestricted}, Knowable: true,
 	}
-	// maybeGone is a refusal that stands for a mailbox that is off and for others.
+	// maybeGone is the truth for a refusal that means disabled and other mailboxes.
 	maybeGone = Expectation{Outcome: smtp.Unknown, Also: []smtp.Outcome{smtp.Invalid}}
 	maybeBusy = Expectation{Outcome: smtp.Unknown, Also: []smtp.Outcome{smtp.Valid}}
 )
 
-// noRcptAnswer is the truth at a provider that accepts every local part.
+// noRcptAnswer is the truth for a provider that accepts every local part.
 var noRcptAnswer = []smtp.Reason{smtp.NoRcptAnswer, smtp.AcceptAll}
 
-// Reasons of the moods.
+// Reasons of the variants.
 var (
 	blockedUs = []smtp.Reason{smtp.SourceBlocked, smtp.Policy}
 	knowsUs   = []smtp.Reason{smtp.SourceIdentity, smtp.SourceBlocked}
@@ -94,7 +92,7 @@ var (
 	notHosted = []smtp.Reason{smtp.DomainNotHosted}
 )
 
-// kinds writes replies by mailbox.
+// kinds returns replies by mailbox.
 func kinds(pairs map[Mailbox]string) (out [MailboxKinds]string) {
 	for kind, reply := range pairs {
 		out[kind] = reply
@@ -102,7 +100,7 @@ func kinds(pairs map[Mailbox]string) (out [MailboxKinds]string) {
 	return out
 }
 
-// means writes truths by mailbox.
+// means returns truths by mailbox.
 func means(pairs map[Mailbox]Expectation) (out [MailboxKinds]Expectation) {
 	for kind, e := range pairs {
 		out[kind] = e
@@ -110,7 +108,7 @@ func means(pairs map[Mailbox]Expectation) (out [MailboxKinds]Expectation) {
 	return out
 }
 
-// ofWorld gives every personality that emulates a provider or a server.
+// ofWorld returns every personality that emulates a provider or a server.
 func ofWorld() []Personality {
 	return slices.Concat(
 		providers("provider", bigProviders), providers("gateway", gateways),
@@ -278,7 +276,7 @@ var bigProviders = []provider{
 	}},
 }
 
-// gateways stand before the mail of companies.
+// gateways filter the mail of companies.
 var gateways = []provider{
 	{Personality{
 		Name: "proofpoint", About: "Proofpoint", MXSuffix: "pphosted.com", TLS: TLSSelfSigned, Pipelining: true,
@@ -389,8 +387,8 @@ var gateways = []provider{
 	}},
 }
 
-// guardKinds are harvest guards beside chasquid, postfix, exim
-// and cisco. Numbers that no manual gives are guesses, and said to be.
+// guardKinds are harvest guards besides chasquid, postfix, exim and cisco. A number that no manual gives is marked
+// as a guess.
 var guardKinds = []provider{
 	{Personality{
 		Name: "ciscoqueue", About: "Cisco in work-queue mode: after 25 refused in an hour it accepts everything",
@@ -447,7 +445,7 @@ var guardKinds = []provider{
 	}, nil},
 }
 
-// refusalKinds refuse us for who we are: by address, PTR or return path.
+// refusalKinds refuse us by address, PTR or return path.
 var refusalKinds = []provider{
 	{Personality{
 		Name: "blockone", About: "refuses the source that connected first and welcomes every other one",

@@ -2,7 +2,7 @@ package smtplab
 
 import "rollcall/smtp"
 
-// regionals are the providers of a country and the hosters of Europe and America.
+// regionals are national providers, and hosters in Europe and America.
 var regionals = []provider{
 	{Personality{
 		Name: "gmx", About: "GMX, web.de and mail.com: the last line decides", MXSuffix: "gmx.net",
@@ -142,7 +142,7 @@ var regionals = []provider{
 	}, nil},
 }
 
-// regionalsEast are the providers of Russia, India and China.
+// regionalsEast are providers in Russia, India and China.
 var regionalsEast = []provider{
 	{Personality{
 		Name: "yandex", About: "Yandex", MXSuffix: "yandex.net", TLS: TLSSelfSigned, Pipelining: true,

@@ -2,7 +2,7 @@ package smtplab
 
 import "rollcall/smtp"
 
-// software are servers as they come, beside those that personalities.go has.
+// software are servers with default settings, besides those in personalities.go.
 var software = []provider{
 	{Personality{
 		Name: "postfixvirtual", About: "Postfix with a virtual mailbox table", Pipelining: true, UTF8: true,
@@ -40,7 +40,7 @@ var software = []provider{
 			Full:     "452 4.2.2 <{address}>: mailbox full",
 		})},
 		Means: means(map[Mailbox]Expectation{
-			// Control probes are put off for ever too, so that even an acceptance is hard to trust.
+			// Control probes are always deferred, too, so even an acceptance is hard to trust.
 			Exists:   {Outcome: smtp.Valid, Reasons: []smtp.Reason{smtp.MailboxExists}},
 			NotFound: maybeGone, Disabled: maybeGone, Full: maybeGone,
 		}),
@@ -123,8 +123,8 @@ var software = []provider{
 	}},
 }
 
-// greylistKinds are the implementations in use. The factors are their
-// first wait over the 300 s of Postgrey.
+// greylistKinds are greylisting implementations in use. The factors are their first wait divided by the 300 s of
+// Postgrey.
 var greylistKinds = []provider{
 	{Personality{
 		Name: "postgrey", About: "Postgrey: 300 s", Greylist: true, Pipelining: true,
@@ -190,5 +190,5 @@ var greylistKinds = []provider{
 	}, nil},
 }
 
-// tarpitDelay is what Exchange waits before a refusal, by default.
+// tarpitDelay is Exchange's default delay before a refusal.
 const tarpitDelay = 5e9

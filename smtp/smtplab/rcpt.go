@@ -15,7 +15,7 @@ func (s *session) rcpt(rest []byte) error {
 	address, _, ok := cutPath(rest, "TO:")
 	if !s.inTx {
 		s.noteRcpt(now, address, 503)
-		if s.mailRefused && s.extended { // it was on its way with a MAIL that was refused (RFC 2920)
+		if s.mailRefused && s.extended { // it was pipelined after a refused MAIL (RFC 2920)
 			s.errors++
 			s.say(&s.p.words.order)
 			return nil
@@ -41,7 +41,7 @@ func (s *session) rcpt(rest []byte) error {
 	}
 	guarded := s.guarded
 	s.guarded = false
-	if s.p.Guard != GuardNone && !guarded { // what a guard refuses is no new reason for it
+	if s.p.Guard != GuardNone && !guarded { // a refusal by the guard does not trip it again
 		s.host.receiver.memory.noteAnswer(s.client, reply.code/100 == 5, now)
 	}
 	if reply.code/100 != 2 {
@@ -82,11 +82,11 @@ func (s *session) noteRcpt(now time.Time, address []byte, code int) {
 	}
 }
 
-// who is the client as greylisting sees it. Guards look at the address alone.
+// who returns the client as greylisting identifies it. Guards use only the address.
 func (s *session) who() string { return s.client + " " + s.from }
 
-// judge finds the reply to a probe: limits first, then what holds for everybody,
-// then the mailbox. end asks to end the session after it.
+// judge returns the reply to a probe: first limits, then general replies, then the mailbox. end asks to end the
+// session after it.
 func (s *session) judge(address []byte, now time.Time) (reply *phrase, wait time.Duration, end bool) {
 	p, words := s.p, s.p.words
 	if reply, end := s.limits(now); reply != nil {
@@ -129,7 +129,7 @@ func (s *session) judge(address []byte, now time.Time) (reply *phrase, wait time
 	return &words.mailboxes[kind], 0, kind == Closing || kind == Cut
 }
 
-// limits reports whether a limit on RCPTs steps in.
+// limits reports whether a limit on RCPTs applies.
 func (s *session) limits(now time.Time) (reply *phrase, end bool) {
 	if reply := s.limitOn(false, now); reply != nil {
 		return reply, reply.code == 421
@@ -146,7 +146,7 @@ func (s *session) limits(now time.Time) (reply *phrase, end bool) {
 	return nil, false
 }
 
-// greylist reports whether the address must come back.
+// greylist reports whether the address is deferred.
 func (s *session) greylist(address []byte, now time.Time) (reply *phrase, wait time.Duration) {
 	memory := &s.host.receiver.memory
 	if s.p.PerVisit {
@@ -172,7 +172,7 @@ func (s *session) greylist(address []byte, now time.Time) (reply *phrase, wait t
 	return &s.p.words.greylist, left
 }
 
-// serves reports whether mail for domain comes to this host.
+// serves reports whether this host takes mail for domain.
 func (s *session) serves(domain []byte) bool {
 	own := s.host.receiver.name
 	if n := len(domain) - len(own); n >= 0 && strings.EqualFold(string(domain[n:]), own) &&

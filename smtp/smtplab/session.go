@@ -19,28 +19,27 @@ import (
 // leaves room for extensions.
 const lineBytesMax = 2048
 
-// idleMax is how long a session may say nothing (RFC 5321 §4.5.3.2.7).
+// idleMax bounds a session's silence (RFC 5321 §4.5.3.2.7).
 const idleMax = 5 * time.Minute
 
-// idleSlack is how stale the deadline of a busy session may get, so that it is
-// not renewed for each command.
+// idleSlack is how old a busy session's deadline may be before it is renewed.
 const idleSlack = 30 * time.Second
 
 // handshakeMax bounds a TLS handshake; guess, far above any on loopback.
 const handshakeMax = time.Minute
 
-// outBytesMax is how much is written at once for a client that sends far ahead.
+// outBytesMax bounds one write for a client that sends far ahead.
 const outBytesMax = 16 << 10
 
-// lingerMax is how long a session that we ended waits for the client to close.
+// lingerMax is how long a session that we ended waits for the client's close.
 const lingerMax = time.Second
 
-// sessionFigures are the counts of one session that the manners sheet shows.
+// sessionFigures are the counts of one session for the sheet.
 type sessionFigures struct {
 	rcpts, rcptsInTx, refused int
 }
 
-// session is one connection to a host. Only abort may be called from elsewhere.
+// session is one connection to a host. Other goroutines may only call abort.
 type session struct {
 	lab   *Lab
 	host  *host
@@ -51,8 +50,8 @@ type session struct {
 	out   []byte // replies not yet written
 
 	client  string
-	number  int  // of the sessions of the lab
-	visit   int  // of the sessions of the receiver
+	number  int  // among the sessions of the lab
+	visit   int  // among the sessions of the receiver
 	crowded bool // the lab has too many sessions
 	ended   sync.Once
 
@@ -60,16 +59,16 @@ type session struct {
 	hello       string
 	encrypted   bool
 	extended    bool   // EHLO, not HELO
-	refusing    bool   // the greeting refused us: only QUIT is left
+	refusing    bool   // the greeting refused us: only QUIT is allowed
 	from        string // return path
 	inTx        bool
-	mailRefused bool // the newest MAIL was
+	mailRefused bool // the newest MAIL was refused
 	utf8        bool // of the transaction
 	rcpts       int
 	refused     int
 	errors      int
 	row         int  // refused RCPTs since the last good one
-	guarded     bool // the guard answered the RCPT at hand
+	guarded     bool // the guard answered the current RCPT
 	txRcpts     int
 	txGood      int
 
@@ -94,7 +93,7 @@ func (s *session) abort() {
 	s.ended.Do(func() { _ = s.under.Close() })
 }
 
-// errEnd ends a session without more words.
+// errEnd ends a session without another reply.
 var errEnd = errors.New("session ended")
 
 // run is the whole conversation.
@@ -116,8 +115,8 @@ func (s *session) run() {
 	s.leave()
 }
 
-// leave takes the session off the count of open ones. It comes before the last
-// reply, so that a client that has read it may open another at once.
+// leave removes the session from the open ones. It comes before the last reply, so that a client that has read it
+// may open another at once.
 func (s *session) leave() {
 	if s.left {
 		return
@@ -132,7 +131,7 @@ func (s *session) tallies() [3]*tally {
 	return [3]*tally{s.lab.manners.total, s.host.receiver.tally, s.host.tally}
 }
 
-// count changes every tally of the session.
+// count changes every tally that includes the session.
 func (s *session) count(f func(*Tally)) {
 	for _, t := range s.tallies() {
 		t.change(f)
@@ -151,7 +150,7 @@ func (s *session) event(kind, address string, code int) {
 	})
 }
 
-// greet sends the greeting, or what stands for it.
+// greet sends the greeting, or its replacement.
 func (s *session) greet(refused bool) error {
 	if err := s.greetDelay(); err != nil {
 		return err
@@ -178,13 +177,13 @@ func (s *session) greet(refused bool) error {
 	case g.code == 421 || g.code == 521:
 		return s.sayAndClose(g)
 	case g.code/100 != 2:
-		s.refusing = true // RFC 5321 §3.1: wait for QUIT and refuse all else
+		s.refusing = true // RFC 5321 §3.1: wait for QUIT and refuse everything else
 	}
 	s.say(g)
 	return nil
 }
 
-// greetDelay waits before the greeting and notes who talks meanwhile.
+// greetDelay waits before the greeting and counts clients that send meanwhile.
 func (s *session) greetDelay() error {
 	delay := s.lab.lasts(s.p.GreetDelay)
 	if delay <= 0 {
@@ -230,7 +229,7 @@ func (s *session) turn() error {
 	return s.command(bytes.TrimRight(line, "\r\n"))
 }
 
-// renewDeadline gives reading and writing idleMax, or a little less.
+// renewDeadline sets the deadline for reading and writing to about idleMax from now.
 func (s *session) renewDeadline() {
 	most, slack := idleMax, idleSlack
 	if s.p.IdleMax > 0 {
@@ -281,7 +280,7 @@ func is(verb []byte, name string) bool {
 	return len(verb) == len(name) && strings.EqualFold(string(verb), name)
 }
 
-// fault answers an error of the client's.
+// fault answers a client's error.
 func (s *session) fault(reply *phrase) error {
 	if reply == &s.p.words.order {
 		s.count(func(t *Tally) { t.OutOfOrder++ })
@@ -358,7 +357,7 @@ func (s *session) mail(rest []byte) error {
 	return nil
 }
 
-// endTx ends a transaction, for GuardTx as a good or a bad one.
+// endTx ends a transaction, and counts it for GuardTx as good or bad.
 func (s *session) endTx() {
 	switch {
 	case s.txGood > 0:
@@ -369,8 +368,7 @@ func (s *session) endTx() {
 	s.inTx, s.mailRefused, s.utf8, s.txRcpts, s.txGood = false, false, false, 0, 0
 }
 
-// cutPath takes "FROM:<path> parameters" apart; the space that some put before
-// the path is forgiven.
+// cutPath parses "FROM:<path> parameters". It accepts a space before the path, which some clients send.
 func cutPath(rest []byte, keyword string) (path, parameters []byte, ok bool) {
 	if len(rest) < len(keyword) || !strings.EqualFold(string(rest[:len(keyword)]), keyword) {
 		return nil, nil, false
@@ -392,10 +390,10 @@ func hasWord(parameters []byte, word string) bool {
 	return false
 }
 
-// say puts a reply that names nothing of an address.
+// say puts a reply without placeholders for an address.
 func (s *session) say(reply *phrase) { s.sayOf(reply, nil, 0) }
 
-// sayOf puts a reply; address and wait are what it may name.
+// sayOf puts a reply; address and wait fill its placeholders.
 func (s *session) sayOf(reply *phrase, address []byte, wait time.Duration) {
 	if reply.plain {
 		s.out = append(s.out, reply.bytes...)
@@ -415,8 +413,8 @@ func (s *session) sayAndClose(reply *phrase) error {
 	return s.finish()
 }
 
-// finish sends what is left to say and closes so that the client can read it:
-// closing with unread commands would reset the connection.
+// finish sends the remaining replies and closes so that the client can read them: closing with unread commands would
+// reset the connection.
 func (s *session) finish() error {
 	s.leave()
 	if err := s.flush(); err != nil {
@@ -428,7 +426,7 @@ func (s *session) finish() error {
 	return errEnd
 }
 
-// closeWrite says that nothing more comes from us.
+// closeWrite closes our side of the connection.
 func (s *session) closeWrite() {
 	if encrypted, ok := s.conn.(*tls.Conn); ok {
 		_ = encrypted.CloseWrite()
@@ -438,7 +436,7 @@ func (s *session) closeWrite() {
 	}
 }
 
-// flush writes what is waiting, at the pace of the receiver.
+// flush writes the pending replies, at the receiver's pace.
 func (s *session) flush() error {
 	if len(s.out) == 0 {
 		return nil

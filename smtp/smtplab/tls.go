@@ -30,7 +30,7 @@ func (s *session) startTLS() error {
 	if s.breaksAt(smtp.StageTLS) {
 		return s.breakNow()
 	}
-	if s.p.TLS == TLSRefused || s.encrypted { // TLSAgain offers what it cannot do
+	if s.p.TLS == TLSRefused || s.encrypted { // TLSAgain offers what it refuses
 		return s.fault(&s.p.words.tlsRefused)
 	}
 	s.say(&s.p.words.tlsReady)
@@ -55,14 +55,14 @@ func (s *session) startTLS() error {
 	return s.handshake()
 }
 
-// handshake makes the session an encrypted one.
+// handshake encrypts the session.
 func (s *session) handshake() error {
 	config, err := s.tlsConfig()
 	if err != nil {
 		return err
 	}
-	// What the client sent behind STARTTLS in clear is given to the handshake,
-	// which fails on it (the rule against injection of RFC 3207 §4.2).
+	// The handshake gets the bytes that the client sent in clear after STARTTLS, and fails on them (the rule against
+	// injection of RFC 3207 §4.2).
 	pending, _ := s.r.Peek(s.r.Buffered())
 	under := &replayed{Conn: s.under, pending: bytes.Clone(pending)}
 	var again *renegotiation
@@ -89,7 +89,7 @@ func (s *session) handshake() error {
 	return s.inside()
 }
 
-// inside goes on after STARTTLS in the manner of Personality.AfterTLS.
+// inside continues after STARTTLS with Personality.AfterTLS.
 func (s *session) inside() error {
 	if s.p.inside == nil {
 		return nil
@@ -104,7 +104,7 @@ func (s *session) inside() error {
 	return s.breakNow()
 }
 
-// tlsConfig is what the receiver brings to the handshake.
+// tlsConfig returns the receiver's TLS configuration.
 func (s *session) tlsConfig() (*tls.Config, error) {
 	config := &tls.Config{}
 	var certificate tls.Certificate
@@ -127,11 +127,11 @@ func (s *session) tlsConfig() (*tls.Config, error) {
 	return config, err
 }
 
-// replayed is a connection with bytes that were read before.
+// replayed is a connection that first returns bytes that were read before.
 type replayed struct {
 	net.Conn
 	pending []byte
-	seen    func(written []byte) // nil: nobody looks
+	seen    func(written []byte) // nil: not observed
 }
 
 func (r *replayed) Read(b []byte) (int, error) {
@@ -153,14 +153,12 @@ func (r *replayed) Write(b []byte) (int, error) {
 // certificateLife is far longer than any run.
 const certificateLife = 30 * 24 * time.Hour
 
-// ownCertificate is one for all receivers of the process, signed by itself; its
-// name is that of none of them.
+// ownCertificate is one self-signed certificate for all receivers of the process; its name is none of theirs.
 var ownCertificate = sync.OnceValues(func() (tls.Certificate, error) {
 	return makeCertificate("smtplab."+TopLevel, time.Now())
 })
 
-// makeCertificate makes one for a host, signed by itself, good for
-// certificateLife from a time on.
+// makeCertificate makes a self-signed certificate for a host, valid for certificateLife from a time on.
 func makeCertificate(host string, from time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -180,19 +178,19 @@ func makeCertificate(host string, from time.Time) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// errNoKeys: the handshake did not show what a HelloRequest needs.
+// errNoKeys: the handshake did not give the keys for a HelloRequest.
 var errNoKeys = errors.New("smtplab: no keys for a HelloRequest")
 
-// renegotiation asks for a new handshake inside TLS 1.2, which crypto/tls cannot
-// do as a server: it takes the master secret from the key log and writes the one
-// encrypted record itself. The cipher is AES-128-GCM with SHA-256 (RFC 5288 §3).
+// renegotiation asks for a new handshake inside TLS 1.2, which crypto/tls cannot do as a server. It reads the master
+// secret from the key log and writes the one encrypted record itself. The cipher is AES-128-GCM with SHA-256 (RFC
+// 5288 §3).
 type renegotiation struct {
 	log          bytes.Buffer
 	serverRandom []byte
 }
 
-// serverHello takes the random of the server out of its first record: after 5
-// bytes of record header, 4 of handshake header and 2 of version (RFC 5246 §7.4.1.3).
+// serverHello reads the server's random from its first record: after 5 bytes of record header, 4 of handshake header
+// and 2 of version (RFC 5246 §7.4.1.3).
 func (r *renegotiation) serverHello(written []byte) {
 	const at, size = 11, 32
 	if r.serverRandom == nil && len(written) >= at+size {
@@ -200,11 +198,10 @@ func (r *renegotiation) serverHello(written []byte) {
 	}
 }
 
-// Write takes the key log: "CLIENT_RANDOM <random> <master secret>".
+// Write receives the key log: "CLIENT_RANDOM <random> <master secret>".
 func (r *renegotiation) Write(line []byte) (int, error) { return r.log.Write(line) }
 
-// ask sends a HelloRequest (RFC 5246 §7.4.1.1) as the first record behind the
-// Finished of the server.
+// ask sends a HelloRequest (RFC 5246 §7.4.1.1) as the first record after the server's Finished.
 func (r *renegotiation) ask(w io.Writer) error {
 	fields := bytes.Fields(r.log.Bytes())
 	if len(fields) < 3 || r.serverRandom == nil {

@@ -10,15 +10,15 @@ import (
 	"rollcall/smtp"
 )
 
-// Expectation is what is right to say about an address.
+// Expectation is the truth about an address.
 type Expectation struct {
-	Outcome  smtp.Outcome   // the right one; smtp.Undecided: no address
-	Also     []smtp.Outcome // not wrong either
+	Outcome  smtp.Outcome   // the right one; smtp.Undecided: not an address
+	Also     []smtp.Outcome // also acceptable
 	Reasons  []smtp.Reason  // right with Outcome; empty: any
-	Knowable bool           // a careful engine that takes its time finds Outcome, and it is not unknown
+	Knowable bool           // a careful engine with enough time finds Outcome, and it is not unknown
 }
 
-// Wrong reports whether o is a false statement. Unknown never is.
+// Wrong reports whether o is a false result. Unknown never is.
 func (e Expectation) Wrong(o smtp.Outcome) bool {
 	return o != e.Outcome && o != smtp.Unknown && !slices.Contains(e.Also, o)
 }
@@ -44,8 +44,7 @@ var byMailbox = [MailboxKinds]Expectation{
 	Closing:    {Outcome: smtp.Unknown},
 }
 
-// Truth tells what is right to say about an address, in any spelling of its
-// domain. A domain outside of the lab is unknown.
+// Truth returns the truth about an address, in any spelling of its domain. A domain outside of the lab is unknown.
 func (l *Lab) Truth(address string) Expectation {
 	at := strings.LastIndexByte(address, '@')
 	if at <= 0 {
@@ -72,8 +71,7 @@ func (l *Lab) Truth(address string) Expectation {
 	return p.truth([]byte(address[:at]))
 }
 
-// hostOwner finds the personality behind the MX hosts of a tenant; nil when none
-// is of the lab. The caller holds l.mu.
+// hostOwner returns the personality behind a tenant's MX hosts; nil when none is in the lab. The caller holds l.mu.
 func (l *Lab) hostOwner(a *added) *persona {
 	for host := range a.mx {
 		if _, p, _ := l.owner(host); p != nil {
@@ -83,7 +81,7 @@ func (l *Lab) hostOwner(a *added) *persona {
 	return nil
 }
 
-// truth is what is right about a local part at this receiver.
+// truth returns the truth about a local part at this receiver.
 func (p *Personality) truth(local []byte) Expectation {
 	if p.Fixed != smtp.Undecided {
 		return Expectation{
@@ -105,7 +103,7 @@ func (p *Personality) truth(local []byte) Expectation {
 	if p.Hard {
 		e.Knowable, e.Reasons = false, nil
 	}
-	// Without an enhanced code, words alone tell these from other refusals.
+	// Without an enhanced code, only words distinguish these from other refusals.
 	if p.NoEnhanced && kind != Exists && kind != NotFound {
 		e.Knowable, e.Reasons = false, nil
 	}
@@ -124,20 +122,19 @@ const (
 	OverQuota                   // overquota...: full at the moment
 	Restricted                  // restricted...: takes mail from members only
 	Busy                        // busy...: receives too much at the moment
-	Grey                        // grey...: greylisted alone, whoever asks
-	Deferred                    // deferred...: put off for ever
-	Refused                     // refused...: nothing of ours is taken for it
+	Grey                        // grey...: always greylisted by itself
+	Deferred                    // deferred...: always deferred
+	Refused                     // refused...: no mail from us is accepted for it
 	Cut                         // cut...: the connection ends instead of an answer
 	Closing                     // closing...: 421, and the end of the session
-	MailboxKinds                // how many kinds there are
+	MailboxKinds                // number of kinds
 )
 
-// mailboxBytesMax is the longest local part that exists. Control probes are
-// longer (16 bytes and more), so a receiver that knows its mailboxes refuses
-// them whatever they look like.
+// mailboxBytesMax is the longest local part that exists. Control probes are longer (16 bytes and more), so a
+// receiver that knows its mailboxes refuses them.
 const mailboxBytesMax = 15
 
-// digitsMax is the most digits at the end of a mailbox's name: a year.
+// digitsMax bounds the digits at the end of a mailbox's name: a year.
 const digitsMax = 4
 
 var mailboxPrefixes = [...]struct {
@@ -158,9 +155,8 @@ var mailboxPrefixes = [...]struct {
 	{"closing", Closing},
 }
 
-// mailboxOf tells the kind of a local part: letters, at most one dot between
-// letters, at most four digits at the end, 15 bytes in all, and the first letters
-// may name a kind. What has another form does not exist.
+// mailboxOf returns the kind of a local part. Existing mailboxes have letters, at most one dot between letters, at
+// most four digits at the end, and at most 15 bytes; the first letters may name another kind.
 func mailboxOf(local []byte) Mailbox {
 	if len(local) > mailboxBytesMax || !wellNamed(local) {
 		return NotFound

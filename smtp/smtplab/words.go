@@ -11,7 +11,7 @@ import (
 	"rollcall/smtp"
 )
 
-// The usual replies, of the form that Postfix made common.
+// The usual replies, in Postfix's common form.
 const (
 	wordsGreeting = "220 {host} ESMTP ready"
 	wordsRelay    = "550 5.7.1 <{address}>: Relay access denied"
@@ -54,11 +54,11 @@ var wordsMailboxes = [MailboxKinds]string{
 	Grey:       "451 4.7.1 Greylisted, please try again later",
 	Deferred:   "451 4.3.0 Temporary lookup failure",
 	Refused:    "550 5.7.1 Message refused by policy",
-	Cut:        "-", // it is never sent
+	Cut:        "-", // never sent
 	Closing:    "421 4.2.1 Try again later, closing connection",
 }
 
-// filled returns w with the usual replies in its empty places.
+// filled returns w with the usual replies for its empty fields.
 func (w Words) filled() Words {
 	set := func(s *string, usual string) {
 		if *s == "" {
@@ -84,14 +84,14 @@ var enhancedCode = regexp.MustCompile(`(?m)^(\d{3}[ -])\d\.\d{1,3}\.\d{1,3} `)
 // phrase is one reply, ready to send.
 type phrase struct {
 	bytes []byte // with line ends; the whole reply when plain
-	plain bool   // nothing in it is to be replaced
+	plain bool   // without placeholders
 	code  int    // the reply code of its last line; 0 when it has none
 }
 
-// said is false for the empty phrase.
+// said reports whether the phrase is not empty.
 func (p *phrase) said() bool { return len(p.bytes) > 0 }
 
-// phraseOf makes wire bytes of text in the manner of p.
+// phraseOf returns text in wire form, with the line ends and codes of p.
 func phraseOf(p *Personality, text string) phrase {
 	if text == "" {
 		return phrase{}
@@ -115,7 +115,7 @@ func phraseOf(p *Personality, text string) phrase {
 	return phrase{bytes: []byte(text), plain: !strings.Contains(text, "{"), code: code}
 }
 
-// vocabulary is every reply of a personality, made once.
+// vocabulary is every prepared reply of a personality.
 type vocabulary struct {
 	greeting, refuseHello, refuseEHLO, refuseMail, any phrase
 	greylist, relay, limit, guard, busy                phrase
@@ -126,7 +126,7 @@ type vocabulary struct {
 	hello, helloTLS, helo                              phrase
 	mailboxes                                          [MailboxKinds]phrase
 
-	statesWait bool // greylist says how long
+	statesWait bool // the greylisting reply names the wait
 }
 
 func vocabularyOf(p *Personality) *vocabulary {
@@ -173,15 +173,13 @@ func helloText(p *Personality, startTLS bool) string {
 	return "250-" + strings.Join(lines[:len(lines)-1], "\n250-") + "\n250 " + lines[len(lines)-1]
 }
 
-// endlessMax bounds what an endless reply sends, so that a client without limits
-// fails its test and not the machine.
+// endlessMax bounds an endless reply, so that a client without limits fails its test and does not break the machine.
 const endlessMax = 64 << 20
 
-// garbage is the answer of something that is no mail server.
+// garbage is the reply of a server that does not speak SMTP.
 const garbage = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 
-// breaksAt reports whether the receiver breaks at this stage of this session, in
-// place of its reply.
+// breaksAt reports whether the receiver breaks at this stage of this session instead of replying.
 func (s *session) breaksAt(stage smtp.Stage) bool {
 	return s.p.Break != BreakNone && s.p.Break < BreakEarly && s.p.BreakAt == stage &&
 		(!s.p.BreakEveryOther || s.visit%2 == 1) && (!s.p.BackupAll || s.visit > 1 && !s.atBackup())
@@ -190,12 +188,12 @@ func (s *session) breaksAt(stage smtp.Stage) bool {
 // atBackup reports whether the host is the second one.
 func (s *session) atBackup() bool { return strings.HasPrefix(s.host.name, "mx2.") }
 
-// breaksBehind says the same of what comes behind the reply.
+// breaksBehind reports the same for breaks that come after the reply.
 func (s *session) breaksBehind(stage smtp.Stage) bool {
 	return s.p.Break >= BreakEarly && s.p.BreakAt == stage
 }
 
-// breakBehind does what Personality.Break says, behind reply.
+// breakBehind carries out Personality.Break after reply.
 func (s *session) breakBehind(reply *phrase) error {
 	switch s.p.Break {
 	case BreakEarly:
@@ -216,13 +214,13 @@ func (s *session) breakBehind(reply *phrase) error {
 	return s.finish()
 }
 
-// What BreakTwice says.
+// The second replies of BreakTwice.
 const (
 	contraryYes = "250 2.1.5 Ok\r\n"
 	contraryNo  = "550 5.1.1 User unknown\r\n"
 )
 
-// breakNow does what Personality.Break says.
+// breakNow carries out Personality.Break.
 func (s *session) breakNow() error {
 	if err := s.flush(); err != nil {
 		return err
@@ -262,7 +260,7 @@ func (s *session) breakNow() error {
 	return errEnd
 }
 
-// stageCode is the reply code that would come at Personality.BreakAt.
+// stageCode returns the usual reply code at Personality.BreakAt.
 func (s *session) stageCode() string {
 	if s.p.BreakAt == smtp.StageGreeting || s.p.BreakAt == smtp.StageTLS {
 		return "220"
@@ -270,7 +268,7 @@ func (s *session) stageCode() string {
 	return "250"
 }
 
-// reset makes the end of the session a reset of the connection.
+// reset makes the session end with a reset of the connection.
 func (s *session) reset() {
 	s.leave()
 	if tcp, ok := s.under.(*net.TCPConn); ok {
@@ -278,8 +276,8 @@ func (s *session) reset() {
 	}
 }
 
-// closeWindow reads nothing until the client goes away or idleMax is over. The
-// buffer of the system is made small, so that its window closes after a few KiB.
+// closeWindow reads nothing until the client leaves or idleMax is over. It uses a small system buffer, so that the
+// TCP window closes after a few KiB.
 func (s *session) closeWindow() {
 	if tcp, ok := s.under.(*net.TCPConn); ok {
 		_ = tcp.SetReadBuffer(1)
@@ -292,11 +290,10 @@ func (s *session) closeWindow() {
 	s.leave()
 }
 
-// windowPause is how often closeWindow looks whether the client is still there;
-// guess.
+// windowPause is how often closeWindow checks for the client; guess.
 const windowPause = 100 * time.Millisecond
 
-// stall says nothing and reads on until the client goes away or idleMax is over.
+// stall sends nothing and reads until the client leaves or idleMax is over.
 func (s *session) stall() error {
 	_ = s.conn.SetReadDeadline(time.Now().Add(idleMax))
 	_, _ = io.Copy(io.Discard, s.r)
@@ -304,7 +301,7 @@ func (s *session) stall() error {
 	return errEnd
 }
 
-// endless repeats a piece of a reply.
+// endless sends a piece of a reply repeatedly.
 func (s *session) endless(piece []byte) error {
 	block := bytes.Repeat(piece, 4096/len(piece))
 	for sent := 0; sent < endlessMax; sent += len(block) {

@@ -10,34 +10,31 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// TopLevel is the domain beneath which every name has a personality or does not
-// exist (reserved for tests by RFC 2606 §2). The lab refuses to speak about
-// other names, except those of Add.
+// TopLevel is the domain under which a name has a personality or does not exist (reserved for tests by RFC 2606 §2).
+// The lab refuses questions about other names, except those of Add.
 const TopLevel = "test"
 
-// Domain is a domain that Add puts beside the ones that names choose.
+// Domain is a domain for Add, with a freely chosen name.
 type Domain struct {
-	// Name is a mail domain, in any spelling of its labels. Names beneath it
-	// belong to it.
+	// Name is a mail domain, in any spelling of its labels. Names under it belong to it.
 	Name string
 
-	// Personality is how its receiver behaves; Name in it needs no meaning.
+	// Personality is its receiver's behaviour; Personality.Name is not used.
 	Personality Personality
 
-	// Records replace what Personality.DNS says about these names: lines of zone
-	// text with full names (RFC 1035 §5.1). A domain whose MX names a host of
-	// another receiver is a tenant there, and that receiver's personality counts.
+	// Records replace Personality.DNS for these names: lines of zone text with full names (RFC 1035 §5.1). A domain
+	// whose MX is a host of another receiver is a tenant there, and gets that receiver's personality.
 	Records []string
 }
 
-// added is a Domain made ready.
+// added is a prepared Domain.
 type added struct {
 	persona *persona
 	records map[string][]dns.RR // by name with final dot
 	mx      map[string]bool     // hosts that Records name as MX
 }
 
-// receiver is one far side: all hosts beneath one registrable name.
+// receiver is all hosts under one registrable name.
 type receiver struct {
 	name    string
 	persona *persona
@@ -45,8 +42,8 @@ type receiver struct {
 	memory  memory
 }
 
-// Add serves d from here on; it replaces an earlier Domain of that name before
-// its hosts were asked for. The error wraps ErrDomain.
+// Add serves d from here on. It replaces an earlier Domain of that name if nobody has asked for its hosts yet. The
+// error wraps ErrDomain.
 func (l *Lab) Add(d Domain) error {
 	name, err := canonical(d.Name)
 	if err != nil || name == "" {
@@ -84,20 +81,19 @@ func (l *Lab) Add(d Domain) error {
 	return nil
 }
 
-// canonical gives name as a lower-case A-label without final dot.
+// canonical returns name as a lower-case A-label without final dot.
 func canonical(name string) (string, error) {
 	return idna.Lookup.ToASCII(strings.ToLower(strings.TrimSuffix(name, ".")))
 }
 
-// beneath reports whether name is zone or ends in it.
+// beneath reports whether name is zone or a name under it.
 func beneath(name, zone string) bool {
 	return name == zone || strings.HasSuffix(name, "."+zone)
 }
 
-// owner finds who answers for name, which is lower case without final dot: the
-// nearest Domain of Add, or the last two labels under TopLevel. A nil persona
-// means that the name does not exist, an empty zone that the lab has no say.
-// The caller holds l.mu.
+// owner returns the owner of name, which is lower case without final dot: the nearest Domain of Add, or the last two
+// labels under TopLevel. A nil persona means that the name does not exist, an empty zone that the lab does not serve
+// it. The caller holds l.mu.
 func (l *Lab) owner(name string) (zone string, p *persona, a *added) {
 	for rest := name; ; {
 		if a, ok := l.domains[rest]; ok {
@@ -116,8 +112,8 @@ func (l *Lab) owner(name string) (zone string, p *persona, a *added) {
 	return zone, l.personas[personalityName(zone)], nil
 }
 
-// hostOf finds who answers for a name beneath a Personality.MXSuffix: the zone
-// whose hostZone it is in. An empty zone means nobody. The caller holds l.mu.
+// hostOf returns the owner of a name under a Personality.MXSuffix: the zone whose hostZone it is in. An empty zone
+// means none. The caller holds l.mu.
 func (l *Lab) hostOf(name string) (zone string, p *persona, a *added) {
 	for at := len(name); ; {
 		if at = strings.LastIndexByte(name[:at], '.'); at < 0 {
@@ -138,7 +134,7 @@ func (l *Lab) hostOf(name string) (zone string, p *persona, a *added) {
 	}
 }
 
-// lastLabels gives the last n labels of name, or all there are.
+// lastLabels returns the last n labels of name, or all if there are fewer.
 func lastLabels(name string, n int) string {
 	at := len(name)
 	for range n {
@@ -151,8 +147,8 @@ func lastLabels(name string, n int) string {
 	return name[at+1:]
 }
 
-// personalityName gives what is behind the last "-" of the first label: "clean"
-// for acme-clean.test, clean.test, and the A-label of bücher-clean.test.
+// personalityName returns the text after the last "-" of the first label: "clean" for acme-clean.test, clean.test,
+// and the A-label of bücher-clean.test.
 func personalityName(zone string) string {
 	label, _, _ := strings.Cut(zone, ".")
 	if strings.HasPrefix(label, "xn--") {
@@ -165,7 +161,7 @@ func personalityName(zone string) string {
 	return label[strings.LastIndexByte(label, '-')+1:]
 }
 
-// receiverOf finds or makes the receiver of zone. The caller holds l.mu.
+// receiverOf returns the receiver of zone, and makes it if needed. The caller holds l.mu.
 func (l *Lab) receiverOf(zone string, p *persona) *receiver {
 	r := l.receivers[zone]
 	if r == nil {
@@ -178,8 +174,8 @@ func (l *Lab) receiverOf(zone string, p *persona) *receiver {
 	return r
 }
 
-// addressOf gives the host an address of its own: a hash of its name, or the
-// next free one. The caller holds l.mu.
+// addressOf gives the host an address of its own, from a hash of its name, or the next free one. The caller holds
+// l.mu.
 func (l *Lab) addressOf(name string) netip.Addr {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(name))

@@ -47,7 +47,7 @@ func (r *Rules) deniesForNow(a evidence.Attempt) bool {
 		a.Enhanced[0] = 5
 	}
 	a.Text = strings.Replace(a.Text, "unverified address: ", "undeliverable address: ", 1) // Postfix; the cause follows
-	v := r.judge(&a, &r.hosts.everywhere)                                                  // rules for one host know their permanent refusals
+	v := r.judge(&a, &r.hosts.everywhere)                                                  // not the rules of one host
 	return v.Outcome == smtp.Invalid && !v.Bare && v.Reason == smtp.MailboxNotFound
 }
 

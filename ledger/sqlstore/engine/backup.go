@@ -12,25 +12,22 @@ import (
 	"path/filepath"
 )
 
-// backupRoom is the space that a backup leaves free on the disk it is written
-// to, since the ledger itself may be there and must go on: four times what its
-// write-ahead log has before it is folded back. Guess.
+// backupRoom is the space that a backup leaves free on its disk, because the ledger may be there too and must
+// continue: four times the size at which its write-ahead log is written back. Guess.
 const backupRoom = 64 << 20
 
-// backupPragmas are for the connection that copies. It only reads the ledger, but
-// query_only would forbid the copy too.
+// backupPragmas are for the copying connection. It only reads the ledger, but query_only would forbid the copy, too.
 var backupPragmas = []string{"busy_timeout(5000)", "cache_size(-16384)", "mmap_size(0)"}
 
-// OpenBackup makes a verified copy of the ledger beside it and gives it for
-// reading, with its length. The copy has no name any more and is gone with
-// Close, or with the process. One at a time. Errors as of Backup.
+// OpenBackup makes a verified copy beside the ledger and returns it for reading, with its length. The copy has no
+// name and ends with Close, or with the process. Only one at a time. Errors as in Backup.
 func (s *DB) OpenBackup(ctx context.Context) (copied io.ReadCloser, bytes int64, err error) {
 	path, err := s.path(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	name := path + ".backup"
-	// What is there is of a process that was killed while it copied.
+	// An existing file is from a process that was killed while it copied.
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, 0, fmt.Errorf("remove an unfinished backup: %w", err)
 	}
@@ -49,12 +46,11 @@ func (s *DB) OpenBackup(ctx context.Context) (copied io.ReadCloser, bytes int64,
 	return f, info.Size(), nil
 }
 
-// Backup writes a copy of the embedded ledger as it is at one moment to the new
-// file at path, readable by its owner only, while others go on to read and
-// write. When it returns nil the copy is synced and has passed CheckBackup;
-// otherwise there is no file. ErrNotEmbedded, ErrBackupExists, ErrBackupRoom.
+// Backup writes a snapshot of the embedded ledger to the new file at path, readable by its owner only, while others
+// read and write. When it returns nil the copy is synced and has passed CheckBackup; otherwise there is no file.
+// ErrNotEmbedded, ErrBackupExists, ErrBackupRoom.
 //
-// The copy holds no page that is not in use, and so nothing of what was erased.
+// The copy has no unused pages, and so nothing of erased data.
 func (s *DB) Backup(ctx context.Context, path string) error {
 	from, err := s.path(ctx)
 	if err != nil {
@@ -119,7 +115,7 @@ func (s *DB) roomFor(ctx context.Context, folder string) error {
 // embedded reports whether the ledger is a file of this process.
 func (d dialect) embedded() bool { return !d.inCRDB }
 
-// Embedded reports whether the ledger is a file of this process, and not on a server.
+// Embedded reports whether the ledger is a file of this process and not on a server.
 func (s *DB) Embedded() bool { return s.dialect.embedded() }
 
 // path returns the file of the ledger. ErrNotEmbedded.
@@ -136,11 +132,10 @@ func (s *DB) path(ctx context.Context) (path string, err error) {
 	return path, nil
 }
 
-// CheckBackup reads the whole file at path and reports whether it is a sound
-// database with a schema that this program can use. It changes nothing there.
-// ErrBackupDamaged, ErrSchemaNew.
+// CheckBackup reads the whole file at path and checks that it is a sound database with a schema that this program
+// can use. It does not change the file. ErrBackupDamaged, ErrSchemaNew.
 func (m Schema) CheckBackup(ctx context.Context, path string) error {
-	// immutable: no other file is needed or made beside it.
+	// immutable: SQLite needs and makes no other file beside it.
 	db, err := sql.Open("sqlite", dsn(path, backupPragmas, "ro")+"&immutable=1")
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)

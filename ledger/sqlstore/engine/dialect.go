@@ -17,50 +17,49 @@ import (
 	"rollcall/ledger"
 )
 
-// dialect is all that differs between the databases.
+// dialect is the differences between the databases.
 type dialect struct {
 	// name is for logs.
 	name string
-	// now is the database's clock as an expression: milliseconds since 1970.
+	// now is an SQL expression for the database's clock: milliseconds since 1970.
 	now string
-	// lock ends a question that waits for those who change what it asks for, and keeps others from it.
+	// lock ends a query that locks its rows: it waits for transactions that change them and keeps others out.
 	lock string
-	// begin starts a transaction that writes, hurried one that waits for a lock for aloneTime
-	// at most, and snapshot one that only reads and sees one moment of the ledger.
+	// begin starts a writing transaction, hurried one that waits at most aloneTime for a lock, and snapshot one that
+	// only reads and sees the ledger at one moment.
 	begin, hurried, snapshot string
-	// types turns the words in braces of a migration into this database's.
+	// types replaces the words in braces of a migration by this database's types.
 	types *strings.Replacer
-	// numbered: arguments are written $1, $2 and not ?.
+	// numbered: arguments are written $1, $2 instead of ?.
 	numbered bool
-	// driven: cockroach-go runs the transactions.
+	// inCRDB: cockroach-go runs the transactions.
 	inCRDB bool
-	// restarts: the database can run a transaction again from a savepoint.
+	// restarts: the database can rerun a transaction from a savepoint.
 	restarts bool
-	// apart: a change of the schema is always a transaction of its own, also inside another one.
+	// apart: a schema change is always its own transaction, even inside another one.
 	apart bool
-	// oneMigrates keeps other migrations waiting until the transaction ends; "": it begins so.
+	// oneMigrates blocks other migrations until the transaction ends; "": begin already does.
 	oneMigrates string
-	// judge says what an error of an attempt means.
+	// judge returns the meaning of an attempt's error.
 	judge func(failure) fault
-	// control runs a statement that begins or ends a transaction, as it is.
+	// control runs a statement that begins or ends a transaction.
 	control func(ctx context.Context, conn *sql.Conn, statement string) error
-	// lost reports whether a driver's connection has ended, failed whether its
-	// transaction can only be rolled back; hangUp ends a connection without waiting
-	// for the other side.
+	// lost reports whether a driver's connection has ended, failed whether its transaction can only be rolled back;
+	// hangUp ends a connection without waiting for the server.
 	lost, failed func(driverConn any) bool
 	hangUp       func(driverConn any)
-	// attempt bounds one run of a transaction or of a reading statement, ending
-	// COMMIT or ROLLBACK, and lifetime the use of a connection; 0: nothing does.
+	// attempt bounds one run of a transaction or of a reading statement, ending COMMIT or ROLLBACK, and lifetime the
+	// use of a connection; 0: no bound.
 	attempt, ending, lifetime time.Duration
 }
 
-// text turns a statement of this package into one for the database.
+// text converts a statement of this package for the database.
 func (d dialect) text(statement string) string {
 	statement = strings.ReplaceAll(statement, "{now}", d.now)
 	statement = strings.ReplaceAll(statement, "{lock}", d.lock)
 	if d.embedded() {
-		// SQLite compiles a statement anew whenever the parameter of its LIMIT is bound, to plan for
-		// that number, unless the limit is an expression.
+		// SQLite recompiles a statement whenever a LIMIT parameter is bound, to plan for its value, unless the limit
+		// is an expression.
 		statement = strings.ReplaceAll(statement, "LIMIT ?", "LIMIT +?")
 	}
 	if d.numbered {
@@ -91,16 +90,15 @@ func numbered(statement string) string {
 // Name is the kind of the database.
 func (s *DB) Name() string { return s.dialect.name }
 
-// Text turns a statement into one for this database.
+// Text converts a statement for this database.
 func (s *DB) Text(statement string) string { return s.dialect.text(statement) }
 
-// sqliteDialect is the embedded ledger's. It has no deadlines of its own: there is
-// no other side that could be away, and a disk that is slow is only waited for.
+// sqliteDialect is the embedded ledger's. It has no time limits, because no server can be away, and a slow disk can
+// only be waited for.
 func sqliteDialect() dialect {
 	return dialect{
 		name: "sqlite",
-		// The write lock is taken at once, so that no transaction fails half-way
-		// for want of it.
+		// Take the write lock at once, so that no transaction fails half-way because it cannot get it.
 		begin:    "BEGIN IMMEDIATE",
 		hurried:  "BEGIN IMMEDIATE", // there is one writer
 		snapshot: "BEGIN",
@@ -118,7 +116,7 @@ func sqliteDialect() dialect {
 	}
 }
 
-// judgeSQLite tells the errors of the embedded database apart.
+// judgeSQLite returns the meaning of an error of SQLite.
 func judgeSQLite(f failure) fault {
 	var e *sqlite.Error
 	if !errors.As(f.err, &e) {
@@ -130,26 +128,24 @@ func judgeSQLite(f failure) fault {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN:
 		return fault{why: whyResources, passing: true}
 	case sqlite3.SQLITE_IOERR:
-		// A sync that failed may have written all, or not.
+		// A failed sync may or may not have written everything.
 		return fault{why: whyResources, passing: true, fresh: true, unknown: f.committing}
 	}
 	return fault{why: whyRefused}
 }
 
-// restartsMax bounds how often CockroachDB runs one attempt again from its
-// savepoint, without a pause; 0 would be without end.
+// restartsMax bounds how often CockroachDB reruns one attempt from its savepoint, without a pause; 0 means no bound.
 const restartsMax = 5
 
-// inCRDB runs a transaction that has begun by way of cockroach-go. On PostgreSQL
-// nothing goes back to a savepoint, since that would keep the snapshot in which
-// the conflict is: there is none, and errors are kept from the library. On
-// CockroachDB, RELEASE of the savepoint is the commit.
+// runInCRDB runs a begun transaction through cockroach-go. PostgreSQL must not return to a savepoint, because that
+// keeps the snapshot with the conflict; so it gets none, and the library sees no errors. On CockroachDB, RELEASE of
+// the savepoint is the commit.
 func (s *session) runInCRDB(ctx context.Context, run func() error) error {
 	d := &cockroach{session: s}
 	err := crdb.ExecuteInTx(crdb.WithMaxRetries(ctx, restartsMax), d, func() error {
 		d.failed = run()
 		if d.failed != nil && sqlState(d.failed) == "" && s.says(s.dialect.failed) {
-			d.failed = errAborted // what was concluded without the statement that failed is worth nothing
+			d.failed = errAborted // conclusions without the failed statement are worthless
 		}
 		if d.failed != nil && !s.dialect.restarts {
 			return errKept
@@ -163,15 +159,15 @@ func (s *session) runInCRDB(ctx context.Context, run func() error) error {
 	case errors.As(err, &ambiguous):
 		return &commitError{err}
 	case err == nil && d.ended != nil:
-		return &commitError{d.ended} // the library does not look at it
+		return &commitError{d.ended} // the library does not inspect it
 	}
 	return err
 }
 
-// errKept stands for an error that the library does not see.
+// errKept replaces an error that the library must not see.
 var errKept = errors.New("failed")
 
-// cockroach is the transaction of a session as cockroach-go wants it.
+// cockroach is a session's transaction with the interface of cockroach-go.
 type cockroach struct {
 	session *session
 	failed  error // of the closure
@@ -180,7 +176,7 @@ type cockroach struct {
 
 var _ crdb.Tx = (*cockroach)(nil)
 
-// Exec runs the savepoint statements of the library where there are savepoints.
+// Exec runs the library's savepoint statements, if the database has savepoints.
 func (d *cockroach) Exec(ctx context.Context, statement string, _ ...any) error {
 	if !d.session.dialect.restarts {
 		return nil
@@ -188,7 +184,7 @@ func (d *cockroach) Exec(ctx context.Context, statement string, _ ...any) error 
 	return d.session.control(ctx, statement)
 }
 
-// Commit ends the transaction. A failure is kept: the library drops it.
+// Commit ends the transaction. It keeps a failure, because the library drops it.
 func (d *cockroach) Commit(ctx context.Context) error {
 	d.ended = d.session.control(ctx, "COMMIT")
 	if d.ended != nil {
@@ -204,40 +200,39 @@ func (d *cockroach) Rollback(ctx context.Context) error {
 }
 
 const (
-	// apartMax is how much the clock of a server may differ from the node's before nothing is
-	// erased any more. Time services keep both within milliseconds; 5 minutes are a fault. Guess.
+	// apartMax is the difference between a server's and the node's clock above which nothing is erased. Time
+	// services keep both within milliseconds; 5 minutes are a fault. Guess.
 	apartMax = 5 * time.Minute
-	// jumpMax is by how much the ledger's clock may advance more than the time that a process ran. Above
-	// the pauses of a virtual machine; what it erases too early, it erases an hour too early.
+	// jumpMax is how much more than the process's run time the ledger's clock may advance. It is above the pauses of
+	// virtual machines; data is erased at most an hour too early.
 	jumpMax = time.Hour
-	// standstillMax is how long nobody may have swept before a process began, as in a night
-	// without nodes.
+	// standstillMax is the longest time without any sweep before a process began, such as a night without nodes.
 	standstillMax = 24 * time.Hour
-	// trustAfter is how long a jump has to last before it is believed. Until then people have time to mend
-	// the clock. After a long standstill the jump is real.
+	// trustAfter is how long a jump must last before it is accepted. Until then people can correct the clock. After
+	// a long standstill the jump is real.
 	trustAfter = 24 * time.Hour
-	// sweptEvery is how exactly the time of the last sweep is kept.
+	// sweptEvery is the precision of the stored time of the last sweep.
 	sweptEvery = time.Minute
 )
 
-// look is what the clocks said at one moment.
+// look is a reading of the clocks at one moment.
 type look struct {
 	ledger, swept time.Time     // by the ledger's clock: now, and at the last sweep
-	node          time.Time     // of a ledger on a server: by this machine's clock; zero: they are one
-	ran           time.Duration // of this process, by a clock that nobody can set
+	node          time.Time     // for a ledger on a server: by this machine's clock; zero: it is the same clock
+	ran           time.Duration // of this process, by a monotonic clock
 }
 
-// clockWatch notices when the ledger's clock jumps ahead, by which all that is kept for a time
-// would be over at once. A clock that is behind erases nothing.
+// clockWatch notices a forward jump of the ledger's clock, which would make everything with a retention due at once.
+// A slow clock erases nothing.
 type clockWatch struct {
 	node func() time.Time
 	ran  func() time.Duration
 
 	mu     sync.Mutex
-	last   look  // the last one that was believed; ledger is the latest time it can mean
+	last   look  // the last accepted reading; ledger is the latest time it can mean
 	known  bool  // there was one
-	jump   *look // the first look at a jump that stands; nil: none does
-	doubts bool  // the last look was doubted
+	jump   *look // the first reading of the current jump; nil: none
+	doubts bool  // the last reading was doubted
 }
 
 func newClockWatch() *clockWatch {
@@ -245,7 +240,7 @@ func newClockWatch() *clockWatch {
 	return &clockWatch{node: time.Now, ran: func() time.Duration { return time.Since(began) }}
 }
 
-// doubt says why a look is not believed; "": it is.
+// doubt returns why a reading is not accepted; "": it is.
 func (c *clockWatch) doubt(l look) string {
 	if apart := l.ledger.Sub(l.node).Abs(); !l.node.IsZero() && apart > apartMax {
 		c.jump = nil
@@ -268,14 +263,14 @@ func (c *clockWatch) doubt(l look) string {
 		expected = l.ledger
 	}
 	if l.ledger.Before(expected) {
-		l.ledger = expected // when a clock that went back is right again, that is no jump
+		l.ledger = expected // a clock that went back and is corrected has not jumped
 	}
 	c.last, c.known, c.jump = l, true, nil
 	return ""
 }
 
-// BelievedNow keeps a sweep from what time demands while the ledger's clock is in doubt, and
-// tells when that begins and ends. It gives the time that is believed. ledger.ErrClock.
+// BelievedNow returns the accepted time, or ledger.ErrClock while the ledger's clock is in doubt, so that a sweep
+// does nothing. It logs when a doubt begins and ends.
 func (s *DB) BelievedNow(ctx context.Context) (now int64, err error) {
 	var swept int64
 	err = s.View(ctx, func(t *Tx) error {

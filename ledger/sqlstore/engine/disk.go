@@ -16,11 +16,10 @@ import (
 	"rollcall/ledger"
 )
 
-// diskEvery is how often the disk is asked at most.
+// diskEvery is the shortest interval between two looks at the disk.
 const diskEvery = time.Second
 
-// disk is what is known about the disk of an embedded ledger. The zero value, of a ledger on
-// a server, always has room.
+// disk is the state of an embedded ledger's disk. The zero value, for a ledger on a server, always has room.
 type disk struct {
 	folder  string
 	reserve int64
@@ -30,11 +29,11 @@ type disk struct {
 	mu     sync.Mutex
 	asked  time.Time
 	free   int64 // on the disk
-	inside int64 // in the file of the ledger, of what was erased
-	known  bool  // the disk has answered; what is not known is not in the way
+	inside int64 // in the ledger's file, from erased data
+	known  bool  // the disk has answered; unknown space refuses nothing
 }
 
-// freeBytes asks the system how much is free on the disk of a folder, for any user.
+// freeBytes returns the free bytes on the disk of a folder, for any user.
 func freeBytes(folder string) (int64, error) {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(folder, &disk); err != nil {
@@ -43,7 +42,7 @@ func freeBytes(folder string) (int64, error) {
 	return int64(disk.Bavail) * int64(disk.Bsize), nil
 }
 
-// watchDisk has the ledger look at the disk of its folder.
+// watchDisk makes the ledger watch the disk of its folder.
 func (s *DB) watchDisk(folder string, o Options) {
 	s.disk.folder, s.disk.reserve, s.disk.ask, s.disk.every = folder, o.DiskReserve, o.FreeBytes, diskEvery
 	if o.Seams.DiskAlways {
@@ -54,7 +53,7 @@ func (s *DB) watchDisk(folder string, o Options) {
 	}
 }
 
-// look asks the disk, if that was not done within the last second.
+// look reads the disk's state, at most once a second.
 func (s *DB) look(ctx context.Context) {
 	d := &s.disk
 	if d.ask == nil || !d.due(time.Now()) {
@@ -78,14 +77,14 @@ func (s *DB) look(ctx context.Context) {
 	}
 }
 
-// LookForRoom asks the disk if anything is kept of it.
+// LookForRoom reads the disk's state if there is a reserve.
 func (s *DB) LookForRoom(ctx context.Context) {
 	if s.disk.reserve > 0 {
 		s.look(ctx)
 	}
 }
 
-// due reports whether it is time to ask, to one caller a second.
+// due reports whether to read the disk's state: true for one caller a second.
 func (d *disk) due(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,9 +95,8 @@ func (d *disk) due(now time.Time) bool {
 	return true
 }
 
-// room is ledger.ErrNoRoom when less than the reserve is free. What was erased is room inside
-// of the file, which never shrinks, but the write-ahead log grows outside of it: a quarter
-// of the reserve must be free on the disk itself.
+// room returns ledger.ErrNoRoom when less than the reserve is free. Erased data leaves room inside the file, which
+// never shrinks. But the write-ahead log grows outside, so a quarter of the reserve must be free on the disk itself.
 func (d *disk) room() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,10 +106,10 @@ func (d *disk) room() error {
 	return ledger.ErrNoRoom
 }
 
-// Room is ledger.ErrNoRoom while the disk of an embedded ledger is nearly full.
+// Room returns ledger.ErrNoRoom while the disk of an embedded ledger is nearly full.
 func (s *DB) Room() error { return s.disk.room() }
 
-// registerDisk tells of the disk of an embedded ledger.
+// registerDisk registers the metrics of an embedded ledger's disk.
 func (s *DB) registerDisk(to prometheus.Registerer) error {
 	for _, g := range []struct {
 		name, help string
@@ -138,10 +136,9 @@ func (s *DB) registerDisk(to prometheus.Registerer) error {
 	return nil
 }
 
-// Checkpoint writes the write-ahead log of an embedded ledger back into its file and
-// empties it, so that what was erased is in neither. It waits for nobody: while
-// somebody reads an older moment, such as an audit, the log stays and false is
-// said. Nothing is to do on a server, which has rules of its own for its log.
+// Checkpoint writes the write-ahead log of an embedded ledger back into its file and empties it, so that neither has
+// erased data. It does not wait: while somebody reads an older snapshot, such as an audit, the log stays and it
+// returns false. It does nothing on a server, which manages its own log.
 func (s *DB) Checkpoint(ctx context.Context) (bool, error) {
 	if !s.Embedded() || s.writer == nil {
 		return true, nil
@@ -155,7 +152,7 @@ func (s *DB) Checkpoint(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	var busy, pages, folded int64
-	// Writers queue behind this session, so that none must wait for a reader.
+	// Do not wait for readers: writers queue behind this session.
 	_, err = session.conn.ExecContext(ctx, "PRAGMA busy_timeout(0)")
 	if err == nil {
 		err = session.conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &folded)
@@ -170,17 +167,15 @@ func (s *DB) Checkpoint(ctx context.Context) (bool, error) {
 	return busy == 0, nil
 }
 
-// askDurable turns synchronous_commit on for this connection where a role, a database or
-// the server turned it off, and keeps local, remote_write and remote_apply: with each of
-// them a commit is on the server's disk before it is answered (PostgreSQL 15 manual,
-// 20.5.1). Set here, it also stays when somebody changes the default later.
+// askDurable turns synchronous_commit on for this connection where a role, a database or the server turned it off,
+// and keeps local, remote_write and remote_apply: with each of these the commit is on the server's disk before the
+// answer (PostgreSQL 15 manual, 20.5.1). Set here, it stays even if somebody changes the default later.
 const askDurable = `SELECT current_setting('fsync'), current_setting('full_page_writes'),
 	set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
 		ELSE current_setting('synchronous_commit') END, false)`
 
-// checkDurable refuses a connection to PostgreSQL that could lose what was committed on it
-// when the server, or its machine, crashes. CockroachDB has no such settings: it syncs each
-// commit on most of its replicas. ErrDurability.
+// checkDurable refuses a connection to PostgreSQL that could lose commits when the server or its machine crashes.
+// CockroachDB has no such settings: it syncs each commit on most replicas. ErrDurability.
 func checkDurable(ctx context.Context, c *pgx.Conn) error {
 	version, err := c.PgConn().Exec(ctx, `SELECT version()`).ReadAll()
 	if err != nil {
@@ -202,13 +197,12 @@ func checkDurable(ctx context.Context, c *pgx.Conn) error {
 	return nil
 }
 
-// checkPragmas refuses an embedded database that does not sync each commit, or does not
-// keep the promises of its tables: SQLite ignores a pragma that it cannot follow.
-// ErrDurability.
+// checkPragmas refuses an embedded database that does not sync each commit, or does not enforce its tables'
+// constraints: SQLite silently ignores a pragma that it cannot follow. ErrDurability.
 func checkPragmas(ctx context.Context, db *sql.DB) error {
 	for _, p := range []struct {
 		name   string
-		values string // that are right, each between two spaces
+		values string // the right values, each between two spaces
 	}{
 		{"journal_mode", " wal "},
 		{"synchronous", " 2 3 "}, // FULL, EXTRA

@@ -18,38 +18,36 @@ const (
 	whyResources  = "resources"  // disk, memory, or connections of the database
 	whyUnknown    = "unknown"    // the database does not know whether it committed
 	whyReadOnly   = "read_only"  // the node of the database does not take writes
-	whyAborted    = "aborted"    // a statement failed and nobody looked
-	whyRefused    = "refused"    // for good
+	whyAborted    = "aborted"    // a statement failed and its error was dropped
+	whyRefused    = "refused"    // permanently
 	whyStopped    = "stopped"    // by the caller
 )
 
 // failure is the error of an attempt and what is known about its moment.
 type failure struct {
 	err        error
-	committing bool // COMMIT, or what commits in its place, was asked for
+	committing bool // COMMIT, or its replacement, was sent
 	lost       bool // the connection has ended
 }
 
-// fault says what a failure means. The zero value: the error is not the database's.
+// fault is the meaning of a failure. The zero value: the error is not from the database.
 type fault struct {
 	why     string
-	again   bool // worth another attempt at once
+	again   bool // try again at once
 	fresh   bool // on a new connection
-	passing bool // worth another call later
+	passing bool // a later call may succeed
 	unknown bool // the attempt may have been committed
 }
 
-// stopped is the end of the caller's context: at what statement it came is no news
-// about the ledger.
+// stopped is the end of the caller's context, at whatever statement: it says nothing about the ledger.
 var stopped = fault{why: whyStopped, passing: true}
 
-// noSession is the fault of a caller that got no session: it gave up, or the ledger was closed.
+// noSession is the fault when a caller got no session: it gave up, or the ledger was closed.
 func noSession(err error) fault {
 	return fault{why: whyStopped, passing: !errors.Is(err, ErrClosed)}
 }
 
-// tell returns the error that the caller of a method sees: unknown says that some
-// attempt may have been committed.
+// tell returns the error for the caller of a method; unknown says that some attempt may have been committed.
 func (f fault) tell(err error, unknown bool) error {
 	switch {
 	case unknown && f.why != "":
@@ -67,7 +65,7 @@ func (e *commitError) Error() string { return "commit: " + e.err.Error() }
 
 func (e *commitError) Unwrap() error { return e.err }
 
-// Damaged reports whether err means that what is stored cannot be read, and not that the database is away or busy.
+// Damaged reports whether err means that stored data cannot be read, not that the database is away or busy.
 func Damaged(err error) bool {
 	if e := (*sqlite.Error)(nil); errors.As(err, &e) {
 		code := e.Code() & 0xff // the primary code of an extended one
@@ -77,7 +75,7 @@ func Damaged(err error) bool {
 	return errors.As(err, &e) && (e.Code == "XX001" || e.Code == "XX002") // data and index corrupted
 }
 
-// What keeps a ledger from being opened or written.
+// Why a ledger cannot be opened or written.
 var (
 	// ErrURL means that the ledger's URL names no database this program knows.
 	ErrURL = errors.New("unknown ledger url: write sqlite:path/to/ledger.db " +
@@ -87,21 +85,20 @@ var (
 		"stop it, or give this one another data_dir")
 	// ErrNoLedger means that there is no ledger at the given place.
 	ErrNoLedger = errors.New("there is no ledger here: check ledger.url, or make one with `rollcall migrate`")
-	// ErrSchemaOld means that the schema misses migrations of this program.
+	// ErrSchemaOld means that the schema lacks migrations of this program.
 	ErrSchemaOld = errors.New("the ledger's schema is too old: run `rollcall migrate`")
 	// ErrSchemaNew means that a newer program migrated this ledger.
 	ErrSchemaNew = errors.New("the ledger's schema is newer than this program: use the newer rollcall")
-	// ErrTableInUse means that somebody read a table for so long that it could not be changed.
+	// ErrTableInUse means that a table could not be changed because somebody read it for too long.
 	ErrTableInUse = errors.New("a table could not be changed, because somebody reads it: " +
 		"end that, such as a dump, and run `rollcall migrate` again")
-	// ErrSchemaChange means that CockroachDB accepted a change of the schema and could not make it.
+	// ErrSchemaChange means that CockroachDB accepted a schema change and then failed to make it.
 	ErrSchemaChange = errors.New("CockroachDB could not finish a change of the schema: " +
 		"see what failed with `SHOW JOBS`, mend it, and run `rollcall migrate` again")
-	// ErrIsolation means that the database does not run transactions one as if after
-	// the other, although asked to.
+	// ErrIsolation means that the database does not run serialisable transactions although it was asked to.
 	ErrIsolation = errors.New("the database's transactions are not serializable: " +
 		"connect to it without a proxy that changes them")
-	// ErrDurability means that the database could lose what it said was committed.
+	// ErrDurability means that the database could lose what it committed.
 	ErrDurability = errors.New("the database can lose what it has committed")
 	// ErrReadOnly means that a ledger opened for reading was asked to write.
 	ErrReadOnly = errors.New("the ledger is open for reading only")
@@ -118,12 +115,11 @@ var (
 	ErrBackupDamaged = errors.New("not a sound backup of a ledger: make a new one")
 )
 
-// What a method of a Store answers when the database did not let it finish. Both
-// are worth calling again, after a while.
+// Errors of a Store's methods when the database did not let them finish. Call again after a while.
 var (
 	// ErrUnavailable means that the call changed nothing.
 	ErrUnavailable = errors.New("the ledger is not available now, nothing was changed")
-	// ErrUnknown means that the call may have changed what it says, or nothing. The
-	// same call again finds out, and changes it at most once.
+	// ErrUnknown means that the call may have changed everything or nothing. The same call again finds out, and
+	// changes it at most once.
 	ErrUnknown = errors.New("the ledger did not say whether the change was committed")
 )

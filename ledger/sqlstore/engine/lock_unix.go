@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// lock takes the lock file at path until the returned file is closed or the
-// process ends. ErrInUse when another process (or another Store) has it.
+// lock locks the file at path until the returned file is closed or the process ends. ErrInUse when another process
+// or Store has the lock.
 func lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}
-	// An flock belongs to the open file, so that two Stores of one process
-	// keep each other out too, and the kernel drops it with the process.
+	// An flock belongs to the open file. So it also excludes another Store of the same process, and the kernel drops
+	// it when the process ends.
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		closed := f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Schema is the migrations of a ledger: files that stand in the order of their names, the first of which is version 1.
+// Schema is the migrations of a ledger: files in the order of their names, the first of which is version 1.
 type Schema struct {
 	Files   fs.ReadDirFS
 	Folder  string // of the files
-	Version int    // that the program reads and writes: the number of the last file
+	Version int    // of this program: the number of the last file
 }
 
 // name returns the file of a migration, counted from 1.
@@ -32,22 +32,21 @@ func (m Schema) name(version int) (string, error) {
 }
 
 const (
-	// tableLockTime is how long a step waits for a table that a long transaction uses. All others that ask for
-	// the table meanwhile wait behind the step. Above one second, after which PostgreSQL ends its own vacuum so that
-	// others get the table.
+	// tableLockTime is how long a step waits for a table that a long transaction uses. All other users of the table
+	// then wait behind the step. It is above one second, after which PostgreSQL cancels its own vacuum to free a
+	// table.
 	tableLockTime = 1500 * time.Millisecond
-	// tableLockPause is how long a step then lets the others go on.
+	// tableLockPause is how long a step then lets other transactions run.
 	tableLockPause = 1500 * time.Millisecond
 	// tableLockMax is how long Migrate tries: longer than an audit takes. Guess.
 	tableLockMax = 10 * time.Minute
 )
 
-// Migrate brings the schema of the ledger at url to its last version; an embedded
-// ledger that does not exist yet is made, a server must have the database. It is
-// safe to run again, and to run twice at once. While nodes work, it locks tables for
-// moments only. While a long transaction uses a table, it waits up to ten minutes, and calls each
-// of tell with a line that says for whom. ErrURL, ErrInUse, ErrSchemaNew, ErrIsolation, ErrDurability,
-// ErrTableInUse, ErrSchemaChange.
+// Migrate brings the schema of the ledger at url to its last version. It creates a missing embedded ledger; on a
+// server the database must exist. It may be run again, and twice at once. While nodes work, it locks tables only for
+// moments. While a long transaction uses a table, it waits up to ten minutes, and calls each tell with a line that
+// names the transaction. ErrURL, ErrInUse, ErrSchemaNew, ErrIsolation, ErrDurability, ErrTableInUse,
+// ErrSchemaChange.
 func Migrate(ctx context.Context, url string, m Schema, tell ...func(line string)) error {
 	if !isServer(url) {
 		s, err := Open(ctx, url, m, Options{})
@@ -74,13 +73,13 @@ func Migrate(ctx context.Context, url string, m Schema, tell ...func(line string
 	return errors.Join(err, s.Close())
 }
 
-// migrator is a DB that only migrates.
+// migrator returns a DB that only migrates.
 func migrator(d dialect, m Schema, db *sql.DB) (*DB, error) {
-	d.attempt, d.ending = 0, 0 // a change of a large table takes its time
+	d.attempt, d.ending = 0, 0 // changing a large table takes long
 	judge := d.judge
 	d.judge = func(f failure) fault {
 		if sqlState(f.err) == lockNotAvailable {
-			return fault{why: whyBusy, passing: true} // step waits, not at once
+			return fault{why: whyBusy, passing: true} // step waits itself and does not retry at once
 		}
 		return judge(f)
 	}
@@ -92,18 +91,16 @@ func migrator(d dialect, m Schema, db *sql.DB) (*DB, error) {
 	return s, err
 }
 
-// The tables that say how far the schema is: the migrations that are whole, and the steps of
-// the one that is not.
+// The tables with the state of the schema: finished migrations, and the finished steps of an unfinished one.
 var schemaTables = []string{
 	`CREATE TABLE IF NOT EXISTS schema_versions (version {int} NOT NULL PRIMARY KEY, applied {int} NOT NULL) {strict}`,
 	`CREATE TABLE IF NOT EXISTS schema_steps (version {int} NOT NULL, step {int} NOT NULL, applied {int} NOT NULL,
 		PRIMARY KEY (version, step)) {strict}`,
 }
 
-// migrate runs the missing migrations, statement by statement. A statement is recorded in
-// its transaction, so that a run after a crash goes on where it stopped; on CockroachDB, where
-// each change of the schema is a transaction of its own, it is recorded right after it, and
-// may be run twice.
+// migrate runs the missing migrations, statement by statement. Each statement is recorded in its transaction, so
+// that a run after a crash continues where it stopped. On CockroachDB a schema change is its own transaction, so it
+// is recorded right after and may be run twice.
 func (s *DB) migrate(ctx context.Context, tell ...func(line string)) error {
 	for _, table := range schemaTables {
 		if err := s.repeatStep(ctx, func() error { return s.define(ctx, table) }, tell); err != nil {
@@ -139,7 +136,7 @@ func (s *DB) migrate(ctx context.Context, tell ...func(line string)) error {
 // comment matches a comment of a migration, to the end of its line.
 var comment = regexp.MustCompile(`--[^\n]*`)
 
-// steps returns the statements of a migration. None of them has a semicolon or two dashes in quotes.
+// steps returns the statements of a migration. No quoted text in them has a semicolon or two dashes.
 func (m Schema) steps(version int) (list []string, err error) {
 	name, err := m.name(version)
 	if err != nil {
@@ -157,8 +154,7 @@ func (m Schema) steps(version int) (list []string, err error) {
 	return list, nil
 }
 
-// repeatStep does a step, again and again while somebody has a table that it needs.
-// ErrTableInUse.
+// repeatStep repeats a step while somebody uses a table that it needs. ErrTableInUse.
 func (s *DB) repeatStep(ctx context.Context, do func() error, tell []func(line string)) error {
 	for begun := time.Now(); ; {
 		err := do()
@@ -183,7 +179,7 @@ func (s *DB) repeatStep(ctx context.Context, do func() error, tell []func(line s
 	}
 }
 
-// user names who has had a table of the ledger for the longest time.
+// user returns who has used a table of the ledger for the longest time.
 func (s *DB) user(ctx context.Context) string {
 	var pid int64
 	var user, program, table string
@@ -192,16 +188,16 @@ func (s *DB) user(ctx context.Context) string {
 		WHERE l.granted AND c.relkind = 'r' AND a.datname = current_database() AND a.pid <> pg_backend_pid()
 			AND c.relnamespace = CAST(current_schema() AS regnamespace)
 		ORDER BY a.xact_start NULLS LAST, a.pid LIMIT 1`).Scan(&pid, &user, &program, &table)
-	if err != nil { // it has just ended, or this database does not say
+	if err != nil { // it has just ended, or this database cannot tell
 		return "another transaction has it"
 	}
 	return fmt.Sprintf("process %d of user %s (%q) uses %s", pid, user, program, table)
 }
 
-// definition tells statements that change the schema from those that change rows.
+// definition matches statements that change the schema, not rows.
 var definition = regexp.MustCompile(`^(CREATE|ALTER|DROP) `)
 
-// step runs one statement of a migration, unless it was run.
+// step runs one statement of a migration, unless it is recorded.
 func (s *DB) step(ctx context.Context, version, step int, statement string) error {
 	apart := s.dialect.apart && definition.MatchString(statement)
 	if apart {
@@ -237,8 +233,8 @@ func (s *DB) step(ctx context.Context, version, step int, statement string) erro
 	})
 }
 
-// define runs a statement that changes the schema: in a transaction of its own, or without
-// one where the database ends it anyway.
+// define runs a statement that changes the schema: in its own transaction, or without one where the database would
+// end it anyway.
 func (s *DB) define(ctx context.Context, statement string) error {
 	if !s.dialect.apart {
 		return s.Update(ctx, func(t *Tx) error { return t.run(statement) })
@@ -253,7 +249,7 @@ func (s *DB) define(ctx context.Context, statement string) error {
 	})
 }
 
-// stepped reports whether a step was run.
+// stepped reports whether a step is recorded.
 func (t *Tx) stepped(version, step int) (bool, error) {
 	var done bool
 	err := t.Row(`SELECT EXISTS (SELECT 1 FROM schema_versions WHERE version >= ?)
@@ -261,7 +257,7 @@ func (t *Tx) stepped(version, step int) (bool, error) {
 	return done, err
 }
 
-// migrated notes that all steps of a migration were run.
+// migrated records that all steps of a migration were run.
 func (t *Tx) migrated(version int) error {
 	_, err := t.Exec(`INSERT INTO schema_versions (version, applied) VALUES (?, {now})
 		ON CONFLICT (version) DO NOTHING`, version)
@@ -273,8 +269,7 @@ func (t *Tx) migrated(version int) error {
 
 const lastVersion = `SELECT coalesce(max(version), 0) FROM schema_versions`
 
-// schemaVersion returns the number of the last migration that was applied, 0 for
-// none. ErrNoLedger.
+// schemaVersion returns the number of the last finished migration, 0 for none. ErrNoLedger.
 func schemaVersion(ctx context.Context, db *sql.DB) (int, error) {
 	var version int
 	err := db.QueryRowContext(ctx, lastVersion).Scan(&version)
@@ -287,7 +282,7 @@ func schemaVersion(ctx context.Context, db *sql.DB) (int, error) {
 	return version, nil
 }
 
-// run runs a statement that has no arguments, with the words of this database.
+// run runs a statement without arguments, with this database's types.
 func (t *Tx) run(statement string) error {
 	d := t.session.dialect
 	_, err := t.session.conn.ExecContext(t.ctx, d.text(d.types.Replace(statement)))

@@ -23,44 +23,41 @@ import (
 	"rollcall/ledger/tracing"
 )
 
-// readersMax bounds the connections that read at once. A read takes tens of
-// microseconds, a page of settlements some ten milliseconds; more readers than
-// this only wait for the same processors. Guess.
+// readersMax bounds concurrent reading connections. A read takes tens of microseconds, a page of settlements some
+// ten milliseconds; more readers would only wait for the same processors. Guess.
 const readersMax = 8
 
-// Options say how a ledger is opened. The zero value is complete.
+// Options configure the opening of a ledger. The zero value is complete.
 type Options struct {
-	// Folder is where files go that end with what they are for, such as those that
-	// put results in order, for a ledger on a server; "": the system's. The
+	// Folder is for temporary files, such as those that sort results, of a ledger on a server; "": the system's. The
 	// embedded ledger has them beside it.
 	Folder string
-	// RetryWait is the first wait before an attempt is made again; it doubles up to
-	// a hundred times as much. 0: 10 ms. When it is shorter, writers that meet at one row meet
-	// again; when it is longer, callers wait. Tests whose subject is not the wait shorten it.
+	// RetryWait is the first wait before another attempt; it doubles up to a hundred times as much. 0: 10 ms. With a
+	// shorter wait conflicting writers meet again; with a longer one callers wait. Tests of other things shorten it.
 	RetryWait time.Duration
-	// DiskReserve is how many bytes of its disk an embedded ledger leaves for settlements and
-	// money: with less, it takes no new verification and no chunk. 0: nothing is looked at.
+	// DiskReserve is how many bytes of its disk an embedded ledger reserves for settlements and money: with less
+	// free, it accepts no new verification and no chunk. 0: no check.
 	DiskReserve int64
-	// FreeBytes asks how much is free on the disk of a folder; nil: the system is asked.
+	// FreeBytes returns the free bytes on the disk of a folder; nil: the system's answer.
 	FreeBytes func(folder string) (int64, error)
-	// Log gets what an operator may care about; nil: nothing is logged.
+	// Log gets messages for operators; nil: none.
 	Log *slog.Logger
-	// Registerer gets rollcall_ledger_*; nil: it is counted for nobody.
+	// Registerer gets rollcall_ledger_*; nil: none.
 	Registerer prometheus.Registerer
 
 	// Seams are for tests.
 	Seams Seams
 }
 
-// Seams are what a test puts in the place of the real thing. The zero value changes nothing.
+// Seams replace parts of the system in tests. The zero value changes nothing.
 type Seams struct {
 	Pragmas    []string             // of the writer of an embedded ledger
 	Clock      string               // of the database, as an expression in milliseconds
 	NodeClock  func() time.Time     // of this machine
 	Ran        func() time.Duration // of this process
-	Cockroach  bool                 // PostgreSQL is spoken to in CockroachDB's way
-	DiskAlways bool                 // the disk is asked each time, not once a second
-	// Wrap makes the connections to an embedded ledger by way of the driver, to the database of that name.
+	Cockroach  bool                 // PostgreSQL is used like CockroachDB
+	DiskAlways bool                 // the disk's state is read each time, not once a second
+	// Wrap returns a connector for the embedded ledger's database of that name, using the driver.
 	Wrap func(d driver.Driver, name string) driver.Connector
 }
 
@@ -70,15 +67,15 @@ type DB struct {
 	schema     Schema
 	writer     *pool      // embedded: one session, so that writers queue here; nil: read only
 	gate       *writeGate // before the writers
-	readers    *pool      // nil until the schema is right
-	lock       *os.File   // what makes this process the owner; nil: read only, or a server
+	readers    *pool      // nil until the schema is checked
+	lock       *os.File   // makes this process the owner; nil: read only, or a server
 	folder     string     // Options.Folder
 	retryWait  time.Duration
 	Log        *slog.Logger // Options.Log, or one that logs nothing
 	meters     meters
 	once       sync.Once
 	writes     atomic.Uint64 // see Writes
-	tableLocks time.Duration // how long a migration tries to get a table: tableLockMax, and less in tests
+	tableLocks time.Duration // how long a migration tries to get a table: tableLockMax; less in tests
 	disk       disk          // of an embedded ledger
 	clock      *clockWatch
 }
@@ -110,13 +107,12 @@ func newDB(d dialect, m Schema, o Options) (*DB, error) {
 	return s, nil
 }
 
-// Open opens the ledger at url: "sqlite:path/to/ledger.db", relative to the
-// working directory, or "postgresql://user@host:port/database" of a PostgreSQL or
-// CockroachDB server, with the parameters of libpq such as sslmode. ErrURL,
-// ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation, ErrDurability.
+// Open opens the ledger at url: "sqlite:path/to/ledger.db", relative to the working directory, or
+// "postgresql://user@host:port/database" of a PostgreSQL or CockroachDB server, with the parameters of libpq such as
+// sslmode. ErrURL, ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation, ErrDurability.
 //
-// The embedded ledger is made when it is not there, with its folder, and its
-// schema brought up to date. On a server only Migrate does that.
+// Open creates a missing embedded ledger with its folder and migrates its schema. On a server only Migrate does
+// that.
 func Open(ctx context.Context, url string, m Schema, o Options) (*DB, error) {
 	if isServer(url) {
 		return openServer(ctx, url, m, o, access{})
@@ -154,7 +150,7 @@ func (s *DB) open(ctx context.Context, path string, seams Seams) error {
 	if seams.Pragmas != nil {
 		pragmas = seams.Pragmas
 	}
-	// The file holds addresses and secrets; its log takes over its rights.
+	// The file holds addresses and secrets; the log inherits its mode.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -180,7 +176,7 @@ func (s *DB) open(ctx context.Context, path string, seams Seams) error {
 	return nil
 }
 
-// embedded connects to the embedded database of a name.
+// embedded connects to the embedded database with a name.
 func (w Seams) embedded(name string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", name)
 	if err != nil || w.Wrap == nil {
@@ -189,12 +185,12 @@ func (w Seams) embedded(name string) (*sql.DB, error) {
 	return sql.OpenDB(w.Wrap(db.Driver(), name)), db.Close()
 }
 
-// writeBy returns the store connections to write by.
+// writeBy gives the DB connections for writing.
 func (s *DB) writeBy(db *sql.DB, size int) {
 	s.writer, s.gate = newPool(db, s.dialect, size, s.meters.waits(kindWrite)), newWriteGate()
 }
 
-// openServer connects to a server whose schema is right.
+// openServer connects to a server with the right schema.
 func openServer(ctx context.Context, url string, m Schema, o Options, a access) (*DB, error) {
 	reading := access{readOnly: true}
 	db, err := connector(url, reading)
@@ -204,7 +200,7 @@ func openServer(ctx context.Context, url string, m Schema, o Options, a access) 
 	d, err := serverDialect(ctx, db)
 	if o.Seams.Cockroach {
 		d = cockroachDialect()
-		d.snapshot = postgresDialect().snapshot // which PostgreSQL understands
+		d.snapshot = postgresDialect().snapshot // PostgreSQL understands this one
 	}
 	if err == nil {
 		asking, cancel := context.WithTimeout(ctx, attemptTime)
@@ -228,15 +224,14 @@ func openServer(ctx context.Context, url string, m Schema, o Options, a access) 
 	s.writeBy(db, writersMax)
 	asking, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
-	// A connection that may not write is refused now, not at the first write.
+	// Refuse a connection without write access now, not at the first write.
 	if err := db.PingContext(asking); err != nil {
 		return nil, errors.Join(fmt.Errorf("open ledger: %w", err), s.Close())
 	}
 	return s, nil
 }
 
-// right compares the schema at db with the one of this program.
-// ErrNoLedger, ErrSchemaOld, ErrSchemaNew.
+// right compares the schema at db with this program's. ErrNoLedger, ErrSchemaOld, ErrSchemaNew.
 func (m Schema) right(ctx context.Context, db *sql.DB) error {
 	version, err := schemaVersion(ctx, db)
 	switch {
@@ -250,9 +245,8 @@ func (m Schema) right(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// OpenReadOnly opens the ledger at url for reading, such as for an audit beside
-// the process that owns it. Methods that write answer ErrReadOnly. ErrURL,
-// ErrNoLedger, ErrSchemaOld, ErrSchemaNew.
+// OpenReadOnly opens the ledger at url for reading, such as for an audit beside the process that owns it. Methods
+// that write return ErrReadOnly. ErrURL, ErrNoLedger, ErrSchemaOld, ErrSchemaNew.
 func OpenReadOnly(ctx context.Context, url string, m Schema, o Options) (*DB, error) {
 	if isServer(url) {
 		return openServer(ctx, url, m, o, access{readOnly: true})
@@ -288,7 +282,7 @@ func pathOf(url string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// redacted cuts a url down to its scheme, since the rest may hold a password.
+// redacted returns only the scheme of a url, because the rest may hold a password.
 func redacted(url string) string {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok || rest == "" {
@@ -297,10 +291,9 @@ func redacted(url string) string {
 	return scheme + ":…"
 }
 
-// writerPragmas make a commit durable before it returns: with a write-ahead log
-// and synchronous=FULL each commit is synced. The log is folded back each 4,096
-// pages (16 MiB), so that a page written often is folded once; secure_delete
-// overwrites erased addresses with zeros.
+// writerPragmas make a commit durable before it returns: with a write-ahead log and synchronous=FULL each commit is
+// synced. The log is written back every 4,096 pages (16 MiB), so that a page with many writes is written back once.
+// secure_delete overwrites erased addresses with zeros.
 var writerPragmas = []string{
 	"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 	"wal_autocheckpoint(4096)", "cache_size(-4096)", "secure_delete(ON)", "mmap_size(0)",
@@ -309,15 +302,14 @@ var writerPragmas = []string{
 // readerPragmas keep a reader from writing.
 var readerPragmas = []string{"busy_timeout(5000)", "query_only(1)", "cache_size(-1024)", "mmap_size(0)"}
 
-// dsn is the driver's name for a file.
+// dsn returns the driver's name for a file.
 func dsn(path string, pragmas []string, mode string) string {
 	q := url.Values{"mode": {mode}, "_pragma": pragmas}
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}
 	return u.String()
 }
 
-// Close ends the use of the ledger, after what runs now. What was committed
-// stays; it may be called twice.
+// Close closes the ledger after the running calls. Commits stay; it may be called twice.
 func (s *DB) Close() error {
 	var errs []error
 	s.once.Do(func() {
@@ -328,7 +320,7 @@ func (s *DB) Close() error {
 			errs = append(errs, s.writer.close())
 		}
 		if s.lock != nil {
-			errs = append(errs, s.lock.Close()) // last: from here on another process may own the file
+			errs = append(errs, s.lock.Close()) // last, because then another process may own the file
 		}
 	})
 	return errors.Join(errs...)
@@ -346,8 +338,7 @@ func (s *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Scratch is the folder for files that end with what they are for: beside the
-// embedded ledger, otherwise the system's.
+// Scratch returns the folder for temporary files: beside the embedded ledger, otherwise the system's.
 func (s *DB) Scratch() string {
 	if s.lock == nil {
 		return s.folder
@@ -361,7 +352,7 @@ const (
 	kindRead  = "read"
 )
 
-// meters counts what a Store does.
+// meters are the metrics of a DB.
 type meters struct {
 	retries *prometheus.CounterVec // by why
 	failed  *prometheus.CounterVec // by kind
@@ -408,7 +399,7 @@ func newMeters() meters {
 	return m
 }
 
-// waits returns what is told how long a use of that kind has waited.
+// waits returns a function that records the waits for uses of a kind.
 func (m meters) waits(kind string) func(who uuid.UUID, long time.Duration) {
 	node, stranger := m.waited.WithLabelValues(kind, whoNode), m.waited.WithLabelValues(kind, whoStranger)
 	workspace := m.waited.WithLabelValues(kind, whoWorkspace)
@@ -433,14 +424,14 @@ func (m meters) register(to prometheus.Registerer) error {
 	return nil
 }
 
-// fails counts a call that the ledger did not answer.
+// fails counts a failed call of a kind.
 func (m meters) fails(kind string, err error) {
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) {
 		m.failed.WithLabelValues(kind).Inc()
 	}
 }
 
-// underWay is a transaction that is not over.
+// underWay is a transaction under way.
 type underWay struct {
 	meters
 	began time.Time

@@ -18,54 +18,52 @@ import (
 )
 
 const (
-	// writersMax bounds the transactions of one node at once. More of them meet
-	// at the same rows rather than in the database's idle time. Guess.
+	// writersMax bounds one node's concurrent transactions. More of them would conflict rather than use idle time.
+	// Guess.
 	writersMax = 8
-	// connectTime bounds making a connection: a node of the database that does
-	// not answer for so long is away. Guess.
+	// connectTime bounds making a connection: a database node that does not answer in this time is away. Guess.
 	connectTime = 5 * time.Second
-	// statementTime bounds a statement in the database. The longest, a page of
-	// settlements, takes tens of milliseconds. Guess.
+	// statementTime bounds a statement in the database. The longest, a page of settlements, takes tens of
+	// milliseconds. Guess.
 	statementTime = 10 * time.Second
-	// lockTime bounds waiting for a row that another transaction changes. Those of
-	// this package hold one for some milliseconds. Guess.
+	// lockTime bounds waiting for a row that another transaction changes. Ours hold a row for some milliseconds.
+	// Guess.
 	lockTime = 500 * time.Millisecond
-	// idleTime is the time after which the database ends a transaction that writes and whose node
-	// says nothing: a node that was paused keeps rows locked that others need. Shorter than all attempts of
-	// one of these, attemptsMax times lockTime, so that one of them succeeds. Guess.
+	// idleTime is the time after which the database ends a writing transaction whose node is silent: a paused node
+	// keeps rows locked that others need. It is shorter than all attempts of a waiting transaction, attemptsMax
+	// times lockTime, so that one of them succeeds. Guess.
 	idleTime = 2 * time.Second
-	// idleReading is the same for a transaction that only reads, for which nobody waits. Shorter than a lease.
+	// idleReading is the same for a reading transaction, for which nobody waits. Shorter than a lease.
 	idleReading = 15 * time.Second
-	// attemptTime bounds one attempt as the node sees it, so that a connection into
-	// the void ends. Above statementTime, so that a slow database says so itself.
+	// attemptTime bounds one attempt as seen by the node, so that a dead connection ends. It is above statementTime,
+	// so that a slow database reports it first.
 	attemptTime = 15 * time.Second
-	// endingTime bounds each of COMMIT and ROLLBACK, which go on when the caller has
-	// gone: a little, so that a commit is known rather than unknown. Guess.
+	// endingTime bounds COMMIT and ROLLBACK each, which continue after the caller has gone, so that fewer commits
+	// are unknown. Guess.
 	endingTime = 5 * time.Second
-	// lifeTime is how long a connection is used, so that after a change of the
-	// database's nodes all of them are used again within it. Guess.
+	// lifeTime bounds the use of a connection, so that all of the database's nodes are used again within it after a
+	// change. Guess.
 	lifeTime = 30 * time.Minute
-	// keepAlive is how soon and how often the kernel asks whether the other side of an
-	// idle connection is there: one that a firewall forgot is closed within 45 s,
-	// before somebody waits for it.
+	// keepAlive is the interval of the kernel's checks of idle connections. A connection that a firewall dropped is
+	// closed within 45 s, before somebody waits for it.
 	keepAlive = 15 * time.Second
-	// hangUpTime bounds saying goodbye on a connection that may be dead.
+	// hangUpTime bounds the end of a connection that may be dead.
 	hangUpTime = time.Second
 )
 
 // beginServer starts a transaction on a server.
 const beginServer = "BEGIN ISOLATION LEVEL SERIALIZABLE"
 
-// postgresDialect is what PostgreSQL 15 and CockroachDB share, as PostgreSQL has it.
+// postgresDialect is the common dialect of PostgreSQL 15 and CockroachDB, in PostgreSQL's form.
 func postgresDialect() dialect {
 	return dialect{
 		name: "postgresql",
-		// Said each time: the default of a role, a database or a cluster may be less.
+		// Sent each time: a role, a database or a cluster may have a lower default.
 		begin:   beginServer,
 		hurried: fmt.Sprintf("%s; SET LOCAL lock_timeout = %d", beginServer, aloneTime.Milliseconds()),
 		// Deferrable: it is never aborted, and aborts no writer.
 		snapshot: "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE; SET LOCAL statement_timeout = 0",
-		// Stable within a statement, so that an index can be used.
+		// Constant within a statement, so that an index can be used.
 		lock: "FOR UPDATE",
 		now:  "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
 		types: strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT",
@@ -78,16 +76,15 @@ func postgresDialect() dialect {
 		hangUp: func(c any) {
 			ctx, cancel := context.WithTimeout(context.Background(), hangUpTime)
 			defer cancel()
-			_ = c.(*stdlib.Conn).Conn().Close(ctx) // nothing depends on the goodbye
+			_ = c.(*stdlib.Conn).Conn().Close(ctx) // the server need not get it
 		},
 		attempt: attemptTime, ending: endingTime, lifetime: lifeTime,
 	}
 }
 
-// cockroachDialect differs in how a transaction is run again, and in how the schema is changed:
-// from version 25.1 each change commits what was before it, and then itself
-// (autocommit_before_ddl); before that, COMMIT could fail when all but the change of the schema
-// was committed (XXA00). There is no LOCK TABLE: two migrations may run a step twice.
+// cockroachDialect repeats transactions and changes the schema differently. From version 25.1 each schema change
+// commits what came before it, and then itself (autocommit_before_ddl). In older versions COMMIT could fail when all
+// except the schema change was committed (XXA00). There is no LOCK TABLE: two migrations may run a step twice.
 func cockroachDialect() dialect {
 	d := postgresDialect()
 	d.name, d.restarts = "cockroachdb", true
@@ -96,12 +93,10 @@ func cockroachDialect() dialect {
 	return d
 }
 
-// errAborted means that a statement failed and that its error was dropped, so that
-// the database can only roll back.
+// errAborted means that the error of a failed statement was dropped, so that the database can only roll back.
 var errAborted = errors.New("a statement of the transaction had failed")
 
-// controlPostgres begins or ends a transaction. COMMIT of a transaction in which
-// a statement failed succeeds, as a rollback: errAborted.
+// controlPostgres begins or ends a transaction. After a failed statement COMMIT succeeds as a rollback: errAborted.
 func controlPostgres(ctx context.Context, conn *sql.Conn, statement string) error {
 	return conn.Raw(func(c any) error {
 		tag, err := c.(*stdlib.Conn).Conn().Exec(ctx, statement)
@@ -112,8 +107,8 @@ func controlPostgres(ctx context.Context, conn *sql.Conn, statement string) erro
 	})
 }
 
-// judgePostgres tells the errors of PostgreSQL and CockroachDB apart. Codes:
-// PostgreSQL 15 manual, appendix A.
+// judgePostgres returns the meaning of an error of PostgreSQL or CockroachDB. Codes: PostgreSQL 15 manual, appendix
+// A.
 func judgePostgres(f failure) fault {
 	if errors.Is(f.err, errAborted) {
 		return fault{why: whyAborted, again: true, passing: true}
@@ -124,25 +119,25 @@ func judgePostgres(f failure) fault {
 	var network net.Error
 	connecting := (*pgconn.ConnectError)(nil)
 	switch {
-	case errors.Is(f.err, context.DeadlineExceeded): // which is a net.Error too
+	case errors.Is(f.err, context.DeadlineExceeded): // which is also a net.Error
 		return fault{why: whyBusy, again: true, fresh: true, passing: true, unknown: f.committing}
 	case f.lost, errors.As(f.err, &connecting), errors.As(f.err, &network),
 		errors.Is(f.err, io.EOF), errors.Is(f.err, io.ErrUnexpectedEOF),
 		errors.Is(f.err, sql.ErrConnDone), errors.Is(f.err, driver.ErrBadConn):
 		return fault{why: whyConnection, again: true, fresh: true, passing: true, unknown: f.committing}
-	case f.committing: // whatever it is
+	case f.committing: // any other error
 		return fault{why: whyUnknown, again: true, fresh: true, passing: true, unknown: true}
 	}
 	return fault{}
 }
 
-// SQLSTATEs that a migration looks at.
+// SQLSTATEs that matter to a migration.
 const (
 	lockNotAvailable   = "55P03"
-	schemaChangeFailed = "XXA00" // of CockroachDB: the transaction is committed, its change of the schema is not
+	schemaChangeFailed = "XXA00" // of CockroachDB: the transaction is committed without its schema change
 )
 
-// judgeState tells by a five-character SQLSTATE.
+// judgeState returns the meaning of a five-character SQLSTATE.
 func judgeState(code string, f failure) fault {
 	passing := func(why string, fresh bool) fault {
 		return fault{why: why, again: true, fresh: fresh, passing: true, unknown: fresh && f.committing}
@@ -153,7 +148,7 @@ func judgeState(code string, f failure) fault {
 	case "40003": // statement completion unknown
 		return passing(whyUnknown, true)
 	case "23505", "42P07", "42710", "42701":
-		// Unique violation, duplicate table, type or column: run again, it sees the other's.
+		// Unique violation, duplicate table, type or column: another run sees the other transaction's row.
 		return fault{why: whyDuplicate, again: true}
 	case "25P02": // an earlier error was dropped
 		return passing(whyAborted, false)
@@ -161,11 +156,11 @@ func judgeState(code string, f failure) fault {
 		return passing(whyConnection, true)
 	case "25006": // read only
 		return passing(whyReadOnly, true)
-	case "26000": // the prepared statement is gone: another server is behind this connection
+	case "26000": // the prepared statement is gone: the connection leads to another server
 		return passing(whyConnection, true)
 	case lockNotAvailable:
 		return passing(whyBusy, f.committing)
-	case schemaChangeFailed: // the rest of its transaction is committed: running it again does not help
+	case schemaChangeFailed: // the rest of its transaction is committed: another run does not help
 		return fault{why: whyRefused}
 	case "57014": // query cancelled, by statement_timeout
 		return passing(whyBusy, f.committing)
@@ -177,7 +172,7 @@ func judgeState(code string, f failure) fault {
 		return passing(whyConnection, true)
 	case "53": // disk full, memory, connections
 		return passing(whyResources, true)
-	case "58", "XX": // system, internal: an attempt elsewhere may succeed
+	case "58", "XX": // system, internal: an attempt on another server may succeed
 		return passing(whyConnection, true)
 	case "22", "23", "28", "3D", "42": // data, constraint, password, database, privilege and syntax
 		return fault{why: whyRefused}
@@ -197,7 +192,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// isServer reports whether url names a database that is a server.
+// isServer reports whether url names a database server.
 func isServer(url string) bool {
 	return strings.HasPrefix(url, "postgresql://") || strings.HasPrefix(url, "postgres://")
 }
@@ -205,11 +200,10 @@ func isServer(url string) bool {
 // access is how a connection is used.
 type access struct {
 	readOnly bool
-	patient  bool // a statement may take as long as it takes
+	patient  bool // statements have no time limit
 }
 
-// connector makes the connections to url. An error names no part of the URL that
-// may be secret. ErrURL.
+// connector makes connections to url. Errors name no part of the URL that may be secret. ErrURL.
 func connector(url string, a access) (*sql.DB, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -219,7 +213,7 @@ func connector(url string, a access) (*sql.DB, error) {
 		}
 		return nil, fmt.Errorf("ledger url %q: %w", redacted(url), ErrURL)
 	}
-	if strings.Contains(config.Host, "@") { // the end of a password with an @ in it
+	if strings.Contains(config.Host, "@") { // end of a password with an @ in it
 		return nil, fmt.Errorf("ledger url %q: write %%40 for an @ in a password: %w", redacted(url), ErrURL)
 	}
 	if config.ConnectTimeout == 0 || config.ConnectTimeout > connectTime {
@@ -235,15 +229,14 @@ func connector(url string, a access) (*sql.DB, error) {
 		"idle_in_transaction_session_timeout": milliseconds(idleTime),
 	}
 	if !a.readOnly && !a.patient {
-		// PostgreSQL reads a small table from end to end rather than by its index, and
-		// then takes every change of it for a conflict: heartbeats of different nodes
-		// would be run again, once or twice each (BenchmarkBeats). All that writers ask
-		// has an index. CockroachDB takes the setting and does nothing with it.
+		// PostgreSQL reads a small table sequentially instead of by index, and then every change of it is a
+		// conflict: heartbeats of different nodes would be repeated once or twice each (BenchmarkBeats). All queries
+		// of writers have an index. CockroachDB ignores the setting.
 		settings["enable_seqscan"] = "off"
 	}
 	if a.readOnly {
-		// A single statement is a transaction too: below serializable it could see a
-		// later transaction without the earlier one.
+		// A single statement is also a transaction: below serializable it could see a later transaction without an
+		// earlier one.
 		settings["default_transaction_read_only"] = "on"
 		settings["idle_in_transaction_session_timeout"] = milliseconds(idleReading)
 		settings["default_transaction_isolation"] = "serializable"
@@ -262,8 +255,7 @@ func connector(url string, a access) (*sql.DB, error) {
 	})), nil
 }
 
-// checkIsolation refuses a connection whose transactions are less than
-// serializable, whatever lowers them. ErrIsolation.
+// checkIsolation refuses a connection with transactions below serializable, whatever lowers them. ErrIsolation.
 func checkIsolation(ctx context.Context, c *pgx.Conn, begin string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
@@ -281,7 +273,7 @@ func checkIsolation(ctx context.Context, c *pgx.Conn, begin string) error {
 	return nil
 }
 
-// serverDialect asks which of the databases answers at db.
+// serverDialect returns the dialect of the server at db.
 func serverDialect(ctx context.Context, db *sql.DB) (dialect, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
@@ -292,9 +284,9 @@ func serverDialect(ctx context.Context, db *sql.DB) (dialect, error) {
 	return dialectOf(version), nil
 }
 
-// dialectOf tells the databases apart by what version() answers. On CockroachDB an audit reads a fixed moment in
-// the past, so that the clock of another node cannot make it begin again, and no writer waits for it. A version
-// without a number is that of a PostgreSQL which a test calls CockroachDB; it knows no such reading.
+// dialectOf returns the dialect for the answer of version(). On CockroachDB an audit reads a fixed moment in the
+// past, so that another node's clock cannot make it restart, and no writer waits for it. A version without a number
+// is from a PostgreSQL that a test calls CockroachDB; it cannot read the past.
 func dialectOf(version string) dialect {
 	if !strings.HasPrefix(version, "CockroachDB") {
 		return postgresDialect()

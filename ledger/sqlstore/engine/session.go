@@ -18,22 +18,21 @@ import (
 	"rollcall/ledger/quota"
 )
 
-// session is one connection and its prepared statements. It is used by one
-// goroutine at a time.
+// session is one connection and its prepared statements. It is for one goroutine at a time.
 type session struct {
 	db       *sql.DB
 	dialect  dialect
 	conn     *sql.Conn // nil: not connected
 	prepared map[string]*sql.Stmt
-	retires  time.Time // when the connection was used long enough; zero: never
+	retires  time.Time // when the connection is old enough to close; zero: never
 	broken   bool      // in doubt; not used again
-	user     uuid.UUID // whose turn it is used in
+	user     uuid.UUID // the workspace in whose turn it is used
 }
 
 // connect makes the session ready for use.
 func (s *session) connect(ctx context.Context) error {
 	if s.conn != nil && (s.broken || !s.retires.IsZero() && time.Now().After(s.retires)) {
-		_ = s.close() // it was in doubt, or it is of no use any more
+		_ = s.close() // it was broken or is useless
 	}
 	if s.conn != nil {
 		return nil
@@ -44,14 +43,13 @@ func (s *session) connect(ctx context.Context) error {
 	}
 	s.conn, s.prepared, s.broken, s.retires = conn, map[string]*sql.Stmt{}, false, time.Time{}
 	if long := s.dialect.lifetime; long > 0 {
-		// Connections made together do not end together.
+		// Connections made at the same time should not end together.
 		s.retires = time.Now().Add(long - rand.N(long/4))
 	}
 	return nil
 }
 
-// statement prepares a statement of this package once for the life of the
-// connection. Statements are constants of the code, so that there are not many.
+// statement prepares a statement once for the life of the connection. Statements are constants, so there are few.
 func (s *session) statement(ctx context.Context, text string) (*sql.Stmt, error) {
 	if known, ok := s.prepared[text]; ok {
 		return known, nil
@@ -64,8 +62,7 @@ func (s *session) statement(ctx context.Context, text string) (*sql.Stmt, error)
 	return stmt, nil
 }
 
-// begin starts a transaction. On a server the caller may give it up, since the
-// driver then ends the connection.
+// begin starts a transaction. On a server the caller may abandon it, because the driver then ends the connection.
 func (s *session) begin(ctx context.Context, statement string) error {
 	if s.dialect.ending == 0 {
 		return s.control(ctx, statement)
@@ -75,7 +72,7 @@ func (s *session) begin(ctx context.Context, statement string) error {
 	return err
 }
 
-// control runs a statement that begins or ends a transaction, whatever becomes of ctx.
+// control runs a statement that begins or ends a transaction, even after the end of ctx.
 func (s *session) control(ctx context.Context, statement string) error {
 	ctx = context.WithoutCancel(ctx)
 	if long := s.dialect.ending; long > 0 {
@@ -89,7 +86,7 @@ func (s *session) control(ctx context.Context, statement string) error {
 // lost reports whether the connection has ended.
 func (s *session) lost() bool { return s.conn == nil || s.says(s.dialect.lost) }
 
-// says reports what a check says of the driver's connection; a lost connection counts as true.
+// says runs a check on the driver's connection; a lost connection counts as true.
 func (s *session) says(what func(driverConn any) bool) bool {
 	var answer bool
 	err := s.conn.Raw(func(c any) error {
@@ -99,18 +96,17 @@ func (s *session) says(what func(driverConn any) bool) bool {
 	return answer || err != nil
 }
 
-// close ends the connection itself, so that no other session inherits it.
+// close ends the connection itself, so that no other session gets it.
 func (s *session) close() error {
 	if s.conn == nil {
 		return nil
 	}
 	if s.dialect.embedded() {
-		// database/sql does not end the statements of a connection that one
-		// goroutine has, and SQLite keeps a connection, its files and its share of
-		// the write-ahead log until they are. A server forgets them with the
-		// connection, which may not even answer.
+		// database/sql does not close the statements of a connection that one goroutine has, and SQLite keeps the
+		// connection, its files and its part of the write-ahead log until they are closed. A server, which may not
+		// even answer, forgets them with the connection.
 		for _, stmt := range s.prepared {
-			_ = stmt.Close() // what fails here, the connection tells again
+			_ = stmt.Close() // the connection returns the same error again
 		}
 	}
 	err := s.conn.Raw(func(c any) error {
@@ -124,12 +120,12 @@ func (s *session) close() error {
 	return err
 }
 
-// sessionWeight is how many times what is left a workspace may have of the sessions: with 2 and 8
-// sessions one alone gets 6, so that another one finds a session even then.
+// sessionWeight bounds a workspace's sessions at this many times the free ones: of 2 and 8 sessions one workspace
+// alone gets 6, so that another still finds a session.
 const sessionWeight = 2
 
-// pool is a fixed number of sessions. Who wants one waits in turn by tenant; without a
-// tenant it is the node's own work, which goes first.
+// pool is a fixed number of sessions. Callers wait in turn by tenant. Work of the node itself has no tenant and goes
+// first.
 type pool struct {
 	db     *sql.DB
 	turns  *quota.Queue[uuid.UUID]
@@ -138,8 +134,7 @@ type pool struct {
 	closed chan struct{}
 }
 
-// newPool makes a pool of size sessions, which connect when they are first used. waited is told
-// how long each use of one had to wait for it.
+// newPool makes a pool of size sessions, which connect at first use. waited gets the time that each use had to wait.
 func newPool(db *sql.DB, d dialect, size int, waited func(who uuid.UUID, long time.Duration)) *pool {
 	p := &pool{db: db, free: make(chan *session, size), closed: make(chan struct{}), waited: waited,
 		turns: quota.NewQueue(int64(size), sessionWeight, uuid.Nil)}
@@ -149,8 +144,8 @@ func newPool(db *sql.DB, d dialect, size int, waited func(who uuid.UUID, long ti
 	return p
 }
 
-// take waits for a session until ctx ends. A transaction that runs again goes before others of its tenant;
-// has is how long it has waited for other things. ErrClosed after close, or the error of ctx.
+// take waits for a session until ctx ends. A repeated transaction precedes others of its tenant; has is how long it
+// has waited already. ErrClosed after close, or the error of ctx.
 func (p *pool) take(ctx context.Context, again bool, has time.Duration) (*session, error) {
 	who, began := ledger.TenantOf(ctx), time.Now()
 	ask := p.turns.Take
@@ -182,7 +177,7 @@ func (p *pool) take(ctx context.Context, again bool, has time.Duration) (*sessio
 // put gives a session back.
 func (p *pool) put(s *session) {
 	if s.broken {
-		_ = s.close() // it was in doubt already
+		_ = s.close() // it was broken already
 		s.broken = false
 	}
 	who := s.user
@@ -190,7 +185,7 @@ func (p *pool) put(s *session) {
 	p.turns.Return(who)
 }
 
-// close waits until all sessions were given back, and ends them. Once only.
+// close waits until all sessions are back, and ends them. Once only.
 func (p *pool) close() error {
 	close(p.closed)
 	p.turns.Close()
@@ -201,31 +196,31 @@ func (p *pool) close() error {
 	return errors.Join(append(errs, p.db.Close())...)
 }
 
-// writeGate makes transactions of one process wait for each other here and not in the database. Those that change
-// the account of one workspace take turns before they take a session. One that met conflicts repeatedly runs
-// alone in its workspace. It also waits for transactions of other workspaces, for aloneTime at most: the rows
-// of a small table share one page of an index, where all of them conflict.
+// writeGate makes transactions of one process wait here and not in the database. Those that change the account of
+// one workspace take turns before they take a session. A transaction with repeated conflicts runs alone in its
+// workspace. It also waits, at most aloneTime, for transactions of other workspaces: the rows of a small table share
+// one index page, where all of them conflict.
 type writeGate struct {
-	node  *semaphore.Weighted // the places of all lanes together
+	node  *semaphore.Weighted // the places of all workspaces together
 	mu    sync.Mutex
 	locks map[uuid.UUID]*workspaceLock
 }
 
-// workspaceLock is the gate of one workspace, kept while transactions use it.
+// workspaceLock is the gate of one workspace. It exists while transactions use it.
 type workspaceLock struct {
 	users   int                 // transactions that run or wait
 	account *semaphore.Weighted // for one
-	places  *semaphore.Weighted // for many at once, or for one alone
+	places  *semaphore.Weighted // for many at once, or for one that runs alone
 }
 
-// placesMax is all places of a lane, or of the node.
+// placesMax is the number of places of a workspace, and of the node.
 const placesMax = math.MaxInt32
 
 func newWriteGate() *writeGate {
 	return &writeGate{node: semaphore.NewWeighted(placesMax), locks: map[uuid.UUID]*workspaceLock{}}
 }
 
-// account waits for the turn at the account of a workspace, until ctx ends.
+// account waits for the turn at a workspace's account, until ctx ends.
 func (g *writeGate) account(ctx context.Context, workspace uuid.UUID) (leave func(), err error) {
 	l := g.join(workspace)
 	if err := l.account.Acquire(ctx, 1); err != nil {
@@ -238,8 +233,8 @@ func (g *writeGate) account(ctx context.Context, workspace uuid.UUID) (leave fun
 	}, nil
 }
 
-// enter waits for a place in a workspace, or for all of its places, until ctx ends. A transaction that is alone
-// there also gets all places of the node if they are free soon; only says whether it did.
+// enter waits for a place in a workspace, or for all of its places, until ctx ends. A transaction that runs alone
+// also gets all places of the node if they are free soon; only reports whether it did.
 func (g *writeGate) enter(ctx context.Context, workspace uuid.UUID, alone bool) (leave func(), only bool, err error) {
 	l, places := g.join(workspace), int64(1)
 	if alone {
@@ -262,8 +257,8 @@ func (g *writeGate) enter(ctx context.Context, workspace uuid.UUID, alone bool) 
 	return leave, taken == placesMax, nil
 }
 
-// enterNode takes a place of the node, or all places if they are free soon. It waits no longer, because a
-// transaction that is running may itself wait for a lock.
+// enterNode takes a place of the node, or all places if they are free soon. It does not wait longer, because a
+// running transaction may itself wait for a lock.
 func (g *writeGate) enterNode(ctx context.Context, alone bool) (places int64, err error) {
 	if alone {
 		soon, cancel := context.WithTimeout(ctx, aloneTime)
@@ -278,7 +273,7 @@ func (g *writeGate) enterNode(ctx context.Context, alone bool) (places int64, er
 	return 1, nil
 }
 
-// join finds the lane of a workspace.
+// join returns the lock of a workspace.
 func (g *writeGate) join(workspace uuid.UUID) *workspaceLock {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -291,7 +286,7 @@ func (g *writeGate) join(workspace uuid.UUID) *workspaceLock {
 	return l
 }
 
-// quit forgets the lane of a workspace when nobody uses it.
+// quit forgets the lock of a workspace when nobody uses it.
 func (g *writeGate) quit(workspace uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,49 +16,48 @@ import (
 )
 
 const (
-	// attemptsMax bounds the runs of one transaction that fail for other reasons than a conflict. The
-	// waits between them are some 1.2 s together.
+	// attemptsMax bounds a transaction's failures other than conflicts. The waits between them are some 1.2 s
+	// together.
 	attemptsMax = 8
-	// conflictsMax bounds those that meet a conflict, which surely changed nothing. Measured: where two nodes
-	// settle files of one workspace without a pause, a run loses to the other node every second time, and with 8
-	// runs one settlement in 200 failed. The waits between them are some 5 s together.
+	// conflictsMax bounds a transaction's conflicts, which certainly changed nothing. Measured: where two nodes
+	// settle files of one workspace without a pause, every second run loses to the other node, and with 8 runs one
+	// settlement in 200 failed. The waits between them are some 5 s together.
 	conflictsMax = 40
-	// The wait before another attempt doubles from waitMin, or Options.RetryWait, to
-	// waitTimes as much, or conflictTimes as much after a conflict; the true one is drawn from its upper half,
-	// so that writers do not meet again at the same time.
+	// The wait before another attempt doubles from waitMin, or Options.RetryWait, to waitTimes as much, or
+	// conflictTimes as much after a conflict. The real wait is random in its upper half, so that writers do not meet
+	// again.
 	waitMin       = 10 * time.Millisecond
 	waitTimes     = 100
 	conflictTimes = 16
-	// crowdedRuns is how many conflicts a transaction has beside others of this process before it
-	// runs alone once, see gate. A wait for a lock that timed out does not count: running alone would not
-	// shorten it. Measured: of 8 writers in one workspace one call in 200 failed without it.
+	// crowdedRuns is how many conflicts with others of this process a transaction has before it runs alone once, see
+	// writeGate. A lock timeout does not count, because running alone would not shorten it. Measured: of 8 writers
+	// in one workspace one call in 200 failed without it.
 	crowdedRuns = 2
-	// aloneTime bounds how long a transaction that is to run alone in the process waits for the others, and then
-	// for a lock, since all others wait meanwhile. Guess.
+	// aloneTime bounds how long a transaction that is to run alone waits for the others, and then for a lock,
+	// because all others wait meanwhile. Guess.
 	aloneTime = 50 * time.Millisecond
-	// repeatMax is the time after which no further attempt begins, when each takes
-	// long. Longer than the callers wait (10 and 15 s), so that they decide. Guess.
+	// repeatMax is the time after which no further attempt begins. It is longer than the callers wait (10 and 15 s),
+	// so that they decide. Guess.
 	repeatMax = 30 * time.Second
 )
 
-// Tx is one transaction, or some reading. It is used by one goroutine.
+// Tx is one transaction or reading. It is for one goroutine.
 type Tx struct {
 	ctx     context.Context
 	session *session
-	// store asks a statement again that failed for a passing reason; nil inside a
-	// transaction, which is run again as a whole.
+	// store repeats a statement after a temporary failure; nil inside a transaction, which is repeated as a whole.
 	store *DB
-	// Passes: an earlier run waited for a lock until lockTime. This one leaves out rows that another
-	// transaction has locked, where it only looks for some that are free.
+	// Passes: an earlier run waited for a lock until lockTime. When this run only looks for some free rows, it skips
+	// those that another transaction has locked.
 	Passes bool
-	// Doubt: a run before this one may have been committed.
+	// Doubt: an earlier run may have been committed.
 	Doubt bool
 }
 
-// Context is that of the transaction.
+// Context returns the transaction's context.
 func (t *Tx) Context() context.Context { return t.ctx }
 
-// Now is the time of the database.
+// Now returns the time of the database.
 func (t *Tx) Now() (time.Time, error) {
 	var now int64
 	if err := t.Row(`SELECT {now}`).Scan(&now); err != nil {
@@ -70,7 +69,7 @@ func (t *Tx) Now() (time.Time, error) {
 // Embedded reports whether the database is a file of this process.
 func (t *Tx) Embedded() bool { return t.session.dialect.embedded() }
 
-// ask puts one question to the database.
+// ask sends one query to the database.
 func (t *Tx) ask(question func(ctx context.Context) error) error {
 	if t.store == nil {
 		return question(t.ctx)
@@ -78,7 +77,7 @@ func (t *Tx) ask(question func(ctx context.Context) error) error {
 	return t.store.repeatOn(t.ctx, t.session, question)
 }
 
-// Exec runs a statement and gives the number of rows it changed.
+// Exec runs a statement and returns the number of changed rows.
 func (t *Tx) Exec(statement string, args ...any) (int64, error) {
 	prepared, err := t.session.statement(t.ctx, statement)
 	if err != nil {
@@ -91,17 +90,17 @@ func (t *Tx) Exec(statement string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
-// Row is a question for at most one row.
+// Row is a query for at most one row.
 type Row struct {
 	tx    *Tx
 	query string
 	args  []any
 }
 
-// Row makes the question; it is asked by Scan.
+// Row returns a query; Scan sends it.
 func (t *Tx) Row(query string, args ...any) Row { return Row{tx: t, query: query, args: args} }
 
-// Scan asks and reads the answer; sql.ErrNoRows when there is none.
+// Scan sends the query and reads the row; sql.ErrNoRows when there is none.
 func (r Row) Scan(into ...any) error {
 	return r.tx.ask(func(ctx context.Context) error {
 		prepared, err := r.tx.session.statement(ctx, r.query)
@@ -112,8 +111,7 @@ func (r Row) Scan(into ...any) error {
 	})
 }
 
-// Each calls scan for each row of the answer, and closes it. Once scan was called
-// the question is not asked again.
+// Each calls scan for each row of a query. After the first call of scan the query is not repeated.
 func (t *Tx) Each(scan func(rows *sql.Rows) error, query string, args ...any) error {
 	begun, cut := false, error(nil)
 	err := t.ask(func(ctx context.Context) error {
@@ -134,7 +132,7 @@ func (t *Tx) Each(scan func(rows *sql.Rows) error, query string, args ...any) er
 	return errors.Join(err, cut)
 }
 
-// stream calls scan for each row of the answer, and closes it.
+// stream calls scan for each row of a query.
 func (s *session) stream(ctx context.Context, scan func(rows *sql.Rows) error, query string, args []any) (
 	err error) {
 	prepared, err := s.statement(ctx, query)
@@ -154,9 +152,8 @@ func (s *session) stream(ctx context.Context, scan func(rows *sql.Rows) error, q
 	return rows.Err()
 }
 
-// View runs do on a session for reading, each statement at its own moment. do
-// runs once; a statement that fails before its first row for a passing reason is
-// asked again.
+// View runs do once in a session for reading; each statement has its own snapshot. A statement is repeated after a
+// temporary failure before its first row.
 func (s *DB) View(ctx context.Context, do func(t *Tx) error) (err error) {
 	ctx, told := tracing.Within(ctx, tracing.LedgerRead)
 	defer func() {
@@ -171,13 +168,13 @@ func (s *DB) View(ctx context.Context, do func(t *Tx) error) (err error) {
 	return do(&Tx{ctx: ctx, session: session, store: s})
 }
 
-// Snapshot runs do once on one moment of the ledger, for as long as it takes. It keeps the write-ahead log
-// from being folded back for so long: for audits, not for requests.
+// Snapshot runs do once on one snapshot of the ledger, without a time limit. Meanwhile the write-ahead log cannot be
+// written back, so it is for audits, not for requests.
 func (s *DB) Snapshot(ctx context.Context, do func(t *Tx) error) error {
 	return s.moment(ctx, false, do)
 }
 
-// Glance is snapshot for a request: it ends with the time of one attempt.
+// Glance is Snapshot for a request: it ends after the time of one attempt.
 func (s *DB) Glance(ctx context.Context, do func(t *Tx) error) error {
 	return s.moment(ctx, true, do)
 }
@@ -198,7 +195,7 @@ func (s *DB) moment(ctx context.Context, short bool, do func(t *Tx) error) error
 		defer cancel()
 		within = bounded
 	}
-	session.broken = true // inside a transaction, should do panic
+	session.broken = true // inside a transaction, in case do panics
 	err = do(&Tx{ctx: within, session: session})
 	session.broken = false
 	if err != nil {
@@ -209,21 +206,20 @@ func (s *DB) moment(ctx context.Context, short bool, do func(t *Tx) error) error
 	return err
 }
 
-// Update is updateIn for the workspace that ctx names.
+// Update is UpdateIn for the workspace in ctx.
 func (s *DB) Update(ctx context.Context, do func(t *Tx) error) error {
 	return s.UpdateIn(ctx, Scope{}, do)
 }
 
-// Scope says what a transaction is about, so that those which would meet at the same rows can take turns
-// before they begin.
+// Scope is what a transaction is about. Transactions with conflicting scopes can wait for each other before they
+// begin.
 type Scope struct {
-	Workspace uuid.UUID // zero: of whom the context says, see ledger.TenantOf
-	Account   bool      // the account of the workspace may change
+	Workspace uuid.UUID // zero: the one in the context, see ledger.TenantOf
+	Account   bool      // the workspace's account may change
 }
 
-// UpdateIn runs do in one transaction and commits it. do may run several times:
-// it has no effect outside the transaction but on variables that it sets anew
-// each time. ErrReadOnly, ErrUnavailable, ErrUnknown.
+// UpdateIn runs do in one transaction and commits it. do may run several times: outside the transaction it may only
+// change variables that it sets anew in each run. ErrReadOnly, ErrUnavailable, ErrUnknown.
 func (s *DB) UpdateIn(ctx context.Context, in Scope, do func(t *Tx) error) (err error) {
 	if s.writer == nil {
 		return ErrReadOnly
@@ -250,21 +246,21 @@ func (s *DB) UpdateIn(ctx context.Context, in Scope, do func(t *Tx) error) (err 
 	})
 }
 
-// Writes counts the beginnings and the ends of transactions that write. still reports that none runs, so that
-// whatever is read from here on stays true for as long as the count stays: false on a server, where others write too.
+// Writes counts the beginnings and ends of writing transactions. still reports that none runs: what is read then
+// stays true while the count stays. On a server it is false, because others write too.
 func (s *DB) Writes() (count uint64, still bool) {
 	count = s.writes.Load()
 	return count, s.Embedded() && s.writer != nil && count%2 == 0 // there is one writer
 }
 
-// again says what the runs before this one came to.
+// again describes the earlier runs of a transaction.
 type again struct {
-	before bool // there were some
-	alone  bool // this one runs while no other of its workspace does
+	before bool // there were earlier runs
+	alone  bool // this one runs alone in its workspace
 }
 
-// run is one run of a transaction. Between two runs a transaction keeps neither a session nor its turn at the
-// account. While it waits for that turn it keeps no session.
+// run runs a transaction once. Between two runs a transaction keeps neither a session nor its turn at the account.
+// While it waits for that turn it keeps no session.
 func (s *DB) run(ctx context.Context, in Scope, a again, do func(t *Tx) error) (fault, error) {
 	arrived := time.Now()
 	if in.Account {
@@ -297,7 +293,7 @@ func (s *DB) run(ctx context.Context, in Scope, a again, do func(t *Tx) error) (
 	return fault{}, nil
 }
 
-// repeatOn makes attempts on one session.
+// repeatOn repeats attempts in one session.
 func (s *DB) repeatOn(ctx context.Context, on *session, attempt func(ctx context.Context) error) error {
 	return s.repeat(ctx, func(ctx context.Context) (fault, error) {
 		err := on.attempt(ctx, attempt)
@@ -308,7 +304,7 @@ func (s *DB) repeatOn(ctx context.Context, on *session, attempt func(ctx context
 	})
 }
 
-// repeat makes attempts until one succeeds, one fails for good, or there were enough.
+// repeat repeats attempts until one succeeds, one fails permanently, or there were enough.
 func (s *DB) repeat(ctx context.Context, attempt func(ctx context.Context) (fault, error)) error {
 	begun, unknown, wait, conflicts := time.Now(), false, s.retryWait, 0
 	for n := 1; ; n++ {
@@ -328,7 +324,7 @@ func (s *DB) repeat(ctx context.Context, attempt func(ctx context.Context) (faul
 			return f.tell(err, unknown)
 		}
 		s.meters.retries.WithLabelValues(f.why).Inc()
-		// Who asked says so when it does not get better; the metric counts each.
+		// Debug only: the caller reports a lasting failure, and the metric counts each.
 		s.Log.Debug("ledger is asked again", "why", f.why, "sqlstate", sqlState(err), "attempt", n)
 		wait = min(wait, longest*s.retryWait)
 		pause := time.NewTimer(wait/2 + rand.N(wait/2))
@@ -356,14 +352,13 @@ func (s *session) attempt(ctx context.Context, do func(ctx context.Context) erro
 		return err
 	}
 	returned := false
-	defer func() { s.broken = s.broken || !returned }() // a panic leaves a transaction behind
+	defer func() { s.broken = s.broken || !returned }() // a panic leaves a transaction open
 	err := do(ctx)
 	returned = true
 	return err
 }
 
-// judge says what the error of an attempt means, and marks a session that is not
-// to be used again.
+// judge returns the meaning of an error of do, and marks a session that must not be reused.
 func (s *session) judge(err error) fault {
 	var c *commitError
 	f := s.dialect.judge(failure{err: err, committing: errors.As(err, &c), lost: s.lost()})
@@ -371,9 +366,8 @@ func (s *session) judge(err error) fault {
 	return f
 }
 
-// transaction runs do between begin and COMMIT, or ROLLBACK after an error. Both
-// ends are reached whatever becomes of ctx, so that no session is given back
-// inside a transaction.
+// transaction runs do between begin and COMMIT, or ROLLBACK after an error. It always sends one of them, even after
+// the end of ctx, so that no session is returned inside a transaction.
 func (s *session) transaction(ctx context.Context, begin string, do func(t *Tx) error) error {
 	if err := s.begin(ctx, begin); err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -396,14 +390,13 @@ func (s *session) transaction(ctx context.Context, begin string, do func(t *Tx) 
 // rollback ends a transaction without its changes.
 func (s *session) rollback(ctx context.Context) {
 	if err := s.control(ctx, "ROLLBACK"); err != nil {
-		// The database may have rolled back by itself, or not: a session in doubt
-		// is not used again.
+		// The database may or may not have rolled back by itself: do not reuse a session in doubt.
 		s.broken = true
 	}
 }
 
-// handfuls are the numbers of rows that one statement is about, so that there are
-// few statements: 1,000 facts take 22 of them at most.
+// handfuls are the numbers of rows in one statement. There are few, so there are few statements: 1,000 facts take 22
+// at most.
 var handfuls = [...]int{128, 16, 1}
 
 // InHandfuls calls do for parts of a list, each as long as one of handfuls.
@@ -418,7 +411,7 @@ func InHandfuls[T any](list []T, do func(part []T) error) error {
 	return nil
 }
 
-// In calls do with ` IN (?, …)` and the arguments of it, for a list cut in handfuls.
+// In calls do with ` IN (?, …)` and its arguments, for a list cut in handfuls.
 func In[T any](list []T, arg func(T) any, do func(in string, args []any) error) error {
 	return InHandfuls(list, func(part []T) error {
 		args := make([]any, len(part))
@@ -432,13 +425,13 @@ func In[T any](list []T, arg func(T) any, do func(in string, args []any) error) 
 // Scan reads the columns of a row.
 type Scan = func(into ...any) error
 
-// Asker puts questions to the database: a Tx, or what has one.
+// Asker sends queries to the database: a Tx, or a type with one.
 type Asker interface {
 	Row(query string, args ...any) Row
 	Each(scan func(rows *sql.Rows) error, query string, args ...any) error
 }
 
-// List reads every row of an answer. what begins its error.
+// List reads all rows of a query. what begins its error.
 func List[T any](t Asker, what string, read func(Scan) (T, error), query string, args ...any) ([]T, error) {
 	var list []T
 	err := t.Each(func(rows *sql.Rows) error {
@@ -452,7 +445,7 @@ func List[T any](t Asker, what string, read func(Scan) (T, error), query string,
 	return list, nil
 }
 
-// Pairs reads an answer of two columns into a map. what begins its error.
+// Pairs reads a query of two columns into a map. what begins its error.
 func Pairs[K comparable, V any](t Asker, what, query string, args ...any) (map[K]V, error) {
 	all := map[K]V{}
 	err := t.Each(func(rows *sql.Rows) error {
@@ -500,7 +493,7 @@ func At(into *time.Time) sql.Scanner { return moment{into} }
 
 type moment struct{ into *time.Time }
 
-// Scan takes the number of a column.
+// Scan reads the number of a column.
 func (m moment) Scan(from any) error {
 	ms, is := from.(int64)
 	if !is {
