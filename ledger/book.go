@@ -10,12 +10,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Book is the ledger. Every method is one transaction and may be repeated: run
-// again with the same arguments it changes nothing more. All times are by the
-// database's clock. Safe for concurrent use.
+// Book is the ledger. Every method is one transaction and may be repeated: run again with the same arguments it
+// changes nothing more. All times are by the database's clock. Safe for concurrent use.
 //
-// An error that is none of this package's sentinels says nothing about the
-// commit: call again, or answer "unavailable".
+// An error other than this package's sentinels does not say whether the change was committed: call again, or report
+// "unavailable".
 type Book interface {
 	Tenants
 	Files
@@ -36,132 +35,119 @@ type Tenants interface {
 	Keys(ctx context.Context, workspace uuid.UUID) ([]Key, error)
 	KeyByID(ctx context.Context, id string) (Key, error)   // ErrNoSuchKey
 	RevokeKey(ctx context.Context, id string) (Key, error) // ErrNoSuchKey
-	// UseKeys notes that keys were used now: one write for many, which the caller collects for a minute. Of unknown and
-	// revoked ones it notes nothing. ErrIllegal for more than BatchMax.
+	// UseKeys records that keys were used now: one write for many, which the caller collects for a minute. It
+	// ignores unknown and revoked ones. ErrIllegal for more than BatchMax.
 	UseKeys(ctx context.Context, ids []string) error
 
-	// Grant adds credits once per grant id and funds waiting verifications,
-	// oldest first; one that does not fit does not stop a newer one that does.
-	// ErrIllegal for an amount below 1, for more than 2^53 in all, and for a grant
-	// id that was used with another amount or workspace, or is a verification's.
+	// Grant adds credits once per grant id and funds waiting verifications, oldest first; one that does not fit does
+	// not stop a newer one that does. ErrIllegal: an amount below 1, more than 2^53 in all, a grant id used with
+	// another amount or workspace, or the id of a verification.
 	Grant(ctx context.Context, id, workspace uuid.UUID, n Credits, reason string) (Balance, error)
 	Balance(ctx context.Context, workspace uuid.UUID) (Balance, error) // ErrNoSuchWorkspace
-	// Entries gives one page of the entries of a verification, newest first, with
-	// the sums of all. ErrNoSuchVerification also for those of other workspaces.
+	// Entries returns one page of the entries of a verification, newest first, with the sums of all.
+	// ErrNoSuchVerification also for those of other workspaces.
 	Entries(ctx context.Context, q EntriesQuery) (Statement, error)
 
-	// Evidence calls yield for each settlement whose number is above after, by number,
-	// up to those of the start, with memory for one at a time. It answers the
-	// verification, whatever its workspace, as it was at the start.
-	// ErrNoSuchVerification; ErrResultsExpired after retention, also in the middle, beside
-	// the verification.
+	// Evidence calls yield for each settlement with a number above after, in order, up to the last one at the start,
+	// with memory for one at a time. It returns the verification, of any workspace, as it was at the start.
+	// ErrNoSuchVerification; ErrResultsExpired after retention, even in the middle, together with the verification.
 	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(StoredSettlement) error) (Verification, error)
 
-	// Secret gives the named random value, made once at first use.
+	// Secret returns the named random value, made once at first use.
 	Secret(ctx context.Context, name string, bytes int) ([]byte, error)
 	Audit(ctx context.Context) (AuditReport, error)
 	// Ping reports whether the database answers.
 	Ping(ctx context.Context) error
 }
 
-// Files is the part that a customer's requests need.
+// Files is the part for customers' requests.
 type Files interface {
-	// Create makes a verification, or recovers the one of the same workspace and
-	// identity (created is false). ErrIdentityReused when the lengths differ,
-	// then ErrFileTooLarge, then ErrTooManyOpen, ErrTooManyBytes, ErrTooManyUnpaid (in a
-	// Later), ErrNoRoom. Who is noted as its maker is told by WithActor.
+	// Create makes a verification, or returns the one with the same workspace and identity (created is false).
+	// ErrIdentityReused when the lengths differ, then ErrFileTooLarge, then ErrTooManyOpen, ErrTooManyBytes,
+	// ErrTooManyUnpaid (in a Later), ErrNoRoom. WithActor names its maker.
 	Create(ctx context.Context, n NewVerification) (v Verification, created bool, err error)
-	// Verification reads one of a workspace: ErrNoSuchVerification also for those of others.
+	// Verification reads a verification of a workspace. ErrNoSuchVerification also for those of other workspaces.
 	Verification(ctx context.Context, workspace, id uuid.UUID) (Verification, error)
 	History(ctx context.Context, q HistoryQuery) ([]Verification, error)
-	// OpenVerifications gives those of all workspaces that are not over, the oldest first, at most limit, and which node
-	// has each.
+	// OpenVerifications returns the open verifications of all workspaces with their nodes, oldest first, at most
+	// limit.
 	OpenVerifications(ctx context.Context, limit int) ([]Verification, error)
-	// VerificationsLike gives the ids of all workspaces from one to another, at most limit, in their order.
+	// VerificationsLike returns the verifications' ids in a range, of all workspaces, in order, at most limit.
 	VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error)
-	// Cancel asks for the end: Cancelled at once when nothing runs (uploading,
-	// preparing, waiting for credits, or not leased and at most SettlementMax
-	// left), otherwise Cancelling; a final verification is returned as it is. The bytes of
-	// one that was uploading or preparing are erased with it.
+	// Cancel cancels a verification: Cancelled at once when nothing runs (uploading, preparing, waiting for credits,
+	// or not leased and at most SettlementMax left), otherwise Cancelling. It returns a final verification
+	// unchanged. If it was uploading or preparing, its bytes are erased, too.
 	Cancel(ctx context.Context, workspace, id uuid.UUID) (Verification, error)
-	// Results calls yield for each settled address in ordinal order, as of one
-	// moment, with memory that does not grow with the file. ErrResultsExpired
-	// after retention.
+	// Results calls yield for each settled address in ordinal order, from one snapshot, with memory that does not
+	// grow with the file. ErrResultsExpired after retention.
 	Results(ctx context.Context, workspace, id uuid.UUID, yield func(Result) error) error
 
 	UploadState(ctx context.Context, id uuid.UUID) (Upload, error) // ErrNoSuchVerification
 	// OpenUpload makes the caller the newest writer and fences the older ones.
 	OpenUpload(ctx context.Context, id uuid.UUID) (Upload, error)
-	// AppendChunk stores data at offset, which must be what is durable now, and
-	// answers the state after it. With the last byte the status becomes
-	// Preparing in the same transaction. ErrFenced, ErrUploadClosed, ErrGap, ErrNoRoom, each
-	// beside the state; ErrIllegal above ChunkBytesMax or the declared length. The
-	// newest chunk repeated by its writer is answered again.
+	// AppendChunk stores data at offset, which must be the current durable length, and returns the new state. With
+	// the last byte the status becomes Preparing in the same transaction. ErrFenced, ErrUploadClosed, ErrGap,
+	// ErrNoRoom, each with the state; ErrIllegal above ChunkBytesMax or the declared length. If the writer repeats
+	// its newest chunk it gets the same answer.
 	AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (Upload, error)
 }
 
-// Work is the part that the engine needs. Methods with a Lease answer
-// ErrStaleEpoch when the lease is no longer the caller's.
+// Work is the part for the engine. Methods with a Lease return ErrStaleEpoch when the lease is no longer the
+// caller's.
 type Work interface {
-	// Lease hands out at most limit verifications that can be worked on now
-	// (Preparing; or Verifying, Waiting for receivers, Cancelling; not parked) and
-	// that nobody has, for ttl, each at a new epoch: those first that can be worked on
-	// for the longest time, and none of the workspaces in except, at most
-	// ExceptMax. It may pass over what another call is changing. ErrIllegal for the zero node,
-	// which is nobody. An expired lease stays good for writing until somebody takes it: the epoch
-	// decides, so that a node that was paused loses no outcome it has.
+	// Lease leases at most limit free verifications with work (Preparing; or Verifying, Waiting for receivers,
+	// Cancelling; not parked) for ttl, each at a new epoch. Those with work for the longest time come first.
+	// Workspaces in except, at most ExceptMax, get none. It may skip verifications that another call is changing.
+	// ErrIllegal for the zero node. An expired lease stays valid for writing until another node takes the
+	// verification: the epoch decides, so that a paused node keeps the outcomes it has.
 	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 		[]Verification, error)
-	// Renew prolongs all leases of a node that have not expired and names them.
+	// Renew extends all unexpired leases of a node and returns them.
 	Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]Lease, error)
 	// Release gives a lease back, so that any node may take it at once.
 	Release(ctx context.Context, l Lease) error
 	// OpenFile streams the uploaded bytes.
 	OpenFile(ctx context.Context, id uuid.UUID) (io.ReadCloser, error)
-	// Refuse ends a verification in Preparing with the defect of its file, and erases its bytes.
+	// Refuse ends a verification in Preparing because of a defect in its file, and erases its bytes.
 	Refuse(ctx context.Context, l Lease, issue Issue) (Verification, error)
-	// Prepare ends intake: rows and total are written and total credits are held
-	// (Verifying), or none (Waiting with credits_required; the lease is gone).
+	// Prepare ends intake. It writes rows and total, and holds total credits (Verifying), or none (Waiting with
+	// credits_required; the lease ends).
 	Prepare(ctx context.Context, l Lease, rows, duplicates, total int64) (Verification, error)
 	// Settled calls yield with the ordinals of each settlement so far.
 	Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error
-	// Settle commits the outcomes of one batch and moves their credits. With the
-	// last one the verification becomes Completed, CompletedWithErrors or, when
-	// it was Cancelling, Cancelled. A settlement that is in the book already (same
-	// number, epoch and results) is answered with the state of now, also when the
-	// lease is gone; another one for its number is ErrStaleEpoch. The evidence is
-	// committed with the results and makes no other settlement: with a repeat, that
-	// of the first stays. ErrIllegal for results that EncodeResults refuses, that lie
-	// outside of the file, that are more than what is left, or of which another settlement
-	// has an ordinal, for evidence above EvidenceMax, and for s.Why that CheckWhy refuses.
+	// Settle commits the outcomes of one batch and moves their credits. With the last outcomes the verification
+	// becomes Completed, CompletedWithErrors or, if it was Cancelling, Cancelled. For a settlement that is already
+	// stored (same number, epoch and results) it returns the current state, even after the lease has ended; another
+	// settlement with the same number is ErrStaleEpoch. Evidence is committed with the results and does not
+	// distinguish settlements: in a repeat, the first evidence stays. ErrIllegal: results that EncodeResults
+	// refuses, that are outside of the file or more than what is left; an ordinal of another settlement; evidence
+	// above EvidenceMax; and s.Why that CheckWhy refuses.
 	Settle(ctx context.Context, s Settlement) (Verification, error)
-	// Wait marks a leased verification as Waiting for receivers until o.Next, or,
-	// with a zero time, as Verifying, and notes what is expected of it. Cancelling
-	// stays as it is. ErrIllegal for o.Why without o.Next, or one that CheckWhy refuses.
+	// Wait marks a leased verification as Waiting for receivers until o.Next, or as Verifying with a zero time, and
+	// stores its outlook. Cancelling stays as it is. ErrIllegal for o.Why without o.Next, or one that CheckWhy
+	// refuses.
 	Wait(ctx context.Context, l Lease, o Outlook) (Verification, error)
-	// Park marks a leased verification as Waiting for receivers until o.Next, keeps the
-	// state of its work and gives the lease back: no node takes it before o.Next, unless it is
-	// cancelled. Cancelling stays as it is, with its lease. ErrIllegal without o.Next, for
-	// o.Why that CheckWhy refuses, and for a state above ParkedMax.
+	// Park marks a leased verification as Waiting for receivers until o.Next, stores the state of its work and gives
+	// the lease back: no node takes it before o.Next, unless it is cancelled. Cancelling stays as it is, with its
+	// lease. ErrIllegal without o.Next, for o.Why that CheckWhy refuses, and for a state above ParkedMax.
 	Park(ctx context.Context, l Lease, o Outlook, state []byte) (Verification, error)
-	// Parked gives the state that was kept last; nil when there is none.
+	// Parked returns the last stored state; nil when there is none.
 	Parked(ctx context.Context, id uuid.UUID) ([]byte, error)
-	// Crashed gives back a lease whose work ended in a fault of the program, for
-	// CrashPause. The second time the verification is set aside: Failed with internal_error, and what is
-	// held is released. Cancelling stays as it is.
+	// Crashed gives back a lease after a program fault, and parks the verification for CrashPause. The second time
+	// it sets the verification aside: Failed with internal_error, with its held credits released. Cancelling stays
+	// as it is.
 	Crashed(ctx context.Context, l Lease) (Verification, error)
-	// FinishCancel releases what is still held and makes it Cancelled.
+	// FinishCancel releases the held credits and makes it Cancelled.
 	FinishCancel(ctx context.Context, l Lease) (Verification, error)
-	// Sweep does what time demands: expires uploads (upload_expired) and files
-	// nobody funded (funding_expired), deletes uploaded bytes, results with their evidence,
-	// and whole verifications that never held a credit, after their retention, and forgets processes that ended a day
-	// ago, facts that expired, overrides and links that were over 30 days ago, sessions of people that were over a day
-	// ago, and failed sign-ins whose time is over. It answers how many verifications it changed, also with an error: a
-	// failure stops nothing else. ErrClock while the ledger's clock may have jumped ahead.
+	// Sweep handles what is due. It expires uploads (upload_expired) and unfunded files (funding_expired). After
+	// their retention it deletes uploaded bytes, results with their evidence, and whole verifications that never
+	// held a credit. It deletes expired facts and failed sign-ins, people's sessions and processes a day after their
+	// end, and overrides and links 30 days after theirs. It returns the number of changed verifications, even with
+	// an error: a failure does not stop the rest. ErrClock while the ledger's clock may have jumped ahead.
 	Sweep(ctx context.Context, r Retention) (int, error)
 }
 
-// The refusals of a Book. When several apply, the first of this list is given.
+// The refusals of a Book. When several apply, it returns the first in this list.
 var (
 	ErrNoSuchWorkspace    = errors.New("ledger: no such workspace")
 	ErrNoSuchKey          = errors.New("ledger: no such key")
@@ -196,29 +182,28 @@ var (
 	ErrIllegal            = errors.New("ledger: the step is not allowed in this status")
 )
 
-// EvidenceMax bounds the evidence of one settlement: 768 KiB before it is compressed,
-// and an eighth more, since what is compressed already may grow a little. CockroachDB
-// wants rows below 1 MiB.
+// EvidenceMax bounds the evidence of one settlement: 768 KiB before compression, and an eighth more, because
+// compressed data may grow a little. CockroachDB needs rows below 1 MiB.
 const EvidenceMax = 864 << 10
 
-// StoredSettlement is one settlement with what it rests on, as it is shown to an operator.
-// What it points to is good until the call that it was given to returns.
+// StoredSettlement is one settlement with its evidence, for operators. Its slices are valid until the function that
+// got it returns.
 type StoredSettlement struct {
 	Number, Epoch int64
 	At            time.Time // of the commit
 	Results       *Batch
-	Evidence      []byte // as it was settled; empty: there was none, or a sweep is erasing it
+	Evidence      []byte // as settled; empty: there was none, or a sweep is erasing it
 }
 
-// Strangers is the tenant of questions whose tenant is not known yet, such as those about API keys.
+// Strangers is the tenant of requests with an unknown tenant, such as those about API keys.
 var Strangers = uuid.Max
 
-// tenantKey is the name of the tenant in a context.
+// tenantKey is the key of the tenant in a context.
 type tenantKey struct{}
 
-// WithTenant names the tenant of the calls with ctx. Calls wait in turn by tenant, so that many calls of one do not
-// delay the few of another. Calls without a tenant are the node's own and go before all others: its heartbeats,
-// leases, sweeps, and what operators ask.
+// WithTenant sets the tenant of the calls with ctx. Tenants take turns, so that many calls of one do not delay the
+// few of another. Calls without a tenant are the node's own and precede all others: heartbeats, leases, sweeps, and
+// operators' queries.
 func WithTenant(ctx context.Context, workspace uuid.UUID) context.Context {
 	return context.WithValue(ctx, tenantKey{}, workspace)
 }
@@ -229,7 +214,7 @@ func TenantOf(ctx context.Context) uuid.UUID {
 	return workspace
 }
 
-// Wrap begins an error with what was done; nil stays nil.
+// Wrap prefixes an error with what was done; nil stays nil.
 func Wrap(err error, what string, args ...any) error {
 	if err == nil {
 		return nil
@@ -237,7 +222,7 @@ func Wrap(err error, what string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(what, args...), err)
 }
 
-// Run runs do in a transaction and returns its answer. An error begins with what, and the answer is then the zero
+// Run runs do in a transaction and returns its result. It prefixes an error with what, and then returns the zero
 // value.
 func Run[X, T any](ctx context.Context, transaction func(context.Context, func(X) error) error, do func(X) (T, error),
 	what string, args ...any) (value T, err error) {
@@ -253,37 +238,34 @@ func Run[X, T any](ctx context.Context, transaction func(context.Context, func(X
 }
 
 const (
-	// FactsMax bounds the facts of one Learn and the keys of one Known, so that one
-	// transaction takes some ten milliseconds. Guess.
+	// FactsMax bounds the facts of one Learn and the keys of one Known, so that a transaction takes some ten
+	// milliseconds. Guess.
 	FactsMax = 1000
-	// FactBytesMax bounds the data of one fact. Guess: what is known about a receiver
-	// takes some hundred bytes.
+	// FactBytesMax bounds the data of one fact. Guess: facts about a receiver take some hundred bytes.
 	FactBytesMax = 4 << 10
 	// FactKeyBytesMax bounds the key of a fact: a domain name of 253 bytes (RFC 1035
 	// §2.3.4) and a prefix.
 	FactKeyBytesMax = 300
 )
 
-// Fact is what was learned about a receiver, as bytes that its writer understands.
+// Fact is knowledge about a receiver, in a form that only its writer reads.
 type Fact struct {
 	Key     string    // of the receiver; at most FactKeyBytesMax, not empty
 	Data    []byte    // at most FactBytesMax
 	Expires time.Time // by the database's clock, in milliseconds; not zero
 }
 
-// Facts is the part about what was learned about receivers. It is a memory, not
-// work: a fact that is lost is learned again.
+// Facts is the part about facts learned about receivers. A lost fact is learned again.
 type Facts interface {
-	// Learn keeps facts, at most FactsMax, in one transaction. One with the key of
-	// another takes its place; of two with one key the last counts. ErrIllegal for
-	// more or longer ones, and for one without a key or an end.
+	// Learn stores facts, at most FactsMax, in one transaction. A fact replaces one with the same key; of two in one
+	// call the last counts. ErrIllegal for more or longer ones, and for one without a key or an end.
 	Learn(ctx context.Context, facts []Fact) error
-	// Known gives the facts of some keys, at most FactsMax, that have not expired, in
-	// no order; their data is not nil. ErrIllegal for more keys.
+	// Known returns the unexpired facts of some keys, at most FactsMax, in no order; their data is not nil.
+	// ErrIllegal for more keys.
 	Known(ctx context.Context, keys []string) ([]Fact, error)
 }
 
-// CheckFacts reports whether facts can be kept. ErrIllegal.
+// CheckFacts checks whether facts can be stored. ErrIllegal.
 func CheckFacts(facts []Fact) error {
 	if len(facts) > FactsMax {
 		return fmt.Errorf("%d facts at once, %d are allowed: %w", len(facts), FactsMax, ErrIllegal)

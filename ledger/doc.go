@@ -1,8 +1,8 @@
 // Package ledger has the types, rules, states and invariants of work and money.
 //
-// It holds no SQL and no actors. Book is what every database must be able to
-// do; ledger/sqlstore does it, ledger/ledgertest checks it. The first invariant
-// is granted = available + held + spent, per workspace, always.
+// It contains no SQL and no actors. Book is the interface of every database; ledger/sqlstore implements it,
+// ledger/ledgertest tests it. The first invariant is granted = available + held + spent, always and for each
+// workspace.
 //
 // Read Verification, Settlement, Balance and Book first.
 package ledger

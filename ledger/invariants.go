@@ -10,11 +10,11 @@ import (
 	"rollcall/smtp"
 )
 
-// EntryKind is what an entry moves.
+// EntryKind is the kind of an entry's movement.
 type EntryKind string
 
-// The kinds. Mistakes are corrected by another entry, never by changing one: the last two are
-// those of corrections, which have some of the others too.
+// The kinds. A mistake is corrected by another entry, never by changing one: the last two kinds are only for
+// corrections, which may also have some of the others.
 const (
 	EntryGrant   EntryKind = "grant"   // into available
 	EntryHold    EntryKind = "hold"    // available -> held
@@ -31,7 +31,7 @@ type Sums struct {
 	Withdrawn, Refunded              Credits // by corrections
 }
 
-// Add counts one entry, or a sum of entries of one kind. False for an unknown kind.
+// Add adds one entry, or a sum of entries of one kind. It returns false for an unknown kind.
 func (s *Sums) Add(kind EntryKind, amount Credits) bool {
 	switch kind {
 	case EntryGrant:
@@ -52,7 +52,7 @@ func (s *Sums) Add(kind EntryKind, amount Credits) bool {
 	return true
 }
 
-// Balance is the account that the entries make.
+// Balance returns the account that results from the entries.
 func (s Sums) Balance() Balance {
 	granted := s.Granted - s.Withdrawn
 	return Balance{Granted: granted, Available: granted - s.Held + s.Released + s.Refunded,
@@ -60,7 +60,7 @@ func (s Sums) Balance() Balance {
 }
 
 // CheckBalance checks that the account of a workspace is sound (I1, I2), is the sum of its entries (I3), and holds
-// what its verifications hold together (I4).
+// as much as its verifications together (I4).
 func CheckBalance(workspace uuid.UUID, b Balance, entries Sums, heldByFiles Credits) []Violation {
 	f := findings{subject: workspace.String()}
 	f.check("I1", b.Granted == b.Available+b.Held+b.Spent, "granted is not available + held + spent: %+v", b)
@@ -70,10 +70,10 @@ func CheckBalance(workspace uuid.UUID, b Balance, entries Sums, heldByFiles Cred
 	return f.list
 }
 
-// findings collects what is wrong with one subject.
+// findings collects the violations of one subject.
 type findings struct {
 	subject string
-	found   int64       // also what is not listed
+	found   int64       // also those not listed
 	list    []Violation // at most ViolationsMax
 }
 
@@ -88,16 +88,15 @@ func (f *findings) check(invariant string, holds bool, detail string, args ...an
 	}
 }
 
-// Found is the number of violations so far; Finish lists ViolationsMax of them.
+// Found returns the number of violations so far; Finish lists at most ViolationsMax.
 func (f *findings) Found() int64 { return f.found }
 
-// FileCheck recomputes what one verification must be from its entries and
-// settlements. Feed it all entries, then all settlements, then ask Finish. Not
-// safe for concurrent use.
+// FileCheck recomputes a verification from its entries and settlements. Give it all entries, then all settlements,
+// then call Finish. Not safe for concurrent use.
 type FileCheck struct {
 	findings
 	v        Verification
-	erased   bool // some payload is gone
+	erased   bool // some payload was erased
 	entries  Sums
 	moved    map[int64]Sums // by settlement number
 	counts   Counts         // of the settlements
@@ -112,7 +111,7 @@ func NewFileCheck(v Verification) *FileCheck {
 	return &FileCheck{findings: findings{subject: v.ID.String()}, v: v, moved: map[int64]Sums{}}
 }
 
-// Entry takes one entry of the verification; number is that of its settlement.
+// Entry adds one entry of the verification; number is that of its settlement.
 func (c *FileCheck) Entry(workspace uuid.UUID, kind EntryKind, number int64, amount Credits) {
 	moved := c.moved[number]
 	known := moved.Add(kind, amount) && c.entries.Add(kind, amount)
@@ -124,8 +123,8 @@ func (c *FileCheck) Entry(workspace uuid.UUID, kind EntryKind, number int64, amo
 	c.moved[number] = moved
 }
 
-// Settlement takes the next settlement, by growing number. A nil batch says that
-// its payload was erased after the retention.
+// Settlement adds the next settlement, by ascending number. A nil batch means that its payload was erased after the
+// retention.
 func (c *FileCheck) Settlement(number, epoch int64, counts Counts, batch *Batch) {
 	c.check(InOrder, number == c.last+1, "settlement %d follows %d", number, c.last)
 	c.check(InOrder, epoch >= c.epoch && epoch <= c.v.Epoch,
@@ -166,7 +165,7 @@ func (c *FileCheck) see(ordinal, number int64) {
 	c.seen[ordinal/64] |= bit
 }
 
-// Finish says what is wrong.
+// Finish returns the violations.
 func (c *FileCheck) Finish() []Violation {
 	v, e := &c.v, c.entries
 	settled := v.Counts
@@ -212,25 +211,25 @@ func (c *FileCheck) Finish() []Violation {
 	return c.list
 }
 
-// Invariant is one thing that an audit checks, in words for operators.
+// Invariant is one check of an audit, in words for operators.
 type Invariant struct {
 	ID    string `json:"id"`    // as in Violation
-	Holds string `json:"holds"` // what is true of a sound ledger
-	Do    string `json:"do"`    // the first steps when it is not
+	Holds string `json:"holds"` // condition of a sound ledger
+	Do    string `json:"do"`    // the first steps after a violation
 }
 
 // The invariants without a number.
 const (
-	InOrder = "settlements" // in their order, by the leases of theirs
-	Owned   = "owners"      // what belongs to something belongs to what is there
-	Erased  = "erased"      // what was erased is gone in every form
-	Bounds  = "bounds"      // what operators change keeps to its bounds
-	Paid    = "paid"        // what says that credits were held
+	InOrder = "settlements" // settlements are in order, under leases of their verification
+	Owned   = "owners"      // the owner of every row exists
+	Erased  = "erased"      // erased data is gone in every form
+	Bounds  = "bounds"      // operators' settings are within bounds
+	Paid    = "paid"        // the mark that credits were held
 	Days    = "days"        // the sums of credits by day
 	Storage = "storage"     // the database can be read and is sound
 )
 
-// Invariants lists what an audit checks, in the order in which it is told.
+// Invariants lists the checks of an audit, in the order of the report.
 func Invariants() []Invariant {
 	return []Invariant{
 		{"I1", "granted = available + held + spent, for each workspace",
@@ -296,19 +295,18 @@ func Invariants() []Invariant {
 	}
 }
 
-// Correction sets right what an audit found about one subject. It adds to the book and never changes
-// what is there: its own entries move credits, and a violation that no entry can undo is
-// noted as known, word for word. An audit names it from then on.
+// Correction corrects an audit's findings about one subject. It only adds: its own entries move credits, and it
+// notes a violation that no entry can undo as known, word for word. Later audits list it.
 type Correction struct {
 	ID        uuid.UUID         `json:"id"`        // the subject of its entries
 	Subject   string            `json:"subject"`   // as in Violation
 	Number    int64             `json:"number"`    // of the corrections of this subject, from 1
-	Workspace uuid.UUID         `json:"workspace"` // in which credits moved; the nil UUID: in none
+	Workspace uuid.UUID         `json:"workspace"` // with moved credits; the nil UUID: none
 	At        time.Time         `json:"at"`
 	Author    string            `json:"author,omitempty"`
 	Reason    string            `json:"reason"`
-	Findings  []Violation       `json:"findings"`          // what it sets right
-	Entries   []CorrectionEntry `json:"entries,omitempty"` // told when it is made
+	Findings  []Violation       `json:"findings"`          // the corrected violations
+	Entries   []CorrectionEntry `json:"entries,omitempty"` // only in the answer to its call
 }
 
 // CorrectionEntry is an entry of a correction.
@@ -320,21 +318,21 @@ type CorrectionEntry struct {
 
 // The numbers of the entries of a correction.
 const (
-	CorrectionFound = 1 // what had moved the account without an entry
-	CorrectionMoved = 2 // what the correction moves
+	CorrectionFound = 1 // an earlier movement without an entry
+	CorrectionMoved = 2 // a movement by the correction
 )
 
 // CorrectionCall asks for a correction.
 type CorrectionCall struct {
-	ID      uuid.UUID // made by the caller: sent again it is the same correction
+	ID      uuid.UUID // made by the caller; a repeat with it is the same correction
 	Subject string
-	Reason  string // there must be one
-	// Keep leaves the account of a workspace as it is, and enters how it came to be so. Otherwise
-	// it becomes what its entries made before.
+	Reason  string // required
+	// Keep keeps a workspace's account as it is and adds the missing entries. Otherwise the account becomes the sum
+	// of the earlier entries.
 	Keep bool
 }
 
-// Check reports whether the call is one that can be kept. ErrIllegal.
+// Check checks whether the call can be stored. ErrIllegal.
 func (c CorrectionCall) Check() error {
 	if c.ID == uuid.Nil || c.Subject == "" || c.Reason == "" {
 		return fmt.Errorf("a correction without an id, a subject or a reason: %w", ErrIllegal)
@@ -345,17 +343,17 @@ func (c CorrectionCall) Check() error {
 	return CheckOperatorText("reason", c.Reason)
 }
 
-// AuditedAccount is a workspace's account that an audit found to be wrong.
+// AuditedAccount is a workspace's account that failed an audit.
 type AuditedAccount struct {
 	Workspace uuid.UUID
 	Account   Balance
 	Entries   Sums
-	Files     Credits // what its verifications hold
+	Files     Credits // held by its verifications
 }
 
-// Correct returns the entries that set an account right, and what they move in it. The first of them enter what
-// moved the account without an entry; the others move it to what it becomes. In either case the
-// account then holds what its verifications hold. ErrUncorrectable when an amount would be negative.
+// Correct returns the entries that correct an account, and their effect on it. The first entries record earlier
+// movements that had none; the others move the account to its new balance. Either way it then holds as much as its
+// verifications. ErrUncorrectable when an amount would be negative.
 func (a AuditedAccount) Correct(keep bool) (entries []CorrectionEntry, by Balance, err error) {
 	to, made := a.Account, a.Entries.Balance()
 	if !keep {
@@ -387,17 +385,16 @@ func moves(number int64, by Balance) (entries []CorrectionEntry) {
 	return entries
 }
 
-// Correctable reports whether a violation may be noted as known: it is about something that happened and that
-// no change would undo. One that can be mended, such as bytes that should be erased, must be mended.
+// Correctable reports whether a violation may be noted as known: it is about a past event that no change would undo.
+// One that can be repaired, such as bytes to erase, must be repaired.
 func (v Violation) Correctable() bool {
 	return slices.Contains([]string{"I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I12", InOrder, Owned, Paid}, v.Invariant)
 }
 
-// EntriesMax bounds one page of entries. Guess: more than a screen, and some
-// 100 KB in memory.
+// EntriesMax bounds one page of entries. Guess: more than a screen, and some 100 KB in memory.
 const EntriesMax = 1000
 
-// Entry is one immutable line of the book, as it is shown to an operator.
+// Entry is one immutable movement of credits, for operators.
 type Entry struct {
 	Kind   EntryKind
 	Number int64 // of the settlement that moved the credits; 0: none
@@ -409,15 +406,14 @@ type Entry struct {
 type EntriesQuery struct {
 	Workspace, Verification uuid.UUID
 
-	After *Entry // the last one of the page before; nil: from the newest
-	Limit int    // at most EntriesMax are given
+	After *Entry // the last one of the previous page; nil: from the newest
+	Limit int    // at most EntriesMax are returned
 }
 
-// Statement is what the book says about the credits of one verification, all of
-// one moment.
+// Statement is the entries of one verification, from one snapshot.
 type Statement struct {
 	Verification Verification
 	Sums         Sums    // of all its entries
 	Count        int64   // of all its entries
-	Entries      []Entry // the page that was asked for
+	Entries      []Entry // the requested page
 }

@@ -10,22 +10,20 @@ import (
 )
 
 const (
-	// ViewMax bounds the processes of one view: four times the 50 nodes that are
-	// tested, so that all of them may be counted twice while they restart.
+	// ViewMax bounds the processes of one view: four times the tested 50 nodes, so that all can be counted twice
+	// while they restart.
 	ViewMax = 200
-	// NodeTextBytesMax bounds each text of a Heartbeat. A domain name has 253 bytes (RFC
-	// 1035 §2.3.4); this leaves room for a port.
+	// NodeTextBytesMax bounds each text of a Heartbeat. A domain name has 253 bytes (RFC 1035 §2.3.4); this leaves
+	// room for a port.
 	NodeTextBytesMax = 300
-	// SilentMax bounds the silent receivers of one process: twice the sessions that a
-	// node has at most.
+	// SilentMax bounds the silent receivers of one process: twice the sessions of a node.
 	SilentMax = 8192
 )
 
-// Incarnation is one life of one node: the node is the same after a restart, the
-// session is not.
+// Incarnation is one process of a node. The node stays the same after a restart, the session does not.
 type Incarnation struct{ Session, Node uuid.UUID }
 
-// Heartbeat is what a process says of itself.
+// Heartbeat is what a process reports about itself.
 type Heartbeat struct {
 	Incarnation
 	Cluster  string // name of the cluster
@@ -34,24 +32,21 @@ type Heartbeat struct {
 	Actors   string // host:port of actor traffic
 	Draining bool
 	Started  time.Time
-	View     []Incarnation // whom it sees, strictly ascending by session; at most ViewMax
-	Read     int64         // the turn up to which it has read and complied
-	// Silent are the receivers that may still hold sessions which the process has ended,
-	// by the hashes of their keys, strictly ascending; at most SilentMax. Nobody else may
-	// use these, whatever the votes say; not after the process has ended either, until
-	// receivers have forgotten a session of when it was seen last.
+	View     []Incarnation // the nodes it sees, strictly ascending by session; at most ViewMax
+	Read     int64         // the generation up to which it has read and complied
+	// Silent are the receivers that may still hold sessions which the process has ended, as hashes of their keys,
+	// strictly ascending; at most SilentMax. No other process may use these, whatever the votes say. This holds
+	// after the end of the process, until receivers have forgotten a session from its last heartbeat.
 	Silent []uint64
 
-	// Its load: verifications leased, their addresses that are not settled, and
-	// receivers that live there.
+	// The load: leased verifications, their open addresses, and the node's receivers.
 	Leases    int
 	Addresses int64
 	Receivers int
 }
 
-// Check reports whether a Heartbeat can be kept. ErrIllegal for no session or node, a view
-// or list that is too long or not ascending, numbers below 0, and texts that are no text or
-// too long.
+// Check checks whether a Heartbeat can be stored. ErrIllegal for a missing session or node, a view or list that is
+// too long or not ascending, numbers below 0, and texts that are invalid or too long.
 func (b Heartbeat) Check() error {
 	for _, text := range []string{b.Cluster, b.Name, b.Version, b.Actors} {
 		if err := CheckText(text); err != nil {
@@ -87,10 +82,10 @@ func (b Heartbeat) Check() error {
 // NodeStatus is the state of a process in the ledger.
 type NodeStatus uint8
 
-// The standings.
+// The states.
 const (
-	NodeIn   NodeStatus = iota // it beats, or was seen lately
-	NodeLeft                   // it said that it goes
+	NodeIn   NodeStatus = iota // has recent heartbeats
+	NodeLeft                   // it announced its end
 	NodeLost                   // it was not seen for too long
 )
 
@@ -107,73 +102,66 @@ func (s NodeStatus) String() string {
 	return fmt.Sprintf("standing %d", uint8(s))
 }
 
-// NodeRow is what the ledger keeps of a process. All times are by the database's
-// clock, but for Started, in milliseconds.
+// NodeRow is a process's row in the ledger. All times except Started are by the database's clock, in milliseconds.
 type NodeRow struct {
 	Heartbeat
 	Status NodeStatus
-	Since  time.Time // of the standing
+	Since  time.Time // of the status
 	Seen   time.Time // when its last heartbeat was written
 	// Generation is that of its last publication, or of its end.
 	Generation int64
-	// Before is the view before the last publication; nil: there was none, or it was
-	// empty, or the process has ended and had read its publication.
+	// Before is the view before the last publication; nil: there was none, it was empty, or the process has ended
+	// and had read its own publication.
 	Before []Incarnation
-	// Dead says of one that is lost that it is known to be dead: it has no SMTP
-	// sessions any more, but for those that were Silent.
+	// Dead says that a lost process is known to be dead: it has no SMTP sessions left, except at receivers in
+	// Silent.
 	Dead       bool
 	DrainAsked bool // an operator wants it to drain
 }
 
-// NodeSnapshot is all rows at one moment, those that ended within the last day too, by
-// session. It holds every publication and every end up to Generation. Without any row it
-// is the zero NodeSnapshot.
+// NodeSnapshot is all rows at one moment, by session, including those that ended within the last day. It has every
+// publication and every end up to Generation. Without any row it is the zero NodeSnapshot.
 type NodeSnapshot struct {
 	Now        time.Time // by the database's clock
-	Generation int64     // how many publications and ends there have been
+	Generation int64     // number of publications and ends so far
 	Nodes      []NodeRow
 }
 
-// Nodes is the part about the processes of a cluster. A view is published, and a
-// row ended, in a turn: the next number of one counter, in the same transaction.
-// Who has read a NodeSnapshot of generation t has read all that happened in generations up to t.
+// Nodes is the part about the processes of a cluster. Publishing a view and ending a row each take a generation: the
+// next number of one counter, in the same transaction. A process that has read a NodeSnapshot of generation t has
+// read everything up to t.
 type Nodes interface {
-	// Identity is the ledger's own id, made once.
+	// Identity returns the ledger's own id, made once.
 	Identity(ctx context.Context) (uuid.UUID, error)
-	// WriteHeartbeat writes the row of b.Incarnation, seen now, and then reads all, in two
-	// transactions. A new row, or one that had ended, begins: in, not dead, Before
-	// nil, in a new turn. Another view than the row's is a publication: Before
-	// becomes the row's view, in a new turn. Otherwise the row is refreshed and no
-	// other is looked at.
+	// WriteHeartbeat writes the row of b.Incarnation with the time now, and then reads all rows, in two
+	// transactions. A new or ended row begins: in, not dead, Before nil, in a new generation. A changed view is a
+	// publication: Before becomes the row's old view, in a new generation. Otherwise the row is refreshed and no
+	// other row is read.
 	//
-	// Before remembers one view: who has published waits with the next view until
-	// the publication is settled. After an error the row may have been written: only
-	// a NodeSnapshot says which view stands.
+	// Before has one view: after a publication, a process must not publish again until that one is settled. After an
+	// error the row may have been written: only a NodeSnapshot shows which view is stored.
 	//
-	// ErrIllegal as Check, ErrOtherCluster when the row begins and one that is in
-	// names another cluster.
+	// ErrIllegal as in Check; ErrOtherCluster when the row begins and a joined one names another cluster.
 	WriteHeartbeat(ctx context.Context, b Heartbeat) (NodeSnapshot, error)
 	// ReadNodes reads all rows.
 	ReadNodes(ctx context.Context) (NodeSnapshot, error)
-	// Leave ends a process's row by its own wish, in a new turn: it uses nothing any
-	// more but what its last heartbeat called silent, and does not beat again. Of one that was
-	// lost it takes back the loss. No effect on one that had left or is not there.
+	// Leave ends a process's row at its own wish, in a new generation. From then on it uses nothing except the
+	// silent receivers of its last heartbeat, and sends no more heartbeats. A lost process becomes one that left. No
+	// effect on a missing row or one that had left.
 	Leave(ctx context.Context, session uuid.UUID) error
-	// Retire ends, in a new turn, a row that is in and was not seen for at least
-	// after. dead says that the process is known to be dead too, also of a row that
-	// is lost already. No effect on any other row, such as one that was seen since.
+	// Retire ends, in a new generation, a joined row that was not seen for at least after. dead says that the
+	// process is known to be dead, which also applies to a row that is already lost. No effect on other rows, such
+	// as one that was seen since.
 	Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error
-	// AskDrain notes an operator's wish in the rows of a node that are in or lost;
-	// the process sees it with its next heartbeat. ErrNoSuchNode when there is none.
+	// AskDrain stores an operator's request to drain in a node's joined or lost rows; the process sees it with its
+	// next heartbeat. ErrNoSuchNode when there is none.
 	AskDrain(ctx context.Context, node uuid.UUID) error
-	// Undrain takes that wish back, in the same rows. ErrNoSuchNode as AskDrain; no
-	// effect on a node that nobody wants to drain.
+	// Undrain withdraws the request in the same rows. ErrNoSuchNode as in AskDrain; no effect without a request.
 	Undrain(ctx context.Context, node uuid.UUID) error
-	// Forget is an operator's word that a node is dead, and that no receiver holds a
-	// session of it. Its rows are removed; one whose end some process that is in has not
-	// read yet stays as lost and dead, with nothing silent, for Sweep or another Forget:
-	// without it that process would count on. A row that is
-	// in and was not seen for after is retired first. ErrNoSuchNode,
-	// and ErrNodeAlive when one was seen since, which changes nothing.
+	// Forget records an operator's statement that a node is dead and no receiver holds its sessions. It removes the
+	// node's rows, but a row with an end that some joined process has not read stays as lost and dead, with no
+	// silent receivers, until Sweep or another Forget: without the row that process would continue to count it. It
+	// first retires a joined row that was not seen for after. ErrNoSuchNode; ErrNodeAlive, without any change, when
+	// one was seen since.
 	Forget(ctx context.Context, node uuid.UUID, after time.Duration) error
 }

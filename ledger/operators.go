@@ -9,19 +9,16 @@ import (
 )
 
 const (
-	// OverridesMax bounds the overrides that hold at a time: every node reads them all
-	// each second. Guess.
+	// OverridesMax bounds the active overrides, because every node reads them all each second. Guess.
 	OverridesMax = 1000
 
-	// OverrideMin is the shortest that an override holds.
+	// OverrideMin is the shortest time of an override.
 	OverrideMin = time.Second
 
-	// OverrideMax is the longest. What shall hold for longer than a month belongs into
-	// the throttle file.
+	// OverrideMax is the longest time of an override. Longer changes belong into the throttle file.
 	OverrideMax = 31 * 24 * time.Hour
 
-	// OperatorTextMax bounds every text of an operator, in bytes, and the fields of an
-	// override with their values together.
+	// OperatorTextMax bounds each text of an operator, and the fields of an override with all values, in bytes.
 	OperatorTextMax = 1000
 
 	// LogLinesMax bounds one page of the operator log. Guess: more than a person reads.
@@ -31,95 +28,93 @@ const (
 	WeightMax = 100
 )
 
-// ThrottleOverride is a change of what a receiver is asked, or a source does, for a time.
+// ThrottleOverride is a temporary change of the limits of a receiver or a source.
 type ThrottleOverride struct {
-	ID             uuid.UUID         // chosen by who sets it: sent again it is the same override
-	Key            string            // name of a throttle.Rule; the ledger does not look inside
-	Fields         map[string]string // as throttle.Override.Texts; the ledger does not look inside
-	Author, Reason string            // the author is filled in, as WithAuthor says
+	ID             uuid.UUID         // chosen by the caller; a repeat with it is the same override
+	Key            string            // name of a throttle.Rule; the ledger does not interpret it
+	Fields         map[string]string // as throttle.Override.Texts; the ledger does not interpret them
+	Author, Reason string            // the author comes from WithAuthor
 	Created        time.Time
 	Expires        time.Time
 }
 
 // Clearing ends overrides before their time.
 type Clearing struct {
-	Key    string    // "": whatever it is; then there must be an ID
+	Key    string    // "": any; then an ID is required
 	ID     uuid.UUID // of one of them; the nil UUID: all of the key
-	Only   string    // a field: only those that set nothing else; "": whatever they set
+	Only   string    // a field: only overrides that set just this field; "": all
 	Reason string
 }
 
-// Settings is what operators have changed and every node follows.
+// Settings is what operators have set for every node.
 type Settings struct {
 	Now       time.Time          // by the ledger's clock
-	Overrides []ThrottleOverride // those that hold, oldest first
-	Weights   map[uuid.UUID]int  // of workspaces whose weight is not 1
+	Overrides []ThrottleOverride // active ones, oldest first
+	Weights   map[uuid.UUID]int  // of workspaces with another weight than 1
 }
 
 // LogLine is one line of the operator log.
 type LogLine struct {
 	ID        uuid.UUID
 	At        time.Time
-	Action    string    // as "throttle set"
-	Author    string    // as they named themselves; "": nobody did
+	Action    string    // such as "throttle set"
+	Author    string    // self-chosen; "": none
 	Workspace uuid.UUID // nil UUID: it concerns none
-	Subject   string    // what was changed
-	Old, New  string    // what it was, and what it is now
+	Subject   string    // the changed thing
+	Old, New  string    // its old and new value
 	Reason    string
 }
 
 // LogQuery asks for one page of the operator log, newest first.
 type LogQuery struct {
-	Before time.Time // lines before; zero: from the newest
-	After  uuid.UUID // the last line that was seen, of those of exactly Before
+	Before time.Time // only earlier lines; zero: from the newest
+	After  uuid.UUID // the last line already read with the time Before
 	Limit  int       // 1 to LogLinesMax
 }
 
-// Operators is the part for who runs the service. Who does it is told by WithAuthor;
-// every change writes its line of the operator log in the same transaction.
+// Operators is the part for the operators of the service. WithAuthor names the author; every change writes its line
+// of the operator log in the same transaction.
 type Operators interface {
-	// SetOverride keeps an override for so long, OverrideMin to OverrideMax: Created and
-	// Expires are filled in by the ledger's clock, Author by the context. The same ID, key
-	// and fields again answer what is kept, while it holds. ErrIllegal for bounds that are
-	// not kept to and for an ID that was used for another or for one that was cleared or is
-	// over, ErrTooManyOverrides.
+	// SetOverride stores an override for a time from OverrideMin to OverrideMax. Created and Expires come from the
+	// ledger's clock, Author from the context. Repeated with the same ID, key and fields it returns the stored one
+	// while that is active. ErrIllegal for values out of bounds, and for an ID of another override or one that has
+	// ended; ErrTooManyOverrides.
 	SetOverride(ctx context.Context, o ThrottleOverride, holds time.Duration) (ThrottleOverride, error)
-	// ClearOverrides ends those that hold and answers them, oldest first. ErrIllegal.
+	// ClearOverrides ends active overrides and returns them, oldest first. ErrIllegal.
 	ClearOverrides(ctx context.Context, c Clearing) ([]ThrottleOverride, error)
-	// Settings reads what every node follows. It is cheap enough for every second.
+	// Settings returns the settings that every node follows. It is cheap enough to call every second.
 	Settings(ctx context.Context) (Settings, error)
-	// SetWeight says how many turns a workspace has for one of another: 1 to WeightMax.
-	// ErrNoSuchWorkspace, ErrIllegal.
+	// SetWeight sets a workspace's turns for one of another workspace: 1 to WeightMax. ErrNoSuchWorkspace,
+	// ErrIllegal.
 	SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (Workspace, error)
 	// SetLimits changes the limits of a workspace. ErrNoSuchWorkspace, ErrIllegal.
 	SetLimits(ctx context.Context, c LimitsChange) (Usage, error)
-	// Usage reads what a workspace may have and what it has. ErrNoSuchWorkspace.
+	// Usage returns the limits and usage of a workspace. ErrNoSuchWorkspace.
 	Usage(ctx context.Context, workspace uuid.UUID) (Usage, error)
-	// Correct audits, and sets right what it finds about one subject. The same ID again answers
-	// what was done. ErrNothingFound, ErrUncorrectable, and ErrIllegal for a call that is none.
+	// Correct audits the ledger and corrects the findings about one subject. Repeated with the same ID it returns
+	// the first correction. ErrNothingFound, ErrUncorrectable, and ErrIllegal for an invalid call.
 	Correct(ctx context.Context, c CorrectionCall) (Correction, error)
-	// Note writes a line about what the ledger does not do itself; At and Author are
-	// filled in, and the ID unless it is given: then the line is written once. ErrIllegal
-	// for a line without an action and for texts above OperatorTextMax.
+	// Note writes a line about an action outside the ledger. It fills in At, Author and a missing ID; a given ID is
+	// written only once. ErrIllegal for a line without an action and for texts above OperatorTextMax.
 	Note(ctx context.Context, l LogLine) error
-	// OperatorLog gives one page. ErrIllegal for another Limit.
+	// OperatorLog returns one page. ErrIllegal for a Limit out of range.
 	OperatorLog(ctx context.Context, q LogQuery) ([]LogLine, error)
 }
 
 type authorKey struct{}
 
-// WithAuthor says who makes the changes of a context, for the operator log.
+// WithAuthor sets the author of a context's changes, for the operator log.
 func WithAuthor(ctx context.Context, author string) context.Context {
 	return context.WithValue(ctx, authorKey{}, author)
 }
 
-// Author is who makes the changes of a context; "": nobody said.
+// Author returns the author of a context's changes; "": none was set.
 func Author(ctx context.Context) string {
 	author, _ := ctx.Value(authorKey{}).(string)
 	return author
 }
 
-// CheckOperatorText reports whether a text of an operator can be kept. ErrIllegal.
+// CheckOperatorText checks whether a text of an operator can be stored. ErrIllegal.
 func CheckOperatorText(what, text string) error {
 	if len(text) > OperatorTextMax {
 		return fmt.Errorf("%s of %d bytes, %d are allowed: %w", what, len(text), OperatorTextMax, ErrIllegal)
@@ -130,7 +125,7 @@ func CheckOperatorText(what, text string) error {
 	return nil
 }
 
-// Check reports whether an override can be kept for so long. ErrIllegal.
+// Check checks whether an override can be stored for that time. ErrIllegal.
 func (o ThrottleOverride) Check(holds time.Duration) error {
 	switch {
 	case o.ID == uuid.Nil:
@@ -163,14 +158,14 @@ func (o ThrottleOverride) Check(holds time.Duration) error {
 	return nil
 }
 
-// Covers reports whether a clearing is about an override.
+// Covers reports whether a clearing applies to an override.
 func (c Clearing) Covers(o ThrottleOverride) bool {
 	_, sets := o.Fields[c.Only]
 	return (c.Key == "" || c.Key == o.Key) && (c.ID == uuid.Nil || c.ID == o.ID) &&
 		(c.Only == "" || sets && len(o.Fields) == 1)
 }
 
-// Check reports whether a clearing says what it is about. ErrIllegal.
+// Check checks whether a clearing names what to clear. ErrIllegal.
 func (c Clearing) Check() error {
 	if c.Key == "" && c.ID == uuid.Nil {
 		return fmt.Errorf("name a key or an override to clear: %w", ErrIllegal)
@@ -178,7 +173,7 @@ func (c Clearing) Check() error {
 	return CheckOperatorText("reason", c.Reason)
 }
 
-// Check reports whether a line can be noted. ErrIllegal.
+// Check checks whether a line can be stored. ErrIllegal.
 func (l LogLine) Check() error {
 	if l.Action == "" {
 		return fmt.Errorf("a line without an action: %w", ErrIllegal)
@@ -192,24 +187,24 @@ func (l LogLine) Check() error {
 	return nil
 }
 
-// Acting is in whose session a change is made, and what its user has to be for it. Every transaction that changes
-// something reads both first, so that nobody acts on by what a node believes: ErrNoSuchSession, ErrNotAllowed.
+// Acting is the session that makes a change, and the role its user needs. Every changing transaction first reads
+// both from the ledger, so that a node's outdated knowledge allows nothing: ErrNoSuchSession, ErrNotAllowed.
 type Acting struct {
 	Session   Hash
-	Idle      time.Duration // how long a session holds unused
-	User      uuid.UUID     // in place of Session: whoever has any session that holds; of an upload, see Upload.MadeBy
-	Workspace uuid.UUID     // Nil: a change of the user's own
-	Role      Role          // the least in Workspace
+	Idle      time.Duration // longest time that a session stays valid unused
+	User      uuid.UUID     // instead of Session: a user with any valid session; of an upload, see Upload.MadeBy
+	Workspace uuid.UUID     // Nil: a change of the user's own data
+	Role      Role          // the lowest sufficient role in Workspace
 }
 
 type actingKey struct{}
 
-// WithActing makes the changes of a context those of a session.
+// WithActing sets the session that makes a context's changes.
 func WithActing(ctx context.Context, a Acting) context.Context {
 	return context.WithValue(ctx, actingKey{}, a)
 }
 
-// ActingOf returns the session that makes the changes of a context; false: none does.
+// ActingOf returns the session that makes a context's changes, if any.
 func ActingOf(ctx context.Context) (Acting, bool) {
 	a, ok := ctx.Value(actingKey{}).(Acting)
 	return a, ok

@@ -17,28 +17,27 @@ import (
 	"rollcall/smtp/flags"
 )
 
-// EmailBytesMax bounds one address as it was spelled: the longest field that
-// intake lets through.
+// EmailBytesMax bounds one address in its original spelling: the longest field that intake accepts.
 const EmailBytesMax = 1024
 
 const (
-	// payloadVersion is the first byte of a payload. Only append versions:
-	// payloads of years ago must stay readable. The first had no operators.
+	// payloadVersion is the first byte of a payload. Only add versions: old payloads must stay readable. Version 1
+	// had no operators.
 	payloadVersion = 2
-	// payloadRawMax bounds a decompressed payload: for each result a full
-	// address and the longest form of ordinal, length, outcome, reason and time.
+	// payloadRawMax bounds a decompressed payload: for each result the longest address and the longest form of
+	// ordinal, length, outcome, reason and time.
 	payloadRawMax = SettlementMax * (EmailBytesMax + 2*binary.MaxVarintLen64 + 8)
 	// ordinalMax is the last ordinal that has a next one.
 	ordinalMax = math.MaxInt64 - 1
-	// windowBytes bounds how far back the compression looks, and so the memory of
-	// both sides. A batch of 1,000 addresses is some 35 KB.
+	// windowBytes is the compression window, which bounds the memory of both sides. A batch of 1,000 addresses is
+	// some 35 KB.
 	windowBytes = 64 << 10
 )
 
 // ErrPayload means that the bytes are not the payload of a settlement.
 var ErrPayload = errors.New("ledger: not a settlement's payload")
 
-// encoder and decoder are made once: both are safe for concurrent use.
+// encoder and decoder are safe for concurrent use.
 var (
 	encoder = sync.OnceValues(func() (*zstd.Encoder, error) {
 		return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(windowBytes),
@@ -49,20 +48,18 @@ var (
 	})
 )
 
-// Payload is a settlement's results as the ledger keeps them.
+// Payload is a settlement's results in stored form.
 type Payload struct {
 	Bytes       []byte   // the compressed form
-	Digest      [32]byte // SHA-256 of what was compressed; equal results have equal digests
+	Digest      [32]byte // SHA-256 before compression; equal results have equal digests
 	First, Last int64    // smallest and greatest ordinal
-	Ordinals    []int64  // all, growing
+	Ordinals    []int64  // all, ascending
 	Counts      Counts
 }
 
-// EncodeResults packs the results of one settlement, which may come in any
-// order and stay as they are. Times are cut to milliseconds. ErrIllegal when
-// there are none or more than SettlementMax, an ordinal is negative, the greatest
-// number there is, or there twice, an address is empty or above EmailBytesMax, an
-// outcome is not final or a reason unknown.
+// EncodeResults packs the results of one settlement, in any order, without changing them. Times are cut to
+// milliseconds. ErrIllegal when there are none or more than SettlementMax, an ordinal is negative, above ordinalMax
+// or duplicate, an address is empty or above EmailBytesMax, an outcome is not final or a reason unknown.
 func EncodeResults(results []Result) (Payload, error) {
 	if len(results) == 0 || len(results) > SettlementMax {
 		return Payload{}, fmt.Errorf("settlement of %d outcomes: %w", len(results), ErrIllegal)
@@ -90,12 +87,11 @@ func EncodeResults(results []Result) (Payload, error) {
 	return p, nil
 }
 
-// packResults writes columns, each of which compresses well by itself: the
-// number of results, ordinals as differences, lengths, outcomes, reasons, operators, times
-// as differences, and the addresses one after the other.
+// packResults writes columns, because each compresses well by itself: the number of results, ordinals as
+// differences, lengths, outcomes, reasons, operators, times as differences, and all addresses.
 func packResults(results []Result, counts *Counts) ([]byte, error) {
 	raw := binary.AppendUvarint(make([]byte, 0, 64*len(results)), uint64(len(results)))
-	next := int64(0) // the smallest ordinal that may come
+	next := int64(0) // the smallest allowed ordinal
 	for i := range results {
 		r := &results[i]
 		if r.Ordinal < next || r.Ordinal > ordinalMax || len(r.Email) == 0 || len(r.Email) > EmailBytesMax ||
@@ -130,22 +126,21 @@ func packResults(results []Result, counts *Counts) ([]byte, error) {
 	return raw, nil
 }
 
-// Batch is an opened payload, column by column and by growing ordinal. It is
-// made to be used again: what it holds is good until the next Decode. The zero
-// value is ready. Not safe for concurrent use.
+// Batch is a decoded payload, column by column, by ascending ordinal. It is reusable: its content is valid until the
+// next Decode. The zero value is ready. Not safe for concurrent use.
 type Batch struct {
 	Ordinals  []int64
 	Outcomes  []smtp.Outcome
 	Reasons   []smtp.Reason
-	Operators []flags.Operator // who runs the hosts that were asked last
+	Operators []flags.Operator // operators of the hosts that were asked last
 	Times     []int64          // milliseconds since 1970
 
-	ends   []int // of each address in emails
+	ends   []int // end of each address in emails
 	emails []byte
 	raw    []byte
 }
 
-// Len is the number of results.
+// Len returns the number of results.
 func (b *Batch) Len() int { return len(b.Ordinals) }
 
 // Email returns the address of result i; the bytes belong to b.
@@ -157,7 +152,7 @@ func (b *Batch) Email(i int) []byte {
 	return b.emails[start:b.ends[i]]
 }
 
-// Digest is what Payload had in Digest when the settlement was committed.
+// Digest returns the Payload.Digest of the committed settlement.
 func (b *Batch) Digest() [32]byte { return sha256.Sum256(b.raw) }
 
 // Result copies result i out of the batch.
@@ -166,9 +161,8 @@ func (b *Batch) Result(i int) Result {
 		Reason: b.Reasons[i], Operator: b.Operators[i], At: time.UnixMilli(b.Times[i]).UTC()}
 }
 
-// Decode opens a payload. Whatever the bytes are it takes at most the memory of
-// a full settlement, and either answers a batch that EncodeResults could have
-// packed or ErrPayload.
+// Decode decodes a payload. For any bytes it takes at most the memory of a full settlement, and gives either a batch
+// that EncodeResults could have packed or ErrPayload.
 func (b *Batch) Decode(payload []byte) error {
 	if len(payload) == 0 || payload[0] == 0 || payload[0] > payloadVersion {
 		return fmt.Errorf("no known version: %w", ErrPayload)
@@ -194,7 +188,7 @@ func (b *Batch) Decode(payload []byte) error {
 	return nil
 }
 
-// unpack reads the columns of n results, with or without operators; in.bad says whether it could.
+// unpack reads the columns of n results, with or without operators; in.bad is set on a failure.
 func (b *Batch) unpack(in *columns, n int, operators bool) {
 	next := int64(0)
 	for range n {
@@ -235,7 +229,7 @@ func (b *Batch) unpack(in *columns, n int, operators bool) {
 	b.emails = in.raw
 }
 
-// columns reads numbers from raw; what cannot be read is 0 and sets bad.
+// columns reads numbers from raw; on an error it returns 0 and sets bad.
 type columns struct {
 	raw []byte
 	bad bool
@@ -261,7 +255,7 @@ func (c *columns) byte() byte {
 	return v
 }
 
-// take moves n bytes on and gives 1, or sets bad and gives 0 when n says that there was no number.
+// take skips n bytes and returns 1. If n says that there was no number it sets bad and returns 0.
 func (c *columns) take(n int) uint64 {
 	if n <= 0 {
 		c.bad = true

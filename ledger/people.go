@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// EmailMax bounds an email to sign in with, in bytes: the longest path of RFC 5321, 4.5.3.1.3, without its brackets.
+	// EmailMax bounds an email for sign-in, in bytes: the longest path of RFC 5321 §4.5.3.1.3 without its brackets.
 	EmailMax = 254
 
 	// NameMax bounds the name of a user, in bytes.
 	NameMax = 200
 
-	// AgentMax bounds what is kept of a browser's User-Agent and of its network, in bytes each.
+	// AgentMax bounds the stored User-Agent of a browser, and its network, in bytes each.
 	AgentMax = 400
 
-	// LinkLife is how long a one-time link can be used.
+	// LinkLife is how long a one-time link is valid.
 	LinkLife = 72 * time.Hour
 
-	// SessionsMax bounds the sessions of one user: a new one ends the one that was used least lately.
+	// SessionsMax bounds the sessions of one user: a new one ends the least recently used.
 	SessionsMax = 50
 
-	// MembersMax bounds the members of one workspace, together with its invitations that can be used.
+	// MembersMax bounds the members of one workspace together with its open invitations.
 	MembersMax = 1000
 
 	// WorkspaceLogMax bounds one page of the log of a workspace.
@@ -37,24 +37,24 @@ const (
 	// UsersMax bounds one page of users.
 	UsersMax = 1000
 
-	// BatchMax bounds the sessions, keys or subjects that one call is about. Guess.
+	// BatchMax bounds the sessions, keys or subjects of one call. Guess.
 	BatchMax = 1000
 )
 
-// Hash names a secret that the ledger must not know: the SHA-256 of a cookie or of a link's token.
+// Hash identifies a secret that the ledger must not know: the SHA-256 of a cookie or of a link's token.
 type Hash [32]byte
 
-// Role is what a member may do in a workspace. Each role may do what the one before it may.
+// Role is a member's role in a workspace. Each role includes the rights of the one before it.
 type Role string
 
 // The three roles.
 const (
 	Viewer Role = "viewer" // sees verifications, results and credits
 	Member Role = "member" // also uploads, checks and cancels
-	Owner  Role = "owner"  // also keys, people and the log
+	Owner  Role = "owner"  // also manages keys, people and the log
 )
 
-// Allows reports whether who has role r may do what needs role needed. An unknown role allows nothing.
+// Allows reports whether role r has the rights of role needed. An unknown role has none.
 func (r Role) Allows(needed Role) bool { return needed.rank() > 0 && r.rank() >= needed.rank() }
 
 func (r Role) rank() int {
@@ -69,16 +69,16 @@ func (r Role) rank() int {
 	return 0
 }
 
-// User is somebody who signs in to the pages.
+// User is a person who signs in to the pages.
 type User struct {
 	ID       uuid.UUID
-	Email    string // as it was given; FoldEmail says which are the same
+	Email    string // as given; FoldEmail tells which are equal
 	Name     string // "": none was given
 	Password string // a PHC text; "": signs in another way, or not yet
-	OIDC     string // who they are at a provider, as Identity writes it; "": signs in by no provider
-	TOTP     string // the state of the codes that sign-in asks for, sealed by the caller; "": it asks for none
+	OIDC     string // the identity at a provider, as Identity writes it; "": none
+	TOTP     string // state of the codes for sign-in, encrypted by the caller; "": no codes
 	Created  time.Time
-	Disabled time.Time // zero while the user may sign in
+	Disabled time.Time // zero: the user may sign in
 }
 
 // Membership is a user's role in a workspace.
@@ -89,35 +89,35 @@ type Membership struct {
 	Email, Name   string // the user's
 	Role          Role
 	Created       time.Time
-	Seen          time.Time // when a session of the user was used last, as UseSessions noted it; zero: never
+	Seen          time.Time // last use of any session of the user, from UseSessions; zero: never
 	Disabled      bool      // the user may not sign in
 }
 
-// Session is one browser in which a user is signed in.
+// Session is one browser with a signed-in user.
 type Session struct {
 	ID      Hash
 	User    uuid.UUID
 	Created time.Time
-	Seen    time.Time // when it was used last, as UseSessions noted it
-	Ends    time.Time // whatever happens
+	Seen    time.Time // last use, from UseSessions
+	Ends    time.Time // latest end
 	Agent   string    // the browser's User-Agent
-	Network string    // where it signed in from
+	Network string    // where the user signed in from
 }
 
-// SignedIn is what a request with a session may do: the session, its user and the user's memberships, as of one moment.
+// SignedIn is a session with its user and the user's memberships, from one snapshot.
 type SignedIn struct {
 	Session     Session
 	User        User
 	Memberships []Membership // by the name of the workspace, then by its id
 }
 
-// Purpose is what a one-time link is for.
+// Purpose is the purpose of a one-time link.
 type Purpose string
 
 // The purposes.
 const (
-	InviteLink   Purpose = "invite"   // makes somebody a member of a workspace, and a user if they are none
-	PasswordLink Purpose = "password" // sets a password anew
+	InviteLink   Purpose = "invite"   // makes a person a member of a workspace, and a user if needed
+	PasswordLink Purpose = "password" // sets a new password
 	SignInLink   Purpose = "sign-in"  // signs in without a password
 )
 
@@ -126,40 +126,40 @@ type Link struct {
 	ID        Hash
 	Purpose   Purpose
 	Workspace uuid.UUID // of an invitation
-	Email     string    // of who it is for
+	Email     string    // of the person it is for
 	Role      Role      // of an invitation
-	MadeBy    string    // "user:ID", or "operator" with the name they gave
+	MadeBy    string    // "user:ID", or "operator" with the chosen name
 	Created   time.Time
 	Expires   time.Time
-	Used      time.Time // when it was used or ended; zero: it was not
+	Used      time.Time // when it was used or ended; zero: neither
 }
 
-// Accept uses a link up.
+// Accept is the use of a link.
 type Accept struct {
 	Link     Hash
-	User     uuid.UUID  // the id of the user if the invitation makes one; made by the caller, once for each form
+	User     uuid.UUID  // id of a new user of an invitation; made by the caller, once for each form
 	Name     string     // of a new user
 	Password string     // PHC text; "" for a SignInLink, for an invitation of a user, and for a new user with OIDC
-	OIDC     string     // of a new user; of a user, what they have: it changes none
-	Session  NewSession // what begins with it; its User is filled in
+	OIDC     string     // of a new user; an existing user's must match and stays
+	Session  NewSession // the new session; its User is filled in
 }
 
-// Factors tell one way of signing in from another: they change with the password, with the provider's account, and when codes
-// are turned on or off.
+// Factors returns a hash of the ways the user signs in: it changes with the password, the provider's account, and
+// when codes are turned on or off.
 func (u *User) Factors() Hash {
 	return sha256.Sum256(fmt.Appendf(nil, "%s %s %t", u.Password, u.OIDC, u.TOTP != ""))
 }
 
-// NewSession is a session that begins.
+// NewSession is a session to begin.
 type NewSession struct {
 	ID             Hash
 	User           uuid.UUID
 	Agent, Network string        // cut to AgentMax
-	Life           time.Duration // how long it holds at most, from now on by the ledger's clock
-	Proved         Hash          // Factors of the user who was proved to be this one; the zero Hash: of nobody
+	Life           time.Duration // longest life from now on by the ledger's clock
+	Proved         Hash          // Factors of the user when proved; the zero Hash: not proved
 
-	// TOTP is the user's TOTP from now on, with the code used up that begins this session; "": none does. Where it isn't
-	// TOTPWas any more, the session isn't begun: ErrChanged.
+	// TOTP is the user's new TOTP state, with the code for this session used up; "": no code was used. If the stored
+	// state is no longer TOTPWas, the session does not begin: ErrChanged.
 	TOTPWas, TOTP string
 }
 
@@ -168,9 +168,9 @@ type WorkspaceLine struct {
 	ID      uuid.UUID
 	At      time.Time
 	Actor   string // "user:ID", "key:ID" or "operator"
-	Email   string // of a user who is the actor and is still known
-	Action  string // as "member role"
-	Subject string // whom or what it is about; never an address of a customer's file
+	Email   string // of the actor, if a known user
+	Action  string // such as "member role"
+	Subject string // the person or thing; never an address of a customer's file
 	Detail  string
 }
 
@@ -181,116 +181,118 @@ type WorkspaceLogQuery struct {
 	Limit     int       // 1 to WorkspaceLogMax
 }
 
-// People is the part about those who sign in to the pages. Who makes a change is told by WithActor; a change that
-// concerns a workspace writes its line of the log of that workspace in the same transaction. What concerns people in no
-// workspace alone, and what "operator" does, has its line of the operator log.
+// People is the part about people who sign in to the pages. WithActor names the actor. A change in a workspace
+// writes its line of that workspace's log in the same transaction. Changes outside any single workspace, and those
+// by "operator", write a line of the operator log.
 type People interface {
-	// MakeLink keeps a link: Created and Expires are filled in. Those for the same email, purpose and workspace that
-	// could be used end. The same ID and content again answers what is kept. ErrNoSuchWorkspace, ErrNoSuchUser (one
-	// of these two for nobody, or for one who is disabled), ErrNotOwner for an invitation by a user who is no owner
-	// now or is disabled, ErrTooManyMembers; ErrIllegal for an ID that was used otherwise, for texts that are too
-	// long or no email, and for an invitation without a role.
+	// MakeLink stores a link and fills in Created and Expires. It ends open links for the same email, purpose and
+	// workspace. Repeated with the same ID and content it returns the stored one. ErrNoSuchWorkspace; ErrNoSuchUser
+	// for an unknown or disabled user; ErrNotOwner for an invitation by a user who is disabled or not an owner;
+	// ErrTooManyMembers; ErrIllegal for an ID with other content, for texts that are too long or no email, and for
+	// an invitation without a role.
 	MakeLink(ctx context.Context, l Link) (Link, error)
-	// LinkByID reads a link that can be used, and says whether there is a user with its email already.
-	// ErrNoSuchLink for one that is unknown, used or expired, or whose user is disabled.
+	// LinkByID returns an open link, and whether a user with its email exists. ErrNoSuchLink when the link is
+	// unknown, used or expired, or its user is disabled.
 	LinkByID(ctx context.Context, id Hash) (l Link, known bool, err error)
-	// AcceptLink uses a link up and begins a session, in one transaction. An invitation makes the user, unless there
-	// is one with that email, and the membership; one who is a member already gets the role if it is the higher. A
-	// PasswordLink sets the password and ends all sessions of the user. A SignInLink does neither. The same call again, with
-	// the same session, is answered again. ErrNoSuchLink as LinkByID; ErrIllegal without a password and OIDC for who is
-	// new, with a password for a SignInLink, and with a password or another OIDC in an invitation of a user: who holds that
-	// link need not be them, so it changes nothing about how they sign in, and the caller asks for a proof.
-	// ErrIdentityTaken for the OIDC of another user; ErrChanged as BeginSession, for who was a user before.
+	// AcceptLink uses a link and begins a session, in one transaction. An invitation makes the membership, and the
+	// user unless one has that email; a member gets the role if it is higher. A PasswordLink sets the password and
+	// ends all sessions of the user. A SignInLink does neither. Repeated with the same session it gives the same
+	// answer. ErrNoSuchLink as in LinkByID. ErrIllegal for a new user without a password and OIDC, and for a
+	// SignInLink with a password. ErrIllegal also for an existing user's invitation with a password or another OIDC:
+	// the link's holder may be another person, so the link changes no way to sign in, and the caller asks for a
+	// proof. ErrIdentityTaken for the OIDC of another user; ErrChanged as in BeginSession for an existing user.
 	AcceptLink(ctx context.Context, a Accept) (SignedIn, error)
-	// EndLink ends an invitation to a workspace before its time. One that is over already is no error. ErrNoSuchLink,
-	// also for one that was accepted.
+	// EndLink ends an invitation to a workspace. No error if it has already ended. ErrNoSuchLink, also for an
+	// accepted one.
 	EndLink(ctx context.Context, workspace uuid.UUID, id Hash) error
-	// OpenLinks lists the invitations to a workspace that can be used, newest first.
+	// OpenLinks lists the open invitations to a workspace, newest first.
 	OpenLinks(ctx context.Context, workspace uuid.UUID) ([]Link, error)
-	// Invitations lists the invitations of an email that can be used, to all workspaces, newest first.
+	// Invitations lists the open invitations of an email to all workspaces, newest first.
 	Invitations(ctx context.Context, email string) ([]Link, error)
 
-	// UserByEmail finds who signs in, also when disabled. ErrNoSuchUser.
+	// UserByEmail returns a user, even a disabled one. ErrNoSuchUser.
 	UserByEmail(ctx context.Context, email string) (User, error)
-	// Users lists all users by email, at most limit, after an email; "": from the first. ErrIllegal for a limit that is
-	// not 1 to UsersMax.
+	// Users lists all users by email, at most limit, after an email; "": from the first. ErrIllegal for a limit
+	// outside of 1 to UsersMax.
 	Users(ctx context.Context, after string, limit int) ([]User, error)
-	// SetPassword changes the password of a user and ends all their sessions but one; the zero Hash spares none.
-	// ErrNoSuchUser, ErrIllegal for an empty text and one above OperatorTextMax.
+	// SetPassword changes the password of a user and ends all the user's sessions except one; the zero Hash excepts
+	// none. ErrNoSuchUser; ErrIllegal for an empty text and one above OperatorTextMax.
 	SetPassword(ctx context.Context, user uuid.UUID, password string, but Hash) error
-	// UserByOIDC finds who signs in by a provider, also when disabled. ErrNoSuchUser.
+	// UserByOIDC returns the user with an identity at a provider, even a disabled one. ErrNoSuchUser.
 	UserByOIDC(ctx context.Context, identity string) (User, error)
-	// BindOIDC lets a user sign in by a provider from now on, as an identity, in place of the one that they had.
-	// ErrNoSuchUser, ErrIdentityTaken, ErrIllegal for no identity.
+	// BindOIDC sets a user's identity at a provider and replaces an earlier one. ErrNoSuchUser, ErrIdentityTaken;
+	// ErrIllegal for an empty identity.
 	BindOIDC(ctx context.Context, user uuid.UUID, identity string) error
-	// UnbindOIDC ends that a user signs in by a provider, and all their sessions but one; the zero Hash spares none. It does
-	// nothing for who does not sign in so. ErrNoSuchUser, ErrIllegal for who has no password and could not sign in any more.
+	// UnbindOIDC removes a user's identity at a provider and ends all the user's sessions except one; the zero Hash
+	// excepts none. No effect without an identity. ErrNoSuchUser; ErrIllegal for a user without a password, who
+	// could then not sign in.
 	UnbindOIDC(ctx context.Context, user uuid.UUID, but Hash) error
-	// SetTOTP begins to ask a user for codes, with a state that the caller has sealed, or ("") ends that. It ends all
-	// their sessions but one; the zero Hash spares none. ErrNoSuchUser, ErrChanged when another state was there to begin
-	// with, ErrIllegal for a text above OperatorTextMax.
+	// SetTOTP turns codes on for a user, with a state encrypted by the caller, or ("") off. It ends all the user's
+	// sessions except one; the zero Hash excepts none. ErrNoSuchUser; ErrChanged when the stored state was another;
+	// ErrIllegal for a text above OperatorTextMax.
 	SetTOTP(ctx context.Context, user uuid.UUID, state string, but Hash) error
-	// UseTOTP replaces the state of the codes of a user by the next one. ErrChanged unless the state is the one that was
-	// read, so that of two who use one code at once one is refused. ErrNoSuchUser, ErrIllegal as SetTOTP.
+	// UseTOTP replaces the state of a user's codes. ErrChanged when the stored state is not was, so that a code
+	// works only once even if two use it at the same time. ErrNoSuchUser, ErrIllegal as in SetTOTP.
 	UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error
-	// RenewTOTP does what UseTOTP does, for a state with new codes of one use, and notes it in the operator log.
+	// RenewTOTP is UseTOTP for a state with new one-time codes, and logs it in the operator log.
 	RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error
-	// DisableUser ends a user's sessions, their links and those they made, and lets nobody sign in as them; enabled lets
-	// them sign in again. ErrNoSuchUser.
+	// DisableUser ends a user's sessions, the links for and by the user, and prevents sign-in; with disabled false
+	// it allows sign-in again. ErrNoSuchUser.
 	DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (User, error)
 
-	// BeginSession signs a user in. The same ID for the same user again is answered again. ErrNoSuchUser also for one who is
-	// disabled; ErrIllegal for an ID that was used otherwise or is of a session that is over, and for no Life; ErrChanged when
-	// how the user signs in has changed since they were Proved.
+	// BeginSession signs a user in. Repeated with the same ID and user it gives the same answer. ErrNoSuchUser also
+	// for a disabled user; ErrIllegal for an ID of another or ended session, and without Life; ErrChanged when the
+	// user's factors have changed since Proved.
 	BeginSession(ctx context.Context, n NewSession) (SignedIn, error)
-	// SessionByID reads what a session may do now, in one reading. ErrNoSuchSession for one that is unknown, ended, past
-	// its end or unused for longer than idle, and when its user is disabled.
+	// SessionByID returns a session with its current rights, from one snapshot. ErrNoSuchSession when it is unknown,
+	// ended or unused for longer than idle, or its user is disabled.
 	SessionByID(ctx context.Context, id Hash, idle time.Duration) (SignedIn, error)
-	// UseSessions notes that sessions were used now: one write for many, which the caller collects for a minute. Those that
-	// ended or are past their end stay so. ErrIllegal for more than BatchMax.
+	// UseSessions records that sessions were used now: one write for many, which the caller collects for a minute.
+	// Ended sessions stay so. ErrIllegal for more than BatchMax.
 	UseSessions(ctx context.Context, ids []Hash) error
-	// Sessions lists those of a user that hold, the one used last first.
+	// Sessions lists the valid sessions of a user, the most recently used first.
 	Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) ([]Session, error)
-	// EndSession ends one, of this user only. One that is over already is no error.
+	// EndSession ends a session of this user. No error if it has already ended.
 	EndSession(ctx context.Context, user uuid.UUID, id Hash) error
-	// EndSessions ends all of a user but one; the zero Hash spares none. It answers how many held. ErrNoSuchUser.
+	// EndSessions ends all sessions of a user except one, and returns how many were valid; the zero Hash excepts
+	// none. ErrNoSuchUser.
 	EndSessions(ctx context.Context, user uuid.UUID, but Hash) (int, error)
 
 	// Members lists the members of a workspace by email. ErrNoSuchWorkspace.
 	Members(ctx context.Context, workspace uuid.UUID) ([]Membership, error)
-	// SetRole changes a member's role; "" ends the membership, and changes nothing for who is no member. A lower one ends the
-	// open invitations to the workspace that they made, and those of their email. ErrNoSuchWorkspace, ErrNoSuchUser for who is
-	// no member, ErrNotOwner when a user does it who is no owner now, ErrLastOwner when an owner would go and none would be left
-	// who may sign in.
+	// SetRole changes a member's role; "" ends the membership, and does nothing for a user who is not a member. A
+	// lower role ends the open invitations to the workspace that the user made or got. ErrNoSuchWorkspace;
+	// ErrNoSuchUser for a user who is not a member; ErrNotOwner for an actor who is not an owner; ErrLastOwner when
+	// no owner who may sign in would be left.
 	SetRole(ctx context.Context, workspace, user uuid.UUID, role Role) error
 
-	// FailedSignIn counts a failed sign-in under some subjects, and answers until when each is refused by the rule; a
-	// zero time: it is not. A subject is a keyed hash, so that the ledger knows no email of strangers. ErrIllegal for a rule
-	// that is none, and for more than BatchMax subjects, as by the next.
+	// FailedSignIn counts a failed sign-in under some subjects, and returns until when the rule refuses each; a zero
+	// time: it does not. A subject is a keyed hash, so that the ledger stores no email of strangers. ErrIllegal for
+	// an invalid rule, and for more than BatchMax subjects.
 	FailedSignIn(ctx context.Context, subjects []Hash, r AttemptRule) ([]time.Time, error)
-	// SignInWaits answers until when subjects are refused, without counting.
+	// SignInWaits returns until when subjects are refused, without counting. ErrIllegal for more than BatchMax.
 	SignInWaits(ctx context.Context, subjects []Hash) ([]time.Time, error)
-	// ForgetFailures forgets those of a subject, after somebody signed in.
+	// ForgetFailures deletes the failures of a subject, after a successful sign-in.
 	ForgetFailures(ctx context.Context, subject Hash) error
 
-	// LogWorkspace writes a line about what the ledger does not do itself, as a download; At and Actor are filled in, and
-	// the ID unless it is given: then the line is written once. ErrNoSuchWorkspace, ErrIllegal for a line without an
-	// action and for texts above OperatorTextMax.
+	// LogWorkspace writes a line about an action outside the ledger, such as a download. It fills in At, Actor and a
+	// missing ID; a given ID is written only once. ErrNoSuchWorkspace; ErrIllegal for a line without an action and
+	// for texts above OperatorTextMax.
 	LogWorkspace(ctx context.Context, workspace uuid.UUID, l WorkspaceLine) error
-	// WorkspaceLog gives one page. ErrIllegal for another Limit.
+	// WorkspaceLog returns one page. ErrIllegal for a Limit out of range.
 	WorkspaceLog(ctx context.Context, q WorkspaceLogQuery) ([]WorkspaceLine, error)
 }
 
-// AttemptRule says when failed sign-ins are refused: after Free of them within Window the next waits First, and each
-// one after that twice as long, up to Most. They are forgotten when Window has passed since the first of them and since the
-// end of the last wait.
+// AttemptRule is when failed sign-ins are refused: after Free failures within Window the next sign-in waits First,
+// and each further one twice as long, up to Most. The failures are forgotten when Window has passed since the first
+// failure and since the end of the last wait.
 type AttemptRule struct {
 	Free        int
 	Window      time.Duration
 	First, Most time.Duration
 }
 
-// Wait is how long the next sign-in waits after so many failures.
+// Wait returns how long the next sign-in waits after a number of failures.
 func (r AttemptRule) Wait(failures int) time.Duration {
 	if failures < r.Free {
 		return 0
@@ -305,7 +307,7 @@ func (r AttemptRule) Wait(failures int) time.Duration {
 	return min(wait, r.Most)
 }
 
-// Check reports whether a rule is one. ErrIllegal.
+// Check checks whether a rule is valid. ErrIllegal.
 func (r AttemptRule) Check() error {
 	if r.Free < 1 || r.Window < time.Millisecond || r.First < time.Millisecond || r.Most < r.First {
 		return fmt.Errorf("a rule for failed sign-ins with %d free ones within %s, then %s to %s: %w", r.Free, r.Window,
@@ -314,8 +316,8 @@ func (r AttemptRule) Check() error {
 	return nil
 }
 
-// FoldEmail returns the form in which the ledger compares emails: A to Z become a to z in all of it. Nothing else is
-// folded, because nobody knows what a foreign mail server treats as the same.
+// FoldEmail returns the form in which the ledger compares emails: A to Z become a to z. Nothing else is folded,
+// because other mail servers' rules are unknown.
 func FoldEmail(email string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= 'A' && c <= 'Z' {
@@ -325,8 +327,8 @@ func FoldEmail(email string) string {
 	}, email)
 }
 
-// CheckEmail reports whether a text may be an email to sign in with: something on both sides of an @, no spaces and
-// no control characters. ErrIllegal.
+// CheckEmail checks whether a text may be an email for sign-in: text on both sides of an @, without spaces and
+// control characters. ErrIllegal.
 func CheckEmail(email string) error {
 	local, domain, _ := strings.Cut(email, "@")
 	odd := strings.ContainsFunc(email, func(c rune) bool { return c == ' ' || misleads(c) })
@@ -339,10 +341,10 @@ func CheckEmail(email string) error {
 // IdentityMax bounds an identity at a provider, in bytes: a subject has at most 255 (OpenID Connect Core, 2).
 const IdentityMax = 1024
 
-// Identity writes who somebody is at a provider: an issuer, which is a URL and has no space, and its subject.
+// Identity returns an identity at a provider: the issuer, which is a URL without spaces, and the subject.
 func Identity(issuer, subject string) string { return issuer + " " + subject }
 
-// CheckIdentity reports whether an identity can be kept. ErrIllegal.
+// CheckIdentity checks whether an identity can be stored. ErrIllegal.
 func CheckIdentity(identity string) error {
 	issuer, subject, _ := strings.Cut(identity, " ")
 	if issuer == "" || subject == "" || len(identity) > IdentityMax || CheckText(identity) != nil {
@@ -351,7 +353,7 @@ func CheckIdentity(identity string) error {
 	return nil
 }
 
-// CheckPassword reports whether a PHC text can be kept. ErrIllegal.
+// CheckPassword checks whether a PHC text can be stored. ErrIllegal.
 func CheckPassword(phc string) error {
 	if phc == "" {
 		return fmt.Errorf("no password: %w", ErrIllegal)
@@ -359,7 +361,7 @@ func CheckPassword(phc string) error {
 	return CheckOperatorText("password", phc)
 }
 
-// Check reports whether a link can be kept. ErrIllegal.
+// Check checks whether a link can be stored. ErrIllegal.
 func (l Link) Check() error {
 	invite, personal := l.Purpose == InviteLink, l.Purpose == PasswordLink || l.Purpose == SignInLink
 	switch {
@@ -378,16 +380,16 @@ func (l Link) Check() error {
 	return CheckOperatorText("maker of a link", l.MadeBy)
 }
 
-// Same reports whether two links were made for the same by the same.
+// Same reports whether two links have the same maker and content.
 func (l Link) Same(o Link) bool {
 	return l.ID == o.ID && l.Purpose == o.Purpose && l.Workspace == o.Workspace && l.Role == o.Role &&
 		l.MadeBy == o.MadeBy && FoldEmail(l.Email) == FoldEmail(o.Email)
 }
 
-// Open reports whether a link can be used at a time.
+// Open reports whether a link is valid at a time.
 func (l Link) Open(now time.Time) bool { return l.Used.IsZero() && now.Before(l.Expires) }
 
-// Check reports whether a session can begin. ErrIllegal.
+// Check checks whether a session can begin. ErrIllegal.
 func (n NewSession) Check() error {
 	if (n.ID == Hash{}) || n.Life < time.Millisecond {
 		return fmt.Errorf("a session without an id or without a life: %w", ErrIllegal)
@@ -395,7 +397,7 @@ func (n NewSession) Check() error {
 	return nil
 }
 
-// Kept returns the session as it can be kept: with what of its texts every database can keep, cut to AgentMax.
+// Kept returns the session in storable form: without text that a database refuses, cut to AgentMax.
 func (n NewSession) Kept() NewSession {
 	n.Agent, n.Network = cut(n.Agent), cut(n.Network)
 	return n
@@ -405,7 +407,7 @@ func cut(text string) string {
 	return shortened(strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", ""), AgentMax)
 }
 
-// Shortened returns as much of a text as a line of a log can have.
+// Shortened cuts a text to the length that a log line can have.
 func Shortened(text string) string { return shortened(text, OperatorTextMax) }
 
 func shortened(text string, most int) string {
@@ -419,7 +421,7 @@ func shortened(text string, most int) string {
 	return text[:at]
 }
 
-// Check reports whether a line can be written. ErrIllegal.
+// Check checks whether a line can be stored. ErrIllegal.
 func (l WorkspaceLine) Check() error {
 	if l.Action == "" {
 		return fmt.Errorf("a line without an action: %w", ErrIllegal)
@@ -435,18 +437,18 @@ func (l WorkspaceLine) Check() error {
 
 type actorKey struct{}
 
-// WithActor says who makes the changes of a context, for the log of a workspace: "user:ID", "key:ID" or "operator".
+// WithActor sets the actor of a context's changes, for the log of a workspace: "user:ID", "key:ID" or "operator".
 func WithActor(ctx context.Context, actor string) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 
-// Actor is who makes the changes of a context; "": nobody said.
+// Actor returns the actor of a context's changes; "": none was set.
 func Actor(ctx context.Context) string {
 	actor, _ := ctx.Value(actorKey{}).(string)
 	return actor
 }
 
-// UserOf is the user whom an actor names; false: it is none.
+// UserOf returns the user that an actor names, if it is one.
 func UserOf(actor string) (uuid.UUID, bool) {
 	text, is := strings.CutPrefix(actor, "user:")
 	id, err := uuid.Parse(text)
@@ -454,10 +456,10 @@ func UserOf(actor string) (uuid.UUID, bool) {
 }
 
 const (
-	// UseEvery is how old the note of a use may become: the ledger keeps minutes.
+	// UseEvery is the precision of stored uses.
 	UseEvery = time.Minute
 
-	// usesAfter is how long uses are collected before they are written at once.
+	// usesAfter is how long uses are collected for one write.
 	usesAfter = 10 * time.Second
 
 	// usesMost bounds the uses of one write.
@@ -467,14 +469,14 @@ const (
 	usesWithin = 5 * time.Second
 )
 
-// Uses are when keys and sessions were used, to be written many at once: a write for each request would cost more than
-// the requests. A use that cannot be written is lost: the next one is noted again. Safe for concurrent use.
+// Uses collects uses of keys and sessions, to write many at once: a write for each request would cost more than the
+// request. Uses that cannot be written are lost, and recorded again at the next use. Safe for concurrent use.
 type Uses[K comparable] struct {
 	write func(ctx context.Context, ids []K) error
 
 	mu    sync.Mutex
 	used  map[K]bool  // guarded by mu
-	timer *time.Timer // guarded by mu: of the next write; nil: none is due
+	timer *time.Timer // guarded by mu: of the next write; nil: none
 }
 
 // NewUses makes a collector.
@@ -482,7 +484,7 @@ func NewUses[K comparable](write func(ctx context.Context, ids []K) error) *Uses
 	return &Uses[K]{write: write, used: map[K]bool{}}
 }
 
-// Note notes that something is used now.
+// Note records that id is used now.
 func (n *Uses[K]) Note(id K) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -490,20 +492,20 @@ func (n *Uses[K]) Note(id K) {
 	n.planWrite()
 }
 
-// Forget takes a note back, of something that has ended.
+// Forget removes the record of something that has ended.
 func (n *Uses[K]) Forget(id K) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.used, id)
 }
 
-// Stop writes what is left, all of it.
+// Stop writes all remaining uses.
 func (n *Uses[K]) Stop() {
 	for n.writeSome() {
 	}
 }
 
-// planWrite makes sure that a write is due. The caller has mu.
+// planWrite schedules a write. The caller has mu.
 func (n *Uses[K]) planWrite() {
 	if n.timer == nil {
 		n.timer = time.AfterFunc(usesAfter, func() { n.writeSome() })

@@ -2,31 +2,30 @@ package ledger
 
 import "fmt"
 
-// CreditsRequired is the code of the issue of a verification that waits for credits.
+// CreditsRequired is the issue code of a verification that waits for credits.
 const CreditsRequired = "credits_required"
 
-// ReceiversWait is the code of the issue of a verification that waits for receivers. It has it in no
-// other state, and only when it is known what it waits for.
+// ReceiversWait is the issue code of a verification that waits for receivers, if the cause is known.
 const ReceiversWait = "receivers_wait"
 
-// The issue codes that the ledger gives by itself.
+// The issue codes that the ledger sets itself.
 const (
-	UploadExpired  = "upload_expired"  // bytes were missing when the upload's time was over
+	UploadExpired  = "upload_expired"  // bytes were missing when the upload expired
 	FundingExpired = "funding_expired" // nobody added credits in time
-	InternalError  = "internal_error"  // the program failed over it again and again
+	InternalError  = "internal_error"  // the program failed on it repeatedly
 )
 
-// State is a status with the two kinds of waiting told apart.
+// State is a status that distinguishes the two kinds of waiting.
 type State string
 
-// The states that are no status: New is before creation.
+// States that are not a status: New is before creation.
 const (
 	New              State = ""
 	WaitingCredits   State = "waiting_credits"
 	WaitingReceivers State = "waiting_receivers"
 )
 
-// State tells the two kinds of waiting apart; for the rest it is the status.
+// State returns the status, with the two kinds of waiting distinguished.
 func (v *Verification) State() State {
 	switch {
 	case v.Status != Waiting:
@@ -59,8 +58,7 @@ func (s Status) known() bool {
 	return s.Final()
 }
 
-// Step reports whether a verification may go from one state to another; staying is
-// no step and always allowed. ErrIllegal.
+// Step checks whether a verification may go from one state to another; staying is always allowed. ErrIllegal.
 func Step(from, to State) error {
 	if from == to {
 		return nil
@@ -73,7 +71,7 @@ func Step(from, to State) error {
 	return fmt.Errorf("from %q to %q: %w", from, to, ErrIllegal)
 }
 
-// Last is the status of a verification whose addresses are all settled.
+// Last returns the final status of a verification with all addresses settled.
 func (v *Verification) Last() Status {
 	switch {
 	case v.Status == Cancelling:
@@ -89,12 +87,12 @@ func (s State) Runnable() bool {
 	return s == State(Preparing) || s == State(Verifying) || s == WaitingReceivers || s == State(Cancelling)
 }
 
-// Funded reports whether a verification in state s holds the credits of what is left of it.
+// Funded reports whether a verification in state s holds the credits of its remaining addresses.
 func (s State) Funded() bool {
 	return s == State(Verifying) || s == WaitingReceivers || s == State(Cancelling)
 }
 
-// Measured reports whether intake has read a verification in state s; open: it may have, or not.
+// Measured reports whether intake has read a verification in state s; open: unknown.
 func (s State) Measured() (measured, open bool) {
 	switch s {
 	case New, State(Uploading), State(Preparing):
@@ -105,7 +103,7 @@ func (s State) Measured() (measured, open bool) {
 	return true, false
 }
 
-// Left is the number of addresses that are not settled; 0 before intake is done.
+// Left returns the number of addresses that are not settled; 0 before intake is done.
 func (v *Verification) Left() int64 {
 	if v.Total < 0 {
 		return 0

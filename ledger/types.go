@@ -26,7 +26,7 @@ type Workspace struct {
 	ID      uuid.UUID
 	Name    string
 	Created time.Time
-	Weight  int // turns at receivers for one of another workspace: 1 to WeightMax
+	Weight  int // its turns for one of another workspace: 1 to WeightMax
 }
 
 // Key is an API key without its secret.
@@ -36,17 +36,17 @@ type Key struct {
 	Label        string
 	SecretSHA256 [32]byte
 	Created      time.Time
-	Revoked      time.Time // zero: it was not
-	Suspended    bool      // it does not work while the user who made it is disabled or no owner of the workspace
-	MadeBy       string    // who made it and who revoked it, as Actor names them; "": nobody said
+	Revoked      time.Time // zero: not revoked
+	Suspended    bool      // while the user who made it is disabled or no longer an owner of the workspace
+	MadeBy       string    // who made and who revoked it, as Actor names them; "": unknown
 	RevokedBy    string
-	LastUsed     time.Time // as UseKeys noted it; zero: never
+	LastUsed     time.Time // from UseKeys; zero: never
 }
 
-// Works reports whether requests with the key are let in.
+// Works reports whether requests with the key are accepted.
 func (k Key) Works() bool { return k.Revoked.IsZero() && !k.Suspended }
 
-// Status is where a verification is, in the contract's words.
+// Status is the state of a verification, in the API's words.
 type Status string
 
 // The nine statuses.
@@ -62,12 +62,12 @@ const (
 	Failed              Status = "failed"
 )
 
-// Final reports whether nothing will change any more.
+// Final reports whether the status will never change.
 func (s Status) Final() bool {
 	return s == Completed || s == CompletedWithErrors || s == Cancelled || s == Failed
 }
 
-// Kind is how a verification came in.
+// Kind is how a verification was made.
 type Kind string
 
 // The two kinds.
@@ -76,18 +76,18 @@ const (
 	Single Kind = "single"
 )
 
-// Issue is what is wrong with a verification, for its customer.
+// Issue is a problem of a verification, for its customer.
 type Issue struct {
 	Code    string
 	Message string
 	Row     int64 // 1-based CSV record number; 0: none
 
 	// Text is that row, at most IssueTextMax bytes; "": none. It quotes the file: only pages for members of the
-	// workspace show it, and it goes with the verification.
+	// workspace show it, and it is deleted with the verification.
 	Text string
 }
 
-// IssueTextMax bounds the text of a row that an issue quotes, in bytes.
+// IssueTextMax bounds the row quoted in an issue, in bytes.
 const IssueTextMax = 320
 
 // Counts are final outcomes by kind, and addresses that were never checked.
@@ -95,10 +95,10 @@ type Counts struct {
 	Valid, Invalid, CatchAll, Unknown, Error, Cancelled int64
 }
 
-// Charged is the number of outcomes that cost a credit.
+// Charged returns the number of outcomes that cost a credit.
 func (c Counts) Charged() int64 { return c.Valid + c.Invalid + c.CatchAll + c.Error }
 
-// Sum is the number of addresses that are settled one way or another.
+// Sum returns the number of addresses that were settled or cancelled.
 func (c Counts) Sum() int64 { return c.Charged() + c.Unknown + c.Cancelled }
 
 // Add counts one outcome.
@@ -142,16 +142,16 @@ type Verification struct {
 	Total         int64 // distinct addresses; -1 until intake is done
 	Counts        Counts
 	SingleOutcome smtp.Outcome // of a finished single; Undecided otherwise
-	NextTry       time.Time    // waiting for receivers: when something is due again; zero otherwise
-	Expected      time.Time    // when its last address is expected to be final; zero: not known, or over
-	Held          Credits      // what it still holds
+	NextTry       time.Time    // waiting for receivers: when work is due again; zero otherwise
+	Expected      time.Time    // when its last address is expected to be final; zero: unknown, or over
+	Held          Credits      // credits it still holds
 	UploadDeleted bool         // its bytes are erased
 	Epoch         int64        // grows each time its lease changes hands
 	Settlements   int64        // number of settlements so far
-	LeasedUntil   time.Time    // until when a node has it if it renews nothing; zero: none has. Of Evidence and OpenVerifications only
-	LeasedBy      uuid.UUID    // the node that has it, also when that time is over; zero: none. Of Evidence and OpenVerifications only
-	RestsUntil    time.Time    // parked: no node takes it before; it may be over. Of Evidence and OpenVerifications only
-	MadeBy        string       // who created it, as Actor names them; "": nobody said
+	LeasedUntil   time.Time    // end of the lease; zero: none. Only from Evidence and OpenVerifications
+	LeasedBy      uuid.UUID    // node of the lease, even an expired one; zero: none. Only from Evidence and OpenVerifications
+	RestsUntil    time.Time    // parked until then, perhaps in the past. Only from Evidence and OpenVerifications
+	MadeBy        string       // who created it, as Actor names them; "": unknown
 }
 
 // NewVerification is what a create asks for.
@@ -163,9 +163,9 @@ type NewVerification struct {
 	Bytes     int64
 	// The rules of the moment, which apply to new verifications only.
 	BytesMax     int64         // ErrFileTooLarge above it
-	Limits       Limits        // the defaults, for a workspace that has none of its own
+	Limits       Limits        // the defaults, for a workspace without its own
 	UploadExpiry time.Duration // from now on the ledger's clock
-	MadeBy       string        // filled in, as Actor says it
+	MadeBy       string        // filled in from Actor
 }
 
 // Upload is the state of one upload session.
@@ -177,7 +177,7 @@ type Upload struct {
 	Bytes        int64
 	Durable      int64
 	Expired      bool   // by the ledger's clock
-	MadeBy       string // who created it, as Actor names them: a user has to be let in for as long as it lasts
+	MadeBy       string // who created it, as Actor names them: a user needs access until its end
 	Writer       int64  // the fence: only the newest writer may append
 }
 
@@ -189,66 +189,63 @@ type Lease struct {
 }
 
 const (
-	// ParkedMax bounds the state of a verification that is parked, in bytes: CockroachDB
-	// wants rows below 1 MiB.
+	// ParkedMax bounds the state of a parked verification, in bytes: CockroachDB needs rows below 1 MiB.
 	ParkedMax = 960 << 10
 
-	// ExceptMax bounds the workspaces that Lease passes over.
+	// ExceptMax bounds the workspaces that Lease excludes.
 	ExceptMax = 512
 
-	// CrashesMax is how many times the work on a verification may end in a fault of the
-	// program before it is set aside.
+	// CrashesMax is the number of program faults after which a verification is set aside.
 	CrashesMax = 2
 
-	// CrashPause is how long it rests before it is tried again.
+	// CrashPause is how long it is parked after a program fault.
 	CrashPause = time.Minute
 )
 
 // Result is one settled address.
 type Result struct {
 	Ordinal int64  // place among the distinct addresses of the file, from 0
-	Email   string // first spelling, byte for byte
+	Email   string // in the first spelling, byte for byte
 	Outcome smtp.Outcome
 	Reason  smtp.Reason
-	At      time.Time // of the final evidence; millisecond precision
+	At      time.Time // of the deciding evidence; millisecond precision
 
-	Operator flags.Operator // of the host that was asked last; 0: nobody known
+	Operator flags.Operator // of the host that was asked last; 0: unknown
 }
 
 // Settlement is one appended batch of outcomes.
 type Settlement struct {
 	Lease   Lease
 	Number  int64    // Verification.Settlements + 1
-	Results []Result // at least one, at most SettlementMax, each ordinal once in the life of the verification
+	Results []Result // at least one, at most SettlementMax; an ordinal is settled only once
 
-	// Evidence is how the outcomes came about, at most EvidenceMax bytes in which
-	// the ledger does not look. It is kept as long as the results; there may be none.
+	// Evidence is how the outcomes came about, at most EvidenceMax bytes, which the ledger does not interpret. It is
+	// kept as long as the results; it may be empty.
 	Evidence []byte
 
-	// Expected is when the last address is expected to be final; zero: not known. It
-	// is news, and makes no other settlement: a repeat may bring another, which is
-	// not kept.
+	// Expected is when the last address is expected to be final; zero: unknown. It does not distinguish settlements:
+	// a repeat may bring another value, which is ignored.
 	Expected time.Time
 
-	// Why is news too, as in Outlook: what is waited for now. It is kept only while the
-	// verification waits for receivers; "": what it was told before stays.
+	// Why is as in Outlook, and also does not distinguish settlements. It is stored only while the verification
+	// waits for receivers; "": the stored one stays.
 	Why string
 }
 
-// Outlook is what the engine expects of a verification that it works on.
+// Outlook is the engine's expectation for a verification in work.
 type Outlook struct {
 	Next     time.Time // when a receiver is due again; zero: there is work now
-	Expected time.Time // when the last address is expected to be final; zero: not known
+	Expected time.Time // when the last address is expected to be final; zero: unknown
 
-	// Why tells the customer in a sentence what is waited for, at most WhyMax bytes: the message of
-	// the issue ReceiversWait. "": there is no issue. None without Next.
+	// Why is a sentence for the customer on why the file waits, at most WhyMax bytes: the message of the issue
+	// ReceiversWait. "": no issue. Only with Next.
 	Why string
 }
 
 // WhyMax bounds the sentence that tells a customer why a file waits for receivers, in bytes.
 const WhyMax = 512
 
-// CheckWhy reports whether a text can be shown to a customer as the reason of a wait. ErrIllegal.
+// CheckWhy checks whether a customer may see a text as the reason of a wait. ErrIllegal.
 func CheckWhy(why string) error {
 	if len(why) > WhyMax {
 		return fmt.Errorf("%d bytes about a wait, at most %d: %w", len(why), WhyMax, ErrIllegal)
@@ -256,8 +253,8 @@ func CheckWhy(why string) error {
 	return CheckText(why)
 }
 
-// CheckText reports whether every database can keep a text: valid UTF-8 without NUL,
-// which PostgreSQL has no place for. ErrIllegal.
+// CheckText checks whether every database can store a text: valid UTF-8 without NUL, which PostgreSQL refuses.
+// ErrIllegal.
 func CheckText(text string) error {
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return fmt.Errorf("text that is not UTF-8 or holds NUL: %w", ErrIllegal)
@@ -265,9 +262,8 @@ func CheckText(text string) error {
 	return nil
 }
 
-// CheckName reports whether people may be shown a text as the name of something: what CheckText says, without
-// controls, separators of lines and marks that turn the direction of text, which make .csv look like .exe (Unicode
-// TR9 §2). ErrIllegal.
+// CheckName checks whether a text may be shown as a name: as CheckText, and without control characters, line
+// separators and direction marks, which make .csv look like .exe (Unicode TR9 §2). ErrIllegal.
 func CheckName(text string) error {
 	if strings.ContainsFunc(text, misleads) {
 		return fmt.Errorf("a name with controls or marks that turn text: %w", ErrIllegal)
@@ -275,7 +271,7 @@ func CheckName(text string) error {
 	return CheckText(text)
 }
 
-// CleanName is a text without what CheckName refuses.
+// CleanName returns a text without what CheckName refuses.
 func CleanName(text string) string {
 	return strings.Map(func(c rune) rune {
 		if misleads(c) {
@@ -290,11 +286,11 @@ func misleads(c rune) bool {
 		c >= 0x202a && c <= 0x202e || c >= 0x2066 && c <= 0x2069
 }
 
-// SettlementMax bounds the outcomes of one settlement; the interface asks for
-// batches so that the balance row does not become the hot spot.
+// SettlementMax bounds the outcomes of one settlement. Settlements are batches so that the balance row does not
+// become a hot spot.
 const SettlementMax = 4096
 
-// Position is a place in the history of a workspace, newest first.
+// Position is a position in the history of a workspace, newest first.
 type Position struct {
 	Created time.Time
 	ID      uuid.UUID
@@ -309,48 +305,46 @@ type HistoryQuery struct {
 	Limit     int
 }
 
-// Violation is one broken invariant that an audit found.
+// Violation is one violated invariant.
 type Violation struct {
 	Invariant string `json:"invariant"` // of Invariants
 	Subject   string `json:"subject"`   // workspace or verification id, or a table
-	Detail    string `json:"detail"`    // what was found and what was expected; no address
+	Detail    string `json:"detail"`    // found and expected values; no address
 }
 
-// AuditReport is what an audit looked at and what it found.
+// AuditReport is what an audit read and found.
 type AuditReport struct {
 	Workspaces    int64 `json:"workspaces"`
 	Verifications int64 `json:"verifications"`
 	Chunks        int64 `json:"chunks"` // of uploads that are kept
 	Settlements   int64 `json:"settlements"`
 	Outcomes      int64 `json:"outcomes"`
-	Entries       int64 `json:"entries"` // never fewer than before: no entry is ever deleted
+	Entries       int64 `json:"entries"` // never fewer than before, because no entry is deleted
 
-	// Newest is the time of the newest entry, zero without any. In a restored
-	// backup, what happened later is not known.
+	// Newest is the time of the newest entry, zero without any. A restored backup knows nothing later.
 	Newest time.Time `json:"newest_entry,omitzero"`
 
-	Found      int64       `json:"found"`      // violations that no correction set right, listed or not
+	Found      int64       `json:"found"`      // uncorrected violations, listed or not
 	Violations []Violation `json:"violations"` // at most ViolationsMax
 
 	Corrections []Correction `json:"corrections"` // newest first, at most ViolationsMax
 }
 
-// Retention says how long what is kept after a verification is final. 0 is for ever.
+// Retention is how long data is kept after a verification is final. 0 is for ever.
 type Retention struct {
 	Uploads, Results time.Duration
 	Funding          time.Duration // how long a file may wait for credits; 0 is for ever
 }
 
-// ViolationsMax bounds the violations that an audit lists; it goes on counting
-// them after that. Guess: more than a person reads.
+// ViolationsMax bounds the violations that an audit lists; further ones are only counted. Guess: more than a person
+// reads.
 const ViolationsMax = 1000
 
-// ChunkBytesMax bounds one stored chunk of an upload, and so the memory of whoever
-// reads the file. Uploads are cut into 256 KiB; this leaves room, and is below the
-// 1 MiB that CockroachDB wants of a row.
+// ChunkBytesMax bounds one stored chunk of an upload, and so a reader's memory. Uploads are cut into 256 KiB; this
+// leaves room, and is below CockroachDB's 1 MiB for a row.
 const ChunkBytesMax = 512 << 10
 
-// Millis is the number that is stored for a time; 0 for the zero time.
+// Millis returns the stored number of a time; 0 for the zero time.
 func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -358,7 +352,7 @@ func Millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// Clock is the time of a stored number; the zero time for 0.
+// Clock returns the time of a stored number; the zero time for 0.
 func Clock(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -369,19 +363,19 @@ func Clock(ms int64) time.Time {
 // UnpaidWithin is how long a verification that never held a credit counts against Limits.Unpaid.
 const UnpaidWithin = 24 * time.Hour
 
-// Limits bound what a workspace may have, so that none fills the ledger for the others. In
-// those that were set for one workspace 0 is the default.
+// Limits bound the usage of a workspace, so that none fills the ledger for the others. In a workspace's own limits 0
+// means the default.
 type Limits struct {
 	// Open is the number of its verifications that are not final.
 	Open int64 `json:"open"`
-	// Stored is the sum of the declared bytes of those whose upload is not erased.
+	// Stored is the sum of declared bytes of uploads that are not erased.
 	Stored int64 `json:"stored"`
-	// Unpaid is the number of those that were created within UnpaidWithin and never held a
-	// credit: that are not prepared yet, were refused or cancelled before, or wait for credits.
+	// Unpaid is the number of verifications created within UnpaidWithin that never held a credit: they are not yet
+	// prepared, were refused or cancelled before, or wait for credits.
 	Unpaid int64 `json:"unpaid"`
 }
 
-// Or fills in what is not set.
+// Or replaces limits that are not set by the defaults.
 func (l Limits) Or(defaults Limits) Limits {
 	for _, field := range []struct {
 		own     *int64
@@ -394,7 +388,7 @@ func (l Limits) Or(defaults Limits) Limits {
 	return l
 }
 
-// String is how a line of the operator log has limits of a workspace.
+// String returns the limits as text for the operator log.
 func (l Limits) String() string {
 	text := func(n int64) string {
 		if n == 0 {
@@ -405,22 +399,21 @@ func (l Limits) String() string {
 	return fmt.Sprintf("open=%s stored=%s unpaid=%s", text(l.Open), text(l.Stored), text(l.Unpaid))
 }
 
-// Usage is a workspace with its limits and what it has at a moment.
+// Usage is a workspace with its limits and its current usage.
 type Usage struct {
 	Workspace
 	Own  Limits // 0: the default
 	Used Limits
 }
 
-// LimitsChange is what an operator sets for a workspace: every field that is not nil, and
-// 0 is the default.
+// LimitsChange is an operator's change of a workspace's limits: nil keeps a limit, and 0 sets the default.
 type LimitsChange struct {
 	Workspace            uuid.UUID
 	Open, Stored, Unpaid *int64
 	Reason               string
 }
 
-// Apply returns limits as they are after a change.
+// Apply returns the limits after a change.
 func (c LimitsChange) Apply(l Limits) Limits {
 	for _, field := range []struct{ to, from *int64 }{{&l.Open, c.Open}, {&l.Stored, c.Stored}, {&l.Unpaid, c.Unpaid}} {
 		if field.from != nil {
@@ -430,7 +423,7 @@ func (c LimitsChange) Apply(l Limits) Limits {
 	return l
 }
 
-// Check reports whether a change can be made. ErrIllegal.
+// Check checks whether a change is valid. ErrIllegal.
 func (c LimitsChange) Check() error {
 	if l := c.Apply(Limits{}); min(l.Open, l.Stored, l.Unpaid) < 0 {
 		return fmt.Errorf("limits %s, none may be negative: %w", l, ErrIllegal)

@@ -15,13 +15,13 @@ type Pool[Tenant comparable] struct {
 	has  map[Tenant]int64
 }
 
-// New makes a pool of size. Nobody has any of it yet.
+// New makes a pool of size, all free.
 func New[Tenant comparable](size int64) *Pool[Tenant] {
 	return &Pool[Tenant]{size: max(size, 0), has: map[Tenant]int64{}}
 }
 
-// Take gives a tenant n more and reports whether it could; otherwise it gives nothing. Weight is at least 1: with 2 a
-// tenant may have twice as much as is left.
+// Take gives a tenant n more, or nothing, and reports which. Weight is at least 1: with 2 a tenant may have twice
+// the free amount.
 func (p *Pool[Tenant]) Take(t Tenant, weight int, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,17 +63,17 @@ func (p *Pool[Tenant]) Has(t Tenant) int64 {
 	return p.has[t]
 }
 
-// Used is what all tenants have together, and Size how much there is.
+// Used returns what all tenants have together.
 func (p *Pool[Tenant]) Used() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.used
 }
 
-// Size is how much there is, taken or not.
+// Size returns the whole amount, taken or free.
 func (p *Pool[Tenant]) Size() int64 { return p.size }
 
-// Full lists the tenants that may not take one more although one is free.
+// Full lists the tenants that may not take another although one is free.
 func (p *Pool[Tenant]) Full(weight func(Tenant) int) []Tenant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,26 +86,25 @@ func (p *Pool[Tenant]) Full(weight func(Tenant) int) []Tenant {
 	return full
 }
 
-// Turns is a Pool of things that are taken one at a time; tenants wait for what they may not take yet. Tenants take
-// turns, the flows of a tenant (such as its files) take turns within those, and within a flow the first comes first.
-// Safe for concurrent use.
+// Turns is a Pool of single places with waiting. Tenants take turns, the flows of a tenant (such as its files) take
+// turns within those, and a flow is first come, first served. Safe for concurrent use.
 type Turns[Tenant comparable] struct {
 	pool   *Pool[Tenant]
 	weight func(Tenant) int
 
 	mu      sync.Mutex
-	queues  map[Tenant]*queue[Tenant] // of those that wait; none is empty
-	ring    []Tenant                  // that wait, whose turn is next first
+	queues  map[Tenant]*queue[Tenant] // of waiting turns; none is empty
+	ring    []Tenant                  // of waiting tenants, the next first
 	waiting int
 }
 
-// queue are those of one tenant that wait.
+// queue has the waiting turns of one tenant.
 type queue[Tenant comparable] struct {
 	flows map[any]*list.List // of *Turn; none is empty
-	ring  []any              // flows, whose turn is next first, and some that are gone
+	ring  []any              // flows, the next first, and some that are empty
 }
 
-// push puts a turn behind the others of its flow.
+// push adds a turn at the end of its flow.
 func (q *queue[Tenant]) push(t *Turn[Tenant]) {
 	flow := q.flows[t.flow]
 	if flow == nil {
@@ -116,7 +115,7 @@ func (q *queue[Tenant]) push(t *Turn[Tenant]) {
 	t.place = flow.PushBack(t)
 }
 
-// remove takes a turn out.
+// remove removes a turn.
 func (q *queue[Tenant]) remove(t *Turn[Tenant]) {
 	flow := q.flows[t.flow]
 	flow.Remove(t.place)
@@ -127,25 +126,24 @@ func (q *queue[Tenant]) remove(t *Turn[Tenant]) {
 	}
 }
 
-// next returns the turn that is next. The flows take turns: the one after it is of another flow, if another waits.
+// next returns the next turn. The flows alternate: the turn after it is of another flow, if one waits.
 func (q *queue[Tenant]) next() *Turn[Tenant] {
 	first := q.ring[0]
 	q.ring = append(q.ring[1:], first)
 	return q.flows[first].Front().Value.(*Turn[Tenant])
 }
 
-// Turn is one thing that a tenant has, or waits for.
+// Turn is a place that a tenant has or waits for.
 type Turn[Tenant comparable] struct {
 	turns   *Turns[Tenant]
 	tenant  Tenant
 	flow    any
 	granted func()
-	place   *list.Element // nil: it does not wait
+	place   *list.Element // nil: not waiting
 	over    bool
 }
 
-// NewTurns makes turns for size things. Nobody has any yet. Weight is asked again each time; nil: all tenants have
-// the same.
+// NewTurns makes turns for size places, all free. Weight is called each time; nil: all weights are equal.
 func NewTurns[Tenant comparable](size int64, weight func(Tenant) int) *Turns[Tenant] {
 	if weight == nil {
 		weight = func(Tenant) int { return 1 }
@@ -153,8 +151,8 @@ func NewTurns[Tenant comparable](size int64, weight func(Tenant) int) *Turns[Ten
 	return &Turns[Tenant]{pool: New[Tenant](size), weight: weight, queues: map[Tenant]*queue[Tenant]{}}
 }
 
-// Ask takes one for a tenant, or waits for it in a flow of that tenant; nil is a flow too. If it waits, granted is called
-// when its turn has come, from any goroutine, and must not block. Done ends the turn, whether it has waited or not.
+// Ask takes a place for a tenant, or waits for it in a flow of that tenant; nil is also a flow. After a wait,
+// granted is called, from any goroutine, and must not block. Done ends the turn or the wait.
 func (q *Turns[Tenant]) Ask(t Tenant, flow any, granted func()) (turn *Turn[Tenant], now bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,15 +171,15 @@ func (q *Turns[Tenant]) Ask(t Tenant, flow any, granted func()) (turn *Turn[Tena
 	return turn, false
 }
 
-// Take takes one for a tenant without waiting, and reports whether there was one. It goes before nobody of the same
-// tenant who waits.
+// Take takes a place for a tenant without waiting, and reports whether it got one. It does not overtake waiting
+// turns of the same tenant.
 func (q *Turns[Tenant]) Take(t Tenant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.queues[t] == nil && q.pool.Take(t, q.weight(t), 1)
 }
 
-// Give gives back what Take took.
+// Give returns a place from Take.
 func (q *Turns[Tenant]) Give(t Tenant) {
 	q.mu.Lock()
 	q.pool.Return(t, 1)
@@ -192,7 +190,7 @@ func (q *Turns[Tenant]) Give(t Tenant) {
 	}
 }
 
-// Done gives back what was taken, or ends the wait for it. Twice is fine.
+// Done returns the place, or ends the wait for it. It may be called twice.
 func (t *Turn[Tenant]) Done() {
 	q := t.turns
 	q.mu.Lock()
@@ -213,7 +211,7 @@ func (t *Turn[Tenant]) Done() {
 	}
 }
 
-// leave takes a turn out of its queue. Under mu.
+// leave removes a turn from its queue. Under mu.
 func (q *Turns[Tenant]) leave(t *Turn[Tenant]) {
 	waiting := q.queues[t.tenant]
 	waiting.remove(t)
@@ -223,7 +221,7 @@ func (q *Turns[Tenant]) leave(t *Turn[Tenant]) {
 	}
 }
 
-// serve gives what there is to those whose turn it is. Under mu.
+// serve grants free places to the next turns. Under mu.
 func (q *Turns[Tenant]) serve() (granted []*Turn[Tenant]) {
 	for refused := 0; refused < len(q.ring); {
 		t := q.ring[0]
@@ -247,7 +245,7 @@ func (q *Turns[Tenant]) serve() (granted []*Turn[Tenant]) {
 	return granted
 }
 
-// Enter takes one for a tenant, waits for it as long as ctx allows, and gives it back with leave.
+// Enter takes a place for a tenant and waits for it until ctx ends; leave returns it.
 func (q *Turns[Tenant]) Enter(ctx context.Context, t Tenant) (leave func(), err error) {
 	there := make(chan struct{})
 	turn, now := q.Ask(t, nil, func() { close(there) })
@@ -263,19 +261,19 @@ func (q *Turns[Tenant]) Enter(ctx context.Context, t Tenant) (leave func(), err 
 	}
 }
 
-// Waiting counts those who wait, of all tenants.
+// Waiting returns the number of waiting turns of all tenants.
 func (q *Turns[Tenant]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting
 }
 
-// Waits reports whether one of a tenant waits.
+// Waits reports whether a turn of a tenant waits.
 func (q *Turns[Tenant]) Waits(t Tenant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.queues[t] != nil
 }
 
-// Used is what all tenants have together.
+// Used returns the number of taken places.
 func (q *Turns[Tenant]) Used() int64 { return q.pool.Used() }

@@ -7,21 +7,19 @@ import (
 	"sync"
 )
 
-// ErrClosed means that a queue gives no places any more.
+// ErrClosed means that a queue is closed.
 var ErrClosed = errors.New("quota: the queue is closed")
 
-// firstInRow is how many places in a row go to the first tenant while others wait. Its own
-// work is little; this keeps a fault in it from stopping all others. Guess.
+// firstInRow is how many places in a row go to the first tenant while others wait. Its work is small; the bound
+// keeps a fault in it from stopping all others. Guess.
 const firstInRow = 16
 
-// Queue gives places to tenants that wait for them. Each tenant has a line of its own, and the
-// lines take turns: one place each, whatever their length (start-time fair queueing with a cost of 1:
-// P. Goyal, H. M. Vin and H. Cheng, IEEE/ACM Transactions on Networking 5(5), 1997). Who comes new waits
-// for no more than one place of each other tenant. How many places a tenant may have at a time is for the
-// Pool to say.
+// Queue gives places to waiting tenants. Each tenant has a line of its own, and the lines take turns: one place
+// each, whatever their length (start-time fair queueing with a cost of 1: P. Goyal, H. M. Vin and H. Cheng, IEEE/ACM
+// Transactions on Networking 5(5), 1997). A new tenant waits for at most one place of each other tenant. The Pool
+// bounds a tenant's places.
 //
-// One tenant goes first and may have all places: the work that all others depend on. Safe for
-// concurrent use.
+// One tenant goes first and may have all places, because all others depend on its work. Safe for concurrent use.
 type Queue[Tenant comparable] struct {
 	mu     sync.Mutex
 	places *Pool[Tenant]
@@ -29,42 +27,42 @@ type Queue[Tenant comparable] struct {
 	first  Tenant
 	closed bool
 
-	lines map[Tenant]*line[Tenant] // of those that wait, and of those whose turn is to be remembered
-	busy  []*line[Tenant]          // those where somebody waits
-	clock int64                    // the turn that is served
-	count int64                    // how many have waited, to tell who came before whom
+	lines map[Tenant]*line[Tenant] // with waiters, or with a next turn ahead of the clock
+	busy  []*line[Tenant]          // with waiters
+	clock int64                    // the current turn
+	count int64                    // number of waiters so far, for their order
 	inRow int                      // places in a row for the first tenant while others waited
 }
 
-// line is a tenant's.
+// line is the waiters of one tenant.
 type line[Tenant comparable] struct {
 	tenant Tenant
 	turn   int64 // of its next place
 	waits  []*waiter
 }
 
-// waiter is one who waits for a place.
+// waiter waits for a place.
 type waiter struct {
 	number int64
 	ready  chan struct{} // closed when it has the place, or the queue is closed
 	closed bool
 }
 
-// NewQueue makes a queue for so many places. Weight is that of every tenant at the Pool, but of
-// the one that goes first, which may have all places.
+// NewQueue makes a queue for that many places. Every tenant has the weight at the Pool, except the first, which may
+// have all places.
 func NewQueue[Tenant comparable](places int64, weight int, first Tenant) *Queue[Tenant] {
 	return &Queue[Tenant]{places: New[Tenant](places), weight: weight, first: first,
 		lines: map[Tenant]*line[Tenant]{}}
 }
 
-// Take waits for a place until ctx ends. waited says whether it was not free at once. ErrClosed,
-// or the error of ctx.
+// Take waits for a place until ctx ends. waited reports whether no place was free at once. ErrClosed, or the error
+// of ctx.
 func (q *Queue[Tenant]) Take(ctx context.Context, t Tenant) (waited bool, err error) {
 	return q.take(ctx, t, false)
 }
 
-// TakeAgain is Take for a caller that had a place and needs one again for the same work. It goes before the others
-// of its tenant.
+// TakeAgain is Take for a caller that had a place and needs another for the same work. It precedes others of its
+// tenant.
 func (q *Queue[Tenant]) TakeAgain(ctx context.Context, t Tenant) (waited bool, err error) {
 	return q.take(ctx, t, true)
 }
@@ -105,7 +103,7 @@ func (q *Queue[Tenant]) take(ctx context.Context, t Tenant, again bool) (waited 
 	return waited, nil
 }
 
-// Return gives a place back.
+// Return returns a place.
 func (q *Queue[Tenant]) Return(t Tenant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,7 +111,7 @@ func (q *Queue[Tenant]) Return(t Tenant) {
 	q.serve()
 }
 
-// Close ends the queue: nobody gets a place any more. Those that are taken can still be returned.
+// Close closes the queue: nobody gets a place from then on. Taken places can still be returned.
 func (q *Queue[Tenant]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,7 +126,7 @@ func (q *Queue[Tenant]) Close() {
 	q.busy = nil
 }
 
-// Waiting counts those who wait.
+// Waiting returns the number of waiters.
 func (q *Queue[Tenant]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,7 +137,7 @@ func (q *Queue[Tenant]) Waiting() int {
 	return n
 }
 
-// giveUp takes a waiter out of its line, or gives back the place that it just got.
+// giveUp removes a waiter from its line, or returns the place that it just got.
 func (q *Queue[Tenant]) giveUp(l *line[Tenant], w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -151,14 +149,14 @@ func (q *Queue[Tenant]) giveUp(l *line[Tenant], w *waiter) {
 	case !w.closed:
 		q.places.Return(l.tenant, 1)
 	}
-	q.serve() // its line may have stood before others
+	q.serve() // its line may have been before others
 }
 
-// linesKept is how many lines are remembered before those that nobody needs are forgotten.
+// linesKept is the number of lines above which unneeded ones are dropped.
 const linesKept = 64
 
-// lineOf finds a tenant's line. A line without waiters matters only while its next turn is ahead of
-// the clock: it has had its place in this round. mu is held.
+// lineOf returns a tenant's line. A line without waiters is needed only while its next turn is ahead of the clock:
+// the tenant already had its place in this round. mu is held.
 func (q *Queue[Tenant]) lineOf(t Tenant) *line[Tenant] {
 	if l := q.lines[t]; l != nil {
 		return l
@@ -175,7 +173,7 @@ func (q *Queue[Tenant]) lineOf(t Tenant) *line[Tenant] {
 	return l
 }
 
-// serve gives places to those whose turn it is, while there are any. mu is held.
+// serve gives free places to the next waiters. mu is held.
 func (q *Queue[Tenant]) serve() {
 	for l := q.next(); l != nil; l = q.next() {
 		w := l.waits[0]
@@ -189,7 +187,7 @@ func (q *Queue[Tenant]) serve() {
 	}
 }
 
-// next takes a place for the line whose turn it is; nil when nobody can have one. mu is held.
+// next takes a place for the line whose turn it is; nil when no line can have one. mu is held.
 func (q *Queue[Tenant]) next() *line[Tenant] {
 	var own, best *line[Tenant]
 	for _, l := range q.busy {
@@ -216,12 +214,12 @@ func (q *Queue[Tenant]) next() *line[Tenant] {
 	return best
 }
 
-// before says whose turn comes first; with the same one, who waits longer.
+// before reports whether l's turn comes before o's; of equal turns the longer wait comes first.
 func (l *line[Tenant]) before(o *line[Tenant]) bool {
 	return l.turn < o.turn || l.turn == o.turn && l.waits[0].number < o.waits[0].number
 }
 
-// leaveBusy takes a line off those where somebody waits, when nobody does. mu is held.
+// leaveBusy removes a line without waiters from busy. mu is held.
 func (q *Queue[Tenant]) leaveBusy(l *line[Tenant]) {
 	if len(l.waits) > 0 {
 		return

@@ -21,31 +21,30 @@ import (
 )
 
 const (
-	// tracesPath is where OTLP over HTTP takes traces (OTLP specification 1.3).
+	// tracesPath is the path of OTLP over HTTP for traces (OTLP specification 1.3).
 	tracesPath = "/v1/traces"
 
-	// sendWithin bounds one batch, queueMax what waits for a collector that is slow or
-	// away: then spans are dropped. Some hundred bytes each. Guess.
+	// sendWithin bounds the sending of one batch, queueMax the spans that wait for a slow or dead collector; further
+	// spans are dropped. Some hundred bytes each. Guess.
 	sendWithin = 5 * time.Second
 	queueMax   = 2048
 
-	// complainEvery keeps a collector that is away from filling the log.
+	// complainEvery keeps a dead collector from filling the log.
 	complainEvery = time.Minute
 )
 
-// Options say where spans go.
+// Options are where to send spans.
 type Options struct {
 	// Endpoint is host:port, for http://host:port/v1/traces, or a URL; "": tracing is off.
 	Endpoint string
-	Sample   float64 // the part of the traces that is sent, 0 to 1
+	Sample   float64 // the fraction of the traces to send, 0 to 1
 	Node     uuid.UUID
 	Version  string
 	Log      *slog.Logger
 }
 
-// New makes a Tracer; nil when tracing is off. It does not wait for the collector.
-// Headers that the collector wants, such as a token, are read from
-// OTEL_EXPORTER_OTLP_HEADERS, as everywhere with OpenTelemetry.
+// New makes a Tracer; nil when tracing is off. It does not wait for the collector. OTEL_EXPORTER_OTLP_HEADERS has
+// headers for the collector, such as a token, as usual with OpenTelemetry.
 func New(ctx context.Context, o Options) (*Tracer, error) {
 	if o.Endpoint == "" {
 		return nil, nil
@@ -69,7 +68,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return &Tracer{provider: provider, tracer: provider.Tracer(scopeName)}, nil
 }
 
-// endpointURL returns the URL that an endpoint means.
+// endpointURL returns the URL of an endpoint.
 func endpointURL(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -84,8 +83,7 @@ func endpointURL(text string) (string, error) {
 	return u.String(), nil
 }
 
-// Stop sends what is left, while ctx lasts. Spans that end later are lost. A nil Tracer
-// has nothing to stop.
+// Stop sends the remaining spans until ctx ends. Spans that end later are lost. With a nil Tracer it does nothing.
 func (t *Tracer) Stop(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -96,7 +94,7 @@ func (t *Tracer) Stop(ctx context.Context) error {
 	return nil
 }
 
-// complaints logs that spans could not be sent, now and then.
+// complaints logs at intervals that spans could not be sent.
 type complaints struct {
 	log  *slog.Logger
 	last atomic.Int64 // Unix nanoseconds
@@ -111,29 +109,29 @@ func (c *complaints) Handle(err error) {
 	c.log.Warn("spans not sent", "err", err)
 }
 
-// Name is what a span is about.
+// Name is the subject of a span.
 type Name string
 
-// The spans there are.
+// The names of spans.
 const (
 	Request      Name = "http.request"   // one request of the API
 	Upload       Name = "upload.request" // one request of the storage URL
 	Append       Name = "upload.append"  // a chunk of a file made durable
 	Lease        Name = "lease"          // verifications taken from the ledger
 	Intake       Name = "intake"         // a file read into memory
-	Settle       Name = "settle"         // outcomes and what they cost, committed
+	Settle       Name = "settle"         // a settlement committed
 	Session      Name = "smtp.session"   // from the dial to the end of an SMTP session
-	LedgerWrite  Name = "ledger.write"   // a transaction, with the times it was run again
+	LedgerWrite  Name = "ledger.write"   // a transaction, with all its runs
 	LedgerRead   Name = "ledger.read"    // a reading
 	scopeName         = "rollcall"       // of the instrumentation
-	wordBytesMax      = 100              // a host name that is longer is cut; ours are shorter
-	notAWordOurs      = "(not told)"     // stands for a word that looks like an address
+	wordBytesMax      = 100              // longer host names are cut; ours are shorter
+	notAWordOurs      = "(not told)"     // replaces a word that looks like an address
 )
 
-// Key is what an attribute is called.
+// Key is the name of an attribute.
 type Key string
 
-// The attributes there are.
+// The attributes.
 const (
 	Verification Key = "rollcall.verification" // UUID
 	Settlement   Key = "rollcall.settlement"   // its number within the verification
@@ -152,18 +150,16 @@ const (
 	Status       Key = "http.response.status_code"
 )
 
-// Tracer begins spans. A nil Tracer begins none: that is how tracing is off. Safe for
-// concurrent use.
+// Tracer begins spans. A nil Tracer begins none, so tracing is off. Safe for concurrent use.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 }
 
-// Span is one part of the work. The zero Span is that of a nil Tracer: nothing happens.
-// One goroutine uses it at a time.
+// Span is one part of the work. The zero Span, from a nil Tracer, does nothing. It is for one goroutine at a time.
 type Span struct{ span trace.Span }
 
-// Begin begins a span, below that of ctx when there is one.
+// Begin begins a span, as a child of the one in ctx, if any.
 func (t *Tracer) Begin(ctx context.Context, name Name) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -172,7 +168,7 @@ func (t *Tracer) Begin(ctx context.Context, name Name) (context.Context, Span) {
 	return ctx, Span{s}
 }
 
-// Past returns a span that began a while ago, for what is only worth one in hindsight.
+// Past returns a span that began earlier, for work whose interest shows only afterwards.
 func (t *Tracer) Past(name Name, began time.Time) Span {
 	if t == nil {
 		return Span{}
@@ -181,7 +177,7 @@ func (t *Tracer) Past(name Name, began time.Time) Span {
 	return Span{s}
 }
 
-// Under returns a context whose spans stand below s.
+// Under returns a context whose spans are children of s.
 func (s Span) Under(ctx context.Context) context.Context {
 	if !s.On() {
 		return ctx
@@ -189,7 +185,7 @@ func (s Span) Under(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, s.span)
 }
 
-// Within begins a span below that of ctx; without one there is nothing to begin.
+// Within begins a child of the span in ctx; without one it does nothing.
 func Within(ctx context.Context, name Name) (context.Context, Span) {
 	outer := trace.SpanFromContext(ctx)
 	if !outer.IsRecording() {
@@ -199,10 +195,10 @@ func Within(ctx context.Context, name Name) (context.Context, Span) {
 	return ctx, Span{s}
 }
 
-// On reports whether it is worth finding out what to note.
+// On reports whether the span is recorded, so that its attributes are worth computing.
 func (s Span) On() bool { return s.span != nil && s.span.IsRecording() }
 
-// Word notes a word of ours: a route, a stage, a host. A word with an @ is left out.
+// Word records one of our words: a route, a stage, a host. It leaves out a word with an @.
 func (s Span) Word(key Key, word string) {
 	if !s.On() {
 		return
@@ -213,21 +209,21 @@ func (s Span) Word(key Key, word string) {
 	s.span.SetAttributes(attribute.String(string(key), word[:min(len(word), wordBytesMax)]))
 }
 
-// Count notes a number.
+// Count records a number.
 func (s Span) Count(key Key, n int64) {
 	if s.On() {
 		s.span.SetAttributes(attribute.Int64(string(key), n))
 	}
 }
 
-// ID notes a UUID, unless it is the nil UUID.
+// ID records a UUID, unless it is the nil UUID.
 func (s Span) ID(key Key, id uuid.UUID) {
 	if s.On() && id != uuid.Nil {
 		s.span.SetAttributes(attribute.String(string(key), id.String()))
 	}
 }
 
-// End ends the span. A failure is noted without its text, which may hold what others said.
+// End ends the span. It records a failure without its text, which may quote others.
 func (s Span) End(failed bool) {
 	if s.span == nil {
 		return
