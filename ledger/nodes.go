@@ -119,8 +119,8 @@ type NodeRow struct {
 	DrainAsked bool // an operator wants it to drain
 }
 
-// NodeSnapshot is all rows at one moment, by session, including those that ended within the last day. It has every
-// publication and every end up to Generation. Without any row it is the zero NodeSnapshot.
+// NodeSnapshot is all rows at one moment, by session, including those that ended within the last day. It includes
+// all publications and ends up to Generation. Without any row it is the zero NodeSnapshot.
 type NodeSnapshot struct {
 	Now        time.Time // by the database's clock
 	Generation int64     // number of publications and ends so far
@@ -149,7 +149,7 @@ type Nodes interface {
 	// silent receivers of its last heartbeat, and sends no more heartbeats. A lost process becomes one that left. No
 	// effect on a missing row or one that had left.
 	Leave(ctx context.Context, session uuid.UUID) error
-	// Retire ends, in a new generation, a joined row that was not seen for at least after. dead says that the
+	// Retire ends, in a new generation, a joined row whose last heartbeat is older than after. dead says that the
 	// process is known to be dead, which also applies to a row that is already lost. No effect on other rows, such
 	// as one that was seen since.
 	Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error
@@ -161,7 +161,7 @@ type Nodes interface {
 	// Forget records an operator's statement that a node is dead and no receiver holds its sessions. It removes the
 	// node's rows, but a row with an end that some joined process has not read stays as lost and dead, with no
 	// silent receivers, until Sweep or another Forget: without the row that process would continue to count it. It
-	// first retires a joined row that was not seen for after. ErrNoSuchNode; ErrNodeAlive, without any change, when
-	// one was seen since.
+	// first retires a joined row whose last heartbeat is older than after. ErrNoSuchNode; ErrNodeAlive, without any
+	// change, when one is newer.
 	Forget(ctx context.Context, node uuid.UUID, after time.Duration) error
 }

@@ -188,7 +188,7 @@ func (l LogLine) Check() error {
 }
 
 // Acting is the session that makes a change, and the role its user needs. Every changing transaction first reads
-// both from the ledger, so that a node's outdated knowledge allows nothing: ErrNoSuchSession, ErrNotAllowed.
+// both from the ledger, because a node's knowledge may be outdated: ErrNoSuchSession, ErrNotAllowed.
 type Acting struct {
 	Session   Hash
 	Idle      time.Duration // longest time that a session stays valid unused

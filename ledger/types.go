@@ -149,7 +149,7 @@ type Verification struct {
 	Epoch         int64        // grows each time its lease changes hands
 	Settlements   int64        // number of settlements so far
 	LeasedUntil   time.Time    // end of the lease; zero: none. Only from Evidence and OpenVerifications
-	LeasedBy      uuid.UUID    // node of the lease, even an expired one; zero: none. Only from Evidence and OpenVerifications
+	LeasedBy      uuid.UUID    // node of the last lease; zero: none. Only from Evidence and OpenVerifications
 	RestsUntil    time.Time    // parked until then, perhaps in the past. Only from Evidence and OpenVerifications
 	MadeBy        string       // who created it, as Actor names them; "": unknown
 }

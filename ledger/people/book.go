@@ -13,20 +13,20 @@ import (
 	"rollcall/ledger/sqlstore/engine"
 )
 
-// Tx is one transaction of the ledger's database, or some reading. It is used by one goroutine.
+// Tx is one transaction or reading of the ledger's database. It is for one goroutine.
 type Tx interface {
-	// Exec runs a statement and gives the number of rows that it changed.
+	// Exec runs a statement and returns the number of changed rows.
 	Exec(statement string, args ...any) (int64, error)
-	// Row asks for at most one row: sql.ErrNoRows from Scan when there is none.
+	// Row returns a query for at most one row: sql.ErrNoRows from Scan when there is none.
 	Row(query string, args ...any) engine.Row
-	// Each calls scan for each row of the answer.
+	// Each calls scan for each row of a query.
 	Each(scan func(rows *sql.Rows) error, query string, args ...any) error
 
-	// Now is the time of the database.
+	// Now returns the time of the database.
 	Now() (time.Time, error)
-	// Account is ledger.ErrNoSuchWorkspace for a workspace that is none.
+	// Account returns ledger.ErrNoSuchWorkspace for an unknown workspace.
 	Account(workspace uuid.UUID) (ledger.Balance, error)
-	// LogIn writes a line of the log of a workspace, and Log one of the operator log.
+	// LogIn writes a line of a workspace's log, and Log one of the operator log.
 	LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error
 	Log(l ledger.LogLine) error
 }
@@ -40,7 +40,7 @@ type Database interface {
 // Book is the part of a ledger.Book about people. Safe for concurrent use if its database is.
 type Book struct{ db Database }
 
-// New makes the part about people of a database's book.
+// New returns the part about people on a database.
 func New(db Database) *Book { return &Book{db} }
 
 // rows are the statements of this package in one transaction.
@@ -54,11 +54,11 @@ func (b *Book) runView(ctx context.Context, do func(t rows) error) error {
 	return b.db.ViewPeople(ctx, func(t Tx) error { return do(rows{t}) })
 }
 
-// operator is who makes changes by the command line.
+// operator is the actor of changes by the command line.
 const operator = "operator"
 
-// told writes what a change is told by: a line of the log of its workspace, and a line of the operator log when an
-// operator made it or it is of no workspace.
+// told logs a change: a line in the log of its workspace, and a line in the operator log when an operator made it or
+// it has no workspace.
 func told(t rows, actor string, workspace uuid.UUID, l ledger.WorkspaceLine) error {
 	l.Actor = actor
 	if err := l.Check(); err != nil {
@@ -75,8 +75,8 @@ func told(t rows, actor string, workspace uuid.UUID, l ledger.WorkspaceLine) err
 	return t.Log(ledger.LogLine{Action: l.Action, Workspace: workspace, Subject: l.Subject, New: l.Detail})
 }
 
-// isWorkspace refuses a workspace that is none. It is asked before a transaction: a workspace never goes, and who reads
-// its row in a transaction is in the way of those who move its credits. ErrNoSuchWorkspace.
+// isWorkspace refuses an unknown workspace. It is called before a transaction: workspaces are never deleted, and
+// reading their row inside a transaction would conflict with movements of credits. ErrNoSuchWorkspace.
 func (b *Book) isWorkspace(ctx context.Context, workspace uuid.UUID) error {
 	return b.runView(ctx, func(t rows) error {
 		_, err := t.Account(workspace)
@@ -91,7 +91,7 @@ func checkBatch(list []ledger.Hash) error {
 	return nil
 }
 
-// one checks that a change on a condition met its row.
+// one checks that a conditional change met its row.
 func one(n int64, err error, what string) error {
 	if err == nil && n != 1 {
 		err = fmt.Errorf("%d rows changed, 1 expected", n)
@@ -102,7 +102,7 @@ func one(n int64, err error, what string) error {
 // hashed reads a column into a hash; an empty one is the zero hash.
 type hashed struct{ into *ledger.Hash }
 
-// Scan takes the bytes of a column.
+// Scan reads the bytes of a column.
 func (h hashed) Scan(from any) error {
 	text, ok := from.([]byte)
 	if !ok && from != nil || len(text) != 0 && len(text) != len(h.into) {
@@ -113,10 +113,10 @@ func (h hashed) Scan(from any) error {
 	return nil
 }
 
-// hashArg is a hash as an argument.
+// hashArg returns a hash as an argument.
 func hashArg(h ledger.Hash) any { return h[:] }
 
-// blob is how a hash is written; the zero hash is empty.
+// blob returns the stored form of a hash; the zero hash is empty.
 func blob(h ledger.Hash) []byte {
 	if h == (ledger.Hash{}) {
 		return []byte{}
@@ -124,10 +124,10 @@ func blob(h ledger.Hash) []byte {
 	return h[:]
 }
 
-// Query is a statement and the index that it is to use, with the columns of a key that has no name.
+// Query is a statement and its expected index, or the columns of a key without a name.
 type Query struct{ Name, Text, Index string }
 
-// Queries are what requests ask all the time. A test asks the databases for their plans.
+// Queries are the frequent queries of requests. A test checks their plans on the databases.
 var Queries = []Query{
 	{"what a session may do", mayDo, "memberships_user"},
 	{"sessions of a user", heldSessions, "user_sessions_user"},
@@ -150,7 +150,7 @@ func endQuery(of links) string {
 	return query
 }
 
-// LogWorkspace writes a line about what the ledger does not do itself.
+// LogWorkspace writes a line about an action outside the ledger.
 func (b *Book) LogWorkspace(ctx context.Context, workspace uuid.UUID, l ledger.WorkspaceLine) error {
 	l.Actor = ledger.Actor(ctx)
 	err := b.isWorkspace(ctx, workspace)
@@ -195,7 +195,7 @@ func (b *Book) WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) ([]
 	}, "read the log of workspace %s", q.Workspace)
 }
 
-// fillEmails fills in those of the users who are the actors of lines.
+// fillEmails fills in the emails of users who are actors.
 func (t rows) fillEmails(page []ledger.WorkspaceLine) error {
 	of := map[uuid.UUID]string{}
 	var users []uuid.UUID

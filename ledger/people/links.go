@@ -15,7 +15,7 @@ import (
 	"rollcall/ledger/sqlstore/engine"
 )
 
-// links are those of an email or of a maker, one of which is told; the zero value of the rest fits all.
+// links selects the links of an email or of a maker, one of which is required; further zero fields match all.
 type links struct {
 	folded    string // email
 	madeBy    string
@@ -23,10 +23,10 @@ type links struct {
 	workspace uuid.UUID
 }
 
-// linkRow is one link as its table has it.
+// linkRow is one link as stored.
 type linkRow struct {
 	ledger.Link
-	session ledger.Hash // that began with it; zero: none did
+	session ledger.Hash // the session that it began; zero: none
 }
 
 const linkColumns = `id, purpose, workspace, email, role, made_by, created, expires, ends, used_by`
@@ -54,13 +54,13 @@ func (t rows) addLink(l ledger.Link) error {
 	return ledger.Wrap(err, "write link")
 }
 
-// useLink ends a link that is open.
+// useLink ends an open link.
 func (t rows) useLink(id, session ledger.Hash, now time.Time) (int64, error) {
 	return t.Exec(`UPDATE links SET ends = ?, used_by = ? WHERE id = ? AND ends > ?`,
 		now.UnixMilli(), blob(session), id[:], now.UnixMilli())
 }
 
-// endStatement is the statement that ends those that are open.
+// endStatement returns the statement that ends the open ones.
 func (of links) endStatement(now time.Time) (query string, args []any) {
 	query, args = `UPDATE links SET ends = ? WHERE ends > ?`, []any{now.UnixMilli(), now.UnixMilli()}
 	where := func(is bool, column string, value any) {
@@ -75,14 +75,14 @@ func (of links) endStatement(now time.Time) (query string, args []any) {
 	return query, args
 }
 
-// endLinks ends the open links of some.
+// endLinks ends the selected open links.
 func (t rows) endLinks(of links, now time.Time) error {
 	query, args := of.endStatement(now)
 	_, err := t.Exec(query, args...)
 	return ledger.Wrap(err, "end links")
 }
 
-// MakeLink keeps a link.
+// MakeLink stores a link.
 func (b *Book) MakeLink(ctx context.Context, l ledger.Link) (ledger.Link, error) {
 	if !personal(l) {
 		if err := b.isWorkspace(ctx, l.Workspace); err != nil {
@@ -129,12 +129,13 @@ func makeLink(t rows, actor string, l ledger.Link) (ledger.Link, error) {
 	return l, told(t, actor, l.Workspace, ledger.WorkspaceLine{Action: action, Subject: l.Email, Detail: string(l.Role)})
 }
 
-// personal says that a link is for somebody who is a user already, in no workspace.
+// personal reports whether a link is for an existing user, without a workspace.
 func personal(l ledger.Link) bool {
 	return l.Purpose == ledger.PasswordLink || l.Purpose == ledger.SignInLink
 }
 
-// mayBeInvited refuses a link that nobody could use, or may make. ErrNoSuchUser, ErrNotOwner, ErrTooManyMembers.
+// mayBeInvited refuses a link that nobody could use, or that its maker may not make. ErrNoSuchUser, ErrNotOwner,
+// ErrTooManyMembers.
 func mayBeInvited(t rows, l ledger.Link, now time.Time) error {
 	if personal(l) {
 		u, err := t.userOf(l.Email)
@@ -153,7 +154,7 @@ func mayBeInvited(t rows, l ledger.Link, now time.Time) error {
 	return err
 }
 
-// AcceptLink uses a link up and begins a session.
+// AcceptLink uses a link and begins a session.
 func (b *Book) AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error) {
 	if err := b.runUpdate(ctx, func(t rows) error { return accept(ctx, t, a) }); err != nil {
 		return ledger.SignedIn{}, fmt.Errorf("accept a link: %w", err)
@@ -170,7 +171,7 @@ func accept(ctx context.Context, t rows, a ledger.Accept) error {
 		return ledger.ErrNoSuchLink
 	}
 	if l.session != (ledger.Hash{}) && l.session == a.Session.ID {
-		return nil // this call, or the same before it, has used it
+		return nil // this call, or an earlier run of it, has used it
 	}
 	now, err := t.Now()
 	if err != nil {
@@ -211,8 +212,8 @@ func accept(ctx context.Context, t rows, a ledger.Accept) error {
 	return begin(ctx, t, a.Session, u, now)
 }
 
-// userOfLink makes or changes the user of a link, and gives them. An invitation changes no user who is there:
-// whoever made it has its link.
+// userOfLink makes or changes the user of a link, and returns the user. An invitation changes no existing user,
+// because its maker also has the link.
 func userOfLink(ctx context.Context, t rows, l *linkRow, u *ledger.User, a ledger.Accept, now time.Time) (
 	*ledger.User, error) {
 	if u != nil && l.Purpose != ledger.PasswordLink {
@@ -237,7 +238,7 @@ func userOfLink(ctx context.Context, t rows, l *linkRow, u *ledger.User, a ledge
 	return u, t.addUser(*u)
 }
 
-// mayBeNew refuses a user who cannot be made. ErrIllegal, ErrIdentityTaken.
+// mayBeNew refuses an invalid new user. ErrIllegal, ErrIdentityTaken.
 func mayBeNew(t rows, a ledger.Accept) error {
 	if a.User == uuid.Nil || len(a.Name) > ledger.NameMax {
 		return fmt.Errorf("a user without an id, or a name of more than %d bytes: %w", ledger.NameMax, ledger.ErrIllegal)
@@ -258,7 +259,7 @@ func mayBeNew(t rows, a ledger.Accept) error {
 	return freeIdentity(t, a.User, a.OIDC)
 }
 
-// EndLink ends an invitation to a workspace before its time.
+// EndLink ends an invitation to a workspace.
 func (b *Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) error {
 	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
 		l, err := t.readLink(id)
@@ -274,14 +275,14 @@ func (b *Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash)
 		}
 		n, err := t.useLink(id, ledger.Hash{}, now)
 		if err != nil || n == 0 {
-			return err // it is over already
+			return err // it has already ended
 		}
 		return told(t, ledger.Actor(ctx), workspace, ledger.WorkspaceLine{Action: "link end", Subject: l.Email,
 			Detail: string(l.Role)})
 	}), "end a link of workspace %s", workspace)
 }
 
-// LinkByID reads a link that can be used, and reports whether there is a user with its email.
+// LinkByID returns an open link, and whether a user with its email exists.
 func (b *Book) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, known bool, err error) {
 	var user sql.Null[[]byte]
 	var disabled, now time.Time
@@ -303,27 +304,27 @@ func (b *Book) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, kno
 	return l, err == nil && user.Valid, err
 }
 
-// linkOf are linkColumns where another table stands beside.
+// linkOf are linkColumns for a join.
 var linkOf = "l." + strings.ReplaceAll(linkColumns, ", ", ", l.")
 
-// openLinks are the invitations to a workspace that can be used now.
+// openLinks finds the open invitations to a workspace.
 const openLinks = `SELECT ` + linkColumns + ` FROM links WHERE workspace = ? AND ends > {now}`
 
-// OpenLinks lists the invitations to a workspace that can be used, newest first.
+// OpenLinks lists the open invitations to a workspace, newest first.
 func (b *Book) OpenLinks(ctx context.Context, workspace uuid.UUID) ([]ledger.Link, error) {
 	if workspace == uuid.Nil {
-		return nil, nil // the links for passwords are of no workspace
+		return nil, nil // password links have no workspace
 	}
 	return b.newestLinks(ctx, openLinks, workspace[:])
 }
 
-// invitations are those of an email that can be used now.
+// invitations finds the open invitations of an email.
 const invitations = `SELECT ` + linkColumns + ` FROM links WHERE folded = ? AND ends > {now} AND purpose = 'invite'`
 
-// Invitations lists the invitations of an email that can be used, newest first.
+// Invitations lists the open invitations of an email, newest first.
 func (b *Book) Invitations(ctx context.Context, email string) ([]ledger.Link, error) {
 	if ledger.CheckEmail(email) != nil {
-		return nil, nil // what is no email, no database need be asked for
+		return nil, nil // an invalid email has none
 	}
 	return b.newestLinks(ctx, invitations, []byte(ledger.FoldEmail(email)))
 }
@@ -342,7 +343,7 @@ func (b *Book) newestLinks(ctx context.Context, query string, arg any) ([]ledger
 	return list, err
 }
 
-// The invitations to a workspace that can be used at a time, and how many there are together with the members.
+// The open invitations to a workspace, and their number with that of the members.
 const (
 	openInvitations = ` FROM links WHERE workspace = ? AND ends > ?`
 	countMembers    = `SELECT (SELECT count(*) FROM memberships WHERE workspace = ?) +
@@ -364,12 +365,12 @@ func (t rows) membersAndInvited(workspace uuid.UUID, now time.Time) (n int, err 
 	return engine.Value[int](t, "count members", countMembers, workspace[:], workspace[:], now.UnixMilli())
 }
 
-// ownersBut counts the owners of a workspace who may sign in, without one.
+// ownersBut counts the owners of a workspace who may sign in, except one.
 func (t rows) ownersBut(workspace, user uuid.UUID) (n int, err error) {
 	return engine.Value[int](t, "count owners", countOwners, workspace[:], user[:])
 }
 
-// setMember writes a membership, in place of the one that was.
+// setMember writes a membership and replaces an earlier one.
 func (t rows) setMember(workspace, user uuid.UUID, role ledger.Role, now time.Time) error {
 	_, err := t.Exec(`INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, ?, ?)
 		ON CONFLICT (workspace, user_id) DO UPDATE SET role = excluded.role`,
@@ -382,7 +383,7 @@ func (t rows) dropMember(workspace, user uuid.UUID) (int64, error) {
 	return t.Exec(`DELETE FROM memberships WHERE workspace = ? AND user_id = ?`, workspace[:], user[:])
 }
 
-// members are those of a workspace.
+// members finds the members of a workspace.
 const members = `SELECT m.user_id, u.email, u.name, m.role, m.created, u.seen, u.disabled, w.name
 	FROM memberships m JOIN users u ON u.id = m.user_id JOIN workspaces w ON w.id = m.workspace WHERE m.workspace = ?`
 
@@ -407,11 +408,11 @@ func (b *Book) Members(ctx context.Context, workspace uuid.UUID) ([]ledger.Membe
 	return list, err
 }
 
-// userActor is what the actor of a user begins with.
+// userActor is the prefix of a user's actor.
 const userActor = "user:"
 
-// onlyOwner refuses a user who is no owner of a workspace, or is disabled: a node may believe for some seconds that
-// they may do what owners do. ErrNotOwner.
+// onlyOwner refuses a user who is disabled or not an owner of a workspace: a node's knowledge of owners may be
+// seconds old. ErrNotOwner.
 func onlyOwner(t rows, actor string, workspace uuid.UUID) error {
 	text, is := strings.CutPrefix(actor, userActor)
 	if !is {
@@ -428,7 +429,7 @@ func onlyOwner(t rows, actor string, workspace uuid.UUID) error {
 	return err
 }
 
-// join makes the user of an invitation a member, or gives a member the role if it is the higher.
+// join makes the user of an invitation a member, or gives a member the role if it is higher.
 func join(t rows, actor string, l *linkRow, u *ledger.User, now time.Time) error {
 	is, err := t.readRole(l.Workspace, u.ID)
 	if err != nil || is.Allows(l.Role) {
@@ -444,7 +445,7 @@ func join(t rows, actor string, l *linkRow, u *ledger.User, now time.Time) error
 	return told(t, actor, l.Workspace, line)
 }
 
-// roleLine says that a role was changed.
+// roleLine returns the log line of a changed role.
 func roleLine(email string, old, now ledger.Role) ledger.WorkspaceLine {
 	return ledger.WorkspaceLine{Action: "member role", Subject: email, Detail: string(old) + " to " + string(now)}
 }
@@ -508,8 +509,8 @@ func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) 
 	return told(t, actor, workspace, line)
 }
 
-// endInvitations ends the open invitations to a workspace that a member made, and those of their email: with one
-// they could take back a role that they lost.
+// endInvitations ends the open invitations to a workspace that a member made or got: with one the member could
+// regain a lost role.
 func endInvitations(t rows, workspace uuid.UUID, u *ledger.User, now time.Time) error {
 	made := links{madeBy: userActor + u.ID.String(), purpose: ledger.InviteLink, workspace: workspace}
 	if err := t.endLinks(made, now); err != nil {

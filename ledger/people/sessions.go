@@ -23,21 +23,21 @@ func scanSession(scan engine.Scan) (s ledger.Session, err error) {
 	return s, err
 }
 
-// readSession reads one, whether it is over or not; nil when there is none.
+// readSession reads a session, even an ended one; nil when there is none.
 func (t rows) readSession(id ledger.Hash) (*ledger.Session, error) {
 	const read = `SELECT ` + sessionColumns + ` FROM user_sessions WHERE id = ?`
 	return engine.Find(t, "read session", scanSession, read, id[:])
 }
 
-// heldSessions are the sessions of a user whose end has not come.
+// heldSessions finds the sessions of a user that have not ended.
 const heldSessions = `SELECT ` + sessionColumns + ` FROM user_sessions WHERE user_id = ? AND ends > ?`
 
-// listHeld lists those of a user whose end has not come.
+// listHeld lists the sessions of a user that have not ended.
 func (t rows) listHeld(user uuid.UUID, now time.Time) ([]ledger.Session, error) {
 	return engine.List(t, "list sessions", scanSession, heldSessions, user[:], now.UnixMilli())
 }
 
-// addSession writes a new one, and notes that its user was seen.
+// addSession writes a new session, and records that its user was seen.
 func (t rows) addSession(s ledger.Session) error {
 	_, err := t.Exec(`INSERT INTO user_sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`, s.ID[:], s.User[:],
 		ledger.Millis(s.Created), ledger.Millis(s.Seen), ledger.Millis(s.Ends), s.Agent, s.Network)
@@ -48,7 +48,7 @@ func (t rows) addSession(s ledger.Session) error {
 	return ledger.Wrap(err, "write session")
 }
 
-// mayDo is what a session may do now: a line for each membership of its user, or one without.
+// mayDo finds the rights of a session: a row for each membership of its user, or one row without.
 const mayDo = `SELECT s.id, s.user_id, s.created, s.seen, s.ends, s.agent, s.network,
 	u.id, u.email, u.name, u.password, u.oidc, u.totp, u.created, u.disabled, u.seen,
 	m.workspace, w.name, m.role, m.created
@@ -56,7 +56,7 @@ const mayDo = `SELECT s.id, s.user_id, s.created, s.seen, s.ends, s.agent, s.net
 	LEFT JOIN memberships m ON m.user_id = u.id LEFT JOIN workspaces w ON w.id = m.workspace
 	WHERE s.id = ? AND s.ends > {now} AND s.seen >= {now} - ? AND u.disabled = 0`
 
-// signedIn reads what a session may do now, in one statement; nil when it may do nothing.
+// signedIn reads the rights of a session in one statement; nil when it is not valid.
 func (t rows) signedIn(id ledger.Hash, idle time.Duration) (in *ledger.SignedIn, err error) {
 	err = t.Each(func(rows *sql.Rows) error {
 		if in == nil {
@@ -79,7 +79,7 @@ func (t rows) signedIn(id ledger.Hash, idle time.Duration) (in *ledger.SignedIn,
 	return in, nil
 }
 
-// scanMayDo reads a line of mayDo; nil without a membership.
+// scanMayDo reads a row of mayDo; nil without a membership.
 func scanMayDo(scan engine.Scan, in *ledger.SignedIn) (m *ledger.Membership, err error) {
 	var seen time.Time
 	var workspace uuid.NullUUID
@@ -99,7 +99,7 @@ func scanMayDo(scan engine.Scan, in *ledger.SignedIn) (m *ledger.Membership, err
 		Seen: seen}, nil
 }
 
-// forEver is longer than any session holds.
+// forEver is longer than any session's life.
 const forEver = 1 << 62 * time.Nanosecond
 
 // BeginSession signs a user in.
@@ -122,7 +122,7 @@ func (b *Book) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.Si
 	return b.signedIn(ctx, n.ID, forEver, ledger.ErrNoSuchUser, "begin a session")
 }
 
-// stillProved refuses a session of who was proved to be a user by what has changed since. ErrChanged.
+// stillProved refuses a session if the user's factors have changed since the proof. ErrChanged.
 func stillProved(n ledger.NewSession, u *ledger.User) error {
 	if n.Proved != (ledger.Hash{}) && n.Proved != u.Factors() {
 		return ledger.ErrChanged
@@ -130,7 +130,7 @@ func stillProved(n ledger.NewSession, u *ledger.User) error {
 	return nil
 }
 
-// begin makes a session, or finds that it is made. One that would be too many ends the one that was used least lately.
+// begin makes a session, or finds the one already made. Above the limit it ends the least recently used one.
 func begin(ctx context.Context, t rows, n ledger.NewSession, u *ledger.User, now time.Time) error {
 	known, err := t.readSession(n.ID)
 	switch {
@@ -154,11 +154,11 @@ func begin(ctx context.Context, t rows, n ledger.NewSession, u *ledger.User, now
 		Ends: now.Add(n.Life).Truncate(time.Millisecond), Agent: n.Agent, Network: n.Network})
 }
 
-// endLeastUsed ends the sessions of a user but for so many that were used last.
+// endLeastUsed ends the sessions of a user except a number of the most recently used.
 const endLeastUsed = `UPDATE user_sessions SET ends = ? WHERE id IN (SELECT id FROM user_sessions
 	WHERE user_id = ? AND ends > ? ORDER BY seen DESC, created DESC, id DESC LIMIT 1000000 OFFSET ?)`
 
-// signedIn reads what a session may do now; none is the error when it holds no more, and what begins each.
+// signedIn reads the rights of a session; none is the error for an invalid session, and what begins each error.
 func (b *Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error, what string) (
 	ledger.SignedIn, error) {
 	return ledger.Run(ctx, b.runView, func(t rows) (ledger.SignedIn, error) {
@@ -173,12 +173,12 @@ func (b *Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration,
 	}, "%s", what)
 }
 
-// SessionByID reads what a session may do now.
+// SessionByID returns a session with its current rights.
 func (b *Book) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
 	return b.signedIn(ctx, id, idle, ledger.ErrNoSuchSession, "read a session")
 }
 
-// Sessions lists those of a user that hold, the one used last first.
+// Sessions lists the valid sessions of a user, the most recently used first.
 func (b *Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) ([]ledger.Session, error) {
 	list, err := ledger.Run(ctx, b.runView, func(t rows) ([]ledger.Session, error) {
 		now, err := t.Now()
@@ -194,7 +194,7 @@ func (b *Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration)
 	return list, err
 }
 
-// endSessions ends the sessions of a user but one, and gives those that held.
+// endSessions ends the sessions of a user except one, and returns those that were valid.
 func (t rows) endSessions(user uuid.UUID, but ledger.Hash, now time.Time) ([]ledger.Hash, error) {
 	return engine.List(t, "end sessions", func(scan engine.Scan) (id ledger.Hash, err error) {
 		err = scan(hashed{&id})
@@ -203,7 +203,7 @@ func (t rows) endSessions(user uuid.UUID, but ledger.Hash, now time.Time) ([]led
 		now.UnixMilli(), user[:], now.UnixMilli(), but[:])
 }
 
-// EndSession ends one, of this user only.
+// EndSession ends a session of this user.
 func (b *Book) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) error {
 	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
 		_, err := t.Exec(`UPDATE user_sessions SET ends = {now} WHERE id = ? AND user_id = ? AND ends > {now}`,
@@ -212,10 +212,10 @@ func (b *Book) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) e
 	}), "end a session of user %s", user)
 }
 
-// EndSessions ends all of a user but one, and counts those that held.
+// EndSessions ends all sessions of a user except one, and returns how many were valid.
 func (b *Book) EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) (int, error) {
-	// tried is what any run ended that came to its commit: those of a run that was committed without our knowing are not
-	// found by the next one, and those of another are found again.
+	// tried collects from all runs that reached their commit. After a commit without our knowledge the next run does
+	// not find those sessions; after any other run it finds them again.
 	tried := map[ledger.Hash]bool{}
 	err := b.changeUser(ctx, user, func(t rows, _ *ledger.User, now time.Time) error {
 		ended, err := t.endSessions(user, but, now)
@@ -230,7 +230,7 @@ func (b *Book) EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash)
 	return len(tried), nil
 }
 
-// UseSessions notes that sessions were used now, and that their users were seen.
+// UseSessions records that sessions were used now and their users seen.
 func (b *Book) UseSessions(ctx context.Context, ids []ledger.Hash) error {
 	if len(ids) > ledger.BatchMax {
 		return fmt.Errorf("note the use of %d sessions, %d are allowed: %w", len(ids), ledger.BatchMax, ledger.ErrIllegal)
@@ -247,7 +247,7 @@ func (b *Book) UseSessions(ctx context.Context, ids []ledger.Hash) error {
 	}), "note the use of %d sessions", len(ids))
 }
 
-// noteUse notes the use of some sessions.
+// noteUse records the use of some sessions.
 func (t rows) noteUse(in string, ids []any, now time.Time) error {
 	args := append([]any{now.UnixMilli(), now.UnixMilli(), now.UnixMilli()}, ids...)
 	if _, err := t.Exec(`UPDATE user_sessions SET seen = ? WHERE ends > ? AND seen < ? AND id`+in, args...); err != nil {
@@ -258,17 +258,17 @@ func (t rows) noteUse(in string, ids []any, now time.Time) error {
 	return err
 }
 
-// attempts are the failed sign-ins of one subject.
+// attempts is the failed sign-ins of one subject.
 type attempts struct {
 	subject  ledger.Hash
 	failures int
 	since    int64     // milliseconds
-	refused  int64     // until when, milliseconds; 0: it is not
-	ends     int64     // when all of it is forgotten, milliseconds
-	call     uuid.UUID // which counted last
+	refused  int64     // end of the refusal, milliseconds; 0: none
+	ends     int64     // when they are forgotten, milliseconds
+	call     uuid.UUID // the call that last counted
 }
 
-// readAttempts reads those of some subjects.
+// readAttempts reads the attempts of some subjects.
 func (t rows) readAttempts(subjects []ledger.Hash) (list []attempts, err error) {
 	err = engine.In(subjects, hashArg, func(in string, hashes []any) error {
 		more, err := engine.List(t, "read failed sign-ins", func(scan engine.Scan) (a attempts, err error) {
@@ -281,7 +281,7 @@ func (t rows) readAttempts(subjects []ledger.Hash) (list []attempts, err error) 
 	return list, err
 }
 
-// keepAttempts writes those of a subject, in place of what was.
+// keepAttempts writes the attempts of a subject and replaces earlier ones.
 func (t rows) keepAttempts(a attempts) error {
 	_, err := t.Exec(`INSERT INTO sign_in_attempts (subject, failures, since, refused, ends, last_call)
 		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures,
@@ -317,7 +317,7 @@ func (b *Book) FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledge
 	return waits, nil
 }
 
-// fail counts a failure under each subject, and says until when each is refused.
+// fail counts a failure under each subject, and returns until when each is refused.
 func fail(t rows, subjects []ledger.Hash, r ledger.AttemptRule, call uuid.UUID, now int64) (
 	map[ledger.Hash]time.Time, error) {
 	subjects = differing(subjects)
@@ -332,7 +332,7 @@ func fail(t rows, subjects []ledger.Hash, r ledger.AttemptRule, call uuid.UUID, 
 		if at >= 0 && known[at].ends > now {
 			a = known[at]
 		}
-		if a.call != call { // a run before this one may have counted
+		if a.call != call { // an earlier run may have counted
 			a.failures++
 			a.call, a.refused = call, 0
 			a.ends = a.since + r.Window.Milliseconds()
@@ -349,7 +349,7 @@ func fail(t rows, subjects []ledger.Hash, r ledger.AttemptRule, call uuid.UUID, 
 	return until, nil
 }
 
-// refused is until when, if that is to come.
+// refused returns the end of a refusal if it is in the future.
 func refused(a attempts, now int64) time.Time {
 	if a.refused <= now {
 		return time.Time{}
@@ -357,13 +357,13 @@ func refused(a attempts, now int64) time.Time {
 	return ledger.Clock(a.refused)
 }
 
-// differing returns each subject once, in one order, so that two who count the same wait for each other.
+// differing returns each subject once, sorted, so that two calls with the same subjects lock them in the same order.
 func differing(subjects []ledger.Hash) []ledger.Hash {
 	subjects = slices.SortedFunc(slices.Values(subjects), func(a, b ledger.Hash) int { return bytes.Compare(a[:], b[:]) })
 	return slices.Compact(subjects)
 }
 
-// SignInWaits answers until when subjects are refused.
+// SignInWaits returns until when subjects are refused.
 func (b *Book) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.Time, error) {
 	waits := make([]time.Time, len(subjects))
 	err := checkBatch(subjects)
@@ -388,7 +388,7 @@ func (b *Book) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.
 	return waits, nil
 }
 
-// ForgetFailures forgets those of a subject.
+// ForgetFailures deletes the failures of a subject.
 func (b *Book) ForgetFailures(ctx context.Context, subject ledger.Hash) error {
 	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
 		_, err := t.Exec(`DELETE FROM sign_in_attempts WHERE subject = ?`, subject[:])

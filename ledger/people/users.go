@@ -23,7 +23,7 @@ func (t rows) oneUser(query string, args ...any) (*ledger.User, error) {
 	return engine.Find(t, "read user", scanUser, query, args...)
 }
 
-// The readings of users.
+// The queries for users.
 const (
 	userByID    = `SELECT ` + userColumns + ` FROM users WHERE id = ?`
 	userByEmail = `SELECT ` + userColumns + ` FROM users WHERE folded = ?`
@@ -31,10 +31,10 @@ const (
 	pageOfUsers = `SELECT ` + userColumns + ` FROM users WHERE folded > ? ORDER BY folded LIMIT ?`
 )
 
-// readUser reads one by id; nil when there is none.
+// readUser reads a user by id; nil when there is none.
 func (t rows) readUser(id uuid.UUID) (*ledger.User, error) { return t.oneUser(userByID, id[:]) }
 
-// userOf reads one by email; nil when there is none. What is no email, no database need be asked for.
+// userOf reads a user by email; nil when there is none. It skips the query for an invalid email.
 func (t rows) userOf(email string) (*ledger.User, error) {
 	if ledger.CheckEmail(email) != nil {
 		return nil, nil
@@ -42,7 +42,7 @@ func (t rows) userOf(email string) (*ledger.User, error) {
 	return t.oneUser(userByEmail, []byte(ledger.FoldEmail(email)))
 }
 
-// userOfOIDC reads who has an identity at a provider; nil when nobody does.
+// userOfOIDC reads the user with an identity at a provider; nil when there is none.
 func (t rows) userOfOIDC(identity string) (*ledger.User, error) {
 	if ledger.CheckIdentity(identity) != nil {
 		return nil, nil
@@ -60,12 +60,12 @@ func (t rows) addUser(u ledger.User) error {
 
 // change is a change of how a user signs in.
 type change struct {
-	action string      // for the logs; "": it is in none
-	ends   bool        // it ends the sessions of the user
-	but    ledger.Hash // that does not end
+	action string      // for the logs; "": not logged
+	ends   bool        // it ends the user's sessions
+	but    ledger.Hash // the session that stays
 }
 
-// writeUser writes password, OIDC, TOTP and disabled of a user, who is there.
+// writeUser writes password, OIDC, TOTP and disabled of an existing user.
 func (t rows) writeUser(ctx context.Context, u *ledger.User, now time.Time, c change) error {
 	_, err := t.Exec(`UPDATE users SET password = ?, oidc = ?, totp = ?, disabled = ? WHERE id = ?`,
 		u.Password, u.OIDC, u.TOTP, ledger.Millis(u.Disabled), u.ID[:])
@@ -97,17 +97,17 @@ func (b *Book) changeUser(ctx context.Context, id uuid.UUID,
 	})
 }
 
-// UserByEmail finds who signs in.
+// UserByEmail returns the user with an email.
 func (b *Book) UserByEmail(ctx context.Context, email string) (ledger.User, error) {
 	return b.findUser(ctx, "email", func(t rows) (*ledger.User, error) { return t.userOf(email) })
 }
 
-// UserByOIDC finds who signs in by a provider.
+// UserByOIDC returns the user with an identity at a provider.
 func (b *Book) UserByOIDC(ctx context.Context, identity string) (ledger.User, error) {
 	return b.findUser(ctx, "identity", func(t rows) (*ledger.User, error) { return t.userOfOIDC(identity) })
 }
 
-// findUser reads a user by something. ErrNoSuchUser.
+// findUser returns the user that read finds. ErrNoSuchUser.
 func (b *Book) findUser(ctx context.Context, by string, read func(t rows) (*ledger.User, error)) (ledger.User, error) {
 	return ledger.Run(ctx, b.runView, func(t rows) (ledger.User, error) {
 		u, err := read(t)
@@ -131,7 +131,7 @@ func (b *Book) Users(ctx context.Context, after string, limit int) ([]ledger.Use
 	}, "list users")
 }
 
-// SetPassword changes the password of a user and ends all their sessions but one.
+// SetPassword changes the password of a user and ends all the user's sessions except one.
 func (b *Book) SetPassword(ctx context.Context, user uuid.UUID, password string, but ledger.Hash) error {
 	return ledger.Wrap(b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if err := ledger.CheckPassword(password); err != nil {
@@ -142,12 +142,12 @@ func (b *Book) SetPassword(ctx context.Context, user uuid.UUID, password string,
 	}), "set the password of user %s", user)
 }
 
-// DisableUser lets nobody sign in as a user, or undoes that.
+// DisableUser prevents sign-in as a user, or allows it again.
 func (b *Book) DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (after ledger.User, err error) {
 	err = b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		after = *u
 		if disabled != u.Disabled.IsZero() {
-			return nil // it is so
+			return nil // nothing to change
 		}
 		c := change{action: "user enable"}
 		after.Disabled = time.Time{}
@@ -167,7 +167,7 @@ func (b *Book) DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (
 	return after, nil
 }
 
-// freeIdentity refuses an identity that is none, and one of another user. ErrIllegal, ErrIdentityTaken.
+// freeIdentity refuses an invalid identity, and one of another user. ErrIllegal, ErrIdentityTaken.
 func freeIdentity(t rows, user uuid.UUID, identity string) error {
 	if err := ledger.CheckIdentity(identity); err != nil {
 		return err
@@ -179,11 +179,11 @@ func freeIdentity(t rows, user uuid.UUID, identity string) error {
 	return err
 }
 
-// BindOIDC lets a user sign in by a provider.
+// BindOIDC sets a user's identity at a provider.
 func (b *Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) error {
 	return ledger.Wrap(b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if u.OIDC == identity && identity != "" {
-			return nil // it is so
+			return nil // nothing to change
 		}
 		if err := freeIdentity(t, user, identity); err != nil {
 			return err
@@ -193,25 +193,25 @@ func (b *Book) BindOIDC(ctx context.Context, user uuid.UUID, identity string) er
 	}), "bind user %s to a provider", user)
 }
 
-// UnbindOIDC ends that a user signs in by a provider.
+// UnbindOIDC removes a user's identity at a provider.
 func (b *Book) UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) error {
 	return ledger.Wrap(b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if u.OIDC == "" {
-			return nil // this call, or the same before it, has done it
+			return nil // this call, or an earlier run of it, has done it
 		}
 		if u.Password == "" {
-			return ledger.ErrIllegal // they could not sign in any more
+			return ledger.ErrIllegal // the user could no longer sign in
 		}
 		u.OIDC = ""
 		return t.writeUser(ctx, u, now, change{action: "user provider off", ends: true, but: but})
 	}), "unbind user %s from a provider", user)
 }
 
-// SetTOTP begins to ask a user for codes, or ends that.
+// SetTOTP turns codes on for a user, or off.
 func (b *Book) SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error {
 	return ledger.Wrap(b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if u.TOTP == state {
-			return nil // this call, or the same before it, has done it
+			return nil // this call, or an earlier run of it, has done it
 		}
 		action := "user codes off"
 		if state != "" {
@@ -228,21 +228,21 @@ func (b *Book) SetTOTP(ctx context.Context, user uuid.UUID, state string, but le
 	}), "set the codes of user %s", user)
 }
 
-// UseTOTP replaces the state of the codes of a user by the next one.
+// UseTOTP replaces the state of a user's codes by the next one.
 func (b *Book) UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
 	return ledger.Wrap(b.replaceTOTP(ctx, user, was, state, ""), "use a code of user %s", user)
 }
 
-// RenewTOTP replaces the state of the codes of a user by one with new codes of one use.
+// RenewTOTP replaces the state of a user's codes by one with new one-time codes.
 func (b *Book) RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error {
 	return ledger.Wrap(b.replaceTOTP(ctx, user, was, state, "user codes renewed"), "renew the codes of user %s", user)
 }
 
-// replaceTOTP replaces the state that was read. An action is written into the logs; "" is not.
+// replaceTOTP replaces the state that was read, and logs an action unless it is "".
 func (b *Book) replaceTOTP(ctx context.Context, user uuid.UUID, was, state, action string) error {
 	return b.changeUser(ctx, user, func(t rows, u *ledger.User, now time.Time) error {
 		if u.TOTP == state && state != "" {
-			return nil // a run before this one has done it: each state is sealed anew, so no other call has
+			return nil // an earlier run has done it: each state is encrypted anew, so no other call has
 		}
 		return t.replaceTOTP(ctx, u, was, state, change{action: action}, now)
 	})

@@ -149,10 +149,10 @@ func (q *Queue[Tenant]) giveUp(l *line[Tenant], w *waiter) {
 	case !w.closed:
 		q.places.Return(l.tenant, 1)
 	}
-	q.serve() // its line may have been before others
+	q.serve() // others may have waited behind its line
 }
 
-// linesKept is the number of lines above which unneeded ones are dropped.
+// linesKept is how many lines may exist before unneeded ones are dropped.
 const linesKept = 64
 
 // lineOf returns a tenant's line. A line without waiters is needed only while its next turn is ahead of the clock:

@@ -20,7 +20,7 @@ func (e Engine) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.D
 	if len(except) > ledger.ExceptMax {
 		return nil, fmt.Errorf("lease to node %s: pass over %d workspaces: %w", node, len(except), ledger.ErrIllegal)
 	}
-	// taken is what all runs took that came to their commit: any of them may have been committed without our
+	// taken collects from all runs that reached their commit: any of them may have been committed without our
 	// knowledge, even while the next run was at work.
 	var taken, leased []ledger.Verification
 	err := e.db.writeFree(ctx, func(t Tables) (err error) {

@@ -81,7 +81,7 @@ func (e Engine) Leave(ctx context.Context, session uuid.UUID) error {
 	}), "leave of process %s", session)
 }
 
-// Retire ends a row that was not seen for at least after.
+// Retire ends a row whose last heartbeat is older than after.
 func (e Engine) Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error {
 	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error {
 		row, now, err := t.Node(session)

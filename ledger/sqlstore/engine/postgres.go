@@ -82,9 +82,10 @@ func postgresDialect() dialect {
 	}
 }
 
-// cockroachDialect repeats transactions and changes the schema differently. From version 25.1 each schema change
-// commits what came before it, and then itself (autocommit_before_ddl). In older versions COMMIT could fail when all
-// except the schema change was committed (XXA00). There is no LOCK TABLE: two migrations may run a step twice.
+// cockroachDialect differs from postgresDialect in how it repeats transactions and changes the schema. From version
+// 25.1 each schema change commits what came before it, and then itself (autocommit_before_ddl). In older versions
+// COMMIT could fail when all except the schema change was committed (XXA00). There is no LOCK TABLE: two migrations
+// may run a step twice.
 func cockroachDialect() dialect {
 	d := postgresDialect()
 	d.name, d.restarts = "cockroachdb", true

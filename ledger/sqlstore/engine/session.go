@@ -234,7 +234,7 @@ func (g *writeGate) account(ctx context.Context, workspace uuid.UUID) (leave fun
 }
 
 // enter waits for a place in a workspace, or for all of its places, until ctx ends. A transaction that runs alone
-// also gets all places of the node if they are free soon; only reports whether it did.
+// also gets all places of the node if they are free soon; then only is true.
 func (g *writeGate) enter(ctx context.Context, workspace uuid.UUID, alone bool) (leave func(), only bool, err error) {
 	l, places := g.join(workspace), int64(1)
 	if alone {
