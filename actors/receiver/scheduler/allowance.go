@@ -23,6 +23,7 @@ type allowance struct {
 	groups    bool // as its newest session shows
 	decides   bool // the software does, how many may be refused
 	bySession bool // in a session, and not in an hour
+	tarpits   int  // sessions in which each refusal took longer than the one before
 	dials     *throttle.Window
 	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving
 	replies   throttle.Turnaround
@@ -176,7 +177,10 @@ func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, befo
 		return
 	}
 	s.doomed = true
-	if n := s.refused + before; n >= slowRefusals {
+	if s.held >= slowBy { // each of them is delayed
+		al.tarpits++
+	}
+	if n := s.refused + before; n >= slowRefusals || al.tarpits >= tarpitsAgree {
 		al.learned.Refused.Tighten(n, now)
 		al.dirty = true
 	}

@@ -19,6 +19,10 @@ const (
 	slowBy       = time.Second - 50*time.Millisecond
 	slowRefusals = 2
 
+	// tarpitsAgree sessions in which the fastest refusal took a second and another one a second longer show that each is
+	// delayed for longer than the one before, from the first one on (Courier). One may be chance.
+	tarpitsAgree = 2
+
 	// greyedFew: when so many answers of the first session are all deferrals, we return in another one: some receivers
 	// then let us pass, and log a session that goes on (postscreen(8)).
 	greyedFew = 2

@@ -169,13 +169,13 @@ func TestHeldRefusals(t *testing.T) {
 			return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"user unknown"}}
 		}
 		all := w.heard()
-		w.offer(offerOf(1, "d.example", 1, 100, hosts("mx1")))
+		w.offer(offerOf(1, "d.example", 1, 400, hosts("mx1")))
 		ideal := time.Duration(missing) * w.holds / time.Duration(a.Connections)
-		for len(all["d.example"]) < 100 && w.now.Before(begin.Add(10*time.Minute)) {
+		for len(all["d.example"]) < 400 && w.now.Before(begin.Add(20*time.Minute)) {
 			w.run(w.now.Add(time.Second))
 			ideal = time.Duration(missing) * w.holds / time.Duration(a.Connections)
 		}
-		if took := w.now.Sub(begin); took > 2*ideal+2*w.holds+10*time.Second {
+		if took := w.now.Sub(begin); took > ideal*5/4+2*w.holds+5*time.Second {
 			t.Errorf("%d refusals held back for %s, growing %v: %s, ideal %s, %d sessions", missing, w.holds, w.grows, took,
 				ideal, len(w.dials))
 		}
