@@ -265,7 +265,7 @@ type Facts interface {
 	Known(ctx context.Context, keys []string) ([]Fact, error)
 }
 
-// CheckFacts checks whether facts can be stored. ErrIllegal.
+// CheckFacts returns ErrIllegal when facts cannot be stored.
 func CheckFacts(facts []Fact) error {
 	if len(facts) > FactsMax {
 		return fmt.Errorf("%d facts at once, %d are allowed: %w", len(facts), FactsMax, ErrIllegal)

@@ -332,7 +332,7 @@ type CorrectionCall struct {
 	Keep bool
 }
 
-// Check checks whether the call can be stored. ErrIllegal.
+// Check returns ErrIllegal when the call cannot be stored.
 func (c CorrectionCall) Check() error {
 	if c.ID == uuid.Nil || c.Subject == "" || c.Reason == "" {
 		return fmt.Errorf("a correction without an id, a subject or a reason: %w", ErrIllegal)

@@ -114,7 +114,7 @@ func Author(ctx context.Context) string {
 	return author
 }
 
-// CheckOperatorText checks whether a text of an operator can be stored. ErrIllegal.
+// CheckOperatorText returns ErrIllegal when a text of an operator cannot be stored.
 func CheckOperatorText(what, text string) error {
 	if len(text) > OperatorTextMax {
 		return fmt.Errorf("%s of %d bytes, %d are allowed: %w", what, len(text), OperatorTextMax, ErrIllegal)
@@ -125,7 +125,7 @@ func CheckOperatorText(what, text string) error {
 	return nil
 }
 
-// Check checks whether an override can be stored for that time. ErrIllegal.
+// Check returns ErrIllegal when an override cannot be stored for that time.
 func (o ThrottleOverride) Check(holds time.Duration) error {
 	switch {
 	case o.ID == uuid.Nil:
@@ -173,7 +173,7 @@ func (c Clearing) Check() error {
 	return CheckOperatorText("reason", c.Reason)
 }
 
-// Check checks whether a line can be stored. ErrIllegal.
+// Check returns ErrIllegal when a line cannot be stored.
 func (l LogLine) Check() error {
 	if l.Action == "" {
 		return fmt.Errorf("a line without an action: %w", ErrIllegal)

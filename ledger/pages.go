@@ -91,7 +91,7 @@ type RecentQuery struct {
 	Limit   int          // 1 to RecentMax
 }
 
-// Check checks whether a query is valid. ErrIllegal.
+// Check returns ErrIllegal when a query is not valid.
 func (q RecentQuery) Check() error {
 	switch {
 	case q.Limit < 1 || q.Limit > RecentMax:

@@ -307,7 +307,7 @@ func (r AttemptRule) Wait(failures int) time.Duration {
 	return min(wait, r.Most)
 }
 
-// Check checks whether a rule is valid. ErrIllegal.
+// Check returns ErrIllegal when a rule is not valid.
 func (r AttemptRule) Check() error {
 	if r.Free < 1 || r.Window < time.Millisecond || r.First < time.Millisecond || r.Most < r.First {
 		return fmt.Errorf("a rule for failed sign-ins with %d free ones within %s, then %s to %s: %w", r.Free, r.Window,
@@ -344,7 +344,7 @@ const IdentityMax = 1024
 // Identity returns an identity at a provider: the issuer, which is a URL without spaces, and the subject.
 func Identity(issuer, subject string) string { return issuer + " " + subject }
 
-// CheckIdentity checks whether an identity can be stored. ErrIllegal.
+// CheckIdentity returns ErrIllegal when an identity cannot be stored.
 func CheckIdentity(identity string) error {
 	issuer, subject, _ := strings.Cut(identity, " ")
 	if issuer == "" || subject == "" || len(identity) > IdentityMax || CheckText(identity) != nil {
@@ -353,7 +353,7 @@ func CheckIdentity(identity string) error {
 	return nil
 }
 
-// CheckPassword checks whether a PHC text can be stored. ErrIllegal.
+// CheckPassword returns ErrIllegal when a PHC text cannot be stored.
 func CheckPassword(phc string) error {
 	if phc == "" {
 		return fmt.Errorf("no password: %w", ErrIllegal)
@@ -361,7 +361,7 @@ func CheckPassword(phc string) error {
 	return CheckOperatorText("password", phc)
 }
 
-// Check checks whether a link can be stored. ErrIllegal.
+// Check returns ErrIllegal when a link cannot be stored.
 func (l Link) Check() error {
 	invite, personal := l.Purpose == InviteLink, l.Purpose == PasswordLink || l.Purpose == SignInLink
 	switch {
@@ -389,7 +389,7 @@ func (l Link) Same(o Link) bool {
 // Open reports whether a link is valid at a time.
 func (l Link) Open(now time.Time) bool { return l.Used.IsZero() && now.Before(l.Expires) }
 
-// Check checks whether a session can begin. ErrIllegal.
+// Check returns ErrIllegal when a session cannot begin.
 func (n NewSession) Check() error {
 	if (n.ID == Hash{}) || n.Life < time.Millisecond {
 		return fmt.Errorf("a session without an id or without a life: %w", ErrIllegal)
@@ -421,7 +421,7 @@ func shortened(text string, most int) string {
 	return text[:at]
 }
 
-// Check checks whether a line can be stored. ErrIllegal.
+// Check returns ErrIllegal when a line cannot be stored.
 func (l WorkspaceLine) Check() error {
 	if l.Action == "" {
 		return fmt.Errorf("a line without an action: %w", ErrIllegal)

@@ -321,7 +321,7 @@ type AuditReport struct {
 	Outcomes      int64 `json:"outcomes"`
 	Entries       int64 `json:"entries"` // never fewer than before, because no entry is deleted
 
-	// Newest is the time of the newest entry, zero without any. A restored backup knows nothing later.
+	// Newest is the time of the newest entry, zero without any. A restored backup has lost everything later.
 	Newest time.Time `json:"newest_entry,omitzero"`
 
 	Found      int64       `json:"found"`      // uncorrected violations, listed or not
@@ -423,7 +423,7 @@ func (c LimitsChange) Apply(l Limits) Limits {
 	return l
 }
 
-// Check checks whether a change is valid. ErrIllegal.
+// Check returns ErrIllegal when a change is not valid.
 func (c LimitsChange) Check() error {
 	if l := c.Apply(Limits{}); min(l.Open, l.Stored, l.Unpaid) < 0 {
 		return fmt.Errorf("limits %s, none may be negative: %w", l, ErrIllegal)

@@ -96,7 +96,7 @@ func (s *Session) Probe(ctx context.Context, addrs []Address, ask Ask) ([]Answer
 	return p.answers[:p.done], err
 }
 
-// grant widens the session's limits to RCPTs for that many addresses. An unused grant stays for the next address.
+// grant widens the session's limits to that many addresses in all. An unused grant stays for the next address.
 func (s *Session) grant(addresses int) {
 	if more := addresses - s.granted; more > 0 {
 		s.granted = addresses

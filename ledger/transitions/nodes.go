@@ -134,7 +134,7 @@ func (e Engine) Undrain(ctx context.Context, node uuid.UUID) error {
 
 // wantDrain stores whether an operator wants a node to drain, and logs each row that changes.
 func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, action string) error {
-	found := false // by any run: the node may be forgotten after a committed one
+	found := false // by any run: after a committed run, the node may be removed
 	return e.db.writeFree(ctx, func(t Tables) error {
 		roll, err := t.ReadNodes()
 		if err != nil {

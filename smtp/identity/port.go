@@ -57,7 +57,7 @@ func (r *Reach) Note(receiver string, answered bool, now time.Time) {
 	}
 }
 
-// forget makes room by removing receivers not dialled recently. It reports whether there were any.
+// forget makes room by removing receivers not dialled recently. It reports whether there is room now.
 func (r *Reach) forget(now time.Time) bool {
 	for key, t := range r.receivers {
 		if now.Sub(t.at) >= silentFor {

@@ -47,7 +47,7 @@ type Options struct {
 	// Called from many goroutines at once.
 	Allow func(netip.Addr) bool
 
-	// Witness is a name that certainly exists, such as "com". Servers that deny it do not know the Internet (a
+	// Witness is a name that certainly has name servers, such as "com". Servers that deny it do not know the Internet (a
 	// captive portal, a closed network), so their other denials are errors, not missing domains. Empty: denials are
 	// always accepted, as the servers of a lab need.
 	Witness string

@@ -208,7 +208,7 @@ func (s *Rules) checkAlive(at int) faults {
 	if len(phrases) == 0 && r.says == saysNothing {
 		phrases = []string{"*"}
 	}
-	if len(r.with) > 0 { // each phrase is in a text on which the rule decides, or is found with none
+	if len(r.with) > 0 { // keep the phrases on which the rule decides with none of these words
 		phrases = nil
 		for _, p := range r.phrases {
 			if !slices.ContainsFunc(r.with, func(with string) bool { return s.taker(r, strings.Trim(p, "*")+" "+with) == "" }) {

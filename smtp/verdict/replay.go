@@ -22,7 +22,7 @@ func (r *Rules) Replay(c evidence.Case) (evidence.Case, smtp.Outcome, smtp.Reaso
 	for i := range c.Behaviour.Controls {
 		r.Decide(&c.Behaviour.Controls[i])
 	}
-	// The counts also include runs whose controls are not here; only changes in these controls change them.
+	// The counts include earlier runs, whose controls are not here. So only add the difference of these controls.
 	after := Controls(&c.Behaviour)
 	c.Behaviour.Accepted = max(0, c.Behaviour.Accepted+after.Accepted-before.Accepted)
 	c.Behaviour.Refused = max(0, c.Behaviour.Refused+after.Refused-before.Refused)
@@ -49,9 +49,8 @@ func Controls(h *evidence.AcceptBehaviour) (t Tally) {
 }
 
 // Control reports what the answer to a control probe shows, by its verdict. Only a refusal of that mailbox shows
-// that mailboxes are told apart. Only an acceptance, or an answer that is never given before delivery, shows that
-// they are not. Anything else shows nothing, such as a refusal that proves that a mailbox exists, a refusal of a
-// whole domain, or a bare refusal (see Controls).
+// that the receiver tells mailboxes apart. Only an acceptance shows that it does not. Anything else shows nothing,
+// such as a refusal that proves that a mailbox exists, a refusal of a whole domain, or a bare refusal (see Controls).
 func Control(a evidence.Attempt) (accepted, refused bool) {
 	if a.Stage != smtp.StageRcpt || a.Void || a.Witness {
 		return false, false
