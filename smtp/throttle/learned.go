@@ -189,6 +189,9 @@ func (l *Learned) SessionFull(told int, now time.Time) bool {
 	return may
 }
 
+// SessionWorn learns from a session whose answers were bad after so many.
+func (l *Learned) SessionWorn(n int, now time.Time) { l.answers.ended(n, &l.PerSession, now) }
+
 // Raise drops a limit that was learned below what was allowed before, when more is allowed.
 func (l *LearnedLimit) Raise(old, allowed int) {
 	if l.Most < old && allowed > old {

@@ -133,6 +133,9 @@ func (p *Pace) Alone() bool { return p.nothing.on }
 // Nothing returns the state while nothing passes.
 func (p *Pace) Nothing() *Nothing { return &p.nothing }
 
+// Asked returns how many addresses were asked alone.
+func (x *Nothing) Asked() int { return x.asked }
+
 // AsksAgain reports whether the next address asked alone is one that got a bad answer before.
 func (x *Nothing) AsksAgain() bool { return x.again }
 

@@ -185,6 +185,11 @@ func (f *firsts) failedBefore() float64 {
 	return float64(before-good) / float64(before+1)
 }
 
+// MayBeOurs reports whether a bad answer of a kind isn't most likely about its address.
+func MayBeOurs(p *Pace, kind string) bool {
+	return p.firsts.kinds.of(kind).transientChance() >= likelyOwn
+}
+
 // oddsOf is the logarithm of the odds against so many bad ones in a row by chance where a share is.
 func oddsOf(row int, share float64) float64 { return float64(row) * -math.Log(max(shareTold, share)) }
 

@@ -77,7 +77,26 @@ func (ss *sessions) isSpent(v *View, s *session) bool {
 		ss.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
 		now.Before(s.host.aside) && ss.paths.otherHost(now, s.queue.route, s.path, s.host.host) != nil ||
 		now.Sub(s.opened) > a.SessionAge || len(ss.all)-ss.closing > a.Connections ||
-		ss.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
+		ss.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale() ||
+		isWorn(ss, now, s)
+}
+
+// A session is worn after wornAfter bad answers in a row that may not be about their addresses.
+const wornAfter = 3
+
+// isWorn reports whether the newest answers of a session are bad after good ones, so that another session may do
+// better. While nothing passes, that is tried once a pause alone didn't help. If several sessions end so after as many
+// answers, it is their length that is limited.
+func isWorn(ss *sessions, now time.Time, s *session) bool {
+	p := s.path.pace
+	if s.well == 0 || s.worn < wornAfter || p.Alone() && p.Nothing().Asked() < wornAfter {
+		return false
+	}
+	if s.opened.After(ss.wornAt) { // those that were open together say it once
+		ss.wornAt = now
+		ss.allowance.learned.SessionWorn(s.well, now)
+	}
+	return true
 }
 
 // stale reports whether a session got only deferrals, and one of its addresses is asked again: some receivers greylist

@@ -99,7 +99,12 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 			if a.Judgement.Verdict.Reason == smtp.Greylisted {
 				s.greyed++
 			}
-			ss.allowance.learned.Went(s.told, s.refused+refused, now)
+			if a.Judgement.Verdict.Outcome != smtp.Undecided {
+				s.well, s.worn = s.told, 0
+			} else if throttle.MayBeOurs(s.path.pace, words(a.Judgement.Attempt)) {
+				s.worn++
+			}
+			ss.allowance.learned.Went(s.well, s.refused+refused, now)
 			s.host.failures, s.host.served = 0, true
 		}
 	}

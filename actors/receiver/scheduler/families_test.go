@@ -87,6 +87,10 @@ func (w *drawn) rate() float64 {
 	if l.opens.Events > 0 {
 		n = min(n, l.opens.PerSecond()*float64(w.told.RcptsPerConnection))
 	}
+	if k := float64(l.inSession); k > 0 {
+		lasts := k/w.perSession() + 5*w.turn.Seconds()
+		n = min(n, w.told.ConnectionRate.PerSecond()*k, float64(w.told.Connections)*k/lasts)
+	}
 	for _, o := range w.far.odd {
 		if o.cut && o.share > 0 { // each costs a session, and another one when it is looked at again
 			n = min(n, w.told.ConnectionRate.PerSecond()/o.share/2)

@@ -30,6 +30,8 @@ type sessions struct {
 	hopeful  bool         // probes wait only for the RCPT rate
 	blocks   blocksNow    // what kept us from asking more at the last look
 	lately   blocksLately // and of late
+
+	wornAt time.Time // when the newest session ended as worn
 }
 
 // occupyQueue gives a queue one more session, in the name of a flow.
@@ -235,6 +237,8 @@ type sessionRecord struct {
 	rcpts        int // sent
 	transactions int // begun
 	told         int // answered with anything but 421
+	well         int // of these, up to the newest good answer
+	worn         int // bad ones since then that may not be about their addresses
 	greyed       int // of these, deferred as by greylisting
 	refused      int
 	meant        int           // of these, for their addresses

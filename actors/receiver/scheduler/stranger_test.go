@@ -30,6 +30,7 @@ const (
 type limitOf struct {
 	rcpts, opens throttle.Rate // none: zero
 	sessions     int           // none: 0
+	inSession    int           // RCPTs; any number: 0
 	fixed        bool          // counted by the clock's seconds or minutes, else over any window
 	countsBad    bool          // what it put off counts too
 	way          int
@@ -579,6 +580,10 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 	}
 	tr.sent = append(tr.sent, sent)
 	reply, closed, truth := tr.stranger.rcpt(tr.now, l.host, tenant, p.Address.String())
+	if n := tr.stranger.limit.inSession; n > 0 && l.s.rcpts > n {
+		reply, closed = tr.stranger.off()
+		truth = wasLimited
+	}
 	tr.count(truth, tenant)
 	if closed {
 		tr.close(l)

@@ -15,6 +15,7 @@ func families() []family {
 		{"told", "97 % of what is told (95 % far away)", 4, 0.7, drawToldAlone},
 		{"limits", "90 % used after a minute (three windows), 1 % put off", 4, 0.5, drawLimits},
 		{"sessions", "90 % used after 100 s (85, 50 % with a penalty of 10, 30 s)", 4, 0.5, drawSessions},
+		{"lengths", "85 % used after a minute, 2 % put off", 4, 0.6, drawLengths},
 		{"minutes", "80 % used after four windows, 2 % put off", 4, 0.5, drawMinutes},
 		{"few", "all done in 1.5 of the ideal and two windows", 4, 0.8, drawFew},
 		{"changing", "90 % used 90 s after it (85 % 4 min after the end of a limit), 1 % put off", 4, 0.5, drawChange},
@@ -79,8 +80,9 @@ func (w *drawn) describe(more string) *drawn {
 		w.told.ConnectionRate, w.stated, w.domains, w.tenants, w.hosts, w.turn,
 		w.jitter.Round(time.Millisecond), w.far.says.Code, w.far.says.Enhanced, w.far.words)
 	if w.isLimited() {
-		w.what += fmt.Sprintf("; hidden %s, %s openings, %d sessions, by %s, fixed %v, refused ones count %v, penalty %s",
-			l.rcpts, l.opens, l.sessions, []string{"4xx", "421", "reset"}[l.way], l.fixed, l.countsBad, l.penalty)
+		w.what += fmt.Sprintf("; hidden %s, %s openings, %d sessions, %d in each, by %s, fixed %v, "+
+			"refused ones count %v, penalty %s", l.rcpts, l.opens, l.sessions, l.inSession,
+			[]string{"4xx", "421", "reset"}[l.way], l.fixed, l.countsBad, l.penalty)
 	}
 	for _, o := range w.far.odd {
 		w.what += fmt.Sprintf("; %.0f %%: %d %s %q, cut %v, grey %s, of %d", 100*o.share, o.reply.Code,
@@ -91,7 +93,7 @@ func (w *drawn) describe(more string) *drawn {
 
 func (w *drawn) isLimited() bool {
 	l := w.far.limit
-	return l.rcpts.Events > 0 || l.opens.Events > 0 || l.sessions > 0
+	return l.rcpts.Events > 0 || l.opens.Events > 0 || l.sessions > 0 || l.inSession > 0
 }
 
 // pick draws one of some texts.
@@ -173,6 +175,14 @@ func drawLimits(r *rand.Rand) *drawn {
 	l.way, l.fixed, l.countsBad = r.IntN(ways), r.IntN(2) == 0, r.IntN(3) == 0
 	w.wanted = figures{usedPart: 0.9, putOffPart: 0.01}
 	return w.describe("a hidden limit")
+}
+
+// drawLengths draws a receiver that takes only so many RCPTs in a session.
+func drawLengths(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.far.limit.inSession, w.far.limit.way = one(r, 5, 10, 30, 100), r.IntN(ways)
+	w.span, w.from, w.wanted = 5*time.Minute, 60, figures{usedPart: 0.85, putOffPart: 0.02}
+	return w.describe(fmt.Sprintf("%d RCPTs in a session", w.far.limit.inSession))
 }
 
 // drawChange draws a hidden limit by the second that becomes half, or half as large again, or ends.
