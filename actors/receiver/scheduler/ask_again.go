@@ -196,12 +196,12 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 
 // deferAddress gives an address back to be asked again later; where every address is greylisted, when its wait is over.
 func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
+	first, known := qs.deferred.first(a.Probe)
 	qs.deferred.note(a.Probe, a.Sent)
 	v := &a.Judgement.Verdict
 	if v.Reason == smtp.Greylisted || at.path.pace.Greylisting() {
 		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, qs.greyWait(at.path, a.Probe, a.Sent))
 	}
-	first, known := qs.deferred.first(a.Probe)
 	early := known && a.Probe.asked && a.Sent.Sub(first) < recheckWithin/2 // it came back from such a wait
 	if v.Wait == 0 && (at.path.pace.Alone() || early) {
 		v.Wait = 2 * recheckAfter // those who wait for different lengths show how long is enough
