@@ -39,7 +39,11 @@ func (ss *sessions) tendFree(v *View, resting bool) {
 	ss.hopeful = false
 	ss.sortFree(free)
 	for _, s := range free {
-		if resting || ss.isSpent(v, s) || ss.makesRoom(now, s) {
+		worn := s.isWorn()
+		if worn {
+			learnLength(ss, now, s)
+		}
+		if resting || worn || ss.isSpent(v, s) || ss.makesRoom(now, s) {
 			ss.quitSession(s)
 			continue
 		}
@@ -77,26 +81,26 @@ func (ss *sessions) isSpent(v *View, s *session) bool {
 		ss.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
 		now.Before(s.host.aside) && ss.paths.otherHost(now, s.queue.route, s.path, s.host.host) != nil ||
 		now.Sub(s.opened) > a.SessionAge || len(ss.all)-ss.closing > a.Connections ||
-		ss.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale() ||
-		isWorn(ss, now, s)
+		ss.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
 }
 
 // A session is worn after wornAfter bad answers in a row that may not be about their addresses.
 const wornAfter = 3
 
 // isWorn reports whether the newest answers of a session are bad after good ones, so that another session may do
-// better. While nothing passes, that is tried once a pause alone didn't help. If several sessions end so after as many
-// answers, it is their length that is limited.
-func isWorn(ss *sessions, now time.Time, s *session) bool {
+// better. While nothing passes, that is tried once a pause alone didn't help.
+func (s *session) isWorn() bool {
 	p := s.path.pace
-	if s.well == 0 || s.worn < wornAfter || p.Alone() && p.Nothing().Asked() < wornAfter {
-		return false
-	}
-	if s.opened.After(ss.wornAt) { // those that were open together say it once
+	return s.well > 0 && s.worn >= wornAfter && (!p.Alone() || p.Nothing().Asked() >= wornAfter)
+}
+
+// learnLength learns from a worn session: if several end after as many answers, their length is limited. Those that
+// were open together count as one.
+func learnLength(ss *sessions, now time.Time, s *session) {
+	if s.opened.After(ss.wornAt) {
 		ss.wornAt = now
 		ss.allowance.learned.SessionWorn(s.well, now)
 	}
-	return true
 }
 
 // stale reports whether a session got only deferrals, and one of its addresses is asked again: some receivers greylist
