@@ -636,6 +636,15 @@ func (p *Pace) Explain(now time.Time) RateState {
 	return s
 }
 
+// BeginAgain forgets what was learned, because the cause was another one.
+func BeginAgain(p *Pace, now time.Time, why string) {
+	p.Ignore(now)
+	p.nothing.on = false
+	p.edge, p.trying, p.steps, p.until = 0, false, steps{}, now
+	p.search.begin(now)
+	p.enter(phaseOf(p), now, why)
+}
+
 // HasChanged reports whether the pace has just changed.
 func HasChanged(p *Pace, now time.Time) bool { return p.since.Equal(now) }
 

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -94,12 +95,38 @@ func (s *session) isWorn() bool {
 	return s.well > 0 && s.worn >= wornAfter && (!p.Alone() || p.Nothing().Asked() >= wornAfter)
 }
 
-// learnLength learns from a worn session: if several end after as many answers, their length is limited. Those that
-// were open together count as one.
+// wornAgree sessions that are worn after as many answers show that their length is limited, of those open together.
+const wornAgree = 3
+
+// wornSessions are those that were open together and ended as worn.
+type wornSessions struct {
+	since time.Time // when the first did
+	well  int       // answers that each had before, all alike; 0: they differ
+	n     int
+}
+
+// learnLength learns from a worn session: if several end after as many answers, their length is limited, and what was
+// learned of the rate meanwhile was about that.
 func learnLength(ss *sessions, now time.Time, s *session) {
-	if s.opened.After(ss.wornAt) {
-		ss.wornAt = now
-		ss.allowance.learned.SessionWorn(s.well, now)
+	w, l := &ss.worn, &ss.allowance.learned
+	if s.opened.After(w.since) {
+		*w = wornSessions{since: now, well: s.well}
+	}
+	if w.n++; s.well != w.well {
+		w.well = 0
+	}
+	known := l.PerSession.Holds(now)
+	switch {
+	case w.n == 1:
+		l.SessionWorn(s.well, now)
+	case w.n == wornAgree && w.well > 0:
+		l.PerSession.Tighten(w.well, now)
+	}
+	if !known && l.PerSession.Holds(now) {
+		for _, o := range ss.paths.all {
+			throttle.BeginAgain(o.pace, now, fmt.Sprintf("only %d addresses pass in a session: what was deferred was about that",
+				l.PerSession.Most))
+		}
 	}
 }
 

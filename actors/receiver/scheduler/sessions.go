@@ -30,8 +30,7 @@ type sessions struct {
 	hopeful  bool         // probes wait only for the RCPT rate
 	blocks   blocksNow    // what kept us from asking more at the last look
 	lately   blocksLately // and of late
-
-	wornAt time.Time // when the newest session ended as worn
+	worn     wornSessions
 }
 
 // occupyQueue gives a queue one more session, in the name of a flow.
