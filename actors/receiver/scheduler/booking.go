@@ -95,15 +95,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 			s.path.refusals.Undo(1)
 		}
 		if a.Judgement.Attempt.Code != 421 {
-			s.told++
-			if a.Judgement.Verdict.Reason == smtp.Greylisted {
-				s.greyed++
-			}
-			if a.Judgement.Verdict.Outcome != smtp.Undecided {
-				s.well, s.worn = s.told, 0
-			} else if throttle.MayBeOurs(s.path.pace, words(a.Judgement.Attempt)) {
-				s.worn++
-			}
+			s.noteAnswer(&a.Judgement)
 			ss.allowance.learned.Went(s.well, s.refused+refused, now)
 			s.host.failures, s.host.served = 0, true
 		}
@@ -130,6 +122,19 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // it would stay in memory
 			a.Probe.attempts = room[i : i : i+1] // for note
 		}
+	}
+}
+
+// noteAnswer counts an answer to an address.
+func (s *session) noteAnswer(told *Judgement) {
+	s.told++
+	if told.Verdict.Reason == smtp.Greylisted {
+		s.greyed++
+	}
+	if told.Verdict.Outcome != smtp.Undecided {
+		s.well, s.worn = s.told, 0
+	} else if throttle.MayBeOurs(s.path.pace, words(told.Attempt)) {
+		s.worn++
 	}
 }
 
