@@ -14,6 +14,7 @@ import (
 
 	"rollcall/cluster/gossip"
 	"rollcall/cluster/share"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -119,9 +120,7 @@ func TestATurnIsAcknowledgedWhenTheNodeKeepsToIt(t *testing.T) {
 		want   int64 // read, as the heartbeat says
 	}{{slow, 0}, {slow, 0}, {nil, 0}, {slow, 1}, {nil, 1}} {
 		result = step.comply
-		if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, n.heartbeats.writeHeartbeat(t.Context()))
 		if b := l.beats[i]; b.Read != step.want || b.Leases != 3 || b.Session != process(1).Session {
 			t.Errorf("beat %d says %+v, want read %d", i, b, step.want)
 		}
@@ -326,9 +325,7 @@ func TestAHeartbeatNamesWhatIsSilent(t *testing.T) {
 	sees(n, 1)
 	beat := func() ledger.Heartbeat {
 		t.Helper()
-		if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, n.heartbeats.writeHeartbeat(t.Context()))
 		return l.beats[len(l.beats)-1]
 	}
 	if b := beat(); len(b.Silent) != 0 {
@@ -375,9 +372,7 @@ func TestANodeRestsWhenItsRowNamesAllThatIsSilent(t *testing.T) {
 		keys := c.first
 		n.options.Silent = func() []string { return keys }
 		sees(n, 1)
-		if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, n.heartbeats.writeHeartbeat(t.Context()))
 		keys, l.lose = c.then, c.lost
 		if err := n.heartbeats.writeHeartbeat(t.Context()); (err != nil) != c.lost {
 			t.Fatal(err)
@@ -415,9 +410,7 @@ func TestWhoLeavesNamesWhatIsSilent(t *testing.T) {
 		return []string{"a.example"}
 	}
 	sees(n, 1)
-	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, n.heartbeats.writeHeartbeat(t.Context()))
 	if err := n.writeLeave(t.Context()); err != nil || l.left != 1 || len(l.beats) != 1 {
 		t.Errorf("receivers have heard it: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
 	}

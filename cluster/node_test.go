@@ -52,9 +52,7 @@ func startEcho(t *testing.T) (*Node, *atomic.Int64) {
 	if err == nil {
 		err = n.Serve(t.Context(), Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{living} })}, nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() { _ = n.Stop(context.Background()) })
 	return n, living
 }
@@ -90,9 +88,7 @@ func TestOneIdentityIsOneActor(t *testing.T) {
 		}
 		runtime.Gosched()
 	}
-	if err := n.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, n.Stop(t.Context()))
 	if got := living.Load(); got != 0 {
 		t.Fatalf("%d actors live after Stop, want 0", got)
 	}
@@ -112,9 +108,7 @@ func TestNodeAloneEndsItsSessions(t *testing.T) {
 	if err == nil {
 		err = n.Serve(t.Context(), Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{&atomic.Int64{}} })}, nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	if err := errors.Join(n.Stop(t.Context()), n.Stop(t.Context())); err != nil || ended != 1 {
 		t.Errorf("sessions were ended %d times, %v", ended, err)
 	}
@@ -160,10 +154,7 @@ func TestActorThatPanicsIsStoppedAndResolvedAnew(t *testing.T) {
 
 func TestRemotePortOfALonelyNodeRefusesStreamsAndCalls(t *testing.T) {
 	n, _ := startEcho(t)
-	conn, err := grpc.NewClient(n.System().Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := effort.Must(grpc.NewClient(n.System().Address(), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), linkWait)
 	defer cancel()
@@ -171,10 +162,7 @@ func TestRemotePortOfALonelyNodeRefusesStreamsAndCalls(t *testing.T) {
 	if _, err := client.ListProcesses(ctx, &remote.ListProcessesRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("ListProcesses: got %v, want Unimplemented", err)
 	}
-	stream, err := client.Receive(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := effort.Must(client.Receive(ctx))(t)
 	if _, err := stream.Recv(); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("Receive: got %v, want PermissionDenied", err)
 	}
@@ -258,17 +246,13 @@ func TestDeadLettersAreNotShown(t *testing.T) {
 	if err == nil {
 		err = n.Serve(t.Context(), Kinds{"none": actor.PropsFromFunc(func(actor.Context) {})}, nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	nobody := actor.NewPID(n.System().Address(), "nobody")
 	ask := &wire.KeysAsk{Fingerprint: canary}
 	if _, err := n.System().Root.RequestFuture(nobody, ask, linkWait).Result(); err == nil {
 		t.Fatal("nobody answered")
 	}
-	if err := n.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, n.Stop(t.Context()))
 	if strings.Contains(out.String(), canary) {
 		t.Errorf("the log holds what a message held: %s", out.String())
 	}

@@ -37,9 +37,7 @@ what is wrong with a file, ` + "`rollcall config show`" + ` prints what is in ef
 func TestTheDocumentSaysWhatTheCommentsSay(t *testing.T) {
 	want := writeDocument(t)
 	if *update {
-		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, os.WriteFile(document, []byte(want), 0o644))
 	}
 	got := effort.Must(os.ReadFile(document))(t)
 	if string(got) != want {

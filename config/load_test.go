@@ -18,9 +18,7 @@ import (
 func write(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rollcall.toml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -212,13 +210,10 @@ func TestFaultsOfTheEnvironmentNameTheVariable(t *testing.T) {
 }
 
 func TestListsInTheEnvironmentAreSeparatedByCommas(t *testing.T) {
-	c, err := Load("", []string{
+	c := effort.Must(Load("", []string{
 		"ROLLCALL_DNS_SERVERS=127.0.0.1:53, 127.0.0.2:53", "ROLLCALL_RETRY_GREYLIST_WAITS=1s,2s",
 		"ROLLCALL_SMTP_ALLOW_NETWORKS=",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if len(c.DNS.Servers) != 2 || c.DNS.Servers[1] != "127.0.0.2:53" || len(c.SMTP.AllowNetworks) != 0 {
 		t.Errorf("got servers %q, networks %q", c.DNS.Servers, c.SMTP.AllowNetworks)
 	}

@@ -32,12 +32,8 @@ func throttleBase(t *testing.T, text string) Throttle {
 // rewrite replaces a file as editors do: another file takes its name.
 func rewrite(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.WriteFile(name+".new", []byte(text), 0o600))
+	effort.OK(t, os.Rename(name+".new", name))
 }
 
 // tableOf makes the table of what base and its file say.
@@ -326,9 +322,7 @@ func TestEachVersionOfAThrottleFileIsLoadedOnce(t *testing.T) {
 		{"", false, false, change("555", "")},
 	} {
 		if c.text == "" {
-			if err := os.Remove(base.File); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, os.Remove(base.File))
 		} else {
 			rewrite(t, base.File, c.text)
 		}
@@ -355,9 +349,7 @@ func TestAThrottleFileIsComparedByItsContent(t *testing.T) {
 		if err == nil {
 			err = os.Chtimes(base.File, when, when)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 	}
 	write("[default]\nconnections = 5\n", at)
 	if s, changed := file.again(); !changed || len(s.Changes) != 1 || s.Changes[0].New != "5" {

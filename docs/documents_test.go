@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -25,7 +26,7 @@ const (
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+	effort.OK(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -37,20 +38,14 @@ func documents(t *testing.T) map[string]string {
 		text, err := os.ReadFile(name)
 		texts[strings.TrimPrefix(filepath.ToSlash(name), root+"/")] = string(text)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return texts
 }
 
 // read reads one document.
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(os.ReadFile(filepath.Join(root, name)))(t)
 	return string(text)
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"rollcall/config/effort"
 	"slices"
 	"strings"
 	"testing"
@@ -56,10 +57,7 @@ func TestNotice(t *testing.T) {
 	b.WriteString(noticeHead)
 	var notices []string
 	for _, m := range linked(t) {
-		text, err := licenceText(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := effort.Must(licenceText(m))(t)
 		var names []string
 		for _, l := range licences {
 			if l.words.MatchString(text) && (l.name != "BSD-2-Clause" || !slices.Contains(names, "BSD-3-Clause")) {
@@ -77,9 +75,7 @@ func TestNotice(t *testing.T) {
 	b.WriteString(noticeFoot + strings.Join(notices, ""))
 	file := filepath.Join(root, "NOTICE")
 	if *updateNotice {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
 	if read(t, "NOTICE") != b.String() {
 		t.Error("NOTICE is old: run go test ./docs -run Notice -update-notice")
@@ -91,10 +87,7 @@ func linked(t *testing.T) (modules []module) {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=Module", "./cmd/rollcall")
 	list.Dir = root
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := effort.Must(list.Output())(t)
 	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p struct {
 			Module *struct {

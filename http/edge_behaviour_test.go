@@ -161,9 +161,7 @@ func TestDownloadsAtOnce(t *testing.T) {
 	req, _ := http.NewRequest("GET", e.url+path, nil)
 	req.Header.Set("X-API-Key", e.key)
 	slow, err := http.DefaultTransport.RoundTrip(req) // not read: the server's buffers fill
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	a := e.do(get(path))
 	if a.status != 429 || a.code() != "rate_limited" || a.header.Get("Retry-After") == "" {
 		t.Errorf("second download: %d %s", a.status, a.body)
@@ -224,9 +222,7 @@ func TestRevokedKeyStops(t *testing.T) {
 	if e.do(credits); e.book.keyReads.Load() != asked {
 		t.Error("the ledger is asked about the same key for each request")
 	}
-	if _, err := e.book.RevokeKey(context.Background(), e.keyID); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(e.book.RevokeKey(context.Background(), e.keyID))(t)
 	clk.advance(5 * time.Second)
 	if a := e.do(credits); a.status != 401 || a.code() != "invalid_api_key" {
 		t.Errorf("5 s after its end the key gets %d %s", a.status, a.body)

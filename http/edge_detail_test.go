@@ -100,9 +100,7 @@ type driver struct {
 
 func (d driver) must(v ledger.Verification, err error) ledger.Verification {
 	d.t.Helper()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	effort.OK(d.t, err)
 	return v
 }
 
@@ -295,10 +293,8 @@ func TestResultsExpire(t *testing.T) {
 	e := newEdge(t, nil)
 	id := e.verified(2, results(2)).String()
 	listentest.Within(t, "the results to expire", func() bool {
-		if _, err := e.book.Sweep(context.Background(), ledger.Retention{Uploads: time.Hour,
-			Results: time.Millisecond, Funding: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(e.book.Sweep(context.Background(), ledger.Retention{Uploads: time.Hour,
+			Results: time.Millisecond, Funding: time.Hour}))(t)
 		return e.do(get("/v1/verifications/"+id+"/results")).status == 404
 	})
 	for _, method := range []string{"GET", "HEAD"} {
@@ -360,14 +356,9 @@ func TestStopAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for i := range 100 {
-		s, err := httpd.New(e.options(func(o *httpd.Options) { o.Registerer = prometheus.NewRegistry() }))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := effort.Must(httpd.New(e.options(func(o *httpd.Options) { o.Registerer = prometheus.NewRegistry() })))(t)
 		if i > 0 {
-			if err := s.Start(); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, s.Start())
 		}
 		if err := s.Stop(ctx); err != nil {
 			t.Fatalf("round %d: %v", i, err)

@@ -25,9 +25,7 @@ func exchange(t *testing.T, e *edge, raw string) []answer {
 	t.Helper()
 	c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(15 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, c.SetDeadline(time.Now().Add(15*time.Second)))
 	go func() { _, _ = io.WriteString(c, raw) }()
 	return readAnswers(t, c)
 }
@@ -255,18 +253,11 @@ func TestBodyThatEnds(t *testing.T) {
 	e := newEdge(t, nil)
 	c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
 	defer c.Close()
-	_, err := fmt.Fprintf(c, "POST /v1/verifications HTTP/1.1\r\nHost: a\r\nX-API-Key: %s\r\nIdempotency-Key: "+
+	effort.Must(fmt.Fprintf(c, "POST /v1/verifications HTTP/1.1\r\nHost: a\r\nX-API-Key: %s\r\nIdempotency-Key: "+
 		"11111111-1111-4111-8111-111111111111\r\nX-Upload-Content-Length: 1\r\nContent-Length: 100\r\n\r\nhalf",
-		e.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+		e.key))(t)
+	effort.OK(t, c.(*net.TCPConn).CloseWrite())
+	effort.OK(t, c.SetDeadline(time.Now().Add(10*time.Second)))
 	for _, a := range readAnswers(t, c) {
 		if a.status < 400 {
 			t.Errorf("answered %d to half a request", a.status)
@@ -329,9 +320,7 @@ func TestTLS(t *testing.T) {
 			"\x12\x00\x00" + good} {
 		c := effort.Must(net.Dial("tcp", at))(t)
 		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, c.SetDeadline(time.Now().Add(listentest.Patience)))
 		_, _ = io.WriteString(c, text)
 		if got, _ := io.ReadAll(c); len(got) > 7 { // an alert, or nothing
 			t.Errorf("%s: answered %q", name, got)
@@ -466,9 +455,7 @@ func TestConnectionsCountForTheClient(t *testing.T) {
 	open := func(head string) (*bufio.Reader, net.Conn) {
 		c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
 		t.Cleanup(func() { _ = c.Close() })
-		if err := c.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, c.SetDeadline(time.Now().Add(listentest.Patience)))
 		_, _ = io.WriteString(c, head)
 		return bufio.NewReader(c), c
 	}

@@ -245,9 +245,7 @@ func TestPartOfALimit(t *testing.T) {
 func TestBadKeysPushNoGoodOneOut(t *testing.T) {
 	book := &guessedBook{good: map[string]ledger.Key{"good": {ID: "good"}}}
 	c := newKeyCache(book, time.Now)
-	if _, err := c.look(t.Context(), api.Key{ID: "good"}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(c.look(t.Context(), api.Key{ID: "good"}))(t)
 	for i := range badKeysMax + 10 {
 		if _, err := c.look(t.Context(), api.Key{ID: fmt.Sprint("bad ", i)}); !errors.Is(err, errBadKey) {
 			t.Fatal(err)

@@ -189,11 +189,8 @@ func TestWhatAWorkspaceMayHave(t *testing.T) {
 			}
 			// What an operator sets goes before, and the same request is let in.
 			more := int64(20)
-			_, err := e.book.SetLimits(t.Context(), ledger.LimitsChange{Workspace: e.workspace, Open: &more, Stored: &more,
-				Unpaid: &more})
-			if err != nil {
-				t.Fatal(err)
-			}
+			effort.Must(e.book.SetLimits(t.Context(), ledger.LimitsChange{Workspace: e.workspace, Open: &more, Stored: &more,
+				Unpaid: &more}))(t)
 			if a := e.do(second); a.status != 201 {
 				t.Errorf("with other limits: %d %s", a.status, a.body)
 			}

@@ -241,9 +241,7 @@ func TestRecoveredCreationHasTheSameURL(t *testing.T) {
 	headers := creation(uuid.NewString(), "4")
 	read := func() (c api.Creation) {
 		a := e.do(post("/v1/verifications", headers))
-		if err := json.Unmarshal(a.body, &c); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, json.Unmarshal(a.body, &c))
 		return c
 	}
 	first, second := read(), read()

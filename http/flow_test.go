@@ -48,9 +48,7 @@ func newFlow(t *testing.T) *flow {
 	o.Listen, o.Book, o.Tokens = "127.0.0.1:0", e.book, tokens
 	o.Wake, o.Log, o.Registerer = func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	storage := effort.Must(upload.New(o))(t)
-	if err := storage.Start(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, storage.Start())
 	storageURL = "http://" + storage.Addr().String()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), listentest.Patience)
@@ -187,9 +185,7 @@ func (f *flow) put(url, contentRange, body string) (int, string) {
 	req.Header.Set("Content-Type", "text/csv")
 	req.Header.Set("Content-Range", contentRange)
 	status, header, _, err := send(req)
-	if err != nil {
-		f.Fatal(err)
-	}
+	effort.OK(f, err)
 	return status, header.Get("Range")
 }
 
@@ -273,9 +269,7 @@ func (f *flow) prepare(l ledger.Lease, file string, duplicates int64) {
 		f.Fatalf("stored %d bytes, %v; sent %d", len(b), err, len(file))
 	}
 	rows := int64(strings.Count(file, "\n"))
-	if _, err := f.edge.book.Prepare(ctx, l, rows, duplicates, rows-duplicates); err != nil {
-		f.Fatal(err)
-	}
+	effort.Must(f.edge.book.Prepare(ctx, l, rows, duplicates, rows-duplicates))(f)
 }
 
 // settle commits the next outcomes in order.
@@ -288,9 +282,7 @@ func (f *flow) settle(l ledger.Lease, number int, first int64, outcomes ...smtp.
 			Ordinal: ordinal, Email: flowAddress(ordinal), Outcome: o, Reason: flowReason(o), At: time.Now(),
 		})
 	}
-	if _, err := f.edge.book.Settle(context.Background(), s); err != nil {
-		f.Fatal(err)
-	}
+	effort.Must(f.edge.book.Settle(context.Background(), s))(f)
 }
 
 func flowAddress(ordinal int64) string { return fmt.Sprintf("user%d@example.test", ordinal) }
@@ -371,9 +363,7 @@ func TestFileIsVerifiedFromCreateToHistory(t *testing.T) {
 // wait marks the verification as waiting for receivers, or as verifying again.
 func (f *flow) wait(l ledger.Lease, next time.Time) {
 	f.Helper()
-	if _, err := f.edge.book.Wait(context.Background(), l, ledger.Outlook{Next: next}); err != nil {
-		f.Fatal(err)
-	}
+	effort.Must(f.edge.book.Wait(context.Background(), l, ledger.Outlook{Next: next}))(f)
 }
 
 // TestCancelGivesBackWhatIsUnchecked cancels under way: 202, then the engine
@@ -395,9 +385,7 @@ func TestCancelGivesBackWhatIsUnchecked(t *testing.T) {
 		}
 	}
 	f.settle(l, 2, 3, smtp.CatchAll) // was in flight
-	if _, err := f.edge.book.FinishCancel(context.Background(), l); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(f.edge.book.FinishCancel(context.Background(), l))(t)
 	p.finish("cancelled", edgeCredits-3)
 	d := f.detail(id)
 	if d.Progress.Completed != 4 || d.Progress.Cancelled != 16 || len(f.results(id)) != 4 {
@@ -423,9 +411,7 @@ func TestUnderfundedFileResumesByItself(t *testing.T) {
 	if d.Status != "waiting" || d.Issue == nil || d.Issue.Code != "credits_required" || f.credits() != 5 {
 		t.Fatalf("underfunded: %+v, issue %+v, %d credits", d, d.Issue, f.credits())
 	}
-	if _, err := f.edge.book.Grant(context.Background(), uuid.New(), f.edge.workspace, 3, "top up"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(f.edge.book.Grant(context.Background(), uuid.New(), f.edge.workspace, 3, "top up"))(t)
 	if d = f.detail(id); d.Status != "verifying" || d.Issue != nil || f.credits() != 0 {
 		t.Fatalf("funded: %+v, issue %+v, %d credits", d, d.Issue, f.credits())
 	}
@@ -442,11 +428,7 @@ func (f *flow) poorCustomer(credits ledger.Credits) (workspace uuid.UUID, key, k
 	w := effort.Must(f.edge.book.CreateWorkspace(ctx, uuid.New(), "poor"))(f)
 	text, k := api.NewKey()
 	made := ledger.Key{ID: k.ID, Workspace: w.ID, SecretSHA256: k.SHA256}
-	if _, err := f.edge.book.CreateKey(ctx, made); err != nil {
-		f.Fatal(err)
-	}
-	if _, err := f.edge.book.Grant(ctx, uuid.New(), w.ID, credits, "start"); err != nil {
-		f.Fatal(err)
-	}
+	effort.Must(f.edge.book.CreateKey(ctx, made))(f)
+	effort.Must(f.edge.book.Grant(ctx, uuid.New(), w.ID, credits, "start"))(f)
 	return w.ID, text, k.ID
 }

@@ -56,9 +56,7 @@ func (e *edge) signsIn(t *testing.T) ledger.Acting {
 		_, err = e.book.AcceptLink(t.Context(), ledger.Accept{Link: link.ID, User: uuid.New(), Password: "x",
 			Session: session})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return ledger.Acting{Session: session.ID, Idle: time.Hour, Workspace: e.workspace, Role: ledger.Member}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -75,9 +76,7 @@ func (b books) check(t *testing.T) []ledger.Violation {
 		if err == nil {
 			err = opened.Decode(p.Bytes)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		c.Settlement(s.number, s.epoch, s.counts, &opened)
 	}
 	return c.Finish()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/flags"
@@ -83,9 +84,7 @@ func TestPayloadGivesBackTheResultsByOrdinal(t *testing.T) {
 
 func TestPayloadDigestTellsResultsApart(t *testing.T) {
 	first, err := ledger.EncodeResults([]ledger.Result{result(1), result(2)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	turned, err := ledger.EncodeResults([]ledger.Result{result(2), result(1)})
 	if err != nil || turned.Digest != first.Digest || !bytes.Equal(turned.Bytes, first.Bytes) {
 		t.Errorf("the order of the same results changes the payload (%v)", err)
@@ -170,16 +169,10 @@ func TestBrokenPayloadsAreRefused(t *testing.T) {
 	}
 	payloads := map[string][]byte{"nothing": nil, "the version alone": {1}, "another version": {3}}
 	for name, raw := range raws {
-		payload, err := ledger.CompressForTest([]byte(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		payload := effort.Must(ledger.CompressForTest([]byte(raw)))(t)
 		payloads[name] = payload
 	}
-	good, err := ledger.CompressForTest([]byte(sound))
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := effort.Must(ledger.CompressForTest([]byte(sound)))(t)
 	payloads["a sound one of another version"] = append([]byte{3}, good[1:]...)
 	for i := range good {
 		payloads[fmt.Sprintf("compressed and cut after %d bytes", i)] = good[:i]
@@ -199,10 +192,7 @@ func TestBrokenPayloadsAreRefused(t *testing.T) {
 // TestPayloadsOfTheFirstVersionAreRead: those had no operators.
 func TestPayloadsOfTheFirstVersionAreRead(t *testing.T) {
 	const columns = "\x02" + "\x00\x03" + "\x01\x02" + "\x01\x02" + "\x01\x02" + "\x00\x00" + "abb"
-	old, err := ledger.CompressForTest([]byte(columns))
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := effort.Must(ledger.CompressForTest([]byte(columns)))(t)
 	old[0] = 1
 	if got := decoded(t, old); len(got) != 2 || got[1].Email != "bb" || got[1].Operator != 0 {
 		t.Errorf("got %+v", got)
@@ -218,9 +208,7 @@ func TestABatchIsUsedAgain(t *testing.T) {
 		if err == nil {
 			err = b.Decode(p.Bytes)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		if b.Len() != len(want) || len(b.Outcomes) != len(want) || len(b.Reasons) != len(want) ||
 			len(b.Times) != len(want) {
 			t.Fatalf("%d results, want %d", b.Len(), len(want))
@@ -237,10 +225,7 @@ func TestABatchIsUsedAgain(t *testing.T) {
 // packed again into results that are equal.
 func FuzzDecodePayload(f *testing.F) {
 	for _, in := range [][]ledger.Result{{result(0)}, {result(3), result(70_000), result(9)}} {
-		p, err := ledger.EncodeResults(in)
-		if err != nil {
-			f.Fatal(err)
-		}
+		p := effort.Must(ledger.EncodeResults(in))(f)
 		f.Add(p.Bytes)
 		f.Add(p.Bytes[:len(p.Bytes)/2])
 	}
@@ -275,10 +260,7 @@ func FuzzUnpackedColumns(f *testing.F) {
 	f.Add([]byte("\x02\x00\x00\x01\x01\x01\x02\x01\x02\x00\x00ab"))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		payload, err := ledger.CompressForTest(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		payload := effort.Must(ledger.CompressForTest(raw))(t)
 		var b ledger.Batch
 		if err := b.Decode(payload); err != nil {
 			if !errors.Is(err, ledger.ErrPayload) {

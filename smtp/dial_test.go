@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"rollcall/config/effort"
 	"testing"
 	"time"
 )
@@ -62,10 +63,7 @@ func TestGuard(t *testing.T) {
 
 // A real listener waits on each address, so that only the guard can keep us out.
 func TestDialerRefusesBeforeTheConnection(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 	here := listener.Addr().String()
@@ -90,9 +88,7 @@ func TestDialerRefusesBeforeTheConnection(t *testing.T) {
 				o.AllowNetworks = []netip.Prefix{netip.MustParsePrefix(test.allow)}
 			}
 			d, err := NewDialer(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, err)
 			conn, err := d.DialContext(t.Context(), "tcp", test.address)
 			if err == nil {
 				_ = conn.Close()
@@ -106,9 +102,7 @@ func TestDialerRefusesBeforeTheConnection(t *testing.T) {
 
 func TestForbiddenAddressFailsAtConnect(t *testing.T) {
 	d, err := NewDialer(DialerOptions{Port: 25, ConnectTimeout: ConnectTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	_, err = Open(t.Context(), d, "mx.example", netip.MustParseAddrPort("127.0.0.1:25"), testOptions())
 	if f := failure(t, err); f.Stage != StageConnect || !errors.Is(f, ErrForbiddenAddress) {
 		t.Errorf("failure %v", f)
@@ -116,24 +110,15 @@ func TestForbiddenAddressFailsAtConnect(t *testing.T) {
 }
 
 func TestDialerSpeaksFromItsSource(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	at := netip.MustParseAddrPort(listener.Addr().String())
 	source := netip.MustParseAddr("127.0.0.77")
-	d, err := NewDialer(DialerOptions{
+	d := effort.Must(NewDialer(DialerOptions{
 		Source: source, Port: int(at.Port()), ConnectTimeout: ConnectTimeout,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := d.DialContext(t.Context(), "tcp", at.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	conn := effort.Must(d.DialContext(t.Context(), "tcp", at.String()))(t)
 	defer conn.Close()
 	if got := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(); got != source {
 		t.Errorf("speaks from %v, want %v", got, source)
@@ -156,10 +141,7 @@ func TestDialerOptionsAreCompleteOrRefused(t *testing.T) {
 // TestSessionsAndFailuresNameOurAddress: it is taken out of replies, and evidence
 // shows it, also when the system chose it.
 func TestSessionsAndFailuresNameOurAddress(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = listener.Close() }()
 	at := listener.Addr().(*net.TCPAddr).AddrPort()
 	for _, source := range []netip.Addr{netip.MustParseAddr("127.0.0.9"), {}} {
@@ -167,11 +149,8 @@ func TestSessionsAndFailuresNameOurAddress(t *testing.T) {
 		if !want.IsValid() {
 			want = netip.MustParseAddr("127.0.0.1")
 		}
-		dialer, err := NewDialer(DialerOptions{Source: source, Port: int(at.Port()), ConnectTimeout: time.Minute,
-			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		dialer := effort.Must(NewDialer(DialerOptions{Source: source, Port: int(at.Port()), ConnectTimeout: time.Minute,
+			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}))(t)
 		for _, dialogue := range []script{"> 554 no\n< QUIT", "> 220 mx\n< EHLO probe.example\n> 250 mx\n! hang"} {
 			go func() {
 				if conn, err := listener.Accept(); err == nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"time"
@@ -28,9 +29,7 @@ const endWait = time.Minute
 func openTo(t *testing.T, o SessionOptions, then func(f *far)) *Session {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer listener.Close()
 	f := &far{t: t, gone: make(chan struct{})}
 	go func() {
@@ -47,9 +46,7 @@ func openTo(t *testing.T, o SessionOptions, then func(f *far)) *Session {
 	}()
 	at := netip.MustParseAddrPort(listener.Addr().String())
 	s, err := Open(t.Context(), loopbackDialer(t, int(at.Port())), "mx.example", at, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() { <-f.gone })
 	return s
 }
@@ -194,9 +191,7 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 // TestAFailureKnowsWhenItsSessionIsGone: also one that never became a session for us.
 func TestAFailureKnowsWhenItsSessionIsGone(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer listener.Close()
 	at := netip.MustParseAddrPort(listener.Addr().String())
 	o := lasting()
@@ -213,16 +208,10 @@ func TestAFailureKnowsWhenItsSessionIsGone(t *testing.T) {
 	default:
 	}
 	conn, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
+	effort.OK(t, conn.Close())
 	isGone(t, failed.Gone())
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, listener.Close())
 	if _, err = Open(t.Context(), dial, "mx.example", at, o); !errors.As(err, &failed) || failed.Stage != StageConnect {
 		t.Fatalf("nobody listens: %v", err)
 	}

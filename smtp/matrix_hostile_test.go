@@ -71,10 +71,7 @@ func TestMatrixOfHostileReceivers(t *testing.T) {
 
 func startMatrixLab(t *testing.T) *smtplab.Lab {
 	t.Helper()
-	lab, err := smtplab.Start(smtplab.Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab := effort.Must(smtplab.Start(smtplab.Defaults()))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), matrixEnd)
 		defer cancel()

@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"rollcall/config/effort"
 	"strconv"
 	"strings"
 	"testing"
@@ -147,10 +148,7 @@ var serverTLS = func() *tls.Config {
 // when the client leaves the script.
 func (s script) listen(t *testing.T) (Dialer, netip.AddrPort) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error, 1)
 	go func() {
 		conn, err := listener.Accept()
@@ -174,13 +172,10 @@ func (s script) listen(t *testing.T) (Dialer, netip.AddrPort) {
 
 func loopbackDialer(t testing.TB, port int) Dialer {
 	t.Helper()
-	d, err := NewDialer(DialerOptions{
+	d := effort.Must(NewDialer(DialerOptions{
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Port:          port, ConnectTimeout: 5 * time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return d
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 )
@@ -55,10 +56,7 @@ func TestARefusalIsForOneAddress(t *testing.T) {
 		client, server := net.Pipe()
 		go repeater(server, owes)
 		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
-		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 		ask := Ask{Pipelining: draw.IntN(2) == 0, Depth: 1 + draw.IntN(10), PerTransaction: draw.IntN(20), Doubt: true}
 		for left := list; len(left) > 0; { // a transaction holds several of these
 			answers, err := s.Probe(t.Context(), left[:1+draw.IntN(len(left))], ask)

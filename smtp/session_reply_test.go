@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"rollcall/config/effort"
 	"strconv"
 	"strings"
 	"testing"
@@ -136,9 +137,7 @@ func TestReadStrangeReply(t *testing.T) {
 func TestReadReplySplitAnywhere(t *testing.T) {
 	const text = "550-5.1.1 no such\r\n550 5.1.1 user here\r\n"
 	want, err := readReply(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	for i := range text {
 		got, err := readReply(io.MultiReader(strings.NewReader(text[:i]), strings.NewReader(text[i:])))
 		if err != nil || !reflect.DeepEqual(got, want) {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 )
@@ -279,9 +280,7 @@ func TestPipelinedGroupIsBounded(t *testing.T) {
 	}()
 	dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
 	s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	locals := make([]string, n)
 	for i := range locals {
 		locals[i] = strings.Repeat("x", 1+i%64)
@@ -617,9 +616,7 @@ func TestRsetRefusedEndsTheSession(t *testing.T) {
 		< RSET
 		> 503 no
 		! eof`, testOptions())
-	if _, err := s.Probe(t.Context(), addresses("a"), Ask{}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.Probe(t.Context(), addresses("a"), Ask{}))(t)
 	_, err := s.Probe(t.Context(), addresses("b"), Ask{PerTransaction: 1})
 	if f := failure(t, err); f.Stage != StageRset || f.Reply.Code != 503 || s.Open() {
 		t.Errorf("failure %v, open %v", f, s.Open())
@@ -692,10 +689,7 @@ func TestTransactionsGoOn(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		per, share, groups := 1+random.IntN(20), random.IntN(101), seed%2 == 0
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		mails := make(chan []int)
 		go func() {
 			conn, err := l.Accept()
@@ -703,11 +697,8 @@ func TestTransactionsGoOn(t *testing.T) {
 				mails <- filled(conn)
 			}
 		}()
-		s, err := Open(t.Context(), loopbackDialer(t, l.Addr().(*net.TCPAddr).Port), "mx.example",
-			netip.MustParseAddrPort(l.Addr().String()), testOptions())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := effort.Must(Open(t.Context(), loopbackDialer(t, l.Addr().(*net.TCPAddr).Port), "mx.example",
+			netip.MustParseAddrPort(l.Addr().String()), testOptions()))(t)
 		for asked := 0; asked < 100; {
 			var locals []string
 			for range 1 + random.IntN(9) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -127,9 +128,7 @@ func TestDelaysAreWaitedFor(t *testing.T) {
 		go slowReceiver(server, done, 8*time.Second, 16*time.Second, 32*time.Second, 64*time.Second, 128*time.Second)
 		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
 		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		list := benchAddresses(100)
 		answers, err := s.Probe(t.Context(), list, Ask{PerTransaction: 1})
 		if err != nil || len(answers) != len(list) {
@@ -150,9 +149,7 @@ func TestSessionTimeIsBounded(t *testing.T) {
 		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
 		begin := time.Now()
 		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d", "e"), Ask{})
 		if f := failure(t, err); f.Stage != StageRcpt || !errors.Is(f, os.ErrDeadlineExceeded) {
 			t.Errorf("failure %v", f)
@@ -172,10 +169,7 @@ func TestIdleTimeIsNotTheReceivers(t *testing.T) {
 		done := make(chan struct{})
 		go slowReceiver(server, done, 170*time.Second)
 		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
-		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 		ask := Ask{Stop: func(Address, Reply) bool { return true }}
 		// Before the nth address 360 + 130(n-1) - 170(n-1) seconds are left, which is
 		// 200 before the fifth and 160 before the sixth.
@@ -207,10 +201,7 @@ func TestQuitWaitsTwoSecondsAtMost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dial, done := text.pipe()
-				s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 				begin := time.Now()
 				s.Quit()
 				if took := time.Since(begin); took != 2*time.Second || s.Open() {
@@ -265,9 +256,7 @@ func TestCancelBetweenTwoCommands(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		dial, done := script(openPipe + "< *\n> 250 ok\n< *\n> 250 ok\n! eof").pipe()
 		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		answers, err := s.Probe(ctx, addresses("a", "b"), Ask{Stop: func(Address, Reply) bool {
 			cancel()
 			synctest.Wait() // the interrupt is over
@@ -337,9 +326,7 @@ func TestPoll(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dial, done := (openPipe + test.then).pipe()
 				s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-				if err != nil {
-					t.Fatal(err)
-				}
+				effort.OK(t, err)
 				synctest.Wait()
 				err = s.Poll()
 				if test.code == 0 && test.err == nil {

@@ -2,6 +2,7 @@ package smtp
 
 import (
 	"fmt"
+	"rollcall/config/effort"
 	"slices"
 	"strings"
 	"testing"
@@ -31,14 +32,9 @@ func TestATracerHearsWhatASessionSaysWithoutLocalParts(t *testing.T) {
 		< QUIT
 		> 221 bye
 		! close`).listen(t)
-	s, err := Open(WithTracer(t.Context(), h), dial, "mx.example", at, testOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Open(WithTracer(t.Context(), h), dial, "mx.example", at, testOptions()))(t)
 	asked := append(addresses("a"), Address{Local: `"odd@local"`, Domain: "example.com"})
-	if _, err := s.Probe(t.Context(), asked, Ask{Pipelining: true}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.Probe(t.Context(), asked, Ask{Pipelining: true}))(t)
 	h.on = false // nobody looks any more
 	s.Quit()
 	want := []string{"< 220 mx.example ESMTP be patient ", "> EHLO probe.example",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -95,12 +96,8 @@ func TestAFileThatChangedIsSetAside(t *testing.T) {
 		t.Fatalf("%d are leased, %v", len(list), err)
 	}
 	lease := ledger.Lease{Verification: id, Node: other, Epoch: list[0].Epoch}
-	if _, err := o.book.Prepare(ctx, lease, 2, 0, 2); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.book.Store.Release(ctx, lease); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(o.book.Prepare(ctx, lease, 2, 0, 2))(t)
+	effort.OK(t, o.book.Store.Release(ctx, lease))
 	o.behind(`UPDATE upload_chunks SET data = CAST('a@none.test' || char(10) || 'no address.' || char(10) AS BLOB) RETURNING 1`)
 	d := o.starts()
 	o.until("the first crash is noted", func() bool { return o.behind(`SELECT crashes FROM verifications`) == 1 })
@@ -128,8 +125,6 @@ func (o *office) behind(statement string) (n int) {
 		err = db.QueryRow(statement).Scan(&n)
 		err = errors.Join(err, db.Close())
 	}
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	effort.OK(o.t, err)
 	return n
 }

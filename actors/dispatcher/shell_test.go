@@ -204,9 +204,7 @@ func warm(t *testing.T) {
 	if err == nil {
 		err = new(ledger.Batch).Decode(p.Bytes)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 }
 
 // inBubble runs a test whose minutes take no time. The ledger's clock is the real
@@ -223,10 +221,7 @@ func inBubble(t *testing.T, test func(o *office)) {
 func newOffice(t *testing.T) *office {
 	t.Helper()
 	url := effort.Ledger(t, sqlstore.Migrate)
-	store, err := sqlstore.Open(context.Background(), url, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := effort.Must(sqlstore.Open(context.Background(), url, sqlstore.Options{}))(t)
 	b := &book{Store: store, leases: map[uuid.UUID]int{}, before: map[string]func(){},
 		refuses: map[string]error{}}
 	o := &office{t: t, url: url, book: b, workspace: uuid.New(), node: uuid.New(), log: &warningLog{}}
@@ -240,12 +235,8 @@ func newOffice(t *testing.T) *office {
 			t.Error(err)
 		}
 	})
-	if _, err := store.CreateWorkspace(context.Background(), o.workspace, "test"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.Grant(context.Background(), uuid.New(), o.workspace, 1000, "test"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(store.CreateWorkspace(context.Background(), o.workspace, "test"))(t)
+	effort.Must(store.Grant(context.Background(), uuid.New(), o.workspace, 1000, "test"))(t)
 	o.options = Options{Book: b, Node: o.node, LeasesMax: 10, BytesMax: 1 << 20, Log: log,
 		Ahead: func(int, int64) bool { return o.ahead.Load() }, Weight: equal, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Retention: ledger.Retention{Uploads: time.Hour, Results: time.Hour, Funding: time.Hour},
@@ -279,26 +270,19 @@ func (o *office) uploads(rows string) uuid.UUID {
 	v, _, err := o.book.Create(ctx, ledger.NewVerification{ID: id, Workspace: o.workspace,
 		Identity: uuid.New(), Bytes: int64(len(rows)), BytesMax: 1 << 30,
 		Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, UploadExpiry: 24 * time.Hour})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	effort.OK(o.t, err)
 	u, err := o.book.OpenUpload(ctx, v.ID)
 	if err == nil {
 		_, err = o.book.AppendChunk(ctx, v.ID, u.Writer, 0, []byte(rows))
 	}
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	effort.OK(o.t, err)
 	return v.ID
 }
 
 // starts begins the dispatcher and stops it at the end of the test.
 func (o *office) starts() *Dispatcher {
 	o.t.Helper()
-	d, err := Start(o.system, o.options)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	d := effort.Must(Start(o.system, o.options))(o.t)
 	o.t.Cleanup(func() { o.stops(d) })
 	return d
 }
@@ -314,10 +298,7 @@ func (o *office) stops(d *Dispatcher) {
 
 func (o *office) sees(id uuid.UUID) ledger.Verification {
 	o.t.Helper()
-	v, err := o.book.Store.Verification(context.Background(), o.workspace, id)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	v := effort.Must(o.book.Store.Verification(context.Background(), o.workspace, id))(o.t)
 	return v
 }
 
@@ -340,10 +321,7 @@ func (o *office) finished(id uuid.UUID) func() bool {
 // free reports whether anybody could take all of these now.
 func (o *office) free(ids ...uuid.UUID) bool {
 	o.t.Helper()
-	list, err := o.book.Store.Lease(context.Background(), uuid.New(), 100, time.Hour)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	list := effort.Must(o.book.Store.Lease(context.Background(), uuid.New(), 100, time.Hour))(o.t)
 	for _, v := range list {
 		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return v.ID == id })
 	}
@@ -380,9 +358,7 @@ func TestWakeLooksAtOnce(t *testing.T) {
 func TestNothingIsLeasedBeforeTheEarlierLifeIsOver(t *testing.T) {
 	inBubble(t, func(o *office) {
 		id := o.uploads("a@none.test\n")
-		if _, err := o.book.Store.Lease(context.Background(), o.node, 10, time.Hour); err != nil {
-			o.t.Fatal(err)
-		}
+		effort.Must(o.book.Store.Lease(context.Background(), o.node, 10, time.Hour))(o.t)
 		asked, goOn := make(chan struct{}), make(chan struct{})
 		o.book.at("give back", func() { close(asked); <-goOn })
 		d := o.starts()
@@ -418,9 +394,7 @@ func TestStopWhileTheEarlierLifeIsGivenBackIsQuiet(t *testing.T) {
 func TestExpiredLeasesAreTakenOver(t *testing.T) {
 	o := newOffice(t) // on the real clock, which is the ledger's
 	id := o.uploads("a@none.test\n")
-	if _, err := o.book.Store.Lease(t.Context(), uuid.New(), 10, 300*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(o.book.Store.Lease(t.Context(), uuid.New(), 10, 300*time.Millisecond))(t)
 	o.starts()
 	o.until("the lost node's work is finished", o.finished(id))
 	if v := o.sees(id); v.Epoch != 2 {
@@ -445,9 +419,7 @@ func TestLeasesAreBounded(t *testing.T) {
 			if err == nil {
 				_, err = o.book.Grant(context.Background(), uuid.New(), o.workspace, 5, "test")
 			}
-			if err != nil {
-				o.t.Fatal(err)
-			}
+			effort.OK(o.t, err)
 			o.uploads("a@slow.test\n")
 		}
 		<-time.After(30 * time.Second)
@@ -643,18 +615,14 @@ func TestLostLeasesEndTheWorkAndUnknownOnesAreGivenBack(t *testing.T) {
 			return o.book.count("renew") > 0 &&
 				o.sees(lost).Status == ledger.Verifying
 		})
-		if err := o.book.Store.Release(context.Background(), ledger.Lease{Verification: lost, Node: o.node,
-			Epoch: 1}); err != nil {
-			o.t.Fatal(err)
-		}
+		effort.OK(o.t, o.book.Store.Release(context.Background(), ledger.Lease{Verification: lost, Node: o.node,
+			Epoch: 1}))
 		o.until("taken anew, at a later epoch", func() bool { return o.sees(lost).Epoch > 1 })
 		// A lease of ours that we do not know of, such as of an answer that was lost.
 		o.book.refuse("lease", errAway)
 		synctest.Wait()
 		unknown := o.uploads("b@slow.test\n")
-		if _, err := o.book.Store.Lease(context.Background(), o.node, 10, time.Hour); err != nil {
-			o.t.Fatal(err)
-		}
+		effort.Must(o.book.Store.Lease(context.Background(), o.node, 10, time.Hour))(o.t)
 		o.book.refuse("lease", nil)
 		before := o.book.count("release")
 		o.until("given back", func() bool { return o.book.count("release") > before })
@@ -668,9 +636,7 @@ func TestWorkThatAnotherNodeHasIsDropped(t *testing.T) {
 		o.starts()
 		o.until("at work", func() bool { return o.sees(id).Status == ledger.Verifying })
 		lease := ledger.Lease{Verification: id, Node: o.node, Epoch: 1}
-		if err := o.book.Store.Release(context.Background(), lease); err != nil {
-			o.t.Fatal(err)
-		}
+		effort.OK(o.t, o.book.Store.Release(context.Background(), lease))
 		if !o.free(id) { // and so takes it
 			o.t.Fatal("not taken")
 		}
@@ -690,9 +656,7 @@ func TestCancelIsSeen(t *testing.T) {
 		id := o.uploads("a@slow.test\n")
 		d := o.starts()
 		o.until("at work", func() bool { return o.sees(id).Status == ledger.Verifying })
-		if _, err := o.book.Cancel(context.Background(), o.workspace, id); err != nil {
-			o.t.Fatal(err)
-		}
+		effort.Must(o.book.Cancel(context.Background(), o.workspace, id))(o.t)
 		d.Wake()
 		synctest.Wait()
 		if v := o.sees(id); v.Status != ledger.Cancelled || v.Held != 0 {
@@ -710,9 +674,7 @@ func TestACancelIsSeenByALookThatBeganBefore(t *testing.T) {
 		o.book.at("look", func() { once.Do(func() { close(looks); <-goOn }) })
 		d := o.starts()
 		<-looks
-		if _, err := o.book.Cancel(context.Background(), o.workspace, id); err != nil {
-			o.t.Fatal(err)
-		}
+		effort.Must(o.book.Cancel(context.Background(), o.workspace, id))(o.t)
 		d.Wake()
 		synctest.Wait()
 		close(goOn)
@@ -744,10 +706,7 @@ func TestStopEndsWithItsContext(t *testing.T) {
 		id := o.uploads("a@none.test\n")
 		o.book.at("release", func() { <-time.After(time.Hour) })
 		o.options.BytesMax = 1
-		d, err := Start(o.system, o.options)
-		if err != nil {
-			o.t.Fatal(err)
-		}
+		d := effort.Must(Start(o.system, o.options))(o.t)
 		o.until("the first is finished", o.finished(id))
 		other := o.uploads("a@slow.test\n")
 		o.until("the other is at work", func() bool { return o.sees(other).Status == ledger.Verifying })

@@ -16,6 +16,7 @@ import (
 
 	"rollcall/actors/facts"
 	"rollcall/actors/facts/factstest"
+	"rollcall/config/effort"
 )
 
 const (
@@ -74,9 +75,7 @@ func TestWritesSoonForWhoLeaves(t *testing.T) {
 			if took := time.Since(begun); took > 200*time.Millisecond {
 				t.Errorf("told after %s", took)
 			}
-			if err := w.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, w.Flush(t.Context()))
 			if _, learns, _ := s.Calls(); s.Len() != 2501 || slices.Max(learns) > factsMax {
 				t.Errorf("%d facts, writes of %v", s.Len(), learns)
 			}

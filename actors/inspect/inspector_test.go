@@ -93,9 +93,7 @@ func newInspector(t *testing.T, rules ...throttle.Rule) *Inspector {
 		return []Source{{Hello: "probe.example", State: "used"}}
 	}, Table: table, Route: routes,
 		Clock: func() time.Time { return began }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){"node-1": c.Answer}})
 	return c
 }
@@ -327,9 +325,7 @@ func rule(t *testing.T, name, field, value string) throttle.Rule {
 	t.Helper()
 	r := throttle.Rule{Name: name, Where: map[throttle.Field]string{0: "throttle.toml:7"}}
 	f, _ := throttle.ParseField(field)
-	if err := r.Set.Set(f, value); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, r.Set.Set(f, value))
 	return r
 }
 
@@ -339,9 +335,7 @@ func TestExplainSaysWhoSaysWhat(t *testing.T) {
 		rule(t, "source:192.0.2.1", "pause", "yes"))
 	over := rule(t, "in.operator.net", "rcpt_rate", "30/min")
 	over.ID, over.Author, over.Reason, over.Until = "o-1", "anna", "they asked", began.Add(time.Hour)
-	if err := c.options.Table.Replace(throttle.LayerOverride, []throttle.Rule{over}); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, c.options.Table.Replace(throttle.LayerOverride, []throttle.Rule{over}))
 	ctx := t.Context()
 	got, err := c.Explain(ctx, "Customer.Example")
 	if err != nil || got.Domain != "customer.example" || got.Key != "suffix:in.operator.net" || len(got.Hosts) != 2 {

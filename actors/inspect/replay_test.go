@@ -16,15 +16,12 @@ import (
 var began = time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 
 // table makes a table of rules for one name.
-func table(t interface{ Fatal(...any) }, name string, fields map[string]string) *throttle.Table {
-	set, err := throttle.ParseOverride(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := throttle.NewTable([]throttle.Rule{{Name: name, Set: set}})
-	if err != nil {
-		t.Fatal(err)
-	}
+func table(t interface {
+	Helper()
+	Fatal(...any)
+}, name string, fields map[string]string) *throttle.Table {
+	set := effort.Must(throttle.ParseOverride(fields))(t)
+	out := effort.Must(throttle.NewTable([]throttle.Rule{{Name: name, Set: set}}))(t)
 	return out
 }
 
@@ -204,10 +201,7 @@ func TestReplayTakesNodesTogether(t *testing.T) {
 func TestReplayWarnsOfRulesThatTakeAPartOfAReceiver(t *testing.T) {
 	now := table(t, "example.net", map[string]string{"rcpt_rate": "5/s"})
 	set, _ := throttle.ParseOverride(map[string]string{"rcpt_rate": "1/s"})
-	candidate, err := throttle.NewTable([]throttle.Rule{{Name: "mx.example.net", Set: set}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	candidate := effort.Must(throttle.NewTable([]throttle.Rule{{Name: "mx.example.net", Set: set}}))(t)
 	got := Replay(recordOf(10, busy), now, candidate)
 	if len(got.Warnings) != 1 {
 		t.Errorf("warnings %q", got.Warnings)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 )
@@ -241,25 +242,18 @@ func (s sample) file() []byte {
 func TestMessyFiles(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join("testdata", "messy.json")
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(os.ReadFile(name))(t)
 	var samples []sample
-	if err := json.Unmarshal(text, &samples); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, json.Unmarshal(text, &samples))
 	seen := map[Kind]bool{}
 	for i := range samples {
 		want := samples[i]
 		got := sample{Name: want.Name, Text: want.Text, Base64: want.Base64}
-		if _, err := Inspect(bytes.NewReader(want.file()), Limits{RowsMax: 100}, nil, func(d *Defect) bool {
+		effort.Must(Inspect(bytes.NewReader(want.file()), Limits{RowsMax: 100}, nil, func(d *Defect) bool {
 			got.Defects = append(got.Defects, said{d.Row, d.Kind, d.Code, d.Message, d.Means})
 			seen[d.Kind] = true
 			return true
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		_, err := Read(bytes.NewReader(want.file()), Limits{RowsMax: 100})
 		if d := (*Defect)(nil); errors.As(err, &d) {
 			got.Refused = d.Message
@@ -279,9 +273,7 @@ func TestMessyFiles(t *testing.T) {
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", " ")
-		if err := errors.Join(e.Encode(samples), os.WriteFile(name, b.Bytes(), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, errors.Join(e.Encode(samples), os.WriteFile(name, b.Bytes(), 0o644)))
 	}
 }
 
@@ -291,12 +283,10 @@ func TestCheckIsInspectOfOneRow(t *testing.T) {
 	for _, text := range []string{"anna@a.test", "", " ", "Anna <anna@a.test>", "anna@a.test ", "a@b@c", "a;b",
 		strings.Repeat("x", FieldBytesMax), strings.Repeat("a", 65) + "@a.test"} {
 		var want *Defect
-		if _, err := Inspect(strings.NewReader("email\n"+text+"\n"), Limits{RowsMax: 9}, nil, func(d *Defect) bool {
+		effort.Must(Inspect(strings.NewReader("email\n"+text+"\n"), Limits{RowsMax: 9}, nil, func(d *Defect) bool {
 			want = d
 			return false
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		if want != nil && want.Kind == KindNoAddress {
 			want = nil
 		}

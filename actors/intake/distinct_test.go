@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"rollcall/config/effort"
 	"testing"
 )
 
@@ -17,10 +18,7 @@ func TestAddressesAreComparedByBytes(t *testing.T) {
 			fmt.Fprintf(&file, "u%d@d%d.test\n", i/7, i%7)
 		}
 	}
-	f, err := Read(&file, Limits{RowsMax: 2 * addresses})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := effort.Must(Read(&file, Limits{RowsMax: 2 * addresses}))(t)
 	if f.Len() != addresses || f.Duplicates() != addresses || len(f.Domains()) != 7 {
 		t.Fatalf("%d addresses, %d duplicates, %d domains", f.Len(), f.Duplicates(), len(f.Domains()))
 	}

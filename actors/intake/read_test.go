@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -114,9 +115,7 @@ func TestGolden(t *testing.T) {
 	}
 	for _, name := range files {
 		in, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		defer in.Close()
 		f, err := Read(in, Limits{RowsMax: 1000})
 		if err != nil {
@@ -138,10 +137,7 @@ func TestHowTheSourceCutsMakesNoDifference(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 60 {
 		file := randomFile(random)
-		want, err := ask(bytes.NewReader(file), 5000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := effort.Must(ask(bytes.NewReader(file), 5000))(t)
 		if second := naive(file, 5000); !reflect.DeepEqual(want, second) {
 			t.Fatalf("round %d: got %.200v, the second reader has %.200v", round, want, second)
 		}

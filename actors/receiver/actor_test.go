@@ -19,6 +19,7 @@ import (
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
@@ -55,9 +56,7 @@ func TestStoppedActorLeavesNothing(t *testing.T) {
 	two, _ := b.customer(2, 1000, known)
 	one.until("answers", func() bool { return len(one.answers) > 10 })
 	eventually(t, "all sessions", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 4 })
-	if err := b.system.Root.StopFuture(b.pid).Wait(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, b.system.Root.StopFuture(b.pid).Wait())
 	one.until("moved", func() bool { return one.moved > 0 && one.ended > 0 })
 	two.until("moved", func() bool { return two.moved > 0 && two.ended > 0 })
 	eventually(t, "no session left", func() bool {
@@ -79,9 +78,7 @@ func TestActorStopsWhileOpening(t *testing.T) {
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
-	if err := b.system.Root.StopFuture(b.pid).Wait(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, b.system.Root.StopFuture(b.pid).Wait())
 	c.until("moved", func() bool { return c.moved > 0 })
 	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
 	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {

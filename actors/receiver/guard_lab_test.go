@@ -8,6 +8,7 @@ import (
 
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/receivertest"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -156,10 +157,7 @@ func TestSourcesOnTheWire(t *testing.T) {
 		at := netip.MustParseAddr(a)
 		list[i] = egress.Source{Addr: at, Hello: "probe.example", Open: openerFrom(t, b.lab, at)}
 	}
-	sources, err := egress.NewPool(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := effort.Must(egress.NewPool(list))(t)
 	b.options.Sources = sources
 	b.pid = b.spawn()
 	seen := map[string]bool{}

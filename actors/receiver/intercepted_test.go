@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -24,10 +25,7 @@ func serveHosts(t *testing.T, serve func(net.Conn)) (port int) {
 	var all sync.WaitGroup
 	t.Cleanup(all.Wait)
 	for i := range strangersHosts {
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.77.0.%d:%d", 1+i, port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := effort.Must(net.Listen("tcp", fmt.Sprintf("127.77.0.%d:%d", 1+i, port)))(t)
 		port = listener.Addr().(*net.TCPAddr).Port
 		t.Cleanup(func() { _ = listener.Close() })
 		all.Go(func() {

@@ -20,6 +20,7 @@ import (
 	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -89,10 +90,7 @@ func newBench(t *testing.T, latency time.Duration, personality string, a throttl
 	t.Helper()
 	o := smtplab.Defaults()
 	o.Latency, o.EventsMax = latency, 100_000
-	lab, err := smtplab.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab := effort.Must(smtplab.Start(o))(t)
 	b := &bench{t: t, lab: lab, system: actor.NewActorSystem(actor.WithLoggerFactory(silent)),
 		options: testOptions(a), domain: "x-" + personality + ".test", late: watchLateness(t)}
 	b.options.Sources = sourcesOf(opener(t, lab))
@@ -115,10 +113,7 @@ func newBench(t *testing.T, latency time.Duration, personality string, a throttl
 // spawn begins a receiver actor as a node does.
 func (b *bench) spawn() *actor.PID {
 	b.t.Helper()
-	kinds, err := Kinds(b.options)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	kinds := effort.Must(Kinds(b.options))(b.t)
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	pid := b.system.Root.WithGuardian(stop).Spawn(kinds[kind])
 	b.system.Root.Send(pid, &cluster.ClusterInit{Identity: &cluster.ClusterIdentity{Identity: "x", Kind: kind}})
@@ -145,10 +140,7 @@ func openerTo(t *testing.T, o smtp.DialerOptions, limits smtp.Limits) receiverte
 	if o.AllowNetworks == nil {
 		o.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	}
-	dialer, err := smtp.NewDialer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dialer := effort.Must(smtp.NewDialer(o))(t)
 	return func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
 		return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, uint16(o.Port)), smtp.SessionOptions{
 			HelloName: "probe.example", ReturnPath: "probe@probe.example", TLS: tls, Limits: limits})

@@ -115,9 +115,7 @@ func TestNextActorKnows(t *testing.T) {
 		last = max(last, a.Wait)
 	}
 	asked := b.lab.Manners().Receivers[b.domain].Rcpts
-	if err := b.system.Root.PoisonFuture(b.pid).Wait(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, b.system.Root.PoisonFuture(b.pid).Wait())
 	b.pid = b.spawn()
 	next, _ := b.customer(2, 100, known)
 	next.until("answers", func() bool { return len(next.answers) == 100 })
@@ -184,9 +182,7 @@ func TestCompliesOnTheWire(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		if err := living[node].ApplyShares(ctx, of(k, 4)); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, living[node].ApplyShares(ctx, of(k, 4)))
 	}
 	var has [2]int
 	for turn, shares := range [][2]int{{4, 0}, {1, 0}, {1, 3}, {0, 4}, {2, 2}, {3, 1}, {0, 0}, {0, 4}} {
@@ -247,9 +243,7 @@ func TestCutSessionTeachesNothing(t *testing.T) {
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
-	if err := b.options.Registry.ApplyShares(t.Context(), of(0, 1)); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, b.options.Registry.ApplyShares(t.Context(), of(0, 1)))
 	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
 		t.Errorf("%d slots of %d after Comply", n, slotsOfWorld)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 )
 
 // crowded is a node with few slots and a client that offers one address to each of many receivers.
@@ -93,10 +94,7 @@ func TestManyReceiversOfOneWorkspaceKeepNobodyOut(t *testing.T) {
 	const seats, greedy, few = 20, 400, 10
 	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
 	b.options.Most = seats
-	kinds, err := Kinds(b.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kinds := effort.Must(Kinds(b.options))(t)
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	w := &crowded{b: b, props: kinds[kind].Clone(actor.WithGuardian(stop)), answered: map[byte]int{},
 		pulses: map[wire.Cause]int{}, changed: make(chan struct{}, 1)}
@@ -126,10 +124,7 @@ func TestWhoWaitsForASlotIsToldSo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, "clean", openedWide())
 	b.options.Most = 16
-	kinds, err := Kinds(b.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kinds := effort.Must(Kinds(b.options))(t)
 	w := &crowded{b: b, props: kinds[kind], answered: map[byte]int{}, pulses: map[wire.Cause]int{},
 		changed: make(chan struct{}, 1)}
 	for range 16 {

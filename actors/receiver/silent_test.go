@@ -14,6 +14,7 @@ import (
 
 	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -30,10 +31,7 @@ type keeper struct {
 
 func newKeeper(t *testing.T) *keeper {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	k := &keeper{at: netip.MustParseAddrPort(l.Addr().String()), release: make(chan struct{}), begun: make(chan int, 1000)}
 	var all sync.WaitGroup
 	all.Go(func() {

@@ -16,6 +16,7 @@ import (
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -38,10 +39,7 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 		if n := len(lines); n > 0 {
 			after = lines[n-1].Number
 		}
-		more, err := living.Trace(time.Now(), "x", inspect.AnySource, after)
-		if err != nil {
-			t.Fatal(err)
-		}
+		more := effort.Must(living.Trace(time.Now(), "x", inspect.AnySource, after))(t)
 		lines = append(lines, more...)
 		return len(lines) > 40
 	})
@@ -150,10 +148,7 @@ func TestANameStandsForItsKeys(t *testing.T) {
 
 // TestWhatAHostShowsArrives: over a real socket, what a host says to EHLO decides how many it may refuse.
 func TestWhatAHostShowsArrives(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	go greetAs(listener, "220 mx.test ESMTP\r\n", "250-mx.test Hello [127.0.0.1], Haraka is at your service.\r\n250 SIZE 0\r\n")
 	at := netip.MustParseAddrPort(listener.Addr().String())

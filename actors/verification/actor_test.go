@@ -130,9 +130,7 @@ func TestCancelAtAnyMomentRefundsExactlyTheUnchecked(t *testing.T) {
 		r := w.starts(w.options(w.watches()), leased, lease)
 		timer := time.NewTimer(time.Duration(random.IntN(1+15_000*(i%3))) * time.Microsecond)
 		<-timer.C
-		if _, err := w.book.Cancel(t.Context(), w.workspace, v.ID); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(w.book.Cancel(t.Context(), w.workspace, v.ID))(t)
 		r.tell(Look{})
 		r.tell(Look{})
 		r.wait()
@@ -220,9 +218,7 @@ func TestStaleEpochEndsTheActor(t *testing.T) {
 	w := newWorld(t, 100)
 	v := w.uploads("yes@good.test")
 	leased, lease := w.leases(w.node, v.ID)
-	if err := w.book.Release(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, w.book.Release(t.Context(), lease))
 	w.leases(uuid.New(), v.ID)
 	w.starts(w.options(w.book), leased, lease).wait()
 	if v = w.sees(v.ID); v.Status != ledger.Preparing || v.Epoch != 2 {
@@ -532,9 +528,7 @@ func TestAFileThatIsNotWhatItWasIsGivenUp(t *testing.T) {
 			id := w.uploads("yes@good.test", "no@good.test").ID
 			_, lease := w.leases(w.node, id)
 			v, err := w.book.Prepare(t.Context(), lease, 2, 0, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, err)
 			done, err := load(t.Context(), w.options(&another{w.watches(), bytes}), v, lease)
 			if !errors.Is(err, errChanged) {
 				t.Errorf("got %+v, %v", done, err)

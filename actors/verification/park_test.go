@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/domain"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -138,10 +139,7 @@ func (b unreadable) Parked(ctx context.Context, id uuid.UUID) ([]byte, error) {
 
 func TestWhatCannotBeReadIsAskedAnew(t *testing.T) {
 	newer := leftover{Version: parkedVersion + 1}
-	packed, err := newer.pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := effort.Must(newer.pack())(t)
 	for _, state := range [][]byte{[]byte("x"), {}, packed} {
 		inBubble(t, 10, func(w *world) {
 			if v := w.finishes(w.options(unreadable{w.book, state, new(bool)}), w.uploads("later@good.test", "no@good.test").ID); v.Status !=
@@ -176,9 +174,7 @@ func TestWhatIsLeftIsPackedAndRead(t *testing.T) {
 	}
 	want := slices.Clone(l.Domains)
 	state, err := l.pack()
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	got, err := unpack(state)
 	if err != nil || got.Begun != 5 || !reflect.DeepEqual(got.Domains, want) {
 		t.Errorf("read %+v, %v", got, err)

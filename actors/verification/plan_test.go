@@ -21,11 +21,8 @@ var noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func readLines(t testing.TB, lines ...string) *intake.File {
 	t.Helper()
-	f, err := intake.Read(strings.NewReader("email\n"+strings.Join(lines, "\n")+"\n"),
-		intake.Limits{RowsMax: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := effort.Must(intake.Read(strings.NewReader("email\n"+strings.Join(lines, "\n")+"\n"),
+		intake.Limits{RowsMax: 1 << 20}))(t)
 	return f
 }
 

@@ -31,9 +31,7 @@ func TestACheckOfOneAddressRunsAsAFileDoes(t *testing.T) {
 		ctx := context.Background()
 		v, err := w.book.CreateSingle(ctx, ledger.CreateSingle{ID: uuid.New(), Workspace: w.workspace, Identity: uuid.New(), Address: address,
 			Limits: ledger.Limits{Open: 1, Stored: 1 << 10, Unpaid: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		v = w.finishes(w.options(w.watches()), v.ID)
 		if v.Status != ledger.Completed || v.Kind != ledger.Single || v.SingleEmail != address || v.SingleOutcome != c.outcome || v.Total != 1 {
 			t.Errorf("%s: %+v", address, v)
@@ -56,14 +54,10 @@ func TestACheckOfOneAddressRunsAsAFileDoes(t *testing.T) {
 func TestTheFileOfOneAddressIsReadAsThatAddress(t *testing.T) {
 	t.Parallel()
 	s, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer func() { _ = s.Close() }()
 	workspace := uuid.New()
-	if _, err := s.CreateWorkspace(t.Context(), workspace, "checks"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.CreateWorkspace(t.Context(), workspace, "checks"))(t)
 	for _, address := range []string{"a@b.test", "email@test", "A.B+c@Sub.Example.TEST",
 		`"a,b"@c.test`, `"a\"b"@c.test`, `"a""b"@c.test`,
 		`"\\"@c.test`, "a@bücher.test", "jörg@b.test", "=1+1@b.test", "'@b.test", "a@xn--bcher-kva.test",
@@ -94,9 +88,7 @@ func TestTheFileOfOneAddressIsReadAsThatAddress(t *testing.T) {
 func readSingle(t *testing.T, s *sqlstore.Store, v ledger.Verification) *intake.File {
 	t.Helper()
 	bytes, err := s.OpenFile(t.Context(), v.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer func() { _ = bytes.Close() }()
 	f, err := intake.Read(io.Reader(bytes), intake.Limits{RowsMax: 1})
 	if err != nil {

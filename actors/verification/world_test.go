@@ -50,10 +50,7 @@ type world struct {
 func newWorld(t testing.TB, credits ledger.Credits) *world {
 	t.Helper()
 	url := effort.Ledger(t, sqlstore.Migrate)
-	book, err := sqlstore.Open(context.Background(), url, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	book := effort.Must(sqlstore.Open(context.Background(), url, sqlstore.Options{}))(t)
 	t.Cleanup(func() {
 		if err := book.Close(); err != nil {
 			t.Error(err)
@@ -70,9 +67,7 @@ func newWorld(t testing.TB, credits ledger.Credits) *world {
 		w.system.Shutdown()
 		<-time.After(10 * deadLetters) // a bubble must leave nothing behind
 	})
-	if _, err := book.CreateWorkspace(context.Background(), w.workspace, "test"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(book.CreateWorkspace(context.Background(), w.workspace, "test"))(t)
 	if credits > 0 {
 		w.grants(credits)
 	}
@@ -81,9 +76,7 @@ func newWorld(t testing.TB, credits ledger.Credits) *world {
 
 func (w *world) grants(n ledger.Credits) {
 	w.t.Helper()
-	if _, err := w.book.Grant(context.Background(), uuid.New(), w.workspace, n, "test"); err != nil {
-		w.t.Fatal(err)
-	}
+	effort.Must(w.book.Grant(context.Background(), uuid.New(), w.workspace, n, "test"))(w.t)
 }
 
 // mailboxes is a receiver actor: "yes…" is accepted, "no…" refused, "later…" is
@@ -192,9 +185,7 @@ func (w *world) uploads(rows ...string) ledger.Verification {
 	v, _, err := w.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: w.workspace,
 		Identity: uuid.New(), Bytes: int64(len(file)), BytesMax: 1 << 30,
 		Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, UploadExpiry: time.Hour})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	effort.OK(w.t, err)
 	u, err := w.book.OpenUpload(ctx, v.ID)
 	at := int64(0)
 	for chunk := range slices.Chunk(file, ledger.ChunkBytesMax) {
@@ -203,19 +194,14 @@ func (w *world) uploads(rows ...string) ledger.Verification {
 		}
 		at += int64(len(chunk))
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	effort.OK(w.t, err)
 	return v
 }
 
 // leases takes one verification for a node.
 func (w *world) leases(node, id uuid.UUID) (ledger.Verification, ledger.Lease) {
 	w.t.Helper()
-	list, err := w.book.Lease(context.Background(), node, 1000, time.Hour)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	list := effort.Must(w.book.Lease(context.Background(), node, 1000, time.Hour))(w.t)
 	for _, v := range list {
 		if v.ID == id {
 			return v, ledger.Lease{Verification: id, Node: node, Epoch: v.Epoch}
@@ -227,10 +213,7 @@ func (w *world) leases(node, id uuid.UUID) (ledger.Verification, ledger.Lease) {
 
 func (w *world) sees(id uuid.UUID) ledger.Verification {
 	w.t.Helper()
-	v, err := w.book.Verification(context.Background(), w.workspace, id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	v := effort.Must(w.book.Verification(context.Background(), w.workspace, id))(w.t)
 	return v
 }
 
@@ -262,9 +245,7 @@ type woken struct {
 // parked. The ledger's clock is that of the machine, far ahead of a bubble's.
 func (w *world) starts(o Options, v ledger.Verification, l ledger.Lease) *run {
 	w.t.Helper()
-	if err := o.Validate(); err != nil {
-		w.t.Fatal(err)
-	}
+	effort.OK(w.t, o.Validate())
 	r := &run{w: w, ended: make(chan struct{})}
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	props := func(m woken) *actor.Props {
@@ -337,13 +318,10 @@ func (w *world) finishes(o Options, id uuid.UUID) ledger.Verification {
 func (w *world) results(id uuid.UUID) map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
-	err := w.book.Results(context.Background(), w.workspace, id, func(r ledger.Result) error {
+	effort.OK(w.t, w.book.Results(context.Background(), w.workspace, id, func(r ledger.Result) error {
 		out[r.Email] = fmt.Sprint(r.Outcome, " ", r.Reason)
 		return nil
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))
 	return out
 }
 
@@ -359,10 +337,7 @@ func (w *world) sound() ledger.Balance {
 
 func (w *world) balance() ledger.Balance {
 	w.t.Helper()
-	b, err := w.book.Balance(context.Background(), w.workspace)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	b := effort.Must(w.book.Balance(context.Background(), w.workspace))(w.t)
 	return b
 }
 
@@ -455,9 +430,7 @@ func warm(t testing.TB) {
 	if err == nil {
 		err = new(ledger.Batch).Decode(p.Bytes)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 }
 
 // inBubble runs a test whose hours take no time.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
 )
@@ -25,14 +26,9 @@ const messageMax = 64 << 10
 // passed sends a message through its bytes.
 func passed[M proto.Message](t *testing.T, m M) M {
 	t.Helper()
-	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := effort.Must(proto.Marshal(m))(t)
 	out := m.ProtoReflect().New().Interface()
-	if err := proto.Unmarshal(b, out); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, proto.Unmarshal(b, out))
 	if !proto.Equal(m, out) {
 		t.Fatalf("sent %v, received %v", m, out)
 	}
@@ -189,14 +185,8 @@ func TestGeneratedCodeIsThatOfTheSource(t *testing.T) {
 	if text, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	fresh, err := os.ReadFile(filepath.Join(out, "wire.pb.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept, err := os.ReadFile("wire.pb.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh := effort.Must(os.ReadFile(filepath.Join(out, "wire.pb.go")))(t)
+	kept := effort.Must(os.ReadFile("wire.pb.go"))(t)
 	if !bytes.Equal(withoutVersions(fresh), withoutVersions(kept)) {
 		t.Error("wire.pb.go is not what protoc makes of wire.proto; see doc.go for the command")
 	}
@@ -226,10 +216,7 @@ func FuzzDecodeWire(f *testing.F) {
 		&ResultsAck{Task: task}, &Pulse{Task: task, Chunks: []uint64{1, 2}, WaitingMs: 5}, &Cancel{},
 		&Moved{Task: task},
 	} {
-		b, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := effort.Must(proto.Marshal(m))(f)
 		f.Add(uint8(i), b)
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, b []byte) {

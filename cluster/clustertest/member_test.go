@@ -52,9 +52,7 @@ func drained(t *testing.T, w *clustertest.World) {
 		t.Errorf("drain of a node that is none: got %v", err)
 	}
 	for range 2 {
-		if err := w.Node(0).Drain(w.Context(), w.Node(1).ID); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, w.Node(0).Drain(w.Context(), w.Node(1).ID))
 	}
 	w.AwaitShared(w.Node(0))
 	w.Await("node-1 uses nothing", func() bool { return w.Use.Total(1) == 0 })
@@ -77,9 +75,7 @@ func undrained(t *testing.T, w *clustertest.World) {
 		t.Errorf("undrain of a node that is none: got %v", err)
 	}
 	undrain := func(by int) {
-		if err := w.Node(by).Undrain(w.Context(), w.Node(1).ID); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, w.Node(by).Undrain(w.Context(), w.Node(1).ID))
 		// It may have read the wish that was taken back: then it drains for as long as until it reads again.
 		w.Await("it has its share and takes work", func() bool {
 			awaitAll(w, 0, 1)
@@ -96,9 +92,7 @@ func undrained(t *testing.T, w *clustertest.World) {
 		func() bool { return w.Node(1).Draining() },
 		func() bool { return w.Use.Total(1) == 0 },
 	} {
-		if err := w.Node(1).Drain(w.Context(), w.Node(1).ID); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, w.Node(1).Drain(w.Context(), w.Node(1).ID))
 		w.Await("the drain has come so far", far)
 		undrain(i % 2)
 	}
@@ -111,9 +105,7 @@ func undrained(t *testing.T, w *clustertest.World) {
 // TestANodeThatStopsIsNotUndrained: its virtual actors have gone, and do not come back.
 func TestANodeThatStopsIsNotUndrained(t *testing.T) {
 	w := clustertest.Start(t, 2)
-	if err := w.Node(1).Drain(w.Context(), w.Node(1).ID); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, w.Node(1).Drain(w.Context(), w.Node(1).ID))
 	w.Await("it drains", func() bool { return w.Node(1).Draining() })
 	w.Leave(1)
 	if err := w.Node(0).Undrain(w.Context(), w.Node(1).ID); !errors.Is(err, ledger.ErrNoSuchNode) {

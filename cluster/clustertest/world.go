@@ -159,13 +159,8 @@ func (w *World) Join(i int) error {
 func (w *World) OnCopy(i int) {
 	w.t.Helper()
 	path := filepath.Join(effort.Folder(w.t), "copy.db")
-	if err := w.store.Backup(w.t.Context(), path); err != nil {
-		w.t.Fatal(err)
-	}
-	store, err := sqlstore.Open(w.t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	effort.OK(w.t, w.store.Backup(w.t.Context(), path))
+	store := effort.Must(sqlstore.Open(w.t.Context(), "sqlite:"+path, sqlstore.Options{}))(w.t)
 	w.copies = append(w.copies, store)
 	w.nodes[i].book.ledger = store
 }

@@ -151,13 +151,8 @@ func FuzzInspector(f *testing.F) {
 	f.Add(state([]byte{1}, []byte{0}, nil), false)
 	f.Add(labelled("t", append([]byte{kindSealed, 0, 0, 0, 40}, make([]byte, 40)...)), true)
 	path := f.TempDir() + "/keys"
-	if _, err := CreateKeyFile(path); err != nil {
-		f.Fatal(err)
-	}
-	keys, err := LoadKeyring(path)
-	if err != nil {
-		f.Fatal(err)
-	}
+	effort.Must(CreateKeyFile(path))(f)
+	keys := effort.Must(LoadKeyring(path))(f)
 	f.Fuzz(func(t *testing.T, b []byte, incoming bool) {
 		for _, k := range []*Keyring{keys, nil} {
 			i := inspector{label: "t", keys: k}

@@ -82,9 +82,7 @@ func TestBareLibrary(t *testing.T) {
 	c.BindAddr, c.BindPort, c.AdvertiseAddr = "127.0.0.1", 0, "127.0.0.1"
 	c.Logger = log.New(io.Discard, "", 0)
 	list, err := memberlist.Create(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	os.Stdout.WriteString("address " + list.LocalNode().Address() + "\n")
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it
 }
@@ -111,17 +109,9 @@ func crashBare(t *testing.T, key string, b []byte, stream bool) string {
 	process.Env = append(os.Environ(), bareKey+"="+key)
 	var errors bytes.Buffer
 	process.Stderr = &errors
-	stdin, err := process.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := process.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin := effort.Must(process.StdinPipe())(t)
+	stdout := effort.Must(process.StdoutPipe())(t)
+	effort.OK(t, process.Start())
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		if address, ok := strings.CutPrefix(lines.Text(), "address "); ok {
@@ -145,10 +135,7 @@ func send(t *testing.T, address string, b []byte, stream bool) {
 	if stream {
 		network = "tcp"
 	}
-	c, err := net.Dial(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := effort.Must(net.Dial(network, address))(t)
 	defer c.Close()
 	if _, err := c.Write(b); err != nil && !stream {
 		t.Fatal(err)
@@ -389,10 +376,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	o.Timing.StreamTimeout = patience
 	n := mustBegin(t, o)
 	for range streamsMax {
-		c, err := net.Dial("tcp", n.Address())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := effort.Must(net.Dial("tcp", n.Address()))(t)
 		defer c.Close()
 	}
 	await(t, "all are open", func() bool { return n.filter.open.Load() == streamsMax })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollcall/cluster/gossip/gossiptest"
+	"rollcall/config/effort"
 )
 
 func TestOnlyAGoodFileOfKeysIsTaken(t *testing.T) {
@@ -40,12 +41,8 @@ func TestOnlyAGoodFileOfKeysIsTaken(t *testing.T) {
 		{"too long", one + "\n#" + strings.Repeat("x", keyFileMax), 0o600, "not a file of keys"},
 	} {
 		path := filepath.Join(t.TempDir(), "keys")
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, os.WriteFile(path, []byte(c.text), 0o600))
+		effort.OK(t, os.Chmod(path, c.mode))
 		k, err := LoadKeyring(path)
 		if c.want == "" {
 			if err != nil || k.List()[0] != (Key{fingerprintOf(rawKey(t, one)), true}) {
@@ -68,14 +65,8 @@ func TestOnlyAGoodFileOfKeysIsTaken(t *testing.T) {
 
 func TestAKeyFileIsMadeOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip.keys")
-	print, err := CreateKeyFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := LoadKeyring(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	print := effort.Must(CreateKeyFile(path))(t)
+	k := effort.Must(LoadKeyring(path))(t)
 	if got := k.List(); len(got) != 1 || got[0] != (Key{print, true}) {
 		t.Errorf("got %v, want %s", got, print)
 	}
@@ -92,13 +83,8 @@ func TestARingIsChangedInSteps(t *testing.T) {
 	first, second := fingerprintOf(rawKey(t, one)), fingerprintOf(rawKey(t, two))
 	path := writeKeys(t, one)
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(path, link); err != nil {
-		t.Fatal(err)
-	}
-	k, err := LoadKeyring(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.Symlink(path, link))
+	k := effort.Must(LoadKeyring(link))(t)
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -148,20 +134,11 @@ func TestARingIsChangedInSteps(t *testing.T) {
 func TestARingThatCannotBeWrittenStaysAsItIs(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "keys", "gossip")
-	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := CreateKeyFile(path); err != nil {
-		t.Fatal(err)
-	}
-	k, err := LoadKeyring(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.Mkdir(filepath.Dir(path), 0o700))
+	effort.Must(CreateKeyFile(path))(t)
+	k := effort.Must(LoadKeyring(path))(t)
 	before := k.List()
-	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.RemoveAll(filepath.Dir(path)))
 	if err := k.Add(NewKey()); !errors.Is(err, ErrKeyFile) {
 		t.Errorf("got %v, want ErrKeyFile", err)
 	}
@@ -186,9 +163,7 @@ func TestKeysRotateUnderTraffic(t *testing.T) {
 		func(k *Keyring) error { return k.Remove(old) },
 	} {
 		for _, n := range nodes {
-			if err := step(n.options.Keys); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, step(n.options.Keys))
 			exchange(t, nodes) // each state of the roll-out is lived in
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"rollcall/config/effort"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +25,7 @@ func fullCard() NodeMeta {
 
 func TestTheLongestCardFits(t *testing.T) {
 	c := fullCard()
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, c.Validate())
 	b := c.encode()
 	if len(b) > memberlist.MetaMaxSize {
 		t.Errorf("the longest card has %d bytes, the library takes %d", len(b), memberlist.MetaMaxSize)

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"rollcall/cluster/gossip/gossiptest"
+	"rollcall/config/effort"
 )
 
 // Each case is a node that must not become a member: what its operator reads, and
@@ -175,14 +176,9 @@ func TestAStrangerThatDoesNotAskIsNoMember(t *testing.T) {
 	c.GossipInterval = quick().GossipInterval
 	c.Transport, c.Delegate = network.Transport(), meta{delegate{}, card.encode()}
 	c.Logger = log.New(io.Discard, "", 0)
-	list, err := memberlist.Create(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := effort.Must(memberlist.Create(c))(t)
 	defer list.Shutdown()
-	if _, err := list.Join([]string{nodes[0].Address()}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(list.Join([]string{nodes[0].Address()}))(t)
 	refused := func(n *node) bool { return n.counter(t, "rollcall_gossip_refused_total", "reason=ledger") >= 2 }
 	await(t, "its packets are refused too", func() bool { return refused(nodes[0]) && refused(nodes[1]) })
 	for _, n := range nodes {

@@ -177,10 +177,7 @@ func await(t *testing.T, what string, ok func() bool) {
 // counter gives a counter's value by its name and labels ("unit=packet").
 func (n *node) counter(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
-	families, err := n.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := effort.Must(n.metrics.Gather())(t)
 	sum := 0.0
 	for _, f := range families {
 		if f.GetName() != name {
@@ -207,27 +204,19 @@ func (n *node) counter(t *testing.T, name string, labels ...string) float64 {
 func writeKeys(t *testing.T, keys ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gossip.keys")
-	if err := os.WriteFile(path, []byte(strings.Join(keys, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.WriteFile(path, []byte(strings.Join(keys, "\n")+"\n"), 0o600))
 	return path
 }
 
 func ring(t *testing.T, keys ...string) *Keyring {
 	t.Helper()
-	k, err := LoadKeyring(writeKeys(t, keys...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := effort.Must(LoadKeyring(writeKeys(t, keys...)))(t)
 	return k
 }
 
 func rawKey(t *testing.T, key string) []byte {
 	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := effort.Must(base64.StdEncoding.DecodeString(key))(t)
 	return raw
 }
 

@@ -13,30 +13,16 @@ import (
 	"time"
 
 	"rollcall/cluster/secure"
+	"rollcall/config/effort"
 )
 
 func TestANodeCertificateSaysOnlyWhatItMust(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	ca, err := secure.NewAuthority("mail", now, secure.AuthorityValidity)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := secure.ReadAuthority(ca.Pair())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := again.Issue("node-1", now, secure.NodeValidity)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := secure.ReadCertificate(ca.Pair().Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := secure.ReadCertificate(pair.Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := effort.Must(secure.NewAuthority("mail", now, secure.AuthorityValidity))(t)
+	again := effort.Must(secure.ReadAuthority(ca.Pair()))(t)
+	pair := effort.Must(again.Issue("node-1", now, secure.NodeValidity))(t)
+	root := effort.Must(secure.ReadCertificate(ca.Pair().Cert))(t)
+	c := effort.Must(secure.ReadCertificate(pair.Cert))(t)
 	if err := c.CheckSignatureFrom(root); err != nil {
 		t.Errorf("the CA's signature: %v", err)
 	}
@@ -57,10 +43,7 @@ func TestANodeCertificateSaysOnlyWhatItMust(t *testing.T) {
 
 func TestIssueRefuses(t *testing.T) {
 	now := time.Now()
-	ca, err := secure.NewAuthority("mail", now, 24*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := effort.Must(secure.NewAuthority("mail", now, 24*time.Hour))(t)
 	for _, c := range []struct {
 		name, node string
 		validity   time.Duration
@@ -78,29 +61,17 @@ func TestIssueRefuses(t *testing.T) {
 }
 
 func TestANameLongerThanACommonNameIsIssued(t *testing.T) {
-	ca, err := secure.NewAuthority("mail", time.Now(), 24*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := effort.Must(secure.NewAuthority("mail", time.Now(), 24*time.Hour))(t)
 	name := strings.Repeat("long.", 15) + "name"
-	pair, err := ca.Issue(name, time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := effort.Must(ca.Issue(name, time.Now(), time.Hour))(t)
 	if c, err := secure.ReadCertificate(pair.Cert); err != nil || c.DNSNames[0] != name {
 		t.Errorf("certificate %v, %v", c, err)
 	}
 }
 
 func TestReadAuthorityRefusesWhatIsNoCA(t *testing.T) {
-	ca, err := secure.NewAuthority("mail", time.Now(), 24*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := ca.Issue("a", time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := effort.Must(secure.NewAuthority("mail", time.Now(), 24*time.Hour))(t)
+	node := effort.Must(ca.Issue("a", time.Now(), time.Hour))(t)
 	for name, pair := range map[string]secure.Pair{
 		"a node's":          node,
 		"another key":       {Cert: ca.Pair().Cert, Key: node.Key},
@@ -158,18 +129,9 @@ func TestStrangersAreCounted(t *testing.T) {
 	r := newRig(t)
 	at := r.first.system.Address()
 	_, folder := r.mustIdentity(t, memberName)
-	own, err := tls.LoadX509KeyPair(filepath.Join(folder, "cert"), filepath.Join(folder, "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := newCA(t).Issue(memberName, time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	foreign, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := effort.Must(tls.LoadX509KeyPair(filepath.Join(folder, "cert"), filepath.Join(folder, "key")))(t)
+	pair := effort.Must(newCA(t).Issue(memberName, time.Now(), time.Hour))(t)
+	foreign := effort.Must(tls.X509KeyPair(pair.Cert, pair.Key))(t)
 	hello := func(c *tls.Config) func(net.Conn) {
 		c.NextProtos = []string{"h2"}
 		return func(conn net.Conn) {
@@ -196,14 +158,9 @@ func TestStrangersAreCounted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			const metric = "rollcall_cluster_peers_refused_total"
 			before := r.first.count(t, metric, c.reason)
-			conn, err := net.Dial("tcp", at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := effort.Must(net.Dial("tcp", at))(t)
 			c.say(conn)
-			if err := conn.Close(); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, conn.Close())
 			deadline, tick := time.After(rigWait), time.NewTicker(time.Millisecond)
 			defer tick.Stop()
 			for r.first.count(t, metric, c.reason) != before+1 {

@@ -19,6 +19,7 @@ import (
 
 	"rollcall/cluster/secure"
 	"rollcall/cluster/wire"
+	"rollcall/config/effort"
 )
 
 const elsewhere = "127.0.0.1:9"
@@ -111,9 +112,7 @@ func TestOfABatchOnlyTheBadIsDropped(t *testing.T) {
 		b.Envelopes = append(b.Envelopes, one.Envelopes[0])
 	}
 	b.TypeNames[1], b.TypeNames[3] = "rollcall.cluster.Sooner", "rollcall.cluster.Later"
-	if err := p.send(all); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, p.send(all))
 	for _, mark := range []string{"1", "2", "3"} {
 		a.want(mark)
 	}
@@ -191,17 +190,14 @@ func TestAFullBatchPasses(t *testing.T) {
 	a := r.first.spawn(t)
 	p := r.connected(t, a)
 	large := &wire.Keys{Fingerprints: []string{"large"}, Refused: strings.Repeat("x", 64<<10)}
-	err := p.send(p.batch(large, func(b *remote.MessageBatch) {
+	effort.OK(t, p.send(p.batch(large, func(b *remote.MessageBatch) {
 		for range 255 {
 			b.Envelopes = append(b.Envelopes, b.Envelopes[0])
 			b.Targets = append(b.Targets, b.Targets[0])
 			b.Senders = append(b.Senders, b.Senders[0])
 			b.TypeNames = append(b.TypeNames, b.TypeNames[0])
 		}
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	})))
 	for range 256 {
 		a.want("large")
 	}
@@ -224,18 +220,14 @@ func TestAStreamBeginsWithWhoSpeaks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := r.member(t, a)
-			if err := p.send(first(p)); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, p.send(first(p)))
 			if err := p.end(); status.Code(err) != codes.InvalidArgument {
 				t.Errorf("the stream ended with %v", err)
 			}
 		})
 	}
 	p := r.connected(t, a)
-	if err := p.send(connectRequest(p.address)); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, p.send(connectRequest(p.address)))
 	if err := p.end(); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a second beginning: the stream ended with %v", err)
 	}
@@ -280,14 +272,10 @@ func TestAMemberThatGossipIsAboutToNameIsAwaited(t *testing.T) {
 	p := r.member(t, a)
 	r.part(p.address)
 	r.meet(t, elsewhere, memberName)
-	if err := p.send(connectRequest(p.address)); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, p.send(connectRequest(p.address)))
 	r.awaitAsked(t, p.address)
 	r.meet(t, p.address, memberName)
-	if _, err := p.stream.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(p.stream.Recv())(t)
 	p.tell(keys("here"), nil)
 	a.want("here")
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"time"
@@ -36,19 +37,13 @@ func newFolder(t *testing.T) *folder {
 
 func newCA(t *testing.T) *Authority {
 	t.Helper()
-	ca, err := NewAuthority("test", time.Now(), AuthorityValidity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := effort.Must(NewAuthority("test", time.Now(), AuthorityValidity))(t)
 	return ca
 }
 
 func (f *folder) issue(name string, now time.Time, validity time.Duration) Pair {
 	f.t.Helper()
-	pair, err := f.ca.Issue(name, now, validity)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	pair := effort.Must(f.ca.Issue(name, now, validity))(f.t)
 	return pair
 }
 
@@ -56,14 +51,10 @@ func (f *folder) issue(name string, now time.Time, validity time.Duration) Pair 
 func (f *folder) write(file string, text []byte) {
 	f.t.Helper()
 	before, err := os.Stat(file)
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	effort.OK(f.t, os.WriteFile(file, text, 0o600))
 	if err == nil {
 		later := before.ModTime().Add(time.Second)
-		if err := os.Chtimes(file, later, later); err != nil {
-			f.t.Fatal(err)
-		}
+		effort.OK(f.t, os.Chtimes(file, later, later))
 	}
 }
 
@@ -80,9 +71,7 @@ func (f *folder) load() (*Identity, error) {
 func TestLoad(t *testing.T) {
 	f := newFolder(t)
 	i, err := f.load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	if i.Name() != "a" || time.Until(i.Expires()) < 89*24*time.Hour {
 		t.Errorf("name %q, expires %s", i.Name(), i.Expires())
 	}
@@ -137,9 +126,7 @@ func TestLoadRefuses(t *testing.T) {
 
 func TestTheGroupMayReadTheKey(t *testing.T) {
 	f := newFolder(t)
-	if err := os.Chmod(f.keyFile, 0o440); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.Chmod(f.keyFile, 0o440))
 	if _, err := f.load(); err != nil {
 		t.Error(err)
 	}
@@ -147,10 +134,7 @@ func TestTheGroupMayReadTheKey(t *testing.T) {
 
 func TestARenewedCertificateIsUsed(t *testing.T) {
 	f := newFolder(t)
-	i, err := f.load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := effort.Must(f.load())(t)
 	now := time.Now()
 	old := i.Expires()
 	f.put(f.issue("a", now, 200*24*time.Hour))
@@ -171,10 +155,7 @@ func TestAChangeThatCannotBeUsedKeepsTheOld(t *testing.T) {
 	}{
 		{"half of it", func(f *folder, renewed Pair) { f.write(f.cert, renewed.Cert) }, "does not match"},
 		{"another CA's", func(f *folder, _ Pair) {
-			pair, err := newCA(f.t).Issue("a", now, time.Hour)
-			if err != nil {
-				f.t.Fatal(err)
-			}
+			pair := effort.Must(newCA(f.t).Issue("a", now, time.Hour))(f.t)
 			f.put(pair)
 		}, "vouch"},
 		{"another name's", func(f *folder, _ Pair) { f.put(f.issue("b", now, time.Hour)) }, "b"},
@@ -186,10 +167,7 @@ func TestAChangeThatCannotBeUsedKeepsTheOld(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFolder(t)
-			i, err := f.load()
-			if err != nil {
-				t.Fatal(err)
-			}
+			i := effort.Must(f.load())(t)
 			old := i.Expires()
 			renewed := f.issue("a", now, 200*24*time.Hour)
 			c.change(f, renewed)
@@ -214,10 +192,7 @@ func TestAChangeThatCannotBeUsedKeepsTheOld(t *testing.T) {
 
 func TestTheEndIsToldOnceADayFromAMonthBefore(t *testing.T) {
 	f := newFolder(t)
-	i, err := f.load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := effort.Must(f.load())(t)
 	for _, c := range []struct {
 		before time.Duration // the end
 		want   int           // warnings so far

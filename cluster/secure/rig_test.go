@@ -64,10 +64,7 @@ func TestMain(m *testing.M) {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r, err := theRig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := effort.Must(theRig())(t)
 	return r
 }
 
@@ -129,10 +126,7 @@ func (r *rig) touch(n *node) (conn net.Conn, err error) {
 
 func newCA(t *testing.T) *secure.Authority {
 	t.Helper()
-	ca, err := secure.NewAuthority("test", time.Now(), secure.AuthorityValidity)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := effort.Must(secure.NewAuthority("test", time.Now(), secure.AuthorityValidity))(t)
 	return ca
 }
 
@@ -214,10 +208,7 @@ func (r *rig) identity(folder, name string) (*secure.Identity, error) {
 func (r *rig) mustIdentity(t *testing.T, name string) (*secure.Identity, string) {
 	t.Helper()
 	folder := t.TempDir()
-	i, err := r.identity(folder, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := effort.Must(r.identity(folder, name))(t)
 	return i, folder
 }
 
@@ -341,10 +332,7 @@ func (p *probe) want(mark string) {
 // count gives a counter of the node.
 func (n *node) count(t *testing.T, metric, reason string) float64 {
 	t.Helper()
-	families, err := n.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := effort.Must(n.metrics.Gather())(t)
 	for _, f := range families {
 		for _, m := range f.Metric {
 			if f.GetName() == metric && (len(m.Label) == 0 || m.Label[0].GetValue() == reason) {
@@ -372,9 +360,7 @@ const peerAddress = "127.0.0.1:1"
 func dial(t *testing.T, to *probe, c credentials.TransportCredentials) (*peer, error) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+to.node.system.Address(), grpc.WithTransportCredentials(c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), rigWait)
 	t.Cleanup(cancel)
@@ -391,10 +377,7 @@ func (r *rig) member(t *testing.T, to *probe) *peer {
 	t.Helper()
 	r.meet(t, peerAddress, memberName)
 	i, _ := r.mustIdentity(t, memberName)
-	p, err := dial(t, to, i.Client(r.nameOf))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := effort.Must(dial(t, to, i.Client(r.nameOf)))(t)
 	return p
 }
 
@@ -402,9 +385,7 @@ func (r *rig) member(t *testing.T, to *probe) *peer {
 func (r *rig) connected(t *testing.T, to *probe) *peer {
 	t.Helper()
 	p := r.member(t, to)
-	if err := p.connect(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, p.connect())
 	return p
 }
 
@@ -444,18 +425,13 @@ func connectRequest(address string) *remote.RemoteMessage {
 // tell sends one message to the actor.
 func (p *peer) tell(m proto.Message, change func(*remote.MessageBatch)) {
 	p.t.Helper()
-	if err := p.send(p.batch(m, change)); err != nil {
-		p.t.Fatal(err)
-	}
+	effort.OK(p.t, p.send(p.batch(m, change)))
 }
 
 // batch is one message to the actor, as the library sends it; change spoils it.
 func (p *peer) batch(m proto.Message, change func(*remote.MessageBatch)) *remote.RemoteMessage {
 	p.t.Helper()
-	data, err := proto.Marshal(m)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	data := effort.Must(proto.Marshal(m))(p.t)
 	b := &remote.MessageBatch{
 		TypeNames: []string{string(proto.MessageName(m))},
 		Targets:   []*actor.PID{actor.NewPID(p.to.node.system.Address(), p.to.pid.Id)},
@@ -476,10 +452,7 @@ func keys(mark string) *wire.Keys {
 // listen opens a plain port of loopback.
 func listen(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }

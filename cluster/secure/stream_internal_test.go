@@ -2,6 +2,7 @@ package secure
 
 import (
 	"log/slog"
+	"rollcall/config/effort"
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -14,21 +15,15 @@ import (
 // can follow, types that it knows, and addresses that are right.
 func FuzzBatch(f *testing.F) {
 	const here, there = "10.0.0.1:7947", "10.0.0.2:7947"
-	data, err := proto.Marshal(&actor.Watch{Watcher: &actor.PID{Address: there, Id: "w"}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := effort.Must(proto.Marshal(&actor.Watch{Watcher: &actor.PID{Address: there, Id: "w"}}))(f)
 	seed := &remote.MessageBatch{
 		TypeNames: []string{"actor.Watch", "actor.Stop", "rollcall.none"},
 		Targets:   []*actor.PID{{Address: here, Id: "a"}, {Address: "10.0.0.3:1", Id: "b"}},
 		Senders:   []*actor.PID{{Address: there, Id: "s"}},
 		Envelopes: []*remote.MessageEnvelope{{MessageData: data, Sender: 1}, {TypeId: 1}, {TypeId: 2, Target: 1}},
 	}
-	text, err := proto.Marshal(&remote.RemoteMessage{MessageType: &remote.RemoteMessage_MessageBatch{
-		MessageBatch: seed}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := effort.Must(proto.Marshal(&remote.RemoteMessage{MessageType: &remote.RemoteMessage_MessageBatch{
+		MessageBatch: seed}}))(f)
 	f.Add(text)
 	f.Add(append(text, text...))
 	f.Add([]byte{})

@@ -23,6 +23,7 @@ import (
 
 	"rollcall/cluster/secure"
 	"rollcall/cluster/wire"
+	"rollcall/config/effort"
 )
 
 func TestStrangersDeliverNothing(t *testing.T) {
@@ -33,14 +34,8 @@ func TestStrangersDeliverNothing(t *testing.T) {
 	at := func(string) (string, bool) { return "node-1", true }
 	stranger, _ := r.mustIdentity(t, "stranger")
 	member, _ := r.mustIdentity(t, memberName)
-	pair, err := newCA(t).Issue(memberName, time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	foreign, err := tls.X509KeyPair(pair.Cert, pair.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := effort.Must(newCA(t).Issue(memberName, time.Now(), time.Hour))(t)
+	foreign := effort.Must(tls.X509KeyPair(pair.Cert, pair.Key))(t)
 	t.Run("all", func(t *testing.T) {
 		for _, c := range []struct {
 			name    string
@@ -110,9 +105,7 @@ func TestWithoutTLSMembersOfLoopbackSpeak(t *testing.T) {
 	r := newRig(t)
 	far := r.naked.spawn(t)
 	away := actor.NewPID(r.naked.system.Address(), far.pid.Id)
-	if _, err := r.bare.system.Root.RequestFuture(away, &wire.Ask{}, rigWait).Result(); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(r.bare.system.Root.RequestFuture(away, &wire.Ask{}, rigWait).Result())(t)
 }
 
 func TestOnlyLoopbackGoesWithoutTLS(t *testing.T) {
@@ -159,9 +152,7 @@ func handshake(t *testing.T, creds credentials.TransportCredentials,
 		got <- serve(conn)
 	}()
 	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), rigWait)
 	defer cancel()
@@ -173,20 +164,11 @@ func handshake(t *testing.T, creds credentials.TransportCredentials,
 // certificate is one that Issue would not make.
 func certificate(t *testing.T, ca *secure.Authority, names []string) tls.Certificate {
 	t.Helper()
-	signer, err := tls.X509KeyPair(ca.Pair().Cert, ca.Pair().Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := effort.Must(tls.X509KeyPair(ca.Pair().Cert, ca.Pair().Key))(t)
+	key := effort.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{DNSNames: names, NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, signer.Leaf, key.Public(), signer.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := effort.Must(x509.CreateCertificate(rand.Reader, template, signer.Leaf, key.Public(), signer.PrivateKey))(t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -260,19 +242,11 @@ func TestRenewalNeedsNoRestart(t *testing.T) {
 	a := r.first.spawn(t)
 	p := r.connected(t, a)
 	old := r.first.identity.Expires()
-	pair, err := r.ca.Issue("node-1", time.Now(), 48*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.put(r.first.folder, pair); err != nil {
-		t.Fatal(err)
-	}
+	pair := effort.Must(r.ca.Issue("node-1", time.Now(), 48*time.Hour))(t)
+	effort.OK(t, r.put(r.first.folder, pair))
 	r.first.identity.LookAgain()
-	conn, err := tls.Dial("tcp", r.first.system.Address(), &tls.Config{InsecureSkipVerify: true,
-		NextProtos: []string{"h2"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := effort.Must(tls.Dial("tcp", r.first.system.Address(), &tls.Config{InsecureSkipVerify: true,
+		NextProtos: []string{"h2"}}))(t)
 	defer conn.Close()
 	if shown := conn.ConnectionState().PeerCertificates[0].NotAfter; !shown.After(old) {
 		t.Errorf("the certificate that is shown ends on %s, as the old one: %s", shown, old)

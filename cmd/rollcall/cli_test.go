@@ -81,9 +81,7 @@ func newCLI(t *testing.T) *cli {
 	t.Helper()
 	effort.Children(t)
 	effort.Unraced(t, "the binary is built without it")
-	if _, err := binary(); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(binary())(t)
 	return &cli{t: t, folder: t.TempDir()}
 }
 

@@ -148,13 +148,9 @@ func (w *crowd) kill(m *measured) time.Time {
 // stop stops the process of a node for a while.
 func (w *crowd) stop(m *measured, long time.Duration) {
 	w.t.Helper()
-	if err := m.life.Process.Signal(syscall.SIGSTOP); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, m.life.Process.Signal(syscall.SIGSTOP))
 	_ = term.Sleep(w.t.Context(), long)
-	if err := m.life.Process.Signal(syscall.SIGCONT); err != nil {
-		w.t.Fatal(err)
-	}
+	noError(w.t, m.life.Process.Signal(syscall.SIGCONT))
 }
 
 // ready reports whether a node says so.

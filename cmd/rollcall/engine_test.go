@@ -68,9 +68,7 @@ func submit(t testing.TB, n *node.Node, file []byte, credits ledger.Credits) led
 	ctx := context.Background()
 	w, err := n.Book.CreateWorkspace(ctx, uuid.New(), "test")
 	noError(t, err)
-	if _, err := n.Book.Grant(ctx, uuid.New(), w.ID, credits, "test"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(n.Book.Grant(ctx, uuid.New(), w.ID, credits, "test"))(t)
 	v, _, err := n.Book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: w.ID, Identity: uuid.New(),
 		Bytes: int64(len(file)), BytesMax: 1 << 30, Limits: ledger.Limits{Open: 10, Stored: 1 << 30, Unpaid: 10},
 		UploadExpiry: time.Hour})

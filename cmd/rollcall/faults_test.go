@@ -414,9 +414,7 @@ func deadPort(t *testing.T) string {
 
 func netPort(t *testing.T, address string) (port uint16) {
 	t.Helper()
-	if _, err := fmt.Sscanf(address[strings.LastIndexByte(address, ':')+1:], "%d", &port); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(fmt.Sscanf(address[strings.LastIndexByte(address, ':')+1:], "%d", &port))(t)
 	return port
 }
 

@@ -230,9 +230,7 @@ func (r *rig) stopped(id uuid.UUID, clients int, meanwhile func()) {
 		answer, err := once(r.t.Context(), r.client(), "/v1/verifications/"+id.String()+"/results")
 		noError(r.t, err)
 		defer answer.Body.Close()
-		if _, err := io.CopyN(io.Discard, answer.Body, stoppedAfter); err != nil {
-			r.t.Fatal(err)
-		}
+		effort.Must(io.CopyN(io.Discard, answer.Body, stoppedAfter))(r.t)
 	}
 	meanwhile()
 }

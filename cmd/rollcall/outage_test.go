@@ -349,9 +349,7 @@ func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
 		conn, err := pgx.Connect(t.Context(), url)
 		noError(t, err)
 		for _, s := range []string{statement, `SELECT pg_reload_conf()`} {
-			if _, err := conn.Exec(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			effort.Must(conn.Exec(t.Context(), s))(t)
 		}
 		noError(t, errors.Join(conn.Close(t.Context()), server.Crash(), server.Restart(t.Context())))
 	}

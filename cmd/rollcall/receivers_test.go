@@ -367,10 +367,8 @@ func TestLongLinesOfSessionsGoOnBelow(t *testing.T) {
 	for _, width := range []int{0, 60, 80} {
 		var out strings.Builder
 		tr := tracing{out: &out, width: width}
-		if err := tr.write([]inspect.TraceLine{{At: receiversNow, Node: "node-1", Host: "mx1.example.test", Session: 4,
-			Line: line}, {At: receiversNow, Node: "node-1", Line: "> QUIT"}}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, tr.write([]inspect.TraceLine{{At: receiversNow, Node: "node-1", Host: "mx1.example.test", Session: 4,
+			Line: line}, {At: receiversNow, Node: "node-1", Line: "> QUIT"}}))
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		if width == 0 && len(lines) != 2 || width > 0 && len(lines) < 6 {
 			t.Errorf("at %d: %d lines", width, len(lines))

@@ -25,6 +25,7 @@ import (
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/http/api"
 	httpclient "rollcall/http/client"
 	"rollcall/ledger"
@@ -141,9 +142,7 @@ func threadTimes(t *testing.T) map[string]threadTime {
 			continue // the thread has ended
 		}
 		var one threadTime
-		if _, err := fmt.Sscan(string(text), &one.ran, &one.waited); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(fmt.Sscan(string(text), &one.ran, &one.waited))(t)
 		times[file] = one
 	}
 	return times
@@ -420,10 +419,8 @@ func TestFilesThatWaitForLongTakeNoLease(t *testing.T) {
 		t.Errorf("%d addresses count as in work", left)
 	}
 	var ended api.Cancellation
-	if _, err := s.first.AskJSON(t.Context(), "POST", "/v1/verifications/"+last.String()+"/cancel", nil,
-		&ended); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.first.AskJSON(t.Context(), "POST", "/v1/verifications/"+last.String()+"/cancel", nil,
+		&ended))(t)
 	if d, _, err = s.first.Detail(t.Context(), last.String()); err != nil || d.Status != "cancelled" {
 		t.Errorf("a parked file that was cancelled is %q: %v", d.Status, err)
 	}

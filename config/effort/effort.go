@@ -110,6 +110,14 @@ func Must[T any](v T, err error) func(t failer) T {
 	}
 }
 
+// OK ends the test on an error.
+func OK(t failer, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // spent is the time that the Seeds of this package have taken.
 var spent struct {
 	sync.Mutex

@@ -67,9 +67,7 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 	}
 	s := effort.Must(admin.New(o))(t)
 	r.server, r.options = s, o
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.Start())
 	r.url = "http://" + s.Addr().String()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -205,10 +203,8 @@ func TestRefusals(t *testing.T) {
 	r := newRig(t)
 	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
 	id := w["id"].(string)
-	if _, err := r.book.Grant(t.Context(), uuid.MustParse("11111111-1111-4111-8111-111111111111"),
-		uuid.MustParse(id), 5, ""); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(r.book.Grant(t.Context(), uuid.MustParse("11111111-1111-4111-8111-111111111111"),
+		uuid.MustParse(id), 5, ""))(t)
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -328,16 +324,12 @@ func TestTokenIsMadeOnce(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Errorf("%d files are left in the data directory, want 1", len(left))
 	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.Chmod(path, 0o644))
 	if _, err := admin.EnsureToken(dir); !errors.Is(err, admin.ErrToken) || !strings.Contains(err.Error(),
 		"chmod 600") {
 		t.Errorf("a token that others can read: %v", err)
 	}
-	if err := errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 0)); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 0)))
 	if _, err := admin.EnsureToken(dir); !errors.Is(err, admin.ErrToken) {
 		t.Errorf("an empty token: %v", err)
 	}
@@ -362,9 +354,7 @@ func TestLimitsOfAWorkspace(t *testing.T) {
 	path := "/v1/workspaces/" + id + "/limits"
 	_, _, err := r.book.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: uuid.MustParse(id),
 		Identity: uuid.New(), Bytes: 7, BytesMax: 7, Limits: ledger.Limits{Open: 1, Stored: 7, Unpaid: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	shows := func(method, body, open, stored, unpaid string) {
 		t.Helper()
 		want := `{"id":"` + id + `","name":"Example","weight":1,"open":` + open + `,"stored":` + stored + `,"unpaid":` + unpaid + `}`

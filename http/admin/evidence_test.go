@@ -82,9 +82,7 @@ func settlesCases(d *ledgertest.Fixture, cases []evidence.Case) ledger.Verificat
 	if first.Evidence, err = evidence.Pack(entries); err == nil {
 		_, err = d.Settle(d.T.Context(), first)
 	}
-	if err != nil {
-		d.T.Fatal(err)
-	}
+	effort.OK(d.T, err)
 	d.Settles(l, 2, int64(len(cases)), int64(len(cases)), smtp.Valid)
 	return v
 }
@@ -124,9 +122,7 @@ func TestEvidenceThatIsNotThere(t *testing.T) {
 	refused(uuid.NewString(), "a@b.test", 404, "verification_not_found", "no such verification")
 	refused("1", "a@b.test", 400, "invalid_request", "UUID")
 	refused(done.ID.String(), "", 400, "invalid_request", "address")
-	if _, err := r.book.Sweep(t.Context(), ledger.Retention{Results: time.Nanosecond}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(r.book.Sweep(t.Context(), ledger.Retention{Results: time.Nanosecond}))(t)
 	refused(done.ID.String(), "user0@example.test", 410, "expired", "erased")
 	path := "/v1/verifications/" + done.ID.String() + "/evidence"
 	if status, _ := r.raw("POST", path, `{"address":"a@b.test"}`, ""); status != 401 {
@@ -134,9 +130,7 @@ func TestEvidenceThatIsNotThere(t *testing.T) {
 	}
 	damaged := ledgertest.Batch(l, 2, 1, 1, smtp.Valid)
 	damaged.Evidence = []byte("no cases")
-	if _, err := d.Settle(t.Context(), damaged); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.Settle(t.Context(), damaged))(t)
 	refused(running.ID.String(), "user1@example.test", 500, "damaged", "rollcall audit")
 	if _, lines := r.replays(running.ID.String(), `{}`); len(lines) != 0 {
 		t.Errorf("a replay of what is damaged: %+v", lines)
@@ -290,9 +284,7 @@ func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
 	v, l := d.Prepares(3)
 	s := ledgertest.Batch(l, 1, 0, 2, smtp.Valid)
 	s.Results[0].Email, s.Results[1].Email = "Anna@xn--bcher-kva.example", "no address at all"
-	if _, err := d.Settle(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.Settle(t.Context(), s))(t)
 	for address, want := range map[string]int64{"Anna@bücher.example": 0, "Anna@BÜCHER.Example": 0,
 		"anna@bücher.example": -1, "no address at all": 1, "user2@example.test": 2, "xuser2@example.test": -1} {
 		f, err := ledgerevidence.Find(t.Context(), r.book, v.ID, address)

@@ -25,9 +25,7 @@ func TestKnownHosts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *admin.Options) { o.Hosts = []string{"node-1.example", "2001:db8::1"} })
 	_, port, err := net.SplitHostPort(r.server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	ask := func(path, host string) (status int, body string) {
 		t.Helper()
 		c := effort.Must(net.Dial("tcp", r.server.Addr().String()))(t)
@@ -85,9 +83,7 @@ func TestAdminTLS(t *testing.T) {
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	folder, err := os.MkdirTemp("", "sock") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "admin.sock")
 	left := effort.Must(net.Listen("unix", path))(t)
@@ -108,9 +104,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	_ = a.Body.Close()
 	file := filepath.Join(folder, "file")
-	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.WriteFile(file, []byte("mine"), 0o600))
 	for _, taken := range []string{path, file} {
 		o := r.options
 		o.Listen = "unix:" + taken

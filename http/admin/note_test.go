@@ -58,9 +58,7 @@ func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 		}},
 	} {
 		logs.Reset()
-		if err := c.do(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, c.do())
 		if !strings.Contains(logs.String(), "operator log not written") || !strings.Contains(logs.String(), `action="`+c.action+`"`) ||
 			strings.Contains(logs.String(), "anna") {
 			t.Errorf("%s: the log of the node says %s", c.action, &logs)

@@ -130,9 +130,7 @@ type throttleRig struct {
 func newThrottleRig(t *testing.T, changes ...func(*admin.Options)) *throttleRig {
 	t.Helper()
 	var set throttle.Override
-	if err := set.Set(throttle.FieldConnections, "7"); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, set.Set(throttle.FieldConnections, "7"))
 	table := effort.Must(throttle.NewTable([]throttle.Rule{{Name: "example.test", Set: set,
 		Where: map[throttle.Field]string{throttle.FieldConnections: "throttle.toml:3"}}}))(t)
 	r := &throttleRig{survey: &fakeSurvey{table: table}}
@@ -341,11 +339,8 @@ func TestWhatCannotBeForgotten(t *testing.T) {
 func TestTheLogIsReadInPages(t *testing.T) {
 	r := newThrottleRig(t)
 	for i := range 7 {
-		err := r.book.Note(ledger.WithAuthor(t.Context(), "dora"), ledger.LogLine{Action: "test",
-			Subject: fmt.Sprint(i)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, r.book.Note(ledger.WithAuthor(t.Context(), "dora"), ledger.LogLine{Action: "test",
+			Subject: fmt.Sprint(i)}))
 	}
 	var subjects []string
 	path := "/v1/log?limit=3"

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/inspect"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
@@ -43,9 +44,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 		}
 	}
 	uploading := d.Creates(700)
-	if _, err := d.OpenUpload(t.Context(), uploading.ID); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.OpenUpload(t.Context(), uploading.ID))(t)
 	told(uploading.ID, ledger.Uploading, 0, 0, "0 of 700 bytes", "can continue until ")
 	preparing := d.Uploads()
 	told(preparing.ID, ledger.Preparing, 0, 0, "being read", "no node works on it yet")
@@ -56,32 +55,22 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "stays unreachable, another one takes it",
 		"without an answer are node-2 (lost)")
 	next := time.Now().Add(time.Hour)
-	if _, err := d.Wait(t.Context(), l, ledger.Outlook{Next: next}); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Release(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.Wait(t.Context(), l, ledger.Outlook{Next: next}))(t)
+	effort.OK(t, d.Release(t.Context(), l))
 	told(v.ID, ledger.Waiting, 4, 3, "no node that answers is working on it; no node works on it yet")
 	l = d.Takes(v.ID)
 	d.Settles(l, 2, 3, 3, smtp.Unknown)
 	told(v.ID, ledger.Completed, 4, 4, "nothing waits", "3 valid", "1 unknown")
 	parked, l := d.Prepares(1)
-	if _, err := d.Park(t.Context(), l, ledger.Outlook{Next: next}, []byte("state")); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.Park(t.Context(), l, ledger.Outlook{Next: next}, []byte("state")))(t)
 	told(parked.ID, ledger.Waiting, 1, 0, "waits in the ledger", "before ")
 	code, text := r.ask("GET", "/v1/verifications/"+parked.ID.String()+"/waits", "")
 	if code != 200 || !strings.Contains(text, `"addresses":1,"for":"retry"`) {
 		t.Errorf("what a parked one waits for: %d %s", code, text)
 	}
-	if _, err := d.Cancel(t.Context(), d.Workspace, uploading.ID); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.Cancel(t.Context(), d.Workspace, uploading.ID))(t)
 	told(uploading.ID, ledger.Cancelled, 0, 0, "it ended at")
-	if _, err := r.book.Sweep(t.Context(), ledger.Retention{Results: time.Nanosecond}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(r.book.Sweep(t.Context(), ledger.Retention{Results: time.Nanosecond}))(t)
 	told(v.ID, ledger.Completed, 4, 4, "3 valid", "results were erased")
 	code, text = r.ask("GET", "/v1/verifications/"+uuid.NewString()+"/waits", "")
 	if code != 404 || !strings.Contains(text, "there is no verification with this id") {

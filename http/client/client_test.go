@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"rollcall/config/effort"
 	"strings"
 	"sync"
 	"syscall"
@@ -258,10 +259,8 @@ func TestUploadGoesOnWhereItStopped(t *testing.T) {
 			client := New("http://127.0.0.1:1", testKey)
 			told := int64(0)
 			sent := func(n int64) { told = n }
-			if err := client.Upload(t.Context(), server.URL, bytes.NewReader(data), int64(len(data)),
-				sent); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, client.Upload(t.Context(), server.URL, bytes.NewReader(data), int64(len(data)),
+				sent))
 			if !bytes.Equal(s.kept, data) || len(s.faults) != 0 || told != int64(len(data)) {
 				t.Errorf("kept %d of %d bytes, %d faults left, told %d", len(s.kept), len(data), len(s.faults), told)
 			}

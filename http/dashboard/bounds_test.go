@@ -45,11 +45,8 @@ func (g *rig) named(number int) context.Context {
 	id := uuid.New()
 	link, _ := g.invite(ands(ledger.EmailMax-len("@acme.test"), number)+"@acme.test", g.workspace, ledger.Owner).Hash()
 	session, _ := signin.NewToken().Hash()
-	_, err := g.book.AcceptLink(g.t.Context(), ledger.Accept{Link: link, User: id, Name: ands(ledger.NameMax, number),
-		Password: keptPassword, Session: ledger.NewSession{ID: session, Life: time.Hour}})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	effort.Must(g.book.AcceptLink(g.t.Context(), ledger.Accept{Link: link, User: id, Name: ands(ledger.NameMax, number),
+		Password: keptPassword, Session: ledger.NewSession{ID: session, Life: time.Hour}}))(g.t)
 	return ledger.WithActor(g.t.Context(), "user:"+id.String())
 }
 
@@ -83,12 +80,9 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 		g.named(i)
 	}
 	for i := range invited {
-		_, err := g.book.MakeLink(ctx, ledger.Link{ID: ledger.Hash{1, byte(i), byte(i >> 8)}, Purpose: ledger.InviteLink,
+		effort.Must(g.book.MakeLink(ctx, ledger.Link{ID: ledger.Hash{1, byte(i), byte(i >> 8)}, Purpose: ledger.InviteLink,
 			Workspace: g.workspace, Email: ands(ledger.EmailMax-len("@acme.test"), 10_000+i) + "@acme.test", Role: ledger.Viewer,
-			MadeBy: ledger.Actor(ctx)})
-		if err != nil {
-			t.Fatal(err)
-		}
+			MadeBy: ledger.Actor(ctx)}))(t)
 	}
 	pages := g.walk(g.path("/people"))
 	if len(pages) != 5 {
@@ -130,9 +124,7 @@ func TestKeysFillAPageAndNoMore(t *testing.T) {
 		if err == nil && i >= 250 {
 			_, err = g.book.RevokeKey(ctx, k.ID)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 	}
 	pages := g.walk(g.path("/keys"))
 	if len(pages) != 3 {
@@ -166,9 +158,7 @@ func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 		v, _, err := g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.workspace, Identity: uuid.New(),
 			Filename: ands(1024, i), Bytes: 4, BytesMax: 1 << 20, Limits: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1000},
 			UploadExpiry: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		last = v
 	}
 	if n := rowsOn(g.bounded(g.path("")).body); n != 50 {
@@ -188,9 +178,7 @@ func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 func TestAddressesFillAPageAndNoMore(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	if _, err := g.book.Grant(t.Context(), uuid.New(), g.workspace, 10_000, ands(ledger.OperatorTextMax, 0)); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.Grant(t.Context(), uuid.New(), g.workspace, 10_000, ands(ledger.OperatorTextMax, 0)))(t)
 	var results []ledger.Result
 	for i := range 60 {
 		email := ands(ledger.EmailBytesMax/2-1, i) + "@" + ands(ledger.EmailBytesMax/2, i)
@@ -220,9 +208,7 @@ func (g *rig) kept() string {
 	ctx := g.t.Context()
 	var all []any
 	must := func(err error) {
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		effort.OK(g.t, err)
 	}
 	for _, w := range []uuid.UUID{g.workspace, g.other} {
 		balance, err := g.book.Balance(ctx, w)

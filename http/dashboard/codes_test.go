@@ -526,10 +526,8 @@ func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
 	link, _ := made.Hash()
 	session := signin.NewToken()
 	id, _ := session.Hash()
-	if _, err := g.book.AcceptLink(t.Context(), ledger.Accept{Link: link, User: uuid.New(), OIDC: "https://login.test 1",
-		Session: ledger.NewSession{ID: id, Life: time.Hour}}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.AcceptLink(t.Context(), ledger.Accept{Link: link, User: uuid.New(), OIDC: "https://login.test 1",
+		Session: ledger.NewSession{ID: id, Life: time.Hour}}))(t)
 	path := "/link/" + string(g.invite("sso@acme.test", g.other, ledger.Viewer))
 	if a := g.as["nobody"].post(path, "form", uuid.NewString(), "password", "a password of a thief"); a.status != 409 || a.cookie() != "" {
 		t.Errorf("%d", a.status)

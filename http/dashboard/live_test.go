@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/dashboard"
 	"rollcall/http/web"
@@ -56,13 +57,9 @@ func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	g.settle(2, result(1, "b@x.test", smtp.Valid, smtp.MailboxExists), result(2, "c@x.test", smtp.Unknown, smtp.Greylisted))
 	asked(1, "992")
 	asked(0, "")
-	if _, err := g.book.Cancel(t.Context(), g.workspace, v.ID); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.Cancel(t.Context(), g.workspace, v.ID))(t)
 	asked(0, "") // it is being cancelled: the part is another, no credit has moved
-	if _, err := g.book.FinishCancel(t.Context(), g.held); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.FinishCancel(t.Context(), g.held))(t)
 	balance, err := g.book.Store.Balance(t.Context(), g.workspace)
 	if err != nil || balance.Held != 0 {
 		t.Fatalf("%+v, %v", balance, err)
@@ -227,9 +224,7 @@ func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	none := g.create("none.csv", 10)
-	if _, err := g.book.Cancel(t.Context(), g.workspace, none.ID); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.Cancel(t.Context(), g.workspace, none.ID))(t)
 	some := g.verification("some.csv", 2, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	_, err := g.book.Cancel(t.Context(), g.workspace, some.ID)
 	if err == nil {
@@ -276,9 +271,7 @@ func TestAnExpectedEndHasItsDay(t *testing.T) {
 	g := newRig(t)
 	v := g.verification("list.csv", 2)
 	ends := g.clock().UTC().Truncate(24 * time.Hour).Add(24*time.Hour + 11*time.Hour + 12*time.Minute)
-	if _, err := g.book.Wait(t.Context(), g.held, ledger.Outlook{Next: ends.Add(-time.Hour), Expected: ends}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.Wait(t.Context(), g.held, ledger.Outlook{Next: ends.Add(-time.Hour), Expected: ends}))(t)
 	if page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String())).body; !strings.Contains(page, "It's expected to end tomorrow at 11:12 UTC.") {
 		t.Errorf("the page: %s", page)
 	}

@@ -22,9 +22,7 @@ func (g *rig) anotherNode() *rig {
 	pages, err := dashboard.New(context.Background(), dashboard.Options{Book: g.book, PublicURL: func() string { return n.url },
 		UploadURL: "http://127.0.0.1:7", MaxFileBytes: 1 << 20, MaxRows: 1000, SessionIdle: time.Hour, SessionLife: 24 * time.Hour,
 		PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000}, Log: slog.New(slog.DiscardHandler), Now: g.clock})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	effort.OK(g.t, err)
 	server := httptest.NewServer(pages)
 	n.url = server.URL
 	g.t.Cleanup(func() { server.Close(); pages.Stop() })
@@ -63,9 +61,7 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 			return owner.post(people(u)+"/role", "form", form(), "remove", "1")
 		}, g.path(""), 404},
 		"the user": {func(_ *browser, u ledger.SignedIn) answer {
-			if _, err := g.book.DisableUser(ledger.WithActor(t.Context(), "operator"), u.User.ID, true); err != nil {
-				t.Fatal(err)
-			}
+			effort.Must(g.book.DisableUser(ledger.WithActor(t.Context(), "operator"), u.User.ID, true))(t)
 			return answer{status: 303}
 		}, "/you", 303},
 	} {
@@ -125,9 +121,7 @@ func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 				if err == nil {
 					err = c.end(u)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				effort.OK(t, err)
 				before := g.kept()
 				if a := warm.send("POST", path, table[pattern].form, table[pattern].header...); a.status != want {
 					t.Errorf("%s, %s at node %d: %d, want %d", pattern, name, i, a.status, want)

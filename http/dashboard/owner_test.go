@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
@@ -19,10 +20,8 @@ import (
 func (g *rig) key(label string) string {
 	g.t.Helper()
 	_, k := api.NewKey()
-	if _, err := g.book.CreateKey(context.Background(), ledger.Key{ID: k.ID, Workspace: g.workspace, Label: label,
-		SecretSHA256: k.SHA256}); err != nil {
-		g.t.Fatal(err)
-	}
+	effort.Must(g.book.CreateKey(context.Background(), ledger.Key{ID: k.ID, Workspace: g.workspace, Label: label,
+		SecretSHA256: k.SHA256}))(g.t)
 	return k.ID
 }
 
@@ -34,9 +33,7 @@ func (g *rig) member(email string) string {
 		g.join(email, g.workspace, ledger.Viewer)
 		u, err = g.book.UserByEmail(context.Background(), email)
 	}
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	effort.OK(g.t, err)
 	return u.ID.String()
 }
 
@@ -109,9 +106,7 @@ func TestAKeyStopsWithItsMaker(t *testing.T) {
 		want  int
 		shows string
 	}{{ledger.Member, 401, "suspended"}, {ledger.Owner, 200, "works"}, {"", 401, "suspended"}} {
-		if err := g.book.SetRole(t.Context(), g.workspace, user, c.role); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, g.book.SetRole(t.Context(), g.workspace, user, c.role))
 		g.pass(believedAtMost)
 		if got := g.credits(key); got != c.want {
 			t.Errorf("made by a %q it opens the API with %d, want %d", c.role, got, c.want)
@@ -253,10 +248,8 @@ func TestAnOwnerStaysAndInvitationsEnd(t *testing.T) {
 func TestTheLogHasPages(t *testing.T) {
 	g := newRig(t)
 	for range 105 {
-		if err := g.book.LogWorkspace(ledger.WithActor(context.Background(), "operator"), g.workspace,
-			ledger.WorkspaceLine{Action: "<i>odd", Subject: "x"}); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, g.book.LogWorkspace(ledger.WithActor(context.Background(), "operator"), g.workspace,
+			ledger.WorkspaceLine{Action: "<i>odd", Subject: "x"}))
 	}
 	first := g.as["owner"].get(g.path("/activity")).body
 	next := regexp.MustCompile(`href="([^"]*after=[^"]*)">Next page`).FindStringSubmatch(first)

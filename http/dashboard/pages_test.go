@@ -198,16 +198,12 @@ func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 	if same := viewer.get(base+"/live", "If-None-Match", tag); same.status != 304 || same.body != "" {
 		t.Errorf("unchanged: %d %q", same.status, same.body)
 	}
-	if _, err := g.book.Cancel(t.Context(), g.workspace, v.ID); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.Cancel(t.Context(), g.workspace, v.ID))(t)
 	last := viewer.get(base+"/live", "If-None-Match", tag)
 	if !strings.Contains(last.body, "cancelling") || last.header.Get("ETag") == tag {
 		t.Errorf("while it is cancelled: %d %s", last.status, last.body)
 	}
-	if _, err := g.book.FinishCancel(t.Context(), g.held); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.FinishCancel(t.Context(), g.held))(t)
 	last = viewer.get(base + "/live")
 	if last.status != 200 || strings.Contains(last.body, "data-hx") || !strings.Contains(last.body, "cancelled") {
 		t.Errorf("when it is final the part still asks: %d %s", last.status, last.body)
@@ -338,9 +334,7 @@ func TestTheListIsFilteredAndGoesOn(t *testing.T) {
 	for i := range 60 {
 		v := g.create(fmt.Sprintf("file-%02d.csv", i), 10)
 		if i%2 == 0 {
-			if _, err := g.book.Cancel(t.Context(), g.workspace, v.ID); err != nil {
-				t.Fatal(err)
-			}
+			effort.Must(g.book.Cancel(t.Context(), g.workspace, v.ID))(t)
 		}
 	}
 	names := func(page string) []string { return regexp.MustCompile(`file-\d\d`).FindAllString(page, -1) }
@@ -407,9 +401,7 @@ func TestPagesSayWhoMadeAVerification(t *testing.T) {
 	if made.status != 201 {
 		t.Fatalf("%d %s", made.status, made.body)
 	}
-	if _, err := g.book.CreateKey(t.Context(), ledger.Key{ID: "abcdefabcdef", Workspace: g.workspace, Label: "billing"}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.CreateKey(t.Context(), ledger.Key{ID: "abcdefabcdef", Workspace: g.workspace, Label: "billing"}))(t)
 	for _, key := range []string{"abcdefabcdef", "unknownunkno"} {
 		if _, _, err := g.book.Create(ledger.WithActor(t.Context(), "key:"+key), ledger.NewVerification{ID: uuid.New(),
 			Workspace: g.workspace, Identity: uuid.New(), Filename: "x.csv", Bytes: 10, BytesMax: 1 << 20,

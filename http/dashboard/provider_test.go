@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/providertest"
 	"rollcall/ledger"
@@ -176,9 +177,7 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 		t.Errorf("signed out: %d, and then %d", a.status, mine.get("/you").status)
 	}
 	g.refuses("the answer after signing out", v.back(code, v.asked.Get("state")))
-	if _, err := g.book.DisableUser(t.Context(), u.ID, true); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.DisableUser(t.Context(), u.ID, true))(t)
 	g.refuses("who is disabled", g.start(p, "/").as("s-1", "new@acme.test"))
 	if done := g.counted("rollcall_sign_ins_total", "way", "provider", "result", "done"); done != 4 {
 		t.Errorf("%v sign-ins are counted, want 4", done)

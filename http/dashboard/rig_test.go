@@ -138,12 +138,8 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 		MaxFileBytes: 1 << 20, MaxRows: 1000, PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000},
 		UploadExpiry: time.Hour, Log: log, Registerer: g.metrics,
 		Now: func() time.Time { return time.Now().Add(time.Duration(g.ahead.Load())) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
+	effort.OK(t, server.Start())
 	g.url, g.server = "http://"+server.Addr().String(), server
 	g.public.Store(&g.url)
 	t.Cleanup(func() {
@@ -174,9 +170,7 @@ func (g *rig) stopServer() {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := g.server.Stop(ctx); err != nil {
-		g.t.Fatal(err)
-	}
+	effort.OK(g.t, g.server.Stop(ctx))
 }
 
 // secret is the one of the pages.
@@ -198,9 +192,7 @@ func (g *rig) newWorkspace(name string) uuid.UUID {
 	if err == nil {
 		_, err = g.book.Grant(context.Background(), uuid.New(), w.ID, 1000, "test")
 	}
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	effort.OK(g.t, err)
 	return w.ID
 }
 
@@ -211,11 +203,8 @@ func (g *rig) join(email string, workspace uuid.UUID, role ledger.Role) *browser
 	link, _ := token.Hash()
 	session := signin.NewToken()
 	id, _ := session.Hash()
-	_, err := g.book.AcceptLink(context.Background(), ledger.Accept{Link: link, User: uuid.New(), Password: keptPassword,
-		Session: ledger.NewSession{ID: id, Agent: "test", Network: "127.0.0.1", Life: time.Hour}})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	effort.Must(g.book.AcceptLink(context.Background(), ledger.Accept{Link: link, User: uuid.New(), Password: keptPassword,
+		Session: ledger.NewSession{ID: id, Agent: "test", Network: "127.0.0.1", Life: time.Hour}}))(g.t)
 	return g.browser(string(session))
 }
 
@@ -224,10 +213,8 @@ func (g *rig) invite(email string, workspace uuid.UUID, role ledger.Role) signin
 	g.t.Helper()
 	token := signin.NewToken()
 	id, _ := token.Hash()
-	if _, err := g.book.MakeLink(context.Background(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: workspace,
-		Email: email, Role: role, MadeBy: "operator test"}); err != nil {
-		g.t.Fatal(err)
-	}
+	effort.Must(g.book.MakeLink(context.Background(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: workspace,
+		Email: email, Role: role, MadeBy: "operator test"}))(g.t)
 	return token
 }
 
@@ -324,9 +311,7 @@ func (g *rig) verification(name string, total int64, settled ...ledger.Result) l
 	if err == nil && len(settled) > 0 {
 		v, err = g.book.Settle(g.t.Context(), ledger.Settlement{Lease: g.held, Number: 1, Results: settled})
 	}
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	effort.OK(g.t, err)
 	return v
 }
 
@@ -335,9 +320,7 @@ func (g *rig) create(name string, size int64) ledger.Verification {
 	n := g.engine().Asks(size)
 	n.Filename = name
 	v, _, err := g.book.Create(g.t.Context(), n)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	effort.OK(g.t, err)
 	return v
 }
 

@@ -75,9 +75,7 @@ func (g *rig) judged(results []ledger.Result, cases map[int64]evidence.Case) led
 	if err == nil {
 		v, err = g.book.Settle(context.Background(), ledger.Settlement{Lease: g.held, Number: 1, Results: results, Evidence: packed})
 	}
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	effort.OK(g.t, err)
 	return v
 }
 
@@ -129,9 +127,7 @@ func TestOneSettlementIsRead(t *testing.T) {
 	for i := range int64(5) {
 		s := ledger.Settlement{Lease: g.held, Number: i + 1, Results: []ledger.Result{result(i, fmt.Sprintf("name%d@acme.test", i),
 			smtp.Valid, smtp.MailboxExists)}}
-		if _, err := g.book.Settle(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(g.book.Settle(t.Context(), s))(t)
 	}
 	for _, c := range []struct {
 		place        string
@@ -151,9 +147,7 @@ func TestOneSettlementIsRead(t *testing.T) {
 		_, err = g.book.Settle(t.Context(), ledger.Settlement{Lease: l, Number: 1,
 			Results: []ledger.Result{result(0, "anna@acme.test", smtp.Valid, smtp.MailboxExists)}})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	if a := g.as["viewer"].get(at + "/addresses/0"); a.status != 200 || !strings.Contains(a.body, "anna@acme.test") {
 		t.Errorf("a check of one address: %d", a.status)
 	}
@@ -220,9 +214,7 @@ func TestTheNewestResultsStandOnTheirPage(t *testing.T) {
 	}
 	shows(over, 10, "Newest results", "still to come")
 	shows(running, 4, "still to come", "Reload the page")
-	if _, err := g.book.Sweep(t.Context(), ledger.Retention{Results: 1}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.Sweep(t.Context(), ledger.Retention{Results: 1}))(t)
 	shows(over, 0, "list.csv", "Newest results")
 	shows(running, 4, "Newest results", "Reload the page")
 	if a := g.as["viewer"].get(g.path("/verifications/"+over.ID.String()) + "/results"); a.status != 410 || !strings.Contains(a.body, "The counts stay") {
@@ -243,9 +235,7 @@ func TestReasonsAreGoneWithTheResults(t *testing.T) {
 	if n := g.book.breakdowns.Load(); n != 1 {
 		t.Errorf("the file was read %d times", n)
 	}
-	if _, err := g.book.Sweep(t.Context(), ledger.Retention{Results: 1}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.Sweep(t.Context(), ledger.Retention{Results: 1}))(t)
 	for range 2 {
 		if a := g.as["viewer"].get(path); a.status != 409 || strings.Contains(a.body, "mailbox_exists") {
 			t.Errorf("after the results were deleted: %d", a.status)

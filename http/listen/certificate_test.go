@@ -35,16 +35,12 @@ func TestReload(t *testing.T) {
 	other, _, _ := listentest.WriteCertificate(t, t.TempDir(), second)
 	text := effort.Must(os.ReadFile(other))(t)
 	for name, content := range map[string][]byte{"of another key": text, "half": text[:len(text)/2], "nothing": nil} {
-		if err := os.WriteFile(certFile, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, os.WriteFile(certFile, content, 0o600))
 		if err := p.Reload(now); err == nil || !p.End().Equal(second) {
 			t.Errorf("%s: end %v, %v", name, p.End(), err)
 		}
 	}
-	if err := os.Remove(keyFile); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.Remove(keyFile))
 	if err := p.Reload(now); !errors.Is(err, fs.ErrNotExist) || !p.End().Equal(second) {
 		t.Errorf("no key: end %v, %v", p.End(), err)
 	}

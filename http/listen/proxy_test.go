@@ -110,9 +110,7 @@ func begin(t *testing.T, trust bool, timeout time.Duration, pieces ...string) (t
 	defer out.Close()
 	in := effort.Must(l.Accept())(t)
 	defer in.Close()
-	if err := in.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, in.SetReadDeadline(time.Now().Add(time.Minute)))
 	go func() {
 		for _, p := range pieces {
 			_, _ = io.WriteString(out, p)
@@ -217,9 +215,7 @@ func TestDeadlinesOfTheOwner(t *testing.T) {
 		defer far.Close()
 		c := &proxiedConn{Conn: near, listener: &proxyListener{refused: func(string) {}, timeout: time.Minute}}
 		go func() { _, _ = io.WriteString(far, head) }()
-		if err := c.SetDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, c.SetDeadline(time.Now().Add(20*time.Millisecond)))
 		_, err := io.ReadAll(c)
 		if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrProxyHeader) {
 			t.Errorf("%.5q: %v", head, err)

@@ -102,9 +102,7 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 		}
 	}
 	light := r.space
-	if _, err := r.store.CreateWorkspace(context.Background(), heavy, "heavy"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(r.store.CreateWorkspace(context.Background(), heavy, "heavy"))(t)
 	r.space = heavy
 	first := slow(1)
 	slow(2)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
 	"rollcall/ledger"
@@ -37,9 +38,7 @@ func TestCutConnectionKeepsWhatArrived(t *testing.T) {
 				conn := rig.dial()
 				conn.begin(path, total, file[:sent])
 				if how == "half close" {
-					if err := conn.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-						t.Fatal(err)
-					}
+					effort.OK(t, conn.Conn.(*net.TCPConn).CloseWrite())
 					got := conn.reply()
 					if want := fmt.Sprintf("bytes=0-%d", sent-1); got.status != 308 || got.durable != want || !got.close {
 						t.Errorf("got %d Range %q close %v, want 308 %q true", got.status, got.durable, got.close, want)
@@ -128,9 +127,7 @@ func TestFencedWriterOfAnotherNodeIsCut(t *testing.T) {
 	older := rig.dial()
 	older.begin(path, total, file[:upload.ChunkBytes])
 	rig.waitDurable(id, upload.ChunkBytes)
-	if _, err := rig.store.OpenUpload(context.Background(), id); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(rig.store.OpenUpload(context.Background(), id))(t)
 	_, _ = io.WriteString(older.Conn, file[upload.ChunkBytes:])
 	if b, err := io.ReadAll(older); len(b) > 0 {
 		t.Errorf("older writer read %q, %v; want a bare end", b, err)
@@ -276,9 +273,7 @@ func TestCancelDuringUploadEndsIt(t *testing.T) {
 	conn := rig.dial()
 	conn.begin(path, total, file[:upload.ChunkBytes])
 	rig.waitDurable(id, upload.ChunkBytes)
-	if _, err := rig.store.Cancel(context.Background(), rig.space, id); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(rig.store.Cancel(context.Background(), rig.space, id))(t)
 	_, _ = io.WriteString(conn.Conn, file[upload.ChunkBytes:])
 	if got := conn.reply(); got.status != 410 || got.code != "upload_cancelled" || !got.close {
 		t.Errorf("got %d %q close %v, want 410 upload_cancelled true", got.status, got.code, got.close)

@@ -219,9 +219,7 @@ func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
 	good := rig.options()
-	if err := good.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, good.Validate())
 	cases := map[string]func(*upload.Options){
 		"listen":       func(o *upload.Options) { o.Listen = "" },
 		"book":         func(o *upload.Options) { o.Book = nil },
@@ -267,9 +265,7 @@ func TestStopRightAfterStart(t *testing.T) {
 		if err == nil {
 			err = s.Stop(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 	}
 }
 
@@ -316,18 +312,14 @@ func TestAnUploadEndsWithItsUser(t *testing.T) {
 	} {
 		in := d.Joins(name[:3]+"@acme.test", ledger.Owner)
 		v, _, err := r.store.Create(ledger.WithActor(ctx, "user:"+in.User.ID.String()), d.Asks(8))
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		path := upload.PathPrefix + r.tokens.Token(v.ID)
 		here := r.dial()
 		here.put(path, 0, 8, "a@b.")
 		if got := here.reply(); got.status != 308 {
 			t.Errorf("%s: the first bytes: %s", name, got.refusal())
 		}
-		if err := c.end(in); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, c.end(in))
 		there := other.dial()
 		there.put(path, 4, 8, "tst\n")
 		got := there.reply()

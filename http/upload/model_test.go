@@ -168,9 +168,7 @@ func (m *modelRun) compare(t *rapid.T, contentRange string, length int, body str
 	defer conn.Close()
 	conn.send("PUT", m.path, headers, body)
 	if len(body) < length {
-		if err := conn.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, conn.Conn.(*net.TCPConn).CloseWrite())
 	}
 	m.expect(t, conn, want)
 }
@@ -285,8 +283,6 @@ func (m *modelRun) end(t *rapid.T) {
 		m.model.gone = "upload_expired"
 		return
 	}
-	if _, err := m.rig.store.Cancel(t.Context(), m.rig.space, m.id); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(m.rig.store.Cancel(t.Context(), m.rig.space, m.id))(t)
 	m.model.gone = "upload_cancelled"
 }

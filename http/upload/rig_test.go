@@ -58,9 +58,7 @@ func newStorageRig(t testing.TB, tweak func(*upload.Options)) *storageRig {
 		tweak(&o)
 	}
 	r.storage = effort.Must(upload.New(o))(t)
-	if err := r.storage.Start(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, r.storage.Start())
 	t.Cleanup(func() {
 		r.stop()
 		r.checkSecrets()
@@ -100,9 +98,7 @@ func (r *storageRig) createFor(size int64, expiry time.Duration) (uuid.UUID, str
 		ID: uuid.New(), Workspace: r.space, Identity: uuid.New(), Filename: "list.csv", Bytes: size,
 		BytesMax: 1 << 30, Limits: ledger.Limits{Open: 1 << 20, Stored: 1 << 40, Unpaid: 1 << 20}, UploadExpiry: expiry,
 	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	effort.OK(r.t, err)
 	token := r.tokens.Token(v.ID)
 	r.secrets = append(r.secrets, token)
 	return v.ID, upload.PathPrefix + token
@@ -149,9 +145,7 @@ type rawConn struct {
 func (r *storageRig) dial() *rawConn {
 	r.t.Helper()
 	conn := effort.Must(net.Dial("tcp", r.storage.Addr().String()))(r.t)
-	if err := conn.SetDeadline(time.Now().Add(listentest.Patience)); err != nil {
-		r.t.Fatal(err)
-	}
+	effort.OK(r.t, conn.SetDeadline(time.Now().Add(listentest.Patience)))
 	r.t.Cleanup(func() { conn.Close() })
 	return &rawConn{t: r.t, Conn: conn, Reader: bufio.NewReader(conn)}
 }

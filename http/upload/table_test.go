@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/upload"
 )
 
@@ -213,9 +214,7 @@ func TestEndedSessionIsGoneForData(t *testing.T) {
 	finish.put(fullPath, 40, 100, file[40:])
 	finish.reply()
 	for _, id := range []uuid.UUID{cancelled, full} {
-		if _, err := rig.store.Cancel(ctx, rig.space, id); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(rig.store.Cancel(ctx, rig.space, id))(t)
 	}
 	cases := []struct {
 		name, path string
@@ -246,9 +245,7 @@ func TestEndedSessionIsGoneForData(t *testing.T) {
 			}
 		})
 	}
-	if _, err := rig.store.Sweep(ctx, ledger24h()); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(rig.store.Sweep(ctx, ledger24h()))(t)
 	conn := rig.dial()
 	conn.query(expiredPath, 100)
 	if got := conn.reply(); got.status != 410 || got.code != "upload_expired" {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/http/listen"
 )
 
@@ -79,9 +80,7 @@ func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
 	const window, floor = 10 * time.Second, 150_000 // no client whose reading waits could keep it
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{o: Options{Window: window, WindowBytes: floor}, rates: newPaces(rate), ending: make(chan struct{})}
-		if err := s.metrics.register(prometheus.NewRegistry()); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, s.metrics.register(prometheus.NewRegistry()))
 		began := time.Now()
 		read := func(workspace byte, size int, took *time.Duration) {
 			client, server := net.Pipe()
@@ -126,9 +125,7 @@ func TestTheEndOfANodeEndsWaiting(t *testing.T) {
 		client, server := net.Pipe()
 		c := &listen.Conn{Conn: server}
 		s := &Server{o: Options{Window: time.Minute, WindowBytes: 1}, rates: newPaces(1), ending: make(chan struct{})}
-		if err := s.metrics.register(prometheus.NewRegistry()); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, s.metrics.register(prometheus.NewRegistry()))
 		r := &put{s: s, conn: c, store: 2000, pending: make([]byte, 0, 4000)}
 		time.AfterFunc(3*time.Second, func() {
 			s.draining.Store(true)

@@ -14,16 +14,14 @@ import (
 	"unicode/utf8"
 
 	"rollcall/actors/intake"
+	"rollcall/config/effort"
 	"rollcall/http/web"
 )
 
 // TestATableIsWrittenFromItsColumns: one line is a column, an empty one is left out, and texts are escaped.
 func TestATableIsWrittenFromItsColumns(t *testing.T) {
 	t.Parallel()
-	assets, err := web.NewAssets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assets := effort.Must(web.NewAssets())(t)
 	type row struct {
 		Name, Note string
 		Seen       int
@@ -32,11 +30,8 @@ func TestATableIsWrittenFromItsColumns(t *testing.T) {
 		text := table + "\n{{define \"who\"}}{{end}}"
 		return web.NewPages(assets, fstest.MapFS{"pages/x.html": {Data: []byte(text)}}, nil)
 	}
-	p, err := page("{{table .Rows}} Members\nMember | one | {{.Name}}\nSeen | n top | {{num .Seen}}\n" +
-		"Note | any:Note | {{.Note}}\n-End it | | \nfoot | All | {{num 3}}\nelse | Nobody.\n{{end table}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := effort.Must(page("{{table .Rows}} Members\nMember | one | {{.Name}}\nSeen | n top | {{num .Seen}}\n" +
+		"Note | any:Note | {{.Note}}\n-End it | | \nfoot | All | {{num 3}}\nelse | Nobody.\n{{end table}}"))(t)
 	for _, c := range []struct {
 		rows []row
 		want string
@@ -84,9 +79,7 @@ func messyTexts(t *testing.T) (texts []string) {
 	if err == nil {
 		err = json.Unmarshal(text, &samples)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	for _, s := range samples {
 		ascii := !strings.ContainsFunc(s.Text, func(r rune) bool { return r > '~' })
 		if ascii && s.Text != "" && s.Name != "web page" && !strings.Contains(s.Text, `"`) {
@@ -104,9 +97,7 @@ func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 		t.Skip("node is not here: the tests of the pages in a browser need it too")
 	}
 	script, err := os.ReadFile("assets/rows.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	long := strings.Repeat("a", 64)
 	same := []string{"a@x.test\n", "email\na@x.test\r\nb@y.test", "a@x.test\n\nb@x.test\n", "a@x.test\n \t\n",
 		"a@x.test,b\n", "email,name\na@x.test\n", "a@x.test\nb\"@x.test\n", "a@x.test\rb@x.test\n",
@@ -123,9 +114,7 @@ func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 	left := []string{"\"a\nb\"@x.test\n", "ä@x.test\n", "x\na@ä_.test\n", "x\n\"a b\"@x.test\n",
 		"x\na@xn--a.test\n", "x\n\"\"\"a b\"\"@x.test\"\n", "x\n\"a@x.test\" \n"}
 	files, err := json.Marshal(append(append([]string{}, same...), left...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	run := exec.CommandContext(t.Context(), node, "-e", string(script)+`
 		const files = JSON.parse(require("fs").readFileSync(0));
 		console.log(JSON.stringify(files.map((text) => {
@@ -203,10 +192,7 @@ func TestATextIsShortInARegister(t *testing.T) {
 }
 
 func TestAssetsAreCompressedForWhoTakesIt(t *testing.T) {
-	assets, err := web.NewAssets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assets := effort.Must(web.NewAssets())(t)
 	name := assets.URLs()[0][len("/assets/"):]
 	for text, want := range map[string]bool{"gzip": true, "br, gzip;q=0.5": true, "gzip;q=0": false, "gzip;q=0.0": false,
 		"br": false, "": false, "GZIP": true} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -253,9 +254,7 @@ func (d *Fixture) is(v ledger.Verification, want ledger.State) {
 // ok ends the test on an error.
 func (d *Fixture) ok(err error) {
 	d.T.Helper()
-	if err != nil {
-		d.T.Fatal(err)
-	}
+	effort.OK(d.T, err)
 }
 
 // actsWhileItMay: every change of a session reads the session and the role in its own transaction.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"rollcall/config/effort"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -200,10 +201,7 @@ func TestEveryMutantFits(t *testing.T) {
 // source reads the file that a mutant changes.
 func (m mutant) source(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(os.ReadFile(filepath.Join(root, m.file)))(t)
 	return string(text)
 }
 
@@ -247,21 +245,13 @@ func (m mutant) build(t *testing.T, of string) string {
 	folder := t.TempDir()
 	broken, binary := filepath.Join(folder, filepath.Base(m.file)), filepath.Join(folder, "suite.test")
 	text := strings.Replace(m.source(t), m.from, m.to, 1)
-	if err := os.WriteFile(broken, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.WriteFile(broken, []byte(text), 0o600))
 	original, err := filepath.Abs(filepath.Join(root, m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: broken}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	config := filepath.Join(folder, "overlay.json")
-	if err := os.WriteFile(config, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.WriteFile(config, overlay, 0o600))
 	// Without tables for debuggers linking takes half the time.
 	out, err := quietly(t.Context(), root, "go", "test", "-c", "-o", binary, "-overlay", config, "-vet=off",
 		"-ldflags", "-s -w", of)

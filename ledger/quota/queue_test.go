@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"rollcall/config/effort"
 	"runtime"
 	"slices"
 	"sync"
@@ -289,9 +290,7 @@ func TestManyAtOnce(t *testing.T) {
 // TestWhoRunsAgainGoesBeforeOthersOfItsTenant, and not before those of another.
 func TestWhoRunsAgainGoesBeforeOthersOfItsTenant(t *testing.T) {
 	q := NewQueue(1, 2, "own")
-	if _, err := q.Take(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(q.Take(t.Context(), "a"))(t)
 	came := make(chan string, 3)
 	for i, c := range []struct {
 		name, tenant string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore/engine"
 )
@@ -20,10 +21,7 @@ func TestWritersAtOneAccountAllGetThrough(t *testing.T) {
 	const nodes, writers, rounds = 2, 8, 10
 	var all sync.WaitGroup
 	for range nodes {
-		node, err := Open(t.Context(), s.url, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		node := effort.Must(Open(t.Context(), s.url, Options{}))(t)
 		t.Cleanup(func() { _ = node.Close() })
 		for range writers {
 			all.Go(func() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
@@ -86,9 +87,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		d := ledgertest.NewFixture(t, s, 9)
 		d.Overrides(ledgertest.Halves("example.net"), time.Hour)
 		d.Joins("anna@acme.test", ledger.Owner)
@@ -96,9 +95,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		d.Settles(l, 1, 0, 1, smtp.Valid)
 		witnessed := ledgertest.Batch(l, 2, 2, 3, smtp.Unknown)
 		witnessed.Evidence = []byte("seen")
-		if _, err := s.Settle(t.Context(), witnessed); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(s.Settle(t.Context(), witnessed))(t)
 		change(t, path, c.statement)
 		report, err := s.Audit(t.Context())
 		if err != nil {
@@ -132,10 +129,7 @@ func TestAuditCountsWhatItReads(t *testing.T) {
 	d.Settles(l, 1, 0, 3, smtp.Valid)
 	d.Settles(l, 2, 4, 5, smtp.Unknown)
 	ledgertest.NewFixture(t, s, 0).Creates(7)
-	got, err := s.Audit(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := effort.Must(s.Audit(t.Context()))(t)
 	if age := d.Sees(v.ID).Completed.Sub(got.Newest); age.Abs() > time.Minute {
 		t.Errorf("newest entry at %v, %v before the end", got.Newest, age)
 	}
@@ -151,20 +145,12 @@ func TestAuditCountsWhatItReads(t *testing.T) {
 // what an audit can read is audited.
 func TestAuditSeesSpoiledPages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	d := ledgertest.NewFixture(t, s, 900)
 	_, l := d.Prepares(800)
 	d.Settles(l, 1, 0, 799, smtp.Valid)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	sound, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.Close())
+	sound := effort.Must(os.ReadFile(path))(t)
 	const page = 4096
 	told := 0
 	for at := page; at < len(sound); at += page { // without the first, nothing is opened
@@ -172,9 +158,7 @@ func TestAuditSeesSpoiledPages(t *testing.T) {
 		for i := range spoiled[at : at+page] {
 			spoiled[at+i] ^= 0x5a
 		}
-		if err := os.WriteFile(path, spoiled, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, os.WriteFile(path, spoiled, 0o600))
 		s, err := sqlstore.OpenReadOnly(t.Context(), "sqlite:"+path, sqlstore.Options{})
 		if err != nil {
 			continue // the table of the schema's version
@@ -197,10 +181,7 @@ func TestAuditSeesSpoiledPages(t *testing.T) {
 // TestTheDatabaseRefusesABadAccount: the balance is checked by the row itself.
 func TestTheDatabaseRefusesABadAccount(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	defer func() { _ = s.Close() }()
 	ledgertest.NewFixture(t, s, 9)
 	for _, statement := range []string{

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
@@ -27,9 +28,7 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 	for number := int64(1); number <= 6; number++ {
 		s := ledgertest.Batch(l, number, 100*(number-1), 100*number-1, smtp.Valid)
 		s.Evidence = []byte("seen")
-		if _, err := d.Settle(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(d.Settle(t.Context(), s))(t)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -40,19 +39,15 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 		}
 	}()
 	in := d.Joins("anna@acme.test", ledger.Owner)
-	if _, err := s.FailedSignIn(t.Context(), []ledger.Hash{{1}},
-		ledger.AttemptRule{Free: 1, Window: time.Hour, First: time.Hour, Most: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.FailedSignIn(t.Context(), []ledger.Hash{{1}},
+		ledger.AttemptRule{Free: 1, Window: time.Hour, First: time.Hour, Most: time.Hour}))(t)
 	before := d.Account().Granted
 	path := filepath.Join(t.TempDir(), "odd ?#% name.db")
 	err := s.Backup(t.Context(), path)
 	after := d.Account().Granted
 	stop()
 	<-ended
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
@@ -61,9 +56,7 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 		t.Errorf("files beside the copy: %v, %v", left, err)
 	}
 	copied, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer func() { _ = copied.Close() }()
 	c := &ledgertest.Fixture{Book: copied, T: t, Workspace: d.Workspace, Node: d.Node}
 	c.Audits()
@@ -92,26 +85,18 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 func TestAnOpenBackupHasNoName(t *testing.T) {
 	dir := t.TempDir()
 	s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer func() { _ = s.Close() }()
 	ledgertest.NewFixture(t, s, 9)
-	if err := os.WriteFile(filepath.Join(dir, "ledger.db.backup"), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.WriteFile(filepath.Join(dir, "ledger.db.backup"), []byte("half"), 0o600))
 	copied, bytes, err := s.OpenBackup(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	if left, _ := filepath.Glob(filepath.Join(dir, "*.backup*")); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 	path := filepath.Join(t.TempDir(), "copy.db")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	n, err := io.Copy(f, copied)
 	if err = errors.Join(err, f.Close(), copied.Close()); err != nil || n != bytes {
 		t.Fatalf("%d bytes of %d, %v", n, bytes, err)
@@ -159,24 +144,18 @@ func TestCheckBackupSeesDamage(t *testing.T) {
 			sqlstore.ErrBackupDamaged},
 	} {
 		path := filepath.Join(t.TempDir(), "copy.db")
-		if err := s.Backup(t.Context(), path); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, s.Backup(t.Context(), path))
 		text, err := os.ReadFile(path)
 		if err == nil {
 			err = os.WriteFile(path, c.damage(text), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		if err := sqlstore.CheckBackup(t.Context(), path); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "newer.db")
-	if err := s.Backup(t.Context(), path); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.Backup(t.Context(), path))
 	change(t, path, `INSERT INTO schema_versions VALUES (999, 1)`)
 	if err := sqlstore.CheckBackup(t.Context(), path); !errors.Is(err, sqlstore.ErrSchemaNew) {
 		t.Errorf("of a newer program: %v", err)
@@ -186,9 +165,7 @@ func TestCheckBackupSeesDamage(t *testing.T) {
 // TestALedgerOnAServerIsNotCopied: its own tools do that.
 func TestALedgerOnAServerIsNotCopied(t *testing.T) {
 	url := postgres.Empty(t)
-	if err := sqlstore.Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, sqlstore.Migrate(t.Context(), url))
 	s := openAt(t, url)
 	path := filepath.Join(t.TempDir(), "copy.db")
 	err := s.Backup(t.Context(), path)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
@@ -42,9 +43,7 @@ func onEngines(b *testing.B, bench func(b *testing.B, d benched)) {
 				_, err = d.bare.Exec(`CREATE TABLE t (n BIGINT PRIMARY KEY, payload ` +
 					map[string]string{"sqlite": "BLOB", "pgx": "BYTEA"}[driver] + `)`)
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			effort.OK(b, err)
 			b.Cleanup(func() { _ = d.bare.Close() })
 			bench(b, d)
 		})
@@ -57,9 +56,7 @@ func onEngines(b *testing.B, bench func(b *testing.B, d benched)) {
 	run("postgresql", "pgx", func(b *testing.B) (url, bare string) {
 		server := postgres.New(b, postgres.Options{Durable: true})
 		url = server.NewDatabase(b, "bench", "")
-		if err := sqlstore.Migrate(b.Context(), url); err != nil {
-			b.Fatal(err)
-		}
+		effort.OK(b, sqlstore.Migrate(b.Context(), url))
 		return url, server.NewDatabase(b, "bare", "")
 	})
 }
@@ -99,9 +96,7 @@ func settleAll(b *testing.B, d benched) (id uuid.UUID, settled, inserted time.Du
 		if err == nil {
 			_, err = d.bare.ExecContext(b.Context(), `INSERT INTO t (n, payload) VALUES ($1, $2)`, number, packed.Bytes)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		effort.OK(b, err)
 		settled, inserted = settled+half.Sub(began), inserted+time.Since(half)
 	}
 	return v.ID, settled, inserted
@@ -113,9 +108,7 @@ func BenchmarkSettle(b *testing.B) {
 	onEngines(b, func(b *testing.B, d benched) {
 		var settled, inserted time.Duration
 		for b.Loop() {
-			if _, err := d.bare.Exec(`DELETE FROM t`); err != nil {
-				b.Fatal(err)
-			}
+			effort.Must(d.bare.Exec(`DELETE FROM t`))(b)
 			_, s, i := settleAll(b, d)
 			settled, inserted = settled+s, inserted+i
 		}

@@ -33,13 +33,10 @@ type drawn struct {
 func (h *drawn) at(now int64) {
 	h.t.Helper()
 	h.now = now
-	err := h.store.update(h.t.Context(), func(t *tx) error {
+	effort.OK(h.t, h.store.update(h.t.Context(), func(t *tx) error {
 		_, err := t.Exec(`UPDATE clock SET now = ? WHERE one = 1`, now)
 		return err
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	}))
 }
 
 // passes lets time pass: mostly some seconds, sometimes far, sometimes back.
@@ -67,9 +64,7 @@ func (h *drawn) acts() {
 		return now, ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: v.Epoch}
 	}
 	page, err := d.History(ctx, ledger.HistoryQuery{Workspace: d.Workspace, Limit: 30})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	effort.OK(h.t, err)
 	any := ledger.Verification{ID: uuid.New()}
 	if len(page) > 0 {
 		any = page[h.random.IntN(len(page))]
@@ -129,10 +124,8 @@ func (h *drawn) acts() {
 func (h *drawn) compares(r ledger.Retention) {
 	h.t.Helper()
 	s := h.store
-	if err := s.lookOver(h.t.Context()); err != nil {
-		h.t.Fatal(err)
-	}
-	err := s.view(h.t.Context(), func(t *tx) error {
+	effort.OK(h.t, s.lookOver(h.t.Context()))
+	effort.OK(h.t, s.view(h.t.Context(), func(t *tx) error {
 		from, _ := s.bounds.get(leasing)
 		for range 2 {
 			var lists [2][]string
@@ -169,10 +162,7 @@ func (h *drawn) compares(r ledger.Retention) {
 			h.same(a.what, lists)
 		}
 		return nil
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	}))
 }
 
 func (h *drawn) same(what string, lists [2][]string) {
@@ -254,11 +244,8 @@ func blocksRead(t *testing.T, s *server, query string, args ...string) (blocks i
 	s.does(t, `PREPARE looks AS `+s.db.Text(query))
 	defer s.does(t, `DEALLOCATE looks`)
 	var plan []byte
-	err := s.aside.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE looks (`+
-		strings.Join(args, ", ")+`)`).Scan(&plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.aside.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE looks (`+
+		strings.Join(args, ", ")+`)`).Scan(&plan))
 	var explained []struct {
 		Plan struct {
 			Hit  int `json:"Shared Hit Blocks"`
@@ -319,9 +306,7 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	}
 	parks := func(l ledger.Lease, until int64) {
 		t.Helper()
-		if _, err := d.Park(t.Context(), l, ledger.Outlook{Next: time.UnixMilli(until)}, []byte("state")); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(d.Park(t.Context(), l, ledger.Outlook{Next: time.UnixMilli(until)}, []byte("state")))(t)
 	}
 	parked, l := d.Prepares(ledger.SettlementMax + 1)
 	parks(l, began+(9*time.Hour).Milliseconds())
@@ -329,9 +314,7 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	n := d.Asks(7)
 	n.UploadExpiry = 9 * time.Hour
 	uploading, _, err := d.Create(t.Context(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	h.at(began + (2 * time.Hour).Milliseconds())
 	b.ran += wholeEvery.Milliseconds()
 	if list, err := d.Lease(t.Context(), d.Node, 9, 0); err != nil || len(list) != 0 { // the bound is an hour behind them
@@ -339,14 +322,10 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	}
 	d.Fills(uploading)
 	l = leased("an upload that ends", uploading.ID)
-	if _, err := d.Prepare(t.Context(), l, 2, 0, 2); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.Prepare(t.Context(), l, 2, 0, 2))(t)
 	parks(l, began)
 	leased("what was parked until a time that is over", uploading.ID)
-	if _, err := d.Cancel(t.Context(), d.Workspace, parked.ID); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.Cancel(t.Context(), d.Workspace, parked.ID))(t)
 	leased("what was parked, and is cancelled", parked.ID)
 	d.Grants(2 * ledger.SettlementMax)
 	leased("what is funded", unfunded.ID)

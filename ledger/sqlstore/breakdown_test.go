@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -15,14 +16,9 @@ func TestABreakdownForgetsTheDomainsWithFewUnknown(t *testing.T) {
 	ask := func(domain string, times int) {
 		for range times {
 			results := []ledger.Result{{Email: "a@" + domain, Outcome: smtp.Unknown, Reason: smtp.Greylisted}}
-			p, err := ledger.EncodeResults(results)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := effort.Must(ledger.EncodeResults(results))(t)
 			var b ledger.Batch
-			if err := b.Decode(p.Bytes); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, b.Decode(p.Bytes))
 			c.add(&b)
 		}
 	}

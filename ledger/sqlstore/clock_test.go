@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore/engine"
@@ -43,9 +44,7 @@ func TestAClockThatJumpsErasesNothing(t *testing.T) {
 	clock := time.Now // of the nodes' machines
 	seams := engine.Seams{NodeClock: func() time.Time { return clock() }}
 	node, err := Open(t.Context(), url, Options{Registerer: metrics, Log: slog.New(slog.NewTextHandler(&log, nil)), Seams: seams})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer func() { _ = node.Close() }()
 	d := ledgertest.NewFixture(t, node, 9)
 	c := fillsForClock(d)
@@ -58,9 +57,7 @@ func TestAClockThatJumpsErasesNothing(t *testing.T) {
 		t.Errorf("told %d times, want once; the metric is %v:\n%s", told, doubted(t, metrics), &log)
 	}
 	begun, err := Open(t.Context(), url, Options{Seams: seams})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer func() { _ = begun.Close() }()
 	c.sweeps(t, begun, ledger.ErrClock)
 	clock = func() time.Time { return time.Now().Add(40 * day) } // neither the machine's clock makes it true
@@ -130,9 +127,7 @@ func TestAfterAStandstillSweepsWorkAgain(t *testing.T) {
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
 	s, err := Open(t.Context(), url, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	c := fillsForClock(ledgertest.NewFixture(t, s, 9))
 	c.sweeps(t, s, nil)
 	earlier := fmt.Sprint((40 * day).Milliseconds())
@@ -141,9 +136,7 @@ func TestAfterAStandstillSweepsWorkAgain(t *testing.T) {
 		`CREATE TABLE shift (ms INTEGER)`, `INSERT INTO shift VALUES (0)`} {
 		run(t, s, statement)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.Close())
 	ran := time.Duration(0)
 	o := Options{Seams: engine.Seams{Ran: func() time.Duration { return ran },
 		Clock: `(CAST(round(unixepoch('subsec') * 1000) AS INTEGER) + (SELECT ms FROM shift))`}}
@@ -170,10 +163,7 @@ func TestAfterAStandstillSweepsWorkAgain(t *testing.T) {
 // aside gives what runs statements on a server behind the ledger's back.
 func aside(t *testing.T, url string) func(statements string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := effort.Must(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	return func(statements string) {
 		t.Helper()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/transitions"
@@ -22,25 +23,18 @@ func changesOnConditions(t *testing.T, s *Store) {
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	up := d.Creates(7)
-	u, err := d.OpenUpload(t.Context(), up.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := effort.Must(d.OpenUpload(t.Context(), up.ID))(t)
 	none := uuid.New()
 	begun(d, uuid.UUID{1})
 	begun(d, uuid.UUID{2})
-	if err := d.Leave(t.Context(), uuid.UUID{2}); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, d.Leave(t.Context(), uuid.UUID{2}))
 	ended := d.Overrides(ledgertest.Halves("example.net"), time.Hour).ID
-	if _, err := d.ClearOverrides(t.Context(), ledger.Clearing{ID: ended}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.ClearOverrides(t.Context(), ledger.Clearing{ID: ended}))(t)
 	over := d.Overrides(ledgertest.Halves("example.net"), time.Hour).ID
 	run(t, s, `UPDATE throttle_overrides SET created = {now} - 20, expires = {now} - 10, ends = {now} - 10
 		WHERE id = ?`, over[:])
 	before := tables(t, s)
-	err = s.update(t.Context(), func(tx *tx) error {
+	effort.OK(t, s.update(t.Context(), func(tx *tx) error {
 		r, err := tx.Read(v.ID)
 		if err != nil {
 			return err
@@ -83,10 +77,7 @@ func changesOnConditions(t *testing.T, s *Store) {
 		nothing(t, "end of an override that was over")(tx.EndOverride(over))
 		nothing(t, "credit of nobody")(tx.Credit(none, ledger.Balance{Granted: 1, Available: 1}, 0))
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if now := tables(t, s); now != before {
 		t.Errorf("got\n%s\nof\n%s", now, before)
 	}
@@ -136,12 +127,8 @@ func storesTimes(t *testing.T, s *Store) {
 	_, l := d.Prepares(1)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	d.Overrides(ledgertest.Halves("example.net"), time.Hour)
-	if _, err := d.Secret(t.Context(), "times", 16); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.CreateKey(t.Context(), ledger.Key{ID: "timesoftimes", Workspace: d.Workspace}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.Secret(t.Context(), "times", 16))(t)
+	effort.Must(d.CreateKey(t.Context(), ledger.Key{ID: "timesoftimes", Workspace: d.Workspace}))(t)
 	for _, table := range []string{"workspaces", "api_keys", "verifications", "settlements", "entries",
 		"secrets", "operator_log", "throttle_overrides"} {
 		made := number(t, s, `SELECT count(*) FROM `+table)
@@ -163,9 +150,7 @@ func readsWholeFiles(t *testing.T, s *Store) {
 			_, err = d.AppendChunk(t.Context(), v.ID, u.Writer, int64(at), []byte(data))
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	read := func() (string, error) {
 		f, err := d.OpenFile(t.Context(), v.ID)
 		if err != nil {
@@ -178,9 +163,7 @@ func readsWholeFiles(t *testing.T, s *Store) {
 	if err == nil {
 		err = f.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	if n, err := f.Read(make([]byte, 9)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("closed: read %d bytes, %v", n, err)
 	}

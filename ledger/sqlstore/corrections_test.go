@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
@@ -40,10 +41,7 @@ func inRed(t *testing.T, test func(r *red)) {
 
 func newRed(t *testing.T, url string, change func(string)) *red {
 	t.Helper()
-	s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	r := &red{Fixture: ledgertest.NewFixture(t, s, 20), t: t, change: change}
 	v, l := r.Prepares(2)
@@ -71,10 +69,7 @@ func (r *red) finds(want int64) map[string]bool {
 
 func (r *red) corrects(c ledger.CorrectionCall) ledger.Correction {
 	r.t.Helper()
-	done, err := r.Correct(ledger.WithAuthor(r.t.Context(), "mara"), c)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	done := effort.Must(r.Correct(ledger.WithAuthor(r.t.Context(), "mara"), c))(r.t)
 	return done
 }
 
@@ -95,10 +90,7 @@ func (r *red) goesOn(want ledger.Balance) {
 		r.t.Errorf("at the end the account is %+v, want %+v", got, want)
 	}
 	r.finds(0)
-	st, err := r.Statement(r.t.Context(), ledger.StatementQuery{Workspace: r.Workspace, Limit: 9})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	st := effort.Must(r.Statement(r.t.Context(), ledger.StatementQuery{Workspace: r.Workspace, Limit: 9}))(r.t)
 	for _, m := range st.Moves {
 		if m.Kind == ledger.MoveCorrection && (m.Author != "mara" || m.Reason != "by hand" || m.Verification != nil) {
 			r.t.Errorf("the correction: %+v", m)

@@ -43,9 +43,7 @@ const (
 func TestWhatWasAnsweredSurvivesKill(t *testing.T) {
 	effort.Children(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
-	if err := sqlstore.Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, sqlstore.Migrate(t.Context(), url))
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -75,9 +73,7 @@ func killedAfter(t *testing.T, url string, lines int) map[string]*steps {
 	if err == nil {
 		err = child.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	told := map[string]*steps{"create": {}, "grant": {}, "durable": {}, "settle": {}}
 	read := 0
 	for in := bufio.NewScanner(out); in.Scan(); {
@@ -97,9 +93,7 @@ func killedAfter(t *testing.T, url string, lines int) map[string]*steps {
 		s.count++
 		s.last[id] = max(s.last[id], number)
 		if read++; read == lines {
-			if err := child.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, child.Process.Kill())
 		}
 	}
 	if err := child.Wait(); err == nil || read < lines {
@@ -112,9 +106,7 @@ func killedAfter(t *testing.T, url string, lines int) map[string]*steps {
 func checkAfterKill(t *testing.T, url string, told map[string]*steps, granted, untold int) {
 	t.Helper()
 	s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -160,10 +152,7 @@ func TestChildOfTheCrashTest(t *testing.T) {
 	if url == "" {
 		return // not a child
 	}
-	s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
 	var told sync.Mutex // one line at a time
 	tell := func(kind string, id uuid.UUID, number int64) {
 		told.Lock()

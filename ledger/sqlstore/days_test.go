@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/transitions"
 )
@@ -17,24 +18,20 @@ func TestDaysAddUpTheEntriesOfOneStatement(t *testing.T) {
 	t.Parallel()
 	s, w := openForTest(t)
 	other := uuid.New()
-	if _, err := s.CreateWorkspace(t.Context(), other, "other"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.CreateWorkspace(t.Context(), other, "other"))(t)
 	entry := func(workspace uuid.UUID, number int64, kind ledger.EntryKind, amount ledger.Credits) transitions.Entry {
 		return transitions.Entry{Subject: workspace, Number: number, Kind: kind, Workspace: workspace, Amount: amount, Reason: "test"}
 	}
-	if err := s.update(t.Context(), func(t *tx) error {
+	effort.OK(t, s.update(t.Context(), func(t *tx) error {
 		return t.Enter(entry(w, 1, ledger.EntryCharge, 2), entry(w, 1, ledger.EntryGrant, 7),
 			entry(other, 1, ledger.EntryCharge, 100), entry(w, 2, ledger.EntryCharge, 30), entry(w, 3, ledger.EntryCharge, 400))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	type sum struct {
 		workspace uuid.UUID
 		kind      string
 	}
 	got := map[sum]int64{}
-	if err := s.view(t.Context(), func(t *tx) error {
+	effort.OK(t, s.view(t.Context(), func(t *tx) error {
 		clear(got)
 		return t.Each(func(rows *sql.Rows) error {
 			var one sum
@@ -43,9 +40,7 @@ func TestDaysAddUpTheEntriesOfOneStatement(t *testing.T) {
 			got[one] += credits
 			return err
 		}, `SELECT workspace, kind, credits FROM credit_days`)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	want := map[sum]int64{
 		{w, string(ledger.EntryCharge)}: 432, {w, string(ledger.EntryGrant)}: 7, {other, string(ledger.EntryCharge)}: 100}
 	if !maps.Equal(got, want) {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
@@ -28,9 +29,7 @@ func TestAServerThatForgetsIsMended(t *testing.T) {
 	t.Parallel()
 	server := postgres.New(t, postgres.Options{})
 	url := server.NewDatabase(t, "book", "")
-	if err := sqlstore.Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, sqlstore.Migrate(t.Context(), url))
 	run(t, url, `CREATE ROLE forgetful LOGIN SUPERUSER; ALTER ROLE forgetful SET synchronous_commit = off`)
 	for _, turnOff := range []string{`SELECT 1`, `ALTER DATABASE book SET synchronous_commit = off`,
 		`ALTER SYSTEM SET synchronous_commit = off`} {
@@ -76,9 +75,7 @@ func changeAndReload(t *testing.T, url, statement string) {
 	run(t, url, statement)
 	run(t, url, `SELECT pg_reload_conf()`)
 	for query(t, url, `SELECT current_setting('`+words[3]+`')`) != words[5] {
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, t.Context().Err())
 	}
 }
 
@@ -90,9 +87,7 @@ func query(t *testing.T, address, question string) (value string) {
 		err = conn.QueryRow(t.Context(), question).Scan(&value)
 		err = errors.Join(err, conn.Close(t.Context()))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return value
 }
 
@@ -119,9 +114,7 @@ func answeredIsKept(t *testing.T, server *postgres.Server, url string) {
 		})
 	}
 	clients.Wait()
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, server.Restart(t.Context()))
 	b, err := store.Balance(t.Context(), d.Workspace)
 	if err != nil || b.Granted < ledger.Credits(answered.Load()) || b.Granted > ledger.Credits(asked.Load()) {
 		t.Errorf("%d grants were answered of %d, %d are there: %v", answered.Load(), asked.Load(), b.Granted, err)
@@ -172,11 +165,8 @@ func TestPragmasThatForgetAreRefused(t *testing.T) {
 func onDisk(t *testing.T, free func(string) (int64, error)) (*ledgertest.Fixture, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	s, err := sqlstore.Open(t.Context(), sqlstore.NewFile(t),
-		sqlstore.AskDiskEachTime(sqlstore.Options{DiskReserve: 1 << 20, FreeBytes: free, Registerer: registry}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(sqlstore.Open(t.Context(), sqlstore.NewFile(t),
+		sqlstore.AskDiskEachTime(sqlstore.Options{DiskReserve: 1 << 20, FreeBytes: free, Registerer: registry})))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return ledgertest.NewFixture(t, s, 9), registry
 }
@@ -190,16 +180,12 @@ func TestAReserveOfDiskIsKeptForMoney(t *testing.T) {
 	_, working := d.Prepares(2)
 	known := d.Asks(7)
 	uploading, _, err := d.Create(ctx, known)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	u, err := d.OpenUpload(ctx, uploading.ID)
 	if err == nil {
 		u, err = d.AppendChunk(ctx, uploading.ID, u.Writer, 0, []byte("abc"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 
 	free.Store(1<<20 - 1)
 	if _, _, err := d.Create(ctx, d.Asks(7)); !errors.Is(err, ledger.ErrNoRoom) {
@@ -244,9 +230,7 @@ func TestWhatWasErasedIsRoom(t *testing.T) {
 	if _, _, err := d.Create(t.Context(), n); !errors.Is(err, ledger.ErrNoRoom) {
 		t.Errorf("nothing is erased: %v", err)
 	}
-	if _, err := d.Cancel(t.Context(), d.Workspace, v.ID); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.Cancel(t.Context(), d.Workspace, v.ID))(t)
 	if inside := gauge(t, registry, "rollcall_ledger_file_free_bytes"); inside < 2<<20 || inside > 3<<20 {
 		t.Errorf("%.0f bytes are free in the file", inside)
 	}
@@ -275,29 +259,21 @@ func TestADiskThatCannotBeAskedIsNotInTheWay(t *testing.T) {
 func TestTheDiskIsAskedOnceASecond(t *testing.T) {
 	for reserve, most := range map[int64]int64{0: 0, 1: 2} {
 		var asked atomic.Int64
-		s, err := sqlstore.Open(t.Context(), sqlstore.NewFile(t), sqlstore.Options{
-			DiskReserve: reserve, FreeBytes: func(string) (int64, error) { asked.Add(1); return 1 << 40, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := effort.Must(sqlstore.Open(t.Context(), sqlstore.NewFile(t), sqlstore.Options{
+			DiskReserve: reserve, FreeBytes: func(string) (int64, error) { asked.Add(1); return 1 << 40, nil }}))(t)
 		d := ledgertest.NewFixture(t, s, 0)
 		d.Creates(7)
 		d.Creates(7)
 		if n := asked.Load(); n > most || (n == 0) != (most == 0) {
 			t.Errorf("reserve %d: asked %d times", reserve, n)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, s.Close())
 	}
 }
 
 func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := effort.Must(registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetGauge().GetValue()
@@ -310,15 +286,12 @@ func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
 // TestWhatTheDiskHasNotAnsweredIsNotInTheWay: of two that come together, one asks the disk.
 func TestWhatTheDiskHasNotAnsweredIsNotInTheWay(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
-	s, err := sqlstore.Open(t.Context(), sqlstore.NewFile(t), sqlstore.Options{DiskReserve: 1,
+	s := effort.Must(sqlstore.Open(t.Context(), sqlstore.NewFile(t), sqlstore.Options{DiskReserve: 1,
 		FreeBytes: func(string) (int64, error) {
 			close(asked)
 			<-answer
 			return 1 << 40, nil
-		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}}))(t)
 	defer func() { _ = s.Close() }()
 	d := ledgertest.NewFixture(t, s, 0)
 	first := make(chan error)

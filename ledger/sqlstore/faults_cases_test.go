@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
@@ -107,15 +108,11 @@ var moves = []move{
 	{"cancel at once", twice, func(s *scene) {
 		s.funded()
 		s.Settles(s.lease, 1, 0, 0, smtp.Valid)
-		if err := s.Release(s.T.Context(), s.lease); err != nil {
-			s.T.Fatal(err)
-		}
+		effort.OK(s.T, s.Release(s.T.Context(), s.lease))
 	}, cancels},
 	{"finish cancel", twice, func(s *scene) {
 		s.funded()
-		if _, err := s.Cancel(s.T.Context(), s.Workspace, s.verification); err != nil {
-			s.T.Fatal(err)
-		}
+		effort.Must(s.Cancel(s.T.Context(), s.Workspace, s.verification))(s.T)
 	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		return book.FinishCancel(ctx, s.lease)
 	}},
@@ -135,13 +132,8 @@ var moves = []move{
 	{"last chunk", twice, func(s *scene) {
 		v := s.Creates(s.n)
 		s.verification = s.file(v, "file")
-		u, err := s.OpenUpload(s.T.Context(), v.ID)
-		if err != nil {
-			s.T.Fatal(err)
-		}
-		if _, err := s.AppendChunk(s.T.Context(), v.ID, u.Writer, 0, []byte("a")); err != nil {
-			s.T.Fatal(err)
-		}
+		u := effort.Must(s.OpenUpload(s.T.Context(), v.ID))(s.T)
+		effort.Must(s.AppendChunk(s.T.Context(), v.ID, u.Writer, 0, []byte("a")))(s.T)
 		s.writer = u.Writer
 	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		return book.AppendChunk(ctx, s.verification, s.writer, 1, bytes.Repeat([]byte("b"), int(s.n-1)))
@@ -166,9 +158,7 @@ var moves = []move{
 		}},
 	{"forget", none, func(s *scene) {
 		s.beats(2)
-		if err := s.Leave(s.T.Context(), uuid.UUID{2}); err != nil {
-			s.T.Fatal(err)
-		}
+		effort.OK(s.T, s.Leave(s.T.Context(), uuid.UUID{2}))
 	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		err := book.Forget(ctx, uuid.UUID{2}, 0)
 		if s.calls > 1 && errors.Is(err, ledger.ErrNoSuchNode) {
@@ -222,9 +212,7 @@ func (s *scene) beat(number byte, sees ...byte) ledger.Heartbeat {
 
 // beats makes a process that sees itself.
 func (s *scene) beats(number byte) {
-	if _, err := s.WriteHeartbeat(s.T.Context(), s.beat(number, number)); err != nil {
-		s.T.Fatal(err)
-	}
+	effort.Must(s.WriteHeartbeat(s.T.Context(), s.beat(number, number)))(s.T)
 }
 
 func prepares(ctx context.Context, book ledger.Book, s *scene) (any, error) {
@@ -254,18 +242,13 @@ func (s *scene) person(email string) ledger.SignedIn {
 	in := s.Joins(email, ledger.Owner)
 	s.names(in.User.ID, email)
 	_, err := s.BeginSession(s.T.Context(), ledger.NewSession{ID: s.hash(email), User: in.User.ID, Life: ledgertest.Hour})
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	effort.OK(s.T, err)
 	return in
 }
 
 // user is the id of one who was made before.
 func (s *scene) user(email string) uuid.UUID {
-	u, err := s.UserByEmail(s.T.Context(), email)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	u := effort.Must(s.UserByEmail(s.T.Context(), email))(s.T)
 	return u.ID
 }
 
@@ -288,25 +271,19 @@ var movesOfPeople = []move{
 	}},
 	{"leave a provider", none, func(s *scene) {
 		s.person(anna)
-		if err := s.BindOIDC(s.T.Context(), s.user(anna), "https://login.test 1"); err != nil {
-			s.T.Fatal(err)
-		}
+		effort.OK(s.T, s.BindOIDC(s.T.Context(), s.user(anna), "https://login.test 1"))
 	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		return nil, book.UnbindOIDC(ctx, s.user(anna), s.hash(anna))
 	}},
 	{"use a code", none, func(s *scene) {
 		s.person(anna)
-		if err := s.SetTOTP(s.T.Context(), s.user(anna), "first", ledger.Hash{}); err != nil {
-			s.T.Fatal(err)
-		}
+		effort.OK(s.T, s.SetTOTP(s.T.Context(), s.user(anna), "first", ledger.Hash{}))
 	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		return nil, book.UseTOTP(ctx, s.user(anna), "first", "second")
 	}},
 	{"renew codes", none, func(s *scene) {
 		s.person(anna)
-		if err := s.SetTOTP(s.T.Context(), s.user(anna), "first", ledger.Hash{}); err != nil {
-			s.T.Fatal(err)
-		}
+		effort.OK(s.T, s.SetTOTP(s.T.Context(), s.user(anna), "first", ledger.Hash{}))
 	}, func(ctx context.Context, book ledger.Book, s *scene) (any, error) {
 		return nil, book.RenewTOTP(ctx, s.user(anna), "first", "second")
 	}},

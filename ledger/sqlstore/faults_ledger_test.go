@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
@@ -60,9 +61,7 @@ func newFaulty(t *testing.T, cockroach bool) *faulty {
 		changeAt(t, url, imitation)
 	}
 	proxy, err := postgres.StartProxy(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() {
 		if err := proxy.Close(); err != nil {
 			t.Errorf("close the proxy: %v", err)

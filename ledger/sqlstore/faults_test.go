@@ -226,19 +226,11 @@ func TestConformanceOnCockroachDB(t *testing.T) {
 	t.Cleanup(server.Stop)
 	url := server.PGURL()
 	conn, err := pgx.Connect(t.Context(), url.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	var version string
-	if err := conn.QueryRow(t.Context(), `SELECT version()`).Scan(&version); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), `CREATE DATABASE book`); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, conn.QueryRow(t.Context(), `SELECT version()`).Scan(&version))
+	effort.Must(conn.Exec(t.Context(), `CREATE DATABASE book`))(t)
+	effort.OK(t, conn.Close(t.Context()))
 	url.Path = "/book"
 	if err := sqlstore.Migrate(t.Context(), url.String()); err != nil {
 		t.Fatalf("migrate: %v", err)

@@ -48,9 +48,7 @@ const (
 func openScratch(t testing.TB) (s *sqlstore.Store, drop func()) {
 	t.Helper()
 	folder, err := os.MkdirTemp(*scratch, "rollcall-histories-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	s, err = sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(folder, "ledger.db"), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(errors.Join(err, os.RemoveAll(folder)))
@@ -128,16 +126,10 @@ type node struct {
 // openNodes opens the ledger at url several times, each by way of a proxy.
 func openNodes(t *testing.T, url string) []*node {
 	t.Helper()
-	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := effort.Must(pgx.ParseConfig(url))(t)
 	nodes := make([]*node, nodesN)
 	for i := range nodes {
-		proxy, err := postgres.StartProxy(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		proxy := effort.Must(postgres.StartProxy(url))(t)
 		t.Cleanup(func() {
 			if err := proxy.Close(); err != nil {
 				t.Error(err)
@@ -350,9 +342,7 @@ func findsMistake(t *testing.T, mistake string, seeds uint64, checkMax time.Dura
 		s, drop := openScratch(t)
 		h, err := histories.Record(t.Context(), []ledger.Book{newBroken(s, mistake)}, o)
 		drop()
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		if result, _ := h.Check(checkMax); result != porcupine.Ok {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore/engine"
 )
@@ -21,9 +22,7 @@ func TestALockedAccountStopsNobodyElse(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, engine.Seams{})
 	s.does(t, `BEGIN`)
-	if _, err := s.aside.Exec(t.Context(), `UPDATE workspaces SET name = name WHERE id = $1`, s.a[:]); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.aside.Exec(t.Context(), `UPDATE workspaces SET name = name WHERE id = $1`, s.a[:]))(t)
 	const writers, writes = 8, 20
 	ctx, stop := context.WithCancel(ledger.WithTenant(t.Context(), s.a))
 	var all sync.WaitGroup
@@ -117,9 +116,7 @@ func (s *Store) prepared(t *testing.T, workspace uuid.UUID) uuid.UUID {
 	if err == nil {
 		_, err = s.AppendChunk(t.Context(), v.ID, u.Writer, 0, []byte{'x'})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return v.ID
 }
 
@@ -151,11 +148,8 @@ func TestWhatARunBeforeDidIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	onServer(t, func(t *testing.T, s *server) {
 		id, node := s.prepared(t, s.a), uuid.New()
-		o, err := s.SetOverride(t.Context(), ledger.ThrottleOverride{ID: uuid.New(), Key: "a.test",
-			Fields: map[string]string{"rate": "5"}}, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := effort.Must(s.SetOverride(t.Context(), ledger.ThrottleOverride{ID: uuid.New(), Key: "a.test",
+			Fields: map[string]string{"rate": "5"}}, time.Hour))(t)
 		for name, c := range map[string]struct {
 			before string
 			seen   func(t *tx) (bool, error)
@@ -221,9 +215,7 @@ func (s *Store) flood(t *testing.T, workspace uuid.UUID, writers int) *flood {
 	for range writers {
 		v := s.created(t, ctx, workspace, 1<<40)
 		u, err := s.OpenUpload(ctx, v.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		f.all.Go(func() {
 			for {
 				select {
@@ -253,9 +245,7 @@ func (s *Store) created(t *testing.T, ctx context.Context, workspace uuid.UUID, 
 	v, _, err := s.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: workspace, Identity: uuid.New(),
 		Filename: "list.csv", Bytes: size, BytesMax: size,
 		Limits: ledger.Limits{Open: 1 << 20, Stored: 1 << 60, Unpaid: 1 << 20}, UploadExpiry: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return v
 }
 
@@ -299,9 +289,7 @@ func TestAFloodDelaysAnothersWriteByOneTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, a, most := open(t)
 			b := uuid.New()
-			if _, err := s.CreateWorkspace(t.Context(), b, "small"); err != nil {
-				t.Fatal(err)
-			}
+			effort.Must(s.CreateWorkspace(t.Context(), b, "small"))(t)
 			f := s.flood(t, a, writers)
 			defer f.stop()
 			small := f.passed(func() { s.created(t, ledger.WithTenant(t.Context(), b), b, 10) })

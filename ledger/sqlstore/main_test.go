@@ -27,10 +27,7 @@ func NewFile(t testing.TB) string { return effort.Ledger(t, Migrate) }
 // DatabaseOf says what the ledger takes the database at url for.
 func DatabaseOf(t testing.TB, url string) string {
 	t.Helper()
-	s, err := Open(t.Context(), url, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Open(t.Context(), url, Options{}))(t)
 	defer func() { _ = s.Close() }()
 	return s.db.Name()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/sqlstore/engine"
 )
 
@@ -43,9 +44,7 @@ func newServer(t *testing.T, seams engine.Seams) *server {
 		}
 	})
 	for _, id := range []uuid.UUID{s.a, s.b} {
-		if _, err := s.CreateWorkspace(t.Context(), id, "named"); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(s.CreateWorkspace(t.Context(), id, "named"))(t)
 	}
 	if s.aside, err = pgx.Connect(t.Context(), s.url); err != nil {
 		t.Fatal(err)
@@ -90,10 +89,7 @@ func rename(t *tx, id uuid.UUID, name string) error {
 func (s *server) names(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	list, err := s.Workspaces(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := effort.Must(s.Workspaces(t.Context()))(t)
 	for _, w := range list {
 		names = append(names, w.Name)
 	}
@@ -104,15 +100,10 @@ func (s *server) names(t *testing.T) []string {
 // openForTest opens a ledger with one workspace.
 func openForTest(t *testing.T) (*Store, uuid.UUID) {
 	t.Helper()
-	s, err := Open(t.Context(), NewFile(t), Options{RetryWait: soon})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Open(t.Context(), NewFile(t), Options{RetryWait: soon}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	w := uuid.New()
-	if _, err := s.CreateWorkspace(t.Context(), w, "desk"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.CreateWorkspace(t.Context(), w, "desk"))(t)
 	return s, w
 }
 

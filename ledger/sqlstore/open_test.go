@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
@@ -29,9 +30,7 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 	change(t, newer, `INSERT INTO schema_versions (version, applied) VALUES (1000, 0)`)
 	owned := filepath.Join(dir, "owned.db")
 	owner, err := sqlstore.Open(t.Context(), "sqlite:"+owned, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	for _, c := range []struct {
 		name, url string
 		want      error
@@ -69,17 +68,13 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 // makeLedger makes an empty ledger at a path with characters that a URL would change.
 func makeLedger(t *testing.T, path string) {
 	t.Helper()
-	if err := sqlstore.Migrate(t.Context(), "sqlite:"+path); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, sqlstore.Migrate(t.Context(), "sqlite:"+path))
 }
 
 // change runs a statement behind the ledger's back.
 func change(t *testing.T, path, statement string) {
 	t.Helper()
-	if err := tryChange(path, statement); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, tryChange(path, statement))
 }
 
 func tryChange(path, statement string) error {
@@ -108,9 +103,7 @@ func TestReadersBesideTheOwnerSeeWhatIsCommittedAndWriteNothing(t *testing.T) {
 		t.Errorf("before there is one: got %v, want ErrNoLedger", err)
 	}
 	owner, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	d := ledgertest.NewFixture(t, owner, 9)
 	_, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
@@ -148,14 +141,10 @@ func TestAnOldSchemaIsReadByNobody(t *testing.T) {
 func TestAReopenedLedgerGivesBackTheLeases(t *testing.T) {
 	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
 	owner, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	d := ledgertest.NewFixture(t, owner, 9)
 	v, l := d.Prepares(2)
-	if err := owner.Close(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, owner.Close())
 	if d.Book, err = sqlstore.Open(t.Context(), url, sqlstore.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -200,17 +189,12 @@ func TestACancelledCallLeavesNoTransactionBehind(t *testing.T) {
 // beside it that holds what was erased.
 func TestCloseFoldsTheLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	ledgertest.NewFixture(t, s, 9).Prepares(6)
 	if _, err := os.Stat(path + "-wal"); err != nil {
 		t.Fatalf("there is no log at work: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.Close())
 	if left, err := filepath.Glob(path + "-*"); err != nil || len(left) > 0 {
 		t.Errorf("left beside the ledger: %v, %v", left, err)
 	}
@@ -222,9 +206,7 @@ func TestAReopenedLedgerForgetsTheProcessOfBefore(t *testing.T) {
 	identity := uuid.Nil
 	for range 2 {
 		s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		node := ledger.Incarnation{Session: uuid.New(), Node: uuid.New()}
 		roll, err := s.WriteHeartbeat(t.Context(), ledger.Heartbeat{Incarnation: node})
 		if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Incarnation != node {
@@ -235,9 +217,7 @@ func TestAReopenedLedgerForgetsTheProcessOfBefore(t *testing.T) {
 			t.Errorf("identity %s, then %s, %v", identity, id, err)
 		}
 		identity = id
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, s.Close())
 	}
 	other, err := openStore(t).Identity(t.Context())
 	if err != nil || other == identity {
@@ -263,22 +243,16 @@ func renews(t *testing.T, book *sqlstore.Store) {
 	ctx := t.Context()
 	beat := func() ledger.Incarnation {
 		p := ledger.Incarnation{Session: uuid.New(), Node: uuid.New()}
-		if _, err := book.WriteHeartbeat(ctx, ledger.Heartbeat{Incarnation: p, Cluster: "here", Name: "node-1",
+		effort.Must(book.WriteHeartbeat(ctx, ledger.Heartbeat{Incarnation: p, Cluster: "here", Name: "node-1",
 			Actors: "h:1", Started: time.Unix(1, 0),
-			View: []ledger.Incarnation{p}, Silent: []uint64{7}}); err != nil {
-			t.Fatal(err)
-		}
+			View: []ledger.Incarnation{p}, Silent: []uint64{7}}))(t)
 		return p
 	}
 	before, err := book.Identity(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	lost, left := beat(), beat()
 	beat() // it is in
-	if err := errors.Join(book.Retire(ctx, lost.Session, 0, false), book.Leave(ctx, left.Session)); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, errors.Join(book.Retire(ctx, lost.Session, 0, false), book.Leave(ctx, left.Session)))
 	turn := rowsOf(t, book, 3)
 	if _, _, err := book.RenewIdentity(ctx, ledgertest.Hour, "too early"); !errors.Is(err, ledger.ErrNodeAlive) ||
 		!strings.Contains(err.Error(), `"node-1" at h:1`) {
@@ -324,10 +298,7 @@ func rowsOf(t *testing.T, book *sqlstore.Store, want int) int64 {
 // in docs/start/database.md. It gives the URL of the owner.
 func rightful(t *testing.T) (owner string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/start/database.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(os.ReadFile("../../docs/start/database.md"))(t)
 	_, rest, _ := strings.Cut(string(text), "<!-- rights")
 	_, rest, _ = strings.Cut(rest, "```sql\n")
 	rights, _, found := strings.Cut(rest, "```")
@@ -394,10 +365,7 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 		{auditUser, `DELETE FROM verifications`},
 		{auditUser, `INSERT INTO secrets VALUES ('x', '', 0)`},
 	} {
-		conn, err := pgx.Connect(t.Context(), as(t, owner, c.user))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := effort.Must(pgx.Connect(t.Context(), as(t, owner, c.user)))(t)
 		if _, err := conn.Exec(t.Context(), c.statement); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s may %s: %v", c.user, c.statement, err)
 		}
@@ -405,10 +373,7 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	reader, err := sqlstore.OpenReadOnly(t.Context(), as(t, owner, auditUser), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := effort.Must(sqlstore.OpenReadOnly(t.Context(), as(t, owner, auditUser), sqlstore.Options{}))(t)
 	defer func() { _ = reader.Close() }()
 	if report, err := reader.Audit(t.Context()); err != nil || report.Entries != 1 {
 		t.Errorf("audit as rollcall_audit: %+v, %v", report, err)
@@ -428,18 +393,13 @@ func run(t *testing.T, address, statements string) {
 	if err == nil {
 		err = conn.Close(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 }
 
 // as gives the URL of a database for another user.
 func as(t *testing.T, address, user string) string {
 	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := effort.Must(url.Parse(address))(t)
 	q := u.Query()
 	q.Set("user", user)
 	u.RawQuery = q.Encode()
@@ -450,20 +410,14 @@ func as(t *testing.T, address, user string) string {
 func TestTheNextHostIsTried(t *testing.T) {
 	address := postgres.Empty(t)
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err == nil {
 		err = nobody.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	several := strings.Replace(address, u.Host, nobody.Addr().String()+","+u.Host, 1)
-	if err := sqlstore.Migrate(t.Context(), several); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, sqlstore.Migrate(t.Context(), several))
 	if err := openAt(t, several).Ping(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore/engine"
@@ -55,9 +56,7 @@ func openNoted(t *testing.T) (*Store, [2]*notebook) {
 			}
 			return n
 		}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s, notes
 }
@@ -115,7 +114,7 @@ func tables(t *testing.T, s *Store) string {
 		"entries", "credit_days", "secrets", "operator_log", "nodes", "cluster_turn", "receiver_facts",
 		"throttle_overrides", "workspace_weights", "workspace_limits", "users", "memberships", "user_sessions", "links",
 		"sign_in_attempts", "workspace_log"} {
-		err := s.view(t.Context(), func(t *tx) error {
+		effort.OK(t, s.view(t.Context(), func(t *tx) error {
 			return t.Each(func(rows *sql.Rows) error {
 				columns, err := rows.Columns()
 				if err != nil {
@@ -129,10 +128,7 @@ func tables(t *testing.T, s *Store) string {
 				fmt.Fprintln(&b, table, values)
 				return err
 			}, `SELECT * FROM `+table)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return b.String()
 }
@@ -160,9 +156,7 @@ var calls = []callOf{
 	}},
 	{"revoke key", false, func(d *ledgertest.Fixture) func() error {
 		k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}
-		if _, err := d.CreateKey(d.T.Context(), k); err != nil {
-			d.T.Fatal(err)
-		}
+		effort.Must(d.CreateKey(d.T.Context(), k))(d.T)
 		return func() error { _, err := d.RevokeKey(d.T.Context(), k.ID); return err }
 	}},
 	{"grant", false, func(d *ledgertest.Fixture) func() error {
@@ -175,9 +169,7 @@ var calls = []callOf{
 		v, l := d.Prepares(2)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}
-		if _, err := d.CreateKey(d.T.Context(), k); err != nil {
-			d.T.Fatal(err)
-		}
+		effort.Must(d.CreateKey(d.T.Context(), k))(d.T)
 		return func() error { return errors.Join(readings(d, v.ID), readKeys(d, k.ID)) }
 	}},
 	{"create", false, func(d *ledgertest.Fixture) func() error {
@@ -186,10 +178,7 @@ var calls = []callOf{
 	}},
 	{"upload", false, func(d *ledgertest.Fixture) func() error {
 		v := d.Creates(2)
-		u, err := d.OpenUpload(d.T.Context(), v.ID)
-		if err != nil {
-			d.T.Fatal(err)
-		}
+		u := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
 		return func() error {
 			_, err := d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("xy"))
 			return err
@@ -212,10 +201,7 @@ var calls = []callOf{
 	}},
 	{"cancel what is parked", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(2)
-		_, err := d.Park(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(ledgertest.Hour)}, []byte("state"))
-		if err != nil {
-			d.T.Fatal(err)
-		}
+		effort.Must(d.Park(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(ledgertest.Hour)}, []byte("state")))(d.T)
 		return func() error { _, err := d.Cancel(d.T.Context(), d.Workspace, v.ID); return err }
 	}},
 	{"crashed", false, func(d *ledgertest.Fixture) func() error {
@@ -263,34 +249,26 @@ var calls = []callOf{
 	{"cancel", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(5)
 		d.Prepares(1)
-		if err := d.Release(d.T.Context(), l); err != nil {
-			d.T.Fatal(err)
-		}
+		effort.OK(d.T, d.Release(d.T.Context(), l))
 		return func() error { _, err := d.Cancel(d.T.Context(), d.Workspace, v.ID); return err }
 	}},
 	{"finish cancel", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(5)
-		if _, err := d.Cancel(d.T.Context(), d.Workspace, v.ID); err != nil {
-			d.T.Fatal(err)
-		}
+		effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 		return func() error { _, err := d.FinishCancel(d.T.Context(), l); return err }
 	}},
 	{"sweep", true, func(d *ledgertest.Fixture) func() error {
 		_, l := d.Prepares(1)
 		witnessed := ledgertest.Batch(l, 1, 0, 0, smtp.Valid)
 		witnessed.Evidence = []byte("seen")
-		if _, err := d.Settle(d.T.Context(), witnessed); err != nil {
-			d.T.Fatal(err)
-		}
+		effort.Must(d.Settle(d.T.Context(), witnessed))(d.T)
 		d.Prepares(9)
 		n := d.Asks(7)
 		n.UploadExpiry = 0
 		if _, _, err := d.Create(d.T.Context(), n); err != nil {
 			d.T.Fatal(err)
 		}
-		if err := d.Learn(d.T.Context(), []ledger.Fact{{Key: "old.test", Expires: time.UnixMilli(1)}}); err != nil {
-			d.T.Fatal(err)
-		}
+		effort.OK(d.T, d.Learn(d.T.Context(), []ledger.Fact{{Key: "old.test", Expires: time.UnixMilli(1)}}))
 		old := d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
 		run(d.T, d.Book.(*Store), `UPDATE throttle_overrides SET ends = 2 WHERE id = ?`, old.ID[:])
 		for i, due := range []aged{dueSessions, dueLinks, dueAttempts} {
@@ -320,9 +298,7 @@ var calls = []callOf{
 	}},
 	{"leave after a loss", false, func(d *ledgertest.Fixture) func() error {
 		b := begun(d, uuid.UUID{1})
-		if err := d.Retire(d.T.Context(), b.Session, 0, false); err != nil {
-			d.T.Fatal(err)
-		}
+		effort.OK(d.T, d.Retire(d.T.Context(), b.Session, 0, false))
 		return func() error { return d.Leave(d.T.Context(), b.Session) }
 	}},
 	{"retire", false, func(d *ledgertest.Fixture) func() error {
@@ -335,16 +311,12 @@ var calls = []callOf{
 	}},
 	{"undrain", false, func(d *ledgertest.Fixture) func() error {
 		b := begun(d, uuid.UUID{1})
-		if err := d.AskDrain(d.T.Context(), b.Node); err != nil {
-			d.T.Fatal(err)
-		}
+		effort.OK(d.T, d.AskDrain(d.T.Context(), b.Node))
 		return func() error { return d.Undrain(d.T.Context(), b.Node) }
 	}},
 	{"forget", false, func(d *ledgertest.Fixture) func() error {
 		left, lost := begun(d, uuid.UUID{1}), begun(d, uuid.UUID{2})
-		if err := d.Leave(d.T.Context(), left.Session); err != nil {
-			d.T.Fatal(err)
-		}
+		effort.OK(d.T, d.Leave(d.T.Context(), left.Session))
 		return func() error { return d.Forget(d.T.Context(), lost.Node, 0) }
 	}},
 	{"learn", false, func(d *ledgertest.Fixture) func() error {
@@ -386,9 +358,7 @@ var calls = []callOf{
 	}},
 	{"tuning and log", false, func(d *ledgertest.Fixture) func() error {
 		d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
-		if _, err := d.SetWeight(d.T.Context(), d.Workspace, 5); err != nil {
-			d.T.Fatal(err)
-		}
+		effort.Must(d.SetWeight(d.T.Context(), d.Workspace, 5))(d.T)
 		return func() error {
 			_, tuning := d.Settings(d.T.Context())
 			_, log := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: 1})
@@ -406,9 +376,7 @@ func beatOf(session uuid.UUID) ledger.Heartbeat {
 // begun is a process that is in.
 func begun(d *ledgertest.Fixture, session uuid.UUID) ledger.Heartbeat {
 	b := beatOf(session)
-	if _, err := d.WriteHeartbeat(d.T.Context(), b); err != nil {
-		d.T.Fatal(err)
-	}
+	effort.Must(d.WriteHeartbeat(d.T.Context(), b))(d.T)
 	return b
 }
 

@@ -77,10 +77,7 @@ type hotQuery struct{ name, query, index string }
 // TestHotQueriesUseTheirIndex asks the database how it would answer: no request
 // may read a table from one end to the other, or sort.
 func TestHotQueriesUseTheirIndex(t *testing.T) {
-	s, err := Open(t.Context(), NewFile(t), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Open(t.Context(), NewFile(t), Options{}))(t)
 	defer func() { _ = s.Close() }()
 	for _, c := range append(hotQueries(), hotQuery{"keys",
 		`SELECT id FROM api_keys WHERE workspace = ? ORDER BY created, id`, "api_keys_workspace"}) {
@@ -103,20 +100,11 @@ func TestHotQueriesUseTheirIndex(t *testing.T) {
 // might change its plan.
 func TestHotQueriesAreCompiledOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	s, err := Open(t.Context(), "sqlite:"+path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Open(t.Context(), "sqlite:"+path, Options{}))(t)
 	defer func() { _ = s.Close() }()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := effort.Must(sql.Open("sqlite", path))(t)
 	defer func() { _ = db.Close() }()
-	c, err := db.Driver().Open("file:" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := effort.Must(db.Driver().Open("file:" + path))(t)
 	defer func() { _ = c.Close() }()
 	tls := libc.NewTLS()
 	defer tls.Close()
@@ -224,14 +212,8 @@ func TestHotQueriesUseTheirIndexOnPostgreSQL(t *testing.T) {
 		if nulls != "" {
 			nulls = `(` + strings.TrimPrefix(nulls, ", ") + `)`
 		}
-		rows, err := s.aside.Query(t.Context(), `EXPLAIN EXECUTE `+name+nulls)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := effort.Must(s.aside.Query(t.Context(), `EXPLAIN EXECUTE `+name+nulls))(t)
+		lines := effort.Must(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 		plan := strings.Join(lines, "\n")
 		if !strings.Contains(plan, " "+want+" ") || strings.Contains(plan, "Seq Scan") {
 			t.Errorf("%s: %s is not used:\n%s", c.name, want, plan)

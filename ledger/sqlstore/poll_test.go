@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/http"
 	"rollcall/http/api"
 	"rollcall/ledger"
@@ -120,9 +121,7 @@ func poller(t *testing.T, d *ledgertest.Fixture, id uuid.UUID) func() {
 	t.Helper()
 	text, key := api.NewKey()
 	_, err := d.CreateKey(t.Context(), ledger.Key{ID: key.ID, Workspace: d.Workspace, SecretSHA256: key.SHA256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	limits := http.DefaultLimits()
 	limits.Reads = http.Rate{PerSecond: 1e6, Burst: 1e6}
 	server, err := http.New(http.Options{
@@ -134,22 +133,16 @@ func poller(t *testing.T, d *ledgertest.Fixture, id uuid.UUID) func() {
 	if err == nil {
 		err = server.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() { _ = server.Stop(context.WithoutCancel(t.Context())) })
 	return func() {
 		t.Helper()
 		request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet,
 			fmt.Sprintf("http://%s/v1/verifications/%s", server.Addr(), id), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		request.Header.Set("X-API-Key", text)
 		answer, err := nethttp.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		defer answer.Body.Close()
 		body, err := io.ReadAll(answer.Body)
 		if err != nil || answer.StatusCode != nethttp.StatusOK || !strings.Contains(string(body), id.String()) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
@@ -44,9 +45,7 @@ func TestResultsHoldNoSession(t *testing.T) {
 			return err
 		})
 	}
-	if err := read(1); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, read(1))
 	err := d.Results(ctx, d.Workspace, v.ID, func(ledger.Result) error { return nil })
 	if !errors.Is(err, ledger.ErrResultsExpired) {
 		t.Errorf("after the sweep: got %v, want %v", err, ledger.ErrResultsExpired)
@@ -105,9 +104,7 @@ func TestWhatAnotherProcessSettledIsKnown(t *testing.T) {
 				t.Errorf("settlement %d with ordinal %d of before: %v", number+1, before, err)
 			}
 		}
-		if _, err := with.Settle(t.Context(), ledgertest.Batch(l, number+1, number, number, smtp.Valid)); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(with.Settle(t.Context(), ledgertest.Batch(l, number+1, number, number, smtp.Valid)))(t)
 	}
 	if v = d.Sees(v.ID); v.Counts.Valid != 4 || v.Held != 5 || d.Account().Spent != 4 {
 		t.Errorf("at the end %+v, %+v", v, d.Account())
@@ -120,9 +117,7 @@ func TestWhatAnotherProcessSettledIsKnown(t *testing.T) {
 func TestWhatCrashesTwiceIsSetAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer func() { _ = s.Close() }()
 	d := ledgertest.NewFixture(t, s, 100)
 	_, l := d.Prepares(3)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
@@ -23,9 +24,7 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ledger.db")
 	s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer func() { _ = s.Close() }()
 	d := ledgertest.NewFixture(t, s, 100_000)
 	var canaries [][]byte
@@ -40,9 +39,7 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 	refused := "canary of a refused row@erased.example"
 	canaries = append(canaries, []byte(refused))
 	_, err = d.Refuse(t.Context(), d.Takes(d.Uploads().ID), ledger.Issue{Code: "csv_malformed", Row: 1, Text: refused})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	// Results are compressed: their canaries are what the ledger stores of them.
 	for _, payload := range payloads(t, path) {
 		canaries = append(canaries, payload[8:min(len(payload), 40)], payload[len(payload)-32:])
@@ -58,19 +55,14 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 	waitPast(t) // retention is counted from the end, in milliseconds
 	sweep := func() {
 		t.Helper()
-		_, err := s.Sweep(t.Context(), ledger.Retention{Uploads: time.Millisecond, Results: time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(s.Sweep(t.Context(), ledger.Retention{Uploads: time.Millisecond, Results: time.Millisecond}))(t)
 	}
 	sweep()
 	if n := found(t, dir, canaries); n == 0 {
 		t.Error("nothing is left though an older moment is being read: does the log matter at all?")
 	}
 	close(stop)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, <-ended)
 	sweep()
 	if n := found(t, dir, canaries); n != 0 {
 		t.Errorf("%d of %d canaries are left in the files", n, len(canaries))
@@ -87,38 +79,25 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 // settles prepares and settles a file of n times one address.
 func settles(d *ledgertest.Fixture, l ledger.Lease, n int64, email string) {
 	d.T.Helper()
-	_, err := d.Prepare(d.T.Context(), l, n, 0, n)
-	if err != nil {
-		d.T.Fatal(err)
-	}
+	effort.Must(d.Prepare(d.T.Context(), l, n, 0, n))(d.T)
 	batch := ledgertest.Batch(l, 1, 0, n-1, smtp.Valid)
 	for i := range batch.Results {
 		batch.Results[i].Email = fmt.Sprintf("%d.%s", i*i, email)
 	}
 	batch.Evidence = bytes.Repeat([]byte("evidence of "+email+" "), int(n))
-	if _, err := d.Settle(d.T.Context(), batch); err != nil {
-		d.T.Fatal(err)
-	}
+	effort.Must(d.Settle(d.T.Context(), batch))(d.T)
 }
 
 // payloads reads what is stored of all results.
 func payloads(t *testing.T, path string) (list [][]byte) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := effort.Must(sql.Open("sqlite", "file:"+path+"?mode=ro"))(t)
 	defer db.Close()
-	rows, err := db.Query(`SELECT payload FROM settlements`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := effort.Must(db.Query(`SELECT payload FROM settlements`))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var payload []byte
-		if err := rows.Scan(&payload); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, rows.Scan(&payload))
 		list = append(list, payload)
 	}
 	if rows.Err() != nil || len(list) != 6 {
@@ -149,16 +128,10 @@ func readUntil(path string, reading chan<- struct{}, stop <-chan struct{}) error
 // found counts the canaries that are in any file of a folder.
 func found(t *testing.T, dir string, canaries [][]byte) (n int) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := effort.Must(filepath.Glob(filepath.Join(dir, "*")))(t)
 	var all []byte
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := effort.Must(os.ReadFile(name))(t)
 		all = append(all, text...)
 	}
 	for _, canary := range canaries {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/transitions"
 	"rollcall/smtp"
@@ -24,24 +25,16 @@ func TestTheSchemaRefusesWhatMustNeverBe(t *testing.T) {
 }
 
 func refusesWhatMustNeverBe(t *testing.T, url string) {
-	s, err := Open(t.Context(), url, Options{RetryWait: soon})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Open(t.Context(), url, Options{RetryWait: soon}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	w, file := uuid.New(), ledger.NewVerification{ID: uuid.New(), Identity: uuid.New(), Bytes: 10}
 	file.Workspace = w
-	if _, err := s.CreateWorkspace(t.Context(), w, "schema"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.CreateWorkspace(t.Context(), w, "schema"))(t)
 	entry := transitions.Entry{Subject: file.ID, Number: 1, Kind: ledger.EntryCharge, Workspace: w, Amount: 1}
 	settlement := ledger.Settlement{Lease: ledger.Lease{Verification: file.ID, Epoch: 1}, Number: 1,
 		Results:  []ledger.Result{{Email: "a@b.test", Outcome: smtp.Valid, Reason: smtp.Internal}},
 		Evidence: []byte("x")}
-	payload, err := ledger.EncodeResults(settlement.Results)
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := effort.Must(ledger.EncodeResults(settlement.Results))(t)
 	sound := func(t *tx) error {
 		for _, do := range []func() error{
 			func() error { return t.Insert(file, "") },
@@ -67,9 +60,7 @@ func refusesWhatMustNeverBe(t *testing.T, url string) {
 		}
 		return nil
 	}
-	if err := s.update(t.Context(), sound); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.update(t.Context(), sound))
 	for _, c := range whatMustNeverBe(file, entry, settlement, payload) {
 		if err := s.update(t.Context(), c.do); err == nil {
 			t.Errorf("%s: accepted", c.name)

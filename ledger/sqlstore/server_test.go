@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
@@ -25,9 +26,7 @@ import (
 func changeAt(t *testing.T, url, statements string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	_, err = conn.Exec(t.Context(), statements)
 	if err := errors.Join(err, conn.Close(t.Context())); err != nil {
 		t.Fatalf("%s: %v", statements, err)
@@ -48,9 +47,7 @@ func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
 		{"empty", func() {}, sqlstore.ErrNoLedger},
 		{"migrated, twice", func() {
 			for range 2 {
-				if err := sqlstore.Migrate(t.Context(), url); err != nil {
-					t.Fatal(err)
-				}
+				effort.OK(t, sqlstore.Migrate(t.Context(), url))
 			}
 		}, nil},
 		{"of before", func() { changeAt(t, url, `DELETE FROM schema_versions`) }, sqlstore.ErrSchemaOld},
@@ -111,9 +108,7 @@ func TestAReaderOfAServerWritesNothing(t *testing.T) {
 	_, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	reader, err := sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	report, err := reader.Audit(t.Context())
 	if err != nil || len(report.Violations) != 0 || report.Outcomes != 1 || report.Entries != 3 {
 		t.Errorf("audit %+v, %v", report, err)
@@ -132,13 +127,9 @@ func TestNothingSecretIsTold(t *testing.T) {
 	var log bytes.Buffer
 	o := sqlstore.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	address := nobody.Addr().String()
-	if err := nobody.Close(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, nobody.Close())
 	server := postgres.Shared(t)
 	for _, c := range []struct {
 		name, url string
@@ -168,9 +159,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 
 	url := sqlstore.NewLedger(t)
 	store, err := sqlstore.Open(t.Context(), url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	defer func() { _ = store.Close() }()
 	d := ledgertest.NewFixture(t, store, 0)
 	changeAt(t, url, `ALTER TABLE api_keys ADD CONSTRAINT never CHECK (label <> 'hunter2')`)

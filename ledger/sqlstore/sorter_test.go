@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -31,9 +32,7 @@ func batchOf(t *testing.T, results []ledger.Result) *ledger.Batch {
 	if err == nil {
 		err = batch.Decode(p.Bytes)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return &batch
 }
 
@@ -41,13 +40,9 @@ func batchOf(t *testing.T, results []ledger.Result) *ledger.Batch {
 func fillSorter(t *testing.T, s *sorter, results []ledger.Result) {
 	t.Helper()
 	for batch := range slices.Chunk(results, 1000) {
-		if err := s.add(batchOf(t, batch)); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, s.add(batchOf(t, batch)))
 	}
-	if err := s.filled(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.filled())
 }
 
 func TestSorterBringsResultsIntoOrder(t *testing.T) {
@@ -119,16 +114,12 @@ func TestSorterHoldsLittle(t *testing.T) {
 		for o := first; o < min(first+4000, total/10); o++ {
 			results = append(results, sorterResult(o*10, 100))
 		}
-		if err := s.add(batchOf(t, results)); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, s.add(batchOf(t, results)))
 		if n := held(); n > sorterMemory {
 			t.Fatalf("holds %d bytes, at most %d wanted", n, sorterMemory)
 		}
 	}
-	if err := s.filled(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.filled())
 	if n := held(); n != 0 {
 		t.Errorf("filled, it holds %d bytes", n)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
@@ -55,10 +56,7 @@ var empties = `DELETE FROM ` + strings.Join([]string{"workspace_log", "credit_da
 func shelf(t *testing.T, owner, user string) func(t *testing.T) ledger.Book {
 	t.Helper()
 	store := openAt(t, user)
-	conn, err := pgx.Connect(t.Context(), owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := effort.Must(pgx.Connect(t.Context(), owner))(t)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	return func(t *testing.T) ledger.Book {
 		t.Helper()

@@ -25,10 +25,7 @@ func TestWhatTheTablesKeep(t *testing.T) {
 	t.Parallel()
 	tests := func(t *testing.T, url string) {
 		t.Parallel()
-		s, err := Open(t.Context(), url, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := effort.Must(Open(t.Context(), url, Options{}))(t)
 		t.Cleanup(func() { _ = s.Close() })
 		t.Run("what operators do, once", func(t *testing.T) { logsOperators(t, s) })
 		t.Run("the outcome of a single", func(t *testing.T) { storesSingle(t, s) })
@@ -89,13 +86,9 @@ func erasesRows(t *testing.T, s *Store) {
 	for at := int64(0); at < chunks && err == nil; at++ {
 		_, err = d.AppendChunk(t.Context(), v.ID, u.Writer, at, []byte("x"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	l = d.Takes(v.ID)
-	if _, err := d.Prepare(t.Context(), l, 1, 0, 1); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.Prepare(t.Context(), l, 1, 0, 1))(t)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	for n := 1; n < settlements; n *= 2 {
 		run(t, s, `INSERT INTO settlements SELECT verification, number + `+fmt.Sprint(n)+`, epoch, created,
@@ -147,9 +140,7 @@ func forgetsEnded(t *testing.T, s *Store) {
 	left := d.Leave(t.Context(), uuid.UUID{1})
 	lost := d.Retire(t.Context(), uuid.UUID{2}, 0, true)
 	lately := d.Retire(t.Context(), uuid.UUID{3}, 0, true)
-	if err := errors.Join(left, lost, lately); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, errors.Join(left, lost, lately))
 	long := (endedKept + time.Minute).Milliseconds()
 	run(t, s, `UPDATE nodes SET since = since - ?`, long)
 	short := uuid.UUID{3}
@@ -159,14 +150,10 @@ func forgetsEnded(t *testing.T, s *Store) {
 		for i := range size {
 			old = append(old, ledger.Fact{Key: fmt.Sprint(part, i), Expires: time.Now().Add(-time.Second)})
 		}
-		if err := s.Learn(t.Context(), old); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, s.Learn(t.Context(), old))
 	}
 	young := ledger.Fact{Key: "young", Expires: time.Now().Add(time.Hour)}
-	if err := s.Learn(t.Context(), []ledger.Fact{young}); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.Learn(t.Context(), []ledger.Fact{young}))
 	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
 		t.Errorf("sweep: %d verifications, %v", n, err)
 	}
@@ -206,9 +193,7 @@ func logsOperators(t *testing.T, s *Store) {
 		_, grant := s.Grant(t.Context(), g, w, 7, "paid")
 		_, revoke := s.RevokeKey(t.Context(), "abcdefghij12")
 		for _, err := range []error{create, key, grant, revoke} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, err)
 		}
 	}
 	type line struct{ action, workspace, subject, detail, reason string }
@@ -259,17 +244,14 @@ func auditsPages(t *testing.T, s *Store) {
 	const files = auditPage + 1 // two wrong things in each: more than are listed
 	d := ledgertest.NewFixture(t, s, 0)
 	before := d.Audits().Verifications
-	err := s.update(t.Context(), func(t *tx) error {
+	effort.OK(t, s.update(t.Context(), func(t *tx) error {
 		for range files {
 			if err := t.Insert(d.Asks(7), ""); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if report := d.Audits(); report.Verifications != before+files {
 		t.Errorf("looked at %d verifications, want %d", report.Verifications, before+files)
 	}
@@ -293,17 +275,14 @@ func auditsPages(t *testing.T, s *Store) {
 // overruled writes so many overrides behind the ledger's back.
 func overruled(t *testing.T, s *Store, n int) {
 	t.Helper()
-	err := s.update(t.Context(), func(t *tx) error {
+	effort.OK(t, s.update(t.Context(), func(t *tx) error {
 		for range n {
 			if err := t.InsertOverride(ledgertest.Halves("example.net"), time.Hour); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // lifted fails the test unless an override was cleared, or not.
@@ -364,9 +343,7 @@ func forgetsOverrides(t *testing.T, s *Store) {
 	run(t, s, `UPDATE throttle_overrides SET created = 1, ends = {now} - ? WHERE id = ?`,
 		(overridesKept - time.Hour).Milliseconds(), lately.ID[:])
 	cleared := d.Overrides(ledgertest.Halves("cleared.test"), time.Hour)
-	if _, err := d.ClearOverrides(t.Context(), ledger.Clearing{ID: cleared.ID}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(d.ClearOverrides(t.Context(), ledger.Clearing{ID: cleared.ID}))(t)
 	holds := d.Overrides(ledgertest.Halves("holds.test"), time.Hour)
 	lines := number(t, s, `SELECT count(*) FROM operator_log`)
 	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
@@ -391,9 +368,7 @@ func pagesOneMoment(t *testing.T, s *Store) {
 	const lines = 5
 	at := time.Now().Add(time.Hour).Truncate(time.Millisecond) // before all that others wrote
 	for range lines {
-		if err := s.Note(t.Context(), ledger.LogLine{Action: "one moment"}); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, s.Note(t.Context(), ledger.LogLine{Action: "one moment"}))
 	}
 	run(t, s, `UPDATE operator_log SET created = ? WHERE action = 'one moment'`, at.UnixMilli())
 	q, seen := ledger.LogQuery{Limit: 1}, map[uuid.UUID]bool{}
@@ -426,9 +401,7 @@ func linkRow(id []byte, expires int64) []any { return []any{id, []byte{}, []byte
 // begins signs a user in.
 func begins(t testing.TB, s *Store, user uuid.UUID, id ledger.Hash) {
 	t.Helper()
-	if _, err := s.BeginSession(t.Context(), ledger.NewSession{ID: id, User: user, Life: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.BeginSession(t.Context(), ledger.NewSession{ID: id, User: user, Life: time.Hour}))(t)
 }
 
 // believesNobodyDisabled: a session that is over is not noted as used, and one that holds is none while its user is disabled.
@@ -436,9 +409,7 @@ func believesNobodyDisabled(t *testing.T, s *Store, user uuid.UUID) {
 	t.Helper()
 	over, holds := ledger.Hash{3}, ledger.Hash{4}
 	run(t, s, `UPDATE user_sessions SET seen = 7 WHERE id = ?`, over[:])
-	if err := s.UseSessions(t.Context(), []ledger.Hash{over, holds}); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.UseSessions(t.Context(), []ledger.Hash{over, holds}))
 	if seen := number(t, s, `SELECT seen FROM user_sessions WHERE id = ?`, over[:]); seen != 7 {
 		t.Errorf("a session that is over was seen at %d", seen)
 	}
@@ -452,7 +423,7 @@ func believesNobodyDisabled(t *testing.T, s *Store, user uuid.UUID) {
 // boundsMembers: members and open invitations together are as many as allowed; one that is over makes room.
 func boundsMembers(t *testing.T, s *Store) {
 	d := ledgertest.NewFixture(t, s, 0)
-	err := s.update(t.Context(), func(t *tx) (err error) {
+	effort.OK(t, s.update(t.Context(), func(t *tx) (err error) {
 		for i := 0; i < ledger.MembersMax-2 && err == nil; i++ {
 			user := uuid.New()
 			if err = addUser(user, fmt.Sprint("member", i, "@bound.test"), "")(t); err == nil {
@@ -460,14 +431,9 @@ func boundsMembers(t *testing.T, s *Store) {
 			}
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for id := range byte(2) {
-		if _, err := s.MakeLink(t.Context(), inviting(d, id)); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(s.MakeLink(t.Context(), inviting(d, id)))(t)
 	}
 	full := func() {
 		t.Helper()
@@ -483,9 +449,7 @@ func boundsMembers(t *testing.T, s *Store) {
 	if _, err := s.MakeLink(t.Context(), inviting(d, 1)); err != nil {
 		t.Errorf("the last one again: %v", err)
 	}
-	if err := s.EndLink(t.Context(), d.Workspace, inviting(d, 0).ID); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.EndLink(t.Context(), d.Workspace, inviting(d, 0).ID))
 	if _, err := s.MakeLink(t.Context(), inviting(d, 3)); err != nil {
 		t.Errorf("after one was ended: %v", err)
 	}
@@ -505,10 +469,7 @@ func boundsMembers(t *testing.T, s *Store) {
 func endsLinksByTime(t *testing.T, s *Store) {
 	d := ledgertest.NewFixture(t, s, 0)
 	l, a := inviting(d, 0), ledger.Accept{User: uuid.New(), Password: "$argon2id$1"}
-	made, err := s.MakeLink(t.Context(), l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := effort.Must(s.MakeLink(t.Context(), l))(t)
 	if left := number(t, s, `SELECT ends - {now} FROM links WHERE id = ?`, l.ID[:]); left <= 0 || left > ledger.LinkLife.Milliseconds() {
 		t.Errorf("it holds for %d ms", left)
 	}
@@ -551,10 +512,7 @@ func countsWithinTheWindow(t *testing.T, s *Store) {
 	r := ledger.AttemptRule{Free: 2, Window: time.Hour, First: time.Minute, Most: 4 * time.Minute}
 	fails := func(subject ledger.Hash) time.Time {
 		t.Helper()
-		until, err := s.FailedSignIn(t.Context(), []ledger.Hash{subject}, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		until := effort.Must(s.FailedSignIn(t.Context(), []ledger.Hash{subject}, r))(t)
 		return until[0]
 	}
 	back := func(subject ledger.Hash, by time.Duration) {
@@ -604,9 +562,7 @@ func forgetsPeople(t *testing.T, s *Store) {
 	day, month := sessionsKept.Milliseconds(), linksKept.Milliseconds()
 	run(t, s, `UPDATE user_sessions SET created = 1, ends = {now} - ? WHERE id = ?`, day, forget[:])
 	run(t, s, `UPDATE user_sessions SET created = 1, ends = {now} - ? WHERE id = ?`, day-60_000, long[:])
-	if err := s.EndSession(t.Context(), user, ledger.Hash{3}); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.EndSession(t.Context(), user, ledger.Hash{3}))
 	err := s.update(t.Context(), func(t *tx) error {
 		for i := range 2*peopleErased + 1 { // for three transactions
 			if _, err := t.Exec(insertLink, linkRow([]byte{1, byte(i >> 8), byte(i)}, 1)...); err != nil {
@@ -615,20 +571,14 @@ func forgetsPeople(t *testing.T, s *Store) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	for id := range byte(3) {
-		if _, err := s.MakeLink(t.Context(), inviting(d, id)); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(s.MakeLink(t.Context(), inviting(d, id)))(t)
 	}
 	run(t, s, `UPDATE links SET created = 1, expires = {now} - ?, ends = {now} - ? WHERE email = '0@acme.test'`, month, month)
 	run(t, s, `UPDATE links SET created = 1, expires = {now} - ?, ends = {now} - ? WHERE email = '1@acme.test'`, month-60_000, month-60_000)
 	r := ledger.AttemptRule{Free: 9, Window: time.Hour, First: time.Minute, Most: time.Minute}
-	if _, err := s.FailedSignIn(t.Context(), []ledger.Hash{{1}, {2}}, r); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.FailedSignIn(t.Context(), []ledger.Hash{{1}, {2}}, r))(t)
 	run(t, s, `UPDATE sign_in_attempts SET ends = {now} WHERE subject = ?`, forget[:])
 	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
 		t.Errorf("sweep: %d verifications, %v", n, err)

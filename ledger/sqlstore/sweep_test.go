@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
@@ -25,9 +26,7 @@ func TestAProcessThatCannotBeForgottenStopsNoOther(t *testing.T) {
 	sessions := []uuid.UUID{{1}, {2}, {3}}
 	for _, session := range sessions {
 		begun(d, session)
-		if err := d.Leave(t.Context(), session); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, d.Leave(t.Context(), session))
 	}
 	run(t, s.Store, `UPDATE nodes SET since = since - ?`, (endedKept + time.Minute).Milliseconds())
 	run(t, s.Store, `CREATE TRIGGER stuck BEFORE DELETE ON nodes
@@ -48,9 +47,7 @@ func TestASweepGoesOnAfterFailures(t *testing.T) {
 	const broken = sweepMax + 30
 	s, log := openLogged(t, NewFile(t))
 	ids := settlesEach(t, s, broken+1)
-	if err := s.Learn(t.Context(), []ledger.Fact{{Key: "old.test", Expires: time.UnixMilli(1)}}); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.Learn(t.Context(), []ledger.Fact{{Key: "old.test", Expires: time.UnixMilli(1)}}))
 	run(t, s.Store, fmt.Sprintf(`CREATE TRIGGER stuck BEFORE UPDATE OF results_deleted ON verifications
 		WHEN OLD.id <> x'%x' BEGIN SELECT RAISE(ABORT, 'stuck'); END`, ids[broken][:]))
 	for i := range 2 {
@@ -109,9 +106,7 @@ func TestASweepTellsRowsThatStayDue(t *testing.T) {
 	run(t, s.Store, `UPDATE verifications SET paid = 0`)
 	d := ledgertest.NewFixture(t, s, 0)
 	unpaid := d.Creates(1)
-	if _, err := s.Cancel(t.Context(), d.Workspace, unpaid.ID); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(s.Cancel(t.Context(), d.Workspace, unpaid.ID))(t)
 	_, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
 	if !errors.Is(err, errStillDue) || !strings.Contains(log.String(), errStillDue.Error()) {
 		t.Errorf("rows that stay due are not told: %v", err)
@@ -141,9 +136,7 @@ func openLogged(t *testing.T, url string) (logged, *bytes.Buffer) {
 	var log bytes.Buffer
 	metrics := prometheus.NewRegistry()
 	s, err := Open(t.Context(), url, Options{RetryWait: soon, Log: slog.New(slog.NewTextHandler(&log, nil)), Registerer: metrics})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return logged{s, url, metrics}, &log
 }
@@ -163,9 +156,6 @@ func settlesEach(t *testing.T, s ledger.Book, n int) (ids []uuid.UUID) {
 // erasedResults reports whether a verification's results are erased.
 func (l logged) erasedResults(t *testing.T, id uuid.UUID) bool {
 	t.Helper()
-	v, err := l.verification(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := effort.Must(l.verification(t.Context(), id))(t)
 	return v.ResultsDeleted
 }

@@ -33,9 +33,7 @@ var errUndo = errors.New("not committed")
 func newBeside(t *testing.T, url string) *beside {
 	t.Helper()
 	s, err := Open(t.Context(), url, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	err = s.update(t.Context(), func(t *tx) error {
 		if _, err := t.Exec(`CREATE TABLE clock (one BIGINT NOT NULL PRIMARY KEY, now BIGINT NOT NULL)`); err != nil {
 			return err
@@ -43,12 +41,8 @@ func newBeside(t *testing.T, url string) *beside {
 		_, err := t.Exec(`INSERT INTO clock (one, now) VALUES (1, 0)`)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
+	effort.OK(t, s.Close())
 	o := Options{Seams: engine.Seams{Clock: `(SELECT now FROM clock WHERE one = 1)`}}
 	if s, err = Open(t.Context(), url, o); err != nil {
 		t.Fatal(err)

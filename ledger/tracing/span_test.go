@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"rollcall/config/effort"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -120,11 +121,8 @@ func TestACollectorThatIsAwayIsToldOfOnceInAWhile(t *testing.T) {
 	}))
 	defer away.Close()
 	var log lines
-	tracer, err := New(t.Context(), Options{Endpoint: away.URL, Sample: 1, Node: uuid.New(),
-		Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracer := effort.Must(New(t.Context(), Options{Endpoint: away.URL, Sample: 1, Node: uuid.New(),
+		Log: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 	for range 3 {
 		work(t.Context(), tracer, uuid.New())
 		if err := tracer.provider.ForceFlush(t.Context()); err == nil {

@@ -92,9 +92,7 @@ func TestWhatIsPackedIsUnpacked(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		list := entries().Draw(t, "list")
 		packed, err := Pack(list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		got, err := unpackAll(packed)
 		if err != nil || !reflect.DeepEqual(got, list) {
 			t.Fatalf("%v\n got %+v\nwant %+v", err, got, list)
@@ -112,9 +110,7 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 		c.Attempts[i].At = noon.Add(time.Duration(i) * time.Second)
 	}
 	packed, err := Pack([]Entry{{Case: c}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	got, err := unpackAll(packed)
 	if err != nil || len(got) != 1 || len(got[0].Case.Attempts) != AttemptsMax {
 		t.Fatalf("%v, %d", err, len(got))
@@ -142,9 +138,7 @@ func TestSizeIsNoLessThanWhatIsPacked(t *testing.T) {
 		}
 		list = append(list, Entry{Ordinal: int64(i), Case: c})
 	}
-	if _, err := Pack(list); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(Pack(list))(t)
 	for i := range list {
 		list = append(list, list[i])
 		for k := range list[len(list)-1].Case.Attempts {
@@ -170,10 +164,7 @@ const packedBefore = "0128b52ffd0400790200040a6d782e6578616d706c65093139322e302e
 
 // TestPacksWithoutCausesAreRead, and what has no cause is packed as it was then.
 func TestPacksWithoutCausesAreRead(t *testing.T) {
-	old, err := hex.DecodeString(packedBefore)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := effort.Must(hex.DecodeString(packedBefore))(t)
 	want := []Entry{{Ordinal: 3, Case: Case{Hosts: 1, Attempts: []Attempt{{At: noon, Stage: smtp.StageRcpt, Host: "mx.example",
 		Source: "192.0.2.1", TLS: true, Code: 451, Enhanced: smtp.EnhancedCode{4, 3, 0}, Text: "try again",
 		Reason: smtp.Greylisted, Blame: smtp.BlameReceiver, Rule: "r", Version: 7, Others: true}}}}}
@@ -184,10 +175,7 @@ func TestPacksWithoutCausesAreRead(t *testing.T) {
 		t.Errorf("%v: packed otherwise:\n got %x\nwant %x", err, packed, old)
 	}
 	want[0].Case.Attempts[0].Cause = Cause{scopes, "of a newer program"}
-	packed, err := Pack(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := effort.Must(Pack(want))(t)
 	if _, err := unpackAll(packed); !errors.Is(err, ErrPacked) {
 		t.Errorf("a scope that nobody knows: %v, want ErrPacked", err)
 	}
@@ -195,9 +183,7 @@ func TestPacksWithoutCausesAreRead(t *testing.T) {
 
 func TestUnpackStopsWhenToldTo(t *testing.T) {
 	packed, err := Pack(make([]Entry, 3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	stop, n := errors.New("enough"), 0
 	err = Unpack(packed, func(Entry) error {
 		if n++; n == 2 {
@@ -211,10 +197,7 @@ func TestUnpackStopsWhenToldTo(t *testing.T) {
 }
 
 func TestWhatIsNotPackedIsRefused(t *testing.T) {
-	packed, err := Pack([]Entry{{Ordinal: 3, Case: Case{Attempts: []Attempt{{Code: 250, Host: "mx"}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := effort.Must(Pack([]Entry{{Ordinal: 3, Case: Case{Attempts: []Attempt{{Code: 250, Host: "mx"}}}}}))(t)
 	bad := [][]byte{nil, {0}, {packVersion}, []byte("packed"), append(bytes.Clone(packed), 'x'),
 		append([]byte{packVersion + 1}, packed[1:]...), packed[:len(packed)-1], make([]byte, PackedMax+1)}
 	for i, b := range bad {
@@ -226,14 +209,8 @@ func TestWhatIsNotPackedIsRefused(t *testing.T) {
 
 func FuzzUnpack(f *testing.F) {
 	for seed := range 20 {
-		packed, err := Pack(entries().Example(seed))
-		if err != nil {
-			f.Fatal(err)
-		}
-		raw, err := decoder.DecodeAll(packed[1:], nil)
-		if err != nil {
-			f.Fatal(err)
-		}
+		packed := effort.Must(Pack(entries().Example(seed)))(f)
+		raw := effort.Must(decoder.DecodeAll(packed[1:], nil))(f)
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

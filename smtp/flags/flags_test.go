@@ -3,6 +3,7 @@ package flags
 import (
 	"bufio"
 	"os"
+	"rollcall/config/effort"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,10 +13,7 @@ import (
 // linesOf reads a file of testdata without its comments.
 func linesOf(t *testing.T, name string) (lines []string) {
 	t.Helper()
-	f, err := os.Open("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := effort.Must(os.Open("testdata/" + name))(t)
 	defer f.Close()
 	for in := bufio.NewScanner(f); in.Scan(); {
 		if line := in.Text(); !strings.HasPrefix(line, "#") {
@@ -76,10 +74,7 @@ func TestFlags(t *testing.T) {
 // TestListsAreInOrder: each says what it is, whence, under which licence and when, and no domain is in two of them.
 func TestListsAreInOrder(t *testing.T) {
 	t.Parallel()
-	all, err := Lists()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := effort.Must(Lists())(t)
 	seen := map[string]string{}
 	for _, l := range all {
 		if l.What == "" || l.Source == "" || l.Licence == "" || l.Date.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) ||
@@ -109,10 +104,7 @@ func TestOperators(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", host, got, want)
 		}
 	}
-	l, err := readList("operators")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := effort.Must(readList("operators"))(t)
 	names, ends := map[string]bool{}, map[string]bool{}
 	for i, line := range l.words {
 		words := strings.Fields(line)

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"net/netip"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"time"
@@ -113,10 +114,7 @@ func TestChecks(t *testing.T) {
 
 func TestAServerThatIsAwayIsPassedOver(t *testing.T) {
 	z := newZone(t, sound...)
-	c, err := NewClient([]string{"127.0.0.1:1", z.addr}, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := effort.Must(NewClient([]string{"127.0.0.1:1", z.addr}, 5*time.Second))(t)
 	if f := CheckPTR(t.Context(), c, source()); f.State != OK {
 		t.Errorf("got %+v", f)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"rollcall/config/effort"
 	"testing"
 	"time"
 )
@@ -77,10 +78,7 @@ func TestReachIsBounded(t *testing.T) {
 // host is a mail host on loopback; it gives what it was told after its greeting.
 func host(t *testing.T, greeting string) (port int, told chan string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	told = make(chan string, 1)
 	go func() {

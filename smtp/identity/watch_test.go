@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"rollcall/config/effort"
 	"slices"
 	"strings"
 	"sync"
@@ -36,10 +37,7 @@ func (b *book) add(t *testing.T, records ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, text := range records {
-		rr, err := dns.NewRR(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rr := effort.Must(dns.NewRR(text))(t)
 		k := key(rr.Header().Name, rr.Header().Rrtype)
 		b.records[k] = append(b.records[k], rr)
 	}
@@ -86,10 +84,7 @@ func pass(d time.Duration) { <-time.After(d) }
 
 func watchOf(t *testing.T, o Options) *Watch {
 	t.Helper()
-	w, err := NewWatch(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := effort.Must(NewWatch(o))(t)
 	if r := w.Report(); r.Fit() || r.Why() != "its identity has not been checked yet" {
 		t.Errorf("before the first look it is fit: %+v", r)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"rollcall/config/effort"
 	"sync"
 	"testing"
 	"time"
@@ -59,10 +60,7 @@ func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
 
 // client asks this zone.
 func (z *zone) client() *Client {
-	c, err := NewClient([]string{z.addr}, 5*time.Second)
-	if err != nil {
-		z.t.Fatal(err)
-	}
+	c := effort.Must(NewClient([]string{z.addr}, 5*time.Second))(z.t)
 	return c
 }
 

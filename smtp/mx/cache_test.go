@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"rollcall/config/effort"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -149,10 +150,7 @@ func TestCacheExpiry(t *testing.T) {
 			bubble(t, unchanged, func(t *testing.T, r *Resolver, s *script) {
 				s.set("clean.test. MX", fmt.Sprintf("clean.test. %d MX 1 mx.clean.test.", tc.mx))
 				s.set("mx.clean.test. A", fmt.Sprintf("mx.clean.test. %d A 192.0.2.1", tc.a))
-				route, err := r.Lookup(t.Context(), "clean.test")
-				if err != nil {
-					t.Fatal(err)
-				}
+				route := effort.Must(r.Lookup(t.Context(), "clean.test"))(t)
 				// The MX record came a second before the address.
 				left := time.Until(route.Expires)
 				if left < tc.believed-time.Second || left > tc.believed {
@@ -292,9 +290,7 @@ func TestSlowDomainsOfOneTenantDelayNobodyElse(t *testing.T) {
 		defer end()
 		wait(7 * time.Second)
 		began := time.Now()
-		if _, err := r.Lookup(For(t.Context(), "other"), "clean.test"); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(r.Lookup(For(t.Context(), "other"), "clean.test"))(t)
 		if took := time.Since(began); took > 2*s.takes { // MX and A
 			t.Errorf("another tenant waited for %s", took)
 		}
@@ -328,9 +324,7 @@ func TestADomainThatTwoWantBeginsInTheSoonerTurn(t *testing.T) {
 		defer crowd(t, r, "greedy", 2_000)()
 		wait(time.Second)
 		began := time.Now()
-		if _, err := r.Lookup(For(t.Context(), "other"), "slow1999.test"); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(r.Lookup(For(t.Context(), "other"), "slow1999.test"))(t)
 		if took := time.Since(began); took > 3*s.takes { // MX, A and AAAA
 			t.Errorf("it waited for %s", took)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"rollcall/config/effort"
 	"slices"
 	"strings"
 	"sync"
@@ -195,10 +196,7 @@ func TestServersTakeTurns(t *testing.T) {
 // closedPort gives a loopback address where nobody listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := effort.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	defer conn.Close()
 	return conn.LocalAddr().String()
 }
@@ -292,10 +290,7 @@ func TestCloseEndsLookups(t *testing.T) {
 	z.on("slow.test.", func(dns.ResponseWriter, *dns.Msg) { once.Do(func() { close(under) }) })
 	o := testOptions(z.addr)
 	o.Timeout = TimeoutMax
-	r, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := effort.Must(New(o))(t)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := r.Lookup(context.Background(), "slow.test")
@@ -361,9 +356,7 @@ func TestSocketsAreKeptAndRetired(t *testing.T) {
 	c := newClient([]string{z.addr}, 5*time.Second)
 	defer c.close()
 	for range 2*socketUses + 1 {
-		if _, err := c.ask(t.Context(), "port.test.", dns.TypeA); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(c.ask(t.Context(), "port.test.", dns.TypeA))(t)
 	}
 	mu.Lock()
 	defer mu.Unlock()

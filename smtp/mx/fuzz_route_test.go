@@ -13,6 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -39,9 +40,7 @@ func FuzzRoute(f *testing.F) {
 		o := testOptions(server.addr)
 		o.Timeout = 200 * time.Millisecond // a lookup that only waits wastes the fuzzer's time
 		r, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		defer r.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
@@ -87,16 +86,10 @@ func checkRoute(t *testing.T, o Options, route Route) {
 // answerBytes is what follows the number of a message with one answer, without its question.
 func answerBytes(f *testing.F, record string) []byte {
 	f.Helper()
-	rr, err := dns.NewRR(record)
-	if err != nil {
-		f.Fatal(err)
-	}
+	rr := effort.Must(dns.NewRR(record))(f)
 	m := &dns.Msg{Answer: []dns.RR{rr}}
 	m.Response, m.RecursionAvailable = true, true
-	packet, err := m.Pack()
-	if err != nil {
-		f.Fatal(err)
-	}
+	packet := effort.Must(m.Pack())(f)
 	// Flags, then the counts behind that of the questions, then the records.
 	return append(append(packet[2:4:4], packet[6:12]...), packet[12:]...)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -302,9 +303,7 @@ func TestOnlyTheNameItselfIsBelieved(t *testing.T) {
 		for domain, want := range want { // in any order
 			route, err := resolver.Lookup(t.Context(), domain)
 			got := route.NoMail.String()
-			if err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, err)
 			if len(route.Hosts) > 0 {
 				got = route.Hosts[0].Name + " " + route.Hosts[0].Addrs[0].String()
 			}

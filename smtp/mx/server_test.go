@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"rollcall/config/effort"
 	"strings"
 	"sync"
 	"testing"
@@ -55,9 +56,7 @@ func listenBoth(t testing.TB) (net.PacketConn, net.Listener) {
 	var failed error
 	for range 20 {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		packets, err := net.ListenPacket("udp", listener.Addr().String())
 		if err == nil {
 			return packets, listener
@@ -208,10 +207,7 @@ func testOptions(servers ...string) Options {
 
 func startResolver(t testing.TB, o Options) *Resolver {
 	t.Helper()
-	r, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := effort.Must(New(o))(t)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"rollcall/config/effort"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,27 +105,16 @@ func TestTruncatedOverUDP(t *testing.T) {
 
 func TestSilentDNS(t *testing.T) {
 	l := startLab(t, nil)
-	conn, err := net.Dial("udp", l.DNSAddr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := effort.Must(net.Dial("udp", l.DNSAddr()))(t)
 	defer func() { _ = conn.Close() }()
 	// The answer to the second question must be the first thing we read.
 	for _, name := range []string{"a-dnssilent.test.", "clean.test."} {
-		packed, err := new(dns.Msg).SetQuestion(name, dns.TypeMX).Pack()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Write(packed); err != nil {
-			t.Fatal(err)
-		}
+		packed := effort.Must(new(dns.Msg).SetQuestion(name, dns.TypeMX).Pack())(t)
+		effort.Must(conn.Write(packed))(t)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(testTimeout))
 	buffer := make([]byte, dns.MaxMsgSize)
-	n, err := conn.Read(buffer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := effort.Must(conn.Read(buffer))(t)
 	in := new(dns.Msg)
 	if err := in.Unpack(buffer[:n]); err != nil || in.Question[0].Name != "clean.test." {
 		t.Errorf("first answer %v, %v: want that for clean.test", in, err)
@@ -146,9 +136,7 @@ func TestSameNameSameAddressInEveryLab(t *testing.T) {
 	var addrs [2]string
 	for i := range addrs {
 		host, _, err := net.SplitHostPort(hostAddr(t, startLab(t, nil), "mx1.stable-clean.test"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		addrs[i] = host
 	}
 	if addrs[0] != addrs[1] {
@@ -354,10 +342,7 @@ func TestIPv6Only(t *testing.T) {
 		if len(in.Answer) != 1 || !in.Answer[0].(*dns.AAAA).AAAA.Equal(net.IPv6loopback) {
 			t.Fatalf("AAAA of %s: %v", hosts[0], in.Answer)
 		}
-		conn, err := net.DialTimeout("tcp6", net.JoinHostPort("::1", strconv.Itoa(l.SMTPPort())), testTimeout)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := effort.Must(net.DialTimeout("tcp6", net.JoinHostPort("::1", strconv.Itoa(l.SMTPPort())), testTimeout))(t)
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(testTimeout))
 		w := &wire{t: t, conn: conn, r: newReader(conn)}

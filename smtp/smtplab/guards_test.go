@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"rollcall/config/effort"
 	"strings"
 	"sync"
 	"testing"
@@ -46,9 +47,7 @@ func (w *wire) codes(domain, pattern string) string {
 		if err == io.EOF {
 			return strings.Join(append(out, "end"), " ")
 		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		effort.OK(w.t, err)
 		out = append(out, line[:3])
 	}
 	return strings.Join(out, " ")

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -138,9 +139,7 @@ func (h *hostileWire) upTo(stage smtp.Stage) {
 // rest half-closes the session and reads what is left of it.
 func (h *hostileWire) rest() []byte {
 	h.t.Helper()
-	if err := h.conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-		h.t.Fatal(err)
-	}
+	effort.OK(h.t, h.conn.(interface{ CloseWrite() error }).CloseWrite())
 	rest, err := io.ReadAll(h.r)
 	if err != nil {
 		h.t.Fatalf("read the rest: %v after %q", err, rest)
@@ -289,10 +288,7 @@ func (h *hostileWire) readsOfLine() (reads, n int) {
 	h.t.Helper()
 	got := []byte{}
 	for buffer := make([]byte, 512); !bytes.HasSuffix(got, []byte("\n")); reads++ {
-		n, err := h.conn.Read(buffer)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		n := effort.Must(h.conn.Read(buffer))(h.t)
 		got = append(got, buffer[:n]...)
 	}
 	return reads, len(got)

@@ -7,15 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
 func listOf(t *testing.T, l *Lab, o ListOptions) iter.Seq[Label] {
 	t.Helper()
-	list, err := l.List(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := effort.Must(l.List(o))(t)
 	return list
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"rollcall/config/effort"
 	"runtime"
 	"strings"
 	"testing"
@@ -285,9 +286,7 @@ func TestLimitsStepIn(t *testing.T) {
 	})
 	t.Run("slow after errors", func(t *testing.T) {
 		p := Personality{Name: "soft", Guard: GuardSlow, GuardAt: 1}
-		if err := l.Add(Domain{Name: "soft.example", Personality: p}); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, l.Add(Domain{Name: "soft.example", Personality: p}))
 		w := dialHost(t, l, "mx1.soft.example")
 		w.t = t
 		w.play(opening + `
@@ -338,10 +337,7 @@ func TestWindowAgainstModel(t *testing.T) {
 
 func TestStopEndsEveryGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
-	l, err := Start(Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := effort.Must(Start(Defaults()))(t)
 	for _, personality := range []string{"clean", "silent", "tarpit", "pregreet", "endless"} {
 		dialHost(t, l, "mx1.a-"+personality+".test")
 	}
@@ -429,10 +425,7 @@ func TestTheSheetIsShownWhileTheLabRuns(t *testing.T) {
 		t.Helper()
 		answer := httptest.NewRecorder()
 		l.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
-		text, err := io.ReadAll(answer.Result().Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := effort.Must(io.ReadAll(answer.Result().Body))(t)
 		return answer.Code, string(text)
 	}
 	var sheet Sheet

@@ -8,6 +8,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -125,9 +126,7 @@ func TestOnlyTheLabsOwnNamesBeneathProviders(t *testing.T) {
 		{Name: "firm.example", Personality: Personality{MXSuffix: "l.google.com"}},
 		{Name: "tenant.example", Records: []string{"tenant.example. IN MX 1 mx1.a-google.l.google.com."}},
 	} {
-		if err := l.Add(d); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, l.Add(d))
 	}
 	for _, c := range []struct {
 		name  string

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -18,9 +19,7 @@ func TestTruth(t *testing.T) {
 		{Name: "nomail.example", Records: []string{"nomail.example. IN MX 0 ."}},
 		{Name: "away.example", Records: []string{"away.example. IN MX 5 mx.elsewhere.org."}},
 	} {
-		if err := l.Add(d); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, l.Add(d))
 	}
 	for _, c := range []struct {
 		address  string
@@ -83,10 +82,7 @@ func TestWrongOutcomes(t *testing.T) {
 }
 
 func TestEveryPersonalityIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := effort.Must(os.ReadFile("doc.go"))(t)
 	words := strings.FieldsFunc(string(doc), func(r rune) bool { return strings.ContainsRune(" ,.;:\n", r) })
 	seen := make(map[string]bool)
 	for _, p := range Personalities() {
@@ -199,15 +195,9 @@ func TestContactsExample(t *testing.T) {
 
 func readCSV(t *testing.T, name string) [][]string {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := effort.Must(os.Open(name))(t)
 	defer func() { _ = f.Close() }()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := effort.Must(csv.NewReader(f).ReadAll())(t)
 	return rows
 }
 

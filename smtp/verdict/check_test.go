@@ -54,10 +54,7 @@ func with(lines ...string) string {
 }
 
 func TestLoad(t *testing.T) {
-	s, err := Load("verdict.toml", []byte(ownHead+ownRule))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Load("verdict.toml", []byte(ownHead+ownRule)))(t)
 	a := sample(t, "rcpt@mx1.mail.test | 550 5.9.1 Elvis has left the building")
 	v := s.Decide(&a)
 	if v.Rule != "ours-gone" || v.Outcome != smtp.Invalid || v.Version == 0 || a.Rule != v.Rule || a.Version != v.Version {
@@ -168,11 +165,8 @@ func TestLoadFindsARuleThatManyShadow(t *testing.T) {
 
 // An operator's rule may say something else than ours; which samples that changes is told.
 func TestLoadTellsWhatChanges(t *testing.T) {
-	s, err := Load("verdict.toml", []byte("title = \"x\"\n"+with(`enhanced = -`, `words = ["no such user"]`,
-		`outcome = -`, "action = \"retry\"", `reason = "policy"`, `match = ["550 no such user"]`, `miss = ["550 no"]`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Load("verdict.toml", []byte("title = \"x\"\n"+with(`enhanced = -`, `words = ["no such user"]`,
+		`outcome = -`, "action = \"retry\"", `reason = "policy"`, `match = ["550 no such user"]`, `miss = ["550 no"]`))))(t)
 	for _, change := range s.Changes() {
 		if change.Was.Outcome == smtp.Invalid && change.Now.Rule == "ours-gone" && change.Sample != "" {
 			return
@@ -183,10 +177,7 @@ func TestLoadTellsWhatChanges(t *testing.T) {
 
 // A rule of the operator may be about other hosts than the rest of the file.
 func TestOwnRuleWithAScope(t *testing.T) {
-	s, err := Load("verdict.toml", []byte("title = \"x\"\n"+with(`scope = ["mail.test"]`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Load("verdict.toml", []byte("title = \"x\"\n"+with(`scope = ["mail.test"]`))))(t)
 	if v := s.Judge(sample(t, "rcpt@mail.test | 550 5.9.1 left the building")); v.Rule != "ours-gone" {
 		t.Errorf("%+v", v)
 	}
@@ -200,10 +191,7 @@ func TestAcceptanceAtAHost(t *testing.T) {
 	silent := with(`code = ["250"]`, `enhanced = -`, `words = -`, `outcome = "catch_all"`, `reason = "no_rcpt_answer"`,
 		`blame = "receiver"`, `match = ["250 ok"]`, `miss = ["251 ok"]`)
 	for _, head := range []string{ownHead, "title = \"x\"\n", "title = \"x\"\nscope = [\"q.de\"]\n"} {
-		s, err := Load("verdict.toml", []byte(head+silent))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := effort.Must(Load("verdict.toml", []byte(head+silent)))(t)
 		host := "mx.mail.test"
 		if strings.Contains(head, "q.de") {
 			host = "mx.q.de"
@@ -220,12 +208,9 @@ func TestAcceptanceAtAHost(t *testing.T) {
 
 // So it is with rules that look at the words of a 250.
 func TestAcceptanceWithWords(t *testing.T) {
-	s, err := Load("verdict.toml", []byte("title = \"x\"\n"+with(`code = ["250"]`, `enhanced = -`,
+	s := effort.Must(Load("verdict.toml", []byte("title = \"x\"\n"+with(`code = ["250"]`, `enhanced = -`,
 		`words = ["will see"]`, `outcome = "catch_all"`, `reason = "no_rcpt_answer"`, `match = ["250 we will see"]`,
-		`miss = ["250 ok"]`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+		`miss = ["250 ok"]`))))(t)
 	for _, host := range []string{"", "a", "mx.mail.test", "aspmx.l.google.com"} {
 		a := sample(t, "250 we will see")
 		if a.Host = host; s.Judge(a).Rule != "ours-gone" {
@@ -303,15 +288,11 @@ func TestLoadFile(t *testing.T) {
 	if _, err := LoadFile(name); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	if err := os.WriteFile(name, []byte(ownHead+ownRule), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.WriteFile(name, []byte(ownHead+ownRule), 0o600))
 	if s, err := LoadFile(name); err != nil || len(s.rules) != len(Builtin().rules)+1 {
 		t.Errorf("%v", err)
 	}
-	if err := os.Truncate(name, fileBytesMax+1); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.Truncate(name, fileBytesMax+1))
 	if _, err := LoadFile(name); !errors.Is(err, ErrFaults) {
 		t.Errorf("%v", err)
 	}
@@ -322,10 +303,7 @@ func TestVersion(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	version := func(text string) uint32 {
-		s, err := Load("verdict.toml", []byte(ownHead+text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := effort.Must(Load("verdict.toml", []byte(ownHead+text)))(t)
 		info, _ := s.Rule("ours-gone")
 		return info.Version
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -37,10 +38,7 @@ func TestADenialForNowIsNone(t *testing.T) {
 			reply += pick([]string{"undeliverable", "unverified"}) + " address: " + pick(others)
 			denies = false
 		}
-		parsed, err := ParseReply(reply)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := effort.Must(ParseReply(reply))(t)
 		a := evidence.Note(evidence.Raw{Stage: smtp.StageRcpt, Host: "mx.example.com", Reply: parsed, At: time.Now(),
 			Address: smtp.Address{Local: "john.doe", Domain: "example.com"}})
 		rules.Decide(&a)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 )
@@ -27,10 +28,7 @@ func TestGoldenReplies(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := effort.Must(os.ReadFile(file))(t)
 			for i, line := range strings.Split(string(content), "\n") {
 				if line == "" || strings.HasPrefix(line, "#") {
 					continue

@@ -11,16 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
 
 func sample(t *testing.T, text string) evidence.Attempt {
 	t.Helper()
-	a, err := Sample(text, "mx.example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := effort.Must(Sample(text, "mx.example.com"))(t)
 	return a
 }
 

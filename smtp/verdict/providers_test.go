@@ -23,10 +23,7 @@ func goldenLines(t *testing.T, pattern string) []goldenLine {
 	}
 	var list []goldenLine
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := effort.Must(os.ReadFile(file))(t)
 		for i, line := range strings.Split(string(content), "\n") {
 			columns := strings.SplitN(line, " | ", 3)
 			if len(columns) == 3 && !strings.HasPrefix(line, "#") {

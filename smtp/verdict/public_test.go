@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -31,10 +32,7 @@ type publicServer struct {
 // control probe and a witness.
 func TestPublicServers(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile("testdata/public.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := effort.Must(os.ReadFile("testdata/public.txt"))(t)
 	played := 0
 	for _, line := range strings.Split(string(content), "\n") {
 		columns := strings.Split(line, " | ")
@@ -49,10 +47,7 @@ func TestPublicServers(t *testing.T) {
 		t.Run(columns[0], func(t *testing.T) {
 			p := &publicServer{says: map[string]string{}, exists: locals[0], asked: map[string]bool{}}
 			if key, said, found := strings.Cut(columns[1], "="); found {
-				text, err := strconv.Unquote(`"` + strings.ReplaceAll(said, `"`, `\"`) + `"`)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := effort.Must(strconv.Unquote(`"` + strings.ReplaceAll(said, `"`, `\"`) + `"`))(t)
 				p.says[key] = text
 			}
 			synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -140,10 +141,7 @@ func FuzzReplay(f *testing.F) {
 		{Attempts: []evidence.Attempt{good}, Behaviour: evidence.AcceptBehaviour{Accepted: 2, Refused: 1,
 			Controls: []evidence.Attempt{good, missing}}},
 	} {
-		packed, err := evidence.Pack([]evidence.Entry{{Ordinal: 3, Case: c}})
-		if err != nil {
-			f.Fatal(err)
-		}
+		packed := effort.Must(evidence.Pack([]evidence.Entry{{Ordinal: 3, Case: c}}))(f)
 		f.Add(packed)
 	}
 	rules := Builtin()

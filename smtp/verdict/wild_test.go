@@ -13,10 +13,7 @@ import (
 // draw gives every sentence that a form such as "(a|b) c" stands for.
 func draw(t *testing.T, form string) []string {
 	t.Helper()
-	list, err := expand(form)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := effort.Must(expand(form))(t)
 	return list
 }
 
@@ -214,10 +211,7 @@ func sentences(t *testing.T) map[string][]string {
 	t.Helper()
 	list, about := map[string][]string{}, ""
 	for _, name := range []string{"translated", "spoken"} {
-		content, err := os.ReadFile("testdata/" + name + ".txt")
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := effort.Must(os.ReadFile("testdata/" + name + ".txt"))(t)
 		for line := range strings.SplitSeq(strings.ReplaceAll(string(content), "\n ", " "), "\n") {
 			if heading, found := strings.CutPrefix(line, "## "); found {
 				about = heading
@@ -273,10 +267,7 @@ func TestConditionsSayNothing(t *testing.T) {
 			conditions[language] = draw(t, words)[0]
 		}
 	}
-	content, err := os.ReadFile("testdata/spoken.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := effort.Must(os.ReadFile("testdata/spoken.txt"))(t)
 	tried, about := 0, ""
 	for line := range strings.SplitSeq(strings.ReplaceAll(string(content), "\n ", " "), "\n") {
 		if heading, found := strings.CutPrefix(line, "## "); found {
@@ -405,10 +396,7 @@ type replyScore struct{ of, missed, falsely, bare int }
 // address, and returns the scores by kind.
 func scoreReplies(t *testing.T, file string, falsely func(format string, args ...any)) map[string]*replyScore {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := effort.Must(os.ReadFile(file))(t)
 	scores, about, aside := map[string]*replyScore{}, "", false
 	for line := range strings.SplitSeq(string(content), "\n") {
 		if heading, found := strings.CutPrefix(line, "## "); found {

@@ -12,6 +12,7 @@ import (
 	"rollcall/actors/facts/factstest"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/state"
+	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
 
@@ -181,9 +182,7 @@ func TestCapOutlivesTheProcess(t *testing.T) {
 				if used == 0 || most > 0 && used != most {
 					t.Fatalf("%d of %d were asked", used, most)
 				}
-				if err := first.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				effort.OK(t, first.Flush(t.Context()))
 				second := poolOf(sourceA)
 				second.State(now) // who looks at sources does so before they are bound
 				second.Bind(settings)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
 
@@ -60,12 +61,8 @@ func TestNothingBeforeTheFirstComply(t *testing.T) {
 	}
 	told := 0
 	s.Listen(func(any) { told++ })
-	if err := l.ApplyShares(t.Context(), of(1, 3)); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.ApplyShares(t.Context(), of(2, 6)); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, l.ApplyShares(t.Context(), of(1, 3)))
+	effort.OK(t, l.ApplyShares(t.Context(), of(2, 6)))
 	if now := s.share.Load(); now.K*3 != now.N || now.Version != 0 || told != 1 {
 		t.Errorf("share %v at turn %d, told %d times of one change", now.Fraction, now.Version, told)
 	}
@@ -114,9 +111,7 @@ func TestComplyWaits(t *testing.T) {
 				default:
 				}
 				tc.ends(sockets)
-				if err := <-done; err != nil {
-					t.Fatal(err)
-				}
+				effort.OK(t, <-done)
 			})
 		})
 	}
@@ -179,9 +174,7 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 		if keys := l.Silent(); len(keys) != 1 || keys[0] != "x" || l.SilentCount() != 2 {
 			t.Errorf("%d silent sessions of %q", l.SilentCount(), keys)
 		}
-		if err := l.ApplyShares(t.Context(), of(0, 1)); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, l.ApplyShares(t.Context(), of(0, 1)))
 		l.Alone()
 		told = 0
 		close(gone)
@@ -308,9 +301,7 @@ func TestComplyWithManyAtOnce(t *testing.T) {
 		})
 	}
 	for n := range 200 {
-		if err := l.ApplyShares(t.Context(), of(n%5, 4)); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, l.ApplyShares(t.Context(), of(n%5, 4)))
 		l.mu.Lock()
 		if p := l.entries["x"]; p != nil && len(p.excess()) > 0 {
 			t.Error("above the share after Comply")

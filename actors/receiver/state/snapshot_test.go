@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollcall/actors/receiver/state"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -52,9 +53,7 @@ func TestNothingIsLostInTheText(t *testing.T) {
 func TestUnknownFieldsArePassedOver(t *testing.T) {
 	want := full()
 	var text any
-	if err := json.Unmarshal(want.Encode(), &text); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, json.Unmarshal(want.Encode(), &text))
 	objects := 0
 	var add func(v any)
 	add = func(v any) {
@@ -75,10 +74,7 @@ func TestUnknownFieldsArePassedOver(t *testing.T) {
 	if objects < 10 {
 		t.Fatalf("only %d objects", objects)
 	}
-	data, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := effort.Must(json.Marshal(text))(t)
 	if got, err := state.Decode(data); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
 	}

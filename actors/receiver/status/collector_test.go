@@ -9,6 +9,7 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
+	"rollcall/config/effort"
 )
 
 // series are those of receivers that a survey gives, by metric and receiver.
@@ -16,10 +17,7 @@ func series(t *testing.T, all []inspect.Receiver, ok bool) map[string]map[string
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(status.NewCollector(func(context.Context) ([]inspect.Receiver, bool) { return all, ok }))
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := effort.Must(registry.Gather())(t)
 	out := map[string]map[string]float64{}
 	for _, f := range families {
 		of := map[string]float64{}

@@ -8,6 +8,7 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
+	"rollcall/config/effort"
 )
 
 // linesMax bounds the lines that are kept of a trace.
@@ -20,9 +21,7 @@ func TestTracesAreBoundedAndEnd(t *testing.T) {
 	var traces status.Traces
 	now := begin
 	for i := range 4 {
-		if _, err := traces.Read(now, fmt.Sprint(i), only(fmt.Sprint(i)), inspect.AnySource, 0); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(traces.Read(now, fmt.Sprint(i), only(fmt.Sprint(i)), inspect.AnySource, 0))(t)
 	}
 	if _, err := traces.Read(now, "more", only("more"), inspect.AnySource, 0); !errors.Is(err, status.ErrTraces) {
 		t.Errorf("one trace more: %v", err)
@@ -54,9 +53,7 @@ func TestLinesGoOnAfterARestart(t *testing.T) {
 	after, now := uint64(0), begin
 	for process := range 3 {
 		var traces status.Traces
-		if _, err := traces.Read(now, "x", only("x"), inspect.AnySource, after); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(traces.Read(now, "x", only("x"), inspect.AnySource, after))(t)
 		for range 1000 * (3 - process) {
 			traces.Add(now, "x", inspect.TraceLine{})
 		}

@@ -12,24 +12,18 @@ import (
 	"github.com/xuri/excelize/v2"
 
 	"rollcall/actors/intake"
+	"rollcall/config/effort"
 )
 
 // workbook is a workbook with rows.
 func workbook(t *testing.T, rows ...[]string) string {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := NewWriter(&b, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := effort.Must(NewWriter(&b, true))(t)
 	for _, cells := range rows {
-		if err := w.Put(cells); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, w.Put(cells))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, w.Close())
 	return b.String()
 }
 
@@ -134,23 +128,15 @@ func TestResultsAreJoined(t *testing.T) {
 		{"Bert", "<bert@b.test>", "=1+1", "of bert@b.test", "y"}, {"Anna", "anna@a.test", "", "of anna@a.test", "y"}}
 	for _, isBook := range []bool{false, true} {
 		l, err := Open("x.csv", strings.NewReader(text), int64(len(text)), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		var b bytes.Buffer
 		w, err := NewWriter(&b, isBook)
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		err = l.Join([]string{"result", "why"}, func(a string) []string { return []string{"of " + a, "y"} }, true, w.Put)
-		if err := errors.Join(err, w.Close()); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, errors.Join(err, w.Close()))
 		var got [][]string
 		back, err := Open("y", bytes.NewReader(b.Bytes()), int64(b.Len()), Options{Column: "email"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		_ = back.eachRow(func(r row) error {
 			cells := append([]string{}, r.cells...)
 			for len(cells) < 5 {
@@ -166,9 +152,7 @@ func TestResultsAreJoined(t *testing.T) {
 			continue
 		}
 		book, err := excelize.OpenReader(bytes.NewReader(b.Bytes()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		if formula, err := book.GetCellFormula(book.GetSheetName(0), "C4"); err != nil || formula != "" {
 			t.Errorf("the cell =1+1 is the formula %q, %v", formula, err)
 		}
@@ -181,9 +165,7 @@ func TestCleanCopies(t *testing.T) {
 	t.Parallel()
 	text := "email\nanna@a.test\n\nBert <bert@b.test>\nc@c.test; d@d.test\nnobody\nanna@a.test\n"
 	l, err := Open("x.csv", strings.NewReader(text), int64(len(text)), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	var b bytes.Buffer
 	c, err := l.Clean(&b, true)
 	if want := "anna@a.test\nbert@b.test\nc@c.test\nd@d.test\nanna@a.test\n"; err != nil || b.String() != want ||

@@ -46,10 +46,8 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 	}
 	one := read()[prefix+"rules_fingerprint"]
 	var other throttle.Override // as many rules that say something else
-	if err := errors.Join(other.Set(throttle.FieldConnections, "7"),
-		table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: other}})); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(other.Set(throttle.FieldConnections, "7"),
+		table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: other}})))
 	if m.file(nil); read()[prefix+"rules_fingerprint"] == one {
 		t.Error("another rule of the same name, and the fingerprint is the same")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
 )
@@ -18,10 +19,7 @@ import (
 // TestOverridesHoldToTheirEnd: overrides hold from the reading that finds them to their end, also when the
 // ledger does not answer any more, and one that cannot be read spoils no other.
 func TestOverridesHoldToTheirEnd(t *testing.T) {
-	table, err := throttle.NewTable(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := effort.Must(throttle.NewTable(nil))(t)
 	now, replans := time.Now(), 0
 	customer := uuid.New()
 	found := ledger.Settings{Weights: map[uuid.UUID]int{customer: 7}, Overrides: []ledger.ThrottleOverride{
@@ -72,10 +70,7 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 // TestTheEndOfAnOverrideIsLogged once, with what it was and who set it; not that of one that
 // was cleared, and not at each reading after it.
 func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
-	table, err := throttle.NewTable(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := effort.Must(throttle.NewTable(nil))(t)
 	now := time.Now()
 	ends := ledger.ThrottleOverride{ID: uuid.New(), Key: "slow.example", Fields: map[string]string{"rcpt_rate": "1/s"},
 		Author: "anna@desk", Reason: "it asked", Created: now.Add(-time.Hour), Expires: now.Add(time.Minute)}
@@ -89,9 +84,7 @@ func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 		Read:   func(context.Context) (ledger.Settings, error) { return found, nil }}}
 	follow := func() {
 		t.Helper()
-		if err := follower.read(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, follower.read(t.Context()))
 	}
 	follow()
 	found.Overrides = found.Overrides[:1]

@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -107,9 +108,7 @@ func TestASessionThatEndsWhileAPageIsOpen(t *testing.T) {
 	who := p.join(ledger.Member)
 	b := newTab(t, p.node).as(who)
 	b.goTo(p.of(p.verifying("contacts.csv", 100, results(10)...)))
-	if err := p.book.EndSession(t.Context(), who.user, who.id); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, p.book.EndSession(t.Context(), who.user, who.id))
 	b.bear("status of 401")
 	b.shows("You were signed out.")
 	b.shows("10 of 100 checked")

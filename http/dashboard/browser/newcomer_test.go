@@ -124,9 +124,7 @@ func startDev(t *testing.T) string {
 	if err == nil {
 		err = command.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
 		if err := command.Wait(); err != nil {

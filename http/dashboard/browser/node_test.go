@@ -121,9 +121,7 @@ func theNode(t testing.TB) *node {
 func ownNode(t testing.TB, change ...func(*dashboard.Options)) *node {
 	t.Helper()
 	n, stop, err := startNode(change...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(stop)
 	return n
 }
@@ -228,9 +226,7 @@ func (n *node) workspace(t testing.TB, name string, credits int64) *place {
 	if err == nil && credits > 0 {
 		_, err = n.book.Grant(t.Context(), uuid.New(), w.ID, ledger.Credits(credits), "test")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return &place{node: n, t: t, id: w.ID, path: "/w/" + w.ID.String()}
 }
 
@@ -243,9 +239,7 @@ func (p *place) link(purpose ledger.Purpose, email string, role ledger.Role) str
 	if purpose == ledger.PasswordLink {
 		l.Workspace, l.Role = uuid.Nil, ""
 	}
-	if _, err := p.book.MakeLink(p.t.Context(), l); err != nil {
-		p.t.Fatal(err)
-	}
+	effort.Must(p.book.MakeLink(p.t.Context(), l))(p.t)
 	return "/link/" + string(token)
 }
 
@@ -266,11 +260,9 @@ func (p *place) join(role ledger.Role) person {
 	session := signin.NewToken()
 	id, _ := session.Hash()
 	who := person{email: email, user: uuid.New(), token: string(session), id: id}
-	if _, err := p.book.AcceptLink(p.t.Context(), ledger.Accept{Link: link, User: who.user, Password: keptPassword,
+	effort.Must(p.book.AcceptLink(p.t.Context(), ledger.Accept{Link: link, User: who.user, Password: keptPassword,
 		Session: ledger.NewSession{ID: id, Agent: "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0", Network: "127.0.0.1",
-			Life: time.Hour}}); err != nil {
-		p.t.Fatal(err)
-	}
+			Life: time.Hour}}))(p.t)
 	return who
 }
 
@@ -285,9 +277,7 @@ func (p *place) uploading(name string, size int64) ledger.Verification {
 	n := p.engine().Asks(size)
 	n.Filename = name
 	v, _, err := p.book.Create(p.t.Context(), n)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	effort.OK(p.t, err)
 	return v
 }
 
@@ -332,9 +322,7 @@ func (p *place) refused(v ledger.Verification, words string) ledger.Verification
 		v, err = p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 1, Evidence: packed, Results: []ledger.Result{
 			{Email: "ghost@acme-clean.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: said.At}}})
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	effort.OK(p.t, err)
 	return v
 }
 
@@ -356,9 +344,7 @@ func (p *place) verifying(name string, total int64, settled ...ledger.Result) le
 	if err == nil && len(settled) > 0 {
 		v, err = p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 1, Results: settled})
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	effort.OK(p.t, err)
 	return v
 }
 
@@ -390,9 +376,7 @@ func (p *place) keys() string {
 			p.t.Fatal(err)
 		}
 	}
-	if _, err := p.book.RevokeKey(context.Background(), ended.ID); err != nil {
-		p.t.Fatal(err)
-	}
+	effort.Must(p.book.RevokeKey(context.Background(), ended.ID))(p.t)
 	return works.ID
 }
 

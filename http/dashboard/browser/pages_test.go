@@ -318,9 +318,7 @@ func squeezed(t testing.TB, text string) int {
 	if err == nil {
 		err = z.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return b.Len()
 }
 
@@ -357,9 +355,7 @@ func checkHTML(t *testing.T, program string, all []served) {
 	}
 	folder := t.TempDir()
 	for _, s := range all {
-		if err := os.WriteFile(filepath.Join(folder, s.name+".html"), []byte(s.html), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, os.WriteFile(filepath.Join(folder, s.name+".html"), []byte(s.html), 0o600))
 	}
 	out, err := exec.CommandContext(t.Context(), node, program, "--config", "npm/.htmlvalidate.json", "--formatter", "json",
 		filepath.Join(folder, "*.html")).Output()

@@ -47,9 +47,7 @@ func TestNothingMovesWhileAFileIsWatched(t *testing.T) {
 				Why: "81 addresses wait for mx1.example, which " +
 					"makes strangers come back later, and 12 for 3 other receivers; the last is expected at 12:00 UTC."})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		b.shows(fmt.Sprintf("%d of 5 000 checked", done))
 		b.shows(fmt.Sprintf("person-%d@acme.test", done-1)) // among the newest results
 	}

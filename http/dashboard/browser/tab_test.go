@@ -152,9 +152,7 @@ func (b *tab) bearCuts() {
 
 func (b *tab) must(err error) {
 	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	effort.OK(b.t, err)
 }
 
 // within is the tab's context with a bound. A context derived from the tab's runs in the same tab.

@@ -26,9 +26,7 @@ func list(t *testing.T, name string, size int, mark string) (path string, conten
 		fmt.Fprintf(&b, "person-%s-%08d@acme-clean.test\n", mark, i)
 	}
 	path = filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, os.WriteFile(path, b.Bytes(), 0o600))
 	return path, b.Bytes()
 }
 

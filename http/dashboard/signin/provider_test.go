@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/signin"
 )
 
@@ -93,9 +94,7 @@ func TestSecretsThatOthersCanReadAreRefused(t *testing.T) {
 		want string
 	}{{" x y\n", 0o600, "x y"}, {"x", 0o400, "x"}, {"x", 0o640, ""}, {"x", 0o604, ""}, {"\n", 0o600, ""}} {
 		_ = os.Remove(path)
-		if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, os.WriteFile(path, []byte(c.text), c.mode))
 		got, err := signin.ReadSecret(path)
 		if got != c.want || (err != nil) != (c.want == "") || err != nil && (!errors.Is(err, signin.ErrSecret) || !strings.Contains(err.Error(), path)) {
 			t.Errorf("%q with %04o: %q, %v", c.text, c.mode, got, err)

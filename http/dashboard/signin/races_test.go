@@ -32,9 +32,7 @@ func TestWhoMadeALinkCannotTakeItsSession(t *testing.T) {
 	ctx := context.Background()
 	token, form := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "ben@example.com"}), uuid.New()
 	_, ben, err := g.service.Accept(ctx, signin.Accepting{Link: token, Form: form, Name: "Ben", Password: good}, here)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	for what, a := range map[string]signin.Accepting{
 		"the id of the user":      {Link: token, Form: ben.User.ID},
 		"that and their password": {Link: token, Form: ben.User.ID, Password: good},
@@ -137,9 +135,7 @@ func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 	if err == nil {
 		err = g.book.SetPassword(ctx, anna.User.ID, kept, ledger.Hash{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	free()
 	if err := <-ended; !errors.Is(err, signin.ErrWrong) {
 		t.Errorf("got %v, want that it is wrong by now", err)

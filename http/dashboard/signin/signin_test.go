@@ -68,9 +68,7 @@ func newRig(t *testing.T) *rig {
 		}
 	})
 	g := &rig{t: t, book: &countingBook{Store: store}, workspace: uuid.New()}
-	if _, err := store.CreateWorkspace(context.Background(), g.workspace, "acme"); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(store.CreateWorkspace(context.Background(), g.workspace, "acme"))(t)
 	now := time.Now()
 	g.now.Store(&now)
 	g.service = g.node(g.book)
@@ -98,9 +96,7 @@ func (g *rig) link(l ledger.Link) signin.Token {
 	if l.Purpose == ledger.InviteLink {
 		l.Workspace, l.Role = g.workspace, ledger.Owner
 	}
-	if _, err := g.book.MakeLink(context.Background(), l); err != nil {
-		g.t.Fatal(err)
-	}
+	effort.Must(g.book.MakeLink(context.Background(), l))(g.t)
 	return token
 }
 
@@ -109,9 +105,7 @@ func (g *rig) user(email string) (signin.Token, ledger.SignedIn) {
 	g.t.Helper()
 	token, in, err := g.service.Accept(context.Background(), signin.Accepting{
 		Link: g.link(ledger.Link{Purpose: ledger.InviteLink, Email: email}), Form: uuid.New(), Name: "Anna", Password: good}, here)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	effort.OK(g.t, err)
 	return token, in
 }
 
@@ -186,9 +180,7 @@ func TestSignInAndOut(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := g.service.End(ctx, in.User, in.Session.ID); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, g.service.End(ctx, in.User, in.Session.ID))
 		if _, err := g.service.Session(ctx, cookie); !errors.Is(err, ledger.ErrNoSuchSession) {
 			t.Errorf("after signing out: %v", err)
 		}
@@ -199,9 +191,7 @@ func TestWrongPasswordsWaitAndSayTheSame(t *testing.T) {
 	g := newRig(t)
 	_, in := g.user("anna@example.com")
 	ctx := context.Background()
-	if _, err := g.book.DisableUser(ctx, g.disabled("gone@example.com"), true); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.DisableUser(ctx, g.disabled("gone@example.com"), true))(t)
 	var wait *signin.Wait
 	for _, email := range []string{"anna@example.com", "nobody@example.com", "gone@example.com"} {
 		for try := 1; try <= 6; try++ {
@@ -291,9 +281,7 @@ func TestASessionIsBelievedForFourSeconds(t *testing.T) {
 func TestNobodyIsSignedOutWhileTheLedgerIsAway(t *testing.T) {
 	g := newRig(t)
 	cookie, _ := g.user("anna@example.com")
-	if _, err := g.service.Session(context.Background(), cookie); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.service.Session(context.Background(), cookie))(t)
 	g.book.away.Store(true)
 	g.pass(time.Minute)
 	if _, err := g.service.Session(context.Background(), cookie); err == nil || errors.Is(err, ledger.ErrNoSuchSession) {
@@ -310,9 +298,7 @@ func TestUseIsNotedOnceForMany(t *testing.T) {
 	cookie, _ := g.user("anna@example.com")
 	for range 5 {
 		g.pass(2 * time.Minute)
-		if _, err := g.service.Session(context.Background(), cookie); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(g.service.Session(context.Background(), cookie))(t)
 	}
 	g.service.Stop()
 	if n := g.book.noted.Load(); n != 1 {
@@ -324,14 +310,10 @@ func TestAPasswordLinkEndsAllSessions(t *testing.T) {
 	g := newRig(t)
 	ctx := context.Background()
 	old, _ := g.user("anna@example.com")
-	if _, err := g.service.Session(ctx, old); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.service.Session(ctx, old))(t)
 	token := g.link(ledger.Link{Purpose: ledger.PasswordLink, Email: "anna@example.com"})
 	fresh, _, err := g.service.Accept(ctx, signin.Accepting{Link: token, Form: uuid.New(), Password: "another good password"}, here)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	if _, err := g.service.Session(ctx, old); !errors.Is(err, ledger.ErrNoSuchSession) {
 		t.Errorf("the old session: %v", err)
 	}

@@ -140,9 +140,7 @@ func Shared(t testing.TB) *Server {
 	if errors.Is(err, ErrMissing) && os.Getenv(requireVariable) != "1" {
 		t.Skipf("skipped: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return s
 }
 

@@ -25,14 +25,9 @@ func TestOrphan(t *testing.T) {
 	if way == "" {
 		return
 	}
-	s, err := Start(t.Context(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Start(t.Context(), Options{}))(t)
 	if way == "paused" {
-		if err := s.Pause(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, s.Pause())
 	}
 	fmt.Printf("folder %s\n", s.folder)
 	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
@@ -49,16 +44,9 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(os.Args[0], "-test.run=^TestOrphan$", "-test.v")
 			cmd.Env = append(os.Environ(), orphanVariable+"="+way)
-			if _, err := cmd.StdinPipe(); err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			effort.Must(cmd.StdinPipe())(t)
+			out := effort.Must(cmd.StdoutPipe())(t)
+			effort.OK(t, cmd.Start())
 			folder := ""
 			for lines := bufio.NewScanner(out); folder == "" && lines.Scan(); {
 				folder, _ = strings.CutPrefix(lines.Text(), "folder ")
@@ -71,9 +59,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = os.RemoveAll(folder) })
 			pids := family(t, folder)
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, cmd.Process.Kill())
 			_ = cmd.Wait() // killed
 			awaitEnd(t, pids)
 		})
@@ -84,14 +70,10 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 func family(t *testing.T, folder string) []int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "data", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	first, _, _ := strings.Cut(string(text), "\n")
 	parent, err := strconv.Atoi(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	pids, err := children(parent)
 	if err != nil || len(pids) == 0 {
 		t.Fatalf("children of %d: %v, %v", parent, pids, err)

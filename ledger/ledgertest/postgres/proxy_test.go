@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
 )
 
@@ -56,10 +57,7 @@ func newRig(t *testing.T, server *postgres.Server, database string) *rig {
 // connect is a connection that ends with the test.
 func (r *rig) connect(url string) *pgx.Conn {
 	r.t.Helper()
-	conn, err := pgx.Connect(r.t.Context(), url)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := effort.Must(pgx.Connect(r.t.Context(), url))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(r.t.Context())) })
 	return conn
 }
@@ -83,10 +81,7 @@ func (r *rig) exec(conn *pgx.Conn, statement string) {
 func (r *rig) marked(mark int) bool {
 	r.t.Helper()
 	const claim = "INSERT INTO marks VALUES ($1) ON CONFLICT DO NOTHING"
-	tag, err := r.direct.Exec(r.t.Context(), claim, mark)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	tag := effort.Must(r.direct.Exec(r.t.Context(), claim, mark))(r.t)
 	return tag.RowsAffected() == 0
 }
 

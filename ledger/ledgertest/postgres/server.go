@@ -340,9 +340,7 @@ func New(t testing.TB, o Options) *Server {
 	if errors.Is(err, ErrMissing) && os.Getenv(requireVariable) != "1" {
 		t.Skipf("skipped: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Errorf("stop postgresql: %v", err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -70,11 +71,8 @@ func (p *processes) set(t *testing.T, key string) (o ledger.ThrottleOverride) {
 	t.Helper()
 	fates := p.db.fates
 	p.db.fates = nil
-	o, err := p.book.SetOverride(context.Background(), ledger.ThrottleOverride{ID: p.id(), Key: key,
-		Fields: map[string]string{"rate": "5"}}, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o = effort.Must(p.book.SetOverride(context.Background(), ledger.ThrottleOverride{ID: p.id(), Key: key,
+		Fields: map[string]string{"rate": "5"}}, time.Second))(t)
 	p.db.fates = fates
 	return o
 }
@@ -128,9 +126,7 @@ func lostNode(t *testing.T, seed uint64, between func(p *processes, node uuid.UU
 	_, err := p.book.WriteHeartbeat(context.Background(), ledger.Heartbeat{Incarnation: one, Cluster: "simulated",
 		Started: time.Unix(1, 0)})
 	err = errors.Join(err, p.book.Retire(context.Background(), one.Session, 0, false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	p.db.fates = []fate{f}
 	return p, node
 }
@@ -210,9 +206,7 @@ func TestOneCallIsToldThatItCreated(t *testing.T) {
 		var others int
 		p := unanswered(seed, func(p *processes) {
 			_, created, err := p.book.Create(context.Background(), n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, err)
 			if created {
 				others++
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/cockroach-go/v2/crdb"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -139,9 +140,7 @@ func TestWhatTheCallerIsTold(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, _ := openForTest(t)
 			session, err := s.writer.take(t.Context(), false, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, err)
 			defer s.writer.put(session)
 			session.dialect.judge = judgePostgres
 			ctx, cancel := context.WithCancel(t.Context())
@@ -172,32 +171,23 @@ func TestErrorsOfTheEmbeddedDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "small.db")
 	var both [2]*sql.DB
 	for i := range both {
-		db, err := sql.Open("sqlite", dsn(path, []string{"busy_timeout(0)", "max_page_count(4)"}, "rwc"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := effort.Must(sql.Open("sqlite", dsn(path, []string{"busy_timeout(0)", "max_page_count(4)"}, "rwc")))(t)
 		db.SetMaxOpenConns(1)
 		t.Cleanup(func() { _ = db.Close() })
 		both[i] = db
 	}
-	if _, err := both[0].Exec(`CREATE TABLE one (data TEXT NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(both[0].Exec(`CREATE TABLE one (data TEXT NOT NULL)`))(t)
 	for _, c := range []struct{ name, before, statement, after, want string }{
 		{"another writer", "BEGIN IMMEDIATE", `INSERT INTO one VALUES ('')`, "ROLLBACK", "busy ap"},
 		{"a full disk", "SELECT 1", `INSERT INTO one VALUES (hex(zeroblob(99999)))`, "SELECT 1", "resources p"},
 		{"a broken promise", "SELECT 1", `INSERT INTO one VALUES (NULL)`, "SELECT 1", "refused "},
 	} {
-		if _, err := both[0].Exec(c.before); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(both[0].Exec(c.before))(t)
 		_, err := both[1].Exec(c.statement)
 		if got := short(judgeSQLite(failure{err: err})); got != c.want {
 			t.Errorf("%s: got %q, want %q: %v", c.name, got, c.want, err)
 		}
-		if _, err := both[0].Exec(c.after); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(both[0].Exec(c.after))(t)
 	}
 }
 
@@ -222,17 +212,13 @@ func TestCockroachsErrorsAreLookedInto(t *testing.T) {
 	} {
 		s, _ := openForTest(t)
 		session, err := s.writer.take(t.Context(), false, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		session.dialect = cockroachDialect()
 		session.dialect.failed = func(any) bool { return false }
 		session.dialect.control = func(_ context.Context, _ *sql.Conn, statement string) error {
 			return c.fail(statement)
 		}
-		if err := session.connect(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, session.connect(t.Context()))
 		runs := 0
 		err = session.transaction(t.Context(), session.dialect.begin, func(*Tx) error {
 			runs++

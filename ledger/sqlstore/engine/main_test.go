@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
 )
 
@@ -31,12 +32,10 @@ func newLedger(t testing.TB) string {
 func addWorkspace(t *testing.T, db *DB, name string) uuid.UUID {
 	t.Helper()
 	id := uuid.New()
-	if err := db.Update(t.Context(), func(tx *Tx) error {
+	effort.OK(t, db.Update(t.Context(), func(tx *Tx) error {
 		_, err := tx.Exec(`INSERT INTO workspaces (id, name, created) VALUES (?, ?, {now})`, id[:], name)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return id
 }
 
@@ -70,9 +69,7 @@ func count(tx *Tx) error {
 func openForTest(t *testing.T) (*DB, uuid.UUID) {
 	t.Helper()
 	db, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"), book, Options{RetryWait: soon})
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db, addWorkspace(t, db, "desk")
 }

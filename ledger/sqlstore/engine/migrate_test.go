@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
 )
 
@@ -26,13 +27,9 @@ func migratorAt(t *testing.T, url string, d dialect) *DB {
 	} else {
 		db, err = sql.Open("sqlite", dsn(strings.TrimPrefix(url, "sqlite:"), writerPragmas, "rwc"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	s, err := migrator(d, book, db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -57,16 +54,11 @@ func (s *DB) schemaOf(t *testing.T) (lines []string) {
 				WHERE connamespace = 'public'::regnamespace
 			UNION ALL SELECT 'migration ' || version FROM schema_versions`
 	}
-	rows, err := s.writer.db.QueryContext(t.Context(), question)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := effort.Must(s.writer.db.QueryContext(t.Context(), question))(t)
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, rows.Scan(&line))
 		if !strings.Contains(line, "cut") { // what the test itself made
 			lines = append(lines, line)
 		}
@@ -96,15 +88,11 @@ func TestAMigrationIsTakenUpWhereItWasCut(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			whole := migratorAt(t, w.url(t), w.d)
-			if err := whole.migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, whole.migrate(t.Context()))
 			url := w.url(t)
 			s := migratorAt(t, url, w.d)
 			for _, table := range schemaTables {
-				if err := s.define(t.Context(), table); err != nil {
-					t.Fatal(err)
-				}
+				effort.OK(t, s.define(t.Context(), table))
 			}
 			s.cutsEachStep(t)
 			cuts := 0
@@ -141,9 +129,7 @@ func TestAMigrationIsTakenUpWhereItWasCut(t *testing.T) {
 // unfinished counts the steps of a migration that is not whole.
 func (s *DB) unfinished(t *testing.T) (n int) {
 	t.Helper()
-	if err := s.writer.db.QueryRowContext(t.Context(), `SELECT count(*) FROM schema_steps`).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.writer.db.QueryRowContext(t.Context(), `SELECT count(*) FROM schema_steps`).Scan(&n))
 	return n
 }
 
@@ -155,9 +141,7 @@ func (s *DB) has(t *testing.T, table string) bool {
 		question = `SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename = '` + table + `'`
 	}
 	var n int
-	if err := s.writer.db.QueryRowContext(t.Context(), question).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.writer.db.QueryRowContext(t.Context(), question).Scan(&n))
 	return n > 0
 }
 
@@ -179,10 +163,7 @@ func (s *DB) cutsEachStep(t *testing.T) {
 // worksAt opens a ledger and writes to it.
 func worksAt(t *testing.T, url string) {
 	t.Helper()
-	s, err := Open(t.Context(), url, book, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := effort.Must(Open(t.Context(), url, book, Options{}))(t)
 	workspace := addWorkspace(t, s, "works")
 	if err := grant(t.Context(), s, workspace); err != nil {
 		t.Error(err)
@@ -206,9 +187,7 @@ func TestASchemaChangeThatFailsIsTold(t *testing.T) {
 	s := migratorAt(t, url, cockroachDialect())
 	s.does(t, `CREATE FUNCTION fails() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
 		RAISE EXCEPTION 'transaction committed but schema change aborted' USING ERRCODE = 'XXA00'; END $$`)
-	if err := s.migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, s.migrate(t.Context()))
 	s.does(t, `DELETE FROM schema_versions WHERE version >= 1`)
 	s.does(t, `CREATE EVENT TRIGGER fails ON ddl_command_start WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION fails()`)
 	err := s.migrate(t.Context())
@@ -268,10 +247,7 @@ func migrateAtOnce(t *testing.T, url string) error {
 func TestAMigrationBesideALongTransactionStopsNobody(t *testing.T) {
 	t.Parallel()
 	url := newLedger(t)
-	node, err := Open(t.Context(), url, book, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := effort.Must(Open(t.Context(), url, book, Options{}))(t)
 	defer func() { _ = node.Close() }()
 	does(t, url, unmigrated)
 	long := beginsLong(t, url)
@@ -296,12 +272,8 @@ func TestAMigrationBesideALongTransactionStopsNobody(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if _, err := long.Exec(t.Context(), `COMMIT`); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-migrated; err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(long.Exec(t.Context(), `COMMIT`))(t)
+	effort.OK(t, <-migrated)
 	if writes < 3 {
 		t.Errorf("%d writes", writes)
 	}
@@ -310,15 +282,10 @@ func TestAMigrationBesideALongTransactionStopsNobody(t *testing.T) {
 // beginsLong begins a transaction that changes verifications, and does not end.
 func beginsLong(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url+"&application_name=by%20hand")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := effort.Must(pgx.Connect(t.Context(), url+"&application_name=by%20hand"))(t)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	for _, statement := range []string{`BEGIN`, changesNothing} {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		effort.Must(conn.Exec(t.Context(), statement))(t)
 	}
 	return conn
 }
@@ -333,10 +300,6 @@ func TestAMigrationGivesUpWhenATransactionDoesNotEnd(t *testing.T) {
 	if !errors.Is(err, ErrTableInUse) || !strings.Contains(err.Error(), `("by hand") uses verifications`) {
 		t.Fatalf("got %v, want ErrTableInUse with who uses it", err)
 	}
-	if err := long.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := migrateAtOnce(t, url); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, long.Close(t.Context()))
+	effort.OK(t, migrateAtOnce(t, url))
 }

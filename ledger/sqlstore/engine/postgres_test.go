@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest/postgres"
 )
@@ -66,10 +67,7 @@ func newServer(t *testing.T, d dialect) *server {
 		t.Fatal(err)
 	}
 	for _, a := range []access{{}, {readOnly: true}} {
-		db, err := connector(s.url, a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := effort.Must(connector(s.url, a))(t)
 		if a.readOnly {
 			s.readers = newPool(db, d, 4, s.meters.waits(kindRead))
 		} else {
@@ -107,17 +105,14 @@ func rename(t *Tx, id uuid.UUID, name string) error {
 func (s *server) names(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	err := s.View(t.Context(), func(tx *Tx) error {
+	effort.OK(t, s.View(t.Context(), func(tx *Tx) error {
 		return tx.Each(func(rows *sql.Rows) error {
 			var name string
 			err := rows.Scan(&name)
 			names = append(names, name)
 			return err
 		}, `SELECT name FROM workspaces`)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	slices.Sort(names)
 	return names
 }
@@ -288,9 +283,7 @@ func TestATransactionIsSerializableWhateverTheDefault(t *testing.T) {
 		GRANT SELECT ON ALL TABLES IN SCHEMA public TO weak`)
 	for _, url := range []string{s.url, strings.Replace(s.url, "//rollcall@", "//weak@", 1)} {
 		store, err := Open(t.Context(), url, book, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, err)
 		for name, run := range map[string]func(context.Context, func(*Tx) error) error{
 			"update": store.Update, "snapshot": store.Snapshot} {
 			var level, fallback string
@@ -315,10 +308,7 @@ func TestATransactionIsSerializableWhateverTheDefault(t *testing.T) {
 
 // TestAConnectionThatIsNotSerializableIsRefused asks for less, as a proxy might.
 func TestAConnectionThatIsNotSerializableIsRefused(t *testing.T) {
-	config, err := pgx.ParseConfig(postgres.Shared(t).URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := effort.Must(pgx.ParseConfig(postgres.Shared(t).URL("postgres")))(t)
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		return checkIsolation(ctx, c, "BEGIN ISOLATION LEVEL REPEATABLE READ")
 	}))
@@ -345,10 +335,7 @@ func TestTheDatabaseIsKnownByItsVersion(t *testing.T) {
 
 func TestConnectionsSayWhoTheyAreAndWaitForNothingLong(t *testing.T) {
 	s := newServer(t, postgresDialect())
-	store, err := Open(t.Context(), s.url+"&statement_timeout=0", book, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := effort.Must(Open(t.Context(), s.url+"&statement_timeout=0", book, Options{}))(t)
 	defer func() { _ = store.Close() }()
 	show := func(run func(context.Context, func(*Tx) error) error, name string) (value string) {
 		err := run(t.Context(), func(t *Tx) error { return t.Row(`SHOW ` + name).Scan(&value) })
@@ -420,15 +407,11 @@ func TestALostDatabaseIsToldAsSuch(t *testing.T) {
 		"read":  func() error { _, err := granted(t.Context(), s.DB, s.a); return err },
 		"audit": func() error { return audit(t.Context(), s.DB) },
 	} {
-		if err := postgres.Shared(t).Crash(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, postgres.Shared(t).Crash())
 		if err := call(); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) {
 			t.Errorf("%s while it is away: got %v, want ErrUnavailable", name, err)
 		}
-		if err := postgres.Shared(t).Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, postgres.Shared(t).Restart(t.Context()))
 		if err := call(); err != nil {
 			t.Errorf("%s when it is back: %v", name, err)
 		}
@@ -447,18 +430,14 @@ func TestASilentDatabaseIsGivenUp(t *testing.T) {
 		if err := call(t.Context()); err != nil { // so that there is a connection
 			t.Fatal(err)
 		}
-		if err := postgres.Shared(t).Pause(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, postgres.Shared(t).Pause())
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		err := call(ctx)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: got %v, want ErrUnavailable by the caller's deadline", name, err)
 		}
-		if err := postgres.Shared(t).Resume(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, postgres.Shared(t).Resume())
 		if err := call(t.Context()); err != nil {
 			t.Errorf("%s afterwards: %v", name, err)
 		}
@@ -478,15 +457,11 @@ func TestAnAttemptEndsByItself(t *testing.T) {
 			p.free <- session
 		}
 	}
-	if err := postgres.Shared(t).Pause(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, postgres.Shared(t).Pause())
 	wrote := grant(t.Context(), s.DB, s.a)
 	_, read := granted(t.Context(), s.DB, s.a)
 	listed := glance(t.Context(), s.DB)
-	if err := postgres.Shared(t).Resume(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, postgres.Shared(t).Resume())
 	for _, err := range []error{wrote, read, listed} {
 		if !errors.Is(err, ErrUnavailable) {
 			t.Errorf("got %v, want ErrUnavailable", err)
@@ -502,10 +477,7 @@ func TestAConnectionIsNotUsedForEver(t *testing.T) {
 		same bool
 	}{{"used for half an hour", lifeTime, true}, {"used for too long", 4, false}} {
 		s := newServer(t, postgresDialect())
-		db, err := connector(s.url, access{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := effort.Must(connector(s.url, access{}))(t)
 		d := s.dialect
 		d.lifetime = c.long
 		p := newPool(db, d, 1, func(uuid.UUID, time.Duration) {})
@@ -518,9 +490,7 @@ func TestAConnectionIsNotUsedForEver(t *testing.T) {
 			if err == nil {
 				err = (&Tx{ctx: t.Context(), session: session}).Row(`SELECT pg_backend_pid()`).Scan(&pids[i])
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, err)
 			p.put(session)
 		}
 		if (pids[0] == pids[1]) != c.same {
@@ -628,9 +598,7 @@ func TestAReadingThatIsSilentInTheMiddleEnds(t *testing.T) {
 		return count(tx)
 	})
 	if paused {
-		if err := postgres.Shared(t).Resume(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, postgres.Shared(t).Resume())
 	}
 	if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
 		t.Errorf("got %v, want ErrUnavailable, the caller's time: %v", err, ctx.Err())
@@ -656,9 +624,7 @@ func TestACommitThatIsSilentEnds(t *testing.T) {
 		return err
 	})
 	if runs > 0 {
-		if err := postgres.Shared(t).Resume(); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, postgres.Shared(t).Resume())
 	}
 	if !errors.Is(err, ErrUnknown) || ctx.Err() != nil {
 		t.Errorf("got %v after %d runs, want ErrUnknown, the caller's time: %v", err, runs, ctx.Err())

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"modernc.org/sqlite"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -162,10 +163,7 @@ func TestWritesCountsBothEndsOfATransaction(t *testing.T) {
 		t.Error("a server keeps still, where other nodes write")
 	}
 	path := filepath.Join(filepath.Dir(s.lock.Name()), "ledger.db")
-	reader, err := OpenReadOnly(t.Context(), "sqlite:"+path, book, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := effort.Must(OpenReadOnly(t.Context(), "sqlite:"+path, book, Options{}))(t)
 	defer func() { _ = reader.Close() }()
 	if _, still := reader.Writes(); still {
 		t.Error("a ledger that another process may write keeps still")

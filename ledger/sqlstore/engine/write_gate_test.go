@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"rollcall/config/effort"
 	"slices"
 	"testing"
 
@@ -58,23 +59,17 @@ func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
 func TestOneIsAtAnAccountAtATime(t *testing.T) {
 	g, a := newWriteGate(), uuid.New()
 	leave, err := g.account(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	soon, cancel := context.WithTimeout(t.Context(), aloneTime)
 	defer cancel()
 	if _, err := g.account(soon, a); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a second one: got %v", err)
 	}
 	other, err := g.account(t.Context(), uuid.New())
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	other()
 	in, _, err := g.enter(t.Context(), a, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	in()
 	leave()
 	if leave, err = g.account(t.Context(), a); err != nil {

@@ -124,9 +124,7 @@ func Running(t testing.TB, g *Rig) ledger.Verification {
 	if err == nil {
 		v, err = g.book.Prepare(t.Context(), l, 2, 0, 2)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return v
 }
 
@@ -141,9 +139,7 @@ func (g *Rig) Settled(t testing.TB, n int64) ledger.Verification {
 		v, err = g.book.Settle(t.Context(), ledger.Settlement{Lease: l, Number: i + 1, Results: []ledger.Result{{Ordinal: i,
 			Email: fmt.Sprintf("user%d@slow.test", i), Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: time.Now().Truncate(time.Millisecond)}}})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return v
 }
 
@@ -209,9 +205,7 @@ func (g *Rig) Crowd(t testing.TB, n int) ledger.Workspace {
 			}
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	return w
 }
 

@@ -144,9 +144,7 @@ func Start(t testing.TB) *Rig {
 	if err == nil {
 		err = server.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, err)
 	g.URL = "http://" + server.Addr().String()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -155,9 +153,7 @@ func Start(t testing.TB) *Rig {
 			t.Error(err)
 		}
 	})
-	if err := g.fill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, g.fill(t.Context()))
 	return g
 }
 
@@ -190,9 +186,7 @@ func (g *Rig) make() error {
 // Restart makes the pages anew with the same token, as a restarted node does.
 func (g *Rig) Restart(t testing.TB) {
 	t.Helper()
-	if err := g.make(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, g.make())
 }
 
 func (g *Rig) running() *operate.Pages {
@@ -300,9 +294,7 @@ func (g *Rig) Overrides(t testing.TB) []ledger.ThrottleOverride {
 // SetOverride sets an override for an hour, as another node does.
 func (g *Rig) SetOverride(t testing.TB, o ledger.ThrottleOverride) {
 	t.Helper()
-	if _, err := g.book.SetOverride(t.Context(), o, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	effort.Must(g.book.SetOverride(t.Context(), o, time.Hour))(t)
 }
 
 // Balance returns the balance of the workspace.
