@@ -95,8 +95,7 @@ func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value
 			})
 		case field.Type.Kind() == reflect.Map:
 			tables = append(tables, func() {
-				fmt.Fprintf(b, "\n## [%s.\"NAME\"]\n\n%s\n\n", key,
-					about(comment, "They can't be set by the environment."))
+				fmt.Fprintf(b, "\n## [%s.\"NAME\"]\n\n%s\n\n", key, about(comment, "They can't be set by the environment."))
 				writeFields(t, b, key+".\"NAME\".", field.Type.Elem(), comments)
 			})
 		default:

@@ -109,8 +109,7 @@ func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
 	c.Identity.PublicAddresses = []string{"192.0.2.1"}
 	off, v6, drain, day := "off", "ipv6", "drain", "2026-11-21"
 	c.Throttle.Default.TLS, c.Throttle.Default.AddressFamily, c.Throttle.Default.Pause = &off, &v6, &drain
-	c.Throttle.Sources = map[string]Source{"default": {Pause: &drain},
-		"192.0.2.1": {RcptsPerDay: &five, WarmUpFrom: &day}}
+	c.Throttle.Sources = map[string]Source{"default": {Pause: &drain}, "192.0.2.1": {RcptsPerDay: &five, WarmUpFrom: &day}}
 	c.Tracing.Endpoint = "127.0.0.1:8"
 	c.Dashboard.OIDCIssuer = "https://login.test"
 	c.Log = Log{Level: "debug", Format: "text"}

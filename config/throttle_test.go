@@ -40,8 +40,7 @@ func rewrite(t *testing.T, name, text string) {
 func tableOf(t *testing.T, base Throttle) *throttle.Table {
 	t.Helper()
 	rules := effort.Must(LoadThrottle(base))(t)
-	table := effort.Must(throttle.NewTable(rules))(t)
-	return table
+	return effort.Must(throttle.NewTable(rules))(t)
 }
 
 func TestThrottleFileGoesOnTopOfTheConfiguration(t *testing.T) {
@@ -121,8 +120,7 @@ func TestEveryFieldOfTheThrottleFileAndWhereItStands(t *testing.T) {
 		e := explained[i]
 		last := e.Said[len(e.Said)-1]
 		if e.Text != c.value || last.Layer != throttle.LayerFile || last.Where != base.File+c.where {
-			t.Errorf("%s of %s: %s by %s at %s, want %s at %s", c.field, c.key, e.Text, last.Layer, last.Where,
-				c.value, c.where)
+			t.Errorf("%s of %s: %s by %s at %s, want %s at %s", c.field, c.key, e.Text, last.Layer, last.Where, c.value, c.where)
 		}
 	}
 }
@@ -164,10 +162,8 @@ func TestFaultsOfTheThrottleFile(t *testing.T) {
 		{"a receiver's key", "[receivers.\"suffix:mx.test\"]\nconnections = 1\n",
 			`:1:2: receivers."suffix:mx.test": is not a usable name: "suffix:mx.test" is the key of a receiver: write "mx`},
 		{"no name", "[receivers.\"\"]\nconnections = 1\n", `:1:2: receivers."": is not a usable name: write a`},
-		{"no rate", "[default]\nconnection_rate = \"fast\"\n",
-			`:2:19: default.connection_rate: "fast" is not a rate`},
-		{"no word", "[default]\ntls = \"on\"\n",
-			`:2:1: default.tls: "on": write one of required, opportunistic, off`},
+		{"no rate", "[default]\nconnection_rate = \"fast\"\n", `:2:19: default.connection_rate: "fast" is not a rate`},
+		{"no word", "[default]\ntls = \"on\"\n", `:2:1: default.tls: "on": write one of required, opportunistic, off`},
 		{"too many waits", "[default]\nretry_waits = [" + strings.Repeat(`"5m",`, 9) + "]\n",
 			`:2:1: default.retry_waits: "5m,5m,5m,5m,5m,5m,5m,5m,5m": write at most 8 waits`},
 		{"a number among the waits", "[default]\nretry_waits = [\"5m\", 7]\n",
@@ -181,8 +177,7 @@ func TestFaultsOfTheThrottleFile(t *testing.T) {
 		{"a source's field of a receiver", "[receivers.\"a.test\"]\nrcpts_per_day = 1\n",
 			`:2:1: unknown key "receivers.\"a.test\".rcpts_per_day": did you mean "sources.*.rcpts_per_day"?`},
 		{"no source", "[sources.eth0]\npause = \"yes\"\n", ":1:2: sources.eth0: is not a source: write one of this"},
-		{"a receiver without a table", "[receivers]\n\"a.test\" = 3\n",
-			`:2:1: receivers."a.test": this is a table`},
+		{"a receiver without a table", "[receivers]\n\"a.test\" = 3\n", `:2:1: receivers."a.test": this is a table`},
 		{"a list of tables", "[[receivers]]\nconnections = 3\n", ":1:3: receivers: write [receivers] with one"},
 		{"inline", "receivers = { \"a.test\" = { tls = \"on\" } }\n", `:1:28: receivers."a.test".tls: "on": write`},
 		{"in two spellings", "[receivers.\"A.test\"]\nconnections = 1\n[receivers.\"a.test.\"]\nconnections = 2\n",
@@ -194,8 +189,7 @@ func TestFaultsOfTheThrottleFile(t *testing.T) {
 			base := throttleBase(t, c.text)
 			_, err := LoadThrottle(base)
 			want := base.File + strings.ReplaceAll(c.want, "FILE", base.File)
-			if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), want) ||
-				strings.Contains(err.Error(), "\n") {
+			if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%q:\n got %v\nwant %s...", c.text, err, want)
 			}
 		})
@@ -242,8 +236,7 @@ func TestCheckThrottleWarns(t *testing.T) {
 		if f.Severity != SeverityWarning {
 			t.Errorf("%s is an %s", f, f.Severity)
 		}
-		got = append(got, strings.TrimPrefix(strings.TrimPrefix(f.String(), filepath.Dir(candidate)),
-			filepath.Dir(config)))
+		got = append(got, strings.TrimPrefix(strings.TrimPrefix(f.String(), filepath.Dir(candidate)), filepath.Dir(config)))
 	}
 	want := []string{`/rollcall.toml:2:1: receivers."a.test".connections: never holds: ` + candidate + ":5 says",
 		`/throttle.toml:3:1: receivers."google.com".connections: 20 is more than 2, which is known`,

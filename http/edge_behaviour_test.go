@@ -74,8 +74,7 @@ func checkOrigin(t *testing.T, origin string, listed bool, sent call, a answer) 
 		t.Errorf("%s %s: Access-Control-Allow-Origin %q", method, path, allowed)
 	}
 	if h.Get("Vary") != "Origin" || h.Get("Access-Control-Allow-Credentials") != "" {
-		t.Errorf("%s %s: Vary %q, credentials %q", method, path, h.Get("Vary"),
-			h.Get("Access-Control-Allow-Credentials"))
+		t.Errorf("%s %s: Vary %q, credentials %q", method, path, h.Get("Vary"), h.Get("Access-Control-Allow-Credentials"))
 	}
 	if !listed {
 		if h.Get("Access-Control-Allow-Headers") != "" || h.Get("Access-Control-Max-Age") != "" {
@@ -136,8 +135,7 @@ func TestRates(t *testing.T) {
 			}
 			a := e.send(t, c.call())
 			if a.status != 429 || a.code() != "rate_limited" || a.header.Get("Retry-After") != strconv.Itoa(c.wait) {
-				t.Fatalf("after the burst: %d %s, Retry-After %q, want %d s", a.status, a.body,
-					a.header.Get("Retry-After"), c.wait)
+				t.Fatalf("after the burst: %d %s, Retry-After %q, want %d s", a.status, a.body, a.header.Get("Retry-After"), c.wait)
 			}
 			if c.name != "bad keys" {
 				if a := e.send(t, get("/v1/credits", "X-API-Key", other)); a.status != 200 {
@@ -168,8 +166,7 @@ func TestDownloadsAtOnce(t *testing.T) {
 	}
 	_ = slow.Body.Close() // the client goes away
 	listentest.Within(t, "the slot to come back", func() bool {
-		return e.do(call{method: "HEAD",
-			path: path}).status == 200
+		return e.do(call{method: "HEAD", path: path}).status == 200
 	})
 }
 
@@ -301,9 +298,7 @@ func TestStopDoesNotWaitForASilentConnection(t *testing.T) {
 	e.do(get("/v1/credits"))                                       // accepted after the silent one
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // below the time for a request
 	defer cancel()
-	if err := e.server.Stop(ctx); err != nil {
-		t.Fatalf("stop: %v", err)
-	}
+	effort.OK(t, e.server.Stop(ctx))
 	if _, err := silent.Read(make([]byte, 1)); err == nil {
 		t.Fatal("a server that has stopped speaks")
 	}

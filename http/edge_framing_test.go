@@ -72,8 +72,7 @@ func TestFraming(t *testing.T) {
 		code      string
 	}{
 		{"chunked", create + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 411, "length_required"},
-		{"chunked in other letters", create + "tRANSFER-eNCODING: cHUNKED\r\n\r\n0\r\n\r\n", 411,
-			"length_required"},
+		{"chunked in other letters", create + "tRANSFER-eNCODING: cHUNKED\r\n\r\n0\r\n\r\n", 411, "length_required"},
 		{"chunked and nothing more", create + "Transfer-Encoding: chunked\r\n\r\n", 411, "length_required"},
 		{"identity", create + "Transfer-Encoding: identity\r\n\r\n", 411, "length_required"},
 		{"gzip, chunked", create + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 411, "length_required"},
@@ -85,10 +84,8 @@ func TestFraming(t *testing.T) {
 			"length_required"},
 		{"chunked on HTTP/1.0", "POST /v1/verifications HTTP/1.0\r\nHost: a\r\n" + key +
 			"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411, "length_required"},
-		{"two lengths that differ", create + "Content-Length: 0\r\nContent-Length: 5\r\n\r\nhello", 400,
-			"bad_request"},
-		{"two lengths that agree", create + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", 400,
-			"bad_request"},
+		{"two lengths that differ", create + "Content-Length: 0\r\nContent-Length: 5\r\n\r\nhello", 400, "bad_request"},
+		{"two lengths that agree", create + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", 400, "bad_request"},
 		{"length +5", create + "Content-Length: +5\r\n\r\nhello", 400, "bad_request"},
 		{"length beyond 64 bits", create + "Content-Length: 99999999999999999999\r\n\r\n", 400, "bad_request"},
 		{"length negative", create + "Content-Length: -1\r\n\r\n", 400, "bad_request"},
@@ -96,8 +93,7 @@ func TestFraming(t *testing.T) {
 		{"space before the colon", "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key : " + e.key + "\r\n\r\n",
 			400, "bad_request"},
 		{"folded line", "GET /v1/credits HTTP/1.1\r\nHost: a\r\n" + key + "X-Long: a\r\n b\r\n\r\n", 400, "bad_request"},
-		{"folded by a tab", "GET /v1/credits HTTP/1.1\r\nHost: a\r\n" + key + "X-Long: a\r\n\tb\r\n\r\n", 400,
-			"bad_request"},
+		{"folded by a tab", "GET /v1/credits HTTP/1.1\r\nHost: a\r\n" + key + "X-Long: a\r\n\tb\r\n\r\n", 400, "bad_request"},
 		{"folded key", "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key:\r\n " + e.key + "\r\n\r\n", 400, "bad_request"},
 		{"folded first line", "GET /v1/credits HTTP/1.1\r\n Host: a\r\n" + key + "\r\n", 400, "bad_request"},
 		{"folded line and chunked", create + "X-Long: a\r\n b\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400,
@@ -108,8 +104,7 @@ func TestFraming(t *testing.T) {
 			17<<10) + "\r\n\r\n", 431, "headers_too_large"},
 		{"request line of 17 KiB", "GET /v1/credits?" + strings.Repeat("a", 17<<10) +
 			" HTTP/1.1\r\nHost: a\r\n\r\n", 431, "headers_too_large"},
-		{"large body", create + "Content-Length: 8193\r\n\r\n" + strings.Repeat("a", 8193), 422,
-			"unexpected_body"},
+		{"large body", create + "Content-Length: 8193\r\n\r\n" + strings.Repeat("a", 8193), 422, "unexpected_body"},
 		{"large body at credits", "GET /v1/credits HTTP/1.1\r\nHost: a\r\n" + key +
 			"Content-Length: 8193\r\n\r\n" + strings.Repeat("a", 8193), 200, ""},
 		{"large body that never comes", create + "Content-Length: 1000000\r\n\r\n", 422, "unexpected_body"},
@@ -316,8 +311,7 @@ func TestTLS(t *testing.T) {
 		_ = c.Close()
 	}
 	for name, text := range map[string]string{"no TLS": good,
-		"a malformed PROXY header": listentest.ProxyHeader("192.0.2.1")[:13] +
-			"\x12\x00\x00" + good} {
+		"a malformed PROXY header": listentest.ProxyHeader("192.0.2.1")[:13] + "\x12\x00\x00" + good} {
 		c := effort.Must(net.Dial("tcp", at))(t)
 		defer c.Close()
 		effort.OK(t, c.SetDeadline(time.Now().Add(listentest.Patience)))

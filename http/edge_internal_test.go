@@ -78,8 +78,7 @@ func FuzzFilename(f *testing.F) {
 		if !ok {
 			return
 		}
-		if name == "" || !utf8.ValidString(name) || strings.ContainsAny(name, "/\\\x00\r\n") ||
-			len(name) > len(text) {
+		if name == "" || !utf8.ValidString(name) || strings.ContainsAny(name, "/\\\x00\r\n") || len(name) > len(text) {
 			t.Errorf("%q gives %q", text, name)
 		}
 	})
@@ -284,9 +283,7 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 			Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 		}
 	}
-	if err := good().Validate(); err != nil {
-		t.Fatalf("good options: %v", err)
-	}
+	effort.OK(t, good().Validate())
 	for name, spoil := range map[string]func(*Options){
 		"listen": func(o *Options) { o.Listen = "" }, "book": func(o *Options) { o.Book = nil },
 		"upload": func(o *Options) { o.PublicUpload = nil }, "log": func(o *Options) { o.Log = nil },
@@ -336,8 +333,7 @@ func TestRowsReadBack(t *testing.T) {
 		t.Fatalf("%d records of %d, %v", len(records), len(rows), err)
 	}
 	for i, row := range rows {
-		want := []string{row.Email, row.Outcome.String(), row.Reason.Message(), string(api.AppendTime(nil,
-			row.At))}
+		want := []string{row.Email, row.Outcome.String(), row.Reason.Message(), string(api.AppendTime(nil, row.At))}
 		if !slices.Equal(records[i], want) {
 			t.Errorf("row %d: %q, want %q", i, records[i], want)
 		}

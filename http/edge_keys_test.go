@@ -41,8 +41,7 @@ func TestBadKeysHitNobodyElse(t *testing.T) {
 	want := func(what, key string, status int, after string) {
 		t.Helper()
 		if a := e.do(withKey(key)); a.status != status || a.header.Get("Retry-After") != after {
-			t.Errorf("%s: %d %s, Retry-After %q, want %d %q", what, a.status, a.body, a.header.Get("Retry-After"),
-				status, after)
+			t.Errorf("%s: %d %s, Retry-After %q, want %d %q", what, a.status, a.body, a.header.Get("Retry-After"), status, after)
 		}
 	}
 	want("a good key before", e.key, 200, "")

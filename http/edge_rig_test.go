@@ -77,12 +77,8 @@ func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := e.server.Stop(ctx); err != nil {
-			t.Errorf("stop server: %v", err)
-		}
-		if err := store.Close(); err != nil {
-			t.Errorf("close ledger: %v", err)
-		}
+		effort.OK(t, e.server.Stop(ctx))
+		effort.OK(t, store.Close())
 	})
 	return e
 }
@@ -396,9 +392,8 @@ func (c *answerChecker) check(t testing.TB, sent call, a answer) {
 		return
 	}
 	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: params,
-			Route: route},
-		Status: a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body)),
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route},
+		Status:                 a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body)),
 		Options: &openapi3filter.Options{IncludeResponseStatus: true,
 			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
 	})
@@ -419,8 +414,7 @@ func (c *answerChecker) checkError(t testing.TB, sent call, a answer) {
 		t.Errorf("%s %s: body %s is no Error: %v", sent.method, sent.path, a.body, err)
 	}
 	if id := body.(map[string]any)["request_id"]; id != a.header.Get("X-Request-Id") {
-		t.Errorf("%s %s: request_id %v, X-Request-Id %q", sent.method, sent.path, id,
-			a.header.Get("X-Request-Id"))
+		t.Errorf("%s %s: request_id %v, X-Request-Id %q", sent.method, sent.path, id, a.header.Get("X-Request-Id"))
 	}
 	if link := a.header.Get("Link"); link != "" && link != "</docs/errors#"+a.code()+`>; rel="help"` {
 		t.Errorf("%s %s: %s has the link %s", sent.method, sent.path, a.code(), link)

@@ -50,8 +50,7 @@ func header(pairs ...string) map[string]string {
 
 // fresh are the headers of a new creation, and more.
 func fresh(more ...string) map[string]string {
-	return header(append([]string{"Idempotency-Key", uuid.NewString(), "X-Upload-Content-Length", "10"},
-		more...)...)
+	return header(append([]string{"Idempotency-Key", uuid.NewString(), "X-Upload-Content-Length", "10"}, more...)...)
 }
 
 // common are the rows that every operation shares.
@@ -245,8 +244,7 @@ func TestRecoveredCreationHasTheSameURL(t *testing.T) {
 		return c
 	}
 	first, second := read(), read()
-	if first.Upload == nil || second.Upload == nil || first.ID != second.ID ||
-		*first.Upload != *second.Upload {
+	if first.Upload == nil || second.Upload == nil || first.ID != second.ID || *first.Upload != *second.Upload {
 		t.Fatalf("first %+v, second %+v", first, second)
 	}
 	e.upload(uuid.MustParse(first.ID), 4)

@@ -53,9 +53,7 @@ func newFlow(t *testing.T) *flow {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), listentest.Patience)
 		defer cancel()
-		if err := storage.Stop(ctx); err != nil {
-			t.Errorf("stop storage: %v", err)
-		}
+		effort.OK(t, storage.Stop(ctx))
 	})
 	return &flow{T: t, edge: e, node: uuid.New()}
 }
@@ -138,8 +136,7 @@ func send(req *http.Request) (int, http.Header, []byte, error) {
 
 func (f *flow) must(method, path string, headers map[string]string, into any, want ...int) int {
 	f.Helper()
-	status := effort.Must(f.ask(method, path, headers, into, want...))(f)
-	return status
+	return effort.Must(f.ask(method, path, headers, into, want...))(f)
 }
 
 func (f *flow) credits() int64 {

@@ -59,8 +59,7 @@ func TestPayloadGivesBackTheResultsByOrdinal(t *testing.T) {
 	}{
 		{"one", []ledger.Result{result(0)}, []ledger.Result{result(0)}},
 		{"not the first", []ledger.Result{result(5), result(2)}, []ledger.Result{result(2), result(5)}},
-		{"any order", []ledger.Result{long, early, odd, result(0)},
-			[]ledger.Result{result(0), early, long, odd}},
+		{"any order", []ledger.Result{long, early, odd, result(0)}, []ledger.Result{result(0), early, long, odd}},
 	} {
 		given := append([]ledger.Result(nil), c.in...)
 		p, err := ledger.EncodeResults(c.in)
@@ -72,8 +71,7 @@ func TestPayloadGivesBackTheResultsByOrdinal(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 		}
 		last := len(c.want) - 1
-		if p.First != c.want[0].Ordinal || p.Last != c.want[last].Ordinal ||
-			p.Counts.Sum() != int64(len(c.want)) {
+		if p.First != c.want[0].Ordinal || p.Last != c.want[last].Ordinal || p.Counts.Sum() != int64(len(c.want)) {
 			t.Errorf("%s: from %d to %d with %+v", c.name, p.First, p.Last, p.Counts)
 		}
 		if !reflect.DeepEqual(given, c.in) {
@@ -177,8 +175,7 @@ func TestBrokenPayloadsAreRefused(t *testing.T) {
 	for i := range good {
 		payloads[fmt.Sprintf("compressed and cut after %d bytes", i)] = good[:i]
 	}
-	if got := decoded(t, good); len(got) != 2 || got[1].Ordinal != 4 || got[1].Email != "bb" ||
-		got[1].Operator != 1 {
+	if got := decoded(t, good); len(got) != 2 || got[1].Ordinal != 4 || got[1].Email != "bb" || got[1].Operator != 1 {
 		t.Errorf("the sound one: %+v", got)
 	}
 	var b ledger.Batch
@@ -209,8 +206,7 @@ func TestABatchIsUsedAgain(t *testing.T) {
 			err = b.Decode(p.Bytes)
 		}
 		effort.OK(t, err)
-		if b.Len() != len(want) || len(b.Outcomes) != len(want) || len(b.Reasons) != len(want) ||
-			len(b.Times) != len(want) {
+		if b.Len() != len(want) || len(b.Outcomes) != len(want) || len(b.Reasons) != len(want) || len(b.Times) != len(want) {
 			t.Fatalf("%d results, want %d", b.Len(), len(want))
 		}
 		for i := range want {

@@ -62,8 +62,7 @@ func TestWaitingIsToldApartByItsIssue(t *testing.T) {
 		{ledger.Verification{Status: ledger.Waiting, Issue: &ledger.Issue{Code: ledger.FundingExpired}},
 			ledger.WaitingReceivers},
 		{ledger.Verification{Status: ledger.Verifying}, "verifying"},
-		{ledger.Verification{Status: ledger.Failed, Issue: &ledger.Issue{Code: ledger.FundingExpired}},
-			"failed"},
+		{ledger.Verification{Status: ledger.Failed, Issue: &ledger.Issue{Code: ledger.FundingExpired}}, "failed"},
 	} {
 		if got := c.v.State(); got != c.want {
 			t.Errorf("%s with %+v: got %q, want %q", c.v.Status, c.v.Issue, got, c.want)

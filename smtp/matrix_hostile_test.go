@@ -75,9 +75,7 @@ func startMatrixLab(t *testing.T) *smtplab.Lab {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), matrixEnd)
 		defer cancel()
-		if err := lab.Stop(ctx); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, lab.Stop(ctx))
 	})
 	return lab
 }

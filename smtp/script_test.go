@@ -162,9 +162,7 @@ func (s script) listen(t *testing.T) (Dialer, netip.AddrPort) {
 	}()
 	t.Cleanup(func() {
 		_ = listener.Close()
-		if err := <-done; err != nil {
-			t.Errorf("script: %v", err)
-		}
+		effort.OK(t, <-done)
 	})
 	at := netip.MustParseAddrPort(listener.Addr().String())
 	return loopbackDialer(t, int(at.Port())), at

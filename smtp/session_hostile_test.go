@@ -64,10 +64,8 @@ func TestHostileBeginning(t *testing.T) {
 		stage  Stage
 		want   error
 	}{
-		{"greeting without end", `>? "` + script(strings.Repeat("220-x\\r\\n", 1000)) + `"`,
-			StageGreeting, ErrTooLarge},
-		{"greeting line without end", `>? "` + script(strings.Repeat("2", 1<<17)) + `"`,
-			StageGreeting, ErrTooLarge},
+		{"greeting without end", `>? "` + script(strings.Repeat("220-x\\r\\n", 1000)) + `"`, StageGreeting, ErrTooLarge},
+		{"greeting line without end", `>? "` + script(strings.Repeat("2", 1<<17)) + `"`, StageGreeting, ErrTooLarge},
 		{"ssh", "> SSH-2.0-OpenSSH_9.9", StageGreeting, ErrProtocol},
 		{"http", "> HTTP/1.1 400 Bad Request", StageGreeting, ErrProtocol},
 		{"greeting 250", "> 250 hi", StageGreeting, ErrProtocol},
@@ -161,8 +159,7 @@ func TestStartTLS(t *testing.T) {
 		{"refused and required", offered + "< STARTTLS\n> 454 4.7.0 not now\n< QUIT\n> 221 bye\n! close",
 			required, false, 454, nil},
 		{"not offered and required", opened + "< QUIT\n> 221 bye\n! close", required, false, 0, ErrNoSTARTTLS},
-		{"injected in clear", offered + "< STARTTLS\n> 220 go\n> 250 ok\n! eof",
-			testOptions(), false, 0, ErrOutOfStep},
+		{"injected in clear", offered + "< STARTTLS\n> 220 go\n> 250 ok\n! eof", testOptions(), false, 0, ErrOutOfStep},
 		{"closing", offered + "< STARTTLS\n> 421 bye\n! eof", testOptions(), false, 421, nil},
 		{"what is no answer", offered + "< STARTTLS\n> 250 ok\n! eof", testOptions(), false, 0, ErrProtocol},
 	}

@@ -58,8 +58,7 @@ func TestReadReply(t *testing.T) {
 		{"longest line", "250 " + long + "\r\n", Reply{Code: 250, Lines: []string{long}}, nil},
 		{"line too long", "250 " + long + "xx\r\n", Reply{Code: 250, Lines: []string{long + "x"}}, nil},
 		{"line without an end", strings.Repeat("x", 1<<20), Reply{}, ErrTooLarge},
-		{"most lines", strings.Repeat("250-\r\n", 127) + "250 \r\n",
-			Reply{Code: 250, Lines: make([]string, 128)}, nil},
+		{"most lines", strings.Repeat("250-\r\n", 127) + "250 \r\n", Reply{Code: 250, Lines: make([]string, 128)}, nil},
 		{"too many lines", strings.Repeat("250-\r\n", 128) + "250 \r\n", Reply{}, ErrTooLarge},
 		{"too many bytes", strings.Repeat("250-"+long[:4000]+"\r\n", 17) + "250 \r\n", Reply{}, ErrTooLarge},
 

@@ -166,8 +166,7 @@ func TestGroupOfTransactions(t *testing.T) {
 			ask, "250", "1", "MAIL 421", 3, 0, false},
 		{"421 to RCPT within it is the last answer", two + "\n> 250 1\n> 250 2\n> 250 3\n> 250 4\n> 421 5\n! eof",
 			ask, "250 421", "1 1", "", 3, 0, false},
-		{"cut within it", two + "\n> 250 1\n> 250 2\n> 250 3\n> 250 4\n! close",
-			ask, "250", "1", "RCPT 0", 3, 0, false},
+		{"cut within it", two + "\n> 250 1\n> 250 2\n> 250 3\n> 250 4\n! close", ask, "250", "1", "RCPT 0", 3, 0, false},
 		{"each reply awaited where it is not offered", opened + mail + `
 			> 250 1
 			< RCPT TO:<a@example.com>

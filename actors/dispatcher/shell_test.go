@@ -222,8 +222,7 @@ func newOffice(t *testing.T) *office {
 	t.Helper()
 	url := effort.Ledger(t, sqlstore.Migrate)
 	store := effort.Must(sqlstore.Open(context.Background(), url, sqlstore.Options{}))(t)
-	b := &book{Store: store, leases: map[uuid.UUID]int{}, before: map[string]func(){},
-		refuses: map[string]error{}}
+	b := &book{Store: store, leases: map[uuid.UUID]int{}, before: map[string]func(){}, refuses: map[string]error{}}
 	o := &office{t: t, url: url, book: b, workspace: uuid.New(), node: uuid.New(), log: &warningLog{}}
 	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o.system = actor.NewActorSystem(actor.WithDeadLetterThrottleInterval(deadLetters),
@@ -231,9 +230,7 @@ func newOffice(t *testing.T) *office {
 	process.NewPanicGuard(prometheus.NewRegistry(), log).Install(o.system)
 	t.Cleanup(func() {
 		o.system.Shutdown()
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, store.Close())
 	})
 	effort.Must(store.CreateWorkspace(context.Background(), o.workspace, "test"))(t)
 	effort.Must(store.Grant(context.Background(), uuid.New(), o.workspace, 1000, "test"))(t)
@@ -298,8 +295,7 @@ func (o *office) stops(d *Dispatcher) {
 
 func (o *office) sees(id uuid.UUID) ledger.Verification {
 	o.t.Helper()
-	v := effort.Must(o.book.Store.Verification(context.Background(), o.workspace, id))(o.t)
-	return v
+	return effort.Must(o.book.Store.Verification(context.Background(), o.workspace, id))(o.t)
 }
 
 // until waits for a condition with a bound.
@@ -571,8 +567,7 @@ func TestLeasesThatCannotBeRenewedAreDroppedByOurClock(t *testing.T) {
 		o.book.refuse("lease", errAway)
 		began := time.Now()
 		o.until("the work is dropped", ended)
-		if took := time.Since(began); took > leaseTTL-leaseMargin+lookEvery ||
-			took < leaseTTL-leaseMargin-renewEvery {
+		if took := time.Since(began); took > leaseTTL-leaseMargin+lookEvery || took < leaseTTL-leaseMargin-renewEvery {
 			o.t.Errorf("dropped after %v, want about %v", took, leaseTTL-leaseMargin)
 		}
 		leased := o.book.count("lease")
@@ -612,11 +607,9 @@ func TestLostLeasesEndTheWorkAndUnknownOnesAreGivenBack(t *testing.T) {
 		lost := o.uploads("a@slow.test\n")
 		o.starts()
 		o.until("a renewal", func() bool {
-			return o.book.count("renew") > 0 &&
-				o.sees(lost).Status == ledger.Verifying
+			return o.book.count("renew") > 0 && o.sees(lost).Status == ledger.Verifying
 		})
-		effort.OK(o.t, o.book.Store.Release(context.Background(), ledger.Lease{Verification: lost, Node: o.node,
-			Epoch: 1}))
+		effort.OK(o.t, o.book.Store.Release(context.Background(), ledger.Lease{Verification: lost, Node: o.node, Epoch: 1}))
 		o.until("taken anew, at a later epoch", func() bool { return o.sees(lost).Epoch > 1 })
 		// A lease of ours that we do not know of, such as of an answer that was lost.
 		o.book.refuse("lease", errAway)
@@ -713,8 +706,7 @@ func TestStopEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		began := time.Now()
-		if err := d.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) ||
-			time.Since(began) > 3*time.Second {
+		if err := d.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 3*time.Second {
 			o.t.Errorf("stopped after %v: %v", time.Since(began), err)
 		}
 		<-time.After(2 * time.Hour)

@@ -21,8 +21,7 @@ func table(t interface {
 	Fatal(...any)
 }, name string, fields map[string]string) *throttle.Table {
 	set := effort.Must(throttle.ParseOverride(fields))(t)
-	out := effort.Must(throttle.NewTable([]throttle.Rule{{Name: name, Set: set}}))(t)
-	return out
+	return effort.Must(throttle.NewTable([]throttle.Rule{{Name: name, Set: set}}))(t)
 }
 
 // recordOf makes a record of one receiver of so many minutes.
@@ -65,13 +64,11 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 		{"half the rate", 60, busy, "rcpt_rate", "150/min", 9000, 3600, map[string]int{"rcpt_rate": 60}, false},
 		{"twice the rate", 60, busy, "rcpt_rate", "10/s", 18000, -1800, map[string]int{"rcpt_rate": 29}, true},
 		{"half the sessions", 60, busy, "connections", "1", 9000, 3600, map[string]int{"connections": 60}, false},
-		{"fewer connections", 60, busy, "connection_rate", "3/min", 9000, 3600, map[string]int{"connection_rate": 60},
-			false},
+		{"fewer connections", 60, busy, "connection_rate", "3/min", 9000, 3600, map[string]int{"connection_rate": 60}, false},
 		{"shorter sessions", 60, busy, "rcpts_per_connection", "5", 9000, 3600,
 			map[string]int{"rcpts_per_connection": 60}, false},
 		{"a pause", 60, busy, "pause", "yes", 0, 7*86400 - 3600, map[string]int{"pause": 60}, false},
-		{"half the refusals", 180, stingy, "refused_per_hour", "10", 60, 0, map[string]int{"refused_per_hour": 180},
-			false},
+		{"half the refusals", 180, stingy, "refused_per_hour", "10", 60, 0, map[string]int{"refused_per_hour": 180}, false},
 		{"what makes no difference to how much is asked", 60, busy, "idle_time", "1s", 18000, 0,
 			map[string]int{"rcpt_rate": 59}, false},
 		{"a penalty, whatever the rules", 60, func(_ int, m *Minute) { m.Queued, m.Cause = 40000, "penalty" },
@@ -96,8 +93,7 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 					candidate[k] = v
 				}
 			}
-			got := Replay(recordOf(c.minutes, c.minute), table(t, "example.net", now),
-				table(t, "example.net", candidate))
+			got := Replay(recordOf(c.minutes, c.minute), table(t, "example.net", now), table(t, "example.net", candidate))
 			if len(got.Receivers) != 1 || got.Same != 0 || got.Hours != float64(c.minutes-1)/60 {
 				t.Fatalf("%+v", got)
 			}

@@ -55,8 +55,7 @@ func testOptions(a throttle.Limits) Options {
 	living := NewRegistry()
 	living.Alone()
 	return Options{
-		Options: scheduler.Options{Fenced: func() bool { return false },
-			Allow: func(string) throttle.Limits { return a },
+		Options: scheduler.Options{Fenced: func() bool { return false }, Allow: func(string) throttle.Limits { return a },
 			Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: NewSlots(slotsOfWorld),
 			Rules: verdict.Builtin, Sources: sourcesOf(receivertest.NoSession), Log: slog.New(slog.DiscardHandler),
 			Guard: process.NewPanicGuard(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))},
@@ -103,9 +102,7 @@ func newBench(t *testing.T, latency time.Duration, personality string, a throttl
 		b.system.Shutdown()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := lab.Stop(ctx); err != nil {
-			t.Errorf("lab: %v", err)
-		}
+		effort.OK(t, lab.Stop(ctx))
 	})
 	return b
 }
@@ -463,8 +460,7 @@ func TestAttemptsOnTheWire(t *testing.T) {
 		}
 		at := one.Attempts[0]
 		if at.Stage != smtp.StageRcpt || at.Host != b.host.GetName() || at.Code == 0 || at.Rule == "" ||
-			time.Since(at.At).Abs() > time.Minute || strings.Contains(at.Text, b.domain) ||
-			strings.Contains(at.Text, "ghost") {
+			time.Since(at.At).Abs() > time.Minute || strings.Contains(at.Text, b.domain) || strings.Contains(at.Text, "ghost") {
 			t.Errorf("attempt %+v", at)
 		}
 		one.Agrees(t, 1)

@@ -41,8 +41,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 		t.Errorf("%d actors live", b.options.Registry.Count())
 	}
 	tally := b.lab.Manners().Receivers[b.domain]
-	if tally.Rcpts != len(c.answers) || tally.SessionsOpen > 0 || tally.HungUp > 0 ||
-		tally.Quits != tally.Sessions {
+	if tally.Rcpts != len(c.answers) || tally.SessionsOpen > 0 || tally.HungUp > 0 || tally.Quits != tally.Sessions {
 		t.Errorf("%d RCPTs, %d answers, %d sessions open, %d of %d said QUIT", tally.Rcpts, len(c.answers),
 			tally.SessionsOpen, tally.Quits, tally.Sessions)
 	}

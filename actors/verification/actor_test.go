@@ -26,8 +26,7 @@ import (
 
 func TestWholeLife(t *testing.T) {
 	w := newWorld(t, 100)
-	v := w.uploads("yes@good.test", "Yes@GOOD.test", "no@good.test", "x@all.test", "x@none.test",
-		"yes@good.test")
+	v := w.uploads("yes@good.test", "Yes@GOOD.test", "no@good.test", "x@all.test", "x@none.test", "yes@good.test")
 	v = w.finishes(w.options(w.watches()), v.ID)
 	if v.Status != ledger.Completed || v.Rows != 6 || v.Duplicates != 1 || v.Total != 5 || v.Held != 0 {
 		t.Errorf("at the end: %+v", v)
@@ -164,8 +163,7 @@ func TestDrainGivesTheLeaseBackAndTheNextGoesOn(t *testing.T) {
 	o := w.options(w.watches())
 	o.Domain.GiveUpAfter = time.Minute // shorter than the hour that is named
 	w.starts(o, leased, lease).wait()
-	want := map[string]string{"yes@good.test": "valid mailbox_exists",
-		"no@good.test":    "invalid mailbox_not_found",
+	want := map[string]string{"yes@good.test": "valid mailbox_exists", "no@good.test": "invalid mailbox_not_found",
 		"later@good.test": "unknown greylisted", "x@all.test": "catch_all accept_all"}
 	if got := w.results(v.ID); !maps.Equal(got, want) {
 		t.Errorf("results %v, want %v", got, want)
@@ -199,8 +197,7 @@ func TestLostWritesNothingMore(t *testing.T) {
 		leased, lease := w.leases(w.node, v.ID)
 		book := newFaulty(w)
 		r := w.starts(w.options(book), leased, lease)
-		w.until(v.ID, "waiting",
-			func(v ledger.Verification) bool { return v.State() == ledger.WaitingReceivers })
+		w.until(v.ID, "waiting", func(v ledger.Verification) bool { return v.State() == ledger.WaitingReceivers })
 		r.tell(Lost{})
 		r.wait()
 		calls, asked := book.calls.Load(), w.mailboxes.times()["later@good.test"]
@@ -328,13 +325,11 @@ func TestLedgerThatFailsForAWhileChargesNothingTwice(t *testing.T) {
 			if v.Status != ledger.Completed || v.Epoch != 2 || int64(len(w.results(v.ID))) != v.Total {
 				t.Errorf("at the end: %+v", v)
 			}
-			if b := w.sound(); b.Spent != ledger.Credits(v.Counts.Charged()) ||
-				v.Counts.Charged() != v.Total-1 {
+			if b := w.sound(); b.Spent != ledger.Credits(v.Counts.Charged()) || v.Counts.Charged() != v.Total-1 {
 				t.Errorf("balance %+v, counts %+v", b, v.Counts)
 			}
 			if book.fails.Load() >= 0 || book.lost.Load() == 0 {
-				t.Errorf("%d faults left, %d answers lost: the ledger did not fail", book.fails.Load(),
-					book.lost.Load())
+				t.Errorf("%d faults left, %d answers lost: the ledger did not fail", book.fails.Load(), book.lost.Load())
 			}
 		})
 	}
@@ -559,8 +554,7 @@ func TestWaitingIsToldWhenOnlyReceiversAreWaitedFor(t *testing.T) {
 		}
 		<-time.After(20 * time.Second)
 		v = w.sees(v.ID)
-		if next := v.NextTry.Sub(began); v.State() != ledger.WaitingReceivers || next < time.Hour ||
-			next > 62*time.Minute {
+		if next := v.NextTry.Sub(began); v.State() != ledger.WaitingReceivers || next < time.Hour || next > 62*time.Minute {
 			t.Errorf("after 20 s: %s, next try in %v; want waiting for an hour and a little", v.Status, next)
 		}
 		<-time.After(2 * time.Hour)
@@ -621,8 +615,7 @@ func TestStatusDoesNotFlap(t *testing.T) {
 			}
 		}
 		if waits < 3 || waits > 8 {
-			w.t.Errorf("the status was waiting %d times in two minutes, want it every 15 seconds at most",
-				waits)
+			w.t.Errorf("the status was waiting %d times in two minutes, want it every 15 seconds at most", waits)
 		}
 		r.tell(Drain{})
 		r.wait()

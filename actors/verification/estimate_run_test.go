@@ -312,8 +312,7 @@ func (r *run) listen() (all []said, began, ended time.Time) {
 		if sum := sumOf(v.Waits); len(v.Waits) > 0 && sum != int(v.Total-v.Final) {
 			r.w.t.Errorf("%d of %d addresses are final, and %d wait: %+v", v.Final, v.Total, sum, v.Waits)
 		}
-		all = append(all, said{time.Now(), v.Finish, v.Why, float64(v.Final) / float64(max(1, v.Total)),
-			v.Waits})
+		all = append(all, said{time.Now(), v.Finish, v.Why, float64(v.Final) / float64(max(1, v.Total)), v.Waits})
 	}
 }
 
@@ -359,8 +358,7 @@ func (m mix) judge(t testing.TB, all []said, began, ended time.Time) {
 		ratio := float64(s.finish.Sub(s.at)) / float64(ended.Sub(s.at))
 		line += fmt.Sprintf("  %2.0f %%: %.2f", 100*part, ratio)
 		if part >= 0.25 && (ratio < m.least || ratio > m.most) {
-			t.Errorf("at %.0f %% of the run %.2f of what was left was told, want %.2f to %.2f", 100*part, ratio,
-				m.least, m.most)
+			t.Errorf("at %.0f %% of the run %.2f of what was left was told, want %.2f to %.2f", 100*part, ratio, m.least, m.most)
 		}
 	}
 	t.Log(line)
@@ -372,38 +370,30 @@ var usual = []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute,
 
 func mixes() []mix {
 	return []mix{
-		{name: "rate-limited", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4,
-			list: addresses(1, 3000, 2),
-			at:   func(string) (string, habits) { return "slow.test", habits{perSecond: 5} }},
-		{name: "rate-limited, untold", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4,
-			list: addresses(1, 3000, 2),
-			at:   func(string) (string, habits) { return "slow.test", habits{perSecond: 5, untold: true} }},
+		{name: "rate-limited", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4, list: addresses(1, 3000, 2),
+			at: func(string) (string, habits) { return "slow.test", habits{perSecond: 5} }},
+		{name: "rate-limited, untold", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4, list: addresses(1, 3000, 2),
+			at: func(string) (string, habits) { return "slow.test", habits{perSecond: 5, untold: true} }},
 		{name: "rate-limited, all accepted", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4,
 			list: addresses(1, 600, 1),
 			at:   func(string) (string, habits) { return "slow.test", habits{perSecond: 5, catchAll: true} }},
-		{name: "greylisting for 12 minutes", waits: usual, domainsMax: 1024, least: 0.1, most: 2,
-			list: addresses(50, 4, 2),
-			at:   func(d string) (string, habits) { return d, habits{perSecond: 5, grey: 12 * time.Minute} }},
-		{name: "slow and greylisting", waits: usual, domainsMax: 1024, least: 0.35, most: 2,
-			list: addresses(1, 2000, 2),
-			at:   func(string) (string, habits) { return "both.test", habits{perSecond: 2, grey: 4 * time.Minute} }},
-		{name: "many domains at one receiver", waits: usual, domainsMax: 200, least: 0.4, most: 3,
-			list: addresses(600, 2, 2),
+		{name: "greylisting for 12 minutes", waits: usual, domainsMax: 1024, least: 0.1, most: 2, list: addresses(50, 4, 2),
+			at: func(d string) (string, habits) { return d, habits{perSecond: 5, grey: 12 * time.Minute} }},
+		{name: "slow and greylisting", waits: usual, domainsMax: 1024, least: 0.35, most: 2, list: addresses(1, 2000, 2),
+			at: func(string) (string, habits) { return "both.test", habits{perSecond: 2, grey: 4 * time.Minute} }},
+		{name: "many domains at one receiver", waits: usual, domainsMax: 200, least: 0.4, most: 3, list: addresses(600, 2, 2),
 			at: func(string) (string, habits) {
 				return "host.test", habits{perSecond: 10, latency: 100 * time.Millisecond}
 			}},
-		{name: "more domains than at a time", waits: usual, domainsMax: 25, least: 0.5, most: 2,
-			list: addresses(1000, 2, 2),
-			at:   func(d string) (string, habits) { return d, habits{perSecond: 2, latency: 800 * time.Millisecond} }},
+		{name: "more domains than at a time", waits: usual, domainsMax: 25, least: 0.5, most: 2, list: addresses(1000, 2, 2),
+			at: func(d string) (string, habits) { return d, habits{perSecond: 2, latency: 800 * time.Millisecond} }},
 		{name: "greylisting, short waits", waits: []time.Duration{time.Second, 2 * time.Second, 4 * time.Second},
 			domainsMax: 1024, least: 0.3, most: 3, list: addresses(20, 10, 2),
 			at: func(d string) (string, habits) { return d, habits{perSecond: 5, grey: 5 * time.Second} }},
-		{name: "greylisting, usual waits", waits: usual, domainsMax: 1024, least: 0.3, most: 3,
-			list: addresses(50, 4, 2),
-			at:   func(d string) (string, habits) { return d, habits{perSecond: 5, grey: 4 * time.Minute} }},
-		{name: "refusals bounded", waits: usual, domainsMax: 1024, least: 0.5, most: 2,
-			list: addresses(1, 120, 2),
-			at:   func(string) (string, habits) { return "strict.test", habits{perSecond: 5, refusals: 20} }},
+		{name: "greylisting, usual waits", waits: usual, domainsMax: 1024, least: 0.3, most: 3, list: addresses(50, 4, 2),
+			at: func(d string) (string, habits) { return d, habits{perSecond: 5, grey: 4 * time.Minute} }},
+		{name: "refusals bounded", waits: usual, domainsMax: 1024, least: 0.5, most: 2, list: addresses(1, 120, 2),
+			at: func(string) (string, habits) { return "strict.test", habits{perSecond: 5, refusals: 20} }},
 		{name: "everyday", waits: usual, domainsMax: 1024, least: 0.3, most: 3, list: everyday, at: everydayAt},
 	}
 }

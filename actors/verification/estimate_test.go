@@ -28,8 +28,7 @@ func TestFinish(t *testing.T) {
 		{"a rate that was seen", eta{queues: at(queue{addresses: 30, asked: 2})}, 15 * time.Second, ""},
 		{"less than an hour's, and faster", eta{queues: at(queue{addresses: 30, perHour: 360, asked: 2})},
 			15 * time.Second, ""},
-		{"more than an hour's", eta{queues: at(queue{addresses: 720, perHour: 360, asked: 2})},
-			2 * time.Hour, ""},
+		{"more than an hour's", eta{queues: at(queue{addresses: 720, perHour: 360, asked: 2})}, 2 * time.Hour, ""},
 		{"the budget is used up", eta{queues: at(queue{addresses: 30, perHour: 360, asked: 2,
 			cause: "budget"})}, 5 * time.Minute, ""},
 		{"nothing seen yet", eta{queues: at(queue{addresses: 30, cause: "free"})}, domainTakes, ""},
@@ -100,8 +99,7 @@ func TestPace(t *testing.T) {
 		}
 		finals, done := p.rates(now, 5*i, i)
 		if i > 0 && (math.Abs(finals-20) > 0.01 || math.Abs(done-4) > 0.01) {
-			t.Fatalf("after %v: %.3f addresses and %.3f domains in a second, want 20 and 4", now.Sub(noon),
-				finals, done)
+			t.Fatalf("after %v: %.3f addresses and %.3f domains in a second, want 20 and 4", now.Sub(noon), finals, done)
 		}
 	}
 }

@@ -21,9 +21,8 @@ var noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func readLines(t testing.TB, lines ...string) *intake.File {
 	t.Helper()
-	f := effort.Must(intake.Read(strings.NewReader("email\n"+strings.Join(lines, "\n")+"\n"),
+	return effort.Must(intake.Read(strings.NewReader("email\n"+strings.Join(lines, "\n")+"\n"),
 		intake.Limits{RowsMax: 1 << 20}))(t)
-	return f
 }
 
 func settledBits(f *intake.File, ordinals ...uint32) bitset {
@@ -198,8 +197,7 @@ func TestPlanIsQuietWhenAllItsDomainsAre(t *testing.T) {
 		{"both begun", func() { p.begin(9) }, time.Time{}},
 		{"both wait", func() { p.rest(p.open["two.test"], noon.Add(-time.Minute)) }, noon.Add(-time.Minute)},
 		{"something to settle", func() { p.take(noon, []domain.Final{asFinal(0)}) }, time.Time{}},
-		{"settled", func() { p.batch(noon, true); p.settled(noon); p.end("one.test") },
-			noon.Add(-time.Minute)},
+		{"settled", func() { p.batch(noon, true); p.settled(noon); p.end("one.test") }, noon.Add(-time.Minute)},
 		{"busy again", func() { p.rest(p.open["two.test"], time.Time{}) }, time.Time{}},
 		{"over", func() { p.end("two.test") }, time.Time{}},
 	}

@@ -51,11 +51,7 @@ func newWorld(t testing.TB, credits ledger.Credits) *world {
 	t.Helper()
 	url := effort.Ledger(t, sqlstore.Migrate)
 	book := effort.Must(sqlstore.Open(context.Background(), url, sqlstore.Options{}))(t)
-	t.Cleanup(func() {
-		if err := book.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, book.Close()) })
 	w := &world{t: t, book: book, workspace: uuid.New(), node: uuid.New(), mailboxes: &mailboxes{},
 		patience: 2 * time.Minute}
 	w.system = actor.NewActorSystem(
@@ -213,8 +209,7 @@ func (w *world) leases(node, id uuid.UUID) (ledger.Verification, ledger.Lease) {
 
 func (w *world) sees(id uuid.UUID) ledger.Verification {
 	w.t.Helper()
-	v := effort.Must(w.book.Verification(context.Background(), w.workspace, id))(w.t)
-	return v
+	return effort.Must(w.book.Verification(context.Background(), w.workspace, id))(w.t)
 }
 
 // run is one verification actor below a parent that stands for the dispatcher.
@@ -337,8 +332,7 @@ func (w *world) sound() ledger.Balance {
 
 func (w *world) balance() ledger.Balance {
 	w.t.Helper()
-	b := effort.Must(w.book.Balance(context.Background(), w.workspace))(w.t)
-	return b
+	return effort.Must(w.book.Balance(context.Background(), w.workspace))(w.t)
 }
 
 // until waits for a condition on a verification.

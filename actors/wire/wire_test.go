@@ -45,8 +45,7 @@ func TestTaskKey(t *testing.T) {
 		{"whole", &Task{Verification: id[:], Epoch: 4, Domain: "example.test"}, TaskKey{id, "example.test"}},
 		{"none", nil, TaskKey{}},
 		{"short id", &Task{Verification: id[:15], Domain: "example.test"}, TaskKey{uuid.Nil, "example.test"}},
-		{"long id", &Task{Verification: append(id[:], 1), Domain: "example.test"},
-			TaskKey{uuid.Nil, "example.test"}},
+		{"long id", &Task{Verification: append(id[:], 1), Domain: "example.test"}, TaskKey{uuid.Nil, "example.test"}},
 	} {
 		if got := c.task.Key(); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -91,8 +90,7 @@ func TestAnswersOfNewerProgramsAreUndecided(t *testing.T) {
 		{"valid", uint32(smtp.Valid), uint32(smtp.MailboxExists), smtp.Valid, smtp.MailboxExists},
 		{"again", 0, uint32(smtp.Greylisted), smtp.Undecided, smtp.Greylisted},
 		{"the next outcome", uint32(smtp.Error) + 1, uint32(smtp.Policy), smtp.Undecided, smtp.Policy},
-		{"one that would wrap", 256 + uint32(smtp.Valid), 256 + uint32(smtp.MailboxExists), smtp.Undecided,
-			smtp.ReasonNone},
+		{"one that would wrap", 256 + uint32(smtp.Valid), 256 + uint32(smtp.MailboxExists), smtp.Undecided, smtp.ReasonNone},
 		{"no reason", uint32(smtp.Valid), 0, smtp.Valid, smtp.ReasonNone},
 		{"an unknown reason", uint32(smtp.Valid), 255, smtp.Valid, smtp.ReasonNone},
 	} {
@@ -247,8 +245,7 @@ func FuzzDecodeWire(f *testing.F) {
 		case *Results:
 			for _, a := range m.GetAnswers() {
 				outcome, reason := a.Verdict()
-				if outcome > smtp.Error || reason != smtp.ReasonNone && !reason.Known() || a.Wait() < 0 ||
-					a.Wait() > waitMax {
+				if outcome > smtp.Error || reason != smtp.ReasonNone && !reason.Known() || a.Wait() < 0 || a.Wait() > waitMax {
 					t.Errorf("%v gives %v %v %v", a, outcome, reason, a.Wait())
 				}
 				checkAttempts(t, m, a)

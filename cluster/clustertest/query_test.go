@@ -109,8 +109,7 @@ func bounded(t *testing.T, w *clustertest.World, answers *answering) {
 		answers.set(func(context.Context, int, []byte) ([]byte, error) { return make([]byte, c.answer), nil })
 		for _, r := range errand(w, make([]byte, c.question)) {
 			if c.fits != (r.Err == nil) || c.fits && !bytes.Equal(r.Body, make([]byte, c.answer)) {
-				t.Errorf("%d bytes asked and %d answered at %s: %d bytes, %v", c.question, c.answer, r.Name,
-					len(r.Body), r.Err)
+				t.Errorf("%d bytes asked and %d answered at %s: %d bytes, %v", c.question, c.answer, r.Name, len(r.Body), r.Err)
 			}
 		}
 	}

@@ -77,8 +77,7 @@ func resolveAll(w *clustertest.World, from int, owners map[string]int) {
 	for key, owner := range owners {
 		w.Await(fmt.Sprintf("%s lives on node-%d alone", key, owner), func() bool {
 			pid := w.Node(from).Resolve(clustertest.EchoKind, key)
-			return pid != nil && pid.Address == w.Node(owner).Meta().Actors &&
-				slices.Equal(w.Echo.Living(key), []int{owner})
+			return pid != nil && pid.Address == w.Node(owner).Meta().Actors && slices.Equal(w.Echo.Living(key), []int{owner})
 		})
 	}
 }

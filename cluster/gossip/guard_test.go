@@ -295,8 +295,7 @@ func TestTheGuardTellsWhatMembersSendOnStreams(t *testing.T) {
 		{"state of a signed 300", state([]byte{0xd1, 1, 44}, []byte{0}, nil), passes, passes},
 		{"state of a million", state([]byte{0xce, 0, 0x10, 0, 0}, []byte{0}, nil), tooLarge, tooLarge},
 		{"state with a user's", state([]byte{1}, []byte{0xce, 1, 0, 0, 0}, nil), malformed, malformed},
-		{"state counted in 64 bits", state([]byte{0xcf, 0, 0, 0, 0, 0, 0, 0, 1}, []byte{0}, nil), malformed,
-			malformed},
+		{"state counted in 64 bits", state([]byte{0xcf, 0, 0, 0, 0, 0, 0, 0, 1}, []byte{0}, nil), malformed, malformed},
 		{"state without a head", []byte{kindPushPull, 0x90}, malformed, malformed},
 		{"state cut short", state([]byte{1}, []byte{0}, nil)[:12], malformed, malformed},
 		{"ping", []byte{kindPing, 0x80}, passes, malformed},
@@ -320,8 +319,7 @@ func TestTheGuardTellsWhatMembersSendOnStreams(t *testing.T) {
 					got, err = malformed, nil // it waits for the rest
 				}
 				if got != want || err != nil {
-					t.Errorf("%s, incoming %v, sealed %v: got %q, %v, want %q", c.name, incoming, keys != nil, got, err,
-						want)
+					t.Errorf("%s, incoming %v, sealed %v: got %q, %v, want %q", c.name, incoming, keys != nil, got, err, want)
 				}
 				if got != passes {
 					continue

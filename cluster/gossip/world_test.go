@@ -90,11 +90,7 @@ func begin(t *testing.T, o Options) (*node, error) {
 		return n, err
 	}
 	n.Gossip = g
-	t.Cleanup(func() {
-		if err := g.Stop(); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, g.Stop()) })
 	return n, nil
 }
 
@@ -210,14 +206,12 @@ func writeKeys(t *testing.T, keys ...string) string {
 
 func ring(t *testing.T, keys ...string) *Keyring {
 	t.Helper()
-	k := effort.Must(LoadKeyring(writeKeys(t, keys...)))(t)
-	return k
+	return effort.Must(LoadKeyring(writeKeys(t, keys...)))(t)
 }
 
 func rawKey(t *testing.T, key string) []byte {
 	t.Helper()
-	raw := effort.Must(base64.StdEncoding.DecodeString(key))(t)
-	return raw
+	return effort.Must(base64.StdEncoding.DecodeString(key))(t)
 }
 
 // nothing is a prometheus.Registerer.

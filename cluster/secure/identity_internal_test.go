@@ -37,14 +37,12 @@ func newFolder(t *testing.T) *folder {
 
 func newCA(t *testing.T) *Authority {
 	t.Helper()
-	ca := effort.Must(NewAuthority("test", time.Now(), AuthorityValidity))(t)
-	return ca
+	return effort.Must(NewAuthority("test", time.Now(), AuthorityValidity))(t)
 }
 
 func (f *folder) issue(name string, now time.Time, validity time.Duration) Pair {
 	f.t.Helper()
-	pair := effort.Must(f.ca.Issue(name, now, validity))(f.t)
-	return pair
+	return effort.Must(f.ca.Issue(name, now, validity))(f.t)
 }
 
 // write replaces a file; its time changes even on a file system of coarse ones.

@@ -64,8 +64,7 @@ func TestMain(m *testing.M) {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := effort.Must(theRig())(t)
-	return r
+	return effort.Must(theRig())(t)
 }
 
 func startRig() (*rig, error) {
@@ -126,8 +125,7 @@ func (r *rig) touch(n *node) (conn net.Conn, err error) {
 
 func newCA(t *testing.T) *secure.Authority {
 	t.Helper()
-	ca := effort.Must(secure.NewAuthority("test", time.Now(), secure.AuthorityValidity))(t)
-	return ca
+	return effort.Must(secure.NewAuthority("test", time.Now(), secure.AuthorityValidity))(t)
 }
 
 func (r *rig) nameOf(address string) (string, bool) {
@@ -377,8 +375,7 @@ func (r *rig) member(t *testing.T, to *probe) *peer {
 	t.Helper()
 	r.meet(t, peerAddress, memberName)
 	i, _ := r.mustIdentity(t, memberName)
-	p := effort.Must(dial(t, to, i.Client(r.nameOf)))(t)
-	return p
+	return effort.Must(dial(t, to, i.Client(r.nameOf)))(t)
 }
 
 // connected is member after it has said who it is.

@@ -44,15 +44,13 @@ func TestStrangersDeliverNothing(t *testing.T) {
 			want    codes.Code
 		}{
 			{"in the clear", insecure.NewCredentials(), place, codes.Unavailable},
-			{"without a certificate", credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}), place,
-				codes.Unavailable},
+			{"without a certificate", credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}), place, codes.Unavailable},
 			{"with a certificate of another CA", credentials.NewTLS(&tls.Config{InsecureSkipVerify: true,
 				Certificates: []tls.Certificate{foreign}}), place, codes.Unavailable},
 			{"with a name that no member has", stranger.Client(at), place, codes.PermissionDenied},
 			{"with a member's name, at the address of another", member.Client(at), r.second.system.Address(),
 				codes.PermissionDenied},
-			{"with a member's name, at an address of nobody", member.Client(at), "127.0.0.1:3",
-				codes.PermissionDenied},
+			{"with a member's name, at an address of nobody", member.Client(at), "127.0.0.1:3", codes.PermissionDenied},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -35,12 +35,10 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 		!strings.HasPrefix(broken.String(), "audit of the node at unix:/run/x\n") {
 		t.Errorf("what was read is not in the first lines of\n%s\n%s", sound, broken)
 	}
-	holds(t, sound.String(), "entries        1,234,567", "every invariant holds; read in 1.0 s",
-		"I13          yes")
+	holds(t, sound.String(), "entries        1,234,567", "every invariant holds; read in 1.0 s", "I13          yes")
 	if n := strings.Count(broken.String(), "To do: "); n != len(ledger.Invariants()) ||
 		!strings.Contains(broken.String(), fmt.Sprintf("%d violations were found, %d are listed", report.Found,
-			len(report.Violations))) ||
-		strings.Contains(broken.String(), "every invariant holds") {
+			len(report.Violations))) || strings.Contains(broken.String(), "every invariant holds") {
 		t.Errorf("%d of %d are explained in\n%s", n, len(ledger.Invariants()), broken)
 	}
 	fits(t, sound.String()+broken.String(), term.Columns)
@@ -99,8 +97,7 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	}
 	code, stdout, stderr = c.run("audit")
 	if code != exitDone || !strings.Contains(stdout, "CORRECTED, newest first") || !strings.Contains(stdout,
-		"found by hand") ||
-		!strings.Contains(stdout, "a gift") {
+		"found by hand") || !strings.Contains(stdout, "a gift") {
 		t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
 	}
 }

@@ -168,8 +168,7 @@ func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
 		want string
 	}{
 		{"nothing", nil, exitUsage, `rollcall: "rollcall" needs a command`},
-		{"unknown command", []string{"verfy"}, exitUsage,
-			`unknown command "verfy" for "rollcall": did you mean verify?`},
+		{"unknown command", []string{"verfy"}, exitUsage, `unknown command "verfy" for "rollcall": did you mean verify?`},
 		{"unknown subcommand", []string{"key", "creat"}, exitUsage, "did you mean create?"},
 		{"unknown flag", []string{"audit", "--jsno"}, exitUsage, "unknown flag: --jsno"},
 		{"missing argument", []string{"verify"}, exitUsage, "FILE is missing"},
@@ -184,8 +183,7 @@ func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
 		{"lab and service", []string{"verify", "list.csv", "--api", "http://127.0.0.1:1", "--key", "k", "--lab"},
 			exitUsage, "--lab and --api don't go together"},
 		{"key without service", []string{"verify", "list.csv", "--key", "k"}, exitUsage, "--key needs --api URL"},
-		{"no URL", []string{"verify", "list.csv", "--api", "here", "--key", "k"}, exitUsage,
-			`--api "here" is not a URL`},
+		{"no URL", []string{"verify", "list.csv", "--api", "here", "--key", "k"}, exitUsage, `--api "here" is not a URL`},
 		{"missing file", []string{"verify", "none.csv"}, exitFailed, "there is no file none.csv: check the path"},
 		{"empty file", []string{"verify", "--lab", "empty.csv"}, exitFailed, "empty.csv is empty"},
 		{"a folder", []string{"verify", "."}, exitFailed, ". is not a regular file"},
@@ -230,8 +228,7 @@ func TestVersionAndCompletion(t *testing.T) {
 	c := newCLI(t)
 	var v node.Version
 	code, stdout, _ := c.run("version", "--json")
-	if err := json.Unmarshal([]byte(stdout), &v); code != exitDone || err != nil ||
-		v.Interface != node.InterfaceVersion {
+	if err := json.Unmarshal([]byte(stdout), &v); code != exitDone || err != nil || v.Interface != node.InterfaceVersion {
 		t.Errorf("got code %d, %v and %+v", code, err, v)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
@@ -460,8 +457,7 @@ func TestPreflight(t *testing.T) {
 		{"nobody takes mail", "a@y-nullmx.test\n", lab.DNSAddr(), lab.SMTPPort(), nil, nil, ""},
 		{"port closed", "a@one-clean.test\nb@two-clean.test\nc@three-clean.test\n", lab.DNSAddr(), 1,
 			nil, errPortClosed, "port 25"},
-		{"DNS silent", "a@one-clean.test\n", silent.LocalAddr().String(), lab.SMTPPort(), nil, errDNSAway,
-			"[dns] servers"},
+		{"DNS silent", "a@one-clean.test\n", silent.LocalAddr().String(), lab.SMTPPort(), nil, errDNSAway, "[dns] servers"},
 		{"file refused", "email\na@a.test\n\n", lab.DNSAddr(), lab.SMTPPort(), nil, nil, "csv_blank_record"},
 		{"a name that receivers refuse", "a@one-clean.test\n", lab.DNSAddr(), lab.SMTPPort(), []string{"192.0.2.10"},
 			errUnfit, "\nhello 192.0.2.10: \"short\" is no full host name. Set smtp.hello_name to"},

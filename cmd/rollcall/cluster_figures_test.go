@@ -184,8 +184,7 @@ func (m *measured) metric(name string) (sum float64) {
 func agreed(nodes ...*measured) func() bool {
 	return func() bool {
 		for _, m := range nodes {
-			if m.metric("rollcall_cluster_view_members") != float64(len(nodes)) ||
-				m.metric("rollcall_cluster_settled") != 1 {
+			if m.metric("rollcall_cluster_view_members") != float64(len(nodes)) || m.metric("rollcall_cluster_settled") != 1 {
 				return false
 			}
 		}

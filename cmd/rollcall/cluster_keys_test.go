@@ -180,8 +180,7 @@ func TestCertificatesAreMadeForNodes(t *testing.T) {
 	out := mustCerts(t, "init", "--dir", dir, "--cluster", "mail")
 	holds(t, out, "ca.crt", "ca.key", "cluster cert node NAME --dir "+dir)
 	out = mustCerts(t, "node", "node-1.example.net", "--dir", dir)
-	holds(t, out, "tls_ca_file = ", "tls_cert_file = ", "tls_key_file = ",
-		"node-1.example.net.key")
+	holds(t, out, "tls_ca_file = ", "tls_cert_file = ", "tls_key_file = ", "node-1.example.net.key")
 	for name, want := range map[string]fs.FileMode{"ca.crt": 0o644, "ca.key": 0o600,
 		"node-1.example.net.crt": 0o644, "node-1.example.net.key": 0o600} {
 		info, err := os.Stat(filepath.Join(dir, name))

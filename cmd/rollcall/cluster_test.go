@@ -258,8 +258,7 @@ v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
 	}
 	for i, state := range []admin.State{admin.StateLost, admin.StateLeft, admin.StateUnseen, admin.StateSuspect,
 		admin.StateDraining} {
-		known.Members = append(known.Members, shown(fmt.Sprintf("c%07d", i), fmt.Sprint("node-", i), state,
-			400*24*time.Hour))
+		known.Members = append(known.Members, shown(fmt.Sprintf("c%07d", i), fmt.Sprint("node-", i), state, 400*24*time.Hour))
 	}
 	var out bytes.Buffer
 	noError(t, (membersTable{known, tableNow}).print(screen{&out}))
@@ -295,8 +294,7 @@ func TestWatchedMembers(t *testing.T) {
 		{"lines", membersScreen{}, []string{"2 cluster rollcall as node-1", "1 did not answer", "0 \x1b"}},
 		{"screen", membersScreen{redraw: true}, []string{"2 cluster rollcall as node-1", "1 did not answer",
 			"3 " + clearScreen}},
-		{"JSON", membersScreen{asJSON: true}, []string{`2 {"cluster":"rollcall",`, `1 {"error":"the cluster or its`,
-			"3 \n"}},
+		{"JSON", membersScreen{asJSON: true}, []string{`2 {"cluster":"rollcall",`, `1 {"error":"the cluster or its`, "3 \n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClusterRig(t, trio(), admin.Membership{Cluster: "broken"}, trio())
@@ -346,8 +344,7 @@ func TestDrain(t *testing.T) {
 	}{
 		{"nobody named", nil, trio(), nil, "", "", "", "give --yes for the node that is asked"},
 		{"the node itself", []string{"--yes"}, trio(), nil, "drain 5f2c91aa", "node-1 (5f2c91aa) is asked to drain", "", ""},
-		{"another", []string{"node-2"}, trio(), nil, "drain a1000000", "node-2 (a1000000) is asked to drain", "",
-			""},
+		{"another", []string{"node-2"}, trio(), nil, "drain a1000000", "node-2 (a1000000) is asked to drain", "", ""},
 		{"as JSON", []string{"node-2", "--json"}, trio(), nil, "drain a1000000", `{"node":"a1000000-`, "", ""},
 		{"the last one", []string{"--yes"}, admin.Membership{Members: trio().Members[:1]}, nil, "drain 5f2c91aa",
 			"node-1 (5f2c91aa) is asked to drain", "No other node is serving", ""},
@@ -390,8 +387,7 @@ func TestDrainIsWaitedFor(t *testing.T) {
 	}{
 		{"given away", []admin.Membership{state(admin.StateServing, 2, 9), state(admin.StateDraining, 2, 9),
 			state(admin.StateDraining, 2, 9), state(admin.StateDraining, 0, 4), state(admin.StateDraining, 0, 0)},
-			[]string{"serving: leases 2", "draining: leases 2, addresses 1,200,000, receivers 9",
-				"draining: leases 0"}, nil},
+			[]string{"serving: leases 2", "draining: leases 2, addresses 1,200,000, receivers 9", "draining: leases 0"}, nil},
 		{"has nothing, and does not know it shall drain", []admin.Membership{state(admin.StateServing, 0, 0),
 			state(admin.StateSuspect, 0, 0), state(admin.StateDraining, 0, 0)},
 			[]string{"serving: ", "suspect: "}, nil},

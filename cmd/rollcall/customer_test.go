@@ -507,8 +507,7 @@ func TestResultsThatAreGoneNameTheWayToNewOnes(t *testing.T) {
 	r, stdout, stderr := newTestRun(t, customer, verifyFlags{api: customer.Base})
 	err := r.left(r.run(t.Context()))
 	if err == nil || !strings.Contains(err.Error(), "results_expired") || !strings.Contains(err.Error(),
-		"add --again NAME") ||
-		strings.Contains(err.Error(), "goes on") || stdout.Len() != 0 {
+		"add --again NAME") || strings.Contains(err.Error(), "goes on") || stdout.Len() != 0 {
 		t.Errorf("got %v and %q", err, stdout)
 	}
 	if want := "This content was sent before, on 2026-11-20 10:00Z: this is verification v1 again, and nothing is " +

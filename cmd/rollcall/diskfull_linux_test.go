@@ -35,11 +35,7 @@ func smallDisk(t *testing.T, path string) disk {
 	if err := syscall.Mount("tmpfs", path, "tmpfs", 0, options); err != nil {
 		t.Skipf("no disk is filled: a tmpfs can't be mounted here: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(path, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { noError(t, syscall.Unmount(path, syscall.MNT_DETACH)) })
 	ballast := filepath.Join(path, "ballast")
 	d := disk{free: func() {
 		noError(t, os.Remove(ballast))
@@ -152,10 +148,8 @@ func TestAFullDiskAtTheFirstStartIsToldInOneLine(t *testing.T) {
 		code, _, stderr := r.run("serve", "--config", "node.toml")
 		line := lastLines(stderr)
 		full := strings.Contains(line, "no space left on device") || strings.Contains(line, "disk is full")
-		if code != exitFailed || strings.Count(line, "\n") != 1 || !full ||
-			!strings.Contains(line, "rollcall-data") {
-			t.Errorf("%d bytes more: got code %d and %q, want one line that names the folder and the cause", bytes,
-				code, stderr)
+		if code != exitFailed || strings.Count(line, "\n") != 1 || !full || !strings.Contains(line, "rollcall-data") {
+			t.Errorf("%d bytes more: got code %d and %q, want one line that names the folder and the cause", bytes, code, stderr)
 		}
 	}
 	d.free()

@@ -54,11 +54,7 @@ func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Con
 	n, err := node.Start(context.Background(), c, node.Options{Lab: true, LabGreylist: labGreylist,
 		Log: slog.New(slog.NewTextHandler(w, nil))})
 	noError(t, err)
-	t.Cleanup(func() {
-		if err := node.StopNode(context.Background(), n); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { noError(t, node.StopNode(context.Background(), n)) })
 	return n
 }
 

@@ -62,8 +62,7 @@ func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Optio
 		change(&o)
 	}
 	url, token := serveAdmin(t, book, o)
-	return &witnessRig{t: t, path: path, id: v.ID.String(), desk: d,
-		args: []string{"--admin", url, "--token", token}}
+	return &witnessRig{t: t, path: path, id: v.ID.String(), desk: d, args: []string{"--admin", url, "--token", token}}
 }
 
 // run runs a command of the operator in this process.
@@ -90,8 +89,7 @@ func shownCases() []evidence.Case {
 	}
 	grey := at(0, evidence.Attempt{Code: 450, Enhanced: smtp.EnhancedCode{4, 2, 0}, Text: "greylisted, try later"})
 	grey.Cause = evidence.NewCause(evidence.ScopeReceiver, "4 of the last 5 new addresses, of 3 domains, got 450 4.2.0")
-	missing := at(5*time.Minute, evidence.Attempt{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1},
-		Text: "user unknown"})
+	missing := at(5*time.Minute, evidence.Attempt{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Text: "user unknown"})
 	good := at(0, evidence.Attempt{Code: 250, Text: "ok"})
 	void := good
 	void.Void = true
@@ -107,8 +105,7 @@ func shownCases() []evidence.Case {
 		{Attempts: []evidence.Attempt{good}, Hosts: 1, Behaviour: evidence.AcceptBehaviour{
 			Accepted: 3, First: witnessAt, Last: witnessAt.Add(17 * time.Second), Controls: []evidence.Attempt{good, good,
 				good}}},
-		{Attempts: []evidence.Attempt{gone, void, hostile}, Omitted: 1234, Hosts: 1, GaveUp: true,
-			Why: smtp.HarvestGuard},
+		{Attempts: []evidence.Attempt{gone, void, hostile}, Omitted: 1234, Hosts: 1, GaveUp: true, Why: smtp.HarvestGuard},
 		{NoRoute: smtp.DomainNotFound},
 		{Attempts: []evidence.Attempt{old}, Hosts: 1, GaveUp: true},
 	}

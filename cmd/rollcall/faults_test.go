@@ -64,8 +64,7 @@ type fault struct {
 }
 
 // faultKinds are local parts: three that exist and three that do not.
-var faultKinds = []string{"anna.adler", "no-such-one", "ben.bauer", "not-here-two", "carla.conti",
-	"gone-away-3"}
+var faultKinds = []string{"anna.adler", "no-such-one", "ben.bauer", "not-here-two", "carla.conti", "gone-away-3"}
 
 func TestOwnFaultsAreNeverToldOfAnAddress(t *testing.T) {
 	effort.NotShort(t, "a whole node")
@@ -308,8 +307,7 @@ func mannersFaults() []fault {
 			rate := config.Rate(throttle.Rate{Events: 1_000_000, Per: time.Second})
 			c.Throttle.Default.Connections, c.Throttle.Default.RcptRate = &connections, &rate
 		}, list: func(t *testing.T, l *smtplab.Lab) []labelled { return guardedList(t, l, "limit") }},
-		{name: "too many recipients in a transaction", known: 100, on: wide,
-			personalities: []string{"onercpt", "fewrcpts"}},
+		{name: "too many recipients in a transaction", known: 100, on: wide, personalities: []string{"onercpt", "fewrcpts"}},
 		{name: "a message size is refused", blind: true, list: saying(smtp.StageMail, []string{
 			"552 5.3.4 Message size exceeds fixed limit", "552 5.2.3 Message too large",
 		})},

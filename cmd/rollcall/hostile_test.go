@@ -41,8 +41,7 @@ func TestHonestReceiversBesideHostileOnes(t *testing.T) {
 	t.Parallel()
 	w := hostileWorld{files: 2, perFile: 150, wait: cliWait, memory: hostileIdle + 300*128<<10}
 	if effort.Long() {
-		w = hostileWorld{files: 10, perFile: 1000, wait: 10 * time.Minute,
-			memory: hostileIdle + node.SessionsMax*128<<10}
+		w = hostileWorld{files: 10, perFile: 1000, wait: 10 * time.Minute, memory: hostileIdle + node.SessionsMax*128<<10}
 	}
 	o := smtplab.Defaults()
 	o.HostsMax, o.SessionsMax = w.files*w.perFile+1000, 2*node.SessionsMax

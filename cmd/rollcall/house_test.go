@@ -328,8 +328,7 @@ func TestEveryExportedNameIsExplained(t *testing.T) {
 func unexplained(d ast.Decl) (names []string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
-		if d.Doc == nil && d.Name.IsExported() && (d.Recv == nil || receiverIsExported(d.Recv)) &&
-			!wellKnown(d.Name.Name) {
+		if d.Doc == nil && d.Name.IsExported() && (d.Recv == nil || receiverIsExported(d.Recv)) && !wellKnown(d.Name.Name) {
 			names = append(names, d.Name.Name)
 		}
 	case *ast.GenDecl:

@@ -133,11 +133,7 @@ func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *con
 	said := &effort.Log{}
 	n, err := node.Start(context.Background(), c, node.Options{Log: slog.New(slog.NewTextHandler(said, nil))})
 	noError(t, err)
-	t.Cleanup(func() {
-		if err := node.StopNode(context.Background(), n); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { noError(t, node.StopNode(context.Background(), n)) })
 	return n, said
 }
 
@@ -174,8 +170,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 	v := submit(t, n, []byte("email\nanna@one-clean.test\nbert@two-clean.test\n"), 2)
 	awaitVerification(t, n, v, time.Minute, func(v ledger.Verification) bool { return v.Status == ledger.Waiting })
 	if sheet := lab.Manners(); sheet.Total.Sessions != 0 || sheet.DNS.Queries == 0 {
-		t.Errorf("a node that is not fit opened %d sessions, and asked DNS %d times", sheet.Total.Sessions,
-			sheet.DNS.Queries)
+		t.Errorf("a node that is not fit opened %d sessions, and asked DNS %d times", sheet.Total.Sessions, sheet.DNS.Queries)
 	}
 	f.set(t, reverse, dns.TypePTR, "rollcall.example.")
 	if found, err := n.CheckIdentity(t.Context()); err != nil || !found.Fit || !found.Probing {
@@ -255,8 +250,7 @@ public_addresses = [%q]
 	}
 	code, stdout, stderr := c.run("doctor", "--config", "node.toml")
 	if code != exitDone || !strings.Contains(stdout, "warn     spf  192.0.2.10\n         rollcall.example has no SPF "+
-		"record\n") ||
-		!strings.Contains(stdout, "v=spf1 ip4:192.0.2.10") ||
+		"record\n") || !strings.Contains(stdout, "v=spf1 ip4:192.0.2.10") ||
 		!strings.HasPrefix(stdout, "what receivers see of this machine, where the node does not run\n") {
 		t.Errorf("without SPF: got code %d\n%s%s", code, stdout, stderr)
 	}

@@ -222,8 +222,7 @@ func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	lab := startLab(t, smtplab.Defaults())
 	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(),
 		settings: "[retry]\ncontrol_waits = [\"200ms\", \"400ms\"]\n[throttle.default]\nrcpt_rate = " +
-			"\"20/s\"\nrcpts_per_connection = 1000\n" +
-			"refused_per_session = 1000\nrefused_per_hour = 1000000\n"})
+			"\"20/s\"\nrcpts_per_connection = 1000\n" + "refused_per_session = 1000\nrefused_per_hour = 1000000\n"})
 	node := r.serve()
 	node.waitFor("node started")
 	r.open(160)

@@ -115,9 +115,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	}
 	node = c.start("serve", "--dev")
 	node.waitFor("rollcall verify examples/contacts.csv --api")
-	if err := <-verify.ended; err != nil {
-		t.Fatalf("verify: %v", err)
-	}
+	noError(t, <-verify.ended)
 	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
 	if n := strings.Count(string(results), ",valid,"); err != nil || n != 20 {
 		t.Errorf("got %d valid addresses and %v, want 20", n, err)
@@ -161,8 +159,7 @@ func (c *cli) addUp(workspace string, customer *client.API) {
 	var s admin.Statement
 	c.ask(&s, "credits", "show", "--workspace", workspace, "--verification", id, "--json")
 	if s.Held != 20 || s.Charged != 20 || s.Released != 0 || s.StillHeld != 0 || s.Next != nil ||
-		s.Count != report.Settlements+1 || int64(len(s.Entries)) != s.Count ||
-		s.Entries[len(s.Entries)-1].Kind != "hold" {
+		s.Count != report.Settlements+1 || int64(len(s.Entries)) != s.Count || s.Entries[len(s.Entries)-1].Kind != "hold" {
 		c.t.Errorf("entries: %+v with %d settlements", s, report.Settlements)
 	}
 	code, stdout, stderr := c.run("credits", "show", "--workspace", workspace, "--verification", id[:8])

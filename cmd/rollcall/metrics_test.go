@@ -385,8 +385,7 @@ func TestExpressionsAreChecked(t *testing.T) {
 		{`rollcall_a_total{route="/"}`, "rollcall_a_total has no label route"},
 		{`rollcall_a_total{cause="w"}`, `cause is never "w" in rollcall_a_total`},
 		{`sum by (route) (rollcall_a_total)`, "nothing here has the label route"},
-		{`sum(rollcall_b_seconds_bucket{le="1"}) + rollcall_b_seconds_sum{le="1"}`,
-			"rollcall_b_seconds_sum has no label le"},
+		{`sum(rollcall_b_seconds_bucket{le="1"}) + rollcall_b_seconds_sum{le="1"}`, "rollcall_b_seconds_sum has no label le"},
 	} {
 		if got := strings.Join(checkExpr(all, c.expr), "; "); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.expr, got, c.want)

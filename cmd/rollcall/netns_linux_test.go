@@ -178,8 +178,7 @@ func needSpaces(t *testing.T) {
 	}
 	err := onThread(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
 	if err != nil {
-		t.Skipf("skipped: no networks of their own for the nodes: namespaces may not be made (%v): run it as root",
-			err)
+		t.Skipf("skipped: no networks of their own for the nodes: namespaces may not be made (%v): run it as root", err)
 	}
 	if err := onThread(rulesWork); err != nil {
 		t.Skipf("skipped: no networks of their own for the nodes: %v", err)

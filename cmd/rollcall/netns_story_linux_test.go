@@ -60,9 +60,7 @@ func TestClusterOnSeparateNetworks(t *testing.T) {
 	st.start(killed)
 	st.heal()
 	for _, c := range st.customers {
-		if err := c.wait(); err != nil {
-			t.Fatalf("file of a customer: %v", err)
-		}
+		noError(t, c.wait())
 	}
 	st.polls.stop()
 	st.judge()

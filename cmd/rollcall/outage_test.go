@@ -201,11 +201,7 @@ func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*sm
 	direct := server.NewDatabase(t, database, "")
 	p, err := postgres.StartProxy(direct)
 	noError(t, err)
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { noError(t, p.Close()) })
 	lab, r := pacedRig(t, fmt.Sprintf("[ledger]\nurl = %q\n", p.URL(database)))
 	r.does("migrate", "--config", "node.toml")
 	return lab, r, p

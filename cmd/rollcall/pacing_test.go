@@ -89,8 +89,7 @@ func TestASmallFileBehindABigOne(t *testing.T) {
 		big            func() []byte
 		small          func(prefix string) []byte
 	}{
-		{"one domain", limitedDomain,
-			func() []byte { return goodFile(limitedDomain, "anna", rows) },
+		{"one domain", limitedDomain, func() []byte { return goodFile(limitedDomain, "anna", rows) },
 			func(prefix string) []byte { return goodFile(limitedDomain, prefix, 10) }},
 		{"an operator with a host for each customer", "mail.protection.outlook.com",
 			func() []byte { return tenantsFile("anna", rows/20, 20) },

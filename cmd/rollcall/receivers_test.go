@@ -32,8 +32,7 @@ func busyReceivers() inspect.Receivers {
 			Allowed: 5,
 			Budget:  12, Refused: 0.051, Deferred: 0.002, Last: inspect.Reply{Stage: "rcpt", Code: 550,
 				Text: "5.1.1 user unknown"}, LastAt: 3, Sources: []inspect.ReceiverSource{{}}},
-		{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "resting",
-			Cause: "penalty",
+		{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "resting", Cause: "penalty",
 			Until: receiversNow.Add(12 * time.Minute), Queued: 100, Oldest: 4000, Most: 20, Allowed: 0.05, Deferred: 0.5,
 			Why: "a rest, since a reply asked for it\x1b[31m " + strings.Repeat("very ", 40),
 			Sources: []inspect.ReceiverSource{
@@ -48,8 +47,7 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 	b := newThrottleBench(t)
 	b.survey.receivers = []inspect.Receivers{busyReceivers()}
 	out := b.must("receivers")
-	holds(t, out,
-		"RECEIVER               SESS   RCPT/S  BUDGET  REF  DEF  QUEUED  OLD  STATE\n",
+	holds(t, out, "RECEIVER               SESS   RCPT/S  BUDGET  REF  DEF  QUEUED  OLD  STATE\n",
 		"example.test            2/2  5.0/5.0      12   5%  <1%  12,345   3m  allowance\n"+
 			"    5 addresses a second are allowed, and as many are asked\n    last: rcpt: 550 5.1.1 user unknown, 3s ago\n",
 		"suffix:long-name.lon…  0/20   0/0.05       0   0%  50%     100  66m  penalty 12m\n",
@@ -140,8 +138,7 @@ func busyDetail() inspect.ReceiverDetail {
 			Rate: 2.5, Floor: 0.1, Ceiling: 5, Edge: 3, Phase: "recovering", Since: now.Add(-3 * time.Minute),
 			Why: "halved after 421"}}}
 	d.PerHour = 17000
-	d.SessionList = []inspect.Session{{ID: 17, Source: "192.0.2.7", Host: "mx1.example.test", State: "asking",
-		Age:   61,
+	d.SessionList = []inspect.Session{{ID: 17, Source: "192.0.2.7", Host: "mx1.example.test", State: "asking", Age: 61,
 		Rcpts: 30, Refused: 1, TLS: "1.3"}}
 	d.Queues = []inspect.Queue{{Workspace: "5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b",
 		Verification: "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11", Queued: 12000, Oldest: 200, Weight: 3}}
@@ -200,9 +197,8 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		len(found.Receivers) != 2 {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil ||
-		!strings.Contains(err.Error(),
-			"no such receiver is asked now") {
+	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil || !strings.Contains(err.Error(),
+		"no such receiver is asked now") {
 		t.Errorf("%v", err)
 	}
 	b.survey.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost: it does not answer"}}
@@ -334,8 +330,7 @@ func TestReasonsAreNotCut(t *testing.T) {
 	for _, width := range []int{term.WidthLeast + 40, 100, 200} {
 		tables := map[string]string{}
 		b := &term.Page{Width: width}
-		receiversScreen{sort: "queued"}.addTable(b, inspect.Receivers{At: receiversNow,
-			Receivers: []inspect.Receiver{r}}, 0)
+		receiversScreen{sort: "queued"}.addTable(b, inspect.Receivers{At: receiversNow, Receivers: []inspect.Receiver{r}}, 0)
 		tables["receivers"] = b.String()
 		s := receiverSheet{&term.Page{Width: width}, inspect.ReceiverDetail{Receiver: r}, receiversNow}
 		s.head()

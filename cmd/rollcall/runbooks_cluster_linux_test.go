@@ -36,11 +36,7 @@ func newScriptCluster(t *testing.T) *scriptCluster {
 	c := &scriptCluster{rig: &rig{cli: newCLI(t)}, lab: startLab(t, smtplab.Defaults()), members: map[string]*background{}}
 	proxy, err := postgres.StartProxy(server.NewDatabase(t, "documents", ""))
 	noError(t, err)
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { noError(t, proxy.Close()) })
 	c.ledger, c.url = proxy, proxy.URL("documents")
 	for i := range c.ports {
 		c.ports[i] = freePort(t)

@@ -33,8 +33,7 @@ func TestLabScoreOfHonestReceivers(t *testing.T) {
 	}
 	r := got.Reports[0]
 	if r.Wrong != 0 || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed != r.Addresses-r.Unfinished ||
-		r.Replayed < 20 || r.Changed != 0 ||
-		r.Manners.Data != 0 || r.Addresses != 120 {
+		r.Replayed < 20 || r.Changed != 0 || r.Manners.Data != 0 || r.Addresses != 120 {
 		t.Errorf("%+v", r)
 	}
 	page, err := os.ReadFile(filepath.Join(c.folder, "page.md"))
@@ -58,8 +57,7 @@ func TestWrongFlagsOfLabScore(t *testing.T) {
 // The score is not clean when a statement is false, a guard was tripped or evidence
 // says otherwise when it is judged again; what nobody knows in time is no mistake.
 func TestScoreReportCounts(t *testing.T) {
-	known := smtplab.Expectation{Outcome: smtp.Invalid, Knowable: true,
-		Reasons: []smtp.Reason{smtp.MailboxNotFound}}
+	known := smtplab.Expectation{Outcome: smtp.Invalid, Knowable: true, Reasons: []smtp.Reason{smtp.MailboxNotFound}}
 	nobody := smtplab.Expectation{Outcome: smtp.Unknown}
 	one := func(want smtplab.Expectation, o smtp.Outcome, reason smtp.Reason) judged {
 		return judged{labelled: labelled{address: "a@b.test", personality: "p", want: want}, outcome: o,
@@ -73,15 +71,13 @@ func TestScoreReportCounts(t *testing.T) {
 	if r.Knowable != 3 || r.Found != 2 || r.Reasoned != 1 || r.Unfinished != 1 || r.Wrong != 0 || !r.good() {
 		t.Errorf("%+v", r)
 	}
-	if r.Unknown["source"] != 2 || r.Confusion["invalid"]["unknown"] != 1 ||
-		r.Confusion["unknown"]["unknown"] != 1 {
+	if r.Unknown["source"] != 2 || r.Confusion["invalid"]["unknown"] != 1 || r.Confusion["unknown"]["unknown"] != 1 {
 		t.Errorf("%+v", r)
 	}
 	if len(r.Worst) != 1 || r.Worst[0].Missed["unknown policy"] != 1 {
 		t.Errorf("%+v", r.Worst)
 	}
-	wrong := newScoreReport([]part{{all: []judged{one(nobody, smtp.Invalid, smtp.MailboxNotFound)}}},
-		time.Second)
+	wrong := newScoreReport([]part{{all: []judged{one(nobody, smtp.Invalid, smtp.MailboxNotFound)}}}, time.Second)
 	if wrong.Wrong != 1 || wrong.good() || len(wrong.Statements) != 1 || wrong.Statements[0].Got != "invalid" {
 		t.Errorf("%+v", wrong)
 	}

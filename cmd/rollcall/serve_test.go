@@ -248,8 +248,7 @@ func TestANodeRefusesAFolderThatOthersWrite(t *testing.T) {
 	code, _, stderr := c.run("serve")
 	made, err := os.ReadDir(folder)
 	if code != exitFailed || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr,
-		"has mode 0775; run: chmod go-w ") ||
-		err != nil || len(made) > 0 {
+		"has mode 0775; run: chmod go-w ") || err != nil || len(made) > 0 {
 		t.Errorf("got code %d and %q; made %v, %v", code, stderr, made, err)
 	}
 }

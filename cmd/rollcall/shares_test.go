@@ -419,8 +419,7 @@ func TestFilesThatWaitForLongTakeNoLease(t *testing.T) {
 		t.Errorf("%d addresses count as in work", left)
 	}
 	var ended api.Cancellation
-	effort.Must(s.first.AskJSON(t.Context(), "POST", "/v1/verifications/"+last.String()+"/cancel", nil,
-		&ended))(t)
+	effort.Must(s.first.AskJSON(t.Context(), "POST", "/v1/verifications/"+last.String()+"/cancel", nil, &ended))(t)
 	if d, _, err = s.first.Detail(t.Context(), last.String()); err != nil || d.Status != "cancelled" {
 		t.Errorf("a parked file that was cancelled is %q: %v", d.Status, err)
 	}

@@ -92,8 +92,7 @@ func TestMailboxFullIsExplained(t *testing.T) {
 	plainResults := strings.Replace(someResults, `"b,b"@a.test`, "b@a.test", 1)
 	for results, want := range map[string]string{
 		plainResults: "", plainResults + "d@a.test,invalid" + full: "here invalid 1.", plainResults + "d@a.test,invalid" +
-			full +
-			"e@a.test,unknown" + full: "here invalid 1, unknown 1.",
+			full + "e@a.test,unknown" + full: "here invalid 1, unknown 1.",
 	} {
 		r, _, stderr := newTestRun(t, service(t, "completed", results), verifyFlags{})
 		noError(t, r.run(t.Context()))

@@ -26,9 +26,8 @@ import (
 //	go test ./cmd/rollcall -run '^TestSpeed$/^Z' -long -v -timeout 60m -rounds 3 -binaries /tmp/before,/tmp/after
 
 var (
-	binaries = flag.String("binaries", "",
-		"rollcall binaries of TestSpeed and TestWorlds, with commas; \"\": this tree's")
-	rounds = flag.Int("rounds", 1, "how often TestSpeed measures each binary")
+	binaries = flag.String("binaries", "", "rollcall binaries of TestSpeed and TestWorlds, with commas; \"\": this tree's")
+	rounds   = flag.Int("rounds", 1, "how often TestSpeed measures each binary")
 )
 
 // underTest is the binaries that are measured, "" for the one of this tree.

@@ -100,8 +100,7 @@ func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]inspect.Forg
 		return nil, nil, inspect.ErrNotThere
 	}
 	return []inspect.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"the rest of the host mx1.example.test " +
-		"until " +
-		"12:34:56 (" +
+		"until " + "12:34:56 (" +
 		strings.Repeat("long ", 20) + ")", "the learned limit connections=2"}}, {Key: key, Node: "node-2"}}, s.silent, nil
 }
 
@@ -193,11 +192,7 @@ func serveAdmin(t *testing.T, book *sqlstore.Store, o admin.Options) (url, token
 		err = server.Start()
 	}
 	noError(t, err)
-	t.Cleanup(func() {
-		if err := errors.Join(server.Stop(context.Background()), book.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { noError(t, errors.Join(server.Stop(context.Background()), book.Close())) })
 	return "http://" + server.Addr().String(), token
 }
 
@@ -218,8 +213,7 @@ func newThrottleBench(t *testing.T) *throttleBench {
 		ReplayThrottle: func(_ context.Context, candidate string) (inspect.Replayed, error) {
 			return b.replay(candidate)
 		}})
-	b.environ = []string{"ROLLCALL_ADMIN=" + url, "ROLLCALL_ADMIN_TOKEN=" + token,
-		"ROLLCALL_AUTHOR=anna@desk"}
+	b.environ = []string{"ROLLCALL_ADMIN=" + url, "ROLLCALL_ADMIN_TOKEN=" + token, "ROLLCALL_AUTHOR=anna@desk"}
 	return b
 }
 
@@ -242,9 +236,8 @@ func (b *throttleBench) follow() {
 		if err != nil {
 			b.t.Error(err)
 		}
-		rules = append(rules, throttle.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author,
-			Reason: o.Reason,
-			Until:  o.Expires})
+		rules = append(rules, throttle.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason,
+			Until: o.Expires})
 	}
 	if err := b.survey.table.Replace(throttle.LayerOverride, rules); err != nil {
 		b.t.Error(err)
@@ -316,8 +309,7 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	if strings.Contains(out, "  not ") {
 		t.Errorf("what does not hold is shown without --all:\n%s", out)
 	}
-	holds(t, b.must("throttle", "explain", "small.test", "--all"),
-		"\n  not                  4/s            file      ",
+	holds(t, b.must("throttle", "explain", "small.test", "--all"), "\n  not                  4/s            file      ",
 		"\n  not                  5/s            default   ")
 	b.fault = "throttle.toml:3:7: rcpt_rate: no"
 	out = b.must("throttle", "list")
@@ -346,8 +338,7 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	if first := strings.Index(out, "throttle set"); first > strings.Index(out, "throttle clear") {
 		t.Errorf("the log is not oldest first:\n%s", out)
 	}
-	holds(t, b.must("log", "--json", "--limit", "1"), `{"lines":[{"id":`, `"action":"throttle clear"`,
-		`"next":null}`)
+	holds(t, b.must("log", "--json", "--limit", "1"), `{"lines":[{"id":`, `"action":"throttle clear"`, `"next":null}`)
 }
 
 // TestBeatenRulesAreMarked: by whom, in a word; the whole rule when nothing of it holds, and a
@@ -428,8 +419,7 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 		{"known", "big.test rcpt_rate=10/s --for 1h --reason x", "exceeds the known limit of google.com", false},
 		{"of sources", "a.test rcpts_per_day=5 --for 1h --reason x", "cannot be set", false},
 		{"a name", "a!test connections=1 --for 1h --reason x", "only letters", false},
-		{"long author", "a.test connections=1 --for 1h --reason x --author " + strings.Repeat("x", 201),
-			"200 bytes", true},
+		{"long author", "a.test connections=1 --for 1h --reason x --author " + strings.Repeat("x", 201), "200 bytes", true},
 	} {
 		stdout, _, err := b.run(t.Context(), append([]string{"throttle", "set"}, strings.Fields(c.args)...)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) || isUsage(err) != c.usage || stdout != "" {
@@ -451,8 +441,7 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 	b.survey.sources = []inspect.Source{{Node: "node-1", Source: "192.0.2.7"}}
 	for key, warns := range map[string]bool{"source:192.0.2.7": false, "source:192.0.2.8": true,
 		"source:default": true} {
-		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h",
-			"--reason", "x")
+		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h", "--reason", "x")
 		if err != nil || strings.Contains(stderr, "no node has a source") != warns ||
 			strings.Contains(stderr, "source source") {
 			t.Errorf("%s: %v %q", key, err, stderr)
@@ -492,8 +481,7 @@ func TestPauseAndResume(t *testing.T) {
 		}
 	}
 	holds(t, b.must("receivers", "resume", "example.test"), "example.test is not paused: there was no override to end.")
-	holds(t, b.must("receivers", "resume", "paused.test"),
-		"still has pause=yes, by file paused.test, throttle.toml:17")
+	holds(t, b.must("receivers", "resume", "paused.test"), "still has pause=yes, by file paused.test, throttle.toml:17")
 	b.must("throttle", "set", "example.test", "pause=drain", "connections=1", "--for", "1h", "--reason", "x")
 	out := strings.Join(strings.Fields(b.must("receivers", "resume", "example.test")), " ")
 	holds(t, out, "still has pause=drain", "`rollcall throttle clear --id ")
@@ -519,9 +507,8 @@ func TestCandidatesAreTried(t *testing.T) {
 		len(checked.Findings) != 2 || checked.Findings[0].Line != 2 || checked.Findings[1].Line != 3 {
 		t.Errorf("bad: %v %s", err, stdout)
 	}
-	if stdout, _, err := offline.run(t.Context(), "throttle", "check", bad); err == nil ||
-		!strings.Contains(stdout,
-			"error: ") || strings.Contains(stdout, "can be used") {
+	if stdout, _, err := offline.run(t.Context(), "throttle", "check", bad); err == nil || !strings.Contains(stdout,
+		"error: ") || strings.Contains(stdout, "can be used") {
 		t.Errorf("bad: %v %s", err, stdout)
 	}
 	stdout, _, err = offline.run(t.Context(), "throttle", "check", loose)
@@ -545,8 +532,7 @@ func TestCandidatesAreTried(t *testing.T) {
 				Changes: []inspect.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}}}}, nil
 	}
 	out := b.must("throttle", "replay", loose)
-	holds(t, out, "The record reaches back 1h30m0s: 12,000 addresses were asked. 3 of the receivers",
-		"\nexample.test\n",
+	holds(t, out, "The record reaches back 1h30m0s: 12,000 addresses were asked. 3 of the receivers", "\nexample.test\n",
 		"    rcpt_rate: 4/s now, 1/s then\n", "asked 9,000, then at most 4,500; the last of them 30m0s later",
 		"    rcpt_rate would have held it back in 55 of the minutes\n    connections would",
 		"Not known: it may bear less",
@@ -563,8 +549,7 @@ func TestCandidatesAreTried(t *testing.T) {
 	b.replay = func(string) (inspect.Replayed, error) {
 		return inspect.Replayed{}, fmt.Errorf("%w: loose.toml:1:1: no", admin.ErrCandidate)
 	}
-	if _, _, err := b.run(t.Context(), "throttle", "replay", loose); err == nil ||
-		err.Error() != "loose.toml:1:1: no" {
+	if _, _, err := b.run(t.Context(), "throttle", "replay", loose); err == nil || err.Error() != "loose.toml:1:1: no" {
 		t.Errorf("refused by the node: %v", err)
 	}
 }

@@ -156,8 +156,7 @@ func (o *otlp) check(t *testing.T, id string, addresses int64) {
 		}
 	}
 	if settled != addresses || asked < addresses {
-		t.Errorf("spans tell of %d addresses settled and %d RCPTs, want %d and at least that", settled, asked,
-			addresses)
+		t.Errorf("spans tell of %d addresses settled and %d RCPTs, want %d and at least that", settled, asked, addresses)
 	}
 	for _, name := range []spans.Name{spans.Request, spans.Upload, spans.Append, spans.Lease, spans.Intake,
 		spans.Settle, spans.Session, spans.LedgerWrite, spans.LedgerRead} {

@@ -148,8 +148,7 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 		}
 	}
 	if ask(&found, "user", "list", "--workspace", workspace); len(found.Users) != 2 ||
-		found.Users[0].Email != "anna@example.com" ||
-		found.Users[0].Role != "viewer" || found.Users[1].Role != "owner" {
+		found.Users[0].Email != "anna@example.com" || found.Users[0].Role != "viewer" || found.Users[1].Role != "owner" {
 		t.Errorf("user list: %+v", found)
 	}
 	var ended struct{ Ended int }

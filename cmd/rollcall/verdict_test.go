@@ -206,8 +206,7 @@ func TestUnknownRepliesAreListed(t *testing.T) {
 	r.args = []string{"--ledger", "sqlite:" + r.path}
 	text, err := r.run("verdict", "unknown")
 	if err != nil || !strings.HasPrefix(text, "# 4 times; addresses: 2 unknown\nrcpt@mx.example.com | 550 blorp <^>\n# "+
-		"2 times") ||
-		strings.Contains(text, "anna") || strings.Contains(text, "user unknown") {
+		"2 times") || strings.Contains(text, "anna") || strings.Contains(text, "user unknown") {
 		t.Errorf("%v\n%s", err, text)
 	}
 	name := filepath.Join(t.TempDir(), "replies.txt")
@@ -216,8 +215,7 @@ func TestUnknownRepliesAreListed(t *testing.T) {
 		t.Errorf("%v\n%s", err, judged)
 	}
 	if text, err = r.run("verdict", "unknown", "--limit", "1", "--json"); err != nil || !strings.Contains(text,
-		`"count":4`) ||
-		strings.Contains(text, "quux") {
+		`"count":4`) || strings.Contains(text, "quux") {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

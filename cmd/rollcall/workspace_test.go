@@ -49,8 +49,7 @@ func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 		t.Helper()
 		return b.must(append([]string{"workspace", "limits", made.ID}, flags...)...)
 	}
-	holds(t, limits(), made.ID+"  acme",
-		"LIMIT                                  VALUE   FROM     USED\n",
+	holds(t, limits(), made.ID+"  acme", "LIMIT                                  VALUE   FROM     USED\n",
 		"unfinished verifications               100     default  1\n",
 		"stored bytes                           10 GiB  default  3 MiB\n",
 		"verifications of 24 h without credits  1,000   default  1\n",

@@ -77,9 +77,7 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 				t.Errorf("stop: %v", err)
 			}
 		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, store.Close())
 	})
 	return r
 }
@@ -147,8 +145,7 @@ func TestOperatorTour(t *testing.T) {
 	grant := uuid.NewString()
 	want := map[string]any{"granted": 500.0, "available": 500.0, "held": 0.0, "spent": 0.0}
 	for range 2 { // the same grant twice counts once
-		status, b := r.call("POST", "/v1/workspaces/"+id+"/credits",
-			`{"id":"`+grant+`","credits":500,"reason":"trial"}`)
+		status, b := r.call("POST", "/v1/workspaces/"+id+"/credits", `{"id":"`+grant+`","credits":500,"reason":"trial"}`)
 		if status != 200 || !same(b, want) {
 			t.Errorf("grant: %d %v", status, b)
 		}
@@ -390,10 +387,8 @@ func TestLimitsOfAWorkspace(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	bad := identity.Report{Checked: at, Findings: []identity.Finding{
-		{Check: identity.PTR, Source: "192.0.2.1", State: identity.Fail, Saw: "the address has no PTR", Next: "Ask.",
-			At: at},
-		{Check: identity.BlockList, Source: "192.0.2.1", List: "bl.test", State: identity.OK, Saw: "not on bl.test",
-			At: at}}}
+		{Check: identity.PTR, Source: "192.0.2.1", State: identity.Fail, Saw: "the address has no PTR", Next: "Ask.", At: at},
+		{Check: identity.BlockList, Source: "192.0.2.1", List: "bl.test", State: identity.OK, Saw: "not on bl.test", At: at}}}
 	good := identity.Report{Checked: at}
 	now, fails := bad, error(nil)
 	r := newRig(t, func(o *admin.Options) {
@@ -419,8 +414,7 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("after a look: %d %v", status, out)
 	}
 	fails = errors.New("too late")
-	if status, text := r.ask("POST", "/v1/identity/check", ""); status != 503 ||
-		!strings.Contains(text, "unavailable") {
+	if status, text := r.ask("POST", "/v1/identity/check", ""); status != 503 || !strings.Contains(text, "unavailable") {
 		t.Errorf("a look that is too slow: %d %s", status, text)
 	}
 	now = good
@@ -436,8 +430,7 @@ func TestIdentity(t *testing.T) {
 func TestIdentityOfAProcessThatDoesNotProbe(t *testing.T) {
 	r := newRig(t)
 	for _, call := range [][2]string{{"GET", "/v1/identity"}, {"POST", "/v1/identity/check"}} {
-		if status, text := r.ask(call[0], call[1], ""); status != 409 ||
-			!strings.Contains(text, "no_identity") {
+		if status, text := r.ask(call[0], call[1], ""); status != 409 || !strings.Contains(text, "no_identity") {
 			t.Errorf("%s %s: got %d %s", call[0], call[1], status, text)
 		}
 	}

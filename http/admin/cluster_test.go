@@ -216,10 +216,8 @@ func TestDrainAndForget(t *testing.T) {
 		{"no ledger", "drain", `{}`, down, 503, "unavailable", "drain 5f2c91aa"},
 		{"not JSON", "drain", `node-1`, nil, 400, "invalid_request", ""},
 		{"another field", "drain", `{"name":"x"}`, nil, 400, "invalid_request", ""},
-		{"too long a name", "drain", `{"node":"` + strings.Repeat("a", 256) + `"}`, nil, 400, "invalid_request",
-			""},
-		{"too long a body", "drain", `{"node":"` + strings.Repeat("a", 70000) + `"}`, nil, 400, "invalid_request",
-			""},
+		{"too long a name", "drain", `{"node":"` + strings.Repeat("a", 256) + `"}`, nil, 400, "invalid_request", ""},
+		{"too long a body", "drain", `{"node":"` + strings.Repeat("a", 70000) + `"}`, nil, 400, "invalid_request", ""},
 		{"this one", "undrain", `{}`, nil, 200, "", "undrain 5f2c91aa"},
 		{"another one", "undrain", `{"node":"node-2"}`, nil, 200, "", "undrain 5f2c0000"},
 		{"one that left", "undrain", `{"node":"pad"}`, nil, 409, "node_ended", ""},
@@ -242,8 +240,7 @@ func TestDrainAndForget(t *testing.T) {
 		message, _ := e["message"].(string)
 		asked := f.calls()
 		if status != c.status || code != c.code || asked != c.asked || code != "" && message == "" {
-			t.Errorf("%s %s: got %d %v and %q, want %d %q and %q", c.call, c.name, status, out, asked, c.status,
-				c.code, c.asked)
+			t.Errorf("%s %s: got %d %v and %q, want %d %q and %q", c.call, c.name, status, out, asked, c.status, c.code, c.asked)
 		}
 		if status == 200 && (out["name"] == nil || out["session"] == nil) {
 			t.Errorf("%s %s: answered %v, want a member", c.call, c.name, out)
@@ -309,10 +306,8 @@ func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
 		{"use what one lacks", use, rings("00000001 00000002", "00000001"), 409, "key_missing", "list "},
 		{"use what none has", use, rings("00000001", "00000001"), 409, "key_unknown", "list "},
 		{"use while one is silent", use, rings("00000001 00000002", "silent"), 409, "node_silent", "list "},
-		{"remove what none uses", remove, rings("00000001 00000002", "00000001"), 200, "",
-			"list ; remove 00000002"},
-		{"remove what one uses", remove, rings("00000001 00000002", "00000002 00000001"), 409, "key_in_use",
-			"list "},
+		{"remove what none uses", remove, rings("00000001 00000002", "00000001"), 200, "", "list ; remove 00000002"},
+		{"remove what one uses", remove, rings("00000001 00000002", "00000002 00000001"), 409, "key_in_use", "list "},
 		{"remove what none has", remove, rings("00000001", "00000001"), 409, "key_unknown", "list "},
 		{"remove while one is silent", remove, rings("00000001 00000002", "silent"), 409, "node_silent", "list "},
 		{"add while one is silent", `{"op":"add","key":"` + canary + `"}`, rings("00000001", "silent"), 200, "",

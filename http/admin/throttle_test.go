@@ -164,18 +164,15 @@ func TestWhatIsNoOverride(t *testing.T) {
 	r := newThrottleRig(t)
 	id := uuid.NewString()
 	for name, c := range map[string]struct{ body, code, want string }{
-		"no id": {overrideBody(uuid.Nil.String(), "a.test", `"connections":"1"`, ""),
-			"invalid_request", "UUID"},
+		"no id":         {overrideBody(uuid.Nil.String(), "a.test", `"connections":"1"`, ""), "invalid_request", "UUID"},
 		"no key":        {overrideBody(id, " ", `"connections":"1"`, ""), "invalid_request", "mail domain"},
 		"no fields":     {overrideBody(id, "a.test", "", ""), "invalid_request", "rcpt_rate"},
 		"unknown field": {overrideBody(id, "a.test", `"conections":"1"`, ""), "invalid_request", "the fields are"},
 		"bad value":     {overrideBody(id, "a.test", `"connections":"0"`, ""), "invalid_request", "from 1 to"},
-		"of sources": {overrideBody(id, "a.test", `"rcpts_per_day":"5"`, ""), "invalid_request",
-			"cannot be set"},
-		"of receivers": {overrideBody(id, "source:192.0.2.1", `"connections":"1"`, ""), "invalid_request",
-			"cannot be"},
-		"no address": {overrideBody(id, "source:x", `"pause":"yes"`, ""), "invalid_request", "IP addresses"},
-		"no name":    {overrideBody(id, "a b", `"connections":"1"`, ""), "invalid_request", "only letters"},
+		"of sources":    {overrideBody(id, "a.test", `"rcpts_per_day":"5"`, ""), "invalid_request", "cannot be set"},
+		"of receivers":  {overrideBody(id, "source:192.0.2.1", `"connections":"1"`, ""), "invalid_request", "cannot be"},
+		"no address":    {overrideBody(id, "source:x", `"pause":"yes"`, ""), "invalid_request", "IP addresses"},
+		"no name":       {overrideBody(id, "a b", `"connections":"1"`, ""), "invalid_request", "only letters"},
 		"no reason": {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "test\"}",
 			"\"}", 1), "invalid_request", "reason"},
 		"too short": {strings.Replace(overrideBody(id, "a.test", `"connections":"1"`, ""), "3600", "0",
@@ -184,8 +181,7 @@ func TestWhatIsNoOverride(t *testing.T) {
 			"2678401", 1), "invalid_request", "month"},
 		"known": {overrideBody(id, "google.com", `"connections":"9","rcpt_rate":"1/s"`, ""),
 			"loosens_known", "connections 9 exceeds the known limit of google.com: 2 (KumoMTA"},
-		"known, below": {overrideBody(id, "mx.google.com", `"rcpt_rate":"10/s"`, ""), "loosens_known",
-			"rcpt_rate 10/s"},
+		"known, below":    {overrideBody(id, "mx.google.com", `"rcpt_rate":"10/s"`, ""), "loosens_known", "rcpt_rate 10/s"},
 		"known, by hosts": {overrideBody(id, "big.test", `"rcpt_rate":"10/s"`, ""), "loosens_known", "google.com"},
 	} {
 		status, text := r.ask("POST", "/v1/throttle/overrides", c.body)
@@ -214,8 +210,7 @@ func TestWhatIsNoOverride(t *testing.T) {
 			t.Errorf("%s: %d %s", call[0], status, text)
 		}
 	}
-	if status, text := r.ask("POST", "/v1/throttle/overrides", over); status != 409 ||
-		!strings.Contains(text, "new id") {
+	if status, text := r.ask("POST", "/v1/throttle/overrides", over); status != 409 || !strings.Contains(text, "new id") {
 		t.Errorf("set again when it does not hold: %d %s", status, text)
 	}
 	r.survey.fail(errors.New("no DNS"))
@@ -225,9 +220,8 @@ func TestWhatIsNoOverride(t *testing.T) {
 		t.Errorf("more, without DNS: %d %s", status, text)
 	}
 	for name, body := range map[string]string{
-		"less, without DNS": overrideBody(uuid.NewString(), "nobody.test", `"connections":"1"`, ""),
-		"more, without DNS, forced": overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`,
-			`,"force":true`),
+		"less, without DNS":         overrideBody(uuid.NewString(), "nobody.test", `"connections":"1"`, ""),
+		"more, without DNS, forced": overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, `,"force":true`),
 	} {
 		if status, text := r.ask("POST", "/v1/throttle/overrides", body); status != 200 {
 			t.Errorf("%s: %d %s", name, status, text)
@@ -380,8 +374,7 @@ func TestTheSurveyIsAsked(t *testing.T) {
 	id := uuid.NewString()
 	for _, c := range []struct{ method, path, body, asked, holds string }{
 		{"GET", "/v1/receivers", "", "receivers", `"sources":[]`},
-		{"GET", "/v1/receivers/detail?key=Suffix%3AExample.test", "", "receiver suffix:example.test",
-			`{"receivers":[{`},
+		{"GET", "/v1/receivers/detail?key=Suffix%3AExample.test", "", "receiver suffix:example.test", `{"receivers":[{`},
 		{"POST", "/v1/receivers/close", `{"key":"a.test","node":"n","session":4}`, "close a.test n 4 by anna", ``},
 		{"POST", "/v1/receivers/forget", `{"key":"A.test","what":"block","reason":"x"}`, "forget a.test block by anna",
 			`{"receivers":[{"key":"a.test","node":"node-1","dropped":["a pace","a rest"]},` +

@@ -42,8 +42,7 @@ func TestCreateIsRepeatedWithItsIdentityWhileTheServiceSaysLater(t *testing.T) {
 		t.Run(http.StatusText(x.status), func(t *testing.T) {
 			var identities []string
 			client, _ := newTestClient(t, func(w http.ResponseWriter, r *http.Request) {
-				identities = append(identities, r.Header.Get("Idempotency-Key")+" "+
-					""+r.Header.Get("X-Upload-Content-Length"))
+				identities = append(identities, r.Header.Get("Idempotency-Key")+" "+""+r.Header.Get("X-Upload-Content-Length"))
 				if len(identities) < 3 {
 					w.Header().Set("Retry-After", "0")
 					w.WriteHeader(x.status)
@@ -259,8 +258,7 @@ func TestUploadGoesOnWhereItStopped(t *testing.T) {
 			client := New("http://127.0.0.1:1", testKey)
 			told := int64(0)
 			sent := func(n int64) { told = n }
-			effort.OK(t, client.Upload(t.Context(), server.URL, bytes.NewReader(data), int64(len(data)),
-				sent))
+			effort.OK(t, client.Upload(t.Context(), server.URL, bytes.NewReader(data), int64(len(data)), sent))
 			if !bytes.Equal(s.kept, data) || len(s.faults) != 0 || told != int64(len(data)) {
 				t.Errorf("kept %d of %d bytes, %d faults left, told %d", len(s.kept), len(data), len(s.faults), told)
 			}
@@ -276,8 +274,7 @@ func TestUploadGivesUpWhereTheStorageRefuses(t *testing.T) {
 	defer server.Close()
 	client := New("http://127.0.0.1:1", testKey)
 	err := client.Upload(t.Context(), server.URL, strings.NewReader("x"), 1, func(int64) {})
-	if want := "the storage refuses the upload: Create it again. (upload_expired)"; err == nil ||
-		err.Error() != want {
+	if want := "the storage refuses the upload: Create it again. (upload_expired)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

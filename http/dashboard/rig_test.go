@@ -145,13 +145,9 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := server.Stop(ctx); err != nil {
-			t.Errorf("stop: %v", err)
-		}
+		effort.OK(t, server.Stop(ctx))
 		g.pages.Stop()
-		if err := store.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		effort.OK(t, store.Close())
 	})
 	g.workspace, g.other = g.newWorkspace("acme"), g.newWorkspace("elsewhere")
 	g.as["nobody"] = g.browser("")
@@ -176,8 +172,7 @@ func (g *rig) stopServer() {
 // secret is the one of the pages.
 func (g *rig) secret() []byte {
 	g.t.Helper()
-	secret := effort.Must(g.book.Secret(context.Background(), "dashboard", 32))(g.t)
-	return secret
+	return effort.Must(g.book.Secret(context.Background(), "dashboard", 32))(g.t)
 }
 
 // asWait reports whether an error is a wait.

@@ -100,8 +100,7 @@ func TestGapAndOldDataNeverRunTheBody(t *testing.T) {
 			conn.put(path, first, total, strings.Repeat("x", padding)+hidden)
 			got := conn.reply()
 			if got.status != 308 || got.durable != "bytes=0-99999" || !got.close {
-				t.Fatalf("first %d padding %d: got %d Range %q close %v",
-					first, padding, got.status, got.durable, got.close)
+				t.Fatalf("first %d padding %d: got %d Range %q close %v", first, padding, got.status, got.durable, got.close)
 			}
 			if err := conn.ended(); err != nil {
 				t.Fatalf("first %d padding %d: %v", first, padding, err)
@@ -124,20 +123,15 @@ func TestUnreadableRequestIsRefused(t *testing.T) {
 		code       string
 	}{
 		{"bad header", put + "X-API-Key " + keyCanary + "\r\n\r\n", 400, "bad_request"},
-		{"bad header value", put + "X-API-Key: " + keyCanary + "\x01\r\n\r\n",
-			400, "bad_request"},
+		{"bad header value", put + "X-API-Key: " + keyCanary + "\x01\r\n\r\n", 400, "bad_request"},
 		{"no host", "PUT " + path + " HTTP/1.1\r\nX-API-Key: " + keyCanary + "\r\nContent-Length: 0\r\n\r\n",
 			400, "bad_request"},
-		{"two lengths", put + "Content-Length: 1\r\nContent-Length: 1\r\n\r\nx",
-			400, "bad_request"},
-		{"length with sign", put + "Content-Length: +5\r\n\r\nabcde",
-			400, "bad_request"},
-		{"length over 64 bits", put + "Content-Length: 99999999999999999999\r\n\r\n",
-			400, "bad_request"},
+		{"two lengths", put + "Content-Length: 1\r\nContent-Length: 1\r\n\r\nx", 400, "bad_request"},
+		{"length with sign", put + "Content-Length: +5\r\n\r\nabcde", 400, "bad_request"},
+		{"length over 64 bits", put + "Content-Length: 99999999999999999999\r\n\r\n", 400, "bad_request"},
 		{"two transfer encodings", put + "Transfer-Encoding: chunked\r\n" +
 			"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411, "length_required"},
-		{"transfer encoding on HTTP/1.0",
-			strings.Replace(put, "1.1", "1.0", 1) + "Transfer-Encoding: chunked\r\n\r\n",
+		{"transfer encoding on HTTP/1.0", strings.Replace(put, "1.1", "1.0", 1) + "Transfer-Encoding: chunked\r\n\r\n",
 			411, "length_required"},
 		{"large head", put + "X-API-Key: " + keyCanary + "\r\nX: " +
 			strings.Repeat("x", 17<<10) + "\r\n\r\n", 431, "headers_too_large"},

@@ -131,8 +131,7 @@ func (r *storageRig) file(id uuid.UUID) []byte {
 	r.t.Helper()
 	f := effort.Must(r.store.OpenFile(context.Background(), id))(r.t)
 	defer f.Close()
-	b := effort.Must(io.ReadAll(f))(r.t)
-	return b
+	return effort.Must(io.ReadAll(f))(r.t)
 }
 
 // rawConn is a client that says exactly what the test wants.
@@ -324,11 +323,7 @@ func openBook(t testing.TB) (ledger.Book, uuid.UUID) {
 	t.Helper()
 	ctx := context.Background()
 	book := effort.Must(sqlstore.Open(ctx, effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
-	t.Cleanup(func() {
-		if err := book.Close(); err != nil {
-			t.Errorf("close ledger: %v", err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, book.Close()) })
 	w := effort.Must(book.CreateWorkspace(ctx, uuid.New(), "test"))(t)
 	return book, w.ID
 }

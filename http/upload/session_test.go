@@ -17,8 +17,7 @@ import (
 
 func tokens(t *testing.T, fill byte) *upload.Tokens {
 	t.Helper()
-	made := effort.Must(upload.NewTokens(bytes.Repeat([]byte{fill}, upload.TokenKeyBytes)))(t)
-	return made
+	return effort.Must(upload.NewTokens(bytes.Repeat([]byte{fill}, upload.TokenKeyBytes)))(t)
 }
 
 func TestTokenNamesItsVerificationAlways(t *testing.T) {

@@ -59,8 +59,7 @@ func (d *Fixture) witnesses(id uuid.UUID, want ...string) {
 	}
 	for i, k := range list {
 		if k.Number != int64(i+1) || k.Evidence != want[i] || len(k.Results) == 0 {
-			d.T.Errorf("got %d with %q and %d results, want %d with %q", k.Number, k.Evidence, len(k.Results),
-				i+1, want[i])
+			d.T.Errorf("got %d with %q and %d results, want %d with %q", k.Number, k.Evidence, len(k.Results), i+1, want[i])
 		}
 	}
 }

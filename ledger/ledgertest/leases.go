@@ -324,8 +324,7 @@ var intake = []exercise{
 	}},
 	{"a refused file costs nothing and says why", 5, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
-		issue := ledger.Issue{Code: "csv_extra_column", Message: "Row 3 has a second column.", Row: 3,
-			Text: "anna@x.test,ü"}
+		issue := ledger.Issue{Code: "csv_extra_column", Message: "Row 3 has a second column.", Row: 3, Text: "anna@x.test,ü"}
 		for range 2 {
 			v, err := d.Refuse(d.T.Context(), l, issue)
 			d.ok(err)

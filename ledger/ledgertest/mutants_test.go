@@ -185,8 +185,7 @@ func TestEveryMutantFits(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range list {
 		if text := m.source(t); strings.Count(text, m.from) != 1 || m.from == m.to {
-			t.Errorf("%s: %q stands %d times in %s, want once", m.name, m.from,
-				strings.Count(text, m.from), m.file)
+			t.Errorf("%s: %q stands %d times in %s, want once", m.name, m.from, strings.Count(text, m.from), m.file)
 		}
 		if names[m.name] {
 			t.Errorf("%s: there are two", m.name)

@@ -147,8 +147,7 @@ var readings = []exercise{
 		d.refused(err, ledger.ErrNoSuchVerification)
 		_, err = d.Cancel(ctx, o.Workspace, v.ID)
 		d.refused(err, ledger.ErrNoSuchVerification)
-		err = d.Results(ctx, o.Workspace, v.ID,
-			func(ledger.Result) error { return errors.New("a result of another") })
+		err = d.Results(ctx, o.Workspace, v.ID, func(ledger.Result) error { return errors.New("a result of another") })
 		d.refused(err, ledger.ErrNoSuchVerification)
 		list, err := d.History(ctx, ledger.HistoryQuery{Workspace: o.Workspace, Limit: 9})
 		d.ok(err)

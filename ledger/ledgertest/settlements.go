@@ -21,8 +21,7 @@ var settlements = []exercise{
 		done := d.Settles(l, 2, 0, 2, smtp.Valid)
 		d.is(done, "completed")
 		d.has(10, 7, 0, 3)
-		if want := (ledger.Counts{Valid: 3, Unknown: 2}); done.Counts != want || done.Held != 0 ||
-			done.Settlements != 2 {
+		if want := (ledger.Counts{Valid: 3, Unknown: 2}); done.Counts != want || done.Held != 0 || done.Settlements != 2 {
 			d.T.Errorf("got %+v", done)
 		}
 		if done != d.Sees(v.ID) {

@@ -56,8 +56,7 @@ var tenants = []exercise{
 
 func keyLife(d *Fixture) {
 	ctx := d.T.Context()
-	k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: "mine",
-		SecretSHA256: [32]byte{1, 31: 9}}
+	k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: "mine", SecretSHA256: [32]byte{1, 31: 9}}
 	made, err := d.CreateKey(ctx, k)
 	d.ok(err)
 	again, err := d.CreateKey(ctx, k)
@@ -162,8 +161,7 @@ var limits = []exercise{
 			d.leased(d.Node, limit, Hour)
 			list, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: limit})
 			d.ok(err)
-			s, err := d.Entries(d.T.Context(),
-				ledger.EntriesQuery{Workspace: d.Workspace, Verification: v.ID, Limit: limit})
+			s, err := d.Entries(d.T.Context(), ledger.EntriesQuery{Workspace: d.Workspace, Verification: v.ID, Limit: limit})
 			d.ok(err)
 			if len(list) != 0 || len(s.Entries) != 0 || s.Count != 1 {
 				d.T.Errorf("limit %d: %d verifications and %d entries of %d", limit, len(list), len(s.Entries), s.Count)

@@ -25,8 +25,7 @@ func TestGreedyTenantsLeaveAsMuchAsOneOfThemHas(t *testing.T) {
 			free := size - p.Used()
 			for i := range tenants {
 				if has, share := p.Has(i), size/int64(tenants+1); has < share || free > 0 && has > free+1 {
-					t.Errorf("of %d, %d tenants: one has %d with %d free, its share is %d", size, tenants, has,
-						free, share)
+					t.Errorf("of %d, %d tenants: one has %d with %d free, its share is %d", size, tenants, has, free, share)
 				}
 			}
 			if free > 0 && !p.Take(tenants, 1, 1) {

@@ -89,8 +89,7 @@ func TestEverybodyGetsItsTurn(t *testing.T) {
 			all = slices.Delete(all, has, has+1)
 		}
 		if granted != asked || q.Used() != 0 || q.Waiting() != 0 || len(q.ring) > tenants {
-			t.Fatalf("seed %d: %d asked, %d had their turn, %d used, %d wait", seed, asked, granted, q.Used(),
-				q.Waiting())
+			t.Fatalf("seed %d: %d asked, %d had their turn, %d used, %d wait", seed, asked, granted, q.Used(), q.Waiting())
 		}
 	}
 }

@@ -101,8 +101,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		named := slices.ContainsFunc(report.Violations,
-			func(v ledger.Violation) bool { return v.Invariant == c.want })
+		named := slices.ContainsFunc(report.Violations, func(v ledger.Violation) bool { return v.Invariant == c.want })
 		if named != (c.want != "") || c.want == "" && len(report.Violations) > 0 {
 			t.Errorf("%s: %q is not what was named in %+v", c.name, c.want, report.Violations)
 		}

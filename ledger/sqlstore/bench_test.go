@@ -65,14 +65,12 @@ func onEngines(b *testing.B, bench func(b *testing.B, d benched)) {
 // order than its rows, as they do when domains answer at their own pace.
 func scattered(l ledger.Lease, number, of int64) ledger.Settlement {
 	s := ledger.Settlement{Lease: l, Number: number, Results: make([]ledger.Result, 0, benchBatch)}
-	outcomes := [...]smtp.Outcome{smtp.Valid, smtp.Valid, smtp.Valid, smtp.Invalid, smtp.CatchAll,
-		smtp.Unknown}
+	outcomes := [...]smtp.Outcome{smtp.Valid, smtp.Valid, smtp.Valid, smtp.Invalid, smtp.CatchAll, smtp.Unknown}
 	for i := range int64(benchBatch) {
 		ordinal := i*of + number - 1
 		h := uint64(ordinal) * 0x9e3779b97f4a7c15
 		s.Results = append(s.Results, ledger.Result{Ordinal: ordinal,
-			Email: fmt.Sprintf("%s.%d@%s.example", strconv.FormatUint(h>>44, 36), ordinal%977,
-				strconv.FormatUint(h>>52, 36)),
+			Email:   fmt.Sprintf("%s.%d@%s.example", strconv.FormatUint(h>>44, 36), ordinal%977, strconv.FormatUint(h>>52, 36)),
 			Outcome: outcomes[h>>33%6], Reason: smtp.Reason(1 + h>>30%20),
 			At: time.UnixMilli(1_763_000_000_000 + int64(h>>50))})
 	}

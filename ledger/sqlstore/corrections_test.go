@@ -69,8 +69,7 @@ func (r *red) finds(want int64) map[string]bool {
 
 func (r *red) corrects(c ledger.CorrectionCall) ledger.Correction {
 	r.t.Helper()
-	done := effort.Must(r.Correct(ledger.WithAuthor(r.t.Context(), "mara"), c))(r.t)
-	return done
+	return effort.Must(r.Correct(ledger.WithAuthor(r.t.Context(), "mara"), c))(r.t)
 }
 
 // call asks for the correction of a subject.

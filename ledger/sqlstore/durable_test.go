@@ -149,8 +149,7 @@ func TestPragmasThatForgetAreRefused(t *testing.T) {
 		{"journal_mode(MEMORY) synchronous(FULL) foreign_keys(1)", false},
 		{"journal_mode(WAL) synchronous(FULL) foreign_keys(0)", false},
 	} {
-		s, err := sqlstore.Open(t.Context(), sqlstore.NewFile(t),
-			sqlstore.WithPragmas(strings.Fields(c.pragmas)...))
+		s, err := sqlstore.Open(t.Context(), sqlstore.NewFile(t), sqlstore.WithPragmas(strings.Fields(c.pragmas)...))
 		if err == nil {
 			err = s.Close()
 		}

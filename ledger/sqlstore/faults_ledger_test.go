@@ -62,11 +62,7 @@ func newFaulty(t *testing.T, cockroach bool) *faulty {
 	}
 	proxy, err := postgres.StartProxy(url)
 	effort.OK(t, err)
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Errorf("close the proxy: %v", err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, proxy.Close()) })
 	f := &faulty{t: t, proxy: proxy, past: openAt(t, url), calm: map[int64]calm{}}
 	if f.conn, err = pgx.Connect(t.Context(), url); err != nil {
 		t.Fatal(err)

@@ -220,9 +220,7 @@ func TestConformanceOnCockroachDB(t *testing.T) {
 		t.Skipf("skipped: no cockroachdb: %v (set COCKROACH_BINARY)", err)
 	}
 	server, err := testserver.NewTestServer(testserver.CockroachBinaryPathOpt(path))
-	if err != nil {
-		t.Fatalf("start cockroachdb: %v", err)
-	}
+	effort.OK(t, err)
 	t.Cleanup(server.Stop)
 	url := server.PGURL()
 	conn, err := pgx.Connect(t.Context(), url.String())
@@ -232,9 +230,7 @@ func TestConformanceOnCockroachDB(t *testing.T) {
 	effort.Must(conn.Exec(t.Context(), `CREATE DATABASE book`))(t)
 	effort.OK(t, conn.Close(t.Context()))
 	url.Path = "/book"
-	if err := sqlstore.Migrate(t.Context(), url.String()); err != nil {
-		t.Fatalf("migrate: %v", err)
-	}
+	effort.OK(t, sqlstore.Migrate(t.Context(), url.String()))
 	store, cases := shelf(t, url.String(), url.String()), 0
 	if name := sqlstore.DatabaseOf(t, url.String()); name != "cockroachdb" {
 		t.Errorf("taken for %q", name)

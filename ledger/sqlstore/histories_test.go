@@ -130,11 +130,7 @@ func openNodes(t *testing.T, url string) []*node {
 	nodes := make([]*node, nodesN)
 	for i := range nodes {
 		proxy := effort.Must(postgres.StartProxy(url))(t)
-		t.Cleanup(func() {
-			if err := proxy.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { effort.OK(t, proxy.Close()) })
 		nodes[i] = &node{proxy: proxy, Store: openAt(t, proxy.URL(config.Database))}
 	}
 	return nodes

@@ -38,11 +38,7 @@ func newServer(t *testing.T, seams engine.Seams) *server {
 	if s.Store, err = Open(t.Context(), s.url, Options{Registerer: s.metrics, RetryWait: soon, Seams: seams}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, s.Close()) })
 	for _, id := range []uuid.UUID{s.a, s.b} {
 		effort.Must(s.CreateWorkspace(t.Context(), id, "named"))(t)
 	}

@@ -54,9 +54,7 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 		t.Errorf("close twice: %v", err)
 	}
 	again, err := sqlstore.Open(t.Context(), "sqlite:"+owned, sqlstore.Options{})
-	if err != nil {
-		t.Fatalf("after the owner closed: %v", err)
-	}
+	effort.OK(t, err)
 	if err := again.Close(); err != nil {
 		t.Error(err)
 	}
@@ -191,9 +189,7 @@ func TestCloseFoldsTheLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	ledgertest.NewFixture(t, s, 9).Prepares(6)
-	if _, err := os.Stat(path + "-wal"); err != nil {
-		t.Fatalf("there is no log at work: %v", err)
-	}
+	effort.Must(os.Stat(path + "-wal"))(t)
 	effort.OK(t, s.Close())
 	if left, err := filepath.Glob(path + "-*"); err != nil || len(left) > 0 {
 		t.Errorf("left beside the ledger: %v, %v", left, err)

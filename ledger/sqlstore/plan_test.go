@@ -30,8 +30,7 @@ func hotQueries() []hotQuery {
 	}
 	return append(hot, []hotQuery{
 		{"history", ids + `workspace = ?` + cursor + newestFirst, "verifications_history"},
-		{"history of a kind", ids + `workspace = ? AND kind = ?` + cursor + newestFirst,
-			"verifications_history_kind"},
+		{"history of a kind", ids + `workspace = ? AND kind = ?` + cursor + newestFirst, "verifications_history_kind"},
 		{"those whose ids begin alike", verificationsBetween, "verifications by id"},
 		{"open ones", countOpen, "verifications_open"},
 		{"runnable", free[0], "verifications_due"},

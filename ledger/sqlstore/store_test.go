@@ -32,11 +32,7 @@ func openWith(t testing.TB, url string, o sqlstore.Options) *sqlstore.Store {
 	if err != nil {
 		t.Fatalf("open ledger: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close ledger: %v", err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, s.Close()) })
 	return s
 }
 

@@ -112,8 +112,7 @@ func erasesRows(t *testing.T, s *Store) {
 	}{
 		{"chunks", `SELECT count(*) FROM upload_chunks WHERE verification = ?`, v.ID, 0},
 		{"settlements", `SELECT count(*) FROM settlements WHERE verification = ?`, v.ID, settlements},
-		{"their payloads", `SELECT count(*) FROM settlements WHERE verification = ? AND length(payload) > 0`,
-			v.ID, 0},
+		{"their payloads", `SELECT count(*) FROM settlements WHERE verification = ? AND length(payload) > 0`, v.ID, 0},
 		{"their evidence", `SELECT count(*) FROM evidence WHERE verification = ?`, v.ID, 0},
 		{"evidence of another", `SELECT count(*) FROM evidence WHERE verification = ?`, young.ID, 1},
 		{"its address", `SELECT count(*) FROM verifications WHERE id = ? AND single_email <> ''`, v.ID, 0},
@@ -158,8 +157,7 @@ func forgetsEnded(t *testing.T, s *Store) {
 		t.Errorf("sweep: %d verifications, %v", n, err)
 	}
 	roll, err := s.ReadNodes(t.Context())
-	if err != nil || len(roll.Nodes) != 2 || roll.Nodes[0].Session != short ||
-		roll.Nodes[1].Session != (uuid.UUID{4}) {
+	if err != nil || len(roll.Nodes) != 2 || roll.Nodes[0].Session != short || roll.Nodes[1].Session != (uuid.UUID{4}) {
 		t.Errorf("left: %+v, %v, want one that ended lately and one that is in", roll, err)
 	}
 	if n := number(t, s, `SELECT count(*) FROM receiver_facts`); n != 1 {

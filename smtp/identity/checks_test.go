@@ -139,8 +139,7 @@ func TestBlockLists(t *testing.T) {
 			if c.record != "" {
 				z.add(c.record)
 			}
-			l := NewLists([]string{"bl.example"}, func() ([]byte, error) { return nil, nil },
-				func([]byte) error { return nil })
+			l := NewLists([]string{"bl.example"}, func() ([]byte, error) { return nil, nil }, func([]byte) error { return nil })
 			got := l.Check(t.Context(), z.client(), source(), time.Unix(1e9, 0))
 			if len(got) != 1 || got[0].State != c.want || !strings.Contains(got[0].Saw, c.saw) ||
 				got[0].Source != "192.0.2.10" || got[0].List != "bl.example" {

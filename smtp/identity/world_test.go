@@ -60,8 +60,7 @@ func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
 
 // client asks this zone.
 func (z *zone) client() *Client {
-	c := effort.Must(NewClient([]string{z.addr}, 5*time.Second))(z.t)
-	return c
+	return effort.Must(NewClient([]string{z.addr}, 5*time.Second))(z.t)
 }
 
 func (z *zone) add(records ...string) {

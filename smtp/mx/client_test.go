@@ -121,8 +121,7 @@ func TestHostileOverTCP(t *testing.T) {
 		tcp  func(w dns.ResponseWriter, q *dns.Msg)
 		want string
 	}{
-		{"garbage", func(w dns.ResponseWriter, q *dns.Msg) { _, _ = w.Write([]byte("garbage garbage")) },
-			"error: malformed"},
+		{"garbage", func(w dns.ResponseWriter, q *dns.Msg) { _, _ = w.Write([]byte("garbage garbage")) }, "error: malformed"},
 		{"wrong id", func(w dns.ResponseWriter, q *dns.Msg) {
 			m := new(dns.Msg).SetReply(q)
 			m.Id++

@@ -62,8 +62,7 @@ func FuzzRoute(f *testing.F) {
 func checkRoute(t *testing.T, o Options, route Route) {
 	t.Helper()
 	none := len(route.Hosts) == 0
-	if none != (route.NoMail != smtp.ReasonNone) || none != (route.Receiver == "") ||
-		len(route.Hosts) > hostsMax {
+	if none != (route.NoMail != smtp.ReasonNone) || none != (route.Receiver == "") || len(route.Hosts) > hostsMax {
 		t.Fatalf("%+v", route)
 	}
 	total := 0

@@ -16,8 +16,7 @@ import (
 // TestLookup is the DNS table: what each state of a domain means.
 func TestLookup(t *testing.T) {
 	t.Parallel()
-	z := startZone(t,
-		"clean.test. 300 MX 10 mx1.clean.test.", "mx1.clean.test. 300 A 192.0.2.1",
+	z := startZone(t, "clean.test. 300 MX 10 mx1.clean.test.", "mx1.clean.test. 300 A 192.0.2.1",
 		"two.test. MX 20 b.two.test.", "two.test. MX 10 a.two.test.",
 		"a.two.test. A 192.0.2.2", "b.two.test. A 192.0.2.3", "b.two.test. AAAA 2001:db8::3",
 		"shared.test. MX 1 aspmx.mail.example.com.", "aspmx.mail.example.com. A 192.0.2.4",
@@ -71,8 +70,7 @@ func TestLookup(t *testing.T) {
 	for _, tc := range []struct{ name, domain, want string }{
 		{"one host", "clean.test", "clean.test: mx1.clean.test 192.0.2.1"},
 		{"capitals and final dot", "CLEAN.Test.", "clean.test: mx1.clean.test 192.0.2.1"},
-		{"order by preference, IPv4 first", "two.test",
-			"two.test: a.two.test 192.0.2.2, b.two.test 192.0.2.3 2001:db8::3"},
+		{"order by preference, IPv4 first", "two.test", "two.test: a.two.test 192.0.2.2, b.two.test 192.0.2.3 2001:db8::3"},
 		{"receiver of another name", "shared.test", "example.com: aspmx.mail.example.com 192.0.2.4"},
 		{"public suffix of two labels", "uk.test", "shop.co.uk: mx.shop.co.uk 192.0.2.11"},
 		{"host without a registrable domain", "bare.test", "mail: mail 192.0.2.12"},
@@ -146,15 +144,13 @@ func TestLookupQueries(t *testing.T) {
 		{"again", false, "one.test one.test", []string{"one.test. MX", "mx.one.test. A"}},
 		{"another domain of the host", false, "one.test two.test",
 			[]string{"one.test. MX", "mx.one.test. A", "two.test. MX"}},
-		{"IPv6 host without IPv6", false, "v6.test",
-			[]string{"v6.test. MX", "mx.v6.test. A", "mx.v6.test. AAAA"}},
+		{"IPv6 host without IPv6", false, "v6.test", []string{"v6.test. MX", "mx.v6.test. A", "mx.v6.test. AAAA"}},
 		{"a name that is gone, and one below it", false, "gone.test x.gone.test", []string{"gone.test. MX",
 			"gone.test. A", "gone.test. AAAA", "x.gone.test. MX", "x.gone.test. A", "x.gone.test. AAAA"}},
 		{"a name that is denied does not end what is below", false, "test one.test",
 			[]string{"test. MX", "test. A", "test. AAAA", "one.test. MX", "mx.one.test. A"}},
 		{"a failure is not asked for twice", false, "fail.test", []string{"fail.test. MX"}},
-		{"no records", false, "here.test here.test",
-			[]string{"here.test. MX", "here.test. A", "here.test. AAAA"}},
+		{"no records", false, "here.test here.test", []string{"here.test. MX", "here.test. A", "here.test. AAAA"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			z := startZone(t, records...)
@@ -206,12 +202,10 @@ func TestLookupBounds(t *testing.T) {
 	r := startResolver(t, testOptions(z.addr))
 	for _, tc := range []struct{ name, domain, want string }{
 		{"100 of 200 MX, 5 hosts", "many.test", "many.test: h099.many.test 192.0.2.99, " +
-			"h098.many.test 192.0.2.98, h097.many.test 192.0.2.97, " +
-			"h096.many.test 192.0.2.96, h095.many.test 192.0.2.95"},
+			"h098.many.test 192.0.2.98, h097.many.test 192.0.2.97, " + "h096.many.test 192.0.2.96, h095.many.test 192.0.2.95"},
 		{"4 of 1000 addresses, and only those allowed", "wide.test",
 			"wide.test: h.wide.test 198.51.100.0 198.51.100.1 198.51.100.2 198.51.100.3"},
-		{"8 addresses in all", "eight.test", "eight.test: " +
-			"h0.eight.test 192.0.2.0 192.0.2.1 192.0.2.2 192.0.2.3, " +
+		{"8 addresses in all", "eight.test", "eight.test: " + "h0.eight.test 192.0.2.0 192.0.2.1 192.0.2.2 192.0.2.3, " +
 			"h1.eight.test 192.0.2.10 192.0.2.11 192.0.2.12 192.0.2.13"},
 		{"chain of 16", "c2.chain.test", "many.test: h000.many.test 192.0.2.0"},
 		{"chain of 17", "c1.chain.test", "error: endless or too long chain of names"},

@@ -208,11 +208,7 @@ func testOptions(servers ...string) Options {
 func startResolver(t testing.TB, o Options) *Resolver {
 	t.Helper()
 	r := effort.Must(New(o))(t)
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, r.Close()) })
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"rollcall/config/effort"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,9 +31,7 @@ func startLab(t testing.TB, change func(*Options)) *Lab {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
-		if err := l.Stop(ctx); err != nil {
-			t.Errorf("Stop: %v", err)
-		}
+		effort.OK(t, l.Stop(ctx))
 	})
 	return l
 }

@@ -13,8 +13,7 @@ import (
 
 func listOf(t *testing.T, l *Lab, o ListOptions) iter.Seq[Label] {
 	t.Helper()
-	list := effort.Must(l.List(o))(t)
-	return list
+	return effort.Must(l.List(o))(t)
 }
 
 func TestListsAreLabelledDistinctAndTheSameAgain(t *testing.T) {

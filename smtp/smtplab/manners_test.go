@@ -86,8 +86,7 @@ func TestSheetCountsWhatClientsDo(t *testing.T) {
 		}
 	}
 	if sheet.Addresses != 3 || sheet.AddressRcptsMax != 2 || sheet.Uncounted != 0 {
-		t.Errorf("addresses %d, most %d, uncounted %d",
-			sheet.Addresses, sheet.AddressRcptsMax, sheet.Uncounted)
+		t.Errorf("addresses %d, most %d, uncounted %d", sheet.Addresses, sheet.AddressRcptsMax, sheet.Uncounted)
 	}
 	if n := l.Rcpts("anna@a-nopipe.test"); n != 2 {
 		t.Errorf("RCPTs for anna: %d, want 2", n)
@@ -236,8 +235,7 @@ func TestOneSessionAfterAnotherIsOneAtOnce(t *testing.T) {
 	}
 	got := l.Manners().Receivers["a-onesession.test"]
 	if got.SessionsAtOnce != 1 || got.LimitsHit != 0 || got.Sessions != 100 {
-		t.Errorf("%d sessions, %d at once, %d over the limit",
-			got.Sessions, got.SessionsAtOnce, got.LimitsHit)
+		t.Errorf("%d sessions, %d at once, %d over the limit", got.Sessions, got.SessionsAtOnce, got.LimitsHit)
 	}
 }
 
@@ -345,9 +343,7 @@ func TestStopEndsEveryGoroutine(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	for range 2 {
-		if err := l.Stop(ctx); err != nil {
-			t.Fatalf("Stop: %v", err)
-		}
+		effort.OK(t, l.Stop(ctx))
 	}
 	// The helper that waits in Stop, and the runtime, may take a moment more.
 	until(t, "goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })

@@ -197,8 +197,7 @@ func readCSV(t *testing.T, name string) [][]string {
 	t.Helper()
 	f := effort.Must(os.Open(name))(t)
 	defer func() { _ = f.Close() }()
-	rows := effort.Must(csv.NewReader(f).ReadAll())(t)
-	return rows
+	return effort.Must(csv.NewReader(f).ReadAll())(t)
 }
 
 func TestBadOptionsAreRefused(t *testing.T) {

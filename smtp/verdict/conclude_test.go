@@ -59,16 +59,14 @@ func TestConclude(t *testing.T) {
 			smtp.Unknown, smtp.ReceiverRateLimited},
 		{"one host of two denies", evidence.Case{Attempts: list(relay1), Hosts: 2}, smtp.Undecided, smtp.ReasonNone},
 		{"both deny", evidence.Case{Attempts: list(relay1, relay2), Hosts: 2}, smtp.Invalid, smtp.NoMailService},
-		{"both deny, how many is not known", evidence.Case{Attempts: list(relay1, relay2)}, smtp.Undecided,
-			smtp.ReasonNone},
+		{"both deny, how many is not known", evidence.Case{Attempts: list(relay1, relay2)}, smtp.Undecided, smtp.ReasonNone},
 		{"the same twice", evidence.Case{Attempts: list(relay1, relay1), Hosts: 2}, smtp.Undecided, smtp.ReasonNone},
 		{"one for now only", evidence.Case{Attempts: list(relay1, soft), Hosts: 2}, smtp.Undecided, smtp.ReasonNone},
 		{"one by its enhanced code for now only", evidence.Case{Attempts: list(relay1, lying), Hosts: 2}, smtp.Undecided,
 			smtp.ReasonNone},
 		{"one changed its mind", evidence.Case{Attempts: list(relay1, relay2, soft), Hosts: 2}, smtp.Undecided,
 			smtp.ReasonNone},
-		{"one is void", evidence.Case{Attempts: list(void(relay1), relay2), Hosts: 2}, smtp.Undecided,
-			smtp.ReasonNone},
+		{"one is void", evidence.Case{Attempts: list(void(relay1), relay2), Hosts: 2}, smtp.Undecided, smtp.ReasonNone},
 	} {
 		if outcome, reason := Conclude(c.given); outcome != c.outcome || reason != c.reason {
 			t.Errorf("%s: %v %v, want %v %v", c.name, outcome, reason, c.outcome, c.reason)

@@ -42,8 +42,7 @@ func TestGoldenReplies(t *testing.T) {
 					t.Fatalf("line %d: %v", i+1, err)
 				}
 				if v := Builtin().Judge(a); v.golden() != columns[2] {
-					t.Errorf("line %d: %s %s\n got %s (rule %s)\nwant %s",
-						i+1, columns[0], columns[1], v.golden(), v.Rule, columns[2])
+					t.Errorf("line %d: %s %s\n got %s (rule %s)\nwant %s", i+1, columns[0], columns[1], v.golden(), v.Rule, columns[2])
 				}
 			}
 		})

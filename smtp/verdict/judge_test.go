@@ -18,8 +18,7 @@ import (
 
 func sample(t *testing.T, text string) evidence.Attempt {
 	t.Helper()
-	a := effort.Must(Sample(text, "mx.example.com"))(t)
-	return a
+	return effort.Must(Sample(text, "mx.example.com"))(t)
 }
 
 // What is wrong with our own rules fails the build.

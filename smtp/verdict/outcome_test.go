@@ -53,8 +53,7 @@ func mustStayOpen(t *testing.T, place, stage, reply string) (tried int) {
 			tried++
 			c := evidence.Case{Attempts: attempts, Hosts: len(attempts), GaveUp: true, Behaviour: habit}
 			if outcome, reason := Conclude(c); outcome != smtp.Unknown {
-				t.Errorf("%s: %d hosts, habit %+v: %v, %v by %s: %s", place, len(attempts), habit, outcome, reason,
-					a.Rule, reply)
+				t.Errorf("%s: %d hosts, habit %+v: %v, %v by %s: %s", place, len(attempts), habit, outcome, reason, a.Rule, reply)
 				return tried
 			}
 		}

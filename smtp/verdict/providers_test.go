@@ -27,8 +27,7 @@ func goldenLines(t *testing.T, pattern string) []goldenLine {
 		for i, line := range strings.Split(string(content), "\n") {
 			columns := strings.SplitN(line, " | ", 3)
 			if len(columns) == 3 && !strings.HasPrefix(line, "#") {
-				list = append(list, goldenLine{fmt.Sprintf("%s:%d", filepath.Base(file), i+1),
-					columns[0], columns[1], columns[2]})
+				list = append(list, goldenLine{fmt.Sprintf("%s:%d", filepath.Base(file), i+1), columns[0], columns[1], columns[2]})
 			}
 		}
 	}

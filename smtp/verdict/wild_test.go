@@ -13,8 +13,7 @@ import (
 // draw gives every sentence that a form such as "(a|b) c" stands for.
 func draw(t *testing.T, form string) []string {
 	t.Helper()
-	list := effort.Must(expand(form))(t)
-	return list
+	return effort.Must(expand(form))(t)
 }
 
 // judgeAt judges a reply to RCPT of a host.

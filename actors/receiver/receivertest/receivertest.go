@@ -174,8 +174,7 @@ func OfferOf(verification byte, domain string, chunk uint64, n int, route []*wir
 	m := &wire.Offer{Task: &wire.Task{Verification: ID(verification), Epoch: 1, Domain: domain}, Chunk: chunk,
 		Hosts: route}
 	for i := range n {
-		m.Probes = append(m.Probes, &wire.Probe{Ordinal: uint32(chunk)*1000 + uint32(i),
-			Local: fmt.Sprintf("a%d", i)})
+		m.Probes = append(m.Probes, &wire.Probe{Ordinal: uint32(chunk)*1000 + uint32(i), Local: fmt.Sprintf("a%d", i)})
 	}
 	return m
 }

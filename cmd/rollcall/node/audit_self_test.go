@@ -92,8 +92,7 @@ func TestSelfAuditTellsViolations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report := ledger.AuditReport{Found: 2000}
 		for range ledger.ViolationsMax {
-			report.Violations = append(report.Violations,
-				ledger.Violation{Invariant: "I4", Subject: "abc", Detail: "secret"})
+			report.Violations = append(report.Violations, ledger.Violation{Invariant: "I4", Subject: "abc", Detail: "secret"})
 		}
 		metrics, log := selfAuditRig(t, file, &auditScript{steps: []auditStep{{report: report}}}, 10*time.Minute)
 		if n := strings.Count(log, `"the books do not add up" invariant=I4 subject=abc`); n != violationsLogged ||

@@ -27,8 +27,7 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 			Author: "sre", Reason: "it asked", Expires: now.Add(time.Hour)},
 		{ID: uuid.New(), Key: "odd.example", Fields: map[string]string{"colour": "red"}, Expires: now.Add(time.Hour)},
 		{ID: uuid.New(), Key: "no name", Fields: map[string]string{"pause": "yes"}, Expires: now.Add(time.Hour)},
-		{ID: uuid.New(), Key: "slow.example", Fields: map[string]string{"connections": "1"},
-			Expires: now.Add(time.Minute)},
+		{ID: uuid.New(), Key: "slow.example", Fields: map[string]string{"connections": "1"}, Expires: now.Add(time.Minute)},
 	}}
 	var failure error
 	follower := &settingsFollower{options: settingsOptions{Table: table, Clock: func() time.Time { return now },

@@ -352,17 +352,15 @@ func (p *place) verifying(name string, total int64, settled ...ledger.Result) le
 func (p *place) failed(name string) ledger.Verification {
 	p.t.Helper()
 	p.preparing(name)
-	v := effort.Must(p.book.Refuse(p.t.Context(), p.held, ledger.Issue{
+	return effort.Must(p.book.Refuse(p.t.Context(), p.held, ledger.Issue{
 		Code: "invalid_csv", Message: "The row has two columns.", Row: 17,
 		Text: "anna@acme.test;Anna"}))(p.t)
-	return v
 }
 
 // cancelled makes one that somebody cancelled.
 func (p *place) cancelled(name string) ledger.Verification {
 	p.t.Helper()
-	v := effort.Must(p.book.Cancel(p.t.Context(), p.id, p.uploading(name, 400_000).ID))(p.t)
-	return v
+	return effort.Must(p.book.Cancel(p.t.Context(), p.id, p.uploading(name, 400_000).ID))(p.t)
 }
 
 // keys makes two keys, of which one is revoked, and gives the public part of the other.

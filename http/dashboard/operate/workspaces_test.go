@@ -78,8 +78,7 @@ func TestAFileThatRunsWaitsForNoNode(t *testing.T) {
 	g := operatetest.Start(t)
 	operatetest.Running(t, g)
 	page := visit(t, g, "eve", false).get(ofWorkspace("")(g))
-	if !strings.Contains(page.body, "Answers from receivers.") ||
-		strings.Contains(page.body, "A node to continue it.") {
+	if !strings.Contains(page.body, "Answers from receivers.") || strings.Contains(page.body, "A node to continue it.") {
 		t.Errorf("the page of the workspace: %s", page.body)
 	}
 }

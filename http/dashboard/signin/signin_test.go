@@ -62,11 +62,7 @@ func (b *countingBook) UseSessions(ctx context.Context, ids []ledger.Hash) error
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	store := effort.Must(sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, store.Close()) })
 	g := &rig{t: t, book: &countingBook{Store: store}, workspace: uuid.New()}
 	effort.Must(store.CreateWorkspace(context.Background(), g.workspace, "acme"))(t)
 	now := time.Now()

@@ -119,8 +119,7 @@ func (c *client) upload(ctx context.Context, op *operation) (err error) {
 	default:
 		u, err = c.AppendChunk(ctx, q.file, q.writer, q.offset, make([]byte, q.bytes))
 	}
-	beside := errors.Is(err, ledger.ErrFenced) || errors.Is(err, ledger.ErrUploadClosed) ||
-		errors.Is(err, ledger.ErrGap)
+	beside := errors.Is(err, ledger.ErrFenced) || errors.Is(err, ledger.ErrUploadClosed) || errors.Is(err, ledger.ErrGap)
 	if err != nil && !beside {
 		return err
 	}
@@ -158,8 +157,7 @@ func (c *client) outcomes(ctx context.Context, op *operation) (string, error) {
 	var list strings.Builder
 	space := c.spaces[op.call.workspace]
 	err := c.Results(ctx, space, op.call.file, func(r ledger.Result) error {
-		if r != ledgertest.OneResult(r.Ordinal, r.Outcome) || r.Ordinal < int64(list.Len()) ||
-			r.Outcome == smtp.Undecided {
+		if r != ledgertest.OneResult(r.Ordinal, r.Outcome) || r.Ordinal < int64(list.Len()) || r.Outcome == smtp.Undecided {
 			return fmt.Errorf("result %d is %+v: %w", list.Len(), r, errWrong)
 		}
 		list.WriteString(strings.Repeat(letters[:1], int(r.Ordinal)-list.Len()))

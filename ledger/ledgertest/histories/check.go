@@ -56,8 +56,7 @@ func (h *History) part(workspace int) []porcupine.Operation {
 		}
 		part = append(part, op.others()...)
 		if op.call.kind == lease || op.call.kind == renew {
-			lines := slices.DeleteFunc(slices.Clone(op.lines),
-				func(l listed) bool { return h.files[l.rank] != workspace })
+			lines := slices.DeleteFunc(slices.Clone(op.lines), func(l listed) bool { return h.files[l.rank] != workspace })
 			// What a run before took is answered as it is, though more could be had by then.
 			op.call.anew = op.repeats > 0
 			op.call.all = len(op.lines) < op.call.limit && !op.call.anew && !h.passing

@@ -157,8 +157,7 @@ func (b *book) create(c call) (*book, answer) {
 }
 
 func (f *file) upload() answer {
-	return answer{file: seen{status: f.status, issue: f.issue, bytes: f.bytes},
-		durable: f.durable, writer: f.writer}
+	return answer{file: seen{status: f.status, issue: f.issue, bytes: f.bytes}, durable: f.durable, writer: f.writer}
 }
 
 // upload does what concerns the bytes of a file.
@@ -203,8 +202,7 @@ func (f *file) erased() bool { return f.status.Final() && f.total < 0 }
 func (f *file) short() bool { return f.status == ledger.Waiting && f.issue == ledger.CreditsRequired }
 
 func (f *file) funded() bool {
-	return f.status == ledger.Verifying || f.status == ledger.Cancelling ||
-		f.status == ledger.Waiting && !f.short()
+	return f.status == ledger.Verifying || f.status == ledger.Cancelling || f.status == ledger.Waiting && !f.short()
 }
 
 func (f *file) left() int64 {

@@ -198,8 +198,7 @@ func (h *History) Summary() string {
 	for _, status := range last {
 		ends[status]++
 	}
-	return fmt.Sprintf("accepted %v, refused %v, failed %v, ends %v", accepted, refused, failed,
-		ends)
+	return fmt.Sprintf("accepted %v, refused %v, failed %v, ends %v", accepted, refused, failed, ends)
 }
 
 // work does what needs a lease.

@@ -44,11 +44,7 @@ func newRig(t *testing.T, server *postgres.Server, database string) *rig {
 	if r.proxy, err = postgres.StartProxy(r.url); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := r.proxy.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, r.proxy.Close()) })
 	r.direct = r.connect(r.url)
 	r.exec(r.direct, "CREATE TABLE marks (mark INT PRIMARY KEY)")
 	return r
@@ -139,20 +135,16 @@ func (r *rig) faults() {
 		code string // "" : the connection is gone
 		want truth
 	}{
-		{"commit cut before it is sent", atCommit(postgres.Act{Kind: postgres.CutBefore}), postgres.CutBefore,
-			"", absent},
+		{"commit cut before it is sent", atCommit(postgres.Act{Kind: postgres.CutBefore}), postgres.CutBefore, "", absent},
 		{"commit cut when sent", atCommit(postgres.Act{Kind: postgres.CutSent}), postgres.CutSent, "", either},
-		{"commit cut when executed", atCommit(postgres.Act{Kind: postgres.CutExecuted}), postgres.CutExecuted,
-			"", present},
-		{"commit cut in the answer", atCommit(postgres.Act{Kind: postgres.CutAnswer}), postgres.CutAnswer,
-			"", present},
+		{"commit cut when executed", atCommit(postgres.Act{Kind: postgres.CutExecuted}), postgres.CutExecuted, "", present},
+		{"commit cut in the answer", atCommit(postgres.Act{Kind: postgres.CutAnswer}), postgres.CutAnswer, "", present},
 		{"commit fails with 40001", atCommit(undone), postgres.FailUndone, "40001", absent},
 		{"commit unknown and undone", atCommit(lost), postgres.FailUndone, "40003", absent},
 		{"commit unknown and done", atCommit(kept), postgres.FailDone, "40003", present},
 		{"begin cut before it is sent", atStatement(1, postgres.Act{Kind: postgres.CutBefore}), postgres.CutBefore,
 			"", absent},
-		{"insert cut in the answer", atStatement(2, postgres.Act{Kind: postgres.CutAnswer}), postgres.CutAnswer,
-			"", absent},
+		{"insert cut in the answer", atStatement(2, postgres.Act{Kind: postgres.CutAnswer}), postgres.CutAnswer, "", absent},
 		{"insert cut when executed", atStatement(2, postgres.Act{Kind: postgres.CutExecuted}),
 			postgres.CutExecuted, "", absent},
 		{"begin fails with 40001", atStatement(1, undone), postgres.FailUndone, "40001", absent},

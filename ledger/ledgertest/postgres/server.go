@@ -212,8 +212,7 @@ func (s *Server) URL(database string) string {
 	if s.options.TCP {
 		return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", superuser, s.port, database)
 	}
-	q := url.Values{"host": {s.folder}, "port": {strconv.Itoa(s.port)}, "user": {superuser},
-		"sslmode": {"disable"}}
+	q := url.Values{"host": {s.folder}, "port": {strconv.Itoa(s.port)}, "user": {superuser}, "sslmode": {"disable"}}
 	return "postgres:///" + database + "?" + q.Encode()
 }
 
@@ -341,11 +340,7 @@ func New(t testing.TB, o Options) *Server {
 		t.Skipf("skipped: %v", err)
 	}
 	effort.OK(t, err)
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Errorf("stop postgresql: %v", err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, s.Stop()) })
 	return s
 }
 

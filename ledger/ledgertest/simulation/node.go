@@ -53,8 +53,7 @@ func (w *world) lease(n *node) {
 			w.wrong("lease", "epoch %d was handed out before", v.Epoch)
 		}
 		w.epochs[v.ID] = v.Epoch
-		j := &job{lease: ledger.Lease{Verification: v.ID, Node: n.id, Epoch: v.Epoch}, v: v,
-			settled: map[int64]bool{}}
+		j := &job{lease: ledger.Lease{Verification: v.ID, Node: n.id, Epoch: v.Epoch}, v: v, settled: map[int64]bool{}}
 		for _, s := range w.memory.byID[v.ID].settlements {
 			for _, ordinal := range s.batch.Ordinals {
 				j.settled[ordinal] = true

@@ -178,8 +178,7 @@ func (t *twin) Open(workspace uuid.UUID) (int64, error) {
 
 func (t *twin) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 	got, err := t.first.Unfunded(workspace)
-	return same(t, "unfunded", got, err,
-		func() (*transitions.Row, error) { return t.second.Unfunded(workspace) })
+	return same(t, "unfunded", got, err, func() (*transitions.Row, error) { return t.second.Unfunded(workspace) })
 }
 
 func (t *twin) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
@@ -216,8 +215,7 @@ func (t *twin) Chunk(id uuid.UUID, offset int64) ([]byte, error) {
 }
 
 func (t *twin) Append(id uuid.UUID, offset int64, data []byte) error {
-	return done(t, "append", t.first.Append(id, offset, data),
-		func() error { return t.second.Append(id, offset, data) })
+	return done(t, "append", t.first.Append(id, offset, data), func() error { return t.second.Append(id, offset, data) })
 }
 
 func (t *twin) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
@@ -254,8 +252,7 @@ func (t *twin) Renew(node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error) 
 	}
 	got, err := t.first.Renew(node, ttl)
 	mine, err := set(got, err)
-	_, err = same(t, "renew", mine, err,
-		func() (map[ledger.Lease]bool, error) { return set(t.second.Renew(node, ttl)) })
+	_, err = same(t, "renew", mine, err, func() (map[ledger.Lease]bool, error) { return set(t.second.Renew(node, ttl)) })
 	return got, err
 }
 
@@ -363,7 +360,6 @@ func (t *twin) Known(keys []string) ([]ledger.Fact, error) {
 	}
 	got, err := t.first.Known(keys)
 	mine, err := byKey(got, err)
-	_, err = same(t, "known", mine, err,
-		func() (map[string]ledger.Fact, error) { return byKey(t.second.Known(keys)) })
+	_, err = same(t, "known", mine, err, func() (map[string]ledger.Fact, error) { return byKey(t.second.Known(keys)) })
 	return got, err
 }

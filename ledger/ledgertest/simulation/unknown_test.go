@@ -184,8 +184,7 @@ func TestALeaseThatACallTookIsAnsweredAsItIs(t *testing.T) {
 		if !answered(t, err, f, answers) {
 			return
 		}
-		if !slices.Equal(leases(leased), []int64{row.Epoch}) || row.Node != node ||
-			leased[0].Settlements != row.Settlements {
+		if !slices.Equal(leases(leased), []int64{row.Epoch}) || row.Node != node || leased[0].Settlements != row.Settlements {
 			t.Errorf("seed %d: answered %+v, %v, the row is %+v", seed, leased, err, row)
 		}
 	})

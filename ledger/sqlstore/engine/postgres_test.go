@@ -74,11 +74,7 @@ func newServer(t *testing.T, d dialect) *server {
 			s.writeBy(db, 4)
 		}
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { effort.OK(t, s.Close()) })
 	s.a, s.b = addWorkspace(t, s.DB, "named"), addWorkspace(t, s.DB, "named")
 	if s.aside, err = pgx.Connect(t.Context(), s.url); err != nil {
 		t.Fatal(err)
@@ -238,8 +234,7 @@ func TestWhatEndsATransaction(t *testing.T) {
 				}
 				return nil
 			}, nil, 2},
-			{"a disk that is full for ever", func(t *Tx, _ int) error { return raise(t, "53100") },
-				ErrUnavailable, attemptsMax},
+			{"a disk that is full for ever", func(t *Tx, _ int) error { return raise(t, "53100") }, ErrUnavailable, attemptsMax},
 			{"a refusal by the rules", func(*Tx, int) error { return ledger.ErrIllegal }, ledger.ErrIllegal, 1},
 			{"a broken constraint", func(t *Tx, _ int) error {
 				_, err := t.Exec(`UPDATE workspaces SET held = -1`)

@@ -149,9 +149,7 @@ func Start(t testing.TB) *Rig {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := errors.Join(server.Stop(ctx), store.Close()); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, errors.Join(server.Stop(ctx), store.Close()))
 	})
 	effort.OK(t, g.fill(t.Context()))
 	return g
