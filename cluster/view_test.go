@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/cluster/gossip"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -145,10 +146,6 @@ func TestFence(t *testing.T) {
 // after a sleep of the machine or a set clock, counts by the wall clock.
 func TestSinceIsTheLongerTime(t *testing.T) {
 	then := time.Now()
-	if got := since(then, then.Add(3*time.Second)); got != 3*time.Second {
-		t.Errorf("got %s, want 3s", got)
-	}
-	if got := since(then.Round(0).Add(-time.Hour), then); got != time.Hour {
-		t.Errorf("got %s by the wall clock, want 1h", got)
-	}
+	effort.Is(t, since(then, then.Add(3*time.Second)), 3*time.Second)
+	effort.Is(t, since(then.Round(0).Add(-time.Hour), then), time.Hour)
 }

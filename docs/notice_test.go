@@ -10,10 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"rollcall/config/effort"
 	"slices"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // updateNotice writes NOTICE anew.

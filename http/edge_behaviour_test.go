@@ -3,6 +3,7 @@ package http_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -66,9 +67,7 @@ func checkOrigin(t *testing.T, origin string, listed bool, sent call, a answer) 
 	if !listed && path != "/v1/credits" {
 		want = 403
 	}
-	if a.status != want {
-		t.Errorf("%s %s: %d, want %d", method, path, a.status, want)
-	}
+	effort.Is(t, a.status, want, fmt.Sprintf("%s %s", method, path))
 	allowed := h.Get("Access-Control-Allow-Origin")
 	if listed && allowed != origin || !listed && allowed != "" {
 		t.Errorf("%s %s: Access-Control-Allow-Origin %q", method, path, allowed)
@@ -199,9 +198,7 @@ func TestANodeHasItsPartOfTheLimits(t *testing.T) {
 		for e.do(get("/v1/credits")).status == 200 {
 			granted++
 		}
-		if granted != c.granted {
-			t.Errorf("%s: %d requests are let in, want %d", c.name, granted, c.granted)
-		}
+		effort.Is(t, granted, c.granted, c.name)
 	}
 }
 
@@ -263,9 +260,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 		"panicked") {
 		t.Errorf("log: %s", logs)
 	}
-	if n := e.metric("rollcall_http_panics_total"); n != 1 {
-		t.Errorf("panics counted: %v", n)
-	}
+	effort.Is(t, e.metric("rollcall_http_panics_total"), 1, "panics counted")
 	e.book.panics.Store(false)
 	if a := e.do(get("/v1/verifications/" + id)); a.status != 200 {
 		t.Errorf("afterwards: %d", a.status)
@@ -407,9 +402,7 @@ func TestHistoryPages(t *testing.T) {
 			got = append(got, v.ID)
 		}
 		if h.NextCursor == nil {
-			if pages != 3 {
-				t.Errorf("%d pages, want 3", pages)
-			}
+			effort.Is(t, pages, 3)
 			break
 		}
 		if len(h.Verifications) != 3 || h.Limits != (api.Limits{MaxFileBytes: edgeFileBytes, MaxRows: 1000}) {

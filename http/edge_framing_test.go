@@ -404,12 +404,8 @@ func TestLimitsGoByTheClientsAddress(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, trusting(t, strings.Split(c.trusted, ",")...))
-			if got := statuses(t, e, c.send...); got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
-			}
-			if got := listentest.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"); got != "" {
-				t.Errorf("refused headers: %s", got)
-			}
+			effort.Is(t, statuses(t, e, c.send...), c.want)
+			effort.Is(t, listentest.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"), "", "refused headers")
 		})
 	}
 }

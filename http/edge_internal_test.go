@@ -365,8 +365,6 @@ func TestOneCreationAtATime(t *testing.T) {
 			t.Fatalf("the third is let in: %v, after %s, want when the first leaves", ok, time.Since(began))
 		}
 		again()
-		if len(g.inside) != 0 {
-			t.Errorf("%d are inside, want none", len(g.inside))
-		}
+		effort.Is(t, len(g.inside), 0)
 	})
 }

@@ -338,9 +338,7 @@ func TestFileIsVerifiedFromCreateToHistory(t *testing.T) {
 		}
 	}
 	p.finish("completed", edgeCredits-48) // 12 unknown came back
-	if got := f.credits(); got != edgeCredits-48 {
-		t.Errorf("%d credits at the end, want %d", got, edgeCredits-48)
-	}
+	effort.Is(t, f.credits(), edgeCredits-48)
 	d := f.detail(id)
 	if d.Progress.Completed != 60 || d.Input.Rows != 61 || d.Input.Duplicates != 1 ||
 		*d.Filename != "list one.csv" || d.SubmissionKind != "bulk" || d.CompletedAt.Before(d.CreatedAt) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -64,9 +65,7 @@ func TestWaitingIsToldApartByItsIssue(t *testing.T) {
 		{ledger.Verification{Status: ledger.Verifying}, "verifying"},
 		{ledger.Verification{Status: ledger.Failed, Issue: &ledger.Issue{Code: ledger.FundingExpired}}, "failed"},
 	} {
-		if got := c.v.State(); got != c.want {
-			t.Errorf("%s with %+v: got %q, want %q", c.v.Status, c.v.Issue, got, c.want)
-		}
+		effort.Is(t, c.v.State(), c.want, fmt.Sprintf("%s with %+v", c.v.Status, c.v.Issue))
 	}
 }
 

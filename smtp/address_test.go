@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // local64 and wide64 are the longest local parts, in letters of one octet and of two.
@@ -220,9 +222,7 @@ func TestPlainAddressIsReadWithoutAllocation(t *testing.T) {
 		"string": func() error { _, err := ParseAddress(text); return err },
 		"bytes":  func() error { _, err := LocalPart(bytes); return err },
 	} {
-		if n := testing.AllocsPerRun(100, func() { _ = parse() }); n != 0 {
-			t.Errorf("%s: %v allocations, want 0", name, n)
-		}
+		effort.Is(t, testing.AllocsPerRun(100, func() { _ = parse() }), 0, name)
 	}
 }
 

@@ -2,11 +2,13 @@ package smtp
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
-	"rollcall/config/effort"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 var anyAddrPort = netip.MustParseAddrPort("192.0.2.1:25")
@@ -44,17 +46,13 @@ func TestGuard(t *testing.T) {
 	}
 	for _, test := range tests {
 		a := netip.MustParseAddr(test.address)
-		if got := (DialGuard{}).Allows(a); got != test.want {
-			t.Errorf("%s: %v, want %v", test.address, got, test.want)
-		}
+		effort.Is(t, (DialGuard{}).Allows(a), test.want, test.address)
 	}
 	for address, want := range map[string]bool{
 		"127.66.200.1": true, "127.67.0.1": false, "::ffff:127.66.0.1": true,
 		"64:ff9b::7f42:1": false, "10.0.0.1": false, "8.8.8.8": true,
 	} {
-		if got := lab.Allows(netip.MustParseAddr(address)); got != want {
-			t.Errorf("with an allowed network, %s: %v, want %v", address, got, want)
-		}
+		effort.Is(t, lab.Allows(netip.MustParseAddr(address)), want, fmt.Sprintf("with an allowed network, %s", address))
 	}
 	if (DialGuard{}).Allows(netip.Addr{}) {
 		t.Error("the zero address is allowed")

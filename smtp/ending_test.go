@@ -7,10 +7,11 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // far is the far side of one session on a loopback socket, which goes on as the test says.

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // The numbers are stored: a change here makes old ledgers lie.
@@ -54,9 +56,7 @@ func TestReasonsKeepTheirNumbers(t *testing.T) {
 func TestFailureHidesTheReceiversText(t *testing.T) {
 	const secret = "john@example.com"
 	f := &Failure{Stage: StageMail, Reply: Reply{550, EnhancedCode{5, 7, 1}, []string{secret}}}
-	if got := f.Error(); got != "smtp: mail refused with 550 5.7.1" {
-		t.Errorf("%q", got)
-	}
+	effort.Is(t, f.Error(), "smtp: mail refused with 550 5.7.1")
 	f = &Failure{Stage: StageConnect, Err: io.EOF}
 	if !errors.Is(f, io.EOF) || f.Error() != "smtp: connect: EOF" {
 		t.Errorf("%q", f.Error())

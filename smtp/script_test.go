@@ -14,11 +14,12 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
-	"rollcall/config/effort"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // A script is one side of a dialogue, a line each:

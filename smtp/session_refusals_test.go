@@ -7,9 +7,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"rollcall/config/effort"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // repeater is a receiver at which no nobody exists. With owes it says a refusal again to the next address of the

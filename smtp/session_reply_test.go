@@ -5,11 +5,12 @@ import (
 	"errors"
 	"io"
 	"reflect"
-	"rollcall/config/effort"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"rollcall/config/effort"
 )
 
 func readReply(from io.Reader) (Reply, error) {

@@ -9,9 +9,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"rollcall/config/effort"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 func TestProbeAsksInOneTransactionAndNeverSendsData(t *testing.T) {

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"net"
 	"os"
-	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // pipeDialer plays s on one end of a pipe and dials the other. Done gives what
@@ -184,9 +185,7 @@ func TestIdleTimeIsNotTheReceivers(t *testing.T) {
 				break
 			}
 		}
-		if asked != 5 {
-			t.Errorf("%d answers, want 5", asked)
-		}
+		effort.Is(t, asked, 5)
 		s.Close()
 		<-done
 	})

@@ -2,10 +2,11 @@ package smtp
 
 import (
 	"fmt"
-	"rollcall/config/effort"
 	"slices"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // heard is a Tracer that keeps what it is told.

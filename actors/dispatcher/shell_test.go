@@ -419,9 +419,7 @@ func TestLeasesAreBounded(t *testing.T) {
 			o.uploads("a@slow.test\n")
 		}
 		<-time.After(30 * time.Second)
-		if n := o.book.handed(); n != 5 {
-			o.t.Errorf("%d were leased of all, want 5", n)
-		}
+		effort.Is(o.t, o.book.handed(), 5)
 	})
 }
 

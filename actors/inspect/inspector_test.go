@@ -512,8 +512,6 @@ func TestTheDefaultSourceIsNamed(t *testing.T) {
 	nameAllSources(&d)
 	for where, got := range map[string]string{"last": d.Last.Source, "sources": d.Sources[0].Source,
 		"sessions": d.SessionList[0].Source, "firings": d.Firings[0].Source} {
-		if got != "default" {
-			t.Errorf("%s: %q", where, got)
-		}
+		effort.Is(t, got, "default", where)
 	}
 }

@@ -19,6 +19,7 @@ var began = time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 func table(t interface {
 	Helper()
 	Fatal(...any)
+	Errorf(string, ...any)
 }, name string, fields map[string]string) *throttle.Table {
 	set := effort.Must(throttle.ParseOverride(fields))(t)
 	return effort.Must(throttle.NewTable([]throttle.Rule{{Name: name, Set: set}}))(t)

@@ -8,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"rollcall/config/effort"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // defects are what a customer may not send, one way each.

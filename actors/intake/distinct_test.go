@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"rollcall/config/effort"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // 300,000 addresses among which some have the same 32 bits of hash (about ten

@@ -9,10 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"rollcall/config/effort"
 )
 
 // ask reads a file with Read and gives its answer.

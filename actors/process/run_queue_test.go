@@ -69,9 +69,7 @@ func TestAWindowComesBack(t *testing.T) {
 func TestNoWindowHasNoBound(t *testing.T) {
 	var w *Window
 	w.Want()
-	if w.Size() != math.MaxInt {
-		t.Errorf("got %d", w.Size())
-	}
+	effort.Is(t, w.Size(), math.MaxInt)
 }
 
 // TestTheRuntimeTellsHowLongGoroutinesWait: of more that run than there are processors some wait, and a window

@@ -3,6 +3,7 @@ package receiver
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -140,9 +141,7 @@ func TestANameStandsForItsKeys(t *testing.T) {
 		{"domain:example.net/mx.example", "domain:example.net/mx.example", true},
 		{"example", "example.net", false}, {"suffix:example.net", "example.net", false},
 	} {
-		if got := standsFor(c.name)(c.key); got != c.want {
-			t.Errorf("%q stands for %q: %v", c.name, c.key, got)
-		}
+		effort.Is(t, standsFor(c.name)(c.key), c.want, fmt.Sprintf("%q stands for %q", c.name, c.key))
 	}
 }
 
@@ -210,8 +209,6 @@ func TestSourcesAreToldWithTheirState(t *testing.T) {
 			inspect.Source{State: "on trial", Reason: smtp.Policy.String()}},
 	} {
 		c.want.Sessions = 2
-		if got := sourceOf(c.is, 2, now); got != c.want {
-			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
-		}
+		effort.Is(t, sourceOf(c.is, 2, now), c.want, c.name)
 	}
 }

@@ -137,9 +137,7 @@ func TestRemarks(t *testing.T) {
 		{"it has come", in(-time.Second), in(time.Second), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := moved(noon, c.was, c.is); got != c.want {
-				t.Errorf("news: %v, want %v", got, c.want)
-			}
+			effort.Is(t, moved(noon, c.was, c.is), c.want, "news")
 		})
 	}
 }

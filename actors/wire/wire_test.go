@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"net/netip"
 	"os"
@@ -47,9 +48,7 @@ func TestTaskKey(t *testing.T) {
 		{"short id", &Task{Verification: id[:15], Domain: "example.test"}, TaskKey{uuid.Nil, "example.test"}},
 		{"long id", &Task{Verification: append(id[:], 1), Domain: "example.test"}, TaskKey{uuid.Nil, "example.test"}},
 	} {
-		if got := c.task.Key(); got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+		effort.Is(t, c.task.Key(), c.want, c.name)
 	}
 	if got := passed(t, &Cancel{Task: &Task{Verification: id[:],
 		Domain: "example.test"}}).GetTask().Key(); got.Verification != id {
@@ -105,9 +104,7 @@ func TestWaitsAreBounded(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{
 		0: 0, 1500: 1500 * time.Millisecond, -1: 0, math.MinInt64: 0, math.MaxInt64: waitMax,
 	} {
-		if got := (&Answer{WaitMs: ms}).Wait(); got != want {
-			t.Errorf("%d ms: %v, want %v", ms, got, want)
-		}
+		effort.Is(t, (&Answer{WaitMs: ms}).Wait(), want, fmt.Sprintf("%d ms", ms))
 	}
 }
 

@@ -379,7 +379,5 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	await(t, "all are open", func() bool { return n.filter.open.Load() == streamsMax })
 	send(t, n.Address(), nil, true) // returns because it is closed at once
-	if got := n.counter(t, "rollcall_gossip_dropped_total", "reason=too_many"); got != 1 {
-		t.Errorf("%v dropped, want 1", got)
-	}
+	effort.Is(t, n.counter(t, "rollcall_gossip_dropped_total", "reason=too_many"), 1)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"rollcall/config/effort"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/memberlist"
+
+	"rollcall/config/effort"
 )
 
 // fullCard has the longest value in every field.
@@ -86,9 +87,7 @@ func TestANodeIsCheckedByItsCardAndProtocol(t *testing.T) {
 		if r := check(n, self); r != nil {
 			got = r.what
 		}
-		if got != c.want {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
-		}
+		effort.Is(t, got, c.want, c.name)
 	}
 	if r := check(&memberlist.Node{Meta: bytes.Repeat([]byte{'{'}, 100)}, self); r == nil || r.what != "card" {
 		t.Errorf("no card: got %v", r)
@@ -158,9 +157,7 @@ func TestWhoVanishedIsRememberedForAnHour(t *testing.T) {
 		table.drop(n, at(i))
 	}
 	lost := table.lost(at(vanishedMax))
-	if len(lost) != vanishedMax {
-		t.Errorf("%d are remembered, want %d", len(lost), vanishedMax)
-	}
+	effort.Is(t, len(lost), vanishedMax)
 	for _, oldest := range []string{"10.7.0.1:1", "10.7.0.1:5"} {
 		for _, a := range lost {
 			if a == oldest {
@@ -242,9 +239,7 @@ func TestNoticesComeOnceAMinute(t *testing.T) {
 		{"a", 0, true}, {"a", time.Second, false}, {"b", time.Second, true}, {"a", noticeEvery - 1, false},
 		{"a", noticeEvery, true}, {"a", noticeEvery + time.Second, false},
 	} {
-		if got := n.due(c.key, start.Add(c.after)); got != c.want {
-			t.Errorf("%s after %s: got %v, want %v", c.key, c.after, got, c.want)
-		}
+		effort.Is(t, n.due(c.key, start.Add(c.after)), c.want, fmt.Sprintf("%s after %s", c.key, c.after))
 	}
 	for i := range 10 * loggedMax {
 		n.due(fmt.Sprint(i), start)

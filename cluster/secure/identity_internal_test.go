@@ -3,16 +3,18 @@ package secure
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/config/effort"
 )
 
 // folder is a folder with the three files of a node, and the CA to make others.
@@ -202,9 +204,7 @@ func TestTheEndIsToldOnceADayFromAMonthBefore(t *testing.T) {
 		{-time.Hour, 3},
 	} {
 		i.current(i.now.cert.Leaf.NotAfter.Add(-c.before))
-		if n := strings.Count(f.log.String(), "ends soon"); n != c.want {
-			t.Errorf("%s before the end: %d warnings, want %d", c.before, n, c.want)
-		}
+		effort.Is(t, strings.Count(f.log.String(), "ends soon"), c.want, fmt.Sprintf("%s before the end", c.before))
 	}
 }
 

@@ -2,13 +2,14 @@ package secure
 
 import (
 	"log/slog"
-	"rollcall/config/effort"
 	"testing"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/remote"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
+
+	"rollcall/config/effort"
 )
 
 // FuzzBatch: of any bytes, what is handed to the library has only indexes that it

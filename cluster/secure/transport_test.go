@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -128,9 +129,7 @@ func TestOnlyLoopbackGoesWithoutTLS(t *testing.T) {
 	for host, want := range map[string]bool{"127.0.0.1": true, "127.8.9.1": true, "::1": true, "localhost": true,
 		"::ffff:127.0.0.1": true, "": false, "0.0.0.0": false, "::": false, "10.0.0.1": false,
 		"localhost.example": false, "node-1": false} {
-		if got := secure.Loopback(host); got != want {
-			t.Errorf("Loopback(%q): %v, want %v", host, got, want)
-		}
+		effort.Is(t, secure.Loopback(host), want, fmt.Sprintf("Loopback(%q)", host))
 	}
 }
 

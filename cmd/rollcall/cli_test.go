@@ -361,9 +361,7 @@ func TestVerifyInTheLabGivesTheExpectedOutcomes(t *testing.T) {
 	}
 	got := outcomes(stdout)
 	for email, want := range outcomes(string(expected)) {
-		if got[email] != want {
-			t.Errorf("%s: got %q, want %q", email, got[email], want)
-		}
+		effort.Is(t, got[email], want, email)
 	}
 	readme, err := os.ReadFile(filepath.Join(HouseRoot, "README.md"))
 	noError(t, err)

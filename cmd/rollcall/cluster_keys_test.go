@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/cluster/secure"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 )
 
@@ -220,9 +221,7 @@ func TestCertificatesAsJSON(t *testing.T) {
 			t.Errorf("%v: valid from %s to %s", c.args, got.Begins, got.Expires)
 		}
 		got.Begins, got.Expires = "", ""
-		if got != c.want {
-			t.Errorf("%v: got %+v, want %+v", c.args, got, c.want)
-		}
+		effort.Is(t, got, c.want, c.args)
 	}
 }
 

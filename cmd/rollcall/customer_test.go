@@ -24,6 +24,7 @@ import (
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/ledger"
 )
@@ -313,9 +314,7 @@ func TestAWaitIsToldOnce(t *testing.T) {
 	}
 	const want = "verifying: 10 of 100 (10 %)\nA waits.\nwaiting: 10 of 100 (10 %)\nB waits.\n" +
 		"verifying: 10 of 100 (10 %)\nB waits.\nwaiting: 10 of 100 (10 %)\n"
-	if out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
+	effort.Is(t, out.String(), want)
 }
 
 // TestTheIdentityIsOfTheContent and of nothing else.
@@ -333,9 +332,7 @@ func TestTheIdentityIsOfTheContent(t *testing.T) {
 	if want := "ee88f236-da10-8523-836d-22536a28be18"; first.String() != want {
 		t.Errorf("got %s, want %s", first, want)
 	}
-	if again := of("b.csv", "a@a.test\n", ""); again != first {
-		t.Errorf("the same bytes in another file: got %s, want %s", again, first)
-	}
+	effort.Is(t, of("b.csv", "a@a.test\n", ""), first, "the same bytes in another file")
 	others := map[uuid.UUID]string{first: "the first"}
 	for _, x := range [][2]string{{"a@a.test\r\n", ""}, {"a@a.test\n", "2"}, {"a@a.test\n", "3"}, {"b@a.test\n", "2"}} {
 		identity := of("a.csv", x[0], x[1])

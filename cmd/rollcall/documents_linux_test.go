@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // Documents have blocks of shell commands that people copy when they are in a hurry. A
@@ -237,9 +239,7 @@ func TestShapesOfLines(t *testing.T) {
 		{"…", "anything at all", true},
 		{"begins … ends", "begins and then ends", true},
 	} {
-		if got := shape(c.shown).MatchString(c.printed); got != c.want {
-			t.Errorf("%q, %q: got %v, want %v", c.shown, c.printed, got, c.want)
-		}
+		effort.Is(t, shape(c.shown).MatchString(c.printed), c.want, fmt.Sprintf("%q, %q", c.shown, c.printed))
 	}
 }
 

@@ -198,9 +198,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	f.set(t, reverse, dns.TypePTR)
 	n, said := checkedNode(t, lab, f, func(c *config.Config) { c.Identity.Enforce = false })
 	v := finish(t, n, submit(t, n, []byte("email\nanna@one-clean.test\n"), 1), time.Minute)
-	if v.Status != ledger.Completed {
-		t.Errorf("got %s", v.Status)
-	}
+	effort.Is(t, v.Status, ledger.Completed)
 	found := n.Identity()
 	if found.Fit || !found.Probing || !strings.Contains(said.String(), "identity.enforce = false") {
 		t.Errorf("got %+v and\n%s", found, said.String())

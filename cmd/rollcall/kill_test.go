@@ -514,9 +514,7 @@ func (c *customer) checkMade(files int) {
 func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int64) {
 	t := c.t
 	t.Helper()
-	if len(c.seen) != len(sample) {
-		t.Errorf("got %d rows of results, want %d", len(c.seen), len(sample))
-	}
+	effort.Is(t, len(c.seen), len(sample))
 	known, knowable, wrong := 0, 0, []string(nil)
 	missed := map[string]int{} // by what they were taken for
 	for _, address := range sample {

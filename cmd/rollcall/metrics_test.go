@@ -387,8 +387,6 @@ func TestExpressionsAreChecked(t *testing.T) {
 		{`sum by (route) (rollcall_a_total)`, "nothing here has the label route"},
 		{`sum(rollcall_b_seconds_bucket{le="1"}) + rollcall_b_seconds_sum{le="1"}`, "rollcall_b_seconds_sum has no label le"},
 	} {
-		if got := strings.Join(checkExpr(all, c.expr), "; "); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.expr, got, c.want)
-		}
+		effort.Is(t, strings.Join(checkExpr(all, c.expr), "; "), c.want, c.expr)
 	}
 }

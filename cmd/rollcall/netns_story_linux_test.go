@@ -481,9 +481,7 @@ func (st *stage) judgeQuestions() {
 	probes, addresses := 0, 0
 	for i, c := range st.customers {
 		at, epochs := st.settlementsOf(c.id)
-		if len(at) != len(st.samples[i]) {
-			st.t.Errorf("%d addresses are settled, want %d", len(at), len(st.samples[i]))
-		}
+		effort.Is(st.t, len(at), len(st.samples[i]))
 		st.say("file %d settled by epoch %v", i+1, epochs)
 		for _, address := range st.samples[i] {
 			if strings.HasSuffix(address, "-clean.test") {

@@ -87,9 +87,7 @@ func TestStartedAs(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"./rollcall": "./rollcall", "rollcall": "rollcall",
 		"/tmp/go-build123/b001/exe/rollcall": "go run ./cmd/rollcall"} {
-		if got := startedAs(name); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
+		effort.Is(t, startedAs(name), want, name)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/smtp/smtplab"
 )
@@ -186,9 +187,7 @@ func TestACutDownloadLeavesNoFileAndKeepsTheIdentity(t *testing.T) {
 func TestGrouped(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567",
 		-1000: "-1,000"} {
-		if got := term.Grouped(n); got != want {
-			t.Errorf("%d: got %s, want %s", n, got, want)
-		}
+		effort.Is(t, term.Grouped(n), want, n)
 	}
 }
 
@@ -231,13 +230,9 @@ func TestPublicDomains(t *testing.T) {
 	})
 	v := finish(t, n, submit(t, n, []byte(file), 100), time.Minute)
 	found := results(t, n, v)
-	if len(found) != len(want) {
-		t.Errorf("%d results, want %d", len(found), len(want))
-	}
+	effort.Is(t, len(found), len(want))
 	for email, r := range found {
-		if got := fmt.Sprint(r.Outcome, " ", r.Reason); got != want[email] {
-			t.Errorf("%s: %s, want %s", email, got, want[email])
-		}
+		effort.Is(t, fmt.Sprint(r.Outcome, " ", r.Reason), want[email], email)
 	}
 }
 
@@ -283,9 +278,7 @@ func TestABarIsDrawnInOnePiece(t *testing.T) {
 		v.stop()
 		want := "\r  0% |" + strings.Repeat(" ", barWidth) + "| (0/62) verifying\x1b[K" +
 			"\r100% |" + strings.Repeat("█", barWidth) + "| (62/62) verifying: valid 60, invalid 2\x1b[K\n"
-		if got := out.String(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		effort.Is(t, out.String(), want)
 	})
 }
 
@@ -305,8 +298,6 @@ func TestCountsOfALineAreOfOneMoment(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		(&progressView{out: &out}).progress(verifyingAt(x.completed, x.cancelled, 100), x.counted)
-		if out.String() != x.want {
-			t.Errorf("%+v: got %q, want %q", x, out.String(), x.want)
-		}
+		effort.Is(t, out.String(), x.want, fmt.Sprintf("%+v", x))
 	}
 }

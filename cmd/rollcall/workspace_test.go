@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 )
@@ -94,8 +95,6 @@ func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
 	}
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 3 << 29: "1.5 GiB",
 		1 << 50: "1024 TiB"} {
-		if got := bytesOf(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
+		effort.Is(t, bytesOf(n), want, n)
 	}
 }

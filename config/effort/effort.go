@@ -97,6 +97,7 @@ func EveryNth(n int) func() bool {
 type failer interface {
 	Helper()
 	Fatal(args ...any)
+	Errorf(format string, args ...any)
 }
 
 // Must gives the value of a call, whose error ends the test: v := effort.Must(f())(t).
@@ -115,6 +116,14 @@ func OK(t failer, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Is reports a fault unless got is what is wanted; of says what it is of.
+func Is[T comparable](t failer, got, want T, of ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%v got %#v, want %#v", of, got, want)
 	}
 }
 

@@ -266,9 +266,7 @@ func TestClusterCallsAreTheOperators(t *testing.T) {
 	if status, out := r.call("DELETE", "/v1/cluster/members", ""); status != 405 {
 		t.Errorf("DELETE: %d %v", status, out)
 	}
-	if asked := f.calls(); asked != "" {
-		t.Errorf("the cluster was asked: %s", asked)
-	}
+	effort.Is(t, f.calls(), "", "the cluster was asked")
 }
 
 // canary is a key that must be seen nowhere.
@@ -385,9 +383,7 @@ func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 		}
 		seen += text
 	}
-	if asked := f.calls(); asked != "" {
-		t.Errorf("the cluster was asked: %s", asked)
-	}
+	effort.Is(t, f.calls(), "", "the cluster was asked")
 	raw := effort.Must(base64.StdEncoding.DecodeString(canary))(t)
 	secret := admin.KeyCommand{Op: admin.KeyAdd, Key: raw}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {

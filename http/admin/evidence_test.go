@@ -190,9 +190,7 @@ func TestReplayListsWhatWouldChange(t *testing.T) {
 		t.Errorf("a replay changed the book: %+v, %+v", before, after)
 	}
 	status, _ = r.replays(uuid.NewString(), `{}`)
-	if status != 404 {
-		t.Errorf("of no verification: %d", status)
-	}
+	effort.Is(t, status, 404, "of no verification")
 	if status, _ = r.replays(v.ID.String(), `{"rules":"no rules"}`); status != 400 {
 		t.Errorf("with bad rules: %d", status)
 	}
@@ -267,14 +265,10 @@ func TestOneReplayAtATime(t *testing.T) {
 		t.Errorf("a second one: %d %v", status, out)
 	}
 	b.goOn <- struct{}{}
-	if status := <-statuses; status != 200 {
-		t.Errorf("the first one: %d", status)
-	}
+	effort.Is(t, <-statuses, 200, "the first one")
 	begin()
 	r.server.Drain()
-	if status := <-statuses; status != 503 {
-		t.Errorf("in a drain: %d", status)
-	}
+	effort.Is(t, <-statuses, 503, "in a drain")
 }
 
 // TestAnAddressIsFoundBySpellingsOfItsDomain, and not by those of its local part.

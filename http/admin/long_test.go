@@ -50,9 +50,7 @@ func TestEntriesOfAVerification(t *testing.T) {
 		}
 		after = "&after=" + next
 	}
-	if got := strings.Join(lines, ", "); got != "release 2 1, charge 1 2, hold <nil> 3" {
-		t.Errorf("entries: %s", got)
-	}
+	effort.Is(t, strings.Join(lines, ", "), "release 2 1, charge 1 2, hold <nil> 3", "entries")
 	if _, page := r.call("GET", path, ""); len(page["entries"].([]any)) != 3 || page["next"] != nil {
 		t.Errorf("without a limit: %v", page)
 	}

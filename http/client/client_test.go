@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"rollcall/config/effort"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"rollcall/config/effort"
 )
 
 // testKey is what must never leave for another place than the API.
@@ -149,9 +150,7 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			header := http.Header{"Retry-After": {c.header}}
-			if got := retryAfter(header, time.Minute); got != c.want {
-				t.Errorf("%q: got %v, want %v", c.header, got, c.want)
-			}
+			effort.Is(t, retryAfter(header, time.Minute), c.want, c.header)
 		})
 	}
 }
@@ -171,9 +170,7 @@ func (s *storage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("X-API-Key") != "" || r.Header.Get("Authorization") != "" {
 		s.t.Error("the key was sent to the storage")
 	}
-	if r.Method != http.MethodPut {
-		s.t.Errorf("got %s, want PUT", r.Method)
-	}
+	effort.Is(s.t, r.Method, http.MethodPut)
 	body, _ := io.ReadAll(r.Body) // a cut body is what arrived
 	s.mu.Lock()
 	defer s.mu.Unlock()

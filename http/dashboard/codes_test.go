@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"encoding/base32"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -80,9 +81,7 @@ func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
 	if got := g.counted("rollcall_sign_ins_total", "way", "password", "result", "done"); got != 3 {
 		t.Errorf("%v sign-ins are counted, want 3", got)
 	}
-	if got := g.counted("rollcall_sign_ins_total", "way", "password", "result", "refused"); got != 2 {
-		t.Errorf("%v refusals are counted, want 2", got)
-	}
+	effort.Is(t, g.counted("rollcall_sign_ins_total", "way", "password", "result", "refused"), 2)
 }
 
 // A refused body is answered before the pages look where it came from, so nothing of it may act.
@@ -154,13 +153,9 @@ func TestMetricsNameTheRouteOfAPageAndNeverItsPath(t *testing.T) {
 	g.as["nobody"].get("/link/none")
 	g.as["nobody"].get("/")
 	for route, want := range map[string]float64{"/w/{ws}": 3, "pages": 1, "/link/{token}": 1, "/": 1} {
-		if got := g.counted("rollcall_http_requests_total", "route", route); got != want {
-			t.Errorf("route %s: %v requests, want %v", route, got, want)
-		}
+		effort.Is(t, g.counted("rollcall_http_requests_total", "route", route), want, fmt.Sprintf("route %s", route))
 	}
-	if got := g.counted("rollcall_http_requests_total"); got != 6 {
-		t.Errorf("%v requests in all, want 6", got)
-	}
+	effort.Is(t, g.counted("rollcall_http_requests_total"), 6)
 }
 
 // setUp reads the page that sets up an app, and gives its form and secret.

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"regexp"
 	"strings"
@@ -131,9 +132,7 @@ func TestPartsAskAgainAsTheirStateSays(t *testing.T) {
 		{ledger.Verification{Status: ledger.Verifying, Kind: ledger.Single}, "1s"}, {ledger.Verification{Status: ledger.Cancelling}, "2s"},
 		{ledger.Verification{Status: ledger.Completed}, ""}, {ledger.Verification{Status: ledger.Failed}, ""},
 	} {
-		if got := dashboard.EveryOf(c.v); got != c.want {
-			t.Errorf("%s %v: %q, want %q", c.v.Status, c.v.Issue, got, c.want)
-		}
+		effort.Is(t, dashboard.EveryOf(c.v), c.want, fmt.Sprintf("%s %v", c.v.Status, c.v.Issue))
 	}
 }
 

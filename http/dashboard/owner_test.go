@@ -129,9 +129,7 @@ func TestKeysOfOthersAndBrokenFormsAreRefused(t *testing.T) {
 	other := "/w/" + g.other.String()
 	for _, a := range []answer{g.as["stranger"].get(other + "/keys/" + id),
 		g.as["stranger"].post(other+"/keys/"+id+"/revoke", "form", uuid.NewString())} {
-		if a.status != 404 {
-			t.Errorf("a key of another workspace: %d", a.status)
-		}
+		effort.Is(t, a.status, 404, "a key of another workspace")
 	}
 	if k, err := g.book.KeyByID(context.Background(), id); err != nil || !k.Revoked.IsZero() {
 		t.Errorf("%+v %v", k, err)

@@ -114,9 +114,7 @@ func TestEveryPageHasItsHeadersAndParts(t *testing.T) {
 				"http://127.0.0.1:7; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; " +
 				"trusted-types default",
 		} {
-			if got := a.header.Get(header); got != want {
-				t.Errorf("%s: %s: %q, want %q", name, header, got, want)
-			}
+			effort.Is(t, a.header.Get(header), want, fmt.Sprintf("%s: %s", name, header))
 		}
 		referrer := "same-origin"
 		if name == "invitation" || name == "known" {
@@ -350,9 +348,7 @@ func TestTheListIsFilteredAndGoesOn(t *testing.T) {
 		}
 		page = g.as["viewer"].get(html.UnescapeString(older[1])).body
 	}
-	if len(seen) != 60 {
-		t.Errorf("%d files over all pages, want 60", len(seen))
-	}
+	effort.Is(t, len(seen), 60)
 	for query, want := range map[string]int{"?state=cancelled": 30, "?state=open": 30, "?state=failed": 0, "?kind=single": 0,
 		"?kind=bulk&state=open": 30} {
 		if got := names(g.as["viewer"].get(base + query).body); len(got) != want {
@@ -381,15 +377,11 @@ func TestALedgerThatIsAwayGetsAPageThatLoadsItselfAgain(t *testing.T) {
 func TestSmallThings(t *testing.T) {
 	for text, want := range map[string]string{"/w/x?a=b": "/w/x?a=b", "": "/", "//evil.test": "/", "https://evil.test": "/", "/\\evil.test": "/",
 		"javascript:alert(1)": "/", "/a\r\nb": "/", "evil": "/", "/\t/evil.test": "/"} {
-		if got := dashboard.LocalPath(text); got != want {
-			t.Errorf("next %q: %q, want %q", text, got, want)
-		}
+		effort.Is(t, dashboard.LocalPath(text), want, fmt.Sprintf("next %q", text))
 	}
 	firefox := "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 	for agent, want := range map[string]string{firefox: "Firefox on Linux", "": "Another browser", "<script>": "Another browser"} {
-		if got := dashboard.BrowserName(agent); got != want {
-			t.Errorf("%q: %q", agent, got)
-		}
+		effort.Is(t, dashboard.BrowserName(agent), want, agent)
 	}
 }
 

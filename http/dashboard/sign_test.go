@@ -147,9 +147,7 @@ func TestAnInvitationPageTellsNothingAboutThePerson(t *testing.T) {
 	of := func(email string) string {
 		link := "/link/" + string(g.invite(email, g.other, ledger.Viewer))
 		a := g.as["stranger"].get(link)
-		if a.status != 200 {
-			t.Errorf("%s: %d", email, a.status)
-		}
+		effort.Is(t, a.status, 200, email)
 		nobody := g.as["nobody"].get(link).body
 		same := strings.NewReplacer(email, "EMAIL", link, "LINK", url.QueryEscape(link), "LINK", strings.ToLower(url.QueryEscape(link)), "LINK")
 		vary := regexp.MustCompile(`value="[0-9a-f-]{36}"|<code>[0-9a-f-]{36}</code>|<time.*?</time>|next=[^"]*`)

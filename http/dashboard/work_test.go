@@ -400,9 +400,7 @@ func TestNodesAreAskedOnceForAllPagesOfAVerification(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				if lines := get(t.Context(), id); lines != 1 {
-					t.Errorf("%d lines, want 1", lines)
-				}
+				effort.Is(t, get(t.Context(), id), 1)
 			})
 		}
 		synctest.Wait()
@@ -465,9 +463,7 @@ func TestAnswersOfTheNodesAreBounded(t *testing.T) {
 			get(gone, uuid.New())
 		}
 		synctest.Wait()
-		if got := n.asked.Load(); got != dashboard.WaitsMax {
-			t.Errorf("%d questions at once, want %d", got, dashboard.WaitsMax)
-		}
+		effort.Is(t, n.asked.Load(), dashboard.WaitsMax)
 		close(n.let)
 		synctest.Wait()
 		if lines := get(t.Context(), uuid.New()); lines != 0 {

@@ -182,9 +182,7 @@ func TestNoRoomForMoreBytes(t *testing.T) {
 	})
 	conn := rig.dial()
 	conn.put(path, 0, 20, bytesOf(20))
-	if got := conn.reply().refusal(); got != "503 storage_unavailable, again after 60, close true" {
-		t.Errorf("got %s", got)
-	}
+	effort.Is(t, conn.reply().refusal(), "503 storage_unavailable, again after 60, close true")
 	rig.book.hook(nil)
 	conn = rig.dial()
 	conn.put(path, 0, 20, bytesOf(20))

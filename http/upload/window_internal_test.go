@@ -113,9 +113,7 @@ func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
 		if took[clients] != 0 {
 			t.Errorf("the other workspace's is read after %s, want at once", took[clients])
 		}
-		if len(s.rates.paid) != 2 {
-			t.Errorf("%d workspaces are remembered, want 2", len(s.rates.paid))
-		}
+		effort.Is(t, len(s.rates.paid), 2)
 	})
 }
 

@@ -3,6 +3,7 @@ package web_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http/httptest"
 	"os"
@@ -59,9 +60,7 @@ func TestSpansOfTimeAreRounded(t *testing.T) {
 	for d, want := range map[time.Duration]string{20 * time.Second: "less than a minute", 2 * time.Minute: "about 2 min",
 		43 * time.Minute: "about 45 min", 95 * time.Minute: "about 2 hours", 95*time.Hour + 27*time.Minute: "about 4 days",
 		71 * time.Hour: "about 3 days"} {
-		if got := web.About(d); got != want {
-			t.Errorf("%s: %q, want %q", d, got, want)
-		}
+		effort.Is(t, web.About(d), want, d)
 	}
 }
 
@@ -156,17 +155,13 @@ func TestAMomentToComeHasItsDay(t *testing.T) {
 		10 * time.Minute: "today at 23:40 UTC", time.Hour: "tomorrow at 00:30 UTC", 24 * time.Hour: "tomorrow at 23:30 UTC",
 		25 * time.Hour: "on 1 Jan 2027 at 00:30 UTC", -48 * time.Hour: "on 28 Dec at 23:30 UTC",
 	} {
-		if got := web.Soon(now.Add(after), now); got != want {
-			t.Errorf("%s later: %q, want %q", after, got, want)
-		}
+		effort.Is(t, web.Soon(now.Add(after), now), want, fmt.Sprintf("%s later", after))
 	}
 }
 
 func TestNumbersHaveThinGroups(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1\u202f000", -1234567: "-1\u202f234\u202f567"} {
-		if got := web.Thin(n); got != want {
-			t.Errorf("%d: %q", n, got)
-		}
+		effort.Is(t, web.Thin(n), want, n)
 	}
 }
 
@@ -185,9 +180,7 @@ func TestATextIsShortInARegister(t *testing.T) {
 		}
 	}
 	for _, r := range "\"&'+<>" {
-		if got := web.Short(strings.Repeat(string(r), 1000)); got != strings.Repeat(string(r), 47)+"…" {
-			t.Errorf("%q: %q", r, got)
-		}
+		effort.Is(t, web.Short(strings.Repeat(string(r), 1000)), strings.Repeat(string(r), 47)+"…", r)
 	}
 }
 
@@ -211,14 +204,8 @@ func TestNounsHaveTheirPlural(t *testing.T) {
 	for unit, want := range map[string]string{"credit": "2 credits", "address": "2 addresses", "entry": "2 entries",
 		"day": "2 days",
 		"box": "2 boxes", "batch": "2 batches"} {
-		if got := web.Plural(2, unit); got != want {
-			t.Errorf("two: %q", got)
-		}
-		if got := web.Plural(int64(1), unit); got != "1 "+unit {
-			t.Errorf("one: %q", got)
-		}
+		effort.Is(t, web.Plural(2, unit), want, "two")
+		effort.Is(t, web.Plural(int64(1), unit), "1 "+unit, "one")
 	}
-	if got := web.Plural(0, "address"); got != "0 addresses" {
-		t.Errorf("none: %q", got)
-	}
+	effort.Is(t, web.Plural(0, "address"), "0 addresses", "none")
 }

@@ -202,9 +202,7 @@ func Exercise(t *testing.T, open func(t *testing.T) ledger.Book) {
 					d := NewFixture(t, open(t), e.credits)
 					e.run(d)
 					d.Audits()
-					if off := d.AddsUp(2); off != "" {
-						t.Errorf("statement: %s", off)
-					}
+					effort.Is(t, d.AddsUp(2), "", "statement")
 				})
 			}
 		})
@@ -235,17 +233,13 @@ func (d *Fixture) Audits() ledger.AuditReport {
 func (d *Fixture) has(granted, available, held, spent ledger.Credits) {
 	d.T.Helper()
 	want := ledger.Balance{Granted: granted, Available: available, Held: held, Spent: spent}
-	if got := d.Account(); got != want {
-		d.T.Errorf("balance: got %+v, want %+v", got, want)
-	}
+	effort.Is(d.T, d.Account(), want, "balance")
 }
 
 // is fails the test unless v is in the given state.
 func (d *Fixture) is(v ledger.Verification, want ledger.State) {
 	d.T.Helper()
-	if got := v.State(); got != want {
-		d.T.Errorf("state: got %q, want %q", got, want)
-	}
+	effort.Is(d.T, v.State(), want, "state")
 	if v.Status.Final() == v.Completed.IsZero() {
 		d.T.Errorf("%s with completed at %v", v.Status, v.Completed)
 	}

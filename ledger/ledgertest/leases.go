@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -298,9 +299,7 @@ var intake = []exercise{
 		d.is(d.Sees(order[0]), "verifying")
 		d.is(d.Sees(order[1]), ledger.WaitingCredits)
 		want := "This file needs 6 credits and 1 are available. It goes on by itself when credits are added."
-		if got := d.Sees(large.ID).Issue.Message; got != want {
-			d.T.Errorf("message: got %q, want %q", got, want)
-		}
+		effort.Is(d.T, d.Sees(large.ID).Issue.Message, want, "message")
 		d.has(3, 1, 2, 0)
 	}},
 	{"a released credit funds what waits", 4, func(d *Fixture) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -242,9 +243,7 @@ var statements = []exercise{
 		if err != nil || len(st.Moves) != 1 || st.Balance.Granted != 5 || st.Days[ledger.StatementDays-1].Spent != 0 {
 			d.T.Errorf("got %+v, %v", st, err)
 		}
-		if off := other.AddsUp(1); off != "" {
-			d.T.Errorf("the other: %s", off)
-		}
+		effort.Is(d.T, other.AddsUp(1), "", "the other")
 		for _, limit := range []int{0, ledger.StatementMax + 1} {
 			_, err := d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Limit: limit})
 			d.refused(err, ledger.ErrIllegal)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -121,9 +122,7 @@ func invites(d *Fixture) {
 	l.Email, l.Created, l.Expires, l.Used = "anna@acme.TEST", made.Expires, made.Created, made.Created
 	again, err := d.MakeLink(ctx, l)
 	d.ok(err)
-	if again != made {
-		d.T.Errorf("again: got %+v, want %+v", again, made)
-	}
+	effort.Is(d.T, again, made, "again")
 	other := d.other(d.T, 0)
 	for what, spoil := range map[string]func(l *ledger.Link){
 		"email":     func(l *ledger.Link) { l.Email = "ben@acme.test" },
@@ -549,9 +548,7 @@ func disables(d *Fixture) {
 	for range 2 {
 		u, err := d.DisableUser(ctx, in.User.ID, false)
 		d.ok(err)
-		if u != in.User {
-			d.T.Errorf("enabled: got %+v, want %+v", u, in.User)
-		}
+		effort.Is(d.T, u, in.User, "enabled")
 	}
 	refusals(invited, password) // what was ended stays so
 	_, _, err = d.LinkByID(ctx, later.ID)

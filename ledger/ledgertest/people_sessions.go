@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -85,9 +86,7 @@ func beginsSessions(d *Fixture) {
 	n.Agent, n.Life = "Chrome", Hour
 	again, err := d.BeginSession(ctx, n)
 	d.ok(err)
-	if again.Session != want {
-		d.T.Errorf("again: got %+v, want %+v", again.Session, want)
-	}
+	effort.Is(d.T, again.Session, want, "again")
 	for what, c := range map[string]struct {
 		spoil func(n *ledger.NewSession)
 		want  error
@@ -539,9 +538,7 @@ func findsInvitations(d *Fixture) {
 			d.T.Fatalf("got %+v, %v, want %+v", got, err, want)
 		}
 		for i := range want {
-			if got[i] != want[i] {
-				d.T.Errorf("got %+v, want %+v", got[i], want[i])
-			}
+			effort.Is(d.T, got[i], want[i])
 		}
 	}
 	found(second, first)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -121,9 +122,7 @@ func raceForCredits(d *Fixture) {
 		all, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 64})
 		d.ok(err)
 		funded := slices.DeleteFunc(all, func(v ledger.Verification) bool { return v.Status != ledger.Verifying })
-		if len(funded) != 32 {
-			d.T.Errorf("%d files are funded, want 32", len(funded))
-		}
+		effort.Is(d.T, len(funded), 32)
 		racing(len(funded), func(i int) {
 			l := ledger.Lease{Verification: funded[i].ID, Node: d.Node, Epoch: funded[i].Epoch}
 			if v, err := d.Settle(d.T.Context(), Batch(l, 1, 0, 1, smtp.Unknown)); err != nil || v.Status != ledger.Completed {
@@ -172,9 +171,7 @@ func raceSettles(d *Fixture) {
 	if accepted.Load() != 1 {
 		d.T.Errorf("%d batches have number 2", accepted.Load())
 	}
-	if got := d.Sees(v.ID).Counts; got != (ledger.Counts{Valid: 10, Unknown: 1}) {
-		d.T.Errorf("counts: %+v", got)
-	}
+	effort.Is(d.T, d.Sees(v.ID).Counts, (ledger.Counts{Valid: 10, Unknown: 1}), "counts")
 	d.has(20, 1, 9, 10)
 }
 

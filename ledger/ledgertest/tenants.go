@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -114,9 +115,7 @@ func keyActors(d *Fixture) {
 	d.ok(err)
 	want := later
 	want.Revoked, want.RevokedBy = revoked.Revoked, "operator"
-	if revoked != want {
-		d.T.Errorf("revoked: got %+v, want %+v", revoked, want)
-	}
+	effort.Is(d.T, revoked, want, "revoked")
 	d.nextMillisecond(later.LastUsed)
 	d.ok(d.UseKeys(ctx, []string{k.ID}))
 	if twice, err := d.RevokeKey(ctx, k.ID); err != nil || twice != revoked {

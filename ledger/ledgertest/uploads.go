@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -111,9 +112,7 @@ func bytesComeBack(d *Fixture) {
 			d.T.Fatalf("durable: got %d, want %d", u.Durable, cut)
 		}
 	}
-	if u.Status != ledger.Preparing {
-		d.T.Errorf("with all bytes: %s", u.Status)
-	}
+	effort.Is(d.T, u.Status, ledger.Preparing, "with all bytes")
 	for range 2 { // any number of nodes may read it
 		f, err := d.OpenFile(ctx, v.ID)
 		d.ok(err)

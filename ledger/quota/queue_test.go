@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"rollcall/config/effort"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"rollcall/config/effort"
 )
 
 const house = 0 // the tenant that goes first
@@ -90,9 +91,7 @@ func TestAFloodDelaysOthersByOnePlace(t *testing.T) {
 			c.want("nobody else waits", 1)
 			c.leave(1)
 		}
-		if n := c.q.Waiting(); n != 0 {
-			t.Errorf("%d wait, want nobody", n)
-		}
+		effort.Is(t, c.q.Waiting(), 0)
 	})
 }
 
@@ -309,8 +308,6 @@ func TestWhoRunsAgainGoesBeforeOthersOfItsTenant(t *testing.T) {
 	}
 	q.Return("a")
 	for _, want := range []string{"other", "again", "new"} {
-		if got := <-came; got != want {
-			t.Errorf("%s came, want %s", got, want)
-		}
+		effort.Is(t, <-came, want)
 	}
 }

@@ -151,9 +151,7 @@ func TestAnAccountThatWasChangedByHandIsCorrected(t *testing.T) {
 			r.finds(0)
 		}
 		r.goesOn(before)
-		if off := r.AddsUp(2); off != "" {
-			r.t.Errorf("statement: %s", off)
-		}
+		effort.Is(r.t, r.AddsUp(2), "", "statement")
 	})
 }
 

@@ -122,9 +122,7 @@ func erasesRows(t *testing.T, s *Store) {
 		{"payloads of another", `SELECT count(*) FROM settlements WHERE verification = ? AND length(payload) > 0`,
 			young.ID, 1},
 	} {
-		if got := number(t, s, c.question, c.id[:]); got != c.want {
-			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
-		}
+		effort.Is(t, number(t, s, c.question, c.id[:]), c.want, c.name)
 	}
 }
 
@@ -160,9 +158,7 @@ func forgetsEnded(t *testing.T, s *Store) {
 	if err != nil || len(roll.Nodes) != 2 || roll.Nodes[0].Session != short || roll.Nodes[1].Session != (uuid.UUID{4}) {
 		t.Errorf("left: %+v, %v, want one that ended lately and one that is in", roll, err)
 	}
-	if n := number(t, s, `SELECT count(*) FROM receiver_facts`); n != 1 {
-		t.Errorf("%d facts are left, want 1", n)
-	}
+	effort.Is(t, number(t, s, `SELECT count(*) FROM receiver_facts`), 1)
 }
 
 // boundsSweep: what one sweep leaves is for the next.
@@ -347,9 +343,7 @@ func forgetsOverrides(t *testing.T, s *Store) {
 	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
 		t.Errorf("sweep: %d verifications, %v", n, err)
 	}
-	if n := number(t, s, `SELECT count(*) FROM throttle_overrides`); n != 3 {
-		t.Errorf("%d overrides are left, want 3", n)
-	}
+	effort.Is(t, number(t, s, `SELECT count(*) FROM throttle_overrides`), 3)
 	for what, id := range map[string]uuid.UUID{"lately": lately.ID, "cleared": cleared.ID, "holds": holds.ID} {
 		if number(t, s, `SELECT count(*) FROM throttle_overrides WHERE id = ?`, id[:]) != 1 {
 			t.Errorf("%s: forgotten", what)
@@ -583,9 +577,7 @@ func forgetsPeople(t *testing.T, s *Store) {
 	}
 	for table, want := range map[string]int64{"user_sessions": 3, "links": 2, "sign_in_attempts": 1, "workspace_log": lines + 3,
 		"users": people} {
-		if n := number(t, s, `SELECT count(*) FROM `+table); n != want {
-			t.Errorf("%s: %d rows are left, want %d", table, n, want)
-		}
+		effort.Is(t, number(t, s, `SELECT count(*) FROM `+table), want, table)
 	}
 	if list, err := s.Sessions(t.Context(), user, time.Hour); err != nil || len(list) != 1 || list[0].ID != (ledger.Hash{4}) {
 		t.Errorf("sessions: %+v, %v", list, err)

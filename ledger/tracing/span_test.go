@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"rollcall/config/effort"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,8 @@ import (
 	"github.com/google/uuid"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"rollcall/config/effort"
 )
 
 // recording gives a Tracer whose spans are kept.
@@ -48,9 +49,7 @@ func TestNothingIsDoneWhileTracingIsOff(t *testing.T) {
 		t.Fatalf("got %v and %v, want nothing", off, err)
 	}
 	id, ctx := uuid.New(), context.Background()
-	if n := testing.AllocsPerRun(100, func() { work(ctx, off, id) }); n != 0 {
-		t.Errorf("%v allocations, want none", n)
-	}
+	effort.Is(t, testing.AllocsPerRun(100, func() { work(ctx, off, id) }), 0)
 	if err := off.Stop(ctx); err != nil {
 		t.Error(err)
 	}

@@ -1,11 +1,13 @@
 package transitions_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/transitions"
 )
@@ -28,9 +30,7 @@ func TestALeaseEndsAtItsMillisecond(t *testing.T) {
 		if got := c.r.Leased(); got != c.leased {
 			t.Errorf("%s: leased %v", c.name, got)
 		}
-		if got := c.r.HeldBy(ledger.Lease{Node: node}); got != c.his {
-			t.Errorf("%s: held by the node: %v", c.name, got)
-		}
+		effort.Is(t, c.r.HeldBy(ledger.Lease{Node: node}), c.his, fmt.Sprintf("%s: held by the node", c.name))
 	}
 }
 
@@ -42,9 +42,7 @@ func TestAnUploadIsToldAsItsRowHasIt(t *testing.T) {
 		r.Now = now
 		want := ledger.Upload{Verification: id, Workspace: space, Status: ledger.Failed, Issue: issue, Bytes: 9, Durable: 4,
 			Expired: expired, Writer: 3}
-		if got := r.Upload(); got != want {
-			t.Errorf("at %d: got %+v, want %+v", now, got, want)
-		}
+		effort.Is(t, r.Upload(), want, fmt.Sprintf("at %d", now))
 	}
 }
 
@@ -60,11 +58,7 @@ func TestTimesAreStoredAsMilliseconds(t *testing.T) {
 		{"some time", at, at.UnixMilli(), at.Truncate(time.Millisecond).UTC()},
 		{"the first millisecond", time.UnixMilli(1), 1, time.UnixMilli(1).UTC()},
 	} {
-		if got := ledger.Millis(c.at); got != c.ms {
-			t.Errorf("%s: got %d, want %d", c.name, got, c.ms)
-		}
-		if got := ledger.Clock(c.ms); got != c.back {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.back)
-		}
+		effort.Is(t, ledger.Millis(c.at), c.ms, c.name)
+		effort.Is(t, ledger.Clock(c.ms), c.back, c.name)
 	}
 }

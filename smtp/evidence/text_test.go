@@ -72,9 +72,7 @@ func TestClean(t *testing.T) {
 		{"recipientunknown 123456789012345", "recipientunknown 123456789012345"},
 	}
 	for _, test := range tests {
-		if got := Clean(rawOf(test.in)); got != test.want {
-			t.Errorf("%q: %q, want %q", test.in, got, test.want)
-		}
+		effort.Is(t, Clean(rawOf(test.in)), test.want, test.in)
 	}
 }
 
@@ -104,9 +102,7 @@ func TestCleanKeepsAPlainWord(t *testing.T) {
 	for _, local := range []string{"user", "-user", "user+", "`user`"} {
 		r := rawOf("user unknown")
 		r.Address.Local = local
-		if got := Clean(r); got != "user unknown" {
-			t.Errorf("%s: %q", local, got)
-		}
+		effort.Is(t, Clean(r), "user unknown", local)
 	}
 }
 
@@ -124,9 +120,7 @@ func TestCleanKnowsIPv6HoweverSpelled(t *testing.T) {
 		"5.2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.bl.test", "at 10:30")
 	r.Source = "2001:db8::25"
 	want := "ip ~: blocked, [~] [ipv6:~]. 2001:db8::251 ~.ip6.bl.test at 10:30"
-	if got := Clean(r); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	effort.Is(t, Clean(r), want)
 }
 
 // The beginning and the end of the last line are kept, and no piece of an address.

@@ -3,11 +3,12 @@ package flags
 import (
 	"bufio"
 	"os"
-	"rollcall/config/effort"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // linesOf reads a file of testdata without its comments.
@@ -61,9 +62,7 @@ func TestFlags(t *testing.T) {
 		"anna@gmail": "", "anna@g": "", "\"a@b\"@gmail.com": " [free]",
 	} {
 		f := new(Cache).Of(email)
-		if got := string(f.Append(nil)); got != want {
-			t.Errorf("%s: got %q, want %q", email, got, want)
-		}
+		effort.Is(t, string(f.Append(nil)), want, email)
 		const message = "mailbox_exists The receiver accepts mail [or so]."
 		if text, back := Cut(string(f.Append([]byte(message)))); text != message || back != f {
 			t.Errorf("%s: cut into %q and %+v", email, text, back)
@@ -100,9 +99,7 @@ func TestOperators(t *testing.T) {
 	for host, want := range map[string]string{"aspmx.l.google.com": "google", "google.com": "google", "notgoogle.com": "",
 		"acme-com.mail.protection.outlook.com": "microsoft", "mx1.acme.test": "", "": "", "com": "",
 		"mx-in.g.apple.com": "apple", "us-smtp-inbound-1.mimecast.com": "mimecast"} {
-		if got := OperatorOf(host).String(); got != want {
-			t.Errorf("%s: got %q, want %q", host, got, want)
-		}
+		effort.Is(t, OperatorOf(host).String(), want, host)
 	}
 	l := effort.Must(readList("operators"))(t)
 	names, ends := map[string]bool{}, map[string]bool{}

@@ -2,10 +2,11 @@ package identity
 
 import (
 	"net/netip"
-	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 func TestChecks(t *testing.T) {
@@ -196,9 +197,7 @@ func TestNamesAtBlockLists(t *testing.T) {
 		{"2001:db8:1:2:3:4:567:89ab", // and of §2.4
 			"b.a.9.8.7.6.5.0.4.0.0.0.3.0.0.0.2.0.0.0.1.0.0.0.8.b.d.0.1.0.0.2.bad.example"},
 	} {
-		if got := listName(netip.MustParseAddr(c.addr), "bad.example"); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.addr, got, c.want)
-		}
+		effort.Is(t, listName(netip.MustParseAddr(c.addr), "bad.example"), c.want, c.addr)
 	}
 }
 
@@ -247,8 +246,6 @@ func TestSpecialAddresses(t *testing.T) {
 	for text, want := range map[string]bool{"127.0.0.1": true, "::1": true, "10.1.2.3": true, "172.16.0.1": true,
 		"192.168.1.1": true, "fd00::1": true, "fe80::1": true, "169.254.1.1": true, "100.64.0.1": true,
 		"::ffff:10.0.0.1": true, "100.128.0.1": false, "192.0.2.1": false, "2001:db8::1": false, "8.8.8.8": false} {
-		if got := special(netip.MustParseAddr(text)) != ""; got != want {
-			t.Errorf("%s: got %v, want %v", text, got, want)
-		}
+		effort.Is(t, special(netip.MustParseAddr(text)) != "", want, text)
 	}
 }

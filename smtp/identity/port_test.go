@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"rollcall/config/effort"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 func TestReach(t *testing.T) {
@@ -66,9 +67,7 @@ func TestReachIsBounded(t *testing.T) {
 	for i := range reachMax + 10 {
 		r.Note(fmt.Sprint(i), false, now)
 	}
-	if len(r.receivers) != reachMax {
-		t.Errorf("%d receivers are kept, want %d", len(r.receivers), reachMax)
-	}
+	effort.Is(t, len(r.receivers), reachMax)
 	r.Note("later", true, now.Add(silentFor))
 	if len(r.receivers) != 1 || CheckReach(r, now.Add(silentFor)).State != OK {
 		t.Errorf("%d receivers are kept when all are old, want 1", len(r.receivers))

@@ -4,12 +4,13 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"rollcall/config/effort"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"rollcall/config/effort"
 )
 
 // zone is a DNS server on loopback, with records that can be changed.

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"rollcall/config/effort"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"rollcall/config/effort"
 )
 
 // script answers in the place of servers, in a test bubble.
@@ -93,9 +94,7 @@ func TestSimultaneousLookupsAskOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				if got := lookup(t, r, "clean.test"); got != cleanRoute {
-					t.Errorf("got %s, want %s", got, cleanRoute)
-				}
+				effort.Is(t, lookup(t, r, "clean.test"), cleanRoute)
 			})
 		}
 		all.Wait()
@@ -195,9 +194,7 @@ func TestOneFamilyFails(t *testing.T) {
 	both := func(o *Options) { o.IPv6 = true }
 	bubble(t, both, func(t *testing.T, r *Resolver, s *script) {
 		s.set("mx.clean.test. AAAA", "SERVFAIL")
-		if got := lookup(t, r, "clean.test"); got != cleanRoute {
-			t.Errorf("got %s, want %s", got, cleanRoute)
-		}
+		effort.Is(t, lookup(t, r, "clean.test"), cleanRoute)
 		s.set("mx.clean.test. AAAA", "mx.clean.test. AAAA 2001:db8::1")
 		wait(time.Minute)
 		if got, want := lookup(t, r, "clean.test"), cleanRoute+" 2001:db8::1"; got != want {
@@ -226,9 +223,7 @@ func TestNameBudget(t *testing.T) {
 	bubble(t, unchanged, func(t *testing.T, r *Resolver, s *script) {
 		s.takes = time.Hour
 		begin := time.Now()
-		if got := lookup(t, r, "clean.test"); got != "error: no answer in time" {
-			t.Errorf("got %s", got)
-		}
+		effort.Is(t, lookup(t, r, "clean.test"), "error: no answer in time")
 		if took := time.Since(begin); took != nameBudget {
 			t.Errorf("took %s, want %s", took, nameBudget)
 		}

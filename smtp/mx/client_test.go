@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"rollcall/config/effort"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"rollcall/config/effort"
 )
 
 const cleanMX, cleanA = "clean.test. MX 1 mx.clean.test.", "mx.clean.test. A 192.0.2.1"
@@ -102,9 +103,7 @@ func TestHostileAnswers(t *testing.T) {
 				z.answer(w, q)
 			})
 			r := startResolver(t, testOptions(z.addr))
-			if got := lookup(t, r, "clean.test"); got != tc.want {
-				t.Errorf("got %s, want %s", got, tc.want)
-			}
+			effort.Is(t, lookup(t, r, "clean.test"), tc.want)
 			overTCP := slices.ContainsFunc(z.queries(), func(q string) bool { return strings.HasPrefix(q, "tcp") })
 			if overTCP == tc.then {
 				t.Errorf("asked over TCP: %v, want %v", overTCP, !tc.then)
@@ -146,9 +145,7 @@ func TestHostileOverTCP(t *testing.T) {
 				m.Truncated = true
 				_ = w.WriteMsg(m)
 			})
-			if got := lookup(t, startResolver(t, testOptions(z.addr)), "clean.test"); got != tc.want {
-				t.Errorf("got %s, want %s", got, tc.want)
-			}
+			effort.Is(t, lookup(t, startResolver(t, testOptions(z.addr)), "clean.test"), tc.want)
 		})
 	}
 }
@@ -179,9 +176,7 @@ func TestServersTakeTurns(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			good := startZone(t, cleanMX, cleanA)
 			r := startResolver(t, testOptions(tc.first(t), good.addr))
-			if got := lookup(t, r, "clean.test"); got != cleanRoute {
-				t.Errorf("got %s, want %s", got, cleanRoute)
-			}
+			effort.Is(t, lookup(t, r, "clean.test"), cleanRoute)
 			asked := r.Stats().Queries - uint64(len(good.queries()))
 			// Up to three times for a name, because a question is repeated that is not answered soon; for the second
 			// name only if it answers.
@@ -211,9 +206,7 @@ func TestLostPacketIsSentAgain(t *testing.T) {
 		z.answer(w, q)
 	})
 	r := startResolver(t, testOptions(z.addr))
-	if got := lookup(t, r, "clean.test"); got != cleanRoute {
-		t.Errorf("got %s, want %s", got, cleanRoute)
-	}
+	effort.Is(t, lookup(t, r, "clean.test"), cleanRoute)
 	if s := r.Stats(); s.Repeated != 1 || s.Queries != 3 {
 		t.Errorf("%+v, want 3 queries, 1 repeated", s)
 	}
@@ -231,9 +224,7 @@ func TestServerWithoutEDNS(t *testing.T) {
 	}
 	z.on("clean.test.", old)
 	z.on("mx.clean.test.", old)
-	if got := lookup(t, startResolver(t, testOptions(z.addr)), "clean.test"); got != cleanRoute {
-		t.Errorf("got %s, want %s", got, cleanRoute)
-	}
+	effort.Is(t, lookup(t, startResolver(t, testOptions(z.addr)), "clean.test"), cleanRoute)
 }
 
 func TestCheck(t *testing.T) {
@@ -329,9 +320,7 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range domains {
 		all.Go(func() {
 			want := numbered(i) + ": mx." + numbered(i) + " 192.0.2.1"
-			if got := lookup(t, r, numbered(i)); got != want {
-				t.Errorf("got %s, want %s", got, want)
-			}
+			effort.Is(t, lookup(t, r, numbered(i)), want)
 		})
 	}
 	all.Wait()

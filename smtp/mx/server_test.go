@@ -5,13 +5,14 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"rollcall/config/effort"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"rollcall/config/effort"
 )
 
 // zone is a DNS server on loopback, UDP and TCP on one port, that answers from

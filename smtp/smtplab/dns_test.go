@@ -4,13 +4,14 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"rollcall/config/effort"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"rollcall/config/effort"
 )
 
 // rdata gives the records without owner, TTL and class: "MX 10 mx1.a.test.".

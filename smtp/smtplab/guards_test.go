@@ -5,11 +5,12 @@ import (
 	"io"
 	"maps"
 	"net"
-	"rollcall/config/effort"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // dialFrom connects to a host from a loopback address of ours.
@@ -81,15 +82,11 @@ func TestGuardsTripAtTheirBound(t *testing.T) {
 			domain := "a-" + c.personality + ".test"
 			w := dialFrom(t, l, mxOf(domain), "127.0.0.1")
 			w.play(opening)
-			if got := w.codes(domain, c.before); got != c.codes {
-				t.Errorf("below the bound: %s, want %s", got, c.codes)
-			}
+			effort.Is(t, w.codes(domain, c.before), c.codes, "below the bound")
 			if tripped := l.Manners().Tripped; len(tripped) != 0 {
 				t.Errorf("tripped below the bound: %v", tripped)
 			}
-			if got := w.codes(domain, c.at); got != c.then {
-				t.Errorf("at the bound: %s, want %s", got, c.then)
-			}
+			effort.Is(t, w.codes(domain, c.at), c.then, "at the bound")
 			sheet := l.Manners()
 			if want := map[string]int{c.guard: 1}; !maps.Equal(sheet.Tripped, want) {
 				t.Errorf("tripped %v, want %v", sheet.Tripped, want)
@@ -154,9 +151,7 @@ func TestIonosWantsOneHelloName(t *testing.T) {
 	} {
 		w := dialFrom(t, l, mxOf(domain), "127.0.0.1")
 		w.play("< 220\n> EHLO " + c.hello + "\n< 250\n> MAIL FROM:<>\n< 250")
-		if got := w.codes(domain, "g"); got != c.code {
-			t.Errorf("as %s: %s, want %s", c.hello, got, c.code)
-		}
+		effort.Is(t, w.codes(domain, "g"), c.code, fmt.Sprintf("as %s", c.hello))
 	}
 	if l.Manners().Tripped["policy"] == 0 {
 		t.Error("the guard did not count the second name")
@@ -194,9 +189,7 @@ func TestYahooOldPunishesWhoComesBack(t *testing.T) {
 	w.codes(domain, strings.Repeat("b", 26))
 	w = dialHost(t, l, mxOf(domain))
 	w.play(opening)
-	if got := w.codes(domain, "g"); got != "553" {
-		t.Errorf("in the next session: %s, want 553", got)
-	}
+	effort.Is(t, w.codes(domain, "g"), "553", "in the next session")
 }
 
 // TestAPatientClientTripsNoGuard asks every guard for unknown addresses alone, two

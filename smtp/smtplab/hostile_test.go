@@ -17,9 +17,7 @@ import (
 
 func TestThereAre64HostileBehavioursTwice(t *testing.T) {
 	rows := HostileRows()
-	if len(rows) != 64 {
-		t.Errorf("%d rows, want 64", len(rows))
-	}
+	effort.Is(t, len(rows), 64)
 	byName := builtin()
 	for i, r := range rows {
 		if r.Number != i+1 || r.About == "" || r.Stage == smtp.StageNone {

@@ -5,13 +5,14 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"rollcall/config/effort"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"rollcall/config/effort"
 )
 
 // testTimeout bounds every wait of these tests on something that must happen.

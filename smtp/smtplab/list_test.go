@@ -2,6 +2,7 @@ package smtplab
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -92,9 +93,7 @@ func TestIPv6ComesWhenAskedFor(t *testing.T) {
 		for label := range listOf(t, l, ListOptions{Addresses: 600, PerDomain: 1, Mix: AllMix, IPv6: ipv6}) {
 			found = found || label.Personality == "sixonly"
 		}
-		if found != ipv6 {
-			t.Errorf("IPv6 %v: sixonly comes: %v", ipv6, found)
-		}
+		effort.Is(t, found, ipv6, fmt.Sprintf("IPv6 %v: sixonly comes", ipv6))
 	}
 }
 

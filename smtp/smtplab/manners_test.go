@@ -10,11 +10,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"rollcall/config/effort"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // until polls ok until it holds.
@@ -88,9 +89,7 @@ func TestSheetCountsWhatClientsDo(t *testing.T) {
 	if sheet.Addresses != 3 || sheet.AddressRcptsMax != 2 || sheet.Uncounted != 0 {
 		t.Errorf("addresses %d, most %d, uncounted %d", sheet.Addresses, sheet.AddressRcptsMax, sheet.Uncounted)
 	}
-	if n := l.Rcpts("anna@a-nopipe.test"); n != 2 {
-		t.Errorf("RCPTs for anna: %d, want 2", n)
-	}
+	effort.Is(t, l.Rcpts("anna@a-nopipe.test"), 2, "RCPTs for anna")
 	checkEvents(t, l)
 	if _, err := json.Marshal(sheet); err != nil {
 		t.Errorf("sheet as JSON: %v", err)
@@ -113,9 +112,7 @@ func checkEvents(t *testing.T, l *Lab) {
 	if e := l.Events()[2]; e.Address != "anna@a-nopipe.test" || e.Code != 250 {
 		t.Errorf("third event %+v", e)
 	}
-	if n := l.Manners().EventsDropped; n != 4 {
-		t.Errorf("%d events dropped, want 4", n)
-	}
+	effort.Is(t, l.Manners().EventsDropped, 4)
 }
 
 func TestAddressesBeyondTheBoundAreCountedTogether(t *testing.T) {
@@ -149,9 +146,7 @@ func TestGreylistingWaits(t *testing.T) {
 			w.says(rcpt, c.first)
 			w.says("RCPT TO:<ghost@a-"+c.personality+".test>", c.first)
 			w.says(rcpt, c.first)
-			if n := l.Manners().Total.TooEarly; n != c.early {
-				t.Errorf("%d asked too early, want %d", n, c.early)
-			}
+			effort.Is(t, l.Manners().Total.TooEarly, c.early)
 			passes := func(rcpt, code string) {
 				until(t, "the address passes", func() bool {
 					w.send(rcpt + "\r\n")

@@ -219,9 +219,7 @@ func TestPleskPunishesWhoAsksTooEarly(t *testing.T) {
 		{0, wait}, {wait - time.Second, wait}, {wait + time.Second, wait}, {2*wait + time.Second, 0},
 	} {
 		left, _ := m.greylist("us", "a@b.test", greylistRule{wait: wait, early: true}, start.Add(c.at))
-		if left != c.left {
-			t.Errorf("after %v: %v left, want %v", c.at, left, c.left)
-		}
+		effort.Is(t, left, c.left, fmt.Sprintf("after %v", c.at))
 	}
 }
 

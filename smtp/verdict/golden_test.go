@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"rollcall/config/effort"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 func (v Verdict) golden() string {

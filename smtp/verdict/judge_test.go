@@ -137,9 +137,7 @@ func TestNamedWait(t *testing.T) {
 		{"error 12, wait 5 minutes", 5 * time.Minute}, {"192.0.2.5 minutes", 0},
 	}
 	for _, test := range tests {
-		if got := namedWait(test.text); got != test.want {
-			t.Errorf("%q: %v, want %v", test.text, got, test.want)
-		}
+		effort.Is(t, namedWait(test.text), test.want, test.text)
 	}
 }
 

@@ -188,8 +188,6 @@ func TestControl(t *testing.T) {
 	} {
 		accepted, refused := Control(evidence.Attempt{Stage: c.stage, Code: c.code, Outcome: c.outcome,
 			Reason: c.reason, Void: c.void})
-		if got := [2]bool{accepted, refused}; got != c.want {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
+		effort.Is(t, [2]bool{accepted, refused}, c.want, c.name)
 	}
 }

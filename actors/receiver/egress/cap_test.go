@@ -62,9 +62,7 @@ func TestNothingIsClaimedBlindly(t *testing.T) {
 				<-time.After(2 * noteEvery)
 				synctest.Wait()
 			}
-			if used := p.State(time.Now())[0].Today; used != 5*want {
-				t.Errorf("cap %d: %d used, want %d", most, used, 5*want)
-			}
+			effort.Is(t, p.State(time.Now())[0].Today, 5*want, fmt.Sprintf("cap %d", most))
 			synctest.Wait()
 			if err := p.Flush(t.Context()); !errors.Is(err, factstest.ErrGone) {
 				t.Errorf("cap %d: flushed with %v", most, err)

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 func TestGreeter(t *testing.T) {
@@ -22,9 +24,7 @@ func TestGreeter(t *testing.T) {
 		{"mx.example.com", "****************", "ok", unnamed + "**************** ok"},
 		{"mx.example.com", "http://x.example/", "", unnamed + "http://x.example/ "},
 	} {
-		if got := Greeter(tc.host, tc.greeting, tc.hello); got != tc.want {
-			t.Errorf("%+v: %q", tc, got)
-		}
+		effort.Is(t, Greeter(tc.host, tc.greeting, tc.hello), tc.want, fmt.Sprintf("%+v", tc))
 	}
 }
 

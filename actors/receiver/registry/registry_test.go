@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -326,8 +327,6 @@ func TestPart(t *testing.T) {
 		{Fraction{0, 1}, Fraction{1, 50}, true}, {Fraction{0, 0}, Fraction{0, 3}, false},
 		{Fraction{1, 1}, Fraction{0, 0}, false}, {Fraction{0, 0}, Fraction{1, 1}, true},
 	} {
-		if got := tc.a.isLess(tc.b); got != tc.less {
-			t.Errorf("%v less than %v: %v", tc.a, tc.b, got)
-		}
+		effort.Is(t, tc.a.isLess(tc.b), tc.less, fmt.Sprintf("%v less than %v", tc.a, tc.b))
 	}
 }

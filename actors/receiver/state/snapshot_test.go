@@ -137,9 +137,7 @@ func TestLife(t *testing.T) {
 		{"greylisting", state.Snapshot{Sources: []state.Source{{Enough: 1}}}, 24 * time.Hour},
 		{"a rate", state.Snapshot{Sources: []state.Source{{Tempo: state.Rate{Rate: 1}}}}, 4 * time.Hour},
 	} {
-		if got := c.s.Life(); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
+		effort.Is(t, c.s.Life(), c.want, c.name)
 		if c.s.Empty() {
 			t.Errorf("%s is taken for nothing", c.name)
 		}
@@ -166,14 +164,10 @@ func TestWhatNoAttemptCanHaveIsLeftOut(t *testing.T) {
 // TestNumbersAreBounded as they are read.
 func TestNumbersAreBounded(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{-5: 0, 1500: 1500 * time.Millisecond, 1 << 62: time.Hour} {
-		if got := state.Millis(ms, time.Hour); got != want {
-			t.Errorf("%d ms: %s, want %s", ms, got, want)
-		}
+		effort.Is(t, state.Millis(ms, time.Hour), want, fmt.Sprintf("%d ms", ms))
 	}
 	for n, want := range map[int]int{-3: 0, 7: 7, 1 << 40: state.CountMax} {
-		if got := state.Count(n); got != want {
-			t.Errorf("%d: %d, want %d", n, got, want)
-		}
+		effort.Is(t, state.Count(n), want, n)
 	}
 }
 

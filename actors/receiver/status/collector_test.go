@@ -66,9 +66,7 @@ func TestTheRestIsAddedUp(t *testing.T) {
 	}
 	got := series(t, all, true)
 	for name, want := range map[string]float64{"sessions": 4, "oldest_seconds": 3, "refused_ratio": 0.5} {
-		if v := got["rollcall_receiver_"+name]["(rest)"]; v != want {
-			t.Errorf("%s: %v, want %v", name, v, want)
-		}
+		effort.Is(t, got["rollcall_receiver_"+name]["(rest)"], want, name)
 	}
 }
 

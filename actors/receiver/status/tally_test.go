@@ -1,11 +1,13 @@
 package status_test
 
 import (
+	"fmt"
 	"testing"
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 )
 
 // TestTalliesAddUpTheLastSpans and nothing older, whatever order the spans come in.
@@ -26,9 +28,7 @@ func TestTalliesAddUpTheLastSpans(t *testing.T) {
 			t.Fatalf("at %d: %+v", at, all)
 		}
 	}
-	if all := r.Sum(300); all != (status.Tally{}) {
-		t.Errorf("long after: %+v", all)
-	}
+	effort.Is(t, r.Sum(300), (status.Tally{}), "long after")
 }
 
 // TestBlockedInAWord: each cause has the word that people know.
@@ -40,8 +40,6 @@ func TestBlockedInAWord(t *testing.T) {
 		}
 	}
 	for _, c := range []wire.Cause{-1, wire.Cause(status.Causes)} {
-		if word := (status.Blocked{Cause: c}).Word(); word != "" {
-			t.Errorf("cause %d: %q", c, word)
-		}
+		effort.Is(t, (status.Blocked{Cause: c}).Word(), "", fmt.Sprintf("cause %d", c))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -99,9 +100,7 @@ func TestSelfAuditTellsViolations(t *testing.T) {
 			strings.Contains(log, "secret") || !strings.Contains(log, "violations=2000") {
 			t.Errorf("%d lines in\n%s", n, log)
 		}
-		if got := metrics["violations"]; got != 2000 {
-			t.Errorf("metric: %v", got)
-		}
+		effort.Is(t, metrics["violations"], 2000, "metric")
 	})
 }
 

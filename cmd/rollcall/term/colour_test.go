@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // TestColoursHaveNoWidth: what is coloured stands where it stands without, and only states are, not a file's name.
@@ -21,14 +23,10 @@ func TestColoursHaveNoWidth(t *testing.T) {
 	}
 	plain := "STATUS     FILE\nfailed     failed\npaused 5m  list.csv\noutcome       valid: accepted\n" +
 		"file          failed\nlog ok\n"
-	if got := show(false); got != plain {
-		t.Errorf("got %q, want %q", got, plain)
-	}
+	effort.Is(t, show(false), plain)
 	want := strings.NewReplacer("\nfailed", "\n\x1b[31mfailed\x1b[0m", "paused", "\x1b[33mpaused\x1b[0m", "valid",
 		"\x1b[32mvalid\x1b[0m", "log", "\x1b[1mlog\x1b[0m").Replace(plain)
-	if got := show(true); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	effort.Is(t, show(true), want)
 	if ShowsColours(&bytes.Buffer{}) {
 		t.Error("what is no terminal shows colours")
 	}

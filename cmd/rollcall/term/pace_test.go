@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // TestPaceIsThatOfThisRun at its boundaries: what was done before the first look counts for nothing.
@@ -34,11 +36,7 @@ func TestPaceIsThatOfThisRun(t *testing.T) {
 		now := begin.Add(x.elapsed)
 		p.Look(now, x.after)
 		rate := p.PerSecond(now, x.after)
-		if got := fmt.Sprintf("%.1f", rate) + LeftText(rate, x.total-x.after); got != x.want {
-			t.Errorf("%s: got %q, want %q", x.name, got, x.want)
-		}
+		effort.Is(t, fmt.Sprintf("%.1f", rate)+LeftText(rate, x.total-x.after), x.want, x.name)
 	}
-	if rate := new(Pace).PerSecond(begin, 10); rate != 0 {
-		t.Errorf("never looked: got %v", rate)
-	}
+	effort.Is(t, new(Pace).PerSecond(begin, 10), 0, "never looked")
 }

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/config/effort"
-
 	"github.com/chromedp/chromedp"
+
+	"rollcall/config/effort"
 )
 
 // images makes the pictures of the README again.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	waiting "rollcall/actors/inspect"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -74,9 +75,7 @@ func TestCountdown(t *testing.T) {
 		48 * time.Hour:                    "2 days 0 h",
 		30*24*time.Hour + 119*time.Minute: "30 days 1 h",
 	} {
-		if got := p.countdown(now.Add(left)); got != want {
-			t.Errorf("%s: %q, want %q", left, got, want)
-		}
+		effort.Is(t, p.countdown(now.Add(left)), want, left)
 	}
 }
 

@@ -2,11 +2,13 @@ package operate_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate/operatetest"
 )
 
@@ -81,16 +83,12 @@ func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
 			t.Errorf("%s leads to %s", asked, to)
 		}
 		v.get("/sign-in")
-		if to := v.land(); to != want {
-			t.Errorf("after %s: %s, want %s", asked, to, want)
-		}
+		effort.Is(t, v.land(), want, fmt.Sprintf("after %s", asked))
 		if v.next != "" {
 			t.Errorf("after %s the browser still remembers %s", asked, v.next)
 		}
 		v.cookie = ""
-		if to := v.land(); to != "/" {
-			t.Errorf("a page is landed on twice: %s", to)
-		}
+		effort.Is(t, v.land(), "/", "a page is landed on twice")
 	}
 	v := &visitor{t: t, g: g}
 	v.get("/cluster")

@@ -297,9 +297,7 @@ func TestUseIsNotedOnceForMany(t *testing.T) {
 		effort.Must(g.service.Session(context.Background(), cookie))(t)
 	}
 	g.service.Stop()
-	if n := g.book.noted.Load(); n != 1 {
-		t.Errorf("%d notes, want 1", n)
-	}
+	effort.Is(t, g.book.noted.Load(), 1)
 }
 
 func TestAPasswordLinkEndsAllSessions(t *testing.T) {

@@ -1,14 +1,16 @@
 package signin_test
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"rollcall/http/dashboard/signin"
-
 	"github.com/google/uuid"
+
+	"rollcall/config/effort"
+	"rollcall/http/dashboard/signin"
 )
 
 var secret = []byte("12345678901234567890")
@@ -17,16 +19,12 @@ func TestCodesAreThoseOfTheStandards(t *testing.T) {
 	t.Parallel()
 	// RFC 4226, appendix D.
 	for i, want := range []string{"755224", "287082", "359152", "969429", "338314", "254676", "287922", "162583", "399871", "520489"} {
-		if got := signin.TOTPCode(secret, int64(i)); got != want {
-			t.Errorf("counter %d: %s, want %s", i, got, want)
-		}
+		effort.Is(t, signin.TOTPCode(secret, int64(i)), want, fmt.Sprintf("counter %d", i))
 	}
 	// RFC 6238, appendix B: the last six of its eight digits.
 	for at, want := range map[int64]string{59: "287082", 1111111109: "081804", 1111111111: "050471", 1234567890: "005924",
 		2000000000: "279037", 20000000000: "353130"} {
-		if got := signin.TOTPCode(secret, signin.TOTPStep(time.Unix(at, 0))); got != want {
-			t.Errorf("at %d: %s, want %s", at, got, want)
-		}
+		effort.Is(t, signin.TOTPCode(secret, signin.TOTPStep(time.Unix(at, 0))), want, fmt.Sprintf("at %d", at))
 	}
 }
 
@@ -88,9 +86,7 @@ func TestWhatAppsRead(t *testing.T) {
 		u.Query().Get("secret") != "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" || u.Query().Get("issuer") != "Rollcall" {
 		t.Errorf("%s: %v", text, err)
 	}
-	if got := signin.SecretText(secret); got != "GEZD GNBV GY3T QOJQ GEZD GNBV GY3T QOJQ" {
-		t.Errorf("%s", got)
-	}
+	effort.Is(t, signin.SecretText(secret), "GEZD GNBV GY3T QOJQ GEZD GNBV GY3T QOJQ")
 	width, path, err := signin.QRPicture(text)
 	if err != nil || width < 29 || !strings.HasPrefix(path, "M4 4h7v1h-7z") || strings.Trim(path, "Mhvz0123456789- ") != "" {
 		t.Errorf("%d %.40s %v", width, path, err)

@@ -81,9 +81,7 @@ func TestErrorsAreToldApart(t *testing.T) {
 			want       string
 		}{{false, c.before}, {true, c.after}} {
 			f := judgePostgres(failure{err: c.err, committing: at.committing})
-			if got := short(f); got != at.want {
-				t.Errorf("%s, committing %v: got %q, want %q", c.name, at.committing, got, at.want)
-			}
+			effort.Is(t, short(f), at.want, fmt.Sprintf("%s, committing %v", c.name, at.committing))
 		}
 	}
 	if got := short(judgePostgres(failure{err: ledger.ErrIllegal, lost: true})); got != "connection afp" {
@@ -268,8 +266,6 @@ func TestArgumentsAreNumbered(t *testing.T) {
 		{"three", `a = ? AND b IN (?, ?)`, `a = $1 AND b IN ($2, $3)`},
 		{"quoted", `a = '?' AND b = ? AND c = 'it''s ?'`, `a = '?' AND b = $1 AND c = 'it''s ?'`},
 	} {
-		if got := numbered(c.statement); got != c.want {
-			t.Errorf("%s: %s: got %s, want %s", c.name, c.statement, got, c.want)
-		}
+		effort.Is(t, numbered(c.statement), c.want, fmt.Sprintf("%s: %s", c.name, c.statement))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -141,9 +142,7 @@ func TestACommitThatFailsIsRunAgain(t *testing.T) {
 		if got := s.names(t); !slices.Equal(got, []string{"changed by the other", "changed by us"}) {
 			t.Errorf("got %q", got)
 		}
-		if n := s.counted(t, whyConflict); n != 1 {
-			t.Errorf("%v conflicts counted, want 1", n)
-		}
+		effort.Is(t, s.counted(t, whyConflict), 1)
 	})
 }
 
@@ -344,19 +343,11 @@ func TestConnectionsSayWhoTheyAreAndWaitForNothingLong(t *testing.T) {
 		{"lock_timeout", "500ms", "500ms"}, {"idle_in_transaction_session_timeout", "2s", "15s"},
 		{"default_transaction_read_only", "off", "on"},
 	} {
-		if got := show(store.Update, c.name); got != c.written {
-			t.Errorf("a writer's %s: got %q, want %q", c.name, got, c.written)
-		}
-		if got := show(store.View, c.name); got != c.read {
-			t.Errorf("a reader's %s: got %q, want %q", c.name, got, c.read)
-		}
+		effort.Is(t, show(store.Update, c.name), c.written, fmt.Sprintf("a writer's %s", c.name))
+		effort.Is(t, show(store.View, c.name), c.read, fmt.Sprintf("a reader's %s", c.name))
 	}
-	if got := show(store.Snapshot, "statement_timeout"); got != "0" {
-		t.Errorf("an audit's statement_timeout: got %q, want none", got)
-	}
-	if got := show(store.View, "statement_timeout"); got != "10s" {
-		t.Errorf("after an audit: got %q", got)
-	}
+	effort.Is(t, show(store.Snapshot, "statement_timeout"), "0", "an audit's statement_timeout")
+	effort.Is(t, show(store.View, "statement_timeout"), "10s", "after an audit")
 }
 
 // TestLostConnectionsAreReplaced ends all connections behind the ledger's back:

@@ -3,12 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
-	"rollcall/config/effort"
 	"slices"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"rollcall/config/effort"
 )
 
 // TestTheGateLetsOneAloneInAtATime goes through who is in, and who may come then.
