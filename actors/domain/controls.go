@@ -210,7 +210,7 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 	k.noteAttempts(m.attempts)
 	switch {
 	case refused || k.staysRefused(c):
-		if p.from != 0 {
+		if p.reason == smtp.Greylisted {
 			k.let = k.local
 		}
 		k.tellsApart(now, last)
@@ -229,7 +229,7 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 		switch {
 		case last.Reason == smtp.NotAccepted && m.wait == 0:
 			m.wait = k.options.Facts.Hour.Of(staysRefusedFor)
-		case answered && p.from == 0 && isOfMailbox(last):
+		case answered && p.reason != smtp.Greylisted && isOfMailbox(last):
 			k.local = k.locals.next()
 		}
 		k.askAgain(now, p, c, m)

@@ -31,7 +31,6 @@ func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 		wait time.Duration // for the next attempt
 	}{
 		{0, "", told{reason: smtp.TimedOut, source: sourceA}, ladder[0]},
-		{0, "", greyFrom(sourceA), ladder[0]}, // no wait counts from before
 		{ladder[0], sourceA, greyFrom(sourceA), ladder[1]},
 		{ladder[0] + ladder[1], sourceA, told{reason: smtp.ReceiverBusy, source: sourceB}, ladder[1]},
 		{ladder[0] + 2*ladder[1], sourceA, greyFrom(sourceB), ladder[0]},
@@ -107,7 +106,7 @@ func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
 	}
 	early := passedAfter + earlyApart
 	want := map[uint32]time.Duration{1: early, 2: early, 3: 10 * time.Minute,
-		4: 9*time.Minute + 27*time.Second + 50*time.Millisecond, 5: 10 * time.Minute, 6: time.Minute + passedAfter}
+		4: 9*time.Minute + time.Second, 5: 10 * time.Minute, 6: time.Minute + passedAfter}
 	for ordinal, when := range want {
 		if got := at[ordinal]; got < when || got > when+time.Second || when >= 9*time.Minute && got != when {
 			t.Errorf("ordinal %d is asked at %v, want %v", ordinal, got, when)
@@ -193,7 +192,7 @@ func TestSourcesAreBounded(t *testing.T) {
 	}
 	var p pending
 	a := &retries{job: &job{start: morning}, log: r}
-	a.noteGreylisted(morning, &p, greyFrom("one more").attempts(morning)[0])
+	a.noteDeferred(morning, &p, greyFrom("one more").attempts(morning))
 	if p.from != 0 {
 		t.Error("its clock runs without a source")
 	}

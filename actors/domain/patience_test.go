@@ -232,7 +232,7 @@ func TestShortWaitsGrow(t *testing.T) {
 			10550 * time.Millisecond, 10550 * time.Millisecond, 10550 * time.Millisecond, time.Minute,
 			5 * time.Minute}, 18, time.Hour},
 		"longer than ours": {told{reason: smtp.Greylisted, wait: 6 * time.Minute},
-			slices.Repeat([]time.Duration{378050 * time.Millisecond}, 6), 10, time.Hour},
+			slices.Repeat([]time.Duration{361 * time.Second}, 6), 10, time.Hour},
 		"not asked": {told{reason: smtp.ReceiverRateLimited, wait: 10 * time.Second, silent: true},
 			slices.Repeat([]time.Duration{10550 * time.Millisecond}, 8), 1024, deadline},
 		"the connection broke": {told{reason: smtp.ConnectionFailed, wait: 10 * time.Second, code: 2},

@@ -12,11 +12,11 @@ import (
 type pending struct {
 	since   time.Duration // the first answer, from which the time to give up counts
 	due     time.Duration // the next attempt
-	grey    time.Duration // greylisted for the first time, at the source that from names
+	grey    time.Duration // put off itself for the first time, at the source that from names
 	ordinal uint32
 	newest  uint32      // note of the newest attempt; 0: there is none
 	omitted uint16      // attempts that are not kept
-	from    uint16      // number of a source; 0: not greylisted
+	from    uint16      // number of a source; 0: not put off itself
 	reason  smtp.Reason // why it was put off last
 	waits   uint8       // how many of the configured waits are used up, at most waitsMax
 	kept    uint8       // notes

@@ -148,8 +148,8 @@ func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf
 	if r.barren != smtp.ReasonNone {
 		return r.whyBarren(c), true
 	}
-	if last, asked := c.Last(); asked && len(m.attempts) > 0 && m.reason == smtp.Greylisted {
-		r.noteGreylisted(now, &p, last)
+	if m.reason == smtp.Greylisted || p.from == 0 && p.ordinal != controlOrdinal {
+		r.noteDeferred(now, &p, m.attempts)
 	}
 	wait := r.nextWait(now, &p, m)
 	if untimed(m) && p.ordinal != controlOrdinal { // neither the last wait nor this one counts
@@ -175,12 +175,15 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 	wait, nth := m.wait, int(p.waits)
 	if p.marks &^= markNamed; wait > 0 {
 		p.marks |= markNamed
-		wait += min(wait/20+50*time.Millisecond, 30*time.Second) // clocks differ
+		wait += min(wait/20+50*time.Millisecond, time.Second) // receivers count whole seconds
 		nth -= namedInRow
 	}
 	if m.wait <= 0 || nth >= 0 && wasDeferred(m.attempts) {
 		waits := r.options.Waits(r.route.key)
 		own := waits[min(nth, len(waits)-1)]
+		if p.waits == 0 && p.from != 0 {
+			own = max(0, own-(r.since(now)-p.grey)) // it counts from the first answer
+		}
 		if left := p.since + r.options.GiveUpAfter - r.since(now); left > 0 {
 			own = min(own, left) // a last try when the time is up
 		}
@@ -192,22 +195,29 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 // earlyApart spreads addresses that are asked again early to ten a second; the receiver's pacing does the rest.
 const earlyApart = 100 * time.Millisecond
 
-// noteGreylisted notes that an address was greylisted, from where, and since when. From another source it begins anew:
-// most implementations know a client by its address.
-func (r *retries) noteGreylisted(now time.Time, p *pending, from evidence.Attempt) {
-	number := r.log.sourceNumber(from.Source)
-	if number == p.from && number != 0 {
-		return // its clock runs
+// noteDeferred notes that an address was put off itself, from where, and since when. If another source is greylisted,
+// that begins anew: most implementations know a client by its address.
+func (r *retries) noteDeferred(now time.Time, p *pending, list []evidence.Attempt) {
+	for _, first := range list {
+		if first.Stage != smtp.StageRcpt || first.Code/100 != 4 || first.Others || first.Void {
+			continue
+		}
+		last := list[len(list)-1]
+		number := r.log.sourceNumber(last.Source)
+		if first.Source != last.Source || number == p.from && number != 0 { // its clock runs
+			continue
+		}
+		p.from, p.grey, p.waits = number, r.since(now)-max(0, last.At.Sub(first.At)), 0
+		p.marks &^= markEarly | markHeld
+		return
 	}
-	p.from, p.grey, p.waits = number, r.since(now), 0
-	p.marks &^= markEarly | markHeld
 }
 
 // notePassed notes that a greylisted address was answered at the source that was greylisted. Most implementations let a
 // client through from then on, so the others are asked again soon: once each, and only after they waited as long as
 // this one, because some greylists punish an early retry.
 func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
-	if p.from == 0 || last.Stage != smtp.StageRcpt || last.Outcome == smtp.Undecided ||
+	if p.from == 0 || p.reason != smtp.Greylisted || last.Stage != smtp.StageRcpt || last.Outcome == smtp.Undecided ||
 		r.log.sourceNumber(last.Source) != p.from {
 		return
 	}
@@ -226,7 +236,8 @@ func (r *retries) speedUpGreylisted(now time.Time, from uint16, waited time.Dura
 	at := r.since(now)
 	for i := range r.deferred {
 		p := &r.deferred[i]
-		if due := max(at, p.grey+waited); p.from == from && p.marks&(markNamed|markEarly) == 0 && due < p.due {
+		if due := max(at, p.grey+waited); p.reason == smtp.Greylisted && p.from == from &&
+			p.marks&(markNamed|markEarly) == 0 && due < p.due {
 			at += earlyApart
 			p.due = min(max(due, at), p.due)
 			p.marks |= markEarly
@@ -267,8 +278,8 @@ func (r *retries) expectAnswer(p *pending) time.Duration {
 	return at
 }
 
-// makeProbes makes the questions about addresses. A greylisted one carries how long it has waited, unless our ledger
-// stalled meanwhile: then the wait says nothing about the receiver.
+// makeProbes makes the questions about addresses. One that was put off carries how long it has waited, unless our
+// ledger stalled meanwhile: then the wait says nothing about the receiver.
 func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordinal uint32) string) []*wire.Probe {
 	list, all := make([]*wire.Probe, len(ordinals)), make([]wire.Probe, len(ordinals))
 	var locals strings.Builder // a copy, since a receiver may keep one for long

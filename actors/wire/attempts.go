@@ -184,7 +184,7 @@ func enhancedCode(n uint32) smtp.EnhancedCode {
 	return smtp.EnhancedCode{uint16(n / 1_000_000), uint16(n / 1_000 % 1_000), uint16(n % 1_000)}
 }
 
-// Greylist notes that a probe was first deferred as by greylisting so long ago, from a source, which may be empty.
+// Greylist notes that a probe was first deferred so long ago, from a source, which may be empty.
 func (p *Probe) Greylist(ago time.Duration, from string) {
 	p.GreylistedMs = max(1, ago.Milliseconds())
 	if a, err := netip.ParseAddr(from); err == nil {
@@ -192,8 +192,7 @@ func (p *Probe) Greylist(ago time.Duration, from string) {
 	}
 }
 
-// Greylisted returns how long ago a probe was first deferred as by greylisting, and from which source; ok is false if
-// it wasn't.
+// Greylisted returns how long ago a probe was first deferred, and from which source; ok is false if it wasn't.
 func (p *Probe) Greylisted() (ago time.Duration, from string, ok bool) {
 	ms := p.GetGreylistedMs()
 	if a, known := netip.AddrFromSlice(p.GetGreylistedFrom()); known {

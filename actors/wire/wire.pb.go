@@ -262,8 +262,8 @@ type Probe struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Ordinal uint32                 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	Local   string                 `protobuf:"bytes,2,opt,name=local,proto3" json:"local,omitempty"`
-	// How long ago this address was first put off as if by greylisting, by the source
-	// that is named; 0: it was not. A receiver learns from it how long that takes.
+	// How long ago this address was first put off by the source that is named; 0: it was
+	// not. A receiver learns from it how long greylisting takes.
 	GreylistedMs   int64  `protobuf:"varint,3,opt,name=greylisted_ms,json=greylistedMs,proto3" json:"greylisted_ms,omitempty"`
 	GreylistedFrom []byte `protobuf:"bytes,4,opt,name=greylisted_from,json=greylistedFrom,proto3" json:"greylisted_from,omitempty"` // 4 or 16 bytes; none: the system chose the address
 	// It was put off before and is due: it is asked before those that were never asked. A chunk

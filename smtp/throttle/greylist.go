@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// A wait is longer than one that sufficed by a twentieth, and by at least greyMarginLeast. Clocks differ, and receivers
-// count whole seconds.
-const greyMarginLeast = time.Second
+// greyLonger is how much longer a wait is than one that sufficed: receivers count whole seconds.
+const greyLonger = time.Second
 
 // Greylist is how long a receiver that greylists makes one of our sources wait, as far as it has shown. Receivers count
 // from the first time they saw an address (RFC 6647 §5.1), so waits count from there.
@@ -37,7 +36,7 @@ func (g *Greylist) Wait() time.Duration {
 	if g.Enough == 0 {
 		return 0
 	}
-	return g.Enough + max(g.Enough/20, greyMarginLeast)
+	return g.Enough + greyLonger
 }
 
 // How greylisting of every address is found, and distinguished from a limit.

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"fmt"
-	"hash/maphash"
 	"math"
 	"regexp"
 	"slices"
@@ -133,9 +132,9 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 		qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, true, now), a)
 		return
 	}
-	if waited, again := qs.waited(p, a, o); again {
+	if waited, again := p.waited(a.Sent, o); again {
 		qs.followLaw(now, at, o.pace.Retried(a.Sent, true, true, now), a)
-		if waited > 0 && (o.pace.Greylisting() || p.greyAgo > 0) {
+		if waited > 0 {
 			o.grey.Passed(waited)
 			qs.dirty = true
 		}
@@ -154,10 +153,10 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 		qs.failedAgain(now, at, a)
 		return
 	}
-	if waited, again := qs.waited(p, &a, o); again {
+	if waited, again := p.waited(a.Sent, o); again {
 		due := o.grey.Enough > 0 && waited >= o.grey.Enough
 		qs.followLaw(now, at, o.pace.Retried(a.Sent, false, due, now), &a)
-		if p.greyAgo > 0 || o.pace.Greylisting() {
+		if a.Judgement.Verdict.Reason == smtp.Greylisted || o.pace.Greylisting() {
 			o.grey.Again(waited)
 		}
 		qs.deferAddress(now, at, a)
@@ -190,54 +189,40 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 			max(time.Second, a.Sent.Sub(one.first.Sent).Round(time.Second)), words(a.Judgement.Attempt))))
 	}
 	qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, false, now), &a)
-	qs.deferred.note(p, one.first.Sent)
+	p.deferred = one.first.Sent
 	qs.deferAddress(now, at, a)
 }
 
 // deferAddress gives an address back to be asked again later; where every address is greylisted, when its wait is over.
 func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
-	first, known := qs.deferred.first(a.Probe)
-	qs.deferred.note(a.Probe, a.Sent)
+	waited, _ := a.Probe.waited(a.Sent, at.path)
 	v := &a.Judgement.Verdict
 	if v.Reason == smtp.Greylisted || at.path.pace.Greylisting() {
-		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, qs.greyWait(at.path, a.Probe, a.Sent))
+		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, greyWait(at.path, waited))
 	}
-	early := known && a.Probe.asked && a.Sent.Sub(first) < recheckWithin/2 // it came back from such a wait
+	early := a.Probe.asked && waited > 0 && waited < recheckWithin/2 // it came back from such a wait
 	if v.Wait == 0 && (at.path.pace.Alone() || early) {
-		v.Wait = 2 * recheckAfter // those who wait for different lengths show how long is enough
-		if known {
-			v.Wait = max(v.Wait, a.Sent.Sub(first))
-		}
+		v.Wait = max(2*recheckAfter, waited) // those who wait for different lengths show how long is enough
 		v.Wait = v.Wait/2 + qs.jitter(v.Wait)
 	}
 	qs.deferProbe(a.Probe, a.Judgement, a.At)
 }
 
-// greyWait returns how long a just deferred address has to wait where every address is greylisted; 0: unknown.
-func (qs *queues) greyWait(o *egressPath, p *Probe, sent time.Time) time.Duration {
-	wait := o.grey.Wait()
-	if first, known := qs.deferred.first(p); known && wait > 0 {
-		return max(time.Second, wait-sent.Sub(first))
+// greyWait returns how long an address, deferred again after a wait, has to wait on where every address is greylisted;
+// 0: unknown.
+func greyWait(o *egressPath, waited time.Duration) time.Duration {
+	if wait := o.grey.Wait(); wait > 0 {
+		return max(time.Second, wait-waited)
 	}
-	return wait
+	return 0
 }
 
-// waited is for how long an address has waited since it was first deferred here; false: it is new.
-func (qs *queues) waited(p *Probe, a *Answered, o *egressPath) (time.Duration, bool) {
-	if p.greyAgo > 0 && (p.greyFrom == o.name || o.name == "" || p.greyFrom == "") {
-		return p.greyAgo + a.Sent.Sub(p.chunk.offered), true
+// waited is for how long an address has waited since it was first deferred, 0: unknown; false: it is new.
+func (p *Probe) waited(sent time.Time, o *egressPath) (time.Duration, bool) {
+	if !p.deferred.IsZero() && (p.deferredBy == o.name || o.name == "" || p.deferredBy == "") {
+		return sent.Sub(p.deferred), true
 	}
-	first, known := qs.deferred.first(p)
-	if !known { // it was deferred at another node or long ago
-		first = a.Sent
-	}
-	return a.Sent.Sub(first), known || p.asked
-}
-
-// isDeferred reports whether an address was deferred before.
-func (qs *queues) isDeferred(p *Probe) bool {
-	_, known := qs.deferred.first(p)
-	return known || p.asked
+	return 0, p.asked
 }
 
 // followLaw carries out what the law of pace decided.
@@ -296,7 +281,7 @@ func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 // before.
 func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	h := qs.parked[p.Address.Domain]
-	if o.pace.Alone() && !p.turn && p.recheck == nil && qs.isDeferred(p) {
+	if o.pace.Alone() && !p.turn && p.recheck == nil && p.asked {
 		if h = qs.parked[theDeferred]; h == nil {
 			h = &heldDomain{until: now.Add(asideWhile)}
 			qs.parked[theDeferred] = h
@@ -336,7 +321,6 @@ func (qs *queues) readmitWaiting(now time.Time) {
 			qs.comeBack(now, one.probe) // which drops it
 		case !now.Before(one.until) && (!alone || now.Sub(one.until) >= recheckWithin):
 			one.probe.recheck = nil
-			qs.deferred.note(one.probe, one.first.Sent)
 			qs.deferProbe(one.probe, one.judgement, now)
 		case may && !alone:
 			qs.comeBack(now, one.probe)
@@ -369,8 +353,7 @@ func (qs *queues) readmitLongest(now time.Time) {
 	}
 	if h != nil && len(h.probes) > 0 {
 		for _, p := range h.probes {
-			first, _ := qs.deferred.first(p)
-			look(p, first)
+			look(p, p.deferred)
 		}
 		if _, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, h.probes[0].hosts)); o != nil && o.pace.Alone() {
 			h.until = now.Add(asideWhile)
@@ -487,61 +470,6 @@ func withCause(told Judgement) Judgement {
 			"said at stage "+a.Stage.String()+", before any address was asked")
 	}
 	return told
-}
-
-// rememberedMost bounds the addresses remembered as deferred, in each of two halves: 2 MB at a busy receiver. A
-// forgotten one counts as new again.
-const rememberedMost = 16_384
-
-// deferredBefore remembers, by hashes, which addresses of which verifications were deferred here and when first: asking
-// them again is no first try. The zero value is ready.
-type deferredBefore struct {
-	seed       maphash.Seed
-	newer, old map[uint64]time.Time
-}
-
-// deferredKey is the input of a hash.
-type deferredKey struct {
-	task    wire.TaskKey
-	ordinal uint32
-}
-
-func (d *deferredBefore) hash(p *Probe) uint64 {
-	return maphash.Comparable(d.seed, deferredKey{p.chunk.task.key, p.ordinal})
-}
-
-// note remembers an address that was deferred at a time, unless it is known.
-func (d *deferredBefore) note(p *Probe, at time.Time) {
-	if p.ordinal == math.MaxUint32 { // a control probe, for another address each time
-		return
-	}
-	if d.newer == nil {
-		d.seed, d.newer = maphash.MakeSeed(), map[uint64]time.Time{}
-	}
-	h := d.hash(p)
-	if first, known := d.of(h); known {
-		at = first
-	}
-	d.newer[h] = at
-	if len(d.newer) >= rememberedMost {
-		d.old, d.newer = d.newer, map[uint64]time.Time{}
-	}
-}
-
-func (d *deferredBefore) of(hash uint64) (time.Time, bool) {
-	if at, known := d.newer[hash]; known {
-		return at, true
-	}
-	at, known := d.old[hash]
-	return at, known
-}
-
-// first returns when an address was first deferred; false: it is not known to have been.
-func (d *deferredBefore) first(p *Probe) (time.Time, bool) {
-	if d.newer == nil || p.ordinal == math.MaxUint32 {
-		return time.Time{}, false
-	}
-	return d.of(d.hash(p))
 }
 
 const (

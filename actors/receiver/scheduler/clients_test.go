@@ -46,13 +46,14 @@ type taskOf struct {
 
 // caseOf is what a client knows of one address.
 type caseOf struct {
-	grey  time.Time // greylisted for the first time
-	due   time.Time
-	waits int
-	tries int
-	since time.Time // when it was asked: the first RCPT since it was offered
-	asked bool      // itself, before
-	fixed bool      // its wait was named, or it was asked early before
+	grey   time.Time   // put off itself for the first time
+	reason smtp.Reason // why it was put off last
+	due    time.Time
+	waits  int
+	tries  int
+	since  time.Time // when it was asked: the first RCPT since it was offered
+	asked  bool      // itself, before
+	fixed  bool      // its wait was named, or it was asked early before
 }
 
 type chunkOut struct {
@@ -272,7 +273,7 @@ func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 		if (odd == nil || !odd.forever) && (outcome == smtp.Invalid) != isInvalid {
 			tr.wrong++
 		}
-		if !c.grey.IsZero() {
+		if c.reason == smtp.Greylisted {
 			tr.passed(t, tr.now.Sub(c.grey))
 		}
 		return
@@ -281,16 +282,21 @@ func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 	c.asked = c.asked || slices.ContainsFunc(attempts, func(t evidence.Attempt) bool { // as domain's markAsked
 		return t.Stage == smtp.StageRcpt && !t.Others
 	})
-	if asked && reason == smtp.Greylisted && c.grey.IsZero() {
-		c.grey, c.waits, c.fixed = tr.now, 0, false
+	if ago, deferred := sinceDeferred(attempts); deferred && c.grey.IsZero() {
+		c.grey, c.waits, c.fixed = tr.now.Add(-ago), 0, false
 	}
+	c.reason = reason
 	wait, nth := a.Wait(), c.waits
 	if c.fixed = wait > 0; c.fixed {
-		wait += min(wait/20+50*time.Millisecond, 30*time.Second)
+		wait += min(wait/20+50*time.Millisecond, time.Second)
 		nth -= namedInRow
 	}
 	if a.Wait() <= 0 || nth >= 0 && itself {
-		wait = max(wait, tr.waits[min(nth, len(tr.waits)-1)])
+		own := tr.waits[min(nth, len(tr.waits)-1)]
+		if c.waits == 0 && !c.grey.IsZero() {
+			own = max(0, own-tr.now.Sub(c.grey))
+		}
+		wait = max(wait, own)
 	}
 	if asked || reason != smtp.ReceiverRateLimited && reason != smtp.HarvestGuard { // a limit uses up no wait
 		c.waits++
@@ -309,6 +315,16 @@ func (tr *trial) readAttempts(list []evidence.Attempt) (asked, itself bool) {
 	return asked, itself
 }
 
+// sinceDeferred is how long before the newest attempt an address was first put off.
+func sinceDeferred(list []evidence.Attempt) (ago time.Duration, deferred bool) {
+	for _, t := range list {
+		if t.Stage == smtp.StageRcpt && t.Code/100 == 4 && !t.Others {
+			return list[len(list)-1].At.Sub(t.At), true
+		}
+	}
+	return 0, false
+}
+
 // passed has the greylisted ones of a task asked as soon as they have waited for as long as one that passed.
 func (tr *trial) passed(t *taskOf, waited time.Duration) {
 	if t.greyWait > 0 && waited > t.greyWait-t.greyWait/4 {
@@ -318,7 +334,7 @@ func (tr *trial) passed(t *taskOf, waited time.Duration) {
 	at := tr.now
 	for _, o := range t.later.list {
 		c := &t.cases[o]
-		if c.grey.IsZero() || c.fixed {
+		if c.reason != smtp.Greylisted || c.grey.IsZero() || c.fixed {
 			continue
 		}
 		due := c.grey.Add(waited)

@@ -89,9 +89,9 @@ func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 		*one = Probe{chunk: c, ordinal: p.GetOrdinal(), hosts: m.GetHosts(),
 			retry: p.GetRetry(), asked: p.GetAsked(),
 			Address: smtp.Address{Local: p.GetLocal(), Domain: t.key.Domain}}
-		one.greyAgo, one.greyFrom, _ = p.Greylisted()
-		if one.greyAgo > 0 {
-			l.greyed = later(l.greyed, now.Add(-one.greyAgo))
+		if ago, by, ok := p.Greylisted(); ok {
+			one.deferred, one.deferredBy = now.Add(-ago), by
+			l.greyed = later(l.greyed, one.deferred)
 		}
 		if !qs.handOver(now, one) {
 			qs.pushProbe(l, one)
@@ -151,10 +151,10 @@ type Probe struct {
 	retry   bool         // it was deferred before it was offered, and is due
 	turn    bool         // asked alone while nothing passes, as it has waited longest
 
-	greyAgo  time.Duration      // when offered: since when it was deferred; 0: it wasn't
-	greyFrom string             // by which of our sources
-	attempts []evidence.Attempt // since it was offered, at most evidence.AttemptsMax
-	omitted  int                // of these, how many were left out
+	deferred   time.Time          // for the first time; zero: it wasn't
+	deferredBy string             // which of our sources asked then
+	attempts   []evidence.Attempt // since it was offered, at most evidence.AttemptsMax
+	omitted    int                // of these, how many were left out
 }
 
 // IsControl reports whether it asks for a mailbox that nobody has.

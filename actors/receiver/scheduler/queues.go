@@ -28,10 +28,9 @@ type queues struct {
 	all   map[string]*hostQueue
 	aside fairqueue.FIFO[asideQueue] // set aside: no session for now, though nothing is wrong with the hosts
 
-	waiting  []*recheck             // addresses that are soon asked again here
-	parked   map[string]*heldDomain // domains that let others go first
-	deferred deferredBefore
-	barren   barren // of all hosts together
+	waiting []*recheck             // addresses that are soon asked again here
+	parked  map[string]*heldDomain // domains that let others go first
+	barren  barren                 // of all hosts together
 }
 
 // hostQueue gives the queue of a set of hosts.
