@@ -192,7 +192,7 @@ func TestSourcesAreBounded(t *testing.T) {
 	}
 	var p pending
 	a := &retries{job: &job{start: morning}, log: r}
-	a.noteDeferred(morning, &p, greyFrom("one more").attempts(morning))
+	a.noteDeferred(morning, &p, &answerOf{attempts: greyFrom("one more").attempts(morning)})
 	if p.from != 0 {
 		t.Error("its clock runs without a source")
 	}

@@ -74,15 +74,15 @@ func (pl *planner) takeResults(now time.Time, m *wire.Results) {
 	reader := wire.NewReader(m)
 	for _, answer := range m.GetAnswers() {
 		if pl.backlog.takeOff(o, answer.GetOrdinal()) {
-			pl.takeAnswer(now, answer, reader.AttemptsOf(answer))
+			pl.takeAnswer(now, answer, reader.AttemptsOf(answer), now.Sub(o.sent))
 		}
 	}
 	pl.backlog.finishChunk(now, o)
 	pl.backlog.noteBarren(now, m)
 }
 
-// takeAnswer follows what came of one probe.
-func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence.Attempt) {
+// takeAnswer follows what came of one probe, which was out for a time.
+func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence.Attempt, out time.Duration) {
 	p, c := pl.retries.takeCase(now, m.GetOrdinal())
 	if len(c.Attempts) == 0 {
 		c.Attempts = attempts[:0] // where they are put again
@@ -99,7 +99,7 @@ func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence
 	c.Omitted += int(m.GetOmitted())
 	c.Hosts = pl.route.hostsOf(c)
 	_, reason := m.Verdict()
-	say := answerOf{reason: reason, wait: m.Wait(), attempts: attempts}
+	say := answerOf{reason: reason, wait: m.Wait(), attempts: attempts, out: out}
 	if reason == smtp.ReasonNone {
 		say.reason = smtp.Protocol
 	}

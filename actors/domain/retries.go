@@ -129,6 +129,7 @@ type answerOf struct {
 	reason   smtp.Reason
 	wait     time.Duration      // as the receiver named it; 0: the configured waits
 	attempts []evidence.Attempt // since the last answer
+	out      time.Duration      // for which it was out
 }
 
 // wasDeferred reports whether the address itself was put off. When its host or our source has to rest, addresses that
@@ -149,7 +150,7 @@ func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf
 		return r.whyBarren(c), true
 	}
 	if m.reason == smtp.Greylisted || p.from == 0 && p.ordinal != controlOrdinal {
-		r.noteDeferred(now, &p, m.attempts)
+		r.noteDeferred(now, &p, &m)
 	}
 	wait := r.nextWait(now, &p, m)
 	if untimed(m) && p.ordinal != controlOrdinal { // neither the last wait nor this one counts
@@ -197,17 +198,18 @@ const earlyApart = 100 * time.Millisecond
 
 // noteDeferred notes that an address was put off itself, from where, and since when. If another source is greylisted,
 // that begins anew: most implementations know a client by its address.
-func (r *retries) noteDeferred(now time.Time, p *pending, list []evidence.Attempt) {
-	for _, first := range list {
+func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
+	for _, first := range m.attempts {
 		if first.Stage != smtp.StageRcpt || first.Code/100 != 4 || first.Others || first.Void {
 			continue
 		}
-		last := list[len(list)-1]
+		last := m.attempts[len(m.attempts)-1]
 		number := r.log.sourceNumber(last.Source)
 		if first.Source != last.Source || number == p.from && number != 0 { // its clock runs
 			continue
 		}
-		p.from, p.grey, p.waits = number, r.since(now)-max(0, last.At.Sub(first.At)), 0
+		ago := min(max(0, now.Sub(first.At)), m.out) // by the clock of another node
+		p.from, p.grey, p.waits = number, r.since(now)-ago, 0
 		p.marks &^= markEarly | markHeld
 		return
 	}

@@ -282,8 +282,8 @@ func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 	c.asked = c.asked || slices.ContainsFunc(attempts, func(t evidence.Attempt) bool { // as domain's markAsked
 		return t.Stage == smtp.StageRcpt && !t.Others
 	})
-	if ago, deferred := sinceDeferred(attempts); deferred && c.grey.IsZero() {
-		c.grey, c.waits, c.fixed = tr.now.Add(-ago), 0, false
+	if i := slices.IndexFunc(attempts, isDeferral); i >= 0 && c.grey.IsZero() {
+		c.grey, c.waits, c.fixed = attempts[i].At, 0, false
 	}
 	c.reason = reason
 	wait, nth := a.Wait(), c.waits
@@ -315,14 +315,9 @@ func (tr *trial) readAttempts(list []evidence.Attempt) (asked, itself bool) {
 	return asked, itself
 }
 
-// sinceDeferred is how long before the newest attempt an address was first put off.
-func sinceDeferred(list []evidence.Attempt) (ago time.Duration, deferred bool) {
-	for _, t := range list {
-		if t.Stage == smtp.StageRcpt && t.Code/100 == 4 && !t.Others {
-			return list[len(list)-1].At.Sub(t.At), true
-		}
-	}
-	return 0, false
+// isDeferral reports whether an attempt put its own address off.
+func isDeferral(t evidence.Attempt) bool {
+	return t.Stage == smtp.StageRcpt && t.Code/100 == 4 && !t.Others
 }
 
 // passed has the greylisted ones of a task asked as soon as they have waited for as long as one that passed.
