@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -82,23 +81,6 @@ func FuzzFilename(f *testing.F) {
 			t.Errorf("%q gives %q", text, name)
 		}
 	})
-}
-
-func TestLengths(t *testing.T) {
-	for _, c := range []struct {
-		text string
-		want int64
-		ok   bool
-	}{
-		{"1", 1, true}, {"007", 7, true}, {"9223372036854775807", math.MaxInt64, true},
-		{"9223372036854775808", math.MaxInt64, true}, {strings.Repeat("9", 400), math.MaxInt64, true},
-		{"0", 0, false}, {"000", 0, false}, {"", 0, false}, {"+1", 0, false}, {"-1", 0, false}, {"1 ", 0, false},
-		{"1,5", 0, false}, {"0x10", 0, false}, {"99999999999999999999x", 0, false},
-	} {
-		if got, ok := parseLength([]byte(c.text)); ok != c.ok || ok && got != c.want {
-			t.Errorf("%q gives %d, %v; want %d, %v", c.text, got, ok, c.want, c.ok)
-		}
-	}
 }
 
 // FuzzCreateHeaders wants that no header makes a creation outside the rules.

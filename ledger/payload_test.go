@@ -81,8 +81,7 @@ func TestPayloadGivesBackTheResultsByOrdinal(t *testing.T) {
 }
 
 func TestPayloadDigestTellsResultsApart(t *testing.T) {
-	first, err := ledger.EncodeResults([]ledger.Result{result(1), result(2)})
-	effort.OK(t, err)
+	first := effort.Must(ledger.EncodeResults([]ledger.Result{result(1), result(2)}))(t)
 	turned, err := ledger.EncodeResults([]ledger.Result{result(2), result(1)})
 	if err != nil || turned.Digest != first.Digest || !bytes.Equal(turned.Bytes, first.Bytes) {
 		t.Errorf("the order of the same results changes the payload (%v)", err)

@@ -85,8 +85,7 @@ func TestDialerRefusesBeforeTheConnection(t *testing.T) {
 			if test.allow != "" {
 				o.AllowNetworks = []netip.Prefix{netip.MustParsePrefix(test.allow)}
 			}
-			d, err := NewDialer(o)
-			effort.OK(t, err)
+			d := effort.Must(NewDialer(o))(t)
 			conn, err := d.DialContext(t.Context(), "tcp", test.address)
 			if err == nil {
 				_ = conn.Close()
@@ -99,9 +98,8 @@ func TestDialerRefusesBeforeTheConnection(t *testing.T) {
 }
 
 func TestForbiddenAddressFailsAtConnect(t *testing.T) {
-	d, err := NewDialer(DialerOptions{Port: 25, ConnectTimeout: ConnectTimeout})
-	effort.OK(t, err)
-	_, err = Open(t.Context(), d, "mx.example", netip.MustParseAddrPort("127.0.0.1:25"), testOptions())
+	d := effort.Must(NewDialer(DialerOptions{Port: 25, ConnectTimeout: ConnectTimeout}))(t)
+	_, err := Open(t.Context(), d, "mx.example", netip.MustParseAddrPort("127.0.0.1:25"), testOptions())
 	if f := failure(t, err); f.Stage != StageConnect || !errors.Is(f, ErrForbiddenAddress) {
 		t.Errorf("failure %v", f)
 	}

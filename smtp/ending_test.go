@@ -46,8 +46,7 @@ func openTo(t *testing.T, o SessionOptions, then func(f *far)) *Session {
 		then(f)
 	}()
 	at := netip.MustParseAddrPort(listener.Addr().String())
-	s, err := Open(t.Context(), loopbackDialer(t, int(at.Port())), "mx.example", at, o)
-	effort.OK(t, err)
+	s := effort.Must(Open(t.Context(), loopbackDialer(t, int(at.Port())), "mx.example", at, o))(t)
 	t.Cleanup(func() { <-f.gone })
 	return s
 }
@@ -191,14 +190,13 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 
 // TestAFailureKnowsWhenItsSessionIsGone: also one that never became a session for us.
 func TestAFailureKnowsWhenItsSessionIsGone(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	effort.OK(t, err)
+	listener := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	at := netip.MustParseAddrPort(listener.Addr().String())
 	o := lasting()
 	o.Limits.Greeting = 10 * time.Millisecond
 	dial := loopbackDialer(t, int(at.Port()))
-	_, err = Open(t.Context(), dial, "mx.example", at, o)
+	_, err := Open(t.Context(), dial, "mx.example", at, o)
 	var failed *Failure
 	if !errors.As(err, &failed) || failed.Stage != StageGreeting {
 		t.Fatalf("nobody greets: %v", err)
@@ -208,8 +206,7 @@ func TestAFailureKnowsWhenItsSessionIsGone(t *testing.T) {
 		t.Error("nobody has said that the session is over")
 	default:
 	}
-	conn, err := listener.Accept()
-	effort.OK(t, err)
+	conn := effort.Must(listener.Accept())(t)
 	effort.OK(t, conn.Close())
 	isGone(t, failed.Gone())
 	effort.OK(t, listener.Close())

@@ -136,8 +136,7 @@ func TestReadStrangeReply(t *testing.T) {
 
 func TestReadReplySplitAnywhere(t *testing.T) {
 	const text = "550-5.1.1 no such\r\n550 5.1.1 user here\r\n"
-	want, err := readReply(strings.NewReader(text))
-	effort.OK(t, err)
+	want := effort.Must(readReply(strings.NewReader(text)))(t)
 	for i := range text {
 		got, err := readReply(io.MultiReader(strings.NewReader(text[:i]), strings.NewReader(text[i:])))
 		if err != nil || !reflect.DeepEqual(got, want) {

@@ -279,8 +279,7 @@ func TestPipelinedGroupIsBounded(t *testing.T) {
 		}
 	}()
 	dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
-	s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-	effort.OK(t, err)
+	s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 	locals := make([]string, n)
 	for i := range locals {
 		locals[i] = strings.Repeat("x", 1+i%64)

@@ -127,8 +127,7 @@ func TestDelaysAreWaitedFor(t *testing.T) {
 		done := make(chan struct{})
 		go slowReceiver(server, done, 8*time.Second, 16*time.Second, 32*time.Second, 64*time.Second, 128*time.Second)
 		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
-		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-		effort.OK(t, err)
+		s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 		list := benchAddresses(100)
 		answers, err := s.Probe(t.Context(), list, Ask{PerTransaction: 1})
 		if err != nil || len(answers) != len(list) {
@@ -148,8 +147,7 @@ func TestSessionTimeIsBounded(t *testing.T) {
 		go slowReceiver(server, done, 200*time.Second)
 		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
 		begin := time.Now()
-		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-		effort.OK(t, err)
+		s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 		answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d", "e"), Ask{})
 		if f := failure(t, err); f.Stage != StageRcpt || !errors.Is(f, os.ErrDeadlineExceeded) {
 			t.Errorf("failure %v", f)
@@ -253,8 +251,7 @@ func TestCancelBetweenTwoCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		dial, done := script(openPipe + "< *\n> 250 ok\n< *\n> 250 ok\n! eof").pipe()
-		s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-		effort.OK(t, err)
+		s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 		answers, err := s.Probe(ctx, addresses("a", "b"), Ask{Stop: func(Address, Reply) bool {
 			cancel()
 			synctest.Wait() // the interrupt is over
@@ -323,10 +320,9 @@ func TestPoll(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dial, done := (openPipe + test.then).pipe()
-				s, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-				effort.OK(t, err)
+				s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 				synctest.Wait()
-				err = s.Poll()
+				err := s.Poll()
 				if test.code == 0 && test.err == nil {
 					if err != nil || !s.Open() {
 						t.Errorf("%v, open %v", err, s.Open())

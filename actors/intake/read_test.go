@@ -115,8 +115,7 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("golden files: %v, %v", files, err)
 	}
 	for _, name := range files {
-		in, err := os.Open(name)
-		effort.OK(t, err)
+		in := effort.Must(os.Open(name))(t)
 		defer in.Close()
 		f, err := Read(in, Limits{RowsMax: 1000})
 		if err != nil {

@@ -16,11 +16,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/domain"
 	"rollcall/actors/process"
 	"rollcall/config/effort"
 	"rollcall/ledger"
-	"rollcall/smtp"
 	"rollcall/smtp/mx"
 )
 
@@ -522,8 +520,7 @@ func TestAFileThatIsNotWhatItWasIsGivenUp(t *testing.T) {
 			w := newWorld(t, 2)
 			id := w.uploads("yes@good.test", "no@good.test").ID
 			_, lease := w.leases(w.node, id)
-			v, err := w.book.Prepare(t.Context(), lease, 2, 0, 2)
-			effort.OK(t, err)
+			v := effort.Must(w.book.Prepare(t.Context(), lease, 2, 0, 2))(t)
 			done, err := load(t.Context(), w.options(&another{w.watches(), bytes}), v, lease)
 			if !errors.Is(err, errChanged) {
 				t.Errorf("got %+v, %v", done, err)
@@ -620,17 +617,6 @@ func TestStatusDoesNotFlap(t *testing.T) {
 		r.tell(Drain{})
 		r.wait()
 	})
-}
-
-// Losses in the middle of the work of a domain: the plan knows what is final.
-func TestOutcomesOfACrashedDomainActorStand(t *testing.T) {
-	f := readLines(t, "a@one.test", "b@one.test")
-	p := newPlan(f, newBitset(f.Len()))
-	p.begin(1)
-	p.take(noon, []domain.Final{{Ordinal: 0, Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: noon}})
-	if left := p.ordinals(p.open["one.test"]); len(left) != 1 || left[0] != 1 {
-		t.Errorf("begun anew with %v, want ordinal 1", left)
-	}
 }
 
 // rowsOf gives rows of a domain that counts for one of those at work.

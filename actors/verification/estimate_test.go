@@ -104,21 +104,6 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceOfLate: what was fast long ago is not.
-func TestPaceOfLate(t *testing.T) {
-	var p throughput
-	done := 0
-	for i := range 1000 {
-		if i > 500 {
-			done++
-		}
-		p.note(noon.Add(time.Duration(i)*time.Second), done, 0)
-	}
-	if finals, _ := p.rates(noon.Add(1000*time.Second), done, 0); finals < 0.95 {
-		t.Errorf("%.2f addresses in a second, want about one", finals)
-	}
-}
-
 func TestLongest(t *testing.T) {
 	var l lasted
 	if _, known := l.longest(1); known {

@@ -173,8 +173,7 @@ func TestWhatIsLeftIsPackedAndRead(t *testing.T) {
 		l.Domains = append(l.Domains, one)
 	}
 	want := slices.Clone(l.Domains)
-	state, err := l.pack()
-	effort.OK(t, err)
+	state := effort.Must(l.pack())(t)
 	got, err := unpack(state)
 	if err != nil || got.Begun != 5 || !reflect.DeepEqual(got.Domains, want) {
 		t.Errorf("read %+v, %v", got, err)

@@ -44,24 +44,6 @@ func begun(p *plan) (list []string) {
 	}
 }
 
-func TestPlanGroupsByDomain(t *testing.T) {
-	f := readLines(t, "a@one.test", "b@two.test", "c@ONE.test", "d@three.test", "b@TWO.test", "e@two.test")
-	for _, c := range []struct {
-		name    string
-		settled []uint32
-		want    []string
-	}{
-		{"new file", nil, []string{"one.test: [0 2]", "two.test: [1 4]", "three.test: [3]"}},
-		{"some are settled", []uint32{1, 2}, []string{"one.test: [0]", "two.test: [4]", "three.test: [3]"}},
-		{"a domain is settled", []uint32{0, 2}, []string{"two.test: [1 4]", "three.test: [3]"}},
-		{"all but one", []uint32{0, 1, 2, 4}, []string{"three.test: [3]"}},
-	} {
-		if got := begun(newPlan(f, settledBits(f, c.settled...))); !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
-	}
-}
-
 func asFinal(ordinal uint32) domain.Final {
 	return domain.Final{Ordinal: ordinal, Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: noon}
 }
@@ -205,23 +187,6 @@ func TestPlanIsQuietWhenAllItsDomainsAre(t *testing.T) {
 		s.do()
 		if got, quiet := p.quiet(); !got.Equal(s.want) || quiet == s.want.IsZero() {
 			t.Errorf("%s: quiet until %v (%v), want %v", s.name, got, quiet, s.want)
-		}
-	}
-}
-
-func TestPlanGivesUpWhatIsOpen(t *testing.T) {
-	f := readLines(t, "a@one.test", "b@one.test", "c@one.test")
-	p := newPlan(f, newBitset(f.Len()))
-	begun(p)
-	p.take(noon, []domain.Final{asFinal(1)})
-	p.giveUp(noon, p.open["one.test"])
-	pending := p.batch(noon, true)
-	if len(pending) != 3 || pending[1].Outcome != smtp.Invalid {
-		t.Fatalf("pending: %+v", pending)
-	}
-	for _, r := range []ledger.Result{pending[0], pending[2]} {
-		if r.Outcome != smtp.Unknown || r.Reason != smtp.Internal {
-			t.Errorf("ordinal %d given up as %v %v, want unknown internal", r.Ordinal, r.Outcome, r.Reason)
 		}
 	}
 }

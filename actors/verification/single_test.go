@@ -53,8 +53,7 @@ func TestACheckOfOneAddressRunsAsAFileDoes(t *testing.T) {
 // is in the address.
 func TestTheFileOfOneAddressIsReadAsThatAddress(t *testing.T) {
 	t.Parallel()
-	s, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	effort.OK(t, err)
+	s := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	defer func() { _ = s.Close() }()
 	workspace := uuid.New()
 	effort.Must(s.CreateWorkspace(t.Context(), workspace, "checks"))(t)
@@ -87,8 +86,7 @@ func TestTheFileOfOneAddressIsReadAsThatAddress(t *testing.T) {
 
 func readSingle(t *testing.T, s *sqlstore.Store, v ledger.Verification) *intake.File {
 	t.Helper()
-	bytes, err := s.OpenFile(t.Context(), v.ID)
-	effort.OK(t, err)
+	bytes := effort.Must(s.OpenFile(t.Context(), v.ID))(t)
 	defer func() { _ = bytes.Close() }()
 	f, err := intake.Read(io.Reader(bytes), intake.Limits{RowsMax: 1})
 	if err != nil {

@@ -75,8 +75,7 @@ func (w *World) open(i int, change func(i int, o *Options)) {
 		w.t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(n.Log, nil))
-	identity, err := w.identity(n.Name, log)
-	effort.OK(w.t, err)
+	identity := effort.Must(w.identity(n.Name, log))(w.t)
 	n.options = Options{Kinds: w.Echo.kinds(i), Options: cluster.Options{Name: "test", Node: uuid.New(), Host: n.Name,
 		Version: "v1.0.0", Wire: 1, Log: log, Registerer: n.Metrics, Comply: w.Use.comply(i),
 		Load: func() cluster.Load { return cluster.Load{} }, Times: Times(),

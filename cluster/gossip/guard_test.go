@@ -81,8 +81,7 @@ func TestBareLibrary(t *testing.T) {
 	c.Name, c.Label, c.SecretKey = "bare", "test", key
 	c.BindAddr, c.BindPort, c.AdvertiseAddr = "127.0.0.1", 0, "127.0.0.1"
 	c.Logger = log.New(io.Discard, "", 0)
-	list, err := memberlist.Create(c)
-	effort.OK(t, err)
+	list := effort.Must(memberlist.Create(c))(t)
 	os.Stdout.WriteString("address " + list.LocalNode().Address() + "\n")
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it
 }

@@ -70,8 +70,7 @@ func (f *folder) load() (*Identity, error) {
 
 func TestLoad(t *testing.T) {
 	f := newFolder(t)
-	i, err := f.load()
-	effort.OK(t, err)
+	i := effort.Must(f.load())(t)
 	if i.Name() != "a" || time.Until(i.Expires()) < 89*24*time.Hour {
 		t.Errorf("name %q, expires %s", i.Name(), i.Expires())
 	}

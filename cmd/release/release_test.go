@@ -111,8 +111,7 @@ func TestImage(t *testing.T) {
 	t.Parallel()
 	effort.Children(t)
 	r, b := sample(t)
-	archive, err := r.makeImage([]built{b})
-	noError(t, err)
+	archive := effort.Must(r.makeImage([]built{b}))(t)
 	files := map[string][]byte{}
 	for name, body := range unpacked(t, archive) {
 		files[name] = body
@@ -209,8 +208,7 @@ func TestBill(t *testing.T) {
 	t.Parallel()
 	effort.Children(t)
 	r, b := sample(t)
-	text, err := r.makeBill(b)
-	noError(t, err)
+	text := effort.Must(r.makeBill(b))(t)
 	var all bom
 	noError(t, json.Unmarshal(text, &all))
 	listed := map[string]component{}
@@ -234,8 +232,7 @@ func TestBill(t *testing.T) {
 // TestVersion: a tag of the commit says it, else the changelog of this repository, whose newest version stands first.
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	changes, err := os.ReadFile("../../CHANGELOG.md")
-	noError(t, err)
+	changes := effort.Must(os.ReadFile("../../CHANGELOG.md"))(t)
 	for _, c := range []struct {
 		tags, changes string
 		changed       bool
@@ -258,8 +255,7 @@ func TestTwoBuilds(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("compiles everything without paths: only with -long")
 	}
-	first, err := open("../..", t.TempDir())
-	noError(t, err)
+	first := effort.Must(open("../..", t.TempDir()))(t)
 	second := first
 	second.root, second.out = t.TempDir(), t.TempDir()
 	output(t, "sh", "-c", fmt.Sprintf("cd ../.. && git ls-files -z --cached --others --exclude-standard | "+

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -42,8 +43,7 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 		t.Errorf("%d of %d are explained in\n%s", n, len(ledger.Invariants()), broken)
 	}
 	fits(t, sound.String()+broken.String(), term.Columns)
-	text, err := json.Marshal(view)
-	noError(t, err)
+	text := effort.Must(json.Marshal(view))(t)
 	for _, want := range []string{`"id":"I1"`, `"took_seconds":1`, `"read":{"node":"unix:/run/x"}`, `"workspaces":1`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is missing in %s", want, text)
@@ -64,8 +64,7 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	node.waitFor("ledger audited")
 	metric := func(want string) {
 		t.Helper()
-		answer, err := http.Get("http://" + admin + "/metrics")
-		noError(t, err)
+		answer := effort.Must(http.Get("http://" + admin + "/metrics"))(t)
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
 		if err != nil || !strings.Contains(string(text), "\nrollcall_audit_violations "+want+"\n") {

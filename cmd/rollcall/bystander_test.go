@@ -16,6 +16,7 @@ import (
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 	"rollcall/http/api"
 )
 
@@ -225,8 +226,7 @@ func (b *bystander) wantLater(what string, a answered, code api.Code) {
 // and every credit accounted for.
 func (b *bystander) served(ctx context.Context) {
 	b.t.Helper()
-	made, err := b.client.Create(ctx, b.identity, int64(len(bystanderFile)), "")
-	noError(b.t, err)
+	made := effort.Must(b.client.Create(ctx, b.identity, int64(len(bystanderFile)), ""))(b.t)
 	b.upload(ctx, made)
 	b.upload(ctx, b.waiting)
 	var cancelled api.Detail
@@ -236,7 +236,7 @@ func (b *bystander) served(ctx context.Context) {
 		b.t.Errorf("cancel after the fault: %+v, %v", cancelled, err)
 	}
 	var credits api.Credits
-	_, err = b.client.AskJSON(ctx, http.MethodGet, "/v1/credits", nil, &credits)
+	_, err := b.client.AskJSON(ctx, http.MethodGet, "/v1/credits", nil, &credits)
 	if want := int64(100 - 3*strings.Count(bystanderFile, "@")); err != nil || credits.Credits != want {
 		b.t.Errorf("got %d credits and %v, want %d", credits.Credits, err, want)
 	}

@@ -87,8 +87,7 @@ func newCLI(t *testing.T) *cli {
 
 // command prepares one run; nothing of the tester's environment named ROLLCALL_ gets in.
 func (c *cli) command(ctx context.Context, args ...string) *exec.Cmd {
-	name, err := binary()
-	noError(c.t, err)
+	name := effort.Must(binary())(c.t)
 	if c.binary != "" {
 		name = c.binary
 	}
@@ -147,8 +146,7 @@ func (c *cli) write(name, text string) string {
 // example gives the path of a file in examples.
 func example(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(HouseRoot, "examples", name))
-	noError(t, err)
+	path := effort.Must(filepath.Abs(filepath.Join(HouseRoot, "examples", name)))(t)
 	return path
 }
 
@@ -241,8 +239,7 @@ func TestVersionAndCompletion(t *testing.T) {
 
 func TestAUsedPortIsToldInOneLine(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
+	taken := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	c := newCLI(t)
 	c.environ = []string{
@@ -351,8 +348,7 @@ func (b *background) terminate() {
 
 func TestVerifyInTheLabGivesTheExpectedOutcomes(t *testing.T) {
 	t.Parallel()
-	expected, err := os.ReadFile(example(t, "contacts.expected.csv"))
-	noError(t, err)
+	expected := effort.Must(os.ReadFile(example(t, "contacts.expected.csv")))(t)
 	c := newCLI(t)
 	c.environ = hurried
 	code, stdout, stderr := c.run("verify", "--lab", example(t, "contacts.csv"))
@@ -363,8 +359,7 @@ func TestVerifyInTheLabGivesTheExpectedOutcomes(t *testing.T) {
 	for email, want := range outcomes(string(expected)) {
 		effort.Is(t, got[email], want, email)
 	}
-	readme, err := os.ReadFile(filepath.Join(HouseRoot, "README.md"))
-	noError(t, err)
+	readme := effort.Must(os.ReadFile(filepath.Join(HouseRoot, "README.md")))(t)
 	_, picture, _ := strings.Cut(string(readme), "--out results.csv\n")
 	picture, _, _ = strings.Cut(picture, "```")
 	took := regexp.MustCompile(`in [0-9.]+(ms|s):`) // it differs from run to run
@@ -420,8 +415,7 @@ func TestNothingIsServedInClearToOthers(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	file := c.write("rollcall.toml", "[http]\nlisten = \"0.0.0.0:8080\"\n")
-	document, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "start", "network.md"))
-	noError(t, err)
+	document := effort.Must(os.ReadFile(filepath.Join(HouseRoot, "docs", "start", "network.md")))(t)
 	for _, args := range [][]string{{"config", "check", file}, {"serve", "--config", file}} {
 		code, _, stderr := c.run(args...)
 		if code == exitDone || !strings.Contains(stderr, "http.plain = true") || !strings.Contains(string(document), stderr) {
@@ -435,8 +429,7 @@ func TestNothingIsServedInClearToOthers(t *testing.T) {
 
 func TestPreflight(t *testing.T) {
 	t.Parallel()
-	lab, err := smtplab.Start(smtplab.Defaults())
-	noError(t, err)
+	lab := effort.Must(smtplab.Start(smtplab.Defaults()))(t)
 	defer lab.Stop(t.Context())
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0") // takes questions, gives no answers
 	noError(t, err)
@@ -467,10 +460,9 @@ func TestPreflight(t *testing.T) {
 			c.SMTP.Port, c.SMTP.AllowNetworks = x.port, []string{lab.Network().String()}
 			name := filepath.Join(t.TempDir(), "list.csv")
 			noError(t, os.WriteFile(name, []byte(x.list), 0o600))
-			in, err := openInput(name)
-			noError(t, err)
+			in := effort.Must(openInput(name))(t)
 			defer in.Close()
-			err = preflight(t.Context(), c, in)
+			err := preflight(t.Context(), c, in)
 			if x.want != nil && !errors.Is(err, x.want) || (err == nil) != (x.want == nil && x.text == "") {
 				t.Errorf("got %v, want %v", err, x.want)
 			}
@@ -490,8 +482,7 @@ func TestErrorsNameCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		noError(t, err)
+		text := effort.Must(os.ReadFile(name))(t)
 		for line := range strings.Lines(string(text)) {
 			if strings.HasPrefix(line, "//") || route.MatchString(line) || strings.HasSuffix(name, "_test.go") {
 				continue

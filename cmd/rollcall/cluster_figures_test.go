@@ -113,8 +113,7 @@ func (w *crowd) start(nodes ...*measured) {
 // launch begins a life of a node.
 func (w *crowd) launch(m *measured) {
 	w.t.Helper()
-	log, err := os.OpenFile(filepath.Join(m.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	noError(w.t, err)
+	log := effort.Must(os.OpenFile(filepath.Join(m.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(w.t)
 	defer log.Close()
 	c := m.command(context.Background(), "serve", "--config", "node.toml")
 	if m.files > 0 {
@@ -272,8 +271,7 @@ func TestClusterFiguresOfThroughput(t *testing.T) {
 		}
 		var processor time.Duration
 		for _, m := range w.nodes {
-			p, err := processorOf(m.life.Process.Pid)
-			noError(t, err)
+			p := effort.Must(processorOf(m.life.Process.Pid))(t)
 			processor += p
 			w.kill(m)
 		}

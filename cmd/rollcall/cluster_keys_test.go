@@ -184,14 +184,12 @@ func TestCertificatesAreMadeForNodes(t *testing.T) {
 	holds(t, out, "tls_ca_file = ", "tls_cert_file = ", "tls_key_file = ", "node-1.example.net.key")
 	for name, want := range map[string]fs.FileMode{"ca.crt": 0o644, "ca.key": 0o600,
 		"node-1.example.net.crt": 0o644, "node-1.example.net.key": 0o600} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		noError(t, err)
+		info := effort.Must(os.Stat(filepath.Join(dir, name)))(t)
 		if info.Mode().Perm() != want {
 			t.Errorf("%s has mode %04o, want %04o", name, info.Mode().Perm(), want)
 		}
 	}
-	i, err := loadNode(dir, "node-1.example.net")
-	noError(t, err)
+	i := effort.Must(loadNode(dir, "node-1.example.net"))(t)
 	if left := time.Until(i.Expires()); left < 364*24*time.Hour || left > 365*24*time.Hour {
 		t.Errorf("valid for %s, want a year", left)
 	}
@@ -232,8 +230,7 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 	read := func() string {
 		var all string
 		for _, name := range []string{"ca.crt", "ca.key", "a.crt", "a.key"} {
-			text, err := os.ReadFile(filepath.Join(dir, name))
-			noError(t, err)
+			text := effort.Must(os.ReadFile(filepath.Join(dir, name)))(t)
 			all += string(text)
 		}
 		return all
@@ -268,8 +265,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 	mustCerts(t, "init", "--dir", dir)
 	mustCerts(t, "node", "a", "--dir", dir, "--days", "1")
 	mustCerts(t, "node", "a", "--dir", dir, "--days", "10", "--renew")
-	i, err := loadNode(dir, "a")
-	noError(t, err)
+	i := effort.Must(loadNode(dir, "a"))(t)
 	if left := time.Until(i.Expires()); left < 9*24*time.Hour || left > 10*24*time.Hour {
 		t.Errorf("valid for %s, want 10 days", left)
 	}

@@ -21,8 +21,7 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	const settled = 1200
-	book, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	noError(t, err)
+	book := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	d := ledgertest.NewFixture(t, book, settled)
 	v, l := d.Prepares(settled)
 	for number := int64(1); number <= settled; number++ {

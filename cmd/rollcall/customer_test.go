@@ -147,8 +147,7 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 		t.Errorf("status: got %+v", d)
 	}
 	says("3 of 3: 3 completed", "status", id[:9]+"…")
-	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
-	noError(t, err)
+	results := effort.Must(os.ReadFile(filepath.Join(c.folder, "r.csv")))(t)
 	says(string(results), "results", strings.ToUpper(id[:8]))
 	if code, _, stderr := c.run("results", id, "--out", "r.csv"); code != exitFailed || !strings.Contains(stderr,
 		"--force") {
@@ -322,8 +321,7 @@ func TestTheIdentityIsOfTheContent(t *testing.T) {
 	of := func(name, text, again string) uuid.UUID {
 		file := filepath.Join(t.TempDir(), name)
 		noError(t, os.WriteFile(file, []byte(text), 0o600))
-		in, err := openInput(file)
-		noError(t, err)
+		in := effort.Must(openInput(file))(t)
 		defer in.Close()
 		return in.identity(again)
 	}
@@ -357,8 +355,7 @@ type stuckStorage struct {
 
 func newStuckStorage(t *testing.T, target string, part int64) (s *stuckStorage, front string) {
 	t.Helper()
-	to, err := url.Parse(target)
-	noError(t, err)
+	to := effort.Must(url.Parse(target))(t)
 	s = &stuckStorage{target: to, part: part, told: make(chan struct{}, 100),
 		whole: httputil.NewSingleHostReverseProxy(to),
 		stuck: true}

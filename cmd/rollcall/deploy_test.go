@@ -28,7 +28,7 @@ func textsOf(t *testing.T, folders, endings []string) map[string]string {
 	texts := map[string]string{}
 	for _, folder := range folders {
 		root := filepath.Join(HouseRoot, folder)
-		err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		noError(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 			wanted := func(ending string) bool { return strings.HasSuffix(name, ending) }
 			if err != nil || d.IsDir() || !slices.ContainsFunc(endings, wanted) {
 				return err
@@ -36,8 +36,7 @@ func textsOf(t *testing.T, folders, endings []string) map[string]string {
 			text, err := os.ReadFile(name)
 			texts[filepath.Base(name)] = string(text)
 			return err
-		})
-		noError(t, err)
+		}))
 	}
 	return texts
 }
@@ -178,8 +177,7 @@ type alert struct {
 // readAlerts reads the rules that are shipped.
 func readAlerts(t *testing.T) (all []alert) {
 	t.Helper()
-	file, err := os.Open(filepath.Join(HouseRoot, "deploy", "prometheus", "alerts.yml"))
-	noError(t, err)
+	file := effort.Must(os.Open(filepath.Join(HouseRoot, "deploy", "prometheus", "alerts.yml")))(t)
 	defer file.Close()
 	d := yaml.NewDecoder(file)
 	d.KnownFields(true)

@@ -76,20 +76,17 @@ var scripted = regexp.MustCompile(`script\{document: "([^"]+)"`)
 // TestEveryBlockOfTheDocumentsIsRun: each block of shell commands is run by a test, or it
 // stands in neverRun, and what stands there exists.
 func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
-	tests, err := filepath.Glob("*_test.go")
-	noError(t, err)
+	tests := effort.Must(filepath.Glob("*_test.go"))(t)
 	run := map[string]bool{}
 	for _, name := range tests {
-		text, err := os.ReadFile(name)
-		noError(t, err)
+		text := effort.Must(os.ReadFile(name))(t)
 		for _, m := range scripted.FindAllStringSubmatch(string(text), -1) {
 			run["docs/"+m[1]] = true
 		}
 	}
 	documents := []string{"README.md"}
 	for _, pattern := range []string{"docs/*/*.md", "docs/operators/runbooks/*.md"} {
-		found, err := filepath.Glob(filepath.Join(HouseRoot, pattern))
-		noError(t, err)
+		found := effort.Must(filepath.Glob(filepath.Join(HouseRoot, pattern)))(t)
 		for _, name := range found {
 			documents = append(documents, strings.TrimPrefix(filepath.ToSlash(name), HouseRoot+"/"))
 		}
@@ -121,8 +118,7 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 // is what the document shows.
 func blocksOf(t *testing.T, document string) (blocks []block) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(HouseRoot, document))
-	noError(t, err)
+	text := effort.Must(os.ReadFile(filepath.Join(HouseRoot, document)))(t)
 	open, language, indent, near, marked := false, "", "", false, false
 	for line := range strings.Lines(string(text)) {
 		trimmed := strings.TrimSpace(line)
@@ -282,8 +278,7 @@ func (s script) start(t *testing.T) *scriptShell {
 	if err != nil {
 		t.Skip("the blocks are not run: there is no bash")
 	}
-	name, err := binary()
-	noError(t, err)
+	name := effort.Must(binary())(t)
 	programs := t.TempDir()
 	if len(s.inside) > 0 {
 		name = filepath.Join(s.folder, "rollcall")
@@ -305,10 +300,8 @@ func (s script) start(t *testing.T) *scriptShell {
 	h.command.Env = append((&cli{t: t, environ: s.environ}).command(t.Context()).Env,
 		"PATH="+programs+":"+os.Getenv("PATH"))
 	h.command.Stderr = &h.failed
-	in, err := h.command.StdinPipe()
-	noError(t, err)
-	out, err := h.command.StdoutPipe()
-	noError(t, err)
+	in := effort.Must(h.command.StdinPipe())(t)
+	out := effort.Must(h.command.StdoutPipe())(t)
 	noError(t, h.command.Start())
 	h.in, h.answers = in, bufio.NewScanner(out)
 	t.Cleanup(func() { _ = in.Close(); _ = h.command.Wait() })
@@ -342,8 +335,7 @@ func (h *scriptShell) block(number int, text string) string {
 	}
 	h.tell(fmt.Sprintf(". %s < /dev/null > %s 2>&1; echo ended %d", commands, out, number))
 	read := func() string {
-		printed, err := os.ReadFile(out)
-		noError(h.t, err)
+		printed := effort.Must(os.ReadFile(out))(h.t)
 		return string(printed)
 	}
 	h.wait(number, read)

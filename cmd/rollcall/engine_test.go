@@ -51,9 +51,8 @@ func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Con
 	c.Throttle.File = ""
 	hurry(&c)
 	change(&c)
-	n, err := node.Start(context.Background(), c, node.Options{Lab: true, LabGreylist: labGreylist,
-		Log: slog.New(slog.NewTextHandler(w, nil))})
-	noError(t, err)
+	n := effort.Must(node.Start(context.Background(), c, node.Options{Lab: true, LabGreylist: labGreylist,
+		Log: slog.New(slog.NewTextHandler(w, nil))}))(t)
 	t.Cleanup(func() { noError(t, node.StopNode(context.Background(), n)) })
 	return n
 }
@@ -62,8 +61,7 @@ func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Con
 func submit(t testing.TB, n *node.Node, file []byte, credits ledger.Credits) ledger.Verification {
 	t.Helper()
 	ctx := context.Background()
-	w, err := n.Book.CreateWorkspace(ctx, uuid.New(), "test")
-	noError(t, err)
+	w := effort.Must(n.Book.CreateWorkspace(ctx, uuid.New(), "test"))(t)
 	effort.Must(n.Book.Grant(ctx, uuid.New(), w.ID, credits, "test"))(t)
 	v, _, err := n.Book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: w.ID, Identity: uuid.New(),
 		Bytes: int64(len(file)), BytesMax: 1 << 30, Limits: ledger.Limits{Open: 10, Stored: 1 << 30, Unpaid: 10},
@@ -107,11 +105,10 @@ func awaitVerification(t testing.TB, n *node.Node, v ledger.Verification, within
 func results(t testing.TB, n *node.Node, v ledger.Verification) map[string]ledger.Result {
 	t.Helper()
 	out := map[string]ledger.Result{}
-	err := n.Book.Results(context.Background(), v.Workspace, v.ID, func(r ledger.Result) error {
+	noError(t, n.Book.Results(context.Background(), v.Workspace, v.ID, func(r ledger.Result) error {
 		out[r.Email] = r
 		return nil
-	})
-	noError(t, err)
+	}))
 	return out
 }
 

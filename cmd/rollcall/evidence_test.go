@@ -18,6 +18,7 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	ledgerevidence "rollcall/ledger/evidence"
@@ -282,8 +283,7 @@ func TestReplayByACandidate(t *testing.T) {
 			t.Errorf("%v: %q is not in\n%s", err, words, text)
 		}
 	}
-	rules, err := replay{rules: candidate}.own(config.Default())
-	noError(t, err)
+	rules := effort.Must(replay{rules: candidate}.own(config.Default()))(t)
 	summary, err := ledgerevidence.Replay(t.Context(), r.desk.Book, uuid.MustParse(r.id),
 		ledgerevidence.Query{Rules: rules, Yield: func(ledgerevidence.Replayed) error { return nil }})
 	if err != nil || summary.Reasons != 1 || summary.Status != ledger.Verifying {

@@ -94,7 +94,7 @@ func (f fault) run(t *testing.T) {
 	effort.OnlyNode(t)
 	lab := trialLab()
 	lab.GreylistWait, lab.SecondLasts = faultWait, 250*time.Millisecond
-	tr, err := startTrial(t.Context(), trialOptions{
+	tr := effort.Must(startTrial(t.Context(), trialOptions{
 		folder: filepath.Join(t.TempDir(), "data"), log: slog.New(slog.DiscardHandler),
 		view: newProgressView(io.Discard), lab: lab,
 		change: func(l *smtplab.Lab, c *config.Config) {
@@ -105,8 +105,7 @@ func (f fault) run(t *testing.T) {
 				f.on(t, l, c)
 			}
 		},
-	})
-	noError(t, err)
+	}))(t)
 	defer func() {
 		if err := tr.stop(context.Background()); err != nil {
 			t.Error(err)
@@ -192,9 +191,8 @@ func saying(stage smtp.Stage, texts []string) func(t *testing.T, l *smtplab.Lab)
 				w.Any = text
 			}
 			name := fmt.Sprintf("says%d-%s.test", i, stage)
-			err := l.Add(smtplab.Domain{Name: name, Personality: smtplab.Personality{Name: "own", Words: w,
-				Fixed: smtp.Unknown}})
-			noError(t, err)
+			noError(t, l.Add(smtplab.Domain{Name: name, Personality: smtplab.Personality{Name: "own", Words: w,
+				Fixed: smtp.Unknown}}))
 			for _, local := range faultKinds[:2] {
 				list = append(list, labelled{address: local + "@" + name, personality: text})
 			}
@@ -404,8 +402,7 @@ func waitUntil(t *testing.T, so func() bool) {
 // deadPort is an address on loopback where nobody listens.
 func deadPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
+	l := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }

@@ -72,8 +72,7 @@ give_up_after = "1m"
 	honest := cleanFile(200, 20)
 	id := mustHandIn(ctx, t, c, honest)
 	for {
-		d, err := look(ctx, c, id)
-		noError(t, err)
+		d := effort.Must(look(ctx, c, id))(t)
 		if d.CompletedAt != nil {
 			break
 		}
@@ -84,8 +83,7 @@ give_up_after = "1m"
 	took := time.Since(began)
 	var text bytes.Buffer
 	noError(t, writeResults(ctx, c, id, &text))
-	rows, err := readRows(&text)
-	noError(t, err)
+	rows := effort.Must(readRows(&text))(t)
 	for _, email := range strings.Fields(string(honest))[1:] {
 		if want := lab.Truth(email); rows[email].outcome != want.Outcome {
 			t.Errorf("%s is %v, want %v", email, rows[email].outcome, want.Outcome)

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"unicode/utf8"
+
+	"rollcall/config/effort"
 )
 
 // lowerHouse has the list written anew with what is better than it says. A number never rises by it.
@@ -62,8 +64,7 @@ func TestHouseMeasures(t *testing.T) {
 // housePlaces reads the list: what is measured, where, and the number that is allowed there.
 func housePlaces(t *testing.T) map[string]int {
 	t.Helper()
-	places, err := readHouse()
-	noError(t, err)
+	places := effort.Must(readHouse())(t)
 	return places
 }
 
@@ -195,7 +196,7 @@ var citation = regexp.MustCompile(`\b(?:RELIABILITY|PROTOACTOR|DASHBOARD|NEWCOME
 // countCitations counts what texts of the repository cite and the repository does not have.
 func countCitations(t *testing.T, found map[string]int) {
 	t.Helper()
-	err := filepath.WalkDir(HouseRoot, func(name string, d fs.DirEntry, err error) error {
+	noError(t, filepath.WalkDir(HouseRoot, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -219,8 +220,7 @@ func countCitations(t *testing.T, found map[string]int) {
 			}
 		}
 		return nil
-	})
-	noError(t, err)
+	}))
 }
 
 // receiverName is the name of a method's type.

@@ -47,8 +47,7 @@ type source struct {
 func sources(t *testing.T) []source {
 	t.Helper()
 	effort.Unraced(t, "reads files")
-	all, err := parsed()
-	noError(t, err)
+	all := effort.Must(parsed())(t)
 	if len(all) < 50 {
 		t.Fatalf("only %d Go files were found: is %s the root?", len(all), HouseRoot)
 	}
@@ -365,8 +364,7 @@ func receiverIsExported(list *ast.FieldList) bool {
 
 func TestEveryCitedStandardIsListed(t *testing.T) {
 	t.Parallel()
-	listed, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "developers", "standards.md"))
-	noError(t, err)
+	listed := effort.Must(os.ReadFile(filepath.Join(HouseRoot, "docs", "developers", "standards.md")))(t)
 	citation := regexp.MustCompile(`\bRFC (\d{3,5})\b`)
 	row := func(number string) string { return fmt.Sprintf("| %s |", number) }
 	missing := map[string]string{}
@@ -419,8 +417,7 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 }
 
 func TestEveryReasonIsDocumented(t *testing.T) {
-	documented, err := os.ReadFile(filepath.Join(HouseRoot, "docs", "customers", "api.md"))
-	noError(t, err)
+	documented := effort.Must(os.ReadFile(filepath.Join(HouseRoot, "docs", "customers", "api.md")))(t)
 	for r := smtp.ReasonNone + 1; r.Known(); r++ {
 		token, sentence, _ := strings.Cut(r.Message(), " ")
 		if row := fmt.Sprintf("| `%s` | %s |", token, sentence); !strings.Contains(string(documented), row) {

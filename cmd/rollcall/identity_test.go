@@ -44,8 +44,7 @@ const silent = -1
 func newFront(t *testing.T, behind string) *dnsFront {
 	t.Helper()
 	f := &dnsFront{behind: behind, records: map[string][]dns.RR{}, codes: map[string]int{}}
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	noError(t, err)
+	packets := effort.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	f.addr = packets.LocalAddr().String()
 	started := make(chan struct{})
 	server := &dns.Server{PacketConn: packets, Handler: f, NotifyStartedFunc: func() { close(started) }}
@@ -63,8 +62,7 @@ func (f *dnsFront) set(t *testing.T, name string, qtype uint16, values ...string
 	key := name + dns.TypeToString[qtype]
 	f.records[key] = nil
 	for _, value := range values {
-		rr, err := dns.NewRR(fmt.Sprintf("%s 60 IN %s %s", name, dns.TypeToString[qtype], value))
-		noError(t, err)
+		rr := effort.Must(dns.NewRR(fmt.Sprintf("%s 60 IN %s %s", name, dns.TypeToString[qtype], value)))(t)
 		f.records[key] = append(f.records[key], rr)
 	}
 }
@@ -131,8 +129,7 @@ func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *con
 	c.Identity.PublicAddresses = []string{seenAt}
 	change(&c)
 	said := &effort.Log{}
-	n, err := node.Start(context.Background(), c, node.Options{Log: slog.New(slog.NewTextHandler(said, nil))})
-	noError(t, err)
+	n := effort.Must(node.Start(context.Background(), c, node.Options{Log: slog.New(slog.NewTextHandler(said, nil))}))(t)
 	t.Cleanup(func() { noError(t, node.StopNode(context.Background(), n)) })
 	return n, said
 }
@@ -140,8 +137,7 @@ func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *con
 // get reads an open page of a node's admin listener.
 func get(t *testing.T, url string) string {
 	t.Helper()
-	answer, err := http.Get(url)
-	noError(t, err)
+	answer := effort.Must(http.Get(url))(t)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
@@ -299,8 +295,7 @@ func TestDoctorAsksTheNode(t *testing.T) {
 	f.set(t, "rollcall.example.", dns.TypeMX, "0 .")
 	folder := ""
 	n, _ := checkedNode(t, lab, f, func(c *config.Config) { folder = c.DataDir })
-	token, err := os.ReadFile(filepath.Join(folder, admin.TokenFile))
-	noError(t, err)
+	token := effort.Must(os.ReadFile(filepath.Join(folder, admin.TokenFile)))(t)
 	doctor := func(args ...string) (text string, err error) {
 		text, _, err = runHere(t.Context(), false, nil, "", append([]string{"doctor", "--admin", n.AdminURL, "--token",
 			strings.TrimSpace(string(token))}, args...)...)

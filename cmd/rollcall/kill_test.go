@@ -277,8 +277,7 @@ func (b *background) kill() {
 // startLab starts a lab in this process, which ends with the test.
 func startLab(t *testing.T, o smtplab.Options) *smtplab.Lab {
 	t.Helper()
-	lab, err := smtplab.Start(o)
-	noError(t, err)
+	lab := effort.Must(smtplab.Start(o))(t)
 	t.Cleanup(func() { stopLab(t, lab) })
 	return lab
 }

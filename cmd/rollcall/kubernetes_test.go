@@ -12,6 +12,8 @@ import (
 	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"rollcall/config/effort"
 )
 
 // serviceMonitor has the fields of monitoring.coreos.com/v1 that the file uses.
@@ -33,8 +35,7 @@ type serviceMonitor struct {
 // in the wrong place. Images are pinned, and containers have limits of memory that Go knows.
 func TestKubernetesFile(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(HouseRoot, "deploy", "kubernetes.yaml"))
-	noError(t, err)
+	text := effort.Must(os.ReadFile(filepath.Join(HouseRoot, "deploy", "kubernetes.yaml")))(t)
 	var nodes apps.StatefulSet
 	kinds := map[string]any{"v1 Service": &core.Service{}, "v1 ConfigMap": &core.ConfigMap{},
 		"apps/v1 StatefulSet":                     &nodes,

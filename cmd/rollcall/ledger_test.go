@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"rollcall/cmd/rollcall/client"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/ledger/ledgertest/postgres"
@@ -26,8 +27,7 @@ func TestLedgerRenew(t *testing.T) {
 	noError(t, sqlstore.Migrate(t.Context(), url, func(string) {}))
 	identity := func(url string) string {
 		t.Helper()
-		book, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
-		noError(t, err)
+		book := effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
 		id, err := book.Identity(t.Context())
 		if err == nil {
 			err = book.Close()
@@ -106,8 +106,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	for _, name := range []string{"ledger.db", "ledger.db-wal", "ledger.db-shm"} {
 		_ = os.Remove(filepath.Join(c.folder, "rollcall-data", name))
 	}
-	err = os.Rename(filepath.Join(c.folder, "copy.db"), filepath.Join(c.folder, "rollcall-data", "ledger.db"))
-	noError(t, err)
+	noError(t, os.Rename(filepath.Join(c.folder, "copy.db"), filepath.Join(c.folder, "rollcall-data", "ledger.db")))
 	alone := &cli{t: t, folder: c.folder, environ: []string{noNodeHere}} // knows of no node
 	code, stdout, stderr := alone.run("audit")
 	if code != exitDone || !strings.Contains(stdout, "every invariant holds") {

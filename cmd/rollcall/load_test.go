@@ -99,8 +99,7 @@ func handIn(ctx context.Context, c *client.API, name string, file []byte) (strin
 // mustHandIn is handIn where nothing may fail.
 func mustHandIn(ctx context.Context, t testing.TB, c *client.API, file []byte) string {
 	t.Helper()
-	id, err := handIn(ctx, c, "list.csv", file)
-	noError(t, err)
+	id := effort.Must(handIn(ctx, c, "list.csv", file))(t)
 	return id
 }
 
@@ -156,8 +155,7 @@ func (r *rig) settled(total int64, inOrder bool) uuid.UUID {
 	book, err := sqlstore.Open(r.t.Context(), url, sqlstore.Options{})
 	noError(r.t, err)
 	defer func() { _ = book.Close() }()
-	workspace, err := uuid.Parse(r.tenant.Workspace)
-	noError(r.t, err)
+	workspace := effort.Must(uuid.Parse(r.tenant.Workspace))(r.t)
 	d := &ledgertest.Fixture{Book: book, T: r.t, Workspace: workspace, Node: uuid.New()}
 	v, lease := d.Prepares(total)
 	batches := total / 1000
@@ -227,8 +225,7 @@ func (r *rig) downloads(id uuid.UUID, clients int, total int64) (bytes int64, to
 func (r *rig) stopped(id uuid.UUID, clients int, meanwhile func()) {
 	r.t.Helper()
 	for range clients {
-		answer, err := once(r.t.Context(), r.client(), "/v1/verifications/"+id.String()+"/results")
-		noError(r.t, err)
+		answer := effort.Must(once(r.t.Context(), r.client(), "/v1/verifications/"+id.String()+"/results"))(r.t)
 		defer answer.Body.Close()
 		effort.Must(io.CopyN(io.Discard, answer.Body, stoppedAfter))(r.t)
 	}
@@ -262,8 +259,7 @@ func TestLoadDownloads(t *testing.T) {
 				total, order, clients, float64(bytes)/1e6/took.Seconds()))
 		}
 		r.stopped(id, downloadClients, func() {
-			before, err := resetMemoryMost(pid)
-			noError(t, err)
+			before := effort.Must(resetMemoryMost(pid))(t)
 			bytes, took := r.downloads(id, 1, total)
 			r.memoryWithin(pid, before, fmt.Sprintf("%d rows, outcomes %s, %d clients that stopped, "+
 				"and one more: %.0f MB/s", total, order, downloadClients, float64(bytes)/1e6/took.Seconds()))
@@ -275,8 +271,7 @@ func TestLoadDownloads(t *testing.T) {
 // memoryWithin says how much memory the node took at most since it had before.
 func (r *rig) memoryWithin(pid int, before int64, what string) {
 	r.t.Helper()
-	most, err := memoryMost(pid)
-	noError(r.t, err)
+	most := effort.Must(memoryMost(pid))(r.t)
 	r.t.Logf("%s; the node had %d MB before and %d MB at the peak", what, before>>20, most>>20)
 	if most-before > downloadGrowthMax {
 		r.t.Errorf("%s: %d MB more, at most %d wanted", what, (most-before)>>20, downloadGrowthMax>>20)

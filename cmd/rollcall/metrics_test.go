@@ -68,8 +68,7 @@ func addFamilies(t *testing.T, all map[string]*family, r *prometheus.Registry) {
 			all[name] = f
 		}
 	}
-	gathered, err := r.Gather()
-	noError(t, err)
+	gathered := effort.Must(r.Gather())(t)
 	for _, g := range gathered {
 		if f := all[g.GetName()]; f != nil {
 			f.kind = strings.ToLower(g.GetType().String())
@@ -256,8 +255,7 @@ func TestMetricsDocument(t *testing.T) {
 	if *updateMetrics {
 		noError(t, os.WriteFile(document, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(document)
-	noError(t, err)
+	got := effort.Must(os.ReadFile(document))(t)
 	if string(got) != want {
 		t.Errorf("docs/operators/metrics.md is old: run go test ./cmd/rollcall -run MetricsDocument -update-metrics")
 	}
@@ -268,8 +266,7 @@ func writeMetrics(t *testing.T) string {
 	t.Helper()
 	families := metricsOf(t)
 	left := sortedNames(families)
-	head, err := os.ReadFile(filepath.Join("testdata", "metrics_head.md"))
-	noError(t, err)
+	head := effort.Must(os.ReadFile(filepath.Join("testdata", "metrics_head.md")))(t)
 	var b strings.Builder
 	b.Write(head)
 	for _, area := range areas {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"rollcall/config/effort"
 )
 
 // Networks of these tests are network namespaces without a name: they live as
@@ -36,15 +38,14 @@ type space struct {
 func newSpace(t *testing.T, name string) *space {
 	t.Helper()
 	s := &space{name: name}
-	err := onThread(func() error {
+	noError(t, onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("make a network namespace: %w", err)
 		}
 		var err error
 		s.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
 		return err
-	})
-	noError(t, err)
+	}))
 	t.Cleanup(func() {
 		s.using.Lock()
 		defer s.using.Unlock()
@@ -91,7 +92,7 @@ func (s *space) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid()
 // ip runs lines of ip(8) inside the namespace.
 func (s *space) ip(t *testing.T, lines ...string) {
 	t.Helper()
-	err := s.in(func() error {
+	noError(t, s.in(func() error {
 		command := exec.Command("ip", "-batch", "-")
 		command.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
 		out, err := command.CombinedOutput()
@@ -99,8 +100,7 @@ func (s *space) ip(t *testing.T, lines ...string) {
 			return fmt.Errorf("ip in %s: %w\n%s\n%s", s.name, err, strings.Join(lines, "\n"), out)
 		}
 		return nil
-	})
-	noError(t, err)
+	}))
 }
 
 // dial connects from inside the namespace to an IP address and port.
@@ -385,8 +385,7 @@ func (f *front) drop(to string) {
 func (h *hub) machineFront(t *testing.T, pick func() string) (f *front, address string) {
 	t.Helper()
 	address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	l, err := net.Listen("tcp", address)
-	noError(t, err)
+	l := effort.Must(net.Listen("tcp", address))(t)
 	f = &front{listener: l, pick: pick, dial: func(ctx context.Context, to string) (net.Conn, error) {
 		host, port, _ := net.SplitHostPort(to)
 		for _, p := range h.places {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp/smtplab"
@@ -204,8 +205,7 @@ func (r *netRig) startDatabase(t *testing.T) (url string) {
 	t.Cleanup(func() { _ = r.book.Close(context.WithoutCancel(t.Context())) })
 	home := r.hub.places[database]
 	at := fmt.Sprintf("%s:%d", home.addr, ledgerPort)
-	l, err := home.listen(at)
-	noError(t, err)
+	l := effort.Must(home.listen(at))(t)
 	network, socket := server.Address()
 	f := &front{listener: l, pick: func() string { return socket }}
 	f.dial = func(ctx context.Context, to string) (net.Conn, error) {
@@ -221,8 +221,7 @@ func (r *netRig) migrate(url string) (code int, stdout, stderr string) {
 	c.Env = append(c.Env, "ROLLCALL_LEDGER_URL="+url)
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
-	l, err := r.hub.places[database].start(c)
-	noError(r.t, err)
+	l := effort.Must(r.hub.places[database].start(c))(r.t)
 	return l.wait(r.t, cliWait), out.String(), errs.String()
 }
 

@@ -25,8 +25,7 @@ type cutReceiver struct {
 // newCutReceiver listens at a place and serves one session.
 func newCutReceiver(t *testing.T, p *place) *cutReceiver {
 	t.Helper()
-	l, err := p.listen(p.addr + ":0")
-	noError(t, err)
+	l := effort.Must(p.listen(p.addr + ":0"))(t)
 	r := &cutReceiver{at: netip.MustParseAddrPort(l.Addr().String()), lines: make(chan string, 100)}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
@@ -87,9 +86,8 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 		r := newCutReceiver(t, h.places[labHome])
 		limits := smtp.DefaultLimits()
 		limits.Unacknowledged, limits.Unended, limits.Rcpt, limits.Quit = unacknowledged, time.Hour, time.Hour, time.Second
-		s, err := smtp.Open(t.Context(), dialFrom{h.places["a"]}, "mx.test", r.at, smtp.SessionOptions{
-			HelloName: "probe.test", ReturnPath: "back@probe.test", TLS: smtp.TLSOff, Limits: limits})
-		noError(t, err)
+		s := effort.Must(smtp.Open(t.Context(), dialFrom{h.places["a"]}, "mx.test", r.at, smtp.SessionOptions{
+			HelloName: "probe.test", ReturnPath: "back@probe.test", TLS: smtp.TLSOff, Limits: limits}))(t)
 		return r, s
 	}
 	ask := func(s *smtp.Session, local string) error {

@@ -198,20 +198,18 @@ type lease struct {
 // leases reads them past every cut.
 func (st *stage) leases() map[uuid.UUID]lease {
 	st.t.Helper()
-	rows, err := st.book.Query(st.ctx, "SELECT id, lease_node, epoch, completed > 0 FROM verifications")
-	noError(st.t, err)
+	rows := effort.Must(st.book.Query(st.ctx, "SELECT id, lease_node, epoch, completed > 0 FROM verifications"))(st.t)
 	ours, all := st.ids(), map[uuid.UUID]lease{}
 	var id, node []byte
 	var l lease
-	_, err = pgx.ForEachRow(rows, []any{&id, &node, &l.epoch, &l.done}, func() error {
+	effort.Must(pgx.ForEachRow(rows, []any{&id, &node, &l.epoch, &l.done}, func() error {
 		l.node = uuid.Nil
 		copy(l.node[:], node)
 		if slices.Contains(ours, uuid.UUID(id)) {
 			all[uuid.UUID(id)] = l
 		}
 		return nil
-	})
-	noError(st.t, err)
+	}))(st.t)
 	return all
 }
 
@@ -392,13 +390,12 @@ func (st *stage) settlementsOf(id string) (at map[string]time.Time, epochs map[i
 	st.t.Helper()
 	raw := uuid.MustParse(id)
 	const all = "SELECT epoch, created, payload FROM settlements WHERE verification = $1"
-	rows, err := st.book.Query(st.ctx, all, raw[:])
-	noError(st.t, err)
+	rows := effort.Must(st.book.Query(st.ctx, all, raw[:]))(st.t)
 	at, epochs = map[string]time.Time{}, map[int64]int{}
 	var epoch, created int64
 	var payload []byte
 	var b ledger.Batch
-	_, err = pgx.ForEachRow(rows, []any{&epoch, &created, &payload}, func() error {
+	effort.Must(pgx.ForEachRow(rows, []any{&epoch, &created, &payload}, func() error {
 		if err := b.Decode(payload); err != nil {
 			return err
 		}
@@ -411,8 +408,7 @@ func (st *stage) settlementsOf(id string) (at map[string]time.Time, epochs map[i
 			at[email] = time.UnixMilli(created)
 		}
 		return nil
-	})
-	noError(st.t, err)
+	}))(st.t)
 	return at, epochs
 }
 

@@ -106,8 +106,7 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Skip("the units are not checked: there is no systemd-analyze")
 	}
-	name, err := binary()
-	noError(t, err)
+	name := effort.Must(binary())(t)
 	folder, files := t.TempDir(), []string{}
 	for file, text := range textsOf(t, []string{"deploy"}, []string{".service", ".timer"}) {
 		files = append(files, filepath.Join(folder, file))
@@ -126,10 +125,8 @@ func TestUnits(t *testing.T) {
 // readCompose reads deploy/compose.yaml as `docker compose config` does.
 func readCompose(t *testing.T) *types.Project {
 	t.Helper()
-	options, err := composecli.NewProjectOptions([]string{filepath.Join(HouseRoot, "deploy", "compose.yaml")})
-	noError(t, err)
-	project, err := options.LoadProject(context.Background())
-	noError(t, err)
+	options := effort.Must(composecli.NewProjectOptions([]string{filepath.Join(HouseRoot, "deploy", "compose.yaml")}))(t)
+	project := effort.Must(options.LoadProject(context.Background()))(t)
 	return project
 }
 
@@ -173,10 +170,8 @@ func TestComposeRuns(t *testing.T) {
 	}
 	needTourTools(t)
 	folder, project := tourFolder(t), readCompose(t)
-	examples, err := filepath.Abs(filepath.Join(HouseRoot, "examples"))
-	noError(t, err)
-	rights, err := filepath.Abs(filepath.Join(HouseRoot, "deploy", "rights.sql"))
-	noError(t, err)
+	examples := effort.Must(filepath.Abs(filepath.Join(HouseRoot, "examples")))(t)
+	rights := effort.Must(filepath.Abs(filepath.Join(HouseRoot, "deploy", "rights.sql")))(t)
 	here := strings.NewReplacer("@db:", "@127.0.0.1:", "/examples/", examples+"/", "/rights.sql", rights)
 	// lines runs a service's command with its environment; what is in quotes stays whole.
 	lines := func(name string) string {
@@ -212,8 +207,7 @@ psql -q -h 127.0.0.1 -U postgres -f users.sql
 	text += "rollcall cluster members --admin http://127.0.0.1:8081 --token $(cat node-1/admin.token)\n" +
 		lines("verify") + "\n"
 	if _, err := exec.LookPath("prometheus"); err == nil {
-		configuration, err := filepath.Abs(filepath.Join(HouseRoot, "deploy", "prometheus", "prometheus.yml"))
-		noError(t, err)
+		configuration := effort.Must(filepath.Abs(filepath.Join(HouseRoot, "deploy", "prometheus", "prometheus.yml")))(t)
 		text += "prometheus --config.file=" + configuration + " --storage.tsdb.path=prometheus > prometheus.log 2>&1 &\n" +
 			"until curl -s '127.0.0.1:9090/api/v1/query?query=count(up==1)' | grep -q '\"3\"'; do sleep 1; done\n"
 	}
@@ -248,8 +242,7 @@ func TestProxies(t *testing.T) {
 			if _, err := exec.LookPath(program); err != nil {
 				t.Skip("not run: there is no " + program)
 			}
-			site, err := os.ReadFile(filepath.Join(HouseRoot, "deploy", p.file))
-			noError(t, err)
+			site := effort.Must(os.ReadFile(filepath.Join(HouseRoot, "deploy", p.file)))(t)
 			front, upload := freeAddress(t), freeAddress(t)
 			c, service, _ := newCustomerCLI(t, "ROLLCALL_HTTP_PUBLIC_URL=https://"+front, "ROLLCALL_UPLOAD_LISTEN="+upload,
 				"ROLLCALL_UPLOAD_PUBLIC_URL=https://"+front, "ROLLCALL_HTTP_TRUSTED_PROXIES=127.0.0.1")

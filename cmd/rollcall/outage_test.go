@@ -199,8 +199,7 @@ func pacedSample(n, domains int) []string {
 func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*smtplab.Lab, *rig, *postgres.Proxy) {
 	t.Helper()
 	direct := server.NewDatabase(t, database, "")
-	p, err := postgres.StartProxy(direct)
-	noError(t, err)
+	p := effort.Must(postgres.StartProxy(direct))(t)
 	t.Cleanup(func() { noError(t, p.Close()) })
 	lab, r := pacedRig(t, fmt.Sprintf("[ledger]\nurl = %q\n", p.URL(database)))
 	r.does("migrate", "--config", "node.toml")
@@ -210,13 +209,10 @@ func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*sm
 // scrape gives the metrics of the node, as text.
 func (r *rig) scrape(ctx context.Context) string {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/metrics", nil)
-	noError(r.t, err)
-	answer, err := http.DefaultClient.Do(request)
-	noError(r.t, err)
+	request := effort.Must(http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/metrics", nil))(r.t)
+	answer := effort.Must(http.DefaultClient.Do(request))(r.t)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	noError(r.t, err)
+	text := effort.Must(io.ReadAll(answer.Body))(r.t)
 	return string(text)
 }
 
@@ -342,8 +338,7 @@ func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
 	r.does("migrate", "--config", "node.toml")
 	turn := func(statement string) {
 		t.Helper()
-		conn, err := pgx.Connect(t.Context(), url)
-		noError(t, err)
+		conn := effort.Must(pgx.Connect(t.Context(), url))(t)
 		for _, s := range []string{statement, `SELECT pg_reload_conf()`} {
 			effort.Must(conn.Exec(t.Context(), s))(t)
 		}

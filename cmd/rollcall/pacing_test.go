@@ -53,8 +53,7 @@ func newJudged(t *testing.T, settings string) *trialRig {
 func (j *trialRig) end(ctx context.Context, c *client.API, id string) time.Duration {
 	j.t.Helper()
 	for began := time.Now(); ; {
-		d, err := look(ctx, c, id)
-		noError(j.t, err)
+		d := effort.Must(look(ctx, c, id))(j.t)
 		if d.CompletedAt != nil {
 			return time.Since(began)
 		}
@@ -122,8 +121,7 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 	alone := j.end(ctx, c, mustHandIn(ctx, t, c, small("carl")))
 	bigID := mustHandIn(ctx, t, c, big)
 	for { // until the big one is at work
-		d, err := look(ctx, c, bigID)
-		noError(t, err)
+		d := effort.Must(look(ctx, c, bigID))(t)
 		if d.Progress.Completed > 100 {
 			break
 		}

@@ -102,13 +102,11 @@ refused_per_hour = 1000000
 	}
 	awaitListener(t, s, "127.0.0.1:10023")
 	began, verify := time.Now(), c.command(t.Context(), "verify", "list.csv", "--config", "node.toml", "--out", "out.csv")
-	life, err := s.start(verify)
-	noError(t, err)
+	life := effort.Must(s.start(verify))(t)
 	if code := life.wait(t, 5*time.Minute); code != exitDone {
 		t.Fatalf("verify ended with %d", code)
 	}
-	results, err := os.ReadFile(filepath.Join(c.folder, "out.csv"))
-	noError(t, err)
+	results := effort.Must(os.ReadFile(filepath.Join(c.folder, "out.csv")))(t)
 	var got strings.Builder
 	for line := range strings.Lines(string(results)) {
 		if cells := strings.Split(line, ","); strings.Contains(cells[0], "@") {
@@ -119,8 +117,7 @@ refused_per_hour = 1000000
 		t.Errorf("the outcomes are\n%s", got.String())
 	}
 	for _, name := range logs {
-		log, err := os.ReadFile(name)
-		noError(t, err)
+		log := effort.Must(os.ReadFile(name))(t)
 		if found := complaints.FindAllString(string(log), -1); len(found) > 1 || slices.Contains(found, "PREGREET") {
 			t.Errorf("%s complains: %q", name, found)
 		}
@@ -167,8 +164,7 @@ func (r realServer) begin(t *testing.T, s *space, address string) string {
 // begin starts a program in the space until the test ends.
 func begin(t *testing.T, s *space, command *exec.Cmd) {
 	t.Helper()
-	life, err := s.start(command)
-	noError(t, err)
+	life := effort.Must(s.start(command))(t)
 	t.Cleanup(func() {
 		life.signal(t, syscall.SIGTERM)
 		life.wait(t, 20*time.Second)
@@ -225,7 +221,7 @@ func serveZone(t *testing.T, s *space, zone map[string]string) {
 		}
 		_ = w.WriteMsg(m)
 	})
-	err := s.in(func() error {
+	noError(t, s.in(func() error {
 		packets, err := net.ListenPacket("udp", "127.0.0.1:53")
 		if err != nil {
 			return err
@@ -236,6 +232,5 @@ func serveZone(t *testing.T, s *space, zone map[string]string) {
 			t.Cleanup(func() { _ = server.Shutdown() })
 		}
 		return err
-	})
-	noError(t, err)
+	}))
 }

@@ -17,6 +17,7 @@ import (
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/smtp"
@@ -104,10 +105,8 @@ func (r *rig) client() *client.API {
 // balance is what the operator sees.
 func (r *rig) balance() admin.Balance {
 	r.t.Helper()
-	token, err := client.ReadToken(filepath.Join(r.folder, "rollcall-data"))
-	noError(r.t, err)
-	b, err := client.NewAdmin(r.admin, token).Balance(r.t.Context(), r.tenant.Workspace)
-	noError(r.t, err)
+	token := effort.Must(client.ReadToken(filepath.Join(r.folder, "rollcall-data")))(r.t)
+	b := effort.Must(client.NewAdmin(r.admin, token).Balance(r.t.Context(), r.tenant.Workspace))(r.t)
 	return b
 }
 
@@ -253,7 +252,6 @@ func fits(t *testing.T, text string, width int) {
 // adminOf is an operator's client in an environment.
 func adminOf(t *testing.T, environ []string) *client.Admin {
 	t.Helper()
-	c, err := (&adminFlags{environ: environ}).client()
-	noError(t, err)
+	c := effort.Must((&adminFlags{environ: environ}).client())(t)
 	return c
 }

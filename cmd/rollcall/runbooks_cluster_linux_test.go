@@ -34,8 +34,7 @@ func newScriptCluster(t *testing.T) *scriptCluster {
 	t.Helper()
 	server := postgres.New(t, postgres.Options{})
 	c := &scriptCluster{rig: &rig{cli: newCLI(t)}, lab: startLab(t, smtplab.Defaults()), members: map[string]*background{}}
-	proxy, err := postgres.StartProxy(server.NewDatabase(t, "documents", ""))
-	noError(t, err)
+	proxy := effort.Must(postgres.StartProxy(server.NewDatabase(t, "documents", "")))(t)
 	t.Cleanup(func() { noError(t, proxy.Close()) })
 	c.ledger, c.url = proxy, proxy.URL("documents")
 	for i := range c.ports {
@@ -52,8 +51,7 @@ func newScriptCluster(t *testing.T) *scriptCluster {
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
 		c.serves(name)
 	}
-	token, err := os.ReadFile(filepath.Join(c.folder, "node-1", "data", "admin.token"))
-	noError(t, err)
+	token := effort.Must(os.ReadFile(filepath.Join(c.folder, "node-1", "data", "admin.token")))(t)
 	c.environ = []string{"ROLLCALL_ADMIN=" + c.admin, "ROLLCALL_ADMIN_TOKEN=" + strings.TrimSpace(string(token))}
 	c.isSound()
 	return c
@@ -210,8 +208,7 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 		"/etc/rollcall/": "node-4/"}), before: map[string]func(){
 		"rollcall config check /etc/rollcall/rollcall.toml": func() {
 			c.configures("node-4", c.ports[3])
-			key, err := os.ReadFile(filepath.Join(c.folder, "node-1", "gossip.key"))
-			noError(t, err)
+			key := effort.Must(os.ReadFile(filepath.Join(c.folder, "node-1", "gossip.key")))(t)
 			c.write("node-4/gossip.key", string(key))
 		},
 		members: func() {
@@ -298,10 +295,8 @@ func needTourTools(t *testing.T) {
 // tourFolder makes a folder of the user nobody with the binary.
 func tourFolder(t *testing.T) string {
 	t.Helper()
-	name, err := binary()
-	noError(t, err)
-	program, err := os.ReadFile(name)
-	noError(t, err)
+	name := effort.Must(binary())(t)
+	program := effort.Must(os.ReadFile(name))(t)
 	folder := t.TempDir()
 	noError(t, os.WriteFile(filepath.Join(folder, "rollcall"), program, 0o755))
 	noError(t, os.Chmod(filepath.Dir(folder), 0o755))

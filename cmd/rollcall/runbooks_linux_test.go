@@ -12,6 +12,7 @@ import (
 	"github.com/miekg/dns"
 
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 	"rollcall/http/listen/listentest"
 	"rollcall/smtp/smtplab"
 )
@@ -57,8 +58,7 @@ func (n *scriptNode) logs(text string) { n.t.Helper(); untilLogged(n.t, n.log, t
 // serveLogged starts the binary beside the test, with a file as its log.
 func serveLogged(c *cli, log string, args ...string) *background {
 	c.t.Helper()
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	noError(c.t, err)
+	file := effort.Must(os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(c.t)
 	defer file.Close()
 	b := &background{t: c.t, command: c.command(context.Background(), args...), ended: make(chan error, 1)}
 	b.command.Stdout, b.command.Stderr = file, file
@@ -221,8 +221,7 @@ func TestTheRunbookOfIdentity(t *testing.T) {
 	n.dns.set(t, "example.com.", dns.TypeTXT, `"v=spf1 -all"`)
 	n.environ = append(n.environ, "ROLLCALL_SMTP_HELLO_NAME=probe.example.com",
 		"ROLLCALL_SMTP_RETURN_PATH=bounce@example.com")
-	config, err := os.ReadFile(filepath.Join(n.folder, "node.toml"))
-	noError(t, err)
+	config := effort.Must(os.ReadFile(filepath.Join(n.folder, "node.toml")))(t)
 	n.write("etc/rollcall.toml", string(config))
 	n.starts()
 	n.script(script{document: "operators/runbooks/identity.md", names: atHome(nil),

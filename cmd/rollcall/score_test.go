@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 )
@@ -124,8 +125,7 @@ func TestTheLabShowsItsSheetWhileItRuns(t *testing.T) {
 	if len(view.AllowNetworks) != 1 || view.AllowNetworks[0] != "127.70.0.0/16" {
 		t.Errorf("allow_networks: got %v, want the network asked for", view.AllowNetworks)
 	}
-	answer, err := http.Get(view.Sheet + "/sheet")
-	noError(t, err)
+	answer := effort.Must(http.Get(view.Sheet + "/sheet"))(t)
 	defer answer.Body.Close()
 	var sheet smtplab.Sheet
 	if err := json.NewDecoder(answer.Body).Decode(&sheet); err != nil || sheet.Receivers == nil {

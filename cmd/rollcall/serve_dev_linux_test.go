@@ -42,8 +42,7 @@ func TestServeDevSpeaksToPeople(t *testing.T) {
 	first.terminate()
 
 	socket := filepath.Join(c.folder, "notify")
-	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	noError(t, err)
+	manager := effort.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"}))(t)
 	defer manager.Close()
 	hears := func(want string) {
 		t.Helper()
@@ -57,8 +56,7 @@ func TestServeDevSpeaksToPeople(t *testing.T) {
 		}
 	}
 	terminal := newTerminal(t, nil)
-	screen, err := os.OpenFile(terminal.name, os.O_RDWR|syscall.O_NOCTTY, 0)
-	noError(t, err)
+	screen := effort.Must(os.OpenFile(terminal.name, os.O_RDWR|syscall.O_NOCTTY, 0))(t)
 	defer screen.Close()
 	c.environ = append(c.environ, "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
 	node := c.command(t.Context(), "serve", "--dev")
@@ -119,8 +117,7 @@ func newTerminal(t *testing.T, answers map[string]string) *terminal {
 	noError(t, err)
 	m := &terminal{name: fmt.Sprint("/dev/pts/", number)}
 	// As long as the test holds it open, reading goes on between programs.
-	program, err := os.OpenFile(m.name, os.O_RDWR|unix.O_NOCTTY, 0)
-	noError(t, err)
+	program := effort.Must(os.OpenFile(m.name, os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	t.Cleanup(func() { _ = program.Close() })
 	go m.answer(person, answers)
 	return m
@@ -161,8 +158,7 @@ const fullDisk = "/dev/full"
 // be written.
 func TestHelpOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	full, err := os.OpenFile(fullDisk, os.O_WRONLY, 0)
-	noError(t, err)
+	full := effort.Must(os.OpenFile(fullDisk, os.O_WRONLY, 0))(t)
 	defer full.Close()
 	tried := 0
 	var try func(c *cobra.Command)
@@ -213,8 +209,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		{"verify", "list.csv", "--api", api}, {"verify", "list.csv", "--api", api, "--json"},
 		{"verify", "list.csv", "--api", api, "--spreadsheet"}, {"backup", "copy.db"},
 	} {
-		full, err := os.OpenFile(fullDisk, os.O_WRONLY, 0)
-		noError(t, err)
+		full := effort.Must(os.OpenFile(fullDisk, os.O_WRONLY, 0))(t)
 		read, closed, err := os.Pipe()
 		noError(t, err)
 		_ = read.Close()

@@ -145,8 +145,7 @@ func tour(t *testing.T, document, mark string) string {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("the lines are not run: there is no curl")
 	}
-	text, err := os.ReadFile(filepath.Join(HouseRoot, document))
-	noError(t, err)
+	text := effort.Must(os.ReadFile(filepath.Join(HouseRoot, document)))(t)
 	_, marked, begun := strings.Cut(string(text), "<!-- "+mark+":")
 	marked, _, ended := strings.Cut(marked, "<!-- "+mark+" end -->")
 	lines := ""
@@ -158,8 +157,7 @@ func tour(t *testing.T, document, mark string) string {
 		t.Fatalf("%s has no %s", document, mark)
 	}
 	c := newCLI(t)
-	name, err := binary()
-	noError(t, err)
+	name := effort.Must(binary())(t)
 	for link, target := range map[string]string{"rollcall": name, "examples": filepath.Dir(example(t,
 		"contacts.csv"))} {
 		noError(t, os.Symlink(target, filepath.Join(c.folder, link)))

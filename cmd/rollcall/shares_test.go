@@ -60,16 +60,14 @@ func newShared(t *testing.T, change func(c *config.Config)) *shared {
 		c.HTTP.ReadsPerSecond, c.HTTP.Burst = 1000, 1000
 		change(c)
 	})
-	token, err := client.ReadToken(folder)
-	noError(t, err)
+	token := effort.Must(client.ReadToken(folder))(t)
 	s := &shared{t: t, node: n}
 	for name, made := range map[string]struct {
 		client  **client.API
 		credits int64
 	}{"first": {&s.first, 0}, "second": {&s.second, 1000}} {
-		who, err := client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
-			File: filepath.Join(t.TempDir(), "tenant.json"), Workspace: name, Credits: made.credits})
-		noError(t, err)
+		who := effort.Must(client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
+			File: filepath.Join(t.TempDir(), "tenant.json"), Workspace: name, Credits: made.credits}))(t)
 		*made.client = client.NewAPI(n.APIURL, who.Key, func(string) {})
 	}
 	return s
@@ -133,8 +131,7 @@ type threadTime struct{ ran, waited int64 }
 // threadTimes reads them for each thread of this process by its number. There are none where the system does not say.
 func threadTimes(t *testing.T) map[string]threadTime {
 	t.Helper()
-	files, err := filepath.Glob("/proc/self/task/*/schedstat")
-	noError(t, err)
+	files := effort.Must(filepath.Glob("/proc/self/task/*/schedstat"))(t)
 	times := map[string]threadTime{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -165,8 +162,7 @@ func waitedPerRan(before, after map[string]threadTime) float64 {
 // sum adds up a metric's series that have a label's value, or all for "".
 func (s *shared) sum(name, value string) (sum float64) {
 	s.t.Helper()
-	families, err := s.node.Registry.Gather()
-	noError(s.t, err)
+	families := effort.Must(s.node.Registry.Gather())(s.t)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() != name || value != "" && m.GetLabel()[0].GetValue() != value {
@@ -217,8 +213,7 @@ func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
 	const uploads, piece = 80, 2 << 10
 	s.unhindered(func(ctx context.Context) {
 		for range uploads {
-			c, err := s.raw(ctx, 1<<20)
-			noError(t, err)
+			c := effort.Must(s.raw(ctx, 1<<20))(t)
 			go func() {
 				tick := time.NewTicker(time.Second)
 				defer tick.Stop()

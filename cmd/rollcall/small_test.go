@@ -13,6 +13,7 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 )
 
 // everyCommand calls visit with each command of the tree.
@@ -168,8 +169,7 @@ func TestOutIsTriedBeforeTheWork(t *testing.T) {
 	if after := treeOf(t, c.folder); after != before {
 		t.Errorf("got\n%s\nwant what was there before:\n%s", after, before)
 	}
-	appended, err := os.OpenFile(in("list.csv"), os.O_APPEND|os.O_WRONLY, 0)
-	noError(t, err)
+	appended := effort.Must(os.OpenFile(in("list.csv"), os.O_APPEND|os.O_WRONLY, 0))(t)
 	defer appended.Close()
 	command := c.command(t.Context(), "verify", "--lab", "list.csv")
 	command.Stdout = appended

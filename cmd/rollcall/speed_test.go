@@ -162,13 +162,11 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	noError(t, err)
 	const objects = "go_memstats_mallocs_total"
 	first, second := r.metric(ctx, objects), r.metric(ctx, objects) // a look takes some too
-	id, err := handIn(ctx, c, "speed.csv", file)
-	noError(t, err)
+	id := effort.Must(handIn(ctx, c, "speed.csv", file))(t)
 	seen := make(chan time.Time, 1)
 	go func() { seen <- seeTheEnd(ctx, c, id) }()
 	held, looks := r.mostHeld(ctx, log, lab)
-	after, err := processorOf(pid)
-	noError(t, err)
+	after := effort.Must(processorOf(pid))(t)
 	s.processor, s.held = after-before, held
 	s.objects = r.metric(ctx, objects) - second - float64(looks+1)*(second-first)
 	if s.memory, err = memoryMost(pid); err != nil {

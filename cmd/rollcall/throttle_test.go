@@ -198,14 +198,12 @@ func serveAdmin(t *testing.T, book *sqlstore.Store, o admin.Options) (url, token
 
 func newThrottleBench(t *testing.T) *throttleBench {
 	t.Helper()
-	book, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	noError(t, err)
+	book := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	set := fieldsOf(t, map[string]string{"rcpt_rate": "4/s", "retry_waits": "5m,10m,20m,40m,1h,2h"})
-	table, err := throttle.NewTable([]throttle.Rule{
+	table := effort.Must(throttle.NewTable([]throttle.Rule{
 		{Name: "example.test", Set: set, Where: map[throttle.Field]string{0: "throttle.toml:12"}},
 		{Name: "paused.test", Set: fieldsOf(t, map[string]string{"pause": "yes"}),
-			Where: map[throttle.Field]string{0: "throttle.toml:17"}}})
-	noError(t, err)
+			Where: map[throttle.Field]string{0: "throttle.toml:17"}}}))(t)
 	b := &throttleBench{t: t, survey: &toldSurvey{table: table}, book: book}
 	url, token := serveAdmin(t, book, admin.Options{Survey: b.survey, Throttle: table, Tuned: b.follow,
 		Limits:       ledger.Limits{Open: 100, Stored: 10 << 30, Unpaid: 1000},
@@ -219,8 +217,7 @@ func newThrottleBench(t *testing.T) *throttleBench {
 
 func fieldsOf(t *testing.T, texts map[string]string) throttle.Override {
 	t.Helper()
-	o, err := throttle.ParseOverride(texts)
-	noError(t, err)
+	o := effort.Must(throttle.ParseOverride(texts))(t)
 	return o
 }
 

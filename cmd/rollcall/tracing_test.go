@@ -22,6 +22,7 @@ import (
 	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
+	"rollcall/config/effort"
 	spans "rollcall/ledger/tracing"
 )
 
@@ -105,14 +106,11 @@ func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
 // sendFile has a file verified as a customer does.
 func sendFile(t *testing.T, n *node.Node, folder, file string, credits int64) (id, key, target string) {
 	t.Helper()
-	token, err := client.ReadToken(folder)
-	noError(t, err)
-	tenant, err := client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
-		File: filepath.Join(folder, "tenant.json"), Workspace: "traced", Credits: credits})
-	noError(t, err)
+	token := effort.Must(client.ReadToken(folder))(t)
+	tenant := effort.Must(client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
+		File: filepath.Join(folder, "tenant.json"), Workspace: "traced", Credits: credits}))(t)
 	customer := client.NewAPI(n.APIURL, tenant.Key, func(string) {})
-	made, err := customer.Create(t.Context(), uuid.New(), int64(len(file)), "a.csv")
-	noError(t, err)
+	made := effort.Must(customer.Create(t.Context(), uuid.New(), int64(len(file)), "a.csv"))(t)
 	reader := strings.NewReader(file)
 	noError(t, customer.Upload(t.Context(), made.Upload.URL, reader, reader.Size(), func(int64) {}))
 	within := time.Now().Add(time.Minute)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/dashboard/signin"
 )
@@ -39,18 +40,15 @@ func pageOf(t *testing.T, method, page, cookie string, form url.Values) (status 
 // browse makes a request as a browser does, and gives the cookies that are set too.
 func browse(t *testing.T, method, page, cookie string, form url.Values) (status int, text string, set []*http.Cookie) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, page, strings.NewReader(form.Encode()))
-	noError(t, err)
+	request := effort.Must(http.NewRequestWithContext(t.Context(), method, page, strings.NewReader(form.Encode())))(t)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Sec-Fetch-Site", "same-origin")
 	if cookie != "" {
 		request.Header.Set("Cookie", cookie)
 	}
-	answer, err := http.DefaultTransport.RoundTrip(request)
-	noError(t, err)
+	answer := effort.Must(http.DefaultTransport.RoundTrip(request))(t)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	noError(t, err)
+	body := effort.Must(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(body), answer.Cookies()
 }
 
@@ -84,8 +82,7 @@ func switchOn(t *testing.T, api, email, password string) {
 	if form == nil || text == nil {
 		t.Fatalf("no secret: %s", page)
 	}
-	secret, err := base32.StdEncoding.DecodeString(strings.ReplaceAll(text[1], " ", ""))
-	noError(t, err)
+	secret := effort.Must(base32.StdEncoding.DecodeString(strings.ReplaceAll(text[1], " ", "")))(t)
 	status, page, _ := pageOf(t, "POST", api+"/you/codes", session, url.Values{"form": {form[1]}, "password": {password},
 		"code": {signin.TOTPCode(secret, signin.TOTPStep(time.Now()))}})
 	if status != 200 {
@@ -346,8 +343,7 @@ func (o *operator) pauseSource(base string) {
 	if found == nil {
 		o.t.Fatalf("no source can be paused: %s", text)
 	}
-	source, err := url.QueryUnescape(found[1])
-	noError(o.t, err)
+	source := effort.Must(url.QueryUnescape(found[1]))(o.t)
 	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2d"}, "source": {source}, "to": {"pause"},
 		"for": {"1h"}, "reason": {"a test of pausing"}}
 	for _, to := range []string{"pause", "resume"} {

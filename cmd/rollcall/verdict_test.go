@@ -11,6 +11,7 @@ import (
 
 	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
@@ -179,8 +180,7 @@ func TestLoadRules(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	noError(t, os.WriteFile(config.Default().Verdict.File, []byte(ownRules), 0o600))
-	rules, err := node.LoadRules(config.Default().Verdict)
-	noError(t, err)
+	rules := effort.Must(node.LoadRules(config.Default().Verdict))(t)
 	if _, ok := rules.Rule("ours"); !ok {
 		t.Error("the file of the default name is not read")
 	}

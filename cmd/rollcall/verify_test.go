@@ -27,8 +27,7 @@ import (
 func TestMemoryKeepsTheIdentityUntilForgotten(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "not", "there", "yet")
 	sum := sha256.Sum256([]byte("a"))
-	first, err := newMemory(folder, sum).identity()
-	noError(t, err)
+	first := effort.Must(newMemory(folder, sum).identity())(t)
 	again, err := newMemory(folder, sum).identity()
 	if err != nil || again != first {
 		t.Errorf("again: got %v and %v, want %v", again, err, first)
@@ -70,8 +69,7 @@ func newTestRun(t *testing.T, client *client.API, f verifyFlags) (r *verifyRun, 
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "list.csv")
 	noError(t, os.WriteFile(name, []byte("a@a.test\n"), 0o600))
-	in, err := openInput(name)
-	noError(t, err)
+	in := effort.Must(openInput(name))(t)
 	t.Cleanup(func() { in.Close() })
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return &verifyRun{

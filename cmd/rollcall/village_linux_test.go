@@ -75,8 +75,7 @@ max_file_bytes = 1000000000
 			t.Fatalf("no end in sight: %+v", d)
 		}
 	}
-	peak, err := memoryMost(node.command.Process.Pid)
-	noError(t, err)
+	peak := effort.Must(memoryMost(node.command.Process.Pid))(t)
 	t.Logf("%d addresses at %d domains in %s: peak %d MB, at most %.0f receivers, %d warnings; %d valid, %d invalid, %d "+
 		"RCPTs",
 		*manyAddresses, *manyDomains, time.Since(began).Round(time.Second), peak>>20, receivers, log.warnings(),
@@ -119,8 +118,7 @@ func newVillage(t *testing.T) *village {
 	listener, err := net.Listen("tcp4", "0.0.0.0:0") // whoever is not from this machine is hung up on
 	noError(t, err)
 	v.port = listener.Addr().(*net.TCPAddr).Port
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	noError(t, err)
+	packets := effort.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	v.dns = packets.LocalAddr().String()
 	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(v.name)}
 	var running sync.WaitGroup

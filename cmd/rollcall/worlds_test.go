@@ -158,8 +158,7 @@ func (w *world) run(t *testing.T, path string) (s seen) {
 	defer cancel()
 	w.hide(t, lab, 0)
 	c, began := r.client(), time.Now()
-	id, err := handIn(ctx, c, "world.csv", []byte("email\n"+strings.Join(w.list, "\n")+"\n"))
-	noError(t, err)
+	id := effort.Must(handIn(ctx, c, "world.csv", []byte("email\n"+strings.Join(w.list, "\n")+"\n")))(t)
 	if len(w.steps) > 0 {
 		w.judge(ctx, t, path, lab)
 	} else {
@@ -187,8 +186,7 @@ func (w *world) look(t *testing.T, lab *smtplab.Lab, c *client.API, id string) (
 	s.sheet = sheet.Total
 	var text bytes.Buffer
 	noError(t, writeResults(t.Context(), c, id, &text))
-	rows, err := readRows(&text)
-	noError(t, err)
+	rows := effort.Must(readRows(&text))(t)
 	s.final = len(rows)
 	for address, row := range rows {
 		if truth := lab.Truth(address); truth.Wrong(row.outcome) {

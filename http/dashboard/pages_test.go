@@ -233,27 +233,6 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	}
 }
 
-func TestCancelTwiceIsOnce(t *testing.T) {
-	g := newRig(t)
-	v := g.create("list.csv", 10)
-	path := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String()
-	sent := form()
-	for range 2 {
-		if a := g.as["member"].send("POST", path+"/cancel", sent); a.status != 303 || a.header.Get("Location") != path {
-			t.Errorf("%d to %q", a.status, a.header.Get("Location"))
-		}
-	}
-	if got, err := g.book.Verification(t.Context(), g.workspace, v.ID); err != nil || got.Status != ledger.Cancelled {
-		t.Errorf("%v %s", err, got.Status)
-	}
-	if g.wakes.Load() != 2 {
-		t.Errorf("the engine was woken %d times", g.wakes.Load())
-	}
-	if a := g.as["member"].send("POST", "/w/"+g.workspace.String()+"/verifications/"+uuid.NewString()+"/cancel", sent); a.status != 404 {
-		t.Errorf("one that is not there: %d", a.status)
-	}
-}
-
 func TestUploadsAreCreatedOnceAndRecovered(t *testing.T) {
 	g := newRig(t)
 	path := "/w/" + g.workspace.String() + "/verifications"

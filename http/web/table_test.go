@@ -95,8 +95,7 @@ func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 	if err != nil {
 		t.Skip("node is not here: the tests of the pages in a browser need it too")
 	}
-	script, err := os.ReadFile("assets/rows.js")
-	effort.OK(t, err)
+	script := effort.Must(os.ReadFile("assets/rows.js"))(t)
 	long := strings.Repeat("a", 64)
 	same := []string{"a@x.test\n", "email\na@x.test\r\nb@y.test", "a@x.test\n\nb@x.test\n", "a@x.test\n \t\n",
 		"a@x.test,b\n", "email,name\na@x.test\n", "a@x.test\nb\"@x.test\n", "a@x.test\rb@x.test\n",
@@ -112,8 +111,7 @@ func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 	same = append(same, messyTexts(t)...)
 	left := []string{"\"a\nb\"@x.test\n", "ä@x.test\n", "x\na@ä_.test\n", "x\n\"a b\"@x.test\n",
 		"x\na@xn--a.test\n", "x\n\"\"\"a b\"\"@x.test\"\n", "x\n\"a@x.test\" \n"}
-	files, err := json.Marshal(append(append([]string{}, same...), left...))
-	effort.OK(t, err)
+	files := effort.Must(json.Marshal(append(append([]string{}, same...), left...)))(t)
 	run := exec.CommandContext(t.Context(), node, "-e", string(script)+`
 		const files = JSON.parse(require("fs").readFileSync(0));
 		console.log(JSON.stringify(files.map((text) => {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -34,18 +35,15 @@ var processes = []exercise{
 }
 
 func oneIdentity(d *Fixture) {
-	first, err := d.Identity(d.T.Context())
-	d.ok(err)
-	second, err := d.Identity(d.T.Context())
-	d.ok(err)
+	first := effort.Must(d.Identity(d.T.Context()))(d.T)
+	second := effort.Must(d.Identity(d.T.Context()))(d.T)
 	if first != second || first.Version() != 4 || first.Variant() != uuid.RFC4122 {
 		d.T.Errorf("got %s, then %s", first, second)
 	}
 }
 
 func rowAsSaid(d *Fixture) {
-	empty, err := d.ReadNodes(d.T.Context())
-	d.ok(err)
+	empty := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
 	if !reflect.DeepEqual(empty, ledger.NodeSnapshot{}) {
 		d.T.Errorf("before the first beat: %+v", empty)
 	}
@@ -62,8 +60,7 @@ func rowAsSaid(d *Fixture) {
 			d.T.Errorf("got %+v at turn %d, %v, want %+v", row, roll.Generation, roll.Now, want)
 		}
 	}
-	roll, err := d.ReadNodes(d.T.Context())
-	d.ok(err)
+	roll := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
 	sorted := slices.IsSortedFunc(roll.Nodes, func(a, b ledger.NodeRow) int {
 		return strings.Compare(string(a.Session[:]), string(b.Session[:]))
 	})
@@ -119,8 +116,7 @@ func longViews(d *Fixture) {
 		others[i] = life(uuid.Nil)
 	}
 	self := life(d.Node)
-	_, err := d.WriteHeartbeat(d.T.Context(), heartbeatOf(self, others...))
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.WriteHeartbeat(d.T.Context(), heartbeatOf(self, others...)))(d, ledger.ErrIllegal)
 	b := heartbeatOf(self, others[1:]...)
 	if row, _ := d.Beats(b); !slices.Equal(row.View, b.View) {
 		d.T.Errorf("a view of %d came back with %d", len(b.View), len(row.View))
@@ -165,12 +161,9 @@ func otherCluster(d *Fixture) {
 	ours, theirs := heartbeatOf(life(d.Node)), heartbeatOf(life(uuid.Nil))
 	theirs.Cluster = "there"
 	d.Beats(ours)
-	before, err := d.ReadNodes(d.T.Context())
-	d.ok(err)
-	_, err = d.WriteHeartbeat(d.T.Context(), theirs)
-	d.refused(err, ledger.ErrOtherCluster)
-	after, err := d.ReadNodes(d.T.Context())
-	d.ok(err)
+	before := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
+	denied(d.WriteHeartbeat(d.T.Context(), theirs))(d, ledger.ErrOtherCluster)
+	after := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
 	if len(after.Nodes) != 1 || after.Generation != before.Generation {
 		d.T.Errorf("the refused beat left %+v", after)
 	}
@@ -179,8 +172,7 @@ func otherCluster(d *Fixture) {
 	if row.Cluster != "there" {
 		d.T.Errorf("got %+v", row)
 	}
-	_, err = d.WriteHeartbeat(d.T.Context(), ours)
-	d.refused(err, ledger.ErrOtherCluster)
+	denied(d.WriteHeartbeat(d.T.Context(), ours))(d, ledger.ErrOtherCluster)
 	// Alone it may take another name, as one that begins.
 	theirs.Cluster, theirs.View = "elsewhere", nil
 	if row, _ := d.Beats(theirs); row.Cluster != "elsewhere" || row.Before != nil {
@@ -289,8 +281,7 @@ func silentReceivers(d *Fixture) {
 	}
 	b := heartbeatOf(life(d.Node))
 	b.Silent = longest
-	_, err := d.WriteHeartbeat(ctx, b)
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.WriteHeartbeat(ctx, b))(d, ledger.ErrIllegal)
 	silent := longest[:ledger.SilentMax]
 	for name, end := range map[string]func(s uuid.UUID) error{
 		"lost": func(s uuid.UUID) error { return d.Retire(ctx, s, 0, false) },
@@ -313,8 +304,7 @@ func silentReceivers(d *Fixture) {
 	reader := heartbeatOf(life(uuid.Nil))
 	d.Beats(reader) // it has not read their ends
 	d.ok(d.Forget(ctx, d.Node, 0))
-	roll, err := d.ReadNodes(ctx)
-	d.ok(err)
+	roll := effort.Must(d.ReadNodes(ctx))(d.T)
 	for _, row := range roll.Nodes {
 		if row.Status == ledger.NodeIn && row.Session != reader.Session || len(row.Silent) > 0 {
 			d.T.Errorf("forgotten, and %d are silent: %+v", len(row.Silent), row.Status)
@@ -422,11 +412,9 @@ func forgetsNoneAlive(d *Fixture) {
 	d.Beats(old)
 	d.Beats(alive)
 	d.ok(d.Retire(ctx, old.Session, 0, false))
-	before, err := d.ReadNodes(ctx)
-	d.ok(err)
+	before := effort.Must(d.ReadNodes(ctx))(d.T)
 	d.refused(d.Forget(ctx, d.Node, Hour), ledger.ErrNodeAlive)
-	after, err := d.ReadNodes(ctx)
-	d.ok(err)
+	after := effort.Must(d.ReadNodes(ctx))(d.T)
 	if len(after.Nodes) != 2 || after.Generation != before.Generation || d.row(old.Session).Dead {
 		d.T.Errorf("a refused forget left %+v", after)
 	}
@@ -451,8 +439,7 @@ func forgetsWhenRead(d *Fixture) {
 	stays.Read++
 	d.Beats(stays)
 	d.ok(d.Forget(ctx, d.Node, 0))
-	roll, err := d.ReadNodes(ctx)
-	d.ok(err)
+	roll := effort.Must(d.ReadNodes(ctx))(d.T)
 	if len(roll.Nodes) != 1 || roll.Nodes[0].Session != stays.Session || roll.Generation != before.Generation+1 {
 		d.T.Errorf("read by all: %+v", roll)
 	}
@@ -472,8 +459,7 @@ func forgetsLeft(d *Fixture) {
 	d.ok(d.Leave(ctx, other.Session))
 	d.ok(d.Forget(ctx, d.Node, Hour)) // nobody is left who had to
 	d.ok(d.Forget(ctx, other.Node, Hour))
-	roll, err := d.ReadNodes(ctx)
-	d.ok(err)
+	roll := effort.Must(d.ReadNodes(ctx))(d.T)
 	if len(roll.Nodes) != 0 {
 		d.T.Errorf("left: %+v", roll)
 	}
@@ -498,8 +484,7 @@ func heartbeatOf(p ledger.Incarnation, others ...ledger.Incarnation) ledger.Hear
 // Heartbeats writes a heartbeat and gives the process's row after it, and the roll.
 func (d *Fixture) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot) {
 	d.T.Helper()
-	roll, err := d.WriteHeartbeat(d.T.Context(), b)
-	d.ok(err)
+	roll := effort.Must(d.WriteHeartbeat(d.T.Context(), b))(d.T)
 	return d.rowIn(roll, b.Session), roll
 }
 
@@ -516,7 +501,6 @@ func (d *Fixture) rowIn(roll ledger.NodeSnapshot, session uuid.UUID) ledger.Node
 // row reads the row of a session.
 func (d *Fixture) row(session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
-	roll, err := d.ReadNodes(d.T.Context())
-	d.ok(err)
+	roll := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
 	return d.rowIn(roll, session)
 }

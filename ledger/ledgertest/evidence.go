@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -70,8 +71,7 @@ var evidences = []exercise{
 		raw := "\x00\xff\xfe\x00bytes"
 		for i, s := range []ledger.Settlement{witnessed(l, 1, 3, raw), witnessed(l, 2, 0, ""),
 			witnessed(l, 3, 2, "third")} {
-			_, err := d.Settle(d.T.Context(), s)
-			d.ok(err)
+			effort.Must(d.Settle(d.T.Context(), s))(d.T)
 			if got := d.Witnesses(v.ID, int64(i)); len(got) != 1 || got[0].Epoch != l.Epoch ||
 				len(got[0].Results) != 1 || got[0].Results[0] != s.Results[0] {
 				d.T.Errorf("got %+v, want %+v", got, s)
@@ -94,33 +94,27 @@ var evidences = []exercise{
 	{"evidence of many settlements, each its own", 99, func(d *Fixture) {
 		v, l := d.Prepares(70)
 		o, m := d.Prepares(1)
-		_, err := d.Settle(d.T.Context(), witnessed(m, 1, 0, "of another"))
-		d.ok(err)
+		effort.Must(d.Settle(d.T.Context(), witnessed(m, 1, 0, "of another")))(d.T)
 		var want []string
 		for n := int64(1); n <= 70; n++ {
 			want = append(want, fmt.Sprint("evidence ", n))
-			_, err := d.Settle(d.T.Context(), witnessed(l, n, 70-n, want[n-1]))
-			d.ok(err)
+			effort.Must(d.Settle(d.T.Context(), witnessed(l, n, 70-n, want[n-1])))(d.T)
 		}
 		d.witnesses(v.ID, want...)
 		d.witnesses(o.ID, "of another")
 	}},
 	{"a repeat with other evidence is the same settlement, and the first stays", 9, func(d *Fixture) {
 		v, l := d.Prepares(2)
-		first, err := d.Settle(d.T.Context(), witnessed(l, 1, 0, "first"))
-		d.ok(err)
+		first := effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, "first")))(d.T)
 		for _, other := range []string{"second", "", "first"} {
-			again, err := d.Settle(d.T.Context(), witnessed(l, 1, 0, other))
-			d.ok(err)
+			again := effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, other)))(d.T)
 			if again != first {
 				d.T.Errorf("%+v, then %+v", first, again)
 			}
 		}
 		d.witnesses(v.ID, "first")
-		_, err = d.Settle(d.T.Context(), witnessed(l, 2, 1, ""))
-		d.ok(err)
-		_, err = d.Settle(d.T.Context(), witnessed(l, 2, 1, "too late"))
-		d.ok(err)
+		effort.Must(d.Settle(d.T.Context(), witnessed(l, 2, 1, "")))(d.T)
+		effort.Must(d.Settle(d.T.Context(), witnessed(l, 2, 1, "too late")))(d.T)
 		d.witnesses(v.ID, "first", "")
 		d.has(9, 7, 0, 2)
 	}},
@@ -128,89 +122,70 @@ var evidences = []exercise{
 		v, l := d.Prepares(3)
 		stale := l
 		stale.Epoch++
-		_, err := d.Settle(d.T.Context(), witnessed(stale, 1, 0, "stale"))
-		d.refused(err, ledger.ErrStaleEpoch)
-		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 3, "beyond the file"))
-		d.refused(err, ledger.ErrIllegal)
-		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 0, "taken"))
-		d.ok(err)
-		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 1, "another batch"))
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Settle(d.T.Context(), witnessed(stale, 1, 0, "stale")))(d, ledger.ErrStaleEpoch)
+		denied(d.Settle(d.T.Context(), witnessed(l, 1, 3, "beyond the file")))(d, ledger.ErrIllegal)
+		effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, "taken")))(d.T)
+		denied(d.Settle(d.T.Context(), witnessed(l, 1, 1, "another batch")))(d, ledger.ErrStaleEpoch)
 		d.witnesses(v.ID, "taken")
 	}},
 	{"evidence at its bound, and above it", 9, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		large := witnessed(l, 1, 0, "")
 		large.Evidence = bytes.Repeat([]byte{0, 0xfe, 'x'}, ledger.EvidenceMax/3+1)
-		_, err := d.Settle(d.T.Context(), large)
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.Settle(d.T.Context(), large))(d, ledger.ErrIllegal)
 		large.Evidence = large.Evidence[:ledger.EvidenceMax]
-		_, err = d.Settle(d.T.Context(), large)
-		d.ok(err)
+		effort.Must(d.Settle(d.T.Context(), large))(d.T)
 		if got := d.Witnesses(v.ID, 0); got[0].Evidence != string(large.Evidence) {
 			d.T.Errorf("%d bytes, want %d, or others", len(got[0].Evidence), len(large.Evidence))
 		}
 		large.Lease.Epoch++ // what is wrong with the lease is told first
 		large.Evidence = append(large.Evidence, 'x')
-		_, err = d.Settle(d.T.Context(), large)
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Settle(d.T.Context(), large))(d, ledger.ErrStaleEpoch)
 	}},
 	{"a reader of evidence that gives up ends it", 9, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		d.Settles(l, 2, 1, 1, smtp.Valid)
 		enough, n := errors.New("enough"), 0
-		_, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.StoredSettlement) error { n++; return enough })
-		d.refused(err, enough)
+		denied(d.Evidence(d.T.Context(), v.ID, 0, func(ledger.StoredSettlement) error { n++; return enough }))(d, enough)
 		if n != 1 {
 			d.T.Errorf("yielded %d more", n-1)
 		}
 		ctx, cancel := context.WithCancel(d.T.Context())
-		_, err = d.Evidence(ctx, v.ID, 0, func(ledger.StoredSettlement) error { cancel(); return nil })
-		d.refused(err, context.Canceled)
+		denied(d.Evidence(ctx, v.ID, 0, func(ledger.StoredSettlement) error { cancel(); return nil }))(d, context.Canceled)
 	}},
 	{"evidence of nothing, and past its retention", 9, func(d *Fixture) {
 		nothing := func(ledger.StoredSettlement) error { return errors.New("there is something") }
-		_, err := d.Evidence(d.T.Context(), uuid.New(), 0, nothing)
-		d.refused(err, ledger.ErrNoSuchVerification)
+		denied(d.Evidence(d.T.Context(), uuid.New(), 0, nothing))(d, ledger.ErrNoSuchVerification)
 		young := d.Creates(7)
-		_, err = d.Evidence(d.T.Context(), young.ID, 0, nothing)
-		d.ok(err)
+		effort.Must(d.Evidence(d.T.Context(), young.ID, 0, nothing))(d.T)
 		v, l := d.Prepares(1)
-		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 0, "erased"))
-		d.ok(err)
+		effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, "erased")))(d.T)
 		running, k := d.Prepares(2)
-		_, err = d.Settle(d.T.Context(), witnessed(k, 1, 0, "kept"))
-		d.ok(err)
-		_, err = d.Cancel(d.T.Context(), d.Workspace, young.ID)
-		d.ok(err)
+		effort.Must(d.Settle(d.T.Context(), witnessed(k, 1, 0, "kept")))(d.T)
+		effort.Must(d.Cancel(d.T.Context(), d.Workspace, young.ID))(d.T)
 		bare, j := d.Prepares(1) // which has none, and held credits
 		d.ok(d.Release(d.T.Context(), j))
 		d.cancels(bare.ID)
 		d.sweeps(ledger.Retention{Results: time.Nanosecond}, 3)
-		_, err = d.Evidence(d.T.Context(), young.ID, 0, nothing) // which held none
+		_, err := d.Evidence(d.T.Context(), young.ID, 0, nothing) // which held none
 		d.refused(err, ledger.ErrNoSuchVerification)
-		_, err = d.Evidence(d.T.Context(), bare.ID, 0, nothing)
-		d.refused(err, ledger.ErrResultsExpired)
+		denied(d.Evidence(d.T.Context(), bare.ID, 0, nothing))(d, ledger.ErrResultsExpired)
 		erased, err := d.Evidence(d.T.Context(), v.ID, 0, nothing)
 		d.refused(err, ledger.ErrResultsExpired)
 		if erased.ID != v.ID || erased.Status != ledger.Completed || erased.Counts.Sum() != 1 {
 			d.T.Errorf("what is erased is told as %+v", erased)
 		}
 		d.witnesses(running.ID, "kept")
-		had, err := d.Evidence(d.T.Context(), running.ID, math.MaxInt64, nothing)
-		d.ok(err)
+		had := effort.Must(d.Evidence(d.T.Context(), running.ID, math.MaxInt64, nothing))(d.T)
 		d.ok(d.Release(d.T.Context(), k))
-		free, err := d.Evidence(d.T.Context(), running.ID, 1, nothing)
-		d.ok(err)
+		free := effort.Must(d.Evidence(d.T.Context(), running.ID, 1, nothing))(d.T)
 		if !had.LeasedUntil.After(had.Created) || !free.LeasedUntil.IsZero() {
 			d.T.Errorf("it is leased until %v, and after its release %v", had.LeasedUntil, free.LeasedUntil)
 		}
 		// What was settled and is erased is still settled.
-		_, err = d.Settle(d.T.Context(), witnessed(l, 1, 0, "again"))
-		d.ok(err)
-		_, err = d.Evidence(d.T.Context(), v.ID, 0, nothing)
-		d.refused(err, ledger.ErrResultsExpired)
+		effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, "again")))(d.T)
+		denied(d.Evidence(d.T.Context(), v.ID, 0, nothing))(d, ledger.ErrResultsExpired)
 	}},
 }
 
@@ -227,8 +202,7 @@ func inAnHour() time.Time { return time.Now().Add(Hour).Truncate(time.Millisecon
 // knows fails the test unless just these facts are known of the keys.
 func (d *Fixture) knows(keys []string, want ...ledger.Fact) {
 	d.T.Helper()
-	got, err := d.Known(d.T.Context(), keys)
-	d.ok(err)
+	got := effort.Must(d.Known(d.T.Context(), keys))(d.T)
 	byKey := map[string]ledger.Fact{}
 	for _, f := range got {
 		byKey[f.Key] = f
@@ -277,8 +251,7 @@ func manyFacts(d *Fixture) {
 		many = append(many, ledger.Fact{Key: key, Data: []byte(key), Expires: inAnHour()})
 	}
 	d.refused(d.Learn(d.T.Context(), many), ledger.ErrIllegal)
-	_, err := d.Known(d.T.Context(), keys)
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.Known(d.T.Context(), keys))(d, ledger.ErrIllegal)
 	d.knows(keys[1:])
 	d.ok(d.Learn(d.T.Context(), many[1:]))
 	d.knows(keys[:ledger.FactsMax], many[1:ledger.FactsMax]...)

@@ -284,8 +284,7 @@ func actsWhileItMay(d *Fixture) {
 		file, _, err := d.Create(as, d.Asks(7))
 		d.ok(err)
 		d.ok(c.ends(in))
-		u, err := d.OpenUpload(ctx, file.ID)
-		d.ok(err)
+		u := effort.Must(d.OpenUpload(ctx, file.ID))(d.T)
 		by, _ := ledger.UserOf(u.MadeBy)
 		uploads := ledger.WithActing(ctx, ledger.Acting{User: by, Workspace: d.Workspace, Role: ledger.Member})
 		u, err = d.AppendChunk(uploads, file.ID, u.Writer, 0, []byte("a@b.tst"))
@@ -326,23 +325,20 @@ func keysOfOwners(d *Fixture) {
 	d.Joins("first@acme.test", ledger.Owner)
 	anna := d.Joins("anna@acme.test", ledger.Owner).User.ID
 	by := ledger.WithActor(ctx, acts(anna))
-	_, err := d.CreateKey(by, ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace})
-	d.ok(err)
-	_, err = d.CreateKey(ledger.WithActor(ctx, "operator"), ledger.Key{ID: "operator1234", Workspace: d.Workspace})
+	effort.Must(d.CreateKey(by, ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}))(d.T)
+	_, err := d.CreateKey(ledger.WithActor(ctx, "operator"), ledger.Key{ID: "operator1234", Workspace: d.Workspace})
 	d.ok(err)
 	works := func(when string, want bool) {
 		d.T.Helper()
-		k, err := d.KeyByID(ctx, "abcdefghij12")
-		d.ok(err)
-		all, err := d.Keys(ctx, d.Workspace)
-		d.ok(err)
+		k := effort.Must(d.KeyByID(ctx, "abcdefghij12"))(d.T)
+		all := effort.Must(d.Keys(ctx, d.Workspace))(d.T)
 		for _, l := range all {
 			if l.Works() != (want || l.ID != k.ID) || k.Works() != want {
 				d.T.Errorf("%s: %s works: %v, %v; want %v", when, l.ID, l.Works(), k.Works(), want)
 			}
 		}
 	}
-	disable := func(yes bool) { _, err := d.DisableUser(ctx, anna, yes); d.ok(err) }
+	disable := func(yes bool) { effort.Must(d.DisableUser(ctx, anna, yes))(d.T) }
 	works("made", true)
 	disable(true)
 	works("disabled", false)

@@ -17,6 +17,14 @@ func (d *Fixture) refused(err, want error) {
 	refuses(d, "a call", err, want)
 }
 
+// denied fails the test unless a call ends with the refusal: denied(f())(d, want).
+func denied[T any](_ T, err error) func(d *Fixture, want error) {
+	return func(d *Fixture, want error) {
+		d.T.Helper()
+		d.refused(err, want)
+	}
+}
+
 // refuses fails the test unless err is the refusal of what was asked.
 func refuses(d *Fixture, what string, err, want error) {
 	d.T.Helper()
@@ -28,8 +36,7 @@ func refuses(d *Fixture, what string, err, want error) {
 // leased fails the test unless a node is handed exactly these, in this order.
 func (d *Fixture) leased(node uuid.UUID, limit int, ttl time.Duration, want ...uuid.UUID) []ledger.Verification {
 	d.T.Helper()
-	list, err := d.Lease(d.T.Context(), node, limit, ttl)
-	d.ok(err)
+	list := effort.Must(d.Lease(d.T.Context(), node, limit, ttl))(d.T)
 	same := len(list) == len(want)
 	for i := range list {
 		same = same && list[i].ID == want[i]
@@ -68,19 +75,16 @@ var leases = []exercise{
 	}},
 	{"nobody leases nothing", 0, func(d *Fixture) {
 		d.Uploads()
-		_, err := d.Lease(d.T.Context(), uuid.Nil, 1, Hour)
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.Lease(d.T.Context(), uuid.Nil, 1, Hour))(d, ledger.ErrIllegal)
 		l := d.Takes(d.Uploads().ID)
 		d.ok(d.Release(d.T.Context(), l))
 		l.Node = uuid.Nil
-		_, err = d.Prepare(d.T.Context(), l, 1, 0, 1)
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Prepare(d.T.Context(), l, 1, 0, 1))(d, ledger.ErrStaleEpoch)
 	}},
 	{"a lease is as long as asked for", 0, func(d *Fixture) {
 		v := d.Uploads()
 		until := func() time.Time {
-			seen, err := d.Evidence(d.T.Context(), v.ID, 0, func(ledger.StoredSettlement) error { return nil })
-			d.ok(err)
+			seen := effort.Must(d.Evidence(d.T.Context(), v.ID, 0, func(ledger.StoredSettlement) error { return nil }))(d.T)
 			return seen.LeasedUntil
 		}
 		before := v.Created
@@ -109,16 +113,14 @@ var leases = []exercise{
 			d.T.Errorf("epoch %d after %d", second[0].Epoch, first[0].Epoch)
 		}
 		old := ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: first[0].Epoch}
-		_, err := d.Prepare(d.T.Context(), old, 1, 0, 1)
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Prepare(d.T.Context(), old, 1, 0, 1))(d, ledger.ErrStaleEpoch)
 	}},
 	{"renewing prolongs what has not expired and names it", 0, func(d *Fixture) {
 		kept, lost := d.Uploads(), d.Uploads()
 		order := older(kept, lost)
 		d.leased(d.Node, 1, Hour, order[0])
 		d.leased(d.Node, 1, 0, order[1])
-		leases, err := d.Renew(d.T.Context(), d.Node, 0)
-		d.ok(err)
+		leases := effort.Must(d.Renew(d.T.Context(), d.Node, 0))(d.T)
 		if len(leases) != 1 || leases[0] != (ledger.Lease{Verification: order[0], Node: d.Node, Epoch: 1}) {
 			d.T.Errorf("renewed: %+v", leases)
 		}
@@ -128,8 +130,7 @@ var leases = []exercise{
 		l := d.Takes(d.Uploads().ID)
 		d.ok(d.Release(d.T.Context(), l))
 		d.ok(d.Release(d.T.Context(), l))
-		_, err := d.Prepare(d.T.Context(), l, 1, 0, 1)
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Prepare(d.T.Context(), l, 1, 0, 1))(d, ledger.ErrStaleEpoch)
 		next := d.Takes(l.Verification)
 		d.refused(d.Release(d.T.Context(), l), ledger.ErrStaleEpoch)
 		if next.Epoch != l.Epoch+1 {
@@ -142,8 +143,7 @@ var leases = []exercise{
 		if d.ok(err); len(list) != 0 {
 			d.T.Errorf("leased %d of a workspace that has its share", len(list))
 		}
-		_, err = d.Lease(d.T.Context(), d.Node, 5, Hour, make([]uuid.UUID, ledger.ExceptMax+1)...)
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.Lease(d.T.Context(), d.Node, 5, Hour, make([]uuid.UUID, ledger.ExceptMax+1)...))(d, ledger.ErrIllegal)
 		for _, n := range []int{1, 9, 65, ledger.ExceptMax} {
 			if list, err = d.Lease(d.T.Context(), d.Node, 5, 0, make([]uuid.UUID, n)...); err != nil || len(list) != 1 {
 				d.T.Errorf("leased %d besides %d others: %v", len(list), n, err)
@@ -154,33 +154,27 @@ var leases = []exercise{
 	{"what is parked comes back when its time has come", 5, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		far := ledger.Outlook{Next: v.Created.Add(Hour), Expected: v.Created.Add(2 * Hour)}
-		_, err := d.Park(d.T.Context(), l, ledger.Outlook{}, nil)
-		d.refused(err, ledger.ErrIllegal)
-		_, err = d.Park(d.T.Context(), l, far, make([]byte, ledger.ParkedMax+1))
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.Park(d.T.Context(), l, ledger.Outlook{}, nil))(d, ledger.ErrIllegal)
+		denied(d.Park(d.T.Context(), l, far, make([]byte, ledger.ParkedMax+1)))(d, ledger.ErrIllegal)
 		for range 2 {
-			parked, err := d.Park(d.T.Context(), l, far, []byte("state"))
-			d.ok(err)
+			parked := effort.Must(d.Park(d.T.Context(), l, far, []byte("state")))(d.T)
 			d.is(parked, ledger.WaitingReceivers)
 			if parked != d.Sees(v.ID) || !parked.NextTry.Equal(far.Next) || !parked.Expected.Equal(far.Expected) {
 				d.T.Errorf("parked: %+v", parked)
 			}
 		}
 		d.leased(uuid.New(), 5, Hour) // it is not its time
-		_, err = d.Settle(d.T.Context(), ledger.Settlement{Lease: l, Number: 1, Results: []ledger.Result{
-			OneResult(0, smtp.Valid)}})
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Settle(d.T.Context(), ledger.Settlement{Lease: l, Number: 1, Results: []ledger.Result{
+			OneResult(0, smtp.Valid)}}))(d, ledger.ErrStaleEpoch)
 		if state, err := d.Parked(d.T.Context(), v.ID); err != nil || string(state) != "state" {
 			d.T.Errorf("parked work: %q, %v", state, err)
 		}
 
 		w, m := d.Prepares(2)
-		_, err = d.Park(d.T.Context(), m, ledger.Outlook{Next: w.Created.Add(-time.Second)}, []byte("old"))
-		d.ok(err)
+		effort.Must(d.Park(d.T.Context(), m, ledger.Outlook{Next: w.Created.Add(-time.Second)}, []byte("old")))(d.T)
 		list := d.leased(d.Node, 5, Hour, w.ID)
 		m.Epoch = list[0].Epoch
-		_, err = d.Park(d.T.Context(), m, ledger.Outlook{Next: w.Created.Add(-time.Second)}, []byte("new"))
-		d.ok(err)
+		effort.Must(d.Park(d.T.Context(), m, ledger.Outlook{Next: w.Created.Add(-time.Second)}, []byte("new")))(d.T)
 		if state, err := d.Parked(d.T.Context(), w.ID); err != nil || string(state) != "new" {
 			d.T.Errorf("parked work: %q, %v", state, err)
 		}
@@ -193,25 +187,20 @@ var leases = []exercise{
 	{"what is parked is cancelled at once", 5000, func(d *Fixture) {
 		small, l := d.Prepares(2)
 		next := ledger.Outlook{Next: small.Created.Add(Hour)}
-		_, err := d.Park(d.T.Context(), l, next, []byte("state"))
-		d.ok(err)
-		v, err := d.Cancel(d.T.Context(), d.Workspace, small.ID)
-		d.ok(err)
+		effort.Must(d.Park(d.T.Context(), l, next, []byte("state")))(d.T)
+		v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, small.ID))(d.T)
 		d.is(v, "cancelled")
 		if state, err := d.Parked(d.T.Context(), small.ID); err != nil || state != nil {
 			d.T.Errorf("a cancelled verification has parked work: %q, %v", state, err)
 		}
 		large, l := d.Prepares(ledger.SettlementMax + 1)
-		_, err = d.Park(d.T.Context(), l, next, []byte("state"))
-		d.ok(err)
-		v, err = d.Cancel(d.T.Context(), d.Workspace, large.ID)
-		d.ok(err)
+		effort.Must(d.Park(d.T.Context(), l, next, []byte("state")))(d.T)
+		v = effort.Must(d.Cancel(d.T.Context(), d.Workspace, large.ID))(d.T)
 		d.is(v, "cancelling")
 		l = d.Takes(large.ID)
-		v, err = d.Park(d.T.Context(), l, next, []byte("state"))
-		d.ok(err)
+		v = effort.Must(d.Park(d.T.Context(), l, next, []byte("state")))(d.T)
 		d.is(v, "cancelling")
-		_, err = d.FinishCancel(d.T.Context(), l) // the lease stayed
+		_, err := d.FinishCancel(d.T.Context(), l) // the lease stayed
 		d.ok(err)
 		d.has(5000, 5000, 0, 0)
 	}},
@@ -219,8 +208,7 @@ var leases = []exercise{
 		v, l := d.Prepares(3)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		for range 2 {
-			crashed, err := d.Crashed(d.T.Context(), l)
-			d.ok(err)
+			crashed := effort.Must(d.Crashed(d.T.Context(), l))(d.T)
 			d.is(crashed, "verifying")
 		}
 		d.leased(uuid.New(), 5, Hour) // it rests
@@ -231,11 +219,9 @@ var leases = []exercise{
 	}},
 	{"what crashes while it is cancelled ends as it should", 5, func(d *Fixture) {
 		v, l := d.Prepares(3)
-		cancelled, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
-		d.ok(err)
+		cancelled := effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 		d.is(cancelled, "cancelling")
-		crashed, err := d.Crashed(d.T.Context(), l)
-		d.ok(err)
+		crashed := effort.Must(d.Crashed(d.T.Context(), l))(d.T)
 		d.is(crashed, "cancelling")
 		d.has(5, 2, 3, 0)
 	}},
@@ -243,8 +229,7 @@ var leases = []exercise{
 		v, l := d.Prepares(2)
 		next := v.Created.Add(90 * time.Second)
 		for range 2 {
-			waiting, err := d.Wait(d.T.Context(), l, ledger.Outlook{Next: next})
-			d.ok(err)
+			waiting := effort.Must(d.Wait(d.T.Context(), l, ledger.Outlook{Next: next}))(d.T)
 			d.is(waiting, ledger.WaitingReceivers)
 			if waiting != d.Sees(v.ID) || !waiting.NextTry.Equal(next) {
 				d.T.Errorf("got %+v", waiting)
@@ -252,14 +237,12 @@ var leases = []exercise{
 		}
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		d.is(d.Sees(v.ID), ledger.WaitingReceivers)
-		back, err := d.Wait(d.T.Context(), l, ledger.Outlook{})
-		d.ok(err)
+		back := effort.Must(d.Wait(d.T.Context(), l, ledger.Outlook{}))(d.T)
 		d.is(back, "verifying")
 		if !back.NextTry.IsZero() {
 			d.T.Errorf("next try: %v", back.NextTry)
 		}
-		_, err = d.Wait(d.T.Context(), l, ledger.Outlook{Next: next})
-		d.ok(err)
+		effort.Must(d.Wait(d.T.Context(), l, ledger.Outlook{Next: next}))(d.T)
 		d.is(d.Settles(l, 2, 1, 1, smtp.Valid), "completed")
 	}},
 }
@@ -315,8 +298,7 @@ var intake = []exercise{
 		first, l := d.Prepares(4)
 		second, _ := d.Prepares(4)
 		d.ok(d.Release(d.T.Context(), l))
-		v, err := d.Cancel(d.T.Context(), d.Workspace, first.ID)
-		d.ok(err)
+		v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, first.ID))(d.T)
 		d.is(v, "cancelled")
 		d.is(d.Sees(second.ID), "verifying")
 		d.has(4, 0, 4, 0)
@@ -325,8 +307,7 @@ var intake = []exercise{
 		l := d.Takes(d.Uploads().ID)
 		issue := ledger.Issue{Code: "csv_extra_column", Message: "Row 3 has a second column.", Row: 3, Text: "anna@x.test,ü"}
 		for range 2 {
-			v, err := d.Refuse(d.T.Context(), l, issue)
-			d.ok(err)
+			v := effort.Must(d.Refuse(d.T.Context(), l, issue))(d.T)
 			d.is(v, "failed")
 			if v.Issue == nil || *v.Issue != issue || v.Total != -1 {
 				d.T.Errorf("refused: %+v", v)

@@ -20,7 +20,7 @@ const (
 var (
 	// access are the tests of who may use which page of customers, and of forms that are sent by others or twice.
 	access = suite{folder: "./http/dashboard", stages: [][]string{
-		{"-test.run", "^(TestEveryRoute|TestFormsOfOther|TestRefusedBodies|TestSigningIn|TestAKeyIsShown|TestCancelTwice)"}, {}}}
+		{"-test.run", "^(TestEveryRoute|TestFormsOfOther|TestRefusedBodies|TestSigningIn|TestAKeyIsShown|TestEveryFormTwice)"}, {}}}
 	// signingIn are the tests of package signin.
 	signingIn = suite{folder: "./http/dashboard/signin", stages: [][]string{{}}}
 	// provided are the tests of signing in with a provider.

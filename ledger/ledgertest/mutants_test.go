@@ -246,10 +246,8 @@ func (m mutant) build(t *testing.T, of string) string {
 	broken, binary := filepath.Join(folder, filepath.Base(m.file)), filepath.Join(folder, "suite.test")
 	text := strings.Replace(m.source(t), m.from, m.to, 1)
 	effort.OK(t, os.WriteFile(broken, []byte(text), 0o600))
-	original, err := filepath.Abs(filepath.Join(root, m.file))
-	effort.OK(t, err)
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: broken}})
-	effort.OK(t, err)
+	original := effort.Must(filepath.Abs(filepath.Join(root, m.file)))(t)
+	overlay := effort.Must(json.Marshal(map[string]any{"Replace": map[string]string{original: broken}}))(t)
 	config := filepath.Join(folder, "overlay.json")
 	effort.OK(t, os.WriteFile(config, overlay, 0o600))
 	// Without tables for debuggers linking takes half the time.

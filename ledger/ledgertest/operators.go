@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -46,8 +47,7 @@ func (d *Fixture) Overrides(o ledger.ThrottleOverride, holds time.Duration) ledg
 // tunes reads what every node follows.
 func (d *Fixture) tunes() ledger.Settings {
 	d.T.Helper()
-	tuning, err := d.Settings(d.T.Context())
-	d.ok(err)
+	tuning := effort.Must(d.Settings(d.T.Context()))(d.T)
 	return tuning
 }
 
@@ -63,8 +63,7 @@ func (d *Fixture) hold(want ...ledger.ThrottleOverride) {
 // logged returns the lines of an action, newest first, without ids and times.
 func (d *Fixture) logged(action string) (lines []ledger.LogLine) {
 	d.T.Helper()
-	list, err := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: ledger.LogLinesMax})
-	d.ok(err)
+	list := effort.Must(d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: ledger.LogLinesMax}))(d.T)
 	for _, l := range list {
 		if l.ID == uuid.Nil || l.At.IsZero() {
 			d.T.Errorf("a line without id or time: %+v", l)
@@ -99,8 +98,7 @@ func sets(d *Fixture) {
 	}
 	o := Halves("mx:example.net")
 	o.Fields["sessions"] = "2"
-	first, err := d.SetOverride(ctx, o, Hour)
-	d.ok(err)
+	first := effort.Must(d.SetOverride(ctx, o, Hour))(d.T)
 	o.Author, o.Created, o.Expires = "ada", first.Created, first.Created.Add(Hour)
 	if !reflect.DeepEqual(first, o) || first.Created.Before(before.Now) || first.Created.After(d.tunes().Now) {
 		d.T.Errorf("got %+v, want %+v", first, o)
@@ -127,8 +125,7 @@ func setsAgain(d *Fixture) {
 	o := Halves("example.net")
 	first := d.Overrides(o, Hour)
 	o.Reason = "said otherwise"
-	again, err := d.SetOverride(ledger.WithAuthor(d.T.Context(), "eve"), o, 2*Hour)
-	d.ok(err)
+	again := effort.Must(d.SetOverride(ledger.WithAuthor(d.T.Context(), "eve"), o, 2*Hour))(d.T)
 	if !reflect.DeepEqual(again, first) {
 		d.T.Errorf("got %+v, want %+v", again, first)
 	}
@@ -140,9 +137,8 @@ func setsAgain(d *Fixture) {
 		refuses(d, "the id with another "+what, err, ledger.ErrIllegal)
 	}
 	d.hold(first)
-	_, err = d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: o.Key})
-	d.ok(err)
-	_, err = d.SetOverride(d.T.Context(), o, Hour)
+	effort.Must(d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: o.Key}))(d.T)
+	_, err := d.SetOverride(d.T.Context(), o, Hour)
 	refuses(d, "the id of what was cleared", err, ledger.ErrIllegal)
 	d.hold() // what was cleared stays so
 	d.wrote("throttle set", ledger.LogLine{Subject: o.Key, New: "rate=5/s" + ends(first), Reason: "complaints"})
@@ -177,8 +173,7 @@ func setsForASecond(d *Fixture) {
 	_, err := d.SetOverride(d.T.Context(), again, Hour)
 	refuses(d, "the id of what is over", err, ledger.ErrIllegal)
 	d.hold(stays)
-	ended, err := d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: "example.net"})
-	d.ok(err)
+	ended := effort.Must(d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: "example.net"}))(d.T)
 	if len(ended) != 1 || ended[0].ID != stays.ID {
 		d.T.Errorf("cleared %+v", ended)
 	}
@@ -217,12 +212,10 @@ func badOverrides(d *Fixture) {
 		refuses(d, name, err, ledger.ErrIllegal)
 	}
 	for _, author := range []string{longer, "a\x00"} {
-		_, err := d.SetOverride(ledger.WithAuthor(d.T.Context(), author), good, Hour)
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.SetOverride(ledger.WithAuthor(d.T.Context(), author), good, Hour))(d, ledger.ErrIllegal)
 	}
 	for _, c := range []ledger.Clearing{{}, {Only: "rate"}, {Key: "a", Reason: longer}, {Key: "a", Reason: "a\x00"}} {
-		_, err := d.ClearOverrides(d.T.Context(), c)
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.ClearOverrides(d.T.Context(), c))(d, ledger.ErrIllegal)
 	}
 	d.hold()
 	d.wrote("throttle set")
@@ -232,14 +225,12 @@ func longestOverride(d *Fixture) {
 	text := strings.Repeat("é", ledger.OperatorTextMax/2)
 	o := ledger.ThrottleOverride{ID: uuid.New(), Key: text, Reason: text, Author: "is filled in",
 		Fields: map[string]string{"a": text[:600], "b": text[600 : ledger.OperatorTextMax-2]}}
-	kept, err := d.SetOverride(ledger.WithAuthor(d.T.Context(), text), o, ledger.OverrideMax)
-	d.ok(err)
+	kept := effort.Must(d.SetOverride(ledger.WithAuthor(d.T.Context(), text), o, ledger.OverrideMax))(d.T)
 	if kept.Author != text || kept.Expires.Sub(kept.Created) != ledger.OverrideMax {
 		d.T.Errorf("by %q, from %v to %v", kept.Author, kept.Created, kept.Expires)
 	}
 	d.hold(kept)
-	ended, err := d.ClearOverrides(d.T.Context(), ledger.Clearing{ID: o.ID, Reason: text})
-	d.ok(err)
+	ended := effort.Must(d.ClearOverrides(d.T.Context(), ledger.Clearing{ID: o.ID, Reason: text}))(d.T)
 	if len(ended) != 1 || !reflect.DeepEqual(ended[0], kept) {
 		d.T.Errorf("cleared %+v", ended)
 	}
@@ -249,8 +240,7 @@ func clears(d *Fixture) {
 	ctx := ledger.WithAuthor(d.T.Context(), "ada")
 	clear := func(c ledger.Clearing, want ...ledger.ThrottleOverride) {
 		d.T.Helper()
-		got, err := d.ClearOverrides(ctx, c)
-		d.ok(err)
+		got := effort.Must(d.ClearOverrides(ctx, c))(d.T)
 		if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
 			d.T.Errorf("%+v: cleared %+v, want %+v", c, got, want)
 		}
@@ -292,10 +282,8 @@ func weighs(d *Fixture) {
 	other := d.other(d.T, 0).Workspace
 	weigh := func(weight int, want map[uuid.UUID]int) {
 		d.T.Helper()
-		w, err := d.SetWeight(ctx, d.Workspace, weight)
-		d.ok(err)
-		list, err := d.Workspaces(ctx)
-		d.ok(err)
+		w := effort.Must(d.SetWeight(ctx, d.Workspace, weight))(d.T)
+		list := effort.Must(d.Workspaces(ctx))(d.T)
 		at := slices.Index(list, w)
 		if w.ID != d.Workspace || w.Name != "desk" || w.Weight != weight || at < 0 || list[1-at].Weight != 1 {
 			d.T.Errorf("got %+v of %+v", w, list)
@@ -309,11 +297,9 @@ func weighs(d *Fixture) {
 	weigh(3, map[uuid.UUID]int{d.Workspace: 3})
 	weigh(3, map[uuid.UUID]int{d.Workspace: 3})
 	for _, weight := range []int{0, -1, ledger.WeightMax + 1} {
-		_, err := d.SetWeight(ctx, other, weight)
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.SetWeight(ctx, other, weight))(d, ledger.ErrIllegal)
 	}
-	_, err := d.SetWeight(ctx, uuid.New(), 0)
-	d.refused(err, ledger.ErrNoSuchWorkspace)
+	denied(d.SetWeight(ctx, uuid.New(), 0))(d, ledger.ErrNoSuchWorkspace)
 	weigh(1, nil)
 	line := func(old, now string) ledger.LogLine {
 		return ledger.LogLine{Author: "ada", Workspace: d.Workspace, Subject: d.Workspace.String(), Old: old, New: now}
@@ -324,8 +310,7 @@ func weighs(d *Fixture) {
 // page reads lines of the log.
 func (d *Fixture) page(q ledger.LogQuery) []ledger.LogLine {
 	d.T.Helper()
-	list, err := d.OperatorLog(d.T.Context(), q)
-	d.ok(err)
+	list := effort.Must(d.OperatorLog(d.T.Context(), q))(d.T)
 	return list
 }
 
@@ -360,8 +345,7 @@ func pagesLog(d *Fixture) {
 		}
 	}
 	for _, limit := range []int{0, -1, ledger.LogLinesMax + 1} {
-		_, err := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: limit})
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: limit}))(d, ledger.ErrIllegal)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -35,8 +36,7 @@ func expects(d *Fixture) {
 	next := v.Created.Add(time.Minute)
 	wait := func(o ledger.Outlook, want ledger.State) {
 		d.T.Helper()
-		v, err := d.Wait(d.T.Context(), l, o)
-		d.ok(err)
+		v := effort.Must(d.Wait(d.T.Context(), l, o))(d.T)
 		d.is(v, want)
 		d.expect(v, o.Expected)
 		if v.NextTry != o.Next {
@@ -52,16 +52,14 @@ func expects(d *Fixture) {
 
 	s := Batch(l, 1, 0, 1, smtp.Valid)
 	s.Expected = inMinutes(5).Add(time.Microsecond) // which no ledger keeps
-	settled, err := d.Settle(d.T.Context(), s)
-	d.ok(err)
+	settled := effort.Must(d.Settle(d.T.Context(), s))(d.T)
 	d.expect(settled, inMinutes(5))
 	wait(ledger.Outlook{Expected: inMinutes(6)}, "verifying")
 	d.expect(d.Settles(l, 2, 2, 2, smtp.Valid), time.Time{})
 
 	last := Batch(l, 3, 3, 3, smtp.Valid)
 	last.Expected = inMinutes(7)
-	over, err := d.Settle(d.T.Context(), last)
-	d.ok(err)
+	over := effort.Must(d.Settle(d.T.Context(), last))(d.T)
 	d.is(over, "completed")
 	d.expect(over, time.Time{})
 }
@@ -73,33 +71,27 @@ func expectsAgain(d *Fixture) {
 	for _, expected := range []time.Time{inMinutes(1), inMinutes(2), {}} {
 		again := s
 		again.Expected = expected
-		v, err := d.Settle(d.T.Context(), again)
-		d.ok(err)
+		v := effort.Must(d.Settle(d.T.Context(), again))(d.T)
 		d.expect(v, inMinutes(1)) // the first stays
 		if v.Settlements != 1 || v.Counts.Valid != 1 {
 			d.T.Errorf("got %+v", v)
 		}
 	}
 	d.ok(d.Release(d.T.Context(), l))
-	v, err := d.Settle(d.T.Context(), s)
-	d.ok(err)
+	v := effort.Must(d.Settle(d.T.Context(), s))(d.T)
 	d.expect(v, inMinutes(1))
 }
 
 func expectsNothing(d *Fixture) {
 	v, l := d.Prepares(3)
 	expected := ledger.Outlook{Expected: inMinutes(1)}
-	_, err := d.Wait(d.T.Context(), l, expected)
-	d.ok(err)
-	v, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
-	d.ok(err)
+	effort.Must(d.Wait(d.T.Context(), l, expected))(d.T)
+	v = effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 	d.is(v, "cancelling")
 	d.expect(v, time.Time{})
-	v, err = d.Wait(d.T.Context(), l, expected)
-	d.ok(err)
+	v = effort.Must(d.Wait(d.T.Context(), l, expected))(d.T)
 	d.expect(v, time.Time{})
-	v, err = d.FinishCancel(d.T.Context(), l)
-	d.ok(err)
+	v = effort.Must(d.FinishCancel(d.T.Context(), l))(d.T)
 	d.expect(v, time.Time{})
 }
 
@@ -120,8 +112,7 @@ func tellsWhy(d *Fixture) {
 	v, l := d.Prepares(5)
 	wait := func(o ledger.Outlook, want string) {
 		d.T.Helper()
-		v, err := d.Wait(ctx, l, o)
-		d.ok(err)
+		v := effort.Must(d.Wait(ctx, l, o))(d.T)
 		d.why(v, want)
 	}
 	told := ledger.Outlook{Next: v.Created.Add(time.Minute), Expected: inMinutes(1), Why: "5 wait."}
@@ -137,21 +128,18 @@ func tellsWhy(d *Fixture) {
 	d.why(d.Settles(l, 1, 0, 0, smtp.Valid), "They wait for something else.")
 	s := Batch(l, 2, 1, 1, smtp.Valid)
 	s.Why = "3 wait."
-	v, err := d.Settle(ctx, s)
-	d.ok(err)
+	v = effort.Must(d.Settle(ctx, s))(d.T)
 	d.why(v, "3 wait.")
 	wait(ledger.Outlook{}, "")
 
 	s = Batch(l, 3, 2, 2, smtp.Valid)
 	s.Why = "2 wait." // it does not any more
-	v, err = d.Settle(ctx, s)
-	d.ok(err)
+	v = effort.Must(d.Settle(ctx, s))(d.T)
 	d.why(v, "")
 	wait(told, "5 wait.")
 	last := Batch(l, 4, 3, 4, smtp.Valid)
 	last.Why = "0 wait."
-	v, err = d.Settle(ctx, last)
-	d.ok(err)
+	v = effort.Must(d.Settle(ctx, last))(d.T)
 	d.is(v, "completed")
 	d.why(v, "")
 
@@ -159,16 +147,13 @@ func tellsWhy(d *Fixture) {
 		v, l = d.Prepares(total)
 		wait(told, "5 wait.")
 		if total == 2 { // without its lease it is cancelled at once
-			v, err = d.Park(ctx, l, told, []byte("state"))
-			d.ok(err)
+			v = effort.Must(d.Park(ctx, l, told, []byte("state")))(d.T)
 			d.why(v, "5 wait.")
 		}
-		v, err = d.Cancel(ctx, d.Workspace, v.ID)
-		d.ok(err)
+		v = effort.Must(d.Cancel(ctx, d.Workspace, v.ID))(d.T)
 		d.why(v, "")
 		if total == 1 {
-			v, err = d.Wait(ctx, l, told)
-			d.ok(err)
+			v = effort.Must(d.Wait(ctx, l, told))(d.T)
 			d.is(v, "cancelling")
 			d.why(v, "")
 		}
@@ -179,8 +164,7 @@ func refusesWhy(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(2)
 	next := v.Created.Add(Hour)
-	_, err := d.Wait(ctx, l, ledger.Outlook{Why: "It waits."})
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.Wait(ctx, l, ledger.Outlook{Why: "It waits."}))(d, ledger.ErrIllegal)
 	for _, why := range []string{strings.Repeat("x", ledger.WhyMax+1), "nul\x00", "cut \xe2\x82"} {
 		_, wait := d.Wait(ctx, l, ledger.Outlook{Next: next, Why: why})
 		_, park := d.Park(ctx, l, ledger.Outlook{Next: next, Why: why}, nil)
@@ -194,13 +178,11 @@ func refusesWhy(d *Fixture) {
 		}
 	}
 	longest := strings.Repeat("x", ledger.WhyMax)
-	v, err = d.Wait(ctx, l, ledger.Outlook{Next: next, Why: longest})
-	d.ok(err)
+	v = effort.Must(d.Wait(ctx, l, ledger.Outlook{Next: next, Why: longest}))(d.T)
 	d.why(v, longest)
 
 	l = d.Takes(d.Uploads().ID)
-	_, err = d.Refuse(ctx, l, ledger.Issue{Code: ledger.ReceiversWait, Message: "It waits."})
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.Refuse(ctx, l, ledger.Issue{Code: ledger.ReceiversWait, Message: "It waits."}))(d, ledger.ErrIllegal)
 }
 
 // worksWithIssue looks whether a file that tells what it waits for is leased as any other.
@@ -208,12 +190,10 @@ func worksWithIssue(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(2)
 	now := ledger.Outlook{Next: v.Created.Add(-time.Second), Why: "It waits."}
-	_, err := d.Park(ctx, l, now, []byte("state"))
-	d.ok(err)
+	effort.Must(d.Park(ctx, l, now, []byte("state")))(d.T)
 	l.Epoch = d.leased(d.Node, 5, Hour, v.ID)[0].Epoch
 	d.why(d.Sees(v.ID), "It waits.")
-	v, err = d.Crashed(ctx, l)
-	d.ok(err)
+	v = effort.Must(d.Crashed(ctx, l))(d.T)
 	d.is(v, ledger.WaitingReceivers)
 	d.why(v, "It waits.")
 	d.has(9, 7, 2, 0)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -25,16 +26,14 @@ func (d *Fixture) Singles(address string) ledger.CreateSingle {
 // checks makes the check of an address.
 func (d *Fixture) checks(address string) ledger.Verification {
 	d.T.Helper()
-	v, err := d.CreateSingle(d.T.Context(), d.Singles(address))
-	d.ok(err)
+	v := effort.Must(d.CreateSingle(d.T.Context(), d.Singles(address)))(d.T)
 	return v
 }
 
 // bytesOf reads the bytes of a verification's file.
 func (d *Fixture) bytesOf(id uuid.UUID) string {
 	d.T.Helper()
-	file, err := d.OpenFile(d.T.Context(), id)
-	d.ok(err)
+	file := effort.Must(d.OpenFile(d.T.Context(), id))(d.T)
 	text, err := io.ReadAll(file)
 	d.ok(errors.Join(err, file.Close()))
 	return string(text)
@@ -46,8 +45,7 @@ var singles = []exercise{
 	{"what is no address is refused", 0, func(d *Fixture) {
 		for _, address := range []string{"", "nobody", "a b@c.test", "a@b.test\n", "a@", "\ufeffa@b.test", "a\x00@b.test", "a@b.test,c@d.test",
 			"Bob <a@b.test>", "\"a@b.test\"", "a@" + strings.Repeat("a.", ledger.EmailBytesMax) + "test"} {
-			_, err := d.CreateSingle(d.T.Context(), d.Singles(address))
-			d.refused(err, smtp.ErrMalformed)
+			denied(d.CreateSingle(d.T.Context(), d.Singles(address)))(d, smtp.ErrMalformed)
 		}
 		if list, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 9}); err != nil || len(list) > 0 {
 			d.T.Errorf("made: %+v, %v", list, err)
@@ -57,11 +55,9 @@ var singles = []exercise{
 	{"a check without credits waits, and is cancelled", 0, func(d *Fixture) {
 		v := d.checks("a@b.test")
 		l := d.Takes(v.ID)
-		v, err := d.Prepare(d.T.Context(), l, 1, 0, 1)
-		d.ok(err)
+		v = effort.Must(d.Prepare(d.T.Context(), l, 1, 0, 1))(d.T)
 		d.is(v, ledger.WaitingCredits)
-		v, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
-		d.ok(err)
+		v = effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 		d.is(v, ledger.State(ledger.Cancelled))
 		if v.SingleOutcome != smtp.Undecided || v.SingleEmail != "a@b.test" || v.Counts.Cancelled != 1 {
 			d.T.Errorf("cancelled: %+v", v)
@@ -75,8 +71,7 @@ var singles = []exercise{
 func checksOne(d *Fixture) {
 	c := d.Singles(`"a,\"b"@Example.TEST`)
 	ctx := ledger.WithActor(d.T.Context(), "user:7")
-	v, err := d.CreateSingle(ctx, c)
-	d.ok(err)
+	v := effort.Must(d.CreateSingle(ctx, c))(d.T)
 	want := `"""a,\""b""@Example.TEST"` + "\n"
 	d.is(v, ledger.State(ledger.Preparing))
 	if v.ID != c.ID || v.Identity != c.Identity || v.Workspace != d.Workspace || v.Kind != ledger.Single || v.SingleEmail != c.Address ||
@@ -99,14 +94,12 @@ func checksOne(d *Fixture) {
 		}
 	}
 	l := d.Takes(v.ID)
-	v, err = d.Prepare(ctx, l, 1, 0, 1)
-	d.ok(err)
+	v = effort.Must(d.Prepare(ctx, l, 1, 0, 1))(d.T)
 	d.is(v, ledger.State(ledger.Verifying))
 	d.has(3, 2, 1, 0)
 	b := Batch(l, 1, 0, 0, smtp.CatchAll)
 	b.Results[0].Email, b.Evidence = c.Address, []byte("seen")
-	v, err = d.Settle(ctx, b)
-	d.ok(err)
+	v = effort.Must(d.Settle(ctx, b))(d.T)
 	d.is(v, ledger.State(ledger.Completed))
 	d.has(3, 2, 0, 1)
 	if v.SingleOutcome != smtp.CatchAll || v.SingleEmail != c.Address || d.Sees(v.ID) != v {
@@ -122,32 +115,28 @@ func checksOne(d *Fixture) {
 func singlesTwice(d *Fixture) {
 	ctx := d.T.Context()
 	c := d.Singles("a@b.test")
-	v, err := d.CreateSingle(ctx, c)
-	d.ok(err)
+	v := effort.Must(d.CreateSingle(ctx, c))(d.T)
 	again := c
 	again.ID = uuid.New()
 	again.Limits = ledger.Limits{Open: 1, Stored: 1, Unpaid: 1} // which it would not keep to
-	twice, err := d.CreateSingle(ctx, again)
-	d.ok(err)
+	twice := effort.Must(d.CreateSingle(ctx, again))(d.T)
 	if twice != v {
 		d.T.Errorf("again: %+v, made %+v", twice, v)
 	}
 	for _, address := range []string{"A@b.test", "c@b.test", "aa@b.test"} {
 		other := c
 		other.ID, other.Address = uuid.New(), address
-		_, err := d.CreateSingle(ctx, other)
-		d.refused(err, ledger.ErrIdentityReused)
+		denied(d.CreateSingle(ctx, other))(d, ledger.ErrIdentityReused)
 	}
 	file := d.Asks(v.Bytes)
 	file.Identity = c.Identity
-	_, _, err = d.Create(ctx, file)
+	_, _, err := d.Create(ctx, file)
 	d.refused(err, ledger.ErrIdentityReused)
 	file.Identity = uuid.New()
 	_, _, err = d.Create(ctx, file)
 	d.ok(err)
 	c.ID, c.Identity = uuid.New(), file.Identity
-	_, err = d.CreateSingle(ctx, c)
-	d.refused(err, ledger.ErrIdentityReused)
+	denied(d.CreateSingle(ctx, c))(d, ledger.ErrIdentityReused)
 	elsewhere := d.other(d.T, 0)
 	c = elsewhere.Singles("other@b.test")
 	c.Identity = v.Identity
@@ -155,10 +144,8 @@ func singlesTwice(d *Fixture) {
 		d.T.Errorf("the same identity in another workspace: %+v, %v", there, err)
 	}
 	c.ID, c.Identity, c.Workspace = uuid.New(), uuid.New(), uuid.New()
-	_, err = d.CreateSingle(ctx, c)
-	d.refused(err, ledger.ErrNoSuchWorkspace)
-	_, err = d.CreateSingle(ledger.WithActor(ctx, "a\x00"), d.Singles("a@b.test"))
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.CreateSingle(ctx, c))(d, ledger.ErrNoSuchWorkspace)
+	denied(d.CreateSingle(ledger.WithActor(ctx, "a\x00"), d.Singles("a@b.test")))(d, ledger.ErrIllegal)
 }
 
 // singlesWithin: each limit of a create holds for a check, and all that it leaves is used.
@@ -192,11 +179,9 @@ func singlesWithin(d *Fixture) {
 func singlesRetention(d *Fixture) {
 	ctx := d.T.Context()
 	c := d.Singles("a@b.test")
-	v, err := d.CreateSingle(ctx, c)
-	d.ok(err)
+	v := effort.Must(d.CreateSingle(ctx, c))(d.T)
 	l := d.Takes(v.ID)
-	_, err = d.Prepare(ctx, l, 1, 0, 1)
-	d.ok(err)
+	effort.Must(d.Prepare(ctx, l, 1, 0, 1))(d.T)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	d.nextMillisecond(d.Sees(v.ID).Completed)
 	d.sweeps(ledger.Retention{Uploads: time.Nanosecond, Results: time.Nanosecond}, 2)
@@ -204,18 +189,15 @@ func singlesRetention(d *Fixture) {
 	if v.SingleEmail != "" || v.SingleOutcome != smtp.Valid || !v.UploadDeleted {
 		d.T.Errorf("after the retention: %+v", v)
 	}
-	_, err = d.OpenFile(ctx, v.ID)
-	d.refused(err, ledger.ErrIllegal)
-	_, err = d.RecentResults(ctx, ledger.RecentQuery{Workspace: d.Workspace, Verification: v.ID, Limit: 1})
+	denied(d.OpenFile(ctx, v.ID))(d, ledger.ErrIllegal)
+	_, err := d.RecentResults(ctx, ledger.RecentQuery{Workspace: d.Workspace, Verification: v.ID, Limit: 1})
 	d.refused(err, ledger.ErrResultsExpired)
-	_, err = d.Breakdown(ctx, d.Workspace, v.ID)
-	d.refused(err, ledger.ErrResultsExpired)
+	denied(d.Breakdown(ctx, d.Workspace, v.ID))(d, ledger.ErrResultsExpired)
 	if again, err := d.CreateSingle(ctx, c); err != nil || again != v {
 		d.T.Errorf("again: %+v, %v", again, err)
 	}
 	c.Address = "longer@b.test"
-	_, err = d.CreateSingle(ctx, c)
-	d.refused(err, ledger.ErrIdentityReused)
+	denied(d.CreateSingle(ctx, c))(d, ledger.ErrIdentityReused)
 }
 
 // logsFiles: each create and each cancel has one line, and what the engine ends has none.
@@ -224,8 +206,7 @@ func logsFiles(d *Fixture) {
 		return func(id uuid.UUID) {
 			ctx := ledger.WithActor(d.T.Context(), who)
 			for range 2 {
-				_, err := d.Cancel(ctx, d.Workspace, id)
-				d.ok(err)
+				effort.Must(d.Cancel(ctx, d.Workspace, id))(d.T)
 			}
 		}
 	}
@@ -237,20 +218,17 @@ func logsFiles(d *Fixture) {
 	}
 	c := d.Singles("a@b.test")
 	for range 2 {
-		_, err := d.CreateSingle(ledger.WithActor(d.T.Context(), "user:7"), c)
-		d.ok(err)
+		effort.Must(d.CreateSingle(ledger.WithActor(d.T.Context(), "user:7"), c))(d.T)
 	}
 	by("user:7")(n.ID)
 	v, l := d.Prepares(2)
 	by("key:billing")(v.ID) // it is leased
-	v, err := d.FinishCancel(d.T.Context(), l)
-	d.ok(err)
+	v = effort.Must(d.FinishCancel(d.T.Context(), l))(d.T)
 	by("user:8")(v.ID)
 	done, l := d.Prepares(1)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	by("user:7")(done.ID)
-	_, err = d.Cancel(ledger.WithActor(d.T.Context(), "a\x00"), d.Workspace, c.ID)
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.Cancel(ledger.WithActor(d.T.Context(), "a\x00"), d.Workspace, c.ID))(d, ledger.ErrIllegal)
 	short := n.Filename[:ledger.OperatorTextMax]
 	got, want := d.toldAll(), []string{"key:billing||verification create|" + n.ID.String() + "|" + short, "user:7||check create|" + c.ID.String() + "|",
 		"user:7||verification cancel|" + n.ID.String() + "|" + short, "||verification create|" + v.ID.String() + "|list.csv",
@@ -324,8 +302,7 @@ func pagesWorkspaceLog(d *Fixture) {
 	query := func(q ledger.WorkspaceLogQuery) []ledger.WorkspaceLine {
 		d.T.Helper()
 		q.Workspace = d.Workspace
-		list, err := d.WorkspaceLog(d.T.Context(), q)
-		d.ok(err)
+		list := effort.Must(d.WorkspaceLog(d.T.Context(), q))(d.T)
 		return list
 	}
 	all := query(ledger.WorkspaceLogQuery{Limit: ledger.WorkspaceLogMax})
@@ -376,7 +353,6 @@ func badWorkspaceLines(d *Fixture) {
 		ledger.WorkspaceLine{Action: longest, Subject: longest, Detail: longest}))
 	d.tells(strings.Join([]string{longest, "", longest, longest, longest}, "|"))
 	for _, limit := range []int{0, -1, ledger.WorkspaceLogMax + 1} {
-		_, err := d.WorkspaceLog(ctx, ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: limit})
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.WorkspaceLog(ctx, ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: limit}))(d, ledger.ErrIllegal)
 	}
 }

@@ -26,8 +26,7 @@ func (d *Fixture) Recently(q ledger.RecentQuery) (list []ledger.RecentResult, lo
 	d.T.Helper()
 	q.Workspace = d.Workspace
 	for {
-		page, err := d.RecentResults(d.T.Context(), q)
-		d.ok(err)
+		page := effort.Must(d.RecentResults(d.T.Context(), q))(d.T)
 		list, looked = append(list, page.Results...), append(looked, page.Looked)
 		if len(page.Results) > q.Limit || page.Looked > ledger.RecentLooked || !reflect.DeepEqual(page.Verification, d.Sees(q.Verification)) {
 			d.T.Fatalf("a page of %d, %d settlements looked at: %+v", len(page.Results), page.Looked, page.Verification)
@@ -55,8 +54,7 @@ func recentInPages(d *Fixture) {
 	d.Settles(l, 1, 3, 5, smtp.Valid)
 	b := Batch(l, 2, 0, 2, smtp.Invalid)
 	b.Results[1].At = b.Results[0].At // of one moment: the greater ordinal is first
-	_, err := d.Settle(d.T.Context(), b)
-	d.ok(err)
+	effort.Must(d.Settle(d.T.Context(), b))(d.T)
 	want := []int64{2, 1, 0, 5, 4, 3}
 	for limit := 1; limit <= 7; limit++ {
 		list, looked := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: limit})
@@ -106,8 +104,7 @@ func recentFiltered(d *Fixture) {
 		if i == 3 {
 			b.Results[0].Reason = smtp.TimedOut
 		}
-		_, err := d.Settle(d.T.Context(), b)
-		d.ok(err)
+		effort.Must(d.Settle(d.T.Context(), b))(d.T)
 	}
 	for _, c := range []struct {
 		query  ledger.RecentQuery
@@ -183,17 +180,13 @@ func recentRefused(d *Fixture) {
 		_, err := d.RecentResults(ctx, q)
 		refuses(d, fmt.Sprintf("query %d", i), err, ledger.ErrIllegal)
 	}
-	_, err := d.Breakdown(ctx, d.Workspace, v.ID)
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.Breakdown(ctx, d.Workspace, v.ID))(d, ledger.ErrIllegal)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	other := d.other(d.T, 0)
 	ask.Workspace = other.Workspace
-	_, err = d.RecentResults(ctx, ask)
-	d.refused(err, ledger.ErrNoSuchVerification)
-	_, err = d.Breakdown(ctx, other.Workspace, v.ID)
-	d.refused(err, ledger.ErrNoSuchVerification)
-	_, err = d.Breakdown(ctx, d.Workspace, uuid.New())
-	d.refused(err, ledger.ErrNoSuchVerification)
+	denied(d.RecentResults(ctx, ask))(d, ledger.ErrNoSuchVerification)
+	denied(d.Breakdown(ctx, other.Workspace, v.ID))(d, ledger.ErrNoSuchVerification)
+	denied(d.Breakdown(ctx, d.Workspace, uuid.New()))(d, ledger.ErrNoSuchVerification)
 	if down, err := d.Breakdown(ctx, d.Workspace, v.ID); err != nil || down.Verification != d.Sees(v.ID) {
 		d.T.Errorf("final: %+v, %v", down, err)
 	}
@@ -203,21 +196,16 @@ func breaksDown(d *Fixture) {
 	v, l := d.Prepares(60)
 	b := mixed(l, 1, 0, smtp.Valid, smtp.Valid, smtp.Invalid, smtp.Unknown, smtp.Unknown, smtp.Unknown, smtp.CatchAll)
 	b.Results[3].Reason, b.Results[5].Email = smtp.TimedOut, "one@LATE.test"
-	_, err := d.Settle(d.T.Context(), b)
-	d.ok(err)
+	effort.Must(d.Settle(d.T.Context(), b))(d.T)
 	b = Batch(l, 2, 7, 40, smtp.Unknown)
 	for i := range b.Results {
 		b.Results[i].Email, b.Results[i].Reason = fmt.Sprintf("a@d%02d.test", i), smtp.TimedOut
 	}
 	b.Results[30].Email, b.Results[31].Email = "a@bücher.test", "a@XN--bcher-kva.test"
-	_, err = d.Settle(d.T.Context(), b)
-	d.ok(err)
-	_, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
-	d.ok(err)
-	_, err = d.FinishCancel(d.T.Context(), l)
-	d.ok(err)
-	down, err := d.Breakdown(d.T.Context(), d.Workspace, v.ID)
-	d.ok(err)
+	effort.Must(d.Settle(d.T.Context(), b))(d.T)
+	effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
+	effort.Must(d.FinishCancel(d.T.Context(), l))(d.T)
+	down := effort.Must(d.Breakdown(d.T.Context(), d.Workspace, v.ID))(d.T)
 	want := []ledger.ReasonCount{{Outcome: smtp.Unknown, Reason: smtp.TimedOut, Count: 35}, {Outcome: smtp.Valid, Reason: smtp.MailboxExists, Count: 2},
 		{Outcome: smtp.Unknown, Reason: smtp.Greylisted, Count: 2}, {Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, Count: 1},
 		{Outcome: smtp.CatchAll, Reason: smtp.AcceptAll, Count: 1}}
@@ -245,8 +233,7 @@ var statements = []exercise{
 		}
 		effort.Is(d.T, other.AddsUp(1), "", "the other")
 		for _, limit := range []int{0, ledger.StatementMax + 1} {
-			_, err := d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Limit: limit})
-			d.refused(err, ledger.ErrIllegal)
+			denied(d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Limit: limit}))(d, ledger.ErrIllegal)
 		}
 		_, err = d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: uuid.New(), Limit: 1})
 		d.refused(err, ledger.ErrNoSuchWorkspace)
@@ -255,17 +242,14 @@ var statements = []exercise{
 
 func states(d *Fixture) {
 	id := uuid.New()
-	_, err := d.Grant(ledger.WithAuthor(d.T.Context(), "mara"), id, d.Workspace, 10, "invoice 7")
-	d.ok(err)
+	effort.Must(d.Grant(ledger.WithAuthor(d.T.Context(), "mara"), id, d.Workspace, 10, "invoice 7"))(d.T)
 	d.nextMillisecond(d.tunes().Now)
 	v, l := d.Prepares(6)
 	d.Creates(7) // which holds nothing
 	d.nextMillisecond(v.Created)
 	d.Grants(5)
-	_, err = d.Settle(d.T.Context(), mixed(l, 1, 0, smtp.Valid, smtp.Invalid, smtp.Unknown))
-	d.ok(err)
-	st, err := d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Limit: 9})
-	d.ok(err)
+	effort.Must(d.Settle(d.T.Context(), mixed(l, 1, 0, smtp.Valid, smtp.Invalid, smtp.Unknown)))(d.T)
+	st := effort.Must(d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Limit: 9}))(d.T)
 	if len(st.Moves) != 3 || st.More || st.Balance != (ledger.Balance{Granted: 15, Available: 10, Held: 3, Spent: 2}) {
 		d.T.Fatalf("got %+v", st)
 	}

@@ -52,8 +52,7 @@ func (d *Fixture) invitation(email string, role ledger.Role) ledger.Link {
 // links makes a link.
 func (d *Fixture) links(l ledger.Link) ledger.Link {
 	d.T.Helper()
-	made, err := d.MakeLink(d.T.Context(), l)
-	d.ok(err)
+	made := effort.Must(d.MakeLink(d.T.Context(), l))(d.T)
 	return made
 }
 
@@ -66,8 +65,7 @@ func acceptance(l ledger.Link) ledger.Accept {
 // Joins makes a new user with a role in the desk's workspace, signed in.
 func (d *Fixture) Joins(email string, role ledger.Role) ledger.SignedIn {
 	d.T.Helper()
-	in, err := d.AcceptLink(d.T.Context(), acceptance(d.links(d.invitation(email, role))))
-	d.ok(err)
+	in := effort.Must(d.AcceptLink(d.T.Context(), acceptance(d.links(d.invitation(email, role)))))(d.T)
 	return in
 }
 
@@ -112,16 +110,14 @@ func (d *Fixture) tells(want ...string) {
 func invites(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), "operator")
 	l := d.invitation("Anna@Acme.test", ledger.Member)
-	made, err := d.MakeLink(ctx, l)
-	d.ok(err)
+	made := effort.Must(d.MakeLink(ctx, l))(d.T)
 	want := l
 	want.Created, want.Expires = made.Created, made.Created.Add(ledger.LinkLife)
 	if made != want || made.Created.IsZero() {
 		d.T.Errorf("got %+v, want %+v", made, want)
 	}
 	l.Email, l.Created, l.Expires, l.Used = "anna@acme.TEST", made.Expires, made.Created, made.Created
-	again, err := d.MakeLink(ctx, l)
-	d.ok(err)
+	again := effort.Must(d.MakeLink(ctx, l))(d.T)
 	effort.Is(d.T, again, made, "again")
 	other := d.other(d.T, 0)
 	for what, spoil := range map[string]func(l *ledger.Link){
@@ -190,8 +186,7 @@ func badLinks(d *Fixture) {
 	good := d.invitation(long, ledger.Viewer)
 	good.MadeBy = strings.Repeat("x", ledger.OperatorTextMax)
 	d.links(good)
-	_, err := d.MakeLink(ledger.WithActor(ctx, "a\x00"), d.invitation("new@acme.test", ledger.Viewer))
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.MakeLink(ledger.WithActor(ctx, "a\x00"), d.invitation("new@acme.test", ledger.Viewer)))(d, ledger.ErrIllegal)
 }
 
 func endsLinks(d *Fixture) {
@@ -205,8 +200,7 @@ func endsLinks(d *Fixture) {
 	other := d.other(d.T, 0).Workspace
 	open := func(want ...ledger.Link) {
 		d.T.Helper()
-		got, err := d.OpenLinks(ctx, d.Workspace)
-		d.ok(err)
+		got := effort.Must(d.OpenLinks(ctx, d.Workspace))(d.T)
 		if !slices.Equal(got, want) {
 			d.T.Errorf("open: got %+v, want %+v", got, want)
 		}
@@ -222,10 +216,8 @@ func endsLinks(d *Fixture) {
 	}
 	_, _, err := d.LinkByID(ctx, made[1].ID)
 	d.refused(err, ledger.ErrNoSuchLink)
-	_, err = d.AcceptLink(ctx, acceptance(made[1]))
-	d.refused(err, ledger.ErrNoSuchLink)
-	again, err := d.MakeLink(ctx, made[1])
-	d.ok(err)
+	denied(d.AcceptLink(ctx, acceptance(made[1])))(d, ledger.ErrNoSuchLink)
+	again := effort.Must(d.MakeLink(ctx, made[1]))(d.T)
 	if again.Used.IsZero() || again.Used.After(again.Expires) {
 		d.T.Errorf("made again after it was ended: %+v", again)
 	}
@@ -241,8 +233,7 @@ func accepts(d *Fixture) {
 	ctx := d.T.Context()
 	l := d.links(d.invitation("Anna@Acme.test", ledger.Member))
 	a := acceptance(l)
-	in, err := d.AcceptLink(ctx, a)
-	d.ok(err)
+	in := effort.Must(d.AcceptLink(ctx, a))(d.T)
 	user := ledger.User{ID: a.User, Email: "Anna@Acme.test", Name: a.Name, Password: a.Password, Created: in.User.Created}
 	session := ledger.Session{ID: a.Session.ID, User: a.User, Created: in.User.Created, Seen: in.User.Created,
 		Ends: in.User.Created.Add(Hour), Agent: "Firefox", Network: "192.0.2.0/24"}
@@ -252,10 +243,8 @@ func accepts(d *Fixture) {
 	if !reflect.DeepEqual(in, want) || in.User.Created.Before(l.Created) {
 		d.T.Errorf("got %+v, want %+v", in, want)
 	}
-	again, err := d.AcceptLink(ctx, a)
-	d.ok(err)
-	read, err := d.SessionByID(ctx, a.Session.ID, Hour)
-	d.ok(err)
+	again := effort.Must(d.AcceptLink(ctx, a))(d.T)
+	read := effort.Must(d.SessionByID(ctx, a.Session.ID, Hour))(d.T)
 	if !reflect.DeepEqual(again, want) || !reflect.DeepEqual(read, want) {
 		d.T.Errorf("again: got %+v and %+v, want %+v", again, read, want)
 	}
@@ -263,7 +252,7 @@ func accepts(d *Fixture) {
 		d.T.Errorf("members: %+v, %v", list, err)
 	}
 	d.ok(d.EndSession(ctx, a.User, a.Session.ID))
-	_, err = d.AcceptLink(ctx, a) // it was used, and what began with it is over
+	_, err := d.AcceptLink(ctx, a) // it was used, and what began with it is over
 	d.refused(err, ledger.ErrNoSuchLink)
 	d.tells("||link create|Anna@Acme.test|member", acts(a.User)+"|Anna@Acme.test|member join|Anna@Acme.test|member")
 }
@@ -272,20 +261,15 @@ func acceptsOnce(d *Fixture) {
 	ctx := d.T.Context()
 	l := d.links(d.invitation("anna@acme.test", ledger.Member))
 	first, second := acceptance(l), acceptance(l)
-	_, err := d.AcceptLink(ctx, first)
-	d.ok(err)
-	_, err = d.AcceptLink(ctx, second)
-	d.refused(err, ledger.ErrNoSuchLink)
+	effort.Must(d.AcceptLink(ctx, first))(d.T)
+	denied(d.AcceptLink(ctx, second))(d, ledger.ErrNoSuchLink)
 	second.User, second.Password = first.User, ""
-	_, err = d.AcceptLink(ctx, second)
-	d.refused(err, ledger.ErrNoSuchLink)
+	denied(d.AcceptLink(ctx, second))(d, ledger.ErrNoSuchLink)
 	third := second
 	third.Session.ID = d.signs(first.User, Hour).ID // which holds, and did not begin with the link
-	_, err = d.AcceptLink(ctx, third)
-	d.refused(err, ledger.ErrNoSuchLink)
-	_, err = d.SessionByID(ctx, second.Session.ID, Hour)
-	d.refused(err, ledger.ErrNoSuchSession)
-	_, _, err = d.LinkByID(ctx, l.ID)
+	denied(d.AcceptLink(ctx, third))(d, ledger.ErrNoSuchLink)
+	denied(d.SessionByID(ctx, second.Session.ID, Hour))(d, ledger.ErrNoSuchSession)
+	_, _, err := d.LinkByID(ctx, l.ID)
 	d.refused(err, ledger.ErrNoSuchLink)
 	d.refused(d.EndLink(ctx, d.Workspace, l.ID), ledger.ErrNoSuchLink)
 	if open, err := d.OpenLinks(ctx, d.Workspace); err != nil || len(open) != 0 {
@@ -295,8 +279,7 @@ func acceptsOnce(d *Fixture) {
 	d.ok(d.EndLink(ctx, d.Workspace, ended.ID))
 	none := acceptance(ended)
 	none.Session.ID = ledger.Hash{} // no session ended it either
-	_, err = d.AcceptLink(ctx, none)
-	d.refused(err, ledger.ErrNoSuchLink)
+	denied(d.AcceptLink(ctx, none))(d, ledger.ErrNoSuchLink)
 }
 
 func acceptsAgain(d *Fixture) {
@@ -305,8 +288,7 @@ func acceptsAgain(d *Fixture) {
 	id := in.User.ID
 	roleIs := func(role ledger.Role) {
 		d.T.Helper()
-		list, err := d.Members(ctx, d.Workspace)
-		d.ok(err)
+		list := effort.Must(d.Members(ctx, d.Workspace))(d.T)
 		if len(list) != 1 || list[0].Role != role || list[0].Created != in.User.Created {
 			d.T.Errorf("members: %+v, want one with role %s", list, role)
 		}
@@ -322,8 +304,7 @@ func acceptsAgain(d *Fixture) {
 		_, err := d.AcceptLink(ctx, a) // with a password
 		d.refused(err, ledger.ErrIllegal)
 		a.Password = ""
-		got, err := d.AcceptLink(ctx, a)
-		d.ok(err)
+		got := effort.Must(d.AcceptLink(ctx, a))(d.T)
 		if got.User != in.User || len(got.Memberships) != 1 || got.Session.ID != a.Session.ID {
 			d.T.Errorf("signed in: %+v", got)
 		}
@@ -358,15 +339,13 @@ func badAccepts(d *Fixture) {
 		_, err := d.AcceptLink(ctx, a)
 		refuses(d, name, err, ledger.ErrIllegal)
 	}
-	_, err := d.AcceptLink(ctx, acceptance(ledger.Link{ID: hash()}))
-	d.refused(err, ledger.ErrNoSuchLink)
+	denied(d.AcceptLink(ctx, acceptance(ledger.Link{ID: hash()})))(d, ledger.ErrNoSuchLink)
 	if _, err := d.UserByEmail(ctx, "new@acme.test"); err == nil {
 		d.T.Error("a refused acceptance made a user")
 	}
 	a := acceptance(l)
 	a.Name, a.Password = strings.Repeat("é", ledger.NameMax/2), strings.Repeat("p", ledger.OperatorTextMax)
-	in, err := d.AcceptLink(ctx, a)
-	d.ok(err)
+	in := effort.Must(d.AcceptLink(ctx, a))(d.T)
 	if in.User.Name != a.Name || in.User.Password != a.Password {
 		d.T.Errorf("got %+v", in.User)
 	}
@@ -382,12 +361,11 @@ func passwordLinks(d *Fixture) {
 	in, other := d.Joins("anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
 	invited := d.links(d.invitation("anna@acme.test", ledger.Viewer))
 	older, bens := d.links(passwordLink("ANNA@acme.test")), d.links(passwordLink("ben@acme.test"))
-	newer, err := d.MakeLink(ctx, passwordLink("anna@acme.test"))
-	d.ok(err)
+	newer := effort.Must(d.MakeLink(ctx, passwordLink("anna@acme.test")))(d.T)
 	if again, err := d.MakeLink(ctx, older); err != nil || again.Used.IsZero() {
 		d.T.Errorf("the older one: %+v, %v", again, err)
 	}
-	_, _, err = d.LinkByID(ctx, older.ID)
+	_, _, err := d.LinkByID(ctx, older.ID)
 	d.refused(err, ledger.ErrNoSuchLink)
 	for _, l := range []ledger.Link{newer, bens, invited} {
 		if got, known, err := d.LinkByID(ctx, l.ID); err != nil || !known || got != l {
@@ -396,22 +374,18 @@ func passwordLinks(d *Fixture) {
 	}
 	a := acceptance(newer)
 	a.Password = ""
-	_, err = d.AcceptLink(ctx, a)
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.AcceptLink(ctx, a))(d, ledger.ErrIllegal)
 	a.Password, a.Name = "$argon2id$2", "Another"
 	for range 2 {
-		got, err := d.AcceptLink(ctx, a)
-		d.ok(err)
+		got := effort.Must(d.AcceptLink(ctx, a))(d.T)
 		want := in.User
 		want.Password = a.Password
 		if got.User != want || got.Session.ID != a.Session.ID || len(got.Memberships) != 1 {
 			d.T.Errorf("got %+v", got)
 		}
 	}
-	_, err = d.SessionByID(ctx, in.Session.ID, Hour)
-	d.refused(err, ledger.ErrNoSuchSession)
-	_, err = d.SessionByID(ctx, other.Session.ID, Hour)
-	d.ok(err)
+	denied(d.SessionByID(ctx, in.Session.ID, Hour))(d, ledger.ErrNoSuchSession)
+	effort.Must(d.SessionByID(ctx, other.Session.ID, Hour))(d.T)
 	d.wrote("password link create", ledger.LogLine{Subject: "anna@acme.test"}, ledger.LogLine{Subject: "ben@acme.test"},
 		ledger.LogLine{Subject: "ANNA@acme.test"})
 }
@@ -423,38 +397,32 @@ func signInLinks(d *Fixture) {
 		l.Purpose = ledger.SignInLink
 		return l
 	}
-	_, err := d.MakeLink(ctx, link())
-	d.refused(err, ledger.ErrNoSuchUser)
+	denied(d.MakeLink(ctx, link()))(d, ledger.ErrNoSuchUser)
 	in := d.Joins("Anna@acme.test", ledger.Owner)
 	password := d.links(passwordLink("anna@acme.test"))
 	older := d.links(link())
-	newer, err := d.MakeLink(ctx, link())
-	d.ok(err)
-	_, _, err = d.LinkByID(ctx, older.ID)
+	newer := effort.Must(d.MakeLink(ctx, link()))(d.T)
+	_, _, err := d.LinkByID(ctx, older.ID)
 	d.refused(err, ledger.ErrNoSuchLink)
 	a := acceptance(newer)
 	_, err = d.AcceptLink(ctx, a) // with a password
 	d.refused(err, ledger.ErrIllegal)
 	a.Password, a.Name = "", "Another"
 	for range 2 {
-		got, err := d.AcceptLink(ctx, a)
-		d.ok(err)
+		got := effort.Must(d.AcceptLink(ctx, a))(d.T)
 		if got.User != in.User || got.Session.ID != a.Session.ID || len(got.Memberships) != 1 {
 			d.T.Errorf("got %+v", got)
 		}
 	}
 	other := acceptance(newer)
 	other.Password = ""
-	_, err = d.AcceptLink(ctx, other)
-	d.refused(err, ledger.ErrNoSuchLink)
-	_, err = d.SessionByID(ctx, in.Session.ID, Hour)
-	d.ok(err)
+	denied(d.AcceptLink(ctx, other))(d, ledger.ErrNoSuchLink)
+	effort.Must(d.SessionByID(ctx, in.Session.ID, Hour))(d.T)
 	_, _, err = d.LinkByID(ctx, password.ID)
 	d.ok(err)
 	inside := link()
 	inside.Workspace, inside.Role = d.Workspace, ledger.Owner
-	_, err = d.MakeLink(ctx, inside)
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.MakeLink(ctx, inside))(d, ledger.ErrIllegal)
 	d.wrote("sign-in link create", ledger.LogLine{Subject: "anna@acme.test"}, ledger.LogLine{Subject: "anna@acme.test"})
 }
 
@@ -468,8 +436,7 @@ func findsUsers(d *Fixture) {
 	}
 	// Only A to Z are folded, and nothing else is an other way to write it.
 	for _, email := range []string{"änna.b+x@acme.test", "anna.b+x@acme.test", "Änna.b@acme.test", "", "\x00", "Änna.B+x@Acme.test "} {
-		_, err := d.UserByEmail(ctx, email)
-		d.refused(err, ledger.ErrNoSuchUser)
+		denied(d.UserByEmail(ctx, email))(d, ledger.ErrNoSuchUser)
 	}
 }
 
@@ -484,8 +451,7 @@ func pagesUsers(d *Fixture) {
 	for size := 1; size <= len(want)+1; size++ {
 		var got []ledger.User
 		for after := ""; ; after = got[len(got)-1].Email {
-			page, err := d.Users(d.T.Context(), after, size)
-			d.ok(err)
+			page := effort.Must(d.Users(d.T.Context(), after, size))(d.T)
 			if got = append(got, page...); len(page) < size {
 				break
 			}
@@ -494,11 +460,9 @@ func pagesUsers(d *Fixture) {
 			d.T.Errorf("pages of %d: got %+v, want %+v", size, got, want)
 		}
 	}
-	_, err := d.Users(d.T.Context(), "", ledger.UsersMax)
-	d.ok(err)
+	effort.Must(d.Users(d.T.Context(), "", ledger.UsersMax))(d.T)
 	for _, limit := range []int{0, -1, ledger.UsersMax + 1} {
-		_, err := d.Users(d.T.Context(), "", limit)
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.Users(d.T.Context(), "", limit))(d, ledger.ErrIllegal)
 	}
 }
 
@@ -509,8 +473,7 @@ func disables(d *Fixture) {
 	bens := d.links(passwordLink("ben@acme.test"))
 	var first ledger.User
 	for i := range 2 {
-		u, err := d.DisableUser(ctx, in.User.ID, true)
-		d.ok(err)
+		u := effort.Must(d.DisableUser(ctx, in.User.ID, true))(d.T)
 		if u.Disabled.IsZero() || i > 0 && u != first {
 			d.T.Errorf("disabled: %+v, at first %+v", u, first)
 		}
@@ -529,39 +492,30 @@ func disables(d *Fixture) {
 			if l.Purpose == ledger.InviteLink {
 				a.Password = ""
 			}
-			_, err = d.AcceptLink(ctx, a)
-			d.refused(err, ledger.ErrNoSuchLink)
+			denied(d.AcceptLink(ctx, a))(d, ledger.ErrNoSuchLink)
 		}
-		_, err := d.SessionByID(ctx, in.Session.ID, Hour)
-		d.refused(err, ledger.ErrNoSuchSession)
+		denied(d.SessionByID(ctx, in.Session.ID, Hour))(d, ledger.ErrNoSuchSession)
 	}
 	refusals(invited, password, later)
-	_, err := d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: in.User.ID, Life: Hour})
-	d.refused(err, ledger.ErrNoSuchUser)
-	_, err = d.MakeLink(ctx, passwordLink("anna@acme.test"))
-	d.refused(err, ledger.ErrNoSuchUser)
-	list, err := d.Members(ctx, d.Workspace)
-	d.ok(err)
+	denied(d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: in.User.ID, Life: Hour}))(d, ledger.ErrNoSuchUser)
+	denied(d.MakeLink(ctx, passwordLink("anna@acme.test")))(d, ledger.ErrNoSuchUser)
+	list := effort.Must(d.Members(ctx, d.Workspace))(d.T)
 	if len(list) != 2 || !list[0].Disabled || list[1].Disabled {
 		d.T.Errorf("members: %+v", list)
 	}
 	for range 2 {
-		u, err := d.DisableUser(ctx, in.User.ID, false)
-		d.ok(err)
+		u := effort.Must(d.DisableUser(ctx, in.User.ID, false))(d.T)
 		effort.Is(d.T, u, in.User, "enabled")
 	}
 	refusals(invited, password) // what was ended stays so
-	_, _, err = d.LinkByID(ctx, later.ID)
+	_, _, err := d.LinkByID(ctx, later.ID)
 	d.ok(err)
-	_, err = d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: in.User.ID, Life: Hour})
-	d.ok(err)
-	_, err = d.SessionByID(ctx, other.Session.ID, Hour)
-	d.ok(err)
+	effort.Must(d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: in.User.ID, Life: Hour}))(d.T)
+	effort.Must(d.SessionByID(ctx, other.Session.ID, Hour))(d.T)
 	_, _, err = d.LinkByID(ctx, bens.ID)
 	d.ok(err)
 	for _, disabled := range []bool{true, false} {
-		_, err = d.DisableUser(ctx, uuid.New(), disabled)
-		d.refused(err, ledger.ErrNoSuchUser)
+		denied(d.DisableUser(ctx, uuid.New(), disabled))(d, ledger.ErrNoSuchUser)
 	}
 	d.wrote("user disable", ledger.LogLine{Subject: "Anna@acme.test"})
 	d.wrote("user enable", ledger.LogLine{Subject: "Anna@acme.test"})
@@ -573,8 +527,7 @@ func setsRoles(d *Fixture) {
 	ctx := ledger.WithActor(d.T.Context(), acts(anna.ID))
 	roles := func(want ...string) {
 		d.T.Helper()
-		list, err := d.Members(ctx, d.Workspace)
-		d.ok(err)
+		list := effort.Must(d.Members(ctx, d.Workspace))(d.T)
 		var got []string
 		for _, m := range list {
 			got = append(got, m.Email+" "+string(m.Role))
@@ -593,8 +546,7 @@ func setsRoles(d *Fixture) {
 	d.refused(d.SetRole(ctx, d.Workspace, uuid.New(), ledger.Viewer), ledger.ErrNoSuchUser)
 	d.refused(d.SetRole(ctx, d.Workspace, ben.ID, "king"), ledger.ErrIllegal)
 	d.refused(d.SetRole(ctx, uuid.New(), ben.ID, ""), ledger.ErrNoSuchWorkspace)
-	_, err := d.Members(ctx, uuid.New())
-	d.refused(err, ledger.ErrNoSuchWorkspace)
+	denied(d.Members(ctx, uuid.New()))(d, ledger.ErrNoSuchWorkspace)
 	d.refused(d.SetRole(ledger.WithActor(ctx, "a\x00"), d.Workspace, ben.ID, ledger.Member), ledger.ErrIllegal)
 	d.ok(d.SetRole(ctx, d.Workspace, ben.ID, ledger.Viewer))
 	roles("anna@acme.test owner", "Ben@acme.test viewer")
@@ -617,8 +569,7 @@ func setsRoles(d *Fixture) {
 	if _, err := other.AcceptLink(ctx, withoutPassword(other.links(other.invitation("anna@acme.test", ledger.Viewer)))); err != nil {
 		d.T.Error(err)
 	}
-	signed, err := d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: anna.ID, Life: Hour})
-	d.ok(err)
+	signed := effort.Must(d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: anna.ID, Life: Hour}))(d.T)
 	if m := signed.Memberships; len(m) != 2 || m[0].WorkspaceName > m[1].WorkspaceName || m[0].Workspace == m[1].Workspace {
 		d.T.Errorf("memberships: %+v", m)
 	}
@@ -645,15 +596,13 @@ func lastOwner(d *Fixture) {
 	d.ok(d.SetRole(ctx, d.Workspace, anna.ID, ledger.Owner))
 	d.ok(d.SetRole(ctx, d.Workspace, ben.ID, ledger.Viewer))
 	d.ok(d.SetRole(ctx, d.Workspace, ben.ID, ledger.Owner))
-	_, err := d.DisableUser(ctx, ben.ID, true)
-	d.ok(err)
+	effort.Must(d.DisableUser(ctx, ben.ID, true))(d.T)
 	stays()
 	d.ok(d.SetRole(ctx, d.Workspace, ben.ID, "")) // anna is left
 	stays()
 	d.Joins("cleo@acme.test", ledger.Owner)
 	d.ok(d.SetRole(ctx, d.Workspace, anna.ID, ""))
-	in, err := d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: anna.ID, Life: Hour})
-	d.ok(err)
+	in := effort.Must(d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: anna.ID, Life: Hour}))(d.T)
 	if len(in.Memberships) != 0 || in.User != anna {
 		d.T.Errorf("without a membership: %+v", in)
 	}
@@ -702,8 +651,7 @@ func ownersOnly(d *Fixture) {
 	by := ledger.WithActor(ctx, acts(anna.ID))
 	l := d.invitation("cleo@acme.test", ledger.Member)
 	l.MadeBy = acts(anna.ID)
-	_, err := d.MakeLink(by, l)
-	d.ok(err)
+	effort.Must(d.MakeLink(by, l))(d.T)
 	d.ok(d.SetRole(by, d.Workspace, ben.ID, ledger.Member))
 	d.ok(d.SetRole(by, d.Workspace, anna.ID, ledger.Member)) // their own, while they may
 	for _, role := range []ledger.Role{ledger.Viewer, ledger.Owner, ""} {
@@ -711,12 +659,10 @@ func ownersOnly(d *Fixture) {
 	}
 	d.refused(d.SetRole(by, d.Workspace, anna.ID, ledger.Owner), ledger.ErrNotOwner)
 	l.ID = hash()
-	_, err = d.MakeLink(by, l)
-	d.refused(err, ledger.ErrNotOwner)
+	denied(d.MakeLink(by, l))(d, ledger.ErrNotOwner)
 	elsewhere := d.other(d.T, 0)
 	elsewhere.Joins("owner@elsewhere.test", ledger.Owner)
 	l = elsewhere.invitation("cleo@acme.test", ledger.Member)
 	l.MadeBy = acts(anna.ID)
-	_, err = d.MakeLink(by, l)
-	d.refused(err, ledger.ErrNotOwner)
+	denied(d.MakeLink(by, l))(d, ledger.ErrNotOwner)
 }

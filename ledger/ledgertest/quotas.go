@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/ledger/transitions"
 	"rollcall/smtp"
@@ -27,8 +28,7 @@ var quotas = []exercise{
 // uses fails the test unless a workspace has so much.
 func (d *Fixture) uses(want ledger.Limits) {
 	d.T.Helper()
-	u, err := d.Usage(d.T.Context(), d.Workspace)
-	d.ok(err)
+	u := effort.Must(d.Usage(d.T.Context(), d.Workspace))(d.T)
 	if u.Used != want || u.ID != d.Workspace {
 		d.T.Errorf("workspace %s uses %s, want %s of %s", u.ID, u.Used, want, d.Workspace)
 	}
@@ -67,8 +67,7 @@ func storesUpToTheLimit(d *Fixture) {
 	// What is finished counts until it is erased.
 	d.Fills(small)
 	l := d.Takes(small.ID)
-	_, err := d.Prepare(d.T.Context(), l, 1, 0, 1)
-	d.ok(err)
+	effort.Must(d.Prepare(d.T.Context(), l, 1, 0, 1))(d.T)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	d.uses(ledger.Limits{Open: 1, Stored: 30, Unpaid: 1})
 	d.asks(limited(1), ledger.ErrTooManyBytes)
@@ -81,10 +80,8 @@ func erasesUnread(d *Fixture) {
 	ctx := d.T.Context()
 	half := func() ledger.Verification {
 		v := d.Creates(7)
-		u, err := d.OpenUpload(ctx, v.ID)
-		d.ok(err)
-		_, err = d.AppendChunk(ctx, v.ID, u.Writer, 0, []byte("abc"))
-		d.ok(err)
+		u := effort.Must(d.OpenUpload(ctx, v.ID))(d.T)
+		effort.Must(d.AppendChunk(ctx, v.ID, u.Writer, 0, []byte("abc")))(d.T)
 		return v
 	}
 	for _, c := range []struct {
@@ -93,19 +90,16 @@ func erasesUnread(d *Fixture) {
 	}{
 		{"refused", func() uuid.UUID {
 			l := d.Takes(d.Uploads().ID)
-			v, err := d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed"})
-			d.ok(err)
+			v := effort.Must(d.Refuse(ctx, l, ledger.Issue{Code: "csv_malformed"}))(d.T)
 			return v.ID
 		}},
 		{"cancelled while uploading", func() uuid.UUID {
-			v, err := d.Cancel(ctx, d.Workspace, half().ID)
-			d.ok(err)
+			v := effort.Must(d.Cancel(ctx, d.Workspace, half().ID))(d.T)
 			return v.ID
 		}},
 		{"cancelled while preparing", func() uuid.UUID {
 			l := d.Takes(d.Uploads().ID)
-			v, err := d.Cancel(ctx, d.Workspace, l.Verification)
-			d.ok(err)
+			v := effort.Must(d.Cancel(ctx, d.Workspace, l.Verification))(d.T)
 			return v.ID
 		}},
 		{"expired", func() uuid.UUID {
@@ -129,10 +123,8 @@ func erasesUnread(d *Fixture) {
 	d.sweeps(ledger.Retention{Uploads: time.Nanosecond}, 0)
 	// A file that was read stays for its time, also without credits.
 	v, _ := d.Prepares(3)
-	_, err := d.Cancel(ctx, d.Workspace, v.ID)
-	d.ok(err)
-	f, err := d.OpenFile(ctx, v.ID)
-	d.ok(err)
+	effort.Must(d.Cancel(ctx, d.Workspace, v.ID))(d.T)
+	f := effort.Must(d.OpenFile(ctx, v.ID))(d.T)
 	d.ok(f.Close())
 	d.uses(ledger.Limits{Stored: 7, Unpaid: 5})
 }
@@ -155,8 +147,7 @@ func erasesLargeFiles(d *Fixture) {
 				u, err = d.AppendChunk(ctx, v.ID, u.Writer, u.Durable, []byte("x"))
 			}
 			d.ok(err)
-			_, err = end(d.Takes(v.ID))
-			d.ok(err)
+			effort.Must(end(d.Takes(v.ID)))(d.T)
 			if v := d.Sees(v.ID); !v.UploadDeleted {
 				d.T.Errorf("%d chunks, %s: not said to be erased", chunks, name)
 			}
@@ -186,8 +177,7 @@ func countsUnpaid(d *Fixture) {
 	}
 	// Whatever became of it: it counts until credits were held.
 	v := d.Creates(7)
-	_, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
-	d.ok(err)
+	effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 	waits, _ := d.Prepares(6)
 	d.uses(ledger.Limits{Open: 2, Stored: 14, Unpaid: 3})
 	d.asks(limited(3), ledger.ErrTooManyUnpaid)
@@ -206,8 +196,7 @@ func countsUnpaid(d *Fixture) {
 // cancels ends a verification that nobody works on, or whose node gives it back.
 func (d *Fixture) cancels(id uuid.UUID) {
 	d.T.Helper()
-	v, err := d.Cancel(d.T.Context(), d.Workspace, id)
-	d.ok(err)
+	v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, id))(d.T)
 	if !v.Status.Final() {
 		d.T.Errorf("cancelled and %s", v.Status)
 	}
@@ -219,10 +208,8 @@ func ownLimits(d *Fixture) {
 	set := func(c ledger.LimitsChange, want ledger.Limits) {
 		d.T.Helper()
 		c.Workspace = d.Workspace
-		u, err := d.SetLimits(d.T.Context(), c)
-		d.ok(err)
-		seen, err := d.Usage(d.T.Context(), d.Workspace)
-		d.ok(err)
+		u := effort.Must(d.SetLimits(d.T.Context(), c))(d.T)
+		seen := effort.Must(d.Usage(d.T.Context(), d.Workspace))(d.T)
 		if u.Own != want || !reflect.DeepEqual(u, seen) || u.Name != "desk" || u.Weight != 1 {
 			d.T.Errorf("got %+v, then %+v, want %s", u, seen, want)
 		}
@@ -264,13 +251,11 @@ func badLimits(d *Fixture) {
 	for _, c := range []ledger.LimitsChange{{Open: n(-1)}, {Stored: n(-1)}, {Unpaid: n(-1)},
 		{Open: n(1), Reason: string(make([]byte, ledger.OperatorTextMax+1))}, {Open: n(1), Reason: "\xff"}} {
 		c.Workspace = d.Workspace
-		_, err := d.SetLimits(d.T.Context(), c)
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.SetLimits(d.T.Context(), c))(d, ledger.ErrIllegal)
 	}
 	_, err := d.SetLimits(d.T.Context(), ledger.LimitsChange{Workspace: uuid.New(), Open: n(-1)})
 	d.refused(err, ledger.ErrNoSuchWorkspace)
-	_, err = d.Usage(d.T.Context(), uuid.New())
-	d.refused(err, ledger.ErrNoSuchWorkspace)
+	denied(d.Usage(d.T.Context(), uuid.New()))(d, ledger.ErrNoSuchWorkspace)
 	d.wrote("workspace limits")
 }
 
@@ -286,26 +271,22 @@ func forgetsUnpaid(d *Fixture) {
 	gone, _ := d.Prepares(4) // its file was read, and is kept
 	d.cancels(gone.ID)
 	refused := d.Takes(d.Uploads().ID)
-	_, err := d.Refuse(ctx, refused, ledger.Issue{Code: "csv_malformed"})
-	d.ok(err)
+	effort.Must(d.Refuse(ctx, refused, ledger.Issue{Code: "csv_malformed"}))(d.T)
 	open := d.Creates(7)
 	d.sweeps(ledger.Retention{Results: Hour}, 0)
 	before := d.Account()
 	d.sweeps(after, 4) // two are deleted, two have their results erased
 	d.sweeps(after, 0)
 	for _, id := range []uuid.UUID{gone.ID, refused.Verification} {
-		_, err := d.Verification(ctx, d.Workspace, id)
-		d.refused(err, ledger.ErrNoSuchVerification)
-		_, err = d.UploadState(ctx, id)
-		d.refused(err, ledger.ErrNoSuchVerification)
+		denied(d.Verification(ctx, d.Workspace, id))(d, ledger.ErrNoSuchVerification)
+		denied(d.UploadState(ctx, id))(d, ledger.ErrNoSuchVerification)
 	}
 	for id, status := range map[uuid.UUID]ledger.State{paid.ID: "completed", returned.ID: "cancelled",
 		waits.ID: ledger.WaitingCredits, open.ID: "uploading"} {
 		d.is(d.Sees(id), status)
 	}
-	list, err := d.History(ctx, ledger.HistoryQuery{Workspace: d.Workspace, Limit: 9,
-		After: &ledger.Position{Created: gone.Created, ID: gone.ID}})
-	d.ok(err)
+	list := effort.Must(d.History(ctx, ledger.HistoryQuery{Workspace: d.Workspace, Limit: 9,
+		After: &ledger.Position{Created: gone.Created, ID: gone.ID}}))(d.T)
 	if len(list) < 2 { // a cursor of one that is gone goes on where it was
 		d.T.Errorf("history after one that is gone: %+v", list)
 	}

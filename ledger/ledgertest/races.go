@@ -106,8 +106,7 @@ func raceForCredits(d *Fixture) {
 	for range 64 {
 		d.Uploads()
 	}
-	list, err := d.Lease(d.T.Context(), d.Node, 64, Hour)
-	d.ok(err)
+	list := effort.Must(d.Lease(d.T.Context(), d.Node, 64, Hour))(d.T)
 	racing(64, func(i int) {
 		l := ledger.Lease{Verification: list[i].ID, Node: d.Node, Epoch: list[i].Epoch}
 		if _, err := d.Prepare(d.T.Context(), l, 2, 0, 2); err != nil {
@@ -119,8 +118,7 @@ func raceForCredits(d *Fixture) {
 	for range 2 {
 		_, err := d.Lease(d.T.Context(), d.Node, 64, Hour) // those that had to wait were given back
 		d.ok(err)
-		all, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 64})
-		d.ok(err)
+		all := effort.Must(d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 64}))(d.T)
 		funded := slices.DeleteFunc(all, func(v ledger.Verification) bool { return v.Status != ledger.Verifying })
 		effort.Is(d.T, len(funded), 32)
 		racing(len(funded), func(i int) {
@@ -202,8 +200,7 @@ func raceCancel(d *Fixture) {
 			}
 		})
 		if v = d.Sees(v.ID); v.Status == ledger.Cancelling {
-			_, err := d.FinishCancel(d.T.Context(), l)
-			d.ok(err)
+			effort.Must(d.FinishCancel(d.T.Context(), l))(d.T)
 			v = d.Sees(v.ID)
 		}
 		if !v.Status.Final() || v.Held != 0 || v.Counts.Sum() != 6 {
@@ -215,8 +212,7 @@ func raceCancel(d *Fixture) {
 			}
 		}
 		_ = settles() // refused or known
-		_, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
-		d.ok(err)
+		effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 		if late := d.Sees(v.ID); late != v {
 			d.T.Errorf("%+v became %+v", v, late)
 		}
@@ -271,8 +267,7 @@ func raceWriters(d *Fixture) {
 	})
 	// The newest writer is never fenced, so that the file is whole.
 	d.is(d.Sees(v.ID), "preparing")
-	f, err := d.OpenFile(d.T.Context(), v.ID)
-	d.ok(err)
+	f := effort.Must(d.OpenFile(d.T.Context(), v.ID))(d.T)
 	for i := range chunks {
 		var writer, at int
 		var chunk [8]byte
@@ -383,8 +378,7 @@ func raceViews(d *Fixture) {
 		}
 		turns[p.turn] = p.process.Session
 	}
-	roll, err := d.ReadNodes(d.T.Context())
-	d.ok(err)
+	roll := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
 	if want := racingProcesses * racingViews; len(turns) != want || roll.Generation != int64(want) {
 		d.T.Errorf("%d turns for %d publications, the last %d", len(turns), want, roll.Generation)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -58,8 +59,7 @@ var readings = []exercise{
 		d.Settles(l, 1, 0, 5, smtp.Valid)
 		enough := errors.New("enough")
 		n := 0
-		err := d.Results(d.T.Context(), d.Workspace, v.ID, func(ledger.Result) error { n++; return enough })
-		d.refused(err, enough)
+		d.refused(d.Results(d.T.Context(), d.Workspace, v.ID, func(ledger.Result) error { n++; return enough }), enough)
 		if n != 1 {
 			d.T.Errorf("yielded %d more", n-1)
 		}
@@ -69,8 +69,7 @@ var readings = []exercise{
 		v := d.Creates(7)
 		for kind, want := range map[ledger.Kind]int{ledger.Bulk: 1, ledger.Single: 0, "": 1} {
 			q := ledger.HistoryQuery{Workspace: d.Workspace, Kind: kind, Limit: 9}
-			list, err := d.History(d.T.Context(), q)
-			d.ok(err)
+			list := effort.Must(d.History(d.T.Context(), q))(d.T)
 			if len(list) != want || want == 1 && list[0] != v {
 				d.T.Errorf("kind %q: got %d, want %d", kind, len(list), want)
 			}
@@ -78,10 +77,8 @@ var readings = []exercise{
 	}},
 	{"history of those that are open", 0, func(d *Fixture) {
 		over, open := d.Creates(7), d.Creates(7)
-		_, err := d.Cancel(d.T.Context(), d.Workspace, over.ID)
-		d.ok(err)
-		list, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Open: true, Limit: 9})
-		d.ok(err)
+		effort.Must(d.Cancel(d.T.Context(), d.Workspace, over.ID))(d.T)
+		list := effort.Must(d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Open: true, Limit: 9}))(d.T)
 		if len(list) != 1 || list[0] != open {
 			d.T.Errorf("open are %+v, want %+v", list, open)
 		}
@@ -91,8 +88,7 @@ var readings = []exercise{
 		parked, p := d.Prepares(1)
 		d.ok(d.Release(d.T.Context(), l))
 		seen := func(id uuid.UUID) ledger.Verification {
-			list, err := d.OpenVerifications(d.T.Context(), 100_000)
-			d.ok(err)
+			list := effort.Must(d.OpenVerifications(d.T.Context(), 100_000))(d.T)
 			i := slices.IndexFunc(list, func(v ledger.Verification) bool { return v.ID == id })
 			if i < 0 {
 				d.T.Fatalf("%s is not among the %d open ones", id, len(list))
@@ -106,8 +102,7 @@ var readings = []exercise{
 			d.T.Errorf("%s has it: %+v", d.Node, got)
 		}
 		next := d.tunes().Now.Add(Hour)
-		_, err := d.Park(d.T.Context(), p, ledger.Outlook{Next: next}, []byte("state"))
-		d.ok(err)
+		effort.Must(d.Park(d.T.Context(), p, ledger.Outlook{Next: next}, []byte("state")))(d.T)
 		if got := seen(parked.ID); got.LeasedBy != uuid.Nil || got.RestsUntil.Sub(next).Abs() > time.Second {
 			d.T.Errorf("it rests until %v: %+v", next, got)
 		}
@@ -117,8 +112,7 @@ var readings = []exercise{
 		second := o.Creates(7)
 		check := func(want ...ledger.Verification) {
 			d.T.Helper()
-			list, err := d.OpenVerifications(ctx, 100_000)
-			d.ok(err)
+			list := effort.Must(d.OpenVerifications(ctx, 100_000))(d.T)
 			list = slices.DeleteFunc(list, func(v ledger.Verification) bool {
 				return v.Workspace != d.Workspace && v.Workspace != o.Workspace
 			})
@@ -131,8 +125,7 @@ var readings = []exercise{
 			}
 		}
 		check(first, second)
-		_, err := d.Cancel(ctx, first.Workspace, first.ID)
-		d.ok(err)
+		effort.Must(d.Cancel(ctx, first.Workspace, first.ID))(d.T)
 		check(second)
 		if list, err := d.OpenVerifications(ctx, 0); len(list) > 0 || err != nil {
 			d.T.Errorf("at most none: %d, %v", len(list), err)
@@ -143,14 +136,11 @@ var readings = []exercise{
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		o := d.other(d.T, 0)
 		ctx := d.T.Context()
-		_, err := d.Verification(ctx, o.Workspace, v.ID)
+		denied(d.Verification(ctx, o.Workspace, v.ID))(d, ledger.ErrNoSuchVerification)
+		denied(d.Cancel(ctx, o.Workspace, v.ID))(d, ledger.ErrNoSuchVerification)
+		err := d.Results(ctx, o.Workspace, v.ID, func(ledger.Result) error { return errors.New("a result of another") })
 		d.refused(err, ledger.ErrNoSuchVerification)
-		_, err = d.Cancel(ctx, o.Workspace, v.ID)
-		d.refused(err, ledger.ErrNoSuchVerification)
-		err = d.Results(ctx, o.Workspace, v.ID, func(ledger.Result) error { return errors.New("a result of another") })
-		d.refused(err, ledger.ErrNoSuchVerification)
-		list, err := d.History(ctx, ledger.HistoryQuery{Workspace: o.Workspace, Limit: 9})
-		d.ok(err)
+		list := effort.Must(d.History(ctx, ledger.HistoryQuery{Workspace: o.Workspace, Limit: 9}))(d.T)
 		if len(list) != 0 {
 			d.T.Errorf("history of another workspace: %+v", list)
 		}
@@ -167,19 +157,16 @@ func entries(d *Fixture) {
 	d.Settles(l, 1, 0, 1, smtp.Valid)
 	batch := Batch(l, 2, 2, 3, smtp.Unknown)
 	batch.Results[0].Outcome = smtp.Invalid
-	_, err := d.Settle(d.T.Context(), batch)
-	d.ok(err)
+	effort.Must(d.Settle(d.T.Context(), batch))(d.T)
 	d.ok(d.Release(d.T.Context(), l))
-	_, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
-	d.ok(err)
+	effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 	want := map[string]ledger.Credits{"hold 0": 8, "charge 1": 2, "charge 2": 1, "release 2": 1, "release 0": 4}
 	for limit := 1; limit <= len(want)+1; limit++ {
 		got := map[string]ledger.Credits{}
 		var before ledger.Entry
 		q := ledger.EntriesQuery{Workspace: d.Workspace, Verification: v.ID, Limit: limit}
 		for more := true; more; {
-			s, err := d.Entries(d.T.Context(), q)
-			d.ok(err)
+			s := effort.Must(d.Entries(d.T.Context(), q))(d.T)
 			sums := ledger.Sums{Held: 8, Charged: 3, Released: 5}
 			if s.Count != 5 || s.Sums != sums || s.Verification.ID != v.ID {
 				d.T.Fatalf("got %+v of %d entries, want %+v of 5", s.Sums, s.Count, sums)
@@ -210,8 +197,7 @@ func history(d *Fixture) {
 	var got []uuid.UUID
 	q := ledger.HistoryQuery{Workspace: d.Workspace, Limit: 3}
 	for {
-		page, err := d.History(d.T.Context(), q)
-		d.ok(err)
+		page := effort.Must(d.History(d.T.Context(), q))(d.T)
 		for _, v := range page {
 			got = append(got, v.ID)
 			q.After = &ledger.Position{Created: v.Created, ID: v.ID}

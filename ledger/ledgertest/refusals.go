@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -60,15 +61,13 @@ var refusals = []exercise{
 		held, _ := d.Prepares(2)
 		waits, _ := d.Prepares(9)
 		for name, id := range map[string]uuid.UUID{"uploading": d.Creates(7).ID, "verifying": held.ID, "waiting": waits.ID} {
-			_, err := d.Grant(d.T.Context(), id, d.Workspace, 7, name)
-			d.refused(err, ledger.ErrIllegal)
+			denied(d.Grant(d.T.Context(), id, d.Workspace, 7, name))(d, ledger.ErrIllegal)
 		}
 		d.has(5, 3, 2, 0)
 	}},
 	{"a grant that is none", 5, func(d *Fixture) {
 		id := uuid.New()
-		_, err := d.Grant(d.T.Context(), id, d.Workspace, 5, "")
-		d.ok(err)
+		effort.Must(d.Grant(d.T.Context(), id, d.Workspace, 5, ""))(d.T)
 		o := d.other(d.T, 0)
 		for name, c := range map[string]struct {
 			id, workspace uuid.UUID
@@ -89,14 +88,11 @@ var refusals = []exercise{
 	}},
 	{"a key id of somebody else", 0, func(d *Fixture) {
 		k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace}
-		_, err := d.CreateKey(d.T.Context(), k)
-		d.ok(err)
+		effort.Must(d.CreateKey(d.T.Context(), k))(d.T)
 		k.Workspace = d.other(d.T, 0).Workspace
-		_, err = d.CreateKey(d.T.Context(), k)
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.CreateKey(d.T.Context(), k))(d, ledger.ErrIllegal)
 		k.Workspace, k.SecretSHA256[0] = d.Workspace, 1
-		_, err = d.CreateKey(d.T.Context(), k)
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.CreateKey(d.T.Context(), k))(d, ledger.ErrIllegal)
 	}},
 	{"figures that do not add up", 9, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
@@ -105,8 +101,7 @@ var refusals = []exercise{
 				d.T.Errorf("rows, duplicates, total %v: got %v, want ErrIllegal", f, err)
 			}
 		}
-		_, err := d.Refuse(d.T.Context(), l, ledger.Issue{})
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.Refuse(d.T.Context(), l, ledger.Issue{}))(d, ledger.ErrIllegal)
 	}},
 	{"steps that the status does not allow", 9, refusedSteps},
 	{"settlements that no file has", 9, refusedSettlements},
@@ -129,8 +124,7 @@ var refusals = []exercise{
 	{"a context that is over changes nothing", 9, func(d *Fixture) {
 		ctx, cancel := context.WithCancel(d.T.Context())
 		cancel()
-		_, err := d.Grant(ctx, uuid.New(), d.Workspace, 1, "")
-		d.refused(err, context.Canceled)
+		denied(d.Grant(ctx, uuid.New(), d.Workspace, 1, ""))(d, context.Canceled)
 		d.has(9, 9, 0, 0)
 	}},
 }
@@ -175,8 +169,7 @@ func refusedCreates(d *Fixture) {
 			d.T.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
 	}
-	_, err = d.Cancel(d.T.Context(), d.Workspace, known.ID)
-	d.ok(err)
+	effort.Must(d.Cancel(d.T.Context(), d.Workspace, known.ID))(d.T)
 	n := d.Asks(7)
 	n.Limits.Open = 2 // the cancelled one is not open
 	_, _, err = d.Create(d.T.Context(), n)
@@ -185,8 +178,7 @@ func refusedCreates(d *Fixture) {
 
 func refusedChunks(d *Fixture) {
 	v := d.Creates(ledger.ChunkBytesMax + 9)
-	u, err := d.OpenUpload(d.T.Context(), v.ID)
-	d.ok(err)
+	u := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
 	for _, c := range []struct {
 		name   string
 		writer int64
@@ -212,16 +204,13 @@ func refusedChunks(d *Fixture) {
 			d.T.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
 	}
-	_, err = d.Cancel(d.T.Context(), d.Workspace, v.ID)
-	d.ok(err)
-	_, err = d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("x"))
-	d.refused(err, ledger.ErrUploadClosed)
+	effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
+	denied(d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("x")))(d, ledger.ErrUploadClosed)
 }
 
 func refusedSteps(d *Fixture) {
 	ctx := d.T.Context()
-	_, err := d.OpenFile(ctx, d.Creates(7).ID)
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.OpenFile(ctx, d.Creates(7).ID))(d, ledger.ErrIllegal)
 
 	l := d.Takes(d.Uploads().ID)
 	_, settle := d.Settle(ctx, Batch(l, 1, 0, 0, smtp.Valid))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -74,11 +75,10 @@ var settlements = []exercise{
 		d.ok(d.Release(d.T.Context(), l))
 		next := uuid.New()
 		taken := d.leased(next, 1, Hour, v.ID)
-		_, err := d.Settle(d.T.Context(), Batch(l, 2, 1, 1, smtp.Valid))
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Settle(d.T.Context(), Batch(l, 2, 1, 1, smtp.Valid)))(d, ledger.ErrStaleEpoch)
 		d.Settles(l, 1, 0, 0, smtp.Valid) // what it had committed is still its own
 		newer := ledger.Lease{Verification: v.ID, Node: next, Epoch: taken[0].Epoch}
-		_, err = d.Settle(d.T.Context(), Batch(newer, 1, 0, 0, smtp.Valid)) // and not the new owner's
+		_, err := d.Settle(d.T.Context(), Batch(newer, 1, 0, 0, smtp.Valid)) // and not the new owner's
 		d.refused(err, ledger.ErrStaleEpoch)
 		if taken[0].Settlements != 1 || taken[0].Held != 2 {
 			d.T.Errorf("taken over: %+v", taken[0])
@@ -110,8 +110,7 @@ var settlements = []exercise{
 			for ordinal := number; ordinal < 9000; ordinal += 9 {
 				s.Results = append(s.Results, OneResult(ordinal, smtp.Valid))
 			}
-			_, err := d.Settle(d.T.Context(), s)
-			d.ok(err)
+			effort.Must(d.Settle(d.T.Context(), s))(d.T)
 		}
 		d.twice(l, 4, 0, 2, 8991, 4501, 4511)
 		d.Settles(l, 4, 3, 8, smtp.Valid)
@@ -119,8 +118,7 @@ var settlements = []exercise{
 	}},
 	{"an expired lease that nobody took still settles", 5, func(d *Fixture) {
 		v, l := d.Prepares(3)
-		_, err := d.Renew(d.T.Context(), d.Node, 0)
-		d.ok(err)
+		effort.Must(d.Renew(d.T.Context(), d.Node, 0))(d.T)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		if got := d.Sees(v.ID).Counts.Valid; got != 1 {
 			d.T.Errorf("%d valid", got)
@@ -163,8 +161,7 @@ var cancels = []exercise{
 	{"preparing, whoever reads it", 5, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
 		d.cancelsAtOnce(l.Verification, 0)
-		_, err := d.Prepare(d.T.Context(), l, 1, 0, 1)
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Prepare(d.T.Context(), l, 1, 0, 1))(d, ledger.ErrStaleEpoch)
 	}},
 	{"waiting for credits", 0, func(d *Fixture) {
 		v, _ := d.Prepares(3)
@@ -181,39 +178,32 @@ var cancels = []exercise{
 	}},
 	{"verifying with an expired lease", 5, func(d *Fixture) {
 		v, l := d.Prepares(5)
-		_, err := d.Renew(d.T.Context(), d.Node, 0)
-		d.ok(err)
+		effort.Must(d.Renew(d.T.Context(), d.Node, 0))(d.T)
 		d.cancelsAtOnce(v.ID, 5)
-		_, err = d.Settle(d.T.Context(), Batch(l, 1, 0, 0, smtp.Valid))
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Settle(d.T.Context(), Batch(l, 1, 0, 0, smtp.Valid)))(d, ledger.ErrStaleEpoch)
 	}},
 	{"verifying under a lease", 5, func(d *Fixture) { d.cancelsUnderLease(5) }},
 	{"a large rest without a lease", ledger.SettlementMax + 1, func(d *Fixture) {
 		v, l := d.Prepares(ledger.SettlementMax + 1)
 		d.ok(d.Release(d.T.Context(), l))
-		v, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
-		d.ok(err)
+		v = effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 		d.is(v, "cancelling")
-		v, err = d.FinishCancel(d.T.Context(), d.Takes(v.ID))
-		d.ok(err)
+		v = effort.Must(d.FinishCancel(d.T.Context(), d.Takes(v.ID)))(d.T)
 		d.is(v, "cancelled")
 		d.has(ledger.SettlementMax+1, ledger.SettlementMax+1, 0, 0)
 	}},
 	{"cancelling ends in cancelled also when all got their outcome", 2, func(d *Fixture) {
 		v, l := d.Prepares(2)
-		_, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
-		d.ok(err)
+		effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 		d.is(d.Settles(l, 1, 0, 1, smtp.Valid), "cancelled")
-		again, err := d.FinishCancel(d.T.Context(), l)
-		d.ok(err)
+		again := effort.Must(d.FinishCancel(d.T.Context(), l))(d.T)
 		d.is(again, "cancelled")
 		d.has(2, 0, 0, 2)
 	}},
 	{"a final file stays as it is", 2, func(d *Fixture) {
 		v, l := d.Prepares(1)
 		done := d.Settles(l, 1, 0, 0, smtp.Valid)
-		v, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
-		d.ok(err)
+		v = effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 		if v != done {
 			d.T.Errorf("%+v, then %+v", done, v)
 		}
@@ -225,8 +215,7 @@ var cancels = []exercise{
 func (d *Fixture) cancelsAtOnce(id uuid.UUID, unchecked int64) {
 	d.T.Helper()
 	for range 2 {
-		v, err := d.Cancel(d.T.Context(), d.Workspace, id)
-		d.ok(err)
+		v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, id))(d.T)
 		d.is(v, "cancelled")
 		if v.Counts.Cancelled != unchecked || v.Held != 0 {
 			d.T.Errorf("counts %+v holding %d, want %d cancelled", v.Counts, v.Held, unchecked)
@@ -240,23 +229,19 @@ func (d *Fixture) cancelsUnderLease(total int64) {
 	v, l := d.Prepares(total)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	for range 2 {
-		v, err := d.Cancel(d.T.Context(), d.Workspace, v.ID)
-		d.ok(err)
+		v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 		d.is(v, "cancelling")
 	}
-	stays, err := d.Wait(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(time.Minute)})
-	d.ok(err)
+	stays := effort.Must(d.Wait(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(time.Minute)}))(d.T)
 	d.is(stays, "cancelling")
 	d.is(d.Settles(l, 2, 1, 1, smtp.Invalid), "cancelling") // in flight: counts and is charged
 	for range 2 {
-		v, err := d.FinishCancel(d.T.Context(), l)
-		d.ok(err)
+		v := effort.Must(d.FinishCancel(d.T.Context(), l))(d.T)
 		d.is(v, "cancelled")
 		if v.Counts.Cancelled != total-2 {
 			d.T.Errorf("counts: %+v", v.Counts)
 		}
 	}
 	d.has(5, 3, 0, 2)
-	_, err = d.Settle(d.T.Context(), Batch(l, 3, 2, 2, smtp.Valid))
-	d.refused(err, ledger.ErrStaleEpoch)
+	denied(d.Settle(d.T.Context(), Batch(l, 3, 2, 2, smtp.Valid)))(d, ledger.ErrStaleEpoch)
 }

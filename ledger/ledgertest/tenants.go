@@ -17,10 +17,8 @@ import (
 
 var tenants = []exercise{
 	{"a workspace is made once", 0, func(d *Fixture) {
-		again, err := d.CreateWorkspace(d.T.Context(), d.Workspace, "another name")
-		d.ok(err)
-		list, err := d.Workspaces(d.T.Context())
-		d.ok(err)
+		again := effort.Must(d.CreateWorkspace(d.T.Context(), d.Workspace, "another name"))(d.T)
+		list := effort.Must(d.Workspaces(d.T.Context()))(d.T)
 		if again.Name != "desk" || len(list) != 1 || list[0] != again || again.Created.IsZero() {
 			d.T.Errorf("got %+v and the list %+v", again, list)
 		}
@@ -28,8 +26,7 @@ var tenants = []exercise{
 	{"a grant counts once", 0, func(d *Fixture) {
 		id := uuid.New()
 		for range 2 {
-			b, err := d.Grant(d.T.Context(), id, d.Workspace, 7, "paid")
-			d.ok(err)
+			b := effort.Must(d.Grant(d.T.Context(), id, d.Workspace, 7, "paid"))(d.T)
 			if want := (ledger.Balance{Granted: 7, Available: 7}); b != want {
 				d.T.Errorf("got %+v, want %+v", b, want)
 			}
@@ -42,12 +39,9 @@ var tenants = []exercise{
 	{"who made, used and revoked a key", 0, keyActors},
 	{"workspaces are listed oldest first", 0, manyWorkspaces},
 	{"a secret is made once", 0, func(d *Fixture) {
-		first, err := d.Secret(d.T.Context(), "urls", 32)
-		d.ok(err)
-		second, err := d.Secret(d.T.Context(), "urls", 32)
-		d.ok(err)
-		other, err := d.Secret(d.T.Context(), "cursors", 32)
-		d.ok(err)
+		first := effort.Must(d.Secret(d.T.Context(), "urls", 32))(d.T)
+		second := effort.Must(d.Secret(d.T.Context(), "urls", 32))(d.T)
+		other := effort.Must(d.Secret(d.T.Context(), "cursors", 32))(d.T)
 		if len(first) != 32 || !bytes.Equal(first, second) || bytes.Equal(first, other) {
 			d.T.Error("secrets: want the same value for a name, another for another name, 32 bytes each")
 		}
@@ -58,27 +52,21 @@ var tenants = []exercise{
 func keyLife(d *Fixture) {
 	ctx := d.T.Context()
 	k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: "mine", SecretSHA256: [32]byte{1, 31: 9}}
-	made, err := d.CreateKey(ctx, k)
-	d.ok(err)
-	again, err := d.CreateKey(ctx, k)
-	d.ok(err)
-	read, err := d.KeyByID(ctx, k.ID)
-	d.ok(err)
+	made := effort.Must(d.CreateKey(ctx, k))(d.T)
+	again := effort.Must(d.CreateKey(ctx, k))(d.T)
+	read := effort.Must(d.KeyByID(ctx, k.ID))(d.T)
 	if made != again || made != read || made.SecretSHA256 != k.SecretSHA256 || made.Created.IsZero() ||
 		!made.Revoked.IsZero() {
 		d.T.Errorf("made %+v, again %+v, read %+v", made, again, read)
 	}
-	revoked, err := d.RevokeKey(ctx, k.ID)
-	d.ok(err)
+	revoked := effort.Must(d.RevokeKey(ctx, k.ID))(d.T)
 	for start := time.Now(); time.Since(start) < 5*time.Millisecond; { // the clock must have moved on
-		twice, err := d.RevokeKey(ctx, k.ID)
-		d.ok(err)
+		twice := effort.Must(d.RevokeKey(ctx, k.ID))(d.T)
 		if revoked.Revoked.IsZero() || twice != revoked {
 			d.T.Fatalf("revoked %+v, then %+v", revoked, twice)
 		}
 	}
-	list, err := d.Keys(ctx, d.Workspace)
-	d.ok(err)
+	list := effort.Must(d.Keys(ctx, d.Workspace))(d.T)
 	if len(list) != 1 || list[0] != revoked {
 		d.T.Errorf("keys: got %+v, want the revoked one", list)
 	}
@@ -88,31 +76,25 @@ func keyActors(d *Fixture) {
 	in := d.Joins("anna@acme.test", ledger.Owner)
 	ctx := ledger.WithActor(d.T.Context(), acts(in.User.ID))
 	k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: "laptop", MadeBy: "is filled in", RevokedBy: "too"}
-	made, err := d.CreateKey(ctx, k)
-	d.ok(err)
-	again, err := d.CreateKey(d.T.Context(), k)
-	d.ok(err)
+	made := effort.Must(d.CreateKey(ctx, k))(d.T)
+	again := effort.Must(d.CreateKey(d.T.Context(), k))(d.T)
 	if made.MadeBy != acts(in.User.ID) || made.RevokedBy != "" || !made.LastUsed.IsZero() || again != made {
 		d.T.Errorf("made %+v, again %+v", made, again)
 	}
-	other, err := d.CreateKey(d.T.Context(), ledger.Key{ID: "bbbbbbbbbb12", Workspace: d.Workspace})
-	d.ok(err)
+	other := effort.Must(d.CreateKey(d.T.Context(), ledger.Key{ID: "bbbbbbbbbb12", Workspace: d.Workspace}))(d.T)
 	d.ok(d.UseKeys(ctx, nil))
 	d.ok(d.UseKeys(ctx, []string{"nobody", k.ID, k.ID, "a\x00", "\xff"}))
-	used, err := d.KeyByID(ctx, k.ID)
-	d.ok(err)
+	used := effort.Must(d.KeyByID(ctx, k.ID))(d.T)
 	if used.LastUsed.Before(made.Created) || used.LastUsed.After(d.tunes().Now) {
 		d.T.Errorf("used: %+v", used)
 	}
 	d.nextMillisecond(used.LastUsed)
 	d.ok(d.UseKeys(ctx, []string{k.ID}))
-	later, err := d.KeyByID(ctx, k.ID)
-	d.ok(err)
+	later := effort.Must(d.KeyByID(ctx, k.ID))(d.T)
 	if !later.LastUsed.After(used.LastUsed) {
 		d.T.Errorf("used at %v, then at %v", used.LastUsed, later.LastUsed)
 	}
-	revoked, err := d.RevokeKey(ledger.WithActor(ctx, "operator"), k.ID)
-	d.ok(err)
+	revoked := effort.Must(d.RevokeKey(ledger.WithActor(ctx, "operator"), k.ID))(d.T)
 	want := later
 	want.Revoked, want.RevokedBy = revoked.Revoked, "operator"
 	effort.Is(d.T, revoked, want, "revoked")
@@ -127,10 +109,9 @@ func keyActors(d *Fixture) {
 	many := make([]string, ledger.BatchMax+1)
 	d.refused(d.UseKeys(ctx, many), ledger.ErrIllegal)
 	d.ok(d.UseKeys(ctx, many[1:]))
-	_, err = d.CreateKey(ledger.WithActor(ctx, "a\x00"), ledger.Key{ID: "cccccccccc12", Workspace: d.Workspace})
+	_, err := d.CreateKey(ledger.WithActor(ctx, "a\x00"), ledger.Key{ID: "cccccccccc12", Workspace: d.Workspace})
 	d.refused(err, ledger.ErrIllegal)
-	_, err = d.RevokeKey(ledger.WithActor(ctx, "a\x00"), other.ID)
-	d.refused(err, ledger.ErrIllegal)
+	denied(d.RevokeKey(ledger.WithActor(ctx, "a\x00"), other.ID))(d, ledger.ErrIllegal)
 	by := acts(in.User.ID) + "|anna@acme.test|"
 	d.tells("||link create|anna@acme.test|owner", by+"member join|anna@acme.test|owner", by+"key create|abcdefghij12|laptop",
 		"||key create|bbbbbbbbbb12|", "operator||key revoke|abcdefghij12|laptop")
@@ -145,11 +126,9 @@ func (d *Fixture) other(t testing.TB, credits ledger.Credits) *Fixture {
 var limits = []exercise{
 	{"credits stay exact in JSON", 0, func(d *Fixture) {
 		d.Grants(1<<53 - 3)
-		_, err := d.Grant(d.T.Context(), uuid.New(), d.Workspace, 4, "one too many")
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.Grant(d.T.Context(), uuid.New(), d.Workspace, 4, "one too many"))(d, ledger.ErrIllegal)
 		d.Grants(3)
-		_, err = d.Grant(d.T.Context(), uuid.New(), d.Workspace, 1, "one too many")
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.Grant(d.T.Context(), uuid.New(), d.Workspace, 1, "one too many"))(d, ledger.ErrIllegal)
 		d.has(1<<53, 1<<53, 0, 0)
 	}},
 	{"text that not every database can keep", 5, unkeptTexts},
@@ -158,8 +137,7 @@ var limits = []exercise{
 		d.Uploads()
 		for _, limit := range []int{0, -1} {
 			d.leased(d.Node, limit, Hour)
-			list, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: limit})
-			d.ok(err)
+			list := effort.Must(d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: limit}))(d.T)
 			s, err := d.Entries(d.T.Context(), ledger.EntriesQuery{Workspace: d.Workspace, Verification: v.ID, Limit: limit})
 			d.ok(err)
 			if len(list) != 0 || len(s.Entries) != 0 || s.Count != 1 {
@@ -175,8 +153,7 @@ var limits = []exercise{
 	}},
 	{"the largest settlement", ledger.SettlementMax + 1, func(d *Fixture) {
 		_, l := d.Prepares(ledger.SettlementMax + 1)
-		_, err := d.Settle(d.T.Context(), Batch(l, 1, 0, ledger.SettlementMax, smtp.Valid))
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.Settle(d.T.Context(), Batch(l, 1, 0, ledger.SettlementMax, smtp.Valid)))(d, ledger.ErrIllegal)
 		d.is(d.Settles(l, 1, 0, ledger.SettlementMax-1, smtp.Valid), "verifying")
 		d.is(d.Settles(l, 2, ledger.SettlementMax, ledger.SettlementMax, smtp.Valid), "completed")
 	}},
@@ -221,10 +198,8 @@ func unkeptTexts(d *Fixture) {
 		}
 	}
 	d.has(5, 5, 0, 0)
-	spaces, err := d.Workspaces(ctx)
-	d.ok(err)
-	keys, err := d.Keys(ctx, d.Workspace)
-	d.ok(err)
+	spaces := effort.Must(d.Workspaces(ctx))(d.T)
+	keys := effort.Must(d.Keys(ctx, d.Workspace))(d.T)
 	if len(spaces) != 1 || len(keys) != 0 {
 		d.T.Errorf("made %d workspaces and %d keys", len(spaces)-1, len(keys))
 	}
@@ -244,22 +219,17 @@ var repeats = []exercise{
 	{"figures that were held by another node", 9, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		d.ok(d.Release(d.T.Context(), l))
-		_, err := d.Prepare(d.T.Context(), l, 2, 0, 2)
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Prepare(d.T.Context(), l, 2, 0, 2))(d, ledger.ErrStaleEpoch)
 		d.leased(uuid.New(), 1, Hour, v.ID)
-		_, err = d.Prepare(d.T.Context(), l, 2, 0, 2)
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Prepare(d.T.Context(), l, 2, 0, 2))(d, ledger.ErrStaleEpoch)
 	}},
 	{"another defect of a refused file", 0, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
-		_, err := d.Refuse(d.T.Context(), l, ledger.Issue{Code: ledger.CreditsRequired})
-		d.refused(err, ledger.ErrIllegal)
+		denied(d.Refuse(d.T.Context(), l, ledger.Issue{Code: ledger.CreditsRequired}))(d, ledger.ErrIllegal)
 		first := ledger.Issue{Code: "csv_malformed", Row: 3}
-		_, err = d.Refuse(d.T.Context(), l, first)
-		d.ok(err)
+		effort.Must(d.Refuse(d.T.Context(), l, first))(d.T)
 		for _, issue := range []ledger.Issue{{Code: "csv_malformed", Row: 4}, {Code: "csv_encoding", Row: 3}} {
-			_, err = d.Refuse(d.T.Context(), l, issue)
-			d.refused(err, ledger.ErrStaleEpoch)
+			denied(d.Refuse(d.T.Context(), l, issue))(d, ledger.ErrStaleEpoch)
 		}
 		if got := d.Sees(l.Verification).Issue; got == nil || *got != first {
 			d.T.Errorf("issue: %+v", got)
@@ -268,28 +238,21 @@ var repeats = []exercise{
 	{"a chunk that is not the newest, or not the writer's", 0, func(d *Fixture) {
 		ctx := d.T.Context()
 		v := d.Creates(7)
-		u, err := d.OpenUpload(ctx, v.ID)
-		d.ok(err)
+		u := effort.Must(d.OpenUpload(ctx, v.ID))(d.T)
 		for at, data := range []string{"a", "b"} {
-			_, err = d.AppendChunk(ctx, v.ID, u.Writer, int64(at), []byte(data))
-			d.ok(err)
+			effort.Must(d.AppendChunk(ctx, v.ID, u.Writer, int64(at), []byte(data)))(d.T)
 		}
-		_, err = d.AppendChunk(ctx, v.ID, u.Writer, 0, []byte("a"))
-		d.refused(err, ledger.ErrGap)
-		_, err = d.OpenUpload(ctx, v.ID)
-		d.ok(err)
-		_, err = d.AppendChunk(ctx, v.ID, u.Writer, 1, []byte("b"))
-		d.refused(err, ledger.ErrFenced)
+		denied(d.AppendChunk(ctx, v.ID, u.Writer, 0, []byte("a")))(d, ledger.ErrGap)
+		effort.Must(d.OpenUpload(ctx, v.ID))(d.T)
+		denied(d.AppendChunk(ctx, v.ID, u.Writer, 1, []byte("b")))(d, ledger.ErrFenced)
 	}},
 	{"an expired upload opened twice", 0, func(d *Fixture) {
 		n := d.Asks(7)
 		n.UploadExpiry = 0
 		v, _, err := d.Create(d.T.Context(), n)
 		d.ok(err)
-		first, err := d.OpenUpload(d.T.Context(), v.ID)
-		d.ok(err)
-		second, err := d.OpenUpload(d.T.Context(), v.ID)
-		d.ok(err)
+		first := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
+		second := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
 		if first != second {
 			d.T.Errorf("%+v, then %+v", first, second)
 		}
@@ -298,8 +261,7 @@ var repeats = []exercise{
 		v, l := d.Prepares(2)
 		for _, after := range []time.Duration{time.Minute, 2 * time.Minute, time.Second} {
 			next := v.Created.Add(after)
-			_, err := d.Wait(d.T.Context(), l, ledger.Outlook{Next: next})
-			d.ok(err)
+			effort.Must(d.Wait(d.T.Context(), l, ledger.Outlook{Next: next}))(d.T)
 			if got := d.Sees(v.ID).NextTry; !got.Equal(next) {
 				d.T.Errorf("next try %v, want %v", got, next)
 			}
@@ -312,15 +274,12 @@ func manyKeys(d *Fixture) {
 	other := d.other(d.T, 0)
 	var want []ledger.Key
 	for _, id := range []string{"cccccccccc12", "aaaaaaaaaa12", "bbbbbbbbbb12"} {
-		k, err := d.CreateKey(d.T.Context(), ledger.Key{ID: id, Workspace: d.Workspace, Label: "of " + id})
-		d.ok(err)
+		k := effort.Must(d.CreateKey(d.T.Context(), ledger.Key{ID: id, Workspace: d.Workspace, Label: "of " + id}))(d.T)
 		want = append(want, k)
-		_, err = d.CreateKey(d.T.Context(), ledger.Key{ID: "of other" + id[:4], Workspace: other.Workspace})
-		d.ok(err)
+		effort.Must(d.CreateKey(d.T.Context(), ledger.Key{ID: "of other" + id[:4], Workspace: other.Workspace}))(d.T)
 		d.nextMillisecond(k.Created)
 	}
-	got, err := d.Keys(d.T.Context(), d.Workspace)
-	d.ok(err)
+	got := effort.Must(d.Keys(d.T.Context(), d.Workspace))(d.T)
 	if !slices.Equal(got, want) {
 		d.T.Errorf("got %+v, want %+v", got, want)
 	}
@@ -328,17 +287,14 @@ func manyKeys(d *Fixture) {
 
 func manyWorkspaces(d *Fixture) {
 	var want []ledger.Workspace
-	first, err := d.CreateWorkspace(d.T.Context(), d.Workspace, "")
-	d.ok(err)
+	first := effort.Must(d.CreateWorkspace(d.T.Context(), d.Workspace, ""))(d.T)
 	want = append(want, first)
 	for _, id := range []uuid.UUID{uuid.Max, {15: 1}, {1}} {
 		d.nextMillisecond(want[len(want)-1].Created)
-		w, err := d.CreateWorkspace(d.T.Context(), id, id.String())
-		d.ok(err)
+		w := effort.Must(d.CreateWorkspace(d.T.Context(), id, id.String()))(d.T)
 		want = append(want, w)
 	}
-	got, err := d.Workspaces(d.T.Context())
-	d.ok(err)
+	got := effort.Must(d.Workspaces(d.T.Context()))(d.T)
 	if !slices.Equal(got, want) {
 		d.T.Errorf("got %+v, want %+v", got, want)
 	}

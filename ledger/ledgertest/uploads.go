@@ -35,8 +35,7 @@ var uploads = []exercise{
 		d.ok(err)
 		again, _, err := d.Create(ledger.WithActor(d.T.Context(), "user:x"), n)
 		d.ok(err)
-		read, err := d.Verification(d.T.Context(), d.Workspace, first.ID)
-		d.ok(err)
+		read := effort.Must(d.Verification(d.T.Context(), d.Workspace, first.ID))(d.T)
 		if first.MadeBy != "key:abcdefghij12" || again != first || read != first || d.Creates(1).MadeBy != "" {
 			d.T.Errorf("made %+v, again %+v, read %+v", first, again, read)
 		}
@@ -58,10 +57,8 @@ var uploads = []exercise{
 	{"a chunk repeated is answered again", 0, chunkRepeated},
 	{"an opened upload fences the older writer", 0, func(d *Fixture) {
 		v := d.Creates(7)
-		old, err := d.OpenUpload(d.T.Context(), v.ID)
-		d.ok(err)
-		young, err := d.OpenUpload(d.T.Context(), v.ID)
-		d.ok(err)
+		old := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
+		young := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
 		if young.Writer <= old.Writer {
 			d.T.Errorf("writer %d after %d", young.Writer, old.Writer)
 		}
@@ -73,10 +70,8 @@ var uploads = []exercise{
 	}},
 	{"an upload that is over is not opened again", 0, func(d *Fixture) {
 		v := d.Uploads()
-		before, err := d.UploadState(d.T.Context(), v.ID)
-		d.ok(err)
-		after, err := d.OpenUpload(d.T.Context(), v.ID)
-		d.ok(err)
+		before := effort.Must(d.UploadState(d.T.Context(), v.ID))(d.T)
+		after := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
 		if before != after || after.Status != ledger.Preparing {
 			d.T.Errorf("before %+v, after %+v", before, after)
 		}
@@ -86,13 +81,11 @@ var uploads = []exercise{
 		n.UploadExpiry = 0
 		v, _, err := d.Create(d.T.Context(), n)
 		d.ok(err)
-		u, err := d.OpenUpload(d.T.Context(), v.ID)
-		d.ok(err)
+		u := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
 		if !u.Expired {
 			d.T.Errorf("state: %+v", u)
 		}
-		_, err = d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("1234567"))
-		d.refused(err, ledger.ErrUploadClosed)
+		denied(d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("1234567")))(d, ledger.ErrUploadClosed)
 	}},
 }
 
@@ -100,24 +93,20 @@ func bytesComeBack(d *Fixture) {
 	ctx := d.T.Context()
 	sent := bytes.Repeat([]byte("a@b.example\r\n\x00\xff"), 50_000)
 	v := d.Creates(int64(len(sent)))
-	u, err := d.OpenUpload(ctx, v.ID)
-	d.ok(err)
+	u := effort.Must(d.OpenUpload(ctx, v.ID))(d.T)
 	for _, cut := range []int{1, 200_000, 200_001, 500_000, len(sent) - 1, len(sent)} {
 		if u.Status != ledger.Uploading {
 			d.T.Fatalf("%s with %d of %d bytes", u.Status, u.Durable, u.Bytes)
 		}
-		u, err = d.AppendChunk(ctx, v.ID, u.Writer, u.Durable, sent[u.Durable:cut])
-		d.ok(err)
+		u = effort.Must(d.AppendChunk(ctx, v.ID, u.Writer, u.Durable, sent[u.Durable:cut]))(d.T)
 		if u.Durable != int64(cut) {
 			d.T.Fatalf("durable: got %d, want %d", u.Durable, cut)
 		}
 	}
 	effort.Is(d.T, u.Status, ledger.Preparing, "with all bytes")
 	for range 2 { // any number of nodes may read it
-		f, err := d.OpenFile(ctx, v.ID)
-		d.ok(err)
-		got, err := io.ReadAll(f)
-		d.ok(err)
+		f := effort.Must(d.OpenFile(ctx, v.ID))(d.T)
+		got := effort.Must(io.ReadAll(f))(d.T)
 		if !bytes.Equal(got, sent) {
 			d.T.Errorf("got %d bytes that differ from the %d sent", len(got), len(sent))
 		}
@@ -128,22 +117,18 @@ func bytesComeBack(d *Fixture) {
 func chunkRepeated(d *Fixture) {
 	ctx := d.T.Context()
 	v := d.Creates(7)
-	u, err := d.OpenUpload(ctx, v.ID)
-	d.ok(err)
+	u := effort.Must(d.OpenUpload(ctx, v.ID))(d.T)
 	for _, c := range []struct {
 		at   int64
 		data string
 	}{{0, "abc"}, {3, "defg"}} {
-		first, err := d.AppendChunk(ctx, v.ID, u.Writer, c.at, []byte(c.data))
-		d.ok(err)
-		second, err := d.AppendChunk(ctx, v.ID, u.Writer, c.at, []byte(c.data))
-		d.ok(err)
+		first := effort.Must(d.AppendChunk(ctx, v.ID, u.Writer, c.at, []byte(c.data)))(d.T)
+		second := effort.Must(d.AppendChunk(ctx, v.ID, u.Writer, c.at, []byte(c.data)))(d.T)
 		if first != second {
 			d.T.Errorf("at %d: %+v, then %+v", c.at, first, second)
 		}
 	}
-	_, err = d.AppendChunk(ctx, v.ID, u.Writer, 3, []byte("DEFG"))
-	d.refused(err, ledger.ErrUploadClosed)
+	denied(d.AppendChunk(ctx, v.ID, u.Writer, 3, []byte("DEFG")))(d, ledger.ErrUploadClosed)
 }
 
 var sweeps = []exercise{
@@ -198,15 +183,12 @@ func erases(d *Fixture) {
 	if n := len(d.Reads(v.ID)); n != 2 {
 		d.T.Errorf("%d results before the time", n)
 	}
-	whole, err := d.OpenFile(ctx, v.ID)
-	d.ok(err)
+	whole := effort.Must(d.OpenFile(ctx, v.ID))(d.T)
 	d.ok(whole.Close())
 	d.sweeps(ledger.Retention{Uploads: time.Nanosecond, Results: time.Nanosecond}, 2)
 	d.sweeps(ledger.Retention{Uploads: time.Nanosecond, Results: time.Nanosecond}, 0)
-	err = d.Results(ctx, d.Workspace, v.ID, func(ledger.Result) error { return nil })
-	d.refused(err, ledger.ErrResultsExpired)
-	_, err = d.OpenFile(ctx, v.ID)
-	d.refused(err, ledger.ErrIllegal)
+	d.refused(d.Results(ctx, d.Workspace, v.ID, func(ledger.Result) error { return nil }), ledger.ErrResultsExpired)
+	denied(d.OpenFile(ctx, v.ID))(d, ledger.ErrIllegal)
 	after := d.Sees(v.ID)
 	if after.Counts.Valid != 2 || after.Status != ledger.Completed || after.Identity != v.Identity {
 		d.T.Errorf("what stays: %+v", after)
@@ -220,8 +202,7 @@ func erases(d *Fixture) {
 // sweeps fails the test unless a sweep changes so many verifications.
 func (d *Fixture) sweeps(r ledger.Retention, want int) {
 	d.T.Helper()
-	got, err := d.Sweep(d.T.Context(), r)
-	d.ok(err)
+	got := effort.Must(d.Sweep(d.T.Context(), r))(d.T)
 	if got != want {
 		d.T.Errorf("sweep %+v: changed %d, want %d", r, got, want)
 	}

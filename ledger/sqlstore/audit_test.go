@@ -86,8 +86,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		{"id of a verification cut", `UPDATE verifications SET id = x'0102'`, ledger.Storage},
 	} {
 		path := filepath.Join(t.TempDir(), "ledger.db")
-		s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-		effort.OK(t, err)
+		s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 		d := ledgertest.NewFixture(t, s, 9)
 		d.Overrides(ledgertest.Halves("example.net"), time.Hour)
 		d.Joins("anna@acme.test", ledger.Owner)

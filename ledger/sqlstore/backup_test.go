@@ -55,8 +55,7 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
 		t.Errorf("files beside the copy: %v, %v", left, err)
 	}
-	copied, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	effort.OK(t, err)
+	copied := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	defer func() { _ = copied.Close() }()
 	c := &ledgertest.Fixture{Book: copied, T: t, Workspace: d.Workspace, Node: d.Node}
 	c.Audits()
@@ -84,8 +83,7 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 // TestAnOpenBackupHasNoName and can be read to the end, also after one was cut short.
 func TestAnOpenBackupHasNoName(t *testing.T) {
 	dir := t.TempDir()
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), sqlstore.Options{})
-	effort.OK(t, err)
+	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), sqlstore.Options{}))(t)
 	defer func() { _ = s.Close() }()
 	ledgertest.NewFixture(t, s, 9)
 	effort.OK(t, os.WriteFile(filepath.Join(dir, "ledger.db.backup"), []byte("half"), 0o600))
@@ -95,8 +93,7 @@ func TestAnOpenBackupHasNoName(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	path := filepath.Join(t.TempDir(), "copy.db")
-	f, err := os.Create(path)
-	effort.OK(t, err)
+	f := effort.Must(os.Create(path))(t)
 	n, err := io.Copy(f, copied)
 	if err = errors.Join(err, f.Close(), copied.Close()); err != nil || n != bytes {
 		t.Fatalf("%d bytes of %d, %v", n, bytes, err)

@@ -56,8 +56,7 @@ func TestAClockThatJumpsErasesNothing(t *testing.T) {
 	if told := strings.Count(log.String(), "level=ERROR"); told != 1 || doubted(t, metrics) != 1 {
 		t.Errorf("told %d times, want once; the metric is %v:\n%s", told, doubted(t, metrics), &log)
 	}
-	begun, err := Open(t.Context(), url, Options{Seams: seams})
-	effort.OK(t, err)
+	begun := effort.Must(Open(t.Context(), url, Options{Seams: seams}))(t)
 	defer func() { _ = begun.Close() }()
 	c.sweeps(t, begun, ledger.ErrClock)
 	clock = func() time.Time { return time.Now().Add(40 * day) } // neither the machine's clock makes it true

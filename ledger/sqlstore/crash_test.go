@@ -105,8 +105,7 @@ func killedAfter(t *testing.T, url string, lines int) map[string]*steps {
 // checkAfterKill holds the ledger against what was told.
 func checkAfterKill(t *testing.T, url string, told map[string]*steps, granted, untold int) {
 	t.Helper()
-	s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
-	effort.OK(t, err)
+	s := effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
 	defer func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -219,12 +219,10 @@ func TestConformanceOnCockroachDB(t *testing.T) {
 	if err != nil {
 		t.Skipf("skipped: no cockroachdb: %v (set COCKROACH_BINARY)", err)
 	}
-	server, err := testserver.NewTestServer(testserver.CockroachBinaryPathOpt(path))
-	effort.OK(t, err)
+	server := effort.Must(testserver.NewTestServer(testserver.CockroachBinaryPathOpt(path)))(t)
 	t.Cleanup(server.Stop)
 	url := server.PGURL()
-	conn, err := pgx.Connect(t.Context(), url.String())
-	effort.OK(t, err)
+	conn := effort.Must(pgx.Connect(t.Context(), url.String()))(t)
 	var version string
 	effort.OK(t, conn.QueryRow(t.Context(), `SELECT version()`).Scan(&version))
 	effort.Must(conn.Exec(t.Context(), `CREATE DATABASE book`))(t)

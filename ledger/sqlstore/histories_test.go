@@ -47,9 +47,8 @@ const (
 // openScratch opens a new embedded ledger in the folder for such; drop removes it.
 func openScratch(t testing.TB) (s *sqlstore.Store, drop func()) {
 	t.Helper()
-	folder, err := os.MkdirTemp(*scratch, "rollcall-histories-")
-	effort.OK(t, err)
-	s, err = sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(folder, "ledger.db"), sqlstore.Options{})
+	folder := effort.Must(os.MkdirTemp(*scratch, "rollcall-histories-"))(t)
+	s, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(folder, "ledger.db"), sqlstore.Options{})
 	if err != nil {
 		t.Fatal(errors.Join(err, os.RemoveAll(folder)))
 	}

@@ -29,8 +29,7 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 	makeLedger(t, newer)
 	change(t, newer, `INSERT INTO schema_versions (version, applied) VALUES (1000, 0)`)
 	owned := filepath.Join(dir, "owned.db")
-	owner, err := sqlstore.Open(t.Context(), "sqlite:"+owned, sqlstore.Options{})
-	effort.OK(t, err)
+	owner := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+owned, sqlstore.Options{}))(t)
 	for _, c := range []struct {
 		name, url string
 		want      error
@@ -53,8 +52,7 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 	if err := errors.Join(owner.Close(), owner.Close()); err != nil {
 		t.Errorf("close twice: %v", err)
 	}
-	again, err := sqlstore.Open(t.Context(), "sqlite:"+owned, sqlstore.Options{})
-	effort.OK(t, err)
+	again := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+owned, sqlstore.Options{}))(t)
 	if err := again.Close(); err != nil {
 		t.Error(err)
 	}
@@ -100,8 +98,7 @@ func TestReadersBesideTheOwnerSeeWhatIsCommittedAndWriteNothing(t *testing.T) {
 	if !errors.Is(err, sqlstore.ErrNoLedger) {
 		t.Errorf("before there is one: got %v, want ErrNoLedger", err)
 	}
-	owner, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	effort.OK(t, err)
+	owner := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	d := ledgertest.NewFixture(t, owner, 9)
 	_, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
@@ -201,8 +198,7 @@ func TestAReopenedLedgerForgetsTheProcessOfBefore(t *testing.T) {
 	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
 	identity := uuid.Nil
 	for range 2 {
-		s, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
-		effort.OK(t, err)
+		s := effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
 		node := ledger.Incarnation{Session: uuid.New(), Node: uuid.New()}
 		roll, err := s.WriteHeartbeat(t.Context(), ledger.Heartbeat{Incarnation: node})
 		if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Incarnation != node {
@@ -244,8 +240,7 @@ func renews(t *testing.T, book *sqlstore.Store) {
 			View: []ledger.Incarnation{p}, Silent: []uint64{7}}))(t)
 		return p
 	}
-	before, err := book.Identity(ctx)
-	effort.OK(t, err)
+	before := effort.Must(book.Identity(ctx))(t)
 	lost, left := beat(), beat()
 	beat() // it is in
 	effort.OK(t, errors.Join(book.Retire(ctx, lost.Session, 0, false), book.Leave(ctx, left.Session)))
@@ -405,8 +400,7 @@ func as(t *testing.T, address, user string) string {
 // TestTheNextHostIsTried: a URL may name several nodes of a database.
 func TestTheNextHostIsTried(t *testing.T) {
 	address := postgres.Empty(t)
-	u, err := url.Parse(address)
-	effort.OK(t, err)
+	u := effort.Must(url.Parse(address))(t)
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err == nil {
 		err = nobody.Close()

@@ -120,8 +120,7 @@ func TestPollIsOnePointRead(t *testing.T) {
 func poller(t *testing.T, d *ledgertest.Fixture, id uuid.UUID) func() {
 	t.Helper()
 	text, key := api.NewKey()
-	_, err := d.CreateKey(t.Context(), ledger.Key{ID: key.ID, Workspace: d.Workspace, SecretSHA256: key.SHA256})
-	effort.OK(t, err)
+	effort.Must(d.CreateKey(t.Context(), ledger.Key{ID: key.ID, Workspace: d.Workspace, SecretSHA256: key.SHA256}))(t)
 	limits := http.DefaultLimits()
 	limits.Reads = http.Rate{PerSecond: 1e6, Burst: 1e6}
 	server, err := http.New(http.Options{
@@ -137,12 +136,10 @@ func poller(t *testing.T, d *ledgertest.Fixture, id uuid.UUID) func() {
 	t.Cleanup(func() { _ = server.Stop(context.WithoutCancel(t.Context())) })
 	return func() {
 		t.Helper()
-		request, err := nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet,
-			fmt.Sprintf("http://%s/v1/verifications/%s", server.Addr(), id), nil)
-		effort.OK(t, err)
+		request := effort.Must(nethttp.NewRequestWithContext(t.Context(), nethttp.MethodGet,
+			fmt.Sprintf("http://%s/v1/verifications/%s", server.Addr(), id), nil))(t)
 		request.Header.Set("X-API-Key", text)
-		answer, err := nethttp.DefaultClient.Do(request)
-		effort.OK(t, err)
+		answer := effort.Must(nethttp.DefaultClient.Do(request))(t)
 		defer answer.Body.Close()
 		body, err := io.ReadAll(answer.Body)
 		if err != nil || answer.StatusCode != nethttp.StatusOK || !strings.Contains(string(body), id.String()) {

@@ -116,8 +116,7 @@ func TestWhatAnotherProcessSettledIsKnown(t *testing.T) {
 // between both ended by hand: it fails with its code, its credits are back, and no lease takes it again.
 func TestWhatCrashesTwiceIsSetAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	effort.OK(t, err)
+	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	defer func() { _ = s.Close() }()
 	d := ledgertest.NewFixture(t, s, 100)
 	_, l := d.Prepares(3)

@@ -23,8 +23,7 @@ import (
 func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ledger.db")
-	s, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	effort.OK(t, err)
+	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	defer func() { _ = s.Close() }()
 	d := ledgertest.NewFixture(t, s, 100_000)
 	var canaries [][]byte
@@ -38,7 +37,7 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 	}
 	refused := "canary of a refused row@erased.example"
 	canaries = append(canaries, []byte(refused))
-	_, err = d.Refuse(t.Context(), d.Takes(d.Uploads().ID), ledger.Issue{Code: "csv_malformed", Row: 1, Text: refused})
+	_, err := d.Refuse(t.Context(), d.Takes(d.Uploads().ID), ledger.Issue{Code: "csv_malformed", Row: 1, Text: refused})
 	effort.OK(t, err)
 	// Results are compressed: their canaries are what the ledger stores of them.
 	for _, payload := range payloads(t, path) {

@@ -25,9 +25,8 @@ import (
 // changeAt runs statements behind the ledger's back.
 func changeAt(t *testing.T, url, statements string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	effort.OK(t, err)
-	_, err = conn.Exec(t.Context(), statements)
+	conn := effort.Must(pgx.Connect(t.Context(), url))(t)
+	_, err := conn.Exec(t.Context(), statements)
 	if err := errors.Join(err, conn.Close(t.Context())); err != nil {
 		t.Fatalf("%s: %v", statements, err)
 	}
@@ -107,8 +106,7 @@ func TestAReaderOfAServerWritesNothing(t *testing.T) {
 	d := ledgertest.NewFixture(t, openAt(t, url), 9)
 	_, l := d.Prepares(2)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
-	reader, err := sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{})
-	effort.OK(t, err)
+	reader := effort.Must(sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{}))(t)
 	report, err := reader.Audit(t.Context())
 	if err != nil || len(report.Violations) != 0 || report.Outcomes != 1 || report.Entries != 3 {
 		t.Errorf("audit %+v, %v", report, err)
@@ -126,8 +124,7 @@ func TestAReaderOfAServerWritesNothing(t *testing.T) {
 func TestNothingSecretIsTold(t *testing.T) {
 	var log bytes.Buffer
 	o := sqlstore.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	effort.OK(t, err)
+	nobody := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := nobody.Addr().String()
 	effort.OK(t, nobody.Close())
 	server := postgres.Shared(t)
@@ -158,12 +155,11 @@ func TestNothingSecretIsTold(t *testing.T) {
 	}
 
 	url := sqlstore.NewLedger(t)
-	store, err := sqlstore.Open(t.Context(), url, o)
-	effort.OK(t, err)
+	store := effort.Must(sqlstore.Open(t.Context(), url, o))(t)
 	defer func() { _ = store.Close() }()
 	d := ledgertest.NewFixture(t, store, 0)
 	changeAt(t, url, `ALTER TABLE api_keys ADD CONSTRAINT never CHECK (label <> 'hunter2')`)
-	_, err = store.CreateKey(t.Context(), ledger.Key{ID: "key", Workspace: d.Workspace, Label: "hunter2"})
+	_, err := store.CreateKey(t.Context(), ledger.Key{ID: "key", Workspace: d.Workspace, Label: "hunter2"})
 	if err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(log.String(), "hunter2") {
 		t.Errorf("got %v and the log %s", err, log.String())
 	}

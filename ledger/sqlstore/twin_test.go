@@ -34,14 +34,13 @@ func newBeside(t *testing.T, url string) *beside {
 	t.Helper()
 	s, err := Open(t.Context(), url, Options{})
 	effort.OK(t, err)
-	err = s.update(t.Context(), func(t *tx) error {
+	effort.OK(t, s.update(t.Context(), func(t *tx) error {
 		if _, err := t.Exec(`CREATE TABLE clock (one BIGINT NOT NULL PRIMARY KEY, now BIGINT NOT NULL)`); err != nil {
 			return err
 		}
 		_, err := t.Exec(`INSERT INTO clock (one, now) VALUES (1, 0)`)
 		return err
-	})
-	effort.OK(t, err)
+	}))
 	effort.OK(t, s.Close())
 	o := Options{Seams: engine.Seams{Clock: `(SELECT now FROM clock WHERE one = 1)`}}
 	if s, err = Open(t.Context(), url, o); err != nil {

@@ -91,8 +91,7 @@ func unpackAll(packed []byte) ([]Entry, error) {
 func TestWhatIsPackedIsUnpacked(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		list := entries().Draw(t, "list")
-		packed, err := Pack(list)
-		effort.OK(t, err)
+		packed := effort.Must(Pack(list))(t)
 		got, err := unpackAll(packed)
 		if err != nil || !reflect.DeepEqual(got, list) {
 			t.Fatalf("%v\n got %+v\nwant %+v", err, got, list)
@@ -109,8 +108,7 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 		c.Attempts[i] = one
 		c.Attempts[i].At = noon.Add(time.Duration(i) * time.Second)
 	}
-	packed, err := Pack([]Entry{{Case: c}})
-	effort.OK(t, err)
+	packed := effort.Must(Pack([]Entry{{Case: c}}))(t)
 	got, err := unpackAll(packed)
 	if err != nil || len(got) != 1 || len(got[0].Case.Attempts) != AttemptsMax {
 		t.Fatalf("%v, %d", err, len(got))
@@ -182,10 +180,9 @@ func TestPacksWithoutCausesAreRead(t *testing.T) {
 }
 
 func TestUnpackStopsWhenToldTo(t *testing.T) {
-	packed, err := Pack(make([]Entry, 3))
-	effort.OK(t, err)
+	packed := effort.Must(Pack(make([]Entry, 3)))(t)
 	stop, n := errors.New("enough"), 0
-	err = Unpack(packed, func(Entry) error {
+	err := Unpack(packed, func(Entry) error {
 		if n++; n == 2 {
 			return stop
 		}

@@ -39,8 +39,7 @@ func FuzzRoute(f *testing.F) {
 		server.say(toMX, toAddress)
 		o := testOptions(server.addr)
 		o.Timeout = 200 * time.Millisecond // a lookup that only waits wastes the fuzzer's time
-		r, err := New(o)
-		effort.OK(t, err)
+		r := effort.Must(New(o))(t)
 		defer r.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()

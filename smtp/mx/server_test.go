@@ -56,8 +56,7 @@ func listenBoth(t testing.TB) (net.PacketConn, net.Listener) {
 	t.Helper()
 	var failed error
 	for range 20 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		effort.OK(t, err)
+		listener := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		packets, err := net.ListenPacket("udp", listener.Addr().String())
 		if err == nil {
 			return packets, listener

@@ -127,16 +127,13 @@ func TestResultsAreJoined(t *testing.T) {
 		{"Anna", "anna@A.test", "x", "of anna@A.test", "y"}, {"Nobody", "", "", "", ""},
 		{"Bert", "<bert@b.test>", "=1+1", "of bert@b.test", "y"}, {"Anna", "anna@a.test", "", "of anna@a.test", "y"}}
 	for _, isBook := range []bool{false, true} {
-		l, err := Open("x.csv", strings.NewReader(text), int64(len(text)), Options{})
-		effort.OK(t, err)
+		l := effort.Must(Open("x.csv", strings.NewReader(text), int64(len(text)), Options{}))(t)
 		var b bytes.Buffer
-		w, err := NewWriter(&b, isBook)
-		effort.OK(t, err)
-		err = l.Join([]string{"result", "why"}, func(a string) []string { return []string{"of " + a, "y"} }, true, w.Put)
+		w := effort.Must(NewWriter(&b, isBook))(t)
+		err := l.Join([]string{"result", "why"}, func(a string) []string { return []string{"of " + a, "y"} }, true, w.Put)
 		effort.OK(t, errors.Join(err, w.Close()))
 		var got [][]string
-		back, err := Open("y", bytes.NewReader(b.Bytes()), int64(b.Len()), Options{Column: "email"})
-		effort.OK(t, err)
+		back := effort.Must(Open("y", bytes.NewReader(b.Bytes()), int64(b.Len()), Options{Column: "email"}))(t)
 		_ = back.eachRow(func(r row) error {
 			cells := append([]string{}, r.cells...)
 			for len(cells) < 5 {
@@ -151,8 +148,7 @@ func TestResultsAreJoined(t *testing.T) {
 		if !isBook {
 			continue
 		}
-		book, err := excelize.OpenReader(bytes.NewReader(b.Bytes()))
-		effort.OK(t, err)
+		book := effort.Must(excelize.OpenReader(bytes.NewReader(b.Bytes())))(t)
 		if formula, err := book.GetCellFormula(book.GetSheetName(0), "C4"); err != nil || formula != "" {
 			t.Errorf("the cell =1+1 is the formula %q, %v", formula, err)
 		}
@@ -164,8 +160,7 @@ func TestResultsAreJoined(t *testing.T) {
 func TestCleanCopies(t *testing.T) {
 	t.Parallel()
 	text := "email\nanna@a.test\n\nBert <bert@b.test>\nc@c.test; d@d.test\nnobody\nanna@a.test\n"
-	l, err := Open("x.csv", strings.NewReader(text), int64(len(text)), Options{})
-	effort.OK(t, err)
+	l := effort.Must(Open("x.csv", strings.NewReader(text), int64(len(text)), Options{}))(t)
 	var b bytes.Buffer
 	c, err := l.Clean(&b, true)
 	if want := "anna@a.test\nbert@b.test\nc@c.test\nd@d.test\nanna@a.test\n"; err != nil || b.String() != want ||

@@ -41,8 +41,7 @@ func selfAuditRig(t *testing.T, file string, script *auditScript, runs time.Dura
 	ctx, cancel := context.WithTimeout(t.Context(), runs)
 	defer cancel()
 	s.run(ctx)
-	families, err := registry.Gather()
-	noError(t, err)
+	families := effort.Must(registry.Gather())(t)
 	metrics := map[string]float64{}
 	for _, f := range families {
 		metrics[strings.TrimPrefix(f.GetName(), "rollcall_audit_")] = f.GetMetric()[0].GetGauge().GetValue()

@@ -11,8 +11,7 @@ import (
 
 // TestTheLabIsNotTakenForAnEarlierOne: what is known of its receivers is what they taught since they began.
 func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
-	book, err := sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{})
-	noError(t, err)
+	book := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	t.Cleanup(func() { _ = book.Close() })
 	fact := func(key string) ledger.Fact {
 		return ledger.Fact{Key: key, Data: []byte("x"), Expires: time.Now().Add(time.Hour)}

@@ -7,18 +7,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
 
 func TestThrottleMetricsFollowTheTable(t *testing.T) {
-	table, err := throttle.NewTable(nil)
-	noError(t, err)
+	table := effort.Must(throttle.NewTable(nil))(t)
 	registry, began := prometheus.NewRegistry(), time.Now()
 	m := newThrottleMetrics(registry, table)
 	read := func() map[string]float64 {
 		values := map[string]float64{}
-		gathered, err := registry.Gather()
-		noError(t, err)
+		gathered := effort.Must(registry.Gather())(t)
 		for _, g := range gathered {
 			values[g.GetName()] = g.GetMetric()[0].GetGauge().GetValue()
 		}
@@ -35,7 +34,7 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 	var set throttle.Override
 	noError(t, set.Set(throttle.Fields()[0], throttle.DefaultLimits().Text(throttle.Fields()[0])))
 	later, soon := time.Unix(2_000_000_000, 0), time.Unix(1_900_000_000, 0)
-	err = table.Replace(throttle.LayerOverride, []throttle.Rule{{Name: "a.test", Set: set, Until: later},
+	err := table.Replace(throttle.LayerOverride, []throttle.Rule{{Name: "a.test", Set: set, Until: later},
 		{Name: "b.test", Set: set, Until: soon}})
 	if err == nil {
 		err = table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: set}})

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/smtp/verdict"
 )
 
@@ -61,8 +62,7 @@ func rulesFollowTheirFile(t *testing.T) {
 
 func gaugeOf(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	t.Helper()
-	families, err := from.Gather()
-	noError(t, err)
+	families := effort.Must(from.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetGauge().GetValue()

@@ -12,6 +12,7 @@ import (
 
 	"rollcall/actors/receiver"
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
@@ -20,8 +21,7 @@ import (
 // and, under its other name, into a throttle file, and asks the sources of a node what they may
 // ask on each day.
 func TestTheWarmUpOfTheDocs(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operators", "receivers.md"))
-	noError(t, err)
+	text := effort.Must(os.ReadFile(filepath.Join("..", "..", "..", "docs", "operators", "receivers.md")))(t)
 	_, printed, begun := strings.Cut(string(text), "<!-- warm-up:")
 	printed, _, ended := strings.Cut(printed, "<!-- warm-up end -->")
 	_, printed, fenced := strings.Cut(printed, "```toml\n")

@@ -69,11 +69,9 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 // family is the server of a folder and its children.
 func family(t *testing.T, folder string) []int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, "data", "postmaster.pid"))
-	effort.OK(t, err)
+	text := effort.Must(os.ReadFile(filepath.Join(folder, "data", "postmaster.pid")))(t)
 	first, _, _ := strings.Cut(string(text), "\n")
-	parent, err := strconv.Atoi(first)
-	effort.OK(t, err)
+	parent := effort.Must(strconv.Atoi(first))(t)
 	pids, err := children(parent)
 	if err != nil || len(pids) == 0 {
 		t.Fatalf("children of %d: %v, %v", parent, pids, err)

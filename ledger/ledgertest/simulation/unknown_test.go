@@ -125,8 +125,7 @@ func lostNode(t *testing.T, seed uint64, between func(p *processes, node uuid.UU
 	node = one.Node
 	_, err := p.book.WriteHeartbeat(context.Background(), ledger.Heartbeat{Incarnation: one, Cluster: "simulated",
 		Started: time.Unix(1, 0)})
-	err = errors.Join(err, p.book.Retire(context.Background(), one.Session, 0, false))
-	effort.OK(t, err)
+	effort.OK(t, errors.Join(err, p.book.Retire(context.Background(), one.Session, 0, false)))
 	p.db.fates = []fate{f}
 	return p, node
 }

@@ -137,14 +137,13 @@ func TestWhatTheCallerIsTold(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, _ := openForTest(t)
-			session, err := s.writer.take(t.Context(), false, 0)
-			effort.OK(t, err)
+			session := effort.Must(s.writer.take(t.Context(), false, 0))(t)
 			defer s.writer.put(session)
 			session.dialect.judge = judgePostgres
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			runs := 0
-			err = s.repeatOn(ctx, session, func(context.Context) error {
+			err := s.repeatOn(ctx, session, func(context.Context) error {
 				if runs++; runs == c.cancel {
 					cancel()
 				}
@@ -209,8 +208,7 @@ func TestCockroachsErrorsAreLookedInto(t *testing.T) {
 		{"commit in conflict", failing("COMMIT", state("40001")), "conflict ap", true},
 	} {
 		s, _ := openForTest(t)
-		session, err := s.writer.take(t.Context(), false, 0)
-		effort.OK(t, err)
+		session := effort.Must(s.writer.take(t.Context(), false, 0))(t)
 		session.dialect = cockroachDialect()
 		session.dialect.failed = func(any) bool { return false }
 		session.dialect.control = func(_ context.Context, _ *sql.Conn, statement string) error {
@@ -218,7 +216,7 @@ func TestCockroachsErrorsAreLookedInto(t *testing.T) {
 		}
 		effort.OK(t, session.connect(t.Context()))
 		runs := 0
-		err = session.transaction(t.Context(), session.dialect.begin, func(*Tx) error {
+		err := session.transaction(t.Context(), session.dialect.begin, func(*Tx) error {
 			runs++
 			return nil
 		})

@@ -28,8 +28,7 @@ func migratorAt(t *testing.T, url string, d dialect) *DB {
 		db, err = sql.Open("sqlite", dsn(strings.TrimPrefix(url, "sqlite:"), writerPragmas, "rwc"))
 	}
 	effort.OK(t, err)
-	s, err := migrator(d, book, db)
-	effort.OK(t, err)
+	s := effort.Must(migrator(d, book, db))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }

@@ -59,15 +59,13 @@ func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
 // TestOneIsAtAnAccountAtATime: another account is free, and so are all other rows of the workspace.
 func TestOneIsAtAnAccountAtATime(t *testing.T) {
 	g, a := newWriteGate(), uuid.New()
-	leave, err := g.account(t.Context(), a)
-	effort.OK(t, err)
+	leave := effort.Must(g.account(t.Context(), a))(t)
 	soon, cancel := context.WithTimeout(t.Context(), aloneTime)
 	defer cancel()
 	if _, err := g.account(soon, a); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a second one: got %v", err)
 	}
-	other, err := g.account(t.Context(), uuid.New())
-	effort.OK(t, err)
+	other := effort.Must(g.account(t.Context(), uuid.New()))(t)
 	other()
 	in, _, err := g.enter(t.Context(), a, true)
 	effort.OK(t, err)
