@@ -105,8 +105,9 @@ func (b *backlog) takeNext(now time.Time, retries bool) (ordinal uint32, ok bool
 		return b.retries.popDue(), true
 	case retries:
 		return 0, false
-	case len(b.ready) > 0:
-		ordinal, b.ready = b.ready[0], b.ready[1:]
+	case len(b.ready) > 0: // the last first: of those that come back from a lost receiver, the first were asked in vain
+		last := len(b.ready) - 1
+		ordinal, b.ready = b.ready[last], b.ready[:last]
 		return ordinal, true
 	case b.next < len(b.ordinals):
 		b.next++

@@ -188,8 +188,8 @@ func TestReceiverThatMoved(t *testing.T) {
 		t.Fatalf("pauses %v before the next receiver is looked for", pauses)
 	}
 	second := b.offered()
-	if got := locals(second); !slices.Equal(got, []string{"user1", "user2"}) {
-		t.Fatalf("offered to the next receiver: %v, want what had no answer", got)
+	if got := locals(second); !slices.Equal(got, []string{"user2", "user1"}) {
+		t.Fatalf("offered to the next receiver: %v, want what had no answer, the last first", got)
 	}
 	b.answers(first, 2, accepted)
 	if len(b.done) != 1 {

@@ -625,8 +625,8 @@ func TestRefusedOfferBehindAnotherWaitsForCredit(t *testing.T) {
 	}
 	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
-	if got := b.offered().GetProbes()[0].GetOrdinal(); got != wire.AddressesMax {
-		t.Errorf("ordinal %d is offered, want what was refused", got)
+	if got := b.offered().GetProbes()[0].GetOrdinal(); got != 2*wire.AddressesMax-1 {
+		t.Errorf("ordinal %d is offered, want the last of what was refused", got)
 	}
 }
 

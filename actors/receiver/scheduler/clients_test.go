@@ -111,8 +111,9 @@ func (tr *trial) take(t *taskOf, retries bool) (list []uint32) {
 	if retries {
 		return list
 	}
-	n := min(t.size, len(t.ready))
-	list, t.ready = append(list, t.ready[:n]...), t.ready[n:]
+	for last := len(t.ready) - 1; last >= 0 && len(list) < t.size; last-- {
+		list, t.ready = append(list, t.ready[last]), t.ready[:last]
+	}
 	for len(list) < t.size && t.next < len(t.cases) {
 		list = append(list, uint32(t.next))
 		t.next++
