@@ -179,10 +179,10 @@ func (l *Learned) SessionEnded(told, refused int, now time.Time) {
 
 // SessionFull learns from a session in which the receiver said, after so many answers, that it has had enough, and
 // reports whether that can be true: not if other sessions went further. Once it may be about something else; a second
-// time after as many answers it is the length.
+// time after as many answers, more than happen by chance, it is the length.
 func (l *Learned) SessionFull(told int, now time.Time) bool {
 	may := told > 0 && told+1 >= l.answers.most // these words count too
-	if may && told == l.answers.newest {
+	if may && told == l.answers.newest && told >= agreeing {
 		l.PerSession.Tighten(told, now)
 	}
 	l.answers.newest, l.answers.agreed = told, 0

@@ -201,42 +201,13 @@ func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 func (p *Pace) resume(t *Try, now time.Time) {
 	x := &p.nothing
 	took := now.Sub(x.since)
-	lasted, from, why := took, p.rate, "it was too fast"
+	why := x.otherCause(t, now)
 	switch {
-	case x.domain != "" && t.Domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != "" && t.Tenant != x.tenant:
-		why = "others are answered: it was about one mail domain or one customer's list"
-	case x.excused:
-		why = "too many sessions were open, or they were opened too fast"
-	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
-		if why = "the receiver answers again"; p.test.open {
-			p.search = p.test.saved
-		}
-	case p.proved > 0 && p.proved < from && 2*p.proved >= from: // a raise was too much
-		if p.long {
-			lasted = 0 // it is no penalty
-		}
-		p.failedTrial(now, lasted)
-		p.lower(nearEdge*p.proved, p.proved, now)
-	default:
-		to, through := below*x.limit, x.through(now, lasted)/p.share
-		measured := to > 0 && (to < clearlyLess*from || p.test.open)
-		if through > 0 && !measured && !p.long {
-			p.long, p.gap = true, now // what seemed a penalty was none
-		}
-		if p.long {
-			lasted = 0
-		}
-		p.failedTrial(now, lasted)
-		switch {
-		case measured:
-			p.lower(min(to, from), x.limit, now)
-		case through > 0:
-			p.cycle = min(now.Sub(x.from), cycleMost)
-			p.lower(nearEdge*through, through, now)
-		case !x.stepped || 2*x.limit < from: // else that raise was taken back already
-			p.lower(from/2, from, now)
-		}
-		p.hold = now.Add(min(lasted, aloneLate))
+	case why == "":
+		why = "it was too fast"
+		goLower(p, took, now)
+	case p.test.open:
+		p.search = p.test.saved
 	}
 	votes := x.votes
 	if t.Domain != "" { // a fresh one passed
@@ -249,6 +220,51 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	p.counted, p.until = now, now
 	p.stretch(now)
 	p.enter(phaseOf(p), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, took.Round(time.Second), perSecond(p.rate)))
+}
+
+// otherCause says what the cause was if it wasn't our pace; "": nothing shows that.
+func (x *Nothing) otherCause(t *Try, now time.Time) string {
+	switch {
+	case x.domain != "" && t.Domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != "" && t.Tenant != x.tenant:
+		return "others are answered: it was about one mail domain or one customer's list"
+	case x.excused:
+		return "too many sessions were open, or they were opened too fast"
+	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
+		return "the receiver answers again"
+	}
+	return ""
+}
+
+// goLower takes a lower pace after nothing has passed for so long: the one before a raise, or what passes at a limit.
+func goLower(p *Pace, lasted time.Duration, now time.Time) {
+	x, from := &p.nothing, p.rate
+	if p.proved > 0 && p.proved < from && 2*p.proved >= from { // a raise was too much
+		if p.long {
+			lasted = 0 // it is no penalty
+		}
+		p.failedTrial(now, lasted)
+		p.lower(nearEdge*p.proved, p.proved, now)
+		return
+	}
+	to, through := below*x.limit, x.through(now, lasted)/p.share
+	measured := to > 0 && (to < clearlyLess*from || p.test.open)
+	if through > 0 && !measured && !p.long {
+		p.long, p.gap = true, now // what seemed a penalty was none
+	}
+	if p.long {
+		lasted = 0
+	}
+	p.failedTrial(now, lasted)
+	switch {
+	case measured:
+		p.lower(min(to, from), x.limit, now)
+	case through > 0:
+		p.cycle = min(now.Sub(x.from), cycleMost)
+		p.lower(nearEdge*through, through, now)
+	case !x.stepped || 2*x.limit < from: // else that raise was taken back already
+		p.lower(from/2, from, now)
+	}
+	p.hold = now.Add(min(lasted, aloneLate))
 }
 
 // wasSteady reports whether, before a limit was met, as many passed in the last second but one as in the last: a limit

@@ -27,6 +27,10 @@ const (
 	nearTries, sureTries, shareTries, laterTries = 8, 20, 50, 100
 	shareLeast                                   = 3
 
+	// Where more than shareBad get a bad answer, asking slower is tested even if these seem to be about their addresses,
+	// unless that is more than ownTimes as likely as not.
+	shareBad, ownTimes = 0.25, 10
+
 	// measuredIn is the longest span over which passing answers measure a limit.
 	measuredIn = 4 * time.Second
 
@@ -47,12 +51,12 @@ const (
 	// enoughLess is the part of a pace at which deferrals end, if a limit was the reason.
 	enoughLess = 0.8
 
-	// decided is the logarithm of the odds at which a test ends: 20 to 1, or 400 to 1 for a limit where the share was
-	// small and may be chance. fallsTo is the part of the share that remains if our pace was the cause.
-	decided, decidedSmall, fallsTo = 3.0, 6.0, 0.1
+	// A test ends at these logarithms of the odds: 20 to 1 that our pace isn't the cause, or 400 to 1 for a limit, which
+	// holds us back for long. fallsTo is the part of the share that remains if our pace was the cause.
+	decided, decidedLimit, fallsTo = 3.0, 6.0, 0.1
 
 	// helped: going slower has helped if the share falls below this part of the earlier one.
-	helped = 0.7
+	helped = 0.85
 
 	// usualFor is how long a share that stayed when we went slower is not tested again.
 	usualFor = 15 * time.Minute
@@ -101,6 +105,7 @@ type Pace struct {
 	test    test
 	usual   float64 // share of first tries that is deferred at any pace
 	usualAt time.Time
+	manyAt  time.Time // when asking slower was tested because many got a bad answer
 	nothing Nothing
 	grey    greylisting
 }
@@ -108,11 +113,11 @@ type Pace struct {
 // test is a lowered pace, to see whether deferrals fall.
 type test struct {
 	open  bool
+	many  bool       // many got a bad answer: each counts, whatever its kind has shown
 	saved search     // as it was before
 	share float64    // that was deferred then
 	later transients // of those since then
 	odds  float64    // logarithm: above 0 our pace isn't the cause
-	sure  float64    // below -sure it is
 	kind  *replyKind // kind of the newest one; nil: there was none
 	tries float64    // since then
 	bad   float64    // expected number of these deferred for a reason other than their address
@@ -369,10 +374,11 @@ func (p *Pace) Ignore(now time.Time) {
 	p.later, p.counted = transients{}, now
 }
 
-// Excuse notes that a limit on sessions or openings was found: trouble just then is its penalty and not about the pace.
+// Excuse notes that a limit on sessions or openings was found: trouble just then is its penalty and not about the pace,
+// and earlier trouble may have been.
 func (p *Pace) Excuse(now time.Time) {
 	p.Ignore(now)
-	p.excused = now
+	p.excused, p.gap, p.fails, p.credit = now, now, 0, creditMost
 }
 
 // Cost notes how long no session could be opened. If a raise was taken back just before, that was its penalty.
@@ -406,6 +412,12 @@ func usualNow(p *Pace, now time.Time) float64 {
 func (p *Pace) suspect(now time.Time) Effect {
 	x, usual := p.firsts.since(p.counted, firstsKept), usualNow(p, now)
 	told := p.stated && p.rate >= p.ceiling
+	if bad := p.firsts.badShare(p.counted); bad > shareBad && x.likely > bad/ownTimes && x.n >= shareTries &&
+		now.Sub(p.manyAt) > usualFor {
+		p.manyAt = now
+		limit := min(measured(p, now), (1-bad)*asked(p, now, x))
+		return beginTest(p, test{share: bad, many: true}, limit, true, now)
+	}
 	switch {
 	case x.n >= sureTries && now.Sub(p.firsts.firstBad(p.counted)) < time.Second: // it is measured over a second
 		return Unchanged
@@ -469,19 +481,21 @@ func asked(p *Pace, now time.Time, x sample) float64 {
 
 // slow goes below the measured limit, and begins to test whether that helps.
 func (p *Pace) slow(now time.Time, share, limit float64, rests bool) Effect {
-	p.test = test{open: true, saved: p.search, share: share, sure: decided, kind: p.firsts.newestKind()}
-	p.later = transients{}
-	if share <= shareTold {
-		p.test.sure = decidedSmall
-	}
-	from := p.rate
 	if newest := p.firsts.since(p.counted, sureTries); newest.n >= sureTries { // single seconds may show too little
 		passes := 1 - newest.likely
 		limit = max(limit, passes*passes*asked(p, now, newest)) // squared: clearly slower where many are deferred
 	}
+	return beginTest(p, test{share: share}, limit, rests, now)
+}
+
+// beginTest begins a test below a limit.
+func beginTest(p *Pace, t test, limit float64, rests bool, now time.Time) Effect {
+	t.open, t.saved, t.kind = true, p.search, p.firsts.newestKind()
+	p.test, p.later = t, transients{}
+	from := p.rate
 	p.lower(below*limit, limit, now)
 	p.enter(PhaseTesting, now, fmt.Sprintf("%.0f %% of the newest addresses were deferred at %s; now %s, to see whether fewer are",
-		100*share, perSecond(from), perSecond(p.rate)))
+		100*t.share, perSecond(from), perSecond(p.rate)))
 	p.counted = now.Add(settles)
 	if rests {
 		p.until = p.counted
@@ -497,27 +511,36 @@ func (p *Pace) judge(bad float64, now time.Time) {
 		return
 	}
 	s := min(p.test.share, 0.95)
+	if p.test.many && bad > 0 {
+		bad = 1
+	}
 	p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-fallsTo*s)/(1-s))
 	p.test.tries++
 	p.test.bad += bad
 	switch left := p.test.bad / p.test.tries; {
-	case p.test.odds >= decided && (p.test.tries < sureTries || left == 1): // few, or a penalty
+	case p.test.odds >= decided && (p.test.tries < sureTries || left == 1 && !p.test.many): // few, or a penalty
 	case p.test.odds >= decided && left < helped*s: // it isn't slow enough
 		saved := p.test.saved
+		many := p.test.many
 		p.slow(now, left, p.rate*(1-left), false)
+		p.test.many = many
 		p.test.saved = saved
 	case p.test.odds >= decided:
 		p.test.open = false
 		p.search = p.test.saved
-		p.usual, p.usualAt = left, now
+		if !p.test.many {
+			p.usual, p.usualAt = left, now
+		}
 		p.stretch(now)
 		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): it is about these addresses; "+
 			"%s again, the pace of before", 100*p.test.share, perSecond(p.rate)))
 		p.counted = now
-	case p.test.odds <= -p.test.sure && p.test.kind != nil && p.test.kind.transientChance() < likelyOwn:
+	case p.test.odds <= -decided && p.test.kind != nil && p.test.kind.transientChance() < likelyOwn:
 		p.Ignore(now) // deferred addresses are deferred again
-	case p.test.odds <= -p.test.sure:
-		p.test.open = false
+	case p.test.odds <= -decidedLimit:
+		if p.test.open = false; p.test.many {
+			p.firsts.kinds.forgetAll()
+		}
 		p.credit = creditTrial
 		p.stretch(now)
 		p.enter(PhaseHolding, now, fmt.Sprintf("fewer addresses are deferred at %s than at %s: a limit of about %s", perSecond(p.rate),

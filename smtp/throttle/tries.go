@@ -46,6 +46,9 @@ const (
 	// settledIn is the time before a bad answer over which good ones are counted.
 	settledIn = 5 * time.Second
 
+	// unsure is how many standard deviations above what was counted a share of failures may be.
+	unsure = 1.5
+
 	// Below likelyOwn as its chance of being transient, a reply is most likely about its address; from surelyOurs on it
 	// counts as our doing.
 	likelyOwn, surelyOurs = 0.2, 0.5
@@ -108,6 +111,13 @@ func (all replyKinds) of(kind string) *replyKind {
 		all[kind] = k
 	}
 	return k
+}
+
+// forgetAll drops what asking again showed, because it was wrong.
+func (all replyKinds) forgetAll() {
+	for _, k := range all {
+		*k = replyKind{}
+	}
 }
 
 // worth reports whether an address that got such a reply is asked again soon.
@@ -178,11 +188,12 @@ func (f *firsts) rowFails() bool {
 	return f.clear >= rowShort && oddsOf(f.clear, f.failedBefore()) >= blockedOdds || f.row >= 3*rowNothing
 }
 
-// failedBefore is which share of the newest first tries failed before the present row.
+// failedBefore is which share of first tries may have failed before the present row, by the newest ones.
 func (f *firsts) failedBefore() float64 {
 	good, n := f.goodSince(time.Time{})
-	before := max(0, n-f.row)
-	return float64(before-good) / float64(before+1)
+	before := float64(max(0, n-f.row))
+	share := max(0, before-float64(good)) / (before + 1)
+	return share + unsure*math.Sqrt(share*(1-share)/(before+1))
 }
 
 // MayBeOurs reports whether a bad answer of a kind isn't most likely about its address.
@@ -356,6 +367,12 @@ func (f *firsts) firstBad(since time.Time) (at time.Time) {
 		}
 	}
 	return at
+}
+
+// badShare returns which of the first tries since a time got a bad answer.
+func (f *firsts) badShare(since time.Time) float64 {
+	good, n := f.goodSince(since)
+	return float64(n-good) / float64(max(1, n))
 }
 
 // goodSince returns how many of the first tries since a time got a good answer, and of how many.

@@ -81,6 +81,9 @@ func (w *drawn) rate() float64 {
 	if l.rcpts.Events > 0 {
 		n = min(n, l.rcpts.PerSecond())
 	}
+	if l.ofDomain.Events > 0 { // the domains are asked one after the other
+		n = min(n, l.ofDomain.PerSecond())
+	}
 	if l.sessions > 0 {
 		n = min(n, float64(l.sessions)*w.perSession())
 	}

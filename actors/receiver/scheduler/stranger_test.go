@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"rollcall/actors/receiver/state"
@@ -31,6 +32,7 @@ type limitOf struct {
 	rcpts, opens throttle.Rate // none: zero
 	sessions     int           // none: 0
 	inSession    int           // RCPTs; any number: 0
+	ofDomain     throttle.Rate // RCPTs for each mail domain; none: zero
 	fixed        bool          // counted by the clock's seconds or minutes, else over any window
 	countsBad    bool          // what it put off counts too
 	way          int
@@ -90,6 +92,7 @@ type changeOf struct {
 // meter is what a receiver counts for its limits.
 type meter struct {
 	rcpts, opens []time.Time
+	ofDomain     map[string]*[]time.Time
 	open         int
 	until        time.Time // of a penalty
 }
@@ -243,7 +246,7 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 	if !s.change.at.IsZero() && !now.Before(s.change.at) {
 		s.limit, s.change = s.change.to, changeOf{}
 	}
-	bad := over(&s.rcpts, s.limit.rcpts, s.limit.fixed, s.limit.countsBad, now)
+	bad := over(&s.rcpts, s.limit.rcpts, s.limit.fixed, s.limit.countsBad, now) || s.overOfDomain(address, now)
 	if bad && s.limit.penalty > 0 && !now.Before(s.until) {
 		s.until = now.Add(s.limit.penalty)
 	}
@@ -275,6 +278,17 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}, false, wasGood
 	}
 	return smtp.Reply{Code: 250}, false, wasGood
+}
+
+// overOfDomain counts one more RCPT for the domain of an address and reports whether that is one too many.
+func (s *unknownReceiver) overOfDomain(address string, now time.Time) bool {
+	_, domain, _ := strings.Cut(address, "@")
+	list := s.ofDomain[domain]
+	if list == nil {
+		list = &[]time.Time{}
+		s.ofDomain[domain] = list
+	}
+	return over(list, s.limit.ofDomain, s.limit.fixed, s.limit.countsBad, now)
 }
 
 // waits reports whether an address was seen for the first time less than so long ago.
@@ -329,6 +343,7 @@ func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed
 	tr := &trial{world: newWorld(t, a, seed), stranger: s, live: map[int]*liveSession{}, named: map[*wire.Task]*taskOf{},
 		clients: map[string]*taskOf{}, series: map[int64]*seconds{},
 		waits: []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}}
+	s.ofDomain = map[string]*[]time.Time{}
 	s.seen, s.turns = map[string]time.Time{}, rand.New(rand.NewPCG(seed, 2))
 	s.salt = strconv.FormatUint(seed, 10)
 	for i := range s.odd {

@@ -17,6 +17,7 @@ func families() []family {
 		{"sessions", "90 % used after 100 s (85, 50 % with a penalty of 10, 30 s)", 4, 0.5, drawSessions},
 		{"lengths", "85 % used after a minute, 2 % put off", 4, 0.6, drawLengths},
 		{"minutes", "80 % used after four windows, 2 % put off", 4, 0.5, drawMinutes},
+		{"domains", "80 % of one domain's limit after 2 min, 5 % put off", 4, 0.5, drawDomains},
 		{"few", "all done in 1.5 of the ideal and two windows", 4, 0.8, drawFew},
 		{"changing", "90 % used 90 s after it (85 % 4 min after the end of a limit), 1 % put off", 4, 0.5, drawChange},
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
@@ -24,7 +25,7 @@ func families() []family {
 		{"greylisting", "all done in 1.15 of the ideal", 4, 0.5, drawGreylisting},
 		{"missing", "all done in 1.5 of the ideal and 15 s", 4, 0.5, drawMissingForNow},
 		{"singly", "97 % of what is told (95 % far away), 90 % at any time", 4, 0.2, drawGreylistedSingly},
-		{"transients", "90 % of what is told", 4, 0.7, drawTransients},
+		{"transients", "90 % of what is told (80 % where over 10 % are put off)", 4, 0.7, drawTransients},
 		{"ordinary", "1.1 of the ideal, 0.1 connections an address", 4, 0.7, drawOrdinary},
 		{"outages", "they cost their length and 15 s", 4, 0.5, drawOutage},
 		{"illhost", "85 % of what is told, by the other hosts", 4, 0.7, drawIllHost},
@@ -93,7 +94,7 @@ func (w *drawn) describe(more string) *drawn {
 
 func (w *drawn) isLimited() bool {
 	l := w.far.limit
-	return l.rcpts.Events > 0 || l.opens.Events > 0 || l.sessions > 0 || l.inSession > 0
+	return l.rcpts.Events > 0 || l.opens.Events > 0 || l.sessions > 0 || l.inSession > 0 || l.ofDomain.Events > 0
 }
 
 // pick draws one of some texts.
@@ -208,13 +209,26 @@ func drawChange(r *rand.Rand) *drawn {
 	return w
 }
 
-// drawTransients draws a receiver that puts a few RCPTs in a hundred off at random, at any pace.
+// drawTransients draws a receiver that puts a few RCPTs in a hundred off at random, or up to half, at any pace.
 func drawTransients(r *rand.Rand) *drawn {
 	w := drawTold(r)
 	w.stated, w.span, w.from = true, 3*time.Minute, 10
-	w.far.flaky = float64(1+r.IntN(6)) / 100
-	w.wanted = figures{usedPart: 0.9}
+	w.far.flaky, w.wanted = float64(1+r.IntN(6))/100, figures{usedPart: 0.9}
+	if r.IntN(2) == 0 {
+		w.far.flaky, w.wanted[usedPart] = float64(10+r.IntN(41))/100, 0.8
+	}
 	return w.describe(fmt.Sprintf("%.0f %% of all RCPTs are put off at random", 100*w.far.flaky))
+}
+
+// drawDomains draws a receiver with a limit for each of its mail domains.
+func drawDomains(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	l := &w.far.limit
+	l.ofDomain, l.way, l.fixed = rate(one(r, 1, 2, 5), time.Second), r.IntN(ways), r.IntN(2) == 0
+	w.domains = one(r, 3, 10)
+	w.told.RcptRate = rate(one(r, 2, 4)*l.ofDomain.Events*w.domains, time.Second)
+	w.span, w.from, w.wanted = 5*time.Minute, 120, figures{usedPart: 0.8, putOffPart: 0.05}
+	return w.describe(fmt.Sprintf("%s for each domain", l.ofDomain))
 }
 
 // drawPenalties draws a hidden limit whose breach has a price: nothing is served for a while.
