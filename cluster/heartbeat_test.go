@@ -197,17 +197,11 @@ func TestTheFirstHeartbeatMayTakeItsTime(t *testing.T) {
 	n.times = DefaultTimes().Scaled(0.1)
 	n.heartbeats = newHeartbeats(n)
 	now := time.Now()
-	if got := n.heartbeats.heartbeatTime(now); got != startTimeout {
-		t.Errorf("the first heartbeat may take %s, want %s", got, startTimeout)
-	}
+	effort.Is(t, n.heartbeats.heartbeatTime(now), startTimeout, "the first heartbeat may take")
 	n.heartbeats.fence.beaten(now)
-	if got := n.heartbeats.heartbeatTime(now); got != n.times.HeartbeatWithin {
-		t.Errorf("the next one may take %s, want %s", got, n.times.HeartbeatWithin)
-	}
+	effort.Is(t, n.heartbeats.heartbeatTime(now), n.times.HeartbeatWithin, "the next one may take")
 	late := now.Add(n.times.Fence - n.times.HeartbeatWithin/2)
-	if got := n.heartbeats.heartbeatTime(late); got != n.times.HeartbeatWithin/2 {
-		t.Errorf("just before the fence one may take %s, want %s", got, n.times.HeartbeatWithin/2)
-	}
+	effort.Is(t, n.heartbeats.heartbeatTime(late), n.times.HeartbeatWithin/2, "just before the fence one may take")
 }
 
 // linkWait bounds what must happen.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"runtime"
@@ -204,12 +205,8 @@ func TestTheTimesOfTheProduct(t *testing.T) {
 		10 * time.Second, 4 * time.Second, 5*time.Minute + 10*time.Second, time.Second, 5 * time.Second, time.Second, 3 * time.Second}
 	fifth := d.Scaled(0.2)
 	for i, one := range d.all() {
-		if *one.at != want[i] {
-			t.Errorf("%s is %s, want %s", one.name, *one.at, want[i])
-		}
-		if got := *fifth.all()[i].at; got != want[i]/5 {
-			t.Errorf("a fifth of %s is %s, want %s", one.name, got, want[i]/5)
-		}
+		effort.Is(t, *one.at, want[i], fmt.Sprintf("%s is", one.name))
+		effort.Is(t, *fifth.all()[i].at, want[i]/5, fmt.Sprintf("a fifth of %s is", one.name))
 	}
 }
 
@@ -274,7 +271,5 @@ func TestWhoIsLostIsNamed(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if got := strings.Join(names, " "); got != "c d" {
-		t.Errorf("lost are %q, want those in and lost that nobody sees: c d", got)
-	}
+	effort.Is(t, strings.Join(names, " "), "c d", "lost are want those in and lost that nobody sees: c d")
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -112,9 +113,7 @@ func TestWhoWorksOnACopy(t *testing.T) {
 			}
 			found = slices.Contains(a.compareViews(roll, map[uuid.UUID]int64{session: int64(s.beat) * 1000}), session) || found
 		}
-		if found != c.want {
-			t.Errorf("%s: apart is %v, want %v", name, found, c.want)
-		}
+		effort.Is(t, found, c.want, fmt.Sprintf("%s: apart is", name))
 	}
 }
 

@@ -135,13 +135,6 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 	}
 }
 
-func TestEveryFaultHasItsLine(t *testing.T) {
-	_, err := Load(write(t, "[smtp]\nport = 0\n[log]\nlevel = \"x\"\nformat = \"y\"\n"), nil)
-	if err == nil || strings.Count(err.Error(), "\n") != 2 {
-		t.Errorf("got %v, want three lines", err)
-	}
-}
-
 func TestMissingFile(t *testing.T) {
 	_, err := Load(filepath.Join(t.TempDir(), "none.toml"), nil)
 	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrInvalid) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -233,9 +234,7 @@ func TestCheckThrottleWarns(t *testing.T) {
 	}
 	var got []string
 	for _, f := range found {
-		if f.Severity != SeverityWarning {
-			t.Errorf("%s is an %s", f, f.Severity)
-		}
+		effort.Is(t, f.Severity, SeverityWarning, fmt.Sprintf("%s is an", f))
 		got = append(got, strings.TrimPrefix(strings.TrimPrefix(f.String(), filepath.Dir(candidate)), filepath.Dir(config)))
 	}
 	want := []string{`/rollcall.toml:2:1: receivers."a.test".connections: never holds: ` + candidate + ":5 says",
@@ -362,9 +361,7 @@ func TestAThrottleFileIsComparedByItsContent(t *testing.T) {
 	for changed := false; !changed && looks <= lookReadEvery; looks++ {
 		_, changed = file.again()
 	}
-	if looks != lookReadEvery {
-		t.Errorf("a large file of the same size and time was read after %d looks", looks)
-	}
+	effort.Is(t, looks, lookReadEvery, "a large file of the same size and time was read after looks")
 }
 
 // lines is a writer that sends each write to a channel.

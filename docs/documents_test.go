@@ -160,9 +160,7 @@ func TestStatesAreDrawn(t *testing.T) {
 // TestRulesAreWhereTheListSays: each file of the list exists and has the rule's name.
 func TestRulesAreWhereTheListSays(t *testing.T) {
 	rows := regexp.MustCompile("(?m)^- ([^:`]+): `([^`]+)`, `([^`]+)`$").FindAllStringSubmatch(read(t, architecture), -1)
-	if len(rows) != 20 {
-		t.Errorf("the list has %d rules, want 20", len(rows))
-	}
+	effort.Is(t, len(rows), 20, "the list has rules")
 	for _, row := range rows {
 		code, err := os.ReadFile(filepath.Join(root, row[2]))
 		if err != nil {

@@ -67,9 +67,7 @@ func TestRetryAfter(t *testing.T) {
 			if c.try != unknown {
 				v.NextTry = now.Add(c.try)
 			}
-			if got := RetryAfter(v, now); got != c.want {
-				t.Errorf("Retry-After %d, want %d", got, c.want)
-			}
+			effort.Is(t, RetryAfter(v, now), c.want, "Retry-After")
 		})
 	}
 }

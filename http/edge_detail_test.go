@@ -221,9 +221,7 @@ func TestDetailAges(t *testing.T) {
 	}{{0, "1"}, {25 * time.Second, "2"}, {time.Hour, "30"}} {
 		id := e.verified(9, nil)
 		clk.nanos.Store(time.Now().Add(c.age).UnixNano())
-		if got := e.detail(t, id).RetryAfter; got != c.want {
-			t.Errorf("verifying for %v: Retry-After %s, want %s", c.age, got, c.want)
-		}
+		effort.Is(t, e.detail(t, id).RetryAfter, c.want, fmt.Sprintf("verifying for %v: Retry-After", c.age))
 	}
 	id := e.create("5")
 	clk.nanos.Store(time.Now().Add(time.Hour).UnixNano())
@@ -248,9 +246,7 @@ func TestResultsAreCSV(t *testing.T) {
 		"Content-Type": "text/csv", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
 		"Content-Disposition": `attachment; filename="results-` + id + `.csv"`,
 	} {
-		if a.header.Get(name) != want {
-			t.Errorf("%s %q, want %q", name, a.header.Get(name), want)
-		}
+		effort.Is(t, a.header.Get(name), want, name)
 	}
 	records, err := csv.NewReader(bytes.NewReader(a.body)).ReadAll()
 	if err != nil || len(records) != len(rows)+1 {
@@ -373,9 +369,7 @@ func TestStopCutsWhatDoesNotEnd(t *testing.T) {
 	slow := e.startDownload()
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := e.server.Stop(over); !errors.Is(err, context.Canceled) {
-		t.Errorf("stop: %v", err)
-	}
+	effort.ErrIs(t, e.server.Stop(over), context.Canceled, "stop")
 	if n, err := io.Copy(io.Discard, slow); err == nil {
 		t.Errorf("the download ended as if it were whole after %d bytes", n)
 	}

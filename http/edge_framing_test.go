@@ -122,9 +122,7 @@ func TestFraming(t *testing.T) {
 			if c.status != 200 {
 				e.checker.checkError(t, call{method: "?", path: c.name}, got[0])
 			}
-			if got[0].header.Get("Connection") != "close" {
-				t.Errorf("Connection %q, want close", got[0].header.Get("Connection"))
-			}
+			effort.Is(t, got[0].header.Get("Connection"), "close", "Connection")
 		})
 	}
 	if logs := e.logs.String(); strings.Contains(logs, e.key) || strings.Contains(logs, e.key[16:]) {
@@ -300,9 +298,7 @@ func TestTLS(t *testing.T) {
 			if a := listentest.Ask(t, c, good); a.StatusCode != 200 {
 				t.Errorf("version %x: %d", version, a.StatusCode)
 			}
-			if p := c.ConnectionState().NegotiatedProtocol; p != "http/1.1" {
-				t.Errorf("version %x: protocol %q", version, p)
-			}
+			effort.Is(t, c.ConnectionState().NegotiatedProtocol, "http/1.1", fmt.Sprintf("version %x: protocol", version))
 		}
 	}
 	if c, err := tls.Dial("tcp", at, &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS10,
@@ -426,9 +422,7 @@ func TestProxyHeadersThatAreRefused(t *testing.T) {
 			if len(got) != 1 || got[0].status != 400 || got[0].code() != "bad_request" {
 				t.Fatalf("got %s, want one answer 400", describe(got))
 			}
-			if n := listentest.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"); n != c.counted {
-				t.Errorf("counted %q, want %q", n, c.counted)
-			}
+			effort.Is(t, listentest.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"), c.counted, "counted")
 		})
 	}
 }
@@ -472,9 +466,7 @@ func TestConnectionsCountForTheClient(t *testing.T) {
 			t.Errorf("a second connection of one client that sends %q: %v, %v, want 429", more, a, err)
 		}
 	}
-	if n := listentest.Counts(t, e.registry, "rollcall_http_connections_refused_total"); n != "share=2" {
-		t.Errorf("counted %q", n)
-	}
+	effort.Is(t, listentest.Counts(t, e.registry, "rollcall_http_connections_refused_total"), "share=2", "counted")
 	_ = conn.Close()
 	listentest.Within(t, "the place to come back", func() bool {
 		r, _ := open(listentest.ProxyHeader("192.0.2.1") + get)

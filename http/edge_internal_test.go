@@ -197,9 +197,7 @@ func TestPartOfALimit(t *testing.T) {
 		{Rate{20, 40}, 100, Rate{1, 5}},
 		{Rate{0.1, 1}, 3, Rate{0.1, 1}},
 	} {
-		if got := c.all.dividedBy(c.nodes); got != c.want {
-			t.Errorf("%+v by %d is %+v, want %+v", c.all, c.nodes, got, c.want)
-		}
+		effort.Is(t, c.all.dividedBy(c.nodes), c.want, fmt.Sprintf("%+v by %d is", c.all, c.nodes))
 	}
 	nodes := 1
 	s := &slots{max: 4, nodes: func() int { return nodes }, used: map[string]int{}}
@@ -209,9 +207,7 @@ func TestPartOfALimit(t *testing.T) {
 		for r := s.takeSlot("key"); r != nil; r = s.takeSlot("key") {
 			releases = append(releases, r)
 		}
-		if len(releases) != c.want {
-			t.Errorf("of %d nodes one lets %d downloads run at once, want %d", c.nodes, len(releases), c.want)
-		}
+		effort.Is(t, len(releases), c.want, fmt.Sprintf("of %d nodes one lets downloads run at once", c.nodes))
 		for _, release := range releases {
 			release()
 		}

@@ -121,9 +121,7 @@ func TestGuessesAreLookedUpAtABoundedRate(t *testing.T) {
 		key, _ := api.NewKey()
 		e.do(withKey(key))
 	}
-	if n := e.book.keyReads.Load() - asked; n != 120 {
-		t.Errorf("the ledger was asked about %d of 500 guesses, want 20 and 100", n)
-	}
+	effort.Is(t, e.book.keyReads.Load()-asked, 120, "the ledger was asked about of 500 guesses")
 }
 
 func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
@@ -174,9 +172,7 @@ func TestWhatAWorkspaceMayHave(t *testing.T) {
 			if a.status != 429 || a.code() != c.code || a.header.Get("Retry-After") != strconv.Itoa(c.after) {
 				t.Errorf("second: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 			}
-			if n := e.counted("rollcall_http_limited_total", "limit", c.limit); n != 1 {
-				t.Errorf("counted %v times", n)
-			}
+			effort.Is(t, e.counted("rollcall_http_limited_total", "limit", c.limit), 1, "counted times")
 			if a := e.do(post("/v1/verifications", first)); a.status != 200 {
 				t.Errorf("first again: %d %s", a.status, a.body)
 			}
@@ -206,9 +202,7 @@ func TestNoRoomForANewFile(t *testing.T) {
 	if a.status != 503 || a.code() != "storage_unavailable" || a.header.Get("Retry-After") != "60" {
 		t.Errorf("create: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 	}
-	if n := e.counted("rollcall_http_limited_total", "limit", "disk"); n != 1 {
-		t.Errorf("counted %v times", n)
-	}
+	effort.Is(t, e.counted("rollcall_http_limited_total", "limit", "disk"), 1, "counted times")
 	if a := e.do(get("/v1/credits")); a.status != 200 {
 		t.Errorf("credits: %d %s", a.status, a.body)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -374,9 +375,7 @@ func (c *answerChecker) check(t testing.TB, sent call, a answer) {
 	if a.status == http.StatusNoContent || sent.path == "/openapi.yaml" {
 		return
 	}
-	if cc := a.header.Get("Cache-Control"); cc != "no-store" {
-		t.Errorf("%s %s: Cache-Control %q, want no-store", sent.method, sent.path, cc)
-	}
+	effort.Is(t, a.header.Get("Cache-Control"), "no-store", fmt.Sprintf("%s %s: Cache-Control", sent.method, sent.path))
 	if _, err := uuid.Parse(a.header.Get("X-Request-Id")); err != nil {
 		t.Errorf("%s %s: X-Request-Id %q is no UUID", sent.method, sent.path, a.header.Get("X-Request-Id"))
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+
+	"rollcall/config/effort"
 )
 
 // legal is what may follow each status, as a customer sees
@@ -147,12 +149,8 @@ func (p *poller) finish(wantStatus string, wantCredits int64) {
 	for _, fault := range p.faults {
 		p.f.Error(fault)
 	}
-	if got := p.last.Status; got != wantStatus {
-		p.f.Errorf("the last status is %s, want %s", got, wantStatus)
-	}
-	if p.ended != wantCredits {
-		p.f.Errorf("credits were %d when the end was seen, want %d", p.ended, wantCredits)
-	}
+	effort.Is(p.f, p.last.Status, wantStatus, "the last status is")
+	effort.Is(p.f, p.ended, wantCredits, "credits were when the end was seen")
 	if p.polls < len(p.history) || !slices.Contains(p.history, wantStatus) {
 		p.f.Errorf("%d polls saw %v", p.polls, p.history)
 	}

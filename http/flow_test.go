@@ -310,9 +310,7 @@ func TestFileIsVerifiedFromCreateToHistory(t *testing.T) {
 	f.uploadInPieces(url, file)
 	l := f.lease(id)
 	f.prepare(l, file, 1)
-	if got := f.credits(); got != edgeCredits-60 {
-		t.Errorf("%d credits while 60 are held, want %d", got, edgeCredits-60)
-	}
+	effort.Is(t, f.credits(), edgeCredits-60, "credits while 60 are held")
 	if got := f.results(id); len(got) != 0 {
 		t.Errorf("results before any outcome: %v", got)
 	}
@@ -321,9 +319,7 @@ func TestFileIsVerifiedFromCreateToHistory(t *testing.T) {
 		f.settle(l, i+1, int64(5*i), smtp.Valid, smtp.Invalid, smtp.CatchAll, smtp.Unknown, smtp.Valid)
 		now := f.results(id)
 		for address, outcome := range earlier {
-			if now[address] != outcome {
-				t.Errorf("%s was %s and is %q", address, outcome, now[address])
-			}
+			effort.Is(t, now[address], outcome, fmt.Sprintf("%s was %s and is", address, outcome))
 		}
 		if len(now) != 5*(i+1) {
 			t.Errorf("%d results after %d outcomes", len(now), 5*(i+1))

@@ -123,9 +123,7 @@ func TestPayloadRefusesWhatIsNoSettlement(t *testing.T) {
 		"no such outcome": with(func(r *ledger.Result) { r.Outcome = 77 }),
 		"no reason":       with(func(r *ledger.Result) { r.Reason = smtp.ReasonNone }),
 	} {
-		if _, err := ledger.EncodeResults(in); !errors.Is(err, ledger.ErrIllegal) {
-			t.Errorf("%s: got %v, want ErrIllegal", name, err)
-		}
+		effort.Denied(ledger.EncodeResults(in))(t, ledger.ErrIllegal, name)
 	}
 }
 
@@ -179,9 +177,7 @@ func TestBrokenPayloadsAreRefused(t *testing.T) {
 	}
 	var b ledger.Batch
 	for name, payload := range payloads {
-		if err := b.Decode(payload); !errors.Is(err, ledger.ErrPayload) {
-			t.Errorf("%s: got %v, want ErrPayload", name, err)
-		}
+		effort.ErrIs(t, b.Decode(payload), ledger.ErrPayload, name)
 	}
 }
 

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/uuid"
@@ -38,9 +39,7 @@ func TestNamesThatPeopleAreShown(t *testing.T) {
 		if err := ledger.CheckName(text); (err == nil) != (text == clean) {
 			t.Errorf("%q: %v", text, err)
 		}
-		if got := ledger.CleanName(text); got != clean {
-			t.Errorf("%q is cleaned to %q, want %q", text, got, clean)
-		}
+		effort.Is(t, ledger.CleanName(text), clean, fmt.Sprintf("%q is cleaned to", text))
 	}
 }
 
@@ -50,9 +49,7 @@ func TestTextThatEveryDatabaseKeeps(t *testing.T) {
 		"\x00": ledger.ErrIllegal, "a\x00b": ledger.ErrIllegal, "\xff": ledger.ErrIllegal,
 		"cut \xe2\x82": ledger.ErrIllegal, "\xed\xa0\x80": ledger.ErrIllegal,
 	} {
-		if err := ledger.CheckText(text); !errors.Is(err, want) {
-			t.Errorf("%q: got %v, want %v", text, err, want)
-		}
+		effort.ErrIs(t, ledger.CheckText(text), want, text)
 	}
 }
 

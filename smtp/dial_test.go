@@ -116,9 +116,7 @@ func TestDialerSpeaksFromItsSource(t *testing.T) {
 	}))(t)
 	conn := effort.Must(d.DialContext(t.Context(), "tcp", at.String()))(t)
 	defer conn.Close()
-	if got := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(); got != source {
-		t.Errorf("speaks from %v, want %v", got, source)
-	}
+	effort.Is(t, conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), source, "speaks from")
 }
 
 func TestDialerOptionsAreCompleteOrRefused(t *testing.T) {
@@ -128,9 +126,7 @@ func TestDialerOptionsAreCompleteOrRefused(t *testing.T) {
 		"no timeout":      {Port: 25},
 		"invalid network": {Port: 25, ConnectTimeout: time.Second, AllowNetworks: []netip.Prefix{{}}},
 	} {
-		if _, err := NewDialer(o); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: %v, want ErrOptions", name, err)
-		}
+		effort.Denied(NewDialer(o))(t, ErrOptions, name)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
@@ -55,9 +56,7 @@ func FuzzDialogue(f *testing.F) {
 		p := newPeer(dialogue)
 		talk(t, p, pipelining)
 		p.wait()
-		if sent := p.unknownCommand(); sent != "" {
-			t.Errorf("the session sent %q", sent)
-		}
+		effort.Is(t, p.unknownCommand(), "", "the session sent")
 		// Two addresses are within the limits of the first one and one more.
 		l := smtp.DefaultLimits()
 		if most := l.SessionBytes + 2*l.SessionMoreBytes + 2*l.LineBytes; !p.secured && p.line.taken > most {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 const openedTLS = `
@@ -129,9 +131,7 @@ func TestBytesOfASessionAreBounded(t *testing.T) {
 	if f := failure(t, err); f.Stage != StageRcpt || !errors.Is(f, ErrTooLarge) || s.Open() {
 		t.Errorf("failure %v, open %v; want ErrTooLarge", f, s.Open())
 	}
-	if codes(answers) != "250 250 250 250" {
-		t.Errorf("answers %s, want four", codes(answers))
-	}
+	effort.Is(t, codes(answers), "250 250 250 250", "answers")
 }
 
 func TestStartTLS(t *testing.T) {

@@ -54,9 +54,7 @@ func TestProbeAsksInOneTransactionAndNeverSendsData(t *testing.T) {
 	if s.Open() {
 		t.Error("open after quit")
 	}
-	if _, err := s.Probe(t.Context(), addresses("d"), Ask{}); !errors.Is(err, ErrClosed) {
-		t.Errorf("probe after quit: %v, want ErrClosed", err)
-	}
+	effort.Denied(s.Probe(t.Context(), addresses("d"), Ask{}))(t, ErrClosed, "probe after quit")
 }
 
 // The receiver answers only when it has the whole group, so a client that waits
@@ -447,9 +445,7 @@ func TestMailRefusalLeavesTheSessionOpen(t *testing.T) {
 			if answers, err = s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true}); err != nil {
 				t.Fatal(err)
 			}
-			if codes(answers) != "250" {
-				t.Errorf("answers %s", codes(answers))
-			}
+			effort.Is(t, codes(answers), "250", "answers")
 		})
 	}
 }
@@ -501,9 +497,7 @@ func TestUnaskableAddressesAreAnsweredWithoutAsking(t *testing.T) {
 	if err != nil || len(answers) != 1 || !errors.Is(answers[0].Err, ErrNoSMTPUTF8) {
 		t.Errorf("%v, %v", answers, err)
 	}
-	if s.Counts().Rcpts != 1 {
-		t.Errorf("rcpts %d, want 1", s.Counts().Rcpts)
-	}
+	effort.Is(t, s.Counts().Rcpts, 1, "rcpts")
 }
 
 func TestHeloWhereEhloIsNotKnown(t *testing.T) {
@@ -519,9 +513,7 @@ func TestHeloWhereEhloIsNotKnown(t *testing.T) {
 		< RCPT TO:<a@example.com>
 		> 251 will forward
 		! eof`, testOptions())
-	if s.offers != (extensions{}) {
-		t.Errorf("a reply to HELO offers %+v", s.offers)
-	}
+	effort.Is(t, s.offers, (extensions{}), "a reply to HELO offers")
 	answers, err := s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true})
 	if err != nil || codes(answers) != "251" {
 		t.Errorf("%s, %v", codes(answers), err)
@@ -643,9 +635,7 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 		o := testOptions()
 		change(&o)
 		_, err := Open(t.Context(), dial, "mx.example", anyAddrPort, o)
-		if !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: %v, want ErrOptions", name, err)
-		}
+		effort.ErrIs(t, err, ErrOptions, name)
 	}
 }
 

@@ -60,9 +60,7 @@ func TestSilenceIsBoundedAtEachStage(t *testing.T) {
 				if f.Stage != test.stage || !errors.Is(f, os.ErrDeadlineExceeded) {
 					t.Errorf("failure %v, want a time-out at %v", f, test.stage)
 				}
-				if took := time.Since(begin); took != test.want {
-					t.Errorf("took %v, want %v", took, test.want)
-				}
+				effort.Is(t, time.Since(begin), test.want, "took")
 				if err := <-done; err != nil {
 					t.Error(err)
 				}
@@ -92,9 +90,7 @@ func TestOneByteASecond(t *testing.T) {
 		if f := failure(t, err); f.Stage != StageGreeting || !errors.Is(f, os.ErrDeadlineExceeded) {
 			t.Errorf("failure %v", f)
 		}
-		if took := time.Since(begin); took != time.Minute {
-			t.Errorf("took %v, want 1m", took)
-		}
+		effort.Is(t, time.Since(begin), time.Minute, "took")
 		<-done
 	})
 }
@@ -236,9 +232,7 @@ func TestCancelEndsTheWaitAndTheSession(t *testing.T) {
 				if f := failure(t, err); !errors.Is(f, stopped) {
 					t.Errorf("failure %v, want the cause", f)
 				}
-				if took := time.Since(begin); took != 7*time.Second {
-					t.Errorf("took %v", took)
-				}
+				effort.Is(t, time.Since(begin), 7*time.Second, "took")
 				<-done
 			})
 		})
@@ -297,9 +291,7 @@ func TestConnectFailure(t *testing.T) {
 		if f := failure(t, err); f.Stage != StageConnect || !errors.Is(f, context.DeadlineExceeded) {
 			t.Errorf("failure %v", f)
 		}
-		if took := time.Since(begin); took != 6*time.Minute {
-			t.Errorf("took %v", took)
-		}
+		effort.Is(t, time.Since(begin), 6*time.Minute, "took")
 	})
 }
 
@@ -333,9 +325,7 @@ func TestPoll(t *testing.T) {
 				}
 				s.Close()
 				<-done
-				if err := s.Poll(); !errors.Is(err, ErrClosed) {
-					t.Errorf("poll after close: %v", err)
-				}
+				effort.ErrIs(t, s.Poll(), ErrClosed, "poll after close")
 			})
 		})
 	}

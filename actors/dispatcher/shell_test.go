@@ -406,9 +406,7 @@ func TestLeasesAreBounded(t *testing.T) {
 		}
 		o.starts()
 		<-time.After(30 * time.Second)
-		if n := o.book.handed(); n != 3 {
-			o.t.Errorf("%d were leased of one workspace, want 3 of 5", n)
-		}
+		effort.Is(o.t, o.book.handed(), 3, "were leased of one workspace")
 		for range 3 { // one more than there is room for
 			o.workspace = uuid.New()
 			_, err := o.book.CreateWorkspace(context.Background(), o.workspace, "another")
@@ -436,9 +434,7 @@ func TestAFileOverWhichTheProgramFailsIsGivenBack(t *testing.T) {
 		_, err := o.book.Cancel(context.Background(), o.workspace, bad)
 		return err == nil && o.sees(bad).Status == ledger.Cancelled
 	})
-	if n := o.book.count("open " + bad.String()); n != 1 {
-		t.Errorf("it was opened %d times within a minute", n)
-	}
+	effort.Is(t, o.book.count("open "+bad.String()), 1, "it was opened times within a minute")
 }
 
 // TestACrashIsNotedBeforeItsLeaseIsGivenBack, though a renewal names that lease in the meantime.
@@ -472,9 +468,7 @@ func TestEachLeaseIsWeighedBeforeTheNext(t *testing.T) {
 		}
 		o.starts()
 		<-time.After(lookEvery / 2)
-		if n := o.book.handed(); n != 2 {
-			o.t.Errorf("%d were leased at once by a node that is ahead with 2", n)
-		}
+		effort.Is(o.t, o.book.handed(), 2, "were leased at once by a node that is ahead with 2")
 	})
 }
 
@@ -486,9 +480,7 @@ func TestANodeThatIsAheadLeavesNewWorkToOthersForAWhile(t *testing.T) {
 		<-time.After((leaveLooks-1)*lookEvery - lookEvery/2)
 		d.Wake()
 		synctest.Wait()
-		if n := o.book.handed(); n != 0 {
-			o.t.Errorf("a node that is ahead leased %d at once", n)
-		}
+		effort.Is(o.t, o.book.handed(), 0, "a node that is ahead leased at once")
 		o.until("nobody else took it", o.finished(id))
 	})
 }

@@ -191,8 +191,6 @@ func TestQuestionsAreBounded(t *testing.T) {
 			w.Know(fmt.Sprint(n), func(facts.Fact) { told.Add(1) })
 		}
 		<-time.After(time.Minute)
-		if told.Load() != waitingMax {
-			t.Errorf("%d are told", told.Load())
-		}
+		effort.Is(t, told.Load(), waitingMax, "are told")
 	})
 }

@@ -168,12 +168,8 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 	if err := c.CloseSession(ctx, "a", "", 5); err == nil || !strings.Contains(err.Error(), "node-1, node-2") {
 		t.Errorf("close one that two nodes have: %v", err)
 	}
-	if err := c.CloseSession(ctx, "a", "node-2", 4); !errors.Is(err, ErrNotThere) {
-		t.Errorf("close one that the node has not: %v", err)
-	}
-	if err := c.CloseSession(ctx, "a", "", 6); !errors.Is(err, ErrNotThere) {
-		t.Errorf("close one that nobody has: %v", err)
-	}
+	effort.ErrIs(t, c.CloseSession(ctx, "a", "node-2", 4), ErrNotThere, "close one that the node has not")
+	effort.ErrIs(t, c.CloseSession(ctx, "a", "", 6), ErrNotThere, "close one that nobody has")
 }
 
 // TestAllNodesForget at once, and one that is silent is named.
@@ -233,18 +229,14 @@ func TestANodeAnswersForItself(t *testing.T) {
 		!all.At.Equal(began) {
 		t.Errorf("receivers %+v, %v", all, err)
 	}
-	if _, err := c.Receiver(ctx, "a"); !errors.Is(err, ErrNotThere) {
-		t.Errorf("a receiver that nobody speaks to: %v", err)
-	}
+	effort.Denied(c.Receiver(ctx, "a"))(t, ErrNotThere, "a receiver that nobody speaks to")
 	sources, _, err := c.Sources(ctx)
 	if err != nil || len(sources) != 1 || sources[0].Hello != "probe.example" || sources[0].State != "used" ||
 		sources[0].Node != "node-1" || sources[0].Source != DefaultSource {
 		t.Errorf("sources %+v, %v", sources, err)
 	}
 	for _, id := range []string{uuid.NewString(), "no id"} {
-		if _, err := c.Verification(ctx, id); !errors.Is(err, ErrNotThere) {
-			t.Errorf("verification %q: %v", id, err)
-		}
+		effort.Denied(c.Verification(ctx, id))(t, ErrNotThere, fmt.Sprintf("verification %q", id))
 	}
 	records, silent, err := c.Record(ctx)
 	if err != nil || len(records) != 1 || len(silent) != 0 || len(records[0].Receivers) != 0 {
@@ -263,9 +255,7 @@ func TestANodeAnswersForItself(t *testing.T) {
 		t.Error("half a question was answered")
 	}
 	alone := effort.Must(New(c.options))(t)
-	if _, err := alone.Receivers(ctx); !errors.Is(err, errAlone) {
-		t.Errorf("before it has joined: %v", err)
-	}
+	effort.Denied(alone.Receivers(ctx))(t, errAlone, "before it has joined")
 }
 
 func TestALongRecordComesInPages(t *testing.T) {
@@ -404,9 +394,7 @@ func TestExplainWithoutDNS(t *testing.T) {
 	if got, err := c.ExplainRules("source:default"); err != nil || got.Key != throttle.SourcePrefix {
 		t.Errorf("the rules of the default source: %+v, %v", got, err)
 	}
-	if _, err := c.ExplainRules("not a name"); !errors.Is(err, throttle.ErrOverrideName) {
-		t.Errorf("no name: %v", err)
-	}
+	effort.Denied(c.ExplainRules("not a name"))(t, throttle.ErrOverrideName, "no name")
 }
 
 // fieldIn gives a field of an explanation, and who has set it.

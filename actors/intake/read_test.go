@@ -278,9 +278,7 @@ func (c *counter) Read(p []byte) (int, error) {
 func TestLimitsAreRefused(t *testing.T) {
 	for _, rows := range []int64{-1, 0, RowsCeiling + 1} {
 		_, err := Read(strings.NewReader("a@b.test\n"), Limits{RowsMax: rows})
-		if !errors.Is(err, ErrLimits) {
-			t.Errorf("%d rows: %v, want %v", rows, err, ErrLimits)
-		}
+		effort.ErrIs(t, err, ErrLimits, fmt.Sprintf("%d rows", rows))
 	}
 	if err := (Limits{RowsMax: RowsCeiling}).Validate(); err != nil {
 		t.Errorf("ceiling: %v", err)

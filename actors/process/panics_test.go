@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/config/effort"
-
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"rollcall/config/effort"
 )
 
 func newGuard() (*PanicGuard, *effort.Log) {
@@ -45,9 +45,7 @@ func TestAPanicIsLoggedCountedAndAFailure(t *testing.T) {
 	if strings.Contains(text, "ada@") {
 		t.Errorf("the log names an address: %s", text)
 	}
-	if n := counted(g, "session"); n != 1 {
-		t.Errorf("%v panics are counted", n)
-	}
+	effort.Is(t, counted(g, "session"), 1, "panics are counted")
 }
 
 func TestARuntimeErrorIsNamed(t *testing.T) {
@@ -67,9 +65,7 @@ func TestAFailureThatPanicsToo(t *testing.T) {
 		g.After(time.Second, "lookup", func() { panic(1) }, func() { panic(2) })
 		<-time.After(2 * time.Second)
 		synctest.Wait()
-		if n := counted(g, "lookup"); n != 2 {
-			t.Errorf("%v panics are counted", n)
-		}
+		effort.Is(t, counted(g, "lookup"), 2, "panics are counted")
 	})
 }
 
@@ -80,9 +76,7 @@ func TestManyPanicsOfOnePlaceAreOneLine(t *testing.T) {
 			_ = g.Run("answer", func() { panic("again") })
 		}
 		_ = g.Run("route", func() { panic("another place") })
-		if n := strings.Count(log.String(), "msg=panic"); n != 2 {
-			t.Errorf("%d lines for two places", n)
-		}
+		effort.Is(t, strings.Count(log.String(), "msg=panic"), 2, "lines for two places")
 		<-time.After(stacksEvery)
 		_ = g.Run("answer", func() { panic("again") })
 		if !strings.Contains(log.String(), "unlogged=499") {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"rollcall/config/effort"
 )
 
 // rig is a watchdog on a clock that the test sets.
@@ -47,17 +49,13 @@ func TestAPauseIsOneLineAndCountsOnce(t *testing.T) {
 	}
 	var m dto.Metric
 	_ = r.paused.Write(&m)
-	if got := m.GetCounter().GetValue(); got != 6 {
-		t.Errorf("%v s are counted", got)
-	}
+	effort.Is(t, m.GetCounter().GetValue(), 6, "seconds that are counted")
 }
 
 func TestWhoRunsFirstLearnsOfThePause(t *testing.T) {
 	r := newRig()
 	r.now = r.now.Add(Long)
-	if n := r.Pauses(); n != 1 {
-		t.Errorf("%d pauses before the timer rang", n)
-	}
+	effort.Is(t, r.Pauses(), 1, "pauses before the timer rang")
 	r.later(watchEvery)
 	if n := r.Pauses(); n != 1 || r.lines() != 1 {
 		t.Errorf("%d pauses and %d lines after it rang", n, r.lines())
@@ -69,9 +67,7 @@ func TestASlowMachineIsNoPause(t *testing.T) {
 	for range 60 { // each timer is 1 to 4 s late
 		r.later(time.Second+watchEvery, 2*time.Second, Long-time.Millisecond)
 	}
-	if r.Pauses() != 0 {
-		t.Errorf("%d pauses", r.Pauses())
-	}
+	effort.Is(t, r.Pauses(), 0, "pauses")
 	if most := 1 + int(60*(7*time.Second+watchEvery)/toldwatchEvery); r.lines() > most {
 		t.Errorf("%d lines, at most %d are wanted", r.lines(), most)
 	}

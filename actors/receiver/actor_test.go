@@ -159,9 +159,7 @@ func TestResultsComeAgain(t *testing.T) {
 	if c.results < 2 { // more on a busy machine: nothing was acknowledged in time
 		t.Errorf("%d results, want them again", c.results)
 	}
-	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n != 5 {
-		t.Errorf("%d RCPTs for 5 addresses", n)
-	}
+	effort.Is(t, b.lab.Manners().Receivers[b.domain].Rcpts, 5, "RCPTs for 5 addresses")
 }
 
 func TestStaleEpochIsRefused(t *testing.T) {
@@ -176,9 +174,7 @@ func TestStaleEpochIsRefused(t *testing.T) {
 	c.until("answers", func() bool { return len(c.answers) == 2 })
 	b.system.Root.Send(pid, older)
 	c.until("refusal", func() bool { return len(c.refused) == 1 })
-	if c.refused[0] != wire.Refusal_STALE_EPOCH {
-		t.Errorf("refused as %s", c.refused[0])
-	}
+	effort.Is(t, c.refused[0], wire.Refusal_STALE_EPOCH, "refused as")
 }
 
 // TestIdleActorEnds: without work it lives for its time and not longer.

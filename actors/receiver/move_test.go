@@ -37,9 +37,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 	b.system.Root.Poison(b.pid)
 	b.system.Root.Send(pid, offerOf(7, b.domain, 9, 3, []*wire.Host{b.host}))
 	c.until("moved and ended", func() bool { return c.moved > 0 && c.ended > 0 })
-	if b.options.Registry.Count() != 0 {
-		t.Errorf("%d actors live", b.options.Registry.Count())
-	}
+	effort.Is(t, b.options.Registry.Count(), 0, "actors live")
 	tally := b.lab.Manners().Receivers[b.domain]
 	if tally.Rcpts != len(c.answers) || tally.SessionsOpen > 0 || tally.HungUp > 0 || tally.Quits != tally.Sessions {
 		t.Errorf("%d RCPTs, %d answers, %d sessions open, %d of %d said QUIT", tally.Rcpts, len(c.answers),
@@ -248,7 +246,5 @@ func TestCutSessionTeachesNothing(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.answers) != 0 {
-		t.Errorf("%d answers because of our own doing", len(c.answers))
-	}
+	effort.Is(t, len(c.answers), 0, "answers because of our own doing")
 }

@@ -114,9 +114,7 @@ func TestManyReceiversOfOneWorkspaceKeepNobodyOut(t *testing.T) {
 	if w.most > seats {
 		t.Errorf("%d receivers lived at a time, the bound is %d", w.most, seats)
 	}
-	if n := w.b.options.Metrics.waiting(); n != 0 {
-		t.Errorf("%v wait when all is done", n)
-	}
+	effort.Is(t, w.b.options.Metrics.waiting(), 0, "wait when all is done")
 }
 
 // TestWhoWaitsForASlotIsToldSo: those who offered something hear every second that it waits, and why.

@@ -125,9 +125,7 @@ func TestASessionThatNobodyTracesSaysNothing(t *testing.T) {
 	if tr.On() {
 		t.Fatal("it is traced")
 	}
-	if n := testing.AllocsPerRun(100, func() { tr.ended(smtp.ErrClosed) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	effort.Is(t, testing.AllocsPerRun(100, func() { tr.ended(smtp.ErrClosed) }), 0, "allocations")
 }
 
 func TestANameStandsForItsKeys(t *testing.T) {

@@ -410,9 +410,7 @@ func TestASettlementIsSentAgainUnderItsNumber(t *testing.T) {
 			t.Fatalf("told %v, %d settlements came: no answer was lost", book.told.Load(), len(book.numbers))
 		}
 		for len(book.numbers) > 0 {
-			if n := <-book.numbers; n != 1 {
-				t.Errorf("what may have been settlement 1 was sent as settlement %d", n)
-			}
+			effort.Is(t, <-book.numbers, 1, "what may have been settlement 1 was sent as settlement")
 		}
 		select {
 		case <-r.ended:

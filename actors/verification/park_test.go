@@ -35,9 +35,7 @@ func TestAParkedVerificationTakesNothing(t *testing.T) {
 			"(greylisting), and 1 for another receiver; the last is expected at 01:01 UTC." {
 			w.t.Errorf("while it is parked its customer is told %+v", i)
 		}
-		if left := o.Left.Load(); left != 0 {
-			w.t.Errorf("%d addresses are counted while it is parked", left)
-		}
+		effort.Is(w.t, o.Left.Load(), 0, "addresses are counted while it is parked")
 		if err := w.book.Release(context.Background(), lease); err != nil { // which says so of one that was given back
 			w.t.Errorf("its lease: %v", err)
 		}
@@ -183,7 +181,5 @@ func TestWhatIsLeftIsPackedAndRead(t *testing.T) {
 
 func TestWhatDoesNotFitIsNotParked(t *testing.T) {
 	l := leftover{Version: parkedVersion, Domains: []domain.Parked{{Domain: strings.Repeat("x", parkedRawMax)}}}
-	if _, err := l.pack(); !errors.Is(err, errTooMuch) {
-		t.Errorf("packed: %v", err)
-	}
+	effort.Denied(l.pack())(t, errTooMuch, "packed")
 }

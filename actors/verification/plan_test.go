@@ -66,6 +66,24 @@ func TestPlanTakesEachOutcomeOnce(t *testing.T) {
 	}
 }
 
+func TestPlanGroupsByDomain(t *testing.T) {
+	f := readLines(t, "a@one.test", "b@two.test", "c@ONE.test", "d@three.test", "b@TWO.test", "e@two.test")
+	for _, c := range []struct {
+		name    string
+		settled []uint32
+		want    []string
+	}{
+		{"new file", nil, []string{"one.test: [0 2]", "two.test: [1 4]", "three.test: [3]"}},
+		{"some are settled", []uint32{1, 2}, []string{"one.test: [0]", "two.test: [4]", "three.test: [3]"}},
+		{"a domain is settled", []uint32{0, 2}, []string{"two.test: [1 4]", "three.test: [3]"}},
+		{"all but one", []uint32{0, 1, 2, 4}, []string{"three.test: [3]"}},
+	} {
+		if got := begun(newPlan(f, settledBits(f, c.settled...))); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
 func TestPlanBatches(t *testing.T) {
 	lines := make([]string, 3*ledger.SettlementMax)
 	for i := range lines {
@@ -143,9 +161,7 @@ func TestSmallDomainsCountForLess(t *testing.T) {
 	for _, ok := p.begin(1); ok; _, ok = p.begin(1) {
 		n++
 	}
-	if n != wholeDomain {
-		t.Errorf("%d domains of one address were begun, want %d", n, wholeDomain)
-	}
+	effort.Is(t, n, wholeDomain, "domains of one address were begun")
 }
 
 func TestDomainsThatOnlyWaitMakeRoomForOthers(t *testing.T) {

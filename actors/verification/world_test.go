@@ -255,9 +255,7 @@ func (w *world) starts(o Options, v ledger.Verification, l ledger.Lease) *run {
 		case woken:
 			child = c.Spawn(props(m))
 		case Ended:
-			if m.Verification != v.ID {
-				w.t.Errorf("the end of %s is told, want %s", m.Verification, v.ID)
-			}
+			effort.Is(w.t, m.Verification, v.ID, "the end of is told")
 			c.Stop(child)
 			if at, parked := w.wakes(v); parked && !told {
 				r.parked.Add(1)

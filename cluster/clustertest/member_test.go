@@ -48,9 +48,7 @@ func drained(t *testing.T, w *clustertest.World) {
 		}
 	})
 	resolveAll(w, 0, ownersOf(w, 0, 1))
-	if err := w.Node(0).Drain(w.Context(), uuid.New()); !errors.Is(err, ledger.ErrNoSuchNode) {
-		t.Errorf("drain of a node that is none: got %v", err)
-	}
+	effort.ErrIs(t, w.Node(0).Drain(w.Context(), uuid.New()), ledger.ErrNoSuchNode, "drain of a node that is none")
 	for range 2 {
 		effort.OK(t, w.Node(0).Drain(w.Context(), w.Node(1).ID))
 	}
@@ -71,9 +69,7 @@ func drained(t *testing.T, w *clustertest.World) {
 func undrained(t *testing.T, w *clustertest.World) {
 	told := make(chan bool, 100)
 	w.Node(1).OnDrain(func(draining bool) { told <- draining })
-	if err := w.Node(0).Undrain(w.Context(), uuid.New()); !errors.Is(err, ledger.ErrNoSuchNode) {
-		t.Errorf("undrain of a node that is none: got %v", err)
-	}
+	effort.ErrIs(t, w.Node(0).Undrain(w.Context(), uuid.New()), ledger.ErrNoSuchNode, "undrain of a node that is none")
 	undrain := func(by int) {
 		effort.OK(t, w.Node(by).Undrain(w.Context(), w.Node(1).ID))
 		// It may have read the wish that was taken back: then it drains for as long as until it reads again.
@@ -108,9 +104,7 @@ func TestANodeThatStopsIsNotUndrained(t *testing.T) {
 	effort.OK(t, w.Node(1).Drain(w.Context(), w.Node(1).ID))
 	w.Await("it drains", func() bool { return w.Node(1).Draining() })
 	w.Leave(1)
-	if err := w.Node(0).Undrain(w.Context(), w.Node(1).ID); !errors.Is(err, ledger.ErrNoSuchNode) {
-		t.Errorf("undrain of a node that has left: got %v", err)
-	}
+	effort.ErrIs(t, w.Node(0).Undrain(w.Context(), w.Node(1).ID), ledger.ErrNoSuchNode, "undrain of a node that has left")
 	if !w.Node(1).Draining() {
 		t.Error("a node that has stopped takes work")
 	}

@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -162,9 +161,7 @@ func TestEndsComeInAnyOrderAndOnceEach(t *testing.T) {
 			t.Errorf("leave after stop: %v", err)
 		}
 	}
-	if err := nodes[0].Drain(true); !errors.Is(err, ErrStopped) {
-		t.Errorf("drain after stop: %v", err)
-	}
+	effort.ErrIs(t, nodes[0].Drain(true), ErrStopped, "drain after stop")
 	for range 2 {
 		heard(t, "leave", nodes[1].Leave(t.Context()))
 	}

@@ -3,6 +3,7 @@ package gossip
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -73,9 +74,7 @@ func TestAKeyFileIsMadeOnce(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got mode %v, %v; want 0600", info.Mode(), err)
 	}
-	if _, err := CreateKeyFile(path); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("again: got %v, want fs.ErrExist", err)
-	}
+	effort.Denied(CreateKeyFile(path))(t, fs.ErrExist, "again")
 }
 
 func TestARingIsChangedInSteps(t *testing.T) {
@@ -118,9 +117,7 @@ func TestARingIsChangedInSteps(t *testing.T) {
 					t.Errorf("%s: %s: key %d: primary is %v", step.name, where, i, key.Primary)
 				}
 			}
-			if got != step.want {
-				t.Errorf("%s: %s has %s, want %s", step.name, where, got, step.want)
-			}
+			effort.Is(t, got, step.want, fmt.Sprintf("%s: %s has", step.name, where))
 		}
 		if string(k.library.GetPrimaryKey()) != string(again.library.GetPrimaryKey()) {
 			t.Errorf("%s: the library seals with another key", step.name)
@@ -139,9 +136,7 @@ func TestARingThatCannotBeWrittenStaysAsItIs(t *testing.T) {
 	k := effort.Must(LoadKeyring(path))(t)
 	before := k.List()
 	effort.OK(t, os.RemoveAll(filepath.Dir(path)))
-	if err := k.Add(NewKey()); !errors.Is(err, ErrKeyFile) {
-		t.Errorf("got %v, want ErrKeyFile", err)
-	}
+	effort.ErrIs(t, k.Add(NewKey()), ErrKeyFile)
 	if got := k.List(); len(got) != 1 || got[0] != before[0] {
 		t.Errorf("got %v, want %v", got, before)
 	}
@@ -169,15 +164,11 @@ func TestKeysRotateUnderTraffic(t *testing.T) {
 	}
 	for _, n := range nodes {
 		n.awaitNames(t, "node-a", "node-b", "node-c")
-		if got := n.counter(t, "rollcall_gossip_dropped_total"); got != 0 {
-			t.Errorf("%s dropped %v", n.options.Self.Name, got)
-		}
+		effort.Is(t, n.counter(t, "rollcall_gossip_dropped_total"), 0, fmt.Sprintf("%s dropped", n.options.Self.Name))
 	}
 	o := options(t, "stranger")
 	o.Transport, o.Keys, o.Join = network.Transport(), ring(t, old), []string{nodes[0].Address()}
-	if _, err := begin(t, o); !errors.Is(err, ErrRefused) {
-		t.Errorf("with the old key: got %v, want ErrRefused", err)
-	}
+	effort.Denied(begin(t, o))(t, ErrRefused, "with the old key")
 	if got := nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=key", "unit=stream"); got != 1 {
 		t.Errorf("%v streams with the old key were dropped, want 1", got)
 	}

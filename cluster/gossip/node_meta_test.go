@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -43,20 +42,14 @@ func TestACardIsReadOrRefused(t *testing.T) {
 		t.Errorf("with more at its end: got %+v, %v, want %+v", got, err, c)
 	}
 	for n := range b {
-		if _, err := decodeNodeMeta(b[:n]); !errors.Is(err, errNodeMeta) {
-			t.Errorf("the first %d of %d bytes: got %v, want errCard", n, len(b), err)
-		}
+		effort.Denied(decodeNodeMeta(b[:n]))(t, errNodeMeta, fmt.Sprintf("the first %d of %d bytes", n, len(b)))
 	}
 	other := slices.Clone(b)
 	other[0]++
-	if _, err := decodeNodeMeta(other); !errors.Is(err, errNodeMeta) {
-		t.Errorf("another format: got %v, want errCard", err)
-	}
+	effort.Denied(decodeNodeMeta(other))(t, errNodeMeta, "another format")
 	long := c
 	long.Name = strings.Repeat("n", nameMax+1)
-	if _, err := decodeNodeMeta(long.encode()); !errors.Is(err, errNodeMeta) {
-		t.Errorf("a long name: got %v, want errCard", err)
-	}
+	effort.Denied(decodeNodeMeta(long.encode()))(t, errNodeMeta, "a long name")
 	if got := c.StartedAt(); time.Since(got) > time.Hour {
 		t.Errorf("started at %s", got)
 	}
@@ -166,9 +159,7 @@ func TestWhoVanishedIsRememberedForAnHour(t *testing.T) {
 		}
 	}
 	table.put(listed(card, 700), at(vanishedMax)) // is back
-	if got := len(table.lost(at(vanishedMax))); got != vanishedMax-1 {
-		t.Errorf("%d are remembered after one came back, want %d", got, vanishedMax-1)
-	}
+	effort.Is(t, len(table.lost(at(vanishedMax))), vanishedMax-1, "are remembered after one came back")
 	if got := table.lost(at(vanishedMax + 5).Add(vanishedKeep)); len(got) != 0 {
 		t.Errorf("%d are remembered after an hour", len(got))
 	}
@@ -215,9 +206,7 @@ func TestTheLibrarysLogIsShortAndWithoutContents(t *testing.T) {
 			t.Errorf("%q: wrote %d, %v", line, n, err)
 		}
 	}
-	if suspect != "1234" {
-		t.Errorf("suspect is %q, want 1234", suspect)
-	}
+	effort.Is(t, suspect, "1234", "suspect is")
 	text := page.String()
 	if strings.Contains(text, "115") || strings.Contains(text, strings.Repeat("x", libraryTextMax+1)) {
 		t.Errorf("too much is told: %s", text)

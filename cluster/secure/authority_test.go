@@ -53,9 +53,7 @@ func TestIssueRefuses(t *testing.T) {
 		{"an end after the CA's", "a", 25 * time.Hour, secure.ErrCertificate},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := ca.Issue(c.node, now, c.validity); !errors.Is(err, c.want) {
-				t.Errorf("got %v, want %v", err, c.want)
-			}
+			effort.Denied(ca.Issue(c.node, now, c.validity))(t, c.want)
 		})
 	}
 }
@@ -79,13 +77,9 @@ func TestReadAuthorityRefusesWhatIsNoCA(t *testing.T) {
 		"key and no cert":   {Key: ca.Pair().Key},
 		"cert in key place": {Cert: ca.Pair().Cert, Key: ca.Pair().Cert},
 	} {
-		if _, err := secure.ReadAuthority(pair); !errors.Is(err, secure.ErrCertificate) {
-			t.Errorf("%s: got %v, want %v", name, err, secure.ErrCertificate)
-		}
+		effort.Denied(secure.ReadAuthority(pair))(t, secure.ErrCertificate, name)
 	}
-	if _, err := secure.ReadCertificate(ca.Pair().Key); !errors.Is(err, secure.ErrCertificate) {
-		t.Errorf("a key read as a certificate: %v", err)
-	}
+	effort.Denied(secure.ReadCertificate(ca.Pair().Key))(t, secure.ErrCertificate, "a key read as a certificate")
 }
 
 func TestCheckName(t *testing.T) {

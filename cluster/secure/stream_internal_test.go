@@ -53,9 +53,7 @@ func FuzzBatch(f *testing.F) {
 			if e.Sender != 0 && b.Senders[e.Sender-1].Address != there {
 				t.Errorf("sender at %q passed", b.Senders[e.Sender-1].Address)
 			}
-			if e.SerializerId != 0 {
-				t.Errorf("serializer %d passed", e.SerializerId)
-			}
+			effort.Is(t, e.SerializerId, 0, "serializer passed")
 		}
 	})
 }

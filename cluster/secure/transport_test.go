@@ -119,9 +119,7 @@ func TestOnlyLoopbackGoesWithoutTLS(t *testing.T) {
 	}
 	guard.Log = slog.New(slog.DiscardHandler)
 	_, err := secure.Remote("0.0.0.0", 0, secure.RemoteOptions{Guard: guard})
-	if !errors.Is(err, secure.ErrNoIdentity) {
-		t.Errorf("off loopback without TLS: %v", err)
-	}
+	effort.ErrIs(t, err, secure.ErrNoIdentity, "off loopback without TLS")
 	_, err = secure.Remote("0.0.0.0", 0, secure.RemoteOptions{Guard: guard, Identity: r.first.identity})
 	if err != nil {
 		t.Errorf("off loopback with TLS: %v", err)

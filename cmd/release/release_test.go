@@ -77,12 +77,8 @@ func TestDebianPackage(t *testing.T) {
 	noError(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
 	dpkg := []string{"--root=" + root, "--force-script-chrootless", "--force-depends", "--log=" + root + "/log"}
 	output(t, "dpkg", append(dpkg, "--install", filepath.Join(r.out, "rollcall.deb"))...)
-	if said := output(t, filepath.Join(root, "usr/bin/rollcall")); said != "it runs" {
-		t.Errorf("the installed binary says %q", said)
-	}
-	if said := output(t, "dpkg-query", "--admindir="+root+"/var/lib/dpkg", "-W"); said != "rollcall\t1.2.3~rc1\n" {
-		t.Errorf("dpkg knows %q", said)
-	}
+	effort.Is(t, output(t, filepath.Join(root, "usr/bin/rollcall")), "it runs", "the installed binary says")
+	effort.Is(t, output(t, "dpkg-query", "--admindir="+root+"/var/lib/dpkg", "-W"), "rollcall\t1.2.3~rc1\n", "dpkg knows")
 	users, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
 	if err != nil || !strings.Contains(string(users), "rollcall:x:") {
 		t.Errorf("no user was made: %v, %s", err, users)
@@ -100,9 +96,7 @@ func TestDebianPackage(t *testing.T) {
 			t.Errorf("%s belongs to root", path)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(root, "usr/bin/rollcall")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the binary is still there: %v", err)
-	}
+	effort.Denied(os.Stat(filepath.Join(root, "usr/bin/rollcall")))(t, os.ErrNotExist, "the binary is still there")
 }
 
 // TestImage reads the image as a runtime does: from index.json to the layer by digests, which it unpacks, and runs the

@@ -341,9 +341,7 @@ func (b *background) stop(signal os.Signal) int {
 // terminate ends a node by SIGTERM, which is no failure.
 func (b *background) terminate() {
 	b.t.Helper()
-	if code := b.stop(syscall.SIGTERM); code != exitDone {
-		b.t.Errorf("SIGTERM: got code %d, want %d", code, exitDone)
-	}
+	effort.Is(b.t, b.stop(syscall.SIGTERM), exitDone, "SIGTERM: got code")
 }
 
 func TestVerifyInTheLabGivesTheExpectedOutcomes(t *testing.T) {
@@ -391,9 +389,7 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	c.write("list.csv", list)
 	b := c.start("verify", "--lab", "list.csv", "--out", "r.csv")
 	b.waitFor("verifying")
-	if code := b.stop(syscall.SIGINT); code != exitStopped {
-		t.Errorf("interrupted: got code %d, want %d", code, exitStopped)
-	}
+	effort.Is(t, b.stop(syscall.SIGINT), exitStopped, "interrupted: got code")
 	c.does("verify", "--lab", "list.csv", "--out", "r.csv")
 	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
 	if n := strings.Count(string(results), ",valid,"); err != nil || n != rows {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -185,9 +186,7 @@ func TestCertificatesAreMadeForNodes(t *testing.T) {
 	for name, want := range map[string]fs.FileMode{"ca.crt": 0o644, "ca.key": 0o600,
 		"node-1.example.net.crt": 0o644, "node-1.example.net.key": 0o600} {
 		info := effort.Must(os.Stat(filepath.Join(dir, name)))(t)
-		if info.Mode().Perm() != want {
-			t.Errorf("%s has mode %04o, want %04o", name, info.Mode().Perm(), want)
-		}
+		effort.Is(t, info.Mode().Perm(), want, fmt.Sprintf("%s has mode", name))
 	}
 	i := effort.Must(loadNode(dir, "node-1.example.net"))(t)
 	if left := time.Until(i.Expires()); left < 364*24*time.Hour || left > 365*24*time.Hour {
@@ -241,16 +240,12 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 		if missing != "" {
 			noError(t, os.Rename(filepath.Join(dir, missing), away))
 		}
-		if _, err := certs(t, "init", "--dir", dir); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("init without %q: %v", missing, err)
-		}
+		effort.Denied(certs(t, "init", "--dir", dir))(t, fs.ErrExist, fmt.Sprintf("init without %q", missing))
 		wantErr := fs.ErrExist
 		if strings.HasPrefix(missing, "ca") {
 			wantErr = fs.ErrNotExist
 		}
-		if _, err := certs(t, "node", "a", "--dir", dir); !errors.Is(err, wantErr) {
-			t.Errorf("node without %q: %v, want %v", missing, err, wantErr)
-		}
+		effort.Denied(certs(t, "node", "a", "--dir", dir))(t, wantErr, fmt.Sprintf("node without %q", missing))
 		if missing != "" {
 			noError(t, os.Rename(away, filepath.Join(dir, missing)))
 		}

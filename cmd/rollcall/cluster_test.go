@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/ledger"
@@ -422,9 +423,7 @@ func TestDrainIsWaitedFor(t *testing.T) {
 		}
 	}
 	d := drain{client: adminOf(t, r.environ), tell: &bytes.Buffer{}}
-	if _, err := d.wait(ctx, trio().Members[1], time.Millisecond); !errors.Is(err, context.Canceled) {
-		t.Errorf("interrupted: %v", err)
-	}
+	effort.Denied(d.wait(ctx, trio().Members[1], time.Millisecond))(t, context.Canceled, "interrupted")
 }
 
 func TestUndrain(t *testing.T) {
@@ -513,9 +512,7 @@ func TestForgetAsksAPerson(t *testing.T) {
 	for answer, want := range map[string]error{"y\n": nil, "YES\n": nil, " yes": nil, "n\n": errNotForgotten,
 		"": errNotForgotten, "\n": errNotForgotten, "yesterday\n": errNotForgotten} {
 		var asked bytes.Buffer
-		if err := confirmForget(strings.NewReader(answer), &asked, m); !errors.Is(err, want) {
-			t.Errorf("%q: got %v, want %v", answer, err, want)
-		}
+		effort.ErrIs(t, confirmForget(strings.NewReader(answer), &asked, m), want, answer)
 		if !strings.Contains(asked.String(), m.Node.String()) ||
 			!strings.Contains(asked.String(), "I know that its process") {
 			t.Errorf("asked %q", asked.String())

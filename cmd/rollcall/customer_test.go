@@ -74,9 +74,7 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 	}
 	b = c.start("verify", "list.csv", "--api", service)
 	b.waitFor("verifying")
-	if code := b.stop(syscall.SIGTERM); code != exitStopped {
-		t.Errorf("ended: got code %d, want %d", code, exitStopped)
-	}
+	effort.Is(t, b.stop(syscall.SIGTERM), exitStopped, "ended: got code")
 	_, command, _ := strings.Cut(end, "rollcall cancel ")
 	code, stdout, stderr := c.run(append([]string{"cancel"}, strings.Fields(command)...)...)
 	if code != exitDone || !strings.HasPrefix(stdout, id+" is cancel") {

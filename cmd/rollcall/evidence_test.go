@@ -204,9 +204,7 @@ func TestReplayIsShown(t *testing.T) {
 		last.Summary.Outcomes != 1 {
 		t.Errorf("JSON: %v\n%s", err, text)
 	}
-	if after := r.desk.Account(); after != before {
-		t.Errorf("the account was %+v, is %+v", before, after)
-	}
+	effort.Is(t, r.desk.Account(), before, fmt.Sprintf("the account was %+v, is", before))
 }
 
 // TestWithoutANodeTheLedgerIsRead, unless the operator has named a node.

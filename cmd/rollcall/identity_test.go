@@ -306,9 +306,7 @@ func TestDoctorAsksTheNode(t *testing.T) {
 		t.Errorf("got %v\n%s", err, text)
 	}
 	f.set(t, "rollcall.example.", dns.TypeMX, "10 rollcall.example.")
-	if _, err := doctor(); !errors.Is(err, errUnfit) {
-		t.Errorf("before it has looked again: got %v", err)
-	}
+	effort.Denied(doctor())(t, errUnfit, "before it has looked again")
 	file := filepath.Join(t.TempDir(), "node.toml")
 	lines := fmt.Sprintf("data_dir = %q\n[admin]\nlisten = %q\n", folder, strings.TrimPrefix(n.AdminURL, "http://"))
 	noError(t, os.WriteFile(file, []byte(lines), 0o600))

@@ -170,9 +170,7 @@ func (f fire) round(t *testing.T, r *rig, node **background, sample []string) *c
 		*node = r.serve()
 	}
 	noError(t, c.wait())
-	if len(c.kills) != f.kills {
-		t.Errorf("killed %d times before everything was settled, want %d", len(c.kills), f.kills)
-	}
+	effort.Is(t, len(c.kills), f.kills, "killed times before everything was settled")
 	return c
 }
 

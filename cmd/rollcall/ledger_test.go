@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -179,9 +178,7 @@ func TestABackupReplacesNothing(t *testing.T) {
 	write(part, "new")
 	noError(t, nameOnce(part, path))
 	write(part, "newer")
-	if err := nameOnce(part, path); !errors.Is(err, sqlstore.ErrBackupExists) {
-		t.Errorf("got %v", err)
-	}
+	effort.ErrIs(t, nameOnce(part, path), sqlstore.ErrBackupExists)
 	if text, err := os.ReadFile(path); err != nil || string(text) != "new" {
 		t.Errorf("the first one holds %q, %v", text, err)
 	}

@@ -362,9 +362,7 @@ func (r *netRig) stop(n *netNode) {
 	r.t.Helper()
 	r.hurts(n)
 	n.life.signal(r.t, syscall.SIGTERM)
-	if code := n.life.wait(r.t, cliWait); code != exitDone {
-		r.t.Errorf("SIGTERM to %s: got code %d, want %d", n.name, code, exitDone)
-	}
+	effort.Is(r.t, n.life.wait(r.t, cliWait), exitDone, fmt.Sprintf("SIGTERM to %s: got code", n.name))
 }
 
 // awaitWell waits until nodes answer customers, all of them if none is named. A node that ends because a busy machine's

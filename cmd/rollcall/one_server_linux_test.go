@@ -140,9 +140,7 @@ func TestComposeFile(t *testing.T) {
 			t.Errorf("%s: the image %s has no version", name, s.Image)
 		}
 		for _, p := range s.Ports {
-			if p.HostIP != "127.0.0.1" {
-				t.Errorf("%s: port %s is published at %q", name, p.Published, p.HostIP)
-			}
+			effort.Is(t, p.HostIP, "127.0.0.1", fmt.Sprintf("%s: port %s is published at", name, p.Published))
 		}
 		if strings.HasPrefix(name, "node-") {
 			if _, err := config.Load("", environOf(s)); err != nil {

@@ -32,9 +32,7 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 	<-time.After(stoppedFor)
 	noError(t, node.command.Process.Signal(syscall.SIGCONT))
 	noError(t, c.wait())
-	if n := log.count("process was paused"); n != 1 {
-		t.Errorf("%d lines say that the process was paused, want 1", n)
-	}
+	effort.Is(t, log.count("process was paused"), 1, "lines say that the process was paused")
 	log.quiet()
 	c.check(lab, sample, 1)
 	for name, m := range lab.Manners().Receivers {
@@ -43,9 +41,7 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 				m.SessionsAtOnce, pacedRate)
 		}
 	}
-	if n := r.metric(ctx, "rollcall_process_pauses_total"); n != 1 {
-		t.Errorf("%v pauses are counted", n)
-	}
+	effort.Is(t, r.metric(ctx, "rollcall_process_pauses_total"), 1, "pauses are counted")
 	r.audit()
 }
 

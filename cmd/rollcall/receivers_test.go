@@ -13,6 +13,7 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
@@ -208,9 +209,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	}
 	holds(t, b.must("receivers", "close", "example.test", "17", "--node", "node-2"),
 		"Session 17 of example.test on node-2")
-	if b.survey.closed != "example.test node-2 17" {
-		t.Errorf("closed %q", b.survey.closed)
-	}
+	effort.Is(t, b.survey.closed, "example.test node-2 17", "closed")
 	if _, _, err := b.run(t.Context(), "receivers", "close", "example.test", "17"); !isUsage(err) ||
 		!strings.Contains(err.Error(), "node-1, node-2") {
 		t.Errorf("two nodes: %v", err)
@@ -301,9 +300,7 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 		"example.test, on node-1, forgotten:\n  - the rest of the host mx1.example.test until 12:34:56 (long long",
 		"\n    long", "\n  - the learned limit connections=2\n",
 		"example.test, on node-2: there are no learned limits for --what all.\n")
-	if b.survey.forgotten != "example.test all" {
-		t.Errorf("asked to forget %q", b.survey.forgotten)
-	}
+	effort.Is(t, b.survey.forgotten, "example.test all", "asked to forget")
 	b.survey.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost"}}
 	holds(t, b.must("receivers", "forget", "example.test", "--what", "pace", "--reason", "x"),
 		"Without node-3, which does not answer and may keep them: lost.")

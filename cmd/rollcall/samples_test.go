@@ -1,12 +1,12 @@
 package main
 
 import (
-	"errors"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	library "rollcall/http/client"
 )
 
@@ -37,9 +37,7 @@ func TestClientsOfThreeLanguages(t *testing.T) {
 		if balance, err := own.Credits(t.Context()); found != 2 || err != nil || balance.Credits != devCredits-2 {
 			t.Errorf("got %d results, %+v and %v", found, balance, err)
 		}
-		if _, err := library.New(service, "rc_wrong").Credits(t.Context()); !errors.Is(err, library.ErrRefused) {
-			t.Errorf("a wrong key: got %v", err)
-		}
+		effort.Denied(library.New(service, "rc_wrong").Credits(t.Context()))(t, library.ErrRefused, "a wrong key")
 	})
 	for _, command := range [][]string{{"python3", "verify.py"}, {"node", "verify.mjs"}} {
 		t.Run(command[0], func(t *testing.T) {

@@ -383,9 +383,7 @@ func TestFilesAtSilentReceiversLeaveLeases(t *testing.T) {
 	if n := s.sum("rollcall_leases", ""); n > most/2 {
 		t.Errorf("one tenant has %v of %d leases", n, most)
 	}
-	if n := s.sum("rollcall_workspaces_full", ""); n != 1 {
-		t.Errorf("%v workspaces have their share, want the first", n)
-	}
+	effort.Is(t, s.sum("rollcall_workspaces_full", ""), 1, "workspaces have their share")
 }
 
 // TestFilesThatWaitForLongTakeNoLease: they are parked, and are cancelled at once all the same.
@@ -410,9 +408,7 @@ func TestFilesThatWaitForLongTakeNoLease(t *testing.T) {
 	if err != nil || d.Status != "waiting" {
 		t.Fatalf("a parked file is %q: %v", d.Status, err)
 	}
-	if left := s.node.Cluster.Load().Addresses; left != 0 {
-		t.Errorf("%d addresses count as in work", left)
-	}
+	effort.Is(t, s.node.Cluster.Load().Addresses, 0, "addresses count as in work")
 	var ended api.Cancellation
 	effort.Must(s.first.AskJSON(t.Context(), "POST", "/v1/verifications/"+last.String()+"/cancel", nil, &ended))(t)
 	if d, _, err = s.first.Detail(t.Context(), last.String()); err != nil || d.Status != "cancelled" {

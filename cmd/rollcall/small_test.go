@@ -50,9 +50,7 @@ func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
 		"rollcall ") {
 		t.Errorf("--version: got code %d and %q, want %q", code, stdout, version)
 	}
-	if code != exitDone {
-		t.Errorf("version: got code %d", code)
-	}
+	effort.Is(t, code, exitDone, "version: got code")
 	for _, args := range [][]string{{"help"}, {"help", "verify"}, {"help", "throttle", "set"}, {"help", "completion",
 		"bash"}} {
 		if code, stdout, stderr := c.run(args...); code != exitDone || !strings.Contains(stdout, "Usage:") {

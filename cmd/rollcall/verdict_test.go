@@ -185,9 +185,7 @@ func TestLoadRules(t *testing.T) {
 		t.Error("the file of the default name is not read")
 	}
 	noError(t, os.WriteFile("verdict.toml", []byte("x"), 0o600))
-	if _, err := node.LoadRules(config.Default().Verdict); !errors.Is(err, verdict.ErrFaults) {
-		t.Errorf("%v", err)
-	}
+	effort.Denied(node.LoadRules(config.Default().Verdict))(t, verdict.ErrFaults)
 }
 
 // Replies that no rule took are listed by how often they came, without addresses, and can be judged from that

@@ -1,6 +1,7 @@
 package effort
 
 import (
+	"errors"
 	"flag"
 	"iter"
 	"os"
@@ -124,6 +125,22 @@ func Is[T comparable](t failer, got, want T, of ...any) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%v got %#v, want %#v", of, got, want)
+	}
+}
+
+// ErrIs reports a fault unless an error is the one that is wanted; of says of what.
+func ErrIs(t failer, err, want error, of ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%v got %v, want %v", of, err, want)
+	}
+}
+
+// Denied is ErrIs for a call that also gives a value: effort.Denied(f())(t, want).
+func Denied[T any](_ T, err error) func(t failer, want error, of ...any) {
+	return func(t failer, want error, of ...any) {
+		t.Helper()
+		ErrIs(t, err, want, of...)
 	}
 }
 

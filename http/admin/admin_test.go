@@ -327,9 +327,7 @@ func TestTokenIsMadeOnce(t *testing.T) {
 		t.Errorf("a token that others can read: %v", err)
 	}
 	effort.OK(t, errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 0)))
-	if _, err := admin.EnsureToken(dir); !errors.Is(err, admin.ErrToken) {
-		t.Errorf("an empty token: %v", err)
-	}
+	effort.Denied(admin.EnsureToken(dir))(t, admin.ErrToken, "an empty token")
 }
 
 // TestOptionsAreCompleteOrRefused.

@@ -210,9 +210,7 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	q.Yield = func(ledgerevidence.Replayed) error { cancel(); return nil }
-	if _, err := ledgerevidence.Replay(ctx, r.book, v.ID, q); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	effort.Denied(ledgerevidence.Replay(ctx, r.book, v.ID, q))(t, context.Canceled, "cancelled")
 	_, l := d.Prepares(3)
 	s := ledgertest.Batch(l, 1, 0, 1, smtp.Valid)
 	for name, ordinals := range map[string][]int64{"of another settlement": {2}, "twice": {1, 1}} {
@@ -223,9 +221,7 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 		packed := effort.Must(evidence.Pack(entries))(t)
 		s.Evidence = packed
 		q.Yield = func(ledgerevidence.Replayed) error { return nil }
-		if _, err := ledgerevidence.Replay(t.Context(), one{s}, v.ID, q); !errors.Is(err, evidence.ErrPacked) {
-			t.Errorf("%s: %v", name, err)
-		}
+		effort.Denied(ledgerevidence.Replay(t.Context(), one{s}, v.ID, q))(t, evidence.ErrPacked, name)
 	}
 }
 

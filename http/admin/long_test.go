@@ -103,9 +103,7 @@ func TestBackupStreamsOneAtATime(t *testing.T) {
 	}()
 	<-begun
 	cancel()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	effort.ErrIs(t, <-gone, context.Canceled, "cancelled")
 	goOn <- struct{}{}
 	<-closed
 }
@@ -142,9 +140,7 @@ func TestBackupThatFails(t *testing.T) {
 	request.Header.Set("Authorization", "Bearer "+r.token)
 	answer := effort.Must(http.DefaultClient.Do(request))(t)
 	defer answer.Body.Close()
-	if _, err := io.Copy(io.Discard, answer.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("half a backup: %v", err)
-	}
+	effort.Denied(io.Copy(io.Discard, answer.Body))(t, io.ErrUnexpectedEOF, "half a backup")
 	if status, out := newRig(t).call("GET", "/v1/backup", ""); status != 409 || codeOf(out) != "not_embedded" {
 		t.Errorf("of a server database: %d %v", status, out)
 	}

@@ -489,7 +489,5 @@ func TestWeightsHaveBounds(t *testing.T) {
 	if status, _ := r.ask("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`); status != 404 {
 		t.Errorf("of nobody: %d", status)
 	}
-	if r.tuned.Load() != 2 {
-		t.Errorf("the node was told %d times, want 2", r.tuned.Load())
-	}
+	effort.Is(t, r.tuned.Load(), 2, "the node was told times")
 }

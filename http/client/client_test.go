@@ -179,9 +179,7 @@ func (s *storage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.queries++
 		want = fmt.Sprintf("bytes */%d", s.size)
 	}
-	if got := r.Header.Get("Content-Range"); got != want {
-		s.t.Errorf("got Content-Range %q, want %q", got, want)
-	}
+	effort.Is(s.t, r.Header.Get("Content-Range"), want, "got Content-Range")
 	if len(body) > 0 && len(s.faults) > 0 {
 		fault := s.faults[0]
 		s.faults = s.faults[1:]

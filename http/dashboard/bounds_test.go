@@ -161,12 +161,8 @@ func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 		effort.OK(t, err)
 		last = v
 	}
-	if n := rowsOn(g.bounded(g.path("")).body); n != 50 {
-		t.Errorf("the list has %d rows", n)
-	}
-	if n := rowsOn(g.bounded(g.path("/activity")).body); n != 100 {
-		t.Errorf("the log has %d rows", n)
-	}
+	effort.Is(t, rowsOn(g.bounded(g.path("")).body), 50, "the list has rows")
+	effort.Is(t, rowsOn(g.bounded(g.path("/activity")).body), 100, "the log has rows")
 	for _, below := range []string{"", "/cancel"} {
 		a := g.bounded(g.path("/verifications/" + last.ID.String() + below))
 		if !strings.Contains(a.body, html.EscapeString(last.Filename)) {
@@ -192,9 +188,7 @@ func TestAddressesFillAPageAndNoMore(t *testing.T) {
 	base := g.path("/verifications/" + v.ID.String())
 	for path, want := range map[string]int{base: 10 + 6, base + "/results": 50, base + "/reasons": 21 + 2,
 		g.path("/credits"): 50 + ledger.StatementDays + 2} {
-		if n := rowsOn(g.bounded(path).body); n != want {
-			t.Errorf("%s has %d rows, want %d", path, n, want)
-		}
+		effort.Is(t, rowsOn(g.bounded(path).body), want, fmt.Sprintf("%s has rows", path))
 	}
 	if a := g.bounded(base + "/addresses/3?in=1"); !strings.Contains(a.body, html.EscapeString(results[3].Email)) {
 		t.Error("the page of an address does not show it whole")

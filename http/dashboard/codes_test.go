@@ -78,9 +78,7 @@ func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
 			t.Errorf("form %q: %d", form, a.status)
 		}
 	}
-	if got := g.counted("rollcall_sign_ins_total", "way", "password", "result", "done"); got != 3 {
-		t.Errorf("%v sign-ins are counted, want 3", got)
-	}
+	effort.Is(t, g.counted("rollcall_sign_ins_total", "way", "password", "result", "done"), 3, "sign-ins are counted")
 	effort.Is(t, g.counted("rollcall_sign_ins_total", "way", "password", "result", "refused"), 2)
 }
 

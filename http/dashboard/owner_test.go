@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -59,9 +60,7 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 	if made.status != 200 || key == "" || !strings.Contains(made.body, "&lt;b&gt;") {
 		t.Fatalf("%d %s", made.status, made.body)
 	}
-	if got := g.credits(key); got != 200 {
-		t.Errorf("the key opens the API with %d", got)
-	}
+	effort.Is(t, g.credits(key), 200, "the key opens the API with")
 	again := owner.post(g.path("/keys"), "form", form, "label", `<b>"billing"`)
 	if again.status != 409 || keyPattern.MatchString(again.body) || strings.Count(again.body, `class="mono" data-label="Begins with">rc_`) != 1 {
 		t.Errorf("the form again: %d %s", again.status, again.body)
@@ -80,9 +79,7 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 		}
 	}
 	g.pass(believedAtMost)
-	if got := g.credits(key); got != 401 {
-		t.Errorf("a revoked key is answered with %d", got)
-	}
+	effort.Is(t, g.credits(key), 401, "a revoked key is answered with")
 	if asked := owner.get(g.path("/keys/" + id)); !strings.Contains(asked.body, "already revoked") {
 		t.Errorf("%s", asked.body)
 	}
@@ -108,9 +105,7 @@ func TestAKeyStopsWithItsMaker(t *testing.T) {
 	}{{ledger.Member, 401, "suspended"}, {ledger.Owner, 200, "works"}, {"", 401, "suspended"}} {
 		effort.OK(t, g.book.SetRole(t.Context(), g.workspace, user, c.role))
 		g.pass(believedAtMost)
-		if got := g.credits(key); got != c.want {
-			t.Errorf("made by a %q it opens the API with %d, want %d", c.role, got, c.want)
-		}
+		effort.Is(t, g.credits(key), c.want, fmt.Sprintf("made by a %q it opens the API with", c.role))
 		if page := g.as["owner"].get(g.path("/keys")).body; !strings.Contains(page, c.shows) {
 			t.Errorf("made by a %q: the page does not say %q", c.role, c.shows)
 		}

@@ -120,17 +120,13 @@ func TestEveryPageHasItsHeadersAndParts(t *testing.T) {
 		if name == "invitation" || name == "known" {
 			referrer = "no-referrer"
 		}
-		if got := a.header.Get("Referrer-Policy"); got != referrer {
-			t.Errorf("%s: Referrer-Policy %q", name, got)
-		}
+		effort.Is(t, a.header.Get("Referrer-Policy"), referrer, fmt.Sprintf("%s: Referrer-Policy", name))
 		if name == "live" {
 			continue
 		}
 		for _, part := range []string{"<h1", "<main id=\"main\"", "lang=\"en\"", "class=\"skip\"", a.header.Get("X-Request-Id"),
 			"mailto:help@rollcall.test", " · Rollcall</title>"} {
-			if strings.Count(a.body, part) != 1 {
-				t.Errorf("%s: %q stands %d times in it", name, part, strings.Count(a.body, part))
-			}
+			effort.Is(t, strings.Count(a.body, part), 1, fmt.Sprintf("%s: %q stands times in it", name, part))
 		}
 	}
 }
@@ -156,9 +152,7 @@ func TestPagesStaySmall(t *testing.T) {
 		g.create("a-file-with-a-name-of-usual-length.csv", 10)
 	}
 	page := g.as["owner"].get("/w/" + g.workspace.String())
-	if n := strings.Count(page.body, "<tr>"); n != 51 {
-		t.Errorf("the list has %d rows", n)
-	}
+	effort.Is(t, strings.Count(page.body, "<tr>"), 51, "the list has rows")
 	if total := sizes + len(page.body)/3; total > 60_000 {
 		t.Errorf("all assets and a page take about %d bytes, at most 60000 are wanted", total)
 	}
@@ -169,9 +163,7 @@ func TestTheVendoredLibraryIsTheOneThatWasReleased(t *testing.T) {
 	text := effort.Must(os.ReadFile("../web/assets/htmx-4.0.1.min.js"))(t)
 	sum := sha256.Sum256(text)
 	const released = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130" // of npm htmx.org@4.0.1, dist/htmx.min.js
-	if got := hex.EncodeToString(sum[:]); got != released {
-		t.Errorf("htmx has checksum %s, want %s", got, released)
-	}
+	effort.Is(t, hex.EncodeToString(sum[:]), released, "htmx has checksum")
 	note, err := os.ReadFile("../web/assets/LICENSES.md")
 	if err != nil || !strings.Contains(string(note), released) || !strings.Contains(string(note), "Zero-Clause BSD") {
 		t.Errorf("assets/LICENSES.md does not note licence and checksum: %v", err)

@@ -179,9 +179,7 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 	g.refuses("the answer after signing out", v.back(code, v.asked.Get("state")))
 	effort.Must(g.book.DisableUser(t.Context(), u.ID, true))(t)
 	g.refuses("who is disabled", g.start(p, "/").as("s-1", "new@acme.test"))
-	if done := g.counted("rollcall_sign_ins_total", "way", "provider", "result", "done"); done != 4 {
-		t.Errorf("%v sign-ins are counted, want 4", done)
-	}
+	effort.Is(t, g.counted("rollcall_sign_ins_total", "way", "provider", "result", "done"), 4, "sign-ins are counted")
 }
 
 func TestTheProviderSignsInNobodyWhomItShouldNot(t *testing.T) {
@@ -244,9 +242,7 @@ func TestAnAnswerBelongsToOneBrowserAndOneAttempt(t *testing.T) {
 	g.refuses("a code that was used", mine.back(used, mine.asked.Get("state")))
 	g.now.Add(601)
 	g.refuses("too late", mine.back(code, mine.asked.Get("state")))
-	if p.Exchanged() != 1 {
-		t.Errorf("%d codes were exchanged, want the one of the first sign-in", p.Exchanged())
-	}
+	effort.Is(t, p.Exchanged(), 1, "codes were exchanged")
 }
 
 func TestKeysRotateAndForeignKeysAreRefused(t *testing.T) {

@@ -232,9 +232,7 @@ func TestReasonsAreGoneWithTheResults(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
-	if n := g.book.breakdowns.Load(); n != 1 {
-		t.Errorf("the file was read %d times", n)
-	}
+	effort.Is(t, g.book.breakdowns.Load(), 1, "the file was read times")
 	effort.Must(g.book.Sweep(t.Context(), ledger.Retention{Results: 1}))(t)
 	for range 2 {
 		if a := g.as["viewer"].get(path); a.status != 409 || strings.Contains(a.body, "mailbox_exists") {
@@ -272,9 +270,7 @@ func TestReasonsAreReadOnceForManyAtOnce(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := book.read.Load(); n != 2 {
-			t.Errorf("ten at once for each of two files: they were read %d times", n)
-		}
+		effort.Is(t, book.read.Load(), 2, "ten at once for each of two files: they were read times")
 		close(book.let)
 		asked.Wait()
 	})
@@ -406,9 +402,7 @@ func TestNodesAreAskedOnceForAllPagesOfAVerification(t *testing.T) {
 		synctest.Wait()
 		close(n.let)
 		all.Wait()
-		if got := n.asked.Load(); got != 1 {
-			t.Errorf("8 pages have asked the nodes %d times", got)
-		}
+		effort.Is(t, n.asked.Load(), 1, "8 pages have asked the nodes times")
 		for _, c := range []struct {
 			after time.Duration
 			want  int64
@@ -445,9 +439,7 @@ func TestASlowNodeHoldsNoPageLongerThanASecond(t *testing.T) {
 		if get(gone, uuid.UUID{1}); time.Since(at) != 2*time.Second {
 			t.Error("a page waits whose browser is gone")
 		}
-		if n.asked.Load() != 1 {
-			t.Errorf("asked %d times at once", n.asked.Load())
-		}
+		effort.Is(t, n.asked.Load(), 1, "asked times at once")
 		close(n.let)
 	})
 }

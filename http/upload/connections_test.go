@@ -111,9 +111,7 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 	r.space = light
 	slow(4)
 	over()
-	if n := listentest.Counts(t, registry, "rollcall_upload_places_refused_total"); n != "full=1 share=1" {
-		t.Errorf("counted %q", n)
-	}
+	effort.Is(t, listentest.Counts(t, registry, "rollcall_upload_places_refused_total"), "full=1 share=1", "counted")
 	_ = first.Conn.Close()
 	listentest.Within(t, "the place to come back", func() bool {
 		return listentest.Value(t, registry, "rollcall_uploads_receiving") == 3

@@ -132,9 +132,7 @@ func TestFencedWriterOfAnotherNodeIsCut(t *testing.T) {
 	if b, err := io.ReadAll(older); len(b) > 0 {
 		t.Errorf("older writer read %q, %v; want a bare end", b, err)
 	}
-	if rig.durable(id) != upload.ChunkBytes {
-		t.Errorf("durable %d, want %d", rig.durable(id), upload.ChunkBytes)
-	}
+	effort.Is(t, rig.durable(id), upload.ChunkBytes, "durable")
 }
 
 // TestNothingIsConfirmedBeforeItIsDurable holds the ledger's last write and

@@ -235,9 +235,7 @@ func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
 	for name, spoil := range cases {
 		o := good
 		spoil(&o)
-		if _, err := upload.New(o); !errors.Is(err, upload.ErrOptions) {
-			t.Errorf("without %s: %v, want ErrOptions", name, err)
-		}
+		effort.Denied(upload.New(o))(t, upload.ErrOptions, fmt.Sprintf("without %s", name))
 	}
 	s := effort.Must(upload.New(good))(t)
 	if err := s.Stop(context.Background()); err != nil || s.Addr() != nil {
@@ -274,9 +272,7 @@ func TestUsedPortIsSaid(t *testing.T) {
 	if err := s.Start(); !errors.As(err, &op) {
 		t.Errorf("start on a used port: %v", err)
 	}
-	if err := rig.storage.Start(); !errors.Is(err, upload.ErrStarted) {
-		t.Errorf("second start: %v, want ErrStarted", err)
-	}
+	effort.ErrIs(t, rig.storage.Start(), upload.ErrStarted, "second start")
 }
 
 // TestAnUploadEndsWithItsUser: somebody begins an upload at one node, and what ends for them elsewhere ends the

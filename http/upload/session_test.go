@@ -2,7 +2,6 @@ package upload_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/big"
 	"regexp"
@@ -32,9 +31,7 @@ func TestTokenNamesItsVerificationAlways(t *testing.T) {
 	}
 	want := "http://127.0.0.1:8082/upload/" + one.Token(id)
 	for _, base := range []string{"http://127.0.0.1:8082", "http://127.0.0.1:8082/"} {
-		if got := one.URL(base, id); got != want {
-			t.Errorf("URL(%q) = %q, want %q", base, got, want)
-		}
+		effort.Is(t, one.URL(base, id), want, fmt.Sprintf("URL(%q) =", base))
 	}
 }
 
@@ -64,9 +61,7 @@ func TestAlteredTokenIsUnknown(t *testing.T) {
 
 func TestTokenKeyHasOneLength(t *testing.T) {
 	for _, n := range []int{0, 31, 33} {
-		if _, err := upload.NewTokens(make([]byte, n)); !errors.Is(err, upload.ErrTokenKey) {
-			t.Errorf("NewTokens with %d bytes: %v, want ErrTokenKey", n, err)
-		}
+		effort.Denied(upload.NewTokens(make([]byte, n)))(t, upload.ErrTokenKey, fmt.Sprintf("NewTokens with %d bytes", n))
 	}
 }
 

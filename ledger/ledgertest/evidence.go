@@ -108,9 +108,7 @@ var evidences = []exercise{
 		first := effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, "first")))(d.T)
 		for _, other := range []string{"second", "", "first"} {
 			again := effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, other)))(d.T)
-			if again != first {
-				d.T.Errorf("%+v, then %+v", first, again)
-			}
+			effort.Is(d.T, again, first, fmt.Sprintf("%+v, then", first))
 		}
 		d.witnesses(v.ID, "first")
 		effort.Must(d.Settle(d.T.Context(), witnessed(l, 2, 1, "")))(d.T)

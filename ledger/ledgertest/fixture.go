@@ -306,9 +306,7 @@ func actsWhileItMay(d *Fixture) {
 				return d.LogWorkspace(ctx, d.Workspace, ledger.WorkspaceLine{Action: "x"})
 			},
 		} {
-			if err := change(inside); !errors.Is(err, c.in) {
-				d.T.Errorf("%s: %s: got %v, want %v", c.name, what, err, c.in)
-			}
+			effort.ErrIs(d.T, change(inside), c.in, fmt.Sprintf("%s: %s", c.name, what))
 		}
 		d.refused(d.SetPassword(own, in.User.ID, "$argon2id$2", in.Session.ID), c.own)
 	}

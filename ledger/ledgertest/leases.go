@@ -1,7 +1,7 @@
 package ledgertest
 
 import (
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,9 +28,7 @@ func denied[T any](_ T, err error) func(d *Fixture, want error) {
 // refuses fails the test unless err is the refusal of what was asked.
 func refuses(d *Fixture, what string, err, want error) {
 	d.T.Helper()
-	if !errors.Is(err, want) {
-		d.T.Errorf("%s: got %v, want %v", what, err, want)
-	}
+	effort.ErrIs(d.T, err, want, what)
 }
 
 // leased fails the test unless a node is handed exactly these, in this order.
@@ -254,9 +252,7 @@ var intake = []exercise{
 		d.has(5, 2, 3, 0)
 		again, err := d.Prepare(d.T.Context(), l, 3, 0, 3)
 		d.ok(err)
-		if again != first {
-			d.T.Errorf("run again: %+v, then %+v", first, again)
-		}
+		effort.Is(d.T, again, first, fmt.Sprintf("run again: %+v, then", first))
 		second, l := d.Prepares(3)
 		d.is(second, ledger.WaitingCredits)
 		d.has(5, 2, 3, 0)

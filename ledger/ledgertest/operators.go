@@ -147,9 +147,7 @@ func setsAgain(d *Fixture) {
 func setsForASecond(d *Fixture) {
 	stays := d.Overrides(Halves("example.net"), Hour)
 	short := d.Overrides(Halves("example.net"), ledger.OverrideMin)
-	if got := short.Expires.Sub(short.Created); got != ledger.OverrideMin {
-		d.T.Errorf("holds for %v", got)
-	}
+	effort.Is(d.T, short.Expires.Sub(short.Created), ledger.OverrideMin, "holds for")
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	for begun, seen := time.Now(), false; ; <-poll.C {

@@ -1,7 +1,7 @@
 package ledgertest
 
 import (
-	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -39,9 +39,7 @@ func expects(d *Fixture) {
 		v := effort.Must(d.Wait(d.T.Context(), l, o))(d.T)
 		d.is(v, want)
 		d.expect(v, o.Expected)
-		if v.NextTry != o.Next {
-			d.T.Errorf("next try %v, want %v", v.NextTry, o.Next)
-		}
+		effort.Is(d.T, v.NextTry, o.Next, "next try")
 	}
 	wait(ledger.Outlook{Expected: inMinutes(1)}, "verifying")
 	wait(ledger.Outlook{Expected: inMinutes(2)}, "verifying")
@@ -172,9 +170,7 @@ func refusesWhy(d *Fixture) {
 		s.Why = why
 		_, settle := d.Settle(ctx, s)
 		for method, err := range map[string]error{"wait": wait, "park": park, "settle": settle} {
-			if !errors.Is(err, ledger.ErrIllegal) {
-				d.T.Errorf("%s with %q: got %v, want ErrIllegal", method, why, err)
-			}
+			effort.ErrIs(d.T, err, ledger.ErrIllegal, fmt.Sprintf("%s with %q", method, why))
 		}
 	}
 	longest := strings.Repeat("x", ledger.WhyMax)

@@ -78,9 +78,7 @@ func checksOne(d *Fixture) {
 		v.Filename != "" || v.Bytes != int64(len(want)) || v.Durable != v.Bytes || v.Total != -1 || v.MadeBy != "user:7" {
 		d.T.Errorf("made: %+v", v)
 	}
-	if got := d.bytesOf(v.ID); got != want {
-		d.T.Errorf("file %q, want %q", got, want)
-	}
+	effort.Is(d.T, d.bytesOf(v.ID), want, "file")
 	if seen := d.Sees(v.ID); seen != v {
 		d.T.Errorf("read %+v, made %+v", seen, v)
 	}

@@ -199,9 +199,7 @@ func tooManySessions(d *Fixture) {
 		effort.Must(d.BeginSession(d.T.Context(), last))(d.T)
 		d.over(ids[0])
 		list := effort.Must(d.Sessions(d.T.Context(), in.User.ID, Hour))(d.T)
-		if len(list) != ledger.SessionsMax {
-			d.T.Errorf("%d sessions", len(list))
-		}
+		effort.Is(d.T, len(list), ledger.SessionsMax, "sessions")
 	}
 	for _, id := range append(ids[1:], in.Session.ID, last.ID) {
 		effort.Must(d.SessionByID(d.T.Context(), id, Hour))(d.T)

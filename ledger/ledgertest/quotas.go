@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -290,9 +291,7 @@ func forgetsUnpaid(d *Fixture) {
 	if len(list) < 2 { // a cursor of one that is gone goes on where it was
 		d.T.Errorf("history after one that is gone: %+v", list)
 	}
-	if after := d.Account(); after != before {
-		d.T.Errorf("the account was %+v, is %+v", before, after)
-	}
+	effort.Is(d.T, d.Account(), before, fmt.Sprintf("the account was %+v, is", before))
 	d.uses(ledger.Limits{Open: 2, Stored: 7 + 7 + 7 + 7, Unpaid: 2})
 }
 

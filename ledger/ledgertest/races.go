@@ -86,9 +86,7 @@ func (d *Fixture) racesCreates(id func(n ledger.NewVerification) uuid.UUID) {
 	if made[0].Bytes != n.Bytes {
 		want = 28
 	}
-	if refusals != want {
-		d.T.Errorf("%d were refused for their length, want %d", refusals, want)
-	}
+	effort.Is(d.T, refusals, want, "were refused for their length")
 }
 
 // sound fails the test unless the account is, at this moment.
@@ -166,9 +164,7 @@ func raceSettles(d *Fixture) {
 			d.T.Errorf("settle: %v", err)
 		}
 	})
-	if accepted.Load() != 1 {
-		d.T.Errorf("%d batches have number 2", accepted.Load())
-	}
+	effort.Is(d.T, accepted.Load(), 1, "batches have number 2")
 	effort.Is(d.T, d.Sees(v.ID).Counts, (ledger.Counts{Valid: 10, Unknown: 1}), "counts")
 	d.has(20, 1, 9, 10)
 }
@@ -213,9 +209,7 @@ func raceCancel(d *Fixture) {
 		}
 		_ = settles() // refused or known
 		effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
-		if late := d.Sees(v.ID); late != v {
-			d.T.Errorf("%+v became %+v", v, late)
-		}
+		effort.Is(d.T, d.Sees(v.ID), v, fmt.Sprintf("%+v became", v))
 	}
 }
 
@@ -247,9 +241,7 @@ func raceLeases(d *Fixture) {
 			owner[v.ID] = i
 		}
 	}
-	if len(owner) != 20 {
-		d.T.Errorf("%d of 20 verifications were leased", len(owner))
-	}
+	effort.Is(d.T, len(owner), 20, "of 20 verifications were leased")
 }
 
 func raceWriters(d *Fixture) {
@@ -306,9 +298,7 @@ func raceOverrides(d *Fixture) {
 			d.T.Errorf("set: %+v, %v", kept, err)
 		}
 	})
-	if n := len(d.tunes().Overrides); n != 1 {
-		d.T.Errorf("%d hold", n)
-	}
+	effort.Is(d.T, len(d.tunes().Overrides), 1, "hold")
 	var ended atomic.Int64
 	racing(16, func(int) {
 		list, err := d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: o.Key})

@@ -33,9 +33,7 @@ var readings = []exercise{
 		d.Settles(l, 3, 2, 2, smtp.Unknown)
 		d.Settles(l, 4, 5, 5, smtp.Error)
 		for i, r := range d.Reads(v.ID) {
-			if r.Ordinal != int64(i) {
-				d.T.Errorf("result %d has ordinal %d", i, r.Ordinal)
-			}
+			effort.Is(d.T, r.Ordinal, int64(i), fmt.Sprintf("result %d has ordinal", i))
 		}
 	}},
 	{"results of many settlements", 200, func(d *Fixture) {

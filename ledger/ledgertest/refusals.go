@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -80,9 +81,7 @@ var refusals = []exercise{
 			"another workspace": {id, o.Workspace, 5},
 		} {
 			_, err := d.Grant(d.T.Context(), c.id, c.workspace, c.n, "")
-			if !errors.Is(err, ledger.ErrIllegal) {
-				d.T.Errorf("%s: got %v, want ErrIllegal", name, err)
-			}
+			effort.ErrIs(d.T, err, ledger.ErrIllegal, name)
 		}
 		d.has(10, 10, 0, 0)
 	}},
@@ -114,9 +113,7 @@ var refusals = []exercise{
 			"nobody":        {Verification: l.Verification, Epoch: l.Epoch},
 		} {
 			for method, err := range d.leasedCalls(wrong) {
-				if !errors.Is(err, ledger.ErrStaleEpoch) {
-					d.T.Errorf("%s as %s: got %v, want ErrStaleEpoch", method, name, err)
-				}
+				effort.ErrIs(d.T, err, ledger.ErrStaleEpoch, fmt.Sprintf("%s as %s", method, name))
 			}
 		}
 		d.has(9, 7, 2, 0)
@@ -200,9 +197,7 @@ func refusedChunks(d *Fixture) {
 		{"older writer after the end", u.Writer - 1, 0, "x", ledger.ErrFenced},
 	} {
 		_, err := d.AppendChunk(d.T.Context(), v.ID, c.writer, c.at, []byte(c.data))
-		if !errors.Is(err, c.want) {
-			d.T.Errorf("%s: got %v, want %v", c.name, err, c.want)
-		}
+		effort.ErrIs(d.T, err, c.want, c.name)
 	}
 	effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 	denied(d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("x")))(d, ledger.ErrUploadClosed)
@@ -217,9 +212,7 @@ func refusedSteps(d *Fixture) {
 	_, wait := d.Wait(ctx, l, ledger.Outlook{Next: time.Now()})
 	_, finish := d.FinishCancel(ctx, l)
 	for method, err := range map[string]error{"settle": settle, "wait": wait, "finish": finish} {
-		if !errors.Is(err, ledger.ErrIllegal) {
-			d.T.Errorf("%s while preparing: got %v, want ErrIllegal", method, err)
-		}
+		effort.ErrIs(d.T, err, ledger.ErrIllegal, fmt.Sprintf("%s while preparing", method))
 	}
 
 	_, l = d.Prepares(2)
@@ -227,9 +220,7 @@ func refusedSteps(d *Fixture) {
 	_, prepare := d.Prepare(ctx, l, 3, 0, 3)
 	_, finish = d.FinishCancel(ctx, l)
 	for method, err := range map[string]error{"refuse": refuse, "prepare": prepare, "finish": finish} {
-		if !errors.Is(err, ledger.ErrIllegal) {
-			d.T.Errorf("%s while verifying: got %v, want ErrIllegal", method, err)
-		}
+		effort.ErrIs(d.T, err, ledger.ErrIllegal, fmt.Sprintf("%s while verifying", method))
 	}
 }
 
@@ -254,9 +245,7 @@ func refusedSettlements(d *Fixture) {
 			r.Email = strings.Repeat("x", ledger.EmailBytesMax+1)
 		}),
 	} {
-		if _, err := d.Settle(d.T.Context(), s); !errors.Is(err, ledger.ErrIllegal) {
-			d.T.Errorf("%s: got %v, want ErrIllegal", name, err)
-		}
+		effort.Denied(d.Settle(d.T.Context(), s))(d.T, ledger.ErrIllegal, name)
 	}
 	d.has(9, 6, 2, 1)
 }

@@ -44,16 +44,12 @@ var settlements = []exercise{
 	{"a settlement repeated changes nothing", 5, func(d *Fixture) {
 		v, l := d.Prepares(3)
 		first := d.Settles(l, 1, 0, 0, smtp.Valid)
-		if again := d.Settles(l, 1, 0, 0, smtp.Valid); again != first {
-			d.T.Errorf("%+v, then %+v", first, again)
-		}
+		effort.Is(d.T, d.Settles(l, 1, 0, 0, smtp.Valid), first, fmt.Sprintf("%+v, then", first))
 		d.Settles(l, 2, 1, 2, smtp.Unknown)
 		d.is(d.Settles(l, 2, 1, 2, smtp.Unknown), "completed") // also the last one, whose lease is gone
 		d.Settles(l, 1, 0, 0, smtp.Valid)                      // and an old one
 		d.has(5, 4, 0, 1)
-		if n := len(d.Reads(v.ID)); n != 3 {
-			d.T.Errorf("%d results", n)
-		}
+		effort.Is(d.T, len(d.Reads(v.ID)), 3, "results")
 	}},
 	{"another content under a known number is stale", 5, func(d *Fixture) {
 		_, l := d.Prepares(3)
@@ -99,9 +95,7 @@ var settlements = []exercise{
 		d.Settles(l, 4, 3, 3, smtp.Valid)
 		d.is(d.Settles(l, 5, 5, 5, smtp.Valid), "completed")
 		d.has(9, 4, 0, 5)
-		if n := len(d.Reads(v.ID)); n != 6 {
-			d.T.Errorf("%d results", n)
-		}
+		effort.Is(d.T, len(d.Reads(v.ID)), 6, "results")
 	}},
 	{"addresses from all over the file are charged once", 9000, func(d *Fixture) {
 		_, l := d.Prepares(9000)
@@ -120,9 +114,7 @@ var settlements = []exercise{
 		v, l := d.Prepares(3)
 		effort.Must(d.Renew(d.T.Context(), d.Node, 0))(d.T)
 		d.Settles(l, 1, 0, 0, smtp.Valid)
-		if got := d.Sees(v.ID).Counts.Valid; got != 1 {
-			d.T.Errorf("%d valid", got)
-		}
+		effort.Is(d.T, d.Sees(v.ID).Counts.Valid, 1, "valid")
 	}},
 	{"the settled ordinals are told to the next owner", 9, func(d *Fixture) {
 		v, l := d.Prepares(6)
@@ -151,9 +143,7 @@ func (d *Fixture) twice(l ledger.Lease, number int64, ordinals ...int64) {
 			refuses(d, fmt.Sprintf("ordinal %d again", ordinal), err, ledger.ErrIllegal)
 		}
 	}
-	if after := d.Account(); after != before {
-		d.T.Errorf("balance: %+v, then %+v", before, after)
-	}
+	effort.Is(d.T, d.Account(), before, fmt.Sprintf("balance: %+v, then", before))
 }
 
 var cancels = []exercise{
@@ -204,9 +194,7 @@ var cancels = []exercise{
 		v, l := d.Prepares(1)
 		done := d.Settles(l, 1, 0, 0, smtp.Valid)
 		v = effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
-		if v != done {
-			d.T.Errorf("%+v, then %+v", done, v)
-		}
+		effort.Is(d.T, v, done, fmt.Sprintf("%+v, then", done))
 	}},
 }
 

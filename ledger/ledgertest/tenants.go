@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -192,9 +193,7 @@ func unkeptTexts(d *Fixture) {
 		for what, err := range map[string]error{"file name": create, "reason of a grant": grant,
 			"name of a workspace": workspace, "key id": id, "label of a key": label,
 			"code of an issue": code, "message of an issue": message, "row of an issue": row} {
-			if !errors.Is(err, ledger.ErrIllegal) {
-				d.T.Errorf("%q as %s: got %v, want ErrIllegal", text, what, err)
-			}
+			effort.ErrIs(d.T, err, ledger.ErrIllegal, fmt.Sprintf("%q as %s", text, what))
 		}
 	}
 	d.has(5, 5, 0, 0)

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"time"
 
@@ -180,9 +181,7 @@ func erases(d *Fixture) {
 	open, _ := d.Prepares(1)
 	d.sweeps(ledger.Retention{Uploads: Hour, Results: Hour}, 0)
 	d.sweeps(ledger.Retention{}, 0) // 0 is for ever
-	if n := len(d.Reads(v.ID)); n != 2 {
-		d.T.Errorf("%d results before the time", n)
-	}
+	effort.Is(d.T, len(d.Reads(v.ID)), 2, "results before the time")
 	whole := effort.Must(d.OpenFile(ctx, v.ID))(d.T)
 	d.ok(whole.Close())
 	d.sweeps(ledger.Retention{Uploads: time.Nanosecond, Results: time.Nanosecond}, 2)
@@ -203,7 +202,5 @@ func erases(d *Fixture) {
 func (d *Fixture) sweeps(r ledger.Retention, want int) {
 	d.T.Helper()
 	got := effort.Must(d.Sweep(d.T.Context(), r))(d.T)
-	if got != want {
-		d.T.Errorf("sweep %+v: changed %d, want %d", r, got, want)
-	}
+	effort.Is(d.T, got, want, fmt.Sprintf("sweep %+v: changed", r))
 }

@@ -35,30 +35,6 @@ func TestGreedyTenantsLeaveAsMuchAsOneOfThemHas(t *testing.T) {
 	}
 }
 
-func TestWhoHasNothingGetsTheLastOne(t *testing.T) {
-	p := New[int](8)
-	for tenant := range 8 {
-		if !p.Take(tenant, 1, 1) {
-			t.Fatalf("tenant %d gets none with %d free", tenant, 8-p.Used())
-		}
-	}
-	if p.Take(8, 1, 1) || p.Fits(0, 100, 1) {
-		t.Error("more than there is was given")
-	}
-}
-
-func TestAWeightIsATimesAsLargeShare(t *testing.T) {
-	p := New[int](400)
-	for more := true; more; {
-		more = p.Take(0, 2, 1)
-		more = p.Take(0, 2, 1) || more
-		more = p.Take(1, 1, 1) || more
-	}
-	if heavy, light := p.Has(0), p.Has(1); heavy < 2*light-2 || heavy > 2*light+2 || heavy != 200 {
-		t.Errorf("of 400, weight 2 has %d and weight 1 has %d", heavy, light)
-	}
-}
-
 func TestAnyCourseKeepsTheSums(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -2,7 +2,6 @@ package quota
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -118,28 +117,6 @@ func TestTheHouseCannotStopTheOthers(t *testing.T) {
 	})
 }
 
-// TestOneTenantLeavesPlacesFree: with weight 2, six of eight; the house may have the rest.
-func TestOneTenantLeavesPlacesFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCourse(t, 8, 2)
-		for range 8 {
-			c.enter(t.Context(), 1)
-		}
-		c.want("one alone", 1, 1, 1, 1, 1, 1)
-		c.enter(t.Context(), 2)
-		c.enter(t.Context(), house)
-		c.want("others find room", 2, house)
-		c.enter(t.Context(), house)
-		for range 5 { // one has 6 until then, of which it may keep 5 beside the others
-			c.leave(1)
-		}
-		if got := c.order(); got[0] != house || len(got) < 3 {
-			t.Errorf("after five came back: %v", got)
-		}
-		c.q.Close()
-	})
-}
-
 func TestWhoGivesUpLeavesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCourse(t, 1, 1)
@@ -149,18 +126,14 @@ func TestWhoGivesUpLeavesTheLine(t *testing.T) {
 		c.enter(t.Context(), 3)
 		end()
 		synctest.Wait()
-		if _, err := c.q.Take(ctx, 2); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want that its time is over", err)
-		}
+		effort.Denied(c.q.Take(ctx, 2))(t, context.Canceled)
 		c.leave(1)
 		c.want("who is still there", 1, 3)
 		c.enter(t.Context(), 1)
 		c.q.Close()
 		synctest.Wait()
 		c.want("after the close nobody")
-		if _, err := c.q.Take(t.Context(), 1); !errors.Is(err, ErrClosed) {
-			t.Errorf("got %v, want %v", err, ErrClosed)
-		}
+		effort.Denied(c.q.Take(t.Context(), 1))(t, ErrClosed)
 		c.leave(3)
 	})
 }

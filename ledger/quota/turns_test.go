@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 func TestANewTenantNeverWaitsForAGreedyOne(t *testing.T) {
@@ -154,7 +156,5 @@ func TestEachFlowOfATenantHasItsTurn(t *testing.T) {
 	for range 5 {
 		has.Done()
 	}
-	if got := strings.Join(order, " "); got != "big small big small big" {
-		t.Errorf("in the order %s", got)
-	}
+	effort.Is(t, strings.Join(order, " "), "big small big small big", "in the order")
 }

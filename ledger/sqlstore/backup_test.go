@@ -75,9 +75,7 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 	if lines, err := copied.WorkspaceLog(t.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: 9}); err != nil || len(lines) != 3 {
 		t.Errorf("the copy has the log %+v, %v", lines, err)
 	}
-	if err := s.Backup(t.Context(), path); !errors.Is(err, sqlstore.ErrBackupExists) {
-		t.Errorf("over a file that is there: %v", err)
-	}
+	effort.ErrIs(t, s.Backup(t.Context(), path), sqlstore.ErrBackupExists, "over a file that is there")
 }
 
 // TestAnOpenBackupHasNoName and can be read to the end, also after one was cut short.
@@ -109,15 +107,9 @@ func TestACutOffBackupLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	path := filepath.Join(t.TempDir(), "copy.db")
-	if err := s.Backup(ctx, path); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file: %v", err)
-	}
-	if err := s.Backup(t.Context(), filepath.Join(path, "no-folder")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("into no folder: %v", err)
-	}
+	effort.ErrIs(t, s.Backup(ctx, path), context.Canceled)
+	effort.Denied(os.Stat(path))(t, os.ErrNotExist, "the file")
+	effort.ErrIs(t, s.Backup(t.Context(), filepath.Join(path, "no-folder")), os.ErrNotExist, "into no folder")
 	ledgertest.NewFixture(t, s, 1).Audits()
 }
 
@@ -147,16 +139,12 @@ func TestCheckBackupSeesDamage(t *testing.T) {
 			err = os.WriteFile(path, c.damage(text), 0o600)
 		}
 		effort.OK(t, err)
-		if err := sqlstore.CheckBackup(t.Context(), path); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
-		}
+		effort.ErrIs(t, sqlstore.CheckBackup(t.Context(), path), c.want, c.name)
 	}
 	path := filepath.Join(t.TempDir(), "newer.db")
 	effort.OK(t, s.Backup(t.Context(), path))
 	change(t, path, `INSERT INTO schema_versions VALUES (999, 1)`)
-	if err := sqlstore.CheckBackup(t.Context(), path); !errors.Is(err, sqlstore.ErrSchemaNew) {
-		t.Errorf("of a newer program: %v", err)
-	}
+	effort.ErrIs(t, sqlstore.CheckBackup(t.Context(), path), sqlstore.ErrSchemaNew, "of a newer program")
 }
 
 // TestALedgerOnAServerIsNotCopied: its own tools do that.
@@ -170,7 +158,5 @@ func TestALedgerOnAServerIsNotCopied(t *testing.T) {
 	if s.Embedded() || !errors.Is(err, sqlstore.ErrNotEmbedded) || !errors.Is(opened, sqlstore.ErrNotEmbedded) {
 		t.Errorf("got %v and %v", err, opened)
 	}
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file: %v", err)
-	}
+	effort.Denied(os.Stat(path))(t, os.ErrNotExist, "the file")
 }

@@ -112,9 +112,7 @@ func (c clocked) sweeps(t *testing.T, s *Store, want error) {
 	if n, err := s.Sweep(t.Context(), kept); n != 0 || !errors.Is(err, want) {
 		t.Errorf("sweep: changed %d, %v, want %v", n, err, want)
 	}
-	if got := len(c.d.Reads(c.done)); got != 2 {
-		t.Errorf("%d results are left of 2", got)
-	}
+	effort.Is(t, len(c.d.Reads(c.done)), 2, "results are left of 2")
 	if a, b := c.d.Sees(c.uploading).Status, c.d.Sees(c.unfunded).Status; a != ledger.Uploading || b != ledger.Waiting {
 		t.Errorf("the files are %s and %s", a, b)
 	}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -181,9 +182,7 @@ func readsWholeFiles(t *testing.T, s *Store) {
 	}
 	run(t, s, `DELETE FROM upload_chunks WHERE verification = ?`, v.ID[:])
 	run(t, s, `UPDATE verifications SET upload_deleted = {now} WHERE id = ?`, v.ID[:])
-	if _, err := read(); !errors.Is(err, ledger.ErrIllegal) {
-		t.Errorf("erased: got %v", err)
-	}
+	effort.Denied(read())(t, ledger.ErrIllegal, "erased")
 }
 
 // servesByID: of those that were made in one millisecond the smaller id is first.
@@ -225,16 +224,10 @@ func tellsBrokenResults(t *testing.T, s *Store) {
 		err := s.Results(t.Context(), d.Workspace, v.ID, func(ledger.Result) error {
 			return errors.New("a result of a file that cannot be read")
 		})
-		if !errors.Is(err, c.want) {
-			t.Errorf("results with payload %v: got %v, want %v", c.payload, err, c.want)
-		}
+		effort.ErrIs(t, err, c.want, fmt.Sprintf("results with payload %v", c.payload))
 		err = s.Settled(t.Context(), v.ID, func([]int64) error { return nil })
-		if !errors.Is(err, ledger.ErrPayload) {
-			t.Errorf("ordinals with payload %v: got %v, want %v", c.payload, err, ledger.ErrPayload)
-		}
+		effort.ErrIs(t, err, ledger.ErrPayload, fmt.Sprintf("ordinals with payload %v", c.payload))
 	}
 	enough := errors.New("enough")
-	if err := s.Settled(t.Context(), v.ID, func([]int64) error { return enough }); !errors.Is(err, enough) {
-		t.Errorf("a reader that gives up: got %v", err)
-	}
+	effort.ErrIs(t, s.Settled(t.Context(), v.ID, func([]int64) error { return enough }), enough, "a reader that gives up")
 }

@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,9 +86,7 @@ func (r *red) goesOn(want ledger.Balance) {
 	r.Grants(1)
 	want.Held, want.Spent = want.Held-3, want.Spent+3
 	want.Granted, want.Available = want.Granted+1, want.Available+1
-	if got := r.Account(); got != want {
-		r.t.Errorf("at the end the account is %+v, want %+v", got, want)
-	}
+	effort.Is(r.t, r.Account(), want, "at the end the account is")
 	r.finds(0)
 	st := effort.Must(r.Statement(r.t.Context(), ledger.StatementQuery{Workspace: r.Workspace, Limit: 9}))(r.t)
 	for _, m := range st.Moves {
@@ -141,9 +140,7 @@ func TestAnAccountThatWasChangedByHandIsCorrected(t *testing.T) {
 			}
 			before = ledger.Balance{Granted: before.Granted + c.by.Granted, Available: before.Available + c.by.Available,
 				Held: before.Held, Spent: before.Spent + c.by.Spent}
-			if got := r.Account(); got != before {
-				r.t.Errorf("%s: the account is %+v, want %+v", c.name, got, before)
-			}
+			effort.Is(r.t, r.Account(), before, fmt.Sprintf("%s: the account is", c.name))
 			again := r.corrects(wanted) // sent again
 			if len(again.Entries) != len(done.Entries) || again.Number != done.Number || !again.At.Equal(done.At) {
 				r.t.Errorf("%s: %+v, and again %+v", c.name, done, again)
@@ -202,9 +199,7 @@ func TestWhatHappenedToAVerificationIsNotedAsKnown(t *testing.T) {
 			lines[0].Reason != "by hand" || lines[0].Subject != r.done.String() || !strings.Contains(lines[0].Old, "and 3 more") {
 			r.t.Errorf("the log says %+v, %v", lines, err)
 		}
-		if _, err := r.Correct(r.t.Context(), call(r.done)); !errors.Is(err, ledger.ErrNothingFound) {
-			r.t.Errorf("again: %v", err)
-		}
+		effort.Denied(r.Correct(r.t.Context(), call(r.done)))(r.t, ledger.ErrNothingFound, "again")
 		r.change(`UPDATE verifications SET count_error = 2, count_unknown = 0 WHERE completed > 0`)
 		if report, err := r.Audit(r.t.Context()); err != nil || report.Found == 0 {
 			r.t.Errorf("what came later is not found: %+v, %v", report, err)

@@ -205,9 +205,7 @@ func TestAReserveOfDiskIsKeptForMoney(t *testing.T) {
 	if got := d.Account(); got.Spent != 2 || got.Granted != 10 {
 		t.Errorf("account %+v", got)
 	}
-	if told := gauge(t, registry, "rollcall_ledger_disk_free_bytes"); told != 1<<20-1 {
-		t.Errorf("%.0f bytes are told to be free", told)
-	}
+	effort.Is(t, gauge(t, registry, "rollcall_ledger_disk_free_bytes"), 1<<20-1, "bytes are told to be free")
 
 	free.Store(1 << 20)
 	if after, err = d.AppendChunk(ctx, uploading.ID, u.Writer, 3, []byte("defg")); err != nil || after.Status != "preparing" {

@@ -230,9 +230,7 @@ func TestConformanceOnCockroachDB(t *testing.T) {
 	url.Path = "/book"
 	effort.OK(t, sqlstore.Migrate(t.Context(), url.String()))
 	store, cases := shelf(t, url.String(), url.String()), 0
-	if name := sqlstore.DatabaseOf(t, url.String()); name != "cockroachdb" {
-		t.Errorf("taken for %q", name)
-	}
+	effort.Is(t, sqlstore.DatabaseOf(t, url.String()), "cockroachdb", "taken for")
 	ledgertest.Exercise(t, func(t *testing.T) ledger.Book {
 		cases++
 		return store(t)

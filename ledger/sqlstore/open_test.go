@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -42,9 +43,7 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 		{"a ledger of the future", "sqlite:" + newer, sqlstore.ErrSchemaNew},
 	} {
 		s, err := sqlstore.Open(t.Context(), c.url, sqlstore.Options{})
-		if !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
-		}
+		effort.ErrIs(t, err, c.want, c.name)
 		if s != nil || err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: a store beside the error, or a password in it: %v", c.name, err)
 		}
@@ -56,9 +55,7 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 	if err := again.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := again.Ping(t.Context()); !errors.Is(err, sqlstore.ErrClosed) {
-		t.Errorf("ping after close: got %v, want ErrClosed", err)
-	}
+	effort.ErrIs(t, again.Ping(t.Context()), sqlstore.ErrClosed, "ping after close")
 }
 
 // makeLedger makes an empty ledger at a path with characters that a URL would change.
@@ -95,9 +92,7 @@ func TestMigrateMakesTheLedgerWhereTheURLSays(t *testing.T) {
 func TestReadersBesideTheOwnerSeeWhatIsCommittedAndWriteNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	_, err := sqlstore.OpenReadOnly(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if !errors.Is(err, sqlstore.ErrNoLedger) {
-		t.Errorf("before there is one: got %v, want ErrNoLedger", err)
-	}
+	effort.ErrIs(t, err, sqlstore.ErrNoLedger, "before there is one")
 	owner := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	d := ledgertest.NewFixture(t, owner, 9)
 	_, l := d.Prepares(2)
@@ -112,9 +107,7 @@ func TestReadersBesideTheOwnerSeeWhatIsCommittedAndWriteNothing(t *testing.T) {
 			t.Errorf("%s: audit %+v, %v", when, report, err)
 		}
 		_, err = reader.Grant(t.Context(), uuid.New(), d.Workspace, 1, "")
-		if !errors.Is(err, sqlstore.ErrReadOnly) {
-			t.Errorf("%s: grant: got %v, want ErrReadOnly", when, err)
-		}
+		effort.ErrIs(t, err, sqlstore.ErrReadOnly, fmt.Sprintf("%s: grant", when))
 		if err := errors.Join(reader.Close(), owner.Close()); err != nil {
 			t.Error(err)
 		}
@@ -126,9 +119,7 @@ func TestAnOldSchemaIsReadByNobody(t *testing.T) {
 	makeLedger(t, path)
 	change(t, path, `DELETE FROM schema_versions`)
 	_, err := sqlstore.OpenReadOnly(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	if !errors.Is(err, sqlstore.ErrSchemaOld) {
-		t.Errorf("got %v, want ErrSchemaOld", err)
-	}
+	effort.ErrIs(t, err, sqlstore.ErrSchemaOld)
 }
 
 // TestAReopenedLedgerGivesBackTheLeases: the process that had them is dead, since
@@ -145,9 +136,7 @@ func TestAReopenedLedgerGivesBackTheLeases(t *testing.T) {
 	}
 	defer func() { _ = d.Close() }()
 	_, err = d.Settle(t.Context(), ledgertest.Batch(l, 1, 0, 0, smtp.Valid))
-	if !errors.Is(err, ledger.ErrStaleEpoch) {
-		t.Errorf("the dead owner's settlement: got %v, want ErrStaleEpoch", err)
-	}
+	effort.ErrIs(t, err, ledger.ErrStaleEpoch, "the dead owner's settlement")
 	if next := d.Takes(v.ID); next.Epoch != l.Epoch+1 {
 		t.Errorf("epoch %d after %d", next.Epoch, l.Epoch)
 	}

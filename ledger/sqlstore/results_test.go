@@ -2,7 +2,7 @@ package sqlstore_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -31,9 +31,7 @@ func TestResultsHoldNoSession(t *testing.T) {
 	read = func(deep int) error {
 		next := int64(0)
 		return d.Results(ctx, d.Workspace, v.ID, func(r ledger.Result) error {
-			if r.Ordinal != next {
-				t.Errorf("reader %d: ordinal %d, want %d", deep, r.Ordinal, next)
-			}
+			effort.Is(t, r.Ordinal, next, fmt.Sprintf("reader %d: ordinal", deep))
 			next++
 			switch {
 			case r.Ordinal != 2:
@@ -47,9 +45,7 @@ func TestResultsHoldNoSession(t *testing.T) {
 	}
 	effort.OK(t, read(1))
 	err := d.Results(ctx, d.Workspace, v.ID, func(ledger.Result) error { return nil })
-	if !errors.Is(err, ledger.ErrResultsExpired) {
-		t.Errorf("after the sweep: got %v, want %v", err, ledger.ErrResultsExpired)
-	}
+	effort.ErrIs(t, err, ledger.ErrResultsExpired, "after the sweep")
 }
 
 // TestAPageOfResultsThatIsCutGoesOn cuts the connection five times, each time within the tenth row of a page. The results
@@ -73,9 +69,7 @@ func TestAPageOfResultsThatIsCutGoesOn(t *testing.T) {
 	})
 	want := int64(0)
 	err := f.through.Results(t.Context(), d.Workspace, v.ID, func(r ledger.Result) error {
-		if r.Ordinal != want {
-			t.Errorf("ordinal %d, want %d", r.Ordinal, want)
-		}
+		effort.Is(t, r.Ordinal, want, "ordinal")
 		want++
 		return nil
 	})
@@ -100,9 +94,7 @@ func TestWhatAnotherProcessSettledIsKnown(t *testing.T) {
 		with := books[number%2]
 		for before := range number {
 			_, err := with.Settle(t.Context(), ledgertest.Batch(l, number+1, before, number, smtp.Valid))
-			if !errors.Is(err, ledger.ErrIllegal) {
-				t.Errorf("settlement %d with ordinal %d of before: %v", number+1, before, err)
-			}
+			effort.ErrIs(t, err, ledger.ErrIllegal, fmt.Sprintf("settlement %d with ordinal %d of before", number+1, before))
 		}
 		effort.Must(with.Settle(t.Context(), ledgertest.Batch(l, number+1, number, number, smtp.Valid)))(t)
 	}
@@ -129,9 +121,7 @@ func TestWhatCrashesTwiceIsSetAside(t *testing.T) {
 	if err != nil || failed.Status != ledger.Failed || failed.Issue == nil || failed.Issue.Code != ledger.InternalError {
 		t.Fatalf("after the second: %s with %+v, %v", failed.Status, failed.Issue, err)
 	}
-	if b := d.Account(); b != (ledger.Balance{Granted: 100, Available: 100}) {
-		t.Errorf("the account is %+v", b)
-	}
+	effort.Is(t, d.Account(), (ledger.Balance{Granted: 100, Available: 100}), "the account is")
 	if list, err := s.Lease(t.Context(), d.Node, 1000, ledgertest.Hour); err != nil || len(list) > 0 {
 		t.Errorf("%d are leased, %v", len(list), err)
 	}

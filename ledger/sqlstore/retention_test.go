@@ -66,9 +66,7 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 	if n := found(t, dir, canaries); n != 0 {
 		t.Errorf("%d of %d canaries are left in the files", n, len(canaries))
 	}
-	if after := d.Account(); after != before {
-		t.Errorf("the account was %+v, is %+v", before, after)
-	}
+	effort.Is(t, d.Account(), before, fmt.Sprintf("the account was %+v, is", before))
 	if report := d.Audits(); report.Entries != 1+6+6+6 { // grant, holds of all, charges
 		t.Errorf("%d entries are left", report.Entries)
 	}

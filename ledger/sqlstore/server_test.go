@@ -57,9 +57,7 @@ func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
 		c.before()
 		for name, open := range opens {
 			s, err := open(t.Context(), url, sqlstore.Options{})
-			if !errors.Is(err, c.want) {
-				t.Errorf("%s, %s: got %v, want %v", c.name, name, err, c.want)
-			}
+			effort.ErrIs(t, err, c.want, fmt.Sprintf("%s, %s", c.name, name))
 			if err == nil {
 				err = s.Close()
 			}
@@ -68,9 +66,7 @@ func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
 			}
 		}
 	}
-	if err := sqlstore.Migrate(t.Context(), url); !errors.Is(err, sqlstore.ErrSchemaNew) {
-		t.Errorf("migrate what is of the future: got %v, want ErrSchemaNew", err)
-	}
+	effort.ErrIs(t, sqlstore.Migrate(t.Context(), url), sqlstore.ErrSchemaNew, "migrate what is of the future")
 }
 
 func TestManyMayMigrateAtOnce(t *testing.T) {

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -120,9 +119,7 @@ func TestSorterHoldsLittle(t *testing.T) {
 		}
 	}
 	effort.OK(t, s.filled())
-	if n := held(); n != 0 {
-		t.Errorf("filled, it holds %d bytes", n)
-	}
+	effort.Is(t, held(), 0, "filled, it holds bytes")
 }
 
 // TestSorterFileIsItsOwn: nobody else may read the file, which has no name.
@@ -138,9 +135,7 @@ func TestSorterFileIsItsOwn(t *testing.T) {
 	if err != nil || info.Mode() != 0o600 || info.Size() < 4000*600 {
 		t.Errorf("the file: %+v, %v", info, err)
 	}
-	if _, err := os.Lstat(s.file.Name()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its name stands: %v", err)
-	}
+	effort.Denied(os.Lstat(s.file.Name()))(t, os.ErrNotExist, "its name stands")
 }
 
 func TestSorterRefusals(t *testing.T) {
@@ -158,8 +153,6 @@ func TestSorterRefusals(t *testing.T) {
 		{"an ordinal outside of the file", t.TempDir(), 5, []ledger.Result{sorterResult(5, 0)}, ledger.ErrPayload},
 		{"no folder for the file", filepath.Join(t.TempDir(), "none"), 4000, long, os.ErrNotExist},
 	} {
-		if err := newSorter(c.folder, c.total).add(batchOf(t, c.results)); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
-		}
+		effort.ErrIs(t, newSorter(c.folder, c.total).add(batchOf(t, c.results)), c.want, c.name)
 	}
 }

@@ -302,9 +302,7 @@ func boundsOverrides(t *testing.T, s *Store) {
 	full := func(what string) {
 		t.Helper()
 		_, err := d.SetOverride(t.Context(), ledgertest.Halves("one.more.test"), time.Hour)
-		if !errors.Is(err, ledger.ErrTooManyOverrides) {
-			t.Errorf("%s: got %v, want ErrTooManyOverrides", what, err)
-		}
+		effort.ErrIs(t, err, ledger.ErrTooManyOverrides, what)
 	}
 	full("another key")
 	if again, err := d.SetOverride(t.Context(), last, time.Hour); err != nil || again.Key != "last.test" {
@@ -432,9 +430,7 @@ func boundsMembers(t *testing.T, s *Store) {
 		bad := inviting(d, 9)
 		bad.Role = "" // the bound is told before that
 		for _, l := range []ledger.Link{bad, inviting(d, 2)} {
-			if _, err := s.MakeLink(t.Context(), l); !errors.Is(err, ledger.ErrTooManyMembers) {
-				t.Errorf("got %v, want ErrTooManyMembers", err)
-			}
+			effort.Denied(s.MakeLink(t.Context(), l))(t, ledger.ErrTooManyMembers)
 		}
 	}
 	full()
@@ -474,9 +470,7 @@ func endsLinksByTime(t *testing.T, s *Store) {
 	if _, _, err := s.LinkByID(t.Context(), l.ID); !errors.Is(err, ledger.ErrNoSuchLink) {
 		t.Errorf("read when it is over: %v", err)
 	}
-	if _, err := s.AcceptLink(t.Context(), a); !errors.Is(err, ledger.ErrNoSuchLink) {
-		t.Errorf("used when it is over: %v", err)
-	}
+	effort.Denied(s.AcceptLink(t.Context(), a))(t, ledger.ErrNoSuchLink, "used when it is over")
 	if open, err := s.OpenLinks(t.Context(), d.Workspace); err != nil || len(open) != 0 {
 		t.Errorf("open: %+v, %v", open, err)
 	}
@@ -494,9 +488,7 @@ func endsLinksByTime(t *testing.T, s *Store) {
 		t.Error(err)
 	}
 	lines := number(t, s, `SELECT count(*) FROM workspace_log WHERE workspace = ?`, d.Workspace[:])
-	if lines != 2 {
-		t.Errorf("%d lines, want one of the invitation and one of the member", lines)
-	}
+	effort.Is(t, lines, 2, "lines, want one of the invitation and one of the member")
 }
 
 // countsWithinTheWindow: failures are forgotten a window after the first of them and after the end of the last wait.

@@ -64,9 +64,7 @@ func TestASweepGoesOnAfterFailures(t *testing.T) {
 			t.Errorf("the log does not name %s", id)
 		}
 	}
-	if facts := number(t, s.Store, `SELECT count(*) FROM receiver_facts`); facts != 0 {
-		t.Errorf("%d facts that expired are left", facts)
-	}
+	effort.Is(t, number(t, s.Store, `SELECT count(*) FROM receiver_facts`), 0, "facts that expired are left")
 	run(t, s.Store, `DROP TRIGGER stuck`)
 	for left := broken; left > 0; left -= lateTried {
 		n, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
@@ -111,9 +109,7 @@ func TestASweepTellsRowsThatStayDue(t *testing.T) {
 	if !errors.Is(err, errStillDue) || !strings.Contains(log.String(), errStillDue.Error()) {
 		t.Errorf("rows that stay due are not told: %v", err)
 	}
-	if _, err := s.verification(t.Context(), unpaid.ID); !errors.Is(err, ledger.ErrNoSuchVerification) {
-		t.Errorf("what is behind them is there: %v", err)
-	}
+	effort.Denied(s.verification(t.Context(), unpaid.ID))(t, ledger.ErrNoSuchVerification, "what is behind them is there")
 }
 
 // refusesErasing makes a trigger that answers a code instead of erasing results.

@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -64,9 +65,7 @@ func TestSpansStandBelowTheOneTheyBelongTo(t *testing.T) {
 	}
 	outer := spans[string(Settle)].SpanContext().SpanID()
 	for _, name := range []Name{LedgerWrite, LedgerRead} {
-		if got := spans[string(name)].Parent().SpanID(); got != outer {
-			t.Errorf("%s stands below %s, want %s", name, got, outer)
-		}
+		effort.Is(t, spans[string(name)].Parent().SpanID(), outer, fmt.Sprintf("%s stands below", name))
 	}
 	if spans[string(Lease)].Parent().IsValid() || len(spans) != 4 {
 		t.Errorf("spans %v, want four, and the lease at the top", spans)
@@ -76,9 +75,7 @@ func TestSpansStandBelowTheOneTheyBelongTo(t *testing.T) {
 func TestOnlyThePartThatWasAskedForIsSampled(t *testing.T) {
 	tracer, kept := recording(t, 0)
 	work(t.Context(), tracer, uuid.New())
-	if n := len(kept.Ended()); n != 0 {
-		t.Errorf("%d spans of a sample of 0", n)
-	}
+	effort.Is(t, len(kept.Ended()), 0, "spans of a sample of 0")
 }
 
 func TestNoAddressAndNoLongTextGetsIntoASpan(t *testing.T) {

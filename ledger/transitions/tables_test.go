@@ -27,9 +27,7 @@ func TestALeaseEndsAtItsMillisecond(t *testing.T) {
 		{"of a later epoch", transitions.Row{Node: node, LeaseExpires: 100, Now: 99,
 			Verification: ledger.Verification{Epoch: 1}}, true, false},
 	} {
-		if got := c.r.Leased(); got != c.leased {
-			t.Errorf("%s: leased %v", c.name, got)
-		}
+		effort.Is(t, c.r.Leased(), c.leased, fmt.Sprintf("%s: leased", c.name))
 		effort.Is(t, c.r.HeldBy(ledger.Lease{Node: node}), c.his, fmt.Sprintf("%s: held by the node", c.name))
 	}
 }

@@ -145,15 +145,11 @@ func TestSizeIsNoLessThanWhatIsPacked(t *testing.T) {
 			list[len(list)-1].Case.Attempts = append([]Attempt{a}, list[len(list)-1].Case.Attempts...)
 		}
 	}
-	if _, err := Pack(list); !errors.Is(err, ErrTooMuch) {
-		t.Errorf("twice the bound: %v, want ErrTooMuch", err)
-	}
+	effort.Denied(Pack(list))(t, ErrTooMuch, "twice the bound")
 	if _, err := Pack(make([]Entry, EntriesMax)); err != nil {
 		t.Errorf("%d cases: %v", EntriesMax, err)
 	}
-	if _, err := Pack(make([]Entry, EntriesMax+1)); !errors.Is(err, ErrTooMuch) {
-		t.Errorf("%d cases: %v, want ErrTooMuch", EntriesMax+1, err)
-	}
+	effort.Denied(Pack(make([]Entry, EntriesMax+1)))(t, ErrTooMuch, fmt.Sprintf("%d cases", EntriesMax+1))
 }
 
 // packedBefore was packed by a program that knew no causes.
@@ -174,9 +170,7 @@ func TestPacksWithoutCausesAreRead(t *testing.T) {
 	}
 	want[0].Case.Attempts[0].Cause = Cause{scopes, "of a newer program"}
 	packed := effort.Must(Pack(want))(t)
-	if _, err := unpackAll(packed); !errors.Is(err, ErrPacked) {
-		t.Errorf("a scope that nobody knows: %v, want ErrPacked", err)
-	}
+	effort.Denied(unpackAll(packed))(t, ErrPacked, "a scope that nobody knows")
 }
 
 func TestUnpackStopsWhenToldTo(t *testing.T) {
@@ -198,9 +192,7 @@ func TestWhatIsNotPackedIsRefused(t *testing.T) {
 	bad := [][]byte{nil, {0}, {packVersion}, []byte("packed"), append(bytes.Clone(packed), 'x'),
 		append([]byte{packVersion + 1}, packed[1:]...), packed[:len(packed)-1], make([]byte, PackedMax+1)}
 	for i, b := range bad {
-		if _, err := unpackAll(b); !errors.Is(err, ErrPacked) {
-			t.Errorf("%d: %v, want ErrPacked", i, err)
-		}
+		effort.Denied(unpackAll(b))(t, ErrPacked, i)
 	}
 }
 

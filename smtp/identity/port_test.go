@@ -3,7 +3,6 @@ package identity
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -130,9 +129,7 @@ func TestPort25(t *testing.T) {
 				t.Fatalf("got %+v, want %s", f, c.want)
 			}
 			if c.want == OK {
-				if line := <-told; line != "QUIT\r\n" {
-					t.Errorf("it was told %q", line)
-				}
+				effort.Is(t, <-told, "QUIT\r\n", "it was told")
 			}
 		})
 	}
@@ -174,9 +171,7 @@ func TestAHostThatSaysNothingIsNotWaitedForForEver(t *testing.T) {
 	if greets(ctx, Way{Dial: dial, Port: 25}, found[0]) {
 		t.Error("a silent host greets")
 	}
-	if _, err := hostsOf(t.Context(), away{}, "host.example"); !errors.Is(err, errDNS) {
-		t.Errorf("got %v", err)
-	}
+	effort.Denied(hostsOf(t.Context(), away{}, "host.example"))(t, errDNS)
 	many := make([]string, 0, reachAddrs+1)
 	for i := range reachAddrs + 1 {
 		many = append(many, fmt.Sprintf("many.example. A 127.0.0.%d", i+1))

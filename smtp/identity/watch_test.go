@@ -280,13 +280,9 @@ func TestOptions(t *testing.T) {
 	} {
 		o := options(newBook(t), &log)
 		change(&o)
-		if _, err := NewWatch(o); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: got %v", name, err)
-		}
+		effort.Denied(NewWatch(o))(t, ErrOptions, name)
 	}
-	if _, err := NewClient([]string{"127.0.0.1:53"}, 0); !errors.Is(err, ErrOptions) {
-		t.Errorf("without a timeout: got %v", err)
-	}
+	effort.Denied(NewClient([]string{"127.0.0.1:53"}, 0))(t, ErrOptions, "without a timeout")
 }
 
 func TestLocalFor(t *testing.T) {

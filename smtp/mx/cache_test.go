@@ -98,9 +98,7 @@ func TestSimultaneousLookupsAskOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := s.count(); n != 2 {
-			t.Errorf("%d questions for 100 lookups, want 2", n)
-		}
+		effort.Is(t, s.count(), 2, "questions for 100 lookups")
 	})
 }
 
@@ -116,9 +114,7 @@ func TestWaiterThatLeaves(t *testing.T) {
 		if _, err := r.Lookup(hasty, "clean.test"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("hasty caller got %v", err)
 		}
-		if got := <-stayed; got != cleanRoute {
-			t.Errorf("patient caller got %s, want %s", got, cleanRoute)
-		}
+		effort.Is(t, <-stayed, cleanRoute, "patient caller")
 		s.count()
 
 		alone, cancel := context.WithTimeout(t.Context(), time.Second/2)
@@ -178,14 +174,10 @@ func TestFailuresAreAskedAgain(t *testing.T) {
 				t.Fatalf("got %s", got)
 			}
 		}
-		if n := s.count(); n != 2 {
-			t.Errorf("%d questions for two lookups at once, want 2", n)
-		}
+		effort.Is(t, s.count(), 2, "questions for two lookups at once")
 		s.set("mx.clean.test. A", "mx.clean.test. A 192.0.2.1")
 		wait(time.Second)
-		if got := lookup(t, r, "clean.test"); got != cleanRoute {
-			t.Errorf("a second later got %s, want %s", got, cleanRoute)
-		}
+		effort.Is(t, lookup(t, r, "clean.test"), cleanRoute, "a second later")
 	})
 }
 
@@ -224,9 +216,7 @@ func TestNameBudget(t *testing.T) {
 		s.takes = time.Hour
 		begin := time.Now()
 		effort.Is(t, lookup(t, r, "clean.test"), "error: no answer in time")
-		if took := time.Since(begin); took != nameBudget {
-			t.Errorf("took %s, want %s", took, nameBudget)
-		}
+		effort.Is(t, time.Since(begin), nameBudget, "took")
 	})
 }
 
@@ -241,9 +231,7 @@ func TestCacheBound(t *testing.T) {
 				t.Fatalf("%d routes kept", n)
 			}
 		}
-		if n := s.count(); n != 3*10+2 {
-			t.Errorf("%d questions, want 32: what was used all the time was forgotten", n)
-		}
+		effort.Is(t, s.count(), 3*10+2, "questions, want 32: what was used all the time was forgotten")
 		// Its route is gone, and what was said of its addresses.
 		if lookup(t, r, numbered(0)); s.count() != 3 {
 			t.Error("what was not used is still there")

@@ -245,9 +245,7 @@ func TestServerThatDoesNotFollow(t *testing.T) {
 		{"ring.test", "error: endless or too long chain of names"},
 		{"tonothing.test", "domain_not_found"},
 	} {
-		if got := lookup(t, r, tc.domain); got != tc.want {
-			t.Errorf("Lookup(%q) gives %s, want %s", tc.domain, got, tc.want)
-		}
+		effort.Is(t, lookup(t, r, tc.domain), tc.want, fmt.Sprintf("Lookup(%q) gives", tc.domain))
 	}
 }
 
@@ -301,9 +299,7 @@ func TestOnlyTheNameItselfIsBelieved(t *testing.T) {
 			if len(route.Hosts) > 0 {
 				got = route.Hosts[0].Name + " " + route.Hosts[0].Addrs[0].String()
 			}
-			if got != want {
-				t.Errorf("IPv6 %v: %s gives %s, want %s", ipv6, domain, got, want)
-			}
+			effort.Is(t, got, want, fmt.Sprintf("IPv6 %v: %s gives", ipv6, domain))
 		}
 	}
 }
@@ -314,9 +310,7 @@ func TestPublicEmptyNonTerminal(t *testing.T) {
 	z.code("ent.test.", dns.RcodeNameError)
 	r := startResolver(t, testOptions(z.addr))
 	for _, tc := range [][2]string{{"ent.test", "domain_not_found"}, {"mail.ent.test", "ent.test: mx.mail.ent.test 192.0.2.1"}} {
-		if got := lookup(t, r, tc[0]); got != tc[1] {
-			t.Errorf("P009: %s gives %s, want %s", tc[0], got, tc[1])
-		}
+		effort.Is(t, lookup(t, r, tc[0]), tc[1], fmt.Sprintf("P009: %s gives", tc[0]))
 	}
 }
 

@@ -1,7 +1,7 @@
 package smtplab
 
 import (
-	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
@@ -190,9 +190,7 @@ func TestAddedDomains(t *testing.T) {
 		{Name: "x.example", Records: []string{"x.example. IN MX five"}},
 		{Name: "x.example", Records: []string{"y.example. IN MX 5 y.example."}},
 	} {
-		if err := l.Add(d); !errors.Is(err, ErrDomain) {
-			t.Errorf("Add %+v: %v, want ErrDomain", d, err)
-		}
+		effort.ErrIs(t, l.Add(d), ErrDomain, fmt.Sprintf("Add %+v", d))
 	}
 }
 

@@ -1,7 +1,6 @@
 package smtplab
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -112,8 +111,6 @@ func TestBadListOptionsAreRefused(t *testing.T) {
 	} {
 		o := good
 		change(&o)
-		if _, err := l.List(o); !errors.Is(err, ErrOptions) {
-			t.Errorf("%s: got %v", name, err)
-		}
+		effort.Denied(l.List(o))(t, ErrOptions, name)
 	}
 }

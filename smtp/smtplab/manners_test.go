@@ -106,9 +106,7 @@ func checkEvents(t *testing.T, l *Lab) {
 			t.Errorf("event %+v", e)
 		}
 	}
-	if got := strings.Join(kinds, " "); got != "connect rcpt rcpt rcpt rcpt" {
-		t.Errorf("events %q", got)
-	}
+	effort.Is(t, strings.Join(kinds, " "), "connect rcpt rcpt rcpt rcpt", "events")
 	if e := l.Events()[2]; e.Address != "anna@a-nopipe.test" || e.Code != 250 {
 		t.Errorf("third event %+v", e)
 	}
@@ -317,15 +315,11 @@ func TestWindowAgainstModel(t *testing.T) {
 			t.Fatalf("after %d events: %d in the window, want %d", len(all), got, want)
 		}
 	}
-	if w.most != most {
-		t.Errorf("most %d, want %d", w.most, most)
-	}
+	effort.Is(t, w.most, most, "most")
 	for range windowMax + 10 {
 		w.add(now)
 	}
-	if w.most != windowMax {
-		t.Errorf("a full window says %d, want %d", w.most, windowMax)
-	}
+	effort.Is(t, w.most, windowMax, "a full window says")
 }
 
 func TestStopEndsEveryGoroutine(t *testing.T) {

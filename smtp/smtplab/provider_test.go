@@ -111,9 +111,7 @@ func TestWhatProvidersSayAboutUsIsNeverValid(t *testing.T) {
 				t.Errorf("%s: says %q", p.Name, words)
 			}
 		}
-		if said != 1 {
-			t.Errorf("%s: speaks at %d stages, want one", p.Name, said)
-		}
+		effort.Is(t, said, 1, fmt.Sprintf("%s: speaks at stages", p.Name))
 	}
 	if n < 70 {
 		t.Errorf("%d personalities speak about us", n)

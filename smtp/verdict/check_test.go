@@ -285,17 +285,13 @@ func TestLoadAtItsBounds(t *testing.T) {
 
 func TestLoadFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "verdict.toml")
-	if _, err := LoadFile(name); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v", err)
-	}
+	effort.Denied(LoadFile(name))(t, os.ErrNotExist)
 	effort.OK(t, os.WriteFile(name, []byte(ownHead+ownRule), 0o600))
 	if s, err := LoadFile(name); err != nil || len(s.rules) != len(Builtin().rules)+1 {
 		t.Errorf("%v", err)
 	}
 	effort.OK(t, os.Truncate(name, fileBytesMax+1))
-	if _, err := LoadFile(name); !errors.Is(err, ErrFaults) {
-		t.Errorf("%v", err)
-	}
+	effort.Denied(LoadFile(name))(t, ErrFaults)
 }
 
 // A version changes with what decides, and with nothing else.

@@ -1,6 +1,11 @@
 package verdict
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"rollcall/config/effort"
+)
 
 func TestStatements(t *testing.T) {
 	t.Parallel()
@@ -27,9 +32,7 @@ func TestStatements(t *testing.T) {
 		"ihr postfach ist voll":                                   saysNothing, // the sender's
 		"":                                                        saysNothing,
 	} {
-		if got := l.statementOf(apart(text)); got != want {
-			t.Errorf("%q says %d, want %d", text, got, want)
-		}
+		effort.Is(t, l.statementOf(apart(text)), want, fmt.Sprintf("%q says", text))
 	}
 	for _, file := range []string{"[de]\nname: voll", "full: voll", "[de]\nfull: (voll", "[de]\nfull: Voll"} {
 		if _, err := readLanguages(file); err == nil {

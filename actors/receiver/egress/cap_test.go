@@ -39,9 +39,7 @@ func TestDailyCap(t *testing.T) {
 			t.Errorf("day %d: %d instead of %d", days, got, want)
 		}
 	}
-	if got := egress.DailyCap(throttle.Limits{RcptsPerDay: 7}, first); got != 7 {
-		t.Errorf("%d without a warm-up", got)
-	}
+	effort.Is(t, egress.DailyCap(throttle.Limits{RcptsPerDay: 7}, first), 7, "without a warm-up")
 }
 
 // TestNothingIsClaimedBlindly: while nobody knows what an earlier process asked today, a source with
@@ -155,9 +153,7 @@ func TestReceiversShareACap(t *testing.T) {
 		t.Errorf("%d of ten on the next day", got)
 	}
 	p.Return(0, "a", egress.DayOf(begin), 5)
-	if used := p.State(tomorrow)[0].Today; used != 10 {
-		t.Errorf("%d of today count after yesterday's were returned", used)
-	}
+	effort.Is(t, p.State(tomorrow)[0].Today, 10, "of today count after yesterday's were returned")
 }
 
 // TestCapOutlivesTheProcess: whoever asks how the sources do before they are bound, what

@@ -88,9 +88,7 @@ func TestAnotherGreeterIsDoubted(t *testing.T) {
 			}
 			p.NoteRefused(before, "mx.d.example", now)
 			want := later != "" && later != before
-			if got := p.Doubts(later, "mx.d.example", now); got != want {
-				t.Errorf("%q after %q: doubted %v", later, before, got)
-			}
+			effort.Is(t, p.Doubts(later, "mx.d.example", now), want, fmt.Sprintf("%q after %q: doubted", later, before))
 			if p.NoteRefused(later, "mx.other.example", now); p.Doubts(later, "mx.d.example", now) {
 				t.Errorf("%q after %q is doubted although it tells mailboxes apart", later, before)
 			}

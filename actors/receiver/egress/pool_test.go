@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollcall/actors/receiver/egress"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -184,13 +185,9 @@ func TestContactsAreBounded(t *testing.T) {
 		p.NoteDialled(0, fmt.Sprint(n), begin)
 	}
 	p.NoteDialled(0, "later", begin.Add(time.Minute+time.Second))
-	if n := p.State(begin)[0].Spoken; n != contacts {
-		t.Errorf("%d receivers are remembered", n)
-	}
+	effort.Is(t, p.State(begin)[0].Spoken, contacts, "receivers are remembered")
 	p.NoteDialled(0, "much later", begin.Add(2*time.Hour))
-	if n := p.State(begin.Add(2 * time.Hour))[0].Spoken; n != 1 {
-		t.Errorf("%d receivers are remembered an hour later", n)
-	}
+	effort.Is(t, p.State(begin.Add(2 * time.Hour))[0].Spoken, 1, "receivers are remembered an hour later")
 }
 
 // TestShortHour: sources are forgiven, suspended and tried again by the hour of the pool.

@@ -351,13 +351,9 @@ func TestFraction(t *testing.T) {
 		if c.push {
 			q.push(h, c.one)
 		}
-		if got := q.Fraction(q.flow(c.one)); got != c.want {
-			t.Errorf("%v can expect %v, want %v", c.one, got, c.want)
-		}
+		effort.Is(t, q.Fraction(q.flow(c.one)), c.want, fmt.Sprintf("%v can expect", c.one))
 	}
-	if w := q.flow(item{1, 1}).Weight(); w != 3 {
-		t.Errorf("weight %d", w)
-	}
+	effort.Is(t, q.flow(item{1, 1}).Weight(), 3, "weight")
 }
 
 // TestContended: whether somebody waits beside the first, at the receiver and in one host queue.
@@ -377,9 +373,7 @@ func TestContended(t *testing.T) {
 	if !h.Contended() {
 		t.Error("another tenant does not contend")
 	}
-	if n := len(slices.Collect(h.Flows())); n != 2 {
-		t.Errorf("%d flows", n)
-	}
+	effort.Is(t, len(slices.Collect(h.Flows())), 2, "flows")
 }
 
 // TestRankIsThatOfTheLeastServed: the host queue in which the one waits who was served least
@@ -399,9 +393,7 @@ func TestRankIsThatOfTheLeastServed(t *testing.T) {
 	if busy.Rank().Compare(busy.Rank()) != 0 {
 		t.Error("a rank differs from itself")
 	}
-	if f := busy.First(); f != q.flow(item{tenant: 1}) {
-		t.Errorf("%v is first", f)
-	}
+	effort.Is(t, busy.First(), q.flow(item{tenant: 1}), "is first")
 	if f := q.NewHostQueue("empty").First(); f != nil {
 		t.Errorf("%v is first where nobody waits", f)
 	}
@@ -442,7 +434,5 @@ func TestWhoIsGoneIsForgotten(t *testing.T) {
 	}
 	h.Closed(f, 1)
 	q.Sweep(begin.Add(time.Hour))
-	if q.Tenants() != 0 {
-		t.Errorf("%d tenants in the end", q.Tenants())
-	}
+	effort.Is(t, q.Tenants(), 0, "tenants in the end")
 }

@@ -67,9 +67,7 @@ func TestNothingBeforeTheFirstComply(t *testing.T) {
 	if now := s.share.Load(); now.K*3 != now.N || now.Version != 0 || told != 1 {
 		t.Errorf("share %v at turn %d, told %d times of one change", now.Fraction, now.Version, told)
 	}
-	if l.Count() != 1 {
-		t.Errorf("%d actors", l.Count())
-	}
+	effort.Is(t, l.Count(), 1, "actors")
 	s.Leave()
 	s.Leave()
 	if l.Count() != 0 || len(l.entries) != 0 {
@@ -129,9 +127,7 @@ func TestComplyIsHardAfterAWhile(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- l.ApplyShares(t.Context(), of(0, 1)) }()
 		cut.Wait()
-		if took := time.Since(begun); took != HardAfter {
-			t.Errorf("ended after %s", took)
-		}
+		effort.Is(t, time.Since(begun), HardAfter, "ended after")
 		sockets[0].Close()
 		synctest.Wait()
 		if len(done) > 0 {

@@ -41,9 +41,7 @@ func TestCollectedReceiversAreBounded(t *testing.T) {
 			sum += float64(i)
 		}
 		got := series(t, all, true)["rollcall_receiver_queued"]
-		if len(got) != min(n, most)+1 {
-			t.Errorf("of %d receivers there are %d series", n, len(got))
-		}
+		effort.Is(t, len(got), min(n, most)+1, fmt.Sprintf("of %d receivers there are series", n))
 		shown := 0.0
 		for i := max(0, n-most); i < n; i++ {
 			key := fmt.Sprintf("r%03d.example", i)
@@ -52,9 +50,7 @@ func TestCollectedReceiversAreBounded(t *testing.T) {
 			}
 			shown += float64(i)
 		}
-		if got["(rest)"] != sum-shown {
-			t.Errorf("of %d receivers the rest has %v queued, want %v", n, got["(rest)"], sum-shown)
-		}
+		effort.Is(t, got["(rest)"], sum-shown, fmt.Sprintf("of %d receivers the rest has queued", n))
 	}
 }
 

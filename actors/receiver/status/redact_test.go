@@ -1,11 +1,13 @@
 package status_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"rollcall/actors/receiver/status"
+	"rollcall/config/effort"
 )
 
 func TestLocalPartsAreTakenOutOfTexts(t *testing.T) {
@@ -34,18 +36,14 @@ func TestLocalPartsAreTakenOutOfTexts(t *testing.T) {
 		{"ok", "", "ok"},
 		{"", "x", ""},
 	} {
-		if got := status.Redact(c.text, c.local); got != c.want {
-			t.Errorf("%q without %q is %q, want %q", c.text, c.local, got, c.want)
-		}
+		effort.Is(t, status.Redact(c.text, c.local), c.want, fmt.Sprintf("%q without %q is", c.text, c.local))
 	}
 }
 
 // TestClippedTextsEndWithARune whatever they are made of.
 func TestClippedTextsEndWithARune(t *testing.T) {
 	for _, text := range []string{"", "short", strings.Repeat("ä", 100)} {
-		if got := status.Clip(text); got != text {
-			t.Errorf("%q is %q", text, got)
-		}
+		effort.Is(t, status.Clip(text), text, fmt.Sprintf("%q is", text))
 	}
 	for _, text := range []string{strings.Repeat("x", 1000), strings.Repeat("ä", 1000), strings.Repeat("xä", 1000),
 		strings.Repeat("語", 1000)} {

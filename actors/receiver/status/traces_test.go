@@ -1,7 +1,6 @@
 package status_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -23,9 +22,7 @@ func TestTracesAreBoundedAndEnd(t *testing.T) {
 	for i := range 4 {
 		effort.Must(traces.Read(now, fmt.Sprint(i), only(fmt.Sprint(i)), inspect.AnySource, 0))(t)
 	}
-	if _, err := traces.Read(now, "more", only("more"), inspect.AnySource, 0); !errors.Is(err, status.ErrTraces) {
-		t.Errorf("one trace more: %v", err)
-	}
+	effort.Denied(traces.Read(now, "more", only("more"), inspect.AnySource, 0))(t, status.ErrTraces, "one trace more")
 	for i := range linesMax + 10 {
 		traces.Add(now, "0", inspect.TraceLine{Line: fmt.Sprint(i), Source: "192.0.2.1"})
 	}

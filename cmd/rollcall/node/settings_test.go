@@ -56,9 +56,7 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 	check("when all are over", "5/s", 2, 3)
 	now, failure, found.Overrides = now.Add(-time.Hour), nil, found.Overrides[:0]
 	check("when they are cleared", "5/s", 2, 3)
-	if n := len(table.Rules(throttle.LayerOverride)); n != 0 {
-		t.Errorf("%d overrides in force", n)
-	}
+	effort.Is(t, len(table.Rules(throttle.LayerOverride)), 0, "overrides in force")
 	for _, e := range table.Explain("slow.example") {
 		if len(e.Said) > 1 && e.Said[len(e.Said)-1].Layer == throttle.LayerOverride {
 			t.Errorf("%s is still overridden", e.Field)

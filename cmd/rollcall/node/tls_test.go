@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/config/effort"
 	"rollcall/http/listen/listentest"
 )
 
@@ -47,9 +49,7 @@ func certificatesAreFollowed(t *testing.T) {
 		if got := gaugeOf(t, registry, endsMetric); got != float64(end.Unix()) {
 			t.Errorf("%s: the metric says %v, want %v", what, got, end.Unix())
 		}
-		if got := gaugeOf(t, registry, "rollcall_tls_certificate_used"); got != used {
-			t.Errorf("%s: used is %v, want %v", what, got, used)
-		}
+		effort.Is(t, gaugeOf(t, registry, "rollcall_tls_certificate_used"), used, fmt.Sprintf("%s: used is", what))
 	}
 	waitFor := func(text string) {
 		t.Helper()

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -49,9 +50,7 @@ func rulesFollowTheirFile(t *testing.T) {
 		if c.text == "x" || c.text == "" {
 			used = 0
 		}
-		if got := gaugeOf(t, metrics, "rollcall_verdict_file_used"); got != used {
-			t.Errorf("%q: file used is %v, want %v", c.text, got, used)
-		}
+		effort.Is(t, gaugeOf(t, metrics, "rollcall_verdict_file_used"), used, fmt.Sprintf("%q: file used is", c.text))
 	}
 	noError(t, os.Remove(config.Default().Verdict.File))
 	<-logged

@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"encoding/csv"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,9 +118,7 @@ func TestASessionThatEndsWhileAPageIsOpen(t *testing.T) {
 	b.shows("No account, or lost your password?")
 	b.signIn(who.email, password)
 	b.shows("10 of 100 checked")
-	if b.at() != at {
-		t.Errorf("signing in led to %s, want back to %s", b.at(), at)
-	}
+	effort.Is(t, b.at(), at, "signing in led to")
 }
 
 func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
@@ -172,8 +171,6 @@ func TestColours(t *testing.T) {
 		b.do(chromedp.SendKeys(chromedp.ID("colours"), c.kept))
 		b.press("Save")
 		b.until("document.documentElement.dataset.colours === " + quote(c.kept))
-		if got := paper(); got != c.want {
-			t.Errorf("%s is kept, and the page is %s, want %s", c.kept, got, c.want)
-		}
+		effort.Is(t, paper(), c.want, fmt.Sprintf("%s is kept, and the page is", c.kept))
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate/operatetest"
 	"rollcall/ledger"
 )
@@ -69,9 +70,7 @@ func TestAllOfItByKeyboard(t *testing.T) {
 	b.tabTo("Cancel…")
 	b.keys(enterKey)
 	b.shows("Cancel this verification?")
-	if at := eval[string](b, "document.activeElement.innerText"); at != "Keep it running" {
-		t.Errorf("in the dialog %q has the focus, want what changes nothing", at)
-	}
+	effort.Is(t, eval[string](b, "document.activeElement.innerText"), "Keep it running", "in the dialog has the focus")
 	b.tabTo("Cancel the verification")
 	b.keys(enterKey)
 	b.shows("It's being cancelled.")

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -16,9 +17,7 @@ func TestANewKeyIsShownAndCopied(t *testing.T) {
 	b.fill("label", "billing <b>")
 	b.press("Create a key")
 	b.shows("Copy it now: it's shown only once, and we don't keep it.")
-	if at := eval[string](b, "document.activeElement.id"); at != "made" {
-		t.Errorf("%q has the focus, want the new key", at)
-	}
+	effort.Is(t, eval[string](b, "document.activeElement.id"), "made", "has the focus")
 	key := eval[string](b, "document.querySelector('#made .copied').innerText.trim()")
 	if !strings.HasPrefix(key, "rc_") || strings.Contains(eval[string](b, "location.href"), key) {
 		t.Fatalf("the page shows %q at %s", key, b.at())

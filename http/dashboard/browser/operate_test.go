@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -96,9 +97,7 @@ func TestPagesOfOperators(t *testing.T) {
 				sent = ""
 			}
 			html, status := fetchAs(t, g.URL+path, sent)
-			if status != http.StatusOK {
-				t.Errorf("%s answers %d", path, status)
-			}
+			effort.Is(t, status, http.StatusOK, fmt.Sprintf("%s answers", path))
 			all = append(all, served{s.name, html})
 			if s.name == "operator-link" { // it signs in by itself at once: axe has nothing to look at
 				b.script(false)

@@ -239,9 +239,7 @@ func lookAt(t *testing.T, n *node, s shown) string {
 	}
 	path := s.path(p)
 	html, status := fetch(t, n.url+path, token)
-	if status != s.status {
-		t.Errorf("%s answers %d, want %d", path, status, s.status)
-	}
+	effort.Is(t, status, s.status, fmt.Sprintf("%s answers", path))
 	lookOver(t, b, s.name, path)
 	weigh(t, b, s.name, html)
 	return html

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/providertest"
 	"rollcall/ledger"
@@ -56,7 +57,5 @@ func TestSigningInWithAProvider(t *testing.T) {
 	b.shows("The page of the provider")
 	b.press("Go on as stranger@acme.test")
 	b.shows("Acme login did not sign you in: ask for an invitation for your email, or sign in with your password")
-	if at := eval[string](b, "document.activeElement.id"); at != "problem" {
-		t.Errorf("%q has the focus, want the problem", at)
-	}
+	effort.Is(t, eval[string](b, "document.activeElement.id"), "problem", "has the focus")
 }

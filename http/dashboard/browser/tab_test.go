@@ -299,9 +299,7 @@ func (b *tab) copies(button, want string) {
 	eval[bool](b, `(navigator.clipboard.writeText = (text) => { window.__copied = text; return Promise.resolve(); }, true)`)
 	b.press(button)
 	b.until("window.__copied !== undefined")
-	if got := eval[string](b, "window.__copied"); got != want {
-		b.t.Errorf("%s: %s copies %q, want %q", b.at(), button, got, want)
-	}
+	effort.Is(b.t, eval[string](b, "window.__copied"), want, fmt.Sprintf("%s: %s copies", b.at(), button))
 	b.shows("Copied")
 }
 

@@ -236,7 +236,5 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 		t.Errorf("the upload of %q led to %s", v.Filename, b.at())
 	}
 	p.stored(v.ID, []byte("anna@acme-clean.test\n"))
-	if left := eval[int](b, "localStorage.length"); left != 0 {
-		t.Errorf("%d things are remembered of an upload that is whole", left)
-	}
+	effort.Is(t, eval[int](b, "localStorage.length"), 0, "things are remembered of an upload that is whole")
 }

@@ -35,14 +35,10 @@ func TestTextsOfCustomersFillAPageAndNoMore(t *testing.T) {
 	page := v.bounded(path)
 	for what, want := range map[string]int{">Revoke…<": 10, `href="/verifications/`: 100, `>rc_`: 100,
 		`formaction="` + path + `/people/`: 200, "/verifications?find=": 1, "30 more aren't shown": 2} {
-		if n := strings.Count(page, what); n != want {
-			t.Errorf("%q stands %d times on the page of the workspace, want %d", what, n, want)
-		}
+		effort.Is(t, strings.Count(page, what), want, fmt.Sprintf("%q stands times on the page of the workspace", what))
 	}
 	for path, rows := range map[string]int{"/verifications": 100, "/workspaces": 3} {
-		if n := strings.Count(v.bounded(path), `<th scope="row"`); n != rows {
-			t.Errorf("%s has %d rows, want %d", path, n, rows)
-		}
+		effort.Is(t, strings.Count(v.bounded(path), `<th scope="row"`), rows, fmt.Sprintf("%s has rows", path))
 	}
 	v.bounded("/")
 	whole := func(pattern string, bytes int) {

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -31,9 +32,7 @@ func TestOneLimitHolds(t *testing.T) {
 		{waiting.Receiver{Cause: "budget"}, "refused_per_hour"}, {waiting.Receiver{Cause: "budget", Budget: 3}, "refused_share"},
 		{waiting.Receiver{Cause: "free"}, ""}, {waiting.Receiver{Cause: "no healthy source"}, ""},
 	} {
-		if got := heldField(c.r, fields); got != c.want {
-			t.Errorf("%+v is held back by %q, want %q", c.r, got, c.want)
-		}
+		effort.Is(t, heldField(c.r, fields), c.want, fmt.Sprintf("%+v is held back by", c.r))
 	}
 	if got := heldField(waiting.Receiver{Cause: "penalty"}, fields[2:]); got != "" {
 		t.Errorf("a receiver that taught us nothing is held back by %q", got)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate/operatetest"
 	"rollcall/ledger"
 )
@@ -172,9 +173,7 @@ func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 			t.Errorf("clear: %d", a.status)
 		}
 	}
-	if n := len(g.Overrides(t)); n != 1 {
-		t.Errorf("%d hold after one was cleared", n)
-	}
+	effort.Is(t, len(g.Overrides(t)), 1, "hold after one was cleared")
 }
 
 func TestWhatCannotBeTakenBackAsksForTheName(t *testing.T) {

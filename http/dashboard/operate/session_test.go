@@ -84,18 +84,14 @@ func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
 		}
 		v.get("/sign-in")
 		effort.Is(t, v.land(), want, fmt.Sprintf("after %s", asked))
-		if v.next != "" {
-			t.Errorf("after %s the browser still remembers %s", asked, v.next)
-		}
+		effort.Is(t, v.next, "", fmt.Sprintf("after %s the browser still remembers", asked))
 		v.cookie = ""
 		effort.Is(t, v.land(), "/", "a page is landed on twice")
 	}
 	v := &visitor{t: t, g: g}
 	v.get("/cluster")
 	v.get("/")
-	if to := v.land(); to != "/" {
-		t.Errorf("the page that was asked for last is the first one, and not %s", to)
-	}
+	effort.Is(t, v.land(), "/", "the page that was asked for last is the first one, and not")
 }
 
 func TestTheLinkOfAPartThatWasSignedOutReturns(t *testing.T) {
@@ -110,9 +106,7 @@ func TestTheLinkOfAPartThatWasSignedOutReturns(t *testing.T) {
 	if to := a.header.Get("Location"); a.status != 303 || to != "/sign-in" {
 		t.Errorf("%d to %s", a.status, to)
 	}
-	if to := v.land(); to != "/receivers/mx.slow.test" {
-		t.Errorf("it leads to %s", to)
-	}
+	effort.Is(t, v.land(), "/receivers/mx.slow.test", "it leads to")
 	if to := v.get("/sign-in?next=%2Fcluster").header.Get("Location"); to != "/cluster" { // with a session
 		t.Errorf("who is signed in is led to %s", to)
 	}
@@ -127,9 +121,7 @@ func TestNobodyIsLedElsewhereAfterSigningIn(t *testing.T) {
 		"/cluster/../sign-out", "/../cluster", "//cluster", "/./cluster", "/%2fevil.test", "/%5cevil.test", "/cluster#x\n", "/receivers/é",
 		"/?find=" + strings.Repeat("a", 2000), "/@evil.test", "http://127.0.0.1/cluster"} {
 		v := &visitor{t: t, g: g, next: base64.RawURLEncoding.EncodeToString([]byte(to))}
-		if got := v.land(); got != "/" {
-			t.Errorf("the cookie %q leads to %s", to, got)
-		}
+		effort.Is(t, v.land(), "/", fmt.Sprintf("the cookie %q leads to", to))
 		v = &visitor{t: t, g: g}
 		if a := v.get("/sign-in?next=" + url.QueryEscape(to)); a.status == 303 && a.header.Get("Location") != "/sign-in" || v.next != "" {
 			t.Errorf("next=%q: %d to %s, remembered %s", to, a.status, a.header.Get("Location"), v.next)
@@ -140,7 +132,5 @@ func TestNobodyIsLedElsewhereAfterSigningIn(t *testing.T) {
 		}
 	}
 	v := &visitor{t: t, g: g, next: "%%%"}
-	if got := v.land(); got != "/" {
-		t.Errorf("a cookie that is none leads to %s", got)
-	}
+	effort.Is(t, v.land(), "/", "a cookie that is none leads to")
 }

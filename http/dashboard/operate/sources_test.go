@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate/operatetest"
 	"rollcall/ledger"
 )
@@ -59,9 +60,7 @@ func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
 				t.Errorf("resume: %d %s", a.status, a.body)
 			}
 		}
-		if n := len(holds(t, g, "192.0.2.7")); n != 0 {
-			t.Errorf("%d hold after it was resumed", n)
-		}
+		effort.Is(t, len(holds(t, g, "192.0.2.7")), 0, "hold after it was resumed")
 	}
 }
 
@@ -113,9 +112,7 @@ func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
 	if a := v.send("POST", "/sources/change", form); a.status != 404 {
 		t.Errorf("a change that is none: %d", a.status)
 	}
-	if n := len(g.Overrides(t)); n != 1 {
-		t.Errorf("%d overrides hold", n)
-	}
+	effort.Is(t, len(g.Overrides(t)), 1, "overrides hold")
 }
 
 // TestAnOverrideOfMoreThanPauseIsNotEnded sets one as the command line can.
@@ -129,9 +126,7 @@ func TestAnOverrideOfMoreThanPauseIsNotEnded(t *testing.T) {
 	if a.status != 422 || !strings.Contains(a.body, "still held by an override") || !strings.Contains(a.body, "ticket &lt;b&gt;") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if n := len(holds(t, g, "192.0.2.8")); n != 1 {
-		t.Errorf("%d hold", n)
-	}
+	effort.Is(t, len(holds(t, g, "192.0.2.8")), 1, "hold")
 }
 
 func TestHealthShowsEveryNode(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate/operatetest"
 )
 
@@ -110,7 +111,5 @@ func TestEvidenceIsFoundByAddress(t *testing.T) {
 	if a := v.send("POST", "/verifications/x/evidence", url.Values{"address": {"a@b.test"}}); a.status != 404 {
 		t.Errorf("no verification: %d", a.status)
 	}
-	if n := len(g.Log(t)); n != len(operatetest.Start(t).Log(t)) {
-		t.Errorf("asking wrote to the operator log: %d lines", n)
-	}
+	effort.Is(t, len(g.Log(t)), len(operatetest.Start(t).Log(t)), "asking wrote to the operator log lines")
 }

@@ -1,6 +1,7 @@
 package operate_test
 
 import (
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate/operatetest"
 	"rollcall/ledger"
 )
@@ -60,9 +62,7 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 	if k := g.APIKeys(t)[0]; k.Revoked.IsZero() {
 		t.Error("it still works")
 	}
-	if n := noted(t, g, "eve", "key revoke"); n != 1 {
-		t.Errorf("noted %d times", n)
-	}
+	effort.Is(t, noted(t, g, "eve", "key revoke"), 1, "noted times")
 	v.get(ofKey("")(g)).has(t, "the question again", "already revoked")
 	if a := v.get(ofWorkspace("/keys/zzzzzzzz2345")(g)); a.status != 404 {
 		t.Errorf("no key: %d", a.status)
@@ -113,9 +113,7 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 	if links[0] != links[1] || len(open) != 1 || open[0].Email != "ben@acme.test" || open[0].Role != ledger.Viewer || open[0].MadeBy != "operator eve" {
 		t.Errorf("links %q, open %+v", links, open)
 	}
-	if n := noted(t, g, "eve", "user invite"); n != 1 {
-		t.Errorf("noted %d times", n)
-	}
+	effort.Is(t, noted(t, g, "eve", "user invite"), 1, "noted times")
 	if a := v.get(ofWorkspace("")(g)); once.MatchString(a.body) {
 		t.Error("the link is shown again")
 	}
@@ -130,9 +128,7 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 			t.Errorf("%s %q: %d", field, wrong, a.status)
 		}
 	}
-	if n := len(g.Links(t)); n != 1 {
-		t.Errorf("%d invitations are open", n)
-	}
+	effort.Is(t, len(g.Links(t)), 1, "invitations are open")
 }
 
 func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
@@ -147,9 +143,7 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	for range 2 {
 		v.send("POST", ofAnna("/end-sessions")(g), url.Values{})
 	}
-	if n := g.Sessions(t); n != 0 {
-		t.Errorf("%d sessions hold", n)
-	}
+	effort.Is(t, g.Sessions(t), 0, "sessions hold")
 	before := len(g.Log(t))
 	for range 2 {
 		if a := v.send("POST", ofAnna("/disable")(g), url.Values{}); a.status != 303 {
@@ -165,9 +159,7 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	}
 	first := len(lines) - before
 	v.send("POST", ofAnna("/disable")(g), url.Values{})
-	if n := len(g.Log(t)) - before; n != first {
-		t.Errorf("noted again: %d lines, then %d", first, n)
-	}
+	effort.Is(t, len(g.Log(t))-before, first, fmt.Sprintf("noted again: %d lines, then", first))
 	v.get(ofWorkspace("")(g)).has(t, "the member", "disabled", "Let them sign in")
 	v.send("POST", ofAnna("/enable")(g), url.Values{})
 	if m := g.People(t)[0]; m.Disabled {
@@ -193,9 +185,7 @@ func TestWeightAndLimitsAreSet(t *testing.T) {
 	if u := g.Usage(t); u.Weight != 3 || u.Own != (ledger.Limits{Open: 7, Stored: 1000}) {
 		t.Errorf("%+v", u)
 	}
-	if n := noted(t, g, "eve", "workspace weight"); n != 1 {
-		t.Errorf("the weight is noted %d times", n)
-	}
+	effort.Is(t, noted(t, g, "eve", "workspace weight"), 1, "the weight is noted times")
 	v.get(ofWorkspace("")(g)).has(t, "the workspace", "Unfinished verifications", ">7</td>", "an operator", "1.0 kB", "the node's configuration",
 		`value="7"`, `value="1000"`, `value="0"`, `value="3"`)
 	v.send("POST", ofWorkspace("/weight")(g), url.Values{"weight": {"101"}}).has(t, "a weight above the bound",

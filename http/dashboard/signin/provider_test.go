@@ -44,14 +44,10 @@ func TestNobodyElseWaitsWhileTheProviderIsAsked(t *testing.T) {
 	for range 8 {
 		all.Go(begin)
 	}
-	if got := p.Origin(); got != "" {
-		t.Errorf("an origin %q that nobody has told", got)
-	}
+	effort.Is(t, p.Origin(), "", "an origin that nobody has told")
 	close(answer)
 	all.Wait()
-	if n := asked.Load(); n != 1 {
-		t.Errorf("it was asked %d times", n)
-	}
+	effort.Is(t, asked.Load(), 1, "it was asked times")
 }
 
 func TestAnIssuerThatNamesItselfOtherwiseIsNone(t *testing.T) {
@@ -72,22 +68,16 @@ func TestAnIssuerThatNamesItselfOtherwiseIsNone(t *testing.T) {
 			t.Errorf("led to %q, %v", to, err)
 		}
 	}
-	if n := asked.Load(); n != 1 {
-		t.Errorf("a provider that is none was asked %d times within a moment", n)
-	}
+	effort.Is(t, asked.Load(), 1, "a provider that is none was asked times within a moment")
 	now = now.Add(6 * time.Second)
 	_, _, _ = p.Begin(t.Context())
-	if n := asked.Load(); n != 2 {
-		t.Errorf("it was asked %d times, want again after some seconds", n)
-	}
+	effort.Is(t, asked.Load(), 2, "it was asked times")
 }
 
 func TestSecretsThatOthersCanReadAreRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
-	if _, err := signin.ReadSecret(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("none: %v", err)
-	}
+	effort.Denied(signin.ReadSecret(path))(t, os.ErrNotExist, "none")
 	for _, c := range []struct {
 		text string
 		mode os.FileMode

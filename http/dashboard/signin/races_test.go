@@ -137,9 +137,7 @@ func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 	}
 	effort.OK(t, err)
 	free()
-	if err := <-ended; !errors.Is(err, signin.ErrWrong) {
-		t.Errorf("got %v, want that it is wrong by now", err)
-	}
+	effort.ErrIs(t, <-ended, signin.ErrWrong)
 	if held, err := g.book.Sessions(ctx, anna.User.ID, time.Hour); err != nil || len(held) != 0 {
 		t.Errorf("%d sessions, %v", len(held), err)
 	}
@@ -207,9 +205,7 @@ func TestFewWaitForTheirPasswordToBeTried(t *testing.T) {
 		all.Go(func() { _ = try() })
 	}
 	looks(func() bool { return signin.Waiting(g.service) >= signin.HashWaits })
-	if err := try(); !errors.Is(err, signin.ErrBusy) {
-		t.Errorf("one more: %v", err)
-	}
+	effort.ErrIs(t, try(), signin.ErrBusy, "one more")
 	effort.Is(t, signin.Waiting(g.service), signin.HashWaits)
 	cancel()
 	free()
@@ -238,9 +234,7 @@ func TestAnAnswerToALongAgoQuestion(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Errorf("the first: %v", err)
 	}
-	if err := <-second; !errors.Is(err, ledger.ErrNoSuchSession) {
-		t.Errorf("6 s after it ended elsewhere: %v", err)
-	}
+	effort.ErrIs(t, <-second, ledger.ErrNoSuchSession, "6 s after it ended elsewhere")
 }
 
 func TestCookiesOfNobodyAreNotRemembered(t *testing.T) {
@@ -250,7 +244,5 @@ func TestCookiesOfNobodyAreNotRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := signin.Ended(g.service); n != 0 {
-		t.Errorf("%d are remembered", n)
-	}
+	effort.Is(t, signin.Ended(g.service), 0, "are remembered")
 }

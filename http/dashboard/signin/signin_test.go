@@ -3,6 +3,7 @@ package signin_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -164,22 +165,16 @@ func TestSignInAndOut(t *testing.T) {
 	if err != nil || in.User.Email != "anna@example.com" || len(in.Memberships) != 1 {
 		t.Fatalf("sign in: %v %+v", err, in)
 	}
-	if len(cookie) != 43 {
-		t.Errorf("a cookie of %d characters, want 43 for 256 bits", len(cookie))
-	}
+	effort.Is(t, len(cookie), 43, "a cookie of characters")
 	if again, err := g.service.Session(ctx, cookie); err != nil || again.User.ID != in.User.ID {
 		t.Errorf("session: %v", err)
 	}
 	for _, bad := range []signin.Token{"", "x", cookie + "A", cookie[:42], signin.NewToken(), signin.Token(strings.ToLower(string(cookie)))} {
-		if _, err := g.service.Session(ctx, bad); !errors.Is(err, ledger.ErrNoSuchSession) {
-			t.Errorf("cookie %q: %v", bad, err)
-		}
+		effort.Denied(g.service.Session(ctx, bad))(t, ledger.ErrNoSuchSession, fmt.Sprintf("cookie %q", bad))
 	}
 	for range 2 {
 		effort.OK(t, g.service.End(ctx, in.User, in.Session.ID))
-		if _, err := g.service.Session(ctx, cookie); !errors.Is(err, ledger.ErrNoSuchSession) {
-			t.Errorf("after signing out: %v", err)
-		}
+		effort.Denied(g.service.Session(ctx, cookie))(t, ledger.ErrNoSuchSession, "after signing out")
 	}
 }
 
@@ -233,9 +228,7 @@ func TestAThirdPasswordAtOnceIsBusy(t *testing.T) {
 		g.user("anna@example.com")
 		free := signin.HoldHasher(g.service)
 		_, _, err := g.service.SignIn(t.Context(), uuid.New(), "anna@example.com", good, here)
-		if !errors.Is(err, signin.ErrBusy) {
-			t.Errorf("while two are tried: %v", err)
-		}
+		effort.ErrIs(t, err, signin.ErrBusy, "while two are tried")
 		free()
 		if _, _, err := g.service.SignIn(t.Context(), uuid.New(), "anna@example.com", good, here); err != nil {
 			t.Errorf("afterwards: %v", err)
@@ -269,9 +262,7 @@ func TestASessionIsBelievedForFourSeconds(t *testing.T) {
 		t.Errorf("after 3.9 s: %v, %d questions", err, g.book.asked.Load())
 	}
 	g.pass(200 * time.Millisecond)
-	if err := ask(); !errors.Is(err, ledger.ErrNoSuchSession) {
-		t.Errorf("4.1 s after it ended elsewhere: %v", err)
-	}
+	effort.ErrIs(t, ask(), ledger.ErrNoSuchSession, "4.1 s after it ended elsewhere")
 }
 
 func TestNobodyIsSignedOutWhileTheLedgerIsAway(t *testing.T) {
@@ -308,9 +299,7 @@ func TestAPasswordLinkEndsAllSessions(t *testing.T) {
 	token := g.link(ledger.Link{Purpose: ledger.PasswordLink, Email: "anna@example.com"})
 	fresh, _, err := g.service.Accept(ctx, signin.Accepting{Link: token, Form: uuid.New(), Password: "another good password"}, here)
 	effort.OK(t, err)
-	if _, err := g.service.Session(ctx, old); !errors.Is(err, ledger.ErrNoSuchSession) {
-		t.Errorf("the old session: %v", err)
-	}
+	effort.Denied(g.service.Session(ctx, old))(t, ledger.ErrNoSuchSession, "the old session")
 	if _, err := g.service.Session(ctx, fresh); err != nil {
 		t.Errorf("the new session: %v", err)
 	}

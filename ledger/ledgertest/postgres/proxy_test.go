@@ -166,9 +166,7 @@ func (r *rig) faults() {
 			if conn.IsClosed() != (tt.code == "") {
 				t.Errorf("connection closed: got %v", conn.IsClosed())
 			}
-			if n := r.proxy.Counts()[tt.kind] - before; n != 1 {
-				t.Errorf("injected %d times, want once", n)
-			}
+			effort.Is(t, r.proxy.Counts()[tt.kind]-before, 1, "injected times")
 			if tt.code != "" { // the connection is fit for more
 				if err := transact(t.Context(), conn, 1000+i); err != nil {
 					t.Errorf("the next transaction: %v", err)

@@ -306,9 +306,7 @@ func TestAConnectionThatIsNotSerializableIsRefused(t *testing.T) {
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		return checkIsolation(ctx, c, "BEGIN ISOLATION LEVEL REPEATABLE READ")
 	}))
-	if err := db.PingContext(t.Context()); !errors.Is(err, ErrIsolation) {
-		t.Errorf("got %v, want ErrIsolation", err)
-	}
+	effort.ErrIs(t, db.PingContext(t.Context()), ErrIsolation)
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
@@ -449,9 +447,7 @@ func TestAnAttemptEndsByItself(t *testing.T) {
 	listed := glance(t.Context(), s.DB)
 	effort.OK(t, postgres.Shared(t).Resume())
 	for _, err := range []error{wrote, read, listed} {
-		if !errors.Is(err, ErrUnavailable) {
-			t.Errorf("got %v, want ErrUnavailable", err)
-		}
+		effort.ErrIs(t, err, ErrUnavailable)
 	}
 }
 

@@ -50,9 +50,7 @@ func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
 			out()
 		}
 		leave()
-		if len(g.locks) != 0 {
-			t.Errorf("%d lanes are kept that nobody uses", len(g.locks))
-		}
+		effort.Is(t, len(g.locks), 0, "lanes are kept that nobody uses")
 	}
 }
 
@@ -62,9 +60,7 @@ func TestOneIsAtAnAccountAtATime(t *testing.T) {
 	leave := effort.Must(g.account(t.Context(), a))(t)
 	soon, cancel := context.WithTimeout(t.Context(), aloneTime)
 	defer cancel()
-	if _, err := g.account(soon, a); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a second one: got %v", err)
-	}
+	effort.Denied(g.account(soon, a))(t, context.DeadlineExceeded, "a second one")
 	other := effort.Must(g.account(t.Context(), uuid.New()))(t)
 	other()
 	in, _, err := g.enter(t.Context(), a, true)
@@ -75,9 +71,7 @@ func TestOneIsAtAnAccountAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave()
-	if len(g.locks) != 0 {
-		t.Errorf("%d lanes are kept that nobody uses", len(g.locks))
-	}
+	effort.Is(t, len(g.locks), 0, "lanes are kept that nobody uses")
 }
 
 // TestTheGateIsForOneAloneAfterTwoConflicts: every third run of a transaction that meets others again and again.
