@@ -281,6 +281,7 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 		return Unchanged // it was on its way when we learned
 	}
 	add(p, &t)
+	usual := usualNow(p, now)
 	switch {
 	case p.nothing.on:
 		return p.failedAlone(&t, now)
@@ -291,11 +292,11 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 		p.grey.end(p, now, "nobody passes, however long they have waited: it isn't greylisting, whatever its replies say")
 		p.grey.wrong = now
 		return p.nothingPasses(now)
-	case p.firsts.rowFails(), p.firsts.isBlocked(),
+	case p.firsts.rowFails(usual), p.firsts.isBlocked(),
 		oddsOf(p.firsts.row, p.firsts.failedBefore()) >= rowNearOdds && now.Sub(p.nothing.good) >= quietNothing:
 		return p.nothingPasses(now)
 	}
-	usual, newest := usualNow(p, now), &p.firsts.newest().entry
+	newest := &p.firsts.newest().entry
 	if oddsOf(p.firsts.clear, usual) >= rowNearOdds && p.edge > 0 && p.rate >= below*p.edge && !p.test.open {
 		return p.stepBack(now)
 	}

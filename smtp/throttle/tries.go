@@ -179,13 +179,17 @@ func (f *firsts) add(t *Try) {
 // forgetRow ends the row of bad ones.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
-// rowFails reports whether so many in a row are bad that nothing passes: rowNothing where nobody has passed, else as many as
-// are no chance where so many failed before. Those that got a reply which has always been about its address so far count less.
-func (f *firsts) rowFails() bool {
-	if good, _ := f.goodSince(time.Time{}); good == 0 {
-		return f.clear >= rowNothing || f.row >= 3*rowNothing
+// rowFails reports whether so many in a row are bad that nothing passes: rowNothing where nobody has passed, else as many
+// as are no chance where so many failed before, or fail usually. Those that got a reply which has always been about its
+// address so far count less.
+func (f *firsts) rowFails(usual float64) bool {
+	if f.row >= 3*rowNothing {
+		return oddsOf(f.row, usual) >= blockedOdds
 	}
-	return f.clear >= rowShort && oddsOf(f.clear, f.failedBefore()) >= blockedOdds || f.row >= 3*rowNothing
+	if good, _ := f.goodSince(time.Time{}); good == 0 {
+		return f.clear >= rowNothing
+	}
+	return f.clear >= rowShort && oddsOf(f.clear, max(usual, f.failedBefore())) >= blockedOdds
 }
 
 // failedBefore is which share of first tries may have failed before the present row, by the newest ones.
