@@ -248,12 +248,6 @@ func (h *HostQueue[T]) Forget() {
 	}
 }
 
-// Contended reports whether more than one flow waits in the host queue.
-func (h *HostQueue[T]) Contended() bool {
-	waiting := h.order.heap
-	return len(waiting) > 1 || len(waiting) == 1 && len(waiting[0].of.order.heap) > 1
-}
-
 // Flows yields the flows that wait in the host queue.
 func (h *HostQueue[T]) Flows() iter.Seq[*Flow[T]] {
 	return func(yield func(*Flow[T]) bool) {

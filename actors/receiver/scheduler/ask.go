@@ -184,7 +184,6 @@ func (ss *sessions) waitFor(cause wire.Cause, until time.Time) {
 func (ss *sessions) supplyOf(v *View, s *session) supply {
 	l, a := s.queue, &v.limits
 	c := supply{alone: s.path.pace.Alone(), asking: s.path.asking > 0, queued: l.Queued(), left: l.left(),
-		shared: ss.fair.Unserved() > 0 || l.Contended(),
 		session: min(a.RcptsPerConnection-s.rcpts, ss.allowance.errorsLeft(v.now, s, *a),
 			s.transactionsLeft()*a.RcptsPerTransaction)}
 	sent := v.now.Add(v.lead)

@@ -12,13 +12,9 @@ import (
 
 const (
 	// workMax and workFor bound the probes given to a session at a time, so that
-	// answers come back steadily and the last ones are shared out; a whole transaction may take longer.
+	// answers come back steadily and the last ones are shared out.
 	workMax = 64
 	workFor = 250 * time.Millisecond
-
-	// sharedMost is how many RCPTs of a transaction are given at a time while others wait for a session or in the same
-	// queue, so that the next doesn't wait long. It costs a tenth of the speed of long transactions.
-	sharedMost = 20
 
 	// heldShare: what all sessions were given and haven't asked is at most 1/heldShare of the RCPT rate, because it
 	// counts as asked. So it costs a tenth of the rate at most.
@@ -65,7 +61,6 @@ type supply struct {
 	session int          // that the session may ask before it ends
 	queued  int          // that wait
 	left    int          // the same, with those set aside
-	shared  bool         // others wait for a session, or in its queue
 }
 
 // Ask is how many addresses a session is given, and if none, what it waits for.
@@ -106,15 +101,11 @@ func (v *View) givenBefore(sent time.Time) time.Time {
 // portionOf returns how many of n probes a session gets: no more than it asks in a short while or than leaves as much
 // for the other sessions of its queue, and no part of a transaction after a whole one.
 func (v *View) portionOf(n int, c *supply) int {
-	most := v.limits.RcptsPerTransaction
-	if c.shared {
-		most = min(most, sharedMost)
-	}
 	if v.held > 0 {
 		return min(n, 1)
 	}
 	soon := max(1, int(float64(workFor)/(v.turns*float64(max(1, v.expect)))))
-	n = min(n, max(soon, most), 1+c.queued/min(v.sessionsWorth(c.left), max(1, v.limits.Connections)))
+	n = min(n, soon, 1+c.queued/min(v.sessionsWorth(c.left), max(1, v.limits.Connections)))
 	if whole := v.limits.RcptsPerTransaction; n > whole {
 		n -= n % whole
 	}

@@ -26,8 +26,8 @@ func TestDecideAsk(t *testing.T) {
 		change func(c *supply)
 		want   Ask
 	}{
-		"whole transactions":      {func(c *supply) { c.session = 27 }, Ask{n: 10}},
-		"the last ones":           {func(c *supply) { c.session = 7 }, Ask{n: 7}},
+		"a quarter of a second":   {func(c *supply) { c.session = 27 }, Ask{n: 4}},
+		"the last ones":           {func(c *supply) { c.session = 3 }, Ask{n: 3}},
 		"few wait, for two":       {func(c *supply) { c.queued, c.left = 7, 100 }, Ask{n: 4}},
 		"one at a time":           {func(c *supply) { c.alone = true }, Ask{n: 1}},
 		"one is asked":            {func(c *supply) { c.alone, c.asking = true, true }, Ask{}},
