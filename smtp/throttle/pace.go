@@ -521,11 +521,9 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	switch left := p.test.bad / p.test.tries; {
 	case p.test.odds >= decided && (p.test.tries < sureTries || left == 1 && !p.test.many): // few, or a penalty
 	case p.test.odds >= decided && left < helped*s: // it isn't slow enough
-		saved := p.test.saved
-		many := p.test.many
+		saved, many := p.test.saved, p.test.many
 		p.slow(now, left, p.rate*(1-left), false)
-		p.test.many = many
-		p.test.saved = saved
+		p.test.saved, p.test.many = saved, many
 	case p.test.odds >= decided:
 		p.test.open = false
 		p.search = p.test.saved
