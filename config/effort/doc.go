@@ -7,4 +7,6 @@
 //
 // Short and default runs draw the same cases each time, so that a run that fails fails again. The long run searches
 // further, with new cases.
+//
+// It also has what every test says: OK, Must, Is, ErrIs, Denied.
 package effort

@@ -25,7 +25,7 @@ var ofPages = []mutant{
 	{"check told as a file", uploadRules, "if single != \"\" {", "if single == \"?\" {", shown},
 	{"cancel told as a create", uploadRules, "actionCancel = \"verification cancel\"", "actionCancel = \"verification create\"", shown},
 	{"granted by nobody", creditRules, "Amount: n, Reason: reason, Author: ledger.Author(ctx)}", "Amount: n, Reason: reason}", shown},
-	{"SQL: entries on no day", sqlAccounts, "return t.countOn(dayOf(created[0]), entries)", "return nil", shown},
+	{"SQL: entries on no day", sqlAccounts, "return t.countOn(dayOf(created[0]), entries)", "_ = created\n\treturn nil", shown},
 	{"SQL: just the first entry of a day", sqlAccounts, "DO UPDATE SET credits = credit_days.credits + excluded.credits", "DO NOTHING", shown},
 	{"SQL: just the last entry of a kind", sqlAccounts, "sums[key] += e.Amount", "sums[key] = e.Amount", days},
 	{"days are not audited", sqlAccounts, "HAVING sum(credits) <> 0", "HAVING sum(credits) > 1000", days},
