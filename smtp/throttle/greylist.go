@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -43,6 +44,9 @@ func (g *Greylist) Wait() time.Duration {
 const (
 	// greyVotes is how often a fresh address must fail right after an address asked again has passed.
 	greyVotes = 3
+
+	// greyOdds is the logarithm of the odds at which those asked again during a test pass more often than new ones.
+	greyOdds = 4.6
 
 	// greyMargin is how much more often addresses that have waited pass than fresh ones where a receiver greylists; a
 	// limit doesn't distinguish them. It takes freshPass fresh ones, and dueLeast of the others, to tell.
@@ -98,12 +102,12 @@ func (g *greylisting) begin(p *Pace, now time.Time) {
 	}
 	p.test.open = false
 	p.search.begin(now) // what was learned before was about the greylisting
-	p.rate = p.ceiling
+	p.rate, p.edge, p.trying, p.steps = p.ceiling, 0, false, steps{}
 	p.firsts.forgetRow()
 	p.nothing.on = false
 	p.counted, p.until = now, now
 	p.stretch(now)
-	p.enter(phaseOf(p), now, fmt.Sprintf("every new address is greylisted: all are asked at %s, and again when they are due", perSecond(p.rate)))
+	p.enter(phaseOf(p), now, fmt.Sprintf("new addresses are greylisted: all are asked at %s, and again when they are due", perSecond(p.rate)))
 }
 
 // end believes it no longer.
@@ -123,6 +127,7 @@ func (g *greylisting) fresh(p *Pace, now time.Time) {
 	passed, n := p.firsts.goodSince(g.since)
 	switch {
 	case n >= dueTries && 2*passed >= n:
+		p.usual, p.usualAt = max(usualNow(p, now), 1-float64(passed)/float64(n)), now
 		g.end(p, now, "new addresses pass at once now: it greylists no longer")
 	case passed >= freshPass && g.isWrong(float64(passed)/float64(n)):
 		g.end(p, now, "new addresses pass as often as those that have waited: it isn't greylisting, whatever its replies say")
@@ -182,4 +187,72 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	p.lower(max(below*share*p.rate, p.rate/2), p.rate, now)
 	p.enter(PhaseHolding, now, fmt.Sprintf("addresses that had waited long enough were deferred again; now %s", perSecond(p.rate)))
 	return Slower
+}
+
+// compared are addresses asked again and new ones beside them, during a test. Where the former pass and the latter don't,
+// time is the reason and not our pace.
+type compared struct {
+	next     time.Time // when one more may be asked again
+	followed bool      // the newest of them passed, and no new one was answered since
+	votes    int       // new ones that failed right behind such
+	passed   float64   // of those asked again
+	again    float64
+	failed   float64 // of the new ones
+	fresh    float64
+}
+
+// add takes one asked again.
+func (c *compared) add(passed bool) {
+	c.again++
+	if c.followed = passed; passed {
+		c.passed++
+	}
+}
+
+// beside takes a new one, and how likely it failed for a reason other than its address. It reports whether those asked
+// again pass more often than by chance.
+func (c *compared) beside(bad float64) bool {
+	c.fresh++
+	if bad >= likelyOwn {
+		if c.failed++; c.followed {
+			c.votes++
+		}
+	}
+	c.followed = false
+	if c.votes < greyVotes {
+		return false
+	}
+	good := c.fresh - c.failed
+	all, odds := (c.passed+good)/(c.again+c.fresh), 0.0
+	for _, x := range [][2]float64{{c.passed, c.again}, {good, c.fresh}} {
+		odds += likelihood(x[0], x[1], x[0]/x[1]) - likelihood(x[0], x[1], all)
+	}
+	return odds >= greyOdds && c.passed/c.again >= good/c.fresh+greyMargin
+}
+
+// freshPass reports whether most of the new ones pass, of a few at least.
+func (c *compared) freshPass() bool { return c.fresh >= freshPass && 2*c.failed < c.fresh }
+
+// likelihood is the logarithm of how likely so many of n pass where a share does.
+func likelihood(passed, n, share float64) (sum float64) {
+	if passed > 0 {
+		sum += passed * math.Log(share)
+	}
+	if n > passed {
+		sum += (n - passed) * math.Log(1-share)
+	}
+	return sum
+}
+
+// TakeTurn reports whether an address may be asked again now: during a test every second one, as long as those pass.
+func TakeTurn(p *Pace, now time.Time) bool {
+	c := &p.test.again
+	if !p.test.open || 2*c.passed < c.again {
+		return true
+	}
+	if now.Before(c.next) {
+		return false
+	}
+	c.next = now.Add(time.Duration(2 / (p.rate * p.share) * float64(time.Second)))
+	return true
 }

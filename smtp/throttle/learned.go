@@ -45,7 +45,7 @@ type Learned struct {
 	Transaction Together // RCPTs of one transaction, and of a group of commands
 	Group       Together
 
-	answers, refusals ends
+	answers, refusals, slow ends
 }
 
 // ends tracks after how many of something a receiver ends sessions.
@@ -191,6 +191,22 @@ func (l *Learned) SessionFull(told int, now time.Time) bool {
 
 // SessionWorn learns from a session whose answers were bad after so many.
 func (l *Learned) SessionWorn(n int, now time.Time) { l.answers.ended(n, &l.PerSession, now) }
+
+// SlowAgrees reports whether the session before became slow after as many answers.
+func (l *Learned) SlowAgrees(told int) bool {
+	return l.slow.agreed+1 >= agreeing && l.slow.agrees(told)
+}
+
+// NotSlow learns that an answer behind a slow one was fast: so many answers aren't the reason.
+func (l *Learned) NotSlow() {
+	if l.slow.taught {
+		l.PerSession = LearnedLimit{}
+	}
+	l.slow = ends{}
+}
+
+// SessionSlow learns from a session whose answers became slow after so many.
+func (l *Learned) SessionSlow(told int, now time.Time) { l.slow.ended(told, &l.PerSession, now) }
 
 // Raise drops a limit that was learned below what was allowed before, when more is allowed.
 func (l *LearnedLimit) Raise(old, allowed int) {

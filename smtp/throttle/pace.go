@@ -3,7 +3,6 @@ package throttle
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -30,9 +29,6 @@ const (
 	// Where more than shareBad get a bad answer, asking slower is tested even if these seem to be about their addresses,
 	// unless that is more than ownTimes as likely as not.
 	shareBad, ownTimes = 0.25, 10
-
-	// measuredIn is the longest span over which passing answers measure a limit.
-	measuredIn = 4 * time.Second
 
 	// quietAgain: after so long without a good answer, asking an address again shows something.
 	quietAgain = 2 * time.Second
@@ -121,6 +117,7 @@ type test struct {
 	kind  *replyKind // kind of the newest one; nil: there was none
 	tries float64    // since then
 	bad   float64    // expected number of these deferred for a reason other than their address
+	again compared
 }
 
 // Effect is what the caller must do after a try.
@@ -286,7 +283,7 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	case p.nothing.on:
 		return p.failedAlone(&t, now)
 	case p.grey.on:
-		if now.Sub(later(p.nothing.good, p.grey.since)) <= p.grey.patience {
+		if p.search.useRate(t.Sent); now.Sub(later(p.nothing.good, p.grey.since)) <= p.grey.patience {
 			return Unchanged
 		}
 		p.grey.end(p, now, "nobody passes, however long they have waited: it isn't greylisting, whatever its replies say")
@@ -445,22 +442,10 @@ func tooMany(p *Pace, x *sample, usual float64) bool {
 	return x.n >= shareTries && x.likely > usual+shareMany && p.later.seen >= shareLeast
 }
 
-// measured returns the limit as passing answers show it: how many passed in the second before a bad answer that came
-// right after a good one. If the receiver counts by the clock's seconds that may be more than the limit.
+// measured returns the limit as passing answers show it: how many passed in the second before the newest row of bad ones.
+// If the receiver counts by the clock's seconds that may be more than the limit.
 func measured(p *Pace, now time.Time) float64 {
-	var through []int
-	since := later(p.counted, now.Add(-measuredIn))
-	for _, at := range p.firsts.rowStarts(since) {
-		n := p.flow.over(at, time.Second-flowStep)
-		if at.Sub(since) >= time.Second || n > 0 && len(through) == 0 { // what began later than a second ago shows less
-			through = append(through, n)
-		}
-	}
-	if len(through) == 0 {
-		through = append(through, p.flow.over(p.firsts.badSince(now), time.Second))
-	}
-	slices.Sort(through)
-	passed := float64(through[(len(through)-1)/2])
+	passed := float64(p.flow.over(p.firsts.badSince(now), time.Second))
 	if passed == 0 {
 		return p.rate / 2 / below
 	}
@@ -505,12 +490,20 @@ func beginTest(p *Pace, t test, limit float64, rests bool, now time.Time) Effect
 	return Slower
 }
 
-// judge takes how likely it is that a first try was deferred for a reason other than its address, and ends the test
-// once the cause of the deferrals is clear.
+// judge takes a new address during a test, and how likely it was deferred for a reason other than itself.
 func (p *Pace) judge(bad float64, now time.Time) {
-	if !p.test.open {
-		return
+	switch again := &p.test.again; {
+	case !p.test.open:
+	case again.beside(bad):
+		p.grey.begin(p, now)
+		p.grey.found = true
+	default:
+		weigh(p, bad, now)
 	}
+}
+
+// weigh ends a test once the cause of the deferrals is clear.
+func weigh(p *Pace, bad float64, now time.Time) {
 	s := min(p.test.share, 0.95)
 	if p.test.many && bad > 0 {
 		bad = 1
@@ -536,7 +529,7 @@ func (p *Pace) judge(bad float64, now time.Time) {
 		p.counted = now
 	case p.test.odds <= -decided && p.test.kind != nil && p.test.kind.transientChance() < likelyOwn:
 		p.Ignore(now) // deferred addresses are deferred again
-	case p.test.odds <= -decidedLimit:
+	case p.test.odds <= -decidedLimit && p.test.again.freshPass():
 		if p.test.open = false; p.test.many {
 			p.firsts.kinds.forgetAll()
 		}
@@ -553,11 +546,14 @@ func testAgain(p *Pace, sent time.Time, passed bool, now time.Time) {
 	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
 		return
 	}
-	bad := 1.0
-	if passed {
-		bad = 0
+	p.test.again.add(passed)
+	switch {
+	case !p.test.open:
+	case passed:
+		weigh(p, 0, now)
+	default:
+		weigh(p, 1, now)
 	}
-	p.judge(bad, now)
 }
 
 // overspent goes a little slower near a known limit when there were more deferrals than good answers paid for. If

@@ -200,9 +200,9 @@ func (f *firsts) failedBefore() float64 {
 	return share + unsure*math.Sqrt(share*(1-share)/(before+1))
 }
 
-// MayBeOurs reports whether a bad answer of a kind isn't most likely about its address.
+// MayBeOurs reports whether a bad answer of a kind isn't most likely about its address, or greylisting.
 func MayBeOurs(p *Pace, kind string) bool {
-	return p.firsts.kinds.of(kind).transientChance() >= likelyOwn
+	return !p.grey.on && p.firsts.kinds.of(kind).transientChance() >= likelyOwn
 }
 
 // oddsOf is the logarithm of the odds against so many bad ones in a row by chance where a share is.
@@ -344,23 +344,6 @@ func (f *firsts) rowOf() (domain, tenant string, refused, grey, n int) {
 		}
 	}
 	return domain, tenant, refused, grey, n
-}
-
-// rowStarts returns when rows of bad answers that may be our doing began since a time: the sending times of their first
-// tries.
-func (f *firsts) rowStarts(since time.Time) (starts []time.Time) {
-	var at time.Time
-	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
-		if one := f.nth(i); one.kind != nil && one.kind.transientChance() >= likelyOwn {
-			at = one.sent
-			continue
-		}
-		if !at.IsZero() {
-			starts = append(starts, at)
-		}
-		at = time.Time{}
-	}
-	return starts
 }
 
 // firstBad returns when the first try since a time with a bad answer was sent; now: there was none.

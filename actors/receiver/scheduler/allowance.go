@@ -206,6 +206,29 @@ func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, 
 	}
 }
 
+// noteSlowAnswer learns from an answer that took much longer than the fastest of its session. Where two in a row do, or
+// one after as many answers as in the session before, the receiver delays whatever comes after so many (qmail's tarpit;
+// Exim: smtp_ratelimit_rcpt): the session ends, and several that agree teach its length.
+func (al *allowance) noteSlowAnswer(now time.Time, s *session, took time.Duration) {
+	if s.fastest == 0 || took < s.fastest {
+		s.fastest = took
+	}
+	if took < s.fastest+slowBy {
+		if s.slow > 0 {
+			al.learned.NotSlow()
+		}
+		s.slow = 0
+		return
+	}
+	if s.slow++; s.slow == 1 {
+		s.slowAt = s.told
+	}
+	if !s.doomed && (s.slow >= 2 || al.learned.SlowAgrees(s.slowAt)) {
+		s.doomed, al.dirty = true, true
+		al.learned.SessionSlow(s.slowAt, now)
+	}
+}
+
 // noteWait notes how long an answer took, with the commands before it. A longer time than the average counts at once, a
 // shorter one little by little.
 func (al *allowance) noteWait(took time.Duration) {

@@ -281,7 +281,7 @@ func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 // before.
 func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	h := qs.parked[p.Address.Domain]
-	if o.pace.Alone() && !p.turn && p.recheck == nil && p.asked {
+	if p.asked && p.recheck == nil && (o.pace.Alone() && !p.turn || !throttle.TakeTurn(o.pace, now)) {
 		if h = qs.parked[theDeferred]; h == nil {
 			h = &heldDomain{until: now.Add(asideWhile)}
 			qs.parked[theDeferred] = h
@@ -314,6 +314,10 @@ func (qs *queues) readmitWaiting(now time.Time) {
 		may, alone := false, false
 		if !now.Before(one.due) {
 			may, alone = qs.mayAskAgain(now, one.probe)
+			if may && !alone && qs.fair.Queued() > 0 {
+				_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, one.probe.hosts))
+				may = o == nil || throttle.TakeTurn(o.pace, now)
+			}
 		}
 		switch {
 		case one.probe.chunk.gone():

@@ -90,7 +90,7 @@ func (w *drawn) rate() float64 {
 	if l.opens.Events > 0 {
 		n = min(n, l.opens.PerSecond()*float64(w.told.RcptsPerConnection))
 	}
-	if k := float64(l.inSession); k > 0 {
+	if k := float64(max(l.inSession, w.far.slow.after)); k > 0 {
 		lasts := k/w.perSession() + 5*w.turn.Seconds()
 		n = min(n, w.told.ConnectionRate.PerSecond()*k, float64(w.told.Connections)*k/lasts)
 	}

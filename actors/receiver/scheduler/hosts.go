@@ -143,7 +143,7 @@ func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
 	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // few addresses would show a block
 		at.host.fails += 2
 	}
-	if at.host.fails < hostFails || now.Before(at.host.aside) {
+	if at.host.fails < hostFails || now.Before(at.host.aside) || at.path.pace.Greylisting() {
 		return
 	}
 	if other := ps.otherHost(now, at.route, at.path, at.host.host); other == nil || 4*other.fails > hostFails {

@@ -264,7 +264,8 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 }
 
 // nextCandidate returns the best candidate of a queue that may be dialled now, and from which source. One set aside
-// counts only if there is no other.
+// counts only if there is no other, except while the receiver greylists: each host may have a list of its own, so the
+// first one is asked again.
 func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *egressPath) {
 	for _, c := range l.candidates {
 		if best != nil && now.Before(c.aside) || now.Before(c.until) || !reaches(ps.limits.Family, c.at) {
@@ -274,11 +275,20 @@ func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *
 		if o == nil {
 			continue
 		}
-		if best, from = c, o; !now.Before(c.aside) {
+		if best, from = c, o; !now.Before(c.aside) || o.pace.Greylisting() {
 			break
 		}
 	}
 	return best, from
+}
+
+// prefersOtherHost reports whether another host should be asked than the one at a place.
+func (ps *paths) prefersOtherHost(now time.Time, at place) bool {
+	if at.path.pace.Greylisting() {
+		best, _ := ps.nextCandidate(now, at.route)
+		return best != nil && best.host != at.host.host
+	}
+	return now.Before(at.host.aside) && ps.otherHost(now, at.route, at.path, at.host.host) != nil
 }
 
 // otherHost returns a candidate of another host of a queue that may be dialled from a source now; nil: there is none.

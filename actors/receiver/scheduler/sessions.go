@@ -245,6 +245,10 @@ type sessionRecord struct {
 	taken        int           // most answered RCPTs of one transaction
 	held         time.Duration // the fastest refusal; 0: none was
 
+	fastest time.Duration // answer; 0: there was none
+	slow    int           // times in a row that an answer took much longer
+	slowAt  int           // answers before the first of these
+
 	slowLeads int // times in a row that RSET or MAIL took much longer than an answer
 	slowFrom  int // errors before the first of these
 

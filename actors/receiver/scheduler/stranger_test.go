@@ -66,14 +66,16 @@ type unknownReceiver struct {
 	says    smtp.Reply    // to a RCPT that it doesn't want now; code 0: 451
 	words   string        // of everything that speaks of us
 	grey    time.Duration // each address is put off for so long; 0: none
-	outages []stretch     // it refuses connections, and resets those that are open
-	silent  []stretch     // it says nothing, and what it says comes at the end
-	breaks  bool          // it ends each session at its first RCPT
-	flaky   float64       // share of RCPTs that it puts off at random, at any pace
-	mute    bool          // it never greets
-	invalid float64       // share of mailboxes that don't exist
-	listed  []float64     // the same by tenant; nil: of all alike
-	blocked []stretch     // every RCPT is refused as "client host blocked"
+	apart   bool          // by each host, as if there were no other
+	slow    slowAnswers
+	outages []stretch // it refuses connections, and resets those that are open
+	silent  []stretch // it says nothing, and what it says comes at the end
+	breaks  bool      // it ends each session at its first RCPT
+	flaky   float64   // share of RCPTs that it puts off at random, at any pace
+	mute    bool      // it never greets
+	invalid float64   // share of mailboxes that don't exist
+	listed  []float64 // the same by tenant; nil: of all alike
+	blocked []stretch // every RCPT is refused as "client host blocked"
 	ill     illHost
 	change  changeOf
 
@@ -81,6 +83,20 @@ type unknownReceiver struct {
 	turns *rand.Rand
 	salt  string // which addresses are odd or don't exist
 	seen  map[string]time.Time
+}
+
+// slowAnswers come so much later, after so many RCPTs in a session; zero: none do.
+type slowAnswers struct {
+	after int
+	by    time.Duration
+}
+
+// late is how much later the answer to a RCPT of this number in its session comes.
+func (s *slowAnswers) late(nth int) time.Duration {
+	if nth <= s.after {
+		return 0
+	}
+	return s.by
 }
 
 // changeOf is a limit that holds from a time on; zero: there is no change.
@@ -271,7 +287,11 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 	if odd != nil {
 		return odd.reply, odd.cut, wasOdd
 	}
-	if s.grey > 0 && s.waits(now, address, s.grey) {
+	seen := address
+	if s.apart {
+		seen += " " + host
+	}
+	if s.grey > 0 && s.waits(now, seen, s.grey) {
 		return s.later(), false, wasGrey
 	}
 	if s.isInvalid(tenant, address) {
@@ -607,7 +627,7 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 		broken(tr.turn/2, errors.New("reset"))
 		return
 	}
-	tr.after(tr.turn/2, func() { tr.answered(m, l, r, reply, sent) })
+	tr.after(tr.turn/2+tr.stranger.slow.late(l.s.rcpts), func() { tr.answered(m, l, r, reply, sent) })
 }
 
 func (tr *trial) answered(m AskProbes, l *liveSession, r *Report, reply smtp.Reply, sent time.Time) {

@@ -16,6 +16,7 @@ func families() []family {
 		{"limits", "90 % used after a minute (three windows), 1 % put off", 4, 0.5, drawLimits},
 		{"sessions", "90 % used after 100 s (85, 50 % with a penalty of 10, 30 s)", 4, 0.5, drawSessions},
 		{"lengths", "85 % used after a minute, 2 % put off", 4, 0.6, drawLengths},
+		{"tarpits", "85 % used after a minute", 4, 0.8, drawTarpits},
 		{"minutes", "80 % used after four windows, 2 % put off", 4, 0.5, drawMinutes},
 		{"domains", "80 % of one domain's limit after 2 min, 5 % put off", 4, 0.5, drawDomains},
 		{"few", "all done in 1.5 of the ideal and two windows", 4, 0.8, drawFew},
@@ -23,6 +24,8 @@ func families() []family {
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.7, drawOddMailboxes},
 		{"greylisting", "all done in 1.15 of the ideal", 4, 0.5, drawGreylisting},
+		{"most", "all done in 1.3 of the ideal", 4, 0.5, drawMost},
+		{"apart", "all done in 1.3 of the ideal", 4, 0.5, drawApart},
 		{"missing", "all done in 1.5 of the ideal and 15 s", 4, 0.5, drawMissingForNow},
 		{"singly", "97 % of what is told (95 % far away), 90 % at any time", 4, 0.2, drawGreylistedSingly},
 		{"transients", "90 % of what is told (80 % where over 10 % are put off)", 4, 0.7, drawTransients},
@@ -184,6 +187,15 @@ func drawLengths(r *rand.Rand) *drawn {
 	w.far.limit.inSession, w.far.limit.way = one(r, 5, 10, 30, 100), r.IntN(ways)
 	w.span, w.from, w.wanted = 5*time.Minute, 60, figures{usedPart: 0.85, putOffPart: 0.02}
 	return w.describe(fmt.Sprintf("%d RCPTs in a session", w.far.limit.inSession))
+}
+
+// drawTarpits draws a receiver that answers late after so many RCPTs in a session, and refuses nothing.
+func drawTarpits(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	k := one(r, 3, 10, 30, 100)
+	w.far.slow = slowAnswers{k, secondsOf(one(r, 2, 5, 10, 30))}
+	w.span, w.from, w.wanted = 5*time.Minute, 60, figures{usedPart: 0.85}
+	return w.describe(fmt.Sprintf("after %d RCPTs in a session each takes %s", k, w.far.slow.by))
 }
 
 // drawChange draws a hidden limit by the second that becomes half, or half as large again, or ends.
@@ -376,6 +388,21 @@ func drawGreylisting(r *rand.Rand) *drawn {
 	w.addresses = min(2500, int(w.rate()*240))
 	w.wanted = figures{timeTaken: 1.15, rcptsAsked: 1.15}
 	return w.describe(fmt.Sprintf("everybody is greylisted for %s, %d addresses", w.far.grey, w.addresses))
+}
+
+// drawMost draws a receiver that greylists most mailboxes and answers for the others at once.
+func drawMost(r *rand.Rand) *drawn {
+	w := drawGreylisting(r)
+	w.far.odd = []oddOf{{share: float64(one(r, 30, 50, 80, 95)) / 100, grey: w.far.grey, reply: w.far.later()}}
+	w.far.grey, w.wanted = 0, figures{timeTaken: 1.3}
+	return w.describe(fmt.Sprintf("most are greylisted, %d addresses", w.addresses))
+}
+
+// drawApart draws a receiver of two hosts that greylist each by itself.
+func drawApart(r *rand.Rand) *drawn {
+	w := drawGreylisting(r)
+	w.hosts, w.far.apart, w.wanted = 2, true, figures{timeTaken: 1.3}
+	return w.describe(fmt.Sprintf("each host greylists everybody for %s, %d addresses", w.far.grey, w.addresses))
 }
 
 // drawMissingForNow draws a receiver that puts off whoever doesn't exist, which are many, and small lists.
