@@ -107,7 +107,8 @@ func (g *greylisting) begin(p *Pace, now time.Time) {
 	p.nothing.on = false
 	p.counted, p.until = now, now
 	p.stretch(now)
-	p.enter(phaseOf(p), now, fmt.Sprintf("new addresses are greylisted: all are asked at %s, and again when they are due", perSecond(p.rate)))
+	p.enter(phaseOf(p), now, fmt.Sprintf(
+		"new addresses are greylisted: all are asked at %s, and again when they are due", perSecond(p.rate)))
 }
 
 // end believes it no longer.
@@ -189,8 +190,8 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	return Slower
 }
 
-// compared are addresses asked again and new ones beside them, during a test. Where the former pass and the latter don't,
-// time is the reason and not our pace.
+// compared are addresses asked again and new ones beside them, during a test. Where the former pass and the latter
+// don't, time is the reason and not our pace.
 type compared struct {
 	next     time.Time // when one more may be asked again
 	followed bool      // the newest of them passed, and no new one was answered since
@@ -201,17 +202,17 @@ type compared struct {
 	fresh    float64
 }
 
-// add takes one asked again.
-func (c *compared) add(passed bool) {
+// takeAgain takes one asked again.
+func (c *compared) takeAgain(passed bool) {
 	c.again++
 	if c.followed = passed; passed {
 		c.passed++
 	}
 }
 
-// beside takes a new one, and how likely it failed for a reason other than its address. It reports whether those asked
-// again pass more often than by chance.
-func (c *compared) beside(bad float64) bool {
+// takeFresh takes a new one, and how likely it failed for a reason other than its address. It reports whether those
+// asked again pass more often than by chance.
+func (c *compared) takeFresh(bad float64) bool {
 	c.fresh++
 	if bad >= likelyOwn {
 		if c.failed++; c.followed {

@@ -442,8 +442,8 @@ func tooMany(p *Pace, x *sample, usual float64) bool {
 	return x.n >= shareTries && x.likely > usual+shareMany && p.later.seen >= shareLeast
 }
 
-// measured returns the limit as passing answers show it: how many passed in the second before the newest row of bad ones.
-// If the receiver counts by the clock's seconds that may be more than the limit.
+// measured returns the limit as passing answers show it: how many passed in the second before the newest row of bad
+// ones. If the receiver counts by the clock's seconds that may be more than the limit.
 func measured(p *Pace, now time.Time) float64 {
 	passed := float64(p.flow.over(p.firsts.badSince(now), time.Second))
 	if passed == 0 {
@@ -494,7 +494,7 @@ func beginTest(p *Pace, t test, limit float64, rests bool, now time.Time) Effect
 func (p *Pace) judge(bad float64, now time.Time) {
 	switch again := &p.test.again; {
 	case !p.test.open:
-	case again.beside(bad):
+	case again.takeFresh(bad):
 		p.grey.begin(p, now)
 		p.grey.found = true
 	default:
@@ -546,7 +546,7 @@ func testAgain(p *Pace, sent time.Time, passed bool, now time.Time) {
 	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
 		return
 	}
-	p.test.again.add(passed)
+	p.test.again.takeAgain(passed)
 	switch {
 	case !p.test.open:
 	case passed:

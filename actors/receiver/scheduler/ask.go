@@ -80,7 +80,7 @@ func (ss *sessions) isSpent(v *View, s *session) bool {
 		s.refused >= a.RefusedPerSession ||
 		!s.void.IsZero() || s.queue.suspensionOf(now, s.path) != nil || ss.allowance.errorsLeft(now, s, *a) <= 0 ||
 		ss.pathLeft(now, s) || !reaches(a.Family, s.host.at) ||
-		ss.paths.prefersOtherHost(now, s.place()) ||
+		prefersOtherHost(ss.paths, now, s.place()) ||
 		now.Sub(s.opened) > a.SessionAge || len(ss.all)-ss.closing > a.Connections ||
 		ss.allowance.tlsMode(now, s.queue) == smtp.TLSRequired && s.tls != smtp.TLSRequired || s.stale()
 }

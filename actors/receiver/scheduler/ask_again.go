@@ -277,8 +277,8 @@ func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// parkProbe sets aside a probe whose domain lets others go first or, while nothing passes, one that was deferred
-// before.
+// parkProbe sets aside a probe whose domain lets others go first, or one that was deferred before and doesn't have its
+// turn while nothing passes or a pace is tested.
 func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	h := qs.parked[p.Address.Domain]
 	if p.asked && p.recheck == nil && (o.pace.Alone() && !p.turn || !throttle.TakeTurn(o.pace, now)) {

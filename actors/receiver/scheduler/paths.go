@@ -283,7 +283,7 @@ func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *
 }
 
 // prefersOtherHost reports whether another host should be asked than the one at a place.
-func (ps *paths) prefersOtherHost(now time.Time, at place) bool {
+func prefersOtherHost(ps *paths, now time.Time, at place) bool {
 	if at.path.pace.Greylisting() {
 		best, _ := ps.nextCandidate(now, at.route)
 		return best != nil && best.host != at.host.host
