@@ -147,16 +147,19 @@ func (g *greylisting) isWrong(fresh float64) bool {
 // Retried takes the result of asking a deferred address again; due: it has waited as long as others had to. While every
 // address is greylisted, due ones show whether we are too fast.
 func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
-	if passed {
+	g := &p.grey
+	switch {
+	case passed:
 		p.passed(sent, now)
-	} else {
+	case g.on && due:
+		p.search.bad(sent, 1)
+	default:
 		p.search.useRate(sent)
 	}
 	testAgain(p, sent, passed, now)
 	if p.nothing.on {
 		return p.againAlone(passed, now)
 	}
-	g := &p.grey
 	if !g.on || !due && !passed {
 		return Unchanged
 	}
