@@ -357,9 +357,14 @@ func TestCancellingAsksFirst(t *testing.T) {
 	if a := member.get(at); strings.Contains(a.body, "cancelling") {
 		t.Error("the question cancels")
 	}
-	member.post(at+"/cancel", "form", uuid.NewString())
-	if a := member.get(at); !strings.Contains(a.body, "cancelling") {
-		t.Errorf("it was not cancelled: %s", a.body)
+	for range 2 {
+		member.post(at+"/cancel", "form", uuid.NewString())
+	}
+	if a := member.get(at); !strings.Contains(a.body, "cancelling") || g.wakes.Load() != 2 {
+		t.Errorf("it was not cancelled, or the engine was woken %d times: %s", g.wakes.Load(), a.body)
+	}
+	if a := member.post(g.path("/verifications/"+uuid.NewString()+"/cancel"), "form", uuid.NewString()); a.status != 404 {
+		t.Errorf("one that is not there: %d", a.status)
 	}
 }
 
