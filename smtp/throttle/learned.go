@@ -205,8 +205,12 @@ func (l *Learned) NotSlow() {
 	l.slow = ends{}
 }
 
-// SessionSlow learns from a session whose answers became slow after so many.
-func (l *Learned) SessionSlow(told int, now time.Time) { l.slow.ended(told, &l.PerSession, now) }
+// SessionSlow learns from a session whose answers became slow after so many; one or two may be chance.
+func (l *Learned) SessionSlow(told int, now time.Time) {
+	if told >= agreeing {
+		l.slow.ended(told, &l.PerSession, now)
+	}
+}
 
 // Raise drops a limit that was learned below what was allowed before, when more is allowed.
 func (l *LearnedLimit) Raise(old, allowed int) {

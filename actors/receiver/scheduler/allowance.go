@@ -206,14 +206,18 @@ func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, 
 	}
 }
 
-// noteSlowAnswer learns from an answer that took much longer than the fastest of its session. Where two in a row do, or
-// one after as many answers as in the session before, the receiver delays whatever comes after so many (qmail's tarpit;
-// Exim: smtp_ratelimit_rcpt): the session ends, and several that agree teach its length.
-func (al *allowance) noteSlowAnswer(now time.Time, s *session, took time.Duration) {
-	if s.fastest == 0 || took < s.fastest {
-		s.fastest = took
+// noteSlowAnswer learns from an answer that took much longer than the fastest of its session; many delay each refusal,
+// so those don't count. Where two in a row do, or one after as many answers as in the session before, the receiver
+// delays whatever comes after so many (qmail's tarpit; Exim: smtp_ratelimit_rcpt): the session ends, and several that
+// agree teach its length.
+func (al *allowance) noteSlowAnswer(now time.Time, s *session, a Answered) {
+	if a.Judgement.isPermanent() {
+		return
 	}
-	if took < s.fastest+slowBy {
+	if s.fastest == 0 || a.waited < s.fastest {
+		s.fastest = a.waited
+	}
+	if a.waited < s.fastest+slowBy {
 		if s.slow > 0 {
 			al.learned.NotSlow()
 		}

@@ -75,7 +75,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 		ss.allowance.noteWait(a.Led + a.waited)
 		ss.allowance.noteSlowLead(now, s, a.Led, faults)
 		ss.allowance.noteSlowRefusal(now, s, a, refused)
-		ss.allowance.noteSlowAnswer(now, s, a.waited)
+		ss.allowance.noteSlowAnswer(now, s, a)
 		if !a.Judgement.isAccepted() && a.Judgement.Verdict.Reason != smtp.Greylisted {
 			faults++
 		}

@@ -81,6 +81,9 @@ func (w *drawn) rate() float64 {
 	if l.rcpts.Events > 0 {
 		n = min(n, l.rcpts.PerSecond())
 	}
+	if s := w.far.slow; s.refusals {
+		n = min(n, float64(w.told.Connections)/(1/w.perSession()+w.far.invalid*s.by.Seconds()))
+	}
 	if l.ofDomain.Events > 0 { // the domains are asked one after the other
 		n = min(n, l.ofDomain.PerSecond())
 	}

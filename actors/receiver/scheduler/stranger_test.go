@@ -85,15 +85,16 @@ type unknownReceiver struct {
 	seen  map[string]time.Time
 }
 
-// slowAnswers come so much later, after so many RCPTs in a session; zero: none do.
+// slowAnswers come so much later, after so many RCPTs in a session, or if they are refusals; zero: none do.
 type slowAnswers struct {
-	after int
-	by    time.Duration
+	after    int
+	by       time.Duration
+	refusals bool
 }
 
 // late is how much later the answer to a RCPT of this number in its session comes.
-func (s *slowAnswers) late(nth int) time.Duration {
-	if nth <= s.after {
+func (s *slowAnswers) late(nth int, reply smtp.Reply) time.Duration {
+	if nth <= s.after || s.refusals && !reply.Permanent() {
 		return 0
 	}
 	return s.by
@@ -627,7 +628,7 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 		broken(tr.turn/2, errors.New("reset"))
 		return
 	}
-	tr.after(tr.turn/2+tr.stranger.slow.late(l.s.rcpts), func() { tr.answered(m, l, r, reply, sent) })
+	tr.after(tr.turn/2+tr.stranger.slow.late(l.s.rcpts, reply), func() { tr.answered(m, l, r, reply, sent) })
 }
 
 func (tr *trial) answered(m AskProbes, l *liveSession, r *Report, reply smtp.Reply, sent time.Time) {

@@ -16,7 +16,7 @@ func families() []family {
 		{"limits", "90 % used after a minute (three windows), 1 % put off", 4, 0.5, drawLimits},
 		{"sessions", "90 % used after 100 s (85, 50 % with a penalty of 10, 30 s)", 4, 0.5, drawSessions},
 		{"lengths", "85 % used after a minute, 2 % put off", 4, 0.6, drawLengths},
-		{"tarpits", "85 % used after a minute", 4, 0.8, drawTarpits},
+		{"tarpits", "85 % used after a minute; 0.1 connections an address where refusals are late", 4, 0.7, drawTarpits},
 		{"minutes", "80 % used after four windows, 2 % put off", 4, 0.5, drawMinutes},
 		{"domains", "80 % of one domain's limit after 2 min, 5 % put off", 4, 0.5, drawDomains},
 		{"few", "all done in 1.5 of the ideal and two windows", 4, 0.8, drawFew},
@@ -189,13 +189,19 @@ func drawLengths(r *rand.Rand) *drawn {
 	return w.describe(fmt.Sprintf("%d RCPTs in a session", w.far.limit.inSession))
 }
 
-// drawTarpits draws a receiver that answers late after so many RCPTs in a session, and refuses nothing.
+// drawTarpits draws a receiver that answers late after so many RCPTs in a session, or whenever it refuses an address.
 func drawTarpits(r *rand.Rand) *drawn {
 	w := drawTold(r)
 	k := one(r, 3, 10, 30, 100)
-	w.far.slow = slowAnswers{k, secondsOf(one(r, 2, 5, 10, 30))}
+	w.far.invalid = float64(one(r, 0, 20)) / 100
+	w.far.slow = slowAnswers{k, secondsOf(one(r, 2, 5, 10, 30)), false}
 	w.span, w.from, w.wanted = 5*time.Minute, 60, figures{usedPart: 0.85}
-	return w.describe(fmt.Sprintf("after %d RCPTs in a session each takes %s", k, w.far.slow.by))
+	if r.IntN(4) == 0 {
+		w.far.slow, w.far.invalid = slowAnswers{0, 5 * time.Second, true}, 0.2
+		w.addresses, w.wanted = 500, figures{timeTaken: 1.9, connsOpened: 0.1}
+	}
+	return w.describe(fmt.Sprintf("after %d RCPTs in a session each takes %s, refusals only: %v", w.far.slow.after,
+		w.far.slow.by, w.far.slow.refusals))
 }
 
 // drawChange draws a hidden limit by the second that becomes half, or half as large again, or ends.
