@@ -46,6 +46,7 @@ type Learned struct {
 	Group       Together
 
 	answers, refusals, slow ends
+	notSlow                 time.Time // when an answer behind a slow one was fast
 }
 
 // ends tracks after how many of something a receiver ends sessions.
@@ -192,17 +193,21 @@ func (l *Learned) SessionFull(told int, now time.Time) bool {
 // SessionWorn learns from a session whose answers were bad after so many.
 func (l *Learned) SessionWorn(n int, now time.Time) { l.answers.ended(n, &l.PerSession, now) }
 
-// SlowAgrees reports whether the session before became slow after as many answers.
-func (l *Learned) SlowAgrees(told int) bool {
-	return l.slow.agreed+1 >= agreeing && l.slow.agrees(told)
+// notSlowFor is how long answers that are slow by themselves keep slow ones from ending a session.
+const notSlowFor = 5 * time.Minute
+
+// IsSlow reports whether so many slow answers in a row, the first after so many others, show that a session is too
+// long.
+func (l *Learned) IsSlow(inRow, told int, now time.Time) bool {
+	return now.Sub(l.notSlow) > notSlowFor && (inRow >= 2 || l.slow.agreed+1 >= agreeing && l.slow.agrees(told))
 }
 
 // NotSlow learns that an answer behind a slow one was fast: so many answers aren't the reason.
-func (l *Learned) NotSlow() {
+func (l *Learned) NotSlow(now time.Time) {
 	if l.slow.taught {
 		l.PerSession = LearnedLimit{}
 	}
-	l.slow = ends{}
+	l.slow, l.notSlow = ends{}, now
 }
 
 // SessionSlow learns from a session whose answers became slow after so many; one or two may be chance.

@@ -219,7 +219,7 @@ func (al *allowance) noteSlowAnswer(now time.Time, s *session, a Answered) {
 	}
 	if a.waited < s.fastest+slowBy {
 		if s.slow > 0 {
-			al.learned.NotSlow()
+			al.learned.NotSlow(now)
 		}
 		s.slow = 0
 		return
@@ -227,7 +227,7 @@ func (al *allowance) noteSlowAnswer(now time.Time, s *session, a Answered) {
 	if s.slow++; s.slow == 1 {
 		s.slowAt = s.told
 	}
-	if !s.doomed && (s.slow >= 2 || al.learned.SlowAgrees(s.slowAt)) {
+	if !s.doomed && al.learned.IsSlow(s.slow, s.slowAt, now) {
 		s.doomed, al.dirty = true, true
 		al.learned.SessionSlow(s.slowAt, now)
 	}
