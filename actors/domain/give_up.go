@@ -27,14 +27,16 @@ func untimed(m answerOf) bool {
 	return !slices.ContainsFunc(m.attempts, func(t evidence.Attempt) bool { return !t.Others })
 }
 
+// isRcptFor reports whether an attempt of an address got as far as its own RCPT.
+func isRcptFor(t evidence.Attempt) bool { return t.Stage == smtp.StageRcpt && !t.Others }
+
 // outOfTime reports whether an address that is asked again when it is due is given up instead. Until a RCPT was sent
 // for it, a wait longer than the time left doesn't end it.
 func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 	if d := r.work.Deadline; !d.IsZero() && !r.start.Add(p.due).Before(d) {
 		return true
 	}
-	rcpt := func(t evidence.Attempt) bool { return t.Stage == smtp.StageRcpt && !t.Others }
-	if p.ordinal == controlOrdinal || c.Omitted > 0 || slices.ContainsFunc(c.Attempts, rcpt) {
+	if p.ordinal == controlOrdinal || c.Omitted > 0 || slices.ContainsFunc(c.Attempts, isRcptFor) {
 		return p.due-p.since > r.options.GiveUpAfter
 	}
 	return r.since(now)-p.since >= r.options.GiveUpAfter

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"container/heap"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,8 +186,9 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 		if p.waits == 0 && p.from != 0 {
 			own = max(0, own-(r.since(now)-p.grey)) // it counts from the first answer
 		}
-		if left := p.since + r.options.GiveUpAfter - r.since(now); left > 0 {
-			own = min(own, left) // a last try when the time is up
+		left := p.since + r.options.GiveUpAfter - r.since(now)
+		if left > 0 && (left >= own/2 || !slices.ContainsFunc(m.attempts, isRcptFor)) {
+			own = min(own, left) // a last try when the time is up, unless it was asked just before
 		}
 		wait = max(wait, own)
 	}
