@@ -82,8 +82,8 @@ fuzz: ## run each fuzz target for FUZZTIME
 		done; \
 	done
 
-accuracy: ## measure accuracy and manners against the lab again, into accuracy.md; takes 13 minutes
-	$(GO) run ./cmd/rollcall lab score --mix every --addresses 6000 --within 6m --out accuracy.md
+accuracy: ## measure accuracy and manners against the lab again; takes 13 minutes
+	$(GO) test ./cmd/rollcall -run '^TestAccuracy$$' -long -v -timeout 30m
 
 release: ## build what is published, for all platforms, into dist
 	$(GO) run ./cmd/release --out dist

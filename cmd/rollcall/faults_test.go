@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -96,7 +95,7 @@ func (f fault) run(t *testing.T) {
 	lab.GreylistWait, lab.SecondLasts = faultWait, 250*time.Millisecond
 	tr := effort.Must(startTrial(t.Context(), trialOptions{
 		folder: filepath.Join(t.TempDir(), "data"), log: slog.New(slog.DiscardHandler),
-		view: newProgressView(io.Discard), lab: lab,
+		lab: lab,
 		change: func(l *smtplab.Lab, c *config.Config) {
 			c.Retry.GiveUpAfter = config.Duration{Duration: 8 * faultWait}
 			c.Retry.GreylistWaits = []config.Duration{{Duration: faultWait}, {Duration: 2 * faultWait}}
@@ -356,7 +355,7 @@ func innerFaults() []fault {
 // stallLedger keeps the ledger's only place to write, for longer than a writer is patient.
 func stallLedger(t *testing.T, tr *trial) {
 	waitUntil(t, func() bool { return tr.lab.Manners().Total.Rcpts > 4 })
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(tr.options.folder, "ledger.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(tr.folder, "ledger.db"))
 	if err != nil {
 		t.Error(err)
 		return

@@ -94,15 +94,13 @@ func newRoot(environ []string) *cobra.Command {
 	root.Version = node.VersionOf(debug.ReadBuildInfo()).String()
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	lab := newLab()
-	lab.AddCommand(newLabScore())
 	addGroup(root, "For customers:", newVerify(e), newLint(e), newCheck(e), newList(e), newStatus(e), newResults(e),
 		newCancel(e), newCredits(e), newData(e))
 	addGroup(root, "For operators, who has an account:", newWorkspace(e), newUser(e), newKey(e))
 	addGroup(root, "For operators, what is asked and answered:", newReceivers(e), newSourcesCommand(e), newThrottle(e),
 		newVerification(e), newEvidence(e), newReplay(e), newVerdict(e), newLog(e))
 	addGroup(root, "For operators, nodes and ledger:", newServe(e), newOperate(e), newDoctor(e), newConfig(e),
-		newCluster(e), newLedger(e), newAudit(e), newBackup(e), newMigrate(e), lab)
+		newCluster(e), newLedger(e), newAudit(e), newBackup(e), newMigrate(e), newLab())
 	root.AddCommand(newVersion())
 	asGroup(root)
 	checkArguments(root)

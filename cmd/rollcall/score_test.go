@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,38 +18,29 @@ import (
 // the kept evidence gives each outcome and reason again.
 func TestLabScoreOfHonestReceivers(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t)
 	// What cannot be known would take the minute until it is given up. On a busy machine more
 	// is unfinished; what is finished is known.
-	code, stdout, stderr := c.run("lab", "score", "--mix", "honest", "--addresses", "120", "--seed", "3",
-		"--within", "20s", "--json", "--out", "page.md")
-	if code != exitDone {
-		t.Fatalf("code %d: %s%s", code, stdout, stderr)
-	}
-	var got struct{ Reports []scoreReport }
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got.Reports) != 1 {
-		t.Fatalf("%v: %s", err, stdout)
-	}
-	r := got.Reports[0]
+	r := effort.Must(score(t.Context(), "honest", 120, 20*time.Second))(t)
 	if r.Wrong != 0 || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed != r.Addresses-r.Unfinished ||
 		r.Replayed < 20 || r.Changed != 0 || r.Manners.Data != 0 || r.Addresses != 120 {
 		t.Errorf("%+v", r)
 	}
-	page, err := os.ReadFile(filepath.Join(c.folder, "page.md"))
-	if err != nil || !strings.Contains(string(page), "| wrong statements | 0 | 0 |") {
-		t.Errorf("the page: %v\n%s", err, page)
-	}
 }
 
-func TestWrongFlagsOfLabScore(t *testing.T) {
-	t.Parallel()
-	c := newCLI(t)
-	for _, args := range [][]string{
-		{"--mix", "nothing"}, {"--addresses", "0"}, {"--addresses", "1000001"}, {"more"},
-	} {
-		if code, _, stderr := c.run(append([]string{"lab", "score"}, args...)...); code != exitUsage {
-			t.Errorf("%v: code %d, %s", args, code, stderr)
-		}
+// TestAccuracy measures accuracy and manners: `make accuracy`. A sixth of the addresses is of the bad list, so that
+// even the strictest receiver takes only minutes.
+func TestAccuracy(t *testing.T) {
+	if !effort.Long() {
+		t.Skip("takes 13 minutes: make accuracy")
+	}
+	for mix, n := range map[string]int{smtplab.EverydayMix: 6000, smtplab.AllMix: 6000, mixBad: 1000} {
+		t.Run(mix, func(t *testing.T) {
+			r := effort.Must(score(t.Context(), mix, n, 6*time.Minute))(t)
+			effort.OK(t, printScore(t.Output(), &r))
+			if !r.good() {
+				t.Error("see the wrong statements, the replay and the guards above")
+			}
+		})
 	}
 }
 
@@ -97,7 +86,7 @@ func TestScoreReportCounts(t *testing.T) {
 func TestScoreLists(t *testing.T) {
 	lab := startLab(t, trialLab())
 	defer func() { _ = stopLabWithin(context.Background(), lab) }()
-	for _, mix := range scoreMixes() {
+	for _, mix := range append(smtplab.Mixes(), mixBad) {
 		a, err := scoreList(lab, mix, 500, 5)
 		b, again := scoreList(lab, mix, 500, 5)
 		if err != nil || again != nil || len(a) != 500 {

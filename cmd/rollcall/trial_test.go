@@ -16,11 +16,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/spf13/cobra"
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/ledger"
 	"rollcall/ledger/evidence"
@@ -31,91 +29,6 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// errScore makes a completed lab score exit with 1.
-var errScore = errors.New("the score is not clean")
-
-// scoreFlags are the flags of lab score.
-type scoreFlags struct {
-	addresses int
-	seed      uint64
-	mix, out  string
-	json      bool
-	within    time.Duration
-}
-
-func newLabScore() *cobra.Command {
-	f := scoreFlags{}
-	c := &cobra.Command{
-		Use:   "score",
-		Short: "Verify a labelled list against the lab and print how right and how polite that was",
-		Long: "Verify a labelled list against the lab with a whole node in this process, and print the confusion " +
-			"matrix,\nwhat stayed unknown and who is to blame, and how the receivers were treated.\n\n" +
-			fmt.Sprintf("The limits are the shipped ones. An hour lasts %v, for the lab and the node alike: hourly "+
-				"counts,\npauses and waits are that much shorter, and greylisting too. Rates are not. "+
-				"An address is\ngiven up after %v, where a node takes six hours.\n\n", trialHour, trialGiveUp) +
-			"Exit code 1 when a statement is wrong, a guard was tripped, or evidence judged again gives another result.",
-	}
-	c.Flags().IntVar(&f.addresses, "addresses", 3000, "how many addresses")
-	c.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same list")
-	c.Flags().StringVar(&f.mix, "mix", smtplab.AllMix, "what the list is made of: "+
-		strings.Join(scoreMixes(), ", ")+";\n"+everyMix+": "+strings.Join(scorePage, ", ")+", one after the other,\n"+
-		mixBad+" with fewer addresses")
-	c.Flags().DurationVar(&f.within, "within", 10*time.Minute, "what is not finished by then is counted as such")
-	c.Flags().StringVar(&f.out, "out", "", "write the report there as a page of Markdown, too")
-	c.Flags().BoolVar(&f.json, "json", false, "print JSON for programs")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if f.addresses < 1 || f.addresses > scoreMax {
-			return term.UsageError(fmt.Sprintf("--addresses must be from 1 to %d", scoreMax))
-		}
-		return runScore(c, f)
-	}
-	return c
-}
-
-// runScore makes the reports and prints them.
-func runScore(c *cobra.Command, f scoreFlags) error {
-	mixes := scorePage
-	if f.mix != everyMix {
-		if !slices.Contains(scoreMixes(), f.mix) {
-			return term.UsageError(fmt.Sprintf("there is no mix %q: choose of %s, %s", f.mix,
-				strings.Join(scoreMixes(), ", "), everyMix))
-		}
-		mixes = []string{f.mix}
-	}
-	var reports []scoreReport
-	good := true
-	for _, mix := range mixes {
-		one := f
-		if one.mix = mix; f.mix == everyMix && mix == mixBad {
-			one.addresses = max(1, f.addresses/badOfEvery)
-		}
-		r, err := score(c.Context(), one, newProgressView(c.ErrOrStderr()))
-		if err != nil {
-			return err
-		}
-		if !f.json {
-			if err := printScore(c.OutOrStdout(), &r); err != nil {
-				return err
-			}
-		}
-		reports, good = append(reports, r), good && r.good()
-	}
-	var err error
-	if f.json {
-		err = term.PrintJSON(c.OutOrStdout(), map[string][]scoreReport{"reports": reports})
-	}
-	if f.out != "" {
-		err = errors.Join(err, writeAccuracy(f.out, reports))
-	}
-	if err == nil && !good {
-		return fmt.Errorf("%w: see the wrong statements, the replay and the guards above", errScore)
-	}
-	return err
-}
-
-// scoreMax bounds the addresses of a score: more would measure the machine.
-const scoreMax = 1_000_000
-
 // part is the result of one list at one lab.
 type part struct {
 	all   []judged
@@ -123,33 +36,28 @@ type part struct {
 	again evidence.Summary
 }
 
-// score makes a list, verifies it and counts the results.
-func score(ctx context.Context, f scoreFlags, view *progressView) (scoreReport, error) {
-	var parts []part
-	var err error
+// score makes a list of n addresses, verifies it and counts the results.
+func score(ctx context.Context, mix string, n int, within time.Duration) (scoreReport, error) {
 	began := time.Now()
-	if f.mix == smtplab.AllMix {
-		parts, err = scoreFamilies(ctx, f, view)
-	} else {
-		var one part
-		one, err = scorePart(ctx, f, view)
-		parts = []part{one}
-	}
-	view.stop()
+	parts, err := scoreParts(ctx, mix, n, within)
 	if err != nil {
 		return scoreReport{}, err
 	}
 	r := newScoreReport(parts, time.Since(began))
-	r.Mix, r.Seed, r.Within = f.mix, f.seed, f.within.String()
+	r.Mix = mix
 	return r, nil
 }
 
 // familiesAtOnce is how many families run at a time: all of them, because nearly all their time is waiting.
 const familiesAtOnce = 32
 
-// scoreFamilies gives each family of personalities a lab and a node of its own: a source refused by many receivers is
-// suspended at all, so the families that refuse us would block the others.
-func scoreFamilies(ctx context.Context, f scoreFlags, view *progressView) ([]part, error) {
+// scoreParts gives each family of personalities of smtplab.AllMix a lab and a node of its own: a source refused by many
+// receivers is suspended at all, so the families that refuse us would block the others. Other mixes are one part.
+func scoreParts(ctx context.Context, mix string, n int, within time.Duration) ([]part, error) {
+	if mix != smtplab.AllMix {
+		one, err := scorePart(ctx, mix, n, within)
+		return []part{one}, err
+	}
 	members := map[string]int{}
 	for _, p := range smtplab.Personalities() {
 		members[p.Family]++
@@ -162,11 +70,8 @@ func scoreFamilies(ctx context.Context, f scoreFlags, view *progressView) ([]par
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
-			own := f
-			own.mix = family
-			own.addresses = max(1, f.addresses*members[family]/len(smtplab.Personalities()))
-			parts[i], errs[i] = scorePart(ctx, own, newProgressView(io.Discard))
-			view.notice(fmt.Sprintf("%s: %d addresses done", family, len(parts[i].all)))
+			own := max(1, n*members[family]/len(smtplab.Personalities()))
+			parts[i], errs[i] = scorePart(ctx, family, own, within)
 		})
 	}
 	running.Wait()
@@ -174,28 +79,22 @@ func scoreFamilies(ctx context.Context, f scoreFlags, view *progressView) ([]par
 }
 
 // scorePart verifies one list with its own node against its own lab.
-func scorePart(ctx context.Context, f scoreFlags, view *progressView) (done part, err error) {
-	folder, remove, err := trialFolder()
+func scorePart(ctx context.Context, mix string, n int, within time.Duration) (done part, err error) {
+	folder, err := os.MkdirTemp("", "rollcall-score-")
 	if err != nil {
 		return done, err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
-	log, closeLog, err := openNodeLog(folder, "warn")
-	if err != nil {
-		return done, err
-	}
-	defer func() { err = errors.Join(err, closeLog()) }()
-	view.phase("starting the lab and a node")
-	t, err := startTrial(ctx, trialOptions{folder: folder, log: log, view: view, lab: trialLab()})
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	t, err := startTrial(ctx, trialOptions{folder: folder, log: slog.New(slog.DiscardHandler), lab: trialLab()})
 	if err != nil {
 		return done, err
 	}
 	defer func() { err = errors.Join(err, t.stop(ctx)) }()
-	list, err := scoreList(t.lab, f.mix, f.addresses, f.seed)
+	list, err := scoreList(t.lab, mix, n, 1)
 	if err != nil {
 		return done, err
 	}
-	all, id, err := t.verify(ctx, list, f.within)
+	all, id, err := t.verify(ctx, list, within)
 	if err != nil {
 		return done, err
 	}
@@ -207,25 +106,12 @@ const (
 	// mixBad is a list of nonexistent mailboxes only, at receivers whose harvest guards count them.
 	mixBad = "bad"
 
-	// everyMix is each of scoreMixes in turn.
-	everyMix = "every"
-
-	// badOfEvery: in everyMix one in badOfEvery addresses is of the bad list, so that even the strictest receiver takes
-	// only minutes. Guess.
-	badOfEvery = 6
-
 	// guardFamily is the lab's name for the personalities with a harvest guard.
 	guardFamily = "guard"
 
 	// badPerDomain is a number of unknown mailboxes at one receiver that no guard tolerates. Guess.
 	badPerDomain = 40
 )
-
-// scoreMixes gives the lists that lab score knows.
-func scoreMixes() []string { return append(smtplab.Mixes(), mixBad) }
-
-// scorePage is the content of the page in the docs.
-var scorePage = []string{smtplab.EverydayMix, smtplab.AllMix, mixBad}
 
 // scoreList makes a labelled list of n addresses, the same for the same seed.
 func scoreList(lab *smtplab.Lab, mix string, n int, seed uint64) ([]labelled, error) {
@@ -235,7 +121,7 @@ func scoreList(lab *smtplab.Lab, mix string, n int, seed uint64) ([]labelled, er
 	}
 	labels, err := lab.List(o)
 	if err != nil {
-		return nil, term.UsageError(fmt.Sprintf("%v: choose of %v", err, scoreMixes()))
+		return nil, err
 	}
 	list := make([]labelled, 0, n)
 	for l := range labels {
@@ -307,18 +193,17 @@ type judged struct {
 type trialOptions struct {
 	folder string // of its data
 	log    *slog.Logger
-	view   *progressView
 	lab    smtplab.Options
 	change func(l *smtplab.Lab, c *config.Config) // nil: nothing
 }
 
 // trial is a lab and a whole node in this process: ledger, actors, sockets.
 type trial struct {
-	options trialOptions
-	lab     *smtplab.Lab
-	node    *node.Node
-	client  *client.API
-	tenant  client.Tenant
+	folder string // of its data
+	lab    *smtplab.Lab
+	node   *node.Node
+	client *client.API
+	tenant client.Tenant
 }
 
 // trialLab is the lab of a trial.
@@ -331,7 +216,7 @@ func trialLab() smtplab.Options {
 
 // startTrial starts both; stop must be called when there is no error.
 func startTrial(ctx context.Context, o trialOptions) (t *trial, err error) {
-	begun := &trial{options: o}
+	begun := &trial{folder: o.folder}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, begun.stop(ctx))
@@ -357,7 +242,7 @@ func startTrial(ctx context.Context, o trialOptions) (t *trial, err error) {
 	if err != nil {
 		return nil, err
 	}
-	begun.client = client.NewAPI(begun.node.APIURL, begun.tenant.Key, o.view.notice)
+	begun.client = client.NewAPI(begun.node.APIURL, begun.tenant.Key, func(string) {})
 	return begun, nil
 }
 
@@ -410,7 +295,7 @@ func (t *trial) verify(ctx context.Context, list []labelled,
 	if err != nil {
 		return nil, uuid.Nil, err
 	}
-	run, limited := verifyRun{client: t.client, view: t.options.view, poll: pollLocal}, ctx
+	run, limited := verifyRun{client: t.client, view: newProgressView(io.Discard), poll: pollLocal}, ctx
 	if within > 0 {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, within)
@@ -492,12 +377,4 @@ func blameOf(outcome smtp.Outcome, reason smtp.Reason) smtp.Blame {
 		return smtp.BlameAddress
 	}
 	return smtp.BlameReceiver
-}
-
-// trialFolder makes a folder for one trial; remove deletes it.
-func trialFolder() (folder string, remove func() error, err error) {
-	if folder, err = os.MkdirTemp("", "rollcall-score-"); err != nil {
-		return "", nil, fmt.Errorf("make a folder for the data: %w", err)
-	}
-	return folder, func() error { return os.RemoveAll(folder) }, nil
 }

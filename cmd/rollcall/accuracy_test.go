@@ -1,88 +1,26 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"rollcall/cmd/rollcall/client"
-	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 )
 
-// writeAccuracy writes reports as a page; docs/developers/measured.md has the last figures.
-func writeAccuracy(path string, reports []scoreReport) error {
-	var page bytes.Buffer
-	fmt.Fprintf(&page, "# Accuracy\n%s\n", accuracyHead)
-	fmt.Fprintf(&page, "Made on %s with version `%s`. `make accuracy` writes this page anew.\n",
-		time.Now().UTC().Format("2 January 2006"), node.VersionOf(debug.ReadBuildInfo()).Version)
-	for i := range reports {
-		r := &reports[i]
-		fmt.Fprintf(&page, "\n## Mix %s\n\n`rollcall lab score --mix %s --addresses %d --seed %d --within %s`\n\n",
-			r.Mix, r.Mix, r.Addresses, r.Seed, r.Within)
-		fmt.Fprintf(&page, "%s addresses at %s domains of %d personalities.\n\n", term.Grouped(int64(r.Addresses)),
-			term.Grouped(int64(r.Domains)), r.Personalities)
-		writeTable(&page, []string{"What", "Figure", "Wanted"}, [][]string{
-			{"wrong statements", fmt.Sprint(r.Wrong), "0"},
-			{"accuracy of what can be known",
-				fmt.Sprintf("%.2f %% (%d of %d)", r.accuracy()*100, r.Found, r.Knowable), "99.5 %"},
-			{"of these with the right reason", fmt.Sprint(r.Reasoned), ""},
-			{"unfinished", fmt.Sprint(r.Unfinished), ""},
-			{"guards tripped", fmt.Sprint(r.Manners.tripped()), "0"},
-			{"evidence judged again, and other results", fmt.Sprintf("%d, %d", r.Replayed, r.Changed),
-				"all, 0"},
-		})
-		for _, t := range r.tables() {
-			fmt.Fprintf(&page, "\n### %s\n\n", t.title)
-			writeTable(&page, t.headings, t.rows)
-		}
-	}
-	if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w: give another --out", err)
-	}
-	return nil
-}
-
-// accuracyHead is the introduction of the page.
-var accuracyHead = strings.NewReplacer("'", "`", "HOUR", trialHour.String(), "GIVEUP",
-	trialGiveUp.String()).Replace(`
-How often Rollcall is right, and how it treats receivers, measured against the simulated receivers of
-'smtp/smtplab', whose package comment lists the personalities. Each list is labelled: the lab knows what
-is right to say about an address, and which addresses nobody can know about. A *wrong statement* is an
-outcome that is false; unknown never is. Behind some truths stands *hardly*: a careful engine may end
-with unknown there.
-
-The node is a whole one with the shipped allowance, its rates included. An hour lasts HOUR, for the lab
-and for the node alike: the refusals that a guard counts in an hour and those that the node causes in
-one, rests of hours, the waits that rules name and greylisting of 5 minutes are all so much shorter. An
-address is given up after GIVEUP, where a node takes six hours. What still waits for the allowance of
-its receiver, or until a rest there is over, when the time is up is *unfinished*: a node goes on for up
-to 72 hours with these.
-`)
-
-// writeTable writes a table of Markdown.
-func writeTable(page *bytes.Buffer, headings []string, rows [][]string) {
-	fmt.Fprintf(page, "| %s |\n|%s\n", strings.Join(headings, " | "), strings.Repeat(" --- |", len(headings)))
-	for _, row := range rows {
-		fmt.Fprintf(page, "| %s |\n", strings.Join(row, " | "))
-	}
-}
-
 // worstShown is how many personalities and statements a table shows.
 const worstShown = 12
 
-// printScore writes a report for people, as text or as a page of the docs.
+// printScore writes a report for people.
 func printScore(w io.Writer, r *scoreReport) error {
-	fmt.Fprintf(w, "Mix %s, seed %d: %s addresses at %s domains of %d personalities\n", r.Mix, r.Seed,
+	fmt.Fprintf(w, "Mix %s: %s addresses at %s domains of %d personalities\n", r.Mix,
 		term.Grouped(int64(r.Addresses)), term.Grouped(int64(r.Domains)), r.Personalities)
 	fmt.Fprintf(w, "in %.0f s, %.0f addresses/s; an hour lasts %v, for the lab and the node\n\n", r.TookSeconds,
 		r.PerSecond, trialHour)
@@ -221,75 +159,73 @@ func (r *scoreReport) mannersTable() scoreTable {
 
 // scoreReport is the report on one list.
 type scoreReport struct {
-	Mix           string `json:"mix"`
-	Seed          uint64 `json:"seed"`
-	Within        string `json:"within"` // the time limit
-	Addresses     int    `json:"addresses"`
-	Domains       int    `json:"domains"`
-	Personalities int    `json:"personalities"`
+	Mix           string
+	Addresses     int
+	Domains       int
+	Personalities int
 
-	Knowable int `json:"knowable"` // addresses that a careful engine can decide
-	Found    int `json:"found"`    // of these: the right outcome
-	Reasoned int `json:"reasoned"` // of these: with a right reason
-	Wrong    int `json:"wrong"`    // false statements; must be 0
+	Knowable int // addresses that a careful engine can decide
+	Found    int // of these: the right outcome
+	Reasoned int // of these: with a right reason
+	Wrong    int // false statements; must be 0
 
 	// Unfinished counts the addresses that still waited for their receivers' limits when the time was up; Knowable does
 	// not count them.
-	Unfinished int `json:"unfinished"`
+	Unfinished int
 
 	// Confusion counts by the truth, then by the result. A truth that a careful engine may miss, such as at a receiver
 	// that is hard to understand, is marked with hardly.
-	Confusion map[string]client.Tally `json:"confusion"`
+	Confusion map[string]client.Tally
 
-	Unknown       client.Tally       `json:"unknown_by_blame"`
-	Statements    []wrongStatement   `json:"wrong_statements"`
-	Worst         []personalityScore `json:"personalities_below_all"` // those with knowable addresses that were missed
-	Manners       scoreManners       `json:"manners"`
-	TookSeconds   float64            `json:"took_seconds"`
-	PerSecond     float64            `json:"addresses_per_second"`
-	ByPersonality int                `json:"personalities_whole"` // without such misses
+	Unknown       client.Tally
+	Statements    []wrongStatement
+	Worst         []personalityScore // those with knowable addresses that were missed
+	Manners       scoreManners
+	TookSeconds   float64
+	PerSecond     float64
+	ByPersonality int // without such misses
 
 	// Replayed counts the addresses whose stored evidence was judged again; Changed counts those with another result,
 	// which must be 0.
-	Replayed int `json:"replayed"`
-	Changed  int `json:"replay_changed"`
+	Replayed int
+	Changed  int
 }
 
 // wrongStatement counts false statements of one kind.
 type wrongStatement struct {
-	Personality string `json:"personality"`
-	Want        string `json:"want"`
-	Got         string `json:"got"`
-	Reason      string `json:"reason"`
-	Count       int    `json:"count"`
+	Personality string
+	Want        string
+	Got         string
+	Reason      string
+	Count       int
 }
 
 // personalityScore is the score of one personality.
 type personalityScore struct {
-	Name     string       `json:"name"`
-	Knowable int          `json:"knowable"`
-	Found    int          `json:"found"`
-	Missed   client.Tally `json:"missed_reasons"` // of knowable addresses that were missed
+	Name     string
+	Knowable int
+	Found    int
+	Missed   client.Tally // of knowable addresses that were missed
 }
 
 // scoreManners is how the receivers were treated, from the lab's sheet.
 type scoreManners struct {
-	Tripped           map[string]int `json:"guards_tripped"` // by guard; must be empty
-	LimitsHit         int            `json:"limits_hit"`     // guards and all other limits
-	TooEarly          int            `json:"too_early"`      // greylisted, asked before the stated time
-	Data              int            `json:"data"`
-	OutOfOrder        int            `json:"out_of_order"`
-	UnaskedGroups     int            `json:"unasked_groups"`
-	EarlyTalk         int            `json:"early_talk"`
-	HungUp            int            `json:"hung_up"` // sessions ended without QUIT
-	RefusedPerSession int            `json:"refused_per_session"`
-	RefusedOfReceiver int            `json:"refused_of_one_receiver"` // the most at one receiver in the whole run
-	RcptsPerTx        int            `json:"rcpts_per_transaction"`
-	AddressRcptsMax   int            `json:"rcpts_for_one_address"`
-	Rcpts             int            `json:"rcpts"`
-	Sessions          int            `json:"sessions"`
-	DNSQueries        int            `json:"dns_queries"`
-	DNSZones          int            `json:"dns_domains"`
+	Tripped           map[string]int // by guard; must be empty
+	LimitsHit         int            // guards and all other limits
+	TooEarly          int            // greylisted, asked before the stated time
+	Data              int
+	OutOfOrder        int
+	UnaskedGroups     int
+	EarlyTalk         int
+	HungUp            int // sessions ended without QUIT
+	RefusedPerSession int
+	RefusedOfReceiver int // the most at one receiver in the whole run
+	RcptsPerTx        int
+	AddressRcptsMax   int
+	Rcpts             int
+	Sessions          int
+	DNSQueries        int
+	DNSZones          int
 }
 
 // hardly marks a truth that a careful engine may miss.
