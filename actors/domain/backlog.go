@@ -95,8 +95,11 @@ func (b *backlog) countFresh() int { return len(b.ordinals) - b.next + len(b.rea
 // hasWaiting reports whether there is an address to be offered.
 func (b *backlog) hasWaiting(now time.Time) bool { return b.hasFresh() || b.retries.hasDue(now) }
 
-// isBusy reports whether addresses wait to be offered or are out.
-func (b *backlog) isBusy(now time.Time) bool { return len(b.chunks) > 0 || b.hasWaiting(now) }
+// isBusy reports whether addresses are out, or can be offered now or soon, since those that are put off become due one
+// by one.
+func (b *backlog) isBusy(now time.Time) bool {
+	return len(b.chunks) > 0 || b.hasWaiting(now.Add(canarySoon))
+}
 
 // takeNext returns the next address to offer, from the due retries or from the others.
 func (b *backlog) takeNext(now time.Time, retries bool) (ordinal uint32, ok bool) {

@@ -26,7 +26,8 @@ type retries struct {
 	ripeAt    time.Duration            // since the start of the planner
 	stats     deferralStats            // of deferred
 	greyWaits map[uint16]time.Duration // the shortest wait after which a greylisted address passed, by source
-	barren    smtp.Reason              // the receiver gives nobody an answer, so all that waits is given up; why
+	vain      greyVain
+	barren    smtp.Reason // the receiver gives nobody an answer, so all that waits is given up; why
 }
 
 func newRetries(j *job, r *route) retries {
@@ -153,6 +154,7 @@ func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf
 	if m.reason == smtp.Greylisted || p.from == 0 && p.ordinal != controlOrdinal {
 		r.noteDeferred(now, &p, &m)
 	}
+	r.noteInVain(now, &p, &m)
 	wait := r.nextWait(now, &p, m)
 	if untimed(m) && p.ordinal != controlOrdinal { // neither the last wait nor this one counts
 		p.since += r.since(now) - max(p.due, p.since) + wait
@@ -186,6 +188,9 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 		if p.waits == 0 && p.from != 0 {
 			own = max(0, own-(r.since(now)-p.grey)) // it counts from the first answer
 		}
+		if m.reason == smtp.Greylisted {
+			own = r.vain.skipShort(p, r.since(now)+own, waits[min(1, len(waits)-1):]) - r.since(now)
+		}
 		left := p.since + r.options.GiveUpAfter - r.since(now)
 		if left > 0 && (left >= own/2 || !slices.ContainsFunc(m.attempts, isRcptFor)) {
 			own = min(own, left) // a last try when the time is up, unless it was asked just before
@@ -215,54 +220,6 @@ func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
 		p.marks &^= markEarly | markHeld
 		return
 	}
-}
-
-// notePassed notes that a greylisted address was answered at the source that was greylisted. Most implementations let a
-// client through from then on, so the others are asked again soon: once each, and only after they waited as long as
-// this one, because some greylists punish an early retry.
-func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
-	if p.from == 0 || p.reason != smtp.Greylisted || last.Stage != smtp.StageRcpt || last.Outcome == smtp.Undecided ||
-		r.log.sourceNumber(last.Source) != p.from {
-		return
-	}
-	waited := r.since(now) - p.grey
-	if least, known := r.greyWaits[p.from]; known && waited > least-least/4 {
-		return // they were sped up for about as short a wait before
-	}
-	r.greyWaits[p.from] = waited
-	r.speedUpGreylisted(now, p.from, waited)
-	r.recountGreylisted(waited)
-}
-
-// speedUpGreylisted makes greylisted addresses due as soon as they have waited so long. A wait that the receiver named
-// stays.
-func (r *retries) speedUpGreylisted(now time.Time, from uint16, waited time.Duration) {
-	at := r.since(now)
-	for i := range r.deferred {
-		p := &r.deferred[i]
-		if due := max(at, p.grey+waited); p.reason == smtp.Greylisted && p.from == from &&
-			p.marks&(markNamed|markEarly) == 0 && due < p.due {
-			at += earlyApart
-			p.due = min(max(due, at), p.due)
-			p.marks |= markEarly
-		}
-	}
-	heap.Init(&r.deferred)
-}
-
-// recountGreylisted updates the counts of greylisted addresses that became due sooner.
-func (r *retries) recountGreylisted(waited time.Duration) {
-	c := r.stats.countOf(smtp.Greylisted)
-	if c.wait = min(c.wait, waited); c.addresses == 0 {
-		return
-	}
-	c.addresses = 0
-	for i := range r.deferred {
-		if p := &r.deferred[i]; p.reason == smtp.Greylisted {
-			r.stats.push(p, r.expectAnswer(p))
-		}
-	}
-	c.wait = min(c.wait, waited)
 }
 
 // expectAnswer is when an address that is put off is expected to be answered.
