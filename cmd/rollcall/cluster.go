@@ -33,20 +33,6 @@ func newCluster(e environment) *cobra.Command {
 	return c
 }
 
-// completionTimeout bounds how long a shell waits for the names of nodes. Guess: what a person at a prompt tolerates.
-const completionTimeout = 2 * time.Second
-
-// completeNode offers the names of nodes to a shell, for the first argument.
-func completeNode(node *adminFlags) cobra.CompletionFunc {
-	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (names []string) {
-		known, _ := to.Members(ctx)
-		for _, m := range known.Members {
-			names = append(names, fmt.Sprintf("%s\t%s, %s", m.Name, m.State, m.Node))
-		}
-		return names
-	})
-}
-
 // drainEvery is how often a drain is checked. Guess: often enough not to look stuck.
 const drainEvery = time.Second
 
@@ -74,7 +60,6 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 			"It takes work again when it is started again, or after `rollcall cluster undrain NODE`.",
 		Example: "  rollcall cluster drain node-2 --wait && ssh node-2 systemctl restart rollcall\n" +
 			"  rollcall cluster drain --yes --wait",
-		ValidArgsFunction: completeNode(node),
 	}
 	wait := c.Flags().Bool("wait", false, "return when it has no leases and no receivers left")
 	named := oneNode(c, " It takes no more work until it is started again or undrained")
@@ -204,7 +189,6 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 			"is alive after all, limits of receivers may be exceeded. A node with heartbeats can't be forgotten.",
 		Example: "  rollcall cluster forget node-3\n" +
 			"  rollcall cluster forget node-3 --yes     # in a script that has seen it dead",
-		ValidArgsFunction: completeNode(node),
 	}
 	yes := c.Flags().Bool("yes", false, "do not ask: I know that it is dead")
 	return adminCommand(node, c, func(client *client.Admin, args []string) (m admin.Member, err error) {
@@ -479,7 +463,6 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 			"still shuts down. A node that nobody drained stays as it is.",
 		Example: "  rollcall cluster undrain node-2 --wait\n" +
 			"  rollcall cluster undrain --yes",
-		ValidArgsFunction: completeNode(node),
 	}
 	wait := c.Flags().Bool("wait", false, "return when it takes work")
 	named := oneNode(c, "")

@@ -519,26 +519,3 @@ func TestForgetAsksAPerson(t *testing.T) {
 		}
 	}
 }
-
-func TestNamesOfNodesAreCompleted(t *testing.T) {
-	r := newClusterRig(t, trio())
-	complete := func(args ...string) string {
-		t.Helper()
-		out, _, err := runHere(t.Context(), false, r.environ, "", append([]string{"__complete", "cluster"}, args...)...)
-		noError(t, err)
-		return out
-	}
-	for _, command := range []string{"drain", "undrain", "forget"} {
-		if got := complete(command, ""); !strings.Contains(got, "node-2\tserving, a1000000-") ||
-			!strings.Contains(got, "node-3\t") {
-			t.Errorf("%s: %s", command, got)
-		}
-		if got := complete(command, "node-1", ""); strings.Contains(got, "node-") {
-			t.Errorf("%s with its node: %s", command, got)
-		}
-	}
-	r.stop()
-	if got := complete("drain", ""); strings.Contains(got, "node-") {
-		t.Errorf("without a node to ask: %s", got)
-	}
-}

@@ -52,7 +52,6 @@ func newCreditsShow(node *adminFlags) *cobra.Command {
 	workspace := workspaceFlag(c, node)
 	verification := c.Flags().String("verification", "", "show the entries of this verification (its id, or the "+
 		"beginning of it)")
-	must(c.RegisterFlagCompletionFunc("verification", completeVerificationAt(node)))
 	all := c.Flags().Bool("all", false, fmt.Sprintf("all its entries, not only the newest %d", entriesShown))
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (any, error) {
 		switch {

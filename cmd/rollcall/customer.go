@@ -168,7 +168,6 @@ func (r *verifyRun) one(ctx context.Context) (checkedView, error) {
 // verificationCommand makes c a command about the verification of its first argument, as answerWith does.
 func verificationCommand[T any](service *customerFlags, c *cobra.Command,
 	find func(to *client.API, id string) (T, error), show func(b *term.Page, answer T)) *cobra.Command {
-	c.ValidArgsFunction = completeVerification(service)
 	return answerWith(c, func(args []string) (answer T, err error) {
 		err = service.ofVerification(func(_ *cobra.Command, to *client.API, id string) error {
 			answer, err = find(to, id)
@@ -191,32 +190,6 @@ func (f *customerFlags) ofVerification(
 			return err
 		}
 		return do(c, client, id)
-	}
-}
-
-// completeVerification offers the ids of the newest verifications.
-func completeVerification(service *customerFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		const nothing = cobra.ShellCompDirectiveNoFileComp
-		if len(args) > 0 {
-			return nil, nothing
-		}
-		to, err := service.client(c)
-		if err != nil {
-			return nil, nothing
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
-		defer cancel()
-		to.Notice = func(string) {}
-		page, err := to.History(ctx, httpclient.HistoryPageMax, nil)
-		if err != nil {
-			return nil, nothing
-		}
-		var ids []string
-		for _, v := range page.Verifications {
-			ids = append(ids, fmt.Sprintf("%s\t%s, %s", v.ID, v.Status, client.FileName(v.Filename)))
-		}
-		return ids, nothing
 	}
 }
 
@@ -349,7 +322,6 @@ func newResults(e environment) *cobra.Command {
 	service := addCustomerFlags(c, e)
 	addOutFlags(c, &f.out)
 	addFormFlags(c, &f)
-	c.ValidArgsFunction = completeVerification(service)
 	get := service.ofVerification(func(c *cobra.Command, client *client.API, id string) error {
 		d, _, err := client.Detail(c.Context(), id)
 		if err != nil {

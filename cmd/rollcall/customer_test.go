@@ -153,9 +153,6 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	}
 	says("", "results", id, "--out", "r.csv", "--force")
 	says(id+" is completed already: there is nothing to cancel", "cancel", id[:8])
-	if _, offered, _ := c.run("__complete", "status", ""); !strings.Contains(offered, id+"\tcompleted, list.csv") {
-		t.Errorf("completion offers %q", offered)
-	}
 	for _, x := range []struct {
 		args []string
 		code int

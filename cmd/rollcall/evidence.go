@@ -40,7 +40,6 @@ func newEvidence(e environment) *cobra.Command {
 			"text of a reply is cleaned: it holds no address and none of our own names.",
 	}
 	from := addLedgerFlags(c, e)
-	c.ValidArgsFunction = completeVerificationAt(from.node)
 	return answerWith(c, func(args []string) (found evidenceView, err error) {
 		id, err := from.verificationID(c.Context(), args[0])
 		if err != nil {
@@ -94,17 +93,6 @@ func verificationOf(typed string, alike func(admin.IDRange) ([]uuid.UUID, error)
 // verificationAt is verificationOf with the verifications of a node.
 func verificationAt(ctx context.Context, node *client.Admin, typed string) (uuid.UUID, error) {
 	return verificationOf(typed, func(admin.IDRange) ([]uuid.UUID, error) { return node.VerificationsLike(ctx, typed) })
-}
-
-// completeVerificationAt offers the verifications that begin with the typed text; a node requires 4 characters.
-func completeVerificationAt(node *adminFlags) cobra.CompletionFunc {
-	return completeWith(node, func(ctx context.Context, to *client.Admin, typed string) (ids []string) {
-		found, _ := to.VerificationsLike(ctx, typed)
-		for _, id := range found {
-			ids = append(ids, id.String())
-		}
-		return ids
-	})
 }
 
 // evidenceView is the evidence for one address.
@@ -319,7 +307,6 @@ func newReplay(e environment) *cobra.Command {
 			"change are printed. The exit code is 0 also when some would.",
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
-	c.ValidArgsFunction = completeVerificationAt(from.node)
 	rules := c.Flags().String("rules", "", "judge by this rule file, followed by the program's own rules")
 	all := c.Flags().Bool("all", false, "list also what stays the same")
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -363,7 +363,6 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 			"see docs/operators/operations.md. `rollcall log` shows the correction, too.",
 		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason " +
 			"'credits added by hand on 3 March'",
-		ValidArgsFunction: completeFinding(from.node),
 	}
 	call := admin.CorrectionCall{ID: uuid.NewString()}
 	c.Flags().StringVar(&call.Reason, "reason", "", "why, for the ledger and the operator log; required")
@@ -452,15 +451,6 @@ func subjectsOf(report ledger.AuditReport) (subjects []string) {
 	}
 	slices.Sort(subjects)
 	return slices.Compact(subjects)
-}
-
-// completeFinding offers the subjects of an audit's findings, if the audit is quick.
-func completeFinding(node *adminFlags) cobra.CompletionFunc {
-	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) []string {
-		var report ledger.AuditReport
-		_ = to.Call(ctx, "GET", "/v1/audit", nil, &report)
-		return subjectsOf(report)
-	})
 }
 
 // printCorrections lists the corrections.

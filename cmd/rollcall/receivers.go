@@ -261,7 +261,6 @@ type restCommand struct {
 	short, long, example string
 	value                throttle.Pause
 	key                  func(arg string) (string, error) // makes a key from the argument; nil: it is one
-	complete             cobra.CompletionFunc             // nil: keys
 }
 
 // keyOf returns the key that the argument means.
@@ -272,16 +271,9 @@ func (r restCommand) keyOf(arg string) (string, error) {
 	return sourceKey(arg), nil
 }
 
-func (r restCommand) completion() cobra.CompletionFunc {
-	if r.complete != nil {
-		return r.complete
-	}
-	return completeKey(r.node, nil)
-}
-
 func newRest(r restCommand) *cobra.Command {
 	c := &cobra.Command{Use: r.word + " " + r.arg + " --for DURATION --reason REASON", Short: r.short, Long: r.long,
-		Example: r.example, ValidArgsFunction: r.completion()}
+		Example: r.example}
 	change := addChangeFlags(c)
 	return answerWith(c, func(args []string) (out setView, err error) {
 		key, err := r.keyOf(args[0])
@@ -294,8 +286,7 @@ func newRest(r restCommand) *cobra.Command {
 }
 
 func newResume(r restCommand) *cobra.Command {
-	c := &cobra.Command{Use: r.word + " " + r.arg, Short: r.short,
-		ValidArgsFunction: r.completion()}
+	c := &cobra.Command{Use: r.word + " " + r.arg, Short: r.short}
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	return adminCommand(r.node, c, func(to *client.Admin, args []string) (done resumedAnswer, err error) {
 		done.name = args[0]
@@ -363,13 +354,8 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 			"SESSION is its number, shown by `rollcall receivers show KEY`.",
 		Example: "  rollcall receivers close example.net 17\n" +
 			"  rollcall receivers close example.net 17 --node node-2",
-		ValidArgsFunction: completeKey(node, nil),
 	}
 	on := c.Flags().String("node", "", "the node that has it (default: the receiver's only node)")
-	must(c.RegisterFlagCompletionFunc("node", func(c *cobra.Command, _ []string, typed string) ([]string,
-		cobra.ShellCompDirective) {
-		return completeNode(node)(c, nil, typed)
-	}))
 	return adminCommand(node, c, func(client *client.Admin, args []string) (done admin.CloseCall, err error) {
 		number, err := strconv.Atoi(args[1])
 		if err != nil || number < 1 {
@@ -424,8 +410,7 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 			"  all       these three, its greylisting time, its TLS and its software\n\n" +
 			"The configured limits still apply, and refusals of this hour still count. Addresses that it deferred\n" +
 			"are asked again at the time that it named.",
-		Example:           "  rollcall receivers forget example.net --what block --reason \"they took us off their list\"",
-		ValidArgsFunction: completeKey(node, nil),
+		Example: "  rollcall receivers forget example.net --what block --reason \"they took us off their list\"",
 	}
 	what := c.Flags().String("what", "all", strings.Join(inspect.Forgets[:], ", "))
 	reason := c.Flags().String("reason", "", "why, for the operator log")
@@ -480,7 +465,7 @@ func newSourcesCommand(e environment) *cobra.Command {
 	adminCommand(node, c, func(to *client.Admin, _ []string) (admin.Sources, error) {
 		return to.Sources(c.Context())
 	}, func(b *term.Page, found admin.Sources) { printSources(b, found, time.Now()) })
-	rest := restCommand{node: node, arg: "ADDRESS", key: keyOfSource, complete: completeSource(node)}
+	rest := restCommand{node: node, arg: "ADDRESS", key: keyOfSource}
 	pause, drain, resume := rest, rest, rest
 	pause.word, pause.value = "pause", throttle.PauseYes
 	pause.short = "Pause a source for a time"
@@ -509,18 +494,6 @@ func keyOfSource(arg string) (string, error) {
 			arg))
 	}
 	return throttle.SourcePrefix + at.Unmap().String(), nil
-}
-
-// completeSource offers our sources to a shell.
-func completeSource(node *adminFlags) cobra.CompletionFunc {
-	return completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (names []string) {
-		known, _ := to.Sources(ctx)
-		for _, s := range known.Sources {
-			names = append(names, fmt.Sprintf("%s\t%s on %s", sourceName(s.Source), term.Printable(s.State),
-				term.Printable(s.Node)))
-		}
-		return names
-	})
 }
 
 func printSources(b *term.Page, found admin.Sources, now time.Time) {

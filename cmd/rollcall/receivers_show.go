@@ -131,8 +131,7 @@ func newReceiversShow(node *adminFlags) *cobra.Command {
 		Long: "Show everything about one receiver, for each of its nodes and shards: why it waits, the pace that\n" +
 			"each source has found and why it changed, sessions, what each verification has waiting, the last hour\n" +
 			"minute by minute, what made us slow down or pause, with the rule and the reply, and the learned limits.",
-		Example:           "  rollcall receivers show example.net",
-		ValidArgsFunction: completeKey(node, nil),
+		Example: "  rollcall receivers show example.net",
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (found admin.Details, err error) {
 		return client.Receiver(c.Context(), args[0])
@@ -374,8 +373,7 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 		Short: "Follow the SMTP sessions of a receiver line by line, until Ctrl-C",
 		Long: "Follow the SMTP sessions of a receiver line by line, on all nodes, until Ctrl-C. Local parts of addresses\n" +
 			"are replaced, and replies are cleaned of them. Nodes keep lines only while somebody looks.",
-		Example:           "  rollcall receivers trace example.net --source 192.0.2.7",
-		ValidArgsFunction: completeKey(node, nil),
+		Example: "  rollcall receivers trace example.net --source 192.0.2.7",
 	}
 	asJSON := jsonFlag(c)
 	source := c.Flags().String("source", "", "only the sessions from this address of ours")

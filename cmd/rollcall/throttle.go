@@ -114,48 +114,6 @@ func unknownField(name string) string {
 	return text + " The fields are " + strings.Join(fieldNames(), ", ")
 }
 
-// completeKey offers a shell the keys of receivers and the names of rules for the first argument, and the results of
-// more for further ones.
-func completeKey(node *adminFlags, more func(args []string, typed string) []string) cobra.CompletionFunc {
-	keys := completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (names []string) {
-		if known, err := to.Receivers(ctx); err == nil {
-			for _, r := range known.Receivers {
-				names = append(names, fmt.Sprintf("%s\t%s queued, %s", term.Printable(r.Key), term.Grouped(int64(r.Queued)),
-					term.Printable(r.State)))
-			}
-		}
-		if known, err := to.Rules(ctx); err == nil {
-			for _, r := range known.Rules {
-				if r.Name != "" && r.Layer != throttle.LayerKnown.String() {
-					names = append(names, fmt.Sprintf("%s\t%s", term.Printable(r.Name), term.Printable(r.Layer)))
-				}
-			}
-		}
-		return names
-	})
-	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 && more != nil {
-			return more(args, typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-		}
-		return keys(c, args, typed)
-	}
-}
-
-// completeFields offers the fields that are not set yet.
-func completeFields(args []string, _ string) (offers []string) {
-	isSource := strings.HasPrefix(args[0], throttle.SourcePrefix)
-	for _, f := range throttle.Fields() {
-		set := false
-		for _, arg := range args[1:] {
-			set = set || strings.HasPrefix(arg, f.String()+"=")
-		}
-		if !set && (isSource && f.OfSource() || !isSource && f.OfReceiver()) {
-			offers = append(offers, f.String()+"=")
-		}
-	}
-	return offers
-}
-
 // overrideID reads --id: a whole id, or the beginning of the id of an active override.
 func overrideID(ctx context.Context, node *client.Admin, text string) (uuid.UUID, error) {
 	known, err := node.Rules(ctx)
@@ -284,7 +242,6 @@ func newThrottleSet(node *adminFlags) *cobra.Command {
 			term.FoldedTo("Fields: "+strings.Join(fieldNames(), ", ")+".", 0, helpWidth),
 		Example: "  rollcall throttle set example.net rcpt_rate=2/s connections=1 --for 1h --reason \"they complained\"\n" +
 			"  rollcall throttle set source:192.0.2.7 rcpts_per_day=5000 --for 7d --reason warm-up",
-		ValidArgsFunction: completeKey(node, completeFields),
 	}
 	change := addChangeFlags(c)
 	force := c.Flags().Bool("force", false, "also when it exceeds the known limits of a mail operator")
@@ -494,8 +451,7 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 		Short: "End overrides of a name early",
 		Long: "End all overrides of a name early, or one of them with --id. The rules of the throttle file\n" +
 			"stay as they are.",
-		Example:           "  rollcall throttle clear example.net\n  rollcall throttle clear example.net --id 5f2c91aa",
-		ValidArgsFunction: completeKey(node, nil),
+		Example: "  rollcall throttle clear example.net\n  rollcall throttle clear example.net --id 5f2c91aa",
 	}
 	id := c.Flags().String("id", "",
 		"only this one: its id, or the beginning of it, as 'rollcall throttle list' shows it")

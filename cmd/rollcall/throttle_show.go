@@ -29,7 +29,6 @@ func newThrottleExplain(node *adminFlags) *cobra.Command {
 		Example: "  rollcall throttle explain example.net\n" +
 			"  rollcall throttle explain source:192.0.2.7\n" +
 			"  rollcall throttle explain example.net --all",
-		ValidArgsFunction: completeKey(node, nil),
 	}
 	all := c.Flags().Bool("all", false, "also overridden values, the strongest first")
 	return adminCommand(node, c, func(to *client.Admin, args []string) (x explanation, err error) {

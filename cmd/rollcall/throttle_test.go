@@ -551,34 +551,6 @@ func TestCandidatesAreTried(t *testing.T) {
 	}
 }
 
-// TestShellsAreOfferedWhatThereIs: keys of receivers and rules, fields that are not set
-// yet, and sources; and fields also without a node.
-func TestShellsAreOfferedWhatThereIs(t *testing.T) {
-	b := newThrottleBench(t)
-	b.survey.receivers = []inspect.Receivers{{Receivers: []inspect.Receiver{{Key: "mx.alive.test", State: "asking"}}}}
-	b.survey.sources = []inspect.Source{{Source: "192.0.2.7", State: "used", Node: "node-1"}}
-	complete := func(b *throttleBench, args ...string) string {
-		out, _, err := b.run(t.Context(), append([]string{"__complete"}, args...)...)
-		if err != nil {
-			t.Error(err)
-		}
-		return strings.ReplaceAll(out, "\t", " ")
-	}
-	quiet := *b
-	quiet.t = &testing.T{} // the shell's protocol has tabs
-	out := complete(&quiet, "receivers", "show", "")
-	holds(t, out, "mx.alive.test 0 queued, asking\n", "example.test file\n")
-	out = complete(&quiet, "throttle", "set", "a.test", "connections=1", "")
-	holds(t, out, "rcpt_rate=\n")
-	if strings.Contains(out, "connections=\n") || strings.Contains(out, "rcpts_per_day") {
-		t.Errorf("offered again, or for sources only:\n%s", out)
-	}
-	holds(t, complete(&quiet, "throttle", "set", "source:192.0.2.7", ""), "rcpts_per_day=\n")
-	holds(t, complete(&quiet, "sources", "pause", ""), "192.0.2.7 used on node-1\n")
-	quiet.environ = []string{"ROLLCALL_ADMIN=http://127.0.0.1:1", "ROLLCALL_ADMIN_TOKEN=x"}
-	holds(t, complete(&quiet, "throttle", "set", "a.test", ""), "rcpt_rate=\n")
-}
-
 // TestTheDefaultSourceIsNamed wherever it is told who said something.
 func TestTheDefaultSourceIsNamed(t *testing.T) {
 	got := from(inspect.Said{Name: "source:", ID: "0123456789", Author: "anna@host"}, time.Now())

@@ -71,7 +71,6 @@ func printLink(b *term.Page, notes io.Writer, l admin.UserLink) {
 func newUserList(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "list", Short: "List those who may sign in, or the members of a workspace"}
 	workspace := c.Flags().String("workspace", "", "only the members of this one, by name or id, with their roles")
-	must(c.RegisterFlagCompletionFunc("workspace", completeWorkspace(node)))
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (found admin.UserPage, err error) {
 		path := "/v1/users"
 		if *workspace != "" {

@@ -24,7 +24,6 @@ func newVerification(e environment) *cobra.Command {
 			"  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11 --limit 0",
 	}
 	node := addAdminFlags(c, e)
-	c.ValidArgsFunction = completeVerificationAt(node)
 	limit := c.Flags().Int("limit", waitsShown, "show at most so many rows, those with the most addresses; 0: all. "+
 		"--json has all")
 	return adminCommand(node, c, func(client *client.Admin, args []string) (found inspect.Verification, err error) {

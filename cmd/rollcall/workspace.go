@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -27,7 +26,6 @@ func newKey(e environment) *cobra.Command {
 // workspaceFlag adds --workspace, which must be given; before the command runs it becomes an id.
 func workspaceFlag(c *cobra.Command, node *adminFlags) *string {
 	id := c.Flags().String("workspace", "", "the workspace: its name or its id, from 'rollcall workspace list' (required)")
-	must(c.RegisterFlagCompletionFunc("workspace", completeWorkspace(node)))
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if *id == "" {
 			return term.UsageError("--workspace is missing: give the name or id from `rollcall workspace list`")
@@ -82,15 +80,6 @@ func newKeyRevoke(node *adminFlags) *cobra.Command {
 		Long: "Revoke an API key; it stops working within 5 seconds. KEY is its id, the beginning of its id, or its label, " +
 			"of\nany workspace; never the key itself.",
 		Example: "  rollcall key revoke 0b6f2c9e",
-		ValidArgsFunction: completeWith(node, func(ctx context.Context, to *client.Admin, _ string) (offers []string) {
-			keys, _ := to.Keys(ctx, "")
-			for _, k := range keys {
-				if k.RevokedAt == nil {
-					offers = append(offers, k.ID+"\t"+term.Printable(k.Label))
-				}
-			}
-			return offers
-		}),
 	}
 	return adminCommand(node, c, func(to *client.Admin, args []string) (revoked admin.RevokedKey, err error) {
 		id := args[0]
@@ -153,8 +142,7 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 		Long: "Give a workspace N turns at each receiver for one of a workspace of weight 1, on all nodes within two\n" +
 			"seconds. Turns go round by workspace and then by verification, so that a small file does not wait for a\n" +
 			"large one.",
-		Example:           "  rollcall workspace weight 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b 3",
-		ValidArgsFunction: completeWorkspace(node),
+		Example: "  rollcall workspace weight 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b 3",
 	}
 	return adminCommand(node, c, func(operator *client.Admin, args []string) (found admin.Workspace, err error) {
 		n, err := strconv.Atoi(args[1])
@@ -172,31 +160,6 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 	})
 }
 
-// completeWith offers a shell names from a node, for the first argument or for a flag.
-func completeWith(node *adminFlags,
-	offers func(ctx context.Context, node *client.Admin, typed string) []string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		operator, err := node.client()
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp // a shell gets no errors
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
-		defer cancel()
-		return offers(ctx, operator, typed), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// completeWorkspace offers the ids of the workspaces, with their names.
-func completeWorkspace(node *adminFlags) cobra.CompletionFunc {
-	return completeWith(node, func(ctx context.Context, operator *client.Admin, _ string) (ids []string) {
-		list, _ := operator.Workspaces(ctx)
-		for _, w := range list {
-			ids = append(ids, w.ID+"\t"+term.Printable(w.Name))
-		}
-		return ids
-	})
-}
-
 func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "limits WORKSPACE",
@@ -209,7 +172,6 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 		Example: "  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b\n" +
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --stored 50GiB --open 500 --reason contract\n" +
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --default",
-		ValidArgsFunction: completeWorkspace(node),
 	}
 	f := addLimitFlags(c)
 	return adminCommand(node, c, func(client *client.Admin, args []string) (out admin.WorkspaceLimits, err error) {

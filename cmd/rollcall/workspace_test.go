@@ -76,12 +76,6 @@ func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 		!strings.Contains(err.Error(), "no such workspace") {
 		t.Errorf("of nobody: %v", err)
 	}
-	quiet := *b
-	quiet.t = &testing.T{} // the shell's protocol has tabs
-	if out, _, err := quiet.run(t.Context(), "__complete", "workspace", "limits", ""); err != nil ||
-		!strings.Contains(out, made.ID+"\tacme\n") {
-		t.Errorf("completion: %q, %v", out, err)
-	}
 }
 
 // TestSizesAreReadAsTheyAreWritten, in any unit.
