@@ -1,16 +1,13 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"reflect"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"rollcall/smtp/throttle"
@@ -23,11 +20,10 @@ type scanner struct {
 	known map[string]form
 	at    places // filled: where each key stands
 
-	p      unstable.Parser
-	lines  lineStarts
-	pieces pieces
-	meant  map[string]string // suggestions for unknown keys, by their general form
-	found  []Finding
+	p     unstable.Parser
+	lines lineStarts
+	meant map[string]string // suggestions for unknown keys, by their general form
+	found []Finding
 }
 
 func (s *scanner) scan(data []byte) {
@@ -41,22 +37,16 @@ func (s *scanner) scan(data []byte) {
 		parts, at := s.key(e)
 		switch {
 		case len(parts) == 0:
-			continue
-		case e.Kind == unstable.KeyValue:
-			s.pieces.loose(table, parts)
-		}
-		switch {
 		case e.Kind == unstable.KeyValue && !skip:
 			s.value(append(table[:len(table):len(table)], parts...), e.Value(), at)
 		case e.Kind == unstable.Table:
 			table = parts
 			s.at[joinKey(table)] = at
-			s.pieces.table(table, at)
 			if skip = !s.isTable(generalKey(table)); skip {
 				s.unknown(table, at)
 			}
 		case e.Kind == unstable.ArrayTable:
-			skip, s.pieces.whole = true, true
+			skip = true
 			s.fault(parts, at, "write ["+joinKey(parts)+"] with one bracket on each side: it is not a list of tables")
 		}
 	}
@@ -195,10 +185,6 @@ func allowanceTable(parts []string) bool {
 		strings.HasPrefix(table, "throttle.receivers.") || strings.HasPrefix(table, "throttle.sources.")
 }
 
-// pieceTables is how many tables of receivers and sources the decoder gets at once: for each table it looks through all
-// that it has seen, which takes seconds for a file of 50,000. Measured: anything from 200 to 2,000 is equally fast.
-const pieceTables = 500
-
 // lineStarts are where the lines of a document begin: the parser's own way to find the line of a
 // byte reads everything before it, for each key.
 type lineStarts []int
@@ -217,92 +203,6 @@ func lineStartsOf(data []byte) lineStarts {
 func (l lineStarts) at(offset int) (line, column int) {
 	line = sort.SearchInts(l, offset+1)
 	return line, offset - l[line-1] + 1
-}
-
-// piece is a table before which a document may be cut.
-type piece struct {
-	parts []string
-	at    position
-}
-
-// pieces are the places where a document may be cut into smaller ones that, decoded in turn, give the same settings.
-type pieces struct {
-	tables []piece
-	heads  map[string]bool // the tables above them that have a heading of their own
-	whole  bool            // it may not be cut
-}
-
-// table notes the heading of a table. A document may be cut only if it has nothing but named tables and the default
-// table, which do not depend on the lines before them.
-func (p *pieces) table(parts []string, at position) {
-	switch {
-	case len(parts) == 2 && named(parts[0]):
-		p.tables = append(p.tables, piece{parts, at})
-	case len(parts) != 1 || parts[0] != "default" && (!named(parts[0]) || p.heads[parts[0]]):
-		p.whole = true
-	case named(parts[0]):
-		if p.heads == nil {
-			p.heads = map[string]bool{}
-		}
-		p.heads[parts[0]] = true
-	}
-}
-
-// loose notes a key outside these tables.
-func (p *pieces) loose(table, parts []string) {
-	p.whole = p.whole || len(table) == 0 && named(parts[0]) || len(table) == 1 && named(table[0])
-}
-
-// named reports whether the tables in a table have names chosen by the operator.
-func named(table string) bool { return table == "receivers" || table == "sources" }
-
-// cut returns the pieces of a document, each behind so many empty lines that its lines keep their numbers.
-func (p *pieces) cut(data []byte, l lineStarts) [][]byte {
-	if p.whole || len(p.tables) <= pieceTables {
-		return [][]byte{data}
-	}
-	var out [][]byte
-	from := 1 // line
-	for part := range slices.Chunk(p.tables[pieceTables:], pieceTables) {
-		to := part[0].at.line
-		out = append(out, slices.Concat(bytes.Repeat([]byte("\n"), from-1), data[l[from-1]:l[to-1]]))
-		from = to
-	}
-	return append(out, slices.Concat(bytes.Repeat([]byte("\n"), from-1), data[l[from-1]:]))
-}
-
-// twice finds tables that stand in two pieces, and reports them in the decoder's words; the decoder finds those within
-// one piece.
-func (p *pieces) twice() (found []Finding) {
-	if p.whole {
-		return nil
-	}
-	seen := map[string]int{}
-	for i, t := range p.tables {
-		key := joinKey(t.parts)
-		first, there := seen[key]
-		switch {
-		case !there:
-			seen[key] = i / pieceTables
-		case first != i/pieceTables:
-			found = append(found, t.at.finding(SeverityError, fmt.Sprintf("%s: table %s already exists", key, t.parts[1])))
-		}
-	}
-	return found
-}
-
-// decodePieces decodes the pieces in turn, up to the first fault.
-func decodePieces(documents [][]byte, target func() any, strict bool) error {
-	for _, document := range documents {
-		d := toml.NewDecoder(bytes.NewReader(document))
-		if strict {
-			d.DisallowUnknownFields()
-		}
-		if err := d.Decode(target()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Duration is a length of time, written like "5m" or "1h30m". It is a struct so
