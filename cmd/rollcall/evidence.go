@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -296,134 +295,73 @@ func scopeWords(scope string) string {
 	return term.Dash(scope)
 }
 
+// replayLine is a line of a replay: one of the two.
+type replayLine struct {
+	Address *evidence.Replayed `json:"address,omitempty"`
+	Summary *evidence.Summary  `json:"summary,omitempty"` // the last line
+}
+
 func newReplay(e environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay VERIFICATION",
 		Short: "Judge stored evidence by the present rules, and list what would change",
 		Long: "Judge stored evidence by the present rules, and list what would change.\n\n" +
-			"Nothing is charged or written and no connection to a receiver is made: the stored evidence is judged anew.\n" +
-			"A named ledger is read directly. Without one the node of this machine is asked, which judges by its own\n" +
-			"rules, or its ledger is read when it does not run. The first line says which. The addresses that would\n" +
-			"change are printed. The exit code is 0 also when some would.",
+			"Nothing is charged or written and no connection to a receiver is made: the evidence in the ledger is judged\n" +
+			"anew, by the rules of the configuration. The addresses that would change are printed. The exit code is 0 also\n" +
+			"when some would.",
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
-	rules := c.Flags().String("rules", "", "judge by this rule file, followed by the program's own rules")
+	file := c.Flags().String("rules", "", "judge by this rule file, followed by the program's own rules")
 	all := c.Flags().Bool("all", false, "list also what stays the same")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		id, err := from.verificationID(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		r := replay{from: from, id: id, all: *all}
-		if *rules != "" {
-			if r.rules, err = readRules(*rules); err != nil {
+		return from.fromLedger(c, func(book *sqlstore.Store, conf config.Config, at reading) error {
+			id, err := verificationOf(args[0], func(ids admin.IDRange) ([]uuid.UUID, error) {
+				return book.VerificationsLike(c.Context(), ids.From, ids.To, admin.AlikeMax)
+			})
+			if err != nil {
 				return err
 			}
-		}
-		w := c.OutOrStdout()
-		if *asJSON {
-			r.read = func(at reading) error { return term.PrintJSON(w, map[string]reading{"read": at}) }
-			return r.run(c.Context(), func(l admin.ReplayLine) error { return term.PrintJSON(w, l) })
-		}
-		r.read = func(at reading) error {
-			_, err := fmt.Fprintf(w, "from %s\n\n", at)
-			return err
-		}
-		return r.run(c.Context(), func(l admin.ReplayLine) error { return printReplay(w, l) })
+			rules, err := node.LoadRules(conf.Verdict)
+			if *file != "" {
+				rules, err = verdict.LoadFile(*file)
+			}
+			if err != nil {
+				return fmt.Errorf("read the rules: %w", err)
+			}
+			w := c.OutOrStdout()
+			begin := sync.OnceValue(func() (err error) {
+				if *asJSON {
+					return term.PrintJSON(w, map[string]reading{"read": at})
+				}
+				_, err = fmt.Fprintf(w, "from %s\n\n", at)
+				return err
+			})
+			show := func(l replayLine) error {
+				if err := begin(); err != nil {
+					return err
+				}
+				if *asJSON {
+					return term.PrintJSON(w, l)
+				}
+				return printReplay(w, l)
+			}
+			summary, err := evidence.Replay(c.Context(), book, id, evidence.Query{Rules: rules, All: *all,
+				Yield: func(one evidence.Replayed) error { return show(replayLine{Address: &one}) }})
+			if err != nil {
+				return whyNot(err, summary.Status)
+			}
+			return show(replayLine{Summary: &summary})
+		})
 	}
 	return c
 }
 
-// readRules reads a rule file and checks it, so that errors have its name.
-func readRules(name string) (string, error) {
-	if _, err := verdict.LoadFile(name); err != nil {
-		return "", fmt.Errorf("read the rules: %w", err)
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return "", fmt.Errorf("read the rules: %w", err)
-	}
-	if len(text) == 0 {
-		return "", term.UsageError(fmt.Sprintf("%s is empty: leave --rules out to use the present rules", name))
-	}
-	return string(text), nil
-}
-
-// replay is one replay.
-type replay struct {
-	from  *ledgerFlags
-	read  func(reading) error // called with who answers, before the first line
-	id    uuid.UUID
-	rules string // text of a rule file; "": the present rules
-	all   bool
-}
-
-// run calls yield for each line, the summary last.
-func (r replay) run(ctx context.Context, yield func(admin.ReplayLine) error) error {
-	return r.from.read(ctx, func(client *client.Admin, at reading) error { return r.ask(ctx, client, at, yield) },
-		func(book *sqlstore.Store, c config.Config, at reading) error {
-			rules, err := r.own(c)
-			if err == nil {
-				err = r.read(at)
-			}
-			if err != nil {
-				return err
-			}
-			summary, err := evidence.Replay(ctx, book, r.id, evidence.Query{Rules: rules, All: r.all,
-				Yield: func(one evidence.Replayed) error { return yield(admin.ReplayLine{Address: &one}) }})
-			if err != nil {
-				return whyNot(err, summary.Status)
-			}
-			return yield(admin.ReplayLine{Summary: &summary})
-		})
-}
-
-// own returns the rules to judge by without a node.
-func (r replay) own(c config.Config) (*verdict.Rules, error) {
-	if r.rules != "" {
-		return verdict.Load(admin.RulesName, []byte(r.rules))
-	}
-	return node.LoadRules(c.Verdict)
-}
-
-// errCut ends a replay whose end is missing.
-var errCut = errors.New("the replay was cut short: run it again")
-
-// ask lets the node replay.
-func (r replay) ask(ctx context.Context, client *client.Admin, at reading, yield func(admin.ReplayLine) error) error {
-	answer, err := client.Do(ctx, http.MethodPost, "/v1/verifications/"+r.id.String()+"/replay",
-		map[string]any{"rules": r.rules, "all": r.all})
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.Header.Get("Content-Type") != admin.ReplayType {
-		return client.Stranger()
-	}
-	if err := r.read(at); err != nil {
-		return err
-	}
-	for lines := json.NewDecoder(answer.Body); ; {
-		var l admin.ReplayLine
-		if err := lines.Decode(&l); err != nil {
-			return fmt.Errorf("%w: %w", errCut, err)
-		}
-		if l.Error != nil {
-			return errors.New(l.Error.Message)
-		}
-		if err := yield(l); err != nil || l.Summary != nil {
-			return err
-		}
-	}
-}
-
 // printReplay writes a line.
-func printReplay(w io.Writer, l admin.ReplayLine) error {
+func printReplay(w io.Writer, l replayLine) error {
 	b := term.NewPage(w)
-	switch {
-	case l.Address != nil:
+	if l.Address != nil {
 		writeReplayed(b, *l.Address)
-	case l.Summary != nil:
+	} else {
 		writeReplaySummary(b, *l.Summary)
 	}
 	return b.Emit()

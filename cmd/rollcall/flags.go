@@ -267,6 +267,14 @@ func (f *ledgerFlags) read(ctx context.Context, ask func(*client.Admin, reading)
 	return f.at(ask, opened(ctx, own))
 }
 
+// fromLedger calls own with the opened ledger, for what no node answers.
+func (f *ledgerFlags) fromLedger(c *cobra.Command, own func(*sqlstore.Store, config.Config, reading) error) error {
+	if c.Flags().Changed("admin") {
+		return term.UsageError("only the ledger has this: give --ledger or --config in place of --admin")
+	}
+	return f.itself(opened(c.Context(), own))
+}
+
 // opened wraps own so that it gets the ledger opened for reading.
 func opened(ctx context.Context, own func(*sqlstore.Store, config.Config, reading) error) func(config.Config,
 	reading) error {

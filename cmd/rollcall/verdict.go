@@ -396,10 +396,7 @@ func newVerdictUnknown(e environment) *cobra.Command {
 		if *days < 1 || *most < 1 {
 			return term.UsageError("--days and --limit are 1 or more")
 		}
-		if c.Flags().Changed("admin") {
-			return term.UsageError("only the ledger has the replies: give --ledger or --config in place of --admin")
-		}
-		return from.itself(opened(c.Context(), func(book *sqlstore.Store, conf config.Config, _ reading) error {
+		return from.fromLedger(c, func(book *sqlstore.Store, conf config.Config, _ reading) error {
 			rules, err := node.LoadRules(conf.Verdict)
 			if err != nil {
 				return err
@@ -424,7 +421,7 @@ func newVerdictUnknown(e environment) *cobra.Command {
 				}
 			}
 			return nil
-		}))
+		})
 	}
 	return c
 }

@@ -25,9 +25,6 @@
 //	GET  /v1/verifications?prefix=    {"verifications":[id]}, those whose ids begin so, at most AlikeMax
 //	POST /v1/verifications/{id}/evidence
 //	                                  {"address"} -> Explanation
-//	POST /v1/verifications/{id}/replay
-//	                                  {"rules","all"} -> lines of ReplayLine, the summary last; rules is the text of
-//	                                  a rule file to try, "" is as the node judges
 //	GET  /v1/verifications/{id}/waits inspect.Verification: what its open addresses wait for, and until when
 //	GET  /v1/receivers                inspect.Receivers
 //	GET  /v1/receivers/detail?key=    {"receivers":[inspect.ReceiverDetail]}, one for each node
@@ -66,11 +63,10 @@
 // The header Rollcall-Operator, of at most 200 bytes, names the author of a change for the operator log. It is not
 // checked: anybody with the token may write any name.
 //
-// An email address occurs only in the body of a call and in its answer, never in a URL or a log. A replay judges stored
-// evidence: it makes no connection and writes nothing.
+// An email address occurs only in the body of a call and in its answer, never in a URL or a log.
 //
 // Refusals are {"error":{"code","message"}}, and the message says what to do.
 // The listener belongs on loopback or on a private network: it speaks no TLS.
-// Audits, backups and replays may take minutes; Drain ends them.
+// Audits and backups may take minutes; Drain ends them.
 // Start with Options, Server, Cluster and EnsureToken.
 package admin

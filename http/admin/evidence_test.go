@@ -132,28 +132,9 @@ func TestEvidenceThatIsNotThere(t *testing.T) {
 	damaged.Evidence = []byte("no cases")
 	effort.Must(d.Settle(t.Context(), damaged))(t)
 	refused(running.ID.String(), "user1@example.test", 500, "damaged", "rollcall audit")
-	if _, lines := r.replays(running.ID.String(), `{}`); len(lines) != 0 {
-		t.Errorf("a replay of what is damaged: %+v", lines)
-	}
 	if text := log.String(); strings.Contains(text, "@") || !strings.Contains(text, "cannot be read") {
 		t.Errorf("log: %s", text)
 	}
-}
-
-// replays reads the lines of a replay.
-func (r *rig) replays(id, body string) (status int, lines []admin.ReplayLine) {
-	r.t.Helper()
-	status, text := r.ask("POST", "/v1/verifications/"+id+"/replay", body)
-	for line := range strings.Lines(text) {
-		var l admin.ReplayLine
-		if status == 200 {
-			if err := json.Unmarshal([]byte(line), &l); err != nil {
-				r.t.Fatalf("%q: %v", line, err)
-			}
-			lines = append(lines, l)
-		}
-	}
-	return status, lines
 }
 
 // TestReplayListsWhatWouldChange by the rules of now, and all with all.
@@ -162,11 +143,17 @@ func TestReplayListsWhatWouldChange(t *testing.T) {
 	d := ledgertest.NewFixture(t, r.book, 50)
 	v := settlesCases(d, everyCase())
 	before, stood := d.Account(), d.Sees(v.ID)
-	status, lines := r.replays(v.ID.String(), `{}`)
-	if status != 200 || len(lines) != 3 {
-		t.Fatalf("%d %+v", status, lines)
+	replays := func(all bool) (lines []ledgerevidence.Replayed, summary ledgerevidence.Summary) {
+		summary = effort.Must(ledgerevidence.Replay(t.Context(), r.book, v.ID, ledgerevidence.Query{
+			Rules: verdict.Builtin(), All: all,
+			Yield: func(one ledgerevidence.Replayed) error { lines = append(lines, one); return nil }}))(t)
+		return lines, summary
 	}
-	changed := *lines[0].Address
+	lines, summary := replays(false)
+	if len(lines) != 2 {
+		t.Fatalf("%+v", lines)
+	}
+	changed := lines[0]
 	if changed.Before.Rule != "older@00000001" || !strings.Contains(changed.After.Rule, "@") {
 		t.Errorf("rules: %+v", changed)
 	}
@@ -174,25 +161,20 @@ func TestReplayListsWhatWouldChange(t *testing.T) {
 	want := ledgerevidence.Replayed{Ordinal: 4, Address: "user4@example.test",
 		Before: ledgerevidence.Judged{Verdict: ledgerevidence.Verdict{Outcome: "unknown", Reason: "policy"}},
 		After:  ledgerevidence.Judged{Verdict: ledgerevidence.Verdict{Outcome: "invalid", Reason: "mailbox_not_found"}}}
-	if changed != want || lines[1].Address.Ordinal != 6 {
-		t.Errorf("got %+v and %+v, want %+v and ordinal 6", changed, lines[1].Address, want)
+	if changed != want || lines[1].Ordinal != 6 {
+		t.Errorf("got %+v and %+v, want %+v and ordinal 6", changed, lines[1], want)
 	}
-	summary := ledgerevidence.Summary{Verification: v.ID, Status: ledger.Completed, Addresses: 8, Replayed: 7,
+	wants := ledgerevidence.Summary{Verification: v.ID, Status: ledger.Completed, Addresses: 8, Replayed: 7,
 		Same: 5, Outcomes: 1, Reasons: 1, Unexplained: 1,
 		Changes: []ledgerevidence.Change{{Before: "unknown", After: "invalid", Count: 1}}}
-	if !reflect.DeepEqual(*lines[2].Summary, summary) {
-		t.Errorf("got %+v, want %+v", *lines[2].Summary, summary)
+	if !reflect.DeepEqual(summary, wants) {
+		t.Errorf("got %+v, want %+v", summary, wants)
 	}
-	if _, lines := r.replays(v.ID.String(), `{"all":true}`); len(lines) != 8 || lines[7].Summary == nil {
+	if lines, _ := replays(true); len(lines) != 7 {
 		t.Errorf("all: %+v", lines)
 	}
 	if after := d.Account(); after != before || d.Sees(v.ID) != stood {
 		t.Errorf("a replay changed the book: %+v, %+v", before, after)
-	}
-	status, _ = r.replays(uuid.NewString(), `{}`)
-	effort.Is(t, status, 404, "of no verification")
-	if status, _ = r.replays(v.ID.String(), `{"rules":"no rules"}`); status != 400 {
-		t.Errorf("with bad rules: %d", status)
 	}
 }
 
@@ -223,48 +205,6 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 		q.Yield = func(ledgerevidence.Replayed) error { return nil }
 		effort.Denied(ledgerevidence.Replay(t.Context(), one{s}, v.ID, q))(t, evidence.ErrPacked, name)
 	}
-}
-
-// waitingBook is a ledger whose evidence comes when it is told, or never.
-type waitingBook struct {
-	admin.Book
-	begun, goOn chan struct{}
-}
-
-func (b waitingBook) Evidence(ctx context.Context, id uuid.UUID, after int64,
-	yield func(ledger.StoredSettlement) error) (
-	ledger.Verification, error) {
-	b.begun <- struct{}{}
-	select {
-	case <-b.goOn:
-		return b.Book.Evidence(ctx, id, after, yield)
-	case <-ctx.Done():
-		return ledger.Verification{}, ctx.Err()
-	}
-}
-
-// TestOneReplayAtATime, and none that holds up a drain.
-func TestOneReplayAtATime(t *testing.T) {
-	b := waitingBook{begun: make(chan struct{}), goOn: make(chan struct{})}
-	r := newRig(t, func(o *admin.Options) { b.Book, o.Book = o.Book, &b })
-	v := settlesCases(ledgertest.NewFixture(t, r.book, 50), everyCase())
-	path, statuses := "/v1/verifications/"+v.ID.String()+"/replay", make(chan int)
-	begin := func() {
-		go func() {
-			status, _ := r.ask("POST", path, `{}`)
-			statuses <- status
-		}()
-		<-b.begun
-	}
-	begin()
-	if status, out := r.call("POST", path, `{}`); status != 409 || codeOf(out) != "replay_running" {
-		t.Errorf("a second one: %d %v", status, out)
-	}
-	b.goOn <- struct{}{}
-	effort.Is(t, <-statuses, 200, "the first one")
-	begin()
-	r.server.Drain()
-	effort.Is(t, <-statuses, 503, "in a drain")
 }
 
 // TestAnAddressIsFoundBySpellingsOfItsDomain, and not by those of its local part.

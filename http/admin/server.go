@@ -25,7 +25,6 @@ import (
 	"rollcall/ledger"
 	"rollcall/ledger/evidence"
 	"rollcall/smtp/throttle"
-	"rollcall/smtp/verdict"
 )
 
 // Book is the operators' part of the ledger; ledger.Book implements it.
@@ -71,9 +70,6 @@ type Options struct {
 
 	// Cluster is the whole cluster; nil: its calls are refused with no_cluster.
 	Cluster Cluster
-
-	// Rules are the node's rules, for replays; nil: the program's own.
-	Rules func() *verdict.Rules
 
 	// Survey asks all nodes about their work; nil: its calls are refused with no_survey.
 	Survey Survey
@@ -216,7 +212,6 @@ func (s *Server) routes() http.Handler {
 	add := addCall(func(pattern string, call http.HandlerFunc) { operator.HandleFunc(pattern, call) })
 	s.desk.workspaceOps.addRoutes(add)
 	s.desk.verificationOps.addRoutes(add)
-	add("POST /v1/verifications/{id}/replay", s.replay)
 	s.desk.receiverOps.addRoutes(add)
 	s.desk.throttleOps.addRoutes(add)
 	s.desk.clusterOps.addRoutes(add)

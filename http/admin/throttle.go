@@ -21,8 +21,8 @@ import (
 // ErrCandidate: a candidate file for a replay has a fault; the text says where and what.
 var ErrCandidate = errors.New("admin: candidate")
 
-// candidateMax bounds the body with a candidate file: twice the bound of a rule file.
-const candidateMax = 2 * rulesMax
+// candidateMax bounds the body with a candidate file: twice the bound of a configuration file, as JSON adds bytes.
+const candidateMax = 4 << 20
 
 // ThrottleFile is the state of a node's throttle file.
 type ThrottleFile struct {

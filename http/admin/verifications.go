@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -19,7 +17,6 @@ import (
 	"rollcall/ledger/evidence"
 	"rollcall/smtp"
 	smtpevidence "rollcall/smtp/evidence"
-	"rollcall/smtp/verdict"
 )
 
 // entriesShown is the default number of entries in an answer: a screen.
@@ -343,19 +340,6 @@ func over(v ledger.Verification) string {
 // moment writes a time for a sentence.
 func moment(at time.Time) string { return at.UTC().Format("2 Jan 2006 15:04:05 UTC") }
 
-// ReplayType is the Content-Type of a replay: one JSON value on each line.
-const ReplayType = "application/x-ndjson"
-
-// RulesName names, in errors, a rule file that came in the body of a call.
-const RulesName = "rules"
-
-const (
-	// rulesMax bounds the body with a rule file: twice the bound of verdict.Load, as JSON adds bytes.
-	rulesMax = 8 << 20
-	// replayBuffer is how much of a replay is sent at once.
-	replayBuffer = 32 << 10
-)
-
 // Explanation is one settled address and the evidence for its outcome.
 type Explanation struct {
 	Verification uuid.UUID     `json:"verification"`
@@ -487,101 +471,4 @@ func WhyNoEvidence(err error, status ledger.Status) (code, message string) {
 	}
 	return "address_not_settled", fmt.Sprintf("no outcome is settled for this address yet, the verification "+
 		"is %s: ask again later, and compare the spelling with the file", status)
-}
-
-// ReplayLine is a line of a replay: one of the three.
-type ReplayLine struct {
-	Address *evidence.Replayed `json:"address,omitempty"`
-	Summary *evidence.Summary  `json:"summary,omitempty"` // the last line of a complete replay
-	Error   *ReplayError       `json:"error,omitempty"`   // the last line of an incomplete one
-}
-
-// ReplayError is why a replay ended early.
-type ReplayError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-// replay streams a replay by the rules of the node, or by the caller's file followed by these. One at a time: it uses a
-// whole core, and the node has other work.
-func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Rules string `json:"rules"`
-		All   bool   `json:"all"`
-	}
-	id, err := verificationID(r)
-	if err == nil {
-		err = readBody(r, &in, rulesMax)
-	}
-	if err != nil {
-		answer(w, nil, err)
-		return
-	}
-	rules := verdict.Builtin()
-	if s.options.Rules != nil {
-		rules = s.options.Rules()
-	}
-	if in.Rules != "" {
-		if rules, err = verdict.Load(RulesName, []byte(in.Rules)); err != nil {
-			refuse(w, http.StatusBadRequest, "invalid_rules", err.Error())
-			return
-		}
-	}
-	select {
-	case s.desk.replays <- struct{}{}:
-		defer func() { <-s.desk.replays }()
-	default:
-		refuse(w, http.StatusConflict, "replay_running", "another replay of this node is running; wait for its end")
-		return
-	}
-	ctx, cancel := s.desk.longCall(r.Context())
-	defer cancel()
-	out := newReplayWriter(s.long, w)
-	q := evidence.Query{Rules: rules, All: in.All, Yield: func(one evidence.Replayed) error {
-		return out.line(ReplayLine{Address: &one})
-	}}
-	summary, err := evidence.Replay(ctx, s.options.Book, id, q)
-	switch {
-	case err == nil:
-		err = out.line(ReplayLine{Summary: &summary})
-	case !out.begun:
-		answer(w, nil, s.desk.ofEvidence("replay", summary.Status, err))
-		return
-	default:
-		_ = out.line(ReplayLine{Error: &ReplayError{"unavailable", "the replay was cut short: ask again"}})
-	}
-	if err != nil {
-		s.options.Log.Warn("replay not finished", "verification", id, "err", err)
-	}
-}
-
-// replayWriter writes lines, the headers with the first.
-type replayWriter struct {
-	w     http.ResponseWriter
-	lines *bufio.Writer
-	begun bool
-}
-
-// newReplayWriter makes a replayWriter that cuts a client which reads nothing.
-func newReplayWriter(ctx context.Context, w http.ResponseWriter) *replayWriter {
-	return &replayWriter{w: w,
-		lines: bufio.NewWriterSize(patient{ctx, w, http.NewResponseController(w)}, replayBuffer)}
-}
-
-func (o *replayWriter) line(l ReplayLine) error {
-	if !o.begun {
-		o.begun = true
-		o.w.Header().Set("Content-Type", ReplayType)
-		o.w.Header().Set("Cache-Control", "no-store")
-		o.w.WriteHeader(http.StatusOK)
-	}
-	text, err := json.Marshal(l)
-	if err != nil {
-		return fmt.Errorf("write a line of a replay: %w", err)
-	}
-	_, err = o.lines.Write(append(text, '\n'))
-	if err == nil && l.Address == nil {
-		err = o.lines.Flush()
-	}
-	return err
 }

@@ -147,7 +147,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Limits:   workspaceLimits(c),
 		Gatherer: o.registry, Draining: n.draining, Wake: o.wake, Log: o.log,
 		Cluster: membersView{c.Cluster.Name, n.Cluster}, Ready: n.Cluster.Ready,
-		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Rules: n.rules.Now, Throttle: n.table,
+		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
 		Survey:       n.inspector, Tuned: n.settings.Wake,
 		ReplayThrottle: func(ctx context.Context, candidate string) (inspect.Replayed, error) {
