@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"rollcall/cmd/rollcall/client"
@@ -20,16 +18,8 @@ import (
 	"rollcall/ledger"
 )
 
-const (
-	// logShown is how many changes are shown by default: a screen.
-	logShown = 20
-
-	// logEvery is how often a followed log is read. Guess: nobody waits for it.
-	logEvery = 2 * time.Second
-
-	// logLate is how much later than its time a line may appear: a transaction that began earlier may end later.
-	logLate = time.Minute
-)
+// logShown is how many changes are shown by default: a screen.
+const logShown = 20
 
 func newLog(e environment) *cobra.Command {
 	c := &cobra.Command{
@@ -37,37 +27,23 @@ func newLog(e environment) *cobra.Command {
 		Short: "Show what operators changed: who, what, when, why",
 		Long: "Show what operators changed, oldest first: when, who, what it was, what it is now, and why. The author\n" +
 			"is as people named themselves (--author); whoever has the token may write any name.",
-		Example: "  rollcall log\n  rollcall log --since 24h --limit 0\n  rollcall log --follow",
+		Example: "  rollcall log\n  rollcall log --since 24h --limit 0",
 	}
-	node, asJSON := addAdminFlags(c, e), jsonFlag(c)
-	l := logReader{}
-	since := c.Flags().String("since", "",
+	node := addAdminFlags(c, e)
+	after := c.Flags().String("since", "",
 		"only changes since then: 2h, 3d, or a time such as 2026-11-21T20:00:00Z")
-	c.Flags().IntVar(&l.limit, "limit", logShown, "the newest so many; 0 with --since: all")
-	follow := c.Flags().Bool("follow", false, "go on with new ones, until Ctrl-C")
-	c.RunE = func(c *cobra.Command, _ []string) (err error) {
-		if l.since, err = parseSince(*since, time.Now()); err != nil {
-			return err
+	limit := c.Flags().Int("limit", logShown, "the newest so many; 0 with --since: all")
+	return adminCommand(node, c, func(to *client.Admin, _ []string) (found admin.LogPage, err error) {
+		since, err := parseSince(*after, time.Now())
+		if err != nil {
+			return found, err
 		}
-		if l.limit < 0 || l.limit == 0 && l.since.IsZero() {
-			return term.UsageError("--limit must be 1 or more; 0 is for all since --since")
+		if *limit < 0 || *limit == 0 && since.IsZero() {
+			return found, term.UsageError("--limit must be 1 or more; 0 is for all since --since")
 		}
-		if l.client, err = node.client(); err != nil {
-			return err
-		}
-		l.out, l.asJSON = c.OutOrStdout(), *asJSON
-		lines, err := l.read(c.Context(), l.since, l.limit)
-		switch {
-		case err != nil:
-			return err
-		case *follow:
-			return l.follow(c.Context(), lines, logEvery)
-		case l.asJSON:
-			return term.PrintJSON(l.out, admin.LogPage{Lines: lines})
-		}
-		return l.show(lines)
-	}
-	return c
+		found.Lines, err = readLog(c.Context(), to, since, *limit)
+		return found, err
+	}, printLog)
 }
 
 // parseSince reads a length of time before now, or a time; "" is the beginning.
@@ -86,17 +62,8 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// logReader shows the operator log.
-type logReader struct {
-	client *client.Admin
-	out    io.Writer
-	asJSON bool
-	since  time.Time
-	limit  int // 0: any number
-}
-
-// read returns the newest lines since a time, oldest first, at most limit unless that is 0.
-func (l logReader) read(ctx context.Context, since time.Time, most int) ([]admin.LogLine, error) {
+// readLog returns the newest lines since a time, oldest first, at most so many unless that is 0.
+func readLog(ctx context.Context, to *client.Admin, since time.Time, most int) ([]admin.LogLine, error) {
 	lines, place := []admin.LogLine{}, (*admin.LogPlace)(nil)
 	for {
 		q := url.Values{"limit": {fmt.Sprint(ledger.LogLinesMax)}}
@@ -108,7 +75,7 @@ func (l logReader) read(ctx context.Context, since time.Time, most int) ([]admin
 			q.Set("after", place.After.String())
 		}
 		var page admin.LogPage
-		if err := l.client.Ask(ctx, "GET", "/v1/log?"+q.Encode(), nil, &page); err != nil {
+		if err := to.Ask(ctx, "GET", "/v1/log?"+q.Encode(), nil, &page); err != nil {
 			return nil, err
 		}
 		old := slices.IndexFunc(page.Lines, func(line admin.LogLine) bool { return time.Time(line.At).Before(since) })
@@ -123,54 +90,12 @@ func (l logReader) read(ctx context.Context, since time.Time, most int) ([]admin
 	}
 }
 
-// follow shows lines, and then new ones until ctx ends, which is no error. A node that answered once may become
-// unreachable and come back.
-func (l logReader) follow(ctx context.Context, lines []admin.LogLine, every time.Duration) error {
-	seen, newest := map[uuid.UUID]bool{}, time.Now()
-	for _, line := range lines {
-		seen[line.ID] = true
-		newest = time.Time(line.At) // by the ledger's clock
-	}
-	for {
-		if err := l.show(lines); err != nil {
-			return err
-		}
-		if term.Sleep(ctx, every) != nil {
-			return nil
-		}
-		found, err := l.read(ctx, newest.Add(-logLate), 0)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if lines = nil; err != nil {
-			continue
-		}
-		before := seen
-		seen = map[uuid.UUID]bool{}
-		for _, line := range found {
-			if seen[line.ID] = true; !before[line.ID] {
-				lines = append(lines, line)
-			}
-			newest = time.Time(line.At)
-		}
-	}
-}
-
-// show writes lines below the earlier ones.
-func (l logReader) show(lines []admin.LogLine) error {
-	b := term.NewPage(l.out)
-	for _, line := range lines {
-		if l.asJSON {
-			if err := term.PrintJSON(b, line); err != nil {
-				return err
-			}
-			continue
-		}
+func printLog(b *term.Page, found admin.LogPage) {
+	for _, line := range found.Lines {
 		b.WriteString(b.Mark(term.Bold, term.Stamp(time.Time(line.At))) + " " +
 			term.Printable(cmp.Or(line.Author, "nobody named")) + ": " + b.Mark(term.Bold, term.Printable(line.Action)) + "\n")
 		b.Para(4, "%s", logText(line))
 	}
-	return b.Emit()
 }
 
 // logText describes a change.

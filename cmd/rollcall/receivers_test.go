@@ -523,58 +523,20 @@ func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 	b.misused("verification", id, "--limit", "-1")
 }
 
-// TestTheLogIsFollowed: each line once, also those of one moment.
-func TestTheLogIsFollowed(t *testing.T) {
+// TestTheNewestChangesAreListed, oldest first.
+func TestTheNewestChangesAreListed(t *testing.T) {
 	b := newThrottleBench(t)
-	note := func(n int) {
-		err := b.book.Note(ledger.WithAuthor(context.Background(), "dora"), ledger.LogLine{Action: "test",
-			Subject: fmt.Sprintf("change %d.", n)})
-		if err != nil {
-			t.Error(err)
-		}
-	}
 	for i := range 3 {
-		note(i)
+		noError(t, b.book.Note(ledger.WithAuthor(t.Context(), "dora"), ledger.LogLine{Action: "test",
+			Subject: fmt.Sprintf("change %d.", i)}))
 	}
-	l := logReader{client: adminOf(t, b.environ), limit: 2}
-	ctx, cancel := context.WithTimeout(t.Context(), cliWait)
-	out := &untilText{want: "change 5.", then: cancel}
-	l.out = out
-	lines, err := l.read(ctx, time.Time{}, 2)
-	if err != nil || len(lines) != 2 || lines[0].Subject != "change 1." {
-		t.Fatalf("%v %+v", err, lines)
-	}
-	for i := 3; i < 6; i++ {
-		note(i)
-	}
-	if err := l.follow(ctx, lines, time.Millisecond); err != nil {
-		t.Error(err)
-	}
-	for i := 1; i < 6; i++ {
-		if n := strings.Count(out.String(), fmt.Sprintf("change %d.", i)); n != 1 {
-			t.Errorf("change %d is shown %d times:\n%s", i, n, out.String())
-		}
+	holds(t, b.must("log", "--limit", "2"), "dora: test\n    change 1.\n", "change 2.\n")
+	if out := b.must("log", "--limit", "2"); strings.Contains(out, "change 0.") {
+		t.Errorf("more than asked for:\n%s", out)
 	}
 	for _, wrong := range []string{"--since soon", "--since -2h", "--limit 0", "--limit -1 --since 1h", "x"} {
 		b.misused(append([]string{"log"}, strings.Fields(wrong)...)...)
 	}
-}
-
-// untilText calls then when it has a text.
-type untilText struct {
-	text bytes.Buffer
-	want string
-	then func()
-}
-
-func (u *untilText) String() string { return u.text.String() }
-
-func (u *untilText) Write(b []byte) (int, error) {
-	n, err := u.text.Write(b)
-	if strings.Contains(u.String(), u.want) {
-		u.then()
-	}
-	return n, err
 }
 
 // TestLengthsOfTimeInDays.

@@ -158,10 +158,9 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 	n.logs("verdict file not used")
 	n.script(script{document: "operators/runbooks/verdict-file.md", names: here,
 		fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed}})
-	n.write("replies.txt", "550 5.1.1 User unknown\n452 4.2.2 Mailbox full\n")
 	n.script(script{document: "operators/verdicts.md", fails: map[string]int{"rollcall verdict check " +
 		"verdict.toml": exitFailed,
-		"rollcall verdict unknown --days 3 > replies.txt": exitFailed}}) // it judges by that file
+		"rollcall verdict unknown --days 3": exitFailed}}) // it judges by that file
 }
 
 // TestTheRunbooksOfTheLedgersDisk: books that are off are corrected, a backup is made, and a

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -193,53 +190,35 @@ func newVerdictJudge() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "judge REPLY...",
 		Short: "Show the verdict on a reply, its rule, and why; each argument is one line of the reply",
-		Args:  cobra.ArbitraryArgs, // or --file
 		Example: `  rollcall verdict judge --host mx.example.com "550 5.1.1 User unknown"
-  rollcall verdict judge --stage greeting "554-No SMTP service" "554 Bad DNS PTR"
-  rollcall verdict judge --file replies.txt`,
+  rollcall verdict judge --stage greeting "554-No SMTP service" "554 Bad DNS PTR"`,
 	}
-	file, asJSON := rulesFlag(c), jsonFlag(c)
+	file := rulesFlag(c)
 	host := c.Flags().String("host", "", "the MX host that sent it; an operator's own rules depend on it")
 	stage := c.Flags().String("stage", "rcpt", "stage of the reply: greeting, hello, tls, mail or rcpt")
 	address := c.Flags().String("address", "", "the address that was asked for, which is no word of the reply")
-	replies := c.Flags().String("file", "",
-		`a file with a reply in each line, "-" for the standard input; in front of a reply may `+
-			`stand its stage and host, as in "rcpt@mx.example.com | 550 no"`)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0 && *replies == "":
-			return term.UsageError(`REPLY is missing: write it like "550 5.1.1 User unknown", or name a --file`)
-		case len(args) > 0 && *replies != "":
-			return term.UsageError("REPLY and --file exclude each other: leave one out")
-		}
+	return answerWith(c, func(args []string) (view verdictView, err error) {
 		rules, err := node.LoadRules(config.Verdict{File: *file})
 		if err != nil {
-			return err
+			return view, err
 		}
 		raw := evidence.Raw{At: time.Now(), Host: *host}
 		if raw.Stage, err = parseStage(*stage); err != nil {
-			return err
+			return view, err
 		}
 		if *address != "" {
 			if raw.Address, err = smtp.ParseAddress(*address); err != nil {
-				return term.UsageError(err.Error())
+				return view, term.UsageError(err.Error())
 			}
 		}
-		if *replies != "" {
-			return judgeFile(c, rules, raw, *replies, *asJSON)
-		}
 		if raw.Reply, err = verdict.ParseReply(strings.Join(args, " / ")); err != nil {
-			return term.UsageError(err.Error())
+			return view, term.UsageError(err.Error())
 		}
 		attempt := evidence.Note(raw)
-		view := viewVerdict(rules, rules.Judge(attempt))
+		view = viewVerdict(rules, rules.Judge(attempt))
 		view.Text = attempt.Text
-		if *asJSON {
-			return term.PrintJSON(c.OutOrStdout(), view)
-		}
-		return printVerdict(c.OutOrStdout(), view)
-	}
-	return c
+		return view, nil
+	}, printVerdict)
 }
 
 func parseStage(name string) (smtp.Stage, error) {
@@ -251,7 +230,7 @@ func parseStage(name string) (smtp.Stage, error) {
 	return smtp.StageNone, term.UsageError(fmt.Sprintf("%q is no stage: write greeting, hello, tls, mail or rcpt", name))
 }
 
-func printVerdict(w io.Writer, v verdictView) error {
+func printVerdict(b *term.Page, v verdictView) {
 	rows := [][]string{{"reason", v.Reason}, {"blame", v.Blame}, {"rule", fmt.Sprintf("%s (version %08x)", v.Rule,
 		v.Version)}, {"meaning", v.Meaning}, {"source", strings.TrimSpace(v.Source + " " + v.Date)}, {"text", v.Text}}
 	if v.Action != verdict.ActNone.String() {
@@ -261,109 +240,7 @@ func printVerdict(w io.Writer, v verdictView) error {
 	if v.Bare {
 		outcome += ", if another address of the domain is accepted soon after; else asked again"
 	}
-	return term.PrintTable(w, []string{"outcome", outcome}, rows)
-}
-
-const (
-	// replyLineMax bounds a line of a file of replies.
-	replyLineMax = 64 << 10
-
-	// faultsNamed bounds the lines that an error names.
-	faultsNamed = 5
-)
-
-// fileVerdict is the verdict on one line of a file.
-type fileVerdict struct {
-	Line int `json:"line"`
-	verdictView
-}
-
-// judgeFile judges the replies of a file, one in each line, and prints a line for each and a count of each kind. It
-// skips empty lines and those that begin with #. An error names the lines that are no replies; the others are judged
-// anyway.
-func judgeFile(c *cobra.Command, rules *verdict.Rules, raw evidence.Raw, name string, asJSON bool) error {
-	in := c.InOrStdin()
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return fmt.Errorf("open the file of replies: %w: check the path", err)
-		}
-		defer file.Close()
-		in = file
-	}
-	out := bufio.NewWriter(c.OutOrStdout())
-	kinds, number, faults, named := map[string]int{}, 0, 0, []string{}
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, replyLineMax)
-	for lines.Scan() {
-		number++
-		text := strings.TrimSpace(lines.Text())
-		if text == "" || text[0] == '#' {
-			continue
-		}
-		attempt, err := noteLine(raw, text)
-		if err != nil {
-			if faults++; faults <= faultsNamed {
-				named = append(named, fmt.Sprintf("line %d: %v", number, err))
-			}
-			continue
-		}
-		view := viewVerdict(rules, rules.Judge(attempt))
-		view.Text = attempt.Text
-		kinds[view.Says]++
-		if err := printFileVerdict(out, fileVerdict{number, view}, asJSON); err != nil {
-			return err
-		}
-	}
-	if !asJSON && len(kinds) > 0 {
-		fmt.Fprintln(out)
-		for _, says := range slices.Sorted(maps.Keys(kinds)) {
-			fmt.Fprintf(out, "%6s  %s\n", term.Grouped(int64(kinds[says])), says)
-		}
-	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("line %d: %w: a line has at most %d bytes", number+1, err, replyLineMax)
-	}
-	if faults > 0 {
-		return fmt.Errorf("%d lines are no replies: %s", faults, strings.Join(named, "; "))
-	}
-	return nil
-}
-
-// noteLine parses an attempt: "STAGE | REPLY" or "STAGE@HOST | REPLY".
-func noteLine(raw evidence.Raw, text string) (evidence.Attempt, error) {
-	var err error
-	if head, rest, found := strings.Cut(text, " | "); found {
-		stage, host, _ := strings.Cut(head, "@")
-		if raw.Stage, err = parseStage(stage); err != nil {
-			return evidence.Attempt{}, err
-		}
-		if host != "" {
-			raw.Host = host
-		}
-		text = rest
-	}
-	if raw.Reply, err = verdict.ParseReply(text); err != nil {
-		return evidence.Attempt{}, err
-	}
-	return evidence.Note(raw), nil
-}
-
-// printFileVerdict prints one line; what doesn't fit is cut.
-func printFileVerdict(w io.Writer, v fileVerdict, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(v)
-	}
-	const wide = 29
-	text := []rune(v.Text)
-	if len(text) > wide {
-		text = append(text[:wide-1], '…')
-	}
-	_, err := fmt.Fprintf(w, "%6d  %-42s %s\n", v.Line, v.Says, string(text))
-	return err
+	b.Rows([]string{"outcome", outcome}, rows)
 }
 
 const (
@@ -375,7 +252,7 @@ const (
 
 // unknownReply is a reply that no rule matched, without addresses.
 type unknownReply struct {
-	Reply string           `json:"reply"` // in the form that "verdict judge --file" reads
+	Reply string           `json:"reply"` // the stage, the host and the reply
 	Count int64            `json:"count"`
 	Ended map[string]int64 `json:"ended"` // addresses by their outcome
 }
@@ -386,8 +263,8 @@ func newVerdictUnknown(e environment) *cobra.Command {
 		Short: "List the replies of the last days that no rule matched, the most frequent first",
 		Long: "List the replies of the last days that no rule matched, the most frequent first.\n\n" +
 			"The replies stored in the ledger are judged by the present rules. Above each reply is how often it came and\n" +
-			"the outcomes of its addresses. Addresses are removed. verdict judge --file reads this list.",
-		Example: "  rollcall verdict unknown --days 3 > replies.txt\n  rollcall verdict judge --file replies.txt",
+			"the outcomes of its addresses. Addresses are removed.",
+		Example: "  rollcall verdict unknown --days 3",
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
 	days := c.Flags().Int("days", 7, "how many days back, by when a file was created")
@@ -479,7 +356,7 @@ func (u *unknown) add(c evidence.Case, ended smtp.Outcome) {
 	}
 }
 
-// replyLine writes an attempt as a line that noteLine reads.
+// replyLine writes an attempt as a line: its stage, its host and the reply.
 func replyLine(a evidence.Attempt) string {
 	return fmt.Sprintf("%s@%s | %s", a.Stage, a.Host,
 		strings.Join(strings.Fields(fmt.Sprintf("%d %s %s", a.Code, a.Enhanced, a.Text)), " "))

@@ -83,48 +83,6 @@ func TestVerdictJudge(t *testing.T) {
 	}
 }
 
-// TestVerdictJudgesAFile: each line gets its verdict, also behind a stage and a host, and the number of each kind is
-// told;
-// what is no reply is named with its line, and the others are judged all the same.
-func TestVerdictJudgesAFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "replies.txt")
-	text := "# a log\n550 5.1.1 User unknown\n\nmail | 550 5.7.1 SPF failed\nrcpt@mx.yandex.net | 550 5.7.1 No such " +
-		"user!\n"
-	noError(t, os.WriteFile(name, []byte(text), 0o600))
-	out, err := runRoot(t, "verdict", "judge", "--file", name)
-	for _, want := range []string{"     2  invalid, mailbox_not_found ", "     4  again: other_source, source_identity ",
-		"     5  invalid, mailbox_not_found ", "     2  invalid, mailbox_not_found\n",
-		"     1  again: other_source, source_identity\n"} {
-		if err != nil || !strings.Contains(out, want) {
-			t.Errorf("%v, want %q in\n%s", err, want, out)
-		}
-	}
-	for line := range strings.Lines(out) {
-		if len([]rune(line)) > 81 {
-			t.Errorf("too wide: %s", line)
-		}
-	}
-	text += "hello\n452 4.2.2 full\ndata | 550 no\n"
-	noError(t, os.WriteFile(name, []byte(text), 0o600))
-	out, err = runRoot(t, "verdict", "judge", "--json", "--file", name)
-	if err == nil || !strings.Contains(err.Error(), "2 lines are no replies: line 6: ") || !strings.Contains(err.Error(),
-		"; line 8: ") {
-		t.Errorf("%v", err)
-	}
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	var last fileVerdict
-	if len(lines) != 4 || json.Unmarshal([]byte(lines[3]), &last) != nil || last.Line != 7 ||
-		last.Reason != "mailbox_full" {
-		t.Errorf("%d lines, %+v", len(lines), last)
-	}
-	if _, err := runRoot(t, "verdict", "judge", "--file", name, "550 no"); !isUsage(err) {
-		t.Errorf("a reply and a file: %v", err)
-	}
-	if _, err := runRoot(t, "verdict", "judge", "--file", name+".gone"); err == nil {
-		t.Error("no file, and no error")
-	}
-}
-
 func TestVerdictList(t *testing.T) {
 	out, err := runRoot(t, "verdict", "list")
 	if err != nil || !strings.Contains(out, "generic") && !strings.Contains(out, "not-found") {
@@ -206,11 +164,6 @@ func TestUnknownRepliesAreListed(t *testing.T) {
 	if err != nil || !strings.HasPrefix(text, "# 4 times; addresses: 2 unknown\nrcpt@mx.example.com | 550 blorp <^>\n# "+
 		"2 times") || strings.Contains(text, "anna") || strings.Contains(text, "user unknown") {
 		t.Errorf("%v\n%s", err, text)
-	}
-	name := filepath.Join(t.TempDir(), "replies.txt")
-	noError(t, os.WriteFile(name, []byte(text), 0o600))
-	if judged, err := runRoot(t, "verdict", "judge", "--file", name); err != nil || strings.Count(judged, "retry") < 2 {
-		t.Errorf("%v\n%s", err, judged)
 	}
 	if text, err = r.run("verdict", "unknown", "--limit", "1", "--json"); err != nil || !strings.Contains(text,
 		`"count":4`) || strings.Contains(text, "quux") {
