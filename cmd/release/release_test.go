@@ -28,19 +28,19 @@ func sample(t *testing.T) (release, built) {
 	folder := t.TempDir()
 	source, binary := filepath.Join(folder, "main.go"), filepath.Join(folder, "rollcall")
 	program := "package main\n\nimport \"os\"\n\nfunc main() { os.Stdout.WriteString(\"it runs\") }\n"
-	noError(t, os.WriteFile(source, []byte(program), 0o600))
+	effort.OK(t, os.WriteFile(source, []byte(program), 0o600))
 	compile := exec.Command("go", "build", "-o", binary, source)
 	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	self, err := os.Executable()
-	noError(t, err)
+	effort.OK(t, err)
 	b := built{goos: runtime.GOOS, goarch: runtime.GOARCH}
 	if b.binary, err = os.ReadFile(binary); err == nil {
 		b.info, err = buildinfo.ReadFile(self) // a list of modules
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	return release{root: "../..", out: t.TempDir(), version: "1.2.3-rc1", commit: "abc",
 		date: time.Unix(1_790_000_000, 0).UTC()}, b
 }
@@ -69,12 +69,12 @@ func TestDebianPackage(t *testing.T) {
 	if err == nil {
 		err = r.writeFile("rollcall.deb", deb)
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	root := t.TempDir()
 	for _, folder := range []string{"info", "updates", "triggers"} {
-		noError(t, os.MkdirAll(filepath.Join(root, "var/lib/dpkg", folder), 0o755))
+		effort.OK(t, os.MkdirAll(filepath.Join(root, "var/lib/dpkg", folder), 0o755))
 	}
-	noError(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
+	effort.OK(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644))
 	dpkg := []string{"--root=" + root, "--force-script-chrootless", "--force-depends", "--log=" + root + "/log"}
 	output(t, "dpkg", append(dpkg, "--install", filepath.Join(r.out, "rollcall.deb"))...)
 	effort.Is(t, output(t, filepath.Join(root, "usr/bin/rollcall")), "it runs", "the installed binary says")
@@ -162,7 +162,7 @@ func TestImage(t *testing.T) {
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	noError(t, os.Chmod(root, 0o755))
+	effort.OK(t, os.Chmod(root, 0o755))
 	run := &exec.Cmd{Path: image.Config.Entrypoint[0], Args: image.Config.Entrypoint, Env: image.Config.Env,
 		Dir: image.Config.WorkingDir, SysProcAttr: &syscall.SysProcAttr{Chroot: root,
 			Credential: &syscall.Credential{Uid: nobody, Gid: nobody, NoSetGroups: true}}}
@@ -183,7 +183,7 @@ func unpacked(t *testing.T, archive []byte) map[string][]byte {
 		if err == nil {
 			files[h.Name], err = io.ReadAll(r)
 		}
-		noError(t, err)
+		effort.OK(t, err)
 	}
 }
 
@@ -193,7 +193,7 @@ func unzipped(t *testing.T, text []byte) []byte {
 	if err == nil {
 		text, err = io.ReadAll(r)
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	return text
 }
 
@@ -204,7 +204,7 @@ func TestBill(t *testing.T) {
 	r, b := sample(t)
 	text := effort.Must(r.makeBill(b))(t)
 	var all bom
-	noError(t, json.Unmarshal(text, &all))
+	effort.OK(t, json.Unmarshal(text, &all))
 	listed := map[string]component{}
 	for _, c := range all.Components {
 		listed[c.PURL] = c
@@ -256,7 +256,7 @@ func TestTwoBuilds(t *testing.T) {
 		"xargs -0 cp --parents -t %q", second.root))
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	for _, r := range []release{first, second} {
-		noError(t, r.writeAll([]string{platform}))
+		effort.OK(t, r.writeAll([]string{platform}))
 		output(t, "sh", "-c", fmt.Sprintf("cd %q && sha256sum --check SHA256SUMS && tar -xzf *.tar.gz", r.out))
 	}
 	one, err := os.ReadFile(filepath.Join(first.out, "SHA256SUMS"))
@@ -272,13 +272,5 @@ func TestTwoBuilds(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(first.out, "rollcall")); err == nil {
 		t.Logf("the binary has %.1f MB", float64(info.Size())/1e6)
-	}
-}
-
-// noError ends a test that cannot go on after an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

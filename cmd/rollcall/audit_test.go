@@ -91,9 +91,7 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	c.spoilsTheBooks()
 	_, stdout, _ = c.run("audit")
 	code, _, stderr = c.run("audit", "correct", report(t, stdout), "--keep-account", "--reason", "a gift", "--json")
-	if code != exitDone {
-		t.Errorf("correct: got code %d, %s", code, stderr)
-	}
+	effort.Is(t, code, exitDone, "correct: got code", stderr)
 	code, stdout, stderr = c.run("audit")
 	if code != exitDone || !strings.Contains(stdout, "CORRECTED, newest first") || !strings.Contains(stdout,
 		"found by hand") || !strings.Contains(stdout, "a gift") {
@@ -120,7 +118,7 @@ func (c *cli) spoils(statement string) {
 		_, err = db.Exec(statement)
 		err = errors.Join(err, db.Close())
 	}
-	noError(c.t, err)
+	effort.OK(c.t, err)
 }
 
 // report gives the subject that an audit printed.

@@ -44,12 +44,10 @@ func (r *rig) bystander(ctx context.Context) *bystander {
 		b.tenant, err = client.OpenTenant(ctx, client.NewAdmin(r.admin, token), client.TenantOptions{
 			File: filepath.Join(r.folder, "bystander.json"), Workspace: "bystander", Credits: 100})
 	}
-	noError(r.t, err)
+	effort.OK(r.t, err)
 	b.client = client.NewAPI(r.api, b.tenant.Key, func(string) {})
 	for _, made := range []*api.Creation{&b.finished, &b.doomed, &b.waiting} {
-		if *made, err = b.client.Create(ctx, uuid.New(), int64(len(bystanderFile)), "by.csv"); err != nil {
-			r.t.Fatal(err)
-		}
+		*made = effort.Must(b.client.Create(ctx, uuid.New(), int64(len(bystanderFile)), "by.csv"))(r.t)
 	}
 	b.upload(ctx, b.finished)
 	return b
@@ -59,7 +57,7 @@ func (r *rig) bystander(ctx context.Context) *bystander {
 func (b *bystander) upload(ctx context.Context, v api.Creation) {
 	b.t.Helper()
 	size := int64(len(bystanderFile))
-	noError(b.t, b.client.Upload(ctx, v.Upload.URL, strings.NewReader(bystanderFile), size, func(int64) {}))
+	effort.OK(b.t, b.client.Upload(ctx, v.Upload.URL, strings.NewReader(bystanderFile), size, func(int64) {}))
 	for {
 		d, err := look(ctx, b.client, v.ID)
 		if err == nil && d.CompletedAt != nil {
@@ -222,8 +220,7 @@ func (b *bystander) wantLater(what string, a answered, code api.Code) {
 	}
 }
 
-// served wants the same writes done after the fault, by clients that repeat them,
-// and every credit accounted for.
+// served wants the same writes done after the fault, by clients that repeat them, and every credit accounted for.
 func (b *bystander) served(ctx context.Context) {
 	b.t.Helper()
 	made := effort.Must(b.client.Create(ctx, b.identity, int64(len(bystanderFile)), ""))(b.t)

@@ -25,14 +25,12 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// These tests run the binary as people do: they build it once and look at exit
-// codes, lines and files.
+// These tests run the binary as people do: they build it once and look at exit codes, lines and files.
 
 // cliWait bounds one run of the binary in a test.
 const cliWait = 3 * time.Minute
 
-// binaryPlace is where binaryFolder is made, which is where the binary is, when a test has
-// asked for it.
+// binaryPlace is where binaryFolder is made, which is where the binary is, when a test has asked for it.
 var binaryPlace, binaryFolder string
 
 // binary builds rollcall once for all tests, without what only a debugger needs.
@@ -128,26 +126,17 @@ func (c *cli) does(args ...string) {
 	}
 }
 
-// noError ends a test that cannot go on after an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // write puts a file into the folder and gives its name.
 func (c *cli) write(name, text string) string {
 	c.t.Helper()
-	noError(c.t, os.WriteFile(filepath.Join(c.folder, name), []byte(text), 0o600))
+	effort.OK(c.t, os.WriteFile(filepath.Join(c.folder, name), []byte(text), 0o600))
 	return name
 }
 
 // example gives the path of a file in examples.
 func example(t *testing.T, name string) string {
 	t.Helper()
-	path := effort.Must(filepath.Abs(filepath.Join(HouseRoot, "examples", name)))(t)
-	return path
+	return effort.Must(filepath.Abs(filepath.Join(HouseRoot, "examples", name)))(t)
 }
 
 func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
@@ -230,8 +219,7 @@ func TestVersionAndCompletion(t *testing.T) {
 		t.Errorf("got code %d, %v and %+v", code, err, v)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if code, stdout, _ := c.run("completion", shell); code != exitDone || !strings.Contains(stdout,
-			"rollcall") {
+		if code, stdout, _ := c.run("completion", shell); code != exitDone || !strings.Contains(stdout, "rollcall") {
 			t.Errorf("completion %s: got code %d and %d bytes", shell, code, len(stdout))
 		}
 	}
@@ -267,7 +255,7 @@ func (c *cli) start(args ...string) *background {
 	command := c.command(context.Background(), args...)
 	reader, writer := io.Pipe()
 	command.Stdout, command.Stderr = writer, writer
-	noError(c.t, command.Start())
+	effort.OK(c.t, command.Start())
 	b := &background{t: c.t, command: command, lines: make(chan string, 1000), ended: make(chan error, 1)}
 	go readLines(reader, b.lines)
 	go func() {
@@ -329,7 +317,7 @@ func (b *background) waitFor(text string) string {
 // stop sends a signal and gives the exit code.
 func (b *background) stop(signal os.Signal) int {
 	b.t.Helper()
-	noError(b.t, b.command.Process.Signal(signal))
+	effort.OK(b.t, b.command.Process.Signal(signal))
 	select {
 	case <-b.ended:
 	case <-time.After(30 * time.Second): // the operators' contract
@@ -428,7 +416,7 @@ func TestPreflight(t *testing.T) {
 	lab := effort.Must(smtplab.Start(smtplab.Defaults()))(t)
 	defer lab.Stop(t.Context())
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0") // takes questions, gives no answers
-	noError(t, err)
+	effort.OK(t, err)
 	defer silent.Close()
 	for _, x := range []struct {
 		name, list string
@@ -455,7 +443,7 @@ func TestPreflight(t *testing.T) {
 			c.DNS.Servers, c.DNS.Timeout.Duration = []string{x.dns}, time.Second
 			c.SMTP.Port, c.SMTP.AllowNetworks = x.port, []string{lab.Network().String()}
 			name := filepath.Join(t.TempDir(), "list.csv")
-			noError(t, os.WriteFile(name, []byte(x.list), 0o600))
+			effort.OK(t, os.WriteFile(name, []byte(x.list), 0o600))
 			in := effort.Must(openInput(name))(t)
 			defer in.Close()
 			err := preflight(t.Context(), c, in)

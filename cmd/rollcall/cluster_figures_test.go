@@ -32,9 +32,8 @@ import (
 //	go test ./cmd/rollcall -run '^TestClusterFigures' -long -v -timeout 30m
 
 const (
-	// figureSlots is how many SMTP sessions a node of the throughput figure may have:
-	// few, so that latency is what bounds a node, and not the processors that all
-	// nodes of one machine share. A node keeps half of the files beyond
+	// figureSlots is how many SMTP sessions a node of the throughput figure may have: few, so that latency is what
+	// bounds a node, and not the processors that all nodes of one machine share. A node keeps half of the files beyond
 	// filesKept for sessions.
 	figureSlots = 100
 	filesKept   = 1024 // as a node keeps them for everything else
@@ -68,10 +67,7 @@ func newCrowd(t *testing.T, server *postgres.Server, lab *smtplab.Lab, settings 
 	t.Helper()
 	name := "figures" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	w := &crowd{t: t, lab: lab, url: server.NewDatabase(t, name, "")}
-	var err error
-	if w.book, err = pgx.Connect(t.Context(), w.url); err != nil {
-		t.Fatal(err)
-	}
+	w.book = effort.Must(pgx.Connect(t.Context(), w.url))(t)
 	t.Cleanup(func() { _ = w.book.Close(context.WithoutCancel(t.Context())) })
 	block := int(portsGiven.Add(1))%200 + 1 // of addresses
 	gossip, actors := freePort(t), freePort(t)
@@ -123,7 +119,7 @@ func (w *crowd) launch(m *measured) {
 		c = limited
 	}
 	c.Stdout, c.Stderr = log, log
-	noError(w.t, c.Start())
+	effort.OK(w.t, c.Start())
 	m.life = c
 	w.t.Cleanup(func() {
 		_ = c.Process.Kill() // fails when it has ended
@@ -139,7 +135,7 @@ func (w *crowd) launch(m *measured) {
 func (w *crowd) kill(m *measured) time.Time {
 	w.t.Helper()
 	at := time.Now()
-	noError(w.t, m.life.Process.Signal(syscall.SIGKILL))
+	effort.OK(w.t, m.life.Process.Signal(syscall.SIGKILL))
 	_ = m.life.Wait()
 	return at
 }
@@ -147,9 +143,9 @@ func (w *crowd) kill(m *measured) time.Time {
 // stop stops the process of a node for a while.
 func (w *crowd) stop(m *measured, long time.Duration) {
 	w.t.Helper()
-	noError(w.t, m.life.Process.Signal(syscall.SIGSTOP))
+	effort.OK(w.t, m.life.Process.Signal(syscall.SIGSTOP))
 	_ = term.Sleep(w.t.Context(), long)
-	noError(w.t, m.life.Process.Signal(syscall.SIGCONT))
+	effort.OK(w.t, m.life.Process.Signal(syscall.SIGCONT))
 }
 
 // ready reports whether a node says so.
@@ -239,12 +235,11 @@ type standing struct {
 func (w *crowd) standing(id uuid.UUID) (s standing) {
 	w.t.Helper()
 	const ask = "SELECT lease_node, epoch, completed > 0 FROM verifications WHERE id = $1"
-	noError(w.t, w.book.QueryRow(w.t.Context(), ask, id[:]).Scan(&s.node, &s.epoch, &s.done))
+	effort.OK(w.t, w.book.QueryRow(w.t.Context(), ask, id[:]).Scan(&s.node, &s.epoch, &s.done))
 	return s
 }
 
-// TestClusterFiguresOfThroughput measures how much faster more nodes are on receivers
-// that are slow to answer.
+// TestClusterFiguresOfThroughput measures how much faster more nodes are on receivers that are slow to answer.
 func TestClusterFiguresOfThroughput(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")
@@ -347,8 +342,7 @@ func (w *crowd) joins(m *measured) time.Duration {
 	return first.Sub(began)
 }
 
-// receiversAfter kills a node and gives, for each receiver that it was the last to
-// speak to, how soon another one does.
+// receiversAfter kills a node and gives, for each receiver that it was the last to speak to, how soon another one does.
 func (w *crowd) receiversAfter(m *measured) (took []time.Duration) {
 	w.t.Helper()
 	had := len(w.lab.Events())

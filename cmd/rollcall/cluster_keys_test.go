@@ -36,9 +36,9 @@ func TestKeysAreMadeInNewFiles(t *testing.T) {
 	r := newClusterRig(t, trio())
 	name := filepath.Join(t.TempDir(), "next.key")
 	stdout, _, err := r.run("", "keys", "new", name, "--json")
-	noError(t, err)
+	effort.OK(t, err)
 	var made newKeyFileView
-	noError(t, json.Unmarshal([]byte(stdout), &made))
+	effort.OK(t, json.Unmarshal([]byte(stdout), &made))
 	key, err := readKey(name, nil)
 	info, statErr := os.Stat(name)
 	if err != nil || statErr != nil || info.Mode().Perm() != 0o600 || len(key) != 44 || strings.Contains(stdout, key) {
@@ -62,7 +62,7 @@ func TestKeysOfACluster(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(folder, name)
-		noError(t, errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)))
+		effort.OK(t, errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)))
 		return path
 	}
 	one := file("one.key", "# the next one\n\n"+canaryKey+"\n", 0o600)
@@ -212,7 +212,7 @@ func TestCertificatesAsJSON(t *testing.T) {
 		{[]string{"show", show}, certView{Name: "a", Issuer: "CA of rollcall", Cert: show}},
 	} {
 		var got certView
-		noError(t, json.Unmarshal([]byte(mustCerts(t, append(c.args, "--json")...)), &got))
+		effort.OK(t, json.Unmarshal([]byte(mustCerts(t, append(c.args, "--json")...)), &got))
 		begins, err := time.Parse(time.RFC3339, got.Begins)
 		if err != nil || time.Since(begins) < time.Hour || got.Expires <= got.Begins {
 			t.Errorf("%v: valid from %s to %s", c.args, got.Begins, got.Expires)
@@ -238,7 +238,7 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 	for _, missing := range []string{"", "a.crt", "a.key", "ca.crt", "ca.key"} {
 		away := filepath.Join(dir, "away")
 		if missing != "" {
-			noError(t, os.Rename(filepath.Join(dir, missing), away))
+			effort.OK(t, os.Rename(filepath.Join(dir, missing), away))
 		}
 		effort.Denied(certs(t, "init", "--dir", dir))(t, fs.ErrExist, fmt.Sprintf("init without %q", missing))
 		wantErr := fs.ErrExist
@@ -247,7 +247,7 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 		}
 		effort.Denied(certs(t, "node", "a", "--dir", dir))(t, wantErr, fmt.Sprintf("node without %q", missing))
 		if missing != "" {
-			noError(t, os.Rename(away, filepath.Join(dir, missing)))
+			effort.OK(t, os.Rename(away, filepath.Join(dir, missing)))
 		}
 		if read() != before {
 			t.Fatalf("without %q something was overwritten", missing)
@@ -274,7 +274,7 @@ func TestCertificatesThatCannotBeMade(t *testing.T) {
 	mustCerts(t, "init", "--dir", dir)
 	open := t.TempDir()
 	mustCerts(t, "init", "--dir", open)
-	noError(t, os.Chmod(filepath.Join(open, "ca.key"), 0o644))
+	effort.OK(t, os.Chmod(filepath.Join(open, "ca.key"), 0o644))
 	for _, c := range []struct {
 		name   string
 		args   []string

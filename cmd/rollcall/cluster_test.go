@@ -120,7 +120,7 @@ func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 	if err == nil {
 		err = server.Start()
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	r.environ = []string{"ROLLCALL_ADMIN=http://" + server.Addr().String(), "ROLLCALL_ADMIN_TOKEN=" + token}
 	r.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cliWait)
@@ -176,8 +176,7 @@ func TestMembersOfAClusterThatIsWell(t *testing.T) {
 	}
 }
 
-// TestMembersThatAreNotWell has everything that can be wrong, with the longest
-// texts there are, in 80 columns.
+// TestMembersThatAreNotWell has everything that can be wrong, with the longest texts there are, in 80 columns.
 func TestMembersThatAreNotWell(t *testing.T) {
 	const want = `cluster a-cluster-with-a-name-of-more… as a-rather-long-name-of-a-host.… sees it
 
@@ -262,7 +261,7 @@ v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
 		known.Members = append(known.Members, shown(fmt.Sprintf("c%07d", i), fmt.Sprint("node-", i), state, 400*24*time.Hour))
 	}
 	var out bytes.Buffer
-	noError(t, (membersTable{known, tableNow}).print(screen{&out}))
+	effort.OK(t, (membersTable{known, tableNow}).print(screen{&out}))
 	fits(t, out.String(), term.Columns)
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
@@ -274,7 +273,7 @@ func TestMembersAsJSON(t *testing.T) {
 	r := newClusterRig(t, trio())
 	stdout, _, err := r.run("", "members", "--json")
 	var got admin.Membership
-	noError(t, json.Unmarshal([]byte(stdout), &got))
+	effort.OK(t, json.Unmarshal([]byte(stdout), &got))
 	if err != nil || len(got.Members) != 3 || got.Members[0].Node != trio().Members[0].Node ||
 		strings.Count(stdout, "\n") != 1 {
 		t.Errorf("got %v and %s", err, stdout)
@@ -284,8 +283,7 @@ func TestMembersAsJSON(t *testing.T) {
 	}
 }
 
-// TestWatchedMembers are shown again and again, also after a time without an
-// answer, until the watch is ended.
+// TestWatchedMembers are shown again and again, also after a time without an answer, until the watch is ended.
 func TestWatchedMembers(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -320,8 +318,7 @@ func TestWatchedMembers(t *testing.T) {
 		})
 	}
 	r := newClusterRig(t, admin.Membership{Cluster: "broken"})
-	if _, _, err := r.run("", "members", "--watch"); err == nil || !strings.Contains(err.Error(),
-		"did not answer") {
+	if _, _, err := r.run("", "members", "--watch"); err == nil || !strings.Contains(err.Error(), "did not answer") {
 		t.Errorf("a watch of nothing: %v", err)
 	}
 }
@@ -372,8 +369,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainIsWaitedFor until that process has nothing left, is lost, or nobody
-// tells any more.
+// TestDrainIsWaitedFor until that process has nothing left, is lost, or nobody tells any more.
 func TestDrainIsWaitedFor(t *testing.T) {
 	state := func(s admin.State, leases, receivers int) admin.Membership {
 		return with(trio(), 1, func(m *admin.Member) { m.State, m.Leases, m.Receivers = s, leases, receivers })

@@ -36,7 +36,7 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 		t.Helper()
 		out, _, err := runHere(t.Context(), false, nil, "", append([]string{"credits", "show", "--admin", url, "--token",
 			token, "--workspace", d.Workspace.String(), "--verification", v.ID.String()}, flags...)...)
-		noError(t, err)
+		effort.OK(t, err)
 		return out
 	}
 	const sum = "held 1,200 = charged 1,000 + released 200 + still held 0\n"

@@ -39,7 +39,7 @@ func newCustomerCLI(t *testing.T, more ...string) (c *cli, service string, node 
 	if err == nil {
 		err = json.Unmarshal(text, &dev)
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	c.environ = append(c.environ, "ROLLCALL_KEY="+dev.Key, "ROLLCALL_API="+service)
 	return c, service, node
 }
@@ -61,7 +61,7 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 	c.write("list.csv", slowList("anna", 60))
 	b := c.start("verify", "list.csv", "--api", service)
 	b.waitFor("verifying")
-	noError(t, b.command.Process.Signal(os.Interrupt))
+	effort.OK(t, b.command.Process.Signal(os.Interrupt))
 	line := b.waitFor("rollcall: stopped: the service goes on with verification ")
 	id := regexp.MustCompile(`[0-9a-f-]{36}`).FindString(line)
 	if !strings.Contains(line, "and charges for it") {
@@ -315,7 +315,7 @@ func TestAWaitIsToldOnce(t *testing.T) {
 func TestTheIdentityIsOfTheContent(t *testing.T) {
 	of := func(name, text, again string) uuid.UUID {
 		file := filepath.Join(t.TempDir(), name)
-		noError(t, os.WriteFile(file, []byte(text), 0o600))
+		effort.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		in := effort.Must(openInput(file))(t)
 		defer in.Close()
 		return in.identity(again)
@@ -422,9 +422,7 @@ func TestTwentyInterruptedUploadsAreOneVerification(t *testing.T) {
 	for i := range folders {
 		both.Go(func() {
 			code, stdout, stderr := folders[i].run(args(i)...)
-			if code != exitDone {
-				t.Errorf("folder %d: got code %d and %s", i, code, stderr)
-			}
+			effort.Is(t, code, exitDone, "folder", i, "code", stderr)
 			outputs[i] = stdout
 		})
 	}
@@ -500,8 +498,7 @@ func TestResultsThatAreGoneNameTheWayToNewOnes(t *testing.T) {
 		t.Errorf("got %v and %q", err, stdout)
 	}
 	if want := "This content was sent before, on 2026-11-20 10:00Z: this is verification v1 again, and nothing is " +
-		"charged"; !strings.Contains(stderr.String(),
-		want) {
+		"charged"; !strings.Contains(stderr.String(), want) {
 		t.Errorf("got %q, want %q", stderr, want)
 	}
 }

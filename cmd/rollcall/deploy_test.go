@@ -28,7 +28,7 @@ func textsOf(t *testing.T, folders, endings []string) map[string]string {
 	texts := map[string]string{}
 	for _, folder := range folders {
 		root := filepath.Join(HouseRoot, folder)
-		noError(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		effort.OK(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 			wanted := func(ending string) bool { return strings.HasSuffix(name, ending) }
 			if err != nil || d.IsDir() || !slices.ContainsFunc(endings, wanted) {
 				return err
@@ -41,9 +41,8 @@ func textsOf(t *testing.T, folders, endings []string) map[string]string {
 	return texts
 }
 
-// TestDeploy reads the files of deploy as the programs do that get them: each
-// setting exists, the configurations are valid, and the ledger's rights are those
-// of the document that tests run.
+// TestDeploy reads the files of deploy as the programs do that get them: each setting exists, the configurations are
+// valid, and the ledger's rights are those of the document that tests run.
 func TestDeploy(t *testing.T) {
 	texts := textsOf(t, []string{"deploy"}, []string{""})
 	environ := regexp.MustCompile(`\bROLLCALL_[A-Z_]+`)
@@ -71,7 +70,7 @@ func TestDeploy(t *testing.T) {
 		"kubernetes.yaml": {strings.ReplaceAll(inKubernetes[1], "\n    ", "\n"), podEnviron},
 	} {
 		file := filepath.Join(t.TempDir(), "rollcall.toml")
-		noError(t, os.WriteFile(file, []byte(c.toml), 0o600))
+		effort.OK(t, os.WriteFile(file, []byte(c.toml), 0o600))
 		if _, err := config.Load(file, c.environ); err != nil {
 			t.Errorf("the configuration in deploy/%s: %v", name, err)
 		}
@@ -135,8 +134,7 @@ func tryFlags(c *cobra.Command, args []string) error {
 	return c.Args(c, c.Flags().Args())
 }
 
-// TestDocumentsNameMetricsThatExist: each metric that a document names is one that a
-// node registers.
+// TestDocumentsNameMetricsThatExist: each metric that a document names is one that a node registers.
 func TestDocumentsNameMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	families := metricsOf(t)
@@ -182,7 +180,7 @@ func readAlerts(t *testing.T) (all []alert) {
 	d := yaml.NewDecoder(file)
 	d.KnownFields(true)
 	var a alerts
-	noError(t, d.Decode(&a))
+	effort.OK(t, d.Decode(&a))
 	for _, g := range a.Groups {
 		all = append(all, g.Rules...)
 	}
@@ -213,7 +211,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 	if err == nil {
 		err = json.Unmarshal(text, &d)
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	return d
 }
 
@@ -351,7 +349,7 @@ func TestEveryAlertHasCases(t *testing.T) {
 	if err == nil {
 		err = yaml.Unmarshal(text, &all)
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	asked := regexp.MustCompile(`^count by \([^)]*\) \(ALERTS\{alertname="(\w+)", alertstate="firing"\}\)$`)
 	fires, rests := map[string]bool{}, map[string]bool{}
 	for _, one := range all.Tests {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config/effort"
 	"rollcall/smtp/smtplab"
 )
 
@@ -23,26 +24,25 @@ type disk struct {
 	leave      func(bytes int64) // of a full one; nil: can't be told
 }
 
-// diskBytes bounds the disk that is filled: a ledger's log is folded back at
-// 16 MiB, and these tests write less.
+// diskBytes bounds the disk that is filled: a ledger's log is folded back at 16 MiB, and these tests write less.
 const diskBytes = 64 << 20
 
 // smallDisk mounts a disk of its own at path; it skips the test without the right to.
 func smallDisk(t *testing.T, path string) disk {
 	t.Helper()
-	noError(t, os.MkdirAll(path, 0o700))
+	effort.OK(t, os.MkdirAll(path, 0o700))
 	options := fmt.Sprintf("size=%d,mode=0700", diskBytes)
 	if err := syscall.Mount("tmpfs", path, "tmpfs", 0, options); err != nil {
 		t.Skipf("no disk is filled: a tmpfs can't be mounted here: %v", err)
 	}
-	t.Cleanup(func() { noError(t, syscall.Unmount(path, syscall.MNT_DETACH)) })
+	t.Cleanup(func() { effort.OK(t, syscall.Unmount(path, syscall.MNT_DETACH)) })
 	ballast := filepath.Join(path, "ballast")
 	d := disk{free: func() {
-		noError(t, os.Remove(ballast))
+		effort.OK(t, os.Remove(ballast))
 	}}
 	d.fill = func() {
 		f, err := os.Create(ballast)
-		noError(t, err)
+		effort.OK(t, err)
 		defer f.Close()
 		for block := make([]byte, 64<<10); err == nil; {
 			_, err = f.Write(block)
@@ -56,7 +56,7 @@ func smallDisk(t *testing.T, path string) disk {
 		if err == nil {
 			err = os.Truncate(ballast, info.Size()-bytes)
 		}
-		noError(t, err)
+		effort.OK(t, err)
 	}
 	return d
 }
@@ -66,9 +66,7 @@ func limitedFiles(t *testing.T, node *background) disk {
 	pid, before := node.command.Process.Pid, unix.Rlimit{}
 	limit := func(to, old *unix.Rlimit) {
 		t.Helper()
-		if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, to, old); err != nil {
-			t.Fatalf("limit the files of the node: %v", err)
-		}
+		effort.OK(t, unix.Prlimit(pid, unix.RLIMIT_FSIZE, to, old))
 	}
 	limit(nil, &before)
 	return disk{
@@ -117,7 +115,7 @@ func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, 
 	other.refused(ctx)
 	for end := time.Now().Add(faultLasts()); time.Now().Before(end); {
 		other.reads(ctx)
-		noError(t, term.Sleep(ctx, 50*time.Millisecond))
+		effort.OK(t, term.Sleep(ctx, 50*time.Millisecond))
 	}
 	log.wait(ctx, "leases not renewed")
 	if now := c.settled(); now != settled || now == int64(len(sample)) {
@@ -126,7 +124,7 @@ func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, 
 	d.free()
 
 	other.served(ctx)
-	noError(t, c.wait())
+	effort.OK(t, c.wait())
 	c.check(lab, sample, 1) // what was not settled when the lease was given up is asked again
 	r.audit()
 	log.quiet()
@@ -135,9 +133,8 @@ func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, 
 	r.audit()
 }
 
-// TestAFullDiskAtTheFirstStartIsToldInOneLine starts a node on a disk that is
-// full from the first byte, and then at later steps of the start. Nothing that a
-// start left behind stands in the way of the one that has space.
+// TestAFullDiskAtTheFirstStartIsToldInOneLine starts a node on a disk that is full from the first byte, and then at
+// later steps of the start. Nothing that a start left behind stands in the way of the one that has space.
 func TestAFullDiskAtTheFirstStartIsToldInOneLine(t *testing.T) {
 	t.Parallel()
 	_, r := pacedRig(t, "")

@@ -18,9 +18,8 @@ import (
 	"rollcall/config/effort"
 )
 
-// Documents have blocks of shell commands that people copy when they are in a hurry. A
-// script runs the blocks of one document, in their order and as they stand, in a shell
-// whose world is in the state that the document is about.
+// Documents have blocks of shell commands that people copy when they are in a hurry. A script runs the blocks of one
+// document, in their order and as they stand, in a shell whose world is in the state that the document is about.
 
 // script is a document and the world that its blocks are run in.
 type script struct {
@@ -30,8 +29,7 @@ type script struct {
 	// names are what stands in the document and cannot exist here, such as the address of
 	// a machine or an id, and what is used in its place. Nothing else is changed in a block.
 	names map[string]string
-	// before is what happens in the world before a block, by the first line of the block
-	// as it stands in the document.
+	// before is what happens in the world before a block, by the first line of the block as it stands in the document.
 	before map[string]func()
 	// fails are the commands that the document says fail, and their exit codes.
 	fails map[string]int
@@ -114,8 +112,7 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 	}
 }
 
-// blocksOf reads the blocks of a document. A block without a language that follows directly
-// is what the document shows.
+// blocksOf reads the blocks of a document. A block without a language that follows directly is what the document shows.
 func blocksOf(t *testing.T, document string) (blocks []block) {
 	t.Helper()
 	text := effort.Must(os.ReadFile(filepath.Join(HouseRoot, document)))(t)
@@ -198,8 +195,7 @@ var (
 	portOf = regexp.MustCompile(`:[0-9]{2,5}$`)
 )
 
-// shape is what a line that a document shows looks like in any run: the same words, and
-// other ids, numbers and times.
+// shape is what a line that a document shows looks like in any run: the same words, and other ids, numbers and times.
 func shape(line string) *regexp.Regexp {
 	var parts []string
 	for _, word := range strings.Fields(line) {
@@ -288,7 +284,7 @@ func (s script) start(t *testing.T) *scriptShell {
 		texts[program] = "#!/bin/sh\necho \"" + program + " $*\" >> called\n" + lines + "\n"
 	}
 	for program, text := range texts {
-		noError(t, os.WriteFile(filepath.Join(programs, program), []byte(text), 0o755))
+		effort.OK(t, os.WriteFile(filepath.Join(programs, program), []byte(text), 0o755))
 	}
 	prelude := scriptPrelude + "declare -A fails met\n"
 	for command, code := range s.fails {
@@ -302,7 +298,7 @@ func (s script) start(t *testing.T) *scriptShell {
 	h.command.Stderr = &h.failed
 	in := effort.Must(h.command.StdinPipe())(t)
 	out := effort.Must(h.command.StdoutPipe())(t)
-	noError(t, h.command.Start())
+	effort.OK(t, h.command.Start())
 	h.in, h.answers = in, bufio.NewScanner(out)
 	t.Cleanup(func() { _ = in.Close(); _ = h.command.Wait() })
 	h.tell(prelude)
@@ -329,7 +325,7 @@ func (h *scriptShell) block(number int, text string) string {
 	if err == nil {
 		err = os.Chmod(folder, 0o777) // the shell may be another user's
 	}
-	noError(h.t, err)
+	effort.OK(h.t, err)
 	if len(h.script.types) > 0 {
 		return h.atTerminal(number, commands)
 	}
@@ -348,8 +344,7 @@ func (h *scriptShell) atTerminal(number int, commands string) string {
 	const end = "\r\nend of the block\r\n"
 	terminal := newTerminal(h.t, h.script.types)
 	h.tell(fmt.Sprintf(". %s < %[2]s > %[2]s 2>&1; printf '\\nend of the block\\n' > %[2]s; echo ended %d", commands,
-		terminal.name,
-		number))
+		terminal.name, number))
 	h.wait(number, terminal.shown)
 	until(h.t, func() (bool, string) { return strings.Contains(terminal.shown(), end), terminal.shown() })
 	return strings.ReplaceAll(strings.TrimSuffix(terminal.shown(), end), "\r\n", "\n")

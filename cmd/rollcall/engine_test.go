@@ -33,8 +33,7 @@ func openedWide(t testing.TB, c *config.Config, pipelining bool) {
 // labGreylist is how long the receivers of labNode greylist.
 const labGreylist = 500 * time.Millisecond
 
-// hurry scales the waits between the tries at an address for receivers that greylist as
-// long as labGreylist.
+// hurry scales the waits between the tries at an address for receivers that greylist as long as labGreylist.
 func hurry(c *config.Config) {
 	c.Retry.GreylistWaits = []config.Duration{{Duration: labGreylist}, {Duration: 2 * labGreylist},
 		{Duration: 3 * labGreylist}}
@@ -53,7 +52,7 @@ func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Con
 	change(&c)
 	n := effort.Must(node.Start(context.Background(), c, node.Options{Lab: true, LabGreylist: labGreylist,
 		Log: slog.New(slog.NewTextHandler(w, nil))}))(t)
-	t.Cleanup(func() { noError(t, node.StopNode(context.Background(), n)) })
+	t.Cleanup(func() { effort.OK(t, node.StopNode(context.Background(), n)) })
 	return n
 }
 
@@ -66,12 +65,12 @@ func submit(t testing.TB, n *node.Node, file []byte, credits ledger.Credits) led
 	v, _, err := n.Book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: w.ID, Identity: uuid.New(),
 		Bytes: int64(len(file)), BytesMax: 1 << 30, Limits: ledger.Limits{Open: 10, Stored: 1 << 30, Unpaid: 10},
 		UploadExpiry: time.Hour})
-	noError(t, err)
+	effort.OK(t, err)
 	u, err := n.Book.OpenUpload(ctx, v.ID)
 	for off := 0; err == nil && off < len(file); off += 256 << 10 {
 		_, err = n.Book.AppendChunk(ctx, v.ID, u.Writer, int64(off), file[off:min(len(file), off+256<<10)])
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	return v
 }
 
@@ -105,7 +104,7 @@ func awaitVerification(t testing.TB, n *node.Node, v ledger.Verification, within
 func results(t testing.TB, n *node.Node, v ledger.Verification) map[string]ledger.Result {
 	t.Helper()
 	out := map[string]ledger.Result{}
-	noError(t, n.Book.Results(context.Background(), v.Workspace, v.ID, func(r ledger.Result) error {
+	effort.OK(t, n.Book.Results(context.Background(), v.Workspace, v.ID, func(r ledger.Result) error {
 		out[r.Email] = r
 		return nil
 	}))

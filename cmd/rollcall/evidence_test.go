@@ -40,7 +40,7 @@ func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Optio
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	book, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	noError(t, err)
+	effort.OK(t, err)
 	d := ledgertest.NewFixture(t, book, 100)
 	v, l := d.Prepares(int64(len(cases) + 2))
 	s := ledger.Settlement{Lease: l, Number: 1}
@@ -53,7 +53,7 @@ func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Optio
 	if s.Evidence, err = evidence.Pack(entries); err == nil {
 		_, err = d.Settle(t.Context(), s)
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	d.Settles(l, 2, int64(len(cases)), int64(len(cases)), smtp.Valid)
 	var o admin.Options
 	if change != nil {
@@ -78,8 +78,7 @@ func (r *witnessRig) run(args ...string) (string, error) {
 // witnessAt is when everything here was answered.
 var witnessAt = time.Date(2026, 11, 20, 20, 15, 0, 123e6, time.UTC)
 
-// shownCases are a refusal after a greylisting, a catch-all, a hostile receiver, and
-// no route.
+// shownCases are a refusal after a greylisting, a catch-all, a hostile receiver, and no route.
 func shownCases() []evidence.Case {
 	at := func(after time.Duration, a evidence.Attempt) evidence.Attempt {
 		a.At, a.Host, a.Source, a.TLS = witnessAt.Add(after), "mx1.example.test", "192.0.2.7", true
@@ -216,9 +215,7 @@ func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
 	var found ledgerevidence.Found
 	summary, read := ledgerevidence.Summary{}, 0
 	own := func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
-		if at != (reading{Ledger: "sqlite:" + r.path}) {
-			t.Errorf("read %+v, want the ledger %s", at, r.path)
-		}
+		effort.Is(t, at, reading{Ledger: "sqlite:" + r.path}, "read")
 		read++
 		if found, err = ledgerevidence.Find(t.Context(), book, r.desk.Workspace, "x"); err == nil {
 			t.Error("a workspace is no verification")
@@ -267,7 +264,7 @@ func TestReplayByACandidate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "verdict.toml")
 	writes := func(text string) {
 		t.Helper()
-		noError(t, os.WriteFile(file, []byte(text), 0o600))
+		effort.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	writes(candidate)
 	text, err := r.run("replay", r.id, "--rules", file)

@@ -19,9 +19,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Fault injection: each row switches on a fault of our own, or what receivers do about
-// one, and has a whole node verify a small labelled file against the lab. Whatever goes
-// wrong on our side is never told of an address.
+// Fault injection: each row switches on a fault of our own, or what receivers do about one, and has a whole node verify
+// a small labelled file against the lab. Whatever goes wrong on our side is never told of an address.
 
 const (
 	// faultEnd is how long one row may work that comes to its end, so that a busy machine
@@ -31,12 +30,10 @@ const (
 	// faultsAtOnce is how many rows are at work at a time: nearly all of it is waiting.
 	faultsAtOnce = 16
 
-	// faultWait scales the waits of a row: how long receivers greylist. An address is given
-	// up after eight times that.
+	// faultWait scales the waits of a row: how long receivers greylist. An address is given up after eight times that.
 	faultWait = 500 * time.Millisecond
 
-	// endlessEnd is how long a row may work that never ends: guards let too little through,
-	// or put off for good.
+	// endlessEnd is how long a row may work that never ends: guards let too little through, or put off for good.
 	endlessEnd = 12 * time.Second
 
 	// vanishedEnd is how long receivers are missed that have vanished: until their addresses
@@ -124,7 +121,7 @@ func (f fault) run(t *testing.T) {
 		within = f.end
 	}
 	all, id, err := tr.verify(t.Context(), list, within)
-	noError(t, err)
+	effort.OK(t, err)
 	f.check(t, all)
 	again, err := tr.replay(t.Context(), id, all)
 	if err != nil || again.Same != again.Addresses {
@@ -173,8 +170,7 @@ func (f fault) check(t *testing.T, all []judged) {
 	}
 }
 
-// saying makes domains that answer every RCPT with one of texts, whatever the address:
-// they speak about us.
+// saying makes domains that answer every RCPT with one of texts, whatever the address: they speak about us.
 func saying(stage smtp.Stage, texts []string) func(t *testing.T, l *smtplab.Lab) []labelled {
 	return func(t *testing.T, l *smtplab.Lab) (list []labelled) {
 		for i, text := range texts {
@@ -190,7 +186,7 @@ func saying(stage smtp.Stage, texts []string) func(t *testing.T, l *smtplab.Lab)
 				w.Any = text
 			}
 			name := fmt.Sprintf("says%d-%s.test", i, stage)
-			noError(t, l.Add(smtplab.Domain{Name: name, Personality: smtplab.Personality{Name: "own", Words: w,
+			effort.OK(t, l.Add(smtplab.Domain{Name: name, Personality: smtplab.Personality{Name: "own", Words: w,
 				Fixed: smtp.Unknown}}))
 			for _, local := range faultKinds[:2] {
 				list = append(list, labelled{address: local + "@" + name, personality: text})
@@ -315,8 +311,7 @@ func mannersFaults() []fault {
 	}
 }
 
-// guardedList is forty mailboxes that do not exist, then ten that do, at each
-// personality of a family.
+// guardedList is forty mailboxes that do not exist, then ten that do, at each personality of a family.
 func guardedList(t *testing.T, l *smtplab.Lab, family string) (list []labelled) {
 	t.Helper()
 	for _, p := range smtplab.Personalities() {

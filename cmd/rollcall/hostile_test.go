@@ -82,7 +82,7 @@ give_up_after = "1m"
 	}
 	took := time.Since(began)
 	var text bytes.Buffer
-	noError(t, writeResults(ctx, c, id, &text))
+	effort.OK(t, writeResults(ctx, c, id, &text))
 	rows := effort.Must(readRows(&text))(t)
 	for _, email := range strings.Fields(string(honest))[1:] {
 		if want := lab.Truth(email); rows[email].outcome != want.Outcome {

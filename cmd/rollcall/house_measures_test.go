@@ -64,8 +64,7 @@ func TestHouseMeasures(t *testing.T) {
 // housePlaces reads the list: what is measured, where, and the number that is allowed there.
 func housePlaces(t *testing.T) map[string]int {
 	t.Helper()
-	places := effort.Must(readHouse())(t)
-	return places
+	return effort.Must(readHouse())(t)
 }
 
 const houseFile = "testdata/house.txt"
@@ -100,7 +99,7 @@ func writeHouse(t *testing.T, places map[string]int) {
 			text += fmt.Sprintf("%s %d\n", name, places[name])
 		}
 	}
-	noError(t, os.WriteFile(houseFile, []byte(text), 0o644))
+	effort.OK(t, os.WriteFile(houseFile, []byte(text), 0o644))
 }
 
 // measureHouse counts what breaks a measure.
@@ -196,7 +195,7 @@ var citation = regexp.MustCompile(`\b(?:RELIABILITY|PROTOACTOR|DASHBOARD|NEWCOME
 // countCitations counts what texts of the repository cite and the repository does not have.
 func countCitations(t *testing.T, found map[string]int) {
 	t.Helper()
-	noError(t, filepath.WalkDir(HouseRoot, func(name string, d fs.DirEntry, err error) error {
+	effort.OK(t, filepath.WalkDir(HouseRoot, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -382,7 +382,7 @@ func TestEveryCitedStandardIsListed(t *testing.T) {
 
 func TestEveryIssueCodeIsDocumented(t *testing.T) {
 	page, _, err := web.Guide("errors") // as a node serves it
-	noError(t, err)
+	effort.OK(t, err)
 	var description struct {
 		Components struct {
 			Schemas struct {
@@ -394,7 +394,7 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	noError(t, yaml.Unmarshal(api.OpenAPI, &description))
+	effort.OK(t, yaml.Unmarshal(api.OpenAPI, &description))
 	described := description.Components.Schemas.Issue.Properties.Code.Enum
 	code := regexp.MustCompile(`(?m)^\s*(?:const )?(?:Code)?[A-Z]\w+ +(?:Code)? *= "([a-z_]+)"`)
 	found := 1 // funding_expired is the ledger's

@@ -29,8 +29,7 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// dnsFront is a DNS server on loopback that has the records of this test, and asks the
-// lab's about everything else.
+// dnsFront is a DNS server on loopback that has the records of this test, and asks the lab's about everything else.
 type dnsFront struct {
 	addr, behind string
 
@@ -113,10 +112,8 @@ func soundFront(t *testing.T, behind string) *dnsFront {
 	return f
 }
 
-// checkedNode starts a node against a lab, whose DNS is asked through a front, and
-// gives what it says.
-func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *config.Config)) (*node.Node,
-	*effort.Log) {
+// checkedNode starts a node against a lab, whose DNS is asked through a front, and gives what it says.
+func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *config.Config)) (*node.Node, *effort.Log) {
 	t.Helper()
 	effort.NotShort(t, "a whole node")
 	effort.OnlyNode(t)
@@ -130,7 +127,7 @@ func checkedNode(t *testing.T, lab *smtplab.Lab, f *dnsFront, change func(c *con
 	change(&c)
 	said := &effort.Log{}
 	n := effort.Must(node.Start(context.Background(), c, node.Options{Log: slog.New(slog.NewTextHandler(said, nil))}))(t)
-	t.Cleanup(func() { noError(t, node.StopNode(context.Background(), n)) })
+	t.Cleanup(func() { effort.OK(t, node.StopNode(context.Background(), n)) })
 	return n, said
 }
 
@@ -309,7 +306,7 @@ func TestDoctorAsksTheNode(t *testing.T) {
 	effort.Denied(doctor())(t, errUnfit, "before it has looked again")
 	file := filepath.Join(t.TempDir(), "node.toml")
 	lines := fmt.Sprintf("data_dir = %q\n[admin]\nlisten = %q\n", folder, strings.TrimPrefix(n.AdminURL, "http://"))
-	noError(t, os.WriteFile(file, []byte(lines), 0o600))
+	effort.OK(t, os.WriteFile(file, []byte(lines), 0o600))
 	found, err := diagnose(t.Context(), &adminFlags{config: file}, false)
 	if err != nil || found.Fit || !strings.Contains(found.Why, "null MX") {
 		t.Errorf("the node of a configuration: got %+v, %v", found, err)

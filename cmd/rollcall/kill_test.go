@@ -48,9 +48,8 @@ const (
 	// an address: two clocks' readings in one machine under load.
 	askedLate = 3 * time.Second
 
-	// goesOnWithin is how soon a new life settles something: a look for work each
-	// second, a first settlement after another, on a busy machine. Waiting for a lease
-	// takes 20 s.
+	// goesOnWithin is how soon a new life settles something: a look for work each second, a first settlement after
+	// another, on a busy machine. Waiting for a lease takes 20 s.
 	goesOnWithin = 15 * time.Second
 
 	// killedUntil is the part of the addresses within which all kills of a round come.
@@ -96,9 +95,8 @@ refused_per_hour = 1000000
 	return f
 }
 
-// TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice kills a node with
-// SIGKILL at random points of its work and starts it again. The lab, which lives
-// on, is the referee of what was asked; the ledger must balance to the credit.
+// TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice kills a node with SIGKILL at random points of its work and
+// starts it again. The lab, which lives on, is the referee of what was asked; the ledger must balance to the credit.
 func TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
@@ -169,7 +167,7 @@ func (f fire) round(t *testing.T, r *rig, node **background, sample []string) *c
 		c.kills = append(c.kills, time.Now())
 		*node = r.serve()
 	}
-	noError(t, c.wait())
+	effort.OK(t, c.wait())
 	effort.Is(t, len(c.kills), f.kills, "killed times before everything was settled")
 	return c
 }
@@ -190,8 +188,7 @@ func (f fire) targets() []int64 {
 	return out
 }
 
-// comesTo waits until so many addresses are settled; false when the customer has
-// ended before.
+// comesTo waits until so many addresses are settled; false when the customer has ended before.
 func (c *customer) comesTo(ctx context.Context, target int64) bool {
 	for c.settled() < target {
 		if len(c.ended) > 0 || term.Sleep(ctx, 5*time.Millisecond) != nil {
@@ -243,7 +240,7 @@ func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	if after == 160 {
 		t.Error("everything was done before the second node began")
 	}
-	noError(t, c.wait())
+	effort.OK(t, c.wait())
 	if rcpts := lab.Manners().Total.Rcpts; rcpts > 160+10 {
 		t.Errorf("%d probes for 160 addresses: the drain lost answers", rcpts)
 	}
@@ -266,7 +263,7 @@ func (c *customer) reach(ctx context.Context, n int64) int64 {
 // kill ends the node at once, as a power cut does for the process.
 func (b *background) kill() {
 	b.t.Helper()
-	noError(b.t, b.command.Process.Kill())
+	effort.OK(b.t, b.command.Process.Kill())
 	if err := <-b.ended; err == nil || b.command.ProcessState.Exited() {
 		b.t.Fatalf("the node ended by itself: %v, %v", err, b.command.ProcessState)
 	}
@@ -506,8 +503,7 @@ func (c *customer) checkMade(files int) {
 	}
 }
 
-// checkOutcomes compares outcomes with what the lab knows, and gives how many
-// credits they are worth.
+// checkOutcomes compares outcomes with what the lab knows, and gives how many credits they are worth.
 func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int64) {
 	t := c.t
 	t.Helper()
@@ -549,16 +545,14 @@ func (c *customer) checkBalance(charged int64) {
 	}
 }
 
-// diedBetween reports whether the node of a session was dead when the lab noted
-// what it had asked: receivers that make clients wait read what is left of a
-// session long after its node was killed.
+// diedBetween reports whether the node of a session was dead when the lab noted what it had asked: receivers that make
+// clients wait read what is left of a session long after its node was killed.
 func (c *customer) diedBetween(began, noted time.Time) bool {
 	return slices.ContainsFunc(c.kills, func(k time.Time) bool { return k.After(began) && k.Before(noted) })
 }
 
-// checkAsked looks at what the receivers were asked: nothing after the final
-// evidence or after the outcome was seen (I15), and no mailbox that answers
-// plainly more often than the node had lives.
+// checkAsked looks at what the receivers were asked: nothing after the final evidence or after the outcome was seen
+// (I15), and no mailbox that answers plainly more often than the node had lives.
 func (c *customer) checkAsked(lab *smtplab.Lab, kills int) {
 	t := c.t
 	t.Helper()

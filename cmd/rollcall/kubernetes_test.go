@@ -46,7 +46,7 @@ func TestKubernetesFile(t *testing.T) {
 	objects := strings.Split(string(text), "\n---\n")
 	for _, object := range objects {
 		var is meta.TypeMeta
-		noError(t, yaml.Unmarshal([]byte(object), &is))
+		effort.OK(t, yaml.Unmarshal([]byte(object), &is))
 		into := kinds[is.APIVersion+" "+is.Kind]
 		if into == nil {
 			t.Errorf("no type is known for %s %s", is.APIVersion, is.Kind)

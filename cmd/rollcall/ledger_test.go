@@ -23,7 +23,7 @@ func TestLedgerRenew(t *testing.T) {
 	c := newCLI(t)
 	server := postgres.New(t, postgres.Options{})
 	url := server.NewDatabase(t, "original", "")
-	noError(t, sqlstore.Migrate(t.Context(), url, func(string) {}))
+	effort.OK(t, sqlstore.Migrate(t.Context(), url, func(string) {}))
 	identity := func(url string) string {
 		t.Helper()
 		book := effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
@@ -31,7 +31,7 @@ func TestLedgerRenew(t *testing.T) {
 		if err == nil {
 			err = book.Close()
 		}
-		noError(t, err)
+		effort.OK(t, err)
 		return id.String()
 	}
 	before := identity(url)
@@ -61,15 +61,12 @@ func TestLedgerRenew(t *testing.T) {
 		after == before {
 		t.Errorf("got code %d, %s%s, want %s", code, stdout, stderr, want)
 	}
-	if got := identity(url); got != before {
-		t.Errorf("the original has the identity %s now, it was %s", got, before)
-	}
+	effort.Is(t, identity(url), before, "the original has the identity now, it was")
 }
 
-// TestRestoredBackupGoesOn takes a backup of a node in the middle of a file,
-// loses the node and its ledger, puts the backup in its place as
-// docs/operators/operations.md says, and sees the file through: each address has one
-// outcome, the credits add up.
+// TestRestoredBackupGoesOn takes a backup of a node in the middle of a file, loses the node and its ledger, puts the
+// backup in its place as docs/operators/operations.md says, and sees the file through: each address has one outcome,
+// the credits add up.
 func TestRestoredBackupGoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -79,7 +76,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &tenant)
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	list := "email\n"
 	for i := range 20 {
 		list += fmt.Sprintf("anna%d@one-clean.test\n", i) // 5 a second, so 4 s
@@ -105,7 +102,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	for _, name := range []string{"ledger.db", "ledger.db-wal", "ledger.db-shm"} {
 		_ = os.Remove(filepath.Join(c.folder, "rollcall-data", name))
 	}
-	noError(t, os.Rename(filepath.Join(c.folder, "copy.db"), filepath.Join(c.folder, "rollcall-data", "ledger.db")))
+	effort.OK(t, os.Rename(filepath.Join(c.folder, "copy.db"), filepath.Join(c.folder, "rollcall-data", "ledger.db")))
 	alone := &cli{t: t, folder: c.folder, environ: []string{noNodeHere}} // knows of no node
 	code, stdout, stderr := alone.run("audit")
 	if code != exitDone || !strings.Contains(stdout, "every invariant holds") {
@@ -113,7 +110,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	}
 	node = c.start("serve", "--dev")
 	node.waitFor("rollcall verify examples/contacts.csv --api")
-	noError(t, <-verify.ended)
+	effort.OK(t, <-verify.ended)
 	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
 	if n := strings.Count(string(results), ",valid,"); err != nil || n != 20 {
 		t.Errorf("got %d valid addresses and %v, want 20", n, err)
@@ -142,8 +139,7 @@ func (c *cli) ask(into any, args ...string) {
 	}
 }
 
-// addUp reads the entries of the one verification of a workspace with 20
-// addresses, in both forms.
+// addUp reads the entries of the one verification of a workspace with 20 addresses, in both forms.
 func (c *cli) addUp(workspace string, customer *client.API) {
 	c.t.Helper()
 	var report struct{ Settlements int64 }
@@ -173,10 +169,10 @@ func TestABackupReplacesNothing(t *testing.T) {
 	part, path := filepath.Join(folder, "b.part"), filepath.Join(folder, "b")
 	write := func(name, text string) {
 		t.Helper()
-		noError(t, os.WriteFile(name, []byte(text), 0o600))
+		effort.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	write(part, "new")
-	noError(t, nameOnce(part, path))
+	effort.OK(t, nameOnce(part, path))
 	write(part, "newer")
 	effort.ErrIs(t, nameOnce(part, path), sqlstore.ErrBackupExists)
 	if text, err := os.ReadFile(path); err != nil || string(text) != "new" {
@@ -195,7 +191,7 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	node := c.start("serve", "--dev")
 	node.waitFor("Ctrl-C ends it")
 	copied := filepath.Join(c.folder, "restore", "rollcall-data", "ledger.db")
-	noError(t, os.MkdirAll(filepath.Dir(copied), 0o700))
+	effort.OK(t, os.MkdirAll(filepath.Dir(copied), 0o700))
 	if code, stdout, stderr := c.run("backup", copied); code != exitDone || !strings.HasPrefix(stdout,
 		"copied the node at http://"+admin+"\n") {
 		t.Fatalf("backup: code %d, %s%s", code, stdout, stderr)
@@ -239,7 +235,7 @@ func TestTheInstalledNodeIsFound(t *testing.T) {
 	folder := t.TempDir()
 	installed := filepath.Join(folder, "rollcall.toml")
 	write := func(name, text string) {
-		noError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+		effort.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	write("rollcall.toml", fmt.Sprintf("data_dir = %q\n[admin]\nlisten = \"unix:/run/rollcall/admin.sock\"\n", folder))
 	write("admin.token", "a token of sixteen\n")

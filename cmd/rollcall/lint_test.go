@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // here runs a command in this process, with a standard input.
@@ -24,7 +26,7 @@ func TestLintTellsEachBadRow(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "list.csv")
 	text := "email\nanna@a.test\n" + strings.Repeat("Bert <bert@b.test>\n", 9) + "\nnobody\n"
-	noError(t, os.WriteFile(name, []byte(text), 0o600))
+	effort.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	out, err := here(t, "", "lint", name)
 	holds(t, out,
 		`row 3, "Bert <bert@b.test>": This row has a name beside the address. Keep the address only: bert@b.test`,

@@ -99,12 +99,10 @@ func handIn(ctx context.Context, c *client.API, name string, file []byte) (strin
 // mustHandIn is handIn where nothing may fail.
 func mustHandIn(ctx context.Context, t testing.TB, c *client.API, file []byte) string {
 	t.Helper()
-	id := effort.Must(handIn(ctx, c, "list.csv", file))(t)
-	return id
+	return effort.Must(handIn(ctx, c, "list.csv", file))(t)
 }
 
-// quickLab is a lab without latency that never refuses a session: a node opens
-// node.SessionsMax at most.
+// quickLab is a lab without latency that never refuses a session: a node opens node.SessionsMax at most.
 func quickLab() smtplab.Options {
 	o := smtplab.Defaults()
 	o.SessionsMax = 10_000
@@ -129,9 +127,8 @@ const (
 	// stoppedAfter is what a client reads before it stops: less than any buffer on
 	// the way could hide, more than the first part of a file.
 	stoppedAfter = 4 << 20
-	// downloadGrowthMax bounds what ten downloads may add to the node's memory. With
-	// a million rows they add some 40 MB, most of it garbage; 330 MB more would show
-	// that each holds a third of its file.
+	// downloadGrowthMax bounds what ten downloads may add to the node's memory. With a million rows they add some 40
+	// MB, most of it garbage; 330 MB more would show that each holds a third of its file.
 	downloadGrowthMax = 96 << 20
 )
 
@@ -153,7 +150,7 @@ func (r *rig) settled(total int64, inOrder bool) uuid.UUID {
 	r.t.Helper()
 	url := "sqlite:" + filepath.Join(r.folder, "rollcall-data", "ledger.db")
 	book, err := sqlstore.Open(r.t.Context(), url, sqlstore.Options{})
-	noError(r.t, err)
+	effort.OK(r.t, err)
 	defer func() { _ = book.Close() }()
 	workspace := effort.Must(uuid.Parse(r.tenant.Workspace))(r.t)
 	d := &ledgertest.Fixture{Book: book, T: r.t, Workspace: workspace, Node: uuid.New()}
@@ -164,9 +161,7 @@ func (r *rig) settled(total int64, inOrder bool) uuid.UUID {
 		for _, ordinal := range spread(inOrder, total, batches, number) {
 			s.Results = append(s.Results, ledgertest.OneResult(ordinal, smtp.Valid))
 		}
-		if v, err = d.Settle(r.t.Context(), s); err != nil {
-			r.t.Fatal(err)
-		}
+		v = effort.Must(d.Settle(r.t.Context(), s))(r.t)
 	}
 	if !v.Status.Final() {
 		r.t.Fatalf("seeded: %+v", v)
@@ -220,8 +215,7 @@ func (r *rig) downloads(id uuid.UUID, clients int, total int64) (bytes int64, to
 	return bytes, time.Since(began)
 }
 
-// stopped has some clients begin a download and stop reading, does what is asked
-// meanwhile, and lets them go.
+// stopped has some clients begin a download and stop reading, does what is asked meanwhile, and lets them go.
 func (r *rig) stopped(id uuid.UUID, clients int, meanwhile func()) {
 	r.t.Helper()
 	for range clients {

@@ -253,7 +253,7 @@ func TestMetricsDocument(t *testing.T) {
 	document := filepath.Join(HouseRoot, "docs", "operators", "metrics.md")
 	want := writeMetrics(t)
 	if *updateMetrics {
-		noError(t, os.WriteFile(document, []byte(want), 0o644))
+		effort.OK(t, os.WriteFile(document, []byte(want), 0o644))
 	}
 	got := effort.Must(os.ReadFile(document))(t)
 	if string(got) != want {

@@ -20,9 +20,8 @@ import (
 	"rollcall/config/effort"
 )
 
-// Networks of these tests are network namespaces without a name: they live as
-// long as somebody holds them, so that nothing is left of them when the test ends
-// in any way, and no address of the machine is touched.
+// Networks of these tests are network namespaces without a name: they live as long as somebody holds them, so that
+// nothing is left of them when the test ends in any way, and no address of the machine is touched.
 
 // forwardFile lets a namespace pass packets on: that of the thread which writes.
 const forwardFile = "/proc/sys/net/ipv4/ip_forward"
@@ -38,7 +37,7 @@ type space struct {
 func newSpace(t *testing.T, name string) *space {
 	t.Helper()
 	s := &space{name: name}
-	noError(t, onThread(func() error {
+	effort.OK(t, onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("make a network namespace: %w", err)
 		}
@@ -55,8 +54,7 @@ func newSpace(t *testing.T, name string) *space {
 	return s
 }
 
-// onThread runs f on a thread of its own, which ends with it: its namespace may
-// be anything then.
+// onThread runs f on a thread of its own, which ends with it: its namespace may be anything then.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -92,7 +90,7 @@ func (s *space) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid()
 // ip runs lines of ip(8) inside the namespace.
 func (s *space) ip(t *testing.T, lines ...string) {
 	t.Helper()
-	noError(t, s.in(func() error {
+	effort.OK(t, s.in(func() error {
 		command := exec.Command("ip", "-batch", "-")
 		command.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
 		out, err := command.CombinedOutput()
@@ -205,8 +203,7 @@ func rulesWork() error {
 // memoryLeast is the space that these tests want of a folder in memory.
 const memoryLeast = 4 << 30
 
-// memoryFolder is where files lie in memory and programs may run; "" where there is none
-// with room.
+// memoryFolder is where files lie in memory and programs may run; "" where there is none with room.
 func memoryFolder() string {
 	const folder = "/dev/shm"
 	var s unix.Statfs_t
@@ -250,7 +247,7 @@ type place struct {
 func newHub(t *testing.T, names ...string) *hub {
 	t.Helper()
 	h := &hub{space: newSpace(t, "hub"), t: t, places: map[string]*place{}}
-	noError(t, h.in(func() error { return os.WriteFile(forwardFile, []byte("1"), 0) }))
+	effort.OK(t, h.in(func() error { return os.WriteFile(forwardFile, []byte("1"), 0) }))
 	for i, name := range names {
 		p := &place{space: newSpace(t, name), addr: fmt.Sprintf(wiresNetwork, i+1, 1)}
 		gate := fmt.Sprintf(wiresNetwork, i+1, 254)
@@ -295,13 +292,11 @@ func (h *hub) heal() {
 	}
 }
 
-// frontDialWait bounds a connection to a node: its kernel answers at once, or
-// the way is cut.
+// frontDialWait bounds a connection to a node: its kernel answers at once, or the way is cut.
 const frontDialWait = 2 * time.Second
 
-// front passes connections on from an address of this process to one elsewhere:
-// from the machine into the places, as a load balancer does, and from a
-// place to a socket of the machine.
+// front passes connections on from an address of this process to one elsewhere: from the machine into the places, as a
+// load balancer does, and from a place to a socket of the machine.
 type front struct {
 	listener net.Listener
 	pick     func() (to string) // "": nobody is there now

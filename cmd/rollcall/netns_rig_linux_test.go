@@ -189,7 +189,7 @@ func (r *netRig) makeKeys(names []string) {
 // writeToken gives a folder the operator's token, which all nodes share here.
 func (r *netRig) writeToken(c *cli) {
 	r.t.Helper()
-	noError(r.t, os.Mkdir(filepath.Join(c.folder, "rollcall-data"), 0o700))
+	effort.OK(r.t, os.Mkdir(filepath.Join(c.folder, "rollcall-data"), 0o700))
 	c.write("rollcall-data/admin.token", netToken)
 }
 
@@ -198,10 +198,7 @@ func (r *netRig) startDatabase(t *testing.T) (url string) {
 	t.Helper()
 	server := postgres.New(t, postgres.Options{})
 	direct := server.NewDatabase(t, "networks", "")
-	var err error
-	if r.book, err = pgx.Connect(t.Context(), direct); err != nil {
-		t.Fatal(err)
-	}
+	r.book = effort.Must(pgx.Connect(t.Context(), direct))(t)
 	t.Cleanup(func() { _ = r.book.Close(context.WithoutCancel(t.Context())) })
 	home := r.hub.places[database]
 	at := fmt.Sprintf("%s:%d", home.addr, ledgerPort)
@@ -232,15 +229,10 @@ func (r *netRig) startLab(t *testing.T) {
 	home.ip(t, "route add local "+labNetwork+" dev lo")
 	r.hub.ip(t, "route add "+labNetwork+" via "+home.addr)
 	c := r.command(context.Background(), "lab", "--json", "--network", labNetwork, "--dns", labDNS,
-		"--smtp-port", "25", "--greylist-wait", "1s", "--events", fmt.Sprint(netEvents),
-		"--sheet",
-		home.addr+":8025")
+		"--smtp-port", "25", "--greylist-wait", "1s", "--events", fmt.Sprint(netEvents), "--sheet", home.addr+":8025")
 	ready := newSignalWriter("smtp_port")
 	c.Stdout, c.Stderr = ready, ready
-	var err error
-	if r.lab, err = home.start(c); err != nil {
-		t.Fatal(err)
-	}
+	r.lab = effort.Must(home.start(c))(t)
 	t.Cleanup(func() { r.lab.signal(t, syscall.SIGKILL) })
 	select {
 	case <-ready.seen:
@@ -319,8 +311,7 @@ func (n *netNode) look() (nodeState, int) {
 	return n.state, n.changes
 }
 
-// hurts takes a node away from customers: their connections to it end, as a load
-// balancer ends them.
+// hurts takes a node away from customers: their connections to it end, as a load balancer ends them.
 func (r *netRig) hurts(n *netNode) {
 	n.become(hurt)
 	for _, f := range r.apis {
@@ -334,12 +325,10 @@ func (r *netRig) hurts(n *netNode) {
 func (r *netRig) start(n *netNode) {
 	r.t.Helper()
 	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	noError(r.t, err)
+	effort.OK(r.t, err)
 	c := n.command(context.Background(), "serve", "--config", "node.toml")
 	c.Stdout, c.Stderr = log, log
-	if n.life, err = n.place.start(c); err != nil {
-		r.t.Fatal(err)
-	}
+	n.life = effort.Must(n.place.start(c))(r.t)
 	_ = log.Close() // it is the program's
 	life := n.life
 	r.t.Cleanup(func() {

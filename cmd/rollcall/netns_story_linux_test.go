@@ -60,7 +60,7 @@ func TestClusterOnSeparateNetworks(t *testing.T) {
 	st.start(killed)
 	st.heal()
 	for _, c := range st.customers {
-		noError(t, c.wait())
+		effort.OK(t, c.wait())
 	}
 	st.polls.stop()
 	st.judge()
@@ -81,8 +81,7 @@ const (
 	// takeoverSeen is how often the ledger is asked who has a lease.
 	takeoverSeen = 50 * time.Millisecond
 
-	// pollEvery is how often each node's API is asked, pollWithin how soon it must
-	// answer: below what our client waits.
+	// pollEvery is how often each node's API is asked, pollWithin how soon it must answer: below what our client waits.
 	pollEvery  = 250 * time.Millisecond
 	pollWithin = 20 * time.Second
 
@@ -143,9 +142,7 @@ func (st *stage) reach(part float64) {
 	st.t.Helper()
 	for st.settledPart() < part {
 		for _, c := range st.customers {
-			if err := c.peek(); err != nil {
-				st.t.Fatalf("a customer gave up: %v", err)
-			}
+			effort.OK(st.t, c.peek())
 		}
 		st.pause(20 * time.Millisecond)
 	}
@@ -266,8 +263,7 @@ func (st *stage) busiest() (most, next *netNode) {
 	return nodes[0], nodes[1]
 }
 
-// cutOff cuts a node off from the ledger and the other nodes. It goes on to ask receivers, and owes customers
-// nothing.
+// cutOff cuts a node off from the ledger and the other nodes. It goes on to ask receivers, and owes customers nothing.
 func (st *stage) cutOff(n *netNode) {
 	st.t.Helper()
 	others := []string{database}
@@ -384,8 +380,7 @@ func (p *polls) stop() {
 	p.ended.Wait()
 }
 
-// settlementsOf gives when each address of a verification was settled, and by
-// which epochs, from the ledger.
+// settlementsOf gives when each address of a verification was settled, and by which epochs, from the ledger.
 func (st *stage) settlementsOf(id string) (at map[string]time.Time, epochs map[int64]int) {
 	st.t.Helper()
 	raw := uuid.MustParse(id)

@@ -88,7 +88,7 @@ func TestOneServer(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	// The shell of a script looks for the program in its folder.
-	noError(t, os.Symlink("/usr/bin/rollcall", filepath.Join(folder, "rollcall")))
+	effort.OK(t, os.Symlink("/usr/bin/rollcall", filepath.Join(folder, "rollcall")))
 	out := script{document: "start/one-server.md", folder: folder, standIns: map[string]string{"systemctl": manager},
 		names: map[string]string{"linux_amd64": "linux_" + runtime.GOARCH},
 		inside: []string{"unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-c", apartLines, "sh",
@@ -111,7 +111,7 @@ func TestUnits(t *testing.T) {
 	for file, text := range textsOf(t, []string{"deploy"}, []string{".service", ".timer"}) {
 		files = append(files, filepath.Join(folder, file))
 		text = strings.ReplaceAll(text, "/usr/bin/rollcall ", name+" ")
-		noError(t, os.WriteFile(files[len(files)-1], []byte(text), 0o600))
+		effort.OK(t, os.WriteFile(files[len(files)-1], []byte(text), 0o600))
 	}
 	for _, args := range [][]string{append([]string{"verify", "--man=no"}, files...),
 		{"calendar", "hourly"}, {"security", "--offline=true", "--threshold=20", filepath.Join(folder, "rollcall.service")}} {
@@ -126,8 +126,7 @@ func TestUnits(t *testing.T) {
 func readCompose(t *testing.T) *types.Project {
 	t.Helper()
 	options := effort.Must(composecli.NewProjectOptions([]string{filepath.Join(HouseRoot, "deploy", "compose.yaml")}))(t)
-	project := effort.Must(options.LoadProject(context.Background()))(t)
-	return project
+	return effort.Must(options.LoadProject(context.Background()))(t)
 }
 
 // TestComposeFile: the file is one of Compose, images are pinned, ports are published on this machine only, and each
@@ -210,7 +209,7 @@ psql -q -h 127.0.0.1 -U postgres -f users.sql
 			"until curl -s '127.0.0.1:9090/api/v1/query?query=count(up==1)' | grep -q '\"3\"'; do sleep 1; done\n"
 	}
 	for name, body := range map[string]string{"run.sh": text, "users.sql": project.Configs["users"].Content} {
-		noError(t, os.WriteFile(filepath.Join(folder, name), []byte(body), 0o644))
+		effort.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(body), 0o644))
 	}
 	run := exec.CommandContext(t.Context(), "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
 		"sh", "-c", fmt.Sprintf("ip link set lo up && exec setpriv --reuid=%[1]d --regid=%[1]d --clear-groups bash run.sh",
@@ -254,7 +253,7 @@ func TestProxies(t *testing.T) {
 			proxy.Env = append(os.Environ(), "HOME="+c.folder, "XDG_DATA_HOME="+c.folder, "XDG_CONFIG_HOME="+c.folder)
 			var said strings.Builder
 			proxy.Stdout, proxy.Stderr = &said, &said
-			noError(t, proxy.Start())
+			effort.OK(t, proxy.Start())
 			ended := make(chan error, 1)
 			go func() { ended <- proxy.Wait() }()
 			t.Cleanup(func() { _ = proxy.Process.Kill(); <-ended })

@@ -49,9 +49,8 @@ func faultLasts() time.Duration {
 // faultWithin bounds a test with such a fault.
 func faultWithin() time.Duration { return faultLasts() + cliWait }
 
-// answerWithin bounds every answer while the ledger is away. The node needs ten
-// seconds for a read, and ten more for a commit that nobody confirms; clients give
-// up after thirty, as ours does.
+// answerWithin bounds every answer while the ledger is away. The node needs ten seconds for a read, and ten more for a
+// commit that nobody confirms; clients give up after thirty, as ours does.
 const answerWithin = 30 * time.Second
 
 // away is one way in which a database can be away that is a server.
@@ -70,17 +69,14 @@ var awayOnServer = []away{
 	{"silent", (*postgres.Proxy).Hush, (*postgres.Proxy).Heal, (*bystander).nothing, "leases not renewed", "", false},
 	{"refused", func(p *postgres.Proxy) { p.Refuse(); p.Sever() }, (*postgres.Proxy).Heal, (*bystander).nothing,
 		"settlement not committed yet", "", false},
-	{"slow",
-		func(p *postgres.Proxy) {
-			p.SetPlan(postgres.Always(postgres.Act{Kind: postgres.Slow, Delay: 2 * time.Second}))
-		},
-		func(p *postgres.Proxy) { p.SetPlan(nil) }, (*bystander).answeredInTime, "ledger did not answer",
+	{"slow", func(p *postgres.Proxy) {
+		p.SetPlan(postgres.Always(postgres.Act{Kind: postgres.Slow, Delay: 2 * time.Second}))
+	}, func(p *postgres.Proxy) { p.SetPlan(nil) }, (*bystander).answeredInTime, "ledger did not answer",
 		"lease not renewed in time", true},
 }
 
-// TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards takes the database away from a
-// node in the middle of a file, looks at what every kind of request is answered,
-// gives it back, and wants everything done without a restart.
+// TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards takes the database away from a node in the middle of a file, looks at
+// what every kind of request is answered, gives it back, and wants everything done without a restart.
 func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
@@ -109,7 +105,7 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 		x.heal(p)
 
 		other.served(ctx)
-		noError(t, c.wait())
+		effort.OK(t, c.wait())
 		c.check(lab, sample, 1) // what was not settled when the lease was given up is asked again
 		if a := other.ask(ctx, http.MethodGet, r.admin+"/readyz", nil, ""); a.status != http.StatusOK {
 			t.Errorf("/readyz after the fault: got %+v, want 200", a)
@@ -126,8 +122,7 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 	})
 }
 
-// atOnce runs all cases beside each other, however few processors there are:
-// such tests do little but wait.
+// atOnce runs all cases beside each other, however few processors there are: such tests do little but wait.
 func atOnce[C any](t *testing.T, cases []C, name func(C) string, run func(t *testing.T, c C)) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -137,9 +132,8 @@ func atOnce[C any](t *testing.T, cases []C, name func(C) string, run func(t *tes
 	running.Wait()
 }
 
-// TestStartAndStopWhileTheDatabaseIsAway starts a node without its database, then
-// ends one that has lost it in the middle of a file: both end by themselves within
-// the operators' contract, and the next life finishes the file.
+// TestStartAndStopWhileTheDatabaseIsAway starts a node without its database, then ends one that has lost it in the
+// middle of a file: both end by themselves within the operators' contract, and the next life finishes the file.
 func TestStartAndStopWhileTheDatabaseIsAway(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("takes half a minute; run with -long")
@@ -167,7 +161,7 @@ func TestStartAndStopWhileTheDatabaseIsAway(t *testing.T) {
 		node.stop(syscall.SIGTERM) // fails the test after 30 s, whatever the code
 		x.heal(p)
 		r.serve().waitFor("node started")
-		noError(t, c.wait())
+		effort.OK(t, c.wait())
 		c.check(lab, sample, 1)
 		r.audit()
 	})
@@ -177,8 +171,7 @@ func TestStartAndStopWhileTheDatabaseIsAway(t *testing.T) {
 // before: idle connections of the database, of clients and of receivers.
 const goroutinesMore = 100
 
-// pacedRig is a lab and a node's place, slow enough to see work under way, with
-// more settings.
+// pacedRig is a lab and a node's place, slow enough to see work under way, with more settings.
 func pacedRig(t *testing.T, settings string) (*smtplab.Lab, *rig) {
 	t.Helper()
 	o := smtplab.Defaults()
@@ -187,8 +180,7 @@ func pacedRig(t *testing.T, settings string) (*smtplab.Lab, *rig) {
 	return lab, newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: settings + paced})
 }
 
-// pacedSample is addresses of many kinds, but for the receivers that want more
-// patience than [retry] of paced has.
+// pacedSample is addresses of many kinds, but for the receivers that want more patience than [retry] of paced has.
 func pacedSample(n, domains int) []string {
 	return slices.DeleteFunc(smtplab.Sample(23, n, domains), func(address string) bool {
 		return strings.HasSuffix(address, "-postscreen.test")
@@ -200,7 +192,7 @@ func pacedServerRig(t *testing.T, server *postgres.Server, database string) (*sm
 	t.Helper()
 	direct := server.NewDatabase(t, database, "")
 	p := effort.Must(postgres.StartProxy(direct))(t)
-	t.Cleanup(func() { noError(t, p.Close()) })
+	t.Cleanup(func() { effort.OK(t, p.Close()) })
 	lab, r := pacedRig(t, fmt.Sprintf("[ledger]\nurl = %q\n", p.URL(database)))
 	r.does("migrate", "--config", "node.toml")
 	return lab, r, p
@@ -342,7 +334,7 @@ func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
 		for _, s := range []string{statement, `SELECT pg_reload_conf()`} {
 			effort.Must(conn.Exec(t.Context(), s))(t)
 		}
-		noError(t, errors.Join(conn.Close(t.Context()), server.Crash(), server.Restart(t.Context())))
+		effort.OK(t, errors.Join(conn.Close(t.Context()), server.Crash(), server.Restart(t.Context())))
 	}
 	turn(`ALTER SYSTEM SET fsync = off`)
 	mends := "ALTER SYSTEM SET fsync = on;"

@@ -130,7 +130,7 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 		}
 	}
 	own := j.end(ctx, c, mustHandIn(ctx, t, c, small("dora")))
-	noError(t, os.Remove(filepath.Join(j.folder, "tenant.json")))
+	effort.OK(t, os.Remove(filepath.Join(j.folder, "tenant.json")))
 	j.open(1000) // another workspace
 	other := j.end(ctx, j.client(), mustHandIn(ctx, t, j.client(), small("emil")))
 	t.Logf("ten addresses took %.1f s alone, %.1f s behind %d bytes of the same workspace, %.1f s of another one",

@@ -148,9 +148,9 @@ func (r realServer) begin(t *testing.T, s *space, address string) string {
 			"rewrite unix - - n - - trivial-rewrite\nproxymap unix - - n - - proxymap\n" +
 			"anvil unix - - n - 1 anvil\npostlog unix-dgram n - n - 1 postlogd\n",
 	} {
-		noError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
+		effort.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
 	}
-	noError(t, errors.Join(os.Mkdir(filepath.Join(folder, "queue"), 0o755), os.Chmod(folder, 0o755)))
+	effort.OK(t, errors.Join(os.Mkdir(filepath.Join(folder, "queue"), 0o755), os.Chmod(folder, 0o755)))
 	t.Cleanup(func() { // what start-fg starts doesn't end with it
 		pid, _ := os.ReadFile(filepath.Join(folder, "queue/pid/master.pid"))
 		if n, err := strconv.Atoi(strings.TrimSpace(string(pid))); err == nil {
@@ -221,7 +221,7 @@ func serveZone(t *testing.T, s *space, zone map[string]string) {
 		}
 		_ = w.WriteMsg(m)
 	})
-	noError(t, s.in(func() error {
+	effort.OK(t, s.in(func() error {
 		packets, err := net.ListenPacket("udp", "127.0.0.1:53")
 		if err != nil {
 			return err

@@ -359,7 +359,7 @@ func TestLongLinesOfSessionsGoOnBelow(t *testing.T) {
 	for _, width := range []int{0, 60, 80} {
 		var out strings.Builder
 		tr := tracing{out: &out, width: width}
-		noError(t, tr.write([]inspect.TraceLine{{At: receiversNow, Node: "node-1", Host: "mx1.example.test", Session: 4,
+		effort.OK(t, tr.write([]inspect.TraceLine{{At: receiversNow, Node: "node-1", Host: "mx1.example.test", Session: 4,
 			Line: line}, {At: receiversNow, Node: "node-1", Line: "> QUIT"}}))
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		if width == 0 && len(lines) != 2 || width > 0 && len(lines) < 6 {
@@ -527,7 +527,7 @@ func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 func TestTheNewestChangesAreListed(t *testing.T) {
 	b := newThrottleBench(t)
 	for i := range 3 {
-		noError(t, b.book.Note(ledger.WithAuthor(t.Context(), "dora"), ledger.LogLine{Action: "test",
+		effort.OK(t, b.book.Note(ledger.WithAuthor(t.Context(), "dora"), ledger.LogLine{Action: "test",
 			Subject: fmt.Sprintf("change %d.", i)}))
 	}
 	holds(t, b.must("log", "--limit", "2"), "dora: test\n    change 1.\n", "change 2.\n")

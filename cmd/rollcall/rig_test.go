@@ -92,7 +92,7 @@ func (r *rig) open(credits int64) {
 		r.tenant, err = client.OpenTenant(r.t.Context(), client.NewAdmin(r.admin, token), client.TenantOptions{
 			File: filepath.Join(r.folder, "tenant.json"), Workspace: "rig", Credits: credits})
 	}
-	noError(r.t, err)
+	effort.OK(r.t, err)
 }
 
 // client is a customer's client that repeats requests, as ours does.
@@ -106,8 +106,7 @@ func (r *rig) client() *client.API {
 func (r *rig) balance() admin.Balance {
 	r.t.Helper()
 	token := effort.Must(client.ReadToken(filepath.Join(r.folder, "rollcall-data")))(r.t)
-	b := effort.Must(client.NewAdmin(r.admin, token).Balance(r.t.Context(), r.tenant.Workspace))(r.t)
-	return b
+	return effort.Must(client.NewAdmin(r.admin, token).Balance(r.t.Context(), r.tenant.Workspace))(r.t)
 }
 
 // audit runs the operator's command, against the node or, without one, on the file.
@@ -252,6 +251,5 @@ func fits(t *testing.T, text string, width int) {
 // adminOf is an operator's client in an environment.
 func adminOf(t *testing.T, environ []string) *client.Admin {
 	t.Helper()
-	c := effort.Must((&adminFlags{environ: environ}).client())(t)
-	return c
+	return effort.Must((&adminFlags{environ: environ}).client())(t)
 }

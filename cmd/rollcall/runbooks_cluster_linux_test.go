@@ -35,7 +35,7 @@ func newScriptCluster(t *testing.T) *scriptCluster {
 	server := postgres.New(t, postgres.Options{})
 	c := &scriptCluster{rig: &rig{cli: newCLI(t)}, lab: startLab(t, smtplab.Defaults()), members: map[string]*background{}}
 	proxy := effort.Must(postgres.StartProxy(server.NewDatabase(t, "documents", "")))(t)
-	t.Cleanup(func() { noError(t, proxy.Close()) })
+	t.Cleanup(func() { effort.OK(t, proxy.Close()) })
 	c.ledger, c.url = proxy, proxy.URL("documents")
 	for i := range c.ports {
 		c.ports[i] = freePort(t)
@@ -65,7 +65,7 @@ func (c *scriptCluster) configures(name string, gossip int) {
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(c.folder, name), 0o700)
 	}
-	noError(c.t, err)
+	effort.OK(c.t, err)
 	if _, err := os.Stat(filepath.Join(c.folder, name, "gossip.key")); err != nil {
 		c.write(name+"/gossip.key", string(key))
 	}
@@ -98,8 +98,7 @@ allow_networks = ["127.0.0.0/8"]
 }
 
 // serves starts a node and waits until it serves. A node whose ledger does not answer in time, as on a busy machine,
-// ends: then
-// it is started again, as systemd does.
+// ends: then it is started again, as systemd does.
 func (c *scriptCluster) serves(name string) {
 	c.t.Helper()
 	log := filepath.Join(c.folder, name, "log")
@@ -140,11 +139,8 @@ func (c *scriptCluster) isSound() {
 func (c *scriptCluster) works(name string) {
 	c.t.Helper()
 	_, token, _ := strings.Cut(c.environ[1], "=")
-	var err error
-	if c.tenant, err = client.OpenTenant(c.t.Context(), client.NewAdmin(c.admin, token), client.TenantOptions{
-		File: filepath.Join(c.folder, "tenant.json"), Workspace: "documents", Credits: 10_000}); err != nil {
-		c.t.Fatal(err)
-	}
+	c.tenant = effort.Must(client.OpenTenant(c.t.Context(), client.NewAdmin(c.admin, token), client.TenantOptions{
+		File: filepath.Join(c.folder, "tenant.json"), Workspace: "documents", Credits: 10_000}))(c.t)
 	c.api = fmt.Sprintf("http://127.0.0.%s:%d", strings.TrimPrefix(name, "node-"), c.ports[0])
 	at := regexp.MustCompile(`(?m)  ` + name + `  serving .* [1-9][0-9]* +[0-9,]+ +[0-9,]+$`)
 	var submitted time.Time
@@ -233,7 +229,7 @@ func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 	c.configures("node-3", c.ports[3])
 	c.serves("node-3")
 	c.isSound()
-	noError(t, c.members["node-3"].command.Process.Kill())
+	effort.OK(t, c.members["node-3"].command.Process.Kill())
 	untilPrinted(c.cli, "Lost: ", "cluster", "members")
 	c.script(script{document: "operators/runbooks/lost-node.md", types: map[string]string{"[y/N] ": "y\n"}})
 	c.serves("node-3")
@@ -250,9 +246,8 @@ func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 // nobody is the user that the walk-through runs as: PostgreSQL refuses root.
 const nobody = 65534
 
-// TestFirstClusterTour runs the lines of docs/start/first-cluster.md one after
-// the other, on a network where all ports are free, and stops at the first that
-// fails. What they start ends with them.
+// TestFirstClusterTour runs the lines of docs/start/first-cluster.md one after the other, on a network where all ports
+// are free, and stops at the first that fails. What they start ends with them.
 func TestFirstClusterTour(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("runs with -long")
@@ -298,8 +293,8 @@ func tourFolder(t *testing.T) string {
 	name := effort.Must(binary())(t)
 	program := effort.Must(os.ReadFile(name))(t)
 	folder := t.TempDir()
-	noError(t, os.WriteFile(filepath.Join(folder, "rollcall"), program, 0o755))
-	noError(t, os.Chmod(filepath.Dir(folder), 0o755))
-	noError(t, os.Chown(folder, nobody, nobody))
+	effort.OK(t, os.WriteFile(filepath.Join(folder, "rollcall"), program, 0o755))
+	effort.OK(t, os.Chmod(filepath.Dir(folder), 0o755))
+	effort.OK(t, os.Chown(folder, nobody, nobody))
 	return folder
 }

@@ -37,7 +37,7 @@ func newScriptNode(t *testing.T, settings string, files map[string]string) *scri
 	lab := startLab(t, o)
 	front := newFront(t, lab.DNSAddr())
 	r := newRig(t, rigOptions{dns: front.addr, smtpPort: lab.SMTPPort(), settings: settings})
-	noError(t, os.Mkdir(filepath.Join(r.folder, "etc"), 0o700))
+	effort.OK(t, os.Mkdir(filepath.Join(r.folder, "etc"), 0o700))
 	for name, text := range files {
 		r.write(name, text)
 	}
@@ -62,7 +62,7 @@ func serveLogged(c *cli, log string, args ...string) *background {
 	defer file.Close()
 	b := &background{t: c.t, command: c.command(context.Background(), args...), ended: make(chan error, 1)}
 	b.command.Stdout, b.command.Stderr = file, file
-	noError(c.t, b.command.Start())
+	effort.OK(c.t, b.command.Start())
 	go func() { b.ended <- b.command.Wait() }()
 	c.t.Cleanup(func() { _ = b.command.Process.Kill() }) // fails when it has ended
 	return b
@@ -151,7 +151,7 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 		fails: map[string]int{"rollcall throttle check throttle.toml": exitFailed},
 		before: map[string]func(){"rollcall throttle list": func() {
 			n.write("new.toml", "[default]\nconnections = 2\n")
-			noError(t, os.Rename(filepath.Join(n.folder, "new.toml"), filepath.Join(n.folder, "throttle.toml")))
+			effort.OK(t, os.Rename(filepath.Join(n.folder, "new.toml"), filepath.Join(n.folder, "throttle.toml")))
 			untilPrinted(n.cli, "throttle.toml is in use", "throttle", "list")
 		}}})
 	n.write("verdict.toml", "[[rule]]\nid = \"documents\"\n")
@@ -248,7 +248,7 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 			n.write("etc/"+name+".next", string(text))
 			err = os.Rename(filepath.Join(folder, name+".next"), filepath.Join(folder, name))
 		}
-		noError(t, err)
+		effort.OK(t, err)
 	}
 	replace("tls.key")
 	n.logs("new certificate refused, the old one stays in use")
@@ -273,7 +273,7 @@ func TestTheAdminListenerOfTheDocs(t *testing.T) {
 		encrypted: {"ROLLCALL_ADMIN_TLS_CERT=" + certFile, "ROLLCALL_ADMIN_TLS_KEY=" + keyFile},
 		local:     {"ROLLCALL_ADMIN_LISTEN=unix:" + socket},
 	} {
-		noError(t, os.Mkdir(filepath.Join(n.folder, "rollcall-data"), 0o700))
+		effort.OK(t, os.Mkdir(filepath.Join(n.folder, "rollcall-data"), 0o700))
 		n.write("rollcall-data/admin.token", token)
 		n.environ = append(n.environ, environ...)
 		serveLogged(n.cli, n.log, "serve", "--config", "node.toml")

@@ -110,7 +110,7 @@ func TestTheLabShowsItsSheetWhileItRuns(t *testing.T) {
 	c := newCLI(t)
 	lab := c.start("lab", "--json", "--sheet", "127.0.0.1:0", "--network", "127.70.0.0/16", "--events", "10")
 	var view labView
-	noError(t, json.Unmarshal([]byte(lab.waitFor("smtp_port")), &view))
+	effort.OK(t, json.Unmarshal([]byte(lab.waitFor("smtp_port")), &view))
 	if len(view.AllowNetworks) != 1 || view.AllowNetworks[0] != "127.70.0.0/16" {
 		t.Errorf("allow_networks: got %v, want the network asked for", view.AllowNetworks)
 	}

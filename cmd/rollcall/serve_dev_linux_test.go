@@ -61,15 +61,13 @@ func TestServeDevSpeaksToPeople(t *testing.T) {
 	c.environ = append(c.environ, "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
 	node := c.command(t.Context(), "serve", "--dev")
 	node.Stdin, node.Stdout, node.Stderr = screen, screen, screen
-	noError(t, node.Start())
+	effort.OK(t, node.Start())
 	hears("READY=1")
 	hears("WATCHDOG=1")
 	until(t, func() (bool, string) { return strings.Contains(terminal.shown(), "upload examples/"), terminal.shown() })
-	noError(t, node.Process.Signal(syscall.SIGINT))
+	effort.OK(t, node.Process.Signal(syscall.SIGINT))
 	hears("STOPPING=1")
-	if err := node.Wait(); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, node.Wait())
 	until(t, func() (bool, string) { return strings.Contains(terminal.shown(), "has stopped"), terminal.shown() })
 	shown := terminal.shown()
 	if strings.Contains(shown, "{") || strings.Contains(shown, "level=") ||
@@ -97,8 +95,7 @@ type terminal struct {
 	text strings.Builder // guarded by mu
 }
 
-// newTerminal makes a terminal of 80 columns. When a program shows a key of answers, the
-// answer is typed, once.
+// newTerminal makes a terminal of 80 columns. When a program shows a key of answers, the answer is typed, once.
 func newTerminal(t *testing.T, answers map[string]string) *terminal {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -114,7 +111,7 @@ func newTerminal(t *testing.T, answers map[string]string) *terminal {
 	if err == nil {
 		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: term.Columns})
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	m := &terminal{name: fmt.Sprint("/dev/pts/", number)}
 	// As long as the test holds it open, reading goes on between programs.
 	program := effort.Must(os.OpenFile(m.name, os.O_RDWR|unix.O_NOCTTY, 0))(t)
@@ -154,8 +151,7 @@ func (m *terminal) shown() string {
 // fullDisk is a device on which every write fails with "no space left".
 const fullDisk = "/dev/full"
 
-// TestHelpOnAFullDisk: every command that there is ends with exit 1 when its help can't
-// be written.
+// TestHelpOnAFullDisk: every command that there is ends with exit 1 when its help can't be written.
 func TestHelpOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	full := effort.Must(os.OpenFile(fullDisk, os.O_WRONLY, 0))(t)
@@ -191,7 +187,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &dev)
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	c.environ = append(c.environ, "ROLLCALL_KEY="+dev.Key)
 	c.write("list.csv", "email\na@nobody.invalid\n")
 	c.write("throttle.toml", "[default]\nconnections = 2\n")
@@ -211,7 +207,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	} {
 		full := effort.Must(os.OpenFile(fullDisk, os.O_WRONLY, 0))(t)
 		read, closed, err := os.Pipe()
-		noError(t, err)
+		effort.OK(t, err)
 		_ = read.Close()
 		for name, stdout := range map[string]*os.File{"full disk": full, "closed pipe": closed} {
 			_ = os.RemoveAll(c.folder + "/copy.db")

@@ -76,13 +76,9 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 		t.Errorf("workspace create: got %v, want id and name", made)
 	}
 	ask(&balance, "credits", "grant", "--workspace", workspace, "500", "--reason", "test", "--json")
-	if fmt.Sprint(balance) != "map[available:500 granted:500 held:0 spent:0]" {
-		t.Errorf("credits grant: got %v", balance)
-	}
+	effort.Is(t, fmt.Sprint(balance), "map[available:500 granted:500 held:0 spent:0]", "credits grant", balance)
 	ask(&balance, "credits", "show", "--workspace", "ACME", "--json")
-	if fmt.Sprint(balance) != "map[available:500 granted:500 held:0 spent:0]" {
-		t.Errorf("credits show: got %v", balance)
-	}
+	effort.Is(t, fmt.Sprint(balance), "map[available:500 granted:500 held:0 spent:0]", "credits show", balance)
 	ask(&key, "key", "create", "--workspace", workspace, "--label", "t", "--json")
 	text, _ := key["key"].(string)
 	id, _ := key["id"].(string)
@@ -130,9 +126,8 @@ func TestReadmeTour(t *testing.T) {
 	}
 }
 
-// tour runs the lines of a document between two marks in one shell, one after the other,
-// against a node with the lab, and stops at the first that fails. Ports and binary are the
-// test's. It gives what they show.
+// tour runs the lines of a document between two marks in one shell, one after the other, against a node with the lab,
+// and stops at the first that fails. Ports and binary are the test's. It gives what they show.
 func tour(t *testing.T, document, mark string) string {
 	t.Helper()
 	shell, err := exec.LookPath("bash")
@@ -157,7 +152,7 @@ func tour(t *testing.T, document, mark string) string {
 	name := effort.Must(binary())(t)
 	for link, target := range map[string]string{"rollcall": name, "examples": filepath.Dir(example(t,
 		"contacts.csv"))} {
-		noError(t, os.Symlink(target, filepath.Join(c.folder, link)))
+		effort.OK(t, os.Symlink(target, filepath.Join(c.folder, link)))
 	}
 	_, api := startDev(c)
 	// An override of half a minute is waited for; a quarter of it is as good.
@@ -197,7 +192,7 @@ func TestANodeWithTLS(t *testing.T) {
 		socket = socket[:100]
 	}
 	_, api, err := net.SplitHostPort(freeAddress(t))
-	noError(t, err)
+	effort.OK(t, err)
 	c.environ = append([]string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:" + api, "ROLLCALL_UPLOAD_LISTEN=" + freeAddress(t),
 		"ROLLCALL_HTTP_TLS_CERT=" + certFile, "ROLLCALL_HTTP_TLS_KEY=" + keyFile, "ROLLCALL_ADMIN_LISTEN=unix:" + socket,
 		"SSL_CERT_FILE=" + certFile}, hurried...)
@@ -208,7 +203,7 @@ func TestANodeWithTLS(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &dev)
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	c.write("list.csv", "email\na@nobody.invalid\n")
 	c.environ = append(c.environ, "ROLLCALL_KEY="+dev.Key)
 	if code, stdout, stderr := c.run("verify", "list.csv", "--api", "https://127.0.0.1:"+api); code != exitDone {
@@ -236,8 +231,8 @@ func TestANodeRefusesAFolderThatOthersWrite(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	folder := filepath.Join(c.folder, "rollcall-data")
-	noError(t, os.Mkdir(folder, 0o700))
-	noError(t, os.Chmod(folder, 0o775))
+	effort.OK(t, os.Mkdir(folder, 0o700))
+	effort.OK(t, os.Chmod(folder, 0o775))
 	c.environ = []string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0",
 		"ROLLCALL_ADMIN_LISTEN=127.0.0.1:0"}
 	code, _, stderr := c.run("serve")

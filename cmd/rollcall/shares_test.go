@@ -348,13 +348,13 @@ func (s *shared) flood(ctx context.Context) error {
 func (s *shared) pays(credits ledger.Credits) {
 	s.t.Helper()
 	list, err := s.node.Book.Workspaces(s.t.Context())
-	noError(s.t, err)
+	effort.OK(s.t, err)
 	for _, w := range list {
 		if w.Name == "first" {
 			_, err = s.node.Book.Grant(s.t.Context(), uuid.New(), w.ID, credits, "test")
 		}
 	}
-	noError(s.t, err)
+	effort.OK(s.t, err)
 }
 
 // sends has the first tenant send a file of so many addresses of a domain.

@@ -94,7 +94,7 @@ func TestMailboxFullIsExplained(t *testing.T) {
 			full + "e@a.test,unknown" + full: "here invalid 1, unknown 1.",
 	} {
 		r, _, stderr := newTestRun(t, service(t, "completed", results), verifyFlags{})
-		noError(t, r.run(t.Context()))
+		effort.OK(t, r.run(t.Context()))
 		if explained := strings.Contains(stderr.String(), fullReason+": invalid where"); explained != (want != "") ||
 			!strings.Contains(stderr.String(), want) {
 			t.Errorf("got\n%s\nwant %q", stderr, want)
@@ -134,7 +134,7 @@ func TestOutIsTriedBeforeTheWork(t *testing.T) {
 	for _, err := range []error{os.Symlink("list.csv", in("link.csv")), os.Link(in("list.csv"), in("hard.csv")),
 		os.Symlink("nothing.csv", in("dangling.csv")), os.Symlink("old.csv", in("toold.csv")), os.Mkdir(in("sub"), 0o700),
 		os.Mkdir(in("closed"), 0o500)} {
-		noError(t, err)
+		effort.OK(t, err)
 	}
 	before := treeOf(t, c.folder)
 	const own, exists = "is the file to verify itself", "exists: give another --out, or --force"
@@ -188,7 +188,7 @@ func treeOf(t *testing.T, folder string) (all string) {
 		all += path + ": " + string(text) + "\n"
 		return nil
 	})
-	noError(t, err)
+	effort.OK(t, err)
 	return all
 }
 
@@ -199,24 +199,20 @@ func TestForceReplacesAndNothingElseDoes(t *testing.T) {
 	fill := func(text string) func(io.Writer) error {
 		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
 	}
-	noError(t, (term.OutFile{Name: name}).Check(nil, nil))
-	noError(t, os.WriteFile(name, []byte("meanwhile"), 0o600))
+	effort.OK(t, (term.OutFile{Name: name}).Check(nil, nil))
+	effort.OK(t, os.WriteFile(name, []byte("meanwhile"), 0o600))
 	if err := (term.OutFile{Name: name}).Write(fill("new")); err == nil || !strings.Contains(err.Error(), "exists") {
 		t.Errorf("got %v", err)
 	}
-	noError(t, os.Symlink("r.csv", link))
+	effort.OK(t, os.Symlink("r.csv", link))
 	want := "meanwhile"
 	for _, x := range []struct{ name, text string }{{name, "one"}, {link, "two"}} {
 		if text, err := os.ReadFile(name); err != nil || string(text) != want {
 			t.Errorf("got %q and %v, want %q", text, err, want)
 		}
 		forced := term.OutFile{Name: x.name, Force: true}
-		if err := forced.Check(nil, nil); err != nil {
-			t.Error(err)
-		}
-		if err := forced.Write(fill(x.text)); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, forced.Check(nil, nil))
+		effort.OK(t, forced.Write(fill(x.text)))
 		want = x.text
 	}
 	if text, err := os.ReadFile(name); err != nil || string(text) != want {

@@ -19,9 +19,8 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// These are the figures of docs/developers/measured.md about speed: a built binary as the node, the lab and a client
-// in the
-// test's process. -binaries measures several binaries in turn on the same lists, -rounds all of them again.
+// These are the figures of docs/developers/measured.md about speed: a built binary as the node, the lab and a client in
+// the test's process. -binaries measures several binaries in turn on the same lists, -rounds all of them again.
 //
 //	go test ./cmd/rollcall -run '^TestSpeed$/^Z' -long -v -timeout 60m -rounds 3 -binaries /tmp/before,/tmp/after
 
@@ -159,7 +158,7 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	defer cancel()
 	c, pid := r.client(), node.command.Process.Pid
 	before, err := processorOf(pid)
-	noError(t, err)
+	effort.OK(t, err)
 	const objects = "go_memstats_mallocs_total"
 	first, second := r.metric(ctx, objects), r.metric(ctx, objects) // a look takes some too
 	id := effort.Must(handIn(ctx, c, "speed.csv", file))(t)
@@ -169,9 +168,7 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	after := effort.Must(processorOf(pid))(t)
 	s.processor, s.held = after-before, held
 	s.objects = r.metric(ctx, objects) - second - float64(looks+1)*(second-first)
-	if s.memory, err = memoryMost(pid); err != nil {
-		t.Fatal(err)
-	}
+	s.memory = effort.Must(memoryMost(pid))(t)
 	ended := log.first("verification finished")
 	s.engine, s.seen, s.sheet = ended.Sub(log.first("verification created")), (<-seen).Sub(ended), lab.Manners().Total
 	if d, err := look(ctx, c, id); err != nil || d.Progress.Completed != int64(w.addresses) || s.sheet.Data > 0 {

@@ -191,8 +191,8 @@ func serveAdmin(t *testing.T, book *sqlstore.Store, o admin.Options) (url, token
 	if err == nil {
 		err = server.Start()
 	}
-	noError(t, err)
-	t.Cleanup(func() { noError(t, errors.Join(server.Stop(context.Background()), book.Close())) })
+	effort.OK(t, err)
+	t.Cleanup(func() { effort.OK(t, errors.Join(server.Stop(context.Background()), book.Close())) })
 	return "http://" + server.Addr().String(), token
 }
 
@@ -217,8 +217,7 @@ func newThrottleBench(t *testing.T) *throttleBench {
 
 func fieldsOf(t *testing.T, texts map[string]string) throttle.Override {
 	t.Helper()
-	o := effort.Must(throttle.ParseOverride(texts))(t)
-	return o
+	return effort.Must(throttle.ParseOverride(texts))(t)
 }
 
 // follow does what a node does when an override was changed.
@@ -359,7 +358,7 @@ func TestBeatenRulesAreMarked(t *testing.T) {
 		t.Errorf("%d rules are marked:\n%s", n, out)
 	}
 	var listed admin.ThrottleRules
-	noError(t, json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed))
+	effort.OK(t, json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed))
 	for _, r := range listed.Rules {
 		for _, f := range r.Fields {
 			if r.Layer == "file" && f.Beaten != "override" {
@@ -391,8 +390,7 @@ func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 		"\nrcpt_rate  4/s     2/s  file example.test, throttle.toml:12\n")
 }
 
-// TestWhatThrottleSetRefuses, with the code of wrong usage where it is one, and what to
-// write; nothing is set then.
+// TestWhatThrottleSetRefuses, with the code of wrong usage where it is one, and what to write; nothing is set then.
 func TestWhatThrottleSetRefuses(t *testing.T) {
 	b := newThrottleBench(t)
 	for _, c := range []struct {
@@ -447,8 +445,7 @@ func TestSomethingNarrowerGoesFirst(t *testing.T) {
 	holds(t, out, "rcpt_rate  3/s     1/s  override example.test, override ")
 }
 
-// TestPauseAndResume of a receiver and of a source; a pause of the file stays, and so does
-// an override that sets more.
+// TestPauseAndResume of a receiver and of a source; a pause of the file stays, and so does an override that sets more.
 func TestPauseAndResume(t *testing.T) {
 	b := newThrottleBench(t)
 	b.survey.sources = []inspect.Source{{Source: "2001:db8::7"}}
@@ -521,14 +518,12 @@ func TestCandidatesAreTried(t *testing.T) {
 	holds(t, out, "The record reaches back 1h30m0s: 12,000 addresses were asked. 3 of the receivers", "\nexample.test\n",
 		"    rcpt_rate: 4/s now, 1/s then\n", "asked 9,000, then at most 4,500; the last of them 30m0s later",
 		"    rcpt_rate would have held it back in 55 of the minutes\n    connections would",
-		"Not known: it may bear less",
-		"Warning: a rule", "Without what node-2 recorded: no answer",
+		"Not known: it may bear less", "Warning: a rule", "Without what node-2 recorded: no answer",
 		"Nothing was changed, and no receiver was asked")
 	if strings.Contains(out, "pause would") || !strings.HasPrefix(asked, "[receivers.") {
 		t.Errorf("asked %q\n%s", asked, out)
 	}
-	if _, _, err := b.run(t.Context(), "throttle", "replay", bad); err == nil || !strings.Contains(err.Error(),
-		":2:") {
+	if _, _, err := b.run(t.Context(), "throttle", "replay", bad); err == nil || !strings.Contains(err.Error(), ":2:") {
 		t.Errorf("bad: %v", err)
 	}
 	b.misused("throttle", "replay")

@@ -114,7 +114,7 @@ func sendFile(t *testing.T, n *node.Node, folder, file string, credits int64) (i
 	customer := client.NewAPI(n.APIURL, tenant.Key, func(string) {})
 	made := effort.Must(customer.Create(t.Context(), uuid.New(), int64(len(file)), "a.csv"))(t)
 	reader := strings.NewReader(file)
-	noError(t, customer.Upload(t.Context(), made.Upload.URL, reader, reader.Size(), func(int64) {}))
+	effort.OK(t, customer.Upload(t.Context(), made.Upload.URL, reader, reader.Size(), func(int64) {}))
 	within := time.Now().Add(time.Minute)
 	for {
 		d, wait, err := customer.Detail(t.Context(), made.ID)
@@ -124,9 +124,9 @@ func sendFile(t *testing.T, n *node.Node, folder, file string, credits int64) (i
 		if d.Status == "completed" {
 			break
 		}
-		noError(t, term.Sleep(t.Context(), min(wait, 200*time.Millisecond)))
+		effort.OK(t, term.Sleep(t.Context(), min(wait, 200*time.Millisecond)))
 	}
-	noError(t, writeResults(t.Context(), customer, made.ID, io.Discard))
+	effort.OK(t, writeResults(t.Context(), customer, made.ID, io.Discard))
 	return made.ID, tenant.Key, made.Upload.URL
 }
 

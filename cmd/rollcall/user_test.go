@@ -221,8 +221,7 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	secret := filepath.Join(c.folder, c.write("oidc.secret", "the secret of the client\n"))
 	away := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
 	file := c.write("node.toml", fmt.Sprintf("[dashboard]\noidc_issuer = %q\noidc_client_id = "+
-		"\"rollcall\"\noidc_secret_file = %q\n"+
-		"oidc_name = \"Acme login\"\n", away, secret))
+		"\"rollcall\"\noidc_secret_file = %q\n"+"oidc_name = \"Acme login\"\n", away, secret))
 	asks := [][]string{{"config", "check", file}, {"doctor", "--config", file}, {"serve", "--config", file}}
 	refused := func(want string) {
 		t.Helper()
@@ -237,9 +236,9 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	ports := []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t)),
 		"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0"}
 	c.environ = slices.Clone(ports)
-	noError(t, os.Chmod(secret, 0o640))
+	effort.OK(t, os.Chmod(secret, 0o640))
 	refused("provider: the secret cannot be used: others can read " + secret + "; run: chmod 600 " + secret)
-	noError(t, os.Chmod(secret, 0o600))
+	effort.OK(t, os.Chmod(secret, 0o600))
 	if code, stdout, stderr := c.run("config", "check", file); code != exitDone || !strings.Contains(stdout, "is fine") {
 		t.Errorf("config check: %d %s", code, stderr)
 	}
@@ -254,10 +253,10 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 		t.Errorf("the provider is away: %d %s", status, text)
 	}
 	node.terminate()
-	noError(t, os.WriteFile(secret, nil, 0o600))
+	effort.OK(t, os.WriteFile(secret, nil, 0o600))
 	c.environ = ports
 	refused("provider: the secret cannot be used: " + secret + " is empty")
-	noError(t, os.Remove(secret))
+	effort.OK(t, os.Remove(secret))
 	refused("")
 }
 
@@ -352,9 +351,7 @@ func (o *operator) pauseSource(base string) {
 			o.t.Errorf("%s: %d %s", to, status, text)
 		}
 		_, text := o.ask("GET", base+"/throttles", nil)
-		if held := strings.Contains(text, "a test of pausing"); held != (to == "pause") {
-			o.t.Errorf("after %s an override holds: %v", to, held)
-		}
+		effort.Is(o.t, strings.Contains(text, "a test of pausing"), to == "pause", "after", to, "an override holds")
 	}
 }
 

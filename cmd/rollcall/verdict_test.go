@@ -43,7 +43,7 @@ miss = ["550 no"]
 func rulesFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "own.toml")
-	noError(t, os.WriteFile(name, []byte(text), 0o600))
+	effort.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -137,12 +137,12 @@ func TestLoadRules(t *testing.T) {
 		"verdict.file") {
 		t.Errorf("%v", err)
 	}
-	noError(t, os.WriteFile(config.Default().Verdict.File, []byte(ownRules), 0o600))
+	effort.OK(t, os.WriteFile(config.Default().Verdict.File, []byte(ownRules), 0o600))
 	rules := effort.Must(node.LoadRules(config.Default().Verdict))(t)
 	if _, ok := rules.Rule("ours"); !ok {
 		t.Error("the file of the default name is not read")
 	}
-	noError(t, os.WriteFile("verdict.toml", []byte("x"), 0o600))
+	effort.OK(t, os.WriteFile("verdict.toml", []byte("x"), 0o600))
 	effort.Denied(node.LoadRules(config.Default().Verdict))(t, verdict.ErrFaults)
 }
 

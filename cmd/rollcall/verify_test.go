@@ -35,7 +35,7 @@ func TestMemoryKeepsTheIdentityUntilForgotten(t *testing.T) {
 	if other, err := newMemory(folder, sha256.Sum256([]byte("b"))).identity(); err != nil || other == first {
 		t.Errorf("other bytes: got %v and %v, want another identity", other, err)
 	}
-	noError(t, newMemory(folder, sum).forget())
+	effort.OK(t, newMemory(folder, sum).forget())
 	if fresh, err := newMemory(folder, sum).identity(); err != nil || fresh == first {
 		t.Errorf("forgotten: got %v and %v, want another identity", fresh, err)
 	}
@@ -68,7 +68,7 @@ const someResults = "email,result,message,checked_at\r\n" +
 func newTestRun(t *testing.T, client *client.API, f verifyFlags) (r *verifyRun, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "list.csv")
-	noError(t, os.WriteFile(name, []byte("a@a.test\n"), 0o600))
+	effort.OK(t, os.WriteFile(name, []byte("a@a.test\n"), 0o600))
 	in := effort.Must(openInput(name))(t)
 	t.Cleanup(func() { in.Close() })
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
@@ -85,9 +85,7 @@ func TestResultsGoToStandardOutputAndTheTableBesideIt(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "cancelled") {
 		t.Errorf("got %v, want an error that says cancelled", err)
 	}
-	if stdout.String() != quoted {
-		t.Errorf("standard output: got %q, want the service's bytes", stdout)
-	}
+	effort.Is(t, stdout.String(), quoted, "standard output", stdout, "the service's bytes")
 	holds(t, stderr.String(), "valid      1          25.0 %   1\n", "unknown    1          25.0 %   0\n",
 		"cancelled  1          25.0 %   0\n", "total      4          100.0 %  2\n",
 		"cancelled in 5s: 5 rows, 1 duplicate; 2 credits charged, 2 given back.\n")
@@ -97,7 +95,7 @@ func TestJSONIsOneObject(t *testing.T) {
 	for _, out := range []string{"", filepath.Join(t.TempDir(), "r.csv")} {
 		quoted := strings.Replace(someResults, `"b,b"@a.test`, `"""b,b""@a.test"`, 1)
 		r, stdout, _ := newTestRun(t, service(t, "completed", quoted), verifyFlags{json: true, out: term.OutFile{Name: out}})
-		noError(t, r.run(t.Context()))
+		effort.OK(t, r.run(t.Context()))
 		var got struct {
 			verifySummary
 			Results []resultView `json:"results"`
@@ -137,7 +135,7 @@ func TestResultsForASpreadsheet(t *testing.T) {
 		for _, file := range []string{"", out} {
 			r, stdout, _ := newTestRun(t, service(t, "completed", results), verifyFlags{spreadsheet: spreadsheet,
 				out: term.OutFile{Name: file, Force: true}})
-			noError(t, r.run(t.Context()))
+			effort.OK(t, r.run(t.Context()))
 			got := stdout.String()
 			if file != "" {
 				text, err := os.ReadFile(out)
@@ -183,8 +181,7 @@ func TestACutDownloadLeavesNoFileAndKeepsTheIdentity(t *testing.T) {
 }
 
 func TestGrouped(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567",
-		-1000: "-1,000"} {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
 		effort.Is(t, term.Grouped(n), want, n)
 	}
 }
@@ -247,7 +244,7 @@ func TestTimeLeftOfARunThatGoesOn(t *testing.T) {
 			var out bytes.Buffer
 			v := &progressView{out: &out, terminal: terminal}
 			step := func(what func()) string {
-				noError(t, term.Sleep(t.Context(), 20*time.Second))
+				effort.OK(t, term.Sleep(t.Context(), 20*time.Second))
 				out.Reset()
 				what()
 				return out.String()

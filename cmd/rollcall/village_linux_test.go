@@ -57,10 +57,7 @@ max_file_bytes = 1000000000
 	id := mustHandIn(ctx, t, c, file)
 	began, d, receivers, told := time.Now(), api.Detail{}, 0.0, time.Now()
 	for d.CompletedAt == nil {
-		var err error
-		if d, err = look(ctx, c, id); err != nil {
-			t.Fatal(err)
-		}
+		d = effort.Must(look(ctx, c, id))(t)
 		living := r.metric(ctx, "rollcall_receivers")
 		receivers = max(receivers, living)
 		if time.Since(told) > 10*time.Second {
@@ -83,9 +80,7 @@ max_file_bytes = 1000000000
 	if peak > manyMemory {
 		t.Errorf("peak of %d MB, want at most %d", peak>>20, manyMemory>>20)
 	}
-	if d.Progress.Completed != int64(*manyAddresses) {
-		t.Errorf("%d of %d are known", d.Progress.Completed, *manyAddresses)
-	}
+	effort.Is(t, d.Progress.Completed, int64(*manyAddresses), *manyAddresses, "known")
 	node.terminate()
 }
 
@@ -116,7 +111,7 @@ func newVillage(t *testing.T) *village {
 	t.Helper()
 	v := &village{}
 	listener, err := net.Listen("tcp4", "0.0.0.0:0") // whoever is not from this machine is hung up on
-	noError(t, err)
+	effort.OK(t, err)
 	v.port = listener.Addr().(*net.TCPAddr).Port
 	packets := effort.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	v.dns = packets.LocalAddr().String()

@@ -18,7 +18,7 @@ import (
 func TestWeightsAreShown(t *testing.T) {
 	b := newThrottleBench(t)
 	var made admin.Workspace
-	noError(t, json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made))
+	effort.OK(t, json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made))
 	holds(t, b.must("workspace", "weight", made.ID, "3"), "acme  3")
 	holds(t, b.must("workspace", "list"), "WEIGHT", "acme  3 ")
 	for i, typed := range []string{"acme", "ACME", made.ID[:4], strings.ToUpper(made.ID[:8])} {
@@ -42,10 +42,10 @@ func TestWeightsAreShown(t *testing.T) {
 func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 	b := newThrottleBench(t)
 	var made admin.Workspace
-	noError(t, json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made))
+	effort.OK(t, json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made))
 	_, _, err := b.book.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: uuid.MustParse(made.ID),
 		Identity: uuid.New(), Bytes: 3 << 20, BytesMax: 1 << 30, Limits: ledger.Limits{Open: 9, Stored: 1 << 30, Unpaid: 9}})
-	noError(t, err)
+	effort.OK(t, err)
 	limits := func(flags ...string) string {
 		t.Helper()
 		return b.must(append([]string{"workspace", "limits", made.ID}, flags...)...)
@@ -60,7 +60,7 @@ func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 	b.must("workspace", "weight", made.ID, "3")
 	holds(t, limits("--unpaid", "7"), "1.5 TiB", "7        set   1\n", "3        set")
 	var seen admin.WorkspaceLimits
-	noError(t, json.Unmarshal([]byte(limits("--default", "--open", "5", "--json")), &seen))
+	effort.OK(t, json.Unmarshal([]byte(limits("--default", "--open", "5", "--json")), &seen))
 	if want := (admin.WorkspaceLimits{ID: made.ID, Name: "acme", Weight: 3, Open: admin.Limit{Limit: 5, Used: 1},
 		Stored: admin.Limit{Limit: 10 << 30, Default: true, Used: 3 << 20},
 		Unpaid: admin.Limit{Limit: 1000, Default: true, Used: 1}}); seen != want {

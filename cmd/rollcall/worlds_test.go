@@ -118,7 +118,7 @@ func (w *world) lab(t *testing.T) *smtplab.Lab {
 	}
 	lab := startLab(t, o)
 	if w.at.Name != "" {
-		noError(t, lab.Add(smtplab.Domain{Name: limitedDomain, Personality: w.at}))
+		effort.OK(t, lab.Add(smtplab.Domain{Name: limitedDomain, Personality: w.at}))
 	}
 	return lab
 }
@@ -185,7 +185,7 @@ func (w *world) look(t *testing.T, lab *smtplab.Lab, c *client.API, id string) (
 	sheet := lab.Manners()
 	s.sheet = sheet.Total
 	var text bytes.Buffer
-	noError(t, writeResults(t.Context(), c, id, &text))
+	effort.OK(t, writeResults(t.Context(), c, id, &text))
 	rows := effort.Must(readRows(&text))(t)
 	s.final = len(rows)
 	for address, row := range rows {
@@ -225,7 +225,7 @@ func (w *world) hide(t *testing.T, lab *smtplab.Lab, i int) {
 	if limit.Rcpts == 0 {
 		return
 	}
-	noError(t, lab.SetLimit(limitedDomain, limit))
+	effort.OK(t, lab.SetLimit(limitedDomain, limit))
 }
 
 // lasts is how long the steps take.
@@ -244,7 +244,7 @@ func (w *world) judge(ctx context.Context, t *testing.T, path string, lab *smtpl
 		row := fmt.Sprintf("| %s, %d/s | %s |", w.name, s.perSecond, named(path))
 		for judged, wait := range []time.Duration{s.settle, s.judge} {
 			from := time.Now()
-			noError(t, term.Sleep(ctx, wait))
+			effort.OK(t, term.Sleep(ctx, wait))
 			use := lab.UseOf(limitedDomain, from, time.Now())
 			row += fmt.Sprintf(" %v: %.1f %% used, %.2f %% put off, %.1f/s asked |", wait, 100*use.Share(),
 				100*use.HeldShare(), float64(use.Asked)/wait.Seconds())

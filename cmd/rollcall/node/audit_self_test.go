@@ -31,8 +31,7 @@ type auditStep struct {
 
 // selfAuditRig runs a self-audit of a script in the bubble for a time, and gives
 // its metrics, without the common part of their names, and its log.
-func selfAuditRig(t *testing.T, file string, script *auditScript, runs time.Duration) (map[string]float64,
-	string) {
+func selfAuditRig(t *testing.T, file string, script *auditScript, runs time.Duration) (map[string]float64, string) {
 	t.Helper()
 	var log bytes.Buffer
 	registry := prometheus.NewRegistry()

@@ -16,7 +16,7 @@ func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
 	fact := func(key string) ledger.Fact {
 		return ledger.Fact{Key: key, Data: []byte("x"), Expires: time.Now().Add(time.Hour)}
 	}
-	noError(t, book.Learn(t.Context(), []ledger.Fact{fact("a.test"), fact("b.test")}))
+	effort.OK(t, book.Learn(t.Context(), []ledger.Fact{fact("a.test"), fact("b.test")}))
 	fresh := factsOf(book, true)
 	knows := func(facts ledger.Facts, want int) {
 		t.Helper()
@@ -26,7 +26,7 @@ func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
 	}
 	knows(factsOf(book, false), 2)
 	knows(fresh, 0)
-	noError(t, fresh.Learn(t.Context(), []ledger.Fact{fact("b.test")}))
+	effort.OK(t, fresh.Learn(t.Context(), []ledger.Fact{fact("b.test")}))
 	knows(fresh, 1)
 	knows(book, 2)
 }

@@ -32,20 +32,20 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 		t.Errorf("loaded at %v, want now", loaded)
 	}
 	var set throttle.Override
-	noError(t, set.Set(throttle.Fields()[0], throttle.DefaultLimits().Text(throttle.Fields()[0])))
+	effort.OK(t, set.Set(throttle.Fields()[0], throttle.DefaultLimits().Text(throttle.Fields()[0])))
 	later, soon := time.Unix(2_000_000_000, 0), time.Unix(1_900_000_000, 0)
 	err := table.Replace(throttle.LayerOverride, []throttle.Rule{{Name: "a.test", Set: set, Until: later},
 		{Name: "b.test", Set: set, Until: soon}})
 	if err == nil {
 		err = table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: set}})
 	}
-	noError(t, err)
+	effort.OK(t, err)
 	if m.file(nil); read()[prefix+"rules_fingerprint"] == at[prefix+"rules_fingerprint"] {
 		t.Error("a rule more, and the fingerprint is the same")
 	}
 	one := read()[prefix+"rules_fingerprint"]
 	var other throttle.Override // as many rules that say something else
-	noError(t, errors.Join(other.Set(throttle.FieldConnections, "7"),
+	effort.OK(t, errors.Join(other.Set(throttle.FieldConnections, "7"),
 		table.Replace(throttle.LayerFile, []throttle.Rule{{Name: "c.test", Set: other}})))
 	if m.file(nil); read()[prefix+"rules_fingerprint"] == one {
 		t.Error("another rule of the same name, and the fingerprint is the same")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/http/admin"
 )
 
@@ -19,11 +20,11 @@ func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
 	if err := checkOwned(folder); err != nil {
 		t.Errorf("a folder that is not there yet: %v", err)
 	}
-	noError(t, os.Mkdir(folder, 0o700))
+	effort.OK(t, os.Mkdir(folder, 0o700))
 	if err := checkOwned(folder); err != nil {
 		t.Errorf("a folder without a token: %v", err)
 	}
-	noError(t, os.WriteFile(token, []byte("secret"), 0o600))
+	effort.OK(t, os.WriteFile(token, []byte("secret"), 0o600))
 	for _, c := range []struct {
 		path string
 		mode os.FileMode
@@ -32,7 +33,7 @@ func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
 		{folder, 0o700, true}, {folder, 0o755, true}, {folder, 0o770, false}, {folder, 0o702, false}, {folder, 0o700, true},
 		{token, 0o400, true}, {token, 0o620, false}, {token, 0o602, false}, {token, 0o600, true},
 	} {
-		noError(t, os.Chmod(c.path, c.mode))
+		effort.OK(t, os.Chmod(c.path, c.mode))
 		err := checkOwned(folder)
 		if c.ok != (err == nil) || !c.ok && (!errors.Is(err, errNotOurs) ||
 			!strings.Contains(err.Error(), "run: chmod go-w "+c.path)) {
@@ -43,17 +44,9 @@ func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
 		t.Skip("only root can give a file away")
 	}
 	for _, path := range []string{token, folder} {
-		noError(t, os.Chown(path, 12345, -1))
+		effort.OK(t, os.Chown(path, 12345, -1))
 		if err := checkOwned(folder); !errors.Is(err, errNotOurs) || !strings.Contains(err.Error(), "run: chown 0 "+path) {
 			t.Errorf("%s of another user: %v", path, err)
 		}
-	}
-}
-
-// noError ends a test that cannot go on after an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

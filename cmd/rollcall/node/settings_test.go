@@ -81,7 +81,7 @@ func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 		Read:   func(context.Context) (ledger.Settings, error) { return found, nil }}}
 	follow := func() {
 		t.Helper()
-		noError(t, follower.read(t.Context()))
+		effort.OK(t, follower.read(t.Context()))
 	}
 	follow()
 	found.Overrides = found.Overrides[:1]
@@ -93,9 +93,7 @@ func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 	follow()
 	follow()
 	text := out.String()
-	if strings.Count(text, "throttle ended") != 1 {
-		t.Errorf("the end is logged %d times: %s", strings.Count(text, "throttle ended"), text)
-	}
+	effort.Is(t, strings.Count(text, "throttle ended"), 1, "the end is logged", text)
 	for _, want := range []string{"key=slow.example", "rcpt_rate:1/s", "author=anna@desk", "since=",
 		"reason=\"it asked\"", ends.ID.String()} {
 		if !strings.Contains(text, want) {

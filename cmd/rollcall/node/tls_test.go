@@ -29,7 +29,7 @@ func certificatesAreFollowed(t *testing.T) {
 	certFile, keyFile, _ := listentest.WriteCertificate(t, folder, first)
 	certs := newCertificates(registry, slog.New(slog.NewTextHandler(eachLine(logged), nil)))
 	settings, stop, err := certs.follow(t.Context(), "admin", certFile, keyFile)
-	noError(t, err)
+	effort.OK(t, err)
 	served := func() time.Time {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
@@ -38,7 +38,7 @@ func certificatesAreFollowed(t *testing.T) {
 			_ = server.Handshake()
 			_ = theirs.Close()
 		}()
-		noError(t, client.Handshake())
+		effort.OK(t, client.Handshake())
 		return client.ConnectionState().PeerCertificates[0].NotAfter
 	}
 	want := func(what string, end time.Time, used float64) {
@@ -60,7 +60,7 @@ func certificatesAreFollowed(t *testing.T) {
 		}
 	}
 	want("at start", first, 1)
-	noError(t, os.WriteFile(certFile, []byte("nonsense"), 0o600))
+	effort.OK(t, os.WriteFile(certFile, []byte("nonsense"), 0o600))
 	waitFor("new certificate refused")
 	want("nonsense", first, 0)
 	listentest.WriteCertificate(t, folder, second)

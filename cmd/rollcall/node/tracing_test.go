@@ -7,11 +7,12 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config"
+	"rollcall/config/effort"
 )
 
 func TestTracingIsOffByDefault(t *testing.T) {
 	n := &Node{}
-	noError(t, n.startTracing(t.Context(), config.Default(), uuid.New(), slog.New(slog.DiscardHandler)))
+	effort.OK(t, n.startTracing(t.Context(), config.Default(), uuid.New(), slog.New(slog.DiscardHandler)))
 	if n.tracer != nil || len(n.stops) != 0 {
 		t.Error("something is traced")
 	}

@@ -38,8 +38,8 @@ func rulesFollowTheirFile(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{ownRules, "verdict file loaded"}, {"x", "verdict.toml:1"}, {"", "title is missing"}, {ownRules + "\n", "rules=1"},
 	} {
-		noError(t, os.WriteFile("new.toml", []byte(c.text), 0o600))
-		noError(t, os.Rename("new.toml", config.Default().Verdict.File))
+		effort.OK(t, os.WriteFile("new.toml", []byte(c.text), 0o600))
+		effort.OK(t, os.Rename("new.toml", config.Default().Verdict.File))
 		if line := <-logged; !strings.Contains(line, c.want) {
 			t.Errorf("%q: logged %q, want %q", c.text, line, c.want)
 		}
@@ -52,11 +52,9 @@ func rulesFollowTheirFile(t *testing.T) {
 		}
 		effort.Is(t, gaugeOf(t, metrics, "rollcall_verdict_file_used"), used, fmt.Sprintf("%q: file used is", c.text))
 	}
-	noError(t, os.Remove(config.Default().Verdict.File))
+	effort.OK(t, os.Remove(config.Default().Verdict.File))
 	<-logged
-	if l.Now() != verdict.Builtin() {
-		t.Error("the rules of a file that is gone are in force")
-	}
+	effort.Is(t, l.Now(), verdict.Builtin(), "the rules of a file that is gone are in force")
 }
 
 func gaugeOf(t *testing.T, from prometheus.Gatherer, name string) float64 {

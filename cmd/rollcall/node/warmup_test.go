@@ -17,9 +17,8 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// TestTheWarmUpOfTheDocs puts the example of the guide, as it is printed, into a configuration
-// and, under its other name, into a throttle file, and asks the sources of a node what they may
-// ask on each day.
+// TestTheWarmUpOfTheDocs puts the example of the guide, as it is printed, into a configuration and, under its other
+// name, into a throttle file, and asks the sources of a node what they may ask on each day.
 func TestTheWarmUpOfTheDocs(t *testing.T) {
 	text := effort.Must(os.ReadFile(filepath.Join("..", "..", "..", "docs", "operators", "receivers.md")))(t)
 	_, printed, begun := strings.Cut(string(text), "<!-- warm-up:")
@@ -32,7 +31,7 @@ func TestTheWarmUpOfTheDocs(t *testing.T) {
 	folder := t.TempDir()
 	for file, lines := range map[string]string{"rollcall.toml": printed,
 		"throttle.toml": strings.ReplaceAll(printed, "[throttle.sources.", "[sources.")} {
-		noError(t, os.WriteFile(filepath.Join(folder, file), []byte(lines), 0o600))
+		effort.OK(t, os.WriteFile(filepath.Join(folder, file), []byte(lines), 0o600))
 	}
 	for name, of := range map[string]struct{ file, variable string }{
 		"the configuration": {filepath.Join(folder, "rollcall.toml"), "ROLLCALL_THROTTLE_FILE="},
