@@ -40,9 +40,7 @@ func TestTheDocumentSaysWhatTheCommentsSay(t *testing.T) {
 		effort.OK(t, os.WriteFile(document, []byte(want), 0o644))
 	}
 	got := effort.Must(os.ReadFile(document))(t)
-	if string(got) != want {
-		t.Errorf("%s is old: run go test ./config -update", document)
-	}
+	effort.Is(t, string(got), want, document, "old: run go test ./config -update")
 }
 
 // writeDocument goes through Config and the comments of its source.
@@ -75,8 +73,7 @@ func writeDocument(t *testing.T) string {
 }
 
 // writeTable writes the settings of one struct, then its tables.
-func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value,
-	comments map[string]string) {
+func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value, comments map[string]string) {
 	t.Helper()
 	var tables []func()
 	for i := range v.NumField() {
@@ -112,8 +109,7 @@ func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value
 }
 
 // writeFields writes the fields of an exception, or refers to those of the default.
-func writeFields(t *testing.T, b *strings.Builder, prefix string, table reflect.Type,
-	comments map[string]string) {
+func writeFields(t *testing.T, b *strings.Builder, prefix string, table reflect.Type, comments map[string]string) {
 	t.Helper()
 	if table == reflect.TypeFor[Allowance]() {
 		b.WriteString("The fields are those of `[throttle.default]`.\n")

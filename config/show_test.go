@@ -149,10 +149,7 @@ func TestShowNeverTellsThePassword(t *testing.T) {
 		"postgresql://rollcall:hunter2@db.test:26257,db2.test:26257,[::1]:26257/rollcall?password=hunter2",
 	} {
 		c.Ledger.URL = url
-		var err error
-		if asJSON, err = c.ShowJSON(); err != nil {
-			t.Fatal(err)
-		}
+		asJSON = effort.Must(c.ShowJSON())(t)
 		_, hosts, _ := strings.Cut(url, "db.test")
 		hosts, _, _ = strings.Cut(hosts, "/")
 		text := show(t, c) + string(asJSON)

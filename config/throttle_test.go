@@ -248,8 +248,7 @@ func TestCheckThrottleWarns(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("got %s, want %d warnings", strings.Join(got, "\n"), len(want))
 	}
-	if _, _, err := CheckThrottle(filepath.Join(t.TempDir(), "none.toml"), base); !errors.Is(err,
-		fs.ErrNotExist) {
+	if _, _, err := CheckThrottle(filepath.Join(t.TempDir(), "none.toml"), base); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

@@ -27,10 +27,9 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// FuzzDialogue lets a whole session talk to a peer that says what the fuzzer wants:
-// the bytes are cut at each turnMark, and the peer sends one part at the start and
-// one for each command that it reads. A part that ends with tlsMark is followed by a
-// TLS handshake, and the dialogue goes on inside it.
+// FuzzDialogue lets a whole session talk to a peer that says what the fuzzer wants: the bytes are cut at each turnMark,
+// and the peer sends one part at the start and one for each command that it reads. A part that ends with tlsMark is
+// followed by a TLS handshake, and the dialogue goes on inside it.
 //
 // Whatever comes: the session ends, sends nothing but its few commands, reads no more
 // than its limits, and no address is judged by anything but an answer to its own RCPT.

@@ -19,18 +19,16 @@ import (
 	"rollcall/smtp/smtplab"
 )
 
-// The matrix: a session with each of the lab's hostile behaviours, in clear and after
-// STARTTLS, on real sockets. The limits of time are shortened to those of matrixLimits;
-// those of size are the shipped ones.
+// The matrix: a session with each of the lab's hostile behaviours, in clear and after STARTTLS, on real sockets. The
+// limits of time are shortened to those of matrixLimits; those of size are the shipped ones.
 
 const (
 	matrixAtOnce = 64               // sessions at once; nearly all of them only wait
 	matrixEnd    = 60 * time.Second // only against a session that never ends
 	matrixTries  = 5                // of a session that found out too little beside all others
 
-	// matrixSize bounds what a session may read, in clear or not: the bytes of its
-	// replies, one read buffer, and a TLS handshake with the records around them.
-	// Guess for the last: a chain of certificates may have 16 KiB.
+	// matrixSize bounds what a session may read, in clear or not: the bytes of its replies, one read buffer, and a TLS
+	// handshake with the records around them. Guess for the last: a chain of certificates may have 16 KiB.
 	matrixSize = 256<<10 + 2*4096 + 4096 + 64<<10
 )
 

@@ -145,8 +145,7 @@ var serverTLS = func() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }()
 
-// listen plays s to the first connection on a loopback socket. The test fails
-// when the client leaves the script.
+// listen plays s to the first connection on a loopback socket. The test fails when the client leaves the script.
 func (s script) listen(t *testing.T) (Dialer, netip.AddrPort) {
 	t.Helper()
 	listener := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -171,11 +170,10 @@ func (s script) listen(t *testing.T) (Dialer, netip.AddrPort) {
 
 func loopbackDialer(t testing.TB, port int) Dialer {
 	t.Helper()
-	d := effort.Must(NewDialer(DialerOptions{
+	return effort.Must(NewDialer(DialerOptions{
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Port:          port, ConnectTimeout: 5 * time.Second,
 	}))(t)
-	return d
 }
 
 // dialFunc is a Dialer made of a function.
@@ -208,10 +206,7 @@ const openedPipelining = `
 func mustOpen(t *testing.T, s script, o SessionOptions) *Session {
 	t.Helper()
 	dial, at := s.listen(t)
-	session, err := Open(t.Context(), dial, "mx.example", at, o)
-	if err != nil {
-		t.Fatalf("open: %v", err)
-	}
+	session := effort.Must(Open(t.Context(), dial, "mx.example", at, o))(t)
 	t.Cleanup(session.Close)
 	return session
 }

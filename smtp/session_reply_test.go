@@ -149,8 +149,7 @@ func TestReadReplySplitAnywhere(t *testing.T) {
 	}
 }
 
-// Whatever is read keeps to the limits, and the same bytes read in other pieces
-// give the same reply.
+// Whatever is read keeps to the limits, and the same bytes read in other pieces give the same reply.
 func FuzzReadReply(f *testing.F) {
 	for _, seed := range []string{
 		"250 ok\r\n", "550-5.1.1 a\r\n550 5.1.1 b\r\n", "250-\n250\n", "421", "5.1.1", "\r\n",

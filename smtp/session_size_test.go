@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 func benchAddresses(n int) []Address {
@@ -58,13 +60,8 @@ func TestSessionIsSmall(t *testing.T) {
 	before := heap()
 	for i, conn := range conns {
 		dial := dialFunc(func(context.Context) (net.Conn, error) { return conn, nil })
-		var err error
-		if open[i], err = Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err = open[i].Probe(t.Context(), list, Ask{Pipelining: true}); err != nil {
-			t.Fatal(err)
-		}
+		open[i] = effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
+		effort.Must(open[i].Probe(t.Context(), list, Ask{Pipelining: true}))(t)
 	}
 	if each := (heap() - before) / n; each > most {
 		t.Errorf("%d bytes each, want at most %d", each, most)

@@ -57,8 +57,7 @@ func TestProbeAsksInOneTransactionAndNeverSendsData(t *testing.T) {
 	effort.Denied(s.Probe(t.Context(), addresses("d"), Ask{}))(t, ErrClosed, "probe after quit")
 }
 
-// The receiver answers only when it has the whole group, so a client that waits
-// in between hangs and fails.
+// The receiver answers only when it has the whole group, so a client that waits in between hangs and fails.
 func TestPipelinedGroupGoesInOneWrite(t *testing.T) {
 	s := mustOpen(t, openedPipelining+`
 		< MAIL FROM:<back@probe.example>
@@ -442,9 +441,7 @@ func TestMailRefusalLeavesTheSessionOpen(t *testing.T) {
 			if f.Stage != StageMail || f.Reply.Code != 450 || len(answers) != 0 || !s.Open() {
 				t.Fatalf("failure %v, answers %d, open %v", f, len(answers), s.Open())
 			}
-			if answers, err = s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true}); err != nil {
-				t.Fatal(err)
-			}
+			answers = effort.Must(s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true}))(t)
 			effort.Is(t, codes(answers), "250", "answers")
 		})
 	}
@@ -478,8 +475,7 @@ func TestUnaskableAddressesAreAnsweredWithoutAsking(t *testing.T) {
 		> 250 ok
 		! eof`, testOptions())
 	list := append(addresses("ä", "a", "x\r\nDATA", "nul\x00", strings.Repeat("x", 65), ""),
-		Address{Local: "a", Domain: "example.com>\r\nDATA"},
-		Address{Local: "a", Domain: "example.com> NOTIFY=NEVER"})
+		Address{Local: "a", Domain: "example.com>\r\nDATA"}, Address{Local: "a", Domain: "example.com> NOTIFY=NEVER"})
 	want := []error{ErrNoSMTPUTF8, nil}
 	for len(want) < len(list) {
 		want = append(want, ErrMalformed)

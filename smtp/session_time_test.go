@@ -134,8 +134,7 @@ func TestDelaysAreWaitedFor(t *testing.T) {
 	})
 }
 
-// Each reply is in time, but the session as a whole is not: 6 min, and 130 s for
-// each address after the first.
+// Each reply is in time, but the session as a whole is not: 6 min, and 130 s for each address after the first.
 func TestSessionTimeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -155,8 +154,7 @@ func TestSessionTimeIsBounded(t *testing.T) {
 	})
 }
 
-// Time between probes is ours and not counted; addresses that a stopped probe
-// did not ask give no time.
+// Time between probes is ours and not counted; addresses that a stopped probe did not ask give no time.
 func TestIdleTimeIsNotTheReceivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -239,8 +237,7 @@ func TestCancelEndsTheWaitAndTheSession(t *testing.T) {
 	}
 }
 
-// A context that ends between two commands is not forgotten because the next
-// command sets another deadline.
+// A context that ends between two commands is not forgotten because the next command sets another deadline.
 func TestCancelBetweenTwoCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -27,8 +27,7 @@ const (
 // Long reports whether this run is a long one.
 func Long() bool { return *long }
 
-// Children skips the test in a short run, which starts no other process and no
-// database server.
+// Children skips the test in a short run, which starts no other process and no database server.
 func Children(t testing.TB) {
 	t.Helper()
 	NotShort(t, "starts other processes")
@@ -64,8 +63,7 @@ func Cases(n int) int {
 	}
 }
 
-// Some returns those items of a table that this run tries: all of them, or every
-// twentieth in a short run.
+// Some returns those items of a table that this run tries: all of them, or every twentieth in a short run.
 func Some[T any](items []T) []T {
 	if !testing.Short() {
 		return items

@@ -120,8 +120,7 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 	}
 }
 
-// TestSizeIsNoLessThanWhatIsPacked: whoever keeps to RawMax by Size is never refused,
-// though every text is another.
+// TestSizeIsNoLessThanWhatIsPacked: whoever keeps to RawMax by Size is never refused, though every text is another.
 func TestSizeIsNoLessThanWhatIsPacked(t *testing.T) {
 	var list []Entry
 	size := 0

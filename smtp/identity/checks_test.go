@@ -103,12 +103,8 @@ func TestChecks(t *testing.T) {
 			if f.Check != c.check || f.State != c.want || !strings.Contains(f.Saw, c.saw) {
 				t.Errorf("got %s, %s: %q; want %s, %q", f.Check, f.State, f.Saw, c.want, c.saw)
 			}
-			if (f.State == OK) != (f.Next == "") {
-				t.Errorf("%s: what to do next is %q", f.State, f.Next)
-			}
-			if f.trouble != (c.want == Skipped) {
-				t.Errorf("trouble is %v", f.trouble)
-			}
+			effort.Is(t, f.State == OK, f.Next == "", f.State, "what to do next", f.Next)
+			effort.Is(t, f.trouble, c.want == Skipped, "trouble")
 		})
 	}
 }
@@ -177,9 +173,7 @@ func TestAListIsAskedOnceADay(t *testing.T) {
 			l.Check(t.Context(), z.client(), s, now.Add(step.after))
 		}
 		for _, name := range []string{"10.2.0.192.bl.example", "11.2.0.192.bl.example", "10.2.0.192.sick.example"} {
-			if got := z.questions(name); got != step.want {
-				t.Errorf("after %s: %d questions for %s, want %d", step.after, got, name, step.want)
-			}
+			effort.Is(t, z.questions(name), step.want, "after", step.after, "questions for", name)
 		}
 	}
 	if strings.Count(string(kept), "bl.example") == 0 {
@@ -236,9 +230,7 @@ func TestRest(t *testing.T) {
 		for _, f := range CheckRest(c.list, now) {
 			got = append(got, string(f.State))
 		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s: got %v, want %s", c.name, got, c.want)
-		}
+		effort.Is(t, strings.Join(got, " "), c.want, c.name, got)
 	}
 }
 

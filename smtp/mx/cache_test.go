@@ -111,17 +111,13 @@ func TestWaiterThatLeaves(t *testing.T) {
 		stayed := make(chan string)
 		go func() { stayed <- lookup(t, r, "clean.test") }()
 		synctest.Wait()
-		if _, err := r.Lookup(hasty, "clean.test"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("hasty caller got %v", err)
-		}
+		effort.Denied(r.Lookup(hasty, "clean.test"))(t, context.DeadlineExceeded, "hasty caller")
 		effort.Is(t, <-stayed, cleanRoute, "patient caller")
 		s.count()
 
 		alone, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
-		if _, err := r.Lookup(alone, "alone.test"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("lone caller got %v", err)
-		}
+		effort.Denied(r.Lookup(alone, "alone.test"))(t, context.DeadlineExceeded, "lone caller")
 		if got := lookup(t, r, "alone.test"); got != "domain_not_found" || s.count() != 1+3 {
 			t.Errorf("the next caller got %s, want domain_not_found of a new question", got)
 		}
@@ -283,8 +279,7 @@ func TestSlowDomainsOfOneTenantDelayNobodyElse(t *testing.T) {
 	})
 }
 
-// TestWaitingUsesUpNoTime: the last of 300 begins after 10 others, long after the time that one
-// lookup may take.
+// TestWaitingUsesUpNoTime: the last of 300 begins after 10 others, long after the time that one lookup may take.
 func TestWaitingUsesUpNoTime(t *testing.T) {
 	slow(t, 20, func(t *testing.T, r *Resolver, s *script) {
 		began := time.Now()

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 func testAddrs(n int) []netip.Addr {
@@ -15,8 +17,7 @@ func testAddrs(n int) []netip.Addr {
 	return addrs
 }
 
-// TestOrderInsideAPreference: the same in one resolver, spread over resolvers,
-// and the receiver is the same in all.
+// TestOrderInsideAPreference: the same in one resolver, spread over resolvers, and the receiver is the same in all.
 func TestOrderInsideAPreference(t *testing.T) {
 	hosts := []mxRecord{
 		{host: "a.one.test"}, {host: "b.one.test"}, {host: "c.two.test"}, {host: "z.test", preference: 9},
@@ -40,7 +41,5 @@ func TestOrderInsideAPreference(t *testing.T) {
 		}
 		first[a.Hosts[0].Name]++
 	}
-	if len(first) != 3 {
-		t.Errorf("first hosts of 200 resolvers: %v, want all three of the best preference", first)
-	}
+	effort.Is(t, len(first), 3, "first hosts of 200 resolvers", first, "all three of the best preference")
 }

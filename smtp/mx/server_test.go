@@ -212,8 +212,7 @@ func startResolver(t testing.TB, o Options) *Resolver {
 	return r
 }
 
-// show writes a lookup's result in one line: "receiver: 10 host addr addr, …",
-// "no_mail_service", or "error: kind".
+// show writes a lookup's result in one line: "receiver: 10 host addr addr, …", "no_mail_service", or "error: kind".
 func show(route Route, err error) string {
 	var failed *Error
 	switch {

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
-// play follows a script on a connection: "> text" sends a line, "< text" reads
-// one reply and compares its beginning ("\n" between lines is " / "), "< EOF" and
-// "< RST" want the connection to end, "TLS" makes a handshake.
+// play follows a script on a connection: "> text" sends a line, "< text" reads one reply and compares its beginning
+// ("\n" between lines is " / "), "< EOF" and "< RST" want the connection to end, "TLS" makes a handshake.
 func (w *wire) play(script string) {
 	w.t.Helper()
 	for step := range strings.SplitSeq(strings.TrimSpace(script), "\n") {
@@ -47,9 +48,7 @@ func (w *wire) ends(reset bool) {
 func (w *wire) handshake() {
 	w.t.Helper()
 	conn := tls.Client(w.conn, &tls.Config{InsecureSkipVerify: true})
-	if err := conn.Handshake(); err != nil {
-		w.t.Fatalf("handshake: %v", err)
-	}
+	effort.OK(w.t, conn.Handshake())
 	w.conn = conn
 	w.r.Reset(conn)
 }
@@ -62,8 +61,7 @@ const opening = `
 	< 250
 `
 
-// dialogues has one raw dialogue for each personality whose manner shows in one
-// session.
+// dialogues has one raw dialogue for each personality whose manner shows in one session.
 var dialogues = []struct{ host, script string }{
 	{"mx1.a-plain.test", opening + `
 		> RCPT TO:<anna@a-plain.test>

@@ -187,8 +187,7 @@ var (
 	domainChains = map[Shape]int{DomainChain16: 16, DomainChain17: 17}
 )
 
-// hostZone returns the name under which a zone has its hosts: the zone itself, or its label under
-// Personality.MXSuffix.
+// hostZone returns the name under which a zone has its hosts: the zone itself, or its label under Personality.MXSuffix.
 func (p *persona) hostZone(zone string) string {
 	if p.MXSuffix == "" {
 		return zone

@@ -139,9 +139,7 @@ func TestSameNameSameAddressInEveryLab(t *testing.T) {
 		effort.OK(t, err)
 		addrs[i] = host
 	}
-	if addrs[0] != addrs[1] {
-		t.Errorf("addresses %v, want the same", addrs)
-	}
+	effort.Is(t, addrs[0], addrs[1], "addresses", addrs, "the same")
 }
 
 func TestHostsMaxAnswersServFail(t *testing.T) {
@@ -169,9 +167,7 @@ func TestAddedDomains(t *testing.T) {
 		> RCPT TO:<x@odd.example>
 		< 250 2.1.5 Anything for 127.0.0.1`)
 	in := ask(t, l, "udp", "tenant.example", dns.TypeMX)
-	if strings.Join(rdata(in.Answer), "") != "MX 5 mx1.hoster-plain.test." {
-		t.Errorf("MX of tenant.example: %v", in.Answer)
-	}
+	effort.Is(t, strings.Join(rdata(in.Answer), ""), "MX 5 mx1.hoster-plain.test.", "MX of tenant.example", in.Answer)
 	in = ask(t, l, "udp", "tenant.example", dns.TypeA)
 	if in.Rcode != dns.RcodeSuccess || len(in.Answer) != 0 {
 		t.Errorf("A of tenant.example: %v, want NODATA", in)

@@ -32,9 +32,8 @@ func mxOf(domain string) string {
 	return "mx1." + builtin()[personalityName(zone)].hostZone(zone)
 }
 
-// codes asks for one address after the other, "b" for one that does not exist and
-// "g" for one that does, in one transaction, and gives their codes. A session
-// that ends is "end".
+// codes asks for one address after the other, "b" for one that does not exist and "g" for one that does, in one
+// transaction, and gives their codes. A session that ends is "end".
 func (w *wire) codes(domain, pattern string) string {
 	w.t.Helper()
 	var out []string

@@ -10,8 +10,7 @@ import (
 	"rollcall/smtp"
 )
 
-// HostileRow is one of the behaviours that a client must survive, in clear and
-// after STARTTLS.
+// HostileRow is one of the behaviours that a client must survive, in clear and after STARTTLS.
 type HostileRow struct {
 	Number    int
 	Name      string     // the personality in clear; with "tls" behind it, the one after STARTTLS
@@ -184,8 +183,7 @@ func hostileEnds() []HostileRow {
 		{"greeting", smtp.StageGreeting}, {"hello", smtp.StageHello}, {"mail", smtp.StageMail},
 		{"rcpt", smtp.StageRcpt},
 	} {
-		rows = append(rows,
-			says("421"+at.name, "421 at the stage "+at.name, at.stage, closing421),
+		rows = append(rows, says("421"+at.name, "421 at the stage "+at.name, at.stage, closing421),
 			breaks("reset"+at.name, "resets at the stage "+at.name, at.stage, BreakReset))
 	}
 	for _, r := range []HostileRow{

@@ -29,8 +29,7 @@ const (
 	portCount = 12_000
 )
 
-// Lab is a set of simulated receivers with their DNS. Its methods are safe for
-// concurrent use.
+// Lab is a set of simulated receivers with their DNS. Its methods are safe for concurrent use.
 type Lab struct {
 	options Options
 	network netip.Prefix
@@ -80,8 +79,7 @@ func personaOf(p Personality) *persona {
 	return out
 }
 
-// Start runs a lab until Stop. The errors are ErrOptions, ErrNetwork,
-// ErrPortTaken and ErrNoPort.
+// Start runs a lab until Stop. The errors are ErrOptions, ErrNetwork, ErrPortTaken and ErrNoPort.
 func Start(o Options) (*Lab, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -299,9 +297,8 @@ type Options struct {
 	// same length. Default 1 h.
 	HourLasts time.Duration
 
-	// SecondLasts is the length of a second in the waits of personalities (GreetDelay, TurnDelay, ByteDelay,
-	// IdleMax), 1 µs to 1 min: tests may shorten it. RCPTs per second and the pause of Postfix use real seconds.
-	// Default 1 s.
+	// SecondLasts is the length of a second in the waits of personalities (GreetDelay, TurnDelay, ByteDelay, IdleMax),
+	// 1 µs to 1 min: tests may shorten it. RCPTs per second and the pause of Postfix use real seconds. Default 1 s.
 	SecondLasts time.Duration
 
 	// Latency is a wait before each flush of replies, for every receiver, like a network's round trip; 0 to 1 min. A

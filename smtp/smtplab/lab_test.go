@@ -25,10 +25,7 @@ func startLab(t testing.TB, change func(*Options)) *Lab {
 	if change != nil {
 		change(&o)
 	}
-	l, err := Start(o)
-	if err != nil {
-		t.Fatalf("Start: %v", err)
-	}
+	l := effort.Must(Start(o))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
@@ -140,8 +137,7 @@ func TestCleanReceiverKnowsItsMailboxes(t *testing.T) {
 	w.says("QUIT", "221 ")
 }
 
-// TestLimits: each kind lets through what it says and no more, also after a change, and
-// the meter counts it.
+// TestLimits: each kind lets through what it says and no more, also after a change, and the meter counts it.
 func TestLimits(t *testing.T) {
 	start := time.Now()
 	for _, c := range []struct {

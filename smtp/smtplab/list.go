@@ -205,8 +205,7 @@ var (
 	}
 )
 
-// The kinds of 100 addresses at one domain in a Sample, in order: unknown, full, disabled, restricted; the rest
-// exists.
+// The kinds of 100 addresses at one domain in a Sample, in order: unknown, full, disabled, restricted; the rest exists.
 const (
 	sampleUnknown    = 15
 	sampleFull       = 17

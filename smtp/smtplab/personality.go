@@ -142,8 +142,7 @@ type Personality struct {
 	Name  string // the last "-" part of a domain's first label
 	About string // one sentence for people
 
-	// Family groups the built-in ones for lists and tables, such as "provider" or "guard"; Families returns them
-	// all.
+	// Family groups the built-in ones for lists and tables, such as "provider" or "guard"; Families returns them all.
 	Family string
 
 	// Base is the personality of which this one is a variant, such as "google" for "googlerate"; empty: none.
@@ -156,8 +155,7 @@ type Personality struct {
 	// for acme-google.test. Empty: under the domain itself.
 	MXSuffix string
 
-	// Means is the truth for a kind of mailbox at this receiver where it is unusual; a zero Outcome is the usual
-	// truth.
+	// Means is the truth for a kind of mailbox at this receiver where it is unusual; a zero Outcome is the usual truth.
 	Means [MailboxKinds]Expectation
 
 	Pipelining bool // offers it (RFC 2920)

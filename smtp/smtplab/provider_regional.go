@@ -35,8 +35,7 @@ var regionals = []provider{
 		Name: "freenet", About: "freenet", MXSuffix: "freenet.de", NoEnhanced: true,
 		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 unknown user"})},
 	}, []aboutUs{
-		{"ptr", smtp.StageRcpt, "550 inconsistent or no DNS PTR record for {client}", knowsUs,
-			false},
+		{"ptr", smtp.StageRcpt, "550 inconsistent or no DNS PTR record for {client}", knowsUs, false},
 	}},
 	{Personality{
 		Name: "orange", About: "Orange and Wanadoo", MXSuffix: "orange.fr", TLS: TLSSelfSigned, SessionsMax: 2,
@@ -76,8 +75,7 @@ var regionals = []provider{
 	}, []aboutUs{
 		{"blocked", smtp.StageGreeting, "554 {host} {client} Comcast block for spam. BL000000", blockedUs, false},
 		{"rate", smtp.StageMail, "421 4.1.0 {client} Throttled - try again later. RL000001", slowsUs, false},
-		{"ptr", smtp.StageGreeting, "554 {host} {client} found no PTR record, access denied. PT000000", knowsUs,
-			false},
+		{"ptr", smtp.StageGreeting, "554 {host} {client} found no PTR record, access denied. PT000000", knowsUs, false},
 	}},
 	{Personality{
 		Name: "att", About: "AT&T and Prodigy", MXSuffix: "prodigy.net",
@@ -97,8 +95,7 @@ var regionals = []provider{
 	}, []aboutUs{
 		{"blocked", smtp.StageGreeting, "554 {host} {client} blocked. CXBL", blockedUs, false},
 		{"ptr", smtp.StageGreeting, "554 {host} {client} has no reverse DNS. CXDNS", knowsUs, false},
-		{"connections", smtp.StageGreeting, "421 {host} too many connections from {client}. CXCNCT", slowsUs,
-			false},
+		{"connections", smtp.StageGreeting, "421 {host} too many connections from {client}. CXCNCT", slowsUs, false},
 	}},
 	{Personality{
 		Name: "godaddy", About: "GoDaddy", MXSuffix: "secureserver.net", Pipelining: true,

@@ -14,8 +14,7 @@ var software = []provider{
 			false},
 		{"reverse", smtp.StageRcpt, "450 4.7.1 Client host rejected: cannot find your reverse hostname, [{client}]",
 			knowsUs, false},
-		{"sender", smtp.StageRcpt, "450 4.1.8 <{hello}>: Sender address rejected: Domain not found", knowsUs,
-			false},
+		{"sender", smtp.StageRcpt, "450 4.1.8 <{hello}>: Sender address rejected: Domain not found", knowsUs, false},
 		{"hello", smtp.StageRcpt, "504 5.5.2 <{hello}>: Helo command rejected: need fully-qualified hostname",
 			knowsUs, false},
 		{"listed", smtp.StageRcpt, "554 5.7.1 Service unavailable; Client host [{client}] blocked using " +

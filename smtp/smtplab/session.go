@@ -15,8 +15,7 @@ import (
 	"rollcall/smtp"
 )
 
-// lineBytesMax bounds one command line; RFC 5321 §4.5.3.1.4 asks for 512 and
-// leaves room for extensions.
+// lineBytesMax bounds one command line; RFC 5321 §4.5.3.1.4 asks for 512 and leaves room for extensions.
 const lineBytesMax = 2048
 
 // idleMax bounds a session's silence (RFC 5321 §4.5.3.2.7).

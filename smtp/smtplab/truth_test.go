@@ -157,8 +157,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestContactsExample holds the example file, what is expected of it, and the
-// lab against each other.
+// TestContactsExample holds the example file, what is expected of it, and the lab against each other.
 func TestContactsExample(t *testing.T) {
 	l := startLab(t, nil)
 	contacts := readCSV(t, "../../examples/contacts.csv")

@@ -174,8 +174,7 @@ func (l *Lab) receiverOf(zone string, p *persona) *receiver {
 	return r
 }
 
-// addressOf gives the host an address of its own, from a hash of its name, or the next free one. The caller holds
-// l.mu.
+// addressOf gives the host an address of its own, from a hash of its name, or the next free one. The caller holds l.mu.
 func (l *Lab) addressOf(name string) netip.Addr {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(name))

@@ -45,9 +45,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetAgainstAList: whatever is asked and answered, a probe is granted only
-// when the refusals of the last hour and the open probes leave room, counted
-// from a plain list of all that happened; and memory is bounded.
+// TestBudgetAgainstAList: whatever is asked and answered, a probe is granted only when the refusals of the last hour
+// and the open probes leave room, counted from a plain list of all that happened; and memory is bounded.
 func TestBudgetAgainstAList(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 30).Draw(t, "limit")

@@ -3,6 +3,8 @@ package throttle
 import (
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 func TestCheck(t *testing.T) {
@@ -59,9 +61,7 @@ func TestCheck(t *testing.T) {
 					t.Errorf("%d: %s", i, text)
 				}
 			}
-			if len(got) != len(tc.want) {
-				t.Errorf("%d doubts, want %q", len(got), tc.want)
-			}
+			effort.Is(t, len(got), len(tc.want), "doubts", tc.want)
 		})
 	}
 }
@@ -86,9 +86,7 @@ func TestDiff(t *testing.T) {
 			t.Errorf("%d: %+v", i, c)
 		}
 	}
-	if len(got) != len(want) {
-		t.Errorf("%d changes, want %d", len(got), len(want))
-	}
+	effort.Is(t, len(got), len(want), "changes")
 	if again := Diff(is, is); len(again) > 0 {
 		t.Errorf("of nothing: %+v", again)
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // saidOf is who said what of a field, the one that holds last: "layer name value where", and
@@ -31,14 +33,9 @@ func saidOf(t *testing.T, table *Table, key string, f Field) (value string, said
 }
 
 func TestExplain(t *testing.T) {
-	table := tableOf(t,
-		": connections=5 rcpt_rate=4/s",
-		"google.com: connections=3",
-		"google.com: connections=4",
-		"l.google.com: rcpts_per_connection=30",
-		"shop.example: connections=9",
-		"big.example: connections=600 rcpt_rate=300/s refused_per_hour=1000000",
-		"source:192.0.2.1: rcpts_per_day=500",
+	table := tableOf(t, ": connections=5 rcpt_rate=4/s", "google.com: connections=3", "google.com: connections=4",
+		"l.google.com: rcpts_per_connection=30", "shop.example: connections=9",
+		"big.example: connections=600 rcpt_rate=300/s refused_per_hour=1000000", "source:192.0.2.1: rcpts_per_day=500",
 		"source:: pause=drain",
 	)
 	hour := Rule{Name: "google.com", Set: set(t, "connections=1 pause=yes"), ID: "a", Author: "ann",
@@ -46,9 +43,7 @@ func TestExplain(t *testing.T) {
 	later := Rule{Name: "Google.com.", Set: set(t, "connections=2"), ID: "b", Author: "bob",
 		Until: start.Add(2 * time.Hour)}
 	source := Rule{Name: "source:192.0.2.1", Set: set(t, "pause=yes"), ID: "c", Author: "ann"}
-	if err := table.Replace(LayerOverride, []Rule{hour, later, source}); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, table.Replace(LayerOverride, []Rule{hour, later, source}))
 	everybody := []string{"default 2 built in", "file 5 throttle.toml"}
 	google := slices.Concat(everybody, []string{
 		"known google.com 2 KumoMTA policy-extras/shaping.toml 2026-08, google",
@@ -67,16 +62,13 @@ func TestExplain(t *testing.T) {
 		{"suffix:l.google.com", FieldRcptsPerConnection, "30", []string{"default 50 built in",
 			"known google.com 20 KumoMTA policy-extras/shaping.toml 2026-08, google",
 			"file l.google.com 30 throttle.toml"}},
-		{"google.com", FieldPause, "yes", []string{"default no built in",
-			"override google.com yes a ann slow 13:00"}},
+		{"google.com", FieldPause, "yes", []string{"default no built in", "override google.com yes a ann slow 13:00"}},
 		{"google.com", FieldTLS, "required", []string{"default opportunistic built in",
 			"known google.com required support.google.com/mail/answer/81126 2026-08"}},
 		{"domain:shop.example/suffix:l.google.com", FieldConnections, "9",
 			slices.Concat(google, []string{"file shop.example 9 throttle.toml"})},
-		{"big.example", FieldConnections, "600", append(slices.Clone(everybody),
-			"file big.example 600 throttle.toml")},
-		{"source:192.0.2.1", FieldPause, "yes", []string{"default no built in",
-			"override source:192.0.2.1 yes c ann"}},
+		{"big.example", FieldConnections, "600", append(slices.Clone(everybody), "file big.example 600 throttle.toml")},
+		{"source:192.0.2.1", FieldPause, "yes", []string{"default no built in", "override source:192.0.2.1 yes c ann"}},
 		{"source:192.0.2.1", FieldRcptsPerDay, "500", []string{"default 0 built in",
 			"file source:192.0.2.1 500 throttle.toml"}},
 		{"source:", FieldPause, "drain", []string{"default no built in", "file source: drain throttle.toml"}},
@@ -96,8 +88,7 @@ func TestExplainSaysWhatHolds(t *testing.T) {
 	table := tableOf(t, ": connections=5 pause=drain", "example.net: rcpt_rate=4/s", "mx.example.net: tls=off",
 		"shop.example: retry_waits=5m", "source:192.0.2.1: rcpts_per_day=500 warm_up_from=2026-11-21")
 	for _, key := range []string{"foo.org", "example.net", "suffix:mx.example.net", "suffix:gone.example.net",
-		"domain:shop.example/suffix:mx.example.net", "domain:gone.example/example.net",
-		"source:192.0.2.1", "source:"} {
+		"domain:shop.example/suffix:mx.example.net", "domain:gone.example/example.net", "source:192.0.2.1", "source:"} {
 		holds := table.For(key)
 		source, isSource := strings.CutPrefix(key, SourcePrefix)
 		if isSource {
@@ -123,13 +114,9 @@ func TestPauseOfEverybodyIsOfReceivers(t *testing.T) {
 	table := tableOf(t, ": pause=yes", "kept.example: pause=no")
 	for key, want := range map[string]Pause{"a.example": PauseYes, "kept.example": PauseNo,
 		"domain:kept.example/a.example": PauseNo} {
-		if got := table.For(key).Pause; got != want {
-			t.Errorf("%s: %s, want %s", key, got, want)
-		}
+		effort.Is(t, table.For(key).Pause, want, key)
 	}
-	if got := table.Source("192.0.2.1").Pause; got != PauseNo {
-		t.Errorf("a source is paused: %s", got)
-	}
+	effort.Is(t, table.Source("192.0.2.1").Pause, PauseNo, "a source is paused")
 }
 
 func TestNames(t *testing.T) {
@@ -138,9 +125,7 @@ func TestNames(t *testing.T) {
 		{"domain:shop.example/suffix:mx.example.net", "shop.example"},
 		{"source:192.0.2.1", "source:192.0.2.1"},
 	} {
-		if got := NameOf(tc.key); got != tc.name {
-			t.Errorf("NameOf(%s) = %s, want %s", tc.key, got, tc.name)
-		}
+		effort.Is(t, NameOf(tc.key), tc.name, "NameOf", tc.key, "=")
 		if clean, err := CleanName(NameOf(tc.key)); err != nil || clean != tc.name {
 			t.Errorf("%s is no name: %s, %v", tc.name, clean, err)
 		}

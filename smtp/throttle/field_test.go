@@ -20,22 +20,19 @@ func TestSetAndText(t *testing.T) {
 		{FieldConnections, []string{"1", "10000", " 7 =7"},
 			[]string{"0: from 1 to 10000", "10001: from 1 to 10000", "-1: whole number", "1.5: whole number",
 				": whole"}},
-		{FieldConnectionRate, []string{"30/min", "1/s"},
-			[]string{"30: write it like", "0/s: events", "5/day: s, min"}},
+		{FieldConnectionRate, []string{"30/min", "1/s"}, []string{"30: write it like", "0/s: events", "5/day: s, min"}},
 		{FieldRcptRate, []string{"5/s", "1/2s"}, []string{"fast: write it like"}},
 		{FieldRcptsPerConnection, []string{"1", "1000000"}, []string{"0: from 1", "1000001: to 1000000"}},
 		{FieldRcptsPerTransaction, []string{"1", "1000000"}, []string{"0: from 1", "1000001: to 1000000"}},
 		{FieldRefusedPerSession, []string{"1", "1000000"}, []string{"0: from 1", "1000001: to 1000000"}},
 		{FieldRefusedPerHour, []string{"1", "1000000"}, []string{"0: from 1", "1000001: to 1000000"}},
-		{FieldRefusedShare, []string{"0", "90"},
-			[]string{"-1: from 0 to 90", "91: from 0 to 90", "5%: whole number"}},
+		{FieldRefusedShare, []string{"0", "90"}, []string{"-1: from 0 to 90", "91: from 0 to 90", "5%: whole number"}},
 		{FieldPipelining, []string{"true", "false"}, []string{"yes: true or false", "1: true or false"}},
 		{FieldPipeliningDepth, []string{"1", "1000000"}, []string{"0: from 1", "1000001: to 1000000"}},
 		{FieldSessionAge, []string{"1s", "1h", "90s=1m30s", "60m=1h"},
 			[]string{"999ms: from 1s to 1h", "1h1s: from 1s to 1h", "5: length of time"}},
 		{FieldIdleTime, []string{"100ms", "5m"}, []string{"99ms: from 100ms to 5m", "5m1s: from 100ms to 5m"}},
-		{FieldTLS, []string{"opportunistic", "required", "off"},
-			[]string{"on: one of required, opportunistic, off"}},
+		{FieldTLS, []string{"opportunistic", "required", "off"}, []string{"on: one of required, opportunistic, off"}},
 		{FieldFamily, []string{"any", "ipv4", "ipv6"}, []string{"inet: one of any, ipv4, ipv6"}},
 		{FieldWaits, []string{"none", "=none", "5m", "1s,24h", "5m, 10m=5m,10m", "1m,2m,3m,4m,5m,6m,7m,8m"},
 			[]string{"999ms: from 1s to 24h", "25h: from 1s to 24h", "5m,,1h: commas", "5m,x: commas",
@@ -66,15 +63,12 @@ func TestSetAndText(t *testing.T) {
 				!strings.Contains(err.Error(), says) {
 				t.Errorf("%s = %q: %v, want what says %q", tc.field, written, err, says)
 			}
-			if a != DefaultLimits() {
-				t.Errorf("%s = %q changes something", tc.field, written)
-			}
+			effort.Is(t, a, DefaultLimits(), tc.field, "=", written, "changes something")
 		}
 	}
 }
 
-// TestEveryFieldIsItsOwn: what is set in one field comes back, is in no other field, and
-// Apply takes over that one.
+// TestEveryFieldIsItsOwn: what is set in one field comes back, is in no other field, and Apply takes over that one.
 func TestEveryFieldIsItsOwn(t *testing.T) {
 	texts := map[Field]string{FieldConnections: "17", FieldConnectionRate: "17/h", FieldRcptRate: "17/min",
 		FieldRcptsPerConnection: "17", FieldRcptsPerTransaction: "17", FieldRefusedPerSession: "17",
@@ -83,9 +77,7 @@ func TestEveryFieldIsItsOwn(t *testing.T) {
 		FieldPause: "drain", FieldRcptsPerDay: "17", FieldWarmUpFrom: "2026-11-17"}
 	for _, f := range Fields() {
 		var o Override
-		if err := o.Set(f, texts[f]); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, o.Set(f, texts[f]))
 		a := o.Apply(DefaultLimits())
 		for _, other := range Fields() {
 			if same := a.Text(other) == DefaultLimits().Text(other); same == (other == f) {
@@ -103,9 +95,7 @@ func TestEveryFieldIsItsOwn(t *testing.T) {
 		!strings.Contains(err.Error(), "the fields are [connections") {
 		t.Errorf("an unknown field: %v", err)
 	}
-	if got := Field(99).String(); got != "field(99)" {
-		t.Errorf("no field is called %s", got)
-	}
+	effort.Is(t, Field(99).String(), "field(99)", "no field is called")
 }
 
 func TestMore(t *testing.T) {
@@ -120,9 +110,7 @@ func TestMore(t *testing.T) {
 		{FieldPause, "no", "drain"}, {FieldPause, "drain", "yes"},
 	} {
 		var more, less Limits
-		if err := errors.Join(more.Set(tc.field, tc.more), less.Set(tc.field, tc.less)); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, errors.Join(more.Set(tc.field, tc.more), less.Set(tc.field, tc.less)))
 		if !more.More(less, tc.field) || less.More(more, tc.field) || more.More(more, tc.field) {
 			t.Errorf("%s: %s is not more than %s", tc.field, tc.more, tc.less)
 		}
@@ -147,9 +135,7 @@ func TestOverridesStack(t *testing.T) {
 					continue
 				}
 				text := rapid.SampledFrom([]string{"1", "5", "9000"}).Draw(t, "value")
-				if err := errors.Join(o.Set(f, text), want.Set(f, text)); err != nil {
-					t.Fatal(err)
-				}
+				effort.OK(t, errors.Join(o.Set(f, text), want.Set(f, text)))
 			}
 			a = o.Apply(a)
 		}

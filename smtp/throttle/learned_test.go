@@ -16,15 +16,13 @@ func TestLearned(t *testing.T) {
 	}{
 		{"nothing", func(*Learned) {}, start, func(*Limits) {}},
 		{"one lost session", func(l *Learned) { l.SessionEnded(37, 3, start) }, later, func(*Limits) {}},
-		{"two of one length", func(l *Learned) { l.SessionEnded(37, 3, start); l.SessionEnded(37, 9, start) },
-			later,
+		{"two of one length", func(l *Learned) { l.SessionEnded(37, 3, start); l.SessionEnded(37, 9, start) }, later,
 			func(*Limits) {}},
 		{"three of one length", func(l *Learned) {
 			l.SessionEnded(37, 3, start)
 			l.SessionEnded(37, 9, start)
 			l.SessionEnded(37, 4, start)
-		}, later,
-			func(a *Limits) { a.RcptsPerConnection = 37 }},
+		}, later, func(a *Limits) { a.RcptsPerConnection = 37 }},
 		{"three of one length, not in a row", func(l *Learned) {
 			l.SessionEnded(37, 3, start)
 			l.SessionEnded(37, 9, start)
@@ -48,19 +46,16 @@ func TestLearned(t *testing.T) {
 			func(*Limits) {}},
 		{"three without refusals", func(l *Learned) { endedAfter(l, 0, 0, 0) }, later, func(*Limits) {}},
 		{"three that differ", func(l *Learned) { endedAfter(l, 3, 2, 3) }, later, func(*Limits) {}},
-		{"never above the allowance", func(l *Learned) { l.Connections.Tighten(1000, start) }, later,
-			func(*Limits) {}},
+		{"never above the allowance", func(l *Learned) { l.Connections.Tighten(1000, start) }, later, func(*Limits) {}},
 		{"never up", func(l *Learned) { l.Refused.Tighten(2, start); l.Refused.Tighten(3, start) }, later,
 			func(a *Limits) { a.RefusedPerSession = 2 }},
 		{"never none", func(l *Learned) { l.PerTransaction.Tighten(0, start) }, later,
 			func(a *Limits) { a.RcptsPerTransaction = 1 }},
-		{"for a while", func(l *Learned) { l.Refused.Tighten(2, start) }, start.Add(LearnedFor),
-			func(*Limits) {}},
+		{"for a while", func(l *Learned) { l.Refused.Tighten(2, start) }, start.Add(LearnedFor), func(*Limits) {}},
 		{"not revived", func(l *Learned) {
 			l.Refused.Tighten(1, start)
 			l.Refused.Tighten(3, start.Add(2*LearnedFor))
-		},
-			start.Add(2*LearnedFor + time.Minute), func(a *Limits) { a.RefusedPerSession = 3 }},
+		}, start.Add(2*LearnedFor + time.Minute), func(a *Limits) { a.RefusedPerSession = 3 }},
 		{"one does not prolong another", func(l *Learned) {
 			l.PerSession.Tighten(5, start)
 			l.Refused.Tighten(5, start.Add(LearnedFor))

@@ -8,8 +8,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestSoftwareOf: what real servers show, and what only looks like it. "" is a server of which nothing
-// is known.
+// TestSoftwareOf: what real servers show, and what only looks like it. "" is a server of which nothing is known.
 func TestSoftwareOf(t *testing.T) {
 	const exchange = "EX1.customer.example Hello [192.0.2.1] SIZE 37748736 PIPELINING DSN ENHANCEDSTATUSCODES STARTTLS " +
 		"X-ANONYMOUSTLS AUTH NTLM X-EXPS GSSAPI NTLM 8BITMIME BINARYMIME CHUNKING XRDST"

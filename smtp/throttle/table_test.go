@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // set makes an override of "field=value field=value".
@@ -16,11 +18,7 @@ func set(t testing.TB, fields string) Override {
 		name, text, _ := strings.Cut(one, "=")
 		texts[name] = text
 	}
-	o, err := ParseOverride(texts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return effort.Must(ParseOverride(texts))(t)
 }
 
 // rules makes rules of "name: field=value field=value"; without a name it is everybody's.
@@ -41,23 +39,13 @@ func rules(t testing.TB, lines ...string) []Rule {
 // tableOf makes a table of such rules.
 func tableOf(t testing.TB, lines ...string) *Table {
 	t.Helper()
-	table, err := NewTable(rules(t, lines...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return table
+	return effort.Must(NewTable(rules(t, lines...)))(t)
 }
 
 func TestTableMatch(t *testing.T) {
-	table := tableOf(t,
-		": refused_per_session=8",
-		"Example.NET.: connections=10",
-		".mx.example.net: connections=20",
-		"eu.mx.example.net: rcpt_rate=1/24h",
-		"shop.example: connections=30 pipelining=true",
-		"tenant.example.net: connections=40",
-		"net: refused_per_hour=99",
-		"other.example: connections=50",
+	table := tableOf(t, ": refused_per_session=8", "Example.NET.: connections=10", ".mx.example.net: connections=20",
+		"eu.mx.example.net: rcpt_rate=1/24h", "shop.example: connections=30 pipelining=true",
+		"tenant.example.net: connections=40", "net: refused_per_hour=99", "other.example: connections=50",
 		"mail.own-domain.example: connections=60",
 	)
 	for _, tc := range []struct {
@@ -66,8 +54,7 @@ func TestTableMatch(t *testing.T) {
 		want                          string
 	}{
 		{"nothing named", "foo.org", "mx.foo.org", "foo.org", "foo.org", ""},
-		{"receiver", "example.net", "a.example.net", "foo.org", "example.net",
-			"connections=10 refused_per_hour=99"},
+		{"receiver", "example.net", "a.example.net", "foo.org", "example.net", "connections=10 refused_per_hour=99"},
 		{"suffix that all hosts match", "example.net", "1.mx.example.net 2.mx.example.net", "foo.org",
 			"suffix:mx.example.net", "connections=20 refused_per_hour=99"},
 		{"host that is the suffix itself", "example.net", "mx.example.net", "foo.org",
@@ -76,8 +63,7 @@ func TestTableMatch(t *testing.T) {
 			"example.net", "connections=10 refused_per_hour=99"},
 		{"longest suffix, field by field", "example.net", "1.eu.mx.example.net", "foo.org",
 			"suffix:eu.mx.example.net", "connections=20 rcpt_rate=1/24h refused_per_hour=99"},
-		{"label boundary", "badexample.net", "mx.badexample.net", "foo.org", "badexample.net",
-			"refused_per_hour=99"},
+		{"label boundary", "badexample.net", "mx.badexample.net", "foo.org", "badexample.net", "refused_per_hour=99"},
 		{"mail domain over receiver", "example.net", "a.example.net", "shop.example",
 			"domain:shop.example/example.net", "connections=30 pipelining=true refused_per_hour=99"},
 		{"mail domain over suffix", "example.net", "1.eu.mx.example.net", "shop.example",
@@ -99,9 +85,7 @@ func TestTableMatch(t *testing.T) {
 			if want := set(t, tc.want).Apply(DefaultLimits()); key != tc.key || got != want {
 				t.Errorf("got  %s %+v\nwant %s %+v", key, got, tc.key, want)
 			}
-			if again := table.For(key); again != got {
-				t.Errorf("For(%s) = %+v, Match said %+v", key, again, got)
-			}
+			effort.Is(t, table.For(key), got, "For", key, "Match")
 		})
 	}
 }
@@ -136,9 +120,7 @@ func TestTableRefuses(t *testing.T) {
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("got %v, want %v that says %q", err, tc.want, tc.says)
 			}
-			if got := table.For("kept.example").Connections; got != 7 {
-				t.Errorf("after a refused Replace: %d connections, want the old 7", got)
-			}
+			effort.Is(t, table.For("kept.example").Connections, 7, "after a refused Replace: connections, want the old 7")
 		})
 	}
 }
@@ -162,21 +144,15 @@ func TestTableReplaceBesideMatch(t *testing.T) {
 	before := table.Version()
 	for range 100 {
 		for _, line := range []string{"a.example: connections=1", "mx.a.example: connections=2"} {
-			if err := table.Replace(LayerFile, rules(t, line)); err != nil {
-				t.Fatal(err)
-			}
+			effort.OK(t, table.Replace(LayerFile, rules(t, line)))
 		}
 	}
 	readers.Wait()
-	if got := table.Version() - before; got != 200 {
-		t.Errorf("the version counted %d changes of 200", got)
-	}
+	effort.Is(t, table.Version()-before, 200, "the version counted changes of 200")
 }
 
 func TestDefaultAllowanceIsValid(t *testing.T) {
-	if err := DefaultLimits().Validate(); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, DefaultLimits().Validate())
 }
 
 func TestParseRate(t *testing.T) {

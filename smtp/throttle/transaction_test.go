@@ -3,6 +3,8 @@ package throttle
 import (
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // TestTogether: what may go together after some answers, with 20 told. A "+" is a plain answer, "-" another
@@ -38,9 +40,7 @@ func TestTogether(t *testing.T) {
 				s.OnSplit(3)
 			}
 		}
-		if got := s.Now(20); got != want {
-			t.Errorf("%q: %d, want %d", answers, got, want)
-		}
+		effort.Is(t, s.Now(20), want, answers)
 		if s.Now(1) != 1 || s.Now(2) > 2 {
 			t.Errorf("%q: more than is told", answers)
 		}

@@ -359,11 +359,7 @@ func TestWindowWithoutEvents(t *testing.T) {
 
 func mustRate(t *testing.T, text string) Rate {
 	t.Helper()
-	r, err := ParseRate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return effort.Must(ParseRate(text))(t)
 }
 
 func ExampleWindow() {

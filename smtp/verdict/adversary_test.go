@@ -11,9 +11,8 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Texts about us come under any code and behind any words: that is how a peer's own
-// fault became "invalid mailbox" elsewhere. These are the codes and words that a
-// receiver keeps for a mailbox that is not there.
+// Texts about us come under any code and behind any words: that is how a peer's own fault became "invalid mailbox"
+// elsewhere. These are the codes and words that a receiver keeps for a mailbox that is not there.
 var (
 	mailboxCodes = []string{
 		"550 ", "550 5.1.1 ", "551 ", "552 5.2.2 ", "553 ", "553 5.3.0 ", "554 5.7.1 ", "525 ", "556 ",
@@ -130,9 +129,7 @@ func TestOwnFaultsAreUnknownAtTheOnlyHost(t *testing.T) {
 				tried++
 				c := evidence.Case{Attempts: []evidence.Attempt{a}, Hosts: 1, GaveUp: true, Behaviour: habit}
 				outcome, reason := Conclude(c)
-				if outcome != smtp.Unknown {
-					t.Errorf("%s: %s, %s by %s: %s%s", line.place, outcome, reason, a.Rule, opening, text)
-				}
+				effort.Is(t, outcome, smtp.Unknown, line.place, reason, "by", a.Rule, opening, text)
 			}
 		}
 	}
@@ -149,8 +146,7 @@ func TestWordsInsideLinksDecideNothing(t *testing.T) {
 		"554 5.7.1 Refused", "450 4.2.0 Greylisted", "421 4.7.0 Too many connections", "250 2.1.5 Ok",
 	}
 	forms := []string{"%s See https://%s.example.org/x", "%s (http://www.example.org/%s.html?x=1)", "%s: help.example.org/%s/42",
-		"%s www.example.org/#%s", "%s-https://example.org/a/%s",
-		"%s 详情https://example.org/a/%s"}
+		"%s www.example.org/#%s", "%s-https://example.org/a/%s", "%s 详情https://example.org/a/%s"}
 	reads := regexp.MustCompile("spamhaus|spamcop|sorbs|uceprotect|barracuda|abuseat|spamauditor|proofpoint|cloudmark|vade|" +
 		"sender(base|score)|talos|spfbl|abusix|mailspike|help-spam|nosuchuser|receiving|rate-that|account.*reach|no-such-user")
 	t.Parallel()

@@ -304,9 +304,7 @@ func TestVersion(t *testing.T) {
 		return info.Version
 	}
 	good := version(ownRule)
-	if good != version(with(`meaning = "Other words."`)) {
-		t.Error("the meaning changes the version")
-	}
+	effort.Is(t, good, version(with(`meaning = "Other words."`)), "the meaning changes the version")
 	if good == version(with(`wide = true`, `match = ["rcpt-wide | 550 5.9.1 left the building"]`)) {
 		t.Error("wide does not change the version")
 	}

@@ -18,8 +18,7 @@ var foreignOpenings = []string{
 	"Пользователь не найден: ", "Usuário inexistente - ", "<john.doe@example.com> does not exist; ",
 }
 
-// dresses put something beside a text that is no part of what it says: links, and addresses of
-// ours and of others.
+// dresses put something beside a text that is no part of what it says: links, and addresses of ours and of others.
 var dresses = []func(text string) string{
 	func(text string) string { return text },
 	func(text string) string { return text + " (see https://help.example.org/errors/user-unknown)" },

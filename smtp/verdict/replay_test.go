@@ -58,8 +58,7 @@ func TestReplayJudgesAnew(t *testing.T) {
 				Controls: list(asOlder(missing, smtp.Undecided, smtp.Policy), good)}},
 			smtp.Valid, smtp.MailboxExists, [2]int{3, 2}},
 		"controls of other runs still count": {evidence.Case{Attempts: list(good),
-			Behaviour: evidence.AcceptBehaviour{Refused: 2}},
-			smtp.Valid, smtp.MailboxExists, [2]int{0, 2}},
+			Behaviour: evidence.AcceptBehaviour{Refused: 2}}, smtp.Valid, smtp.MailboxExists, [2]int{0, 2}},
 		"a void control shows nothing": {evidence.Case{Attempts: list(good), GaveUp: true,
 			Behaviour: evidence.AcceptBehaviour{Controls: list(void)}}, smtp.Unknown, smtp.MailboxExists, [2]int{}},
 		"counts that do not fit their controls": {evidence.Case{Attempts: list(good), GaveUp: true,
@@ -131,8 +130,7 @@ func TestReplayByTheSameRulesChangesNothing(t *testing.T) {
 	}
 }
 
-// FuzzReplay: whatever is stored can be replayed, and what was replayed is replayed
-// to the same.
+// FuzzReplay: whatever is stored can be replayed, and what was replayed is replayed to the same.
 func FuzzReplay(f *testing.F) {
 	missing := asNoted(550, smtp.EnhancedCode{5, 1, 1}, "user unknown")
 	good := asNoted(250, smtp.EnhancedCode{}, "ok")

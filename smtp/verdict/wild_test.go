@@ -119,8 +119,7 @@ var spokenRefusals = []struct {
 	others string // what is no mailbox
 }{
 	{smtp.MailboxNotFound, []string{"# cannot be located", "We have no record of that #", "# no longer on staff",
-		"Sorry, # is not on file", "Unable to find #"},
-		"recipient|employee|user", "sender|sending host"},
+		"Sorry, # is not on file", "Unable to find #"}, "recipient|employee|user", "sender|sending host"},
 	{smtp.MailboxDisabled, []string{"# was decommissioned", "That # has been shut down",
 		"Dormant #"}, "mailbox|account|inbox", "gateway|listener"},
 	{smtp.MailboxFull, []string{"# has used up its quota", "no room left in #",
@@ -335,8 +334,7 @@ func TestNamesOfProductsDecideNothing(t *testing.T) {
 		}
 	}
 	for _, ours := range []string{"Rejected by %", "User unknown: blocked by %", "Your message was refused (%)",
-		"Sender denied - %",
-		"User unknown, your IP is listed (%)", "% says: spam", "Policy of %"} {
+		"Sender denied - %", "User unknown, your IP is listed (%)", "% says: spam", "Policy of %"} {
 		for _, product := range products {
 			form := "550 5.1.1 " + strings.ReplaceAll(ours, "%", product)
 			if v := judgeAt(t, form, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
