@@ -160,9 +160,8 @@ func (b *panickyBook) Balance(context.Context, uuid.UUID) (ledger.Balance, error
 	return ledger.Balance{Available: ledger.Credits(n)}, nil
 }
 
-// TestQuestionsAreShared lets ten requests arrive while a question runs:
-// they share one question that begins after them, and its panic reaches them as
-// an error. The next one is asked anew.
+// TestQuestionsAreShared lets ten requests arrive while a question runs: they share one question that begins after
+// them, and its panic reaches them as an error. The next one is asked anew.
 func TestQuestionsAreShared(t *testing.T) {
 	book := &panickyBook{entered: make(chan struct{}, 20), open: make(chan struct{})}
 	var panics atomic.Int64

@@ -81,9 +81,7 @@ func checkOrigin(t *testing.T, origin string, listed bool, sent call, a answer) 
 		}
 		return
 	}
-	if exposed := h.Get("Access-Control-Expose-Headers"); exposed != "Retry-After, X-Request-Id, Link" {
-		t.Errorf("%s %s: exposes %q", method, path, exposed)
-	}
+	effort.Is(t, h.Get("Access-Control-Expose-Headers"), "Retry-After, X-Request-Id, Link", method, path, "exposes")
 	if method == "OPTIONS" && (h.Get("Access-Control-Max-Age") != "600" || len(a.body) != 0 ||
 		!strings.Contains(h.Get("Access-Control-Allow-Headers"), "X-API-Key")) {
 		t.Errorf("%s: preflight %v with %d bytes", path, h, len(a.body))
@@ -102,8 +100,7 @@ func newClock() *clock {
 func (c *clock) now() time.Time          { return time.Unix(0, c.nanos.Load()) }
 func (c *clock) advance(d time.Duration) { c.nanos.Add(int64(d)) }
 
-// TestRates spends each bucket, reads the time to the next token, waits as told
-// and gets exactly that.
+// TestRates spends each bucket, reads the time to the next token, waits as told and gets exactly that.
 func TestRates(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
@@ -202,8 +199,7 @@ func TestANodeHasItsPartOfTheLimits(t *testing.T) {
 	}
 }
 
-// TestRevokedKeyStops within five seconds by the clock, and a key made a
-// moment after it was tried works after one.
+// TestRevokedKeyStops within five seconds by the clock, and a key made a moment after it was tried works after one.
 func TestRevokedKeyStops(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
@@ -256,8 +252,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	if a.status != 503 || a.code() != "internal_error" || a.header.Get("Retry-After") != "5" {
 		t.Errorf("got %d %s", a.status, a.body)
 	}
-	if logs := e.logs.String(); strings.Contains(logs, "secret of the panic") || !strings.Contains(logs,
-		"panicked") {
+	if logs := e.logs.String(); strings.Contains(logs, "secret of the panic") || !strings.Contains(logs, "panicked") {
 		t.Errorf("log: %s", logs)
 	}
 	effort.Is(t, e.metric("rollcall_http_panics_total"), 1, "panics counted")
@@ -281,10 +276,7 @@ func (e *edge) metric(name string) (sum float64) {
 	return sum
 }
 
-// TestSimultaneousCreates sends the same creation 32 times at once: one 201,
-// 31 times 200, all with the same id and URL. Another length meets 409 always.
-// TestStopDoesNotWaitForASilentConnection opens one in advance, as browsers and
-// clients do, and sends nothing.
+// TestStopDoesNotWaitForASilentConnection opens one in advance, as browsers and clients do, and sends nothing.
 func TestStopDoesNotWaitForASilentConnection(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -299,6 +291,8 @@ func TestStopDoesNotWaitForASilentConnection(t *testing.T) {
 	}
 }
 
+// TestSimultaneousCreates sends the same creation 32 times at once: one 201, 31 times 200, all with the same id and
+// URL. Another length meets 409 always.
 func TestSimultaneousCreates(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)

@@ -158,9 +158,7 @@ func (d driver) active() []statusRow {
 			id, _ := d.prepared(d.some)
 			for range 2 {
 				a := d.do(post(create+"/"+id.String()+"/cancel", nil))
-				if a.status != 202 {
-					d.t.Errorf("cancel of a leased verification: %d %s", a.status, a.body)
-				}
+				effort.Is(d.t, a.status, 202, "cancel of a leased verification", a.body)
 			}
 			return id
 		}, shown{Status: "cancelling", Total: 9, Completed: 4, Rows: 9, RetryAfter: "1"}},
@@ -207,6 +205,36 @@ func TestDetailShowsEachStatus(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestCreditsAreHeldSpentAndGivenBack: of nine addresses one is charged, one is free and seven are cancelled.
+func TestCreditsAreHeldSpentAndGivenBack(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t, nil)
+	d := driver{edge: e, t: t, ctx: context.Background()}
+	reads := func(path string, into any) {
+		t.Helper()
+		effort.OK(t, json.Unmarshal(e.do(get(path)).body, into))
+	}
+	wantCredits := func(want int64) {
+		t.Helper()
+		var c api.Credits
+		reads("/v1/credits", &c)
+		effort.Is(t, c.Credits, want, "credits")
+	}
+	id, l := d.prepared(nil)
+	wantCredits(edgeCredits - 9)
+	settled := outcomes(smtp.Valid, smtp.Unknown)
+	d.must(d.book.Settle(d.ctx, ledger.Settlement{Lease: l, Number: 1, Results: settled}))
+	wantCredits(edgeCredits - 8)
+	d.must(d.book.Cancel(d.ctx, d.workspace, id))
+	d.must(d.book.FinishCancel(d.ctx, l))
+	wantCredits(edgeCredits - 1)
+	var h api.History
+	reads("/v1/verifications", &h)
+	if p := h.Verifications[0].Progress; *p.Total != 9 || p.Completed != 2 || p.Cancelled != 7 {
+		t.Errorf("the history has %+v", p)
 	}
 }
 
@@ -260,9 +288,8 @@ func TestResultsAreCSV(t *testing.T) {
 	}
 }
 
-// TestResultsFault cuts the connection when the ledger fails in the middle, so
-// that no client takes half a file for a whole one; a fault before the first
-// byte is an answer.
+// TestResultsFault cuts the connection when the ledger fails in the middle, so that no client takes half a file for a
+// whole one; a fault before the first byte is an answer.
 func TestResultsFault(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)

@@ -18,9 +18,8 @@ import (
 	"rollcall/http/listen/listentest"
 )
 
-// exchange writes raw bytes to a new connection and reads every answer until
-// the server closes it. The write goes on beside the reading, as with a client
-// that does not expect a refusal.
+// exchange writes raw bytes to a new connection and reads every answer until the server closes it. The write goes on
+// beside the reading, as with a client that does not expect a refusal.
 func exchange(t *testing.T, e *edge, raw string) []answer {
 	t.Helper()
 	c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
@@ -57,9 +56,8 @@ func readAnswers(t *testing.T, c net.Conn) []answer {
 	}
 }
 
-// TestFraming sends requests whose beginning or end is in doubt, each followed
-// by a second request on the same connection. Exactly one answer may come back:
-// the second request must never be executed (RFC 9112 §11.2).
+// TestFraming sends requests whose beginning or end is in doubt, each followed by a second request on the same
+// connection. Exactly one answer may come back: the second request must never be executed (RFC 9112 §11.2).
 func TestFraming(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -164,8 +162,7 @@ func TestSmuggling(t *testing.T) {
 			}
 		}
 	}
-	if a := e.do(get("/v1/verifications")); strings.Contains(string(a.body),
-		"uploading") {
+	if a := e.do(get("/v1/verifications")); strings.Contains(string(a.body), "uploading") {
 		t.Errorf("a hidden request made a verification: %s", a.body)
 	}
 }
@@ -176,8 +173,7 @@ func TestKeyTwice(t *testing.T) {
 	e := newEdge(t, nil)
 	for _, keys := range [][2]string{{e.key, e.key}, {e.key, "x"}, {"x", e.key}, {e.key, ""}, {"", e.key}} {
 		raw := fmt.Sprintf("GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: %s\r\nx-api-key: %s\r\n"+
-			"Connection: close\r\n\r\n",
-			keys[0], keys[1])
+			"Connection: close\r\n\r\n", keys[0], keys[1])
 		got := exchange(t, e, raw)
 		if len(got) != 1 || got[0].status != 401 || got[0].code() != "invalid_api_key" {
 			t.Errorf("keys of %d and %d bytes: got %s, want 401", len(keys[0]), len(keys[1]), describe(got))
@@ -256,8 +252,7 @@ func TestBodyThatEnds(t *testing.T) {
 			t.Errorf("answered %d to half a request", a.status)
 		}
 	}
-	if a := e.do(get("/v1/verifications")); strings.Contains(string(a.body),
-		"uploading") {
+	if a := e.do(get("/v1/verifications")); strings.Contains(string(a.body), "uploading") {
 		t.Errorf("half a request made a verification: %s", a.body)
 	}
 }
@@ -395,8 +390,7 @@ func TestLimitsGoByTheClientsAddress(t *testing.T) {
 			listentest.ProxyHeader("10.1.1.1") + forwarded("192.0.2.7"),
 			listentest.ProxyHeader("10.1.1.2") + forwarded("192.0.2.7"),
 			listentest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.7"),
-			listentest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.8")},
-			"401 401 429 401"},
+			listentest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.8")}, "401 401 429 401"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, trusting(t, strings.Split(c.trusted, ",")...))

@@ -213,9 +213,7 @@ func TestPartOfALimit(t *testing.T) {
 		}
 		releases = nil
 	}
-	if len(s.used) != 0 {
-		t.Errorf("%v is kept of keys that download nothing", s.used)
-	}
+	effort.Is(t, len(s.used), 0, s.used, "kept of keys that download nothing")
 }
 
 // TestBadKeysPushNoGoodOneOut, however many somebody guesses.

@@ -58,22 +58,15 @@ func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 	t.Helper()
 	free := &atomic.Int64{}
 	free.Store(1 << 40)
-	store, err := sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate),
-		sqlstore.Options{DiskReserve: 1, FreeBytes: func(string) (int64, error) { return free.Load(), nil }})
-	if err != nil {
-		t.Fatalf("open ledger: %v", err)
-	}
+	store := effort.Must(sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate),
+		sqlstore.Options{DiskReserve: 1, FreeBytes: func(string) (int64, error) { return free.Load(), nil }}))(t)
 	e := &edge{
 		t: t, book: &troubledBook{Store: store}, registry: prometheus.NewRegistry(),
 		logs: &effort.Log{}, checker: newAnswerChecker(t), free: free,
 	}
 	e.workspace, e.key, e.keyID = e.customer("first")
-	if e.server, err = httpd.New(e.options(tweak)); err != nil {
-		t.Fatalf("new server: %v", err)
-	}
-	if err := e.server.Start(); err != nil {
-		t.Fatalf("start server: %v", err)
-	}
+	e.server = effort.Must(httpd.New(e.options(tweak)))(t)
+	effort.OK(t, e.server.Start())
 	e.url = "http://" + e.server.Addr().String()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -116,18 +109,11 @@ func (e *edge) options(tweak func(*httpd.Options)) httpd.Options {
 func (e *edge) customer(name string) (workspace uuid.UUID, key, keyID string) {
 	e.t.Helper()
 	ctx := context.Background()
-	w, err := e.book.CreateWorkspace(ctx, uuid.New(), name)
-	if err != nil {
-		e.t.Fatalf("create workspace: %v", err)
-	}
+	w := effort.Must(e.book.CreateWorkspace(ctx, uuid.New(), name))(e.t)
 	text, k := api.NewKey()
-	if _, err := e.book.CreateKey(ctx, ledger.Key{ID: k.ID, Workspace: w.ID,
-		SecretSHA256: k.SHA256}); err != nil {
-		e.t.Fatalf("create key: %v", err)
-	}
-	if _, err := e.book.Grant(ctx, uuid.New(), w.ID, edgeCredits, "test"); err != nil {
-		e.t.Fatalf("grant: %v", err)
-	}
+	effort.Must(e.book.CreateKey(ctx, ledger.Key{ID: k.ID, Workspace: w.ID,
+		SecretSHA256: k.SHA256}))(e.t)
+	effort.Must(e.book.Grant(ctx, uuid.New(), w.ID, edgeCredits, "test"))(e.t)
 	return w.ID, text, k.ID
 }
 
@@ -170,8 +156,7 @@ func (e *edge) do(c call) answer {
 	return e.send(e.t, c)
 }
 
-// send sends a call, and checks the answer against the OpenAPI description and
-// against what all answers share.
+// send sends a call, and checks the answer against the OpenAPI description and against what all answers share.
 func (e *edge) send(t testing.TB, c call) answer {
 	t.Helper()
 	a, err := e.try(c)
@@ -230,15 +215,11 @@ func (e *edge) verified(total int64, settled []ledger.Result) uuid.UUID {
 	e.upload(id, 1)
 	l := e.lease(id)
 	ctx := context.Background()
-	if _, err := e.book.Prepare(ctx, l, total+1, 1, total); err != nil {
-		e.t.Fatalf("prepare: %v", err)
-	}
+	effort.Must(e.book.Prepare(ctx, l, total+1, 1, total))(e.t)
 	for n := int64(1); len(settled) > 0; n++ {
 		batch := settled[:min(len(settled), ledger.SettlementMax)]
 		settled = settled[len(batch):]
-		if _, err := e.book.Settle(ctx, ledger.Settlement{Lease: l, Number: n, Results: batch}); err != nil {
-			e.t.Fatalf("settle: %v", err)
-		}
+		effort.Must(e.book.Settle(ctx, ledger.Settlement{Lease: l, Number: n, Results: batch}))(e.t)
 	}
 	return id
 }
@@ -312,8 +293,7 @@ func (b *troubledBook) Balance(ctx context.Context, workspace uuid.UUID) (ledger
 	return b.Store.Balance(ctx, workspace)
 }
 
-func (b *troubledBook) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool,
-	error) {
+func (b *troubledBook) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	if g := b.creating.Load(); g != nil {
 		g.entered <- struct{}{}
 		<-g.open
@@ -321,8 +301,7 @@ func (b *troubledBook) Create(ctx context.Context, n ledger.NewVerification) (le
 	return b.Store.Create(ctx, n)
 }
 
-func (b *troubledBook) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification,
-	error) {
+func (b *troubledBook) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
 	if b.panics.Load() {
 		panic("secret of the panic " + id.String())
 	}
@@ -355,17 +334,9 @@ type answerChecker struct {
 
 func newAnswerChecker(t testing.TB) *answerChecker {
 	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromData(api.OpenAPI)
-	if err != nil {
-		t.Fatalf("load openapi.yaml: %v", err)
-	}
-	if err := doc.Validate(context.Background()); err != nil {
-		t.Fatalf("openapi.yaml: %v", err)
-	}
-	router, err := gorillamux.NewRouter(doc)
-	if err != nil {
-		t.Fatalf("route openapi.yaml: %v", err)
-	}
+	doc := effort.Must(openapi3.NewLoader().LoadFromData(api.OpenAPI))(t)
+	effort.OK(t, doc.Validate(context.Background()))
+	router := effort.Must(gorillamux.NewRouter(doc))(t)
 	return &answerChecker{doc: doc, router: router}
 }
 

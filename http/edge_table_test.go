@@ -216,9 +216,7 @@ func TestHeadAnswersAsGet(t *testing.T) {
 			t.Errorf("%s: GET %d, HEAD %d with %d bytes", path, get.status, head.status, len(head.body))
 		}
 		for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "Content-Disposition"} {
-			if get.header.Get(name) != head.header.Get(name) {
-				t.Errorf("%s: %s is %q for GET, %q for HEAD", path, name, get.header.Get(name), head.header.Get(name))
-			}
+			effort.Is(t, get.header.Get(name), head.header.Get(name), path, name, "for GET for HEAD")
 		}
 	}
 }
@@ -233,7 +231,7 @@ func TestOptionsNeedsNoKey(t *testing.T) {
 	}
 }
 
-// TestRecoveredCreationHasTheSameURL also wants no upload once all bytes are there.
+// TestRecoveredCreationHasTheSameURL, as its detail has; and there is none once all bytes are there.
 func TestRecoveredCreationHasTheSameURL(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -246,6 +244,11 @@ func TestRecoveredCreationHasTheSameURL(t *testing.T) {
 	first, second := read(), read()
 	if first.Upload == nil || second.Upload == nil || first.ID != second.ID || *first.Upload != *second.Upload {
 		t.Fatalf("first %+v, second %+v", first, second)
+	}
+	var detail api.Detail
+	effort.OK(t, json.Unmarshal(e.do(get("/v1/verifications/"+first.ID)).body, &detail))
+	if detail.Upload == nil || *detail.Upload != *first.Upload {
+		t.Errorf("the detail has %+v, want %+v", detail.Upload, first.Upload)
 	}
 	e.upload(uuid.MustParse(first.ID), 4)
 	if third := read(); third.Upload != nil || third.Status != "preparing" || third.ID != first.ID {

@@ -224,7 +224,5 @@ func TestPagesAreRefusedWhileTheServerStops(t *testing.T) {
 		}
 	}
 	close(block)
-	if err := errors.Join(<-first, <-ended); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, errors.Join(<-first, <-ended))
 }

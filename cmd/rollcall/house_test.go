@@ -119,7 +119,7 @@ var mayImport = map[string][]string{
 	"ledger/sqlstore":     {"ledger", "smtp"},
 	"ledger/ledgertest":   {"config/effort", "ledger", "smtp"},
 
-	"http/dashboard/operate/operatetest": {"actors/inspect", "config/effort", "http", "ledger", "smtp"},
+	"http/dashboard/pagetest": {"actors/inspect", "config/effort", "http", "ledger", "smtp"},
 
 	"actors/receiver/egress":       {"actors/process", "actors/receiver/state", "smtp"},
 	"actors/receiver/fairqueue":    {},

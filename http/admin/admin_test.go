@@ -113,9 +113,7 @@ func (r *rig) raw(method, path, body, authorization string) (int, string) {
 	}
 	res := effort.Must(http.DefaultClient.Do(req))(r.t)
 	defer res.Body.Close()
-	if got := res.Header.Get("X-Content-Type-Options"); got != "nosniff" {
-		r.t.Errorf("%s %s: X-Content-Type-Options %q", method, path, got)
-	}
+	effort.Is(r.t, res.Header.Get("X-Content-Type-Options"), "nosniff", method, path, "X-Content-Type-Options")
 	text := effort.Must(io.ReadAll(res.Body))(r.t)
 	return res.StatusCode, string(text)
 }
@@ -164,8 +162,7 @@ func TestOperatorTour(t *testing.T) {
 	if status != 200 || revoked["id"] != parsed.ID || revoked["revoked_at"] == nil || len(revoked) != 2 {
 		t.Errorf("revoke: %d %v", status, revoked)
 	}
-	if _, again := r.call("POST", "/v1/keys/"+parsed.ID+"/revoke",
-		""); again["revoked_at"] != revoked["revoked_at"] {
+	if _, again := r.call("POST", "/v1/keys/"+parsed.ID+"/revoke", ""); again["revoked_at"] != revoked["revoked_at"] {
 		t.Errorf("revoke again: %v, first %v", again, revoked)
 	}
 	if _, report := r.call("GET", "/v1/audit", ""); report["violations"] == nil ||
@@ -268,13 +265,9 @@ func TestReady(t *testing.T) {
 		}
 	})
 	ready := func() int { status, _ := r.raw("GET", "/readyz", "", ""); return status }
-	if ready() != 200 {
-		t.Error("not ready at first")
-	}
+	effort.Is(t, ready(), 200, "not ready at first")
 	r.book.sick.Store(true)
-	if ready() != 503 {
-		t.Error("ready without a ledger")
-	}
+	effort.Is(t, ready(), 503, "ready without a ledger")
 	r.book.sick.Store(false)
 	outside.Store(true)
 	if status, text := r.raw("GET", "/readyz", "", ""); status != 503 || !strings.Contains(text, "not_ready") ||
@@ -282,13 +275,9 @@ func TestReady(t *testing.T) {
 		t.Errorf("outside of the cluster: %d %s", status, text)
 	}
 	outside.Store(false)
-	if ready() != 200 {
-		t.Error("not ready again")
-	}
+	effort.Is(t, ready(), 200, "not ready again")
 	r.draining.Store(true)
-	if ready() != 503 {
-		t.Error("ready while draining")
-	}
+	effort.Is(t, ready(), 503, "ready while draining")
 	if status, _ := r.raw("GET", "/healthz", "", ""); status != 200 {
 		t.Error("not alive while draining")
 	}
@@ -332,10 +321,7 @@ func TestTokenIsMadeOnce(t *testing.T) {
 
 // TestOptionsAreCompleteOrRefused.
 func TestOptionsAreCompleteOrRefused(t *testing.T) {
-	if _, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Token: "short"}); !errors.Is(err,
-		admin.ErrOptions) {
-		t.Errorf("got %v", err)
-	}
+	effort.Denied(admin.New(admin.Options{Listen: "127.0.0.1:0", Token: "short"}))(t, admin.ErrOptions)
 }
 
 var _ admin.Book = (ledger.Book)(nil)

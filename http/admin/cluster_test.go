@@ -140,8 +140,7 @@ func TestMembersAreToldWithAllTheirFields(t *testing.T) {
 		t.Errorf("got %d %s, want %s", status, text, want)
 	}
 	f.set(func() { f.known = admin.Membership{Cluster: "rollcall"} })
-	if _, text := r.ask("GET", "/v1/cluster/members", ""); !strings.Contains(text,
-		`"members":[]`) {
+	if _, text := r.ask("GET", "/v1/cluster/members", ""); !strings.Contains(text, `"members":[]`) {
 		t.Errorf("no members: %s", text)
 	}
 }
@@ -355,8 +354,7 @@ func told(out map[string]any) string {
 	return strings.Join(texts, "; ")
 }
 
-// TestAKeyIsSeenByTheClusterOnly: not in an answer, a refusal or a log, wherever
-// in the body it stands.
+// TestAKeyIsSeenByTheClusterOnly: not in an answer, a refusal or a log, wherever in the body it stands.
 func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 	var log effort.Log
 	f := &fakeCluster{keys: rings("00000001")}

@@ -61,8 +61,7 @@ func everyCase() []evidence.Case {
 	}
 }
 
-// settlesCases settles a file of 8 with these cases, in two settlements, and its
-// last address without evidence.
+// settlesCases settles a file of 8 with these cases, in two settlements, and its last address without evidence.
 func settlesCases(d *ledgertest.Fixture, cases []evidence.Case) ledger.Verification {
 	d.T.Helper()
 	v, l := d.Prepares(int64(len(cases) + 1))

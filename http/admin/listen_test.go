@@ -78,8 +78,7 @@ func TestAdminTLS(t *testing.T) {
 	_ = a.Body.Close()
 }
 
-// TestUnixSocket has mode 0660, takes the place of one that was left behind, and of no
-// other file.
+// TestUnixSocket has mode 0660, takes the place of one that was left behind, and of no other file.
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	folder, err := os.MkdirTemp("", "sock") // a socket's path is short

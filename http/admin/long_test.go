@@ -120,8 +120,7 @@ type closing struct {
 
 func (c closing) Close() error { c.closed <- struct{}{}; return nil }
 
-// TestBackupThatFails says why: before the first byte in words, after it by
-// ending early.
+// TestBackupThatFails says why: before the first byte in words, after it by ending early.
 func TestBackupThatFails(t *testing.T) {
 	var result io.Reader
 	r := newRig(t, backups(func(context.Context) (io.ReadCloser, int64, error) {

@@ -23,8 +23,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// fakeSurvey answers as it is told, and explains by a table of rules: mail of big.test
-// goes to google.com.
+// fakeSurvey answers as it is told, and explains by a table of rules: mail of big.test goes to google.com.
 type fakeSurvey struct {
 	table *throttle.Table
 
@@ -233,8 +232,7 @@ func TestWhatIsNoOverride(t *testing.T) {
 	}
 }
 
-// TestTheAuthorOfAChangeIsNoted of every call that changes something, also of those that
-// the ledger does not do.
+// TestTheAuthorOfAChangeIsNoted of every call that changes something, also of those that the ledger does not do.
 func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 	r := newThrottleRig(t, withCluster(&fakeCluster{known: admin.Membership{Members: five()}}))
 	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
@@ -482,9 +480,7 @@ func TestWeightsHaveBounds(t *testing.T) {
 	id, _ := w["id"].(string)
 	for weight, want := range map[int]int{0: 400, 1: 200, 100: 200, 101: 400, -1: 400} {
 		status, text := r.ask("POST", "/v1/workspaces/"+id+"/weight", fmt.Sprintf(`{"weight":%d}`, weight))
-		if status != want {
-			t.Errorf("weight %d: %d %s", weight, status, text)
-		}
+		effort.Is(t, status, want, "weight", weight, text)
 	}
 	if status, _ := r.ask("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`); status != 404 {
 		t.Errorf("of nobody: %d", status)

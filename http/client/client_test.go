@@ -228,8 +228,7 @@ func TestUploadGoesOnWhereItStopped(t *testing.T) {
 		{name: "all at once"},
 		{name: "an earlier run stored a part", before: 100},
 		{name: "an earlier run stored everything", before: len(data)},
-		{name: "the storage takes less than was sent", faults: func(s *storage) []func(http.ResponseWriter,
-			[]byte) {
+		{name: "the storage takes less than was sent", faults: func(s *storage) []func(http.ResponseWriter, []byte) {
 			return []func(http.ResponseWriter, []byte){part(s, 1), part(s, 0), part(s, 300)}
 		}},
 		{name: "connections are cut", faults: func(s *storage) []func(http.ResponseWriter, []byte) {

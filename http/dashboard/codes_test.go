@@ -355,9 +355,7 @@ func TestWrongCodesOfManyNetworksWait(t *testing.T) {
 	for i := range 11 {
 		b := signin.Browser{Network: string(rune('a' + i))}
 		_, _, err := book.Code(t.Context(), step, "000000", b)
-		if waits := asWait(err, &wait); waits != (i == 10) {
-			t.Errorf("try %d: %v", i+1, err)
-		}
+		effort.Is(t, asWait(err, &wait), i == 10, "try", i+1, err)
 	}
 }
 
@@ -372,9 +370,7 @@ func TestOneCodeSignsInOnce(t *testing.T) {
 		all.Go(func() { cookies[i] = g.give(step, recovery[0]).cookie() })
 	}
 	all.Wait()
-	if n := len(strings.Join(cookies, "")); n != 43 {
-		t.Errorf("one code of one use has begun sessions %q", cookies)
-	}
+	effort.Is(t, len(strings.Join(cookies, "")), 43, "one code of one use has begun sessions", cookies)
 }
 
 func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {

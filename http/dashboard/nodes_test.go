@@ -126,9 +126,7 @@ func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 				if a := warm.send("POST", path, table[pattern].form, table[pattern].header...); a.status != want {
 					t.Errorf("%s, %s at node %d: %d, want %d", pattern, name, i, a.status, want)
 				}
-				if g.kept() != before {
-					t.Errorf("%s, %s at node %d: something was changed", pattern, name, i)
-				}
+				effort.Is(t, g.kept(), before, pattern, name, "at node", i, "something was changed")
 				posted++
 			}
 		}

@@ -165,9 +165,7 @@ func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
 		return found[1]
 	}
 	token := send()
-	if send() != token {
-		t.Error("the form again made another link")
-	}
+	effort.Is(t, send(), token, "the form again made another link")
 	people := owner.get(g.path("/people"))
 	if strings.Contains(people.body, token) || strings.Count(people.body, `name="link"`) != 1 {
 		t.Errorf("%s", people.body)
@@ -186,18 +184,14 @@ func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
 			t.Errorf("role: %d %s", a.status, a.body)
 		}
 	}
-	if them.get(g.path("/upload")).status != 403 {
-		t.Error("who is a viewer now still uploads")
-	}
+	effort.Is(t, them.get(g.path("/upload")).status, 403, "who is a viewer now still uploads")
 	if a := owner.post(page+"/sessions", "form", uuid.NewString()); a.status != 303 || them.get(g.path("")).status != 303 {
 		t.Errorf("sessions: %d", a.status)
 	}
 	if a := owner.post(page+"/role", "form", uuid.NewString(), "remove", "1"); a.status != 303 {
 		t.Errorf("remove: %d %s", a.status, a.body)
 	}
-	if owner.get(page).status != 404 {
-		t.Error("who was removed is still there")
-	}
+	effort.Is(t, owner.get(page).status, 404, "who was removed is still there")
 	log := owner.get(g.path("/activity")).body
 	for _, want := range []string{"invited new@acme.test as member", "joined as member: new@acme.test",
 		"changed the role of new@acme.test: member to viewer", "ended all sessions of new@acme.test",

@@ -374,9 +374,7 @@ func TestPagesSayWhoMadeAVerification(t *testing.T) {
 	}
 	list := g.as["viewer"].get(path).body
 	for _, by := range []string{"member@acme.test", "key billing", "key unknownunkno"} {
-		if strings.Count(list, ">"+by+"</td>") != 1 {
-			t.Errorf("the list does not say %q once", by)
-		}
+		effort.Is(t, strings.Count(list, ">"+by+"</td>"), 1, "the list does not say", by, "once")
 	}
 	id := regexp.MustCompile(`"id":"([0-9a-f-]+)"`).FindStringSubmatch(made.body)[1]
 	if page := g.as["viewer"].get(path + "/verifications/" + id).body; !strings.Contains(page, " by member@acme.test</span>") {

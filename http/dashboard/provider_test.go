@@ -11,16 +11,16 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/http/dashboard"
-	"rollcall/http/dashboard/providertest"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/ledger"
 )
 
 // withProvider is a rig with a provider.
-func withProvider(t testing.TB) (*rig, *providertest.Provider) {
+func withProvider(t testing.TB) (*rig, *pagetest.Provider) {
 	t.Helper()
-	p := providertest.Start(t)
+	p := pagetest.StartProvider(t)
 	g := newRigWith(t, func(o *dashboard.Options) {
-		o.Provider = &dashboard.Provider{Issuer: p.URL, ClientID: providertest.ClientID, Secret: providertest.Secret, Name: "Acme login"}
+		o.Provider = &dashboard.Provider{Issuer: p.URL, ClientID: pagetest.ClientID, Secret: pagetest.Secret, Name: "Acme login"}
 	})
 	return g, p
 }
@@ -28,13 +28,13 @@ func withProvider(t testing.TB) (*rig, *providertest.Provider) {
 // visitor is a browser on its way to the provider.
 type visitor struct {
 	*browser
-	p     *providertest.Provider
+	p     *pagetest.Provider
 	visit string     // the cookie
 	asked url.Values // what the provider was asked
 }
 
 // leave takes a browser to the provider by the answer to a request.
-func (b *browser) leave(p *providertest.Provider, a answer) visitor {
+func (b *browser) leave(p *pagetest.Provider, a answer) visitor {
 	b.g.t.Helper()
 	to, err := url.Parse(a.header.Get("Location"))
 	if err != nil || a.status != 303 || !strings.HasPrefix(to.String(), p.URL+"/authorize?") {
@@ -56,7 +56,7 @@ func (b *browser) leave(p *providertest.Provider, a answer) visitor {
 }
 
 // start begins to sign in.
-func (g *rig) start(p *providertest.Provider, next string) visitor {
+func (g *rig) start(p *pagetest.Provider, next string) visitor {
 	g.t.Helper()
 	return g.as["nobody"].leave(p, g.as["nobody"].get("/oidc/start?next="+url.QueryEscape(next)))
 }
@@ -87,7 +87,7 @@ func (v visitor) as(subject, email string, change ...any) answer {
 }
 
 // oidcUser makes a user of the provider by an invitation.
-func (g *rig) oidcUser(p *providertest.Provider, subject, email string) *browser {
+func (g *rig) oidcUser(p *pagetest.Provider, subject, email string) *browser {
 	g.t.Helper()
 	g.invite(email, g.workspace, ledger.Member)
 	a := g.chooses(g.start(p, "/").as(subject, email), 1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/dashboard"
 	"rollcall/smtp"
@@ -141,9 +142,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 			t.Errorf("%s has signed out and may still see /you: %d", name, got.status)
 		}
 	}
-	if len(table) != len(dashboard.Patterns()) {
-		t.Errorf("the table has %d rows for %d routes", len(table), len(dashboard.Patterns()))
-	}
+	effort.Is(t, len(table), len(dashboard.Patterns()), "rows of the table, of which each route has one")
 }
 
 func TestWhatARoleMayNotDoIsNotDrawn(t *testing.T) {

@@ -198,9 +198,7 @@ func TestAnInvitationIsAcceptedInTheSessionOfWhoItIsFor(t *testing.T) {
 			last += c.Name + "=" + c.Value
 		}
 		a := viewer.get("/", "Cookie", last+"; __Host-rollcall="+viewer.session)
-		if to := a.header.Get("Location"); to != "/w/"+w.String() {
-			t.Errorf("/ leads to %q after %s with %q", to, w, last)
-		}
+		effort.Is(t, a.header.Get("Location"), "/w/"+w.String(), "/ leads to", w, "with", last)
 	}
 	if a := viewer.get("/", "Cookie", "__Host-rollcall-workspace="+uuid.NewString()+"; __Host-rollcall="+viewer.session); a.status != 303 ||
 		!strings.HasPrefix(a.header.Get("Location"), "/w/") {

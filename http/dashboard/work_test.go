@@ -463,12 +463,8 @@ func TestAnswersOfTheNodesAreBounded(t *testing.T) {
 		effort.Is(t, n.asked.Load(), dashboard.WaitsMax)
 		close(n.let)
 		synctest.Wait()
-		if lines := get(t.Context(), uuid.New()); lines != 0 {
-			t.Error("more answers are kept than the bound")
-		}
+		effort.Is(t, get(t.Context(), uuid.New()), 0, "more answers are kept than the bound")
 		now = now.Add(2 * time.Second)
-		if lines := get(t.Context(), uuid.New()); lines != 1 {
-			t.Error("answers that are not believed any more take the room of others")
-		}
+		effort.Is(t, get(t.Context(), uuid.New()), 1, "answers that are not believed any more take the room of others")
 	})
 }

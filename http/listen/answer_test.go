@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"rollcall/config/effort"
 	"rollcall/http/api"
 )
 
@@ -52,9 +53,7 @@ func TestAddresses(t *testing.T) {
 	same := [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8::1", "2001:db8::ffff:1"}}
 	other := [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}}
 	for _, p := range same {
-		if NetworkOf(netip.MustParseAddr(p[0])) != NetworkOf(netip.MustParseAddr(p[1])) {
-			t.Errorf("%v are counted apart", p)
-		}
+		effort.Is(t, NetworkOf(netip.MustParseAddr(p[0])), NetworkOf(netip.MustParseAddr(p[1])), p, "counted apart")
 	}
 	for _, p := range other {
 		if NetworkOf(netip.MustParseAddr(p[0])) == NetworkOf(netip.MustParseAddr(p[1])) {

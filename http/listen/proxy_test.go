@@ -23,9 +23,7 @@ func TestParseTrusted(t *testing.T) {
 		"10.255.0.1": true, "11.0.0.0": false, "192.0.2.1": true, "192.0.2.2": true, "192.0.2.3": false,
 		"2001:db8::1": true, "2001:db9::1": false, "::ffff:10.0.0.1": true, "fe80::1%eth0": false,
 	} {
-		if good.Contains(netip.MustParseAddr(text)) != want {
-			t.Errorf("contains %s: %v", text, !want)
-		}
+		effort.Is(t, good.Contains(netip.MustParseAddr(text)), want, "contains", text, !want)
 	}
 	if good.Contains(netip.Addr{}) || (Trusted{}).Contains(netip.MustParseAddr("127.0.0.1")) {
 		t.Error("nobody is trusted")
@@ -98,9 +96,7 @@ func begin(t *testing.T, trust bool, timeout time.Duration, pieces ...string) (t
 	defer bound.Close()
 	var trusted Trusted
 	if trust {
-		if trusted, err = ParseTrusted([]string{"127.0.0.1"}); err != nil {
-			t.Fatal(err)
-		}
+		trusted = effort.Must(ParseTrusted([]string{"127.0.0.1"}))(t)
 	}
 	l := behindProxies(bound, trusted, func(reason string) { refused = append(refused, reason) }).(*proxyListener)
 	l.timeout = timeout

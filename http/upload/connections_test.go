@@ -65,8 +65,7 @@ func TestSilentConnectionsEnd(t *testing.T) {
 	<-done
 }
 
-// TestAWorkspaceHasNoMoreUploadsThanAreFree: of four places one of weight 2 gets three; who comes
-// new gets the last.
+// TestAWorkspaceHasNoMoreUploadsThanAreFree: of four places one of weight 2 gets three; who comes new gets the last.
 func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 	t.Parallel()
 	const total = 100

@@ -52,9 +52,7 @@ func TestCutConnectionKeepsWhatArrived(t *testing.T) {
 				if got := conn.reply(); got.status != 200 {
 					t.Errorf("the rest got %d", got.status)
 				}
-				if string(rig.file(id)) != file {
-					t.Error("the stored bytes are not the sent ones")
-				}
+				effort.Is(t, string(rig.file(id)), file, "the stored bytes are not the sent ones")
 			})
 		}
 	}
@@ -116,8 +114,7 @@ func trickle(conn net.Conn, text string, piece int, interval time.Duration) (sen
 	return sent, false
 }
 
-// TestFencedWriterOfAnotherNodeIsCut has the newer writer come in through the
-// ledger alone, as from another node.
+// TestFencedWriterOfAnotherNodeIsCut has the newer writer come in through the ledger alone, as from another node.
 func TestFencedWriterOfAnotherNodeIsCut(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -135,8 +132,7 @@ func TestFencedWriterOfAnotherNodeIsCut(t *testing.T) {
 	effort.Is(t, rig.durable(id), upload.ChunkBytes, "durable")
 }
 
-// TestNothingIsConfirmedBeforeItIsDurable holds the ledger's last write and
-// sees that no answer comes; then it lets go.
+// TestNothingIsConfirmedBeforeItIsDurable holds the ledger's last write and sees that no answer comes; then it lets go.
 func TestNothingIsConfirmedBeforeItIsDurable(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)

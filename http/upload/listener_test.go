@@ -19,9 +19,8 @@ import (
 	"rollcall/ledger/ledgertest"
 )
 
-// TestEarlyAnswerNeverRunsTheBody hides a request in the body of every
-// request that is answered before its last byte. In stream mode fasthttp
-// would run it, at some paddings; a second answer on the connection shows it.
+// TestEarlyAnswerNeverRunsTheBody hides a request in the body of every request that is answered before its last byte.
+// In stream mode fasthttp would run it, at some paddings; a second answer on the connection shows it.
 func TestEarlyAnswerNeverRunsTheBody(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -86,8 +85,7 @@ func TestEarlyAnswerNeverRunsTheBody(t *testing.T) {
 	}
 }
 
-// TestGapAndOldDataNeverRunTheBody is the same for the answers whose body
-// must have a certain length.
+// TestGapAndOldDataNeverRunTheBody is the same for the answers whose body must have a certain length.
 func TestGapAndOldDataNeverRunTheBody(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -118,8 +116,7 @@ func TestGapAndOldDataNeverRunTheBody(t *testing.T) {
 	}
 }
 
-// TestUnreadableRequestIsRefused sends what is no HTTP request, with a key in
-// it; the rig sees that the log has none.
+// TestUnreadableRequestIsRefused sends what is no HTTP request, with a key in it; the rig sees that the log has none.
 func TestUnreadableRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -144,9 +141,7 @@ func TestUnreadableRequestIsRefused(t *testing.T) {
 			if got := conn.reply(); got.status != c.status || got.code != c.code || !got.close {
 				t.Errorf("got %d %q close %v, want %d %q true", got.status, got.code, got.close, c.status, c.code)
 			}
-			if err := conn.ended(); err != nil {
-				t.Error(err)
-			}
+			effort.OK(t, conn.ended())
 		})
 	}
 }
@@ -174,9 +169,7 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 	second := rig.dial()
 	second.put(secondPath, 0, total, file)
 	wait(second.reply())
-	if err := second.ended(); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, second.ended())
 	_ = second.Close()
 	query := rig.dial()
 	query.query(secondPath, total)
@@ -188,9 +181,7 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 	third.reply()
 	crowded := rig.dial()
 	wait(crowded.reply())
-	if err := crowded.ended(); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, crowded.ended())
 
 	_, _ = io.WriteString(busy.Conn, file[upload.ChunkBytes:])
 	if got := busy.reply(); got.status != 200 {

@@ -107,10 +107,9 @@ type modelRun struct {
 	most  int64 // the largest durable count ever told
 }
 
-// TestUploadSessionMatchesItsModel sends random requests, cuts and second
-// writers to a real session and to the model, and compares every answer, the
-// durable count after it, and at the end the bytes (I13). The told Range never
-// shrinks and never exceeds what the ledger has (I14).
+// TestUploadSessionMatchesItsModel sends random requests, cuts and second writers to a real session and to the model,
+// and compares every answer, the durable count after it, and at the end the bytes (I13). The told Range never shrinks
+// and never exceeds what the ledger has (I14).
 func TestUploadSessionMatchesItsModel(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -145,8 +144,7 @@ func (m *modelRun) check(t *rapid.T) {
 	}
 }
 
-// content draws a body; its bytes differ from request to request, so that an
-// overlap that is stored twice shows.
+// content draws a body; its bytes differ from request to request, so that an overlap that is stored twice shows.
 func content(t *rapid.T, n int) string {
 	seed := rapid.Uint32().Draw(t, "seed")
 	b := make([]byte, n)
@@ -175,10 +173,7 @@ func (m *modelRun) compare(t *rapid.T, contentRange string, length int, body str
 
 // expect compares one answer, and checks I14.
 func (m *modelRun) expect(t *rapid.T, conn *rawConn, want modelAnswer) {
-	reply, err := conn.tryReply()
-	if err != nil {
-		t.Fatalf("no answer: %v", err)
-	}
+	reply := effort.Must(conn.tryReply())(t)
 	if got := (modelAnswer{reply.status, reply.code, reply.durable}); got != want {
 		t.Fatalf("got %+v, the model says %+v with %d of %d", got, want, len(m.model.stored), m.model.total)
 	}

@@ -195,11 +195,7 @@ func (r storageReply) refusal() string {
 // reply reads one answer.
 func (c *rawConn) reply() storageReply {
 	c.t.Helper()
-	got, err := c.tryReply()
-	if err != nil {
-		c.t.Fatalf("no answer: %v", err)
-	}
-	return got
+	return effort.Must(c.tryReply())(c.t)
 }
 
 func (c *rawConn) tryReply() (storageReply, error) {
@@ -246,8 +242,7 @@ func (c *rawConn) ended() error {
 	return nil // an end or a reset
 }
 
-// hookedBook lets a test hold or fail the ledger's writes, see that a writer
-// came in, and let a session expire at once.
+// hookedBook lets a test hold or fail the ledger's writes, see that a writer came in, and let a session expire at once.
 type hookedBook struct {
 	upload.Book
 	opened   chan struct{} // one token per OpenUpload, when the test wants them

@@ -95,8 +95,7 @@ func naiveParse(text string) (string, bool) {
 	return fmt.Sprintf("data %s %s %s", first, last, total), true
 }
 
-// FuzzUploadRange compares the reader with a naive one: the same texts are
-// refused, and the others mean the same.
+// FuzzUploadRange compares the reader with a naive one: the same texts are refused, and the others mean the same.
 func FuzzUploadRange(f *testing.F) {
 	for _, seed := range []string{
 		"bytes 0-9/10", "bytes */10", "bytes */*", "BYTES 5-5/6", "bytes 0-9/*", "bytes 3-2/9", "bytes 0-1,3-4/9",

@@ -32,9 +32,8 @@ func bytesOf(n int) string {
 	return b.String()[:n]
 }
 
-// TestStorageURLAnswersByTheTable walks through the table of the storage URL
-// on a real connection: a file of 100 bytes with 40 durable,
-// one request, the answer, whether the connection can be used again, and what is durable after.
+// TestStorageURLAnswersByTheTable walks through the table of the storage URL on a real connection: a file of 100 bytes
+// with 40 durable, one request, the answer, whether the connection can be used again, and what is durable after.
 func TestStorageURLAnswersByTheTable(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -129,16 +128,12 @@ func TestStorageURLAnswersByTheTable(t *testing.T) {
 			if allow := got.header.Get("Allow"); (got.status == 405) != (allow == "PUT, OPTIONS") {
 				t.Errorf("Allow %q", allow)
 			}
-			if rig.durable(id) != int64(c.after) {
-				t.Errorf("durable %d, want %d", rig.durable(id), c.after)
-			}
+			effort.Is(t, rig.durable(id), int64(c.after), "durable", c.after)
 			if c.after == 100 && string(rig.file(id)) != file {
 				t.Error("the stored bytes are not the sent ones")
 			}
 			if c.closed {
-				if err := conn.ended(); err != nil {
-					t.Error(err)
-				}
+				effort.OK(t, conn.ended())
 				return
 			}
 			conn.query(path, 100)

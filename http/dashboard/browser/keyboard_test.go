@@ -6,7 +6,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"rollcall/config/effort"
-	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/ledger"
 )
 
@@ -83,8 +83,8 @@ func TestAllOfItByKeyboard(t *testing.T) {
 func TestAnOperatorFindsItByKeyboard(t *testing.T) {
 	t.Parallel()
 	chromium(t)
-	g := operatetest.Start(t)
-	g.Open = operatetest.Running(t, g)
+	g := pagetest.Start(t)
+	g.Open = pagetest.Running(t, g)
 	b := operatorTab(t, g, "eve")
 	b.prefers("light") // and nothing moves
 	b.goTo("/")

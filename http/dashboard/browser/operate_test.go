@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
-	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/http/dashboard/pagetest"
 )
 
 // operatorTable has every page of operators.
@@ -41,7 +41,7 @@ var operatorTable = []shown{
 }
 
 // operatorPath fills in a route.
-func operatorPath(g *operatetest.Rig, s shown) string {
+func operatorPath(g *pagetest.Rig, s shown) string {
 	path := strings.NewReplacer("GET ", "", "{$}", "", "/workspaces/{id}", "/workspaces/"+g.Workspace.ID.String(),
 		"/keys/{key}", "/keys/"+g.Key.ID, "{key}", "mx.slow.test", "{id}", g.Open.ID.String(), "{node}", g.Node.String(),
 		"/link/{code}", g.Link("eve", false)).Replace(s.route) + s.query
@@ -66,7 +66,7 @@ func TestEveryPageOfOperatorsIsInTheTable(t *testing.T) {
 }
 
 // operatorTab opens a tab at the pages of operators, signed in unless author is "".
-func operatorTab(t *testing.T, g *operatetest.Rig, author string) *tab {
+func operatorTab(t *testing.T, g *pagetest.Rig, author string) *tab {
 	t.Helper()
 	b := &tab{t: t, root: g.URL}
 	b.open(g.URL)
@@ -81,7 +81,7 @@ func TestPagesOfOperators(t *testing.T) {
 	t.Parallel()
 	chromium(t)
 	validate := module(t, "html-validate/bin/html-validate.mjs")
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	cookie := operatorCookie(t, g)
 	var all []served
 	t.Run("each", func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestPagesOfOperators(t *testing.T) {
 }
 
 // operatorCookie signs in as a program does.
-func operatorCookie(t *testing.T, g *operatetest.Rig) string {
+func operatorCookie(t *testing.T, g *pagetest.Rig) string {
 	t.Helper()
 	r := effort.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL+g.Link("eve", false), nil))(t)
 	a := effort.Must(http.DefaultTransport.RoundTrip(r))(t)
@@ -146,16 +146,16 @@ func fetchAs(t testing.TB, address, cookie string, form ...url.Values) (string, 
 func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
 	t.Parallel()
 	chromium(t)
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	b := operatorTab(t, g, "eve")
 	b.press("Verifications")
 	b.press("late <i>.csv") // the overdue one, which stands first
 	b.shows("still held")
 	lookOver(t, b, "operator-verification-money", "/verifications/"+g.Overdue.ID.String())
-	b.fill("address", operatetest.Asked)
+	b.fill("address", pagetest.Asked)
 	b.press("Show the evidence")
 	b.shows("by rule")
-	b.shows(operatetest.Rule)
+	b.shows(pagetest.Rule)
 	b.axe()
 	for _, v := range b.violations(false) {
 		t.Errorf("evidence: %s", v)
@@ -174,7 +174,7 @@ func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
 	b.shoot("operator-invitation")
 	cookie := operatorCookie(t, g)
 	evidence, _ := fetchAs(t, g.URL+"/verifications/"+g.Overdue.ID.String()+"/evidence", cookie,
-		url.Values{"address": {operatetest.Asked}})
+		url.Values{"address": {pagetest.Asked}})
 	invited, _ := fetchAs(t, g.URL+"/workspaces/"+g.Workspace.ID.String()+"/invite", cookie,
 		url.Values{"form": {uuid.NewString()}, "email": {"cleo@acme.test"}, "role": {"owner"}})
 	checkHTML(t, module(t, "html-validate/bin/html-validate.mjs"),

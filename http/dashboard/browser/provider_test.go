@@ -6,18 +6,18 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/http/dashboard"
-	"rollcall/http/dashboard/providertest"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/ledger"
 )
 
 // withProvider is a node of its own with a provider, whose page is at another site.
-func withProvider(t *testing.T) (*node, *providertest.Provider, *tab) {
+func withProvider(t *testing.T) (*node, *pagetest.Provider, *tab) {
 	t.Helper()
-	idp := providertest.Start(t)
+	idp := pagetest.StartProvider(t)
 	front := strings.Replace(idp.URL, "127.0.0.1", "localhost", 1)
 	idp.SetFront(front)
 	n := ownNode(t, func(o *dashboard.Options) {
-		o.Provider = &dashboard.Provider{Issuer: idp.URL, ClientID: providertest.ClientID, Secret: providertest.Secret, Name: "Acme login"}
+		o.Provider = &dashboard.Provider{Issuer: idp.URL, ClientID: pagetest.ClientID, Secret: pagetest.Secret, Name: "Acme login"}
 	})
 	b := &tab{t: t, n: n, root: n.url}
 	b.open(n.url, n.storage.url(), front)

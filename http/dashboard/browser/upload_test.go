@@ -153,9 +153,7 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	values += b.follow(p, id, func() bool { return b.at() == p.of(ledger.Verification{ID: id}) })
 	b.shows("The file has arrived.")
 	p.stored(id, content)
-	if p.newest().ID != id {
-		t.Error("the reload made a second verification")
-	}
+	effort.Is(t, p.newest().ID, id, "the reload made a second verification")
 	if values < 2 {
 		t.Errorf("the bar was seen at only %d places: it tells nothing", values)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate"
-	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/http/dashboard/pagetest"
 )
 
 // pageMax bounds a page, as package view enforces it.
@@ -28,7 +28,7 @@ func (v *visitor) bounded(path string) string {
 func TestTextsOfCustomersFillAPageAndNoMore(t *testing.T) {
 	effort.NotShort(t, "makes long texts")
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	w := g.Crowd(t, 130)
 	v := visit(t, g, strings.Repeat("&", 200), false)
 	path := "/workspaces/" + w.ID.String()
@@ -70,7 +70,7 @@ var elsewhere = map[string]string{
 // TestEveryFormTwiceIsOnce: the first time changes the ledger, the second time nothing does.
 func TestEveryFormTwiceIsOnce(t *testing.T) {
 	t.Parallel()
-	kept := func(g *operatetest.Rig) string {
+	kept := func(g *pagetest.Rig) string {
 		people := g.People(t)
 		for i := range people {
 			people[i].Seen = people[i].Created
@@ -82,7 +82,7 @@ func TestEveryFormTwiceIsOnce(t *testing.T) {
 		if !strings.HasPrefix(pattern, "POST ") || row.want[1] != 403 || elsewhere[pattern] != "" {
 			continue
 		}
-		g := operatetest.Start(t)
+		g := pagetest.Start(t)
 		v := visit(t, g, "eve", false)
 		path, form := row.path(g), row.form(g)
 		before := kept(g)

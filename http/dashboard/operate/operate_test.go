@@ -11,13 +11,13 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
-	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/ledger"
 )
 
 func TestALinkIsUsedOnceAndByItsPostAlone(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	link := g.Link("eve", false)
 	stranger := &visitor{t: t, g: g}
 	for range 2 { // as a previewer does
@@ -41,7 +41,7 @@ func TestALinkIsUsedOnceAndByItsPostAlone(t *testing.T) {
 
 func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	kept := v.cookie
 	v.send("POST", "/sign-out", url.Values{})
@@ -76,7 +76,7 @@ func TestSessionsEnd(t *testing.T) {
 
 func TestForgedCookiesOpenNothing(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	other := visit(t, g, "eve", false)
 	v := &visitor{t: t, g: g}
 	for i := range []int{0, 1, 2, 3} {
@@ -96,7 +96,7 @@ func TestForgedCookiesOpenNothing(t *testing.T) {
 		t.Errorf("two cookies open a page: %d", a.status)
 	}
 	v.cookie = ""
-	if a := v.send("GET", "/", nil, "Authorization", "Bearer "+operatetest.Token); a.status != 303 {
+	if a := v.send("GET", "/", nil, "Authorization", "Bearer "+pagetest.Token); a.status != 303 {
 		t.Errorf("the token opens a page: %d", a.status)
 	}
 	v.cookie = other.cookie
@@ -107,7 +107,7 @@ func TestForgedCookiesOpenNothing(t *testing.T) {
 
 func TestOtherSitesChangeNothing(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	form := url.Values{"name": {"node-2"}}
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://elsewhere.test"}} {
@@ -119,7 +119,7 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 
 func TestPlainHTTPFromElsewhereSignsNobodyIn(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	for host, want := range map[string]int{"127.0.0.1": 303, "localhost": 303, "ops.test": 403} {
 		v := &visitor{t: t, g: g}
 		if a := v.send("POST", g.Link("eve", false), url.Values{}, "Host", host); a.status != want {
@@ -130,7 +130,7 @@ func TestPlainHTTPFromElsewhereSignsNobodyIn(t *testing.T) {
 
 func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	form := url.Values{"form": {uuid.NewString()}, "name": {"fast.test"}, "field": {"rcpt_rate"}, "value": {"2/s"}, "for": {"2h"}, "reason": {"ticket 1"}}
 	a := v.send("POST", "/throttles/preview", form)
@@ -178,7 +178,7 @@ func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 
 func TestWhatCannotBeTakenBackAsksForTheName(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	for _, path := range []string{"/cluster/" + g.Node.String() + "/drain", "/cluster/" + g.Lost().String() + "/forget"} {
 		if a := v.send("POST", path, url.Values{"name": {"node-9"}}); a.status != 422 || len(g.Asked()) > 0 {
@@ -196,7 +196,7 @@ func TestWhatCannotBeTakenBackAsksForTheName(t *testing.T) {
 
 func TestAGrantIsGrantedOnce(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	form := url.Values{"form": {uuid.NewString()}, "credits": {"1,500"}, "reason": {"invoice 7"}}
 	path := ofWorkspace("/grant")(g)
@@ -241,13 +241,11 @@ func (v *visitor) follow(page answer, prefix string) (string, answer) {
 
 func TestTheFirstPageFindsFiles(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	link := `href="/verifications/` + g.Open.ID.String()
 	for find, want := range map[string]bool{"SLOW": true, "acme": true, g.Open.ID.String()[:8]: true, "quick": false} {
-		if got := strings.Contains(v.get("/verifications?find="+find).body, link); got != want {
-			t.Errorf("%q finds the file: %v", find, got)
-		}
+		effort.Is(t, strings.Contains(v.get("/verifications?find="+find).body, link), want, find, "finds the file")
 	}
 	if first := v.get("/").body; !strings.Contains(first, `action="/verifications"`) || !strings.Contains(first, `name="find"`) {
 		t.Error("the first page does not ask for a file")
@@ -270,7 +268,7 @@ func TestTheFirstPageFindsFiles(t *testing.T) {
 
 func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	g.Away(true)
 	v := visit(t, g, "eve", false)
 	for path, want := range map[string]int{"/": 200, "/receivers/mx.slow.test": 200, "/cluster": 200, "/sources": 200, "/health": 200,
@@ -290,7 +288,7 @@ func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 
 func TestFiltersAndParts(t *testing.T) {
 	t.Parallel()
-	v := visit(t, operatetest.Start(t), "eve", false)
+	v := visit(t, pagetest.Start(t), "eve", false)
 	for query, want := range map[string][]string{"": {"mx.slow.test", "uni.test", "strict.test"}, "?state=idle": {"quiet.test"}, "?find=SLOW": {"mx.slow.test"},
 		"?state=resting": {"strict.test"}, "?cause=connections": {"uni.test"}, "?find=none": nil} {
 		for _, path := range []string{"/", "/receivers/live"} {
@@ -314,7 +312,7 @@ func TestFiltersAndParts(t *testing.T) {
 
 func TestObserversSeeNoForms(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces",
 		ofWorkspace("")(g), ofKey("")(g), ofAnna("")(g), "/sources", "/sources/change?source=192.0.2.7&to=drain"} {
@@ -328,7 +326,7 @@ func TestObserversSeeNoForms(t *testing.T) {
 
 func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	if a := v.get("/health"); !strings.Contains(a.body, "None has been run from this page") {
 		t.Errorf("before the first: %s", a.body)
@@ -351,7 +349,7 @@ func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
 
 func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
 	t.Parallel()
-	v := visit(t, operatetest.Start(t), "ben", true)
+	v := visit(t, pagetest.Start(t), "ben", true)
 	for _, path := range []string{"/", "/throttles", "/cluster", "/nowhere"} {
 		page := v.get(path).body
 		for _, want := range []string{"This node can't check addresses.", "Port 25 is closed", "Node node-2 can't check addresses."} {
@@ -365,7 +363,7 @@ func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
 // TestOverridesCountDownByMinutes asks the polled part as the script does: with the tag of the last answer.
 func TestOverridesCountDownByMinutes(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	g.Hold() // the clock of the pages
 	v := visit(t, g, "eve", false)
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "other.test", Fields: map[string]string{"rcpt_rate": "2/s"}, Reason: "ticket 2"})

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"rollcall/config/effort"
-	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/http/dashboard/pagetest"
 )
 
 const cookieName = "__Host-rollcall-operator"
@@ -17,7 +17,7 @@ const cookieName = "__Host-rollcall-operator"
 // visitor is a browser: it keeps the cookies of the pages.
 type visitor struct {
 	t      *testing.T
-	g      *operatetest.Rig
+	g      *pagetest.Rig
 	cookie string // of the session
 	next   string // of the page to land on
 }
@@ -78,7 +78,7 @@ func (v *visitor) send(method, path string, form url.Values, header ...string) a
 func (v *visitor) get(path string) answer { v.t.Helper(); return v.send("GET", path, nil) }
 
 // visit signs somebody in.
-func visit(t *testing.T, g *operatetest.Rig, author string, readOnly bool) *visitor {
+func visit(t *testing.T, g *pagetest.Rig, author string, readOnly bool) *visitor {
 	t.Helper()
 	v := &visitor{t: t, g: g}
 	if a := v.send("POST", g.Link(author, readOnly), url.Values{}); a.status != 303 || v.cookie == "" {

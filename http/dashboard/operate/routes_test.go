@@ -7,23 +7,24 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/operate"
-	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/http/dashboard/pagetest"
 )
 
 // asked is one request to a route, and what nobody, an observer and an operator are answered.
 type asked struct {
-	path func(*operatetest.Rig) string
-	form func(*operatetest.Rig) url.Values
+	path func(*pagetest.Rig) string
+	form func(*pagetest.Rig) url.Values
 	want [3]int
 }
 
-func at(path string) func(*operatetest.Rig) string {
-	return func(*operatetest.Rig) string { return path }
+func at(path string) func(*pagetest.Rig) string {
+	return func(*pagetest.Rig) string { return path }
 }
 
-func with(pairs ...string) func(*operatetest.Rig) url.Values {
-	return func(*operatetest.Rig) url.Values {
+func with(pairs ...string) func(*pagetest.Rig) url.Values {
+	return func(*pagetest.Rig) url.Values {
 		form := url.Values{"form": {uuid.NewString()}}
 		for i := 0; i < len(pairs); i += 2 {
 			form.Set(pairs[i], pairs[i+1])
@@ -32,20 +33,20 @@ func with(pairs ...string) func(*operatetest.Rig) url.Values {
 	}
 }
 
-func ofNode(rest string) func(*operatetest.Rig) string {
-	return func(g *operatetest.Rig) string { return "/cluster/" + g.Node.String() + rest }
+func ofNode(rest string) func(*pagetest.Rig) string {
+	return func(g *pagetest.Rig) string { return "/cluster/" + g.Node.String() + rest }
 }
 
-func ofWorkspace(rest string) func(*operatetest.Rig) string {
-	return func(g *operatetest.Rig) string { return "/workspaces/" + g.Workspace.ID.String() + rest }
+func ofWorkspace(rest string) func(*pagetest.Rig) string {
+	return func(g *pagetest.Rig) string { return "/workspaces/" + g.Workspace.ID.String() + rest }
 }
 
-func ofKey(rest string) func(*operatetest.Rig) string {
-	return func(g *operatetest.Rig) string { return ofWorkspace("/keys/" + g.Key.ID + rest)(g) }
+func ofKey(rest string) func(*pagetest.Rig) string {
+	return func(g *pagetest.Rig) string { return ofWorkspace("/keys/" + g.Key.ID + rest)(g) }
 }
 
-func ofAnna(rest string) func(*operatetest.Rig) string {
-	return func(g *operatetest.Rig) string { return ofWorkspace("/people/" + g.Anna.String() + rest)(g) }
+func ofAnna(rest string) func(*pagetest.Rig) string {
+	return func(g *pagetest.Rig) string { return ofWorkspace("/people/" + g.Anna.String() + rest)(g) }
 }
 
 var override = with("name", "mx.slow.test", "field", "connections", "value", "1", "for", "1h", "reason", "x")
@@ -64,20 +65,20 @@ var table = map[string]asked{
 	"POST /receivers/{key}/close":     {path: at("/receivers/mx.slow.test/close"), form: with("node", "node-1", "session", "7"), want: [3]int{401, 403, 303}},
 	"POST /receivers/{key}/forget":    {path: at("/receivers/mx.slow.test/forget"), form: with("what", "pace", "reason", "x"), want: [3]int{401, 403, 303}},
 	"GET /verifications":              {path: at("/verifications"), want: [3]int{303, 200, 200}},
-	"GET /verifications/{id}": {path: func(g *operatetest.Rig) string { return "/verifications/" + g.Open.ID.String() },
+	"GET /verifications/{id}": {path: func(g *pagetest.Rig) string { return "/verifications/" + g.Open.ID.String() },
 		want: [3]int{303, 200, 200}},
 	"GET /throttles/live":     {path: at("/throttles/live"), want: [3]int{401, 200, 200}},
 	"GET /throttles":          {path: at("/throttles"), want: [3]int{303, 200, 200}},
 	"POST /throttles/preview": {path: at("/throttles/preview"), form: override, want: [3]int{401, 403, 200}},
 	"POST /throttles/set":     {path: at("/throttles/set"), form: override, want: [3]int{401, 403, 303}},
-	"POST /throttles/clear": {path: at("/throttles/clear"), form: func(g *operatetest.Rig) url.Values {
+	"POST /throttles/clear": {path: at("/throttles/clear"), form: func(g *pagetest.Rig) url.Values {
 		return url.Values{"id": {g.Override.ID.String()}, "reason": {"over"}}
 	}, want: [3]int{401, 403, 303}},
 	"GET /cluster":                 {path: at("/cluster"), want: [3]int{303, 200, 200}},
 	"GET /cluster/{node}":          {path: ofNode(""), want: [3]int{303, 200, 200}},
 	"POST /cluster/{node}/drain":   {path: ofNode("/drain"), form: with("name", "node-2"), want: [3]int{401, 403, 303}},
 	"POST /cluster/{node}/undrain": {path: ofNode("/undrain"), form: with(), want: [3]int{401, 403, 303}},
-	"POST /cluster/{node}/forget": {path: func(g *operatetest.Rig) string { return "/cluster/" + g.Lost().String() + "/forget" },
+	"POST /cluster/{node}/forget": {path: func(g *pagetest.Rig) string { return "/cluster/" + g.Lost().String() + "/forget" },
 		form: with("name", "node-3"), want: [3]int{401, 403, 303}},
 	"GET /sources":        {path: at("/sources"), want: [3]int{303, 200, 200}},
 	"GET /sources/live":   {path: at("/sources/live"), want: [3]int{401, 200, 200}},
@@ -95,9 +96,9 @@ var table = map[string]asked{
 	"POST /workspaces/{id}/people/{user}/end-sessions": {path: ofAnna("/end-sessions"), form: with(), want: [3]int{401, 403, 303}},
 	"POST /workspaces/{id}/people/{user}/disable":      {path: ofAnna("/disable"), form: with(), want: [3]int{401, 403, 303}},
 	"POST /workspaces/{id}/people/{user}/enable":       {path: ofAnna("/enable"), form: with(), want: [3]int{401, 403, 303}},
-	"POST /verifications/{id}/evidence": {path: func(g *operatetest.Rig) string { return "/verifications/" + g.Overdue.ID.String() + "/evidence" },
-		form: with("address", operatetest.Asked), want: [3]int{303, 200, 200}}, // observers may: it changes nothing
-	"GET /verifications/{id}/live": {path: func(g *operatetest.Rig) string { return "/verifications/" + g.Open.ID.String() + "/live" },
+	"POST /verifications/{id}/evidence": {path: func(g *pagetest.Rig) string { return "/verifications/" + g.Overdue.ID.String() + "/evidence" },
+		form: with("address", pagetest.Asked), want: [3]int{303, 200, 200}}, // observers may: it changes nothing
+	"GET /verifications/{id}/live": {path: func(g *pagetest.Rig) string { return "/verifications/" + g.Open.ID.String() + "/live" },
 		want: [3]int{401, 200, 200}},
 	"GET /docs":          {path: at("/docs"), want: [3]int{200, 200, 200}},
 	"GET /docs/{page}":   {path: at("/docs/errors"), want: [3]int{200, 200, 200}},
@@ -112,7 +113,7 @@ var table = map[string]asked{
 
 func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	who := []*visitor{{t: t, g: g}, visit(t, g, "ben", true), visit(t, g, "eve", false)}
 	check := func(pattern string) {
 		row := table[pattern]
@@ -146,9 +147,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 			t.Errorf("who signed out is answered %d", got.status)
 		}
 	}
-	if len(table) != len(operate.Patterns()) {
-		t.Errorf("the table has %d rows for %d routes", len(table), len(operate.Patterns()))
-	}
+	effort.Is(t, len(table), len(operate.Patterns()), "rows of the table, of which each route has one")
 }
 
 // checkPage holds what every answer must keep.

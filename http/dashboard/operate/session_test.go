@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"rollcall/config/effort"
-	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/http/dashboard/pagetest"
 )
 
 // TestASessionBelongsToTheProcessThatMadeIt copies a cookie before its session is signed out: it opens nothing at a node that
 // has the same token, and nothing after a restart.
 func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
 	t.Parallel()
-	one, two := operatetest.Start(t), operatetest.Start(t) // they share a token
+	one, two := pagetest.Start(t), pagetest.Start(t) // they share a token
 	eve := visit(t, one, "eve", false)
 	copied := eve.cookie
 	if a := (&visitor{t: t, g: two, cookie: copied}).get("/"); a.status != 303 {
@@ -44,11 +44,11 @@ func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
 // TestNodesOfOneMachineKeepTheirSessionsApart gives one browser the cookies of two nodes, and of strange hosts.
 func TestNodesOfOneMachineKeepTheirSessionsApart(t *testing.T) {
 	t.Parallel()
-	one, two := operatetest.Start(t), operatetest.Start(t)
+	one, two := pagetest.Start(t), pagetest.Start(t)
 	a, b := visit(t, one, "eve", false), visit(t, two, "eve", false)
 	names := []string{cookieOf(strings.TrimPrefix(one.URL, "http://")), cookieOf(strings.TrimPrefix(two.URL, "http://"))}
 	both := names[0] + "=" + a.cookie + "; " + names[1] + "=" + b.cookie
-	for _, g := range []*operatetest.Rig{one, two} {
+	for _, g := range []*pagetest.Rig{one, two} {
 		v := &visitor{t: t, g: g}
 		if a := v.send("GET", "/", nil, "Cookie", both); a.status != 200 {
 			t.Errorf("with the cookies of both nodes: %d", a.status)
@@ -71,7 +71,7 @@ func (v *visitor) land() string {
 
 func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	for asked, want := range map[string]string{"/": "/", "/throttles?name=mx.slow.test&field=pause": "", "/receivers/mx.slow.test": "",
 		"/?find=uni&state=": "", "/receivers/a%2Fb": "", "/verifications/" + g.Open.ID.String(): "", "/receivers/live": "/", "/nowhere": "/"} {
 		if want == "" {
@@ -96,7 +96,7 @@ func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
 
 func TestTheLinkOfAPartThatWasSignedOutReturns(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	g.Later(2 * time.Hour)
 	if a := v.get("/receivers/mx.slow.test/live"); a.status != 401 {
@@ -114,7 +114,7 @@ func TestTheLinkOfAPartThatWasSignedOutReturns(t *testing.T) {
 
 func TestNobodyIsLedElsewhereAfterSigningIn(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	for _, to := range []string{"//evil.test", "//evil.test/cluster", "///evil.test", "/\\evil.test", "\\\\evil.test", "https://evil.test/",
 		"https:/cluster", "javascript:alert(1)", "evil.test", "", "/sign-in", "/sign-out", "/link/abc", "/assets/app.css", "/receivers/live",
 		"/throttles/preview", "/throttles/set", "/v1/receivers", "/metrics", "/nowhere", "/cluster\r\nSet-Cookie: a=b", "/cluster\x00", "/cluster /",

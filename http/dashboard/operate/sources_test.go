@@ -9,12 +9,12 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
-	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/ledger"
 )
 
 // holds gives the overrides of a source that hold.
-func holds(t *testing.T, g *operatetest.Rig, source string) (found []ledger.ThrottleOverride) {
+func holds(t *testing.T, g *pagetest.Rig, source string) (found []ledger.ThrottleOverride) {
 	t.Helper()
 	for _, o := range g.Overrides(t) {
 		if o.Key == "source:"+source {
@@ -26,7 +26,7 @@ func holds(t *testing.T, g *operatetest.Rig, source string) (found []ledger.Thro
 
 func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	list := v.get("/sources")
 	_, page := v.follow(list, "/sources/change?")
@@ -67,7 +67,7 @@ func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
 // TestTheSourceThatTheSystemChooses has no address, and rules of the name "source:".
 func TestTheSourceThatTheSystemChooses(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	list := v.get("/sources")
 	if strings.Contains(list.body, "source=default&amp;to=pause") {
@@ -92,7 +92,7 @@ func TestTheSourceThatTheSystemChooses(t *testing.T) {
 
 func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	for field, wrong := range map[string][]string{"for": {"", "soon", "1000d", "500ms"}, "reason": {"", strings.Repeat("x", 300)}, "form": {"x"}} {
 		for _, text := range wrong {
@@ -118,7 +118,7 @@ func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
 // TestAnOverrideOfMoreThanPauseIsNotEnded sets one as the command line can.
 func TestAnOverrideOfMoreThanPauseIsNotEnded(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "source:192.0.2.8", Reason: "ticket <b>",
 		Fields: map[string]string{"pause": "yes", "source_per_day": "10"}})
@@ -131,7 +131,7 @@ func TestAnOverrideOfMoreThanPauseIsNotEnded(t *testing.T) {
 
 func TestHealthShowsEveryNode(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	page := v.get("/health").body
 	at := -1

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"rollcall/config/effort"
-	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/http/dashboard/pagetest"
 )
 
 // has checks that a page has some texts, in this order.
@@ -25,7 +25,7 @@ func (a answer) has(t *testing.T, what string, texts ...string) {
 
 func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	v.get("/verifications").has(t, "the list",
 		`href="/verifications/`+g.Overdue.ID.String(), "late &lt;i&gt;.csv", "/workspaces/"+g.Workspace.ID.String(), "waiting for receivers",
@@ -45,7 +45,7 @@ func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
 
 func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	page := v.get("/verifications/" + g.Overdue.ID.String())
 	page.has(t, "the page", "late &lt;i&gt;.csv", `<a href="/workspaces/`+g.Workspace.ID.String()+`">acme &lt;b&gt;</a>`, "by the key billing &lt;b&gt; (rc_"+g.Key.ID+")", "overdue by 60 min")
@@ -72,7 +72,7 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 
 func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	path := "/verifications/" + g.Settled(t, 110).ID.String()
 	rows := func(a answer) int {
@@ -91,16 +91,16 @@ func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {
 
 func TestEvidenceIsFoundByAddress(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true) // an observer may: it changes nothing
 	path := "/verifications/" + g.Overdue.ID.String() + "/evidence"
 	asks := func(address string) answer { return v.send("POST", path, url.Values{"address": {address}}) }
-	found := asks(" " + operatetest.Asked + " ")
-	found.has(t, "the evidence", operatetest.Asked, "invalid</span>", "The receiver says", "mx1.slow.test", "from <code>"+operatetest.Source,
-		"&gt; RCPT TO:&lt;"+operatetest.Asked+"&gt;", "&lt; 450 4.7.1 &lt;script&gt;", "Read as a reason to ask again (greylisted), by rule",
+	found := asks(" " + pagetest.Asked + " ")
+	found.has(t, "the evidence", pagetest.Asked, "invalid</span>", "The receiver says", "mx1.slow.test", "from <code>"+pagetest.Source,
+		"&gt; RCPT TO:&lt;"+pagetest.Asked+"&gt;", "&lt; 450 4.7.1 &lt;script&gt;", "Read as a reason to ask again (greylisted), by rule",
 		"grey@00000003", " · TLS", "550 5.1.1 &lt;b&gt;‹the address›&lt;/b&gt; is nobody here", "Read as invalid (mailbox_not_found)",
-		operatetest.Rule)
-	asks(operatetest.Unkept).has(t, "an outcome without evidence", "valid</span>", "No evidence was kept")
+		pagetest.Rule)
+	asks(pagetest.Unkept).has(t, "an outcome without evidence", "valid</span>", "No evidence was kept")
 	asks("ben@slow.test").has(t, "what was given up", "unknown</span>", "We stopped asking")
 	for address, want := range map[string]int{"nobody@slow.test": 404, "": 400} {
 		a := asks(address)
@@ -111,5 +111,5 @@ func TestEvidenceIsFoundByAddress(t *testing.T) {
 	if a := v.send("POST", "/verifications/x/evidence", url.Values{"address": {"a@b.test"}}); a.status != 404 {
 		t.Errorf("no verification: %d", a.status)
 	}
-	effort.Is(t, len(g.Log(t)), len(operatetest.Start(t).Log(t)), "asking wrote to the operator log lines")
+	effort.Is(t, len(g.Log(t)), len(pagetest.Start(t).Log(t)), "asking wrote to the operator log lines")
 }

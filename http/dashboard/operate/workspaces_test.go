@@ -11,12 +11,12 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
-	"rollcall/http/dashboard/operate/operatetest"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/ledger"
 )
 
 // noted counts the lines of the operator log by an author about an action.
-func noted(t *testing.T, g *operatetest.Rig, author, action string) int {
+func noted(t *testing.T, g *pagetest.Rig, author, action string) int {
 	t.Helper()
 	n := 0
 	for _, l := range g.Log(t) {
@@ -29,7 +29,7 @@ func noted(t *testing.T, g *operatetest.Rig, author, action string) int {
 
 func TestAWorkspaceShowsWhatItHas(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	_, page := v.follow(v.get("/workspaces?find=acme"), "/workspaces/")
 	page.has(t, "the workspace", "acme &lt;b&gt;", "1\u202f000 granted", "997 available", "1 held", "2 spent",
@@ -47,7 +47,7 @@ func TestAWorkspaceShowsWhatItHas(t *testing.T) {
 
 func TestAKeyIsRevokedOnce(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	v.get(ofWorkspace("")(g)).has(t, "the workspace", "billing &lt;b&gt;", "works", "rc_"+g.Key.ID, "never", ofKey("")(g))
 	v.get(ofKey("")(g)).has(t, "the question", "Revoke the key “billing &lt;b&gt;”?", "rc_"+g.Key.ID, "never used", "Keep it")
@@ -75,8 +75,8 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 
 func TestAFileThatRunsWaitsForNoNode(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
-	operatetest.Running(t, g)
+	g := pagetest.Start(t)
+	pagetest.Running(t, g)
 	page := visit(t, g, "eve", false).get(ofWorkspace("")(g))
 	if !strings.Contains(page.body, "Answers from receivers.") || strings.Contains(page.body, "A node to continue it.") {
 		t.Errorf("the page of the workspace: %s", page.body)
@@ -85,7 +85,7 @@ func TestAFileThatRunsWaitsForNoNode(t *testing.T) {
 
 func TestTheLogNamesWorkspaces(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	page := visit(t, g, "eve", false).get("/log")
 	if !strings.Contains(page.body, "acme &lt;b&gt;") || strings.Contains(page.body, g.Workspace.ID.String()) {
 		t.Errorf("the log: %s", page.body)
@@ -97,7 +97,7 @@ var once = regexp.MustCompile(`<code>(https://rollcall\.test/link/[^<]+)</code>`
 
 func TestAnInvitationIsMadeOnce(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	form := url.Values{"form": {uuid.NewString()}, "email": {" ben@acme.test "}, "role": {"viewer"}}
 	var links []string
@@ -133,7 +133,7 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 
 func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	page := v.get(ofWorkspace("")(g))
 	page.has(t, "the member", "anna@acme.test", "owner", "Anna &lt;b&gt;", "may sign in", "End all sessions", "Disable the user")
@@ -176,7 +176,7 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 
 func TestWeightAndLimitsAreSet(t *testing.T) {
 	t.Parallel()
-	g := operatetest.Start(t)
+	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	for range 2 {
 		v.send("POST", ofWorkspace("/weight")(g), url.Values{"weight": {"3"}})

@@ -93,8 +93,7 @@ func TestGuessesAtOnceAreCounted(t *testing.T) {
 	}
 }
 
-// TestSignInsAtOnceFromOneNetworkAreCounted: of sixty emails that one network tries at the same time twenty are
-// tried.
+// TestSignInsAtOnceFromOneNetworkAreCounted: of sixty emails that one network tries at the same time twenty are tried.
 func TestSignInsAtOnceFromOneNetworkAreCounted(t *testing.T) {
 	g := newRig(t)
 	var tried, told atomic.Int64

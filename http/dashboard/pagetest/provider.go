@@ -1,4 +1,4 @@
-package providertest
+package pagetest
 
 import (
 	"cmp"
@@ -50,8 +50,8 @@ type grant struct {
 	asked  url.Values
 }
 
-// Start starts a provider.
-func Start(t testing.TB) *Provider {
+// StartProvider starts a provider.
+func StartProvider(t testing.TB) *Provider {
 	t.Helper()
 	p := &Provider{t: t, grants: map[string]grant{}, person: map[string]string{}}
 	p.Rotate()

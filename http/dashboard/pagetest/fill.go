@@ -1,4 +1,4 @@
-package operatetest
+package pagetest
 
 import (
 	"context"
@@ -146,8 +146,7 @@ func (g *Rig) Settled(t testing.TB, n int64) ledger.Verification {
 // read gives what the ledger answers.
 func read[In, Out any](t testing.TB, ask func(context.Context, In) (Out, error), in In) Out {
 	t.Helper()
-	found := effort.Must(ask(t.Context(), in))(t)
-	return found
+	return effort.Must(ask(t.Context(), in))(t)
 }
 
 // APIKeys gives the API keys of the workspace.

@@ -1,4 +1,4 @@
-package operatetest
+package pagetest
 
 import (
 	"context"
