@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -176,9 +177,7 @@ func TestWorkspacesAreServedInTurn(t *testing.T) {
 			}
 		}
 	}
-	if got := string(order); got != "\x01\x02\x02\x03\x01\x02\x02\x03" {
-		t.Errorf("served %v", order)
-	}
+	effort.Is(t, string(order), "\x01\x02\x02\x03\x01\x02\x02\x03", "served", order)
 }
 
 func TestWhoHasItsShareOfLeasesIsPassedOver(t *testing.T) {

@@ -179,8 +179,7 @@ func (b *book) at(call string, run func()) {
 	b.before[call] = run
 }
 
-// office is one node with a real ledger. DNS answers none.test at once (no mail)
-// and slow.test when the test ends.
+// office is one node with a real ledger. DNS answers none.test at once (no mail) and slow.test when the test ends.
 type office struct {
 	t         *testing.T
 	url       string // of the ledger
@@ -195,8 +194,7 @@ type office struct {
 	uploaded  byte         // verifications
 }
 
-// warm makes the codec of the ledger, which lives as long as the process, outside
-// of any bubble.
+// warm makes the codec of the ledger, which lives as long as the process, outside of any bubble.
 func warm(t *testing.T) {
 	t.Helper()
 	p, err := ledger.EncodeResults([]ledger.Result{{Email: "a@b.test", Outcome: smtp.Unknown,

@@ -11,8 +11,9 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/facts"
-	"rollcall/actors/facts/factstest"
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp/mx"
 )
 
@@ -54,9 +55,7 @@ func withActorOf(t *testing.T, change func(s *stage, o *Options), test func(s *s
 			return r, nil
 		}
 		o.Resolve = func(identity string) *actor.PID {
-			if identity != "receiver.test" {
-				t.Errorf("resolved %q", identity)
-			}
+			effort.Is(t, identity, "receiver.test", "resolved")
 			return <-s.resolved
 		}
 		change(s, &o)
@@ -166,9 +165,7 @@ func TestActorSaysWhenItOnlyWaits(t *testing.T) {
 			t.Errorf("quiet until %v, want %v", m.Until, began.Add(ladder[0]))
 		}
 		again, self := gets[*wire.Offer](s, r)
-		if waited := time.Since(began); waited != ladder[0] {
-			t.Errorf("asked again after %v, want %v", waited, ladder[0])
-		}
+		effort.Is(t, time.Since(began), ladder[0], "asked again after")
 		if m := (<-s.told).(Quiet); !m.Until.IsZero() {
 			t.Errorf("quiet until %v while asking", m.Until)
 		}
@@ -293,7 +290,7 @@ func TestActorTellsDoublesToStop(t *testing.T) {
 // TestActorAsksTheCluster: what another node has learned saves the control probe.
 func TestActorAsksTheCluster(t *testing.T) {
 	const key = "domain/example.test/mx.receiver.test"
-	shelf := factstest.Holding(facts.Fact{Key: key, Data: []byte("habit1 accepted=3 refused=0 first=1 last=2"),
+	shelf := receivertest.Holding(facts.Fact{Key: key, Data: []byte("habit1 accepted=3 refused=0 first=1 last=2"),
 		Expires: morning.AddDate(100, 0, 0)})
 	withActorOf(t, func(_ *stage, o *Options) { o.Facts = sharing(shelf) }, func(s *stage) {
 		r := s.receiver()

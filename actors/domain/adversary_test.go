@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rollcall/actors/facts/factstest"
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
@@ -17,9 +17,8 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// adversary is a receiver with every vice that the protocol allows for: it loses,
-// repeats, delays and reorders messages, refuses, forgets chunks and goes away.
-// It never lies: an address that it answered keeps its answer.
+// adversary is a receiver with every vice that the protocol allows for: it loses, repeats, delays and reorders
+// messages, refuses, forgets chunks and goes away. It never lies: an address that it answered keeps its answer.
 type adversary struct {
 	t     *rapid.T
 	b     *planner
@@ -304,9 +303,8 @@ func (a *adversary) plan() {
 	}
 }
 
-// Every address becomes final exactly once and truly in bounded time, whatever a
-// receiver does that does not lie. Where no guard makes the domain rest, that is the time
-// to give up; where one does, it is the deadline of the verification.
+// Every address becomes final exactly once and truly in bounded time, whatever a receiver does that does not lie. Where
+// no guard makes the domain rest, that is the time to give up; where one does, it is the deadline of the verification.
 func TestAdversary(t *testing.T) {
 	effort.Unraced(t, "plain calls with values")
 	effort.Check(t, func(t *rapid.T) {
@@ -317,7 +315,7 @@ func TestAdversary(t *testing.T) {
 		o.Version = func() uint64 { return a.moves }
 		o.Match = func(r mx.Route) string { return fmt.Sprintf("%s/%d", r.Receiver, a.moves%3) }
 		if rapid.Bool().Draw(t, "shared facts") {
-			o.Facts = sharing(&factstest.Shelf{})
+			o.Facts = sharing(&receivertest.Shelf{})
 		}
 		w := Work{Epoch: 1, Domain: "example.test", Deadline: morning.Add(10 * time.Hour),
 			Local: func(o uint32) string { return fmt.Sprintf("user%d", o) }}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
 )
@@ -57,9 +58,7 @@ func TestTheReceiverChanges(t *testing.T) {
 	b.pass(time.Hour/2 + time.Minute)
 	b.answers(b.offered(), 1, refused)
 	b.is(deferred, smtp.Invalid, smtp.MailboxNotFound)
-	if out := b.options.Load.Addresses(); out != 0 {
-		t.Errorf("%d count as out", out)
-	}
+	effort.Is(t, b.options.Load.Addresses(), 0, "count as out")
 }
 
 // TestAttemptsCountAtAnotherReceiver: an address that is ready for another attempt when the receiver changes
@@ -76,9 +75,7 @@ func TestAttemptsCountAtAnotherReceiver(t *testing.T) {
 	b.look()
 	b.receivers(true)
 	b.answers(b.offered(), 1, greylisted)
-	if got := b.wakes.Sub(b.now); got != ladder[1] {
-		t.Errorf("the second wait is %v, want %v", got, ladder[1])
-	}
+	effort.Is(t, b.wakes.Sub(b.now), ladder[1], "the second wait")
 }
 
 // TestTheReceiverChangesWhileNobodyIsReached: every time a receiver is looked for, it is the present one.
@@ -88,9 +85,7 @@ func TestTheReceiverChangesWhileNobodyIsReached(t *testing.T) {
 	key = "suffix:receiver.test"
 	b.receivers(false)
 	b.wants(findReceiver{resolvePause})
-	if b.route.key != key {
-		t.Errorf("looked for %q, want %q", b.route.key, key)
-	}
+	effort.Is(t, b.route.key, key, "looked for")
 }
 
 // offersInOrder gives the chunks that are out, oldest first.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -133,9 +134,7 @@ func TestTheFirstControlProbeGoesWithTheFirstChunk(t *testing.T) {
 		}
 		b.answers(first, 1, refused, controlOrdinal)
 		b.answers(first, 2, accepted)
-		if len(b.done) != tc.addresses {
-			t.Errorf("%+v: %d are final at once", tc, len(b.done))
-		}
+		effort.Is(t, len(b.done), tc.addresses, tc, "final at once")
 		b.is(0, smtp.Valid, smtp.MailboxExists)
 	}
 }

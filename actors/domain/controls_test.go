@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -78,8 +79,7 @@ func TestControlProbe(t *testing.T) {
 		{"a policy", told{outcome: smtp.Unknown, reason: smtp.Policy}, 3, smtp.Unknown, smtp.Policy, false},
 		{"no address", told{outcome: smtp.Invalid, reason: smtp.Syntax}, 3, smtp.Unknown, smtp.Syntax, false},
 		{"a fault", told{outcome: smtp.Error, reason: smtp.Internal}, 3, smtp.Unknown, smtp.Internal, false},
-		{"not served", told{reason: smtp.DomainNotHosted, code: 554}, 3, smtp.Unknown, smtp.DomainNotHosted,
-			false},
+		{"not served", told{reason: smtp.DomainNotHosted, code: 554}, 3, smtp.Unknown, smtp.DomainNotHosted, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, testOptions(), 3)
@@ -101,9 +101,7 @@ func TestControlProbe(t *testing.T) {
 			for _, ordinal := range []uint32{1, 2} {
 				b.is(ordinal, c.outcome, c.reason)
 				h := b.done[ordinal].Case.Behaviour
-				if len(h.Controls) != c.times {
-					t.Errorf("the case shows %d control probes, want %d", len(h.Controls), c.times)
-				}
+				effort.Is(t, len(h.Controls), c.times, "control probes in the case")
 				if _, known := h.CatchAll(); known != c.known {
 					t.Errorf("the case says that the habit is known: %v, want %v", known, c.known)
 				}
@@ -118,8 +116,7 @@ func TestControlProbe(t *testing.T) {
 	}
 }
 
-// answers2 answers while an offer is in the last plan, which is kept for who looks
-// at it next.
+// answers2 answers while an offer is in the last plan, which is kept for who looks at it next.
 func (b *bench) answers2(o *wire.Offer, batch uint64, say told, which ...uint32) {
 	b.t.Helper()
 	steps := b.steps
@@ -127,9 +124,8 @@ func (b *bench) answers2(o *wire.Offer, batch uint64, say told, which ...uint32)
 	b.steps = append(steps, b.steps...)
 }
 
-// TestControlProbesThatTellNothing: temporary refusals, connections that break,
-// answers from poisoned sessions and no answer at all neither show that a domain
-// accepts everything nor that it does not, however often they come.
+// TestControlProbesThatTellNothing: temporary refusals, connections that break, answers from poisoned sessions and no
+// answer at all neither show that a domain accepts everything nor that it does not, however often they come.
 func TestControlProbesThatTellNothing(t *testing.T) {
 	for name, say := range map[string]told{
 		"greylisted": greylisted, "void": {outcome: smtp.Valid, reason: smtp.MailboxExists, void: true},
@@ -192,8 +188,7 @@ func TestControlProbesAreSpread(t *testing.T) {
 	}
 }
 
-// TestControlProbesGoOnFromOthers: what others found out counts, and ends what is
-// planned here.
+// TestControlProbesGoOnFromOthers: what others found out counts, and ends what is planned here.
 func TestControlProbesGoOnFromOthers(t *testing.T) {
 	o := testOptions()
 	o.Facts.Learn(testBehaviour, true, morning.Add(-time.Minute))
@@ -209,8 +204,7 @@ func TestControlProbesGoOnFromOthers(t *testing.T) {
 	}
 }
 
-// TestControlProbeThatNobodyNeedsAnyMore: it waited for its time, and others found
-// out meanwhile.
+// TestControlProbeThatNobodyNeedsAnyMore: it waited for its time, and others found out meanwhile.
 func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 	b := newBench(t, testOptions(), 2)
 	b.reach()
@@ -223,9 +217,7 @@ func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 	}
 	b.is(0, smtp.Valid, smtp.MailboxExists)
 	b.answers(offer, 2, refused, 1)
-	if b.left != 0 {
-		t.Errorf("%d are left", b.left)
-	}
+	effort.Is(t, b.left, 0, "left")
 }
 
 func TestKnownBehaviourNeedsNoControlProbe(t *testing.T) {
@@ -257,8 +249,7 @@ func TestReceiversThatDoNotAnswerAtRcpt(t *testing.T) {
 	}
 }
 
-// TestDoubtIsRemembered: when control probes told nothing, later acceptances are not
-// examined again at once.
+// TestDoubtIsRemembered: when control probes told nothing, later acceptances are not examined again at once.
 func TestDoubtIsRemembered(t *testing.T) {
 	policy := told{outcome: smtp.Unknown, reason: smtp.Policy}
 	b := newBench(t, testOptions(), 3)
@@ -332,8 +323,7 @@ func TestCasesShowTheNewestControlProbes(t *testing.T) {
 	}
 }
 
-// behindRefusals is a bench where so many addresses were refused, and the next one
-// was accepted.
+// behindRefusals is a bench where so many addresses were refused, and the next one was accepted.
 func behindRefusals(t *testing.T, o Options, refusals uint32) (*bench, *wire.Offer) {
 	t.Helper()
 	b := newBench(t, o, 30)
@@ -407,9 +397,8 @@ func TestSilentGuard(t *testing.T) {
 	}
 }
 
-// TestGuardSeenByAnother: two verifications ask about one domain on a node, and one
-// sees a guard: the other takes back what is out, and what it was told in silence is
-// void.
+// TestGuardSeenByAnother: two verifications ask about one domain on a node, and one sees a guard: the other takes back
+// what is out, and what it was told in silence is void.
 func TestGuardSeenByAnother(t *testing.T) {
 	o := testOptions()
 	o.GiveUpAfter = 6 * time.Hour
@@ -428,9 +417,7 @@ func TestGuardSeenByAnother(t *testing.T) {
 	for _, o := range b.offers() { // what is due again, and what had no answer
 		b.answers(o, 1, refused)
 	}
-	if b.left != 0 {
-		t.Errorf("%d are left", b.left)
-	}
+	effort.Is(t, b.left, 0, "left")
 }
 
 // TestCanaryThatIsRefused: then acceptances are worth what they were.
@@ -444,9 +431,7 @@ func TestCanaryThatIsRefused(t *testing.T) {
 	began := b.now
 	b.nextControl(2*canaryAfter, refused)
 	b.is(suspectAfter+1, smtp.Valid, smtp.MailboxExists)
-	if waited := b.now.Sub(began); waited != canaryAfter {
-		t.Errorf("the next control probe is asked after %v, want %v: one for many", waited, canaryAfter)
-	}
+	effort.Is(t, b.now.Sub(began), canaryAfter, "the next control probe is asked after: one for many")
 	for i := uint32(suspectAfter + 2); i < 29; i++ {
 		b.answers(offer, uint64(2000+i), refused, i)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
 )
@@ -21,17 +22,11 @@ func nameServer(t *testing.T, codes map[string]int, records ...string) string {
 	zone := map[string][]dns.RR{}
 	names := map[string]bool{}
 	for _, r := range records {
-		rr, err := dns.NewRR(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rr := effort.Must(dns.NewRR(r))(t)
 		key := rr.Header().Name + " " + dns.TypeToString[rr.Header().Rrtype]
 		zone[key], names[rr.Header().Name] = append(zone[key], rr), true
 	}
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	packets := effort.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	s := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg).SetReply(q)
 		name := strings.ToLower(q.Question[0].Name)
@@ -59,17 +54,14 @@ func nameServer(t *testing.T, codes map[string]int, records ...string) string {
 	go func() { ended <- s.ActivateAndServe() }()
 	<-up
 	t.Cleanup(func() {
-		if err := s.Shutdown(); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, s.Shutdown())
 		<-ended
 	})
 	return packets.LocalAddr().String()
 }
 
-// TestWhatDNSMeansForAnAddress: each state of a domain, from the packets of its name
-// server to the outcome of an address. What is closed by DNS was offered to nobody;
-// what DNS does not say is asked again and in the end unknown.
+// TestWhatDNSMeansForAnAddress: each state of a domain, from the packets of its name server to the outcome of an
+// address. What is closed by DNS was offered to nobody; what DNS does not say is asked again and in the end unknown.
 func TestWhatDNSMeansForAnAddress(t *testing.T) {
 	server := nameServer(t, map[string]int{"servfail.test.": dns.RcodeServerFailure,
 		"refused.test.": dns.RcodeRefused},
@@ -83,14 +75,9 @@ func TestWhatDNSMeansForAnAddress(t *testing.T) {
 	o := mx.Options{Servers: []string{server}, Timeout: 5 * time.Second, TTLMin: time.Minute, TTLMax: time.Hour,
 		CacheMax: 1000}
 	o.Allow = smtp.NewDialGuard([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}).Allows
-	r, err := mx.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := effort.Must(mx.New(o))(t)
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, r.Close())
 	})
 	for _, c := range []struct {
 		name, domain string

@@ -92,9 +92,7 @@ func TestFactsAreBounded(t *testing.T) {
 		f.Learn(fmt.Sprintf("d%d.test", i), false, at)
 	}
 	f.Learn("new.test", false, morning)
-	if n := len(f.domains); n != factsMax/2+1 {
-		t.Errorf("%d are kept, want the half that is still believed and the new one", n)
-	}
+	effort.Is(t, len(f.domains), factsMax/2+1, "kept, want the half that is still believed and the new one")
 	for i := range factsMax {
 		f.Learn(fmt.Sprintf("e%d.test", i), false, morning)
 		if len(f.domains) > factsMax {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -111,7 +112,5 @@ func TestOurOwnLimitsGiveNobodyUp(t *testing.T) {
 	}
 	b.pass(2 * time.Hour)
 	b.answers(b.offered(), 1, refused)
-	if len(b.done) != 10 {
-		t.Errorf("%d are final, want all", len(b.done))
-	}
+	effort.Is(t, len(b.done), 10, "final")
 }

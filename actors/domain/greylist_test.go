@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/facts/factstest"
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -18,9 +19,8 @@ const (
 	sourceB = "2001:db8::102"
 )
 
-// TestGreylistedProbesSaySinceWhen: a receiver learns from it how long it takes. The
-// clock runs through other trouble, and begins anew with another source, as do the
-// configured waits.
+// TestGreylistedProbesSaySinceWhen: a receiver learns from it how long it takes. The clock runs through other trouble,
+// and begins anew with another source, as do the configured waits.
 func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
@@ -54,8 +54,7 @@ func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 	b.is(0, smtp.Invalid, smtp.MailboxNotFound)
 }
 
-// TestOthersGoOnWhileSomeAreGreylisted: a first pass asks every address before one
-// is asked again.
+// TestOthersGoOnWhileSomeAreGreylisted: a first pass asks every address before one is asked again.
 func TestOthersGoOnWhileSomeAreGreylisted(t *testing.T) {
 	b := newBench(t, testOptions(), 3*wire.AddressesMax)
 	b.reach()
@@ -66,14 +65,11 @@ func TestOthersGoOnWhileSomeAreGreylisted(t *testing.T) {
 		t.Fatalf("ordinal %d is offered behind the greylisted ones, want %d", got, wire.AddressesMax)
 	}
 	b.answers(second, 1, refused)
-	if len(b.done) != len(second.GetProbes()) {
-		t.Errorf("%d are final while others wait", len(b.done))
-	}
+	effort.Is(t, len(b.done), len(second.GetProbes()), "final while others wait")
 }
 
-// TestOnePassedSoOthersAreAskedSoon: when a greylisted address got an answer, those
-// that wait for the same source without a named time are asked again early, apart,
-// once, and not before they waited as long as the one that passed.
+// TestOnePassedSoOthersAreAskedSoon: when a greylisted address got an answer, those that wait for the same source
+// without a named time are asked again early, apart, once, and not before they waited as long as the one that passed.
 func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
 	o := testOptions()
 	o.Waits = always(10*time.Minute, 20*time.Minute)
@@ -122,8 +118,7 @@ func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotPass: temporary refusals, other sources and what came from a stage
-// before RCPT are no reason to hurry.
+// TestWhatDoesNotPass: temporary refusals, other sources and what came from a stage before RCPT are no reason to hurry.
 func TestWhatDoesNotPass(t *testing.T) {
 	for name, say := range map[string]told{
 		"put off": greyFrom(sourceA), "another source": {outcome: smtp.Invalid, reason: smtp.MailboxNotFound,
@@ -144,8 +139,7 @@ func TestWhatDoesNotPass(t *testing.T) {
 	}
 }
 
-// TestPassesAreNotCostly: of many that pass after about the same time, the first
-// alone has what waits looked at.
+// TestPassesAreNotCostly: of many that pass after about the same time, the first alone has what waits looked at.
 func TestPassesAreNotCostly(t *testing.T) {
 	b := newBench(t, testOptions(), 3)
 	b.reach()
@@ -165,8 +159,7 @@ func refusedBy(source string) told {
 	return told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, source: source}
 }
 
-// TestEarlyOnce: an address that was asked early is not asked early again, however
-// soon others pass.
+// TestEarlyOnce: an address that was asked early is not asked early again, however soon others pass.
 func TestEarlyOnce(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
@@ -174,9 +167,7 @@ func TestEarlyOnce(t *testing.T) {
 	s, from := &b.retries, b.retries.log.sourceNumber(sourceA)
 	b.retries.speedUpGreylisted(b.now, from, 30*time.Second)
 	b.retries.speedUpGreylisted(b.now, from, 10*time.Second)
-	if due := s.deferred[0].due; due != 30*time.Second {
-		t.Errorf("due after %v, want what the first that passed had waited", due)
-	}
+	effort.Is(t, s.deferred[0].due, 30*time.Second, "due after, want what the first that passed had waited")
 }
 
 // TestSourcesAreBounded: from one too many nothing is known of greylisting.
@@ -193,9 +184,7 @@ func TestSourcesAreBounded(t *testing.T) {
 	var p pending
 	a := &retries{job: &job{start: morning}, log: r}
 	a.noteDeferred(morning, &p, &answerOf{attempts: greyFrom("one more").attempts(morning)})
-	if p.from != 0 {
-		t.Error("its clock runs without a source")
-	}
+	effort.Is(t, p.from, 0, "its clock runs without a source")
 }
 
 // TestAControlProbeWaitsBesideTheGreylisted, and not after them, also where only one address is greylisted. It comes as
@@ -204,7 +193,7 @@ func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
 	for _, c := range []struct{ known, shared bool }{{}, {known: true}, {shared: true}} {
 		o := testOptions()
 		if c.shared {
-			o.Facts = sharing(&factstest.Shelf{})
+			o.Facts = sharing(&receivertest.Shelf{})
 		}
 		if c.known {
 			o.Facts.Learn(testBehaviour, false, morning)

@@ -331,7 +331,5 @@ func TestTheEndGivesBackTheNodesShare(t *testing.T) {
 	}
 	r.close()
 	r.close()
-	if got := load.texts.Load(); got != 0 {
-		t.Errorf("%d bytes count", got)
-	}
+	effort.Is(t, load.texts.Load(), 0, "bytes count")
 }

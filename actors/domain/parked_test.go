@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -146,14 +147,9 @@ func (b *bench) takenUp(o Options, left Parked) *bench {
 			w.Ordinals = append(w.Ordinals, i)
 		}
 	}
-	text, err := json.Marshal(left)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	text := effort.Must(json.Marshal(left))(b.t)
 	var read Parked
-	if err := json.Unmarshal(text, &read); err != nil {
-		b.t.Fatal(err)
-	}
+	effort.OK(b.t, json.Unmarshal(text, &read))
 	for i := range left.Addresses { // whose form is package evidence's
 		read.Addresses[i].Case = left.Addresses[i].Case
 	}
@@ -242,9 +238,7 @@ func TestWhatIsServedIsNotParked(t *testing.T) {
 		if ok {
 			b.planner.held = false
 			b.look()
-			if len(b.offered().GetProbes()) != 3 {
-				t.Errorf("%v: not all is offered again", cause)
-			}
+			effort.Is(t, len(b.offered().GetProbes()), 3, cause, "not all is offered again")
 		}
 	}
 }

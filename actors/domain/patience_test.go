@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
-// receivers answers the questions for the receiver of a bench, and gives the pauses
-// that were made before them.
+// receivers answers the questions for the receiver of a bench, and gives the pauses that were made before them.
 func (b *bench) receivers(ok bool) (pauses []time.Duration) {
 	b.t.Helper()
 	for _, s := range slices.Clone(b.steps) {
@@ -24,10 +24,9 @@ func (b *bench) receivers(ok bool) (pauses []time.Duration) {
 	return pauses
 }
 
-// TestOurOwnTroubleIsNoAttempt: whatever keeps us from a receiver, for minutes, the
-// addresses are not put off and nothing counts as an attempt; we look for it at
-// least every few seconds and never without a pause; and when it is there again
-// they are asked at once.
+// TestOurOwnTroubleIsNoAttempt: whatever keeps us from a receiver, for minutes, the addresses are not put off and
+// nothing counts as an attempt; we look for it at least every few seconds and never without a pause; and when it is
+// there again they are asked at once.
 func TestOurOwnTroubleIsNoAttempt(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -156,9 +155,7 @@ func TestAnIdleReceiverThatEndsIsNoFault(t *testing.T) {
 		b.backlog.loseReceiver(b.now, lostSure)
 		b.backlog.receiver.reached = true
 	}
-	if b.backlog.receiver.lost != 0 {
-		t.Errorf("%d receivers count as lost that had nothing", b.backlog.receiver.lost)
-	}
+	effort.Is(t, b.backlog.receiver.lost, 0, "receivers count as lost that had nothing")
 }
 
 func TestReceiverThatIsNeverToBeHadBeforeTheDeadline(t *testing.T) {
@@ -192,9 +189,7 @@ func TestReceiverThatMoved(t *testing.T) {
 		t.Fatalf("offered to the next receiver: %v, want what had no answer, the last first", got)
 	}
 	b.answers(first, 2, accepted)
-	if len(b.done) != 1 {
-		t.Error("an answer counts that came when the address was with another receiver")
-	}
+	effort.Is(t, len(b.done), 1, "an answer counts that came when the address was with another receiver")
 	b.answers(second, 1, refused)
 	if b.left != 0 || b.options.Load.Addresses() != 0 {
 		t.Errorf("%d are left, %d count as out", b.left, b.options.Load.Addresses())
@@ -217,9 +212,8 @@ func TestPausesBeginAnewAfterAnAnswer(t *testing.T) {
 	}
 }
 
-// TestShortWaitsGrow: who names a short wait each time is asked as often as one who names
-// none, but for the first times. What was not asked was only kept waiting: its waits stay as
-// they are named, and only the deadline ends it.
+// TestShortWaitsGrow: who names a short wait each time is asked as often as one who names none, but for the first
+// times. What was not asked was only kept waiting: its waits stay as they are named, and only the deadline ends it.
 func TestShortWaitsGrow(t *testing.T) {
 	const deadline = 3 * time.Hour
 	for name, tc := range map[string]struct {
@@ -251,9 +245,7 @@ func TestShortWaitsGrow(t *testing.T) {
 				}
 			}
 			for i, want := range tc.want {
-				if got := at[i+1] - at[i]; got != want {
-					t.Errorf("wait %d is %v, want %v", i, got, want)
-				}
+				effort.Is(t, at[i+1]-at[i], want, "wait", i)
 			}
 			if last := at[len(at)-1]; len(at) != tc.most || last > tc.ends {
 				t.Errorf("asked %d times, the last time after %v; want %d", len(at), last, tc.most)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/mx"
@@ -66,9 +67,7 @@ type bench struct {
 
 func newBench(t *testing.T, o Options, addresses int) *bench {
 	t.Helper()
-	if err := o.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, o.Validate())
 	ordinals := make([]uint32, addresses)
 	for i := range ordinals {
 		ordinals[i] = uint32(i)
@@ -263,8 +262,7 @@ var (
 	greylisted = told{reason: smtp.Greylisted}
 )
 
-// answers sends one batch of results with the same answer to some probes of an
-// offer, or to all.
+// answers sends one batch of results with the same answer to some probes of an offer, or to all.
 func (b *bench) answers(o *wire.Offer, batch uint64, say told, which ...uint32) {
 	b.t.Helper()
 	m := &wire.Results{Task: o.GetTask(), Chunk: o.GetChunk(), Batch: batch, Credit: 1,
@@ -284,8 +282,7 @@ func (b *bench) answers(o *wire.Offer, batch uint64, say told, which ...uint32) 
 func (b *bench) is(ordinal uint32, outcome smtp.Outcome, reason smtp.Reason) {
 	b.t.Helper()
 	if f, ok := b.done[ordinal]; !ok || f.Outcome != outcome || f.Reason != reason {
-		b.t.Errorf("ordinal %d: got %v %v (final: %v), want %v %v", ordinal, f.Outcome, f.Reason, ok, outcome,
-			reason)
+		b.t.Errorf("ordinal %d: got %v %v (final: %v), want %v %v", ordinal, f.Outcome, f.Reason, ok, outcome, reason)
 	}
 }
 
@@ -358,8 +355,7 @@ func TestWaitsBetweenAttempts(t *testing.T) {
 	}{
 		{"no time named", greylisted, time.Minute, 6 * time.Minute},
 		{"the receiver's time is kept and a little more", told{reason: smtp.Greylisted,
-			wait: 10 * time.Minute},
-			10*time.Minute + time.Second, 20*time.Minute + 2*time.Second},
+			wait: 10 * time.Minute}, 10*time.Minute + time.Second, 20*time.Minute + 2*time.Second},
 		{"a short time too", told{reason: smtp.Greylisted, wait: time.Second},
 			time.Second + 100*time.Millisecond, 2*time.Second + 200*time.Millisecond},
 		{"longer than we wait", told{reason: smtp.Greylisted, wait: 2 * time.Hour}, 0, 0},
@@ -374,12 +370,9 @@ func TestWaitsBetweenAttempts(t *testing.T) {
 					b.is(0, smtp.Unknown, smtp.Greylisted)
 					return
 				}
-				if len(b.retries.again) != 0 {
-					t.Error("a deferred address is kept twice")
-				}
+				effort.Is(t, len(b.retries.again), 0, "a deferred address is kept twice")
 				if until := b.quietUntil(b.now); !until.Equal(morning.Add(at)) || !b.wakes.Equal(until) {
-					t.Fatalf("quiet until %v, woken at %v, want %v", until.Sub(morning), b.wakes.Sub(morning),
-						at)
+					t.Fatalf("quiet until %v, woken at %v, want %v", until.Sub(morning), b.wakes.Sub(morning), at)
 				}
 				b.pass(b.wakes.Sub(b.now) - time.Millisecond)
 				if len(b.offers()) != 0 {
@@ -455,9 +448,7 @@ func TestRouteThatMovesToAnotherReceiver(t *testing.T) {
 	b.look()
 	b.wants(leave{}, findReceiver{})
 	b.finds(true)
-	if b.offered().GetChunk() != 2 {
-		t.Error("a chunk number was used twice")
-	}
+	effort.Is(t, b.offered().GetChunk(), 2, "a chunk number was used twice")
 }
 
 func TestCredit(t *testing.T) {
@@ -528,26 +519,18 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	o.Load.takeAddress(another)
 	b.reach()
 	first := b.offered()
-	if n := len(first.GetProbes()); n != chunkLeast {
-		t.Errorf("%d probes in an offer, want %d", n, chunkLeast)
-	}
+	effort.Is(t, len(first.GetProbes()), chunkLeast, "probes in an offer")
 	b.ack(first, 1, wire.Refusal_NONE)
-	if len(b.offers()) != 0 {
-		t.Error("a second chunk is out")
-	}
+	effort.Is(t, len(b.offers()), 0, "a second chunk is out")
 	o.Load.giveAddresses(another, loadMax)
 	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	second := b.offered()
-	if n := len(second.GetProbes()); n != 200 {
-		t.Errorf("%d probes in an offer, want 200", n)
-	}
+	effort.Is(t, len(second.GetProbes()), 200, "probes in an offer")
 	b.answers(first, 1, refused)
 	b.answers(second, 1, refused)
 	b.backlog.loseReceiver(b.now, lostSure)
-	if out := o.Load.Addresses(); out != loadMax/2 {
-		t.Errorf("%d addresses count as out when only another's are", out)
-	}
+	effort.Is(t, o.Load.Addresses(), loadMax/2, "addresses count as out when only another's")
 }
 
 // TestNothingIsOfferedAboveTheShareOfAWorkspace, and what waits is offered when there is room.
@@ -557,26 +540,20 @@ func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
 	taken := 0
 	for ; o.Load.takeAddress(b.work.Workspace); taken++ {
 	}
-	if taken != outMax/2 {
-		t.Errorf("one workspace has %d addresses out, want %d", taken, outMax/2)
-	}
+	effort.Is(t, taken, outMax/2, "one workspace has addresses out")
 	b.reach()
 	if len(b.offers()) != 0 || b.wakes.Sub(b.now) != crowdedPause {
 		t.Errorf("%d offers above the share, looked at again in %v", len(b.offers()), b.wakes.Sub(b.now))
 	}
 	o.Load.giveAddresses(b.work.Workspace, 2)
 	b.pass(crowdedPause)
-	if n := len(b.offered().GetProbes()); n != 2 {
-		t.Errorf("%d probes in an offer with room for 2", n)
-	}
+	effort.Is(t, len(b.offered().GetProbes()), 2, "probes in an offer with room for 2")
 	another := testOptions()
 	another.Load = o.Load
 	other := newBench(t, another, 3)
 	other.work.Workspace = uuid.UUID{5}
 	other.reach()
-	if n := len(other.offered().GetProbes()); n != 3 {
-		t.Errorf("another workspace offers %d, want 3", n)
-	}
+	effort.Is(t, len(other.offered().GetProbes()), 3, "another workspace offers")
 }
 
 func TestDomainsOfANodeAreShared(t *testing.T) {
@@ -588,9 +565,7 @@ func TestDomainsOfANodeAreShared(t *testing.T) {
 		t.Errorf("one workspace has %d domains of %d, and another none", n, openMax)
 	}
 	l.End(greedy, n)
-	if l.open.Used() != 1 {
-		t.Errorf("%d domains at the end, want 1", l.open.Used())
-	}
+	effort.Is(t, l.open.Used(), 1, "domains at the end")
 }
 
 func TestRefusedOffersPause(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -34,9 +35,7 @@ func TestControlProbesLookLikePeople(t *testing.T) {
 			t.Fatalf("%q is not well-formed: %v", local, err)
 		}
 	}
-	if len(shapes) != len(looks) {
-		t.Errorf("shapes %v, want all %d", shapes, len(looks))
-	}
+	effort.Is(t, len(shapes), len(looks), "shapes", shapes, "all")
 	again, other := newRandomLocals(testSeed), newRandomLocals([32]byte{9})
 	if first := again.next(); !seen[first] || seen[other.next()] {
 		t.Error("the same seed must give the same names, and another one others")

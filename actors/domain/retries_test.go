@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -53,9 +54,7 @@ func TestDueRetriesHaveChunksOfTheirOwn(t *testing.T) {
 		t.Errorf("offered %d, as retries: %v", len(again.GetProbes()), again.Retries())
 	}
 	b.answers(again, 0, refused)
-	if len(b.done) != wire.AddressesMax {
-		t.Errorf("%d are final, want those that were asked again", len(b.done))
-	}
+	effort.Is(t, len(b.done), wire.AddressesMax, "final, want those that were asked again")
 }
 
 // TestGreylistingReceiver: 2,400 addresses at a receiver that puts each off for a minute and may be asked ten

@@ -9,26 +9,25 @@ import (
 	"time"
 
 	"rollcall/actors/facts"
-	"rollcall/actors/facts/factstest"
+	"rollcall/actors/receiver/receivertest"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
 // sharing makes facts that are shared through a shelf.
-func sharing(s *factstest.Shelf) *Facts {
+func sharing(s *receivertest.Shelf) *Facts {
 	return ShareFacts(facts.NewWriter(facts.Options{Store: s, Of: "domains", Log: slog.New(slog.DiscardHandler)}))
 }
 
 // TestFactsAreReadByOthers, as soon as they are written.
 func TestFactsAreReadByOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &factstest.Shelf{}
+		s := &receivertest.Shelf{}
 		f := sharing(s)
 		learnCatchAll(f, "all.test", time.Now())
 		f.Learn("some.test", false, time.Now())
 		f.Learn("some.test", true, time.Now()) // the newest is kept
-		if err := f.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		effort.OK(t, f.Flush(t.Context()))
 		if got := string(s.Fact("domain/some.test").Data); !strings.HasPrefix(got, "habit1 accepted=1 refused=1 ") {
 			t.Errorf("the store has %q", got)
 		}
@@ -48,7 +47,7 @@ func TestFactsAreReadByOthers(t *testing.T) {
 // TestNobodyWaitsLongForAStoreThatIsAway: neither who asks nor who ends.
 func TestNobodyWaitsLongForAStoreThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &factstest.Shelf{}
+		s := &receivertest.Shelf{}
 		s.Take(time.Hour)
 		f := sharing(s)
 		f.Learn("all.test", true, time.Now())
@@ -64,9 +63,7 @@ func TestNobodyWaitsLongForAStoreThatIsAway(t *testing.T) {
 		}
 		s.Take(0)
 		<-time.After(time.Minute) // the question is asked again until then
-		if err := f.Flush(t.Context()); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, f.Flush(t.Context()))
 	})
 }
 
@@ -99,7 +96,7 @@ func TestFactsThatAreKept(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := sharing(factstest.Holding(facts.Fact{Key: "domain/x.test", Data: []byte(c.data),
+				f := sharing(receivertest.Holding(facts.Fact{Key: "domain/x.test", Data: []byte(c.data),
 					Expires: time.Now().Add(c.expires)}))
 				f.Recall(t.Context(), "x.test")
 				catchAll, known := f.Behaviour("x.test", time.Now()).CatchAll()
@@ -116,7 +113,7 @@ func TestFactsThatAreKept(t *testing.T) {
 
 func TestNewestFactStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := sharing(factstest.Holding(facts.Fact{Key: "domain/x.test",
+		f := sharing(receivertest.Holding(facts.Fact{Key: "domain/x.test",
 			Data: []byte("habit1 accepted=3 refused=0 first=1 last=90000"), Expires: time.Now().Add(24 * 365 * 10 * time.Hour)}))
 		f.Learn("x.test", false, time.Now())
 		f.Recall(t.Context(), "x.test")
@@ -137,9 +134,8 @@ func TestFactsThatAreNotSharedAskNobody(t *testing.T) {
 	}
 }
 
-// TestAcceptancesWaitForTheCluster: what others know of the domain is asked for with its route, and only when
-// nobody does, or nobody answers in time, the receiver is
-// asked by a control probe.
+// TestAcceptancesWaitForTheCluster: what others know of the domain is asked for with its route, and only when nobody
+// does, or nobody answers in time, the receiver is asked by a control probe.
 func TestAcceptancesWaitForTheCluster(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -153,7 +149,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := testOptions()
-			o.Facts = sharing(&factstest.Shelf{})
+			o.Facts = sharing(&receivertest.Shelf{})
 			b := newBench(t, o, 3)
 			b.wants(findRoute{})
 			b.reach()
@@ -195,11 +191,10 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 	}
 }
 
-// TestTheClusterIsAskedOnce: a domain whose behaviours stay unknown does not ask again
-// with every acceptance.
+// TestTheClusterIsAskedOnce: a domain whose behaviours stay unknown does not ask again with every acceptance.
 func TestTheClusterIsAskedOnce(t *testing.T) {
 	o := testOptions()
-	o.Facts = sharing(&factstest.Shelf{})
+	o.Facts = sharing(&receivertest.Shelf{})
 	b := newBench(t, o, 4)
 	b.reach()
 	offer := b.offered()

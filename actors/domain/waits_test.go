@@ -8,6 +8,7 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
 )
@@ -136,13 +137,10 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	if want := b.now.Add(10 * time.Minute); w.Ends.Before(want) {
 		t.Errorf("ends at %v, want %v or later", w.Ends.Sub(morning), want.Sub(morning))
 	}
-	if w.Deferred != 1 {
-		t.Errorf("%v of those that were not asked are expected to be put off, want all", w.Deferred)
-	}
+	effort.Is(t, w.Deferred, 1, "those that were not asked are expected to be put off")
 }
 
-// TestManyThatAreDueAreNotLookedAt: beyond a bound all that are put off are said to wait
-// for the receiver.
+// TestManyThatAreDueAreNotLookedAt: beyond a bound all that are put off are said to wait for the receiver.
 func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
 	b := newBench(t, testOptions(), dueMax+100)
 	for i := range uint32(dueMax + 100) {
@@ -195,9 +193,7 @@ func TestAChangedTableIsFollowed(t *testing.T) {
 			len(b.backlog.chunks))
 	}
 	b.finds(true)
-	if locals(b.offered())[0] != "user0" {
-		t.Error("what was out is not offered again")
-	}
+	effort.Is(t, locals(b.offered())[0], "user0", "what was out is not offered again")
 	version++ // of others
 	b.pass(time.Second)
 	if !b.backlog.receiver.reached || len(b.backlog.chunks) != 1 {
@@ -210,17 +206,13 @@ func TestWaitsOfAReceiver(t *testing.T) {
 	const own = 42 * time.Second
 	o := testOptions()
 	o.Waits = func(key string) []time.Duration {
-		if key != "receiver.test" {
-			t.Errorf("the waits of %q are asked for", key)
-		}
+		effort.Is(t, key, "receiver.test", "waits are asked for")
 		return []time.Duration{own}
 	}
 	b := newBench(t, o, 1)
 	b.reach()
 	b.answers(b.offered(), 1, told{reason: smtp.Greylisted})
-	if got := b.quietUntil(b.now).Sub(b.now); got != own {
-		t.Errorf("asked again after %v, want %v", got, own)
-	}
+	effort.Is(t, b.quietUntil(b.now).Sub(b.now), own, "asked again after")
 }
 
 // TestActorTellsWhatItWaitsFor: when it has changed, at most each tellEvery, at once and before

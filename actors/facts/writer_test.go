@@ -3,7 +3,6 @@ package facts_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,7 +14,7 @@ import (
 	"time"
 
 	"rollcall/actors/facts"
-	"rollcall/actors/facts/factstest"
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/config/effort"
 )
 
@@ -26,7 +25,7 @@ const (
 )
 
 // writerOf makes a writer.
-func writerOf(s *factstest.Shelf) *facts.Writer {
+func writerOf(s *receivertest.Shelf) *facts.Writer {
 	return facts.NewWriter(facts.Options{Store: s, Of: "receivers", Log: slog.New(slog.DiscardHandler)})
 }
 
@@ -37,7 +36,7 @@ func aFact(key, data string) facts.Fact {
 // TestWritesInBatches: all that changed, every two seconds at most, newest only.
 func TestWritesInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &factstest.Shelf{}
+		s := &receivertest.Shelf{}
 		w := writerOf(s)
 		for n := range 100 { // for ten seconds
 			w.Keep(aFact(fmt.Sprint(n%20), fmt.Sprint(n)), nil)
@@ -59,7 +58,7 @@ func TestWritesInBatches(t *testing.T) {
 func TestWritesSoonForWhoLeaves(t *testing.T) {
 	for _, fails := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &factstest.Shelf{}
+			s := &receivertest.Shelf{}
 			s.Fail(fails)
 			s.Take(10 * time.Millisecond)
 			w := writerOf(s)
@@ -86,7 +85,7 @@ func TestWritesSoonForWhoLeaves(t *testing.T) {
 // TestFlushEnds with its context when the ledger does not answer.
 func TestFlushEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &factstest.Shelf{}
+		s := &receivertest.Shelf{}
 		s.Take(time.Hour)
 		w := writerOf(s)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -95,9 +94,7 @@ func TestFlushEnds(t *testing.T) {
 			t.Errorf("nothing to write: %v", err)
 		}
 		w.Keep(aFact("a", ""), nil)
-		if err := w.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v", err)
-		}
+		effort.ErrIs(t, w.Flush(ctx), context.DeadlineExceeded, "error")
 		s.Take(0)
 		if err := w.Flush(t.Context()); err != nil || s.Len() != 1 {
 			t.Errorf("%v, %d facts", err, s.Len())
@@ -113,7 +110,7 @@ func TestAsksInBatches(t *testing.T) {
 		told  int
 	}{{"at once", 0, 1500}, {"a failure", 2, 1500}, {"no ledger", 1000, 0}} {
 		synctest.Test(t, func(t *testing.T) {
-			s := factstest.Holding(aFact("7", "seven"))
+			s := receivertest.Holding(aFact("7", "seven"))
 			s.Fail(tc.fails)
 			w := writerOf(s)
 			var mu sync.Mutex
@@ -142,11 +139,10 @@ func TestAsksInBatches(t *testing.T) {
 	}
 }
 
-// TestWriterIsBounded: a ledger that is gone costs no memory without end. What was not lost is
-// written when it is back.
+// TestWriterIsBounded: a ledger that is gone costs no memory without end. What was not lost is written when it is back.
 func TestWriterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &factstest.Shelf{}
+		s := &receivertest.Shelf{}
 		s.Fail(1 << 30)
 		w := writerOf(s)
 		for n := range waitingMax + 500 {
@@ -169,7 +165,7 @@ func TestWriterIsBounded(t *testing.T) {
 // TestALongOutageFillsNoLog: it says less the longer it lasts.
 func TestALongOutageFillsNoLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &factstest.Shelf{}
+		s := &receivertest.Shelf{}
 		s.Fail(40)
 		var log bytes.Buffer
 		w := facts.NewWriter(facts.Options{Store: s, Of: "domains", Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -185,7 +181,7 @@ func TestALongOutageFillsNoLog(t *testing.T) {
 // TestQuestionsAreBounded: those beyond the bound get no answer.
 func TestQuestionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := writerOf(&factstest.Shelf{})
+		w := writerOf(&receivertest.Shelf{})
 		var told atomic.Int64
 		for n := range waitingMax + 10 {
 			w.Know(fmt.Sprint(n), func(facts.Fact) { told.Add(1) })

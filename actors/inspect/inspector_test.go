@@ -462,9 +462,7 @@ func TestSoftwareThatDecidesIsNamed(t *testing.T) {
 		got := effort.Must(c.Explain(t.Context(), "customer.example"))(t)
 		perHour, byHour := fieldIn(got, "refused_per_hour")
 		perSession, bySession := fieldIn(got, "refused_per_session")
-		if is := perHour + " " + byHour.Layer + ", " + perSession + " " + bySession.Layer; is != tc.want {
-			t.Errorf("%+v: %s", tc, is)
-		}
+		effort.Is(t, perHour+" "+byHour.Layer+", "+perSession+" "+bySession.Layer, tc.want, tc)
 		if tc.decides && (byHour.Reason != "Exchange, by its greeting (a manual)" ||
 			!strings.HasPrefix(byHour.Where, "node ")) {
 			t.Errorf("%+v: %+v", tc, byHour)

@@ -120,8 +120,7 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 	}
 }
 
-// burst is a list of 1,500 that is asked at 5/s, as receivers that know the whole backlog
-// record it.
+// burst is a list of 1,500 that is asked at 5/s, as receivers that know the whole backlog record it.
 func burst(i int, m *Minute) {
 	busy(i, m)
 	m.Queued = 300 * (4 - i)
@@ -200,9 +199,7 @@ func TestReplayWarnsOfRulesThatTakeAPartOfAReceiver(t *testing.T) {
 	set, _ := throttle.ParseOverride(map[string]string{"rcpt_rate": "1/s"})
 	candidate := effort.Must(throttle.NewTable([]throttle.Rule{{Name: "mx.example.net", Set: set}}))(t)
 	got := Replay(recordOf(10, busy), now, candidate)
-	if len(got.Warnings) != 1 {
-		t.Errorf("warnings %q", got.Warnings)
-	}
+	effort.Is(t, len(got.Warnings), 1, "warnings", got.Warnings)
 }
 
 func TestLessIsNeverMore(t *testing.T) {

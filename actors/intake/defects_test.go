@@ -141,8 +141,7 @@ var long = strings.Repeat("x", FieldBytesMax)
 // domain190 is a domain of 190 octets: too long for a local part of 64.
 var domain190 = strings.Repeat(strings.Repeat("d", 62)+".", 3) + "d"
 
-// A domain that was accepted once is not looked at again: what depends on the
-// whole row still is.
+// A domain that was accepted once is not looked at again: what depends on the whole row still is.
 func TestKnownDomainIsNoShortCut(t *testing.T) {
 	mapped := strings.Repeat("\u00ad", 480) + "b.test" // 966 bytes that map to b.test
 	tests := []struct {

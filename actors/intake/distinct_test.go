@@ -31,8 +31,7 @@ func TestAddressesAreComparedByBytes(t *testing.T) {
 	}
 }
 
-// Two domains of the same hash are as good as never met by chance, so the hash
-// is set here.
+// Two domains of the same hash are as good as never met by chance, so the hash is set here.
 func TestDomainsAreComparedBeyondTheirHash(t *testing.T) {
 	d := newDistinct()
 	for _, domain := range []string{"b.test", "c.test"} {
@@ -47,8 +46,7 @@ func TestDomainsAreComparedBeyondTheirHash(t *testing.T) {
 	}
 }
 
-// Addresses whose two halves are the same, or that differ in one half only, do
-// not meet in one place of the table.
+// Addresses whose two halves are the same, or that differ in one half only, do not meet in one place of the table.
 func TestNobodyCanChooseHashes(t *testing.T) {
 	const addresses = 20_000
 	files := map[string]func(i int) string{

@@ -25,9 +25,8 @@ type found struct {
 	Address  smtp.Address
 }
 
-// naive is the second reader: the whole file in memory, each record cut out
-// first and judged afterwards, a map of strings for what was seen. It shares
-// nothing with Read but smtp.ParseAddress.
+// naive is the second reader: the whole file in memory, each record cut out first and judged afterwards, a map of
+// strings for what was seen. It shares nothing with Read but smtp.ParseAddress.
 func naive(file []byte, rowsMax int64) answer {
 	var a answer
 	seen := map[string]bool{}
@@ -72,8 +71,7 @@ func naiveHidden(field string) bool {
 	return false
 }
 
-// naiveRecord cuts the first record off. Of several defects in it, the one at
-// the earliest byte is given.
+// naiveRecord cuts the first record off. Of several defects in it, the one at the earliest byte is given.
 func naiveRecord(text string) (field, rest, code string) {
 	if text[0] == '"' {
 		return naiveQuoted(text)

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -51,9 +50,7 @@ func TestAPanicIsLoggedCountedAndAFailure(t *testing.T) {
 func TestARuntimeErrorIsNamed(t *testing.T) {
 	g, log := newGuard()
 	var none []int
-	if err := g.Run("plan", func() { _ = none[len(none)] }); !errors.Is(err, ErrPanicked) {
-		t.Errorf("the error is %v", err)
-	}
+	effort.ErrIs(t, g.Run("plan", func() { _ = none[len(none)] }), ErrPanicked, "the error")
 	if !strings.Contains(log.String(), "index out of range") {
 		t.Errorf("the log does not say so: %s", log)
 	}
@@ -102,9 +99,7 @@ func TestTheGuardOfASystem(t *testing.T) {
 	}
 	g, _ := newGuard()
 	g.Install(system)
-	if GuardOf(system) != g {
-		t.Error("the guard of the system is another one")
-	}
+	effort.Is(t, GuardOf(system), g, "the guard of the system is another one")
 }
 
 // TestTheProcessGoesOn lets a process panic in a goroutine: with a guard it goes on, and without one

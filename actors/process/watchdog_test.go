@@ -81,24 +81,18 @@ func TestWhoAsksProvesThatSomethingRuns(t *testing.T) {
 			t.Fatal("a pause, though somebody ran all the time")
 		}
 	}
-	if r.lines() != 0 {
-		t.Errorf("lines: %s", &r.log)
-	}
+	effort.Is(t, r.lines(), 0, "lines", &r.log)
 }
 
 func TestAMachineThatSlept(t *testing.T) {
 	r := newRig()
 	r.now = r.now.Add(10 * time.Millisecond).Round(0).Add(time.Hour) // the wall clock alone goes on
-	if r.Pauses() != 1 {
-		t.Error("the pause was not seen")
-	}
+	effort.Is(t, r.Pauses(), 1, "the pause was not seen")
 }
 
 func TestNilKnowsOfNoPause(t *testing.T) {
 	var none *Watchdog
-	if none.Pauses() != 0 {
-		t.Error("it knows of one")
-	}
+	effort.Is(t, none.Pauses(), 0, "it knows of one")
 }
 
 func TestRunLooksByItself(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/process"
-	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/wire"
@@ -66,9 +65,7 @@ func TestStoppedActorLeavesNothing(t *testing.T) {
 	if s := b.lab.Manners().Receivers[b.domain]; s.HungUp != 0 || s.Quits != s.Sessions {
 		t.Errorf("%d sessions, %d QUIT, %d hung up", s.Sessions, s.Quits, s.HungUp)
 	}
-	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
-		t.Errorf("%d slots of %d", n, slotsOfWorld)
-	}
+	effort.Is(t, b.options.Slots.Free(), slotsOfWorld, "slots")
 }
 
 // TestActorStopsWhileOpening: a session that is just being opened is given up.
@@ -81,9 +78,7 @@ func TestActorStopsWhileOpening(t *testing.T) {
 	effort.OK(t, b.system.Root.StopFuture(b.pid).Wait())
 	c.until("moved", func() bool { return c.moved > 0 })
 	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
-	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
-		t.Errorf("%d slots of %d", n, slotsOfWorld)
-	}
+	effort.Is(t, b.options.Slots.Free(), slotsOfWorld, "slots")
 }
 
 // TestCrashInASession: the host is left alone for a moment, and then those who waited for it are
@@ -117,7 +112,7 @@ func TestCrashInASession(t *testing.T) {
 	if n := calls.Load(); n < 2 || c.ended > 0 {
 		t.Errorf("%d sessions, the actor ended %d times", n, c.ended)
 	}
-	if n := receivertest.FreeSlots(b.options.Slots); n < slotsOfWorld-int(calls.Load())+1 {
+	if n := b.options.Slots.Free(); n < slotsOfWorld-int(calls.Load())+1 {
 		t.Errorf("%d slots are free of %d, with %d sessions that can be open", n, slotsOfWorld, calls.Load()-1)
 	}
 }
@@ -139,9 +134,7 @@ func TestCrashOfTheActor(t *testing.T) {
 	broken.Store(true)
 	c.until("told", func() bool { return c.ended > 0 && c.moved > 0 })
 	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
-	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
-		t.Errorf("%d slots of %d", n, slotsOfWorld)
-	}
+	effort.Is(t, b.options.Slots.Free(), slotsOfWorld, "slots")
 }
 
 // TestResultsComeAgain: until they are acknowledged, each answer once in each batch.

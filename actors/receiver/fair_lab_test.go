@@ -40,6 +40,5 @@ func TestSmallInterruptsTransactions(t *testing.T) {
 	b.checkManners(b.lab.Manners().Receivers[b.domain], a)
 }
 
-// interruptedBy is how many RCPTs of two sessions may be on the wire, or go there, before
-// one of them is interrupted.
+// interruptedBy is how many RCPTs of two sessions may be on the wire, or go there, before one of them is interrupted.
 const interruptedBy = 30

@@ -3,7 +3,7 @@ package receiver
 import (
 	"testing"
 
-	"rollcall/actors/facts/factstest"
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
@@ -14,7 +14,7 @@ func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	t.Parallel()
 	m := state.Snapshot{V: state.Version, Pauses: 2, Paused: 60_000, Limits: []state.Limit{{Which: 0, Most: 5, Left: 60_000}}}
 	fact := state.Fact{Key: throttle.SuffixKey("example.net"), Data: m.Encode()}
-	kept := factstest.Holding(fact)
+	kept := receivertest.Holding(fact)
 	o := testOptions(openedWide())
 	o.Facts = kept
 	o.Registry.stateWriter(o)

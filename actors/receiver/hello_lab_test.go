@@ -3,6 +3,7 @@ package receiver
 import (
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 
@@ -22,9 +23,7 @@ func TestHostsThatBearLessThanTheyOffer(t *testing.T) {
 				if a.Ordinal%2 == 1 {
 					want = smtp.Invalid
 				}
-				if a.Outcome != want {
-					t.Errorf("%d is %v %v", a.Ordinal, a.Outcome, a.Reason)
-				}
+				effort.Is(t, a.Outcome, want, a.Ordinal, a.Reason)
 			}
 		})
 	}

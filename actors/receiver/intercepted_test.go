@@ -99,9 +99,7 @@ func TestAnInterceptedNetworkIsTold(t *testing.T) {
 	}
 	log.mu.Lock()
 	defer log.mu.Unlock()
-	if n := strings.Count(log.b.String(), "level=ERROR msg=\"network intercepted"); n != 1 {
-		t.Errorf("told %d times: %s", n, &log.b)
-	}
+	effort.Is(t, strings.Count(log.b.String(), "level=ERROR msg=\"network intercepted"), 1, "told", &log.b)
 }
 
 // intercepted is a bench whose sessions go to the hosts' addresses at a port.

@@ -302,10 +302,9 @@ func (b *bench) times(kind string) []time.Time {
 	return out
 }
 
-// TestLimitsAsTheLabSeesThem drives a receiver at each of its limits, on real
-// connections: the lab counts no violation, in any window of a tenth of a second, and the
-// limit is used. How much of a rate is used is a figure (docs/developers/measured.md) that falls
-// with a machine that is busy; TestFamilies/told asks for nearly all of it.
+// TestLimitsAsTheLabSeesThem drives a receiver at each of its limits, on real connections: the lab counts no violation,
+// in any window of a tenth of a second, and the limit is used. How much of a rate is used is a figure
+// (docs/developers/measured.md) that falls with a machine that is busy; TestFamilies/told asks for nearly all of it.
 func TestLimitsAsTheLabSeesThem(t *testing.T) {
 	t.Parallel()
 	tenth := func(n int) throttle.Rate { return throttle.Rate{Events: n, Per: time.Second / 10} }

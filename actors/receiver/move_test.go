@@ -8,7 +8,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/remote"
 
-	"rollcall/actors/facts/factstest"
 	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/wire"
@@ -17,14 +16,13 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// TestMovedActorEndsWell: what is on the wire is answered, nothing is lost or
-// asked in vain, sessions say QUIT, and what was learned is written before the
-// actor is gone.
+// TestMovedActorEndsWell: what is on the wire is answered, nothing is lost or asked in vain, sessions say QUIT, and
+// what was learned is written before the actor is gone.
 func TestMovedActorEndsWell(t *testing.T) {
 	effort.NotShort(t, "sockets that are waited for")
 	t.Parallel()
 	b := newBench(t, 10*time.Millisecond, "clean", openedWide())
-	s := &factstest.Shelf{}
+	s := &receivertest.Shelf{}
 	b.options.Facts, b.options.Stretch = s, neverOut
 	b.options.Registry = NewRegistry()
 	b.options.Registry.Alone()
@@ -46,9 +44,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 	if len(s.Fact("x").Data) == 0 {
 		t.Error("what was learned is not written")
 	}
-	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
-		t.Errorf("%d slots of %d", n, slotsOfWorld)
-	}
+	effort.Is(t, b.options.Slots.Free(), slotsOfWorld, "slots")
 }
 
 // TestSessionsSayQuitUnderLoad: whatever a session was given, it ends after the answer that is on the wire,
@@ -84,7 +80,7 @@ func TestSessionsSayQuitUnderLoad(t *testing.T) {
 // TestMovedActorIsNotHeldUp by a receiver that does not answer, nor by a ledger.
 func TestMovedActorIsNotHeldUp(t *testing.T) {
 	b := newBench(t, 0, "silent", openedWide())
-	s := &factstest.Shelf{}
+	s := &receivertest.Shelf{}
 	b.options.Facts, b.options.Registry, b.options.Stretch = s, NewRegistry(), soonOver
 	b.options.Registry.Alone()
 	b.pid = b.spawn()
@@ -93,7 +89,7 @@ func TestMovedActorIsNotHeldUp(t *testing.T) {
 	s.Take(time.Hour)
 	b.system.Root.Poison(b.pid)
 	c.until("moved and ended", func() bool { return c.moved > 0 && c.ended > 0 })
-	eventually(t, "no socket", func() bool { return receivertest.FreeSlots(b.options.Slots) == slotsOfWorld })
+	eventually(t, "no socket", func() bool { return b.options.Slots.Free() == slotsOfWorld })
 	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
 }
 
@@ -102,7 +98,7 @@ func TestMovedActorIsNotHeldUp(t *testing.T) {
 func TestNextActorKnows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, "policy", openedWide())
-	b.options.Facts = &factstest.Shelf{}
+	b.options.Facts = &receivertest.Shelf{}
 	b.options.Stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
@@ -241,9 +237,7 @@ func TestCutSessionTeachesNothing(t *testing.T) {
 	c, _ := b.customer(1, 10, known)
 	eventually(t, "a session", func() bool { return b.lab.Manners().Receivers[b.domain].SessionsOpen == 1 })
 	effort.OK(t, b.options.Registry.ApplyShares(t.Context(), of(0, 1)))
-	if n := receivertest.FreeSlots(b.options.Slots); n != slotsOfWorld {
-		t.Errorf("%d slots of %d after Comply", n, slotsOfWorld)
-	}
+	effort.Is(t, b.options.Slots.Free(), slotsOfWorld, "slots after Comply")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	effort.Is(t, len(c.answers), 0, "answers because of our own doing")

@@ -32,8 +32,7 @@ type habits struct {
 	untold    bool // it does not say how fast it answers
 }
 
-// counter is a receiver actor that keeps to its habits: local parts with "no" are refused,
-// as is what nobody has.
+// counter is a receiver actor that keeps to its habits: local parts with "no" are refused, as is what nobody has.
 type counter struct {
 	habits
 	queue   []asked
@@ -398,8 +397,7 @@ func mixes() []mix {
 	}
 }
 
-// addresses makes a list of so many domains with so many addresses each, of which one in
-// a number is good.
+// addresses makes a list of so many domains with so many addresses each, of which one in a number is good.
 func addresses(domains, each, good int) func(add func(string)) {
 	return func(add func(string)) {
 		for i := range domains * each {

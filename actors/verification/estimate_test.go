@@ -87,8 +87,7 @@ func TestFinishIsNeverOver(t *testing.T) {
 	})
 }
 
-// TestPace: a run that goes evenly has one pace, however long it goes on, and the memory
-// for it is bounded.
+// TestPace: a run that goes evenly has one pace, however long it goes on, and the memory for it is bounded.
 func TestPace(t *testing.T) {
 	var p throughput
 	for i := range 40_000 {

@@ -207,8 +207,7 @@ func TestPlanIsQuietWhenAllItsDomainsAre(t *testing.T) {
 	}
 }
 
-// After a restart at any moment the plan is exactly the rest: nothing twice,
-// nothing forgotten.
+// After a restart at any moment the plan is exactly the rest: nothing twice, nothing forgotten.
 func TestPlanAfterRestartIsTheRest(t *testing.T) {
 	effort.Check(t, func(r *rapid.T) {
 		var lines []string

@@ -103,9 +103,7 @@ func TestTheLedgerIsToldTheFinish(t *testing.T) {
 		began := time.Now()
 		r.wait()
 		marks, settled := book.told()
-		if len(marks) != 0 {
-			t.Errorf("told %d times beside the settlements: %v", len(marks), marks)
-		}
+		effort.Is(t, len(marks), 0, "told beside the settlements", marks)
 		took := time.Since(began)
 		for i, at := range settled[:len(settled)-1] {
 			if at.IsZero() && i > 2 || !at.Equal(at.Truncate(time.Second)) {

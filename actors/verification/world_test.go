@@ -34,8 +34,7 @@ const deadLetters = time.Millisecond
 
 var quietLog = slog.New(slog.DiscardHandler)
 
-// world is a real ledger and a real actor system, with domains that answer as
-// their names say: see route and mailboxes.
+// world is a real ledger and a real actor system, with domains that answer as their names say: see route and mailboxes.
 type world struct {
 	t         testing.TB
 	book      *sqlstore.Store
@@ -75,10 +74,9 @@ func (w *world) grants(n ledger.Credits) {
 	effort.Must(w.book.Grant(context.Background(), uuid.New(), w.workspace, n, "test"))(w.t)
 }
 
-// mailboxes is a receiver actor: "yes…" is accepted, "no…" refused, "later…" is
-// put off for an hour, "soon…" for three seconds, "second…" for twenty at the first time and refused
-// then, "never…" is not answered; at
-// all.test everything is accepted.
+// mailboxes is a receiver actor: "yes…" is accepted, "no…" refused, "later…" is put off for an hour, "soon…" for three
+// seconds, "second…" for twenty at the first time and refused then, "never…" is not answered; at all.test everything is
+// accepted.
 type mailboxes struct {
 	mu    sync.Mutex
 	asked map[string]int // guarded by mu: how often each address was offered
@@ -352,9 +350,8 @@ func (w *world) until(id uuid.UUID, what string, holds func(v ledger.Verificatio
 	}
 }
 
-// watched is a ledger that checks each state that it answers: nothing falls, and
-// every step is legal. Calls are made one after the other, because answers to calls
-// at the same time have no order.
+// watched is a ledger that checks each state that it answers: nothing falls, and every step is legal. Calls are made
+// one after the other, because answers to calls at the same time have no order.
 type watched struct {
 	*sqlstore.Store
 	t    testing.TB
@@ -413,8 +410,7 @@ func (b *watched) statuses() []ledger.Status {
 	return append([]ledger.Status(nil), b.seen...)
 }
 
-// warm makes the codec of the ledger, which lives as long as the process, outside
-// of any bubble.
+// warm makes the codec of the ledger, which lives as long as the process, outside of any bubble.
 func warm(t testing.TB) {
 	t.Helper()
 	p, err := ledger.EncodeResults([]ledger.Result{{Email: "a@b.test", Outcome: smtp.Unknown,

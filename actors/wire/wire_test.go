@@ -71,8 +71,7 @@ func TestHosts(t *testing.T) {
 }
 
 func TestTimes(t *testing.T) {
-	for _, want := range []time.Time{{}, time.UnixMilli(1).UTC(), time.Date(2030, 1, 2, 3, 4, 5, 6e6,
-		time.UTC)} {
+	for _, want := range []time.Time{{}, time.UnixMilli(1).UTC(), time.Date(2030, 1, 2, 3, 4, 5, 6e6, time.UTC)} {
 		if got := Time(Millis(want)); !got.Equal(want) || got.IsZero() != want.IsZero() {
 			t.Errorf("got %v, want %v", got, want)
 		}
@@ -108,8 +107,7 @@ func TestWaitsAreBounded(t *testing.T) {
 	}
 }
 
-// A time to come travels as a duration: what a node with another clock makes of
-// it is as far away as it was meant.
+// A time to come travels as a duration: what a node with another clock makes of it is as far away as it was meant.
 func TestTimesToComeTravelAsDurations(t *testing.T) {
 	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	there := now.Add(-17 * time.Minute) // the receiving clock

@@ -123,7 +123,7 @@ var mayImport = map[string][]string{
 
 	"actors/receiver/egress":       {"actors/process", "actors/receiver/state", "smtp"},
 	"actors/receiver/fairqueue":    {},
-	"actors/receiver/receivertest": {"actors/receiver/egress", "actors/receiver/registry", "actors/wire", "smtp"},
+	"actors/receiver/receivertest": {"actors/facts", "actors/receiver/egress", "actors/wire", "smtp"},
 	"actors/receiver/registry":     {"actors/process", "actors/receiver/status", "ledger/quota", "smtp"},
 	"actors/receiver/scheduler": {"actors/process", "actors/receiver/egress", "actors/receiver/fairqueue",
 		"actors/receiver/registry", "actors/receiver/state", "actors/receiver/status", "actors/inspect", "actors/wire",

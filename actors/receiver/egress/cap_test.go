@@ -2,15 +2,14 @@ package egress_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"rollcall/actors/facts/factstest"
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/state"
 	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
@@ -35,9 +34,7 @@ func TestDailyCap(t *testing.T) {
 	first := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	a := throttle.Limits{RcptsPerDay: 50, WarmUpFrom: first}
 	for days, want := range map[int]int{-3: 50, 0: 50, 1: 100, 5: 1600, 14: 819_200, 15: 0, 4000: 0} {
-		if got := egress.DailyCap(a, first.AddDate(0, 0, days).Add(23*time.Hour)); got != want {
-			t.Errorf("day %d: %d instead of %d", days, got, want)
-		}
+		effort.Is(t, egress.DailyCap(a, first.AddDate(0, 0, days).Add(23*time.Hour)), want, "day", days)
 	}
 	effort.Is(t, egress.DailyCap(throttle.Limits{RcptsPerDay: 7}, first), 7, "without a warm-up")
 }
@@ -47,7 +44,7 @@ func TestDailyCap(t *testing.T) {
 func TestNothingIsClaimedBlindly(t *testing.T) {
 	for most, want := range map[int]int{50: 0, 0: 7} {
 		synctest.Test(t, func(t *testing.T) {
-			gone := &factstest.Shelf{}
+			gone := &receivertest.Shelf{}
 			gone.Fail(1 << 30)
 			p := poolOf(sourceA)
 			p.Bind(capped(most, gone))
@@ -62,9 +59,7 @@ func TestNothingIsClaimedBlindly(t *testing.T) {
 			}
 			effort.Is(t, p.State(time.Now())[0].Today, 5*want, fmt.Sprintf("cap %d", most))
 			synctest.Wait()
-			if err := p.Flush(t.Context()); !errors.Is(err, factstest.ErrGone) {
-				t.Errorf("cap %d: flushed with %v", most, err)
-			}
+			effort.ErrIs(t, p.Flush(t.Context()), receivertest.ErrGone, "cap", most, "flushed with")
 		})
 	}
 }
@@ -79,9 +74,7 @@ func TestWithoutALedgerNothingIsFlushed(t *testing.T) {
 	if n, _ := p.Claim(0, "a", begin, 7); n != 5 {
 		t.Errorf("%d of 5 claimed", n)
 	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, p.Flush(t.Context()))
 }
 
 // TestCapOutlivesCrashes: over processes that crash again and again no more than the day
@@ -89,7 +82,7 @@ func TestWithoutALedgerNothingIsFlushed(t *testing.T) {
 func TestCapOutlivesCrashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, processes, lostMost = 400, 5, 2 * 20
-		kept := &factstest.Shelf{}
+		kept := &receivertest.Shelf{}
 		claimed := 0
 		for process := range processes {
 			p := poolOf(sourceA)
@@ -162,7 +155,7 @@ func TestCapOutlivesTheProcess(t *testing.T) {
 	for name, most := range map[string]int{"bounded": 50, "unbounded": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				settings := capped(most, &factstest.Shelf{})
+				settings := capped(most, &receivertest.Shelf{})
 				first, now := poolOf(sourceA), time.Now()
 				first.State(now)
 				first.Bind(settings)
@@ -182,9 +175,7 @@ func TestCapOutlivesTheProcess(t *testing.T) {
 				second.Bind(settings)
 				second.State(now)
 				synctest.Wait()
-				if got := second.State(now)[0].Today; got != used {
-					t.Errorf("%d instead of %d were asked, as the next process has it", got, used)
-				}
+				effort.Is(t, second.State(now)[0].Today, used, "asked, as the next process has it")
 				if got, _ := second.Claim(0, "a", now, 10); most > 0 && got > 0 {
 					t.Errorf("%d more than %d in a day", got, most)
 				}
@@ -206,8 +197,6 @@ func TestAllOfACapIsUsed(t *testing.T) {
 				got += n
 			}
 		}
-		if got != tc.most {
-			t.Errorf("%d of %d were taken by %d receivers", got, tc.most, tc.receivers)
-		}
+		effort.Is(t, got, tc.most, "taken by", tc.receivers, "receivers")
 	}
 }

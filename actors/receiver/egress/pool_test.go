@@ -23,8 +23,7 @@ const (
 	contacts = 20_000           // that are remembered
 )
 
-// poolOf makes a pool of sources with these addresses; without any, the one that the system
-// chooses.
+// poolOf makes a pool of sources with these addresses; without any, the one that the system chooses.
 func poolOf(addresses ...string) *egress.Pool {
 	list := make([]egress.Source, max(1, len(addresses)))
 	for i := range list {

@@ -9,8 +9,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestFIFO: items come out in the order in which they went in, also after the queue has moved
-// them in its memory.
+// TestFIFO: items come out in the order in which they went in, also after the queue has moved them in its memory.
 func TestFIFO(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
 		var q fairqueue.FIFO[int]

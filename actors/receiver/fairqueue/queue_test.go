@@ -41,9 +41,8 @@ func (q queue) serve(h *fairqueue.HostQueue[item]) item {
 	return one
 }
 
-// TestItemsGoByWeight: whoever had the queue to themselves before, from the moment on when all
-// wait each tenant is served by its weight, and each flow of a tenant as much as the others. Nobody
-// gets more than two turns ahead.
+// TestItemsGoByWeight: whoever had the queue to themselves before, from the moment on when all wait each tenant is
+// served by its weight, and each flow of a tenant as much as the others. Nobody gets more than two turns ahead.
 func TestItemsGoByWeight(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
 		weights := map[byte]int{}
@@ -260,9 +259,7 @@ func TestOneWithASessionWaitsBehind(t *testing.T) {
 	second.Closed(g, 0)
 	for range 3 {
 		h, next := q.Next()
-		if next != g {
-			t.Error("the flow that had ten turns is next")
-		}
+		effort.Is(t, next, g, "the flow that had ten turns is next")
 		h.Opened(next)
 		h.Closed(next, 1)
 	}
@@ -373,8 +370,7 @@ func TestContended(t *testing.T) {
 	effort.Is(t, len(slices.Collect(h.Flows())), 2, "flows")
 }
 
-// TestRankIsThatOfTheLeastServed: the host queue in which the one waits who was served least
-// comes before the others.
+// TestRankIsThatOfTheLeastServed: the host queue in which the one waits who was served least comes before the others.
 func TestRankIsThatOfTheLeastServed(t *testing.T) {
 	q := newQueue(nil)
 	busy, poor := q.NewHostQueue("busy"), q.NewHostQueue("poor")
@@ -387,9 +383,7 @@ func TestRankIsThatOfTheLeastServed(t *testing.T) {
 	if poor.Rank().Compare(busy.Rank()) >= 0 || busy.Rank().Compare(poor.Rank()) <= 0 {
 		t.Errorf("%v is not before %v", poor.Rank(), busy.Rank())
 	}
-	if busy.Rank().Compare(busy.Rank()) != 0 {
-		t.Error("a rank differs from itself")
-	}
+	effort.Is(t, busy.Rank().Compare(busy.Rank()), 0, "a rank differs from itself")
 	effort.Is(t, busy.First(), q.flow(item{tenant: 1}), "is first")
 	if f := q.NewHostQueue("empty").First(); f != nil {
 		t.Errorf("%v is first where nobody waits", f)
@@ -415,9 +409,7 @@ func TestWhoIsGoneIsForgotten(t *testing.T) {
 	h.Opened(q.flow(item{3 - gone.tenant, 1}))
 	q.Next()
 	q.Sweep(begin.Add(time.Minute - 1))
-	if q.flow(gone) != f {
-		t.Error("forgotten within a minute")
-	}
+	effort.Is(t, q.flow(gone), f, "forgotten within a minute")
 	h.Forget()
 	q.Sweep(begin.Add(time.Minute))
 	if q.Tenants() != 1 || h.Queued() != 1 {
@@ -426,9 +418,7 @@ func TestWhoIsGoneIsForgotten(t *testing.T) {
 	f = q.flow(item{3 - gone.tenant, 1})
 	q.serve(h)
 	q.Sweep(begin.Add(time.Hour))
-	if q.Tenants() != 1 {
-		t.Error("one with a session is forgotten")
-	}
+	effort.Is(t, q.Tenants(), 1, "one with a session is forgotten")
 	h.Closed(f, 1)
 	q.Sweep(begin.Add(time.Hour))
 	effort.Is(t, q.Tenants(), 0, "tenants in the end")

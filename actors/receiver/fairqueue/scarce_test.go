@@ -12,9 +12,8 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestScarceIsSharedByWeight: where each item may use up something scarce that is worth many turns,
-// tenants get turns and scarce ones together by their weights, and the flows of a tenant alike,
-// however many of their items do so.
+// TestScarceIsSharedByWeight: where each item may use up something scarce that is worth many turns, tenants get turns
+// and scarce ones together by their weights, and the flows of a tenant alike, however many of their items do so.
 func TestScarceIsSharedByWeight(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
 		weights, bad := map[byte]int{}, map[item]float64{}

@@ -1,2 +1,2 @@
-// Package receivertest has what tests of the packages of receivers share.
+// Package receivertest has what tests of receivers and of domains share: receivers, answers, and a ledger of facts.
 package receivertest

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/receiver/egress"
-	"rollcall/actors/receiver/registry"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -107,11 +106,6 @@ func CheckRate(t Tester, what string, times []time.Time, r throttle.Rate) {
 func ID(n byte) []byte {
 	u := uuid.UUID{15: n}
 	return u[:]
-}
-
-// FreeSlots counts the slots that nobody has.
-func FreeSlots(s *registry.Slots) int {
-	return s.Free()
 }
 
 // Answer is what a client is told of one address.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"rollcall/config/effort"
 )
 
 // guest is a receiver of the test: it notes what it is told.
@@ -63,9 +65,7 @@ func TestThoseGoFirstWhoRestedLongest(t *testing.T) {
 		t.Errorf("asked to end: %d %d %d", all[0].yielded, all[1].yielded, all[3].yielded)
 	}
 	all[1].slot.Stay() // it got work just then: the next one is asked
-	if all[0].yielded != 1 {
-		t.Error("nobody else was asked")
-	}
+	effort.Is(t, all[0].yielded, 1, "nobody else was asked")
 }
 
 // TestNobodyIsLeftWaiting draws guests of three workspaces that come, rest, work and go in any order,

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -225,17 +224,13 @@ func TestComplyEndsWithItsContext(t *testing.T) {
 		one := dialled(t, seat, 1, func() {})[0]
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := l.ApplyShares(ctx, of(0, 1)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v", err)
-		}
+		effort.ErrIs(t, l.ApplyShares(ctx, of(0, 1)), context.DeadlineExceeded, "error")
 		if one.MayGoOn(0) || seat.Dial(1, 1, uuid.Nil, NewSlots(1)) != nil {
 			t.Error("the old share holds on")
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := l.ApplyShares(ctx, of(0, 1)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error of the second call %v", err)
-		}
+		effort.ErrIs(t, l.ApplyShares(ctx, of(0, 1)), context.DeadlineExceeded, "error of the second call")
 	})
 }
 

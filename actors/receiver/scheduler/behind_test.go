@@ -8,6 +8,7 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
 
@@ -45,9 +46,7 @@ func TestASchedulerTellsWhatIsBehindItsChunks(t *testing.T) {
 		if n := len(all.Minutes); n == 0 || all.Minutes[n-1].Queued != queued+behind {
 			t.Errorf("%s: minutes %+v, want %d queued", when, all.Minutes, queued+behind)
 		}
-		if got := waitingNow(t, metrics); got != float64(queued+behind) {
-			t.Errorf("%s: the gauge has %v, want %d", when, got, queued+behind)
-		}
+		effort.Is(t, waitingNow(t, metrics), float64(queued+behind), when, "the gauge has", queued+behind)
 		if behind > 0 && (len(all.Queues) != 1 || all.Queues[0].Queued != here+behind ||
 			all.Queues[0].Oldest != oldest.Seconds()) {
 			t.Errorf("%s: queues %+v", when, all.Queues)
@@ -70,16 +69,12 @@ func TestWhatIsBehindIsForgottenWithItsClient(t *testing.T) {
 	task := w.scheduler.queues.tasks.all[behindOffer(1, 0, 0).GetTask().Key()]
 	w.scheduler.queues.tasks.forget(w.now, task.chunks[0])
 	w.scheduler.queues.tasks.sweep(w.now.Add(behindFor - 1))
-	if n := w.scheduler.queues.tasks.behind; n != 1000 {
-		t.Errorf("%d are behind between two chunks", n)
-	}
+	effort.Is(t, w.scheduler.queues.tasks.behind, 1000, "behind between two chunks")
 	w.scheduler.queues.tasks.sweep(w.now.Add(behindFor))
 	if n := w.scheduler.queues.tasks.behind; n != 0 || len(w.scheduler.queues.tasks.waiters) != 0 {
 		t.Errorf("%d are behind a task that offers nothing", n)
 	}
 	w.offer(behindOffer(2, 1000, 0))
 	w.scheduler.queues.shedLost(task.client.Address)
-	if n := w.scheduler.queues.tasks.behind; n != 0 {
-		t.Errorf("%d are behind a client that is lost", n)
-	}
+	effort.Is(t, w.scheduler.queues.tasks.behind, 0, "behind a client that is lost")
 }

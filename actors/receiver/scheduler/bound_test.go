@@ -5,14 +5,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"rollcall/config/effort"
 )
 
 // TestTheDocumentTellsWhatAMoveLoses: docs/operators/cluster.md gives a bound, which rests on these.
 func TestTheDocumentTellsWhatAMoveLoses(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/operators/cluster.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := effort.Must(os.ReadFile("../../../docs/operators/cluster.md"))(t)
 	for _, said := range []string{
 		fmt.Sprintf("%.0f s (`leaveWithin`)", leaveWithin.Seconds()),
 		fmt.Sprintf("%d ms (`flushEvery`)", flushEvery.Milliseconds()),

@@ -6,6 +6,7 @@ import (
 
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -61,9 +62,7 @@ func TestDecideOpen(t *testing.T) {
 		"one is asked alone elsewhere": {room{dials: 1, opens: true, alone: true}, Open{}},
 	} {
 		v := viewOf(a)
-		if got := decideOpen(&v, &tc.room); got != tc.want {
-			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
-		}
+		effort.Is(t, decideOpen(&v, &tc.room), tc.want, name)
 	}
 	for _, tc := range []struct {
 		left, want int
@@ -71,9 +70,7 @@ func TestDecideOpen(t *testing.T) {
 	}{{15, 1, false}, {100, 7, false}, {100, 1, true}} { // one alone would take 6 s for 100
 		v := viewOf(a)
 		v.limits.RcptRate, v.busy = rate(1000, time.Second), tc.busy
-		if got := v.sessionsWorth(tc.left); got != tc.want {
-			t.Errorf("%d addresses are worth %d sessions, want %d", tc.left, got, tc.want)
-		}
+		effort.Is(t, v.sessionsWorth(tc.left), tc.want, tc.left, "addresses are worth sessions")
 	}
 }
 
@@ -114,9 +111,7 @@ func TestLearn(t *testing.T) {
 			want[0] = goneWith
 		}
 		for i, f := range learn(nil, begin, &r, in) {
-			if f.what != want[i] {
-				t.Errorf("%+v: fact %d is %d, want %d", in, i, f.what, want[i])
-			}
+			effort.Is(t, f.what, want[i], in, "fact", i)
 		}
 	}
 }

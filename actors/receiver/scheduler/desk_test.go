@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -62,16 +63,13 @@ func TestVerdictsOfADomain(t *testing.T) {
 		{"served by neither", map[string]smtp.Reply{"mx1": relay, "mx2": relay}, nil, smtp.Invalid,
 			smtp.DomainNotHosted, 2},
 		{"served by the second", map[string]smtp.Reply{"mx1": relay}, nil, smtp.Valid, smtp.MailboxExists, 2},
-		{"not served by one, the other is down", map[string]smtp.Reply{"mx2": relay},
-			map[string]error{"mx1": refused},
+		{"not served by one, the other is down", map[string]smtp.Reply{"mx2": relay}, map[string]error{"mx1": refused},
 			smtp.Undecided, smtp.ConnectionFailed, 1},
 		{"not served by one, the other is no MX", map[string]smtp.Reply{"mx1": relay, "mx2": login}, nil,
 			smtp.Undecided, smtp.Policy, 2},
-		{"no mail at both", nil, map[string]error{"mx1": noMail, "mx2": noMail}, smtp.Invalid,
-			smtp.NoMailService, 0},
+		{"no mail at both", nil, map[string]error{"mx1": noMail, "mx2": noMail}, smtp.Invalid, smtp.NoMailService, 0},
 		{"no mail at one, not served by the other", map[string]smtp.Reply{"mx1": relay},
-			map[string]error{"mx2": noMail},
-			smtp.Invalid, smtp.NoMailService, 1},
+			map[string]error{"mx2": noMail}, smtp.Invalid, smtp.NoMailService, 1},
 		{"no mail at one, the other is down", nil, map[string]error{"mx1": noMail, "mx2": refused},
 			smtp.Undecided, smtp.NoMailService, 0},
 		{"the only RCPT is too many", map[string]smtp.Reply{"mx1": split}, nil, smtp.Undecided,
@@ -245,9 +243,7 @@ func TestLanesTakeTurns(t *testing.T) {
 		w.offer(offerOf(1, fmt.Sprintf("d%d.example", n), 1, wire.AddressesMax, hosts(fmt.Sprintf("mx%c", 'a'+n))))
 	}
 	w.run(begin.Add(20 * (turnFor + 2*time.Second)))
-	if len(served) != 20 {
-		t.Errorf("%d of 20 lanes were served", len(served))
-	}
+	effort.Is(t, len(served), 20, "20 lanes were served")
 }
 
 // TestLaneGivesUpASecondSession: without waiting for its turn to be over.
@@ -263,9 +259,7 @@ func TestLaneGivesUpASecondSession(t *testing.T) {
 	}
 	w.offer(offerOf(2, "other.example", 1, 5, hosts("mx2")))
 	w.run(w.now.Add(2500 * time.Millisecond))
-	if len(all["other.example"]) != 5 {
-		t.Errorf("%d of 5 addresses of the lane that waits", len(all["other.example"]))
-	}
+	effort.Is(t, len(all["other.example"]), 5, "5 addresses of the lane that waits")
 }
 
 // TestSlowRateKeepsItsSession: a session with work waits for the rate.

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -51,9 +52,7 @@ func TestPausedByAnOperator(t *testing.T) {
 		t.Errorf("%d sessions, %d RCPTs before and %d in the pause, told %d times", len(w.open), before,
 			len(w.rcpts)-before, paused)
 	}
-	if answered := len(all["d.example"]); answered != before {
-		t.Errorf("%d answers to %d RCPTs", answered, before)
-	}
+	effort.Is(t, len(all["d.example"]), before, "RCPTs asked")
 	a.Pause = throttle.PauseNo
 	w.wake()
 	w.run(w.now.Add(time.Second))
@@ -61,13 +60,9 @@ func TestPausedByAnOperator(t *testing.T) {
 		t.Error("nothing is asked a second after the pause")
 	}
 	w.run(w.now.Add(time.Minute))
-	if got := len(all["d.example"]); got != wire.AddressesMax {
-		t.Errorf("%d of %d answers", got, wire.AddressesMax)
-	}
+	effort.Is(t, len(all["d.example"]), wire.AddressesMax, "answers")
 	for local, n := range asked {
-		if n != 1 {
-			t.Errorf("%s was asked %d times", local, n)
-		}
+		effort.Is(t, n, 1, local, "was asked times")
 	}
 	w.checkEmpty()
 }
@@ -93,13 +88,10 @@ func TestDrained(t *testing.T) {
 	a.Pause = throttle.PauseNo
 	w.wake()
 	w.run(w.now.Add(time.Minute))
-	if len(w.rcpts) != wire.AddressesMax {
-		t.Errorf("%d of %d were asked in the end", len(w.rcpts), wire.AddressesMax)
-	}
+	effort.Is(t, len(w.rcpts), wire.AddressesMax, "asked in the end")
 }
 
-// TestChangesKeepSessions: another rate ends no session, and fewer connections end only
-// those that are too many.
+// TestChangesKeepSessions: another rate ends no session, and fewer connections end only those that are too many.
 func TestChangesKeepSessions(t *testing.T) {
 	a := openedWide()
 	w := tuned(t, &a)
@@ -188,9 +180,7 @@ func TestTLSAsWanted(t *testing.T) {
 		}
 		w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
 		for _, s := range w.scheduler.sessions.all {
-			if s.tls != tc.want {
-				t.Errorf("%s: opened with %v", tc.tls, s.tls)
-			}
+			effort.Is(t, s.tls, tc.want, tc.tls, "opened with")
 		}
 		w.run(begin.Add(time.Minute))
 		if len(all["d.example"]) != 1 || len(w.rcpts) != 1 {
@@ -205,9 +195,7 @@ func TestTLSAsWanted(t *testing.T) {
 	w.wake()
 	w.run(w.now.Add(3 * time.Second))
 	for _, s := range w.scheduler.sessions.all {
-		if s.tls != smtp.TLSRequired {
-			t.Errorf("a session that was opened with %v goes on", s.tls)
-		}
+		effort.Is(t, s.tls, smtp.TLSRequired, "a session that was opened with goes on")
 	}
 }
 
@@ -249,15 +237,11 @@ func TestSourcePaused(t *testing.T) {
 	if len(w.open) > 0 || len(w.rcpts) > rcpts || b.Cause != wire.Cause_PAUSED {
 		t.Errorf("%d sessions, %d RCPTs more, %s: %s", len(w.open), len(w.rcpts)-rcpts, b.Cause, b.Why)
 	}
-	if got := len(all["d.example"]); got != rcpts {
-		t.Errorf("%d answers to %d RCPTs", got, rcpts)
-	}
+	effort.Is(t, len(all["d.example"]), rcpts, "RCPTs asked")
 	clear(pauses)
 	w.wake()
 	w.run(w.now.Add(time.Minute))
-	if got := len(all["d.example"]); got != wire.AddressesMax {
-		t.Errorf("%d of %d answers", got, wire.AddressesMax)
-	}
+	effort.Is(t, len(all["d.example"]), wire.AddressesMax, "answers")
 }
 
 // TestSpentSourceWaits until midnight, and then goes on.
@@ -274,9 +258,7 @@ func TestSpentSourceWaits(t *testing.T) {
 		t.Errorf("%d RCPTs, %s until %s: %s", len(w.rcpts), b.Cause, b.Until, b.Why)
 	}
 	w.run(begin.Add(untilMidnight(begin) + time.Minute))
-	if len(w.rcpts) != 80 {
-		t.Errorf("%d RCPTs after midnight", len(w.rcpts))
-	}
+	effort.Is(t, len(w.rcpts), 80, "RCPTs after midnight")
 }
 
 // TestCloseSession: it ends after what is on the wire, and another one is opened.
@@ -318,8 +300,7 @@ func TestHolds(t *testing.T) {
 				return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 1, 1}, Lines: []string{"no such user"}}
 			}
 		}, wire.Cause_BUDGET, true},
-		{"paused", func(a *throttle.Limits) { a.Pause = throttle.PauseYes }, func(*world) {},
-			wire.Cause_PAUSED, false},
+		{"paused", func(a *throttle.Limits) { a.Pause = throttle.PauseYes }, func(*world) {}, wire.Cause_PAUSED, false},
 		{"penalty", func(*throttle.Limits) {}, func(w *world) {
 			w.scheduler.paths.pauseReceiver(w.now, Judgement{Verdict: again(smtp.ReceiverBusy, "test")})
 			w.scheduler.paths.receiver.until = begin.Add(time.Hour)
@@ -361,18 +342,14 @@ func TestPerHour(t *testing.T) {
 	w.run(begin.Add(2 * time.Second))
 	d := w.scheduler
 	mine := d.queues.tasks.all[offerOf(1, "d.example", 1, 0, nil).GetTask().Key()]
-	if got := d.perHourOf(w.now, mine); got != 36_000 {
-		t.Errorf("%d an hour at ten a second", got)
-	}
+	effort.Is(t, d.perHourOf(w.now, mine), 36_000, "an hour at ten a second")
 	d.paths.all[0].pace.Recall(throttle.RateMemory{Rate: 7, Edge: 9}, w.now)
 	if got := d.perHourOf(w.now, mine); got < 18_000 || got >= 36_000 {
 		t.Errorf("%d an hour at a receiver that wants less", got)
 	}
 	d.paths.all[0].pace = throttle.NewPace(d.allowance.rateBounds(a), w.now)
 	w.offer(offerOf(2, "e.example", 1, wire.AddressesMax, hosts("mx1")))
-	if got := d.perHourOf(w.now, mine); got != 18_000 {
-		t.Errorf("%d an hour beside another one", got)
-	}
+	effort.Is(t, d.perHourOf(w.now, mine), 18_000, "an hour beside another one")
 	a.RefusedPerHour = 100
 	w.wake()
 	accepted, _ := d.paths.all.answered()
@@ -390,7 +367,5 @@ func TestPerHour(t *testing.T) {
 	}
 	a.Pause = throttle.PauseYes
 	w.wake()
-	if got := d.perHourOf(w.now, mine); got != 0 {
-		t.Errorf("%d an hour in a pause", got)
-	}
+	effort.Is(t, d.perHourOf(w.now, mine), 0, "an hour in a pause")
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
 
@@ -63,9 +64,7 @@ func TestPauseTellsItsEnd(t *testing.T) {
 			if b.Cause != wire.Cause_PAUSED || !b.Until.Equal(want) || !strings.Contains(b.Why, tc.why) {
 				t.Errorf("%s until %s: %s", b.Cause, b.Until, b.Why)
 			}
-			if told != pulsed {
-				t.Errorf("those that wait were told %s instead of %s", told, pulsed)
-			}
+			effort.Is(t, told, pulsed, "those that wait were told")
 			if n := w.scheduler.perHour(w.now); n > 0 != (tc.ends > 0) {
 				t.Errorf("%g an hour", n)
 			}

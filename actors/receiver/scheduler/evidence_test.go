@@ -72,17 +72,14 @@ func TestAnswersRestOnTheirAttempts(t *testing.T) {
 			w.offer(offerOf(1, "d.example", n+1, 40, route))
 			w.run(w.now.Add(time.Hour))
 		}
-		if answered != 3*40 {
-			rt.Errorf("%d answers", answered)
-		}
+		effort.Is(rt, answered, 3*40, "answers")
 	})
 	if outcomes[smtp.Valid] == 0 || outcomes[smtp.Invalid] == 0 || outcomes[smtp.Undecided] == 0 {
 		t.Errorf("outcomes %v", outcomes)
 	}
 }
 
-// routeOf makes a route of one to three hosts with one or two addresses, or, but for
-// the first, with none.
+// routeOf makes a route of one to three hosts with one or two addresses, or, but for the first, with none.
 func routeOf(r *rand.Rand) []*wire.Host {
 	all := hosts("mx1.example", "mx2.example", "mx3.example")[:1+r.IntN(3)]
 	for i, h := range all {
@@ -98,8 +95,7 @@ func routeOf(r *rand.Rand) []*wire.Host {
 	return all
 }
 
-// TestNoMailAtOneOfTwoAddresses: a host says that it takes no mail when all its
-// addresses do.
+// TestNoMailAtOneOfTwoAddresses: a host says that it takes no mail when all its addresses do.
 func TestNoMailAtOneOfTwoAddresses(t *testing.T) {
 	down := &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 421, Lines: []string{"busy"}}}
 	for _, tc := range []struct {
@@ -124,9 +120,7 @@ func TestNoMailAtOneOfTwoAddresses(t *testing.T) {
 		w.collect(1, func(_ string, a told) {
 			answered++
 			a.agrees(t)
-			if a.outcome != tc.want {
-				t.Errorf("%s: %s %s", tc.name, a.outcome, a.reason)
-			}
+			effort.Is(t, a.outcome, tc.want, tc.name, a.reason)
 		})
 		w.offer(offerOf(1, "d.example", 1, 1, route))
 		if w.run(begin.Add(time.Minute)); answered != 1 {
@@ -151,8 +145,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}{
 		{"one text", 1, func(int, int) string { return "no such user" }, 1},
 		{"sixteen of one text", evidence.AttemptsMax, func(int, int) string { return "no such user" }, 10},
-		{"other texts of a usual length", 1, func(i, _ int) string { return strings.Repeat("x", 60) + letters(i) },
-			2},
+		{"other texts of a usual length", 1, func(i, _ int) string { return strings.Repeat("x", 60) + letters(i) }, 2},
 		{"as much as there can be", evidence.AttemptsMax, func(i, k int) string {
 			return (strings.Repeat("\xff", evidence.TextMax) + letters(i*evidence.AttemptsMax+k))[4:]
 		}, wire.AddressesMax},
@@ -186,8 +179,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreBounded: a probe that is sent around for ever keeps its first and
-// its newest attempts.
+// TestAttemptsAreBounded: a probe that is sent around for ever keeps its first and its newest attempts.
 func TestAttemptsAreBounded(t *testing.T) {
 	p := &Probe{}
 	for n := range 100 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/receiver/state"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -65,17 +66,11 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 		}
 		refused := d.paths.all[0].refusals.RefusedAt(begin)
 		dropped := d.Forget(begin, tc.what)
-		if got := knows(d, begin); got != tc.left {
-			t.Errorf("%s: %q is left, want %q", tc.what, got, tc.left)
-		}
+		effort.Is(t, knows(d, begin), tc.left, tc.what, "left")
 		for _, want := range tc.told {
-			if n := strings.Count(strings.Join(dropped, "\n"), want); n != 1 {
-				t.Errorf("%s: %q is told %d times in %q", tc.what, want, n, dropped)
-			}
+			effort.Is(t, strings.Count(strings.Join(dropped, "\n"), want), 1, tc.what, want, "told in", dropped)
 		}
-		if got := d.paths.all[0].refusals.RefusedAt(begin); got != refused {
-			t.Errorf("%s: %d refusals of the hour became %d", tc.what, refused, got)
-		}
+		effort.Is(t, d.paths.all[0].refusals.RefusedAt(begin), refused, tc.what, "refusals of the hour became")
 		if again := d.Forget(begin, tc.what); len(again) > 0 {
 			t.Errorf("%s: a second time drops %q", tc.what, again)
 		}
@@ -89,8 +84,7 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 	}
 }
 
-// TestNothingTakesTheOldPlace: when nothing is left to remember, that is written over what
-// was kept.
+// TestNothingTakesTheOldPlace: when nothing is left to remember, that is written over what was kept.
 func TestNothingTakesTheOldPlace(t *testing.T) {
 	d := rememberer(begin, 0)
 	d.allowance.learned.Connections.Tighten(3, begin)
@@ -113,24 +107,18 @@ func TestNothingTakesTheOldPlace(t *testing.T) {
 func TestWhatIsKeptIsForgotten(t *testing.T) {
 	d := blocked(begin)
 	fact, _ := d.snapshot(begin)
-	m, err := state.Decode(fact.Data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := effort.Must(state.Decode(fact.Data))(t)
 	if dropped := ForgetSnapshot(&m, ForgetBlock); len(dropped) < 3 || m.Paused != 0 {
 		t.Fatalf("%q %+v", dropped, m)
 	}
 	next := rememberer(begin, 0)
 	next.Recall(begin, m.Encode())
 	next.queues.hostQueue(begin, hosts("mx1", "mx2"))
-	if left := knows(next, begin); left != "pace sessions rest" {
-		t.Errorf("%q is left", left)
-	}
+	effort.Is(t, knows(next, begin), "pace sessions rest", "left")
 }
 
-// TestMoreAllowedBeginsANewSearch: what was learned below the old allowance is where more is
-// tried at once; what never held anybody back, and an allowance that does not grow, change
-// nothing.
+// TestMoreAllowedBeginsANewSearch: what was learned below the old allowance is where more is tried at once; what never
+// held anybody back, and an allowance that does not grow, change nothing.
 func TestMoreAllowedBeginsANewSearch(t *testing.T) {
 	allow := openedWide()
 	o := testOptions(allow)

@@ -23,9 +23,8 @@ var (
 	harvestWord = smtp.Reply{Code: 550, Lines: []string{"too many invalid recipients"}}
 )
 
-// TestNothingAfterTheHarvestWord: what other sessions were answered after it is void
-// and asked again, the receiver rests for an hour, and nobody is called invalid by
-// the guard. A shorter hour is a shorter rest.
+// TestNothingAfterTheHarvestWord: what other sessions were answered after it is void and asked again, the receiver
+// rests for an hour, and nobody is called invalid by the guard. A shorter hour is a shorter rest.
 func TestNothingAfterTheHarvestWord(t *testing.T) {
 	for _, hour := range []throttle.Hour{0, throttle.Hour(2 * time.Minute)} { // above shortRest
 		t.Run(time.Duration(hour).String(), func(t *testing.T) { nothingAfterTheHarvestWord(t, hour) })
@@ -65,9 +64,7 @@ func nothingAfterTheHarvestWord(t *testing.T, hour throttle.Hour) {
 			}
 		default:
 			waits = append(waits, a.wait)
-			if a.reason != smtp.HarvestGuard {
-				t.Errorf("put off because of %s", a.reason)
-			}
+			effort.Is(t, a.reason, smtp.HarvestGuard, "put off because")
 		}
 		for _, one := range a.attempts {
 			if one.Void {
@@ -197,21 +194,15 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 		t.Fatalf("%d halted for no reason", n)
 	}
 	w.scheduler.paths.pauseReceiver(w.now, told)
-	if n := w.halted(); n != len(w.scheduler.sessions.all) {
-		t.Errorf("%d of %d halted by a pause", n, len(w.scheduler.sessions.all))
-	}
+	effort.Is(t, w.halted(), len(w.scheduler.sessions.all), "halted by a pause")
 	w = busyWith(t, sourceA)
 	w.scheduler.paths.suspendSource(w.now, w.scheduler.queues.all["mx1"].route, w.scheduler.paths.all[0], told)
-	if n := w.halted(); n != len(w.scheduler.sessions.all) {
-		t.Errorf("%d of %d halted by a rest", n, len(w.scheduler.sessions.all))
-	}
+	effort.Is(t, w.halted(), len(w.scheduler.sessions.all), "halted by a rest")
 	w = busyWith(t, sourceA)
 	for _, s := range w.scheduler.sessions.all {
 		s.refused = guardLeast - 1
 		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
-		if n := w.halted(); n != 0 {
-			t.Errorf("%d halted by one odd mailbox", n)
-		}
+		effort.Is(t, w.halted(), 0, "halted by one odd mailbox")
 		s.refused = guardLeast
 		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
 		break
@@ -227,9 +218,7 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 		}
 		w.scheduler.sessions.giveProbes(&v, s, []*Probe{{}})
 	}
-	if n := w.halted(); n != 0 {
-		t.Errorf("%d halted for ever", n)
-	}
+	effort.Is(t, w.halted(), 0, "halted for ever")
 }
 
 // TestCarefulWithStrangers: a session ends before a guard that counts its refusals
@@ -285,9 +274,8 @@ func TestErrorsOfASession(t *testing.T) {
 	}
 }
 
-// TestSlowRefusalsTeach: a receiver that holds back its nth refusal, as Postfix does
-// with its tenth error, sees fewer in the sessions that follow; one that is slow from
-// the first on teaches nothing.
+// TestSlowRefusalsTeach: a receiver that holds back its nth refusal, as Postfix does with its tenth error, sees fewer
+// in the sessions that follow; one that is slow from the first on teaches nothing.
 func TestSlowRefusalsTeach(t *testing.T) {
 	for _, tc := range []struct{ slowFrom, want int }{{10, 9}, {3, 2}, {1, 50}, {1000, 50}} {
 		d := begunAlone("example", testOptions(openedWide()), begin)
@@ -492,9 +480,7 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 		}
 		l.greyed = opened.Add(c.putOff)
 		s := &session{sessionRecord: sessionRecord{told: c.told, greyed: c.greyed}, opened: opened, queue: l}
-		if got := s.stale(); got != c.stale {
-			t.Errorf("%s: stale is %v", c.name, got)
-		}
+		effort.Is(t, s.stale(), c.stale, c.name, "stale")
 	}
 	w := newWorld(t, openedWide(), 1)
 	m := offerOf(1, "d.example", 1, 2, hosts("mx1"))
@@ -522,9 +508,7 @@ func TestOnlyBadAddressesForHours(t *testing.T) {
 	w.run(begin.Add(6 * time.Hour))
 	slices.SortFunc(w.rcpts, time.Time.Compare)
 	checkRate(t, "refused", w.rcpts, throttle.Rate{Events: 24, Per: time.Hour})
-	if invalid != 100 {
-		t.Errorf("%d of 100 answered in six hours", invalid)
-	}
+	effort.Is(t, invalid, 100, "100 answered in six hours")
 }
 
 // TestHalfBadAddresses: beyond what an hour allows, less is refused than accepted.

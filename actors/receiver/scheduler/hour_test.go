@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -15,8 +16,7 @@ func hourly(o Options, hour throttle.Hour) Options {
 	return o
 }
 
-// TestWaitsOfAShortHour: what a rule names is as short as the hour, what a receiver
-// names is not.
+// TestWaitsOfAShortHour: what a rule names is as short as the hour, what a receiver names is not.
 func TestWaitsOfAShortHour(t *testing.T) {
 	o := hourly(testOptions(openedWide()), throttle.Hour(36*time.Second))
 	for text, want := range map[string]time.Duration{
@@ -26,9 +26,7 @@ func TestWaitsOfAShortHour(t *testing.T) {
 	} {
 		told := o.Judge(evidence.Raw{At: begin, Host: "mx.example.org", Stage: smtp.StageRcpt,
 			Reply: smtp.Reply{Code: 452, Lines: []string{text}}, Hello: "probe.example"})
-		if told.Verdict.Wait != want {
-			t.Errorf("%q: %v by %s, want %v", text, told.Verdict.Wait, told.Verdict.Rule, want)
-		}
+		effort.Is(t, told.Verdict.Wait, want, text, "by", told.Verdict.Rule)
 	}
 }
 
@@ -45,8 +43,7 @@ func TestRestsOfAShortHour(t *testing.T) {
 	}
 }
 
-// TestQuotaOfAShortHour: it allows the same refusals in that hour, counts them in minutes
-// of it, and hands them on.
+// TestQuotaOfAShortHour: it allows the same refusals in that hour, counts them in minutes of it, and hands them on.
 func TestQuotaOfAShortHour(t *testing.T) {
 	hour := throttle.Hour(time.Minute)
 	d := begunAlone("example", hourly(testOptions(throttle.DefaultLimits()), hour), begin)

@@ -7,6 +7,7 @@ import (
 
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -105,15 +106,12 @@ func TestFailuresAreForgotten(t *testing.T) {
 			told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 250}})
 			d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 1, hosts("mx1")))
 			d.takeReport(begin, s, &Report{Answered: []Answered{{Probe: d.queues.popProbe(l), Judgement: told, Sent: begin, At: begin, Nth: 1}}})
-			if c.failures != 0 {
-				t.Errorf("%d failures of a host that answers", c.failures)
-			}
+			effort.Is(t, c.failures, 0, "failures of a host that answers")
 		})
 	}
 }
 
-// TestPoisonedSession: the receiver rests, and later sessions end before that
-// many refusals.
+// TestPoisonedSession: the receiver rests, and later sessions end before that many refusals.
 func TestPoisonedSession(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.reply = func(_ *Probe, s *simSession) smtp.Reply {
@@ -129,8 +127,7 @@ func TestPoisonedSession(t *testing.T) {
 	}
 }
 
-// TestBlockedInRow: refusals of us rest the source only when nothing else is said
-// between them.
+// TestBlockedInRow: refusals of us rest the source only when nothing else is said between them.
 func TestBlockedInRow(t *testing.T) {
 	blocked := smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1},
 		Lines: []string{"blocked using some list"}}
@@ -171,9 +168,7 @@ func TestCancelEmptiesTheQueue(t *testing.T) {
 	w.scheduler.queues.cancelTask(w.now, &wire.Cancel{Task: m.GetTask()})
 	w.plan()
 	w.run(w.now.Add(2 * heartbeatEvery))
-	if n := w.scheduler.fair.Queued(); n != 3 {
-		t.Errorf("%d probes wait, 3 are wanted", n)
-	}
+	effort.Is(t, w.scheduler.fair.Queued(), 3, "probes wait, 3 are wanted")
 }
 
 // TestSlowAcknowledgements: results are given up only when nothing at all is heard.

@@ -10,6 +10,7 @@ import (
 
 	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -63,9 +64,7 @@ func TestMemorySurvivesAMove(t *testing.T) {
 	d := rememberer(there, 17*time.Minute+500*time.Millisecond)
 	d.Recall(there, fact.Data)
 	a := d.takeAllowance(there)
-	if a.Connections != 3 {
-		t.Errorf("permitted %+v", a)
-	}
+	effort.Is(t, a.Connections, 3, "permitted", a)
 	soon := there.Add(time.Minute)
 	if e := d.paths.all[0].pace.Explain(soon); e.Rate != 700_000 || e.Edge != 1_000_000 {
 		t.Errorf("tempo %+v", e)
@@ -89,12 +88,8 @@ func TestMemorySurvivesAMove(t *testing.T) {
 	if left := c.until.Sub(there); left < 9*time.Minute || left > 10*time.Minute {
 		t.Errorf("host is avoided for %s", left)
 	}
-	if l.candidates[1].failures != 0 {
-		t.Error("a host that is fine is avoided")
-	}
-	if n := d.takeAllowance(there.Add(2 * throttle.CapacityHold)).Connections; n != 4 {
-		t.Errorf("%d sessions later", n)
-	}
+	effort.Is(t, l.candidates[1].failures, 0, "a host that is fine is avoided")
+	effort.Is(t, d.takeAllowance(there.Add(2*throttle.CapacityHold)).Connections, 4, "sessions later")
 }
 
 // TestMemoryOfNothing: a receiver that taught nothing takes no place.
@@ -113,10 +108,7 @@ func TestMemoryOfNothing(t *testing.T) {
 // TestMemoryThatCannotBeRead is as none, and never blocks a receiver for ever.
 func TestMemoryThatCannotBeRead(t *testing.T) {
 	text := func(m state.Snapshot) string {
-		data, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := effort.Must(json.Marshal(m))(t)
 		return string(data)
 	}
 	year := (366 * 24 * time.Hour).Milliseconds()
@@ -195,8 +187,7 @@ func TestMemoryOfTwo(t *testing.T) {
 	}
 }
 
-// TestAsksNothingBeforeItKnows what others learned, but not for ever; after a loss
-// it asks with more care.
+// TestAsksNothingBeforeItKnows what others learned, but not for ever; after a loss it asks with more care.
 func TestAsksNothingBeforeItKnows(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
 
@@ -45,8 +46,7 @@ func TestPartOfADayIsUsedUp(t *testing.T) {
 	}
 }
 
-// TestYesterdayIsNotGivenBack: what was taken before midnight and not asked leaves no more
-// for the day after.
+// TestYesterdayIsNotGivenBack: what was taken before midnight and not asked leaves no more for the day after.
 func TestYesterdayIsNotGivenBack(t *testing.T) {
 	a := openedWide()
 	a.RcptsPerTransaction, a.RcptsPerConnection = 50, 1000
@@ -72,7 +72,5 @@ func TestYesterdayIsNotGivenBack(t *testing.T) {
 		t.Fatalf("%d taken, %d counted", got, used())
 	}
 	w.scheduler.takeReport(w.now, s, &Report{ID: s.id, Unanswered: s.given}) // halted before it sent anything
-	if now := used(); now != got {
-		t.Errorf("%d of today count, and were %d", now, got)
-	}
+	effort.Is(t, used(), got, "asked today")
 }

@@ -51,10 +51,9 @@ func (p poisoned) play(t *testing.T, lists []float64, seed uint64) (int, *trial)
 	return tr.between(begun, begun+4*3600).goodOf[len(lists)-1], tr
 }
 
-// TestOnePoisonedListLeavesOthersTheirPart: where twenty refusals an hour are allowed, a list beside
-// one that is full of invalid addresses gets at least a third of what it gets alone: about half of
-// the refusals are its own. So does a file beside another one of the same customer, and who comes
-// later. The poisoned list gets its own half.
+// TestOnePoisonedListLeavesOthersTheirPart: where twenty refusals an hour are allowed, a list beside one that is full
+// of invalid addresses gets at least a third of what it gets alone: about half of the refusals are its own. So does a
+// file beside another one of the same customer, and who comes later. The poisoned list gets its own half.
 func TestOnePoisonedListLeavesOthersTheirPart(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	for seed, p := range []poisoned{

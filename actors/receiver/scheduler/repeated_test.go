@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
@@ -32,9 +33,7 @@ func TestWhatIsRepeatedIsJudgedAsBefore(t *testing.T) {
 	}
 	expect := func(what string, want int) {
 		t.Helper()
-		if judged != want {
-			t.Errorf("%s: judged %d times, want %d", what, judged, want)
-		}
+		effort.Is(t, judged, want, what, "judged times")
 		judged = 0
 	}
 	for _, local := range []string{"anna", "a.b", "C.D"} {

@@ -61,15 +61,12 @@ func TestNoShareAsksNothing(t *testing.T) {
 			}
 			living.Alone()
 			w.run(w.now.Add(30 * time.Second))
-			if answers != 20 {
-				t.Errorf("%d of 20 answers with a share", answers)
-			}
+			effort.Is(t, answers, 20, "20 answers with a share")
 		})
 	}
 }
 
-// TestShareShrinks: sessions that are too many end, and what they were given and
-// had not asked is asked by the others.
+// TestShareShrinks: sessions that are too many end, and what they were given and had not asked is asked by the others.
 func TestShareShrinks(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	all := w.heard()
@@ -95,9 +92,7 @@ func TestShareShrinks(t *testing.T) {
 	}
 	living.Alone()
 	w.run(w.now.Add(time.Minute))
-	if got := len(all["d.example"]); got != wire.AddressesMax {
-		t.Errorf("%d of %d answers", got, wire.AddressesMax)
-	}
+	effort.Is(t, len(all["d.example"]), wire.AddressesMax, "answers")
 	w.checkEmpty()
 }
 
@@ -128,9 +123,8 @@ type side struct {
 	k int // share
 }
 
-// TestSharesNeverAddUpToMore: two nodes have the same receiver at once, with
-// shares that change at random as a cluster changes them: first one gives up, and
-// when it has complied the other takes. At no moment do both together go beyond
+// TestSharesNeverAddUpToMore: two nodes have the same receiver at once, with shares that change at random as a cluster
+// changes them: first one gives up, and when it has complied the other takes. At no moment do both together go beyond
 // the allowance.
 func TestSharesNeverAddUpToMore(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
@@ -179,8 +173,7 @@ type bothSides struct {
 	most  int
 }
 
-// change gives both sides other shares: smaller ones at once, larger ones when
-// the other side keeps to its smaller one.
+// change gives both sides other shares: smaller ones at once, larger ones when the other side keeps to its smaller one.
 func (b *bothSides) change(shares ...int) {
 	var complying []*side
 	for i, s := range b.sides {
@@ -258,13 +251,9 @@ func TestLearnedIsOfTheWhole(t *testing.T) {
 	inForce(w.living, of(1, 2))
 	w.scheduler.takeAllowance(begin)
 	w.scheduler.allowance.learned.Connections.Tighten(w.scheduler.allowance.ofWhole(1), begin)
-	if got := w.scheduler.takeAllowance(begin).Connections; got != 1 {
-		t.Errorf("%d sessions under the share that learned 1", got)
-	}
+	effort.Is(t, w.scheduler.takeAllowance(begin).Connections, 1, "sessions under the share that learned 1")
 	w.living.Alone()
-	if got := w.scheduler.takeAllowance(begin).Connections; got != 2 {
-		t.Errorf("%d sessions under twice that share", got)
-	}
+	effort.Is(t, w.scheduler.takeAllowance(begin).Connections, 2, "sessions under twice that share")
 }
 
 // TestRestingWithoutAShare: a receiver that rests for long under no share tells what it always tells.
@@ -277,7 +266,5 @@ func TestRestingWithoutAShare(t *testing.T) {
 	w.scheduler.paths.pauseReceiver(begin, Judgement{Verdict: long})
 	w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))
-	if len(all["d.example"]) != 3 {
-		t.Errorf("%d of 3 are told to come back", len(all["d.example"]))
-	}
+	effort.Is(t, len(all["d.example"]), 3, "3 are told to come back")
 }

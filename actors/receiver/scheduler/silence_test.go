@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -150,9 +151,7 @@ func TestLeavingScheduler(t *testing.T) {
 	w.scheduler.HandOff(w.now)
 	w.offer(offerOf(3, "late.example", 1, 50, hosts("mx2")))
 	w.run(w.now.Add(2 * leaveWithin))
-	if refused != wire.Refusal_DRAINING {
-		t.Errorf("an offer on the way out is answered with %s", refused)
-	}
+	effort.Is(t, refused, wire.Refusal_DRAINING, "an offer on the way out is answered with")
 	if at := moved["waits.example"]; !at.Equal(left) {
 		t.Errorf("who waits is told %s later", at.Sub(left))
 	}
@@ -175,14 +174,11 @@ func TestShedOnTheWire(t *testing.T) {
 	}
 	w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
 	w.checkEmpty()
-	if len(w.rcpts) != 1 {
-		t.Errorf("%d RCPTs", len(w.rcpts))
-	}
+	effort.Is(t, len(w.rcpts), 1, "RCPTs")
 }
 
-// TestOneConnectionBreaks: an address under which a connection breaks is looked at again, and its host
-// is dialled on for the others. Where each one breaks all are put off within a minute, and sessions
-// are tried ever more rarely.
+// TestOneConnectionBreaks: an address under which a connection breaks is looked at again, and its host is dialled on
+// for the others. Where each one breaks all are put off within a minute, and sessions are tried ever more rarely.
 func TestOneConnectionBreaks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		breaks func(rcpt int) bool

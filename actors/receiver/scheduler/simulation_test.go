@@ -17,11 +17,9 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// TestSchedulerLosesNothing simulates a receiver of any manners, sessions that are
-// lost, and clients that offer twice, acknowledge late, cancel, crash, and are
-// followed by new owners. Every probe of a chunk that was accepted and not
-// dropped gets exactly one answer, no limit is ever broken, and in the end
-// nothing is left.
+// TestSchedulerLosesNothing simulates a receiver of any manners, sessions that are lost, and clients that offer twice,
+// acknowledge late, cancel, crash, and are followed by new owners. Every probe of a chunk that was accepted and not
+// dropped gets exactly one answer, no limit is ever broken, and in the end nothing is left.
 func TestSchedulerLosesNothing(t *testing.T) {
 	for seed := range effort.Seeds(t, 40) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { loseNothing(t, rand.New(rand.NewPCG(seed, 2))) })

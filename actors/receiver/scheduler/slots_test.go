@@ -9,6 +9,7 @@ import (
 
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 )
 
 // settled is when what others may have used of the rates before the scheduler began is over.
@@ -52,13 +53,9 @@ func TestASessionIsOpenedForWhoMayHaveOne(t *testing.T) {
 		t.Fatalf("%d sessions are opened", n)
 	}
 	for _, s := range sc.sessions.all {
-		if s.name.Workspace() != (uuid.UUID{2}) {
-			t.Errorf("it is opened in the name of %s", s.name.Workspace())
-		}
+		effort.Is(t, s.name.Workspace(), uuid.UUID{2}, "opened in the name of")
 	}
-	if slots.Free() != 1 {
-		t.Errorf("%d slots are free, want 1", slots.Free())
-	}
+	effort.Is(t, slots.Free(), 1, "slots are free")
 }
 
 // TestWithoutASlotTheReceiverWaitsAndSaysSo: and goes on when one is free.

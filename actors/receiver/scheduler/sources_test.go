@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -86,13 +87,9 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 			})
 			w.offer(offerOf(1, "d.example", 1, 30, hosts("mx1")))
 			w.run(begin.Add(14 * time.Second))
-			if n := outcomes[smtp.Invalid]; n != 30 {
-				t.Errorf("outcomes %v", outcomes)
-			}
+			effort.Is(t, outcomes[smtp.Invalid], 30, "outcomes", outcomes)
 			for _, st := range w.scheduler.options.Sources.State(w.now) {
-				if refused := st.Source == w.scheduler.paths.all[0].name; refused != (st.Blocked == 1) {
-					t.Errorf("state %+v", st)
-				}
+				effort.Is(t, st.Source == w.scheduler.paths.all[0].name, st.Blocked == 1, "state", st)
 			}
 			if a, b := w.away("mx1", 0), w.away("mx1", 1); a <= 0 || a > suspendFirst || b != 0 {
 				t.Errorf("rested for %s and %s", a, b)
@@ -187,8 +184,7 @@ func TestRestsAreAsShortAsTheWaits(t *testing.T) {
 	}
 }
 
-// TestOneHostRefusesUs: when another host of the route takes the source, it is not
-// rested.
+// TestOneHostRefusesUs: when another host of the route takes the source, it is not rested.
 func TestOneHostRefusesUs(t *testing.T) {
 	w := newWorldFrom(t, sourceA, sourceB)
 	w.greet = func(host string) error {
@@ -249,9 +245,7 @@ func TestRestOfAnOperator(t *testing.T) {
 		for n, refuses := range tc.refuses {
 			w.offer(offerOf(1, "d.example", uint64(n+1), 2, hosts(fmt.Sprintf("mx%d", n))))
 			w.run(w.now.Add(time.Minute))
-			if rested := w.away(fmt.Sprintf("mx%d", n), 0) > 0; rested != refuses {
-				t.Errorf("%s: rested at lane %d: %v", tc.name, n, rested)
-			}
+			effort.Is(t, w.away(fmt.Sprintf("mx%d", n), 0) > 0, refuses, tc.name, "rested at lane", n)
 		}
 		if whole := w.now.Before(w.scheduler.paths.all[0].until); whole != tc.whole {
 			t.Errorf("%s: rested at the whole receiver: %v", tc.name, whole)
@@ -377,16 +371,11 @@ func TestMemoryOfSources(t *testing.T) {
 			o.last.Attempt.Host != "mx2" || o.last.Attempt == (evidence.Attempt{}) {
 			t.Errorf("recalled %+v", o)
 		}
-		if n := o.refusals.RefusedAt(begin.Add(2 * time.Minute)); n != tc.refused {
-			t.Errorf("%d refusals recalled", n)
-		}
+		effort.Is(t, o.refusals.RefusedAt(begin.Add(2*time.Minute)), tc.refused, "refusals recalled")
 		r := d.queues.hostQueue(begin, hosts("mx1")).refusals[o]
-		if tc.refused > 0 && (r == nil || r.until.Sub(begin) != rest || r.count != 1 ||
-			r.last.Attempt.Host != "mx1") {
+		if tc.refused > 0 && (r == nil || r.until.Sub(begin) != rest || r.count != 1 || r.last.Attempt.Host != "mx1") {
 			t.Errorf("lane recalled %+v", r)
 		}
-		if n := len(d.paths.noteSources(begin)); n != 1 {
-			t.Errorf("one source is noted %d times", n)
-		}
+		effort.Is(t, len(d.paths.noteSources(begin)), 1, "sources noted")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -19,9 +20,7 @@ import (
 func valueOf(t *testing.T, m prometheus.Metric) float64 {
 	t.Helper()
 	var d dto.Metric
-	if err := m.Write(&d); err != nil {
-		t.Fatal(err)
-	}
+	effort.OK(t, m.Write(&d))
 	return d.GetGauge().GetValue() + d.GetCounter().GetValue()
 }
 
@@ -144,9 +143,7 @@ func TestFiringsAreBounded(t *testing.T) {
 		d.recorder.recordFiring(s, remark{judgement: told, at: at.Add(time.Second)})
 	}
 	d.observePlan(begin.Add(time.Hour))
-	if n := len(d.recorder.record.firings); n != firingsMax {
-		t.Errorf("%d firings are kept, want %d", n, firingsMax)
-	}
+	effort.Is(t, len(d.recorder.record.firings), firingsMax, "firings are kept")
 	for _, f := range d.recorder.record.firings {
 		if len(f.Text) > 200 || !strings.HasSuffix(f.Text, "…") || strings.ContainsRune(f.Text, '\ufffd') {
 			t.Errorf("a text of %d bytes: %q", len(f.Text), f.Text)
@@ -181,9 +178,7 @@ func TestWaitingAddressesAreCountedByCause(t *testing.T) {
 	}
 	w.scheduler.recorder.closeRecord(w.now)
 	for i, cause := range inspect.Causes {
-		if got := valueOf(t, o.Metrics.waitingNow[i]); got != 0 {
-			t.Errorf("%v wait for %s at a desk that is gone", got, cause)
-		}
+		effort.Is(t, valueOf(t, o.Metrics.waitingNow[i]), 0, "wait for", cause, "at a desk that is gone")
 	}
 }
 

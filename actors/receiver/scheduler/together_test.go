@@ -7,6 +7,7 @@ import (
 
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -106,9 +107,7 @@ func TestRCPTsGoTogetherAsTheyAreBorne(t *testing.T) {
 		t.Errorf("first %d and %d, last %d and %d", first.Group.Now(), first.Transaction.Now(), last.Group.Now(), last.Transaction.Now())
 	}
 	d.Forget(begin.Add(time.Hour), ForgetSessions)
-	if n := d.takeAllowance(begin.Add(time.Hour)).PipeliningDepth; n != 1 {
-		t.Errorf("%d in a group after it was forgotten", n)
-	}
+	effort.Is(t, d.takeAllowance(begin.Add(time.Hour)).PipeliningDepth, 1, "in a group after it was forgotten")
 }
 
 // TestWhoIsOutOfStepGetsNoGroups: not for an hour, and not where they aren't offered.
@@ -148,13 +147,10 @@ func TestAllOfAGroupTooMany(t *testing.T) {
 		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: begin, Nth: i + 1, At: begin})
 	}
 	d.takeReport(begin, s, &r)
-	if n := d.allowance.learned.PerTransaction.Apply(20, begin); n != 20 {
-		t.Errorf("%d in a transaction", n)
-	}
+	effort.Is(t, d.allowance.learned.PerTransaction.Apply(20, begin), 20, "in a transaction")
 }
 
-// TestALargeGroupIsNoWarning: the last answer of a group comes long after it was sent, each soon after the one
-// before.
+// TestALargeGroupIsNoWarning: the last answer of a group comes long after it was sent, each soon after the one before.
 func TestALargeGroupIsNoWarning(t *testing.T) {
 	d := begunAlone("example", testOptions(openedWide()), begin)
 	d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 64, hosts("mx1")))
@@ -199,12 +195,8 @@ func TestTooManyRecipients(t *testing.T) {
 			d := g.play(t, wide(20), 100)
 			now := begin.Add(10 * time.Minute)
 			learned := &d.allowance.learned
-			if got := learned.PerTransaction.Apply(0x100, now) % 0x100; got != tc.perTransaction {
-				t.Errorf("%d in a transaction", got)
-			}
-			if got := learned.PerSession.Apply(0x100, now) % 0x100; got != tc.session {
-				t.Errorf("%d in a session", got)
-			}
+			effort.Is(t, learned.PerTransaction.Apply(0x100, now)%0x100, tc.perTransaction, "in a transaction")
+			effort.Is(t, learned.PerSession.Apply(0x100, now)%0x100, tc.session, "in a session")
 			asked := 0
 			for _, n := range g.rcpts {
 				asked += n

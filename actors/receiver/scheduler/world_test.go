@@ -80,8 +80,7 @@ func inForce(l *registry.Registry, of func(key string) (k, n int)) bool {
 	return l.ApplyShares(done, of) == nil
 }
 
-// rebind gives the scheduler its sources anew, in a pool that follows the options as a test
-// changes them.
+// rebind gives the scheduler its sources anew, in a pool that follows the options as a test changes them.
 func (w *world) rebind() {
 	o := &w.scheduler.options
 	list := make([]egress.Source, o.Sources.Len())
@@ -412,7 +411,7 @@ func (w *world) checkEmpty() {
 	w.t.Helper()
 	w.run(w.now.Add(2 * time.Hour))
 	d := w.scheduler
-	if n := receivertest.FreeSlots(d.options.Slots); n != slotsOfWorld || len(d.sessions.all) > 0 || len(w.open) > 0 ||
+	if n := d.options.Slots.Free(); n != slotsOfWorld || len(d.sessions.all) > 0 || len(w.open) > 0 ||
 		len(d.sessions.free) > 0 || d.sessions.closing != 0 {
 		w.t.Errorf("left: %d slots of %d, %d sessions, %d open, %d free, %d closing",
 			n, slotsOfWorld, len(d.sessions.all), len(w.open), len(d.sessions.free), d.sessions.closing)

@@ -33,8 +33,7 @@ func full() state.Snapshot {
 		Hosts: []state.Host{{Host: "mx1", At: "192.0.2.49", Left: 5000, Failures: 1, Last: last}}}
 }
 
-// TestNothingIsLostInTheText: what is decoded is what was encoded, and nothing is left empty by
-// this test.
+// TestNothingIsLostInTheText: what is decoded is what was encoded, and nothing is left empty by this test.
 func TestNothingIsLostInTheText(t *testing.T) {
 	want := full()
 	got, err := state.Decode(want.Encode())

@@ -66,8 +66,7 @@ func TestTheRestIsAddedUp(t *testing.T) {
 	}
 }
 
-// TestAReceiverThatIsHereTwiceHasOneSeries, of the busier, and nothing is told before there is a
-// node.
+// TestAReceiverThatIsHereTwiceHasOneSeries, of the busier, and nothing is told before there is a node.
 func TestAReceiverThatIsHereTwiceHasOneSeries(t *testing.T) {
 	got := series(t, []inspect.Receiver{{Key: "a", Queued: 1}, {Key: "a", Queued: 2}}, true)["rollcall_receiver_queued"]
 	if got["a"] != 2 || got["(rest)"] != 1 || len(got) != 2 {

@@ -8,6 +8,7 @@ import (
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 )
 
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -128,9 +129,7 @@ func TestHistoriesOfReceiversThatAreGoneMakeRoom(t *testing.T) {
 	if all.Open("more", begin, true) == nil || of(t, &all, begin, "7").Key != "" || of(t, &all, begin, "3").Key == "" {
 		t.Error("not the one that was used least recently made room")
 	}
-	if all.Open("3", begin, true) != list[3] {
-		t.Error("a receiver that comes back has lost its history")
-	}
+	effort.Is(t, all.Open("3", begin, true), list[3], "a receiver that comes back has lost its history")
 	if all.Open("another", begin, true) != nil {
 		t.Error("a receiver that came back has made room")
 	}

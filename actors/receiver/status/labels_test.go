@@ -14,9 +14,8 @@ import (
 // start is any time.
 var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// TestFewLabelsAppear: whatever receivers come and go and however their queues grow and fall,
-// in no hour do 100 label values appear that were not there in the hour before, and there are
-// never more than 50.
+// TestFewLabelsAppear: whatever receivers come and go and however their queues grow and fall, in no hour do 100 label
+// values appear that were not there in the hour before, and there are never more than 50.
 func TestFewLabelsAppear(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		var l labels
@@ -72,8 +71,7 @@ func loadOf(t *rapid.T, kind string, step, n int) (all []inspect.Receiver) {
 	return all
 }
 
-// TestAReceiverKeepsItsLabelNearTheTop, gives it to one that has far more, and gets it back
-// as soon as there is room.
+// TestAReceiverKeepsItsLabelNearTheTop, gives it to one that has far more, and gets it back as soon as there is room.
 func TestAReceiverKeepsItsLabelNearTheTop(t *testing.T) {
 	var l labels
 	queues := func(first int) (all []inspect.Receiver) { // r0 has first, the others from 1,000 down

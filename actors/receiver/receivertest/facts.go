@@ -1,4 +1,4 @@
-package factstest
+package receivertest
 
 import (
 	"context"
