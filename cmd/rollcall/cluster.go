@@ -235,79 +235,10 @@ func newClusterMembers(node *adminFlags) *cobra.Command {
 		Example: "  rollcall cluster members --watch\n" +
 			"  rollcall cluster members --json",
 	}
-	asJSON := jsonFlag(c)
-	watch := c.Flags().Bool("watch", false, fmt.Sprintf("show them again every %d s, until Ctrl-C",
-		int(watchEvery.Seconds())))
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := node.client()
-		if err != nil {
-			return err
-		}
-		v := membersScreen{client: client, out: c.OutOrStdout(), asJSON: *asJSON,
-			redraw: term.IsTerminal(c.OutOrStdout()) && !*asJSON}
-		if *watch {
-			return v.watch(c.Context(), watchEvery)
-		}
-		known, err := client.Members(c.Context())
-		if err != nil {
-			return err
-		}
-		return v.print(known)
-	}
-	return c
-}
-
-// membersScreen shows the members of a cluster, once or repeatedly.
-type membersScreen struct {
-	client *client.Admin
-	out    io.Writer
-	asJSON bool
-	redraw bool // replacing the screen's content
-}
-
-func (v membersScreen) print(known admin.Membership) error {
-	if v.asJSON {
-		return term.PrintJSON(v.out, known)
-	}
-	return membersTable{known, time.Now()}.print(v.out)
-}
-
-// clearScreen moves the cursor home and clears the screen (ECMA-48).
-const clearScreen = "\x1b[H\x1b[2J"
-
-// watch shows them repeatedly until ctx ends, which is no error. A node that answered once may become unreachable and
-// come back.
-func (v membersScreen) watch(ctx context.Context, every time.Duration) error {
-	return term.Repeat(ctx, every, v.client.Members, v.frame)
-}
-
-// frame shows a node's answer, or why there is none.
-func (v membersScreen) frame(known admin.Membership, failed error) error {
-	if v.asJSON {
-		if failed != nil {
-			return term.PrintJSON(v.out, map[string]string{"error": failed.Error()})
-		}
-		return v.print(known)
-	}
-	before, after := "", "\n"
-	if v.redraw {
-		before, after = clearScreen, ""
-	}
-	_, err := fmt.Fprintf(v.out, "%s%s\n", before, time.Now().Format(time.TimeOnly))
-	switch {
-	case err != nil:
-	case failed != nil:
-		_, err = fmt.Fprintln(v.out, term.FoldedTo(failed.Error(), 0, term.WidthOf(v.out)))
-	default:
-		err = v.print(known)
-	}
-	if err == nil {
-		_, err = io.WriteString(v.out, after)
-	}
-	if err != nil {
-		return fmt.Errorf("write the output: %w", err)
-	}
-	return nil
+	return watchCommand(node, c, watchEvery, func(ctx context.Context, to *client.Admin, _ []string) (admin.Membership,
+		error) {
+		return to.Members(ctx)
+	}, func(b *term.Page, known admin.Membership, _ int) { membersTable{known, time.Now()}.print(b) })
 }
 
 // membersTable is the table of a cluster's members at a moment.
@@ -323,8 +254,7 @@ const (
 )
 
 // print writes the table and the notes below it.
-func (t membersTable) print(w io.Writer) error {
-	b := term.NewPage(w)
+func (t membersTable) print(b *term.Page) {
 	by := "a node"
 	g := term.Table{Columns: []term.Column{{Name: "  NODE"}, {Name: "NAME", Least: nameLeast}, {Name: "STATE"},
 		{Name: "VERSION"}, {Name: "SINCE"}, {Name: "LEASES", Right: true}, {Name: "ADDRESSES", Right: true},
@@ -344,7 +274,6 @@ func (t membersTable) print(w io.Writer) error {
 		b.WriteByte('\n')
 		b.Para(0, "%s", note)
 	}
-	return b.Emit()
 }
 
 // Limits above which a note about a member is shown.

@@ -171,7 +171,9 @@ func TestMembersOfAClusterThatIsWell(t *testing.T) {
   b2000000  node-3  serving  1.4.0    20s         0          0          0
 `
 	var out bytes.Buffer
-	if err := (membersTable{trio(), tableNow}).print(screen{&out}); err != nil || out.String() != want {
+	b := term.NewPage(screen{&out})
+	membersTable{trio(), tableNow}.print(b)
+	if err := b.Emit(); err != nil || out.String() != want {
 		t.Errorf("got %v and\n%s\nwant\n%s", err, out.String(), want)
 	}
 }
@@ -261,7 +263,9 @@ v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
 		known.Members = append(known.Members, shown(fmt.Sprintf("c%07d", i), fmt.Sprint("node-", i), state, 400*24*time.Hour))
 	}
 	var out bytes.Buffer
-	effort.OK(t, (membersTable{known, tableNow}).print(screen{&out}))
+	b := term.NewPage(screen{&out})
+	membersTable{known, tableNow}.print(b)
+	effort.OK(t, b.Emit())
 	fits(t, out.String(), term.Columns)
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
@@ -287,13 +291,14 @@ func TestMembersAsJSON(t *testing.T) {
 func TestWatchedMembers(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		view membersScreen
+		view repeated[admin.Membership]
 		want []string // how often each text is there, as "3 text"
 	}{
-		{"lines", membersScreen{}, []string{"2 cluster rollcall as node-1", "1 did not answer", "0 \x1b"}},
-		{"screen", membersScreen{redraw: true}, []string{"2 cluster rollcall as node-1", "1 did not answer",
-			"3 " + clearScreen}},
-		{"JSON", membersScreen{asJSON: true}, []string{`2 {"cluster":"rollcall",`, `1 {"error":"the cluster or its`, "3 \n"}},
+		{"lines", repeated[admin.Membership]{}, []string{"2 cluster rollcall as node-1", "1 did not answer", "0 \x1b"}},
+		{"screen", repeated[admin.Membership]{redraw: true}, []string{"2 cluster rollcall as node-1", "1 did not answer",
+			"3 " + screenHome}},
+		{"JSON", repeated[admin.Membership]{asJSON: true}, []string{`2 {"cluster":"rollcall",`,
+			`1 {"error":"the cluster or its`, "3 \n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClusterRig(t, trio(), admin.Membership{Cluster: "broken"}, trio())
@@ -305,8 +310,9 @@ func TestWatchedMembers(t *testing.T) {
 				}
 			}
 			var out bytes.Buffer
-			c.view.client, c.view.out = adminOf(t, r.environ), &out
-			if err := c.view.watch(ctx, time.Millisecond); err != nil {
+			c.view.out, c.view.every, c.view.ask = &out, time.Millisecond, adminOf(t, r.environ).Members
+			c.view.show = func(b *term.Page, known admin.Membership, _ int) { membersTable{known, tableNow}.print(b) }
+			if err := c.view.run(ctx); err != nil {
 				t.Errorf("ended with %v", err)
 			}
 			for _, w := range c.want {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -35,42 +34,26 @@ func newReceivers(e environment) *cobra.Command {
 			"  rollcall receivers show example.net",
 	}
 	node := addAdminFlags(c, e)
-	v := receiversScreen{every: receiversEvery}
-	c.Flags().BoolVar(&v.asJSON, "json", false, "print JSON for programs")
-	watch := c.Flags().Bool("watch", false, "show them again each second, until Ctrl-C")
+	v := receiversTable{}
 	c.Flags().StringVar(&v.sort, "sort", "queued", "queued, rate, refused or deferred: the most of it first")
 	c.Flags().IntVar(&v.limit, "limit", 0, "show at most so many (default: all, or what a watched screen holds)")
-	c.RunE = func(c *cobra.Command, args []string) (err error) {
+	watchCommand(node, c, receiversEvery, func(ctx context.Context, to *client.Admin, args []string) (
+		found inspect.Receivers, err error) {
 		if _, known := receiverOrders[v.sort]; !known {
-			return term.UsageError(fmt.Sprintf("--sort %q: write queued, rate, refused or deferred", v.sort))
+			return found, term.UsageError(fmt.Sprintf("--sort %q: write queued, rate, refused or deferred", v.sort))
 		}
 		if v.limit < 0 {
-			return term.UsageError("--limit must not be below 0")
+			return found, term.UsageError("--limit must not be below 0")
 		}
-		if len(args) > 0 {
-			v.part = strings.ToLower(args[0])
+		if found, err = to.Receivers(ctx); err != nil {
+			return found, err
 		}
-		if v.client, err = node.client(); err != nil {
-			return err
+		part := strings.ToLower(strings.Join(args, ""))
+		if found = v.pick(found, part); part != "" && len(found.Receivers) == 0 {
+			err = fmt.Errorf("no receiver that is asked now has %q in its key: `rollcall receivers` lists all", part)
 		}
-		v.out = c.OutOrStdout()
-		if *watch {
-			return v.watch(c.Context())
-		}
-		found, err := v.client.Receivers(c.Context())
-		if err != nil {
-			return err
-		}
-		if v.part != "" && len(v.pick(found).Receivers) == 0 {
-			return fmt.Errorf("no receiver that is asked now has %q in its key: `rollcall receivers` lists all", v.part)
-		}
-		if v.asJSON {
-			return term.PrintJSON(v.out, v.pick(found))
-		}
-		b := term.NewPage(v.out)
-		v.addTable(b, found, 0)
-		return b.Emit()
-	}
+		return found, err
+	}, printReceiverList)
 	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused",
 		"deferred"},
 		cobra.ShellCompDirectiveNoFileComp)))
@@ -94,21 +77,19 @@ var receiverOrders = map[string]func(r inspect.Receiver) float64{
 	"deferred": func(r inspect.Receiver) float64 { return r.Deferred },
 }
 
-// receiversScreen shows the receivers, once or repeatedly.
-type receiversScreen struct {
-	client *client.Admin
-	out    io.Writer
-	asJSON bool
-	sort   string
-	limit  int
-	part   string // part of the keys to show
-	every  time.Duration
+// receiversEvery is how often a watched table of receivers is refreshed.
+const receiversEvery = time.Second
+
+// receiversTable is the order and the length of the table.
+type receiversTable struct {
+	sort  string
+	limit int // 0: none
 }
 
-// pick returns the requested receivers in order; More counts those beyond the limit.
-func (v receiversScreen) pick(found inspect.Receivers) inspect.Receivers {
+// pick returns the receivers with part in their keys, in order; More counts those beyond the limit.
+func (v receiversTable) pick(found inspect.Receivers, part string) inspect.Receivers {
 	list := slices.DeleteFunc(slices.Clone(found.Receivers), func(r inspect.Receiver) bool {
-		return !strings.Contains(r.Key, v.part)
+		return !strings.Contains(r.Key, part)
 	})
 	order := receiverOrders[v.sort]
 	slices.SortStableFunc(list, func(a, b inspect.Receiver) int {
@@ -123,9 +104,8 @@ func (v receiversScreen) pick(found inspect.Receivers) inspect.Receivers {
 	return found
 }
 
-// addTable writes the requested receivers in at most lines lines; 0: any number.
-func (v receiversScreen) addTable(b *term.Page, found inspect.Receivers, lines int) {
-	found = v.pick(found)
+// printReceiverList writes receivers in at most lines lines; 0: any number.
+func printReceiverList(b *term.Page, found inspect.Receivers, lines int) {
 	now := found.At
 	if now.IsZero() {
 		now = time.Now()
@@ -144,12 +124,9 @@ func (v receiversScreen) addTable(b *term.Page, found inspect.Receivers, lines i
 		used, shown = used+need, shown+1
 		g.Rows = append(g.Rows, rows...)
 	}
-	switch {
-	case len(found.Receivers) > 0:
+	if len(found.Receivers) > 0 {
 		b.Table(g)
-	case v.part != "":
-		b.Para(0, "No receiver that is asked now has %q in its key.", v.part)
-	default:
+	} else {
 		b.Para(0, "No receiver is asked now.")
 	}
 	if more := found.More + len(found.Receivers) - shown; more > 0 {

@@ -91,9 +91,9 @@ func TestReceiversAreWatched(t *testing.T) {
 			}
 		}
 		var out bytes.Buffer
-		v := receiversScreen{client: adminOf(t, b.environ), out: &out, asJSON: asJSON, sort: "queued",
-			every: 4 * time.Millisecond}
-		if err := v.watch(ctx); err != nil {
+		v := repeated[inspect.Receivers]{out: &out, asJSON: asJSON, every: 4 * time.Millisecond,
+			ask: adminOf(t, b.environ).Receivers, show: printReceiverList}
+		if err := v.run(ctx); err != nil {
 			t.Errorf("%v", err)
 		}
 		cancel()
@@ -104,7 +104,7 @@ func TestReceiversAreWatched(t *testing.T) {
 			}
 			continue
 		}
-		holds(t, out.String(), "  receivers by queued\n\nRECEIVER", "this cannot be answered now",
+		holds(t, out.String(), "Z\n\nRECEIVER", "this cannot be answered now",
 			"No receiver is asked now.")
 		if strings.Contains(out.String(), "\x1b") {
 			t.Error("a terminal's codes go to what is none")
@@ -123,7 +123,7 @@ func TestAScreenHoldsWhatItHas(t *testing.T) {
 		found.Receivers = append(found.Receivers, inspect.Receiver{Key: fmt.Sprintf("r%d.test", i), Why: "because"})
 	}
 	out := term.NewPage(nil)
-	receiversScreen{sort: "queued"}.addTable(out, found, 21)
+	printReceiverList(out, found, 21)
 	if lines := strings.Count(out.String(), "\n"); lines != 23 || !strings.HasSuffix(out.String(),
 		"\nand 90 more\n") {
 		t.Errorf("%d lines, want 21 and what is left out:\n%s", lines, out.String())
@@ -327,7 +327,7 @@ func TestReasonsAreNotCut(t *testing.T) {
 	for _, width := range []int{term.WidthLeast + 40, 100, 200} {
 		tables := map[string]string{}
 		b := &term.Page{Width: width}
-		receiversScreen{sort: "queued"}.addTable(b, inspect.Receivers{At: receiversNow, Receivers: []inspect.Receiver{r}}, 0)
+		printReceiverList(b, inspect.Receivers{At: receiversNow, Receivers: []inspect.Receiver{r}}, 0)
 		tables["receivers"] = b.String()
 		s := receiverSheet{&term.Page{Width: width}, inspect.ReceiverDetail{Receiver: r}, receiversNow}
 		s.head()
