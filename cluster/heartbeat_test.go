@@ -21,8 +21,7 @@ import (
 // errLost: the ledger did what it was asked, and nobody heard that.
 var errLost = errors.New("answer lost")
 
-// table is a ledger with the row of one process, and of another one that reads when
-// it is told to.
+// table is a ledger with the row of one process, and of another one that reads when it is told to.
 type table struct {
 	ledger.Nodes // nil: nothing else is called
 	row          ledger.NodeRow
@@ -104,9 +103,7 @@ func TestAVoteStandsUntilItIsKnownThatAllHaveReadIt(t *testing.T) {
 		for _, p := range l.beats[len(l.beats)-1].View {
 			got = append(got, p.Session[0])
 		}
-		if string(got) != string(step.want) {
-			t.Errorf("%s: the vote is for %v, want %v", step.name, got, step.want)
-		}
+		effort.Is(t, string(got), string(step.want), step.name, "the vote is for", got, step.want)
 	}
 }
 
@@ -157,9 +154,8 @@ func TestANodeThatCannotRestIsNotTakenForResting(t *testing.T) {
 	}
 }
 
-// TestSharesThatWereKeptToInPartAreKeptToAgain: a table that could not be kept to in
-// time may have been adopted by some receivers; when the one before it is in force
-// again, they have to hear of that.
+// TestSharesThatWereKeptToInPartAreKeptToAgain: a table that could not be kept to in time may have been adopted by some
+// receivers; when the one before it is in force again, they have to hear of that.
 func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 	l, calls, slow := &table{}, 0, false
 	n := newBeating(l, func(context.Context, func(string) (int, int)) error {
@@ -280,9 +276,7 @@ func TestANewerTurnOfAMemberIsTold(t *testing.T) {
 	wantChange(t, changes) // linked
 	n.snapshot.Store(&ledger.NodeSnapshot{Generation: 4})
 	l.touch(n.meta.Session, n.meta.Actors)
-	if len(changes) != 0 {
-		t.Error("a turn that is known was told")
-	}
+	effort.Is(t, len(changes), 0, "a turn that is known was told")
 	n.snapshot.Store(&ledger.NodeSnapshot{Generation: 5})
 	l.touch(n.meta.Session, n.meta.Actors)
 	wantChange(t, changes)
@@ -296,9 +290,7 @@ func TestNobodyIsAskedTwiceAtATime(t *testing.T) {
 	l.ask([]gossip.Member{{NodeMeta: n.meta}}, card(7).Session)
 	l.touch(n.meta.Session, n.meta.Actors) // that question's answer
 	wantChange(t, changes)
-	if len(changes) != 0 {
-		t.Error("asked again while a question was out")
-	}
+	effort.Is(t, len(changes), 0, "asked again while a question was out")
 }
 
 // hashed gives silent receivers as a row has them.

@@ -70,9 +70,7 @@ func TestWhomANodeCountsOn(t *testing.T) {
 					t.Errorf("process %v is at %q, want %v", p, v.addresses[p.Session], want)
 				}
 			}
-			if string(got) != string(c.want) {
-				t.Errorf("got sessions %v, want %v", got, c.want)
-			}
+			effort.Is(t, string(got), string(c.want), "sessions", got, c.want)
 			if owner := v.owner("example.net"); (owner == "") != (len(c.want) == 0) {
 				t.Errorf("the owner is %q with %d members", owner, len(c.want))
 			}

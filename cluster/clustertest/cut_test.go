@@ -55,10 +55,9 @@ func TestSidesShareByVotesWhenOneWayIsCut(t *testing.T) {
 	})
 }
 
-// TestOneWayBetweenTwoOfThreeChangesNothing: the third passes pings on. A machine that
-// is busy may lose a member for a moment all the same, so it is enough that nothing
-// changes once for as long as it takes to lose somebody: with a member that the cut
-// keeps losing there is no such time.
+// TestOneWayBetweenTwoOfThreeChangesNothing: the third passes pings on. A machine that is busy may lose a member for a
+// moment all the same, so it is enough that nothing changes once for as long as it takes to lose somebody: with a
+// member that the cut keeps losing there is no such time.
 func TestOneWayBetweenTwoOfThreeChangesNothing(t *testing.T) {
 	w := clustertest.Start(t, 3)
 	before := ownersOf(w, 0, 1, 2)
@@ -110,8 +109,7 @@ func TestANodeWithoutTheLedger(t *testing.T) {
 	})
 }
 
-// TestANodeGivesAwayWhatItHas: while it is not fit to probe, when it leaves, and when
-// an operator drains it.
+// TestANodeGivesAwayWhatItHas: while it is not fit to probe, when it leaves, and when an operator drains it.
 func TestANodeGivesAwayWhatItHas(t *testing.T) {
 	w := clustertest.Start(t, 3)
 	w.Story("not fit, and fit again", func(t *testing.T) { unfit(t, w) })

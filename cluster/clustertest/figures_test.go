@@ -28,9 +28,8 @@ const (
 	askersMax    = 64 // that resolve keys at the same time
 )
 
-// TestFiguresOfFiftyNodes measures how long fifty nodes in one process take to agree
-// when the last has started, and what they do when ten of them die at once. Run it
-// with -long -v.
+// TestFiguresOfFiftyNodes measures how long fifty nodes in one process take to agree when the last has started, and
+// what they do when ten of them die at once. Run it with -long -v.
 func TestFiguresOfFiftyNodes(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("takes minutes: run it with -long")

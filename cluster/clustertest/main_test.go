@@ -8,9 +8,8 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestMain lets several worlds run at the same time: they mostly wait for the times of
-// heartbeats.
+// TestMain lets several worlds run at the same time: they mostly wait for the times of heartbeats.
 func TestMain(m *testing.M) {
-	effort.AtOnce(clustertest.AtOnce)
+	effort.AtOnce(clustertest.AtOnce())
 	os.Exit(m.Run())
 }

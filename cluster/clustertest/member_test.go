@@ -16,9 +16,8 @@ import (
 	"rollcall/ledger"
 )
 
-// leaves ends node-2 of three. That is known at once: nobody has to find it lost,
-// unless the machine is so slow that its last word comes after its last heartbeat is
-// too old.
+// leaves ends node-2 of three. That is known at once: nobody has to find it lost, unless the machine is so slow that
+// its last word comes after its last heartbeat is too old.
 func leaves(t *testing.T, w *clustertest.World) {
 	resolveAll(w, 0, ownersOf(w, 0, 1, 2))
 	lost := func() (n int) {

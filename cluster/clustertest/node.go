@@ -70,10 +70,7 @@ func (w *World) open(i int, change func(i int, o *Options)) {
 		wire: w.network.Transport(), gate: make(chan struct{}), started: make(chan struct{})}
 	w.nodes = append(w.nodes, n)
 	n.book = newBook(w.store, n.gate)
-	var err error
-	if n.door, err = newDoor(); err != nil {
-		w.t.Fatal(err)
-	}
+	n.door = effort.Must(newDoor())(w.t)
 	log := slog.New(slog.NewTextHandler(n.Log, nil))
 	identity := effort.Must(w.identity(n.Name, log))(w.t)
 	n.options = Options{Kinds: w.Echo.kinds(i), Options: cluster.Options{Name: "test", Node: uuid.New(), Host: n.Name,

@@ -24,18 +24,29 @@ const (
 
 	// scale is how much faster the nodes of a world are than those in production. A busy machine then causes false
 	// alarms, which the stories tolerate: they wait for a state, and check in between only what must never happen.
-	scale = 0.2 * slower
+	scale = 0.2
 
 	// stopWithin bounds the end of a node.
 	stopWithin = 20 * time.Second
 
-	// AtOnce is how many worlds may run at the same time. More of them starve each other of the processor, and all
+	// atOnce is how many worlds may run at the same time. More of them starve each other of the processor, and all
 	// nodes time out.
-	AtOnce = 6 / slower
+	atOnce = 6
 
 	// lookEvery is how often Await looks.
 	lookEvery = 20 * time.Millisecond
 )
+
+// slower is by what factor the times of nodes are longer: the race detector makes a heartbeat ten times as expensive.
+func slower() int {
+	if effort.Raced {
+		return 2
+	}
+	return 1
+}
+
+// AtOnce is how many worlds may run at the same time.
+func AtOnce() int { return atOnce / slower() }
 
 // networks are the networks of gossiptest's nodes.
 var networks = []netip.Prefix{netip.MustParsePrefix("10.7.0.0/16")}
@@ -72,13 +83,8 @@ func Open(t *testing.T, n int, change func(i int, o *Options)) *World {
 	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: newEcho()}
 	// The disk is not the subject, and the folder is removed after the world is closed.
 	t.Cleanup(w.close)
-	var err error
-	if w.store, err = sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if w.ca, err = secure.NewAuthority("test", time.Now(), secure.AuthorityValidity); err != nil {
-		t.Fatal(err)
-	}
+	w.store = effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
+	w.ca = effort.Must(secure.NewAuthority("test", time.Now(), secure.AuthorityValidity))(t)
 	for i := range n {
 		w.open(i, change)
 	}
@@ -297,7 +303,7 @@ func (w *World) identity(name string, log *slog.Logger) (*secure.Identity, error
 // Gossip has settings that find a dead member within a second, and retry vanished ones as quickly, so that a cut heals
 // soon.
 func Gossip() gossip.Timing {
-	t := gossip.DefaultTiming().Scaled(scale)
+	t := gossip.DefaultTiming().Scaled(scale * float64(slower()))
 	t.PushPullInterval, t.DeadTime, t.RejoinEvery = time.Second, time.Second, 200*time.Millisecond
 	return t
 }
@@ -305,7 +311,7 @@ func Gossip() gossip.Timing {
 // Times are the times of a node in a world. Those that no story waits for are as long as in production: how long the
 // shares of a lost machine stay unused, and how long an answer may take.
 func Times() cluster.Times {
-	t := cluster.DefaultTimes().Scaled(scale)
+	t := cluster.DefaultTimes().Scaled(scale * float64(slower()))
 	t.Rest, t.Ask = share.RestFor, cluster.DefaultTimes().Ask
 	return t
 }

@@ -51,9 +51,7 @@ func awaitAll(w *clustertest.World, numbers ...int) {
 func wantOwners(t *testing.T, before, after map[string]int) {
 	t.Helper()
 	for key, owner := range after {
-		if owner != before[key] {
-			t.Errorf("%s is now with node-%d, and was with node-%d before", key, owner, before[key])
-		}
+		effort.Is(t, owner, before[key], key, "now with node-, and was with node- before")
 	}
 }
 
@@ -71,8 +69,7 @@ func stands(w *clustertest.World, by, of int, want ledger.NodeStatus) func() boo
 	return func() bool { row := rowOf(w, by, of); return row != nil && row.Status == want }
 }
 
-// resolveAll finds a virtual actor for each key from one node and wants each to
-// live once, where the key belongs.
+// resolveAll finds a virtual actor for each key from one node and wants each to live once, where the key belongs.
 func resolveAll(w *clustertest.World, from int, owners map[string]int) {
 	for key, owner := range owners {
 		w.Await(fmt.Sprintf("%s lives on node-%d alone", key, owner), func() bool {
@@ -82,9 +79,8 @@ func resolveAll(w *clustertest.World, from int, owners map[string]int) {
 	}
 }
 
-// TestNodesComeAndDie: a node that is new gets its part when the others have given way,
-// a process that is killed is counted out, and one that is started again in its place
-// has what it had.
+// TestNodesComeAndDie: a node that is new gets its part when the others have given way, a process that is killed is
+// counted out, and one that is started again in its place has what it had.
 func TestNodesComeAndDie(t *testing.T) {
 	effort.NotShort(t, "a whole story of five nodes takes seconds")
 	var third uuid.UUID
@@ -158,8 +154,7 @@ func newNode(t *testing.T, w *clustertest.World, before map[string]int) {
 	}
 }
 
-// TestALostMachine: nobody knows whether a machine that was cut off from everything
-// still has SMTP sessions.
+// TestALostMachine: nobody knows whether a machine that was cut off from everything still has SMTP sessions.
 func TestALostMachine(t *testing.T) {
 	w := clustertest.Start(t, 3)
 	before := ownersOf(w, 0, 1, 2)

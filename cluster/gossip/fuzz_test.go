@@ -81,10 +81,9 @@ func change(r *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// Whoever has the key can send anything; none of it ends the process, which is what
-// this test is, and the node goes on. Half of the packets is changed from real ones,
-// some is sent as it was (a replay), the rest is noise; each goes as a packet, and
-// some as streams.
+// Whoever has the key can send anything; none of it ends the process, which is what this test is, and the node goes on.
+// Half of the packets is changed from real ones, some is sent as it was (a replay), the rest is noise; each goes as a
+// packet, and some as streams.
 func TestRandomPacketsAndStreamsDoNotCrashANode(t *testing.T) {
 	t.Parallel()
 	count := effort.Cases(20_000)
@@ -143,8 +142,7 @@ func write(from *gossiptest.Transport, to string, b []byte) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// FuzzInspector checks that any bytes are judged without a crash, and that of what
-// passes no byte is changed.
+// FuzzInspector checks that any bytes are judged without a crash, and that of what passes no byte is changed.
 func FuzzInspector(f *testing.F) {
 	f.Add([]byte{kindLabel, 1, 't', kindPing, 0x80}, true)
 	f.Add(labelled("t", state([]byte{1}, []byte{0}, nil)), true)

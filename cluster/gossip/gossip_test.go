@@ -170,8 +170,7 @@ func TestEndsComeInAnyOrderAndOnceEach(t *testing.T) {
 	}
 }
 
-// A partition that outlives the library's memory of the dead heals by itself, from
-// the seeds.
+// A partition that outlives the library's memory of the dead heals by itself, from the seeds.
 func TestALongPartitionHeals(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	t.Parallel()

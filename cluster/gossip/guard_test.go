@@ -170,8 +170,7 @@ func TestAGuardedNodeLivesOn(t *testing.T) {
 	n.awaitNames(t, "node-a", "node-b")
 }
 
-// An answer to a join is looked into as well: a member with the key could crash who
-// asks it.
+// An answer to a join is looked into as well: a member with the key could crash who asks it.
 func TestACraftedAnswerDoesNotCrashWhoAsks(t *testing.T) {
 	t.Parallel()
 	text := NewKey()

@@ -102,9 +102,7 @@ func TestARingIsChangedInSteps(t *testing.T) {
 		{"remove again", func() error { return k.Remove(one) }, ErrNoSuchKey, second},
 		{"add the old one back", func() error { return k.Add(one) }, nil, second + first},
 	} {
-		if err := step.do(); !errors.Is(err, step.err) {
-			t.Errorf("%s: got error %v, want %v", step.name, err, step.err)
-		}
+		effort.ErrIs(t, step.do(), step.err, step.name, "got error")
 		again, err := LoadKeyring(path)
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
@@ -113,9 +111,7 @@ func TestARingIsChangedInSteps(t *testing.T) {
 			got := ""
 			for i, key := range ring.List() {
 				got += key.Fingerprint
-				if key.Primary != (i == 0) {
-					t.Errorf("%s: %s: key %d: primary is %v", step.name, where, i, key.Primary)
-				}
+				effort.Is(t, key.Primary, i == 0, step.name, where, "key", i, "primary")
 			}
 			effort.Is(t, got, step.want, fmt.Sprintf("%s: %s has", step.name, where))
 		}

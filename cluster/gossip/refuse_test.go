@@ -29,8 +29,7 @@ func TestANodeThatDoesNotBelongIsRefusedOnBothSides(t *testing.T) {
 	}{
 		{"another ledger", func(o *Options) { o.Self.Ledger = uuid.New() },
 			[]string{`node \"stranger\"`, "works on ledger", "give both the same ledger.url", ledgerID.String()},
-			[]string{"node is refused", `stranger`, "ledger.url"},
-			"rollcall_gossip_refused_total reason=ledger"},
+			[]string{"node is refused", `stranger`, "ledger.url"}, "rollcall_gossip_refused_total reason=ledger"},
 		{"another wire version", func(o *Options) { o.Self.Wire = 8 },
 			[]string{"speaks wire version 7", `node \"stranger\" (program v1.2.3) 8`, "programs of one wire version"},
 			[]string{"node is refused", "speaks wire version 8", "(program v1.2.3) 7"},
@@ -43,8 +42,7 @@ func TestANodeThatDoesNotBelongIsRefusedOnBothSides(t *testing.T) {
 			[]string{"encrypted with a key that is not on our ring", fingerprintOf(rawKey(t, key))},
 			"rollcall_gossip_dropped_total reason=key unit=stream"},
 		{"no key", func(o *Options) { o.Keys = nil }, []string{"refuses this node", "hung up"},
-			[]string{"dropped unencrypted gossip"},
-			"rollcall_gossip_dropped_total reason=unsealed unit=stream"},
+			[]string{"dropped unencrypted gossip"}, "rollcall_gossip_dropped_total reason=unsealed unit=stream"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -21,10 +21,9 @@ import (
 // patience is how long something that must happen may take on a slow machine.
 const patience = 3 * time.Minute
 
-// quick is a fifth of the product's timing, with which a dead member is found in half a
-// second, and mends lost news as quickly. A slow answer is an answer: only where one is
-// cut off does somebody wait for a stream in vain (cutOff). A busy machine makes false
-// alarms with it, so that a test waits for a state and does not mind what came before.
+// quick is a fifth of the product's timing, with which a dead member is found in half a second, and mends lost news as
+// quickly. A slow answer is an answer: only where one is cut off does somebody wait for a stream in vain (cutOff). A
+// busy machine makes false alarms with it, so that a test waits for a state and does not mind what came before.
 func quick() Timing {
 	t := DefaultTiming().Scaled(0.2)
 	t.PushPullInterval, t.RejoinEvery, t.StreamTimeout = 500*time.Millisecond, 100*time.Millisecond, patience
@@ -96,11 +95,7 @@ func begin(t *testing.T, o Options) (*node, error) {
 
 func mustBegin(t *testing.T, o Options) *node {
 	t.Helper()
-	n, err := begin(t, o)
-	if err != nil {
-		t.Fatalf("start: %v", err)
-	}
-	return n
+	return effort.Must(begin(t, o))(t)
 }
 
 // cluster starts n members on a network in memory; all join the first.

@@ -230,13 +230,9 @@ func TestCallsAreRefused(t *testing.T) {
 	p := r.member(t, a)
 	before := r.first.count(t, "rollcall_cluster_peers_refused_total", "call")
 	_, err := p.client.ListProcesses(t.Context(), &remote.ListProcessesRequest{})
-	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("ListProcesses: %v", err)
-	}
+	effort.Is(t, status.Code(err), codes.Unimplemented, "ListProcesses", err)
 	_, err = p.client.GetProcessDiagnostics(t.Context(), &remote.GetProcessDiagnosticsRequest{})
-	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("GetProcessDiagnostics: %v", err)
-	}
+	effort.Is(t, status.Code(err), codes.Unimplemented, "GetProcessDiagnostics", err)
 	effort.Is(t, r.first.count(t, "rollcall_cluster_peers_refused_total", "call")-before, 2)
 }
 

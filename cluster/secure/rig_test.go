@@ -28,9 +28,8 @@ const (
 	// rigWait bounds what must happen; a slow machine may take a while.
 	rigWait = 3 * time.Minute
 
-	// refuseAfter is how long node-1 waits for gossip to name a peer. node-2 waits for
-	// rigWait. Both shake hands as slowly as the machine is: a dial that is given up
-	// loses a message, for which a test waits as long as it can.
+	// refuseAfter is how long node-1 waits for gossip to name a peer. node-2 waits for rigWait. Both shake hands as
+	// slowly as the machine is: a dial that is given up loses a message, for which a test waits as long as it can.
 	refuseAfter = 50 * time.Millisecond
 )
 
@@ -101,9 +100,8 @@ func startRig() (*rig, error) {
 	return r, nil
 }
 
-// touch reads the first frame from a node's port and keeps the connection: what the
-// port's goroutine did before is then known to have been done before the next port
-// is started.
+// touch reads the first frame from a node's port and keeps the connection: what the port's goroutine did before is then
+// known to have been done before the next port is started.
 func (r *rig) touch(n *node) (conn net.Conn, err error) {
 	if n.identity == nil {
 		conn, err = net.Dial("tcp", n.system.Address())

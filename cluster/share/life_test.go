@@ -154,9 +154,8 @@ func (w *world) retire(l *life) {
 	}
 }
 
-// uses is the part of a key that a process uses at most: of what it read last,
-// and, until it has complied with that, of what it read before. What is silent has its place in
-// that, and may be more.
+// uses is the part of a key that a process uses at most: of what it read last, and, until it has complied with that, of
+// what it read before. What is silent has its place in that, and may be more.
 func (w *world) uses(l *life, key string) *big.Rat {
 	most := new(big.Rat)
 	if s := l.silent[key]; w.now.Before(s.until) {
@@ -175,9 +174,8 @@ func (w *world) uses(l *life, key string) *big.Rat {
 	return most
 }
 
-// TestNeverMoreThanTheWhole lets views, heartbeats, pauses and deaths happen in
-// any order, and looks after each step whether all processes together may use more
-// of any key than there is.
+// TestNeverMoreThanTheWhole lets views, heartbeats, pauses and deaths happen in any order, and looks after each step
+// whether all processes together may use more of any key than there is.
 func TestNeverMoreThanTheWhole(t *testing.T) {
 	keys := make([]string, 24)
 	for i := range keys {

@@ -11,8 +11,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// queueMax bounds the packets and streams that wait at a node; more are lost, as on
-// a real network.
+// queueMax bounds the packets and streams that wait at a node; more are lost, as on a real network.
 const queueMax = 1024
 
 // Network connects transports. Safe for concurrent use.
