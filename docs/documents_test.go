@@ -49,8 +49,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestShelves: a shelf has few pages, its README leads to each of them, and all documents
-// together can be read.
+// TestShelves: a shelf has few pages, its README leads to each of them, and all documents together can be read.
 func TestShelves(t *testing.T) {
 	texts, words := documents(t), 0
 	for _, text := range texts {
@@ -146,9 +145,7 @@ func TestStatesAreDrawn(t *testing.T) {
 	for _, from := range states {
 		for _, to := range states {
 			step := [2]string{cmp.Or(string(from), "[*]"), string(to)}
-			if legal := from != to && ledger.Step(from, to) == nil; legal != drawn[step] {
-				t.Errorf("%s --> %s: legal %v, drawn %v", step[0], step[1], legal, drawn[step])
-			}
+			effort.Is(t, from != to && ledger.Step(from, to) == nil, drawn[step], step[0], ">", step[1], "legal")
 			delete(drawn, step)
 		}
 	}

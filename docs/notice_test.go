@@ -78,9 +78,7 @@ func TestNotice(t *testing.T) {
 	if *updateNotice {
 		effort.OK(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
-	if read(t, "NOTICE") != b.String() {
-		t.Error("NOTICE is old: run go test ./docs -run Notice -update-notice")
-	}
+	effort.Is(t, read(t, "NOTICE"), b.String(), "NOTICE is old: run go test ./docs -run Notice -update-notice")
 }
 
 // linked are the modules of the binary, ascending, without our own.

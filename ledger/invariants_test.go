@@ -161,9 +161,7 @@ func told(t *testing.T, subject uuid.UUID, list []ledger.Violation) string {
 	t.Helper()
 	var lines []string
 	for _, v := range list {
-		if v.Subject != subject.String() {
-			t.Errorf("of %s, want %s: %+v", v.Subject, subject, v)
-		}
+		effort.Is(t, v.Subject, subject.String(), subject, v)
 		lines = append(lines, v.Invariant+" "+strings.ReplaceAll(zeros.ReplaceAllString(v.Detail, ""), " }", "}"))
 	}
 	return strings.Join(lines, "\n")

@@ -34,9 +34,7 @@ func many(n int64) (list []ledger.Result) {
 func decoded(t *testing.T, payload []byte) []ledger.Result {
 	t.Helper()
 	var b ledger.Batch
-	if err := b.Decode(payload); err != nil {
-		t.Fatalf("decode: %v", err)
-	}
+	effort.OK(t, b.Decode(payload))
 	var list []ledger.Result
 	for i := range b.Len() {
 		list = append(list, b.Result(i))
@@ -235,10 +233,7 @@ func FuzzDecodePayload(f *testing.F) {
 		for i := range b.Len() {
 			list = append(list, b.Result(i))
 		}
-		p, err := ledger.EncodeResults(list)
-		if err != nil {
-			t.Fatalf("what was decoded cannot be packed: %v", err)
-		}
+		p := effort.Must(ledger.EncodeResults(list))(t)
 		if got := decoded(t, p.Bytes); !reflect.DeepEqual(got, list) {
 			t.Fatalf("got %+v, want %+v", got, list)
 		}

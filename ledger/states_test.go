@@ -39,9 +39,7 @@ func TestOnlyTheseStepsAreLegal(t *testing.T) {
 	for _, from := range states {
 		for _, to := range states {
 			err := ledger.Step(from, to)
-			if want := legal[[2]ledger.State{from, to}]; want != (err == nil) {
-				t.Errorf("from %q to %q: got %v, want legal %v", from, to, err, want)
-			}
+			effort.Is(t, legal[[2]ledger.State{from, to}], err == nil, "from", from, "to", to, err, "legal")
 			if err != nil && !errors.Is(err, ledger.ErrIllegal) {
 				t.Errorf("from %q to %q: got %v, want ErrIllegal", from, to, err)
 			}

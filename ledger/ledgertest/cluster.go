@@ -147,8 +147,7 @@ func badHeartbeats(d *Fixture) {
 	} {
 		b := heartbeatOf(life(d.Node), life(uuid.Nil))
 		spoil(&b)
-		_, err := d.WriteHeartbeat(d.T.Context(), b)
-		refuses(d, name, err, ledger.ErrIllegal)
+		denied(d.WriteHeartbeat(d.T.Context(), b))(d, ledger.ErrIllegal, name)
 	}
 	longest := heartbeatOf(life(d.Node))
 	longest.Name = long[1:]
@@ -169,9 +168,7 @@ func otherCluster(d *Fixture) {
 	}
 	d.ok(d.Leave(d.T.Context(), ours.Session))
 	row, _ := d.Beats(theirs)
-	if row.Cluster != "there" {
-		d.T.Errorf("got %+v", row)
-	}
+	effort.Is(d.T, row.Cluster, "there", row)
 	denied(d.WriteHeartbeat(d.T.Context(), ours))(d, ledger.ErrOtherCluster)
 	// Alone it may take another name, as one that begins.
 	theirs.Cluster, theirs.View = "elsewhere", nil
@@ -460,9 +457,7 @@ func forgetsLeft(d *Fixture) {
 	d.ok(d.Forget(ctx, d.Node, Hour)) // nobody is left who had to
 	d.ok(d.Forget(ctx, other.Node, Hour))
 	roll := effort.Must(d.ReadNodes(ctx))(d.T)
-	if len(roll.Nodes) != 0 {
-		d.T.Errorf("left: %+v", roll)
-	}
+	effort.Is(d.T, len(roll.Nodes), 0, "left", roll)
 }
 
 // life makes a process of a node; the zero node stands for a new one.

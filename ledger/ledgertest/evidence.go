@@ -34,7 +34,7 @@ type KeptSettlement struct {
 // Witnesses reads the evidence of a verification after a number.
 func (d *Fixture) Witnesses(id uuid.UUID, after int64) (list []KeptSettlement) {
 	d.T.Helper()
-	_, err := d.Evidence(d.T.Context(), id, after, func(k ledger.StoredSettlement) error {
+	effort.Must(d.Evidence(d.T.Context(), id, after, func(k ledger.StoredSettlement) error {
 		if age := time.Since(k.At); age.Abs() > time.Minute {
 			return fmt.Errorf("settlement %d is from %v", k.Number, k.At)
 		}
@@ -44,10 +44,7 @@ func (d *Fixture) Witnesses(id uuid.UUID, after int64) (list []KeptSettlement) {
 		}
 		list = append(list, one)
 		return nil
-	})
-	if err != nil {
-		d.T.Fatalf("read evidence: %v", err)
-	}
+	}))(d.T)
 	return list
 }
 
@@ -87,9 +84,7 @@ var evidences = []exercise{
 			d.T.Error("it is leased, and Evidence does not say so")
 		}
 		told.LeasedUntil, told.LeasedBy = time.Time{}, uuid.Nil // not of Verification
-		if told != d.Sees(v.ID) {
-			d.T.Errorf("answered %+v, stored %+v", told, d.Sees(v.ID))
-		}
+		effort.Is(d.T, told, d.Sees(v.ID), "stored")
 	}},
 	{"evidence of many settlements, each its own", 99, func(d *Fixture) {
 		v, l := d.Prepares(70)
@@ -146,9 +141,7 @@ var evidences = []exercise{
 		d.Settles(l, 2, 1, 1, smtp.Valid)
 		enough, n := errors.New("enough"), 0
 		denied(d.Evidence(d.T.Context(), v.ID, 0, func(ledger.StoredSettlement) error { n++; return enough }))(d, enough)
-		if n != 1 {
-			d.T.Errorf("yielded %d more", n-1)
-		}
+		effort.Is(d.T, n, 1, "yielded", n-1, "more")
 		ctx, cancel := context.WithCancel(d.T.Context())
 		denied(d.Evidence(ctx, v.ID, 0, func(ledger.StoredSettlement) error { cancel(); return nil }))(d, context.Canceled)
 	}},
@@ -267,7 +260,7 @@ func badFacts(d *Fixture) {
 	} {
 		bad := good
 		spoil(&bad)
-		refuses(d, name, d.Learn(d.T.Context(), []ledger.Fact{good, bad}), ledger.ErrIllegal)
+		effort.ErrIs(d.T, d.Learn(d.T.Context(), []ledger.Fact{good, bad}), ledger.ErrIllegal, name)
 		d.knows([]string{good.Key})
 	}
 	d.knows([]string{"a\x00", "a\xe2\x82", ""}) // asked for, they are not there

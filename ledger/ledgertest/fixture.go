@@ -31,9 +31,7 @@ type Fixture struct {
 func NewFixture(t testing.TB, book ledger.Book, credits ledger.Credits) *Fixture {
 	t.Helper()
 	d := &Fixture{Book: book, T: t, Workspace: uuid.New(), Node: uuid.New()}
-	if _, err := book.CreateWorkspace(t.Context(), d.Workspace, "desk"); err != nil {
-		t.Fatalf("create workspace: %v", err)
-	}
+	effort.Must(book.CreateWorkspace(t.Context(), d.Workspace, "desk"))(t)
 	if credits > 0 {
 		d.Grants(credits)
 	}
@@ -99,20 +97,13 @@ func (d *Fixture) FillsWith(v ledger.Verification, file []byte) ledger.Upload {
 // Sees reads a verification.
 func (d *Fixture) Sees(id uuid.UUID) ledger.Verification {
 	d.T.Helper()
-	v, err := d.Verification(d.T.Context(), d.Workspace, id)
-	if err != nil {
-		d.T.Fatalf("read verification: %v", err)
-	}
-	return v
+	return effort.Must(d.Verification(d.T.Context(), d.Workspace, id))(d.T)
 }
 
 // Takes leases everything there is and gives the lease of one verification.
 func (d *Fixture) Takes(id uuid.UUID) ledger.Lease {
 	d.T.Helper()
-	list, err := d.Lease(d.T.Context(), d.Node, 1000, Hour)
-	if err != nil {
-		d.T.Fatalf("lease: %v", err)
-	}
+	list := effort.Must(d.Lease(d.T.Context(), d.Node, 1000, Hour))(d.T)
 	for _, v := range list {
 		if v.ID == id {
 			return ledger.Lease{Verification: id, Node: d.Node, Epoch: v.Epoch}
@@ -126,10 +117,7 @@ func (d *Fixture) Takes(id uuid.UUID) ledger.Lease {
 func (d *Fixture) Prepares(total int64) (ledger.Verification, ledger.Lease) {
 	d.T.Helper()
 	l := d.Takes(d.Uploads().ID)
-	v, err := d.Prepare(d.T.Context(), l, total, 0, total)
-	if err != nil {
-		d.T.Fatalf("prepare: %v", err)
-	}
+	v := effort.Must(d.Prepare(d.T.Context(), l, total, 0, total))(d.T)
 	return v, l
 }
 
@@ -161,24 +149,17 @@ func OneResult(ordinal int64, o smtp.Outcome) ledger.Result {
 // Account reads the balance.
 func (d *Fixture) Account() ledger.Balance {
 	d.T.Helper()
-	b, err := d.Balance(d.T.Context(), d.Workspace)
-	if err != nil {
-		d.T.Fatalf("read balance: %v", err)
-	}
-	return b
+	return effort.Must(d.Balance(d.T.Context(), d.Workspace))(d.T)
 }
 
 // Reads returns the results of a verification.
 func (d *Fixture) Reads(id uuid.UUID) []ledger.Result {
 	d.T.Helper()
 	var list []ledger.Result
-	err := d.Results(d.T.Context(), d.Workspace, id, func(r ledger.Result) error {
+	effort.OK(d.T, d.Results(d.T.Context(), d.Workspace, id, func(r ledger.Result) error {
 		list = append(list, r)
 		return nil
-	})
-	if err != nil {
-		d.T.Fatalf("read results: %v", err)
-	}
+	}))
 	return list
 }
 
@@ -219,10 +200,7 @@ type exercise struct {
 // Audits fails the test for each violation.
 func (d *Fixture) Audits() ledger.AuditReport {
 	d.T.Helper()
-	report, err := d.Audit(d.T.Context())
-	if err != nil {
-		d.T.Fatalf("audit: %v", err)
-	}
+	report := effort.Must(d.Audit(d.T.Context()))(d.T)
 	for _, v := range report.Violations {
 		d.T.Errorf("audit: %s of %s: %s", v.Invariant, v.Subject, v.Detail)
 	}

@@ -14,21 +14,15 @@ import (
 // refused fails the test unless err is the refusal.
 func (d *Fixture) refused(err, want error) {
 	d.T.Helper()
-	refuses(d, "a call", err, want)
+	effort.ErrIs(d.T, err, want)
 }
 
-// denied fails the test unless a call ends with the refusal: denied(f())(d, want).
-func denied[T any](_ T, err error) func(d *Fixture, want error) {
-	return func(d *Fixture, want error) {
+// denied fails the test unless a call ends with the refusal: denied(f())(d, want). What says which call it is.
+func denied[T any](_ T, err error) func(d *Fixture, want error, what ...any) {
+	return func(d *Fixture, want error, what ...any) {
 		d.T.Helper()
-		d.refused(err, want)
+		effort.ErrIs(d.T, err, want, what...)
 	}
-}
-
-// refuses fails the test unless err is the refusal of what was asked.
-func refuses(d *Fixture, what string, err, want error) {
-	d.T.Helper()
-	effort.ErrIs(d.T, err, want, what)
 }
 
 // leased fails the test unless a node is handed exactly these, in this order.
@@ -107,9 +101,7 @@ var leases = []exercise{
 		v := d.Uploads()
 		first := d.leased(d.Node, 1, 0, v.ID)
 		second := d.leased(uuid.New(), 1, Hour, v.ID)
-		if second[0].Epoch != first[0].Epoch+1 {
-			d.T.Errorf("epoch %d after %d", second[0].Epoch, first[0].Epoch)
-		}
+		effort.Is(d.T, second[0].Epoch, first[0].Epoch+1, "epoch after", first[0].Epoch)
 		old := ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: first[0].Epoch}
 		denied(d.Prepare(d.T.Context(), old, 1, 0, 1))(d, ledger.ErrStaleEpoch)
 	}},
@@ -131,9 +123,7 @@ var leases = []exercise{
 		denied(d.Prepare(d.T.Context(), l, 1, 0, 1))(d, ledger.ErrStaleEpoch)
 		next := d.Takes(l.Verification)
 		d.refused(d.Release(d.T.Context(), l), ledger.ErrStaleEpoch)
-		if next.Epoch != l.Epoch+1 {
-			d.T.Errorf("epoch %d after %d", next.Epoch, l.Epoch)
-		}
+		effort.Is(d.T, next.Epoch, l.Epoch+1, "epoch after", l.Epoch)
 	}},
 	{"some workspaces are passed over", 0, func(d *Fixture) {
 		first, other := d.Uploads(), uuid.New()

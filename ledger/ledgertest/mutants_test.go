@@ -130,8 +130,7 @@ func TestEveryMutantIsFound(t *testing.T) {
 		found.Load()+missed.Load(), len(list), *seed, time.Since(begun).Seconds())
 }
 
-// choose gives the mutants of this run: those of changed files, and a tenth of the
-// others that the seed draws.
+// choose gives the mutants of this run: those of changed files, and a tenth of the others that the seed draws.
 func choose(t *testing.T) []mutant {
 	t.Helper()
 	if *which == "all" {
@@ -164,8 +163,7 @@ func choose(t *testing.T) []mutant {
 // ledger is for `make prove`, which runs all of them.
 const changedMost = 60
 
-// changedFiles are those that differ from -base, committed or not; none without
-// git, or without that commit.
+// changedFiles are those that differ from -base, committed or not; none without git, or without that commit.
 func changedFiles(t *testing.T) []string {
 	t.Helper()
 	if *base == "" {

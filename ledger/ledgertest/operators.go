@@ -37,18 +37,13 @@ func Halves(key string) ledger.ThrottleOverride {
 // Overrides sets an override for a time.
 func (d *Fixture) Overrides(o ledger.ThrottleOverride, holds time.Duration) ledger.ThrottleOverride {
 	d.T.Helper()
-	kept, err := d.SetOverride(d.T.Context(), o, holds)
-	if err != nil {
-		d.T.Fatalf("set override: %v", err)
-	}
-	return kept
+	return effort.Must(d.SetOverride(d.T.Context(), o, holds))(d.T)
 }
 
 // tunes reads what every node follows.
 func (d *Fixture) tunes() ledger.Settings {
 	d.T.Helper()
-	tuning := effort.Must(d.Settings(d.T.Context()))(d.T)
-	return tuning
+	return effort.Must(d.Settings(d.T.Context()))(d.T)
 }
 
 // hold fails the test unless just these overrides hold.
@@ -133,13 +128,11 @@ func setsAgain(d *Fixture) {
 	key.Key, fields.Fields = "other.test", map[string]string{"rate": "6/s"}
 	more.Fields = map[string]string{"rate": "5/s", "pause": "yes"}
 	for what, other := range map[string]ledger.ThrottleOverride{"key": key, "value": fields, "field": more} {
-		_, err := d.SetOverride(d.T.Context(), other, Hour)
-		refuses(d, "the id with another "+what, err, ledger.ErrIllegal)
+		denied(d.SetOverride(d.T.Context(), other, Hour))(d, ledger.ErrIllegal, "the id with another "+what)
 	}
 	d.hold(first)
 	effort.Must(d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: o.Key}))(d.T)
-	_, err := d.SetOverride(d.T.Context(), o, Hour)
-	refuses(d, "the id of what was cleared", err, ledger.ErrIllegal)
+	denied(d.SetOverride(d.T.Context(), o, Hour))(d, ledger.ErrIllegal, "the id of what was cleared")
 	d.hold() // what was cleared stays so
 	d.wrote("throttle set", ledger.LogLine{Subject: o.Key, New: "rate=5/s" + ends(first), Reason: "complaints"})
 }
@@ -168,8 +161,7 @@ func setsForASecond(d *Fixture) {
 		}
 	}
 	again := ledger.ThrottleOverride{ID: short.ID, Key: short.Key, Fields: short.Fields}
-	_, err := d.SetOverride(d.T.Context(), again, Hour)
-	refuses(d, "the id of what is over", err, ledger.ErrIllegal)
+	denied(d.SetOverride(d.T.Context(), again, Hour))(d, ledger.ErrIllegal, "the id of what is over")
 	d.hold(stays)
 	ended := effort.Must(d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: "example.net"}))(d.T)
 	if len(ended) != 1 || ended[0].ID != stays.ID {
@@ -206,8 +198,7 @@ func badOverrides(d *Fixture) {
 		bad := good
 		bad.Fields = maps.Clone(good.Fields)
 		c.spoil(&bad)
-		_, err := d.SetOverride(d.T.Context(), bad, c.holds)
-		refuses(d, name, err, ledger.ErrIllegal)
+		denied(d.SetOverride(d.T.Context(), bad, c.holds))(d, ledger.ErrIllegal, name)
 	}
 	for _, author := range []string{longer, "a\x00"} {
 		denied(d.SetOverride(ledger.WithAuthor(d.T.Context(), author), good, Hour))(d, ledger.ErrIllegal)
@@ -308,8 +299,7 @@ func weighs(d *Fixture) {
 // page reads lines of the log.
 func (d *Fixture) page(q ledger.LogQuery) []ledger.LogLine {
 	d.T.Helper()
-	list := effort.Must(d.OperatorLog(d.T.Context(), q))(d.T)
-	return list
+	return effort.Must(d.OperatorLog(d.T.Context(), q))(d.T)
 }
 
 func pagesLog(d *Fixture) {
@@ -347,8 +337,7 @@ func pagesLog(d *Fixture) {
 	}
 }
 
-// pagesWithinAMillisecond: times are whole milliseconds in the ledger, and what asks
-// need not be.
+// pagesWithinAMillisecond: times are whole milliseconds in the ledger, and what asks need not be.
 func pagesWithinAMillisecond(d *Fixture) {
 	d.ok(d.Note(d.T.Context(), ledger.LogLine{Action: "test"}))
 	at := d.page(ledger.LogQuery{Limit: 1})[0].At
@@ -356,9 +345,7 @@ func pagesWithinAMillisecond(d *Fixture) {
 	for before, want := range map[time.Time]int{at: 0, at.Add(1): 1, at.Add(time.Millisecond): 1, at.Add(Hour): 1} {
 		got := d.page(ledger.LogQuery{Before: before, Limit: 9})
 		n := len(slices.DeleteFunc(got, func(l ledger.LogLine) bool { return l.Action != "test" }))
-		if n != want {
-			d.T.Errorf("%d lines before %v, want %d", n, before, want)
-		}
+		effort.Is(d.T, n, want, "lines before", before)
 	}
 }
 

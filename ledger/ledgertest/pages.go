@@ -26,8 +26,7 @@ func (d *Fixture) Singles(address string) ledger.CreateSingle {
 // checks makes the check of an address.
 func (d *Fixture) checks(address string) ledger.Verification {
 	d.T.Helper()
-	v := effort.Must(d.CreateSingle(d.T.Context(), d.Singles(address)))(d.T)
-	return v
+	return effort.Must(d.CreateSingle(d.T.Context(), d.Singles(address)))(d.T)
 }
 
 // bytesOf reads the bytes of a verification's file.
@@ -79,9 +78,7 @@ func checksOne(d *Fixture) {
 		d.T.Errorf("made: %+v", v)
 	}
 	effort.Is(d.T, d.bytesOf(v.ID), want, "file")
-	if seen := d.Sees(v.ID); seen != v {
-		d.T.Errorf("read %+v, made %+v", seen, v)
-	}
+	effort.Is(d.T, d.Sees(v.ID), v, "read")
 	if u, err := d.OpenUpload(ctx, v.ID); err != nil || u.Status != ledger.Preparing || u.Writer != 0 {
 		d.T.Errorf("upload: %+v, %v", u, err)
 	}
@@ -118,9 +115,7 @@ func singlesTwice(d *Fixture) {
 	again.ID = uuid.New()
 	again.Limits = ledger.Limits{Open: 1, Stored: 1, Unpaid: 1} // which it would not keep to
 	twice := effort.Must(d.CreateSingle(ctx, again))(d.T)
-	if twice != v {
-		d.T.Errorf("again: %+v, made %+v", twice, v)
-	}
+	effort.Is(d.T, twice, v, "again")
 	for _, address := range []string{"A@b.test", "c@b.test", "aa@b.test"} {
 		other := c
 		other.ID, other.Address = uuid.New(), address
@@ -300,8 +295,7 @@ func pagesWorkspaceLog(d *Fixture) {
 	query := func(q ledger.WorkspaceLogQuery) []ledger.WorkspaceLine {
 		d.T.Helper()
 		q.Workspace = d.Workspace
-		list := effort.Must(d.WorkspaceLog(d.T.Context(), q))(d.T)
-		return list
+		return effort.Must(d.WorkspaceLog(d.T.Context(), q))(d.T)
 	}
 	all := query(ledger.WorkspaceLogQuery{Limit: ledger.WorkspaceLogMax})
 	if len(all) != lines+2 {

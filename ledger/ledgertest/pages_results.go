@@ -177,8 +177,7 @@ func recentRefused(d *Fixture) {
 	} {
 		q := ask
 		change(&q)
-		_, err := d.RecentResults(ctx, q)
-		refuses(d, fmt.Sprintf("query %d", i), err, ledger.ErrIllegal)
+		denied(d.RecentResults(ctx, q))(d, ledger.ErrIllegal, fmt.Sprintf("query %d", i))
 	}
 	denied(d.Breakdown(ctx, d.Workspace, v.ID))(d, ledger.ErrIllegal)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
@@ -268,9 +267,7 @@ func states(d *Fixture) {
 		d.T.Errorf("today, %v: %+v", now, today)
 	}
 	for i := 1; i < len(st.Days); i++ {
-		if st.Days[i].Day.Sub(st.Days[i-1].Day) != ledger.Day {
-			d.T.Errorf("day %d: %+v", i, st.Days[i])
-		}
+		effort.Is(d.T, st.Days[i].Day.Sub(st.Days[i-1].Day), ledger.Day, "day", i, st.Days[i])
 	}
 	for kind, want := range map[ledger.MoveKind]int{ledger.MoveGrant: 2, ledger.MoveVerification: 1, ledger.MoveCorrection: 0} {
 		only, err := d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Only: kind, Limit: 9})

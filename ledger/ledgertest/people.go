@@ -52,8 +52,7 @@ func (d *Fixture) invitation(email string, role ledger.Role) ledger.Link {
 // links makes a link.
 func (d *Fixture) links(l ledger.Link) ledger.Link {
 	d.T.Helper()
-	made := effort.Must(d.MakeLink(d.T.Context(), l))(d.T)
-	return made
+	return effort.Must(d.MakeLink(d.T.Context(), l))(d.T)
 }
 
 // acceptance is one of a link by somebody new.
@@ -65,8 +64,7 @@ func acceptance(l ledger.Link) ledger.Accept {
 // Joins makes a new user with a role in the desk's workspace, signed in.
 func (d *Fixture) Joins(email string, role ledger.Role) ledger.SignedIn {
 	d.T.Helper()
-	in := effort.Must(d.AcceptLink(d.T.Context(), acceptance(d.links(d.invitation(email, role)))))(d.T)
-	return in
+	return effort.Must(d.AcceptLink(d.T.Context(), acceptance(d.links(d.invitation(email, role)))))(d.T)
 }
 
 // acts is the user as the actor of what the desk does.
@@ -128,8 +126,7 @@ func invites(d *Fixture) {
 	} {
 		bad := made
 		spoil(&bad)
-		_, err := d.MakeLink(ctx, bad)
-		refuses(d, "the id with another "+what, err, ledger.ErrIllegal)
+		denied(d.MakeLink(ctx, bad))(d, ledger.ErrIllegal, "the id with another "+what)
 	}
 	read, known, err := d.LinkByID(ctx, l.ID)
 	d.ok(err)
@@ -177,8 +174,7 @@ func badLinks(d *Fixture) {
 	} {
 		bad := d.invitation("new@acme.test", ledger.Viewer)
 		c.spoil(&bad)
-		_, err := d.MakeLink(ctx, bad)
-		refuses(d, name, err, c.want)
+		denied(d.MakeLink(ctx, bad))(d, c.want, name)
 	}
 	if open, err := d.OpenLinks(ctx, d.Workspace); err != nil || len(open) != 0 {
 		d.T.Errorf("open: %+v, %v", open, err)
@@ -336,8 +332,7 @@ func badAccepts(d *Fixture) {
 	} {
 		a := acceptance(l)
 		spoil(&a)
-		_, err := d.AcceptLink(ctx, a)
-		refuses(d, name, err, ledger.ErrIllegal)
+		denied(d.AcceptLink(ctx, a))(d, ledger.ErrIllegal, name)
 	}
 	denied(d.AcceptLink(ctx, acceptance(ledger.Link{ID: hash()})))(d, ledger.ErrNoSuchLink)
 	if _, err := d.UserByEmail(ctx, "new@acme.test"); err == nil {

@@ -50,9 +50,7 @@ func (d *Fixture) signed(user uuid.UUID, want ...ledger.Hash) {
 	var got []ledger.Hash
 	for _, s := range list {
 		got = append(got, s.ID)
-		if s.User != user {
-			d.T.Errorf("a session of %s: %+v", s.User, s)
-		}
+		effort.Is(d.T, s.User, user, "a session", s)
 	}
 	if !slices.Equal(got, want) {
 		d.T.Errorf("%d sessions: got %x, want %x", len(got), got, want)
@@ -94,8 +92,7 @@ func beginsSessions(d *Fixture) {
 	} {
 		bad := n
 		c.spoil(&bad)
-		_, err := d.BeginSession(ctx, bad)
-		refuses(d, what, err, c.want)
+		denied(d.BeginSession(ctx, bad))(d, c.want, what)
 	}
 	denied(d.SessionByID(ctx, hash(), Hour))(d, ledger.ErrNoSuchSession)
 	d.ok(d.EndSession(ctx, in.User.ID, n.ID))
@@ -338,8 +335,7 @@ func badAttempts(d *Fixture) {
 	} {
 		bad := slow
 		spoil(&bad)
-		_, err := d.FailedSignIn(ctx, []ledger.Hash{hash()}, bad)
-		refuses(d, what, err, ledger.ErrIllegal)
+		denied(d.FailedSignIn(ctx, []ledger.Hash{hash()}, bad))(d, ledger.ErrIllegal, what)
 	}
 	many := make([]ledger.Hash, ledger.BatchMax+1)
 	for i := range many {
@@ -406,8 +402,7 @@ func invitesTakeNothing(d *Fixture) {
 			d.T.Errorf("%s: known %v, %v", in.User.Email, known, err)
 		}
 		for name, a := range map[string]ledger.Accept{"a password": acceptance(l), "another identity": byProvider(l, uuid.NewString())} {
-			_, err := d.AcceptLink(ctx, a)
-			refuses(d, in.User.Email+" with "+name, err, ledger.ErrIllegal)
+			denied(d.AcceptLink(ctx, a))(d, ledger.ErrIllegal, in.User.Email+" with "+name)
 		}
 		if u, err := d.UserByEmail(ctx, in.User.Email); err != nil || u != in.User {
 			d.T.Errorf("changed to %+v, %v", u, err)

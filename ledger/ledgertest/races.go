@@ -283,9 +283,7 @@ func raceSecrets(d *Fixture) {
 		values[i] = string(value)
 	})
 	for _, v := range values {
-		if v != values[0] {
-			d.T.Error("two values for one secret")
-		}
+		effort.Is(d.T, v, values[0], "two values for one secret")
 	}
 }
 
@@ -329,9 +327,8 @@ type publication struct {
 	view    []ledger.Incarnation
 }
 
-// raceViews: many processes publish and beat at once. Turns are taken once each,
-// and whoever has read a roll of a turn has read every publication up to it, and
-// none after it.
+// raceViews: many processes publish and beat at once. Turns are taken once each, and whoever has read a roll of a turn
+// has read every publication up to it, and none after it.
 func raceViews(d *Fixture) {
 	var mu sync.Mutex
 	var published []publication

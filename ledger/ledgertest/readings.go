@@ -48,9 +48,7 @@ var readings = []exercise{
 				d.T.Fatalf("result %d: got %+v, want %+v", i, r, want)
 			}
 		}
-		if len(got) != n {
-			d.T.Errorf("%d of %d results", len(got), n)
-		}
+		effort.Is(d.T, len(got), n, "results")
 	}},
 	{"a reader that gives up ends the results", 9, func(d *Fixture) {
 		v, l := d.Prepares(6)
@@ -58,9 +56,7 @@ var readings = []exercise{
 		enough := errors.New("enough")
 		n := 0
 		d.refused(d.Results(d.T.Context(), d.Workspace, v.ID, func(ledger.Result) error { n++; return enough }), enough)
-		if n != 1 {
-			d.T.Errorf("yielded %d more", n-1)
-		}
+		effort.Is(d.T, n, 1, "yielded", n-1, "more")
 	}},
 	{"history pages survive new files", 0, history},
 	{"history of one kind", 0, func(d *Fixture) {
@@ -139,17 +135,14 @@ var readings = []exercise{
 		err := d.Results(ctx, o.Workspace, v.ID, func(ledger.Result) error { return errors.New("a result of another") })
 		d.refused(err, ledger.ErrNoSuchVerification)
 		list := effort.Must(d.History(ctx, ledger.HistoryQuery{Workspace: o.Workspace, Limit: 9}))(d.T)
-		if len(list) != 0 {
-			d.T.Errorf("history of another workspace: %+v", list)
-		}
+		effort.Is(d.T, len(list), 0, "history of another workspace", list)
 		_, err = d.Entries(ctx, ledger.EntriesQuery{Workspace: o.Workspace, Verification: v.ID, Limit: 9})
 		d.refused(err, ledger.ErrNoSuchVerification)
 	}},
 	{"entries of a verification come newest first and add up", 9, entries},
 }
 
-// entries settles until five entries stand, cancels the rest, and reads them in
-// pages of every size.
+// entries settles until five entries stand, cancels the rest, and reads them in pages of every size.
 func entries(d *Fixture) {
 	v, l := d.Prepares(8)
 	d.Settles(l, 1, 0, 1, smtp.Valid)

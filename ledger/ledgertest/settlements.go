@@ -25,9 +25,7 @@ var settlements = []exercise{
 		if want := (ledger.Counts{Valid: 3, Unknown: 2}); done.Counts != want || done.Held != 0 || done.Settlements != 2 {
 			d.T.Errorf("got %+v", done)
 		}
-		if done != d.Sees(v.ID) {
-			d.T.Errorf("answered %+v, stored %+v", done, d.Sees(v.ID))
-		}
+		effort.Is(d.T, done, d.Sees(v.ID), "stored")
 	}},
 	{"every outcome but unknown costs one credit", 5, func(d *Fixture) {
 		_, l := d.Prepares(5)
@@ -60,8 +58,7 @@ var settlements = []exercise{
 			"a gap":           Batch(l, 3, 1, 1, smtp.Valid),
 			"number 0":        Batch(l, 0, 1, 1, smtp.Valid),
 		} {
-			_, err := d.Settle(d.T.Context(), s)
-			refuses(d, name, err, ledger.ErrStaleEpoch)
+			denied(d.Settle(d.T.Context(), s))(d, ledger.ErrStaleEpoch, name)
 		}
 		d.has(5, 2, 2, 1)
 	}},
@@ -139,8 +136,7 @@ func (d *Fixture) twice(l ledger.Lease, number int64, ordinals ...int64) {
 	for _, ordinal := range ordinals {
 		for _, s := range []ledger.Settlement{Batch(l, number, ordinal, ordinal, smtp.Valid),
 			Batch(l, number, ordinal, ordinal, smtp.Unknown), Batch(l, number, ordinal, ordinal+1, smtp.Valid)} {
-			_, err := d.Settle(d.T.Context(), s)
-			refuses(d, fmt.Sprintf("ordinal %d again", ordinal), err, ledger.ErrIllegal)
+			denied(d.Settle(d.T.Context(), s))(d, ledger.ErrIllegal, fmt.Sprintf("ordinal %d again", ordinal))
 		}
 	}
 	effort.Is(d.T, d.Account(), before, fmt.Sprintf("balance: %+v, then", before))
@@ -226,9 +222,7 @@ func (d *Fixture) cancelsUnderLease(total int64) {
 	for range 2 {
 		v := effort.Must(d.FinishCancel(d.T.Context(), l))(d.T)
 		d.is(v, "cancelled")
-		if v.Counts.Cancelled != total-2 {
-			d.T.Errorf("counts: %+v", v.Counts)
-		}
+		effort.Is(d.T, v.Counts.Cancelled, total-2, "counts", v.Counts)
 	}
 	d.has(5, 3, 0, 2)
 	denied(d.Settle(d.T.Context(), Batch(l, 3, 2, 2, smtp.Valid)))(d, ledger.ErrStaleEpoch)

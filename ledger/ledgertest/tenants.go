@@ -172,8 +172,7 @@ var limits = []exercise{
 	}},
 }
 
-// unkeptTexts returns each text that comes from outside with NUL and as no UTF-8:
-// PostgreSQL has no place for either.
+// unkeptTexts returns each text that comes from outside with NUL and as no UTF-8: PostgreSQL has no place for either.
 func unkeptTexts(d *Fixture) {
 	ctx := d.T.Context()
 	l := d.Takes(d.Uploads().ID)
@@ -252,9 +251,7 @@ var repeats = []exercise{
 		d.ok(err)
 		first := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
 		second := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
-		if first != second {
-			d.T.Errorf("%+v, then %+v", first, second)
-		}
+		effort.Is(d.T, first, second, "then")
 	}},
 	{"waiting until another time", 5, func(d *Fixture) {
 		v, l := d.Prepares(2)

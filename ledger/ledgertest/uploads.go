@@ -125,9 +125,7 @@ func chunkRepeated(d *Fixture) {
 	}{{0, "abc"}, {3, "defg"}} {
 		first := effort.Must(d.AppendChunk(ctx, v.ID, u.Writer, c.at, []byte(c.data)))(d.T)
 		second := effort.Must(d.AppendChunk(ctx, v.ID, u.Writer, c.at, []byte(c.data)))(d.T)
-		if first != second {
-			d.T.Errorf("at %d: %+v, then %+v", c.at, first, second)
-		}
+		effort.Is(d.T, first, second, "at", c.at, "then")
 	}
 	denied(d.AppendChunk(ctx, v.ID, u.Writer, 3, []byte("DEFG")))(d, ledger.ErrUploadClosed)
 }

@@ -15,10 +15,9 @@ import (
 	"rollcall/smtp"
 )
 
-// TestAuditFindsWhatWasChangedBehindItsBack changes one thing of a sound ledger
-// in its file and asks which invariant is named. Which numbers break which
-// invariant is held by the tests of package ledger; here it is that each table
-// is read.
+// TestAuditFindsWhatWasChangedBehindItsBack changes one thing of a sound ledger in its file and asks which invariant is
+// named. Which numbers break which invariant is held by the tests of package ledger; here it is that each table is
+// read.
 func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 	for _, c := range []struct{ name, statement, want string }{
 		{"nothing", `SELECT 1`, ""},
@@ -108,14 +107,11 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 			t.Errorf("%s: found %d and lists %d", c.name, report.Found, len(report.Violations))
 		}
 		for _, v := range report.Violations {
-			if !slices.ContainsFunc(ledger.Invariants(),
-				func(i ledger.Invariant) bool { return i.ID == v.Invariant }) {
+			if !slices.ContainsFunc(ledger.Invariants(), func(i ledger.Invariant) bool { return i.ID == v.Invariant }) {
 				t.Errorf("%s: no words for %+v", c.name, v)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, s.Close())
 	}
 }
 
@@ -138,9 +134,8 @@ func TestAuditCountsWhatItReads(t *testing.T) {
 	}
 }
 
-// TestAuditSeesSpoiledPages overwrites each page of a ledger's file in turn.
-// Whatever page it is, the damage is told, by a violation or by an error, and
-// what an audit can read is audited.
+// TestAuditSeesSpoiledPages overwrites each page of a ledger's file in turn. Whatever page it is, the damage is told,
+// by a violation or by an error, and what an audit can read is audited.
 func TestAuditSeesSpoiledPages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
@@ -167,9 +162,7 @@ func TestAuditSeesSpoiledPages(t *testing.T) {
 			t.Errorf("page %d: %+v, %v", at/page, report.Violations, err)
 		}
 		told++
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, s.Close())
 	}
 	if told < 5 {
 		t.Errorf("only %d of %d pages were told", told, len(sound)/page)

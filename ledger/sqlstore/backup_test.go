@@ -96,9 +96,7 @@ func TestAnOpenBackupHasNoName(t *testing.T) {
 	if err = errors.Join(err, f.Close(), copied.Close()); err != nil || n != bytes {
 		t.Fatalf("%d bytes of %d, %v", n, bytes, err)
 	}
-	if err := sqlstore.CheckBackup(t.Context(), path); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, sqlstore.CheckBackup(t.Context(), path))
 }
 
 // TestACutOffBackupLeavesNothing, neither in the folder nor in the ledger.

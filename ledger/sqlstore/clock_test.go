@@ -137,9 +137,7 @@ func TestAfterAStandstillSweepsWorkAgain(t *testing.T) {
 	ran := time.Duration(0)
 	o := Options{Seams: engine.Seams{Ran: func() time.Duration { return ran },
 		Clock: `(CAST(round(unixepoch('subsec') * 1000) AS INTEGER) + (SELECT ms FROM shift))`}}
-	if s, err = Open(t.Context(), url, o); err != nil {
-		t.Fatal(err)
-	}
+	s = effort.Must(Open(t.Context(), url, o))(t)
 	defer func() { _ = s.Close() }()
 	c.d.Book = s
 	c.sweeps(t, s, ledger.ErrClock)

@@ -16,9 +16,8 @@ import (
 	"rollcall/smtp"
 )
 
-// changesOnConditions: a statement changes its row only while that is as the
-// transition read it. No serialisable transaction needs that; it is the net
-// under one that is not.
+// changesOnConditions: a statement changes its row only while that is as the transition read it. No serialisable
+// transaction needs that; it is the net under one that is not.
 func changesOnConditions(t *testing.T, s *Store) {
 	d := ledgertest.NewFixture(t, s, 9)
 	v, l := d.Prepares(4)

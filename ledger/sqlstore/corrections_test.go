@@ -154,8 +154,7 @@ func TestAnAccountThatWasChangedByHandIsCorrected(t *testing.T) {
 
 func digits(n ledger.Credits) string { return string(rune('0' + n)) }
 
-// violations is how many violations a change of an account is: held credits that no verification
-// holds are one more.
+// violations is how many violations a change of an account is: held credits that no verification holds are one more.
 func violations(statement string) int64 {
 	if strings.Contains(statement, "held") {
 		return 2
@@ -163,8 +162,7 @@ func violations(statement string) int64 {
 	return 1
 }
 
-// TestWhatHappenedToAVerificationIsNotedAsKnown: nothing of it changes, and what is found
-// later is another matter.
+// TestWhatHappenedToAVerificationIsNotedAsKnown: nothing of it changes, and what is found later is another matter.
 func TestWhatHappenedToAVerificationIsNotedAsKnown(t *testing.T) {
 	inRed(t, func(r *red) {
 		before := r.Account()
@@ -187,9 +185,7 @@ func TestWhatHappenedToAVerificationIsNotedAsKnown(t *testing.T) {
 		if len(done.Findings) != 4 || len(done.Entries) != 0 || done.Workspace != uuid.Nil {
 			r.t.Errorf("corrected %+v", done)
 		}
-		if got := r.Account(); got != before {
-			r.t.Errorf("the account is %+v, was %+v", got, before)
-		}
+		effort.Is(r.t, r.Account(), before, "account")
 		report, err := r.Audit(r.t.Context())
 		if err != nil || report.Found != 0 || len(report.Corrections) != 1 || report.Corrections[0].ID != done.ID {
 			r.t.Errorf("audit: %+v, %v", report, err)

@@ -31,15 +31,13 @@ const (
 	// many acknowledged steps at most: some two seconds in all of a default run.
 	crashRounds = 4
 	crashLines  = 800
-	// crashWorkers work at once in the child, and so may each have one step that was
-	// committed and not yet told.
+	// crashWorkers work at once in the child, and so may each have one step that was committed and not yet told.
 	crashWorkers = 4
 )
 
-// TestWhatWasAnsweredSurvivesKill runs a child process that works on a ledger
-// and prints each step after the ledger has answered it. The child is killed
-// with signal 9 at a random line; then the ledger is opened again, must hold
-// every printed step, and its audit must find nothing.
+// TestWhatWasAnsweredSurvivesKill runs a child process that works on a ledger and prints each step after the ledger has
+// answered it. The child is killed with signal 9 at a random line; then the ledger is opened again, must hold every
+// printed step, and its audit must find nothing.
 func TestWhatWasAnsweredSurvivesKill(t *testing.T) {
 	effort.Children(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")

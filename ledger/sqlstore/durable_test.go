@@ -21,10 +21,9 @@ import (
 	"rollcall/smtp"
 )
 
-// TestAServerThatForgetsIsMended: a role, a database and a server with
-// synchronous_commit = off answer grants, crash, and have every grant that was answered.
-// fsync and full_page_writes cannot be mended from here: the server is refused, and what
-// the error says to run is enough.
+// TestAServerThatForgetsIsMended: a role, a database and a server with synchronous_commit = off answer grants, crash,
+// and have every grant that was answered. fsync and full_page_writes cannot be mended from here: the server is refused,
+// and what the error says to run is enough.
 func TestAServerThatForgetsIsMended(t *testing.T) {
 	t.Parallel()
 	server := postgres.New(t, postgres.Options{})
@@ -54,9 +53,7 @@ func TestAServerThatForgetsIsMended(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s is off: an audit writes nothing: %v", name, err)
 		}
-		if err := reader.Close(); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, reader.Close())
 		parts := strings.Split(opened.Error(), "`")
 		if len(parts) != 5 {
 			t.Fatalf("the error does not say what to run: %v", opened)

@@ -49,8 +49,7 @@ func (s *scene) names(id uuid.UUID, name string) uuid.UUID {
 	return id
 }
 
-// funded makes a leased file of n addresses whose credits are held, or which
-// waits for them.
+// funded makes a leased file of n addresses whose credits are held, or which waits for them.
 func (s *scene) funded() {
 	v, l := s.Prepares(s.n)
 	s.verification, s.lease = s.file(v, "file"), l

@@ -52,8 +52,7 @@ const imitation = `
 		EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database());
 	END $$`
 
-// newFaulty makes an empty ledger that ends with the test, on PostgreSQL or on
-// its imitation of CockroachDB.
+// newFaulty makes an empty ledger that ends with the test, on PostgreSQL or on its imitation of CockroachDB.
 func newFaulty(t *testing.T, cockroach bool) *faulty {
 	t.Helper()
 	url := sqlstore.NewLedger(t)
@@ -64,9 +63,7 @@ func newFaulty(t *testing.T, cockroach bool) *faulty {
 	effort.OK(t, err)
 	t.Cleanup(func() { effort.OK(t, proxy.Close()) })
 	f := &faulty{t: t, proxy: proxy, past: openAt(t, url), calm: map[int64]calm{}}
-	if f.conn, err = pgx.Connect(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	f.conn = effort.Must(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = f.conn.Close(context.WithoutCancel(t.Context())) })
 	f.through = openWith(t, proxy.URL(f.conn.Config().Database), sqlstore.Options{RetryWait: time.Millisecond})
 	return f
@@ -131,9 +128,7 @@ func emptied() string {
 // sql runs statements past the proxy.
 func (f *faulty) sql(statements string) {
 	f.t.Helper()
-	if _, err := f.conn.PgConn().Exec(f.t.Context(), statements).ReadAll(); err != nil {
-		f.t.Fatalf("sql: %v", err)
-	}
+	effort.Must(f.conn.PgConn().Exec(f.t.Context(), statements).ReadAll())(f.t)
 }
 
 // without runs a move without faults, once for each size.
@@ -222,8 +217,7 @@ var clock = regexp.MustCompile(
 		`since|seen|updated|Since|Seen|Now|expires|ends|Expires|refused|disabled|Disabled|Used|Ends)":` +
 		`("0001-01-01T00:00:00Z"|0\b)?("[^"]*"|\d+)?`)
 
-// otherID finds an id that has no name in the scene: the ledger made it anew,
-// as that of a line of the operator log.
+// otherID finds an id that has no name in the scene: the ledger made it anew, as that of a line of the operator log.
 var otherID = regexp.MustCompile(`"(\\\\x[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})"`)
 
 // ending finds when an override ends in a line of the operator log.
@@ -236,19 +230,13 @@ func (f *faulty) reads(s *scene) string {
 	for _, table := range stored {
 		questions = append(questions, fmt.Sprintf(`SELECT '%s', to_jsonb(t) FROM %[1]s t`, table))
 	}
-	rows, err := f.conn.Query(f.t.Context(), strings.Join(questions, " UNION ALL "))
-	if err != nil {
-		f.t.Fatalf("read the book: %v", err)
-	}
-	lines, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+	rows := effort.Must(f.conn.Query(f.t.Context(), strings.Join(questions, " UNION ALL ")))(f.t)
+	lines := effort.Must(pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
 		var table string
 		var columns map[string]any
 		err := row.Scan(&table, &columns)
 		return table + " " + s.named(columns), err
-	})
-	if err != nil {
-		f.t.Fatalf("read the book: %v", err)
-	}
+	}))(f.t)
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
@@ -275,10 +263,7 @@ func differs(got, want string) string {
 // named is a value as JSON with names in the place of ids, in their spellings of
 // the tables and of the answers, and without times.
 func (s *scene) named(value any) string {
-	data, err := json.Marshal(value)
-	if err != nil {
-		s.T.Fatalf("write as json: %v", err)
-	}
+	data := effort.Must(json.Marshal(value))(s.T)
 	text := string(data)
 	for id, name := range s.ids {
 		text = strings.NewReplacer(id.String(), name, fmt.Sprintf(`\\x%x`, id[:]), name).Replace(text)

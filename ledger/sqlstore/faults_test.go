@@ -38,9 +38,8 @@ var failures = []postgres.Act{
 	{Kind: postgres.CutAnswer},
 }
 
-// script is a plan that counts from the first BEGIN of a transaction on, so that
-// the making of a connection before it is left alone. It belongs to the proxy
-// while it is its plan.
+// script is a plan that counts from the first BEGIN of a transaction on, so that the making of a connection before it
+// is left alone. It belongs to the proxy while it is its plan.
 type script struct {
 	commit    int // act at this commit; 0: none
 	statement int // act at this statement; 0: none
@@ -86,11 +85,10 @@ func (p *script) plan(s postgres.Statement) postgres.Act {
 // that a run with -parallel 6 uses the time in which they wait.
 const lanes = 3
 
-// TestFaultsLeaveTheBookAsItIs puts faults at each money transaction: its commit
-// is cut at four points, its statements fail, its database is away for long. Once
-// a call of it succeeds, every row of the book and the answer must be what they
-// are without faults, and a further call must change nothing. It is done as with
-// PostgreSQL and as with CockroachDB, both on PostgreSQL.
+// TestFaultsLeaveTheBookAsItIs puts faults at each money transaction: its commit is cut at four points, its statements
+// fail, its database is away for long. Once a call of it succeeds, every row of the book and the answer must be what
+// they are without faults, and a further call must change nothing. It is done as with PostgreSQL and as with
+// CockroachDB, both on PostgreSQL.
 func TestFaultsLeaveTheBookAsItIs(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
 	t.Run("lanes", func(t *testing.T) {
@@ -188,8 +186,7 @@ func (f *faulty) failures(m move) {
 	}
 }
 
-// givesUp lets a fault at the commit be the first of so many that the ledger gives
-// up, which takes it a second.
+// givesUp lets a fault at the commit be the first of so many that the ledger gives up, which takes it a second.
 func (f *faulty) givesUp(m move) {
 	if *cuts < thoroughCuts && m.name != "settle" {
 		return

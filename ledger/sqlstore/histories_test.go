@@ -117,8 +117,7 @@ func TestHistoriesHaveAnOrder(t *testing.T) {
 type node struct {
 	*sqlstore.Store
 	proxy *postgres.Proxy
-	// unsure counts the commits that were cut and may have been made, so that the
-	// run that follows is a second one.
+	// unsure counts the commits that were cut and may have been made, so that the run that follows is a second one.
 	unsure atomic.Int64
 }
 
@@ -196,8 +195,7 @@ func (y *tally) onServer(t *testing.T, seed uint64, cuts bool) {
 	}
 }
 
-// The mistakes that a checked history must find. Each leaves the tables in order,
-// so that no audit sees it.
+// The mistakes that a checked history must find. Each leaves the tables in order, so that no audit sees it.
 const (
 	oldBalance   = "a balance of before"
 	lostSettle   = "a settlement that is answered and not written"

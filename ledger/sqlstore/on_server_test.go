@@ -34,17 +34,12 @@ func onServer(t *testing.T, test func(t *testing.T, s *server)) {
 func newServer(t *testing.T, seams engine.Seams) *server {
 	t.Helper()
 	s := &server{url: NewLedger(t), a: uuid.New(), b: uuid.New(), metrics: prometheus.NewRegistry()}
-	var err error
-	if s.Store, err = Open(t.Context(), s.url, Options{Registerer: s.metrics, RetryWait: soon, Seams: seams}); err != nil {
-		t.Fatal(err)
-	}
+	s.Store = effort.Must(Open(t.Context(), s.url, Options{Registerer: s.metrics, RetryWait: soon, Seams: seams}))(t)
 	t.Cleanup(func() { effort.OK(t, s.Close()) })
 	for _, id := range []uuid.UUID{s.a, s.b} {
 		effort.Must(s.CreateWorkspace(t.Context(), id, "named"))(t)
 	}
-	if s.aside, err = pgx.Connect(t.Context(), s.url); err != nil {
-		t.Fatal(err)
-	}
+	s.aside = effort.Must(pgx.Connect(t.Context(), s.url))(t)
 	t.Cleanup(func() { _ = s.aside.Close(context.WithoutCancel(t.Context())) })
 	return s
 }

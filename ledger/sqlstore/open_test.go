@@ -52,9 +52,7 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 		t.Errorf("close twice: %v", err)
 	}
 	again := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+owned, sqlstore.Options{}))(t)
-	if err := again.Close(); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, again.Close())
 	effort.ErrIs(t, again.Ping(t.Context()), sqlstore.ErrClosed, "ping after close")
 }
 
@@ -108,9 +106,7 @@ func TestReadersBesideTheOwnerSeeWhatIsCommittedAndWriteNothing(t *testing.T) {
 		}
 		_, err = reader.Grant(t.Context(), uuid.New(), d.Workspace, 1, "")
 		effort.ErrIs(t, err, sqlstore.ErrReadOnly, fmt.Sprintf("%s: grant", when))
-		if err := errors.Join(reader.Close(), owner.Close()); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, errors.Join(reader.Close(), owner.Close()))
 	}
 }
 
@@ -122,8 +118,7 @@ func TestAnOldSchemaIsReadByNobody(t *testing.T) {
 	effort.ErrIs(t, err, sqlstore.ErrSchemaOld)
 }
 
-// TestAReopenedLedgerGivesBackTheLeases: the process that had them is dead, since
-// the lock file was free.
+// TestAReopenedLedgerGivesBackTheLeases: the process that had them is dead, since the lock file was free.
 func TestAReopenedLedgerGivesBackTheLeases(t *testing.T) {
 	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")
 	owner, err := sqlstore.Open(t.Context(), url, sqlstore.Options{})
@@ -131,9 +126,7 @@ func TestAReopenedLedgerGivesBackTheLeases(t *testing.T) {
 	d := ledgertest.NewFixture(t, owner, 9)
 	v, l := d.Prepares(2)
 	effort.OK(t, owner.Close())
-	if d.Book, err = sqlstore.Open(t.Context(), url, sqlstore.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	d.Book = effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
 	defer func() { _ = d.Close() }()
 	_, err = d.Settle(t.Context(), ledgertest.Batch(l, 1, 0, 0, smtp.Valid))
 	effort.ErrIs(t, err, ledger.ErrStaleEpoch, "the dead owner's settlement")
@@ -169,8 +162,7 @@ func TestACancelledCallLeavesNoTransactionBehind(t *testing.T) {
 	}
 }
 
-// TestCloseFoldsTheLog: after a clean end the ledger is one file, with nothing
-// beside it that holds what was erased.
+// TestCloseFoldsTheLog: after a clean end the ledger is one file, with nothing beside it that holds what was erased.
 func TestCloseFoldsTheLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
@@ -259,9 +251,7 @@ func renews(t *testing.T, book *sqlstore.Store) {
 		t.Errorf("the operator log has %+v, %v", lines, err)
 	}
 	beat()
-	if now := rowsOf(t, book, 1); now != turn+1 {
-		t.Errorf("the first row after it is of turn %d, want %d: turns go on", now, turn+1)
-	}
+	effort.Is(t, rowsOf(t, book, 1), turn+1, "the first row after it is of turn: turns go on")
 }
 
 // rowsOf wants so many rows of processes and gives the turn.
@@ -349,9 +339,7 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 		if _, err := conn.Exec(t.Context(), c.statement); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s may %s: %v", c.user, c.statement, err)
 		}
-		if err := conn.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, conn.Close(t.Context()))
 	}
 	reader := effort.Must(sqlstore.OpenReadOnly(t.Context(), as(t, owner, auditUser), sqlstore.Options{}))(t)
 	defer func() { _ = reader.Close() }()
@@ -397,7 +385,5 @@ func TestTheNextHostIsTried(t *testing.T) {
 	effort.OK(t, err)
 	several := strings.Replace(address, u.Host, nobody.Addr().String()+","+u.Host, 1)
 	effort.OK(t, sqlstore.Migrate(t.Context(), several))
-	if err := openAt(t, several).Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, openAt(t, several).Ping(t.Context()))
 }

@@ -61,9 +61,8 @@ func openNoted(t *testing.T) (*Store, [2]*notebook) {
 	return s, notes
 }
 
-// TestNoFailedStatementIsOverlooked makes each statement of each call fail in
-// turn: the caller is told every time, and nothing of what the transaction had
-// done is there. Then the same call does its work.
+// TestNoFailedStatementIsOverlooked makes each statement of each call fail in turn: the caller is told every time, and
+// nothing of what the transaction had done is there. Then the same call does its work.
 func TestNoFailedStatementIsOverlooked(t *testing.T) {
 	for _, c := range calls {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,8 +91,7 @@ func TestNoFailedStatementIsOverlooked(t *testing.T) {
 	}
 }
 
-// TestASecretThatIsNotMadeIsTold: the first reading of it may fail, for what is
-// asked after that answers too.
+// TestASecretThatIsNotMadeIsTold: the first reading of it may fail, for what is asked after that answers too.
 func TestASecretThatIsNotMadeIsTold(t *testing.T) {
 	s, notes := openNoted(t)
 	for after, done := 1, true; done; after++ {
@@ -140,8 +138,7 @@ type callOf struct {
 	make   func(d *ledgertest.Fixture) func() error
 }
 
-// calls are the methods of the book, each with enough before it that every one of
-// its statements is reached.
+// calls are the methods of the book, each with enough before it that every one of its statements is reached.
 var calls = []callOf{
 	{"create workspace", false, func(d *ledgertest.Fixture) func() error {
 		id := uuid.New()

@@ -23,9 +23,8 @@ import (
 	"rollcall/ledger/ledgertest"
 )
 
-// notebook is a driver that notes each statement that another one runs, and may
-// fail one in its place. Its connections can nothing that database/sql does not
-// need, so that none runs unseen.
+// notebook is a driver that notes each statement that another one runs, and may fail one in its place. Its connections
+// can nothing that database/sql does not need, so that none runs unseen.
 type notebook struct {
 	driver driver.Driver
 	dsn    string
@@ -89,9 +88,8 @@ func (n *notebook) take() []string {
 	return noted
 }
 
-// TestPollIsOnePointRead: GET /v1/verifications/{id} asks the ledger one question,
-// which is answered by one row found by its key; the API key is read once for
-// some seconds of polls.
+// TestPollIsOnePointRead: GET /v1/verifications/{id} asks the ledger one question, which is answered by one row found
+// by its key; the API key is read once for some seconds of polls.
 func TestPollIsOnePointRead(t *testing.T) {
 	s, both := openNoted(t)
 	notes := both[1]

@@ -17,9 +17,8 @@ import (
 	"rollcall/smtp"
 )
 
-// TestRetentionLeavesNoByteOfAnAddress puts canaries into uploads and results of
-// every size, erases them by retention while the ledger is open and others stay
-// in use, and searches all files of the ledger for them. The entries stay.
+// TestRetentionLeavesNoByteOfAnAddress puts canaries into uploads and results of every size, erases them by retention
+// while the ledger is open and others stay in use, and searches all files of the ledger for them. The entries stay.
 func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ledger.db")
@@ -103,8 +102,7 @@ func payloads(t *testing.T, path string) (list [][]byte) {
 	return list
 }
 
-// readUntil keeps one moment of the ledger open for reading, from when reading is
-// closed until stop is.
+// readUntil keeps one moment of the ledger open for reading, from when reading is closed until stop is.
 func readUntil(path string, reading chan<- struct{}, stop <-chan struct{}) error {
 	defer close(reading)
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")

@@ -13,8 +13,7 @@ import (
 	"rollcall/smtp"
 )
 
-// TestTheSchemaRefusesWhatMustNeverBe: the tables keep the promises by
-// themselves, whatever the code above them does.
+// TestTheSchemaRefusesWhatMustNeverBe: the tables keep the promises by themselves, whatever the code above them does.
 func TestTheSchemaRefusesWhatMustNeverBe(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		refusesWhatMustNeverBe(t, "sqlite:"+filepath.Join(t.TempDir(), "ledger.db"))

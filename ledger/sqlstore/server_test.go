@@ -32,8 +32,7 @@ func changeAt(t *testing.T, url, statements string) {
 	}
 }
 
-// TestAServerIsMigratedByMigrateAlone follows a database from empty to one of a
-// newer program.
+// TestAServerIsMigratedByMigrateAlone follows a database from empty to one of a newer program.
 func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
 	url := postgres.Empty(t)
 	opens := map[string]func(context.Context, string, sqlstore.Options) (*sqlstore.Store, error){
@@ -110,13 +109,10 @@ func TestAReaderOfAServerWritesNothing(t *testing.T) {
 	if _, err = reader.Grant(t.Context(), uuid.New(), d.Workspace, 1, ""); !errors.Is(err, sqlstore.ErrReadOnly) {
 		t.Errorf("grant: got %v, want ErrReadOnly", err)
 	}
-	if err := reader.Close(); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, reader.Close())
 }
 
-// TestNothingSecretIsTold: neither errors nor the log hold the password of a URL
-// or what is in a row.
+// TestNothingSecretIsTold: neither errors nor the log hold the password of a URL or what is in a row.
 func TestNothingSecretIsTold(t *testing.T) {
 	var log bytes.Buffer
 	o := sqlstore.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}

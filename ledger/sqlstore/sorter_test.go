@@ -75,9 +75,7 @@ func TestSorterBringsResultsIntoOrder(t *testing.T) {
 			s := newSorter(folder, c.total)
 			defer func() { _ = s.close() }()
 			fillSorter(t, s, mixed)
-			if (s.file != nil) != c.file {
-				t.Errorf("it has a file: %v", s.file != nil)
-			}
+			effort.Is(t, s.file != nil, c.file, "it has a file")
 			n := 0
 			err := s.drain(func(r ledger.Result) error {
 				if n >= len(want) || r != want[n] {

@@ -28,10 +28,7 @@ func openAt(t testing.TB, url string) *sqlstore.Store {
 // openWith opens a ledger for a test as options say.
 func openWith(t testing.TB, url string, o sqlstore.Options) *sqlstore.Store {
 	t.Helper()
-	s, err := sqlstore.Open(t.Context(), url, o)
-	if err != nil {
-		t.Fatalf("open ledger: %v", err)
-	}
+	s := effort.Must(sqlstore.Open(t.Context(), url, o))(t)
 	t.Cleanup(func() { effort.OK(t, s.Close()) })
 	return s
 }
@@ -56,9 +53,7 @@ func shelf(t *testing.T, owner, user string) func(t *testing.T) ledger.Book {
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	return func(t *testing.T) ledger.Book {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), empties); err != nil {
-			t.Fatalf("empty the ledger: %v", err)
-		}
+		effort.Must(conn.Exec(t.Context(), empties))(t)
 		return borrowed{store}
 	}
 }

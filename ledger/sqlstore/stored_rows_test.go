@@ -18,8 +18,7 @@ import (
 	"rollcall/smtp"
 )
 
-// TestWhatTheTablesKeep looks into the tables of each database for what no method
-// of the book tells.
+// TestWhatTheTablesKeep looks into the tables of each database for what no method of the book tells.
 func TestWhatTheTablesKeep(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
 	t.Parallel()
@@ -126,8 +125,7 @@ func erasesRows(t *testing.T, s *Store) {
 	}
 }
 
-// forgetsEnded: a sweep forgets processes that ended long ago and facts that
-// expired, however many, and no others.
+// forgetsEnded: a sweep forgets processes that ended long ago and facts that expired, however many, and no others.
 func forgetsEnded(t *testing.T, s *Store) {
 	d := ledgertest.NewFixture(t, s, 0)
 	run(t, s, `DELETE FROM nodes`)
@@ -324,8 +322,7 @@ func boundsOverrides(t *testing.T, s *Store) {
 	run(t, s, `DELETE FROM throttle_overrides`)
 }
 
-// forgetsOverrides: a sweep forgets those that were over long ago, however many, and
-// the operator log stays.
+// forgetsOverrides: a sweep forgets those that were over long ago, however many, and the operator log stays.
 func forgetsOverrides(t *testing.T, s *Store) {
 	d := ledgertest.NewFixture(t, s, 0)
 	run(t, s, `DELETE FROM throttle_overrides`)
@@ -343,13 +340,9 @@ func forgetsOverrides(t *testing.T, s *Store) {
 	}
 	effort.Is(t, number(t, s, `SELECT count(*) FROM throttle_overrides`), 3)
 	for what, id := range map[string]uuid.UUID{"lately": lately.ID, "cleared": cleared.ID, "holds": holds.ID} {
-		if number(t, s, `SELECT count(*) FROM throttle_overrides WHERE id = ?`, id[:]) != 1 {
-			t.Errorf("%s: forgotten", what)
-		}
+		effort.Is(t, number(t, s, `SELECT count(*) FROM throttle_overrides WHERE id = ?`, id[:]), 1, what, "forgotten")
 	}
-	if n := number(t, s, `SELECT count(*) FROM operator_log`); n != lines {
-		t.Errorf("%d lines of %d are left", n, lines)
-	}
+	effort.Is(t, number(t, s, `SELECT count(*) FROM operator_log`), lines, "lines of are left")
 	run(t, s, `DELETE FROM throttle_overrides`)
 }
 

@@ -43,9 +43,7 @@ func newBeside(t *testing.T, url string) *beside {
 	}))
 	effort.OK(t, s.Close())
 	o := Options{Seams: engine.Seams{Clock: `(SELECT now FROM clock WHERE one = 1)`}}
-	if s, err = Open(t.Context(), url, o); err != nil {
-		t.Fatal(err)
-	}
+	s = effort.Must(Open(t.Context(), url, o))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	b := &beside{t: t, store: s}
 	s.bounds.ran = func() time.Duration { return time.Duration(b.ran) * time.Millisecond }
@@ -87,9 +85,8 @@ func (b *beside) Transaction(now int64, do func(t transitions.Tables) (commit bo
 	return err
 }
 
-// TestEachStatementAnswersAsTheTablesInMemory: what the simulation proves about
-// the transitions holds on a real database too, because each statement of it
-// answers there what it answers in the simulation.
+// TestEachStatementAnswersAsTheTablesInMemory: what the simulation proves about the transitions holds on a real
+// database too, because each statement of it answers there what it answers in the simulation.
 func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
 	t.Parallel()

@@ -51,9 +51,7 @@ func TestNothingIsDoneWhileTracingIsOff(t *testing.T) {
 	}
 	id, ctx := uuid.New(), context.Background()
 	effort.Is(t, testing.AllocsPerRun(100, func() { work(ctx, off, id) }), 0)
-	if err := off.Stop(ctx); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, off.Stop(ctx))
 }
 
 func TestSpansStandBelowTheOneTheyBelongTo(t *testing.T) {

@@ -12,8 +12,7 @@ import (
 	"rollcall/ledger/transitions"
 )
 
-// TestALeaseEndsAtItsMillisecond: from then on another may take it, and whoever
-// had it still has it until then.
+// TestALeaseEndsAtItsMillisecond: from then on another may take it, and whoever had it still has it until then.
 func TestALeaseEndsAtItsMillisecond(t *testing.T) {
 	node := uuid.UUID{1}
 	for _, c := range []struct {

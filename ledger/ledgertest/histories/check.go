@@ -12,14 +12,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Check looks, for each workspace by itself, for an order of the calls that the
-// model could have answered in the same way. It gives up after limit, and then
-// the answer is porcupine.Unknown: nobody knows, which is no pass. Unless it is
+// Check looks, for each workspace by itself, for an order of the calls that the model could have answered in the same
+// way. It gives up after limit, and then the answer is porcupine.Unknown: nobody knows, which is no pass. Unless it is
 // porcupine.Ok, explain says what could not follow the longest order.
 //
-// The search is short when few calls are open at once. So it is tried first in
-// times that are narrower than the true ones: an order that respects those
-// respects the true ones too. Only the true times say that there is none.
+// The search is short when few calls are open at once. So it is tried first in times that are narrower than the true
+// ones: an order that respects those respects the true ones too. Only the true times say that there is none.
 func (h *History) Check(limit time.Duration) (result porcupine.CheckResult, explain func() string) {
 	for w := range workspaces {
 		part := h.part(w)
@@ -39,10 +37,9 @@ func (h *History) search(list []porcupine.Operation, limit time.Duration) porcup
 	return porcupine.CheckOperationsTimeout(h.model(), list, limit)
 }
 
-// part is what concerns one workspace. A lease takes the oldest files of all of
-// them: in one it must have taken the oldest, and all of them when it took fewer
-// than it could. One that told nothing may have taken any number of the oldest.
-// Where leases pass over files, one may have taken any that were free.
+// part is what concerns one workspace. A lease takes the oldest files of all of them: in one it must have taken the
+// oldest, and all of them when it took fewer than it could. One that told nothing may have taken any number of the
+// oldest. Where leases pass over files, one may have taken any that were free.
 func (h *History) part(workspace int) []porcupine.Operation {
 	var part []operation
 	untold := h.untold()
@@ -104,8 +101,7 @@ func ranksOf(lines []listed) map[int]bool {
 	return ranks
 }
 
-// others are the runs of a call besides the one that was answered, as calls that
-// told nothing.
+// others are the runs of a call besides the one that was answered, as calls that told nothing.
 func (op operation) others() []operation {
 	unknown := op.answer.unknown
 	op.answer = answer{unknown: true}
@@ -117,9 +113,8 @@ func (op operation) others() []operation {
 	return list
 }
 
-// narrowed makes the times narrower, unless width is 0: each call begins no earlier
-// than the width-th last answer before its own, since a book tends to answer in
-// the order in which it commits.
+// narrowed makes the times narrower, unless width is 0: each call begins no earlier than the width-th last answer
+// before its own, since a book tends to answer in the order in which it commits.
 func narrowed(list []porcupine.Operation, width int) []porcupine.Operation {
 	if width == 0 {
 		return list
@@ -132,9 +127,8 @@ func narrowed(list []porcupine.Operation, width int) []porcupine.Operation {
 	return list
 }
 
-// never is when a call returns that told nothing: its effect may come at any time
-// after it, or not at all. A run before the one that was answered is over with
-// the answer: what it changed, the later run had to wait for.
+// never is when a call returns that told nothing: its effect may come at any time after it, or not at all. A run before
+// the one that was answered is over with the answer: what it changed, the later run had to wait for.
 const never = math.MaxInt64
 
 // operations is a history in the words of the checker.
@@ -147,9 +141,8 @@ func operations(done []operation) []porcupine.Operation {
 	return list
 }
 
-// model is a ledger that does one thing at a time. What became of a call that told
-// nothing is open: from then on the ledger is one of several, until an answer
-// tells them apart or they come to the same.
+// model is a ledger that does one thing at a time. What became of a call that told nothing is open: from then on the
+// ledger is one of several, until an answer tells them apart or they come to the same.
 func (h *History) model() porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{&book{files: make([]*file, len(h.files))}} },
@@ -194,9 +187,8 @@ func (b *book) holds(node int, list string) bool {
 	return true
 }
 
-// open returns the books that there may be after a call that told nothing. A lease
-// may have taken any number of files here: the others were those of other
-// workspaces.
+// open returns the books that there may be after a call that told nothing. A lease may have taken any number of files
+// here: the others were those of other workspaces.
 func (b *book) open(c call) []any {
 	list := []any{b}
 	switch {
@@ -214,8 +206,7 @@ func (b *book) open(c call) []any {
 	return list
 }
 
-// openPassing is open for a lease that may pass over files: it may have taken any
-// of those that it can have taken.
+// openPassing is open for a lease that may pass over files: it may have taken any of those that it can have taken.
 func (b *book) openPassing(c call) []any {
 	list, sizes := []any{b}, []int{0}
 	for rank, f := range b.files {

@@ -19,8 +19,7 @@ import (
 const (
 	// clientsMax is the number of clients that ask at once.
 	clientsMax = 16
-	// activeMax is the number of files that are worked on at once: few, so that
-	// clients meet.
+	// activeMax is the number of files that are worked on at once: few, so that clients meet.
 	activeMax = 8
 	// batchSize is the number of addresses in a settlement. Settlement n is about
 	// the n-th so many, so that no two ask for the same address.

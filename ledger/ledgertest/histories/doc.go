@@ -2,10 +2,9 @@
 // has porcupine look for an order of the calls in which a ledger that does one thing at a time gives the same answers
 // (linearizability). No such order, or none found in time, is a failure.
 //
-// Each workspace is searched by itself, which makes the search short and loses
-// one thing only: that a lease of fewer files than there are takes the oldest of
-// all workspaces together. Of each workspace it must have taken the oldest, unless
-// the ledger may pass over files that another call is changing (Options.Passing).
+// Each workspace is searched by itself, which makes the search short and loses one thing only: that a lease of fewer
+// files than there are takes the oldest of all workspaces together. Of each workspace it must have taken the oldest,
+// unless the ledger may pass over files that another call is changing (Options.Passing).
 //
 // Read book for what a ledger must do, and client.next for what is asked. Start with Record and History.Check.
 package histories

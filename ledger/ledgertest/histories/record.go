@@ -30,8 +30,7 @@ type History struct {
 // Operations is the number of calls, with those of the last reading.
 func (h *History) Operations() int { return len(h.done) }
 
-// Unknown is the number of runs of a transaction of which the ledger did not know
-// at once whether they were committed.
+// Unknown is the number of runs of a transaction of which the ledger did not know at once whether they were committed.
 func (h *History) Unknown() int {
 	n := 0
 	for _, op := range h.done {
@@ -43,11 +42,9 @@ func (h *History) Unknown() int {
 	return n
 }
 
-// Record makes three workspaces in an empty book and lets 16 clients work on
-// them at once; books are connections to it, which are dealt out among them. In
-// the end it reads everything once more, which is a part of the history. An error
-// is a call that failed where none may fail, or an audit that found something;
-// the answers themselves are judged by Check.
+// Record makes three workspaces in an empty book and lets 16 clients work on them at once; books are connections to it,
+// which are dealt out among them. In the end it reads everything once more, which is a part of the history. An error is
+// a call that failed where none may fail, or an audit that found something; the answers themselves are judged by Check.
 func Record(ctx context.Context, books []ledger.Book, o Options) (*History, error) {
 	r := &recorder{books: books, Options: o, random: rand.New(rand.NewPCG(o.Seed, 0)),
 		left: o.Operations, start: time.Now()}
@@ -99,8 +96,7 @@ func (r *recorder) insist(do func() error) error {
 	return err
 }
 
-// readAll reads everything at the end, by one client, and gives all files in the
-// order in which the book serves them.
+// readAll reads everything at the end, by one client, and gives all files in the order in which the book serves them.
 func (r *recorder) readAll(ctx context.Context) ([]ledger.Verification, error) {
 	var files []ledger.Verification
 	var report ledger.AuditReport
@@ -176,8 +172,7 @@ func textOf(lines []listed) string {
 	return text.String()
 }
 
-// Summary says how often each kind of call was accepted, was refused and failed,
-// and how the files ended.
+// Summary says how often each kind of call was accepted, was refused and failed, and how the files ended.
 func (h *History) Summary() string {
 	accepted, refused, failed := map[kind]int{}, map[kind]int{}, map[kind]int{}
 	last, ends := map[int]ledger.Status{}, map[ledger.Status]int{}
@@ -236,8 +231,7 @@ func (b *book) work(c call) (*book, answer) {
 // defect is the issue of every file that is refused.
 const defect = "csv_malformed"
 
-// repeats reports whether the same call was accepted before, so that it is answered
-// with the state of now.
+// repeats reports whether the same call was accepted before, so that it is answered with the state of now.
 func (b *book) repeats(c call) bool {
 	f := b.files[c.rank]
 	switch c.kind {

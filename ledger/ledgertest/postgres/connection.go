@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// aheadMax bounds the messages of a client that are read while an earlier one is
-// at work, so that its end is noticed behind them. More than a client sends after
-// it gave up: a Terminate. Guess.
+// aheadMax bounds the messages of a client that are read while an earlier one is at work, so that its end is noticed
+// behind them. More than a client sends after it gave up: a Terminate. Guess.
 const aheadMax = 64
 
 // connection is one client and its server. Its loop takes what the client sends
@@ -34,8 +33,7 @@ func newConnection(p *Proxy, client net.Conn) *connection {
 	return c
 }
 
-// serve runs the connection to its end. Errors are its end and nothing more: the
-// client sees them as a cut.
+// serve runs the connection to its end. Errors are its end and nothing more: the client sees them as a cut.
 func (c *connection) serve() {
 	defer c.cancel()
 	defer context.AfterFunc(c.ctx, func() { _ = c.client.Close() })()
@@ -337,9 +335,8 @@ type Statement struct {
 	Commit bool
 }
 
-// Plan decides about each statement, one call at a time; it must not call the
-// proxy. Of statements sent in one go (up to a Sync) the first that is not
-// passed decides for all.
+// Plan decides about each statement, one call at a time; it must not call the proxy. Of statements sent in one go (up
+// to a Sync) the first that is not passed decides for all.
 type Plan func(Statement) Act
 
 // Always does act at each statement.

@@ -22,9 +22,8 @@ type process struct {
 	err   error         // of its end; read after ended
 }
 
-// run starts cmd. The signal at the death of the parent comes when the *thread*
-// that forked ends (prctl(2), PR_SET_PDEATHSIG): so a thread is kept for the
-// whole life of the program.
+// run starts cmd. The signal at the death of the parent comes when the *thread* that forked ends (prctl(2),
+// PR_SET_PDEATHSIG): so a thread is kept for the whole life of the program.
 func run(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	cmd.WaitDelay = stopMax // a child that holds the log open does not hold us

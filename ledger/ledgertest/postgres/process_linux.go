@@ -11,8 +11,7 @@ import (
 	"syscall"
 )
 
-// attributes run a program as another user and end it with this one. SIGQUIT
-// ends a server with its children.
+// attributes run a program as another user and end it with this one. SIGQUIT ends a server with its children.
 func attributes(runAs *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: runAs, Pdeathsig: syscall.SIGQUIT}
 }

@@ -40,10 +40,7 @@ func TestProxy(t *testing.T) {
 func newRig(t *testing.T, server *postgres.Server, database string) *rig {
 	t.Helper()
 	r := &rig{t: t, url: server.NewDatabase(t, database, ""), database: database}
-	var err error
-	if r.proxy, err = postgres.StartProxy(r.url); err != nil {
-		t.Fatal(err)
-	}
+	r.proxy = effort.Must(postgres.StartProxy(r.url))(t)
 	t.Cleanup(func() { effort.OK(t, r.proxy.Close()) })
 	r.direct = r.connect(r.url)
 	r.exec(r.direct, "CREATE TABLE marks (mark INT PRIMARY KEY)")
@@ -81,8 +78,7 @@ func (r *rig) marked(mark int) bool {
 	return tag.RowsAffected() == 0
 }
 
-// transact inserts mark in a transaction of three statements; after an error it
-// rolls back as a client does.
+// transact inserts mark in a transaction of three statements; after an error it rolls back as a client does.
 func transact(ctx context.Context, conn *pgx.Conn, mark int) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
@@ -163,9 +159,7 @@ func (r *rig) faults() {
 			if err == nil || answered != (tt.code != "") || answered && failure.Code != tt.code {
 				t.Errorf("the client got %v, want code %q", err, tt.code)
 			}
-			if conn.IsClosed() != (tt.code == "") {
-				t.Errorf("connection closed: got %v", conn.IsClosed())
-			}
+			effort.Is(t, conn.IsClosed(), tt.code == "", "connection closed")
 			effort.Is(t, r.proxy.Counts()[tt.kind]-before, 1, "injected times")
 			if tt.code != "" { // the connection is fit for more
 				if err := transact(t.Context(), conn, 1000+i); err != nil {

@@ -30,11 +30,9 @@ const (
 	superuser = "rollcall"
 	// socketPort names the unix socket of a server without TCP; PostgreSQL's own.
 	socketPort = 5432
-	// portsMax bounds the ports tried, since another process may take one that was
-	// free a moment ago.
+	// portsMax bounds the ports tried, since another process may take one that was free a moment ago.
 	portsMax = 3
-	// startMax bounds the wait for a server: it takes half a second here, and
-	// recovers from a crash in one.
+	// startMax bounds the wait for a server: it takes half a second here, and recovers from a crash in one.
 	startMax = 90 * time.Second
 	// stopMax bounds the wait for an immediate stop, before SIGKILL.
 	stopMax = 30 * time.Second
@@ -109,8 +107,7 @@ func newFolder(runAs *syscall.Credential, durable bool) (string, error) {
 	return folder, os.Chown(folder, int(runAs.Uid), int(runAs.Gid))
 }
 
-// command is a program of the server, run as its user in its folder, without
-// the PG variables of the environment.
+// command is a program of the server, run as its user in its folder, without the PG variables of the environment.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.folder
@@ -300,8 +297,7 @@ func (s *Server) end() error {
 	return errors.Join(err, p.stop())
 }
 
-// Restart starts a crashed server again, on the same socket and port. ErrState,
-// ErrStart.
+// Restart starts a crashed server again, on the same socket and port. ErrState, ErrStart.
 func (s *Server) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startMax)
 	defer cancel()
@@ -313,8 +309,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.launch(ctx)
 }
 
-// Stop ends the server, whatever its state, and removes its folder. It may be
-// called twice.
+// Stop ends the server, whatever its state, and removes its folder. It may be called twice.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,9 +324,8 @@ func (s *Server) Stop() error {
 // requireVariable makes a missing PostgreSQL a failure, as on a CI machine.
 const requireVariable = "ROLLCALL_REQUIRE_POSTGRES"
 
-// New starts a server that ends with the test. Without a PostgreSQL on this
-// machine the test is skipped, or fails when ROLLCALL_REQUIRE_POSTGRES is 1. A short
-// run starts none.
+// New starts a server that ends with the test. Without a PostgreSQL on this machine the test is skipped, or fails when
+// ROLLCALL_REQUIRE_POSTGRES is 1. A short run starts none.
 func New(t testing.TB, o Options) *Server {
 	t.Helper()
 	effort.Children(t)
@@ -348,9 +342,7 @@ func New(t testing.TB, o Options) *Server {
 // ("" is PostgreSQL's own), and returns its URL.
 func (s *Server) NewDatabase(t testing.TB, name, template string) string {
 	t.Helper()
-	if err := s.Create(t.Context(), name, template); err != nil {
-		t.Fatalf("create database: %v", err)
-	}
+	effort.OK(t, s.Create(t.Context(), name, template))
 	return s.URL(name)
 }
 

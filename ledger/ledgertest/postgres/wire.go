@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// frameMax bounds a message. The largest of the ledger holds a chunk of an
-	// upload (4 MiB).
+	// frameMax bounds a message. The largest of the ledger holds a chunk of an upload (4 MiB).
 	frameMax = 16 << 20
 	// startupMax bounds the first message, as PostgreSQL does (MAX_STARTUP_PACKET_LENGTH).
 	startupMax = 10000
@@ -137,9 +136,8 @@ func failure(code string) (frame, error) {
 		Message: "injected by a test"}).Encode(nil)
 }
 
-// wantsReply reports whether an authentication message asks the client for one
-// (PostgreSQL, Message Formats: AuthenticationCleartextPassword, MD5Password,
-// SASL and SASLContinue).
+// wantsReply reports whether an authentication message asks the client for one (PostgreSQL, Message Formats:
+// AuthenticationCleartextPassword, MD5Password, SASL and SASLContinue).
 func wantsReply(f frame) bool {
 	if f.kind() != 'R' || len(f.body()) < 4 {
 		return false

@@ -212,8 +212,7 @@ func (w *world) checkFile(f *file) {
 	}
 }
 
-// checkAccount recomputes one workspace, and looks for a verification that waits
-// for credits which are there.
+// checkAccount recomputes one workspace, and looks for a verification that waits for credits which are there.
 func (w *world) checkAccount(a *account) {
 	held := ledger.Credits(0)
 	for _, f := range w.memory.files {

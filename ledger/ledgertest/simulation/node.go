@@ -20,8 +20,7 @@ type job struct {
 	calling bool               // the ledger has not answered: the engine asks one thing at a time
 }
 
-// node works on verifications as the engine does: it leases, settles, waits,
-// and believes what it was told last.
+// node works on verifications as the engine does: it leases, settles, waits, and believes what it was told last.
 type node struct {
 	id   uuid.UUID
 	jobs []*job

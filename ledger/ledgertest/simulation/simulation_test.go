@@ -22,8 +22,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// lives lives so many lives as the run asks for, one after the other on each
-// processor, and gives their sums.
+// lives lives so many lives as the run asks for, one after the other on each processor, and gives their sums.
 func lives(t *testing.T, live func(seed uint64) Life) (sum Life) {
 	t.Helper()
 	began, n := time.Now(), *seeds

@@ -12,8 +12,7 @@ import (
 	"rollcall/ledger/transitions"
 )
 
-// Second is another database that must answer each statement as the tables in
-// memory do.
+// Second is another database that must answer each statement as the tables in memory do.
 type Second interface {
 	// Workspace makes a workspace without credits.
 	Workspace(id uuid.UUID) error
@@ -56,12 +55,10 @@ type twin struct {
 
 var _ transitions.Tables = (*twin)(nil)
 
-// sorts are the errors that both must answer alike; of the rest it is enough that
-// both fail.
+// sorts are the errors that both must answer alike; of the rest it is enough that both fail.
 var sorts = []error{ledger.ErrNoSuchWorkspace, ledger.ErrNoSuchVerification, ledger.ErrStaleEpoch}
 
-// same compares two answers. A statement that was made to fail is not asked of
-// the second one.
+// same compares two answers. A statement that was made to fail is not asked of the second one.
 func same[T any](t *twin, what string, got T, err error, ask func() (T, error)) (T, error) {
 	if errors.Is(err, errAgain) || errors.Is(err, errAborted) {
 		return got, err

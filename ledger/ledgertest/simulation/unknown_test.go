@@ -13,14 +13,12 @@ import (
 	"rollcall/ledger"
 )
 
-// These tests are about calls whose first commit is not answered: it was executed
-// (lost), it was not (never), or it is decided, either way, while later runs are at work, which
-// see nothing of it (late). The call must answer what became of it, or that it does not know. Each
-// case is tried with 200 seeds: they decide at which statement the next run fails.
-// Seed 1189 of the lives of a cluster found the first of them.
+// These tests are about calls whose first commit is not answered: it was executed (lost), it was not (never), or it is
+// decided, either way, while later runs are at work, which see nothing of it (late). The call must answer what became
+// of it, or that it does not know. Each case is tried with 200 seeds: they decide at which statement the next run
+// fails. Seed 1189 of the lives of a cluster found the first of them.
 
-// unanswered is a life in which the next commits have these fates; between happens
-// before each further run.
+// unanswered is a life in which the next commits have these fates; between happens before each further run.
 func unanswered(seed uint64, between func(p *processes), fates ...fate) *processes {
 	w := newWorld(seed)
 	p := newProcesses(w)
@@ -136,9 +134,7 @@ func TestANodeThatACallForgotIsAnsweredAsForgotten(t *testing.T) {
 		if err := p.book.Forget(context.Background(), node, retireAfter); !answered(t, err, f, answers) {
 			return
 		}
-		if len(p.memory.cluster.nodes) != 0 {
-			t.Errorf("seed %d: its rows are still there", seed)
-		}
+		effort.Is(t, len(p.memory.cluster.nodes), 0, "seed", seed, "its rows are still there")
 	})
 }
 
@@ -161,8 +157,7 @@ func TestANodeThatWasAskedToDrainIsThereThoughItIsForgotten(t *testing.T) {
 	})
 }
 
-// TestALeaseThatACallTookIsAnsweredAsItIs: the verification is settled on by its
-// holder of before between two runs.
+// TestALeaseThatACallTookIsAnsweredAsItIs: the verification is settled on by its holder of before between two runs.
 func TestALeaseThatACallTookIsAnsweredAsItIs(t *testing.T) {
 	tries(t, func(t *testing.T, seed uint64, f fate, answers *int) {
 		p := unanswered(seed, func(*processes) {})

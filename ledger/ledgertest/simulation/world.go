@@ -74,8 +74,7 @@ func (w *world) chance(of int) bool { return w.random.IntN(1000) < of }
 // passing reports whether an answer says nothing but "not now".
 func passing(err error) bool { return errors.Is(err, errAgain) || errors.Is(err, errUnknown) }
 
-// answered notes an answer, and one that is neither success, nor passing, nor one
-// of the refusals that may be given.
+// answered notes an answer, and one that is neither success, nor passing, nor one of the refusals that may be given.
 func (w *world) answered(what string, err error, may ...error) bool {
 	w.answers++
 	if err == nil || passing(err) {

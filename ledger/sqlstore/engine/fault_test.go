@@ -25,8 +25,7 @@ func state(code string) error {
 	return fmt.Errorf("hold credits: %w", &pgconn.PgError{Code: code, Message: "m", Detail: "Key (id)=(secret)"})
 }
 
-// TestErrorsAreToldApart holds each error to what it means before the commit was
-// asked for, and after.
+// TestErrorsAreToldApart holds each error to what it means before the commit was asked for, and after.
 func TestErrorsAreToldApart(t *testing.T) {
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
 	for _, c := range []struct {
@@ -181,15 +180,12 @@ func TestErrorsOfTheEmbeddedDatabase(t *testing.T) {
 	} {
 		effort.Must(both[0].Exec(c.before))(t)
 		_, err := both[1].Exec(c.statement)
-		if got := short(judgeSQLite(failure{err: err})); got != c.want {
-			t.Errorf("%s: got %q, want %q: %v", c.name, got, c.want, err)
-		}
+		effort.Is(t, short(judgeSQLite(failure{err: err})), c.want, c.name, err)
 		effort.Must(both[0].Exec(c.after))(t)
 	}
 }
 
-// TestCockroachsErrorsAreLookedInto: the library hides what it was behind types of
-// its own.
+// TestCockroachsErrorsAreLookedInto: the library hides what it was behind types of its own.
 func TestCockroachsErrorsAreLookedInto(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -78,9 +78,8 @@ var ways = []struct {
 	{"cockroachdb", cockroachDialect(), func(t *testing.T) string { return postgres.Empty(t) }},
 }
 
-// TestAMigrationIsTakenUpWhereItWasCut cuts the migrations after each of their statements: in
-// CockroachDB's way that statement is committed, and not recorded. The end is the same
-// schema as without a cut, and the ledger works.
+// TestAMigrationIsTakenUpWhereItWasCut cuts the migrations after each of their statements: in CockroachDB's way that
+// statement is committed, and not recorded. The end is the same schema as without a cut, and the ledger works.
 func TestAMigrationIsTakenUpWhereItWasCut(t *testing.T) {
 	t.Parallel()
 	for _, w := range ways {
@@ -117,9 +116,7 @@ func TestAMigrationIsTakenUpWhereItWasCut(t *testing.T) {
 			if got, want := s.schemaOf(t), whole.schemaOf(t); !slices.Equal(got, want) || len(got) < 30 || s.unfinished(t) > 0 {
 				t.Errorf("after %d cuts the schema is\n%s\nwant\n%s", cuts, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			effort.OK(t, s.Close())
 			worksAt(t, url)
 		})
 	}

@@ -63,10 +63,7 @@ func onServer(t *testing.T, test func(t *testing.T, s *server)) {
 func newServer(t *testing.T, d dialect) *server {
 	t.Helper()
 	s := &server{url: newLedger(t), metrics: prometheus.NewRegistry()}
-	var err error
-	if s.DB, err = newDB(d, book, Options{Registerer: s.metrics, RetryWait: soon}); err != nil {
-		t.Fatal(err)
-	}
+	s.DB = effort.Must(newDB(d, book, Options{Registerer: s.metrics, RetryWait: soon}))(t)
 	for _, a := range []access{{}, {readOnly: true}} {
 		db := effort.Must(connector(s.url, a))(t)
 		if a.readOnly {
@@ -77,9 +74,7 @@ func newServer(t *testing.T, d dialect) *server {
 	}
 	t.Cleanup(func() { effort.OK(t, s.Close()) })
 	s.a, s.b = addWorkspace(t, s.DB, "named"), addWorkspace(t, s.DB, "named")
-	if s.aside, err = pgx.Connect(t.Context(), s.url); err != nil {
-		t.Fatal(err)
-	}
+	s.aside = effort.Must(pgx.Connect(t.Context(), s.url))(t)
 	t.Cleanup(func() { _ = s.aside.Close(context.WithoutCancel(t.Context())) })
 	return s
 }
@@ -114,9 +109,8 @@ func (s *server) names(t *testing.T) []string {
 	return names
 }
 
-// TestACommitThatFailsIsRunAgain makes a write skew: two transactions read both
-// workspaces and each changes another one. The one that commits last is refused
-// at its COMMIT, with 40001 (on PostgreSQL after RELEASE went well), although
+// TestACommitThatFailsIsRunAgain makes a write skew: two transactions read both workspaces and each changes another
+// one. The one that commits last is refused at its COMMIT, with 40001 (on PostgreSQL after RELEASE went well), although
 // cockroach-go looks at no error of COMMIT.
 func TestACommitThatFailsIsRunAgain(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
@@ -183,8 +177,7 @@ func raise(t *Tx, code string) error {
 	return err
 }
 
-// TestWhatEndsATransaction: whatever ends it, it is there once or not at all, and
-// the error says so.
+// TestWhatEndsATransaction: whatever ends it, it is there once or not at all, and the error says so.
 func TestWhatEndsATransaction(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
 		for _, c := range []struct {
@@ -253,9 +246,7 @@ func TestWhatEndsATransaction(t *testing.T) {
 					c.want != nil && !errors.Is(err, c.want) && c.want != errSomething {
 					t.Errorf("got %v after %d runs, want %v after %d", err, runs, c.want, c.runs)
 				}
-				if there := slices.Contains(s.names(t), c.name); there != (c.want == nil) {
-					t.Errorf("there: %v, answered: %v", there, err)
-				}
+				effort.Is(t, slices.Contains(s.names(t), c.name), c.want == nil, "there", err)
 				if err != nil && errors.Is(err, ErrUnavailable) != (c.want == ErrUnavailable) {
 					t.Errorf("got %v", err)
 				}
@@ -267,8 +258,7 @@ func TestWhatEndsATransaction(t *testing.T) {
 // errSomething stands for any error.
 var errSomething = errors.New("some error")
 
-// TestATransactionIsSerializableWhateverTheDefault sets the default of the
-// database and of the role.
+// TestATransactionIsSerializableWhateverTheDefault sets the default of the database and of the role.
 func TestATransactionIsSerializableWhateverTheDefault(t *testing.T) {
 	s := newServer(t, postgresDialect())
 	name := s.url[strings.LastIndex(s.url, "/")+1 : strings.Index(s.url, "?")]
@@ -293,9 +283,7 @@ func TestATransactionIsSerializableWhateverTheDefault(t *testing.T) {
 				t.Errorf("%s: %v: %q, the default is %q", name, err, level, fallback)
 			}
 		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, store.Close())
 	}
 	s.does(t, `REVOKE ALL ON ALL TABLES IN SCHEMA public FROM weak; DROP ROLE weak`)
 }
@@ -307,9 +295,7 @@ func TestAConnectionThatIsNotSerializableIsRefused(t *testing.T) {
 		return checkIsolation(ctx, c, "BEGIN ISOLATION LEVEL REPEATABLE READ")
 	}))
 	effort.ErrIs(t, db.PingContext(t.Context()), ErrIsolation)
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, db.Close())
 }
 
 func TestTheDatabaseIsKnownByItsVersion(t *testing.T) {
@@ -348,8 +334,7 @@ func TestConnectionsSayWhoTheyAreAndWaitForNothingLong(t *testing.T) {
 	effort.Is(t, show(store.View, "statement_timeout"), "10s", "after an audit")
 }
 
-// TestLostConnectionsAreReplaced ends all connections behind the ledger's back:
-// no call sees it.
+// TestLostConnectionsAreReplaced ends all connections behind the ledger's back: no call sees it.
 func TestLostConnectionsAreReplaced(t *testing.T) {
 	s := newServer(t, postgresDialect())
 	var busy sync.WaitGroup
@@ -373,17 +358,14 @@ func TestLostConnectionsAreReplaced(t *testing.T) {
 	} {
 		s.does(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-		if err := call(); err != nil {
-			t.Error(err)
-		}
+		effort.OK(t, call())
 	}
 	if b, err := granted(t.Context(), s.DB, s.a); err != nil || b != 21 {
 		t.Errorf("%+v, %v", b, err)
 	}
 }
 
-// TestALostDatabaseIsToldAsSuch: away, each kind of call says that it changed
-// nothing; back, it works.
+// TestALostDatabaseIsToldAsSuch: away, each kind of call says that it changed nothing; back, it works.
 func TestALostDatabaseIsToldAsSuch(t *testing.T) {
 	s := newServer(t, postgresDialect())
 	for name, call := range map[string]func() error{
@@ -402,8 +384,7 @@ func TestALostDatabaseIsToldAsSuch(t *testing.T) {
 	}
 }
 
-// TestASilentDatabaseIsGivenUp stops the server's processes: connections stay, and
-// nothing is answered.
+// TestASilentDatabaseIsGivenUp stops the server's processes: connections stay, and nothing is answered.
 func TestASilentDatabaseIsGivenUp(t *testing.T) {
 	s := newServer(t, postgresDialect())
 	for name, call := range map[string]func(context.Context) error{
@@ -475,12 +456,8 @@ func TestAConnectionIsNotUsedForEver(t *testing.T) {
 			effort.OK(t, err)
 			p.put(session)
 		}
-		if (pids[0] == pids[1]) != c.same {
-			t.Errorf("%s: connections %v", c.name, pids)
-		}
-		if err := p.close(); err != nil {
-			t.Error(err)
-		}
+		effort.Is(t, pids[0] == pids[1], c.same, c.name, "connections", pids)
+		effort.OK(t, p.close())
 	}
 }
 

@@ -24,8 +24,7 @@ func spoiled(w uuid.UUID, err error) func(t *Tx) error {
 	}
 }
 
-// TestAFailedTransactionLeavesNothing: whatever ends it, nothing it did is there,
-// and the next one runs.
+// TestAFailedTransactionLeavesNothing: whatever ends it, nothing it did is there, and the next one runs.
 func TestAFailedTransactionLeavesNothing(t *testing.T) {
 	s, w := openForTest(t)
 	wrong := errors.New("wrong")
@@ -61,8 +60,7 @@ func TestAFailedTransactionLeavesNothing(t *testing.T) {
 	}
 }
 
-// busy gives the database's own word for "locked by another", by asking twice for
-// the lock of one file.
+// busy gives the database's own word for "locked by another", by asking twice for the lock of one file.
 func busy(t *testing.T, s *DB) error {
 	t.Helper()
 	var err error
@@ -128,9 +126,7 @@ func TestAPanicLeavesTheEmbeddedLedgerUsable(t *testing.T) {
 			panic("a fault of ours")
 		})
 	}()
-	if err := s.Update(t.Context(), spoiled(w, nil)); err != nil {
-		t.Error(err)
-	}
+	effort.OK(t, s.Update(t.Context(), spoiled(w, nil)))
 	if b, err := granted(t.Context(), s, w); err != nil || b != 1 {
 		t.Errorf("%+v, %v, want what the second one granted", b, err)
 	}

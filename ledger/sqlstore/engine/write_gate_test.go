@@ -67,9 +67,7 @@ func TestOneIsAtAnAccountAtATime(t *testing.T) {
 	effort.OK(t, err)
 	in()
 	leave()
-	if leave, err = g.account(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	leave = effort.Must(g.account(t.Context(), a))(t)
 	leave()
 	effort.Is(t, len(g.locks), 0, "lanes are kept that nobody uses")
 }
