@@ -263,33 +263,29 @@ func (m *memory) Lifted(id uuid.UUID) (bool, error) {
 }
 
 func (t *twin) Lifted(id uuid.UUID) (bool, error) {
-	got, err := t.first.Lifted(id)
-	return same(t, "lifted", got, err, func() (bool, error) { return t.second.Lifted(id) })
+	return same(t, "lifted", func(x transitions.Tables) (bool, error) { return x.Lifted(id) })
 }
 
 func (t *twin) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
-	got, err := t.first.Override(id)
-	return same(t, "override", got, err, func() (*ledger.ThrottleOverride, error) { return t.second.Override(id) })
+	return same(t, "override", func(x transitions.Tables) (*ledger.ThrottleOverride, error) { return x.Override(id) })
 }
 
 func (t *twin) HowMany() (int, error) {
-	got, err := t.first.HowMany()
-	return same(t, "how many", got, err, t.second.HowMany)
+	return same(t, "how many", transitions.Tables.HowMany)
 }
 
 func (t *twin) ActiveOverrides(key string) ([]ledger.ThrottleOverride, error) {
-	got, err := list(t.first.ActiveOverrides(key))
-	return same(t, "holding", got, err,
-		func() ([]ledger.ThrottleOverride, error) { return list(t.second.ActiveOverrides(key)) })
+	return same(t, "holding", func(x transitions.Tables) ([]ledger.ThrottleOverride, error) {
+		return list(x.ActiveOverrides(key))
+	})
 }
 
 func (t *twin) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
-	return done(t, "overrule", t.first.InsertOverride(o, holds), func() error { return t.second.InsertOverride(o, holds) })
+	return done(t, "overrule", func(x transitions.Tables) error { return x.InsertOverride(o, holds) })
 }
 
 func (t *twin) EndOverride(id uuid.UUID) (int64, error) {
-	got, err := t.first.EndOverride(id)
-	return same(t, "lift", got, err, func() (int64, error) { return t.second.EndOverride(id) })
+	return same(t, "lift", func(x transitions.Tables) (int64, error) { return x.EndOverride(id) })
 }
 
 // LogIn writes a line of the log of a workspace.
@@ -354,26 +350,22 @@ func (m *memory) EraseUpload(id uuid.UUID, most int64) (left bool, err error) {
 }
 
 func (t *twin) Limits(workspace uuid.UUID) (ledger.Limits, error) {
-	got, err := t.first.Limits(workspace)
-	return same(t, "limits", got, err, func() (ledger.Limits, error) { return t.second.Limits(workspace) })
+	return same(t, "limits", func(x transitions.Tables) (ledger.Limits, error) { return x.Limits(workspace) })
 }
 
 func (t *twin) Stored(workspace uuid.UUID) (int64, error) {
-	got, err := t.first.Stored(workspace)
-	return same(t, "stored", got, err, func() (int64, error) { return t.second.Stored(workspace) })
+	return same(t, "stored", func(x transitions.Tables) (int64, error) { return x.Stored(workspace) })
 }
 
 func (t *twin) Unpaid(workspace uuid.UUID) (transitions.Unpaid, error) {
-	got, err := t.first.Unpaid(workspace)
-	return same(t, "unpaid", got, err, func() (transitions.Unpaid, error) { return t.second.Unpaid(workspace) })
+	return same(t, "unpaid", func(x transitions.Tables) (transitions.Unpaid, error) { return x.Unpaid(workspace) })
 }
 
 // Room is that of the tables in memory: the other database has a disk of its own.
 func (t *twin) Room() error { return t.first.Room() }
 
 func (t *twin) EraseUpload(id uuid.UUID, most int64) (bool, error) {
-	left, err := t.first.EraseUpload(id, most)
-	return same(t, "erase upload", left, err, func() (bool, error) { return t.second.EraseUpload(id, most) })
+	return same(t, "erase upload", func(x transitions.Tables) (bool, error) { return x.EraseUpload(id, most) })
 }
 
 // Correction reads a correction.
@@ -413,15 +405,13 @@ func (m *memory) Correct(c ledger.Correction) error {
 }
 
 func (t *twin) Correction(id uuid.UUID) (*ledger.Correction, error) {
-	got, err := t.first.Correction(id)
-	return same(t, "correction", got, err, func() (*ledger.Correction, error) { return t.second.Correction(id) })
+	return same(t, "correction", func(x transitions.Tables) (*ledger.Correction, error) { return x.Correction(id) })
 }
 
 func (t *twin) Corrected(subject string) (int64, error) {
-	got, err := t.first.Corrected(subject)
-	return same(t, "corrected", got, err, func() (int64, error) { return t.second.Corrected(subject) })
+	return same(t, "corrected", func(x transitions.Tables) (int64, error) { return x.Corrected(subject) })
 }
 
 func (t *twin) Correct(c ledger.Correction) error {
-	return done(t, "correct", t.first.Correct(c), func() error { return t.second.Correct(c) })
+	return done(t, "correct", func(x transitions.Tables) error { return x.Correct(c) })
 }

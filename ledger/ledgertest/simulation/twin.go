@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,12 +60,13 @@ var _ transitions.Tables = (*twin)(nil)
 // sorts are the errors that both must answer alike; of the rest it is enough that both fail.
 var sorts = []error{ledger.ErrNoSuchWorkspace, ledger.ErrNoSuchVerification, ledger.ErrStaleEpoch}
 
-// same compares two answers. A statement that was made to fail is not asked of the second one.
-func same[T any](t *twin, what string, got T, err error, ask func() (T, error)) (T, error) {
+// same asks both and compares their answers. A statement that was made to fail is not asked of the second one.
+func same[T any](t *twin, what string, ask func(transitions.Tables) (T, error)) (T, error) {
+	got, err := ask(t.first)
 	if errors.Is(err, errAgain) || errors.Is(err, errAborted) {
 		return got, err
 	}
-	other, failed := ask()
+	other, failed := ask(t.second)
 	for _, sort := range sorts {
 		if errors.Is(err, sort) != errors.Is(failed, sort) {
 			t.wrong("twin", "%s: %v in memory, %v in the other", what, err, failed)
@@ -96,9 +99,9 @@ func told(answer any) any {
 	return answer
 }
 
-// done compares statements that answer only whether they failed.
-func done(t *twin, what string, err error, ask func() error) error {
-	_, err = same(t, what, struct{}{}, err, func() (struct{}, error) { return struct{}{}, ask() })
+// done is same for statements that answer only whether they failed.
+func done(t *twin, what string, ask func(transitions.Tables) error) error {
+	_, err := same(t, what, func(x transitions.Tables) (struct{}, error) { return struct{}{}, ask(x) })
 	return err
 }
 
@@ -120,214 +123,185 @@ type settledAs struct {
 func (t *twin) Doubt() bool { return t.first.Doubt() }
 
 func (t *twin) Account(workspace uuid.UUID) (ledger.Balance, error) {
-	got, err := t.first.Account(workspace)
-	return same(t, "account", got, err, func() (ledger.Balance, error) { return t.second.Account(workspace) })
+	return same(t, "account", func(x transitions.Tables) (ledger.Balance, error) { return x.Account(workspace) })
 }
 
 func (t *twin) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error) {
-	got, err := t.first.Credit(workspace, by, available)
-	return same(t, "credit", got, err, func() (int64, error) { return t.second.Credit(workspace, by, available) })
+	return same(t, "credit", func(x transitions.Tables) (int64, error) { return x.Credit(workspace, by, available) })
 }
 
 func (t *twin) Enter(entries ...transitions.Entry) error {
-	return done(t, "enter", t.first.Enter(entries...), func() error { return t.second.Enter(entries...) })
+	return done(t, "enter", func(x transitions.Tables) error { return x.Enter(entries...) })
 }
 
 func (t *twin) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
-	got := func(e transitions.Entry, found bool, err error) (granted, error) {
+	answer, err := same(t, "granted", func(x transitions.Tables) (granted, error) {
+		e, found, err := x.Granted(id)
 		e.Reason = ""
 		return granted{e, found}, err
-	}
-	answer, err := got(t.first.Granted(id))
-	answer, err = same(t, "granted", answer, err, func() (granted, error) { return got(t.second.Granted(id)) })
+	})
 	return answer.entry, answer.found, err
 }
 
 func (t *twin) Log(l ledger.LogLine) error {
-	return done(t, "log", t.first.Log(l), func() error { return t.second.Log(l) })
+	return done(t, "log", func(x transitions.Tables) error { return x.Log(l) })
 }
 
 func (t *twin) Read(id uuid.UUID) (*transitions.Row, error) {
-	got, err := t.first.Read(id)
-	return same(t, "read", got, err, func() (*transitions.Row, error) { return t.second.Read(id) })
+	return same(t, "read", func(x transitions.Tables) (*transitions.Row, error) { return x.Read(id) })
 }
 
 func (t *twin) Await(id uuid.UUID) (*transitions.Row, error) {
-	got, err := t.first.Await(id)
-	return same(t, "await", got, err, func() (*transitions.Row, error) { return t.second.Await(id) })
+	return same(t, "await", func(x transitions.Tables) (*transitions.Row, error) { return x.Await(id) })
 }
 
 func (t *twin) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
-	got, err := t.first.ReadOf(workspace, id)
-	return same(t, "read of", got, err, func() (*transitions.Row, error) { return t.second.ReadOf(workspace, id) })
+	return same(t, "read of", func(x transitions.Tables) (*transitions.Row, error) { return x.ReadOf(workspace, id) })
 }
 
 func (t *twin) ReadIdentity(workspace, key uuid.UUID) (*transitions.Row, error) {
-	got, err := t.first.ReadIdentity(workspace, key)
-	return same(t, "read identity", got, err,
-		func() (*transitions.Row, error) { return t.second.ReadIdentity(workspace, key) })
+	return same(t, "read identity", func(x transitions.Tables) (*transitions.Row, error) {
+		return x.ReadIdentity(workspace, key)
+	})
 }
 
 func (t *twin) Open(workspace uuid.UUID) (int64, error) {
-	got, err := t.first.Open(workspace)
-	return same(t, "open", got, err, func() (int64, error) { return t.second.Open(workspace) })
+	return same(t, "open", func(x transitions.Tables) (int64, error) { return x.Open(workspace) })
 }
 
 func (t *twin) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
-	got, err := t.first.Unfunded(workspace)
-	return same(t, "unfunded", got, err, func() (*transitions.Row, error) { return t.second.Unfunded(workspace) })
+	return same(t, "unfunded", func(x transitions.Tables) (*transitions.Row, error) { return x.Unfunded(workspace) })
 }
 
 func (t *twin) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
-	got, err := t.first.Short(workspace)
-	return same(t, "short", got, err, func() (map[uuid.UUID]int64, error) { return t.second.Short(workspace) })
+	return same(t, "short", func(x transitions.Tables) (map[uuid.UUID]int64, error) { return x.Short(workspace) })
 }
 
 func (t *twin) Tell(id uuid.UUID, message string) error {
-	return done(t, "tell", t.first.Tell(id, message), func() error { return t.second.Tell(id, message) })
+	return done(t, "tell", func(x transitions.Tables) error { return x.Tell(id, message) })
 }
 
 func (t *twin) Insert(n ledger.NewVerification, single string) error {
-	return done(t, "insert", t.first.Insert(n, single), func() error { return t.second.Insert(n, single) })
+	return done(t, "insert", func(x transitions.Tables) error { return x.Insert(n, single) })
 }
 
 func (t *twin) Move(s transitions.Step) (int64, error) {
-	got, err := t.first.Move(s)
-	return same(t, "move", got, err, func() (int64, error) { return t.second.Move(s) })
+	return same(t, "move", func(x transitions.Tables) (int64, error) { return x.Move(s) })
 }
 
 func (t *twin) Measure(s transitions.Step) (int64, error) {
-	got, err := t.first.Measure(s)
-	return same(t, "measure", got, err, func() (int64, error) { return t.second.Measure(s) })
+	return same(t, "measure", func(x transitions.Tables) (int64, error) { return x.Measure(s) })
 }
 
 func (t *twin) Fence(id uuid.UUID, from, to int64) (int64, error) {
-	got, err := t.first.Fence(id, from, to)
-	return same(t, "fence", got, err, func() (int64, error) { return t.second.Fence(id, from, to) })
+	return same(t, "fence", func(x transitions.Tables) (int64, error) { return x.Fence(id, from, to) })
 }
 
 func (t *twin) Chunk(id uuid.UUID, offset int64) ([]byte, error) {
-	got, err := t.first.Chunk(id, offset)
-	return same(t, "chunk", got, err, func() ([]byte, error) { return t.second.Chunk(id, offset) })
+	return same(t, "chunk", func(x transitions.Tables) ([]byte, error) { return x.Chunk(id, offset) })
 }
 
 func (t *twin) Append(id uuid.UUID, offset int64, data []byte) error {
-	return done(t, "append", t.first.Append(id, offset, data), func() error { return t.second.Append(id, offset, data) })
+	return done(t, "append", func(x transitions.Tables) error { return x.Append(id, offset, data) })
 }
 
 func (t *twin) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
-	got, err := t.first.Lengthen(id, writer, from, to)
-	return same(t, "lengthen", got, err, func() (int64, error) { return t.second.Lengthen(id, writer, from, to) })
+	return same(t, "lengthen", func(x transitions.Tables) (int64, error) { return x.Lengthen(id, writer, from, to) })
 }
 
 func (t *twin) Free(limit int, except []uuid.UUID) ([]*transitions.Row, error) {
-	got, err := list(t.first.Free(limit, except))
-	return same(t, "free", got, err, func() ([]*transitions.Row, error) { return list(t.second.Free(limit, except)) })
+	return same(t, "free", func(x transitions.Tables) ([]*transitions.Row, error) { return list(x.Free(limit, except)) })
 }
 
 func (t *twin) KeepParked(id uuid.UUID, state []byte) error {
-	return done(t, "keep parked", t.first.KeepParked(id, state), func() error { return t.second.KeepParked(id, state) })
+	return done(t, "keep parked", func(x transitions.Tables) error { return x.KeepParked(id, state) })
 }
 
 func (t *twin) ForgetParked(id uuid.UUID) error {
-	return done(t, "forget parked", t.first.ForgetParked(id), func() error { return t.second.ForgetParked(id) })
+	return done(t, "forget parked", func(x transitions.Tables) error { return x.ForgetParked(id) })
 }
 
 func (t *twin) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
-	got, err := t.first.Take(id, node, epoch, ttl)
-	return same(t, "take", got, err, func() (int64, error) { return t.second.Take(id, node, epoch, ttl) })
+	return same(t, "take", func(x transitions.Tables) (int64, error) { return x.Take(id, node, epoch, ttl) })
 }
 
 func (t *twin) Renew(node uuid.UUID, ttl time.Duration) ([]ledger.Lease, error) {
-	// Their order is the database's: compared as a set.
-	set := func(leases []ledger.Lease, err error) (map[ledger.Lease]bool, error) {
-		m := map[ledger.Lease]bool{}
-		for _, l := range leases {
-			m[l] = true
-		}
-		return m, err
-	}
-	got, err := t.first.Renew(node, ttl)
-	mine, err := set(got, err)
-	_, err = same(t, "renew", mine, err, func() (map[ledger.Lease]bool, error) { return set(t.second.Renew(node, ttl)) })
-	return got, err
+	return same(t, "renew", func(x transitions.Tables) ([]ledger.Lease, error) {
+		leases, err := x.Renew(node, ttl)
+		return inOrder(leases, func(l ledger.Lease) string { return l.Verification.String() }), err
+	})
+}
+
+// inOrder sorts rows whose order is the database's.
+func inOrder[T any](rows []T, by func(T) string) []T {
+	return slices.SortedFunc(slices.Values(rows), func(a, b T) int { return strings.Compare(by(a), by(b)) })
 }
 
 func (t *twin) Drop(id uuid.UUID, epoch int64) (int64, error) {
-	got, err := t.first.Drop(id, epoch)
-	return same(t, "drop", got, err, func() (int64, error) { return t.second.Drop(id, epoch) })
+	return same(t, "drop", func(x transitions.Tables) (int64, error) { return x.Drop(id, epoch) })
 }
 
 func (t *twin) Settle(n ledger.Settlement, p ledger.Payload) error {
-	return done(t, "settle", t.first.Settle(n, p), func() error { return t.second.Settle(n, p) })
+	return done(t, "settle", func(x transitions.Tables) error { return x.Settle(n, p) })
 }
 
 func (t *twin) KeepEvidence(n ledger.Settlement) error {
-	return done(t, "keep evidence", t.first.KeepEvidence(n), func() error { return t.second.KeepEvidence(n) })
+	return done(t, "keep evidence", func(x transitions.Tables) error { return x.KeepEvidence(n) })
 }
 
 func (t *twin) Count(s transitions.Step) (int64, error) {
-	got, err := t.first.Count(s)
-	return same(t, "count", got, err, func() (int64, error) { return t.second.Count(s) })
+	return same(t, "count", func(x transitions.Tables) (int64, error) { return x.Count(s) })
 }
 
 func (t *twin) Settled(id uuid.UUID, number int64) (int64, []byte, error) {
-	as := func(epoch int64, digest []byte, err error) (settledAs, error) {
+	got, err := same(t, "settled", func(x transitions.Tables) (settledAs, error) {
+		epoch, digest, err := x.Settled(id, number)
 		return settledAs{epoch, string(digest)}, err
-	}
-	got, err := as(t.first.Settled(id, number))
-	got, err = same(t, "settled", got, err, func() (settledAs, error) { return as(t.second.Settled(id, number)) })
+	})
 	return got.epoch, []byte(got.digest), err
 }
 
 func (t *twin) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
-	got, err := t.first.Ordinals(id, number)
-	return same(t, "ordinals", got, err, func() ([]int64, error) { return t.second.Ordinals(id, number) })
+	return same(t, "ordinals", func(x transitions.Tables) ([]int64, error) { return x.Ordinals(id, number) })
 }
 
 func (t *twin) LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error {
-	return done(t, "log", t.first.LogIn(workspace, l), func() error { return t.second.LogIn(workspace, l) })
+	return done(t, "log", func(x transitions.Tables) error { return x.LogIn(workspace, l) })
 }
 
 func (t *twin) NextGeneration() (int64, error) {
-	got, err := t.first.NextGeneration()
-	return same(t, "next turn", got, err, t.second.NextGeneration)
+	return same(t, "next turn", transitions.Tables.NextGeneration)
 }
 
 func (t *twin) Refresh(b ledger.Heartbeat) (int64, error) {
-	got, err := t.first.Refresh(b)
-	return same(t, "refresh", got, err, func() (int64, error) { return t.second.Refresh(b) })
+	return same(t, "refresh", func(x transitions.Tables) (int64, error) { return x.Refresh(b) })
 }
 
 func (t *twin) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
-	got, err := t.first.Publish(b, turn)
-	return same(t, "publish", got, err, func() (int64, error) { return t.second.Publish(b, turn) })
+	return same(t, "publish", func(x transitions.Tables) (int64, error) { return x.Publish(b, turn) })
 }
 
 func (t *twin) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
-	got, err := t.first.Enrol(b, turn)
-	return same(t, "enrol", got, err, func() (int64, error) { return t.second.Enrol(b, turn) })
+	return same(t, "enrol", func(x transitions.Tables) (int64, error) { return x.Enrol(b, turn) })
 }
 
 func (t *twin) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
-	got, err := t.first.End(before, e)
-	return same(t, "end", got, err, func() (int64, error) { return t.second.End(before, e) })
+	return same(t, "end", func(x transitions.Tables) (int64, error) { return x.End(before, e) })
 }
 
 func (t *twin) AskDrain(session uuid.UUID, asked bool) (int64, error) {
-	got, err := t.first.AskDrain(session, asked)
-	return same(t, "ask drain", got, err, func() (int64, error) { return t.second.AskDrain(session, asked) })
+	return same(t, "ask drain", func(x transitions.Tables) (int64, error) { return x.AskDrain(session, asked) })
 }
 
 func (t *twin) Remove(session uuid.UUID) (int64, error) {
-	got, err := t.first.Remove(session)
-	return same(t, "remove", got, err, func() (int64, error) { return t.second.Remove(session) })
+	return same(t, "remove", func(x transitions.Tables) (int64, error) { return x.Remove(session) })
 }
 
 func (t *twin) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
-	as := func(row *ledger.NodeRow, now int64, err error) (rowAt, error) { return rowAt{row, now}, err }
-	got, err := as(t.first.Node(session))
-	got, err = same(t, "node", got, err, func() (rowAt, error) { return as(t.second.Node(session)) })
+	got, err := same(t, "node", func(x transitions.Tables) (rowAt, error) {
+		row, now, err := x.Node(session)
+		return rowAt{row, now}, err
+	})
 	return got.row, got.now, err
 }
 
@@ -338,25 +312,16 @@ type rowAt struct {
 }
 
 func (t *twin) ReadNodes() (ledger.NodeSnapshot, error) {
-	got, err := t.first.ReadNodes()
-	return same(t, "roll", got, err, t.second.ReadNodes)
+	return same(t, "roll", transitions.Tables.ReadNodes)
 }
 
 func (t *twin) Learn(facts []ledger.Fact) error {
-	return done(t, "learn", t.first.Learn(facts), func() error { return t.second.Learn(facts) })
+	return done(t, "learn", func(x transitions.Tables) error { return x.Learn(facts) })
 }
 
 func (t *twin) Known(keys []string) ([]ledger.Fact, error) {
-	// Their order is the database's: compared by key.
-	byKey := func(facts []ledger.Fact, err error) (map[string]ledger.Fact, error) {
-		m := map[string]ledger.Fact{}
-		for _, f := range facts {
-			m[f.Key] = f
-		}
-		return m, err
-	}
-	got, err := t.first.Known(keys)
-	mine, err := byKey(got, err)
-	_, err = same(t, "known", mine, err, func() (map[string]ledger.Fact, error) { return byKey(t.second.Known(keys)) })
-	return got, err
+	return same(t, "known", func(x transitions.Tables) ([]ledger.Fact, error) {
+		facts, err := x.Known(keys)
+		return inOrder(facts, func(f ledger.Fact) string { return f.Key }), err
+	})
 }
