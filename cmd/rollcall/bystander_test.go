@@ -15,7 +15,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/cmd/rollcall/client"
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/http/api"
 )
@@ -58,15 +57,10 @@ func (b *bystander) upload(ctx context.Context, v api.Creation) {
 	b.t.Helper()
 	size := int64(len(bystanderFile))
 	effort.OK(b.t, b.client.Upload(ctx, v.Upload.URL, strings.NewReader(bystanderFile), size, func(int64) {}))
-	for {
+	await(ctx, b.t, "the end of a small file", func() bool {
 		d, err := look(ctx, b.client, v.ID)
-		if err == nil && d.CompletedAt != nil {
-			return
-		}
-		if term.Sleep(ctx, 20*time.Millisecond) != nil {
-			b.t.Fatalf("no end of a small file in sight: %+v, %v", d, err)
-		}
-	}
+		return err == nil && d.CompletedAt != nil
+	})
 }
 
 // answered is what a request was answered.

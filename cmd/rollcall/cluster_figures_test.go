@@ -1,17 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -148,30 +147,17 @@ func (w *crowd) stop(m *measured, long time.Duration) {
 	effort.OK(w.t, m.life.Process.Signal(syscall.SIGCONT))
 }
 
-// ready reports whether a node says so.
-func (m *measured) ready() bool {
-	answer, err := http.Get(m.admin + "/readyz")
-	if err != nil {
-		return false
-	}
-	defer answer.Body.Close()
-	return answer.StatusCode == http.StatusOK
-}
+func (m *measured) ready() bool { return isReady(m.admin) }
 
-// metric gives the sum of a metric of a node over its labels; -1: it does not answer.
-func (m *measured) metric(name string) (sum float64) {
+// seen gives the sum of a metric of a node over its labels; -1: it does not answer.
+func (m *measured) seen(name string) float64 {
 	answer, err := http.Get(m.admin + "/metrics")
 	if err != nil {
 		return -1
 	}
 	defer answer.Body.Close()
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		line := lines.Text()
-		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
-			value, _ := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
-			sum += value
-		}
-	}
+	text, _ := io.ReadAll(answer.Body)
+	sum, _ := sumOf(string(text), name)
 	return sum
 }
 
@@ -179,7 +165,7 @@ func (m *measured) metric(name string) (sum float64) {
 func agreed(nodes ...*measured) func() bool {
 	return func() bool {
 		for _, m := range nodes {
-			if m.metric("rollcall_cluster_view_members") != float64(len(nodes)) || m.metric("rollcall_cluster_settled") != 1 {
+			if m.seen("rollcall_cluster_view_members") != float64(len(nodes)) || m.seen("rollcall_cluster_settled") != 1 {
 				return false
 			}
 		}
@@ -192,11 +178,7 @@ func (w *crowd) await(what string, ok func() bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), loadWait)
 	defer cancel()
-	for !ok() {
-		if term.Sleep(ctx, 20*time.Millisecond) != nil {
-			w.t.Fatalf("not in time: %s", what)
-		}
-	}
+	await(ctx, w.t, what, ok)
 }
 
 // submit hands a file to the first node and gives the verification.
@@ -327,7 +309,7 @@ func (w *crowd) joins(m *measured) time.Duration {
 	w.launch(m)
 	var first time.Time
 	w.await("the node that joined works", func() bool {
-		if m.metric("rollcall_probe_answers_total") < 1 {
+		if m.seen("rollcall_probe_answers_total") < 1 {
 			return false
 		}
 		for _, e := range w.lab.Events() {

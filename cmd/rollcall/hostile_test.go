@@ -66,21 +66,11 @@ give_up_after = "1m"
 		mustHandIn(ctx, t, c, file.Bytes())
 	}
 	least := min(w.files*w.perFile/2, 900) // a workspace may have half of the receivers
-	waitUntil(t, func() bool { return lab.Manners().Total.SessionsOpen >= least })
+	await(ctx, t, "sessions at hostile receivers", func() bool { return lab.Manners().Total.SessionsOpen >= least })
 	open := lab.Manners().Total.SessionsOpen
-	began := time.Now()
 	honest := cleanFile(200, 20)
 	id := mustHandIn(ctx, t, c, honest)
-	for {
-		d := effort.Must(look(ctx, c, id))(t)
-		if d.CompletedAt != nil {
-			break
-		}
-		if err := term.Sleep(ctx, 100*time.Millisecond); err != nil {
-			t.Fatalf("the honest receivers are not answered: %+v, %+v", d, lab.Manners().Total)
-		}
-	}
-	took := time.Since(began)
+	took := awaitEnd(ctx, t, c, id)
 	var text bytes.Buffer
 	effort.OK(t, writeResults(ctx, c, id, &text))
 	rows := effort.Must(readRows(&text))(t)

@@ -250,14 +250,8 @@ func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 // reach waits until n rows are settled, and gives how many are.
 func (c *customer) reach(ctx context.Context, n int64) int64 {
 	c.t.Helper()
-	for {
-		if settled := c.settled(); settled >= n {
-			return settled
-		}
-		if err := term.Sleep(ctx, 10*time.Millisecond); err != nil {
-			c.t.Fatalf("only %d rows settled, want %d", c.settled(), n)
-		}
-	}
+	await(ctx, c.t, fmt.Sprintf("%d settled rows", n), func() bool { return c.settled() >= n })
+	return c.settled()
 }
 
 // kill ends the node at once, as a power cut does for the process.
@@ -545,10 +539,10 @@ func (c *customer) checkBalance(charged int64) {
 	}
 }
 
-// diedBetween reports whether the node of a session was dead when the lab noted what it had asked: receivers that make
-// clients wait read what is left of a session long after its node was killed.
-func (c *customer) diedBetween(began, noted time.Time) bool {
-	return slices.ContainsFunc(c.kills, func(k time.Time) bool { return k.After(began) && k.Before(noted) })
+// diedBetween reports whether a node was killed between the begin of a session and what the lab noted of it: receivers
+// that make clients wait read what is left of a session long after its node was killed.
+func diedBetween(kills []time.Time, began, noted time.Time) bool {
+	return slices.ContainsFunc(kills, func(k time.Time) bool { return k.After(began) && k.Before(noted) })
 }
 
 // checkAsked looks at what the receivers were asked: nothing after the final evidence or after the outcome was seen
@@ -572,7 +566,7 @@ func (c *customer) checkAsked(lab *smtplab.Lab, kills int) {
 			continue
 		}
 		asked++
-		if c.diedBetween(began[e.Session], e.At) {
+		if diedBetween(c.kills, began[e.Session], e.At) {
 			continue
 		}
 		if after := e.At.Sub(r.at); after > askedLate || e.At.After(c.seenAt[e.Address]) {

@@ -389,16 +389,7 @@ func (n *netNode) lastWords() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// answers reports whether a node is ready.
-func (n *netNode) answers() bool {
-	client := http.Client{Timeout: 5 * time.Second}
-	answer, err := client.Get(n.admin + "/readyz")
-	if err != nil {
-		return false
-	}
-	defer answer.Body.Close()
-	return answer.StatusCode == http.StatusOK
-}
+func (n *netNode) answers() bool { return isReady(n.admin) }
 
 // sheet reads the lab's sheet, past every cut: the way outside is never cut.
 func (r *netRig) sheet() (s smtplab.Sheet) {

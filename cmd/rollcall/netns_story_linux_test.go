@@ -430,20 +430,7 @@ func (st *stage) judgeLimits() {
 	st.t.Helper()
 	now, broken := st.sheet(), []string(nil)
 	for name, r := range now.Receivers {
-		was := st.before.Receivers[name]
-		for _, x := range []struct {
-			what             string
-			got, earlier, no int
-		}{
-			{"sessions at once", r.SessionsAtOnce, was.SessionsAtOnce, netLimits.SessionsAtOnce},
-			{"new sessions in a second", r.SessionsIn1s, was.SessionsIn1s, netLimits.SessionsIn1s},
-			{"RCPTs in a second", r.RcptsIn1s, was.RcptsIn1s, netLimits.RcptsIn1s},
-			{"RCPTs in a session", r.RcptsPerSession, was.RcptsPerSession, netLimits.RcptsPerSession},
-		} {
-			if x.got > x.no && x.got > x.earlier {
-				broken = append(broken, fmt.Sprintf("%s: %d %s, %d are allowed", name, x.got, x.what, x.no))
-			}
-		}
+		broken = append(broken, exceeded(name, r, st.before.Receivers[name], netLimits)...)
 	}
 	slices.Sort(broken)
 	if len(broken) > 0 {
@@ -479,7 +466,7 @@ func (st *stage) judgeQuestions() {
 				addresses, probes = addresses+1, probes+len(asked[address])
 			}
 			for _, e := range asked[address] {
-				if after := e.At.Sub(at[address]); after > askedLate && !st.diedBetween(began[e.Session], e.At) {
+				if after := e.At.Sub(at[address]); after > askedLate && !diedBetween(st.kills, began[e.Session], e.At) {
 					late = append(late, fmt.Sprintf("%s %v after it was settled, in a session from %s at %s, begun at %s",
 						address, after, e.Client, e.At.Format(timeMillis), began[e.Session].Format(timeMillis)))
 				}
@@ -498,12 +485,6 @@ func (st *stage) judgeQuestions() {
 
 // timeMillis shows the time of day of an event.
 const timeMillis = "15:04:05.000"
-
-// diedBetween reports whether a node was killed between two times: receivers that
-// make clients wait read what is left of a session long after that.
-func (st *stage) diedBetween(began, noted time.Time) bool {
-	return slices.ContainsFunc(st.kills, func(k time.Time) bool { return k.After(began) && k.Before(noted) })
-}
 
 // judgePolls wants an answer to every question to a node that was well.
 func (st *stage) judgePolls() {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
@@ -208,19 +208,39 @@ func (r *rig) scrape(ctx context.Context) string {
 	return string(text)
 }
 
+// sumOf adds up the series of a metric in a text of metrics, and reports whether there is one.
+func sumOf(text, name string) (sum float64, found bool) {
+	for line := range strings.Lines(text) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if metric, _, _ := strings.Cut(series, "{"); metric == name {
+			one, _ := strconv.ParseFloat(value[strings.LastIndexByte(value, ' ')+1:], 64)
+			sum, found = sum+one, true
+		}
+	}
+	return sum, found
+}
+
+// metric is the sum of a metric of the node.
+func (r *rig) metric(ctx context.Context, name string) float64 {
+	r.t.Helper()
+	sum, found := sumOf(r.scrape(ctx), name)
+	if !found {
+		r.t.Fatalf("the node has no metric %s", name)
+	}
+	return sum
+}
+
 // goroutines is how many goroutines the node says it has, but for one for each living
 // receiver: they answer about themselves while these metrics are gathered.
 func (r *rig) goroutines(ctx context.Context) int {
 	r.t.Helper()
 	text := r.scrape(ctx)
-	value := func(name string) (n int) {
-		_, rest, _ := strings.Cut(text, "\n"+name+" ")
-		if _, err := fmt.Sscan(rest, &n); err != nil {
-			r.t.Fatalf("the metrics have no %s: %v", name, err)
-		}
-		return n
+	all, known := sumOf(text, "go_goroutines")
+	receivers, alsoKnown := sumOf(text, "rollcall_receivers")
+	if !known || !alsoKnown {
+		r.t.Fatal("the metrics have no goroutines, or no receivers")
 	}
-	return value("go_goroutines") - value("rollcall_receivers")
+	return int(all - receivers)
 }
 
 // nodeLog counts the lines of a node's log by level and message.
@@ -288,11 +308,7 @@ func (l *nodeLog) count(message string) (n int) {
 // wait waits for a line with a message.
 func (l *nodeLog) wait(ctx context.Context, message string) {
 	l.t.Helper()
-	for l.count(message) == 0 {
-		if err := term.Sleep(ctx, 10*time.Millisecond); err != nil {
-			l.t.Fatalf("the node never said %q: %v", message, err)
-		}
-	}
+	await(ctx, l.t, fmt.Sprintf("the node says %q", message), func() bool { return l.count(message) > 0 })
 }
 
 // noiseMax is how often one message may come in a fault of a minute.

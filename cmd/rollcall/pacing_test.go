@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/cmd/rollcall/client"
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/smtp/smtplab"
 )
@@ -47,20 +45,6 @@ func newJudged(t *testing.T, settings string) *trialRig {
 	node.waitFor("node started")
 	r.open(10_000_000)
 	return &trialRig{r, lab, node}
-}
-
-// end waits for the end of a verification and gives how long that took.
-func (j *trialRig) end(ctx context.Context, c *client.API, id string) time.Duration {
-	j.t.Helper()
-	for began := time.Now(); ; {
-		d := effort.Must(look(ctx, c, id))(j.t)
-		if d.CompletedAt != nil {
-			return time.Since(began)
-		}
-		if err := term.Sleep(ctx, 50*time.Millisecond); err != nil {
-			j.t.Fatalf("no end in sight: %+v", d)
-		}
-	}
 }
 
 // goodFile has n addresses that exist at a domain, none of another prefix.
@@ -118,21 +102,15 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 	ctx, cancel := context.WithTimeout(t.Context(), loadWait)
 	defer cancel()
 	c := j.client()
-	alone := j.end(ctx, c, mustHandIn(ctx, t, c, small("carl")))
+	alone := awaitEnd(ctx, t, c, mustHandIn(ctx, t, c, small("carl")))
 	bigID := mustHandIn(ctx, t, c, big)
-	for { // until the big one is at work
-		d := effort.Must(look(ctx, c, bigID))(t)
-		if d.Progress.Completed > 100 {
-			break
-		}
-		if err := term.Sleep(ctx, 100*time.Millisecond); err != nil {
-			t.Fatalf("the big file does not begin: %+v", d)
-		}
-	}
-	own := j.end(ctx, c, mustHandIn(ctx, t, c, small("dora")))
+	await(ctx, t, "the big file to be at work", func() bool {
+		return effort.Must(look(ctx, c, bigID))(t).Progress.Completed > 100
+	})
+	own := awaitEnd(ctx, t, c, mustHandIn(ctx, t, c, small("dora")))
 	effort.OK(t, os.Remove(filepath.Join(j.folder, "tenant.json")))
 	j.open(1000) // another workspace
-	other := j.end(ctx, j.client(), mustHandIn(ctx, t, j.client(), small("emil")))
+	other := awaitEnd(ctx, t, j.client(), mustHandIn(ctx, t, j.client(), small("emil")))
 	t.Logf("ten addresses took %.1f s alone, %.1f s behind %d bytes of the same workspace, %.1f s of another one",
 		alone.Seconds(), own.Seconds(), len(big), other.Seconds())
 	most := 3 * alone

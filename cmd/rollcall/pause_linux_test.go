@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,9 +35,8 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 	log.quiet()
 	c.check(lab, sample, 1)
 	for name, m := range lab.Manners().Receivers {
-		if m.RcptsIn1s > pacedRate || m.SessionsAtOnce > 4 {
-			t.Errorf("%s: %d RCPTs in a second, %d sessions at once; %d and 4 are allowed", name, m.RcptsIn1s,
-				m.SessionsAtOnce, pacedRate)
+		for _, broken := range exceeded(name, m, allowed{}, allowed{RcptsIn1s: pacedRate, SessionsAtOnce: 4}) {
+			t.Error(broken)
 		}
 	}
 	effort.Is(t, r.metric(ctx, "rollcall_process_pauses_total"), 1, "pauses are counted")
@@ -58,25 +56,4 @@ func (l *nodeLog) warnings() (n int) {
 		}
 	}
 	return n
-}
-
-// metric is the sum of a metric of the node.
-func (r *rig) metric(ctx context.Context, name string) (sum float64) {
-	r.t.Helper()
-	text := r.scrape(ctx)
-	found := false
-	for line := range strings.Lines(text) {
-		label, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if n, _, _ := strings.Cut(label, "{"); n == name {
-			one := 0.0
-			if _, err := fmt.Sscan(value, &one); err != nil {
-				r.t.Fatalf("%s: %v", line, err)
-			}
-			sum, found = sum+one, true
-		}
-	}
-	if !found {
-		r.t.Fatalf("the node has no metric %s", name)
-	}
-	return sum
 }

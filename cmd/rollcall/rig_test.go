@@ -140,6 +140,35 @@ func look(ctx context.Context, c *client.API, id string) (d api.Detail, err erro
 	return d, json.NewDecoder(answer.Body).Decode(&d)
 }
 
+// isReady reports whether the node of an admin URL says so.
+func isReady(admin string) bool {
+	client := http.Client{Timeout: 5 * time.Second}
+	answer, err := client.Get(admin + "/readyz")
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+// await looks again and again until it is so. When ctx ends before, the test ends and says what was awaited.
+func await(ctx context.Context, t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for !so() {
+		if term.Sleep(ctx, 20*time.Millisecond) != nil {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// awaitEnd waits for the end of a verification, which is read each time, and gives how long that took.
+func awaitEnd(ctx context.Context, t testing.TB, c *client.API, id string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	await(ctx, t, "the end of "+id, func() bool { return effort.Must(look(ctx, c, id))(t).CompletedAt != nil })
+	return time.Since(began)
+}
+
 // once asks once, and fails when the node is down.
 func once(ctx context.Context, c *client.API, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+path, nil)

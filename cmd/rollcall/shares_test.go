@@ -179,11 +179,7 @@ func (s *shared) until(what string, reached func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
-	for !reached() {
-		if term.Sleep(ctx, 10*time.Millisecond) != nil {
-			s.t.Fatalf("waited too long for %s", what)
-		}
-	}
+	await(ctx, s.t, what, reached)
 }
 
 // raw begins an upload of the first tenant on a connection of its own; the body is for the caller.

@@ -198,21 +198,28 @@ func (w *world) look(t *testing.T, lab *smtplab.Lab, c *client.API, id string) (
 	most := w.most
 	most.SessionsAtOnce = cmp.Or(most.SessionsAtOnce, connections)
 	for name, r := range sheet.Receivers {
-		for _, x := range []struct {
-			what       string
-			seen, told int
-		}{
-			{"sessions at once", r.SessionsAtOnce, most.SessionsAtOnce}, {"sessions in a second", r.SessionsIn1s,
-				most.SessionsIn1s},
-			{"RCPTs in a second", r.RcptsIn1s, most.RcptsIn1s}, {"RCPTs in a session", r.RcptsPerSession, most.RcptsPerSession},
-			{"RCPTs in a transaction", r.RcptsPerTx, most.RcptsPerTx},
-		} {
-			if x.told > 0 && x.seen > x.told {
-				s.broken = append(s.broken, fmt.Sprintf("%s: %d %s, told %d", name, x.seen, x.what, x.told))
-			}
-		}
+		s.broken = append(s.broken, exceeded(name, r, allowed{}, most)...)
 	}
 	return s
+}
+
+// exceeded says which told limits a receiver has seen broken since it had seen before; 0 is no limit.
+func exceeded(name string, seen, before, told allowed) (broken []string) {
+	for _, x := range []struct {
+		what               string
+		seen, before, told int
+	}{
+		{"sessions at once", seen.SessionsAtOnce, before.SessionsAtOnce, told.SessionsAtOnce},
+		{"sessions in a second", seen.SessionsIn1s, before.SessionsIn1s, told.SessionsIn1s},
+		{"RCPTs in a second", seen.RcptsIn1s, before.RcptsIn1s, told.RcptsIn1s},
+		{"RCPTs in a session", seen.RcptsPerSession, before.RcptsPerSession, told.RcptsPerSession},
+		{"RCPTs in a transaction", seen.RcptsPerTx, before.RcptsPerTx, told.RcptsPerTx},
+	} {
+		if x.told > 0 && x.seen > max(x.told, x.before) {
+			broken = append(broken, fmt.Sprintf("%s: %d %s, told %d", name, x.seen, x.what, x.told))
+		}
+	}
+	return broken
 }
 
 // hide sets a step of the hidden limit.
