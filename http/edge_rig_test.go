@@ -311,9 +311,7 @@ func (b *troubledBook) Verification(ctx context.Context, workspace, id uuid.UUID
 	return b.Store.Verification(ctx, workspace, id)
 }
 
-func (b *troubledBook) Results(
-	ctx context.Context, workspace, id uuid.UUID, yield func(ledger.Result) error,
-) error {
+func (b *troubledBook) Results(ctx context.Context, workspace, id uuid.UUID, yield func(ledger.Result) error) error {
 	left := b.cut.Load()
 	if left == 0 {
 		return b.Store.Results(ctx, workspace, id, yield)

@@ -57,10 +57,9 @@ func TestDueRetriesHaveChunksOfTheirOwn(t *testing.T) {
 	effort.Is(t, len(b.done), wire.AddressesMax, "final, want those that were asked again")
 }
 
-// TestGreylistingReceiver: 2,400 addresses at a receiver that puts each off for a minute and may be asked ten
-// a second. Each is asked again when its time has come, as the receiver learns it, so that all take little
-// longer than the first tries, one retry each and the wait of the last. Where it names no wait, few are asked in
-// vain.
+// TestGreylistingReceiver: 2,400 addresses at a receiver that puts each off for a minute and may be asked ten a second.
+// Each is asked again when its time has come, as the receiver learns it, so that all take little longer than the first
+// tries, one retry each and the wait of the last. Where it names no wait, few are asked in vain.
 func TestGreylistingReceiver(t *testing.T) {
 	for _, names := range []bool{true, false} {
 		t.Run(fmt.Sprintf("names=%v", names), func(t *testing.T) { greylistingReceiver(t, names) })

@@ -61,8 +61,7 @@ type scoreTable struct {
 
 // tables returns the tables of a report that are not empty.
 func (r *scoreReport) tables() []scoreTable {
-	all := []scoreTable{r.confusionTable(), r.unknownTable(), r.statementTable(), r.worstTable(),
-		r.mannersTable()}
+	all := []scoreTable{r.confusionTable(), r.unknownTable(), r.statementTable(), r.worstTable(), r.mannersTable()}
 	return slices.DeleteFunc(all, func(t scoreTable) bool { return len(t.rows) == 0 })
 }
 

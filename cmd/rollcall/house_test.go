@@ -24,8 +24,7 @@ import (
 	"rollcall/smtp"
 )
 
-// The house rules, kept by tests: who may import whom, and the few measures
-// that keep files readable.
+// The house rules, kept by tests: who may import whom, and the few measures that keep files readable.
 
 const (
 	HouseRoot    = "../.."

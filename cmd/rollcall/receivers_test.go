@@ -104,8 +104,7 @@ func TestReceiversAreWatched(t *testing.T) {
 			}
 			continue
 		}
-		holds(t, out.String(), "Z\n\nRECEIVER", "this cannot be answered now",
-			"No receiver is asked now.")
+		holds(t, out.String(), "Z\n\nRECEIVER", "this cannot be answered now", "No receiver is asked now.")
 		if strings.Contains(out.String(), "\x1b") {
 			t.Error("a terminal's codes go to what is none")
 		}
@@ -124,8 +123,7 @@ func TestAScreenHoldsWhatItHas(t *testing.T) {
 	}
 	out := term.NewPage(nil)
 	printReceiverList(out, found, 21)
-	if lines := strings.Count(out.String(), "\n"); lines != 23 || !strings.HasSuffix(out.String(),
-		"\nand 90 more\n") {
+	if lines := strings.Count(out.String(), "\n"); lines != 23 || !strings.HasSuffix(out.String(), "\nand 90 more\n") {
 		t.Errorf("%d lines, want 21 and what is left out:\n%s", lines, out.String())
 	}
 }
@@ -292,8 +290,7 @@ func TestEveryLessonIsASentence(t *testing.T) {
 	}
 }
 
-// TestWhatAReceiverTaughtIsForgotten, each thing on a line of its own, and a node that does
-// not answer is named.
+// TestWhatAReceiverTaughtIsForgotten, each thing on a line of its own, and a node that does not answer is named.
 func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	b := newThrottleBench(t)
 	holds(t, b.must("receivers", "forget", "example.test", "--reason", "they said sorry"),
@@ -469,8 +466,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 				Last: receiversNow.Add(9 * time.Minute)},
 			{Addresses: 10, For: inspect.ForRoute}}}
 	holds(t, b.must("verification", id), "verification  "+id+"\nstatus        waiting\n",
-		"node          node-1 works on it\n",
-		"final         400 of 1,000 addresses (40 %)\n",
+		"node          node-1 works on it\n", "final         400 of 1,000 addresses (40 %)\n",
 		"expected      the last is final at 13:30:00Z, in 90m, as things are\n",
 		"ADDRESSES  WAIT FOR  RECEIVER      BECAUSE     FIRST  LAST  AN HOUR\n",
 		"      500  receiver  example.test  allowance       -   17m    1,800\n    their turn at a receiver\n",
@@ -487,8 +483,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 	v, l := d.Prepares(4)
 	d.Settles(l, 1, 0, 3, smtp.Valid)
 	holds(t, b.must("verification", v.ID.String()), "status        completed\n",
-		"final         4 of 4 addresses (100 %)\n",
-		"and nothing waits: 4 valid,")
+		"final         4 of 4 addresses (100 %)\n", "and nothing waits: 4 valid,")
 	for word := range waitsFor {
 		if waitsFor[word] == "" {
 			t.Errorf("%s is not explained", word)

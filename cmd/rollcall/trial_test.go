@@ -275,8 +275,7 @@ func (t *trial) stop(ctx context.Context) (err error) {
 
 // verify verifies a list for a limited time, and returns the results in the order of the list, with the verification's
 // id.
-func (t *trial) verify(ctx context.Context, list []labelled,
-	within time.Duration) ([]judged, uuid.UUID, error) {
+func (t *trial) verify(ctx context.Context, list []labelled, within time.Duration) ([]judged, uuid.UUID, error) {
 	var file bytes.Buffer
 	file.WriteString("email\n")
 	for _, l := range list {

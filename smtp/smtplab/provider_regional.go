@@ -160,9 +160,7 @@ var regionalsEast = []provider{
 	}, nil},
 	{Personality{
 		Name: "rambler", About: "Rambler", MXSuffix: "rambler.ru",
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
-			Disabled: "540 5.7.1 <{address}>: recipient is inactive",
-		})},
+		Words: Words{Mailboxes: kinds(map[Mailbox]string{Disabled: "540 5.7.1 <{address}>: recipient is inactive"})},
 		Means: means(map[Mailbox]Expectation{Disabled: isDisabled}),
 	}, []aboutUs{
 		{"rate", smtp.StageRcpt, "452 4.5.3 Rate limit exceeded", slowsUs, false},

@@ -50,9 +50,7 @@ var software = []provider{
 	}, nil},
 	{Personality{
 		Name: "exchangetarpit", About: "Exchange that takes five seconds for a refusal", RefusalDelay: tarpitDelay,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
-			NotFound: "550 5.1.1 User unknown",
-		})},
+		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 5.1.1 User unknown"})},
 	}, nil},
 	{Personality{
 		Name: "qmail", About: "qmail as it comes: accepts everything, bounces later", NoEnhanced: true,

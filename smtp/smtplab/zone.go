@@ -52,11 +52,7 @@ func (l *Lab) Add(d Domain) error {
 	if d.Personality.DNS >= shapes {
 		return fmt.Errorf("%w: %s: shape %d", ErrDomain, name, d.Personality.DNS)
 	}
-	a := &added{
-		persona: personaOf(d.Personality),
-		records: make(map[string][]dns.RR),
-		mx:      make(map[string]bool),
-	}
+	a := &added{persona: personaOf(d.Personality), records: make(map[string][]dns.RR), mx: make(map[string]bool)}
 	for _, line := range d.Records {
 		rr, err := dns.NewRR(line)
 		if err != nil || rr == nil {
