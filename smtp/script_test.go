@@ -27,7 +27,7 @@ import (
 //	> text     send text and CRLF; neighbours go in one write
 //	>> "raw"   send the bytes of a Go string, in a write of their own
 //	>? "raw"   the same, and never mind whether the client still listens
-//	< text     expect this line; "< *" takes any
+//	< text     expect this line; "< *" takes any; "< text => text" answers it, as a line with > below would
 //	! close | reset    end the connection
 //	! tls              go on under TLS
 //	! tls10            go on under TLS 1.0; tls11 under 1.1
@@ -61,7 +61,10 @@ func (s script) play(conn net.Conn) error {
 				err = nil
 			}
 		case "<":
-			err = expect(in, text)
+			wanted, answer, answered := strings.Cut(text, " => ")
+			if err = expect(in, wanted); answered {
+				out = answer + "\r\n"
+			}
 		case "!":
 			conn, in, err = act(conn, in, text)
 		default:

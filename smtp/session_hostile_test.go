@@ -15,8 +15,7 @@ const openedTLS = `
 > 250-mx.example
 > 250-PIPELINING
 > 250 STARTTLS
-< STARTTLS
-> 220 go
+< STARTTLS => 220 go
 ! tls
 < EHLO probe.example
 > 250-mx.example
@@ -27,8 +26,7 @@ const openedTLS = `
 // answer, since one of the replies before may have been sent ahead of its command.
 func TestTwoRepliesInOnePacket(t *testing.T) {
 	s := mustOpen(t, opened+`
-		< MAIL FROM:<back@probe.example>
-		> 250 ok
+		< MAIL FROM:<back@probe.example> => 250 ok
 		< RCPT TO:<a@example.com>
 		> 550 5.1.1 no
 		> 250 ok
@@ -184,14 +182,10 @@ func TestStartTLS(t *testing.T) {
 
 func TestProbeAndPollUnderTLS(t *testing.T) {
 	s := mustOpen(t, openedTLS+`
-		< MAIL FROM:<back@probe.example>
-		> 250 ok
-		< RCPT TO:<a@example.com>
-		> 250 ok
-		< RCPT TO:<b@example.com>
-		> 550 no
-		< QUIT
-		> 221 bye
+		< MAIL FROM:<back@probe.example> => 250 ok
+		< RCPT TO:<a@example.com> => 250 ok
+		< RCPT TO:<b@example.com> => 550 no
+		< QUIT => 221 bye
 		! close`, testOptions())
 	for _, test := range []struct{ local, want string }{{"a", "250"}, {"b", "550"}} {
 		answers, err := s.Probe(t.Context(), addresses(test.local), Ask{})

@@ -17,17 +17,13 @@ import (
 
 func TestProbeAsksInOneTransactionAndNeverSendsData(t *testing.T) {
 	s := mustOpen(t, opened+`
-		< MAIL FROM:<back@probe.example>
-		> 250 2.1.0 ok
-		< RCPT TO:<a@example.com>
-		> 250 2.1.5 ok
+		< MAIL FROM:<back@probe.example> => 250 2.1.0 ok
+		< RCPT TO:<a@example.com> => 250 2.1.5 ok
 		< RCPT TO:<b@example.com>
 		> 550-5.1.1 no such
 		> 550 5.1.1 user here
-		< RCPT TO:<c@example.com>
-		> 250 2.1.5 ok
-		< QUIT
-		> 221 bye
+		< RCPT TO:<c@example.com> => 250 2.1.5 ok
+		< QUIT => 221 bye
 		! close`, testOptions())
 
 	answers, err := s.Probe(t.Context(), addresses("a", "b"), Ask{Pipelining: true}) // not offered
@@ -66,8 +62,7 @@ func TestPipelinedGroupGoesInOneWrite(t *testing.T) {
 		> 250 ok
 		> 250 ok
 		> 550 5.1.1 no
-		< RCPT TO:<c@example.com>
-		> 450 4.2.0 later
+		< RCPT TO:<c@example.com> => 450 4.2.0 later
 		! eof`, testOptions())
 	for _, test := range []struct {
 		locals []string
@@ -89,8 +84,7 @@ func TestPipelinedGroupsHaveADepth(t *testing.T) {
 		> 250 ok
 		> 250 ok
 		> 550 5.1.1 no
-		< RCPT TO:<c@example.com>
-		> 250 ok
+		< RCPT TO:<c@example.com> => 250 ok
 		! eof`, testOptions())
 	answers, err := s.Probe(t.Context(), addresses("a", "b", "c"), Ask{Pipelining: true, Depth: 2})
 	if err != nil || codes(answers) != "250 550 250" {
@@ -137,8 +131,7 @@ func TestGroupOfTransactions(t *testing.T) {
 			< RCPT TO:<a@example.com>
 			> 250 1
 			> 250 2
-			< RCPT TO:<b@example.com>
-			> 250 3
+			< RCPT TO:<b@example.com> => 250 3
 			< RSET` + mail + `
 			< RCPT TO:<c@example.com>
 			> 250 4
@@ -167,13 +160,11 @@ func TestGroupOfTransactions(t *testing.T) {
 		{"cut within it", two + "\n> 250 1\n> 250 2\n> 250 3\n> 250 4\n! close", ask, "250", "1", "RCPT 0", 3, 0, false},
 		{"each reply awaited where it is not offered", opened + mail + `
 			> 250 1
-			< RCPT TO:<a@example.com>
-			> 250 2
+			< RCPT TO:<a@example.com> => 250 2
 			< RSET
 			> 250 3` + mail + `
 			> 250 4
-			< RCPT TO:<b@example.com>
-			> 550 5
+			< RCPT TO:<b@example.com> => 550 5
 			< RSET
 			> 250 6` + mail + `
 			> 450 7
@@ -238,10 +229,8 @@ func TestSMTPUTF8InAGroupOfTransactions(t *testing.T) {
 
 func TestPipeliningNeedsLeave(t *testing.T) {
 	s := mustOpen(t, openedPipelining+`
-		< MAIL FROM:<back@probe.example>
-		> 250 ok
-		< RCPT TO:<a@example.com>
-		> 250 ok
+		< MAIL FROM:<back@probe.example> => 250 ok
+		< RCPT TO:<a@example.com> => 250 ok
 		! eof`, testOptions())
 	if answers, err := s.Probe(t.Context(), addresses("a"), Ask{}); err != nil || codes(answers) != "250" {
 		t.Errorf("%s, %v", codes(answers), err)
@@ -293,12 +282,9 @@ func TestPipelinedGroupIsBounded(t *testing.T) {
 
 func TestProbeStops(t *testing.T) {
 	const lockstep = opened + `
-		< MAIL FROM:<back@probe.example>
-		> 250 ok
-		< RCPT TO:<a@example.com>
-		> 550 5.1.1 no
-		< RCPT TO:<b@example.com>
-		> 550 5.1.1 no
+		< MAIL FROM:<back@probe.example> => 250 ok
+		< RCPT TO:<a@example.com> => 550 5.1.1 no
+		< RCPT TO:<b@example.com> => 550 5.1.1 no
 		! eof`
 	const grouped = openedPipelining + `
 		< MAIL FROM:<back@probe.example>
@@ -356,20 +342,15 @@ func TestProbeIsHeld(t *testing.T) {
 		{"before the first command", opened + `
 			! eof`, Ask{}, 0, ""},
 		{"before the first RCPT", opened + `
-			< MAIL FROM:<back@probe.example>
-			> 250 ok
+			< MAIL FROM:<back@probe.example> => 250 ok
 			! eof`, Ask{}, 1, ""},
 		{"before the second RCPT", opened + `
-			< MAIL FROM:<back@probe.example>
-			> 250 ok
-			< RCPT TO:<a@example.com>
-			> 250 ok
+			< MAIL FROM:<back@probe.example> => 250 ok
+			< RCPT TO:<a@example.com> => 250 ok
 			! eof`, Ask{}, 2, "250"},
 		{"before the second transaction", opened + `
-			< MAIL FROM:<back@probe.example>
-			> 250 ok
-			< RCPT TO:<a@example.com>
-			> 250 ok
+			< MAIL FROM:<back@probe.example> => 250 ok
+			< RCPT TO:<a@example.com> => 250 ok
 			! eof`, Ask{PerTransaction: 1}, 2, "250"},
 		{"before a group", openedPipelining + `
 			! eof`, Ask{Pipelining: true}, 0, ""},
@@ -401,10 +382,8 @@ func TestRefusalsAllowedSpanGroups(t *testing.T) {
 		> 250 ok
 		> 550 no
 		> 250 ok
-		< RCPT TO:<c@example.com>
-		> 250 ok
-		< RCPT TO:<d@example.com>
-		> 550 no
+		< RCPT TO:<c@example.com> => 250 ok
+		< RCPT TO:<d@example.com> => 550 no
 		! eof`, testOptions())
 	ask := Ask{Pipelining: true, RefusedMax: 2}
 	answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d", "e"), ask)
@@ -416,12 +395,9 @@ func TestRefusalsAllowedSpanGroups(t *testing.T) {
 func TestMailRefusalLeavesTheSessionOpen(t *testing.T) {
 	for name, text := range map[string]script{
 		"each reply awaited": opened + `
-			< MAIL FROM:<back@probe.example>
-			> 450 4.3.2 not now
-			< MAIL FROM:<back@probe.example>
-			> 250 ok
-			< RCPT TO:<a@example.com>
-			> 250 ok
+			< MAIL FROM:<back@probe.example> => 450 4.3.2 not now
+			< MAIL FROM:<back@probe.example> => 250 ok
+			< RCPT TO:<a@example.com> => 250 ok
 			! eof`,
 		"in a group": openedPipelining + `
 			< MAIL FROM:<back@probe.example>
@@ -449,16 +425,11 @@ func TestMailRefusalLeavesTheSessionOpen(t *testing.T) {
 
 func TestSMTPUTF8IsAskedForOnlyWhenNeeded(t *testing.T) {
 	s := mustOpen(t, openedPipelining+`
-		< MAIL FROM:<back@probe.example>
-		> 250 ok
-		< RCPT TO:<a@example.com>
-		> 250 ok
-		< RSET
-		> 250 ok
-		< MAIL FROM:<back@probe.example> SMTPUTF8
-		> 250 ok
-		< RCPT TO:<ä@example.com>
-		> 250 ok
+		< MAIL FROM:<back@probe.example> => 250 ok
+		< RCPT TO:<a@example.com> => 250 ok
+		< RSET => 250 ok
+		< MAIL FROM:<back@probe.example> SMTPUTF8 => 250 ok
+		< RCPT TO:<ä@example.com> => 250 ok
 		! eof`, testOptions())
 	for _, local := range []string{"a", "ä"} {
 		if answers, err := s.Probe(t.Context(), addresses(local), Ask{}); err != nil || codes(answers) != "250" {
@@ -469,10 +440,8 @@ func TestSMTPUTF8IsAskedForOnlyWhenNeeded(t *testing.T) {
 
 func TestUnaskableAddressesAreAnsweredWithoutAsking(t *testing.T) {
 	s := mustOpen(t, opened+`
-		< MAIL FROM:<back@probe.example>
-		> 250 ok
-		< RCPT TO:<a@example.com>
-		> 250 ok
+		< MAIL FROM:<back@probe.example> => 250 ok
+		< RCPT TO:<a@example.com> => 250 ok
 		! eof`, testOptions())
 	list := append(addresses("ä", "a", "x\r\nDATA", "nul\x00", strings.Repeat("x", 65), ""),
 		Address{Local: "a", Domain: "example.com>\r\nDATA"}, Address{Local: "a", Domain: "example.com> NOTIFY=NEVER"})
@@ -499,15 +468,12 @@ func TestUnaskableAddressesAreAnsweredWithoutAsking(t *testing.T) {
 func TestHeloWhereEhloIsNotKnown(t *testing.T) {
 	s := mustOpen(t, `
 		> 220 old
-		< EHLO probe.example
-		> 502 what
+		< EHLO probe.example => 502 what
 		< HELO probe.example
 		> 250-old
 		> 250 PIPELINING
-		< MAIL FROM:<back@probe.example>
-		> 250 ok
-		< RCPT TO:<a@example.com>
-		> 251 will forward
+		< MAIL FROM:<back@probe.example> => 250 ok
+		< RCPT TO:<a@example.com> => 251 will forward
 		! eof`, testOptions())
 	effort.Is(t, s.offers, (extensions{}), "a reply to HELO offers")
 	answers, err := s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true})
@@ -556,10 +522,8 @@ func TestClosingReplyEndsTheSession(t *testing.T) {
 		{"to MAIL", opened + mail + "\n> 421 4.7.0 bye\n! eof", Ask{}, "", StageMail},
 		{"to RCPT, which is an answer", opened + mail + `
 			> 250 ok
-			< RCPT TO:<a@example.com>
-			> 250 ok
-			< RCPT TO:<b@example.com>
-			> 421 4.7.0 too many errors
+			< RCPT TO:<a@example.com> => 250 ok
+			< RCPT TO:<b@example.com> => 421 4.7.0 too many errors
 			! eof`, Ask{}, "250 421", StageNone},
 		{"to RCPT in a group", openedPipelining + mail + `
 			< RCPT TO:<a@example.com>
@@ -596,12 +560,9 @@ func TestClosingReplyEndsTheSession(t *testing.T) {
 
 func TestRsetRefusedEndsTheSession(t *testing.T) {
 	s := mustOpen(t, opened+`
-		< MAIL FROM:<back@probe.example>
-		> 250 ok
-		< RCPT TO:<a@example.com>
-		> 250 ok
-		< RSET
-		> 503 no
+		< MAIL FROM:<back@probe.example> => 250 ok
+		< RCPT TO:<a@example.com> => 250 ok
+		< RSET => 503 no
 		! eof`, testOptions())
 	effort.Must(s.Probe(t.Context(), addresses("a"), Ask{}))(t)
 	_, err := s.Probe(t.Context(), addresses("b"), Ask{PerTransaction: 1})
@@ -646,8 +607,7 @@ func TestWhatAReceiverShowsIsKept(t *testing.T) {
 		< EHLO xrdst.example
 		> 250-mx.example said in clear
 		> 250 STARTTLS
-		< STARTTLS
-		> 220 go
+		< STARTTLS => 220 go
 		! tls
 		< EHLO xrdst.example
 		> 250-mx.example Hello XRDST.example[192.0.2.1] my-xrdst.example, Haraka is at your service.

@@ -30,8 +30,7 @@ func TestATracerHearsWhatASessionSaysWithoutLocalParts(t *testing.T) {
 		> 250 ok
 		> 250 ok
 		> 550 no such user
-		< QUIT
-		> 221 bye
+		< QUIT => 221 bye
 		! close`).listen(t)
 	s := effort.Must(Open(WithTracer(t.Context(), h), dial, "mx.example", at, testOptions()))(t)
 	asked := append(addresses("a"), Address{Local: `"odd@local"`, Domain: "example.com"})
