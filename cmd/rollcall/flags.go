@@ -270,7 +270,7 @@ func (f *ledgerFlags) read(ctx context.Context, ask func(*client.Admin, reading)
 // fromLedger calls own with the opened ledger, for what no node answers.
 func (f *ledgerFlags) fromLedger(c *cobra.Command, own func(*sqlstore.Store, config.Config, reading) error) error {
 	if c.Flags().Changed("admin") {
-		return term.UsageError("only the ledger has this: give --ledger or --config in place of --admin")
+		return term.UsageError("this reads a ledger and asks no node: give --ledger or --config in place of --admin")
 	}
 	return f.itself(opened(c.Context(), own))
 }

@@ -35,15 +35,14 @@ func newBackup(e environment) *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Copy the embedded ledger to FILE while the node works",
 		Long: "Copy the embedded ledger to FILE while the node works. docs/operators/operations.md has the restore.\n\n" +
-			"A named ledger is copied directly. Without one the node of this machine is asked or, when it does not run,\n" +
-			"its ledger is copied. The first line says which.\n" +
+			"The ledger of the configuration is copied, or the named one. The first line says which.\n" +
 			"FILE is made here, for you alone to read, and gets its name only when it is complete and checked; nothing\n" +
 			"is overwritten. It holds addresses and the key of upload URLs: keep it as safe as the ledger itself.",
 	}
 	from := addLedgerFlags(c, e)
 	return answerWith(c, func(args []string) (view backupView, err error) {
 		began := time.Now()
-		read, err := backup(c.Context(), from, args[0])
+		read, err := backup(c, from, args[0])
 		if err != nil {
 			return view, err
 		}
@@ -59,7 +58,7 @@ func newBackup(e environment) *cobra.Command {
 }
 
 // backup makes path.part and renames it to path when it is complete; it returns whose backup it is.
-func backup(ctx context.Context, from *ledgerFlags, path string) (read reading, err error) {
+func backup(c *cobra.Command, from *ledgerFlags, path string) (read reading, err error) {
 	part := path + ".part"
 	if _, err := os.Lstat(path); err == nil {
 		return read, fmt.Errorf("%s: %w", path, sqlstore.ErrBackupExists)
@@ -67,12 +66,9 @@ func backup(ctx context.Context, from *ledgerFlags, path string) (read reading, 
 	if _, err := os.Lstat(part); err == nil {
 		return read, fmt.Errorf("%s exists: another backup is writing it, or was cut short; then delete it", part)
 	}
-	err = from.read(ctx, func(client *client.Admin, at reading) error {
+	err = from.fromLedger(c, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		read = at
-		return client.Backup(ctx, part)
-	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
-		read = at
-		return book.Backup(ctx, part)
+		return book.Backup(c.Context(), part)
 	})
 	if err != nil {
 		return read, err

@@ -193,7 +193,7 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	copied := filepath.Join(c.folder, "restore", "rollcall-data", "ledger.db")
 	effort.OK(t, os.MkdirAll(filepath.Dir(copied), 0o700))
 	if code, stdout, stderr := c.run("backup", copied); code != exitDone || !strings.HasPrefix(stdout,
-		"copied the node at http://"+admin+"\n") {
+		"copied the ledger sqlite:") {
 		t.Fatalf("backup: code %d, %s%s", code, stdout, stderr)
 	}
 	restored := *c

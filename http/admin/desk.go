@@ -162,7 +162,7 @@ func askLedger[T any](ctx context.Context, d *common, step string, do func(conte
 	return ask(ctx, ledgerTimeout, do, func(err error) error { return d.ofLedger(step, err) })
 }
 
-// longCall returns the context of an audit, a backup, or a reading of evidence. It ends when the listener drains.
+// longCall returns the context of an audit or a reading of evidence. It ends when the listener drains.
 func (d *common) longCall(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
 	if d.long.Err() != nil {

@@ -44,7 +44,6 @@
 //	                                  LogPage, of what operators changed
 //	GET  /v1/audit                    what an audit of the ledger found
 //	POST /v1/audit/corrections        CorrectionCall -> ledger.Correction
-//	GET  /v1/backup                   a copy of the embedded ledger, as an SQLite file
 //	GET  /v1/identity                 Identity, of the node that answers alone
 //	POST /v1/identity/check           Identity, after a look at everything
 //	GET  /v1/cluster/members          Membership
@@ -67,6 +66,6 @@
 //
 // Refusals are {"error":{"code","message"}}, and the message says what to do.
 // The listener belongs on loopback or on a private network: it speaks no TLS.
-// Audits and backups may take minutes; Drain ends them.
+// Audits may take minutes; Drain ends them.
 // Start with Options, Server, Cluster and EnsureToken.
 package admin

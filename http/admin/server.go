@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -99,10 +98,6 @@ type Options struct {
 
 	// Pages makes the operators' web pages, for all other paths of this listener; nil: there are none.
 	Pages func(*Desk) (Pages, error)
-
-	// Backup makes a copy of the embedded ledger and returns its size in bytes; Close deletes it. nil: the ledger is
-	// not embedded.
-	Backup func(ctx context.Context) (copied io.ReadCloser, bytes int64, err error)
 }
 
 // tokenMin refuses a token that could be guessed.
@@ -140,8 +135,7 @@ type Server struct {
 	http     *http.Server
 	listener net.Listener
 	token    [32]byte
-	backups  chan struct{}   // full while a backup runs
-	long     context.Context // of audits and backups; ends with Drain
+	long     context.Context // of audits; ends with Drain
 	drain    context.CancelFunc
 }
 
@@ -150,7 +144,7 @@ func New(o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, token: sha256.Sum256([]byte(o.Token)), backups: make(chan struct{}, 1)}
+	s := &Server{options: o, token: sha256.Sum256([]byte(o.Token))}
 	s.long, s.drain = context.WithCancel(context.Background())
 	s.desk = newDesk(s.long, o)
 	if o.Pages != nil {
@@ -194,7 +188,7 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Drain ends running audits and backups, so that the ledger can be closed. It may be called twice.
+// Drain ends running audits, so that the ledger can be closed. It may be called twice.
 func (s *Server) Drain() { s.drain() }
 
 // Stop waits for running calls and closes the listener; when ctx ends first,
@@ -219,7 +213,6 @@ func (s *Server) routes() http.Handler {
 	if s.options.People != nil {
 		s.desk.userOps.addRoutes(add)
 	}
-	add("GET /v1/backup", s.backup)
 	add("POST /v1/operate", handle(body[OperateCall], s.operate))
 
 	mux := http.NewServeMux()

@@ -3,7 +3,6 @@ package sqlstore_test
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -78,27 +77,6 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 	effort.ErrIs(t, s.Backup(t.Context(), path), sqlstore.ErrBackupExists, "over a file that is there")
 }
 
-// TestAnOpenBackupHasNoName and can be read to the end, also after one was cut short.
-func TestAnOpenBackupHasNoName(t *testing.T) {
-	dir := t.TempDir()
-	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(dir, "ledger.db"), sqlstore.Options{}))(t)
-	defer func() { _ = s.Close() }()
-	ledgertest.NewFixture(t, s, 9)
-	effort.OK(t, os.WriteFile(filepath.Join(dir, "ledger.db.backup"), []byte("half"), 0o600))
-	copied, bytes, err := s.OpenBackup(t.Context())
-	effort.OK(t, err)
-	if left, _ := filepath.Glob(filepath.Join(dir, "*.backup*")); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
-	path := filepath.Join(t.TempDir(), "copy.db")
-	f := effort.Must(os.Create(path))(t)
-	n, err := io.Copy(f, copied)
-	if err = errors.Join(err, f.Close(), copied.Close()); err != nil || n != bytes {
-		t.Fatalf("%d bytes of %d, %v", n, bytes, err)
-	}
-	effort.OK(t, sqlstore.CheckBackup(t.Context(), path))
-}
-
 // TestACutOffBackupLeavesNothing, neither in the folder nor in the ledger.
 func TestACutOffBackupLeavesNothing(t *testing.T) {
 	s := openStore(t)
@@ -152,9 +130,8 @@ func TestALedgerOnAServerIsNotCopied(t *testing.T) {
 	s := openAt(t, url)
 	path := filepath.Join(t.TempDir(), "copy.db")
 	err := s.Backup(t.Context(), path)
-	_, _, opened := s.OpenBackup(t.Context())
-	if s.Embedded() || !errors.Is(err, sqlstore.ErrNotEmbedded) || !errors.Is(opened, sqlstore.ErrNotEmbedded) {
-		t.Errorf("got %v and %v", err, opened)
+	if s.Embedded() || !errors.Is(err, sqlstore.ErrNotEmbedded) {
+		t.Errorf("got %v", err)
 	}
 	effort.Denied(os.Stat(path))(t, os.ErrNotExist, "the file")
 }

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -150,11 +149,6 @@ func (s *Store) Writes() (count uint64, still bool) { return s.db.Writes() }
 
 // Backup writes a copy of the embedded ledger to the new file at path; see engine.DB.
 func (s *Store) Backup(ctx context.Context, path string) error { return s.db.Backup(ctx, path) }
-
-// OpenBackup makes a verified copy beside the ledger and opens it for reading; see engine.DB.
-func (s *Store) OpenBackup(ctx context.Context) (copied io.ReadCloser, bytes int64, err error) {
-	return s.db.OpenBackup(ctx)
-}
 
 // Create makes a verification, or returns the one with the same workspace and identity.
 func (s *Store) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"rollcall/http/api"
 	customer "rollcall/http/client"
 	"rollcall/ledger"
-	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 )
 
@@ -288,33 +286,4 @@ func (c *API) Tally(ctx context.Context, id string) (Tally, error) {
 		counted[row[1]]++
 		return nil
 	})
-}
-
-// Backup downloads the node's copy into the new file part, and checks it. After an error it leaves no file.
-func (c *Admin) Backup(ctx context.Context, part string) (err error) {
-	answer, err := c.Do(ctx, http.MethodGet, "/v1/backup", nil)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.Header.Get("Content-Type") != admin.BackupType {
-		return c.Stranger()
-	}
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("write the backup: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(part))
-		}
-	}()
-	_, err = io.Copy(f, answer.Body)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write the backup: %w", err)
-	}
-	return sqlstore.CheckBackup(ctx, part)
 }

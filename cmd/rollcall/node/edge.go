@@ -158,9 +158,6 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 			return operate.New(operate.Options{Desk: d, TLS: settings != nil, Log: o.log,
 				Version: programVersion()})
 		}}
-	if book.Embedded() {
-		operate.Backup = book.OpenBackup
-	}
 	n.stops = append([]stopper{{"certificate of admin", unfollow}}, n.stops...)
 	operator, err := admin.New(operate)
 	if err != nil {
@@ -174,7 +171,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		n.AdminURL = publicURL("", c.Admin.Listen, c.Admin.TLSCert, operator.Addr())
 	}
 	n.stops = append([]stopper{{"admin", operator.Stop}}, n.stops...) // answers until the end
-	n.add("audits and backups", func(context.Context) error { operator.Drain(); return nil })
+	n.add("audits", func(context.Context) error { operator.Drain(); return nil })
 	return nil
 }
 

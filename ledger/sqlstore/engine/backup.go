@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 )
@@ -18,33 +17,6 @@ const backupRoom = 64 << 20
 
 // backupPragmas are for the copying connection. It only reads the ledger, but query_only would forbid the copy, too.
 var backupPragmas = []string{"busy_timeout(5000)", "cache_size(-16384)", "mmap_size(0)"}
-
-// OpenBackup makes a verified copy beside the ledger and returns it for reading, with its length. The copy has no
-// name and ends with Close, or with the process. Only one at a time. Errors as in Backup.
-func (s *DB) OpenBackup(ctx context.Context) (copied io.ReadCloser, bytes int64, err error) {
-	path, err := s.path(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	name := path + ".backup"
-	// An existing file is from a process that was killed while it copied.
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, 0, fmt.Errorf("remove an unfinished backup: %w", err)
-	}
-	if err := s.Backup(ctx, name); err != nil {
-		return nil, 0, err
-	}
-	f, err := os.Open(name)
-	err = errors.Join(err, os.Remove(name))
-	if err != nil {
-		return nil, 0, fmt.Errorf("open the backup: %w", err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(fmt.Errorf("open the backup: %w", err), f.Close())
-	}
-	return f, info.Size(), nil
-}
 
 // Backup writes a snapshot of the embedded ledger to the new file at path, readable by its owner only, while others
 // read and write. When it returns nil the copy is synced and has passed CheckBackup; otherwise there is no file.
