@@ -31,7 +31,11 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 	<-time.After(stoppedFor)
 	effort.OK(t, node.command.Process.Signal(syscall.SIGCONT))
 	effort.OK(t, c.wait())
-	effort.Is(t, log.count("process was paused"), 1, "lines say that the process was paused")
+	// A machine that is busy otherwise may pause it more often: each pause is told once.
+	await(ctx, t, "one line for each pause", func() bool {
+		told := log.count("process was paused")
+		return told > 0 && float64(told) == r.metric(ctx, "rollcall_process_pauses_total")
+	})
 	log.quiet()
 	c.check(lab, sample, 1)
 	for name, m := range lab.Manners().Receivers {
@@ -39,7 +43,6 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 			t.Error(broken)
 		}
 	}
-	effort.Is(t, r.metric(ctx, "rollcall_process_pauses_total"), 1, "pauses are counted")
 	r.audit()
 }
 
