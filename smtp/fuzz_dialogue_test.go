@@ -4,14 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/netip"
 	"os"
@@ -178,7 +173,7 @@ func (p *peer) play() {
 			return
 		}
 		if handshake && !p.secured {
-			secure := tls.Server(conn, certificate())
+			secure := tls.Server(conn, smtp.ServerTLS)
 			if secure.HandshakeContext(context.Background()) != nil {
 				return
 			}
@@ -204,20 +199,6 @@ func (p *peer) unknownCommand() string {
 	}
 	return ""
 }
-
-var certificate = sync.OnceValue(func() *tls.Config {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"other.example"},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1, 0)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		panic(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-})
 
 // line is a connection in memory that never makes anybody wait for nothing: when both
 // ends wait for the other, the session's side has its time-out at once.

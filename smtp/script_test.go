@@ -108,7 +108,7 @@ func act(conn net.Conn, in *bufio.Reader, what string) (net.Conn, *bufio.Reader,
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		return conn, in, conn.Close()
 	case "tls", "tls10", "tls11":
-		config := serverTLS.Clone()
+		config := ServerTLS.Clone()
 		config.MaxVersion = map[string]uint16{"tls10": tls.VersionTLS10, "tls11": tls.VersionTLS11}[what]
 		config.MinVersion = config.MaxVersion
 		secure := tls.Server(conn, config)
@@ -131,8 +131,8 @@ func act(conn net.Conn, in *bufio.Reader, what string) (net.Conn, *bufio.Reader,
 	return conn, in, errors.New("no such act")
 }
 
-// serverTLS has a certificate that is expired, self-signed and for another name.
-var serverTLS = func() *tls.Config {
+// ServerTLS has a certificate that is expired, self-signed and for another name.
+var ServerTLS = func() *tls.Config {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(err)

@@ -23,6 +23,7 @@ import (
 	"rollcall/actors/verification"
 	"rollcall/config/effort"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
@@ -194,22 +195,11 @@ type office struct {
 	uploaded  byte         // verifications
 }
 
-// warm makes the codec of the ledger, which lives as long as the process, outside of any bubble.
-func warm(t *testing.T) {
-	t.Helper()
-	p, err := ledger.EncodeResults([]ledger.Result{{Email: "a@b.test", Outcome: smtp.Unknown,
-		Reason: smtp.Internal, At: time.Now()}})
-	if err == nil {
-		err = new(ledger.Batch).Decode(p.Bytes)
-	}
-	effort.OK(t, err)
-}
-
 // inBubble runs a test whose minutes take no time. The ledger's clock is the real
 // one all the same: its leases do not run out in here.
 func inBubble(t *testing.T, test func(o *office)) {
 	t.Helper()
-	warm(t)
+	ledgertest.WarmCodec(t)
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { <-time.After(10*deadLetters + 2*time.Second) }) // the goroutines that the guard keeps end too
 		test(newOffice(t))

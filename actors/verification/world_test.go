@@ -23,6 +23,7 @@ import (
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -410,21 +411,10 @@ func (b *watched) statuses() []ledger.Status {
 	return append([]ledger.Status(nil), b.seen...)
 }
 
-// warm makes the codec of the ledger, which lives as long as the process, outside of any bubble.
-func warm(t testing.TB) {
-	t.Helper()
-	p, err := ledger.EncodeResults([]ledger.Result{{Email: "a@b.test", Outcome: smtp.Unknown,
-		Reason: smtp.Internal, At: time.Now()}})
-	if err == nil {
-		err = new(ledger.Batch).Decode(p.Bytes)
-	}
-	effort.OK(t, err)
-}
-
 // inBubble runs a test whose hours take no time.
 func inBubble(t *testing.T, credits ledger.Credits, test func(w *world)) {
 	t.Helper()
-	warm(t)
+	ledgertest.WarmCodec(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, credits)
 		w.patience = 10 * time.Hour

@@ -319,9 +319,9 @@ func guardedList(t *testing.T, l *smtplab.Lab, family string) (list []labelled) 
 			continue
 		}
 		for i := range 50 {
-			local := "no-such-" + lettersOf(i)
+			local := "no-such-" + letters(i)
 			if i >= 40 {
-				local = "good." + lettersOf(i)
+				local = "good." + letters(i)
 			}
 			list = append(list, labelled{address: fmt.Sprintf("%s@g-%s.test", local, p.Name), personality: p.Name})
 		}
@@ -405,13 +405,4 @@ func netPort(t *testing.T, address string) (port uint16) {
 	t.Helper()
 	effort.Must(fmt.Sscanf(address[strings.LastIndexByte(address, ':')+1:], "%d", &port))(t)
 	return port
-}
-
-// lettersOf writes n in letters.
-func lettersOf(n int) string {
-	text := ""
-	for ; text == "" || n > 0; n /= 26 {
-		text = string(rune('a'+n%26)) + text
-	}
-	return text
 }

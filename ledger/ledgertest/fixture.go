@@ -146,6 +146,13 @@ func OneResult(ordinal int64, o smtp.Outcome) ledger.Result {
 		Reason: smtp.MailboxExists, At: time.UnixMilli(1_700_000_000_000 + ordinal).UTC()}
 }
 
+// WarmCodec makes the codec of results, which lives as long as the process, outside of any bubble of synctest.
+func WarmCodec(t testing.TB) {
+	t.Helper()
+	p := effort.Must(ledger.EncodeResults([]ledger.Result{OneResult(0, smtp.Valid)}))(t)
+	effort.OK(t, new(ledger.Batch).Decode(p.Bytes))
+}
+
 // Account reads the balance.
 func (d *Fixture) Account() ledger.Balance {
 	d.T.Helper()
