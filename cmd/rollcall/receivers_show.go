@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -372,7 +371,8 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 		Use:   "trace KEY",
 		Short: "Follow the SMTP sessions of a receiver line by line, until Ctrl-C",
 		Long: "Follow the SMTP sessions of a receiver line by line, on all nodes, until Ctrl-C. Local parts of addresses\n" +
-			"are replaced, and replies are cleaned of them. Nodes keep lines only while somebody looks.",
+			"are replaced, and replies are cleaned of them. Nodes keep lines only while somebody looks, and there are\n" +
+			"none while nothing is asked: `rollcall receivers` lists the receivers that are.",
 		Example: "  rollcall receivers trace example.net --source 192.0.2.7",
 	}
 	asJSON := jsonFlag(c)
@@ -389,9 +389,6 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 			}
 			*source = sourceName(strings.TrimPrefix(key, throttle.SourcePrefix))
 		}
-		for _, text := range unheardOf(c.Context(), client, args[0], *source) {
-			fmt.Fprintln(c.ErrOrStderr(), term.FoldedTo("rollcall: "+text, 0, term.WidthOf(c.ErrOrStderr())))
-		}
 		t := tracing{client: client, key: args[0], source: *source, out: c.OutOrStdout(), asJSON: *asJSON}
 		if width, height := term.SizeOf(t.out); height > 0 {
 			t.width = width
@@ -399,32 +396,6 @@ func newReceiversTrace(node *adminFlags) *cobra.Command {
 		return t.follow(c.Context(), traceEvery)
 	}
 	return c
-}
-
-// unheardOf warns that a receiver is not asked now, or that no node has a source, so that there may be nothing to
-// follow.
-func unheardOf(ctx context.Context, client *client.Admin, key, source string) (texts []string) {
-	if known, err := client.Receivers(ctx); err == nil && known.More == 0 && len(known.Silent) == 0 {
-		key = strings.ToLower(key)
-		lives := func(r inspect.Receiver) bool {
-			return key == r.Key || key == throttle.NameOf(r.Key)
-		}
-		if !slices.ContainsFunc(known.Receivers, lives) {
-			texts = append(texts, fmt.Sprintf("nothing is asked of a receiver %q now (`rollcall receivers` lists those that "+
-				"live); its lines follow when something is. Ctrl-C ends this", term.Printable(key)))
-		}
-	}
-	if source == "" {
-		return texts
-	}
-	known, err := client.Sources(ctx)
-	if err != nil {
-		return texts
-	}
-	if !slices.ContainsFunc(known.Sources, func(s inspect.Source) bool { return sourceName(s.Source) == source }) {
-		texts = append(texts, fmt.Sprintf("no node that answers has a source %s: `rollcall sources` lists them", source))
-	}
-	return texts
 }
 
 // traceEvery is how often lines are fetched: nodes keep the newest thousand.

@@ -379,6 +379,7 @@ func TestLongLinesOfSessionsGoOnBelow(t *testing.T) {
 // TestSessionsAreTraced line by line, none twice.
 func TestSessionsAreTraced(t *testing.T) {
 	b := newThrottleBench(t)
+	b.misused("receivers", "trace", "a.test", "--source", "x")
 	for i := range 5 {
 		b.survey.lines = append(b.survey.lines, inspect.TraceLine{Number: uint64(i + 1), Node: "node-1",
 			At:      receiversNow,
@@ -404,37 +405,6 @@ func TestSessionsAreTraced(t *testing.T) {
 			holds(t, out.String(), "12:00:00.000 node-1 mx1.example.test#4 > RCPT TO:<…@example.test> 0?\n")
 		}
 	}
-}
-
-// TestATraceSaysThatThereIsNothingToFollow, and goes on.
-func TestATraceSaysThatThereIsNothingToFollow(t *testing.T) {
-	b := newThrottleBench(t)
-	b.survey.receivers = []inspect.Receivers{{At: receiversNow, Receivers: []inspect.Receiver{{Key: "suffix:a.test"}}}}
-	client := adminOf(t, b.environ)
-	for key, quiet := range map[string]bool{"a.test": true, "SUFFIX:a.test": true, "no-such": false} {
-		if texts := unheardOf(t.Context(), client, key, ""); (len(texts) == 0) != quiet {
-			t.Errorf("%s: %q", key, texts)
-		}
-	}
-	b.survey.sources = []inspect.Source{{Node: "node-1", Source: "192.0.2.7"}, {Node: "node-1"}}
-	for source, quiet := range map[string]bool{"192.0.2.7": true, "default": true, "192.0.2.8": false} {
-		if texts := unheardOf(t.Context(), client, "a.test", source); (len(texts) == 0) != quiet {
-			t.Errorf("%s: %q", source, texts)
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), cliWait)
-	defer cancel()
-	b.survey.asked = 0
-	b.survey.onAsk = func(n int) {
-		if n == 2 { // after the look at what lives, the lines are asked for
-			cancel()
-		}
-	}
-	_, stderr, err := b.run(ctx, "receivers", "trace", "no-such")
-	if err != nil || !strings.Contains(stderr, `nothing is asked of a receiver "no-such" now`) {
-		t.Errorf("%v %q", err, stderr)
-	}
-	b.misused("receivers", "trace", "a.test", "--source", "x")
 }
 
 func TestSourcesAreShown(t *testing.T) {

@@ -116,8 +116,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Times of the listener. Operators' calls are small and few; audit and backup
-// of a large ledger are the long ones.
+// Times of the listener. Operators' calls are small and few; the audit of a large ledger is the long one.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
