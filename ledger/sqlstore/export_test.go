@@ -20,3 +20,6 @@ func (s *Store) SynchronousCommit(ctx context.Context) (level string, err error)
 	err = s.update(ctx, func(t *tx) error { return t.Row(`SHOW synchronous_commit`).Scan(&level) })
 	return level, err
 }
+
+// CheckBackup is engine.Schema.CheckBackup for a ledger.
+func CheckBackup(ctx context.Context, path string) error { return schema.CheckBackup(ctx, path) }

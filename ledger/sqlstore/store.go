@@ -131,10 +131,6 @@ func Migrate(ctx context.Context, url string, tell ...func(line string)) error {
 	return engine.Migrate(ctx, url, schema, tell...)
 }
 
-// CheckBackup reads the whole file at path and checks that it is a sound database with a schema that this program
-// can use. It does not change the file. ErrBackupDamaged, ErrSchemaNew.
-func CheckBackup(ctx context.Context, path string) error { return schema.CheckBackup(ctx, path) }
-
 // Close closes the ledger after the running calls; it may be called twice.
 func (s *Store) Close() error { return s.db.Close() }
 
