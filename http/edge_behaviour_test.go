@@ -255,25 +255,11 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	if logs := e.logs.String(); strings.Contains(logs, "secret of the panic") || !strings.Contains(logs, "panicked") {
 		t.Errorf("log: %s", logs)
 	}
-	effort.Is(t, e.metric("rollcall_http_panics_total"), 1, "panics counted")
+	effort.Is(t, effort.Metric(t, e.registry, "rollcall_http_panics_total"), 1, "panics counted")
 	e.book.panics.Store(false)
 	if a := e.do(get("/v1/verifications/" + id)); a.status != 200 {
 		t.Errorf("afterwards: %d", a.status)
 	}
-}
-
-// metric reads the sum of a counter.
-func (e *edge) metric(name string) (sum float64) {
-	e.t.Helper()
-	families := effort.Must(e.registry.Gather())(e.t)
-	for _, f := range families {
-		if f.GetName() == name {
-			for _, m := range f.GetMetric() {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
 }
 
 // TestStopDoesNotWaitForASilentConnection opens one in advance, as browsers and clients do, and sends nothing.

@@ -172,7 +172,7 @@ func TestWhatAWorkspaceMayHave(t *testing.T) {
 			if a.status != 429 || a.code() != c.code || a.header.Get("Retry-After") != strconv.Itoa(c.after) {
 				t.Errorf("second: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 			}
-			effort.Is(t, e.counted("rollcall_http_limited_total", "limit", c.limit), 1, "counted times")
+			effort.Is(t, effort.Metric(t, e.registry, "rollcall_http_limited_total", "limit="+c.limit), 1, "counted times")
 			if a := e.do(post("/v1/verifications", first)); a.status != 200 {
 				t.Errorf("first again: %d %s", a.status, a.body)
 			}
@@ -202,28 +202,8 @@ func TestNoRoomForANewFile(t *testing.T) {
 	if a.status != 503 || a.code() != "storage_unavailable" || a.header.Get("Retry-After") != "60" {
 		t.Errorf("create: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 	}
-	effort.Is(t, e.counted("rollcall_http_limited_total", "limit", "disk"), 1, "counted times")
+	effort.Is(t, effort.Metric(t, e.registry, "rollcall_http_limited_total", "limit=disk"), 1, "counted times")
 	if a := e.do(get("/v1/credits")); a.status != 200 {
 		t.Errorf("credits: %d %s", a.status, a.body)
 	}
-}
-
-// counted reads a counter by one of its labels.
-func (e *edge) counted(name, label, value string) float64 {
-	e.t.Helper()
-	families := effort.Must(e.registry.Gather())(e.t)
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == label && l.GetValue() == value {
-					return m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	e.t.Fatalf("there is no %s{%s=%q}", name, label, value)
-	return 0
 }

@@ -168,27 +168,7 @@ func await(t *testing.T, what string, ok func() bool) {
 // counter gives a counter's value by its name and labels ("unit=packet").
 func (n *node) counter(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
-	families := effort.Must(n.metrics.Gather())(t)
-	sum := 0.0
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-	metrics:
-		for _, m := range f.GetMetric() {
-			var has []string
-			for _, l := range m.GetLabel() {
-				has = append(has, l.GetName()+"="+l.GetValue())
-			}
-			for _, want := range labels {
-				if !strings.Contains(" "+strings.Join(has, " ")+" ", " "+want+" ") {
-					continue metrics
-				}
-			}
-			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-		}
-	}
-	return sum
+	return effort.Sum(t, n.metrics, name, labels...)
 }
 
 // writeKeys writes a file of keys and gives its path.

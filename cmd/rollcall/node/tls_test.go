@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -46,10 +45,10 @@ func certificatesAreFollowed(t *testing.T) {
 		if got := served(); got.Unix() != end.Unix() {
 			t.Errorf("%s: served until %v, want %v", what, got, end)
 		}
-		if got := gaugeOf(t, registry, endsMetric); got != float64(end.Unix()) {
+		if got := effort.Metric(t, registry, endsMetric, "listener=admin"); got != float64(end.Unix()) {
 			t.Errorf("%s: the metric says %v, want %v", what, got, end.Unix())
 		}
-		effort.Is(t, gaugeOf(t, registry, "rollcall_tls_certificate_used"), used, fmt.Sprintf("%s: used is", what))
+		effort.Is(t, effort.Metric(t, registry, "rollcall_tls_certificate_used", "listener=admin"), used, what, "used")
 	}
 	waitFor := func(text string) {
 		t.Helper()

@@ -50,23 +50,11 @@ func rulesFollowTheirFile(t *testing.T) {
 		if c.text == "x" || c.text == "" {
 			used = 0
 		}
-		effort.Is(t, gaugeOf(t, metrics, "rollcall_verdict_file_used"), used, fmt.Sprintf("%q: file used is", c.text))
+		effort.Is(t, effort.Metric(t, metrics, "rollcall_verdict_file_used"), used, fmt.Sprintf("%q: file used is", c.text))
 	}
 	effort.OK(t, os.Remove(config.Default().Verdict.File))
 	<-logged
 	effort.Is(t, l.Now(), verdict.Builtin(), "the rules of a file that is gone are in force")
-}
-
-func gaugeOf(t *testing.T, from prometheus.Gatherer, name string) float64 {
-	t.Helper()
-	families := effort.Must(from.Gather())(t)
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("there is no %s", name)
-	return 0
 }
 
 // eachLine is a writer that sends each write to a channel.
