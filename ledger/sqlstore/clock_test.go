@@ -74,20 +74,7 @@ func TestAClockThatJumpsErasesNothing(t *testing.T) {
 // doubted reads rollcall_ledger_clock_doubted.
 func doubted(t *testing.T, metrics *prometheus.Registry) float64 {
 	t.Helper()
-	return gaugeOf(t, metrics, "rollcall_ledger_clock_doubted")
-}
-
-// gaugeOf reads a metric that has no labels.
-func gaugeOf(t *testing.T, metrics *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families, err := metrics.Gather()
-	for _, family := range families {
-		if family.GetName() == name {
-			return family.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("there is no %s: %v", name, err)
-	return 0
+	return effort.Metric(t, metrics, "rollcall_ledger_clock_doubted")
 }
 
 // clocked is what a jump of the clock would end.

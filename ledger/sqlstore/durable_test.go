@@ -202,7 +202,7 @@ func TestAReserveOfDiskIsKeptForMoney(t *testing.T) {
 	if got := d.Account(); got.Spent != 2 || got.Granted != 10 {
 		t.Errorf("account %+v", got)
 	}
-	effort.Is(t, gauge(t, registry, "rollcall_ledger_disk_free_bytes"), 1<<20-1, "bytes are told to be free")
+	effort.Is(t, effort.Metric(t, registry, "rollcall_ledger_disk_free_bytes"), 1<<20-1, "bytes are told to be free")
 
 	free.Store(1 << 20)
 	if after, err = d.AppendChunk(ctx, uploading.ID, u.Writer, 3, []byte("defg")); err != nil || after.Status != "preparing" {
@@ -225,7 +225,7 @@ func TestWhatWasErasedIsRoom(t *testing.T) {
 		t.Errorf("nothing is erased: %v", err)
 	}
 	effort.Must(d.Cancel(t.Context(), d.Workspace, v.ID))(t)
-	if inside := gauge(t, registry, "rollcall_ledger_file_free_bytes"); inside < 2<<20 || inside > 3<<20 {
+	if inside := effort.Metric(t, registry, "rollcall_ledger_file_free_bytes"); inside < 2<<20 || inside > 3<<20 {
 		t.Errorf("%.0f bytes are free in the file", inside)
 	}
 	if _, _, err := d.Create(t.Context(), n); err != nil {
@@ -263,18 +263,6 @@ func TestTheDiskIsAskedOnceASecond(t *testing.T) {
 		}
 		effort.OK(t, s.Close())
 	}
-}
-
-func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {
-	t.Helper()
-	families := effort.Must(registry.Gather())(t)
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("there is no %s", name)
-	return 0
 }
 
 // TestWhatTheDiskHasNotAnsweredIsNotInTheWay: of two that come together, one asks the disk.

@@ -55,19 +55,7 @@ func (s *server) does(t *testing.T, statements string) {
 // waited counts how often a transaction waited for a lock until it was run again.
 func (s *server) waited(t *testing.T) float64 {
 	t.Helper()
-	families, err := s.metrics.Gather()
-	for _, family := range families {
-		if family.GetName() != "rollcall_ledger_retries_total" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if m.GetLabel()[0].GetValue() == "busy" {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no retries among %v, %v", families, err)
-	return 0
+	return effort.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why=busy")
 }
 
 // rename is a transaction that changes one workspace.

@@ -55,7 +55,7 @@ func TestASweepGoesOnAfterFailures(t *testing.T) {
 		if n != 1-i || err == nil || !s.erasedResults(t, ids[broken]) {
 			t.Fatalf("changed %d: what is behind them is not swept: %v", n, err)
 		}
-		effort.Is(t, gaugeOf(t, s.metrics, "rollcall_ledger_unswept"), broken, "said to be left")
+		effort.Is(t, effort.Metric(t, s.metrics, "rollcall_ledger_unswept"), broken, "said to be left")
 	}
 	for _, id := range ids[:broken] {
 		if !strings.Contains(log.String(), id.String()) {

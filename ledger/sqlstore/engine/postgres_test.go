@@ -34,19 +34,7 @@ type server struct {
 // counted reads rollcall_ledger_retries_total.
 func (s *server) counted(t *testing.T, why string) float64 {
 	t.Helper()
-	families, err := s.metrics.Gather()
-	for _, family := range families {
-		if family.GetName() != "rollcall_ledger_retries_total" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if m.GetLabel()[0].GetValue() == why {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no retries because of %q among %v, %v", why, families, err)
-	return 0
+	return effort.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why="+why)
 }
 
 // onServer runs a test in both ways.
