@@ -14,6 +14,8 @@ const greyLonger = time.Second
 type Greylist struct {
 	Enough time.Duration // the shortest wait that sufficed; 0: not known
 	Short  time.Duration // the longest wait that didn't
+
+	deferred int
 }
 
 // Passed learns that an address was answered after a wait.
@@ -38,6 +40,19 @@ func (g *Greylist) Wait() time.Duration {
 		return 0
 	}
 	return g.Enough + greyLonger
+}
+
+// greySample is how many are deferred for each one that is asked again sooner than what is known to suffice.
+const greySample = 16
+
+// Sooner returns a wait for one in greySample addresses, between the longest that didn't suffice and the shortest that
+// did, unless these are nearly the same; 0: none.
+func (g *Greylist) Sooner() time.Duration {
+	g.deferred++
+	if wait := (g.Short + g.Enough) / 2; g.Short > 0 && g.deferred%greySample == 0 && wait > g.Short+g.Short/8 {
+		return wait
+	}
+	return 0
 }
 
 // How greylisting of every address is found, and distinguished from a limit.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -211,7 +212,11 @@ func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
 // greyWait returns how long an address, deferred again after a wait, has to wait on where every address is greylisted;
 // 0: unknown.
 func greyWait(o *egressPath, waited time.Duration) time.Duration {
-	if wait := o.grey.Wait(); wait > 0 {
+	wait := o.grey.Wait()
+	if wait > 0 && waited == 0 && o.pace.Greylisting() {
+		wait = cmp.Or(o.grey.Sooner(), wait)
+	}
+	if wait > 0 {
 		return max(time.Second, wait-waited)
 	}
 	return 0
