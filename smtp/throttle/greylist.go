@@ -16,18 +16,30 @@ type Greylist struct {
 	Short  time.Duration // the longest wait that didn't
 
 	deferred int
+	sufficed time.Duration // as Enough, also when those that had waited for so long didn't pass any more
+	inVain   int           // asked again since one passed
 }
 
 // Passed learns that an address was answered after a wait.
 func (g *Greylist) Passed(waited time.Duration) {
+	g.inVain = 0
 	if g.Enough == 0 || waited < g.Enough {
-		g.Enough = waited
+		g.Enough, g.sufficed = waited, waited
 	}
+}
+
+// IsDue reports whether an address has waited for as long as suffices, or as sufficed before nobody passed any more.
+func (g *Greylist) IsDue(waited time.Duration) bool {
+	if g.Enough == 0 && g.inVain >= dueTries {
+		return g.sufficed > 0 && waited >= g.sufficed
+	}
+	return g.Enough > 0 && waited >= g.Enough
 }
 
 // Again learns that an address was deferred again after a wait. If a shorter one sufficed before, the receiver has
 // changed.
 func (g *Greylist) Again(waited time.Duration) {
+	g.inVain++
 	g.Short = max(g.Short, waited)
 	if g.Enough <= g.Short {
 		g.Enough = 0
@@ -161,7 +173,7 @@ func (g *greylisting) isWrong(fresh float64) bool {
 
 // Retried takes the result of asking a deferred address again; due: it has waited as long as others had to. While every
 // address is greylisted, due ones show whether we are too fast.
-func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
+func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.Time) Effect {
 	g := &p.grey
 	switch {
 	case passed:
@@ -171,7 +183,7 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, now time.Time) Effect {
 	default:
 		p.search.useRate(sent)
 	}
-	testAgain(p, sent, passed, now)
+	testAgain(p, sent, passed, kind, now)
 	if p.nothing.on {
 		return p.againAlone(passed, now)
 	}

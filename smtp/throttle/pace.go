@@ -114,7 +114,6 @@ type test struct {
 	share float64    // that was deferred then
 	later transients // of those since then
 	odds  float64    // logarithm: above 0 our pace isn't the cause
-	kind  *replyKind // kind of the newest one; nil: there was none
 	tries float64    // since then
 	bad   float64    // expected number of these deferred for a reason other than their address
 	again compared
@@ -294,7 +293,8 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 		return p.nothingPasses(now)
 	}
 	newest := &p.firsts.newest().entry
-	if oddsOf(p.firsts.clear, usual) >= rowNearOdds && p.edge > 0 && p.rate >= below*p.edge && !p.test.open {
+	if near := p.edge > 0 && p.rate >= below*p.edge; near && !p.test.open &&
+		oddsOf(p.firsts.clear, max(usual, p.firsts.ownBefore())) >= rowNearOdds {
 		return p.stepBack(now)
 	}
 	chance := p.firsts.chance(newest)
@@ -326,7 +326,7 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 	} else {
 		p.search.useRate(sent)
 	}
-	testAgain(p, sent, passed, now)
+	testAgain(p, sent, passed, first.Kind, now)
 	if p.nothing.on || p.grey.on {
 		return p.againAlone(passed, now)
 	}
@@ -476,7 +476,7 @@ func (p *Pace) slow(now time.Time, share, limit float64, rests bool) Effect {
 
 // beginTest begins a test below a limit.
 func beginTest(p *Pace, t test, limit float64, rests bool, now time.Time) Effect {
-	t.open, t.saved, t.kind = true, p.search, p.firsts.newestKind()
+	t.open, t.saved = true, p.search
 	p.test, p.later = t, transients{}
 	from := p.rate
 	p.lower(below*limit, limit, now)
@@ -498,19 +498,25 @@ func (p *Pace) judge(bad float64, now time.Time) {
 		p.grey.begin(p, now)
 		p.grey.found = true
 	default:
-		weigh(p, bad, now)
+		p.test.tries++
+		weigh(p, bad, false, now)
 	}
 }
 
-// weigh ends a test once the cause of the deferrals is clear.
-func weigh(p *Pace, bad float64, now time.Time) {
+// weigh takes an answer during a test, to a new address or to one asked again: 0 is a good one, and otherwise how
+// likely it is that a bad one isn't about its address. If our pace was the cause, such ones have become fewer. It ends
+// the test once the cause is clear.
+func weigh(p *Pace, bad float64, again bool, now time.Time) {
 	s := min(p.test.share, 0.95)
-	if p.test.many && bad > 0 {
-		bad = 1
+	if p.test.many {
+		bad = math.Ceil(bad)
 	}
-	p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-fallsTo*s)/(1-s))
-	p.test.tries++
 	p.test.bad += bad
+	if again {
+		p.test.odds -= math.Log(1 - (1-fallsTo)*bad)
+	} else {
+		p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-fallsTo*s)/(1-s))
+	}
 	switch left := p.test.bad / p.test.tries; {
 	case p.test.odds >= decided && (p.test.tries < sureTries || left == 1 && !p.test.many): // few, or a penalty
 	case p.test.odds >= decided && left < helped*s: // it isn't slow enough
@@ -527,7 +533,7 @@ func weigh(p *Pace, bad float64, now time.Time) {
 		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): it is about these addresses; "+
 			"%s again, the pace of before", 100*p.test.share, perSecond(p.rate)))
 		p.counted = now
-	case p.test.odds <= -decided && p.test.kind != nil && p.test.kind.transientChance() < likelyOwn:
+	case !p.test.many && p.firsts.isAllOwn():
 		p.Ignore(now) // deferred addresses are deferred again
 	case p.test.odds <= -decidedLimit && p.test.again.freshPass():
 		if p.test.open = false; p.test.many {
@@ -542,7 +548,7 @@ func weigh(p *Pace, bad float64, now time.Time) {
 
 // testAgain takes an address that was asked again during a test. Where most are deferred it shows as much as a new
 // one, since it was sent at the lower pace too; where few are, most of those asked again are deferred at any pace.
-func testAgain(p *Pace, sent time.Time, passed bool, now time.Time) {
+func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time) {
 	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
 		return
 	}
@@ -550,9 +556,12 @@ func testAgain(p *Pace, sent time.Time, passed bool, now time.Time) {
 	switch {
 	case !p.test.open:
 	case passed:
-		weigh(p, 0, now)
+		p.test.tries++
+		weigh(p, 0, false, now)
 	default:
-		weigh(p, 1, now)
+		ours := p.firsts.kinds.of(kind).transientChance()
+		p.test.tries += ours
+		weigh(p, ours, true, now)
 	}
 }
 

@@ -200,6 +200,29 @@ func (f *firsts) failedBefore() float64 {
 	return share + unsure*math.Sqrt(share*(1-share)/(before+1))
 }
 
+// countOwn returns how many of the first tries before the newest skip got a bad answer, and how many of these are
+// estimated to be about their address.
+func (f *firsts) countOwn(skip int) (own, bad float64) {
+	for i := skip; i < f.n; i++ {
+		if e := &f.nth(i).entry; e.kind != nil {
+			own, bad = own+1-f.chance(e), bad+1
+		}
+	}
+	return own, bad
+}
+
+// isAllOwn reports whether nearly all bad answers to first tries are about their addresses.
+func (f *firsts) isAllOwn() bool {
+	own, bad := f.countOwn(0)
+	return bad-own < likelyOwn*bad
+}
+
+// ownBefore is the estimated share of first tries before the present row that were deferred for their address.
+func (f *firsts) ownBefore() float64 {
+	own, _ := f.countOwn(f.row)
+	return own / float64(max(sureTries, f.n-f.row))
+}
+
 // MayBeOurs reports whether a bad answer of a kind isn't most likely about its address, or greylisting.
 func MayBeOurs(p *Pace, kind string) bool {
 	return !p.grey.on && p.firsts.kinds.of(kind).transientChance() >= likelyOwn
@@ -237,16 +260,6 @@ func (f *firsts) nth(i int) *kept { return &f.list[(f.next-1-i+2*firstsKept)%fir
 
 // newest returns the newest.
 func (f *firsts) newest() *kept { return f.nth(0) }
-
-// newestKind is the kind of the newest bad one; nil: there is none.
-func (f *firsts) newestKind() *replyKind {
-	for i := range f.n {
-		if k := f.nth(i).kind; k != nil {
-			return k
-		}
-	}
-	return nil
-}
 
 // chance returns how likely it is that a first try's bad answer isn't about its address.
 func (f *firsts) chance(e *entry) float64 {

@@ -134,7 +134,7 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 		return
 	}
 	if waited, again := p.waited(a.Sent, o); again {
-		qs.followLaw(now, at, o.pace.Retried(a.Sent, true, true, now), a)
+		qs.followLaw(now, at, o.pace.Retried(a.Sent, true, true, "", now), a)
 		if waited > 0 {
 			o.grey.Passed(waited)
 			qs.dirty = true
@@ -155,8 +155,8 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 		return
 	}
 	if waited, again := p.waited(a.Sent, o); again {
-		due := o.grey.Enough > 0 && waited >= o.grey.Enough
-		qs.followLaw(now, at, o.pace.Retried(a.Sent, false, due, now), &a)
+		due := o.grey.IsDue(waited)
+		qs.followLaw(now, at, o.pace.Retried(a.Sent, false, due, words(a.Judgement.Attempt), now), &a)
 		if a.Judgement.Verdict.Reason == smtp.Greylisted || o.pace.Greylisting() {
 			o.grey.Again(waited)
 		}

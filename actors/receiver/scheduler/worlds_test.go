@@ -20,6 +20,7 @@ func families() []family {
 		{"minutes", "80 % used after four windows, 2 % put off", 4, 0.5, drawMinutes},
 		{"domains", "80 % of one domain's limit after 2 min, 5 % put off", 4, 0.5, drawDomains},
 		{"few", "all done in 1.5 of the ideal and two windows", 4, 0.8, drawFew},
+		{"beside", "80 % used after a minute (three windows), 2 % put off", 4, 0.2, drawBeside},
 		{"changing", "90 % used 90 s after it (85 % 4 min after the end of a limit), 1 % put off", 4, 0.5, drawChange},
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.7, drawOddMailboxes},
@@ -179,6 +180,19 @@ func drawLimits(r *rand.Rand) *drawn {
 	l.way, l.fixed, l.countsBad = r.IntN(ways), r.IntN(2) == 0, r.IntN(3) == 0
 	w.wanted = figures{usedPart: 0.9, putOffPart: 0.01}
 	return w.describe("a hidden limit")
+}
+
+// drawBeside draws a hidden limit where many mailboxes are put off for themselves too: missing ones for ever, or some
+// that are greylisted.
+func drawBeside(r *rand.Rand) *drawn {
+	w := drawLimits(r)
+	odd := oddOf{share: float64(one(r, 20, 30, 40, 50)) / 100, reply: reply(450, 1, 1, sentence(r, one(r, 0, 1)))}
+	if r.IntN(2) == 0 {
+		odd = oddOf{share: float64(one(r, 10, 30, 60)) / 100, grey: secondsOf(one(r, 60, 300)), reply: w.far.later()}
+	}
+	w.far.odd = []oddOf{odd}
+	w.wanted = figures{usedPart: 0.8, putOffPart: 0.02}
+	return w.describe("a hidden limit beside mailboxes that are put off")
 }
 
 // drawLengths draws a receiver that takes only so many RCPTs in a session.
