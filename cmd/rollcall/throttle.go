@@ -276,6 +276,7 @@ type setView struct {
 	Override admin.ThrottleRule   `json:"override"`
 	Before   *inspect.Explanation `json:"before"` // null: it could not be explained
 	After    *inspect.Explanation `json:"after"`  // null: the same, or the node had not applied it yet
+	warn     func()               // of a name that may be mistyped
 }
 
 // set sets an override for as long and because of what the flags say.
@@ -301,6 +302,11 @@ func (f *changeFlags) set(c *cobra.Command, node *adminFlags, call admin.Overrid
 	if out.Before != nil {
 		out.After = awaitRules(c.Context(), client.ExplainRules, call.Key,
 			func(x inspect.Explanation) bool { return says(x, out.Override.ID) })
+	}
+	out.warn = func() {
+		if text := unknownName(c.Context(), client, out); text != "" {
+			fmt.Fprintln(c.ErrOrStderr(), term.FoldedTo("rollcall: warning: "+text, 0, term.WidthOf(c.ErrOrStderr())))
+		}
 	}
 	return out, nil
 }
@@ -334,6 +340,47 @@ func says(x inspect.Explanation, id string) bool {
 		}
 	}
 	return false
+}
+
+// unknownName warns that no receiver or rule has the name of an override, which may be mistyped.
+func unknownName(ctx context.Context, client *client.Admin, out setView) string {
+	name := out.Override.Name
+	if strings.HasPrefix(name, throttle.SourcePrefix) {
+		known, err := client.Sources(ctx)
+		if err != nil {
+			return ""
+		}
+		for _, s := range known.Sources {
+			if throttle.SourcePrefix+s.Source == ruleKey(name) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("no node has a source %s: `rollcall sources` lists them",
+			sourceName(strings.TrimPrefix(name, throttle.SourcePrefix)))
+	}
+	known, err := client.Rules(ctx)
+	if err != nil {
+		return ""
+	}
+	for _, r := range known.Rules {
+		if r.ID != out.Override.ID && (r.Name == name || strings.HasSuffix(r.Name, "."+name)) {
+			return ""
+		}
+	}
+	live, err := client.Receivers(ctx)
+	if err != nil {
+		return ""
+	}
+	for _, r := range live.Receivers {
+		if own := throttle.NameOf(r.Key); own == name || strings.HasSuffix(own, "."+name) {
+			return ""
+		}
+	}
+	if x, err := client.Explain(ctx, name); err == nil && len(x.Receiver)+len(x.Hosts) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("it is set, but no present receiver and no other rule has the name %s: check the spelling",
+		name)
 }
 
 // printSet shows the changes of an override.
@@ -372,6 +419,9 @@ func printSet(b *term.Page, out setView) {
 	for _, note := range notes {
 		b.WriteByte('\n')
 		b.Para(0, "%s", note)
+	}
+	if b.Emit() == nil {
+		out.warn()
 	}
 }
 

@@ -428,8 +428,19 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 		"--force"); !strings.Contains(out, "10/s") {
 		t.Errorf("forced:\n%s", out)
 	}
-	for _, key := range []string{"source:192.0.2.7", "source:default"} {
-		b.must("throttle", "set", key, "rcpts_per_day=5", "--for", "1h", "--reason", "x")
+	_, stderr, err := b.run(t.Context(), "throttle", "set", "exmaple.test", "connections=1", "--for", "1h",
+		"--reason", "x")
+	if err != nil || !strings.Contains(stderr, "check the spelling") {
+		t.Errorf("a typing error in the key: %v %q", err, stderr)
+	}
+	b.survey.sources = []inspect.Source{{Node: "node-1", Source: "192.0.2.7"}}
+	for key, warns := range map[string]bool{"source:192.0.2.7": false, "source:192.0.2.8": true,
+		"source:default": true} {
+		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h", "--reason", "x")
+		if err != nil || strings.Contains(stderr, "no node has a source") != warns ||
+			strings.Contains(stderr, "source source") {
+			t.Errorf("%s: %v %q", key, err, stderr)
+		}
 	}
 	holds(t, b.must("throttle", "explain", "source:192.0.2.7"), "rcpts_per_day          5              override")
 	holds(t, b.must("throttle", "explain", "source:default"), "the source whose address the system chooses")
