@@ -98,7 +98,8 @@ func (r *retries) noteInVain(now time.Time, p *pending, m *answerOf) {
 	waits := r.options.Waits(r.route.key)
 	for i := range r.deferred {
 		if p := &r.deferred[i]; p.reason == smtp.Greylisted && p.marks&markNamed == 0 {
-			p.due = v.skipShort(p, p.due, waits)
+			ends := p.since + r.options.GiveUpAfter
+			p.due = max(p.due, min(v.skipShort(p, p.due, waits), ends))
 		}
 	}
 	heap.Init(&r.deferred)
