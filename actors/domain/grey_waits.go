@@ -42,7 +42,7 @@ func (r *retries) speedUpGreylisted(now time.Time, from uint16, waited time.Dura
 	heap.Init(&r.deferred)
 }
 
-// recountGreylisted updates the counts of greylisted addresses that became due sooner.
+// recountGreylisted updates the counts of greylisted addresses whose due times changed.
 func (r *retries) recountGreylisted(waited time.Duration) {
 	c := r.stats.countOf(smtp.Greylisted)
 	if c.wait = min(c.wait, waited); c.addresses == 0 {

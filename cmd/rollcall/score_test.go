@@ -18,6 +18,7 @@ import (
 // the kept evidence gives each outcome and reason again.
 func TestLabScoreOfHonestReceivers(t *testing.T) {
 	t.Parallel()
+	effort.OnlyNode(t)
 	// What cannot be known would take the minute until it is given up. On a busy machine more
 	// is unfinished; what is finished is known.
 	r := effort.Must(score(t.Context(), "honest", 120, 20*time.Second))(t)
