@@ -46,20 +46,29 @@ type shell struct {
 	noting    map[uuid.UUID]bool // crashed, not yet told to the ledger
 	ready     bool               // the leases of an earlier process are returned
 	calls     int                // calls of the ledger without an answer
-	leasing   bool
-	unleased  int  // questions for leases that failed in a row
-	left      int  // looks skipped in a row, to leave work to other nodes
-	again     bool // asked to look while looking
-	renewing  bool
-	late      bool      // the next renewal is due while one is under way
-	renewed   time.Time // when the last good renewal was sent
-	sweeping  bool
+	search    searching
+	renewal   renewing
 	drained   []chan<- struct{} // who waits for the end of a drain
 	draining  bool              // no work is taken: a drain was asked for, or the dispatcher stops
 	stopping  bool
 	ctx       context.Context
 	cancel    context.CancelFunc
 	stopSweep context.CancelFunc // nil: none is under way
+}
+
+// searching is the search for new leases.
+type searching struct {
+	underWay bool
+	failed   int  // in a row
+	skipped  int  // in a row, to leave work to other nodes
+	again    bool // asked for while under way
+}
+
+// renewing is the renewal of our leases.
+type renewing struct {
+	underWay bool
+	late     bool      // the next one is due while one is under way
+	sent     time.Time // when the last good one was
 }
 
 func newShell(o Options, held *atomic.Int64) *shell {
@@ -117,7 +126,7 @@ func (s *shell) Receive(c actor.Context) {
 		s.tellLook(c)
 	case look:
 		s.expire(c, now)
-		s.left++
+		s.search.skipped++
 		s.look(c, now)
 		s.after(c, lookEvery, look{})
 	case renew:
@@ -163,7 +172,7 @@ func (s *shell) answered(c actor.Context, now time.Time, of any) {
 		s.took(c, now, m)
 	case reneweds:
 		s.kept(c, m)
-		if s.late && !s.draining {
+		if s.renewal.late && !s.draining {
 			s.renew(c, now)
 		}
 	case crashed:
@@ -174,7 +183,7 @@ func (s *shell) answered(c actor.Context, now time.Time, of any) {
 				"epoch", m.lease.Epoch, "err", m.err)
 		}
 	case swept:
-		s.sweeping, s.stopSweep = false, nil
+		s.stopSweep = nil
 		if m.err != nil && !s.draining && !errors.Is(m.err, ledger.ErrClock) { // the ledger reports this once
 			s.options.Log.Warn("sweep failed", "err", m.err)
 		}
@@ -234,20 +243,20 @@ func (s *shell) tellLook(c actor.Context) {
 
 // look asks for work.
 func (s *shell) look(c actor.Context, now time.Time) {
-	if s.leasing {
-		s.again = true
+	if s.search.underWay {
+		s.search.again = true
 		return
 	}
 	room := min(s.options.LeasesMax-len(s.leased), leaseAtOnce)
 	if !s.ready || s.draining || room <= 0 {
 		return
 	}
-	if s.left < leaveLooks && s.options.Ahead(s.weight()) {
-		s.again = false
+	if s.search.skipped < leaveLooks && s.options.Ahead(s.weight()) {
+		s.search.again = false
 		return // the next round counts it
 	}
-	s.left = 0
-	s.leasing, s.again = true, false
+	s.search.skipped = 0
+	s.search.underWay, s.search.again = true, false
 	except := s.turns.except()
 	s.beside(c, s.ctx, leaseds{err: process.ErrPanicked}, func(ctx context.Context) any {
 		states, err := s.options.Book.Lease(ctx, s.options.Node, room, leaseTTL, except...)
@@ -278,14 +287,14 @@ func (s *shell) weight() (leases int, addresses int64) {
 }
 
 func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
-	s.leasing = false
+	s.search.underWay = false
 	if m.err != nil {
-		if s.unleased++; s.unleased&(s.unleased-1) == 0 { // fewer lines the longer it lasts
-			s.options.Log.Warn("no leases taken", "attempt", s.unleased, "err", m.err)
+		if s.search.failed++; s.search.failed&(s.search.failed-1) == 0 { // fewer lines the longer it lasts
+			s.options.Log.Warn("no leases taken", "attempt", s.search.failed, "err", m.err)
 		}
 		return
 	}
-	s.unleased = 0
+	s.search.failed = 0
 	for _, v := range m.states {
 		if r, ok := s.running[v.ID]; ok { // ours ran out: its actor must end before the next begins
 			c.Send(r.pid, verification.Lost{})
@@ -312,7 +321,7 @@ func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
 		return
 	}
 	s.begin(c, now)
-	if s.again || len(m.states) == m.room || s.turns.round() { // there may be more
+	if s.search.again || len(m.states) == m.room || s.turns.round() { // there may be more
 		s.look(c, now)
 	}
 }
@@ -415,8 +424,8 @@ func (s *shell) tellMetrics() {
 func (s *shell) expire(c actor.Context, now time.Time) {
 	for id, l := range s.leased {
 		since := l.asked
-		if s.renewed.After(since) {
-			since = s.renewed
+		if s.renewal.sent.After(since) {
+			since = s.renewal.sent
 		}
 		if now.Sub(since) >= leaseTTL-leaseMargin {
 			s.options.Log.Warn("lease not renewed in time", "verification", id, "epoch", l.epoch)
@@ -428,11 +437,11 @@ func (s *shell) expire(c actor.Context, now time.Time) {
 // renew prolongs all leases in one statement.
 func (s *shell) renew(c actor.Context, now time.Time) {
 	s.tellLook(c) // for a cancel that was asked at another node
-	if s.renewing {
-		s.late = true
+	if s.renewal.underWay {
+		s.renewal.late = true
 		return
 	}
-	s.renewing, s.late = true, false
+	s.renewal.underWay, s.renewal.late = true, false
 	s.beside(c, s.ctx, reneweds{err: process.ErrPanicked}, func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, renewWithin)
 		defer cancel()
@@ -443,17 +452,17 @@ func (s *shell) renew(c actor.Context, now time.Time) {
 
 // kept compares our leases in the ledger with what we work on.
 func (s *shell) kept(c actor.Context, m reneweds) {
-	s.renewing = false
+	s.renewal.underWay = false
 	if m.err != nil {
 		s.options.Log.Warn("leases not renewed", "err", m.err)
 		return
 	}
-	s.renewed = m.sent
+	s.renewal.sent = m.sent
 	ours := make(map[uuid.UUID]int64, len(m.leases))
 	for _, l := range m.leases {
 		ours[l.Verification] = l.Epoch
 		_, known := s.leased[l.Verification]
-		if !known && !s.leasing && !s.noting[l.Verification] { // if it were returned first, the crash would not be noted
+		if !known && !s.search.underWay && !s.noting[l.Verification] { // returned first, the crash would not be noted
 			s.release(c, l.Verification, l.Epoch)
 		}
 	}
@@ -481,10 +490,9 @@ func (s *shell) release(c actor.Context, id uuid.UUID, epoch int64) {
 }
 
 func (s *shell) sweep(c actor.Context) {
-	if s.sweeping || s.draining {
+	if s.stopSweep != nil || s.draining {
 		return
 	}
-	s.sweeping = true
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.stopSweep = cancel
 	s.beside(c, ctx, swept{process.ErrPanicked}, func(ctx context.Context) any {
