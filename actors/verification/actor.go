@@ -66,33 +66,52 @@ type Actor struct {
 	deadline time.Time
 	mode     mode
 	plan     *plan
-	domains  map[string]*actor.PID
-	names    map[string]string // PID id -> domain
+	domains  domainActors
 
-	counted   int   // domains that options.Domain.Load counts
-	held      bool  // the domains offer nothing
-	nearly    bool  // the dispatcher was told Nearly
-	left      int64 // this actor's part of options.Left
-	settling  bool
-	number    int64 // number of the settlement in work, the same when it is repeated
-	failures  int   // failed settlements in a row
-	retryAt   time.Time
-	waiting   bool // the ledger says waiting
-	changed   time.Time
-	marking   bool
-	markAt    time.Time // no new mark before, since the last one failed
-	looking   bool
-	lookAgain bool      // it was told to look while looking
-	eta       outlooks  // what the ledger was last told
-	seen      survey    // made at
-	surveyAt  time.Time // not anew before
-	parking   *parking  // nil: it isn't being parked
-	parkAt    time.Time // not before
-	quietAt   time.Time // since when nothing can be done for long
+	nearly     bool  // the dispatcher was told Nearly
+	left       int64 // this actor's part of options.Left
+	settlement settlement
+	marks      marks
+	looking    looking
+	seen       survey
+	parking    *parking  // nil: it isn't being parked
+	parkAt     time.Time // not before
+	quietAt    time.Time // since when nothing can be done for long
 
 	ctx    context.Context
 	cancel context.CancelFunc
 	ticker *time.Timer
+}
+
+// domainActors are the children.
+type domainActors struct {
+	pids    map[string]*actor.PID
+	names   map[string]string // PID id -> domain
+	counted int               // domains that options.Domain.Load counts
+	held    bool              // they offer nothing
+}
+
+// settlement is the one in work.
+type settlement struct {
+	underWay bool
+	number   int64 // the same when it is repeated
+	failures int   // in a row
+	retryAt  time.Time
+}
+
+// marks tell the ledger whether this verification waits, and until when.
+type marks struct {
+	waiting  bool // the ledger says so
+	changed  time.Time
+	outlook  outlooks // what the ledger was last told
+	underWay bool
+	next     time.Time // none before, since the last one failed
+}
+
+// looking is the question whether the customer cancelled.
+type looking struct {
+	underWay bool
+	again    bool // asked for while under way
 }
 
 type (
@@ -123,7 +142,7 @@ type (
 func New(o Options, v ledger.Verification, l ledger.Lease) actor.Actor {
 	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), v.Workspace))
 	return &Actor{options: o, state: v, lease: l, ctx: ctx, cancel: cancel,
-		domains: map[string]*actor.PID{}, names: map[string]string{}}
+		domains: domainActors{pids: map[string]*actor.PID{}, names: map[string]string{}}}
 }
 
 // Receive implements actor.Actor. Nothing here blocks.
@@ -131,7 +150,7 @@ func (a *Actor) Receive(c actor.Context) {
 	now := time.Now()
 	switch m := c.Message().(type) {
 	case *actor.Started:
-		a.waiting = a.state.Status == ledger.Waiting
+		a.marks.waiting = a.state.Status == ledger.Waiting
 		a.beside(c, func() any {
 			l, err := load(a.ctx, a.options, a.state, a.lease)
 			return loadResult{l, err}
@@ -141,7 +160,7 @@ func (a *Actor) Receive(c actor.Context) {
 		a.stop()
 		return
 	case *actor.Stopped: // whoever keeps this PID then keeps the actor alone in memory
-		a.plan, a.domains, a.names, a.parking, a.seen = nil, nil, nil, nil, survey{}
+		a.plan, a.domains, a.parking, a.seen = nil, domainActors{}, nil, survey{}
 		return
 	case loadResult:
 		a.loaded(c, now, m)
@@ -220,8 +239,8 @@ func (a *Actor) stop() {
 	if a.ticker != nil {
 		a.ticker.Stop()
 	}
-	a.options.Metrics.domains.Sub(float64(len(a.domains)))
-	a.options.Domain.Load.End(a.state.Workspace, a.counted)
+	a.options.Metrics.domains.Sub(float64(len(a.domains.pids)))
+	a.options.Domain.Load.End(a.state.Workspace, a.domains.counted)
 	a.weigh(-a.left)
 }
 
@@ -261,9 +280,9 @@ func (a *Actor) loaded(c actor.Context, now time.Time, m loadResult) {
 		if m.left != nil {
 			a.deadline = earliest(a.deadline, time.UnixMilli(m.left.Begun).Add(patience))
 			a.plan.takeUp(m.left.Domains)
-			a.changed = now
+			a.marks.changed = now
 		}
-		a.eta = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
+		a.marks.outlook = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
 		a.weigh(int64(len(m.plan.order)))
 		a.look(c) // it may have been cancelled while the file was read
 	}
@@ -291,7 +310,7 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 			a.stopDomains(c)
 			a.settle(c, now, true)
 		}
-		if writing := a.parking != nil && a.parking.writing; !a.settling && !a.marking && !writing && (a.plan == nil || a.plan.unsettled == 0) {
+		if writing := a.parking != nil && a.parking.writing; !a.settlement.underWay && !a.marks.underWay && !writing && (a.plan == nil || a.plan.unsettled == 0) {
 			a.close(c)
 		}
 	}
@@ -301,27 +320,27 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 // ends is asked again by the next owner.
 func (a *Actor) hold(c actor.Context, now time.Time) {
 	held := a.plan.unsettled > 0 && now.Sub(a.plan.since) >= holdAfter
-	if held == a.held {
+	if held == a.domains.held {
 		return
 	}
-	a.held = held
-	for _, pid := range a.domains {
+	a.domains.held = held
+	for _, pid := range a.domains.pids {
 		c.Send(pid, domain.Hold{On: held})
 	}
 }
 
 func (a *Actor) beginDomains(c actor.Context, now time.Time) {
 	load := a.options.Domain.Load
-	load.End(a.state.Workspace, a.counted-len(a.plan.open)) // what is over
-	a.counted = len(a.plan.open)
+	load.End(a.state.Workspace, a.domains.counted-len(a.plan.open)) // what is over
+	a.domains.counted = len(a.plan.open)
 	a.plan.crowded = false
 	most := min(a.options.DomainsMax, a.options.Window.Size())
-	for !a.held && a.parking == nil && a.plan.mayBegin(most) {
+	for !a.domains.held && a.parking == nil && a.plan.mayBegin(most) {
 		if !load.Begin(a.state.Workspace) {
 			a.plan.crowded = true
 			return
 		}
-		a.counted++
+		a.domains.counted++
 		if name, ok := a.plan.begin(most); ok {
 			a.spawn(c, now, name)
 		}
@@ -342,8 +361,8 @@ func (a *Actor) spawn(c actor.Context, now time.Time, name string) {
 	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return domain.New(a.options.Domain, w) },
 		process.GuardOf(c.ActorSystem()).Dispatch()))
 	c.Watch(pid)
-	a.domains[name], a.names[pid.Id] = pid, name
-	if a.held {
+	a.domains.pids[name], a.domains.names[pid.Id] = pid, name
+	if a.domains.held {
 		c.Send(pid, domain.Hold{On: true})
 	}
 	a.options.Metrics.domains.Inc()
@@ -373,9 +392,9 @@ func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
 
 func (a *Actor) finish(c actor.Context, name string) {
 	a.plan.end(name)
-	if pid := a.domains[name]; pid != nil {
-		delete(a.domains, name)
-		delete(a.names, pid.Id)
+	if pid := a.domains.pids[name]; pid != nil {
+		delete(a.domains.pids, name)
+		delete(a.domains.names, pid.Id)
 		c.Unwatch(pid)
 		c.Stop(pid)
 		a.options.Metrics.domains.Dec()
@@ -383,19 +402,19 @@ func (a *Actor) finish(c actor.Context, name string) {
 }
 
 func (a *Actor) stopDomains(c actor.Context) {
-	for name := range a.domains {
+	for name := range a.domains.pids {
 		a.finish(c, name)
 	}
 }
 
 // gone restarts a crashed domain actor after a pause, or gives its addresses up.
 func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
-	name, ok := a.names[who.Id]
+	name, ok := a.domains.names[who.Id]
 	if !ok {
 		return
 	}
-	delete(a.names, who.Id)
-	delete(a.domains, name)
+	delete(a.domains.names, who.Id)
+	delete(a.domains.pids, name)
 	a.options.Metrics.domains.Dec()
 	a.options.Metrics.crashes.Inc()
 	w := a.open(name)
@@ -421,7 +440,7 @@ func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
 
 // settle commits what is pending, one settlement at a time.
 func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
-	if a.settling || now.Before(a.retryAt) {
+	if a.settlement.underWay || now.Before(a.settlement.retryAt) {
 		return
 	}
 	last := len(a.plan.open) == 0 && a.plan.next == len(a.plan.ids)
@@ -433,12 +452,12 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	if first {
 		// The ledger may have committed a settlement whose answer was lost, so a repeat must keep its number, or it
 		// would be a second settlement.
-		a.number = a.state.Settlements + 1
+		a.settlement.number = a.state.Settlements + 1
 	}
-	a.settling = true
-	s := ledger.Settlement{Lease: a.lease, Number: a.number, Results: results,
+	a.settlement.underWay = true
+	s := ledger.Settlement{Lease: a.lease, Number: a.settlement.number, Results: results,
 		Expected: whole(a.survey(now, false).finish)}
-	if a.waiting {
+	if a.marks.waiting {
 		s.Why = a.survey(now, true).sentence()
 	}
 	entries := a.plan.entries
@@ -468,22 +487,22 @@ func (a *Actor) pack(entries []evidence.Entry) []byte {
 }
 
 func (a *Actor) settled(c actor.Context, now time.Time, m settleResult) {
-	a.settling = false
+	a.settlement.underWay = false
 	if m.err != nil {
 		a.unsettled(c, now, m.err)
 		return
 	}
-	a.failures = 0
+	a.settlement.failures = 0
 	a.count(m.took)
 	if a.plan.settled(now) {
 		for name, w := range a.plan.open {
-			if pid := a.domains[name]; pid != nil && w.quiet.IsZero() {
+			if pid := a.domains.pids[name]; pid != nil && w.quiet.IsZero() {
 				c.Send(pid, domain.CaughtUp{})
 			}
 		}
 	}
 	a.state = m.state
-	a.eta = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
+	a.marks.outlook = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
 	if m.state.Status.Final() {
 		a.options.Log.Info("verification finished", "verification", m.state.ID, "status", m.state.Status,
 			"settlement", m.state.Settlements)
@@ -519,11 +538,11 @@ func (a *Actor) unsettled(c actor.Context, now time.Time, err error) {
 	if a.refused(c, err) {
 		return
 	}
-	a.failures++
-	a.retryAt = now.Add(min(200*time.Millisecond<<min(a.failures, 5), retryMax))
-	if a.failures&(a.failures-1) == 0 { // fewer lines the longer it lasts
+	a.settlement.failures++
+	a.settlement.retryAt = now.Add(min(200*time.Millisecond<<min(a.settlement.failures, 5), retryMax))
+	if a.settlement.failures&(a.settlement.failures-1) == 0 { // fewer lines the longer it lasts
 		a.options.Log.Warn("settlement not committed yet", "verification", a.state.ID,
-			"settlement", a.number, "attempt", a.failures, "err", err)
+			"settlement", a.settlement.number, "attempt", a.settlement.failures, "err", err)
 	}
 }
 
@@ -542,11 +561,11 @@ func (a *Actor) refused(c actor.Context, err error) bool {
 
 // look asks the ledger whether the customer cancelled.
 func (a *Actor) look(c actor.Context) {
-	if a.mode != working || a.looking {
-		a.lookAgain = a.looking // the answer under way may be older than the cancel
+	if a.mode != working || a.looking.underWay {
+		a.looking.again = a.looking.underWay // the answer under way may be older than the cancel
 		return
 	}
-	a.looking, a.lookAgain = true, false
+	a.looking.underWay, a.looking.again = true, false
 	workspace, id := a.state.Workspace, a.state.ID
 	a.call(c, func(ctx context.Context) any {
 		state, err := a.options.Book.Verification(ctx, workspace, id)
@@ -556,9 +575,9 @@ func (a *Actor) look(c actor.Context) {
 
 // sees takes the answer to look, and looks again if that was asked for meanwhile.
 func (a *Actor) sees(c actor.Context, m stateResult) {
-	a.looking = false
+	a.looking.underWay = false
 	a.looked(m)
-	if a.lookAgain {
+	if a.looking.again {
 		a.look(c)
 	}
 }

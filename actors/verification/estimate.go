@@ -268,12 +268,12 @@ func (a *Actor) survey(now time.Time, listed bool) survey {
 	if a.plan == nil {
 		return survey{at: now, final: a.state.Counts.Sum(), why: "its file is being read"}
 	}
-	if now.Before(a.surveyAt) && (a.seen.listed || !listed) {
+	if now.Before(a.seen.next) && (a.seen.listed || !listed) {
 		return a.seen
 	}
 	a.seen = a.plan.survey(now, a.begun, a.deadline, listed)
 	a.seen.final = a.state.Counts.Sum()
-	a.surveyAt = now.Add(max(surveyEvery, surveyShare*time.Since(now)))
+	a.seen.next = now.Add(max(surveyEvery, surveyShare*time.Since(now)))
 	return a.seen
 }
 
@@ -307,24 +307,24 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	if quiet = quiet && until.Sub(now) >= waitingMin; !quiet {
 		until = time.Time{}
 	}
-	if a.marking || now.Before(a.markAt) {
+	if a.marks.underWay || now.Before(a.marks.next) {
 		return
 	}
 	switch {
-	case quiet != a.waiting && now.Sub(a.changed) < waitingDwell && (quiet || a.plan.left != nil):
+	case quiet != a.marks.waiting && now.Sub(a.marks.changed) < waitingDwell && (quiet || a.plan.left != nil):
 		return // a verification that woke often only checks whether a receiver answers now, and waits again
-	case quiet != a.waiting:
-	case a.settling || a.plan.unsettled > 0 || now.Sub(a.eta.at) < remarkEvery:
+	case quiet != a.marks.waiting:
+	case a.settlement.underWay || a.plan.unsettled > 0 || now.Sub(a.marks.outlook.at) < remarkEvery:
 		return // the settlement tells it
 	}
 	next := ledger.Outlook{Next: until, Expected: whole(a.survey(now, false).finish)}
-	if quiet == a.waiting && !a.eta.news(now, next) {
+	if quiet == a.marks.waiting && !a.marks.outlook.news(now, next) {
 		return
 	}
 	if quiet {
 		next.Why = a.survey(now, true).sentence()
 	}
-	a.marking = true
+	a.marks.underWay = true
 	a.call(c, func(ctx context.Context) any {
 		state, err := a.options.Book.Wait(ctx, a.lease, next)
 		return markResult{stateResult{state, err}, next}
@@ -348,20 +348,20 @@ func moved(now, was, is time.Time) bool {
 }
 
 func (a *Actor) marked(c actor.Context, now time.Time, m markResult) {
-	a.marking = false
+	a.marks.underWay = false
 	switch {
 	case a.mode == ended:
 	case m.err == nil:
-		if a.waiting == m.told.Next.IsZero() {
-			a.changed = now
+		if a.marks.waiting == m.told.Next.IsZero() {
+			a.marks.changed = now
 		}
-		a.waiting, a.eta = m.state.Status == ledger.Waiting, outlooks{m.told, now}
+		a.marks.waiting, a.marks.outlook = m.state.Status == ledger.Waiting, outlooks{m.told, now}
 		if m.state.Settlements >= a.state.Settlements { // the mark may be older than the newest settlement
 			a.state = m.state
 		}
 		a.looked(m.stateResult)
 	case !a.refused(c, m.err):
-		a.markAt = now.Add(retryMax)
+		a.marks.next = now.Add(retryMax)
 		a.options.Log.Warn("waiting not marked yet", "verification", a.state.ID, "err", m.err)
 	}
 }

@@ -181,13 +181,13 @@ func (a *Actor) park(c actor.Context, now time.Time) {
 	switch {
 	case now.Sub(a.quietAt) < parkAfter || now.Before(a.parkAt):
 		return
-	case a.held || a.settling || a.marking || a.plan.remaining() > parkedMax:
+	case a.domains.held || a.settlement.underWay || a.marks.underWay || a.plan.remaining() > parkedMax:
 		return
 	}
 	seen := a.survey(now, true)
 	a.parking = &parking{missing: map[string]struct{}{}, eta: ledger.Outlook{
 		Next: earliest(until, now.Add(parkLongest)), Expected: whole(seen.finish), Why: seen.sentence()}}
-	for name, pid := range a.domains {
+	for name, pid := range a.domains.pids {
 		a.parking.missing[name] = struct{}{}
 		c.Send(pid, domain.Park{})
 	}
@@ -277,7 +277,7 @@ func (a *Actor) unpark(c actor.Context, now time.Time, rest time.Duration) {
 		return // the ledger may have it
 	}
 	a.parking, a.parkAt = nil, now.Add(rest)
-	for _, pid := range a.domains {
+	for _, pid := range a.domains.pids {
 		c.Send(pid, domain.Resume{})
 	}
 }

@@ -245,6 +245,7 @@ type survey struct {
 	waits  []inspect.Wait // when it is listed
 	finish time.Time      // zero: nobody can say
 	why    string         // why not
+	next   time.Time      // not made anew before
 }
 
 // survey looks at all domains at work.
