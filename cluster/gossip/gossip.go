@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/memberlist"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // protocol is the version of the gossip protocol that all members speak: the library's default.
@@ -24,8 +23,8 @@ const leaveMax = 2 * time.Second
 
 // Gossip is this process's membership. Safe for concurrent use.
 type Gossip struct {
-	self     NodeMeta // as given to Start, but for draining
-	name     string
+	self     NodeMeta // as given to Start
+	delegate *delegate
 	timing   Timing
 	seeds    []string
 	log      *slog.Logger
@@ -35,7 +34,6 @@ type Gossip struct {
 	table    *table
 	list     *memberlist.Memberlist
 	address  string // of gossip, as others reach it
-	registry prometheus.Registerer
 
 	signal    chan struct{} // something may have changed
 	changed   chan struct{}
@@ -45,11 +43,9 @@ type Gossip struct {
 	stop      context.CancelFunc // ends all loops
 	loops     sync.WaitGroup
 
-	mu       sync.Mutex // serializes Leave and Stop
-	left     bool       // guarded by mu
-	stopped  bool       // guarded by mu
-	metaMu   sync.Mutex
-	draining bool // guarded by metaMu: the library asks for the metadata while it holds its lock
+	mu      sync.Mutex // serializes Leave and Stop
+	left    bool       // guarded by mu
+	stopped bool       // guarded by mu
 }
 
 // Start begins to listen and joins. It returns ErrRefused when members were reached and all refused this node; when
@@ -59,16 +55,16 @@ func Start(o Options) (*Gossip, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gossip{self: o.Self, name: o.Self.Session.String(), timing: o.Timing, seeds: o.Join, log: o.Log,
-		limiter: newLogLimiter(o.Log), registry: o.Registerer, draining: o.Self.Draining,
-		signal: make(chan struct{}, 1), changed: make(chan struct{}, 1), displaced: make(chan Member, 1)}
+	g := &Gossip{self: o.Self, delegate: &delegate{meta: o.Self}, timing: o.Timing, seeds: o.Join, log: o.Log,
+		limiter: newLogLimiter(o.Log), signal: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		displaced: make(chan Member, 1)}
 	g.table = newTable(g.kick)
 	var err error
 	if g.meters, err = newMeters(o.Registerer, g.table); err != nil {
 		return nil, fmt.Errorf("gossip: register metrics: %w", err)
 	}
 	if err := g.listen(o); err != nil {
-		g.meters.unregister(o.Registerer)
+		g.meters.unregister()
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -127,7 +123,7 @@ func netAddress(ip net.IP, port int) net.Addr { return &net.TCPAddr{IP: ip, Port
 // configure returns the library's settings.
 func (g *Gossip) configure(o Options) *memberlist.Config {
 	c := memberlist.DefaultLANConfig()
-	c.Name = g.name
+	c.Name = g.self.Session.String()
 	c.Label = o.Cluster
 	c.ProtocolVersion = protocol
 	c.Logger = newLibraryLog(library{o.Log, g.limiter, func(session string) { g.table.mark(session, true) }})
@@ -148,7 +144,7 @@ func (g *Gossip) configure(o Options) *memberlist.Config {
 			Mask: net.CIDRMask(n.Bits(), n.Addr().BitLen())})
 	}
 	c.AdvertiseAddr, c.AdvertisePort = "", 0
-	c.Delegate, c.Events, c.Alive, c.Merge, c.Ping = delegate{g}, events{g}, events{g}, events{g}, pings{g}
+	c.Delegate, c.Events, c.Alive, c.Merge, c.Ping = g.delegate, events{g}, events{g}, events{g}, pings{g}
 	return c
 }
 
@@ -250,11 +246,7 @@ func (g *Gossip) Drain(draining bool) error {
 	if g.left || g.stopped {
 		return ErrStopped
 	}
-	g.metaMu.Lock()
-	was := g.draining
-	g.draining = draining
-	g.metaMu.Unlock()
-	if was == draining {
+	if !g.delegate.setDraining(draining) {
 		return nil
 	}
 	if err := g.list.UpdateNode(leaveMax); err != nil {
@@ -297,7 +289,7 @@ func (g *Gossip) Stop() error {
 	g.stop()
 	err := g.list.Shutdown()
 	g.loops.Wait()
-	g.meters.unregister(g.registry)
+	g.meters.unregister()
 	if err != nil {
 		return fmt.Errorf("gossip: stop: %w", err)
 	}
@@ -392,28 +384,38 @@ func (g *Gossip) tell(known map[uuid.UUID]Member) map[uuid.UUID]Member {
 }
 
 // delegate gives the library this node's metadata; it has no messages.
-type delegate struct{ g *Gossip }
+type delegate struct {
+	mu   sync.Mutex // of its own: the library asks for the metadata while it holds its lock
+	meta NodeMeta
+}
+
+// setDraining reports whether this is new.
+func (d *delegate) setDraining(draining bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was := d.meta.Draining
+	d.meta.Draining = draining
+	return was != draining
+}
 
 // NodeMeta implements memberlist.Delegate.
-func (d delegate) NodeMeta(int) []byte {
-	d.g.metaMu.Lock()
-	defer d.g.metaMu.Unlock()
-	card := d.g.self
-	card.Draining = d.g.draining
-	return card.encode()
+func (d *delegate) NodeMeta(int) []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.meta.encode()
 }
 
 // NotifyMsg implements memberlist.Delegate.
-func (delegate) NotifyMsg([]byte) {}
+func (*delegate) NotifyMsg([]byte) {}
 
 // GetBroadcasts implements memberlist.Delegate.
-func (delegate) GetBroadcasts(int, int) [][]byte { return nil }
+func (*delegate) GetBroadcasts(int, int) [][]byte { return nil }
 
 // LocalState implements memberlist.Delegate.
-func (delegate) LocalState(bool) []byte { return nil }
+func (*delegate) LocalState(bool) []byte { return nil }
 
 // MergeRemoteState implements memberlist.Delegate.
-func (delegate) MergeRemoteState([]byte, bool) {}
+func (*delegate) MergeRemoteState([]byte, bool) {}
 
 // pings is called after answered pings.
 type pings struct{ g *Gossip }

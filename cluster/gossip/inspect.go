@@ -341,11 +341,12 @@ type meters struct {
 	drops   *prometheus.CounterVec
 	refused *prometheus.CounterVec
 	all     []prometheus.Collector
+	with    prometheus.Registerer
 }
 
 // newMeters registers the metrics; t is where the members are counted.
 func newMeters(r prometheus.Registerer, t *table) (*meters, error) {
-	m := &meters{
+	m := &meters{with: r,
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_bytes_total",
 			Help: "Bytes of gossip, by direction and unit (packet, stream)."}, []string{"direction", "unit"}),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_units_total",
@@ -370,9 +371,9 @@ func newMeters(r prometheus.Registerer, t *table) (*meters, error) {
 }
 
 // unregister removes the metrics of a stopped gossip.
-func (m *meters) unregister(r prometheus.Registerer) {
+func (m *meters) unregister() {
 	for _, c := range m.all {
-		r.Unregister(c)
+		m.with.Unregister(c)
 	}
 }
 

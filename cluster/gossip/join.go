@@ -228,7 +228,7 @@ func (e events) NotifyLeave(n *memberlist.Node) { e.g.table.drop(n, e.g.now()) }
 // NotifyAlive implements memberlist.AliveDelegate: it is called for every message that a node is alive, over packets or
 // streams.
 func (e events) NotifyAlive(n *memberlist.Node) error {
-	if n.Name == e.g.name {
+	if n.Name == e.g.self.Session.String() {
 		return nil
 	}
 	if r := check(n, e.g.self); r != nil {
@@ -250,7 +250,7 @@ func (e events) NotifyAlive(n *memberlist.Node) error {
 // other side knows.
 func (e events) NotifyMerge(nodes []*memberlist.Node) error {
 	for _, n := range nodes {
-		if n.State != memberlist.StateAlive && n.State != memberlist.StateSuspect || n.Name == e.g.name {
+		if n.State != memberlist.StateAlive && n.State != memberlist.StateSuspect || n.Name == e.g.self.Session.String() {
 			continue
 		}
 		if r := check(n, e.g.self); r != nil {

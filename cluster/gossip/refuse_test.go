@@ -170,7 +170,7 @@ func TestAStrangerThatDoesNotAskIsNoMember(t *testing.T) {
 	c := memberlist.DefaultLANConfig()
 	c.Name, c.Label, c.EnableCompression = card.Session.String(), "test", false
 	c.GossipInterval = quick().GossipInterval
-	c.Transport, c.Delegate = network.Transport(), meta{delegate{}, card.encode()}
+	c.Transport, c.Delegate = network.Transport(), meta{&delegate{}, card.encode()}
 	c.Logger = log.New(io.Discard, "", 0)
 	list := effort.Must(memberlist.Create(c))(t)
 	defer list.Shutdown()
@@ -184,7 +184,7 @@ func TestAStrangerThatDoesNotAskIsNoMember(t *testing.T) {
 
 // meta is a delegate with a card of its own.
 type meta struct {
-	delegate
+	*delegate
 	card []byte
 }
 
