@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
@@ -16,6 +17,7 @@ import (
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/quota"
 )
 
 const (
@@ -59,7 +61,7 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 		s.refuse(r, api.MissingAPIKey, 0) // no guess
 		return ledger.Key{}, false
 	}
-	known := keyRejected
+	badKeys, known := s.limits.badKeys, keyRejected
 	var presented api.Key
 	if len(values) == 1 { // the library would take the first of several
 		presented, ok = api.ParseKey(values[0])
@@ -71,19 +73,19 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 	case keyAccepted:
 		return key, true
 	case keyRejected:
-		s.reject(r, api.InvalidAPIKey, s.badKeys.takeToken(address))
+		s.reject(r, api.InvalidAPIKey, badKeys.takeToken(address))
 		return ledger.Key{}, false
 	case keyStale: // it was good and has the right secret, so it is no guess
-		return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.takeToken(address) }, func() {})
+		return s.lookUp(ctx, r, presented, func() time.Duration { return badKeys.takeToken(address) }, func() {})
 	}
-	if s.badKeys.takeToken(address) == 0 { // until the ledger says that it is good
-		return s.lookUp(ctx, r, presented, func() time.Duration { return 0 }, func() { s.badKeys.returnToken(address) })
+	if badKeys.takeToken(address) == 0 { // until the ledger says that it is good
+		return s.lookUp(ctx, r, presented, func() time.Duration { return 0 }, func() { badKeys.returnToken(address) })
 	}
-	if wait := s.lookups.takeToken(address); wait > 0 {
+	if wait := s.limits.lookups.takeToken(address); wait > 0 {
 		s.limited(r, "key_lookups", wait)
 		return ledger.Key{}, false
 	}
-	return s.lookUp(ctx, r, presented, func() time.Duration { return s.badKeys.takeToken(address) }, func() {})
+	return s.lookUp(ctx, r, presented, func() time.Duration { return badKeys.takeToken(address) }, func() {})
 }
 
 // client returns the address that a request comes from, according to trusted proxies.
@@ -246,17 +248,22 @@ func newLRU[V any](most int) *lru.Cache[string, V] {
 	return c
 }
 
-// keyLimits are the limits per API key, and per user of pages: this node's equal share of the limits of all nodes
-// together.
-type keyLimits struct {
+// requestLimits are the limits of requests. Those per API key, and per user of pages, are this node's equal share of
+// the limits of all nodes together.
+type requestLimits struct {
 	reads, creates, pages *rateLimiter
 	downloads             *slots
+	badKeys               *rateLimiter           // by network address, always of this node alone
+	lookups               *rateLimiter           // the same, for possibly guessed keys that are looked up nevertheless
+	places                *quota.Pool[uuid.UUID] // of requests with a good key, by workspace
 }
 
-func newKeyLimits(l Limits, nodes func() int, now func() time.Time) *keyLimits {
-	return &keyLimits{reads: newRateLimiter(l.Reads, nodes, now), creates: newRateLimiter(l.Creates, nodes, now),
+func newRequestLimits(l Limits, nodes func() int, now func() time.Time) *requestLimits {
+	return &requestLimits{reads: newRateLimiter(l.Reads, nodes, now), creates: newRateLimiter(l.Creates, nodes, now),
 		pages:     newRateLimiter(l.Pages, nodes, now),
-		downloads: &slots{max: l.DownloadMax, nodes: nodes, used: make(map[string]int)}}
+		downloads: &slots{max: l.DownloadMax, nodes: nodes, used: make(map[string]int)},
+		badKeys:   newRateLimiter(l.BadKeys, oneNode, now), lookups: newRateLimiter(l.KeyLookups, oneNode, now),
+		places: quota.New[uuid.UUID](int64(l.InFlightMax))}
 }
 
 // floorRate is the least that a node allows, unless the limit itself is less: with any number of nodes a program may

@@ -101,7 +101,7 @@ func (s *Server) newDownload(r *request, giveSlot func()) *download {
 		giveSlot()
 		if d.handedOver.Load() {
 			s.work.Add(-1)
-			s.places.Return(workspace, 1)
+			s.limits.places.Return(workspace, 1)
 			if d.err != nil && !errors.Is(d.err, io.EOF) {
 				s.log.Warn("results cut", "verification", id, "request", request, "err", d.err)
 			}

@@ -183,7 +183,7 @@ func (s *Server) enter(r *request) bool {
 	if s.options.Weight != nil {
 		weight = s.options.Weight(r.key.Workspace)
 	}
-	if r.placed = s.places.Take(r.key.Workspace, weight, 1); !r.placed {
+	if r.placed = s.limits.places.Take(r.key.Workspace, weight, 1); !r.placed {
 		s.metrics.limited.WithLabelValues("in_flight").Inc()
 	}
 	return r.placed
@@ -192,7 +192,7 @@ func (s *Server) enter(r *request) bool {
 // leave gives it back.
 func (s *Server) leave(r *request) {
 	if r.placed {
-		s.places.Return(r.key.Workspace, 1)
+		s.limits.places.Return(r.key.Workspace, 1)
 	}
 }
 

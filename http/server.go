@@ -19,7 +19,6 @@ import (
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
-	"rollcall/ledger/quota"
 	"rollcall/ledger/tracing"
 )
 
@@ -48,9 +47,7 @@ type Server struct {
 	http     *fasthttp.Server
 	listener *listen.Listener
 	keys     *keyCache
-	limits   *keyLimits
-	badKeys  *rateLimiter // by network address, always of this server alone
-	lookups  *rateLimiter // the same, for possibly guessed keys that are looked up nevertheless
+	limits   *requestLimits
 	creates  *createGate
 	balances *reads[uuid.UUID, ledger.Balance] // by workspace
 	details  *reads[detailOf, ledger.Verification]
@@ -62,8 +59,7 @@ type Server struct {
 	noAnswer listen.Warning
 	now      func() time.Time
 
-	work     *atomic.Int64          // requests in work
-	places   *quota.Pool[uuid.UUID] // of requests with a good key, by workspace
+	work     *atomic.Int64 // requests in work
 	draining atomic.Bool
 	served   chan struct{} // closed when the listener's loop has ended; nil before Start
 	stop     sync.Mutex    // serializes Stop
@@ -92,15 +88,12 @@ func New(o Options) (*Server, error) {
 		options:  o,
 		origins:  origins,
 		keys:     newKeyCache(o.Book, o.Now),
-		limits:   newKeyLimits(o.Limits, o.Nodes, o.Now),
-		badKeys:  newRateLimiter(o.Limits.BadKeys, oneNode, o.Now),
-		lookups:  newRateLimiter(o.Limits.KeyLookups, oneNode, o.Now),
+		limits:   newRequestLimits(o.Limits, o.Nodes, o.Now),
 		creates:  newCreateGate(createWait),
 		looks:    newLooks(o.Limits.Reads, o.Nodes),
 		balances: newReads(o.Book.Balance, o.Writes, m.panics.Inc),
 		metrics:  m,
 		work:     &m.working,
-		places:   quota.New[uuid.UUID](int64(o.Limits.InFlightMax)),
 		log:      o.Log,
 		noAnswer: listen.Warning{Log: o.Log, Message: "ledger did not answer"},
 		now:      o.Now,
