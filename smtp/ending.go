@@ -25,7 +25,7 @@ var isOver = func() chan struct{} {
 
 // Gone is closed when the receiver no longer holds the session: it sent 221, FIN or RST, or Limits.Unended has
 // passed since the session ended here. Nil while the session is open.
-func (s *Session) Gone() <-chan struct{} { return s.gone }
+func (s *Session) Gone() <-chan struct{} { return s.raw.gone }
 
 // Gone is the Gone of the session that failed. It is already closed when no connection was made: for the receiver a
 // session begins with the last packet of the handshake, and we send that packet only when we have the connection,
@@ -50,31 +50,34 @@ func (l *peekConn) noteError(err error) {
 }
 
 // part ends the session and waits in the background, at most limit, for the receiver's end of it. A reply to QUIT is
-// read from replies; nil: no reply is expected.
-func (l *peekConn) part(limit time.Duration, replies *replyReader) <-chan struct{} {
+// read from replies; nil: no reply is expected. A second call does nothing.
+func (l *peekConn) part(limit time.Duration, replies *replyReader) {
+	if l.gone != nil {
+		return
+	}
 	half, ok := l.Conn.(interface{ CloseWrite() error })
 	if !ok || l.ended { // a connection that is not TCP, as in a test's memory, ends on both sides at once
+		l.gone = isOver
 		_ = l.Conn.Close()
-		return isOver
+		return
 	}
-	p := &parting{peekConn: l, until: time.Now().Add(limit), gone: make(chan struct{})}
+	l.gone = make(chan struct{})
+	p := &parting{peekConn: l, until: time.Now().Add(limit)}
 	if l.lost {
 		p.end()
-		return p.gone
+		return
 	}
 	if l.unsent() == 0 {
 		l.giveUpAfter(limit) // our FIN may take all of this time
 	}
 	_ = half.CloseWrite() // the next Read returns its error, too
 	go p.wait(replies)
-	return p.gone
 }
 
 // parting is a session that has ended here, but perhaps not at the receiver.
 type parting struct {
 	*peekConn
 	until time.Time
-	gone  chan struct{}
 }
 
 // wait reads until the receiver ends the connection.

@@ -78,8 +78,6 @@ type Session struct {
 
 	interrupt func() // ends a wait in progress
 
-	gone <-chan struct{} // see Gone
-
 	left time.Duration // remaining time to wait for the receiver
 	end  time.Time     // when left runs out; only during a wait
 
@@ -148,9 +146,8 @@ func (s *Session) Close() { s.part(nil) }
 
 // part is Close; with waiting it also expects the reply to QUIT.
 func (s *Session) part(waiting *replyReader) {
-	if s.open = false; s.gone == nil {
-		s.gone = s.raw.part(s.options.Limits.Unended, waiting)
-	}
+	s.open = false
+	s.raw.part(s.options.Limits.Unended, waiting)
 }
 
 // Quit ends the session politely (RFC 5321 §4.1.1.10): it sends QUIT, waits at most Limits.Quit for the reply and
@@ -312,11 +309,11 @@ func (s *Session) cause(ctx context.Context, err error) error {
 // fail ends the session because it got no usable reply.
 func (s *Session) fail(stage Stage, err error) error {
 	s.Close()
-	return &Failure{Stage: stage, Err: err, Source: s.source, gone: s.gone}
+	return &Failure{Stage: stage, Err: err, Source: s.source, gone: s.raw.gone}
 }
 
 // refuse ends the session because of a reply.
 func (s *Session) refuse(stage Stage, reply Reply) error {
 	s.Close()
-	return &Failure{Stage: stage, Reply: reply, Source: s.source, gone: s.gone}
+	return &Failure{Stage: stage, Reply: reply, Source: s.source, gone: s.raw.gone}
 }
