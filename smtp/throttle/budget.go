@@ -1,76 +1,82 @@
 package throttle
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// budgetSlot is the length of the slots a Budget counts in. A minute of an hour makes
-// 61 slots, 1.5 KB a receiver, and at most a minute of needless waiting.
-const budgetSlot = time.Minute
+// RefusalsUnlimited is an allowance of refusals an hour that nobody reaches, so that counts needn't be stored. Guess.
+const RefusalsUnlimited = 100_000
 
 // Budget keeps to Limits.RefusedPerHour and RefusedShare: in the hour before any
 // probe begins there were at most as many refusals as one of them permits, where a
 // probe whose answer is not known yet counts as a refusal.
 //
-// It rounds to minutes, towards fewer refusals, and remembers nothing over a restart. Not safe for concurrent use.
+// It counts by the minute and rounds towards fewer refusals. Minutes is what another actor needs to go on from there.
+// Not safe for concurrent use.
 type Budget struct {
-	perHour  int
-	share    int // of all answers, in percent
+	PerHour  int
+	Minutes  []RefusalMinute // oldest first
+	share    int             // of all answers, in percent
 	hour     Hour
-	base     time.Time // the first time seen; slots count from here, by the monotonic clock
 	open     int
-	slots    []budgetCount // by slot, oldest first; at most 62
-	accepted int           // sum over slots
-	refused  int           // sum over slots
+	accepted int                             // sum over Minutes
+	refused  int                             // sum over Minutes
+	answered struct{ accepted, refused int } // of late, longer than an hour
 }
 
-type budgetCount struct {
-	slot              time.Duration // its beginning, from base; a multiple of budgetSlot
-	accepted, refused int
+// RefusalMinute is what a receiver answered in a minute of a Budget.
+type RefusalMinute struct {
+	Began             time.Time // the first of these answers
+	Accepted, Refused int
 }
 
-// NewBudget allows perHour refusals in an hour, and more while they are at most share percent of all answers. Its
-// minutes are those of hour.
-func NewBudget(perHour, share int, hour Hour) *Budget {
-	return &Budget{perHour: perHour, share: share, hour: hour}
-}
-
-// whole is the time that a Budget counts over: the hour of Limits.RefusedPerHour.
-func (b *Budget) whole() time.Duration { return b.hour.Of(time.Hour) }
-
-// length is the length of its slots.
-func (b *Budget) length() time.Duration { return b.hour.Of(budgetSlot) }
-
-// Set changes what is allowed, at once. Refusals that other nodes got on a share that is this node's now aren't known
-// to it.
-func (b *Budget) Set(perHour, share int) { b.perHour, b.share = perHour, share }
-
-// most is how many refusals an hour may have now. Refusals are at most share percent
-// of all answers when there are share for each 100 - share acceptances.
-func (b *Budget) most() int { return max(b.perHour, b.accepted*b.share/(100-b.share)) }
+// answeredOver: after so many refusals earlier ones count half; that gives the share to a tenth. Guess.
+const answeredOver = 200
 
 // weightMost bounds what one refusal counts. Guess: beyond it a list with one bad address in a hundred would count as
 // one with only bad ones.
 const weightMost = 1000
 
+// NewBudget allows perHour refusals in an hour, and more while they are at most share percent of all answers. Its
+// minutes are those of hour.
+func NewBudget(perHour, share int, hour Hour) *Budget {
+	return &Budget{PerHour: perHour, share: share, hour: hour}
+}
+
+// whole is the time that a Budget counts over: the hour of Limits.RefusedPerHour.
+func (b *Budget) whole() time.Duration { return b.hour.Of(time.Hour) }
+
+// again is the time after which a refusal at the beginning of a minute is forgotten, with all others of that minute.
+func (b *Budget) again() time.Duration { return b.hour.Of(time.Hour + time.Minute) }
+
+// IsOver reports whether a minute that began at a time no longer counts.
+func (b *Budget) IsOver(began, now time.Time) bool { return now.Sub(began) >= b.again() }
+
+// Set changes what is allowed, at once. Refusals that other nodes got on a share that is this node's now aren't known
+// to it.
+func (b *Budget) Set(perHour, share int) { b.PerHour, b.share = perHour, share }
+
+// CountAllowed returns how many refusals an hour may have now. Refusals are at most share percent
+// of all answers when there are share for each 100 - share acceptances.
+func (b *Budget) CountAllowed() int { return max(b.PerHour, b.accepted*b.share/(100-b.share)) }
+
 // WeighRefusal returns how many RCPTs one refusal counts as where so many a second are allowed: the RCPTs of an hour
 // for each allowed refusal. 1: refusals aren't scarce.
 func (b *Budget) WeighRefusal(perSecond float64) float64 {
-	return min(weightMost, max(1, perSecond*b.whole().Seconds()/float64(max(1, b.most()))))
+	return min(weightMost, max(1, perSecond*b.whole().Seconds()/float64(max(1, b.CountAllowed()))))
 }
-
-// CountAllowed returns how many refusals an hour may have now.
-func (b *Budget) CountAllowed() int { return b.most() }
 
 // Ready returns how many probes may begin now. If none, next is the time to ask again; zero: when an open probe is
 // answered or undone.
 func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
-	b.forget(b.offset(now))
-	n = b.most() - b.refused - b.open
-	if n > 0 {
+	b.forget(now)
+	if n = b.CountAllowed() - b.refused - b.open; n > 0 {
 		return n, time.Time{}
 	}
-	for _, c := range b.slots {
-		if c.refused > 0 {
-			return 0, b.base.Add(c.slot + b.length() + b.whole())
+	for _, m := range b.Minutes {
+		if m.Refused > 0 {
+			return 0, m.Began.Add(b.again())
 		}
 	}
 	return 0, time.Time{}
@@ -79,25 +85,24 @@ func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
 // TimeFor returns the least time until so many more refusals are allowed, if each comes as soon as it may: an hour's
 // worth at once, and then none for an hour.
 func (b *Budget) TimeFor(refusals int, now time.Time) time.Duration {
-	at := b.offset(now)
-	b.forget(at)
-	most := b.most()
+	b.forget(now)
+	most := b.CountAllowed()
 	left := refusals - max(0, most-b.refused-b.open)
 	if left <= 0 || most <= 0 {
 		return 0
 	}
 	rounds := time.Duration((left - 1) / most)
-	wait, again := time.Duration(0), b.length()+b.whole()
+	wait := time.Duration(0)
 	left -= int(rounds) * most
-	for _, c := range b.slots {
-		if left -= c.refused; c.refused > 0 {
-			wait = c.slot + again - at
+	for _, m := range b.Minutes {
+		if left -= m.Refused; m.Refused > 0 {
+			wait = m.Began.Add(b.again()).Sub(now)
 		}
 		if left <= 0 {
-			return wait + rounds*again
+			return wait + rounds*b.again()
 		}
 	}
-	return again + rounds*again // an hour after those that may come now
+	return b.again() + rounds*b.again() // an hour after those that may come now
 }
 
 // Begin says that n probes begin. Each is open until Accepted, Refused or Undo.
@@ -110,45 +115,76 @@ func (b *Budget) Undo(n int) { b.open = max(0, b.open-max(0, n)) }
 // Accepted says that an open probe was accepted at this time.
 func (b *Budget) Accepted(at time.Time) {
 	b.Undo(1)
-	b.slot(at).accepted++
+	b.minute(at).Accepted++
 	b.accepted++
+	b.answered.accepted++
 }
 
 // Refused says that an open probe was refused at this time.
 func (b *Budget) Refused(at time.Time) {
 	b.Undo(1)
-	b.slot(at).refused++
+	b.minute(at).Refused++
 	b.refused++
-}
-
-// slot returns the count of at's slot, a new one if there is none. A time before the newest slot counts in the newest:
-// two answers out of order around a full minute.
-func (b *Budget) slot(at time.Time) *budgetCount {
-	slot := b.offset(at).Truncate(b.length())
-	if len(b.slots) > 0 && b.slots[len(b.slots)-1].slot >= slot {
-		return &b.slots[len(b.slots)-1]
-	}
-	b.forget(slot)
-	b.slots = append(b.slots, budgetCount{slot: slot})
-	return &b.slots[len(b.slots)-1]
-}
-
-// forget drops the slots that ended an hour ago, and the acceptances of those that began an hour ago.
-func (b *Budget) forget(now time.Duration) {
-	for len(b.slots) > 0 && b.slots[0].slot+b.length()+b.whole() <= now {
-		b.refused -= b.slots[0].refused
-		b.accepted -= b.slots[0].accepted
-		b.slots = b.slots[1:]
-	}
-	if len(b.slots) > 0 && b.slots[0].slot+b.whole() <= now {
-		b.accepted -= b.slots[0].accepted
-		b.slots[0].accepted = 0
+	if b.answered.refused++; b.answered.refused >= answeredOver {
+		b.answered.accepted, b.answered.refused = b.answered.accepted/2, b.answered.refused/2
 	}
 }
 
-func (b *Budget) offset(t time.Time) time.Duration {
-	if b.base.IsZero() {
-		b.base = t
+// Answered returns the latest counts of acceptances and refusals: the newest one to two hundred refusals, and the
+// acceptances meanwhile. One hour has too few to tell the share.
+func (b *Budget) Answered() (accepted, refused int) { return b.answered.accepted, b.answered.refused }
+
+// RefusedAt is how many refusals of the hour before now are known.
+func (b *Budget) RefusedAt(now time.Time) int {
+	b.forget(now)
+	return b.refused
+}
+
+// minute returns the count of a time's minute, a new one if there is none. A time before the newest minute counts in
+// that: answers may come out of order.
+func (b *Budget) minute(at time.Time) *RefusalMinute {
+	if n := len(b.Minutes); n > 0 && at.Before(b.Minutes[n-1].Began.Add(b.hour.Of(time.Minute))) {
+		return &b.Minutes[n-1]
 	}
-	return t.Sub(b.base)
+	b.forget(at)
+	b.Minutes = append(b.Minutes, RefusalMinute{Began: at})
+	return &b.Minutes[len(b.Minutes)-1]
+}
+
+// forget drops the minutes that ended an hour ago, and the acceptances of those that began an hour ago.
+func (b *Budget) forget(now time.Time) {
+	for len(b.Minutes) > 0 && b.IsOver(b.Minutes[0].Began, now) {
+		b.refused -= b.Minutes[0].Refused
+		b.accepted -= b.Minutes[0].Accepted
+		b.Minutes = b.Minutes[1:]
+	}
+	for i := 0; i < len(b.Minutes) && now.Sub(b.Minutes[i].Began) >= b.whole(); i++ {
+		b.accepted -= b.Minutes[i].Accepted
+		b.Minutes[i].Accepted = 0
+	}
+}
+
+// Inherit merges counts of another budget into this one: for each minute, those that leave less.
+func (b *Budget) Inherit(others []RefusalMinute) {
+	if b.PerHour >= RefusalsUnlimited {
+		return
+	}
+	half := b.hour.Of(time.Minute) / 2
+	for _, m := range others {
+		m.Accepted, m.Refused = min(m.Accepted, RefusalsUnlimited), min(m.Refused, RefusalsUnlimited)
+		same := func(own RefusalMinute) bool { return own.Began.Sub(m.Began).Abs() < half }
+		i := slices.IndexFunc(b.Minutes, same)
+		switch {
+		case i < 0:
+			b.Minutes = append(b.Minutes, m)
+		case m.Refused-m.Accepted > b.Minutes[i].Refused-b.Minutes[i].Accepted:
+			b.Minutes[i] = m
+		}
+	}
+	slices.SortFunc(b.Minutes, func(x, y RefusalMinute) int { return x.Began.Compare(y.Began) })
+	b.accepted, b.refused = 0, 0
+	for _, m := range b.Minutes {
+		b.accepted, b.refused = b.accepted+m.Accepted, b.refused+m.Refused
+	}
+	b.answered.accepted, b.answered.refused = b.accepted, b.refused
 }

@@ -91,8 +91,8 @@ func TestBudgetAgainstAList(t *testing.T) {
 				b.Refused(now)
 				refused, open = append(refused, now), open-1
 			}
-			if len(b.slots) > 62 {
-				t.Fatalf("%d slots", len(b.slots))
+			if len(b.Minutes) > 62 {
+				t.Fatalf("%d minutes", len(b.Minutes))
 			}
 		}
 	})

@@ -58,12 +58,12 @@ func TestQuotaOfAShortHour(t *testing.T) {
 	if n != 0 || next.Sub(begin) > hour.Of(time.Hour+time.Minute) {
 		t.Fatalf("%d more, the next in %v", n, next.Sub(begin))
 	}
-	if n, _ = q.Ready(next); n != 1 || len(q.Minutes) != most {
-		t.Errorf("%d may be refused then, counted in %d minutes", n, len(q.Minutes))
-	}
 	fact, worth := d.snapshot(last)
-	if !worth {
-		t.Fatal("nothing is noted")
+	if !worth || len(q.Minutes) != most {
+		t.Fatalf("%d minutes are counted; noted: %v", len(q.Minutes), worth)
+	}
+	if n, _ = q.Ready(next); n != 1 {
+		t.Errorf("%d may be refused then", n)
 	}
 	for after, want := range map[time.Duration]int{0: 0, hour.Of(90 * time.Minute): most} {
 		now := last.Add(after)

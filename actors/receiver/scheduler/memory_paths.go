@@ -106,9 +106,7 @@ func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []st
 		minutes = append(minutes, throttle.RefusalMinute{Began: began, Accepted: max(0, n.Accepted),
 			Refused: max(0, n.Refused)})
 	}
-	if len(minutes) > 0 {
-		o.refusals = o.refusals.Inherit(minutes)
-	}
+	o.refusals.Inherit(minutes)
 }
 
 // noteTo adds what is known of our sources, of hosts, and of pauses to a snapshot.
@@ -147,7 +145,7 @@ func (ps *paths) recall(now time.Time, age time.Duration, m *state.Snapshot, unu
 func (ps *paths) beginAfterLoss(now time.Time) {
 	for _, o := range ps.all {
 		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited {
-			o.refusals = o.refusals.Inherit([]throttle.RefusalMinute{{Began: now, Refused: most / lossShare}})
+			o.refusals.Inherit([]throttle.RefusalMinute{{Began: now, Refused: most / lossShare}})
 		}
 	}
 }

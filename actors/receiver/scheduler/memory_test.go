@@ -177,7 +177,7 @@ func TestMemoryOfTwo(t *testing.T) {
 		d.paths.all[0].refusals.Begin(1)
 		d.paths.all[0].refusals.Refused(begin)
 	}
-	d.paths.all[0].refusals = d.paths.all[0].refusals.Inherit([]throttle.RefusalMinute{{Began: begin.Add(-10 * time.Minute), Accepted: 2, Refused: 8},
+	d.paths.all[0].refusals.Inherit([]throttle.RefusalMinute{{Began: begin.Add(-10 * time.Minute), Accepted: 2, Refused: 8},
 		{Began: begin.Add(5 * time.Second), Refused: 4}})
 	if n, _ := d.paths.all[0].refusals.Ready(begin); n != 20-8-6 {
 		t.Errorf("%d refusals left", n)

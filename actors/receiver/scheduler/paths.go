@@ -99,7 +99,7 @@ type egressPath struct {
 	*egress.Source
 	index    int // in the pool
 	name     string
-	refusals *throttle.RefusalBudget
+	refusals *throttle.Budget
 	pace     *throttle.Pace
 	rcpts    *throttle.Window // that keeps to the rate, in times of sending as the scheduler's
 	pause    throttle.Pause   // as an operator wants it of the source
@@ -148,7 +148,7 @@ func orderSources(key string, s *egress.Pool, a throttle.Limits) sources {
 	score := make(map[*egressPath]uint64, len(out))
 	for i := range out {
 		o := &egressPath{Source: s.Source(i), index: i, name: s.Source(i).Name(),
-			refusals: throttle.NewRefusalBudget(a.RefusedPerHour, a.RefusedShare, s.Hour),
+			refusals: throttle.NewBudget(a.RefusedPerHour, a.RefusedShare, s.Hour),
 			refusing: map[string]struct{}{}}
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(key + " " + o.name))
