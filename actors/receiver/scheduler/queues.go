@@ -60,7 +60,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 		l = known
 	}
 	f := qs.flowOf(p.chunk.task)
-	class := fairqueue.ClassOf(p.Address.Local)
+	class := fairqueue.Normal
 	switch {
 	case p.recheck != nil: // it is asked again
 		class = fairqueue.First
