@@ -12,11 +12,10 @@
 // another node answers what is on the wire and gives the rest back.
 //
 // The package knows no credits, and all that it keeps may be lost: a client offers its chunk again, and what was
-// learned of a receiver, which survives a move (package state), can be learned again.
+// learned of a receiver, which survives a move (package facts), can be learned again.
 //
 // Its parts are packages that don't know this one: scheduler (what to ask next), fairqueue (whose turn it is), egress
-// (our source addresses), registry (the receivers here and their shares), state (what outlives an actor) and status
-// (what people see).
+// (our source addresses), registry (the receivers here and their shares) and status (what people see).
 //
 // Read Actor and Registry first, then package scheduler.
 package receiver

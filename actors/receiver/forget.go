@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/scheduler"
-	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
 )
 
@@ -24,19 +24,19 @@ func (l *Registry) Forget(ctx context.Context, key, what string) []inspect.Forgo
 // key, then the key as that of a suffix.
 func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]inspect.Forgotten, error) {
 	l.mu.Lock()
-	facts := l.facts
+	store := l.facts
 	l.mu.Unlock()
-	if facts == nil {
+	if store == nil {
 		return nil, nil
 	}
-	known, err := facts.Known(ctx, []string{key, throttle.SuffixKey(key)})
+	known, err := store.Known(ctx, []string{key, throttle.SuffixKey(key)})
 	if err != nil {
 		return nil, fmt.Errorf("read what is known of %s: %w", key, err)
 	}
 	var out []inspect.Forgotten
-	var less []state.Fact
+	var less []facts.Fact
 	for _, f := range known {
-		m, err := state.Decode(f.Data)
+		m, err := facts.Decode(f.Data)
 		if err != nil {
 			continue
 		}
@@ -50,7 +50,7 @@ func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]inspect.
 	if len(less) == 0 {
 		return out, nil
 	}
-	if err := facts.Learn(ctx, less); err != nil {
+	if err := store.Learn(ctx, less); err != nil {
 		return nil, fmt.Errorf("keep what is left of %s: %w", key, err)
 	}
 	return out, nil

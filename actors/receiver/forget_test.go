@@ -3,17 +3,17 @@ package receiver
 import (
 	"testing"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/scheduler"
-	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
 )
 
 // TestWhatIsKeptOfASleepingReceiverIsForgotten: it lives nowhere, and would know it all again.
 func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	t.Parallel()
-	m := state.Snapshot{V: state.Version, Pauses: 2, Paused: 60_000, Limits: []state.Limit{{Which: 0, Most: 5, Left: 60_000}}}
-	fact := state.Fact{Key: throttle.SuffixKey("example.net"), Data: m.Encode()}
+	m := facts.Snapshot{V: facts.SnapshotVersion, Pauses: 2, Paused: 60_000, Limits: []facts.Limit{{Which: 0, Most: 5, Left: 60_000}}}
+	fact := facts.Fact{Key: throttle.SuffixKey("example.net"), Data: m.Encode()}
 	kept := receivertest.Holding(fact)
 	o := testOptions(openedWide())
 	o.Facts = kept
@@ -25,7 +25,7 @@ func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	if got, err := o.Registry.ForgetKept(t.Context(), "another.net", scheduler.ForgetAll); err != nil || len(got) > 0 {
 		t.Errorf("another: %v %v", got, err)
 	}
-	if m, err := state.Decode(kept.Fact(fact.Key).Data); err != nil || m.Paused != 0 || len(m.Limits) != 1 {
+	if m, err := facts.Decode(kept.Fact(fact.Key).Data); err != nil || m.Paused != 0 || len(m.Limits) != 1 {
 		t.Errorf("%v %+v", err, m)
 	}
 }

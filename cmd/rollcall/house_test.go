@@ -120,14 +120,13 @@ var mayImport = map[string][]string{
 
 	"http/dashboard/pagetest": {"actors/inspect", "config/effort", "http", "ledger", "smtp"},
 
-	"actors/receiver/egress":       {"actors/process", "actors/receiver/state", "smtp"},
+	"actors/receiver/egress":       {"actors/facts", "actors/process", "smtp"},
 	"actors/receiver/fairqueue":    {},
 	"actors/receiver/receivertest": {"actors/facts", "actors/receiver/egress", "actors/wire", "smtp"},
 	"actors/receiver/registry":     {"actors/process", "actors/receiver/status", "ledger/quota", "smtp"},
-	"actors/receiver/scheduler": {"actors/process", "actors/receiver/egress", "actors/receiver/fairqueue",
-		"actors/receiver/registry", "actors/receiver/state", "actors/receiver/status", "actors/inspect", "actors/wire",
-		"smtp"},
-	"actors/receiver/state":  {"actors/facts", "actors/process", "smtp"},
+	"actors/receiver/scheduler": {"actors/facts", "actors/process", "actors/receiver/egress",
+		"actors/receiver/fairqueue", "actors/receiver/registry", "actors/receiver/status", "actors/inspect",
+		"actors/wire", "smtp"},
 	"actors/receiver/status": {"actors/inspect", "actors/wire", "smtp"},
 }
 

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/process"
-	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
 )
 
@@ -91,7 +91,7 @@ type Settings struct {
 	// Limits says what an operator wants of a source now, by its name: whether it is paused,
 	// and what it may ask in a day; nil: nothing.
 	Limits func(name string) throttle.Limits
-	Facts  state.Facts      // where daily caps are kept; nil: nowhere
+	Facts  facts.Store      // where daily caps are kept; nil: nowhere
 	Clock  func() time.Time // the time of the ledger; nil: that of this host
 	Log    *slog.Logger
 	Guard  *process.PanicGuard // of goroutines; nil: none
@@ -109,7 +109,7 @@ func (s *Settings) clock(now time.Time) time.Time {
 func (p *Pool) Bind(s Settings) { p.settings.CompareAndSwap(nil, &s) }
 
 // facts is where daily caps are kept; nil: nowhere.
-func (p *Pool) facts() state.Facts {
+func (p *Pool) facts() facts.Store {
 	if s := p.settings.Load(); s != nil {
 		return s.Facts
 	}
@@ -335,7 +335,7 @@ func (p *Pool) keepCaps(ctx context.Context, now time.Time, ahead bool) error {
 }
 
 // usedToday returns the facts to store, the sources they are of, and the use that each states.
-func (p *Pool) usedToday(now time.Time, ahead bool) (facts []state.Fact, noted, uses []int, err error) {
+func (p *Pool) usedToday(now time.Time, ahead bool) (found []facts.Fact, noted, uses []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.list {
@@ -352,10 +352,10 @@ func (p *Pool) usedToday(now time.Time, ahead bool) (facts []state.Fact, noted, 
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		facts = append(facts, state.Fact{Key: p.factKey(i), Data: data, Expires: now.Add(keepFor)})
+		found = append(found, facts.Fact{Key: p.factKey(i), Data: data, Expires: now.Add(keepFor)})
 		noted, uses = append(noted, i), append(uses, used)
 	}
-	return facts, noted, uses, nil
+	return found, noted, uses, nil
 }
 
 // factKey is the key of the fact of a source. No receiver key begins so.

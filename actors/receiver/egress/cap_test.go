@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/receivertest"
-	"rollcall/actors/receiver/state"
 	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
@@ -19,7 +19,7 @@ import (
 const noteEvery = 2 * time.Second
 
 // capped are the settings of sources that may ask so much in a day.
-func capped(most int, facts state.Facts) egress.Settings {
+func capped(most int, facts facts.Store) egress.Settings {
 	return egress.Settings{Facts: facts, Log: slog.New(slog.DiscardHandler),
 		Limits: func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: most} }}
 }

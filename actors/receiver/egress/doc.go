@@ -4,7 +4,7 @@
 // A Pool belongs to a node and knows three things of each Source. Its health: a source that many receivers refuse is
 // suspended for all of them, and when that is over one receiver tries it first. Its daily cap: how many RCPTs an
 // operator lets it send between two midnights UTC. Receivers claim equal parts of that, and what was used is kept in
-// state.Facts, so that a new process doesn't use it twice. And an operator's wishes, such as a pause.
+// facts.Store, so that a new process doesn't use it twice. And an operator's wishes, such as a pause.
 //
 // What one receiver has against one source is no part of a pool: the receiver knows that.
 package egress

@@ -7,10 +7,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/receiver/registry"
-	"rollcall/actors/receiver/state"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -137,10 +137,10 @@ type DropSession struct{ ID int }
 type KnowFact struct{ Key string }
 
 // KeepFact keeps what was learned of a receiver.
-type KeepFact struct{ Fact state.Fact }
+type KeepFact struct{ Fact facts.Fact }
 
 // Depart ends the actor: all that could be told has been told.
 type Depart struct {
-	Fact   *state.Fact // to be kept before; nil: nothing
+	Fact   *facts.Fact // to be kept before; nil: nothing
 	InTime bool        // every session has ended by itself
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/inspect"
-	"rollcall/actors/receiver/state"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
@@ -23,20 +23,20 @@ const (
 func forgets(what, part string) bool { return what == part || what == ForgetAll }
 
 // ForgetSnapshot drops parts of a snapshot and returns a sentence for each.
-func ForgetSnapshot(m *state.Snapshot, what string) (dropped []string) {
+func ForgetSnapshot(m *facts.Snapshot, what string) (dropped []string) {
 	drop := func(there bool, text string) {
 		if there {
 			dropped = append(dropped, text)
 		}
 	}
 	if forgets(what, ForgetSessions) {
-		drop(len(m.Limits) > 0 || m.Capacity != (state.Capacity{}), "the kept limits of its sessions")
-		m.Limits, m.Capacity = nil, state.Capacity{}
+		drop(len(m.Limits) > 0 || m.Capacity != (facts.Capacity{}), "the kept limits of its sessions")
+		m.Limits, m.Capacity = nil, facts.Capacity{}
 	}
 	if forgets(what, ForgetBlock) {
 		drop(m.Pauses > 0 || m.Paused > 0, "the kept rest of the whole receiver")
 		drop(len(m.Hosts) > 0, "the kept rests of its hosts")
-		m.Pauses, m.Paused, m.Excuse, m.Hosts = 0, 0, state.Attempt{}, nil
+		m.Pauses, m.Paused, m.Excuse, m.Hosts = 0, 0, facts.Attempt{}, nil
 		rests := false
 		for i := range m.Lanes {
 			rests = rests || len(m.Lanes[i].Rests) > 0
@@ -48,7 +48,7 @@ func ForgetSnapshot(m *state.Snapshot, what string) (dropped []string) {
 		drop(len(m.Lanes) > 0, "the kept TLS modes of its hosts")
 		m.Lanes = nil
 	}
-	m.Lanes = slices.DeleteFunc(m.Lanes, func(l state.Lane) bool { return l.TLS == 0 && len(l.Rests) == 0 })
+	m.Lanes = slices.DeleteFunc(m.Lanes, func(l facts.Lane) bool { return l.TLS == 0 && len(l.Rests) == 0 })
 	left := m.Sources[:0:0]
 	for _, s := range m.Sources {
 		dropped = append(dropped, forgetSource(&s, what)...)
@@ -61,17 +61,17 @@ func ForgetSnapshot(m *state.Snapshot, what string) (dropped []string) {
 }
 
 // forgetSource drops what was stored of one source. The refusals of the hour stay: they happened.
-func forgetSource(m *state.Source, what string) (dropped []string) {
+func forgetSource(m *facts.Source, what string) (dropped []string) {
 	name := sourceWords(m.Source)
-	if forgets(what, ForgetPace) && m.Tempo != (state.Rate{}) {
+	if forgets(what, ForgetPace) && m.Tempo != (facts.Rate{}) {
 		dropped = append(dropped, fmt.Sprintf("the kept pace of %s, %.3g/s", name, float64(m.Tempo.Rate)/1000))
-		m.Tempo = state.Rate{}
+		m.Tempo = facts.Rate{}
 	}
 	if forgets(what, ForgetBlock) {
 		if m.Left > 0 {
 			dropped = append(dropped, "the kept rest of "+name)
 		}
-		m.Left, m.Rests, m.Last = 0, 0, state.Attempt{}
+		m.Left, m.Rests, m.Last = 0, 0, facts.Attempt{}
 	}
 	if what == ForgetAll && (m.Enough > 0 || m.Short > 0) {
 		dropped = append(dropped, "how long it greylists "+name+", as kept")

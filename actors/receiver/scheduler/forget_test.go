@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/receiver/state"
+	"rollcall/actors/facts"
 	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -107,7 +107,7 @@ func TestNothingTakesTheOldPlace(t *testing.T) {
 func TestWhatIsKeptIsForgotten(t *testing.T) {
 	d := blocked(begin)
 	fact, _ := d.snapshot(begin)
-	m := effort.Must(state.Decode(fact.Data))(t)
+	m := effort.Must(facts.Decode(fact.Data))(t)
 	if dropped := ForgetSnapshot(&m, ForgetBlock); len(dropped) < 3 || m.Paused != 0 {
 		t.Fatalf("%q %+v", dropped, m)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"rollcall/actors/receiver/state"
+	"rollcall/actors/facts"
 	"rollcall/smtp/throttle"
 )
 
@@ -27,7 +27,7 @@ const (
 	worthShare = 4
 
 	// knowWithin is how long an actor waits for the stored snapshot. After that it begins as after a loss.
-	knowWithin = state.KnowWithin
+	knowWithin = facts.KnowWithin
 
 	// lossShare: after a loss 1/lossShare of the hour's refusals counts as used, so that even two losses in an hour
 	// keep within the budget.
@@ -70,15 +70,15 @@ func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 }
 
 // snapshot returns what is worth storing; false: nothing is, and nothing was stored before.
-func (sc *Scheduler) snapshot(now time.Time) (state.Fact, bool) {
-	m := state.Snapshot{V: state.Version, At: sc.options.ledgerTime(now).UnixMilli()}
+func (sc *Scheduler) snapshot(now time.Time) (facts.Fact, bool) {
+	m := facts.Snapshot{V: facts.SnapshotVersion, At: sc.options.ledgerTime(now).UnixMilli()}
 	sc.allowance.noteTo(now, &m)
 	sc.paths.noteTo(now, &m)
 	if m.Empty() && !sc.memory.kept {
-		return state.Fact{}, false
+		return facts.Fact{}, false
 	}
 	sc.memory.kept = !m.Empty()
-	return state.Fact{Key: sc.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true
+	return facts.Fact{Key: sc.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true
 }
 
 // keepSnapshot notes what was learned, when it is time.
@@ -98,7 +98,7 @@ func (sc *Scheduler) Recall(now time.Time, data []byte) {
 	if len(data) == 0 {
 		return
 	}
-	m, err := state.Decode(data)
+	m, err := facts.Decode(data)
 	if err != nil {
 		sc.options.Log.Debug("memory of a receiver cannot be read", "receiver", sc.key, "version", m.V, "err", err)
 		return
@@ -129,7 +129,7 @@ func (sc *Scheduler) Forget(now time.Time, what string) (dropped []string) {
 			l.greyed = time.Time{}
 		}
 	}
-	others := state.Snapshot{Sources: sc.paths.others}
+	others := facts.Snapshot{Sources: sc.paths.others}
 	dropped = append(dropped, ForgetSnapshot(&others, what)...)
 	sc.paths.others = others.Sources
 	sc.dirty, sc.memory.kept = true, true
@@ -139,12 +139,12 @@ func (sc *Scheduler) Forget(now time.Time, what string) (dropped []string) {
 }
 
 // noteTo adds what was learned of sessions to a snapshot.
-func (al *allowance) noteTo(now time.Time, m *state.Snapshot) {
+func (al *allowance) noteTo(now time.Time, m *facts.Snapshot) {
 	m.Limits, m.Capacity = noteLearned(&al.learned, now), noteCapacity(&al.learned.Connections, now)
 }
 
 // recall takes a snapshot of so long ago.
-func (al *allowance) recall(now time.Time, age time.Duration, m *state.Snapshot) {
+func (al *allowance) recall(now time.Time, age time.Duration, m *facts.Snapshot) {
 	left := leftAfter(now, age)
 	recallLearned(&al.learned, now, m.Limits, left)
 	if age < throttle.LearnedFor {
@@ -154,22 +154,22 @@ func (al *allowance) recall(now time.Time, age time.Duration, m *state.Snapshot)
 
 // leftAfter turns what was left of a wait so long ago into when it ends.
 func leftAfter(now time.Time, age time.Duration) func(ms int64) time.Time {
-	return func(ms int64) time.Time { return now.Add(min(state.Millis(ms, state.HoldMost)-age, state.HoldMost)) }
+	return func(ms int64) time.Time { return now.Add(min(facts.Millis(ms, facts.HoldMost)-age, facts.HoldMost)) }
 }
 
 // noteLearned returns the learned limits that hold.
-func noteLearned(l *throttle.Learned, now time.Time) []state.Limit {
-	var out []state.Limit
+func noteLearned(l *throttle.Learned, now time.Time) []facts.Limit {
+	var out []facts.Limit
 	for i, one := range learnedLimits(l) {
 		if now.Before(one.Until) {
-			out = append(out, state.Limit{Which: i, Most: one.Most, Left: one.Until.Sub(now).Milliseconds()})
+			out = append(out, facts.Limit{Which: i, Most: one.Most, Left: one.Until.Sub(now).Milliseconds()})
 		}
 	}
 	return out
 }
 
 // recallLearned tightens the limits to those that were noted.
-func recallLearned(l *throttle.Learned, now time.Time, noted []state.Limit, left func(ms int64) time.Time) {
+func recallLearned(l *throttle.Learned, now time.Time, noted []facts.Limit, left func(ms int64) time.Time) {
 	limits := learnedLimits(l)
 	for _, n := range noted {
 		if until := left(n.Left); n.Which >= 0 && n.Which < len(limits) && until.After(now) {
@@ -182,19 +182,19 @@ func recallLearned(l *throttle.Learned, now time.Time, noted []state.Limit, left
 }
 
 // noteCapacity gives what is known; nothing when it is not.
-func noteCapacity(c *throttle.Capacity, now time.Time) state.Capacity {
+func noteCapacity(c *throttle.Capacity, now time.Time) facts.Capacity {
 	if c.Most == 0 {
-		return state.Capacity{}
+		return facts.Capacity{}
 	}
-	return state.Capacity{Most: c.Most, Hold: c.Hold.Milliseconds(), Left: max(0, c.Until.Sub(now).Milliseconds())}
+	return facts.Capacity{Most: c.Most, Hold: c.Hold.Milliseconds(), Left: max(0, c.Until.Sub(now).Milliseconds())}
 }
 
 // recallCapacity takes a stored capacity; the stricter of it and what is known here holds.
-func recallCapacity(c *throttle.Capacity, now time.Time, m state.Capacity, until time.Time) {
+func recallCapacity(c *throttle.Capacity, now time.Time, m facts.Capacity, until time.Time) {
 	if m.Most <= 0 || c.Most > 0 && c.Most <= m.Most {
 		return
 	}
-	hold := state.Millis(m.Hold, throttle.CapacityHoldMost)
+	hold := facts.Millis(m.Hold, throttle.CapacityHoldMost)
 	c.Most, c.Hold = m.Most, max(throttle.CapacityHold, hold)
 	c.Until = later(now, until)
 	if limit := now.Add(throttle.CapacityHoldMost); c.Until.After(limit) {

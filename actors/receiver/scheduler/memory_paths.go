@@ -3,39 +3,39 @@ package scheduler
 import (
 	"time"
 
-	"rollcall/actors/receiver/state"
+	"rollcall/actors/facts"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
 )
 
 // noteRate returns a pace in the form of a snapshot.
-func noteRate(t *throttle.Pace) state.Rate {
+func noteRate(t *throttle.Pace) facts.Rate {
 	m, worth := t.Remember()
 	if !worth {
-		return state.Rate{}
+		return facts.Rate{}
 	}
-	return state.RateOf(m)
+	return facts.RateOf(m)
 }
 
 // noteSources returns the state of our sources, and the stored one of other nodes' sources.
-func (ps *paths) noteSources(now time.Time) []state.Source {
-	var out []state.Source
+func (ps *paths) noteSources(now time.Time) []facts.Source {
+	var out []facts.Source
 	for _, o := range ps.all {
-		m := state.Source{Source: o.name, Rests: min(o.count, state.CountMax),
+		m := facts.Source{Source: o.name, Rests: min(o.count, facts.CountMax),
 			Enough: o.grey.Enough.Milliseconds(), Short: o.grey.Short.Milliseconds(),
 			Tempo: noteRate(o.pace)}
 		if left := o.until.Sub(now); left > 0 {
-			m.Left, m.Last = left.Milliseconds(), state.AttemptOf(o.last.Attempt)
+			m.Left, m.Last = left.Milliseconds(), facts.AttemptOf(o.last.Attempt)
 		}
 		most := o.refusals.PerHour
 		if most < throttle.RefusalsUnlimited && o.refusals.RefusedAt(now)*worthShare >= max(1, most) {
 			for _, one := range o.refusals.Minutes {
-				m.Minutes = append(m.Minutes, state.Minute{Ago: now.Sub(one.Began).Milliseconds(),
+				m.Minutes = append(m.Minutes, facts.Minute{Ago: now.Sub(one.Began).Milliseconds(),
 					Accepted: one.Accepted,
 					Refused:  one.Refused})
 			}
 		}
-		if !m.Empty() && len(out) < state.SourcesMax {
+		if !m.Empty() && len(out) < facts.SourcesMax {
 			out = append(out, m)
 		}
 	}
@@ -49,7 +49,7 @@ func (ps *paths) noteSources(now time.Time) []state.Source {
 				m.Minutes = append(m.Minutes, one)
 			}
 		}
-		if passed < m.Life() && !m.Empty() && len(out) < state.SourcesMax {
+		if passed < m.Life() && !m.Empty() && len(out) < facts.SourcesMax {
 			out = append(out, m)
 		}
 	}
@@ -57,9 +57,9 @@ func (ps *paths) noteSources(now time.Time) []state.Source {
 }
 
 // recallSources takes what was stored of our sources, and keeps what is of other nodes.
-func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.Source, unused bool) {
+func (ps *paths) recallSources(now time.Time, age time.Duration, noted []facts.Source, unused bool) {
 	ps.others, ps.othersAt = nil, now.Add(-age)
-	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
+	for _, m := range noted[:min(len(noted), facts.SourcesMax)] {
 		ours := false
 		for _, o := range ps.all {
 			if o.name == m.Source {
@@ -74,20 +74,20 @@ func (ps *paths) recallSources(now time.Time, age time.Duration, noted []state.S
 }
 
 // recallPath takes what was stored of one source; the stricter of it and what is known here holds.
-func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *state.Source, unused bool) {
-	left := state.Millis(m.Left, state.HoldMost)
-	if until := now.Add(min(left-age, state.HoldMost)); m.Left > 0 && until.After(now) && until.After(o.until) {
+func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *facts.Source, unused bool) {
+	left := facts.Millis(m.Left, facts.HoldMost)
+	if until := now.Add(min(left-age, facts.HoldMost)); m.Left > 0 && until.After(now) && until.After(o.until) {
 		o.until, o.last = until, ps.options.judgeRecalled(m.Last)
 	}
 	if age < left+throttle.LearnedFor {
-		o.count = max(o.count, state.Count(m.Rests))
+		o.count = max(o.count, facts.Count(m.Rests))
 	}
-	if age < state.RateFor {
+	if age < facts.RateFor {
 		o.pace.Recall(m.Tempo.Memory(), now)
 	}
-	if age < state.GreyFor && o.grey == (throttle.Greylist{}) {
-		o.grey = throttle.Greylist{Enough: state.Millis(m.Enough, state.GreyFor),
-			Short: state.Millis(m.Short, state.GreyFor)}
+	if age < facts.GreyFor && o.grey == (throttle.Greylist{}) {
+		o.grey = throttle.Greylist{Enough: facts.Millis(m.Enough, facts.GreyFor),
+			Short: facts.Millis(m.Short, facts.GreyFor)}
 	}
 	if unused {
 		o.recallRefusals(now, age, m.Minutes)
@@ -95,10 +95,10 @@ func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *
 }
 
 // recallRefusals books the refusals of the last hour that others counted.
-func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []state.Minute) {
+func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []facts.Minute) {
 	var minutes []throttle.RefusalMinute
 	for _, n := range noted {
-		began := now.Add(-age - state.Millis(n.Ago, state.HoldMost))
+		began := now.Add(-age - facts.Millis(n.Ago, facts.HoldMost))
 		if last := len(minutes) - 1; o.refusals.IsOver(began, now) ||
 			last >= 0 && !began.After(minutes[last].Began) {
 			continue // expired or inconsistent
@@ -110,10 +110,10 @@ func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []st
 }
 
 // noteTo adds what is known of our sources, of hosts, and of pauses to a snapshot.
-func (ps *paths) noteTo(now time.Time, m *state.Snapshot) {
-	m.Pauses, m.Sources = min(ps.receiver.inRow, state.CountMax), ps.noteSources(now)
+func (ps *paths) noteTo(now time.Time, m *facts.Snapshot) {
+	m.Pauses, m.Sources = min(ps.receiver.inRow, facts.CountMax), ps.noteSources(now)
 	if left := ps.receiver.until.Sub(now); left > 0 {
-		m.Paused, m.Excuse = left.Milliseconds(), state.AttemptOf(ps.receiver.judgement.Attempt)
+		m.Paused, m.Excuse = left.Milliseconds(), facts.AttemptOf(ps.receiver.judgement.Attempt)
 	}
 	for _, l := range ps.routes {
 		l.noteTo(now, m)
@@ -121,15 +121,15 @@ func (ps *paths) noteTo(now time.Time, m *state.Snapshot) {
 }
 
 // recall takes a snapshot of so long ago; unused: nothing was asked here since.
-func (ps *paths) recall(now time.Time, age time.Duration, m *state.Snapshot, unused bool) {
+func (ps *paths) recall(now time.Time, age time.Duration, m *facts.Snapshot, unused bool) {
 	if until := leftAfter(now, age)(m.Paused); m.Paused > 0 && until.After(now) && until.After(ps.receiver.until) {
 		ps.receiver.until, ps.receiver.judgement = until, ps.options.judgeRecalled(m.Excuse)
 	}
 	if age < throttle.LearnedFor {
-		ps.receiver.inRow = max(ps.receiver.inRow, state.Count(m.Pauses))
+		ps.receiver.inRow = max(ps.receiver.inRow, facts.Count(m.Pauses))
 	}
 	ps.recallSources(now, age, m.Sources, unused)
-	ps.restored = &restored{queues: map[string]state.Lane{}, hosts: map[string]state.Host{}, read: now.Add(-age)}
+	ps.restored = &restored{queues: map[string]facts.Lane{}, hosts: map[string]facts.Host{}, read: now.Add(-age)}
 	for _, l := range m.Lanes {
 		ps.restored.queues[l.Key] = l
 	}
@@ -151,30 +151,30 @@ func (ps *paths) beginAfterLoss(now time.Time) {
 }
 
 // noteTo adds what a queue knows to a snapshot.
-func (l *route) noteTo(now time.Time, m *state.Snapshot) {
-	one := state.Lane{Key: l.key, Rests: l.noteRests(now)}
+func (l *route) noteTo(now time.Time, m *facts.Snapshot) {
+	one := facts.Lane{Key: l.key, Rests: l.noteRests(now)}
 	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
 		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
 	}
-	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < state.HostsMax {
+	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < facts.HostsMax {
 		m.Lanes = append(m.Lanes, one)
 	}
 	for _, c := range l.candidates {
-		if c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor)) && len(m.Hosts) < state.HostsMax {
-			m.Hosts = append(m.Hosts, state.Host{Host: c.host, At: c.at.String(),
-				Left: max(0, c.until.Sub(now).Milliseconds()), Failures: min(c.failures, state.CountMax),
-				Last: state.AttemptOf(c.last.Attempt)})
+		if c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor)) && len(m.Hosts) < facts.HostsMax {
+			m.Hosts = append(m.Hosts, facts.Host{Host: c.host, At: c.at.String(),
+				Left: max(0, c.until.Sub(now).Milliseconds()), Failures: min(c.failures, facts.CountMax),
+				Last: facts.AttemptOf(c.last.Attempt)})
 		}
 	}
 }
 
 // noteRests gives the sources that a queue refuses.
-func (l *route) noteRests(now time.Time) []state.Suspension {
-	var out []state.Suspension
+func (l *route) noteRests(now time.Time) []facts.Suspension {
+	var out []facts.Suspension
 	for o, r := range l.refusals {
-		if left := r.until.Sub(now); left > 0 && len(out) < state.SourcesMax {
-			out = append(out, state.Suspension{Source: o.name, Left: left.Milliseconds(),
-				Rests: min(r.count, state.CountMax), Last: state.AttemptOf(r.last.Attempt)})
+		if left := r.until.Sub(now); left > 0 && len(out) < facts.SourcesMax {
+			out = append(out, facts.Suspension{Source: o.name, Left: left.Milliseconds(),
+				Rests: min(r.count, facts.CountMax), Last: facts.AttemptOf(r.last.Attempt)})
 		}
 	}
 	return out
@@ -182,8 +182,8 @@ func (l *route) noteRests(now time.Time) []state.Suspension {
 
 // restored is the part of a snapshot whose queues aren't made yet.
 type restored struct {
-	queues map[string]state.Lane
-	hosts  map[string]state.Host // by host and address
+	queues map[string]facts.Lane
+	hosts  map[string]facts.Host // by host and address
 	read   time.Time
 }
 
@@ -194,7 +194,7 @@ func (ps *paths) remindRoute(now time.Time, l *route) {
 		return
 	}
 	until := func(ms int64) time.Time {
-		return m.read.Add(state.Millis(ms, state.HoldMost))
+		return m.read.Add(facts.Millis(ms, facts.HoldMost))
 	}
 	one, ok := m.queues[l.key]
 	if ok {
@@ -208,19 +208,19 @@ func (ps *paths) remindRoute(now time.Time, l *route) {
 		if !ok || c.failures > 0 || !now.Before(until(h.Left).Add(throttle.LearnedFor)) {
 			continue
 		}
-		c.until, c.failures, c.last = until(h.Left), state.Count(h.Failures), ps.options.judgeRecalled(h.Last)
+		c.until, c.failures, c.last = until(h.Left), facts.Count(h.Failures), ps.options.judgeRecalled(h.Last)
 	}
 }
 
 // remindRests gives a new queue the stored suspensions of sources; the stricter of them and the known ones holds.
-func (ps *paths) remindRests(now time.Time, l *route, noted []state.Suspension, until func(ms int64) time.Time) {
-	for _, m := range noted[:min(len(noted), state.SourcesMax)] {
+func (ps *paths) remindRests(now time.Time, l *route, noted []facts.Suspension, until func(ms int64) time.Time) {
+	for _, m := range noted[:min(len(noted), facts.SourcesMax)] {
 		for _, o := range ps.all {
 			if o.name != m.Source || !now.Before(until(m.Left)) {
 				continue
 			}
 			if r := l.refusalOf(o); until(m.Left).After(r.until) {
-				r.until, r.count, r.last = until(m.Left), max(1, state.Count(m.Rests)), ps.options.judgeRecalled(m.Last)
+				r.until, r.count, r.last = until(m.Left), max(1, facts.Count(m.Rests)), ps.options.judgeRecalled(m.Last)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/receiver/state"
+	"rollcall/actors/facts"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
@@ -16,7 +16,7 @@ import (
 )
 
 // nowhere is Facts for a scheduler, which only looks whether there are any.
-type nowhere struct{ state.Facts }
+type nowhere struct{ facts.Store }
 
 // rememberer makes a scheduler whose ledger has another clock than its node.
 func rememberer(now time.Time, ahead time.Duration) *Scheduler {
@@ -53,11 +53,11 @@ func taught(now time.Time) *Scheduler {
 // long as that would have held, whatever the clocks of their nodes say.
 func TestMemorySurvivesAMove(t *testing.T) {
 	fact, worth := taught(begin).snapshot(begin)
-	if !worth || fact.Key != "example" || len(fact.Data) > state.BytesMax {
+	if !worth || fact.Key != "example" || len(fact.Data) > facts.BytesMax {
 		t.Fatalf("fact of %d bytes for %q", len(fact.Data), fact.Key)
 	}
 	t.Logf("%d bytes: %s", len(fact.Data), fact.Data)
-	if life := fact.Expires.Sub(begin); life < state.RateFor || life > 2*state.RateFor {
+	if life := fact.Expires.Sub(begin); life < facts.RateFor || life > 2*facts.RateFor {
 		t.Errorf("it expires after %s", life)
 	}
 	there := begin.Add(-17 * time.Minute) // what the next node's own clock says
@@ -107,7 +107,7 @@ func TestMemoryOfNothing(t *testing.T) {
 
 // TestMemoryThatCannotBeRead is as none, and never blocks a receiver for ever.
 func TestMemoryThatCannotBeRead(t *testing.T) {
-	text := func(m state.Snapshot) string {
+	text := func(m facts.Snapshot) string {
 		data := effort.Must(json.Marshal(m))(t)
 		return string(data)
 	}
@@ -120,13 +120,13 @@ func TestMemoryThatCannotBeRead(t *testing.T) {
 		{"nothing", "", 0, true},
 		{"garbage", "\x00\xff{", 0, true},
 		{"another shape", `{"v":2,"limits":"many"}`, 0, true},
-		{"a newer version", text(aSnapshot(state.Version+1, begin, year)), 0, true},
-		{"an older version", text(aSnapshot(state.Version-1, begin, year)), 0, true},
+		{"a newer version", text(aSnapshot(facts.SnapshotVersion+1, begin, year)), 0, true},
+		{"an older version", text(aSnapshot(facts.SnapshotVersion-1, begin, year)), 0, true},
 		{"no version", text(aSnapshot(0, begin, year)), 0, true},
-		{"too long", text(aSnapshot(state.Version, begin, year)) + strings.Repeat(" ", state.BytesMax), 0, true},
-		{"a pause of a year", text(aSnapshot(state.Version, begin, year)), state.HoldMost, false},
-		{"written next year", text(aSnapshot(state.Version, begin.AddDate(1, 0, 0), year)), state.HoldMost, false},
-		{"written last year", text(aSnapshot(state.Version, begin.AddDate(-1, 0, 0), 1000)), 0, false},
+		{"too long", text(aSnapshot(facts.SnapshotVersion, begin, year)) + strings.Repeat(" ", facts.BytesMax), 0, true},
+		{"a pause of a year", text(aSnapshot(facts.SnapshotVersion, begin, year)), facts.HoldMost, false},
+		{"written next year", text(aSnapshot(facts.SnapshotVersion, begin.AddDate(1, 0, 0), year)), facts.HoldMost, false},
+		{"written last year", text(aSnapshot(facts.SnapshotVersion, begin.AddDate(-1, 0, 0), 1000)), 0, false},
 	} {
 		d := rememberer(begin, 0)
 		before := d.takeAllowance(begin)
@@ -141,10 +141,10 @@ func TestMemoryThatCannotBeRead(t *testing.T) {
 }
 
 // aSnapshot is one with something of everything.
-func aSnapshot(version int, at time.Time, left int64) state.Snapshot {
-	return state.Snapshot{V: version, At: at.UnixMilli(), Paused: left, Pauses: 1 << 40,
-		Limits: []state.Limit{{Which: 0, Most: -5, Left: left}, {Which: -1}, {Which: 99, Left: left}},
-		Hosts:  []state.Host{{Host: "mx1", At: "192.0.2.49", Failures: -3, Left: left}}}
+func aSnapshot(version int, at time.Time, left int64) facts.Snapshot {
+	return facts.Snapshot{V: version, At: at.UnixMilli(), Paused: left, Pauses: 1 << 40,
+		Limits: []facts.Limit{{Which: 0, Most: -5, Left: left}, {Which: -1}, {Which: 99, Left: left}},
+		Hosts:  []facts.Host{{Host: "mx1", At: "192.0.2.49", Failures: -3, Left: left}}}
 }
 
 // TestMemoryIsBounded: whatever was learned, its text fits.
@@ -161,7 +161,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		d.paths.all[0].refusals.Refused(begin.Add(time.Duration(n-60) * time.Minute))
 	}
 	fact, worth := d.snapshot(begin)
-	if !worth || len(fact.Data) > state.BytesMax {
+	if !worth || len(fact.Data) > facts.BytesMax {
 		t.Fatalf("%d bytes", len(fact.Data))
 	}
 	next := rememberer(begin, 0)
@@ -242,7 +242,7 @@ func FuzzRecall(f *testing.F) {
 		l := d.queues.hostQueue(begin, hosts("mx1"))
 		l.tlsModeNow(begin)
 		_ = d.paths.receiver.judgement.Attempt.Stage.String() + l.candidates[0].last.Attempt.Stage.String()
-		if rests := d.paths.receiver.until.Sub(begin); rests > state.HoldMost || l.candidates[0].until.Sub(begin) > state.HoldMost {
+		if rests := d.paths.receiver.until.Sub(begin); rests > facts.HoldMost || l.candidates[0].until.Sub(begin) > facts.HoldMost {
 			t.Errorf("rests for %s", rests)
 		}
 		if a := d.takeAllowance(begin); a.Connections < 1 || a.RcptRate.Events < 1 {

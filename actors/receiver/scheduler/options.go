@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/process"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
-	"rollcall/actors/receiver/state"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
 )
@@ -24,7 +24,7 @@ type Options struct {
 	// sent until that is clear. Called as Fenced is; nil: never.
 	Late func() bool
 	// Facts stores what was learned of receivers beyond a move; nil: nothing is stored.
-	Facts state.Facts
+	Facts facts.Store
 	// Clock is the ledger's time, for Facts; nil: this host's.
 	Clock   func() time.Time
 	Sources *egress.Pool                     // from where receivers are spoken to

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/egress"
-	"rollcall/actors/receiver/state"
 	"rollcall/actors/receiver/status"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
@@ -28,7 +28,7 @@ type paths struct {
 	routes   map[string]*route
 	receiver pause
 	restored *restored      // the stored hosts; nil: none
-	others   []state.Source // the stored sources of other nodes
+	others   []facts.Source // the stored sources of other nodes
 	othersAt time.Time
 }
 

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/actors/receiver/state"
+	"rollcall/actors/facts"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/verdict"
@@ -110,7 +110,7 @@ func again(r smtp.Reason, rule string) verdict.Verdict {
 
 // judgeRecalled judges a stored attempt; the outcome is always "ask again", since an answer about one address is none
 // about another.
-func (o *Options) judgeRecalled(m state.Attempt) Judgement {
+func (o *Options) judgeRecalled(m facts.Attempt) Judgement {
 	told := Judgement{Attempt: m.Evidence()}
 	told.Verdict = o.Rules().Decide(&told.Attempt)
 	if told.Verdict.Outcome != smtp.Undecided || m.At == 0 {

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/receiver/fairqueue"
 	"rollcall/actors/receiver/registry"
-	"rollcall/actors/receiver/state"
 	"rollcall/actors/wire"
 	"rollcall/smtp/throttle"
 )
@@ -308,9 +308,9 @@ func (sc *Scheduler) Slots() iter.Seq2[int, *registry.ConnSlot] {
 }
 
 // Unsaved returns what was learned and is worth keeping, unless a step has stored it already.
-func (sc *Scheduler) Unsaved(now time.Time) (state.Fact, bool) {
+func (sc *Scheduler) Unsaved(now time.Time) (facts.Fact, bool) {
 	if sc.gone || !sc.dirty {
-		return state.Fact{}, false
+		return facts.Fact{}, false
 	}
 	return sc.snapshot(now)
 }

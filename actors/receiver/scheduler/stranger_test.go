@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/actors/receiver/state"
+	"rollcall/actors/facts"
 	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/throttle"
@@ -332,7 +332,7 @@ type trial struct {
 	clients  map[string]*taskOf
 	waits    []time.Duration
 	remember bool // what is learned is kept for the next scheduler
-	kept     state.Fact
+	kept     facts.Fact
 	told     bool // the scheduler was told something and hasn't planned since
 
 	counts    [truths]int

@@ -1,4 +1,4 @@
-package state_test
+package facts_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/receiver/state"
+	"rollcall/actors/facts"
 	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -18,25 +18,25 @@ import (
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // full is a snapshot with something of everything.
-func full() state.Snapshot {
-	last := state.AttemptOf(evidence.Attempt{At: begin, Cause: evidence.NewCause(evidence.ScopeSource, "3 got 550"),
+func full() facts.Snapshot {
+	last := facts.AttemptOf(evidence.Attempt{At: begin, Cause: evidence.NewCause(evidence.ScopeSource, "3 got 550"),
 		Stage: smtp.StageRcpt, Host: "mx1", Source: "192.0.2.1",
 		Code: 450, Enhanced: smtp.EnhancedCode{4, 7, 1}, Text: "slow down", Trouble: evidence.Trouble(1), TLS: true})
-	return state.Snapshot{V: state.Version, At: begin.UnixMilli(), Pauses: 2, Paused: 1000, Excuse: last,
-		Limits:   []state.Limit{{Which: 1, Most: 3, Left: 5000}},
-		Capacity: state.Capacity{Most: 4, Hold: 60_000, Left: 5000},
-		Sources: []state.Source{{Source: "192.0.2.1", Left: 5000, Rests: 1, Last: last, Enough: 1, Short: 1,
-			Minutes: []state.Minute{{Ago: 1, Accepted: 2, Refused: 3}},
-			Tempo:   state.RateOf(throttle.RateMemory{Rate: 1.5, Edge: 2})}},
-		Lanes: []state.Lane{{Key: "mx1", TLS: 1, Left: 5000,
-			Rests: []state.Suspension{{Source: "192.0.2.1", Left: 5000, Rests: 1, Last: last}}}},
-		Hosts: []state.Host{{Host: "mx1", At: "192.0.2.49", Left: 5000, Failures: 1, Last: last}}}
+	return facts.Snapshot{V: facts.SnapshotVersion, At: begin.UnixMilli(), Pauses: 2, Paused: 1000, Excuse: last,
+		Limits:   []facts.Limit{{Which: 1, Most: 3, Left: 5000}},
+		Capacity: facts.Capacity{Most: 4, Hold: 60_000, Left: 5000},
+		Sources: []facts.Source{{Source: "192.0.2.1", Left: 5000, Rests: 1, Last: last, Enough: 1, Short: 1,
+			Minutes: []facts.Minute{{Ago: 1, Accepted: 2, Refused: 3}},
+			Tempo:   facts.RateOf(throttle.RateMemory{Rate: 1.5, Edge: 2})}},
+		Lanes: []facts.Lane{{Key: "mx1", TLS: 1, Left: 5000,
+			Rests: []facts.Suspension{{Source: "192.0.2.1", Left: 5000, Rests: 1, Last: last}}}},
+		Hosts: []facts.Host{{Host: "mx1", At: "192.0.2.49", Left: 5000, Failures: 1, Last: last}}}
 }
 
 // TestNothingIsLostInTheText: what is decoded is what was encoded, and nothing is left empty by this test.
 func TestNothingIsLostInTheText(t *testing.T) {
 	want := full()
-	got, err := state.Decode(want.Encode())
+	got, err := facts.Decode(want.Encode())
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
 	}
@@ -74,7 +74,7 @@ func TestUnknownFieldsArePassedOver(t *testing.T) {
 		t.Fatalf("only %d objects", objects)
 	}
 	data := effort.Must(json.Marshal(text))(t)
-	if got, err := state.Decode(data); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := facts.Decode(data); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
 	}
 }
@@ -88,10 +88,10 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 	for name, data := range map[string]string{
 		"nothing": "", "garbage": "\x00\xff{", "another shape": `{"v":3,"limits":"many"}`, "no version": "{}",
-		"older": version(state.Version - 1), "newer": version(state.Version + 1),
-		"too long": version(state.Version) + strings.Repeat(" ", state.BytesMax),
+		"older": version(facts.SnapshotVersion - 1), "newer": version(facts.SnapshotVersion + 1),
+		"too long": version(facts.SnapshotVersion) + strings.Repeat(" ", facts.BytesMax),
 	} {
-		if _, err := state.Decode([]byte(data)); err == nil {
+		if _, err := facts.Decode([]byte(data)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -102,14 +102,14 @@ func TestTheTextFits(t *testing.T) {
 	s := full()
 	name := strings.Repeat("x", 200)
 	for n := range 100 {
-		s.Hosts = append(s.Hosts, state.Host{Host: fmt.Sprint(name, n)})
-		s.Lanes = append(s.Lanes, state.Lane{Key: fmt.Sprint(name, n)})
-		s.Sources = append(s.Sources, state.Source{Source: fmt.Sprint(name, n)})
-		s.Sources[0].Minutes = append(s.Sources[0].Minutes, state.Minute{Ago: int64(n), Refused: n})
+		s.Hosts = append(s.Hosts, facts.Host{Host: fmt.Sprint(name, n)})
+		s.Lanes = append(s.Lanes, facts.Lane{Key: fmt.Sprint(name, n)})
+		s.Sources = append(s.Sources, facts.Source{Source: fmt.Sprint(name, n)})
+		s.Sources[0].Minutes = append(s.Sources[0].Minutes, facts.Minute{Ago: int64(n), Refused: n})
 	}
 	text := s.Encode()
-	got, err := state.Decode(text)
-	if err != nil || len(text) > state.BytesMax {
+	got, err := facts.Decode(text)
+	if err != nil || len(text) > facts.BytesMax {
 		t.Fatalf("%d bytes: %v", len(text), err)
 	}
 	if want := full(); got.Paused != want.Paused || got.Capacity != want.Capacity || len(got.Limits) != 1 ||
@@ -123,25 +123,25 @@ func TestLife(t *testing.T) {
 	hours := func(n int) int64 { return (time.Duration(n) * time.Hour).Milliseconds() }
 	for _, c := range []struct {
 		name string
-		s    state.Snapshot
+		s    facts.Snapshot
 		want time.Duration
 	}{
-		{"pauses in a row", state.Snapshot{Pauses: 1}, time.Hour},
-		{"a pause", state.Snapshot{Paused: hours(3)}, 3 * time.Hour},
-		{"a pause of a year", state.Snapshot{Paused: hours(9000)}, 24 * time.Hour},
-		{"a limit", state.Snapshot{Limits: []state.Limit{{Left: hours(2)}}}, 2 * time.Hour},
-		{"a host", state.Snapshot{Hosts: []state.Host{{Left: hours(2)}}}, 3 * time.Hour},
-		{"a lane", state.Snapshot{Lanes: []state.Lane{{Rests: []state.Suspension{{Left: hours(2)}}}}}, 3 * time.Hour},
-		{"a source", state.Snapshot{Sources: []state.Source{{Left: hours(2)}}}, 3 * time.Hour},
-		{"greylisting", state.Snapshot{Sources: []state.Source{{Enough: 1}}}, 24 * time.Hour},
-		{"a rate", state.Snapshot{Sources: []state.Source{{Tempo: state.Rate{Rate: 1}}}}, 4 * time.Hour},
+		{"pauses in a row", facts.Snapshot{Pauses: 1}, time.Hour},
+		{"a pause", facts.Snapshot{Paused: hours(3)}, 3 * time.Hour},
+		{"a pause of a year", facts.Snapshot{Paused: hours(9000)}, 24 * time.Hour},
+		{"a limit", facts.Snapshot{Limits: []facts.Limit{{Left: hours(2)}}}, 2 * time.Hour},
+		{"a host", facts.Snapshot{Hosts: []facts.Host{{Left: hours(2)}}}, 3 * time.Hour},
+		{"a lane", facts.Snapshot{Lanes: []facts.Lane{{Rests: []facts.Suspension{{Left: hours(2)}}}}}, 3 * time.Hour},
+		{"a source", facts.Snapshot{Sources: []facts.Source{{Left: hours(2)}}}, 3 * time.Hour},
+		{"greylisting", facts.Snapshot{Sources: []facts.Source{{Enough: 1}}}, 24 * time.Hour},
+		{"a rate", facts.Snapshot{Sources: []facts.Source{{Tempo: facts.Rate{Rate: 1}}}}, 4 * time.Hour},
 	} {
 		effort.Is(t, c.s.Life(), c.want, c.name)
 		if c.s.Empty() {
 			t.Errorf("%s is taken for nothing", c.name)
 		}
 	}
-	if s := (state.Snapshot{V: state.Version, At: 1}); !s.Empty() {
+	if s := (facts.Snapshot{V: facts.SnapshotVersion, At: 1}); !s.Empty() {
 		t.Error("nothing is taken for something")
 	}
 }
@@ -149,13 +149,13 @@ func TestLife(t *testing.T) {
 // TestWhatNoAttemptCanHaveIsLeftOut of what is read.
 func TestWhatNoAttemptCanHaveIsLeftOut(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
-	got := state.Attempt{Stage: 200, Host: long, Source: long, Code: 999, Enhanced: smtp.EnhancedCode{9, 9, 9},
+	got := facts.Attempt{Stage: 200, Host: long, Source: long, Code: 999, Enhanced: smtp.EnhancedCode{9, 9, 9},
 		Text: []byte(long), Trouble: 255}.Evidence()
 	if got.Code != 0 || got.Enhanced != (smtp.EnhancedCode{}) || got.Stage != 0 || got.Trouble != 0 ||
 		len(got.Host) != evidence.NameMax || len(got.Source) != evidence.NameMax || len(got.Text) != evidence.TextMax {
 		t.Errorf("%+v", got)
 	}
-	if a := state.AttemptOf(evidence.Attempt{}); !reflect.DeepEqual(a, state.Attempt{}) {
+	if a := facts.AttemptOf(evidence.Attempt{}); !reflect.DeepEqual(a, facts.Attempt{}) {
 		t.Errorf("no attempt is kept as %+v", a)
 	}
 }
@@ -163,10 +163,10 @@ func TestWhatNoAttemptCanHaveIsLeftOut(t *testing.T) {
 // TestNumbersAreBounded as they are read.
 func TestNumbersAreBounded(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{-5: 0, 1500: 1500 * time.Millisecond, 1 << 62: time.Hour} {
-		effort.Is(t, state.Millis(ms, time.Hour), want, fmt.Sprintf("%d ms", ms))
+		effort.Is(t, facts.Millis(ms, time.Hour), want, fmt.Sprintf("%d ms", ms))
 	}
-	for n, want := range map[int]int{-3: 0, 7: 7, 1 << 40: state.CountMax} {
-		effort.Is(t, state.Count(n), want, n)
+	for n, want := range map[int]int{-3: 0, 7: 7, 1 << 40: facts.CountMax} {
+		effort.Is(t, facts.Count(n), want, n)
 	}
 }
 
@@ -176,7 +176,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(s.Encode())
 	f.Add([]byte(`{"v":3,"sources":[{"minutes":[{"ago_ms":-5,"refused":1000000000},{"ago_ms":99999999999}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := state.Decode(data)
+		s, err := facts.Decode(data)
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package state
+package facts
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 const (
 	// Version is the version of a snapshot's text. Text of another version isn't read. A new field needs no new
 	// version: readers that don't know it skip it.
-	Version = 3
+	SnapshotVersion = 3
 
 	// BytesMax bounds the text of a snapshot, as Facts does.
 	BytesMax = 4 << 10
@@ -180,8 +180,8 @@ func Decode(data []byte) (Snapshot, error) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return s, fmt.Errorf("snapshot: %w", err)
 	}
-	if s.V != Version {
-		return s, fmt.Errorf("snapshot of version %d, this is version %d", s.V, Version)
+	if s.V != SnapshotVersion {
+		return s, fmt.Errorf("snapshot of version %d, this is version %d", s.V, SnapshotVersion)
 	}
 	return s, nil
 }
