@@ -26,7 +26,7 @@ short: ## run the tests that need no child process and no PostgreSQL; seconds
 
 # Where no goroutine is started there is no race: only values and time, documents, generated code. What the
 # browser tests ask of the pages runs with the race detector in the tests of the pages.
-PURE = actors/(intake|receiver/(fairqueue|scheduler))|cluster/share|cmd/release|http/(api|dashboard/browser)|ledger/(transitions|ledgertest/simulation)|smtp/(evidence|verdict)
+PURE = actors/(intake|receiver/(fairqueue|scheduler))|cluster/share|cmd/release|http/(api|dashboard/pagetest)|ledger/(transitions|ledgertest/simulation)|smtp/(evidence|verdict)
 
 # With the race detector the nodes of one process come one after the other (effort.OnlyNode), so that
 # the rows of own faults would wait for six minutes: there those run whose own parts fail.
@@ -38,11 +38,11 @@ race: ## run the tests with the race detector, where a race can be; make test ru
 		rollcall/ledger/sqlstore $$($(GO) list ./... | grep -vE '^rollcall/($(PURE)|ledger/sqlstore)$$')
 
 browser: ## run the tests of the pages in a real browser; needs chromium-headless-shell and npm
-	npm --prefix http/dashboard/browser/npm ci --no-audit --no-fund
-	ROLLCALL_REQUIRE_BROWSER=1 $(GO) test -count=1 -v -timeout 10m ./http/dashboard/browser
+	npm --prefix http/dashboard/pagetest/npm ci --no-audit --no-fund
+	ROLLCALL_REQUIRE_BROWSER=1 $(GO) test -count=1 -v -timeout 10m ./http/dashboard/pagetest
 
 images: ## make the README's pictures of the pages again (docs/images)
-	ROLLCALL_REQUIRE_BROWSER=1 $(GO) test -count=1 ./http/dashboard/browser -run '^TestAsANewcomer$$' -images
+	ROLLCALL_REQUIRE_BROWSER=1 $(GO) test -count=1 ./http/dashboard/pagetest -run '^TestAsANewcomer$$' -images
 
 # The files that changed since BASE have their mutants run, at most 60, others a tenth,
 # which the last commit draws.

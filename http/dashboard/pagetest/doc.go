@@ -1,7 +1,14 @@
-// Package pagetest has what tests of pages need: the operator's pages on a real listener, with a real ledger and a fake
-// cluster of one receiver of each state, nodes, sources and findings; and an OpenID Connect provider on loopback.
+// Package pagetest has what tests of pages need, and tests all pages in a real browser.
 //
-// The provider speaks OpenID Connect Discovery 1.0 and the code flow of OpenID Connect Core 1.0 with PKCE (RFC 7636),
-// has one client, and can give false answers. A test that plays the browser itself gets codes from Give. A real browser
-// visits the provider's page, where a Person continues or refuses.
+// For tests of pages it has the operator's pages on a real listener, with a real ledger and a fake cluster of one
+// receiver of each state, nodes, sources and findings; and an OpenID Connect provider on loopback. The provider speaks
+// OpenID Connect Discovery 1.0 and the code flow of OpenID Connect Core 1.0 with PKCE (RFC 7636), has one client, and
+// can give false answers. A test that plays the browser itself gets codes from Give. A real browser visits the
+// provider's page, where a Person continues or refuses.
+//
+// Its own tests drive Chromium without a window, by chromedp, against a node's listeners with a real ledger. They need
+// chromium-headless-shell (or chromium) and the two programs of npm/package-lock.json: axe-core finds barriers for
+// users, html-validate finds invalid HTML. They run with ROLLCALL_REQUIRE_BROWSER=1, as make browser and CI do; see
+// docs/developers/testing.md. A new page needs one line in the table of pages_test.go. Each test has its own browser
+// profile, and fails for anything that must not happen on any page: see tab_test.go.
 package pagetest

@@ -1,4 +1,4 @@
-package browser_test
+package pagetest_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package browser_test
+package pagetest_test
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func module(t testing.TB, name string) string {
 		_, err = os.Stat(path)
 	}
 	if err != nil {
-		t.Fatal(name + " is missing: run npm ci in http/dashboard/browser/npm")
+		t.Fatal(name + " is missing: run npm ci in http/dashboard/pagetest/npm")
 	}
 	return path
 }
