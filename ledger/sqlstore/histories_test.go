@@ -18,7 +18,7 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/ledger"
-	"rollcall/ledger/ledgertest/histories"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 )
@@ -66,9 +66,9 @@ type tally struct {
 }
 
 // one records a history and checks it.
-func (y *tally) one(t *testing.T, books []ledger.Book, o histories.Options) {
+func (y *tally) one(t *testing.T, books []ledger.Book, o ledgertest.HistoryOptions) {
 	begin := time.Now()
-	h, err := histories.Record(t.Context(), books, o)
+	h, err := ledgertest.RecordHistory(t.Context(), books, o)
 	if err != nil {
 		t.Errorf("seed %d: %v", o.Seed, err)
 		return
@@ -104,7 +104,7 @@ func TestHistoriesHaveAnOrder(t *testing.T) {
 		workers.Go(func() {
 			for seed := seeds.Add(1) - 1; seed < int64(most) && !t.Failed(); seed = seeds.Add(1) - 1 {
 				s, drop := openScratch(t)
-				y.one(t, []ledger.Book{s}, histories.Options{Seed: uint64(seed), Operations: historySize})
+				y.one(t, []ledger.Book{s}, ledgertest.HistoryOptions{Seed: uint64(seed), Operations: historySize})
 				drop()
 			}
 		})
@@ -176,7 +176,7 @@ func TestHistoriesOfNodesHaveAnOrder(t *testing.T) {
 // onServer records a history of several nodes on one server and checks it.
 func (y *tally) onServer(t *testing.T, seed uint64, cuts bool) {
 	nodes := openNodes(t, sqlstore.NewLedger(t))
-	o := histories.Options{Seed: seed, Operations: *serverSize, Faults: cuts, Passing: true,
+	o := ledgertest.HistoryOptions{Seed: seed, Operations: *serverSize, Faults: cuts, Passing: true,
 		Unchanged: func(err error) bool { return errors.Is(err, sqlstore.ErrUnavailable) },
 		Repeats:   func(client int) int { return int(nodes[(client-1)%nodesN].unsure.Load()) }}
 	var books []ledger.Book
@@ -318,22 +318,22 @@ func TestHistoriesFindMistakes(t *testing.T) {
 	// end finds a mistake too, as it does elsewhere.
 	const seeds, operations, checkMax = 8, 400, time.Second / 2
 	t.Run(doubleLease+", where leases pass over files", func(t *testing.T) {
-		findsMistake(t, doubleLease, seeds, checkMax, histories.Options{Operations: operations, Passing: true})
+		findsMistake(t, doubleLease, seeds, checkMax, ledgertest.HistoryOptions{Operations: operations, Passing: true})
 	})
 	mistakes := []string{oldBalance, lostSettle, doubleGrant, doubleLease, doubleCreate, lostCancel, unfenced}
 	for _, mistake := range mistakes[:min(effort.Cases(len(mistakes)), len(mistakes))] {
 		t.Run(mistake, func(t *testing.T) {
-			findsMistake(t, mistake, seeds, checkMax, histories.Options{Operations: operations})
+			findsMistake(t, mistake, seeds, checkMax, ledgertest.HistoryOptions{Operations: operations})
 		})
 	}
 }
 
 // findsMistake checks histories of a broken ledger until one has no order.
-func findsMistake(t *testing.T, mistake string, seeds uint64, checkMax time.Duration, o histories.Options) {
+func findsMistake(t *testing.T, mistake string, seeds uint64, checkMax time.Duration, o ledgertest.HistoryOptions) {
 	t.Helper()
 	for o.Seed = range seeds {
 		s, drop := openScratch(t)
-		h, err := histories.Record(t.Context(), []ledger.Book{newBroken(s, mistake)}, o)
+		h, err := ledgertest.RecordHistory(t.Context(), []ledger.Book{newBroken(s, mistake)}, o)
 		drop()
 		effort.OK(t, err)
 		if result, _ := h.Check(checkMax); result != porcupine.Ok {

@@ -1,4 +1,4 @@
-package histories
+package ledgertest
 
 import (
 	"context"
@@ -29,8 +29,8 @@ const (
 	againMax = 20
 )
 
-// Options say how a history is made.
-type Options struct {
+// HistoryOptions say how a history is made.
+type HistoryOptions struct {
 	Seed       uint64 // of what the clients ask; what meets what is up to the machine
 	Operations int    // of all clients together
 	// Faults says that calls may fail in a way that tells nothing about the commit.
@@ -50,7 +50,7 @@ type Options struct {
 
 // recorder is what the clients share.
 type recorder struct {
-	Options
+	HistoryOptions
 	books  []ledger.Book
 	spaces [workspaces]uuid.UUID
 	nodes  [clientsMax + 1]uuid.UUID
@@ -223,7 +223,7 @@ const (
 	balance      kind = "balance"
 	verification kind = "verification"
 	results      kind = "results"
-	history      kind = "history"
+	readHistory  kind = "history"
 )
 
 // uploads reports whether the call is about the bytes of a file.
@@ -244,20 +244,30 @@ type call struct {
 	limit     int       // lease, history
 	expired   bool      // lease: for a time that is over already
 	total     int64     // prepare
-	number    int64     // settle
-	first     int64     // settle: the ordinal of the first outcome
-	outcomes  string    // settle: a letter for each of the ordinals from first on
+	settled   settlementCall
 	next      time.Time // wait: zero: it does not wait
 	grant     int       // index of the grant id
 	grantID   uuid.UUID
 	credits   int64 // grant
 
-	all bool // lease: it must leave nothing; see History.part
+	lease leaseCheck
+	rank  int // place of file in the order in which the book serves; -1: not in the book. Set at the end.
+}
+
+// settlementCall is what a client asked to settle.
+type settlementCall struct {
+	number   int64
+	first    int64  // the ordinal of the first outcome
+	outcomes string // a letter for each of the ordinals from first on
+}
+
+// leaseCheck is what a lease must have done, for the checker.
+type leaseCheck struct {
+	all bool // it must leave nothing; see History.part
 	// took, of a lease that may pass over files, are those that it took or, when it told nothing, may have
 	// taken, by rank; nil: a lease takes the oldest.
 	took map[int]bool
-	anew bool // lease: a run before the one that was answered may have taken what was answered
-	rank int  // place of file in the order in which the book serves; -1: not in the book. Set at the end.
+	anew bool // a run before the one that was answered may have taken what was answered
 }
 
 // answer is what the book said. Two answers are the same when they are equal.
@@ -309,7 +319,7 @@ func sees(v ledger.Verification) seen {
 }
 
 // refusals are the sentinels that calls of a history can be answered with.
-var refusals = []error{ledger.ErrNoSuchVerification, ledger.ErrIdentityReused, ledger.ErrTooManyOpen,
+var expectedRefusals = []error{ledger.ErrNoSuchVerification, ledger.ErrIdentityReused, ledger.ErrTooManyOpen,
 	ledger.ErrTooManyBytes, ledger.ErrTooManyUnpaid,
 	ledger.ErrStaleEpoch, ledger.ErrFenced, ledger.ErrUploadClosed, ledger.ErrGap, ledger.ErrIllegal}
 
@@ -318,7 +328,7 @@ func refusalOf(err error) (string, bool) {
 	if err == nil {
 		return "", true
 	}
-	for _, sentinel := range refusals {
+	for _, sentinel := range expectedRefusals {
 		if errors.Is(err, sentinel) {
 			return sentinel.Error(), true
 		}
@@ -351,7 +361,7 @@ func (c call) String() string {
 	show(c.limit > 0, "limit %d", c.limit)
 	show(c.expired, "expired")
 	show(c.total > 0, "total %d", c.total)
-	show(c.kind == settle, "number %d %q from %d", c.number, c.outcomes, c.first)
+	show(c.kind == settle, "number %d %q from %d", c.settled.number, c.settled.outcomes, c.settled.first)
 	show(!c.next.IsZero(), "next %s", c.next)
 	show(c.kind == grant, "grant %d of %d", c.grant, c.credits)
 	return strings.Join(parts, " ")

@@ -1,4 +1,4 @@
-package histories
+package ledgertest
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
 )
 
@@ -26,7 +25,7 @@ func (c *client) ask(ctx context.Context, op *operation) (err error) {
 	switch q.kind {
 	case openUpload, appendChunk, uploadState:
 		return c.upload(ctx, op)
-	case lease, renew, history:
+	case lease, renew, readHistory:
 		return c.list(ctx, op)
 	case release:
 		return c.Release(ctx, c.lease(q))
@@ -64,8 +63,8 @@ func (c *client) one(ctx context.Context, op *operation) (v ledger.Verification,
 	switch q.kind {
 	case create:
 		v, op.answer.created, err = c.Create(ctx, ledger.NewVerification{ID: q.file, Workspace: space,
-			Identity: q.identity, Bytes: q.bytes, BytesMax: 1 << 20, Limits: limits,
-			UploadExpiry: ledgertest.Hour})
+			Identity: q.identity, Bytes: q.bytes, BytesMax: 1 << 20, Limits: clientLimits,
+			UploadExpiry: Hour})
 		// Whether this call made it or the one before, of which nobody knows, is all the same.
 		op.answer.created = op.answer.created || q.again && v.ID == q.file
 		return v, err
@@ -92,16 +91,16 @@ func (q *call) life() time.Duration {
 	if q.expired {
 		return 0
 	}
-	return ledgertest.Hour
+	return Hour
 }
 
 // settlement is the batch of a call. Every second one has its results in the wrong order.
 func (q *call) settlement(l ledger.Lease) ledger.Settlement {
-	s := ledger.Settlement{Lease: l, Number: q.number}
-	for i, letter := range []byte(q.outcomes) {
-		s.Results = append(s.Results, ledgertest.OneResult(q.first+int64(i), outcomeOf(letter)))
+	s := ledger.Settlement{Lease: l, Number: q.settled.number}
+	for i, letter := range []byte(q.settled.outcomes) {
+		s.Results = append(s.Results, OneResult(q.settled.first+int64(i), outcomeOf(letter)))
 	}
-	if q.number%2 == 0 {
+	if q.settled.number%2 == 0 {
 		slices.Reverse(s.Results)
 	}
 	return s
@@ -136,12 +135,12 @@ func (c *client) list(ctx context.Context, op *operation) (err error) {
 	switch q.kind {
 	case lease:
 		op.shown, err = c.Lease(ctx, c.nodes[q.node], q.limit, q.life())
-	case history:
+	case readHistory:
 		query := ledger.HistoryQuery{Workspace: c.spaces[q.workspace], Limit: q.limit}
 		op.shown, err = c.History(ctx, query)
 	default:
 		var leases []ledger.Lease
-		leases, err = c.Renew(ctx, c.nodes[q.node], ledgertest.Hour)
+		leases, err = c.Renew(ctx, c.nodes[q.node], Hour)
 		for _, l := range leases {
 			op.lines = append(op.lines, listed{file: l.Verification, epoch: l.Epoch})
 		}
@@ -157,7 +156,7 @@ func (c *client) outcomes(ctx context.Context, op *operation) (string, error) {
 	var list strings.Builder
 	space := c.spaces[op.call.workspace]
 	err := c.Results(ctx, space, op.call.file, func(r ledger.Result) error {
-		if r != ledgertest.OneResult(r.Ordinal, r.Outcome) || r.Ordinal < int64(list.Len()) || r.Outcome == smtp.Undecided {
+		if r != OneResult(r.Ordinal, r.Outcome) || r.Ordinal < int64(list.Len()) || r.Outcome == smtp.Undecided {
 			return fmt.Errorf("result %d is %+v: %w", list.Len(), r, errWrong)
 		}
 		list.WriteString(strings.Repeat(letters[:1], int(r.Ordinal)-list.Len()))
@@ -187,7 +186,7 @@ func (c *client) next() (call, bool) {
 	case p < 22:
 		return call{kind: balance, workspace: workspace}, true
 	case p < 24:
-		return call{kind: history, workspace: workspace, limit: 1 + c.random.IntN(4)}, true
+		return call{kind: readHistory, workspace: workspace, limit: 1 + c.random.IntN(4)}, true
 	case p < 25:
 		return call{kind: renew, node: c.number}, true
 	case p < 30 || len(active) == 0:
@@ -324,18 +323,18 @@ func (c *client) finish(k *known, q *call) {
 		return
 	}
 	q.kind = settle
-	q.number = k.v.Settlements + 1
+	q.settled.number = k.v.Settlements + 1
 	if c.random.IntN(12) == 0 {
-		q.number += int64(c.random.IntN(3)) - 1
+		q.settled.number += int64(c.random.IntN(3)) - 1
 	}
-	q.first = batchSize * (q.number - 1)
-	n := min(batchSize, k.v.Total-q.first)
-	if q.number < 1 || n < 1 {
+	q.settled.first = batchSize * (q.settled.number - 1)
+	n := min(batchSize, k.v.Total-q.settled.first)
+	if q.settled.number < 1 || n < 1 {
 		q.kind = verification // nothing is left, as far as known
 		return
 	}
 	for range n {
-		q.outcomes += string(someOutcome(c.random))
+		q.settled.outcomes += string(someOutcome(c.random))
 	}
 	k.sent = append(k.sent, *q)
 }

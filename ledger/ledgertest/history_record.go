@@ -1,4 +1,4 @@
-package histories
+package ledgertest
 
 import (
 	"bytes"
@@ -42,11 +42,12 @@ func (h *History) Unknown() int {
 	return n
 }
 
-// Record makes three workspaces in an empty book and lets 16 clients work on them at once; books are connections to it,
-// which are dealt out among them. In the end it reads everything once more, which is a part of the history. An error is
-// a call that failed where none may fail, or an audit that found something; the answers themselves are judged by Check.
-func Record(ctx context.Context, books []ledger.Book, o Options) (*History, error) {
-	r := &recorder{books: books, Options: o, random: rand.New(rand.NewPCG(o.Seed, 0)),
+// RecordHistory makes three workspaces in an empty book and lets 16 clients work on them at once; books are connections
+// to it, which are dealt out among them. In the end it reads everything once more, which is a part of the history. An
+// error is a call that failed where none may fail, or an audit that found something; the answers themselves are judged
+// by Check.
+func RecordHistory(ctx context.Context, books []ledger.Book, o HistoryOptions) (*History, error) {
+	r := &recorder{books: books, HistoryOptions: o, random: rand.New(rand.NewPCG(o.Seed, 0)),
 		left: o.Operations, start: time.Now()}
 	for i := range r.nodes[1:] {
 		r.nodes[i+1] = r.id()
@@ -237,7 +238,7 @@ func (b *book) repeats(c call) bool {
 	switch c.kind {
 	case settle:
 		batches := strings.Split(f.batches, ";")
-		return c.number >= 1 && c.number < int64(len(batches)) && batches[c.number-1] == c.batch()
+		return c.settled.number >= 1 && c.settled.number < int64(len(batches)) && batches[c.settled.number-1] == c.batch()
 	case prepare:
 		return f.epoch == c.epoch && f.total == c.total && (f.short() || f.funded() && f.node == c.node)
 	case refuse:
@@ -249,7 +250,9 @@ func (b *book) repeats(c call) bool {
 }
 
 // batch is the settlement as text.
-func (c call) batch() string { return fmt.Sprintf("%d %d %s", c.epoch, c.first, c.outcomes) }
+func (c call) batch() string {
+	return fmt.Sprintf("%d %d %s", c.epoch, c.settled.first, c.settled.outcomes)
+}
 
 func (b *book) prepare(c call) (*book, answer) {
 	f := b.files[c.rank]
@@ -269,23 +272,23 @@ func (b *book) prepare(c call) (*book, answer) {
 
 func (b *book) settle(c call) (*book, answer) {
 	f := b.files[c.rank]
-	n := int64(len(c.outcomes))
+	n := int64(len(c.settled.outcomes))
 	switch {
-	case c.number != f.settlements+1:
+	case c.settled.number != f.settlements+1:
 		return b, refused(ledger.ErrStaleEpoch)
-	case !f.funded() || c.first+n > f.total:
+	case !f.funded() || c.settled.first+n > f.total:
 		return b, refused(ledger.ErrIllegal)
 	}
 	b = b.clone()
 	f = b.edit(c.rank)
 	a := &b.accounts[f.workspace]
-	free := ledger.Credits(strings.Count(c.outcomes, "u"))
-	for _, letter := range []byte(c.outcomes) {
+	free := ledger.Credits(strings.Count(c.settled.outcomes, "u"))
+	for _, letter := range []byte(c.settled.outcomes) {
 		f.counts.Add(outcomeOf(letter))
 	}
-	f.settlements = c.number
+	f.settlements = c.settled.number
 	f.batches += c.batch() + ";"
-	f.outcomes += c.outcomes
+	f.outcomes += c.settled.outcomes
 	f.held -= ledger.Credits(n)
 	a.Held -= ledger.Credits(n)
 	a.Available += free

@@ -1,4 +1,4 @@
-package histories
+package ledgertest
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ type book struct {
 }
 
 // limits are those of each workspace in a history.
-var limits = ledger.Limits{Open: openMax, Stored: 1 << 40, Unpaid: 1 << 20}
+var clientLimits = ledger.Limits{Open: openMax, Stored: 1 << 40, Unpaid: 1 << 20}
 
 // account is the money of one workspace.
 type account struct {
@@ -96,7 +96,7 @@ func (b *book) apply(c call) (*book, answer) {
 		return b, b.renew(c)
 	case balance:
 		return b, answer{account: b.accounts[c.workspace].Balance}
-	case history:
+	case readHistory:
 		return b, b.history(c)
 	}
 	if c.rank < 0 || b.files[c.rank] == nil {
@@ -214,11 +214,11 @@ func (b *book) lease(c call) (*book, answer) {
 	var list strings.Builder
 	next, n := b, 0
 	for rank, f := range b.files {
-		if !f.free() || c.took != nil && !c.took[rank] {
+		if !f.free() || c.lease.took != nil && !c.lease.took[rank] {
 			continue
 		}
 		if n == c.limit {
-			if c.all {
+			if c.lease.all {
 				return b, answer{list: "nothing may be left"}
 			}
 			break

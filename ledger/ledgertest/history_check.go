@@ -1,4 +1,4 @@
-package histories
+package ledgertest
 
 import (
 	"cmp"
@@ -48,17 +48,17 @@ func (h *History) part(workspace int) []porcupine.Operation {
 			continue
 		}
 		if h.passing && op.call.kind == lease {
-			op.call.took = maps.Clone(untold)
-			maps.Copy(op.call.took, ranksOf(op.lines))
+			op.call.lease.took = maps.Clone(untold)
+			maps.Copy(op.call.lease.took, ranksOf(op.lines))
 		}
 		part = append(part, op.others()...)
 		if op.call.kind == lease || op.call.kind == renew {
 			lines := slices.DeleteFunc(slices.Clone(op.lines), func(l listed) bool { return h.files[l.rank] != workspace })
 			// What a run before took is answered as it is, though more could be had by then.
-			op.call.anew = op.repeats > 0
-			op.call.all = len(op.lines) < op.call.limit && !op.call.anew && !h.passing
+			op.call.lease.anew = op.repeats > 0
+			op.call.lease.all = len(op.lines) < op.call.limit && !op.call.lease.anew && !h.passing
 			if h.passing {
-				op.call.took = ranksOf(lines)
+				op.call.lease.took = ranksOf(lines)
 			}
 			op.call.limit = len(lines)
 			op.answer.list = textOf(lines)
@@ -159,7 +159,7 @@ func (h *History) model() porcupine.Model {
 			if after, must := before.apply(c); told == must {
 				states = append(states, after)
 			}
-			if c.kind == lease && c.anew && told.list != "" && before.holds(c.node, told.list) {
+			if c.kind == lease && c.lease.anew && told.list != "" && before.holds(c.node, told.list) {
 				states = append(states, before)
 			}
 			return states
@@ -195,7 +195,7 @@ func (b *book) open(c call) []any {
 	case c.kind != lease:
 		after, _ := b.apply(c)
 		return append(list, after)
-	case c.took != nil:
+	case c.lease.took != nil:
 		return b.openPassing(c)
 	}
 	for limit := range c.limit {
@@ -210,7 +210,7 @@ func (b *book) open(c call) []any {
 func (b *book) openPassing(c call) []any {
 	list, sizes := []any{b}, []int{0}
 	for rank, f := range b.files {
-		if !f.free() || !c.took[rank] {
+		if !f.free() || !c.lease.took[rank] {
 			continue
 		}
 		for i := range list { // those of before this file
