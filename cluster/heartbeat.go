@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -17,7 +19,7 @@ import (
 )
 
 // heartbeats is the loop that writes to the ledger that this process lives and which members it sees, and reads there
-// what it may use. Only its one goroutine may use it, apart from fence.
+// what it may use. Only its one goroutine may use it, apart from fence and what is atomic.
 type heartbeats struct {
 	node     *Node
 	fence    fence
@@ -31,6 +33,13 @@ type heartbeats struct {
 	kept     *share.Table         // the table that this node complies with
 	behind   int                  // heartbeats in a row that failed
 	apart    apart
+
+	// What others read of it.
+	snapshot  atomic.Pointer[ledger.NodeSnapshot] // the newest
+	shares    atomic.Pointer[share.Table]
+	offset    atomic.Int64 // of the ledger's clock from ours, in nanoseconds
+	rested    atomic.Bool  // this node uses nothing until the next good heartbeat
+	searching atomic.Bool  // a search for lost processes runs
 }
 
 func newHeartbeats(n *Node) *heartbeats {
@@ -62,12 +71,12 @@ func (b *heartbeats) round(ctx context.Context) time.Duration {
 	if err := b.writeHeartbeat(ctx); err != nil {
 		return b.failed(ctx, err)
 	}
-	b.node.part(*b.node.snapshot.Load(), said)
+	b.refuseApart(*b.snapshot.Load(), said)
 	if b.behind > 0 {
 		b.node.log.Info("ledger takes heartbeats again", "failed", b.behind)
 		b.behind = 0
 	}
-	b.node.tend(ctx)
+	b.act(ctx)
 	if b.table.Settled() && slices.Equal(b.voted, b.node.lookup.view.Load().members) {
 		return b.node.times.Heartbeat
 	}
@@ -77,13 +86,13 @@ func (b *heartbeats) round(ctx context.Context) time.Duration {
 // rest makes this node use nothing before others may count it out.
 func (b *heartbeats) rest(ctx context.Context) bool {
 	b.table, b.kept = nil, nil
-	b.node.shares.Store(nil)
+	b.shares.Store(nil)
 	if b.comply(ctx) != nil {
 		return false
 	}
 	// Receivers may still hold sessions that this node ended. The other nodes spare receivers that its row names.
-	hashes, all := b.node.silence()
-	b.node.rested.Store(all && len(common(hashes, b.named)) == len(hashes))
+	hashes, all := b.silence()
+	b.rested.Store(all && len(common(hashes, b.named)) == len(hashes))
 	return true
 }
 
@@ -93,25 +102,25 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 	if !b.began || !b.unsure && b.table.Settled() {
 		b.began, b.voted = true, b.node.lookup.view.Load().members
 	}
-	silent, all := b.node.silence()
+	silent, all := b.silence()
 	if all { // otherwise somebody would use a receiver that is not named
 		b.told = b.complied
 	}
 	sent := time.Now()
 	within, cancel := context.WithTimeout(ctx, b.heartbeatTime(sent))
 	defer cancel()
-	roll, err := b.node.peers.Book.WriteHeartbeat(within, b.node.heartbeatOf(b.voted, b.told, silent))
+	roll, err := b.node.peers.Book.WriteHeartbeat(within, b.row(silent))
 	if b.unsure = err != nil; b.unsure {
 		b.named = common(b.named, silent) // the row has the old list or the new one
 		return err
 	}
 	b.named = silent
-	b.node.rested.Store(false)
+	b.rested.Store(false)
 	b.fence.beaten(sent)
-	b.node.snapshot.Store(&roll)
-	b.node.offset.Store(int64(roll.Now.Sub(time.Now().Round(0))))
+	b.snapshot.Store(&roll)
+	b.offset.Store(int64(roll.Now.Sub(time.Now().Round(0))))
 	b.table = share.Compute(roll, b.node.meta.Session, b.node.times.Rest)
-	b.node.shares.Store(b.table)
+	b.shares.Store(b.table)
 	// Receivers need to comply only if the shares changed, or if the last time failed halfway.
 	if b.kept == nil || !b.table.Same(b.kept) {
 		b.kept = nil
@@ -154,27 +163,53 @@ func (b *heartbeats) failed(ctx context.Context, err error) time.Duration {
 		b.node.log.Warn("ledger did not take a heartbeat", "attempt", b.behind, "err", err)
 	}
 	if errors.Is(err, ledger.ErrOtherCluster) {
-		b.node.fail(err)
+		b.node.loops.fail(err)
 	}
 	return b.node.times.Soon
 }
 
-// heartbeatOf returns this process's heartbeat.
-func (n *Node) heartbeatOf(view []ledger.Incarnation, read int64, silent []uint64) ledger.Heartbeat {
-	load := n.options.Load()
+// row returns this process's heartbeat.
+func (b *heartbeats) row(silent []uint64) ledger.Heartbeat {
+	n, load := b.node, b.node.options.Load()
 	return ledger.Heartbeat{Incarnation: ledger.Incarnation{Session: n.meta.Session, Node: n.meta.Node},
 		Cluster: n.options.Name, Name: n.meta.Name, Version: n.meta.Version, Actors: n.meta.Actors,
-		Draining: n.Draining(), Started: time.UnixMilli(n.meta.Started), View: view, Read: read, Silent: silent,
+		Draining: n.Draining(), Started: time.UnixMilli(n.meta.Started), View: b.voted, Read: b.told, Silent: silent,
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
+}
+
+// writeLeave writes to the ledger that this process no longer uses anything, and which receivers may still hold
+// sessions of it.
+func (b *heartbeats) writeLeave(ctx context.Context) error {
+	n := b.node
+	within, cancel := context.WithTimeout(ctx, silenceWithin)
+	defer cancel()
+	silent, _ := b.silence()
+	for ; len(silent) > 0 && within.Err() == nil; silent, _ = b.silence() {
+		select {
+		case <-within.Done():
+		case <-time.After(silenceWithin / 20):
+		}
+	}
+	within, cancel = context.WithTimeout(ctx, leaveWithin)
+	defer cancel()
+	if len(silent) > 0 && !b.fence.up() {
+		if _, err := n.peers.Book.WriteHeartbeat(within, b.row(silent)); err != nil {
+			return fmt.Errorf("cluster: tell the ledger which receivers have silent sessions: %w", err)
+		}
+	}
+	if err := n.peers.Book.Leave(within, n.meta.Session); err != nil {
+		return fmt.Errorf("cluster: tell the ledger that this node leaves: %w", err)
+	}
+	return nil
 }
 
 // silence returns the hashed keys of receivers that may still hold sessions this process has ended. all is false when
 // there are more than ledger.SilentMax.
-func (n *Node) silence() (hashes []uint64, all bool) {
-	if n.options.Silent == nil {
+func (b *heartbeats) silence() (hashes []uint64, all bool) {
+	if b.node.options.Silent == nil {
 		return nil, true
 	}
-	for _, key := range n.options.Silent() {
+	for _, key := range b.node.options.Silent() {
 		hashes = append(hashes, share.Hash(key))
 	}
 	slices.Sort(hashes)
@@ -193,73 +228,73 @@ func common(a, b []uint64) (both []uint64) {
 	return both
 }
 
-// tend acts on the newest snapshot: it drains this node while an operator wants that, and starts a search for lost
+// act acts on the newest snapshot: it drains this node while an operator wants that, and starts a search for lost
 // processes beside the heartbeats.
-func (n *Node) tend(ctx context.Context) {
-	roll := n.snapshot.Load()
-	if row := sessionIn(roll, n.meta.Session); row != nil && row.DrainAsked != n.wished.Load() {
+func (b *heartbeats) act(ctx context.Context) {
+	roll := b.snapshot.Load()
+	if row := sessionIn(roll, b.node.meta.Session); row != nil && row.DrainAsked != b.node.drains.wished.Load() {
 		if row.DrainAsked {
-			n.log.Info("draining, as an operator asked")
+			b.node.log.Info("draining, as an operator asked")
 		} else {
-			n.log.Info("taking work again, as an operator asked")
+			b.node.log.Info("taking work again, as an operator asked")
 		}
-		n.wish(row.DrainAsked)
+		b.node.wish(row.DrainAsked)
 	}
 	lost := slices.DeleteFunc(slices.Clone(roll.Nodes), func(row ledger.NodeRow) bool {
-		return row.Session == n.meta.Session || !n.missing(roll, row)
+		return row.Session == b.node.meta.Session || !b.missing(roll, row)
 	})
-	if len(lost) > 0 && n.searching.CompareAndSwap(false, true) {
-		n.running.Go(func() {
-			defer n.searching.Store(false)
-			n.search(ctx, lost)
+	if len(lost) > 0 && b.searching.CompareAndSwap(false, true) {
+		b.node.loops.running.Go(func() {
+			defer b.searching.Store(false)
+			b.search(ctx, lost)
 		})
 	}
 }
 
 // missing reports whether a process has to be counted out, or may still have SMTP
 // sessions after that.
-func (n *Node) missing(roll *ledger.NodeSnapshot, row ledger.NodeRow) bool {
+func (b *heartbeats) missing(roll *ledger.NodeSnapshot, row ledger.NodeRow) bool {
 	unseen := roll.Now.Sub(row.Seen)
-	return row.Status == ledger.NodeIn && unseen >= n.times.Lost ||
-		row.Status == ledger.NodeLost && !row.Dead && unseen < n.times.Rest
+	return row.Status == ledger.NodeIn && unseen >= b.node.times.Lost ||
+		row.Status == ledger.NodeLost && !row.Dead && unseen < b.node.times.Rest
 }
 
 // search counts out the lost processes, all at the same time, and marks those dead that certainly have no SMTP
 // sessions.
-func (n *Node) search(ctx context.Context, lost []ledger.NodeRow) {
+func (b *heartbeats) search(ctx context.Context, lost []ledger.NodeRow) {
 	var all sync.WaitGroup
 	for _, row := range lost {
 		all.Go(func() {
-			dead := n.ended(ctx, row)
+			dead := b.ended(ctx, row)
 			if dead || row.Status == ledger.NodeIn {
-				n.retire(ctx, row, dead)
-				n.wake()
+				b.retire(ctx, row, dead)
+				b.node.loops.wake()
 			}
 		})
 	}
 	all.Wait()
 }
 
-func (n *Node) retire(ctx context.Context, row ledger.NodeRow, dead bool) {
-	within, cancel := context.WithTimeout(ctx, n.times.HeartbeatWithin)
+func (b *heartbeats) retire(ctx context.Context, row ledger.NodeRow, dead bool) {
+	within, cancel := context.WithTimeout(ctx, b.node.times.HeartbeatWithin)
 	defer cancel()
-	if err := n.peers.Book.Retire(within, row.Session, n.times.Lost, dead); err != nil {
-		n.log.Warn("lost node not counted out", "node", row.Name, "err", err)
+	if err := b.node.peers.Book.Retire(within, row.Session, b.node.times.Lost, dead); err != nil {
+		b.node.log.Warn("lost node not counted out", "node", row.Name, "err", err)
 		return
 	}
-	n.log.Warn("node lost", "node", row.Name, "seen", row.Seen, "dead", dead)
+	b.node.log.Warn("node lost", "node", row.Name, "seen", row.Seen, "dead", dead)
 }
 
 // ended reports whether a process without heartbeats certainly has no SMTP sessions: a later process of its node has
 // its address, nothing listens there, or it says so itself.
-func (n *Node) ended(ctx context.Context, row ledger.NodeRow) bool {
-	for _, other := range n.snapshot.Load().Nodes {
+func (b *heartbeats) ended(ctx context.Context, row ledger.NodeRow) bool {
+	for _, other := range b.snapshot.Load().Nodes {
 		if other.Status == ledger.NodeIn && other.Node == row.Node &&
 			other.Actors == row.Actors && other.Started.After(row.Started) {
 			return true
 		}
 	}
-	return n.refuses(ctx, row.Actors) || n.rests(row.Session, row.Actors)
+	return refuses(ctx, row.Actors, b.node.times.Ask) || b.rests(row.Session, row.Actors)
 }
 
 // sessionIn returns the row of a session that is a member by the snapshot; nil: there is none.

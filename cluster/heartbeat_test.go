@@ -131,25 +131,25 @@ func TestANodeRestsBehindItsFence(t *testing.T) {
 		return nil
 	})
 	sees(n, 1)
-	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.rested.Load() {
-		t.Fatalf("heartbeat: %v, rested %v", err, n.rested.Load())
+	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.heartbeats.rested.Load() {
+		t.Fatalf("heartbeat: %v, rested %v", err, n.heartbeats.rested.Load())
 	}
 	n.heartbeats.fence.beaten(time.Now().Add(-n.times.Fence))
 	if k, _ := n.Share("example.net"); k != 0 || !n.Fenced() {
 		t.Errorf("behind its fence the node may use %d parts", k)
 	}
 	given = 1
-	if !n.heartbeats.rest(t.Context()) || given != 0 || !n.rested.Load() {
-		t.Errorf("rested is %v with %d parts, want true with none", n.rested.Load(), given)
+	if !n.heartbeats.rest(t.Context()) || given != 0 || !n.heartbeats.rested.Load() {
+		t.Errorf("rested is %v with %d parts, want true with none", n.heartbeats.rested.Load(), given)
 	}
-	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.rested.Load() || n.Fenced() {
-		t.Errorf("after a good heartbeat: %v, rested %v, fenced %v", err, n.rested.Load(), n.Fenced())
+	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.heartbeats.rested.Load() || n.Fenced() {
+		t.Errorf("after a good heartbeat: %v, rested %v, fenced %v", err, n.heartbeats.rested.Load(), n.Fenced())
 	}
 }
 
 func TestANodeThatCannotRestIsNotTakenForResting(t *testing.T) {
 	n := newBeating(&table{}, func(context.Context, func(string) (int, int)) error { return errLost })
-	if n.heartbeats.rest(t.Context()) || n.rested.Load() {
+	if n.heartbeats.rest(t.Context()) || n.heartbeats.rested.Load() {
 		t.Error("a node that still has SMTP sessions says that it rests")
 	}
 }
@@ -274,10 +274,10 @@ func TestANewerTurnOfAMemberIsTold(t *testing.T) {
 	n, l, changes := newLinked(t)
 	l.touch(n.meta.Session, n.meta.Actors)
 	wantChange(t, changes) // linked
-	n.snapshot.Store(&ledger.NodeSnapshot{Generation: 4})
+	n.heartbeats.snapshot.Store(&ledger.NodeSnapshot{Generation: 4})
 	l.touch(n.meta.Session, n.meta.Actors)
 	effort.Is(t, len(changes), 0, "a turn that is known was told")
-	n.snapshot.Store(&ledger.NodeSnapshot{Generation: 5})
+	n.heartbeats.snapshot.Store(&ledger.NodeSnapshot{Generation: 5})
 	l.touch(n.meta.Session, n.meta.Actors)
 	wantChange(t, changes)
 }
@@ -365,8 +365,8 @@ func TestANodeRestsWhenItsRowNamesAllThatIsSilent(t *testing.T) {
 		}
 		keys = c.now
 		n.heartbeats.fence.beaten(time.Now().Add(-n.times.Fence))
-		if !n.heartbeats.rest(t.Context()) || n.rested.Load() != c.rests {
-			t.Errorf("%s: rests is %v, want %v", c.name, n.rested.Load(), c.rests)
+		if !n.heartbeats.rest(t.Context()) || n.heartbeats.rested.Load() != c.rests {
+			t.Errorf("%s: rests is %v, want %v", c.name, n.heartbeats.rested.Load(), c.rests)
 		}
 	}
 }
@@ -397,11 +397,11 @@ func TestWhoLeavesNamesWhatIsSilent(t *testing.T) {
 	}
 	sees(n, 1)
 	effort.OK(t, n.heartbeats.writeHeartbeat(t.Context()))
-	if err := n.writeLeave(t.Context()); err != nil || l.left != 1 || len(l.beats) != 1 {
+	if err := n.heartbeats.writeLeave(t.Context()); err != nil || l.left != 1 || len(l.beats) != 1 {
 		t.Errorf("receivers have heard it: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
 	}
 	heard = 1 << 30
-	if err := n.writeLeave(t.Context()); err != nil || l.left != 2 || len(l.beats) != 2 ||
+	if err := n.heartbeats.writeLeave(t.Context()); err != nil || l.left != 2 || len(l.beats) != 2 ||
 		!slices.Equal(l.beats[1].Silent, hashed("a.example")) {
 		t.Errorf("a receiver has not: %v, left %d times, %d heartbeats", err, l.left, len(l.beats))
 	}

@@ -60,7 +60,8 @@ func (n *Node) Members() []Member {
 		out = append(out, Member{Meta: m.NodeMeta, Seen: true, Suspect: m.Suspect, This: this,
 			Linked: this || n.links.linked(m.Session), Since: m.Since, Gossip: m.Address})
 	}
-	for i, row := range n.snapshot.Load().Nodes {
+	rows := n.Snapshot().Nodes
+	for i, row := range rows {
 		at, known := index[row.Session]
 		if !known {
 			at = len(out)
@@ -68,7 +69,7 @@ func (n *Node) Members() []Member {
 				Name: row.Name, Actors: row.Actors, Version: row.Version, Draining: row.Draining,
 				Started: row.Started.UnixMilli()}})
 		}
-		out[at].Row = &n.snapshot.Load().Nodes[i]
+		out[at].Row = &rows[i]
 		out[at].Ineligible = row.Status == ledger.NodeIn && !row.Draining && !countsOnItself(row)
 		out[at].Agreed = row.Status == ledger.NodeIn && slices.Equal(row.View, n.lookup.view.Load().members)
 	}
@@ -76,7 +77,7 @@ func (n *Node) Members() []Member {
 }
 
 // Snapshot is the newest snapshot of the nodes from the ledger; nil in a cluster of one.
-func (n *Node) Snapshot() *ledger.NodeSnapshot { return n.snapshot.Load() }
+func (n *Node) Snapshot() *ledger.NodeSnapshot { return n.heartbeats.snapshot.Load() }
 
 // Load is this node's present work.
 func (n *Node) Load() Load { return n.options.Load() }
@@ -85,7 +86,7 @@ func (n *Node) Load() Load { return n.options.Load() }
 func (n *Node) Meta() gossip.NodeMeta { return n.meta }
 
 // ClockOffset is the ledger's clock minus this node's, as measured by the last heartbeat.
-func (n *Node) ClockOffset() time.Duration { return time.Duration(n.offset.Load()) }
+func (n *Node) ClockOffset() time.Duration { return time.Duration(n.heartbeats.offset.Load()) }
 
 // Drain asks a node, this one or another, to give its work away and to take none, from its next heartbeat on. Error:
 // ledger.ErrNoSuchNode.
@@ -97,7 +98,7 @@ func (n *Node) Drain(ctx context.Context, node uuid.UUID) error {
 	if err := n.peers.Book.AskDrain(ctx, node); err != nil {
 		return fmt.Errorf("drain node: %w", err)
 	}
-	n.wake()
+	n.loops.wake()
 	return nil
 }
 
@@ -111,12 +112,12 @@ func (n *Node) Undrain(ctx context.Context, node uuid.UUID) error {
 	if err := n.peers.Book.Undrain(ctx, node); err != nil {
 		return fmt.Errorf("undrain node: %w", err)
 	}
-	n.wake()
+	n.loops.wake()
 	return nil
 }
 
 // Draining reports whether this node gives its work away, because an operator wants that or it stops.
-func (n *Node) Draining() bool { return n.wished.Load() || n.stopping.Load() }
+func (n *Node) Draining() bool { return n.drains.wished.Load() || n.drains.stopping.Load() }
 
 // Forget records an operator's statement that a lost node is dead. Errors: ledger.ErrNoSuchNode, ledger.ErrNodeAlive.
 func (n *Node) Forget(ctx context.Context, node uuid.UUID) error {
@@ -126,7 +127,7 @@ func (n *Node) Forget(ctx context.Context, node uuid.UUID) error {
 	if err := n.peers.Book.Forget(ctx, node, n.times.Lost); err != nil {
 		return fmt.Errorf("forget node: %w", err)
 	}
-	n.wake()
+	n.loops.wake()
 	return nil
 }
 
@@ -148,7 +149,7 @@ const (
 // Ahead reports whether this node, with this many leases and addresses, has clearly more work than another one that
 // takes work.
 func (n *Node) Ahead(leases int, addresses int64) bool {
-	roll := n.snapshot.Load()
+	roll := n.Snapshot()
 	if roll == nil {
 		return false
 	}
@@ -249,7 +250,7 @@ func (n *Node) SetIneligible(why string) {
 		return
 	}
 	if n.peers != nil {
-		n.wake()
+		n.loops.wake()
 		return
 	}
 	if n.serving.Load() {
@@ -296,18 +297,18 @@ func newMetrics(r prometheus.Registerer, n *Node) *metrics {
 		return float64(len(n.lookup.view.Load().members))
 	})
 	gauge("voters", "Processes that share the limits of receivers, by the ledger.", func() float64 {
-		return float64(n.shares.Load().Voters())
+		return float64(n.heartbeats.shares.Load().Voters())
 	})
 	gauge("settled", "1 when every process has read the newest change of members.", func() float64 {
-		return truth(n.peers == nil || n.shares.Load().Settled())
+		return truth(n.peers == nil || n.heartbeats.shares.Load().Settled())
 	})
 	gauge("fence_up", "1 while this node uses nothing, because the ledger did not take its heartbeats.",
 		func() float64 { return truth(n.Fenced()) })
 	gauge("clock_offset_seconds", "The ledger's clock minus this node's.", func() float64 {
-		return float64(n.offset.Load()) / 1e9
+		return float64(n.heartbeats.offset.Load()) / 1e9
 	})
 	gauge("nodes_lost", "Lost processes that may still have SMTP sessions.", func() float64 {
-		return float64(n.lostCount())
+		return float64(n.heartbeats.lostCount())
 	})
 	return m
 }
@@ -319,13 +320,13 @@ func truth(b bool) float64 {
 	return 0
 }
 
-func (n *Node) lostCount() int {
-	roll, count := n.snapshot.Load(), 0
+func (b *heartbeats) lostCount() int {
+	roll, count := b.snapshot.Load(), 0
 	if roll == nil {
 		return 0
 	}
 	for _, row := range roll.Nodes {
-		if row.Status == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < n.times.Rest {
+		if row.Status == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < b.node.times.Rest {
 			count++
 		}
 	}

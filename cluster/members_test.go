@@ -46,11 +46,11 @@ func TestAhead(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			n := &Node{times: DefaultTimes()}
+			n := &Node{times: DefaultTimes(), heartbeats: &heartbeats{}}
 			if n.Ahead(c.leases, c.addresses) {
 				t.Fatal("ahead of nobody it knows")
 			}
-			n.snapshot.Store(&ledger.NodeSnapshot{Now: now, Nodes: c.rows})
+			n.heartbeats.snapshot.Store(&ledger.NodeSnapshot{Now: now, Nodes: c.rows})
 			if got := n.Ahead(c.leases, c.addresses); got != c.want {
 				t.Fatalf("ahead is %v, want %v", got, c.want)
 			}

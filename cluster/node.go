@@ -19,8 +19,6 @@ import (
 
 	"rollcall/cluster/gossip"
 	"rollcall/cluster/secure"
-	"rollcall/cluster/share"
-	"rollcall/ledger"
 )
 
 // Node is this process as a member. Safe for concurrent use.
@@ -35,31 +33,50 @@ type Node struct {
 	times    Times
 	serving  atomic.Bool // the library runs
 
-	answers Answer
-	queries queries // those of others in progress
+	answering answering
 
 	peers      *Peers // nil: a cluster of one, which uses no field below
 	meta       gossip.NodeMeta
 	gossip     *gossip.Gossip
 	links      *links
 	heartbeats *heartbeats
-
-	seen       atomic.Pointer[seen]
-	shares     atomic.Pointer[share.Table]
-	rested     atomic.Bool                         // this node uses nothing until the next good heartbeat
-	snapshot   atomic.Pointer[ledger.NodeSnapshot] // the newest
-	offset     atomic.Int64                        // of the ledger's clock from ours, in nanoseconds
-	wished     atomic.Bool                         // an operator wants this node to drain
-	stopping   atomic.Bool                         // it gives all work away and ends
+	seen       seenMembers
+	drains     drains
 	ineligible ineligible
-	searching  atomic.Bool         // a search for lost processes runs
-	telling    sync.Mutex          // keeps calls of onDrain in order
-	onDrain    func(draining bool) // guarded by telling; for the rest of the process
-	again      chan struct{}
-	failures   chan error
-	cancel     context.CancelFunc
-	running    sync.WaitGroup
+	loops      loops
 	stop       sync.Once
+}
+
+// loops are the goroutines of a member, and what they are told and tell.
+type loops struct {
+	again    chan struct{} // the next heartbeat is due at once
+	failures chan error
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// wake triggers the next heartbeat at once.
+func (l *loops) wake() {
+	select {
+	case l.again <- struct{}{}:
+	default:
+	}
+}
+
+// fail makes Node.Failed deliver an error, after which the process must stop.
+func (l *loops) fail(err error) {
+	select {
+	case l.failures <- err:
+	default:
+	}
+}
+
+// drains is whether this node gives its work away.
+type drains struct {
+	wished   atomic.Bool         // an operator wants it
+	stopping atomic.Bool         // it ends
+	telling  sync.Mutex          // keeps calls of onDrain in order
+	onDrain  func(draining bool) // guarded by telling; for the rest of the process
 }
 
 const (
@@ -83,8 +100,9 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{options: o, log: o.Log, peers: o.Peers, times: o.times(),
-		lookup: &lookup{view: newCurrent()}, topology: newTopology(), queries: make(queries, queriesMax),
-		again: make(chan struct{}, 1), failures: make(chan error, 1)}
+		lookup: &lookup{view: newCurrent()}, topology: newTopology(),
+		answering: answering{log: o.Log, places: make(chan struct{}, queriesMax)},
+		loops:     loops{again: make(chan struct{}, 1), failures: make(chan error, 1)}}
 	n.heartbeats = newHeartbeats(n)
 	n.metrics = newMetrics(o.Registerer, n)
 	n.lookup.metrics = n.metrics
@@ -101,7 +119,7 @@ func (n *Node) Serve(ctx context.Context, kinds Kinds, answer Answer) error {
 	if len(kinds) == 0 {
 		return errors.New("cluster: no kinds")
 	}
-	n.answers = answer
+	n.answering.answer = answer
 	config, err := n.remote()
 	if err != nil {
 		return err
@@ -123,7 +141,7 @@ func (n *Node) Serve(ctx context.Context, kinds Kinds, answer Answer) error {
 
 // remote returns the configuration of actor traffic. A cluster of one accepts nobody.
 func (n *Node) remote() (*remote.Config, error) {
-	guard := &secure.Guard{Admit: n.admit, NameOf: n.nameOf, Metrics: n.metrics.secure, Log: n.log,
+	guard := &secure.Guard{Admit: n.admit, NameOf: n.seen.nameOf, Metrics: n.metrics.secure, Log: n.log,
 		Local: func() string { return n.system.Address() }}
 	if n.peers == nil {
 		guard.Times = secure.DefaultTimes()
@@ -156,28 +174,31 @@ func (n *Node) admit(name string) bool {
 	return seen != nil && seen.names[name]
 }
 
-// nameOf returns the member with an address of actor traffic.
-func (n *Node) nameOf(address string) (name string, ok bool) {
-	if seen := n.seen.Load(); seen != nil {
-		name, ok = seen.at[address]
-	}
-	return name, ok
-}
-
 // seen is the members that gossip sees.
 type seen struct {
 	names map[string]bool
 	at    map[string]string // name by actor address
 }
 
-// see notes the members that gossip sees.
-func (n *Node) see(members []gossip.Member) {
-	s := &seen{names: map[string]bool{n.meta.Name: true}, at: map[string]string{n.meta.Actors: n.meta.Name}}
-	for _, m := range members {
-		s.names[m.Name] = true
-		s.at[m.Actors] = m.Name
+// seenMembers are those at the last look; nil: none yet.
+type seenMembers struct{ atomic.Pointer[seen] }
+
+// nameOf returns the member with an address of actor traffic.
+func (s *seenMembers) nameOf(address string) (name string, ok bool) {
+	if seen := s.Load(); seen != nil {
+		name, ok = seen.at[address]
 	}
-	n.seen.Store(s)
+	return name, ok
+}
+
+// note notes the members that gossip sees.
+func (s *seenMembers) note(members []gossip.Member, self gossip.NodeMeta) {
+	next := &seen{names: map[string]bool{self.Name: true}, at: map[string]string{self.Actors: self.Name}}
+	for _, m := range members {
+		next.names[m.Name] = true
+		next.at[m.Actors] = m.Name
+	}
+	s.Store(next)
 }
 
 // startLibrary starts the library's member in its own goroutine, because the library panics on errors and sleeps for a
@@ -240,7 +261,7 @@ func (n *Node) meet(ctx context.Context) error {
 	}
 	n.meta = gossip.NodeMeta{Session: uuid.New(), Node: o.Node, Ledger: id, Name: name,
 		Actors: n.system.Address(), Version: o.Version, Wire: o.Wire, Started: time.Now().UnixMilli()}
-	n.links = newLinks(n.system, n.times, n.turn, n.wake)
+	n.links = newLinks(n.system, n.times, n.heartbeats.generation, n.loops.wake)
 	n.startAnswering()
 	options := n.peers.Gossip
 	options.Self, options.Registerer = n.meta, o.Registerer
@@ -251,9 +272,9 @@ func (n *Node) meet(ctx context.Context) error {
 		return errors.Join(err, n.gossip.Stop())
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n.cancel = cancel
-	n.running.Go(func() { n.heartbeats.run(running, n.again) })
-	n.running.Go(func() { n.watch(running) })
+	n.loops.cancel = cancel
+	n.loops.running.Go(func() { n.heartbeats.run(running, n.loops.again) })
+	n.loops.running.Go(func() { n.watch(running) })
 	return nil
 }
 
@@ -263,14 +284,14 @@ func (n *Node) greet(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cluster: read the members: %w", err)
 	}
-	n.snapshot.Store(&roll)
+	n.heartbeats.snapshot.Store(&roll)
 	n.heartbeats.complied = roll.Generation // it uses nothing yet
 	deadline := time.Now().Add(n.times.Meet)
 	for n.refreshView(); !n.met() && time.Now().Before(deadline); n.refreshView() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-n.again:
+		case <-n.loops.again:
 		case <-time.After(n.times.Soon):
 		}
 	}
@@ -283,7 +304,7 @@ func (n *Node) greet(ctx context.Context) error {
 // met reports whether every member that gossip and ledger know has answered.
 func (n *Node) met() bool {
 	for _, m := range n.gossip.Members() {
-		if m.Session != n.meta.Session && !n.links.linked(m.Session) && sessionIn(n.snapshot.Load(), m.Session) != nil {
+		if m.Session != n.meta.Session && !n.links.linked(m.Session) && sessionIn(n.Snapshot(), m.Session) != nil {
 			return false
 		}
 	}
@@ -296,7 +317,7 @@ func (n *Node) watch(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		members := n.gossip.Members()
-		n.see(members)
+		n.seen.note(members, n.meta)
 		n.links.ask(members, n.meta.Session)
 		if n.peers.Identity != nil {
 			n.peers.Identity.Expires() // loads a renewed certificate, and warns before the old one ends
@@ -306,11 +327,11 @@ func (n *Node) watch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		case <-n.gossip.Displaced():
-			n.fail(ErrDisplaced)
+			n.loops.fail(ErrDisplaced)
 			return
 		case <-n.gossip.Changed():
 			n.topology.tell(n.gossip.Members(), n.meta.Session)
-			n.wake()
+			n.loops.wake()
 		}
 	}
 }
@@ -318,9 +339,9 @@ func (n *Node) watch(ctx context.Context) {
 // refreshView recomputes the view.
 func (n *Node) refreshView() {
 	members := n.gossip.Members()
-	n.see(members)
+	n.seen.note(members, n.meta)
 	n.links.ask(members, n.meta.Session)
-	next := viewInputs{self: n.meta, members: members, linked: n.links.linked, snapshot: *n.snapshot.Load(),
+	next := viewInputs{self: n.meta, members: members, linked: n.links.linked, snapshot: *n.Snapshot(),
 		away: n.Draining() || n.ineligible.why() != ""}.computeView()
 	if !slices.Equal(next.members, n.lookup.view.Load().members) {
 		n.metrics.views.Inc()
@@ -328,24 +349,8 @@ func (n *Node) refreshView() {
 	}
 }
 
-// wake triggers the next heartbeat at once.
-func (n *Node) wake() {
-	select {
-	case n.again <- struct{}{}:
-	default:
-	}
-}
-
-// fail makes Failed deliver an error, after which the process must stop.
-func (n *Node) fail(err error) {
-	select {
-	case n.failures <- err:
-	default:
-	}
-}
-
 // Failed delivers an error for which this process must stop: ErrDisplaced, or the ledger's ErrOtherCluster.
-func (n *Node) Failed() <-chan error { return n.failures }
+func (n *Node) Failed() <-chan error { return n.loops.failures }
 
 // System is the actor system of this node.
 func (n *Node) System() *actor.ActorSystem { return n.system }
@@ -364,7 +369,7 @@ func (n *Node) Share(key string) (part, of int) {
 	case n.heartbeats.fence.up():
 		return 0, 1
 	}
-	return n.shares.Load().Of(key)
+	return n.heartbeats.shares.Load().Of(key)
 }
 
 // Fenced reports whether this process may use nothing shared, because it has not reached the ledger for too long.
@@ -377,10 +382,10 @@ func (n *Node) Late() bool { return n.peers != nil && n.heartbeats.fence.near() 
 // OnDrain sets a function to call when an operator wants this node to drain, and when that wish is taken back. An
 // earlier wish counts too. The function may be called twice with the same value.
 func (n *Node) OnDrain(do func(draining bool)) {
-	n.telling.Lock()
-	defer n.telling.Unlock()
-	n.onDrain = do
-	if n.wished.Load() {
+	n.drains.telling.Lock()
+	defer n.drains.telling.Unlock()
+	n.drains.onDrain = do
+	if n.drains.wished.Load() {
 		do(true)
 	}
 }
@@ -388,13 +393,13 @@ func (n *Node) OnDrain(do func(draining bool)) {
 // wish moves the actors here to the other members, or makes this node take work again. It may be called twice. A
 // stopping node still stops.
 func (n *Node) wish(drain bool) {
-	n.telling.Lock()
-	defer n.telling.Unlock()
-	if n.wished.Swap(drain) == drain {
+	n.drains.telling.Lock()
+	defer n.drains.telling.Unlock()
+	if n.drains.wished.Swap(drain) == drain {
 		return
 	}
-	if n.onDrain != nil {
-		n.onDrain(drain)
+	if n.drains.onDrain != nil {
+		n.drains.onDrain(drain)
 	}
 	if n.peers == nil {
 		return
@@ -402,7 +407,7 @@ func (n *Node) wish(drain bool) {
 	if err := n.gossip.Drain(n.Draining()); err != nil {
 		n.log.Warn("could not gossip drain state", "err", err)
 	}
-	n.wake()
+	n.loops.wake()
 }
 
 // Stop leaves the cluster: the virtual actors here end, the ledger and the members learn that the node leaves, and its
@@ -411,7 +416,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	var err error
 	n.stop.Do(func() {
 		if n.peers != nil {
-			n.stopping.Store(true)
+			n.drains.stopping.Store(true)
 			err = n.leave(ctx)
 		} else {
 			err = n.endSessions(ctx)
@@ -424,8 +429,8 @@ func (n *Node) Stop(ctx context.Context) error {
 
 // leave makes this process use nothing and then announces it.
 func (n *Node) leave(ctx context.Context) error {
-	n.cancel()
-	n.running.Wait()
+	n.loops.cancel()
+	n.loops.running.Wait()
 	var errs []error
 	if err := n.gossip.Drain(true); err != nil {
 		errs = append(errs, err)
@@ -433,7 +438,7 @@ func (n *Node) leave(ctx context.Context) error {
 	n.refreshView() // an empty view: the placement ends all actors here
 	if err := n.endSessions(ctx); err != nil {
 		errs = append(errs, err)
-	} else if err := n.writeLeave(ctx); err != nil {
+	} else if err := n.heartbeats.writeLeave(ctx); err != nil {
 		errs = append(errs, err)
 	}
 	within, cancel := context.WithTimeout(ctx, leaveWithin)
@@ -448,32 +453,6 @@ func (n *Node) endSessions(ctx context.Context) error {
 	defer cancel()
 	if err := n.options.Comply(within, func(string) (k, n int) { return 0, 1 }); err != nil {
 		return fmt.Errorf("cluster: receivers did not end in time: %w", err)
-	}
-	return nil
-}
-
-// writeLeave writes to the ledger that this process no longer uses anything, and which receivers may still hold
-// sessions of it.
-func (n *Node) writeLeave(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, silenceWithin)
-	defer cancel()
-	silent, _ := n.silence()
-	for ; len(silent) > 0 && within.Err() == nil; silent, _ = n.silence() {
-		select {
-		case <-within.Done():
-		case <-time.After(silenceWithin / 20):
-		}
-	}
-	within, cancel = context.WithTimeout(ctx, leaveWithin)
-	defer cancel()
-	if len(silent) > 0 && !n.heartbeats.fence.up() {
-		if _, err := n.peers.Book.WriteHeartbeat(within, n.heartbeatOf(n.heartbeats.voted, n.heartbeats.told,
-			silent)); err != nil {
-			return fmt.Errorf("cluster: tell the ledger which receivers have silent sessions: %w", err)
-		}
-	}
-	if err := n.peers.Book.Leave(within, n.meta.Session); err != nil {
-		return fmt.Errorf("cluster: tell the ledger that this node leaves: %w", err)
 	}
 	return nil
 }

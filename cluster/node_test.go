@@ -265,7 +265,7 @@ func TestWhoIsLostIsNamed(t *testing.T) {
 		row(2, 2, ledger.NodeIn, false), row(3, 3, ledger.NodeLost, false), row(13, 3, ledger.NodeLost, false),
 		row(4, 4, ledger.NodeLost, true), row(5, 5, ledger.NodeLeft, false)}
 	var names []string
-	for _, r := range lostOf(rows, seen) {
+	for _, r := range lostOf(&ledger.NodeSnapshot{Nodes: rows}, seen) {
 		names = append(names, r.Name)
 		if r.Err != ErrLost || r.Node == uuid.Nil || r.Body != nil {
 			t.Errorf("%+v", r)

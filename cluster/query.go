@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -74,7 +75,7 @@ func (n *Node) QueryAll(ctx context.Context, question []byte) []Reply {
 		all.Go(func() { out[i] = n.askMember(ctx, m, question) })
 	}
 	all.Wait()
-	out = append(out, n.lost(members)...)
+	out = append(out, lostOf(n.Snapshot(), members)...)
 	slices.SortFunc(out, func(a, b Reply) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), slices.Compare(a.Node[:], b.Node[:]))
 	})
@@ -89,7 +90,7 @@ func (n *Node) QueryMember(ctx context.Context, name string, question []byte) Re
 			return n.askMember(ctx, m, question)
 		}
 	}
-	for _, r := range n.lost(members) {
+	for _, r := range lostOf(n.Snapshot(), members) {
 		if r.Name == name {
 			return r
 		}
@@ -109,23 +110,17 @@ func (n *Node) queriedMembers() []gossip.NodeMeta {
 	return out
 }
 
-// lost returns replies for the members that can't be asked.
-func (n *Node) lost(seen []gossip.NodeMeta) []Reply {
-	roll := n.snapshot.Load()
+// lostOf names the nodes that gossip does not see although the ledger has them as members, or as lost but not known
+// dead. A restarted node is seen as its later process.
+func lostOf(roll *ledger.NodeSnapshot, seen []gossip.NodeMeta) (out []Reply) {
 	if roll == nil {
 		return nil
 	}
-	return lostOf(roll.Nodes, seen)
-}
-
-// lostOf names the nodes that gossip does not see although the ledger has them as members, or as lost but not known
-// dead. A restarted node is seen as its later process.
-func lostOf(rows []ledger.NodeRow, seen []gossip.NodeMeta) (out []Reply) {
 	named := map[uuid.UUID]bool{}
 	for _, card := range seen {
 		named[card.Node] = true
 	}
-	for _, row := range rows {
+	for _, row := range roll.Nodes {
 		gone := row.Status == ledger.NodeLeft || row.Status == ledger.NodeLost && row.Dead
 		if gone || named[row.Node] {
 			continue
@@ -146,7 +141,7 @@ func (n *Node) askMember(ctx context.Context, m gossip.NodeMeta, question []byte
 	if m.Session == n.meta.Session {
 		within, cancel := context.WithTimeout(ctx, queryWithin)
 		defer cancel()
-		r.Body, r.Err = n.answer(within, question)
+		r.Body, r.Err = n.answering.within(within, question)
 		return r
 	}
 	within := queryWithin
@@ -171,41 +166,45 @@ func (n *Node) askMember(ctx context.Context, m gossip.NodeMeta, question []byte
 	return r
 }
 
-// queries bounds the queries answered at once.
-type queries chan struct{}
+// answering answers the queries of members.
+type answering struct {
+	log    *slog.Logger
+	answer Answer        // nil: it answers none
+	places chan struct{} // bounds those answered at once
+}
 
 // done answers a query of another member. It blocks, so it must not run in a mailbox.
-func (n *Node) done(question []byte) *wire.Done {
+func (a *answering) done(question []byte) *wire.Done {
 	select {
-	case n.queries <- struct{}{}:
-		defer func() { <-n.queries }()
+	case a.places <- struct{}{}:
+		defer func() { <-a.places }()
 	default:
 		return &wire.Done{Refused: "it is busy answering others: ask again"}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
-	body, err := n.answer(ctx, question)
+	body, err := a.within(ctx, question)
 	if err != nil {
 		return &wire.Done{Refused: err.Error()}
 	}
 	return &wire.Done{Body: body}
 }
 
-// answer answers a query within the bounds of time and size. A panic ends that query, not the node.
-func (n *Node) answer(ctx context.Context, question []byte) (body []byte, err error) {
+// within answers a query within the bounds of time and size. A panic ends that query, not the node.
+func (a *answering) within(ctx context.Context, question []byte) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			n.log.Error("answering an errand crashed", "err", fmt.Sprint(r))
+			a.log.Error("answering an errand crashed", "err", fmt.Sprint(r))
 			body, err = nil, errors.New("the answer crashed: see the log of this node")
 		}
 	}()
-	if n.answers == nil {
+	if a.answer == nil {
 		return nil, errors.New("this node answers no errands")
 	}
 	if len(question) > QuestionMax {
 		return nil, ErrQuestion
 	}
-	if body, err = n.answers(ctx, question); err == nil && len(body) > AnswerMax {
+	if body, err = a.answer(ctx, question); err == nil && len(body) > AnswerMax {
 		return nil, fmt.Errorf("the answer is longer than %d bytes: ask for less", AnswerMax)
 	}
 	return body, err
@@ -219,13 +218,13 @@ func (n *Node) startAnswering() {
 	props := actor.PropsFromFunc(func(c actor.Context) {
 		switch m := c.Message().(type) {
 		case *wire.Ask:
-			c.Respond(&wire.State{Session: n.meta.Session[:], Resting: n.rested.Load(), Turn: n.turn(), Beat: n.beaten()})
+			c.Respond(n.heartbeats.state())
 		case *wire.KeysAsk:
-			c.Respond(n.changeKeys(m))
+			c.Respond(changeKeys(n.peers.Gossip.Keys, n.log, m))
 		case *wire.Errand: // it may take a while, and c is valid only here
 			root, sender := c.ActorSystem().Root, c.Sender()
 			if sender != nil {
-				go func() { root.Send(sender, n.done(m.GetBody())) }()
+				go func() { root.Send(sender, n.answering.done(m.GetBody())) }()
 			}
 		}
 	})
@@ -234,21 +233,22 @@ func (n *Node) startAnswering() {
 	}
 }
 
-// turn is the newest generation that this node has read; 0: none yet.
-func (n *Node) turn() int64 {
-	if roll := n.snapshot.Load(); roll != nil {
+// generation is the newest that this node has read; 0: none yet.
+func (b *heartbeats) generation() int64 {
+	if roll := b.snapshot.Load(); roll != nil {
 		return roll.Generation
 	}
 	return 0
 }
 
-// beaten is when the ledger took this node's last confirmed heartbeat, by the ledger's clock in milliseconds; 0: none
-// yet.
-func (n *Node) beaten() int64 {
-	if row := sessionIn(n.snapshot.Load(), n.meta.Session); row != nil {
-		return row.Seen.UnixMilli()
+// state is what the others are told. Beat is when the ledger took this node's last confirmed heartbeat, by the ledger's
+// clock in milliseconds; 0: none yet.
+func (b *heartbeats) state() *wire.State {
+	s := &wire.State{Session: b.node.meta.Session[:], Resting: b.rested.Load(), Turn: b.generation()}
+	if row := sessionIn(b.snapshot.Load(), b.node.meta.Session); row != nil {
+		s.Beat = row.Seen.UnixMilli()
 	}
-	return 0
+	return s
 }
 
 // errStranger: another process answered than the one asked.
@@ -269,14 +269,14 @@ func askState(system *actor.ActorSystem, session uuid.UUID, address string, with
 }
 
 // rests asks a process whether it has no SMTP sessions.
-func (n *Node) rests(session uuid.UUID, address string) bool {
-	state, err := askState(n.system, session, address, n.times.Ask)
+func (b *heartbeats) rests(session uuid.UUID, address string) bool {
+	state, err := askState(b.node.system, session, address, b.node.times.Ask)
 	return err == nil && state.GetResting()
 }
 
 // refuses reports whether connections to an address are refused: the machine is up, and the process is gone.
-func (n *Node) refuses(ctx context.Context, address string) bool {
-	dialer := net.Dialer{Timeout: n.times.Ask}
+func refuses(ctx context.Context, address string, within time.Duration) bool {
+	dialer := net.Dialer{Timeout: within}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err == nil {
 		_ = conn.Close()
@@ -304,7 +304,7 @@ func (n *Node) Keys(ctx context.Context, ask *wire.KeysAsk) ([]Keyring, error) {
 	out := make([]Keyring, len(members))
 	var all sync.WaitGroup
 	for i, m := range members {
-		all.Go(func() { out[i] = n.keysOf(m, ask) })
+		all.Go(func() { out[i] = keysOf(n.system, m, ask, n.times.Ask) })
 	}
 	all.Wait()
 	slices.SortFunc(out, func(a, b Keyring) int { return cmp.Compare(a.Name, b.Name) })
@@ -312,9 +312,9 @@ func (n *Node) Keys(ctx context.Context, ask *wire.KeysAsk) ([]Keyring, error) {
 }
 
 // keysOf asks one member.
-func (n *Node) keysOf(m gossip.Member, ask *wire.KeysAsk) Keyring {
+func keysOf(system *actor.ActorSystem, m gossip.Member, ask *wire.KeysAsk, within time.Duration) Keyring {
 	k := Keyring{Node: m.Node, Name: m.Name}
-	answer, err := n.system.Root.RequestFuture(actor.NewPID(m.Actors, answerName), ask, n.times.Ask).Result()
+	answer, err := system.Root.RequestFuture(actor.NewPID(m.Actors, answerName), ask, within).Result()
 	keys, ok := answer.(*wire.Keys)
 	if err != nil || !ok {
 		k.Refused = "it did not answer and may or may not have done it: send the same command again"
@@ -325,8 +325,7 @@ func (n *Node) keysOf(m gossip.Member, ask *wire.KeysAsk) Keyring {
 }
 
 // changeKeys does a command about gossip keys here. Its refusals never contain a key.
-func (n *Node) changeKeys(ask *wire.KeysAsk) *wire.Keys {
-	ring := n.peers.Gossip.Keys
+func changeKeys(ring *gossip.Keyring, log *slog.Logger, ask *wire.KeysAsk) *wire.Keys {
 	if ring == nil {
 		return &wire.Keys{Refused: ErrNoKeyring.Error()}
 	}
@@ -346,7 +345,7 @@ func (n *Node) changeKeys(ask *wire.KeysAsk) *wire.Keys {
 	if err != nil {
 		answer.Refused = err.Error()
 	}
-	n.log.Info("gossip keys", "operation", ask.GetOperation().String(), "keys", answer.Fingerprints,
+	log.Info("gossip keys", "operation", ask.GetOperation().String(), "keys", answer.Fingerprints,
 		"refused", answer.Refused)
 	return answer
 }
