@@ -103,7 +103,7 @@ type uploadView struct {
 }
 
 // uploadForm answers GET /w/{ws}/upload.
-func (d *Dashboard) uploadForm(w http.ResponseWriter, r *request) error {
+func uploadForm(d *Dashboard, w http.ResponseWriter, r *request) error {
 	f := titled("Upload a CSV", "upload", uploadView{Panel: d.panel(r, false), MaxRows: d.o.MaxRows,
 		Curl: curlOf(d.o.PublicURL()), Dev: d.devNote()})
 	f.Scripts = uploadScripts
@@ -119,7 +119,7 @@ func (d *Dashboard) devNote() string {
 }
 
 // create answers POST /w/{ws}/verifications as the API answers the same headers.
-func (d *Dashboard) create(_ http.ResponseWriter, r *request) error {
+func create(d *Dashboard, _ http.ResponseWriter, r *request) error {
 	acting, _ := ledger.ActingOf(r.Context())
 	r.page.Do(httpd.Act{Operation: httpd.Create, Workspace: r.workspace(), User: r.in.User.ID, Acting: acting})
 	return nil
@@ -127,7 +127,7 @@ func (d *Dashboard) create(_ http.ResponseWriter, r *request) error {
 
 // uploadState answers GET /w/{ws}/verifications/{id}/upload with the API's answer about the verification, which has the
 // upload URL while bytes are missing.
-func (d *Dashboard) uploadState(_ http.ResponseWriter, r *request) error {
+func uploadState(d *Dashboard, _ http.ResponseWriter, r *request) error {
 	r.page.Do(httpd.Act{Operation: httpd.Detail, Workspace: r.workspace(), User: r.in.User.ID,
 		Verification: r.id.String()})
 	return nil

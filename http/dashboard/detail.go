@@ -34,8 +34,8 @@ type detailView struct {
 }
 
 // find reads the verification of a request.
-func (d *Dashboard) find(r *request) (ledger.Verification, error) {
-	v, err := d.o.Book.Verification(r.Context(), r.workspace(), r.id)
+func find(book Book, r *request) (ledger.Verification, error) {
+	v, err := book.Verification(r.Context(), r.workspace(), r.id)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
 		err = web.Nothing
@@ -46,8 +46,8 @@ func (d *Dashboard) find(r *request) (ledger.Verification, error) {
 }
 
 // detail answers GET /w/{ws}/verifications/{id}.
-func (d *Dashboard) detail(w http.ResponseWriter, r *request) error {
-	v, err := d.find(r)
+func detail(d *Dashboard, w http.ResponseWriter, r *request) error {
+	v, err := find(d.o.Book, r)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (d *Dashboard) detail(w http.ResponseWriter, r *request) error {
 	part, err := d.livePart(r, live, keyOf(live))
 	by := namer{}
 	if err == nil {
-		by, err = d.makers(r, v)
+		by, err = makers(d.o.Book, r, v)
 	}
 	if err != nil {
 		return at("read results and who made it", err)
@@ -79,7 +79,7 @@ func baseOf(r *request, v ledger.Verification) string {
 
 // askCancel answers GET /w/{ws}/verifications/{id}/cancel: the page asks, and says what is lost and what stays.
 func askCancel(d *Dashboard, w http.ResponseWriter, r *request) error {
-	v, err := d.find(r)
+	v, err := find(d.o.Book, r)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func askCancel(d *Dashboard, w http.ResponseWriter, r *request) error {
 
 // cancel answers POST /w/{ws}/verifications/{id}/cancel. A second time changes nothing: the ledger returns the present
 // state.
-func (d *Dashboard) cancel(w http.ResponseWriter, r *request) error {
+func cancel(d *Dashboard, w http.ResponseWriter, r *request) error {
 	v, err := d.o.Book.Cancel(r.Context(), r.workspace(), r.id)
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchVerification):
@@ -123,9 +123,9 @@ var errRead = errors.New("the settlement was read")
 
 // talk finds an outcome by its position in the file, with its evidence; nil when it is not in the settlement. It reads
 // only that settlement.
-func (d *Dashboard) talk(ctx context.Context, v ledger.Verification, ordinal, settlement int64) (*web.Talk, error) {
+func talk(ctx context.Context, book Book, v ledger.Verification, ordinal, settlement int64) (*web.Talk, error) {
 	var found *web.Talk
-	_, err := d.o.Book.Evidence(ctx, v.ID, settlement-1, func(k ledger.StoredSettlement) error {
+	_, err := book.Evidence(ctx, v.ID, settlement-1, func(k ledger.StoredSettlement) error {
 		for i := range k.Results.Len() {
 			r := k.Results.Result(i)
 			if r.Ordinal != ordinal {
@@ -163,7 +163,7 @@ type addressView struct {
 // showAddress answers GET /w/{ws}/verifications/{id}/addresses/{ordinal}. The query names its settlement, because a
 // search would read the whole file. A check of one address has one settlement.
 func showAddress(d *Dashboard, w http.ResponseWriter, r *request) error {
-	v, err := d.find(r)
+	v, err := find(d.o.Book, r)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func showAddress(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if err != nil || ordinal < 0 || settlement < 1 {
 		return web.Nothing
 	}
-	talk, err := d.talk(r.Context(), v, ordinal, settlement)
+	talk, err := talk(r.Context(), d.o.Book, v, ordinal, settlement)
 	switch {
 	case errors.Is(err, ledger.ErrResultsExpired):
 		return failure{Status: http.StatusGone, Title: "The results are gone",
@@ -193,7 +193,7 @@ func showAddress(d *Dashboard, w http.ResponseWriter, r *request) error {
 
 // results answers GET /w/{ws}/verifications/{id}/results.csv: package http sends the rows. The workspace's log notes
 // each download for its owners.
-func (d *Dashboard) results(w http.ResponseWriter, r *request) error {
+func results(d *Dashboard, w http.ResponseWriter, r *request) error {
 	query := r.URL.Query()
 	outcome, okOutcome := outcomeNamed(query.Get("outcome"))
 	reason, okReason := reasonNamed(query.Get("reason"))
@@ -203,7 +203,7 @@ func (d *Dashboard) results(w http.ResponseWriter, r *request) error {
 			Text: "The link asks for an outcome, a reason or a kind of file that does not exist.",
 			Next: "Choose on the page of the verification."}
 	}
-	v, err := d.find(r)
+	v, err := find(d.o.Book, r)
 	if err != nil {
 		return err
 	}
@@ -310,8 +310,8 @@ func creditsIn(tag string) string {
 
 // live answers GET /w/{ws}/verifications/{id}/live: the part, or 304 when nothing has changed. It reads the balance of
 // the workspace only when, by the browser's tag, the verification has moved credits since the last request.
-func (d *Dashboard) live(w http.ResponseWriter, r *request) error {
-	v, err := d.find(r)
+func live(d *Dashboard, w http.ResponseWriter, r *request) error {
+	v, err := find(d.o.Book, r)
 	if err != nil {
 		return err
 	}
@@ -352,7 +352,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *request) error {
 // livePart makes the part with the newest results, and notes its tag for further requests.
 func (d *Dashboard) livePart(r *request, show liveView, key partKey) (made livePart, err error) {
 	if !show.Single && show.V.Total > 0 && (show.Results || show.Every != "") {
-		if show.Newest, err = d.newest(r, show.V); err != nil {
+		if show.Newest, err = newest(d.o.Book, r, show.V); err != nil {
 			return made, err
 		}
 	}
@@ -375,7 +375,7 @@ func (d *Dashboard) liveViewOf(r *request, v ledger.Verification) (show liveView
 	show.Reasons = show.Results && v.Status.Final()
 	show.Waits = d.waits(r.Context(), v)
 	if v.Kind == ledger.Single && show.Results {
-		if show.Talk, err = d.talk(r.Context(), v, 0, 1); err != nil && !errors.Is(err, ledger.ErrResultsExpired) {
+		if show.Talk, err = talk(r.Context(), d.o.Book, v, 0, 1); err != nil && !errors.Is(err, ledger.ErrResultsExpired) {
 			return show, nil, err
 		}
 	}

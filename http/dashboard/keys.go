@@ -51,7 +51,7 @@ func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v ke
 	found, err := d.o.Book.Keys(r.Context(), r.workspace())
 	var who namer
 	if err == nil {
-		who, err = d.namer(r, found)
+		who, err = namerOf(d.o.Book, r, found)
 	}
 	if err != nil {
 		return at("read keys", err)
@@ -104,8 +104,8 @@ func makeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
 }
 
 // keyOfPath finds the key that a path names.
-func (d *Dashboard) keyOfPath(r *request) (keyView, error) {
-	k, err := d.o.Book.KeyByID(r.Context(), r.PathValue("key"))
+func keyOfPath(book Book, r *request) (keyView, error) {
+	k, err := book.KeyByID(r.Context(), r.PathValue("key"))
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchKey), err == nil && k.Workspace != r.workspace():
 		return keyView{}, web.Nothing
@@ -117,7 +117,7 @@ func (d *Dashboard) keyOfPath(r *request) (keyView, error) {
 
 // askRevoke answers GET /w/{ws}/keys/{key}: it asks for confirmation.
 func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) error {
-	k, err := d.keyOfPath(r)
+	k, err := keyOfPath(d.o.Book, r)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func askRevoke(d *Dashboard, w http.ResponseWriter, r *request) error {
 
 // revokeKey answers POST /w/{ws}/keys/{key}/revoke. A second time changes nothing.
 func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
-	k, err := d.keyOfPath(r)
+	k, err := keyOfPath(d.o.Book, r)
 	if err != nil {
 		return err
 	}
@@ -163,11 +163,11 @@ func (n namer) of(actor string) string {
 }
 
 // namer knows the members of the workspace, and the given keys, or all keys for nil.
-func (d *Dashboard) namer(r *request, keys []ledger.Key) (namer, error) {
+func namerOf(book Book, r *request, keys []ledger.Key) (namer, error) {
 	n := namer{}
-	members, err := d.o.Book.Members(r.Context(), r.workspace())
+	members, err := book.Members(r.Context(), r.workspace())
 	if err == nil && keys == nil {
-		keys, err = d.o.Book.Keys(r.Context(), r.workspace())
+		keys, err = book.Keys(r.Context(), r.workspace())
 	}
 	for _, m := range members {
 		n["user:"+m.User.String()] = cmp.Or(m.Name, m.Email)
@@ -179,10 +179,10 @@ func (d *Dashboard) namer(r *request, keys []ledger.Key) (namer, error) {
 }
 
 // makers names those who made verifications. It asks the ledger only when one of them is a user or a key.
-func (d *Dashboard) makers(r *request, of ...ledger.Verification) (namer, error) {
+func makers(book Book, r *request, of ...ledger.Verification) (namer, error) {
 	for _, v := range of {
 		if strings.Contains(v.MadeBy, ":") {
-			return d.namer(r, nil)
+			return namerOf(book, r, nil)
 		}
 	}
 	return namer{}, nil

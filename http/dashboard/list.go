@@ -75,7 +75,7 @@ var states = []struct {
 }
 
 // missing says how many credits waiting verifications need; "" when none waits, which needs no ledger call.
-func (d *Dashboard) missing(r *request, found []ledger.Verification) (string, error) {
+func missing(book Book, r *request, found []ledger.Verification) (string, error) {
 	waiting, needed := 0, int64(0)
 	for _, v := range found {
 		if v.State() == ledger.WaitingCredits {
@@ -86,7 +86,7 @@ func (d *Dashboard) missing(r *request, found []ledger.Verification) (string, er
 	if waiting == 0 {
 		return "", nil
 	}
-	balance, err := d.o.Book.Balance(r.Context(), r.workspace())
+	balance, err := book.Balance(r.Context(), r.workspace())
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +136,7 @@ func example(_ *Dashboard, w http.ResponseWriter, _ *request) error {
 }
 
 // list answers GET /w/{ws}.
-func (d *Dashboard) list(w http.ResponseWriter, r *request) error {
+func list(d *Dashboard, w http.ResponseWriter, r *request) error {
 	query := r.URL.Query()
 	kind, state := ledger.Kind(query.Get("kind")), query.Get("state")
 	fits := states[0].fits
@@ -150,13 +150,13 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) error {
 		return web.Nothing
 	}
 	q := ledger.HistoryQuery{Workspace: r.workspace(), Kind: kind, After: after, Limit: listRead}
-	found, last, more, err := d.search(r.Context(), q, fits)
+	found, last, more, err := search(r.Context(), d.o.Book, q, fits)
 	if err != nil {
 		return at("read history", err)
 	}
 	base := r.base()
 	v := listView{Answer: unfinished(found), Curl: curlOf(d.o.PublicURL()), Filters: kind != "" || state != ""}
-	by, err := d.makers(r, found...)
+	by, err := makers(d.o.Book, r, found...)
 	if err != nil {
 		return at("read who made verifications", err)
 	}
@@ -165,7 +165,7 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) error {
 		row.By = by.of(one.MadeBy)
 		v.Rows = append(v.Rows, row)
 	}
-	if v.Missing, err = d.missing(r, found); err != nil {
+	if v.Missing, err = missing(d.o.Book, r, found); err != nil {
 		return at("read balance", err)
 	}
 	v.Example = base + "/example.csv"
@@ -196,10 +196,10 @@ func (d *Dashboard) list(w http.ResponseWriter, r *request) error {
 
 // search reads the history until a page is full, the history ends, or listReads reads were made. more reports whether
 // there may be matches older than last.
-func (d *Dashboard) search(ctx context.Context, q ledger.HistoryQuery, fits func(ledger.Status) bool) (
+func search(ctx context.Context, book Book, q ledger.HistoryQuery, fits func(ledger.Status) bool) (
 	found []ledger.Verification, last ledger.Position, more bool, err error) {
 	for range listReads {
-		read, err := d.o.Book.History(ctx, q)
+		read, err := book.History(ctx, q)
 		if err != nil {
 			return nil, last, false, err
 		}

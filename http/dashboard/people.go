@@ -168,8 +168,8 @@ type memberView struct {
 func (m memberView) Who() string { return cmp.Or(m.Name, m.Email) }
 
 // memberOfPath finds the member that a path names.
-func (d *Dashboard) memberOfPath(r *request) (memberView, error) {
-	members, err := d.o.Book.Members(r.Context(), r.workspace())
+func memberOfPath(book Book, r *request) (memberView, error) {
+	members, err := book.Members(r.Context(), r.workspace())
 	if err != nil {
 		return memberView{}, at("read members", err)
 	}
@@ -184,7 +184,7 @@ func (d *Dashboard) memberOfPath(r *request) (memberView, error) {
 
 // showMember answers GET /w/{ws}/people/{user}: a member with the possible changes.
 func showMember(d *Dashboard, w http.ResponseWriter, r *request) error {
-	m, err := d.memberOfPath(r)
+	m, err := memberOfPath(d.o.Book, r)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) error {
 	case errors.Is(err, ledger.ErrNoSuchUser):
 		return web.Nothing
 	case errors.Is(err, ledger.ErrLastOwner):
-		m, err := d.memberOfPath(r)
+		m, err := memberOfPath(d.o.Book, r)
 		if err != nil {
 			return err
 		}
@@ -229,7 +229,7 @@ func setRole(d *Dashboard, w http.ResponseWriter, r *request) error {
 
 // endMemberSessions answers POST /w/{ws}/people/{user}/sessions: signs a member out everywhere.
 func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) error {
-	m, err := d.memberOfPath(r)
+	m, err := memberOfPath(d.o.Book, r)
 	if err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func showLog(d *Dashboard, w http.ResponseWriter, r *request) error {
 	found, err := d.o.Book.WorkspaceLog(r.Context(), ledger.WorkspaceLogQuery{Workspace: r.workspace(), After: after, Limit: logRows})
 	var who namer
 	if err == nil {
-		who, err = d.namer(r, nil)
+		who, err = namerOf(d.o.Book, r, nil)
 	}
 	if err != nil {
 		return at("read the log", err)
@@ -359,7 +359,7 @@ func (r resultView) Link() string { return fmt.Sprintf("addresses/%d?in=%d", r.O
 // showResults answers GET and POST /w/{ws}/verifications/{id}/results. The search text comes in the body, because every
 // proxy logs URLs.
 func showResults(d *Dashboard, w http.ResponseWriter, r *request) error {
-	v, err := d.find(r)
+	v, err := find(d.o.Book, r)
 	if err != nil {
 		return err
 	}
@@ -406,8 +406,8 @@ func rowsOf(results []ledger.RecentResult) (rows []resultView) {
 }
 
 // newest reads the newest results of a verification; nil when they have expired.
-func (d *Dashboard) newest(r *request, v ledger.Verification) (*registerView, error) {
-	page, err := d.o.Book.RecentResults(r.Context(),
+func newest(book Book, r *request, v ledger.Verification) (*registerView, error) {
+	page, err := book.RecentResults(r.Context(),
 		ledger.RecentQuery{Workspace: r.workspace(), Verification: v.ID, Limit: newestRows})
 	if errors.Is(err, ledger.ErrResultsExpired) {
 		return nil, nil
@@ -501,7 +501,7 @@ func (b *breakdowns) read(ctx context.Context, book Book, v ledger.Verification)
 
 // showBreakdown answers GET /w/{ws}/verifications/{id}/reasons.
 func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) error {
-	v, err := d.find(r)
+	v, err := find(d.o.Book, r)
 	if err != nil {
 		return err
 	}

@@ -50,17 +50,17 @@ func (d *Dashboard) providerName() string {
 }
 
 // startProvider answers GET /oidc/start.
-func (d *Dashboard) startProvider(w http.ResponseWriter, r *request) error {
+func startProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.visit(w, r, signin.Visit{Next: localPath(r.URL.Query().Get("next"))})
 }
 
 // bindProvider answers POST /you/provider. An account that is already connected is connected anew.
-func (d *Dashboard) bindProvider(w http.ResponseWriter, r *request) error {
+func bindProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.visit(w, r, signin.Visit{Next: "/you?done=provider", User: r.in.User.ID})
 }
 
 // unbindProvider answers POST /you/provider/off. If it is not connected nothing changes.
-func (d *Dashboard) unbindProvider(w http.ResponseWriter, r *request) error {
+func unbindProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if d.provider == nil {
 		return web.Nothing
 	}
@@ -102,7 +102,7 @@ func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) err
 }
 
 // backFromProvider answers GET /oidc/back.
-func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) error {
+func backFromProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if d.provider == nil {
 		return web.Nothing
 	}
@@ -121,15 +121,15 @@ func (d *Dashboard) backFromProvider(w http.ResponseWriter, r *request) error {
 	case errors.As(err, &choice):
 		return chooseForm(d, w, r, http.StatusOK, chooseView{Step: choice.Step, Next: localPath(v.Next)}, choice.Invitations)
 	case err == nil && v.User != uuid.Nil:
-		d.dropVisit(w)
+		dropVisit(w)
 		return seeOther(w, r, v.Next)
 	case err == nil, errors.As(err, &code):
 		return d.signedIn(w, r, token, err, signInView{Next: localPath(v.Next)})
 	case errors.Is(err, ledger.ErrNoSuchLink):
-		d.dropVisit(w)
+		dropVisit(w)
 		return d.linkGone(w, r, err)
 	default:
-		d.dropVisit(w)
+		dropVisit(w)
 		return d.providerFailed(w, r, v, err)
 	}
 }
@@ -151,7 +151,7 @@ type chooseRow struct {
 func chooseForm(d *Dashboard, w http.ResponseWriter, r *request, status int, v chooseView, open []ledger.Link) error {
 	for _, l := range open {
 		v.Invitations = append(v.Invitations,
-			chooseRow{hex.EncodeToString(l.ID[:]), d.workspaceName(r, l.Workspace), l.Role, l.Expires})
+			chooseRow{hex.EncodeToString(l.ID[:]), workspaceName(d.o.Book, r, l.Workspace), l.Role, l.Expires})
 	}
 	return d.show(w, r, status, "choose", &frame{Frame: web.Frame{Title: "Your invitations", Secret: true}, Body: v})
 }
@@ -173,16 +173,16 @@ func choose(d *Dashboard, w http.ResponseWriter, r *request) error {
 		return chooseForm(d, w, r, http.StatusUnprocessableEntity, chooseView{Step: again.Step, Next: next,
 			Problem: "Choose an invitation."}, again.Invitations)
 	case errors.Is(err, signin.ErrNotInvited):
-		d.dropVisit(w)
+		dropVisit(w)
 		return d.providerFailed(w, r, signin.Visit{}, err)
 	default:
-		d.dropVisit(w)
+		dropVisit(w)
 		return d.signedIn(w, r, token, err, signInView{Next: next})
 	}
 }
 
 // dropVisit deletes the visit's cookie.
-func (d *Dashboard) dropVisit(w http.ResponseWriter) {
+func dropVisit(w http.ResponseWriter) {
 	web.SetCookie(w, visitCookie, "", -1, http.SameSiteLaxMode)
 }
 

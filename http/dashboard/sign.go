@@ -26,7 +26,7 @@ type signInView struct {
 }
 
 // home redirects to the workspace that this browser showed last, or to the first one.
-func (d *Dashboard) home(w http.ResponseWriter, r *request) error {
+func home(d *Dashboard, w http.ResponseWriter, r *request) error {
 	in, err := d.signin.Session(strangers(r), cookieOf(r.Request))
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchSession):
@@ -47,7 +47,7 @@ func (d *Dashboard) home(w http.ResponseWriter, r *request) error {
 }
 
 // showSignIn answers GET /sign-in.
-func (d *Dashboard) showSignIn(w http.ResponseWriter, r *request) error {
+func showSignIn(d *Dashboard, w http.ResponseWriter, r *request) error {
 	next := localPath(r.URL.Query().Get("next"))
 	if _, err := d.signin.Session(strangers(r), cookieOf(r.Request)); err == nil {
 		return seeOther(w, r, next)
@@ -67,7 +67,7 @@ func (d *Dashboard) signInForm(w http.ResponseWriter, r *request, status int, v 
 }
 
 // signInNow answers POST /sign-in.
-func (d *Dashboard) signInNow(w http.ResponseWriter, r *request) error {
+func signInNow(d *Dashboard, w http.ResponseWriter, r *request) error {
 	v := signInView{Email: web.Text(r.Request, "email"), Next: localPath(r.PostFormValue("next"))}
 	if !keepsCookies(d.o.PublicURL()) {
 		return d.signInForm(w, r, http.StatusForbidden, v)
@@ -139,7 +139,7 @@ func (d *Dashboard) signInProblem(w http.ResponseWriter, err error) (status int,
 }
 
 // signOut answers POST /sign-out. Without a session nothing changes.
-func (d *Dashboard) signOut(w http.ResponseWriter, r *request) error {
+func signOut(d *Dashboard, w http.ResponseWriter, r *request) error {
 	in, err := d.signin.Session(strangers(r), cookieOf(r.Request))
 	if err == nil {
 		err = d.signin.End(ledger.WithActor(strangers(r), "user:"+in.User.ID.String()), in.User, in.Session.ID)
@@ -175,7 +175,7 @@ type linkView struct {
 func (linkView) Rule() string { return newPassword }
 
 // showLink answers GET /link/{token}. It changes nothing, so programs that prefetch links do not use it up.
-func (d *Dashboard) showLink(w http.ResponseWriter, r *request) error {
+func showLink(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.linkForm(w, r, http.StatusOK, linkView{Form: uuid.NewString()})
 }
 
@@ -197,7 +197,7 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 	title := "Set a new password"
 	switch l.Purpose {
 	case ledger.InviteLink:
-		title, v.Workspace = "Invitation", d.workspaceName(r, l.Workspace)
+		title, v.Workspace = "Invitation", workspaceName(d.o.Book, r, l.Workspace)
 	case ledger.SignInLink:
 		title, v.Plain = "Sign in", true
 	}
@@ -206,8 +206,8 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 
 // workspaceName returns the name of a workspace for its members; "" when it has none or the ledger does not answer,
 // because an invitation can be accepted without it.
-func (d *Dashboard) workspaceName(r *request, id uuid.UUID) string {
-	members, err := d.o.Book.Members(strangers(r), id)
+func workspaceName(book Book, r *request, id uuid.UUID) string {
+	members, err := book.Members(strangers(r), id)
 	if err != nil || len(members) == 0 {
 		return ""
 	}
@@ -226,7 +226,7 @@ func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) error
 }
 
 // acceptLink answers POST /link/{token}.
-func (d *Dashboard) acceptLink(w http.ResponseWriter, r *request) error {
+func acceptLink(d *Dashboard, w http.ResponseWriter, r *request) error {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	form, ok := web.ID(r.PostFormValue("form"))
 	v := linkView{Form: form.String(), Name: cleanName(r.PostFormValue("name"))}

@@ -45,7 +45,7 @@ type sessionView struct {
 }
 
 // you answers GET /you.
-func (d *Dashboard) you(w http.ResponseWriter, r *request) error {
+func you(d *Dashboard, w http.ResponseWriter, r *request) error {
 	done := map[string]string{
 		"password":     "Your password was changed. You were signed out everywhere else.",
 		"codes-off":    "Two-step sign-in is off. You were signed out everywhere else.",
@@ -81,7 +81,7 @@ func (d *Dashboard) boundTo(u ledger.User) bool {
 }
 
 // changePassword answers POST /you/password.
-func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) error {
+func changePassword(d *Dashboard, w http.ResponseWriter, r *request) error {
 	token, err := d.signin.ChangePassword(strangers(r), r.in, r.PostFormValue("old"), r.PostFormValue("password"),
 		r.PostFormValue("code"), browserOf(r))
 	if err == nil {
@@ -104,7 +104,7 @@ func (d *Dashboard) changePassword(w http.ResponseWriter, r *request) error {
 }
 
 // endSessions answers POST /you/sessions: it ends one of them, or all but this one.
-func (d *Dashboard) endSessions(w http.ResponseWriter, r *request) error {
+func endSessions(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if r.PostFormValue("all") != "" {
 		if _, err := d.signin.EndOthers(strangers(r), r.in.User, r.in.Session.ID); err != nil {
 			return at("end sessions", err)
@@ -122,7 +122,7 @@ func (d *Dashboard) endSessions(w http.ResponseWriter, r *request) error {
 }
 
 // setColours answers POST /you/colours.
-func (d *Dashboard) setColours(w http.ResponseWriter, r *request) error {
+func setColours(d *Dashboard, w http.ResponseWriter, r *request) error {
 	web.SetColours(w, r.Request, "/you")
 	return nil
 }
@@ -169,7 +169,7 @@ func (d *Dashboard) codeForm(w http.ResponseWriter, r *request, status int, v co
 }
 
 // giveCode answers POST /sign-in/code.
-func (d *Dashboard) giveCode(w http.ResponseWriter, r *request) error {
+func giveCode(d *Dashboard, w http.ResponseWriter, r *request) error {
 	next := localPath(r.PostFormValue("next"))
 	if !keepsCookies(d.o.PublicURL()) {
 		return d.signInForm(w, r, http.StatusForbidden, signInView{})
@@ -198,7 +198,7 @@ type codesView struct {
 }
 
 // codes answers GET /you/codes.
-func (d *Dashboard) codes(w http.ResponseWriter, r *request) error {
+func codes(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if r.in.User.TOTP != "" || !signin.HasPassword(r.in.User) {
 		return seeOther(w, r, "/you")
 	}
@@ -215,7 +215,7 @@ func (d *Dashboard) setupCodes(w http.ResponseWriter, r *request, status int, fo
 }
 
 // codesOn answers POST /you/codes. For some minutes a repeated form gets the same answer.
-func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) error {
+func codesOn(d *Dashboard, w http.ResponseWriter, r *request) error {
 	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
 		return d.setupCodes(w, r, http.StatusUnprocessableEntity, uuid.New(),
@@ -237,7 +237,7 @@ func (d *Dashboard) codesOn(w http.ResponseWriter, r *request) error {
 }
 
 // codesOff answers POST /you/codes/off. If codes are off already nothing changes.
-func (d *Dashboard) codesOff(w http.ResponseWriter, r *request) error {
+func codesOff(d *Dashboard, w http.ResponseWriter, r *request) error {
 	err := d.signin.CodesOff(strangers(r), r.in, r.PostFormValue("password"), r.PostFormValue("code"), browserOf(r))
 	if err == nil {
 		return seeOther(w, r, "/you?done=codes-off")
@@ -255,7 +255,7 @@ func notProved(d *Dashboard, w http.ResponseWriter, r *request, step string, err
 }
 
 // renewRecovery answers POST /you/codes/new. A repeated form makes no second set, and the page says so.
-func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) error {
+func renewRecovery(d *Dashboard, w http.ResponseWriter, r *request) error {
 	form, ok := web.ID(r.PostFormValue("form"))
 	if !ok {
 		return d.showYou(w, r, http.StatusUnprocessableEntity,
@@ -278,7 +278,7 @@ func (d *Dashboard) renewRecovery(w http.ResponseWriter, r *request) error {
 }
 
 // savedRecovery answers POST /you/codes/saved: whether a typed recovery code is right. It uses up none.
-func (d *Dashboard) savedRecovery(w http.ResponseWriter, r *request) error {
+func savedRecovery(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if !signin.IsRecovery(d.signin, r.in.User, r.PostFormValue("code")) {
 		return d.show(w, r, http.StatusUnprocessableEntity, "codes", titled("Have you saved them?", "you",
 			codesView{Ask: true, Problem: "That isn't one of your recovery codes. Look at what you saved, and type one as " +
