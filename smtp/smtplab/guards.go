@@ -31,7 +31,7 @@ func (g Guard) String() string {
 
 // trip records that the guard acted.
 func (s *session) trip() {
-	s.count(func(t *Tally) {
+	s.host.tallies.count(func(t *Tally) {
 		t.LimitsHit++
 		t.Tripped++
 	})
@@ -56,7 +56,7 @@ func (s *session) guardHello(name string, now time.Time) {
 
 // guardMail reports whether the guard refuses a transaction.
 func (s *session) guardMail() bool {
-	if s.p.Guard != GuardTx || s.txGoodOnes > 0 || s.txBadOnes <= s.p.GuardAt {
+	if s.p.Guard != GuardTx || s.tx.goodOnes > 0 || s.tx.badOnes <= s.p.GuardAt {
 		return false
 	}
 	s.trip()
@@ -69,7 +69,7 @@ func (s *session) guardBefore(now time.Time) (reply *phrase, end bool) {
 	words := s.p.words
 	switch s.p.Guard {
 	case GuardHalf:
-		if s.txRcpts > s.p.GuardAt && 2*s.txGood < s.txRcpts-1 {
+		if s.tx.rcpts > s.p.GuardAt && 2*s.tx.good < s.tx.rcpts-1 {
 			reply = &words.guard
 		}
 	case GuardHarvest:

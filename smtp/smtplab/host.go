@@ -15,7 +15,7 @@ type host struct {
 	name     string
 	addr     netip.Addr
 	receiver *receiver
-	tally    *tally
+	tallies  tallies
 	listener net.Listener // nil when the host is down
 }
 
@@ -48,7 +48,7 @@ func (l *Lab) openHost(name string, r *receiver, down bool) (*host, error) {
 		h.listener = listener
 		l.running.Go(func() { l.accept(h) })
 	}
-	h.tally = l.manners.host(name)
+	h.tallies = tallies{l.manners.total, h.receiver.tally, l.manners.host(name)}
 	l.hosts[name] = h
 	return h, nil
 }
@@ -68,7 +68,7 @@ func (l *Lab) accept(h *host) {
 		}
 		s := newSession(l, h, conn)
 		if !l.keep(s) {
-			s.abort()
+			s.link.abort()
 			return
 		}
 		l.running.Go(func() {
@@ -94,5 +94,5 @@ func (l *Lab) forget(s *session) {
 	l.mu.Lock()
 	delete(l.sessions, s)
 	l.mu.Unlock()
-	s.abort()
+	s.link.abort()
 }

@@ -160,7 +160,7 @@ func (l *Lab) Stop(ctx context.Context) error {
 			h.close()
 		}
 		for s := range l.sessions {
-			s.abort()
+			s.link.abort()
 		}
 	}
 	l.mu.Unlock()

@@ -279,6 +279,18 @@ func (t *tally) change(f func(*Tally)) {
 	f(&t.t)
 }
 
+// tallies are those that include a session: of all, of its receiver and of its host.
+type tallies [3]*tally
+
+// count changes every one.
+func (t tallies) count(f func(*Tally)) {
+	for _, one := range t {
+		one.change(f)
+	}
+}
+
+func (t tallies) limitHit() { t.count(func(t *Tally) { t.LimitsHit++ }) }
+
 // opened counts a session and returns how many there were so far. open is the number of open sessions with it; with
 // 0 the tally counts them itself.
 func (t *tally) opened(now time.Time, open int) int {

@@ -69,7 +69,7 @@ func (m *memory) enter(s *session, now time.Time) visit {
 	}
 	if len(m.open) >= limit {
 		for other := range m.open {
-			if clientLeft(other.under) {
+			if clientLeft(other.link.under) {
 				delete(m.open, other)
 			}
 		}

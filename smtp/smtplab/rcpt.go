@@ -13,16 +13,16 @@ func (s *session) rcpt(rest []byte) error {
 	now := time.Now()
 	s.rcpts++
 	address, _, ok := cutPath(rest, "TO:")
-	if !s.inTx {
+	if !s.tx.open {
 		s.noteRcpt(now, address, 503)
-		if s.mailRefused && s.extended { // it was pipelined after a refused MAIL (RFC 2920)
+		if s.tx.refused && s.extended { // it was pipelined after a refused MAIL (RFC 2920)
 			s.errors++
 			s.say(&s.p.words.order)
 			return nil
 		}
 		return s.fault(&s.p.words.order)
 	}
-	s.txRcpts++
+	s.tx.rcpts++
 	if ok {
 		s.lab.manners.address(address)
 	}
@@ -52,7 +52,7 @@ func (s *session) rcpt(rest []byte) error {
 			end = end || over
 		}
 	} else {
-		s.txGood++
+		s.tx.good++
 		s.row = 0
 	}
 	s.noteRcpt(now, address, reply.code)
@@ -64,7 +64,7 @@ func (s *session) rcpt(rest []byte) error {
 	}
 	s.sayOf(reply, address, wait)
 	switch {
-	case s.breaksBehind(smtp.StageRcpt):
+	case s.p.breaksBehind(smtp.StageRcpt):
 		return s.breakBehind(reply)
 	case end:
 		return s.finish()
@@ -73,8 +73,8 @@ func (s *session) rcpt(rest []byte) error {
 }
 
 func (s *session) noteRcpt(now time.Time, address []byte, code int) {
-	figures := sessionFigures{rcpts: s.rcpts, rcptsInTx: s.txRcpts, refused: s.refused}
-	for _, t := range s.tallies() {
+	figures := sessionFigures{rcpts: s.rcpts, rcptsInTx: s.tx.rcpts, refused: s.refused}
+	for _, t := range s.host.tallies {
 		t.rcpt(now, code, figures)
 	}
 	if s.lab.options.EventsMax > 0 {
@@ -83,14 +83,14 @@ func (s *session) noteRcpt(now time.Time, address []byte, code int) {
 }
 
 // who returns the client as greylisting identifies it. Guards use only the address.
-func (s *session) who() string { return s.client + " " + s.from }
+func (s *session) who() string { return s.client + " " + s.tx.from }
 
 // judge returns the reply to a probe: first limits, then general replies, then the mailbox. end asks to end the
 // session after it.
 func (s *session) judge(address []byte, now time.Time) (reply *phrase, wait time.Duration, end bool) {
 	p, words := s.p, s.p.words
 	if reply, end := s.limits(now); reply != nil {
-		s.limitHit()
+		s.host.tallies.limitHit()
 		return reply, 0, end
 	}
 	at := bytes.LastIndexByte(address, '@')
@@ -105,7 +105,7 @@ func (s *session) judge(address []byte, now time.Time) (reply *phrase, wait time
 		return &words.first, 0, words.first.code == 421
 	case !s.serves(domain):
 		return &words.relay, 0, false
-	case !s.utf8 && !ascii(local):
+	case !s.tx.utf8 && !ascii(local):
 		return &words.utf8, 0, false
 	}
 	if p.Greylist {
@@ -138,7 +138,7 @@ func (s *session) limits(now time.Time) (reply *phrase, end bool) {
 	switch {
 	case p.RcptsPerSession > 0 && s.rcpts > p.RcptsPerSession:
 		return &p.words.busy, true
-	case p.RcptsPerTx > 0 && s.txRcpts > p.RcptsPerTx:
+	case p.RcptsPerTx > 0 && s.tx.rcpts > p.RcptsPerTx:
 		return &p.words.limit, false
 	case p.RcptsPerSecond > 0 && s.host.receiver.memory.tooFast(p.RcptsPerSecond, now):
 		return &p.words.limit, false
@@ -167,7 +167,7 @@ func (s *session) greylist(address []byte, now time.Time) (reply *phrase, wait t
 		return nil, 0
 	}
 	if known && (s.p.words.statesWait || s.p.GreylistEarly) {
-		s.count(func(t *Tally) { t.TooEarly++ })
+		s.host.tallies.count(func(t *Tally) { t.TooEarly++ })
 	}
 	return &s.p.words.greylist, left
 }

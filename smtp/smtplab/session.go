@@ -40,40 +40,50 @@ type sessionFigures struct {
 
 // session is one connection to a host. Other goroutines may only call abort.
 type session struct {
-	lab   *Lab
-	host  *host
-	p     *persona
-	conn  net.Conn // in clear or TLS
-	under net.Conn // the TCP connection
-	r     *bufio.Reader
-	out   []byte // replies not yet written
+	lab  *Lab
+	host *host
+	p    *persona
+	link link
 
 	client  string
 	number  int  // among the sessions of the lab
 	visit   int  // among the sessions of the receiver
 	crowded bool // the lab has too many sessions
+
+	hello     string
+	encrypted bool
+	extended  bool // EHLO, not HELO
+	refusing  bool // the greeting refused us: only QUIT is allowed
+	tx        transactions
+	rcpts     int
+	refused   int
+	errors    int
+	row       int    // refused RCPTs since the last good one
+	guarded   bool   // the guard answered the current RCPT
+	lastOK    string // the last foreign domain that this host serves
+	left      bool   // no longer counts as open
+}
+
+// transactions are those of a session; rcpts and good are RCPTs of the newest one.
+type transactions struct {
+	from    string // return path
+	open    bool
+	refused bool // the newest MAIL was refused
+	utf8    bool
+	rcpts   int
+	good    int
+
+	badOnes, goodOnes int // those that ended without and with a good RCPT
+}
+
+// link is the connection of a session.
+type link struct {
+	conn    net.Conn // in clear or TLS
+	under   net.Conn // the TCP connection
+	in      *bufio.Reader
+	out     []byte // replies not yet written
 	ended   sync.Once
-
-	idleFrom    time.Time
-	hello       string
-	encrypted   bool
-	extended    bool   // EHLO, not HELO
-	refusing    bool   // the greeting refused us: only QUIT is allowed
-	from        string // return path
-	inTx        bool
-	mailRefused bool // the newest MAIL was refused
-	utf8        bool // of the transaction
-	rcpts       int
-	refused     int
-	errors      int
-	row         int  // refused RCPTs since the last good one
-	guarded     bool // the guard answered the current RCPT
-	txRcpts     int
-	txGood      int
-
-	txBadOnes, txGoodOnes int    // transactions that ended without and with a good RCPT
-	lastOK                string // the last foreign domain that this host serves
-	left                  bool   // no longer counts as open
+	renewed time.Time // the deadline
 }
 
 func newSession(l *Lab, h *host, conn net.Conn) *session {
@@ -82,14 +92,14 @@ func newSession(l *Lab, h *host, conn net.Conn) *session {
 		client = conn.RemoteAddr().String()
 	}
 	return &session{
-		lab: l, host: h, p: h.receiver.persona, conn: conn, under: conn,
-		r: bufio.NewReaderSize(conn, lineBytesMax), client: client,
+		lab: l, host: h, p: h.receiver.persona, client: client,
+		link: link{conn: conn, under: conn, in: bufio.NewReaderSize(conn, lineBytesMax)},
 	}
 }
 
 // abort closes the connection; run then ends.
-func (s *session) abort() {
-	s.ended.Do(func() { _ = s.under.Close() })
+func (l *link) abort() {
+	l.ended.Do(func() { _ = l.under.Close() })
 }
 
 // errEnd ends a session without another reply.
@@ -100,16 +110,16 @@ func (s *session) run() {
 	now := time.Now()
 	v := s.host.receiver.memory.enter(s, now)
 	s.visit = v.number
-	s.number = s.lab.manners.total.opened(now, 0)
-	s.host.receiver.tally.opened(now, v.open)
-	s.host.tally.opened(now, v.atHost)
+	s.number = s.host.tallies[0].opened(now, 0)
+	s.host.tallies[1].opened(now, v.open)
+	s.host.tallies[2].opened(now, v.atHost)
 	s.event("connect", "", 0)
 	err := s.greet(v.refused || s.crowded)
 	for err == nil {
 		err = s.turn()
 	}
 	if !s.left && !s.lab.stopping() {
-		s.count(func(t *Tally) { t.HungUp++ })
+		s.host.tallies.count(func(t *Tally) { t.HungUp++ })
 	}
 	s.leave()
 }
@@ -123,21 +133,8 @@ func (s *session) leave() {
 	s.left = true
 	s.event("end", "", 0)
 	s.host.receiver.memory.leave(s)
-	s.count(func(t *Tally) { t.SessionsOpen-- })
+	s.host.tallies.count(func(t *Tally) { t.SessionsOpen-- })
 }
-
-func (s *session) tallies() [3]*tally {
-	return [3]*tally{s.lab.manners.total, s.host.receiver.tally, s.host.tally}
-}
-
-// count changes every tally that includes the session.
-func (s *session) count(f func(*Tally)) {
-	for _, t := range s.tallies() {
-		t.change(f)
-	}
-}
-
-func (s *session) limitHit() { s.count(func(t *Tally) { t.LimitsHit++ }) }
 
 func (s *session) event(kind, address string, code int) {
 	if s.lab.options.EventsMax == 0 {
@@ -154,12 +151,12 @@ func (s *session) greet(refused bool) error {
 	if err := s.greetDelay(); err != nil {
 		return err
 	}
-	s.renewDeadline()
+	s.link.renewDeadline(s.lab, s.p)
 	if s.guardGreeting(time.Now()) {
 		return s.finish()
 	}
 	if refused || s.limitOn(true, time.Now()) != nil {
-		s.limitHit()
+		s.host.tallies.limitHit()
 		return s.sayAndClose(&s.p.words.busy)
 	}
 	if s.breaksAt(smtp.StageGreeting) {
@@ -188,10 +185,10 @@ func (s *session) greetDelay() error {
 	if delay <= 0 {
 		return nil
 	}
-	_ = s.conn.SetReadDeadline(time.Now().Add(delay))
-	_, err := s.r.Peek(1)
+	_ = s.link.conn.SetReadDeadline(time.Now().Add(delay))
+	_, err := s.link.in.Peek(1)
 	if err == nil {
-		s.count(func(t *Tally) { t.EarlyTalk++ })
+		s.host.tallies.count(func(t *Tally) { t.EarlyTalk++ })
 		return nil
 	}
 	var timeout net.Error
@@ -203,24 +200,24 @@ func (s *session) greetDelay() error {
 
 // turn reads one command and answers it.
 func (s *session) turn() error {
-	ahead := s.r.Buffered() > 0
+	ahead := s.link.in.Buffered() > 0
 	if ahead && !s.p.Pipelining {
-		s.count(func(t *Tally) { t.UnaskedGroups++ })
+		s.host.tallies.count(func(t *Tally) { t.UnaskedGroups++ })
 	}
-	if !ahead || len(s.out) >= outBytesMax {
-		s.renewDeadline()
-		if err := s.flush(); err != nil {
+	if !ahead || len(s.link.out) >= outBytesMax {
+		s.link.renewDeadline(s.lab, s.p)
+		if err := s.link.flush(s.lab, s.p); err != nil {
 			return err
 		}
 	}
-	line, err := s.r.ReadSlice('\n')
+	line, err := s.link.in.ReadSlice('\n')
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
 		return s.sayAndClose(&s.p.words.long)
 	case err != nil:
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
-			_ = s.conn.SetDeadline(time.Now().Add(lingerMax))
+			_ = s.link.conn.SetDeadline(time.Now().Add(lingerMax))
 			return s.sayAndClose(&s.p.words.idle)
 		}
 		return err
@@ -229,14 +226,14 @@ func (s *session) turn() error {
 }
 
 // renewDeadline sets the deadline for reading and writing to about idleMax from now.
-func (s *session) renewDeadline() {
+func (l *link) renewDeadline(lab *Lab, p *persona) {
 	most, slack := idleMax, idleSlack
-	if s.p.IdleMax > 0 {
-		most, slack = s.lab.lasts(s.p.IdleMax), 0
+	if p.IdleMax > 0 {
+		most, slack = lab.lasts(p.IdleMax), 0
 	}
-	if now := time.Now(); now.Sub(s.idleFrom) > slack {
-		s.idleFrom = now
-		_ = s.conn.SetDeadline(now.Add(most))
+	if now := time.Now(); now.Sub(l.renewed) > slack {
+		l.renewed = now
+		_ = l.conn.SetDeadline(now.Add(most))
 	}
 }
 
@@ -245,7 +242,7 @@ func (s *session) command(line []byte) error {
 	verb, rest, _ := bytes.Cut(line, []byte(" "))
 	switch {
 	case is(verb, "QUIT"):
-		s.count(func(t *Tally) { t.Quits++ })
+		s.host.tallies.count(func(t *Tally) { t.Quits++ })
 		return s.sayAndClose(&s.p.words.bye)
 	case s.refusing:
 		return s.fault(&s.p.words.order)
@@ -254,11 +251,11 @@ func (s *session) command(line []byte) error {
 	case is(verb, "MAIL"):
 		return s.mail(rest)
 	case is(verb, "RSET"):
-		s.count(func(t *Tally) { t.Rsets++ })
+		s.host.tallies.count(func(t *Tally) { t.Rsets++ })
 		if s.breaksAt(smtp.StageRset) {
 			return s.breakNow()
 		}
-		s.endTx()
+		s.tx.end()
 		s.say(&s.p.words.ok)
 		return nil
 	case is(verb, "EHLO"), is(verb, "HELO"):
@@ -269,7 +266,7 @@ func (s *session) command(line []byte) error {
 		s.say(&s.p.words.ok)
 		return nil
 	case is(verb, "DATA"), is(verb, "BDAT"):
-		s.count(func(t *Tally) { t.Data++ })
+		s.host.tallies.count(func(t *Tally) { t.Data++ })
 		return s.fault(&s.p.words.noData)
 	}
 	return s.fault(&s.p.words.unknown)
@@ -282,7 +279,7 @@ func is(verb []byte, name string) bool {
 // fault answers a client's error.
 func (s *session) fault(reply *phrase) error {
 	if reply == &s.p.words.order {
-		s.count(func(t *Tally) { t.OutOfOrder++ })
+		s.host.tallies.count(func(t *Tally) { t.OutOfOrder++ })
 	}
 	s.errors++
 	s.say(reply)
@@ -295,7 +292,7 @@ func (s *session) greeted(extended bool, name string) error {
 		return s.breakNow()
 	}
 	s.hello, s.extended = name, extended
-	s.endTx()
+	s.tx.end()
 	reply := &s.p.words.hello
 	switch {
 	case name == "":
@@ -325,13 +322,13 @@ func (s *session) greeted(extended bool, name string) error {
 
 // mail opens a transaction (RFC 5321 §4.1.1.2).
 func (s *session) mail(rest []byte) error {
-	s.mailRefused = true
+	s.tx.refused = true
 	if s.breaksAt(smtp.StageMail) {
 		return s.breakNow()
 	}
 	path, parameters, ok := cutPath(rest, "FROM:")
 	switch {
-	case s.hello == "" || s.inTx:
+	case s.hello == "" || s.tx.open:
 		return s.fault(&s.p.words.order)
 	case !ok:
 		return s.fault(&s.p.words.syntax)
@@ -344,27 +341,27 @@ func (s *session) mail(rest []byte) error {
 	case s.guardMail():
 		return s.sayAndClose(&s.p.words.refuseTx)
 	}
-	s.inTx, s.mailRefused = true, false
-	s.utf8 = s.p.UTF8 && s.extended && hasWord(parameters, "SMTPUTF8")
-	if s.from != string(path) {
-		s.from = string(path)
+	s.tx.open, s.tx.refused = true, false
+	s.tx.utf8 = s.p.UTF8 && s.extended && hasWord(parameters, "SMTPUTF8")
+	if s.tx.from != string(path) {
+		s.tx.from = string(path)
 	}
 	s.say(&s.p.words.mailOK)
-	if s.breaksBehind(smtp.StageMail) {
+	if s.p.breaksBehind(smtp.StageMail) {
 		return s.breakBehind(&s.p.words.mailOK)
 	}
 	return nil
 }
 
 // endTx ends a transaction, and counts it for GuardTx as good or bad.
-func (s *session) endTx() {
+func (t *transactions) end() {
 	switch {
-	case s.txGood > 0:
-		s.txGoodOnes++
-	case s.txRcpts > 0:
-		s.txBadOnes++
+	case t.good > 0:
+		t.goodOnes++
+	case t.rcpts > 0:
+		t.badOnes++
 	}
-	s.inTx, s.mailRefused, s.utf8, s.txRcpts, s.txGood = false, false, false, 0, 0
+	t.open, t.refused, t.utf8, t.rcpts, t.good = false, false, false, 0, 0
 }
 
 // cutPath parses "FROM:<path> parameters". It accepts a space before the path, which some clients send.
@@ -395,7 +392,7 @@ func (s *session) say(reply *phrase) { s.sayOf(reply, nil, 0) }
 // sayOf puts a reply; address and wait fill its placeholders.
 func (s *session) sayOf(reply *phrase, address []byte, wait time.Duration) {
 	if reply.plain {
-		s.out = append(s.out, reply.bytes...)
+		s.link.out = append(s.link.out, reply.bytes...)
 		return
 	}
 	seconds := strconv.Itoa(int((wait + time.Second - 1) / time.Second))
@@ -403,7 +400,7 @@ func (s *session) sayOf(reply *phrase, address []byte, wait time.Duration) {
 		"{address}", string(address), "{hello}", s.hello, "{client}", s.client,
 		"{host}", s.host.name, "{wait}", seconds,
 	).Replace(string(reply.bytes))
-	s.out = append(s.out, text...)
+	s.link.out = append(s.link.out, text...)
 }
 
 // sayAndClose puts a last reply and ends the session.
@@ -416,43 +413,43 @@ func (s *session) sayAndClose(reply *phrase) error {
 // reset the connection.
 func (s *session) finish() error {
 	s.leave()
-	if err := s.flush(); err != nil {
+	if err := s.link.flush(s.lab, s.p); err != nil {
 		return err
 	}
-	s.closeWrite()
-	_ = s.under.SetReadDeadline(time.Now().Add(lingerMax))
-	_, _ = io.Copy(io.Discard, s.under)
+	s.link.closeWrite()
+	_ = s.link.under.SetReadDeadline(time.Now().Add(lingerMax))
+	_, _ = io.Copy(io.Discard, s.link.under)
 	return errEnd
 }
 
 // closeWrite closes our side of the connection.
-func (s *session) closeWrite() {
-	if encrypted, ok := s.conn.(*tls.Conn); ok {
+func (l *link) closeWrite() {
+	if encrypted, ok := l.conn.(*tls.Conn); ok {
 		_ = encrypted.CloseWrite()
 	}
-	if tcp, ok := s.under.(*net.TCPConn); ok {
+	if tcp, ok := l.under.(*net.TCPConn); ok {
 		_ = tcp.CloseWrite()
 	}
 }
 
 // flush writes the pending replies, at the receiver's pace.
-func (s *session) flush() error {
-	if len(s.out) == 0 {
+func (l *link) flush(lab *Lab, p *persona) error {
+	if len(l.out) == 0 {
 		return nil
 	}
-	defer func() { s.out = s.out[:0] }()
-	if !s.lab.wait(s.lab.options.Latency + s.lab.lasts(s.p.TurnDelay)) {
+	defer func() { l.out = l.out[:0] }()
+	if !lab.wait(lab.options.Latency + lab.lasts(p.TurnDelay)) {
 		return errEnd
 	}
-	if s.p.ByteDelay == 0 {
-		_, err := s.conn.Write(s.out)
+	if p.ByteDelay == 0 {
+		_, err := l.conn.Write(l.out)
 		return err
 	}
-	for i := range s.out {
-		if !s.lab.wait(s.lab.lasts(s.p.ByteDelay)) {
+	for i := range l.out {
+		if !lab.wait(lab.lasts(p.ByteDelay)) {
 			return errEnd
 		}
-		if _, err := s.conn.Write(s.out[i : i+1]); err != nil {
+		if _, err := l.conn.Write(l.out[i : i+1]); err != nil {
 			return err
 		}
 	}

@@ -40,10 +40,10 @@ func (s *session) startTLS() error {
 	case TLSBroken:
 		return s.sayAndClose(&s.p.words.bye)
 	case TLSGarbage:
-		s.out = append(s.out, nonsense()...)
+		s.link.out = append(s.link.out, nonsense()...)
 		return s.finish()
 	}
-	if err := s.flush(); err != nil {
+	if err := s.link.flush(s.lab, s.p); err != nil {
 		return err
 	}
 	switch s.p.TLS {
@@ -57,14 +57,14 @@ func (s *session) startTLS() error {
 
 // handshake encrypts the session.
 func (s *session) handshake() error {
-	config, err := s.tlsConfig()
+	config, err := tlsConfig(s.p.TLS, s.host.name)
 	if err != nil {
 		return err
 	}
 	// The handshake gets the bytes that the client sent in clear after STARTTLS, and fails on them (the rule against
 	// injection of RFC 3207 §4.2).
-	pending, _ := s.r.Peek(s.r.Buffered())
-	under := &replayed{Conn: s.under, pending: bytes.Clone(pending)}
+	pending, _ := s.link.in.Peek(s.link.in.Buffered())
+	under := &replayed{Conn: s.link.under, pending: bytes.Clone(pending)}
 	var again *renegotiation
 	if s.p.TLS == TLSRenegotiate {
 		again = &renegotiation{}
@@ -76,12 +76,12 @@ func (s *session) handshake() error {
 	if err := conn.Handshake(); err != nil {
 		return err
 	}
-	s.count(func(t *Tally) { t.TLS++ })
-	s.conn, s.encrypted, s.hello, s.idleFrom = conn, true, "", time.Time{}
-	s.endTx()
-	s.r.Reset(conn)
+	s.host.tallies.count(func(t *Tally) { t.TLS++ })
+	s.link.conn, s.encrypted, s.hello, s.link.renewed = conn, true, "", time.Time{}
+	s.tx.end()
+	s.link.in.Reset(conn)
 	if again != nil {
-		if err := again.ask(s.under); err != nil {
+		if err := again.ask(s.link.under); err != nil {
 			return err
 		}
 		return s.stall()
@@ -105,15 +105,15 @@ func (s *session) inside() error {
 }
 
 // tlsConfig returns the receiver's TLS configuration.
-func (s *session) tlsConfig() (*tls.Config, error) {
+func tlsConfig(mode TLS, host string) (*tls.Config, error) {
 	config := &tls.Config{}
 	var certificate tls.Certificate
 	var err error
-	switch s.p.TLS {
+	switch mode {
 	case TLSExpired:
-		certificate, err = makeCertificate(s.host.name, time.Now().Add(-2*certificateLife))
+		certificate, err = makeCertificate(host, time.Now().Add(-2*certificateLife))
 	case TLSRightName:
-		certificate, err = makeCertificate(s.host.name, time.Now())
+		certificate, err = makeCertificate(host, time.Now())
 	case TLSWrongName:
 		certificate, err = makeCertificate("elsewhere."+TopLevel, time.Now())
 	case TLSRenegotiate:

@@ -189,28 +189,28 @@ func (s *session) breaksAt(stage smtp.Stage) bool {
 func (s *session) atBackup() bool { return strings.HasPrefix(s.host.name, "mx2.") }
 
 // breaksBehind reports the same for breaks that come after the reply.
-func (s *session) breaksBehind(stage smtp.Stage) bool {
-	return s.p.Break >= BreakEarly && s.p.BreakAt == stage
+func (p *persona) breaksBehind(stage smtp.Stage) bool {
+	return p.Break >= BreakEarly && p.BreakAt == stage
 }
 
 // breakBehind carries out Personality.Break after reply.
 func (s *session) breakBehind(reply *phrase) error {
 	switch s.p.Break {
 	case BreakEarly:
-		if err := s.flush(); err != nil {
+		if err := s.link.flush(s.lab, s.p); err != nil {
 			return err
 		}
-		s.out = append(s.out, s.p.BreakWords...)
-		return s.flush()
+		s.link.out = append(s.link.out, s.p.BreakWords...)
+		return s.link.flush(s.lab, s.p)
 	case BreakTwice:
 		contrary := contraryNo
 		if reply.code/100 != 2 {
 			contrary = contraryYes
 		}
-		s.out = append(s.out, contrary...)
+		s.link.out = append(s.link.out, contrary...)
 		return nil
 	}
-	s.out = append(s.out, s.p.BreakWords...)
+	s.link.out = append(s.link.out, s.p.BreakWords...)
 	return s.finish()
 }
 
@@ -222,7 +222,7 @@ const (
 
 // breakNow carries out Personality.Break.
 func (s *session) breakNow() error {
-	if err := s.flush(); err != nil {
+	if err := s.link.flush(s.lab, s.p); err != nil {
 		return err
 	}
 	switch s.p.Break {
@@ -233,26 +233,26 @@ func (s *session) breakNow() error {
 	case BreakReset:
 		s.reset()
 	case BreakEndless:
-		return s.endless([]byte(s.stageCode() + "-still more to say\r\n"))
+		return s.endless([]byte(s.p.stageCode() + "-still more to say\r\n"))
 	case BreakLine:
-		return s.endless([]byte(s.stageCode() + "-and so on "))
+		return s.endless([]byte(s.p.stageCode() + "-and so on "))
 	case BreakGarbage:
-		s.out = append(s.out, garbage...)
+		s.link.out = append(s.link.out, garbage...)
 		return s.finish()
 	case BreakSay:
-		s.out = append(s.out, s.p.BreakWords...)
+		s.link.out = append(s.link.out, s.p.BreakWords...)
 		return s.finish()
 	case BreakSayReset:
-		s.out = append(s.out, s.p.BreakWords...)
-		if err := s.flush(); err != nil {
+		s.link.out = append(s.link.out, s.p.BreakWords...)
+		if err := s.link.flush(s.lab, s.p); err != nil {
 			return err
 		}
 		s.reset()
 	case BreakHalf:
-		s.closeWrite()
+		s.link.closeWrite()
 		return s.stall()
 	case BreakEcho:
-		_, _ = io.CopyN(s.conn, s.r, endlessMax)
+		_, _ = io.CopyN(s.link.conn, s.link.in, endlessMax)
 		s.leave()
 	case BreakWindow:
 		s.closeWindow()
@@ -261,8 +261,8 @@ func (s *session) breakNow() error {
 }
 
 // stageCode returns the usual reply code at Personality.BreakAt.
-func (s *session) stageCode() string {
-	if s.p.BreakAt == smtp.StageGreeting || s.p.BreakAt == smtp.StageTLS {
+func (p *persona) stageCode() string {
+	if p.BreakAt == smtp.StageGreeting || p.BreakAt == smtp.StageTLS {
 		return "220"
 	}
 	return "250"
@@ -271,7 +271,7 @@ func (s *session) stageCode() string {
 // reset makes the session end with a reset of the connection.
 func (s *session) reset() {
 	s.leave()
-	if tcp, ok := s.under.(*net.TCPConn); ok {
+	if tcp, ok := s.link.under.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
 }
@@ -279,10 +279,10 @@ func (s *session) reset() {
 // closeWindow reads nothing until the client leaves or idleMax is over. It uses a small system buffer, so that the
 // TCP window closes after a few KiB.
 func (s *session) closeWindow() {
-	if tcp, ok := s.under.(*net.TCPConn); ok {
+	if tcp, ok := s.link.under.(*net.TCPConn); ok {
 		_ = tcp.SetReadBuffer(1)
 	}
-	for end := time.Now().Add(idleMax); time.Now().Before(end) && !clientLeft(s.under); {
+	for end := time.Now().Add(idleMax); time.Now().Before(end) && !clientLeft(s.link.under); {
 		if !s.lab.wait(windowPause) {
 			break
 		}
@@ -295,8 +295,8 @@ const windowPause = 100 * time.Millisecond
 
 // stall sends nothing and reads until the client leaves or idleMax is over.
 func (s *session) stall() error {
-	_ = s.conn.SetReadDeadline(time.Now().Add(idleMax))
-	_, _ = io.Copy(io.Discard, s.r)
+	_ = s.link.conn.SetReadDeadline(time.Now().Add(idleMax))
+	_, _ = io.Copy(io.Discard, s.link.in)
 	s.leave()
 	return errEnd
 }
@@ -305,7 +305,7 @@ func (s *session) stall() error {
 func (s *session) endless(piece []byte) error {
 	block := bytes.Repeat(piece, 4096/len(piece))
 	for sent := 0; sent < endlessMax; sent += len(block) {
-		if _, err := s.conn.Write(block); err != nil {
+		if _, err := s.link.conn.Write(block); err != nil {
 			break
 		}
 	}
