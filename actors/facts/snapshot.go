@@ -138,6 +138,8 @@ type Rate struct {
 	Grey  bool  `json:"greylists,omitempty"` // every address
 	Alone bool  `json:"alone,omitempty"`     // nothing passed
 	Long  int64 `json:"long_ms,omitempty"`   // the limit counts over so long
+
+	Kinds string `json:"greylists_by,omitempty"` // of replies
 }
 
 // Minute is one minute of a refusal budget, so many milliseconds ago.
@@ -274,13 +276,13 @@ func cut(text string, n int) string { return text[:min(len(text), n)] }
 // RateOf returns the stored form of a pace.
 func RateOf(m throttle.RateMemory) Rate {
 	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), int64(m.Usual * 1000), m.Grey, m.Alone,
-		m.Long.Milliseconds()}
+		m.Long.Milliseconds(), m.Kinds}
 }
 
 // Memory returns a stored pace.
 func (r Rate) Memory() throttle.RateMemory {
 	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000, Usual: float64(r.Usual) / 1000,
-		Grey: r.Grey, Alone: r.Alone, Long: Millis(r.Long, time.Hour)}
+		Grey: r.Grey, Alone: r.Alone, Long: Millis(r.Long, time.Hour), Kinds: cut(r.Kinds, textMax)}
 }
 
 // Millis returns so many milliseconds, at least 0 and at most most.

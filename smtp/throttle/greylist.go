@@ -2,7 +2,10 @@ package throttle
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -95,15 +98,20 @@ const (
 	dueTries = 20
 )
 
-// greylisting tracks whether every fresh address is deferred whatever we do, and passes later. First tries then go at
-// the full pace and say nothing about it; due retries do.
+// greylisting tracks whether every fresh address is deferred whatever we do, and passes later. A reply of its kinds
+// then says that the receiver had time for an address; if no kind is known, first tries say nothing about our pace. Due
+// retries do.
 type greylisting struct {
 	on    bool
 	since time.Time
 	wrong time.Time
-	found bool // shown by who passes, not by words alone
+	found bool   // shown by who passes, not by words alone
+	kinds string // of replies to fresh addresses by which it was found, with commas; "": not known
 
-	patience time.Duration // since when nobody has passed at all
+	passed   time.Time     // when the newest address passed
+	patience time.Duration // for which nobody may pass at all
+	fresh    int           // new addresses since it began
+	share    float64       // of these, by the newest: how many passed
 	due, ok  float64       // of the newest due ones: how many, and how many passed
 
 	lowered, shareThen float64 // the pace before due ones failed, and the share that passed; 0: none did
@@ -113,17 +121,29 @@ type greylisting struct {
 // Greylisting reports whether every fresh address is believed to be deferred and to pass later.
 func (p *Pace) Greylisting() bool { return p.grey.on }
 
-// wasWrong reports whether the words were found wrong.
-func (g *greylisting) wasWrong(now time.Time) bool {
-	return !g.wrong.IsZero() && now.Sub(g.wrong) < wrongFor
+// IsGreylisted reports whether that is believed of addresses that get a kind of reply.
+func IsGreylisted(p *Pace, kind string) bool {
+	return p.grey.on && (p.grey.kinds == "" || p.grey.isItsKind(kind))
 }
 
-// begin believes that the receiver greylists.
-func (g *greylisting) begin(p *Pace, now time.Time) {
+// isItsKind reports whether a kind of reply shows that the receiver had time for an address, which it greylists.
+func (g *greylisting) isItsKind(kind string) bool {
+	return kind != "" && slices.Contains(strings.Split(g.kinds, kindsApart), kind)
+}
+
+// isCredible reports whether words that say so are believed: they weren't found wrong, and no new address has passed.
+func (g *greylisting) isCredible(p *Pace, now time.Time) bool {
+	good, _ := p.firsts.goodSince(time.Time{})
+	return good == 0 && (g.wrong.IsZero() || now.Sub(g.wrong) >= wrongFor)
+}
+
+// begin believes that the receiver greylists, by kinds of replies.
+func (g *greylisting) begin(p *Pace, kinds string, now time.Time) {
 	if g.on {
 		return
 	}
-	*g = greylisting{on: true, since: now, wrong: g.wrong, found: p.nothing.on, patience: greyPatience}
+	*g = greylisting{on: true, since: now, wrong: g.wrong, found: p.nothing.on, kinds: kinds, passed: now,
+		patience: greyPatience}
 	if g.found {
 		g.patience = 2*now.Sub(p.nothing.since) + time.Minute
 	}
@@ -140,27 +160,51 @@ func (g *greylisting) begin(p *Pace, now time.Time) {
 
 // end believes it no longer.
 func (g *greylisting) end(p *Pace, now time.Time, why string) {
-	g.on = false
+	g.on, g.kinds = false, ""
 	p.firsts.forgetRow()
 	p.counted = now
 	p.stretch(now)
 	p.enter(phaseOf(p), now, why)
 }
 
-// fresh takes a good answer to a first try while the receiver counts as greylisting.
-func (g *greylisting) fresh(p *Pace, now time.Time) {
-	if !g.on {
+// takeFresh takes a new address while the receiver counts as greylisting.
+func (g *greylisting) takeFresh(p *Pace, passed bool, now time.Time) {
+	g.fresh++
+	g.share -= g.share / float64(min(g.fresh, firstsKept))
+	if !passed {
 		return
 	}
-	passed, n := p.firsts.goodSince(g.since)
-	switch {
-	case n >= dueTries && 2*passed >= n:
-		p.usual, p.usualAt = max(usualNow(p, now), 1-float64(passed)/float64(n)), now
+	g.passed = later(g.passed, now)
+	g.share += 1 / float64(min(g.fresh, firstsKept))
+	switch n := float64(min(g.fresh, firstsKept)); {
+	case n >= dueTries && g.share >= 0.5:
+		p.usual, p.usualAt = max(usualNow(p, now), 1-g.share), now
 		g.end(p, now, "new addresses pass at once now: it greylists no longer")
-	case passed >= freshPass && g.isWrong(float64(passed)/float64(n)):
+	case g.share*n >= freshPass-0.01 && g.isWrong(g.share):
 		g.end(p, now, "new addresses pass as often as those that have waited: it isn't greylisting, whatever its replies say")
 		g.wrong = now
 	}
+}
+
+// takeBad takes a bad answer to a new address while the receiver counts as greylisting. It reports whether that says
+// nothing else.
+func (g *greylisting) takeBad(p *Pace, t *Try, now time.Time) (e Effect, done bool) {
+	switch {
+	case now.Sub(g.passed) > g.patience:
+		g.end(p, now, "nobody passes, however long they have waited: it isn't greylisting, whatever its replies say")
+		g.wrong = now
+		return p.nothingPasses(now), true
+	case g.kinds == "":
+		add(p, t)
+		p.search.useRate(t.Sent)
+		g.takeFresh(p, false, now)
+		return Unchanged, true
+	case !g.isItsKind(t.Kind):
+		return Unchanged, false
+	}
+	g.takeFresh(p, false, now)
+	take(p, *t, now)
+	return Unchanged, true
 }
 
 // isWrong reports whether due addresses don't pass clearly more often than fresh ones.
@@ -175,7 +219,11 @@ func (g *greylisting) isWrong(fresh float64) bool {
 // address is greylisted, due ones show whether we are too fast.
 func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.Time) Effect {
 	g := &p.grey
-	switch {
+	switch took := passed || g.isItsKind(kind); {
+	case g.kinds != "" && took:
+		take(p, Try{Sent: sent}, now)
+	case g.kinds != "" && due:
+		return p.Bad(Try{Sent: sent, Result: Deferred, Kind: kind}, now) // a new address would have got it too
 	case passed:
 		p.passed(sent, now)
 	case g.on && due:
@@ -183,9 +231,11 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.T
 	default:
 		p.search.useRate(sent)
 	}
-	testAgain(p, sent, passed, kind, now)
-	if p.nothing.on {
-		return p.againAlone(passed, now)
+	if g.kinds == "" {
+		testAgain(p, sent, passed, kind, now)
+		if p.nothing.on {
+			return p.againAlone(passed, now)
+		}
 	}
 	if !g.on || !due && !passed {
 		return Unchanged
@@ -193,7 +243,7 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.T
 	keep := 1 - 1.0/dueTries
 	g.due, g.ok = g.due*keep+1, g.ok*keep
 	if passed {
-		g.ok, g.found = g.ok+1, true
+		g.ok, g.found, g.passed = g.ok+1, true, later(g.passed, now)
 		return Unchanged
 	}
 	share := g.ok / g.due
@@ -220,12 +270,35 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.T
 	return Slower
 }
 
+// votes are fresh addresses that failed right after one asked again has passed, by the kind of their reply.
+type votes struct {
+	n     int
+	kinds map[string]int
+}
+
+// kindsApart separates kinds of replies.
+const kindsApart = ","
+
+func (v *votes) addKind(kind string) {
+	if v.kinds == nil {
+		v.kinds = map[string]int{}
+	}
+	v.n++
+	v.kinds[kind]++
+}
+
+// agreed returns the kinds that more than one vote names, with commas.
+func agreed(v votes) string {
+	maps.DeleteFunc(v.kinds, func(_ string, n int) bool { return n < 2 })
+	return strings.Join(slices.Sorted(maps.Keys(v.kinds)), kindsApart)
+}
+
 // compared are addresses asked again and new ones beside them, during a test. Where the former pass and the latter
 // don't, time is the reason and not our pace.
 type compared struct {
 	next     time.Time // when one more may be asked again
 	followed bool      // the newest of them passed, and no new one was answered since
-	votes    int       // new ones that failed right behind such
+	votes    votes     // new ones that failed right behind such
 	passed   float64   // of those asked again
 	again    float64
 	failed   float64 // of the new ones
@@ -240,17 +313,17 @@ func (c *compared) takeAgain(passed bool) {
 	}
 }
 
-// takeFresh takes a new one, and how likely it failed for a reason other than its address. It reports whether those
-// asked again pass more often than by chance.
-func (c *compared) takeFresh(bad float64) bool {
+// takeFresh takes a new one, how likely it failed for a reason other than its address, and the kind of its reply. It
+// reports whether those asked again pass more often than by chance.
+func (c *compared) takeFresh(bad float64, kind string) bool {
 	c.fresh++
 	if bad >= likelyOwn {
 		if c.failed++; c.followed {
-			c.votes++
+			c.votes.addKind(kind)
 		}
 	}
 	c.followed = false
-	if c.votes < greyVotes {
+	if c.votes.n < greyVotes {
 		return false
 	}
 	good := c.fresh - c.failed

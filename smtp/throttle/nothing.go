@@ -53,12 +53,13 @@ type Nothing struct {
 
 	domain, tenant string // of all that failed; "": there were several
 
-	passedAgain int  // addresses asked again that passed since a fresh one did
-	votes       int  // fresh ones that failed right after such
-	before      int  // passedAgain when a fresh one last failed
-	proven      bool // the pace of before had gone well for long
-	stepped     bool // a raise was taken back just before
-	excused     bool // a limit on sessions or openings was found just before
+	passedAgain int   // addresses asked again that passed since a fresh one did
+	votes       votes // fresh ones that failed right after such
+	said        votes // fresh ones in a row whose words say that they are greylisted
+	before      int   // passedAgain when a fresh one last failed
+	proven      bool  // the pace of before had gone well for long
+	stepped     bool  // a raise was taken back just before
+	excused     bool  // a limit on sessions or openings was found just before
 	limit       float64
 
 	good time.Time // the newest good answer of all
@@ -79,9 +80,8 @@ type cycle struct {
 // nothingPasses begins to ask one address at a time.
 func (p *Pace) nothingPasses(now time.Time) Effect {
 	domain, tenant, refused, grey, n := p.firsts.rowOf()
-	good, _ := p.firsts.goodSince(time.Time{})
-	if 2*grey > n && good == 0 && !p.grey.wasWrong(now) { // its words say so, and no answer contradicts them
-		p.grey.begin(p, now)
+	if 10*grey.n >= 9*n && !p.grey.on && p.grey.isCredible(p, now) {
+		p.grey.begin(p, agreed(grey), now)
 		return Unchanged
 	}
 	if n < rowOfOne && refused < n { // so few may be of one domain by chance
@@ -167,8 +167,14 @@ func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	x.again = true
 	if x.passedAgain > x.before {
 		x.before = x.passedAgain
-		if x.votes++; x.votes >= greyVotes {
-			p.grey.begin(p, now)
+		x.votes.addKind(t.Kind)
+	}
+	if x.said.addKind(t.Kind); !t.Greylisted || !p.grey.isCredible(p, now) {
+		x.said = votes{}
+	}
+	for _, v := range []*votes{&x.votes, &x.said} {
+		if v.n >= greyVotes && !p.grey.on {
+			p.grey.begin(p, agreed(*v), now)
 			return Unchanged
 		}
 	}
@@ -209,11 +215,11 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	case p.test.open:
 		p.search = p.test.saved
 	}
-	votes := x.votes
+	before := x.votes
 	if t.Domain != "" { // a fresh one passed
-		votes = 0
+		before = votes{}
 	}
-	*x = Nothing{good: x.good, cycle: cycle{ended: now, from: now, was: x.cycled}, votes: votes}
+	*x = Nothing{good: x.good, cycle: cycle{ended: now, from: now, was: x.cycled}, votes: before}
 	p.test.open = false
 	p.later = transients{}
 	p.firsts.forgetRow()

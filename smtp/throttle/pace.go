@@ -30,6 +30,9 @@ const (
 	// unless that is more than ownTimes as likely as not.
 	shareBad, ownTimes = 0.25, 10
 
+	// Where nearlyAll get one, it is a penalty or an outage.
+	nearlyAll = 0.95
+
 	// quietAgain: after so long without a good answer, asking an address again shows something.
 	quietAgain = 2 * time.Second
 
@@ -224,19 +227,28 @@ func (p *Pace) Took(d time.Duration) { p.answer += (d - p.answer) / 16 }
 
 // Good takes a good answer to a first try: 2xx, or 5xx about the mailbox.
 func (p *Pace) Good(t Try, now time.Time) Effect {
+	if !p.nothing.on && !t.Sent.Before(p.counted) {
+		p.nothing.votes = votes{}
+		if p.grey.on {
+			p.grey.takeFresh(p, true, now)
+		}
+	}
+	take(p, t, now)
+	return Unchanged
+}
+
+// take takes an answer to an address for which the receiver had time.
+func take(p *Pace, t Try, now time.Time) {
 	p.passed(t.Sent, now)
 	if t.Sent.Before(p.counted) {
-		return Unchanged
+		return
 	}
-	add(p, &t)
-	if p.nothing.on {
+	t.Result = Answered
+	if add(p, &t); p.nothing.on {
 		p.resume(&t, now)
-		return Unchanged
+		return
 	}
-	p.nothing.votes = 0
-	p.grey.fresh(p, now)
 	p.judge(0, now)
-	return Unchanged
 }
 
 // passed counts a good answer.
@@ -276,18 +288,16 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	if t.Sent.Before(p.counted) || t.Sent.Before(p.until) {
 		return Unchanged // it was on its way when we learned
 	}
+	if p.grey.on {
+		if e, done := p.grey.takeBad(p, &t, now); done {
+			return e
+		}
+	}
 	add(p, &t)
 	usual := usualNow(p, now)
 	switch {
 	case p.nothing.on:
 		return p.failedAlone(&t, now)
-	case p.grey.on:
-		if p.search.useRate(t.Sent); now.Sub(later(p.nothing.good, p.grey.since)) <= p.grey.patience {
-			return Unchanged
-		}
-		p.grey.end(p, now, "nobody passes, however long they have waited: it isn't greylisting, whatever its replies say")
-		p.grey.wrong = now
-		return p.nothingPasses(now)
 	case p.firsts.rowFails(usual), p.firsts.isBlocked(),
 		oddsOf(p.firsts.row, p.firsts.failedBefore()) >= rowNearOdds && now.Sub(p.nothing.good) >= quietNothing:
 		return p.nothingPasses(now)
@@ -319,15 +329,19 @@ func add(p *Pace, t *Try) {
 	p.test.later.tried()
 }
 
-// Again takes the result of asking again, at a time, an address whose first try failed a moment ago.
-func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effect {
+// Again takes the result of asking again, at a time, an address whose first try failed a moment ago, and the kind of
+// the reply if that is bad.
+func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now time.Time) Effect {
+	if p.grey.isItsKind(kind) && !p.grey.isItsKind(first.Kind) {
+		passed = true
+	}
 	if passed {
 		p.passed(sent, now)
 	} else {
 		p.search.useRate(sent)
 	}
 	testAgain(p, sent, passed, first.Kind, now)
-	if p.nothing.on || p.grey.on {
+	if p.nothing.on || IsGreylisted(p, first.Kind) {
 		return p.againAlone(passed, now)
 	}
 	if !passed && p.firsts.row > 0 { // others don't pass either, so this says nothing about the address
@@ -341,9 +355,9 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, now time.Time) Effe
 	if !passed || first.Sent.Before(p.counted) {
 		return Unchanged
 	}
-	kind := p.firsts.kinds.of(first.Kind)
-	stands := kind.stands()
-	if kind.transientChance() < likelyOwn { // it wasn't paid for
+	known := p.firsts.kinds.of(first.Kind)
+	stands := known.stands()
+	if known.transientChance() < likelyOwn { // it wasn't paid for
 		p.spend(stands)
 	}
 	p.later.passed(stands)
@@ -410,8 +424,8 @@ func usualNow(p *Pace, now time.Time) float64 {
 func (p *Pace) suspect(now time.Time) Effect {
 	x, usual := p.firsts.since(p.counted, firstsKept), usualNow(p, now)
 	told := p.stated && p.rate >= p.ceiling
-	if bad := p.firsts.badShare(p.counted); bad > shareBad && x.likely > bad/ownTimes && x.n >= shareTries &&
-		now.Sub(p.manyAt) > usualFor {
+	if bad := p.firsts.badShare(p.counted); bad > shareBad && bad < nearlyAll && x.likely > bad/ownTimes &&
+		x.n >= shareTries && now.Sub(p.manyAt) > usualFor {
 		p.manyAt = now
 		limit := min(measured(p, now), (1-bad)*asked(p, now, x))
 		return beginTest(p, test{share: bad, many: true}, limit, true, now)
@@ -494,8 +508,8 @@ func beginTest(p *Pace, t test, limit float64, rests bool, now time.Time) Effect
 func (p *Pace) judge(bad float64, now time.Time) {
 	switch again := &p.test.again; {
 	case !p.test.open:
-	case again.takeFresh(bad):
-		p.grey.begin(p, now)
+	case again.takeFresh(bad, p.firsts.newestKind()) && !p.grey.on:
+		p.grey.begin(p, agreed(again.votes), now)
 		p.grey.found = true
 	default:
 		p.test.tries++
@@ -518,7 +532,7 @@ func weigh(p *Pace, bad float64, again bool, now time.Time) {
 		p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-fallsTo*s)/(1-s))
 	}
 	switch left := p.test.bad / p.test.tries; {
-	case p.test.odds >= decided && (p.test.tries < sureTries || left == 1 && !p.test.many): // few, or a penalty
+	case p.test.odds >= decided && (p.test.tries < sureTries || left >= nearlyAll && !p.test.many): // few, or a penalty
 	case p.test.odds >= decided && left < helped*s: // it isn't slow enough
 		saved, many := p.test.saved, p.test.many
 		p.slow(now, left, p.rate*(1-left), false)
@@ -690,13 +704,15 @@ type RateMemory struct {
 	Edge  float64       // the rate that was too high; 0: unknown
 	Usual float64       // share of addresses that is deferred at any pace
 	Grey  bool          // every address is greylisted
+	Kinds string        // of replies by which that is done, with commas; "": not known
 	Alone bool          // nothing passed
 	Long  time.Duration // the limit counts over about so long; 0: over a second
 }
 
 // Remember returns what is worth storing; false: only the ceiling holds.
 func (p *Pace) Remember() (RateMemory, bool) {
-	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on, Alone: p.nothing.on}
+	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on, Kinds: p.grey.kinds,
+		Alone: p.nothing.on}
 	if p.long {
 		m.Long = max(p.cycle, time.Millisecond)
 	}
@@ -711,7 +727,7 @@ func (p *Pace) Remember() (RateMemory, bool) {
 // Recall takes what an earlier Pace knew; the stricter of it and what is known here holds.
 func (p *Pace) Recall(m RateMemory, now time.Time) {
 	if m.Grey {
-		p.grey.begin(p, now)
+		p.grey.begin(p, m.Kinds, now)
 	}
 	if m.Alone && !m.Grey {
 		p.stopAsking(now, "", "")

@@ -50,7 +50,7 @@ func (a *askedReceiver) run(d time.Duration) {
 			one := a.again[0]
 			a.again = a.again[1:]
 			passed := a.passes(one.first.Sent)
-			a.pace.Again(one.first, a.now, passed, a.now)
+			a.pace.Again(one.first, a.now, passed, "451", a.now)
 			a.count(passed)
 			continue
 		}
@@ -135,7 +135,7 @@ func TestPaceTellsMailboxesFromALimit(t *testing.T) {
 			} else {
 				one.Result = Deferred
 				a.pace.Bad(one, a.now)
-				a.pace.Again(one, a.now, true, a.now)
+				a.pace.Again(one, a.now, true, "451", a.now)
 			}
 			if a.pace.Lasting() < 30 {
 				slow++

@@ -93,6 +93,7 @@ type firsts struct {
 // replyKind is what asking again showed about one kind of reply. A failure where few pass shows little: it is weighted
 // by the share of first tries that passed then.
 type replyKind struct {
+	name           string
 	passed, failed float64
 	skipped        int
 }
@@ -107,7 +108,7 @@ func (all replyKinds) of(kind string) *replyKind {
 		if len(all) >= kindsMax {
 			clear(all)
 		}
-		k = &replyKind{}
+		k = &replyKind{name: kind}
 		all[kind] = k
 	}
 	return k
@@ -116,7 +117,7 @@ func (all replyKinds) of(kind string) *replyKind {
 // forgetAll drops what asking again showed, because it was wrong.
 func (all replyKinds) forgetAll() {
 	for _, k := range all {
-		*k = replyKind{}
+		*k = replyKind{name: k.name}
 	}
 }
 
@@ -225,7 +226,7 @@ func (f *firsts) ownBefore() float64 {
 
 // MayBeOurs reports whether a bad answer of a kind isn't most likely about its address, or greylisting.
 func MayBeOurs(p *Pace, kind string) bool {
-	return !p.grey.on && p.firsts.kinds.of(kind).transientChance() >= likelyOwn
+	return !IsGreylisted(p, kind) && p.firsts.kinds.of(kind).transientChance() >= likelyOwn
 }
 
 // oddsOf is the logarithm of the odds against so many bad ones in a row by chance where a share is.
@@ -260,6 +261,14 @@ func (f *firsts) nth(i int) *kept { return &f.list[(f.next-1-i+2*firstsKept)%fir
 
 // newest returns the newest.
 func (f *firsts) newest() *kept { return f.nth(0) }
+
+// newestKind returns the kind of the newest reply; "": it was good.
+func (f *firsts) newestKind() string {
+	if f.list == nil || f.newest().kind == nil {
+		return ""
+	}
+	return f.newest().kind.name
+}
 
 // chance returns how likely it is that a first try's bad answer isn't about its address.
 func (f *firsts) chance(e *entry) float64 {
@@ -336,7 +345,7 @@ func (t *transients) passed(stands float64) {
 
 // rowOf describes the present row of bad tries: the one domain and tenant, if there is only one, and how many refuse us
 // or say "greylisted".
-func (f *firsts) rowOf() (domain, tenant string, refused, grey, n int) {
+func (f *firsts) rowOf() (domain, tenant string, refused int, grey votes, n int) {
 	n = min(f.row, f.n)
 	for i := range n {
 		one := f.nth(i)
@@ -353,7 +362,7 @@ func (f *firsts) rowOf() (domain, tenant string, refused, grey, n int) {
 			refused++
 		}
 		if one.grey {
-			grey++
+			grey.addKind(one.kind.name)
 		}
 	}
 	return domain, tenant, refused, grey, n

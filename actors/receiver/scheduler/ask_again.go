@@ -98,6 +98,10 @@ func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 		return
 	case guardWoke, guardCounts, overRefused, wasCut, troubled:
 		return
+	case suspicious, suspected:
+		if law := at.path.pace; law.Greylisting() && !throttle.IsGreylisted(law, words(a.Judgement.Attempt)) {
+			a.Judgement.Attempt.Void = true // a limit keeps it from being greylisted, so its time doesn't begin
+		}
 	}
 	p.note(a.Judgement)
 	switch f.what {
@@ -130,7 +134,7 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 		if o.pace.Alone() || o.pace.Greylisting() {
 			o.grey.Passed(a.Sent.Sub(one.first.Sent))
 		}
-		qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, true, now), a)
+		qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, true, "", now), a)
 		return
 	}
 	if waited, again := p.waited(a.Sent, o); again {
@@ -156,8 +160,9 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	}
 	if waited, again := p.waited(a.Sent, o); again {
 		due := o.grey.IsDue(waited)
-		qs.followLaw(now, at, o.pace.Retried(a.Sent, false, due, words(a.Judgement.Attempt), now), &a)
-		if a.Judgement.Verdict.Reason == smtp.Greylisted || o.pace.Greylisting() {
+		kind := words(a.Judgement.Attempt)
+		qs.followLaw(now, at, o.pace.Retried(a.Sent, false, due, kind, now), &a)
+		if a.Judgement.Verdict.Reason == smtp.Greylisted || throttle.IsGreylisted(o.pace, kind) {
 			o.grey.Again(waited)
 		}
 		qs.deferAddress(now, at, a)
@@ -168,7 +173,7 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	if rateLimited(a.Judgement.Verdict) && a.Judgement.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
 		qs.paths.pauseReceiver(now, a.Judgement)
 	}
-	long := a.Judgement.Verdict.Wait > shortRest || o.pace.Greylisting()
+	long := a.Judgement.Verdict.Wait > shortRest || throttle.IsGreylisted(o.pace, first.Kind)
 	if long || len(qs.waiting) >= rechecksMost || !o.pace.Worth(first.Kind) {
 		qs.deferAddress(now, at, a)
 		return
@@ -189,8 +194,10 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 			"asked again %s later it got %s again, while others were answered",
 			max(time.Second, a.Sent.Sub(one.first.Sent).Round(time.Second)), words(a.Judgement.Attempt))))
 	}
-	qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, false, now), &a)
-	p.deferred = one.first.Sent
+	qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, false, words(a.Judgement.Attempt), now), &a)
+	if p.deferred = one.first.Sent; o.pace.Greylisting() && !throttle.IsGreylisted(o.pace, one.first.Kind) {
+		p.deferred = a.Sent // a limit kept it from being greylisted before
+	}
 	qs.deferAddress(now, at, a)
 }
 
@@ -198,11 +205,11 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
 	waited, _ := a.Probe.waited(a.Sent, at.path)
 	v := &a.Judgement.Verdict
-	if v.Reason == smtp.Greylisted || at.path.pace.Greylisting() {
+	if !a.Judgement.Attempt.Void && (v.Reason == smtp.Greylisted || at.path.pace.Greylisting()) {
 		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, greyWait(at.path, waited))
 	}
 	early := a.Probe.asked && waited > 0 && waited < recheckWithin/2 // it came back from such a wait
-	if v.Wait == 0 && (at.path.pace.Alone() || early) {
+	if v.Wait == 0 && (at.path.pace.Alone() || early || a.Judgement.Attempt.Void) {
 		v.Wait = max(2*recheckAfter, waited) // those who wait for different lengths show how long is enough
 		v.Wait = v.Wait/2 + qs.jitter(v.Wait)
 	}

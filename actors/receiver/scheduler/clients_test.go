@@ -318,7 +318,7 @@ func (tr *trial) readAttempts(list []evidence.Attempt) (asked, itself bool) {
 
 // isDeferral reports whether an attempt put its own address off.
 func isDeferral(t evidence.Attempt) bool {
-	return t.Stage == smtp.StageRcpt && t.Code/100 == 4 && !t.Others
+	return t.Stage == smtp.StageRcpt && t.Code/100 == 4 && !t.Others && !t.Void
 }
 
 // passed has the greylisted ones of a task asked as soon as they have waited for as long as one that passed.

@@ -66,6 +66,7 @@ type unknownReceiver struct {
 	says    smtp.Reply    // to a RCPT that it doesn't want now; code 0: 451
 	words   string        // of everything that speaks of us
 	grey    time.Duration // each address is put off for so long; 0: none
+	greys   smtp.Reply    // how; code 0: as at a limit
 	apart   bool          // by each host, as if there were no other
 	slow    slowAnswers
 	outages []stretch // it refuses connections, and resets those that are open
@@ -293,6 +294,9 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 		seen += " " + host
 	}
 	if s.grey > 0 && s.waits(now, seen, s.grey) {
+		if s.greys.Code > 0 {
+			return s.greys, false, wasGrey
+		}
 		return s.later(), false, wasGrey
 	}
 	if s.isInvalid(tenant, address) {

@@ -27,6 +27,7 @@ func families() []family {
 		{"greylisting", "all done in 1.15 of the ideal", 4, 0.5, drawGreylisting},
 		{"most", "all done in 1.3 of the ideal", 4, 0.5, drawMost},
 		{"apart", "all done in 1.3 of the ideal", 4, 0.5, drawApart},
+		{"greylimit", "all done in 1.5 of the ideal, 5 % put off by the limit", 4, 0.5, drawGreyLimit},
 		{"missing", "all done in 1.5 of the ideal and 15 s", 4, 0.5, drawMissingForNow},
 		{"singly", "97 % of what is told (95 % far away), 90 % at any time", 4, 0.2, drawGreylistedSingly},
 		{"transients", "90 % of what is told (80 % where over 10 % are put off)", 4, 0.7, drawTransients},
@@ -416,6 +417,20 @@ func drawMost(r *rand.Rand) *drawn {
 	w.far.odd = []oddOf{{share: float64(one(r, 30, 50, 80, 95)) / 100, grey: w.far.grey, reply: w.far.later()}}
 	w.far.grey, w.wanted = 0, figures{timeTaken: 1.3}
 	return w.describe(fmt.Sprintf("most are greylisted, %d addresses", w.addresses))
+}
+
+// drawGreyLimit draws a receiver that greylists everybody, and has a hidden limit that it speaks of in other words.
+func drawGreyLimit(r *rand.Rand) *drawn {
+	w := drawGreylisting(r)
+	w.far.grey, w.far.greys = secondsOf(one(r, 1, 5, 20, 60, 120)), w.far.later()
+	drawWords(r, w.far)
+	l := &w.far.limit
+	l.rcpts, l.way, l.fixed = rate(one(r, 4, 10, 20), time.Second), r.IntN(ways), r.IntN(2) == 0
+	l.countsBad, l.penalty = r.IntN(3) == 0, secondsOf(one(r, 0, 0, 10))
+	w.told.RcptRate, w.addresses = rate(one(r, 2, 4, 10)*l.rcpts.Events, time.Second), l.rcpts.Events*one(r, 60, 120)
+	w.wanted = figures{timeTaken: 1.5, putOffPart: 0.05}
+	return w.describe(fmt.Sprintf("everybody is greylisted for %s: %d %s %q, and a hidden limit", w.far.grey,
+		w.far.greys.Code, w.far.greys.Enhanced, w.far.greys.Lines))
 }
 
 // drawApart draws a receiver of two hosts that greylist each by itself.
