@@ -2,8 +2,13 @@
 // actor lives.
 //
 // Gossip says who is probably alive (package gossip), actor traffic uses mutual TLS (package secure), and the ledger's
-// table of nodes says how much of the cluster's limits each node may use (package share): every few seconds a node
-// writes there that it is alive and which members it sees, and reads what the others wrote.
+// table of nodes says how much of the cluster's limits each node may use (ShareTable): every few seconds a node writes
+// there that it is alive and which members it sees, and reads what the others wrote.
+//
+// Each process votes for the owner of every key with the view of the members that it published in the ledger. A process
+// may use k/n of the limits of a key: n is the number of processes, k how many of them vote for it. While a changed
+// vote may still be counted in its old form, it counts for nobody. So all processes together, on all sides of any
+// partition, never use more than the whole of a key; cluster/README.md says why.
 //
 //	gossip, links, rows of the ledger -> view -> owner of a key -> placement
 //	rows of the ledger -> votes -> share of a key -> Options.Comply

@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/cluster/gossip"
-	"rollcall/cluster/share"
 	"rollcall/ledger"
 )
 
@@ -29,14 +28,14 @@ type heartbeats struct {
 	voted    []ledger.Incarnation // view that was published last
 	began    bool                 // there was a heartbeat
 	unsure   bool                 // the ledger did not answer the last heartbeat: it may have been written
-	table    *share.Table         // of the newest snapshot
-	kept     *share.Table         // the table that this node complies with
+	table    *ShareTable          // of the newest snapshot
+	kept     *ShareTable          // the table that this node complies with
 	behind   int                  // heartbeats in a row that failed
 	apart    apart
 
 	// What others read of it.
 	snapshot  atomic.Pointer[ledger.NodeSnapshot] // the newest
-	shares    atomic.Pointer[share.Table]
+	shares    atomic.Pointer[ShareTable]
 	offset    atomic.Int64 // of the ledger's clock from ours, in nanoseconds
 	rested    atomic.Bool  // this node uses nothing until the next good heartbeat
 	searching atomic.Bool  // a search for lost processes runs
@@ -119,7 +118,7 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 	b.fence.beaten(sent)
 	b.snapshot.Store(&roll)
 	b.offset.Store(int64(roll.Now.Sub(time.Now().Round(0))))
-	b.table = share.Compute(roll, b.node.meta.Session, b.node.times.Rest)
+	b.table = ComputeShares(roll, b.node.meta.Session, b.node.times.Rest)
 	b.shares.Store(b.table)
 	// Receivers need to comply only if the shares changed, or if the last time failed halfway.
 	if b.kept == nil || !b.table.Same(b.kept) {
@@ -210,7 +209,7 @@ func (b *heartbeats) silence() (hashes []uint64, all bool) {
 		return nil, true
 	}
 	for _, key := range b.node.options.Silent() {
-		hashes = append(hashes, share.Hash(key))
+		hashes = append(hashes, Hash(key))
 	}
 	slices.Sort(hashes)
 	hashes = slices.Compact(hashes)

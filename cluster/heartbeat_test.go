@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/cluster/gossip"
-	"rollcall/cluster/share"
 	"rollcall/config/effort"
 	"rollcall/ledger"
 )
@@ -296,7 +295,7 @@ func TestNobodyIsAskedTwiceAtATime(t *testing.T) {
 // hashed gives silent receivers as a row has them.
 func hashed(keys ...string) (out []uint64) {
 	for _, key := range keys {
-		out = append(out, share.Hash(key))
+		out = append(out, Hash(key))
 	}
 	slices.Sort(out)
 	return out

@@ -242,7 +242,7 @@ func (u *ineligible) set(why string) (turned bool) {
 // its vote, and serves requests; it only leaves itself out of its view. So the other nodes own all receivers, and work
 // waits while no node is eligible.
 //
-// That is safe whatever the others know: a view is a vote (cluster/share/README.md), the shares of all votes never add
+// That is safe whatever the others know: a view is a vote (cluster/README.md), the shares of all votes never add
 // up to more than the whole, and until every process has read the change the vote counts for nobody. The others leave a
 // node out of their views when its row shows that its own view lacks it.
 func (n *Node) SetIneligible(why string) {

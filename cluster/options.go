@@ -14,7 +14,6 @@ import (
 
 	"rollcall/cluster/gossip"
 	"rollcall/cluster/secure"
-	"rollcall/cluster/share"
 	"rollcall/ledger"
 )
 
@@ -136,7 +135,7 @@ func DefaultTimes() Times {
 	return Times{
 		Heartbeat: 3 * time.Second, Soon: 250 * time.Millisecond,
 		HeartbeatWithin: 5 * time.Second, ComplyWithin: 5 * time.Second,
-		Fence: 8 * time.Second, Lost: 10 * time.Second, Unacknowledged: 4 * time.Second, Rest: share.RestFor,
+		Fence: 8 * time.Second, Lost: 10 * time.Second, Unacknowledged: 4 * time.Second, Rest: RestFor,
 		LinkEvery: time.Second, LinkLife: 5 * time.Second,
 		Ask: time.Second, Meet: 3 * time.Second,
 	}

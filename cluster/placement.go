@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/cluster/gossip"
-	"rollcall/cluster/share"
 	"rollcall/ledger"
 )
 
@@ -183,7 +182,7 @@ type view struct {
 
 // owner returns the actor address of the member that owns an identity; "" when there is no member.
 func (v *view) owner(identity string) string {
-	return v.addresses[share.Owner(v.members, identity)]
+	return v.addresses[Owner(v.members, identity)]
 }
 
 // viewInputs is everything that decides the view.

@@ -13,7 +13,6 @@ import (
 	"rollcall/cluster/gossip"
 	"rollcall/cluster/gossip/gossiptest"
 	"rollcall/cluster/secure"
-	"rollcall/cluster/share"
 	"rollcall/config/effort"
 	"rollcall/ledger/sqlstore"
 )
@@ -312,7 +311,7 @@ func Gossip() gossip.Timing {
 // shares of a lost machine stay unused, and how long an answer may take.
 func Times() cluster.Times {
 	t := cluster.DefaultTimes().Scaled(scale * float64(slower()))
-	t.Rest, t.Ask = share.RestFor, cluster.DefaultTimes().Ask
+	t.Rest, t.Ask = cluster.RestFor, cluster.DefaultTimes().Ask
 	return t
 }
 

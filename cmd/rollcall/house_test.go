@@ -106,7 +106,6 @@ var mayImport = map[string][]string{
 	"cluster":             {"ledger"},
 	"cluster/gossip":      {},
 	"cluster/secure":      {},
-	"cluster/share":       {"ledger"},
 	"smtp":                {},
 	"smtp/mx":             {"smtp"},
 	"smtp/evidence":       {"smtp"},

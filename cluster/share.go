@@ -1,4 +1,4 @@
-package share
+package cluster
 
 import (
 	"encoding/binary"
@@ -53,9 +53,8 @@ func mix(h uint64) uint64 {
 // until its fence went up. Only tests use less.
 const RestFor = 5*time.Minute + 10*time.Second
 
-// Table says what one process may use, by one snapshot. Its methods are safe for concurrent use. The nil Table allows
-// nothing.
-type Table struct {
+// ShareTable says what one process may use, by one snapshot. Safe for concurrent use. Nil allows nothing.
+type ShareTable struct {
 	self    uuid.UUID
 	views   [][]ledger.Incarnation // each once
 	voters  []voter
@@ -72,10 +71,10 @@ type voter struct {
 	counts  bool // for the owner by all its views, if they agree
 }
 
-// Compute returns the table of the process self for one snapshot. Keys of a lost process stay unused for restFor
+// ComputeShares returns the table of the process self for one snapshot. Keys of a lost process stay unused for restFor
 // (RestFor, outside of tests).
-func Compute(roll ledger.NodeSnapshot, self uuid.UUID, restFor time.Duration) *Table {
-	t := &Table{self: self}
+func ComputeShares(roll ledger.NodeSnapshot, self uuid.UUID, restFor time.Duration) *ShareTable {
+	t := &ShareTable{self: self}
 	read, here := readByAll(roll, self)
 	if !here {
 		return nil
@@ -108,7 +107,7 @@ func Compute(roll ledger.NodeSnapshot, self uuid.UUID, restFor time.Duration) *T
 
 // keepSilent notes the keys with silent sessions of another process, whether it lives and has given them up, came back,
 // left, or is dead. It skips keys that no vote gives to this process.
-func (t *Table) keepSilent(hashes []uint64) {
+func (t *ShareTable) keepSilent(hashes []uint64) {
 	for _, h := range hashes {
 		if slices.ContainsFunc(t.views, func(v []ledger.Incarnation) bool { return ownerOf(v, h) == t.self }) {
 			t.silent = append(t.silent, h)
@@ -129,7 +128,7 @@ func readByAll(roll ledger.NodeSnapshot, self uuid.UUID) (read int64, here bool)
 }
 
 // view returns the index of a view in t.views, and adds it if it is new.
-func (t *Table) view(list []ledger.Incarnation) int {
+func (t *ShareTable) view(list []ledger.Incarnation) int {
 	for i, v := range t.views {
 		if slices.Equal(v, list) {
 			return i
@@ -140,10 +139,10 @@ func (t *Table) view(list []ledger.Incarnation) int {
 }
 
 // Settled reports whether every process has read all changes; until then heartbeats should come quickly.
-func (t *Table) Settled() bool { return t != nil && !t.unread }
+func (t *ShareTable) Settled() bool { return t != nil && !t.unread }
 
 // Same reports whether two tables were computed from equal votes, so that they allow the same for every key.
-func (t *Table) Same(o *Table) bool {
+func (t *ShareTable) Same(o *ShareTable) bool {
 	if t == nil || o == nil {
 		return t == o
 	}
@@ -156,7 +155,7 @@ func (t *Table) Same(o *Table) bool {
 }
 
 // Voters is how many processes share, this one included.
-func (t *Table) Voters() int {
+func (t *ShareTable) Voters() int {
 	if t == nil {
 		return 0
 	}
@@ -165,7 +164,7 @@ func (t *Table) Voters() int {
 
 // Of returns the share k/n of a key that this process may use: k is the number of votes for it, and 0 unless its own
 // vote is one of them. So, when this process is lost, the others can tell from its vote what it may still be using.
-func (t *Table) Of(key string) (k, n int) {
+func (t *ShareTable) Of(key string) (k, n int) {
 	if t == nil {
 		return 0, 1
 	}

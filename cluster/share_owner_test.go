@@ -1,4 +1,4 @@
-package share
+package cluster
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package share
+package cluster
 
 import (
 	"testing"
@@ -145,7 +145,8 @@ func TestShares(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rows := []ledger.NodeRow{rowOf(0, all), rowOf(1, all), rowOf(2, all)}
 			c.change(rows)
-			table := Compute(ledger.NodeSnapshot{Now: midnight, Generation: 11, Nodes: rows}, processOf(0).Session, RestFor)
+			table := ComputeShares(ledger.NodeSnapshot{Now: midnight, Generation: 11, Nodes: rows},
+				processOf(0).Session, RestFor)
 			if k, n := table.Of(c.key); k != c.k || n != c.n {
 				t.Fatalf("may use %d of %d, want %d of %d", k, n, c.k, c.n)
 			}
@@ -181,25 +182,25 @@ func TestSame(t *testing.T) {
 			before, after := fresh(), fresh()
 			c.change(&after)
 			self := processOf(0).Session
-			if got := Compute(before, self, RestFor).Same(Compute(after, self, RestFor)); got != c.same {
+			if got := ComputeShares(before, self, RestFor).Same(ComputeShares(after, self, RestFor)); got != c.same {
 				t.Fatalf("same is %v, want %v", got, c.same)
 			}
 		})
 	}
-	some := Compute(ledger.NodeSnapshot{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session, RestFor)
-	if none := (*Table)(nil); !none.Same(nil) || none.Same(some) || some.Same(none) {
+	some := ComputeShares(ledger.NodeSnapshot{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session, RestFor)
+	if none := (*ShareTable)(nil); !none.Same(nil) || none.Same(some) || some.Same(none) {
 		t.Fatal("no table is the same as none, and as no other")
 	}
 }
 
 func TestWhoIsNotInMayUseNothing(t *testing.T) {
 	roll := ledger.NodeSnapshot{Now: midnight, Generation: 1, Nodes: []ledger.NodeRow{rowOf(1, viewOf(1))}}
-	table := Compute(roll, processOf(0).Session, RestFor)
+	table := ComputeShares(roll, processOf(0).Session, RestFor)
 	if k, _ := table.Of("example.net"); k != 0 || table.Settled() || table.Voters() != 0 {
 		t.Fatalf("a process without a row may use %d parts", k)
 	}
 	roll.Nodes[0].Status = ledger.NodeLost
-	if k, _ := Compute(roll, processOf(1).Session, RestFor).Of("example.net"); k != 0 {
+	if k, _ := ComputeShares(roll, processOf(1).Session, RestFor).Of("example.net"); k != 0 {
 		t.Fatalf("a process that was counted out may use %d parts", k)
 	}
 }

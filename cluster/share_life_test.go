@@ -1,4 +1,4 @@
-package share
+package cluster
 
 import (
 	"fmt"
@@ -37,9 +37,9 @@ type life struct {
 	voted    []ledger.Incarnation
 	began    bool
 	unsure   bool
-	table    *Table // what it read
-	used     *Table // what it keeps to: what it uses is never more than table and used allow
-	turn     int64  // of table
+	table    *ShareTable // what it read
+	used     *ShareTable // what it keeps to: what it uses is never more than table and used allow
+	turn     int64       // of table
 	complied int64
 	sent     time.Time // of its last good heartbeat
 	sockets  bool      // it has SMTP sessions, for all that used allows
@@ -131,7 +131,7 @@ func (w *world) end(l *life, last time.Time) {
 func (w *world) read(l *life, sent time.Time) {
 	roll := w.roll()
 	l.sent, l.turn = sent, roll.Generation
-	l.table = Compute(roll, l.self.Session, RestFor)
+	l.table = ComputeShares(roll, l.self.Session, RestFor)
 }
 
 // retire counts out who was not seen for too long.
@@ -164,7 +164,7 @@ func (w *world) uses(l *life, key string) *big.Rat {
 	if !l.exists || !l.sockets || !w.now.Before(l.sent.Add(guard+forgets)) {
 		return most
 	}
-	for _, t := range []*Table{l.table, l.used} {
+	for _, t := range []*ShareTable{l.table, l.used} {
 		if k, n := t.Of(key); k > 0 {
 			if part := big.NewRat(int64(k), int64(n)); part.Cmp(most) > 0 {
 				most = part
@@ -308,7 +308,7 @@ func (w *world) comply(l *life) {
 }
 
 // die is the end of a process whose system says so to receivers. Those that do not hear it are not
-// known to anybody, but for those that its row names: cluster/share/README.md says so.
+// known to anybody, but for those that its row names: cluster/README.md says so.
 func (w *world) die(l *life) {
 	l.exists, l.sockets = false, false
 	for key := range l.silent {
