@@ -20,7 +20,6 @@ import (
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
-	"rollcall/ledger/evidence"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	smtpevidence "rollcall/smtp/evidence"
@@ -109,7 +108,7 @@ func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address 
 			map[string]string{"address": address}, &found.Explanation)
 	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		found.Read = at
-		f, err := evidence.Find(ctx, book, id, address)
+		f, err := admin.FindEvidence(ctx, book, id, address)
 		found.Explanation = admin.ExplanationOf(f)
 		return whyNot(err, f.Status)
 	})
@@ -118,7 +117,7 @@ func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address 
 
 // whyNot says what to do when there is no evidence.
 func whyNot(err error, status ledger.Status) error {
-	for _, refusal := range []error{evidence.ErrNotSettled, ledger.ErrNoSuchVerification,
+	for _, refusal := range []error{admin.ErrNotSettled, ledger.ErrNoSuchVerification,
 		ledger.ErrResultsExpired} {
 		if errors.Is(err, refusal) {
 			_, message := admin.WhyNoEvidence(err, status)
@@ -297,8 +296,8 @@ func scopeWords(scope string) string {
 
 // replayLine is a line of a replay: one of the two.
 type replayLine struct {
-	Address *evidence.Replayed `json:"address,omitempty"`
-	Summary *evidence.Summary  `json:"summary,omitempty"` // the last line
+	Address *admin.Replayed      `json:"address,omitempty"`
+	Summary *admin.ReplaySummary `json:"summary,omitempty"` // the last line
 }
 
 func newReplay(e environment) *cobra.Command {
@@ -345,8 +344,8 @@ func newReplay(e environment) *cobra.Command {
 				}
 				return printReplay(w, l)
 			}
-			summary, err := evidence.Replay(c.Context(), book, id, evidence.Query{Rules: rules, All: *all,
-				Yield: func(one evidence.Replayed) error { return show(replayLine{Address: &one}) }})
+			summary, err := admin.ReplayEvidence(c.Context(), book, id, admin.ReplayQuery{Rules: rules, All: *all,
+				Yield: func(one admin.Replayed) error { return show(replayLine{Address: &one}) }})
 			if err != nil {
 				return whyNot(err, summary.Status)
 			}
@@ -367,11 +366,11 @@ func printReplay(w io.Writer, l replayLine) error {
 	return b.Emit()
 }
 
-func writeReplayed(b *term.Page, r evidence.Replayed) {
+func writeReplayed(b *term.Page, r admin.Replayed) {
 	b.Para(0, "%s", r.Address)
 	for _, one := range []struct {
 		when  string
-		judge evidence.Judged
+		judge admin.Judged
 	}{{"was", r.Before}, {"now", r.After}} {
 		if r.Before == r.After && one.when == "was" {
 			continue
@@ -384,7 +383,7 @@ func writeReplayed(b *term.Page, r evidence.Replayed) {
 	}
 }
 
-func writeReplaySummary(b *term.Page, s evidence.Summary) {
+func writeReplaySummary(b *term.Page, s admin.ReplaySummary) {
 	if s.Outcomes+s.Reasons > 0 {
 		b.WriteString("\n")
 	}

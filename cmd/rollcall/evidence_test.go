@@ -18,7 +18,6 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
-	ledgerevidence "rollcall/ledger/evidence"
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
@@ -212,20 +211,20 @@ func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
 	r := newWitnessRig(t, shownCases(), nil)
 	flags := &ledgerFlags{node: &adminFlags{environ: environment{"ROLLCALL_DATA_DIR=" + filepath.Dir(r.path)}}}
 	away := func(*client.Admin, reading) error { return fmt.Errorf("asked: %w", client.ErrNoNode) }
-	var found ledgerevidence.Found
-	summary, read := ledgerevidence.Summary{}, 0
+	var found admin.FoundEvidence
+	summary, read := admin.ReplaySummary{}, 0
 	own := func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
 		effort.Is(t, at, reading{Ledger: "sqlite:" + r.path}, "read")
 		read++
-		if found, err = ledgerevidence.Find(t.Context(), book, r.desk.Workspace, "x"); err == nil {
+		if found, err = admin.FindEvidence(t.Context(), book, r.desk.Workspace, "x"); err == nil {
 			t.Error("a workspace is no verification")
 		}
-		q := ledgerevidence.Query{Rules: verdict.Builtin(), Yield: func(ledgerevidence.Replayed) error { return nil }}
+		q := admin.ReplayQuery{Rules: verdict.Builtin(), Yield: func(admin.Replayed) error { return nil }}
 		list, err := book.Workspaces(t.Context())
 		if err != nil || len(list) != 1 {
 			return errors.Join(err, errors.New("another ledger"))
 		}
-		summary, err = ledgerevidence.Replay(t.Context(), book, uuid.MustParse(r.id), q)
+		summary, err = admin.ReplayEvidence(t.Context(), book, uuid.MustParse(r.id), q)
 		return err
 	}
 	if err := flags.read(t.Context(), away, own); err != nil || summary.Replayed != 5 {

@@ -20,8 +20,8 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
+	"rollcall/http/admin"
 	"rollcall/ledger"
-	"rollcall/ledger/evidence"
 	"rollcall/smtp"
 	"rollcall/smtp/flags"
 	"rollcall/smtp/smtplab"
@@ -33,7 +33,7 @@ import (
 type part struct {
 	all   []judged
 	sheet smtplab.Sheet
-	again evidence.Summary
+	again admin.ReplaySummary
 }
 
 // score makes a list of n addresses, verifies it and counts the results.
@@ -145,9 +145,9 @@ func interleaved(list []labelled) []labelled {
 
 // replay judges every attempt of a verification again, from the stored evidence, and notes in all the blame for unknown
 // outcomes.
-func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (evidence.Summary, error) {
-	return evidence.Replay(ctx, t.node.Book, id, evidence.Query{Rules: verdict.Builtin(), All: true,
-		Yield: func(one evidence.Replayed) error {
+func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (admin.ReplaySummary, error) {
+	return admin.ReplayEvidence(ctx, t.node.Book, id, admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
+		Yield: func(one admin.Replayed) error {
 			if one.Ordinal >= int64(len(all)) || one.Address != all[one.Ordinal].address {
 				return fmt.Errorf("there is evidence for address %d, which isn't in the list", one.Ordinal)
 			}

@@ -16,7 +16,6 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
-	ledgerevidence "rollcall/ledger/evidence"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -142,10 +141,10 @@ func TestReplayListsWhatWouldChange(t *testing.T) {
 	d := ledgertest.NewFixture(t, r.book, 50)
 	v := settlesCases(d, everyCase())
 	before, stood := d.Account(), d.Sees(v.ID)
-	replays := func(all bool) (lines []ledgerevidence.Replayed, summary ledgerevidence.Summary) {
-		summary = effort.Must(ledgerevidence.Replay(t.Context(), r.book, v.ID, ledgerevidence.Query{
+	replays := func(all bool) (lines []admin.Replayed, summary admin.ReplaySummary) {
+		summary = effort.Must(admin.ReplayEvidence(t.Context(), r.book, v.ID, admin.ReplayQuery{
 			Rules: verdict.Builtin(), All: all,
-			Yield: func(one ledgerevidence.Replayed) error { lines = append(lines, one); return nil }}))(t)
+			Yield: func(one admin.Replayed) error { lines = append(lines, one); return nil }}))(t)
 		return lines, summary
 	}
 	lines, summary := replays(false)
@@ -157,15 +156,15 @@ func TestReplayListsWhatWouldChange(t *testing.T) {
 		t.Errorf("rules: %+v", changed)
 	}
 	changed.Before.Rule, changed.After.Rule = "", ""
-	want := ledgerevidence.Replayed{Ordinal: 4, Address: "user4@example.test",
-		Before: ledgerevidence.Judged{Verdict: ledgerevidence.Verdict{Outcome: "unknown", Reason: "policy"}},
-		After:  ledgerevidence.Judged{Verdict: ledgerevidence.Verdict{Outcome: "invalid", Reason: "mailbox_not_found"}}}
+	want := admin.Replayed{Ordinal: 4, Address: "user4@example.test",
+		Before: admin.Judged{Verdict: admin.Verdict{Outcome: "unknown", Reason: "policy"}},
+		After:  admin.Judged{Verdict: admin.Verdict{Outcome: "invalid", Reason: "mailbox_not_found"}}}
 	if changed != want || lines[1].Ordinal != 6 {
 		t.Errorf("got %+v and %+v, want %+v and ordinal 6", changed, lines[1], want)
 	}
-	wants := ledgerevidence.Summary{Verification: v.ID, Status: ledger.Completed, Addresses: 8, Replayed: 7,
+	wants := admin.ReplaySummary{Verification: v.ID, Status: ledger.Completed, Addresses: 8, Replayed: 7,
 		Same: 5, Outcomes: 1, Reasons: 1, Unexplained: 1,
-		Changes: []ledgerevidence.Change{{Before: "unknown", After: "invalid", Count: 1}}}
+		Changes: []admin.Change{{Before: "unknown", After: "invalid", Count: 1}}}
 	if !reflect.DeepEqual(summary, wants) {
 		t.Errorf("got %+v, want %+v", summary, wants)
 	}
@@ -184,14 +183,14 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 	d := ledgertest.NewFixture(t, r.book, 50)
 	v := settlesCases(d, everyCase())
 	enough, n := errors.New("enough"), 0
-	q := ledgerevidence.Query{Rules: verdict.Builtin(), All: true,
-		Yield: func(ledgerevidence.Replayed) error { n++; return enough }}
-	if _, err := ledgerevidence.Replay(t.Context(), r.book, v.ID, q); !errors.Is(err, enough) || n != 1 {
+	q := admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
+		Yield: func(admin.Replayed) error { n++; return enough }}
+	if _, err := admin.ReplayEvidence(t.Context(), r.book, v.ID, q); !errors.Is(err, enough) || n != 1 {
 		t.Errorf("%d calls, %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	q.Yield = func(ledgerevidence.Replayed) error { cancel(); return nil }
-	effort.Denied(ledgerevidence.Replay(ctx, r.book, v.ID, q))(t, context.Canceled, "cancelled")
+	q.Yield = func(admin.Replayed) error { cancel(); return nil }
+	effort.Denied(admin.ReplayEvidence(ctx, r.book, v.ID, q))(t, context.Canceled, "cancelled")
 	_, l := d.Prepares(3)
 	s := ledgertest.Batch(l, 1, 0, 1, smtp.Valid)
 	for name, ordinals := range map[string][]int64{"of another settlement": {2}, "twice": {1, 1}} {
@@ -201,8 +200,8 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 		}
 		packed := effort.Must(evidence.Pack(entries))(t)
 		s.Evidence = packed
-		q.Yield = func(ledgerevidence.Replayed) error { return nil }
-		effort.Denied(ledgerevidence.Replay(t.Context(), one{s}, v.ID, q))(t, evidence.ErrPacked, name)
+		q.Yield = func(admin.Replayed) error { return nil }
+		effort.Denied(admin.ReplayEvidence(t.Context(), one{s}, v.ID, q))(t, evidence.ErrPacked, name)
 	}
 }
 
@@ -216,8 +215,8 @@ func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
 	effort.Must(d.Settle(t.Context(), s))(t)
 	for address, want := range map[string]int64{"Anna@bücher.example": 0, "Anna@BÜCHER.Example": 0,
 		"anna@bücher.example": -1, "no address at all": 1, "user2@example.test": 2, "xuser2@example.test": -1} {
-		f, err := ledgerevidence.Find(t.Context(), r.book, v.ID, address)
-		if want < 0 && !errors.Is(err, ledgerevidence.ErrNotSettled) || want >= 0 && (err != nil || f.Result.Ordinal != want) {
+		f, err := admin.FindEvidence(t.Context(), r.book, v.ID, address)
+		if want < 0 && !errors.Is(err, admin.ErrNotSettled) || want >= 0 && (err != nil || f.Result.Ordinal != want) {
 			t.Errorf("%s: got %+v, %v, want %d", address, f, err, want)
 		}
 	}

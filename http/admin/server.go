@@ -22,7 +22,6 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/ledger"
-	"rollcall/ledger/evidence"
 	"rollcall/smtp/throttle"
 )
 
@@ -41,7 +40,7 @@ type Book interface {
 	VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error)
 	History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error)
 	Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error)
-	evidence.Book
+	EvidenceBook
 	Audit(ctx context.Context) (ledger.AuditReport, error)
 	ledger.Operators
 	Ping(ctx context.Context) error

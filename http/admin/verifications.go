@@ -14,7 +14,6 @@ import (
 	"rollcall/actors/inspect"
 	"rollcall/http/api"
 	"rollcall/ledger"
-	"rollcall/ledger/evidence"
 	"rollcall/smtp"
 	smtpevidence "rollcall/smtp/evidence"
 )
@@ -175,11 +174,11 @@ func (d verificationOps) ReadEntries(ctx context.Context, in EntriesCall) (Entri
 
 // ReadEvidence returns the evidence for the outcome of one address. It reads the verification from its beginning, so
 // its time grows with the file; ctx bounds it.
-func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address string) (evidence.Found, error) {
+func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address string) (FoundEvidence, error) {
 	if address == "" {
-		return evidence.Found{}, invalid("address must be an address of the file")
+		return FoundEvidence{}, invalid("address must be an address of the file")
 	}
-	found, err := evidence.Find(ctx, d.options.Book, id, address)
+	found, err := FindEvidence(ctx, d.options.Book, id, address)
 	if err != nil {
 		return found, d.ofEvidence("read evidence", found.Status, err)
 	}
@@ -189,7 +188,7 @@ func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address
 // ofEvidence is the refusal for an error of reading evidence; status is that of the verification.
 func (d verificationOps) ofEvidence(step string, status ledger.Status, err error) error {
 	switch {
-	case errors.Is(err, evidence.ErrNotSettled), errors.Is(err, ledger.ErrNoSuchVerification),
+	case errors.Is(err, ErrNotSettled), errors.Is(err, ledger.ErrNoSuchVerification),
 		errors.Is(err, ledger.ErrResultsExpired):
 		code := http.StatusNotFound
 		if errors.Is(err, ledger.ErrResultsExpired) {
@@ -349,7 +348,7 @@ type Explanation struct {
 	Ordinal      int64         `json:"ordinal"` // place among the distinct addresses of the file, from 0
 	Address      string        `json:"address"` // first spelling in the file
 	At           api.Time      `json:"at"`      // of the final evidence
-	evidence.Verdict
+	Verdict
 	Message string    `json:"message"`  // as in the results file
 	Case    *CaseView `json:"evidence"` // null: none was kept
 }
@@ -376,7 +375,7 @@ type AttemptView struct {
 	Enhanced string   `json:"enhanced"` // "": none
 	Text     string   `json:"text"`     // cleaned: no address, none of our names
 	Trouble  string   `json:"trouble"`  // why there was no reply
-	evidence.Verdict
+	Verdict
 	Blame string `json:"blame"`
 	Rule  string `json:"rule"` // id@version
 	// Others: the attempt was about other addresses or none, and this address had to wait for its result.
@@ -407,11 +406,11 @@ type BehaviourView struct {
 }
 
 // ExplanationOf converts evidence for the API.
-func ExplanationOf(f evidence.Found) Explanation {
+func ExplanationOf(f FoundEvidence) Explanation {
 	r := f.Result
 	out := Explanation{Verification: f.Verification, Status: f.Status, Settlement: f.Settlement,
 		SettledAt: api.Time(f.SettledAt), Ordinal: r.Ordinal, Address: r.Email, At: api.Time(r.At),
-		Verdict: evidence.Verdict{Outcome: r.Outcome.String(), Reason: r.Reason.String()}, Message: r.Reason.Message()}
+		Verdict: Verdict{Outcome: r.Outcome.String(), Reason: r.Reason.String()}, Message: r.Reason.Message()}
 	if f.Case != nil {
 		out.Case = newCaseView(*f.Case)
 	}
@@ -444,8 +443,8 @@ func newAttemptViews(list []smtpevidence.Attempt) []AttemptView {
 	for i, a := range list {
 		views[i] = AttemptView{At: api.Time(a.At), Stage: a.Stage.String(), Host: a.Host, Source: a.Source,
 			TLS: a.TLS, Code: a.Code, Text: a.Text, Trouble: a.Trouble.String(),
-			Verdict: evidence.Verdict{Outcome: a.Outcome.String(), Reason: a.Reason.String()}, Blame: a.Blame.String(),
-			Rule: evidence.RuleName(a.Rule, a.Version), Void: a.Void, Others: a.Others, Bare: a.Bare,
+			Verdict: Verdict{Outcome: a.Outcome.String(), Reason: a.Reason.String()}, Blame: a.Blame.String(),
+			Rule: a.RuleName(), Void: a.Void, Others: a.Others, Bare: a.Bare,
 			Witness: a.Witness}
 		if a.Enhanced != (smtp.EnhancedCode{}) {
 			views[i].Enhanced = a.Enhanced.String()

@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"rollcall/ledger"
-	kept "rollcall/ledger/evidence"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -266,7 +265,7 @@ func attemptOf(s evidence.Attempt, asked string, toOperators bool) Attempt {
 	a := Attempt{At: s.At, Host: s.Host, TLS: s.TLS, Rule: s.Rule, Ask: stages[s.Stage.String()],
 		Reply: evidence.TroubleSays(s.Trouble.String()), Read: OutcomeWord(s.Outcome.String())}
 	if toOperators {
-		a.Source, a.Rule = cmp.Or(s.Source, "no known source of ours"), kept.RuleName(s.Rule, s.Version)
+		a.Source, a.Rule = cmp.Or(s.Source, "no known source of ours"), s.RuleName()
 	}
 	if s.Stage == smtp.StageRcpt || s.Stage == smtp.StageRset {
 		a.Ask = "RCPT TO:<" + asked + ">"

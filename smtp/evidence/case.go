@@ -3,6 +3,7 @@ package evidence
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 	"unicode/utf8"
@@ -222,6 +223,14 @@ func Note(r Raw) Attempt {
 	}
 	a.Code, a.Enhanced, a.Text = r.Reply.Code, r.Reply.Enhanced, Clean(r)
 	return a
+}
+
+// RuleName returns the name of the deciding rule in the version that judged; "" for none.
+func (a *Attempt) RuleName() string {
+	if a.Rule == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s@%08x", a.Rule, a.Version)
 }
 
 // Unreadable reports whether a permanent refusal stayed undecided because its text could not be read: most of its

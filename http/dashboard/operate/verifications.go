@@ -15,7 +15,6 @@ import (
 	"rollcall/http/admin"
 	"rollcall/http/web"
 	"rollcall/ledger"
-	"rollcall/ledger/evidence"
 )
 
 const (
@@ -331,7 +330,7 @@ func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) 
 
 // evidenceView is the evidence for the outcome of one address.
 type evidenceView struct {
-	evidence.Found
+	admin.FoundEvidence
 	Back, Name string
 	Talk       *web.Talk
 }
@@ -344,7 +343,7 @@ func showEvidence(p *Pages, w http.ResponseWriter, r *request) error {
 		return errNoVerification
 	}
 	v := evidenceView{Back: "/verifications/" + id.String(), Name: "the verification"}
-	if v.Found, err = p.desk.ReadEvidence(r.Context(), id, web.Text(r.Request, "address")); err != nil {
+	if v.FoundEvidence, err = p.desk.ReadEvidence(r.Context(), id, web.Text(r.Request, "address")); err != nil {
 		return noEvidence(v.Back, err)
 	}
 	if row, err := p.desk.ReadVerification(r.Context(), id); err == nil {

@@ -1,4 +1,4 @@
-package evidence
+package admin
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Book is the evidence in the ledger; ledger.Book is one.
-type Book interface {
+// EvidenceBook is the evidence in the ledger; ledger.Book is one.
+type EvidenceBook interface {
 	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.StoredSettlement) error) (
 		ledger.Verification, error)
 }
@@ -26,8 +26,8 @@ type Verdict struct {
 	Reason  string `json:"reason"`
 }
 
-// Found is one settled address and the case behind its outcome.
-type Found struct {
+// FoundEvidence is one settled address and the case behind its outcome.
+type FoundEvidence struct {
 	Verification uuid.UUID
 	Status       ledger.Status // of the verification, also with an error
 	Settlement   int64
@@ -42,10 +42,10 @@ var ErrNotSettled = errors.New("no outcome of this address is settled")
 // errFound ends a search.
 var errFound = errors.New("found")
 
-// Find looks up one address of a verification, in any spelling. ErrNotSettled; errors of the ledger.
-func Find(ctx context.Context, book Book, id uuid.UUID, address string) (Found, error) {
+// FindEvidence looks up one address of a verification, in any spelling. ErrNotSettled; errors of the ledger.
+func FindEvidence(ctx context.Context, book EvidenceBook, id uuid.UUID, address string) (FoundEvidence, error) {
 	wanted := newSpelling(address)
-	var f Found
+	var f FoundEvidence
 	v, err := book.Evidence(ctx, id, 0, func(k ledger.StoredSettlement) error {
 		for i := range k.Results.Len() {
 			if !wanted.is(k.Results.Email(i)) {
@@ -69,7 +69,7 @@ func Find(ctx context.Context, book Book, id uuid.UUID, address string) (Found, 
 }
 
 // take reads result i of a settlement and its case.
-func (f *Found) take(k ledger.StoredSettlement, i int) error {
+func (f *FoundEvidence) take(k ledger.StoredSettlement, i int) error {
 	f.Settlement, f.SettledAt, f.Result = k.Number, k.At, k.Results.Result(i)
 	if len(k.Evidence) == 0 {
 		return nil
@@ -111,14 +111,6 @@ func (s spelling) is(email []byte) bool {
 	return err == nil && a == s.parsed
 }
 
-// RuleName returns the name of a rule in the version that judged; "" for none.
-func RuleName(id string, version uint32) string {
-	if id == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s@%08x", id, version)
-}
-
 // Replayed is one address under other rules.
 type Replayed struct {
 	Ordinal int64  `json:"ordinal"`
@@ -135,8 +127,8 @@ type Judged struct {
 	Rule string `json:"rule"` // of the last answer that counts, id@version; "": there was none
 }
 
-// Summary is the result of a replay.
-type Summary struct {
+// ReplaySummary is the result of a replay.
+type ReplaySummary struct {
 	Verification uuid.UUID     `json:"verification"`
 	Status       ledger.Status `json:"status"`
 	Addresses    int64         `json:"addresses"` // that are settled
@@ -160,18 +152,18 @@ type Change struct {
 	Count  int64  `json:"count"`
 }
 
-// Replay judges the evidence of a verification again and calls yield for each address whose outcome or reason would
+// ReplayEvidence judges the evidence of a verification again and calls yield for each address whose outcome or reason would
 // change, or for all. It makes no connection and writes nothing. Memory holds one settlement at a time.
-func Replay(ctx context.Context, book Book, id uuid.UUID, q Query) (Summary, error) {
-	p := replayer{query: q, summary: Summary{Verification: id}}
+func ReplayEvidence(ctx context.Context, book EvidenceBook, id uuid.UUID, q ReplayQuery) (ReplaySummary, error) {
+	p := replayer{query: q, summary: ReplaySummary{Verification: id}}
 	v, err := book.Evidence(ctx, id, 0, p.settlement)
 	p.summary.Status = v.Status
 	p.summary.Changes = p.changes()
 	return p.summary, err
 }
 
-// Query is the rules to judge by and the addresses to report.
-type Query struct {
+// ReplayQuery is the rules to judge by and the addresses to report.
+type ReplayQuery struct {
 	Rules *verdict.Rules
 	All   bool // also report what stays the same
 	Yield func(Replayed) error
@@ -179,8 +171,8 @@ type Query struct {
 
 // replayer is one replay.
 type replayer struct {
-	query   Query
-	summary Summary
+	query   ReplayQuery
+	summary ReplaySummary
 	moved   [smtp.Error + 1][smtp.Error + 1]int64 // from, to
 }
 
@@ -238,7 +230,7 @@ func (p *replayer) address(results *ledger.Batch, i int, c evidence.Case) error 
 // deciding returns the name of the rule of the last answer that counts.
 func deciding(c evidence.Case) string {
 	last, _ := c.Last()
-	return RuleName(last.Rule, last.Version)
+	return last.RuleName()
 }
 
 // changes lists the changes in the order of display.
