@@ -248,19 +248,6 @@ func (h *HostQueue[T]) Forget() {
 	}
 }
 
-// Flows yields the flows that wait in the host queue.
-func (h *HostQueue[T]) Flows() iter.Seq[*Flow[T]] {
-	return func(yield func(*Flow[T]) bool) {
-		for _, w := range h.order.heap {
-			for _, v := range w.of.order.heap {
-				if !yield(v.of.flow) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // First returns the flow that was served least in this host queue; nil: nothing is queued.
 func (h *HostQueue[T]) First() *Flow[T] {
 	w := h.order.first()

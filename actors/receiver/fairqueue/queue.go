@@ -36,9 +36,6 @@ type tenant[T any] struct {
 
 // Flow is one verification of a tenant.
 type Flow[T any] struct {
-	// Interrupted is for the caller: a session was interrupted for this flow, which happens once.
-	Interrupted bool
-
 	id     uuid.UUID
 	tenant *tenant[T]
 	queued int
@@ -47,7 +44,6 @@ type Flow[T any] struct {
 	opening entry[*Flow[T]]
 	waiting FIFO[*verificationQueue[T]] // of host queues without a session, and some that have one by now
 
-	charged   int       // items that were given to a session
 	chargedAt time.Time // when that was last; zero: never
 	held      []float64 // for its sessions, to its tenant
 	scarceAt  time.Time // when it used up what is scarce; zero: never
@@ -55,9 +51,6 @@ type Flow[T any] struct {
 
 // Queued returns how many items of the flow wait.
 func (f *Flow[T]) Queued() int { return f.queued }
-
-// Charged returns how many items of the flow were given to a session since it came.
-func (f *Flow[T]) Charged() int { return f.charged }
 
 // Workspace returns whose flow it is.
 func (f *Flow[T]) Workspace() uuid.UUID { return f.tenant.id }
@@ -135,7 +128,6 @@ func (q *Queue[T]) count(f *Flow[T], n int) {
 // Charge books that an item of a flow was given to a session. An item that was popped and dropped costs nothing.
 func (q *Queue[T]) Charge(now time.Time, f *Flow[T]) {
 	f.chargedAt = now
-	f.charged++
 	f.tenant.asked.charge(&f.asking, 1)
 	q.asked.charge(&f.tenant.asking, 1/float64(f.tenant.weight))
 }

@@ -25,7 +25,7 @@ func (ss *sessions) planSessions(v *View, mayAsk, mayOpen bool) {
 	ss.blocks = blocksNow{}
 	ss.tendFree(v, !mayAsk)
 	ss.wakeAt(takeFromHeldUp(v, ss.all))
-	ss.pressed, ss.small, ss.slotless = false, nil, false
+	ss.pressed, ss.small, ss.slotless = false, false, false
 	if mayOpen {
 		ss.openSessions(v)
 	}
@@ -150,7 +150,7 @@ func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 		return false
 	}
 	return s.queue.Queued() == 0 || s.queue.Sessions() > 1 || now.Sub(s.opened) >= turnFor ||
-		ss.small != nil && ss.closing < max(1, len(ss.all)/2) && s.queue.isLarge()
+		ss.small && ss.closing < max(1, len(ss.all)/2) && now.Sub(s.opened) >= workFor
 }
 
 // claimAddresses returns how many addresses a session is given now, booked on its source, or notes what it waits for.

@@ -16,7 +16,7 @@ import (
 )
 
 // env is what all parts of a scheduler share: the limits in force, and values by which one part tells another
-// something: steps for the shell, halts and arrivals for the sessions, notes for people.
+// something: steps for the shell, halts for the sessions, notes for people.
 type env struct {
 	options    Options
 	key        string
@@ -26,7 +26,6 @@ type env struct {
 	limits     throttle.Limits          // the limits in force: our share, lowered by what was learned
 	fair       *fairqueue.Queue[*Probe] // what waits, by turns
 	halts      []Halt                   // not yet carried out
-	arrivals   []arrival                // at queues whose sessions work
 	notes      []note                   // what was found out of late, for people
 	wake       time.Time                // earliest reason to plan again
 	dirty      bool                     // something was learned and not yet stored
@@ -63,12 +62,6 @@ func (h *Halt) names(s *session) bool {
 
 // halt stops sessions from beginning the rest of their probes.
 func (e *env) halt(h Halt) { e.halts = append(e.halts, h) }
-
-// arrival notes that an address of a verification came to a queue with sessions.
-type arrival struct {
-	flow  *flow
-	queue *hostQueue
-}
 
 // notesMax bounds the notes that are kept.
 const notesMax = 8

@@ -41,9 +41,6 @@ func (ss *sessions) openSessions(v *View) {
 	}
 	clear(ss.free[len(kept):])
 	ss.free = kept
-	if ss.small != nil && ss.closing == 0 {
-		ss.interruptOne(ss.small, func(s *session) bool { return s.queue.isLarge() })
-	}
 }
 
 // openFirst dials for the queues without a session, in turn. False: no more can be dialled now; the next queue keeps
@@ -69,9 +66,7 @@ func (ss *sessions) openFirst(v *View) bool {
 			continue
 		}
 		if !ss.mayOpen(v, l, o) {
-			if ss.pressed && f.Charged() < smallFlow {
-				ss.small = f
-			}
+			ss.small = ss.pressed && f.Queued() < smallFlow
 			return false
 		}
 		f = ss.claimSlot(now, l, f)

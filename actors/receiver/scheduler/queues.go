@@ -59,7 +59,6 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	} else {
 		l = known
 	}
-	f := qs.flowOf(p.chunk.task)
 	class := fairqueue.Normal
 	switch {
 	case p.recheck != nil: // it is asked again
@@ -67,10 +66,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	case p.retry: // a retry ends an address, and greylists forget
 		class = fairqueue.Retry
 	}
-	l.Push(f, p, class)
-	if l.Sessions() > 0 {
-		qs.arrivals = append(qs.arrivals, arrival{f, l})
-	}
+	l.Push(qs.flowOf(p.chunk.task), p, class)
 }
 
 func (qs *queues) popProbe(l *hostQueue) *Probe {
@@ -231,21 +227,10 @@ type (
 	flow    = fairqueue.Flow[*Probe]
 )
 
-// smallFlow: a verification isn't interrupted for another one until so many of its addresses were asked: fewer are done
-// within seconds anyway.
+// smallFlow: a verification with fewer addresses that wait doesn't wait for others to use their turn.
 const smallFlow = 50
 
 // knowsSomething reports whether something is known of the hosts that is worth keeping.
 func (l *hostQueue) knowsSomething(now time.Time) bool {
 	return l.barren.worthKeeping(now) || l.route.knowsSomething(now)
-}
-
-// isLarge reports whether every flow in a queue has had enough addresses asked to be interrupted.
-func (l *hostQueue) isLarge() bool {
-	for f := range l.Flows() {
-		if f.Charged() < smallFlow {
-			return false
-		}
-	}
-	return true
 }

@@ -25,8 +25,8 @@ type sessions struct {
 	nextID  int
 
 	pressed  bool         // a queue has no session, and none more may be opened
+	small    bool         // and its flow has few addresses
 	slotless bool         // no waiting workspace may have one more session of the node
-	small    *flow        // the flow in whose name, while little of it was asked
 	hopeful  bool         // probes wait only for the RCPT rate
 	blocks   blocksNow    // what kept us from asking more at the last look
 	lately   blocksLately // and of late
@@ -103,11 +103,6 @@ func (ss *sessions) loseSession(now time.Time, s *session) {
 
 // carryOutHalts stops the sessions that other parts named.
 func (ss *sessions) carryOutHalts() {
-	for _, a := range ss.arrivals {
-		ss.interruptFor(a.flow, a.queue)
-	}
-	clear(ss.arrivals)
-	ss.arrivals = ss.arrivals[:0]
 	for _, h := range ss.halts {
 		ss.haltSessions(h.names)
 	}
@@ -152,35 +147,6 @@ func (ss *sessions) sortFree(free []*session) {
 		}
 	}
 	slices.SortStableFunc(free, func(a, b *session) int { return ranks[a.queue].Compare(ranks[b.queue]) })
-}
-
-// interruptOne makes one session give back what it hasn't asked, so that a verification without an asked address gets
-// its first: once for each.
-func (ss *sessions) interruptOne(f *flow, which func(*session) bool) {
-	if f.Interrupted {
-		return
-	}
-	for _, s := range ss.all {
-		if len(s.given) > 1 && !s.closing && !s.halted && which(s) {
-			f.Interrupted, s.halted = true, true
-			s.slot.Halted.Store(true)
-			return
-		}
-	}
-}
-
-// interruptFor interrupts for a verification that comes to a queue whose sessions all work for others with enough
-// addresses asked.
-func (ss *sessions) interruptFor(f *flow, l *hostQueue) {
-	free := func(s *session) bool { return s.queue == l }
-	if f.Interrupted || f.Charged() > 0 || slices.ContainsFunc(ss.free, free) {
-		return
-	}
-	ss.interruptOne(f, func(s *session) bool {
-		return s.queue == l && !slices.ContainsFunc(s.given, func(p *Probe) bool {
-			return ss.flowOf(p.chunk.task).Charged() < smallFlow
-		})
-	})
 }
 
 func (ss *sessions) quitSession(s *session) {
