@@ -32,12 +32,6 @@ const (
 	// triesShift leaves room for four billion chunks of one try at a domain, so
 	// that a receiver never takes a new chunk for one of an actor that crashed.
 	triesShift = 32
-
-	// sayEvery is the least time between two messages that tell the receiver how many addresses wait behind, when no
-	// offer does; sayAgain is the interval while no chunk is out, because a receiver forgets a backlog after ten
-	// seconds without a message.
-	sayEvery = time.Second
-	sayAgain = 4 * time.Second
 )
 
 // open is a chunk at the receiver.
@@ -287,43 +281,7 @@ func (b *backlog) countBehind(now time.Time) (n int, oldest time.Duration) {
 func (b *backlog) tellBehind(now time.Time, m *wire.Offer) {
 	n, oldest := b.countBehind(now)
 	m.Behind, m.WaitingMs = uint32(n), oldest.Milliseconds()
-	b.receiver.told, b.receiver.toldAt = n, now
-}
-
-// sayBehind tells the receiver how many addresses wait behind when that has changed and no offer says so: deferred
-// addresses became due, or were given back. Addresses that wait for the end of a pause don't count. It returns when to
-// look again; the zero time: never.
-func (b *backlog) sayBehind(now time.Time, resting bool) (wake time.Time) {
-	r := &b.receiver
-	if !r.reached {
-		r.told = 0
-		return time.Time{}
-	}
-	n, _ := b.countBehind(now)
-	if resting {
-		n = 0
-	}
-	again := n > 0 && len(b.chunks) == 0
-	if n == r.told && !again {
-		return time.Time{}
-	}
-	next := r.toldAt.Add(sayEvery)
-	if n == r.told {
-		next = r.toldAt.Add(sayAgain)
-	}
-	if now.Before(next) {
-		return next
-	}
-	m := &wire.Offer{Task: b.task, Workspace: b.workspace}
-	if n > 0 {
-		b.tellBehind(now, m)
-	}
-	r.told, r.toldAt = n, now
-	b.addStep(tell{m})
-	if again {
-		return now.Add(sayAgain)
-	}
-	return time.Time{}
+	b.receiver.told = n
 }
 
 // takeAck takes the answer to an offer.

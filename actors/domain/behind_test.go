@@ -9,7 +9,6 @@ import (
 
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
-	"rollcall/smtp"
 )
 
 // backs checks what an offer tells of the addresses that wait behind it.
@@ -63,62 +62,4 @@ func TestAddressesThatAreDueAreCounted(t *testing.T) {
 			t.Fatalf("%d are due, want %d", n, want)
 		}
 	})
-}
-
-// TestTheReceiverHearsWhatIsDueWithoutAnOffer: addresses that were put off and are due again
-// while nothing more is welcome, and those that are held back, are told of within a second;
-// what does not change is told again only while nothing is out, before it is forgotten there.
-func TestTheReceiverHearsWhatIsDueWithoutAnOffer(t *testing.T) {
-	const all = 6 * wire.AddressesMax
-	b := newBench(t, testOptions(), all)
-	b.reach()
-	first := b.offered()
-	b.ack(first, 1, wire.Refusal_NONE)
-	second := b.offered()
-	b.ack(second, 0, wire.Refusal_NONE)
-	b.pass(sayEvery)
-	if said := b.said(); len(said) > 0 {
-		t.Errorf("nothing changed, and it says %v", said)
-	}
-	behind, live := all-len(first.GetProbes())-len(second.GetProbes()), []uint64{}
-	putOff := func(o *wire.Offer) { // and no chunk more is welcome
-		b.answers(o, 1, told{reason: smtp.Greylisted, wait: 2 * time.Second})
-		for _, next := range b.offers() {
-			behind, live = behind-len(next.GetProbes()), append(live, next.GetChunk())
-			b.ack(next, 0, wire.Refusal_NONE)
-		}
-	}
-	heard := func(want int) {
-		t.Helper()
-		for range 4 {
-			if said := b.said(); len(said) == 1 && int(said[0].GetBehind()) == want {
-				return
-			}
-			b.pass(sayEvery)
-			b.backlog.takePulse(b.now, &wire.Pulse{Task: second.GetTask(), Chunks: live})
-		}
-		t.Errorf("the receiver never hears of %d", want)
-	}
-	putOff(first)
-	b.backlog.size = wire.AddressesMax / 3 // so that not all that are due go out at once
-	b.pass(3 * time.Second)
-	behind += len(first.GetProbes())
-	for _, next := range b.offers() {
-		behind, live = behind-len(next.GetProbes()), append(live, next.GetChunk())
-		b.ack(next, 0, wire.Refusal_NONE)
-	}
-	putOff(second)
-	b.pass(2 * time.Second)
-	heard(behind + len(second.GetProbes())) // those that are due, and those that were never offered
-	b.holdWork(b.now, true)
-	b.look()
-	heard(all)
-	again := 0
-	for range 20 {
-		b.pass(time.Second)
-		again += len(b.said())
-	}
-	if again < 4 || again > 6 {
-		t.Errorf("what is held back is told of %d times in 20 s, want each %s", again, sayAgain)
-	}
 }

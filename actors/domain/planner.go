@@ -178,11 +178,10 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	pl.controls.weighAccepted(now, pl.backlog.isBusy(now))
 	pl.controls.weighDoubted(now, pl.backlog.isBusy(now))
 	pl.advance(now)
-	say := pl.backlog.sayBehind(now, pl.route.isResting(now))
 	pl.draining = pl.isCut() && pl.left > 0
 	steps := pl.steps
 	pl.steps = nil
-	return steps, pl.takeFinals(), earlier(pl.wakeAt(now), say)
+	return steps, pl.takeFinals(), pl.wakeAt(now)
 }
 
 // closeAll makes everything that is left invalid: DNS says that the domain takes no mail.

@@ -148,27 +148,8 @@ func (b *bench) wants(want ...step) {
 	}
 }
 
-// offers gives the offers of the last plan that offer something.
+// offers gives the offers of the last plan.
 func (b *bench) offers() (list []*wire.Offer) {
-	for _, o := range b.allOffers() {
-		if len(o.GetProbes()) > 0 {
-			list = append(list, o)
-		}
-	}
-	return list
-}
-
-// said gives the offers of the last plan that only say what is behind.
-func (b *bench) said() (list []*wire.Offer) {
-	for _, o := range b.allOffers() {
-		if len(o.GetProbes()) == 0 {
-			list = append(list, o)
-		}
-	}
-	return list
-}
-
-func (b *bench) allOffers() (list []*wire.Offer) {
 	for _, s := range b.steps {
 		if t, ok := s.(tell); ok {
 			if o, ok := t.msg.(*wire.Offer); ok {

@@ -51,7 +51,6 @@ type receiver struct {
 	cause     wire.Cause // what kept it from asking more, by its last pulse
 	perHour   int64      // addresses of this verification that it expects to ask in an hour; 0: it doesn't say
 	told      int        // addresses behind, as the receiver was last told
-	toldAt    time.Time  // when
 }
 
 // nextPause is how long to wait before it is looked for.
@@ -74,7 +73,7 @@ func (r *receiver) noteFound(ok bool) {
 
 // forget resets the state, for another receiver actor or for a later lookup.
 func (r *receiver) forget() {
-	*r = receiver{failures: r.failures, lost: r.lost, heard: r.heard, reaching: r.reaching, toldAt: r.toldAt}
+	*r = receiver{failures: r.failures, lost: r.lost, heard: r.heard, reaching: r.reaching}
 }
 
 // isMissed reports whether lookups failed for so long that its work counts as waiting.

@@ -75,8 +75,8 @@ func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
 	w, key := a.waiting, m.GetTask().Key()
 	before := w.offers[key]
 	switch {
-	case len(m.GetProbes()) == 0 || c.Sender() == nil:
-		return // it only reports the backlog
+	case c.Sender() == nil:
+		return
 	case before != nil && m.GetTask().GetEpoch() < before.offer.GetTask().GetEpoch():
 		c.Respond(&wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
 		return

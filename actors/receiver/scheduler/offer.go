@@ -45,11 +45,6 @@ func (qs *queues) takeOffer(now time.Time, from Client, m *wire.Offer) {
 	}
 	t.listen(now)
 	t.belongTo(m.GetWorkspace())
-	if len(m.GetProbes()) == 0 { // it only reports the backlog
-		qs.tasks.tell(t, behindOf(now, m))
-		qs.tasks.rest(now, t)
-		return
-	}
 	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
