@@ -64,8 +64,7 @@ var ofReceiver = [...]struct {
 
 func describe(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("rollcall_receiver_"+name, help+
-		" Of 50 receivers with the most queued, which keep their label while they are near the top; all others are \""+
-		collectedRest+"\".",
+		" Of the 50 receivers with the most queued; all others are \""+collectedRest+"\".",
 		[]string{"receiver"}, nil)
 }
 

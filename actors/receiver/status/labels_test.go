@@ -71,36 +71,20 @@ func loadOf(t *rapid.T, kind string, step, n int) (all []inspect.Receiver) {
 	return all
 }
 
-// TestAReceiverKeepsItsLabelNearTheTop, gives it to one that has far more, and gets it back as soon as there is room.
-func TestAReceiverKeepsItsLabelNearTheTop(t *testing.T) {
+// TestTheLongestQueuesHaveLabels, until too many new ones came within an hour.
+func TestTheLongestQueuesHaveLabels(t *testing.T) {
 	var l labels
-	queues := func(first int) (all []inspect.Receiver) { // r0 has first, the others from 1,000 down
+	for round := range 3 {
+		var all []inspect.Receiver
 		for i := range 200 {
-			all = append(all, inspect.Receiver{Key: fmt.Sprintf("r%d", i), Queued: 1000 - i})
+			all = append(all, inspect.Receiver{Key: fmt.Sprintf("%d.%d", round, i), Queued: i})
 		}
-		all[0].Queued = first
-		return all
-	}
-	shown := func(minute int, all []inspect.Receiver, key string) bool {
-		top, _ := l.busiest(start.Add(time.Duration(minute)*time.Minute), all)
-		for _, r := range top {
-			if r.Key == key {
-				return true
-			}
+		top, rest := l.busiest(start.Add(time.Duration(round)*time.Minute), all)
+		if want := min(collectedMax, labelsNew-round*collectedMax); len(top) != max(0, want) || len(top)+len(rest) != 200 {
+			t.Errorf("round %d: %d have labels", round, len(top))
 		}
-		return false
-	}
-	if !shown(0, queues(2000), "r0") || !shown(1, queues(1000-labelsNear+10), "r0") {
-		t.Error("it has lost its label though it is near the top")
-	}
-	if shown(2, queues(0), "r0") || !shown(2, queues(0), "r50") {
-		t.Error("it keeps its label at the end of all")
-	}
-	big := append(queues(0), inspect.Receiver{Key: "new", Queued: 100_000})
-	if !shown(3, big, "new") {
-		t.Error("one with far more than all others is not shown")
-	}
-	if !shown(4, queues(999)[:40], "r0") {
-		t.Error("there is room, and it has no label")
+		if len(top) > 0 && top[0].Queued != 199 {
+			t.Errorf("the first with a label has %d queued", top[0].Queued)
+		}
 	}
 }
