@@ -28,8 +28,8 @@ type allowance struct {
 	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving
 	replies   throttle.Turnaround
 	openings  throttle.Turnaround
-	lead      throttle.Lead
-	waits     time.Duration // for an answer and the commands before it, on average
+	lead      throttle.Turnaround // from giving a probe to sending its RCPT: RSET and MAIL, each a turn, come before it
+	waits     time.Duration       // for an answer and the commands before it, on average
 }
 
 func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
@@ -299,7 +299,7 @@ func nothingAllowed(a throttle.Limits) bool {
 
 // makeView gathers the values that one plan decides from.
 func (al *allowance) makeView(now time.Time) View {
-	v := View{now: now, limits: al.limits, lead: al.lead.Known(), turn: al.replies.Lowest, expect: al.replies.Lowest,
+	v := View{now: now, limits: al.limits, lead: al.lead.Least(), turn: al.replies.Lowest, expect: al.replies.Lowest,
 		opening: al.openings.Lowest, turns: al.turnsPerAddress(), busy: al.options.Busy != nil && al.options.Busy()}
 	if al.replies.Samples == 0 {
 		v.expect = v.opening / 3
