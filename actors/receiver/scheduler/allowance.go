@@ -162,47 +162,56 @@ func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) in
 	return throttle.StrangerRefused - s.errors
 }
 
+// slowness watches how long one kind of answer takes in a session.
+type slowness struct {
+	fastest time.Duration // 0: there was none
+	row     int           // times in a row that one took much longer
+	from    int           // what was counted before the first of these
+}
+
+// noteTime takes one behind so many of what is counted, and reports whether it took much longer than the fastest.
+func (w *slowness) noteTime(took time.Duration, behind int) bool {
+	if w.fastest == 0 || took < w.fastest {
+		w.fastest = took
+	}
+	if took < w.fastest+slowBy {
+		w.row = 0
+		return false
+	}
+	if w.row++; w.row == 1 {
+		w.from = behind
+	}
+	return true
+}
+
 // noteSlowRefusal learns from a refusal that took much longer than the fastest of its session: from that number on the
 // receiver delays its answers, and may end the session soon. Courier delays each for twice as long as the one before
 // (courier(8): TARPIT). So the session ends. before is the number of refusals earlier in the same report.
 func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, before int) {
-	if !a.Judgement.isPermanent() || a.Judgement.Verdict.Outcome == smtp.Undecided {
-		return
-	}
-	if s.held == 0 || a.waited < s.held {
-		s.held = a.waited
-		return
-	}
-	if a.waited < s.held+slowBy {
+	n := s.refused + before
+	if !a.Judgement.isPermanent() || a.Judgement.Verdict.Outcome == smtp.Undecided ||
+		!s.slowRefusals.noteTime(a.waited, n) {
 		return
 	}
 	s.doomed = true
-	if s.held >= slowBy { // each of them is delayed
+	if s.slowRefusals.fastest >= slowBy { // each of them is delayed
 		al.tarpits++
 	}
-	if n := s.refused + before; n >= slowRefusals || al.tarpits >= tarpitsAgree {
+	if n >= slowRefusals || al.tarpits >= tarpitsAgree {
 		al.learned.Refused.Tighten(n, now)
 		al.dirty = true
 	}
 }
 
-// noteSlowLead learns from how long RSET and MAIL took. Where they take much longer than an answer, twice in a row and
+// noteSlowLead learns from how long RSET and MAIL took. Where they take much longer than before, twice in a row and
 // after errors, the receiver delays all its replies, as Postfix does from the tenth error on (postconf(5):
 // smtpd_soft_error_limit): the session ends, and later ones end before that. before is the number of errors earlier in
 // the same report.
 func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, before int) {
-	if al.replies.Samples < throttle.TurnaroundSamples || led == 0 {
-		return
-	}
-	if led < al.replies.Lowest+slowBy {
-		s.slowLeads = 0
-		return
-	}
-	if s.slowLeads++; s.slowLeads == 1 {
-		s.slowFrom = s.errors + s.greyed + before
-	} else if s.slowFrom >= slowRefusals {
+	if led > 0 && s.slowLeads.noteTime(led, s.errors+s.greyed+before) && s.slowLeads.row > 1 &&
+		s.slowLeads.from >= slowRefusals {
 		s.doomed, al.dirty = true, true
-		al.learned.Refused.Tighten(s.slowFrom, now)
+		al.learned.Refused.Tighten(s.slowLeads.from, now)
 	}
 }
 
@@ -214,22 +223,13 @@ func (al *allowance) noteSlowAnswer(now time.Time, s *session, a Answered) {
 	if a.Judgement.isPermanent() {
 		return
 	}
-	if s.fastest == 0 || a.waited < s.fastest {
-		s.fastest = a.waited
-	}
-	if a.waited < s.fastest+slowBy {
-		if s.slow > 0 {
-			al.learned.NotSlow(now)
-		}
-		s.slow = 0
-		return
-	}
-	if s.slow++; s.slow == 1 {
-		s.slowAt = s.told
-	}
-	if !s.doomed && al.learned.IsSlow(s.slow, s.slowAt, now) {
+	w, behind := &s.slowAnswers, s.slowAnswers.row > 0
+	switch slow := w.noteTime(a.waited, s.told); {
+	case !slow && behind:
+		al.learned.NotSlow(now)
+	case slow && !s.doomed && al.learned.IsSlow(w.row, w.from, now):
 		s.doomed, al.dirty = true, true
-		al.learned.SessionSlow(s.slowAt, now)
+		al.learned.SessionSlow(w.from, now)
 	}
 }
 

@@ -206,17 +206,12 @@ type sessionRecord struct {
 	worn         int // bad ones since then that may not be about their addresses
 	greyed       int // of these, deferred as by greylisting
 	refused      int
-	meant        int           // of these, for their addresses
-	errors       int           // bad answers, greylisting aside
-	taken        int           // most answered RCPTs of one transaction
-	held         time.Duration // the fastest refusal; 0: none was
+	meant        int // of these, for their addresses
+	errors       int // bad answers, greylisting aside
+	taken        int // most answered RCPTs of one transaction
 
-	fastest time.Duration // answer; 0: there was none
-	slow    int           // times in a row that an answer took much longer
-	slowAt  int           // answers before the first of these
-
-	slowLeads int // times in a row that RSET or MAIL took much longer than an answer
-	slowFrom  int // errors before the first of these
+	slowRefusals, slowAnswers slowness // behind refusals, and behind answers
+	slowLeads                 slowness // RSET and MAIL, behind errors
 
 	agreed bool // the receiver ended it after as many answers as an earlier one
 
