@@ -1,9 +1,6 @@
 package throttle
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // OpeningRate finds how many sessions a second a receiver lets us open, by the law of Pace. It can't ask again to see
 // whether a failed opening was about something else: its caller decides that by the other sessions. Not safe for
@@ -14,7 +11,6 @@ type OpeningRate struct {
 	flow  flow
 	until time.Time // nothing is opened before
 	since time.Time // what was dialled before says nothing about the present rate
-	why   string
 }
 
 // NewOpeningRate begins at the allowed rate.
@@ -57,23 +53,22 @@ func (o *OpeningRate) Opened(dialled, now time.Time) {
 }
 
 // TooFast takes the time at which a session was dialled that couldn't be opened because openings were too fast.
-func (o *OpeningRate) TooFast(dialled, now time.Time, words string) {
+func (o *OpeningRate) TooFast(dialled, now time.Time) {
 	if dialled.Before(o.since) {
 		return
 	}
-	from, limit := o.rate, float64(o.flow.over(dialled, time.Second))/o.share
+	limit := float64(o.flow.over(dialled, time.Second)) / o.share
 	if limit < 1 || limit > o.rate {
 		limit = o.rate / 2 / below
 	}
 	to := below * limit
 	if o.trying && o.proved > 0 {
-		to, limit = o.proved, from
+		to, limit = o.proved, o.rate
 	}
 	o.failedTrial(now, 0)
 	o.lower(to, limit, now)
 	o.until, o.since = now.Add(settles), now.Add(settles)
 	o.stretch(o.until)
-	o.why = fmt.Sprintf("%s when %s were opened; now %s", words, perSecond(from), perSecond(o.rate))
 }
 
 // Cost delays the next raise by the cost of the last one.

@@ -134,6 +134,5 @@ type KeepFact struct{ Fact facts.Fact }
 
 // Depart ends the actor: all that could be told has been told.
 type Depart struct {
-	Fact   *facts.Fact // to be kept before; nil: nothing
-	InTime bool        // every session has ended by itself
+	Fact *facts.Fact // to be kept before; nil: nothing
 }

@@ -193,7 +193,7 @@ func (op *openings) notOpened(now time.Time, s *session, told Judgement, open, a
 	}
 	if s.host.failures == 0 && s.host.served && !s.path.pace.Alone() && before >= 2 &&
 		now.Sub(op.upAt) < relapseWithin {
-		op.rate.TooFast(s.dialled, now, words(told.Attempt))
+		op.rate.TooFast(s.dialled, now)
 	}
 	switch {
 	case s.host.failures > 0:
@@ -225,7 +225,7 @@ func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int
 	s.path.pace.Excuse(now)
 	s.host.last = told
 	if n < op.borne && op.dialledLately(s.dialled) > 0 {
-		op.rate.TooFast(s.dialled, now, words(told.Attempt))
+		op.rate.TooFast(s.dialled, now)
 		return
 	}
 	op.borne = min(op.borne, n)
@@ -253,7 +253,7 @@ func (op *openings) turnedAway(now time.Time, s *session) {
 	switch {
 	case since.IsZero() || now.Sub(sent) >= throttle.PenaltyWithin:
 	case op.dialledLately(s.dialled) > through:
-		op.rate.TooFast(s.dialled, now, "no session could be opened")
+		op.rate.TooFast(s.dialled, now)
 	default:
 		s.path.pace.TurnAway(now)
 	}

@@ -127,7 +127,7 @@ func (sc *Scheduler) planHandOff(now time.Time) ([]Step, time.Time) {
 		}
 	}
 	if over && !sc.gone {
-		last := Depart{InTime: len(sc.sessions.all) == 0}
+		last := Depart{}
 		if fact, worth := sc.Unsaved(now); worth && sc.options.Facts != nil {
 			last.Fact = &fact
 		}
