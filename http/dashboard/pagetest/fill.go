@@ -30,7 +30,7 @@ const (
 )
 
 // upload makes a verification with all its bytes, and returns it with the lease of a node.
-func (g *Rig) upload(ctx context.Context, workspace uuid.UUID, name string) (
+func upload(ctx context.Context, g *Rig, workspace uuid.UUID, name string) (
 	v ledger.Verification, l ledger.Lease, err error) {
 	d := &ledgertest.Fixture{Book: g.book, T: g.t, Workspace: workspace, Node: g.Node}
 	file := []byte("a@slow.test\n")
@@ -44,8 +44,8 @@ func (g *Rig) upload(ctx context.Context, workspace uuid.UUID, name string) (
 }
 
 // fillOverdue settles three of four addresses of a file that should have ended an hour ago.
-func (g *Rig) fillOverdue(ctx context.Context) error {
-	v, l, err := g.upload(ledger.WithActor(ctx, "key:"+g.Key.ID), g.Workspace.ID, "late <i>.csv")
+func fillOverdue(ctx context.Context, g *Rig) error {
+	v, l, err := upload(ledger.WithActor(ctx, "key:"+g.Key.ID), g, g.Workspace.ID, "late <i>.csv")
 	if err == nil {
 		_, err = g.book.Prepare(ctx, l, 4, 0, 4)
 	}
@@ -76,7 +76,7 @@ func (g *Rig) fillOverdue(ctx context.Context) error {
 }
 
 // fillOver makes a file that was cancelled, "gone.csv", in the workspace of Open.
-func (g *Rig) fillOver(ctx context.Context) error {
+func fillOver(ctx context.Context, g *Rig) error {
 	ctx = ledger.WithActor(ctx, "user:"+g.Anna.String())
 	v, _, err := g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.Workspace.ID, Identity: uuid.New(), Filename: "gone.csv",
 		Bytes: 7, BytesMax: 1 << 20, UploadExpiry: time.Hour, Limits: limits})
@@ -87,12 +87,12 @@ func (g *Rig) fillOver(ctx context.Context) error {
 }
 
 // fillPoor makes a file in a workspace without credits.
-func (g *Rig) fillPoor(ctx context.Context) error {
+func fillPoor(ctx context.Context, g *Rig) error {
 	poor, err := g.book.CreateWorkspace(ctx, uuid.New(), "poor & co")
 	if err != nil {
 		return err
 	}
-	_, l, err := g.upload(ctx, poor.ID, "unpaid.csv")
+	_, l, err := upload(ctx, g, poor.ID, "unpaid.csv")
 	if err == nil {
 		g.Poor, err = g.book.Prepare(ctx, l, 3, 0, 3)
 	}
@@ -100,7 +100,7 @@ func (g *Rig) fillPoor(ctx context.Context) error {
 }
 
 // fillAccess makes a key with an id and a label, and an owner with an email and a name.
-func (g *Rig) fillAccess(ctx context.Context, id, label, email, name string) (err error) {
+func fillAccess(ctx context.Context, g *Rig, id, label, email, name string) (err error) {
 	if g.Key, err = g.book.CreateKey(ctx, ledger.Key{ID: id, Workspace: g.Workspace.ID, Label: label}); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (g *Rig) fillAccess(ctx context.Context, id, label, email, name string) (er
 // Running makes a file in work at a node, "runs.csv", without final addresses.
 func Running(t testing.TB, g *Rig) ledger.Verification {
 	t.Helper()
-	v, l, err := g.upload(t.Context(), g.Workspace.ID, "runs.csv")
+	v, l, err := upload(t.Context(), g, g.Workspace.ID, "runs.csv")
 	if err == nil {
 		v, err = g.book.Prepare(t.Context(), l, 2, 0, 2)
 	}
@@ -131,7 +131,7 @@ func Running(t testing.TB, g *Rig) ledger.Verification {
 // Settled makes a verification of n addresses, each settled by itself as valid: it has n + 1 entries.
 func (g *Rig) Settled(t testing.TB, n int64) ledger.Verification {
 	t.Helper()
-	v, l, err := g.upload(t.Context(), g.Workspace.ID, "many.csv")
+	v, l, err := upload(t.Context(), g, g.Workspace.ID, "many.csv")
 	if err == nil {
 		_, err = g.book.Prepare(t.Context(), l, n, 0, n)
 	}
@@ -198,10 +198,8 @@ func (g *Rig) Crowd(t testing.TB, n int) ledger.Workspace {
 	t.Helper()
 	w, err := g.book.CreateWorkspace(t.Context(), uuid.New(), ands(200, 0))
 	for i := 0; i < n && err == nil; i++ {
-		for _, do := range []func(context.Context, ledger.Workspace, int) error{g.crowdFile, g.crowdAccess} {
-			if err == nil {
-				err = do(t.Context(), w, i)
-			}
+		if err = crowdFile(t.Context(), g, w, i); err == nil {
+			err = crowdAccess(t.Context(), g, w, i)
 		}
 	}
 	effort.OK(t, err)
@@ -209,12 +207,12 @@ func (g *Rig) Crowd(t testing.TB, n int) ledger.Workspace {
 }
 
 // crowdFile makes a file that waits for receivers.
-func (g *Rig) crowdFile(ctx context.Context, w ledger.Workspace, i int) error {
+func crowdFile(ctx context.Context, g *Rig, w ledger.Workspace, i int) error {
 	_, err := g.book.Grant(ledger.WithAuthor(ctx, ands(200, i)), uuid.New(), w.ID, 1, ands(200, i))
 	if err != nil {
 		return err
 	}
-	_, l, err := g.upload(ctx, w.ID, ands(1024, i))
+	_, l, err := upload(ctx, g, w.ID, ands(1024, i))
 	if err == nil {
 		_, err = g.book.Prepare(ctx, l, 1, 0, 1)
 	}
@@ -226,7 +224,7 @@ func (g *Rig) crowdFile(ctx context.Context, w ledger.Workspace, i int) error {
 }
 
 // crowdAccess makes a key and a member.
-func (g *Rig) crowdAccess(ctx context.Context, w ledger.Workspace, i int) error {
+func crowdAccess(ctx context.Context, g *Rig, w ledger.Workspace, i int) error {
 	id := fmt.Sprintf("crowd%07d", i)
 	_, err := g.book.CreateKey(ctx, ledger.Key{ID: id, Workspace: w.ID, Label: ands(200, i)})
 	if err == nil && i >= 10 {

@@ -151,7 +151,7 @@ func Start(t testing.TB) *Rig {
 		defer cancel()
 		effort.OK(t, errors.Join(server.Stop(ctx), store.Close()))
 	})
-	effort.OK(t, g.fill(t.Context()))
+	effort.OK(t, fill(t.Context(), g))
 	return g
 }
 
@@ -194,7 +194,7 @@ func (g *Rig) running() *operate.Pages {
 }
 
 // fill puts a customer with work and an override into the ledger.
-func (g *Rig) fill(ctx context.Context) (err error) {
+func fill(ctx context.Context, g *Rig) (err error) {
 	if g.Workspace, err = g.book.CreateWorkspace(ctx, uuid.New(), "acme <b>"); err != nil {
 		return err
 	}
@@ -206,11 +206,11 @@ func (g *Rig) fill(ctx context.Context) (err error) {
 		Limits: limits}); err != nil {
 		return err
 	}
-	access := func(ctx context.Context) error {
-		return g.fillAccess(ctx, "abcdefgh2345", "billing <b>", "anna@acme.test", "Anna <b>")
+	if err := fillAccess(ctx, g, "abcdefgh2345", "billing <b>", "anna@acme.test", "Anna <b>"); err != nil {
+		return err
 	}
-	for _, do := range []func(context.Context) error{access, g.fillOverdue, g.fillOver, g.fillPoor} {
-		if err := do(ctx); err != nil {
+	for _, do := range []func(context.Context, *Rig) error{fillOverdue, fillOver, fillPoor} {
+		if err := do(ctx, g); err != nil {
 			return err
 		}
 	}
@@ -301,7 +301,7 @@ func (g *Rig) Balance(t testing.TB) ledger.Balance {
 	return read(t, g.book.Balance, g.Workspace.ID)
 }
 
-func (g *Rig) note(ctx context.Context, format string, args ...any) error {
+func note(ctx context.Context, g *Rig, format string, args ...any) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asked = append(g.asked, fmt.Sprintf(format, args...)+" by "+ledger.Author(ctx))

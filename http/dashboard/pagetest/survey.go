@@ -59,12 +59,12 @@ func (g *Rig) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableN
 
 // CloseSession notes it.
 func (g *Rig) CloseSession(ctx context.Context, key, node string, session int) error {
-	return g.note(ctx, "close %s %s %d", key, node, session)
+	return note(ctx, g, "close %s %s %d", key, node, session)
 }
 
 // Forget notes it.
 func (g *Rig) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error) {
-	return []inspect.Forgotten{{Key: key, Dropped: []string{"a pace"}}}, nil, g.note(ctx, "forget %s %s", key, what)
+	return []inspect.Forgotten{{Key: key, Dropped: []string{"a pace"}}}, nil, note(ctx, g, "forget %s %s", key, what)
 }
 
 // Trace gives two lines.
@@ -132,36 +132,38 @@ func (g *Rig) Alone() {
 	g.alone = true
 }
 
+// members is the cluster of a Rig, a type of its own because the survey has a different method Forget.
+type members struct{ *Rig }
+
 // Members returns two live nodes and a lost one.
-func (g *Rig) Members(context.Context) (admin.Membership, error) {
+func (m members) Members(context.Context) (admin.Membership, error) {
 	age, clock := 1.5, int64(-20)
 	of := func(session uuid.UUID, name string, state admin.State) admin.Member {
 		return admin.Member{Node: session, Session: session, Name: name, State: state, This: name == "node-1", Version: "1.4.0",
 			Actors: "192.0.2.1:7947", Gossip: "192.0.2.1:7946", Since: api.Time(time.Now()), BeatAge: &age, ClockOffset: &clock, Leases: 4,
 			Addresses: 12_044, Receivers: 31, Agreed: true}
 	}
-	return admin.Membership{Cluster: "test", LedgerAge: 1, Members: []admin.Member{of(uuid.NewSHA1(g.Node, nil), "node-1", admin.StateServing),
-		of(g.Node, "node-2", admin.StateUnfit), of(uuid.NewSHA1(g.Node, []byte{1}), "node-3", admin.StateLost)}}, nil
+	return admin.Membership{Cluster: "test", LedgerAge: 1, Members: []admin.Member{of(uuid.NewSHA1(m.Node, nil), "node-1", admin.StateServing),
+		of(m.Node, "node-2", admin.StateUnfit), of(uuid.NewSHA1(m.Node, []byte{1}), "node-3", admin.StateLost)}}, nil
 }
 
 // Lost is the session of the node that is lost.
 func (g *Rig) Lost() uuid.UUID { return uuid.NewSHA1(g.Node, []byte{1}) }
 
 // Drain notes it.
-func (g *Rig) Drain(ctx context.Context, node uuid.UUID) error { return g.note(ctx, "drain %s", node) }
+func (m members) Drain(ctx context.Context, node uuid.UUID) error {
+	return note(ctx, m.Rig, "drain %s", node)
+}
 
 // Undrain notes it.
-func (g *Rig) Undrain(ctx context.Context, node uuid.UUID) error {
-	return g.note(ctx, "undrain %s", node)
+func (m members) Undrain(ctx context.Context, node uuid.UUID) error {
+	return note(ctx, m.Rig, "undrain %s", node)
 }
 
 // Keys is not asked by pages.
-func (g *Rig) Keys(context.Context, admin.KeyCommand) ([]admin.KeyResult, error) { return nil, nil }
-
-// members is the cluster of a Rig, a type of its own because the survey has a different method Forget.
-type members struct{ *Rig }
+func (m members) Keys(context.Context, admin.KeyCommand) ([]admin.KeyResult, error) { return nil, nil }
 
 // Forget notes it.
 func (m members) Forget(ctx context.Context, node uuid.UUID) error {
-	return m.note(ctx, "forget node %s", node)
+	return note(ctx, m.Rig, "forget node %s", node)
 }
