@@ -480,11 +480,11 @@ func heartbeatOf(p ledger.Incarnation, others ...ledger.Incarnation) ledger.Hear
 func (d *Fixture) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot) {
 	d.T.Helper()
 	roll := effort.Must(d.WriteHeartbeat(d.T.Context(), b))(d.T)
-	return d.rowIn(roll, b.Session), roll
+	return rowIn(d, roll, b.Session), roll
 }
 
 // rowIn returns the row of a session.
-func (d *Fixture) rowIn(roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
+func rowIn(d *Fixture, roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
 	n := rowOf(roll, session)
 	if n == nil {
@@ -497,5 +497,5 @@ func (d *Fixture) rowIn(roll ledger.NodeSnapshot, session uuid.UUID) ledger.Node
 func (d *Fixture) row(session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
 	roll := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
-	return d.rowIn(roll, session)
+	return rowIn(d, roll, session)
 }

@@ -49,7 +49,7 @@ func (d *Fixture) Witnesses(id uuid.UUID, after int64) (list []KeptSettlement) {
 }
 
 // witnesses fails the test unless the evidence of a verification is as given, by number from 1.
-func (d *Fixture) witnesses(id uuid.UUID, want ...string) {
+func witnesses(d *Fixture, id uuid.UUID, want ...string) {
 	d.T.Helper()
 	list := d.Witnesses(id, 0)
 	if len(list) != len(want) {
@@ -74,7 +74,7 @@ var evidences = []exercise{
 				d.T.Errorf("got %+v, want %+v", got, s)
 			}
 		}
-		d.witnesses(v.ID, raw, "", "third")
+		witnesses(d, v.ID, raw, "", "third")
 		if got := d.Witnesses(v.ID, 3); len(got) != 0 {
 			d.T.Errorf("after the last: %+v", got)
 		}
@@ -95,8 +95,8 @@ var evidences = []exercise{
 			want = append(want, fmt.Sprint("evidence ", n))
 			effort.Must(d.Settle(d.T.Context(), witnessed(l, n, 70-n, want[n-1])))(d.T)
 		}
-		d.witnesses(v.ID, want...)
-		d.witnesses(o.ID, "of another")
+		witnesses(d, v.ID, want...)
+		witnesses(d, o.ID, "of another")
 	}},
 	{"a repeat with other evidence is the same settlement, and the first stays", 9, func(d *Fixture) {
 		v, l := d.Prepares(2)
@@ -105,10 +105,10 @@ var evidences = []exercise{
 			again := effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, other)))(d.T)
 			effort.Is(d.T, again, first, fmt.Sprintf("%+v, then", first))
 		}
-		d.witnesses(v.ID, "first")
+		witnesses(d, v.ID, "first")
 		effort.Must(d.Settle(d.T.Context(), witnessed(l, 2, 1, "")))(d.T)
 		effort.Must(d.Settle(d.T.Context(), witnessed(l, 2, 1, "too late")))(d.T)
-		d.witnesses(v.ID, "first", "")
+		witnesses(d, v.ID, "first", "")
 		d.has(9, 7, 0, 2)
 	}},
 	{"a settlement that is refused leaves no evidence", 9, func(d *Fixture) {
@@ -119,7 +119,7 @@ var evidences = []exercise{
 		denied(d.Settle(d.T.Context(), witnessed(l, 1, 3, "beyond the file")))(d, ledger.ErrIllegal)
 		effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, "taken")))(d.T)
 		denied(d.Settle(d.T.Context(), witnessed(l, 1, 1, "another batch")))(d, ledger.ErrStaleEpoch)
-		d.witnesses(v.ID, "taken")
+		witnesses(d, v.ID, "taken")
 	}},
 	{"evidence at its bound, and above it", 9, func(d *Fixture) {
 		v, l := d.Prepares(2)
@@ -167,7 +167,7 @@ var evidences = []exercise{
 		if erased.ID != v.ID || erased.Status != ledger.Completed || erased.Counts.Sum() != 1 {
 			d.T.Errorf("what is erased is told as %+v", erased)
 		}
-		d.witnesses(running.ID, "kept")
+		witnesses(d, running.ID, "kept")
 		had := effort.Must(d.Evidence(d.T.Context(), running.ID, math.MaxInt64, nothing))(d.T)
 		d.ok(d.Release(d.T.Context(), k))
 		free := effort.Must(d.Evidence(d.T.Context(), running.ID, 1, nothing))(d.T)

@@ -297,7 +297,7 @@ func weighs(d *Fixture) {
 }
 
 // page reads lines of the log.
-func (d *Fixture) page(q ledger.LogQuery) []ledger.LogLine {
+func page(d *Fixture, q ledger.LogQuery) []ledger.LogLine {
 	d.T.Helper()
 	return effort.Must(d.OperatorLog(d.T.Context(), q))(d.T)
 }
@@ -308,7 +308,7 @@ func pagesLog(d *Fixture) {
 		d.ok(d.Note(d.T.Context(), ledger.LogLine{Action: "test", Subject: string(rune('a' + i)),
 			Workspace: d.Workspace, Old: "was", New: "is", Reason: "because"}))
 	}
-	all := d.page(ledger.LogQuery{Limit: ledger.LogLinesMax})
+	all := page(d, ledger.LogQuery{Limit: ledger.LogLinesMax})
 	if len(all) != notes+1 { // and the workspace
 		d.T.Fatalf("log: %+v", all)
 	}
@@ -322,7 +322,7 @@ func pagesLog(d *Fixture) {
 	for size := 1; size <= notes+2; size++ {
 		var paged []ledger.LogLine
 		for q := (ledger.LogQuery{Limit: size}); ; {
-			page := d.page(q)
+			page := page(d, q)
 			if paged = append(paged, page...); len(page) < size {
 				break
 			}
@@ -340,10 +340,10 @@ func pagesLog(d *Fixture) {
 // pagesWithinAMillisecond: times are whole milliseconds in the ledger, and what asks need not be.
 func pagesWithinAMillisecond(d *Fixture) {
 	d.ok(d.Note(d.T.Context(), ledger.LogLine{Action: "test"}))
-	at := d.page(ledger.LogQuery{Limit: 1})[0].At
+	at := page(d, ledger.LogQuery{Limit: 1})[0].At
 	d.nextMillisecond(at)
 	for before, want := range map[time.Time]int{at: 0, at.Add(1): 1, at.Add(time.Millisecond): 1, at.Add(Hour): 1} {
-		got := d.page(ledger.LogQuery{Before: before, Limit: 9})
+		got := page(d, ledger.LogQuery{Before: before, Limit: 9})
 		n := len(slices.DeleteFunc(got, func(l ledger.LogLine) bool { return l.Action != "test" }))
 		effort.Is(d.T, n, want, "lines before", before)
 	}
@@ -397,11 +397,11 @@ func authors(d *Fixture) {
 	if l := d.logged("grant"); l[0].New != "7 credits" || l[0].Reason != "paid" {
 		d.T.Errorf("grant: %+v", l)
 	}
-	before := d.page(ledger.LogQuery{Limit: ledger.LogLinesMax})
+	before := page(d, ledger.LogQuery{Limit: ledger.LogLinesMax})
 	for _, err := range do(ledger.WithAuthor(d.T.Context(), "a\x00"))[:3] {
 		d.refused(err, ledger.ErrIllegal)
 	}
-	if after := d.page(ledger.LogQuery{Limit: ledger.LogLinesMax}); !slices.Equal(after, before) {
+	if after := page(d, ledger.LogQuery{Limit: ledger.LogLinesMax}); !slices.Equal(after, before) {
 		d.T.Errorf("log: %+v, then %+v", before, after)
 	}
 }

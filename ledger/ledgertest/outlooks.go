@@ -23,7 +23,7 @@ var outlooks = []exercise{
 func inMinutes(n int64) time.Time { return time.UnixMilli(1_700_000_000_007 + n*60_000).UTC() }
 
 // expect fails the test unless a verification says when it is expected to be over.
-func (d *Fixture) expect(v ledger.Verification, want time.Time) {
+func expect(d *Fixture, v ledger.Verification, want time.Time) {
 	d.T.Helper()
 	if v.Expected != want || d.Sees(v.ID).Expected != want {
 		d.T.Errorf("%s: expected %v, read %v, want %v", v.State(), v.Expected, d.Sees(v.ID).Expected, want)
@@ -32,13 +32,13 @@ func (d *Fixture) expect(v ledger.Verification, want time.Time) {
 
 func expects(d *Fixture) {
 	v, l := d.Prepares(4)
-	d.expect(v, time.Time{})
+	expect(d, v, time.Time{})
 	next := v.Created.Add(time.Minute)
 	wait := func(o ledger.Outlook, want ledger.State) {
 		d.T.Helper()
 		v := effort.Must(d.Wait(d.T.Context(), l, o))(d.T)
 		d.is(v, want)
-		d.expect(v, o.Expected)
+		expect(d, v, o.Expected)
 		effort.Is(d.T, v.NextTry, o.Next, "next try")
 	}
 	wait(ledger.Outlook{Expected: inMinutes(1)}, "verifying")
@@ -51,15 +51,15 @@ func expects(d *Fixture) {
 	s := Batch(l, 1, 0, 1, smtp.Valid)
 	s.Expected = inMinutes(5).Add(time.Microsecond) // which no ledger keeps
 	settled := effort.Must(d.Settle(d.T.Context(), s))(d.T)
-	d.expect(settled, inMinutes(5))
+	expect(d, settled, inMinutes(5))
 	wait(ledger.Outlook{Expected: inMinutes(6)}, "verifying")
-	d.expect(d.Settles(l, 2, 2, 2, smtp.Valid), time.Time{})
+	expect(d, d.Settles(l, 2, 2, 2, smtp.Valid), time.Time{})
 
 	last := Batch(l, 3, 3, 3, smtp.Valid)
 	last.Expected = inMinutes(7)
 	over := effort.Must(d.Settle(d.T.Context(), last))(d.T)
 	d.is(over, "completed")
-	d.expect(over, time.Time{})
+	expect(d, over, time.Time{})
 }
 
 func expectsAgain(d *Fixture) {
@@ -70,14 +70,14 @@ func expectsAgain(d *Fixture) {
 		again := s
 		again.Expected = expected
 		v := effort.Must(d.Settle(d.T.Context(), again))(d.T)
-		d.expect(v, inMinutes(1)) // the first stays
+		expect(d, v, inMinutes(1)) // the first stays
 		if v.Settlements != 1 || v.Counts.Valid != 1 {
 			d.T.Errorf("got %+v", v)
 		}
 	}
 	d.ok(d.Release(d.T.Context(), l))
 	v := effort.Must(d.Settle(d.T.Context(), s))(d.T)
-	d.expect(v, inMinutes(1))
+	expect(d, v, inMinutes(1))
 }
 
 func expectsNothing(d *Fixture) {
@@ -86,15 +86,15 @@ func expectsNothing(d *Fixture) {
 	effort.Must(d.Wait(d.T.Context(), l, expected))(d.T)
 	v = effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 	d.is(v, "cancelling")
-	d.expect(v, time.Time{})
+	expect(d, v, time.Time{})
 	v = effort.Must(d.Wait(d.T.Context(), l, expected))(d.T)
-	d.expect(v, time.Time{})
+	expect(d, v, time.Time{})
 	v = effort.Must(d.FinishCancel(d.T.Context(), l))(d.T)
-	d.expect(v, time.Time{})
+	expect(d, v, time.Time{})
 }
 
 // why fails the test unless a verification tells its customer this of its wait; "": it has no issue.
-func (d *Fixture) why(v ledger.Verification, want string) {
+func why(d *Fixture, v ledger.Verification, want string) {
 	d.T.Helper()
 	for _, got := range []*ledger.Issue{v.Issue, d.Sees(v.ID).Issue} {
 		switch {
@@ -111,7 +111,7 @@ func tellsWhy(d *Fixture) {
 	wait := func(o ledger.Outlook, want string) {
 		d.T.Helper()
 		v := effort.Must(d.Wait(ctx, l, o))(d.T)
-		d.why(v, want)
+		why(d, v, want)
 	}
 	told := ledger.Outlook{Next: v.Created.Add(time.Minute), Expected: inMinutes(1), Why: "5 wait."}
 	silent := told
@@ -123,37 +123,37 @@ func tellsWhy(d *Fixture) {
 	other.Why = "They wait for something else."
 	wait(told, "5 wait.")
 	wait(other, "They wait for something else.")
-	d.why(d.Settles(l, 1, 0, 0, smtp.Valid), "They wait for something else.")
+	why(d, d.Settles(l, 1, 0, 0, smtp.Valid), "They wait for something else.")
 	s := Batch(l, 2, 1, 1, smtp.Valid)
 	s.Why = "3 wait."
 	v = effort.Must(d.Settle(ctx, s))(d.T)
-	d.why(v, "3 wait.")
+	why(d, v, "3 wait.")
 	wait(ledger.Outlook{}, "")
 
 	s = Batch(l, 3, 2, 2, smtp.Valid)
 	s.Why = "2 wait." // it does not any more
 	v = effort.Must(d.Settle(ctx, s))(d.T)
-	d.why(v, "")
+	why(d, v, "")
 	wait(told, "5 wait.")
 	last := Batch(l, 4, 3, 4, smtp.Valid)
 	last.Why = "0 wait."
 	v = effort.Must(d.Settle(ctx, last))(d.T)
 	d.is(v, "completed")
-	d.why(v, "")
+	why(d, v, "")
 
 	for _, total := range []int64{1, 2} {
 		v, l = d.Prepares(total)
 		wait(told, "5 wait.")
 		if total == 2 { // without its lease it is cancelled at once
 			v = effort.Must(d.Park(ctx, l, told, []byte("state")))(d.T)
-			d.why(v, "5 wait.")
+			why(d, v, "5 wait.")
 		}
 		v = effort.Must(d.Cancel(ctx, d.Workspace, v.ID))(d.T)
-		d.why(v, "")
+		why(d, v, "")
 		if total == 1 {
 			v = effort.Must(d.Wait(ctx, l, told))(d.T)
 			d.is(v, "cancelling")
-			d.why(v, "")
+			why(d, v, "")
 		}
 	}
 }
@@ -175,7 +175,7 @@ func refusesWhy(d *Fixture) {
 	}
 	longest := strings.Repeat("x", ledger.WhyMax)
 	v = effort.Must(d.Wait(ctx, l, ledger.Outlook{Next: next, Why: longest}))(d.T)
-	d.why(v, longest)
+	why(d, v, longest)
 
 	l = d.Takes(d.Uploads().ID)
 	denied(d.Refuse(ctx, l, ledger.Issue{Code: ledger.ReceiversWait, Message: "It waits."}))(d, ledger.ErrIllegal)
@@ -188,9 +188,9 @@ func worksWithIssue(d *Fixture) {
 	now := ledger.Outlook{Next: v.Created.Add(-time.Second), Why: "It waits."}
 	effort.Must(d.Park(ctx, l, now, []byte("state")))(d.T)
 	l.Epoch = d.leased(d.Node, 5, Hour, v.ID)[0].Epoch
-	d.why(d.Sees(v.ID), "It waits.")
+	why(d, d.Sees(v.ID), "It waits.")
 	v = effort.Must(d.Crashed(ctx, l))(d.T)
 	d.is(v, ledger.WaitingReceivers)
-	d.why(v, "It waits.")
+	why(d, v, "It waits.")
 	d.has(9, 7, 2, 0)
 }

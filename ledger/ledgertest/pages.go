@@ -24,13 +24,13 @@ func (d *Fixture) Singles(address string) ledger.CreateSingle {
 }
 
 // checks makes the check of an address.
-func (d *Fixture) checks(address string) ledger.Verification {
+func checks(d *Fixture, address string) ledger.Verification {
 	d.T.Helper()
 	return effort.Must(d.CreateSingle(d.T.Context(), d.Singles(address)))(d.T)
 }
 
 // bytesOf reads the bytes of a verification's file.
-func (d *Fixture) bytesOf(id uuid.UUID) string {
+func bytesOf(d *Fixture, id uuid.UUID) string {
 	d.T.Helper()
 	file := effort.Must(d.OpenFile(d.T.Context(), id))(d.T)
 	text, err := io.ReadAll(file)
@@ -52,7 +52,7 @@ var singles = []exercise{
 	}},
 	{"a check keeps to the limits of its workspace", 0, singlesWithin},
 	{"a check without credits waits, and is cancelled", 0, func(d *Fixture) {
-		v := d.checks("a@b.test")
+		v := checks(d, "a@b.test")
 		l := d.Takes(v.ID)
 		v = effort.Must(d.Prepare(d.T.Context(), l, 1, 0, 1))(d.T)
 		d.is(v, ledger.WaitingCredits)
@@ -77,7 +77,7 @@ func checksOne(d *Fixture) {
 		v.Filename != "" || v.Bytes != int64(len(want)) || v.Durable != v.Bytes || v.Total != -1 || v.MadeBy != "user:7" {
 		d.T.Errorf("made: %+v", v)
 	}
-	effort.Is(d.T, d.bytesOf(v.ID), want, "file")
+	effort.Is(d.T, bytesOf(d, v.ID), want, "file")
 	effort.Is(d.T, d.Sees(v.ID), v, "read")
 	if u, err := d.OpenUpload(ctx, v.ID); err != nil || u.Status != ledger.Preparing || u.Writer != 0 {
 		d.T.Errorf("upload: %+v, %v", u, err)
@@ -103,7 +103,7 @@ func checksOne(d *Fixture) {
 	if list := d.Reads(v.ID); len(list) != 1 || list[0] != b.Results[0] {
 		d.T.Errorf("results: %+v", list)
 	}
-	d.witnesses(v.ID, "seen")
+	witnesses(d, v.ID, "seen")
 }
 
 // singlesTwice: one identity makes one check, and one sort of verification.
@@ -223,7 +223,7 @@ func logsFiles(d *Fixture) {
 	by("user:7")(done.ID)
 	denied(d.Cancel(ledger.WithActor(d.T.Context(), "a\x00"), d.Workspace, c.ID))(d, ledger.ErrIllegal)
 	short := n.Filename[:ledger.OperatorTextMax]
-	got, want := d.toldAll(), []string{"key:billing||verification create|" + n.ID.String() + "|" + short, "user:7||check create|" + c.ID.String() + "|",
+	got, want := toldAll(d), []string{"key:billing||verification create|" + n.ID.String() + "|" + short, "user:7||check create|" + c.ID.String() + "|",
 		"user:7||verification cancel|" + n.ID.String() + "|" + short, "||verification create|" + v.ID.String() + "|list.csv",
 		"key:billing||verification cancel|" + v.ID.String() + "|list.csv", "||verification create|" + done.ID.String() + "|list.csv"}
 	slices.Sort(got)

@@ -73,7 +73,7 @@ func acts(id uuid.UUID) string { return "user:" + id.String() }
 // told returns the lines of the workspace's log that are not about verifications, newest first, as "actor, email:
 // action subject detail".
 func (d *Fixture) told() (lines []string) {
-	return slices.DeleteFunc(d.toldAll(), aboutFiles)
+	return slices.DeleteFunc(toldAll(d), aboutFiles)
 }
 
 func aboutFiles(line string) bool {
@@ -81,7 +81,7 @@ func aboutFiles(line string) bool {
 }
 
 // toldAll returns all lines, newest first.
-func (d *Fixture) toldAll() (lines []string) {
+func toldAll(d *Fixture) (lines []string) {
 	d.T.Helper()
 	page, err := d.WorkspaceLog(d.T.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: ledger.WorkspaceLogMax})
 	d.ok(err)
@@ -262,7 +262,7 @@ func acceptsOnce(d *Fixture) {
 	second.User, second.Password = first.User, ""
 	denied(d.AcceptLink(ctx, second))(d, ledger.ErrNoSuchLink)
 	third := second
-	third.Session.ID = d.signs(first.User, Hour).ID // which holds, and did not begin with the link
+	third.Session.ID = signs(d, first.User, Hour).ID // which holds, and did not begin with the link
 	denied(d.AcceptLink(ctx, third))(d, ledger.ErrNoSuchLink)
 	denied(d.SessionByID(ctx, second.Session.ID, Hour))(d, ledger.ErrNoSuchSession)
 	_, _, err := d.LinkByID(ctx, l.ID)

@@ -37,14 +37,14 @@ var peopleSessions = []exercise{
 }
 
 // signs begins a session of a user.
-func (d *Fixture) signs(user uuid.UUID, life time.Duration) ledger.Session {
+func signs(d *Fixture, user uuid.UUID, life time.Duration) ledger.Session {
 	d.T.Helper()
 	in := effort.Must(d.BeginSession(d.T.Context(), ledger.NewSession{ID: hash(), User: user, Life: life}))(d.T)
 	return in.Session
 }
 
 // signed fails the test unless just these sessions of a user hold, in this order.
-func (d *Fixture) signed(user uuid.UUID, want ...ledger.Hash) {
+func signed(d *Fixture, user uuid.UUID, want ...ledger.Hash) {
 	d.T.Helper()
 	list := effort.Must(d.Sessions(d.T.Context(), user, Hour))(d.T)
 	var got []ledger.Hash
@@ -61,7 +61,7 @@ func (d *Fixture) signed(user uuid.UUID, want ...ledger.Hash) {
 }
 
 // over fails the test unless a session is.
-func (d *Fixture) over(id ledger.Hash) {
+func over(d *Fixture, id ledger.Hash) {
 	d.T.Helper()
 	denied(d.SessionByID(d.T.Context(), id, Hour))(d, ledger.ErrNoSuchSession)
 }
@@ -98,7 +98,7 @@ func beginsSessions(d *Fixture) {
 	d.ok(d.EndSession(ctx, in.User.ID, n.ID))
 	_, err := d.BeginSession(ctx, n) // what was ended does not come back
 	d.refused(err, ledger.ErrIllegal)
-	d.over(n.ID)
+	over(d, n.ID)
 }
 
 func sessionsEnd(d *Fixture) {
@@ -128,9 +128,9 @@ func sessionsEnd(d *Fixture) {
 		}
 	}
 	d.ok(d.UseSessions(ctx, []ledger.Hash{short.ID}))
-	d.over(short.ID)
+	over(d, short.ID)
 	denied(d.BeginSession(ctx, short))(d, ledger.ErrIllegal)
-	d.signed(in.User.ID, in.Session.ID)
+	signed(d, in.User.ID, in.Session.ID)
 }
 
 func sessionsIdle(d *Fixture) {
@@ -156,7 +156,7 @@ func sessionsIdle(d *Fixture) {
 	d.ok(d.EndSession(ctx, in.User.ID, in.Session.ID))
 	d.nextMillisecond(got.Session.Seen)
 	d.ok(d.UseSessions(ctx, []ledger.Hash{in.Session.ID}))
-	d.over(in.Session.ID)
+	over(d, in.Session.ID)
 	if after, err := d.Members(ctx, d.Workspace); err != nil || after[0].Seen != got.Session.Seen {
 		d.T.Errorf("a session that is over was used: %+v, %v", after, err)
 	}
@@ -171,15 +171,15 @@ func sessionsIdle(d *Fixture) {
 func listsSessions(d *Fixture) {
 	in := d.Joins("anna@acme.test", ledger.Owner)
 	d.nextMillisecond(in.Session.Seen)
-	second := d.signs(in.User.ID, Hour)
+	second := signs(d, in.User.ID, Hour)
 	d.nextMillisecond(second.Seen)
-	third := d.signs(in.User.ID, Hour)
+	third := signs(d, in.User.ID, Hour)
 	d.Joins("ben@acme.test", ledger.Owner)
-	d.signed(in.User.ID, third.ID, second.ID, in.Session.ID)
+	signed(d, in.User.ID, third.ID, second.ID, in.Session.ID)
 	d.nextMillisecond(third.Seen)
 	d.ok(d.UseSessions(d.T.Context(), []ledger.Hash{second.ID}))
-	d.signed(in.User.ID, second.ID, third.ID, in.Session.ID)
-	d.signed(uuid.New())
+	signed(d, in.User.ID, second.ID, third.ID, in.Session.ID)
+	signed(d, uuid.New())
 }
 
 func tooManySessions(d *Fixture) {
@@ -187,58 +187,58 @@ func tooManySessions(d *Fixture) {
 	d.nextMillisecond(in.Session.Seen)
 	var ids []ledger.Hash
 	for range ledger.SessionsMax - 1 {
-		ids = append(ids, d.signs(in.User.ID, Hour).ID)
+		ids = append(ids, signs(d, in.User.ID, Hour).ID)
 	}
 	d.nextMillisecond(d.tunes().Now)
 	d.ok(d.UseSessions(d.T.Context(), slices.Concat(ids[1:], []ledger.Hash{in.Session.ID})))
 	last := ledger.NewSession{ID: hash(), User: in.User.ID, Life: Hour}
 	for range 2 { // again it ends none
 		effort.Must(d.BeginSession(d.T.Context(), last))(d.T)
-		d.over(ids[0])
+		over(d, ids[0])
 		list := effort.Must(d.Sessions(d.T.Context(), in.User.ID, Hour))(d.T)
 		effort.Is(d.T, len(list), ledger.SessionsMax, "sessions")
 	}
 	for _, id := range append(ids[1:], in.Session.ID, last.ID) {
 		effort.Must(d.SessionByID(d.T.Context(), id, Hour))(d.T)
 	}
-	d.signed(other.User.ID, other.Session.ID)
+	signed(d, other.User.ID, other.Session.ID)
 }
 
 func endsSessions(d *Fixture) {
 	ctx := d.T.Context()
 	in, other := d.Joins("anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
-	second, third := d.signs(in.User.ID, Hour), d.signs(in.User.ID, Hour)
+	second, third := signs(d, in.User.ID, Hour), signs(d, in.User.ID, Hour)
 	for range 2 {
 		d.ok(d.EndSession(ctx, other.User.ID, in.Session.ID)) // not theirs
 		d.ok(d.EndSession(ctx, in.User.ID, hash()))
 		d.ok(d.EndSession(ctx, in.User.ID, second.ID))
 	}
-	d.over(second.ID)
+	over(d, second.ID)
 	for _, want := range []int{1, 0} {
 		if n, err := d.EndSessions(ctx, in.User.ID, third.ID); err != nil || n != want {
 			d.T.Errorf("ended %d, %v, want %d", n, err, want)
 		}
-		d.signed(in.User.ID, third.ID)
+		signed(d, in.User.ID, third.ID)
 	}
-	d.signs(in.User.ID, Hour)
+	signs(d, in.User.ID, Hour)
 	for _, want := range []int{2, 0} {
 		if n, err := d.EndSessions(ctx, in.User.ID, ledger.Hash{}); err != nil || n != want {
 			d.T.Errorf("ended %d, %v, want %d", n, err, want)
 		}
-		d.signed(in.User.ID)
+		signed(d, in.User.ID)
 	}
-	d.signed(other.User.ID, other.Session.ID)
+	signed(d, other.User.ID, other.Session.ID)
 	denied(d.EndSessions(ctx, uuid.New(), ledger.Hash{}))(d, ledger.ErrNoSuchUser)
 }
 
 func setsPasswords(d *Fixture) {
 	ctx := d.T.Context()
 	in, other := d.Joins("anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
-	second := d.signs(in.User.ID, Hour)
+	second := signs(d, in.User.ID, Hour)
 	longest := strings.Repeat("p", ledger.OperatorTextMax)
 	for range 2 {
 		d.ok(d.SetPassword(ctx, in.User.ID, longest, second.ID))
-		d.signed(in.User.ID, second.ID)
+		signed(d, in.User.ID, second.ID)
 	}
 	for _, bad := range []string{"", longest + "p", "a\x00", "a\xe2"} {
 		d.refused(d.SetPassword(ctx, in.User.ID, bad, ledger.Hash{}), ledger.ErrIllegal)
@@ -249,10 +249,10 @@ func setsPasswords(d *Fixture) {
 	if u, err := d.UserByEmail(ctx, "anna@acme.test"); err != nil || u != want {
 		d.T.Errorf("got %+v, %v, want %+v", u, err, want)
 	}
-	d.signed(in.User.ID, second.ID)
+	signed(d, in.User.ID, second.ID)
 	d.ok(d.SetPassword(ctx, in.User.ID, "$argon2id$2", ledger.Hash{}))
-	d.signed(in.User.ID)
-	d.signed(other.User.ID, other.Session.ID)
+	signed(d, in.User.ID)
+	signed(d, other.User.ID, other.Session.ID)
 }
 
 func agents(d *Fixture) {
@@ -285,7 +285,7 @@ func rolesOfSessions(d *Fixture) {
 var slow = ledger.AttemptRule{Free: 3, Window: Hour, First: time.Minute, Most: 5 * time.Minute}
 
 // waits counts failures, and fails the test unless each subject then waits for so long, from now on.
-func (d *Fixture) waits(r ledger.AttemptRule, subjects []ledger.Hash, want ...time.Duration) {
+func waits(d *Fixture, r ledger.AttemptRule, subjects []ledger.Hash, want ...time.Duration) {
 	d.T.Helper()
 	before := d.tunes().Now
 	until := effort.Must(d.FailedSignIn(d.T.Context(), subjects, r))(d.T)
@@ -303,13 +303,13 @@ func (d *Fixture) waits(r ledger.AttemptRule, subjects []ledger.Hash, want ...ti
 
 func attemptsWait(d *Fixture) {
 	a, b, c := hash(), hash(), hash()
-	d.waits(slow, []ledger.Hash{a}, 0)
-	d.waits(slow, []ledger.Hash{a, b}, 0, 0)
-	d.waits(slow, []ledger.Hash{b, a, b}, 0, time.Minute, 0)
-	d.waits(slow, []ledger.Hash{b, a}, time.Minute, 2*time.Minute)
-	d.waits(slow, []ledger.Hash{a}, 4*time.Minute)
-	d.waits(slow, []ledger.Hash{a}, 5*time.Minute)
-	d.waits(slow, []ledger.Hash{c, a}, 0, 5*time.Minute)
+	waits(d, slow, []ledger.Hash{a}, 0)
+	waits(d, slow, []ledger.Hash{a, b}, 0, 0)
+	waits(d, slow, []ledger.Hash{b, a, b}, 0, time.Minute, 0)
+	waits(d, slow, []ledger.Hash{b, a}, time.Minute, 2*time.Minute)
+	waits(d, slow, []ledger.Hash{a}, 4*time.Minute)
+	waits(d, slow, []ledger.Hash{a}, 5*time.Minute)
+	waits(d, slow, []ledger.Hash{c, a}, 0, 5*time.Minute)
 	if none, err := d.SignInWaits(d.T.Context(), []ledger.Hash{hash(), hash()}); err != nil || !slices.Equal(none, make([]time.Time, 2)) {
 		d.T.Errorf("of strangers: %v, %v", none, err)
 	}
@@ -321,8 +321,9 @@ func attemptsWait(d *Fixture) {
 	if !asked[0].IsZero() || asked[1].IsZero() {
 		d.T.Errorf("after one was forgotten: %v", asked)
 	}
-	d.waits(slow, []ledger.Hash{a}, 0)
-	d.waits(ledger.AttemptRule{Free: 1, Window: Hour, First: time.Minute, Most: time.Minute}, []ledger.Hash{hash()}, time.Minute)
+	waits(d, slow, []ledger.Hash{a}, 0)
+	minute := ledger.AttemptRule{Free: 1, Window: Hour, First: time.Minute, Most: time.Minute}
+	waits(d, minute, []ledger.Hash{hash()}, time.Minute)
 }
 
 func badAttempts(d *Fixture) {
@@ -677,7 +678,7 @@ var peopleRaces = []peopleRace{
 			return err
 		}
 	}, func(d *Fixture, in ledger.SignedIn) bool {
-		d.waits(oneMore, []ledger.Hash{in.Session.ID, in.User.Factors()}, time.Minute, time.Minute)
+		waits(d, oneMore, []ledger.Hash{in.Session.ID, in.User.Factors()}, time.Minute, time.Minute)
 		return true
 	}},
 }

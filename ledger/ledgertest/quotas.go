@@ -36,7 +36,7 @@ func (d *Fixture) uses(want ledger.Limits) {
 }
 
 // asks tries a create and fails the test unless it ends so.
-func (d *Fixture) asks(n ledger.NewVerification, want error) ledger.Verification {
+func asks(d *Fixture, n ledger.NewVerification, want error) ledger.Verification {
 	d.T.Helper()
 	v, created, err := d.Create(d.T.Context(), n)
 	if !errors.Is(err, want) || err == nil && !created {
@@ -52,10 +52,10 @@ func storesUpToTheLimit(d *Fixture) {
 		return n
 	}
 	first := limited(20)
-	v := d.asks(first, nil)
-	d.asks(limited(11), ledger.ErrTooManyBytes)
-	small := d.asks(limited(10), nil) // just as much as there may be
-	d.asks(limited(1), ledger.ErrTooManyBytes)
+	v := asks(d, first, nil)
+	asks(d, limited(11), ledger.ErrTooManyBytes)
+	small := asks(d, limited(10), nil) // just as much as there may be
+	asks(d, limited(1), ledger.ErrTooManyBytes)
 	first.Limits.Stored = 1
 	if again, created, err := d.Create(d.T.Context(), first); err != nil || created || again.ID != v.ID {
 		d.T.Errorf("recovered: %v, %v", created, err)
@@ -63,7 +63,7 @@ func storesUpToTheLimit(d *Fixture) {
 	other := d.other(d.T, 0)
 	theirs := limited(30)
 	theirs.Workspace = other.Workspace
-	d.asks(theirs, nil)
+	asks(d, theirs, nil)
 	d.uses(ledger.Limits{Open: 2, Stored: 30, Unpaid: 2})
 	// What is finished counts until it is erased.
 	d.Fills(small)
@@ -71,10 +71,10 @@ func storesUpToTheLimit(d *Fixture) {
 	effort.Must(d.Prepare(d.T.Context(), l, 1, 0, 1))(d.T)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	d.uses(ledger.Limits{Open: 1, Stored: 30, Unpaid: 1})
-	d.asks(limited(1), ledger.ErrTooManyBytes)
+	asks(d, limited(1), ledger.ErrTooManyBytes)
 	d.sweeps(ledger.Retention{Uploads: time.Nanosecond}, 1)
 	d.uses(ledger.Limits{Open: 1, Stored: 20, Unpaid: 1})
-	d.asks(limited(10), nil)
+	asks(d, limited(10), nil)
 }
 
 func erasesUnread(d *Fixture) {
@@ -106,7 +106,7 @@ func erasesUnread(d *Fixture) {
 		{"expired", func() uuid.UUID {
 			n := d.Asks(7)
 			n.UploadExpiry = 0
-			v := d.asks(n, nil)
+			v := asks(d, n, nil)
 			d.sweeps(ledger.Retention{}, 1)
 			return v.ID
 		}},
@@ -166,7 +166,7 @@ func countsUnpaid(d *Fixture) {
 		return n
 	}
 	first := limited(1)
-	d.asks(first, nil)
+	asks(d, first, nil)
 	_, _, err := d.Create(d.T.Context(), limited(1))
 	var later *ledger.Later
 	if !errors.Is(err, ledger.ErrTooManyUnpaid) || !errors.As(err, &later) || later.After > ledger.UnpaidWithin ||
@@ -181,13 +181,13 @@ func countsUnpaid(d *Fixture) {
 	effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 	waits, _ := d.Prepares(6)
 	d.uses(ledger.Limits{Open: 2, Stored: 14, Unpaid: 3})
-	d.asks(limited(3), ledger.ErrTooManyUnpaid)
+	asks(d, limited(3), ledger.ErrTooManyUnpaid)
 	d.Prepares(5) // takes all
 	d.uses(ledger.Limits{Open: 3, Stored: 21, Unpaid: 3})
 	d.Grants(6)
 	d.is(d.Sees(waits.ID), "verifying")
 	d.uses(ledger.Limits{Open: 3, Stored: 21, Unpaid: 2})
-	d.asks(limited(3), nil)
+	asks(d, limited(3), nil)
 	// What gives its credits back had them.
 	d.uses(ledger.Limits{Open: 4, Stored: 28, Unpaid: 3})
 	d.cancels(waits.ID)
@@ -221,21 +221,21 @@ func ownLimits(d *Fixture) {
 	set(ledger.LimitsChange{}, ledger.Limits{})
 	set(ledger.LimitsChange{Open: n(1), Reason: "rude"}, ledger.Limits{Open: 1})
 	first := d.Asks(7)
-	d.asks(first, nil)
-	d.asks(d.Asks(7), ledger.ErrTooManyOpen)
+	asks(d, first, nil)
+	asks(d, d.Asks(7), ledger.ErrTooManyOpen)
 	set(ledger.LimitsChange{Open: n(9), Stored: n(8), Unpaid: n(3)}, ledger.Limits{Open: 9, Stored: 8, Unpaid: 3})
 	set(ledger.LimitsChange{Open: n(9)}, ledger.Limits{Open: 9, Stored: 8, Unpaid: 3})
-	d.asks(d.Asks(2), ledger.ErrTooManyBytes)
-	d.asks(d.Asks(1), nil)
+	asks(d, d.Asks(2), ledger.ErrTooManyBytes)
+	asks(d, d.Asks(1), nil)
 	set(ledger.LimitsChange{Stored: n(100)}, ledger.Limits{Open: 9, Stored: 100, Unpaid: 3})
-	d.asks(d.Asks(1), nil)
-	d.asks(d.Asks(1), ledger.ErrTooManyUnpaid)
+	asks(d, d.Asks(1), nil)
+	asks(d, d.Asks(1), ledger.ErrTooManyUnpaid)
 	narrow := d.Asks(7) // what is set goes before the default, either way
 	narrow.Limits = ledger.Limits{Open: 1, Stored: 1, Unpaid: 1}
 	set(ledger.LimitsChange{Unpaid: n(4)}, ledger.Limits{Open: 9, Stored: 100, Unpaid: 4})
-	d.asks(narrow, nil)
+	asks(d, narrow, nil)
 	set(ledger.LimitsChange{Open: n(0), Stored: n(0), Unpaid: n(0)}, ledger.Limits{})
-	d.asks(d.Asks(7), nil)
+	asks(d, d.Asks(7), nil)
 	line := func(before, after, reason string) ledger.LogLine {
 		return ledger.LogLine{Action: "workspace limits", Workspace: d.Workspace, Subject: d.Workspace.String(),
 			Old: before, New: after, Reason: reason}
@@ -297,14 +297,14 @@ func forgetsUnpaid(d *Fixture) {
 
 func keyUsedAgain(d *Fixture) {
 	n := d.Asks(7)
-	v := d.asks(n, nil)
+	v := asks(d, n, nil)
 	d.cancels(v.ID)
 	if again, created, err := d.Create(d.T.Context(), n); err != nil || created || again.Status != ledger.Cancelled {
 		d.T.Errorf("before its time: %+v, created %v, %v", again, created, err)
 	}
 	d.sweeps(ledger.Retention{Results: time.Nanosecond}, 1)
 	n.ID, n.Bytes = uuid.New(), 8
-	if again := d.asks(n, nil); again.Status != ledger.Uploading || again.ID != n.ID {
+	if again := asks(d, n, nil); again.Status != ledger.Uploading || again.ID != n.ID {
 		d.T.Errorf("after its time: %+v", again)
 	}
 }

@@ -46,14 +46,14 @@ var races = []exercise{
 }
 
 func raceCreates(d *Fixture) {
-	d.racesCreates(func(ledger.NewVerification) uuid.UUID { return uuid.New() })
+	racesCreates(d, func(ledger.NewVerification) uuid.UUID { return uuid.New() })
 	// Who asks with the id of another call is told the truth too.
-	d.racesCreates(func(n ledger.NewVerification) uuid.UUID { return n.ID })
+	racesCreates(d, func(n ledger.NewVerification) uuid.UUID { return n.ID })
 }
 
 // racesCreates has each eighth ask with another length: whose length wins is told the same verification, one of them
 // that it is new, and the others are refused.
-func (d *Fixture) racesCreates(id func(n ledger.NewVerification) uuid.UUID) {
+func racesCreates(d *Fixture, id func(n ledger.NewVerification) uuid.UUID) {
 	n := d.Asks(7)
 	var mu sync.Mutex
 	var made []ledger.Verification
@@ -370,7 +370,7 @@ func raceViews(d *Fixture) {
 		d.T.Errorf("%d turns for %d publications, the last %d", len(turns), want, roll.Generation)
 	}
 	for _, r := range rolls {
-		d.holds(r, published)
+		holds(d, r, published)
 	}
 }
 
@@ -385,7 +385,7 @@ func rowOf(roll ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 }
 
 // holds fails the test unless a roll is one moment of all that was published.
-func (d *Fixture) holds(roll ledger.NodeSnapshot, published []publication) {
+func holds(d *Fixture, roll ledger.NodeSnapshot, published []publication) {
 	d.T.Helper()
 	for _, p := range published {
 		row := rowOf(roll, p.process.Session)

@@ -112,7 +112,7 @@ var refusals = []exercise{
 			"a later epoch": {Verification: l.Verification, Node: l.Node, Epoch: l.Epoch + 1},
 			"nobody":        {Verification: l.Verification, Epoch: l.Epoch},
 		} {
-			for method, err := range d.leasedCalls(wrong) {
+			for method, err := range leasedCalls(d, wrong) {
 				effort.ErrIs(d.T, err, ledger.ErrStaleEpoch, fmt.Sprintf("%s as %s", method, name))
 			}
 		}
@@ -127,7 +127,7 @@ var refusals = []exercise{
 }
 
 // leasedCalls makes each call that needs a lease, each wrong in other ways too.
-func (d *Fixture) leasedCalls(l ledger.Lease) map[string]error {
+func leasedCalls(d *Fixture, l ledger.Lease) map[string]error {
 	ctx := d.T.Context()
 	_, refuse := d.Refuse(ctx, l, ledger.Issue{})
 	_, prepare := d.Prepare(ctx, l, 5, 5, 5)

@@ -82,13 +82,13 @@ var settlements = []exercise{
 		v, l := d.Prepares(6)
 		d.Settles(l, 1, 1, 2, smtp.Valid)
 		d.Settles(l, 2, 4, 4, smtp.Unknown)
-		d.twice(l, 3, 1, 2, 4)
+		twice(d, l, 3, 1, 2, 4)
 		d.ok(d.Release(d.T.Context(), l)) // and whoever has it next
-		d.twice(d.Takes(v.ID), 3, 1, 2, 4)
+		twice(d, d.Takes(v.ID), 3, 1, 2, 4)
 		d.has(9, 4, 3, 2)
 		l = ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: l.Epoch + 1}
 		d.Settles(l, 3, 0, 0, smtp.Valid) // what was refused has left nothing
-		d.twice(l, 4, 0, 1, 2, 4)
+		twice(d, l, 4, 0, 1, 2, 4)
 		d.Settles(l, 4, 3, 3, smtp.Valid)
 		d.is(d.Settles(l, 5, 5, 5, smtp.Valid), "completed")
 		d.has(9, 4, 0, 5)
@@ -103,7 +103,7 @@ var settlements = []exercise{
 			}
 			effort.Must(d.Settle(d.T.Context(), s))(d.T)
 		}
-		d.twice(l, 4, 0, 2, 8991, 4501, 4511)
+		twice(d, l, 4, 0, 2, 8991, 4501, 4511)
 		d.Settles(l, 4, 3, 8, smtp.Valid)
 		d.has(9000, 0, 5994, 3006)
 	}},
@@ -130,7 +130,7 @@ var settlements = []exercise{
 
 // twice fails the test unless every settlement is refused that has one of some ordinals, alone or
 // beside one that is open, such as the one after it.
-func (d *Fixture) twice(l ledger.Lease, number int64, ordinals ...int64) {
+func twice(d *Fixture, l ledger.Lease, number int64, ordinals ...int64) {
 	d.T.Helper()
 	before := d.Account()
 	for _, ordinal := range ordinals {
@@ -143,15 +143,15 @@ func (d *Fixture) twice(l ledger.Lease, number int64, ordinals ...int64) {
 }
 
 var cancels = []exercise{
-	{"uploading", 5, func(d *Fixture) { d.cancelsAtOnce(d.Creates(7).ID, 0) }},
+	{"uploading", 5, func(d *Fixture) { cancelsAtOnce(d, d.Creates(7).ID, 0) }},
 	{"preparing, whoever reads it", 5, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
-		d.cancelsAtOnce(l.Verification, 0)
+		cancelsAtOnce(d, l.Verification, 0)
 		denied(d.Prepare(d.T.Context(), l, 1, 0, 1))(d, ledger.ErrStaleEpoch)
 	}},
 	{"waiting for credits", 0, func(d *Fixture) {
 		v, _ := d.Prepares(3)
-		d.cancelsAtOnce(v.ID, 3)
+		cancelsAtOnce(d, v.ID, 3)
 		d.Grants(3)
 		d.has(3, 3, 0, 0)
 	}},
@@ -159,16 +159,16 @@ var cancels = []exercise{
 		v, l := d.Prepares(5)
 		d.Settles(l, 1, 0, 1, smtp.Valid)
 		d.ok(d.Release(d.T.Context(), l))
-		d.cancelsAtOnce(v.ID, 3)
+		cancelsAtOnce(d, v.ID, 3)
 		d.has(5, 3, 0, 2)
 	}},
 	{"verifying with an expired lease", 5, func(d *Fixture) {
 		v, l := d.Prepares(5)
 		effort.Must(d.Renew(d.T.Context(), d.Node, 0))(d.T)
-		d.cancelsAtOnce(v.ID, 5)
+		cancelsAtOnce(d, v.ID, 5)
 		denied(d.Settle(d.T.Context(), Batch(l, 1, 0, 0, smtp.Valid)))(d, ledger.ErrStaleEpoch)
 	}},
-	{"verifying under a lease", 5, func(d *Fixture) { d.cancelsUnderLease(5) }},
+	{"verifying under a lease", 5, func(d *Fixture) { cancelsUnderLease(d, 5) }},
 	{"a large rest without a lease", ledger.SettlementMax + 1, func(d *Fixture) {
 		v, l := d.Prepares(ledger.SettlementMax + 1)
 		d.ok(d.Release(d.T.Context(), l))
@@ -196,7 +196,7 @@ var cancels = []exercise{
 
 // cancelsAtOnce fails the test unless the verification is cancelled in one step,
 // with so many addresses that were never checked, however often it is asked.
-func (d *Fixture) cancelsAtOnce(id uuid.UUID, unchecked int64) {
+func cancelsAtOnce(d *Fixture, id uuid.UUID, unchecked int64) {
 	d.T.Helper()
 	for range 2 {
 		v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, id))(d.T)
@@ -209,7 +209,7 @@ func (d *Fixture) cancelsAtOnce(id uuid.UUID, unchecked int64) {
 }
 
 // cancelsUnderLease cancels a file of total addresses in the middle of its work.
-func (d *Fixture) cancelsUnderLease(total int64) {
+func cancelsUnderLease(d *Fixture, total int64) {
 	v, l := d.Prepares(total)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	for range 2 {

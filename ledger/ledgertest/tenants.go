@@ -149,7 +149,7 @@ var limits = []exercise{
 	{"the largest rest that is cancelled at once", ledger.SettlementMax, func(d *Fixture) {
 		v, l := d.Prepares(ledger.SettlementMax)
 		d.ok(d.Release(d.T.Context(), l))
-		d.cancelsAtOnce(v.ID, ledger.SettlementMax)
+		cancelsAtOnce(d, v.ID, ledger.SettlementMax)
 		d.has(ledger.SettlementMax, ledger.SettlementMax, 0, 0)
 	}},
 	{"the largest settlement", ledger.SettlementMax + 1, func(d *Fixture) {
