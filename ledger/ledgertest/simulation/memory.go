@@ -86,16 +86,21 @@ type memory struct {
 	clusterWas *cluster           // nil: not changed
 	locked     map[uuid.UUID]bool // files that a transaction without a decision has changed
 	lockedRest bool               // and the tables of cluster
-	failAfter  int                // statements until fail; negative: never
-	fail       error              // what that statement answers
+	fails      failure
 	doubt      bool               // a run before may have been committed
 	aborted    bool               // a statement failed: nothing more can be done but to roll back
 	unowned    map[uuid.UUID]bool // accounts that were read before anything of them was changed
 }
 
+// failure is one that a transaction is made to have.
+type failure struct {
+	after int   // so many statements; negative: never
+	with  error // what that statement answers
+}
+
 func newMemory() *memory {
 	return &memory{now: 1_700_000_000_000, accounts: map[uuid.UUID]*account{}, byID: map[uuid.UUID]*file{},
-		byIdentity: map[identity]*file{}, grants: map[uuid.UUID]transitions.Entry{}, failAfter: -1,
+		byIdentity: map[identity]*file{}, grants: map[uuid.UUID]transitions.Entry{}, fails: failure{after: -1},
 		cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{},
 			overrides: map[uuid.UUID]overridden{}}}
 }
@@ -104,7 +109,7 @@ func newMemory() *memory {
 func (m *memory) begin(after int, fail error) {
 	m.changed, m.touched = m.changed[:0], m.touched[:0]
 	m.granted, m.inserted = m.granted[:0], m.inserted[:0]
-	m.failAfter, m.fail, m.aborted, m.clusterWas = after, fail, false, nil
+	m.fails.after, m.fails.with, m.aborted, m.clusterWas = after, fail, false, nil
 	m.ran, m.unowned = m.now, map[uuid.UUID]bool{}
 }
 
@@ -208,11 +213,11 @@ func (m *memory) statement() error {
 	if m.aborted {
 		return errAborted
 	}
-	if m.failAfter == 0 {
+	if m.fails.after == 0 {
 		m.aborted = true
-		return m.fail
+		return m.fails.with
 	}
-	m.failAfter--
+	m.fails.after--
 	return nil
 }
 

@@ -27,14 +27,14 @@ type node struct {
 }
 
 // lease takes new work.
-func (w *world) lease(n *node) {
+func (n *node) lease(w *world) {
 	before := map[uuid.UUID]int64{}
 	for _, f := range w.memory.files {
 		if f.row.Node != uuid.Nil && f.row.LeaseExpires > w.memory.now {
 			before[f.row.ID] = f.row.Epoch
 		}
 	}
-	runs, forgotten := w.db.runs, w.forgotten(n)
+	runs, forgotten := w.db.runs, n.forgotten(w)
 	w.leases++
 	calls := w.leases
 	list, err := w.book.Lease(context.Background(), n.id, 1+w.random.IntN(3), leaseTTL)
@@ -60,13 +60,13 @@ func (w *world) lease(n *node) {
 		}
 		n.jobs = append(n.jobs, j)
 	}
-	if calls == w.leases && w.forgotten(n) > forgotten { // nobody leased in between
+	if calls == w.leases && n.forgotten(w) > forgotten { // nobody leased in between
 		w.wrong("lease", "a verification was taken and not handed out")
 	}
 }
 
 // forgotten counts what the book says a node has and the node was never told of.
-func (w *world) forgotten(n *node) (count int) {
+func (n *node) forgotten(w *world) (count int) {
 	for _, f := range w.memory.files {
 		if f.row.Node == n.id && f.row.Epoch > w.epochs[f.row.ID] {
 			count++
@@ -76,7 +76,7 @@ func (w *world) forgotten(n *node) (count int) {
 }
 
 // renew prolongs, and drops what is no longer the node's.
-func (w *world) renew(n *node) {
+func (n *node) renew(w *world) {
 	leases, err := w.book.Renew(context.Background(), n.id, leaseTTL)
 	if !w.answered("renew", err) {
 		return
@@ -114,7 +114,7 @@ func (n *node) drop(j *job) {
 func (n *node) crash() { n.jobs = nil }
 
 // work does one step of one job.
-func (w *world) work(n *node) {
+func (n *node) work(w *world) {
 	if len(n.jobs) == 0 {
 		return
 	}
@@ -133,15 +133,15 @@ func (w *world) work(n *node) {
 		w.again(call)
 		n.drop(j)
 	case w.chance(15):
-		w.told(n, j, act{"crashed", func() (ledger.Verification, error) {
+		n.told(w, j, act{"crashed", func() (ledger.Verification, error) {
 			return w.book.Crashed(context.Background(), j.lease)
 		}, func(v *ledger.Verification) bool { return v.Status == ledger.Failed }})
 		n.drop(j)
 	case v.Status == ledger.Preparing:
-		w.intake(n, j)
+		n.intake(w, j)
 	case v.Status == ledger.Cancelling && w.chance(500):
 		call := func() (ledger.Verification, error) { return w.book.FinishCancel(context.Background(), j.lease) }
-		w.told(n, j, act{"finish cancel", call, func(r *ledger.Verification) bool {
+		n.told(w, j, act{"finish cancel", call, func(r *ledger.Verification) bool {
 			return r.Status == ledger.Cancelled
 		}})
 	case v.State().Funded() && w.chance(250):
@@ -154,24 +154,24 @@ func (w *world) work(n *node) {
 			o.Why = w.why(j)
 		}
 		call := func() (ledger.Verification, error) { return w.book.Wait(context.Background(), j.lease, o) }
-		w.told(n, j, act{"wait", call, func(*ledger.Verification) bool { return false }})
+		n.told(w, j, act{"wait", call, func(*ledger.Verification) bool { return false }})
 	case v.State().Funded() && w.chance(100):
-		w.park(n, j)
+		n.park(w, j)
 	case v.State().Funded() && j.pending == nil && w.chance(100):
 		w.settleTwice(j)
 	case v.State().Funded():
-		w.settle(n, j)
+		n.settle(w, j)
 	default:
 		n.drop(j)
 	}
 }
 
 // park gives a job back for a while; a later call may find that it was.
-func (w *world) park(n *node, j *job) {
+func (n *node) park(w *world, j *job) {
 	o := ledger.Outlook{Next: time.UnixMilli(w.memory.now + w.random.Int64N(20_000)).UTC(), Expected: w.expected(),
 		Why: w.why(j)}
 	state := fmt.Appendf(nil, "epoch %d", j.lease.Epoch)
-	w.told(n, j, act{"park", func() (ledger.Verification, error) {
+	n.told(w, j, act{"park", func() (ledger.Verification, error) {
 		v, err := w.book.Park(context.Background(), j.lease, o, state)
 		f := w.memory.byID[j.lease.Verification]
 		parked := f.row.Epoch == j.lease.Epoch && v.Status == ledger.Waiting && err == nil
@@ -195,7 +195,7 @@ type act struct {
 }
 
 // told makes a call of a job and believes its answer; the call may come again.
-func (w *world) told(n *node, j *job, a act) {
+func (n *node) told(w *world, j *job, a act) {
 	w.again(func() {
 		_, err := a.call()
 		w.answered(a.what+" again", err, ledger.ErrStaleEpoch, ledger.ErrIllegal)
@@ -206,7 +206,7 @@ func (w *world) told(n *node, j *job, a act) {
 	if w.answered(a.what, err, ledger.ErrStaleEpoch) {
 		j.v = v
 	} else if !passing(err) {
-		w.refused(n, j, a.what)
+		n.refused(w, j, a.what)
 		if held && row.Epoch == j.lease.Epoch && a.done(&row.Verification) {
 			w.wrong("answer", "%s was executed and refused", a.what)
 		}
@@ -223,15 +223,15 @@ const defective = 20
 var defect = ledger.Issue{Code: "csv_malformed", Row: 1, Text: "anna@"}
 
 // intake reads a file: it is refused, or funded, or waits for credits.
-func (w *world) intake(n *node, j *job) {
+func (n *node) intake(w *world, j *job) {
 	u := w.uploadOf(j.v.ID)
 	if u.bytes[0] < defective {
-		w.told(n, j, act{"refuse", func() (ledger.Verification, error) {
+		n.told(w, j, act{"refuse", func() (ledger.Verification, error) {
 			return w.book.Refuse(context.Background(), j.lease, defect)
 		}, func(v *ledger.Verification) bool { return v.Status == ledger.Failed }})
 		return
 	}
-	w.told(n, j, act{"prepare", func() (ledger.Verification, error) {
+	n.told(w, j, act{"prepare", func() (ledger.Verification, error) {
 		v, err := w.book.Prepare(context.Background(), j.lease, u.rows, u.rows-u.total, u.total)
 		if err == nil && v.Total != u.total {
 			w.wrong("answer", "prepared %d addresses, answered %d", u.total, v.Total)
@@ -251,7 +251,7 @@ func (w *world) uploadOf(id uuid.UUID) *upload {
 }
 
 // settle sends a batch of outcomes; one whose answer was lost is sent again.
-func (w *world) settle(n *node, j *job) {
+func (n *node) settle(w *world, j *job) {
 	if j.pending == nil {
 		s := w.batch(j)
 		if s == nil {
@@ -274,7 +274,7 @@ func (w *world) settle(n *node, j *job) {
 			n.drop(j)
 		}
 	case !passing(err):
-		w.refused(n, j, "settle")
+		n.refused(w, j, "settle")
 	}
 }
 
@@ -298,7 +298,7 @@ func (w *world) settleTwice(j *job) {
 }
 
 // refused ends a job that the book says is another's: it must be.
-func (w *world) refused(n *node, j *job, what string) {
+func (n *node) refused(w *world, j *job, what string) {
 	if w.memory.byID[j.lease.Verification].row.HeldBy(j.lease) {
 		w.wrong("lease", "%s was refused to the holder of the lease", what)
 	}

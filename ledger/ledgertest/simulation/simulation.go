@@ -97,18 +97,18 @@ func (w *world) operation() {
 		w.newUpload()
 	case at < 5:
 		if u := w.anUpload(); u != nil {
-			w.create(u)
+			u.create(w)
 		}
 	case at < 20:
-		w.send(w.fresh())
+		w.fresh().send(w)
 	case at < 21:
-		w.cancel(w.fresh())
+		w.fresh().cancel(w)
 	case at < 24:
 		w.grant(ledger.Credits(1 + w.random.IntN(2*totalMax)))
 	case at < 33:
-		w.lease(n)
+		n.lease(w)
 	case at < 40:
-		w.renew(n)
+		n.renew(w)
 	case at < 41:
 		n.crash()
 	case at < 46:
@@ -118,7 +118,7 @@ func (w *world) operation() {
 	case at < 62:
 		w.tick()
 	default:
-		w.work(n)
+		n.work(w)
 	}
 }
 
@@ -142,10 +142,10 @@ func (w *world) heal() {
 		}
 		w.memory.now += leaseTTL.Milliseconds() / 4
 		n := w.nodes[round%nodesCount]
-		w.renew(n)
-		w.lease(n)
+		n.renew(w)
+		n.lease(w)
 		for range 2 * len(n.jobs) {
-			w.work(n)
+			n.work(w)
 		}
 		w.sweep(round)
 	}

@@ -124,7 +124,7 @@ func (w *world) newUpload() {
 		u.bytes, u.rows, u.total = []byte(`"`+u.single+"\"\n"), 1, 1
 	}
 	w.uploads = append(w.uploads, u)
-	w.create(u)
+	u.create(w)
 }
 
 func (w *world) workspace() uuid.UUID { return w.memory.accountAt(w.random.IntN(spaces)) }
@@ -152,13 +152,13 @@ func (w *world) fresh() *upload {
 }
 
 // create asks for the verification of an upload, the first time or again.
-func (w *world) create(u *upload) {
+func (u *upload) create(w *world) {
 	n := ledger.NewVerification{ID: w.id(), Workspace: u.workspace, Identity: u.identity,
 		Bytes: int64(len(u.bytes)), BytesMax: 1 << 20,
 		Limits: ledger.Limits{Open: filesMax, Stored: storedMax, Unpaid: unpaidMax}, UploadExpiry: uploadLife}
 	call := func() {
 		runs, may := w.db.runs, w.mayRefuse(n)
-		v, created, err := w.asks(u, n)
+		v, created, err := u.asks(w, n)
 		if err != nil && w.db.runs == runs+1 && !passing(err) && !errors.Is(err, may) {
 			w.wrong("limits", "refused with %v, %v is due", err, may)
 		}
@@ -181,18 +181,18 @@ func (w *world) create(u *upload) {
 		}
 	}
 	call()
-	w.again(func() { w.create(u) })
+	w.again(func() { u.create(w) })
 	if u.id != uuid.Nil && w.chance(30) {
 		n.ID, n.Bytes = w.id(), n.Bytes+1
 		if _, _, err := w.book.Create(context.Background(), n); err == nil {
 			w.wrong("I11", "the key was accepted with another length")
 		}
-		w.asksOther(u, n)
+		u.asksOther(w, n)
 	}
 }
 
 // asks makes the call of a create. That of a check does not say whether it made one.
-func (w *world) asks(u *upload, n ledger.NewVerification) (v ledger.Verification, created bool, err error) {
+func (u *upload) asks(w *world, n ledger.NewVerification) (v ledger.Verification, created bool, err error) {
 	if u.single == "" {
 		v, created, err = w.book.Create(context.Background(), n)
 	} else {
@@ -206,7 +206,7 @@ func (w *world) asks(u *upload, n ledger.NewVerification) (v ledger.Verification
 }
 
 // asksOther uses the key of an upload for a check of another address.
-func (w *world) asksOther(u *upload, n ledger.NewVerification) {
+func (u *upload) asksOther(w *world, n ledger.NewVerification) {
 	other := ledger.CreateSingle{ID: w.id(), Workspace: n.Workspace, Identity: n.Identity, Address: "x" + u.single, Limits: n.Limits}
 	if u.single == "" {
 		other.Address = emails[0]
@@ -250,7 +250,7 @@ func (w *world) has(workspace uuid.UUID, now int64) (had ledger.Limits) {
 }
 
 // send uploads the next bytes, or an overlap, a gap, or what was sent before.
-func (w *world) send(u *upload) {
+func (u *upload) send(w *world) {
 	if u == nil || u.id == uuid.Nil {
 		return
 	}
@@ -258,7 +258,7 @@ func (w *world) send(u *upload) {
 	if !w.answered("open upload", err) {
 		return
 	}
-	w.sees(u, session)
+	u.sees(w, session)
 	for range 1 + w.random.IntN(3) {
 		at := session.Durable
 		if w.chance(50) {
@@ -282,7 +282,7 @@ func (w *world) send(u *upload) {
 			if after.Durable < at+int64(len(data)) {
 				w.wrong("I14", "%d bytes answered after %d were sent", after.Durable, at+int64(len(data)))
 			}
-			w.sees(u, after)
+			u.sees(w, after)
 			session = after
 			return true
 		}
@@ -303,7 +303,7 @@ func (f *file) newest(writer, at int64, data []byte) bool {
 }
 
 // sees notes what a customer was told about an upload.
-func (w *world) sees(u *upload, now ledger.Upload) {
+func (u *upload) sees(w *world, now ledger.Upload) {
 	if now.Durable < u.durable {
 		w.wrong("I14", "durable bytes fell from %d to %d", u.durable, now.Durable)
 	}
@@ -318,7 +318,7 @@ func (w *world) sees(u *upload, now ledger.Upload) {
 }
 
 // cancel asks for the end of a verification.
-func (w *world) cancel(u *upload) {
+func (u *upload) cancel(w *world) {
 	if u == nil || u.id == uuid.Nil {
 		return
 	}
