@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -358,6 +359,34 @@ func TestTooManyErrorsTeachOneFewer(t *testing.T) {
 	w.run(begin.Add(10 * time.Minute))
 	if n := w.scheduler.takeAllowance(w.now).RefusedPerSession; n != 1 || invalid != 40 {
 		t.Errorf("%d refusals in a session from now on, %d of 40 answered", n, invalid)
+	}
+}
+
+// TestGuardThatForgives: one that ends sessions after ten refusals in a row, as
+// NoSpamToday's, is not met by a list that begins with fifty invented addresses.
+func TestGuardThatForgives(t *testing.T) {
+	a := openedWide()
+	a.Connections = 1
+	w := newWorld(t, a, 1)
+	row, longest := map[*simSession]int{}, 0
+	w.reply = func(p *Probe, s *simSession) smtp.Reply {
+		if fairqueue.ClassOf(p.Address.Local) == fairqueue.Normal {
+			row[s] = 0
+			return smtp.Reply{Code: 250}
+		}
+		row[s]++
+		longest = max(longest, row[s])
+		return noSuchUser
+	}
+	m := offerOf(1, "d.example", 1, 90, hosts("mx1"))
+	for i, p := range m.GetProbes() {
+		if p.Local = fmt.Sprintf("xkcdqrtz%c", 'a'+i%26); i >= 50 {
+			p.Local = "anna." + letters(i)
+		}
+	}
+	w.offer(m)
+	if w.run(begin.Add(time.Minute)); longest > fairqueue.SuspectsInRow || len(w.rcpts) != 90 {
+		t.Errorf("%d refused in a row, %d RCPTs", longest, len(w.rcpts))
 	}
 }
 

@@ -59,7 +59,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	} else {
 		l = known
 	}
-	class := fairqueue.Normal
+	class := fairqueue.ClassOf(p.Address.Local)
 	switch {
 	case p.recheck != nil: // it is asked again
 		class = fairqueue.First
