@@ -118,6 +118,7 @@ type test struct {
 	later transients // of those since then
 	odds  float64    // logarithm: above 0 our pace isn't the cause
 	tries float64    // since then
+	took  int        // of these, how many got a good answer
 	bad   float64    // expected number of these deferred for a reason other than their address
 	again compared
 }
@@ -427,7 +428,10 @@ func (p *Pace) suspect(now time.Time) Effect {
 	if bad := p.firsts.badShare(p.counted); bad > shareBad && bad < nearlyAll && x.likely > bad/ownTimes &&
 		x.n >= shareTries && now.Sub(p.manyAt) > usualFor {
 		p.manyAt = now
-		limit := min(measured(p, now), (1-bad)*asked(p, now, x))
+		limit := measured(p, now)
+		if float64(p.firsts.row) < bad*float64(x.n)/2 { // else it is a penalty
+			limit = min(limit, (1-bad)*asked(p, now, x))
+		}
 		return beginTest(p, test{share: bad, many: true}, limit, true, now)
 	}
 	switch {
@@ -525,14 +529,16 @@ func weigh(p *Pace, bad float64, again bool, now time.Time) {
 	if p.test.many {
 		bad = math.Ceil(bad)
 	}
-	p.test.bad += bad
+	if p.test.bad += bad; bad == 0 {
+		p.test.took++
+	}
 	if again {
 		p.test.odds -= math.Log(1 - (1-fallsTo)*bad)
 	} else {
 		p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-fallsTo*s)/(1-s))
 	}
 	switch left := p.test.bad / p.test.tries; {
-	case p.test.odds >= decided && (p.test.tries < sureTries || left >= nearlyAll && !p.test.many): // few, or a penalty
+	case p.test.odds >= decided && (p.test.tries < sureTries || p.test.took == 0 && !p.test.many): // few, or a penalty
 	case p.test.odds >= decided && left < helped*s: // it isn't slow enough
 		saved, many := p.test.saved, p.test.many
 		p.slow(now, left, p.rate*(1-left), false)
