@@ -275,7 +275,7 @@ func writeMetrics(t *testing.T) string {
 			mine := slices.ContainsFunc(area.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 			if mine {
 				f := families[name]
-				help, _, _ := strings.Cut(f.help, " Of 50 receivers") // the head says it
+				help, _, _ := strings.Cut(f.help, " Of the 50 receivers") // the head says it
 				kind := ""
 				if f.kind == "histogram" {
 					kind = " (histogram)"
