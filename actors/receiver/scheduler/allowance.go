@@ -299,8 +299,11 @@ func nothingAllowed(a throttle.Limits) bool {
 
 // makeView gathers the values that one plan decides from.
 func (al *allowance) makeView(now time.Time) View {
-	v := View{now: now, limits: al.limits, lead: al.lead.Least(), turn: al.replies.Lowest, expect: al.replies.Lowest,
+	v := View{now: now, limits: al.limits, turn: al.replies.Lowest, expect: al.replies.Lowest,
 		opening: al.openings.Lowest, turns: al.turnsPerAddress(), busy: al.options.Busy != nil && al.options.Busy()}
+	if size, _ := al.sizes(now); size.Most <= 1 { // else a RCPT may go at once, in a transaction that has room
+		v.lead = al.lead.Least()
+	}
 	if al.replies.Samples == 0 {
 		v.expect = v.opening / 3
 	}

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -139,5 +140,20 @@ func TestExplainInOrder(t *testing.T) {
 		if w.needs(&all); explain(&all).Cause != w.cause {
 			t.Errorf("%+v, want %s", explain(&all), w.cause)
 		}
+	}
+}
+
+// TestNoLeadWhereATransactionMayHaveRoom: where a transaction may have several RCPTs, the first of those that are given
+// may be sent at once, so it counts as soon as it is given.
+func TestNoLeadWhereATransactionMayHaveRoom(t *testing.T) {
+	for most, want := range map[int]time.Duration{1: 18 * time.Millisecond, 2: 0, 100: 0} {
+		a := openedWide()
+		a.RcptsPerTransaction = most
+		w := newWorld(t, a, 1)
+		for range throttle.TurnaroundSamples {
+			w.scheduler.allowance.lead.Learn(20 * time.Millisecond)
+		}
+		w.wake()
+		effort.Is(t, w.scheduler.allowance.makeView(w.now).lead, want, fmt.Sprintf("lead of %d", most))
 	}
 }
