@@ -122,13 +122,17 @@ type greylisting struct {
 func (p *Pace) Greylisting() bool { return p.grey.on }
 
 // IsGreylisted reports whether that is believed of addresses that get a kind of reply.
-func IsGreylisted(p *Pace, kind string) bool {
-	return p.grey.on && (p.grey.kinds == "" || p.grey.isItsKind(kind))
-}
+func IsGreylisted(p *Pace, kind string) bool { return p.grey.on && !p.grey.isOther(kind) }
 
 // isItsKind reports whether a kind of reply shows that the receiver had time for an address, which it greylists.
 func (g *greylisting) isItsKind(kind string) bool {
 	return kind != "" && slices.Contains(strings.Split(g.kinds, kindsApart), kind)
+}
+
+// isOther reports whether a kind of reply is not about greylisting. Of refusals that isn't known: they may be about the
+// length of a transaction that only those who aren't greylisted any more reach.
+func (g *greylisting) isOther(kind string) bool {
+	return g.kinds != "" && !g.isItsKind(kind) && !strings.HasPrefix(kind, "5")
 }
 
 // isCredible reports whether words that say so are believed: they weren't found wrong, and no new address has passed.
@@ -194,13 +198,13 @@ func (g *greylisting) takeBad(p *Pace, t *Try, now time.Time) (e Effect, done bo
 		g.end(p, now, "nobody passes, however long they have waited: it isn't greylisting, whatever its replies say")
 		g.wrong = now
 		return p.nothingPasses(now), true
-	case g.kinds == "":
+	case g.isOther(t.Kind):
+		return Unchanged, false
+	case !g.isItsKind(t.Kind):
 		add(p, t)
 		p.search.useRate(t.Sent)
 		g.takeFresh(p, false, now)
 		return Unchanged, true
-	case !g.isItsKind(t.Kind):
-		return Unchanged, false
 	}
 	g.takeFresh(p, false, now)
 	take(p, *t, now)
@@ -222,7 +226,7 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.T
 	switch took := passed || g.isItsKind(kind); {
 	case g.kinds != "" && took:
 		take(p, Try{Sent: sent}, now)
-	case g.kinds != "" && due:
+	case g.isOther(kind) && due:
 		return p.Bad(Try{Sent: sent, Result: Deferred, Kind: kind}, now) // a new address would have got it too
 	case passed:
 		p.passed(sent, now)

@@ -146,3 +146,20 @@ func TestPaceTellsMailboxesFromALimit(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusalsBesideGreylisting: where a receiver greylists everybody, refusals of those that have waited long enough
+// say nothing of our pace. Deferrals of another kind do.
+func TestRefusalsBesideGreylisting(t *testing.T) {
+	for kind, want := range map[string]bool{"550 5.5.3": false, "421 4.7.0": true} {
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		p := NewPace(RateBounds{Ceiling: Rate{Events: 100, Per: time.Second}, Stated: true}, now)
+		p.grey.begin(p, "450 4.2.0", now)
+		for i := range 100 {
+			now = now.Add(10 * time.Millisecond)
+			p.Retried(now, i%5 > 0, true, kind, now)
+		}
+		if counts := p.firsts.badShare(time.Time{}) > 0.1; counts != want {
+			t.Errorf("%s counts as a sign of our pace: %v", kind, counts)
+		}
+	}
+}
