@@ -22,6 +22,18 @@ var errKey = errors.New("simulation: duplicate key")
 // A database would let it be, and make it run again whenever another one does the same beside it.
 var errReadBefore = errors.New("simulation: the account was read before it was changed")
 
+// accountTables are the accounts and the grants.
+type accountTables struct {
+	*transaction
+	accounts map[uuid.UUID]*account
+	grants   map[uuid.UUID]transitions.Entry
+
+	// Of the transaction at hand.
+	touched []account // as they were
+	granted []uuid.UUID
+	unowned map[uuid.UUID]bool // accounts that were read before anything of them was changed
+}
+
 // account is one workspace.
 type account struct {
 	id      uuid.UUID
@@ -66,58 +78,59 @@ type saved struct {
 // identity is the key of the promise "one for ever".
 type identity struct{ workspace, key uuid.UUID }
 
+// transaction is what is common to all tables: their time, and how the transaction at hand is to end.
+type transaction struct {
+	now       int64 // milliseconds
+	ran       int64 // when the transaction at hand began; a late commit is checked after that
+	failAfter int   // so many statements; negative: never
+	failWith  error // what that statement answers
+	doubt     bool  // a run before may have been committed
+	aborted   bool  // a statement failed: nothing more can be done but to roll back
+}
+
 // memory is the tables, for one transaction at a time.
 type memory struct {
-	now        int64 // milliseconds
-	ran        int64 // when the transaction at hand began; a late commit is checked after that
-	accounts   map[uuid.UUID]*account
+	*transaction
+	clusterTables
+	accountTables
 	files      []*file // by time of creation and id
 	byID       map[uuid.UUID]*file
 	byIdentity map[identity]*file
-	grants     map[uuid.UUID]transitions.Entry
-	cluster    *cluster
 	full       bool // the disk
 
 	// Of the transaction at hand.
-	changed    []saved
-	touched    []account // as they were
-	granted    []uuid.UUID
-	inserted   []*file
-	clusterWas *cluster           // nil: not changed
-	locked     map[uuid.UUID]bool // files that a transaction without a decision has changed
-	lockedRest bool               // and the tables of cluster
-	fails      failure
-	doubt      bool               // a run before may have been committed
-	aborted    bool               // a statement failed: nothing more can be done but to roll back
-	unowned    map[uuid.UUID]bool // accounts that were read before anything of them was changed
-}
-
-// failure is one that a transaction is made to have.
-type failure struct {
-	after int   // so many statements; negative: never
-	with  error // what that statement answers
+	changed  []saved
+	inserted []*file
+	locked   map[uuid.UUID]bool // files that a transaction without a decision has changed
 }
 
 func newMemory() *memory {
-	return &memory{now: 1_700_000_000_000, accounts: map[uuid.UUID]*account{}, byID: map[uuid.UUID]*file{},
-		byIdentity: map[identity]*file{}, grants: map[uuid.UUID]transitions.Entry{}, fails: failure{after: -1},
-		cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{},
-			overrides: map[uuid.UUID]overridden{}}}
+	t := &transaction{now: 1_700_000_000_000, failAfter: -1}
+	return &memory{transaction: t, byID: map[uuid.UUID]*file{}, byIdentity: map[identity]*file{},
+		accountTables: accountTables{transaction: t, accounts: map[uuid.UUID]*account{},
+			grants: map[uuid.UUID]transitions.Entry{}},
+		clusterTables: clusterTables{transaction: t, cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{},
+			facts: map[string]ledger.Fact{}, overrides: map[uuid.UUID]overridden{}}}}
 }
 
 // begin starts a transaction whose statement number after fails; negative: none does.
 func (m *memory) begin(after int, fail error) {
 	m.changed, m.touched = m.changed[:0], m.touched[:0]
 	m.granted, m.inserted = m.granted[:0], m.inserted[:0]
-	m.fails.after, m.fails.with, m.aborted, m.clusterWas = after, fail, false, nil
+	m.failAfter, m.failWith, m.aborted, m.clusterWas = after, fail, false, nil
 	m.ran, m.unowned = m.now, map[uuid.UUID]bool{}
 }
 
 // reads notes that a statement reads an account; also a check of a reference to it does.
-func (m *memory) reads(workspace uuid.UUID) {
-	if !slices.ContainsFunc(m.touched, func(a account) bool { return a.id == workspace }) {
+func (m *accountTables) reads(workspace uuid.UUID) {
+	if !m.changedAccount(workspace) {
 		m.unowned[workspace] = true
 	}
+}
+
+// changedAccount reports whether the transaction has changed an account.
+func (m *accountTables) changedAccount(workspace uuid.UUID) bool {
+	return slices.ContainsFunc(m.touched, func(a account) bool { return a.id == workspace })
 }
 
 // byAge is the order in which verifications are served.
@@ -209,15 +222,14 @@ func (m *memory) postpone() (decide func()) {
 }
 
 // statement is the start of each one: it fails where the plan says so.
-func (m *memory) statement() error {
+func (m *transaction) statement() error {
 	if m.aborted {
 		return errAborted
 	}
-	if m.fails.after == 0 {
-		m.aborted = true
-		return m.fails.with
+	if m.failAfter == 0 {
+		return m.abort(m.failWith)
 	}
-	m.fails.after--
+	m.failAfter--
 	return nil
 }
 
@@ -227,13 +239,10 @@ func (m *memory) change(id uuid.UUID) *file {
 	if f == nil {
 		return nil
 	}
-	for i := range m.changed {
-		if m.changed[i].file == f {
-			return f
-		}
+	if !slices.ContainsFunc(m.changed, func(s saved) bool { return s.file == f }) {
+		m.changed = append(m.changed, saved{file: f, row: f.row, parked: f.parked, entries: len(f.entries),
+			settlements: len(f.settlements), chunks: f.chunks})
 	}
-	m.changed = append(m.changed, saved{file: f, row: f.row, parked: f.parked, entries: len(f.entries),
-		settlements: len(f.settlements), chunks: f.chunks})
 	return f
 }
 
@@ -252,10 +261,10 @@ func (m *memory) write(id uuid.UUID, holds func(r *transitions.Row) bool, change
 }
 
 // Doubt reports whether a run before this one may have been committed.
-func (m *memory) Doubt() bool { return m.doubt }
+func (m *transaction) Doubt() bool { return m.doubt }
 
 // Account reads a workspace's balance.
-func (m *memory) Account(workspace uuid.UUID) (ledger.Balance, error) {
+func (m *accountTables) Account(workspace uuid.UUID) (ledger.Balance, error) {
 	if err := m.statement(); err != nil {
 		return ledger.Balance{}, err
 	}
@@ -268,18 +277,15 @@ func (m *memory) Account(workspace uuid.UUID) (ledger.Balance, error) {
 }
 
 // touch returns an account to write to.
-func (m *memory) touch(a *account) *account {
-	for i := range m.touched {
-		if m.touched[i].id == a.id {
-			return a
-		}
+func (m *accountTables) touch(a *account) *account {
+	if !m.changedAccount(a.id) {
+		m.touched = append(m.touched, *a)
 	}
-	m.touched = append(m.touched, *a)
 	return a
 }
 
 // Credit adds to an account, within the constraint of its table.
-func (m *memory) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error) {
+func (m *accountTables) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
@@ -288,8 +294,7 @@ func (m *memory) Credit(workspace uuid.UUID, by ledger.Balance, available ledger
 		return 0, nil
 	}
 	if m.unowned[workspace] {
-		m.aborted = true
-		return 0, errReadBefore
+		return 0, m.abort(errReadBefore)
 	}
 	b := &m.touch(a).balance
 	b.Granted += by.Granted
@@ -309,16 +314,14 @@ func (m *memory) Enter(entries ...transitions.Entry) error {
 		if f := m.byID[e.Subject]; f != nil {
 			for _, old := range f.entries {
 				if old.Number == e.Number && old.Kind == e.Kind {
-					m.aborted = true
-					return errKey
+					return m.abort(errKey)
 				}
 			}
 			f = m.change(e.Subject)
 			f.entries = append(f.entries, e)
 		} else {
 			if _, found := m.grants[e.Subject]; found {
-				m.aborted = true
-				return errKey
+				return m.abort(errKey)
 			}
 			m.grants[e.Subject] = e
 			m.granted = append(m.granted, e.Subject)
@@ -329,7 +332,7 @@ func (m *memory) Enter(entries ...transitions.Entry) error {
 }
 
 // Granted reads the entry of a grant.
-func (m *memory) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
+func (m *accountTables) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
 	if err := m.statement(); err != nil {
 		return transitions.Entry{}, false, err
 	}
@@ -338,7 +341,7 @@ func (m *memory) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
 }
 
 // Log keeps the line.
-func (m *memory) Log(l ledger.LogLine) error {
+func (m *clusterTables) Log(l ledger.LogLine) error {
 	if err := m.statement(); err != nil {
 		return err
 	}
@@ -365,15 +368,15 @@ func (m *memory) Read(id uuid.UUID) (*transitions.Row, error) { return m.read(m.
 // Await reads one, unless a transaction that is not decided has changed it: then the wait is too long.
 func (m *memory) Await(id uuid.UUID) (*transitions.Row, error) {
 	if m.locked[id] {
-		return nil, m.blocked()
+		return nil, m.abort(errAgain)
 	}
 	return m.Read(id)
 }
 
-// blocked is the end of a statement that waits for another transaction.
-func (m *memory) blocked() error {
+// abort is the end of a transaction by its statement.
+func (m *transaction) abort(with error) error {
 	m.aborted = true
-	return errAgain
+	return with
 }
 
 // ReadOf reads one of a workspace.
@@ -445,8 +448,7 @@ func (m *memory) Insert(n ledger.NewVerification, single string) error {
 	m.reads(n.Workspace)
 	key := identity{n.Workspace, n.Identity}
 	if m.byID[n.ID] != nil || m.byIdentity[key] != nil {
-		m.aborted = true
-		return errKey
+		return m.abort(errKey)
 	}
 	kind := ledger.Bulk
 	if single != "" {
@@ -519,11 +521,8 @@ func (m *memory) Append(id uuid.UUID, offset int64, data []byte) error {
 		return err
 	}
 	f := m.change(id)
-	for _, c := range f.chunks {
-		if c.at == offset {
-			m.aborted = true
-			return errKey
-		}
+	if slices.ContainsFunc(f.chunks, func(c chunk) bool { return c.at == offset }) {
+		return m.abort(errKey)
 	}
 	f.chunks = append(f.chunks, chunk{at: offset, data: bytes.Clone(data)})
 	return nil
@@ -595,11 +594,8 @@ func (m *memory) Settle(n ledger.Settlement, p ledger.Payload) error {
 		return err
 	}
 	f := m.change(n.Lease.Verification)
-	for i := range f.settlements {
-		if f.settlements[i].number == n.Number {
-			m.aborted = true
-			return errKey
-		}
+	if slices.ContainsFunc(f.settlements, func(s settlement) bool { return s.number == n.Number }) {
+		return m.abort(errKey)
 	}
 	s := settlement{number: n.Number, epoch: n.Lease.Epoch, counts: p.Counts, digest: p.Digest}
 	if err := s.batch.Decode(p.Bytes); err != nil {
@@ -623,8 +619,7 @@ func (m *memory) KeepEvidence(n ledger.Settlement) error {
 			return nil
 		}
 	}
-	m.aborted = true
-	return errKey
+	return m.abort(errKey)
 }
 
 // Count writes what a settlement changes in its verification.

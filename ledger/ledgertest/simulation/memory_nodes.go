@@ -20,11 +20,19 @@ type cluster struct {
 	turn      int64
 	facts     map[string]ledger.Fact
 	overrides map[uuid.UUID]overridden
-	log       []ledger.LogLine // it only grows
 
-	corrections []ledger.Correction // it only grows
+	// These only grow.
+	log         []ledger.LogLine
+	corrections []ledger.Correction
+	lines       []ledger.WorkspaceLine // of the logs of workspaces
+}
 
-	lines []ledger.WorkspaceLine // of the logs of workspaces; it only grows
+// clusterTables are the cluster in a transaction.
+type clusterTables struct {
+	*transaction
+	cluster    *cluster
+	clusterWas *cluster // nil: not changed
+	lockedRest bool     // a transaction without a decision has changed it
 }
 
 // copied returns a cluster that shares nothing that changes.
@@ -34,7 +42,7 @@ func (c *cluster) copied() *cluster {
 }
 
 // alter returns the tables to write to.
-func (m *memory) alter() *cluster {
+func (m *clusterTables) alter() *cluster {
 	if m.clusterWas == nil {
 		m.clusterWas = m.cluster.copied()
 	}
@@ -42,7 +50,7 @@ func (m *memory) alter() *cluster {
 }
 
 // alterNode changes a row if it is there and the condition holds.
-func (m *memory) alterNode(session uuid.UUID, holds func(n *ledger.NodeRow) bool,
+func (m *clusterTables) alterNode(session uuid.UUID, holds func(n *ledger.NodeRow) bool,
 	change func(n *ledger.NodeRow)) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
@@ -57,7 +65,7 @@ func (m *memory) alterNode(session uuid.UUID, holds func(n *ledger.NodeRow) bool
 }
 
 // NextGeneration takes the next turn from the counter.
-func (m *memory) NextGeneration() (int64, error) {
+func (m *clusterTables) NextGeneration() (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
@@ -75,14 +83,14 @@ func beat(b ledger.Heartbeat) ledger.Heartbeat {
 }
 
 // Refresh writes a heartbeat that publishes nothing.
-func (m *memory) Refresh(b ledger.Heartbeat) (int64, error) {
+func (m *clusterTables) Refresh(b ledger.Heartbeat) (int64, error) {
 	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool {
 		return n.Status == ledger.NodeIn && slices.Equal(n.View, b.View) && n.Cluster == b.Cluster
 	}, func(n *ledger.NodeRow) { n.Heartbeat, n.Seen = beat(b), ledger.Clock(m.now) })
 }
 
 // Publish writes a heartbeat with another view.
-func (m *memory) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
+func (m *clusterTables) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 	return m.alterNode(b.Session, func(n *ledger.NodeRow) bool { return n.Status == ledger.NodeIn },
 		func(n *ledger.NodeRow) {
 			n.Before = nil
@@ -94,7 +102,7 @@ func (m *memory) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 }
 
 // Enrol writes a heartbeat in a new row, or in place of the one that stood.
-func (m *memory) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
+func (m *clusterTables) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
@@ -106,7 +114,7 @@ func (m *memory) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 }
 
 // End writes the end of a row if it is as before.
-func (m *memory) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
+func (m *clusterTables) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
 	return m.alterNode(before.Session, func(n *ledger.NodeRow) bool {
 		return n.Status == before.Status && n.Generation == before.Generation
 	}, func(n *ledger.NodeRow) {
@@ -124,13 +132,13 @@ func (m *memory) End(before *ledger.NodeRow, e transitions.Ending) (int64, error
 }
 
 // AskDrain notes in a row whether an operator wants its process to drain.
-func (m *memory) AskDrain(session uuid.UUID, asked bool) (int64, error) {
+func (m *clusterTables) AskDrain(session uuid.UUID, asked bool) (int64, error) {
 	return m.alterNode(session, func(*ledger.NodeRow) bool { return true },
 		func(n *ledger.NodeRow) { n.DrainAsked = asked })
 }
 
 // Remove deletes a row.
-func (m *memory) Remove(session uuid.UUID) (int64, error) {
+func (m *clusterTables) Remove(session uuid.UUID) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
@@ -142,7 +150,7 @@ func (m *memory) Remove(session uuid.UUID) (int64, error) {
 }
 
 // Node reads one row, nil when there is none, and the time.
-func (m *memory) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
+func (m *clusterTables) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 	if err := m.statement(); err != nil {
 		return nil, 0, err
 	}
@@ -154,7 +162,7 @@ func (m *memory) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 }
 
 // ReadNodes reads all rows and the counter.
-func (m *memory) ReadNodes() (ledger.NodeSnapshot, error) {
+func (m *clusterTables) ReadNodes() (ledger.NodeSnapshot, error) {
 	if err := m.statement(); err != nil || len(m.cluster.nodes) == 0 {
 		return ledger.NodeSnapshot{}, err
 	}
@@ -165,7 +173,7 @@ func (m *memory) ReadNodes() (ledger.NodeSnapshot, error) {
 }
 
 // Learn writes facts, in place of those with the same keys.
-func (m *memory) Learn(facts []ledger.Fact) error {
+func (m *clusterTables) Learn(facts []ledger.Fact) error {
 	if err := m.statement(); err != nil {
 		return err
 	}
@@ -177,7 +185,7 @@ func (m *memory) Learn(facts []ledger.Fact) error {
 }
 
 // Known reads the facts of some keys that have not expired.
-func (m *memory) Known(keys []string) (facts []ledger.Fact, err error) {
+func (m *clusterTables) Known(keys []string) (facts []ledger.Fact, err error) {
 	for _, key := range keys {
 		if f, found := m.cluster.facts[key]; found && ledger.Millis(f.Expires) > m.now {
 			facts = append(facts, f)
@@ -193,7 +201,7 @@ type overridden struct {
 }
 
 // Override reads an override, whether it holds or not.
-func (m *memory) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
+func (m *clusterTables) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	o, found := m.cluster.overrides[id]
 	if err := m.statement(); err != nil || !found {
 		return nil, err
@@ -202,7 +210,7 @@ func (m *memory) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 }
 
 // HowMany counts the overrides that hold.
-func (m *memory) HowMany() (n int, err error) {
+func (m *clusterTables) HowMany() (n int, err error) {
 	for _, o := range m.cluster.overrides {
 		if o.holds(m.now) {
 			n++
@@ -214,7 +222,7 @@ func (m *memory) HowMany() (n int, err error) {
 func (o overridden) holds(now int64) bool { return !o.cleared && ledger.Millis(o.Expires) > now }
 
 // ActiveOverrides lists the overrides that hold, of a key or of all, oldest first.
-func (m *memory) ActiveOverrides(key string) (list []ledger.ThrottleOverride, err error) {
+func (m *clusterTables) ActiveOverrides(key string) (list []ledger.ThrottleOverride, err error) {
 	for _, o := range m.cluster.overrides {
 		if o.holds(m.now) && (key == "" || o.Key == key) {
 			list = append(list, o.ThrottleOverride)
@@ -227,13 +235,12 @@ func (m *memory) ActiveOverrides(key string) (list []ledger.ThrottleOverride, er
 }
 
 // InsertOverride writes an override that holds from now on for so long.
-func (m *memory) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
+func (m *clusterTables) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
 	if err := m.statement(); err != nil {
 		return err
 	}
 	if _, found := m.cluster.overrides[o.ID]; found {
-		m.aborted = true
-		return errKey
+		return m.abort(errKey)
 	}
 	o.Created, o.Expires = ledger.Clock(m.now), ledger.Clock(m.now+holds.Milliseconds())
 	m.alter().overrides[o.ID] = overridden{ThrottleOverride: o}
@@ -241,7 +248,7 @@ func (m *memory) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) 
 }
 
 // EndOverride ends an override that holds.
-func (m *memory) EndOverride(id uuid.UUID) (int64, error) {
+func (m *clusterTables) EndOverride(id uuid.UUID) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
@@ -255,41 +262,41 @@ func (m *memory) EndOverride(id uuid.UUID) (int64, error) {
 }
 
 // Lifted reports whether an override was ended before its time.
-func (m *memory) Lifted(id uuid.UUID) (bool, error) {
+func (m *clusterTables) Lifted(id uuid.UUID) (bool, error) {
 	if m.lockedRest {
-		return false, m.blocked()
+		return false, m.abort(errAgain)
 	}
 	return m.cluster.overrides[id].cleared, m.statement()
 }
 
-func (t *twin) Lifted(id uuid.UUID) (bool, error) {
-	return same(t, "lifted", func(x transitions.Tables) (bool, error) { return x.Lifted(id) })
+func (t clusterTwin) Lifted(id uuid.UUID) (bool, error) {
+	return same(t.both, "lifted", func(x transitions.Tables) (bool, error) { return x.Lifted(id) })
 }
 
-func (t *twin) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
-	return same(t, "override", func(x transitions.Tables) (*ledger.ThrottleOverride, error) { return x.Override(id) })
+func (t clusterTwin) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
+	return same(t.both, "override", func(x transitions.Tables) (*ledger.ThrottleOverride, error) { return x.Override(id) })
 }
 
-func (t *twin) HowMany() (int, error) {
-	return same(t, "how many", transitions.Tables.HowMany)
+func (t clusterTwin) HowMany() (int, error) {
+	return same(t.both, "how many", transitions.Tables.HowMany)
 }
 
-func (t *twin) ActiveOverrides(key string) ([]ledger.ThrottleOverride, error) {
-	return same(t, "holding", func(x transitions.Tables) ([]ledger.ThrottleOverride, error) {
+func (t clusterTwin) ActiveOverrides(key string) ([]ledger.ThrottleOverride, error) {
+	return same(t.both, "holding", func(x transitions.Tables) ([]ledger.ThrottleOverride, error) {
 		return list(x.ActiveOverrides(key))
 	})
 }
 
-func (t *twin) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
-	return done(t, "overrule", func(x transitions.Tables) error { return x.InsertOverride(o, holds) })
+func (t clusterTwin) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
+	return done(t.both, "overrule", func(x transitions.Tables) error { return x.InsertOverride(o, holds) })
 }
 
-func (t *twin) EndOverride(id uuid.UUID) (int64, error) {
-	return same(t, "lift", func(x transitions.Tables) (int64, error) { return x.EndOverride(id) })
+func (t clusterTwin) EndOverride(id uuid.UUID) (int64, error) {
+	return same(t.both, "lift", func(x transitions.Tables) (int64, error) { return x.EndOverride(id) })
 }
 
 // LogIn writes a line of the log of a workspace.
-func (m *memory) LogIn(_ uuid.UUID, l ledger.WorkspaceLine) error {
+func (m *clusterTables) LogIn(_ uuid.UUID, l ledger.WorkspaceLine) error {
 	if err := m.statement(); err != nil {
 		return err
 	}
@@ -350,26 +357,26 @@ func (m *memory) EraseUpload(id uuid.UUID, most int64) (left bool, err error) {
 }
 
 func (t *twin) Limits(workspace uuid.UUID) (ledger.Limits, error) {
-	return same(t, "limits", func(x transitions.Tables) (ledger.Limits, error) { return x.Limits(workspace) })
+	return same(t.both, "limits", func(x transitions.Tables) (ledger.Limits, error) { return x.Limits(workspace) })
 }
 
 func (t *twin) Stored(workspace uuid.UUID) (int64, error) {
-	return same(t, "stored", func(x transitions.Tables) (int64, error) { return x.Stored(workspace) })
+	return same(t.both, "stored", func(x transitions.Tables) (int64, error) { return x.Stored(workspace) })
 }
 
 func (t *twin) Unpaid(workspace uuid.UUID) (transitions.Unpaid, error) {
-	return same(t, "unpaid", func(x transitions.Tables) (transitions.Unpaid, error) { return x.Unpaid(workspace) })
+	return same(t.both, "unpaid", func(x transitions.Tables) (transitions.Unpaid, error) { return x.Unpaid(workspace) })
 }
 
 // Room is that of the tables in memory: the other database has a disk of its own.
 func (t *twin) Room() error { return t.first.Room() }
 
 func (t *twin) EraseUpload(id uuid.UUID, most int64) (bool, error) {
-	return same(t, "erase upload", func(x transitions.Tables) (bool, error) { return x.EraseUpload(id, most) })
+	return same(t.both, "erase upload", func(x transitions.Tables) (bool, error) { return x.EraseUpload(id, most) })
 }
 
 // Correction reads a correction.
-func (m *memory) Correction(id uuid.UUID) (*ledger.Correction, error) {
+func (m *clusterTables) Correction(id uuid.UUID) (*ledger.Correction, error) {
 	for _, c := range m.cluster.corrections {
 		if c.ID == id {
 			return &c, m.statement()
@@ -379,7 +386,7 @@ func (m *memory) Correction(id uuid.UUID) (*ledger.Correction, error) {
 }
 
 // Corrected counts those of a subject.
-func (m *memory) Corrected(subject string) (n int64, err error) {
+func (m *clusterTables) Corrected(subject string) (n int64, err error) {
 	for _, c := range m.cluster.corrections {
 		if c.Subject == subject {
 			n++
@@ -389,14 +396,13 @@ func (m *memory) Corrected(subject string) (n int64, err error) {
 }
 
 // Correct writes one.
-func (m *memory) Correct(c ledger.Correction) error {
+func (m *clusterTables) Correct(c ledger.Correction) error {
 	if err := m.statement(); err != nil {
 		return err
 	}
 	for _, old := range m.cluster.corrections {
 		if old.ID == c.ID || old.Subject == c.Subject && old.Number == c.Number {
-			m.aborted = true
-			return errKey
+			return m.abort(errKey)
 		}
 	}
 	c.At, c.Entries = ledger.Clock(m.now), nil
@@ -404,14 +410,14 @@ func (m *memory) Correct(c ledger.Correction) error {
 	return nil
 }
 
-func (t *twin) Correction(id uuid.UUID) (*ledger.Correction, error) {
-	return same(t, "correction", func(x transitions.Tables) (*ledger.Correction, error) { return x.Correction(id) })
+func (t clusterTwin) Correction(id uuid.UUID) (*ledger.Correction, error) {
+	return same(t.both, "correction", func(x transitions.Tables) (*ledger.Correction, error) { return x.Correction(id) })
 }
 
-func (t *twin) Corrected(subject string) (int64, error) {
-	return same(t, "corrected", func(x transitions.Tables) (int64, error) { return x.Corrected(subject) })
+func (t clusterTwin) Corrected(subject string) (int64, error) {
+	return same(t.both, "corrected", func(x transitions.Tables) (int64, error) { return x.Corrected(subject) })
 }
 
-func (t *twin) Correct(c ledger.Correction) error {
-	return done(t, "correct", func(x transitions.Tables) error { return x.Correct(c) })
+func (t clusterTwin) Correct(c ledger.Correction) error {
+	return done(t.both, "correct", func(x transitions.Tables) error { return x.Correct(c) })
 }

@@ -61,7 +61,7 @@ func newWorld(seed uint64) *world {
 	w.db.inside = func(do func(t transitions.Tables) bool) { do(m) }
 	w.book = transitions.New(w.db)
 	for i := range spaces {
-		id := m.accountAt(i)
+		id := accountAt(i)
 		m.accounts[id] = &account{id: id}
 	}
 	for range nodesCount {
@@ -128,7 +128,7 @@ func (w *world) heal() {
 	for i := range spaces {
 		id := w.id()
 		w.grants[id] = filesMax * totalMax
-		if _, err := w.book.Grant(context.Background(), id, w.memory.accountAt(i), w.grants[id], ""); err != nil {
+		if _, err := w.book.Grant(context.Background(), id, accountAt(i), w.grants[id], ""); err != nil {
 			w.wrong("liveness", "grant: %v", err)
 		}
 	}

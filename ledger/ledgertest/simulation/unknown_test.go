@@ -204,7 +204,7 @@ func TestOneCallIsToldThatItCreated(t *testing.T) {
 				others++
 			}
 		}, f)
-		n = ledger.NewVerification{ID: p.id(), Workspace: p.memory.accountAt(0), Identity: p.id(), Bytes: 7, BytesMax: 7,
+		n = ledger.NewVerification{ID: p.id(), Workspace: accountAt(0), Identity: p.id(), Bytes: 7, BytesMax: 7,
 			Limits: ledger.Limits{Open: 9, Stored: 99, Unpaid: 9}, UploadExpiry: time.Hour}
 		_, mine, err := p.book.Create(context.Background(), n)
 		if !answered(t, err, f, answers) {

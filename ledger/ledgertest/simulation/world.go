@@ -127,10 +127,10 @@ func (w *world) newUpload() {
 	u.create(w)
 }
 
-func (w *world) workspace() uuid.UUID { return w.memory.accountAt(w.random.IntN(spaces)) }
+func (w *world) workspace() uuid.UUID { return accountAt(w.random.IntN(spaces)) }
 
 // accountAt returns a workspace by its number.
-func (m *memory) accountAt(i int) uuid.UUID {
+func accountAt(i int) uuid.UUID {
 	var id uuid.UUID
 	id[15] = byte(i + 1)
 	return id
