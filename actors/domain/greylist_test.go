@@ -20,7 +20,7 @@ const (
 )
 
 // TestGreylistedProbesSaySinceWhen: a receiver learns from it how long it takes. The clock runs through other trouble,
-// and begins anew with another source, as do the configured waits.
+// and begins anew with another source; if that is greylisted, the configured waits do too.
 func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
@@ -33,9 +33,9 @@ func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 		{0, "", told{reason: smtp.TimedOut, source: sourceA}, ladder[0]},
 		{ladder[0], sourceA, greyFrom(sourceA), ladder[1]},
 		{ladder[0] + ladder[1], sourceA, told{reason: smtp.ReceiverBusy, source: sourceB}, ladder[1]},
-		{ladder[0] + 2*ladder[1], sourceA, greyFrom(sourceB), ladder[0]},
-		{ladder[0], sourceB, told{reason: smtp.Greylisted, silent: true}, ladder[1]}, // nobody was asked
-		{ladder[0] + ladder[1], sourceB, greyFrom(sourceA), ladder[0]},
+		{ladder[1], sourceB, greyFrom(sourceB), ladder[1]},
+		{2 * ladder[1], sourceB, told{reason: smtp.Greylisted, silent: true}, ladder[1]}, // nobody was asked
+		{3 * ladder[1], sourceB, greyFrom(sourceA), ladder[0]},
 		{ladder[0], sourceA, refused, 0},
 	} {
 		p := b.offered().GetProbes()[0]

@@ -151,7 +151,7 @@ func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf
 	if r.barren != smtp.ReasonNone {
 		return r.whyBarren(c), true
 	}
-	if m.reason == smtp.Greylisted || p.from == 0 && p.ordinal != controlOrdinal {
+	if m.reason == smtp.Greylisted || p.ordinal != controlOrdinal {
 		r.noteDeferred(now, &p, &m)
 	}
 	r.noteInVain(now, &p, &m)
@@ -203,8 +203,8 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 // earlyApart spreads addresses that are asked again early to ten a second; the receiver's pacing does the rest.
 const earlyApart = 100 * time.Millisecond
 
-// noteDeferred notes that an address was put off itself, from where, and since when. If another source is greylisted,
-// that begins anew: most implementations know a client by its address.
+// noteDeferred notes that an address was put off itself, from where, and since when. For another source that begins
+// anew, and if it is greylisted the waits do too: most implementations know a client by its address.
 func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
 	for _, first := range m.attempts {
 		if first.Stage != smtp.StageRcpt || first.Code/100 != 4 || first.Others || first.Void {
@@ -216,7 +216,10 @@ func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
 			continue
 		}
 		ago := min(max(0, now.Sub(first.At)), m.out) // by the clock of another node
-		p.from, p.grey, p.waits = number, r.since(now)-ago, 0
+		if p.from == 0 || m.reason == smtp.Greylisted {
+			p.waits = 0
+		}
+		p.from, p.grey = number, r.since(now)-ago
 		p.marks &^= markEarly | markHeld
 		return
 	}

@@ -128,6 +128,8 @@ type Source struct {
 	Short   int64    `json:"short_ms,omitempty"`
 	Minutes []Minute `json:"minutes,omitempty"`
 	Tempo   Rate     `json:"tempo,omitzero"`
+
+	HandedOn bool `json:"handed_on,omitempty"` // it is of another node than the one that stored it last
 }
 
 // Rate is a pace: RCPTs in a thousand seconds.
@@ -140,6 +142,7 @@ type Rate struct {
 	Long  int64 `json:"long_ms,omitempty"`   // the limit counts over so long
 
 	Kinds string `json:"greylists_by,omitempty"` // of replies
+	Never bool   `json:"never,omitempty"`        // and nothing had passed before
 }
 
 // Minute is one minute of a refusal budget, so many milliseconds ago.
@@ -276,13 +279,14 @@ func cut(text string, n int) string { return text[:min(len(text), n)] }
 // RateOf returns the stored form of a pace.
 func RateOf(m throttle.RateMemory) Rate {
 	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), int64(m.Usual * 1000), m.Grey, m.Alone,
-		m.Long.Milliseconds(), m.Kinds}
+		m.Long.Milliseconds(), m.Kinds, m.Never}
 }
 
 // Memory returns a stored pace.
 func (r Rate) Memory() throttle.RateMemory {
 	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000, Usual: float64(r.Usual) / 1000,
-		Grey: r.Grey, Alone: r.Alone, Long: Millis(r.Long, time.Hour), Kinds: cut(r.Kinds, textMax)}
+		Grey: r.Grey, Alone: r.Alone, Long: Millis(r.Long, time.Hour), Kinds: cut(r.Kinds, textMax),
+		Never: r.Never}
 }
 
 // Millis returns so many milliseconds, at least 0 and at most most.

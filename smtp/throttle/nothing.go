@@ -59,6 +59,7 @@ type Nothing struct {
 	before      int   // passedAgain when a fresh one last failed
 	proven      bool  // the pace of before had gone well for long
 	stepped     bool  // a raise was taken back just before
+	unheard     bool  // nobody had got a good answer before
 	excused     bool  // a limit on sessions or openings was found just before
 	limit       float64
 
@@ -113,6 +114,7 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	}
 	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, cycle: x.cycle, votes: x.votes,
 		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
+	x.unheard = x.from.IsZero()
 	at := p.firsts.badSince(now)
 	x.went, x.steady = at.Sub(x.from), wasSteady(p, at)
 	x.stepped = at.Sub(p.stepped) < quietNothing
@@ -235,6 +237,8 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 		return "others are answered: it was about one mail domain or one customer's list"
 	case x.excused:
 		return "too many sessions were open, or they were opened too fast"
+	case x.unheard:
+		return "nobody had been answered before, so nothing shows that it was our pace"
 	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
 		return "the receiver answers again"
 	}

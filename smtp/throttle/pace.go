@@ -712,13 +712,14 @@ type RateMemory struct {
 	Grey  bool          // every address is greylisted
 	Kinds string        // of replies by which that is done, with commas; "": not known
 	Alone bool          // nothing passed
+	Never bool          // and nothing had passed before
 	Long  time.Duration // the limit counts over about so long; 0: over a second
 }
 
 // Remember returns what is worth storing; false: only the ceiling holds.
 func (p *Pace) Remember() (RateMemory, bool) {
 	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on, Kinds: p.grey.kinds,
-		Alone: p.nothing.on}
+		Alone: p.nothing.on, Never: p.nothing.on && p.nothing.unheard}
 	if p.long {
 		m.Long = max(p.cycle, time.Millisecond)
 	}
@@ -737,7 +738,7 @@ func (p *Pace) Recall(m RateMemory, now time.Time) {
 	}
 	if m.Alone && !m.Grey {
 		p.stopAsking(now, "", "")
-		p.nothing.stepped, p.nothing.limit = m.Edge > 0, m.Edge
+		p.nothing.stepped, p.nothing.limit, p.nothing.unheard = m.Edge > 0, m.Edge, m.Never
 		p.enter(PhaseNothing, now, "nothing passed before this node took the receiver over: one is asked at a time")
 	}
 	if m.Usual > p.usual && m.Usual < 1 {

@@ -195,7 +195,8 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 			max(time.Second, a.Sent.Sub(one.first.Sent).Round(time.Second)), words(a.Judgement.Attempt))))
 	}
 	qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, false, words(a.Judgement.Attempt), now), &a)
-	if p.deferred = one.first.Sent; o.pace.Greylisting() && !throttle.IsGreylisted(o.pace, one.first.Kind) {
+	p.deferred, p.deferredBy = one.first.Sent, o.name
+	if o.pace.Greylisting() && !throttle.IsGreylisted(o.pace, one.first.Kind) {
 		p.deferred = a.Sent // a limit kept it from being greylisted before
 	}
 	qs.deferAddress(now, at, a)
@@ -229,12 +230,18 @@ func greyWait(o *egressPath, waited time.Duration) time.Duration {
 	return 0
 }
 
-// waited is for how long an address has waited since it was first deferred, 0: unknown; false: it is new.
+// waited is for how long an address has waited since it was first deferred, 0: unknown; false: it is new. While nothing
+// passes, one that only another source has asked is new to the receiver: it can't show greylisting.
 func (p *Probe) waited(sent time.Time, o *egressPath) (time.Duration, bool) {
-	if !p.deferred.IsZero() && (p.deferredBy == o.name || o.name == "" || p.deferredBy == "") {
+	if !p.deferred.IsZero() && !p.isNewTo(o) {
 		return sent.Sub(p.deferred), true
 	}
-	return 0, p.asked
+	return 0, p.asked && !(p.isNewTo(o) && o.pace.Alone())
+}
+
+// isNewTo reports whether an address was deferred, but not for this source.
+func (p *Probe) isNewTo(o *egressPath) bool {
+	return !p.deferred.IsZero() && p.deferredBy != o.name && o.name != "" && p.deferredBy != ""
 }
 
 // followLaw carries out what the law of pace decided.
@@ -293,7 +300,7 @@ func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 // turn while nothing passes or a pace is tested.
 func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	h := qs.parked[p.Address.Domain]
-	if p.asked && p.recheck == nil && (o.pace.Alone() && !p.turn || !throttle.TakeTurn(o.pace, now)) {
+	if p.asked && p.recheck == nil && (o.pace.Alone() && !p.turn && !p.isNewTo(o) || !throttle.TakeTurn(o.pace, now)) {
 		if h = qs.parked[theDeferred]; h == nil {
 			h = &heldDomain{until: now.Add(asideWhile)}
 			qs.parked[theDeferred] = h

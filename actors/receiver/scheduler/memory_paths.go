@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"rollcall/actors/facts"
@@ -43,7 +44,7 @@ func (ps *paths) noteSources(now time.Time) []facts.Source {
 	for _, m := range ps.others {
 		m.Left = max(0, m.Left-passed.Milliseconds())
 		minutes := m.Minutes
-		m.Minutes = nil
+		m.Minutes, m.HandedOn = nil, true
 		for _, one := range minutes {
 			if one.Ago += passed.Milliseconds(); one.Ago <= ps.options.scaleHour(time.Hour+time.Minute).Milliseconds() {
 				m.Minutes = append(m.Minutes, one)
@@ -56,18 +57,21 @@ func (ps *paths) noteSources(now time.Time) []facts.Source {
 	return out
 }
 
-// recallSources takes what was stored of our sources, and keeps what is of other nodes.
+// recallSources takes what was stored of our sources, and keeps what is of other nodes. A source of which nothing is
+// stored begins at the pace, and with the greylisting, of one that the last node used and that wasn't suspended.
 func (ps *paths) recallSources(now time.Time, age time.Duration, noted []facts.Source, unused bool) {
 	ps.others, ps.othersAt = nil, now.Add(-age)
-	for _, m := range noted[:min(len(noted), facts.SourcesMax)] {
-		ours := false
-		for _, o := range ps.all {
-			if o.name == m.Source {
-				ps.recallPath(now, age, o, &m, unused)
-				ours = true
-			}
+	noted = noted[:min(len(noted), facts.SourcesMax)]
+	for _, o := range ps.all {
+		at := slices.IndexFunc(noted, func(m facts.Source) bool { return o.name == m.Source })
+		if at >= 0 {
+			ps.recallPath(now, age, o, &noted[at], unused)
+		} else if len(noted) > 0 && !noted[0].HandedOn && noted[0].Left == 0 {
+			o.recallLaw(now, age, &noted[0])
 		}
-		if !ours {
+	}
+	for _, m := range noted {
+		if !slices.ContainsFunc(ps.all, func(o *egressPath) bool { return o.name == m.Source }) {
 			ps.others = append(ps.others, m)
 		}
 	}
@@ -82,15 +86,20 @@ func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *
 	if age < left+throttle.LearnedFor {
 		o.count = max(o.count, facts.Count(m.Rests))
 	}
+	o.recallLaw(now, age, m)
+	if unused {
+		o.recallRefusals(now, age, m.Minutes)
+	}
+}
+
+// recallLaw takes the pace and how long greylisting lasts, as they were stored of a source.
+func (o *egressPath) recallLaw(now time.Time, age time.Duration, m *facts.Source) {
 	if age < facts.RateFor {
 		o.pace.Recall(m.Tempo.Memory(), now)
 	}
 	if age < facts.GreyFor && o.grey == (throttle.Greylist{}) {
 		o.grey = throttle.Greylist{Enough: facts.Millis(m.Enough, facts.GreyFor),
 			Short: facts.Millis(m.Short, facts.GreyFor)}
-	}
-	if unused {
-		o.recallRefusals(now, age, m.Minutes)
 	}
 }
 

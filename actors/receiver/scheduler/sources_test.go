@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/facts"
 	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -377,5 +378,20 @@ func TestMemoryOfSources(t *testing.T) {
 			t.Errorf("lane recalled %+v", r)
 		}
 		effort.Is(t, len(d.paths.noteSources(begin)), 1, "sources noted")
+	}
+}
+
+// TestAnotherSourceBeginsAsTheLast: a node with another source begins as the last node's stood, but not as one before.
+func TestAnotherSourceBeginsAsTheLast(t *testing.T) {
+	for _, handedOn := range []bool{false, true} {
+		o := testOptions(openedWide())
+		o.Facts, o.Sources = nowhere{}, sourcesOf(noSession, sourceB)
+		d := begunAlone("example", o, begin)
+		m := facts.Snapshot{V: facts.SnapshotVersion, At: begin.UnixMilli(), Sources: []facts.Source{{Source: sourceA,
+			Enough: 60_000, Tempo: facts.Rate{Rate: 5_000, Grey: true}, HandedOn: handedOn}}}
+		d.Recall(begin, m.Encode())
+		if one := d.paths.all[0]; one.pace.Greylisting() == handedOn || (one.grey.Enough > 0) == handedOn {
+			t.Errorf("handed on %v: greylisting %v for %v", handedOn, one.pace.Greylisting(), one.grey.Enough)
+		}
 	}
 }

@@ -68,6 +68,7 @@ type unknownReceiver struct {
 	grey    time.Duration // each address is put off for so long; 0: none
 	greys   smtp.Reply    // how; code 0: as at a limit
 	apart   bool          // by each host, as if there were no other
+	trusts  int           // after so many have come back it greylists nobody any more; 0: never
 	slow    slowAnswers
 	outages []stretch // it refuses connections, and resets those that are open
 	silent  []stretch // it says nothing, and what it says comes at the end
@@ -84,6 +85,8 @@ type unknownReceiver struct {
 	turns *rand.Rand
 	salt  string // which addresses are odd or don't exist
 	seen  map[string]time.Time
+
+	cameBack int // of those greylisted
 }
 
 // slowAnswers come so much later, after so many RCPTs in a session, or if they are refusals; zero: none do.
@@ -293,7 +296,7 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 	if s.apart {
 		seen += " " + host
 	}
-	if s.grey > 0 && s.waits(now, seen, s.grey) {
+	if s.grey > 0 && !s.isTrusted(now, seen) && s.waits(now, seen, s.grey) {
 		if s.greys.Code > 0 {
 			return s.greys, false, wasGrey
 		}
@@ -314,6 +317,17 @@ func (s *unknownReceiver) overOfDomain(address string, now time.Time) bool {
 		s.ofDomain[domain] = list
 	}
 	return over(list, s.limit.ofDomain, s.limit.fixed, s.limit.countsBad, now)
+}
+
+// isTrusted reports whether we have come back for so many addresses that the receiver knows us, as Postgrey does.
+func (s *unknownReceiver) isTrusted(now time.Time, address string) bool {
+	if s.trusts == 0 {
+		return false
+	}
+	if first, known := s.seen[address]; known && s.cameBack < s.trusts && now.Sub(first) >= s.grey {
+		s.cameBack++
+	}
+	return s.cameBack >= s.trusts
 }
 
 // waits reports whether an address was seen for the first time less than so long ago.

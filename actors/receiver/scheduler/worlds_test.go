@@ -25,6 +25,7 @@ func families() []family {
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.7, drawOddMailboxes},
 		{"greylisting", "all done in 1.15 of the ideal", 4, 0.5, drawGreylisting},
+		{"trusting", "1.15 of the ideal without greylisting, twice its wait and 15 s", 4, 0.5, drawTrusting},
 		{"most", "all done in 1.3 of the ideal", 4, 0.5, drawMost},
 		{"apart", "all done in 1.3 of the ideal", 4, 0.5, drawApart},
 		{"greylimit", "all done in 1.5 of the ideal, 5 % put off by the limit", 4, 0.5, drawGreyLimit},
@@ -409,6 +410,17 @@ func drawGreylisting(r *rand.Rand) *drawn {
 	w.addresses = min(2500, int(w.rate()*240))
 	w.wanted = figures{timeTaken: 1.15, rcptsAsked: 1.15}
 	return w.describe(fmt.Sprintf("everybody is greylisted for %s, %d addresses", w.far.grey, w.addresses))
+}
+
+// drawTrusting draws a receiver that greylists a client until it has come back for five addresses: Postgrey's default.
+func drawTrusting(r *rand.Rand) *drawn {
+	w := drawGreylisting(r)
+	w.stated, w.far.grey, w.far.trusts = r.IntN(2) == 0, secondsOf(one(r, 1, 5, 20, 60)), 5
+	plain, bare := *w, *w.far
+	bare.grey = 0
+	plain.far, w.against = &bare, &plain
+	w.spare, w.wanted = 2*w.far.grey+15*time.Second, figures{timeTaken: 1.15}
+	return w.describe(fmt.Sprintf("greylisted for %s until 5 have come back, %d addresses", w.far.grey, w.addresses))
 }
 
 // drawMost draws a receiver that greylists most mailboxes and answers for the others at once.
