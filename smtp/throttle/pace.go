@@ -228,8 +228,15 @@ func (p *Pace) Took(d time.Duration) { p.answer += (d - p.answer) / 16 }
 
 // Good takes a good answer to a first try: 2xx, or 5xx about the mailbox.
 func (p *Pace) Good(t Try, now time.Time) Effect {
-	if !p.nothing.on && !t.Sent.Before(p.counted) {
-		p.nothing.votes = votes{}
+	switch x := &p.nothing; {
+	case t.Sent.Before(p.counted):
+	case t.Unsure && x.on && x.domain == "" && x.tenant == "":
+		p.passed(t.Sent, now)
+		return p.againAlone(true, now)
+	case t.Unsure && p.grey.on:
+		p.grey.passed = later(p.grey.passed, now)
+	case !x.on:
+		x.votes = votes{}
 		if p.grey.on {
 			p.grey.takeFresh(p, true, now)
 		}
@@ -779,17 +786,4 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// LastBad returns when the newest first try was sent, how many of those sent in the second before it got a good answer,
-// and, if it got a bad one itself, when the first of that row was sent; zero: it got a good one.
-func (p *Pace) LastBad() (sent time.Time, through int, since time.Time) {
-	if p.firsts.n == 0 {
-		return time.Time{}, 0, time.Time{}
-	}
-	last := p.firsts.newest()
-	if last.kind != nil {
-		since = p.firsts.badSince(last.sent)
-	}
-	return last.sent, p.flow.over(last.sent, time.Second), since
 }

@@ -106,6 +106,15 @@ func TestPaceFindsGreylisting(t *testing.T) {
 		if a.run(wait + 30*time.Second); !a.pace.Greylisting() || a.pace.Lasting() != 20 {
 			t.Errorf("%s: %s", wait, a.pace.Explain(a.now).Why)
 		}
+		for _, unsure := range []bool{true, false} { // an earlier owner of the file asked them
+			for range 2 * firstsKept {
+				a.now = a.now.Add(time.Second / 20)
+				a.pace.Good(Try{Sent: a.now, Domain: "d", Unsure: unsure}, a.now)
+			}
+			if a.pace.Greylisting() != unsure {
+				t.Errorf("%s: those that may have waited passed (%v): %s", wait, unsure, a.pace.Explain(a.now).Why)
+			}
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ type Try struct {
 	Kind           string // code or trouble: asking again shows what a kind means
 	Domain, Tenant string
 	Greylisted     bool // its words say so
+	Unsure         bool // an earlier owner of its file may have asked it, so passing shows nothing
 }
 
 // Waiting tells who else waits at the receiver.
@@ -392,4 +393,17 @@ func (f *firsts) goodSince(since time.Time) (good, n int) {
 		}
 	}
 	return good, n
+}
+
+// LastBad returns when the newest first try was sent, how many of those sent in the second before it got a good answer,
+// and, if it got a bad one itself, when the first of that row was sent; zero: it got a good one.
+func (p *Pace) LastBad() (sent time.Time, through int, since time.Time) {
+	if p.firsts.n == 0 {
+		return time.Time{}, 0, time.Time{}
+	}
+	last := p.firsts.newest()
+	if last.kind != nil {
+		since = p.firsts.badSince(last.sent)
+	}
+	return last.sent, p.flow.over(last.sent, time.Second), since
 }

@@ -58,7 +58,8 @@ type heldDomain struct {
 // tryOf converts an answer for the law of pace.
 func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	p := a.Probe
-	t := throttle.Try{Sent: a.Sent, Result: r, Domain: p.Address.Domain, Tenant: p.chunk.task.tenant}
+	t := throttle.Try{Sent: a.Sent, Result: r, Domain: p.Address.Domain, Tenant: p.chunk.task.tenant,
+		Unsure: p.chunk.named.GetEpoch() > 1}
 	if r != throttle.Answered {
 		t.Kind, t.Greylisted = words(a.Judgement.Attempt), saysGreylisted(&a.Judgement)
 	}
