@@ -95,11 +95,7 @@ func (n *Node) Drain(ctx context.Context, node uuid.UUID) error {
 		n.wish(true)
 		return nil
 	}
-	if err := n.peers.Book.AskDrain(ctx, node); err != nil {
-		return fmt.Errorf("drain node: %w", err)
-	}
-	n.loops.wake()
-	return nil
+	return n.asked("drain node", n.peers.Book.AskDrain(ctx, node))
 }
 
 // Undrain takes back Drain: the node takes work again from its next heartbeat on. A node that is stopping still stops.
@@ -109,8 +105,13 @@ func (n *Node) Undrain(ctx context.Context, node uuid.UUID) error {
 		n.wish(false)
 		return nil
 	}
-	if err := n.peers.Book.Undrain(ctx, node); err != nil {
-		return fmt.Errorf("undrain node: %w", err)
+	return n.asked("undrain node", n.peers.Book.Undrain(ctx, node))
+}
+
+// asked lets the wish about a node come with the next heartbeats, unless the ledger refused it.
+func (n *Node) asked(step string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", step, err)
 	}
 	n.loops.wake()
 	return nil
@@ -124,11 +125,7 @@ func (n *Node) Forget(ctx context.Context, node uuid.UUID) error {
 	if n.peers == nil {
 		return fmt.Errorf("forget node: %w", ledger.ErrNoSuchNode)
 	}
-	if err := n.peers.Book.Forget(ctx, node, n.times.Lost); err != nil {
-		return fmt.Errorf("forget node: %w", err)
-	}
-	n.loops.wake()
-	return nil
+	return n.asked("forget node", n.peers.Book.Forget(ctx, node, n.times.Lost))
 }
 
 // Ready returns why this node should get no requests now; nil if it should.

@@ -194,6 +194,3 @@ var ErrRefused = gossip.ErrRefused
 // ErrDisplaced: a later process runs as the same node, so this one must end.
 var ErrDisplaced = errors.New("cluster: another process runs as this node: was its data_dir copied, " +
 	"or is cluster.node given twice?")
-
-// ErrNoSuchMember: no node has this name, and no id begins like this.
-var ErrNoSuchMember = errors.New("cluster: no such node")

@@ -107,12 +107,9 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // guide answers GET /docs and GET /docs/{page}.
 func guide(d *Dashboard, w http.ResponseWriter, r *request) error {
-	page, ok, err := web.Guide(r.PathValue("page"))
+	page, err := web.Guide(r.PathValue("page"))
 	if err != nil {
-		panic(err)
-	}
-	if !ok {
-		return web.Nothing
+		return err
 	}
 	return d.show(w, r, http.StatusOK, "guide", titled(page.Title, "", page))
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -192,13 +193,16 @@ func withCodeNames(text string) string {
 	})
 }
 
-// Guide returns a page of the customers' guide: the first one for "". Errors are faults of the documents, which tests
-// find.
-func Guide(name string) (GuidePage, bool, error) {
+// Guide returns a page of the customers' guide: the first one for "". Error: Nothing. It panics for faults of the
+// documents, which tests find.
+func Guide(name string) (GuidePage, error) {
 	pages, err := guide()
-	if name == "" {
-		name = "README"
+	if err != nil {
+		panic(err)
 	}
-	page, ok := pages[name]
-	return page, ok, err
+	page, ok := pages[cmp.Or(name, "README")]
+	if !ok {
+		return page, Nothing
+	}
+	return page, nil
 }

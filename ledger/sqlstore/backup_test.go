@@ -15,6 +15,7 @@ import (
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
 
@@ -102,11 +103,11 @@ func TestCheckBackupSeesDamage(t *testing.T) {
 		want   error
 	}{
 		{"nothing", func(b []byte) []byte { return b }, nil},
-		{"empty", func([]byte) []byte { return nil }, sqlstore.ErrBackupDamaged},
-		{"cut", func(b []byte) []byte { return b[:len(b)-5000] }, sqlstore.ErrBackupDamaged},
-		{"a page of zeros", func(b []byte) []byte { clear(b[len(b)-4096:]); return b }, sqlstore.ErrBackupDamaged},
+		{"empty", func([]byte) []byte { return nil }, engine.ErrBackupDamaged},
+		{"cut", func(b []byte) []byte { return b[:len(b)-5000] }, engine.ErrBackupDamaged},
+		{"a page of zeros", func(b []byte) []byte { clear(b[len(b)-4096:]); return b }, engine.ErrBackupDamaged},
 		{"another kind of file", func(b []byte) []byte { return []byte(strings.Repeat("email\n", 2000)) },
-			sqlstore.ErrBackupDamaged},
+			engine.ErrBackupDamaged},
 	} {
 		path := filepath.Join(t.TempDir(), "copy.db")
 		effort.OK(t, s.Backup(t.Context(), path))
@@ -120,7 +121,7 @@ func TestCheckBackupSeesDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "newer.db")
 	effort.OK(t, s.Backup(t.Context(), path))
 	change(t, path, `INSERT INTO schema_versions VALUES (999, 1)`)
-	effort.ErrIs(t, sqlstore.CheckBackup(t.Context(), path), sqlstore.ErrSchemaNew, "of a newer program")
+	effort.ErrIs(t, sqlstore.CheckBackup(t.Context(), path), engine.ErrSchemaNew, "of a newer program")
 }
 
 // TestALedgerOnAServerIsNotCopied: its own tools do that.
@@ -130,7 +131,7 @@ func TestALedgerOnAServerIsNotCopied(t *testing.T) {
 	s := openAt(t, url)
 	path := filepath.Join(t.TempDir(), "copy.db")
 	err := s.Backup(t.Context(), path)
-	if s.Embedded() || !errors.Is(err, sqlstore.ErrNotEmbedded) {
+	if s.Embedded() || !errors.Is(err, engine.ErrNotEmbedded) {
 		t.Errorf("got %v", err)
 	}
 	effort.Denied(os.Stat(path))(t, os.ErrNotExist, "the file")

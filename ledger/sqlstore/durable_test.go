@@ -18,6 +18,7 @@ import (
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
 
@@ -41,12 +42,12 @@ func TestAServerThatForgetsIsMended(t *testing.T) {
 		changeAndReload(t, url, `ALTER SYSTEM SET `+name+` = off`)
 		_, opened := sqlstore.Open(t.Context(), url, sqlstore.Options{})
 		for _, err := range []error{opened, sqlstore.Migrate(t.Context(), url)} {
-			if !errors.Is(err, sqlstore.ErrDurability) {
+			if !errors.Is(err, engine.ErrDurability) {
 				t.Fatalf("%s is off: got %v, want ErrDurability", name, err)
 			}
 		}
 		run(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rollcall'`)
-		if _, err := before.Grant(t.Context(), uuid.New(), uuid.New(), 1, ""); !errors.Is(err, sqlstore.ErrDurability) {
+		if _, err := before.Grant(t.Context(), uuid.New(), uuid.New(), 1, ""); !errors.Is(err, engine.ErrDurability) {
 			t.Errorf("%s is off: a ledger that was open connects anew, and writes: got %v, want ErrDurability", name, err)
 		}
 		reader, err := sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{})
@@ -150,7 +151,7 @@ func TestPragmasThatForgetAreRefused(t *testing.T) {
 		if err == nil {
 			err = s.Close()
 		}
-		if errors.Is(err, sqlstore.ErrDurability) == c.sound || c.sound && err != nil {
+		if errors.Is(err, engine.ErrDurability) == c.sound || c.sound && err != nil {
 			t.Errorf("%s: got %v", c.pragmas, err)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 // callsMax bounds how often a call is made until it succeeds.
@@ -200,8 +201,8 @@ func (f *faulty) insists(m move, s *scene, want calm) (answer any, err error) {
 		}
 		f.proxy.SetPlan(nil) // the faults end when a caller has heard of them
 		switch {
-		case errors.Is(err, sqlstore.ErrUnknown):
-		case !errors.Is(err, sqlstore.ErrUnavailable):
+		case errors.Is(err, engine.ErrUnknown):
+		case !errors.Is(err, engine.ErrUnavailable):
 			return nil, fmt.Errorf("call %d: an error that says nothing: %w", s.calls, err)
 		case s.calls == 1 && f.reads(s) != want.before:
 			return nil, fmt.Errorf("changed, although %w: %s", err, differs(f.reads(s), want.before))

@@ -21,6 +21,7 @@ import (
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
+	"rollcall/ledger/sqlstore/engine"
 )
 
 var (
@@ -177,7 +178,7 @@ func TestHistoriesOfNodesHaveAnOrder(t *testing.T) {
 func (y *tally) onServer(t *testing.T, seed uint64, cuts bool) {
 	nodes := openNodes(t, sqlstore.NewLedger(t))
 	o := ledgertest.HistoryOptions{Seed: seed, Operations: *serverSize, Faults: cuts, Passing: true,
-		Unchanged: func(err error) bool { return errors.Is(err, sqlstore.ErrUnavailable) },
+		Unchanged: func(err error) bool { return errors.Is(err, engine.ErrUnavailable) },
 		Repeats:   func(client int) int { return int(nodes[(client-1)%nodesN].unsure.Load()) }}
 	var books []ledger.Book
 	for i, n := range nodes {

@@ -21,6 +21,7 @@ import (
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
 
@@ -35,12 +36,12 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 		name, url string
 		want      error
 	}{
-		{"another scheme", "mysql://root:secret@host/db", sqlstore.ErrURL},
-		{"no scheme", "ledger.db", sqlstore.ErrURL},
-		{"no path", "sqlite:", sqlstore.ErrURL},
-		{"memory", "sqlite::memory:", sqlstore.ErrURL},
-		{"a ledger in use", "sqlite:" + owned, sqlstore.ErrInUse},
-		{"a ledger of the future", "sqlite:" + newer, sqlstore.ErrSchemaNew},
+		{"another scheme", "mysql://root:secret@host/db", engine.ErrURL},
+		{"no scheme", "ledger.db", engine.ErrURL},
+		{"no path", "sqlite:", engine.ErrURL},
+		{"memory", "sqlite::memory:", engine.ErrURL},
+		{"a ledger in use", "sqlite:" + owned, engine.ErrInUse},
+		{"a ledger of the future", "sqlite:" + newer, engine.ErrSchemaNew},
 	} {
 		s, err := sqlstore.Open(t.Context(), c.url, sqlstore.Options{})
 		effort.ErrIs(t, err, c.want, c.name)
@@ -53,7 +54,7 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 	}
 	again := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+owned, sqlstore.Options{}))(t)
 	effort.OK(t, again.Close())
-	effort.ErrIs(t, again.Ping(t.Context()), sqlstore.ErrClosed, "ping after close")
+	effort.ErrIs(t, again.Ping(t.Context()), engine.ErrClosed, "ping after close")
 }
 
 // makeLedger makes an empty ledger at a path with characters that a URL would change.
@@ -90,7 +91,7 @@ func TestMigrateMakesTheLedgerWhereTheURLSays(t *testing.T) {
 func TestReadersBesideTheOwnerSeeWhatIsCommittedAndWriteNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	_, err := sqlstore.OpenReadOnly(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	effort.ErrIs(t, err, sqlstore.ErrNoLedger, "before there is one")
+	effort.ErrIs(t, err, engine.ErrNoLedger, "before there is one")
 	owner := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	d := ledgertest.NewFixture(t, owner, 9)
 	_, l := d.Prepares(2)
@@ -105,7 +106,7 @@ func TestReadersBesideTheOwnerSeeWhatIsCommittedAndWriteNothing(t *testing.T) {
 			t.Errorf("%s: audit %+v, %v", when, report, err)
 		}
 		_, err = reader.Grant(t.Context(), uuid.New(), d.Workspace, 1, "")
-		effort.ErrIs(t, err, sqlstore.ErrReadOnly, fmt.Sprintf("%s: grant", when))
+		effort.ErrIs(t, err, engine.ErrReadOnly, fmt.Sprintf("%s: grant", when))
 		effort.OK(t, errors.Join(reader.Close(), owner.Close()))
 	}
 }
@@ -115,7 +116,7 @@ func TestAnOldSchemaIsReadByNobody(t *testing.T) {
 	makeLedger(t, path)
 	change(t, path, `DELETE FROM schema_versions`)
 	_, err := sqlstore.OpenReadOnly(t.Context(), "sqlite:"+path, sqlstore.Options{})
-	effort.ErrIs(t, err, sqlstore.ErrSchemaOld)
+	effort.ErrIs(t, err, engine.ErrSchemaOld)
 }
 
 // TestAReopenedLedgerGivesBackTheLeases: the process that had them is dead, since the lock file was free.

@@ -19,6 +19,7 @@ import (
 	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
+	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
 
@@ -42,16 +43,16 @@ func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
 		before func()
 		want   error
 	}{
-		{"empty", func() {}, sqlstore.ErrNoLedger},
+		{"empty", func() {}, engine.ErrNoLedger},
 		{"migrated, twice", func() {
 			for range 2 {
 				effort.OK(t, sqlstore.Migrate(t.Context(), url))
 			}
 		}, nil},
-		{"of before", func() { changeAt(t, url, `DELETE FROM schema_versions`) }, sqlstore.ErrSchemaOld},
+		{"of before", func() { changeAt(t, url, `DELETE FROM schema_versions`) }, engine.ErrSchemaOld},
 		{"of the future", func() {
 			changeAt(t, url, `INSERT INTO schema_versions (version, applied) VALUES (1000, 0)`)
-		}, sqlstore.ErrSchemaNew},
+		}, engine.ErrSchemaNew},
 	} {
 		c.before()
 		for name, open := range opens {
@@ -65,7 +66,7 @@ func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
 			}
 		}
 	}
-	effort.ErrIs(t, sqlstore.Migrate(t.Context(), url), sqlstore.ErrSchemaNew, "migrate what is of the future")
+	effort.ErrIs(t, sqlstore.Migrate(t.Context(), url), engine.ErrSchemaNew, "migrate what is of the future")
 }
 
 func TestManyMayMigrateAtOnce(t *testing.T) {
@@ -106,7 +107,7 @@ func TestAReaderOfAServerWritesNothing(t *testing.T) {
 	if err != nil || len(report.Violations) != 0 || report.Outcomes != 1 || report.Entries != 3 {
 		t.Errorf("audit %+v, %v", report, err)
 	}
-	if _, err = reader.Grant(t.Context(), uuid.New(), d.Workspace, 1, ""); !errors.Is(err, sqlstore.ErrReadOnly) {
+	if _, err = reader.Grant(t.Context(), uuid.New(), d.Workspace, 1, ""); !errors.Is(err, engine.ErrReadOnly) {
 		t.Errorf("grant: got %v, want ErrReadOnly", err)
 	}
 	effort.OK(t, reader.Close())
@@ -127,12 +128,12 @@ func TestNothingSecretIsTold(t *testing.T) {
 		{"nobody there", "postgresql://rollcall:hunter2@" + address + "/book?sslmode=disable", nil},
 		{"no such database", strings.Replace(server.URL("nowhere"), "rollcall@", "rollcall:hunter2@", 1), nil},
 		{"no such role", strings.Replace(server.URL("postgres"), "rollcall@", "nobody:hunter2@", 1), nil},
-		{"no port", "postgres://rollcall:hunter2@host:port/book", sqlstore.ErrURL},
-		{"an at sign too many", "postgres://rollcall:hunter2@3@host:1/book", sqlstore.ErrURL},
-		{"a broken escape", "postgres://rollcall:hunter2%zz@host/book", sqlstore.ErrURL},
+		{"no port", "postgres://rollcall:hunter2@host:port/book", engine.ErrURL},
+		{"an at sign too many", "postgres://rollcall:hunter2@3@host:1/book", engine.ErrURL},
+		{"a broken escape", "postgres://rollcall:hunter2%zz@host/book", engine.ErrURL},
 		{"no certificate", "postgresql://rollcall:hunter2@host/book?sslmode=verify-full&sslrootcert=/nowhere/ca",
-			sqlstore.ErrURL},
-		{"another database", "mysql://rollcall:hunter2@host/book", sqlstore.ErrURL},
+			engine.ErrURL},
+		{"another database", "mysql://rollcall:hunter2@host/book", engine.ErrURL},
 	} {
 		_, opened := sqlstore.Open(t.Context(), c.url, o)
 		_, read := sqlstore.OpenReadOnly(t.Context(), c.url, o)
@@ -164,7 +165,7 @@ func TestTheURLMayNameAFolderOfASocket(t *testing.T) {
 		{"postgres", "postgres:///book?host=/nowhere&user=rollcall"},
 	} {
 		_, err := sqlstore.Open(t.Context(), c.url, sqlstore.Options{})
-		if err == nil || errors.Is(err, sqlstore.ErrURL) || !strings.Contains(err.Error(), "/nowhere/.s.PGSQL.5432") {
+		if err == nil || errors.Is(err, engine.ErrURL) || !strings.Contains(err.Error(), "/nowhere/.s.PGSQL.5432") {
 			t.Errorf("%s: got %v, want that nobody listens in the folder", c.name, err)
 		}
 	}

@@ -279,23 +279,5 @@ func (t *tx) EraseUpload(id uuid.UUID, most int64) (left bool, err error) {
 	return n == most, err
 }
 
-// The errors of opening and running a ledger; package engine explains each.
-var (
-	ErrURL           = engine.ErrURL
-	ErrInUse         = engine.ErrInUse
-	ErrNoLedger      = engine.ErrNoLedger
-	ErrSchemaOld     = engine.ErrSchemaOld
-	ErrSchemaNew     = engine.ErrSchemaNew
-	ErrTableInUse    = engine.ErrTableInUse
-	ErrSchemaChange  = engine.ErrSchemaChange
-	ErrIsolation     = engine.ErrIsolation
-	ErrDurability    = engine.ErrDurability
-	ErrReadOnly      = engine.ErrReadOnly
-	ErrClosed        = engine.ErrClosed
-	ErrNotEmbedded   = engine.ErrNotEmbedded
-	ErrBackupExists  = engine.ErrBackupExists
-	ErrBackupRoom    = engine.ErrBackupRoom
-	ErrBackupDamaged = engine.ErrBackupDamaged
-	ErrUnavailable   = engine.ErrUnavailable
-	ErrUnknown       = engine.ErrUnknown
-)
+// ErrBackupExists: a file of a backup is there already.
+var ErrBackupExists = engine.ErrBackupExists

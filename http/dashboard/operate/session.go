@@ -220,12 +220,9 @@ func asset(p *Pages, w http.ResponseWriter, r *request) error {
 
 // guide answers GET /docs and GET /docs/{page}, and openAPI GET /openapi.yaml: the customers' documents.
 func guide(p *Pages, w http.ResponseWriter, r *request) error {
-	page, ok, err := web.Guide(r.PathValue("page"))
+	page, err := web.Guide(r.PathValue("page"))
 	if err != nil {
-		panic(err)
-	}
-	if !ok {
-		return web.Nothing
+		return err
 	}
 	return p.show(w, r, http.StatusOK, "guide", titled(page.Title, "", page))
 }
