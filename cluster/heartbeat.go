@@ -50,13 +50,11 @@ func newHeartbeats(n *Node) *heartbeats {
 func (b *heartbeats) run(ctx context.Context, look <-chan struct{}) {
 	for ctx.Err() == nil {
 		wait := b.round(ctx)
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-look:
 		}
-		timer.Stop()
 	}
 }
 

@@ -313,8 +313,7 @@ func (n *Node) met() bool {
 
 // watch asks the members regularly whether they answer, and acts when gossip changes.
 func (n *Node) watch(ctx context.Context) {
-	ticker := time.NewTicker(n.times.LinkEvery)
-	defer ticker.Stop()
+	ticker := time.Tick(n.times.LinkEvery)
 	for {
 		members := n.gossip.Members()
 		n.seen.note(members, n.meta)
@@ -325,7 +324,7 @@ func (n *Node) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 		case <-n.gossip.Displaced():
 			n.loops.fail(ErrDisplaced)
 			return

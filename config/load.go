@@ -285,13 +285,12 @@ func (w *FileWatch) Each(ctx context.Context, do func()) {
 	if w.file == "" {
 		return
 	}
-	ticker := time.NewTicker(w.every)
-	defer ticker.Stop()
+	ticker := time.Tick(w.every)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 		}
 		if w.Changed() {
 			do()

@@ -120,10 +120,9 @@ func (e *edge) writeOften() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
+		tick := time.Tick(20 * time.Millisecond)
 		for ctx.Err() == nil {
-			<-tick.C
+			<-tick
 			if _, err := e.book.Grant(context.Background(), uuid.New(), e.workspace, 1, "test"); err != nil {
 				e.t.Errorf("write: %v", err)
 				return
@@ -185,10 +184,9 @@ func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
 	r, raw := bufio.NewReader(good), []byte("GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+e.key+"\r\n\r\n")
 	var res fasthttp.Response
 	took := make([]time.Duration, 0, b.N)
-	pace := time.NewTicker(10 * time.Millisecond)
-	defer pace.Stop()
+	pace := time.Tick(10 * time.Millisecond)
 	for b.Loop() {
-		<-pace.C
+		<-pace
 		start := time.Now()
 		_, _ = good.Write(raw)
 		if err := res.Read(r); err != nil || res.StatusCode() != 200 {

@@ -202,13 +202,12 @@ const drainStep = 5 * time.Millisecond
 
 // waitUntil waits for done or for the end of ctx.
 func waitUntil(ctx context.Context, done func() bool) error {
-	tick := time.NewTicker(drainStep)
-	defer tick.Stop()
+	tick := time.Tick(drainStep)
 	for !done() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 	return nil

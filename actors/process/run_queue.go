@@ -75,8 +75,7 @@ func (w *Window) Want() {
 
 // Run looks at the run queue until ctx is done.
 func (w *Window) Run(ctx context.Context) {
-	ticker := time.NewTicker(measureEvery)
-	defer ticker.Stop()
+	ticker := time.Tick(measureEvery)
 	waited := newWaits()
 	waited.sumSeconds()
 	last := time.Now()
@@ -84,7 +83,7 @@ func (w *Window) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
+		case now := <-ticker:
 			if took := now.Sub(last); took > 0 {
 				w.adaptSize(waited.sumSeconds() / took.Seconds())
 			}
@@ -246,13 +245,12 @@ func newWatchdog(r prometheus.Registerer, log *slog.Logger, clock func() time.Ti
 
 // Run watches until ctx is done.
 func (w *Watchdog) Run(ctx context.Context) {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
+	ticker := time.Tick(watchEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 			w.checkClock(w.clock())
 		}
 	}

@@ -88,10 +88,9 @@ func TestTheRuntimeTellsHowLongGoroutinesWait(t *testing.T) {
 	running.Go(func() { w.Run(ctx) })
 	within, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	tick := time.NewTicker(measureEvery)
-	defer tick.Stop()
+	tick := time.Tick(measureEvery)
 	for w.Size() > 3 && within.Err() == nil {
-		<-tick.C
+		<-tick
 	}
 	cancel()
 	running.Wait()

@@ -238,13 +238,11 @@ func (w *World) ActorBytes() (sum int64) {
 // Await looks until ok.
 func (w *World) Await(what string, ok func() bool) {
 	w.t.Helper()
-	end, tick := time.NewTimer(patience), time.NewTicker(lookEvery)
-	defer end.Stop()
-	defer tick.Stop()
+	end, tick := time.After(patience), time.Tick(lookEvery)
 	for !ok() {
 		select {
-		case <-tick.C:
-		case <-end.C:
+		case <-tick:
+		case <-end:
 			w.t.Fatalf("not in time: %s", what)
 		}
 	}

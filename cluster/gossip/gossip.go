@@ -309,8 +309,7 @@ func (g *Gossip) now() time.Time { return time.Now() }
 // announce signals changes after a quiet moment, and notices when this process has been displaced.
 func (g *Gossip) announce(ctx context.Context) {
 	known := map[uuid.UUID]Member{}
-	check := time.NewTicker(g.timing.RejoinEvery)
-	defer check.Stop()
+	check := time.Tick(g.timing.RejoinEvery)
 	var hiddenSince time.Time
 	told := false
 	for {
@@ -326,7 +325,7 @@ func (g *Gossip) announce(ctx context.Context) {
 			case g.changed <- struct{}{}:
 			default:
 			}
-		case <-check.C:
+		case <-check:
 		}
 		switch _, by := g.table.view(g.self.Session); {
 		case by == nil:

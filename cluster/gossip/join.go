@@ -151,13 +151,12 @@ func resolveSeed(ctx context.Context, seed string) ([]string, error) {
 // rejoin keeps trying absent addresses: the library forgets a dead member after DeadTime, and the two sides of a healed
 // partition would stay apart.
 func (g *Gossip) rejoin(ctx context.Context) {
-	tick := time.NewTicker(g.timing.RejoinEvery)
-	defer tick.Stop()
+	tick := time.Tick(g.timing.RejoinEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		err := g.join(ctx)
 		switch {

@@ -152,14 +152,12 @@ func (n *node) awaitNames(t *testing.T, want ...string) {
 // await looks until ok.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	end := time.NewTimer(patience)
-	defer end.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
+	end := time.After(patience)
+	tick := time.Tick(5 * time.Millisecond)
 	for !ok() {
 		select {
-		case <-tick.C:
-		case <-end.C:
+		case <-tick:
+		case <-end:
 			t.Fatalf("not in time: %s", what)
 		}
 	}

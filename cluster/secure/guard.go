@@ -113,16 +113,14 @@ func (g *Guard) await(ctx context.Context, yes func() bool) bool {
 	if yes() {
 		return true
 	}
-	end, tick := time.NewTimer(g.times().Admit), time.NewTicker(admitEvery)
-	defer end.Stop()
-	defer tick.Stop()
+	end, tick := time.After(g.times().Admit), time.Tick(admitEvery)
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 			if yes() {
 				return true
 			}
-		case <-end.C:
+		case <-end:
 			return false
 		case <-ctx.Done():
 			return false

@@ -86,8 +86,7 @@ func awaitVerification(t testing.TB, n *node.Node, v ledger.Verification, within
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	every := time.NewTicker(20 * time.Millisecond)
-	defer every.Stop()
+	every := time.Tick(20 * time.Millisecond)
 	for {
 		got, err := n.Book.Verification(ctx, v.Workspace, v.ID)
 		if err == nil && as(got) {
@@ -96,7 +95,7 @@ func awaitVerification(t testing.TB, n *node.Node, v ledger.Verification, within
 		select {
 		case <-ctx.Done():
 			t.Fatalf("not as wanted after %v: %+v", within, got)
-		case <-every.C:
+		case <-every:
 		}
 	}
 }

@@ -379,8 +379,7 @@ const stallLasts = 6 * time.Second
 
 // waitUntil waits for something to become true.
 func waitUntil(t *testing.T, so func() bool) {
-	every := time.NewTicker(10 * time.Millisecond)
-	defer every.Stop()
+	every := time.Tick(10 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), faultEnd)
 	defer cancel()
 	for !so() {
@@ -388,7 +387,7 @@ func waitUntil(t *testing.T, so func() bool) {
 		case <-ctx.Done():
 			t.Error("it did not come true")
 			return
-		case <-every.C:
+		case <-every:
 		}
 	}
 }

@@ -430,15 +430,13 @@ func (c *customer) download(ctx context.Context, stop <-chan struct{}) error {
 				}
 			}
 		}
-		pause := time.NewTimer(max(200*time.Millisecond, 20*time.Since(began)))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-stop:
 			last, stop = true, nil
-		case <-pause.C:
+		case <-time.After(max(200*time.Millisecond, 20*time.Since(began))):
 		}
-		pause.Stop()
 	}
 }
 

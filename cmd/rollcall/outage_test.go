@@ -98,10 +98,10 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 		c.reach(ctx, 200)
 
 		x.fail(p)
-		lasts := time.NewTimer(faultLasts())
+		lasts := time.After(faultLasts())
 		x.ask(other, ctx)
 		log.wait(ctx, x.says)
-		<-lasts.C
+		<-lasts
 		x.heal(p)
 
 		other.served(ctx)

@@ -88,9 +88,8 @@ func (s *shared) file() time.Duration {
 	if err != nil {
 		s.t.Fatalf("the second tenant's file after %s: %v", time.Since(began), err)
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for ; ; <-tick.C {
+	tick := time.Tick(20 * time.Millisecond)
+	for ; ; <-tick {
 		d, _, err := s.second.Detail(ctx, id)
 		switch {
 		case err != nil:
@@ -211,10 +210,9 @@ func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
 		for range uploads {
 			c := effort.Must(s.raw(ctx, 1<<20))(t)
 			go func() {
-				tick := time.NewTicker(time.Second)
-				defer tick.Stop()
+				tick := time.Tick(time.Second)
 				for _, err := c.Write(make([]byte, piece)); err == nil; _, err = c.Write(make([]byte, piece)) {
-					<-tick.C
+					<-tick
 				}
 			}()
 		}

@@ -96,13 +96,12 @@ func switchOn(t *testing.T, api, email, password string) {
 // signedOut waits until a session opens a page no more: 5 seconds at most.
 func signedOut(t *testing.T, page, cookie string) {
 	t.Helper()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(100 * time.Millisecond)
 	for range 300 {
 		if status, _, _ := pageOf(t, "GET", page, cookie, nil); status == http.StatusSeeOther {
 			return
 		}
-		<-tick.C
+		<-tick
 	}
 	t.Error("the session still opens the page")
 }

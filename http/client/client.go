@@ -251,12 +251,10 @@ func backoff(try int) time.Duration { return 250 * time.Millisecond << min(try, 
 
 // sleep waits; if ctx ends first it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }

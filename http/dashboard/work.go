@@ -186,12 +186,10 @@ func (c *waitsCache) get(ctx context.Context, id uuid.UUID) []waitLine {
 	if a == nil {
 		return nil
 	}
-	patience := time.NewTimer(waitTime)
-	defer patience.Stop()
 	select {
 	case <-a.done:
 		return a.lines
-	case <-patience.C:
+	case <-time.After(waitTime):
 	case <-ctx.Done():
 	}
 	return nil

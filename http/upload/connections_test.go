@@ -51,9 +51,8 @@ func TestSilentConnectionsEnd(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for _, err := io.WriteString(trickling.Conn, "PUT /upload/x HTTP/1.1\r\nX-A: "); err == nil; <-tick.C {
+		tick := time.Tick(50 * time.Millisecond)
+		for _, err := io.WriteString(trickling.Conn, "PUT /upload/x HTTP/1.1\r\nX-A: "); err == nil; <-tick {
 			_, err = io.WriteString(trickling.Conn, "a")
 		}
 	}()

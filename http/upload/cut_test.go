@@ -100,10 +100,9 @@ func TestStalledClientIsCut(t *testing.T) {
 
 // trickle writes text in pieces, one per interval, until all is written or a write fails.
 func trickle(conn net.Conn, text string, piece int, interval time.Duration) (sent int, failed bool) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
+	tick := time.Tick(interval)
 	for len(text) > 0 {
-		<-tick.C
+		<-tick
 		n, err := io.WriteString(conn, text[:min(piece, len(text))])
 		sent += n
 		if err != nil {

@@ -416,10 +416,8 @@ func (p *put) hold(window *rateWindow, n int64) {
 		return
 	}
 	p.s.metrics.held.Add(long.Seconds())
-	timer := time.NewTimer(long)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(long):
 	case <-p.s.ending:
 	}
 	window.later(long)

@@ -115,11 +115,10 @@ func (r *storageRig) durable(id uuid.UUID) int64 {
 func (r *storageRig) waitDurable(id uuid.UUID, want int64) {
 	r.t.Helper()
 	deadline := time.After(listentest.Patience)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(2 * time.Millisecond)
 	for r.durable(id) != want {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-deadline:
 			r.t.Fatalf("durable bytes are %d, want %d", r.durable(id), want)
 		}

@@ -43,14 +43,13 @@ func TestTheFloorUnderAClientsRate(t *testing.T) {
 				var sent atomic.Int64
 				var writer sync.WaitGroup
 				writer.Go(func() {
-					tick := time.NewTicker(time.Second)
-					defer tick.Stop()
+					tick := time.Tick(time.Second)
 					for second := 0; sent.Load() < all; second++ {
 						n, err := client.Write(make([]byte, min(c.rate(second), int(all-sent.Load()))))
 						if sent.Add(int64(n)); err != nil {
 							return
 						}
-						<-tick.C
+						<-tick
 					}
 				})
 				began := time.Now()

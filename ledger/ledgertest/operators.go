@@ -141,9 +141,8 @@ func setsForASecond(d *Fixture) {
 	stays := d.Overrides(Halves("example.net"), Hour)
 	short := d.Overrides(Halves("example.net"), ledger.OverrideMin)
 	effort.Is(d.T, short.Expires.Sub(short.Created), ledger.OverrideMin, "holds for")
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for begun, seen := time.Now(), false; ; <-poll.C {
+	poll := time.Tick(20 * time.Millisecond)
+	for begun, seen := time.Now(), false; ; <-poll {
 		t := d.tunes()
 		holds := slices.ContainsFunc(t.Overrides, func(o ledger.ThrottleOverride) bool { return o.ID == short.ID })
 		over := !t.Now.Before(short.Expires)

@@ -107,9 +107,8 @@ func sessionsEnd(d *Fixture) {
 	d.nextMillisecond(in.Session.Seen)
 	short := ledger.NewSession{ID: hash(), User: in.User.ID, Life: 200 * time.Millisecond}
 	effort.Must(d.BeginSession(ctx, short))(d.T)
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for begun := time.Now(); ; <-poll.C {
+	poll := time.Tick(5 * time.Millisecond)
+	for begun := time.Now(); ; <-poll {
 		now := d.tunes().Now
 		got, err := d.SessionByID(ctx, short.ID, Hour)
 		after := d.tunes().Now

@@ -67,15 +67,13 @@ func (w *Watch) Run(ctx context.Context) {
 		} else {
 			w.publish(w.Report().Checked)
 		}
-		timer := time.NewTimer(min(lookEvery, max(time.Until(next), time.Millisecond)))
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(min(lookEvery, max(time.Until(next), time.Millisecond))):
 		case looked := <-w.again:
 			next = time.Now().Add(w.wait(w.Once(ctx)))
 			close(looked)
 		}
-		timer.Stop()
 	}
 }
 

@@ -22,11 +22,10 @@ import (
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(testTimeout)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(5 * time.Millisecond)
 	for !ok() {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-deadline:
 			t.Fatalf("%s: not within %v", what, testTimeout)
 		}

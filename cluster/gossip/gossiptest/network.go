@@ -145,10 +145,8 @@ func (t *Transport) DialAddressTimeout(a memberlist.Address, timeout time.Durati
 		return nil, fmt.Errorf("dial %s: %w", a.Addr, syscall.ECONNREFUSED)
 	}
 	if !there || !back {
-		wait := time.NewTimer(max(timeout, time.Millisecond))
-		defer wait.Stop()
 		select {
-		case <-wait.C:
+		case <-time.After(max(timeout, time.Millisecond)):
 		case <-t.closed:
 		}
 		return nil, fmt.Errorf("dial %s: %w", a.Addr, os.ErrDeadlineExceeded)

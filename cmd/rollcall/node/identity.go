@@ -79,11 +79,9 @@ func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck
 func (s *selfCheck) start(ctx context.Context) (stop func(context.Context) error) {
 	s.apply() // it may not until something is known
 	stop = process.Background(ctx, s.watch.Run)
-	timer := time.NewTimer(firstLook)
-	defer timer.Stop()
 	select {
 	case <-s.first:
-	case <-timer.C:
+	case <-time.After(firstLook):
 	}
 	return stop
 }

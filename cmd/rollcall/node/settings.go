@@ -171,13 +171,12 @@ func followSettings(ctx context.Context, o settingsOptions) (f *settingsFollower
 }
 
 func (f *settingsFollower) run(ctx context.Context) {
-	ticker := time.NewTicker(settingsEvery)
-	defer ticker.Stop()
+	ticker := time.Tick(settingsEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 		case <-f.again:
 		}
 		err := f.read(ctx)

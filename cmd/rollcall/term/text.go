@@ -274,12 +274,10 @@ const leftMost = 365 * 24 * time.Hour
 
 // Sleep waits for d or until ctx ends.
 func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }

@@ -200,14 +200,13 @@ func (b *tab) until(expression string) {
 
 // eventually waits until something is so.
 func eventually(so func() bool) bool {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(20 * time.Millisecond)
 	for end := time.After(patience); ; {
 		if so() {
 			return true
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-end:
 			return so()
 		}

@@ -97,12 +97,10 @@ func (h *hasher) enter(ctx context.Context) error {
 		return ErrBusy
 	}
 	defer h.waiting.Add(-1)
-	patience := time.NewTimer(hashWait)
-	defer patience.Stop()
 	select {
 	case h.places <- struct{}{}:
 		return nil
-	case <-patience.C:
+	case <-time.After(hashWait):
 		return ErrBusy
 	case <-ctx.Done():
 		return ErrBusy

@@ -19,10 +19,9 @@ import (
 
 // looks looks until something is so.
 func looks(is func() bool) {
-	ticks := time.NewTicker(time.Millisecond)
-	defer ticks.Stop()
+	ticks := time.Tick(time.Millisecond)
 	for !is() {
-		<-ticks.C
+		<-ticks
 	}
 }
 

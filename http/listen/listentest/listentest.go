@@ -66,15 +66,13 @@ func Value(t *testing.T, g prometheus.Gatherer, name string) float64 {
 // Within waits for a condition, at most ten seconds.
 func Within(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
+	deadline := time.After(10 * time.Second)
+	tick := time.Tick(5 * time.Millisecond)
 	for !done() {
 		select {
-		case <-deadline.C:
+		case <-deadline:
 			t.Fatalf("waited too long for %s", what)
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

@@ -177,10 +177,8 @@ func (c *connection) do(act Act, text string, frames []frame) error {
 	case FailUndone:
 		return c.fail(act.Code, text)
 	case Slow:
-		wait := time.NewTimer(act.Delay)
-		defer wait.Stop()
 		select {
-		case <-wait.C:
+		case <-time.After(act.Delay):
 		case <-c.ctx.Done():
 			return c.ctx.Err()
 		}

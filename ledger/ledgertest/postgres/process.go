@@ -46,12 +46,10 @@ func (p *process) stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGQUIT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	deadline := time.NewTimer(stopMax)
-	defer deadline.Stop()
 	select {
 	case <-p.ended:
 		return nil
-	case <-deadline.C:
+	case <-time.After(stopMax):
 		return p.kill()
 	}
 }

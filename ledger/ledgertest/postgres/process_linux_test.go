@@ -83,8 +83,7 @@ func family(t *testing.T, folder string) []int {
 func awaitEnd(t *testing.T, pids []int) {
 	t.Helper()
 	deadline := time.After(time.Minute)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(20 * time.Millisecond)
 	for {
 		left := 0
 		for _, pid := range pids {
@@ -100,7 +99,7 @@ func awaitEnd(t *testing.T, pids []int) {
 			return
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-deadline:
 			t.Fatalf("%d of %d processes are left", left, len(pids))
 		}

@@ -169,11 +169,9 @@ func (s *DB) repeatStep(ctx context.Context, do func() error, tell []func(line s
 		for _, t := range tell {
 			t("waiting for a table, while the nodes go on: " + s.user(ctx))
 		}
-		pause := time.NewTimer(tableLockPause)
 		select {
-		case <-pause.C:
+		case <-time.After(tableLockPause):
 		case <-ctx.Done():
-			pause.Stop()
 			return ctx.Err()
 		}
 	}

@@ -327,11 +327,9 @@ func (s *DB) repeat(ctx context.Context, attempt func(ctx context.Context) (faul
 		// Debug only: the caller reports a lasting failure, and the metric counts each.
 		s.Log.Debug("ledger is asked again", "why", f.why, "sqlstate", sqlState(err), "attempt", n)
 		wait = min(wait, longest*s.retryWait)
-		pause := time.NewTimer(wait/2 + rand.N(wait/2))
 		select {
-		case <-pause.C:
+		case <-time.After(wait/2 + rand.N(wait/2)):
 		case <-ctx.Done():
-			pause.Stop()
 			return stopped.tell(errors.Join(ctx.Err(), err), unknown)
 		}
 		wait *= 2
