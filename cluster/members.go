@@ -95,7 +95,7 @@ func (n *Node) Drain(ctx context.Context, node uuid.UUID) error {
 		n.wish(true)
 		return nil
 	}
-	return n.asked("drain node", n.peers.Book.AskDrain(ctx, node))
+	return n.loops.wakeAfter("drain node", n.peers.Book.AskDrain(ctx, node))
 }
 
 // Undrain takes back Drain: the node takes work again from its next heartbeat on. A node that is stopping still stops.
@@ -105,16 +105,7 @@ func (n *Node) Undrain(ctx context.Context, node uuid.UUID) error {
 		n.wish(false)
 		return nil
 	}
-	return n.asked("undrain node", n.peers.Book.Undrain(ctx, node))
-}
-
-// asked lets the wish about a node come with the next heartbeats, unless the ledger refused it.
-func (n *Node) asked(step string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", step, err)
-	}
-	n.loops.wake()
-	return nil
+	return n.loops.wakeAfter("undrain node", n.peers.Book.Undrain(ctx, node))
 }
 
 // Draining reports whether this node gives its work away, because an operator wants that or it stops.
@@ -125,7 +116,7 @@ func (n *Node) Forget(ctx context.Context, node uuid.UUID) error {
 	if n.peers == nil {
 		return fmt.Errorf("forget node: %w", ledger.ErrNoSuchNode)
 	}
-	return n.asked("forget node", n.peers.Book.Forget(ctx, node, n.times.Lost))
+	return n.loops.wakeAfter("forget node", n.peers.Book.Forget(ctx, node, n.times.Lost))
 }
 
 // Ready returns why this node should get no requests now; nil if it should.

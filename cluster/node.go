@@ -63,6 +63,15 @@ func (l *loops) wake() {
 	}
 }
 
+// wakeAfter triggers the next heartbeat once a change is in the ledger.
+func (l *loops) wakeAfter(step string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", step, err)
+	}
+	l.wake()
+	return nil
+}
+
 // fail makes Node.Failed deliver an error, after which the process must stop.
 func (l *loops) fail(err error) {
 	select {
