@@ -190,9 +190,7 @@ func TestQuestionsAreShared(t *testing.T) {
 		runtime.Gosched()
 	}
 	close(book.open)
-	if err := <-first; err != nil {
-		t.Errorf("first: %v", err)
-	}
+	effort.ErrIs(t, <-first, nil, "first")
 	failed := 0
 	for range 10 {
 		if err := <-late; errors.Is(err, errNoAnswer) {

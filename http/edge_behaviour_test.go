@@ -134,9 +134,7 @@ func TestRates(t *testing.T) {
 				t.Fatalf("after the burst: %d %s, Retry-After %q, want %d s", a.status, a.body, a.header.Get("Retry-After"), c.wait)
 			}
 			if c.name != "bad keys" {
-				if a := e.send(t, get("/v1/credits", "X-API-Key", other)); a.status != 200 {
-					t.Errorf("another key: %d", a.status)
-				}
+				effort.Is(t, e.send(t, get("/v1/credits", "X-API-Key", other)).status, 200, "another key")
 			}
 			clk.advance(time.Duration(c.wait) * time.Second)
 			if a := e.send(t, c.call()); a.status != c.ok {
@@ -257,9 +255,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	}
 	effort.Is(t, effort.Metric(t, e.registry, "rollcall_http_panics_total"), 1, "panics counted")
 	e.book.panics.Store(false)
-	if a := e.do(get("/v1/verifications/" + id)); a.status != 200 {
-		t.Errorf("afterwards: %d", a.status)
-	}
+	effort.Is(t, e.do(get("/v1/verifications/"+id)).status, 200, "afterwards")
 }
 
 // TestStopDoesNotWaitForASilentConnection opens one in advance, as browsers and clients do, and sends nothing.

@@ -326,9 +326,7 @@ func TestResultsExpire(t *testing.T) {
 			t.Errorf("%s: %d %s", method, a.status, a.body)
 		}
 	}
-	if a := e.do(get("/v1/verifications/" + id)); a.status != 200 {
-		t.Errorf("detail: %d", a.status)
-	}
+	effort.Is(t, e.do(get("/v1/verifications/"+id)).status, 200, "detail")
 }
 
 // startDownload begins the download of 60,000 results, which ends with the test if not before.
@@ -364,9 +362,7 @@ func TestDrain(t *testing.T) {
 	if err != nil || bytes.Count(body, []byte("\n")) != 60001 {
 		t.Errorf("the running download ended with %v after %d lines", err, bytes.Count(body, []byte("\n")))
 	}
-	if err := <-stopped; err != nil {
-		t.Errorf("stop: %v", err)
-	}
+	effort.ErrIs(t, <-stopped, nil, "stop")
 	if _, err := net.Dial("tcp", e.server.Addr().String()); err == nil {
 		t.Error("the listener is still open")
 	}

@@ -100,12 +100,8 @@ func TestGoodKeysCostNothing(t *testing.T) {
 		}
 	}
 	e.book.away.Store(false)
-	if a := e.do(withKey("bad")); a.status != 401 {
-		t.Errorf("the first bad key: %d", a.status)
-	}
-	if a := e.do(withKey("bad")); a.status != 429 {
-		t.Errorf("the second bad key: %d", a.status)
-	}
+	effort.Is(t, e.do(withKey("bad")).status, 401, "the first bad key")
+	effort.Is(t, e.do(withKey("bad")).status, 429, "the second bad key")
 }
 
 // TestGuessesAreLookedUpAtABoundedRate sends many well-formed guesses within no time.

@@ -61,9 +61,7 @@ func TestSilenceIsBoundedAtEachStage(t *testing.T) {
 					t.Errorf("failure %v, want a time-out at %v", f, test.stage)
 				}
 				effort.Is(t, time.Since(begin), test.want, "took")
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				effort.ErrIs(t, <-done, nil)
 			})
 		})
 	}
@@ -197,9 +195,7 @@ func TestQuitWaitsTwoSecondsAtMost(t *testing.T) {
 				if took := time.Since(begin); took != 2*time.Second || s.Open() {
 					t.Errorf("took %v, open %v", took, s.Open())
 				}
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				effort.ErrIs(t, <-done, nil)
 			})
 		})
 	}
@@ -251,9 +247,7 @@ func TestCancelBetweenTwoCommands(t *testing.T) {
 		if f := failure(t, err); !errors.Is(f, context.Canceled) || codes(answers) != "250" || s.Open() {
 			t.Errorf("answers %s, failure %v, open %v", codes(answers), f, s.Open())
 		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, <-done, nil)
 	})
 }
 

@@ -101,9 +101,7 @@ func TestAFileThatChangedIsSetAside(t *testing.T) {
 	o.behind(`UPDATE upload_chunks SET data = CAST('a@none.test' || char(10) || 'no address.' || char(10) AS BLOB) RETURNING 1`)
 	d := o.starts()
 	o.until("the first crash is noted", func() bool { return o.behind(`SELECT crashes FROM verifications`) == 1 })
-	if v := o.sees(id); v.Status != ledger.Verifying {
-		t.Errorf("after the first crash it is %s", v.Status)
-	}
+	effort.Is(t, o.sees(id).Status, ledger.Verifying, "after the first crash it")
 	o.behind(`UPDATE verifications SET wake_at = wake_at - 60000 RETURNING 1`) // the rest between two tries is over
 	d.Wake()
 	o.until("it is set aside", func() bool { return o.sees(id).Status == ledger.Failed })

@@ -381,9 +381,7 @@ func TestExpiredLeasesAreTakenOver(t *testing.T) {
 	effort.Must(o.book.Store.Lease(t.Context(), uuid.New(), 10, 300*time.Millisecond))(t)
 	o.starts()
 	o.until("the lost node's work is finished", o.finished(id))
-	if v := o.sees(id); v.Epoch != 2 {
-		t.Errorf("finished at epoch %d, want 2", v.Epoch)
-	}
+	effort.Is(t, o.sees(id).Epoch, 2, "finished at epoch")
 }
 
 func TestLeasesAreBounded(t *testing.T) {

@@ -162,9 +162,7 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 	if err != nil || v.Node != "node-2" || v.Final != 7 {
 		t.Errorf("verification %+v, %v", v, err)
 	}
-	if err := c.CloseSession(ctx, "a", "", 4); err != nil {
-		t.Errorf("close the session that one node has: %v", err)
-	}
+	effort.ErrIs(t, c.CloseSession(ctx, "a", "", 4), nil, "close the session that one node has")
 	if err := c.CloseSession(ctx, "a", "", 5); err == nil || !strings.Contains(err.Error(), "node-1, node-2") {
 		t.Errorf("close one that two nodes have: %v", err)
 	}

@@ -154,20 +154,14 @@ func TestEndsComeInAnyOrderAndOnceEach(t *testing.T) {
 	cancel()
 	_ = nodes[0].Leave(ctx) // does not wait; may not have been heard
 	for range 2 {
-		if err := nodes[0].Stop(); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		if err := nodes[0].Leave(t.Context()); err != nil {
-			t.Errorf("leave after stop: %v", err)
-		}
+		effort.ErrIs(t, nodes[0].Stop(), nil, "stop")
+		effort.ErrIs(t, nodes[0].Leave(t.Context()), nil, "leave after stop")
 	}
 	effort.ErrIs(t, nodes[0].Drain(true), ErrStopped, "drain after stop")
 	for range 2 {
 		heard(t, "leave", nodes[1].Leave(t.Context()))
 	}
-	if err := nodes[2].Stop(); err != nil {
-		t.Errorf("stop without leave: %v", err)
-	}
+	effort.ErrIs(t, nodes[2].Stop(), nil, "stop without leave")
 }
 
 // A partition that outlives the library's memory of the dead heals by itself, from the seeds.

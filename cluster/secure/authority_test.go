@@ -23,9 +23,7 @@ func TestANodeCertificateSaysOnlyWhatItMust(t *testing.T) {
 	pair := effort.Must(again.Issue("node-1", now, secure.NodeValidity))(t)
 	root := effort.Must(secure.ReadCertificate(ca.Pair().Cert))(t)
 	c := effort.Must(secure.ReadCertificate(pair.Cert))(t)
-	if err := c.CheckSignatureFrom(root); err != nil {
-		t.Errorf("the CA's signature: %v", err)
-	}
+	effort.ErrIs(t, c.CheckSignatureFrom(root), nil, "the CA's signature")
 	if !slices.Equal(c.DNSNames, []string{"node-1"}) || len(c.IPAddresses) != 0 || c.IsCA {
 		t.Errorf("names %v, addresses %v, CA %v", c.DNSNames, c.IPAddresses, c.IsCA)
 	}

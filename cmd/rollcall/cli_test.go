@@ -471,9 +471,7 @@ func TestErrorsNameCommands(t *testing.T) {
 			if strings.HasPrefix(line, "//") || route.MatchString(line) || strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			if found := path.FindString(client.InCommands(line)); found != "" {
-				t.Errorf("%s: a person is told of %s", filepath.Base(name), found)
-			}
+			effort.Is(t, path.FindString(client.InCommands(line)), "", filepath.Base(name), "a person is told of")
 		}
 	}
 }

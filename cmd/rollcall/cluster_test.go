@@ -125,9 +125,7 @@ func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 	r.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cliWait)
 		defer cancel()
-		if err := server.Stop(ctx); err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, server.Stop(ctx), nil)
 	})
 	t.Cleanup(r.stop)
 	return r
@@ -312,9 +310,7 @@ func TestWatchedMembers(t *testing.T) {
 			var out bytes.Buffer
 			c.view.out, c.view.every, c.view.ask = &out, time.Millisecond, adminOf(t, r.environ).Members
 			c.view.show = func(b *term.Page, known admin.Membership, _ int) { membersTable{known, tableNow}.print(b) }
-			if err := c.view.run(ctx); err != nil {
-				t.Errorf("ended with %v", err)
-			}
+			effort.ErrIs(t, c.view.run(ctx), nil)
 			for _, w := range c.want {
 				number, text, _ := strings.Cut(w, " ")
 				if got := fmt.Sprint(strings.Count(out.String(), text)); got != number {

@@ -267,9 +267,7 @@ func TestACustomerSeesWhyAFileWaits(t *testing.T) {
 		t.Errorf("after a restart its customer is told %+v, before %+v", d.Issue, before.Issue)
 	}
 	c.does("cancel", id)
-	if d := c.seesStatus(id); d.Status != "cancelled" {
-		t.Errorf("after a cancel: %s", d.Status)
-	}
+	effort.Is(t, c.seesStatus(id).Status, "cancelled", "after a cancel")
 }
 
 // TestAPauseIsToldToCustomers, and nothing when it is over.
@@ -284,9 +282,7 @@ func TestAPauseIsToldToCustomers(t *testing.T) {
 	run := c.start("verify", "list.csv", "--api", service, "--out", "r.csv")
 	run.waitFor("1 address waits for why-clean.test, where our operators have paused the work; it is expected at ")
 	id := c.newest().ID
-	if d := c.seesStatus(id); d.Status != "waiting" {
-		t.Errorf("while it is paused: %s", d.Status)
-	}
+	effort.Is(t, c.seesStatus(id).Status, "waiting", "while it is paused")
 	c.does("receivers", "resume", "why-clean.test")
 	for began := time.Now(); !ledger.Status(c.seesStatus(id).Status).Final(); {
 		if time.Since(began) > cliWait {

@@ -130,9 +130,7 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 		"user5@example.test": {"outcome       valid", "No evidence was kept"},
 	} {
 		text, err := r.run("evidence", r.id, address)
-		if err != nil {
-			t.Errorf("%s: %v", address, err)
-		}
+		effort.ErrIs(t, err, nil, address)
 		holds(t, text, want...)
 	}
 	text, err := r.run("evidence", r.id, "user2@example.test", "--json")

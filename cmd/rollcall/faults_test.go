@@ -103,9 +103,7 @@ func (f fault) run(t *testing.T) {
 		},
 	}))(t)
 	defer func() {
-		if err := tr.stop(context.Background()); err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, tr.stop(context.Background()), nil)
 	}()
 	list := f.addresses(t, tr.lab)
 	if f.during != nil {
@@ -339,9 +337,7 @@ func innerFaults() []fault {
 		{name: "receivers vanish in the middle", end: vanishedEnd, personalities: append(plain, plain...),
 			during: func(t *testing.T, tr *trial) {
 				waitUntil(t, func() bool { return tr.lab.Manners().Total.Rcpts > 8 })
-				if err := stopLabWithin(t.Context(), tr.lab); err != nil {
-					t.Error(err)
-				}
+				effort.ErrIs(t, stopLabWithin(t.Context(), tr.lab), nil)
 			}},
 		{name: "the ledger stalls", personalities: plain, known: 100, during: stallLedger},
 	}

@@ -217,9 +217,7 @@ func TestHouseWordsAreTheFields(t *testing.T) {
 		}
 		refuse := func(id *ast.Ident) {
 			for _, word := range nameWord.FindAllString(id.Name, -1) {
-				if use := oldWords[strings.ToLower(word)]; use != "" {
-					t.Errorf("%s: %s has an old word: say %s", s.set.Position(id.Pos()), id.Name, use)
-				}
+				effort.Is(t, oldWords[strings.ToLower(word)], "", s.set.Position(id.Pos()), id.Name, "has an old word: say")
 			}
 		}
 		refuse(s.file.Name)

@@ -276,9 +276,7 @@ func stopLab(t *testing.T, lab *smtplab.Lab) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), labStopWait)
 	defer cancel()
-	if err := lab.Stop(ctx); err != nil {
-		t.Error(err)
-	}
+	effort.ErrIs(t, lab.Stop(ctx), nil)
 }
 
 // customer submits one file and watches it all the time.

@@ -111,9 +111,7 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	t.Logf("given up: %v", err)
 	h.heal()
 	long.awaitLine(t, "RCPT TO:<late") // or its RSET, which goes first
-	if err := <-asked; err != nil {
-		t.Errorf("what may wait: %v", err)
-	}
+	effort.ErrIs(t, <-asked, nil, "what may wait")
 	idle.awaitLine(t, "QUIT")
 	<-idleSession.Gone()
 	select {

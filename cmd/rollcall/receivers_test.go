@@ -93,9 +93,7 @@ func TestReceiversAreWatched(t *testing.T) {
 		var out bytes.Buffer
 		v := repeated[inspect.Receivers]{out: &out, asJSON: asJSON, every: 4 * time.Millisecond,
 			ask: adminOf(t, b.environ).Receivers, show: printReceiverList}
-		if err := v.run(ctx); err != nil {
-			t.Errorf("%v", err)
-		}
+		effort.ErrIs(t, v.run(ctx), nil)
 		cancel()
 		if asJSON {
 			if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 3 ||
@@ -394,9 +392,7 @@ func TestSessionsAreTraced(t *testing.T) {
 		}
 		var out bytes.Buffer
 		tr := tracing{client: adminOf(t, b.environ), key: "example.test", out: &out, asJSON: asJSON}
-		if err := tr.follow(ctx, time.Millisecond); err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, tr.follow(ctx, time.Millisecond), nil)
 		cancel()
 		if n := strings.Count(out.String(), "\n"); n != 5 {
 			t.Errorf("%d lines, want 5:\n%s", n, out.String())

@@ -73,9 +73,7 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		for range 2 {
-			if err := s.Stop(ctx); err != nil {
-				t.Errorf("stop: %v", err)
-			}
+			effort.ErrIs(t, s.Stop(ctx), nil, "stop")
 		}
 		effort.OK(t, store.Close())
 	})

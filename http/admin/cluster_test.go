@@ -389,9 +389,7 @@ func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 	}
 	seen += fmt.Sprintf("%q %x %d", secret.Key, secret.Key, secret.Key)
 	asJSON, err := json.Marshal(secret)
-	if err != nil {
-		t.Error(err)
-	}
+	effort.ErrIs(t, err, nil)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("command", "command", secret, "key", secret.Key)
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("command", "command", secret, "key", secret.Key)
 	seen += string(asJSON) + log.String()

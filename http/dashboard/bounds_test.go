@@ -141,9 +141,7 @@ func TestKeysFillAPageAndNoMore(t *testing.T) {
 			t.Errorf("page %d begins with %.20s, want %s", i+1, pages[i][at:], key(first))
 		}
 	}
-	if a := g.as["owner"].get(g.path("/keys?page=x")); a.status != 404 {
-		t.Errorf("no page: %d", a.status)
-	}
+	effort.Is(t, g.as["owner"].get(g.path("/keys?page=x")).status, 404, "no page")
 	if a := g.bounded(g.path("/keys/" + key(7))); !strings.Contains(a.body, html.EscapeString(ands(200, 7))) {
 		t.Error("the page of a key does not show its whole label")
 	}

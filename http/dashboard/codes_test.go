@@ -104,9 +104,7 @@ func TestRefusedBodiesNeverAct(t *testing.T) {
 	if a := g.as["owner"].raw("POST", "/sign-out", long, "Sec-Fetch-Site", "cross-site"); a.status != 422 {
 		t.Errorf("sign-out with a long body: %d", a.status)
 	}
-	if a := g.as["owner"].get("/you"); a.status != 200 {
-		t.Errorf("a refused body has signed somebody out: %d", a.status)
-	}
+	effort.Is(t, g.as["owner"].get("/you").status, 200, "a refused body has signed somebody out")
 }
 
 // raw sends a body as it is.
@@ -248,9 +246,7 @@ func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 	if a := g.as["owner"].post("/you/codes", "form", uuid.NewString(), "password", password, "code", g.code(secret, 0)); a.status != 303 {
 		t.Errorf("another form: %d", a.status)
 	}
-	if a := elsewhere.get("/you"); a.status != 303 {
-		t.Errorf("another session still opens /you: %d", a.status)
-	}
+	effort.Is(t, elsewhere.get("/you").status, 303, "another session still opens /you")
 	page := g.as["owner"].get("/you")
 	if page.status != 200 || !strings.Contains(page.body, "It's on: signing in asks") || !strings.Contains(page.body, "left: 10.") {
 		t.Errorf("this session: %d %s", page.status, page.body)
@@ -265,9 +261,7 @@ func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 	if in.status != 303 || in.header.Get("Location") != "/you" || in.cookie() == "" || again.cookie() != in.cookie() {
 		t.Fatalf("the right code: %d, again %d, the same session: %v", in.status, again.status, again.cookie() == in.cookie())
 	}
-	if a := g.browser(in.cookie()).get("/you"); a.status != 200 {
-		t.Errorf("the session of it: %d", a.status)
-	}
+	effort.Is(t, g.browser(in.cookie()).get("/you").status, 200, "the session of it")
 	if a := g.give(g.step(), g.code(secret, 0)); a.status != 401 || a.cookie() != "" || !strings.Contains(a.body, "wrong or was already used") {
 		t.Errorf("the code a second time: %d", a.status)
 	}
@@ -318,9 +312,7 @@ func TestWrongCodesWaitAndPasswordsDoNotResetThem(t *testing.T) {
 	if a.status != 429 || a.header.Get("Retry-After") == "" {
 		t.Errorf("after five wrong codes the password is tried: %d", a.status)
 	}
-	if a := g.give("x", g.code(secret, 0)); a.status != 401 {
-		t.Errorf("no step: %d", a.status)
-	}
+	effort.Is(t, g.give("x", g.code(secret, 0)).status, 401, "no step")
 }
 
 // From many networks together somebody who knows the password gets ten tries.
@@ -369,9 +361,7 @@ func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 			t.Errorf("off: %d %s", a.status, a.body)
 		}
 	}
-	if a := elsewhere.get("/you"); a.status != 303 {
-		t.Errorf("another session still opens /you: %d", a.status)
-	}
+	effort.Is(t, elsewhere.get("/you").status, 303, "another session still opens /you")
 	if a := g.as["owner"].get("/you?done=codes-off"); a.status != 200 || !strings.Contains(a.body, "Two-step sign-in is off.") {
 		t.Errorf("this session: %d", a.status)
 	}
@@ -416,9 +406,7 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 	if page := owner.get("/you"); !strings.Contains(page.body, "left: 10.") || strings.Contains(page.body, codes[0]) {
 		t.Errorf("%d %s", page.status, page.body)
 	}
-	if a := g.give(g.step(), old[0]); a.status != 401 {
-		t.Errorf("an old code: %d", a.status)
-	}
+	effort.Is(t, g.give(g.step(), old[0]).status, 401, "an old code")
 	if a := g.give(g.step(), codes[0]); a.status != 303 || a.cookie() == "" {
 		t.Errorf("a new code: %d", a.status)
 	}

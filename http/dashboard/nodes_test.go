@@ -73,9 +73,7 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 			t.Fatalf("%s: ending it is answered with %d: %s", name, a.status, a.body)
 		}
 		g.now.Add(5)
-		if a := there.get(c.path); a.status != c.want {
-			t.Errorf("%s: five seconds later the other node answers %d, want %d", name, a.status, c.want)
-		}
+		effort.Is(t, there.get(c.path).status, c.want, name, "five seconds later the other node answers")
 	}
 }
 

@@ -74,9 +74,7 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 		t.Errorf("%d %s", asked.status, asked.body)
 	}
 	for range 2 {
-		if a := owner.post(g.path("/keys/"+id+"/revoke"), "form", uuid.NewString()); a.status != 303 {
-			t.Errorf("revoked: %d", a.status)
-		}
+		effort.Is(t, owner.post(g.path("/keys/"+id+"/revoke"), "form", uuid.NewString()).status, 303, "revoked")
 	}
 	g.pass(believedAtMost)
 	effort.Is(t, g.credits(key), 401, "a revoked key is answered with")
@@ -218,13 +216,9 @@ func TestAnOwnerStaysAndInvitationsEnd(t *testing.T) {
 		t.Fatal("the invitation is not listed")
 	}
 	for range 2 {
-		if a := owner.post(g.path("/people/links"), "link", hex[1]); a.status != 303 {
-			t.Errorf("withdraw: %d", a.status)
-		}
+		effort.Is(t, owner.post(g.path("/people/links"), "link", hex[1]).status, 303, "withdraw")
 	}
-	if a := g.as["nobody"].get("/link/" + string(token)); a.status != 404 {
-		t.Errorf("a link that was withdrawn: %d", a.status)
-	}
+	effort.Is(t, g.as["nobody"].get("/link/"+string(token)).status, 404, "a link that was withdrawn")
 	for name, pairs := range map[string][]string{"no email": {"email", "x", "role", "viewer"}, "no role": {"email", "a@b", "role", "king"}} {
 		if a := owner.post(g.path("/people"), append(pairs, "form", uuid.NewString())...); a.status != 422 {
 			t.Errorf("%s: %d", name, a.status)
@@ -265,9 +259,7 @@ func TestInvitingAgainSaysWhatItDoes(t *testing.T) {
 		t.Errorf("the second: %d %s", a.status, a.body)
 	}
 	token := regexp.MustCompile(`/link/([\w-]{43})`).FindStringSubmatch(first.body)[1]
-	if a := g.as["nobody"].get("/link/" + token); a.status != 404 {
-		t.Errorf("the older link: %d", a.status)
-	}
+	effort.Is(t, g.as["nobody"].get("/link/"+token).status, 404, "the older link")
 	if a := invite("MEMBER@acme.test"); a.status != 409 || !strings.Contains(a.body, "member@acme.test is already a member, as member.") {
 		t.Errorf("a member: %d %s", a.status, a.body)
 	}

@@ -220,9 +220,7 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	if got, err := g.book.Verification(t.Context(), g.workspace, v.ID); err != nil || got.Status != ledger.Verifying {
 		t.Errorf("it was changed: %v %s", err, got.Status)
 	}
-	if a := owner.send("POST", path, form(), "Sec-Fetch-Site", "", "Origin", g.url); a.status != 303 {
-		t.Errorf("our own origin: %d", a.status)
-	}
+	effort.Is(t, owner.send("POST", path, form(), "Sec-Fetch-Site", "", "Origin", g.url).status, 303, "our own origin")
 }
 
 func TestUploadsAreCreatedOnceAndRecovered(t *testing.T) {

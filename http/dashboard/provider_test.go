@@ -352,12 +352,8 @@ func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
 	if first.status != 303 || first.cookie() == "" {
 		t.Fatalf("%d %s", first.status, first.body)
 	}
-	if in := g.browser(first.cookie()).get("/w/" + g.other.String()); in.status != 404 {
-		t.Errorf("a link joins another workspace: %d", in.status)
-	}
-	if a := g.as["nobody"].get(link); a.status != 404 {
-		t.Errorf("the link afterwards: %d", a.status)
-	}
+	effort.Is(t, g.browser(first.cookie()).get("/w/"+g.other.String()).status, 404, "a link joins another workspace")
+	effort.Is(t, g.as["nobody"].get(link).status, 404, "the link afterwards")
 	// A user without a password accepts a further invitation in the same way, and nobody else does.
 	further := "/link/" + string(g.invite("new@acme.test", g.other, ledger.Owner))
 	if page := g.as["nobody"].get(further).body; !strings.Contains(page, "Accept with Acme login") {
@@ -436,9 +432,7 @@ func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 	if a := owner.leave(p, owner.post("/you/provider")).as("s-9", "owner@acme.test"); a.status != 303 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	if a := owner.post("/you/provider/off", "password", "wrong wrong wrong"); a.status != 422 {
-		t.Errorf("a wrong password: %d", a.status)
-	}
+	effort.Is(t, owner.post("/you/provider/off", "password", "wrong wrong wrong").status, 422, "a wrong password")
 	if page := owner.get("/you").body; !strings.Contains(page, "Disconnect Acme login") || strings.Contains(page, `id="off-code"`) {
 		t.Errorf("/you: %s", page)
 	}
@@ -464,9 +458,7 @@ func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 	if page := owner.get("/you?done=provider-off").body; !strings.Contains(page, "You are disconnected") || !strings.Contains(page, "You aren't connected") {
 		t.Errorf("/you: %s", page)
 	}
-	if a := elsewhere.get("/you"); a.status != 303 {
-		t.Errorf("another session still opens /you: %d", a.status)
-	}
+	effort.Is(t, elsewhere.get("/you").status, 303, "another session still opens /you")
 	g.refuses("after it was disconnected", g.start(p, "/").as("s-9", "owner@acme.test"))
 }
 

@@ -138,9 +138,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 	}
 	check(last)
 	for _, name := range who[1:] {
-		if got := g.as[name].get("/you"); got.status != 303 {
-			t.Errorf("%s has signed out and may still see /you: %d", name, got.status)
-		}
+		effort.Is(t, g.as[name].get("/you").status, 303, name, "has signed out and may still see /you")
 	}
 	effort.Is(t, len(table), len(dashboard.Patterns()), "rows of the table, of which each route has one")
 }
@@ -195,28 +193,18 @@ func TestAWorkspaceLeavesRoomForOthers(t *testing.T) {
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
-			if a := g.as["viewer"].get(list); a.status != 200 {
-				t.Errorf("a page that was held up: %d", a.status)
-			}
+			effort.Is(t, g.as["viewer"].get(list).status, 200, "a page that was held up")
 		})
 		<-held.come
 	}
 	if a := g.as["member"].get(list); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "Too much at once") {
 		t.Errorf("a third page: %d %.300s", a.status, a.body)
 	}
-	if a := g.as["nobody"].get("/sign-in"); a.status != 200 {
-		t.Errorf("a stranger: %d", a.status)
-	}
-	if a := g.as["stranger"].get("/w/" + g.other.String()); a.status != 200 {
-		t.Errorf("another workspace: %d", a.status)
-	}
-	if a := g.as["viewer"].get("/you"); a.status != 200 {
-		t.Errorf("a page of no workspace: %d", a.status)
-	}
+	effort.Is(t, g.as["nobody"].get("/sign-in").status, 200, "a stranger")
+	effort.Is(t, g.as["stranger"].get("/w/"+g.other.String()).status, 200, "another workspace")
+	effort.Is(t, g.as["viewer"].get("/you").status, 200, "a page of no workspace")
 	g.book.held.Store(nil)
 	close(held.free)
 	all.Wait()
-	if a := g.as["member"].get(list); a.status != 200 {
-		t.Errorf("afterwards: %d", a.status)
-	}
+	effort.Is(t, g.as["member"].get(list).status, 200, "afterwards")
 }

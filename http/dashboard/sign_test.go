@@ -47,9 +47,7 @@ func TestSigningInGivesACookieAndLeadsOn(t *testing.T) {
 	if again.status != 303 || again.cookie() == a.cookie() {
 		t.Errorf("signing in again: %d, the same session: %v", again.status, again.cookie() == a.cookie())
 	}
-	if old := signedIn.get("/you"); old.status != 303 {
-		t.Errorf("the session before it still opens /you: %d", old.status)
-	}
+	effort.Is(t, signedIn.get("/you").status, 303, "the session before it still opens /you")
 }
 
 func TestSigningOutTwiceIsOnce(t *testing.T) {
@@ -59,9 +57,7 @@ func TestSigningOutTwiceIsOnce(t *testing.T) {
 		if a.status != 303 || a.header.Get("Clear-Site-Data") == "" || !strings.Contains(a.header.Get("Set-Cookie"), "Max-Age=0") {
 			t.Errorf("%d %v", a.status, a.header)
 		}
-		if after := g.as["viewer"].get("/you"); after.status != 303 {
-			t.Errorf("signed out and still in: %d", after.status)
-		}
+		effort.Is(t, g.as["viewer"].get("/you").status, 303, "signed out and still in")
 	}
 }
 
@@ -184,12 +180,8 @@ func TestAnInvitationIsAcceptedInTheSessionOfWhoItIsFor(t *testing.T) {
 	if a := viewer.post(link, "form", uuid.NewString(), "way", "session"); a.status != 303 || a.header.Get("Location") != "/w/"+g.other.String() {
 		t.Errorf("accepted: %d %q", a.status, a.header.Get("Location"))
 	}
-	if a := viewer.post(link, "form", uuid.NewString(), "way", "session"); a.status != 303 {
-		t.Errorf("twice: %d", a.status)
-	}
-	if a := viewer.get("/w/" + g.other.String() + "/upload"); a.status != 200 {
-		t.Errorf("a member now: %d", a.status)
-	}
+	effort.Is(t, viewer.post(link, "form", uuid.NewString(), "way", "session").status, 303, "twice")
+	effort.Is(t, viewer.get("/w/"+g.other.String()+"/upload").status, 200, "a member now")
 	// And / leads to the workspace that was shown last.
 	for _, w := range []uuid.UUID{g.other, g.workspace, g.other} {
 		shown := viewer.get("/w/" + w.String())
@@ -223,29 +215,19 @@ func TestOnesOwnPageEndsSessionsAndChangesThePassword(t *testing.T) {
 			if f[1] == this {
 				continue
 			}
-			if a := g.as["viewer"].post("/you/sessions", "session", f[1]); a.status != 303 {
-				t.Errorf("end one: %d", a.status)
-			}
+			effort.Is(t, g.as["viewer"].post("/you/sessions", "session", f[1]).status, 303, "end one")
 		}
 	}
-	if a := other.get("/you"); a.status != 303 {
-		t.Errorf("the ended session still opens /you: %d", a.status)
-	}
+	effort.Is(t, other.get("/you").status, 303, "the ended session still opens /you")
 	stranger := regexp.MustCompile(`name="session" value="([0-9a-f]{64})"`).FindStringSubmatch(g.as["stranger"].get("/you").body)[1]
-	if a := g.as["viewer"].post("/you/sessions", "session", stranger); a.status != 303 {
-		t.Errorf("end one of somebody else: %d", a.status)
-	}
-	if a := g.as["stranger"].get("/you"); a.status != 200 {
-		t.Errorf("a viewer has ended the session of somebody else: %d", a.status)
-	}
+	effort.Is(t, g.as["viewer"].post("/you/sessions", "session", stranger).status, 303, "end one of somebody else")
+	effort.Is(t, g.as["stranger"].get("/you").status, 200, "a viewer has ended the session of somebody else")
 	change := []string{"old", password, "password", "another good password"}
 	first := g.as["viewer"].post("/you/password", change...)
 	if first.status != 303 || first.cookie() == "" {
 		t.Fatalf("change: %d %s", first.status, first.body)
 	}
-	if again := g.as["viewer"].post("/you/password", change...); again.status != 401 {
-		t.Errorf("the form twice, with the old session: %d", again.status)
-	}
+	effort.Is(t, g.as["viewer"].post("/you/password", change...).status, 401, "the form twice, with the old session")
 	if again := g.browser(first.cookie()).post("/you/password", change...); again.status != 422 || !strings.Contains(again.body, "old password") {
 		t.Errorf("the form twice: %d", again.status)
 	}
@@ -272,9 +254,7 @@ func TestALinkOfADevelopersNodeSignsInWithoutAPassword(t *testing.T) {
 		if in.status != 200 || strings.Contains(in.body, "/you/codes") {
 			t.Errorf("%d %s", in.status, in.body)
 		}
-		if again := g.as["nobody"].post(path, "form", uuid.NewString()); again.status != 404 {
-			t.Errorf("used twice: %d", again.status)
-		}
+		effort.Is(t, g.as["nobody"].post(path, "form", uuid.NewString()).status, 404, "used twice")
 	}
 	for _, password := range []string{"none", "", "a password of mine"} {
 		if a := g.as["nobody"].post("/sign-in", "email", "dev@rollcall.test", "password", password); a.status == 303 {

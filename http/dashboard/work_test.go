@@ -310,9 +310,7 @@ func TestTheFourNumbersOfTheCreditsAddUp(t *testing.T) {
 	if strings.Count(page.body, "<g ") != ledger.StatementDays || !strings.Contains(page.body, ">list.csv</a>") {
 		t.Error("no chart or no move")
 	}
-	if a := g.as["viewer"].get(g.path("/credits?after=x")); a.status != 404 {
-		t.Errorf("a broken cursor: %d", a.status)
-	}
+	effort.Is(t, g.as["viewer"].get(g.path("/credits?after=x")).status, 404, "a broken cursor")
 }
 
 func TestAPageDoesWithoutNodesThatDoNotAnswer(t *testing.T) {

@@ -163,9 +163,7 @@ func TestStorageTLS(t *testing.T) {
 		t.Errorf("upload: %d", a.StatusCode)
 	}
 	nobody := "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\nhalf"
-	if a := listentest.Ask(t, dial(), nobody); a.StatusCode != 404 {
-		t.Errorf("nobody's upload: %d", a.StatusCode)
-	}
+	effort.Is(t, listentest.Ask(t, dial(), nobody).StatusCode, 404, "nobody's upload")
 }
 
 // TestNoRoomForMoreBytes: what was stored before stays, and the customer is told to come again.

@@ -49,9 +49,7 @@ func TestCutConnectionKeepsWhatArrived(t *testing.T) {
 				rig.waitDurable(id, int64(sent))
 				conn = rig.dial()
 				conn.put(path, int64(sent), int64(total), file[sent:])
-				if got := conn.reply(); got.status != 200 {
-					t.Errorf("the rest got %d", got.status)
-				}
+				effort.Is(t, conn.reply().status, 200, "the rest")
 				effort.Is(t, string(rig.file(id)), file, "the stored bytes are not the sent ones")
 			})
 		}
@@ -226,9 +224,7 @@ func TestStateOfTheFenceDecides(t *testing.T) {
 		if err == nil {
 			_, err = rig.store.AppendChunk(ctx, id, u.Writer, 0, []byte(file[:60]))
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, err, nil)
 	}
 	conn := rig.dial()
 	conn.put(path, 0, 100, file[:50])
@@ -288,9 +284,7 @@ func TestStopKeepsWhatArrived(t *testing.T) {
 	if got := rig.durable(id); got < upload.ChunkBytes || got > upload.ChunkBytes+100 {
 		t.Errorf("durable %d", got)
 	}
-	if err := idle.ended(); err != nil {
-		t.Errorf("idle connection: %v", err)
-	}
+	effort.ErrIs(t, idle.ended(), nil, "idle connection")
 	rig.stop() // twice is fine
 	if _, err := net.Dial("tcp", rig.storage.Addr().String()); err == nil {
 		t.Error("the listener still takes connections")

@@ -173,9 +173,7 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 	_ = second.Close()
 	query := rig.dial()
 	query.query(secondPath, total)
-	if got := query.reply(); got.status != 308 {
-		t.Errorf("a query got %d", got.status)
-	}
+	effort.Is(t, query.reply().status, 308, "a query")
 	third := rig.dial()
 	third.query(secondPath, total)
 	third.reply()
@@ -184,13 +182,9 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 	effort.OK(t, crowded.ended())
 
 	_, _ = io.WriteString(busy.Conn, file[upload.ChunkBytes:])
-	if got := busy.reply(); got.status != 200 {
-		t.Errorf("the upload under way got %d", got.status)
-	}
+	effort.Is(t, busy.reply().status, 200, "the upload under way")
 	query.put(secondPath, 0, total, file)
-	if got := query.reply(); got.status != 200 {
-		t.Errorf("the upload after it got %d", got.status)
-	}
+	effort.Is(t, query.reply().status, 200, "the upload after it")
 }
 
 // options are those of another listener over the same ledger.

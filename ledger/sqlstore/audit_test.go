@@ -96,9 +96,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		effort.Must(s.Settle(t.Context(), witnessed))(t)
 		change(t, path, c.statement)
 		report, err := s.Audit(t.Context())
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		effort.ErrIs(t, err, nil, c.name)
 		named := slices.ContainsFunc(report.Violations, func(v ledger.Violation) bool { return v.Invariant == c.want })
 		if named != (c.want != "") || c.want == "" && len(report.Violations) > 0 {
 			t.Errorf("%s: %q is not what was named in %+v", c.name, c.want, report.Violations)

@@ -105,9 +105,7 @@ func checkAfterKill(t *testing.T, url string, told map[string]*steps, granted, u
 	t.Helper()
 	s := effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
 	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, s.Close(), nil)
 	}()
 	report, err := s.Audit(t.Context())
 	if err != nil || len(report.Violations) > 0 {

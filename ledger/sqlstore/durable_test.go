@@ -103,9 +103,7 @@ func answeredIsKept(t *testing.T, server *postgres.Server, url string) {
 			for ctx.Err() == nil {
 				asked.Add(1)
 				if _, err := store.Grant(ctx, uuid.New(), d.Workspace, 1, ""); err == nil && answered.Add(1) == 100 {
-					if err := server.Crash(); err != nil {
-						t.Error(err)
-					}
+					effort.ErrIs(t, server.Crash(), nil)
 					crash()
 				}
 			}
@@ -287,7 +285,5 @@ func TestWhatTheDiskHasNotAnsweredIsNotInTheWay(t *testing.T) {
 		t.Errorf("beside one that asks the disk: %v", err)
 	}
 	close(answer)
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
+	effort.ErrIs(t, <-first, nil)
 }

@@ -131,9 +131,7 @@ func (f *faulty) each(lane int, do func(f *faulty, m move)) {
 			one.t, one.calm = t, map[int64]calm{}
 			do(&one, all[i])
 			t.Logf("%d runs with %d faults", one.tried, one.faults)
-			if err := one.audits(); err != nil {
-				t.Error(err)
-			}
+			effort.ErrIs(t, one.audits(), nil)
 		})
 	}
 }

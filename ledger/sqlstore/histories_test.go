@@ -54,9 +54,7 @@ func openScratch(t testing.TB) (s *sqlstore.Store, drop func()) {
 		t.Fatal(errors.Join(err, os.RemoveAll(folder)))
 	}
 	return s, func() {
-		if err := errors.Join(s.Close(), os.RemoveAll(folder)); err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, errors.Join(s.Close(), os.RemoveAll(folder)), nil)
 	}
 }
 

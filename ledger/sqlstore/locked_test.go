@@ -69,9 +69,7 @@ func TestALockedAccountStopsNobodyElse(t *testing.T) {
 		before, took := returned(), make([]time.Duration, writes)
 		for i := range took {
 			began := time.Now()
-			if err := write(); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			effort.ErrIs(t, write(), nil, name)
 			took[i] = time.Since(began)
 		}
 		slices.Sort(took)

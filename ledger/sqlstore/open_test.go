@@ -49,9 +49,7 @@ func TestOpenRefusesWhatItCannotOwn(t *testing.T) {
 			t.Errorf("%s: a store beside the error, or a password in it: %v", c.name, err)
 		}
 	}
-	if err := errors.Join(owner.Close(), owner.Close()); err != nil {
-		t.Errorf("close twice: %v", err)
-	}
+	effort.ErrIs(t, errors.Join(owner.Close(), owner.Close()), nil, "close twice")
 	again := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+owned, sqlstore.Options{}))(t)
 	effort.OK(t, again.Close())
 	effort.ErrIs(t, again.Ping(t.Context()), engine.ErrClosed, "ping after close")

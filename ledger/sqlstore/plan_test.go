@@ -129,9 +129,7 @@ func TestHotQueriesAreCompiledOnce(t *testing.T) {
 		if n := sqlite3.Xsqlite3_stmt_status(tls, handle, sqlite3.SQLITE_STMTSTATUS_REPREPARE, 0); n > 0 {
 			t.Errorf("%s: compiled %d times for 3 executions", q.name, 1+n)
 		}
-		if err := stmt.Close(); err != nil {
-			t.Errorf("%s: %v", q.name, err)
-		}
+		effort.ErrIs(t, stmt.Close(), nil, q.name)
 	}
 }
 

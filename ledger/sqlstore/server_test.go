@@ -75,9 +75,7 @@ func TestManyMayMigrateAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 6 {
 			all.Go(func() {
-				if err := sqlstore.Migrate(t.Context(), url); err != nil {
-					t.Error(err)
-				}
+				effort.ErrIs(t, sqlstore.Migrate(t.Context(), url), nil)
 			})
 		}
 		all.Wait()

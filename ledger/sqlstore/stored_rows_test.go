@@ -467,9 +467,7 @@ func endsLinksByTime(t *testing.T, s *Store) {
 	if open, err := s.OpenLinks(t.Context(), d.Workspace); err != nil || len(open) != 0 {
 		t.Errorf("open: %+v, %v", open, err)
 	}
-	if err := s.EndLink(t.Context(), d.Workspace, l.ID); err != nil {
-		t.Errorf("ended when it is over: %v", err)
-	}
+	effort.ErrIs(t, s.EndLink(t.Context(), d.Workspace, l.ID), nil, "ended when it is over")
 	if again, err := s.MakeLink(t.Context(), l); err != nil || !again.Used.IsZero() || !again.Expires.Before(made.Expires) {
 		t.Errorf("made again when it is over: %+v, %v", again, err)
 	}

@@ -78,9 +78,7 @@ func bubble(t *testing.T, change func(*Options), test func(t *testing.T, r *Reso
 		change(&o)
 		r := newResolver(o, s)
 		test(t, r, s)
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, r.Close(), nil)
 	})
 }
 

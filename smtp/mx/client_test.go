@@ -285,9 +285,7 @@ func TestCloseEndsLookups(t *testing.T) {
 	}()
 	<-under
 	for range 2 {
-		if err := r.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		effort.ErrIs(t, r.Close(), nil, "Close")
 	}
 	select {
 	case err := <-ended:

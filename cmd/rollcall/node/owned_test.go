@@ -17,13 +17,9 @@ func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "data")
 	token := filepath.Join(folder, admin.TokenFile)
-	if err := checkOwned(folder); err != nil {
-		t.Errorf("a folder that is not there yet: %v", err)
-	}
+	effort.ErrIs(t, checkOwned(folder), nil, "a folder that is not there yet")
 	effort.OK(t, os.Mkdir(folder, 0o700))
-	if err := checkOwned(folder); err != nil {
-		t.Errorf("a folder without a token: %v", err)
-	}
+	effort.ErrIs(t, checkOwned(folder), nil, "a folder without a token")
 	effort.OK(t, os.WriteFile(token, []byte("secret"), 0o600))
 	for _, c := range []struct {
 		path string

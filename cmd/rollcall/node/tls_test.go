@@ -68,7 +68,5 @@ func certificatesAreFollowed(t *testing.T) {
 	listentest.WriteCertificate(t, folder, time.Now().Add(-time.Hour))
 	waitFor("not valid now")
 	want("one that has ended", second, 0)
-	if err := stop(context.Background()); err != nil {
-		t.Error(err)
-	}
+	effort.ErrIs(t, stop(context.Background()), nil)
 }

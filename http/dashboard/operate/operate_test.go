@@ -46,9 +46,7 @@ func TestSessionsEnd(t *testing.T) {
 	kept := v.cookie
 	v.send("POST", "/sign-out", url.Values{})
 	v.cookie = kept
-	if a := v.get("/"); a.status != 303 {
-		t.Errorf("a cookie that was kept beyond its sign-out opens a page: %d", a.status)
-	}
+	effort.Is(t, v.get("/").status, 303, "a cookie that was kept beyond its sign-out opens a page")
 	v = visit(t, g, "eve", false)
 	g.Later(59 * time.Minute)
 	if a := v.get("/log"); a.status != 200 { // counts as use
@@ -60,18 +58,14 @@ func TestSessionsEnd(t *testing.T) {
 		t.Fatalf("a part, within the hour: %d", a.status)
 	}
 	g.Later(2 * time.Minute)
-	if a := v.get("/"); a.status != 303 {
-		t.Errorf("a session that only parts were asked for lives on: %d", a.status)
-	}
+	effort.Is(t, v.get("/").status, 303, "a session that only parts were asked for lives on")
 	v = visit(t, g, "eve", false)
 	for range 12 {
 		g.Later(59 * time.Minute)
 		v.get("/log")
 	}
 	g.Later(20 * time.Minute)
-	if a := v.get("/log"); a.status != 303 {
-		t.Errorf("a session of more than 12 hours lives: %d", a.status)
-	}
+	effort.Is(t, v.get("/log").status, 303, "a session of more than 12 hours lives")
 }
 
 func TestForgedCookiesOpenNothing(t *testing.T) {
@@ -83,26 +77,18 @@ func TestForgedCookiesOpenNothing(t *testing.T) {
 		forged := []byte(other.cookie)
 		forged[i*len(forged)/4] ^= 1
 		v.cookie = string(forged)
-		if a := v.get("/"); a.status != 303 {
-			t.Errorf("a forged cookie opens a page: %d", a.status)
-		}
+		effort.Is(t, v.get("/").status, 303, "a forged cookie opens a page")
 	}
 	v.cookie = other.cookie
-	if a := v.get("/"); a.status != 200 {
-		t.Errorf("a good cookie opens no page: %d", a.status)
-	}
+	effort.Is(t, v.get("/").status, 200, "a good cookie opens no page")
 	v.cookie += "; " + cookieOf(strings.TrimPrefix(g.URL, "http://")) + "=" + other.cookie
-	if a := v.get("/"); a.status != 303 {
-		t.Errorf("two cookies open a page: %d", a.status)
-	}
+	effort.Is(t, v.get("/").status, 303, "two cookies open a page")
 	v.cookie = ""
 	if a := v.send("GET", "/", nil, "Authorization", "Bearer "+pagetest.Token); a.status != 303 {
 		t.Errorf("the token opens a page: %d", a.status)
 	}
 	v.cookie = other.cookie
-	if a := v.get("/v1/receivers"); a.status != 401 {
-		t.Errorf("the cookie opens the operator API: %d", a.status)
-	}
+	effort.Is(t, v.get("/v1/receivers").status, 401, "the cookie opens the operator API")
 }
 
 func TestOtherSitesChangeNothing(t *testing.T) {
@@ -205,9 +191,7 @@ func TestAGrantIsGrantedOnce(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}
-	if b := g.Balance(t); b.Granted != 2500 {
-		t.Errorf("granted %d", b.Granted)
-	}
+	effort.Is(t, g.Balance(t).Granted, 2500, "granted")
 	for field, wrong := range map[string]string{"credits": "-1", "reason": "", "form": "x"} {
 		bad := url.Values{"form": {uuid.NewString()}, "credits": {"5"}, "reason": {"x"}}
 		bad.Set(field, wrong)
@@ -216,12 +200,8 @@ func TestAGrantIsGrantedOnce(t *testing.T) {
 		}
 	}
 	form.Set("credits", "7") // the same form with another sum
-	if a := v.send("POST", path, form); a.status != 422 {
-		t.Errorf("a form that says something else the second time: %d", a.status)
-	}
-	if b := g.Balance(t); b.Granted != 2500 {
-		t.Errorf("granted %d", b.Granted)
-	}
+	effort.Is(t, v.send("POST", path, form).status, 422, "a form that says something else the second time")
+	effort.Is(t, g.Balance(t).Granted, 2500, "granted")
 }
 
 // link is a link in a page.
@@ -281,9 +261,7 @@ func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 		t.Error("the throttles do not say that overrides are missing")
 	}
 	g.Away(false)
-	if a := v.get("/verifications"); a.status != 200 {
-		t.Errorf("after it came back: %d", a.status)
-	}
+	effort.Is(t, v.get("/verifications").status, 200, "after it came back")
 }
 
 func TestFiltersAndParts(t *testing.T) {

@@ -143,9 +143,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 	}
 	check(last)
 	for _, v := range who[1:] {
-		if got := v.get("/"); got.status != 303 {
-			t.Errorf("who signed out is answered %d", got.status)
-		}
+		effort.Is(t, v.get("/").status, 303, "who signed out is answered")
 	}
 	effort.Is(t, len(table), len(operate.Patterns()), "rows of the table, of which each route has one")
 }

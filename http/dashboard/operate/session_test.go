@@ -19,14 +19,10 @@ func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
 	one, two := pagetest.Start(t), pagetest.Start(t) // they share a token
 	eve := visit(t, one, "eve", false)
 	copied := eve.cookie
-	if a := (&visitor{t: t, g: two, cookie: copied}).get("/"); a.status != 303 {
-		t.Errorf("another node takes the session: %d", a.status)
-	}
+	effort.Is(t, (&visitor{t: t, g: two, cookie: copied}).get("/").status, 303, "another node takes the session")
 	ben := visit(t, one, "ben", false)
 	eve.send("POST", "/sign-out", url.Values{})
-	if a := (&visitor{t: t, g: one, cookie: copied}).get("/"); a.status != 303 {
-		t.Errorf("signed out: %d", a.status)
-	}
+	effort.Is(t, (&visitor{t: t, g: one, cookie: copied}).get("/").status, 303, "signed out")
 	if a := ben.get("/"); a.status != 200 {
 		t.Fatalf("somebody else's session: %d", a.status)
 	}
@@ -36,9 +32,7 @@ func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
 			t.Errorf("after a restart the cookie of %s opens a page: %d", who, a.status)
 		}
 	}
-	if a := visit(t, one, "eve", false).get("/"); a.status != 200 {
-		t.Errorf("a new session after the restart: %d", a.status)
-	}
+	effort.Is(t, visit(t, one, "eve", false).get("/").status, 200, "a new session after the restart")
 }
 
 // TestNodesOfOneMachineKeepTheirSessionsApart gives one browser the cookies of two nodes, and of strange hosts.
@@ -50,9 +44,7 @@ func TestNodesOfOneMachineKeepTheirSessionsApart(t *testing.T) {
 	both := names[0] + "=" + a.cookie + "; " + names[1] + "=" + b.cookie
 	for _, g := range []*pagetest.Rig{one, two} {
 		v := &visitor{t: t, g: g}
-		if a := v.send("GET", "/", nil, "Cookie", both); a.status != 200 {
-			t.Errorf("with the cookies of both nodes: %d", a.status)
-		}
+		effort.Is(t, v.send("GET", "/", nil, "Cookie", both).status, 200, "with the cookies of both nodes")
 	}
 	for host, want := range map[string]string{"127.0.0.1": cookieName, "127.0.0.1:07947": cookieName + "-7947", "[::1]:80": cookieName + "-80"} {
 		v := &visitor{t: t, g: one}

@@ -109,9 +109,7 @@ func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
 		}
 	}
 	form := url.Values{"form": {uuid.NewString()}, "source": {"192.0.2.7"}, "to": {"explode"}, "for": {"2h"}, "reason": {"x"}}
-	if a := v.send("POST", "/sources/change", form); a.status != 404 {
-		t.Errorf("a change that is none: %d", a.status)
-	}
+	effort.Is(t, v.send("POST", "/sources/change", form).status, 404, "a change that is none")
 	effort.Is(t, len(g.Overrides(t)), 1, "overrides hold")
 }
 

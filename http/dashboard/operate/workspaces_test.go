@@ -64,13 +64,9 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 	}
 	effort.Is(t, noted(t, g, "eve", "key revoke"), 1, "noted times")
 	v.get(ofKey("")(g)).has(t, "the question again", "already revoked")
-	if a := v.get(ofWorkspace("/keys/zzzzzzzz2345")(g)); a.status != 404 {
-		t.Errorf("no key: %d", a.status)
-	}
+	effort.Is(t, v.get(ofWorkspace("/keys/zzzzzzzz2345")(g)).status, 404, "no key")
 	other := "/workspaces/" + g.Poor.Workspace.String() + "/keys/" + g.Key.ID
-	if a := v.send("POST", other+"/revoke", url.Values{}); a.status != 404 {
-		t.Errorf("a key of another workspace: %d", a.status)
-	}
+	effort.Is(t, v.send("POST", other+"/revoke", url.Values{}).status, 404, "a key of another workspace")
 }
 
 func TestAFileThatRunsWaitsForNoNode(t *testing.T) {

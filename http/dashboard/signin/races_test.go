@@ -229,9 +229,7 @@ func TestAnAnswerToALongAgoQuestion(t *testing.T) {
 	<-time.After(100 * time.Millisecond) // it joins the first; if it asks by itself that is right too
 	g.book.hold.Store(nil)
 	close(hold)
-	if err := <-first; err != nil {
-		t.Errorf("the first: %v", err)
-	}
+	effort.ErrIs(t, <-first, nil, "the first")
 	effort.ErrIs(t, <-second, ledger.ErrNoSuchSession, "6 s after it ended elsewhere")
 }
 

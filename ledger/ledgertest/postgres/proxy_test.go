@@ -162,9 +162,7 @@ func (r *rig) faults() {
 			effort.Is(t, conn.IsClosed(), tt.code == "", "connection closed")
 			effort.Is(t, r.proxy.Counts()[tt.kind]-before, 1, "injected times")
 			if tt.code != "" { // the connection is fit for more
-				if err := transact(t.Context(), conn, 1000+i); err != nil {
-					t.Errorf("the next transaction: %v", err)
-				}
+				effort.ErrIs(t, transact(t.Context(), conn, 1000+i), nil, "the next transaction")
 			}
 			if got := r.marked(i); tt.want != either && got != (tt.want == present) {
 				t.Errorf("committed: got %v, want %s", got, tt.want)

@@ -161,18 +161,14 @@ func worksAt(t *testing.T, url string) {
 	t.Helper()
 	s := effort.Must(Open(t.Context(), url, book, Options{}))(t)
 	workspace := addWorkspace(t, s, "works")
-	if err := grant(t.Context(), s, workspace); err != nil {
-		t.Error(err)
-	}
+	effort.ErrIs(t, grant(t.Context(), s, workspace), nil)
 	if n, err := granted(t.Context(), s, workspace); err != nil || n != 1 {
 		t.Errorf("granted %d, %v", n, err)
 	}
 	if _, err := s.BelievedNow(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	effort.ErrIs(t, s.Close(), nil)
 }
 
 // TestASchemaChangeThatFailsIsTold: CockroachDB may commit a transaction and then fail to
@@ -206,9 +202,7 @@ func TestManyMigrateInCockroachsWay(t *testing.T) {
 		go func() { done <- s.migrate(context.WithoutCancel(t.Context())) }()
 	}
 	for range 3 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, <-done, nil)
 	}
 	worksAt(t, url)
 }

@@ -305,9 +305,7 @@ func TestConnectionsSayWhoTheyAreAndWaitForNothingLong(t *testing.T) {
 	defer func() { _ = store.Close() }()
 	show := func(run func(context.Context, func(*Tx) error) error, name string) (value string) {
 		err := run(t.Context(), func(t *Tx) error { return t.Row(`SHOW ` + name).Scan(&value) })
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		effort.ErrIs(t, err, nil, name)
 		return value
 	}
 	for _, c := range []struct{ name, written, read string }{
@@ -331,9 +329,7 @@ func TestLostConnectionsAreReplaced(t *testing.T) {
 			for range 5 {
 				_, err := granted(t.Context(), s.DB, s.a)
 				added := grant(t.Context(), s.DB, s.a)
-				if err := errors.Join(err, added); err != nil {
-					t.Error(err)
-				}
+				effort.ErrIs(t, errors.Join(err, added), nil)
 			}
 		})
 	}
@@ -366,9 +362,7 @@ func TestALostDatabaseIsToldAsSuch(t *testing.T) {
 			t.Errorf("%s while it is away: got %v, want ErrUnavailable", name, err)
 		}
 		effort.OK(t, postgres.Shared(t).Restart(t.Context()))
-		if err := call(); err != nil {
-			t.Errorf("%s when it is back: %v", name, err)
-		}
+		effort.ErrIs(t, call(), nil, name, "when it is back")
 	}
 }
 
@@ -391,9 +385,7 @@ func TestASilentDatabaseIsGivenUp(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrUnavailable by the caller's deadline", name, err)
 		}
 		effort.OK(t, postgres.Shared(t).Resume())
-		if err := call(t.Context()); err != nil {
-			t.Errorf("%s afterwards: %v", name, err)
-		}
+		effort.ErrIs(t, call(t.Context()), nil, name, "afterwards")
 	}
 	if b, err := granted(t.Context(), s.DB, s.a); err != nil || b != 2 {
 		t.Errorf("%+v, %v: want the two grants that were answered", b, err)

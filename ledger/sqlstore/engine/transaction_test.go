@@ -54,9 +54,7 @@ func TestAFailedTransactionLeavesNothing(t *testing.T) {
 			t.Errorf("%s: the account is %+v, %v", name, b, err)
 		}
 		next := func(t *Tx) error { return spoiled(uuid.New(), nil)(t) }
-		if err := s.Update(t.Context(), next); err != nil {
-			t.Errorf("%s: the next transaction: %v", name, err)
-		}
+		effort.ErrIs(t, s.Update(t.Context(), next), nil, name, "the next transaction")
 	}
 }
 
