@@ -103,6 +103,7 @@ type wornSessions struct {
 	since time.Time // when the first did
 	well  int       // answers that each had before, all alike; 0: they differ
 	n     int
+	alone int // of all, in a row: only the first address of a transaction ever passed
 }
 
 // learnLength learns from a worn session: if several end after as many answers, their length is limited, and what was
@@ -110,23 +111,35 @@ type wornSessions struct {
 func learnLength(ss *sessions, now time.Time, s *session) {
 	w, l := &ss.worn, &ss.allowance.learned
 	if s.opened.After(w.since) {
-		*w = wornSessions{since: now, well: s.well}
+		*w = wornSessions{since: now, well: s.well, alone: w.alone}
 	}
 	if w.n++; s.well != w.well {
 		w.well = 0
 	}
 	known := l.PerSession.Holds(now)
+	if s.taken == 1 && ss.allowance.limits.RcptsPerTransaction > 1 {
+		w.alone++
+	}
 	switch {
+	case w.alone == wornAgree:
+		w.alone = 0
+		l.PerTransaction.Tighten(1, now)
+		l.Transaction.OnSplit(1)
+		beginAgain(ss, now, "only the first address of a transaction passes")
 	case w.n == 1:
 		l.SessionWorn(s.well, now)
 	case w.n == wornAgree && w.well > 0:
 		l.PerSession.Tighten(w.well, now)
 	}
 	if !known && l.PerSession.Holds(now) {
-		for _, o := range ss.paths.all {
-			throttle.BeginAgain(o.pace, now, fmt.Sprintf("only %d addresses pass in a session: what was deferred was about that",
-				l.PerSession.Most))
-		}
+		beginAgain(ss, now, fmt.Sprintf("only %d addresses pass in a session", l.PerSession.Most))
+	}
+}
+
+// beginAgain lets all rates begin anew, since what was learned of them was about something else.
+func beginAgain(ss *sessions, now time.Time, why string) {
+	for _, o := range ss.paths.all {
+		throttle.BeginAgain(o.pace, now, why+": what was deferred was about that")
 	}
 }
 

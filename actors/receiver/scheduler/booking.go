@@ -158,7 +158,9 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 			learned.Group.OnOther()
 			continue
 		}
-		s.taken = max(s.taken, a.Nth)
+		if s.taken = max(s.taken, a.Nth); a.Nth > 1 {
+			ss.worn.alone = 0
+		}
 		learned.Group.OnPlain(told.PipeliningDepth)
 		learned.Transaction.OnPlain(told.RcptsPerTransaction)
 	}

@@ -109,3 +109,18 @@ func TestSourcesTellTheirEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestOnlyTheFirstOfATransactionPasses, in any words: several sessions in which that was so show it.
+func TestOnlyTheFirstOfATransactionPasses(t *testing.T) {
+	for taken, want := range map[int]bool{1: true, 2: false} {
+		sc := begunAlone("example", testOptions(openedWide()), begin)
+		sc.allowance.limits.RcptsPerTransaction = 2
+		for n := range wornAgree {
+			at := begin.Add(time.Duration(n) * time.Second)
+			learnLength(sc.sessions, at, &session{opened: at, sessionRecord: sessionRecord{well: n + 1, taken: taken}})
+		}
+		if got := sc.allowance.learned.PerTransaction.Holds(begin.Add(time.Minute)); got != want {
+			t.Errorf("where %d of a transaction passed: a limit of one is learned: %v", taken, got)
+		}
+	}
+}
