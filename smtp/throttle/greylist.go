@@ -84,6 +84,10 @@ const (
 	freshPass  = 3
 	dueLeast   = 6
 
+	// Where fewer than greyMargin of the due ones pass, we ask that much slower, down to greySlow times the lowest
+	// pace.
+	greySlow = 5
+
 	// greyPatience is how long no address may pass where only words say that a receiver greylists: most make an address
 	// wait five minutes.
 	greyPatience = 12 * time.Minute
@@ -126,7 +130,9 @@ func IsGreylisted(p *Pace, kind string) bool { return p.grey.on && !p.grey.isOth
 
 // isItsKind reports whether a kind of reply shows that the receiver had time for an address, which it greylists.
 func (g *greylisting) isItsKind(kind string) bool {
-	return kind != "" && slices.Contains(strings.Split(g.kinds, kindsApart), kind)
+	code, _, _ := strings.Cut(kind, KindText)
+	kinds := strings.Split(g.kinds, kindsApart)
+	return kind != "" && (slices.Contains(kinds, kind) || slices.Contains(kinds, code))
 }
 
 // isOther reports whether a kind of reply is not about greylisting. Of refusals that isn't known: they may be about the
@@ -223,7 +229,7 @@ func (g *greylisting) isWrong(fresh float64) bool {
 // address is greylisted, due ones show whether we are too fast.
 func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.Time) Effect {
 	g := &p.grey
-	switch took := passed || g.isItsKind(kind); {
+	switch took := passed || !due && g.isItsKind(kind); {
 	case g.kinds != "" && took:
 		take(p, Try{Sent: sent}, now)
 	case g.isOther(kind) && due:
@@ -253,6 +259,12 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.T
 	share := g.ok / g.due
 	if g.due < dueTries/2 || 1-share < max(shareSure, g.usual+shareMore) {
 		return Unchanged
+	}
+	if g.ok < greyMargin*g.due && g.found && p.rate > greySlow*p.floor() { // much too fast
+		g.due, g.ok, g.lowered = 0, 0, 0
+		p.lower(greyMargin*p.rate, p.rate, now)
+		p.enter(PhaseHolding, now, "hardly an address that had waited long enough passed; now "+perSecond(p.rate))
+		return Slower
 	}
 	if g.ok < greyMargin*g.due {
 		g.end(p, now, "those that have waited don't pass either: it isn't greylisting, whatever its replies say")
@@ -291,10 +303,20 @@ func (v *votes) addKind(kind string) {
 	v.kinds[kind]++
 }
 
-// agreed returns the kinds that more than one vote names, with commas.
+// agreed returns the kinds that more than one vote names, with commas; only their codes where the words always differ.
 func agreed(v votes) string {
-	maps.DeleteFunc(v.kinds, func(_ string, n int) bool { return n < 2 })
-	return strings.Join(slices.Sorted(maps.Keys(v.kinds)), kindsApart)
+	codes := map[string]int{}
+	for kind, n := range v.kinds {
+		code, _, _ := strings.Cut(kind, KindText)
+		codes[code] += n
+	}
+	for _, kinds := range []map[string]int{v.kinds, codes} {
+		maps.DeleteFunc(kinds, func(_ string, n int) bool { return n < 2 })
+		if len(kinds) > 0 {
+			return strings.Join(slices.Sorted(maps.Keys(kinds)), kindsApart)
+		}
+	}
+	return ""
 }
 
 // compared are addresses asked again and new ones beside them, during a test. Where the former pass and the latter

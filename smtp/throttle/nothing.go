@@ -24,8 +24,9 @@ const (
 	passesAlone = 4
 
 	// limitLeast is how many good answers of the last second are enough to be taken for the limit, if they are
-	// clearlyLess than were asked.
+	// clearlyLess than were asked. Fewer than limitFew of all say nothing.
 	limitLeast  = 2
+	limitFew    = 4
 	clearlyLess = 0.85
 
 	// longLeast: a limit that counts over a long time lets everything through for at least so long at half the pace;
@@ -40,7 +41,7 @@ const (
 
 	// provenFor: when a pace has gone well for so long, what ends it is taken for an outage, unless it happens again
 	// within relapseIn.
-	provenFor = 30 * time.Second
+	provenFor = 12 * time.Second
 	relapseIn = 10 * time.Minute
 )
 
@@ -59,7 +60,7 @@ type Nothing struct {
 	before      int   // passedAgain when a fresh one last failed
 	proven      bool  // the pace of before had gone well for long
 	stepped     bool  // a raise was taken back just before
-	unheard     bool  // nobody had got a good answer before
+	unheard     bool  // hardly anybody had ever got a good answer
 	excused     bool  // a limit on sessions or openings was found just before
 	limit       float64
 
@@ -113,8 +114,8 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 		well = &p.test.saved
 	}
 	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, cycle: x.cycle, votes: x.votes,
-		proven: now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
-	x.unheard = x.from.IsZero()
+		unheard: x.ended.IsZero() && x.cycled < limitFew,
+		proven:  now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	at := p.firsts.badSince(now)
 	x.went, x.steady = at.Sub(x.from), wasSteady(p, at)
 	x.stepped = at.Sub(p.stepped) < quietNothing
@@ -238,7 +239,7 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 	case x.excused:
 		return "too many sessions were open, or they were opened too fast"
 	case x.unheard:
-		return "nobody had been answered before, so nothing shows that it was our pace"
+		return "hardly anybody had been answered before, so nothing shows that it was our pace"
 	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
 		return "the receiver answers again"
 	}
@@ -252,7 +253,7 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 		if p.long {
 			lasted = 0 // it is no penalty
 		}
-		p.failedTrial(now, lasted)
+		p.failedTrial(now, lasted, nearEdge*p.proved)
 		p.lower(nearEdge*p.proved, p.proved, now)
 		return
 	}
@@ -264,15 +265,22 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	if p.long {
 		lasted = 0
 	}
-	p.failedTrial(now, lasted)
+	lower, edge := from, 0.0
 	switch {
 	case measured:
-		p.lower(min(to, from), x.limit, now)
+		lower, edge = min(to, from), x.limit
 	case through > 0:
 		p.cycle = min(now.Sub(x.from), cycleMost)
-		p.lower(nearEdge*through, through, now)
+		lower, edge = nearEdge*through, through
 	case !x.stepped || 2*x.limit < from: // else that raise was taken back already
-		p.lower(from/2, from, now)
+		lower, edge = from/2, from
+	}
+	p.failedTrial(now, lasted, lower)
+	if edge > 0 {
+		first := p.edge == 0
+		if p.lower(lower, edge, now); first { // so that a limit that is gone doesn't hold us for long
+			p.credit = creditTrial
+		}
 	}
 	p.hold = now.Add(min(lasted, aloneLate))
 }
@@ -291,7 +299,7 @@ func wasSteady(p *Pace, at time.Time) bool {
 // cycle; 0: it isn't such a limit.
 func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	took := now.Sub(x.from)
-	if x.from.IsZero() || 4*min(x.cycled, x.was) < 3*max(x.cycled, x.was) {
+	if few := min(x.cycled, x.was); few < limitFew || 4*few < 3*max(x.cycled, x.was) {
 		return 0
 	}
 	if !x.steady && (x.went < longLeast || 10*lasted > 9*took) {

@@ -65,11 +65,11 @@ func (o *OpeningRate) TooFast(dialled, now time.Time) {
 	if o.trying && o.proved > 0 {
 		to, limit = o.proved, o.rate
 	}
-	o.failedTrial(now, 0)
+	o.failedTrial(now, 0, 0)
 	o.lower(to, limit, now)
 	o.until, o.since = now.Add(settles), now.Add(settles)
 	o.stretch(o.until)
 }
 
 // Cost delays the next raise by the cost of the last one.
-func (o *OpeningRate) Cost(lasted time.Duration, now time.Time) { o.failedTrial(now, lasted) }
+func (o *OpeningRate) Cost(lasted time.Duration, now time.Time) { o.failedTrial(now, lasted, o.rate) }

@@ -404,7 +404,7 @@ func (p *Pace) Excuse(now time.Time) {
 // Cost notes how long no session could be opened. If a raise was taken back just before, that was its penalty.
 func (p *Pace) Cost(since, now time.Time) {
 	if p.stepped.After(since.Add(-PenaltyWithin)) {
-		p.failedTrial(now, now.Sub(since))
+		p.failedTrial(now, now.Sub(since), p.rate)
 	}
 }
 
@@ -614,7 +614,7 @@ func (p *Pace) overspent(now time.Time) Effect {
 	to, share := (1-max(2*stepLeast, min((more.likely-usual)/2, 1-enoughLess)))*from, p.stepsShare
 	ours := max(0, 1-(1-share)*first/from) // expected share of deferrals now, if there is a limit
 	if to >= enoughLess*first || x.n < shareTries || x.likely < (share+ours)/2 {
-		p.failedTrial(now, 0)
+		p.failedTrial(now, 0, 0)
 		p.lower(to, from, now)
 		p.stepsFrom, p.stepsAt, p.stepsShare, p.counted = first, began, share, now
 		p.enter(PhaseHolding, now, fmt.Sprintf("some addresses were deferred at %s and passed later; now %s", perSecond(from), perSecond(p.rate)))
@@ -632,7 +632,7 @@ func (p *Pace) overspent(now time.Time) Effect {
 func (p *Pace) endTrial(now time.Time) Effect {
 	from := p.rate
 	p.spend(1)
-	p.failedTrial(now, 0)
+	p.failedTrial(now, 0, 0)
 	p.lower(min(p.proved, nearEdge*from), from, now)
 	p.counted = now
 	p.enter(PhaseHolding, now, fmt.Sprintf("one was deferred at %s; now %s", perSecond(from), perSecond(p.rate)))
@@ -651,7 +651,7 @@ func (p *Pace) stepBack(now time.Time) Effect {
 	if p.trying && p.proved > 0 {
 		to = p.proved
 	}
-	p.failedTrial(now, 0)
+	p.failedTrial(now, 0, 0)
 	p.lower(min(to, nearEdge*from), from, now)
 	p.counted, p.until = now.Add(settles), now.Add(settles)
 	p.stretch(p.until)

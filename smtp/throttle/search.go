@@ -31,11 +31,13 @@ const (
 	creditLeast, creditFor  = 150.0, 60.0
 	creditMost, creditTrial = 2.0, 1.5
 
-	// trialGap is the least time from a failed raise to the next one, doubled for each in a row up to trialGapMost, and
-	// at least trialWorth times as long as nothing passed because of it.
+	// trialGap is the least time from a failed raise to the next one, doubled for each in a row up to trialGapMost. It
+	// is at least trialWorth times as long as nothing passed because of it; where the ceiling is much higher, so that
+	// there is more to win, as little as worthLeast times, doubled for each in a row.
 	trialGap     = 15 * time.Second
 	trialGapMost = 5 * time.Minute
-	trialWorth   = 20
+	trialWorth   = 20.0
+	worthLeast   = 6.0
 
 	// wonShort: after so many successful raises in a row, a limit that seemed to count over a long time is none.
 	wonShort = 3
@@ -213,12 +215,15 @@ func (s *search) lower(to, edge float64, now time.Time) {
 	s.stretch(now)
 }
 
-// failedTrial notes a failed raise, and how long nothing passed because of it.
-func (s *search) failedTrial(now time.Time, lasted time.Duration) {
+// failedTrial notes a failed raise, how long nothing passed because of it, and the rate that comes after it.
+func (s *search) failedTrial(now time.Time, lasted time.Duration, next float64) {
 	if s.trying {
 		s.fails++
 	}
-	s.gap = later(s.gap, now.Add(max(min(trialGap<<min(s.fails, 10), trialGapMost), trialWorth*lasted)))
+	worth := max(worthLeast, trialWorth*2*next/max(s.ceiling-next, next))
+	worth = min(worth*float64(int(1)<<min(s.fails, 10)), trialWorth)
+	least := min(trialGap<<min(s.fails, 10), trialGapMost)
+	s.gap = later(s.gap, now.Add(max(least, time.Duration(worth*float64(lasted)))))
 }
 
 // flow counts good answers by when their events were sent, in steps of flowStep.

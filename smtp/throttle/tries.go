@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"math"
+	"strings"
 	"time"
 )
 
@@ -20,7 +21,7 @@ const (
 type Try struct {
 	Sent           time.Time
 	Result         Result
-	Kind           string // code or trouble: asking again shows what a kind means
+	Kind           string // code or trouble, KindText and more: asking again shows what a kind means
 	Domain, Tenant string
 	Greylisted     bool // its words say so
 	Unsure         bool // an earlier owner of its file may have asked it, so passing shows nothing
@@ -33,8 +34,11 @@ const (
 	// firstsKept is how many first tries are kept.
 	firstsKept = 64
 
-	// kindsMax bounds the kinds of replies that are distinguished.
-	kindsMax = 256
+	// kindsMax bounds the kinds of replies that are distinguished; after textsMax only their codes are.
+	kindsMax, textsMax = 256, 64
+
+	// KindText separates the code of a Try's kind from what stands for its words, if anything does.
+	KindText = " #"
 
 	// The first worthFirst of a kind are asked again soon; then one in worthSample where nearly all were about their
 	// address.
@@ -105,6 +109,10 @@ type replyKinds map[string]*replyKind
 // of returns a kind, a new one if there is none.
 func (all replyKinds) of(kind string) *replyKind {
 	k := all[kind]
+	if k == nil && len(all) >= textsMax {
+		kind, _, _ = strings.Cut(kind, KindText)
+		k = all[kind]
+	}
 	if k == nil {
 		if len(all) >= kindsMax {
 			clear(all)
@@ -185,7 +193,7 @@ func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 // as are no chance where so many failed before, or fail usually. Those that got a reply which has always been about its
 // address so far count less.
 func (f *firsts) rowFails(usual float64) bool {
-	if f.row >= 3*rowNothing {
+	if f.row >= 2*rowNothing {
 		return oddsOf(f.row, usual) >= blockedOdds
 	}
 	if good, _ := f.goodSince(time.Time{}); good == 0 {

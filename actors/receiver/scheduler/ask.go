@@ -41,7 +41,7 @@ func (ss *sessions) tendFree(v *View, resting bool) {
 	ss.sortFree(free)
 	for _, s := range free {
 		worn := s.isWorn()
-		if worn {
+		if worn && s.well > 0 {
 			learnLength(ss, now, s)
 		}
 		if resting || worn || ss.isSpent(v, s) || ss.makesRoom(now, s) {
@@ -89,10 +89,12 @@ func (ss *sessions) isSpent(v *View, s *session) bool {
 const wornAfter = 3
 
 // isWorn reports whether the newest answers of a session are bad after good ones, so that another session may do
-// better. While nothing passes, that is tried once a pause alone didn't help.
+// better. While nothing passes, that is tried once a pause alone didn't help, whether there were good ones or not.
 func (s *session) isWorn() bool {
-	p := s.path.pace
-	return s.well > 0 && s.worn >= wornAfter && (!p.Alone() || p.Nothing().Asked() >= wornAfter)
+	if p := s.path.pace; p.Alone() {
+		return s.worn >= wornAfter && p.Nothing().Asked() >= wornAfter
+	}
+	return s.well > 0 && s.worn >= wornAfter
 }
 
 // wornAgree sessions that are worn after as many answers show that their length is limited, of those open together.
@@ -146,7 +148,7 @@ func beginAgain(ss *sessions, now time.Time, why string) {
 // stale reports whether a session got only deferrals, and one of its addresses is asked again: some receivers greylist
 // the connection, and let pass who returns in another one.
 func (s *session) stale() bool {
-	return s.greyed > 0 && s.greyed == s.told && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
+	return s.told > 0 && s.well == 0 && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
 }
 
 // pathLeft reports whether a session's source may no longer be used, or is now only the second choice.

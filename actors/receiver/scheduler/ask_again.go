@@ -3,9 +3,11 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"rollcall/actors/wire"
@@ -61,7 +63,7 @@ func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	t := throttle.Try{Sent: a.Sent, Result: r, Domain: p.Address.Domain, Tenant: p.chunk.task.tenant,
 		Unsure: p.chunk.named.GetEpoch() > 1}
 	if r != throttle.Answered {
-		t.Kind, t.Greylisted = words(a.Judgement.Attempt), saysGreylisted(&a.Judgement)
+		t.Kind, t.Greylisted = kindOf(&a.Judgement.Attempt), saysGreylisted(&a.Judgement)
 	}
 	return t
 }
@@ -100,7 +102,7 @@ func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 	case guardWoke, guardCounts, overRefused, wasCut, troubled:
 		return
 	case suspicious, suspected:
-		if law := at.path.pace; law.Greylisting() && !throttle.IsGreylisted(law, words(a.Judgement.Attempt)) {
+		if law := at.path.pace; law.Greylisting() && !throttle.IsGreylisted(law, kindOf(&a.Judgement.Attempt)) {
 			a.Judgement.Attempt.Void = true // a limit keeps it from being greylisted, so its time doesn't begin
 		}
 	}
@@ -161,7 +163,7 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	}
 	if waited, again := p.waited(a.Sent, o); again {
 		due := o.grey.IsDue(waited)
-		kind := words(a.Judgement.Attempt)
+		kind := kindOf(&a.Judgement.Attempt)
 		qs.followLaw(now, at, o.pace.Retried(a.Sent, false, due, kind, now), &a)
 		if a.Judgement.Verdict.Reason == smtp.Greylisted || throttle.IsGreylisted(o.pace, kind) {
 			o.grey.Again(waited)
@@ -195,7 +197,7 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 			"asked again %s later it got %s again, while others were answered",
 			max(time.Second, a.Sent.Sub(one.first.Sent).Round(time.Second)), words(a.Judgement.Attempt))))
 	}
-	qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, false, words(a.Judgement.Attempt), now), &a)
+	qs.followLaw(now, at, o.pace.Again(one.first, a.Sent, false, kindOf(&a.Judgement.Attempt), now), &a)
 	p.deferred, p.deferredBy = one.first.Sent, o.name
 	if o.pace.Greylisting() && !throttle.IsGreylisted(o.pace, one.first.Kind) {
 		p.deferred = a.Sent // a limit kept it from being greylisted before
@@ -520,6 +522,22 @@ func (o *egressPath) readyAt(at time.Time) (int, time.Time) {
 // rateLimited reports whether a verdict says that we ask too fast.
 func rateLimited(v verdict.Verdict) bool {
 	return (v.Action == verdict.ActSlow || v.Action == verdict.ActPause) && v.Reason == smtp.ReceiverRateLimited
+}
+
+// kindOf names the kind of a reply by its code and a hash of its words, without those that hold a digit: they may name
+// a message, or a time.
+func kindOf(a *evidence.Attempt) string {
+	kind := words(*a)
+	if a.Text == "" {
+		return kind
+	}
+	sum := fnv.New32a()
+	for word := range strings.FieldsSeq(a.Text) {
+		if !strings.ContainsAny(word, "0123456789") {
+			_, _ = sum.Write([]byte(word))
+		}
+	}
+	return fmt.Sprintf("%s%s%x", kind, throttle.KindText, sum.Sum32())
 }
 
 // words describes an attempt for people: its code, or why there was none.

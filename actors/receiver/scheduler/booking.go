@@ -114,7 +114,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	s.rcpts += asked + r.OnWire
 	s.refused += refused + unheard
 	s.transactions += r.Transactions
-	if s.greyed >= greyedFew && s.greyed == s.told && !s.queue.cameBack {
+	if s.told >= greyedFew && s.well == 0 && !s.queue.cameBack {
 		s.doomed, s.queue.cameBack = true, true
 	}
 	room := make([]evidence.Attempt, len(r.Answered))
@@ -134,7 +134,7 @@ func (s *session) noteAnswer(told *Judgement) {
 	}
 	if told.Verdict.Outcome != smtp.Undecided {
 		s.well, s.worn = s.told, 0
-	} else if throttle.MayBeOurs(s.path.pace, words(told.Attempt)) {
+	} else if throttle.MayBeOurs(s.path.pace, kindOf(&told.Attempt)) {
 		s.worn++
 	}
 }

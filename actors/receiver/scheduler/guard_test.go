@@ -461,16 +461,16 @@ func bytesOf(source string) []byte {
 func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 	opened := begin.Add(time.Minute)
 	for _, c := range []struct {
-		name         string
-		told, greyed int
-		queued       int
-		putOff       time.Duration // behind opened
-		stale        bool
+		name       string
+		told, well int
+		queued     int
+		putOff     time.Duration // behind opened
+		stale      bool
 	}{
-		{"all were put off, and one comes back", 3, 3, 1, time.Second, true},
+		{"all were put off, and one comes back", 3, 0, 1, time.Second, true},
 		{"one was let through", 3, 2, 1, time.Second, false},
-		{"it was put off in a session before", 3, 3, 1, -time.Second, false},
-		{"nobody waits", 3, 3, 0, time.Second, false},
+		{"it was put off in a session before", 3, 0, 1, -time.Second, false},
+		{"nobody waits", 3, 0, 0, time.Second, false},
 		{"nothing was asked yet", 0, 0, 1, time.Second, false},
 	} {
 		queue := fairqueue.New[*Probe](nil)
@@ -479,7 +479,7 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 			l.Push(queue.Flow(uuid.Nil, uuid.Nil), &Probe{}, fairqueue.Normal)
 		}
 		l.greyed = opened.Add(c.putOff)
-		s := &session{sessionRecord: sessionRecord{told: c.told, greyed: c.greyed}, opened: opened, queue: l}
+		s := &session{sessionRecord: sessionRecord{told: c.told, well: c.well}, opened: opened, queue: l}
 		effort.Is(t, s.stale(), c.stale, c.name, "stale")
 	}
 	w := newWorld(t, openedWide(), 1)

@@ -58,7 +58,7 @@ func (ps *paths) throttled(now, sent time.Time, o *egressPath, told Judgement) {
 		ps.pauseReceiver(now, told)
 		return
 	}
-	e := o.pace.Bad(throttle.Try{Sent: sent, Result: throttle.Deferred, Kind: words(told.Attempt)}, now)
+	e := o.pace.Bad(throttle.Try{Sent: sent, Result: throttle.Deferred, Kind: kindOf(&told.Attempt)}, now)
 	if e == throttle.Unchanged {
 		return
 	}

@@ -34,6 +34,7 @@ type limitOf struct {
 	inSession    int           // RCPTs; any number: 0
 	ofDomain     throttle.Rate // RCPTs for each mail domain; none: zero
 	fixed        bool          // counted by the clock's seconds or minutes, else over any window
+	even         bool          // or evenly: a bucket that holds a twentieth, one at least
 	countsBad    bool          // what it put off counts too
 	way          int
 	penalty      time.Duration // nothing is served for so long after one too many
@@ -69,6 +70,7 @@ type unknownReceiver struct {
 	greys   smtp.Reply    // how; code 0: as at a limit
 	apart   bool          // by each host, as if there were no other
 	trusts  int           // after so many have come back it greylists nobody any more; 0: never
+	visits  time.Duration // everybody is put off in sessions that begin within so long of the first RCPT; 0: nobody
 	slow    slowAnswers
 	outages []stretch // it refuses connections, and resets those that are open
 	silent  []stretch // it says nothing, and what it says comes at the end
@@ -82,9 +84,10 @@ type unknownReceiver struct {
 	change  changeOf
 
 	meter
-	turns *rand.Rand
-	salt  string // which addresses are odd or don't exist
-	seen  map[string]time.Time
+	greeted time.Time // the session that asks
+	turns   *rand.Rand
+	salt    string // which addresses are odd or don't exist
+	seen    map[string]time.Time
 
 	cameBack int // of those greylisted
 }
@@ -141,6 +144,23 @@ func silence(list []stretch, now time.Time) time.Duration {
 		}
 	}
 	return 0
+}
+
+// overEvenly counts one more event in a bucket and reports whether that is one too many. The list has one time: when
+// the bucket will be full again.
+func overEvenly(list *[]time.Time, r throttle.Rate, now time.Time) bool {
+	if r.Events == 0 {
+		return false
+	}
+	full, each := now, r.Per/time.Duration(r.Events)
+	if len(*list) > 0 && (*list)[0].After(now) {
+		full = (*list)[0]
+	}
+	if full = full.Add(each); full.Sub(now) > each*time.Duration(max(1, r.Events/20)) {
+		return true
+	}
+	*list = []time.Time{full}
+	return false
 }
 
 // over counts one more event and reports whether that is one too many.
@@ -267,7 +287,12 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 	if !s.change.at.IsZero() && !now.Before(s.change.at) {
 		s.limit, s.change = s.change.to, changeOf{}
 	}
-	bad := over(&s.rcpts, s.limit.rcpts, s.limit.fixed, s.limit.countsBad, now) || s.overOfDomain(address, now)
+	bad := s.overOfDomain(address, now)
+	if s.limit.even {
+		bad = bad || overEvenly(&s.rcpts, s.limit.rcpts, now)
+	} else {
+		bad = over(&s.rcpts, s.limit.rcpts, s.limit.fixed, s.limit.countsBad, now) || bad
+	}
 	if bad && s.limit.penalty > 0 && !now.Before(s.until) {
 		s.until = now.Add(s.limit.penalty)
 	}
@@ -277,6 +302,9 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 	}
 	if s.breaks {
 		return smtp.Reply{}, true, wasDown
+	}
+	if s.visits > 0 && s.waits(s.greeted, "", s.visits) {
+		return s.later(), false, wasGrey
 	}
 	if s.flaky > 0 && s.turns.Float64() < s.flaky {
 		return s.later(), false, wasGrey
@@ -571,7 +599,7 @@ func (tr *trial) arrived(s OpenSession, l *liveSession) {
 		tr.failedToOpen(tr.turn*3/2, s, l, &smtp.Failure{Stage: smtp.StageGreeting, Reply: reply})
 		return
 	}
-	l.open = true
+	l.open, l.s.greeted = true, tr.now
 	tr.stranger.open++
 	tr.tell(tr.turn*3/2, l, func(sc *Scheduler) {
 		l.s.socket.MarkIdle()
@@ -633,6 +661,7 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 		tr.t.Errorf("RCPT %d of a session", l.s.rcpts)
 	}
 	tr.sent = append(tr.sent, sent)
+	tr.stranger.greeted = l.s.greeted
 	reply, closed, truth := tr.stranger.rcpt(tr.now, l.host, tenant, p.Address.String())
 	if n := tr.stranger.limit.inSession; n > 0 && l.s.rcpts > n {
 		reply, closed = tr.stranger.off()

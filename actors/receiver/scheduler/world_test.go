@@ -147,6 +147,7 @@ type simSession struct {
 	host    string
 	source  string
 	socket  *registry.ConnSlot
+	greeted time.Time
 	rcpts   int
 	inside  int // of its transaction
 	refused int

@@ -29,6 +29,8 @@ func families() []family {
 		{"most", "all done in 1.3 of the ideal", 4, 0.5, drawMost},
 		{"apart", "all done in 1.3 of the ideal", 4, 0.5, drawApart},
 		{"greylimit", "all done in 1.5 of the ideal, 5 % put off by the limit", 4, 0.5, drawGreyLimit},
+		{"visits", "all done in 1.1 of the ideal, what it waits, and 30 s", 4, 0.7, drawVisits},
+		{"buckets", "70 % used (50 % with a penalty), 2 % put off", 4, 0.5, drawBuckets},
 		{"missing", "all done in 1.5 of the ideal and 15 s", 4, 0.5, drawMissingForNow},
 		{"singly", "97 % of what is told (95 % far away), 90 % at any time", 4, 0.2, drawGreylistedSingly},
 		{"transients", "90 % of what is told (80 % where over 10 % are put off)", 4, 0.7, drawTransients},
@@ -436,6 +438,9 @@ func drawGreyLimit(r *rand.Rand) *drawn {
 	w := drawGreylisting(r)
 	w.far.grey, w.far.greys = secondsOf(one(r, 1, 5, 20, 60, 120)), w.far.later()
 	drawWords(r, w.far)
+	if r.IntN(2) == 0 { // it may use the same codes
+		w.far.says = smtp.Reply{Code: w.far.greys.Code, Enhanced: w.far.greys.Enhanced}
+	}
 	l := &w.far.limit
 	l.rcpts, l.way, l.fixed = rate(one(r, 4, 10, 20), time.Second), r.IntN(ways), r.IntN(2) == 0
 	l.countsBad, l.penalty = r.IntN(3) == 0, secondsOf(one(r, 0, 0, 10))
@@ -450,6 +455,28 @@ func drawApart(r *rand.Rand) *drawn {
 	w := drawGreylisting(r)
 	w.hosts, w.far.apart, w.wanted = 2, true, figures{timeTaken: 1.3}
 	return w.describe(fmt.Sprintf("each host greylists everybody for %s, %d addresses", w.far.grey, w.addresses))
+}
+
+// drawVisits draws a receiver that puts everybody off in the sessions of a while, whatever it says.
+func drawVisits(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.far.visits = secondsOf(one(r, 1, 5, 20, 60))
+	w.stated, w.addresses = true, min(2500, int(w.rate()*120))
+	w.spare, w.wanted = w.far.visits+30*time.Second, figures{timeTaken: 1.1}
+	return w.describe(fmt.Sprintf("sessions of the first %s are put off, %d addresses", w.far.visits, w.addresses))
+}
+
+// drawBuckets draws a hidden limit that takes RCPTs evenly, and may have a penalty.
+func drawBuckets(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.span, w.from, w.wanted = 5*time.Minute, 60, figures{usedPart: 0.7, putOffPart: 0.02}
+	l := &w.far.limit
+	l.rcpts, l.even, l.way = rate(one(r, 4, 10, 20, 60), time.Second), true, r.IntN(ways)
+	w.told.RcptRate = rate(one(r, 2, 4, 10)*l.rcpts.Events, time.Second)
+	if l.penalty = secondsOf(one(r, 0, 0, 5, 10)); l.penalty > 0 {
+		w.wanted[usedPart] = 0.5
+	}
+	return w.describe("a bucket")
 }
 
 // drawMissingForNow draws a receiver that puts off whoever doesn't exist, which are many, and small lists.
