@@ -275,6 +275,9 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	case !x.stepped || 2*x.limit < from: // else that raise was taken back already
 		lower, edge = from/2, from
 	}
+	if 2*lower < from {
+		p.gap = now // what an earlier raise cost counts no longer: there is much to win
+	}
 	p.failedTrial(now, lasted, lower)
 	if edge > 0 {
 		first := p.edge == 0
