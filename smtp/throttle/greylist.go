@@ -98,6 +98,9 @@ const (
 	// greyHelps is how much more of the due ones pass when we ask slower, if our pace was the cause.
 	greyHelps = 0.1
 
+	// unsureMost is how many an earlier owner may have asked without settling them.
+	unsureMost = 64
+
 	// dueTries is how many due addresses it takes to tell whether they pass.
 	dueTries = 20
 )
@@ -114,6 +117,7 @@ type greylisting struct {
 
 	passed   time.Time     // when the newest address passed
 	patience time.Duration // for which nobody may pass at all
+	unsure   int           // that passed, but an earlier owner may have asked them
 	fresh    int           // new addresses since it began
 	share    float64       // of these, by the newest: how many passed
 	due, ok  float64       // of the newest due ones: how many, and how many passed

@@ -233,7 +233,8 @@ func (p *Pace) Good(t Try, now time.Time) Effect {
 	case t.Unsure && x.on && x.domain == "" && x.tenant == "":
 		p.passed(t.Sent, now)
 		return p.againAlone(true, now)
-	case t.Unsure && p.grey.on:
+	case t.Unsure && p.grey.on && p.grey.unsure < unsureMost:
+		p.grey.unsure++
 		p.grey.passed = later(p.grey.passed, now)
 	case !x.on:
 		x.votes = votes{}

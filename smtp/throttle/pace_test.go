@@ -107,7 +107,7 @@ func TestPaceFindsGreylisting(t *testing.T) {
 			t.Errorf("%s: %s", wait, a.pace.Explain(a.now).Why)
 		}
 		for _, unsure := range []bool{true, false} { // an earlier owner of the file asked them
-			for range 2 * firstsKept {
+			for range unsureMost {
 				a.now = a.now.Add(time.Second / 20)
 				a.pace.Good(Try{Sent: a.now, Domain: "d", Unsure: unsure}, a.now)
 			}
