@@ -48,8 +48,10 @@ const (
 	// against chance at which a row of them is a block: 1 in 10,000.
 	refusedUsual, blockedOdds = 0.03, 9.2
 
-	// settledIn is the time before a bad answer over which good ones are counted.
+	// settledIn is the time before a bad answer over which good ones are counted. Where fewer than fewPass pass, it may be
+	// a penalty: then failing again shows nothing.
 	settledIn = 5 * time.Second
+	fewPass   = 0.1
 
 	// unsure is how many standard deviations above what was counted a share of failures may be.
 	unsure = 1.5
@@ -293,10 +295,11 @@ func (f *firsts) chance(e *entry) float64 {
 // settle learns what asking an address again showed.
 func (f *firsts) settle(first *Try, passed bool) {
 	k := f.kinds.of(first.Kind)
-	if good, n := f.goodSince(first.Sent.Add(-settledIn)); passed {
+	good, n := f.goodSince(first.Sent.Add(-settledIn))
+	if share := float64(good+1) / float64(n+1); passed {
 		k.passed++
-	} else {
-		k.failed += float64(good+1) / float64(n+1)
+	} else if share >= fewPass {
+		k.failed += share
 	}
 	if k.passed+k.failed > firstsKept {
 		k.passed, k.failed = k.passed/2, k.failed/2
