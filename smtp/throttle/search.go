@@ -71,6 +71,7 @@ type search struct {
 
 	began    time.Time // since when this rate holds
 	answered int       // answers to events since then that don't speak against it
+	passed   int       // of these, good ones
 	used     int       // all answers to them
 	bads     float64   // of these, how many were deferred for a reason that isn't their own
 }
@@ -98,7 +99,9 @@ func (s *search) begin(now time.Time) {
 func (s *search) floor() float64 { return min(s.ceiling, slowest) }
 
 // stretch starts the counts of a new rate.
-func (s *search) stretch(now time.Time) { s.began, s.answered, s.used, s.bads = now, 0, 0, 0 }
+func (s *search) stretch(now time.Time) {
+	s.began, s.answered, s.passed, s.used, s.bads = now, 0, 0, 0, 0
+}
 
 // good takes a good answer to an event and reports whether the rate was raised. usual is the share that is deferred at
 // any pace.
@@ -108,7 +111,8 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 		return false
 	}
 	s.answered++
-	if s.used++; s.rate >= s.ceiling {
+	s.passed++
+	if s.used++; s.rate >= s.ceiling || float64(s.passed) < (1-nearlyAll)*float64(s.used) { // or it may be a penalty
 		return false
 	}
 	ran := sent.Sub(s.began)
