@@ -11,7 +11,6 @@ import (
 	"rollcall/actors/inspect"
 	"rollcall/actors/process"
 	"rollcall/actors/wire"
-	"rollcall/smtp"
 	"rollcall/smtp/mx"
 )
 
@@ -77,21 +76,28 @@ func (a *Actor) Receive(c actor.Context) {
 		a.takePulse(c, now, m)
 	case *wire.Moved:
 		if a.isCurrent(c.Sender(), m.GetTask()) {
-			a.planner.backlog.takeMoved(now, m)
+			a.planner.backlog.takeMoved(now)
 		}
 	case *actor.Terminated:
 		a.takeTermination(now, m)
 	case Hold:
 		a.planner.holdWork(now, m.On)
 	case Park:
-		a.parkWork(c, now)
+		if left, ok := a.planner.park(now); ok {
+			c.Send(c.Parent(), left)
+		} else {
+			c.Send(c.Parent(), NotParked{Domain: a.planner.work.Domain})
+		}
 	case Resume:
 		a.planner.held = false
 	case CaughtUp:
 	case routeDone:
 		a.planner.takeRoute(now, m.route, m.err)
 	case receiverDone:
-		a.reachReceiver(c, m)
+		if a.planner.foundReceiver(m.key, m.pid != nil) && m.pid != nil {
+			a.receiver = m.pid
+			c.Watch(m.pid)
+		}
 	case recallDone:
 		a.planner.controls.recallOver(now)
 	case panicked:
@@ -104,16 +110,6 @@ func (a *Actor) Receive(c actor.Context) {
 		return
 	}
 	a.plan(c, now)
-}
-
-// parkWork answers the parent with the work that is left, or with NotParked.
-func (a *Actor) parkWork(c actor.Context, now time.Time) {
-	left, ok := a.planner.park(now)
-	if !ok {
-		c.Send(c.Parent(), NotParked{Domain: a.planner.work.Domain})
-		return
-	}
-	c.Send(c.Parent(), left)
 }
 
 // tellWaits tells the parent what the addresses wait for, if that has changed, and returns when to wake next.
@@ -208,26 +204,11 @@ func (a *Actor) doStep(c actor.Context, s step) {
 		if c.Sender() != nil {
 			c.Send(c.Sender(), s.msg)
 		}
-	case guardSeen:
-		a.warnOfGuard(s)
 	case leave:
 		if a.receiver != nil {
 			c.Unwatch(a.receiver)
 			a.receiver = nil
 		}
-	}
-}
-
-// warnOfGuard logs that a receiver's answers are no longer true.
-func (a *Actor) warnOfGuard(s guardSeen) {
-	a.options.Log.Warn("receiver accepts every address behind many refusals", "domain", a.planner.work.Domain,
-		"receiver", a.planner.route.key, "reason", smtp.HarvestGuard.String(), "until", s.until)
-}
-
-func (a *Actor) reachReceiver(c actor.Context, m receiverDone) {
-	if a.planner.foundReceiver(m.key, m.pid != nil) && m.pid != nil {
-		a.receiver = m.pid
-		c.Watch(m.pid)
 	}
 }
 

@@ -172,7 +172,7 @@ func (a *adversary) work() {
 	case a.chance(1):
 		a.b.backlog.loseReceiver(a.now, rapid.IntRange(0, lostSure).Draw(a.t, "suspicion"))
 	case a.chance(1):
-		a.b.backlog.takeMoved(a.now, &wire.Moved{Task: s.task})
+		a.b.backlog.takeMoved(a.now)
 	}
 	if a.chance(5) {
 		clear(a.open) // forgotten

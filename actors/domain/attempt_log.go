@@ -1,7 +1,7 @@
 package domain
 
 import (
-	"hash/maphash"
+	"slices"
 	"time"
 	"unique"
 
@@ -43,7 +43,6 @@ type note struct {
 // said is an attempt without its time, which many addresses may share.
 type said struct {
 	attempt evidence.Attempt
-	hash    uint64
 	refs    uint32
 	loose   bool // counts as text of the node: see Load.keepBytes
 }
@@ -55,21 +54,19 @@ type said struct {
 // is kept without its words, which no rule reads.
 type attemptLog struct {
 	load    *Load
-	seed    maphash.Seed
 	pages   [][]note // the first note is not used; most domains are small, and the first page grows as slices do
 	free    uint32   // first of the free notes, chained by older
 	said    []said   // the first is not used
 	unused  []uint32
-	places  map[uint64]uint32 // of said, by hash
-	sources []string          // by number, from 1
+	places  map[evidence.Attempt]uint32 // of said
+	sources []string                    // by number, from 1
 
 	page     []evidence.Attempt // for cases that are taken
 	pageSize int
 }
 
 func newAttemptLog(load *Load) *attemptLog {
-	return &attemptLog{load: load, seed: maphash.MakeSeed(), pages: [][]note{{{}}}, said: make([]said, 1),
-		places: map[uint64]uint32{}}
+	return &attemptLog{load: load, pages: [][]note{{{}}}, said: make([]said, 1), places: map[evidence.Attempt]uint32{}}
 }
 
 // takeCase gives the case of an address as far as it is kept, and forgets it.
@@ -165,12 +162,11 @@ func (r *attemptLog) freeNote() uint32 {
 // fileSaid returns the number under which an answer is kept; false: there is no room for it.
 func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) (uint32, bool) {
 	a.At = time.Time{}
-	hash := maphash.Comparable(r.seed, a)
-	if place, known := r.places[hash]; known && r.said[place].attempt == a {
+	if place, known := r.places[a]; known {
 		r.said[place].refs++
 		return place, true
 	}
-	s := said{hash: hash, refs: 1}
+	s := said{refs: 1}
 	if r.countSaid() >= saidMax {
 		bare := a
 		bare.Text, bare.Enhanced = "", smtp.EnhancedCode{}
@@ -196,7 +192,7 @@ func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) (uint32, bool) {
 		place = uint32(len(r.said))
 		r.said = append(r.said, s)
 	}
-	r.places[hash] = place // of two with one hash, only the newer is shared from now on
+	r.places[a] = place
 	return place, true
 }
 
@@ -212,9 +208,7 @@ func (r *attemptLog) releaseSaid(place uint32) {
 	if s.loose {
 		r.load.forgetBytes(saidBytes + len(s.attempt.Text))
 	}
-	if r.places[s.hash] == place {
-		delete(r.places, s.hash)
-	}
+	delete(r.places, s.attempt)
 	*s = said{}
 	r.unused = append(r.unused, place)
 }
@@ -231,10 +225,8 @@ func (r *attemptLog) close() {
 
 // sourceNumber gives the number of a source address; 0: there are too many.
 func (r *attemptLog) sourceNumber(address string) uint16 {
-	for i, s := range r.sources {
-		if s == address {
-			return uint16(i + 1)
-		}
+	if i := slices.Index(r.sources, address); i >= 0 {
+		return uint16(i + 1)
 	}
 	if len(r.sources) == sourcesMax {
 		return 0

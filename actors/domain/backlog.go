@@ -171,12 +171,7 @@ func (b *backlog) checkSilence(now time.Time) {
 	}
 	for _, o := range b.chunks {
 		if !o.acked && now.Sub(o.sent) >= ackWithin {
-			o.sent = now
-			o.offer = &wire.Offer{Task: b.task, Chunk: o.offer.Chunk, Hosts: o.offer.Hosts,
-				Probes: o.offer.Probes, Workspace: o.offer.Workspace,
-				ExpiresInMs: wire.Left(now, b.work.Deadline)} // what was sent stays
-			b.tellBehind(now, o.offer)
-			b.addStep(tell{o.offer})
+			b.sendOffer(now, o, o.offer.Chunk, o.offer.Hosts, o.offer.Probes)
 		}
 	}
 }
@@ -218,9 +213,7 @@ func (b *backlog) offerChunk(now time.Time, hosts []*wire.Host, retries bool) {
 		b.receiver.heard = now
 	}
 	b.chunk++
-	o := &open{retries: retries, left: map[uint32]struct{}{}, sent: now, seen: map[uint64]struct{}{},
-		offer: &wire.Offer{Task: b.task, Chunk: b.chunk, Hosts: hosts, Workspace: b.workspace,
-			ExpiresInMs: wire.Left(now, b.work.Deadline)}}
+	o := &open{retries: retries, left: map[uint32]struct{}{}, seen: map[uint64]struct{}{}}
 	size := b.size
 	if b.options.Load.isHeavy() {
 		size = chunkLeast
@@ -242,12 +235,19 @@ func (b *backlog) offerChunk(now time.Time, hosts []*wire.Host, retries bool) {
 	if len(ordinals) == 0 {
 		return
 	}
-	o.offer.Probes = b.retries.makeProbes(now, ordinals, b.controls.localOf)
-	b.tellBehind(now, o.offer)
 	if b.offeredAt.IsZero() {
 		b.offeredAt = now
 	}
 	b.chunks = append(b.chunks, o)
+	b.sendOffer(now, o, b.chunk, hosts, b.retries.makeProbes(now, ordinals, b.controls.localOf))
+}
+
+// sendOffer offers a chunk, and says what waits beside it. When it was sent before, that message stays as it is.
+func (b *backlog) sendOffer(now time.Time, o *open, chunk uint64, hosts []*wire.Host, probes []*wire.Probe) {
+	n, oldest := b.countBehind(now)
+	b.receiver.told, o.sent = n, now
+	o.offer = &wire.Offer{Task: b.task, Chunk: chunk, Hosts: hosts, Probes: probes, Workspace: b.workspace,
+		ExpiresInMs: wire.Left(now, b.work.Deadline), Behind: uint32(n), WaitingMs: oldest.Milliseconds()}
 	b.addStep(tell{o.offer})
 }
 
@@ -275,13 +275,6 @@ func (b *backlog) countBehind(now time.Time) (n int, oldest time.Duration) {
 		oldest = now.Sub(b.retries.nextDue())
 	}
 	return n, oldest
-}
-
-// tellBehind says in an offer what waits beside it.
-func (b *backlog) tellBehind(now time.Time, m *wire.Offer) {
-	n, oldest := b.countBehind(now)
-	m.Behind, m.WaitingMs = uint32(n), oldest.Milliseconds()
-	b.receiver.told = n
 }
 
 // takeAck takes the answer to an offer.

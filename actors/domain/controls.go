@@ -204,7 +204,8 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 		k.endControl()
 		until := now.Add(k.options.Facts.Hour.Of(guardFor)) // a harvest guard is active that accepts everything
 		k.options.Facts.Guard(behaviourKey(k.work.Domain, k.route.answeringHost()), until)
-		k.addStep(guardSeen{until})
+		k.options.Log.Warn("receiver accepts every address behind many refusals", "domain", k.work.Domain,
+			"receiver", k.route.key, "reason", smtp.HarvestGuard.String(), "until", until)
 		return
 	}
 	k.noteAttempts(m.attempts)

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -351,7 +352,8 @@ func TestSilentGuard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions()
-			o.GiveUpAfter = 6 * time.Hour
+			var lines strings.Builder
+			o.GiveUpAfter, o.Log = 6*time.Hour, slog.New(slog.NewTextHandler(&lines, nil))
 			o.Facts.Hour = tc.hour
 			guardFor, canaryAfter := tc.hour.Of(guardFor), tc.hour.Of(canaryAfter)
 			if tc.before {
@@ -363,9 +365,12 @@ func TestSilentGuard(t *testing.T) {
 			if len(b.done) != suspectAfter {
 				t.Fatalf("%d are final, want the refusals alone", len(b.done))
 			}
-			seen := slices.ContainsFunc(b.steps, func(s step) bool { _, ok := s.(guardSeen); return ok })
-			if until := b.now.Add(guardFor); !seen || !b.quietUntil(b.now).Equal(until) || !b.wakes.Equal(until) {
-				t.Fatalf("told: %v, quiet until %v, woken at %v", seen, b.quietUntil(b.now), b.wakes)
+			if until := b.now.Add(guardFor); !b.quietUntil(b.now).Equal(until) || !b.wakes.Equal(until) {
+				t.Fatalf("quiet until %v, woken at %v", b.quietUntil(b.now), b.wakes)
+			}
+			if got := lines.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "domain=example.test") ||
+				strings.Contains(got, "@") {
+				t.Errorf("logged %q", got)
 			}
 			b.answers(offer, 1002, accepted, 20) // too late: it was taken back
 			if notes := b.controls.notes; !notes[len(notes)-1].Void {
@@ -502,8 +507,8 @@ func TestRefusalsAreBounded(t *testing.T) {
 	f := NewFacts()
 	for i := range 2 * refusalsMax {
 		f.Refused(strings.Repeat("x", i%200)+string(rune('a'+i%26))+time.Duration(i).String(), morning)
-		if len(f.refusals) > refusalsMax {
-			t.Fatalf("%d domains are counted", len(f.refusals))
+		if f.refusals.Len() > refusalsMax {
+			t.Fatalf("%d domains are counted", f.refusals.Len())
 		}
 	}
 }

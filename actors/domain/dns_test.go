@@ -2,7 +2,6 @@ package domain
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -131,18 +130,5 @@ func TestWhatDNSMeansForAnAddress(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestActorLogsAGuard: one line, without an address.
-func TestActorLogsAGuard(t *testing.T) {
-	var lines strings.Builder
-	a := &Actor{options: testOptions(), planner: newPlanner(morning, testOptions(), Work{Domain: "example.test"},
-		testSeed)}
-	a.options.Log = slog.New(slog.NewTextHandler(&lines, nil))
-	a.warnOfGuard(guardSeen{morning})
-	if got := lines.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "domain=example.test") ||
-		strings.Contains(got, "@") {
-		t.Errorf("logged %q", got)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"rollcall/actors/facts"
 	"rollcall/ledger"
 	"rollcall/smtp/evidence"
@@ -14,7 +16,8 @@ import (
 )
 
 const (
-	// factsMax bounds the domains that are remembered: 100,000 take about 20 MB.
+	// factsMax bounds the domains that are remembered: 100,000 take about 30 MB. Beyond it those that were not asked
+	// for longest are forgotten.
 	factsMax = 100_000
 
 	// factLife is how long the result of control probes is believed. A guess between asking for each file and missing a
@@ -35,11 +38,11 @@ type Facts struct {
 
 	writer *facts.Writer // nil: nothing is shared
 
-	guarded atomic.Bool // a guard was seen at a domain; while there is none, Pause takes no lock
+	guarded atomic.Bool // a guard was seen at a domain; while there is none, nobody asks Pause
 
 	mu       sync.Mutex
-	domains  map[string]fact      // guarded by mu
-	refusals map[string]*refusals // guarded by mu
+	domains  *simplelru.LRU[string, fact]      // guarded by mu
+	refusals *simplelru.LRU[string, *refusals] // guarded by mu
 }
 
 // behaviourKey names in Facts how a host (lower case) answers for a domain. A key is never longer than the store
@@ -71,7 +74,14 @@ func (k fact) isDecided() bool {
 }
 
 // NewFacts makes empty Facts that share nothing.
-func NewFacts() *Facts { return &Facts{domains: map[string]fact{}, refusals: map[string]*refusals{}} }
+func NewFacts() *Facts {
+	domains, err := simplelru.NewLRU[string, fact](factsMax, nil)
+	refusals, other := simplelru.NewLRU[string, *refusals](refusalsMax, nil)
+	if err != nil || other != nil {
+		panic("a bound of facts is not positive")
+	}
+	return &Facts{domains: domains, refusals: refusals}
+}
 
 // ShareFacts makes empty Facts that share what they learn with all whose writers have the same ledger.
 func ShareFacts(w *facts.Writer) *Facts {
@@ -92,15 +102,14 @@ func (f *Facts) Behaviour(domain string, now time.Time) evidence.AcceptBehaviour
 
 // knownOf returns the fact about a domain if it hasn't expired. The caller has the lock.
 func (f *Facts) knownOf(domain string, now time.Time) fact {
-	k, ok := f.domains[domain]
+	k, ok := f.domains.Get(domain)
 	if !ok || now.After(k.until) {
 		return fact{}
 	}
 	return k
 }
 
-// Learn adds the answer to one control probe to what is known of a domain. At the bound others are forgotten, expired
-// ones first.
+// Learn adds the answer to one control probe to what is known of a domain.
 func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,31 +131,8 @@ func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 	if k.isDecided() {
 		k.until = now.Add(f.Hour.Of(factLife))
 	}
-	f.rememberFact(domain, k, now)
+	f.domains.Add(domain, k)
 	if f.writer != nil {
 		f.writer.Keep(k.stored(factPrefix+domain), nil)
-	}
-}
-
-// rememberFact keeps a fact in memory. The caller has the lock.
-func (f *Facts) rememberFact(domain string, k fact, now time.Time) {
-	if len(f.domains) >= factsMax {
-		f.makeRoom(now)
-	}
-	f.domains[domain] = k
-}
-
-// makeRoom forgets expired facts, or an eighth of all when there are none.
-func (f *Facts) makeRoom(now time.Time) {
-	for d, k := range f.domains {
-		if now.After(k.until) {
-			delete(f.domains, d)
-		}
-	}
-	for d := range f.domains {
-		if len(f.domains) <= factsMax*7/8 {
-			return
-		}
-		delete(f.domains, d)
 	}
 }

@@ -84,23 +84,15 @@ func TestAcceptancesAddUp(t *testing.T) {
 func TestFactsAreBounded(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	f := NewFacts()
-	for i := range factsMax {
-		at := morning
-		if i%2 == 0 {
-			at = morning.Add(-2 * factLife)
-		}
-		f.Learn(fmt.Sprintf("d%d.test", i), false, at)
+	for i := range factsMax + 10 {
+		f.Learn(fmt.Sprintf("d%d.test", i), false, morning)
+		f.Behaviour("d0.test", morning)
 	}
-	f.Learn("new.test", false, morning)
-	effort.Is(t, len(f.domains), factsMax/2+1, "kept, want the half that is still believed and the new one")
-	for i := range factsMax {
-		f.Learn(fmt.Sprintf("e%d.test", i), false, morning)
-		if len(f.domains) > factsMax {
-			t.Fatalf("%d are kept, want at most %d", len(f.domains), factsMax)
+	effort.Is(t, f.domains.Len(), factsMax, "kept")
+	for _, used := range []int{0, factsMax + 9} {
+		if _, known := f.Behaviour(fmt.Sprintf("d%d.test", used), morning).CatchAll(); !known {
+			t.Errorf("%d, used lately, is forgotten", used)
 		}
-	}
-	if _, known := f.Behaviour(fmt.Sprintf("e%d.test", factsMax-1), morning).CatchAll(); !known {
-		t.Error("the newest is forgotten")
 	}
 }
 

@@ -22,8 +22,8 @@ const (
 	// harvest guards count by the hour.
 	guardFor = time.Hour
 
-	// refusalsMax bounds the domains whose refusals are counted. Beyond it others are forgotten, and a guard there may
-	// be missed. They take 4 MB.
+	// refusalsMax bounds the domains whose refusals are counted. Beyond it those that were not asked for longest are
+	// forgotten, and a guard there may be missed. They take 5 MB.
 	refusalsMax = 10_000
 )
 
@@ -36,19 +36,11 @@ type refusals struct {
 
 // refusalsOf returns the notes on a domain's refusals. The caller has the lock.
 func (f *Facts) refusalsOf(domain string) *refusals {
-	r := f.refusals[domain]
-	if r != nil {
-		return r
+	r, ok := f.refusals.Get(domain)
+	if !ok {
+		r = &refusals{}
+		f.refusals.Add(domain, r)
 	}
-	if len(f.refusals) >= refusalsMax {
-		for d := range f.refusals {
-			if delete(f.refusals, d); len(f.refusals) <= refusalsMax*7/8 {
-				break
-			}
-		}
-	}
-	r = &refusals{}
-	f.refusals[domain] = r
 	return r
 }
 
@@ -74,12 +66,9 @@ func (f *Facts) Guard(domain string, until time.Time) {
 
 // Pause returns until when a domain isn't asked; that may lie in the past.
 func (f *Facts) Pause(domain string) time.Time {
-	if !f.guarded.Load() {
-		return time.Time{}
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r := f.refusals[domain]; r != nil {
+	if r, ok := f.refusals.Get(domain); ok {
 		return r.guard
 	}
 	return time.Time{}
@@ -91,8 +80,8 @@ func (f *Facts) Pause(domain string) time.Time {
 func (f *Facts) Suspect(domain string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := f.refusals[domain]
-	if r == nil {
+	r, ok := f.refusals.Get(domain)
+	if !ok {
 		return false
 	}
 	oldest := r.times[r.next]

@@ -29,7 +29,6 @@ type (
 	tell         struct{ msg proto.Message }   // to the receiver
 	reply        struct{ msg proto.Message }   // to the sender of the message at hand
 	recall       struct{ keys []string }       // what the cluster knows of hosts: see behaviourKey
-	guardSeen    struct{ until time.Time }     // log that nothing is asked before
 )
 
 // job is what the parts of a planner share: the work, and the steps and finals of this turn.

@@ -49,7 +49,7 @@ func TestOurOwnTroubleIsNoAttempt(t *testing.T) {
 			o := b.offered()
 			b.ack(o, 1, wire.Refusal_NONE)
 			b.now = b.now.Add(lostSoon)
-			b.backlog.takeMoved(b.now, &wire.Moved{Task: o.GetTask()})
+			b.backlog.takeMoved(b.now)
 			b.look()
 		}, true, resolveMax + lostSoon},
 		{"drains", func(b *bench) { b.ack(b.offered(), 1, wire.Refusal_DRAINING) }, true, resolveMax},
@@ -89,7 +89,7 @@ func TestReceiversThatFailOverWhatTheyGot(t *testing.T) {
 		b.backlog.loseReceiver(b.now, lostSure) // the notice may come twice
 	}
 	moves := func(b *bench) {
-		b.backlog.takeMoved(b.now, &wire.Moved{Task: b.backlog.task})
+		b.backlog.takeMoved(b.now)
 		b.backlog.loseReceiver(b.now, lostSure) // and the notice of the end behind it
 	}
 	for _, c := range []struct {
@@ -179,7 +179,7 @@ func TestReceiverThatMoved(t *testing.T) {
 	b.reach()
 	first := b.offered()
 	b.answers(first, 1, refused, 0)
-	b.backlog.takeMoved(b.now, &wire.Moved{Task: first.GetTask()})
+	b.backlog.takeMoved(b.now)
 	b.look()
 	if pauses := b.receivers(true); len(pauses) != 1 || pauses[0] != resolvePause {
 		t.Fatalf("pauses %v before the next receiver is looked for", pauses)

@@ -98,9 +98,6 @@ func (r *receiver) serves() bool {
 
 // takePulse notes that the receiver lives, and takes back chunks that it has lost.
 func (b *backlog) takePulse(now time.Time, m *wire.Pulse) {
-	if !b.isMine(m.GetTask()) {
-		return
-	}
 	r := &b.receiver
 	r.heard, r.credit = now, m.GetCredit()
 	r.cause, r.perHour = m.GetCause(), m.GetPerHour()
@@ -122,15 +119,10 @@ func (b *backlog) leaveReceiver() {
 
 // takeMoved takes the notice that the receiver goes away. That is its last message: it has answered what was on the
 // wire, and the rest is offered again.
-func (b *backlog) takeMoved(now time.Time, m *wire.Moved) {
-	if !b.isMine(m.GetTask()) {
-		return
-	}
+func (b *backlog) takeMoved(now time.Time) {
 	suspicion := 1
-	for _, o := range b.chunks {
-		if now.Sub(o.sent) < lostSoon {
-			suspicion = lostSure
-		}
+	if slices.ContainsFunc(b.chunks, func(o *open) bool { return now.Sub(o.sent) < lostSoon }) {
+		suspicion = lostSure
 	}
 	b.loseReceiver(now, suspicion)
 }

@@ -53,7 +53,7 @@ func (f *Facts) takeRecalled(key string, found facts.Fact, now time.Time) {
 	if here := f.knownOf(key, now); here.isDecided() || here.accepted >= k.accepted && !k.isDecided() {
 		return // the fact learned here is newer
 	}
-	f.rememberFact(key, k, now)
+	f.domains.Add(key, k)
 }
 
 // Flush writes what was learned and is not written yet. Call it at the end of the process.
