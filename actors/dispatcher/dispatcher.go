@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/inspect"
+	"rollcall/actors/process"
 	"rollcall/actors/verification"
 	"rollcall/ledger"
 )
@@ -118,27 +119,20 @@ type Metrics struct {
 
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		leases: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_leases",
-			Help: "Verifications that this node has."}),
-		taken: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_leases_taken_total",
-			Help: "Verifications that this node leased, those that it took over included."}),
-		takenOver: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_takeovers_total",
-			Help: "Verifications that this node took over from an owner that was lost, stopped or draining."}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_leases_lost_total",
-			Help: "Leases that this node lost: others have them, or it could not renew them in time."}),
-		crashed: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_verification_crashes_total",
-			Help: "Verification actors that crashed: a fault of this program. " +
-				"The second time the file fails with internal_error."}),
-		bytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_file_bytes",
-			Help: "Bytes of the files that this node has in memory."}),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_files_waiting",
-			Help: "Verifications that this node has and whose files wait for memory."}),
-		full: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_workspaces_full",
-			Help: "Workspaces that have their share of this node's leases: their other files wait."}),
+	return &Metrics{
+		leases: process.NewGauge(r, "leases", "Verifications that this node has."),
+		taken:  process.NewCounter(r, "leases_taken_total", "Verifications that this node leased, those that it took over included."),
+		takenOver: process.NewCounter(r, "takeovers_total",
+			"Verifications that this node took over from an owner that was lost, stopped or draining."),
+		lost: process.NewCounter(r, "leases_lost_total",
+			"Leases that this node lost: others have them, or it could not renew them in time."),
+		crashed: process.NewCounter(r, "verification_crashes_total", "Verification actors that crashed: a fault of this program. "+
+			"The second time the file fails with internal_error."),
+		bytes:   process.NewGauge(r, "file_bytes", "Bytes of the files that this node has in memory."),
+		waiting: process.NewGauge(r, "files_waiting", "Verifications that this node has and whose files wait for memory."),
+		full: process.NewGauge(r, "workspaces_full",
+			"Workspaces that have their share of this node's leases: their other files wait."),
 	}
-	r.MustRegister(m.crashed, m.bytes, m.waiting, m.full, m.leases, m.taken, m.takenOver, m.lost)
-	return m
 }
 
 // Book is what the dispatcher needs of the ledger.

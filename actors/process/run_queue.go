@@ -43,13 +43,11 @@ type Window struct {
 func NewWindow(r prometheus.Registerer, least, most int) *Window {
 	w := &Window{least: float64(least), most: float64(most), processors: float64(runtime.GOMAXPROCS(0))}
 	w.size.Store(math.Float64bits(min(max(begin, w.least), w.most)))
-	r.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_run_queue",
-			Help: "Mean number of goroutines that waited for a processor in the last 100 ms."},
-			func() float64 { return math.Float64frombits(w.length.Load()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_domains_window",
-			Help: "How many domains one file may have at work at a time. It shrinks while the run queue is long."},
-			func() float64 { return float64(w.Size()) }))
+	NewGaugeFunc(r, "run_queue", "Mean number of goroutines that waited for a processor in the last 100 ms.",
+		func() float64 { return math.Float64frombits(w.length.Load()) })
+	NewGaugeFunc(r, "domains_window",
+		"How many domains one file may have at work at a time. It shrinks while the run queue is long.",
+		func() float64 { return float64(w.Size()) })
 	return w
 }
 
@@ -232,14 +230,13 @@ func NewWatchdog(r prometheus.Registerer, log *slog.Logger) *Watchdog {
 func newWatchdog(r prometheus.Registerer, log *slog.Logger, clock func() time.Time,
 	cpu func() time.Duration) *Watchdog {
 	w := &Watchdog{log: log, clock: clock, cpu: cpu,
-		pauses: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_process_pauses_total",
-			Help: "Pauses in which nothing of this process ran for a second or longer."}),
-		paused: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_process_paused_seconds_total",
-			Help: "Total seconds of pauses in which nothing of this process ran for a second or longer."})}
+		pauses: NewCounter(r, "process_pauses_total",
+			"Pauses in which nothing of this process ran for a second or longer."),
+		paused: NewCounter(r, "process_paused_seconds_total",
+			"Total seconds of pauses in which nothing of this process ran for a second or longer.")}
 	now := clock()
 	w.ran.Store(&now)
 	w.used = cpu()
-	r.MustRegister(w.pauses, w.paused)
 	return w
 }
 

@@ -151,7 +151,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 	case look:
 		m.at(a.scheduler, now)
 		return m.changes
-	case registry.ShareChanged, registry.AllowanceChanged:
+	case registry.Changed:
 	case clientsLost:
 		a.scheduler.LoseClients(m.address)
 	case factKnown:

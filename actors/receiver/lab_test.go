@@ -18,6 +18,7 @@ import (
 
 	"rollcall/actors/process"
 	"rollcall/actors/receiver/receivertest"
+	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
@@ -56,7 +57,7 @@ func testOptions(a throttle.Limits) Options {
 	living.Alone()
 	return Options{
 		Options: scheduler.Options{Fenced: func() bool { return false }, Allow: func(string) throttle.Limits { return a },
-			Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: NewSlots(slotsOfWorld),
+			Waits: []time.Duration{time.Second, 5 * time.Second}, Slots: registry.NewSlots(slotsOfWorld),
 			Rules: verdict.Builtin, Sources: sourcesOf(receivertest.NoSession), Log: slog.New(slog.DiscardHandler),
 			Guard: process.NewPanicGuard(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))},
 		Registry: living, Metrics: NewMetrics(prometheus.NewRegistry()),

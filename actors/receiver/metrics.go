@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/inspect"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/status"
@@ -26,25 +27,19 @@ type Metrics struct {
 
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_" + name, Help: help})
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_" + name, Help: help})
-	}
 	m := &Metrics{
 		Metrics:  scheduler.NewMetrics(r),
-		sessions: gauge("smtp_sessions", "SMTP sessions open or opening."),
-		opened:   counter("smtp_sessions_opened_total", "SMTP sessions begun."),
-		living:   gauge("receivers", "Receiver actors that live on this node."),
-		shareless: gauge("receivers_without_share",
+		sessions: process.NewGauge(r, "smtp_sessions", "SMTP sessions open or opening."),
+		opened:   process.NewCounter(r, "smtp_sessions_opened_total", "SMTP sessions begun."),
+		living:   process.NewGauge(r, "receivers", "Receiver actors that live on this node."),
+		shareless: process.NewGauge(r, "receivers_without_share",
 			"Receiver actors on this node whose share of the limits is zero."),
 	}
-	silent := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_smtp_sessions_silent",
-		Help: "SMTP sessions that ended here and that receivers may still hold."}, m.silent)
-	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_receivers_waiting",
-		Help: "Receiver actors that wait until fewer than smtp.receivers_at_once have work on this node."}, m.waiting)
-	r.MustRegister(waiting, status.NewCollector(m.survey), silent, m.sessions, m.opened, m.living, m.shareless)
+	process.NewGaugeFunc(r, "smtp_sessions_silent",
+		"SMTP sessions that ended here and that receivers may still hold.", m.silent)
+	process.NewGaugeFunc(r, "receivers_waiting",
+		"Receiver actors that wait until fewer than smtp.receivers_at_once have work on this node.", m.waiting)
+	r.MustRegister(status.NewCollector(m.survey))
 	return m
 }
 

@@ -165,7 +165,7 @@ func TestCompliesOnTheWire(t *testing.T) {
 	for n, l := range living {
 		l.Grace = neverOut * registry.HardAfter
 		node := *b
-		node.options.Registry, node.options.Slots = l, NewSlots(slotsOfWorld)
+		node.options.Registry, node.options.Slots = l, registry.NewSlots(slotsOfWorld)
 		node.pid = node.spawn()
 		c, _ := node.customer(byte(n+1), 10_000, known)
 		customers = append(customers, c)

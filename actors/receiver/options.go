@@ -53,6 +53,3 @@ func (o Options) Validate() error {
 	}
 	return nil
 }
-
-// NewSlots makes n slots, which bound the sessions that a node has open at once.
-func NewSlots(n int) *registry.Slots { return registry.NewSlots(n) }

@@ -95,24 +95,19 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_outcomes_total",
 			Help: "Outcomes settled, by outcome and reason."}, []string{"outcome", "reason"}),
-		settlements: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_settlements_total",
-			Help: "Settlements committed."}),
+		settlements: process.NewCounter(r, "settlements_total", "Settlements committed."),
 		settling: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_settle_seconds",
 			Help:    "How long one settlement took. High values: the ledger is slow.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 3, 9)}),
-		unsettled: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_settle_failures_total",
-			Help: "Settlements that failed and were tried again."}),
-		domains: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_domains",
-			Help: "Domain actors at work on this node."}),
-		crashes: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_domain_crashes_total",
-			Help: "Domain actors that crashed: a fault of ours."}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_stale_epochs_total",
-			Help: "Writes that the ledger refused because another node has the verification."}),
-		unkept: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_evidence_not_kept_total",
-			Help: "Settlements without their evidence: a fault of ours."}),
-		parked: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_verifications_parked_total",
-			Help: "Verifications that were parked: they gave back their lease and memory until their next work."}),
+		unsettled: process.NewCounter(r, "settle_failures_total", "Settlements that failed and were tried again."),
+		domains:   process.NewGauge(r, "domains", "Domain actors at work on this node."),
+		crashes:   process.NewCounter(r, "domain_crashes_total", "Domain actors that crashed: a fault of ours."),
+		refused: process.NewCounter(r, "stale_epochs_total",
+			"Writes that the ledger refused because another node has the verification."),
+		unkept: process.NewCounter(r, "evidence_not_kept_total", "Settlements without their evidence: a fault of ours."),
+		parked: process.NewCounter(r, "verifications_parked_total",
+			"Verifications that were parked: they gave back their lease and memory until their next work."),
 	}
-	r.MustRegister(m.parked, m.outcomes, m.settlements, m.settling, m.unsettled, m.domains, m.crashes, m.refused, m.unkept)
+	r.MustRegister(m.outcomes, m.settling)
 	return m
 }

@@ -52,8 +52,6 @@ type Registry struct {
 	mu      sync.Mutex
 	of      func(key string) (k, n int) // nil: nothing may be used
 	entries map[string]*entry
-	silent  map[string]int // sessions of which only the end is awaited, by receiver
-	actors  int
 	freed   chan struct{} // capacity 1: a socket was closed, or its work ended
 	Grace   time.Duration // HardAfter, except in tests on real sockets; never changed later
 
@@ -94,19 +92,16 @@ type ConnSlot struct {
 	Halted  atomic.Bool // its session must not ask the rest of what it was given
 }
 
-// ShareChanged tells an actor to look at its share.
-type ShareChanged struct{}
-
-// AllowanceChanged tells an actor to look at what it is allowed.
-type AllowanceChanged struct{}
+// Changed tells an actor to look at its share and at what it is allowed.
+type Changed struct{}
 
 // Replan makes every receiver read its allowance at once. Call it when one may have changed: idle or waiting receivers
 // wouldn't notice otherwise.
-func (l *Registry) Replan() { l.Broadcast(AllowanceChanged{}) }
+func (l *Registry) Replan() { l.Broadcast(Changed{}) }
 
 // New makes a registry in which nothing may be used until the first ApplyShares, or Alone.
 func New() *Registry {
-	return &Registry{entries: map[string]*entry{}, silent: map[string]int{}, freed: make(chan struct{}, 1), Grace: HardAfter}
+	return &Registry{entries: map[string]*entry{}, freed: make(chan struct{}, 1), Grace: HardAfter}
 }
 
 // Alone lets every receiver use the whole of its allowance, for ever: there is no
@@ -114,10 +109,13 @@ func New() *Registry {
 func (l *Registry) Alone() { l.apply(func(string) (k, n int) { return 1, 1 }) }
 
 // Count is how many receiver actors live here.
-func (l *Registry) Count() int {
+func (l *Registry) Count() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.actors
+	for _, p := range l.entries {
+		n += len(p.handles)
+	}
+	return n
 }
 
 // ApplyShares puts a new table of shares in force, read by of, which may be called at any time from now on, and returns
@@ -169,7 +167,7 @@ func (l *Registry) apply(of func(key string) (k, n int)) (used []*entry) {
 			used = append(used, p)
 		}
 		if p.takeShare() {
-			p.tellHandles(ShareChanged{})
+			p.tellHandles(Changed{})
 		}
 	}
 	return used
@@ -216,18 +214,16 @@ func (p *entry) excess() []*ConnSlot {
 	}
 	now := p.share.Load()
 	var out, rest []*ConnSlot
-	silent := 0
 	for s := range p.slots {
 		switch {
 		case s.silent:
-			silent++
 		case s.busy && s.version != now.Version:
 			out = append(out, s)
 		default:
 			rest = append(rest, s)
 		}
 	}
-	if more := len(rest) - max(0, now.Of(p.allow(p.Key)).Connections-silent); more > 0 {
+	if more := len(rest) - max(0, now.Of(p.allow(p.Key)).Connections-p.countSilent()); more > 0 {
 		out = append(out, rest[:more]...)
 	}
 	return out
@@ -238,8 +234,8 @@ func (p *entry) excess() []*ConnSlot {
 func (l *Registry) Silent() (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for key, n := range l.silent {
-		if n > 0 {
+	for key, p := range l.entries {
+		if p.countSilent() > 0 {
 			keys = append(keys, key)
 		}
 	}
@@ -250,10 +246,20 @@ func (l *Registry) Silent() (keys []string) {
 func (l *Registry) SilentCount() (sum int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, n := range l.silent {
-		sum += n
+	for _, p := range l.entries {
+		sum += p.countSilent()
 	}
 	return sum
+}
+
+// countSilent is how many connections only wait for their end. Under living.mu.
+func (p *entry) countSilent() (n int) {
+	for s := range p.slots {
+		if s.silent {
+			n++
+		}
+	}
+	return n
 }
 
 // cutExcess closes the connections above the receivers' shares.
@@ -279,7 +285,6 @@ func (l *Registry) Enter(key string, allow func(key string) throttle.Limits) *Ha
 	}
 	s := &Handle{entry: p}
 	p.handles[s] = struct{}{}
-	l.actors++
 	return s
 }
 
@@ -296,7 +301,6 @@ func (s *Handle) Leave() {
 	defer s.registry.mu.Unlock()
 	if _, here := s.handles[s]; here {
 		delete(s.handles, s)
-		s.registry.actors--
 		s.dropUnused()
 	}
 }
@@ -374,8 +378,8 @@ func (s *ConnSlot) Close() {
 	} else {
 		s.node.Give(s.space)
 	}
-	if s.silent {
-		s.endSilence()
+	if s.silent { // others wait for the slot
+		s.entry.tellHandles(Changed{})
 	}
 	s.entry.dropUnused()
 	l.signalFreed()
@@ -397,21 +401,11 @@ func (s *ConnSlot) CloseWhen(gone <-chan struct{}) {
 		return
 	}
 	s.silent, s.busy, s.aside = true, false, s.node.putAside(s.space)
-	l.silent[s.entry.Key]++
 	l.signalFreed()
 	l.Guard.Go("session", func() {
 		<-gone
 		s.Close()
 	}, nil)
-}
-
-// endSilence tells those who wait for the slot. Under mu.
-func (s *ConnSlot) endSilence() {
-	l, key := s.entry.registry, s.entry.Key
-	if l.silent[key]--; l.silent[key] == 0 {
-		delete(l.silent, key)
-	}
-	s.entry.tellHandles(AllowanceChanged{})
 }
 
 // signalFreed wakes ApplyShares. Under mu.

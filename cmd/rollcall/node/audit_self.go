@@ -64,9 +64,7 @@ func (n *Node) startSelfAudit(ctx context.Context, c config.Config, o engineOpti
 
 func newSelfAudit(book auditor, every time.Duration, file string, o engineOptions) *selfAudit {
 	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_audit_" + name, Help: help})
-		o.registry.MustRegister(g)
-		return g
+		return process.NewGauge(o.registry, "audit_"+name, help)
 	}
 	return &selfAudit{book: book, every: every, file: file, log: o.log,
 		violations: gauge("violations", "Violations that the last self-audit of the ledger found; 0 is right."),

@@ -18,8 +18,10 @@ import (
 
 	"rollcall/actors/dispatcher"
 	"rollcall/actors/domain"
+	"rollcall/actors/process"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
+	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/verification"
 	"rollcall/cluster"
@@ -205,7 +207,7 @@ func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (r
 	sources.Hour = o.hour
 	return receiver.Options{
 		Options: scheduler.Options{Sources: sources, Allow: table.For, Waits: durations(c.Retry.GreylistWaits),
-			Slots: receiver.NewSlots(sessionSlots()), Rules: o.rules, Log: o.log},
+			Slots: registry.NewSlots(sessionSlots()), Rules: o.rules, Log: o.log},
 		Metrics: receiver.NewMetrics(o.registry)}, nil
 }
 
@@ -305,9 +307,9 @@ func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver,
 // domainLoad counts the addresses that the domains of a node have at receivers.
 func domainLoad(r prometheus.Registerer, weight func(uuid.UUID) int) *domain.Load {
 	load := domain.NewLoad(weight)
-	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_domain_addresses",
-		Help: "Addresses that this node's domains have at receivers; a workspace has its share of 120,000."},
-		func() float64 { return float64(load.Addresses()) }))
+	process.NewGaugeFunc(r, "domain_addresses",
+		"Addresses that this node's domains have at receivers; a workspace has its share of 120,000.",
+		func() float64 { return float64(load.Addresses()) })
 	return load
 }
 
@@ -340,7 +342,6 @@ func registerDNSMetrics(r prometheus.Registerer, resolver *mx.Resolver) {
 			prometheus.CounterOpts{Name: "rollcall_dns_" + c.name + "_total", Help: c.help},
 			func() float64 { return float64(c.count(resolver.Stats())) }))
 	}
-	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_dns_lookups_waiting",
-		Help: "Lookups of domains that wait for their turn (dns.at_once)."},
-		func() float64 { return float64(resolver.Waiting()) }))
+	process.NewGaugeFunc(r, "dns_lookups_waiting", "Lookups of domains that wait for their turn (dns.at_once).",
+		func() float64 { return float64(resolver.Waiting()) })
 }
