@@ -87,30 +87,11 @@ type (
 	stop  struct{ done chan<- struct{} }
 	ask   struct{ id uuid.UUID } // what a verification waits for
 
-	// answer is what became of a call of the ledger: one of those below.
-	answer   struct{ of any }
-	gaveBack struct{ err error }
-	leaseds  struct {
-		states []ledger.Verification
-		asked  time.Time
-		room   int // as many were asked for
-		err    error
+	// answer is what became of a call of the ledger, and what follows from that.
+	answer struct {
+		err  error
+		then func(c actor.Context, now time.Time, err error)
 	}
-	reneweds struct {
-		leases []ledger.Lease
-		sent   time.Time
-		err    error
-	}
-	crashed struct {
-		lease ledger.Lease
-		state ledger.Verification
-		err   error
-	}
-	released struct {
-		lease ledger.Lease
-		err   error
-	}
-	swept struct{ err error }
 )
 
 // Receive implements actor.Actor. Nothing here blocks.
@@ -137,7 +118,7 @@ func (s *shell) Receive(c actor.Context) {
 		s.after(c, sweepEvery, sweep{})
 	case answer:
 		s.calls--
-		s.answered(c, now, m.of)
+		m.then(c, now, m.err)
 	case verification.Ended:
 		s.ended(c, now, m.Verification)
 	case verification.Nearly:
@@ -164,53 +145,24 @@ func (s *shell) Receive(c actor.Context) {
 	s.tellDrained()
 }
 
-func (s *shell) answered(c actor.Context, now time.Time, of any) {
-	switch m := of.(type) {
-	case gaveBack:
-		s.gaveBack(c, m.err)
-	case leaseds:
-		s.took(c, now, m)
-	case reneweds:
-		s.kept(c, m)
-		if s.renewal.late && !s.draining {
-			s.renew(c, now)
-		}
-	case crashed:
-		s.setAside(m)
-	case released:
-		if m.err != nil && !errors.Is(m.err, ledger.ErrStaleEpoch) {
-			s.options.Log.Warn("lease not given back, it runs out", "verification", m.lease.Verification,
-				"epoch", m.lease.Epoch, "err", m.err)
-		}
-	case swept:
-		s.stopSweep = nil
-		if m.err != nil && !s.draining && !errors.Is(m.err, ledger.ErrClock) { // the ledger reports this once
-			s.options.Log.Warn("sweep failed", "err", m.err)
-		}
-	}
-}
-
 // giveBack ends the leases of an earlier process of this node, so that their work goes on at once and not when they run
 // out. It comes before the first lease, which it would end too.
 func (s *shell) giveBack(c actor.Context) {
-	s.beside(c, s.ctx, gaveBack{process.ErrPanicked}, func(ctx context.Context) any {
+	s.call(c, s.ctx, func(ctx context.Context) error {
 		_, err := s.options.Book.Renew(ctx, s.options.Node, 0)
-		return gaveBack{err}
+		return err
+	}, func(c actor.Context, _ time.Time, err error) {
+		s.ready = true
+		if s.stopping {
+			return
+		}
+		if err != nil {
+			s.options.Log.Warn("leases of an earlier life not given back, they run out", "err", err)
+		}
+		for _, round := range []any{look{}, renew{}, sweep{}} {
+			c.Send(c.Self(), round)
+		}
 	})
-}
-
-// gaveBack starts looking for work once the old leases are returned.
-func (s *shell) gaveBack(c actor.Context, err error) {
-	s.ready = true
-	if s.stopping {
-		return
-	}
-	if err != nil {
-		s.options.Log.Warn("leases of an earlier life not given back, they run out", "err", err)
-	}
-	for _, round := range []any{look{}, renew{}, sweep{}} {
-		c.Send(c.Self(), round)
-	}
 }
 
 // after sends a message to the dispatcher later.
@@ -223,15 +175,18 @@ func (s *shell) after(c actor.Context, wait time.Duration, message any) {
 	})
 }
 
-// beside calls the ledger in a goroutine and sends its answer as a message, or failed if the call panics.
-func (s *shell) beside(c actor.Context, ctx context.Context, failed any, ask func(ctx context.Context) any) {
+// call asks the ledger in a goroutine, and goes on with its answer in the mailbox.
+func (s *shell) call(
+	c actor.Context, ctx context.Context, ask func(ctx context.Context) error,
+	then func(c actor.Context, now time.Time, err error),
+) {
 	s.calls++
 	root, self := c.ActorSystem().Root, c.Self()
 	process.GuardOf(c.ActorSystem()).Go("dispatcher", func() {
 		within, cancel := context.WithTimeout(ctx, callWithin)
 		defer cancel()
-		root.Send(self, answer{ask(within)})
-	}, func() { root.Send(self, answer{failed}) })
+		root.Send(self, answer{ask(within), then})
+	}, func() { root.Send(self, answer{process.ErrPanicked, then}) })
 }
 
 // tellLook makes the verifications see whether they were cancelled.
@@ -257,11 +212,30 @@ func (s *shell) look(c actor.Context, now time.Time) {
 	}
 	s.search.skipped = 0
 	s.search.underWay, s.search.again = true, false
-	except := s.turns.except()
-	s.beside(c, s.ctx, leaseds{err: process.ErrPanicked}, func(ctx context.Context) any {
-		states, err := s.options.Book.Lease(ctx, s.options.Node, room, leaseTTL, except...)
-		s.trace(now, states, err)
-		return leaseds{states, now, room, err}
+	except, asked := s.turns.except(), now
+	var found []ledger.Verification
+	s.call(c, s.ctx, func(ctx context.Context) (err error) {
+		found, err = s.options.Book.Lease(ctx, s.options.Node, room, leaseTTL, except...)
+		s.trace(asked, found, err)
+		return err
+	}, func(c actor.Context, now time.Time, err error) {
+		s.search.underWay = false
+		if err != nil {
+			if s.search.failed++; s.search.failed&(s.search.failed-1) == 0 { // fewer lines the longer it lasts
+				s.options.Log.Warn("no leases taken", "attempt", s.search.failed, "err", err)
+			}
+			return
+		}
+		s.search.failed = 0
+		s.took(c, now, asked, found)
+		if s.draining {
+			s.releaseLine(c)
+			return
+		}
+		s.begin(c, now)
+		if s.search.again || len(found) == room || s.turns.round() { // there may be more
+			s.look(c, now)
+		}
 	})
 }
 
@@ -286,16 +260,9 @@ func (s *shell) weight() (leases int, addresses int64) {
 	return len(s.leased), addresses
 }
 
-func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
-	s.search.underWay = false
-	if m.err != nil {
-		if s.search.failed++; s.search.failed&(s.search.failed-1) == 0 { // fewer lines the longer it lasts
-			s.options.Log.Warn("no leases taken", "attempt", s.search.failed, "err", m.err)
-		}
-		return
-	}
-	s.search.failed = 0
-	for _, v := range m.states {
+// took notes verifications that were leased, and gives back those that can't be begun.
+func (s *shell) took(c actor.Context, now, asked time.Time, found []ledger.Verification) {
+	for _, v := range found {
 		if r, ok := s.running[v.ID]; ok { // ours ran out: its actor must end before the next begins
 			c.Send(r.pid, verification.Lost{})
 			s.release(c, v.ID, v.Epoch)
@@ -309,20 +276,12 @@ func (s *shell) took(c actor.Context, now time.Time, m leaseds) {
 			s.release(c, v.ID, v.Epoch)
 			continue
 		}
-		s.leased[v.ID] = leased{workspace: v.Workspace, epoch: v.Epoch, bytes: v.Bytes, asked: m.asked, came: now}
+		s.leased[v.ID] = leased{workspace: v.Workspace, epoch: v.Epoch, bytes: v.Bytes, asked: asked, came: now}
 		s.options.Metrics.taken.Inc()
 		if v.Epoch > 1 {
 			s.options.Metrics.takenOver.Inc()
 		}
 		s.admission.join(now, v)
-	}
-	if s.draining {
-		s.releaseLine(c)
-		return
-	}
-	s.begin(c, now)
-	if s.search.again || len(m.states) == m.room || s.turns.round() { // there may be more
-		s.look(c, now)
 	}
 }
 
@@ -392,23 +351,21 @@ func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
 	s.options.Metrics.crashed.Inc()
 	s.options.Log.Error("verification actor crashed", "verification", id, "epoch", l.Epoch)
 	s.noting[id] = true
-	s.beside(c, s.ctx, crashed{lease: l, err: process.ErrPanicked}, func(ctx context.Context) any {
-		state, err := s.options.Book.Crashed(ctx, l)
-		return crashed{l, state, err}
+	var state ledger.Verification
+	s.call(c, s.ctx, func(ctx context.Context) (err error) {
+		state, err = s.options.Book.Crashed(ctx, l)
+		return err
+	}, func(_ actor.Context, _ time.Time, err error) {
+		delete(s.noting, id)
+		switch {
+		case err != nil && !errors.Is(err, ledger.ErrStaleEpoch): // its lease runs out
+			s.options.Log.Warn("crash of a verification not noted", "verification", id, "err", err)
+		case err == nil && state.Status == ledger.Failed:
+			s.options.Log.Error("verification set aside: its work crashed again and again", "verification", id,
+				"workspace", state.Workspace)
+		}
 	})
 	s.ended(c, now, id)
-}
-
-// setAside logs what the ledger did with a verification that crashed.
-func (s *shell) setAside(m crashed) {
-	delete(s.noting, m.lease.Verification)
-	switch {
-	case m.err != nil && !errors.Is(m.err, ledger.ErrStaleEpoch): // its lease runs out
-		s.options.Log.Warn("crash of a verification not noted", "verification", m.lease.Verification, "err", m.err)
-	case m.err == nil && m.state.Status == ledger.Failed:
-		s.options.Log.Error("verification set aside: its work crashed again and again", "verification",
-			m.lease.Verification, "workspace", m.state.Workspace)
-	}
 }
 
 // tellMetrics sets the gauges of leases and addresses in work.
@@ -442,24 +399,31 @@ func (s *shell) renew(c actor.Context, now time.Time) {
 		return
 	}
 	s.renewal.underWay, s.renewal.late = true, false
-	s.beside(c, s.ctx, reneweds{err: process.ErrPanicked}, func(ctx context.Context) any {
+	var leases []ledger.Lease
+	sent := now
+	s.call(c, s.ctx, func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, renewWithin)
 		defer cancel()
-		leases, err := s.options.Book.Renew(ctx, s.options.Node, leaseTTL)
-		return reneweds{leases, now, err}
+		leases, err = s.options.Book.Renew(ctx, s.options.Node, leaseTTL)
+		return err
+	}, func(c actor.Context, now time.Time, err error) {
+		s.renewal.underWay = false
+		if err != nil {
+			s.options.Log.Warn("leases not renewed", "err", err)
+		} else {
+			s.renewal.sent = sent
+			s.kept(c, leases)
+		}
+		if s.renewal.late && !s.draining {
+			s.renew(c, now)
+		}
 	})
 }
 
 // kept compares our leases in the ledger with what we work on.
-func (s *shell) kept(c actor.Context, m reneweds) {
-	s.renewal.underWay = false
-	if m.err != nil {
-		s.options.Log.Warn("leases not renewed", "err", m.err)
-		return
-	}
-	s.renewal.sent = m.sent
-	ours := make(map[uuid.UUID]int64, len(m.leases))
-	for _, l := range m.leases {
+func (s *shell) kept(c actor.Context, leases []ledger.Lease) {
+	ours := make(map[uuid.UUID]int64, len(leases))
+	for _, l := range leases {
 		ours[l.Verification] = l.Epoch
 		_, known := s.leased[l.Verification]
 		if !known && !s.search.underWay && !s.noting[l.Verification] { // returned first, the crash would not be noted
@@ -467,7 +431,7 @@ func (s *shell) kept(c actor.Context, m reneweds) {
 		}
 	}
 	for id, l := range s.leased {
-		if ours[id] != l.epoch && l.came.Before(m.sent) {
+		if ours[id] != l.epoch && l.came.Before(s.renewal.sent) {
 			s.lose(c, id)
 		}
 	}
@@ -486,7 +450,12 @@ func (s *shell) lose(c actor.Context, id uuid.UUID) {
 
 func (s *shell) release(c actor.Context, id uuid.UUID, epoch int64) {
 	l := ledger.Lease{Verification: id, Node: s.options.Node, Epoch: epoch}
-	s.beside(c, s.ctx, released{l, process.ErrPanicked}, func(ctx context.Context) any { return released{l, s.options.Book.Release(ctx, l)} })
+	s.call(c, s.ctx, func(ctx context.Context) error { return s.options.Book.Release(ctx, l) },
+		func(_ actor.Context, _ time.Time, err error) {
+			if err != nil && !errors.Is(err, ledger.ErrStaleEpoch) {
+				s.options.Log.Warn("lease not given back, it runs out", "verification", id, "epoch", epoch, "err", err)
+			}
+		})
 }
 
 func (s *shell) sweep(c actor.Context) {
@@ -495,10 +464,15 @@ func (s *shell) sweep(c actor.Context) {
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.stopSweep = cancel
-	s.beside(c, ctx, swept{process.ErrPanicked}, func(ctx context.Context) any {
+	s.call(c, ctx, func(ctx context.Context) error {
 		defer cancel()
 		_, err := s.options.Book.Sweep(ctx, s.options.Retention)
-		return swept{err}
+		return err
+	}, func(_ actor.Context, _ time.Time, err error) {
+		s.stopSweep = nil
+		if err != nil && !s.draining && !errors.Is(err, ledger.ErrClock) { // the ledger reports this once
+			s.options.Log.Warn("sweep failed", "err", err)
+		}
 	})
 }
 

@@ -115,27 +115,16 @@ type looking struct {
 }
 
 type (
-	tick       struct{}
-	panicked   struct{} // what was done beside the actor
-	beginAnew  struct{ domain string }
-	loadResult struct {
-		loaded
-		err error
+	tick      struct{}
+	panicked  struct{} // what was done beside the actor
+	beginAnew struct{ domain string }
+
+	// done is what became of something beside the actor, and what follows from that.
+	done struct {
+		err  error
+		then then
 	}
-	settleResult struct {
-		state ledger.Verification
-		took  time.Duration
-		err   error
-	}
-	stateResult struct {
-		state ledger.Verification
-		err   error
-	}
-	markResult struct {
-		stateResult
-		told ledger.Outlook
-	}
-	closeResult struct{ err error }
+	then func(c actor.Context, now time.Time, err error)
 )
 
 // New makes the actor of a leased verification.
@@ -151,10 +140,11 @@ func (a *Actor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		a.marks.waiting = a.state.Status == ledger.Waiting
-		a.beside(c, func() any {
-			l, err := load(a.ctx, a.options, a.state, a.lease)
-			return loadResult{l, err}
-		})
+		var l loaded
+		a.beside(c, func() (err error) {
+			l, err = load(a.ctx, a.options, a.state, a.lease)
+			return err
+		}, func(c actor.Context, now time.Time, err error) { a.loaded(c, now, l, err) })
 		return
 	case *actor.Stopping:
 		a.stop()
@@ -162,8 +152,8 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Stopped: // whoever keeps this PID then keeps the actor alone in memory
 		a.plan, a.domains, a.parking, a.seen = nil, domainActors{}, nil, survey{}
 		return
-	case loadResult:
-		a.loaded(c, now, m)
+	case done:
+		m.then(c, now, m.err)
 	case domain.Finals:
 		a.finals(c, now, m)
 	case domain.Waits:
@@ -184,24 +174,12 @@ func (a *Actor) Receive(c actor.Context) {
 		a.parked(c, m)
 	case domain.NotParked:
 		a.unpark(c, now, unparkedFor)
-	case packedResult:
-		a.packed(c, now, m)
-	case parkResult:
-		a.given(c, now, m)
 	case panicked:
 		panic("a task of this verification panicked") // so that the dispatcher gives it back
 	case beginAnew:
 		if a.mode == working && a.open(m.domain) != nil {
 			a.spawn(c, now, m.domain)
 		}
-	case settleResult:
-		a.settled(c, now, m)
-	case markResult:
-		a.marked(c, now, m)
-	case stateResult:
-		a.sees(c, m)
-	case closeResult:
-		a.closed(c, m)
 	case Look:
 		a.look(c)
 	case Drain:
@@ -216,21 +194,21 @@ func (a *Actor) Receive(c actor.Context) {
 	a.advance(c, now)
 }
 
-// beside runs a call that may block in a goroutine; its result becomes a message.
-func (a *Actor) beside(c actor.Context, work func() any) {
+// beside runs work that may block in a goroutine, and then goes on in the mailbox.
+func (a *Actor) beside(c actor.Context, work func() error, then then) {
 	root, self := c.ActorSystem().Root, c.Self()
-	process.GuardOf(c.ActorSystem()).Go("verification", func() { root.Send(self, work()) },
+	process.GuardOf(c.ActorSystem()).Go("verification", func() { root.Send(self, done{work(), then}) },
 		func() { root.Send(self, panicked{}) })
 }
 
 // call is beside with a bound on the time.
-func (a *Actor) call(c actor.Context, work func(ctx context.Context) any) {
+func (a *Actor) call(c actor.Context, work func(ctx context.Context) error, then then) {
 	ctx := a.ctx
-	a.beside(c, func() any {
+	a.beside(c, func() error {
 		within, cancel := context.WithTimeout(ctx, callWithin)
 		defer cancel()
 		return work(within)
-	})
+	}, then)
 }
 
 // stop ends the goroutines beside the actor; its domain actors end with it.
@@ -255,16 +233,16 @@ func (a *Actor) schedule(c actor.Context) {
 	a.ticker = time.AfterFunc(tickEvery, func() { root.Send(self, tick{}) })
 }
 
-func (a *Actor) loaded(c actor.Context, now time.Time, m loadResult) {
+func (a *Actor) loaded(c actor.Context, now time.Time, m loaded, err error) {
 	if a.mode != loading {
 		return // drained in the meantime
 	}
-	if errors.Is(m.err, errChanged) {
-		a.options.Log.Error("a file is not what it was when it was accepted", "verification", a.state.ID, "err", m.err)
-		panic(m.err) // the dispatcher returns it, or the second time sets it aside
+	if errors.Is(err, errChanged) {
+		a.options.Log.Error("a file is not what it was when it was accepted", "verification", a.state.ID, "err", err)
+		panic(err) // the dispatcher returns it, or the second time sets it aside
 	}
-	if m.err != nil {
-		a.options.Log.Warn("verification left", "verification", a.state.ID, "err", m.err)
+	if err != nil {
+		a.options.Log.Warn("verification left", "verification", a.state.ID, "err", err)
 		a.end(c)
 		return
 	}
@@ -282,7 +260,7 @@ func (a *Actor) loaded(c actor.Context, now time.Time, m loadResult) {
 			a.plan.takeUp(m.left.Domains)
 			a.marks.changed = now
 		}
-		a.marks.outlook = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
+		a.marks.outlook = outlookOf(m.state, now)
 		a.weigh(int64(len(m.plan.order)))
 		a.look(c) // it may have been cancelled while the file was read
 	}
@@ -377,15 +355,18 @@ func (a *Actor) open(name string) *work {
 
 // finals takes outcomes; those that come after a cancel or a drain began aren't counted.
 func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
-	if a.mode != working || a.open(m.Domain) == nil {
+	w := a.open(m.Domain)
+	if a.mode != working || w == nil {
 		return
 	}
 	a.unpark(c, now, unparkedFor)
-	w, before := a.open(m.Domain), a.plan.final
+	before := a.plan.final
 	a.plan.take(now, m.Finals)
 	w.left -= a.plan.final - before
 	if m.Done {
-		a.plan.done(now, m.Domain)
+		if w.size <= smallMax {
+			a.plan.took.add(now.Sub(w.begun))
+		}
 		a.finish(c, m.Domain)
 	}
 }
@@ -456,21 +437,32 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	}
 	a.settlement.underWay = true
 	s := ledger.Settlement{Lease: a.lease, Number: a.settlement.number, Results: results,
-		Expected: whole(a.survey(now, false).finish)}
+		Expected: whole(a.survey(now).finish)}
 	if a.marks.waiting {
-		s.Why = a.survey(now, true).sentence()
+		s.Why = a.survey(now).sentence()
 	}
 	entries := a.plan.entries
-	a.call(c, func(ctx context.Context) any {
+	var state ledger.Verification
+	var took time.Duration
+	a.call(c, func(ctx context.Context) (err error) {
 		began := time.Now()
 		ctx, told := a.options.Tracer.Begin(ctx, tracing.Settle)
 		told.ID(tracing.Verification, s.Lease.Verification)
 		told.Count(tracing.Settlement, s.Number)
 		told.Count(tracing.Addresses, int64(len(results)))
 		s.Evidence = a.pack(entries)
-		state, err := a.options.Book.Settle(ctx, s)
+		state, err = a.options.Book.Settle(ctx, s)
 		told.End(err != nil)
-		return settleResult{state, time.Since(began), err}
+		took = time.Since(began)
+		return err
+	}, func(c actor.Context, now time.Time, err error) {
+		a.settlement.underWay = false
+		if err != nil {
+			a.unsettled(c, now, err)
+			return
+		}
+		a.count(took)
+		a.settled(c, now, state)
 	})
 }
 
@@ -486,14 +478,8 @@ func (a *Actor) pack(entries []evidence.Entry) []byte {
 	return packed
 }
 
-func (a *Actor) settled(c actor.Context, now time.Time, m settleResult) {
-	a.settlement.underWay = false
-	if m.err != nil {
-		a.unsettled(c, now, m.err)
-		return
-	}
+func (a *Actor) settled(c actor.Context, now time.Time, state ledger.Verification) {
 	a.settlement.failures = 0
-	a.count(m.took)
 	if a.plan.settled(now) {
 		for name, w := range a.plan.open {
 			if pid := a.domains.pids[name]; pid != nil && w.quiet.IsZero() {
@@ -501,15 +487,15 @@ func (a *Actor) settled(c actor.Context, now time.Time, m settleResult) {
 			}
 		}
 	}
-	a.state = m.state
-	a.marks.outlook = outlooks{ledger.Outlook{Next: m.state.NextTry, Expected: m.state.Expected}, now}
-	if m.state.Status.Final() {
-		a.options.Log.Info("verification finished", "verification", m.state.ID, "status", m.state.Status,
-			"settlement", m.state.Settlements)
+	a.state = state
+	a.marks.outlook = outlookOf(state, now)
+	if state.Status.Final() {
+		a.options.Log.Info("verification finished", "verification", state.ID, "status", state.Status,
+			"settlement", state.Settlements)
 		a.end(c)
-	} else if m.state.Status == ledger.Cancelling && a.mode == working {
-		a.mode = cancelling
+		return
 	}
+	a.looked(state)
 }
 
 func (a *Actor) count(took time.Duration) {
@@ -539,11 +525,16 @@ func (a *Actor) unsettled(c actor.Context, now time.Time, err error) {
 		return
 	}
 	a.settlement.failures++
-	a.settlement.retryAt = now.Add(min(200*time.Millisecond<<min(a.settlement.failures, 5), retryMax))
+	a.settlement.retryAt = now.Add(pauseAfter(a.settlement.failures))
 	if a.settlement.failures&(a.settlement.failures-1) == 0 { // fewer lines the longer it lasts
 		a.options.Log.Warn("settlement not committed yet", "verification", a.state.ID,
 			"settlement", a.settlement.number, "attempt", a.settlement.failures, "err", err)
 	}
+}
+
+// pauseAfter is how long to wait after so many calls of the ledger failed in a row.
+func pauseAfter(failures int) time.Duration {
+	return min(200*time.Millisecond<<min(failures, 5), retryMax)
 }
 
 // refused ends the actor when the ledger says that its lease is gone.
@@ -566,25 +557,24 @@ func (a *Actor) look(c actor.Context) {
 		return
 	}
 	a.looking.underWay, a.looking.again = true, false
-	workspace, id := a.state.Workspace, a.state.ID
-	a.call(c, func(ctx context.Context) any {
-		state, err := a.options.Book.Verification(ctx, workspace, id)
-		return stateResult{state, err}
+	state := a.state
+	a.call(c, func(ctx context.Context) (err error) {
+		state, err = a.options.Book.Verification(ctx, state.Workspace, state.ID)
+		return err
+	}, func(c actor.Context, _ time.Time, err error) {
+		a.looking.underWay = false
+		if err == nil {
+			a.looked(state)
+		}
+		if a.looking.again {
+			a.look(c)
+		}
 	})
 }
 
-// sees takes the answer to look, and looks again if that was asked for meanwhile.
-func (a *Actor) sees(c actor.Context, m stateResult) {
-	a.looking.underWay = false
-	a.looked(m)
-	if a.looking.again {
-		a.look(c)
-	}
-}
-
 // looked begins the cancel if the ledger says so.
-func (a *Actor) looked(m stateResult) {
-	if m.err == nil && m.state.Status == ledger.Cancelling && a.mode == working {
+func (a *Actor) looked(state ledger.Verification) {
+	if state.Status == ledger.Cancelling && a.mode == working {
 		a.mode = cancelling
 	}
 }
@@ -603,30 +593,29 @@ func (a *Actor) drain(c actor.Context) {
 // close makes the last call of a cancel or a drain.
 func (a *Actor) close(c actor.Context) {
 	a.stopDomains(c)
-	if a.mode == draining {
-		a.mode = closing
+	drained := a.mode == draining
+	if a.mode = closing; drained {
 		a.release(c)
 		return
 	}
-	a.mode = closing
-	a.call(c, func(ctx context.Context) any {
+	a.call(c, func(ctx context.Context) error {
 		_, err := a.options.Book.FinishCancel(ctx, a.lease)
-		return closeResult{err}
-	})
+		return err
+	}, a.closed)
 }
 
 func (a *Actor) release(c actor.Context) {
-	a.beside(c, func() any {
+	a.beside(c, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		return closeResult{a.options.Book.Release(ctx, a.lease)}
-	})
+		return a.options.Book.Release(ctx, a.lease)
+	}, a.closed)
 }
 
 // closed ends the actor; if the last call failed, the lease runs out and the next owner makes it.
-func (a *Actor) closed(c actor.Context, m closeResult) {
-	if m.err != nil && !final(m.err) {
-		a.options.Log.Warn("last step left to the next owner", "verification", a.state.ID, "err", m.err)
+func (a *Actor) closed(c actor.Context, _ time.Time, err error) {
+	if err != nil && !final(err) {
+		a.options.Log.Warn("last step left to the next owner", "verification", a.state.ID, "err", err)
 	}
 	a.end(c)
 }

@@ -263,15 +263,20 @@ type outlooks struct {
 	at time.Time
 }
 
-// survey returns when the last address is expected to be final and, if asked, what they wait for, from a recent look.
-func (a *Actor) survey(now time.Time, listed bool) survey {
+// outlookOf is what the ledger says of a verification.
+func outlookOf(v ledger.Verification, now time.Time) outlooks {
+	return outlooks{ledger.Outlook{Next: v.NextTry, Expected: v.Expected}, now}
+}
+
+// survey returns when the last address is expected to be final and what they wait for, from a recent look.
+func (a *Actor) survey(now time.Time) survey {
 	if a.plan == nil {
 		return survey{at: now, final: a.state.Counts.Sum(), why: "its file is being read"}
 	}
-	if now.Before(a.seen.next) && (a.seen.listed || !listed) {
+	if now.Before(a.seen.next) {
 		return a.seen
 	}
-	a.seen = a.plan.survey(now, a.begun, a.deadline, listed)
+	a.seen = a.plan.survey(now, a.begun, a.deadline)
 	a.seen.final = a.state.Counts.Sum()
 	a.seen.next = now.Add(max(surveyEvery, surveyShare*time.Since(now)))
 	return a.seen
@@ -279,7 +284,7 @@ func (a *Actor) survey(now time.Time, listed bool) survey {
 
 // told answers an Ask.
 func (a *Actor) told(now time.Time) inspect.Verification {
-	s := a.survey(now, true)
+	s := a.survey(now)
 	v := inspect.Verification{ID: a.state.ID.String(), Workspace: a.state.Workspace.String(),
 		Status: string(a.state.Status), Total: a.state.Total, Final: s.final, At: s.at,
 		Waits: s.waits, Why: s.why, Finish: whole(s.finish)}
@@ -317,17 +322,28 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	case a.settlement.underWay || a.plan.unsettled > 0 || now.Sub(a.marks.outlook.at) < remarkEvery:
 		return // the settlement tells it
 	}
-	next := ledger.Outlook{Next: until, Expected: whole(a.survey(now, false).finish)}
+	next := ledger.Outlook{Next: until, Expected: whole(a.survey(now).finish)}
 	if quiet == a.marks.waiting && !a.marks.outlook.news(now, next) {
 		return
 	}
 	if quiet {
-		next.Why = a.survey(now, true).sentence()
+		next.Why = a.survey(now).sentence()
 	}
 	a.marks.underWay = true
-	a.call(c, func(ctx context.Context) any {
-		state, err := a.options.Book.Wait(ctx, a.lease, next)
-		return markResult{stateResult{state, err}, next}
+	var state ledger.Verification
+	a.call(c, func(ctx context.Context) (err error) {
+		state, err = a.options.Book.Wait(ctx, a.lease, next)
+		return err
+	}, func(c actor.Context, now time.Time, err error) {
+		a.marks.underWay = false
+		switch {
+		case a.mode == ended:
+		case err == nil:
+			a.marked(now, state, next)
+		case !a.refused(c, err):
+			a.marks.next = now.Add(retryMax)
+			a.options.Log.Warn("waiting not marked yet", "verification", a.state.ID, "err", err)
+		}
 	})
 }
 
@@ -347,21 +363,14 @@ func moved(now, was, is time.Time) bool {
 	return is.Sub(was).Abs() > max(is.Sub(now), was.Sub(now))/remarkPart
 }
 
-func (a *Actor) marked(c actor.Context, now time.Time, m markResult) {
-	a.marks.underWay = false
-	switch {
-	case a.mode == ended:
-	case m.err == nil:
-		if a.marks.waiting == m.told.Next.IsZero() {
-			a.marks.changed = now
-		}
-		a.marks.waiting, a.marks.outlook = m.state.Status == ledger.Waiting, outlooks{m.told, now}
-		if m.state.Settlements >= a.state.Settlements { // the mark may be older than the newest settlement
-			a.state = m.state
-		}
-		a.looked(m.stateResult)
-	case !a.refused(c, m.err):
-		a.marks.next = now.Add(retryMax)
-		a.options.Log.Warn("waiting not marked yet", "verification", a.state.ID, "err", m.err)
+// marked notes what the ledger was told.
+func (a *Actor) marked(now time.Time, state ledger.Verification, told ledger.Outlook) {
+	if a.marks.waiting == told.Next.IsZero() {
+		a.marks.changed = now
 	}
+	a.marks.waiting, a.marks.outlook = state.Status == ledger.Waiting, outlooks{told, now}
+	if state.Settlements >= a.state.Settlements { // the mark may be older than the newest settlement
+		a.state = state
+	}
+	a.looked(state)
 }

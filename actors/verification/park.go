@@ -184,7 +184,7 @@ func (a *Actor) park(c actor.Context, now time.Time) {
 	case a.domains.held || a.settlement.underWay || a.marks.underWay || a.plan.remaining() > parkedMax:
 		return
 	}
-	seen := a.survey(now, true)
+	seen := a.survey(now)
 	a.parking = &parking{missing: map[string]struct{}{}, eta: ledger.Outlook{
 		Next: earliest(until, now.Add(parkLongest)), Expected: whole(seen.finish), Why: seen.sentence()}}
 	for name, pid := range a.domains.pids {
@@ -216,26 +216,23 @@ func (a *Actor) parked(c actor.Context, m domain.Parked) {
 		return
 	}
 	l := leftover{Version: parkedVersion, Begun: a.deadline.Add(-patience).UnixMilli(), Domains: p.left}
-	a.beside(c, func() any {
-		state, err := l.pack()
-		return packedResult{p, state, err}
-	})
-}
-
-// packed goes on once the state is packed.
-func (a *Actor) packed(c actor.Context, now time.Time, m packedResult) {
-	if a.parking != m.of || a.mode != working {
-		return // parking was given up meanwhile
-	}
-	if m.err != nil {
-		if !errors.Is(m.err, errTooMuch) {
-			a.options.Log.Error("verification not parked", "verification", a.state.ID, "err", m.err)
+	var state []byte
+	a.beside(c, func() (err error) {
+		state, err = l.pack()
+		return err
+	}, func(c actor.Context, now time.Time, err error) {
+		switch {
+		case a.parking != p || a.mode != working: // parking was given up meanwhile
+		case err != nil:
+			if !errors.Is(err, errTooMuch) {
+				a.options.Log.Error("verification not parked", "verification", a.state.ID, "err", err)
+			}
+			a.unpark(c, now, parkLongest)
+		default:
+			p.state, p.left = state, nil
+			a.writeParked(c)
 		}
-		a.unpark(c, now, parkLongest)
-		return
-	}
-	m.of.state, m.of.left = m.state, nil
-	a.writeParked(c)
+	})
 }
 
 // writeParked tells the ledger, repeatedly if calls fail: an earlier one may have been committed, and with it the lease
@@ -243,32 +240,27 @@ func (a *Actor) packed(c actor.Context, now time.Time, m packedResult) {
 func (a *Actor) writeParked(c actor.Context) {
 	p := a.parking
 	p.writing = true
-	a.call(c, func(ctx context.Context) any {
-		state, err := a.options.Book.Park(ctx, a.lease, p.eta, p.state)
-		return parkResult{stateResult{state, err}, p}
+	var state ledger.Verification
+	a.call(c, func(ctx context.Context) (err error) {
+		state, err = a.options.Book.Park(ctx, a.lease, p.eta, p.state)
+		return err
+	}, func(c actor.Context, now time.Time, err error) {
+		p.writing = false
+		switch {
+		case a.parking != p || a.mode == ended:
+		case err == nil && state.Status == ledger.Cancelling:
+			a.parking = nil
+			a.looked(state)
+		case err == nil:
+			a.options.Metrics.parked.Inc()
+			a.options.Log.Info("verification parked", "verification", a.state.ID, "until", p.eta.Next,
+				"left", a.plan.remaining())
+			a.end(c)
+		case !a.refused(c, err):
+			p.failures++
+			p.retryAt = now.Add(pauseAfter(p.failures))
+		}
 	})
-}
-
-// given ends the actor of a parked verification.
-func (a *Actor) given(c actor.Context, now time.Time, m parkResult) {
-	p := m.of
-	p.writing = false
-	if a.parking != p || a.mode == ended {
-		return
-	}
-	switch {
-	case m.err == nil && m.state.Status == ledger.Cancelling:
-		a.parking = nil
-		a.looked(m.stateResult)
-	case m.err == nil:
-		a.options.Metrics.parked.Inc()
-		a.options.Log.Info("verification parked", "verification", a.state.ID, "until", p.eta.Next,
-			"left", a.plan.remaining())
-		a.end(c)
-	case !a.refused(c, m.err):
-		p.failures++
-		p.retryAt = now.Add(min(200*time.Millisecond<<min(p.failures, 5), retryMax))
-	}
 }
 
 // unpark goes on with a verification that couldn't be parked.
@@ -281,18 +273,6 @@ func (a *Actor) unpark(c actor.Context, now time.Time, rest time.Duration) {
 		c.Send(pid, domain.Resume{})
 	}
 }
-
-type (
-	packedResult struct {
-		of    *parking
-		state []byte
-		err   error
-	}
-	parkResult struct {
-		stateResult
-		of *parking
-	}
-)
 
 // takeUp reads the state of a parked verification. If it can't be read, its addresses are asked again.
 func takeUp(ctx context.Context, o Options, v ledger.Verification) (*leftover, error) {

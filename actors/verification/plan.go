@@ -114,7 +114,7 @@ func newPlan(f *intake.File, settled bitset) *plan {
 		p.starts[id+1] += p.starts[id]
 	}
 	p.order = make([]uint32, p.starts[domains])
-	fill := append([]uint32(nil), p.starts...)
+	fill := slices.Clone(p.starts)
 	for i := range f.Len() {
 		if !settled.has(uint32(i)) {
 			id := f.DomainID(i)
@@ -169,45 +169,30 @@ func (p *plan) begin(busyMax int) (string, bool) {
 // ordinals returns what is still open of a domain.
 func (p *plan) ordinals(w *work) []uint32 {
 	all := p.order[p.starts[w.id]:p.starts[w.id+1]]
-	for i, ordinal := range all {
-		if p.answered.has(ordinal) {
-			return p.unanswered(all, i)
-		}
+	if slices.ContainsFunc(all, p.answered.has) {
+		all = slices.DeleteFunc(slices.Clone(all), p.answered.has)
 	}
 	return all
 }
 
-func (p *plan) unanswered(all []uint32, from int) []uint32 {
-	out := append([]uint32(nil), all[:from]...)
-	for _, ordinal := range all[from:] {
-		if !p.answered.has(ordinal) {
-			out = append(out, ordinal)
-		}
-	}
-	return out
-}
-
 // take notes final outcomes, which belong to the plan from then on. A repeated one is ignored.
 func (p *plan) take(now time.Time, finals []domain.Final) {
-	n := 0
-	for i := range finals {
-		ordinal := finals[i].Ordinal
-		if int(ordinal) >= p.file.Len() || p.answered.has(ordinal) {
-			continue
+	finals = slices.DeleteFunc(finals, func(f domain.Final) bool {
+		if int(f.Ordinal) >= p.file.Len() || p.answered.has(f.Ordinal) {
+			return true
 		}
-		p.answered.set(ordinal)
-		if n != i {
-			finals[n] = finals[i]
-		}
-		n++
-	}
-	if n == 0 {
+		p.answered.set(f.Ordinal)
+		return false
+	})
+	if len(finals) == 0 {
 		return
 	}
 	if p.unsettled == 0 {
 		p.since = now
 	}
-	p.pending, p.final, p.unsettled = append(p.pending, finals[:n]), p.final+n, p.unsettled+n
+	p.pending = append(p.pending, finals)
+	p.final += len(finals)
+	p.unsettled += len(finals)
 	if p.unsettled >= unsettledMax {
 		p.behind.Store(true)
 	}
@@ -304,14 +289,6 @@ func (p *plan) rest(w *work, until time.Time) {
 		p.resting++
 		p.busy -= w.weight()
 	}
-}
-
-// done notes that a domain has no open address any more.
-func (p *plan) done(now time.Time, name string) {
-	if w := p.open[name]; w != nil && w.size <= smallMax {
-		p.took.add(now.Sub(w.begun))
-	}
-	p.end(name)
 }
 
 // end forgets a domain whose actor has ended.

@@ -199,7 +199,7 @@ func TestAnHourIsNoLessThanTheFinish(t *testing.T) {
 		w := &work{size: left + 200, left: left, begun: noon.Add(-100 * time.Second), told: domain.Waits{
 			Waits: []inspect.Wait{{Addresses: left, For: inspect.ForReceiver, Receiver: "r.test", PerHour: 360}}}}
 		p := &plan{open: map[string]*work{"d.test": w}, starts: []uint32{0}}
-		s := p.survey(noon, w.begun, time.Time{}, true)
+		s := p.survey(noon, w.begun, time.Time{})
 		took := time.Duration(float64(left) / float64(want) * float64(time.Hour)).Round(time.Second)
 		if len(s.waits) != 1 || s.waits[0].PerHour != want || s.finish.Sub(noon).Round(time.Second) != took+settleEvery {
 			t.Errorf("%d left: expected in %v, %+v", left, s.finish.Sub(noon), s.waits)
@@ -285,11 +285,11 @@ func TestEachCauseAndReasonIsTold(t *testing.T) {
 		}
 	}
 	for r, text := range deferredBy {
-		w := inspect.Wait{For: inspect.ForRetry, Reason: r.String()}
+		w := inspect.Wait{For: inspect.ForRetry, Reason: r}
 		if waitSentence(w) != text || told[text] != "" || text == deferredAnyhow {
 			t.Errorf("%s is told as %q, want %q, as %q is", r, waitSentence(w), text, told[text])
 		}
-		told[text] = r.String()
+		told[text] = r
 	}
 }
 

@@ -31,46 +31,38 @@ var atReceiver = [len(inspect.Causes)]string{
 	wire.Cause_UNREACHED:   "whose mail servers we cannot reach",
 }
 
-// putOff has the part of a sentence after the receiver's name that says why it has to be asked again.
-var deferredBy = map[smtp.Reason]string{
-	smtp.MailboxFull:         "which says that mailboxes are full at the moment",
-	smtp.MailboxBusy:         "which says that mailboxes receive too much mail at the moment",
-	smtp.Greylisted:          "which makes strangers come back later (greylisting)",
-	smtp.ReceiverBusy:        "which was too busy to answer",
-	smtp.ReceiverRateLimited: "which limits how much we may ask",
-	smtp.SourceBlocked:       "which refuses to talk to us at the moment",
-	smtp.SourceIdentity:      "which does not accept how we introduce ourselves",
-	smtp.TLSFailed:           "with which no encrypted session could be made",
-	smtp.TimedOut:            "which did not answer in time",
-	smtp.ConnectionFailed:    "to which no connection could be made",
-	smtp.Protocol:            "which did not keep to the mail protocol",
-	smtp.Policy:              "whose policy did not let us find out",
-	smtp.HarvestGuard:        "which stopped answering because too many addresses were asked",
-	smtp.Internal:            "which could not be asked because of a fault on our side",
-	smtp.DNSFailed:           "whose name servers did not answer",
-	smtp.BackupOnly:          "of which only a backup server answers, and that accepts every address",
-	smtp.NotAccepted:         "which says that mailboxes do not exist, but not for good",
-	smtp.Intercepted:         "in whose place somebody else answers",
+// deferredBy has, by the word of a reason, the part of a sentence after the receiver's name that says why it has to be
+// asked again.
+var deferredBy = map[string]string{
+	smtp.MailboxFull.String():         "which says that mailboxes are full at the moment",
+	smtp.MailboxBusy.String():         "which says that mailboxes receive too much mail at the moment",
+	smtp.Greylisted.String():          "which makes strangers come back later (greylisting)",
+	smtp.ReceiverBusy.String():        "which was too busy to answer",
+	smtp.ReceiverRateLimited.String(): "which limits how much we may ask",
+	smtp.SourceBlocked.String():       "which refuses to talk to us at the moment",
+	smtp.SourceIdentity.String():      "which does not accept how we introduce ourselves",
+	smtp.TLSFailed.String():           "with which no encrypted session could be made",
+	smtp.TimedOut.String():            "which did not answer in time",
+	smtp.ConnectionFailed.String():    "to which no connection could be made",
+	smtp.Protocol.String():            "which did not keep to the mail protocol",
+	smtp.Policy.String():              "whose policy did not let us find out",
+	smtp.HarvestGuard.String():        "which stopped answering because too many addresses were asked",
+	smtp.Internal.String():            "which could not be asked because of a fault on our side",
+	smtp.DNSFailed.String():           "whose name servers did not answer",
+	smtp.BackupOnly.String():          "of which only a backup server answers, and that accepts every address",
+	smtp.NotAccepted.String():         "which says that mailboxes do not exist, but not for good",
+	smtp.Intercepted.String():         "in whose place somebody else answers",
 }
 
 // deferredAnyhow is used for every other reason.
 const deferredAnyhow = "which asked us to come back later"
-
-// deferredByWord returns the text for a reason by its word.
-var deferredByWord = func() map[string]string {
-	words := make(map[string]string, len(deferredBy))
-	for r, text := range deferredBy {
-		words[r.String()] = text
-	}
-	return words
-}()
 
 // waitSentence returns why the addresses of a wait aren't asked now, as the part of a sentence after the receiver's
 // name.
 func waitSentence(w inspect.Wait) string {
 	switch w.For {
 	case inspect.ForRetry:
-		return cmp.Or(deferredByWord[w.Reason], deferredAnyhow)
+		return cmp.Or(deferredBy[w.Reason], deferredAnyhow)
 	case inspect.ForControl:
 		return "where we first find out whether every address is accepted"
 	}
@@ -139,8 +131,7 @@ func (s survey) sentence() string {
 	for _, p := range list {
 		all += p.addresses
 	}
-	text := first.begins() + others(list[1:])
-	return text + "; " + s.ending(all)
+	return first.begins() + others(list[1:]) + "; " + s.ending(all)
 }
 
 // begins returns the sentence about one group.
@@ -241,19 +232,15 @@ const (
 type survey struct {
 	at     time.Time
 	final  int64 // in the ledger
-	listed bool
-	waits  []inspect.Wait // when it is listed
-	finish time.Time      // zero: nobody can say
-	why    string         // why not
-	next   time.Time      // not made anew before
+	waits  []inspect.Wait
+	finish time.Time // zero: nobody can say
+	why    string    // why not
+	next   time.Time // not made anew before
 }
 
 // survey looks at all domains at work.
-func (p *plan) survey(now, begun, deadline time.Time, listed bool) survey {
-	var sums sums
-	if listed {
-		sums = make(map[sumKey]*inspect.Wait)
-	}
+func (p *plan) survey(now, begun, deadline time.Time) survey {
+	sums := sums{}
 	o := eta{now: now, begun: begun, deadline: deadline, pending: p.unsettled, took: p.took,
 		queues: map[string]*queue{}, domains: len(p.ids) - p.next,
 		busy: len(p.open) - p.resting, addresses: len(p.order) - p.began,
@@ -264,7 +251,7 @@ func (p *plan) survey(now, begun, deadline time.Time, listed bool) survey {
 	}
 	sums.add(inspect.Wait{Addresses: o.addresses, For: inspect.ForDomain})
 	sums.add(inspect.Wait{Addresses: o.pending, For: inspect.ForLedger})
-	s := survey{at: now, listed: listed}
+	s := survey{at: now}
 	s.finish, s.why = o.finish()
 	sums.hasten(o.queues)
 	s.waits = sums.list()
@@ -337,11 +324,11 @@ func (o *eta) wait(now time.Time, w *work, t inspect.Wait) {
 // sumKey is what waits are summed by.
 type sumKey struct{ what, receiver, cause, reason string }
 
-// sums are addresses by what they wait for; nil counts nothing.
+// sums are addresses by what they wait for.
 type sums map[sumKey]*inspect.Wait
 
 func (s sums) add(w inspect.Wait) {
-	if w.Addresses <= 0 || s == nil {
+	if w.Addresses <= 0 {
 		return
 	}
 	key := sumKey{w.For, w.Receiver, w.Cause, w.Reason}
