@@ -121,15 +121,17 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	return &Metrics{
 		leases: process.NewGauge(r, "leases", "Verifications that this node has."),
-		taken:  process.NewCounter(r, "leases_taken_total", "Verifications that this node leased, those that it took over included."),
+		taken: process.NewCounter(r, "leases_taken_total",
+			"Verifications that this node leased, those that it took over included."),
 		takenOver: process.NewCounter(r, "takeovers_total",
 			"Verifications that this node took over from an owner that was lost, stopped or draining."),
 		lost: process.NewCounter(r, "leases_lost_total",
 			"Leases that this node lost: others have them, or it could not renew them in time."),
-		crashed: process.NewCounter(r, "verification_crashes_total", "Verification actors that crashed: a fault of this program. "+
-			"The second time the file fails with internal_error."),
-		bytes:   process.NewGauge(r, "file_bytes", "Bytes of the files that this node has in memory."),
-		waiting: process.NewGauge(r, "files_waiting", "Verifications that this node has and whose files wait for memory."),
+		crashed: process.NewCounter(r, "verification_crashes_total",
+			"Verification actors that crashed: a fault of this program. The second time the file fails with internal_error."),
+		bytes: process.NewGauge(r, "file_bytes", "Bytes of the files that this node has in memory."),
+		waiting: process.NewGauge(r, "files_waiting",
+			"Verifications that this node has and whose files wait for memory."),
 		full: process.NewGauge(r, "workspaces_full",
 			"Workspaces that have their share of this node's leases: their other files wait."),
 	}

@@ -112,6 +112,7 @@ func (a *sessionActor) drop() {
 	if a.smtp != nil {
 		a.smtp.Close()
 	}
+	a.untraced()
 	a.cancel()
 	a.free()
 }
@@ -143,13 +144,7 @@ func (a *sessionActor) do(c actor.Context, id int, work func() any) {
 	root, parent := c.ActorSystem().Root, c.Parent()
 	a.working.Store(true)
 	a.options.Guard.Go("session", func() {
-		var result any
-		if a.options.Guard.Run("session", func() { result = work() }) != nil {
-			result = sessionCrashed{id: id}
-			if a.smtp != nil {
-				a.smtp.Close()
-			}
-		}
+		result := work()
 		if a.smtp == nil || !a.smtp.Open() {
 			a.untraced()
 			a.free() // before another may be opened for it

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/net/publicsuffix"
 
 	"rollcall/smtp/throttle"
@@ -22,8 +23,8 @@ const (
 	// interceptedFor is how long that is believed, and how long a stranger's answers are kept. In hours of Pool.Hour.
 	interceptedFor = time.Hour
 
-	// greetingsMax bounds the greeters that are kept, and the hosts whose greeter is. Beyond it one is forgotten for
-	// each new one.
+	// greetingsMax bounds the greeters that are kept, and the hosts whose greeter is. Beyond it those are forgotten that
+	// were not asked for longest.
 	greetingsMax = 4096
 
 	// unnamed is the prefix of the key of a server without a name; its words follow.
@@ -31,11 +32,20 @@ const (
 )
 
 // greetings tell when somebody else answers on port 25 in place of the hosts that are dialled: one stranger
-// greets for unrelated domains and accepts everything. The zero value is ready; safe for concurrent use.
+// greets for unrelated domains and accepts everything. Safe for concurrent use.
 type greetings struct {
 	mu    sync.Mutex
-	by    map[string]*greeting // guarded by mu; by what Greeter gives
-	apart map[string]string    // guarded by mu; by MX host: who greeted there when somebody was last refused
+	by    *simplelru.LRU[string, *greeting] // guarded by mu; by what Greeter gives
+	apart *simplelru.LRU[string, string]    // guarded by mu; by MX host: who greeted there when somebody was last refused
+}
+
+func newGreetings() greetings {
+	by, err := simplelru.NewLRU[string, *greeting](greetingsMax, nil)
+	apart, other := simplelru.NewLRU[string, string](greetingsMax, nil)
+	if err != nil || other != nil {
+		panic("the bound of greeters is not positive")
+	}
+	return greetings{by: by, apart: apart}
 }
 
 // greeting holds the answers of one stranger.
@@ -97,16 +107,7 @@ func (p *Pool) NoteRefused(greeter, host string, now time.Time) {
 	gs := &p.greetings
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	if gs.apart == nil {
-		gs.apart = map[string]string{}
-	}
-	if _, known := gs.apart[host]; !known && len(gs.apart) >= greetingsMax {
-		for other := range gs.apart {
-			delete(gs.apart, other)
-			break
-		}
-	}
-	gs.apart[host] = greeter
+	gs.apart.Add(host, greeter)
 	if greeter != "" {
 		p.greeting(greeter, now).refused = true
 	}
@@ -137,21 +138,11 @@ func (p *Pool) NoteAccepted(greeter, host string, at netip.Addr, now time.Time) 
 
 // greeting returns the entry of a greeter, a new one if there is none. The lock is held.
 func (p *Pool) greeting(greeter string, now time.Time) *greeting {
-	gs := &p.greetings
-	if g := gs.by[greeter]; g.fresh(p.Hour, now) {
+	if g, _ := p.greetings.by.Get(greeter); g.fresh(p.Hour, now) {
 		return g
 	}
-	for other := range gs.by {
-		if len(gs.by) < greetingsMax {
-			break
-		}
-		delete(gs.by, other)
-	}
-	if gs.by == nil {
-		gs.by = map[string]*greeting{}
-	}
 	g := &greeting{since: now, accepted: map[string]netip.Addr{}}
-	gs.by[greeter] = g
+	p.greetings.by.Add(greeter, g)
 	return g
 }
 
@@ -163,7 +154,7 @@ func (p *Pool) Intercepts(greeter string, now time.Time) bool {
 	gs := &p.greetings
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	g := gs.by[greeter]
+	g, _ := gs.by.Get(greeter)
 	return g.fresh(p.Hour, now) && !g.refused && len(g.accepted) == enough(greeter)
 }
 
@@ -176,7 +167,7 @@ func (p *Pool) Doubts(greeter, host string, now time.Time) bool {
 	gs := &p.greetings
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	before, known := gs.apart[host]
-	g := gs.by[greeter]
+	before, known := gs.apart.Get(host)
+	g, _ := gs.by.Get(greeter)
 	return known && before != greeter && !(g.fresh(p.Hour, now) && g.refused)
 }

@@ -34,7 +34,7 @@ func TestGreeter(t *testing.T) {
 func TestAnInterceptedNetwork(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		p := &Pool{}
+		p := &Pool{greetings: newGreetings()}
 		greeter := []string{"isp.example", unnamed + "ESMTP ok"}[seed%2]
 		now, found := time.Now(), 0
 		domains, addresses := map[string]bool{}, map[netip.Addr]bool{}
@@ -66,12 +66,12 @@ func TestAnInterceptedNetwork(t *testing.T) {
 			t.Errorf("seed %d: it is believed for ever", seed)
 		}
 	}
-	p := &Pool{}
+	p := &Pool{greetings: newGreetings()}
 	for i := range 2 * greetingsMax {
 		p.NoteAccepted(fmt.Sprintf("s%d.example", i), "mx.d.example", netip.Addr{}, time.Now())
 		p.NoteRefused(fmt.Sprintf("s%d.example", i), fmt.Sprintf("mx.d%d.example", i), time.Now())
 	}
-	if n, m := len(p.greetings.by), len(p.greetings.apart); n > greetingsMax || m > greetingsMax {
+	if n, m := p.greetings.by.Len(), p.greetings.apart.Len(); n > greetingsMax || m > greetingsMax {
 		t.Errorf("%d greeters and %d hosts are kept", n, m)
 	}
 }
@@ -82,7 +82,7 @@ func TestAnotherGreeterIsDoubted(t *testing.T) {
 	names := []string{"", "isp.example", "hoster.example", unnamed + "ESMTP"}
 	for _, before := range names {
 		for _, later := range names {
-			p, now := &Pool{}, time.Now()
+			p, now := &Pool{greetings: newGreetings()}, time.Now()
 			if p.Doubts(later, "mx.d.example", now) {
 				t.Errorf("%q is doubted at a host that was never heard", later)
 			}

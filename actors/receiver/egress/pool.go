@@ -125,7 +125,7 @@ func NewPool(list []Source) (*Pool, error) {
 	if len(list) == 0 {
 		return nil, errors.New("receiver sources: there is none")
 	}
-	p := &Pool{list: slices.Clone(list)}
+	p := &Pool{list: slices.Clone(list), greetings: newGreetings()}
 	for i, one := range list {
 		switch {
 		case one.Hello == "" || one.Open == nil:

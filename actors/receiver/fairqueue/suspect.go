@@ -33,21 +33,16 @@ const (
 	First
 	// Retry items come next, before those that were never given out, RetriesInRow of them.
 	Retry
+
+	classes = iota
 )
 
 // ClassOf returns Suspect for a local part that looks invented. It keeps nothing, and decides only the order in which
 // addresses are asked.
 func ClassOf(local string) Class {
-	if looksInvented(local) {
-		return Suspect
-	}
-	return Normal
-}
-
-func looksInvented(local string) bool {
 	local = strings.ToLower(local)
 	if roles[local] {
-		return false
+		return Normal
 	}
 	digits, letters, vowels, row, longest := 0, 0, 0, 0, 0
 	for i := 0; i < len(local); i++ {
@@ -64,23 +59,26 @@ func looksInvented(local string) bool {
 			row++
 			longest = max(longest, row)
 		case c >= 0x80: // of another alphabet, about which nothing is said
-			return false
+			return Normal
 		default:
 			row = 0
 		}
 	}
-	return len(local) > longWord || digits >= manyDigits || digits > letters+1 || longest >= consonants ||
-		letters > fewPerVowel*max(1, vowels)
+	if len(local) > longWord || digits >= manyDigits || digits > letters+1 || longest >= consonants ||
+		letters > fewPerVowel*max(1, vowels) {
+		return Suspect
+	}
+	return Normal
 }
 
 // mixed is a queue of items by class: First items come out first, then Retry ones, RetriesInRow of them while others
 // wait; these in order of arrival, but no more than SuspectsInRow suspect ones in a row while normal ones wait. The
 // zero value is ready.
 type mixed[T any] struct {
-	first, retry, normal, suspect FIFO[numbered[T]]
-	next                          uint64 // number of the next item that is pushed
-	row                           int    // how many suspect ones came out last
-	retries                       int    // and how many of Retry
+	of      [classes]FIFO[numbered[T]]
+	next    uint64 // number of the next item that is pushed
+	row     int    // how many suspect ones came out last
+	retries int    // and how many of Retry
 }
 
 type numbered[T any] struct {
@@ -88,48 +86,42 @@ type numbered[T any] struct {
 	item   T
 }
 
-func (m *mixed[T]) len() int { return m.first.Len() + m.retry.Len() + m.normal.Len() + m.suspect.Len() }
+func (m *mixed[T]) len() (n int) {
+	for i := range m.of {
+		n += m.of[i].Len()
+	}
+	return n
+}
 
 func (m *mixed[T]) push(item T, class Class) {
-	one := numbered[T]{m.next, item}
+	m.of[class].Push(numbered[T]{m.next, item})
 	m.next++
-	switch class {
-	case First:
-		m.first.Push(one)
-	case Retry:
-		m.retry.Push(one)
-	case Suspect:
-		m.suspect.Push(one)
-	default:
-		m.normal.Push(one)
-	}
 }
 
 // pop takes the next item, which there must be.
 func (m *mixed[T]) pop() T {
-	if m.first.Len() > 0 {
-		return m.first.Pop().item
+	first, retry, normal, suspect := &m.of[First], &m.of[Retry], &m.of[Normal], &m.of[Suspect]
+	if first.Len() > 0 {
+		return first.Pop().item
 	}
-	if others := m.normal.Len() + m.suspect.Len(); m.retry.Len() > 0 && (others == 0 || m.retries < RetriesInRow) {
+	if retry.Len() > 0 && (normal.Len()+suspect.Len() == 0 || m.retries < RetriesInRow) {
 		m.retries++
-		return m.retry.Pop().item
+		return retry.Pop().item
 	}
 	m.retries = 0
-	suspect := m.normal.Len() == 0
-	if !suspect && m.suspect.Len() > 0 && m.row < SuspectsInRow {
-		suspect = m.suspect.Peek().number < m.normal.Peek().number
-	}
-	if suspect {
+	if normal.Len() == 0 ||
+		suspect.Len() > 0 && m.row < SuspectsInRow && suspect.Peek().number < normal.Peek().number {
 		m.row++
-		return m.suspect.Pop().item
+		return suspect.Pop().item
 	}
 	m.row = 0
-	return m.normal.Pop().item
+	return normal.Pop().item
 }
 
 // remove takes out the items that are to go and returns how many these were.
 func (m *mixed[T]) remove(gone func(item T) bool) (removed int) {
-	for _, part := range [...]*FIFO[numbered[T]]{&m.first, &m.retry, &m.normal, &m.suspect} {
+	for i := range m.of {
+		part := &m.of[i]
 		for range part.Len() {
 			if one := part.Pop(); gone(one.item) {
 				removed++
