@@ -95,9 +95,7 @@ func TestAVoteStandsUntilItIsKnownThatAllHaveReadIt(t *testing.T) {
 	} {
 		sees(n, step.sees...)
 		l.otherRead, l.lose = step.read, step.lose
-		if err := n.heartbeats.writeHeartbeat(t.Context()); (err != nil) != step.lose {
-			t.Fatalf("%s: got %v", step.name, err)
-		}
+		effort.MustBe(t, n.heartbeats.writeHeartbeat(t.Context()) != nil, step.lose, step.name)
 		var got []byte
 		for _, p := range l.beats[len(l.beats)-1].View {
 			got = append(got, p.Session[0])
@@ -178,9 +176,7 @@ func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 	beat(2) // the same
 	slow, l.otherRead = true, 0
 	beat(3)
-	if n.heartbeats.complied != read {
-		t.Fatal("a turn was acknowledged that was not kept to")
-	}
+	effort.MustBe(t, n.heartbeats.complied, read, "the version complied with")
 	slow, l.otherRead = false, l.turn
 	beat(4)
 }

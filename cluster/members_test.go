@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/remote"
 
 	"rollcall/cluster/gossip"
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -51,9 +52,7 @@ func TestAhead(t *testing.T) {
 				t.Fatal("ahead of nobody it knows")
 			}
 			n.heartbeats.snapshot.Store(&ledger.NodeSnapshot{Now: now, Nodes: c.rows})
-			if got := n.Ahead(c.leases, c.addresses); got != c.want {
-				t.Fatalf("ahead is %v, want %v", got, c.want)
-			}
+			effort.MustBe(t, n.Ahead(c.leases, c.addresses), c.want, "ahead")
 		})
 	}
 }

@@ -76,9 +76,7 @@ func TestOneIdentityIsOneActor(t *testing.T) {
 	}
 	first := <-pids
 	for range 63 {
-		if next := <-pids; next != first {
-			t.Fatalf("example.net lives as %s and as %s", first, next)
-		}
+		effort.MustBe(t, <-pids, first, "the pid of example.net")
 	}
 	if other := resolve(n, "example.org").String(); other == first {
 		t.Fatalf("two identities share %s", other)
@@ -90,9 +88,7 @@ func TestOneIdentityIsOneActor(t *testing.T) {
 		runtime.Gosched()
 	}
 	effort.OK(t, n.Stop(t.Context()))
-	if got := living.Load(); got != 0 {
-		t.Fatalf("%d actors live after Stop, want 0", got)
-	}
+	effort.MustBe(t, living.Load(), 0, "actors live after Stop")
 }
 
 // TestNodeAloneEndsItsSessions: it has no shares to give up, but sessions that want to say QUIT.
@@ -224,9 +220,7 @@ func TestLogsCarryNoMessages(t *testing.T) {
 		l.With("message", message).WithGroup("g").Log(t.Context(), level, "serialize failed", "body", message)
 	}
 	said := out.String()
-	if strings.Contains(said, canary) {
-		t.Errorf("the log holds what a message held: %s", said)
-	}
+	effort.Lacks(t, said, canary, "the log holds what a message held")
 	if strings.Count(said, "127.0.0.1:7947") != 2 || strings.Contains(said, "level=ERROR") {
 		t.Errorf("want the address of the two that are warnings or worse, as warnings: %s", said)
 	}
@@ -250,9 +244,7 @@ func TestDeadLettersAreNotShown(t *testing.T) {
 		t.Fatal("nobody answered")
 	}
 	effort.OK(t, n.Stop(t.Context()))
-	if strings.Contains(out.String(), canary) {
-		t.Errorf("the log holds what a message held: %s", out.String())
-	}
+	effort.Lacks(t, out.String(), canary, "the log holds what a message held")
 }
 
 func TestWhoIsLostIsNamed(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -37,9 +38,7 @@ func TestOwnersSpreadEvenlyAndMoveLittle(t *testing.T) {
 		count[before]++
 		if before != after {
 			moved++
-			if after != processOf(3).Session {
-				t.Fatalf("%s moved from %s to %s, not to the new member", key, before, after)
-			}
+			effort.MustBe(t, after, processOf(3).Session, key, "moved from", before)
 		}
 	}
 	for session, n := range count {
@@ -62,14 +61,10 @@ func TestALaterLifeOfANodeOwnsWhatTheEarlierHad(t *testing.T) {
 		if old == before[1].Session {
 			old = after[1].Session
 		}
-		if old != now {
-			t.Fatalf("%s moved from %s to %s when a node began anew", key, old, now)
-		}
+		effort.MustBe(t, old, now, key, "moved when a node began anew")
 	}
 }
 
 func TestNobodyOwnsWhatNobodySees(t *testing.T) {
-	if got := Owner(nil, "example.net"); got != uuid.Nil {
-		t.Fatalf("an empty view has the owner %s", got)
-	}
+	effort.MustBe(t, Owner(nil, "example.net"), uuid.Nil, "owner of an empty view")
 }

@@ -295,9 +295,7 @@ func TestWhatWouldBeSentInClearIsRefused(t *testing.T) {
 			continue
 		}
 		for i, want := range c.want {
-			if !strings.Contains(lines[i], want) {
-				t.Errorf("%q: %q, want %q", c.text, lines[i], want)
-			}
+			effort.Has(t, lines[i], want, c.text)
 		}
 	}
 }
@@ -327,13 +325,9 @@ connections = -1
 	for _, want := range []string{`1:1: unknown key "colour"`, "3:1: http.listen: ", "4:1: http.plain: ",
 		`5:2: unknown key "htpp"`,
 		"9:1: smtp.port: ", "11:1: throttle.default.connections: ", "ROLLCALL_DNS_AT_ONCE: "} {
-		if strings.Count(text, want) != 1 {
-			t.Errorf("%q is there %d times in\n%s", want, strings.Count(text, want), text)
-		}
+		effort.Is(t, strings.Count(text, want), 1, want, text)
 	}
-	if n := strings.Count(text, "\n") + 1; n != 7 {
-		t.Errorf("got %d faults, want 7:\n%s", n, text)
-	}
+	effort.Is(t, strings.Count(text, "\n")+1, 7, "faults", text)
 }
 
 func TestTracingIsCheckedAndReadFromTheEnvironment(t *testing.T) {

@@ -245,9 +245,7 @@ func TestCheckThrottleWarns(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", strings.Join(got, "\n"), w)
 		}
 	}
-	if len(got) != len(want) {
-		t.Errorf("got %s, want %d warnings", strings.Join(got, "\n"), len(want))
-	}
+	effort.Is(t, len(got), len(want), strings.Join(got, "\n"), "warnings")
 	if _, _, err := CheckThrottle(filepath.Join(t.TempDir(), "none.toml"), base); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
@@ -270,9 +268,7 @@ func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 	defer cancel()
 
 	rewrite(t, base.File, "[default]\nconections = 44\n")
-	if line := receive(t, logged); !strings.Contains(line, "throttle.toml:2:1") {
-		t.Errorf("got %q, want file, line and column", line)
-	}
+	effort.Has(t, receive(t, logged), "throttle.toml:2:1")
 	if s := receive(t, applied); !errors.Is(s.Err, ErrInvalid) || s.ErrAt.IsZero() || len(s.Rules) != 1 ||
 		s.Rules[0].Set.Text(throttle.FieldConnections) != "3" {
 		t.Errorf("with a fault: %+v, want the rules as they were", s)

@@ -65,9 +65,7 @@ func TestShelves(t *testing.T) {
 			if !is || page == "README.md" {
 				continue
 			}
-			if !strings.Contains(door, "("+page+")") {
-				t.Errorf("the README of %s does not lead to %s", shelf, page)
-			}
+			effort.Has(t, door, "("+page+")", "the README of", shelf, "does not lead to", page)
 			if !strings.Contains(page, "/") {
 				pages++
 			}

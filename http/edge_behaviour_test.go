@@ -203,9 +203,7 @@ func TestRevokedKeyStops(t *testing.T) {
 	clk := newClock()
 	e := newEdge(t, func(o *httpd.Options) { o.Now = clk.now })
 	credits := get("/v1/credits")
-	if a := e.do(credits); a.status != 200 {
-		t.Fatalf("good key: %d", a.status)
-	}
+	effort.MustBe(t, e.do(credits).status, 200, "good key")
 	asked := e.book.keyReads.Load()
 	if e.do(credits); e.book.keyReads.Load() != asked {
 		t.Error("the ledger is asked about the same key for each request")
@@ -404,9 +402,7 @@ func TestHistoryPages(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
-	if h := page("?limit=2&cursor=" + good); len(h.Verifications) != 2 {
-		t.Errorf("a cursor with another limit gives %d rows", len(h.Verifications))
-	}
+	effort.Is(t, len(page("?limit=2&cursor="+good).Verifications), 2, "a cursor with another limit gives rows")
 }
 
 // TestNothingSecretIsLogged uses everything once with canaries, at debug level.
@@ -435,9 +431,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	e.do(get("/v1/credits"))
 	logs := e.logs.String()
 	for _, canary := range []string{e.key, e.key[16:], uploadCanary, address, "canary"} {
-		if strings.Contains(logs, canary) {
-			t.Errorf("%q is in the log", canary)
-		}
+		effort.Lacks(t, logs, canary, "is in the log")
 	}
 	if !strings.Contains(logs, `"route":"/v1/verifications/{id}"`) {
 		t.Error("the access line is not in the log, so this test proves nothing")

@@ -201,9 +201,7 @@ func TestDetailShowsEachStatus(t *testing.T) {
 		some: outcomes(smtp.Valid, smtp.Invalid, smtp.CatchAll, smtp.Unknown)}
 	for _, c := range append(d.active(), d.final()...) {
 		t.Run(c.name, func(t *testing.T) {
-			if got := e.detail(t, c.drive()); got != c.want {
-				t.Errorf("got  %+v\nwant %+v", got, c.want)
-			}
+			effort.Is(t, e.detail(t, c.drive()), c.want)
 		})
 	}
 }
@@ -276,15 +274,11 @@ func TestResultsAreCSV(t *testing.T) {
 	} {
 		effort.Is(t, a.header.Get(name), want, name)
 	}
-	records, err := csv.NewReader(bytes.NewReader(a.body)).ReadAll()
-	if err != nil || len(records) != len(rows)+1 {
-		t.Fatalf("%d records, %v", len(records), err)
-	}
+	records := effort.Must(csv.NewReader(bytes.NewReader(a.body)).ReadAll())(t)
+	effort.MustBe(t, len(records), len(rows)+1, "records")
 	for i, r := range rows {
 		want := []string{r.Email, r.Outcome.String(), r.Reason.Message(), "2026-01-02T03:04:05.678Z"}
-		if strings.Join(records[i+1], "|") != strings.Join(want, "|") {
-			t.Fatalf("row %d: %q, want %q", i, records[i+1], want)
-		}
+		effort.MustBe(t, strings.Join(records[i+1], "|"), strings.Join(want, "|"), "row", i, records[i+1], want)
 	}
 }
 
@@ -358,10 +352,8 @@ func TestDrain(t *testing.T) {
 	if a.status != 503 || a.code() != "service_unavailable" || a.header.Get("Retry-After") != "1" {
 		t.Errorf("while draining: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 	}
-	body, err := io.ReadAll(slow)
-	if err != nil || bytes.Count(body, []byte("\n")) != 60001 {
-		t.Errorf("the running download ended with %v after %d lines", err, bytes.Count(body, []byte("\n")))
-	}
+	body := effort.Must(io.ReadAll(slow))(t)
+	effort.Is(t, bytes.Count(body, []byte("\n")), 60001, "lines of the running download")
 	effort.ErrIs(t, <-stopped, nil, "stop")
 	if _, err := net.Dial("tcp", e.server.Addr().String()); err == nil {
 		t.Error("the listener is still open")

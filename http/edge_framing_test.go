@@ -3,7 +3,6 @@ package http_test
 import (
 	"bufio"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -36,9 +35,7 @@ func readAnswers(t *testing.T, c net.Conn) []answer {
 	r := bufio.NewReader(c)
 	for {
 		if _, err := r.Peek(1); err != nil {
-			if !errors.Is(err, io.EOF) {
-				t.Errorf("connection ended with %v after %d answers, want a proper end", err, len(all))
-			}
+			effort.ErrIs(t, err, io.EOF, "end of the connection after", len(all), "answers")
 			return all
 		}
 		res, err := http.ReadResponse(r, nil)
@@ -263,9 +260,7 @@ func TestPipelinedRequests(t *testing.T) {
 	e := newEdge(t, nil)
 	one := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: " + e.key + "\r\n"
 	got := exchange(t, e, one+"\r\n"+one+"Content-Length: 5\r\n\r\nhello"+one+"Connection: close\r\n\r\n")
-	if len(got) != 3 {
-		t.Fatalf("got %s, want three answers", describe(got))
-	}
+	effort.MustBe(t, len(got), 3, describe(got))
 	for _, a := range got {
 		if a.status != 200 || string(a.body) != fmt.Sprintf(`{"credits":%d}`, edgeCredits) {
 			t.Errorf("got %d %s", a.status, a.body)
@@ -290,9 +285,7 @@ func TestTLS(t *testing.T) {
 			c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost", MinVersion: version,
 				MaxVersion: version, NextProtos: []string{"h2", "http/1.1"}})
 			defer c.Close()
-			if a := listentest.Ask(t, c, good); a.StatusCode != 200 {
-				t.Errorf("version %x: %d", version, a.StatusCode)
-			}
+			effort.Is(t, listentest.Ask(t, c, good).StatusCode, 200, "version", version)
 			effort.Is(t, c.ConnectionState().NegotiatedProtocol, "http/1.1", fmt.Sprintf("version %x: protocol", version))
 		}
 	}
@@ -329,9 +322,7 @@ func TestLimitsBehindTLS(t *testing.T) {
 		_, _ = io.WriteString(raw, listentest.ProxyHeader(want.client))
 		c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost"})
 		defer c.Close()
-		if a := listentest.Ask(t, c, badKey("")); a.StatusCode != want.status {
-			t.Errorf("request %d of %s: %d, want %d", i+1, want.client, a.StatusCode, want.status)
-		}
+		effort.Is(t, listentest.Ask(t, c, badKey("")).StatusCode, want.status, "request", i+1, "of", want.client)
 	}
 }
 

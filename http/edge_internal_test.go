@@ -113,9 +113,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add([]byte(strings.Repeat("A", 600)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, ok := c.open(text, workspace, ledger.Bulk)
-		if ok != (string(text) == good) {
-			t.Fatalf("%q opens: %v", text, ok)
-		}
+		effort.MustBe(t, ok, string(text) == good, text, "opens")
 		if ok && (!got.Created.Equal(p.Created) || got.ID != p.ID) {
 			t.Errorf("got %+v, want %+v", got, p)
 		}
@@ -162,9 +160,7 @@ func TestWhoWaitsAsToldGetsAToken(t *testing.T) {
 		now := time.Now()
 		l := newRateLimiter(r, oneNode, func() time.Time { return now })
 		for range r.Burst {
-			if l.takeToken("key") != 0 {
-				t.Fatalf("%+v: a full bucket has less than its burst", r)
-			}
+			effort.MustBe(t, l.takeToken("key"), 0, r, "a full bucket has less than its burst")
 		}
 		for range 1000 {
 			var crowd sync.WaitGroup
@@ -177,9 +173,7 @@ func TestWhoWaitsAsToldGetsAToken(t *testing.T) {
 				t.Fatalf("%+v: an empty bucket says to wait %v", r, wait)
 			}
 			now = now.Add(wait)
-			if l.takeToken("key") != 0 {
-				t.Fatalf("%+v: after the wait of %v there is no token", r, wait)
-			}
+			effort.MustBe(t, l.takeToken("key"), 0, r, "after the wait of", wait, "there is no token")
 		}
 	}
 }
@@ -304,10 +298,8 @@ func TestRowsReadBack(t *testing.T) {
 	for _, row := range rows {
 		b = w.append(b, row)
 	}
-	records, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
-	if err != nil || len(records) != len(rows) {
-		t.Fatalf("%d records of %d, %v", len(records), len(rows), err)
-	}
+	records := effort.Must(csv.NewReader(bytes.NewReader(b)).ReadAll())(t)
+	effort.MustBe(t, len(records), len(rows), "records of")
 	for i, row := range rows {
 		want := []string{row.Email, row.Outcome.String(), row.Reason.Message(), string(api.AppendTime(nil, row.At))}
 		if !slices.Equal(records[i], want) {

@@ -147,9 +147,7 @@ func TestSoundBooksHaveNoViolation(t *testing.T) {
 		"refused": unmeasured(ledger.Failed), "cancelled at once": unmeasured(ledger.Cancelled),
 		"64 addresses": wide(64), "65 addresses": wide(65), "200 addresses": wide(200),
 	} {
-		if got := b.check(t); len(got) != 0 {
-			t.Errorf("%s: %+v", name, got)
-		}
+		effort.Is(t, len(b.check(t)), 0, name)
 	}
 }
 
@@ -196,9 +194,7 @@ func TestAnOrdinalBelowTheFirstIsNamed(t *testing.T) {
 	c := ledger.NewFileCheck(v)
 	batch := ledger.Batch{Ordinals: []int64{-1}, Outcomes: []smtp.Outcome{smtp.Valid}}
 	c.Settlement(1, 1, ledger.Counts{}, &batch)
-	if got := told(t, v.ID, c.Finish()); !strings.Contains(got, "I12 settlement 1 has ordinal -1 of 5") {
-		t.Errorf("got %s", got)
-	}
+	effort.Has(t, told(t, v.ID, c.Finish()), "I12 settlement 1 has ordinal -1 of 5")
 }
 
 // TestListedViolationsAreBounded, and the rest is counted.

@@ -203,9 +203,7 @@ func TestABatchIsUsedAgain(t *testing.T) {
 			t.Fatalf("%d results, want %d", b.Len(), len(want))
 		}
 		for i := range want {
-			if got := b.Result(i); got != want[i] {
-				t.Fatalf("result %d: got %+v, want %+v", i, got, want[i])
-			}
+			effort.MustBe(t, b.Result(i), want[i], "result", i)
 		}
 	}
 }

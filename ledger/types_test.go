@@ -19,9 +19,7 @@ func TestCountsAddUp(t *testing.T) {
 		one.Add(o)
 	}
 	one.Add(smtp.Undecided)
-	if want := (ledger.Counts{Valid: 1, Invalid: 1, CatchAll: 1, Unknown: 1, Error: 1}); one != want {
-		t.Errorf("one of each: %+v", one)
-	}
+	effort.Is(t, one, (ledger.Counts{Valid: 1, Invalid: 1, CatchAll: 1, Unknown: 1, Error: 1}), "one of each")
 	a := ledger.Counts{Valid: 1, Invalid: 20, CatchAll: 300, Unknown: 4000, Error: 50_000, Cancelled: 600_000}
 	want := ledger.Counts{Valid: 2, Invalid: 40, CatchAll: 600, Unknown: 8000, Error: 100_000, Cancelled: 1_200_000}
 	effort.Is(t, a.Plus(a), want, "twice")
@@ -36,9 +34,7 @@ func TestNamesThatPeopleAreShown(t *testing.T) {
 		"laptop \u202evsc.exe": "laptop vsc.exe", "a\u2066b\u2069": "ab",
 		"a\nb\x00c\u0085": "abc", "a\u2028b": "ab", "\xff": "",
 	} {
-		if err := ledger.CheckName(text); (err == nil) != (text == clean) {
-			t.Errorf("%q: %v", text, err)
-		}
+		effort.Is(t, ledger.CheckName(text) == nil, text == clean, text)
 		effort.Is(t, ledger.CleanName(text), clean, fmt.Sprintf("%q is cleaned to", text))
 	}
 }

@@ -62,10 +62,8 @@ func TestWellFormedAddresses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := ParseAddress(tt.text)
-			if err != nil || got != tt.want {
-				t.Errorf("ParseAddress(%q) = %+v, %v, want %+v", tt.text, got, err, tt.want)
-			}
+			got := effort.Must(ParseAddress(tt.text))(t)
+			effort.Is(t, got, tt.want, "ParseAddress", tt.text)
 		})
 	}
 }
@@ -273,12 +271,8 @@ func FuzzParseAddress(f *testing.F) {
 				t.Errorf("%q: accepted with label %q", text, label)
 			}
 		}
-		if again, err := ParseAddress(sent); err != nil || again != a {
-			t.Errorf("%q: %+v is read again as %+v, %v", text, a, again, err)
-		}
-		if n, err := LocalPart([]byte(text)); err != nil || n != len(a.Local) {
-			t.Errorf("%q: as bytes the local part has %d octets, %v", text, n, err)
-		}
+		effort.Is(t, effort.Must(ParseAddress(sent))(t), a, text, "is read again as")
+		effort.Is(t, effort.Must(LocalPart([]byte(text)))(t), len(a.Local), text, "octets of the local part")
 	})
 }
 

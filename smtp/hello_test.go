@@ -3,6 +3,7 @@ package smtp
 import (
 	"fmt"
 	"math/rand/v2"
+	"rollcall/config/effort"
 	"testing"
 	"time"
 )
@@ -125,11 +126,9 @@ func TestAnOldTLS(t *testing.T) {
 	asked := "< EHLO probe.example\n> 250 mx\n< MAIL FROM:<back@probe.example>\n> 250 ok\n" +
 		"< RCPT TO:<a@b.example>\n> 550 5.1.1 no\n< QUIT\n> 221 bye\n! close"
 	ask := func(s *Session) Reply {
-		answers, err := s.Probe(t.Context(), []Address{{Local: "a", Domain: "b.example"}},
-			Ask{Depth: 1, PerTransaction: 1, RefusedMax: 1})
-		if err != nil || len(answers) != 1 {
-			t.Fatalf("%d answers, %v", len(answers), err)
-		}
+		answers := effort.Must(s.Probe(t.Context(), []Address{{Local: "a", Domain: "b.example"}},
+			Ask{Depth: 1, PerTransaction: 1, RefusedMax: 1}))(t)
+		effort.MustBe(t, len(answers), 1, "answers")
 		s.Quit()
 		return answers[0].Reply
 	}
@@ -143,9 +142,7 @@ func TestAnOldTLS(t *testing.T) {
 
 	dial, at := script(offered + "< STARTTLS\n> 220 go\n! close").listen(t)
 	_, err := Open(t.Context(), dial, "mx.example", at, testOptions())
-	if f := failure(t, err); f.Stage != StageTLS {
-		t.Fatalf("a handshake that fails: %v", f)
-	}
+	effort.MustBe(t, failure(t, err).Stage, StageTLS, "a handshake that fails")
 	o := testOptions()
 	o.TLS = TLSOff
 	dial, at = script("> 220 hi\n" + asked).listen(t)

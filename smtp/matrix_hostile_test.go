@@ -45,9 +45,7 @@ func TestMatrixOfHostileReceivers(t *testing.T) {
 	t.Parallel()
 	lab := startMatrixLab(t)
 	rows := smtplab.HostileRows()
-	if len(rows) != 64 {
-		t.Fatalf("%d behaviours, want 64", len(rows))
-	}
+	effort.MustBe(t, len(rows), 64, "behaviours")
 	var wait sync.WaitGroup
 	var late sync.Map // functions by row: sessions that found out too little
 	slots := make(chan struct{}, matrixAtOnce)

@@ -49,9 +49,7 @@ func TestExtraReplyToAGroup(t *testing.T) {
 		> 250 ok
 		! eof`, testOptions())
 	answers, err := s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true})
-	if codes(answers) != "" {
-		t.Fatalf("%s, %v", codes(answers), err)
-	}
+	effort.MustBe(t, codes(answers), "", err)
 	if f := failure(t, err); !errors.Is(f, ErrOutOfStep) || s.Open() {
 		t.Errorf("failure %v, open %v", f, s.Open())
 	}
@@ -188,10 +186,8 @@ func TestProbeAndPollUnderTLS(t *testing.T) {
 		< QUIT => 221 bye
 		! close`, testOptions())
 	for _, test := range []struct{ local, want string }{{"a", "250"}, {"b", "550"}} {
-		answers, err := s.Probe(t.Context(), addresses(test.local), Ask{})
-		if err != nil || codes(answers) != test.want {
-			t.Errorf("%s: %s, %v", test.local, codes(answers), err)
-		}
+		answers := effort.Must(s.Probe(t.Context(), addresses(test.local), Ask{}))(t)
+		effort.Is(t, codes(answers), test.want, test.local)
 		if err := s.Poll(); err != nil { // a read that times out must not spoil the TLS state
 			t.Errorf("poll: %v", err)
 		}

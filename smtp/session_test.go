@@ -68,10 +68,8 @@ func TestPipelinedGroupGoesInOneWrite(t *testing.T) {
 		locals []string
 		want   string
 	}{{[]string{"a", "b"}, "250 550"}, {[]string{"c"}, "450"}} {
-		answers, err := s.Probe(t.Context(), addresses(test.locals...), Ask{Pipelining: true})
-		if err != nil || codes(answers) != test.want {
-			t.Errorf("%v: %s, %v; want %s", test.locals, codes(answers), err, test.want)
-		}
+		answers := effort.Must(s.Probe(t.Context(), addresses(test.locals...), Ask{Pipelining: true}))(t)
+		effort.Is(t, codes(answers), test.want, test.locals)
 	}
 }
 
@@ -86,10 +84,8 @@ func TestPipelinedGroupsHaveADepth(t *testing.T) {
 		> 550 5.1.1 no
 		< RCPT TO:<c@example.com> => 250 ok
 		! eof`, testOptions())
-	answers, err := s.Probe(t.Context(), addresses("a", "b", "c"), Ask{Pipelining: true, Depth: 2})
-	if err != nil || codes(answers) != "250 550 250" {
-		t.Errorf("%s, %v", codes(answers), err)
-	}
+	answers := effort.Must(s.Probe(t.Context(), addresses("a", "b", "c"), Ask{Pipelining: true, Depth: 2}))(t)
+	effort.Is(t, codes(answers), "250 550 250")
 }
 
 // A group holds several transactions where they are to be small, and their replies are told apart.
@@ -232,9 +228,7 @@ func TestPipeliningNeedsLeave(t *testing.T) {
 		< MAIL FROM:<back@probe.example> => 250 ok
 		< RCPT TO:<a@example.com> => 250 ok
 		! eof`, testOptions())
-	if answers, err := s.Probe(t.Context(), addresses("a"), Ask{}); err != nil || codes(answers) != "250" {
-		t.Errorf("%s, %v", codes(answers), err)
-	}
+	effort.Is(t, codes(effort.Must(s.Probe(t.Context(), addresses("a"), Ask{}))(t)), "250")
 }
 
 // A long list is cut into groups that fit groupBytes, and every reply is read.
@@ -386,10 +380,8 @@ func TestRefusalsAllowedSpanGroups(t *testing.T) {
 		< RCPT TO:<d@example.com> => 550 no
 		! eof`, testOptions())
 	ask := Ask{Pipelining: true, RefusedMax: 2}
-	answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d", "e"), ask)
-	if err != nil || codes(answers) != "550 250 250 550" {
-		t.Errorf("answers %s, %v; want 550 250 250 550", codes(answers), err)
-	}
+	answers := effort.Must(s.Probe(t.Context(), addresses("a", "b", "c", "d", "e"), ask))(t)
+	effort.Is(t, codes(answers), "550 250 250 550", "answers")
 }
 
 func TestMailRefusalLeavesTheSessionOpen(t *testing.T) {
@@ -432,9 +424,7 @@ func TestSMTPUTF8IsAskedForOnlyWhenNeeded(t *testing.T) {
 		< RCPT TO:<ä@example.com> => 250 ok
 		! eof`, testOptions())
 	for _, local := range []string{"a", "ä"} {
-		if answers, err := s.Probe(t.Context(), addresses(local), Ask{}); err != nil || codes(answers) != "250" {
-			t.Errorf("%s: %s, %v", local, codes(answers), err)
-		}
+		effort.Is(t, codes(effort.Must(s.Probe(t.Context(), addresses(local), Ask{}))(t)), "250", local)
 	}
 }
 
@@ -476,10 +466,8 @@ func TestHeloWhereEhloIsNotKnown(t *testing.T) {
 		< RCPT TO:<a@example.com> => 251 will forward
 		! eof`, testOptions())
 	effort.Is(t, s.offers, (extensions{}), "a reply to HELO offers")
-	answers, err := s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true})
-	if err != nil || codes(answers) != "251" {
-		t.Errorf("%s, %v", codes(answers), err)
-	}
+	answers := effort.Must(s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true}))(t)
+	effort.Is(t, codes(answers), "251")
 }
 
 func TestOpenTurnedAway(t *testing.T) {

@@ -123,10 +123,8 @@ func TestDelaysAreWaitedFor(t *testing.T) {
 		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
 		s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 		list := benchAddresses(100)
-		answers, err := s.Probe(t.Context(), list, Ask{PerTransaction: 1})
-		if err != nil || len(answers) != len(list) {
-			t.Errorf("%d answers, %v", len(answers), err)
-		}
+		answers := effort.Must(s.Probe(t.Context(), list, Ask{PerTransaction: 1}))(t)
+		effort.Is(t, len(answers), len(list), "answers")
 		s.Close()
 		<-done
 	})
@@ -169,9 +167,7 @@ func TestIdleTimeIsNotTheReceivers(t *testing.T) {
 			answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d"), ask)
 			asked += len(answers)
 			if err != nil {
-				if f := failure(t, err); !errors.Is(f, os.ErrDeadlineExceeded) {
-					t.Errorf("failure %v", f)
-				}
+				effort.ErrIs(t, failure(t, err), os.ErrDeadlineExceeded, "failure")
 				break
 			}
 		}
@@ -223,9 +219,7 @@ func TestCancelEndsTheWaitAndTheSession(t *testing.T) {
 						t.Error("session is open")
 					}
 				}
-				if f := failure(t, err); !errors.Is(f, stopped) {
-					t.Errorf("failure %v, want the cause", f)
-				}
+				effort.ErrIs(t, failure(t, err), stopped, "the cause of the failure")
 				effort.Is(t, time.Since(begin), 7*time.Second, "took")
 				<-done
 			})
@@ -265,9 +259,7 @@ func TestCancelWithTheLastReply(t *testing.T) {
 		t.Errorf("%s, %v, open %v; want the answer and the session over", codes(answers), err, s.Open())
 	}
 	_, err = s.Probe(t.Context(), addresses("b"), Ask{})
-	if f := failure(t, err); !errors.Is(f, ErrClosed) {
-		t.Errorf("failure %v", f)
-	}
+	effort.ErrIs(t, failure(t, err), ErrClosed, "failure")
 }
 
 func TestConnectFailure(t *testing.T) {

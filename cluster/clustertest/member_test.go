@@ -126,9 +126,7 @@ func TestTheOlderOfTwoProcessesOfANodeMustEnd(t *testing.T) {
 	w.Await("node-1 fails", func() bool {
 		select {
 		case err := <-w.Node(1).Failed():
-			if !errors.Is(err, cluster.ErrDisplaced) {
-				t.Errorf("node-1 failed with %v, want ErrDisplaced", err)
-			}
+			effort.ErrIs(t, err, cluster.ErrDisplaced, "node-1 failed with")
 			return true
 		default:
 			return false
@@ -192,8 +190,6 @@ func TestAStrangerIsRefusedOnBothSides(t *testing.T) {
 			w.Await("node-0 says "+s.log, func() bool { return w.Node(0).Log.Has(s.log) })
 		}
 	}
-	if roll := w.Node(0).Snapshot(); len(roll.Nodes) != 2 {
-		t.Errorf("%d processes are in the ledger, want 2", len(roll.Nodes))
-	}
+	effort.Is(t, len(w.Node(0).Snapshot().Nodes), 2, "processes are in the ledger")
 	w.AwaitShared(nodesOf(w, 0, 1)...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"rollcall/cluster"
 	"rollcall/cluster/clustertest"
+	"rollcall/config/effort"
 )
 
 // answering is how all nodes of a world answer a query for now.
@@ -70,9 +71,7 @@ func errand(w *clustertest.World, question []byte) (replies []cluster.Reply) {
 func everyMember(t *testing.T, w *clustertest.World) {
 	for question, wrong := range map[string]string{"how": "", "fail": "it has nothing to say", "panic": "crashed"} {
 		replies := errand(w, []byte(question))
-		if len(replies) != 3 {
-			t.Fatalf("%s: %d replies, want 3", question, len(replies))
-		}
+		effort.MustBe(t, len(replies), 3, "replies", question)
 		for i, r := range replies {
 			if r.Name != w.Node(i).Name || r.Node != w.Node(i).ID {
 				t.Errorf("%s: reply %d is that of %s", question, i, r.Name)

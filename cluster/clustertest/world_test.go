@@ -115,9 +115,7 @@ func TestNodesComeAndDie(t *testing.T) {
 			}
 		}
 		wantOwners(t, before, after)
-		if m := w.Node(0).Members(); len(m) != 5 {
-			t.Errorf("%d processes are known, want 3 and two dead ones", len(m))
-		}
+		effort.Is(t, len(w.Node(0).Members()), 5, "3 processes and two dead ones")
 	})
 }
 

@@ -51,9 +51,7 @@ func captured(t *testing.T, key string, n int) [][]byte {
 			for _, b := range p.packets {
 				_, rest, _ := cutLabel(b)
 				text, why := open(cluster[0].options.Keys.ciphers(), rest, []byte("test"))
-				if why != passes {
-					t.Fatalf("a member sent a packet that is not sealed: %s", why)
-				}
+				effort.MustBe(t, why, passes, "a member sent a packet that is not sealed")
 				plain = append(plain, text)
 			}
 			p.mu.Unlock()

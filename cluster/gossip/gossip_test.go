@@ -142,9 +142,7 @@ func TestDrainAndLeaveAreHeard(t *testing.T) {
 	}
 	heard(t, "leave", nodes[1].Leave(t.Context()))
 	nodes[0].awaitNames(t, "node-a", "node-c")
-	if lost := nodes[0].table.lost(time.Now()); len(lost) != 0 {
-		t.Errorf("who has drained and left is looked for: %v", lost)
-	}
+	effort.Is(t, len(nodes[0].table.lost(time.Now())), 0, "nodes that drained and left are looked for")
 }
 
 func TestEndsComeInAnyOrderAndOnceEach(t *testing.T) {

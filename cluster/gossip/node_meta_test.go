@@ -30,9 +30,7 @@ func TestTheLongestCardFits(t *testing.T) {
 	if len(b) > memberlist.MetaMaxSize {
 		t.Errorf("the longest card has %d bytes, the library takes %d", len(b), memberlist.MetaMaxSize)
 	}
-	if got, err := decodeNodeMeta(b); err != nil || got != c {
-		t.Errorf("got %+v, %v, want %+v", got, err, c)
-	}
+	effort.Is(t, effort.Must(decodeNodeMeta(b))(t), c)
 }
 
 func TestACardIsReadOrRefused(t *testing.T) {
@@ -140,9 +138,7 @@ func TestWhoVanishedIsRememberedForAnHour(t *testing.T) {
 		table.drop(n, at(i))
 		table.drop(n, at(i)) // nothing is there any more
 	}
-	if got := table.lost(at(0)); len(got) != 0 {
-		t.Errorf("%d that had drained are remembered", len(got))
-	}
+	effort.Is(t, len(table.lost(at(0))), 0, "nodes that drained are remembered")
 	card.Draining = false
 	for i := range vanishedMax + 5 {
 		n := listed(card, uint16(i+1))
@@ -160,9 +156,7 @@ func TestWhoVanishedIsRememberedForAnHour(t *testing.T) {
 	}
 	table.put(listed(card, 700), at(vanishedMax)) // is back
 	effort.Is(t, len(table.lost(at(vanishedMax))), vanishedMax-1, "are remembered after one came back")
-	if got := table.lost(at(vanishedMax + 5).Add(vanishedKeep)); len(got) != 0 {
-		t.Errorf("%d are remembered after an hour", len(got))
-	}
+	effort.Is(t, len(table.lost(at(vanishedMax+5).Add(vanishedKeep))), 0, "remembered after an hour")
 }
 
 func TestTheTableTellsChangesAndKeepsSince(t *testing.T) {
@@ -202,9 +196,7 @@ func TestTheLibrarysLogIsShortAndWithoutContents(t *testing.T) {
 		"[ERR] memberlist: Push/Pull with a failed: " + strings.Repeat("x", 1000) + "\n",
 		"[ERR] memberlist: Push/Pull with b failed: refused\n",
 	} {
-		if n, err := l.Write([]byte(line)); n != len(line) || err != nil {
-			t.Errorf("%q: wrote %d, %v", line, n, err)
-		}
+		effort.Is(t, effort.Must(l.Write([]byte(line)))(t), len(line), "wrote", line)
 	}
 	effort.Is(t, suspect, "1234", "suspect is")
 	text := page.String()

@@ -60,9 +60,7 @@ func TestANameLongerThanACommonNameIsIssued(t *testing.T) {
 	ca := effort.Must(secure.NewAuthority("mail", time.Now(), 24*time.Hour))(t)
 	name := strings.Repeat("long.", 15) + "name"
 	pair := effort.Must(ca.Issue(name, time.Now(), time.Hour))(t)
-	if c, err := secure.ReadCertificate(pair.Cert); err != nil || c.DNSNames[0] != name {
-		t.Errorf("certificate %v, %v", c, err)
-	}
+	effort.Is(t, effort.Must(secure.ReadCertificate(pair.Cert))(t).DNSNames[0], name, "certificate")
 }
 
 func TestReadAuthorityRefusesWhatIsNoCA(t *testing.T) {

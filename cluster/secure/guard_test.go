@@ -163,9 +163,7 @@ func TestWhatWouldCrashTheLibraryEndsTheStream(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := r.connected(t, a)
 			p.tell(keys("bad"), c.change)
-			if err := p.end(); status.Code(err) != c.want {
-				t.Errorf("the stream ended with %v, want %v", err, c.want)
-			}
+			effort.Is(t, status.Code(p.end()), c.want, "the stream ended with")
 			p = r.connected(t, a)
 			p.tell(keys("good"), nil)
 			a.want("good")
@@ -212,16 +210,12 @@ func TestAStreamBeginsWithWhoSpeaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := r.member(t, a)
 			effort.OK(t, p.send(first(p)))
-			if err := p.end(); status.Code(err) != codes.InvalidArgument {
-				t.Errorf("the stream ended with %v", err)
-			}
+			effort.Is(t, status.Code(p.end()), codes.InvalidArgument, "the stream ended with")
 		})
 	}
 	p := r.connected(t, a)
 	effort.OK(t, p.send(connectRequest(p.address)))
-	if err := p.end(); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("a second beginning: the stream ended with %v", err)
-	}
+	effort.Is(t, status.Code(p.end()), codes.InvalidArgument, "a second beginning: the stream ended with")
 }
 
 func TestCallsAreRefused(t *testing.T) {
@@ -242,9 +236,7 @@ func TestAMemberNoMoreIsHeardNoMore(t *testing.T) {
 	p := r.connected(t, a)
 	r.part(p.address)
 	p.tell(keys("late"), nil)
-	if err := p.end(); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("the stream ended with %v", err)
-	}
+	effort.Is(t, status.Code(p.end()), codes.PermissionDenied, "the stream ended with")
 	p = r.connected(t, a)
 	p.tell(keys("again"), nil)
 	a.want("again")

@@ -76,10 +76,8 @@ func TestLoad(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	i.Register(registry)
-	families, err := registry.Gather()
-	if err != nil || len(families) != 1 {
-		t.Fatalf("%d metrics, %v", len(families), err)
-	}
+	families := effort.Must(registry.Gather())(t)
+	effort.MustBe(t, len(families), 1, "metrics")
 	if v := families[0].Metric[0].Gauge.GetValue(); v < 89*24*3600 || v > 90*24*3600 {
 		t.Errorf("the certificate ends in %f s, want 90 days", v)
 	}

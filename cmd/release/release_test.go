@@ -166,9 +166,7 @@ func TestImage(t *testing.T) {
 	run := &exec.Cmd{Path: image.Config.Entrypoint[0], Args: image.Config.Entrypoint, Env: image.Config.Env,
 		Dir: image.Config.WorkingDir, SysProcAttr: &syscall.SysProcAttr{Chroot: root,
 			Credential: &syscall.Credential{Uid: nobody, Gid: nobody, NoSetGroups: true}}}
-	if said, err := run.CombinedOutput(); err != nil || string(said) != "it runs" {
-		t.Errorf("the entry point: %v, %q", err, said)
-	}
+	effort.Is(t, string(effort.Must(run.CombinedOutput())(t)), "it runs", "the entry point")
 }
 
 // unpacked reads a tar archive.
@@ -210,9 +208,7 @@ func TestBill(t *testing.T) {
 		listed[c.PURL] = c
 	}
 	for _, m := range b.info.Deps {
-		if c := listed["pkg:golang/"+m.Path+"@"+m.Version]; c.Name != m.Path {
-			t.Errorf("%s is not listed", m.Path)
-		}
+		effort.Is(t, listed["pkg:golang/"+m.Path+"@"+m.Version].Name, m.Path, "is not listed")
 	}
 	if c := all.Components[1]; c.Name != "github.com/google/uuid" || len(c.Licenses) != 1 ||
 		c.Licenses[0].Expression != "BSD-3-Clause" {
@@ -266,9 +262,7 @@ func TestTwoBuilds(t *testing.T) {
 	}
 	said := output(t, filepath.Join(first.out, "rollcall"), "version", "--json")
 	for _, want := range []string{first.version, first.commit, first.date.Format(time.RFC3339), runtime.Version()} {
-		if !strings.Contains(said, want) {
-			t.Errorf("the binary says %s, want %s", said, want)
-		}
+		effort.Has(t, said, want, "the binary says")
 	}
 	if info, err := os.Stat(filepath.Join(first.out, "rollcall")); err == nil {
 		t.Logf("the binary has %.1f MB", float64(info.Size())/1e6)

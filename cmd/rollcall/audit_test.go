@@ -45,9 +45,7 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	fits(t, sound.String()+broken.String(), term.Columns)
 	text := effort.Must(json.Marshal(view))(t)
 	for _, want := range []string{`"id":"I1"`, `"took_seconds":1`, `"read":{"node":"unix:/run/x"}`, `"workspaces":1`} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("%q is missing in %s", want, text)
-		}
+		effort.Has(t, string(text), want)
 	}
 }
 
@@ -73,9 +71,7 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	}
 	metric("0")
 	c.spoilsTheBooks()
-	if line := node.waitFor("the books do not add up"); !strings.Contains(line, `"invariant":"I3"`) {
-		t.Errorf("log: %s", line)
-	}
+	effort.Has(t, node.waitFor("the books do not add up"), `"invariant":"I3"`, "log")
 	node.waitFor("ledger audited")
 	metric("1")
 	code, stdout, stderr := c.run("audit")

@@ -338,9 +338,7 @@ func TestVerifyInTheLabGivesTheExpectedOutcomes(t *testing.T) {
 	c := newCLI(t)
 	c.environ = hurried
 	code, stdout, stderr := c.run("verify", "--lab", example(t, "contacts.csv"))
-	if code != exitDone {
-		t.Fatalf("got code %d and %s", code, stderr)
-	}
+	effort.MustBe(t, code, exitDone, stderr)
 	got := outcomes(stdout)
 	for email, want := range outcomes(string(expected)) {
 		effort.Is(t, got[email], want, email)

@@ -51,9 +51,7 @@ func TestKeysAreMadeInNewFiles(t *testing.T) {
 		"nothing is overwritten") {
 		t.Errorf("over a file: %v", err)
 	}
-	if again, err := readKey(name, nil); err != nil || again != key {
-		t.Errorf("the key was overwritten: %v", err)
-	}
+	effort.Is(t, effort.Must(readKey(name, nil))(t), key, "the key was overwritten")
 }
 
 // TestKeysOfACluster are shown and changed by file and by fingerprint, and the
@@ -121,9 +119,7 @@ func TestKeysOfACluster(t *testing.T) {
 	if seen += r.log.String(); strings.Contains(seen, canaryKey[:20]) {
 		t.Errorf("the key is seen in %s", seen)
 	}
-	if !strings.Contains(r.log.String(), "gossip keys changed") {
-		t.Error("the log was not looked at")
-	}
+	effort.Has(t, r.log.String(), "gossip keys changed", "the log was not looked at")
 }
 
 // TestKeysThatNotEveryNodeChanged are told in a table, and by the exit code.
@@ -249,9 +245,7 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 		if missing != "" {
 			effort.OK(t, os.Rename(away, filepath.Join(dir, missing)))
 		}
-		if read() != before {
-			t.Fatalf("without %q something was overwritten", missing)
-		}
+		effort.MustBe(t, read(), before, "without", missing, "something was overwritten")
 	}
 }
 
@@ -264,9 +258,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 	if left := time.Until(i.Expires()); left < 9*24*time.Hour || left > 10*24*time.Hour {
 		t.Errorf("valid for %s, want 10 days", left)
 	}
-	if files, err := os.ReadDir(dir); err != nil || len(files) != 4 {
-		t.Errorf("%d files, %v; want 4", len(files), err)
-	}
+	effort.Is(t, len(effort.Must(os.ReadDir(dir))(t)), 4, "files")
 }
 
 func TestCertificatesThatCannotBeMade(t *testing.T) {

@@ -357,9 +357,7 @@ func TestDrain(t *testing.T) {
 			r := newClusterRig(t, c.known)
 			r.cluster.fails = c.fails
 			stdout, stderr, err := r.run("", append([]string{"drain"}, c.args...)...)
-			if asked := r.cluster.calls(); asked != c.asked {
-				t.Errorf("asked %q, want %q", asked, c.asked)
-			}
+			effort.Is(t, r.cluster.calls(), c.asked, "asked")
 			if err != nil != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("ended with %v, want %q", err, c.err)
 			}

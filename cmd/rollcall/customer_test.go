@@ -64,9 +64,7 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 	effort.OK(t, b.command.Process.Signal(os.Interrupt))
 	line := b.waitFor("rollcall: stopped: the service goes on with verification ")
 	id := regexp.MustCompile(`[0-9a-f-]{36}`).FindString(line)
-	if !strings.Contains(line, "and charges for it") {
-		t.Errorf("it does not say that it charges: %s", line)
-	}
+	effort.Has(t, line, "and charges for it", "it does not say that it charges")
 	b.waitFor("to come back to it, run the same command again")
 	end := b.waitFor("to end it, run: rollcall cancel ")
 	if err := <-b.ended; b.command.ProcessState.ExitCode() != exitStopped {
@@ -187,9 +185,7 @@ func TestVerificationsThatBeginAlikeAreNamed(t *testing.T) {
 	})
 	for typed, want := range map[string]string{"aaaa1": ids[0], "AAAA2": ids[1], "bbbb": ids[2], "bbbb3333-0…": ids[2],
 		ids[1]: ids[1], "11111111-0000-4000-8000-000000000001": "11111111-0000-4000-8000-000000000001"} {
-		if got, err := customer.VerificationID(t.Context(), typed); err != nil || got != want {
-			t.Errorf("%s: got %s and %v, want %s", typed, got, err, want)
-		}
+		effort.Is(t, effort.Must(customer.VerificationID(t.Context(), typed))(t), want, typed)
 	}
 	_, err := customer.VerificationID(t.Context(), "aaaa")
 	if err == nil || isUsage(err) || !strings.Contains(err.Error(), "2 verifications begin with aaaa") ||
@@ -210,9 +206,7 @@ func TestTheHistoryFitsATerminal(t *testing.T) {
 		var b strings.Builder
 		historyGrid(list, receiversNow).Write(&b, width)
 		fits(t, b.String(), width)
-		if !strings.Contains(b.String(), list[0].ID[:8]) {
-			t.Errorf("at %d: too little of the id is left in\n%s", width, b.String())
-		}
+		effort.Has(t, b.String(), list[0].ID[:8], "at width", width)
 	}
 }
 
@@ -275,9 +269,7 @@ func TestAPauseIsToldToCustomers(t *testing.T) {
 	t.Parallel()
 	c, service, _ := newCustomerCLI(t)
 	code, _, stderr := c.run("receivers", "pause", "why-clean.test", "--for", "100s", "--reason", "test")
-	if code != exitDone {
-		t.Fatalf("pause: code %d, %s", code, stderr)
-	}
+	effort.MustBe(t, code, exitDone, "pause", stderr)
 	c.write("list.csv", "email\nanna@why-clean.test\n")
 	run := c.start("verify", "list.csv", "--api", service, "--out", "r.csv")
 	run.waitFor("1 address waits for why-clean.test, where our operators have paused the work; it is expected at ")
@@ -318,9 +310,7 @@ func TestTheIdentityIsOfTheContent(t *testing.T) {
 	}
 	first := of("a.csv", "a@a.test\n", "")
 	// Written down: another one would charge every customer once more for what a repeat recovers.
-	if want := "ee88f236-da10-8523-836d-22536a28be18"; first.String() != want {
-		t.Errorf("got %s, want %s", first, want)
-	}
+	effort.Is(t, first.String(), "ee88f236-da10-8523-836d-22536a28be18", first)
 	effort.Is(t, of("b.csv", "a@a.test\n", ""), first, "the same bytes in another file")
 	others := map[uuid.UUID]string{first: "the first"}
 	for _, x := range [][2]string{{"a@a.test\r\n", ""}, {"a@a.test\n", "2"}, {"a@a.test\n", "3"}, {"b@a.test\n", "2"}} {
@@ -405,9 +395,7 @@ func TestTwentyInterruptedUploadsAreOneVerification(t *testing.T) {
 	for n := range interruptions {
 		b := folders[n%2].start(args(n % 2)...)
 		<-j.storage.told
-		if code := b.stop(syscall.SIGINT); code != exitStopped {
-			t.Fatalf("interruption %d: got code %d", n, code)
-		}
+		effort.MustBe(t, b.stop(syscall.SIGINT), exitStopped, "interruption", n, "code")
 	}
 	if b := j.balance(); b.Held != 0 || b.Spent != 0 {
 		t.Errorf("before the whole file is there: %+v", b)

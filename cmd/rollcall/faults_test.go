@@ -121,10 +121,8 @@ func (f fault) run(t *testing.T) {
 	all, id, err := tr.verify(t.Context(), list, within)
 	effort.OK(t, err)
 	f.check(t, all)
-	again, err := tr.replay(t.Context(), id, all)
-	if err != nil || again.Same != again.Addresses {
-		t.Errorf("replayed: %+v, %v", again, err)
-	}
+	again := effort.Must(tr.replay(t.Context(), id, all))(t)
+	effort.Is(t, again.Same, again.Addresses, "replayed")
 }
 
 func (f fault) addresses(t *testing.T, l *smtplab.Lab) []labelled {

@@ -75,9 +75,7 @@ give_up_after = "1m"
 	effort.OK(t, writeResults(ctx, c, id, &text))
 	rows := effort.Must(readRows(&text))(t)
 	for _, email := range strings.Fields(string(honest))[1:] {
-		if want := lab.Truth(email); rows[email].outcome != want.Outcome {
-			t.Errorf("%s is %v, want %v", email, rows[email].outcome, want.Outcome)
-		}
+		effort.Is(t, rows[email].outcome, lab.Truth(email).Outcome, email)
 	}
 	peak, err := memoryMost(node.command.Process.Pid)
 	if err != nil || peak > w.memory {
@@ -133,9 +131,7 @@ func TestAReplayOfTooLittleSaysAtLeast(t *testing.T) {
 		b := term.NewPage(nil)
 		printThrottleReplay(b, inspect.Replayed{Receivers: []inspect.ReceiverReplay{{Key: "example.test",
 			Asked: 1500, Would: 1600, Delay: -10, AtLeast: c.atLeast}}})
-		if text := unfolded(b.String()); !strings.Contains(text, unfolded(c.want)) {
-			t.Errorf("%s\nwant %s", text, c.want)
-		}
+		effort.Has(t, unfolded(b.String()), unfolded(c.want))
 	}
 }
 

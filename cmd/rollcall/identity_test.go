@@ -136,10 +136,8 @@ func get(t *testing.T, url string) string {
 	t.Helper()
 	answer := effort.Must(http.Get(url))(t)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %d, %v", url, answer.StatusCode, err)
-	}
+	text := effort.Must(io.ReadAll(answer.Body))(t)
+	effort.MustBe(t, answer.StatusCode, http.StatusOK, url)
 	return string(text)
 }
 
@@ -175,9 +173,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 			t.Errorf("%s: %s %s, want %s", email, r.Outcome, r.Reason, want.Outcome)
 		}
 	}
-	if ready := get(t, n.AdminURL+"/readyz"); strings.Contains(ready, "probing") {
-		t.Errorf("a node that is fit says %s", ready)
-	}
+	effort.Lacks(t, get(t, n.AdminURL+"/readyz"), "probing", "a node that is fit says")
 	if text := said.String(); !strings.Contains(text, "node is fit to probe again") || strings.Contains(text, "anna") {
 		t.Errorf("it said\n%s", text)
 	}
@@ -196,9 +192,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	if found.Fit || !found.Probing || !strings.Contains(said.String(), "identity.enforce = false") {
 		t.Errorf("got %+v and\n%s", found, said.String())
 	}
-	if text := doctorVerdict(diagnosis{Identity: found}); !strings.Contains(text, "but it probes") {
-		t.Errorf("the doctor says\n%s", text)
-	}
+	effort.Has(t, doctorVerdict(diagnosis{Identity: found}), "but it probes", "the doctor says")
 }
 
 // grep gives the lines with a text.

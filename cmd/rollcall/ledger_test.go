@@ -36,9 +36,7 @@ func TestLedgerRenew(t *testing.T) {
 	}
 	before := identity(url)
 	copied := server.NewDatabase(t, "copied", "original")
-	if got := identity(copied); got != before {
-		t.Fatalf("a copy has the identity %s, the original %s", got, before)
-	}
+	effort.MustBe(t, identity(copied), before, "the identity of a copy")
 	for _, refused := range []struct {
 		url, says string
 		code      int
@@ -175,9 +173,7 @@ func TestABackupReplacesNothing(t *testing.T) {
 	effort.OK(t, nameOnce(part, path))
 	write(part, "newer")
 	effort.ErrIs(t, nameOnce(part, path), sqlstore.ErrBackupExists)
-	if text, err := os.ReadFile(path); err != nil || string(text) != "new" {
-		t.Errorf("the first one holds %q, %v", text, err)
-	}
+	effort.Is(t, string(effort.Must(os.ReadFile(path))(t)), "new", "the first one holds")
 }
 
 // TestANamedLedgerIsReadWhoeverRuns: a copy whose books are off is told as such beside a node whose books are in order.

@@ -103,9 +103,7 @@ refused_per_hour = 1000000
 	awaitListener(t, s, "127.0.0.1:10023")
 	began, verify := time.Now(), c.command(t.Context(), "verify", "list.csv", "--config", "node.toml", "--out", "out.csv")
 	life := effort.Must(s.start(verify))(t)
-	if code := life.wait(t, 5*time.Minute); code != exitDone {
-		t.Fatalf("verify ended with %d", code)
-	}
+	effort.MustBe(t, life.wait(t, 5*time.Minute), exitDone, "verify ended with")
 	results := effort.Must(os.ReadFile(filepath.Join(c.folder, "out.csv")))(t)
 	var got strings.Builder
 	for line := range strings.Lines(string(results)) {
@@ -113,9 +111,7 @@ refused_per_hour = 1000000
 			fmt.Fprintf(&got, "%s,%s\n", cells[0], cells[1])
 		}
 	}
-	if got.String() != want.String() {
-		t.Errorf("the outcomes are\n%s", got.String())
-	}
+	effort.Is(t, got.String(), want.String(), "the outcomes are")
 	for _, name := range logs {
 		log := effort.Must(os.ReadFile(name))(t)
 		if found := complaints.FindAllString(string(log), -1); len(found) > 1 || slices.Contains(found, "PREGREET") {

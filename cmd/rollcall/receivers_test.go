@@ -103,9 +103,7 @@ func TestReceiversAreWatched(t *testing.T) {
 			continue
 		}
 		holds(t, out.String(), "Z\n\nRECEIVER", "this cannot be answered now", "No receiver is asked now.")
-		if strings.Contains(out.String(), "\x1b") {
-			t.Error("a terminal's codes go to what is none")
-		}
+		effort.Lacks(t, out.String(), "\x1b", "a terminal's codes go to what is none")
 	}
 	b.survey.receivers, b.survey.asked, b.survey.onAsk = []inspect.Receivers{down}, 0, nil
 	if _, _, err := b.run(t.Context(), "receivers", "--watch"); err == nil {
@@ -179,12 +177,8 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		"Z because it ended sessions after as many, until ", " left); then the allowance is believed again.",
 		"Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ",
 		" (recovering): halved after 421; 3.0/s was too fast. It is raised while higher rates go well.")
-	if strings.Contains(out, "(0s left)") {
-		t.Errorf("what is over is told as if it held:\n%s", out)
-	}
-	if strings.Contains(out, "deferred "+strings.Repeat(" ", 9)+"0") {
-		t.Error("a row of nothing is drawn")
-	}
+	effort.Lacks(t, out, "(0s left)", "what is over is told as if it held")
+	effort.Lacks(t, out, "deferred "+strings.Repeat(" ", 9)+"0", "a row of nothing is drawn")
 	explained := b.must("throttle", "explain", "example.test")
 	holds(t, explained, "Now, on node-2: allowance; 5 addresses a second", "    believed: It counts by the minute")
 	holds(t, unfolded(explained), "At most 20 addresses in a session (rcpts_per_connection), learned at ",
@@ -226,9 +220,7 @@ func TestSoftwareIsShown(t *testing.T) {
 	b := newThrottleBench(t)
 	d := busyDetail()
 	b.survey.details = []inspect.ReceiverDetail{d}
-	if out := b.must("receivers", "show", "example.test"); strings.Contains(out, "software") {
-		t.Errorf("nothing is known:\n%s", out)
-	}
+	effort.Lacks(t, b.must("receivers", "show", "example.test"), "software", "nothing is known")
 	for _, tc := range []struct {
 		software inspect.Software
 		want     string
@@ -394,9 +386,7 @@ func TestSessionsAreTraced(t *testing.T) {
 		tr := tracing{client: adminOf(t, b.environ), key: "example.test", out: &out, asJSON: asJSON}
 		effort.ErrIs(t, tr.follow(ctx, time.Millisecond), nil)
 		cancel()
-		if n := strings.Count(out.String(), "\n"); n != 5 {
-			t.Errorf("%d lines, want 5:\n%s", n, out.String())
-		}
+		effort.Is(t, strings.Count(out.String(), "\n"), 5, "lines", out.String())
 		if !asJSON {
 			holds(t, out.String(), "12:00:00.000 node-1 mx1.example.test#4 > RCPT TO:<…@example.test> 0?\n")
 		}
@@ -492,9 +482,7 @@ func TestTheNewestChangesAreListed(t *testing.T) {
 			Subject: fmt.Sprintf("change %d.", i)}))
 	}
 	holds(t, b.must("log", "--limit", "2"), "dora: test\n    change 1.\n", "change 2.\n")
-	if out := b.must("log", "--limit", "2"); strings.Contains(out, "change 0.") {
-		t.Errorf("more than asked for:\n%s", out)
-	}
+	effort.Lacks(t, b.must("log", "--limit", "2"), "change 0.", "more than asked for")
 	for _, wrong := range []string{"--since soon", "--since -2h", "--limit 0", "--limit -1 --since 1h", "x"} {
 		b.misused(append([]string{"log"}, strings.Fields(wrong)...)...)
 	}
@@ -505,9 +493,7 @@ func TestLengthsOfTimeInDays(t *testing.T) {
 	for text, want := range map[string]time.Duration{"3d": 72 * time.Hour, "2h": 2 * time.Hour,
 		"90m": 90 * time.Minute, "99999d": daysMost * dayHours,
 		"99999999999999999999d": daysMost * dayHours} {
-		if d, err := parseSpan(text); err != nil || d != want {
-			t.Errorf("%s: %v %v", text, d, err)
-		}
+		effort.Is(t, effort.Must(parseSpan(text))(t), want, text)
 	}
 	for _, text := range []string{"", "d", "-1d", "1.5d", "2x"} {
 		if d, err := parseSpan(text); err == nil {

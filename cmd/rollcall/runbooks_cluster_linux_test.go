@@ -261,9 +261,7 @@ func TestFirstClusterTour(t *testing.T) {
 	if lines := strings.Count(string(results), "\n"); err != nil || lines != 2001 {
 		t.Errorf("got %d lines of results and %v, want 2001", lines, err)
 	}
-	if !strings.Contains(strings.Join(out, ""), "every invariant holds") {
-		t.Errorf("the walk-through: got\n%s", strings.Join(out, "\n"))
-	}
+	effort.Has(t, strings.Join(out, ""), "every invariant holds", "the walk-through")
 }
 
 // needTourTools skips the test where something is missing that the lines need.

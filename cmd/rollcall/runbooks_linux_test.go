@@ -282,7 +282,5 @@ func TestTheAdminListenerOfTheDocs(t *testing.T) {
 	out := encrypted.script(script{document: "start/network.md", names: map[string]string{"/etc/rollcall/ca.crt": certFile,
 		"https://node-1:8081":      strings.Replace(encrypted.admin, "http:", "https:", 1),
 		"/run/rollcall/admin.sock": socket}})
-	if strings.Count(out[0], " serving ") != 2 {
-		t.Errorf("two nodes do not answer in\n%s", out[0])
-	}
+	effort.Is(t, strings.Count(out[0], " serving "), 2, "two nodes do not answer in", out[0])
 }

@@ -158,9 +158,7 @@ func TestTheLabListsItsPersonalities(t *testing.T) {
 		t.Fatalf("got code %d, %v and %q", code, err, stderr)
 	}
 	all := smtplab.Personalities()
-	if len(views) != len(all) {
-		t.Fatalf("got %d personalities, want %d", len(views), len(all))
-	}
+	effort.MustBe(t, len(views), len(all), "personalities")
 	for i, p := range all {
 		if v := views[i]; v.Name != p.Name || v.About == "" || v.Right == "" || v.MXSuffix != p.MXSuffix {
 			t.Errorf("%s: got %+v", p.Name, v)

@@ -62,9 +62,7 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	ask := func(into any, args ...string) {
 		t.Helper()
 		code, stdout, stderr := c.run(args...)
-		if code != exitDone {
-			t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
-		}
+		effort.MustBe(t, code, exitDone, "rollcall", args, "code and", stderr)
 		if err := json.Unmarshal([]byte(stdout), into); err != nil {
 			t.Fatalf("rollcall %q: %v in %s", args, err, stdout)
 		}
@@ -120,9 +118,7 @@ func TestReadmeTour(t *testing.T) {
 		"email,result,message,checked_at", `"next_cursor":null`, `"status":"completed`,
 		`"invalid_api_key"`, "openapi: ", "OUTCOME", "every invariant holds",
 	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q is missing in what the tour shows:\n%s", want, out)
-		}
+		effort.Has(t, out, want, "the tour")
 	}
 }
 

@@ -201,25 +201,17 @@ func TestForceReplacesAndNothingElseDoes(t *testing.T) {
 	}
 	effort.OK(t, (term.OutFile{Name: name}).Check(nil, nil))
 	effort.OK(t, os.WriteFile(name, []byte("meanwhile"), 0o600))
-	if err := (term.OutFile{Name: name}).Write(fill("new")); err == nil || !strings.Contains(err.Error(), "exists") {
-		t.Errorf("got %v", err)
-	}
+	effort.ErrHas(t, (term.OutFile{Name: name}).Write(fill("new")), "exists")
 	effort.OK(t, os.Symlink("r.csv", link))
 	want := "meanwhile"
 	for _, x := range []struct{ name, text string }{{name, "one"}, {link, "two"}} {
-		if text, err := os.ReadFile(name); err != nil || string(text) != want {
-			t.Errorf("got %q and %v, want %q", text, err, want)
-		}
+		effort.Is(t, string(effort.Must(os.ReadFile(name))(t)), want)
 		forced := term.OutFile{Name: x.name, Force: true}
 		effort.OK(t, forced.Check(nil, nil))
 		effort.OK(t, forced.Write(fill(x.text)))
 		want = x.text
 	}
-	if text, err := os.ReadFile(name); err != nil || string(text) != want {
-		t.Errorf("through the link: got %q and %v, want %q", text, err, want)
-	}
-	entries, err := os.ReadDir(folder)
-	if err != nil || len(entries) != 2 {
-		t.Errorf("got %v and %v, want the file and its link", entries, err)
-	}
+	effort.Is(t, string(effort.Must(os.ReadFile(name))(t)), want, "through the link")
+	entries := effort.Must(os.ReadDir(folder))(t)
+	effort.Is(t, len(entries), 2, "the file and its link")
 }

@@ -282,9 +282,7 @@ func (b *throttleBench) misused(args ...string) {
 func holds(t *testing.T, text string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing in\n%s", want, text)
-		}
+		effort.Has(t, text, want)
 	}
 }
 
@@ -302,9 +300,7 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 		"m left)", "they", "\nidle_time              2s             default",
 		"\nretry_waits            5m,10m,20m,40m,1h,2h\n",
 		"Sessions end after 2 refusals nevertheless", "Nothing is asked of it now.")
-	if strings.Contains(out, "  not ") {
-		t.Errorf("what does not hold is shown without --all:\n%s", out)
-	}
+	effort.Lacks(t, out, "  not ", "what does not hold is shown without --all")
 	holds(t, b.must("throttle", "explain", "small.test", "--all"), "\n  not                  4/s            file      ",
 		"\n  not                  5/s            default   ")
 	b.fault = "throttle.toml:3:7: rcpt_rate: no"
@@ -313,9 +309,7 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 		"FILE example.test\n",
 		"    rcpt_rate=4/s (beaten by override) retry_waits=5m,10m,20m,40m,1h,2h\n        throttle.toml:12\n",
 		"throttle.toml not used: throttle.toml:3:7: rcpt_rate: no. None of its")
-	if strings.Contains(out, "google") {
-		t.Errorf("what is known is listed without --all:\n%s", out)
-	}
+	effort.Lacks(t, out, "google", "what is known is listed without --all")
 	holds(t, b.must("throttle", "list", "google", "--all"), "KNOWN google.com\n")
 	var listed admin.ThrottleRules
 	if err := json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed); err != nil ||
@@ -344,9 +338,7 @@ func TestBeatenRulesAreMarked(t *testing.T) {
 	set := func(args ...string) {
 		b.must(append(append([]string{"throttle", "set"}, args...), "--for", "1h", "--reason", "x")...)
 	}
-	if strings.Contains(b.must("throttle", "list"), "beaten") {
-		t.Error("nothing is beaten yet")
-	}
+	effort.Lacks(t, b.must("throttle", "list"), "beaten", "nothing is beaten yet")
 	set("example.test", "rcpt_rate=2/s")
 	holds(t, b.must("throttle", "list"), "FILE example.test\n", "rcpt_rate=4/s (beaten by override)")
 	set("paused.test", "pause=no")
@@ -354,9 +346,7 @@ func TestBeatenRulesAreMarked(t *testing.T) {
 	out := b.must("throttle", "list")
 	holds(t, unfolded(out), "FILE example.test, beaten by override: nothing of it holds",
 		"FILE paused.test, beaten by override: nothing of it holds", "beaten by a later override: nothing of it holds")
-	if n := strings.Count(unfolded(out), "beaten by"); n != 3 {
-		t.Errorf("%d rules are marked:\n%s", n, out)
-	}
+	effort.Is(t, strings.Count(unfolded(out), "beaten by"), 3, "rules are marked", out)
 	var listed admin.ThrottleRules
 	effort.OK(t, json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed))
 	for _, r := range listed.Rules {
@@ -424,10 +414,8 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 	if tuning, err := b.book.Settings(t.Context()); err != nil || len(tuning.Overrides) != 0 {
 		t.Errorf("%v, %v is set", err, tuning.Overrides)
 	}
-	if out := b.must("throttle", "set", "big.test", "rcpt_rate=10/s", "--for", "31d", "--reason", "x",
-		"--force"); !strings.Contains(out, "10/s") {
-		t.Errorf("forced:\n%s", out)
-	}
+	effort.Has(t, b.must("throttle", "set", "big.test", "rcpt_rate=10/s", "--for", "31d", "--reason", "x",
+		"--force"), "10/s", "forced")
 	_, stderr, err := b.run(t.Context(), "throttle", "set", "exmaple.test", "connections=1", "--for", "1h",
 		"--reason", "x")
 	if err != nil || !strings.Contains(stderr, "check the spelling") {
@@ -549,7 +537,5 @@ func TestCandidatesAreTried(t *testing.T) {
 // TestTheDefaultSourceIsNamed wherever it is told who said something.
 func TestTheDefaultSourceIsNamed(t *testing.T) {
 	got := from(inspect.Said{Name: "source:", ID: "0123456789", Author: "anna@host"}, time.Now())
-	if !strings.Contains(got, "source:default,") {
-		t.Errorf("said by %q", got)
-	}
+	effort.Has(t, got, "source:default,", "said by")
 }

@@ -85,9 +85,7 @@ func switchOn(t *testing.T, api, email, password string) {
 	secret := effort.Must(base32.StdEncoding.DecodeString(strings.ReplaceAll(text[1], " ", "")))(t)
 	status, page, _ := pageOf(t, "POST", api+"/you/codes", session, url.Values{"form": {form[1]}, "password": {password},
 		"code": {signin.TOTPCode(secret, signin.TOTPStep(time.Now()))}})
-	if status != 200 {
-		t.Fatalf("switch codes on: %d %s", status, page)
-	}
+	effort.MustBe(t, status, 200, "switch codes on", page)
 	if status, _, session := signInTo(t, api, email, password); status != 200 || session != "" {
 		t.Errorf("the password alone signs in: %d", status)
 	}
@@ -113,9 +111,7 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 	ask := func(into any, args ...string) {
 		t.Helper()
 		code, stdout, stderr := c.run(append(args, "--json")...)
-		if code != exitDone {
-			t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
-		}
+		effort.MustBe(t, code, exitDone, "rollcall", args, "code and", stderr)
 		if err := json.Unmarshal([]byte(stdout), into); err != nil {
 			t.Fatalf("rollcall %q: %v in %s", args, err, stdout)
 		}
@@ -123,9 +119,7 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 	owner := accept(t, strings.TrimSpace(node.waitFor("/link/")), "the password of the first one")
 	var all struct{ Workspaces []admin.Workspace }
 	ask(&all, "workspace", "list")
-	if len(all.Workspaces) != 1 {
-		t.Fatalf("workspaces: %+v", all)
-	}
+	effort.MustBe(t, len(all.Workspaces), 1, "workspaces", all)
 	workspace := all.Workspaces[0].ID
 	list := api + "/w/" + workspace
 	if status, text, _ := pageOf(t, "GET", list, owner, nil); status != 200 || !strings.Contains(text,

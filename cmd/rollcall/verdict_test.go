@@ -129,9 +129,7 @@ func TestVerdictCheck(t *testing.T) {
 func TestLoadRules(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"", config.Default().Verdict.File} {
-		if rules, err := node.LoadRules(config.Verdict{File: name}); err != nil || rules != verdict.Builtin() {
-			t.Errorf("%q: %v", name, err)
-		}
+		effort.Is(t, effort.Must(node.LoadRules(config.Verdict{File: name}))(t), verdict.Builtin(), name)
 	}
 	if _, err := node.LoadRules(config.Verdict{File: "other.toml"}); err == nil || !strings.Contains(err.Error(),
 		"verdict.file") {

@@ -28,10 +28,8 @@ func TestMemoryKeepsTheIdentityUntilForgotten(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "not", "there", "yet")
 	sum := sha256.Sum256([]byte("a"))
 	first := effort.Must(newMemory(folder, sum).identity())(t)
-	again, err := newMemory(folder, sum).identity()
-	if err != nil || again != first {
-		t.Errorf("again: got %v and %v, want %v", again, err, first)
-	}
+	again := effort.Must(newMemory(folder, sum).identity())(t)
+	effort.Is(t, again, first, "again")
 	if other, err := newMemory(folder, sha256.Sum256([]byte("b"))).identity(); err != nil || other == first {
 		t.Errorf("other bytes: got %v and %v, want another identity", other, err)
 	}
@@ -82,9 +80,7 @@ func TestResultsGoToStandardOutputAndTheTableBesideIt(t *testing.T) {
 	quoted := strings.Replace(someResults, `"b,b"@a.test`, `"""b,b""@a.test"`, 1)
 	r, stdout, stderr := newTestRun(t, service(t, "cancelled", quoted), verifyFlags{})
 	err := r.run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "cancelled") {
-		t.Errorf("got %v, want an error that says cancelled", err)
-	}
+	effort.ErrHas(t, err, "cancelled")
 	effort.Is(t, stdout.String(), quoted, "standard output", stdout, "the service's bytes")
 	holds(t, stderr.String(), "valid      1          25.0 %   1\n", "unknown    1          25.0 %   0\n",
 		"cancelled  1          25.0 %   0\n", "total      4          100.0 %  2\n",
@@ -113,9 +109,7 @@ func TestJSONIsOneObject(t *testing.T) {
 		if out == "" {
 			continue
 		}
-		if text, err := os.ReadFile(out); err != nil || string(text) != quoted {
-			t.Errorf("%s: got %q and %v", out, text, err)
-		}
+		effort.Is(t, string(effort.Must(os.ReadFile(out))(t)), quoted, out)
 	}
 }
 

@@ -83,9 +83,7 @@ func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
 	for text, want := range map[string]int64{"1": 1, "7B": 7, "2kB": 2000, "2KiB": 2048, "500MB": 500e6,
 		"1.5 GiB": 3 << 29,
 		"1TiB":    1 << 40, "2TB": 2e12} {
-		if got, err := parseSize(text); err != nil || got != want {
-			t.Errorf("%s: %d, %v, want %d", text, got, err, want)
-		}
+		effort.Is(t, effort.Must(parseSize(text))(t), want, text)
 	}
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 3 << 29: "1.5 GiB",
 		1 << 50: "1024 TiB"} {

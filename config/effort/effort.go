@@ -3,10 +3,12 @@ package effort
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"iter"
 	"os"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,6 +126,40 @@ func Is[T comparable](t failer, got, want T, of ...any) {
 	if got != want {
 		t.Errorf("%v got %#v, want %#v", of, got, want)
 	}
+}
+
+// MustBe is Is, and ends the test where it finds a fault.
+func MustBe[T comparable](t failer, got, want T, of ...any) {
+	t.Helper()
+	if got != want {
+		t.Fatal(fmt.Sprintf("%v got %#v, want %#v", of, got, want))
+	}
+}
+
+// Has reports a fault unless part stands in text; of says what text it is.
+func Has(t failer, text, part string, of ...any) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("%v: no %q in\n%s", of, part, text)
+	}
+}
+
+// Lacks reports a fault if part stands in text; of says what text it is.
+func Lacks(t failer, text, part string, of ...any) {
+	t.Helper()
+	if strings.Contains(text, part) {
+		t.Errorf("%v: %q in\n%s", of, part, text)
+	}
+}
+
+// ErrHas reports a fault unless there is an error with part in its text; of says of what.
+func ErrHas(t failer, err error, part string, of ...any) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%v got no error, want one with %q", of, part)
+		return
+	}
+	Has(t, err.Error(), part, of...)
 }
 
 // ErrIs reports a fault unless an error is the one that is wanted; of says of what.

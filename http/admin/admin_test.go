@@ -301,10 +301,8 @@ func TestTokenIsMadeOnce(t *testing.T) {
 		}
 	}
 	path := filepath.Join(dir, admin.TokenFile)
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
+	info := effort.Must(os.Stat(path))(t)
+	effort.Is(t, info.Mode().Perm(), 0o600, "mode")
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Errorf("%d files are left in the data directory, want 1", len(left))
 	}

@@ -148,9 +148,7 @@ func TestReplayListsWhatWouldChange(t *testing.T) {
 		return lines, summary
 	}
 	lines, summary := replays(false)
-	if len(lines) != 2 {
-		t.Fatalf("%+v", lines)
-	}
+	effort.MustBe(t, len(lines), 2, lines)
 	changed := lines[0]
 	if changed.Before.Rule != "older@00000001" || !strings.Contains(changed.After.Rule, "@") {
 		t.Errorf("rules: %+v", changed)

@@ -89,18 +89,14 @@ func TestUnixSocket(t *testing.T) {
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	_ = left.Close()
 	r := newRig(t, func(o *admin.Options) { o.Listen = "unix:" + path })
-	info, err := os.Stat(path)
-	if err != nil || info.Mode() != os.ModeSocket|0o660 {
-		t.Fatalf("%v, %v", info, err)
-	}
+	info := effort.Must(os.Stat(path))(t)
+	effort.MustBe(t, info.Mode(), os.ModeSocket|0o660)
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}}}
 	defer client.CloseIdleConnections()
-	a, err := client.Get("http://any.example/healthz")
-	if err != nil || a.StatusCode != 200 {
-		t.Fatalf("%v, %v", a, err)
-	}
+	a := effort.Must(client.Get("http://any.example/healthz"))(t)
+	effort.MustBe(t, a.StatusCode, 200)
 	_ = a.Body.Close()
 	file := filepath.Join(folder, "file")
 	effort.OK(t, os.WriteFile(file, []byte("mine"), 0o600))
@@ -113,7 +109,5 @@ func TestUnixSocket(t *testing.T) {
 			_ = s.Stop(t.Context())
 		}
 	}
-	if text, err := os.ReadFile(file); err != nil || string(text) != "mine" {
-		t.Errorf("the file is %q, %v", text, err)
-	}
+	effort.Is(t, string(effort.Must(os.ReadFile(file))(t)), "mine", "the file is")
 }

@@ -64,7 +64,5 @@ func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 			t.Errorf("%s: the log of the node says %s", c.action, &logs)
 		}
 	}
-	if !strings.Contains(logs.String(), "subject=mx.big.test") {
-		t.Errorf("the log of the node does not say which receiver it was: %s", &logs)
-	}
+	effort.Has(t, logs.String(), "subject=mx.big.test", "the log of the node")
 }

@@ -38,9 +38,7 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 			t.Errorf("%s: %d %v %s", status, code, err, text)
 		}
 		for _, w := range words {
-			if !strings.Contains(v.Why, w) {
-				t.Errorf("%s: %q lacks %q", status, v.Why, w)
-			}
+			effort.Has(t, v.Why, w, status)
 		}
 	}
 	uploading := d.Creates(700)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"crypto/sha256"
+	"rollcall/config/effort"
 	"testing"
 )
 
@@ -13,9 +14,7 @@ func TestNewKeysAreReadBack(t *testing.T) {
 		if !ok || read != made || len(text) != KeyLength || seen[text] {
 			t.Fatalf("%q: read %+v, %v; made %+v", text, read, ok, made)
 		}
-		if made.SHA256 != sha256.Sum256([]byte(text[len(text)-49:])) {
-			t.Fatal("the hash is not that of the secret")
-		}
+		effort.MustBe(t, made.SHA256, sha256.Sum256([]byte(text[len(text)-49:])), "the hash is not that of the secret")
 		seen[text] = true
 	}
 }

@@ -54,14 +54,10 @@ func TestCreateIsRepeatedWithItsIdentityWhileTheServiceSaysLater(t *testing.T) {
 				fmt.Fprint(w, `{"id":"x","status":"uploading"}`)
 			})
 			identity := uuid.New()
-			made, err := client.Create(t.Context(), identity, 42, "a.csv")
-			if err != nil || made.ID != "x" {
-				t.Fatalf("got %+v and %v", made, err)
-			}
+			made := effort.Must(client.Create(t.Context(), identity, 42, "a.csv"))(t)
+			effort.MustBe(t, made.ID, "x")
 			for i, got := range identities {
-				if want := identity.String() + " 42"; got != want {
-					t.Errorf("try %d: got %q, want %q", i+1, got, want)
-				}
+				effort.Is(t, got, identity.String()+" 42", "try", i+1)
 			}
 		})
 	}

@@ -85,9 +85,7 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 			MadeBy: ledger.Actor(ctx)}))(t)
 	}
 	pages := g.walk(g.path("/people"))
-	if len(pages) != 5 {
-		t.Fatalf("%d pages", len(pages))
-	}
+	effort.MustBe(t, len(pages), 5, "pages")
 	for i, want := range []struct{ withdraw, members int }{{200, 0}, {200, 0}, {50, 150}, {0, 200}, {0, 200}} {
 		withdraw, all := strings.Count(pages[i], ">Withdraw<"), rowsOn(pages[i])
 		if withdraw != want.withdraw || all != want.withdraw+want.members {
@@ -96,18 +94,14 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 	}
 	for path, want := range map[string]int{"?page=5": 200, "?page=6": 200, "?page=99999999999": 200, "?page=0": 404, "?page=-1": 404,
 		"?page=x": 404, "?page=99999999999999999999": 404} {
-		if a := g.as["owner"].get(g.path("/people") + path); a.status != want {
-			t.Errorf("%s: %d, want %d", path, a.status, want)
-		}
+		effort.Is(t, g.as["owner"].get(g.path("/people")+path).status, want, path)
 	}
 	link := regexp.MustCompile(`href="(/w/[^"]+/people/[^"?]+)"`).FindStringSubmatch(pages[4])
 	if link == nil {
 		t.Fatal("no member has a link")
 	}
 	name := ands(ledger.NameMax, 0)
-	if strings.Contains(pages[4], html.EscapeString(name[:web.ShortMax])) {
-		t.Error("a register has a whole text")
-	}
+	effort.Lacks(t, pages[4], html.EscapeString(name[:web.ShortMax]), "a register has a whole text")
 	if a := g.bounded(link[1]); !strings.Contains(a.body, html.EscapeString(name[:ledger.NameMax-3])) {
 		t.Errorf("the page of a member does not show the whole name: %.3000s", a.body)
 	}
@@ -127,9 +121,7 @@ func TestKeysFillAPageAndNoMore(t *testing.T) {
 		effort.OK(t, err)
 	}
 	pages := g.walk(g.path("/keys"))
-	if len(pages) != 3 {
-		t.Fatalf("%d pages", len(pages))
-	}
+	effort.MustBe(t, len(pages), 3, "pages")
 	for i, want := range []struct{ works, revoked int }{{200, 0}, {50, 150}, {0, 50}} {
 		works, all := strings.Count(pages[i], ">Revoke…<"), rowsOn(pages[i])
 		if works != want.works || all != want.works+want.revoked {

@@ -97,10 +97,8 @@ func TestRefusedBodiesNeverAct(t *testing.T) {
 			t.Errorf("create with %d bytes from another site: %d", len(body), a.status)
 		}
 	}
-	list, err := g.book.History(t.Context(), ledger.HistoryQuery{Workspace: g.workspace, Limit: 10})
-	if err != nil || len(list) != 1 {
-		t.Errorf("%d verifications, want the one from before: %v", len(list), err)
-	}
+	list := effort.Must(g.book.History(t.Context(), ledger.HistoryQuery{Workspace: g.workspace, Limit: 10}))(t)
+	effort.Is(t, len(list), 1, "verifications: the one from before")
 	if a := g.as["owner"].raw("POST", "/sign-out", long, "Sec-Fetch-Site", "cross-site"); a.status != 422 {
 		t.Errorf("sign-out with a long body: %d", a.status)
 	}
@@ -304,9 +302,7 @@ func TestWrongCodesWaitAndPasswordsDoNotResetThem(t *testing.T) {
 	g := newRig(t)
 	secret, _ := g.codesOn()
 	for range 5 {
-		if a := g.give(g.step(), "000000"); a.status != 401 {
-			t.Fatalf("a wrong code: %d", a.status)
-		}
+		effort.MustBe(t, g.give(g.step(), "000000").status, 401, "a wrong code")
 	}
 	a := g.as["nobody"].signIn("owner@acme.test", password, "/")
 	if a.status != 429 || a.header.Get("Retry-After") == "" {
@@ -351,9 +347,7 @@ func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 	elsewhere := g.browser(g.give(g.step(), recovery[0]).cookie())
 	for name, c := range map[string]struct{ password, code string }{
 		"a wrong password": {"wrong wrong wrong", g.code(secret, 0)}, "a wrong code": {password, "000000"}, "a used one": {password, recovery[0]}} {
-		if a := g.as["owner"].post("/you/codes/off", "password", c.password, "code", c.code); a.status != 422 {
-			t.Errorf("%s: %d", name, a.status)
-		}
+		effort.Is(t, g.as["owner"].post("/you/codes/off", "password", c.password, "code", c.code).status, 422, name)
 	}
 	for range 2 {
 		a := g.as["owner"].post("/you/codes/off", "password", password, "code", recovery[1])
@@ -460,9 +454,7 @@ func TestLinksAskForCodesToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := "/link/" + string(token)
-	if page := g.as["nobody"].get(link); !strings.Contains(page.body, `name="code"`) {
-		t.Errorf("the page does not ask for a code: %s", page.body)
-	}
+	effort.Has(t, g.as["nobody"].get(link).body, `name="code"`, "the page does not ask for a code")
 	for _, code := range []string{"", "000000"} {
 		a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", "a wholly new password", "code", code)
 		if a.status != http.StatusUnauthorized || a.cookie() != "" {
@@ -491,9 +483,7 @@ func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
 	if u, err := g.book.UserByEmail(t.Context(), "sso@acme.test"); err != nil || u.Password != "" {
 		t.Errorf("the invitation gave a password: %v", err)
 	}
-	if a := g.as["nobody"].signIn("sso@acme.test", "a password of a thief", "/"); a.status != 401 {
-		t.Errorf("signed in with it: %d", a.status)
-	}
+	effort.Is(t, g.as["nobody"].signIn("sso@acme.test", "a password of a thief", "/").status, 401, "signed in with it")
 }
 
 func TestANewPasswordWantsTheCodeWhereCodesAreOn(t *testing.T) {
@@ -501,9 +491,7 @@ func TestANewPasswordWantsTheCodeWhereCodesAreOn(t *testing.T) {
 	g := newRig(t)
 	secret, _ := g.codesOn()
 	owner, fresh := g.as["owner"], "another horse that nobody rides"
-	if page := owner.get("/you").body; !strings.Contains(page, `id="change-code"`) {
-		t.Error("/you does not ask for a code with a new password")
-	}
+	effort.Has(t, owner.get("/you").body, `id="change-code"`, "/you does not ask for a code with a new password")
 	for _, code := range []string{"", "000000"} {
 		a := owner.post("/you/password", "old", password, "password", fresh, "code", code)
 		if a.status != 422 || !strings.Contains(a.body, "code is wrong") {

@@ -61,10 +61,8 @@ func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	effort.Must(g.book.Cancel(t.Context(), g.workspace, v.ID))(t)
 	asked(0, "") // it is being cancelled: the part is another, no credit has moved
 	effort.Must(g.book.FinishCancel(t.Context(), g.held))(t)
-	balance, err := g.book.Store.Balance(t.Context(), g.workspace)
-	if err != nil || balance.Held != 0 {
-		t.Fatalf("%+v, %v", balance, err)
-	}
+	balance := effort.Must(g.book.Store.Balance(t.Context(), g.workspace))(t)
+	effort.MustBe(t, balance.Held, 0)
 	asked(1, web.Thin(balance.Available))
 	asked(0, "")
 }
@@ -255,13 +253,9 @@ func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
 	} {
 		page := g.as[c.as].get(g.path("/verifications/" + c.id.String())).body
 		for _, want := range c.has {
-			if !strings.Contains(page, want) {
-				t.Errorf("%s for a %s lacks %q: %s", c.id, c.as, want, page)
-			}
+			effort.Has(t, page, want, c.id, "for a", c.as)
 		}
-		if strings.Contains(page, c.lack) {
-			t.Errorf("%s for a %s has %q", c.id, c.as, c.lack)
-		}
+		effort.Lacks(t, page, c.lack, c.id, "for a", c.as)
 	}
 }
 

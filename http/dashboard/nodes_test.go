@@ -66,9 +66,7 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 		}, "/you", 303},
 	} {
 		here, there, user := member(uuid.NewString()[:8] + "@acme.test")
-		if a := there.get(c.path); a.status != 200 {
-			t.Fatalf("%s: the other node answers %d before it ends", name, a.status)
-		}
+		effort.MustBe(t, there.get(c.path).status, 200, name, "the other node answers before it ends")
 		if a := c.end(here, user); a.status != 303 {
 			t.Fatalf("%s: ending it is answered with %d: %s", name, a.status, a.body)
 		}
@@ -111,9 +109,7 @@ func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 			for i, node := range nodes {
 				email := uuid.NewString()[:8] + "@acme.test"
 				warm := &browser{g: node, session: g.join(email, g.workspace, ledger.Owner).session}
-				if a := warm.get(g.path("")); a.status != 200 {
-					t.Fatalf("an owner at node %d: %d", i, a.status)
-				}
+				effort.MustBe(t, warm.get(g.path("")).status, 200, "an owner at node", i)
 				u, err := g.book.UserByEmail(t.Context(), email)
 				path := table[pattern].path(g)
 				if err == nil {

@@ -60,7 +60,7 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 	if made.status != 200 || key == "" || !strings.Contains(made.body, "&lt;b&gt;") {
 		t.Fatalf("%d %s", made.status, made.body)
 	}
-	effort.Is(t, g.credits(key), 200, "the key opens the API with")
+	effort.Is(t, g.credits(key), 200, "the key at the API")
 	again := owner.post(g.path("/keys"), "form", form, "label", `<b>"billing"`)
 	if again.status != 409 || keyPattern.MatchString(again.body) || strings.Count(again.body, `class="mono" data-label="Begins with">rc_`) != 1 {
 		t.Errorf("the form again: %d %s", again.status, again.body)
@@ -78,9 +78,7 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 	}
 	g.pass(believedAtMost)
 	effort.Is(t, g.credits(key), 401, "a revoked key is answered with")
-	if asked := owner.get(g.path("/keys/" + id)); !strings.Contains(asked.body, "already revoked") {
-		t.Errorf("%s", asked.body)
-	}
+	effort.Has(t, owner.get(g.path("/keys/"+id)).body, "already revoked")
 }
 
 // TestAKeyStopsWithItsMaker: it opens nothing while the user who made it is no owner, and the page says so.
@@ -89,9 +87,7 @@ func TestAKeyStopsWithItsMaker(t *testing.T) {
 	g := newRig(t)
 	second, user := g.join("second@acme.test", g.workspace, ledger.Owner), uuid.MustParse(g.member("second@acme.test"))
 	key := keyPattern.FindString(second.post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop").body)
-	if got := g.credits(key); got != 200 {
-		t.Fatalf("the key opens the API with %d", got)
-	}
+	effort.MustBe(t, g.credits(key), 200, "the key at the API")
 	lines, err := g.book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 1})
 	if err != nil || len(lines) != 1 || lines[0].Action != "key create" || lines[0].Author != "second@acme.test" {
 		t.Errorf("the operator log: %+v, %v", lines, err)
@@ -104,9 +100,7 @@ func TestAKeyStopsWithItsMaker(t *testing.T) {
 		effort.OK(t, g.book.SetRole(t.Context(), g.workspace, user, c.role))
 		g.pass(believedAtMost)
 		effort.Is(t, g.credits(key), c.want, fmt.Sprintf("made by a %q it opens the API with", c.role))
-		if page := g.as["owner"].get(g.path("/keys")).body; !strings.Contains(page, c.shows) {
-			t.Errorf("made by a %q: the page does not say %q", c.role, c.shows)
-		}
+		effort.Has(t, g.as["owner"].get(g.path("/keys")).body, c.shows, "made by a", c.role, "the page does not say")
 		if c.role == ledger.Owner {
 			continue
 		}
@@ -169,9 +163,7 @@ func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
 		t.Errorf("%s", people.body)
 	}
 	joined := g.as["nobody"].post("/link/"+token, "form", uuid.NewString(), "password", "a password of mine")
-	if joined.status != 303 {
-		t.Fatalf("%d %s", joined.status, joined.body)
-	}
+	effort.MustBe(t, joined.status, 303, joined.body)
 	them := g.browser(joined.cookie())
 	if them.get(g.path("/upload")).status != 200 || them.get(g.path("/people")).status != 403 {
 		t.Error("a member's pages are wrong")
@@ -194,9 +186,7 @@ func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
 	for _, want := range []string{"invited new@acme.test as member", "joined as member: new@acme.test",
 		"changed the role of new@acme.test: member to viewer", "ended all sessions of new@acme.test",
 		"removed new@acme.test, who was viewer"} {
-		if !strings.Contains(log, want) {
-			t.Errorf("the log does not say that somebody %s", want)
-		}
+		effort.Has(t, log, want, "the log does not say that somebody")
 	}
 }
 
@@ -220,9 +210,7 @@ func TestAnOwnerStaysAndInvitationsEnd(t *testing.T) {
 	}
 	effort.Is(t, g.as["nobody"].get("/link/"+string(token)).status, 404, "a link that was withdrawn")
 	for name, pairs := range map[string][]string{"no email": {"email", "x", "role", "viewer"}, "no role": {"email", "a@b", "role", "king"}} {
-		if a := owner.post(g.path("/people"), append(pairs, "form", uuid.NewString())...); a.status != 422 {
-			t.Errorf("%s: %d", name, a.status)
-		}
+		effort.Is(t, owner.post(g.path("/people"), append(pairs, "form", uuid.NewString())...).status, 422, name)
 	}
 }
 

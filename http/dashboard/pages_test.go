@@ -182,9 +182,7 @@ func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 		!strings.Contains(first.body, `data-etag="`+html.EscapeString(tag)) || len(first.body) > 8192 {
 		t.Errorf("%d %q, %d bytes: %s", first.status, tag, len(first.body), first.body)
 	}
-	if page := viewer.get(base).body; !strings.Contains(page, first.body) {
-		t.Error("the page does not hold the part as it is asked for")
-	}
+	effort.Has(t, viewer.get(base).body, first.body, "the page does not hold the part as it is asked for")
 	if same := viewer.get(base+"/live", "If-None-Match", tag); same.status != 304 || same.body != "" {
 		t.Errorf("unchanged: %d %q", same.status, same.body)
 	}
@@ -198,9 +196,7 @@ func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 	if last.status != 200 || strings.Contains(last.body, "data-hx") || !strings.Contains(last.body, "cancelled") {
 		t.Errorf("when it is final the part still asks: %d %s", last.status, last.body)
 	}
-	if strings.Contains(viewer.get(base).body, "htmx") {
-		t.Error("the page of a final verification loads the library")
-	}
+	effort.Lacks(t, viewer.get(base).body, "htmx", "the page of a final verification loads the library")
 }
 
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
@@ -320,14 +316,10 @@ func TestTheListIsFilteredAndGoesOn(t *testing.T) {
 	effort.Is(t, len(seen), 60)
 	for query, want := range map[string]int{"?state=cancelled": 30, "?state=open": 30, "?state=failed": 0, "?kind=single": 0,
 		"?kind=bulk&state=open": 30} {
-		if got := names(g.as["viewer"].get(base + query).body); len(got) != want {
-			t.Errorf("%s: %d files, want %d", query, len(got), want)
-		}
+		effort.Is(t, len(names(g.as["viewer"].get(base+query).body)), want, query, "files")
 	}
 	for _, query := range []string{"?kind=x", "?after=x", "?after=zzz.x", "?after=."} {
-		if a := g.as["viewer"].get(base + query); a.status != 404 {
-			t.Errorf("%s: %d", query, a.status)
-		}
+		effort.Is(t, g.as["viewer"].get(base+query).status, 404, query)
 	}
 }
 
@@ -359,9 +351,7 @@ func TestPagesSayWhoMadeAVerification(t *testing.T) {
 	path := "/w/" + g.workspace.String()
 	made := g.as["member"].send("POST", path+"/verifications", nil, "Idempotency-Key", uuid.NewString(),
 		"X-Upload-Content-Length", "10", "X-Upload-Filename", "by-hand.csv")
-	if made.status != 201 {
-		t.Fatalf("%d %s", made.status, made.body)
-	}
+	effort.MustBe(t, made.status, 201, made.body)
 	effort.Must(g.book.CreateKey(t.Context(), ledger.Key{ID: "abcdefabcdef", Workspace: g.workspace, Label: "billing"}))(t)
 	for _, key := range []string{"abcdefabcdef", "unknownunkno"} {
 		if _, _, err := g.book.Create(ledger.WithActor(t.Context(), "key:"+key), ledger.NewVerification{ID: uuid.New(),

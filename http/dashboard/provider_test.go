@@ -283,9 +283,7 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
 	owner := g.as["owner"]
-	if page := owner.get("/you").body; !strings.Contains(page, `action="/you/provider"`) {
-		t.Errorf("/you offers nothing: %s", page)
-	}
+	effort.Has(t, owner.get("/you").body, `action="/you/provider"`, "/you offers nothing")
 	begin := func(b *browser) visitor { return b.leave(p, b.post("/you/provider")) }
 	for name, a := range map[string]answer{
 		"another email":       begin(owner).as("s-9", "stranger@elsewhere.test"),
@@ -297,14 +295,10 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 	}
 	v := begin(owner)
 	v.browser = g.as["member"] // somebody else is signed in by now
-	if a := v.as("s-9", "owner@acme.test"); a.status != 403 {
-		t.Errorf("another session: %d", a.status)
-	}
+	effort.Is(t, v.as("s-9", "owner@acme.test").status, 403, "another session")
 	v = begin(owner)
 	v.browser = g.as["member"] // and the provider names them
-	if a := v.as("s-9", "member@acme.test"); a.status != 403 {
-		t.Errorf("another session, of whom the provider names: %d", a.status)
-	}
+	effort.Is(t, v.as("s-9", "member@acme.test").status, 403, "another session, of whom the provider names")
 	v = begin(owner)
 	v.browser = g.as["nobody"]
 	g.refuses("no session", v.as("s-9", "owner@acme.test"))
@@ -320,9 +314,7 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 	if a := g.start(p, "/").as("s-9", "owner@acme.test"); a.status != 303 || a.cookie() == "" {
 		t.Errorf("by the provider: %d", a.status)
 	}
-	if a := begin(g.as["member"]).as("s-9", "member@acme.test"); a.status != 403 {
-		t.Errorf("an identity that another has: %d", a.status)
-	}
+	effort.Is(t, begin(g.as["member"]).as("s-9", "member@acme.test").status, 403, "an identity that another has")
 	// Who has codes gives one here too.
 	_, recovery := g.codesOn()
 	a := g.start(p, "/you").as("s-9", "owner@acme.test")
@@ -343,9 +335,7 @@ func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
 	}
 	link := "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))
 	g.invite("new@acme.test", g.other, ledger.Viewer)
-	if page := g.as["nobody"].get(link).body; !strings.Contains(page, "Accept with Acme login") {
-		t.Errorf("the page: %s", page)
-	}
+	effort.Has(t, g.as["nobody"].get(link).body, "Accept with Acme login", "the page")
 	g.refuses("by who has another email", begin(link).as("s-2", "other@acme.test"))
 	g.refuses("an unverified email", begin(link).as("s-2", "new@acme.test", "email_verified", false))
 	first := begin(link).as("s-1", "new@acme.test")
@@ -356,9 +346,7 @@ func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
 	effort.Is(t, g.as["nobody"].get(link).status, 404, "the link afterwards")
 	// A user without a password accepts a further invitation in the same way, and nobody else does.
 	further := "/link/" + string(g.invite("new@acme.test", g.other, ledger.Owner))
-	if page := g.as["nobody"].get(further).body; !strings.Contains(page, "Accept with Acme login") {
-		t.Errorf("the page of a further one: %s", page)
-	}
+	effort.Has(t, g.as["nobody"].get(further).body, "Accept with Acme login", "the page of a further one")
 	g.oidcUser(p, "s-3", "thief@acme.test")
 	g.refuses("by another user", begin(further).as("s-3", "thief@acme.test"))
 	if a := begin(further).as("s-1", "new@acme.test"); a.status != 303 || g.browser(a.cookie()).get("/w/"+g.other.String()).status != 200 {
@@ -414,15 +402,11 @@ func TestAFormLeadsToAProviderWhosePageIsElsewhere(t *testing.T) {
 		t.Errorf("the first time: %d %s", first.status, first.body)
 	}
 	policy := g.as["owner"].get("/you").header.Get("Content-Security-Policy")
-	if !strings.Contains(policy, "form-action 'self' "+p.URL+" https://front.test;") {
-		t.Errorf("the policy afterwards: %s", policy)
-	}
+	effort.Has(t, policy, "form-action 'self' "+p.URL+" https://front.test;", "the policy afterwards")
 	if next := g.as["owner"].post("/you/provider"); next.status != 303 || !strings.HasPrefix(next.header.Get("Location"), "https://front.test/") {
 		t.Errorf("the next time: %d", next.status)
 	}
-	if start := g.as["nobody"].get("/oidc/start"); start.status != 303 {
-		t.Errorf("a link needs no policy: %d", start.status)
-	}
+	effort.Is(t, g.as["nobody"].get("/oidc/start").status, 303, "a link needs no policy")
 }
 
 func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
@@ -441,13 +425,9 @@ func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	elsewhere := g.browser(g.give(g.step(), g.code(secret, 0)).cookie())
-	if page := owner.get("/you").body; !strings.Contains(page, `id="off-code"`) {
-		t.Errorf("/you does not ask for a code: %s", page)
-	}
+	effort.Has(t, owner.get("/you").body, `id="off-code"`, "/you does not ask for a code")
 	for _, code := range []string{"", "000000", g.code(secret, 0)} {
-		if a := owner.post("/you/provider/off", "password", password, "code", code); a.status != 422 {
-			t.Errorf("with code %q: %d", code, a.status)
-		}
+		effort.Is(t, owner.post("/you/provider/off", "password", password, "code", code).status, 422, "with code", code)
 	}
 	for range 2 {
 		a := owner.post("/you/provider/off", "password", password, "code", g.code(secret, 1))

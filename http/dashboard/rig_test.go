@@ -357,9 +357,7 @@ func BenchmarkPages(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				at := time.Now()
-				if a := viewer.send("GET", c.path, nil, c.header...); a.status != c.want {
-					b.Fatalf("%s: %d", c.path, a.status)
-				}
+				effort.MustBe(b, viewer.send("GET", c.path, nil, c.header...).status, c.want, c.path)
 				took = append(took, time.Since(at))
 			}
 			slices.Sort(took)

@@ -116,9 +116,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 		path := a.path(g)
 		for i, name := range who {
 			got := g.as[name].send(method, path, a.form, a.header...)
-			if got.status != a.want[i] {
-				t.Errorf("%s by %s: %d, want %d\n%.300s", pattern, name, got.status, a.want[i], got.body)
-			}
+			effort.Is(t, got.status, a.want[i], pattern, "by", name, got.body)
 			if got.header.Get("X-Request-Id") == "" {
 				t.Errorf("%s by %s: no request id", pattern, name)
 			}

@@ -162,9 +162,7 @@ func TestAnInvitationIsAcceptedInTheSessionOfWhoItIsFor(t *testing.T) {
 	g := newRig(t)
 	link := "/link/" + string(g.invite("Viewer@acme.test", g.other, ledger.Member))
 	page := g.as["nobody"].get(link).body
-	if !strings.Contains(page, `href="/sign-in?next=%2Flink%2F`) {
-		t.Errorf("no way to sign in: %s", page)
-	}
+	effort.Has(t, page, `href="/sign-in?next=%2Flink%2F`, "no way to sign in")
 	if a := g.as["member"].get(link).body; !strings.Contains(a, "You're signed in as") || strings.Contains(a, `name="way"`) {
 		t.Errorf("for somebody else: %s", a)
 	}
@@ -203,9 +201,7 @@ func TestOnesOwnPageEndsSessionsAndChangesThePassword(t *testing.T) {
 	other := g.browser(g.as["nobody"].signIn("viewer@acme.test", password, "/").cookie())
 	page := g.as["viewer"].get("/you").body
 	found := regexp.MustCompile(`name="session" value="([0-9a-f]{64})"`).FindAllStringSubmatch(page, -1)
-	if len(found) != 2 {
-		t.Fatalf("%d sessions are shown, want 2", len(found))
-	}
+	effort.MustBe(t, len(found), 2, "sessions are shown")
 	if strings.Contains(page, g.as["viewer"].session) || strings.Contains(page, other.session) {
 		t.Error("the page shows a cookie")
 	}

@@ -39,9 +39,7 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 	if first.status != 303 || at == "" || again.header.Get("Location") != at || g.wakes.Load() == 0 {
 		t.Fatalf("%d %q, again %d %q", first.status, at, again.status, again.header.Get("Location"))
 	}
-	if strings.Contains(at, "anna") {
-		t.Errorf("the address is in the URL %s", at)
-	}
+	effort.Lacks(t, at, "anna", "the address is in the URL")
 	if page := member.get(at); page.status != 200 || !strings.Contains(page.body, "anna@acme.test") {
 		t.Errorf("%d %s", page.status, page.body)
 	} else if strings.Contains(page.body, "/results.csv") || strings.Contains(page.body, "Size") {
@@ -56,9 +54,7 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 			t.Errorf("%q: %d", bad, a.status)
 		}
 	}
-	if a := member.post(g.path("/check"), "address", "anna@acme.test"); a.status != 422 {
-		t.Errorf("without the id of the form: %d", a.status)
-	}
+	effort.Is(t, member.post(g.path("/check"), "address", "anna@acme.test").status, 422, "without the id of the form")
 }
 
 // judged makes a verification in which a settlement of outcomes came with their evidence.
@@ -99,21 +95,15 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 		}
 	}
 	for _, secret := range []string{"192.0.2.77", "<script>alert"} {
-		if strings.Contains(page.body, secret) {
-			t.Errorf("the page says %q", secret)
-		}
+		effort.Lacks(t, page.body, secret, "the page says")
 	}
 	a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/1?in=1"))
 	for _, want := range []string{"No evidence was kept", "looks like a typing error for gmail.com.", "a role address:"} {
-		if !strings.Contains(a.body, want) {
-			t.Errorf("the page does not say %q: %s", want, a.body)
-		}
+		effort.Has(t, a.body, want, "the page does not say")
 	}
 	for _, path := range []string{"/addresses/2?in=1", "/addresses/-1?in=1", "/addresses/x?in=1", "/addresses/0?in=2", "/addresses/0",
 		"/addresses/0?in=0", "/addresses/0?in=-1", "/addresses/0?in=x", "/addresses/0?in=9223372036854775807", "/addresses/0?in=9223372036854775808"} {
-		if a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + path)); a.status != 404 {
-			t.Errorf("%s: %d", path, a.status)
-		}
+		effort.Is(t, g.as["viewer"].get(g.path("/verifications/"+v.ID.String()+path)).status, 404, path)
 	}
 	if a := g.as["stranger"].get("/w/" + g.other.String() + "/verifications/" + v.ID.String() + "/addresses/0?in=1"); a.status != 404 {
 		t.Errorf("through another workspace: %d", a.status)
@@ -183,13 +173,9 @@ func TestResultsAreFoundWithoutAnAddressInAURL(t *testing.T) {
 			t.Errorf("%v: %d, %d rows, want %d", c.pairs, a.status, rows(a), c.want)
 		}
 	}
-	if a := g.as["viewer"].get(path + "/results?find=name07"); rows(a) != 50 {
-		t.Errorf("a text in the URL is looked for: %d rows", rows(a))
-	}
+	effort.Is(t, rows(g.as["viewer"].get(path+"/results?find=name07")), 50, "a text in the URL is looked for: rows")
 	for _, pairs := range [][]string{{"outcome", "good"}, {"reason", "bad"}, {"from", "x"}, {"from", "0.-1"}} {
-		if a := g.as["viewer"].post(path+"/results", pairs...); a.status != 422 {
-			t.Errorf("%v: %d", pairs, a.status)
-		}
+		effort.Is(t, g.as["viewer"].post(path+"/results", pairs...).status, 422, pairs)
 	}
 	if a := g.as["viewer"].get(path + "/reasons"); a.status != 200 || !strings.Contains(a.body, "greylisted") || !strings.Contains(a.body, "66.7%") {
 		t.Errorf("%d %s", a.status, a.body)
@@ -288,13 +274,9 @@ func TestAPageSaysWhatAddressesWaitFor(t *testing.T) {
 	for _, want := range []string{"3 wait to be asked again at uni.example, which makes strangers come back later (greylisting). Next tomorrow at ", "1 waits for a test with made-up names, which shows whether their domain accepts everything.",
 		"2 wait to be asked again by a receiver that did not answer in time.",
 		"5 wait for their turn at &lt;b&gt;mx.example"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page does not say %q: %s", want, text)
-		}
+		effort.Has(t, text, want, "the page does not say")
 	}
-	if strings.Contains(text, "DNS says") {
-		t.Error("no address waits for DNS")
-	}
+	effort.Lacks(t, text, "DNS says", "no address waits for DNS")
 }
 
 func TestTheFourNumbersOfTheCreditsAddUp(t *testing.T) {
@@ -304,9 +286,7 @@ func TestTheFourNumbersOfTheCreditsAddUp(t *testing.T) {
 	text := regexp.MustCompile(`\s+`).ReplaceAllString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.body, " "), " ")
 	balance := effort.Must(g.book.Balance(context.Background(), g.workspace))(t)
 	want := fmt.Sprintf("1 000 granted = %d available + %d held + %d spent", balance.Available, balance.Held, balance.Spent)
-	if !strings.Contains(strings.ReplaceAll(text, "\u202f", " "), want) {
-		t.Errorf("the page does not say %q: %s", want, text)
-	}
+	effort.Has(t, strings.ReplaceAll(text, "\u202f", " "), want, "the page does not say", text)
 	if strings.Count(page.body, "<g ") != ledger.StatementDays || !strings.Contains(page.body, ">list.csv</a>") {
 		t.Error("no chart or no move")
 	}
@@ -325,9 +305,7 @@ func TestTheListSaysWhatCreditsAreMissing(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	viewer := g.as["viewer"]
-	if a := viewer.get(g.path("")); strings.Contains(a.body, "waiting for credits") {
-		t.Error("nothing waits, and the list says so")
-	}
+	effort.Lacks(t, viewer.get(g.path("")).body, "waiting for credits", "nothing waits, and the list says so")
 	g.verification("huge.csv", 900_000_000)
 	if a := viewer.get(g.path("")); !strings.Contains(a.body, "A verification is waiting for credits. It needs 900\u202f000\u202f000 credits; available: ") {
 		t.Errorf("the list does not say what is missing: %s", a.body)
@@ -352,9 +330,7 @@ func TestCancellingAsksFirst(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
-	if a := member.get(at); strings.Contains(a.body, "cancelling") {
-		t.Error("the question cancels")
-	}
+	effort.Lacks(t, member.get(at).body, "cancelling", "the question cancels")
 	for range 2 {
 		member.post(at+"/cancel", "form", uuid.NewString())
 	}

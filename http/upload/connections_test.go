@@ -136,10 +136,8 @@ func TestStorageBehindAProxy(t *testing.T) {
 		conn := effort.Must(net.Dial("tcp", r.storage.Addr().String()))(t)
 		defer conn.Close()
 		_, _ = io.WriteString(conn, c.head+"PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
-		a, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil || a.StatusCode != c.status {
-			t.Errorf("%q to %s: %v, %v, want %d", c.head, c.trusted, a, err, c.status)
-		}
+		a := effort.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+		effort.Is(t, a.StatusCode, c.status, c.head, "to", c.trusted)
 		if n := listentest.Counts(t, registry, "rollcall_upload_proxy_headers_refused_total"); n != c.counted {
 			t.Errorf("%q to %s: counted %q, want %q", c.head, c.trusted, n, c.counted)
 		}
@@ -159,9 +157,7 @@ func TestStorageTLS(t *testing.T) {
 	}
 	_, path := r.create(11)
 	put := "PUT " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n"
-	if a := listentest.Ask(t, dial(), put+"a@b.example"); a.StatusCode != 200 {
-		t.Errorf("upload: %d", a.StatusCode)
-	}
+	effort.Is(t, listentest.Ask(t, dial(), put+"a@b.example").StatusCode, 200, "upload")
 	nobody := "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\nhalf"
 	effort.Is(t, listentest.Ask(t, dial(), nobody).StatusCode, 404, "nobody's upload")
 }

@@ -199,9 +199,7 @@ func TestLedgerFaultAsksToComeAgain(t *testing.T) {
 			}
 			conn = rig.dial()
 			conn.query(path, total)
-			if got := conn.reply(); got.durable != fmt.Sprintf("bytes=0-%d", want-1) {
-				t.Errorf("Range %q, want %d bytes", got.durable, want)
-			}
+			effort.Is(t, conn.reply().durable, fmt.Sprintf("bytes=0-%d", want-1), "Range")
 			conn = rig.dial()
 			conn.put(path, 0, total, file)
 			if got := conn.reply(); got.status != 200 || string(rig.file(id)) != file {
@@ -319,9 +317,7 @@ func TestExpectContinueIsAnswered(t *testing.T) {
 	if line, err := conn.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
 		t.Fatalf("got %q, %v", line, err)
 	}
-	if line, err := conn.ReadString('\n'); err != nil || line != "\r\n" {
-		t.Fatalf("got %q, %v", line, err)
-	}
+	effort.MustBe(t, effort.Must(conn.ReadString('\n'))(t), "\r\n")
 	_, _ = io.WriteString(conn.Conn, bytesOf(100))
 	if got := conn.reply(); got.status != 200 || rig.durable(id) != 100 {
 		t.Errorf("got %d with %d durable", got.status, rig.durable(id))

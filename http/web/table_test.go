@@ -44,9 +44,7 @@ func TestATableIsWrittenFromItsColumns(t *testing.T) {
 		{nil, `<p>Nobody.</p>`},
 	} {
 		got := string(p.Part("x", "body", map[string]any{"Body": map[string][]row{"Rows": c.rows}}))
-		if !strings.Contains(got, c.want) {
-			t.Errorf("%v: no %s in %s", c.rows, c.want, got)
-		}
+		effort.Has(t, got, c.want, c.rows)
 	}
 	for _, wrong := range []string{"Member | big | {{.Name}}", "Member", "Member | | x\nfoot | a | b"} {
 		if _, err := page("{{table .Rows}} x\n" + wrong + "\n{{end table}}"); err == nil {

@@ -136,9 +136,7 @@ func choose(t *testing.T) []mutant {
 	if *which == "all" {
 		return list
 	}
-	if *which != "ci" {
-		t.Fatalf("-mutants %s: it is all or ci", *which)
-	}
+	effort.MustBe(t, *which, "ci", "-mutants")
 	if *seed == 0 {
 		*seed = rand.Uint64N(1_000_000) + 1
 	}

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"math/rand/v2"
+	"rollcall/config/effort"
 	"testing"
 )
 
@@ -60,9 +61,7 @@ func TestAnyCourseKeepsTheSums(t *testing.T) {
 		sum := int64(0)
 		for tenant, n := range has {
 			sum += n
-			if p.Has(tenant) != n {
-				t.Fatalf("seed %d: tenant %d has %d, want %d", seed, tenant, p.Has(tenant), n)
-			}
+			effort.MustBe(t, p.Has(tenant), n, "seed", seed, "tenant", tenant, "has")
 		}
 		if sum != p.Used() || sum > size {
 			t.Fatalf("seed %d: %d used of %d, the tenants have %d", seed, p.Used(), size, sum)
@@ -77,9 +76,7 @@ func TestFullNamesWhoHasItsShare(t *testing.T) {
 		t.Errorf("full: %v", full)
 	}
 	p.Return(0, 2)
-	if full := p.Full(one); len(full) != 0 {
-		t.Errorf("full with room: %v", full)
-	}
+	effort.Is(t, len(p.Full(one)), 0, "tenants that are full, with room")
 	if p.Return(0, 99); p.Used() != 0 || p.Has(0) != 0 {
 		t.Errorf("%d used after all came back", p.Used())
 	}

@@ -36,8 +36,6 @@ func TestWritersAtOneAccountAllGetThrough(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if b, err := s.Balance(t.Context(), s.a); err != nil || b.Granted != nodes*writers*rounds {
-		t.Errorf("%+v, %v", b, err)
-	}
+	effort.Is(t, effort.Must(s.Balance(t.Context(), s.a))(t).Granted, nodes*writers*rounds)
 	t.Logf("%d transactions", 2*nodes*writers*rounds)
 }

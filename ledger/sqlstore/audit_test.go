@@ -101,9 +101,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		if named != (c.want != "") || c.want == "" && len(report.Violations) > 0 {
 			t.Errorf("%s: %q is not what was named in %+v", c.name, c.want, report.Violations)
 		}
-		if report.Found != int64(len(report.Violations)) {
-			t.Errorf("%s: found %d and lists %d", c.name, report.Found, len(report.Violations))
-		}
+		effort.Is(t, report.Found, int64(len(report.Violations)), c.name, "found")
 		for _, v := range report.Violations {
 			if !slices.ContainsFunc(ledger.Invariants(), func(i ledger.Invariant) bool { return i.ID == v.Invariant }) {
 				t.Errorf("%s: no words for %+v", c.name, v)

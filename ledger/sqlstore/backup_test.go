@@ -48,13 +48,9 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 	stop()
 	<-ended
 	effort.OK(t, err)
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
-	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
-		t.Errorf("files beside the copy: %v, %v", left, err)
-	}
+	info := effort.Must(os.Stat(path))(t)
+	effort.Is(t, info.Mode().Perm(), 0o600, "mode")
+	effort.Is(t, len(effort.Must(os.ReadDir(filepath.Dir(path)))(t)), 1, "files beside the copy")
 	copied := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	defer func() { _ = copied.Close() }()
 	c := &ledgertest.Fixture{Book: copied, T: t, Workspace: d.Workspace, Node: d.Node}

@@ -218,9 +218,7 @@ func TestWhatIsOverlookedIsFoundLater(t *testing.T) {
 	d := ledgertest.NewFixture(t, b.store, 9)
 	leased := func(want int) {
 		t.Helper()
-		if list, err := d.Lease(t.Context(), d.Node, 9, 0); err != nil || len(list) != want {
-			t.Errorf("leased %d, %v, want %d", len(list), err, want)
-		}
+		effort.Is(t, len(effort.Must(d.Lease(t.Context(), d.Node, 9, 0))(t)), want, "leased")
 	}
 	leased(0) // from here on there is a bound
 	h.at(h.now - 3000)

@@ -167,9 +167,7 @@ func readsWholeFiles(t *testing.T, s *Store) {
 	if n, err := f.Read(make([]byte, 9)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("closed: read %d bytes, %v", n, err)
 	}
-	if got, err := read(); got != "abcd" || err != nil {
-		t.Errorf("whole: got %q, %v", got, err)
-	}
+	effort.Is(t, effort.Must(read())(t), "abcd", "whole")
 	for _, c := range []struct {
 		at   int
 		want string
@@ -196,9 +194,7 @@ func servesByID(t *testing.T, s *Store) {
 			first, second = second, first
 		}
 		d.Grants(3)
-		if v := d.Sees(first); v.Status != ledger.Verifying {
-			t.Errorf("%s is funded before %s", second, first)
-		}
+		effort.Is(t, d.Sees(first).Status, ledger.Verifying, second, "is funded before", first)
 		d.Grants(3)
 		for _, want := range []uuid.UUID{first, second} {
 			list, err := s.Lease(t.Context(), d.Node, 1, time.Hour)

@@ -56,9 +56,7 @@ func TestAServerThatForgetsIsMended(t *testing.T) {
 		}
 		effort.OK(t, reader.Close())
 		parts := strings.Split(opened.Error(), "`")
-		if len(parts) != 5 {
-			t.Fatalf("the error does not say what to run: %v", opened)
-		}
+		effort.MustBe(t, len(parts), 5, "the error does not say what to run", opened)
 		changeAndReload(t, url, parts[1])
 		if err := openAt(t, url).Ping(t.Context()); err != nil {
 			t.Errorf("after %s: %v", parts[1], err)
@@ -125,9 +123,7 @@ func TestTheOtherLevelsOfSynchronousCommitAreKept(t *testing.T) {
 	for role, want := range map[string]string{"off": "on", "on": "on", "local": "local", "remote_write": "remote_write",
 		"remote_apply": "remote_apply"} {
 		s := openAt(t, url+"&synchronous_commit="+role)
-		if got, err := s.SynchronousCommit(t.Context()); err != nil || got != want {
-			t.Errorf("%s: it became %q, %v, want %q", role, got, err, want)
-		}
+		effort.Is(t, effort.Must(s.SynchronousCommit(t.Context()))(t), want, role, "it became")
 	}
 }
 

@@ -129,9 +129,7 @@ func TestAReopenedLedgerGivesBackTheLeases(t *testing.T) {
 	defer func() { _ = d.Close() }()
 	_, err = d.Settle(t.Context(), ledgertest.Batch(l, 1, 0, 0, smtp.Valid))
 	effort.ErrIs(t, err, ledger.ErrStaleEpoch, "the dead owner's settlement")
-	if next := d.Takes(v.ID); next.Epoch != l.Epoch+1 {
-		t.Errorf("epoch %d after %d", next.Epoch, l.Epoch)
-	}
+	effort.Is(t, d.Takes(v.ID).Epoch, l.Epoch+1, "epoch after", l.Epoch)
 }
 
 // TestACancelledCallLeavesNoTransactionBehind ends many calls in the middle; the
@@ -233,16 +231,12 @@ func renews(t *testing.T, book *sqlstore.Store) {
 		t.Errorf("a reason that is no text: %v", err)
 	}
 	rowsOf(t, book, 3)
-	if now, err := book.Identity(ctx); err != nil || now != before {
-		t.Errorf("refused, and the identity is %s, %v, was %s", now, err, before)
-	}
+	effort.Is(t, effort.Must(book.Identity(ctx))(t), before, "the identity after a refusal")
 	was, is, err := book.RenewIdentity(ledger.WithAuthor(ctx, "ada"), 0, "a copy")
 	if err != nil || was != before || is == before || is.Version() != 4 {
 		t.Fatalf("renewed from %s to %s, %v", was, is, err)
 	}
-	if now, err := book.Identity(ctx); err != nil || now != is {
-		t.Errorf("the identity is %s, %v, want %s", now, err, is)
-	}
+	effort.Is(t, effort.Must(book.Identity(ctx))(t), is, "the identity is")
 	rowsOf(t, book, 0)
 	lines, err := book.OperatorLog(ctx, ledger.LogQuery{Limit: 1})
 	if err != nil || len(lines) != 1 || lines[0].Action != "ledger renew" || lines[0].Author != "ada" ||
@@ -256,10 +250,8 @@ func renews(t *testing.T, book *sqlstore.Store) {
 // rowsOf wants so many rows of processes and gives the turn.
 func rowsOf(t *testing.T, book *sqlstore.Store, want int) int64 {
 	t.Helper()
-	roll, err := book.ReadNodes(t.Context())
-	if err != nil || len(roll.Nodes) != want {
-		t.Errorf("%d processes, %v, want %d", len(roll.Nodes), err, want)
-	}
+	roll := effort.Must(book.ReadNodes(t.Context()))(t)
+	effort.Is(t, len(roll.Nodes), want, "processes")
 	return roll.Generation
 }
 
@@ -342,9 +334,7 @@ func TestTheRightsOfTheDocument(t *testing.T) {
 	}
 	reader := effort.Must(sqlstore.OpenReadOnly(t.Context(), as(t, owner, auditUser), sqlstore.Options{}))(t)
 	defer func() { _ = reader.Close() }()
-	if report, err := reader.Audit(t.Context()); err != nil || report.Entries != 1 {
-		t.Errorf("audit as rollcall_audit: %+v, %v", report, err)
-	}
+	effort.Is(t, effort.Must(reader.Audit(t.Context()))(t).Entries, 1, "audit as rollcall_audit")
 	if _, err := reader.ReadNodes(t.Context()); err != nil {
 		t.Errorf("the roll of nodes as rollcall_audit: %v", err)
 	}

@@ -80,9 +80,7 @@ func TestNoFailedStatementIsOverlooked(t *testing.T) {
 					}
 					return
 				}
-				if !errors.Is(err, errFailed) {
-					t.Errorf("statement %d failed, the call answered %v", after+1, err)
-				}
+				effort.ErrIs(t, err, errFailed, "statement", after+1, "failed, the call answered")
 				if now := tables(t, s); now != before && !c.slices {
 					t.Fatalf("statement %d failed and left\n%s\nof\n%s", after+1, now, before)
 				}

@@ -105,9 +105,7 @@ func TestPollIsOnePointRead(t *testing.T) {
 	noted := slices.DeleteFunc(notes.take(), func(text string) bool {
 		return strings.Contains(text, "FROM api_keys")
 	})
-	if len(noted) != polls {
-		t.Fatalf("%d statements for %d polls: %q", len(noted), polls, noted)
-	}
+	effort.MustBe(t, len(noted), polls, "statements for polls", noted)
 	plan := explain(t, s, noted[0])
 	if want := "SEARCH verifications USING INDEX sqlite_autoindex_verifications_1 (id=?)"; plan != want {
 		t.Errorf("a poll is answered by %s, want %s", plan, want)

@@ -112,10 +112,8 @@ func TestWhatCrashesTwiceIsSetAside(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	d := ledgertest.NewFixture(t, s, 100)
 	_, l := d.Prepares(3)
-	first, err := s.Crashed(t.Context(), l)
-	if err != nil || first.Status != ledger.Verifying {
-		t.Fatalf("after the first: %s, %v", first.Status, err)
-	}
+	first := effort.Must(s.Crashed(t.Context(), l))(t)
+	effort.MustBe(t, first.Status, ledger.Verifying, "after the first")
 	change(t, path, `UPDATE verifications SET wake_at = wake_at - 60000`)
 	failed, err := s.Crashed(t.Context(), d.Takes(l.Verification))
 	if err != nil || failed.Status != ledger.Failed || failed.Issue == nil || failed.Issue.Code != ledger.InternalError {

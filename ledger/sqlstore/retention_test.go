@@ -42,9 +42,7 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 	for _, payload := range payloads(t, path) {
 		canaries = append(canaries, payload[8:min(len(payload), 40)], payload[len(payload)-32:])
 	}
-	if n := found(t, dir, canaries); n != len(canaries) {
-		t.Fatalf("%d of %d canaries are in the files before: the search is blind", n, len(canaries))
-	}
+	effort.MustBe(t, found(t, dir, canaries), len(canaries), "of canaries are in the files before: the search is blind")
 	before := d.Account()
 	reading, stop := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
@@ -62,9 +60,7 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 	close(stop)
 	effort.OK(t, <-ended)
 	sweep()
-	if n := found(t, dir, canaries); n != 0 {
-		t.Errorf("%d of %d canaries are left in the files", n, len(canaries))
-	}
+	effort.Is(t, found(t, dir, canaries), 0, "of", len(canaries), "canaries are left in the files")
 	effort.Is(t, d.Account(), before, fmt.Sprintf("the account was %+v, is", before))
 	if report := d.Audits(); report.Entries != 1+6+6+6 { // grant, holds of all, charges
 		t.Errorf("%d entries are left", report.Entries)

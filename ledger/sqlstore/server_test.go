@@ -90,9 +90,7 @@ func TestAServersLeasesOutliveAnOpen(t *testing.T) {
 	_, l := d.Prepares(2)
 	d.Book = openAt(t, url)
 	d.Settles(l, 1, 0, 0, smtp.Valid)
-	if v := d.Sees(l.Verification); v.Epoch != l.Epoch {
-		t.Errorf("epoch %d after %d", v.Epoch, l.Epoch)
-	}
+	effort.Is(t, d.Sees(l.Verification).Epoch, l.Epoch, "epoch after")
 }
 
 func TestAReaderOfAServerWritesNothing(t *testing.T) {
@@ -139,9 +137,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 			if err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%s: got %v, want %v", c.name, err, c.want)
 			}
-			if strings.Contains(fmt.Sprintf("%v %+v", err, err), "hunter2") {
-				t.Errorf("%s: the password is told: %v", c.name, err)
-			}
+			effort.Lacks(t, fmt.Sprintf("%v %+v", err, err), "hunter2", c.name, "the password is told")
 		}
 	}
 

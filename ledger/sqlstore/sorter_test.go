@@ -87,10 +87,8 @@ func TestSorterBringsResultsIntoOrder(t *testing.T) {
 			if err != nil || n != len(want) {
 				t.Errorf("%d of %d results, %v", n, len(want), err)
 			}
-			left, err := os.ReadDir(folder)
-			if err != nil || len(left) != 0 {
-				t.Errorf("the folder has %v, %v", left, err)
-			}
+			left := effort.Must(os.ReadDir(folder))(t)
+			effort.Is(t, len(left), 0, "the folder has")
 		})
 	}
 }

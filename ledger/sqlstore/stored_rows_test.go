@@ -100,9 +100,7 @@ func erasesRows(t *testing.T, s *Store) {
 
 	half := ledger.Retention{Uploads: time.Hour / 2, Results: time.Hour / 2}
 	for _, want := range []int{2, 0} {
-		if got, err := s.Sweep(t.Context(), half); err != nil || got != want {
-			t.Errorf("sweep: changed %d, want %d, %v", got, want, err)
-		}
+		effort.Is(t, effort.Must(s.Sweep(t.Context(), half))(t), want, "sweep: changed")
 	}
 	for _, c := range []struct {
 		name, question string
@@ -149,9 +147,7 @@ func forgetsEnded(t *testing.T, s *Store) {
 	}
 	young := ledger.Fact{Key: "young", Expires: time.Now().Add(time.Hour)}
 	effort.OK(t, s.Learn(t.Context(), []ledger.Fact{young}))
-	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
-		t.Errorf("sweep: %d verifications, %v", n, err)
-	}
+	effort.Is(t, effort.Must(s.Sweep(t.Context(), ledger.Retention{}))(t), 0, "sweep: verifications")
 	roll, err := s.ReadNodes(t.Context())
 	if err != nil || len(roll.Nodes) != 2 || roll.Nodes[0].Session != short || roll.Nodes[1].Session != (uuid.UUID{4}) {
 		t.Errorf("left: %+v, %v, want one that ended lately and one that is in", roll, err)
@@ -170,9 +166,7 @@ func boundsSweep(t *testing.T, s *Store) {
 		}
 	}
 	for _, want := range []int{sweepMax, 1, 0} {
-		if got, err := s.Sweep(t.Context(), ledger.Retention{}); err != nil || got != want {
-			t.Errorf("changed %d, want %d, %v", got, want, err)
-		}
+		effort.Is(t, effort.Must(s.Sweep(t.Context(), ledger.Retention{}))(t), want, "changed")
 	}
 }
 
@@ -244,9 +238,7 @@ func auditsPages(t *testing.T, s *Store) {
 		}
 		return nil
 	}))
-	if report := d.Audits(); report.Verifications != before+files {
-		t.Errorf("looked at %d verifications, want %d", report.Verifications, before+files)
-	}
+	effort.Is(t, d.Audits().Verifications, before+files, "verifications")
 	const last = `(SELECT id FROM verifications ORDER BY id DESC LIMIT 1)`
 	for _, c := range []struct {
 		statement string
@@ -303,22 +295,16 @@ func boundsOverrides(t *testing.T, s *Store) {
 		effort.ErrIs(t, err, ledger.ErrTooManyOverrides, what)
 	}
 	full("another key")
-	if again, err := d.SetOverride(t.Context(), last, time.Hour); err != nil || again.Key != "last.test" {
-		t.Errorf("the last one again: %+v, %v", again, err)
-	}
+	effort.Is(t, effort.Must(d.SetOverride(t.Context(), last, time.Hour))(t).Key, "last.test", "the last one again")
 	run(t, s, `UPDATE throttle_overrides SET created = 1, expires = {now}, ends = {now} WHERE id = ?`, last.ID[:])
 	next := d.Overrides(ledgertest.Halves("in.its.place.test"), time.Hour)
 	full("after one that expired")
 	lifted(t, s, last.ID, false)
-	if ended, err := d.ClearOverrides(t.Context(), ledger.Clearing{ID: next.ID}); err != nil || len(ended) != 1 {
-		t.Errorf("cleared %d, %v", len(ended), err)
-	}
+	effort.Is(t, len(effort.Must(d.ClearOverrides(t.Context(), ledger.Clearing{ID: next.ID}))(t)), 1, "cleared")
 	lifted(t, s, next.ID, true)
 	d.Overrides(ledgertest.Halves("after.it.test"), time.Hour)
 	full("after one that was cleared")
-	if tuning, err := d.Settings(t.Context()); err != nil || len(tuning.Overrides) != ledger.OverridesMax {
-		t.Errorf("%d hold, %v", len(tuning.Overrides), err)
-	}
+	effort.Is(t, len(effort.Must(d.Settings(t.Context()))(t).Overrides), ledger.OverridesMax, "hold")
 	run(t, s, `DELETE FROM throttle_overrides`)
 }
 
@@ -335,9 +321,7 @@ func forgetsOverrides(t *testing.T, s *Store) {
 	effort.Must(d.ClearOverrides(t.Context(), ledger.Clearing{ID: cleared.ID}))(t)
 	holds := d.Overrides(ledgertest.Halves("holds.test"), time.Hour)
 	lines := number(t, s, `SELECT count(*) FROM operator_log`)
-	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
-		t.Errorf("sweep: %d verifications, %v", n, err)
-	}
+	effort.Is(t, effort.Must(s.Sweep(t.Context(), ledger.Retention{}))(t), 0, "sweep: verifications")
 	effort.Is(t, number(t, s, `SELECT count(*) FROM throttle_overrides`), 3)
 	for what, id := range map[string]uuid.UUID{"lately": lately.ID, "cleared": cleared.ID, "holds": holds.ID} {
 		effort.Is(t, number(t, s, `SELECT count(*) FROM throttle_overrides WHERE id = ?`, id[:]), 1, what, "forgotten")
@@ -464,17 +448,13 @@ func endsLinksByTime(t *testing.T, s *Store) {
 		t.Errorf("read when it is over: %v", err)
 	}
 	effort.Denied(s.AcceptLink(t.Context(), a))(t, ledger.ErrNoSuchLink, "used when it is over")
-	if open, err := s.OpenLinks(t.Context(), d.Workspace); err != nil || len(open) != 0 {
-		t.Errorf("open: %+v, %v", open, err)
-	}
+	effort.Is(t, len(effort.Must(s.OpenLinks(t.Context(), d.Workspace))(t)), 0, "open")
 	effort.ErrIs(t, s.EndLink(t.Context(), d.Workspace, l.ID), nil, "ended when it is over")
 	if again, err := s.MakeLink(t.Context(), l); err != nil || !again.Used.IsZero() || !again.Expires.Before(made.Expires) {
 		t.Errorf("made again when it is over: %+v, %v", again, err)
 	}
 	move(60_000)
-	if open, err := s.OpenLinks(t.Context(), d.Workspace); err != nil || len(open) != 1 {
-		t.Errorf("open: %+v, %v", open, err)
-	}
+	effort.Is(t, len(effort.Must(s.OpenLinks(t.Context(), d.Workspace))(t)), 1, "open")
 	if _, err := s.AcceptLink(t.Context(), a); err != nil {
 		t.Error(err)
 	}
@@ -555,9 +535,7 @@ func forgetsPeople(t *testing.T, s *Store) {
 	r := ledger.AttemptRule{Free: 9, Window: time.Hour, First: time.Minute, Most: time.Minute}
 	effort.Must(s.FailedSignIn(t.Context(), []ledger.Hash{{1}, {2}}, r))(t)
 	run(t, s, `UPDATE sign_in_attempts SET ends = {now} WHERE subject = ?`, forget[:])
-	if n, err := s.Sweep(t.Context(), ledger.Retention{}); n != 0 || err != nil {
-		t.Errorf("sweep: %d verifications, %v", n, err)
-	}
+	effort.Is(t, effort.Must(s.Sweep(t.Context(), ledger.Retention{}))(t), 0, "sweep: verifications")
 	for table, want := range map[string]int64{"user_sessions": 3, "links": 2, "sign_in_attempts": 1, "workspace_log": lines + 3,
 		"users": people} {
 		effort.Is(t, number(t, s, `SELECT count(*) FROM `+table), want, table)

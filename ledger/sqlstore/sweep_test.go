@@ -58,9 +58,7 @@ func TestASweepGoesOnAfterFailures(t *testing.T) {
 		effort.Is(t, effort.Metric(t, s.metrics, "rollcall_ledger_unswept"), broken, "said to be left")
 	}
 	for _, id := range ids[:broken] {
-		if !strings.Contains(log.String(), id.String()) {
-			t.Errorf("the log does not name %s", id)
-		}
+		effort.Has(t, log.String(), id.String(), "the log")
 	}
 	effort.Is(t, number(t, s.Store, `SELECT count(*) FROM receiver_facts`), 0, "facts that expired are left")
 	run(t, s.Store, `DROP TRIGGER stuck`)

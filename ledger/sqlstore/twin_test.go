@@ -95,9 +95,7 @@ func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 		for seed := range twins {
 			b := newBeside(t, url(seed))
 			life := simulation.RunBeside(b, seed, operations)
-			if life.Violation != "" {
-				t.Fatalf("seed %d: %s", seed, life.Violation)
-			}
+			effort.MustBe(t, life.Violation, "", "seed", seed)
 			verifications, faults = verifications+life.Verifications, faults+life.Faults
 			if from, _ := b.store.bounds.get(leasing); b.looks < 3 || from.from == 0 {
 				t.Errorf("seed %d: looked over what can be worked on %d times, and then from %d on", seed, b.looks, from.from)
@@ -107,9 +105,7 @@ func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 				t.Errorf("seed %d: audit: %+v, %v", seed, report, err)
 			}
 			life = simulation.RunClusterBeside(b, seed, operations/2)
-			if life.Violation != "" {
-				t.Fatalf("seed %d of a cluster: %s", seed, life.Violation)
-			}
+			effort.MustBe(t, life.Violation, "", "seed", seed, "of a cluster")
 			if err := b.store.Close(); err != nil { // a server has not connections for all of them
 				t.Error(err)
 			}

@@ -112,9 +112,7 @@ func TestChecks(t *testing.T) {
 func TestAServerThatIsAwayIsPassedOver(t *testing.T) {
 	z := newZone(t, sound...)
 	c := effort.Must(NewClient([]string{"127.0.0.1:1", z.addr}, 5*time.Second))(t)
-	if f := CheckPTR(t.Context(), c, source()); f.State != OK {
-		t.Errorf("got %+v", f)
-	}
+	effort.Is(t, CheckPTR(t.Context(), c, source()).State, OK)
 }
 
 func TestBlockLists(t *testing.T) {
@@ -180,9 +178,7 @@ func TestAListIsAskedOnceADay(t *testing.T) {
 		t.Errorf("kept %s", kept)
 	}
 	kept = []byte("{broken")
-	if got := begin().Check(t.Context(), z.client(), source(), now); len(got) != 2 {
-		t.Errorf("with a broken file: got %+v", got)
-	}
+	effort.Is(t, len(begin().Check(t.Context(), z.client(), source(), now)), 2, "with a broken file")
 }
 
 func TestNamesAtBlockLists(t *testing.T) {
@@ -204,9 +200,7 @@ func TestClock(t *testing.T) {
 		{0, false, Skipped}, {0, true, OK}, {clockOff, true, OK}, {-clockOff, true, OK},
 		{clockOff + 1, true, Warn}, {-clockOff - 1, true, Warn}, {time.Hour, true, Warn},
 	} {
-		if got := CheckClock(c.offset, c.known, time.Now()); got.State != c.want {
-			t.Errorf("%s, %v: got %+v, want %s", c.offset, c.known, got, c.want)
-		}
+		effort.Is(t, CheckClock(c.offset, c.known, time.Now()).State, c.want, c.offset, c.known)
 	}
 }
 

@@ -54,9 +54,7 @@ func TestReach(t *testing.T) {
 			for _, s := range c.steps {
 				r.Note(s.receiver, s.answered, start.Add(s.at))
 			}
-			if f := CheckReach(r, start.Add(c.at)); f.State != c.want {
-				t.Errorf("got %+v, want %s", f, c.want)
-			}
+			effort.Is(t, CheckReach(r, start.Add(c.at)).State, c.want)
 		})
 	}
 }
@@ -164,10 +162,8 @@ func TestAHostThatSaysNothingIsNotWaitedForForEver(t *testing.T) {
 		return ours, nil
 	})
 	z := newZone(t, "host.example. A 127.0.0.1")
-	found, err := hostsOf(t.Context(), z.client(), "host.example")
-	if err != nil || len(found) != 1 {
-		t.Fatalf("got %v, %v", found, err)
-	}
+	found := effort.Must(hostsOf(t.Context(), z.client(), "host.example"))(t)
+	effort.MustBe(t, len(found), 1)
 	if greets(ctx, Way{Dial: dial, Port: 25}, found[0]) {
 		t.Error("a silent host greets")
 	}

@@ -32,9 +32,7 @@ func TestOrderInsideAPreference(t *testing.T) {
 		a, _ := planRoute("d.test", hosts, answers, seed)
 		b, _ := planRoute("e.test", hosts, answers, seed)
 		for i := range a.Hosts {
-			if a.Hosts[i].Name != b.Hosts[i].Name {
-				t.Fatalf("order of two domains differs: %v, %v", a.Hosts, b.Hosts)
-			}
+			effort.MustBe(t, a.Hosts[i].Name, b.Hosts[i].Name, "order of two domains", a.Hosts, b.Hosts)
 		}
 		if a.Receiver != "one.test" || a.Hosts[3].Name != "z.test" {
 			t.Fatalf("receiver %s, last host %s", a.Receiver, a.Hosts[3].Name)

@@ -160,13 +160,9 @@ func TestLookupQueries(t *testing.T) {
 				lookup(t, r, d)
 			}
 			got := z.queries()
-			if len(got) != len(tc.want) {
-				t.Fatalf("asked %q, want %q", got, tc.want)
-			}
+			effort.MustBe(t, len(got), len(tc.want), "asked", got, tc.want)
 			for _, want := range tc.want {
-				if !strings.Contains(strings.Join(got, "\n"), "udp "+want) {
-					t.Errorf("asked %q, want %q in it", got, want)
-				}
+				effort.Has(t, strings.Join(got, "\n"), "udp "+want, "asked")
 			}
 		})
 	}

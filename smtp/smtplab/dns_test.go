@@ -239,9 +239,7 @@ func TestHostsWithManyAddresses(t *testing.T) {
 		return err == nil
 	}
 	many := addresses(t, l, "mx1.a-manyaddresses.test")
-	if len(many) != manyAddresses {
-		t.Fatalf("%d addresses, want %d", len(many), manyAddresses)
-	}
+	effort.MustBe(t, len(many), manyAddresses, "addresses")
 	seen := make(map[netip.Addr]bool)
 	for i, addr := range many {
 		if seen[addr] || !l.Network().Contains(addr) {

@@ -82,9 +82,7 @@ func TestGuardsTripAtTheirBound(t *testing.T) {
 			w := dialFrom(t, l, mxOf(domain), "127.0.0.1")
 			w.play(opening)
 			effort.Is(t, w.codes(domain, c.before), c.codes, "below the bound")
-			if tripped := l.Manners().Tripped; len(tripped) != 0 {
-				t.Errorf("tripped below the bound: %v", tripped)
-			}
+			effort.Is(t, len(l.Manners().Tripped), 0, "tripped below the bound")
 			effort.Is(t, w.codes(domain, c.at), c.then, "at the bound")
 			sheet := l.Manners()
 			if want := map[string]int{c.guard: 1}; !maps.Equal(sheet.Tripped, want) {
@@ -115,9 +113,7 @@ func TestGoodAddressesKeepGuardsQuiet(t *testing.T) {
 		w.play(opening)
 		w.codes("a-"+c.personality+".test", c.pattern)
 	}
-	if tripped := l.Manners().Tripped; len(tripped) != 0 {
-		t.Errorf("tripped: %v", tripped)
-	}
+	effort.Is(t, len(l.Manners().Tripped), 0, "tripped")
 }
 
 func TestForcepointBlocksTheAddress(t *testing.T) {
@@ -127,9 +123,7 @@ func TestForcepointBlocksTheAddress(t *testing.T) {
 	w := dialFrom(t, l, mxOf(domain), "127.0.0.1")
 	w.play(opening)
 	start := time.Now()
-	if got := w.codes(domain, "bbbbbb"); got != times(5, "550")+" end" {
-		t.Fatalf("six unknown: %s", got)
-	}
+	effort.MustBe(t, w.codes(domain, "bbbbbb"), times(5, "550")+" end", "six unknown")
 	dialFrom(t, l, mxOf(domain), "127.0.0.1").play("< EOF")
 	dialFrom(t, l, mxOf(domain), "127.0.0.2").play("< 220")
 	until(t, "the block ends", func() bool {
@@ -221,9 +215,7 @@ func TestAPatientClientTripsNoGuard(t *testing.T) {
 		})
 	}
 	running.Wait()
-	if tripped := l.Manners().Tripped; len(tripped) != 0 {
-		t.Errorf("tripped: %v", tripped)
-	}
+	effort.Is(t, len(l.Manners().Tripped), 0, "tripped")
 }
 
 func TestBlocksBySourceAddress(t *testing.T) {

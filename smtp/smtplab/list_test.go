@@ -23,9 +23,7 @@ func TestListsAreLabelledDistinctAndTheSameAgain(t *testing.T) {
 	for _, mix := range Mixes() {
 		o := ListOptions{Seed: 3, Addresses: domains * perDomainMax, PerDomain: perDomainMax, Mix: mix}
 		all := slices.Collect(listOf(t, l, o))
-		if len(all) != o.Addresses {
-			t.Fatalf("%s: %d addresses", mix, len(all))
-		}
+		effort.MustBe(t, len(all), o.Addresses, mix, "addresses")
 		seen := make(map[string]bool)
 		perDomain := make(map[string]int)
 		personalities := make(map[string]bool)
@@ -70,9 +68,7 @@ func TestAListOfOnlyBadAddresses(t *testing.T) {
 	l := startLab(t, nil)
 	o := ListOptions{Seed: 1, Addresses: 1000, PerDomain: 50, Mix: "guard", OnlyBad: true}
 	for label := range listOf(t, l, o) {
-		if label.Mailbox != NotFound {
-			t.Fatalf("%s is a mailbox", label.Address)
-		}
+		effort.MustBe(t, label.Mailbox, NotFound, label.Address)
 	}
 	share := 0
 	for label := range listOf(t, l, ListOptions{Seed: 1, Addresses: 1000, Mix: "honest", Bad: 0.5}) {

@@ -310,9 +310,7 @@ func TestWindowAgainstModel(t *testing.T) {
 			}
 		}
 		most = max(most, want)
-		if got := w.add(now); got != want {
-			t.Fatalf("after %d events: %d in the window, want %d", len(all), got, want)
-		}
+		effort.MustBe(t, w.add(now), want, "after", len(all), "events: in the window")
 	}
 	effort.Is(t, w.most, most, "most")
 	for range windowMax + 10 {
@@ -392,9 +390,7 @@ func TestAFullNetworkTakesNoMoreHosts(t *testing.T) {
 			t.Fatalf("host %d: %v", i, err)
 		}
 	}
-	if err := open(254); err != ErrHostsMax {
-		t.Errorf("one host more than addresses: got %v, want ErrHostsMax", err)
-	}
+	effort.Is(t, open(254), ErrHostsMax, "one host more than addresses")
 }
 
 func TestTheSheetIsShownWhileTheLabRuns(t *testing.T) {

@@ -82,9 +82,7 @@ func TestProvidersAnswerEachKindOfMailbox(t *testing.T) {
 				case e.Outcome == smtp.Valid && kind != Busy:
 					want = '2'
 				}
-				if class != want {
-					t.Errorf("%s: %q, the truth is %+v", address, reply, l.Truth(address))
-				}
+				effort.Is(t, class, want, address, reply, "the truth is", l.Truth(address))
 			}
 		})
 	}
@@ -157,9 +155,7 @@ func TestOnlyTheLabsOwnNamesBeneathProviders(t *testing.T) {
 		w.says("RCPT TO:<anna@"+c.domain+">", "250")
 		w.says("RCPT TO:<anna@other.example>", "550 5.7.1")
 	}
-	if e := l.Truth("busy@tenant.example"); e.Outcome != smtp.Valid {
-		t.Errorf("a tenant at Google: %+v, want Google's truth", e)
-	}
+	effort.Is(t, l.Truth("busy@tenant.example").Outcome, smtp.Valid, "a tenant at Google")
 }
 
 func TestTheSecondHostOfNicRuAnswers(t *testing.T) {

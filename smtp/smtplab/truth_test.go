@@ -171,9 +171,7 @@ func TestContactsExample(t *testing.T) {
 	if len(distinct) == len(contacts)-1 {
 		t.Error("the example has no duplicates")
 	}
-	if len(expected) != len(distinct)+1 {
-		t.Fatalf("%d rows expected, want a header and %d", len(expected), len(distinct))
-	}
+	effort.MustBe(t, len(expected), len(distinct)+1, "rows: a header and", len(distinct))
 	seen := make(map[string]int)
 	for i, address := range distinct {
 		e := l.Truth(address)

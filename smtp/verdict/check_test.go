@@ -63,9 +63,7 @@ func TestLoad(t *testing.T) {
 	if other := s.Judge(sample(t, "550 5.9.1 Elvis has left the building")); other.Rule == "ours-gone" {
 		t.Errorf("the scope is not kept: %+v", other)
 	}
-	if len(s.Changes()) != 0 {
-		t.Errorf("changes: %+v", s.Changes())
-	}
+	effort.Is(t, len(s.Changes()), 0, s.Changes())
 	if info, ok := s.Rule("ours-gone"); !ok || !info.Own || info.Line != 4 || info.Meaning != "They are gone." {
 		t.Errorf("%+v", info)
 	}
@@ -178,9 +176,7 @@ func TestLoadTellsWhatChanges(t *testing.T) {
 // A rule of the operator may be about other hosts than the rest of the file.
 func TestOwnRuleWithAScope(t *testing.T) {
 	s := effort.Must(Load("verdict.toml", []byte("title = \"x\"\n"+with(`scope = ["mail.test"]`))))(t)
-	if v := s.Judge(sample(t, "rcpt@mail.test | 550 5.9.1 left the building")); v.Rule != "ours-gone" {
-		t.Errorf("%+v", v)
-	}
+	effort.Is(t, s.Judge(sample(t, "rcpt@mail.test | 550 5.9.1 left the building")).Rule, "ours-gone")
 	if v := s.Judge(sample(t, "rcpt@xmail.test | 550 5.9.1 left the building")); v.Rule == "ours-gone" {
 		t.Errorf("%+v", v)
 	}
@@ -287,9 +283,7 @@ func TestLoadFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "verdict.toml")
 	effort.Denied(LoadFile(name))(t, os.ErrNotExist)
 	effort.OK(t, os.WriteFile(name, []byte(ownHead+ownRule), 0o600))
-	if s, err := LoadFile(name); err != nil || len(s.rules) != len(Builtin().rules)+1 {
-		t.Errorf("%v", err)
-	}
+	effort.Is(t, len(effort.Must(LoadFile(name))(t).rules), len(Builtin().rules)+1)
 	effort.OK(t, os.Truncate(name, fileBytesMax+1))
 	effort.Denied(LoadFile(name))(t, ErrFaults)
 }

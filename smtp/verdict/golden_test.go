@@ -35,9 +35,7 @@ func TestGoldenReplies(t *testing.T) {
 					continue
 				}
 				columns := strings.SplitN(line, " | ", 3)
-				if len(columns) != 3 {
-					t.Fatalf("line %d: %q", i+1, line)
-				}
+				effort.MustBe(t, len(columns), 3, "line", i+1, line)
 				a, err := Sample(columns[0]+" | "+columns[1], "mx.example.com")
 				if err != nil {
 					t.Fatalf("line %d: %v", i+1, err)

@@ -39,9 +39,7 @@ func TestPublicServers(t *testing.T) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		if len(columns) != 4 {
-			t.Fatalf("%q has %d columns", line, len(columns))
-		}
+		effort.MustBe(t, len(columns), 4, line, "has columns")
 		played++
 		locals, want := strings.Split(columns[2], ", "), strings.Split(columns[3], ", ")
 		t.Run(columns[0], func(t *testing.T) {

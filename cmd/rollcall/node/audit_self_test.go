@@ -111,9 +111,7 @@ func TestSelfAuditTellsAnOlderLedger(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			script := &auditScript{steps: []auditStep{{report: ledger.AuditReport{Entries: c.entries}}}}
 			_, log := selfAuditRig(t, file, script, 10*time.Minute)
-			if told := strings.Contains(log, "level=ERROR msg=\"the ledger is older"); told != c.older {
-				t.Errorf("%s: told %v:\n%s", c.name, told, log)
-			}
+			effort.Is(t, strings.Contains(log, `level=ERROR msg="the ledger is older`), c.older, c.name, "told", log)
 		})
 	}
 }

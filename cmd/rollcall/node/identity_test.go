@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/identity"
 )
@@ -31,8 +32,6 @@ func TestWhatSaysThatPort25IsBlocked(t *testing.T) {
 		for i := range 9 {
 			s.note(fmt.Sprintf("r%d.test", i), c.err)
 		}
-		if f := identity.CheckReach(s.reach, time.Now()); f.State != c.want {
-			t.Errorf("%s: got %+v, want %s", c.name, f, c.want)
-		}
+		effort.Is(t, identity.CheckReach(s.reach, time.Now()).State, c.want, c.name)
 	}
 }

@@ -86,9 +86,7 @@ func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 	follow()
 	found.Overrides = found.Overrides[:1]
 	follow()
-	if strings.Contains(out.String(), "throttle ended") {
-		t.Errorf("one that was cleared has ended: %s", out.String())
-	}
+	effort.Lacks(t, out.String(), "throttle ended", "one that was cleared has ended")
 	now, found.Overrides = now.Add(time.Minute), nil // the ledger gives it no more
 	follow()
 	follow()
@@ -96,8 +94,6 @@ func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 	effort.Is(t, strings.Count(text, "throttle ended"), 1, "the end is logged", text)
 	for _, want := range []string{"key=slow.example", "rcpt_rate:1/s", "author=anna@desk", "since=",
 		"reason=\"it asked\"", ends.ID.String()} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing in\n%s", want, text)
-		}
+		effort.Has(t, text, want)
 	}
 }

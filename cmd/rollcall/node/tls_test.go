@@ -42,9 +42,7 @@ func certificatesAreFollowed(t *testing.T) {
 	}
 	want := func(what string, end time.Time, used float64) {
 		t.Helper()
-		if got := served(); got.Unix() != end.Unix() {
-			t.Errorf("%s: served until %v, want %v", what, got, end)
-		}
+		effort.Is(t, served().Unix(), end.Unix(), what, "served until")
 		if got := effort.Metric(t, registry, endsMetric, "listener=admin"); got != float64(end.Unix()) {
 			t.Errorf("%s: the metric says %v, want %v", what, got, end.Unix())
 		}

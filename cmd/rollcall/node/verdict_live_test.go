@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,9 +39,7 @@ func rulesFollowTheirFile(t *testing.T) {
 	} {
 		effort.OK(t, os.WriteFile("new.toml", []byte(c.text), 0o600))
 		effort.OK(t, os.Rename("new.toml", config.Default().Verdict.File))
-		if line := <-logged; !strings.Contains(line, c.want) {
-			t.Errorf("%q: logged %q, want %q", c.text, line, c.want)
-		}
+		effort.Has(t, <-logged, c.want, c.text, "logged")
 		if _, ok := l.Now().Rule("ours"); !ok {
 			t.Errorf("%q: the rule is not in force", c.text)
 		}

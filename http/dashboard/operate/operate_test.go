@@ -54,9 +54,7 @@ func TestSessionsEnd(t *testing.T) {
 	}
 	g.Later(59 * time.Minute)
 	v.get("/receivers/live")
-	if a := v.get("/receivers/live"); a.status != 200 {
-		t.Fatalf("a part, within the hour: %d", a.status)
-	}
+	effort.MustBe(t, v.get("/receivers/live").status, 200, "a part, within the hour")
 	g.Later(2 * time.Minute)
 	effort.Is(t, v.get("/").status, 303, "a session that only parts were asked for lives on")
 	v = visit(t, g, "eve", false)
@@ -108,9 +106,7 @@ func TestPlainHTTPFromElsewhereSignsNobodyIn(t *testing.T) {
 	g := pagetest.Start(t)
 	for host, want := range map[string]int{"127.0.0.1": 303, "localhost": 303, "ops.test": 403} {
 		v := &visitor{t: t, g: g}
-		if a := v.send("POST", g.Link("eve", false), url.Values{}, "Host", host); a.status != want {
-			t.Errorf("%s: %d, want %d", host, a.status, want)
-		}
+		effort.Is(t, v.send("POST", g.Link("eve", false), url.Values{}, "Host", host).status, want, host)
 	}
 }
 
@@ -121,13 +117,9 @@ func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 	form := url.Values{"form": {uuid.NewString()}, "name": {"fast.test"}, "field": {"rcpt_rate"}, "value": {"2/s"}, "for": {"2h"}, "reason": {"ticket 1"}}
 	a := v.send("POST", "/throttles/preview", form)
 	for _, want := range []string{"5/s", "2/s", "at most", "ticket 1"} {
-		if !strings.Contains(a.body, want) {
-			t.Errorf("the preview has no %q:\n%s", want, a.body)
-		}
+		effort.Has(t, a.body, want, "the preview")
 	}
-	if n := len(g.Overrides(t)); n != 1 {
-		t.Fatalf("looking set one: %d hold", n)
-	}
+	effort.MustBe(t, len(g.Overrides(t)), 1, "looking set one")
 	for range 2 {
 		if a := v.send("POST", "/throttles/set", form); a.status != 303 {
 			t.Fatalf("set: %d %s", a.status, a.body)
@@ -195,9 +187,7 @@ func TestAGrantIsGrantedOnce(t *testing.T) {
 	for field, wrong := range map[string]string{"credits": "-1", "reason": "", "form": "x"} {
 		bad := url.Values{"form": {uuid.NewString()}, "credits": {"5"}, "reason": {"x"}}
 		bad.Set(field, wrong)
-		if a := v.send("POST", path, bad); a.status != 422 {
-			t.Errorf("%s %q: %d", field, wrong, a.status)
-		}
+		effort.Is(t, v.send("POST", path, bad).status, 422, field, wrong)
 	}
 	form.Set("credits", "7") // the same form with another sum
 	effort.Is(t, v.send("POST", path, form).status, 422, "a form that says something else the second time")
@@ -237,9 +227,7 @@ func TestTheFirstPageFindsFiles(t *testing.T) {
 		t.Errorf("the ledger was asked for open files %d times by the polled part", n-asked)
 	}
 	g.Expect(time.Now().Add(-3 * time.Hour))
-	if a := v.get("/"); !strings.Contains(a.body, "overdue by 3 h") {
-		t.Errorf("the first page does not say that a file is overdue: %s", a.body)
-	}
+	effort.Has(t, v.get("/").body, "overdue by 3 h", "the first page does not say that a file is overdue")
 	g.Away(true)
 	if a := v.get("/"); a.status != 200 || !strings.Contains(a.body, "unfinished files aren't shown") || !strings.Contains(a.body, `href="/receivers/uni.test`) {
 		t.Errorf("without the ledger: %d %s", a.status, a.body)
@@ -253,9 +241,7 @@ func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 	v := visit(t, g, "eve", false)
 	for path, want := range map[string]int{"/": 200, "/receivers/mx.slow.test": 200, "/cluster": 200, "/sources": 200, "/health": 200,
 		"/throttles": 200, "/verifications": 503, "/workspaces": 503} {
-		if a := v.get(path); a.status != want {
-			t.Errorf("%s: %d, want %d", path, a.status, want)
-		}
+		effort.Is(t, v.get(path).status, want, path)
 	}
 	if a := v.get("/throttles"); !strings.Contains(a.body, "The ledger isn't answering") {
 		t.Error("the throttles do not say that overrides are missing")
@@ -276,9 +262,7 @@ func TestFiltersAndParts(t *testing.T) {
 					t.Errorf("%s%s has %s: %v", path, query, key, got)
 				}
 			}
-			if !strings.Contains(a.body, "node-3") {
-				t.Errorf("%s%s does not name the node without an answer", path, query)
-			}
+			effort.Has(t, a.body, "node-3", path, query, "does not name the node without an answer")
 		}
 	}
 	a := v.get("/receivers/mx.slow.test/trace/live")
@@ -306,13 +290,9 @@ func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
 	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
-	if a := v.get("/health"); !strings.Contains(a.body, "None has been run from this page") {
-		t.Errorf("before the first: %s", a.body)
-	}
+	effort.Has(t, v.get("/health").body, "None has been run from this page", "before the first")
 	for range 2 { // twice is once while it runs
-		if a := v.send("POST", "/health/audit", url.Values{}); a.status != 303 {
-			t.Fatalf("%d", a.status)
-		}
+		effort.MustBe(t, v.send("POST", "/health/audit", url.Values{}).status, 303)
 	}
 	page := ""
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
@@ -331,9 +311,7 @@ func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
 	for _, path := range []string{"/", "/throttles", "/cluster", "/nowhere"} {
 		page := v.get(path).body
 		for _, want := range []string{"This node can't check addresses.", "Port 25 is closed", "Node node-2 can't check addresses."} {
-			if !strings.Contains(page, want) {
-				t.Errorf("%s does not say %q", path, want)
-			}
+			effort.Has(t, page, want, path, "does not say")
 		}
 	}
 }

@@ -124,9 +124,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 				form = row.form(g)
 			}
 			got := v.send(method, row.path(g), form)
-			if got.status != row.want[i] {
-				t.Errorf("%s by %d: %d, want %d\n%.600s", pattern, i, got.status, row.want[i], got.body)
-			}
+			effort.Is(t, got.status, row.want[i], pattern, "by", i, got.body)
 			checkPage(t, pattern, got)
 			if changed := g.Asked(); i < 2 && len(changed) > 0 {
 				t.Errorf("%s by %d changed %q", pattern, i, changed)
@@ -155,8 +153,6 @@ func checkPage(t *testing.T, pattern string, got answer) {
 		t.Errorf("%s: headers %v", pattern, got.header)
 	}
 	for _, bad := range []string{"<script>", " style=", " onclick=", "<i>.csv", "<b>", "<here>", "<812>", "<eve"} {
-		if strings.Contains(got.body, bad) {
-			t.Errorf("%s: the page has %q", pattern, bad)
-		}
+		effort.Lacks(t, got.body, bad, pattern, "the page")
 	}
 }

@@ -23,9 +23,7 @@ func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
 	ben := visit(t, one, "ben", false)
 	eve.send("POST", "/sign-out", url.Values{})
 	effort.Is(t, (&visitor{t: t, g: one, cookie: copied}).get("/").status, 303, "signed out")
-	if a := ben.get("/"); a.status != 200 {
-		t.Fatalf("somebody else's session: %d", a.status)
-	}
+	effort.MustBe(t, ben.get("/").status, 200, "somebody else's session")
 	one.Restart(t)
 	for who, cookie := range map[string]string{"who signed out": copied, "who did not": ben.cookie} {
 		if a := (&visitor{t: t, g: one, cookie: cookie}).get("/"); a.status != 303 {
@@ -91,9 +89,7 @@ func TestTheLinkOfAPartThatWasSignedOutReturns(t *testing.T) {
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	g.Later(2 * time.Hour)
-	if a := v.get("/receivers/mx.slow.test/live"); a.status != 401 {
-		t.Fatalf("the part: %d", a.status)
-	}
+	effort.MustBe(t, v.get("/receivers/mx.slow.test/live").status, 401, "the part")
 	a := v.get("/sign-in?next=" + url.QueryEscape("/receivers/mx.slow.test")) // as the script writes the link
 	if to := a.header.Get("Location"); a.status != 303 || to != "/sign-in" {
 		t.Errorf("%d to %s", a.status, to)

@@ -31,13 +31,9 @@ func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
 	list := v.get("/sources")
 	_, page := v.follow(list, "/sources/change?")
 	for _, want := range []string{"Pause 192.0.2.7", "node-1", "have no other source in use", `name="for"`, `name="reason"`} {
-		if !strings.Contains(page.body, want) {
-			t.Errorf("the page that asks has no %q", want)
-		}
+		effort.Has(t, page.body, want, "the page that asks")
 	}
-	if n := len(holds(t, g, "192.0.2.7")); n != 0 {
-		t.Fatalf("asking set %d overrides", n)
-	}
+	effort.MustBe(t, len(holds(t, g, "192.0.2.7")), 0, "asking set overrides")
 	for to, want := range map[string]string{"pause": "yes", "drain": "drain"} {
 		form := url.Values{"form": {uuid.NewString()}, "source": {"192.0.2.7"}, "to": {to}, "for": {"2h"}, "reason": {"listed"}}
 		for range 2 {
@@ -70,12 +66,8 @@ func TestTheSourceThatTheSystemChooses(t *testing.T) {
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	list := v.get("/sources")
-	if strings.Contains(list.body, "source=default&amp;to=pause") {
-		t.Error("a source that is paused can be paused")
-	}
-	if !strings.Contains(list.body, `href="/throttles?name=source%3A">default`) {
-		t.Error("its rules cannot be looked at")
-	}
+	effort.Lacks(t, list.body, "source=default&amp;to=pause", "a source that is paused can be paused")
+	effort.Has(t, list.body, `href="/throttles?name=source%3A">default`, "its rules cannot be looked at")
 	_, page := v.follow(list, "/sources/change?source=default&to=resume")
 	if page.status != 200 || !strings.Contains(page.body, "Resume default") {
 		t.Errorf("%d %s", page.status, page.body)
@@ -104,9 +96,7 @@ func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/sources/change", "/sources/change?source=192.0.2.9&to=pause", "/sources/change?source=192.0.2.7&to=explode"} {
-		if a := v.get(path); a.status != 404 {
-			t.Errorf("%s: %d", path, a.status)
-		}
+		effort.Is(t, v.get(path).status, 404, path)
 	}
 	form := url.Values{"form": {uuid.NewString()}, "source": {"192.0.2.7"}, "to": {"explode"}, "for": {"2h"}, "reason": {"x"}}
 	effort.Is(t, v.send("POST", "/sources/change", form).status, 404, "a change that is none")
@@ -151,9 +141,7 @@ func TestHealthShowsEveryNode(t *testing.T) {
 			t.Errorf("alone, %d: no %q in %s", a.status, want, a.body)
 		}
 	}
-	if strings.Contains(a.body, "Ask the owner of the network") {
-		t.Error("it shows a node that was not asked")
-	}
+	effort.Lacks(t, a.body, "Ask the owner of the network", "it shows a node that was not asked")
 	if banner := v.get("/throttles").body; !strings.Contains(banner, "Node node-2 can't check addresses.") || !strings.Contains(banner, `<a href="/health">What to do</a>`) {
 		t.Error("the banner does not lead to the page")
 	}

@@ -53,9 +53,7 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 	page.has(t, "its entries", "Credit movements", ">release</td>", ">charge</td>", ">hold</td>", "<tfoot>", "3 moves",
 		`>4</td><td class="n" data-label="Charged">2</td><td class="n" data-label="Released">1</td></tr></tfoot>`)
 	page.has(t, "the sum", "4 held in all", "2 charged", "1 released", "1 still held")
-	if strings.Contains(page.body, "does not add up") {
-		t.Error("what adds up is said not to")
-	}
+	effort.Lacks(t, page.body, "does not add up", "what adds up is said not to")
 	if a := v.get("/verifications/" + g.Open.ID.String()); !strings.Contains(a.body, "It has moved no credits yet.") {
 		t.Error("a verification without entries does not say so")
 	}

@@ -37,12 +37,8 @@ func TestAWorkspaceShowsWhatItHas(t *testing.T) {
 		"People", "anna@acme.test", "Limits and weight", ">5</td>", ">2</td>")
 	_, grants, _ := strings.Cut(page.body, "Newest grants")
 	grants, _, _ = strings.Cut(grants, "API keys")
-	if n := strings.Count(grants, `<th scope="row">`); n != 1 {
-		t.Errorf("%d grants are shown, want 1:\n%s", n, grants)
-	}
-	if strings.Contains(page.body, "gone.csv") {
-		t.Error("what was cancelled stands among the open ones")
-	}
+	effort.Is(t, strings.Count(grants, `<th scope="row">`), 1, "grants shown", grants)
+	effort.Lacks(t, page.body, "gone.csv", "what was cancelled stands among the open ones")
 }
 
 func TestAKeyIsRevokedOnce(t *testing.T) {
@@ -133,9 +129,7 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	v := visit(t, g, "eve", false)
 	page := v.get(ofWorkspace("")(g))
 	page.has(t, "the member", "anna@acme.test", "owner", "Anna &lt;b&gt;", "may sign in", "End all sessions", "Disable the user")
-	if g.Sessions(t) != 1 {
-		t.Fatal("Anna has no session")
-	}
+	effort.MustBe(t, g.Sessions(t), 1, "sessions of Anna")
 	for range 2 {
 		v.send("POST", ofAnna("/end-sessions")(g), url.Values{})
 	}
@@ -197,11 +191,7 @@ func TestWeightAndLimitsAreSet(t *testing.T) {
 		t.Errorf("what was refused changed something: %+v", u)
 	}
 	for _, path := range []string{"/workspaces/x", "/workspaces/" + uuid.NewString()} {
-		if a := v.get(path); a.status != 404 {
-			t.Errorf("%s: %d", path, a.status)
-		}
-		if a := v.send("POST", path+"/weight", url.Values{"weight": {"3"}}); a.status != 404 {
-			t.Errorf("POST %s: %d", path, a.status)
-		}
+		effort.Is(t, v.get(path).status, 404, path)
+		effort.Is(t, v.send("POST", path+"/weight", url.Values{"weight": {"3"}}).status, 404, "POST", path)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 )
@@ -57,9 +58,7 @@ func TestCodesForSigningIn(t *testing.T) {
 	b.press("Turn it on")
 	b.shows("Two-step sign-in is on")
 	recovery := eval[[]string](b, "[...document.querySelectorAll('.recovery li')].map((e) => e.innerText)")
-	if len(recovery) != signin.Recoveries {
-		t.Fatalf("%d recovery codes are shown, want %d", len(recovery), signin.Recoveries)
-	}
+	effort.MustBe(t, len(recovery), signin.Recoveries, "recovery codes are shown")
 	b.copies("Copy", strings.Join(recovery, "\n"))
 	folder := b.saves()
 	b.press("Download")

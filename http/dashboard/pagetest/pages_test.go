@@ -327,10 +327,8 @@ func transferred(t testing.TB, url string) int {
 	r.Header.Set("Accept-Encoding", "gzip")
 	a := effort.Must(http.DefaultTransport.RoundTrip(r))(t)
 	defer a.Body.Close()
-	n, err := io.Copy(io.Discard, a.Body)
-	if err != nil || a.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %d, %v", url, a.StatusCode, err)
-	}
+	n := effort.Must(io.Copy(io.Discard, a.Body))(t)
+	effort.MustBe(t, a.StatusCode, http.StatusOK, url)
 	return int(n)
 }
 

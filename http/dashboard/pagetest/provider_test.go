@@ -41,9 +41,7 @@ func TestSigningInWithAProvider(t *testing.T) {
 	b.shows("The page of the provider")
 	b.press("Go on as new@acme.test")
 	b.shows("Upload your first file")
-	if strings.Contains(b.at(), "?") {
-		t.Errorf("signing in led to %s", b.at())
-	}
+	effort.Lacks(t, b.at(), "?", "signing in led to")
 	b.signOut()
 
 	// Who refuses there, and whom nobody has invited, are told what to do.

@@ -180,10 +180,8 @@ func TestAnUploadIsCancelled(t *testing.T) {
 	b.press("Cancel…")
 	b.press("Cancel the upload")
 	b.shows("It was cancelled before any address was checked")
-	v, err := p.book.Store.Verification(t.Context(), p.id, id)
-	if err != nil || v.Status != ledger.Cancelled {
-		t.Errorf("the verification is %s, %v", v.Status, err)
-	}
+	v := effort.Must(p.book.Store.Verification(t.Context(), p.id, id))(t)
+	effort.Is(t, v.Status, ledger.Cancelled, "the verification is")
 	b.goTo(p.path + "/upload")
 	if !eval[bool](b, "document.getElementById('unfinished').hidden && localStorage.length === 0") {
 		t.Error("the page wants to go on with an upload that was cancelled")

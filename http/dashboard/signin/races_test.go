@@ -136,9 +136,7 @@ func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 	effort.OK(t, err)
 	free()
 	effort.ErrIs(t, <-ended, signin.ErrWrong)
-	if held, err := g.book.Sessions(ctx, anna.User.ID, time.Hour); err != nil || len(held) != 0 {
-		t.Errorf("%d sessions, %v", len(held), err)
-	}
+	effort.Is(t, len(effort.Must(g.book.Sessions(ctx, anna.User.ID, time.Hour))(t)), 0, "sessions")
 }
 
 // between is a book in which another node does something before or after a user is read.

@@ -147,9 +147,7 @@ func TestKeptPasswords(t *testing.T) {
 		{one[:len(one)-20], good, false}, {one + "$", good, false}, {strings.Replace(one, "p=1", "p=0", 1), good, false},
 		{"$argon2id$v=19$m=19456,t=2,p=1$$", "", false},
 	} {
-		if got, err := signin.VerifyPassword(c.kept, c.password); got != c.want || err != nil {
-			t.Errorf("%q of %q: %v %v, want %v", c.password, c.kept, got, err, c.want)
-		}
+		effort.Is(t, effort.Must(signin.VerifyPassword(c.kept, c.password))(t), c.want, c.password, "of", c.kept)
 	}
 	composed, err := signin.HashPassword("caf\u00e9 caf\u00e9 caf\u00e9")
 	if ok, err2 := signin.VerifyPassword(composed, "cafe\u0301 cafe\u0301 cafe\u0301"); !ok || err != nil || err2 != nil {
@@ -166,9 +164,7 @@ func TestSignInAndOut(t *testing.T) {
 		t.Fatalf("sign in: %v %+v", err, in)
 	}
 	effort.Is(t, len(cookie), 43, "a cookie of characters")
-	if again, err := g.service.Session(ctx, cookie); err != nil || again.User.ID != in.User.ID {
-		t.Errorf("session: %v", err)
-	}
+	effort.Is(t, effort.Must(g.service.Session(ctx, cookie))(t).User.ID, in.User.ID, "session")
 	for _, bad := range []signin.Token{"", "x", cookie + "A", cookie[:42], signin.NewToken(), signin.Token(strings.ToLower(string(cookie)))} {
 		effort.Denied(g.service.Session(ctx, bad))(t, ledger.ErrNoSuchSession, fmt.Sprintf("cookie %q", bad))
 	}

@@ -162,9 +162,7 @@ func worksAt(t *testing.T, url string) {
 	s := effort.Must(Open(t.Context(), url, book, Options{}))(t)
 	workspace := addWorkspace(t, s, "works")
 	effort.ErrIs(t, grant(t.Context(), s, workspace), nil)
-	if n, err := granted(t.Context(), s, workspace); err != nil || n != 1 {
-		t.Errorf("granted %d, %v", n, err)
-	}
+	effort.Is(t, effort.Must(granted(t.Context(), s, workspace))(t), 1, "granted")
 	if _, err := s.BelievedNow(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -344,9 +344,7 @@ func TestLostConnectionsAreReplaced(t *testing.T) {
 			WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 		effort.OK(t, call())
 	}
-	if b, err := granted(t.Context(), s.DB, s.a); err != nil || b != 21 {
-		t.Errorf("%+v, %v", b, err)
-	}
+	effort.Is(t, effort.Must(granted(t.Context(), s.DB, s.a))(t), 21)
 }
 
 // TestALostDatabaseIsToldAsSuch: away, each kind of call says that it changed nothing; back, it works.
@@ -387,9 +385,7 @@ func TestASilentDatabaseIsGivenUp(t *testing.T) {
 		effort.OK(t, postgres.Shared(t).Resume())
 		effort.ErrIs(t, call(t.Context()), nil, name, "afterwards")
 	}
-	if b, err := granted(t.Context(), s.DB, s.a); err != nil || b != 2 {
-		t.Errorf("%+v, %v: want the two grants that were answered", b, err)
-	}
+	effort.Is(t, effort.Must(granted(t.Context(), s.DB, s.a))(t), 2, "the two grants that were answered")
 }
 
 // TestAnAttemptEndsByItself: a caller that waits for ever gets an answer too.

@@ -50,9 +50,7 @@ func TestAFailedTransactionLeavesNothing(t *testing.T) {
 		if err := run(); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if b, err := granted(t.Context(), s, w); err != nil || b != 0 {
-			t.Errorf("%s: the account is %+v, %v", name, b, err)
-		}
+		effort.Is(t, effort.Must(granted(t.Context(), s, w))(t), 0, name, "the account is")
 		next := func(t *Tx) error { return spoiled(uuid.New(), nil)(t) }
 		effort.ErrIs(t, s.Update(t.Context(), next), nil, name, "the next transaction")
 	}
@@ -103,9 +101,7 @@ func TestATransactionIsRunAgainForPassingReasonsOnly(t *testing.T) {
 			t.Errorf("%s: %d runs and %v, want %d", c.name, runs, err, c.want)
 		}
 	}
-	if b, err := granted(t.Context(), s, w); err != nil || b != 1 {
-		t.Errorf("one of them was committed, once: %+v, %v", b, err)
-	}
+	effort.Is(t, effort.Must(granted(t.Context(), s, w))(t), 1, "one of them was committed, once")
 }
 
 // TestAPanicLeavesTheEmbeddedLedgerUsable: its only session is given back outside of a transaction.
@@ -125,9 +121,7 @@ func TestAPanicLeavesTheEmbeddedLedgerUsable(t *testing.T) {
 		})
 	}()
 	effort.OK(t, s.Update(t.Context(), spoiled(w, nil)))
-	if b, err := granted(t.Context(), s, w); err != nil || b != 1 {
-		t.Errorf("%+v, %v, want what the second one granted", b, err)
-	}
+	effort.Is(t, effort.Must(granted(t.Context(), s, w))(t), 1, "what the second one granted")
 }
 
 // TestWritesCountsBothEndsOfATransaction: while one runs nobody may keep what is read, and after it what was read
