@@ -206,9 +206,10 @@ func (k *controls) weighAccepted(now time.Time, busy bool) {
 			c.Behaviour = h
 			k.giveUp(now, p, c, k.doubt)
 		}
-	case known && now.Before(k.canaryBy) && busy:
+	case known && now.Before(k.canaryBy) && busy, k.asking || now.Before(k.next):
 	default:
-		k.askControl(now)
+		k.beginControl()
+		k.offerControl(now)
 	}
 }
 

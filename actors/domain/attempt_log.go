@@ -82,11 +82,6 @@ func (r *attemptLog) takeCase(p *pending) evidence.Case {
 	return c
 }
 
-// copyCase gives the case of an address as far as it is kept.
-func (r *attemptLog) copyCase(p pending) evidence.Case {
-	return r.readCase(p, make([]evidence.Attempt, p.kept))
-}
-
 // readCase fills attempts with those that are kept of an address.
 func (r *attemptLog) readCase(p pending, attempts []evidence.Attempt) evidence.Case {
 	at := p.newest

@@ -88,15 +88,6 @@ func (k *controls) nextControl() time.Time {
 	return k.next
 }
 
-// askControl schedules a control probe, at once or after the pause.
-func (k *controls) askControl(now time.Time) {
-	if k.asking || now.Before(k.next) {
-		return
-	}
-	k.beginControl()
-	k.offerControl(now)
-}
-
 // beginControl makes a new control probe, to be offered now.
 func (k *controls) beginControl() {
 	k.endCanary()

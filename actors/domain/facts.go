@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"context"
+	"fmt"
 	"hash/fnv"
 	"strconv"
 	"sync"
@@ -135,4 +137,184 @@ func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 	if f.writer != nil {
 		f.writer.Keep(k.stored(factPrefix+domain), nil)
 	}
+}
+
+const (
+	// suspectAfter: after so many refusals within suspectWithin an acceptance is believed only when a later control
+	// probe is refused. Some gateways accept everything after 25 refused recipients in an hour by default, and others
+	// of our nodes may ask the same receiver.
+	suspectAfter  = 15
+	suspectWithin = time.Hour
+
+	// One control probe serves all acceptances gathered so far. It is asked when there are canaryMost of them, when
+	// there are canaryFew and the first has waited canarySoon, when the first has waited canaryAfter, or when there is
+	// nothing else to ask. So no large domain holds back more than some hundred, and a receiver that takes one address
+	// a second gets under 2 % more.
+	canaryMost  = 400
+	canaryFew   = 50
+	canarySoon  = time.Second
+	canaryAfter = time.Minute
+
+	// guardFor is how long a domain isn't asked after its receiver was seen to accept everything behind many refusals:
+	// harvest guards count by the hour.
+	guardFor = time.Hour
+
+	// refusalsMax bounds the domains whose refusals are counted. Beyond it those that were not asked for longest are
+	// forgotten, and a guard there may be missed. They take 5 MB.
+	refusalsMax = 10_000
+)
+
+// refusals is what makes the acceptances of a domain doubtful.
+type refusals struct {
+	times [suspectAfter]time.Time // of the newest refusals, as a ring
+	next  int
+	guard time.Time // a guard was seen: nothing is asked before; zero: none since a control probe was refused
+}
+
+// refusalsOf returns the notes on a domain's refusals. The caller has the lock.
+func (f *Facts) refusalsOf(domain string) *refusals {
+	r, ok := f.refusals.Get(domain)
+	if !ok {
+		r = &refusals{}
+		f.refusals.Add(domain, r)
+	}
+	return r
+}
+
+// Refused notes that a receiver refused an address of a domain.
+func (f *Facts) Refused(domain string, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refusalsOf(domain).add(now)
+}
+
+func (r *refusals) add(now time.Time) {
+	r.times[r.next] = now
+	r.next = (r.next + 1) % suspectAfter
+}
+
+// Guard notes that a harvest guard was seen at a domain, which isn't asked until a time.
+func (f *Facts) Guard(domain string, until time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	*f.refusalsOf(domain) = refusals{guard: until}
+	f.guarded.Store(true)
+}
+
+// Pause returns until when a domain isn't asked; that may lie in the past.
+func (f *Facts) Pause(domain string) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r, ok := f.refusals.Get(domain); ok {
+		return r.guard
+	}
+	return time.Time{}
+}
+
+// Suspect reports whether an acceptance (behaviourKey) may be a harvest guard's: it comes after many refusals, or after
+// a guard was seen and no control probe was refused since. A control probe refused in between doesn't help: the next
+// refusal may be one too many.
+func (f *Facts) Suspect(domain string, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, ok := f.refusals.Get(domain)
+	if !ok {
+		return false
+	}
+	oldest := r.times[r.next]
+	many := !oldest.IsZero() && now.Sub(oldest) <= f.Hour.Of(suspectWithin)
+	return many || !r.guard.IsZero() && (now.Before(r.guard) || f.knownOf(domain, now).refused > 0)
+}
+
+const (
+	// recallWithin is how long an acceptance waits for the cluster's answer; after that a control probe costs less than
+	// waiting.
+	recallWithin = 2 * time.Second
+
+	// flushWithin bounds the last write of a process.
+	flushWithin = 2 * time.Second
+
+	// factPrefix tells the keys of domains from those of receivers.
+	factPrefix = "domain/"
+)
+
+// Recall asks the cluster about keys (behaviourKey) that Behaviour doesn't know. It returns when Behaviour has the
+// answer, or when ctx ends.
+func (f *Facts) Recall(ctx context.Context, keys ...string) {
+	if f.writer == nil {
+		return
+	}
+	answered := make(chan struct{}, len(keys)) // nobody blocks
+	for _, key := range keys {
+		f.writer.Know(factPrefix+key, func(found facts.Fact) {
+			f.takeRecalled(key, found, time.Now())
+			answered <- struct{}{}
+		})
+	}
+	for range keys {
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// takeRecalled takes over a stored fact, unless a newer one is known here.
+func (f *Facts) takeRecalled(key string, found facts.Fact, now time.Time) {
+	k, ok := readFact(found, now)
+	if !ok {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if here := f.knownOf(key, now); here.isDecided() || here.accepted >= k.accepted && !k.isDecided() {
+		return // the fact learned here is newer
+	}
+	f.domains.Add(key, k)
+}
+
+// Flush writes what was learned and is not written yet. Call it at the end of the process.
+func (f *Facts) Flush(ctx context.Context) error {
+	if f.writer == nil {
+		return nil
+	}
+	within, cancel := context.WithTimeout(ctx, flushWithin)
+	defer cancel()
+	return f.writer.Flush(within)
+}
+
+// factLine is a fact as it is stored; times are Unix milliseconds. A line of a newer program is ignored.
+const factLine = "habit1 accepted=%d refused=%d first=%d last=%d"
+
+// countMax bounds a count that is read: a larger one isn't ours.
+const countMax = 1_000_000
+
+func (k fact) stored(key string) facts.Fact {
+	line := fmt.Sprintf(factLine, k.accepted, k.refused, k.first.UnixMilli(), k.last.UnixMilli())
+	return facts.Fact{Key: key, Data: []byte(line), Expires: k.until}
+}
+
+// readFact reads a stored fact. It is believed no longer than a fact of our own, since its end is by another node's
+// clock.
+func readFact(l facts.Fact, now time.Time) (fact, bool) {
+	var k fact
+	var first, last int64
+	line := string(l.Data)
+	n, err := fmt.Sscanf(line, factLine, &k.accepted, &k.refused, &first, &last)
+	if err != nil || n != 4 || fmt.Sprintf(factLine, k.accepted, k.refused, first, last) != line ||
+		min(k.accepted, k.refused) < 0 || k.accepted+k.refused < 1 ||
+		max(k.accepted, k.refused) > countMax || last < first {
+		return fact{}, false
+	}
+	k.first, k.last = time.UnixMilli(first), time.UnixMilli(last)
+	life := partLife
+	if k.isDecided() {
+		life = factLife
+	}
+	k.until = now.Add(life)
+	if l.Expires.Before(k.until) {
+		k.until = l.Expires
+	}
+	return k, !now.After(k.until)
 }

@@ -47,7 +47,8 @@ func (pl *planner) takeRoute(now time.Time, r mx.Route, err error) {
 
 // matchReceiver finds the receiver of the route, and leaves the old one if it is another.
 func (pl *planner) matchReceiver() {
-	if pl.route.matchKey() {
+	r, before := &pl.route, pl.route.key
+	if r.version, r.key = pl.options.Version(), pl.options.Match(r.Route); r.key != before {
 		pl.backlog.abandonReceiver()
 	}
 }
@@ -55,10 +56,15 @@ func (pl *planner) matchReceiver() {
 // foundReceiver notes the receiver actor of a key, or that it couldn't be found; then it is looked up again, as long as
 // the work is ours. It reports whether the planner waited for that key; an older one is ignored.
 func (pl *planner) foundReceiver(key string, ok bool) bool {
-	if key != pl.route.key || !pl.backlog.receiver.reaching {
+	r := &pl.backlog.receiver
+	if key != pl.route.key || !r.reaching {
 		return false
 	}
-	pl.backlog.receiver.noteFound(ok)
+	if r.reaching, r.reached = false, ok; ok {
+		r.credit = 1 // until it says more
+	} else {
+		r.failures++
+	}
 	return true
 }
 
@@ -153,8 +159,8 @@ func (pl *planner) followAttempt(now time.Time, p pending, c evidence.Case, last
 
 // plan says what to do now, what has become final, and when to ask again.
 func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
-	if pl.route.isOutdated() { // a receiver that has work of ours sends a pulse each second: not long until then
-		pl.matchReceiver()
+	if pl.route.key != "" && pl.options.Version() != pl.route.version {
+		pl.matchReceiver() // soon after the change: a receiver that has work of ours sends a pulse each second
 	}
 	pl.backlog.checkSilence(now)
 	if k := &pl.controls; k.isRecalling() && !now.Before(k.recallBy) {

@@ -61,16 +61,6 @@ func (r *receiver) nextPause() time.Duration {
 	return min(resolvePause<<min(r.failures-1, 8), resolveMax)
 }
 
-// noteFound notes the receiver actor, or that the lookup failed.
-func (r *receiver) noteFound(ok bool) {
-	r.reaching, r.reached = false, ok
-	if ok {
-		r.credit = 1 // until it says more
-	} else {
-		r.failures++
-	}
-}
-
 // forget resets the state, for another receiver actor or for a later lookup.
 func (r *receiver) forget() {
 	*r = receiver{failures: r.failures, lost: r.lost, heard: r.heard, reaching: r.reaching}

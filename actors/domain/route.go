@@ -46,16 +46,6 @@ func reachable(r mx.Route) bool {
 	return slices.ContainsFunc(r.Hosts, func(h mx.Host) bool { return len(h.Addrs) > 0 })
 }
 
-// matchKey finds the receiver's key and reports whether it has changed.
-func (r *route) matchKey() bool {
-	before := r.key
-	r.version, r.key = r.options.Version(), r.options.Match(r.Route)
-	return r.key != before
-}
-
-// isOutdated reports whether the rules that give the key have changed.
-func (r *route) isOutdated() bool { return r.key != "" && r.options.Version() != r.version }
-
 // hearHost notes the host of an answer about a mailbox.
 func (r *route) hearHost(t evidence.Attempt) {
 	tells := t.Outcome == smtp.Valid || t.Outcome == smtp.Invalid || t.Outcome == smtp.CatchAll

@@ -323,7 +323,8 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 		return // the settlement tells it
 	}
 	next := ledger.Outlook{Next: until, Expected: whole(a.survey(now).finish)}
-	if quiet == a.marks.waiting && !a.marks.outlook.news(now, next) {
+	if was := a.marks.outlook; quiet == a.marks.waiting && !moved(now, was.Next, next.Next) &&
+		!moved(now, was.Expected, next.Expected) {
 		return
 	}
 	if quiet {
@@ -347,12 +348,7 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	})
 }
 
-// news reports whether the new estimate differs enough from the published one.
-func (o outlooks) news(now time.Time, next ledger.Outlook) bool {
-	return moved(now, o.Next, next.Next) || moved(now, o.Expected, next.Expected)
-}
-
-// moved reports whether a time has changed by more than remarkPart of the time left.
+// moved reports whether a published time has changed by more than remarkPart of the time left.
 func moved(now, was, is time.Time) bool {
 	switch {
 	case was.IsZero() || is.IsZero():

@@ -361,9 +361,16 @@ func (p *Pool) usedToday(now time.Time, ahead bool) (found []facts.Fact, noted, 
 // factKey is the key of the fact of a source. No receiver key begins so.
 func (p *Pool) factKey(i int) string { return throttle.SourcePrefix + p.list[i].Name() }
 
-// readCaps reads what earlier processes used of this day.
+// readCaps reads what earlier processes used of this day, as far as that isn't known.
 func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
-	which := p.unread(now)
+	which := map[string]int{}
+	p.mu.Lock()
+	for i := range p.list {
+		if d := p.today(i, now); !d.read {
+			which[p.factKey(i)] = i
+		}
+	}
+	p.mu.Unlock()
 	if len(which) == 0 {
 		return nil
 	}
@@ -388,19 +395,6 @@ func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// unread returns, by the keys of their facts, the sources whose earlier use of the day isn't known.
-func (p *Pool) unread(now time.Time) map[string]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	which := map[string]int{}
-	for i := range p.list {
-		if d := p.today(i, now); !d.read {
-			which[p.factKey(i)] = i
-		}
-	}
-	return which
 }
 
 // addCap adds what an operator wants of a source and what is used of its day. Before the pool

@@ -228,8 +228,10 @@ func (r *Histories) Record(now time.Time, after string, most int) (out inspect.R
 		if len(one.Minutes) == 0 {
 			continue
 		}
-		most -= sizeOf(&one)
-		out.From = earlier(out.From, one.Minutes[0].At.Unix())
+		most -= len(one.Key) + len(one.Domain) + 190*len(one.Minutes) // about its size in JSON
+		if from := one.Minutes[0].At.Unix(); out.From == 0 || from < out.From {
+			out.From = from
+		}
 		out.Receivers = append(out.Receivers, one)
 	}
 	return out, true
@@ -241,15 +243,4 @@ func (r *History) view(now time.Time) inspect.ReceiverRecord {
 	defer r.mu.Unlock()
 	r.expire(int32(now.Unix() / 60))
 	return inspect.ReceiverRecord{Key: r.key, Domain: r.domain, Minutes: r.last(now, historyMinutes)}
-}
-
-// sizeOf estimates the JSON size of a record.
-func sizeOf(r *inspect.ReceiverRecord) int { return len(r.Key) + len(r.Domain) + 190*len(r.Minutes) }
-
-// earlier returns the smaller of two times; zero is none.
-func earlier(a, b int64) int64 {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
