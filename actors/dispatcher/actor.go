@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -15,23 +16,15 @@ import (
 	"rollcall/ledger/tracing"
 )
 
-// running is one verification that has an actor here.
-type running struct {
-	pid       *actor.PID
-	epoch     int64
-	bytes     int64
-	workspace uuid.UUID
-	nearly    bool // nearly all of it is answered
-}
-
-// leased is one lease of ours, begun or not.
+// leased is one lease of ours.
 type leased struct {
 	workspace uuid.UUID
-
-	epoch int64
-	bytes int64
-	asked time.Time // when it was taken or renewed: it lasts leaseTTL from then
-	came  time.Time // when we knew of it
+	epoch     int64
+	bytes     int64
+	asked     time.Time  // when it was taken or renewed: it lasts leaseTTL from then
+	came      time.Time  // when we knew of it
+	pid       *actor.PID // of its verification's actor; nil: it waits for memory
+	nearly    bool       // nearly all of it is answered
 }
 
 // shell is the dispatcher's actor. Mailbox only.
@@ -40,9 +33,7 @@ type shell struct {
 	held      *atomic.Int64 // number of leases, read by other goroutines
 	admission admissionQueue
 	turns     turns
-	leased    map[uuid.UUID]leased
-	running   map[uuid.UUID]running
-	byPID     map[string]uuid.UUID
+	leased    map[uuid.UUID]*leased
 	noting    map[uuid.UUID]bool // crashed, not yet told to the ledger
 	ready     bool               // the leases of an earlier process are returned
 	calls     int                // calls of the ledger without an answer
@@ -74,8 +65,19 @@ type renewing struct {
 func newShell(o Options, held *atomic.Int64) *shell {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &shell{options: o, held: held, admission: newAdmissionQueue(o.BytesMax, o.Weight),
-		turns: newTurns(o.LeasesMax, o.Weight), leased: map[uuid.UUID]leased{},
-		running: map[uuid.UUID]running{}, byPID: map[string]uuid.UUID{}, noting: map[uuid.UUID]bool{}, ctx: ctx, cancel: cancel}
+		turns: newTurns(o.LeasesMax, o.Weight), leased: map[uuid.UUID]*leased{}, noting: map[uuid.UUID]bool{},
+		ctx: ctx, cancel: cancel}
+}
+
+// running returns the leases whose verifications have an actor here.
+func (s *shell) running() iter.Seq2[uuid.UUID, *leased] {
+	return func(yield func(uuid.UUID, *leased) bool) {
+		for id, l := range s.leased {
+			if l.pid != nil && !yield(id, l) {
+				return
+			}
+		}
+	}
 }
 
 type (
@@ -124,8 +126,11 @@ func (s *shell) Receive(c actor.Context) {
 	case verification.Nearly:
 		s.nearly(c, now, m.Verification)
 	case *actor.Terminated:
-		if id, ok := s.byPID[m.Who.Id]; ok {
-			s.crashed(c, now, id)
+		for id, l := range s.running() {
+			if l.pid.Equal(m.Who) {
+				s.crashed(c, now, id)
+				break
+			}
 		}
 	case ask:
 		s.tell(c, m.id)
@@ -191,8 +196,8 @@ func (s *shell) call(
 
 // tellLook makes the verifications see whether they were cancelled.
 func (s *shell) tellLook(c actor.Context) {
-	for _, r := range s.running {
-		c.Send(r.pid, verification.Look{})
+	for _, l := range s.running() {
+		c.Send(l.pid, verification.Look{})
 	}
 }
 
@@ -263,12 +268,13 @@ func (s *shell) weight() (leases int, addresses int64) {
 // took notes verifications that were leased, and gives back those that can't be begun.
 func (s *shell) took(c actor.Context, now, asked time.Time, found []ledger.Verification) {
 	for _, v := range found {
-		if r, ok := s.running[v.ID]; ok { // ours ran out: its actor must end before the next begins
-			c.Send(r.pid, verification.Lost{})
+		switch old := s.leased[v.ID]; {
+		case old == nil:
+		case old.pid != nil: // ours ran out: its actor must end before the next begins
+			c.Send(old.pid, verification.Lost{})
 			s.release(c, v.ID, v.Epoch)
 			continue
-		}
-		if old, ok := s.leased[v.ID]; ok { // still queued under an earlier epoch
+		default: // still queued under an earlier epoch
 			s.turns.ended(old.workspace)
 			s.admission.leave(v.ID)
 		}
@@ -276,7 +282,7 @@ func (s *shell) took(c actor.Context, now, asked time.Time, found []ledger.Verif
 			s.release(c, v.ID, v.Epoch)
 			continue
 		}
-		s.leased[v.ID] = leased{workspace: v.Workspace, epoch: v.Epoch, bytes: v.Bytes, asked: asked, came: now}
+		s.leased[v.ID] = &leased{workspace: v.Workspace, epoch: v.Epoch, bytes: v.Bytes, asked: asked, came: now}
 		s.options.Metrics.taken.Inc()
 		if v.Epoch > 1 {
 			s.options.Metrics.takenOver.Inc()
@@ -297,8 +303,7 @@ func (s *shell) begin(c actor.Context, now time.Time) {
 			actor.WithSupervisor(actor.NewOneForOneStrategy(0, 0, stopFailing)))
 		pid := c.Spawn(props)
 		c.Watch(pid)
-		s.running[v.ID] = running{pid: pid, epoch: v.Epoch, bytes: v.Bytes, workspace: v.Workspace}
-		s.byPID[pid.Id] = v.ID
+		s.leased[v.ID].pid = pid
 	}
 }
 
@@ -307,16 +312,14 @@ func stopFailing(any) actor.Directive { return actor.StopDirective }
 
 // ended forgets a verification whose actor has ended.
 func (s *shell) ended(c actor.Context, now time.Time, id uuid.UUID) {
-	r, ok := s.running[id]
-	if !ok {
+	l := s.leased[id]
+	if l == nil || l.pid == nil {
 		return
 	}
-	c.Unwatch(r.pid)
-	c.Stop(r.pid)
-	delete(s.running, id)
-	delete(s.byPID, r.pid.Id)
+	c.Unwatch(l.pid)
+	c.Stop(l.pid)
 	s.forget(id)
-	s.admission.ended(r.workspace, r.bytes, r.nearly)
+	s.admission.ended(l.workspace, l.bytes, l.nearly)
 	if !s.draining {
 		s.begin(c, now)
 		s.look(c, now)
@@ -333,13 +336,12 @@ func (s *shell) forget(id uuid.UUID) {
 
 // nearly lets another large file of its workspace begin beside the rest of one.
 func (s *shell) nearly(c actor.Context, now time.Time, id uuid.UUID) {
-	r, ok := s.running[id]
-	if !ok || r.nearly {
+	l := s.leased[id]
+	if l == nil || l.pid == nil || l.nearly {
 		return
 	}
-	r.nearly = true
-	s.running[id] = r
-	s.admission.nearly(r.workspace, r.bytes)
+	l.nearly = true
+	s.admission.nearly(l.workspace, l.bytes)
 	if !s.draining {
 		s.begin(c, now)
 	}
@@ -347,7 +349,7 @@ func (s *shell) nearly(c actor.Context, now time.Time, id uuid.UUID) {
 
 // crashed returns a verification whose actor, or a goroutine of it, panicked.
 func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
-	l := ledger.Lease{Verification: id, Node: s.options.Node, Epoch: s.running[id].epoch}
+	l := ledger.Lease{Verification: id, Node: s.options.Node, Epoch: s.leased[id].epoch}
 	s.options.Metrics.crashed.Inc()
 	s.options.Log.Error("verification actor crashed", "verification", id, "epoch", l.Epoch)
 	s.noting[id] = true
@@ -440,8 +442,8 @@ func (s *shell) kept(c actor.Context, leases []ledger.Lease) {
 // lose ends the work on a verification whose lease is gone.
 func (s *shell) lose(c actor.Context, id uuid.UUID) {
 	s.options.Metrics.lost.Inc()
-	if r, ok := s.running[id]; ok {
-		c.Send(r.pid, verification.Lost{})
+	if l := s.leased[id]; l.pid != nil {
+		c.Send(l.pid, verification.Lost{})
 		return
 	}
 	s.forget(id)
@@ -479,8 +481,8 @@ func (s *shell) sweep(c actor.Context) {
 // drain stops taking work and returns all leases.
 func (s *shell) drain(c actor.Context) {
 	s.draining = true
-	for _, r := range s.running {
-		c.Send(r.pid, verification.Drain{})
+	for _, l := range s.running() {
+		c.Send(l.pid, verification.Drain{})
 	}
 	s.releaseLine(c)
 	if s.stopSweep != nil {
@@ -509,7 +511,10 @@ func (s *shell) releaseLine(c actor.Context) {
 // tellDrained answers a drain once nothing runs and the ledger has answered every call, so that no lease can still
 // arrive.
 func (s *shell) tellDrained() {
-	if len(s.running) > 0 || s.calls > 0 {
+	for range s.running() {
+		return
+	}
+	if s.calls > 0 {
 		return
 	}
 	for _, done := range s.drained {

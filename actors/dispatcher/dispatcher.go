@@ -87,8 +87,8 @@ func (d *Dispatcher) Lookup(id uuid.UUID) (inspect.Verification, bool) {
 
 // tell forwards a question to the verification's actor.
 func (s *shell) tell(c actor.Context, id uuid.UUID) {
-	if r, ok := s.running[id]; ok {
-		c.RequestWithCustomSender(r.pid, verification.Ask{}, c.Sender())
+	if l := s.leased[id]; l != nil && l.pid != nil {
+		c.RequestWithCustomSender(l.pid, verification.Ask{}, c.Sender())
 		return
 	}
 	for _, w := range s.admission.waiters {

@@ -86,9 +86,8 @@ type Actor struct {
 // domainActors are the children.
 type domainActors struct {
 	pids    map[string]*actor.PID
-	names   map[string]string // PID id -> domain
-	counted int               // domains that options.Domain.Load counts
-	held    bool              // they offer nothing
+	counted int  // domains that options.Domain.Load counts
+	held    bool // they offer nothing
 }
 
 // settlement is the one in work.
@@ -131,7 +130,7 @@ type (
 func New(o Options, v ledger.Verification, l ledger.Lease) actor.Actor {
 	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), v.Workspace))
 	return &Actor{options: o, state: v, lease: l, ctx: ctx, cancel: cancel,
-		domains: domainActors{pids: map[string]*actor.PID{}, names: map[string]string{}}}
+		domains: domainActors{pids: map[string]*actor.PID{}}}
 }
 
 // Receive implements actor.Actor. Nothing here blocks.
@@ -339,7 +338,7 @@ func (a *Actor) spawn(c actor.Context, now time.Time, name string) {
 	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return domain.New(a.options.Domain, w) },
 		process.GuardOf(c.ActorSystem()).Dispatch()))
 	c.Watch(pid)
-	a.domains.pids[name], a.domains.names[pid.Id] = pid, name
+	a.domains.pids[name] = pid
 	if a.domains.held {
 		c.Send(pid, domain.Hold{On: true})
 	}
@@ -375,7 +374,6 @@ func (a *Actor) finish(c actor.Context, name string) {
 	a.plan.end(name)
 	if pid := a.domains.pids[name]; pid != nil {
 		delete(a.domains.pids, name)
-		delete(a.domains.names, pid.Id)
 		c.Unwatch(pid)
 		c.Stop(pid)
 		a.options.Metrics.domains.Dec()
@@ -390,11 +388,15 @@ func (a *Actor) stopDomains(c actor.Context) {
 
 // gone restarts a crashed domain actor after a pause, or gives its addresses up.
 func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
-	name, ok := a.domains.names[who.Id]
-	if !ok {
+	var name string
+	for of, pid := range a.domains.pids {
+		if pid.Equal(who) {
+			name = of
+		}
+	}
+	if name == "" {
 		return
 	}
-	delete(a.domains.names, who.Id)
 	delete(a.domains.pids, name)
 	a.options.Metrics.domains.Dec()
 	a.options.Metrics.crashes.Inc()
