@@ -69,8 +69,8 @@ func newShell(o Options, held *atomic.Int64) *shell {
 		ctx: ctx, cancel: cancel}
 }
 
-// running returns the leases whose verifications have an actor here.
-func (s *shell) running() iter.Seq2[uuid.UUID, *leased] {
+// eachRunning returns the leases whose verifications have an actor here.
+func (s *shell) eachRunning() iter.Seq2[uuid.UUID, *leased] {
 	return func(yield func(uuid.UUID, *leased) bool) {
 		for id, l := range s.leased {
 			if l.pid != nil && !yield(id, l) {
@@ -126,7 +126,7 @@ func (s *shell) Receive(c actor.Context) {
 	case verification.Nearly:
 		s.nearly(c, now, m.Verification)
 	case *actor.Terminated:
-		for id, l := range s.running() {
+		for id, l := range s.eachRunning() {
 			if l.pid.Equal(m.Who) {
 				s.crashed(c, now, id)
 				break
@@ -196,7 +196,7 @@ func (s *shell) call(
 
 // tellLook makes the verifications see whether they were cancelled.
 func (s *shell) tellLook(c actor.Context) {
-	for _, l := range s.running() {
+	for _, l := range s.eachRunning() {
 		c.Send(l.pid, verification.Look{})
 	}
 }
@@ -481,7 +481,7 @@ func (s *shell) sweep(c actor.Context) {
 // drain stops taking work and returns all leases.
 func (s *shell) drain(c actor.Context) {
 	s.draining = true
-	for _, l := range s.running() {
+	for _, l := range s.eachRunning() {
 		c.Send(l.pid, verification.Drain{})
 	}
 	s.releaseLine(c)
@@ -511,7 +511,7 @@ func (s *shell) releaseLine(c actor.Context) {
 // tellDrained answers a drain once nothing runs and the ledger has answered every call, so that no lease can still
 // arrive.
 func (s *shell) tellDrained() {
-	for range s.running() {
+	for range s.eachRunning() {
 		return
 	}
 	if s.calls > 0 {

@@ -17,8 +17,7 @@ type waiter struct {
 	since time.Time
 }
 
-// admission holds leased verifications until there is memory for their files. It is
-// plain Go. Mailbox only.
+// admission holds leased verifications until there is memory for their files. It is plain Go. Mailbox only.
 //
 // Small files have a part of the memory for themselves, so that they pass large ones without end. In the rest of it, a
 // workspace may have as many large files at work as its weight; a file no longer counts once nearly all of it is
@@ -29,7 +28,6 @@ type admissionQueue struct {
 	small   *quota.Pool[uuid.UUID]
 	large   *quota.Pool[uuid.UUID]
 	busy    map[uuid.UUID]int // large files at work, by workspace
-	begun   int
 	weight  func(workspace uuid.UUID) int
 }
 
@@ -90,7 +88,6 @@ func (l *admissionQueue) take(v ledger.Verification, small bool) bool {
 	default:
 		l.busy[v.Workspace]++
 	}
-	l.begun++
 	return true
 }
 
@@ -109,10 +106,8 @@ func (l *admissionQueue) nearly(workspace uuid.UUID, bytes int64) {
 	}
 }
 
-// ended frees the memory of a verification that was begun; nearly says whether that was
-// noted before.
+// ended frees the memory of a verification that was begun; nearly says whether that was noted before.
 func (l *admissionQueue) ended(workspace uuid.UUID, bytes int64, nearly bool) {
-	l.begun--
 	if l.isSmall(bytes) {
 		l.small.Return(workspace, bytes)
 		return

@@ -53,7 +53,7 @@ func TestOneFileIsAlwaysBegun(t *testing.T) {
 	q.over(1, 500*mega)
 	q.next(0, 2)
 	q.over(2, 60*mega)
-	if q.begun != 0 || q.bytes() != 0 || len(q.waiters) != 0 || len(q.busy) != 0 {
+	if q.bytes() != 0 || len(q.waiters) != 0 || len(q.busy) != 0 {
 		t.Errorf("at the end: %+v", q.admissionQueue)
 	}
 }
@@ -134,8 +134,8 @@ func TestTheMemoryOfALineIsBounded(t *testing.T) {
 			for _, v := range begun {
 				sum += v.Bytes
 			}
-			if sum > 64*mega && l.large.Used() < l.large.Size() || l.begun != len(begun) {
-				t.Fatalf("seed %d: %d files of %d bytes, the line says %d", seed, len(begun), sum, l.begun)
+			if sum > 64*mega && l.large.Used() < l.large.Size() {
+				t.Fatalf("seed %d: %d files of %d bytes", seed, len(begun), sum)
 			}
 		}
 		for len(l.waiters)+len(begun) > 0 { // everybody gets through

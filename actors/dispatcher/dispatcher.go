@@ -73,8 +73,7 @@ func (d *Dispatcher) stop(ctx context.Context) error {
 	return err
 }
 
-// lookupWithin bounds Lookup: a verification actor answers at once, unless it has much
-// to do.
+// lookupWithin bounds Lookup: a verification actor answers at once, unless it has much to do.
 const lookupWithin = time.Second
 
 // Lookup says what the open addresses of a verification wait for; false when this node
@@ -152,9 +151,8 @@ type Options struct {
 	Node      uuid.UUID // of this node, the same after a restart
 	Retention ledger.Retention
 	Work      verification.Options
-	// LeasesMax bounds the verifications this node has, and BytesMax the bytes of
-	// the files that it has in memory; one file is always taken, however large. Workspaces
-	// share both: see package ledger/quota.
+	// LeasesMax bounds the verifications this node has, and BytesMax the bytes of the files that it has in memory; one
+	// file is always taken, however large. Workspaces share both: see package ledger/quota.
 	LeasesMax int
 	BytesMax  int64
 	// Weight is how many turns a workspace has for one of another, at least 1. It must not block.

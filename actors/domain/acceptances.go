@@ -69,7 +69,7 @@ func (a *acceptances) setCanary(now time.Time, longest time.Duration) {
 	case n >= canaryMost:
 		a.canaryBy = now
 	case n >= canaryFew:
-		a.canaryBy = earlier(a.canaryBy, later(now, a.canaryFrom.Add(canarySoon)))
+		a.canaryBy = earliest(a.canaryBy, later(now, a.canaryFrom.Add(canarySoon)))
 	}
 }
 

@@ -116,13 +116,13 @@ func (a *Actor) Receive(c actor.Context) {
 func (a *Actor) tellWaits(c actor.Context, now, wake time.Time) time.Time {
 	next := a.toldAt.Add(tellEvery)
 	if now.Before(next) && !a.hasConcluded() {
-		return earlier(wake, next)
+		return earliest(wake, next)
 	}
 	a.toldAt = now
 	if w := a.planner.waits(now); !w.equal(a.told) {
 		a.told = w
 		c.Send(c.Parent(), w)
-		return earlier(wake, now.Add(tellEvery))
+		return earliest(wake, now.Add(tellEvery))
 	}
 	return wake
 }

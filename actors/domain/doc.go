@@ -1,10 +1,9 @@
 // Package domain works on the addresses of one mail domain of one verification.
 //
-// A domain actor finds the route, offers the addresses to the receiver in
-// chunks, asks again when the time has come, and finds out what an acceptance is
-// worth. Every address leaves it with exactly one final outcome: what nobody could
-// find out is unknown when the time is up. Outcomes come from verdict.Conclude alone;
-// the actor gathers the cases that they rest on.
+// A domain actor finds the route, offers the addresses to the receiver in chunks, asks again when the time has come,
+// and finds out what an acceptance is worth. Every address leaves it with exactly one final outcome: what nobody could
+// find out is unknown when the time is up. Outcomes come from verdict.Conclude alone; the actor gathers the cases that
+// they rest on.
 //
 // An acceptance says something only where mailboxes are told apart. Control probes, questions about mailboxes that
 // nobody has, find that out. They are sent at the end of the first chunk, or after a real address was accepted. One
@@ -15,14 +14,12 @@
 // A receiver actor that can't be reached, moves or falls silent is our own trouble and no attempt at an address: it is
 // looked up again every few seconds, as long as the work is ours.
 //
-// What to do next is decided by planner, which is plain Go; Actor is its shell. A planner has
-// four parts, which share a job: route is where the addresses are asked, retries are those that
-// were answered and have no outcome, controls find out what an acceptance is worth, and backlog
-// is what was never asked and what is out. The attempt log keeps the attempts at addresses that
-// wait, for there may be a million. Facts are what domains have learned for one another, on
+// What to do next is decided by planner, which is plain Go; Actor is its shell. A planner has four parts, which share a
+// job: route is where the addresses are asked, retries are those that were answered and have no outcome, controls find
+// out what an acceptance is worth, and backlog is what was never asked and what is out. The attempt log keeps the
+// attempts at addresses that wait, for there may be a million. Facts are what domains have learned for one another, on
 // this node and, through a Store, on all.
 //
-// Of the ledger the package sees Store alone, which is a memory that may be lost. It
-// keeps nothing durable: its parent, the verification actor, starts it anew with
-// the addresses that are not settled.
+// Of the ledger the package sees Store alone, which is a memory that may be lost. It keeps nothing durable: its parent,
+// the verification actor, starts it anew with the addresses that are not settled.
 package domain

@@ -102,12 +102,14 @@ func caseTime(now time.Time, c evidence.Case) time.Time {
 	return now
 }
 
-// earlier is the earlier of two times; the zero time is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
+// earliest is the earliest of some times; the zero time is never.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if first.IsZero() || !t.IsZero() && t.Before(first) {
+			first = t
+		}
 	}
-	return a
+	return first
 }
 
 // later is the later of two times.

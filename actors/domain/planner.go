@@ -250,18 +250,16 @@ func (pl *planner) wakeAt(now time.Time) time.Time {
 	if pl.draining {
 		return now.Add(drainPause)
 	}
-	at := earlier(pl.work.Deadline, pl.controls.recallBy)
-	at = earlier(at, pl.controls.nextControl())
-	at = earlier(at, after(now, pl.route.pausedUntil()))
-	at = earlier(at, pl.controls.witnesses.nextDoubt(now))
+	at := earliest(pl.work.Deadline, pl.controls.recallBy, pl.controls.nextControl(),
+		after(now, pl.route.pausedUntil()), pl.controls.witnesses.nextDoubt(now))
 	if !pl.retries.hasDue(now) { // what is due waits for a message
-		at = earlier(at, pl.retries.nextDue())
+		at = earliest(at, pl.retries.nextDue())
 	}
 	if len(pl.backlog.chunks) > 0 {
-		at = earlier(at, now.Add(time.Second))
+		at = earliest(at, now.Add(time.Second))
 	}
 	if pl.backlog.crowded {
-		at = earlier(at, now.Add(crowdedPause))
+		at = earliest(at, now.Add(crowdedPause))
 	}
 	return at
 }
@@ -278,7 +276,7 @@ func (pl *planner) quietUntil(now time.Time) time.Time {
 	if busy {
 		return time.Time{}
 	}
-	return earlier(earlier(pl.controls.nextControl(), pl.controls.witnesses.nextDoubt(now)), until)
+	return earliest(pl.controls.nextControl(), pl.controls.witnesses.nextDoubt(now), until)
 }
 
 // holdWork takes back what is out and offers nothing more, or goes on; the time between doesn't count towards giving

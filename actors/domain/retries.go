@@ -298,9 +298,8 @@ func (r *retries) countDue(now time.Time) map[smtp.Reason]int {
 	return out
 }
 
-// pending is what is kept of one address from its first answer to its outcome. There
-// may be as many as a file has rows: 40 bytes each, and 16 for each attempt, which
-// the attempt log holds. Its times count from the start of the planner.
+// pending is what is kept of one address from its first answer to its outcome. There may be as many as a file has rows:
+// 40 bytes each, and 16 for each attempt, which the attempt log holds. Its times count from the start of the planner.
 type pending struct {
 	since   time.Duration // the first answer, from which the time to give up counts
 	due     time.Duration // the next attempt

@@ -231,8 +231,7 @@ func (s *Source) Empty() bool {
 		s.Tempo == Rate{}
 }
 
-// shorter leaves something out: the source that came last, or when it is the only one its
-// oldest minute, or all of it.
+// shorter leaves something out: the source that came last, or when it is the only one its oldest minute, or all of it.
 func shorter(sources []Source) []Source {
 	switch n := len(sources); {
 	case n == 1 && len(sources[0].Minutes) > 0:

@@ -25,7 +25,7 @@ type Actor struct {
 	key        string
 	waiting    *waiting               // offers that came before it had a slot; nil: it has one
 	slot       *registry.ReceiverSlot // nil: it has none and waits for none
-	resting    bool                   // as its slot has it
+	resting    bool                   // as its slot has it: it can be given up for another receiver
 	scheduler  *scheduler.Scheduler   // nil: not begun, or over
 	scheduling scheduler.Options
 	handle     *registry.Handle
@@ -185,19 +185,6 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 	return true
 }
 
-// rest tells those who wait for a slot whether this one can be given up.
-func (a *Actor) rest() {
-	resting := !a.scheduler.HasWork()
-	if resting == a.resting {
-		return
-	}
-	if a.resting = resting; resting {
-		a.slot.MarkIdle()
-	} else {
-		a.slot.Work()
-	}
-}
-
 // plan asks the scheduler what to do, does it, and sets the timer for the next time.
 func (a *Actor) plan(c actor.Context, now time.Time) {
 	steps, wake := a.scheduler.Plan(now)
@@ -209,7 +196,10 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 		a.timer.Set(c, now, wake)
 		return
 	}
-	a.rest()
+	if resting := !a.scheduler.HasWork(); resting != a.resting {
+		a.resting = resting
+		a.slot.SetIdle(resting)
+	}
 	if since, idle := a.scheduler.IdleSince(); idle {
 		if now.Sub(since) >= a.idle {
 			c.Stop(c.Self())

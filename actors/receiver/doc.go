@@ -1,10 +1,9 @@
 // Package receiver speaks to one receiver for the whole cluster.
 //
-// A receiver actor is a virtual actor; its identity is the receiver key of a
-// route. Domain actors offer it chunks of probes and get answers with verdicts. What is
-// asked, when and from where is decided by a scheduler.Scheduler, which is plain Go. Actor
-// and the session actors, its children, are the shell: messages and replies go in, steps
-// come out and are carried out.
+// A receiver actor is a virtual actor; its identity is the receiver key of a route. Domain actors offer it chunks of
+// probes and get answers with verdicts. What is asked, when and from where is decided by a scheduler.Scheduler, which
+// is plain Go. Actor and the session actors, its children, are the shell: messages and replies go in, steps come out
+// and are carried out.
 //
 // In a cluster a receiver may have actors on several nodes for a while. Each uses its share of the allowance and no
 // more: package registry knows the shares and the SMTP connections of a node, and ApplyShares returns when they agree.

@@ -8,10 +8,9 @@ import (
 	"rollcall/actors/wire"
 )
 
-// TestSmallBesideTransactions: ten addresses that come while transactions of a hundred
-// are on their way do not wait for all of these, and
-// the receiver sees no limit broken. What it waited is counted in RCPTs of the others that
-// the lab saw before the first of its own, so that it says the same on a slow machine.
+// TestSmallBesideTransactions: ten addresses that come while transactions of a hundred are on their way do not wait for
+// all of these, and the receiver sees no limit broken. What it waited is counted in RCPTs of the others that the lab
+// saw before the first of its own, so that it says the same on a slow machine.
 func TestSmallBesideTransactions(t *testing.T) {
 	t.Parallel()
 	a := openedWide()

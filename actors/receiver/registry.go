@@ -28,8 +28,7 @@ type Registry struct {
 // NewRegistry makes a registry in which nothing may be used until the first ApplyShares, or Alone.
 func NewRegistry() *Registry { return &Registry{Registry: registry.New()} }
 
-// stateWriter makes the writer of this node's receivers; nil when there is nowhere to keep
-// anything.
+// stateWriter makes the writer of this node's receivers; nil when there is nowhere to keep anything.
 func (l *Registry) stateWriter(o Options) *facts.Writer {
 	o.Metrics.collected.Store(l)
 	if o.Facts == nil {

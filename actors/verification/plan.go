@@ -38,8 +38,7 @@ const (
 	heldMax = 32_768
 )
 
-// plan keeps which addresses are open, answered and settled, and which domain
-// is next. It is plain Go. Mailbox only.
+// plan keeps which addresses are open, answered and settled, and which domain is next. It is plain Go. Mailbox only.
 type plan struct {
 	file       *intake.File
 	order      []uint32 // ordinals that are not settled, domain by domain

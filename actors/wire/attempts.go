@@ -40,25 +40,19 @@ func (t *Texts) List() [][]byte { return t.list }
 // number returns the place of a text of a kind, 0 for the empty one.
 func (t *Texts) number(kind int, text string) uint32 {
 	last := &t.last[kind]
-	if last.text != text {
-		last.text, last.number = text, t.look(text)
+	if last.text == text {
+		return last.number
 	}
-	return last.number
-}
-
-func (t *Texts) look(text string) uint32 {
-	if text == "" {
-		return 0
+	n, known := t.known[text]
+	if !known && text != "" {
+		if t.known == nil {
+			t.known = map[string]uint32{}
+		}
+		t.list = append(t.list, []byte(text))
+		n = uint32(len(t.list))
+		t.known[text] = n
 	}
-	if n, ok := t.known[text]; ok {
-		return n
-	}
-	if t.known == nil {
-		t.known = map[string]uint32{}
-	}
-	t.list = append(t.list, []byte(text))
-	n := uint32(len(t.list))
-	t.known[text] = n
+	last.text, last.number = text, n
 	return n
 }
 

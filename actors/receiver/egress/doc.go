@@ -1,5 +1,4 @@
-// Package egress is the pool of our source addresses: which of them may speak to which
-// receiver now.
+// Package egress is the pool of our source addresses: which of them may speak to which receiver now.
 //
 // A Pool belongs to a node and knows three things of each Source. Its health: a source that many receivers refuse is
 // suspended for all of them, and when that is over one receiver tries it first. Its daily cap: how many RCPTs an

@@ -66,8 +66,7 @@ func (s *Source) Reaches(at netip.Addr) bool {
 	return !s.Addr.IsValid() || s.Addr.Unmap().Is4() == at.Unmap().Is4()
 }
 
-// Pool holds the sources of a node, and what receivers think of them. Safe for concurrent
-// use.
+// Pool holds the sources of a node, and what receivers think of them. Safe for concurrent use.
 type Pool struct {
 	// Hour is how long an hour lasts toward receivers: for refusals, suspensions and waits that a rule names, not for
 	// waits that a receiver names. It is set before anything else is done.
@@ -178,8 +177,7 @@ func (h *health) count(now time.Time, span time.Duration) (spoken, blocked int) 
 	return spoken, blocked
 }
 
-// Usable reports whether a receiver may be spoken to from a source, and if not, when to
-// ask again.
+// Usable reports whether a receiver may be spoken to from a source, and if not, when to ask again.
 func (p *Pool) Usable(i int, key string, now time.Time) (bool, time.Time) {
 	return p.usable(i, key, now, false)
 }

@@ -13,8 +13,7 @@
 // Something scarcer than turns, such as the refusals that a receiver bears, is charged as the turns it is worth
 // (HostQueue.ChargeScarce; dominant resource fairness, Ghodsi 2011), so that heavy users leave the others their part.
 //
-// Items that look invented are suspect: Pop gives out few of them in a row while normal
-// ones wait.
+// Items that look invented are suspect: Pop gives out few of them in a row while normal ones wait.
 //
 // The package is plain Go: the time is an argument, and nothing is safe for concurrent use.
 package fairqueue

@@ -40,7 +40,7 @@ func TestWhoHasNothingToDoMakesRoomAtOnce(t *testing.T) {
 	if waiting.granted {
 		t.Fatal("one workspace has more than half")
 	}
-	all[2].slot.MarkIdle()
+	all[2].slot.SetIdle(true)
 	if all[2].yielded != 1 {
 		t.Fatal("nobody asked the one without work to end")
 	}
@@ -56,10 +56,10 @@ func TestThoseGoFirstWhoRestedLongest(t *testing.T) {
 	for range 4 {
 		all = append(all, come(s, 1))
 	}
-	all[3].slot.MarkIdle()
-	all[1].slot.MarkIdle()
-	all[0].slot.MarkIdle()
-	all[3].slot.Work()
+	all[3].slot.SetIdle(true)
+	all[1].slot.SetIdle(true)
+	all[0].slot.SetIdle(true)
+	all[3].slot.SetIdle(false)
 	come(s, 1)
 	if all[1].yielded != 1 || all[0].yielded+all[3].yielded != 0 {
 		t.Errorf("asked to end: %d %d %d", all[0].yielded, all[1].yielded, all[3].yielded)
@@ -97,11 +97,11 @@ func TestNobodyIsLeftWaiting(t *testing.T) {
 				all = append(all, come(s, byte(r.IntN(2))))
 			case n == 2:
 				if g := all[r.IntN(len(all))]; g.granted {
-					g.slot.MarkIdle()
+					g.slot.SetIdle(true)
 				}
 			default:
 				if g := all[r.IntN(len(all))]; g.granted && g.yielded == 0 {
-					g.slot.Work()
+					g.slot.SetIdle(false)
 				}
 			}
 			answer()
@@ -120,7 +120,7 @@ func TestNobodyIsLeftWaiting(t *testing.T) {
 			}
 			for _, g := range all {
 				if g.granted {
-					g.slot.MarkIdle()
+					g.slot.SetIdle(true)
 				}
 			}
 			answer()

@@ -101,22 +101,17 @@ func (s *ReceiverSlots) Used() int { return int(s.turns.Used()) }
 // Waiting is how many receivers wait for a slot.
 func (s *ReceiverSlots) Waiting() int { return s.turns.Waiting() }
 
-// MarkIdle marks the receiver as idle.
-func (t *ReceiverSlot) MarkIdle() {
+// SetIdle notes whether the receiver has work.
+func (t *ReceiverSlot) SetIdle(idle bool) {
 	s := t.slots
 	s.mu.Lock()
-	if t.place == nil && !t.asked {
+	if !idle {
+		t.leaveIdle()
+	} else if t.place == nil && !t.asked {
 		t.place = s.idle.PushBack(t)
 	}
 	s.mu.Unlock()
 	s.makeRoom()
-}
-
-// Work marks it as at work again.
-func (t *ReceiverSlot) Work() {
-	t.slots.mu.Lock()
-	defer t.slots.mu.Unlock()
-	t.leaveIdle()
 }
 
 // leaveIdle takes a slot off the idle list. Under mu.
@@ -133,7 +128,7 @@ func (t *ReceiverSlot) Stay() {
 	t.slots.makeRoom()
 }
 
-// answer notes that a slot's Yield was answered.
+// answer takes a slot off the idle list, and notes the answer if it was asked to yield.
 func (t *ReceiverSlot) answer() {
 	t.slots.mu.Lock()
 	defer t.slots.mu.Unlock()

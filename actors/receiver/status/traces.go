@@ -42,9 +42,8 @@ type trace struct {
 	next   int                 // guarded by Traces.mu; its oldest, when it is full
 }
 
-// Read returns the newest lines of the receivers that a key stands for, from one source or all
-// ("*"), whose numbers are above after. The first call begins the trace, and it ends ten
-// seconds after the last. Errors: ErrTraces.
+// Read returns the newest lines of the receivers that a key stands for, from one source or all ("*"), whose numbers are
+// above after. The first call begins the trace, and it ends ten seconds after the last. Errors: ErrTraces.
 func (t *Traces) Read(
 	now time.Time, key string, stands func(key string) bool, source string, after uint64,
 ) ([]inspect.TraceLine, error) {
