@@ -91,40 +91,29 @@ func inquire[T any](
 	ctx context.Context, l *Registry, which func(key string) bool, changes bool,
 	of func(s *scheduler.Scheduler, now time.Time) T,
 ) []T {
-	asked := l.Handles(which)
-	type answer struct {
-		from *registry.Handle
-		is   T
+	answers := map[*registry.Handle]chan T{}
+	for h, tell := range l.Handles(which) {
+		answer := make(chan T, 1) // nobody blocks
+		answers[h] = answer
+		tell(look{func(s *scheduler.Scheduler, now time.Time) { answer <- of(s, now) }, changes})
 	}
-	answers := make(chan answer, len(asked)) // nobody blocks
-	for h, tell := range asked {
-		tell(look{func(s *scheduler.Scheduler, now time.Time) { answers <- answer{h, of(s, now)} }, changes})
-	}
-	quiet := time.NewTicker(quietFor)
-	defer quiet.Stop()
-	out := make([]T, 0, len(asked))
-	for len(asked) > 0 {
+	out := make([]T, 0, len(answers))
+	for h, answer := range answers {
 		select {
-		case one := <-answers:
-			out = append(out, one.is)
-			delete(asked, one.from)
-			quiet.Reset(quietFor)
-		case <-quiet.C:
-			if gone := l.Left(asked); len(answers) == 0 { // they answer before they leave, or not at all
-				for _, s := range gone {
-					delete(asked, s)
-				}
-			}
+		case one := <-answer:
+			out = append(out, one)
+			continue
+		case <-h.Left():
 		case <-ctx.Done():
-			return out
+		}
+		select { // actors answer before they leave, or not at all
+		case one := <-answer:
+			out = append(out, one)
+		default:
 		}
 	}
 	return out
 }
-
-// quietFor is how long no answer comes before we check whether the missing actors still live: a stopped actor reads no
-// messages.
-const quietFor = 50 * time.Millisecond
 
 // Forget drops what this node learned of the receivers that a key or the name of a rule stands for, and what is stored
 // of it. What is one of the scheduler's parts (ForgetPace and so on). It returns one answer for each receiver that

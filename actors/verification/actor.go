@@ -287,7 +287,7 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 			a.stopDomains(c)
 			a.settle(c, now, true)
 		}
-		if writing := a.parking != nil && a.parking.writing; !a.settlement.underWay && !a.marks.underWay && !writing && (a.plan == nil || a.plan.unsettled == 0) {
+		if writing := a.parking != nil && a.parking.writing; !a.settlement.underWay && !a.marks.underWay && !writing && (a.plan == nil || len(a.plan.pending) == 0) {
 			a.close(c)
 		}
 	}
@@ -296,7 +296,7 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 // hold stops asking while outcomes can't be settled, and goes on when they are: whatever isn't settled when the lease
 // ends is asked again by the next owner.
 func (a *Actor) hold(c actor.Context, now time.Time) {
-	held := a.plan.unsettled > 0 && now.Sub(a.plan.since) >= holdAfter
+	held := len(a.plan.pending) > 0 && now.Sub(a.plan.since) >= holdAfter
 	if held == a.domains.held {
 		return
 	}

@@ -319,7 +319,7 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	case quiet != a.marks.waiting && now.Sub(a.marks.changed) < waitingDwell && (quiet || a.plan.left != nil):
 		return // a verification that woke often only checks whether a receiver answers now, and waits again
 	case quiet != a.marks.waiting:
-	case a.settlement.underWay || a.plan.unsettled > 0 || now.Sub(a.marks.outlook.at) < remarkEvery:
+	case a.settlement.underWay || len(a.plan.pending) > 0 || now.Sub(a.marks.outlook.at) < remarkEvery:
 		return // the settlement tells it
 	}
 	next := ledger.Outlook{Next: until, Expected: whole(a.survey(now).finish)}

@@ -64,9 +64,8 @@ type plan struct {
 
 // outcomes are those that the ledger doesn't have yet.
 type outcomes struct {
-	pending   [][]domain.Final // as they came
-	unsettled int              // all of pending
-	behind    atomic.Bool      // so many that the domains wait for the ledger
+	pending []domain.Final // as they came
+	behind  atomic.Bool    // so many that the domains wait for the ledger
 }
 
 // work is one domain that has an actor.
@@ -174,25 +173,20 @@ func (p *plan) ordinals(w *work) []uint32 {
 	return all
 }
 
-// take notes final outcomes, which belong to the plan from then on. A repeated one is ignored.
+// take notes final outcomes. A repeated one is ignored.
 func (p *plan) take(now time.Time, finals []domain.Final) {
-	finals = slices.DeleteFunc(finals, func(f domain.Final) bool {
-		if int(f.Ordinal) >= p.file.Len() || p.answered.has(f.Ordinal) {
-			return true
+	before := len(p.pending)
+	for _, f := range finals {
+		if int(f.Ordinal) < p.file.Len() && !p.answered.has(f.Ordinal) {
+			p.answered.set(f.Ordinal)
+			p.pending = append(p.pending, f)
 		}
-		p.answered.set(f.Ordinal)
-		return false
-	})
-	if len(finals) == 0 {
-		return
 	}
-	if p.unsettled == 0 {
+	p.final += len(p.pending) - before
+	if before == 0 {
 		p.since = now
 	}
-	p.pending = append(p.pending, finals)
-	p.final += len(finals)
-	p.unsettled += len(finals)
-	if p.unsettled >= unsettledMax {
+	if len(p.pending) >= unsettledMax {
 		p.behind.Store(true)
 	}
 }
@@ -221,7 +215,7 @@ func (p *plan) giveUp(now time.Time, w *work) {
 // have been committed, and the ledger recognizes a repeat only if it is equal.
 func (p *plan) batch(now time.Time, atOnce bool) []ledger.Result {
 	if len(p.batched) == 0 {
-		if p.unsettled == 0 || !atOnce && p.unsettled < settleAt && now.Sub(p.since) < settleEvery {
+		if len(p.pending) == 0 || !atOnce && len(p.pending) < settleAt && now.Sub(p.since) < settleEvery {
 			return nil
 		}
 		p.fillBatch()
@@ -231,7 +225,7 @@ func (p *plan) batch(now time.Time, atOnce bool) []ledger.Result {
 
 // fillBatch makes a batch, in file order, of as many of pending as one settlement takes.
 func (p *plan) fillBatch() {
-	batch := p.firstPending(min(p.unsettled, ledger.SettlementMax, evidence.EntriesMax))
+	batch := p.firstPending(min(len(p.pending), ledger.SettlementMax, evidence.EntriesMax))
 	slices.SortFunc(batch, func(a, b *domain.Final) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
 	p.batched, p.entries = slices.Grow(p.batched, len(batch)), slices.Grow(p.entries, len(batch))
 	var text strings.Builder   // of all addresses
@@ -248,34 +242,26 @@ func (p *plan) fillBatch() {
 // firstPending returns the first of pending, at most so many, whose evidence fits into one settlement.
 func (p *plan) firstPending(most int) []*domain.Final {
 	size, out := 0, make([]*domain.Final, 0, most)
-	for _, finals := range p.pending {
-		for i := range finals {
-			size += evidence.Size(&finals[i].Case)
-			if n := len(out); n == most || n > 0 && size > evidence.RawMax {
-				return out
-			}
-			out = append(out, &finals[i])
+	for i := range p.pending[:most] {
+		if size += evidence.Size(&p.pending[i].Case); i > 0 && size > evidence.RawMax {
+			break
 		}
+		out = append(out, &p.pending[i])
 	}
 	return out
 }
 
 // settled drops the batch, which the ledger has now, and reports whether the ledger has caught up by it.
 func (p *plan) settled(now time.Time) bool {
-	p.unsettled -= len(p.batched)
-	for n := len(p.batched); n > 0; {
-		first := p.pending[0]
-		if len(first) > n {
-			p.pending[0] = first[n:]
-			break
-		}
-		n -= len(first)
-		p.pending[0], p.pending = nil, p.pending[1:]
+	n := len(p.batched)
+	clear(p.pending[:n])
+	if p.pending = p.pending[n:]; len(p.pending) == 0 {
+		p.pending = nil
 	}
 	clear(p.batched)
 	clear(p.entries)
 	p.since, p.batched, p.entries = now, p.batched[:0], p.entries[:0]
-	return p.unsettled <= unsettledMax/2 && p.behind.CompareAndSwap(true, false)
+	return len(p.pending) <= unsettledMax/2 && p.behind.CompareAndSwap(true, false)
 }
 
 // rest notes until when a domain only waits; zero: it goes on.
@@ -302,7 +288,7 @@ func (p *plan) end(name string) {
 // quiet returns until when nothing can be done; false: something can.
 func (p *plan) quiet() (time.Time, bool) {
 	begun := p.next == len(p.ids) || len(p.open) == heldMax || p.crowded
-	if !begun || len(p.open) == 0 || p.resting < len(p.open) || p.unsettled > 0 {
+	if !begun || len(p.open) == 0 || p.resting < len(p.open) || len(p.pending) > 0 {
 		return time.Time{}, false
 	}
 	var first time.Time

@@ -290,7 +290,7 @@ func TestABatchHoldsAsMuchEvidenceAsIsKept(t *testing.T) {
 		settled, batches = settled+len(batch), batches+1
 		p.settled(noon)
 	}
-	if settled != n || batches < 3 || p.unsettled != 0 {
-		t.Errorf("%d outcomes in %d batches, %d are left", settled, batches, p.unsettled)
+	if settled != n || batches < 3 || len(p.pending) != 0 {
+		t.Errorf("%d outcomes in %d batches, %d are left", settled, batches, len(p.pending))
 	}
 }

@@ -241,7 +241,7 @@ type survey struct {
 // survey looks at all domains at work.
 func (p *plan) survey(now, begun, deadline time.Time) survey {
 	sums := sums{}
-	o := eta{now: now, begun: begun, deadline: deadline, pending: p.unsettled, took: p.took,
+	o := eta{now: now, begun: begun, deadline: deadline, pending: len(p.pending), took: p.took,
 		queues: map[string]*queue{}, domains: len(p.ids) - p.next,
 		busy: len(p.open) - p.resting, addresses: len(p.order) - p.began,
 		began: p.began}

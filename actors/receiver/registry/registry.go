@@ -75,6 +75,7 @@ type entry struct {
 type Handle struct {
 	*entry
 	tell func(msg any) // never blocks; guarded by living.mu
+	left chan struct{} // closed when it was given up
 }
 
 // ConnSlot is one SMTP connection to a receiver, from before its dial.
@@ -283,7 +284,7 @@ func (l *Registry) Enter(key string, allow func(key string) throttle.Limits) *Ha
 		l.entries[key] = p
 		p.takeShare()
 	}
-	s := &Handle{entry: p}
+	s := &Handle{entry: p, left: make(chan struct{})}
 	p.handles[s] = struct{}{}
 	return s
 }
@@ -301,9 +302,13 @@ func (s *Handle) Leave() {
 	defer s.registry.mu.Unlock()
 	if _, here := s.handles[s]; here {
 		delete(s.handles, s)
+		close(s.left)
 		s.dropUnused()
 	}
 }
+
+// Left is closed when the handle was given up.
+func (s *Handle) Left() <-chan struct{} { return s.left }
 
 // dropUnused drops an entry without actors and connections. Under living.mu.
 func (p *entry) dropUnused() {
@@ -447,16 +452,4 @@ func (l *Registry) Handles(which func(key string) bool) map[*Handle]func(msg any
 		}
 	}
 	return out
-}
-
-// Left returns those of some handles that were given up since.
-func (l *Registry) Left(asked map[*Handle]func(msg any)) (gone []*Handle) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for s := range asked {
-		if _, here := s.handles[s]; !here {
-			gone = append(gone, s)
-		}
-	}
-	return gone
 }
