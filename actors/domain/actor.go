@@ -36,16 +36,8 @@ type Actor struct {
 }
 
 type (
-	routeDone struct {
-		route mx.Route
-		err   error
-	}
-	receiverDone struct {
-		key string
-		pid *actor.PID
-	}
-	recallDone struct{}
-	panicked   struct{} // what was done beside the actor
+	done     func(c actor.Context, now time.Time) // what follows from what was done beside the actor
+	panicked struct{}                             // what was done beside the actor
 )
 
 // New makes the actor for one domain; its parent is told Finals, Quiet and Waits.
@@ -91,15 +83,8 @@ func (a *Actor) Receive(c actor.Context) {
 	case Resume:
 		a.planner.held = false
 	case CaughtUp:
-	case routeDone:
-		a.planner.takeRoute(now, m.route, m.err)
-	case receiverDone:
-		if a.planner.foundReceiver(m.key, m.pid != nil) && m.pid != nil {
-			a.receiver = m.pid
-			c.Watch(m.pid)
-		}
-	case recallDone:
-		a.planner.controls.recallOver(now)
+	case done:
+		m(c, now)
 	case panicked:
 		panic("a task of this domain panicked") // so that its parent begins it anew
 	case process.WakeUp:
@@ -175,14 +160,21 @@ func (a *Actor) doStep(c actor.Context, s step) {
 			if err != nil {
 				a.options.Log.Debug("route not found out", "domain", domain, "err", err)
 			}
-			root.Send(self, routeDone{route, err})
+			root.Send(self, done(func(_ actor.Context, now time.Time) { a.planner.takeRoute(now, route, err) }))
 		}, failed)
 	case findReceiver:
 		key := a.planner.route.key
 		resolve := func() {
-			if ctx.Err() == nil {
-				root.Send(self, receiverDone{key, a.options.Resolve(key)})
+			if ctx.Err() != nil {
+				return
 			}
+			pid := a.options.Resolve(key)
+			root.Send(self, done(func(c actor.Context, now time.Time) {
+				if a.planner.foundReceiver(key, pid != nil) && pid != nil {
+					a.receiver = pid
+					c.Watch(pid)
+				}
+			}))
 		}
 		if s.after > 0 {
 			beside.After(s.after+rand.N(s.after/resolveJitter), "resolve", resolve, failed)
@@ -194,7 +186,7 @@ func (a *Actor) doStep(c actor.Context, s step) {
 			within, cancel := context.WithTimeout(ctx, recallWithin)
 			defer cancel()
 			a.options.Facts.Recall(within, s.keys...)
-			root.Send(self, recallDone{})
+			root.Send(self, done(func(_ actor.Context, now time.Time) { a.planner.controls.recallOver(now) }))
 		}, failed)
 	case tell:
 		if a.receiver != nil {

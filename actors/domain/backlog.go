@@ -41,7 +41,6 @@ type open struct {
 	retries bool                // of due retries
 	acked   bool
 	sent    time.Time
-	seen    map[uint64]struct{} // batches of results that were taken
 }
 
 // backlog is the addresses that were never asked, and those out at the receiver.
@@ -213,7 +212,7 @@ func (b *backlog) offerChunk(now time.Time, hosts []*wire.Host, retries bool) {
 		b.receiver.heard = now
 	}
 	b.chunk++
-	o := &open{retries: retries, left: map[uint32]struct{}{}, seen: map[uint64]struct{}{}}
+	o := &open{retries: retries, left: map[uint32]struct{}{}}
 	size := b.size
 	if b.options.Load.isHeavy() {
 		size = chunkLeast
@@ -300,8 +299,7 @@ func (b *backlog) takeAck(now time.Time, m *wire.OfferAck) {
 	}
 }
 
-// takeResults notes that results of a chunk came, and returns it; nil if they were taken before or the chunk was taken
-// back.
+// takeResults notes that results of a chunk came, and returns it; nil if all of it was answered or it was taken back.
 func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
 	b.addStep(reply{&wire.ResultsAck{Task: b.task, Chunk: m.GetChunk(), Batch: m.GetBatch()}})
 	o := b.chunkOf(m.GetChunk())
@@ -311,10 +309,6 @@ func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
 	r := &b.receiver
 	r.heard, r.credit, r.heldUntil = now, m.GetCredit(), time.Time{}
 	r.failures, r.lost = 0, 0
-	if _, seen := o.seen[m.GetBatch()]; seen {
-		return nil
-	}
-	o.seen[m.GetBatch()] = struct{}{}
 	o.acked = true
 	return o
 }

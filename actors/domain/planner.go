@@ -77,14 +77,16 @@ func (pl *planner) takeResults(now time.Time, m *wire.Results) {
 	if o == nil {
 		return
 	}
-	reader := wire.NewReader(m)
+	reader, before := wire.NewReader(m), len(o.left)
 	for _, answer := range m.GetAnswers() {
 		if pl.backlog.takeOff(o, answer.GetOrdinal()) {
 			pl.takeAnswer(now, answer, reader.AttemptsOf(answer), now.Sub(o.sent))
 		}
 	}
-	pl.backlog.finishChunk(now, o)
-	pl.backlog.noteBarren(now, m)
+	if len(o.left) < before {
+		pl.backlog.finishChunk(now, o)
+		pl.backlog.noteBarren(now, m)
+	}
 }
 
 // takeAnswer follows what came of one probe, which was out for a time.

@@ -64,12 +64,6 @@ func politely(next actor.ReceiverFunc) actor.ReceiverFunc {
 // stopForMove asks an actor to end, because another node runs the receiver now.
 type stopForMove struct{}
 
-// factKnown is what was found for a knowFact.
-type factKnown struct{ data []byte }
-
-// clientsLost tells an actor that the clients at an address are out of reach.
-type clientsLost struct{ address string }
-
 // departed tells an actor that its last fact was written, or couldn't be.
 type departed struct{}
 
@@ -152,10 +146,6 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		m.at(a.scheduler, now)
 		return m.changes
 	case registry.Changed:
-	case clientsLost:
-		a.scheduler.LoseClients(m.address)
-	case factKnown:
-		a.scheduler.Recall(now, m.data)
 	case stopForMove:
 		a.scheduler.HandOff(now)
 	case registry.Yield:
@@ -236,7 +226,9 @@ func (a *Actor) do(c actor.Context, s scheduler.Step) {
 		a.dismiss(c, s.ID)
 	case scheduler.KnowFact:
 		root, self := c.ActorSystem().Root, c.Self()
-		a.writer.Know(s.Key, func(f facts.Fact) { root.Send(self, factKnown{f.Data}) })
+		a.writer.Know(s.Key, func(f facts.Fact) {
+			root.Send(self, look{func(s *scheduler.Scheduler, now time.Time) { s.Recall(now, f.Data) }, true})
+		})
 	case scheduler.KeepFact:
 		a.writer.Keep(s.Fact, nil)
 	case scheduler.Depart:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/remote"
@@ -11,6 +12,7 @@ import (
 	"rollcall/actors/facts"
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
+	"rollcall/actors/receiver/scheduler"
 )
 
 // Registry holds the receivers that live on a node and writes what they learn to the ledger; people's questions about
@@ -61,7 +63,7 @@ func (l *Registry) subscribe(system *actor.ActorSystem) {
 	l.once.Do(func() {
 		system.EventStream.Subscribe(func(event any) {
 			if gone, ok := event.(*remote.EndpointTerminatedEvent); ok {
-				l.Broadcast(clientsLost{gone.Address})
+				l.Broadcast(look{func(s *scheduler.Scheduler, _ time.Time) { s.LoseClients(gone.Address) }, true})
 			}
 		})
 	})

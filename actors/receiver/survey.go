@@ -14,7 +14,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// look is a question about an actor's scheduler, or a change, after which it plans again.
+// look is a question about an actor's scheduler, or news for it (changes), after which it plans again.
 type look struct {
 	at      func(s *scheduler.Scheduler, now time.Time)
 	changes bool
