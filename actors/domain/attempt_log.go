@@ -26,9 +26,6 @@ const (
 	// node has a few, a cluster some tens.
 	sourcesMax = 1000
 
-	// notesPage is how many notes a page has.
-	notesPage = 1024
-
 	// attemptsPage is how many attempts are made at once: 5 KB.
 	attemptsPage = 31
 )
@@ -54,9 +51,9 @@ type said struct {
 // is kept without its words, which no rule reads.
 type attemptLog struct {
 	load    *Load
-	pages   [][]note // the first note is not used; most domains are small, and the first page grows as slices do
-	free    uint32   // first of the free notes, chained by older
-	said    []said   // the first is not used
+	notes   []note // the first is not used
+	free    uint32 // first of the free notes, chained by older
+	said    []said // the first is not used
 	unused  []uint32
 	places  map[evidence.Attempt]uint32 // of said
 	sources []string                    // by number, from 1
@@ -66,7 +63,7 @@ type attemptLog struct {
 }
 
 func newAttemptLog(load *Load) *attemptLog {
-	return &attemptLog{load: load, pages: [][]note{{{}}}, said: make([]said, 1), places: map[evidence.Attempt]uint32{}}
+	return &attemptLog{load: load, notes: make([]note, 1), said: make([]said, 1), places: map[evidence.Attempt]uint32{}}
 }
 
 // takeCase gives the case of an address as far as it is kept, and forgets it.
@@ -74,7 +71,7 @@ func (r *attemptLog) takeCase(p *pending) evidence.Case {
 	c := r.readCase(*p, r.makeAttempts(int(p.kept)))
 	for range p.kept {
 		at := p.newest
-		n := r.noteAt(at)
+		n := &r.notes[at]
 		r.releaseSaid(n.said)
 		p.newest, n.older, r.free = n.older, r.free, at
 	}
@@ -86,7 +83,7 @@ func (r *attemptLog) takeCase(p *pending) evidence.Case {
 func (r *attemptLog) readCase(p pending, attempts []evidence.Attempt) evidence.Case {
 	at := p.newest
 	for i := len(attempts) - 1; i >= 0; i-- {
-		n := r.noteAt(at)
+		n := r.notes[at]
 		attempts[i] = r.said[n.said].attempt
 		attempts[i].At = wire.Time(n.at)
 		at = n.older
@@ -117,11 +114,11 @@ func (r *attemptLog) keepCase(p *pending, c evidence.Case) {
 			continue
 		}
 		number := r.freeNote()
-		*r.noteAt(number) = note{at: wire.Millis(c.Attempts[i].At), said: place}
+		r.notes[number] = note{at: wire.Millis(c.Attempts[i].At), said: place}
 		if newer == 0 {
 			p.newest = number
 		} else {
-			r.noteAt(newer).older = number
+			r.notes[newer].older = number
 		}
 		newer = number
 		p.kept++
@@ -134,24 +131,17 @@ func (r *attemptLog) newestTime(p pending) time.Time {
 	if p.newest == 0 {
 		return time.Time{}
 	}
-	return wire.Time(r.noteAt(p.newest).at)
+	return wire.Time(r.notes[p.newest].at)
 }
-
-func (r *attemptLog) noteAt(number uint32) *note { return &r.pages[number/notesPage][number%notesPage] }
 
 // freeNote gives the number of a free note.
 func (r *attemptLog) freeNote() uint32 {
 	if number := r.free; number != 0 {
-		r.free = r.noteAt(number).older
+		r.free = r.notes[number].older
 		return number
 	}
-	last := len(r.pages) - 1
-	if len(r.pages[last]) == notesPage {
-		r.pages = append(r.pages, make([]note, 0, notesPage))
-		last++
-	}
-	r.pages[last] = append(r.pages[last], note{})
-	return uint32(last*notesPage + len(r.pages[last]) - 1)
+	r.notes = append(r.notes, note{})
+	return uint32(len(r.notes) - 1)
 }
 
 // fileSaid returns the number under which an answer is kept; false: there is no room for it.
