@@ -249,6 +249,9 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 // goLower takes a lower pace after nothing has passed for so long: the one before a raise, or what passes at a limit.
 func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	x, from := &p.nothing, p.rate
+	if p.edge == 0 {
+		lasted = 0 // nothing else shows yet that it's a limit, so a raise is tried soon
+	}
 	if p.proved > 0 && p.proved < from && 2*p.proved >= from { // a raise was too much
 		if p.long {
 			lasted = 0 // it is no penalty
@@ -280,10 +283,7 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	}
 	p.failedTrial(now, lasted, lower)
 	if edge > 0 {
-		first := p.edge == 0
-		if p.lower(lower, edge, now); first { // so that a limit that is gone doesn't hold us for long
-			p.credit = creditTrial
-		}
+		p.lower(lower, edge, now)
 	}
 	p.hold = now.Add(min(lasted, aloneLate))
 }

@@ -212,9 +212,13 @@ func (s *search) spend(chance float64) { s.credit = max(s.credit-chance, -credit
 
 // lower goes down to a rate, because a higher one was too much.
 func (s *search) lower(to, edge float64, now time.Time) {
+	s.credit = max(s.credit, 0)
+	if s.edge == 0 {
+		s.credit = creditTrial
+	}
 	s.rate, s.edge = min(s.ceiling, max(to, s.floor())), max(edge, s.floor())
 	s.won = 0
-	s.trying, s.steps, s.step, s.credit = false, steps{}, stepLeast, max(s.credit, 0)
+	s.trying, s.steps, s.step = false, steps{}, stepLeast
 	s.gap = later(s.gap, now.Add(trialGap))
 	s.stretch(now)
 }

@@ -80,6 +80,7 @@ type unknownReceiver struct {
 	invalid float64   // share of mailboxes that don't exist
 	listed  []float64 // the same by tenant; nil: of all alike
 	blocked []stretch // every RCPT is refused as "client host blocked"
+	stalls  []stretch // every RCPT is put off
 	ill     illHost
 	change  changeOf
 
@@ -283,6 +284,10 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 	if in(s.blocked, now) {
 		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"client host blocked"}},
 			false, wasDown
+	}
+	if in(s.stalls, now) {
+		reply, closed = s.off()
+		return reply, closed, wasDown
 	}
 	if !s.change.at.IsZero() && !now.Before(s.change.at) {
 		s.limit, s.change = s.change.to, changeOf{}

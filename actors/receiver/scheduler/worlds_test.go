@@ -36,6 +36,7 @@ func families() []family {
 		{"transients", "90 % of what is told (80 % where over 10 % are put off)", 4, 0.7, drawTransients},
 		{"ordinary", "1.1 of the ideal, 0.1 connections an address", 4, 0.7, drawOrdinary},
 		{"outages", "they cost their length and 15 s", 4, 0.5, drawOutage},
+		{"stalls", "they cost their length, 15 s and a tenth", 4, 0.5, drawStall},
 		{"illhost", "85 % of what is told, by the other hosts", 4, 0.7, drawIllHost},
 		{"hostile", "100 tries in the first minute, then one in 5 s", 4, 0.7, drawHostile},
 		{"mixed", "85 % used (50 % with a penalty), 1 % put off", 4, 0.5, drawMixed},
@@ -356,6 +357,17 @@ func drawOutage(r *rand.Rand) *drawn {
 	w.spare, w.wanted = long+15*time.Second, figures{timeTaken: 1.03}
 	what := []string{"down", "silent", "blocked"}[kind]
 	return w.describe(fmt.Sprintf("%s for %s from %s on", what, long, from.Sub(begin)))
+}
+
+// drawStall draws a receiver that for a while puts everybody off, perhaps soon after it was first asked.
+func drawStall(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.told.RcptRate = rate(one(r, 5, 10, 20), time.Second)
+	w.addresses = int(w.rate() * 240)
+	long, after := secondsOf(one(r, 3, 10, 30, 60)), secondsOf(one(r, 0, 5, 10, 20, 60))
+	w.far.limit.way, w.far.stalls = r.IntN(ways), []stretch{{begin.Add(after), begin.Add(after + long)}}
+	w.spare, w.wanted = long+15*time.Second, figures{timeTaken: 1.1}
+	return w.describe(fmt.Sprintf("everybody is put off for %s after %s", long, after))
 }
 
 // drawIllHost draws a receiver of two hosts of which the first one answers everybody badly, or most, from the beginning
