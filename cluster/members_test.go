@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -81,7 +80,5 @@ func TestConnectionsToMembersThatLeftEnd(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if want := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1"}; !slices.Equal(ended, want) {
-		t.Errorf("ended %v, want %v", ended, want)
-	}
+	effort.Equal(t, ended, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:1"}, "ended")
 }

@@ -71,9 +71,7 @@ func TestWhomANodeCountsOn(t *testing.T) {
 				}
 			}
 			effort.Is(t, string(got), string(c.want), "sessions", got, c.want)
-			if owner := v.owner("example.net"); (owner == "") != (len(c.want) == 0) {
-				t.Errorf("the owner is %q with %d members", owner, len(c.want))
-			}
+			effort.Is(t, v.owner("example.net") == "", len(c.want) == 0, "no owner")
 		})
 	}
 }

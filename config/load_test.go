@@ -233,9 +233,8 @@ func TestSettingsThatFollowFromOthers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := effort.Must(Load("", strings.Fields(c.lines)))(t)
-			if got.Upload.PublicURL != c.upload || got.Ledger.URL != c.ledger {
-				t.Errorf("got %q and %q, want %q and %q", got.Upload.PublicURL, got.Ledger.URL, c.upload, c.ledger)
-			}
+			effort.Is(t, got.Upload.PublicURL, c.upload)
+			effort.Is(t, got.Ledger.URL, c.ledger)
 		})
 	}
 }

@@ -115,13 +115,9 @@ func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
 	c.Log = Log{Level: "debug", Format: "text"}
 	text := show(t, c)
 	got, err := Load(write(t, text), nil)
-	if err != nil {
-		t.Fatalf("%v\nof\n%s", err, text)
-	}
+	effort.OK(t, err, text)
 	got.Throttle.places = nil
-	if !reflect.DeepEqual(got, c) {
-		t.Errorf("got\n%s\nwant\n%s", show(t, got), text)
-	}
+	effort.Same(t, got, c, show(t, got), text)
 }
 
 func TestEveryKeyCanBeSetByTheEnvironment(t *testing.T) {
@@ -153,9 +149,8 @@ func TestShowNeverTellsThePassword(t *testing.T) {
 		_, hosts, _ := strings.Cut(url, "db.test")
 		hosts, _, _ = strings.Cut(hosts, "/")
 		text := show(t, c) + string(asJSON)
-		if strings.Contains(text, "hunter2") || !strings.Contains(text, "db.test"+hosts+"/") {
-			t.Errorf("got %s", text)
-		}
+		effort.Lacks(t, text, "hunter2")
+		effort.Has(t, text, "db.test"+hosts+"/")
 	}
 	var tree map[string]map[string]any
 	if err := json.Unmarshal(asJSON, &tree); err == nil || len(asJSON) == 0 {

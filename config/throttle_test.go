@@ -145,9 +145,7 @@ func TestWhereValuesOfTheConfigurationStand(t *testing.T) {
 	}
 	want := []string{" connections 2 rollcall.toml:4", " rcpt_rate 9/s ROLLCALL_THROTTLE_DEFAULT_RCPT_RATE",
 		" pipelining_depth 6 set by the program", "a.test pause yes rollcall.toml:6"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	effort.Equal(t, got, want, strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
 func TestFaultsOfTheThrottleFile(t *testing.T) {
@@ -212,9 +210,7 @@ func TestAllFaultsOfAFileAreToldAtOnce(t *testing.T) {
 		}
 		lines = append(lines, f.Line)
 	}
-	if want := []int{2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(lines, want) {
-		t.Errorf("faults in lines %v, want %v: %v", lines, want, found)
-	}
+	effort.Equal(t, lines, []int{2, 3, 4, 5, 6, 7, 8, 9}, "faults in lines", found)
 	broken := throttleBase(t, "[default]\nconections = 3\n[default\n")
 	if _, found, err := CheckThrottle(broken.File, broken); err != nil || len(found) != 2 || found[1].Line != 3 {
 		t.Errorf("a fault and broken syntax: %v, %v", found, err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -291,9 +290,8 @@ func TestResultsFault(t *testing.T) {
 	e.book.cut.Store(10000)
 	c := get("/v1/verifications/" + id + "/results")
 	a, err := e.try(c)
-	if a.status != 200 || !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("cut in the middle: %d, %d bytes, %v; want an unexpected end", a.status, len(a.body), err)
-	}
+	effort.Is(t, a.status, 200, "cut in the middle", len(a.body))
+	effort.ErrIs(t, err, io.ErrUnexpectedEOF, "cut in the middle")
 	e.book.cut.Store(5)
 	if a := e.do(c); a.status != 503 || a.code() != "service_unavailable" {
 		t.Errorf("cut before the first byte: %d %s", a.status, a.body)
@@ -371,9 +369,7 @@ func TestStopAtOnce(t *testing.T) {
 		if i > 0 {
 			effort.OK(t, s.Start())
 		}
-		if err := s.Stop(ctx); err != nil {
-			t.Fatalf("round %d: %v", i, err)
-		}
+		effort.OK(t, s.Stop(ctx), "round", i)
 	}
 }
 

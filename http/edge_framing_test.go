@@ -39,13 +39,9 @@ func readAnswers(t *testing.T, c net.Conn) []answer {
 			return all
 		}
 		res, err := http.ReadResponse(r, nil)
-		if err != nil {
-			t.Fatalf("read answer %d: %v", len(all)+1, err)
-		}
+		effort.OK(t, err, "read answer", len(all)+1)
 		body, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatalf("read body %d: %v", len(all)+1, err)
-		}
+		effort.OK(t, err, "read body", len(all)+1)
 		if res.Close { // the standard library takes the header away
 			res.Header.Set("Connection", "close")
 		}
@@ -262,9 +258,8 @@ func TestPipelinedRequests(t *testing.T) {
 	got := exchange(t, e, one+"\r\n"+one+"Content-Length: 5\r\n\r\nhello"+one+"Connection: close\r\n\r\n")
 	effort.MustBe(t, len(got), 3, describe(got))
 	for _, a := range got {
-		if a.status != 200 || string(a.body) != fmt.Sprintf(`{"credits":%d}`, edgeCredits) {
-			t.Errorf("got %d %s", a.status, a.body)
-		}
+		effort.Is(t, a.status, 200, a.body)
+		effort.Is(t, string(a.body), fmt.Sprintf(`{"credits":%d}`, edgeCredits))
 	}
 }
 

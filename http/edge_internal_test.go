@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -302,9 +301,7 @@ func TestRowsReadBack(t *testing.T) {
 	effort.MustBe(t, len(records), len(rows), "records of")
 	for i, row := range rows {
 		want := []string{row.Email, row.Outcome.String(), row.Reason.Message(), string(api.AppendTime(nil, row.At))}
-		if !slices.Equal(records[i], want) {
-			t.Errorf("row %d: %q, want %q", i, records[i], want)
-		}
+		effort.Equal(t, records[i], want, "row", i)
 	}
 }
 

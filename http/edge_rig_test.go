@@ -160,9 +160,7 @@ func (e *edge) do(c call) answer {
 func (e *edge) send(t testing.TB, c call) answer {
 	t.Helper()
 	a, err := e.try(c)
-	if err != nil {
-		t.Fatalf("%s %s: %v", c.method, c.path, err)
-	}
+	effort.OK(t, err, c.method, c.path)
 	e.checker.check(t, c, a)
 	return a
 }
@@ -365,9 +363,7 @@ func (c *answerChecker) check(t testing.TB, sent call, a answer) {
 		Options: &openapi3filter.Options{IncludeResponseStatus: true,
 			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
 	})
-	if err != nil {
-		t.Errorf("%s %s: status %d is not as described: %v", sent.method, sent.path, a.status, err)
-	}
+	effort.OK(t, err, sent.method, sent.path, "status", a.status)
 }
 
 // checkError checks the body of a refusal.

@@ -184,10 +184,8 @@ func TestRefusals(t *testing.T) {
 	for _, c := range slices.Concat(x.common(), x.creates(), x.histories(), x.byID()) {
 		t.Run(c.name, func(t *testing.T) {
 			a := e.send(t, c.call)
-			if a.status != c.status || a.code() != c.code {
-				t.Errorf("%s %s %v: got %d %q %s, want %d %q",
-					c.call.method, c.call.path, c.call.headers, a.status, a.code(), a.body, c.status, c.code)
-			}
+			effort.Is(t, a.status, c.status, c.call.method, c.call.path, c.call.headers, a.body)
+			effort.Is(t, a.code(), c.code, c.call.method, c.call.path, c.call.headers)
 			if ra := a.header.Get("Retry-After"); ra != "" && a.status >= 400 {
 				t.Errorf("Retry-After %q on a refusal that does not pass by itself", ra)
 			}
@@ -212,9 +210,8 @@ func TestHeadAnswersAsGet(t *testing.T) {
 		"/openapi.yaml",
 	} {
 		get, head := e.do(get(path)), e.do(call{method: "HEAD", path: path})
-		if get.status != head.status || len(head.body) != 0 {
-			t.Errorf("%s: GET %d, HEAD %d with %d bytes", path, get.status, head.status, len(head.body))
-		}
+		effort.Is(t, get.status, head.status, path, "GET")
+		effort.Is(t, len(head.body), 0, path, "GET")
 		for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "Content-Disposition"} {
 			effort.Is(t, get.header.Get(name), head.header.Get(name), path, name, "for GET for HEAD")
 		}

@@ -64,9 +64,7 @@ func (e *edge) signsIn(t *testing.T) ledger.Acting {
 func (e *edge) page(t *testing.T, method, path string, headers map[string]string) (answer, string) {
 	t.Helper()
 	a, err := e.try(call{method: method, path: path, headers: headers})
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
+	effort.OK(t, err, method, path)
 	return a, string(a.body)
 }
 
@@ -130,13 +128,11 @@ func TestPagesCreateAndReadAsTheAPIDoes(t *testing.T) {
 		t.Fatalf("create: %d %s", a.status, text)
 	}
 	again := e.do(post("/v1/verifications", creation(identity, "10")))
-	if again.status != 200 || string(again.body) != text {
-		t.Errorf("the API recovers %d %s, want %s", again.status, again.body, text)
-	}
+	effort.Is(t, again.status, 200, "the API recovers", again.body)
+	effort.Is(t, string(again.body), text, "the API recovers")
 	other, _ := e.page(t, "POST", "/do/create/x", creation(identity, "11"))
-	if other.status != 409 || other.code() != string(api.IdempotencyReused) {
-		t.Errorf("another length: %d %s", other.status, other.body)
-	}
+	effort.Is(t, other.status, 409, "another length", other.body)
+	effort.Is(t, other.code(), string(api.IdempotencyReused), "another length")
 	id := text[strings.Index(text, `"id":"`)+6:][:36]
 	detail, shown := e.page(t, "GET", "/do/detail/"+id, nil)
 	same := e.do(get("/v1/verifications/" + id))
@@ -178,9 +174,8 @@ func TestPagesDownloadWhatIsWanted(t *testing.T) {
 					}
 				}
 			}
-			if a.status != 200 || text != want {
-				t.Errorf("%d %q, want %q", a.status, text, want)
-			}
+			effort.Is(t, a.status, 200)
+			effort.Is(t, text, want)
 			if c.saved == "" {
 				c.saved = `attachment; filename="results-` + id.String() + `.csv"`
 			}

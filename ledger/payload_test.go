@@ -65,16 +65,12 @@ func TestPayloadGivesBackTheResultsByOrdinal(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if got := decoded(t, p.Bytes); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
-		}
+		effort.Same(t, decoded(t, p.Bytes), c.want, c.name)
 		last := len(c.want) - 1
 		if p.First != c.want[0].Ordinal || p.Last != c.want[last].Ordinal || p.Counts.Sum() != int64(len(c.want)) {
 			t.Errorf("%s: from %d to %d with %+v", c.name, p.First, p.Last, p.Counts)
 		}
-		if !reflect.DeepEqual(given, c.in) {
-			t.Errorf("%s: the caller's results were moved", c.name)
-		}
+		effort.Same(t, given, c.in, c.name, "the caller's results were moved")
 	}
 }
 

@@ -73,9 +73,8 @@ func TestWhatEachStateMeans(t *testing.T) {
 		"verifying": {true, true}, ledger.WaitingReceivers: {true, true}, "cancelling": {true, true},
 		"completed": {}, "completed_with_errors": {}, "cancelled": {}, "failed": {}, "waiting": {}, ledger.New: {},
 	} {
-		if state.Runnable() != want.runnable || state.Funded() != want.funded {
-			t.Errorf("%s: runnable %v, funded %v, want %+v", state, state.Runnable(), state.Funded(), want)
-		}
+		effort.Is(t, state.Runnable(), want.runnable, state, "runnable", want)
+		effort.Is(t, state.Funded(), want.funded, state, "runnable")
 	}
 	for _, status := range []ledger.Status{"completed", "completed_with_errors", "cancelled", "failed"} {
 		if !status.Final() {
@@ -107,8 +106,7 @@ func TestTheLastStatusAndWhatIsLeft(t *testing.T) {
 		{"cancelling with an error", "cancelling", 2, ledger.Counts{Error: 1}, "cancelled", 1},
 	} {
 		v := ledger.Verification{Status: c.status, Total: c.total, Counts: c.counts}
-		if v.Last() != c.last || v.Left() != c.left {
-			t.Errorf("%s: last %s, left %d, want %s and %d", c.name, v.Last(), v.Left(), c.last, c.left)
-		}
+		effort.Is(t, v.Last(), c.last, c.name, "last")
+		effort.Is(t, v.Left(), c.left, c.name, "last")
 	}
 }

@@ -23,9 +23,8 @@ func TestCountsAddUp(t *testing.T) {
 	a := ledger.Counts{Valid: 1, Invalid: 20, CatchAll: 300, Unknown: 4000, Error: 50_000, Cancelled: 600_000}
 	want := ledger.Counts{Valid: 2, Invalid: 40, CatchAll: 600, Unknown: 8000, Error: 100_000, Cancelled: 1_200_000}
 	effort.Is(t, a.Plus(a), want, "twice")
-	if a.Charged() != 50_321 || a.Sum() != 654_321 {
-		t.Errorf("%d charged of %d", a.Charged(), a.Sum())
-	}
+	effort.Is(t, a.Charged(), 50_321)
+	effort.Is(t, a.Sum(), 654_321)
 }
 
 func TestNamesThatPeopleAreShown(t *testing.T) {

@@ -186,9 +186,8 @@ func TestParseDomain(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := ParseDomain(tt.text)
-			if got != tt.want || err != error(tt.err) {
-				t.Errorf("ParseDomain(%q) = %q, %v, want %q, %v", tt.text, got, err, tt.want, tt.err)
-			}
+			effort.Is(t, got, tt.want, "ParseDomain", tt.text, tt.err)
+			effort.Is(t, err, error(tt.err), "ParseDomain", tt.text)
 		})
 	}
 }
@@ -228,9 +227,8 @@ func TestLocalPartOfBytesAndOfStringAreOne(t *testing.T) {
 	for _, text := range []string{"a@b", `"a b"@c`, "ä.ö@c", "a..b@c", "a\xff@c", "jose\u0301@c", ""} {
 		n, err := LocalPart(text)
 		m, err2 := LocalPart([]byte(text))
-		if n != m || err != err2 {
-			t.Errorf("LocalPart(%q) = %d, %v for a string and %d, %v for bytes", text, n, err, m, err2)
-		}
+		effort.Is(t, n, m, "LocalPart", text)
+		effort.Is(t, err, err2, "LocalPart", text)
 	}
 }
 

@@ -155,9 +155,8 @@ func TestSessionsAndFailuresNameOurAddress(t *testing.T) {
 			var failure *Failure
 			switch {
 			case errors.As(err, &failure):
-				if failure.Stage != StageGreeting || failure.Source != want {
-					t.Errorf("%v from %v, want %v", failure, failure.Source, want)
-				}
+				effort.Is(t, failure.Stage, StageGreeting, failure, "from")
+				effort.Is(t, failure.Source, want, failure, "from")
 			case s.Source() != want:
 				t.Errorf("a session from %v, want %v", s.Source(), want)
 			default:

@@ -80,9 +80,8 @@ func TestASessionThatDiesBehindTheHandshake(t *testing.T) {
 			if end.code == 0 && mode == TLSOpportunistic {
 				want = StageTLS
 			}
-			if f.Stage != want || f.Reply.Code != end.code {
-				t.Errorf("%s, mode %d: %v, want stage %v and code %d", end.name, mode, f, want, end.code)
-			}
+			effort.Is(t, f.Stage, want, end.name, "mode", mode, f)
+			effort.Is(t, f.Reply.Code, end.code, end.name, "mode", mode, f)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package smtp
 
 import (
-	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -36,9 +35,8 @@ func TestReasonsKeepTheirNumbers(t *testing.T) {
 		not_accepted intercepted not_simulated`)
 	for i, token := range want {
 		r := Reason(i)
-		if r.String() != token || r.Known() != (i > 0) {
-			t.Errorf("%d: %v, known %v; want %s", i, r, r.Known(), token)
-		}
+		effort.Is(t, r.String(), token, i, r, "known")
+		effort.Is(t, r.Known(), i > 0, i, r, "known")
 		message := r.Message()
 		if r.Known() && (!strings.HasPrefix(message, token+" ") || !strings.HasSuffix(message, ".")) {
 			t.Errorf("%s: message %q", token, message)
@@ -58,7 +56,6 @@ func TestFailureHidesTheReceiversText(t *testing.T) {
 	f := &Failure{Stage: StageMail, Reply: Reply{550, EnhancedCode{5, 7, 1}, []string{secret}}}
 	effort.Is(t, f.Error(), "smtp: mail refused with 550 5.7.1")
 	f = &Failure{Stage: StageConnect, Err: io.EOF}
-	if !errors.Is(f, io.EOF) || f.Error() != "smtp: connect: EOF" {
-		t.Errorf("%q", f.Error())
-	}
+	effort.ErrIs(t, f, io.EOF)
+	effort.Is(t, f.Error(), "smtp: connect: EOF")
 }

@@ -61,9 +61,7 @@ func TestARefusalIsForOneAddress(t *testing.T) {
 		ask := Ask{Pipelining: draw.IntN(2) == 0, Depth: 1 + draw.IntN(10), PerTransaction: draw.IntN(20), Doubt: true}
 		for left := list; len(left) > 0; { // a transaction holds several of these
 			answers, err := s.Probe(t.Context(), left[:1+draw.IntN(len(left))], ask)
-			if err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
-			}
+			effort.OK(t, err, "seed", seed)
 			for i, a := range answers {
 				if a.Reply.Permanent() != strings.HasPrefix(left[i].Local, "nobody") {
 					t.Fatalf("seed %d: %s got %d, with %+v", seed, left[i].Local, a.Reply.Code, ask)

@@ -491,9 +491,8 @@ func TestOpenTurnedAway(t *testing.T) {
 			dial, at := test.script.listen(t)
 			_, err := Open(t.Context(), dial, "mx.example", at, testOptions())
 			f := failure(t, err)
-			if f.Stage != test.wantStage || f.Reply.Code != test.wantCode {
-				t.Errorf("failure %v, want %v %d", f, test.wantStage, test.wantCode)
-			}
+			effort.Is(t, f.Stage, test.wantStage, "failure", f)
+			effort.Is(t, f.Reply.Code, test.wantCode, "failure", f)
 		})
 	}
 }
@@ -534,9 +533,7 @@ func TestClosingReplyEndsTheSession(t *testing.T) {
 				t.Errorf("answers %q, open %v; want %q, false", codes(answers), s.Open(), test.want)
 			}
 			if test.wantStage == StageNone {
-				if err != nil {
-					t.Errorf("error %v, want none", err)
-				}
+				effort.OK(t, err, "error")
 				return
 			}
 			if f := failure(t, err); f.Stage != test.wantStage || f.Reply.Code != 421 {
@@ -611,9 +608,8 @@ func TestWhatAReceiverShowsIsKept(t *testing.T) {
 		t.Errorf("kept %d and %d bytes", len(s.Greeting()), len(s.HelloReply()))
 	}
 	s = mustOpen(t, "> 220 mx.example\n< EHLO probe.example\n> 502 what\n< HELO probe.example\n> 250 mx.example XRDST", testOptions())
-	if s.HelloReply() != "mx.example XRDST" || s.offers != (extensions{}) {
-		t.Errorf("after HELO: %q, %+v", s.HelloReply(), s.offers)
-	}
+	effort.Is(t, s.HelloReply(), "mx.example XRDST", "after HELO")
+	effort.Is(t, s.offers, extensions{}, "after HELO")
 }
 
 // TestTransactionsGoOn: a transaction is filled by as many Probes as it takes, and a receiver that refuses what comes

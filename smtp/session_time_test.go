@@ -57,9 +57,8 @@ func TestSilenceIsBoundedAtEachStage(t *testing.T) {
 					_, err = s.Probe(t.Context(), addresses("a", "b"), Ask{Pipelining: test.pipelined})
 				}
 				f := failure(t, err)
-				if f.Stage != test.stage || !errors.Is(f, os.ErrDeadlineExceeded) {
-					t.Errorf("failure %v, want a time-out at %v", f, test.stage)
-				}
+				effort.Is(t, f.Stage, test.stage, "failure")
+				effort.ErrIs(t, f, os.ErrDeadlineExceeded, "failure")
 				effort.Is(t, time.Since(begin), test.want, "took")
 				effort.ErrIs(t, <-done, nil)
 			})

@@ -2,7 +2,6 @@ package smtp
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +39,5 @@ func TestATracerHearsWhatASessionSaysWithoutLocalParts(t *testing.T) {
 	want := []string{"< 220 mx.example ESMTP be patient ", "> EHLO probe.example",
 		"< 250 mx.example pipelining SMTPUTF8 ", "> MAIL FROM:<back@probe.example>", "> RCPT TO:<…@example.com>",
 		"> RCPT TO:<…@example.com>", "< 250 ok ", "< 250 ok a", `< 550 no such user "odd@local"`}
-	if !slices.Equal(h.lines, want) {
-		t.Errorf("the tracer heard\n%s\nwant\n%s", strings.Join(h.lines, "\n"), strings.Join(want, "\n"))
-	}
+	effort.Equal(t, h.lines, want, "the tracer heard", strings.Join(h.lines, "\n"), strings.Join(want, "\n"))
 }

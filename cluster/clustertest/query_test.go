@@ -73,9 +73,8 @@ func everyMember(t *testing.T, w *clustertest.World) {
 		replies := errand(w, []byte(question))
 		effort.MustBe(t, len(replies), 3, "replies", question)
 		for i, r := range replies {
-			if r.Name != w.Node(i).Name || r.Node != w.Node(i).ID {
-				t.Errorf("%s: reply %d is that of %s", question, i, r.Name)
-			}
+			effort.Is(t, r.Name, w.Node(i).Name, question, "reply", i)
+			effort.Is(t, r.Node, w.Node(i).ID, question, "reply", i)
 			if i == 1 && wrong != "" {
 				if r.Err == nil || !strings.Contains(r.Err.Error(), wrong) || r.Body != nil {
 					t.Errorf("%s: node-1 says %q and %v, want %q", question, r.Body, r.Err, wrong)

@@ -95,9 +95,8 @@ func TestTheLibraryCrashes(t *testing.T) {
 	packets, streams := crafted(rawKey(t, text))
 	for i, b := range append(packets, streams...) {
 		output := crashBare(t, text, b, i >= len(packets))
-		if !strings.Contains(output, "panic: ") || !strings.Contains(output, "hashicorp/memberlist") {
-			t.Errorf("crafted %d: the library did not panic: %s", i, output)
-		}
+		effort.Has(t, output, "panic: ", "crafted", i, "the library did not panic")
+		effort.Has(t, output, "hashicorp/memberlist", "crafted", i, "the library did not panic")
 	}
 }
 
@@ -272,9 +271,8 @@ func TestTheGuardTellsWhatMembersSend(t *testing.T) {
 		{"old version", sealedPacket(0, key, ping), badSeal, ""},
 	} {
 		got, label := inspector{label: "test", keys: ring(t, text)}.packet(c.packet)
-		if got != c.want || label != c.label {
-			t.Errorf("%s: got %q %q, want %q %q", c.name, got, label, c.want, c.label)
-		}
+		effort.Is(t, got, c.want, c.name)
+		effort.Is(t, label, c.label, c.name)
 	}
 }
 

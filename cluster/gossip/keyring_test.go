@@ -104,9 +104,7 @@ func TestARingIsChangedInSteps(t *testing.T) {
 	} {
 		effort.ErrIs(t, step.do(), step.err, step.name, "got error")
 		again, err := LoadKeyring(path)
-		if err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
+		effort.OK(t, err, step.name)
 		for where, ring := range map[string]*Keyring{"memory": k, "file": again} {
 			got := ""
 			for i, key := range ring.List() {

@@ -121,9 +121,8 @@ func TestOnlyTheYoungestOfWhatCannotBeTwiceIsSeen(t *testing.T) {
 		if by != nil {
 			gotBy = by.Name
 		}
-		if got != c.want || gotBy != c.by {
-			t.Errorf("%s: got %q hidden by %q, want %q by %q", c.name, got, gotBy, c.want, c.by)
-		}
+		effort.Is(t, got, c.want, c.name)
+		effort.Is(t, gotBy, c.by, c.name)
 	}
 }
 
@@ -200,9 +199,8 @@ func TestTheLibrarysLogIsShortAndWithoutContents(t *testing.T) {
 	}
 	effort.Is(t, suspect, "1234", "suspect is")
 	text := page.String()
-	if strings.Contains(text, "115") || strings.Contains(text, strings.Repeat("x", libraryTextMax+1)) {
-		t.Errorf("too much is told: %s", text)
-	}
+	effort.Lacks(t, text, "115", "too much is told")
+	effort.Lacks(t, text, strings.Repeat("x", libraryTextMax+1), "too much is told")
 	if got := strings.Count(text, "level=WARN"); got != 2 || strings.Contains(text, "memberlist") {
 		t.Errorf("%d warnings, want 2 (the second failure is like the first): %s", got, text)
 	}

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -172,9 +171,8 @@ func TestNothingIsSentToTheWrongPeer(t *testing.T) {
 		text, _ := io.ReadAll(c)
 		return text
 	})
-	if !errors.Is(err, secure.ErrUnknownAddress) || len(came) != 0 {
-		t.Errorf("an address of nobody: %v, %d bytes came", err, len(came))
-	}
+	effort.ErrIs(t, err, secure.ErrUnknownAddress, "an address of nobody")
+	effort.Is(t, len(came), 0, "an address of nobody")
 
 	for _, c := range []struct {
 		name  string
@@ -208,9 +206,8 @@ func TestNothingIsSentToTheWrongPeer(t *testing.T) {
 			if c.ok {
 				want = "our certificate"
 			}
-			if (err == nil) != c.ok || string(came) != want {
-				t.Errorf("handshake: %v; the peer got %q, want %q", err, came, want)
-			}
+			effort.Is(t, err == nil, c.ok, "handshake", err, "the peer", came)
+			effort.Is(t, string(came), want, "handshake", err, "the peer", came)
 		})
 	}
 }

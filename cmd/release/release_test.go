@@ -49,9 +49,7 @@ func sample(t *testing.T) (release, built) {
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
+	effort.OK(t, err, name, args, out)
 	return string(out)
 }
 
@@ -234,9 +232,8 @@ func TestVersion(t *testing.T) {
 		{"", "# Changelog\n", false, ""},
 	} {
 		got, err := versionAt(c.tags, c.changes, c.changed)
-		if got != c.want || (err != nil) != (c.want == "") {
-			t.Errorf("%q: got %q, %v, want %q", c.tags, got, err, c.want)
-		}
+		effort.Is(t, got, c.want, c.tags, err)
+		effort.Is(t, err != nil, c.want == "", c.tags)
 	}
 }
 

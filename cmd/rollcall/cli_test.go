@@ -190,9 +190,8 @@ func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			code, stdout, stderr := c.run(x.args...)
-			if code != x.code || !strings.Contains(stderr, x.want) {
-				t.Errorf("rollcall %q: got code %d and %q, want %d and %q", x.args, code, stderr, x.code, x.want)
-			}
+			effort.Is(t, code, x.code, "rollcall", x.args)
+			effort.Has(t, stderr, x.want, "rollcall", x.args)
 			if x.code == exitFailed && (stdout != "" || strings.Count(lastLines(stderr), "\n") != 1) {
 				t.Errorf("rollcall %q: got %q and %q, want one line", x.args, stdout, stderr)
 			}
@@ -387,9 +386,8 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitDone {
 		t.Fatalf("audit: got code %d and %v in %s", code, err, stdout)
 	}
-	if report.Verifications != 1 || report.Outcomes != rows {
-		t.Errorf("got %+v, want one verification with %d outcomes: it began anew", report, rows)
-	}
+	effort.Is(t, report.Verifications, 1, report)
+	effort.Is(t, report.Outcomes, rows, report)
 }
 
 // TestNothingIsServedInClearToOthers: a node and `config check` refuse it, in the words of docs/start/network.md.

@@ -161,9 +161,7 @@ func certs(t *testing.T, args ...string) (string, error) {
 func mustCerts(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := certs(t, args...)
-	if err != nil {
-		t.Fatalf("cluster cert %s: %v", strings.Join(args, " "), err)
-	}
+	effort.OK(t, err, "cluster cert", strings.Join(args, " "))
 	return out
 }
 
@@ -189,9 +187,8 @@ func TestCertificatesAreMadeForNodes(t *testing.T) {
 		t.Errorf("valid for %s, want a year", left)
 	}
 	out = mustCerts(t, "show", filepath.Join(dir, "node-1.example.net.crt"))
-	if !strings.Contains(out, "node-1.example.net") || !strings.Contains(out, "CA of mail") {
-		t.Errorf("show says:\n%s", out)
-	}
+	effort.Has(t, out, "node-1.example.net", "show says")
+	effort.Has(t, out, "CA of mail", "show says")
 }
 
 func TestCertificatesAsJSON(t *testing.T) {

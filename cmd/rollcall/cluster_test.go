@@ -509,9 +509,7 @@ func TestForgetAsksAPerson(t *testing.T) {
 		"": errNotForgotten, "\n": errNotForgotten, "yesterday\n": errNotForgotten} {
 		var asked bytes.Buffer
 		effort.ErrIs(t, confirmForget(strings.NewReader(answer), &asked, m), want, answer)
-		if !strings.Contains(asked.String(), m.Node.String()) ||
-			!strings.Contains(asked.String(), "I know that its process") {
-			t.Errorf("asked %q", asked.String())
-		}
+		effort.Has(t, asked.String(), m.Node.String(), "asked")
+		effort.Has(t, asked.String(), "I know that its process", "asked")
 	}
 }

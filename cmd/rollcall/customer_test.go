@@ -105,9 +105,8 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	says := func(want string, args ...string) {
 		t.Helper()
 		code, stdout, stderr := c.run(args...)
-		if code != exitDone || !strings.Contains(stdout, want) {
-			t.Errorf("rollcall %q: got code %d, %q and %q, want %q", args, code, stdout, stderr, want)
-		}
+		effort.Is(t, code, exitDone, "rollcall", args, stderr)
+		effort.Has(t, stdout, want, "rollcall", args)
 	}
 	const anna = "anna.smith@acme-clean.test"
 	var before, after api.Credits

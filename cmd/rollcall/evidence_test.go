@@ -185,9 +185,8 @@ func TestReplayIsShown(t *testing.T) {
 			t.Errorf("%v: %q is not in\n%s", err, words, text)
 		}
 	}
-	if strings.Count(text, "@example.test") != 1 || strings.Contains(text, "fault") {
-		t.Errorf("more is told:\n%s", text)
-	}
+	effort.Is(t, strings.Count(text, "@example.test"), 1, "more is told")
+	effort.Lacks(t, text, "fault", "more is told")
 	if text, err = r.run("replay", r.id, "--all"); err != nil || strings.Count(text, "@example.test") != 5 {
 		t.Errorf("all: %v\n%s", err, text)
 	}

@@ -48,9 +48,8 @@ func TestLedgerRenew(t *testing.T) {
 	} {
 		c.environ = []string{"ROLLCALL_LEDGER_URL=" + refused.url, "ROLLCALL_LEDGER_DISK_RESERVE=0"}
 		code, stdout, stderr := c.run(append([]string{"ledger", "renew"}, refused.args...)...)
-		if code != refused.code || !strings.Contains(stderr, refused.says) {
-			t.Errorf("%q: got code %d, %s%s", refused.args, code, stdout, stderr)
-		}
+		effort.Is(t, code, refused.code, refused.args, stdout)
+		effort.Has(t, stderr, refused.says, refused.args)
 	}
 	c.environ = []string{"ROLLCALL_LEDGER_URL=" + copied}
 	code, stdout, stderr := c.run("ledger", "renew", "--reason", "a rehearsal", "--yes")
@@ -103,9 +102,8 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	effort.OK(t, os.Rename(filepath.Join(c.folder, "copy.db"), filepath.Join(c.folder, "rollcall-data", "ledger.db")))
 	alone := &cli{t: t, folder: c.folder, environ: []string{noNodeHere}} // knows of no node
 	code, stdout, stderr := alone.run("audit")
-	if code != exitDone || !strings.Contains(stdout, "every invariant holds") {
-		t.Errorf("audit of the restored file: got code %d, %s%s", code, stdout, stderr)
-	}
+	effort.Is(t, code, exitDone, "audit of the restored file", stderr)
+	effort.Has(t, stdout, "every invariant holds", "audit of the restored file")
 	node = c.start("serve", "--dev")
 	node.waitFor("rollcall verify examples/contacts.csv --api")
 	effort.OK(t, <-verify.ended)
@@ -120,9 +118,8 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	node.stop(syscall.SIGTERM)
 	// Without a node the command copies the file itself, which it then does not change.
 	code, stdout, stderr = alone.run("backup", "second.db")
-	if code != exitDone || !strings.Contains(stdout, " bytes in ") {
-		t.Errorf("without a node: got code %d and %s%s", code, stdout, stderr)
-	}
+	effort.Is(t, code, exitDone, "without a node", stderr)
+	effort.Has(t, stdout, " bytes in ", "without a node")
 }
 
 // ask runs a command that prints JSON.

@@ -273,9 +273,8 @@ func TestProxies(t *testing.T) {
 			c.environ = append(c.environ, "SSL_CERT_FILE="+cert)
 			c.write("list.csv", "email\nanna@acme-clean.test\nnobody@gone.invalid\n")
 			code, out, errs := c.run("verify", "list.csv", "--api", "https://"+front)
-			if code != exitDone || !strings.Contains(out, "anna@acme-clean.test,valid") {
-				t.Errorf("got code %d, %s and %s", code, out, errs)
-			}
+			effort.Is(t, code, exitDone, errs)
+			effort.Has(t, out, "anna@acme-clean.test,valid")
 		})
 	}
 }

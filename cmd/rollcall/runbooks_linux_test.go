@@ -141,9 +141,8 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 	untilPrinted(n.cli, "penalty", "receivers", "show", "documents-closing.test")
 	out := n.script(script{document: "operators/runbooks/receiver-penalty.md",
 		names: map[string]string{"example.net": "documents-closing.test"}})
-	if !strings.Contains(out[0], "penalty") || !strings.Contains(out[0], "421") {
-		t.Errorf("no penalty, or no reply, in\n%s", out[0])
-	}
+	effort.Has(t, out[0], "penalty", "no penalty, or no reply")
+	effort.Has(t, out[0], "421", "no penalty, or no reply")
 	here := map[string]string{"/etc/rollcall/": ""}
 	n.write("throttle.toml", "[default]\nrcpt_rat = 1\n")
 	n.logs("throttle file not used")
@@ -179,13 +178,11 @@ func TestTheRunbooksOfTheLedgersDisk(t *testing.T) {
 			_, stdout, _ := n.run("audit")
 			names["SUBJECT"] = report(t, stdout)
 		}}})
-	if !strings.Contains(out[0], "every invariant holds") || !strings.Contains(out[2], "50 GiB") {
-		t.Errorf("got\n%s", strings.Join(out, "\n"))
-	}
+	effort.Has(t, out[0], "every invariant holds", strings.Join(out, "\n"))
+	effort.Has(t, out[2], "50 GiB", strings.Join(out, "\n"))
 	out = n.script(script{document: "operators/runbooks/disk-full.md", names: names})
-	if !strings.Contains(out[0], "ledger.db-wal") || !strings.Contains(out[1], "stored bytes") {
-		t.Errorf("got\n%s", strings.Join(out, "\n"))
-	}
+	effort.Has(t, out[0], "ledger.db-wal", strings.Join(out, "\n"))
+	effort.Has(t, out[1], "stored bytes", strings.Join(out, "\n"))
 }
 
 // TestTheRunbookOfSources: a source that receivers refuse rests.
@@ -203,9 +200,8 @@ func TestTheRunbookOfSources(t *testing.T) {
 	untilPrinted(n.cli, "fail     rest", "doctor", "--now")
 	out := n.script(script{document: "operators/runbooks/sources.md", names: map[string]string{"192.0.2.10": "127.0.0.1"},
 		fails: map[string]int{"rollcall doctor": exitFailed}})
-	if !strings.Contains(out[0], "resting") || !strings.Contains(out[0], "fail     rest") {
-		t.Errorf("no source rests in\n%s", out[0])
-	}
+	effort.Has(t, out[0], "resting", "no source rests")
+	effort.Has(t, out[0], "fail     rest", "no source rests")
 }
 
 // TestTheRunbookOfIdentity: the address has no PTR and the SPF record refuses it; then both are mended.
@@ -254,9 +250,8 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 	n.logs("new certificate refused, the old one stays in use")
 	out := n.script(script{document: "operators/runbooks/certificate.md", names: atHome(map[string]string{
 		"/etc/rollcall/api.crt": "etc/tls.crt"}), standIns: map[string]string{"journalctl": "cat log"}})
-	if !strings.Contains(out[0], "new certificate refused") || !strings.Contains(out[0], "notAfter=") {
-		t.Errorf("no refusal, or no end, in\n%s", out[0])
-	}
+	effort.Has(t, out[0], "new certificate refused", "no refusal, or no end")
+	effort.Has(t, out[0], "notAfter=", "no refusal, or no end")
 	replace("tls.crt")
 	n.logs("new certificate in force")
 }

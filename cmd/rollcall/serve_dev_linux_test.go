@@ -49,9 +49,7 @@ func TestServeDevSpeaksToPeople(t *testing.T) {
 		_ = manager.SetReadDeadline(time.Now().Add(cliWait))
 		for text, buffer := "", make([]byte, 512); text != want; {
 			n, err := manager.Read(buffer)
-			if err != nil {
-				t.Fatalf("%s: %v", want, err)
-			}
+			effort.OK(t, err, want)
 			text = string(buffer[:n])
 		}
 	}
@@ -215,9 +213,8 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 			_ = os.Remove(c.folder + "/ca.key")
 			_ = os.RemoveAll(c.folder + "/certs")
 			code, stderr := withStdout(t, c, stdout, args...)
-			if code != exitFailed || !strings.Contains(stderr, "rollcall: write the output: ") {
-				t.Errorf("%s: rollcall %q: got code %d and %q", name, args, code, stderr)
-			}
+			effort.Is(t, code, exitFailed, name, "rollcall", args)
+			effort.Has(t, stderr, "rollcall: write the output: ", name, "rollcall", args)
 			_ = stdout.Close()
 		}
 	}

@@ -63,9 +63,7 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 		t.Helper()
 		code, stdout, stderr := c.run(args...)
 		effort.MustBe(t, code, exitDone, "rollcall", args, "code and", stderr)
-		if err := json.Unmarshal([]byte(stdout), into); err != nil {
-			t.Fatalf("rollcall %q: %v in %s", args, err, stdout)
-		}
+		effort.OK(t, json.Unmarshal([]byte(stdout), into), "rollcall", args, stdout)
 	}
 	var made, balance, key map[string]any
 	ask(&made, "workspace", "create", "acme", "--json")
@@ -159,9 +157,7 @@ func tour(t *testing.T, document, mark string) string {
 	script.Dir, script.Env = c.folder, append(os.Environ(), c.environ...)
 	script.WaitDelay = time.Second
 	out, err := script.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	effort.OK(t, err, out)
 	return string(out)
 }
 
@@ -211,9 +207,8 @@ func TestANodeWithTLS(t *testing.T) {
 		}
 	}
 	code, stdout, stderr := c.run("workspace", "list", "--admin", "unix:"+socket+".not")
-	if code != exitFailed || !strings.Contains(stderr, "no node answers at unix:") {
-		t.Errorf("no socket: got code %d, %q and %q", code, stdout, stderr)
-	}
+	effort.Is(t, code, exitFailed, "no socket", stdout)
+	effort.Has(t, stderr, "no node answers at unix:", "no socket")
 }
 
 // freeAddress is a port of loopback that was free a moment ago.

@@ -112,9 +112,7 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 		t.Helper()
 		code, stdout, stderr := c.run(append(args, "--json")...)
 		effort.MustBe(t, code, exitDone, "rollcall", args, "code and", stderr)
-		if err := json.Unmarshal([]byte(stdout), into); err != nil {
-			t.Fatalf("rollcall %q: %v in %s", args, err, stdout)
-		}
+		effort.OK(t, json.Unmarshal([]byte(stdout), into), "rollcall", args, stdout)
 	}
 	owner := accept(t, strings.TrimSpace(node.waitFor("/link/")), "the password of the first one")
 	var all struct{ Workspaces []admin.Workspace }
@@ -201,9 +199,8 @@ func TestThereAreNoPagesWhenTheyAreOff(t *testing.T) {
 		t.Errorf("sign-in: %d %s", status, text)
 	}
 	code, _, stderr := c.run("user", "invite", "--workspace", uuid.NewString(), "a@b.test")
-	if code != exitFailed || !strings.Contains(stderr, "[dashboard]") {
-		t.Errorf("invite: %d %s", code, stderr)
-	}
+	effort.Is(t, code, exitFailed, "invite")
+	effort.Has(t, stderr, "[dashboard]", "invite")
 	node.terminate()
 }
 

@@ -96,9 +96,7 @@ func TestJSONIsOneObject(t *testing.T) {
 			verifySummary
 			Results []resultView `json:"results"`
 		}
-		if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
-			t.Fatalf("--out %q: %v in %s", out, err, stdout)
-		}
+		effort.OK(t, json.Unmarshal(stdout.Bytes(), &got), "--out", out, stdout)
 		if got.ID != "v1" || got.Total != 4 || got.Outcomes["valid"] != 1 || got.Outcomes["error"] != 0 ||
 			got.Credits.Charged != 2 {
 			t.Errorf("--out %q: got %+v", out, got)
@@ -249,9 +247,8 @@ func TestTimeLeftOfARunThatGoesOn(t *testing.T) {
 			}
 			step(func() { v.progress(verifyingAt(9_000, 0, 10_000), client.Tally{"valid": 9_000}) })
 			got := step(func() { v.progress(verifyingAt(9_100, 0, 10_000), client.Tally{"valid": 9_100}) })
-			if !strings.Contains(got, ", 5.0/s, about 3 minutes left: valid") || strings.Count(got, "left") != 1 {
-				t.Errorf("terminal %v: got %q", terminal, got)
-			}
+			effort.Has(t, got, ", 5.0/s, about 3 minutes left: valid", "terminal", terminal)
+			effort.Is(t, strings.Count(got, "left"), 1, "terminal", terminal)
 		})
 	}
 }

@@ -68,9 +68,7 @@ max_file_bytes = 1000000000
 				d.Progress.Completed, *manyAddresses, peak>>20, living, r.metric(ctx, "rollcall_receivers_waiting"),
 				r.metric(ctx, "rollcall_smtp_sessions"))
 		}
-		if err := term.Sleep(ctx, time.Second); err != nil {
-			t.Fatalf("no end in sight: %+v", d)
-		}
+		effort.OK(t, term.Sleep(ctx, time.Second), "no end in sight", d)
 	}
 	peak := effort.Must(memoryMost(node.command.Process.Pid))(t)
 	t.Logf("%d addresses at %d domains in %s: peak %d MB, at most %.0f receivers, %d warnings; %d valid, %d invalid, %d "+

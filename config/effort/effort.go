@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"reflect"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -112,11 +114,11 @@ func Must[T any](v T, err error) func(t failer) T {
 	}
 }
 
-// OK ends the test on an error.
-func OK(t failer, err error) {
+// OK ends the test on an error; of says of what.
+func OK(t failer, err error, of ...any) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(append(of, err)...)
 	}
 }
 
@@ -133,6 +135,22 @@ func MustBe[T comparable](t failer, got, want T, of ...any) {
 	t.Helper()
 	if got != want {
 		t.Fatal(fmt.Sprintf("%v got %#v, want %#v", of, got, want))
+	}
+}
+
+// Same is Is for values that == can't compare.
+func Same[T any](t failer, got, want T, of ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v got %+v, want %+v", of, got, want)
+	}
+}
+
+// Equal is Is for lists; a nil list is an empty one.
+func Equal[L ~[]E, E comparable](t failer, got, want L, of ...any) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%v got %+v, want %+v", of, got, want)
 	}
 }
 

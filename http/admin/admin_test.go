@@ -336,9 +336,8 @@ func TestLimitsOfAWorkspace(t *testing.T) {
 		t.Helper()
 		want := `{"id":"` + id + `","name":"Example","weight":1,"open":` + open + `,"stored":` + stored + `,"unpaid":` + unpaid + `}`
 		status, text := r.ask(method, path, body)
-		if status != 200 || strings.TrimSpace(text) != want {
-			t.Errorf("%s %s: %d %s, want %s", method, body, status, text, want)
-		}
+		effort.Is(t, status, 200, method, body, text)
+		effort.Is(t, strings.TrimSpace(text), want, method, body)
 	}
 	open, stored, unpaid := `{"limit":5,"default":true,"used":1}`, `{"limit":6,"default":true,"used":7}`,
 		`{"limit":7,"default":true,"used":1}`

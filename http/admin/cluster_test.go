@@ -136,9 +136,8 @@ func TestMembersAreToldWithAllTheirFields(t *testing.T) {
 		`"since":"2030-01-02T03:04:05.000Z","last_beat_seconds_ago":1.5,"leases":4,"addresses":12044,`+
 		`"receivers":31,"view_agreed":true,"clock_offset_ms":-20}],"ledger_read_seconds_ago":0.5}`+"\n",
 		m.Node, m.Session)
-	if status != 200 || text != want {
-		t.Errorf("got %d %s, want %s", status, text, want)
-	}
+	effort.Is(t, status, 200)
+	effort.Is(t, text, want)
 	f.set(func() { f.known = admin.Membership{Cluster: "rollcall"} })
 	if _, text := r.ask("GET", "/v1/cluster/members", ""); !strings.Contains(text, `"members":[]`) {
 		t.Errorf("no members: %s", text)
@@ -376,9 +375,8 @@ func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 		`{"op":"add","key":"` + strings.Repeat(canary, 2000) + `"}`,
 	} {
 		status, text := r.ask("POST", "/v1/cluster/keys", body)
-		if status != 400 || !strings.Contains(text, "invalid_request") {
-			t.Errorf("%.60s: got %d %s", body, status, text)
-		}
+		effort.Is(t, status, 400, body)
+		effort.Has(t, text, "invalid_request", body)
 		seen += text
 	}
 	effort.Is(t, f.calls(), "", "the cluster was asked")

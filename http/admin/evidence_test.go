@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -150,22 +149,18 @@ func TestReplayListsWhatWouldChange(t *testing.T) {
 	lines, summary := replays(false)
 	effort.MustBe(t, len(lines), 2, lines)
 	changed := lines[0]
-	if changed.Before.Rule != "older@00000001" || !strings.Contains(changed.After.Rule, "@") {
-		t.Errorf("rules: %+v", changed)
-	}
+	effort.Is(t, changed.Before.Rule, "older@00000001", "rules", changed)
+	effort.Has(t, changed.After.Rule, "@", "rules", changed)
 	changed.Before.Rule, changed.After.Rule = "", ""
 	want := admin.Replayed{Ordinal: 4, Address: "user4@example.test",
 		Before: admin.Judged{Verdict: admin.Verdict{Outcome: "unknown", Reason: "policy"}},
 		After:  admin.Judged{Verdict: admin.Verdict{Outcome: "invalid", Reason: "mailbox_not_found"}}}
-	if changed != want || lines[1].Ordinal != 6 {
-		t.Errorf("got %+v and %+v, want %+v and ordinal 6", changed, lines[1], want)
-	}
+	effort.Is(t, changed, want, lines[1])
+	effort.Is(t, lines[1].Ordinal, 6)
 	wants := admin.ReplaySummary{Verification: v.ID, Status: ledger.Completed, Addresses: 8, Replayed: 7,
 		Same: 5, Outcomes: 1, Reasons: 1, Unexplained: 1,
 		Changes: []admin.Change{{Before: "unknown", After: "invalid", Count: 1}}}
-	if !reflect.DeepEqual(summary, wants) {
-		t.Errorf("got %+v, want %+v", summary, wants)
-	}
+	effort.Same(t, summary, wants)
 	if lines, _ := replays(true); len(lines) != 7 {
 		t.Errorf("all: %+v", lines)
 	}

@@ -339,9 +339,7 @@ func TestTheLogIsReadInPages(t *testing.T) {
 	for {
 		var page admin.LogPage
 		_, text := r.ask("GET", path, "")
-		if err := json.Unmarshal([]byte(text), &page); err != nil {
-			t.Fatalf("%v %s", err, text)
-		}
+		effort.OK(t, json.Unmarshal([]byte(text), &page), text)
 		for _, l := range page.Lines {
 			subjects = append(subjects, l.Subject)
 		}
@@ -464,9 +462,8 @@ func TestAProcessThatDoesNotProbe(t *testing.T) {
 	for path, code := range map[string]string{"/v1/receivers": "no_survey", "/v1/throttle": "no_throttle",
 		"/v1/throttle/explain?name=a": "no_survey"} {
 		status, text := r.ask("GET", path, "")
-		if status != 409 || !strings.Contains(text, code) {
-			t.Errorf("%s: %d %s", path, status, text)
-		}
+		effort.Is(t, status, 409, path)
+		effort.Has(t, text, code, path)
 	}
 	if status, text := r.ask("POST", "/v1/throttle/replay", "{}"); status != 409 {
 		t.Errorf("replay: %d %s", status, text)

@@ -3,7 +3,6 @@ package admin_test
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -63,15 +62,13 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	effort.Must(d.Park(t.Context(), l, ledger.Outlook{Next: next}, []byte("state")))(t)
 	told(parked.ID, ledger.Waiting, 1, 0, "waits in the ledger", "before ")
 	code, text := r.ask("GET", "/v1/verifications/"+parked.ID.String()+"/waits", "")
-	if code != 200 || !strings.Contains(text, `"addresses":1,"for":"retry"`) {
-		t.Errorf("what a parked one waits for: %d %s", code, text)
-	}
+	effort.Is(t, code, 200, "what a parked one waits for")
+	effort.Has(t, text, `"addresses":1,"for":"retry"`, "what a parked one waits for")
 	effort.Must(d.Cancel(t.Context(), d.Workspace, uploading.ID))(t)
 	told(uploading.ID, ledger.Cancelled, 0, 0, "it ended at")
 	effort.Must(r.book.Sweep(t.Context(), ledger.Retention{Results: time.Nanosecond}))(t)
 	told(v.ID, ledger.Completed, 4, 4, "3 valid", "results were erased")
 	code, text = r.ask("GET", "/v1/verifications/"+uuid.NewString()+"/waits", "")
-	if code != 404 || !strings.Contains(text, "there is no verification with this id") {
-		t.Errorf("an unknown id: %d %s", code, text)
-	}
+	effort.Is(t, code, 404, "an unknown id")
+	effort.Has(t, text, "there is no verification with this id", "an unknown id")
 }

@@ -284,9 +284,8 @@ func TestNextByte(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := nextByte(c.header)
-			if got != c.want || (err != nil) != c.fails {
-				t.Errorf("%q: got %d and %v, want %d, failing %v", c.header, got, err, c.want, c.fails)
-			}
+			effort.Is(t, got, c.want, c.header, err)
+			effort.Is(t, err != nil, c.fails, c.header)
 		})
 	}
 }

@@ -88,9 +88,8 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 	effort.MustBe(t, len(pages), 5, "pages")
 	for i, want := range []struct{ withdraw, members int }{{200, 0}, {200, 0}, {50, 150}, {0, 200}, {0, 200}} {
 		withdraw, all := strings.Count(pages[i], ">Withdraw<"), rowsOn(pages[i])
-		if withdraw != want.withdraw || all != want.withdraw+want.members {
-			t.Errorf("page %d has %d invitations among %d rows, want %+v", i+1, withdraw, all, want)
-		}
+		effort.Is(t, withdraw, want.withdraw, "page", i+1, want)
+		effort.Is(t, all, want.withdraw+want.members, "page", i+1)
 	}
 	for path, want := range map[string]int{"?page=5": 200, "?page=6": 200, "?page=99999999999": 200, "?page=0": 404, "?page=-1": 404,
 		"?page=x": 404, "?page=99999999999999999999": 404} {
@@ -124,9 +123,8 @@ func TestKeysFillAPageAndNoMore(t *testing.T) {
 	effort.MustBe(t, len(pages), 3, "pages")
 	for i, want := range []struct{ works, revoked int }{{200, 0}, {50, 150}, {0, 50}} {
 		works, all := strings.Count(pages[i], ">Revoke…<"), rowsOn(pages[i])
-		if works != want.works || all != want.works+want.revoked {
-			t.Errorf("page %d has %d keys that work among %d rows, want %+v", i+1, works, all, want)
-		}
+		effort.Is(t, works, want.works, "page", i+1, want)
+		effort.Is(t, all, want.works+want.revoked, "page", i+1)
 	}
 	for i, first := range []int{249, 49, 299} { // newest first
 		if at := strings.Index(pages[i], "rc_key"); !strings.HasPrefix(pages[i][at:], "rc_"+key(first)) {

@@ -83,9 +83,8 @@ func TestRefusedBodiesNeverAct(t *testing.T) {
 		"a foreign origin and no other": {good, []string{"Sec-Fetch-Site", "", "Origin", "https://evil.test"}, 403},
 	} {
 		a := g.as["owner"].raw("POST", path, c.body, c.headers...)
-		if a.status != c.want || !strings.Contains(a.body, "</html>") {
-			t.Errorf("%s: %d, want %d: %.100s", name, a.status, c.want, a.body)
-		}
+		effort.Is(t, a.status, c.want, name)
+		effort.Has(t, a.body, "</html>", name)
 	}
 	if got, err := g.book.Verification(t.Context(), g.workspace, v.ID); err != nil || got.Status != ledger.Uploading {
 		t.Errorf("it was changed: %v %s", err, got.Status)
@@ -351,9 +350,8 @@ func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 	}
 	for range 2 {
 		a := g.as["owner"].post("/you/codes/off", "password", password, "code", recovery[1])
-		if a.status != 303 || a.header.Get("Location") != "/you?done=codes-off" {
-			t.Errorf("off: %d %s", a.status, a.body)
-		}
+		effort.Is(t, a.status, 303, "off", a.body)
+		effort.Is(t, a.header.Get("Location"), "/you?done=codes-off", "off")
 	}
 	effort.Is(t, elsewhere.get("/you").status, 303, "another session still opens /you")
 	if a := g.as["owner"].get("/you?done=codes-off"); a.status != 200 || !strings.Contains(a.body, "Two-step sign-in is off.") {
@@ -457,9 +455,8 @@ func TestLinksAskForCodesToo(t *testing.T) {
 	effort.Has(t, g.as["nobody"].get(link).body, `name="code"`, "the page does not ask for a code")
 	for _, code := range []string{"", "000000"} {
 		a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", "a wholly new password", "code", code)
-		if a.status != http.StatusUnauthorized || a.cookie() != "" {
-			t.Errorf("with code %q: %d", code, a.status)
-		}
+		effort.Is(t, a.status, http.StatusUnauthorized, "with", code)
+		effort.Is(t, a.cookie(), "", "with", code)
 	}
 	if a := g.as["nobody"].post("/link/"+string(token), "form", uuid.NewString(), "password", "a wholly new password", "code", g.code(secret, 0)); a.status != 303 {
 		t.Errorf("a new password with a code: %d", a.status)
@@ -494,9 +491,8 @@ func TestANewPasswordWantsTheCodeWhereCodesAreOn(t *testing.T) {
 	effort.Has(t, owner.get("/you").body, `id="change-code"`, "/you does not ask for a code with a new password")
 	for _, code := range []string{"", "000000"} {
 		a := owner.post("/you/password", "old", password, "password", fresh, "code", code)
-		if a.status != 422 || !strings.Contains(a.body, "code is wrong") {
-			t.Errorf("with the code %q: %d", code, a.status)
-		}
+		effort.Is(t, a.status, 422, "with", code)
+		effort.Has(t, a.body, "code is wrong", "with", code)
 	}
 	if a := owner.post("/you/password", "old", password, "password", fresh, "code", g.code(secret, 0)); a.status != 303 || a.cookie() == "" {
 		t.Errorf("with the code: %d", a.status)

@@ -159,15 +159,13 @@ func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
 	token := send()
 	effort.Is(t, send(), token, "the form again made another link")
 	people := owner.get(g.path("/people"))
-	if strings.Contains(people.body, token) || strings.Count(people.body, `name="link"`) != 1 {
-		t.Errorf("%s", people.body)
-	}
+	effort.Lacks(t, people.body, token)
+	effort.Is(t, strings.Count(people.body, `name="link"`), 1)
 	joined := g.as["nobody"].post("/link/"+token, "form", uuid.NewString(), "password", "a password of mine")
 	effort.MustBe(t, joined.status, 303, joined.body)
 	them := g.browser(joined.cookie())
-	if them.get(g.path("/upload")).status != 200 || them.get(g.path("/people")).status != 403 {
-		t.Error("a member's pages are wrong")
-	}
+	effort.Is(t, them.get(g.path("/upload")).status, 200, "a page of a member")
+	effort.Is(t, them.get(g.path("/people")).status, 403, "a page of a member")
 	page := g.path("/people/" + g.member("new@acme.test"))
 	for range 2 {
 		if a := owner.post(page+"/role", "form", uuid.NewString(), "role", "viewer"); a.status != 303 {
@@ -240,9 +238,8 @@ func TestInvitingAgainSaysWhatItDoes(t *testing.T) {
 		return g.as["owner"].post(g.path("/people"), "form", uuid.NewString(), "email", email, "role", "viewer")
 	}
 	first := invite("new@acme.test")
-	if first.status != 200 || strings.Contains(first.body, "older invitation") {
-		t.Errorf("the first: %d %s", first.status, first.body)
-	}
+	effort.Is(t, first.status, 200, "the first")
+	effort.Lacks(t, first.body, "older invitation", "the first")
 	if a := invite("New@acme.test"); a.status != 200 || !strings.Contains(a.body, "The older invitation for them no longer works.") {
 		t.Errorf("the second: %d %s", a.status, a.body)
 	}

@@ -144,9 +144,8 @@ func TestPagesStaySmall(t *testing.T) {
 		sizes += len(a.body)
 		plain := g.as["nobody"].get(name, "Accept-Encoding", "gzip;q=0")
 		sum := sha256.Sum256([]byte(plain.body))
-		if plain.header.Get("Content-Encoding") != "" || !strings.Contains(name, hex.EncodeToString(sum[:8])) {
-			t.Errorf("%s: its name is not that of its content", name)
-		}
+		effort.Is(t, plain.header.Get("Content-Encoding"), "")
+		effort.Has(t, name, hex.EncodeToString(sum[:8]))
 	}
 	for range 50 {
 		g.create("a-file-with-a-name-of-usual-length.csv", 10)
@@ -209,9 +208,8 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 		"foreign origin": {"Sec-Fetch-Site", "", "Origin", "https://evil.test"}, "null": {"Sec-Fetch-Site", "", "Origin", "null"},
 	} {
 		a := owner.send("POST", path, form(), headers...)
-		if a.status != 403 || !strings.Contains(a.body, "another site") {
-			t.Errorf("%s: %d %.100s", name, a.status, a.body)
-		}
+		effort.Is(t, a.status, 403, name)
+		effort.Has(t, a.body, "another site", name)
 	}
 	if got, err := g.book.Verification(t.Context(), g.workspace, v.ID); err != nil || got.Status != ledger.Verifying {
 		t.Errorf("it was changed: %v %s", err, got.Status)
@@ -262,9 +260,8 @@ func TestDownloadsHoldWhatWasAskedFor(t *testing.T) {
 	} {
 		a := g.as["viewer"].get(path + query)
 		if want.name == "" {
-			if a.status != 422 || !strings.Contains(a.body, "</html>") {
-				t.Errorf("%s: %d", query, a.status)
-			}
+			effort.Is(t, a.status, 422, query)
+			effort.Has(t, a.body, "</html>", query)
 			continue
 		}
 		var emails []string

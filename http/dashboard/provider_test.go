@@ -289,9 +289,8 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 		"another email":       begin(owner).as("s-9", "stranger@elsewhere.test"),
 		"an unverified email": begin(owner).as("s-9", "owner@acme.test", "email_verified", false),
 	} {
-		if a.status != 403 || !strings.Contains(a.body, "wasn't connected") {
-			t.Errorf("%s: %d %.300s", name, a.status, a.body)
-		}
+		effort.Is(t, a.status, 403, name)
+		effort.Has(t, a.body, "wasn't connected", name)
 	}
 	v := begin(owner)
 	v.browser = g.as["member"] // somebody else is signed in by now
@@ -319,9 +318,8 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 	_, recovery := g.codesOn()
 	a := g.start(p, "/you").as("s-9", "owner@acme.test")
 	step := strings.Split(strings.SplitN(a.body, `name="step" value="`, 2)[1], `"`)[0]
-	if a.status != 200 || a.cookie() != "" {
-		t.Errorf("without a code: %d", a.status)
-	}
+	effort.Is(t, a.status, 200, "without a code")
+	effort.Is(t, a.cookie(), "", "without a code")
 	if in := g.give(step, recovery[0]); in.status != 303 || in.header.Get("Location") != "/you" || in.cookie() == "" {
 		t.Errorf("with a code: %d %s", in.status, in.body)
 	}
@@ -431,9 +429,8 @@ func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 	}
 	for range 2 {
 		a := owner.post("/you/provider/off", "password", password, "code", g.code(secret, 1))
-		if a.status != 303 || a.header.Get("Location") != "/you?done=provider-off" {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		effort.Is(t, a.status, 303, a.body)
+		effort.Is(t, a.header.Get("Location"), "/you?done=provider-off")
 	}
 	if page := owner.get("/you?done=provider-off").body; !strings.Contains(page, "You are disconnected") || !strings.Contains(page, "You aren't connected") {
 		t.Errorf("/you: %s", page)

@@ -170,9 +170,8 @@ func TestMethodsAndPathsThatAreNotThereGetAPage(t *testing.T) {
 		{"OPTIONS", "/sign-in", 405, "GET, POST"}, {"GET", "/sign-out", 405, "POST"}, {"HEAD", "/sign-in", 303, ""},
 	} {
 		got := g.as["owner"].send(c.method, c.path, nil, "Sec-Fetch-Site", "same-origin")
-		if got.status != c.want || got.header.Get("Allow") != c.allow {
-			t.Errorf("%s %s: %d Allow %q, want %d %q", c.method, c.path, got.status, got.header.Get("Allow"), c.want, c.allow)
-		}
+		effort.Is(t, got.status, c.want, c.method, c.path)
+		effort.Is(t, got.header.Get("Allow"), c.allow, c.method, c.path)
 		if c.want >= 400 && !strings.Contains(got.body, "</html>") {
 			t.Errorf("%s %s: no page: %.100s", c.method, c.path, got.body)
 		}

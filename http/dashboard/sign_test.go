@@ -27,9 +27,8 @@ func TestSigningInGivesACookieAndLeadsOn(t *testing.T) {
 		t.Errorf("nobody is led to %q", a.header.Get("Location"))
 	}
 	a := g.as["nobody"].signIn("member@acme.test", password, next)
-	if a.status != 303 || a.header.Get("Location") != next {
-		t.Fatalf("%d to %q", a.status, a.header.Get("Location"))
-	}
+	effort.MustBe(t, a.status, 303)
+	effort.MustBe(t, a.header.Get("Location"), next)
 	if set := a.header.Get("Set-Cookie"); !regexp.MustCompile(
 		`^__Host-rollcall=[A-Za-z0-9_-]{43}; Path=/; Max-Age=86400; HttpOnly; Secure; SameSite=Lax$`).MatchString(set) {
 		t.Errorf("Set-Cookie: %s", set)
@@ -66,9 +65,8 @@ func TestFailuresAreToldInOneSentence(t *testing.T) {
 	var texts []string
 	for _, email := range []string{"owner@acme.test", "nobody@acme.test"} {
 		a := g.as["nobody"].signIn(email, "wrong wrong wrong", "/")
-		if a.status != 401 || a.cookie() != "" {
-			t.Errorf("%s: %d", email, a.status)
-		}
+		effort.Is(t, a.status, 401, email)
+		effort.Is(t, a.cookie(), "", email)
 		text := strings.ReplaceAll(a.body, email, "EMAIL")
 		texts = append(texts, regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(text, "ID"))
 	}
@@ -202,9 +200,8 @@ func TestOnesOwnPageEndsSessionsAndChangesThePassword(t *testing.T) {
 	page := g.as["viewer"].get("/you").body
 	found := regexp.MustCompile(`name="session" value="([0-9a-f]{64})"`).FindAllStringSubmatch(page, -1)
 	effort.MustBe(t, len(found), 2, "sessions are shown")
-	if strings.Contains(page, g.as["viewer"].session) || strings.Contains(page, other.session) {
-		t.Error("the page shows a cookie")
-	}
+	effort.Lacks(t, page, g.as["viewer"].session, "the page shows a cookie")
+	effort.Lacks(t, page, other.session, "the page shows a cookie")
 	this := regexp.MustCompile(`this one.*?value="([0-9a-f]{64})"`).FindStringSubmatch(strings.ReplaceAll(page, "\n", " "))[1]
 	for _, f := range found {
 		for range 2 {
@@ -247,9 +244,8 @@ func TestALinkOfADevelopersNodeSignsInWithoutAPassword(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 		in := g.browser(a.cookie()).get("/w/" + workspace.String())
-		if in.status != 200 || strings.Contains(in.body, "/you/codes") {
-			t.Errorf("%d %s", in.status, in.body)
-		}
+		effort.Is(t, in.status, 200)
+		effort.Lacks(t, in.body, "/you/codes")
 		effort.Is(t, g.as["nobody"].post(path, "form", uuid.NewString()).status, 404, "used twice")
 	}
 	for _, password := range []string{"none", "", "a password of mine"} {

@@ -90,9 +90,8 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/0?in=1"))
 	for _, want := range []string{"ghost@acme.test", "&gt; RCPT TO:&lt;ghost@acme.test&gt;", "&lt; 550 5.1.1 No ‹the address› here &lt;script&gt;",
 		"The receiver didn't answer in time.", "rcpt-5.1.1", "RCPT TO:&lt;a made-up name&gt;", "about real addresses can be trusted", "22 Nov 2026 04:00:58", "Read as invalid (mailbox_not_found), by rule", "1 attempt between the first and the last isn't kept.", "mx2.acme.test"} {
-		if page.status != 200 || !strings.Contains(page.body, want) {
-			t.Errorf("%d: the page does not say %q", page.status, want)
-		}
+		effort.Is(t, page.status, 200)
+		effort.Has(t, page.body, want)
 	}
 	for _, secret := range []string{"192.0.2.77", "<script>alert"} {
 		effort.Lacks(t, page.body, secret, "the page says")
@@ -287,9 +286,8 @@ func TestTheFourNumbersOfTheCreditsAddUp(t *testing.T) {
 	balance := effort.Must(g.book.Balance(context.Background(), g.workspace))(t)
 	want := fmt.Sprintf("1 000 granted = %d available + %d held + %d spent", balance.Available, balance.Held, balance.Spent)
 	effort.Has(t, strings.ReplaceAll(text, "\u202f", " "), want, "the page does not say", text)
-	if strings.Count(page.body, "<g ") != ledger.StatementDays || !strings.Contains(page.body, ">list.csv</a>") {
-		t.Error("no chart or no move")
-	}
+	effort.Is(t, strings.Count(page.body, "<g "), ledger.StatementDays, "no chart or no move")
+	effort.Has(t, page.body, ">list.csv</a>", "no chart or no move")
 	effort.Is(t, g.as["viewer"].get(g.path("/credits?after=x")).status, 404, "a broken cursor")
 }
 

@@ -26,9 +26,8 @@ func TestEveryCodeHasItsRow(t *testing.T) {
 	}
 	var ctx fasthttp.RequestCtx
 	WriteIssue(&ctx, api.Code("no such code"), 0)
-	if ctx.Response.StatusCode() != 503 || !strings.Contains(string(ctx.Response.Body()), "internal_error") {
-		t.Errorf("an unknown code gives %d %s", ctx.Response.StatusCode(), ctx.Response.Body())
-	}
+	effort.Is(t, ctx.Response.StatusCode(), 503, "an unknown code", ctx.Response.Body())
+	effort.Has(t, string(ctx.Response.Body()), "internal_error", "an unknown code")
 }
 
 // TestFramingIssues names what cannot be waited for in a test: a slow sender.

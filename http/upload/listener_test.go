@@ -76,9 +76,7 @@ func TestEarlyAnswerNeverRunsTheBody(t *testing.T) {
 				if got := conn.reply(); got.status != c.status {
 					t.Fatalf("padding %d: got %d %q, want %d", padding, got.status, got.code, c.status)
 				}
-				if err := conn.ended(); err != nil {
-					t.Fatalf("padding %d: %v", padding, err)
-				}
+				effort.OK(t, conn.ended(), "padding", padding)
 				_ = conn.Close()
 			}
 		})
@@ -108,9 +106,7 @@ func TestGapAndOldDataNeverRunTheBody(t *testing.T) {
 			if got.status != 308 || got.durable != "bytes=0-99999" || !got.close {
 				t.Fatalf("first %d padding %d: got %d Range %q close %v", first, padding, got.status, got.durable, got.close)
 			}
-			if err := conn.ended(); err != nil {
-				t.Fatalf("first %d padding %d: %v", first, padding, err)
-			}
+			effort.OK(t, conn.ended(), "first", first, "padding", padding)
 			_ = conn.Close()
 		}
 	}

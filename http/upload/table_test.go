@@ -217,9 +217,8 @@ func TestPreflightIsForListedOriginsOnly(t *testing.T) {
 			if c.listed {
 				wantStatus, wantOrigin = 204, c.origin
 			}
-			if pre.status != wantStatus || put.status != 308 {
-				t.Errorf("preflight %d, PUT %d; want %d, 308", pre.status, put.status, wantStatus)
-			}
+			effort.Is(t, pre.status, wantStatus, "preflight")
+			effort.Is(t, put.status, 308, "preflight")
 			for _, got := range []storageReply{pre, put} {
 				h := got.header
 				if h.Get("Access-Control-Allow-Origin") != wantOrigin || h.Get("Vary") != "Origin" ||

@@ -91,9 +91,7 @@ func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
 					_, _ = client.Write(make([]byte, min(left, 16<<10)))
 				}
 			}()
-			if err := r.readAll(c); err != nil {
-				t.Errorf("workspace %d: %v after %s", workspace, err, time.Since(began))
-			}
+			effort.OK(t, r.readAll(c), "workspace", workspace, "after", time.Since(began))
 			*took = time.Since(began)
 			_ = server.Close()
 		}

@@ -249,9 +249,7 @@ func (m mutant) build(t *testing.T, of string) string {
 	// Without tables for debuggers linking takes half the time.
 	out, err := quietly(t.Context(), root, "go", "test", "-c", "-o", binary, "-overlay", config, "-vet=off",
 		"-ldflags", "-s -w", of)
-	if err != nil {
-		t.Fatalf("it does not build: %v\n%s", err, out)
-	}
+	effort.OK(t, err, "it does not build", out)
 	return binary
 }
 

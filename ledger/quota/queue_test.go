@@ -251,9 +251,8 @@ func TestManyAtOnce(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if q.Waiting() != 0 || q.places.Used() != 0 {
-		t.Errorf("%d wait and %d places are used after all have left", q.Waiting(), q.places.Used())
-	}
+	effort.Is(t, q.Waiting(), 0)
+	effort.Is(t, q.places.Used(), 0)
 	if len(q.lines) > linesKept+16 {
 		t.Errorf("%d lines are remembered", len(q.lines))
 	}

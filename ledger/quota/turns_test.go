@@ -18,9 +18,8 @@ func TestANewTenantNeverWaitsForAGreedyOne(t *testing.T) {
 	for range 10_000 {
 		q.Ask(0, nil, func() {})
 	}
-	if q.Used() != 50 || q.Waiting() != 9_950 {
-		t.Fatalf("one alone has %d of 100, and %d wait", q.Used(), q.Waiting())
-	}
+	effort.MustBe(t, q.Used(), 50, "one alone has")
+	effort.MustBe(t, q.Waiting(), 9_950, "one alone has")
 	for i := range 10 {
 		if _, now := q.Ask(1, nil, func() {}); !now {
 			t.Errorf("number %d of another tenant waits", i)

@@ -3,7 +3,6 @@ package sqlstore_test
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -125,9 +124,7 @@ func TestAuditCountsWhatItReads(t *testing.T) {
 	}
 	want := ledger.AuditReport{Workspaces: 2, Verifications: 2, Chunks: 1, Settlements: 2, Outcomes: 6,
 		Entries: 4, Newest: got.Newest, Violations: []ledger.Violation{}, Corrections: []ledger.Correction{}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	effort.Same(t, got, want)
 }
 
 // TestAuditSeesSpoiledPages overwrites each page of a ledger's file in turn. Whatever page it is, the damage is told,

@@ -66,9 +66,8 @@ func TestAClockThatJumpsErasesNothing(t *testing.T) {
 	c.sweeps(t, node, ledger.ErrClock) // now the machine's is wrong
 	clock = time.Now
 	c.sweeps(t, node, nil)
-	if !strings.Contains(log.String(), "is believed again") || doubted(t, metrics) != 0 {
-		t.Errorf("the end of the doubt is not told: %s", &log)
-	}
+	effort.Has(t, log.String(), "is believed again", "the end of the doubt is not told", &log)
+	effort.Is(t, doubted(t, metrics), 0, "the end of the doubt is not told", &log)
 }
 
 // doubted reads rollcall_ledger_clock_doubted.

@@ -81,9 +81,7 @@ func killedAfter(t *testing.T, url string, lines int) map[string]*steps {
 		}
 		id, err := uuid.Parse(words[1])
 		number, wrong := strconv.ParseInt(words[2], 10, 64)
-		if err := errors.Join(err, wrong); err != nil {
-			t.Fatalf("line %q: %v", in.Text(), err)
-		}
+		effort.OK(t, errors.Join(err, wrong), "line", in.Text())
 		s := told[words[0]]
 		if s.last == nil {
 			s.last = map[uuid.UUID]int64{}

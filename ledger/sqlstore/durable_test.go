@@ -51,16 +51,12 @@ func TestAServerThatForgetsIsMended(t *testing.T) {
 			t.Errorf("%s is off: a ledger that was open connects anew, and writes: got %v, want ErrDurability", name, err)
 		}
 		reader, err := sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{})
-		if err != nil {
-			t.Fatalf("%s is off: an audit writes nothing: %v", name, err)
-		}
+		effort.OK(t, err, name, "an audit writes nothing")
 		effort.OK(t, reader.Close())
 		parts := strings.Split(opened.Error(), "`")
 		effort.MustBe(t, len(parts), 5, "the error does not say what to run", opened)
 		changeAndReload(t, url, parts[1])
-		if err := openAt(t, url).Ping(t.Context()); err != nil {
-			t.Errorf("after %s: %v", parts[1], err)
-		}
+		effort.OK(t, openAt(t, url).Ping(t.Context()), "after", parts[1])
 	}
 }
 
@@ -183,9 +179,8 @@ func TestAReserveOfDiskIsKeptForMoney(t *testing.T) {
 		t.Errorf("create: %v", err)
 	}
 	after, err := d.AppendChunk(ctx, uploading.ID, u.Writer, 3, []byte("defg"))
-	if !errors.Is(err, ledger.ErrNoRoom) || after.Durable != 3 {
-		t.Errorf("append: %+v, %v", after, err)
-	}
+	effort.ErrIs(t, err, ledger.ErrNoRoom, "append", after)
+	effort.Is(t, after.Durable, 3, "append", after)
 	if again, created, err := d.Create(ctx, known); err != nil || created || again.ID != uploading.ID {
 		t.Errorf("recovered: %v, %v", created, err)
 	}

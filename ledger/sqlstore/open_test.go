@@ -96,9 +96,7 @@ func TestReadersBesideTheOwnerSeeWhatIsCommittedAndWriteNothing(t *testing.T) {
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	for _, when := range []string{"beside the owner", "after the owner"} {
 		reader, err := sqlstore.OpenReadOnly(t.Context(), "sqlite:"+path, sqlstore.Options{})
-		if err != nil {
-			t.Fatalf("%s: %v", when, err)
-		}
+		effort.OK(t, err, when)
 		report, err := reader.Audit(t.Context())
 		if err != nil || len(report.Violations) != 0 || report.Outcomes != 1 || report.Entries != 3 {
 			t.Errorf("%s: audit %+v, %v", when, report, err)

@@ -107,9 +107,7 @@ func TestHotQueriesAreCompiledOnce(t *testing.T) {
 	defer tls.Close()
 	for _, q := range hotQueries() {
 		stmt, err := c.Prepare(s.db.Text(q.query))
-		if err != nil {
-			t.Fatalf("%s: %v", q.name, err)
-		}
+		effort.OK(t, err, q.name)
 		args := make([]driver.NamedValue, strings.Count(q.query, "?"))
 		for run := range 3 {
 			for i := range args {
@@ -119,9 +117,7 @@ func TestHotQueriesAreCompiledOnce(t *testing.T) {
 			if err == nil {
 				err = rows.Close()
 			}
-			if err != nil {
-				t.Fatalf("%s: %v", q.name, err)
-			}
+			effort.OK(t, err, q.name)
 		}
 		handle := uintptr(reflect.ValueOf(stmt).Elem().FieldByName("pstmt").Uint()) // the driver does not tell it
 		if n := sqlite3.Xsqlite3_stmt_status(tls, handle, sqlite3.SQLITE_STMTSTATUS_REPREPARE, 0); n > 0 {
@@ -210,9 +206,8 @@ func TestHotQueriesUseTheirIndexOnPostgreSQL(t *testing.T) {
 		rows := effort.Must(s.aside.Query(t.Context(), `EXPLAIN EXECUTE `+name+nulls))(t)
 		lines := effort.Must(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 		plan := strings.Join(lines, "\n")
-		if !strings.Contains(plan, " "+want+" ") || strings.Contains(plan, "Seq Scan") {
-			t.Errorf("%s: %s is not used:\n%s", c.name, want, plan)
-		}
+		effort.Has(t, plan, " "+want+" ", c.name, want, "is not used")
+		effort.Lacks(t, plan, "Seq Scan", c.name, want, "is not used")
 		effort.Lacks(t, plan, "Sort", c.name, "sorts")
 	}
 }
@@ -230,8 +225,6 @@ func explain(t *testing.T, s *Store, query string) string {
 			return err
 		}, `EXPLAIN QUERY PLAN `+query, make([]any, strings.Count(query, "?"))...)
 	})
-	if err != nil {
-		t.Fatalf("explain %s: %v", query, err)
-	}
+	effort.OK(t, err, "explain", query)
 	return strings.Join(plan, "; ")
 }

@@ -28,9 +28,7 @@ func changeAt(t *testing.T, url, statements string) {
 	t.Helper()
 	conn := effort.Must(pgx.Connect(t.Context(), url))(t)
 	_, err := conn.Exec(t.Context(), statements)
-	if err := errors.Join(err, conn.Close(t.Context())); err != nil {
-		t.Fatalf("%s: %v", statements, err)
-	}
+	effort.OK(t, errors.Join(err, conn.Close(t.Context())), statements)
 }
 
 // TestAServerIsMigratedByMigrateAlone follows a database from empty to one of a newer program.

@@ -58,18 +58,14 @@ func run(t testing.TB, s *Store, statement string, args ...any) {
 		_, err := t.Exec(statement, args...)
 		return err
 	})
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	effort.OK(t, err, statement)
 }
 
 // number asks a ledger for one.
 func number(t *testing.T, s *Store, question string, args ...any) (n int64) {
 	t.Helper()
 	err := s.view(t.Context(), func(t *tx) error { return t.Row(question, args...).Scan(&n) })
-	if err != nil {
-		t.Fatalf("%s: %v", question, err)
-	}
+	effort.OK(t, err, question)
 	return n
 }
 
@@ -215,13 +211,11 @@ func storesSingle(t *testing.T, s *Store) {
 	single, l := d.Prepares(1)
 	run(t, s, `UPDATE verifications SET kind = 'single' WHERE id = ?`, single.ID[:])
 	got := d.Settles(of, 1, 0, 0, smtp.CatchAll)
-	if got.SingleOutcome != smtp.Undecided || got != d.Sees(bulk.ID) {
-		t.Errorf("bulk: %+v, stored %+v", got, d.Sees(bulk.ID))
-	}
+	effort.Is(t, got.SingleOutcome, smtp.Undecided, "bulk")
+	effort.Is(t, got, d.Sees(bulk.ID), "bulk")
 	got = d.Settles(l, 1, 0, 0, smtp.CatchAll)
-	if got.SingleOutcome != smtp.CatchAll || got != d.Sees(single.ID) {
-		t.Errorf("single: %+v, stored %+v", got, d.Sees(single.ID))
-	}
+	effort.Is(t, got.SingleOutcome, smtp.CatchAll, "single")
+	effort.Is(t, got, d.Sees(single.ID), "single")
 	d.Audits()
 }
 

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -102,9 +101,8 @@ func TestASweepTellsRowsThatStayDue(t *testing.T) {
 	unpaid := d.Creates(1)
 	effort.Must(s.Cancel(t.Context(), d.Workspace, unpaid.ID))(t)
 	_, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
-	if !errors.Is(err, errStillDue) || !strings.Contains(log.String(), errStillDue.Error()) {
-		t.Errorf("rows that stay due are not told: %v", err)
-	}
+	effort.ErrIs(t, err, errStillDue, "rows that stay due are not told")
+	effort.Has(t, log.String(), errStillDue.Error(), "rows that stay due are not told")
 	effort.Denied(s.verification(t.Context(), unpaid.ID))(t, ledger.ErrNoSuchVerification, "what is behind them is there")
 }
 

@@ -181,9 +181,8 @@ func TestUnpackStopsWhenToldTo(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, stop) || n != 2 {
-		t.Errorf("%v after %d", err, n)
-	}
+	effort.ErrIs(t, err, stop)
+	effort.Is(t, n, 2)
 }
 
 func TestWhatIsNotPackedIsRefused(t *testing.T) {

@@ -123,9 +123,8 @@ func TestPort25(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			port, told := host(t, c.greeting)
 			f := CheckPort(t.Context(), z.client(), Way{Dial: straight, Port: port}, c.hosts)
-			if f.State != c.want || f.Check != Port25 {
-				t.Fatalf("got %+v, want %s", f, c.want)
-			}
+			effort.MustBe(t, f.State, c.want, f)
+			effort.MustBe(t, f.Check, Port25, f)
 			if c.want == OK {
 				effort.Is(t, <-told, "QUIT\r\n", "it was told")
 			}

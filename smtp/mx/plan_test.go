@@ -34,9 +34,8 @@ func TestOrderInsideAPreference(t *testing.T) {
 		for i := range a.Hosts {
 			effort.MustBe(t, a.Hosts[i].Name, b.Hosts[i].Name, "order of two domains", a.Hosts, b.Hosts)
 		}
-		if a.Receiver != "one.test" || a.Hosts[3].Name != "z.test" {
-			t.Fatalf("receiver %s, last host %s", a.Receiver, a.Hosts[3].Name)
-		}
+		effort.MustBe(t, a.Receiver, "one.test", "receiver")
+		effort.MustBe(t, a.Hosts[3].Name, "z.test", "receiver")
 		first[a.Hosts[0].Name]++
 	}
 	effort.Is(t, len(first), 3, "first hosts of 200 resolvers", first, "all three of the best preference")

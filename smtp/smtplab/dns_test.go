@@ -159,9 +159,7 @@ func TestAddedDomains(t *testing.T) {
 		{Name: "tenant.example", Records: []string{"tenant.example. 60 IN MX 5 mx1.hoster-plain.test."}},
 		{Name: "Bücher.example", Records: []string{"xn--bcher-kva.example. IN MX 0 ."}},
 	} {
-		if err := l.Add(d); err != nil {
-			t.Fatalf("Add %s: %v", d.Name, err)
-		}
+		effort.OK(t, l.Add(d), "Add", d.Name)
 	}
 	dialHost(t, l, "mx1.odd.example").play(opening + `
 		> RCPT TO:<x@odd.example>
@@ -169,9 +167,8 @@ func TestAddedDomains(t *testing.T) {
 	in := ask(t, l, "udp", "tenant.example", dns.TypeMX)
 	effort.Is(t, strings.Join(rdata(in.Answer), ""), "MX 5 mx1.hoster-plain.test.", "MX of tenant.example", in.Answer)
 	in = ask(t, l, "udp", "tenant.example", dns.TypeA)
-	if in.Rcode != dns.RcodeSuccess || len(in.Answer) != 0 {
-		t.Errorf("A of tenant.example: %v, want NODATA", in)
-	}
+	effort.Is(t, in.Rcode, dns.RcodeSuccess, "A of tenant.example", in)
+	effort.Is(t, len(in.Answer), 0, "A of tenant.example", in)
 	dialHost(t, l, "mx1.hoster-plain.test").play(opening + `
 		> RCPT TO:<anna@tenant.example>
 		< 250

@@ -18,9 +18,7 @@ func dialFrom(t testing.TB, l *Lab, host, source string) *wire {
 	t.Helper()
 	dialer := net.Dialer{Timeout: testTimeout, LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
 	conn, err := dialer.Dial("tcp", hostAddr(t, l, host))
-	if err != nil {
-		t.Fatalf("dial %s from %s: %v", host, source, err)
-	}
+	effort.OK(t, err, "dial", host, "from", source)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	return &wire{t: t, conn: conn, r: newReader(conn)}
@@ -88,9 +86,8 @@ func TestGuardsTripAtTheirBound(t *testing.T) {
 			if want := map[string]int{c.guard: 1}; !maps.Equal(sheet.Tripped, want) {
 				t.Errorf("tripped %v, want %v", sheet.Tripped, want)
 			}
-			if sheet.Receivers[domain].Tripped != 1 || sheet.Total.LimitsHit != 1 {
-				t.Errorf("tally: %+v", sheet.Receivers[domain])
-			}
+			effort.Is(t, sheet.Receivers[domain].Tripped, 1, "tally", sheet.Receivers[domain])
+			effort.Is(t, sheet.Total.LimitsHit, 1, "tally", sheet.Receivers[domain])
 			other := dialFrom(t, l, mxOf(domain), "127.0.0.2")
 			other.play(opening)
 			if got, want := other.codes(domain, "g"), "250"; got != want {

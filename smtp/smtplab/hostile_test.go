@@ -38,9 +38,8 @@ func TestThereAre64HostileBehavioursTwice(t *testing.T) {
 	for _, p := range Personalities() {
 		of[p.Family]++
 	}
-	if of["hostile"] != 64 || of["hostiletls"] != 64 {
-		t.Errorf("%d in clear, %d after STARTTLS; want 64 of each", of["hostile"], of["hostiletls"])
-	}
+	effort.Is(t, of["hostile"], 64)
+	effort.Is(t, of["hostiletls"], 64)
 }
 
 // hostileSecond stands for a second in these tests.

@@ -40,9 +40,7 @@ func ask(t testing.TB, l *Lab, network, name string, qtype uint16) *dns.Msg {
 	client := dns.Client{Net: network, Timeout: testTimeout}
 	m := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
 	in, _, err := client.Exchange(m, l.DNSAddr())
-	if err != nil {
-		t.Fatalf("ask %s %s: %v", name, dns.TypeToString[qtype], err)
-	}
+	effort.OK(t, err, "ask", name, dns.TypeToString[qtype])
 	return in
 }
 
@@ -75,9 +73,7 @@ func newReader(conn net.Conn) *bufio.Reader { return bufio.NewReader(conn) }
 func dialHost(t testing.TB, l *Lab, host string) *wire {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", hostAddr(t, l, host), testTimeout)
-	if err != nil {
-		t.Fatalf("dial %s: %v", host, err)
-	}
+	effort.OK(t, err, "dial", host)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	return &wire{t: t, conn: conn, r: bufio.NewReader(conn)}

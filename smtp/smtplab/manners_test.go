@@ -208,9 +208,8 @@ func TestEarlyTalkIsSeen(t *testing.T) {
 	quiet.play(opening)
 	sheet := l.Manners()
 	early, late := sheet.Receivers["a-pregreet.test"], sheet.Receivers["b-pregreet.test"]
-	if early.EarlyTalk != 1 || late.EarlyTalk != 0 {
-		t.Errorf("early talk %d and %d, want 1 and 0", early.EarlyTalk, late.EarlyTalk)
-	}
+	effort.Is(t, early.EarlyTalk, 1, "early talk")
+	effort.Is(t, late.EarlyTalk, 0, "early talk")
 }
 
 // TestOneSessionAfterAnotherIsOneAtOnce keeps one session open at a time, ended
@@ -386,9 +385,7 @@ func TestAFullNetworkTakesNoMoreHosts(t *testing.T) {
 		return err
 	}
 	for i := range 254 { // without the network's own address and the first one
-		if err := open(i); err != nil {
-			t.Fatalf("host %d: %v", i, err)
-		}
+		effort.OK(t, open(i), "host", i)
 	}
 	effort.Is(t, open(254), ErrHostsMax, "one host more than addresses")
 }

@@ -75,9 +75,7 @@ func TestWrongOutcomes(t *testing.T) {
 				wrong = append(wrong, o)
 			}
 		}
-		if !slices.Equal(wrong, c.wrong) {
-			t.Errorf("%s: wrong are %v, want %v", c.address, wrong, c.wrong)
-		}
+		effort.Equal(t, wrong, c.wrong, c.address, "wrong are")
 	}
 }
 
@@ -113,9 +111,7 @@ func TestSample(t *testing.T) {
 	l := startLab(t, nil)
 	const n, domains = 20_000, 500
 	list := Sample(7, n, domains)
-	if !slices.Equal(list, Sample(7, n, domains)) {
-		t.Error("the same seed gives another list")
-	}
+	effort.Equal(t, list, Sample(7, n, domains), "the same seed gives another list")
 	if slices.Equal(list, Sample(8, n, domains)) {
 		t.Error("another seed gives the same list")
 	}

@@ -54,9 +54,7 @@ func TestNoDisguiseMakesAnOwnFaultTheAddresssFault(t *testing.T) {
 	tried, try := 0, effort.EveryNth(11)
 	for _, line := range ownFaults(t) {
 		reply, err := ParseReply(line.reply)
-		if err != nil {
-			t.Fatalf("%s: %v", line.place, err)
-		}
+		effort.OK(t, err, line.place)
 		text := strings.Join(reply.Lines, " / ")
 		for _, code := range mailboxCodes {
 			for _, opening := range mailboxOpenings {
@@ -90,9 +88,7 @@ func TestOwnFaultsStayOwnFaultsAtEveryProvider(t *testing.T) {
 func mustNotDecide(t *testing.T, place, reply, host string) {
 	t.Helper()
 	a, err := Sample("rcpt | "+reply, host)
-	if err != nil {
-		t.Fatalf("%s: %q: %v", place, reply, err)
-	}
+	effort.OK(t, err, place, reply)
 	if v := Builtin().Judge(a); v.Outcome == smtp.Invalid && !v.Bare || v.Outcome == smtp.Valid {
 		t.Errorf("%s at %s: %s by %s: %s", place, host, v.golden(), v.Rule, reply)
 	}
@@ -111,9 +107,7 @@ func TestOwnFaultsAreUnknownAtTheOnlyHost(t *testing.T) {
 		}
 		code, text, _ := strings.Cut(line.reply, " ")
 		plain, err := Sample("rcpt | "+line.reply, "mx.example.com")
-		if err != nil {
-			t.Fatal(line.place, err)
-		}
+		effort.OK(t, err, line.place)
 		openings := relayOpenings[:1]
 		switch Builtin().Judge(plain).Rule {
 		case "blocked", "blocked-languages", "identity", "rate-hard":
@@ -121,9 +115,7 @@ func TestOwnFaultsAreUnknownAtTheOnlyHost(t *testing.T) {
 		}
 		for _, opening := range openings {
 			a, err := Sample("rcpt | "+code+" "+opening+text, "mx.example.com")
-			if err != nil {
-				t.Fatal(line.place, err)
-			}
+			effort.OK(t, err, line.place)
 			Builtin().Decide(&a)
 			for _, habit := range []evidence.AcceptBehaviour{{}, tells} {
 				tried++

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 	"golang.org/x/text/encoding/traditionalchinese"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -45,9 +46,7 @@ func TestLegacyCharsets(t *testing.T) {
 	} {
 		judge := func(text, host string) Verdict {
 			line, err := test.charset.NewEncoder().String(text)
-			if err != nil {
-				t.Fatalf("%s: %v", text, err)
-			}
+			effort.OK(t, err, text)
 			return Builtin().Judge(evidence.Note(evidence.Raw{Stage: smtp.StageRcpt, Host: host,
 				Reply: smtp.Reply{Code: 550, Lines: []string{line}}, Address: smtp.Address{Local: "x", Domain: "example.com"}}))
 		}

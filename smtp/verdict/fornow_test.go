@@ -42,9 +42,8 @@ func TestADenialForNowIsNone(t *testing.T) {
 		a := evidence.Note(evidence.Raw{Stage: smtp.StageRcpt, Host: "mx.example.com", Reply: parsed, At: time.Now(),
 			Address: smtp.Address{Local: "john.doe", Domain: "example.com"}})
 		rules.Decide(&a)
-		if a.Outcome != smtp.Undecided || (a.Reason == smtp.NotAccepted) != denies {
-			t.Errorf("%s: %v %v by %s", reply, a.Outcome, a.Reason, a.Rule)
-		}
+		effort.Is(t, a.Outcome, smtp.Undecided, reply, a.Reason, a.Rule)
+		effort.Is(t, a.Reason == smtp.NotAccepted, denies, reply)
 		if _, refused := Control(a); refused {
 			t.Errorf("%s: refuses a control probe", reply)
 		}

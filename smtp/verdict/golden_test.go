@@ -37,9 +37,7 @@ func TestGoldenReplies(t *testing.T) {
 				columns := strings.SplitN(line, " | ", 3)
 				effort.MustBe(t, len(columns), 3, "line", i+1, line)
 				a, err := Sample(columns[0]+" | "+columns[1], "mx.example.com")
-				if err != nil {
-					t.Fatalf("line %d: %v", i+1, err)
-				}
+				effort.OK(t, err, "line", i+1)
 				if v := Builtin().Judge(a); v.golden() != columns[2] {
 					t.Errorf("line %d: %s %s\n got %s (rule %s)\nwant %s", i+1, columns[0], columns[1], v.golden(), v.Rule, columns[2])
 				}

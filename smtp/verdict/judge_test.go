@@ -149,8 +149,7 @@ func TestNamed(t *testing.T) {
 		"Try again later": {},
 	} {
 		v := Builtin().Judge(evidence.Attempt{Stage: smtp.StageRcpt, Code: 452, Text: text})
-		if v.Wait != want.Wait || v.Named != want.Named {
-			t.Errorf("%q: %v, named %v by %s", text, v.Wait, v.Named, v.Rule)
-		}
+		effort.Is(t, v.Wait, want.Wait, text, v.Rule)
+		effort.Is(t, v.Named, want.Named, text)
 	}
 }

@@ -37,9 +37,7 @@ func mustStayOpen(t *testing.T, place, stage, reply string) (tried int) {
 	t.Helper()
 	name, host, _ := strings.Cut(stage, "@")
 	a, err := Sample(name+" | "+reply, "mx1.example.com")
-	if err != nil {
-		t.Fatalf("%s: %q: %v", place, reply, err)
-	}
+	effort.OK(t, err, place, reply)
 	if host != "" {
 		a.Host = host
 	}

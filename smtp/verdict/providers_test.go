@@ -67,9 +67,7 @@ func TestNoProviderBlamesTheAddressForUs(t *testing.T) {
 				continue
 			}
 			a, err := Sample(stage+" | "+line.reply, host)
-			if err != nil {
-				t.Fatalf("%s: %v", line.place, err)
-			}
+			effort.OK(t, err, line.place)
 			if v := Builtin().Judge(a); v.Outcome != smtp.Undecided {
 				t.Errorf("%s at %s: %s by %s: %s", line.place, host, v.golden(), v.Rule, line.reply)
 			}
@@ -89,9 +87,7 @@ func TestEveryProviderMayUseTheWordsOfOthers(t *testing.T) {
 		}
 		for host := range hosts {
 			a, err := Sample(line.stage+" | "+line.reply, host)
-			if err != nil {
-				t.Fatalf("%s: %v", line.place, err)
-			}
+			effort.OK(t, err, line.place)
 			if v := Builtin().Judge(a); v.Outcome != smtp.Invalid {
 				t.Errorf("%s at %s: %s by %s: %s", line.place, host, v.golden(), v.Rule, line.reply)
 			}

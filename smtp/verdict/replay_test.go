@@ -74,9 +74,7 @@ func TestReplayJudgesAnew(t *testing.T) {
 			after.Behaviour.Refused != c.habit[1] {
 			t.Errorf("%s: got %v %v and %+v", name, outcome, reason, after.Behaviour)
 		}
-		if !reflect.DeepEqual(c.is, before) {
-			t.Errorf("%s: the case was changed: %+v, was %+v", name, c.is, before)
-		}
+		effort.Same(t, c.is, before, name, "the case was changed: , was")
 		again, o, r := Builtin().Replay(after)
 		if o != outcome || r != reason || !reflect.DeepEqual(again, after) {
 			t.Errorf("%s: replayed twice: %+v, %v %v", name, again, o, r)

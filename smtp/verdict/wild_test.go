@@ -20,9 +20,7 @@ func draw(t *testing.T, form string) []string {
 func judgeAt(t *testing.T, reply, host string) Verdict {
 	t.Helper()
 	a, err := Sample("rcpt | "+reply, host)
-	if err != nil {
-		t.Fatalf("%q: %v", reply, err)
-	}
+	effort.OK(t, err, reply)
 	return Builtin().Judge(a)
 }
 

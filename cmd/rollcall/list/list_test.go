@@ -140,9 +140,7 @@ func TestResultsAreJoined(t *testing.T) {
 			got = append(got, cells)
 			return nil
 		})
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("workbook %v: got %q, want %q", isBook, got, want)
-		}
+		effort.Same(t, got, want, "workbook", isBook)
 		if !isBook {
 			continue
 		}

@@ -46,22 +46,14 @@ func warmedUp(t *testing.T, name, file, variable string) {
 	t.Helper()
 	c, err := config.Load(file, []string{variable, "ROLLCALL_SMTP_SOURCE_ADDRESSES=192.0.2.7",
 		"ROLLCALL_SMTP_HELLO_NAME=rollcall.example"})
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	effort.OK(t, err, name)
 	followed, err := config.OpenThrottle(c.Throttle)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	effort.OK(t, err, name)
 	table, err := throttle.NewTable(followed.State().Rules)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	effort.OK(t, err, name)
 	r, err := receiverOptions(c, table, engineOptions{rules: verdict.Builtin, log: slog.New(slog.DiscardHandler),
 		registry: prometheus.NewRegistry(), opened: func(open openFunc) openFunc { return open }})
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	effort.OK(t, err, name)
 	day := time.Date(2026, 11, 21, 0, 0, 1, 0, time.UTC)
 	r.Registry, r.Fenced, r.SourceOf = receiver.NewRegistry(), func() bool { return false }, table.Source
 	r.Clock = func() time.Time { return day }

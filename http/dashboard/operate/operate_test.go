@@ -300,9 +300,8 @@ func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
 			break
 		}
 	}
-	if !strings.Contains(page, "Nothing is wrong") || !strings.Contains(page, "entries") {
-		t.Errorf("after it: %s", page)
-	}
+	effort.Has(t, page, "Nothing is wrong", "after it")
+	effort.Has(t, page, "entries", "after it")
 }
 
 func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
@@ -334,9 +333,8 @@ func TestOverridesCountDownByMinutes(t *testing.T) {
 	}
 	g.Later(50 * time.Minute)
 	a = v.get("/throttles/live")
-	if strings.Count(a.body, "state warn") != 2 || !strings.Contains(a.body, "Ending within the hour: 2.") {
-		t.Errorf("within the last hour: %s", a.body)
-	}
+	effort.Is(t, strings.Count(a.body, "state warn"), 2, "within the last hour")
+	effort.Has(t, a.body, "Ending within the hour: 2.", "within the last hour")
 	if other := a.header.Get("ETag"); other == tag {
 		t.Error("the tag has not changed with the countdown")
 	}

@@ -69,9 +69,8 @@ func TestTheSourceThatTheSystemChooses(t *testing.T) {
 	effort.Lacks(t, list.body, "source=default&amp;to=pause", "a source that is paused can be paused")
 	effort.Has(t, list.body, `href="/throttles?name=source%3A">default`, "its rules cannot be looked at")
 	_, page := v.follow(list, "/sources/change?source=default&to=resume")
-	if page.status != 200 || !strings.Contains(page.body, "Resume default") {
-		t.Errorf("%d %s", page.status, page.body)
-	}
+	effort.Is(t, page.status, 200)
+	effort.Has(t, page.body, "Resume default")
 	form := url.Values{"form": {uuid.NewString()}, "source": {"default"}, "to": {"drain"}, "for": {"1h"}, "reason": {"x"}}
 	if a := v.send("POST", "/sources/change", form); a.status != 303 || len(holds(t, g, "")) != 1 {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -137,9 +136,8 @@ func TestHealthShowsEveryNode(t *testing.T) {
 	g.Alone()
 	a := v.get("/health")
 	for _, want := range []string{"Other nodes are not shown", "This node", "Ask the provider to open it."} {
-		if a.status != 200 || !strings.Contains(a.body, want) {
-			t.Errorf("alone, %d: no %q in %s", a.status, want, a.body)
-		}
+		effort.Is(t, a.status, 200, "alone")
+		effort.Has(t, a.body, want, "alone")
 	}
 	effort.Lacks(t, a.body, "Ask the owner of the network", "it shows a node that was not asked")
 	if banner := v.get("/throttles").body; !strings.Contains(banner, "Node node-2 can't check addresses.") || !strings.Contains(banner, `<a href="/health">What to do</a>`) {

@@ -102,9 +102,8 @@ func TestEvidenceIsFoundByAddress(t *testing.T) {
 	asks("ben@slow.test").has(t, "what was given up", "unknown</span>", "We stopped asking")
 	for address, want := range map[string]int{"nobody@slow.test": 404, "": 400} {
 		a := asks(address)
-		if a.status != want || !strings.Contains(a.body, "There's no evidence") {
-			t.Errorf("%q: %d %s", address, a.status, a.body)
-		}
+		effort.Is(t, a.status, want, address)
+		effort.Has(t, a.body, "There's no evidence", address)
 	}
 	if a := v.send("POST", "/verifications/x/evidence", url.Values{"address": {"a@b.test"}}); a.status != 404 {
 		t.Errorf("no verification: %d", a.status)

@@ -70,18 +70,16 @@ func TestAFileThatRunsWaitsForNoNode(t *testing.T) {
 	g := pagetest.Start(t)
 	pagetest.Running(t, g)
 	page := visit(t, g, "eve", false).get(ofWorkspace("")(g))
-	if !strings.Contains(page.body, "Answers from receivers.") || strings.Contains(page.body, "A node to continue it.") {
-		t.Errorf("the page of the workspace: %s", page.body)
-	}
+	effort.Has(t, page.body, "Answers from receivers.", "the page of the workspace")
+	effort.Lacks(t, page.body, "A node to continue it.", "the page of the workspace")
 }
 
 func TestTheLogNamesWorkspaces(t *testing.T) {
 	t.Parallel()
 	g := pagetest.Start(t)
 	page := visit(t, g, "eve", false).get("/log")
-	if !strings.Contains(page.body, "acme &lt;b&gt;") || strings.Contains(page.body, g.Workspace.ID.String()) {
-		t.Errorf("the log: %s", page.body)
-	}
+	effort.Has(t, page.body, "acme &lt;b&gt;", "the log")
+	effort.Lacks(t, page.body, g.Workspace.ID.String(), "the log")
 }
 
 // once is a link in the one answer that shows it.

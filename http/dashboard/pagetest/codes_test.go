@@ -43,9 +43,7 @@ func TestCodesForSigningIn(t *testing.T) {
 	b.shows("Link for apps")
 	text := eval[string](b, "document.querySelector('.copied code').innerText")
 	secret, err := base32.StdEncoding.DecodeString(strings.ReplaceAll(text, " ", ""))
-	if err != nil {
-		t.Fatalf("the page shows %q as the secret: %v", text, err)
-	}
+	effort.OK(t, err, "the secret on the page", text)
 	b.fill("password", password)
 	b.fill("code", "000000")
 	b.press("Turn it on")
@@ -63,9 +61,8 @@ func TestCodesForSigningIn(t *testing.T) {
 	folder := b.saves()
 	b.press("Download")
 	name, text := saved(b, folder)
-	if name != "rollcall-recovery-codes.txt" || text != strings.Join(recovery, "\n")+"\n" {
-		t.Errorf("%s is saved: %q", name, text)
-	}
+	effort.Is(t, name, "rollcall-recovery-codes.txt")
+	effort.Is(t, text, strings.Join(recovery, "\n")+"\n")
 	b.press("I've saved them") // the browser asks for one of them
 	b.fill("code", "AAAA-BBBB-CCCC-DDDD")
 	b.press("I've saved them")

@@ -127,9 +127,7 @@ func startDev(t *testing.T) string {
 	effort.OK(t, err)
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		if err := command.Wait(); err != nil {
-			t.Errorf("serve --dev ended with %v: %s", err, errs.String())
-		}
+		effort.OK(t, command.Wait(), "serve --dev ended with", errs.String())
 	})
 	said := make(chan string, 1)
 	go func() {

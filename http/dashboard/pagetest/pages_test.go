@@ -346,9 +346,7 @@ func fetch(t testing.TB, url, token string) (string, int) {
 func checkHTML(t *testing.T, program string, all []served) {
 	t.Helper()
 	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Fatal("there is no node: html-validate cannot run")
-	}
+	effort.OK(t, err, "there is no node: html-validate cannot run")
 	folder := t.TempDir()
 	for _, s := range all {
 		effort.OK(t, os.WriteFile(filepath.Join(folder, s.name+".html"), []byte(s.html), 0o600))

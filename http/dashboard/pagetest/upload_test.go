@@ -228,9 +228,8 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 	b.press("Upload and check")
 	b.shows("The file has arrived. We're checking that it's in order. Then its addresses are checked.")
 	v := p.newest()
-	if b.at() != p.of(v) || v.Filename != "contacts.csv" {
-		t.Errorf("the upload of %q led to %s", v.Filename, b.at())
-	}
+	effort.Is(t, b.at(), p.of(v), "the upload")
+	effort.Is(t, v.Filename, "contacts.csv", "the upload")
 	p.stored(v.ID, []byte("anna@acme-clean.test\n"))
 	effort.Is(t, eval[int](b, "localStorage.length"), 0, "things are remembered of an upload that is whole")
 }

@@ -87,9 +87,8 @@ func TestGuessesAtOnceAreCounted(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if tried.Load() != 5 || told.Load() != 55 {
-		t.Errorf("%d were tried, %d were told to wait", tried.Load(), told.Load())
-	}
+	effort.Is(t, tried.Load(), 5)
+	effort.Is(t, told.Load(), 55)
 }
 
 // TestSignInsAtOnceFromOneNetworkAreCounted: of sixty emails that one network tries at the same time twenty are tried.
@@ -112,9 +111,8 @@ func TestSignInsAtOnceFromOneNetworkAreCounted(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if tried.Load() != 20 || told.Load() != 40 {
-		t.Errorf("%d were tried, %d were told to wait", tried.Load(), told.Load())
-	}
+	effort.Is(t, tried.Load(), 20)
+	effort.Is(t, told.Load(), 40)
 }
 
 // TestASignInThatBeganBeforeTheChange of a password begins no session after it.

@@ -110,9 +110,7 @@ func TestAMigrationIsTakenUpWhereItWasCut(t *testing.T) {
 					cuts++
 				}
 			}
-			if err := s.migrate(t.Context()); err != nil {
-				t.Fatalf("after %d cuts: %v", cuts, err)
-			}
+			effort.OK(t, s.migrate(t.Context()), "after", cuts, "cuts")
 			if got, want := s.schemaOf(t), whole.schemaOf(t); !slices.Equal(got, want) || len(got) < 30 || s.unfinished(t) > 0 {
 				t.Errorf("after %d cuts the schema is\n%s\nwant\n%s", cuts, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}

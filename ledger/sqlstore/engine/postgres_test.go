@@ -121,9 +121,7 @@ func TestACommitThatFailsIsRunAgain(t *testing.T) {
 		if err != nil || runs != 2 || seen != 1 {
 			t.Errorf("%v after %d runs, %d seen unchanged; want two runs, the second of which sees one", err, runs, seen)
 		}
-		if got := s.names(t); !slices.Equal(got, []string{"changed by the other", "changed by us"}) {
-			t.Errorf("got %q", got)
-		}
+		effort.Equal(t, s.names(t), []string{"changed by the other", "changed by us"})
 		effort.Is(t, s.counted(t, whyConflict), 1)
 	})
 }
@@ -146,9 +144,7 @@ func TestAReaderSeesTransactionsInTheirOrder(t *testing.T) {
 		if runs++; runs == 1 {
 			s.does(t, `BEGIN ISOLATION LEVEL SERIALIZABLE;
 				UPDATE workspaces SET name = 'new' WHERE id = '\x`+hex(s.b)+`'; COMMIT`)
-			if got := s.names(t); !slices.Equal(got, []string{"named", "new"}) {
-				t.Errorf("the reader sees %q", got)
-			}
+			effort.Equal(t, s.names(t), []string{"named", "new"}, "the reader sees")
 		}
 		return nil
 	})
@@ -379,9 +375,8 @@ func TestASilentDatabaseIsGivenUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		err := call(ctx)
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrUnavailable) {
-			t.Errorf("%s: got %v, want ErrUnavailable by the caller's deadline", name, err)
-		}
+		effort.ErrIs(t, err, context.DeadlineExceeded, name)
+		effort.ErrIs(t, err, ErrUnavailable, name)
 		effort.OK(t, postgres.Shared(t).Resume())
 		effort.ErrIs(t, call(t.Context()), nil, name, "afterwards")
 	}
