@@ -122,9 +122,7 @@ func TestRates(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i := range c.burst {
-				if a := e.send(t, c.call()); a.status != c.ok {
-					t.Fatalf("request %d of %d: %d %s", i+1, c.burst, a.status, a.body)
-				}
+				e.send(t, c.call()).must(t, c.ok, "request", i+1, c.burst)
 			}
 			a := e.send(t, c.call())
 			if a.status != 429 || a.code() != "rate_limited" || a.header.Get("Retry-After") != strconv.Itoa(c.wait) {
@@ -134,9 +132,7 @@ func TestRates(t *testing.T) {
 				effort.Is(t, e.send(t, get("/v1/credits", "X-API-Key", other)).status, 200, "another key")
 			}
 			clk.advance(time.Duration(c.wait) * time.Second)
-			if a := e.send(t, c.call()); a.status != c.ok {
-				t.Errorf("after the wait: %d %s", a.status, a.body)
-			}
+			e.send(t, c.call()).is(t, c.ok, "after the wait")
 		})
 	}
 }
@@ -207,9 +203,7 @@ func TestRevokedKeyStops(t *testing.T) {
 	}
 	effort.Must(e.book.RevokeKey(context.Background(), e.keyID))(t)
 	clk.advance(5 * time.Second)
-	if a := e.do(credits); a.status != 401 || a.code() != "invalid_api_key" {
-		t.Errorf("5 s after its end the key gets %d %s", a.status, a.body)
-	}
+	e.do(credits).says(t, 401, "invalid_api_key", "5 s after its end the key")
 }
 
 // TestLedgerAway answers 503 and never 401, and goes on when the ledger is back.
@@ -230,9 +224,7 @@ func TestLedgerAway(t *testing.T) {
 		}
 	}
 	e.book.away.Store(false)
-	if a := e.do(get("/v1/credits")); a.status != 200 {
-		t.Errorf("with the ledger back: %d %s", a.status, a.body)
-	}
+	e.do(get("/v1/credits")).is(t, 200, "with the ledger back")
 }
 
 // TestPanicIsAnInternalError answers 503, counts, and tells the log nothing of what the panic said.
@@ -297,9 +289,7 @@ func TestSimultaneousCreates(t *testing.T) {
 		}
 		effort.MustBe(t, created, 1, "round", round)
 		effort.MustBe(t, len(bodies), 1, "round", round)
-		if a := e.do(post("/v1/verifications", creation(identity, "8"))); a.status != 409 {
-			t.Fatalf("round %d: other length %d", round, a.status)
-		}
+		e.do(post("/v1/verifications", creation(identity, "8"))).must(t, 409, "round", round, "other length")
 	}
 }
 
@@ -331,12 +321,8 @@ func TestCreateInProgress(t *testing.T) {
 		third <- a
 	}()
 	close(g.open)
-	if a := <-first; a.status != 201 {
-		t.Errorf("first: %d %s", a.status, a.body)
-	}
-	if a := <-third; a.status != 200 {
-		t.Errorf("third: %d %s", a.status, a.body)
-	}
+	(<-first).is(t, 201, "first")
+	(<-third).is(t, 200, "third")
 }
 
 // TestHistoryPages walks back through a growing history: each row once, newest
@@ -394,9 +380,7 @@ func TestHistoryPages(t *testing.T) {
 		"other workspace": {path: "?cursor=" + good, headers: map[string]string{"X-API-Key": otherKey}},
 	} {
 		c.method, c.path = "GET", "/v1/verifications"+c.path
-		if a := e.do(c); a.status != 422 || a.code() != "invalid_cursor" {
-			t.Errorf("%s: %d %s", name, a.status, a.body)
-		}
+		e.do(c).says(t, 422, "invalid_cursor", name)
 	}
 	effort.Is(t, len(page("?limit=2&cursor="+good).Verifications), 2, "a cursor with another limit gives rows")
 }
@@ -452,9 +436,7 @@ func TestOverload(t *testing.T) {
 		t.Errorf("got %d %s, Retry-After %d", a.status, a.body, after)
 	}
 	close(g.open)
-	if a := <-done; a.status != 201 {
-		t.Errorf("the one in work: %d", a.status)
-	}
+	(<-done).is(t, 201, "the one in work")
 }
 
 // TestOneWorkspaceLeavesOthersAPlace: requests in work are shared; who has his share is told to come later.
@@ -477,19 +459,13 @@ func TestOneWorkspaceLeavesOthersAPlace(t *testing.T) {
 		t.Errorf("a third of one workspace: %d %s, Retry-After %d", a.status, a.body, after)
 	}
 	for range 3 { // each gives its place back
-		if a := e.do(get("/v1/credits", "X-API-Key", other)); a.status != 200 {
-			t.Errorf("one of another workspace: %d %s", a.status, a.body)
-		}
+		e.do(get("/v1/credits", "X-API-Key", other)).is(t, 200, "one of another workspace")
 	}
 	close(g.open)
 	for range 2 {
-		if a := <-done; a.status != 201 {
-			t.Errorf("one in work: %d %s", a.status, a.body)
-		}
+		(<-done).is(t, 201, "one in work")
 	}
 	for range 3 {
-		if a := e.do(get("/v1/verifications/" + uuid.NewString() + "/results")); a.status != 404 {
-			t.Errorf("after it: %d %s", a.status, a.body)
-		}
+		e.do(get("/v1/verifications/"+uuid.NewString()+"/results")).is(t, 404, "after it")
 	}
 }

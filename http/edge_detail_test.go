@@ -293,9 +293,7 @@ func TestResultsFault(t *testing.T) {
 	effort.Is(t, a.status, 200, "cut in the middle", len(a.body))
 	effort.ErrIs(t, err, io.ErrUnexpectedEOF, "cut in the middle")
 	e.book.cut.Store(5)
-	if a := e.do(c); a.status != 503 || a.code() != "service_unavailable" {
-		t.Errorf("cut before the first byte: %d %s", a.status, a.body)
-	}
+	e.do(c).says(t, 503, "service_unavailable", "cut before the first byte")
 	e.book.cut.Store(0)
 	if a := e.do(c); a.status != 200 || bytes.Count(a.body, []byte("\n")) != 20001 {
 		t.Errorf("afterwards: %d, %d lines", a.status, bytes.Count(a.body, []byte("\n")))

@@ -89,9 +89,7 @@ func TestGoodKeysCostNothing(t *testing.T) {
 	})
 	for i := range 5 {
 		_, key, _ := e.customer(fmt.Sprint("customer ", i))
-		if a := e.do(withKey(key)); a.status != 200 {
-			t.Fatalf("key %d: %d %s", i, a.status, a.body)
-		}
+		e.do(withKey(key)).must(t, 200, "key", i)
 	}
 	e.book.away.Store(true)
 	for range 3 { // nobody knows whether it is good
@@ -160,31 +158,23 @@ func TestWhatAWorkspaceMayHave(t *testing.T) {
 			t.Parallel()
 			e := newEdge(t, func(o *httpd.Options) { c.set(&o.PerWorkspace) })
 			first := creation(uuid.NewString(), "10")
-			if a := e.do(post("/v1/verifications", first)); a.status != 201 {
-				t.Fatalf("first: %d %s", a.status, a.body)
-			}
+			e.do(post("/v1/verifications", first)).must(t, 201, "first")
 			second := post("/v1/verifications", creation(uuid.NewString(), "10"))
 			a := e.do(second)
 			if a.status != 429 || a.code() != c.code || a.header.Get("Retry-After") != strconv.Itoa(c.after) {
 				t.Errorf("second: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 			}
 			effort.Is(t, effort.Metric(t, e.registry, "rollcall_http_limited_total", "limit="+c.limit), 1, "counted times")
-			if a := e.do(post("/v1/verifications", first)); a.status != 200 {
-				t.Errorf("first again: %d %s", a.status, a.body)
-			}
+			e.do(post("/v1/verifications", first)).is(t, 200, "first again")
 			_, key, _ := e.customer("second")
 			other := creation(uuid.NewString(), "10")
 			other["X-API-Key"] = key
-			if a := e.do(post("/v1/verifications", other)); a.status != 201 {
-				t.Errorf("another workspace: %d %s", a.status, a.body)
-			}
+			e.do(post("/v1/verifications", other)).is(t, 201, "another workspace")
 			// What an operator sets goes before, and the same request is let in.
 			more := int64(20)
 			effort.Must(e.book.SetLimits(t.Context(), ledger.LimitsChange{Workspace: e.workspace, Open: &more, Stored: &more,
 				Unpaid: &more}))(t)
-			if a := e.do(second); a.status != 201 {
-				t.Errorf("with other limits: %d %s", a.status, a.body)
-			}
+			e.do(second).is(t, 201, "with other limits")
 		})
 	}
 }
@@ -199,7 +189,5 @@ func TestNoRoomForANewFile(t *testing.T) {
 		t.Errorf("create: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 	}
 	effort.Is(t, effort.Metric(t, e.registry, "rollcall_http_limited_total", "limit=disk"), 1, "counted times")
-	if a := e.do(get("/v1/credits")); a.status != 200 {
-		t.Errorf("credits: %d %s", a.status, a.body)
-	}
+	e.do(get("/v1/credits")).is(t, 200, "credits")
 }

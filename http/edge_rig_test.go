@@ -141,6 +141,25 @@ type answer struct {
 	body   []byte
 }
 
+// is checks the status; of says of what.
+func (a answer) is(t testing.TB, status int, of ...any) {
+	t.Helper()
+	effort.Is(t, a.status, status, append(of, string(a.body))...)
+}
+
+// must is is, and ends the test where it finds a fault.
+func (a answer) must(t testing.TB, status int, of ...any) {
+	t.Helper()
+	effort.MustBe(t, a.status, status, append(of, string(a.body))...)
+}
+
+// says checks the status and the code of a refusal.
+func (a answer) says(t testing.TB, status int, code string, of ...any) {
+	t.Helper()
+	effort.Is(t, a.status, status, of...)
+	effort.Is(t, a.code(), code, of...)
+}
+
 // code is the issue code of a refusal.
 func (a answer) code() string {
 	var e api.Error

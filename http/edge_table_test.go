@@ -178,9 +178,7 @@ func TestRefusals(t *testing.T) {
 	broken := []byte(e.key)
 	broken[20] ^= 1
 	x.brokenKey = string(broken)
-	if a := e.do(post(create, creation(x.identity, "10"))); a.status != 201 {
-		t.Fatalf("first create: %d %s", a.status, a.body)
-	}
+	e.do(post(create, creation(x.identity, "10"))).must(t, 201, "first create")
 	for _, c := range slices.Concat(x.common(), x.creates(), x.histories(), x.byID()) {
 		t.Run(c.name, func(t *testing.T) {
 			a := e.send(t, c.call)

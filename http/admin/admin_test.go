@@ -96,6 +96,27 @@ func (r *rig) ask(method, path, body string) (int, string) {
 	return r.raw(method, path, body, "Bearer "+r.token)
 }
 
+// sent is an answer, for sent(r.ask(...)).is(t, 200).
+func sent(status int, text string) answer { return answer{status, text} }
+
+type answer struct {
+	status int
+	text   string
+}
+
+// is checks the status; of says of what.
+func (a answer) is(t *testing.T, status int, of ...any) {
+	t.Helper()
+	effort.Is(t, a.status, status, append(of, a.text)...)
+}
+
+// says checks the status and a part of the text.
+func (a answer) says(t *testing.T, status int, part string, of ...any) {
+	t.Helper()
+	effort.Is(t, a.status, status, of...)
+	effort.Has(t, a.text, part, of...)
+}
+
 // codeOf is the code of a refusal; "" for none.
 func codeOf(out map[string]any) string {
 	e, _ := out["error"].(map[string]any)
@@ -245,9 +266,7 @@ func TestTokenIsNeeded(t *testing.T) {
 	}
 	for path, want := range map[string]string{"/healthz": "alive", "/readyz": "ready",
 		"/metrics": "rollcall_test_total 0"} {
-		if status, text := r.raw("GET", path, "", ""); status != 200 || !strings.Contains(text, want) {
-			t.Errorf("%s: %d %s", path, status, text)
-		}
+		sent(r.raw("GET", path, "", "")).says(t, 200, want, path)
 	}
 }
 
@@ -276,9 +295,7 @@ func TestReady(t *testing.T) {
 	effort.Is(t, ready(), 200, "not ready again")
 	r.draining.Store(true)
 	effort.Is(t, ready(), 503, "ready while draining")
-	if status, _ := r.raw("GET", "/healthz", "", ""); status != 200 {
-		t.Error("not alive while draining")
-	}
+	sent(r.raw("GET", "/healthz", "", "")).is(t, 200, "alive while draining")
 }
 
 // TestTokenIsMadeOnce also when several processes start at once.
@@ -348,18 +365,12 @@ func TestLimitsOfAWorkspace(t *testing.T) {
 	shows("POST", `{"open":0}`, open, stored, unpaid)
 	for _, wrong := range []string{`{"open":-1}`, `{"stored":9007199254740993}`, `{"unpaid":"7"}`, `{"weight":7}`, ``,
 		`{"open":1,"reason":"` + strings.Repeat("x", 201) + `"}`} {
-		if status, out := r.call("POST", path, wrong); status != 400 {
-			t.Errorf("%s: %d %v", wrong, status, out)
-		}
+		sent(r.ask("POST", path, wrong)).is(t, 400, wrong)
 	}
 	shows("GET", "", open, stored, unpaid)
 	for _, method := range []string{"GET", "POST"} {
-		if status, _ := r.call(method, "/v1/workspaces/x/limits", `{}`); status != 400 {
-			t.Errorf("%s of no id: %d", method, status)
-		}
-		if status, _ := r.call(method, "/v1/workspaces/"+uuid.NewString()+"/limits", `{}`); status != 404 {
-			t.Errorf("%s of nobody: %d", method, status)
-		}
+		sent(r.ask(method, "/v1/workspaces/x/limits", `{}`)).is(t, 400, method, "of no id")
+		sent(r.ask(method, "/v1/workspaces/"+uuid.NewString()+"/limits", `{}`)).is(t, 404, method, "of nobody")
 	}
 }
 
@@ -382,20 +393,14 @@ func TestIdentity(t *testing.T) {
 	if status, text := r.ask("GET", "/v1/identity", ""); status != 200 || text != want {
 		t.Errorf("got %d %s, want %s", status, text, want)
 	}
-	if status, _ := r.raw("GET", "/v1/identity", "", "Bearer wrong"); status != 401 {
-		t.Errorf("a stranger gets %d", status)
-	}
-	if status, text := r.raw("GET", "/readyz", "", ""); status != 200 || !strings.Contains(text, `"probing":"no: run`) {
-		t.Errorf("readyz of a node that is not fit: %d %s", status, text)
-	}
+	sent(r.raw("GET", "/v1/identity", "", "Bearer wrong")).is(t, 401, "a stranger")
+	sent(r.raw("GET", "/readyz", "", "")).says(t, 200, `"probing":"no: run`, "readyz of a node that is not fit")
 	status, out := r.call("POST", "/v1/identity/check", "")
 	if status != 200 || out["fit"] != true || out["probing"] != true {
 		t.Errorf("after a look: %d %v", status, out)
 	}
 	fails = errors.New("too late")
-	if status, text := r.ask("POST", "/v1/identity/check", ""); status != 503 || !strings.Contains(text, "unavailable") {
-		t.Errorf("a look that is too slow: %d %s", status, text)
-	}
+	sent(r.ask("POST", "/v1/identity/check", "")).says(t, 503, "unavailable", "a look that is too slow")
 	now = good
 	if _, text := r.raw("GET", "/readyz", "", ""); text != `{"status":"ready"}`+"\n" {
 		t.Errorf("readyz of a node that is fit: %s", text)
@@ -409,9 +414,7 @@ func TestIdentity(t *testing.T) {
 func TestIdentityOfAProcessThatDoesNotProbe(t *testing.T) {
 	r := newRig(t)
 	for _, call := range [][2]string{{"GET", "/v1/identity"}, {"POST", "/v1/identity/check"}} {
-		if status, text := r.ask(call[0], call[1], ""); status != 409 || !strings.Contains(text, "no_identity") {
-			t.Errorf("%s %s: got %d %s", call[0], call[1], status, text)
-		}
+		sent(r.ask(call[0], call[1], "")).says(t, 409, "no_identity", call[0], call[1])
 	}
 	if status, text := r.raw("GET", "/readyz", "", ""); status != 200 || strings.Contains(text, "probing") {
 		t.Errorf("readyz: %d %s", status, text)

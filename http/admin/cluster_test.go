@@ -253,17 +253,13 @@ func TestClusterCallsAreTheOperators(t *testing.T) {
 	for _, call := range []string{"GET members", "POST drain", "POST undrain", "POST forget", "GET keys", "POST keys"} {
 		method, name, _ := strings.Cut(call, " ")
 		for _, authorization := range []string{"", "Bearer wrong"} {
-			if status, text := r.raw(method, "/v1/cluster/"+name, `{}`, authorization); status != 401 {
-				t.Errorf("%s with %q: %d %s", call, authorization, status, text)
-			}
+			sent(r.raw(method, "/v1/cluster/"+name, `{}`, authorization)).is(t, 401, call, authorization)
 		}
 		if status, out := alone.call(method, "/v1/cluster/"+name, `{}`); status != 409 || codeOf(out) != "no_cluster" {
 			t.Errorf("%s without a cluster: %d %v", call, status, out)
 		}
 	}
-	if status, out := r.call("DELETE", "/v1/cluster/members", ""); status != 405 {
-		t.Errorf("DELETE: %d %v", status, out)
-	}
+	sent(r.ask("DELETE", "/v1/cluster/members", "")).is(t, 405, "DELETE")
 	effort.Is(t, f.calls(), "", "the cluster was asked")
 }
 
@@ -337,9 +333,7 @@ func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
 		}
 	}
 	f.set(func() { f.fails = errors.New("stopped") })
-	if status, out := r.call("POST", "/v1/cluster/keys", use); status != 503 {
-		t.Errorf("of a cluster that does not answer: %d %v", status, out)
-	}
+	sent(r.ask("POST", "/v1/cluster/keys", use)).is(t, 503, "of a cluster that does not answer")
 }
 
 // told gives each name and error of an answer about keys.

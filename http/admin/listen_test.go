@@ -38,9 +38,7 @@ func TestKnownHosts(t *testing.T) {
 	for _, host := range []string{"127.0.0.1:" + port, "127.0.0.1", "localhost", "LOCALHOST:1", "localhost.", "[::1]:80",
 		"[::1]", "127.9.9.9", "node-1.example", "Node-1.Example:8081", "[2001:db8::1]:8081"} {
 		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/v1/workspaces"} {
-			if status, body := ask(path, host); status != 200 {
-				t.Errorf("%s for %s: %d %s", path, host, status, body)
-			}
+			sent(ask(path, host)).is(t, 200, path, "for", host)
 		}
 	}
 	for _, host := range []string{"", "evil.example", "127.0.0.1.evil.example", "node-1.example.evil", "192.0.2.1",
@@ -59,9 +57,7 @@ func TestKnownHosts(t *testing.T) {
 func TestTheAddressAConnectionCameTo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *admin.Options) { o.Listen = "127.0.0.3:0" })
-	if status, _ := r.raw("GET", "/healthz", "", ""); status != 200 {
-		t.Errorf("at its own address: %d", status)
-	}
+	sent(r.raw("GET", "/healthz", "", "")).is(t, 200, "at its own address")
 }
 
 func TestAdminTLS(t *testing.T) {

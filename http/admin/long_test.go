@@ -49,9 +49,7 @@ func TestEntriesOfAVerification(t *testing.T) {
 	}
 	for query, want := range map[string]int{"?limit=0": 400, "?limit=1001": 400, "?limit=a": 400,
 		"?after=a": 400, "?after=1.2.gift": 400, "?after=1.2": 400, "?limit=1000": 200} {
-		if status, out := r.call("GET", path+query, ""); status != want {
-			t.Errorf("%s: %d %v, want %d", query, status, out, want)
-		}
+		sent(r.ask("GET", path+query, "")).is(t, want, query)
 	}
 	other := strings.Replace(path, d.Workspace.String(), uuid.NewString(), 1)
 	if status, out := r.call("GET", other, ""); status != 404 || codeOf(out) != "verification_not_found" {
@@ -64,7 +62,5 @@ func TestDrainEndsLongCalls(t *testing.T) {
 	r := newRig(t)
 	r.server.Drain()
 	r.server.Drain()
-	if status, out := r.call("GET", "/v1/audit", ""); status != 503 {
-		t.Errorf("audit after the drain: %d %v", status, out)
-	}
+	sent(r.ask("GET", "/v1/audit", "")).is(t, 503, "audit after the drain")
 }

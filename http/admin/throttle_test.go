@@ -199,19 +199,13 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"the longest": strings.Replace(overrideBody(uuid.NewString(), "a.test", `"connections":"1"`, ""),
 			"3600", "2678400", 1),
 	} {
-		if status, text := r.ask("POST", "/v1/throttle/overrides", body); status != 200 {
-			t.Errorf("%s: %d %s", name, status, text)
-		}
+		sent(r.ask("POST", "/v1/throttle/overrides", body)).is(t, 200, name)
 	}
 	over := overrideBody(uuid.NewString(), "over.test", `"connections":"1"`, "")
 	for _, call := range [][2]string{{"overrides", over}, {"clear", `{"key":"over.test","reason":"done"}`}} {
-		if status, text := r.ask("POST", "/v1/throttle/"+call[0], call[1]); status != 200 {
-			t.Errorf("%s: %d %s", call[0], status, text)
-		}
+		sent(r.ask("POST", "/v1/throttle/"+call[0], call[1])).is(t, 200, call[0])
 	}
-	if status, text := r.ask("POST", "/v1/throttle/overrides", over); status != 409 || !strings.Contains(text, "new id") {
-		t.Errorf("set again when it does not hold: %d %s", status, text)
-	}
+	sent(r.ask("POST", "/v1/throttle/overrides", over)).says(t, 409, "new id", "set again when it does not hold")
 	r.survey.fail(errors.New("no DNS"))
 	loose := overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, "")
 	if status, text := r.ask("POST", "/v1/throttle/overrides", loose); status != 409 ||
@@ -222,14 +216,10 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"less, without DNS":         overrideBody(uuid.NewString(), "nobody.test", `"connections":"1"`, ""),
 		"more, without DNS, forced": overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, `,"force":true`),
 	} {
-		if status, text := r.ask("POST", "/v1/throttle/overrides", body); status != 200 {
-			t.Errorf("%s: %d %s", name, status, text)
-		}
+		sent(r.ask("POST", "/v1/throttle/overrides", body)).is(t, 200, name)
 	}
 	known := overrideBody(id, "google.com", `"connections":"9"`, "")
-	if status, text := r.ask("POST", "/v1/throttle/overrides", known); status != 409 {
-		t.Errorf("known, without DNS: %d %s", status, text)
-	}
+	sent(r.ask("POST", "/v1/throttle/overrides", known)).is(t, 409, "known, without DNS")
 }
 
 // TestTheAuthorOfAChangeIsNoted of every call that changes something, also of those that the ledger does not do.
@@ -265,9 +255,7 @@ func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 	if !admin.AuthorFits(strings.Repeat("x", 200)) || !admin.AuthorFits("Zoë@desk") {
 		t.Error("an author of 200 bytes does not fit")
 	}
-	if status, _ := r.as(strings.Repeat("x", 201), "GET", "/v1/log", ""); status != 400 {
-		t.Errorf("a long author: %d", status)
-	}
+	sent(r.as(strings.Repeat("x", 201), "GET", "/v1/log", "")).is(t, 400, "a long author")
 }
 
 // newestLine reads the newest line of the log; nil: there is none.
@@ -321,9 +309,7 @@ func TestWhatCannotBeForgotten(t *testing.T) {
 	r := newThrottleRig(t)
 	for _, body := range []string{`{"key":"a","what":"all"}`, `{"key":"a","what":"","reason":"x"}`,
 		`{"key":"","what":"all","reason":"x"}`, `{"key":"a","what":"everything","reason":"x"}`, `x`} {
-		if status, text := r.ask("POST", "/v1/receivers/forget", body); status != 400 {
-			t.Errorf("forget %s: %d %s", body, status, text)
-		}
+		sent(r.ask("POST", "/v1/receivers/forget", body)).is(t, 400, "forget", body)
 	}
 }
 
@@ -358,9 +344,7 @@ func TestTheLogIsReadInPages(t *testing.T) {
 	}
 	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "before=yesterday", "after=1",
 		"after=" + uuid.NewString()} {
-		if status, text := r.ask("GET", "/v1/log?"+bad, ""); status != 400 {
-			t.Errorf("%s: %d %s", bad, status, text)
-		}
+		sent(r.ask("GET", "/v1/log?"+bad, "")).is(t, 400, bad)
 	}
 }
 
@@ -402,14 +386,10 @@ func TestTheSurveyIsAsked(t *testing.T) {
 	r.survey.fail(nil)
 	for _, path := range []string{"/v1/receivers/detail", "/v1/receivers/detail?key=" + strings.Repeat("x", 601),
 		"/v1/receivers/trace?key=a&after=x", "/v1/throttle/explain", "/v1/verifications/1/waits"} {
-		if status, text := r.ask("GET", path, ""); status != 400 {
-			t.Errorf("%s: %d %s", path, status, text)
-		}
+		sent(r.ask("GET", path, "")).is(t, 400, path)
 	}
 	for _, body := range []string{`{"key":"a","session":0}`, `{"key":"","session":1}`, `x`} {
-		if status, text := r.ask("POST", "/v1/receivers/close", body); status != 400 {
-			t.Errorf("close %s: %d %s", body, status, text)
-		}
+		sent(r.ask("POST", "/v1/receivers/close", body)).is(t, 400, "close", body)
 	}
 }
 
@@ -434,24 +414,14 @@ func TestACandidateIsReplayed(t *testing.T) {
 	call := func(throttle string) (int, string) {
 		return r.ask("POST", "/v1/throttle/replay", fmt.Sprintf(`{"throttle":%q}`, throttle))
 	}
-	if status, text := call("good"); status != 200 || !strings.Contains(text, `"asked":4,"receivers":[],`) {
-		t.Errorf("%d %s", status, text)
-	}
-	if status, text := call("bad"); status != 400 || !strings.Contains(text, `"throttle.toml:1:1: no"`) {
-		t.Errorf("bad: %d %s", status, text)
-	}
-	if status, _ := call("down"); status != 503 {
-		t.Errorf("down: %d", status)
-	}
+	sent(call("good")).says(t, 200, `"asked":4,"receivers":[],`)
+	sent(call("bad")).says(t, 400, `"throttle.toml:1:1: no"`, "bad")
+	sent(call("down")).is(t, 503, "down")
 	running.Go(func() {
-		if status, text := call("slow"); status != 200 {
-			t.Errorf("slow: %d %s", status, text)
-		}
+		sent(call("slow")).is(t, 200, "slow")
 	})
 	<-begun
-	if status, text := call("good"); status != 409 || !strings.Contains(text, "replay_running") {
-		t.Errorf("a second one: %d %s", status, text)
-	}
+	sent(call("good")).says(t, 409, "replay_running", "a second one")
 	close(goOn)
 	running.Wait()
 }
@@ -465,9 +435,7 @@ func TestAProcessThatDoesNotProbe(t *testing.T) {
 		effort.Is(t, status, 409, path)
 		effort.Has(t, text, code, path)
 	}
-	if status, text := r.ask("POST", "/v1/throttle/replay", "{}"); status != 409 {
-		t.Errorf("replay: %d %s", status, text)
-	}
+	sent(r.ask("POST", "/v1/throttle/replay", "{}")).is(t, 409, "replay")
 }
 
 // TestWeightsHaveBounds.
@@ -479,8 +447,6 @@ func TestWeightsHaveBounds(t *testing.T) {
 		status, text := r.ask("POST", "/v1/workspaces/"+id+"/weight", fmt.Sprintf(`{"weight":%d}`, weight))
 		effort.Is(t, status, want, "weight", weight, text)
 	}
-	if status, _ := r.ask("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`); status != 404 {
-		t.Errorf("of nobody: %d", status)
-	}
+	sent(r.ask("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`)).is(t, 404, "of nobody")
 	effort.Is(t, r.tuned.Load(), 2, "the node was told times")
 }

@@ -98,9 +98,7 @@ func TestRefusedBodiesNeverAct(t *testing.T) {
 	}
 	list := effort.Must(g.book.History(t.Context(), ledger.HistoryQuery{Workspace: g.workspace, Limit: 10}))(t)
 	effort.Is(t, len(list), 1, "verifications: the one from before")
-	if a := g.as["owner"].raw("POST", "/sign-out", long, "Sec-Fetch-Site", "cross-site"); a.status != 422 {
-		t.Errorf("sign-out with a long body: %d", a.status)
-	}
+	g.as["owner"].raw("POST", "/sign-out", long, "Sec-Fetch-Site", "cross-site").is(t, 422, "sign-out with a long body")
 	effort.Is(t, g.as["owner"].get("/you").status, 200, "a refused body has signed somebody out")
 }
 
@@ -354,9 +352,7 @@ func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 		effort.Is(t, a.header.Get("Location"), "/you?done=codes-off", "off")
 	}
 	effort.Is(t, elsewhere.get("/you").status, 303, "another session still opens /you")
-	if a := g.as["owner"].get("/you?done=codes-off"); a.status != 200 || !strings.Contains(a.body, "Two-step sign-in is off.") {
-		t.Errorf("this session: %d", a.status)
-	}
+	g.as["owner"].get("/you?done=codes-off").says(t, 200, "Two-step sign-in is off.", "this session")
 	if a := g.as["nobody"].signIn("owner@acme.test", password, "/"); a.status != 303 || a.cookie() == "" {
 		t.Errorf("the password alone: %d", a.status)
 	}

@@ -113,9 +113,7 @@ func TestOneUserSlowsNobodyElsesPages(t *testing.T) {
 	if a := g.as["viewer"].get(g.path("")); a.status == 429 && !strings.Contains(a.body, "Too much at once") {
 		t.Errorf("a page: %d %s", a.status, a.body)
 	}
-	if a := g.as["member"].get(path); a.status != 200 || !strings.Contains(a.body, `data-hx-trigger="every 2s"`) {
-		t.Errorf("another user: %d %s", a.status, a.body)
-	}
+	g.as["member"].get(path).says(t, 200, `data-hx-trigger="every 2s"`, "another user")
 }
 
 func TestPartsAskAgainAsTheirStateSays(t *testing.T) {
@@ -212,9 +210,7 @@ func TestAPartIsMadeAgainOnlyWhenItShowsSomethingElse(t *testing.T) {
 		}
 	}
 	g.settle(2, result(1, "b@x.test", smtp.Valid, smtp.MailboxExists))
-	if a := g.as["viewer"].get(path, "If-None-Match", viewer.header.Get("ETag")); a.status != 200 || !strings.Contains(a.body, ">2<") {
-		t.Errorf("after a settlement: %d %s", a.status, a.body)
-	}
+	g.as["viewer"].get(path, "If-None-Match", viewer.header.Get("ETag")).says(t, 200, ">2<", "after a settlement")
 }
 
 func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {

@@ -67,9 +67,7 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 	} {
 		here, there, user := member(uuid.NewString()[:8] + "@acme.test")
 		effort.MustBe(t, there.get(c.path).status, 200, name, "the other node answers before it ends")
-		if a := c.end(here, user); a.status != 303 {
-			t.Fatalf("%s: ending it is answered with %d: %s", name, a.status, a.body)
-		}
+		c.end(here, user).must(t, 303, name, "ending it")
 		g.now.Add(5)
 		effort.Is(t, there.get(c.path).status, c.want, name, "five seconds later the other node answers")
 	}

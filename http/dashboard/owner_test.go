@@ -70,9 +70,7 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 		t.Errorf("the list: %s", list.body)
 	}
 	id := key[3:15]
-	if asked := owner.get(g.path("/keys/" + id)); asked.status != 200 || !strings.Contains(asked.body, "within 5 seconds") {
-		t.Errorf("%d %s", asked.status, asked.body)
-	}
+	owner.get(g.path("/keys/"+id)).says(t, 200, "within 5 seconds")
 	for range 2 {
 		effort.Is(t, owner.post(g.path("/keys/"+id+"/revoke"), "form", uuid.NewString()).status, 303, "revoked")
 	}
@@ -168,17 +166,13 @@ func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
 	effort.Is(t, them.get(g.path("/people")).status, 403, "a page of a member")
 	page := g.path("/people/" + g.member("new@acme.test"))
 	for range 2 {
-		if a := owner.post(page+"/role", "form", uuid.NewString(), "role", "viewer"); a.status != 303 {
-			t.Errorf("role: %d %s", a.status, a.body)
-		}
+		owner.post(page+"/role", "form", uuid.NewString(), "role", "viewer").is(t, 303, "role")
 	}
 	effort.Is(t, them.get(g.path("/upload")).status, 403, "who is a viewer now still uploads")
 	if a := owner.post(page+"/sessions", "form", uuid.NewString()); a.status != 303 || them.get(g.path("")).status != 303 {
 		t.Errorf("sessions: %d", a.status)
 	}
-	if a := owner.post(page+"/role", "form", uuid.NewString(), "remove", "1"); a.status != 303 {
-		t.Errorf("remove: %d %s", a.status, a.body)
-	}
+	owner.post(page+"/role", "form", uuid.NewString(), "remove", "1").is(t, 303, "remove")
 	effort.Is(t, owner.get(page).status, 404, "who was removed is still there")
 	log := owner.get(g.path("/activity")).body
 	for _, want := range []string{"invited new@acme.test as member", "joined as member: new@acme.test",
@@ -240,9 +234,7 @@ func TestInvitingAgainSaysWhatItDoes(t *testing.T) {
 	first := invite("new@acme.test")
 	effort.Is(t, first.status, 200, "the first")
 	effort.Lacks(t, first.body, "older invitation", "the first")
-	if a := invite("New@acme.test"); a.status != 200 || !strings.Contains(a.body, "The older invitation for them no longer works.") {
-		t.Errorf("the second: %d %s", a.status, a.body)
-	}
+	invite("New@acme.test").says(t, 200, "The older invitation for them no longer works.", "the second")
 	token := regexp.MustCompile(`/link/([\w-]{43})`).FindStringSubmatch(first.body)[1]
 	effort.Is(t, g.as["nobody"].get("/link/"+token).status, 404, "the older link")
 	if a := invite("MEMBER@acme.test"); a.status != 409 || !strings.Contains(a.body, "member@acme.test is already a member, as member.") {

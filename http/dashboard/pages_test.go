@@ -227,9 +227,7 @@ func TestUploadsAreCreatedOnceAndRecovered(t *testing.T) {
 		t.Fatalf("%d %s, then %d %s", first.status, first.body, again.status, again.body)
 	}
 	id := regexp.MustCompile(`"id":"([0-9a-f-]+)"`).FindStringSubmatch(first.body)[1]
-	if a := g.as["member"].get(path + "/" + id + "/upload"); a.status != 200 || !strings.Contains(a.body, `"upload":{"method":"PUT"`) {
-		t.Errorf("its state: %d %s", a.status, a.body)
-	}
+	g.as["member"].get(path+"/"+id+"/upload").says(t, 200, `"upload":{"method":"PUT"`, "its state")
 	if a := g.as["member"].send("POST", path, nil, "Idempotency-Key", "x"); a.status != 422 || !strings.Contains(a.body, "invalid_idempotency_key") {
 		t.Errorf("a bad identity: %d %s", a.status, a.body)
 	}
@@ -327,9 +325,7 @@ func TestALedgerThatIsAwayGetsAPageThatLoadsItselfAgain(t *testing.T) {
 	if a.status != 503 || a.header.Get("Retry-After") != "5" || !strings.Contains(a.body, `http-equiv="refresh" content="5"`) {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
-	if a := g.as["nobody"].get("/status"); a.status != 200 || !strings.Contains(a.body, "Something doesn't work") {
-		t.Errorf("the status: %d %s", a.status, a.body)
-	}
+	g.as["nobody"].get("/status").says(t, 200, "Something doesn't work")
 }
 
 func TestSmallThings(t *testing.T) {

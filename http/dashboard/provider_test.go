@@ -411,17 +411,13 @@ func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
 	owner := g.as["owner"]
-	if a := owner.leave(p, owner.post("/you/provider")).as("s-9", "owner@acme.test"); a.status != 303 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	owner.leave(p, owner.post("/you/provider")).as("s-9", "owner@acme.test").must(t, 303)
 	effort.Is(t, owner.post("/you/provider/off", "password", "wrong wrong wrong").status, 422, "a wrong password")
 	if page := owner.get("/you").body; !strings.Contains(page, "Disconnect Acme login") || strings.Contains(page, `id="off-code"`) {
 		t.Errorf("/you: %s", page)
 	}
 	form, secret := owner.setUp()
-	if a := owner.post("/you/codes", "form", form, "password", password, "code", g.code(secret, -1)); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	owner.post("/you/codes", "form", form, "password", password, "code", g.code(secret, -1)).must(t, 200)
 	elsewhere := g.browser(g.give(g.step(), g.code(secret, 0)).cookie())
 	effort.Has(t, owner.get("/you").body, `id="off-code"`, "/you does not ask for a code")
 	for _, code := range []string{"", "000000", g.code(secret, 0)} {
@@ -448,9 +444,7 @@ func TestWhoHasNoPasswordStaysConnected(t *testing.T) {
 		t.Errorf("/you: %s", page)
 	}
 	for _, given := range []string{"", password} {
-		if a := without.post("/you/provider/off", "password", given); a.status != 409 || !strings.Contains(a.body, "You have no password") {
-			t.Errorf("%d %.300s", a.status, a.body)
-		}
+		without.post("/you/provider/off", "password", given).says(t, 409, "You have no password")
 	}
 	if u, err := g.book.UserByEmail(t.Context(), "sso@acme.test"); err != nil || u.OIDC == "" {
 		t.Errorf("%+v, %v", u, err)

@@ -45,9 +45,7 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 	} else if strings.Contains(page.body, "/results.csv") || strings.Contains(page.body, "Size") {
 		t.Errorf("the page of one address shows what belongs to a file: %s", page.body)
 	}
-	if other := member.post(g.path("/check"), "form", form, "address", "ben@acme.test"); other.status != 409 {
-		t.Errorf("the form with another address: %d", other.status)
-	}
+	member.post(g.path("/check"), "form", form, "address", "ben@acme.test").is(t, 409, "the form with another address")
 	for _, bad := range []string{"", "anna", "a@b@c", `<script>@x`, "a b@acme.test"} {
 		a := member.post(g.path("/check"), "form", uuid.NewString(), "address", bad)
 		if a.status != 422 || !strings.Contains(a.body, `id="problem"`) || strings.Contains(a.body, "<script>@") {
@@ -137,9 +135,7 @@ func TestOneSettlementIsRead(t *testing.T) {
 			Results: []ledger.Result{result(0, "anna@acme.test", smtp.Valid, smtp.MailboxExists)}})
 	}
 	effort.OK(t, err)
-	if a := g.as["viewer"].get(at + "/addresses/0"); a.status != 200 || !strings.Contains(a.body, "anna@acme.test") {
-		t.Errorf("a check of one address: %d", a.status)
-	}
+	g.as["viewer"].get(at+"/addresses/0").says(t, 200, "anna@acme.test", "a check of one address")
 }
 
 func TestResultsAreFoundWithoutAnAddressInAURL(t *testing.T) {
@@ -324,9 +320,7 @@ func TestCancellingAsksFirst(t *testing.T) {
 		t.Errorf("without script nothing leads to the question: %s", a.body)
 	}
 	for range 2 {
-		if a := member.get(at + "/cancel"); a.status != 200 || !strings.Contains(a.body, "Cancel list.csv?") {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		member.get(at+"/cancel").says(t, 200, "Cancel list.csv?")
 	}
 	effort.Lacks(t, member.get(at).body, "cancelling", "the question cancels")
 	for range 2 {

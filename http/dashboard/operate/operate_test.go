@@ -82,9 +82,7 @@ func TestForgedCookiesOpenNothing(t *testing.T) {
 	v.cookie += "; " + cookieOf(strings.TrimPrefix(g.URL, "http://")) + "=" + other.cookie
 	effort.Is(t, v.get("/").status, 303, "two cookies open a page")
 	v.cookie = ""
-	if a := v.send("GET", "/", nil, "Authorization", "Bearer "+pagetest.Token); a.status != 303 {
-		t.Errorf("the token opens a page: %d", a.status)
-	}
+	v.send("GET", "/", nil, "Authorization", "Bearer "+pagetest.Token).is(t, 303, "a page by the token")
 	v.cookie = other.cookie
 	effort.Is(t, v.get("/v1/receivers").status, 401, "the cookie opens the operator API")
 }
@@ -121,9 +119,7 @@ func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 	}
 	effort.MustBe(t, len(g.Overrides(t)), 1, "looking set one")
 	for range 2 {
-		if a := v.send("POST", "/throttles/set", form); a.status != 303 {
-			t.Fatalf("set: %d %s", a.status, a.body)
-		}
+		v.send("POST", "/throttles/set", form).must(t, 303, "set")
 	}
 	held := g.Overrides(t)
 	i := slices.IndexFunc(held, func(o ledger.ThrottleOverride) bool { return o.Key == "fast.test" })
@@ -138,14 +134,10 @@ func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 		bad.Set("form", uuid.NewString())
 		bad.Set(field, wrong)
 		for _, path := range []string{"/throttles/preview", "/throttles/set"} {
-			if a := v.send("POST", path, bad); a.status != 422 || !strings.Contains(a.body, `id="problem"`) {
-				t.Errorf("%s with %s %q: %d", path, field, wrong, a.status)
-			}
+			v.send("POST", path, bad).says(t, 422, `id="problem"`, path, field, wrong)
 		}
 	}
-	if a := v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}}); a.status != 422 {
-		t.Errorf("clear without a reason: %d", a.status)
-	}
+	v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}}).is(t, 422, "clear without a reason")
 	for range 2 {
 		if a := v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}, "reason": {"done"}}); a.status != 303 {
 			t.Errorf("clear: %d", a.status)
@@ -179,9 +171,7 @@ func TestAGrantIsGrantedOnce(t *testing.T) {
 	form := url.Values{"form": {uuid.NewString()}, "credits": {"1,500"}, "reason": {"invoice 7"}}
 	path := ofWorkspace("/grant")(g)
 	for range 2 {
-		if a := v.send("POST", path, form); a.status != 303 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		v.send("POST", path, form).must(t, 303)
 	}
 	effort.Is(t, g.Balance(t).Granted, 2500, "granted")
 	for field, wrong := range map[string]string{"credits": "-1", "reason": "", "form": "x"} {
@@ -343,9 +333,7 @@ func TestOverridesCountDownByMinutes(t *testing.T) {
 		t.Errorf("nothing has changed: %d", a.status)
 	}
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "third.test", Fields: map[string]string{"rcpt_rate": "3/s"}, Reason: "ticket 3"})
-	if a := v.send("GET", "/throttles/live", nil, "If-None-Match", tag); a.status != 200 || !strings.Contains(a.body, "ticket 3") {
-		t.Errorf("a new override: %d", a.status)
-	}
+	v.send("GET", "/throttles/live", nil, "If-None-Match", tag).says(t, 200, "ticket 3", "a new override")
 	g.Away(true)
 	if a := v.get("/throttles/live"); a.status != 200 || !strings.Contains(a.body, "The ledger isn't answering") || strings.Contains(a.body, "Each one is listed here") {
 		t.Errorf("without the ledger: %d %s", a.status, a.body)

@@ -37,6 +37,25 @@ type answer struct {
 	body   string // with plain apostrophes, as people read them
 }
 
+// is checks the status; of says of what.
+func (a answer) is(t testing.TB, status int, of ...any) {
+	t.Helper()
+	effort.Is(t, a.status, status, append(of, a.body)...)
+}
+
+// must is is, and ends the test where it finds a fault.
+func (a answer) must(t testing.TB, status int, of ...any) {
+	t.Helper()
+	effort.MustBe(t, a.status, status, append(of, a.body)...)
+}
+
+// says checks the status and a part of the page.
+func (a answer) says(t testing.TB, status int, part string, of ...any) {
+	t.Helper()
+	effort.Is(t, a.status, status, of...)
+	effort.Has(t, a.body, part, of...)
+}
+
 // send makes a request; form nil means that there is no body.
 func (v *visitor) send(method, path string, form url.Values, header ...string) answer {
 	v.t.Helper()

@@ -52,9 +52,7 @@ func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
 		}
 		resume.Set("reason", "delisted")
 		for range 2 {
-			if a := v.send("POST", "/sources/change", resume); a.status != 303 {
-				t.Errorf("resume: %d %s", a.status, a.body)
-			}
+			v.send("POST", "/sources/change", resume).is(t, 303, "resume")
 		}
 		effort.Is(t, len(holds(t, g, "192.0.2.7")), 0, "hold after it was resumed")
 	}
@@ -89,9 +87,7 @@ func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
 		for _, text := range wrong {
 			form := url.Values{"form": {uuid.NewString()}, "source": {"192.0.2.7"}, "to": {"pause"}, "for": {"2h"}, "reason": {"listed"}}
 			form.Set(field, text)
-			if a := v.send("POST", "/sources/change", form); a.status != 422 || !strings.Contains(a.body, `id="problem"`) {
-				t.Errorf("%s %q: %d", field, text, a.status)
-			}
+			v.send("POST", "/sources/change", form).says(t, 422, `id="problem"`, field, text)
 		}
 	}
 	for _, path := range []string{"/sources/change", "/sources/change?source=192.0.2.9&to=pause", "/sources/change?source=192.0.2.7&to=explode"} {

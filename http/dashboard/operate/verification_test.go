@@ -57,9 +57,7 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 	if a := v.get("/verifications/" + g.Open.ID.String()); !strings.Contains(a.body, "It has moved no credits yet.") {
 		t.Error("a verification without entries does not say so")
 	}
-	if a := v.get("/verifications/" + g.Overdue.ID.String() + "?after=x"); a.status != 400 {
-		t.Errorf("a page that begins nowhere: %d", a.status)
-	}
+	v.get("/verifications/"+g.Overdue.ID.String()+"?after=x").is(t, 400, "a page that begins nowhere")
 	v.get("/verifications/"+g.Over.ID.String()).has(t, "one that is over", "gone.csv", "cancelled", "by anna@acme.test", "Finished")
 	g.Away(true)
 	if a := v.get("/verifications/" + g.Open.ID.String()); a.status != 200 || !strings.Contains(a.body, "Its name, credits") ||
@@ -105,8 +103,6 @@ func TestEvidenceIsFoundByAddress(t *testing.T) {
 		effort.Is(t, a.status, want, address)
 		effort.Has(t, a.body, "There's no evidence", address)
 	}
-	if a := v.send("POST", "/verifications/x/evidence", url.Values{"address": {"a@b.test"}}); a.status != 404 {
-		t.Errorf("no verification: %d", a.status)
-	}
+	v.send("POST", "/verifications/x/evidence", url.Values{"address": {"a@b.test"}}).is(t, 404, "no verification")
 	effort.Is(t, len(g.Log(t)), len(pagetest.Start(t).Log(t)), "asking wrote to the operator log lines")
 }

@@ -51,9 +51,7 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 		t.Fatal("asking revoked it")
 	}
 	for range 2 {
-		if a := v.send("POST", ofKey("/revoke")(g), url.Values{}); a.status != 303 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		v.send("POST", ofKey("/revoke")(g), url.Values{}).must(t, 303)
 	}
 	if k := g.APIKeys(t)[0]; k.Revoked.IsZero() {
 		t.Error("it still works")
@@ -108,15 +106,11 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 		t.Error("the link is shown again")
 	}
 	form.Set("role", "owner")
-	if a := v.send("POST", ofWorkspace("/invite")(g), form); a.status != 422 || !strings.Contains(a.body, "sent before") {
-		t.Errorf("the same form for another role: %d", a.status)
-	}
+	v.send("POST", ofWorkspace("/invite")(g), form).says(t, 422, "sent before", "the same form for another role")
 	for field, wrong := range map[string]string{"email": "ben", "role": "admin", "form": "x"} {
 		bad := url.Values{"form": {uuid.NewString()}, "email": {"c@acme.test"}, "role": {"viewer"}}
 		bad.Set(field, wrong)
-		if a := v.send("POST", ofWorkspace("/invite")(g), bad); a.status != 422 || !strings.Contains(a.body, `id="problem"`) {
-			t.Errorf("%s %q: %d", field, wrong, a.status)
-		}
+		v.send("POST", ofWorkspace("/invite")(g), bad).says(t, 422, `id="problem"`, field, wrong)
 	}
 	effort.Is(t, len(g.Links(t)), 1, "invitations are open")
 }
@@ -134,9 +128,7 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	effort.Is(t, g.Sessions(t), 0, "sessions hold")
 	before := len(g.Log(t))
 	for range 2 {
-		if a := v.send("POST", ofAnna("/disable")(g), url.Values{}); a.status != 303 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		v.send("POST", ofAnna("/disable")(g), url.Values{}).must(t, 303)
 		if m := g.People(t)[0]; !m.Disabled {
 			t.Error("she is not disabled")
 		}
@@ -181,9 +173,7 @@ func TestWeightAndLimitsAreSet(t *testing.T) {
 	for path, form := range map[string]url.Values{"/weight": {"weight": {"101"}}, "/weight?": {"weight": {"much"}}, "/weight?2": {"weight": {"0"}},
 		"/limits": {"open": {"-1"}, "stored": {"0"}, "unpaid": {"0"}}, "/limits?": {"open": {""}, "stored": {"0"}, "unpaid": {"0"}},
 		"/limits?2": {"open": {"1"}, "stored": {"0"}, "unpaid": {"0"}, "reason": {strings.Repeat("x", 201)}}} {
-		if a := v.send("POST", ofWorkspace(path)(g), form); a.status != 422 || !strings.Contains(a.body, `id="problem"`) {
-			t.Errorf("%s %v: %d", path, form, a.status)
-		}
+		v.send("POST", ofWorkspace(path)(g), form).says(t, 422, `id="problem"`, path, form)
 	}
 	if u := g.Usage(t); u.Weight != 3 || u.Own != (ledger.Limits{Open: 7, Stored: 1000}) {
 		t.Errorf("what was refused changed something: %+v", u)
