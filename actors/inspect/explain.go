@@ -194,15 +194,10 @@ func fields(list []throttle.Explained) []ExplainedField {
 
 // narrower returns the names below one that have rules: these go before its own.
 func narrower(t *throttle.Table, name string) []string {
-	return namesUnder(t, name, func(n string) bool { return n != name })
-}
-
-// namesUnder returns the names of rules that are a name or lie under it.
-func namesUnder(t *throttle.Table, name string, fits func(name string) bool) []string {
 	var out []string
 	for _, layer := range ruleLayers {
 		for _, r := range t.Rules(layer) {
-			if name != "" && (r.Name == name || strings.HasSuffix(r.Name, "."+name)) && fits(r.Name) {
+			if name != "" && strings.HasSuffix(r.Name, "."+name) {
 				out = append(out, r.Name)
 			}
 		}
@@ -228,7 +223,7 @@ const besideMax = 50
 // an allowance of its own.
 func beside(t *throttle.Table, living []Receiver, base, key string) []string {
 	var out []string
-	for _, name := range namesUnder(t, base, func(name string) bool { return name != base }) {
+	for _, name := range narrower(t, base) {
 		out = append(out, throttle.SuffixKey(name))
 	}
 	for _, r := range living {

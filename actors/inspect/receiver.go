@@ -222,12 +222,7 @@ type TraceLine struct {
 const DefaultSource = "default"
 
 // SourceName returns the address of one of our sources as people are shown it.
-func SourceName(address string) string {
-	if address == "" {
-		return DefaultSource
-	}
-	return address
-}
+func SourceName(address string) string { return cmp.Or(address, DefaultSource) }
 
 // Verification says what the open addresses of a verification wait for.
 type Verification struct {

@@ -114,9 +114,8 @@ type looking struct {
 }
 
 type (
-	tick      struct{}
-	panicked  struct{} // what was done beside the actor
-	beginAnew struct{ domain string }
+	tick     struct{}
+	panicked struct{} // what was done beside the actor
 
 	// done is what became of something beside the actor, and what follows from that.
 	done struct {
@@ -175,10 +174,6 @@ func (a *Actor) Receive(c actor.Context) {
 		a.unpark(c, now, unparkedFor)
 	case panicked:
 		panic("a task of this verification panicked") // so that the dispatcher gives it back
-	case beginAnew:
-		if a.mode == working && a.open(m.domain) != nil {
-			a.spawn(c, now, m.domain)
-		}
 	case Look:
 		a.look(c)
 	case Drain:
@@ -412,7 +407,11 @@ func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
 		root, self := c.ActorSystem().Root, c.Self()
 		time.AfterFunc(crashPause<<(w.crashes-1), func() {
 			if a.ctx.Err() == nil {
-				root.Send(self, beginAnew{name})
+				root.Send(self, done{nil, func(c actor.Context, now time.Time, _ error) {
+					if a.mode == working && a.open(name) != nil {
+						a.spawn(c, now, name)
+					}
+				}})
 			}
 		})
 		return

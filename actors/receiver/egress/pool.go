@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -221,11 +222,7 @@ func (h *health) note(key string, now time.Time, change func(*contact)) {
 			return
 		}
 		h.pruned = now
-		for k, old := range h.contacts {
-			if now.Sub(old.spoken) > sourceSpan {
-				delete(h.contacts, k)
-			}
-		}
+		maps.DeleteFunc(h.contacts, func(_ string, old contact) bool { return now.Sub(old.spoken) > sourceSpan })
 		if len(h.contacts) >= contactsMax {
 			return
 		}

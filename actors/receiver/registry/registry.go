@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -194,17 +195,11 @@ func (p *entry) takeShare() bool {
 	return true
 }
 
-// exceeding returns the receivers that use more than their share.
+// exceeding leaves only the receivers that use more than their share.
 func (l *Registry) exceeding(places []*entry) []*entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []*entry
-	for _, p := range places {
-		if len(p.excess()) > 0 {
-			out = append(out, p)
-		}
-	}
-	return out
+	return slices.DeleteFunc(places, func(p *entry) bool { return len(p.excess()) == 0 })
 }
 
 // excess returns the connections that must close, or finish their work, before the receiver keeps to its share. Under

@@ -95,9 +95,6 @@ func (s *ReceiverSlots) Take(workspace, verification uuid.UUID, tell func(msg an
 	return slot, now
 }
 
-// Used is how many slots are taken, and Waiting how many receivers wait for one.
-func (s *ReceiverSlots) Used() int { return int(s.turns.Used()) }
-
 // Waiting is how many receivers wait for a slot.
 func (s *ReceiverSlots) Waiting() int { return s.turns.Waiting() }
 

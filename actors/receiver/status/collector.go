@@ -2,6 +2,8 @@ package status
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -141,14 +143,9 @@ func (l *labels) busiest(now time.Time, all []inspect.Receiver) (top, rest []ins
 
 // expire forgets what is older than an hour.
 func (l *labels) expire(now time.Time) {
-	for key, at := range l.last {
-		if now.Sub(at) >= labelsPer {
-			delete(l.last, key)
-		}
-	}
-	for len(l.came) > 0 && now.Sub(l.came[0]) >= labelsPer {
-		l.came = l.came[1:]
-	}
+	old := func(at time.Time) bool { return now.Sub(at) >= labelsPer }
+	maps.DeleteFunc(l.last, func(_ string, at time.Time) bool { return old(at) })
+	l.came = slices.DeleteFunc(l.came, old)
 }
 
 // give gives a key a label, if it had one within the hour or labelsNew permits.

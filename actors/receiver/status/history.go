@@ -175,13 +175,7 @@ func (r *History) minute(now time.Time) *minuteRow {
 
 // expire drops rows older than historyMinutes. Under mu.
 func (r *History) expire(at int32) {
-	old := 0
-	for old < len(r.minutes) && r.minutes[old].at <= at-historyMinutes {
-		old++
-	}
-	if old > 0 {
-		r.minutes = append(r.minutes[:0], r.minutes[old:]...)
-	}
+	r.minutes = slices.DeleteFunc(r.minutes, func(m minuteRow) bool { return m.at <= at-historyMinutes })
 }
 
 // Last returns the minutes of a time before now, oldest first.

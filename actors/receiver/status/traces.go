@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,11 +76,7 @@ func (t *Traces) Read(
 
 // expire ends the traces that nobody reads. Under mu.
 func (t *Traces) expire(now time.Time) {
-	for key, one := range t.of {
-		if !now.Before(one.until) {
-			delete(t.of, key)
-		}
-	}
+	maps.DeleteFunc(t.of, func(_ string, one *trace) bool { return !now.Before(one.until) })
 	t.on.Store(int32(len(t.of)))
 }
 
