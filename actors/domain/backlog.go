@@ -179,7 +179,8 @@ func (b *backlog) checkSilence(now time.Time) {
 func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 	r := &b.receiver
 	switch {
-	case !b.hasWaiting(now) || r.reaching || b.retries.barren != smtp.ReasonNone, b.work.waitsForLedger():
+	case !b.hasWaiting(now) || r.reaching || b.retries.barren != smtp.ReasonNone,
+		b.work.LedgerBehind != nil && b.work.LedgerBehind.Load():
 	case !r.reached:
 		r.reaching = true
 		b.addStep(findReceiver{r.nextPause()})

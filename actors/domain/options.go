@@ -66,9 +66,6 @@ type Work struct {
 	LedgerBehind *atomic.Bool
 }
 
-// waitsForLedger reports whether no more may be offered because the ledger is behind.
-func (w *Work) waitsForLedger() bool { return w.LedgerBehind != nil && w.LedgerBehind.Load() }
-
 // Final is the last word on one address.
 type Final struct {
 	Ordinal uint32

@@ -317,27 +317,28 @@ func (p *Pool) keepCaps(ctx context.Context, now time.Time, ahead bool) error {
 	if err := p.readCaps(ctx, now); err != nil {
 		return err
 	}
-	facts, noted, uses, err := p.usedToday(now, ahead)
-	if err != nil || len(facts) == 0 {
-		return err
+	facts, uses := p.usedToday(now, ahead)
+	if len(facts) == 0 {
+		return nil
 	}
 	if err := p.facts().Learn(ctx, facts); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for n, i := range noted {
+	for i, used := range uses {
 		if d := &p.caps[i]; d.day == DayOf(now) {
-			d.noted = uses[n]
+			d.noted = used
 		}
 	}
 	return nil
 }
 
-// usedToday returns the facts to store, the sources they are of, and the use that each states.
-func (p *Pool) usedToday(now time.Time, ahead bool) (found []facts.Fact, noted, uses []int, err error) {
+// usedToday returns the facts to store, and the use that they state, by source.
+func (p *Pool) usedToday(now time.Time, ahead bool) (found []facts.Fact, uses map[int]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	uses = map[int]int{}
 	for i := range p.list {
 		most := DailyCap(p.Limits(i), now)
 		d := p.today(i, now)
@@ -350,12 +351,12 @@ func (p *Pool) usedToday(now time.Time, ahead bool) (found []facts.Fact, noted, 
 		}
 		data, err := json.Marshal(capFact{V: capVersion, Day: d.day, Used: used})
 		if err != nil {
-			return nil, nil, nil, err
+			panic(err) // three numbers are always written
 		}
 		found = append(found, facts.Fact{Key: p.factKey(i), Data: data, Expires: now.Add(keepFor)})
-		noted, uses = append(noted, i), append(uses, used)
+		uses[i] = used
 	}
-	return found, noted, uses, nil
+	return found, uses
 }
 
 // factKey is the key of the fact of a source. No receiver key begins so.
