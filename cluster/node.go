@@ -344,7 +344,6 @@ func (n *Node) watch(ctx context.Context) {
 	}
 }
 
-// refreshView recomputes the view.
 func (n *Node) refreshView() {
 	members := n.gossip.Members()
 	n.seen.note(members, n.meta)

@@ -98,7 +98,6 @@ func (n *Node) QueryMember(ctx context.Context, name string, question []byte) Re
 	return Reply{Name: name, Err: ErrNoMember}
 }
 
-// queriedMembers returns the members to ask.
 func (n *Node) queriedMembers() []gossip.NodeMeta {
 	if n.peers == nil {
 		return []gossip.NodeMeta{n.meta}
@@ -213,7 +212,6 @@ func (a *answering) within(ctx context.Context, question []byte) (body []byte, e
 // answerName is the name of the actor that answers other members about this node.
 const answerName = "node"
 
-// startAnswering starts the actor that answers members.
 func (n *Node) startAnswering() {
 	props := actor.PropsFromFunc(func(c actor.Context) {
 		switch m := c.Message().(type) {
@@ -311,7 +309,6 @@ func (n *Node) Keys(ctx context.Context, ask *wire.KeysAsk) ([]Keyring, error) {
 	return out, ctx.Err()
 }
 
-// keysOf asks one member.
 func keysOf(system *actor.ActorSystem, m gossip.Member, ask *wire.KeysAsk, within time.Duration) Keyring {
 	k := Keyring{Node: m.Node, Name: m.Name}
 	answer, err := system.Root.RequestFuture(actor.NewPID(m.Actors, answerName), ask, within).Result()

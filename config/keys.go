@@ -356,7 +356,6 @@ func (p places) below(table string) places {
 	return out
 }
 
-// locate returns faults with their places.
 func (p places) locate(faults []fault) []Finding {
 	var out []Finding
 	for _, f := range faults {

@@ -17,7 +17,6 @@ import (
 	"rollcall/config/effort"
 )
 
-// updateNotice writes NOTICE anew.
 var updateNotice = flag.Bool("update-notice", false, "write NOTICE anew from the module cache")
 
 // module is a module that is linked into the binary.

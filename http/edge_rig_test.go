@@ -129,7 +129,6 @@ func get(path string, headers ...string) call {
 	return call{method: "GET", path: path, headers: header(headers...)}
 }
 
-// post is a POST.
 func post(path string, headers map[string]string, body ...string) call {
 	return call{method: "POST", path: path, headers: headers, body: strings.Join(body, "")}
 }

@@ -45,7 +45,6 @@ func (o *SessionOptions) Validate() error {
 	return o.Limits.Validate()
 }
 
-// printable reports whether all of s is printable ASCII.
 func printable(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < ' ' || s[i] > '~' {

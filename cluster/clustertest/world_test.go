@@ -26,7 +26,6 @@ func ownersOf(w *clustertest.World, nodes ...int) map[string]int {
 	return owners
 }
 
-// nodesOf gives nodes by number.
 func nodesOf(w *clustertest.World, numbers ...int) (nodes []*clustertest.Node) {
 	for _, i := range numbers {
 		nodes = append(nodes, w.Node(i))

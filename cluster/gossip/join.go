@@ -125,7 +125,6 @@ func (g *Gossip) absent(ctx context.Context) []string {
 	return wanted[:min(len(wanted), joinRoundMax)]
 }
 
-// resolveSeed returns all addresses of a host:port.
 func resolveSeed(ctx context.Context, seed string) ([]string, error) {
 	host, port, err := net.SplitHostPort(seed)
 	if err != nil {

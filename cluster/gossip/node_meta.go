@@ -232,7 +232,6 @@ func (t *table) refuse(session uuid.UUID) *Member {
 	return m
 }
 
-// isRefused reports whether a session was refused.
 func (t *table) isRefused(session uuid.UUID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

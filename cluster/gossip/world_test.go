@@ -187,5 +187,4 @@ func rawKey(t *testing.T, key string) []byte {
 	return effort.Must(base64.StdEncoding.DecodeString(key))(t)
 }
 
-// nothing is a prometheus.Registerer.
 type nothing struct{ prometheus.Registerer }

@@ -115,7 +115,6 @@ func (a *Authority) Issue(name string, now time.Time, validity time.Duration) (P
 	return pair, nil
 }
 
-// sign signs a template and returns it with its key as a pair.
 func sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) (Pair, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {

@@ -312,7 +312,6 @@ var libraryTypes = map[protoreflect.FullName]verdict{
 	proto.MessageName(&pcluster.ActivationResponse{}): typeAllowed,
 }
 
-// judge returns the verdict on messages of a type.
 func judge(name string) verdict {
 	if v, ok := libraryTypes[protoreflect.FullName(name)]; ok {
 		return v

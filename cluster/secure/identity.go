@@ -149,7 +149,6 @@ func (i *Identity) stat() (s stamp, err error) {
 	return s, nil
 }
 
-// read reads and checks the files.
 func (i *Identity) read(now time.Time) (*material, error) {
 	if err := CheckKeyFile(i.keyFile); err != nil {
 		return nil, err

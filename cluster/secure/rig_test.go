@@ -325,7 +325,6 @@ func (p *probe) want(mark string) {
 	}
 }
 
-// count gives a counter of the node.
 func (n *node) count(t *testing.T, metric, reason string) float64 {
 	t.Helper()
 	families := effort.Must(n.metrics.Gather())(t)

@@ -128,7 +128,6 @@ fi
 `
 )
 
-// makePackage makes the Debian package of a binary.
 func (r release) makePackage(b built) ([]byte, error) {
 	data := []entry{{name: "usr/bin/rollcall", mode: 0o755, body: b.binary}}
 	size := len(b.binary)
@@ -211,7 +210,6 @@ func (l *layout) addBlob(mediaType string, body []byte) descriptor {
 	return descriptor{MediaType: mediaPrefix + mediaType, Digest: "sha256:" + sum, Size: len(body)}
 }
 
-// addJSON stores a value as JSON.
 func (l *layout) addJSON(mediaType string, value any) (descriptor, error) {
 	text, err := json.Marshal(value)
 	return l.addBlob(mediaType, text), err

@@ -52,7 +52,6 @@ func (m scoreManners) tripped() (n int) {
 	return n
 }
 
-// scoreTable is one table of a report.
 type scoreTable struct {
 	title    string
 	headings []string
@@ -101,7 +100,6 @@ func (r *scoreReport) unknownTable() scoreTable {
 	return t
 }
 
-// blameName names a blame for people.
 func blameName(b smtp.Blame) string {
 	if b == smtp.BlameSource {
 		return "source (us)"
@@ -156,7 +154,6 @@ func (r *scoreReport) mannersTable() scoreTable {
 	return t
 }
 
-// scoreReport is the report on one list.
 type scoreReport struct {
 	Mix           string
 	Addresses     int
@@ -199,7 +196,6 @@ type wrongStatement struct {
 	Count       int
 }
 
-// personalityScore is the score of one personality.
 type personalityScore struct {
 	Name     string
 	Knowable int
@@ -328,7 +324,6 @@ func (r *scoreReport) count(j judged, p *personalityScore) {
 	}
 }
 
-// add adds the sheet of one lab.
 func (m *scoreManners) add(sheet smtplab.Sheet) {
 	t := sheet.Total
 	for guard, n := range sheet.Tripped {

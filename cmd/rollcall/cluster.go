@@ -290,7 +290,6 @@ type trouble struct {
 	do   string // what it means, and what to do
 }
 
-// stands returns a test for members in a state.
 func stands(state admin.State) func(admin.Member) (string, bool) {
 	return func(m admin.Member) (string, bool) { return "", m.State == state }
 }

@@ -52,7 +52,6 @@ type crowd struct {
 	nodes []*measured
 }
 
-// measured is one node.
 type measured struct {
 	*rig
 	source string // of its SMTP sessions

@@ -157,7 +157,6 @@ func newClusterCertShow() *cobra.Command {
 		})
 }
 
-// viewCert reads a certificate file.
 func viewCert(file string) (v certView, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -195,7 +194,6 @@ func writePair(dir, name string, pair secure.Pair, replace bool) error {
 	return nil
 }
 
-// writeNew writes a new file.
 func writeNew(name string, text []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
@@ -349,7 +347,6 @@ func fingerprintOf(arg string) (string, error) {
 	return key.Fingerprint, err
 }
 
-// errNoKeyFile: there is no file of this name.
 var errNoKeyFile = errors.New("there is no file")
 
 // onlyKey opens a file with one key. Other users must not be able to read it.

@@ -26,7 +26,6 @@ import (
 // These tests call the commands in this process, against a real admin listener
 // with a cluster that answers as it is told.
 
-// toldCluster is that cluster.
 type toldCluster struct {
 	mu      sync.Mutex         // guards all below
 	frames  []admin.Membership // one for each question; the last one stays

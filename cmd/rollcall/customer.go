@@ -40,7 +40,6 @@ func addCustomerFlags(c *cobra.Command, e environment) *customerFlags {
 	return f
 }
 
-// base is the URL of the service.
 func (f *customerFlags) base() string {
 	return cmp.Or(f.url, f.environ.value("ROLLCALL_API"), apiDefault)
 }

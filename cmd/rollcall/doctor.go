@@ -136,7 +136,6 @@ func (d diagnosis) failsWith() error {
 	return errBlind
 }
 
-// fails reports whether a check failed.
 func (d diagnosis) fails() bool {
 	return slices.ContainsFunc(d.Findings, func(f admin.Finding) bool { return f.State == identity.Fail })
 }

@@ -93,13 +93,11 @@ func verificationAt(ctx context.Context, node *client.Admin, typed string) (uuid
 	return verificationOf(typed, func(admin.IDRange) ([]uuid.UUID, error) { return node.VerificationsLike(ctx, typed) })
 }
 
-// evidenceView is the evidence for one address.
 type evidenceView struct {
 	Read reading `json:"read"`
 	admin.Explanation
 }
 
-// findEvidence looks for one address.
 func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address string) (found evidenceView,
 	err error) {
 	err = from.read(ctx, func(client *client.Admin, at reading) error {
@@ -355,7 +353,6 @@ func newReplay(e environment) *cobra.Command {
 	return c
 }
 
-// printReplay writes a line.
 func printReplay(w io.Writer, l replayLine) error {
 	b := term.NewPage(w)
 	if l.Address != nil {

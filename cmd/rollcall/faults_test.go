@@ -41,7 +41,6 @@ const (
 	vanishedEnd = 25 * time.Second
 )
 
-// fault is one row.
 type fault struct {
 	name string
 

@@ -152,7 +152,6 @@ func checkBase(flag, base, such string) error {
 	return nil
 }
 
-// addOutFlags adds --out and --force to a command.
 func addOutFlags(c *cobra.Command, o *term.OutFile) {
 	c.Flags().StringVar(&o.Name, "out", "", "write the results to this `FILE` instead of standard output; it must not "+
 		"exist")

@@ -357,7 +357,6 @@ func (c *customer) create(ctx context.Context, identity uuid.UUID, size int64) (
 	return first.made, first.err
 }
 
-// countCreated counts answers 201.
 type countCreated struct {
 	http.RoundTripper
 	n *atomic.Int32

@@ -31,7 +31,6 @@ type labView struct {
 	Sheet         string   `json:"sheet,omitempty"` // URL
 }
 
-// labFlags are the flags of a lab, as text.
 type labFlags struct {
 	network, dns, sheet string
 	json, list          bool

@@ -374,7 +374,6 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 	}, func(b *term.Page, done correctionView) { done.print(b) })
 }
 
-// correctionView is the result of a correction.
 type correctionView struct {
 	Read reading `json:"read"`
 	ledger.Correction
@@ -402,7 +401,6 @@ func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) 
 	return done, err
 }
 
-// print writes the correction.
 func (c correctionView) print(b *term.Page) {
 	fmt.Fprintf(b, "in %s\n\ncorrection %s of %s\n\n", c.Read, c.ID, term.Printable(c.Subject))
 	for _, v := range c.Findings {
@@ -449,7 +447,6 @@ func subjectsOf(report ledger.AuditReport) (subjects []string) {
 	return slices.Compact(subjects)
 }
 
-// printCorrections lists the corrections.
 func (a auditView) printCorrections(b *term.Page) {
 	if len(a.Corrections) > 0 {
 		b.WriteString("\nCORRECTED, newest first\n")

@@ -224,7 +224,6 @@ func (f *family) String() string {
 	return fmt.Sprintf("%s{%s}", f.name, strings.Join(f.labels, ","))
 }
 
-// updateMetrics writes the document of the metrics anew.
 var updateMetrics = flag.Bool("update-metrics", false, "write docs/operators/metrics.md anew")
 
 // areas are the chapters of the document, by how names begin; the first that fits.
@@ -261,7 +260,6 @@ func TestMetricsDocument(t *testing.T) {
 	}
 }
 
-// writeMetrics writes the document.
 func writeMetrics(t *testing.T) string {
 	t.Helper()
 	families := metricsOf(t)

@@ -227,7 +227,6 @@ const (
 	wiresNetwork = "10.76.%d.%d"
 )
 
-// hub is the router.
 type hub struct {
 	*space
 	t      *testing.T

@@ -46,7 +46,6 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 	r.audit()
 }
 
-// pacedRate is the rcpt_rate of paced.
 const pacedRate = 20
 
 // warnings counts the lines that are more than information.

@@ -352,7 +352,6 @@ func newReceiversClose(node *adminFlags) *cobra.Command {
 	})
 }
 
-// onlyNodeWith returns the only node with this session of a receiver.
 func onlyNodeWith(ctx context.Context, client *client.Admin, key string, session int) (string, error) {
 	found, err := client.Receiver(ctx, key)
 	if err != nil {

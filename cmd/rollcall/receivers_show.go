@@ -420,7 +420,6 @@ func (t *tracing) follow(ctx context.Context, every time.Duration) error {
 	return term.Repeat(ctx, every, t.fetch, func(lines []inspect.TraceLine, _ error) error { return t.write(lines) })
 }
 
-// fetch returns the new lines.
 func (t *tracing) fetch(ctx context.Context) ([]inspect.TraceLine, error) {
 	after, err := json.Marshal(t.after)
 	if err != nil {

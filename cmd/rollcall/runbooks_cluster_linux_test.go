@@ -118,7 +118,6 @@ func (c *scriptCluster) serves(name string) {
 	})
 }
 
-// ends ends a node by a signal.
 func (c *scriptCluster) ends(name string, signal os.Signal) {
 	c.t.Helper()
 	c.members[name].stop(signal)

@@ -52,7 +52,6 @@ func (n *scriptNode) starts(args ...string) {
 	n.open(10_000)
 }
 
-// logs waits until the log has a text.
 func (n *scriptNode) logs(text string) { n.t.Helper(); untilLogged(n.t, n.log, text) }
 
 // serveLogged starts the binary beside the test, with a file as its log.
@@ -68,7 +67,6 @@ func serveLogged(c *cli, log string, args ...string) *background {
 	return b
 }
 
-// untilLogged waits until a file has a text.
 func untilLogged(t *testing.T, file, text string) {
 	t.Helper()
 	until(t, func() (bool, string) {

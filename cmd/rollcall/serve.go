@@ -223,7 +223,6 @@ func newConfigShow(e environment) *cobra.Command {
 	return c
 }
 
-// configFlag adds --config.
 func configFlag(c *cobra.Command) *string {
 	return c.Flags().String("config", "", "the configuration file (default: none, every setting has a default)")
 }

@@ -82,7 +82,6 @@ func (x explanation) print(b *term.Page) {
 	}
 }
 
-// title is the heading of an explanation.
 func (x explanation) title() string {
 	text := ruleTarget(x.Key)
 	if x.Domain != "" {
@@ -320,7 +319,6 @@ func byPlace(fields []admin.ThrottleField) (groups [][]admin.ThrottleField) {
 	return groups
 }
 
-// ruleTarget names the target of a rule.
 func ruleTarget(name string) string {
 	switch {
 	case name == "":
@@ -331,7 +329,6 @@ func ruleTarget(name string) string {
 	return name
 }
 
-// fileState describes the state of the throttle file.
 func fileState(f admin.ThrottleFile, now time.Time) string {
 	switch {
 	case f.File == "":

@@ -206,7 +206,6 @@ type trial struct {
 	tenant client.Tenant
 }
 
-// trialLab is the lab of a trial.
 func trialLab() smtplab.Options {
 	o := smtplab.Defaults()
 	o.GreylistWait, o.HourLasts = trialGreylist, trialHour
@@ -349,7 +348,6 @@ func (t *trial) judge(ctx context.Context, id string, list []labelled) ([]judged
 	return all, nil
 }
 
-// resultWords maps the words in results to outcomes and reasons.
 func resultWords() (map[string]smtp.Outcome, map[string]smtp.Reason) {
 	outcomes, reasons := map[string]smtp.Outcome{}, map[string]smtp.Reason{}
 	for _, o := range smtp.Outcomes {

@@ -32,7 +32,6 @@ import (
 // may ask.
 const pollLocal = 500 * time.Millisecond
 
-// verifyFlags are the flags of verify.
 type verifyFlags struct {
 	lab, local, json bool
 	spreadsheet      bool
@@ -135,7 +134,6 @@ func (f *verifyFlags) outFiles(files []string) ([]term.OutFile, error) {
 	return outs, nil
 }
 
-// verifyFile verifies one file.
 func verifyFile(c *cobra.Command, e environment, f verifyFlags, name string, loaded config.Config) error {
 	told := c.ErrOrStderr()
 	if f.quiet {
@@ -167,7 +165,6 @@ func verifyFile(c *cobra.Command, e environment, f verifyFlags, name string, loa
 	return r.left(err)
 }
 
-// addAgainFlag adds --again to a command.
 func addAgainFlag(c *cobra.Command, again *string) {
 	c.Flags().StringVar(again, "again", "", "verify and charge content again that was sent before. `NAME` is yours,\n"+
 		"such as a date: the same NAME gives the same verification")
@@ -214,7 +211,6 @@ func (f verifyFlags) check() error {
 	return f.checkForm()
 }
 
-// verifyRun is one run of verify.
 type verifyRun struct {
 	environ environment
 	flags   verifyFlags
@@ -510,7 +506,6 @@ func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, e
 	return s, err
 }
 
-// count counts one row.
 func (s *verifySummary) count(row []string) error {
 	s.Outcomes[row[1]]++
 	if reason, _, _ := strings.Cut(row[2], " "); reason == fullReason {

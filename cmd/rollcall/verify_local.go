@@ -233,7 +233,6 @@ type memoryFile struct {
 	Identity uuid.UUID `json:"idempotency_key"`
 }
 
-// newMemory returns the memory of an input in a folder.
 func newMemory(folder string, input [sha256.Size]byte) *memory {
 	return &memory{file: filepath.Join(folder, hex.EncodeToString(input[:])+".json")}
 }

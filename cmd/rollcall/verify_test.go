@@ -178,7 +178,6 @@ func TestGrouped(t *testing.T) {
 	}
 }
 
-// newTestCustomer makes a client of a handler.
 func newTestCustomer(t *testing.T, handler http.HandlerFunc) *client.API {
 	t.Helper()
 	server := httptest.NewServer(handler)

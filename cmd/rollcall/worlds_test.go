@@ -360,7 +360,6 @@ func (w *world) again(domain string, a asked) float64 {
 // allowed is what a receiver lets one do.
 type allowed = smtplab.Tally
 
-// inSeconds gives waits.
 func inSeconds(n ...int) (waits []time.Duration) {
 	for _, s := range n {
 		waits = append(waits, time.Duration(s)*time.Second)

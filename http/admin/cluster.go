@@ -207,7 +207,6 @@ func (d clusterOps) ForgetNode(ctx context.Context, node string) (Member, error)
 		do: Cluster.Forget})
 }
 
-// nodeChange is a change of a node.
 type nodeChange struct {
 	name    string // of the command
 	done    string // for the node's log
@@ -216,7 +215,6 @@ type nodeChange struct {
 	do      func(Cluster, context.Context, uuid.UUID) error
 }
 
-// changeNode changes a node.
 func (d clusterOps) changeNode(ctx context.Context, node string, change nodeChange) (Member, error) {
 	step := change.name + " node"
 	return askCluster(ctx, d, step, func(ctx context.Context, c Cluster) (Member, error) {

@@ -66,7 +66,6 @@ type Refusal struct {
 // Error implements error.
 func (r *Refusal) Error() string { return r.Message }
 
-// refusal makes a Refusal.
 func refusal(status int, code, message string) error { return &Refusal{status, code, message} }
 
 // errNoSurvey and others: this process can't answer, but another one can.

@@ -169,7 +169,6 @@ type ReplayQuery struct {
 	Yield func(Replayed) error
 }
 
-// replayer is one replay.
 type replayer struct {
 	query   ReplayQuery
 	summary ReplaySummary

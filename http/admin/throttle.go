@@ -255,7 +255,6 @@ func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []kno
 	return known, explained.Domain != "" || strings.ContainsAny(name, ":/") || d.hasRule(name)
 }
 
-// hasRule reports whether a rule has a name.
 func (d throttleOps) hasRule(name string) bool {
 	for _, layer := range []throttle.Layer{throttle.LayerKnown, throttle.LayerFile, throttle.LayerOverride} {
 		if slices.ContainsFunc(d.options.Throttle.Rules(layer), func(r throttle.Rule) bool { return r.Name == name }) {

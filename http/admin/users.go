@@ -111,7 +111,6 @@ func usersOf(r *http.Request) (in usersCall, err error) {
 	return in, err
 }
 
-// listUsers lists the users.
 func (d userOps) listUsers(ctx context.Context, in usersCall) (UserPage, error) {
 	found, err := askPeople(ctx, d.common, "list users", func(ctx context.Context, p People) ([]ledger.User, error) {
 		return p.Users(ctx, in.after, in.limit)
@@ -268,7 +267,6 @@ func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, erro
 	return u, err
 }
 
-// changeUser changes the user with an email.
 func (d userOps) changeUser(ctx context.Context, step, email string,
 	do func(ctx context.Context, u *ledger.User) error) (ledger.User, error) {
 	return askPeople(ctx, d.common, step, func(ctx context.Context, p People) (ledger.User, error) {

@@ -122,7 +122,6 @@ func (c *Client) AskJSON(ctx context.Context, method, path string, header http.H
 	return answer.Header, c.readJSON(answer, out)
 }
 
-// readJSON reads a JSON answer into out.
 func (c *Client) readJSON(answer *http.Response, out any) error {
 	defer answer.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(answer.Body, answerBytesMax)).Decode(out); err != nil {

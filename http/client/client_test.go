@@ -23,7 +23,6 @@ import (
 // testKey is what must never leave for another place than the API.
 const testKey = "rc_canary_canary"
 
-// NewTestClient makes a client of a handler.
 func newTestClient(t *testing.T, handler http.HandlerFunc) (*Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewServer(handler)

@@ -304,7 +304,6 @@ var (
 	signInResults = []string{"done", "code_wanted", "refused", "wait", "busy", "failed"}
 )
 
-// signIns counts them.
 type signIns struct{ counts *prometheus.CounterVec }
 
 // newSignIns registers the counter with r, unless that is nil.
@@ -324,7 +323,6 @@ func newSignIns(r prometheus.Registerer) (signIns, error) {
 	return s, r.Register(s.counts)
 }
 
-// count counts one by its error.
 func (s signIns) count(way string, err error) {
 	var code *signin.CodeWanted
 	var choice *signin.Choice

@@ -29,7 +29,6 @@ type keysView struct {
 	API     string
 }
 
-// keyView is one key.
 type keyView struct {
 	ledger.Key
 	MadeBy, RevokedBy string

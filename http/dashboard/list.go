@@ -268,7 +268,6 @@ func rowOf(base string, v ledger.Verification) rowView {
 	return row
 }
 
-// nameOf names a verification.
 func nameOf(v ledger.Verification) string {
 	switch {
 	case v.Filename != "":

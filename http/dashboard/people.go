@@ -347,7 +347,6 @@ type registerView struct {
 	Final    bool
 }
 
-// resultView is one result.
 type resultView struct {
 	ledger.RecentResult
 	Word, Sentence string

@@ -15,7 +15,6 @@ import (
 	"rollcall/ledger"
 )
 
-// withProvider is a rig with a provider.
 func withProvider(t testing.TB) (*rig, *pagetest.Provider) {
 	t.Helper()
 	p := pagetest.StartProvider(t)

@@ -175,7 +175,6 @@ func (g *rig) secret() []byte {
 	return effort.Must(g.book.Secret(context.Background(), "dashboard", 32))(g.t)
 }
 
-// asWait reports whether an error is a wait.
 func asWait(err error, into **signin.Wait) bool { return errors.As(err, into) }
 
 // clock is the time of the pages.

@@ -27,7 +27,6 @@ const (
 	proxyReasonTimeout   = "timeout"   // it did not come within proxyHeaderTimeout
 )
 
-// proxyReasons are all of them.
 var proxyReasons = []string{proxyReasonUntrusted, proxyReasonVersion, proxyReasonMalformed, proxyReasonTimeout}
 
 // proxyHeaderTimeout bounds the time from the first byte of a PROXY header to its last.

@@ -123,7 +123,6 @@ func Plural[N ~int | ~int64](n N, unit string) string {
 	return Thin(int64(n)) + " " + plural(unit)
 }
 
-// plural is the plural of a noun.
 func plural(noun string) string {
 	last := len(noun) - 1
 	switch {

@@ -145,7 +145,6 @@ func writeTable(rows, caption, body string) (string, error) {
 //	{{end facts}}
 var facts = regexp.MustCompile(`(?s)\{\{facts\}\}\n(.*?)\n\{\{end facts\}\}`)
 
-// writeFacts writes the lines of facts.
 func writeFacts(lines string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(lines, "\n") {

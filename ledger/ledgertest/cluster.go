@@ -483,7 +483,6 @@ func (d *Fixture) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot
 	return rowIn(d, roll, b.Session), roll
 }
 
-// rowIn returns the row of a session.
 func rowIn(d *Fixture, roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
 	n := rowOf(roll, session)

@@ -23,7 +23,6 @@ func (d *Fixture) Singles(address string) ledger.CreateSingle {
 	return ledger.CreateSingle{ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Address: address, Limits: n.Limits}
 }
 
-// checks makes the check of an address.
 func checks(d *Fixture, address string) ledger.Verification {
 	d.T.Helper()
 	return effort.Must(d.CreateSingle(d.T.Context(), d.Singles(address)))(d.T)

@@ -49,13 +49,11 @@ func (d *Fixture) invitation(email string, role ledger.Role) ledger.Link {
 		MadeBy: "operator eve"}
 }
 
-// links makes a link.
 func (d *Fixture) links(l ledger.Link) ledger.Link {
 	d.T.Helper()
 	return effort.Must(d.MakeLink(d.T.Context(), l))(d.T)
 }
 
-// acceptance is one of a link by somebody new.
 func acceptance(l ledger.Link) ledger.Accept {
 	return ledger.Accept{Link: l.ID, User: uuid.New(), Name: "Somebody", Password: "$argon2id$1",
 		Session: ledger.NewSession{ID: hash(), Agent: "Firefox", Network: "192.0.2.0/24", Life: Hour}}

@@ -378,7 +378,6 @@ func (t rows) setMember(workspace, user uuid.UUID, role ledger.Role, now time.Ti
 	return ledger.Wrap(err, "write membership")
 }
 
-// dropMember deletes a membership.
 func (t rows) dropMember(workspace, user uuid.UUID) (int64, error) {
 	return t.Exec(`DELETE FROM memberships WHERE workspace = ? AND user_id = ?`, workspace[:], user[:])
 }

@@ -29,10 +29,8 @@ func (t rows) readSession(id ledger.Hash) (*ledger.Session, error) {
 	return engine.Find(t, "read session", scanSession, read, id[:])
 }
 
-// heldSessions finds the sessions of a user that have not ended.
 const heldSessions = `SELECT ` + sessionColumns + ` FROM user_sessions WHERE user_id = ? AND ends > ?`
 
-// listHeld lists the sessions of a user that have not ended.
 func (t rows) listHeld(user uuid.UUID, now time.Time) ([]ledger.Session, error) {
 	return engine.List(t, "list sessions", scanSession, heldSessions, user[:], now.UnixMilli())
 }
@@ -268,7 +266,6 @@ type attempts struct {
 	call     uuid.UUID // the call that last counted
 }
 
-// readAttempts reads the attempts of some subjects.
 func (t rows) readAttempts(subjects []ledger.Hash) (list []attempts, err error) {
 	err = engine.In(subjects, hashArg, func(in string, hashes []any) error {
 		more, err := engine.List(t, "read failed sign-ins", func(scan engine.Scan) (a attempts, err error) {

@@ -115,7 +115,6 @@ func (q *queue[Tenant]) push(t *Turn[Tenant]) {
 	t.place = flow.PushBack(t)
 }
 
-// remove removes a turn.
 func (q *queue[Tenant]) remove(t *Turn[Tenant]) {
 	flow := q.flows[t.flow]
 	flow.Remove(t.place)

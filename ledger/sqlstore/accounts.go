@@ -74,7 +74,6 @@ func (t accountRows) countOn(day int64, entries []transitions.Entry) error {
 	return ledger.Wrap(err, "count %s entry", entries[0].Kind)
 }
 
-// entryDays are the sums of entries by workspace, day and kind.
 const entryDays = `SELECT workspace, created - created % 86400000 AS day, kind, CAST(sum(amount) AS BIGINT) AS credits FROM entries`
 
 // daysOff are the days whose stored sums differ from those of the entries, with the missing amount.

@@ -33,7 +33,6 @@ func (s auditor) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	return a.report, nil
 }
 
-// audit runs an audit.
 func (s auditor) audit(ctx context.Context) (*audit, error) {
 	a := &audit{held: map[uuid.UUID]ledger.Credits{}, settled: map[ledger.Violation]bool{},
 		known: map[uuid.UUID]bool{}, corrected: map[string]int64{}, accounts: map[string]ledger.AuditedAccount{},
@@ -55,7 +54,6 @@ func (s auditor) audit(ctx context.Context) (*audit, error) {
 	return a, err
 }
 
-// audit is one run.
 type audit struct {
 	report  ledger.AuditReport
 	held    map[uuid.UUID]ledger.Credits // by workspace, for all its verifications
@@ -113,7 +111,6 @@ func (a *audit) files(t *tx) error {
 	}
 }
 
-// file checks one verification.
 func (a *audit) file(t *tx, v *transitions.Row) error {
 	a.report.Verifications++
 	a.held[v.Workspace] += v.Held

@@ -129,7 +129,6 @@ func mostFirst(a, b ledger.ReasonCount) int {
 	return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Reason, b.Reason))
 }
 
-// breakdown returns the counts.
 func (c *tally) breakdown() ledger.Breakdown {
 	down := ledger.Breakdown{Reasons: []ledger.ReasonCount{}, Worst: []ledger.DomainCount{}, AtLeast: c.forgot}
 	for key, n := range c.reasons {

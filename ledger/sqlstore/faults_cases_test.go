@@ -253,7 +253,6 @@ func (s *scene) user(email string) uuid.UUID {
 
 const anna = "anna@acme.test"
 
-// links makes a link for a password.
 func (s *scene) links() {
 	s.person(anna)
 	if _, err := s.MakeLink(s.T.Context(), ledger.Link{ID: s.hash("password"), Purpose: ledger.PasswordLink, Email: anna}); err != nil {

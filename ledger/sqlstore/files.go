@@ -19,7 +19,6 @@ func (s statements) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Ba
 		"read balance of workspace %s", workspace)
 }
 
-// verification reads a verification by its id.
 func (s *base) verification(ctx context.Context, id uuid.UUID) (v *transitions.Row, err error) {
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.Read(id)

@@ -237,7 +237,6 @@ func (f *flood) stop() {
 	f.all.Wait()
 }
 
-// created makes a verification.
 func (s *Store) created(t *testing.T, ctx context.Context, workspace uuid.UUID, size int64) ledger.Verification {
 	t.Helper()
 	v, _, err := s.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: workspace, Identity: uuid.New(),

@@ -156,7 +156,6 @@ func (s operators) SetWeight(ctx context.Context, workspace uuid.UUID, weight in
 	}, "set weight of workspace %s", workspace)
 }
 
-// weigh writes the weight of a workspace.
 func (t tenantRows) weigh(workspace uuid.UUID, weight int) error {
 	_, err := t.Exec(`INSERT INTO workspace_weights (workspace, weight) VALUES (?, ?)
 		ON CONFLICT (workspace) DO UPDATE SET weight = excluded.weight`, workspace[:], weight)

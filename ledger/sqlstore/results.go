@@ -267,7 +267,6 @@ func (s *sorter) read(p *part, scratch *[]byte) (string, error) {
 	return text.String(), nil
 }
 
-// close frees the sorter and its file.
 func (s *sorter) close() error {
 	if s.file == nil {
 		return nil

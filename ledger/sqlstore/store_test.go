@@ -19,7 +19,6 @@ func openStore(t testing.TB) *sqlstore.Store {
 	return openAt(t, sqlstore.NewFile(t))
 }
 
-// openAt opens a ledger for a test.
 func openAt(t testing.TB, url string) *sqlstore.Store {
 	t.Helper()
 	return openWith(t, url, sqlstore.Options{})

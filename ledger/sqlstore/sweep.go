@@ -113,7 +113,6 @@ type sweeper struct {
 	moves transitions.Engine
 }
 
-// sweep is one run of Sweep.
 type sweep struct {
 	sweeper
 	now     int64 // by the ledger's clock, read once
@@ -268,7 +267,6 @@ func (s sweeper) since(a aged, until int64) (from int64, whole bool) {
 	return min(at.from, until-lateMax.Milliseconds()), whole
 }
 
-// isDue reports whether a verification is due for a cause.
 func (w *sweep) isDue(ctx context.Context, c cause, id uuid.UUID) (due bool, err error) {
 	err = w.view(ctx, func(t *tx) error {
 		return t.Row(`SELECT EXISTS (SELECT 1 FROM verifications WHERE `+c.due.which+` AND `+c.due.time+` <= ? AND id = ?)`,

@@ -292,7 +292,6 @@ func (s tenants) SetLimits(ctx context.Context, c ledger.LimitsChange) (ledger.U
 	}, "set limits of workspace %s", c.Workspace)
 }
 
-// limit writes the limits of a workspace.
 func (t tenantRows) limit(workspace uuid.UUID, l ledger.Limits) error {
 	_, err := t.Exec(`INSERT INTO workspace_limits (workspace, open, stored, unpaid)
 		VALUES (?, nullif(?, 0), nullif(?, 0), nullif(?, 0)) ON CONFLICT (workspace) DO UPDATE

@@ -68,7 +68,6 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return &Tracer{provider: provider, tracer: provider.Tracer(scopeName)}, nil
 }
 
-// endpointURL returns the URL of an endpoint.
 func endpointURL(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text

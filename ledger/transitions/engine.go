@@ -127,7 +127,6 @@ func (e Engine) paid(ctx context.Context, l ledger.Lease, again func(v *Row) boo
 // rowsOf runs transactions about one verification.
 type rowsOf struct{ Database }
 
-// readRow reads one verification.
 func (db rowsOf) readRow(ctx context.Context, id uuid.UUID) (v *Row, err error) {
 	err = db.View(ctx, func(t Tables) (err error) {
 		v, err = t.Read(id)

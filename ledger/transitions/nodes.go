@@ -108,7 +108,6 @@ func retire(t Tables, row *ledger.NodeRow, dead bool) error {
 	return nil
 }
 
-// endInTurn ends a row in the next generation.
 func endInTurn(t Tables, row *ledger.NodeRow, e Ending) (err error) {
 	if e.Generation, err = t.NextGeneration(); err != nil {
 		return err

@@ -133,7 +133,6 @@ func (c *charset) fit(text string) int {
 	return fit
 }
 
-// isLetter reports whether r is a letter of ASCII.
 func isLetter(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }
 
 // reader reads numbers and bytes from raw; on an error it returns zero values and sets bad.

@@ -216,7 +216,6 @@ func (p *packer) textNumber(text string) uint64 {
 	return n
 }
 
-// newest returns the last n of attempts.
 func newest(attempts []Attempt, n int) []Attempt { return attempts[max(0, len(attempts)-n):] }
 
 func clamp(n, most int) int { return min(max(0, n), most) }

@@ -54,7 +54,6 @@ func newCache[V any](base context.Context, max int) *cache[V] {
 // finder looks up a name. The cache keeps its value or error until expires.
 type finder[V any] func(ctx context.Context, name string) (value V, expires time.Time, err error)
 
-// tenantKey is the key of a tenant in a context.
 type tenantKey struct{}
 
 // For sets the tenant of a lookup: tenants share the lookups that may run at once (Options.AtOnce). Lookups without
@@ -63,7 +62,6 @@ func For(ctx context.Context, tenant string) context.Context {
 	return context.WithValue(ctx, tenantKey{}, tenant)
 }
 
-// tenantOf returns the tenant of a lookup.
 func tenantOf(ctx context.Context) string {
 	tenant, _ := ctx.Value(tenantKey{}).(string)
 	return tenant

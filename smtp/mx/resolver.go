@@ -340,7 +340,6 @@ func asError(err error, name string) error {
 	return &Error{Kind: TimedOut, Name: name, Err: fmt.Errorf("addresses: %w", err)}
 }
 
-// expiry returns when an answer expires.
 func (r *Resolver) expiry(a answer) time.Time {
 	ttl := time.Duration(a.ttl) * time.Second
 	return time.Now().Add(min(max(ttl, r.options.TTLMin), r.options.TTLMax))

@@ -228,7 +228,6 @@ func hostLabel(s Shape, label string) bool {
 	return n > 0 && n <= hostChains[s]
 }
 
-// hostRecords answers for a host of a zone.
 func (l *Lab) hostRecords(a *answer, p *persona, name string, qtype uint16) {
 	label, zone, _ := strings.Cut(name, ".")
 	if n := numbered(label, "c"); n > 0 {

@@ -18,7 +18,6 @@ import (
 // testTimeout bounds every wait of these tests on something that must happen.
 const testTimeout = 10 * time.Second
 
-// startLab runs a lab for one test.
 func startLab(t testing.TB, change func(*Options)) *Lab {
 	t.Helper()
 	o := Defaults()

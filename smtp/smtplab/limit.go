@@ -129,7 +129,6 @@ func (m *meter) set(limit Limit, now time.Time) {
 	m.steps = append(m.steps, limitStep{now, perSecond})
 }
 
-// bucketOf returns the size of a bucket.
 func bucketOf(l Limit) float64 { return max(1, float64(l.Rcpts)/bucketPart) }
 
 // limitOn counts a RCPT command or a new session, and returns the deferral; nil: it is allowed.

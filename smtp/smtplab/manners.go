@@ -272,7 +272,6 @@ func (t *tally) snapshot() Tally {
 	return out
 }
 
-// change runs f on the tally.
 func (t *tally) change(f func(*Tally)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -237,7 +237,6 @@ func (l *link) renewDeadline(lab *Lab, p *persona) {
 	}
 }
 
-// command answers one command line.
 func (s *session) command(line []byte) error {
 	verb, rest, _ := bytes.Cut(line, []byte(" "))
 	switch {

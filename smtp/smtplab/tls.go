@@ -55,7 +55,6 @@ func (s *session) startTLS() error {
 	return s.handshake()
 }
 
-// handshake encrypts the session.
 func (s *session) handshake() error {
 	config, err := tlsConfig(s.p.TLS, s.host.name)
 	if err != nil {

@@ -88,7 +88,6 @@ type phrase struct {
 	code  int    // the reply code of its last line; 0 when it has none
 }
 
-// said reports whether the phrase is not empty.
 func (p *phrase) said() bool { return len(p.bytes) > 0 }
 
 // phraseOf returns text in wire form, with the line ends and codes of p.

@@ -57,7 +57,6 @@ var notAnAnswer = Verdict{
 	Version: builtinVersion,
 }
 
-// noReply returns the verdict on an attempt without a reply.
 func noReply(a *evidence.Attempt) Verdict {
 	v := Verdict{Blame: smtp.BlameReceiver, Action: ActRetry}
 	switch a.Trouble {

@@ -300,13 +300,11 @@ func (h *heard) whatItSays() (said statement, silent bool) {
 	return said, false
 }
 
-// endsClause reports whether the byte at i ends a clause.
 func endsClause(text string, i int) bool {
 	c := text[i]
 	return endsSentence(text, i) || c == '(' || c == ')' || c == ',' || c == ':' && i+1 < len(text) && text[i+1] == ' '
 }
 
-// endsSentence reports whether the byte at i ends a sentence.
 func endsSentence(text string, i int) bool {
 	c := text[i]
 	return (c == '.' || c == '!' || c == '?' || c == ';') && (i+1 == len(text) || text[i+1] == ' ')

@@ -62,7 +62,6 @@ type codeSet [numCodes/64 + 1]uint64
 func (s *codeSet) set(code int)      { s[(code-codeMin)/64] |= 1 << ((code - codeMin) % 64) }
 func (s *codeSet) has(code int) bool { return s[(code-codeMin)/64]>>((code-codeMin)%64)&1 == 1 }
 
-// covers reports whether every code of other is in s.
 func (s *codeSet) covers(other *codeSet) bool {
 	for i := range s {
 		if other[i]&^s[i] != 0 {

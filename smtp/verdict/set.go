@@ -12,7 +12,6 @@ import (
 // rulesMax bounds a set: found has one bit for each rule.
 const rulesMax = 1024
 
-// found has a bit for each rule.
 type found [rulesMax / 64]uint64
 
 func (f *found) set(i int)      { f[i/64] |= 1 << (i % 64) }
@@ -325,7 +324,6 @@ func (s *Rules) firstSaid(open uint64, i int, text string) int {
 	return i
 }
 
-// verdictOf returns the verdict of a rule on a text.
 func (s *Rules) verdictOf(i int, text string) Verdict {
 	return s.doubts.weaken(i, s.compiled[i].verdictOn(text), text)
 }

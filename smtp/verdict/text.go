@@ -192,7 +192,6 @@ func withoutAsides(text string) string { return asides.ReplaceAllString(spoken(t
 var conditions = regexp.MustCompile(`(^|[^.,:;!?()]*[^a-z.,:;!?()])` +
 	`(if|whether|unless|whenever|in case|when (a|an|the|that|your|no|any|such)) [^.,:;!?()]*`)
 
-// withoutConditions removes conditions from a text.
 func withoutConditions(text string) string {
 	for _, word := range [...]string{"if ", "whe", "unless", "in case"} {
 		if strings.Contains(text, word) {

@@ -15,7 +15,6 @@ import (
 	"rollcall/config/effort"
 )
 
-// workbook is a workbook with rows.
 func workbook(t *testing.T, rows ...[]string) string {
 	t.Helper()
 	var b bytes.Buffer

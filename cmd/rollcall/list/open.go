@@ -142,7 +142,6 @@ func (lineEnds) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err error) {
 // linesLooked is how many lines are examined to find the delimiter.
 const linesLooked = 50
 
-// firstLines are the first lines that are not blank.
 func (l *List) firstLines() (lines []string, err error) {
 	in := bufio.NewScanner(io.LimitReader(l.asUTF8(), headBytes))
 	in.Buffer(nil, headBytes+1)

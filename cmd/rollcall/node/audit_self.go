@@ -53,7 +53,6 @@ type selfAudit struct {
 	violations, last, took prometheus.Gauge
 }
 
-// startSelfAudit starts the audits of [audit] every.
 func (n *Node) startSelfAudit(ctx context.Context, c config.Config, o engineOptions) {
 	if c.Audit.Every.Duration == 0 {
 		return

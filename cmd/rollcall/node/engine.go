@@ -194,7 +194,6 @@ func fullName(short string) string {
 	return short
 }
 
-// receiverOptions are the options of the actors of receivers.
 func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (receiver.Options, error) {
 	hello, err := helloName(c)
 	if err != nil {

@@ -157,7 +157,6 @@ func (s *selfCheck) note(receiver string, err error) {
 	}
 }
 
-// openFunc opens a session to one host.
 type openFunc = func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error)
 
 // opened is an openFunc that notes its results. Hosts with the same last two labels count as one receiver, so that many

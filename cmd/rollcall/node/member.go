@@ -125,7 +125,6 @@ func peersOf(c config.Config, book *sqlstore.Store, log *slog.Logger) (*cluster.
 	return p, nil
 }
 
-// timingOf returns the configured timing of gossip.
 func timingOf(g config.Gossip) gossip.Timing {
 	t := gossip.DefaultTiming()
 	t.ProbeInterval, t.ProbeTimeout = g.ProbeInterval.Duration, g.ProbeTimeout.Duration

@@ -204,7 +204,6 @@ func throttleFileView(s config.ThrottleState) admin.ThrottleFile {
 	return out
 }
 
-// throttleMetrics are the metrics of the throttle file and of overrides.
 type throttleMetrics struct {
 	fileUsed prometheus.Gauge
 	loaded   prometheus.Gauge

@@ -30,7 +30,6 @@ func (v clusterView) Serving() (n int) {
 	return n
 }
 
-// memberView is one member.
 type memberView struct {
 	admin.Member
 	Problem string

@@ -211,7 +211,6 @@ func isOverdue(v ledger.Verification, now time.Time) bool {
 	return !v.Expected.IsZero() && v.Expected.Before(now)
 }
 
-// leaseRanOut reports whether the lease of a verification has expired.
 func leaseRanOut(v ledger.Verification, now time.Time) bool {
 	if v.LeasedUntil.IsZero() { // the ledger returns no time for an expired lease
 		return v.LeasedBy != uuid.Nil

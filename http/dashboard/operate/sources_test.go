@@ -13,7 +13,6 @@ import (
 	"rollcall/ledger"
 )
 
-// holds gives the overrides of a source that hold.
 func holds(t *testing.T, g *pagetest.Rig, source string) (found []ledger.ThrottleOverride) {
 	t.Helper()
 	for _, o := range g.Overrides(t) {

@@ -41,7 +41,6 @@ type layerView struct {
 	Rules []ruleView
 }
 
-// ruleView is one rule.
 type ruleView struct {
 	admin.ThrottleRule
 	Title string

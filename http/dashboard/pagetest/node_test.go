@@ -219,7 +219,6 @@ type place struct {
 	held ledger.Lease
 }
 
-// workspace makes a workspace with credits.
 func (n *node) workspace(t testing.TB, name string, credits int64) *place {
 	t.Helper()
 	w, err := n.book.CreateWorkspace(t.Context(), uuid.New(), name)
@@ -378,14 +377,12 @@ func (p *place) keys() string {
 	return works.ID
 }
 
-// userID is the id of a user.
 func (p *place) userID(email string) string {
 	p.t.Helper()
 	u := effort.Must(p.book.UserByEmail(context.Background(), email))(p.t)
 	return u.ID.String()
 }
 
-// of is the path of a verification.
 func (p *place) of(v ledger.Verification) string { return p.path + "/verifications/" + v.ID.String() }
 
 // results are n settled addresses with all outcomes in turn.

@@ -166,7 +166,6 @@ func (c current) Link(author string, readOnly bool) (string, time.Time) {
 	return c.g.running().Link(author, readOnly)
 }
 
-// made makes the pages.
 func (g *Rig) made(d *admin.Desk) (admin.Pages, error) {
 	g.desk = d
 	return current{g}, g.make()

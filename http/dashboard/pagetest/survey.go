@@ -14,7 +14,6 @@ import (
 // Hostile is a reply that runs as a script unless it is escaped.
 const Hostile = `4.7.1 <script>alert("x")</script> try later`
 
-// row is a receiver.
 func row(key, state, cause string, queued int) inspect.Receiver {
 	r := inspect.Receiver{Key: key, Node: "node-1", State: state, Cause: cause, Why: "a sentence with the numbers", Queued: queued, Oldest: 640,
 		Sessions: 1, Most: 2, Rcpts: 1, Allowed: 1, Ceiling: 5, Budget: 20, Refused: 0.61, Deferred: 0.01, PerHour: 3600,

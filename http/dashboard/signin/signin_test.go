@@ -72,7 +72,6 @@ func newRig(t *testing.T) *rig {
 	return g
 }
 
-// node is the service of a node on a book.
 func (g *rig) node(book signin.Book) *signin.Service {
 	return signin.New(signin.Options{Book: book, Secret: []byte(strings.Repeat("k", 32)), Idle: time.Hour,
 		Life: 24 * time.Hour, Now: func() time.Time { return *g.now.Load() }})
@@ -84,7 +83,6 @@ func (g *rig) pass(d time.Duration) {
 	g.now.Store(&now)
 }
 
-// link makes a link.
 func (g *rig) link(l ledger.Link) signin.Token {
 	g.t.Helper()
 	token := signin.NewToken()

@@ -27,7 +27,6 @@ type cluster struct {
 	lines       []ledger.WorkspaceLine // of the logs of workspaces
 }
 
-// clusterTables are the cluster in a transaction.
 type clusterTables struct {
 	*transaction
 	cluster    *cluster

@@ -28,7 +28,6 @@ func newLedger(t testing.TB) string {
 	return postgres.Filled(t, func(ctx context.Context, url string) error { return Migrate(ctx, url, book) })
 }
 
-// addWorkspace makes a workspace.
 func addWorkspace(t *testing.T, db *DB, name string) uuid.UUID {
 	t.Helper()
 	id := uuid.New()

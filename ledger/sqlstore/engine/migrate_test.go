@@ -127,7 +127,6 @@ func (s *DB) unfinished(t *testing.T) (n int) {
 	return n
 }
 
-// has reports whether there is a table.
 func (s *DB) has(t *testing.T, table string) bool {
 	t.Helper()
 	question := `SELECT count(*) FROM sqlite_master WHERE name = '` + table + `'`

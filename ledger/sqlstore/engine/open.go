@@ -431,7 +431,6 @@ func (m meters) fails(kind string, err error) {
 	}
 }
 
-// underWay is a transaction under way.
 type underWay struct {
 	meters
 	began time.Time

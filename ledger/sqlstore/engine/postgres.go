@@ -274,7 +274,6 @@ func checkIsolation(ctx context.Context, c *pgx.Conn, begin string) error {
 	return nil
 }
 
-// serverDialect returns the dialect of the server at db.
 func serverDialect(ctx context.Context, db *sql.DB) (dialect, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()

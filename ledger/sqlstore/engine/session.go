@@ -174,7 +174,6 @@ func (p *pool) take(ctx context.Context, again bool, has time.Duration) (*sessio
 	return nil, ErrClosed
 }
 
-// put gives a session back.
 func (p *pool) put(s *session) {
 	if s.broken {
 		_ = s.close() // it was broken already
