@@ -201,8 +201,8 @@ func TestTheTimesOfTheProduct(t *testing.T) {
 		10 * time.Second, 4 * time.Second, 5*time.Minute + 10*time.Second, time.Second, 5 * time.Second, time.Second, 3 * time.Second}
 	fifth := d.Scaled(0.2)
 	for i, one := range d.all() {
-		effort.Is(t, *one.at, want[i], fmt.Sprintf("%s is", one.name))
-		effort.Is(t, *fifth.all()[i].at, want[i]/5, fmt.Sprintf("a fifth of %s is", one.name))
+		effort.Is(t, *one.At, want[i], fmt.Sprintf("%s is", one.Name))
+		effort.Is(t, *fifth.all()[i].At, want[i]/5, fmt.Sprintf("a fifth of %s is", one.Name))
 	}
 }
 

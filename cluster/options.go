@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -142,32 +141,23 @@ func DefaultTimes() Times {
 }
 
 // all returns every time by its name, to be read or changed.
-func (t *Times) all() []namedTime {
-	return []namedTime{{"beat", &t.Heartbeat}, {"soon", &t.Soon}, {"beat within", &t.HeartbeatWithin},
+func (t *Times) all() gossip.NamedTimes {
+	return gossip.NamedTimes{{"beat", &t.Heartbeat}, {"soon", &t.Soon}, {"beat within", &t.HeartbeatWithin},
 		{"comply within", &t.ComplyWithin}, {"fence", &t.Fence}, {"lost", &t.Lost},
 		{"unacknowledged", &t.Unacknowledged}, {"rest", &t.Rest}, {"link every", &t.LinkEvery}, {"link life", &t.LinkLife}, {"ask", &t.Ask}, {"meet", &t.Meet}}
 }
 
-type namedTime struct {
-	name string
-	at   *time.Duration
-}
-
 // Scaled returns all times multiplied by a factor: 0.2 makes a cluster five times as fast.
 func (t Times) Scaled(factor float64) Times {
-	for _, one := range t.all() {
-		*one.at = time.Duration(math.Round(float64(*one.at) * factor))
-	}
+	t.all().Scale(factor)
 	return t
 }
 
 // Validate returns an error if a time is missing, or if times break the order on which the guarantees of a cluster
 // rely.
 func (t Times) Validate() error {
-	for _, one := range t.all() {
-		if *one.at < time.Millisecond {
-			return fmt.Errorf("cluster times: %s is %s: at least 1ms", one.name, *one.at)
-		}
+	if err := t.all().Validate(); err != nil {
+		return fmt.Errorf("cluster times: %w", err)
 	}
 	for _, order := range []struct {
 		fits bool

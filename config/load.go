@@ -117,16 +117,14 @@ func decodeFault(file string, err error, known map[string]form) (found []Finding
 	if err == nil {
 		return nil
 	}
-	var missing *toml.StrictMissingError
-	if errors.As(err, &missing) {
+	if missing, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		for i := range missing.Errors {
 			e := &missing.Errors[i]
 			found = append(found, place(file, e).finding(SeverityError, unknownKey(e.Key(), known)))
 		}
 		return found
 	}
-	var one *toml.DecodeError
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[*toml.DecodeError](err); ok {
 		return []Finding{place(file, one).finding(SeverityError, decodeText(one))}
 	}
 	return []Finding{position{file: file}.finding(SeverityError, strings.TrimPrefix(err.Error(), "toml: "))}

@@ -89,8 +89,7 @@ func summaryOf(v ledger.Verification) api.Summary {
 		sum.Progress.Total = &v.Total
 	}
 	if !v.Completed.IsZero() {
-		completed := api.Time(v.Completed)
-		sum.CompletedAt = &completed
+		sum.CompletedAt = new(api.Time(v.Completed))
 	}
 	if v.Kind == ledger.Single && v.Status.Final() && v.SingleOutcome.Final() {
 		sum.Outcome = textOrNull(v.SingleOutcome.String())

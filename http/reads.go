@@ -179,8 +179,7 @@ func (s *Server) readHistory(ctx context.Context, of historyOf) ([]byte, error) 
 	}
 	if len(found) > of.limit {
 		last := found[of.limit-1]
-		cursor := s.cursors.seal(ledger.Position{Created: last.Created, ID: last.ID}, of.workspace, of.kind)
-		page.NextCursor = &cursor
+		page.NextCursor = new(s.cursors.seal(ledger.Position{Created: last.Created, ID: last.ID}, of.workspace, of.kind))
 	}
 	return json.Marshal(page)
 }

@@ -418,8 +418,7 @@ func (m *metrics) observer(r route, status int) prometheus.Observer {
 	slot := &m.byClass[r][class]
 	o := slot.Load()
 	if o == nil {
-		made := m.took.WithLabelValues(routeNames[r], listen.Classes[class])
-		o = &made
+		o = new(m.took.WithLabelValues(routeNames[r], listen.Classes[class]))
 		slot.Store(o)
 	}
 	return *o
@@ -433,8 +432,7 @@ func (m *metrics) count(r route, status int) {
 	slot := &m.byStatus[r][status]
 	c := slot.Load()
 	if c == nil {
-		made := m.requests.WithLabelValues(routeNames[r], strconv.Itoa(status))
-		c = &made
+		c = new(m.requests.WithLabelValues(routeNames[r], strconv.Itoa(status)))
 		slot.Store(c)
 	}
 	(*c).Inc()

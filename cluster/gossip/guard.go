@@ -353,8 +353,7 @@ func (s *stream) inspect() {
 
 // cause translates an error of a stream for the operator of a node that joins.
 func cause(err error) error {
-	var network net.Error
-	if errors.As(err, &network) && network.Timeout() {
+	if network, ok := errors.AsType[net.Error](err); ok && network.Timeout() {
 		return errSilent
 	}
 	return errHungUp

@@ -321,8 +321,7 @@ func (t *table) view(self uuid.UUID) (members []Member, by *Member) {
 		case young == m:
 			members = append(members, *m)
 		case m.Session == self:
-			hiding := *young
-			by = &hiding
+			by = new(*young)
 		}
 	}
 	slices.SortFunc(members, func(a, b Member) int { return bytes.Compare(a.Session[:], b.Session[:]) })

@@ -153,8 +153,8 @@ func DefaultTiming() Timing {
 }
 
 // times returns every time by its name, to be read or changed.
-func (t *Timing) times() []namedTime {
-	return []namedTime{
+func (t *Timing) times() NamedTimes {
+	return NamedTimes{
 		{"probe interval", &t.ProbeInterval}, {"probe timeout", &t.ProbeTimeout},
 		{"gossip interval", &t.GossipInterval}, {"push-pull interval", &t.PushPullInterval},
 		{"dead time", &t.DeadTime}, {"stream timeout", &t.StreamTimeout},
@@ -162,26 +162,40 @@ func (t *Timing) times() []namedTime {
 	}
 }
 
-type namedTime struct {
-	name string
-	at   *time.Duration
+// NamedTimes are durations by their names.
+type NamedTimes []struct {
+	Name string
+	At   *time.Duration
+}
+
+// Scale multiplies all times by a factor.
+func (l NamedTimes) Scale(factor float64) {
+	for _, one := range l {
+		*one.At = time.Duration(math.Round(float64(*one.At) * factor))
+	}
+}
+
+// Validate returns an error about the first time that is too short.
+func (l NamedTimes) Validate() error {
+	for _, one := range l {
+		if *one.At < time.Millisecond {
+			return fmt.Errorf("%s is %s: at least 1ms", one.Name, *one.At)
+		}
+	}
+	return nil
 }
 
 // Scaled returns all times multiplied by a factor, for tests: 0.2 makes the gossip five times as fast. Counts stay as
 // they are.
 func (t Timing) Scaled(factor float64) Timing {
-	for _, one := range t.times() {
-		*one.at = time.Duration(math.Round(float64(*one.at) * factor))
-	}
+	t.times().Scale(factor)
 	return t
 }
 
 // Validate returns an error about the first time out of range.
 func (t Timing) Validate() error {
-	for _, one := range t.times() {
-		if *one.at < time.Millisecond {
-			return fmt.Errorf("timing: %s is %s: at least 1ms", one.name, *one.at)
-		}
+	if err := t.times().Validate(); err != nil {
+		return fmt.Errorf("timing: %w", err)
 	}
 	switch {
 	case t.ProbeTimeout >= t.ProbeInterval:

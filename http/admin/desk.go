@@ -161,6 +161,11 @@ func askLedger[T any](ctx context.Context, d *common, step string, do func(conte
 	return ask(ctx, ledgerTimeout, do, func(err error) error { return d.ofLedger(step, err) })
 }
 
+// with gives a call of the ledger its argument, for askLedger.
+func with[In, T any](do func(context.Context, In) (T, error), in In) func(context.Context) (T, error) {
+	return func(ctx context.Context) (T, error) { return do(ctx, in) }
+}
+
 // longCall returns the context of an audit or a reading of evidence. It ends when the listener drains.
 func (d *common) longCall(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, auditTimeout)

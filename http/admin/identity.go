@@ -43,8 +43,7 @@ func IdentityOf(r identity.Report, enforced bool) Identity {
 	out := Identity{Fit: r.Fit(), Enforced: enforced, Probing: r.Fit() || !enforced, Why: r.Why(),
 		Findings: []Finding{}}
 	if !r.Checked.IsZero() {
-		checked := api.Time(r.Checked)
-		out.Checked = &checked
+		out.Checked = new(api.Time(r.Checked))
 	}
 	for _, f := range r.Findings {
 		out.Findings = append(out.Findings, Finding{Check: f.Check, Source: f.Source, List: f.List,
@@ -184,9 +183,7 @@ type LogLine struct {
 
 // Log gives one page of the operator log, newest first.
 func (d nodeOps) Log(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
-	return askLedger(ctx, d.common, "list the operator log", func(ctx context.Context) ([]ledger.LogLine, error) {
-		return d.options.Book.OperatorLog(ctx, q)
-	})
+	return askLedger(ctx, d.common, "list the operator log", with(d.options.Book.OperatorLog, q))
 }
 
 func shownLine(l ledger.LogLine) LogLine {

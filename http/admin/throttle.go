@@ -142,9 +142,8 @@ func ruleOf(layer throttle.Layer, rule throttle.Rule) ThrottleRule {
 
 // overrideOf converts an override of the ledger; unknown fields come last.
 func overrideOf(o ledger.ThrottleOverride) ThrottleRule {
-	created, until := api.Time(o.Created), api.Time(o.Expires)
 	out := ThrottleRule{Layer: throttle.LayerOverride.String(), Name: o.Key, ID: o.ID.String(), Author: o.Author,
-		Reason: o.Reason, Created: &created, Until: &until, Fields: []ThrottleField{}}
+		Reason: o.Reason, Created: new(api.Time(o.Created)), Until: new(api.Time(o.Expires)), Fields: []ThrottleField{}}
 	for _, f := range throttle.Fields() {
 		if text, set := o.Fields[f.String()]; set {
 			out.Fields = append(out.Fields, ThrottleField{Field: f.String(), Value: text})

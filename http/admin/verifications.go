@@ -124,9 +124,7 @@ func entriesOf(r *http.Request) (q EntriesCall, err error) {
 
 // Open returns unfinished verifications of all workspaces, the oldest first, at most limit.
 func (d verificationOps) Open(ctx context.Context, limit int) ([]ledger.Verification, error) {
-	return askLedger(ctx, d.common, "list open verifications", func(ctx context.Context) ([]ledger.Verification, error) {
-		return d.options.Book.OpenVerifications(ctx, limit)
-	})
+	return askLedger(ctx, d.common, "list open verifications", with(d.options.Book.OpenVerifications, limit))
 }
 
 // ReadVerification returns a verification of any workspace, with the node that works on it.
@@ -162,9 +160,7 @@ func (d verificationOps) ReadEntries(ctx context.Context, in EntriesCall) (Entri
 			return EntriesPage{}, invalid("after must be copied from next of an answer")
 		}
 	}
-	found, err := askLedger(ctx, d.common, "list entries", func(ctx context.Context) (ledger.Statement, error) {
-		return d.options.Book.Entries(ctx, q)
-	})
+	found, err := askLedger(ctx, d.common, "list entries", with(d.options.Book.Entries, q))
 	page := EntriesPage{Statement: found}
 	if n := len(found.Entries); n > 0 && n == in.Limit {
 		page.Next = place(found.Entries[n-1])
@@ -272,8 +268,7 @@ func (d verificationOps) waitsOfNobody(
 	if erased {
 		why += "; its results were erased at the end of their retention ([retention] results)"
 	}
-	var unheard *inspect.Unreachable
-	if errors.As(nobody, &unheard) && !v.Status.Final() {
+	if unheard, ok := errors.AsType[*inspect.Unreachable](nobody); ok && !v.Status.Final() {
 		why += "; " + unheard.Error()
 	}
 	return inspect.Verification{ID: id.String(), Workspace: v.Workspace.String(),

@@ -38,8 +38,7 @@ type WorkspaceList struct {
 }
 
 func shownWorkspace(w ledger.Workspace) Workspace {
-	created := api.Time(w.Created)
-	return Workspace{ID: w.ID.String(), Name: w.Name, CreatedAt: &created, Weight: w.Weight}
+	return Workspace{ID: w.ID.String(), Name: w.Name, CreatedAt: new(api.Time(w.Created)), Weight: w.Weight}
 }
 
 // Key is an API key in an answer, without its secret.
@@ -69,8 +68,8 @@ type RevokedKey struct {
 
 func shownKey(k ledger.Key) Key {
 	out := Key{ID: k.ID, Label: k.Label, CreatedAt: api.Time(k.Created)}
-	if revoked := api.Time(k.Revoked); !k.Revoked.IsZero() {
-		out.RevokedAt = &revoked
+	if !k.Revoked.IsZero() {
+		out.RevokedAt = new(api.Time(k.Revoked))
 	}
 	return out
 }
@@ -177,9 +176,7 @@ func (d workspaceOps) addRoutes(add addCall) {
 		}))
 	add("GET /v1/workspaces/{id}/credits", handle(workspaceID,
 		func(ctx context.Context, id uuid.UUID) (Balance, error) {
-			b, err := askLedger(ctx, d.common, "read balance", func(ctx context.Context) (ledger.Balance, error) {
-				return d.options.Book.Balance(ctx, id)
-			})
+			b, err := askLedger(ctx, d.common, "read balance", with(d.options.Book.Balance, id))
 			return Balance(b), err
 		}))
 	add("GET /v1/audit", plainCall(func(ctx context.Context) (ledger.AuditReport, error) {
@@ -266,9 +263,7 @@ func (d workspaceOps) SetWeight(ctx context.Context, id uuid.UUID, weight int) (
 
 // ReadLimits returns the limits of a workspace and their present use.
 func (d workspaceOps) ReadLimits(ctx context.Context, id uuid.UUID) (WorkspaceLimits, error) {
-	u, err := askLedger(ctx, d.common, "read limits", func(ctx context.Context) (ledger.Usage, error) {
-		return d.options.Book.Usage(ctx, id)
-	})
+	u, err := askLedger(ctx, d.common, "read limits", with(d.options.Book.Usage, id))
 	return d.limitsOf(u), err
 }
 
@@ -308,9 +303,8 @@ func (d workspaceOps) createKey(ctx context.Context, workspace uuid.UUID, label 
 		return NewKey{}, err
 	}
 	text, k := api.NewKey()
-	made, err := askLedger(ctx, d.common, "create key", func(ctx context.Context) (ledger.Key, error) {
-		return d.options.Book.CreateKey(ctx, ledger.Key{ID: k.ID, Workspace: workspace, Label: label, SecretSHA256: k.SHA256})
-	})
+	made, err := askLedger(ctx, d.common, "create key",
+		with(d.options.Book.CreateKey, ledger.Key{ID: k.ID, Workspace: workspace, Label: label, SecretSHA256: k.SHA256}))
 	if err == nil {
 		d.options.Log.Info("key created", "workspace", workspace, "key", made.ID)
 	}
@@ -319,16 +313,12 @@ func (d workspaceOps) createKey(ctx context.Context, workspace uuid.UUID, label 
 
 // ListKeys gives the API keys of a workspace, revoked ones too, oldest first.
 func (d workspaceOps) ListKeys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error) {
-	return askLedger(ctx, d.common, "list keys", func(ctx context.Context) ([]ledger.Key, error) {
-		return d.options.Book.Keys(ctx, workspace)
-	})
+	return askLedger(ctx, d.common, "list keys", with(d.options.Book.Keys, workspace))
 }
 
 // RevokeKey revokes an API key by its public part. A revoked one stays as it is.
 func (d workspaceOps) RevokeKey(ctx context.Context, id string) (ledger.Key, error) {
-	k, err := askLedger(ctx, d.common, "revoke key", func(ctx context.Context) (ledger.Key, error) {
-		return d.options.Book.RevokeKey(ctx, id)
-	})
+	k, err := askLedger(ctx, d.common, "revoke key", with(d.options.Book.RevokeKey, id))
 	if err == nil {
 		d.options.Log.Info("key revoked", "workspace", k.Workspace, "key", k.ID)
 	}
@@ -359,9 +349,8 @@ func (d workspaceOps) Grant(ctx context.Context, in GrantCall) (ledger.Balance, 
 
 // ListOpen returns the unfinished verifications of a workspace, newest first, at most limit.
 func (d workspaceOps) ListOpen(ctx context.Context, workspace uuid.UUID, limit int) ([]ledger.Verification, error) {
-	return askLedger(ctx, d.common, "list open verifications", func(ctx context.Context) ([]ledger.Verification, error) {
-		return d.options.Book.History(ctx, ledger.HistoryQuery{Workspace: workspace, Open: true, Limit: limit})
-	})
+	return askLedger(ctx, d.common, "list open verifications",
+		with(d.options.Book.History, ledger.HistoryQuery{Workspace: workspace, Open: true, Limit: limit}))
 }
 
 // ListGrants returns the grants of a workspace, newest first, at most limit, and whether there are older ones.

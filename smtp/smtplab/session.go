@@ -191,8 +191,7 @@ func (s *session) greetDelay() error {
 		s.host.tallies.count(func(t *Tally) { t.EarlyTalk++ })
 		return nil
 	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return nil
 	}
 	return err
@@ -215,8 +214,7 @@ func (s *session) turn() error {
 	case errors.Is(err, bufio.ErrBufferFull):
 		return s.sayAndClose(&s.p.words.long)
 	case err != nil:
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() {
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 			_ = s.link.conn.SetDeadline(time.Now().Add(lingerMax))
 			return s.sayAndClose(&s.p.words.idle)
 		}

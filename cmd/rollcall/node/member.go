@@ -164,12 +164,10 @@ func (v membersView) member(m cluster.Member, roll *ledger.NodeSnapshot) admin.M
 		Version: m.Meta.Version, Actors: m.Meta.Actors, Gossip: m.Gossip, Since: api.Time(m.Since),
 		Agreed: m.Agreed, State: stateOf(m)}
 	if m.This {
-		offset := -v.node.ClockOffset().Milliseconds()
-		out.ClockOffset = &offset
+		out.ClockOffset = new(-v.node.ClockOffset().Milliseconds())
 	}
 	if m.Row != nil {
-		age := roll.Now.Sub(m.Row.Seen).Seconds()
-		out.BeatAge = &age
+		out.BeatAge = new(roll.Now.Sub(m.Row.Seen).Seconds())
 		out.Leases, out.Addresses, out.Receivers = m.Row.Leases, m.Row.Addresses, m.Row.Receivers
 	}
 	if m.Row == nil && m.This { // a node alone has no row

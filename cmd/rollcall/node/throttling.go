@@ -195,8 +195,7 @@ func (n *Node) replayRecord(ctx context.Context, file, overrides []throttle.Rule
 func throttleFileView(s config.ThrottleState) admin.ThrottleFile {
 	out := admin.ThrottleFile{File: s.File}
 	if s.Found {
-		loaded := api.Time(s.At)
-		out.Loaded = &loaded
+		out.Loaded = new(api.Time(s.At))
 	}
 	if s.Err != nil {
 		out.Fault = s.Err.Error()

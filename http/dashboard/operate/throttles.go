@@ -278,8 +278,7 @@ func setOverride(p *Pages, w http.ResponseWriter, r *request) error {
 
 // wrongOverride shows the form again with the problem.
 func (p *Pages) wrongOverride(w http.ResponseWriter, r *request, in overrideForm, err error) error {
-	var refused *admin.Refusal
-	if errors.As(err, &refused) && refused.Status < http.StatusInternalServerError {
+	if refused, ok := errors.AsType[*admin.Refusal](err); ok && refused.Status < http.StatusInternalServerError {
 		return p.showThrottles(w, r, http.StatusUnprocessableEntity, in, sentence(refused))
 	}
 	return err
@@ -301,8 +300,7 @@ func clearOverrides(p *Pages, w http.ResponseWriter, r *request) error {
 
 // statusOf is the status of a refusal; 0 for other errors.
 func statusOf(err error) int {
-	var refused *admin.Refusal
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*admin.Refusal](err); ok {
 		return refused.Status
 	}
 	return 0

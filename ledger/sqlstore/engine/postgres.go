@@ -186,8 +186,7 @@ func judgeState(code string, f failure) fault {
 
 // sqlState returns the SQLSTATE of an error of the database, or "".
 func sqlState(err error) string {
-	var e *pgconn.PgError
-	if errors.As(err, &e) && len(e.Code) == 5 {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && len(e.Code) == 5 {
 		return e.Code
 	}
 	return ""
