@@ -96,9 +96,7 @@ func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value
 				writeFields(t, b, key+".\"NAME\".", field.Type.Elem(), comments)
 			})
 		default:
-			if comment == "" {
-				t.Errorf("%s has no comment", key)
-			}
+			effort.Not(t, comment, "", key, "has no comment")
 			text := defaultText(t, v.Field(i))
 			fmt.Fprintf(b, "- `%s = %s`: %s\n", key, text, withoutDefault(explained(field.Name, comment), text))
 		}
@@ -118,9 +116,7 @@ func writeFields(t *testing.T, b *strings.Builder, prefix string, table reflect.
 	for i := range table.NumField() {
 		name, _, _ := strings.Cut(table.Field(i).Tag.Get("toml"), ",")
 		comment := comments[table.Name()+"."+table.Field(i).Name]
-		if comment == "" {
-			t.Errorf("%s%s has no comment", prefix, name)
-		}
+		effort.Not(t, comment, "", prefix, name, "has no comment")
 		fmt.Fprintf(b, "- `%s%s`: %s\n", prefix, name, explained(table.Field(i).Name, comment))
 	}
 }

@@ -269,9 +269,7 @@ func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 		s.Rules[0].Set.Text(throttle.FieldConnections) != "3" {
 		t.Errorf("with a fault: %+v, want the rules as they were", s)
 	}
-	if now := file.State(); now.Err == nil {
-		t.Error("the node does not know of the fault")
-	}
+	effort.Not(t, file.State().Err, nil, "the node does not know of the fault")
 	rewrite(t, base.File, "[default]\nconnections = 555\n")
 	if s := receive(t, applied); s.Err != nil || s.Rules[0].Set.Text(throttle.FieldConnections) != "555" {
 		t.Errorf("got %+v, want 555 connections: the faulty file was applied", s)

@@ -272,9 +272,7 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 	} {
 		o := good()
 		spoil(&o)
-		if err := o.Validate(); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
+		effort.Not(t, o.Validate(), nil, name, "accepted")
 	}
 }
 

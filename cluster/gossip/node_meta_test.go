@@ -148,9 +148,7 @@ func TestWhoVanishedIsRememberedForAnHour(t *testing.T) {
 	effort.Is(t, len(lost), vanishedMax)
 	for _, oldest := range []string{"10.7.0.1:1", "10.7.0.1:5"} {
 		for _, a := range lost {
-			if a == oldest {
-				t.Errorf("the oldest, %s, is still there", a)
-			}
+			effort.Not(t, a, oldest, "the oldest is still there")
 		}
 	}
 	table.put(listed(card, 700), at(vanishedMax)) // is back

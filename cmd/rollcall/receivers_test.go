@@ -441,9 +441,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 	holds(t, b.must("verification", v.ID.String()), "status        completed\n",
 		"final         4 of 4 addresses (100 %)\n", "and nothing waits: 4 valid,")
 	for word := range waitsFor {
-		if waitsFor[word] == "" {
-			t.Errorf("%s is not explained", word)
-		}
+		effort.Not(t, waitsFor[word], "", word, "is not explained")
 	}
 }
 

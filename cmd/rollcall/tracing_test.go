@@ -160,9 +160,7 @@ func (o *otlp) check(t *testing.T, id string, addresses int64) {
 	}
 	for _, name := range []spans.Name{spans.Request, spans.Upload, spans.Append, spans.Lease, spans.Intake,
 		spans.Settle, spans.Session, spans.LedgerWrite, spans.LedgerRead} {
-		if byName[string(name)] == 0 {
-			t.Errorf("no span %s; there are %v", name, byName)
-		}
+		effort.Not(t, byName[string(name)], 0, "spans of", name, byName)
 	}
 	for _, wanted := range []string{"http.request > ledger.write", "http.request > ledger.read",
 		"upload.request > upload.append", "upload.append > ledger.write", "settle > ledger.write"} {

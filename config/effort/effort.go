@@ -130,6 +130,14 @@ func Is[T comparable](t failer, got, want T, of ...any) {
 	}
 }
 
+// Not reports a fault if got is what must not be; of says what it is of.
+func Not[T comparable](t failer, got, bad T, of ...any) {
+	t.Helper()
+	if got == bad {
+		t.Errorf("%v got %#v", of, got)
+	}
+}
+
 // MustBe is Is, and ends the test where it finds a fault.
 func MustBe[T comparable](t failer, got, want T, of ...any) {
 	t.Helper()

@@ -314,9 +314,7 @@ func TestEveryFormTwiceIsOnce(t *testing.T) {
 		before := g.kept()
 		first := who.send("POST", path, values)
 		once := g.kept()
-		if before == once {
-			t.Errorf("%s changes nothing: %d %s", pattern, first.status, first.body)
-		}
+		effort.Not(t, before, once, pattern, "changes nothing", first.status, first.body)
 		second := who.send("POST", path, values)
 		if again := g.kept(); again != once {
 			t.Errorf("%s twice (%d, %d) is not once:\n%s\n%s", pattern, first.status, second.status, once, again)

@@ -75,9 +75,7 @@ func TestPartsThatShowSomethingElseHaveAnotherKey(t *testing.T) {
 	before, leaves := dashboard.KeyOf(show), 0
 	eachLeaf(reflect.ValueOf(&show).Elem(), "", func(path string) {
 		leaves++
-		if dashboard.KeyOf(show) == before {
-			t.Errorf("another %s has the same key", path)
-		}
+		effort.Not(t, dashboard.KeyOf(show), before, "another", path, "has the same key")
 	})
 	if leaves < 60 || dashboard.KeyOf(show) != before {
 		t.Errorf("%d fields were changed, and not all back", leaves)

@@ -117,9 +117,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 		for i, name := range who {
 			got := g.as[name].send(method, path, a.form, a.header...)
 			effort.Is(t, got.status, a.want[i], pattern, "by", name, got.body)
-			if got.header.Get("X-Request-Id") == "" {
-				t.Errorf("%s by %s: no request id", pattern, name)
-			}
+			effort.Not(t, got.header.Get("X-Request-Id"), "", pattern, "by", name, "no request id")
 			if got.status != 200 && strings.Contains(got.body, "list.csv") {
 				t.Errorf("%s by %s: status %d tells the name of a file", pattern, name, got.status)
 			}

@@ -174,9 +174,7 @@ func TestAListIsAskedOnceADay(t *testing.T) {
 			effort.Is(t, z.questions(name), step.want, "after", step.after, "questions for", name)
 		}
 	}
-	if strings.Count(string(kept), "bl.example") == 0 {
-		t.Errorf("kept %s", kept)
-	}
+	effort.Not(t, strings.Count(string(kept), "bl.example"), 0, "kept", kept)
 	kept = []byte("{broken")
 	effort.Is(t, len(begin().Check(t.Context(), z.client(), source(), now)), 2, "with a broken file")
 }

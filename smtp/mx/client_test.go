@@ -104,9 +104,7 @@ func TestHostileAnswers(t *testing.T) {
 			r := startResolver(t, testOptions(z.addr))
 			effort.Is(t, lookup(t, r, "clean.test"), tc.want)
 			overTCP := slices.ContainsFunc(z.queries(), func(q string) bool { return strings.HasPrefix(q, "tcp") })
-			if overTCP == tc.then {
-				t.Errorf("asked over TCP: %v, want %v", overTCP, !tc.then)
-			}
+			effort.Not(t, overTCP, tc.then, "asked over TCP")
 		})
 	}
 }
@@ -289,9 +287,7 @@ func TestCloseEndsLookups(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		if err == nil {
-			t.Error("the lookup under way gave no error")
-		}
+		effort.Not(t, err, nil, "the lookup under way gave no error")
 	case <-time.After(10 * time.Second):
 		t.Fatal("the lookup under way did not end")
 	}

@@ -143,9 +143,7 @@ func TestIonosWantsOneHelloName(t *testing.T) {
 		w.play("< 220\n> EHLO " + c.hello + "\n< 250\n> MAIL FROM:<>\n< 250")
 		effort.Is(t, w.codes(domain, "g"), c.code, fmt.Sprintf("as %s", c.hello))
 	}
-	if l.Manners().Tripped["policy"] == 0 {
-		t.Error("the guard did not count the second name")
-	}
+	effort.Not(t, l.Manners().Tripped["policy"], 0, "the guard did not count the second name")
 }
 
 func TestBadTransactionsEndASession(t *testing.T) {

@@ -164,9 +164,7 @@ func TestContactsExample(t *testing.T) {
 			distinct = append(distinct, row[0])
 		}
 	}
-	if len(distinct) == len(contacts)-1 {
-		t.Error("the example has no duplicates")
-	}
+	effort.Not(t, len(distinct), len(contacts)-1, "the example has no duplicates")
 	effort.MustBe(t, len(expected), len(distinct)+1, "rows: a header and", len(distinct))
 	seen := make(map[string]int)
 	for i, address := range distinct {

@@ -177,9 +177,7 @@ func TestLoadTellsWhatChanges(t *testing.T) {
 func TestOwnRuleWithAScope(t *testing.T) {
 	s := effort.Must(Load("verdict.toml", []byte("title = \"x\"\n"+with(`scope = ["mail.test"]`))))(t)
 	effort.Is(t, s.Judge(sample(t, "rcpt@mail.test | 550 5.9.1 left the building")).Rule, "ours-gone")
-	if v := s.Judge(sample(t, "rcpt@xmail.test | 550 5.9.1 left the building")); v.Rule == "ours-gone" {
-		t.Errorf("%+v", v)
-	}
+	effort.Not(t, s.Judge(sample(t, "rcpt@xmail.test | 550 5.9.1 left the building")).Rule, "ours-gone")
 }
 
 // A 250 is judged by the rules for the host, the operator's among them.
@@ -304,8 +302,6 @@ func TestVersion(t *testing.T) {
 	}
 	for _, line := range []string{`reason = "mailbox_disabled"`, `code = ["550", "551"]`, `enhanced = -`,
 		`words = ["left the building", "is out"]`, `blame = "domain"`} {
-		if good == version(with(line)) {
-			t.Errorf("%s does not change the version", line)
-		}
+		effort.Not(t, good, version(with(line)), line, "does not change the version")
 	}
 }

@@ -88,9 +88,7 @@ func TestEveryFormTwiceIsOnce(t *testing.T) {
 		before := kept(g)
 		first := v.send("POST", path, form)
 		once := kept(g)
-		if before == once {
-			t.Errorf("%s changes nothing: %d %s", pattern, first.status, first.body)
-		}
+		effort.Not(t, before, once, pattern, "changes nothing", first.status, first.body)
 		second := v.send("POST", path, form)
 		if again := kept(g); again != once || second.status >= 500 {
 			t.Errorf("%s twice (%d, %d) is not once:\n%s\n%s", pattern, first.status, second.status, once, again)

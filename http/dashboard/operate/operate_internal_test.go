@@ -38,9 +38,7 @@ func TestOneLimitHolds(t *testing.T) {
 		t.Errorf("a receiver that taught us nothing is held back by %q", got)
 	}
 	for _, cause := range waiting.Causes {
-		if heldBy[cause] == "" {
-			t.Errorf("no sentence says what %q is", cause)
-		}
+		effort.Not(t, heldBy[cause], "", "no sentence says what", cause)
 	}
 }
 

@@ -483,9 +483,7 @@ func TestAPanicLeavesNoTransactionBehind(t *testing.T) {
 		"update": s.Update, "snapshot": s.Snapshot, "view": s.View} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
+				effort.Not(t, recover(), nil, name, "no panic")
 			}()
 			_ = run(t.Context(), func(t *Tx) error {
 				var n int

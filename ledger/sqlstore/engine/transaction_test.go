@@ -47,9 +47,7 @@ func TestAFailedTransactionLeavesNothing(t *testing.T) {
 			})
 		},
 	} {
-		if err := run(); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		effort.Not(t, run(), nil, name, "no error")
 		effort.Is(t, effort.Must(granted(t.Context(), s, w))(t), 0, name, "the account is")
 		next := func(t *Tx) error { return spoiled(uuid.New(), nil)(t) }
 		effort.ErrIs(t, s.Update(t.Context(), next), nil, name, "the next transaction")
@@ -109,9 +107,7 @@ func TestAPanicLeavesTheEmbeddedLedgerUsable(t *testing.T) {
 	s, w := openForTest(t)
 	func() {
 		defer func() {
-			if recover() == nil {
-				t.Error("no panic")
-			}
+			effort.Not(t, recover(), nil, "no panic")
 		}()
 		_ = s.Update(t.Context(), func(t *Tx) error {
 			if err := spoiled(w, nil)(t); err != nil {
