@@ -71,7 +71,6 @@ func (s *scanner) position(raw unstable.Range) position {
 	return position{s.file, line, column}
 }
 
-// isTable reports whether a key is a table of settings.
 func (s *scanner) isTable(key string) bool {
 	for k := range s.known {
 		if strings.HasPrefix(k, key+".") {
@@ -95,7 +94,6 @@ func (s *scanner) unknown(parts []string, at position) {
 	s.found = append(s.found, at.finding(SeverityError, fmt.Sprintf("unknown key %q", joinKey(parts))+text))
 }
 
-// value checks a key with its value.
 func (s *scanner) value(parts []string, v *unstable.Node, at position) {
 	s.at[joinKey(parts)] = at
 	key := generalKey(parts)

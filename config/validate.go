@@ -37,7 +37,6 @@ const waitsMax = 24
 // Validate returns nil, or an ErrInvalid with one line for each fault of c.
 func (c Config) Validate() error { return invalid(places(nil).locate(c.faults())) }
 
-// checker collects faults.
 type checker struct{ found []fault }
 
 func (k *checker) add(key, format string, args ...any) {
@@ -156,7 +155,6 @@ func (c Config) checkShares(k *checker) {
 	}
 }
 
-// requirePositive requires a number from 1.
 func (k *checker) requirePositive(key string, n int64) {
 	if n < 1 {
 		k.add(key, "%d is too small: write a number from 1", n)

@@ -203,7 +203,6 @@ type look struct {
 	verification uuid.UUID
 }
 
-// lookPlan is the plan of one key.
 type lookPlan struct {
 	until  int64               // the second up to which looks were dropped
 	counts [againMost + 1]int  // of looks, by second

@@ -20,7 +20,6 @@ import (
 	"rollcall/ledger"
 )
 
-// withKey reads the credits with a key.
 func withKey(key string) call {
 	return get("/v1/credits", "X-API-Key", key)
 }

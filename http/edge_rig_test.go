@@ -183,7 +183,6 @@ func (e *edge) send(t testing.TB, c call) answer {
 	return a
 }
 
-// try sends a call.
 func (e *edge) try(c call) (answer, error) {
 	req, err := http.NewRequest(c.method, e.url+c.path, strings.NewReader(c.body))
 	if err != nil {

@@ -424,7 +424,6 @@ func (m *metrics) observer(r route, status int) prometheus.Observer {
 	return *o
 }
 
-// count counts one answer.
 func (m *metrics) count(r route, status int) {
 	if status < 0 || status >= len(m.byStatus[r]) {
 		return

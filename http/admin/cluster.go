@@ -257,7 +257,6 @@ func (d clusterOps) node(ctx context.Context, text string, likely func(Member) b
 	return m, nil
 }
 
-// ofCluster is the refusal for an error of the cluster.
 func (d clusterOps) ofCluster(step string, err error) error {
 	switch {
 	case errors.Is(err, ErrNoKeyring):
@@ -336,7 +335,6 @@ func where(members []Member, fits func(Member) bool) (found []Member) {
 	return found
 }
 
-// title names a node for people.
 func title(m Member) string { return fmt.Sprintf("%s (%s)", m.Name, m.Node) }
 
 // titles names some nodes, each once.

@@ -124,7 +124,6 @@ func (d *common) tuned() {
 	}
 }
 
-// ofLedger is the refusal for an error of the ledger.
 func (d *common) ofLedger(step string, err error) error {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchWorkspace):
@@ -348,7 +347,6 @@ func readBody(r *http.Request, into any, most int64) error {
 	return nil
 }
 
-// workspaceID reads the {id} of the path.
 func workspaceID(r *http.Request) (uuid.UUID, error) {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
@@ -357,7 +355,6 @@ func workspaceID(r *http.Request) (uuid.UUID, error) {
 	return id, err
 }
 
-// verificationID reads the {id} of the path.
 func verificationID(r *http.Request) (uuid.UUID, error) {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {

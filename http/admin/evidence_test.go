@@ -38,7 +38,6 @@ func judgedBefore(a evidence.Attempt) evidence.Attempt {
 	return a
 }
 
-// everyCase is a case of each kind.
 func everyCase() []evidence.Case {
 	missing := answered(550, smtp.EnhancedCode{5, 1, 1}, "user unknown")
 	accepted := answered(250, smtp.EnhancedCode{}, "ok")
@@ -84,7 +83,6 @@ func settlesCases(d *ledgertest.Fixture, cases []evidence.Case) ledger.Verificat
 	return v
 }
 
-// findsEvidence asks for one address.
 func (r *rig) findsEvidence(id, address string) (int, admin.Explanation, string) {
 	r.t.Helper()
 	body := effort.Must(json.Marshal(map[string]string{"address": address}))(r.t)

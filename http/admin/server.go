@@ -273,7 +273,6 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, s.desk.readiness())
 }
 
-// writeJSON answers with v.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -286,7 +285,6 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// refuse answers with an error.
 func refuse(w http.ResponseWriter, status int, code, message string) {
 	if j, wrapped := w.(jsonErrors); wrapped {
 		w = j.ResponseWriter

@@ -46,7 +46,6 @@ type Entry struct {
 // AddsUp reports whether the entries leave the amount that the verification holds.
 func (s Statement) AddsUp() bool { return s.Held-s.Charged-s.Released == s.StillHeld }
 
-// addRoutes adds the calls about one verification.
 func (d verificationOps) addRoutes(add addCall) {
 	add("GET /v1/workspaces/{id}/verifications/{verification}/entries", handle(entriesOf,
 		func(ctx context.Context, in EntriesCall) (Statement, error) {
@@ -100,7 +99,6 @@ func RangeOf(prefix string) (ids IDRange, ok bool) {
 	return ids, low == nil && high == nil
 }
 
-// prefixOf reads ?prefix=.
 func prefixOf(r *http.Request) (IDRange, error) {
 	ids, ok := RangeOf(r.URL.Query().Get("prefix"))
 	if !ok {

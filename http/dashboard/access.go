@@ -24,7 +24,6 @@ import (
 // http.
 const cookieName = "__Host-rollcall"
 
-// request is one admitted request.
 type request struct {
 	*http.Request
 	page   *httpd.PageRequest

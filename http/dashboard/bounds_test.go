@@ -67,7 +67,6 @@ func (g *rig) walk(path string) (pages []string) {
 	return pages
 }
 
-// rowsOn counts the rows of a register.
 func rowsOn(page string) int { return strings.Count(page, `<th scope="row"`) }
 
 func TestPeopleFillAPageAndNoMore(t *testing.T) {

@@ -33,7 +33,6 @@ type detailView struct {
 	Single          bool   // it is a check of one address
 }
 
-// find reads the verification of a request.
 func find(book Book, r *request) (ledger.Verification, error) {
 	v, err := book.Verification(r.Context(), r.workspace(), r.id)
 	switch {
@@ -154,7 +153,6 @@ func talk(ctx context.Context, book Book, v ledger.Verification, ordinal, settle
 	return found, err
 }
 
-// addressView is the page of one address.
 type addressView struct {
 	Back, Name, Email string
 	Talk              web.Talk
@@ -288,7 +286,6 @@ type liveView struct {
 	Newest   *registerView
 }
 
-// livePart is a rendered part.
 type livePart struct {
 	body []byte // the same for every browser, except its tag
 	tag  string // of the body and of the credits moved by the verification, see creditsIn

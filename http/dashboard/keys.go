@@ -37,7 +37,6 @@ type keyView struct {
 // Name is the key's label, or its id.
 func (k keyView) Name() string { return web.KeyName(k.Key) }
 
-// keysPath is the path of the page of the keys.
 func keysPath(r *request) string { return r.base() + "/keys" }
 
 // showKeys answers GET /w/{ws}/keys.

@@ -25,7 +25,6 @@ const (
 	listReads = 10
 )
 
-// listView is the list of verifications.
 type listView struct {
 	Rows    []rowView
 	Kinds   []choice
@@ -44,7 +43,6 @@ type listView struct {
 	Example string // a link to a file to try
 }
 
-// choice is one link of a filter.
 type choice struct {
 	Word, Link string
 	Chosen     bool

@@ -154,7 +154,6 @@ func endLink(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-// memberView is the page of one member.
 type memberView struct {
 	ledger.Membership
 	Back    string
@@ -250,14 +249,12 @@ func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, peoplePath(r)+"?done=sessions")
 }
 
-// logView is the log of a workspace.
 type logView struct {
 	Base  string
 	Lines []logLine
 	Pager web.Pager
 }
 
-// logLine is one line, in words.
 type logLine struct {
 	At   time.Time
 	Who  string
@@ -396,7 +393,6 @@ func allReasons() (all []smtp.Reason) {
 	return all
 }
 
-// rowsOf shows results.
 func rowsOf(results []ledger.RecentResult) (rows []resultView) {
 	for _, one := range results {
 		rows = append(rows, resultView{one, one.Outcome.String(), web.SentenceOf(one.Reason)})
@@ -445,7 +441,6 @@ type breakdownView struct {
 	AtLeast    bool
 }
 
-// reasonView is a reason with its count.
 type reasonView struct {
 	Word, Token, Sentence string
 	Count                 int64

@@ -141,7 +141,6 @@ type chooseView struct {
 	Invitations []chooseRow
 }
 
-// chooseRow is one invitation.
 type chooseRow struct {
 	Hex, Workspace string
 	Role           ledger.Role

@@ -169,7 +169,6 @@ func (g *rig) stopServer() {
 	effort.OK(g.t, g.server.Stop(ctx))
 }
 
-// secret is the one of the pages.
 func (g *rig) secret() []byte {
 	g.t.Helper()
 	return effort.Must(g.book.Secret(context.Background(), "dashboard", 32))(g.t)
@@ -177,7 +176,6 @@ func (g *rig) secret() []byte {
 
 func asWait(err error, into **signin.Wait) bool { return errors.As(err, into) }
 
-// clock is the time of the pages.
 func (g *rig) clock() time.Time { return time.Now().Add(time.Duration(g.now.Load()) * time.Second) }
 
 func (g *rig) newWorkspace(name string) uuid.UUID {
@@ -202,7 +200,6 @@ func (g *rig) join(email string, workspace uuid.UUID, role ledger.Role) *browser
 	return g.browser(string(session))
 }
 
-// invite makes an invitation.
 func (g *rig) invite(email string, workspace uuid.UUID, role ledger.Role) signin.Token {
 	g.t.Helper()
 	token := signin.NewToken()

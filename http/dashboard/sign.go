@@ -16,7 +16,6 @@ import (
 	"rollcall/ledger"
 )
 
-// signInView is the form to sign in.
 type signInView struct {
 	Email, Next string
 	Form        string

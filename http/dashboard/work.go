@@ -114,7 +114,6 @@ type outcome struct {
 	Width   string
 }
 
-// meanings explain the outcomes.
 var meanings = map[smtp.Outcome]string{
 	smtp.Valid:    "accepted by the receiver",
 	smtp.Invalid:  "refused by the receiver, or the domain takes no mail",
@@ -342,7 +341,6 @@ type creditsView struct {
 	Pager   web.Pager
 }
 
-// moveView is one move in words.
 type moveView struct {
 	At                                time.Time
 	What, Link, Why                   string
@@ -382,7 +380,6 @@ func showCredits(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.show(w, r, http.StatusOK, "credits", titled("Credits", "credits", v))
 }
 
-// moveOf shows one move.
 func moveOf(base string, m ledger.Move) moveView {
 	v := moveView{At: m.At, Granted: m.Granted, Held: m.Held, Charged: m.Charged, GivenBack: m.GivenBack, Why: m.Reason}
 	switch m.Kind {

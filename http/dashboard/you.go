@@ -36,7 +36,6 @@ func (youView) Rule() string { return newPassword }
 // newPassword are the attributes of the field for a new password.
 var newPassword = fmt.Sprintf("type=password autocomplete=new-password required minlength=%d maxlength=128", signin.PasswordLeast)
 
-// sessionView is one browser.
 type sessionView struct {
 	ledger.Session
 	Hex     string // what the form sends

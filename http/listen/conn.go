@@ -515,7 +515,6 @@ func (p *Pair) Reload(now time.Time) error {
 	return nil
 }
 
-// read reads and checks the files.
 func (p *Pair) read() (*loaded, error) {
 	c, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
 	if err != nil {

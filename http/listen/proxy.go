@@ -216,7 +216,6 @@ func (c *proxiedConn) header() error {
 	return nil
 }
 
-// refuse reports a refused header.
 func (c *proxiedConn) refuse(reason string, err error) error {
 	c.listener.refused(reason)
 	if err != nil {

@@ -69,7 +69,6 @@ func (s *Site) Serve(w http.ResponseWriter, r *http.Request, id string) {
 	s.guard.ServeHTTP(w, r)
 }
 
-// answerPanic answers after a panic.
 func (s *Site) answerPanic(w http.ResponseWriter, r *http.Request, id string) {
 	if fault := recover(); fault != nil {
 		s.log.Error("page panicked", "request", id, "err", fmt.Sprintf("%T", fault))

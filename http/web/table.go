@@ -37,13 +37,11 @@ var columnWords = map[string]string{
 	"if":   "if:pipeline: the column is there when that holds of the page",
 }
 
-// column is one column of a table.
 type column struct {
 	head, cell, only string // only is a pipeline that must be true for the column; "": always
 	classes          []string
 }
 
-// columnOf reads a line.
 func columnOf(line string) (column, error) {
 	parts := strings.SplitN(line, "|", 3)
 	if len(parts) != 3 {
@@ -85,7 +83,6 @@ func (c column) writeClasses(labelled bool) (text string) {
 	return text
 }
 
-// writeTable writes one table as a template.
 func writeTable(rows, caption, body string) (string, error) {
 	var head, cells, foot strings.Builder
 	none, row, count := "", "", 0

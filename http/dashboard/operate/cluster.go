@@ -54,7 +54,6 @@ func cluster(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.show(w, r, http.StatusOK, "cluster", titled("Cluster", "cluster", clusterView{found}))
 }
 
-// find gives the member of a path.
 func (p *Pages) find(r *request) (v memberView, err error) {
 	found, err := p.desk.Members(r.Context())
 	if err != nil {
@@ -91,7 +90,6 @@ var (
 	forgetNode = change(true, (*admin.Desk).ForgetNode)
 )
 
-// change changes the member of a path.
 func change(named bool, do func(*admin.Desk, context.Context, string) (admin.Member, error)) handler {
 	return func(p *Pages, w http.ResponseWriter, r *request) error {
 		m, err := p.find(r)
@@ -112,7 +110,6 @@ func change(named bool, do func(*admin.Desk, context.Context, string) (admin.Mem
 // sourcesEvery is how often the list of sources refreshes.
 const sourcesEvery = "5s"
 
-// sourcesView is our sources.
 type sourcesView struct {
 	Rows    []sourceRow
 	Used    int // of them
@@ -263,7 +260,6 @@ func changeSource(p *Pages, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, "/sources")
 }
 
-// applySource makes the change of a form.
 func (p *Pages) applySource(r *request, in sourceForm, id uuid.UUID, holds time.Duration) error {
 	if in.To != resumeIt.To {
 		pause := map[string]throttle.Pause{pauseIt.To: throttle.PauseYes, drainIt.To: throttle.PauseDrain}[in.To]

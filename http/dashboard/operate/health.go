@@ -44,7 +44,6 @@ func (v healthView) Answer() string {
 	return web.Plural(bad, "thing") + " to see to"
 }
 
-// checksView is a table of checks.
 type checksView struct {
 	Caption string
 	Rows    []waiting.HealthFinding
@@ -118,7 +117,6 @@ type audits struct {
 	last    *auditDone
 }
 
-// auditDone is a completed audit.
 type auditDone struct {
 	Report ledger.AuditReport
 	Failed string // why there is no report
@@ -167,7 +165,6 @@ func runAudit(p *Pages, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, "/health")
 }
 
-// run runs an audit and stores its report.
 func (a *audits) run(ctx context.Context, now func() time.Time, do func(context.Context) (ledger.AuditReport, error)) {
 	done := &auditDone{}
 	defer func() {

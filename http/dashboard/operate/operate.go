@@ -96,7 +96,6 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.Serve(w, r, id)
 }
 
-// request is one admitted request.
 type request struct {
 	*http.Request
 	in session
@@ -132,7 +131,6 @@ func (p *Pages) admit(to route) http.Handler {
 	})
 }
 
-// answer answers an admitted request.
 func (p *Pages) answer(w http.ResponseWriter, r *request, to route) {
 	if err := to.handle(p, w, r); err != nil {
 		p.refuse(w, r, err)
@@ -171,7 +169,6 @@ func living(title, here string, body any) *frame {
 	return &frame{Frame: web.Frame{Title: title, Here: here, Live: true}, Body: body}
 }
 
-// menu is the menu of an operator.
 var menu = []web.Entry{{Key: "receivers", Link: "/", Word: "Receivers"},
 	{Key: "verifications", Link: "/verifications", Word: "Verifications"},
 	{Key: "throttles", Link: "/throttles", Word: "Throttles"}, {Key: "sources", Link: "/sources", Word: "Sources"},
@@ -291,7 +288,6 @@ func untilText(now func() time.Time) func(time.Time) string {
 	}
 }
 
-// rateText is a rate a second.
 func rateText(r float64) string { return fmt.Sprintf("%.1f/s", r) }
 
 // left is how long it is until a moment.

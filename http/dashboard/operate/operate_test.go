@@ -184,7 +184,6 @@ func TestAGrantIsGrantedOnce(t *testing.T) {
 	effort.Is(t, g.Balance(t).Granted, 2500, "granted")
 }
 
-// link is a link in a page.
 var link = regexp.MustCompile(`href="([^"]+)"`)
 
 // follow clicks the first link of a page that begins so.

@@ -31,7 +31,6 @@ const (
 // states are what a receiver may be, as view.Receiver has them.
 var states = []string{"asking", "waiting", "resting", "draining", "paused", "idle"}
 
-// stateOf returns the mark of a state.
 func stateOf(word string) web.State {
 	switch word {
 	case "asking", "used", "serving", "ok":
@@ -44,7 +43,6 @@ func stateOf(word string) web.State {
 	return web.StateOf(word, "·", "off", "")
 }
 
-// receiversView is the table of receivers.
 type receiversView struct {
 	At       time.Time
 	Rows     []waiting.Receiver
@@ -181,7 +179,6 @@ type receiverView struct {
 	Say     string
 }
 
-// placeView is a receiver on one of its nodes.
 type placeView struct {
 	waiting.ReceiverDetail
 	Answer string // whether it accepts mail from us, and how fast

@@ -39,7 +39,6 @@ const (
 // sessionID is the key of a session: the SHA-256 of its cookie.
 type sessionID [sha256.Size]byte
 
-// session is a signed-in operator.
 type session struct {
 	ID       sessionID // zero: not signed in
 	Author   string    // of changes; "": not given
@@ -140,7 +139,6 @@ func cookieOf(r *http.Request) string {
 // signView is the page that says how to get a link.
 type signView struct{ Bearable bool }
 
-// linkView is the page of a link.
 type linkView struct {
 	Author   string
 	ReadOnly bool
@@ -267,7 +265,6 @@ func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	return p.pageOr(string(text), "/")
 }
 
-// dropNext clears the cookie.
 func dropNext(w http.ResponseWriter, r *http.Request) {
 	if len(r.CookiesNamed(nextCookie(r))) > 0 {
 		web.SetCookie(w, nextCookie(r), "", -1, http.SameSiteStrictMode)

@@ -35,7 +35,6 @@ type throttlesView struct {
 // changed".
 const throttlesEvery = "10s"
 
-// layerView is the rules of one layer.
 type layerView struct {
 	Name  string
 	Rules []ruleView
@@ -97,7 +96,6 @@ func (p *Pages) countdown(until time.Time) string {
 	return fmt.Sprintf("%d days %d h", days, hours)
 }
 
-// ruleOf shows a rule.
 func (p *Pages) ruleOf(rule admin.ThrottleRule) ruleView {
 	v := ruleView{ThrottleRule: rule, Title: nameText(rule.Name)}
 	if rule.Until != nil {
@@ -131,7 +129,6 @@ type explainView struct {
 // limitsView is the fields set by a rule, and those with built-in defaults.
 type limitsView struct{ Own, Defaults fieldsView }
 
-// fieldsView is a table of fields.
 type fieldsView struct {
 	Caption string
 	Fields  []waiting.ExplainedField
@@ -154,13 +151,11 @@ func limitsOf(fields []waiting.ExplainedField, holds string) limitsView {
 	return v
 }
 
-// fieldsOf are the tables of an explanation.
 func fieldsOf(e *waiting.Explanation) limitsView { return limitsOf(e.Fields, "") }
 
 // overrideForm is a filled-in form.
 type overrideForm struct{ Form, Name, Field, Value, For, Reason, Force string }
 
-// formOf reads it.
 func formOf(r *request) overrideForm {
 	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	return overrideForm{of("form"), of("name"), of("field"), of("value"), of("for"), of("reason"), of("force")}

@@ -39,7 +39,6 @@ type openView struct {
 // filesView is a table of unfinished verifications.
 type filesView struct{ Rows []openRow }
 
-// openRow is an unfinished verification.
 type openRow struct {
 	ledger.Verification
 	Workspace string // its name; "" on the workspace's own page
@@ -85,7 +84,6 @@ func fits(v ledger.Verification, workspace, find string) bool {
 		strings.Contains(strings.ToLower(fileName(v)), find) || strings.HasPrefix(v.ID.String(), find)
 }
 
-// rowOf shows one.
 func rowOf(v ledger.Verification, workspace string, nodes map[uuid.UUID]string, now time.Time) openRow {
 	row := openRow{Verification: v, Workspace: workspace, Name: fileName(v),
 		Age: now.Sub(v.Created).Seconds(), Done: v.Counts.Sum(), Waits: waitOf(v), RanOut: leaseRanOut(v, now)}
@@ -150,7 +148,6 @@ func fileName(v ledger.Verification) string {
 	return v.ID.String()
 }
 
-// names are the names of the workspaces.
 func (p *Pages) names(r *request) (map[uuid.UUID]string, error) {
 	found, err := p.desk.Names(r.Context())
 	if err != nil {
@@ -179,7 +176,6 @@ func (p *Pages) nodeNames(ctx context.Context) map[uuid.UUID]string {
 // entriesShown is how many entries the page of a verification shows.
 const entriesShown = 100
 
-// waitsView is what one verification waits for.
 type waitsView struct {
 	waiting.Verification
 	Waits []waitView
@@ -232,7 +228,6 @@ func (p *Pages) readWaits(r *request) (v waitsView, err error) {
 	return v, nil
 }
 
-// verificationView is the page of one verification.
 type verificationView struct {
 	Now       waitsView
 	Row       ledger.Verification

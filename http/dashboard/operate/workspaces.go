@@ -22,7 +22,6 @@ const (
 	grantsShown = 20
 )
 
-// workspacesView is the workspaces with their balances.
 type workspacesView struct {
 	Rows []admin.WorkspaceLine
 	More int // that fit but are not shown
@@ -42,7 +41,6 @@ func workspaces(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.show(w, r, http.StatusOK, "workspaces", titled("Workspaces", "workspaces", v))
 }
 
-// workspaceView is the page of one workspace.
 type workspaceView struct {
 	admin.WorkspaceLine
 	Limits     []limitRow
@@ -79,14 +77,12 @@ type workspaceForm struct {
 	Invite               string
 }
 
-// limitRow is a limit of a workspace.
 type limitRow struct {
 	Name string
 	admin.Limit
 	Bytes bool
 }
 
-// keyView is an API key.
 type keyView struct{ ledger.Key }
 
 // Name is the key's label, or its id.
@@ -95,7 +91,6 @@ func (k keyView) Name() string { return web.KeyName(k.Key) }
 // errNoWorkspace: a path names no workspace.
 var errNoWorkspace = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no such workspace; see GET /v1/workspaces"}
 
-// workspaceOf reads the workspace of a path.
 func workspaceOf(r *request) (uuid.UUID, error) {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
