@@ -80,7 +80,8 @@ type unknownReceiver struct {
 	invalid float64   // share of mailboxes that don't exist
 	listed  []float64 // the same by tenant; nil: of all alike
 	blocked []stretch // every RCPT is refused as "client host blocked"
-	stalls  []stretch // every RCPT is put off
+	stalls  []stretch // every RCPT is put off, or all but so few
+	few     throttle.Rate
 	ill     illHost
 	change  changeOf
 
@@ -91,6 +92,7 @@ type unknownReceiver struct {
 	seen    map[string]time.Time
 
 	cameBack int // of those greylisted
+	fews     []time.Time
 }
 
 // slowAnswers come so much later, after so many RCPTs in a session, or if they are refusals; zero: none do.
@@ -285,7 +287,7 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 		return smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"client host blocked"}},
 			false, wasDown
 	}
-	if in(s.stalls, now) {
+	if in(s.stalls, now) && (s.few.Events == 0 || over(&s.fews, s.few, s.limit.fixed, s.limit.countsBad, now)) {
 		reply, closed = s.off()
 		return reply, closed, wasDown
 	}

@@ -359,15 +359,19 @@ func drawOutage(r *rand.Rand) *drawn {
 	return w.describe(fmt.Sprintf("%s for %s from %s on", what, long, from.Sub(begin)))
 }
 
-// drawStall draws a receiver that for a while puts everybody off, perhaps soon after it was first asked.
+// drawStall draws a receiver that for a while puts everybody off, or all but a few, perhaps soon after it was first
+// asked.
 func drawStall(r *rand.Rand) *drawn {
 	w := drawTold(r)
-	w.told.RcptRate = rate(one(r, 5, 10, 20), time.Second)
+	w.told.RcptRate = rate(one(r, 5, 20, 50), time.Second)
 	w.addresses = int(w.rate() * 240)
 	long, after := secondsOf(one(r, 3, 10, 30, 60)), secondsOf(one(r, 0, 5, 10, 20, 60))
 	w.far.limit.way, w.far.stalls = r.IntN(ways), []stretch{{begin.Add(after), begin.Add(after + long)}}
+	if n := one(r, 0, 0, 1, 3); n > 0 {
+		w.far.few = rate(n, time.Second)
+	}
 	w.spare, w.wanted = long+15*time.Second, figures{timeTaken: 1.1}
-	return w.describe(fmt.Sprintf("everybody is put off for %s after %s", long, after))
+	return w.describe(fmt.Sprintf("all but %s are put off for %s after %s", w.far.few, long, after))
 }
 
 // drawIllHost draws a receiver of two hosts of which the first one answers everybody badly, or most, from the beginning
