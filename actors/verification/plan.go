@@ -64,8 +64,8 @@ type plan struct {
 
 // outcomes are those that the ledger doesn't have yet.
 type outcomes struct {
-	pending []domain.Final // as they came
-	behind  atomic.Bool    // so many that the domains wait for the ledger
+	pending []*domain.Final // as they came
+	behind  atomic.Bool     // so many that the domains wait for the ledger
 }
 
 // work is one domain that has an actor.
@@ -173,11 +173,11 @@ func (p *plan) ordinals(w *work) []uint32 {
 	return all
 }
 
-// take notes final outcomes. A repeated one is ignored.
+// take notes final outcomes, which belong to the plan from then on. A repeated one is ignored.
 func (p *plan) take(now time.Time, finals []domain.Final) {
 	before := len(p.pending)
-	for _, f := range finals {
-		if int(f.Ordinal) < p.file.Len() && !p.answered.has(f.Ordinal) {
+	for i := range finals {
+		if f := &finals[i]; int(f.Ordinal) < p.file.Len() && !p.answered.has(f.Ordinal) {
 			p.answered.set(f.Ordinal)
 			p.pending = append(p.pending, f)
 		}
@@ -241,14 +241,13 @@ func (p *plan) fillBatch() {
 
 // firstPending returns the first of pending, at most so many, whose evidence fits into one settlement.
 func (p *plan) firstPending(most int) []*domain.Final {
-	size, out := 0, make([]*domain.Final, 0, most)
-	for i := range p.pending[:most] {
-		if size += evidence.Size(&p.pending[i].Case); i > 0 && size > evidence.RawMax {
-			break
+	size := 0
+	for i, f := range p.pending[:most] {
+		if size += evidence.Size(&f.Case); i > 0 && size > evidence.RawMax {
+			return p.pending[:i]
 		}
-		out = append(out, &p.pending[i])
 	}
-	return out
+	return p.pending[:most]
 }
 
 // settled drops the batch, which the ledger has now, and reports whether the ledger has caught up by it.
