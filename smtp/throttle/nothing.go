@@ -248,15 +248,12 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 
 // goLower takes a lower pace after nothing has passed for so long: the one before a raise, or what passes at a limit.
 func goLower(p *Pace, lasted time.Duration, now time.Time) {
-	x, from := &p.nothing, p.rate
-	if p.edge == 0 {
-		lasted = 0 // nothing else shows yet that it's a limit, so a raise is tried soon
+	x, from, price := &p.nothing, p.rate, lasted
+	if p.edge == 0 || p.long {
+		price = 0 // nothing else shows yet that it's a limit, so a raise is tried soon; or it is no penalty
 	}
 	if p.proved > 0 && p.proved < from && 2*p.proved >= from { // a raise was too much
-		if p.long {
-			lasted = 0 // it is no penalty
-		}
-		p.failedTrial(now, lasted, nearEdge*p.proved)
+		p.failedTrial(now, price, nearEdge*p.proved)
 		p.lower(nearEdge*p.proved, p.proved, now)
 		return
 	}
@@ -266,7 +263,7 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 		p.long, p.gap = true, now // what seemed a penalty was none
 	}
 	if p.long {
-		lasted = 0
+		lasted, price = 0, 0
 	}
 	lower, edge := from, 0.0
 	switch {
@@ -281,7 +278,7 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	if 2*lower < from {
 		p.gap = now // what an earlier raise cost counts no longer: there is much to win
 	}
-	p.failedTrial(now, lasted, lower)
+	p.failedTrial(now, price, lower)
 	if edge > 0 {
 		p.lower(lower, edge, now)
 	}
