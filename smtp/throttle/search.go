@@ -213,7 +213,7 @@ func (s *search) spend(chance float64) { s.credit = max(s.credit-chance, -credit
 // lower goes down to a rate, because a higher one was too much.
 func (s *search) lower(to, edge float64, now time.Time) {
 	s.credit = max(s.credit, 0)
-	if s.edge == 0 {
+	if s.edge == 0 { // so that a limit that is soon gone, or was none, doesn't hold us for long
 		s.credit = creditTrial
 	}
 	s.rate, s.edge = min(s.ceiling, max(to, s.floor())), max(edge, s.floor())
