@@ -372,8 +372,7 @@ func (l *links) touch(session uuid.UUID, address string) {
 	if err == nil {
 		l.heard[session], l.heartbeats[session] = time.Now(), state.GetBeat()
 	}
-	news := err == nil && (!known || time.Since(before) >= l.life) ||
-		err != nil && known && time.Since(before) >= l.life
+	news := err == nil && (!known || time.Since(before) >= l.life) || err != nil && known && time.Since(before) >= l.life
 	l.mu.Unlock()
 	// If a member knows a newer generation this node reads it at once, because changes settle only when all have read
 	// them.

@@ -144,8 +144,7 @@ func (n *Node) Ahead(leases int, addresses int64) bool {
 	weight := addresses + int64(leases)*leaseWeight
 	for _, row := range roll.Nodes {
 		takes := row.Status == ledger.NodeIn && roll.Now.Sub(row.Seen) < n.times.Lost && !row.Draining
-		if takes && row.Session != n.meta.Session &&
-			weight >= row.Addresses+int64(row.Leases)*leaseWeight+aheadBy {
+		if takes && row.Session != n.meta.Session && weight >= row.Addresses+int64(row.Leases)*leaseWeight+aheadBy {
 			return true
 		}
 	}

@@ -166,8 +166,7 @@ func (n *Node) remote() (*remote.Config, error) {
 	if n.peers.Advertise != "" {
 		advertised = net.JoinHostPort(n.peers.Advertise, strconv.Itoa(port))
 	}
-	return secure.Remote(host, port, secure.RemoteOptions{Identity: n.peers.Identity,
-		Advertise: advertised, Guard: guard})
+	return secure.Remote(host, port, secure.RemoteOptions{Identity: n.peers.Identity, Advertise: advertised, Guard: guard})
 }
 
 // admit reports whether a member has this name, which a certificate states. Without TLS, which is allowed on loopback
@@ -240,8 +239,7 @@ func (n *Node) startLibrary(config *remote.Config, kinds Kinds) error {
 }
 
 func newSystem(log *slog.Logger) *actor.ActorSystem {
-	system := actor.NewActorSystem(
-		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet(log) }),
+	system := actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return quiet(log) }),
 		actor.WithDeadLetterRequestLogging(false))
 	// Ids of actors and futures count up from here, so that no reply to an earlier process at the same address reaches
 	// them.

@@ -170,8 +170,7 @@ func (t Throttle) check(k *checker, prefix string) {
 		case name == "" && key != "default":
 			k.add(prefix+key, "is not a usable name: write a receiver, an MX host suffix or a mail domain")
 		case err != nil:
-			k.add(prefix+key, "is not a usable name: %s",
-				strings.TrimPrefix(err.Error(), throttle.ErrOverrideName.Error()+": "))
+			k.add(prefix+key, "is not a usable name: %s", strings.TrimPrefix(err.Error(), throttle.ErrOverrideName.Error()+": "))
 		case first[clean] != "":
 			k.add(prefix+key, "is %s in another spelling: write it once", t.named(prefix, first[clean]))
 		default:
@@ -343,8 +342,7 @@ func (f *ThrottleFile) Watch(ctx context.Context, log *slog.Logger, apply func(T
 		if state.Err != nil {
 			log.Error("throttle file not used", "err", state.Err)
 		} else {
-			log.Info("throttle file loaded", "file", f.base.File, "rules", len(state.Rules),
-				"changes", len(state.Changes))
+			log.Info("throttle file loaded", "file", f.base.File, "rules", len(state.Rules), "changes", len(state.Changes))
 		}
 		apply(state)
 	})

@@ -239,8 +239,7 @@ type Rate throttle.Rate
 func (r *Rate) UnmarshalText(text []byte) error {
 	v, err := throttle.ParseRate(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not a rate: write a number and a time, such as \"5/s\", \"30/min\" or \"100/h\"",
-			text)
+		return fmt.Errorf("%q is not a rate: write a number and a time, such as \"5/s\", \"30/min\" or \"100/h\"", text)
 	}
 	*r = Rate(v)
 	return nil

@@ -179,8 +179,7 @@ type goodKey struct {
 }
 
 func newKeyCache(book Book, now func() time.Time) *keyCache {
-	return &keyCache{book: book, now: now, good: newLRU[goodKey](goodKeysMax),
-		bad:  newLRU[time.Time](badKeysMax),
+	return &keyCache{book: book, now: now, good: newLRU[goodKey](goodKeysMax), bad: newLRU[time.Time](badKeysMax),
 		used: ledger.NewUses(func(ctx context.Context, ids []string) error { return book.UseKeys(ctx, ids) })}
 }
 

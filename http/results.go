@@ -93,8 +93,7 @@ type download struct {
 // newDownload prepares a download, which gives its slot back at the end; it asks the ledger only in fill.
 func (s *Server) newDownload(r *request, giveSlot func()) *download {
 	ctx, cancel := context.WithCancel(ledger.WithTenant(context.Background(), r.key.Workspace))
-	d := &download{stall: time.AfterFunc(ledgerTimeout, cancel), patience: ledgerTimeout,
-		panicked: s.metrics.panics.Inc}
+	d := &download{stall: time.AfterFunc(ledgerTimeout, cancel), patience: ledgerTimeout, panicked: s.metrics.panics.Inc}
 	workspace, id, request, wanted := r.key.Workspace, r.id, listen.RequestID(r.RequestCtx), r.rows
 	d.release = func() {
 		cancel()

@@ -100,8 +100,7 @@ type Work interface {
 	// Workspaces in except, at most ExceptMax, get none. It may skip verifications that another call is changing.
 	// ErrIllegal for the zero node. An expired lease stays valid for writing until another node takes the
 	// verification: the epoch decides, so that a paused node keeps the outcomes it has.
-	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
-		[]Verification, error)
+	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) ([]Verification, error)
 	// Renew extends all unexpired leases of a node and returns them.
 	Renew(ctx context.Context, node uuid.UUID, ttl time.Duration) ([]Lease, error)
 	// Release gives a lease back, so that any node may take it at once.
@@ -273,8 +272,7 @@ func CheckFacts(facts []Fact) error {
 	for _, f := range facts {
 		switch {
 		case f.Key == "" || len(f.Key) > FactKeyBytesMax:
-			return fmt.Errorf("a fact's key of %d bytes, 1 to %d are allowed: %w",
-				len(f.Key), FactKeyBytesMax, ErrIllegal)
+			return fmt.Errorf("a fact's key of %d bytes, 1 to %d are allowed: %w", len(f.Key), FactKeyBytesMax, ErrIllegal)
 		case len(f.Data) > FactBytesMax:
 			return fmt.Errorf("a fact of %d bytes, %d are allowed: %w", len(f.Data), FactBytesMax, ErrIllegal)
 		case f.Expires.UnixMilli() <= 0:

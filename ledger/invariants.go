@@ -83,8 +83,7 @@ func (f *findings) check(invariant string, holds bool, detail string, args ...an
 		return
 	}
 	if f.found++; f.found <= ViolationsMax {
-		f.list = append(f.list, Violation{Invariant: invariant, Subject: f.subject,
-			Detail: fmt.Sprintf(detail, args...)})
+		f.list = append(f.list, Violation{Invariant: invariant, Subject: f.subject, Detail: fmt.Sprintf(detail, args...)})
 	}
 }
 
@@ -127,8 +126,7 @@ func (c *FileCheck) Entry(workspace uuid.UUID, kind EntryKind, number int64, amo
 // retention.
 func (c *FileCheck) Settlement(number, epoch int64, counts Counts, batch *Batch) {
 	c.check(InOrder, number == c.last+1, "settlement %d follows %d", number, c.last)
-	c.check(InOrder, epoch >= c.epoch && epoch <= c.v.Epoch,
-		"settlement %d has epoch %d after %d, the lease's is %d",
+	c.check(InOrder, epoch >= c.epoch && epoch <= c.v.Epoch, "settlement %d has epoch %d after %d, the lease's is %d",
 		number, epoch, c.epoch, c.v.Epoch)
 	c.last, c.epoch = number, epoch
 	c.counts = c.counts.Plus(counts)
@@ -160,8 +158,7 @@ func (c *FileCheck) see(ordinal, number int64) {
 		return
 	}
 	bit := uint64(1) << (ordinal % 64)
-	c.check("I9", c.seen[ordinal/64]&bit == 0, "ordinal %d has a second outcome in settlement %d",
-		ordinal, number)
+	c.check("I9", c.seen[ordinal/64]&bit == 0, "ordinal %d has a second outcome in settlement %d", ordinal, number)
 	c.seen[ordinal/64] |= bit
 }
 
@@ -172,15 +169,12 @@ func (c *FileCheck) Finish() []Violation {
 	settled.Cancelled = 0
 	c.check(InOrder, c.last == v.Settlements, "%d settlements, the row says %d", c.last, v.Settlements)
 	c.check("I8", c.counts == settled, "the settlements count %+v, the row %+v", c.counts, settled)
-	c.check("I12", c.erased || c.outcomes == settled, "the payloads hold %+v, the row counts %+v",
-		c.outcomes, settled)
+	c.check("I12", c.erased || c.outcomes == settled, "the payloads hold %+v, the row counts %+v", c.outcomes, settled)
 
 	c.check("I4", v.Held == e.Held-e.Charged-e.Released, "the row holds %d, its entries leave %d",
 		v.Held, e.Held-e.Charged-e.Released)
-	c.check("I4", e.Held == 0 || e.Held == Credits(v.Total), "%d credits were held for %d addresses",
-		e.Held, v.Total)
-	c.check("I4", !v.State().Funded() || v.Held == Credits(v.Left()), "%d held with %d addresses left",
-		v.Held, v.Left())
+	c.check("I4", e.Held == 0 || e.Held == Credits(v.Total), "%d credits were held for %d addresses", e.Held, v.Total)
+	c.check("I4", !v.State().Funded() || v.Held == Credits(v.Left()), "%d held with %d addresses left", v.Held, v.Left())
 	c.check("I5", v.State().Funded() || v.Held == 0, "%s and holds %d", v.State(), v.Held)
 	c.check("I6", int64(e.Charged) == v.Counts.Charged(), "%d charged for %d charged outcomes",
 		e.Charged, v.Counts.Charged())
@@ -195,8 +189,7 @@ func (c *FileCheck) Finish() []Violation {
 	c.check("I8", open || measured == (v.Total > 0), "%s with a total of %d", v.State(), v.Total)
 	c.check("I8", v.Total >= 0 || v.Rows == 0 && v.Duplicates == 0, "%d rows and %d duplicates of a file that was not read",
 		v.Rows, v.Duplicates)
-	c.check("I8", v.Total < 0 || v.Status.Final() == (sum == v.Total), "%s with %d of %d settled",
-		v.Status, sum, v.Total)
+	c.check("I8", v.Total < 0 || v.Status.Final() == (sum == v.Total), "%s with %d of %d settled", v.Status, sum, v.Total)
 	c.check("I8", v.Total < 0 || v.Total == v.Rows-v.Duplicates, "total %d of %d rows and %d duplicates",
 		v.Total, v.Rows, v.Duplicates)
 	c.check("I10", v.Status.known() && (v.Kind == Bulk || v.Kind == Single), "status %q, kind %q", v.Status, v.Kind)
@@ -245,9 +238,8 @@ func Invariants() []Invariant {
 			"List the entries of the named verification: what they leave held is the truth. Make sure " +
 				"that nobody cancels it before its row says the same, since a cancel releases what the row says. When it is over, " +
 				"correct the workspace, so that it holds what its verifications hold, and then the verification."},
-		{"I5", "a final verification holds nothing",
-			"If its entries leave credits held too, nothing will ever move them: grant the workspace as many, with " +
-				"the verification's id as the reason. Otherwise only its row is wrong."},
+		{"I5", "a final verification holds nothing", "If its entries leave credits held too, nothing will ever move them: " +
+			"grant the workspace as many, with the verification's id as the reason. Otherwise only its row is wrong."},
 		{"I6", "charged credits are the outcomes that cost one, settlement by settlement",
 			"If more was charged than there are outcomes, grant the workspace the difference, with the " +
 				"verification's id as the reason. If less was, nothing is owed to the customer."},
@@ -256,21 +248,18 @@ func Invariants() []Invariant {
 		{"I8", "counters fit the settlements and the total, and reach it exactly when final",
 			"The customer sees a wrong progress; results and credits may still be right, see I6, I7 and I12. If the " +
 				"verification does not end by itself, cancel it once I4 holds for it."},
-		{"I9", "no address has two outcomes, and no committed settlement was changed",
-			"Take the settlement from the newest backup in which an audit finds nothing, and tell the customer if " +
-				"results were downloaded meanwhile."},
-		{"I10", "status, time of completion and outcomes fit each other",
-			"The row was changed past the program. Its settlements and entries say what happened: compare with the " +
-				"newest backup in which an audit finds nothing."},
+		{"I9", "no address has two outcomes, and no committed settlement was changed", "Take the settlement from the " +
+			"newest backup in which an audit finds nothing, and tell the customer if results were downloaded meanwhile."},
+		{"I10", "status, time of completion and outcomes fit each other", "The row was changed past the program. Its " +
+			"settlements and entries say what happened: compare with the newest backup in which an audit finds nothing."},
 		{"I11", "a workspace has one verification for each idempotency key",
 			"The unique key of the table is gone or damaged. Stop all nodes, since a repeated create may now begin " +
 				"a second verification, and restore the schema or a backup."},
 		{"I12", "stored results are exactly the outcomes that were counted",
 			"The results file of the customer is not complete or not right. Take the settlement from a backup; what " +
 				"cannot be had again is owed to the customer: grant the credits of these addresses."},
-		{"I13", "uploaded bytes that were acknowledged are stored",
-			"The file cannot be read to its end. Cancel the verification, which releases its credits, and have the " +
-				"customer upload the file again with a new idempotency key."},
+		{"I13", "uploaded bytes that were acknowledged are stored", "The file cannot be read to its end. Cancel the " +
+			"verification, which releases its credits, and have the customer upload the file again with a new idempotency key."},
 		{InOrder, "settlements are numbered without a gap, by leases that never went back",
 			"A settlement is missing or was written by a node whose lease was over. Stop the nodes; take what is " +
 				"missing from a backup, and compare the entries of the verification."},

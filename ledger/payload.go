@@ -69,8 +69,7 @@ func EncodeResults(results []Result) (Payload, error) {
 		results = slices.Clone(results)
 		slices.SortFunc(results, byOrdinal)
 	}
-	p := Payload{First: results[0].Ordinal, Last: results[len(results)-1].Ordinal,
-		Ordinals: make([]int64, len(results))}
+	p := Payload{First: results[0].Ordinal, Last: results[len(results)-1].Ordinal, Ordinals: make([]int64, len(results))}
 	for i := range results {
 		p.Ordinals[i] = results[i].Ordinal
 	}

@@ -42,8 +42,7 @@ const (
 // newAdmissionQueue makes a queue that admits so many bytes of files at a time.
 func newAdmissionQueue(most int64, weight func(uuid.UUID) int) admissionQueue {
 	return admissionQueue{small: quota.New[uuid.UUID](most / smallPart),
-		large: quota.New[uuid.UUID](most - most/smallPart),
-		busy:  map[uuid.UUID]int{}, weight: weight}
+		large: quota.New[uuid.UUID](most - most/smallPart), busy: map[uuid.UUID]int{}, weight: weight}
 }
 
 // isSmall reports whether a file needs little memory.

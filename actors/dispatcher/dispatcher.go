@@ -128,9 +128,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"Leases that this node lost: others have them, or it could not renew them in time."),
 		crashed: process.NewCounter(r, "verification_crashes_total",
 			"Verification actors that crashed: a fault of this program. The second time the file fails with internal_error."),
-		bytes: process.NewGauge(r, "file_bytes", "Bytes of the files that this node has in memory."),
-		waiting: process.NewGauge(r, "files_waiting",
-			"Verifications that this node has and whose files wait for memory."),
+		bytes:   process.NewGauge(r, "file_bytes", "Bytes of the files that this node has in memory."),
+		waiting: process.NewGauge(r, "files_waiting", "Verifications that this node has and whose files wait for memory."),
 		full: process.NewGauge(r, "workspaces_full",
 			"Workspaces that have their share of this node's leases: their other files wait."),
 	}

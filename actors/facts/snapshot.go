@@ -227,8 +227,7 @@ func (s *Source) Life() time.Duration {
 
 // Empty reports whether nothing is worth keeping.
 func (s *Source) Empty() bool {
-	return s.Left == 0 && s.Rests == 0 && s.Enough == 0 && s.Short == 0 && len(s.Minutes) == 0 &&
-		s.Tempo == Rate{}
+	return s.Left == 0 && s.Rests == 0 && s.Enough == 0 && s.Short == 0 && len(s.Minutes) == 0 && s.Tempo == Rate{}
 }
 
 // shorter leaves something out: the source that came last, or when it is the only one its oldest minute, or all of it.
@@ -284,8 +283,7 @@ func RateOf(m throttle.RateMemory) Rate {
 // Memory returns a stored pace.
 func (r Rate) Memory() throttle.RateMemory {
 	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000, Usual: float64(r.Usual) / 1000,
-		Grey: r.Grey, Alone: r.Alone, Long: Millis(r.Long, time.Hour), Kinds: cut(r.Kinds, textMax),
-		Never: r.Never}
+		Grey: r.Grey, Alone: r.Alone, Long: Millis(r.Long, time.Hour), Kinds: cut(r.Kinds, textMax), Never: r.Never}
 }
 
 // Millis returns so many milliseconds, at least 0 and at most most.

@@ -144,8 +144,7 @@ func (i *Inspector) route(ctx context.Context, name string, out *Explanation) (b
 	}
 	if len(r.Hosts) == 0 {
 		if !i.known(name) {
-			return "", fmt.Errorf("%s takes no mail (%s), and no rule has this name: %w", name, r.NoMail,
-				ErrNotThere)
+			return "", fmt.Errorf("%s takes no mail (%s), and no rule has this name: %w", name, r.NoMail, ErrNotThere)
 		}
 		return "", nil
 	}
@@ -249,8 +248,7 @@ func (i *Inspector) taught(ctx context.Context, out *Explanation) {
 	for _, d := range details {
 		overSoftware(out, d)
 		for _, l := range d.Learned {
-			over(out, l.Field, l.Value, Said{Layer: throttle.LayerLearned.String(), Where: "node " + d.Node,
-				Until: l.Until})
+			over(out, l.Field, l.Value, Said{Layer: throttle.LayerLearned.String(), Where: "node " + d.Node, Until: l.Until})
 		}
 		for _, s := range d.Sources {
 			t := s.Tempo

@@ -210,8 +210,7 @@ func (q *fluidQueue) compare(now, candidate *throttle.Table) (out ReceiverReplay
 	before, after := now.For(q.key), candidate.For(q.key)
 	for _, f := range throttle.Fields() {
 		if f.OfReceiver() && before.Text(f) != after.Text(f) {
-			out.Changes = append(out.Changes, FieldChange{Field: f.String(), Now: before.Text(f),
-				Would: after.Text(f)})
+			out.Changes = append(out.Changes, FieldChange{Field: f.String(), Now: before.Text(f), Would: after.Text(f)})
 		}
 	}
 	if len(out.Changes) == 0 {

@@ -74,8 +74,7 @@ func (d *Defect) Note() bool {
 // newDefect is a defect of a kind; details are what its sentence leaves open.
 func newDefect(kind Kind, row int64, details ...any) *Defect {
 	k := kinds[kind]
-	return &Defect{Code: k.code, Row: row, Kind: kind,
-		Message: fmt.Sprintf(k.says, details...) + " " + k.do + uploadAgain}
+	return &Defect{Code: k.code, Row: row, Kind: kind, Message: fmt.Sprintf(k.says, details...) + " " + k.do + uploadAgain}
 }
 
 const uploadAgain = " and upload the file again."

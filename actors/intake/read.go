@@ -78,8 +78,7 @@ func Inspect(r io.Reader, l Limits, address func(text string), defect func(*Defe
 	if err := l.Validate(); err != nil {
 		return nil, err
 	}
-	in := &reader{source: r, limits: l, distinct: newDistinct(), buffer: make([]byte, 0, bufferBytes),
-		accepted: address}
+	in := &reader{source: r, limits: l, distinct: newDistinct(), buffer: make([]byte, 0, bufferBytes), accepted: address}
 	if err := in.fill(); err != nil {
 		return nil, err
 	}

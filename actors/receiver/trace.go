@@ -32,8 +32,7 @@ type tracer struct {
 
 // trace makes the tracer of a session that is about to be opened.
 func (a *sessionActor) trace(m scheduler.OpenSession) {
-	a.tracer = &tracer{traces: a.socket.Traces(), key: a.socket.Key(), session: m.ID,
-		source: m.Source, host: m.Host}
+	a.tracer = &tracer{traces: a.socket.Traces(), key: a.socket.Key(), session: m.ID, source: m.Source, host: m.Host}
 	if a.tracer.On() {
 		a.tracer.line("* dialling " + m.At.String())
 	}

@@ -401,8 +401,7 @@ func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
 	}
 	w.crashes++
 	a.unpark(c, now, unparkedFor)
-	a.options.Log.Error("domain actor crashed", "verification", a.state.ID, "domain", name, "attempt",
-		w.crashes)
+	a.options.Log.Error("domain actor crashed", "verification", a.state.ID, "domain", name, "attempt", w.crashes)
 	if w.crashes < crashesMax {
 		root, self := c.ActorSystem().Root, c.Self()
 		time.AfterFunc(crashPause<<(w.crashes-1), func() {

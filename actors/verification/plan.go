@@ -144,8 +144,7 @@ func (w *work) weight() int { return min(w.size, wholeDomain) }
 // mayBegin reports whether another domain may be begun: while fewer than busyMax are at work. Domains that only wait
 // take memory alone.
 func (p *plan) mayBegin(busyMax int) bool {
-	return p.next < len(p.ids) && p.busy/wholeDomain < busyMax && len(p.open) < heldMax &&
-		!p.behind.Load()
+	return p.next < len(p.ids) && p.busy/wholeDomain < busyMax && len(p.open) < heldMax && !p.behind.Load()
 }
 
 // begin takes the next domain; false when none may be begun.
@@ -361,8 +360,7 @@ func loadOnce(ctx context.Context, o Options, v ledger.Verification, l ledger.Le
 		if v, err = o.Book.Prepare(ctx, l, f.Rows(), f.Duplicates(), int64(f.Len())); err != nil {
 			return loaded{}, fmt.Errorf("prepare verification: %w", err)
 		}
-		o.Log.Info("file read", "verification", v.ID, "rows", v.Rows, "addresses", v.Total, "status",
-			v.Status)
+		o.Log.Info("file read", "verification", v.ID, "rows", v.Rows, "addresses", v.Total, "status", v.Status)
 		if v.Status != ledger.Verifying {
 			return loaded{state: v}, nil
 		}

@@ -243,8 +243,7 @@ func (p *plan) survey(now, begun, deadline time.Time) survey {
 	sums := sums{}
 	o := eta{now: now, begun: begun, deadline: deadline, pending: len(p.pending), took: p.took,
 		queues: map[string]*queue{}, domains: len(p.ids) - p.next,
-		busy: len(p.open) - p.resting, addresses: len(p.order) - p.began,
-		began: p.began}
+		busy: len(p.open) - p.resting, addresses: len(p.order) - p.began, began: p.began}
 	o.finalRate, o.domainRate = p.throughput.rates(now, p.final, p.next-len(p.open))
 	for _, w := range p.open {
 		w.sum(now, sums, &o)

@@ -133,8 +133,7 @@ func (d *Reader) attempt(m *Attempt) evidence.Attempt {
 	}
 	a := evidence.Attempt{At: Time(m.GetAtMs()), Host: text(m.GetHost(), evidence.NameMax),
 		Source: text(m.GetSource(), evidence.NameMax), Text: text(m.GetText(), evidence.TextMax),
-		Rule: text(m.GetRule(), evidence.NameMax), Version: m.GetVersion(),
-		Enhanced: enhancedCode(m.GetEnhanced())}
+		Rule: text(m.GetRule(), evidence.NameMax), Version: m.GetVersion(), Enhanced: enhancedCode(m.GetEnhanced())}
 	for i, on := range flagsOf(&a) {
 		*on = m.GetFlags()>>i&1 == 1
 	}

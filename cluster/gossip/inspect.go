@@ -360,8 +360,7 @@ func newMeters(r prometheus.Registerer, t *table) (*meters, error) {
 	for _, state := range []string{stateAlive, stateSuspect, stateDraining} {
 		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_gossip_members",
 			Help:        "Members that this node sees, itself included: alive, suspect (no answer), or draining.",
-			ConstLabels: prometheus.Labels{"state": state}},
-			func() float64 { return float64(t.count(state)) }))
+			ConstLabels: prometheus.Labels{"state": state}}, func() float64 { return float64(t.count(state)) }))
 	}
 	var err error
 	for _, c := range m.all {

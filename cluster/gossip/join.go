@@ -170,8 +170,7 @@ func (g *Gossip) rejoin(ctx context.Context) {
 // sayAlone warns when this node sees no other member.
 func (g *Gossip) sayAlone(err error) {
 	if len(g.table.addresses()) == 1 && len(g.seeds) > 0 {
-		g.limiter.warn("alone", "no member to join answers: this node is alone and keeps trying", "join", g.seeds,
-			"err", err)
+		g.limiter.warn("alone", "no member to join answers: this node is alone and keeps trying", "join", g.seeds, "err", err)
 	}
 }
 
@@ -202,8 +201,7 @@ func check(n *memberlist.Node, self NodeMeta) *refusal {
 	case card.Wire != self.Wire:
 		return &refusal{"wire", fmt.Sprintf("%s (program %s) speaks wire version %d, node %q (program %s) %d: run "+
 			"programs of one wire version", who, card.Version, card.Wire, self.Name, self.Version, self.Wire)}
-	case n.PCur != protocol || n.PMin > protocol || n.PMax < protocol ||
-		n.DMin != 0 || n.DMax != 0 || n.DCur != 0:
+	case n.PCur != protocol || n.PMin > protocol || n.PMax < protocol || n.DMin != 0 || n.DMax != 0 || n.DCur != 0:
 		// One such member would make every later exchange of states fail.
 		return &refusal{"protocol", fmt.Sprintf("%s speaks another version of the gossip protocol (%d): run the "+
 			"same program everywhere", who, n.PCur)}

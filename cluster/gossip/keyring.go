@@ -94,8 +94,7 @@ func LoadKeyring(path string) (*Keyring, error) {
 	}
 	// The group may read, because Kubernetes gives secrets to a process this way.
 	if mode := info.Mode().Perm(); mode&0o027 != 0 {
-		return nil, fmt.Errorf("%w %s: mode %04o lets others read or write it: chmod 600 it", ErrKeyFile, path,
-			mode)
+		return nil, fmt.Errorf("%w %s: mode %04o lets others read or write it: chmod 600 it", ErrKeyFile, path, mode)
 	}
 	if info.Size() > keyFileMax || !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%w %s: it is not a file of keys", ErrKeyFile, path)

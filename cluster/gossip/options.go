@@ -53,8 +53,7 @@ type Options struct {
 func (o Options) Validate() error {
 	switch {
 	case o.Cluster == "" || len(o.Cluster) > memberlist.LabelMaxSize:
-		return fmt.Errorf("gossip options: cluster name has %d bytes: from 1 to %d", len(o.Cluster),
-			memberlist.LabelMaxSize)
+		return fmt.Errorf("gossip options: cluster name has %d bytes: from 1 to %d", len(o.Cluster), memberlist.LabelMaxSize)
 	case len(o.Networks) == 0:
 		return errors.New("gossip options: no allowed networks: name those of the members")
 	case o.Log == nil:
@@ -199,8 +198,7 @@ func (t Timing) Validate() error {
 	}
 	switch {
 	case t.ProbeTimeout >= t.ProbeInterval:
-		return fmt.Errorf("timing: probe timeout %s is not below probe interval %s", t.ProbeTimeout,
-			t.ProbeInterval)
+		return fmt.Errorf("timing: probe timeout %s is not below probe interval %s", t.ProbeTimeout, t.ProbeInterval)
 	case t.SuspicionMult < 1 || t.SuspicionMaxTimeoutMult < 1 || t.GossipNodes < 1:
 		return errors.New("timing: suspicion multipliers and gossip nodes are at least 1")
 	case t.Debounce > t.DebounceMax:
@@ -219,8 +217,7 @@ var (
 	ErrKeyFile = errors.New("gossip key file")
 
 	// ErrNotAKey means that a text is not 32 bytes in base64.
-	ErrNotAKey = errors.New("not a gossip key: write 32 bytes in base64, as `rollcall cluster keys new FILE` " +
-		"does")
+	ErrNotAKey = errors.New("not a gossip key: write 32 bytes in base64, as `rollcall cluster keys new FILE` does")
 
 	// ErrNoSuchKey means that no key on the ring has this name.
 	ErrNoSuchKey = errors.New("no such gossip key on this ring")

@@ -72,8 +72,7 @@ func (g *Guard) Validate() error {
 }
 
 // Unary refuses every call: this program makes none, and the library's handlers panic.
-func (g *Guard) Unary(_ context.Context, _ any, info *grpc.UnaryServerInfo,
-	_ grpc.UnaryHandler) (any, error) {
+func (g *Guard) Unary(_ context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 	g.Metrics.refused.WithLabelValues(refusedCall).Inc()
 	return nil, status.Errorf(codes.Unimplemented, "%s is not offered", info.FullMethod)
 }

@@ -125,8 +125,7 @@ func (i *Identity) follow(now time.Time) {
 		m, err = i.read(now)
 	}
 	if err == nil && m.name != i.now.name {
-		err = fmt.Errorf("it is for %s, but this node stays %s until it restarts: %w", m.name, i.now.name,
-			ErrOtherName)
+		err = fmt.Errorf("it is for %s, but this node stays %s until it restarts: %w", m.name, i.now.name, ErrOtherName)
 	}
 	told := i.failed && s == i.stamp
 	i.stamp, i.failed = s, err != nil

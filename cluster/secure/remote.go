@@ -66,28 +66,18 @@ func Remote(host string, port int, o RemoteOptions) (*remote.Config, error) {
 		return nil, err
 	}
 	times := o.Guard.times()
-	c := remote.Configure(host, port,
-		remote.WithServerOptions(
-			grpc.Creds(server),
-			grpc.ForceServerCodecV2(counting{encoding.GetCodecV2(grpcproto.Name), o.Guard.Metrics}),
-			grpc.MaxRecvMsgSize(batchBytesMax),
-			grpc.MaxConcurrentStreams(streamsMax),
-			grpc.ConnectionTimeout(times.Handshake),
-			grpc.KeepaliveParams(keepalive.ServerParameters{Time: silentAfter, Timeout: silenceMax}),
-			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-				MinTime: askedAtMost, PermitWithoutStream: true}),
-			grpc.ChainUnaryInterceptor(o.Guard.Unary),
-			grpc.ChainStreamInterceptor(o.Guard.Stream)),
-		remote.WithDialOptions(
-			grpc.WithTransportCredentials(client),
-			grpc.WithNoProxy(),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{
-				Time: silentAfter, Timeout: silenceMax, PermitWithoutStream: true}),
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff: backoff.DefaultConfig, MinConnectTimeout: times.Connect})),
+	c := remote.Configure(host, port, remote.WithServerOptions(grpc.Creds(server),
+		grpc.ForceServerCodecV2(counting{encoding.GetCodecV2(grpcproto.Name), o.Guard.Metrics}),
+		grpc.MaxRecvMsgSize(batchBytesMax), grpc.MaxConcurrentStreams(streamsMax), grpc.ConnectionTimeout(times.Handshake),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silentAfter, Timeout: silenceMax}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: askedAtMost, PermitWithoutStream: true}), grpc.ChainUnaryInterceptor(o.Guard.Unary),
+		grpc.ChainStreamInterceptor(o.Guard.Stream)), remote.WithDialOptions(grpc.WithTransportCredentials(client),
+		grpc.WithNoProxy(), grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: silentAfter, Timeout: silenceMax, PermitWithoutStream: true}), grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.DefaultConfig, MinConnectTimeout: times.Connect})),
 		remote.WithCallOptions(grpc.MaxCallSendMsgSize(batchBytesMax), grpc.MaxCallRecvMsgSize(replyBytesMax)),
-		remote.WithEndpointWriterBatchSize(batchMax),
-		remote.WithEndpointWriterQueueSize(queueStart),
+		remote.WithEndpointWriterBatchSize(batchMax), remote.WithEndpointWriterQueueSize(queueStart),
 		remote.WithAdvertisedHost(o.Advertise))
 	c.MaxRetryCount = connectTries // no option function exists
 	return c, nil

@@ -28,8 +28,7 @@ func newCluster(e environment) *cobra.Command {
 	})
 	node := addAdminFlags(c, e)
 	c.AddCommand(newClusterMembers(node), newClusterDrain(node), newClusterUndrain(node), newClusterForget(node),
-		newClusterKeys(node),
-		newClusterCert(e))
+		newClusterKeys(node), newClusterCert(e))
 	return c
 }
 
@@ -53,8 +52,7 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drain [NODE]",
 		Short: "Make a node give its work away and take no more",
-		Long: "Make a node give its work away and take no more. With --yes instead of NODE it is the asked " +
-			"node.\n\n" +
+		Long: "Make a node give its work away and take no more. With --yes instead of NODE it is the asked node.\n\n" +
 			"It gives its leases back and its receivers to the other nodes, which go on within seconds, and its /readyz\n" +
 			"answers 503. When no other node serves, all files wait. It keeps running: stop it when it has no work left.\n" +
 			"It takes work again when it is started again, or after `rollcall cluster undrain NODE`.",
@@ -296,9 +294,8 @@ func stands(state admin.State) func(admin.Member) (string, bool) {
 
 // troubles are all possible problems, the worst first.
 var troubles = []trouble{
-	{stands(admin.StateLost), "Lost", "No heartbeat in time. Receivers with which it may still have SMTP sessions " +
-		"are paused for 5 minutes, or until it is back. When you know that its process is dead: " +
-		"rollcall cluster forget NODE"},
+	{stands(admin.StateLost), "Lost", "No heartbeat in time. Receivers with which it may still have SMTP sessions are " +
+		"paused for 5 minutes, or until it is back. When you know that its process is dead: rollcall cluster forget NODE"},
 	{stands(admin.StateUnseen), "Unseen", "Writes heartbeats, but gossip does not see it: check that " +
 		"cluster.gossip_listen can be reached by TCP and UDP in both directions, and that the gossip keys are the same."},
 	{stands(admin.StateUnlinked), "Unlinked", "Seen by gossip, but actor traffic gets no answer: check that " +

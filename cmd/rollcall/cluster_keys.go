@@ -78,8 +78,7 @@ func newClusterCertInit() *cobra.Command {
 	}, func(b *term.Page, view certView) {
 		fmt.Fprintf(b, "%s  the CA, valid until %s: copy it to every node\n"+
 			"%s  its key: keep it off the nodes, since anybody with it can make members\n\n"+
-			"Next, for each node:  rollcall cluster cert node NAME --dir %s\n",
-			view.Cert, view.Expires, view.Key, *dir)
+			"Next, for each node:  rollcall cluster cert node NAME --dir %s\n", view.Cert, view.Expires, view.Key, *dir)
 	})
 }
 
@@ -143,8 +142,7 @@ func printNodeCert(b *term.Page, view certView) {
 		"[cluster]\n"+
 		"tls_ca_file = \"/etc/rollcall/%s\"\n"+
 		"tls_cert_file = \"/etc/rollcall/%s\"\n"+
-		"tls_key_file = \"/etc/rollcall/%s\"\n",
-		view.Cert, view.Name, view.Expires, view.Key, view.CAFile,
+		"tls_key_file = \"/etc/rollcall/%s\"\n", view.Cert, view.Name, view.Expires, view.Key, view.CAFile,
 		caName+certSuffix, view.Name+certSuffix, view.Name+keySuffix)
 }
 
@@ -341,8 +339,7 @@ func fingerprintOf(arg string) (string, error) {
 	}
 	key, err := onlyKey(arg)
 	if errors.Is(err, errNoKeyFile) {
-		return "", fmt.Errorf("%s is neither a fingerprint (8 hex digits) nor a file: see `rollcall cluster keys list`",
-			arg)
+		return "", fmt.Errorf("%s is neither a fingerprint (8 hex digits) nor a file: see `rollcall cluster keys list`", arg)
 	}
 	return key.Fingerprint, err
 }

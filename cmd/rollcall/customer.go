@@ -295,8 +295,7 @@ func printDetail(b *term.Page, d api.Detail, now time.Time) {
 	}
 	if d.Progress.Total != nil {
 		line("done", "%s: %s completed, %s with an error, %s cancelled", doneText(d.Progress),
-			term.Grouped(d.Progress.Completed),
-			term.Grouped(d.Progress.Errors), term.Grouped(d.Progress.Cancelled))
+			term.Grouped(d.Progress.Completed), term.Grouped(d.Progress.Errors), term.Grouped(d.Progress.Cancelled))
 	}
 	line("created", "%s", term.Clock(time.Time(d.CreatedAt), now))
 	if d.CompletedAt != nil {

@@ -115,8 +115,7 @@ func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address 
 
 // whyNot says what to do when there is no evidence.
 func whyNot(err error, status ledger.Status) error {
-	for _, refusal := range []error{admin.ErrNotSettled, ledger.ErrNoSuchVerification,
-		ledger.ErrResultsExpired} {
+	for _, refusal := range []error{admin.ErrNotSettled, ledger.ErrNoSuchVerification, ledger.ErrResultsExpired} {
 		if errors.Is(err, refusal) {
 			_, message := admin.WhyNoEvidence(err, status)
 			return errors.New(client.InCommands(message))

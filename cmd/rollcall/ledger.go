@@ -357,8 +357,7 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 			"correction instead. If credits are owed to the customer, grant them.\n\n" +
 			"A violation that can be repaired is refused, such as bytes that should be erased. Understand the cause first:\n" +
 			"see docs/operators/operations.md. `rollcall log` shows the correction, too.",
-		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason " +
-			"'credits added by hand on 3 March'",
+		Example: "  rollcall audit correct 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --reason 'credits added by hand on 3 March'",
 	}
 	call := admin.CorrectionCall{ID: uuid.NewString()}
 	c.Flags().StringVar(&call.Reason, "reason", "", "why, for the ledger and the operator log; required")

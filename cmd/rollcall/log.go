@@ -30,8 +30,7 @@ func newLog(e environment) *cobra.Command {
 		Example: "  rollcall log\n  rollcall log --since 24h --limit 0",
 	}
 	node := addAdminFlags(c, e)
-	after := c.Flags().String("since", "",
-		"only changes since then: 2h, 3d, or a time such as 2026-11-21T20:00:00Z")
+	after := c.Flags().String("since", "", "only changes since then: 2h, 3d, or a time such as 2026-11-21T20:00:00Z")
 	limit := c.Flags().Int("limit", logShown, "the newest so many; 0 with --since: all")
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (found admin.LogPage, err error) {
 		since, err := parseSince(*after, time.Now())

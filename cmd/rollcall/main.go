@@ -83,8 +83,7 @@ func newRoot(environ []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rollcall",
 		Short: "Check which addresses of a list take mail",
-		Long: "Rollcall asks each receiving mail server whether it would accept mail for the addresses of a " +
-			"CSV file,\n" +
+		Long: "Rollcall asks each receiving mail server whether it would accept mail for the addresses of a CSV file,\n" +
 			"politely and within the receiver's limits, and charges one credit for each final answer.\n\n" +
 			"The quickest way in:  rollcall verify --lab examples/contacts.csv\n\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C or SIGTERM.",

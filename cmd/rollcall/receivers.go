@@ -54,8 +54,7 @@ func newReceivers(e environment) *cobra.Command {
 		}
 		return found, err
 	}, printReceiverList)
-	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused",
-		"deferred"},
+	must(c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"queued", "rate", "refused", "deferred"},
 		cobra.ShellCompDirectiveNoFileComp)))
 	c.AddCommand(newReceiversShow(node), newReceiversTrace(node), newReceiversClose(node), newReceiversForget(node))
 	c.AddCommand(pauseCommands(node)...)
@@ -153,8 +152,7 @@ func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 	}
 	rows := []term.Row{{Cells: []string{r.Key, fmt.Sprintf("%d/%d", r.Sessions, r.Most),
 		term.Figure(r.Rcpts) + "/" + term.Figure(r.Allowed), term.Short(int64(r.Budget)), term.Percent(r.Refused),
-		term.Percent(r.Deferred),
-		term.Short(int64(r.Queued)), oldest, stateText(r, now)}}}
+		term.Percent(r.Deferred), term.Short(int64(r.Queued)), oldest, stateText(r, now)}}}
 	if len(r.Sources) > 1 {
 		for _, s := range r.Sources {
 			state := s.State
@@ -474,8 +472,7 @@ func keyOfSource(arg string) (string, error) {
 
 func printSources(b *term.Page, found admin.Sources, now time.Time) {
 	g := term.Table{Columns: []term.Column{{Name: "SOURCE", Least: 12}, {Name: "NODE", Least: 8}, {Name: "STATE",
-		Least: 8, Wrap: true},
-		{Name: "SESS", Right: true}, {Name: "TODAY", Right: true}, {Name: "PER DAY", Right: true},
+		Least: 8, Wrap: true}, {Name: "SESS", Right: true}, {Name: "TODAY", Right: true}, {Name: "PER DAY", Right: true},
 		{Name: "SPOKEN", Right: true}, {Name: "BLOCKED", Right: true}}}
 	for _, s := range found.Sources {
 		state, perDay := s.State, "-"

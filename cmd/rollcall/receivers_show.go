@@ -278,8 +278,7 @@ func (s receiverSheet) sources() {
 		return
 	}
 	g := term.Table{Columns: []term.Column{{Name: "SOURCE", Least: 12}, {Name: "STATE", Least: 8, Wrap: true},
-		{Name: "SESS",
-			Right: true},
+		{Name: "SESS", Right: true},
 		{Name: "BUDGET", Right: true}, {Name: "PACE/S", Right: true}, {Name: "FLOOR", Right: true},
 		{Name: "CEILING", Right: true}, {Name: "EDGE", Right: true}, {Name: "PHASE", Least: 8, Wrap: true}}}
 	for _, one := range s.d.Sources {
@@ -314,8 +313,7 @@ func (s receiverSheet) sessions() {
 		return
 	}
 	g := term.Table{Columns: []term.Column{{Name: "SESSION", Right: true}, {Name: "SOURCE", Least: 10}, {Name: "HOST",
-		Least: 10},
-		{Name: "STATE"}, {Name: "AGE", Right: true}, {Name: "RCPTS", Right: true}, {Name: "REFUSED", Right: true},
+		Least: 10}, {Name: "STATE"}, {Name: "AGE", Right: true}, {Name: "RCPTS", Right: true}, {Name: "REFUSED", Right: true},
 		{Name: "TLS", Least: 3}}}
 	for _, one := range s.d.SessionList {
 		g.Add(fmt.Sprint(one.ID), sourceName(one.Source), one.Host, one.State, term.Span(term.Seconds(one.Age)),
@@ -330,8 +328,7 @@ func (s receiverSheet) queues() {
 		return
 	}
 	g := term.Table{Columns: []term.Column{{Name: "VERIFICATION"}, {Name: "WORKSPACE", Least: 8}, {Name: "QUEUED",
-		Right: true},
-		{Name: "OLD", Right: true}, {Name: "WEIGHT", Right: true}}}
+		Right: true}, {Name: "OLD", Right: true}, {Name: "WEIGHT", Right: true}}}
 	for _, q := range s.d.Queues {
 		g.Add(q.Verification, q.Workspace, term.Grouped(int64(q.Queued)), term.Span(term.Seconds(q.Oldest)),
 			fmt.Sprint(q.Weight))

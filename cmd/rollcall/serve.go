@@ -230,8 +230,7 @@ func configFlag(c *cobra.Command) *string {
 // warnUnknown names environment variables that look like settings but are none.
 func warnUnknown(c *cobra.Command, e environment) {
 	for _, name := range config.UnknownEnviron(e) {
-		fmt.Fprintf(c.ErrOrStderr(), "rollcall: warning: %s in the environment is not a setting and is ignored\n",
-			name)
+		fmt.Fprintf(c.ErrOrStderr(), "rollcall: warning: %s in the environment is not a setting and is ignored\n", name)
 	}
 }
 

@@ -379,8 +379,7 @@ func unknownName(ctx context.Context, client *client.Admin, out setView) string 
 	if x, err := client.Explain(ctx, name); err == nil && len(x.Receiver)+len(x.Hosts) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("it is set, but no present receiver and no other rule has the name %s: check the spelling",
-		name)
+	return fmt.Sprintf("it is set, but no present receiver and no other rule has the name %s: check the spelling", name)
 }
 
 // printSet shows the changes of an override.
@@ -412,9 +411,8 @@ func printSet(b *term.Page, out setView) {
 	case out.After != nil && len(out.After.Narrower) > 0:
 		notes = append(notes, "Narrower names with their own rules take precedence: "+term.Some(out.After.Narrower)+".")
 	case out.Before != nil && out.After == nil:
-		notes = append(notes,
-			"The asked node has not applied it yet: look again with `rollcall throttle explain "+
-				ruleKey(out.Override.Name)+"`.")
+		notes = append(notes, "The asked node has not applied it yet: look again with `rollcall throttle explain "+
+			ruleKey(out.Override.Name)+"`.")
 	}
 	for _, note := range notes {
 		b.WriteByte('\n')
@@ -453,8 +451,7 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 			"stay as they are.",
 		Example: "  rollcall throttle clear example.net\n  rollcall throttle clear example.net --id 5f2c91aa",
 	}
-	id := c.Flags().String("id", "",
-		"only this one: its id, or the beginning of it, as 'rollcall throttle list' shows it")
+	id := c.Flags().String("id", "", "only this one: its id, or the beginning of it, as 'rollcall throttle list' shows it")
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	of := "this id"
 	return adminCommand(node, c, func(to *client.Admin, args []string) (ended admin.Cleared, err error) {

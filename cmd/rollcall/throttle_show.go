@@ -132,8 +132,7 @@ func (x explanation) notes() (notes []string) {
 		notes = append(notes, "Narrower names with their own rules, which take precedence: "+term.Some(x.Narrower)+".")
 	}
 	if len(x.Beside) > 0 {
-		notes = append(notes, "Other receivers of the same operator, each with its own limits: "+
-			term.Some(x.Beside)+".")
+		notes = append(notes, "Other receivers of the same operator, each with its own limits: "+term.Some(x.Beside)+".")
 	}
 	var a throttle.Limits
 	isReceiver := false

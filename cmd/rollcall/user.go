@@ -23,9 +23,8 @@ func newUser(e environment) *cobra.Command {
 			"link that you pass on. It can be used once, within 72 hours.",
 	})
 	node := addAdminFlags(c, e)
-	c.AddCommand(newUserInvite(node), newUserPassword(node), newUserList(node),
-		userSwitch(node, "disable EMAIL",
-			"Keep somebody from signing in; their sessions and links end within 5 seconds", true),
+	c.AddCommand(newUserInvite(node), newUserPassword(node), newUserList(node), userSwitch(node, "disable EMAIL",
+		"Keep somebody from signing in; their sessions and links end within 5 seconds", true),
 		userSwitch(node, "enable EMAIL", "Let somebody sign in again", false),
 		newUserEndSessions(node), newUserEndTwoStep(node))
 	return c
@@ -123,8 +122,7 @@ func userSwitch(node *adminFlags, use, short string, disabled bool) *cobra.Comma
 func newUserEndSessions(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{Use: "end-sessions EMAIL", Short: "Sign somebody out everywhere, within 5 seconds"}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (out admin.EndedSessions, err error) {
-		return out, client.Ask(c.Context(), "POST", "/v1/users/end-sessions", map[string]string{"email": args[0]},
-			&out)
+		return out, client.Ask(c.Context(), "POST", "/v1/users/end-sessions", map[string]string{"email": args[0]}, &out)
 	}, func(b *term.Page, out admin.EndedSessions) {
 		fmt.Fprintf(b, "%d sessions of %s ended.\n", out.Ended, term.Printable(out.Email))
 	})
@@ -155,8 +153,7 @@ func newUserEndTwoStep(node *adminFlags) *cobra.Command {
 			"Make sure first that it is them who asks: their password alone then signs them in.",
 	}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {
-		return u, client.Ask(c.Context(), "POST", "/v1/users/end-two-step", map[string]string{"email": args[0]},
-			&u)
+		return u, client.Ask(c.Context(), "POST", "/v1/users/end-two-step", map[string]string{"email": args[0]}, &u)
 	}, func(b *term.Page, u admin.UserLine) { printUsers(b, []admin.UserLine{u}, false) })
 }
 
@@ -182,8 +179,7 @@ func newOperate(e environment) *cobra.Command {
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (out operateAnswer, err error) {
 		if strings.HasPrefix(to.Base, config.UnixPrefix) {
 			return out, errors.New("a browser cannot reach a node that listens on a socket: set admin.listen to 127.0.0.1 and " +
-				"a port, " +
-				"and start the node again")
+				"a port, and start the node again")
 		}
 		err = to.Ask(c.Context(), "POST", "/v1/operate", admin.OperateCall{ReadOnly: *readOnly}, &out.OperateLink)
 		out.URL = to.Base + out.Path

@@ -65,8 +65,7 @@ func newVerdictList() *cobra.Command {
 			rows[i] = []string{r.ID, shortList(r.Scope, "any"), shortList(r.Stage, ""), shortList(r.Code, "refusals"),
 				shortList(r.Enhanced, "any"), shortList(r.Words, "any"), saysOf(r), r.Reason, r.Source, r.Date}
 		}
-		b.Rows([]string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS", "REASON", "SOURCE",
-			"DATE"}, rows)
+		b.Rows([]string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS", "REASON", "SOURCE", "DATE"}, rows)
 	})
 }
 
@@ -141,8 +140,7 @@ func newVerdictCheck() *cobra.Command {
 			fmt.Fprintln(b, "No sample of the program's own rules is judged differently.")
 			return
 		}
-		fmt.Fprintf(b, "%d samples of the program's own rules are judged differently:\n",
-			len(found.Changes))
+		fmt.Fprintf(b, "%d samples of the program's own rules are judged differently:\n", len(found.Changes))
 		for _, change := range found.Changes {
 			fmt.Fprintf(b, "  %s\n    was %s (%s)\n    now %s (%s)\n", change.Sample, change.Was.Says,
 				change.Was.Rule, change.Now.Says, change.Now.Rule)

@@ -111,8 +111,7 @@ func addMoreWaits(b *term.Page, more []inspect.Wait) {
 // waitsGrid has a row for each thing that addresses wait for, with explanations below it.
 func waitsGrid(waits []inspect.Wait, now time.Time) *term.Table {
 	g := &term.Table{Columns: []term.Column{{Name: "ADDRESSES", Right: true}, {Name: "WAIT FOR"}, {Name: "RECEIVER",
-		Least: 15},
-		{Name: "BECAUSE", Least: 9, Wrap: true}, {Name: "FIRST", Right: true}, {Name: "LAST", Right: true},
+		Least: 15}, {Name: "BECAUSE", Least: 9, Wrap: true}, {Name: "FIRST", Right: true}, {Name: "LAST", Right: true},
 		{Name: "AN HOUR", Right: true}}}
 	for _, one := range waits {
 		perHour := "-"

@@ -52,9 +52,8 @@ func newVerify(e environment) *cobra.Command {
 			"standard\nerror. A list is CSV with any separator, in UTF-8, UTF-16 or Latin-1, or a workbook (XLSX); - is " +
 			"standard\ninput. Of several columns the one with the addresses is sent; --join puts results beside the rows. " +
 			"Before\nanything is sent each row is checked, as `rollcall lint` does.\n\n" +
-			"A service does the work when --api or ROLLCALL_API names one. Otherwise, and with --local, this " +
-			"process\ndoes it, which needs the open Internet with outgoing port 25; with --lab it asks simulated " +
-			"receivers instead.\n" +
+			"A service does the work when --api or ROLLCALL_API names one. Otherwise, and with --local, this process\ndoes " +
+			"it, which needs the open Internet with outgoing port 25; with --lab it asks simulated receivers instead.\n" +
 			"The service charges the same content once for a workspace: a repeat, from any folder, goes on with the first\n" +
 			"verification or gives its results. --again NAME verifies it anew.\n\n" +
 			"Stopped half-way (Ctrl-C), it ends with exit code 130, and the same command goes on where it stopped. At " +
@@ -501,8 +500,7 @@ func (r *verifyRun) deliver(ctx context.Context, d api.Detail) (verifySummary, e
 		err = r.writeRows(ctx, d.ID, out, &s)
 		err = errors.Join(err, out.Flush())
 	}
-	s.Credits = creditSummary{Charged: s.Outcomes.Charged(), Released: s.Outcomes[smtp.Unknown.String()] +
-		s.Cancelled}
+	s.Credits = creditSummary{Charged: s.Outcomes.Charged(), Released: s.Outcomes[smtp.Unknown.String()] + s.Cancelled}
 	return s, err
 }
 

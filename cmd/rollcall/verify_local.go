@@ -72,8 +72,7 @@ func preflight(ctx context.Context, c config.Config, in *input) error {
 		if walled := (*mx.Error)(nil); errors.As(err, &walled) && walled.Kind == mx.Walled {
 			return errWalled
 		}
-		return fmt.Errorf("%w: check this machine's network, or name a server in [dns] servers: %w", errDNSAway,
-			err)
+		return fmt.Errorf("%w: check this machine's network, or name a server in [dns] servers: %w", errDNSAway, err)
 	}
 	domains := file.Domains()
 	hosts := hostsOf(asking, resolver, domains[:min(len(domains), preflightDomains)])

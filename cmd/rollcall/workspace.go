@@ -155,8 +155,7 @@ func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 		}
 		return found, operator.Ask(c.Context(), "POST", "/v1/workspaces/"+id+"/weight", map[string]int{"weight": n}, &found)
 	}, func(b *term.Page, found admin.Workspace) {
-		b.Rows([]string{"WORKSPACE", "NAME", "WEIGHT"},
-			[][]string{{found.ID, found.Name, fmt.Sprint(found.Weight)}})
+		b.Rows([]string{"WORKSPACE", "NAME", "WEIGHT"}, [][]string{{found.ID, found.Name, fmt.Sprint(found.Weight)}})
 	})
 }
 

@@ -40,8 +40,7 @@ type Finding struct {
 
 // IdentityOf converts a report to the form of the API.
 func IdentityOf(r identity.Report, enforced bool) Identity {
-	out := Identity{Fit: r.Fit(), Enforced: enforced, Probing: r.Fit() || !enforced, Why: r.Why(),
-		Findings: []Finding{}}
+	out := Identity{Fit: r.Fit(), Enforced: enforced, Probing: r.Fit() || !enforced, Why: r.Why(), Findings: []Finding{}}
 	if !r.Checked.IsZero() {
 		out.Checked = new(api.Time(r.Checked))
 	}

@@ -184,8 +184,7 @@ func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, erro
 			return Forgotten{}, err
 		}
 		d.note(ctx, noted)
-		d.options.Log.Info("learned limits cleared by operator", "receiver", key, "what", in.What,
-			"reason", in.Reason)
+		d.options.Log.Info("learned limits cleared by operator", "receiver", key, "what", in.What, "reason", in.Reason)
 		for i := range found {
 			found[i].Dropped = full(found[i].Dropped)
 		}

@@ -32,8 +32,7 @@ type Book interface {
 	CreateKey(ctx context.Context, k ledger.Key) (ledger.Key, error)
 	Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error)
 	RevokeKey(ctx context.Context, id string) (ledger.Key, error)
-	Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (ledger.Balance,
-		error)
+	Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (ledger.Balance, error)
 	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
 	Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error)
 	OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error)
@@ -276,8 +275,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		status, body = http.StatusInternalServerError,
-			[]byte(`{"error":{"code":"internal","message":"report this"}}`)
+		status, body = http.StatusInternalServerError, []byte(`{"error":{"code":"internal","message":"report this"}}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

@@ -313,8 +313,7 @@ func behind(v ledger.Verification) string {
 	if v.LeasedUntil.IsZero() {
 		return "; no node works on it yet, and one with room takes it within seconds"
 	}
-	return fmt.Sprintf("; if its node stays unreachable, another one takes it at %s",
-		moment(v.LeasedUntil))
+	return fmt.Sprintf("; if its node stays unreachable, another one takes it at %s", moment(v.LeasedUntil))
 }
 
 // over says how a verification ended.
@@ -437,8 +436,7 @@ func newAttemptViews(list []smtpevidence.Attempt) []AttemptView {
 		views[i] = AttemptView{At: api.Time(a.At), Stage: a.Stage.String(), Host: a.Host, Source: a.Source,
 			TLS: a.TLS, Code: a.Code, Text: a.Text, Trouble: a.Trouble.String(),
 			Verdict: Verdict{Outcome: a.Outcome.String(), Reason: a.Reason.String()}, Blame: a.Blame.String(),
-			Rule: a.RuleName(), Void: a.Void, Others: a.Others, Bare: a.Bare,
-			Witness: a.Witness}
+			Rule: a.RuleName(), Void: a.Void, Others: a.Others, Bare: a.Bare, Witness: a.Witness}
 		if a.Enhanced != (smtp.EnhancedCode{}) {
 			views[i].Enhanced = a.Enhanced.String()
 		}

@@ -174,11 +174,10 @@ func (d workspaceOps) addRoutes(add addCall) {
 			b, err := d.Grant(ctx, in)
 			return Balance(b), err
 		}))
-	add("GET /v1/workspaces/{id}/credits", handle(workspaceID,
-		func(ctx context.Context, id uuid.UUID) (Balance, error) {
-			b, err := askLedger(ctx, d.common, "read balance", with(d.options.Book.Balance, id))
-			return Balance(b), err
-		}))
+	add("GET /v1/workspaces/{id}/credits", handle(workspaceID, func(ctx context.Context, id uuid.UUID) (Balance, error) {
+		b, err := askLedger(ctx, d.common, "read balance", with(d.options.Book.Balance, id))
+		return Balance(b), err
+	}))
 	add("GET /v1/audit", plainCall(func(ctx context.Context) (ledger.AuditReport, error) {
 		ctx, cancel := d.longCall(ctx)
 		defer cancel()
@@ -292,8 +291,7 @@ func (d workspaceOps) SetLimits(ctx context.Context, id uuid.UUID, in LimitsCall
 func (d workspaceOps) limitsOf(u ledger.Usage) WorkspaceLimits {
 	is := u.Own.Or(d.options.Limits)
 	return WorkspaceLimits{ID: u.ID.String(), Name: u.Name, Weight: u.Weight,
-		Open:   Limit{is.Open, u.Own.Open == 0, u.Used.Open},
-		Stored: Limit{is.Stored, u.Own.Stored == 0, u.Used.Stored},
+		Open: Limit{is.Open, u.Own.Open == 0, u.Used.Open}, Stored: Limit{is.Stored, u.Own.Stored == 0, u.Used.Stored},
 		Unpaid: Limit{is.Unpaid, u.Own.Unpaid == 0, u.Used.Unpaid}}
 }
 

@@ -85,8 +85,7 @@ func New(base, key string) *Client {
 // Create makes the verification of an idempotency key, or recovers it: a repeat with the same key and the same number
 // of bytes charges nothing twice. filename is for people, without a path. When the answer has an Upload, send the bytes
 // there.
-func (c *Client) Create(ctx context.Context, identity uuid.UUID, bytes int64,
-	filename string) (api.Creation, error) {
+func (c *Client) Create(ctx context.Context, identity uuid.UUID, bytes int64, filename string) (api.Creation, error) {
 	made, _, err := c.CreateFresh(ctx, identity, bytes, filename)
 	return made, err
 }
@@ -113,8 +112,7 @@ func (c *Client) Detail(ctx context.Context, id string) (api.Detail, time.Durati
 }
 
 // AskJSON sends a request and reads the JSON answer into out.
-func (c *Client) AskJSON(ctx context.Context, method, path string, header http.Header,
-	out any) (http.Header, error) {
+func (c *Client) AskJSON(ctx context.Context, method, path string, header http.Header, out any) (http.Header, error) {
 	answer, err := c.Ask(ctx, method, path, header)
 	if err != nil {
 		return nil, err
@@ -131,8 +129,7 @@ func (c *Client) readJSON(answer *http.Response, out any) error {
 }
 
 // Ask sends a request, repeats it while the service can't be reached or says "later", and returns a successful answer.
-func (c *Client) Ask(ctx context.Context, method, path string, header http.Header) (*http.Response,
-	error) {
+func (c *Client) Ask(ctx context.Context, method, path string, header http.Header) (*http.Response, error) {
 	begin := time.Now()
 	for try := 0; ; try++ {
 		request, err := http.NewRequestWithContext(ctx, method, c.Base+path, nil)

@@ -38,8 +38,7 @@ type uploadStep struct {
 // refusal.
 //
 // The request has no API key: the URL is the secret, and the storage must not see the key.
-func (c *Client) Upload(ctx context.Context, target string, file io.ReaderAt, size int64,
-	sent func(int64)) error {
+func (c *Client) Upload(ctx context.Context, target string, file io.ReaderAt, size int64, sent func(int64)) error {
 	if sent == nil {
 		sent = func(int64) {}
 	}
@@ -77,8 +76,7 @@ func (c *Client) Upload(ctx context.Context, target string, file io.ReaderAt, si
 }
 
 // putRange sends one request to the storage URL and reads the answer.
-func (c *Client) putRange(ctx context.Context, target string, body io.Reader,
-	contentRange string) uploadStep {
+func (c *Client) putRange(ctx context.Context, target string, body io.Reader, contentRange string) uploadStep {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, target, body)
 	if err != nil {
 		return uploadStep{err: errors.New("the service returned an invalid upload URL")}

@@ -68,8 +68,7 @@ func New(ctx context.Context, o Options) (*Dashboard, error) {
 	asked := o.newProvider()
 	d := &Dashboard{o: o, log: o.Log, now: o.Now, provider: asked,
 		signin: signin.New(signin.Options{Book: o.Book, Secret: secret, Idle: o.SessionIdle, Life: o.SessionLife, Now: o.Now,
-			Provider: asked}),
-		waiting: waitsCache{ask: o.Waits, now: o.Now, log: o.Log}, breakdowns: newBreakdowns()}
+			Provider: asked}), waiting: waitsCache{ask: o.Waits, now: o.Now, log: o.Log}, breakdowns: newBreakdowns()}
 	d.tags, _ = lru.New[partKey, string](tagsMax)
 	if d.signIns, err = newSignIns(o.Registerer); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
@@ -267,9 +266,8 @@ func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		d.log.Warn("ledger did not answer a page", "stage", step, "request", httpd.PageRequestOf(r.Context()).ID, "err", err)
 		page = failure{Status: http.StatusServiceUnavailable, Title: "We can't answer right now",
-			Text:  "The ledger isn't answering. Running verifications continue by themselves, and nothing is lost.",
-			Next:  "This page reloads by itself in a moment.",
-			After: retryLater}
+			Text: "The ledger isn't answering. Running verifications continue by themselves, and nothing is lost.",
+			Next: "This page reloads by itself in a moment.", After: retryLater}
 	}
 	d.fail(w, r, page)
 }

@@ -85,8 +85,7 @@ func askCancel(d *Dashboard, w http.ResponseWriter, r *request) error {
 	base, name := baseOf(r, v), nameOf(v)
 	show := web.Confirm{Title: "Cancel " + name + "?", Up: name, Back: base, Action: base + "/cancel",
 		Text: []string{"Addresses that aren't checked yet won't be, and their credits are released. This can't be undone.",
-			"Existing results stay, and so does what they cost."},
-		Verb: "Cancel the verification", Stay: "Keep it running"}
+			"Existing results stay, and so does what they cost."}, Verb: "Cancel the verification", Stay: "Keep it running"}
 	if v.Status.Final() {
 		show.Done = "This verification is already over."
 	}

@@ -205,8 +205,7 @@ var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, 
 	"clock": func(t any, none ...string) template.HTML { return timeTag(t, Clock, none) },
 	"day": func(t any) template.HTML {
 		return timeTag(t, func(t time.Time) string { return t.UTC().Format("2 Jan 2006") }, nil)
-	},
-	"roles": func() string { return RolesText }, "roleList": func() []ledger.Role { return Roles },
+	}, "roles": func() string { return RolesText }, "roleList": func() []ledger.Role { return Roles },
 	"input": input, "hidden": hidden, "options": options, "copied": copied, "form": form, "send": send,
 	"choose": choose, "warn": warn, "off": off, "live": live}
 

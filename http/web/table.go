@@ -131,8 +131,7 @@ func writeTable(rows, caption, body string) (string, error) {
 	return "{{with $rows := " + rows + `}}<div class="scroll list" tabindex="0" role="region" aria-label="` + caption +
 		`"><table><caption class="away">` + caption + "</caption>\n<thead><tr>" + head.String() +
 		"</tr></thead>\n<tbody>{{range $i, $row := .}}<tr" + row + ">" +
-		cells.String() + "</tr>\n{{end}}</tbody>" + foot.String() +
-		"</table></div>" + none + "{{end}}", nil
+		cells.String() + "</tr>\n{{end}}</tbody>" + foot.String() + "</table></div>" + none + "{{end}}", nil
 }
 
 // facts finds lists of facts: each line is a name and the template of its value. Facts without a value are not shown.

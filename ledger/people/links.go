@@ -373,8 +373,7 @@ func (t rows) ownersBut(workspace, user uuid.UUID) (n int, err error) {
 // setMember writes a membership and replaces an earlier one.
 func (t rows) setMember(workspace, user uuid.UUID, role ledger.Role, now time.Time) error {
 	_, err := t.Exec(`INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, ?, ?)
-		ON CONFLICT (workspace, user_id) DO UPDATE SET role = excluded.role`,
-		workspace[:], user[:], role, ledger.Millis(now))
+		ON CONFLICT (workspace, user_id) DO UPDATE SET role = excluded.role`, workspace[:], user[:], role, ledger.Millis(now))
 	return ledger.Wrap(err, "write membership")
 }
 

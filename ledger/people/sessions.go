@@ -18,8 +18,7 @@ import (
 const sessionColumns = `id, user_id, created, seen, ends, agent, network`
 
 func scanSession(scan engine.Scan) (s ledger.Session, err error) {
-	err = scan(hashed{&s.ID}, &s.User, engine.At(&s.Created), engine.At(&s.Seen), engine.At(&s.Ends), &s.Agent,
-		&s.Network)
+	err = scan(hashed{&s.ID}, &s.User, engine.At(&s.Created), engine.At(&s.Seen), engine.At(&s.Ends), &s.Agent, &s.Network)
 	return s, err
 }
 

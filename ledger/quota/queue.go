@@ -51,8 +51,7 @@ type waiter struct {
 // NewQueue makes a queue for that many places. Every tenant has the weight at the Pool, except the first, which may
 // have all places.
 func NewQueue[Tenant comparable](places int64, weight int, first Tenant) *Queue[Tenant] {
-	return &Queue[Tenant]{places: New[Tenant](places), weight: weight, first: first,
-		lines: map[Tenant]*line[Tenant]{}}
+	return &Queue[Tenant]{places: New[Tenant](places), weight: weight, first: first, lines: map[Tenant]*line[Tenant]{}}
 }
 
 // Take waits for a place until ctx ends. waited reports whether no place was free at once. ErrClosed, or the error

@@ -94,8 +94,7 @@ func (a *audit) files(t *tx) error {
 			v, err := scanVerification(func(into ...any) error { return scan(rows, into...) })
 			page = append(page, v)
 			return err
-		}, `SELECT `+verificationColumns+` FROM verifications WHERE id > ? ORDER BY id LIMIT ?`,
-			after, auditPage)
+		}, `SELECT `+verificationColumns+` FROM verifications WHERE id > ? ORDER BY id LIMIT ?`, after, auditPage)
 		if err != nil {
 			return fmt.Errorf("read verifications: %w", err)
 		}

@@ -90,8 +90,7 @@ func withLease(v *transitions.Row) ledger.Verification {
 // OpenVerifications returns the open verifications of all workspaces with their nodes, oldest first, at most limit.
 func (s files) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
 	return listed(ctx, s, withLease, "list open verifications",
-		`SELECT `+verificationColumns+` FROM verifications WHERE completed = 0 ORDER BY created, id LIMIT ?`,
-		max(limit, 0))
+		`SELECT `+verificationColumns+` FROM verifications WHERE completed = 0 ORDER BY created, id LIMIT ?`, max(limit, 0))
 }
 
 // VerificationsSince returns the verifications of all workspaces created since a time, newest first, at most limit.
@@ -202,8 +201,7 @@ func (s files) Evidence(ctx context.Context, id uuid.UUID, after int64,
 	for number := min(max(after, 0), v.Settlements) + 1; number <= v.Settlements; number++ {
 		kept := ledger.StoredSettlement{Number: number, Results: &batch}
 		if err := s.kept(ctx, id, &kept); err != nil {
-			return v.Verification, fmt.Errorf("read evidence of settlement %d of verification %s: %w",
-				number, id, err)
+			return v.Verification, fmt.Errorf("read evidence of settlement %d of verification %s: %w", number, id, err)
 		}
 		if err := yield(kept); err != nil {
 			return v.Verification, err

@@ -26,8 +26,7 @@ const pageSettlements = 64
 // Results calls yield for each settled address in ordinal order. It reads all settlements that exist at the start
 // before the first yield, so a slow yield holds no session and no more memory than a part of a sorter. Settled
 // outcomes never change.
-func (s files) Results(ctx context.Context, workspace, id uuid.UUID,
-	yield func(ledger.Result) error) (err error) {
+func (s files) Results(ctx context.Context, workspace, id uuid.UUID, yield func(ledger.Result) error) (err error) {
 	var v *transitions.Row
 	err = s.view(ctx, func(t *tx) (err error) {
 		v, err = t.ReadOf(workspace, id)

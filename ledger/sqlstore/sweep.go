@@ -348,8 +348,7 @@ func (s sweeper) eraseResults(ctx context.Context, id uuid.UUID) error {
 		}
 	}
 	return s.update(ctx, func(t *tx) error {
-		_, err := t.Exec(`UPDATE verifications SET results_deleted = {now}, single_email = '' WHERE id = ?`,
-			id[:])
+		_, err := t.Exec(`UPDATE verifications SET results_deleted = {now}, single_email = '' WHERE id = ?`, id[:])
 		return err
 	})
 }

@@ -205,8 +205,7 @@ func (s secrets) Secret(ctx context.Context, name string, size int) (value []byt
 	}
 	err = s.update(ctx, func(t *tx) error {
 		_, err := t.Exec(`INSERT INTO secrets (name, value, created) VALUES (?, ?, {now})
-			ON CONFLICT DO NOTHING`,
-			name, fresh)
+			ON CONFLICT DO NOTHING`, name, fresh)
 		if err != nil {
 			return err
 		}

@@ -158,8 +158,7 @@ func (t verificationRows) Move(s transitions.Step) (int64, error) {
 		WHERE id = ? AND status = ? AND epoch = ? AND settlements = ?`,
 		v.Status, issue.Code, issue.Message, issue.Row, issue.Text, ledger.Millis(v.NextTry), ledger.Millis(v.Expected),
 		v.Held, v.Counts.Cancelled, ledger.Millis(v.Completed), v.WaitingSince, v.WakeAt, v.Crashes, stored(v.Paid),
-		stored(v.UploadDeleted), node, v.LeaseExpires,
-		v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
+		stored(v.UploadDeleted), node, v.LeaseExpires, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
 // Measure writes what intake found.
@@ -184,8 +183,7 @@ func (t verificationRows) Chunk(id uuid.UUID, offset int64) (data []byte, err er
 
 // Append stores a chunk.
 func (t verificationRows) Append(id uuid.UUID, offset int64, data []byte) error {
-	_, err := t.Exec(`INSERT INTO upload_chunks (verification, at_byte, data) VALUES (?, ?, ?)`,
-		id[:], offset, data)
+	_, err := t.Exec(`INSERT INTO upload_chunks (verification, at_byte, data) VALUES (?, ?, ?)`, id[:], offset, data)
 	return err
 }
 
@@ -290,8 +288,7 @@ func (t verificationRows) Renew(node uuid.UUID, ttl time.Duration) (leases []led
 
 // Drop ends a lease.
 func (t verificationRows) Drop(id uuid.UUID, epoch int64) (int64, error) {
-	return t.Exec(`UPDATE verifications SET lease_node = NULL, lease_expires = 0 WHERE id = ? AND epoch = ?`,
-		id[:], epoch)
+	return t.Exec(`UPDATE verifications SET lease_node = NULL, lease_expires = 0 WHERE id = ? AND epoch = ?`, id[:], epoch)
 }
 
 // Settle appends the results of one settlement.

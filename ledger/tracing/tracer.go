@@ -53,8 +53,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(at),
-		otlptracehttp.WithTimeout(sendWithin))
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(at), otlptracehttp.WithTimeout(sendWithin))
 	if err != nil {
 		return nil, fmt.Errorf("tracing.endpoint: %w", err)
 	}
@@ -63,8 +62,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 		sdk.WithBatcher(exporter, sdk.WithMaxQueueSize(queueMax), sdk.WithExportTimeout(sendWithin)),
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Sample))),
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", scopeName),
-			attribute.String("service.version", o.Version),
-			attribute.String("service.instance.id", o.Node.String()))))
+			attribute.String("service.version", o.Version), attribute.String("service.instance.id", o.Node.String()))))
 	return &Tracer{provider: provider, tracer: provider.Tracer(scopeName)}, nil
 }
 

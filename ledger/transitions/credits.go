@@ -14,8 +14,7 @@ import (
 const creditsMax = 1 << 53
 
 // shortMessage tells how many credits a waiting verification needs, and how many are available now.
-const shortMessage = "This file needs %d credits and %d are available. " +
-	"It goes on by itself when credits are added."
+const shortMessage = "This file needs %d credits and %d are available. It goes on by itself when credits are added."
 
 // Grant adds credits once per grant id. Run again with the same arguments it adds nothing. ErrIllegal: other
 // arguments, the id of a verification, an amount below 1, or more than 2^53 credits in all.

@@ -59,8 +59,7 @@ func still(t Tables, node uuid.UUID, list []ledger.Verification) ([]ledger.Verif
 	return mine, nil
 }
 
-func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration, except []uuid.UUID) (
-	[]ledger.Verification, error) {
+func lease(t Tables, node uuid.UUID, limit int, ttl time.Duration, except []uuid.UUID) ([]ledger.Verification, error) {
 	free, err := t.Free(max(limit, 0), except)
 	if err != nil {
 		return nil, fmt.Errorf("list what is free: %w", err)
@@ -205,8 +204,7 @@ func sameIssue(a, b *ledger.Issue) bool {
 }
 
 // Park stores the state of a leased verification's work and gives the lease back, until o.Next.
-func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (
-	ledger.Verification, error) {
+func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (ledger.Verification, error) {
 	again := func(v *Row) bool { // nobody else gives back this epoch
 		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= ledger.Millis(o.Next) && v.NextTry.Equal(ledger.Clock(ledger.Millis(o.Next)))
 	}

@@ -150,8 +150,7 @@ func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, actio
 			if err := one(n, err, action); err != nil {
 				return err
 			}
-			if err := t.Log(ledger.LogLine{Action: action, Subject: node.String(),
-				New: row.Session.String()}); err != nil {
+			if err := t.Log(ledger.LogLine{Action: action, Subject: node.String(), New: row.Session.String()}); err != nil {
 				return err
 			}
 		}
@@ -279,8 +278,7 @@ func lastByKey(facts []ledger.Fact) []ledger.Fact {
 // Known returns the unexpired facts of some keys.
 func (e Engine) Known(ctx context.Context, keys []string) ([]ledger.Fact, error) {
 	if len(keys) > ledger.FactsMax {
-		return nil, fmt.Errorf("read facts of %d keys, %d are allowed: %w", len(keys), ledger.FactsMax,
-			ledger.ErrIllegal)
+		return nil, fmt.Errorf("read facts of %d keys, %d are allowed: %w", len(keys), ledger.FactsMax, ledger.ErrIllegal)
 	}
 	if len(keys) == 0 {
 		return nil, nil

@@ -164,9 +164,8 @@ func (e Engine) ExpireUpload(ctx context.Context, id uuid.UUID) error {
 		if err != nil || v.Status != ledger.Uploading || !v.Upload().Expired {
 			return err
 		}
-		return step(t, v, move{to: ledger.Failed, issue: &ledger.Issue{Code: ledger.UploadExpired,
-			Message: "The file was not uploaded in time. " +
-				"Create a new verification with a new idempotency key."}})
+		return step(t, v, move{to: ledger.Failed, issue: &ledger.Issue{Code: ledger.UploadExpired, Message: "The file was " +
+			"not uploaded in time. Create a new verification with a new idempotency key."}})
 	})
 }
 
@@ -177,10 +176,8 @@ func (e Engine) ExpireFunding(ctx context.Context, id uuid.UUID, after time.Dura
 		if err != nil || v.State() != ledger.WaitingCredits || v.WaitingSince > v.Now-after.Milliseconds() {
 			return err
 		}
-		return step(t, v, move{to: ledger.Failed, more: v.Left(),
-			issue: &ledger.Issue{Code: ledger.FundingExpired,
-				Message: "No credits were added in time. " +
-					"Create a new verification with a new idempotency key."}})
+		return step(t, v, move{to: ledger.Failed, more: v.Left(), issue: &ledger.Issue{Code: ledger.FundingExpired,
+			Message: "No credits were added in time. Create a new verification with a new idempotency key."}})
 	})
 }
 

@@ -303,8 +303,7 @@ var (
 func askList(ctx context.Context, r Resolver, list string, a netip.Addr) listed {
 	records, err := r.Ask(ctx, listName(a, list), dns.TypeA)
 	if err != nil {
-		return listed{State: Skipped, Saw: list + " not checked: " + err.Error(),
-			Next: "It is asked again tomorrow."}
+		return listed{State: Skipped, Saw: list + " not checked: " + err.Error(), Next: "It is asked again tomorrow."}
 	}
 	if len(records) == 0 {
 		return listed{State: OK, Saw: "not on " + list}
@@ -318,8 +317,7 @@ func askList(ctx context.Context, r Resolver, list string, a netip.Addr) listed 
 				"or too often (%s)", list, found), Next: "Name a resolver of your own in [dns] servers, or take the " +
 				"list out of identity.block_lists."}
 		case !ok || !listAnswers.Contains(found) || found == notListed:
-			return listed{State: Skipped,
-				Saw:  fmt.Sprintf("%s answers %s, which is no answer of a block list", list, found),
+			return listed{State: Skipped, Saw: fmt.Sprintf("%s answers %s, which is no answer of a block list", list, found),
 				Next: "Check the name in identity.block_lists: the list may have ended."}
 		}
 		answer = found

@@ -123,8 +123,7 @@ func (w *Watch) tell(was, is Report) {
 			w.options.Log.Warn("identity check does not pass", "check", string(f.Check), "source", f.Source,
 				"state", string(f.State), "saw", f.Saw, "next", f.Next)
 		case f.State == OK && there && before != Skipped:
-			w.options.Log.Info("identity check passes again", "check", string(f.Check), "source", f.Source,
-				"saw", f.Saw)
+			w.options.Log.Info("identity check passes again", "check", string(f.Check), "source", f.Source, "saw", f.Saw)
 		}
 	}
 }

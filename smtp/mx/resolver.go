@@ -128,8 +128,7 @@ func (r *Resolver) vouch(ctx context.Context) error {
 	if r.options.Witness == "" {
 		return nil
 	}
-	_, err := r.open.get(ctx, r.options.Witness, func(ctx context.Context, name string) (
-		struct{}, time.Time, error) {
+	_, err := r.open.get(ctx, r.options.Witness, func(ctx context.Context, name string) (struct{}, time.Time, error) {
 		m, err := r.dns.ask(ctx, dns.CanonicalName(name), dns.TypeNS)
 		if err == nil && !slices.ContainsFunc(m.Answer, func(rr dns.RR) bool { return rr.Header().Rrtype == dns.TypeNS }) {
 			err = &Error{Kind: Walled, Name: name, Type: "NS"}

@@ -19,8 +19,7 @@ func (s *Rules) check(own bool) faults {
 			if other.file.own && !r.file.own {
 				one, two = other, r
 			}
-			found.add(one.at("id"), "there is another rule of this name in %s:%d: rename one", two.file.name,
-				two.lines[""])
+			found.add(one.at("id"), "there is another rule of this name in %s:%d: rename one", two.file.name, two.lines[""])
 		}
 		ids[r.doc.ID] = r
 		if r.file.own != own {

@@ -89,8 +89,7 @@ func checkPhrase(phrase string) error {
 		return fmt.Errorf("%q never matches, addresses are taken out of texts: write what stands beside it", phrase)
 	}
 	if plain := plainPhrase(body); plain != body {
-		return fmt.Errorf("%q never matches, whatever stands between words counts as one space: write %q",
-			phrase, plain)
+		return fmt.Errorf("%q never matches, whatever stands between words counts as one space: write %q", phrase, plain)
 	}
 	return nil
 }

@@ -65,8 +65,7 @@ func (r *rule) version() uint32 {
 
 // within reports whether a host or suffix lies under a suffix, by whole labels.
 func within(host, suffix string) bool {
-	return strings.HasSuffix(host, suffix) &&
-		(len(host) == len(suffix) || host[len(host)-len(suffix)-1] == '.')
+	return strings.HasSuffix(host, suffix) && (len(host) == len(suffix) || host[len(host)-len(suffix)-1] == '.')
 }
 
 // scopeCovers reports whether the wide scope has every host of the narrow one; an empty scope means every host.

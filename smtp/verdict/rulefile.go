@@ -98,8 +98,7 @@ func readFile(name string, data []byte, own bool) (*ruleFile, faults) {
 		if d.WordsOf != "" {
 			above := slices.IndexFunc(doc.Rule[:i], func(a ruleDoc) bool { return a.ID == d.WordsOf })
 			if above < 0 || d.Words != nil {
-				found.add(r.at("words_of"), "words_of %q: name a rule above it in this file, and write no words",
-					d.WordsOf)
+				found.add(r.at("words_of"), "words_of %q: name a rule above it in this file, and write no words", d.WordsOf)
 				continue
 			}
 			r.doc.Words = doc.Rule[above].Words

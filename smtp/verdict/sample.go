@@ -18,8 +18,7 @@ func ParseReply(text string) (smtp.Reply, error) {
 		code, rest := codeOf(line)
 		switch {
 		case code == 0 && i == 0:
-			return reply, fmt.Errorf("%q does not begin with a code: write the reply like \"550 5.1.1 User unknown\"",
-				text)
+			return reply, fmt.Errorf("%q does not begin with a code: write the reply like \"550 5.1.1 User unknown\"", text)
 		case i == 0, code == reply.Code:
 			reply.Code, line = code, rest
 		}
@@ -90,8 +89,7 @@ func Sample(text, host string) (evidence.Attempt, error) {
 		}
 		for raw.Stage = smtp.StageNone; raw.Stage.String() != name; raw.Stage++ {
 			if raw.Stage == smtp.StageRset {
-				return evidence.Attempt{}, fmt.Errorf("%q is no stage: write greeting, hello, tls, mail, rcpt or rset",
-					name)
+				return evidence.Attempt{}, fmt.Errorf("%q is no stage: write greeting, hello, tls, mail, rcpt or rset", name)
 			}
 		}
 	}

@@ -169,8 +169,7 @@ const directoryAsides = `|(^| )(im|in (unserem|der|het|de|onze)|nella|v|w|dans (
 var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mail) )?(error|failure|failed)|fehler|` +
 	`erreur|errore?|erro|ошибка|blad|reason|grund|motivo|motif|причина) ?:` +
 	`|(^| )(on|at|in|by|to|with|from) (this|our|the|that|my|any) ([a-z0-9-]+ ){0,3}` +
-	`(server|system|service|database|record|table|site|machine)s?( |[.,;:!)]|$)` +
-	domainAsides +
+	`(server|system|service|database|record|table|site|machine)s?( |[.,;:!)]|$)` + domainAsides +
 	`|(^| )(user|recipient|mailbox|account|rcpt|ldap|ad|directory) lookup` +
 	`|(^| )(from|out of|in) service|smtp address` +
 	`|(^| )(with|for|in|from) (the |our |)(smtp|pop3?|imap|e?-?mail) service` +
@@ -178,8 +177,7 @@ var asides = regexp.MustCompile(`(^|[^a-zа-я])(((smtp|delivery|server|lmtp|mai
 	`|(^| )service (for|of) (this|that|the) (user|account|mailbox|subscriber|customer)` +
 	`|(^| )delivery (target|address|destination|(is |was |)(not possible|impossible)` +
 	`|to (this|that|the) (account|user|mailbox|address|recipient))` +
-	`|(^| )(auf|an|bei) (diesem|unserem|dem) (mail|)server` +
-	`|(^| )(på|på denne|på den här) (servern|serveren|server)` +
+	`|(^| )(auf|an|bei) (diesem|unserem|dem) (mail|)server` + `|(^| )(på|på denne|på den här) (servern|serveren|server)` +
 	`|(^| )(sur|par) (ce|notre|le) serveur( de messagerie| mail|)` +
 	`|(^| )en (este|nuestro|el) servidor( de correo|)|(^| )(neste|no|nesse|nosso) servidor( de e-?mail|)` +
 	`|(^| )(su|in|da) (questo|nostro) server|(^| )(sul|nel) server|(^| )(op|bij) (deze|onze) server` +

@@ -129,8 +129,7 @@ func NewPool(list []Source) (*Pool, error) {
 	for i, one := range list {
 		switch {
 		case one.Hello == "" || one.Open == nil:
-			return nil, fmt.Errorf("receiver sources: source %q has no hello name, or no way to open a session",
-				one.Name())
+			return nil, fmt.Errorf("receiver sources: source %q has no hello name, or no way to open a session", one.Name())
 		case slices.ContainsFunc(list[:i], func(o Source) bool { return o.Addr == one.Addr }):
 			return nil, fmt.Errorf("receiver sources: source %q is there twice", one.Name())
 		}

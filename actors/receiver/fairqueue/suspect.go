@@ -109,8 +109,7 @@ func (m *mixed[T]) pop() T {
 		return retry.Pop().item
 	}
 	m.retries = 0
-	if normal.Len() == 0 ||
-		suspect.Len() > 0 && m.row < SuspectsInRow && suspect.Peek().number < normal.Peek().number {
+	if normal.Len() == 0 || suspect.Len() > 0 && m.row < SuspectsInRow && suspect.Peek().number < normal.Peek().number {
 		m.row++
 		return suspect.Pop().item
 	}

@@ -54,8 +54,7 @@ var ofReceiver = [...]struct {
 		of: func(r *inspect.Receiver) float64 { return r.Ceiling }},
 	{desc: describe("queued", "Addresses that could be asked now and have no answer, handed over yet or not, on the wire or not."),
 		of: func(r *inspect.Receiver) float64 { return float64(r.Queued) }},
-	{desc: describe("oldest_seconds",
-		"How long the oldest address without an answer has waited, handed over yet or not."),
+	{desc: describe("oldest_seconds", "How long the oldest address without an answer has waited, handed over yet or not."),
 		of: func(r *inspect.Receiver) float64 { return r.Oldest }, most: true},
 	{desc: describe("refused_ratio", "Fraction of replies in the last ten minutes that refused an address."),
 		of: func(r *inspect.Receiver) float64 { return r.Refused }, mean: true},
@@ -67,8 +66,7 @@ var ofReceiver = [...]struct {
 
 func describe(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("rollcall_receiver_"+name, help+
-		" Of the 50 receivers with the most queued; all others are \""+collectedRest+"\".",
-		[]string{"receiver"}, nil)
+		" Of the 50 receivers with the most queued; all others are \""+collectedRest+"\".", []string{"receiver"}, nil)
 }
 
 // Describe implements prometheus.Collector.

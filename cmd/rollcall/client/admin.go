@@ -152,18 +152,12 @@ func (c *Admin) refusal(status int, body []byte) error {
 }
 
 // commandsOf maps calls that a node's answers name to the commands that make them.
-var commandsOf = strings.NewReplacer(
-	"GET /v1/receivers", "`rollcall receivers`",
-	"GET /v1/throttle/explain", "`rollcall throttle explain`",
-	"GET /v1/throttle", "`rollcall throttle list`",
-	"GET /v1/cluster/members", "`rollcall cluster members`",
-	"GET /v1/cluster/keys", "`rollcall cluster keys list`",
-	"GET /v1/identity", "`rollcall doctor`",
-	"GET /v1/workspaces/{id}/keys", "`rollcall key list`",
-	"GET /v1/workspaces", "`rollcall workspace list`",
-	"GET /v1/users", "`rollcall user list`",
-	"GET /v1/audit", "`rollcall audit`",
-	"GET /v1/verifications", "list of verifications")
+var commandsOf = strings.NewReplacer("GET /v1/receivers", "`rollcall receivers`",
+	"GET /v1/throttle/explain", "`rollcall throttle explain`", "GET /v1/throttle", "`rollcall throttle list`",
+	"GET /v1/cluster/members", "`rollcall cluster members`", "GET /v1/cluster/keys", "`rollcall cluster keys list`",
+	"GET /v1/identity", "`rollcall doctor`", "GET /v1/workspaces/{id}/keys", "`rollcall key list`",
+	"GET /v1/workspaces", "`rollcall workspace list`", "GET /v1/users", "`rollcall user list`",
+	"GET /v1/audit", "`rollcall audit`", "GET /v1/verifications", "list of verifications")
 
 // InCommands rewrites a message about API calls for somebody at a terminal.
 func InCommands(message string) string { return commandsOf.Replace(message) }

@@ -117,8 +117,7 @@ func (s *selfAudit) compare(report ledger.AuditReport) {
 	if text, err := os.ReadFile(s.file); err == nil && json.Unmarshal(text, &before) == nil &&
 		report.Entries < before.Entries {
 		s.log.Error("the ledger is older than it was: a backup was restored, or another file is in its place",
-			"entries", report.Entries, "newest", report.Newest, "before", before.Entries,
-			"newest_before", before.Newest)
+			"entries", report.Entries, "newest", report.Newest, "before", before.Entries, "newest_before", before.Newest)
 	}
 	if err := term.WriteJSON(s.file, auditMark{Entries: report.Entries, Newest: report.Newest}); err != nil {
 		s.log.Warn("self-audit not remembered", "err", err)

@@ -143,8 +143,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		return fmt.Errorf("admin.tls_cert: %w", err)
 	}
 	operate := admin.Options{Listen: c.Admin.Listen, TLS: settings, Hosts: c.Admin.Hosts, Book: book, Token: o.token,
-		People: book, PagesURL: n.pagesURL,
-		Limits:   workspaceLimits(c),
+		People: book, PagesURL: n.pagesURL, Limits: workspaceLimits(c),
 		Gatherer: o.registry, Draining: n.draining, Wake: o.wake, Log: o.log,
 		Cluster: membersView{c.Cluster.Name, n.Cluster}, Ready: n.Cluster.Ready,
 		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Throttle: n.table,
@@ -152,11 +151,8 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Survey:       n.inspector, Tuned: n.settings.Wake,
 		ReplayThrottle: func(ctx context.Context, candidate string) (inspect.Replayed, error) {
 			return n.replay(ctx, c.Throttle, candidate)
-		},
-		ReplayOverride: n.replayOverride,
-		Pages: func(d *admin.Desk) (admin.Pages, error) {
-			return operate.New(operate.Options{Desk: d, TLS: settings != nil, Log: o.log,
-				Version: programVersion()})
+		}, ReplayOverride: n.replayOverride, Pages: func(d *admin.Desk) (admin.Pages, error) {
+			return operate.New(operate.Options{Desk: d, TLS: settings != nil, Log: o.log, Version: programVersion()})
 		}}
 	n.stops = append([]stopper{{"certificate of admin", unfollow}}, n.stops...)
 	operator, err := admin.New(operate)
@@ -326,8 +322,7 @@ func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Sto
 		SessionIdle: c.Dashboard.SessionIdle.Duration, SessionLife: c.Dashboard.SessionLife.Duration,
 		Version: programVersion(), Dev: n.Lab != nil, Checks: func() bool { return n.Identity().Probing },
 		PerWorkspace: public.PerWorkspace, Waits: n.inspector.Verification, Provider: asked, Wake: public.Wake,
-		Log:        public.Log,
-		Registerer: public.Registerer})
+		Log: public.Log, Registerer: public.Registerer})
 	if err != nil {
 		return fmt.Errorf("start the pages: %w", err)
 	}

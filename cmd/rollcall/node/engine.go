@@ -288,18 +288,15 @@ func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver,
 			Results: c.Retention.Results.Duration, Funding: c.Retention.Funding.Duration},
 		Work: verification.Options{Book: n.Book, RowsMax: c.Limits.MaxRows, DomainsMax: domainsMax, Window: n.window,
 			Left: &n.work.left, Log: o.log, Metrics: verification.NewMetrics(o.registry),
-			Domain: domain.Options{Route: resolver.Lookup, Match: match,
-				Version: n.table.Version,
+			Domain: domain.Options{Route: resolver.Lookup, Match: match, Version: n.table.Version,
 				Waits: func(key string) []time.Duration {
 					if own := n.table.For(key).Waits.List(); len(own) > 0 {
 						return own
 					}
 					return waits
-				},
-				Facts: facts, Load: domainLoad(o.registry, n.settings.Weight), Log: o.log,
-				Resolve:       receiver.Resolver(n.Cluster.Resolve),
-				ControlPauses: durations(c.Retry.ControlWaits),
-				GiveUpAfter:   c.Retry.GiveUpAfter.Duration}},
+				}, Facts: facts, Load: domainLoad(o.registry, n.settings.Weight), Log: o.log,
+				Resolve: receiver.Resolver(n.Cluster.Resolve), ControlPauses: durations(c.Retry.ControlWaits),
+				GiveUpAfter: c.Retry.GiveUpAfter.Duration}},
 	}
 }
 
@@ -328,14 +325,12 @@ func registerDNSMetrics(r prometheus.Registerer, resolver *mx.Resolver) {
 	}{
 		{"queries", "Questions sent to DNS servers, repeated ones and those over TCP included.",
 			func(s mx.Stats) uint64 { return s.Queries }},
-		{"queries_repeated", "Questions sent again because no answer came.",
-			func(s mx.Stats) uint64 { return s.Repeated }},
+		{"queries_repeated", "Questions sent again because no answer came.", func(s mx.Stats) uint64 { return s.Repeated }},
 		{"queries_over_tcp", "Questions asked over TCP, because an answer was cut short.",
 			func(s mx.Stats) uint64 { return s.OverTCP }},
 		{"stray_packets", "Packets that arrived for a question but did not answer it.",
 			func(s mx.Stats) uint64 { return s.Strays }},
-		{"failures", "Questions that no DNS server answered.",
-			func(s mx.Stats) uint64 { return s.Failures }},
+		{"failures", "Questions that no DNS server answered.", func(s mx.Stats) uint64 { return s.Failures }},
 	} {
 		r.MustRegister(prometheus.NewCounterFunc(
 			prometheus.CounterOpts{Name: "rollcall_dns_" + c.name + "_total", Help: c.help},

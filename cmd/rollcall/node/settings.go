@@ -127,8 +127,7 @@ func (f *settingsFollower) rules(overrides []ledger.ThrottleOverride) []throttle
 	var rules []throttle.Rule
 	for _, o := range overrides {
 		set, err := throttle.ParseOverride(o.Fields)
-		r := throttle.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason,
-			Until: o.Expires}
+		r := throttle.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason, Until: o.Expires}
 		if err == nil {
 			err = r.Check()
 		}

@@ -117,9 +117,8 @@ func (s *DB) registerDisk(to prometheus.Registerer) error {
 	}{
 		{"rollcall_ledger_disk_free_bytes", "Free bytes on the disk of the embedded ledger.",
 			func(d *disk) int64 { return d.free }},
-		{"rollcall_ledger_file_free_bytes", "Free bytes inside the embedded ledger's file. " +
-			"They are used before the file grows.",
-			func(d *disk) int64 { return d.inside }},
+		{"rollcall_ledger_file_free_bytes", "Free bytes inside the embedded ledger's file. They are used before the file " +
+			"grows.", func(d *disk) int64 { return d.inside }},
 		{"rollcall_ledger_disk_reserve_bytes", "ledger.disk_reserve: with less free, on the disk and in the file together, " +
 			"creates and uploads are refused; settlements go on.", func(d *disk) int64 { return d.reserve }},
 	} {

@@ -81,8 +81,7 @@ var (
 	ErrURL = errors.New("unknown ledger url: write sqlite:path/to/ledger.db " +
 		"or postgresql://user@host:26257/rollcall?sslmode=verify-full")
 	// ErrInUse means that another process owns this embedded ledger.
-	ErrInUse = errors.New("another rollcall process owns this ledger: " +
-		"stop it, or give this one another data_dir")
+	ErrInUse = errors.New("another rollcall process owns this ledger: stop it, or give this one another data_dir")
 	// ErrNoLedger means that there is no ledger at the given place.
 	ErrNoLedger = errors.New("there is no ledger here: check ledger.url, or make one with `rollcall migrate`")
 	// ErrSchemaOld means that the schema lacks migrations of this program.

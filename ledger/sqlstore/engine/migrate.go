@@ -112,8 +112,7 @@ func (s *DB) migrate(ctx context.Context, tell ...func(line string)) error {
 		return err
 	}
 	if version > s.schema.Version {
-		return fmt.Errorf("schema version %d, this program knows %d: %w",
-			version, s.schema.Version, ErrSchemaNew)
+		return fmt.Errorf("schema version %d, this program knows %d: %w", version, s.schema.Version, ErrSchemaNew)
 	}
 	for version++; version <= s.schema.Version; version++ {
 		list, err := s.schema.steps(version)

@@ -382,9 +382,8 @@ func newMeters() meters {
 			Help: "How long uses of the ledger waited for their turn, by kind (write, read) and who: node (its own work, " +
 				"which goes first), workspace (they take turns), stranger (whose key is not known yet).",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 3, 11)}, []string{"kind", "who"}),
-		doubted: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_ledger_clock_doubted",
-			Help: "1 while this node erases and expires nothing, because the ledger's clock jumped or " +
-				"differs from the node's."}),
+		doubted: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_ledger_clock_doubted", Help: "1 while this node " +
+			"erases and expires nothing, because the ledger's clock jumped or differs from the node's."}),
 	}
 	for _, why := range []string{whyConflict, whyDuplicate, whyConnection, whyBusy, whyResources, whyUnknown,
 		whyReadOnly, whyAborted} {

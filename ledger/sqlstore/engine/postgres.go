@@ -64,10 +64,9 @@ func postgresDialect() dialect {
 		// Deferrable: it is never aborted, and aborts no writer.
 		snapshot: "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE; SET LOCAL statement_timeout = 0",
 		// Constant within a statement, so that an index can be used.
-		lock: "FOR UPDATE",
-		now:  "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
-		types: strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT",
-			"{strict}", "", "{keyed}", ""),
+		lock:        "FOR UPDATE",
+		now:         "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
+		types:       strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT", "{strict}", "", "{keyed}", ""),
 		oneMigrates: "LOCK TABLE schema_steps IN EXCLUSIVE MODE", // before the snapshot is taken
 		numbered:    true, inCRDB: true,
 		judge: judgePostgres, control: controlPostgres,

@@ -133,8 +133,7 @@ func (t *Tx) Each(scan func(rows *sql.Rows) error, query string, args ...any) er
 }
 
 // stream calls scan for each row of a query.
-func (s *session) stream(ctx context.Context, scan func(rows *sql.Rows) error, query string, args []any) (
-	err error) {
+func (s *session) stream(ctx context.Context, scan func(rows *sql.Rows) error, query string, args []any) (err error) {
 	prepared, err := s.statement(ctx, query)
 	if err != nil {
 		return err
