@@ -105,9 +105,6 @@ const (
 // New makes a node that is no member yet: nothing listens, and its methods answer as if it knew no others. Parts of the
 // process that need it can be made before Serve.
 func New(o Options) (*Node, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
 	n := &Node{options: o, log: o.Log, peers: o.Peers, times: o.times(),
 		lookup: &lookup{view: newCurrent()}, topology: newTopology(),
 		answering: answering{log: o.Log, places: make(chan struct{}, queriesMax)},

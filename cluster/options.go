@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -61,23 +60,6 @@ type Peers struct {
 	Advertise string           // host of actor traffic as others reach it; "": that of Actors
 	Identity  *secure.Identity // nil: no TLS
 	Traffic   secure.Times     // of actor traffic; zero means secure.DefaultTimes
-}
-
-// Validate returns an error about a missing option.
-func (o Options) Validate() error {
-	switch {
-	case o.Name == "" || o.Host == "":
-		return errors.New("cluster options: name or host is empty")
-	case o.Log == nil || o.Comply == nil || o.Load == nil || o.Registerer == nil:
-		return errors.New("cluster options: no logger, comply, load or registerer")
-	case o.Peers == nil:
-		return nil
-	case o.Node == uuid.Nil || o.Wire < 1:
-		return errors.New("cluster options: no node or wire version")
-	case o.Peers.Book == nil || o.Peers.Actors == "":
-		return errors.New("cluster options: no book or actor address")
-	}
-	return o.times().Validate()
 }
 
 // times returns Times, or the defaults.
@@ -140,42 +122,11 @@ func DefaultTimes() Times {
 	}
 }
 
-// all returns every time by its name, to be read or changed.
-func (t *Times) all() gossip.NamedTimes {
-	return gossip.NamedTimes{{"beat", &t.Heartbeat}, {"soon", &t.Soon}, {"beat within", &t.HeartbeatWithin},
-		{"comply within", &t.ComplyWithin}, {"fence", &t.Fence}, {"lost", &t.Lost},
-		{"unacknowledged", &t.Unacknowledged}, {"rest", &t.Rest}, {"link every", &t.LinkEvery}, {"link life", &t.LinkLife}, {"ask", &t.Ask}, {"meet", &t.Meet}}
-}
-
 // Scaled returns all times multiplied by a factor: 0.2 makes a cluster five times as fast.
 func (t Times) Scaled(factor float64) Times {
-	t.all().Scale(factor)
+	gossip.Scale(factor, &t.Heartbeat, &t.Soon, &t.HeartbeatWithin, &t.ComplyWithin, &t.Fence, &t.Lost,
+		&t.Unacknowledged, &t.Rest, &t.LinkEvery, &t.LinkLife, &t.Ask, &t.Meet)
 	return t
-}
-
-// Validate returns an error if a time is missing, or if times break the order on which the guarantees of a cluster
-// rely.
-func (t Times) Validate() error {
-	if err := t.all().Validate(); err != nil {
-		return fmt.Errorf("cluster times: %w", err)
-	}
-	for _, order := range []struct {
-		fits bool
-		text string
-	}{
-		{t.Soon <= t.Heartbeat, "soon is longer than beat"},
-		{2*t.Heartbeat+t.Soon <= t.Fence, "one heartbeat that fails would put the fence up"},
-		{t.Heartbeat+t.Soon <= t.Fence-t.Unacknowledged, "fence must exceed heartbeat, soon and unacknowledged together"},
-		{t.HeartbeatWithin < t.Fence && t.ComplyWithin < t.Fence, "a heartbeat may take as long as the fence"},
-		{t.Lost-t.Fence >= t.Lost/6, "lost is not long enough after fence"},
-		{t.Lost <= t.Rest, "rest is shorter than lost"},
-		{t.LinkEvery < t.LinkLife, "an answer expires before the next question"},
-	} {
-		if !order.fits {
-			return fmt.Errorf("cluster times: %s: %+v", order.text, t)
-		}
-	}
-	return nil
 }
 
 // ErrRefused: the members refuse this node; the text says why.

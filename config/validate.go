@@ -469,8 +469,8 @@ func (k *checker) publicURL(key, value string) {
 
 func (k *checker) origin(key, value string) {
 	u, err := url.Parse(value)
-	if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != value ||
-		value != strings.ToLower(value) {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Scheme+"://"+u.Host != value ||
+		value != strings.ToLower(value) || strings.Contains(value, "*") {
 		k.add(key, "%q is not an origin: write one such as https://app.example.com, lower case, without a path",
 			value)
 	}

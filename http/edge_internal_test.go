@@ -6,7 +6,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
 	"rollcall/config/effort"
@@ -242,38 +240,6 @@ func (b *guessedBook) KeyByID(_ context.Context, id string) (ledger.Key, error) 
 		return k, nil
 	}
 	return ledger.Key{}, ledger.ErrNoSuchKey
-}
-
-func TestOptionsAreCompleteOrRefused(t *testing.T) {
-	good := func() Options {
-		return Options{
-			Listen: "127.0.0.1:0", Book: struct{ Book }{}, PublicUpload: func(uuid.UUID) string { return "" },
-			Limits: DefaultLimits(), MaxFileBytes: 1, MaxRows: 1, PerWorkspace: ledger.Limits{Open: 1, Stored: 1 << 30, Unpaid: 1}, UploadExpiry: time.Hour,
-			Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		}
-	}
-	effort.OK(t, good().Validate())
-	for name, spoil := range map[string]func(*Options){
-		"listen": func(o *Options) { o.Listen = "" }, "book": func(o *Options) { o.Book = nil },
-		"upload": func(o *Options) { o.PublicUpload = nil }, "log": func(o *Options) { o.Log = nil },
-		"registerer": func(o *Options) { o.Registerer = nil }, "bytes": func(o *Options) { o.MaxFileBytes = 0 },
-		"rows": func(o *Options) { o.MaxRows = 0 }, "open": func(o *Options) { o.PerWorkspace.Open = 0 },
-		"stored": func(o *Options) { o.PerWorkspace.Stored = 0 }, "unpaid": func(o *Options) { o.PerWorkspace.Unpaid = 0 },
-		"expiry":                 func(o *Options) { o.UploadExpiry = 0 },
-		"rate":                   func(o *Options) { o.Limits.Reads.PerSecond = 0 },
-		"burst":                  func(o *Options) { o.Limits.Creates.Burst = 0 },
-		"downloads":              func(o *Options) { o.Limits.DownloadMax = 0 },
-		"origin with a slash":    func(o *Options) { o.AllowedOrigins = []string{"https://a.example/"} },
-		"origin without scheme":  func(o *Options) { o.AllowedOrigins = []string{"a.example"} },
-		"origin of every page":   func(o *Options) { o.AllowedOrigins = []string{"*"} },
-		"origin null":            func(o *Options) { o.AllowedOrigins = []string{"null"} },
-		"origin with a wildcard": func(o *Options) { o.AllowedOrigins = []string{"https://*.example"} },
-		"origin in capitals":     func(o *Options) { o.AllowedOrigins = []string{"https://A.example"} },
-	} {
-		o := good()
-		spoil(&o)
-		effort.Not(t, o.Validate(), nil, name, "accepted")
-	}
 }
 
 // TestRowsReadBack writes odd rows and reads them with the standard library.

@@ -65,20 +65,13 @@ type Server struct {
 	stop     sync.Mutex    // serializes Stop
 }
 
-// New checks the options and builds a server that does not listen yet.
+// New builds a server that does not listen yet. It fails when its metrics are registered already.
 func New(o Options) (*Server, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Nodes == nil {
 		o.Nodes = oneNode
-	}
-	origins, err := listen.NewOrigins(o.AllowedOrigins)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	m, err := newMetrics(o.Registerer, o.PageRoutes)
 	if err != nil {
@@ -86,7 +79,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		options:  o,
-		origins:  origins,
+		origins:  listen.NewOrigins(o.AllowedOrigins),
 		keys:     newKeyCache(o.Book, o.Now),
 		limits:   newRequestLimits(o.Limits, o.Nodes, o.Now),
 		creates:  newCreateGate(createWait),
@@ -289,37 +282,8 @@ type Options struct {
 	Now            func() time.Time          // for limits and Retry-After; nil: time.Now
 }
 
-// Validate returns an error about options missing or out of range; it wraps ErrOptions.
-func (o Options) Validate() error {
-	l := o.Limits
-	switch {
-	case o.Listen == "":
-		return fmt.Errorf("%w: listen is empty", ErrOptions)
-	case o.Book == nil || o.PublicUpload == nil || o.Log == nil || o.Registerer == nil:
-		return fmt.Errorf("%w: book, public upload, log and registerer are needed", ErrOptions)
-	case o.MaxFileBytes < 1 || o.MaxRows < 1 || min(o.PerWorkspace.Open, o.PerWorkspace.Stored, o.PerWorkspace.Unpaid) < 1:
-		return fmt.Errorf("%w: max file bytes, max rows and each limit of a workspace must be 1 or more", ErrOptions)
-	case o.UploadExpiry < time.Second:
-		return fmt.Errorf("%w: upload expiry must be a second or more", ErrOptions)
-	case !l.Reads.valid() || !l.Creates.valid() || !l.Pages.valid() || !l.BadKeys.valid() || !l.KeyLookups.valid():
-		return fmt.Errorf("%w: each rate must be above 0 with a burst of 1 or more", ErrOptions)
-	case l.DownloadMax < 1 || l.InFlightMax < 1 || l.ConnsMax < 1:
-		return fmt.Errorf("%w: each limit must be 1 or more", ErrOptions)
-	}
-	if _, err := listen.NewOrigins(o.AllowedOrigins); err != nil {
-		return fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	return nil
-}
-
-func (r Rate) valid() bool { return r.PerSecond > 0 && r.Burst >= 1 }
-
-var (
-	// ErrOptions: the options are not complete or out of range.
-	ErrOptions = errors.New("http: options")
-	// errNoAnswer: the goroutine that asked a shared question panicked or exited.
-	errNoAnswer = errors.New("http: the ledger gave no answer")
-)
+// errNoAnswer: the goroutine that asked a shared question panicked or exited.
+var errNoAnswer = errors.New("http: the ledger gave no answer")
 
 // What pages of listed origins may send and read. A preflight is cached for 600 seconds, a time that every browser
 // respects.

@@ -30,30 +30,9 @@ type DialerOptions struct {
 	ConnectTimeout time.Duration
 }
 
-// Validate returns ErrOptions when the options are not usable.
-func (o DialerOptions) Validate() error {
-	if o.Port < 1 || o.Port > 65535 {
-		return fmt.Errorf("%w: port %d is not between 1 and 65535", ErrOptions, o.Port)
-	}
-	if o.ConnectTimeout <= 0 {
-		return fmt.Errorf("%w: the connect timeout is not positive", ErrOptions)
-	}
-	for _, p := range o.AllowNetworks {
-		if !p.IsValid() {
-			return fmt.Errorf("%w: an allowed network is not valid", ErrOptions)
-		}
-	}
-	return nil
-}
-
 // NewDialer returns a dialer for the Internet. At the moment of the connect it checks the final IP address: it
 // refuses special-use addresses (DialGuard) and other ports with ErrForbiddenAddress. It does not look up names.
-//
-// Errors: ErrOptions.
-func NewDialer(o DialerOptions) (Dialer, error) {
-	if err := o.Validate(); err != nil {
-		return nil, fmt.Errorf("dialer: %w", err)
-	}
+func NewDialer(o DialerOptions) Dialer {
 	d := &guardedDialer{guard: NewDialGuard(o.AllowNetworks), port: uint16(o.Port)}
 	d.net = net.Dialer{
 		Timeout:   o.ConnectTimeout,
@@ -63,7 +42,7 @@ func NewDialer(o DialerOptions) (Dialer, error) {
 	if o.Source.IsValid() {
 		d.net.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Source, 0))
 	}
-	return d, nil
+	return d
 }
 
 type guardedDialer struct {

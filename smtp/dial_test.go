@@ -85,7 +85,7 @@ func TestDialerRefusesBeforeTheConnection(t *testing.T) {
 			if test.allow != "" {
 				o.AllowNetworks = []netip.Prefix{netip.MustParsePrefix(test.allow)}
 			}
-			d := effort.Must(NewDialer(o))(t)
+			d := NewDialer(o)
 			conn, err := d.DialContext(t.Context(), "tcp", test.address)
 			if err == nil {
 				_ = conn.Close()
@@ -98,7 +98,7 @@ func TestDialerRefusesBeforeTheConnection(t *testing.T) {
 }
 
 func TestForbiddenAddressFailsAtConnect(t *testing.T) {
-	d := effort.Must(NewDialer(DialerOptions{Port: 25, ConnectTimeout: ConnectTimeout}))(t)
+	d := NewDialer(DialerOptions{Port: 25, ConnectTimeout: ConnectTimeout})
 	_, err := Open(t.Context(), d, "mx.example", netip.MustParseAddrPort("127.0.0.1:25"), testOptions())
 	if f := failure(t, err); f.Stage != StageConnect || !errors.Is(f, ErrForbiddenAddress) {
 		t.Errorf("failure %v", f)
@@ -110,24 +110,13 @@ func TestDialerSpeaksFromItsSource(t *testing.T) {
 	defer listener.Close()
 	at := netip.MustParseAddrPort(listener.Addr().String())
 	source := netip.MustParseAddr("127.0.0.77")
-	d := effort.Must(NewDialer(DialerOptions{
+	d := NewDialer(DialerOptions{
 		Source: source, Port: int(at.Port()), ConnectTimeout: ConnectTimeout,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-	}))(t)
+	})
 	conn := effort.Must(d.DialContext(t.Context(), "tcp", at.String()))(t)
 	defer conn.Close()
 	effort.Is(t, conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), source, "speaks from")
-}
-
-func TestDialerOptionsAreCompleteOrRefused(t *testing.T) {
-	for name, o := range map[string]DialerOptions{
-		"no port":         {ConnectTimeout: time.Second},
-		"port too high":   {Port: 65536, ConnectTimeout: time.Second},
-		"no timeout":      {Port: 25},
-		"invalid network": {Port: 25, ConnectTimeout: time.Second, AllowNetworks: []netip.Prefix{{}}},
-	} {
-		effort.Denied(NewDialer(o))(t, ErrOptions, name)
-	}
 }
 
 // TestSessionsAndFailuresNameOurAddress: it is taken out of replies, and evidence
@@ -141,8 +130,8 @@ func TestSessionsAndFailuresNameOurAddress(t *testing.T) {
 		if !want.IsValid() {
 			want = netip.MustParseAddr("127.0.0.1")
 		}
-		dialer := effort.Must(NewDialer(DialerOptions{Source: source, Port: int(at.Port()), ConnectTimeout: time.Minute,
-			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}))(t)
+		dialer := NewDialer(DialerOptions{Source: source, Port: int(at.Port()), ConnectTimeout: time.Minute,
+			AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 		for _, dialogue := range []script{"> 554 no\n< QUIT", "> 220 mx\n< EHLO probe.example\n> 250 mx\n! hang"} {
 			go func() {
 				if conn, err := listener.Accept(); err == nil {

@@ -1,7 +1,6 @@
 package smtp
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -79,26 +78,4 @@ func DefaultLimits() Limits {
 		SessionBytes:     256 << 10,
 		SessionMoreBytes: 4096, // one line of the greatest length for each further address; guess
 	}
-}
-
-// Validate returns ErrOptions when a limit is not positive.
-func (l Limits) Validate() error {
-	for _, d := range [...]time.Duration{
-		l.Greeting, l.Hello, l.StartTLS, l.Mail, l.Rcpt, l.Handshake, l.Quit, l.Unacknowledged, l.Unended, l.Session,
-		l.SessionMore,
-	} {
-		if d <= 0 {
-			return fmt.Errorf("%w: a time limit of a session is not positive", ErrOptions)
-		}
-	}
-	for _, n := range [...]int{l.ReplyLines, l.ReplyBytes, l.SessionBytes, l.SessionMoreBytes} {
-		if n <= 0 {
-			return fmt.Errorf("%w: a size limit of a session is not positive", ErrOptions)
-		}
-	}
-	// bufio takes no smaller buffer than 16 bytes, and a reply is longer than that.
-	if l.LineBytes < 64 {
-		return fmt.Errorf("%w: a reply line needs 64 bytes or more", ErrOptions)
-	}
-	return nil
 }

@@ -173,10 +173,10 @@ func (s script) listen(t *testing.T) (Dialer, netip.AddrPort) {
 
 func loopbackDialer(t testing.TB, port int) Dialer {
 	t.Helper()
-	return effort.Must(NewDialer(DialerOptions{
+	return NewDialer(DialerOptions{
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Port:          port, ConnectTimeout: 5 * time.Second,
-	}))(t)
+	})
 }
 
 // dialFunc is a Dialer made of a function.

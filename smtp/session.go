@@ -42,7 +42,7 @@ func (o *SessionOptions) Validate() error {
 	case o.TLS > TLSOffHELO:
 		return fmt.Errorf("%w: no such tls mode", ErrOptions)
 	}
-	return o.Limits.Validate()
+	return nil
 }
 
 func printable(s string) bool {

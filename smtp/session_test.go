@@ -562,17 +562,13 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 		return nil, io.EOF
 	})
 	for name, change := range map[string]func(*SessionOptions){
-		"no hello name":              func(o *SessionOptions) { o.HelloName = "" },
-		"two lines as hello name":    func(o *SessionOptions) { o.HelloName = "a\r\nMAIL" },
-		"two words as hello name":    func(o *SessionOptions) { o.HelloName = "a b" },
-		"no return path":             func(o *SessionOptions) { o.ReturnPath = "" },
-		"return path with brackets":  func(o *SessionOptions) { o.ReturnPath = "<a@b.example>" },
-		"return path beyond ascii":   func(o *SessionOptions) { o.ReturnPath = "ä@b.example" },
-		"no such tls mode":           func(o *SessionOptions) { o.TLS = TLSOffHELO + 1 },
-		"no limits":                  func(o *SessionOptions) { o.Limits = Limits{} },
-		"no time for RCPT":           func(o *SessionOptions) { o.Limits.Rcpt = 0 },
-		"no bytes for a reply":       func(o *SessionOptions) { o.Limits.ReplyBytes = -1 },
-		"lines too short for a code": func(o *SessionOptions) { o.Limits.LineBytes = 16 },
+		"no hello name":             func(o *SessionOptions) { o.HelloName = "" },
+		"two lines as hello name":   func(o *SessionOptions) { o.HelloName = "a\r\nMAIL" },
+		"two words as hello name":   func(o *SessionOptions) { o.HelloName = "a b" },
+		"no return path":            func(o *SessionOptions) { o.ReturnPath = "" },
+		"return path with brackets": func(o *SessionOptions) { o.ReturnPath = "<a@b.example>" },
+		"return path beyond ascii":  func(o *SessionOptions) { o.ReturnPath = "ä@b.example" },
+		"no such tls mode":          func(o *SessionOptions) { o.TLS = TLSOffHELO + 1 },
 	} {
 		o := testOptions()
 		change(&o)

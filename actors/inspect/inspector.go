@@ -65,17 +65,6 @@ type Options struct {
 	Guard *process.PanicGuard // of what it does beside; nil: none
 }
 
-// Validate says which option is missing.
-func (o Options) Validate() error {
-	switch {
-	case o.Receivers == nil || o.Sources == nil:
-		return errors.New("inspect options: no receivers or sources")
-	case o.Table == nil || o.Route == nil:
-		return errors.New("inspect options: no table or route")
-	}
-	return nil
-}
-
 // Inspector asks all nodes, and answers for this one. Safe for concurrent use. It is the Survey of
 // the admin API.
 type Inspector struct {
@@ -84,14 +73,11 @@ type Inspector struct {
 }
 
 // New makes an inspector that knows this node only; Join lets it ask the others.
-func New(o Options) (*Inspector, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
+func New(o Options) *Inspector {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return &Inspector{options: o}, nil
+	return &Inspector{options: o}
 }
 
 // Join says whom to ask: a node whose Options.Answer is this inspector's Answer, which is why it

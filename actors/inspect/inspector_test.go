@@ -89,11 +89,10 @@ func (q quietReceivers) Trace(_ time.Time, key, _ string, _ uint64) ([]TraceLine
 func newInspector(t *testing.T, rules ...throttle.Rule) *Inspector {
 	t.Helper()
 	table := effort.Must(throttle.NewTable(rules))(t)
-	c, err := New(Options{Receivers: quietReceivers{traced: map[string]bool{}}, Sources: func(context.Context) []Source {
+	c := New(Options{Receivers: quietReceivers{traced: map[string]bool{}}, Sources: func(context.Context) []Source {
 		return []Source{{Hello: "probe.example", State: "used"}}
 	}, Table: table, Route: routes,
 		Clock: func() time.Time { return began }})
-	effort.OK(t, err)
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){"node-1": c.Answer}})
 	return c
 }
@@ -252,7 +251,7 @@ func TestANodeAnswersForItself(t *testing.T) {
 	if _, err := c.Answer(ctx, []byte("{")); err == nil {
 		t.Error("half a question was answered")
 	}
-	alone := effort.Must(New(c.options))(t)
+	alone := New(c.options)
 	effort.Denied(alone.Receivers(ctx))(t, errAlone, "before it has joined")
 }
 

@@ -37,10 +37,7 @@ type Actor struct {
 
 // Kinds gives the kind of virtual actor that a node has to host. A session actor
 // that panics is stopped, not begun anew: its SMTP session is gone.
-func Kinds(o Options) (map[string]*actor.Props, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
+func Kinds(o Options) map[string]*actor.Props {
 	o.Registry.Guard, o.slots = o.Guard, registry.NewReceiverSlots(o.Most, o.Weight)
 	o.Metrics.slots.Store(o.slots)
 	w, scheduling := o.Registry.stateWriter(o), o.forScheduler()
@@ -48,7 +45,7 @@ func Kinds(o Options) (map[string]*actor.Props, error) {
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	return map[string]*actor.Props{kind: actor.PropsFromProducer(func() actor.Actor {
 		return newActor(o, scheduling, w, idleLife)
-	}, actor.WithSupervisor(stop), actor.WithReceiverMiddleware(politely), o.Guard.Dispatch())}, nil
+	}, actor.WithSupervisor(stop), actor.WithReceiverMiddleware(politely), o.Guard.Dispatch())}
 }
 
 // politely turns the poison pill, by which a cluster moves an actor, into a message: a good end takes a while.

@@ -111,7 +111,7 @@ func newBench(t *testing.T, latency time.Duration, personality string, a throttl
 // spawn begins a receiver actor as a node does.
 func (b *bench) spawn() *actor.PID {
 	b.t.Helper()
-	kinds := effort.Must(Kinds(b.options))(b.t)
+	kinds := Kinds(b.options)
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	pid := b.system.Root.WithGuardian(stop).Spawn(kinds[kind])
 	b.system.Root.Send(pid, &cluster.ClusterInit{Identity: &cluster.ClusterIdentity{Identity: "x", Kind: kind}})
@@ -138,7 +138,7 @@ func openerTo(t *testing.T, o smtp.DialerOptions, limits smtp.Limits) receiverte
 	if o.AllowNetworks == nil {
 		o.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	}
-	dialer := effort.Must(smtp.NewDialer(o))(t)
+	dialer := smtp.NewDialer(o)
 	return func(ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
 		return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, uint16(o.Port)), smtp.SessionOptions{
 			HelloName: "probe.example", ReturnPath: "probe@probe.example", TLS: tls, Limits: limits})

@@ -1,7 +1,6 @@
 package receiver
 
 import (
-	"errors"
 
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
@@ -39,17 +38,4 @@ func (o *Options) pauses() uint64 {
 		return 0
 	}
 	return o.Pauses()
-}
-
-// Validate says which option is missing.
-func (o Options) Validate() error {
-	switch {
-	case o.Registry == nil || o.Fenced == nil || o.Sources == nil || o.Allow == nil:
-		return errors.New("receiver options: registry, fenced, sources or allow is nil")
-	case len(o.Waits) == 0 || o.Slots == nil || o.Rules == nil:
-		return errors.New("receiver options: no waits, slots or rules")
-	case o.Log == nil || o.Metrics == nil:
-		return errors.New("receiver options: no logger or metrics")
-	}
-	return nil
 }

@@ -94,7 +94,7 @@ func TestManyReceiversOfOneWorkspaceKeepNobodyOut(t *testing.T) {
 	const seats, greedy, few = 20, 400, 10
 	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
 	b.options.Most = seats
-	kinds := effort.Must(Kinds(b.options))(t)
+	kinds := Kinds(b.options)
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 	w := &crowded{b: b, props: kinds[kind].Clone(actor.WithGuardian(stop)), answered: map[byte]int{},
 		pulses: map[wire.Cause]int{}, changed: make(chan struct{}, 1)}
@@ -122,7 +122,7 @@ func TestWhoWaitsForASlotIsToldSo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, "clean", openedWide())
 	b.options.Most = 16
-	kinds := effort.Must(Kinds(b.options))(t)
+	kinds := Kinds(b.options)
 	w := &crowded{b: b, props: kinds[kind], answered: map[byte]int{}, pulses: map[wire.Cause]int{},
 		changed: make(chan struct{}, 1)}
 	for range 16 {

@@ -52,8 +52,8 @@ type Gossip struct {
 // none could be reached it goes on alone and tries again every Timing.RejoinEvery. It takes up to 5 s to resolve names
 // and then up to Timing.StreamTimeout for addresses that don't answer.
 func Start(o Options) (*Gossip, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
+	if err := o.Self.Validate(); err != nil {
+		return nil, fmt.Errorf("gossip: this node: %w", err)
 	}
 	g := &Gossip{self: o.Self, delegate: &delegate{meta: o.Self}, timing: o.Timing, seeds: o.Join, log: o.Log,
 		limiter: newLogLimiter(o.Log), signal: make(chan struct{}, 1), changed: make(chan struct{}, 1),

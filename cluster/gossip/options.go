@@ -2,12 +2,9 @@ package gossip
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
-	"net"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -47,49 +44,6 @@ type Options struct {
 
 	// Transport carries packets and streams; nil means sockets. Stop shuts it down.
 	Transport memberlist.NodeAwareTransport
-}
-
-// Validate says what is missing or wrong.
-func (o Options) Validate() error {
-	switch {
-	case o.Cluster == "" || len(o.Cluster) > memberlist.LabelMaxSize:
-		return fmt.Errorf("gossip options: cluster name has %d bytes: from 1 to %d", len(o.Cluster), memberlist.LabelMaxSize)
-	case len(o.Networks) == 0:
-		return errors.New("gossip options: no allowed networks: name those of the members")
-	case o.Log == nil:
-		return errors.New("gossip options: no logger")
-	case o.Registerer == nil:
-		return errors.New("gossip options: no registerer of metrics")
-	}
-	if err := o.Self.Validate(); err != nil {
-		return fmt.Errorf("gossip options: card: %w", err)
-	}
-	if err := o.Timing.Validate(); err != nil {
-		return fmt.Errorf("gossip options: %w", err)
-	}
-	if o.Transport != nil {
-		return nil
-	}
-	return o.validateListen()
-}
-
-func (o Options) validateListen() error {
-	host, port, err := net.SplitHostPort(o.Listen)
-	if err != nil {
-		return fmt.Errorf("gossip options: listen: %w", err)
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("gossip options: listen: port %d: %w", n, err)
-	}
-	ip, err := netip.ParseAddr(host)
-	if o.Advertise == "" && (host == "" || err == nil && ip.IsUnspecified()) {
-		return errors.New("gossip options: listening on all interfaces: set advertise to the host that others reach")
-	}
-	loopback := host == "localhost" || err == nil && ip.IsLoopback()
-	if o.Keys == nil && !loopback {
-		return errors.New("gossip options: no keys off loopback")
-	}
-	return nil
 }
 
 // Timing sets the speed of gossip. The formulas of the library's times are in its Config.
@@ -151,60 +105,19 @@ func DefaultTiming() Timing {
 	}
 }
 
-// times returns every time by its name, to be read or changed.
-func (t *Timing) times() NamedTimes {
-	return NamedTimes{
-		{"probe interval", &t.ProbeInterval}, {"probe timeout", &t.ProbeTimeout},
-		{"gossip interval", &t.GossipInterval}, {"push-pull interval", &t.PushPullInterval},
-		{"dead time", &t.DeadTime}, {"stream timeout", &t.StreamTimeout},
-		{"rejoin every", &t.RejoinEvery}, {"debounce", &t.Debounce}, {"debounce max", &t.DebounceMax},
+// Scale multiplies times by a factor.
+func Scale(factor float64, times ...*time.Duration) {
+	for _, t := range times {
+		*t = time.Duration(math.Round(float64(*t) * factor))
 	}
-}
-
-// NamedTimes are durations by their names.
-type NamedTimes []struct {
-	Name string
-	At   *time.Duration
-}
-
-// Scale multiplies all times by a factor.
-func (l NamedTimes) Scale(factor float64) {
-	for _, one := range l {
-		*one.At = time.Duration(math.Round(float64(*one.At) * factor))
-	}
-}
-
-// Validate returns an error about the first time that is too short.
-func (l NamedTimes) Validate() error {
-	for _, one := range l {
-		if *one.At < time.Millisecond {
-			return fmt.Errorf("%s is %s: at least 1ms", one.Name, *one.At)
-		}
-	}
-	return nil
 }
 
 // Scaled returns all times multiplied by a factor, for tests: 0.2 makes the gossip five times as fast. Counts stay as
 // they are.
 func (t Timing) Scaled(factor float64) Timing {
-	t.times().Scale(factor)
+	Scale(factor, &t.ProbeInterval, &t.ProbeTimeout, &t.GossipInterval, &t.PushPullInterval, &t.DeadTime,
+		&t.StreamTimeout, &t.RejoinEvery, &t.Debounce, &t.DebounceMax)
 	return t
-}
-
-// Validate returns an error about the first time out of range.
-func (t Timing) Validate() error {
-	if err := t.times().Validate(); err != nil {
-		return fmt.Errorf("timing: %w", err)
-	}
-	switch {
-	case t.ProbeTimeout >= t.ProbeInterval:
-		return fmt.Errorf("timing: probe timeout %s is not below probe interval %s", t.ProbeTimeout, t.ProbeInterval)
-	case t.SuspicionMult < 1 || t.SuspicionMaxTimeoutMult < 1 || t.GossipNodes < 1:
-		return errors.New("timing: suspicion multipliers and gossip nodes are at least 1")
-	case t.Debounce > t.DebounceMax:
-		return fmt.Errorf("timing: debounce %s is longer than its maximum %s", t.Debounce, t.DebounceMax)
-	}
-	return nil
 }
 
 var (

@@ -186,5 +186,3 @@ func rawKey(t *testing.T, key string) []byte {
 	t.Helper()
 	return effort.Must(base64.StdEncoding.DecodeString(key))(t)
 }
-
-type nothing struct{ prometheus.Registerer }

@@ -2,8 +2,6 @@ package secure
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"strings"
@@ -58,17 +56,6 @@ type Guard struct {
 	Metrics *Metrics
 	Log     *slog.Logger
 	Times   Times // the zero Times: DefaultTimes
-}
-
-// Validate returns an error if a time is too short.
-func (g *Guard) Validate() error {
-	if g.Admit == nil || g.NameOf == nil || g.Local == nil || g.Metrics == nil || g.Log == nil {
-		return errors.New("guard: all fields are needed")
-	}
-	if t := g.times(); min(t.Connect, t.Handshake, t.Admit) < time.Millisecond {
-		return fmt.Errorf("guard: a time is below 1ms: %+v", t)
-	}
-	return nil
 }
 
 // Unary refuses every call: this program makes none, and the library's handlers panic.

@@ -116,13 +116,9 @@ func examine(ctx context.Context, c config.Config) (admin.Identity, error) {
 		return admin.Identity{}, err
 	}
 	o.Log, o.Changed = slog.New(slog.DiscardHandler), func(identity.Report) {}
-	watch, err := identity.NewWatch(o)
-	if err != nil {
-		return admin.Identity{}, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, doctorWait)
 	defer cancel()
-	return admin.IdentityOf(watch.Once(ctx), c.Identity.Enforce), ctx.Err()
+	return admin.IdentityOf(identity.NewWatch(o).Once(ctx), c.Identity.Enforce), ctx.Err()
 }
 
 // failsWith is errUnfit when a check failed, errBlind when nothing could be checked.

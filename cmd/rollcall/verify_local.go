@@ -80,11 +80,7 @@ func preflight(ctx context.Context, c config.Config, in *input) error {
 	if err != nil {
 		return err
 	}
-	dial, err := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: allowed, Port: c.SMTP.Port,
-		ConnectTimeout: preflightWait})
-	if err != nil {
-		return err
-	}
+	dial := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: allowed, Port: c.SMTP.Port, ConnectTimeout: preflightWait})
 	if err := tryHosts(ctx, dial, hosts, c.SMTP.Port); err != nil {
 		return err
 	}

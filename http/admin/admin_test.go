@@ -330,11 +330,6 @@ func TestTokenIsMadeOnce(t *testing.T) {
 	effort.Denied(admin.EnsureToken(dir))(t, admin.ErrToken, "an empty token")
 }
 
-// TestOptionsAreCompleteOrRefused.
-func TestOptionsAreCompleteOrRefused(t *testing.T) {
-	effort.Denied(admin.New(admin.Options{Listen: "127.0.0.1:0", Token: "short"}))(t, admin.ErrOptions)
-}
-
 var _ admin.Book = (ledger.Book)(nil)
 
 // TestLimitsOfAWorkspace are shown with what is used, changed one by one, and refused out of

@@ -101,19 +101,6 @@ type Options struct {
 // tokenMin refuses a token that could be guessed.
 const tokenMin = 16
 
-// Validate returns an error about missing options; it wraps ErrOptions.
-func (o Options) Validate() error {
-	switch {
-	case o.Listen == "":
-		return fmt.Errorf("%w: listen is empty", ErrOptions)
-	case len(o.Token) < tokenMin:
-		return fmt.Errorf("%w: the token must have %d characters or more", ErrOptions, tokenMin)
-	case o.Book == nil || o.Gatherer == nil || o.Draining == nil || o.Log == nil:
-		return fmt.Errorf("%w: book, gatherer, draining and log are needed", ErrOptions)
-	}
-	return nil
-}
-
 // Times of the listener. Operators' calls are small and few; the audit of a large ledger is the long one.
 const (
 	headerTimeout = 5 * time.Second
@@ -138,8 +125,8 @@ type Server struct {
 
 // New checks the options and builds a server that does not listen yet.
 func New(o Options) (*Server, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
+	if len(o.Token) < tokenMin {
+		return nil, fmt.Errorf("%w: it must have %d characters or more", ErrToken, tokenMin)
 	}
 	s := &Server{options: o, token: sha256.Sum256([]byte(o.Token))}
 	s.long, s.drain = context.WithCancel(context.Background())
@@ -318,8 +305,6 @@ func (j jsonErrors) Write(b []byte) (int, error) {
 func (j jsonErrors) Unwrap() http.ResponseWriter { return j.ResponseWriter }
 
 var (
-	// ErrOptions: the options are not complete.
-	ErrOptions = errors.New("admin: options")
 	// ErrToken: the token file can't be used; the text says what to do.
 	ErrToken = errors.New("admin: token")
 	// ErrNoKeyring: the gossip of this node is not encrypted.

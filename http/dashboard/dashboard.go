@@ -55,9 +55,6 @@ type Dashboard struct {
 
 // New makes the pages. It reads a secret from the ledger.
 func New(ctx context.Context, o Options) (*Dashboard, error) {
-	if err := o.validate(); err != nil {
-		return nil, err
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -186,18 +183,6 @@ type Options struct {
 	Log         *slog.Logger          // what went wrong
 	Registerer  prometheus.Registerer // gets rollcall_sign_ins_total; may be nil
 	Now         func() time.Time      // nil: time.Now
-}
-
-// validate returns an error about missing options.
-func (o Options) validate() error {
-	switch {
-	case o.Book == nil || o.PublicURL == nil || o.Log == nil:
-		return fmt.Errorf("dashboard: book, public URL and log are needed")
-	case o.MaxFileBytes < 1 || o.MaxRows < 1 || o.SessionIdle < time.Second || o.SessionLife < o.SessionIdle:
-		return fmt.Errorf("dashboard: max file bytes and max rows must be 1 or more, session idle a second or more, and " +
-			"session life no less")
-	}
-	return nil
 }
 
 // originOf is scheme, host and port of a URL; "" for none.

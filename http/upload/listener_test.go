@@ -191,33 +191,10 @@ func (r *storageRig) options() upload.Options {
 	return o
 }
 
-func TestStorageOptionsAreCompleteOrRefused(t *testing.T) {
+func TestStopWithoutStart(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
 	good := rig.options()
-	effort.OK(t, good.Validate())
-	cases := map[string]func(*upload.Options){
-		"listen":       func(o *upload.Options) { o.Listen = "" },
-		"book":         func(o *upload.Options) { o.Book = nil },
-		"tokens":       func(o *upload.Options) { o.Tokens = nil },
-		"wake":         func(o *upload.Options) { o.Wake = nil },
-		"log":          func(o *upload.Options) { o.Log = nil },
-		"registerer":   func(o *upload.Options) { o.Registerer = nil },
-		"uploads":      func(o *upload.Options) { o.UploadsMax = 0 },
-		"connections":  func(o *upload.Options) { o.ConnectionsMax = o.UploadsMax },
-		"window bytes": func(o *upload.Options) { o.WindowBytes = 0 },
-		"bytes":        func(o *upload.Options) { o.BytesPerSecond = -1 },
-		"window":       func(o *upload.Options) { o.Window = 0 },
-		"first byte":   func(o *upload.Options) { o.FirstByteTimeout = 0 },
-		"ledger":       func(o *upload.Options) { o.LedgerTimeout = 0 },
-		"good origins": func(o *upload.Options) { o.AllowedOrigins = []string{"https://app.example/"} },
-		"linger":       func(o *upload.Options) { o.LingerTimeout = 0 },
-	}
-	for name, spoil := range cases {
-		o := good
-		spoil(&o)
-		effort.Denied(upload.New(o))(t, upload.ErrOptions, fmt.Sprintf("without %s", name))
-	}
 	s := effort.Must(upload.New(good))(t)
 	if err := s.Stop(context.Background()); err != nil || s.Addr() != nil {
 		t.Errorf("stop without start: %v, address %v", err, s.Addr())

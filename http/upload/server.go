@@ -98,28 +98,6 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate returns ErrOptions about missing or invalid options.
-func (o Options) Validate() error {
-	switch {
-	case o.Listen == "":
-		return fmt.Errorf("%w: no listen address", ErrOptions)
-	case o.Book == nil, o.Tokens == nil, o.Wake == nil, o.Log == nil, o.Registerer == nil:
-		return fmt.Errorf("%w: book, tokens, wake, log and registerer are all needed", ErrOptions)
-	case o.UploadsMax < 1 || o.ConnectionsMax <= o.UploadsMax:
-		return fmt.Errorf("%w: at least one upload, and more connections than uploads", ErrOptions)
-	case o.WindowBytes < 1:
-		return fmt.Errorf("%w: at least one byte per window", ErrOptions)
-	case o.BytesPerSecond < 0:
-		return fmt.Errorf("%w: bytes a second must not be negative", ErrOptions)
-	case o.FirstByteTimeout <= 0, o.Window <= 0, o.LedgerTimeout <= 0, o.LingerTimeout <= 0:
-		return fmt.Errorf("%w: every timeout must be positive", ErrOptions)
-	}
-	if _, err := listen.NewOrigins(o.AllowedOrigins); err != nil {
-		return fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	return nil
-}
-
 // Server is the listener of the storage URL: {public_url}/upload/{token}.
 // It streams bodies into the ledger chunk by chunk and never holds more than
 // one chunk of a file. Safe for concurrent use.
@@ -145,17 +123,9 @@ type Server struct {
 	served   chan struct{} // closed when Serve has returned
 }
 
-// New makes a storage listener that does not listen yet. It fails with
-// ErrOptions, or when its metrics are registered already.
+// New makes a storage listener that does not listen yet. It fails when its metrics are registered already.
 func New(o Options) (*Server, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	origins, err := listen.NewOrigins(o.AllowedOrigins)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{o: o, origins: origins, places: quota.New[uuid.UUID](int64(o.UploadsMax)),
+	s := &Server{o: o, origins: listen.NewOrigins(o.AllowedOrigins), places: quota.New[uuid.UUID](int64(o.UploadsMax)),
 		weight: o.Weight, rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}),
 		trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
 	if s.weight == nil {
@@ -263,8 +233,6 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 var (
-	// ErrOptions: the options are not complete or out of range.
-	ErrOptions = errors.New("upload: options")
 	// ErrStarted means that Start was called twice.
 	ErrStarted = errors.New("upload: started already")
 )

@@ -19,13 +19,10 @@ type Watch struct {
 }
 
 // NewWatch makes a Watch that has checked nothing yet.
-func NewWatch(o Options) (*Watch, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
+func NewWatch(o Options) *Watch {
 	w := &Watch{options: o, again: make(chan chan struct{})}
 	w.report.Store(&Report{})
-	return w, nil
+	return w
 }
 
 // Report returns the last report.
@@ -253,19 +250,6 @@ type Options struct {
 	Log    *slog.Logger
 	// Changed gets each new report, from one goroutine.
 	Changed func(Report)
-}
-
-// Validate returns an error that wraps ErrOptions and names what is missing.
-func (o Options) Validate() error {
-	switch {
-	case o.Resolver == nil || o.Sources == nil:
-		return fmt.Errorf("%w: no resolver or sources", ErrOptions)
-	case o.Jitter == nil || o.Log == nil || o.Changed == nil:
-		return fmt.Errorf("%w: no jitter, log or changed", ErrOptions)
-	case len(o.Hosts) > 0 && len(o.Ways) == 0:
-		return fmt.Errorf("%w: hosts to reach, but nothing that connects to them", ErrOptions)
-	}
-	return nil
 }
 
 // ErrOptions means that the options are not usable; the text names what is missing.

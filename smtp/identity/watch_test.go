@@ -85,7 +85,7 @@ func pass(d time.Duration) { <-time.After(d) }
 
 func watchOf(t *testing.T, o Options) *Watch {
 	t.Helper()
-	w := effort.Must(NewWatch(o))(t)
+	w := NewWatch(o)
 	if r := w.Report(); r.Fit() || r.Why() != "its identity has not been checked yet" {
 		t.Errorf("before the first look it is fit: %+v", r)
 	}
@@ -266,20 +266,6 @@ func TestSourcesThatAreNotKnown(t *testing.T) {
 	if r := watchOf(t, o).Once(t.Context()); !r.Incomplete() || !strings.Contains(r.Findings[0].Saw, "no way") {
 		t.Errorf("got %+v", r)
 	}
-}
-
-func TestOptions(t *testing.T) {
-	var log bytes.Buffer
-	for name, change := range map[string]func(*Options){
-		"no resolver": func(o *Options) { o.Resolver = nil }, "no sources": func(o *Options) { o.Sources = nil },
-		"no jitter": func(o *Options) { o.Jitter = nil }, "no log": func(o *Options) { o.Log = nil },
-		"no changed": func(o *Options) { o.Changed = nil }, "no way": func(o *Options) { o.Hosts = []string{"a.test"} },
-	} {
-		o := options(newBook(t), &log)
-		change(&o)
-		effort.Denied(NewWatch(o))(t, ErrOptions, name)
-	}
-	effort.Denied(NewClient([]string{"127.0.0.1:53"}, 0))(t, ErrOptions, "without a timeout")
 }
 
 func TestLocalFor(t *testing.T) {

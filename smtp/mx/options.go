@@ -13,21 +13,8 @@ import (
 // systemServers is the system's list of DNS servers (resolv.conf(5)).
 const systemServers = "/etc/resolv.conf"
 
-// The ranges of Options.
-const (
-	// TimeoutMax is the longest wait for one server: the time for a whole name.
-	TimeoutMax = nameBudget
-
-	// TTLMaxMax is the longest time to keep an answer. After a longer time, a domain that moved its mail would be
-	// asked at the old place.
-	TTLMaxMax = 24 * time.Hour
-
-	// CacheMaxMax bounds the cache at about 600 MB.
-	CacheMaxMax = 1_000_000
-
-	// serversMax bounds the servers. resolv.conf(5) has at most three; more only make a failing lookup longer.
-	serversMax = 16
-)
+// serversMax bounds the servers of resolv.conf(5), which has at most three; more only make a failing lookup longer.
+const serversMax = 16
 
 // Options configure a Resolver. All are required except Witness, Only, AtOnce and Weight.
 type Options struct {
@@ -35,7 +22,7 @@ type Options struct {
 	// system's resolv.conf, read once. At most 16. Servers that do not recurse are useless here.
 	Servers []string
 
-	// Timeout bounds one server's answer; within it the question is sent again twice. At most TimeoutMax. If it is
+	// Timeout bounds one server's answer; within it the question is sent again twice. At most nameBudget. If it is
 	// too low, slow domains fail; if it is too high, a dead server is noticed late.
 	Timeout time.Duration
 
@@ -56,12 +43,12 @@ type Options struct {
 	// smtp.NotSimulated. Empty: no restriction.
 	Only string
 
-	// TTLMin and TTLMax bound how long an answer is kept, whatever its TTL. TTLMin is at least 1 s, TTLMax at most
-	// TTLMaxMax. A low TTLMin asks more often; with a high TTLMax, probes go to outdated hosts for longer.
+	// TTLMin and TTLMax bound how long an answer is kept, whatever its TTL. A low TTLMin asks more often; with a high
+	// TTLMax, probes go to outdated hosts for longer.
 	TTLMin, TTLMax time.Duration
 
-	// CacheMax bounds the cached domains, and also the cached hosts, from 1 to CacheMaxMax; the least recently used
-	// go first. A domain with a host of its own takes 0.6 KB (measured).
+	// CacheMax bounds the cached domains, and also the cached hosts; the least recently used go first. A domain with a
+	// host of its own takes 0.6 KB (measured).
 	CacheMax int
 
 	// AtOnce bounds the domains being looked up, of all tenants (For). One tenant may use only half, so that a new
@@ -70,31 +57,6 @@ type Options struct {
 
 	// Weight returns a tenant's weight, at least 1; nil: all weights are equal.
 	Weight func(tenant string) int
-}
-
-// Validate returns an error that wraps ErrOptions and names what is missing or out of range.
-func (o Options) Validate() error {
-	if len(o.Servers) > serversMax {
-		return fmt.Errorf("%w: %d servers, at most %d", ErrOptions, len(o.Servers), serversMax)
-	}
-	for _, s := range o.Servers {
-		host, port, err := net.SplitHostPort(s)
-		if err != nil || host == "" || port == "" {
-			return fmt.Errorf("%w: server %q: write it as host:port, such as 127.0.0.1:53", ErrOptions, s)
-		}
-	}
-	switch {
-	case o.Timeout <= 0 || o.Timeout > TimeoutMax:
-		return fmt.Errorf("%w: the timeout is %s: it must be more than 0 and at most %s", ErrOptions, o.Timeout, TimeoutMax)
-	case o.Allow == nil:
-		return fmt.Errorf("%w: nothing says which addresses may be dialled", ErrOptions)
-	case o.TTLMin < time.Second || o.TTLMax > TTLMaxMax || o.TTLMin > o.TTLMax:
-		return fmt.Errorf("%w: TTLs from %s to %s: they must lie between 1s and %s",
-			ErrOptions, o.TTLMin, o.TTLMax, TTLMaxMax)
-	case o.CacheMax < 1 || o.CacheMax > CacheMaxMax:
-		return fmt.Errorf("%w: a cache of %d names: it must hold 1 to %d", ErrOptions, o.CacheMax, CacheMaxMax)
-	}
-	return nil
 }
 
 // readServers returns the servers of a resolv.conf.

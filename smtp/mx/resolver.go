@@ -63,9 +63,6 @@ type Stats struct {
 
 // New makes a Resolver and asks nothing yet. Errors wrap ErrOptions.
 func New(o Options) (*Resolver, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
 	if len(o.Servers) == 0 {
 		servers, err := readServers(systemServers)
 		if err != nil {

@@ -237,11 +237,8 @@ func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, e
 	}
 	port, limits, list := uint16(c.SMTP.Port), sessionLimits(o.hour), make([]egress.Source, len(addresses))
 	for i, a := range addresses {
-		dialer, err := smtp.NewDialer(smtp.DialerOptions{Source: a, AllowNetworks: networks,
-			Port: c.SMTP.Port, ConnectTimeout: smtp.ConnectTimeout})
-		if err != nil {
-			return nil, err
-		}
+		dialer := smtp.NewDialer(smtp.DialerOptions{Source: a, AllowNetworks: networks, Port: c.SMTP.Port,
+			ConnectTimeout: smtp.ConnectTimeout})
 		list[i] = egress.Source{Addr: a, Hello: hello, ReturnPath: from, Open: o.opened(func(
 			ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode,
 		) (*smtp.Session, error) {

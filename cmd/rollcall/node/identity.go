@@ -68,9 +68,7 @@ func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck
 		options.Offset = func() (time.Duration, bool) { return n.ClockOffset(), n.Snapshot() != nil }
 	}
 	options.Resting = func() []identity.Resting { return restingOf(s.sources) }
-	if s.watch, err = identity.NewWatch(options); err != nil {
-		return nil, err
-	}
+	s.watch = identity.NewWatch(options)
 	o.registry.MustRegister(identityMetrics{s.watch})
 	return s, nil
 }
@@ -278,11 +276,7 @@ func waysOut(c config.Config) ([]identity.Way, error) {
 				return nil, fmt.Errorf("smtp.source_addresses: %w", err)
 			}
 		}
-		dial, err := smtp.NewDialer(o)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, identity.Way{Source: text, Dial: dial, Port: c.SMTP.Port})
+		out = append(out, identity.Way{Source: text, Dial: smtp.NewDialer(o), Port: c.SMTP.Port})
 	}
 	return out, nil
 }

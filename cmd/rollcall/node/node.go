@@ -164,16 +164,10 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	if err != nil {
 		return nil, err
 	}
-	if err := n.openInspector(receivers, resolver); err != nil {
-		return nil, err
-	}
+	n.openInspector(receivers, resolver)
 	n.self.sources, n.self.metrics = receivers.Sources, receivers.Metrics
 	n.add("identity", n.self.start(ctx))
-	kinds, err := receiver.Kinds(receivers)
-	if err != nil {
-		return nil, err
-	}
-	if err := n.Cluster.Serve(ctx, kinds, n.inspector.Answer); err != nil {
+	if err := n.Cluster.Serve(ctx, receiver.Kinds(receivers), n.inspector.Answer); err != nil {
 		return nil, err
 	}
 	n.add("what receivers taught", n.work.receivers.Flush)

@@ -140,15 +140,12 @@ func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 }
 
 // openInspector makes the inspector, which answers operators' questions about this node and asks the others.
-func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) (err error) {
+func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) {
 	sources := func(ctx context.Context) []inspect.Source { return r.Registry.SurveySources(ctx, r.Sources) }
-	n.inspector, err = inspect.New(inspect.Options{Receivers: r.Registry, Sources: sources, Table: n.table,
+	n.inspector = inspect.New(inspect.Options{Receivers: r.Registry, Sources: sources, Table: n.table,
 		Route: resolver.Lookup, Clock: n.clock, Guard: r.Guard, Lookup: n.work.lookup, Health: n.self.health,
 		Fault: func() string { return throttleFileView(n.file.State()).Fault }})
-	if err == nil {
-		n.inspector.Join(n.Cluster)
-	}
-	return err
+	n.inspector.Join(n.Cluster)
 }
 
 // replay runs a throttle file on the record of all nodes, with the present overrides.
