@@ -131,7 +131,6 @@ func (l *lookup) Setup(c *pcluster.Cluster, _ []string, _ bool) {
 	l.placement = pid
 }
 
-// see switches to a new view.
 func (l *lookup) see(v *view) {
 	l.view.Store(v)
 	if l.placement != nil {
@@ -219,7 +218,6 @@ func (s viewInputs) computeView() *view {
 	return v
 }
 
-// current is the present view.
 type current struct{ atomic.Pointer[view] }
 
 func newCurrent() *current {

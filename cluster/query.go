@@ -252,7 +252,6 @@ func (b *heartbeats) state() *wire.State {
 // errStranger: another process answered than the one asked.
 var errStranger = errors.New("cluster: another process answers")
 
-// askState asks a process for its state.
 func askState(system *actor.ActorSystem, session uuid.UUID, address string, within time.Duration) (*wire.State, error) {
 	answer, err := system.Root.RequestFuture(actor.NewPID(address, answerName), &wire.Ask{}, within).Result()
 	if err != nil {

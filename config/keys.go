@@ -322,7 +322,6 @@ func (p position) where() string {
 	return fmt.Sprintf("%s:%d", p.file, p.line)
 }
 
-// finding is a finding at p.
 func (p position) finding(s Severity, text string) Finding {
 	return Finding{p.file, p.line, p.column, s, text}
 }

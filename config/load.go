@@ -112,7 +112,6 @@ func decode(file string, data []byte, target any, at places) []Finding {
 	return decodeFault(file, toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(target), known)
 }
 
-// decodeFault returns an error of the decoder as findings.
 func decodeFault(file string, err error, known map[string]form) (found []Finding) {
 	if err == nil {
 		return nil
@@ -198,7 +197,6 @@ func applyEnviron(c *Config, environ []string, at places) (found []Finding) {
 	return found
 }
 
-// setText sets v from text.
 func setText(v reflect.Value, text string) error {
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))

@@ -93,7 +93,6 @@ func textOf(v reflect.Value) string {
 	return strings.Join(parts, ",")
 }
 
-// ruled is a rule and the key of its table.
 type ruled struct {
 	throttle.Rule
 	key string
@@ -110,7 +109,6 @@ func (t Throttle) tables(visit func(key, name string, set []fieldText)) {
 	}
 }
 
-// sourceName is the name of the rule of a source.
 func sourceName(written string) string {
 	if written == systemSource {
 		return throttle.SourcePrefix
@@ -179,7 +177,6 @@ func (t Throttle) check(k *checker, prefix string) {
 	})
 }
 
-// named is a key and its place.
 func (t Throttle) named(prefix, key string) string {
 	if at, ok := t.places.nearest(key); ok {
 		return prefix + key + " (" + at.String() + ")"
@@ -348,7 +345,6 @@ func (f *ThrottleFile) Watch(ctx context.Context, log *slog.Logger, apply func(T
 	})
 }
 
-// load loads the changed file and returns the new state.
 func (f *ThrottleFile) load() ThrottleState {
 	state := f.State()
 	rules, err := LoadThrottle(f.base)

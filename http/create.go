@@ -143,7 +143,6 @@ func parseLength(text []byte) (int64, bool) {
 	return n, n >= 1
 }
 
-// identity is a workspace and an idempotency key.
 type identity struct{ workspace, key uuid.UUID }
 
 // createGate admits one create of an identity at a time.

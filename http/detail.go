@@ -197,7 +197,6 @@ type looks struct {
 	keys *lru.Cache[string, *lookPlan] // plans guarded by mu; by key id
 }
 
-// look is a key's look at one verification.
 type look struct {
 	key          string
 	verification uuid.UUID

@@ -111,7 +111,6 @@ func (s *Server) isPage(r *request, path []byte) bool {
 		bytes.Contains(r.Request.Header.Peek(fasthttp.HeaderAccept), []byte("text/html"))
 }
 
-// beginPage prepares the request of a page.
 func (s *Server) beginPage(r *request) {
 	client := s.client(r)
 	r.route = routePages

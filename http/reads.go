@@ -238,7 +238,6 @@ func newCursorSealer(key []byte) (*cursorSealer, error) {
 	return &cursorSealer{aead: aead}, nil
 }
 
-// seal makes a cursor.
 func (c *cursorSealer) seal(p ledger.Position, workspace uuid.UUID, kind ledger.Kind) string {
 	var plain [cursorSize]byte
 	binary.BigEndian.PutUint64(plain[:8], uint64(p.Created.UnixNano()))

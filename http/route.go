@@ -189,7 +189,6 @@ func (s *Server) enter(r *request) bool {
 	return r.placed
 }
 
-// leave gives it back.
 func (s *Server) leave(r *request) {
 	if r.placed {
 		s.limits.places.Return(r.key.Workspace, 1)

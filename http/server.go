@@ -193,7 +193,6 @@ const silentFor = 500 * time.Millisecond
 // drainStep is how often Stop checks whether the work has ended: too short to notice, too rare to cost anything.
 const drainStep = 5 * time.Millisecond
 
-// waitUntil waits for done or for the end of ctx.
 func waitUntil(ctx context.Context, done func() bool) error {
 	tick := time.Tick(drainStep)
 	for !done() {

@@ -197,7 +197,6 @@ type StoredSettlement struct {
 // Strangers is the tenant of requests with an unknown tenant, such as those about API keys.
 var Strangers = uuid.Max
 
-// tenantKey is the key of the tenant in a context.
 type tenantKey struct{}
 
 // WithTenant sets the tenant of the calls with ctx. Tenants take turns, so that many calls of one do not delay the

@@ -70,7 +70,6 @@ func CheckBalance(workspace uuid.UUID, b Balance, entries Sums, heldByFiles Cred
 	return f.list
 }
 
-// findings collects the violations of one subject.
 type findings struct {
 	subject string
 	found   int64       // also those not listed
@@ -148,7 +147,6 @@ func (c *FileCheck) Settlement(number, epoch int64, counts Counts, batch *Batch)
 	c.check("I12", inside == counts, "settlement %d counts %+v and holds %+v", number, counts, inside)
 }
 
-// see marks one ordinal.
 func (c *FileCheck) see(ordinal, number int64) {
 	if c.seen == nil {
 		c.seen = make([]uint64, (max(c.v.Total, 0)+63)/64)

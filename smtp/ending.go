@@ -96,7 +96,6 @@ func (p *parting) wait(replies *replyReader) {
 	}
 }
 
-// reply reads the reply to QUIT.
 func (p *parting) reply(replies *replyReader) (Reply, error) {
 	for p.mayWait() {
 		reply, err := replies.read()

@@ -47,7 +47,6 @@ type shell struct {
 	stopSweep context.CancelFunc // nil: none is under way
 }
 
-// searching is the search for new leases.
 type searching struct {
 	underWay bool
 	failed   int  // in a row

@@ -107,7 +107,6 @@ type question struct {
 // none is asked by questions that their name says all of.
 type none struct{}
 
-// reply is what one node answered.
 type reply[Answer any] struct {
 	node  string
 	value Answer
@@ -120,7 +119,6 @@ const unpackedMax = 32 << 20
 // errAlone says that the inspector has not joined yet.
 var errAlone = errors.New("inspect: this node has just begun: ask again in a second")
 
-// askAll asks all nodes.
 func (q Query[Ask, Answer]) askAll(ctx context.Context, i *Inspector, ask Ask) ([]reply[Answer], error) {
 	node := i.node.Load()
 	if node == nil {
@@ -144,7 +142,6 @@ func (q Query[Ask, Answer]) askAll(ctx context.Context, i *Inspector, ask Ask) (
 	return out, ctx.Err()
 }
 
-// askOne asks one node, by its name.
 func (q Query[Ask, Answer]) askOne(ctx context.Context, i *Inspector, name string, ask Ask) reply[Answer] {
 	node := i.node.Load()
 	if node == nil {
@@ -188,7 +185,6 @@ func (q Query[Ask, Answer]) answer(ctx context.Context, i *Inspector, body json.
 	return q.of(i, ctx, ask)
 }
 
-// answerer is any Query.
 type answerer interface {
 	kind() string
 	answer(ctx context.Context, i *Inspector, body json.RawMessage) (any, error)

@@ -138,7 +138,6 @@ type fluidQueue struct {
 	never                    bool    // under the candidate the last one is not asked within replayDays
 }
 
-// addRecord adds what one node recorded.
 func (q *fluidQueue) addRecord(r ReceiverRecord) {
 	for _, m := range r.Minutes {
 		at := m.At.Unix() / 60 * 60

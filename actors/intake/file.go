@@ -130,7 +130,6 @@ type domains struct {
 	names     []string // lower-case A-labels, by domain
 }
 
-// spelling is a domain as a row has it.
 type spelling struct {
 	text   string
 	domain uint32 // place in names

@@ -111,7 +111,6 @@ func Inspect(r io.Reader, l Limits, address func(text string), defect func(*Defe
 	return in.distinct.file, nil
 }
 
-// reader is one Read.
 type reader struct {
 	source   io.Reader
 	limits   Limits

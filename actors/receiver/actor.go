@@ -199,7 +199,6 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 	a.timer.Set(c, now, wake)
 }
 
-// do carries out one step.
 func (a *Actor) do(c actor.Context, s scheduler.Step) {
 	switch s := s.(type) {
 	case scheduler.Send:
@@ -301,7 +300,6 @@ func (a *Actor) stop(c actor.Context) {
 	a.scheduler = nil // the ends of the sessions' actors still arrive
 }
 
-// clientOf makes a sender known to the scheduler.
 func clientOf(sender *actor.PID) scheduler.Client {
 	if sender == nil {
 		return scheduler.Client{}

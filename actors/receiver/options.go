@@ -1,7 +1,6 @@
 package receiver
 
 import (
-
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/ledger/tracing"
@@ -25,7 +24,6 @@ type Options struct {
 	slots *registry.ReceiverSlots // made of Most by Kinds
 }
 
-// forScheduler returns the options of a scheduler.
 func (o *Options) forScheduler() scheduler.Options {
 	out := o.Options
 	out.Metrics = o.Metrics.Metrics

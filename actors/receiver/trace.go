@@ -21,7 +21,6 @@ func (l *Registry) Trace(now time.Time, key, source string, after uint64) ([]ins
 	return l.Traces.Read(now, key, standsFor(key), source, after)
 }
 
-// tracer is the smtp.Tracer of one session.
 type tracer struct {
 	traces  *status.Traces
 	key     string // of the receiver

@@ -32,7 +32,6 @@ type waiting struct {
 	offers map[wire.TaskKey]*held
 }
 
-// held is an offer that waits.
 type held struct {
 	client scheduler.Client
 	offer  *wire.Offer

@@ -83,14 +83,12 @@ type Actor struct {
 	ticker *time.Timer
 }
 
-// domainActors are the children.
 type domainActors struct {
 	pids    map[string]*actor.PID
 	counted int  // domains that options.Domain.Load counts
 	held    bool // they offer nothing
 }
 
-// settlement is the one in work.
 type settlement struct {
 	underWay bool
 	number   int64 // the same when it is repeated

@@ -263,7 +263,6 @@ type outlooks struct {
 	at time.Time
 }
 
-// outlookOf is what the ledger says of a verification.
 func outlookOf(v ledger.Verification, now time.Time) outlooks {
 	return outlooks{ledger.Outlook{Next: v.NextTry, Expected: v.Expected}, now}
 }
@@ -282,7 +281,6 @@ func (a *Actor) survey(now time.Time) survey {
 	return a.seen
 }
 
-// told answers an Ask.
 func (a *Actor) told(now time.Time) inspect.Verification {
 	s := a.survey(now)
 	v := inspect.Verification{ID: a.state.ID.String(), Workspace: a.state.Workspace.String(),
@@ -359,7 +357,6 @@ func moved(now, was, is time.Time) bool {
 	return is.Sub(was).Abs() > max(is.Sub(now), was.Sub(now))/remarkPart
 }
 
-// marked notes what the ledger was told.
 func (a *Actor) marked(now time.Time, state ledger.Verification, told ledger.Outlook) {
 	if a.marks.waiting == told.Next.IsZero() {
 		a.marks.changed = now

@@ -68,7 +68,6 @@ type outcomes struct {
 	behind  atomic.Bool     // so many that the domains wait for the ledger
 }
 
-// work is one domain that has an actor.
 type work struct {
 	id      uint32
 	size    int // addresses that were open when it was begun

@@ -323,7 +323,6 @@ func (o *eta) wait(now time.Time, w *work, t inspect.Wait) {
 // sumKey is what waits are summed by.
 type sumKey struct{ what, receiver, cause, reason string }
 
-// sums are addresses by what they wait for.
 type sums map[sumKey]*inspect.Wait
 
 func (s sums) add(w inspect.Wait) {

@@ -105,7 +105,6 @@ func NewReader(r *Results) Reader {
 	return d
 }
 
-// newest returns the newest attempts of an answer.
 func newest(a *Answer) []*Attempt {
 	all := a.GetAttempts()
 	return all[max(0, len(all)-evidence.AttemptsMax):]

@@ -328,7 +328,6 @@ func (t *table) view(self uuid.UUID) (members []Member, by *Member) {
 	return members, by
 }
 
-// count returns how many members are in a state.
 func (t *table) count(state string) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

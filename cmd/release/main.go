@@ -19,7 +19,6 @@ import (
 
 const platforms = "linux/amd64 linux/arm64 darwin/amd64 darwin/arm64"
 
-// release is one version to build.
 type release struct {
 	root    string // of the source
 	out     string // folder of the results

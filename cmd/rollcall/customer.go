@@ -281,7 +281,6 @@ func newStatus(e environment) *cobra.Command {
 	}, func(b *term.Page, d api.Detail) { printDetail(b, d, time.Now()) })
 }
 
-// printDetail writes the details of a verification.
 func printDetail(b *term.Page, d api.Detail, now time.Time) {
 	line := b.Field
 	line("verification", "%s", d.ID)

@@ -179,7 +179,6 @@ func printDiagnosis(b *term.Page, found diagnosis) {
 	b.Para(0, "%s", doctorVerdict(found))
 }
 
-// doctorVerdict is the conclusion of a report.
 func doctorVerdict(found diagnosis) string {
 	switch {
 	case found.Checked == nil:

@@ -88,7 +88,6 @@ func verificationOf(typed string, alike func(admin.IDRange) ([]uuid.UUID, error)
 	return found[0], nil
 }
 
-// verificationAt is verificationOf with the verifications of a node.
 func verificationAt(ctx context.Context, node *client.Admin, typed string) (uuid.UUID, error) {
 	return verificationOf(typed, func(admin.IDRange) ([]uuid.UUID, error) { return node.VerificationsLike(ctx, typed) })
 }
@@ -124,7 +123,6 @@ func whyNot(err error, status ledger.Status) error {
 	return err
 }
 
-// printEvidence writes a finding.
 func printEvidence(b *term.Page, f admin.Explanation) {
 	line := b.Field
 	line("verification", "%s, %s", f.Verification, f.Status)

@@ -83,7 +83,6 @@ func newLab() *cobra.Command {
 	return c
 }
 
-// put reads the flags into o, and checks o.
 func (f labFlags) put(o *smtplab.Options) error {
 	var err error
 	if o.DNSListen, err = netip.ParseAddrPort(f.dns); err != nil {

@@ -261,7 +261,6 @@ func audit(ctx context.Context, from *ledgerFlags) (report ledger.AuditReport, r
 	return report, read, err
 }
 
-// auditView is the report of an audit: what was read, and which invariants hold.
 type auditView struct {
 	Read reading `json:"read"`
 	ledger.AuditReport
@@ -269,7 +268,6 @@ type auditView struct {
 	Invariants []invariantView `json:"invariants"`
 }
 
-// invariantView is one invariant with the number of its violations.
 type invariantView struct {
 	ledger.Invariant
 	Violations int `json:"violations"` // that are listed

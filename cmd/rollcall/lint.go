@@ -85,7 +85,6 @@ func cleanName(name string) string {
 	return strings.TrimSuffix(name, filepath.Ext(name)) + ".clean.csv"
 }
 
-// lintView is lint's report on a file.
 type lintView struct {
 	File      string       `json:"file"`
 	Form      string       `json:"form,omitempty"`   // what it is, when it is not one column of CSV in UTF-8
@@ -97,7 +96,6 @@ type lintView struct {
 	Defects   []defectView `json:"defects"`
 }
 
-// defectView is a row with a defect, or a note.
 type defectView struct {
 	Row     int64    `json:"row,omitempty"`
 	Kind    string   `json:"kind"`

@@ -68,7 +68,6 @@ func must(err error) {
 	}
 }
 
-// receiverOrders are the orders of the table.
 var receiverOrders = map[string]func(r inspect.Receiver) float64{
 	"queued":   func(r inspect.Receiver) float64 { return float64(r.Queued) },
 	"rate":     func(r inspect.Receiver) float64 { return r.Rcpts },

@@ -254,7 +254,6 @@ func newThrottleSet(node *adminFlags) *cobra.Command {
 	}, printSet)
 }
 
-// changeFlags are --for and --reason.
 type changeFlags struct{ holds, reason string }
 
 func addChangeFlags(c *cobra.Command) *changeFlags {

@@ -93,7 +93,6 @@ func (x explanation) title() string {
 	return text + "."
 }
 
-// line writes a field, its value and the rule that set it.
 func (x explanation) line(b *term.Page, field, value string, said inspect.Said) {
 	value = term.Printable(term.Dash(value))
 	indent := 23 + valueMost + 2 + 10

@@ -34,7 +34,6 @@ func newVerdict(e environment) *cobra.Command {
 	return c
 }
 
-// rulesFlag adds --rules.
 func rulesFlag(c *cobra.Command) *string {
 	return c.Flags().String("rules", "", "a file with rules of your own, as in verdict.file (default: none)")
 }
@@ -148,7 +147,6 @@ func newVerdictCheck() *cobra.Command {
 	})
 }
 
-// verdictView is a verdict and the rule that gave it.
 type verdictView struct {
 	Says    string `json:"says"` // the outcome, or what to do next
 	Outcome string `json:"outcome"`

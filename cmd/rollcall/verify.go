@@ -169,7 +169,6 @@ func addAgainFlag(c *cobra.Command, again *string) {
 		"such as a date: the same NAME gives the same verification")
 }
 
-// addFormFlags adds the flags for the form of results to a command.
 func addFormFlags(c *cobra.Command, f *verifyFlags) {
 	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object for programs")
 	c.Flags().BoolVar(&f.spreadsheet, "spreadsheet", false, "put ' before cells that a spreadsheet would run as a "+

@@ -223,7 +223,6 @@ func (in *input) identity(again string) uuid.UUID {
 // anew.
 type memory struct{ file string }
 
-// memoryFile is the content of that file.
 type memoryFile struct {
 	Identity uuid.UUID `json:"idempotency_key"`
 }

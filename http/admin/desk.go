@@ -296,7 +296,6 @@ func (add addCall) unless(reason func() error) addCall {
 	}
 }
 
-// answer answers with v, or with the refusal.
 func answer(w http.ResponseWriter, v any, err error) {
 	if err == nil {
 		writeJSON(w, http.StatusOK, v)
@@ -363,7 +362,6 @@ func verificationID(r *http.Request) (uuid.UUID, error) {
 	return id, err
 }
 
-// limitOf reads ?limit=, from 1 to most.
 func limitOf(r *http.Request, unless, most int) (int, error) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {

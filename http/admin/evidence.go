@@ -86,7 +86,6 @@ func (f *FoundEvidence) take(k ledger.StoredSettlement, i int) error {
 	return nil
 }
 
-// spelling is an address to look for.
 type spelling struct {
 	text   string
 	parsed smtp.Address

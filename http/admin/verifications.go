@@ -198,10 +198,8 @@ func (d verificationOps) ofEvidence(step string, status ledger.Status, err error
 	return d.ofLedger(step, err)
 }
 
-// place writes the position of an entry.
 func place(e ledger.Entry) string { return fmt.Sprintf("%d.%d.%s", e.At.UnixMilli(), e.Number, e.Kind) }
 
-// parsePlace reads a position from place.
 func parsePlace(text string) (*ledger.Entry, error) {
 	var ms int64
 	var e ledger.Entry
@@ -328,7 +326,6 @@ func over(v ledger.Verification) string {
 	return text
 }
 
-// moment writes a time for a sentence.
 func moment(at time.Time) string { return at.UTC().Format("2 Jan 2006 15:04:05 UTC") }
 
 // Explanation is one settled address and the evidence for its outcome.

@@ -208,7 +208,6 @@ func (c *Client) refusalOf(answer *http.Response) (err error, later bool) {
 // adminErrorStart begins errors of the admin listener, but none of the API.
 const adminErrorStart = `{"error":{`
 
-// refusedError is an error of the API.
 type refusedError struct{ body api.Error }
 
 func (e refusedError) Error() string {

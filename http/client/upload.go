@@ -209,7 +209,6 @@ type Result struct {
 	CheckedAt time.Time
 }
 
-// resultColumns are the columns of the results file.
 const resultColumns = 4
 
 // Results returns the present results, also before the end. The last pair has the error, if there is one.

@@ -32,7 +32,6 @@ type request struct {
 	id     uuid.UUID         // of the verification in the path; zero for none
 }
 
-// workspace is the one in the path.
 func (r *request) workspace() uuid.UUID { return r.member.Workspace }
 
 // base is the path of its pages.
@@ -52,7 +51,6 @@ func (r *request) may(role ledger.Role) bool { return r.member.Role.Allows(role)
 // handler answers a request, or returns why it can't: see Dashboard.refuse.
 type handler func(*Dashboard, http.ResponseWriter, *request) error
 
-// admit answers the requests of a route that it admits.
 func (d *Dashboard) admit(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, plain *http.Request) {
 		r := &request{Request: plain, page: httpd.PageRequestOf(plain.Context())}
@@ -180,7 +178,6 @@ func rolesWith(needed ledger.Role) string {
 	return "members and owners"
 }
 
-// parseHash reads a hash from a form.
 func parseHash(text string) (id ledger.Hash, ok bool) {
 	bytes, err := hex.DecodeString(text)
 	if err != nil || len(bytes) != len(id) {

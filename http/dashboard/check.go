@@ -14,7 +14,6 @@ import (
 	"rollcall/smtp"
 )
 
-// checkView is the form that checks one address.
 type checkView struct {
 	Path    string
 	Form    string

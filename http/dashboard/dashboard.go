@@ -218,13 +218,11 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, f failure) {
 // retryLater is the Retry-After, in seconds, while the ledger does not answer.
 const retryLater = 5
 
-// ledgerError is an error of the ledger at a step of an answer.
 type ledgerError struct {
 	step string // for the log
 	err  error
 }
 
-// at is the error of a step.
 func at(step string, err error) error { return &ledgerError{step, err} }
 
 // Error and Unwrap are those of an error.
@@ -257,7 +255,6 @@ func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	d.fail(w, r, page)
 }
 
-// refused answers requests that the listener refuses.
 func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, p *httpd.PageRequest) {
 	f := failure{Status: p.Status, Title: "This isn't possible", Text: p.Message, After: p.RetryAfter,
 		Next: "Go back and try again."}

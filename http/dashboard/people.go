@@ -21,7 +21,6 @@ import (
 	"rollcall/smtp"
 )
 
-// peopleView is the page of the members.
 type peopleView struct {
 	Base    string
 	Members []ledger.Membership
@@ -446,7 +445,6 @@ type reasonView struct {
 	Count                 int64
 }
 
-// worstView is a domain with many unknown addresses.
 type worstView struct {
 	Domain, Token, Sentence string
 	Unknown                 int64
@@ -484,7 +482,6 @@ func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) 
 	return kept, nil
 }
 
-// read reads one and caches it.
 func (b *breakdowns) read(ctx context.Context, book Book, v ledger.Verification) (ledger.Breakdown, error) {
 	read, err := book.Breakdown(ctx, v.Workspace, v.ID)
 	if err == nil {

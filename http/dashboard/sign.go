@@ -151,7 +151,6 @@ func signOut(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, "/sign-in")
 }
 
-// linkView is the page of a one-time link.
 type linkView struct {
 	Link   ledger.Link
 	Codes  bool   // setting a new password requires a code, too
@@ -213,7 +212,6 @@ func workspaceName(book Book, r *request, id uuid.UUID) string {
 	return members[0].WorkspaceName
 }
 
-// linkGone answers for an invalid link.
 func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) error {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	if !errors.Is(err, ledger.ErrNoSuchLink) {

@@ -104,7 +104,6 @@ func answerOf(v ledger.Verification, now time.Time) string {
 	return of + " checked"
 }
 
-// outcome is one kind of outcome with its count.
 type outcome struct {
 	Word    string
 	Note    string // what it means
@@ -253,7 +252,6 @@ func (d *Dashboard) waits(ctx context.Context, v ledger.Verification) []waitLine
 // waitsShown bounds the lines of what addresses wait for.
 const waitsShown = 4
 
-// waitLine is what some addresses wait for, in words.
 type waitLine struct {
 	Addresses int64
 	Words     string

@@ -124,7 +124,6 @@ func (s *Server) shareOrigin(ctx *fasthttp.RequestCtx) {
 	s.origins.Allow(ctx, "Range, Retry-After, X-Request-Id", s.ourPages)
 }
 
-// ourPages reports whether an origin is that of our own pages.
 func (s *Server) ourPages(origin string) bool {
 	if s.o.PagesOrigin == nil {
 		return false

@@ -120,7 +120,6 @@ func options(list any, chosen any, none ...string) template.HTML {
 	return template.HTML(b.String())
 }
 
-// choose is a select with its label.
 func choose(name, label string, list, chosen any, none ...string) template.HTML {
 	return template.HTML(fmt.Sprintf("<label for=%q>%s</label>\n<select id=%q name=%q>%s</select>", name, label, name,
 		name, options(list, chosen, none...)))

@@ -209,7 +209,6 @@ var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, 
 	"input": input, "hidden": hidden, "options": options, "copied": copied, "form": form, "send": send,
 	"choose": choose, "warn": warn, "off": off, "live": live}
 
-// number writes any whole number.
 func number(n any) string { return Thin(reflect.Indirect(reflect.ValueOf(n)).Int()) }
 
 // timeTag is a time for people and programs; for a zero time nothing, or another word.

@@ -113,7 +113,6 @@ func (h hashed) Scan(from any) error {
 	return nil
 }
 
-// hashArg returns a hash as an argument.
 func hashArg(h ledger.Hash) any { return h[:] }
 
 // blob returns the stored form of a hash; the zero hash is empty.
@@ -144,7 +143,6 @@ var Queries = []Query{
 	{"invitations of somebody", invitations, "links_folded"},
 }
 
-// endQuery is the statement that ends links.
 func endQuery(of links) string {
 	query, _ := of.endStatement(time.Time{})
 	return query

@@ -23,7 +23,6 @@ type links struct {
 	workspace uuid.UUID
 }
 
-// linkRow is one link as stored.
 type linkRow struct {
 	ledger.Link
 	session ledger.Hash // the session that it began; zero: none
@@ -46,7 +45,6 @@ func (t rows) readLink(id ledger.Hash) (*linkRow, error) {
 	return engine.Find(t, "read link", scanLink, `SELECT `+linkColumns+` FROM links WHERE id = ?`, id[:])
 }
 
-// addLink writes a new link.
 func (t rows) addLink(l ledger.Link) error {
 	_, err := t.Exec(`INSERT INTO links (`+linkColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		l.ID[:], l.Purpose, l.Workspace[:], l.Email, l.Role, l.MadeBy, ledger.Millis(l.Created), ledger.Millis(l.Expires),

@@ -50,7 +50,6 @@ func (t rows) userOfOIDC(identity string) (*ledger.User, error) {
 	return t.oneUser(userByOIDC, identity)
 }
 
-// addUser writes a new user.
 func (t rows) addUser(u ledger.User) error {
 	_, err := t.Exec(`INSERT INTO users (`+userColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ID[:], u.Email, u.Name,

@@ -34,7 +34,6 @@ type Queue[Tenant comparable] struct {
 	inRow int                      // places in a row for the first tenant while others waited
 }
 
-// line is the waiters of one tenant.
 type line[Tenant comparable] struct {
 	tenant Tenant
 	turn   int64 // of its next place

@@ -161,7 +161,6 @@ func (a *audit) file(t *tx, v *transitions.Row) error {
 	return nil
 }
 
-// settlement checks one settlement.
 func (a *audit) settlement(check *ledger.FileCheck, v *transitions.Row, rows *sql.Rows) error {
 	var number, epoch, first, last int64
 	var c ledger.Counts

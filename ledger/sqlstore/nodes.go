@@ -223,7 +223,6 @@ func unpackedHashes(b []byte) (list []uint64) {
 	return list
 }
 
-// textArg is a text as an argument.
 func textArg(text string) any { return text }
 
 // Learn writes facts and replaces those with the same keys.

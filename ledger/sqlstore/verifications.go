@@ -18,7 +18,6 @@ import (
 
 // The statements for the transitions of package transitions.
 
-// verificationColumns are the columns for scanVerification.
 const verificationColumns = `id, workspace, identity, kind, filename, single_email, single_outcome,
 	bytes, durable, writer, upload_expires, status, issue_code, issue_message, issue_row, issue_text,
 	created, completed, records, duplicates, total,
@@ -233,7 +232,6 @@ func (t *tx) Free(limit int, except []uuid.UUID) ([]*transitions.Row, error) {
 	return t.free(at, limit, except)
 }
 
-// free is Free from a bound.
 func (t verificationRows) free(from bound, limit int, except []uuid.UUID) ([]*transitions.Row, error) {
 	at := slices.IndexFunc(exceptSizes[:], func(size int) bool { return len(except) <= size })
 	if at < 0 {

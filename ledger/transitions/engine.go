@@ -135,7 +135,6 @@ func (db rowsOf) readRow(ctx context.Context, id uuid.UUID) (v *Row, err error) 
 	return v, err
 }
 
-// workedIn is worked in a scope.
 func (e Engine) workedIn(ctx context.Context, in Scope, l ledger.Lease, again func(v *Row) bool,
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {
 	return e.db.updateRow(ctx, in, func(t Tables) (*Row, error) {

@@ -311,7 +311,6 @@ func (u *unpacker) kind() Attempt {
 	return a
 }
 
-// cause reads the cause of an attempt.
 func (u *unpacker) cause() Cause {
 	b := u.in.bytes(1)
 	if u.in.bad {

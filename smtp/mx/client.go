@@ -303,7 +303,6 @@ func (a *answer) addAddr(ip []byte) {
 	}
 }
 
-// alias returns the target of the CNAME at name.
 func alias(records []dns.RR, name string) (target string, ttl uint32, found bool) {
 	for _, rr := range records {
 		c, ok := rr.(*dns.CNAME)

@@ -236,7 +236,6 @@ func (h heard) besideShared(shared *heard) *heard {
 	return &h
 }
 
-// hearWord notes a word of a kind that ends at end.
 func (h *heard) hearWord(kind int, end int16) {
 	box := kind == wordMailbox || kind == wordMail
 	if before := h.at[wordFor]; box && before > 0 && end-before <= forMax {

@@ -22,7 +22,6 @@ type rule struct {
 	verdict  Verdict
 }
 
-// ruleFile is what the rules of one file share.
 type ruleFile struct {
 	name  string
 	title string

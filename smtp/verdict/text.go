@@ -279,7 +279,6 @@ func isWordByte(c byte) bool {
 // isMark reports whether c is a mark that phrases can name.
 func isMark(c byte) bool { return c == evidence.MarkAsked || c == evidence.MarkOurs }
 
-// hasMark reports whether text has such a mark.
 func hasMark(text string) bool {
 	return strings.IndexByte(text, evidence.MarkAsked) >= 0 || strings.IndexByte(text, evidence.MarkOurs) >= 0
 }

@@ -47,7 +47,6 @@ type dailyCap struct {
 	swept   time.Time         // when prune last ran
 }
 
-// claim is that of one receiver.
 type claim struct {
 	used int
 	last time.Time // when it asked

@@ -34,7 +34,6 @@ func NewCollector(survey func(ctx context.Context) (all []inspect.Receiver, ok b
 	return collector{survey, &labels{}}
 }
 
-// ofReceiver are the gauges of one receiver, and what they are.
 var ofReceiver = [...]struct {
 	desc *prometheus.Desc
 	of   func(r *inspect.Receiver) float64

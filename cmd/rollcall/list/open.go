@@ -71,7 +71,6 @@ func Open(name string, source io.ReaderAt, size int64, o Options) (*List, error)
 	return l, nil
 }
 
-// findText finds encoding and delimiter of a text.
 func (l *List) findText(delimiter string) error {
 	if l.kind != intake.KindUTF16 {
 		_, err := io.Copy(io.Discard, transform.NewReader(io.NewSectionReader(l.source, 0, l.size), encoding.UTF8Validator))

@@ -119,7 +119,6 @@ func (s *selfCheck) tell(r identity.Report) {
 	s.told = why
 }
 
-// view is the report for operators.
 func (s *selfCheck) view() admin.Identity {
 	i := admin.IdentityOf(s.watch.Report(), s.enforced)
 	i.Unread, i.Foreign = int(s.metrics.Unread()), int(s.metrics.Intercepted())

@@ -123,7 +123,6 @@ func change(f throttle.Field, text string) string {
 	return f.String() + "=" + text
 }
 
-// receivers are the options that the receivers of this node share.
 func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, error) {
 	r, err := receiverOptions(c, n.table, o)
 	if err != nil {

@@ -135,7 +135,6 @@ var (
 	resumeIt = sourceChange{"resume", "Resume", "will be used again on all nodes. The overrides that pause or drain it end."}
 )
 
-// changesOf returns the possible changes in a state.
 func changesOf(state string) []sourceChange {
 	switch state {
 	case "paused":
@@ -170,7 +169,6 @@ func sourcePath(source, to string) string {
 	return "/sources/change?" + url.Values{"source": {source}, "to": {to}}.Encode()
 }
 
-// sourceForm is a filled-in form.
 type sourceForm struct{ Form, Source, To, For, Reason string }
 
 // changeSourceView asks before a source is changed.

@@ -270,7 +270,6 @@ func (p *Pages) bearable(r *http.Request) bool {
 	return p.tls || strings.EqualFold(host, "localhost") || err == nil && at.IsLoopback()
 }
 
-// stateWord is a state of a verification in words.
 func stateWord(state any) string {
 	return strings.ReplaceAll(strings.Replace(fmt.Sprint(state), "waiting_", "waiting for ", 1), "_", " ")
 }

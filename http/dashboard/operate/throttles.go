@@ -17,7 +17,6 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// throttlesView is the rules of all layers.
 type throttlesView struct {
 	Overrides []ruleView
 	Layers    []layerView // the strongest first
@@ -116,7 +115,6 @@ func nameText(name string) string {
 	return name
 }
 
-// explainView explains the limits of a name.
 type explainView struct {
 	Title  string
 	Found  *waiting.Explanation
@@ -153,7 +151,6 @@ func limitsOf(fields []waiting.ExplainedField, holds string) limitsView {
 
 func fieldsOf(e *waiting.Explanation) limitsView { return limitsOf(e.Fields, "") }
 
-// overrideForm is a filled-in form.
 type overrideForm struct{ Form, Name, Field, Value, For, Reason, Force string }
 
 func formOf(r *request) overrideForm {
@@ -161,7 +158,6 @@ func formOf(r *request) overrideForm {
 	return overrideForm{of("form"), of("name"), of("field"), of("value"), of("for"), of("reason"), of("force")}
 }
 
-// call is the override of a form.
 func (f overrideForm) call() (admin.OverrideCall, error) {
 	id, err := uuid.Parse(f.Form)
 	if err != nil {
@@ -216,7 +212,6 @@ func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in 
 	return p.show(w, r, status, "throttles", living(title, "throttles", v))
 }
 
-// previewView is a checked override that is not set.
 type previewView struct {
 	In       overrideForm
 	Title    string

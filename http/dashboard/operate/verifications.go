@@ -206,7 +206,6 @@ const waitsEvery = "5s"
 var errNoVerification = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no verification with this id: compare it " +
 	"with the one that its customer was given"}
 
-// readWaits reads what a verification waits for.
 func (p *Pages) readWaits(r *request) (v waitsView, err error) {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
@@ -239,7 +238,6 @@ type verificationView struct {
 	Missing   string // why Row and Money are not shown; "": they are
 }
 
-// moneyView is the entries of one verification.
 type moneyView struct {
 	admin.EntriesPage
 	Pager web.Pager

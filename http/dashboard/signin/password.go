@@ -71,7 +71,6 @@ func CheckPassword(password, email string) error {
 	return nil
 }
 
-// oneCharacter reports whether a text repeats one character.
 func oneCharacter(text string) bool {
 	first, size := utf8.DecodeRuneInString(text)
 	return size > 0 && strings.Trim(text, string(first)) == ""

@@ -42,7 +42,6 @@ func freeBytes(folder string) (int64, error) {
 	return int64(disk.Bavail) * int64(disk.Bsize), nil
 }
 
-// watchDisk makes the ledger watch the disk of its folder.
 func (s *DB) watchDisk(folder string, o Options) {
 	s.disk.folder, s.disk.reserve, s.disk.ask, s.disk.every = folder, o.DiskReserve, o.FreeBytes, diskEvery
 	if o.Seams.DiskAlways {

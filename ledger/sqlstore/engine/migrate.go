@@ -246,7 +246,6 @@ func (s *DB) define(ctx context.Context, statement string) error {
 	})
 }
 
-// stepped reports whether a step is recorded.
 func (t *Tx) stepped(version, step int) (bool, error) {
 	var done bool
 	err := t.Row(`SELECT EXISTS (SELECT 1 FROM schema_versions WHERE version >= ?)

@@ -272,7 +272,6 @@ func (g *writeGate) enterNode(ctx context.Context, alone bool) (places int64, er
 	return 1, nil
 }
 
-// join returns the lock of a workspace.
 func (g *writeGate) join(workspace uuid.UUID) *workspaceLock {
 	g.mu.Lock()
 	defer g.mu.Unlock()

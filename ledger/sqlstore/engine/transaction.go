@@ -132,7 +132,6 @@ func (t *Tx) Each(scan func(rows *sql.Rows) error, query string, args ...any) er
 	return errors.Join(err, cut)
 }
 
-// stream calls scan for each row of a query.
 func (s *session) stream(ctx context.Context, scan func(rows *sql.Rows) error, query string, args []any) (err error) {
 	prepared, err := s.statement(ctx, query)
 	if err != nil {
@@ -292,7 +291,6 @@ func (s *DB) run(ctx context.Context, in Scope, a again, do func(t *Tx) error) (
 	return fault{}, nil
 }
 
-// repeatOn repeats attempts in one session.
 func (s *DB) repeatOn(ctx context.Context, on *session, attempt func(ctx context.Context) error) error {
 	return s.repeat(ctx, func(ctx context.Context) (fault, error) {
 		err := on.attempt(ctx, attempt)
