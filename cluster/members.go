@@ -160,10 +160,6 @@ type topology struct {
 	addresses map[uuid.UUID]string // of the members at the last call, by session
 }
 
-func newTopology() *topology {
-	return &topology{ready: make(chan struct{}), addresses: map[uuid.UUID]string{}}
-}
-
 // StartMember implements the library's ClusterProvider.
 func (t *topology) StartMember(c *pcluster.Cluster) error {
 	t.cluster = c

@@ -106,7 +106,8 @@ const (
 // process that need it can be made before Serve.
 func New(o Options) (*Node, error) {
 	n := &Node{options: o, log: o.Log, peers: o.Peers, times: o.times(),
-		lookup: &lookup{view: newCurrent()}, topology: newTopology(),
+		lookup:    &lookup{view: newCurrent()},
+		topology:  &topology{ready: make(chan struct{}), addresses: map[uuid.UUID]string{}},
 		answering: answering{log: o.Log, places: make(chan struct{}, queriesMax)},
 		loops:     loops{again: make(chan struct{}, 1), failures: make(chan error, 1)}}
 	n.heartbeats = newHeartbeats(n)

@@ -91,11 +91,6 @@ func formOf(t reflect.Type) form {
 	return form{kind: unstable.Integer, want: "a whole number"}
 }
 
-// unknownKey is the message about an unknown key, with the one that may have been meant.
-func unknownKey(key []string, known map[string]form) string {
-	return fmt.Sprintf("unknown key %q", joinKey(key)) + meantKey(key, known)
-}
-
 // meantKey says which key an unknown one may have meant.
 func meantKey(key []string, known map[string]form) string {
 	for _, k := range []string{generalKey(key), key[0]} {

@@ -119,7 +119,8 @@ func decodeFault(file string, err error, known map[string]form) (found []Finding
 	if missing, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		for i := range missing.Errors {
 			e := &missing.Errors[i]
-			found = append(found, place(file, e).finding(SeverityError, unknownKey(e.Key(), known)))
+			text := fmt.Sprintf("unknown key %q", joinKey(e.Key())) + meantKey(e.Key(), known)
+			found = append(found, place(file, e).finding(SeverityError, text))
 		}
 		return found
 	}

@@ -97,7 +97,7 @@ func Inspect(r io.Reader, l Limits, address func(text string), defect func(*Defe
 		if d == nil {
 			continue
 		}
-		if refused = refused || !d.Note(); !defect(d) || d.Row == 0 || d.isLast() {
+		if refused = refused || !d.Note(); !defect(d) || d.Row == 0 || d.Kind.OfWhole() {
 			return in.distinct.file, nil
 		}
 		if err := in.endLine(); err != nil {
@@ -182,11 +182,6 @@ func (in *reader) takeRecord() *Defect {
 		return noteHeader(string(r.field), line)
 	}
 	return malformed(string(r.field), err, in.row)
-}
-
-// isLast reports whether nothing that is read after it would say more.
-func (d *Defect) isLast() bool {
-	return d.Kind.OfWhole()
 }
 
 // dropLine takes a record that can't be cut for what it is, up to the end of its line, which endLine looks for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -126,7 +127,7 @@ func (g *Gossip) configure(o Options) *memberlist.Config {
 	c.Name = g.self.Session.String()
 	c.Label = o.Cluster
 	c.ProtocolVersion = protocol
-	c.Logger = newLibraryLog(library{o.Log, g.limiter, func(session string) { g.table.mark(session, true) }})
+	c.Logger = log.New(library{o.Log, g.limiter, func(session string) { g.table.mark(session, true) }}, "", 0)
 	c.ProbeInterval, c.ProbeTimeout = o.Timing.ProbeInterval, o.Timing.ProbeTimeout
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = o.Timing.SuspicionMult, o.Timing.SuspicionMaxTimeoutMult
 	c.GossipInterval, c.GossipNodes = o.Timing.GossipInterval, o.Timing.GossipNodes

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -173,9 +172,6 @@ func (g *Gossip) sayAlone(err error) {
 		g.limiter.warn("alone", "no member to join answers: this node is alone and keeps trying", "join", g.seeds, "err", err)
 	}
 }
-
-// newLibraryLog returns a logger for the library that writes whole lines to l.
-func newLibraryLog(l library) *log.Logger { return log.New(l, "", 0) }
 
 // refusal is why a node cannot be a member here.
 type refusal struct {

@@ -9,7 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
+	"github.com/google/renameio/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -241,7 +241,8 @@ func (k *Keyring) change(keys [][]byte) error {
 	for _, key := range keys {
 		b.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
 	}
-	if err := replaceFile(k.path, b.String()); err != nil {
+	if err := renameio.WriteFile(k.path, []byte(b.String()), 0o600, renameio.WithTempDir(filepath.Dir(k.path)),
+		renameio.WithStaticPermissions(0o600)); err != nil {
 		return fmt.Errorf("%w %s is not changed: %w", ErrKeyFile, k.path, err)
 	}
 	return k.install(keys)
@@ -275,35 +276,4 @@ func (k *Keyring) ciphers() []cipher.AEAD {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.opening
-}
-
-// replaceFile writes text to a new file and renames it to path, so that a crash leaves the old or the new content.
-func replaceFile(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // after success the file no longer has this name
-	if _, err = f.WriteString(text); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	err = folder.Sync()
-	if errors.Is(err, fs.ErrInvalid) {
-		err = nil // a file system without it
-	}
-	return errors.Join(err, folder.Close())
 }

@@ -147,7 +147,7 @@ var staysIn = map[string][]string{
 	"golang.org/x/oauth2":               {"http/dashboard/signin"},
 	"github.com/alexedwards/argon2id":   {"http/dashboard/signin"},
 	"rsc.io/qr":                         {"http/dashboard/signin"},
-	"github.com/google/renameio":        {"cmd/rollcall/term"},
+	"github.com/google/renameio":        {"cmd/rollcall/term", "cluster/gossip"},
 	"github.com/xuri/excelize":          {"cmd/rollcall/list"},
 	"github.com/yuin/goldmark":          {"http/web"},
 }

@@ -62,7 +62,7 @@ func newLint(environment) *cobra.Command {
 		}
 		var changes list.Changes
 		if *mend {
-			out.Name = cmp.Or(out.Name, cleanName(in.name))
+			out.Name = cmp.Or(out.Name, strings.TrimSuffix(in.name, filepath.Ext(in.name))+".clean.csv")
 			if err = out.Check(in.File, c.OutOrStdout()); err == nil {
 				err = out.Write(func(w io.Writer) (err error) {
 					changes, err = l.Clean(w, true)
@@ -78,11 +78,6 @@ func newLint(environment) *cobra.Command {
 		found.addChanges(changes, *mend, out.Name)
 		return found, nil
 	}, func(b *term.Page, found *lintView) { found.printTo(b) })
-}
-
-// cleanName is the file of a clean copy.
-func cleanName(name string) string {
-	return strings.TrimSuffix(name, filepath.Ext(name)) + ".clean.csv"
 }
 
 type lintView struct {

@@ -335,7 +335,8 @@ func (u *unknown) add(c evidence.Case, ended smtp.Outcome) {
 		if v := u.rules.Judge(a); a.Code == 0 || !v.Unread() {
 			continue
 		}
-		key := replyLine(a)
+		words := strings.Fields(fmt.Sprintf("%d %s %s", a.Code, a.Enhanced, a.Text))
+		key := fmt.Sprintf("%s@%s | %s", a.Stage, a.Host, strings.Join(words, " "))
 		reply := u.found[key]
 		if reply == nil {
 			if len(u.found) == unknownReplies {
@@ -350,12 +351,6 @@ func (u *unknown) add(c evidence.Case, ended smtp.Outcome) {
 			reply.Ended[ended.String()]++
 		}
 	}
-}
-
-// replyLine writes an attempt as a line: its stage, its host and the reply.
-func replyLine(a evidence.Attempt) string {
-	return fmt.Sprintf("%s@%s | %s", a.Stage, a.Host,
-		strings.Join(strings.Fields(fmt.Sprintf("%d %s %s", a.Code, a.Enhanced, a.Text)), " "))
 }
 
 // list returns the replies, the most frequent first.

@@ -145,7 +145,7 @@ func mayBeInvited(t rows, l ledger.Link, now time.Time) error {
 	if err := onlyOwner(t, l.MadeBy, l.Workspace); err != nil {
 		return err
 	}
-	n, err := t.membersAndInvited(l.Workspace, now)
+	n, err := engine.Value[int](t, "count members", countMembers, l.Workspace[:], l.Workspace[:], now.UnixMilli())
 	if err == nil && n >= ledger.MembersMax {
 		err = ledger.ErrTooManyMembers
 	}
@@ -358,25 +358,11 @@ func (t rows) readRole(workspace, user uuid.UUID) (role ledger.Role, err error) 
 		`SELECT role FROM memberships WHERE workspace = ? AND user_id = ?`, workspace[:], user[:])
 }
 
-// membersAndInvited counts the members of a workspace and its open invitations.
-func (t rows) membersAndInvited(workspace uuid.UUID, now time.Time) (n int, err error) {
-	return engine.Value[int](t, "count members", countMembers, workspace[:], workspace[:], now.UnixMilli())
-}
-
-// ownersBut counts the owners of a workspace who may sign in, except one.
-func (t rows) ownersBut(workspace, user uuid.UUID) (n int, err error) {
-	return engine.Value[int](t, "count owners", countOwners, workspace[:], user[:])
-}
-
 // setMember writes a membership and replaces an earlier one.
 func (t rows) setMember(workspace, user uuid.UUID, role ledger.Role, now time.Time) error {
 	_, err := t.Exec(`INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, ?, ?)
 		ON CONFLICT (workspace, user_id) DO UPDATE SET role = excluded.role`, workspace[:], user[:], role, ledger.Millis(now))
 	return ledger.Wrap(err, "write membership")
-}
-
-func (t rows) dropMember(workspace, user uuid.UUID) (int64, error) {
-	return t.Exec(`DELETE FROM memberships WHERE workspace = ? AND user_id = ?`, workspace[:], user[:])
 }
 
 // members finds the members of a workspace.
@@ -471,7 +457,7 @@ func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) 
 		return err
 	}
 	if is == ledger.Owner {
-		others, err := t.ownersBut(workspace, user)
+		others, err := engine.Value[int](t, "count owners", countOwners, workspace[:], user[:])
 		if err != nil {
 			return err
 		}
@@ -492,7 +478,7 @@ func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) 
 	}
 	line := roleLine(u.Email, is, role)
 	if role == "" {
-		n, err := t.dropMember(workspace, user)
+		n, err := t.Exec(`DELETE FROM memberships WHERE workspace = ? AND user_id = ?`, workspace[:], user[:])
 		if err := one(n, err, "end membership"); err != nil {
 			return err
 		}

@@ -30,10 +30,6 @@ func (t rows) readSession(id ledger.Hash) (*ledger.Session, error) {
 
 const heldSessions = `SELECT ` + sessionColumns + ` FROM user_sessions WHERE user_id = ? AND ends > ?`
 
-func (t rows) listHeld(user uuid.UUID, now time.Time) ([]ledger.Session, error) {
-	return engine.List(t, "list sessions", scanSession, heldSessions, user[:], now.UnixMilli())
-}
-
 // addSession writes a new session, and records that its user was seen.
 func (t rows) addSession(s ledger.Session) error {
 	_, err := t.Exec(`INSERT INTO user_sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`, s.ID[:], s.User[:],
@@ -182,7 +178,7 @@ func (b *Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration)
 		if err != nil {
 			return nil, err
 		}
-		list, err := t.listHeld(user, now)
+		list, err := engine.List(t, "list sessions", scanSession, heldSessions, user[:], now.UnixMilli())
 		return slices.DeleteFunc(list, func(s ledger.Session) bool { return now.Sub(s.Seen) > idle }), err
 	}, "list the sessions of user %s", user)
 	slices.SortFunc(list, func(a, b ledger.Session) int {

@@ -37,7 +37,7 @@ func (s auditor) audit(ctx context.Context) (*audit, error) {
 	a := &audit{held: map[uuid.UUID]ledger.Credits{}, settled: map[ledger.Violation]bool{},
 		known: map[uuid.UUID]bool{}, corrected: map[string]int64{}, accounts: map[string]ledger.AuditedAccount{},
 		report: ledger.AuditReport{Violations: []ledger.Violation{}, Corrections: []ledger.Correction{}}}
-	err := s.snapshot(ctx, func(t *tx) error {
+	err := s.db.Snapshot(ctx, s.within(func(t *tx) error {
 		for _, part := range []func(t *tx) error{a.storage, a.corrections, a.files, a.orphans, a.erased, a.identities,
 			a.operators, a.workspaces, a.days} {
 			if err := part(t); err != nil {
@@ -45,7 +45,7 @@ func (s auditor) audit(ctx context.Context) (*audit, error) {
 			}
 		}
 		return nil
-	})
+	}))
 	if damaged(err) {
 		a.add(ledger.Violation{Invariant: ledger.Storage, Subject: "ledger",
 			Detail: fmt.Sprintf("the audit ended here, the rest was not looked at: %v", err)})

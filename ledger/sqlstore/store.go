@@ -226,17 +226,13 @@ func (s *base) withActing(do func(t *tx) error) func(t *engine.Tx) error {
 	})
 }
 
-// update, view, snapshot and glance run do like the engine's functions of the same name.
+// update, view and glance run do like the engine's functions of the same name.
 func (s *base) update(ctx context.Context, do func(t *tx) error) error {
 	return s.db.Update(ctx, s.withActing(do))
 }
 
 func (s *base) view(ctx context.Context, do func(t *tx) error) error {
 	return s.db.View(ctx, s.within(do))
-}
-
-func (s *base) snapshot(ctx context.Context, do func(t *tx) error) error {
-	return s.db.Snapshot(ctx, s.within(do))
 }
 
 func (s *base) glance(ctx context.Context, do func(t *tx) error) error {

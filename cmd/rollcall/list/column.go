@@ -62,7 +62,7 @@ func (l *List) findColumn(wanted string) error {
 			return nil
 		}
 	}
-	return l.unclearError(body)
+	return fmt.Errorf("%s: %w: add --column with a name or number of %s", l.Name, ErrColumn, l.columnNames(body))
 }
 
 // maybePlain reports whether a file that is not valid CSV may still be one column, whose defects intake reports best.
@@ -97,10 +97,6 @@ func (l *List) takeColumn(wanted string, rows []row) error {
 		return nil
 	}
 	return fmt.Errorf("%s has no column %q: its columns are %s", l.Name, wanted, l.columnNames(rows))
-}
-
-func (l *List) unclearError(body []row) error {
-	return fmt.Errorf("%s: %w: add --column with a name or number of %s", l.Name, ErrColumn, l.columnNames(body))
 }
 
 // columnsShown bounds how many columns an error names.

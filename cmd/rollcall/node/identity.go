@@ -18,7 +18,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollcall/actors/inspect"
 	"rollcall/actors/process"
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
@@ -124,9 +123,6 @@ func (s *selfCheck) view() admin.Identity {
 	i.Unread, i.Foreign = int(s.metrics.Unread()), int(s.metrics.Intercepted())
 	return i
 }
-
-// health is the report for other nodes.
-func (s *selfCheck) health() inspect.Health { return admin.HealthOf(s.view()) }
 
 // check checks everything now.
 func (s *selfCheck) check(ctx context.Context) (admin.Identity, error) {

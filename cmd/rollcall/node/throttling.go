@@ -142,8 +142,9 @@ func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) {
 	sources := func(ctx context.Context) []inspect.Source { return r.Registry.SurveySources(ctx, r.Sources) }
 	n.inspector = inspect.New(inspect.Options{Receivers: r.Registry, Sources: sources, Table: n.table,
-		Route: resolver.Lookup, Clock: n.clock, Guard: r.Guard, Lookup: n.work.lookup, Health: n.self.health,
-		Fault: func() string { return throttleFileView(n.file.State()).Fault }})
+		Route: resolver.Lookup, Clock: n.clock, Guard: r.Guard, Lookup: n.work.lookup,
+		Health: func() inspect.Health { return admin.HealthOf(n.self.view()) },
+		Fault:  func() string { return throttleFileView(n.file.State()).Fault }})
 	n.inspector.Join(n.Cluster)
 }
 

@@ -104,11 +104,6 @@ func (p *Pages) readReceivers(r *request) (receiversView, error) {
 // receiverPath is the path of a receiver's page.
 func receiverPath(key string) string { return "/receivers/" + url.PathEscape(key) }
 
-// longest orders queues, the longest first.
-func longest(list []waiting.Queue) {
-	slices.SortStableFunc(list, func(a, b waiting.Queue) int { return cmp.Compare(b.Queued, a.Queued) })
-}
-
 const (
 	receiverEvery = "5s"
 	traceEvery    = "2s"
@@ -239,7 +234,7 @@ func (p *Pages) readReceiver(r *request) (receiverView, error) {
 	}
 	holds := ""
 	for _, f := range found {
-		longest(f.Queues)
+		slices.SortStableFunc(f.Queues, func(a, b waiting.Queue) int { return cmp.Compare(b.Queued, a.Queued) })
 		v.Places = append(v.Places, placeOf(f, p.now()))
 		if f.Cause != "free" {
 			holds, v.Say = heldField(f.Receiver, explained.Fields), "Held back by "+f.Cause

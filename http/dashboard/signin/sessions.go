@@ -143,9 +143,6 @@ func (c *sessionCache) forgetUser(user ledger.User) {
 	}
 }
 
-// stop writes the pending notes.
-func (c *sessionCache) stop() { c.used.Stop() }
-
 // tokenBytes are the random bytes of a cookie and of a link.
 const tokenBytes = 32
 

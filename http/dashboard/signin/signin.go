@@ -93,7 +93,7 @@ func New(o Options) *Service {
 }
 
 // Stop writes the pending notes about the use of sessions.
-func (s *Service) Stop() { s.sessions.stop() }
+func (s *Service) Stop() { s.sessions.used.Stop() }
 
 // Browser is the browser and network of a sign-in.
 type Browser struct {
