@@ -31,6 +31,7 @@ type Actor struct {
 	quiet    time.Time // what the parent was told last
 	told     Waits     // the same
 	toldAt   time.Time
+	woken    time.Time // by the last message
 	ctx      context.Context
 	cancel   context.CancelFunc
 }
@@ -52,6 +53,10 @@ func New(o Options, w Work) actor.Actor {
 // Receive implements actor.Actor. Nothing here blocks.
 func (a *Actor) Receive(c actor.Context) {
 	now := time.Now()
+	if before := a.woken; !before.IsZero() && now.Sub(before) > silenceMax/2 {
+		a.planner.backlog.receiver.heard = now // our process stood still: what was said meanwhile still comes
+	}
+	a.woken = now
 	switch m := c.Message().(type) {
 	case *actor.Started:
 	case *actor.Stopping:

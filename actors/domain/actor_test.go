@@ -3,6 +3,7 @@ package domain
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -325,4 +326,26 @@ func TestActorKnowsWhyAReceiverEnded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOurPauseIsNoSilence: after a pause of our process a receiver has time to be heard.
+func TestOurPauseIsNoSilence(t *testing.T) {
+	var pause atomic.Bool
+	withActorOf(t, func(_ *stage, o *Options) {
+		o.Version = func() uint64 {
+			if pause.Swap(false) {
+				<-time.After(2 * silenceMax)
+			}
+			return 0
+		}
+	}, func(s *stage) {
+		at := s.receiver()
+		offer, from := gets[*wire.Offer](s, at)
+		s.system.Root.RequestWithCustomSender(from, &wire.OfferAck{Task: offer.GetTask(), Chunk: offer.GetChunk()}, at)
+		pause.Store(true)
+		<-time.After(2*silenceMax + silenceMax/2)
+		s.answers(at, from, offer, refused, 2)
+		gets[*wire.ResultsAck](s, at)
+		s.finals(2, true)
+	})
 }

@@ -314,6 +314,15 @@ func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
 	return o
 }
 
+// takeReady takes back what is ready to be offered, and reports whether it was.
+func (b *backlog) takeReady(ordinal uint32) bool {
+	at := slices.Index(b.ready, ordinal)
+	if at >= 0 {
+		b.ready = slices.Delete(b.ready, at, at+1)
+	}
+	return at >= 0
+}
+
 // takeOff takes an address off a chunk and reports whether it was on it.
 func (b *backlog) takeOff(o *open, ordinal uint32) bool {
 	if _, left := o.left[ordinal]; !left {

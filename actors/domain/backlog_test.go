@@ -88,6 +88,22 @@ func TestTheReceiverChangesWhileNobodyIsReached(t *testing.T) {
 	effort.Is(t, b.route.key, key, "looked for")
 }
 
+// TestAnswersOfAReceiverBelievedDead: those that come after all count, as long as the address waits to be asked again.
+func TestAnswersOfAReceiverBelievedDead(t *testing.T) {
+	b := newBench(t, testOptions(), 4)
+	b.reach()
+	first := b.offered()
+	b.ack(first, 1, wire.Refusal_NONE)
+	b.pass(silenceMax)
+	b.answers(first, 1, refused, 0, 1)
+	b.answers(first, 2, greylisted, 2) // when it was put off is not known any more
+	b.finds(true)
+	effort.Is(t, len(b.done), 2, "final")
+	effort.Is(t, len(b.offered().GetProbes()), 2, "asked again")
+	b.answers(first, 3, refused, 3) // too late
+	effort.Is(t, len(b.done), 2, "final")
+}
+
 // offersInOrder gives the chunks that are out, oldest first.
 func (b *bench) offersInOrder() (list []*wire.Offer) {
 	for _, o := range b.backlog.chunks {

@@ -74,10 +74,16 @@ func (pl *planner) takeResults(now time.Time, m *wire.Results) {
 		return
 	}
 	o := pl.backlog.takeResults(now, m)
-	if o == nil {
+	reader := wire.NewReader(m)
+	if o == nil { // it was taken back, when we believed the receiver dead
+		for _, answer := range m.GetAnswers() {
+			if outcome, _ := answer.Verdict(); outcome.Final() && pl.backlog.takeReady(answer.GetOrdinal()) {
+				pl.takeAnswer(now, answer, reader.AttemptsOf(answer), 0)
+			}
+		}
 		return
 	}
-	reader, before := wire.NewReader(m), len(o.left)
+	before := len(o.left)
 	for _, answer := range m.GetAnswers() {
 		if pl.backlog.takeOff(o, answer.GetOrdinal()) {
 			pl.takeAnswer(now, answer, reader.AttemptsOf(answer), now.Sub(o.sent))
