@@ -128,7 +128,8 @@ type Work interface {
 	Wait(ctx context.Context, l Lease, o Outlook) (Verification, error)
 	// Park marks a leased verification as Waiting for receivers until o.Next, stores the state of its work and gives
 	// the lease back: no node takes it before o.Next, unless it is cancelled. Cancelling stays as it is, with its
-	// lease. ErrIllegal without o.Next, for o.Why that CheckWhy refuses, and for a state above ParkedMax.
+	// lease. Without o.Next the status stays, and any node may take it at once. ErrIllegal for o.Why that CheckWhy
+	// refuses, and for a state above ParkedMax.
 	Park(ctx context.Context, l Lease, o Outlook, state []byte) (Verification, error)
 	// Parked returns the last stored state; nil when there is none.
 	Parked(ctx context.Context, id uuid.UUID) ([]byte, error)

@@ -118,6 +118,13 @@ func (b *book) Release(ctx context.Context, l ledger.Lease) error {
 	return b.Store.Release(ctx, l)
 }
 
+func (b *book) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (ledger.Verification, error) {
+	if err := b.on("release"); err != nil {
+		return ledger.Verification{}, err
+	}
+	return b.Store.Park(ctx, l, o, state)
+}
+
 func (b *book) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	if err := b.on("sweep"); err != nil {
 		return 0, err

@@ -87,6 +87,8 @@ func (a *Actor) Receive(c actor.Context) {
 		}
 	case Resume:
 		a.planner.held = false
+	case Leave:
+		a.planner.leaveWork(now)
 	case CaughtUp:
 	case done:
 		m(c, now)
@@ -138,6 +140,10 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 		c.Send(c.Parent(), Finals{Domain: a.planner.work.Domain, Finals: finals, Done: a.planner.left == 0})
 	}
 	if a.planner.left == 0 {
+		return
+	}
+	if left, ok := a.planner.exportLeft(now); ok {
+		c.Send(c.Parent(), left)
 		return
 	}
 	if until := a.planner.quietUntil(now); !until.Equal(a.quiet) {

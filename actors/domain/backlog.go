@@ -358,13 +358,18 @@ func (b *backlog) closeChunk(o *open) {
 func (b *backlog) takeBack(o *open) {
 	b.closeChunk(o)
 	for _, ordinal := range o.unanswered() {
-		switch {
-		case b.retries.giveBack(ordinal):
-		case ordinal == controlOrdinal: // of the first chunk: it is asked when it is needed
-			b.controls.endControl()
-		default:
-			b.ready = append(b.ready, ordinal)
-		}
+		b.putBack(ordinal)
+	}
+}
+
+// putBack makes an address that was out and not asked ready for the next chunk.
+func (b *backlog) putBack(ordinal uint32) {
+	switch {
+	case b.retries.giveBack(ordinal):
+	case ordinal == controlOrdinal: // of the first chunk: it is asked when it is needed
+		b.controls.endControl()
+	default:
+		b.ready = append(b.ready, ordinal)
 	}
 }
 

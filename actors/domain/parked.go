@@ -4,17 +4,22 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
 
 // Park asks a domain to stop and to export its state, so that the work can go on later. The answer is Parked or
-// NotParked. Resume revokes it.
+// NotParked. Resume revokes it. Leave is for good: what is on the wire is still answered, and the answer is Parked.
 type (
 	Park      struct{}
 	Resume    struct{}
+	Leave     struct{}
 	NotParked struct{ Domain string }
 )
+
+// leaveWithin is how long a domain that is left waits for what is on the wire: as long as a receiver that moves does.
+const leaveWithin = 2 * time.Second
 
 // Parked is the answer to Park: the state needed to go on elsewhere. Times are of the wall clock, in Unix milliseconds.
 // Addresses that were never answered are left out.
@@ -59,6 +64,23 @@ func (pl *planner) park(now time.Time) (Parked, bool) {
 		return Parked{}, false
 	}
 	pl.holdWork(now, true)
+	return pl.export(), true
+}
+
+// leaveWork offers nothing more, and lets what hasn't begun come back.
+func (pl *planner) leaveWork(now time.Time) {
+	pl.held, pl.leaveBy = true, now.Add(leaveWithin)
+	if b := &pl.backlog; b.receiver.reached && len(b.chunks) > 0 {
+		b.addStep(tell{&wire.Cancel{Task: b.task, GiveBack: true}})
+	}
+}
+
+// exportLeft returns the state of a domain that is left as soon as nothing is out, or the time for that is over.
+func (pl *planner) exportLeft(now time.Time) (Parked, bool) {
+	if pl.leaveBy.IsZero() || len(pl.backlog.chunks) > 0 && now.Before(pl.leaveBy) {
+		return Parked{}, false
+	}
+	pl.backlog.takeAllBack()
 	return pl.export(), true
 }
 

@@ -20,6 +20,7 @@ type planner struct {
 
 	held     bool      // nothing may be offered
 	heldAt   time.Time // since when
+	leaveBy  time.Time // when it is left, whatever is out; zero: it isn't
 	draining bool      // more may be final in the next turn
 }
 
@@ -85,7 +86,11 @@ func (pl *planner) takeResults(now time.Time, m *wire.Results) {
 	}
 	before := len(o.left)
 	for _, answer := range m.GetAnswers() {
-		if pl.backlog.takeOff(o, answer.GetOrdinal()) {
+		switch n := answer.GetOrdinal(); {
+		case !pl.backlog.takeOff(o, n):
+		case !pl.leaveBy.IsZero() && len(answer.GetAttempts()) == 0: // it comes back since we leave
+			pl.backlog.putBack(n)
+		default:
 			pl.takeAnswer(now, answer, reader.AttemptsOf(answer), now.Sub(o.sent))
 		}
 	}

@@ -51,7 +51,7 @@ const (
 	loading mode = iota
 	working
 	cancelling // cancel: nothing new; settle what is known, release the rest
-	draining   // drain: nothing new; settle what is known, return the lease
+	draining   // drain: nothing new; settle what is known, store the rest, return the lease
 	closing    // the last call is under way
 	ended
 )
@@ -167,7 +167,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Terminated:
 		a.gone(c, now, m.Who)
 	case domain.Parked:
-		a.parked(c, m)
+		a.parked(c, m.Domain, m)
 	case domain.NotParked:
 		a.unpark(c, now, unparkedFor)
 	case panicked:
@@ -277,13 +277,21 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 		}
 	case cancelling, draining:
 		if a.plan != nil {
-			a.stopDomains(c)
+			if a.mode == cancelling {
+				a.stopDomains(c)
+			}
 			a.settle(c, now, true)
 		}
-		if writing := a.parking != nil && a.parking.writing; !a.settlement.underWay && !a.marks.underWay && !writing && (a.plan == nil || len(a.plan.pending) == 0) {
+		if busy := a.settlement.underWay || a.marks.underWay || a.isLeaving(); !busy && (a.plan == nil || len(a.plan.pending) == 0) {
 			a.close(c)
 		}
 	}
+}
+
+// isLeaving reports whether domains have to send their state, or it is being packed or stored.
+func (a *Actor) isLeaving() bool {
+	p := a.parking
+	return p != nil && (p.writing || a.mode == draining && len(p.missing) > 0)
 }
 
 // hold stops asking while outcomes can't be settled, and goes on when they are: whatever isn't settled when the lease
@@ -345,10 +353,10 @@ func (a *Actor) open(name string) *work {
 	return a.plan.open[name]
 }
 
-// finals takes outcomes; those that come after a cancel or a drain began aren't counted.
+// finals takes outcomes; those that come after a cancel began aren't counted.
 func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
 	w := a.open(m.Domain)
-	if a.mode != working || w == nil {
+	if a.mode != working && a.mode != draining || w == nil {
 		return
 	}
 	a.unpark(c, now, unparkedFor)
@@ -360,6 +368,7 @@ func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
 			a.plan.took.add(now.Sub(w.begun))
 		}
 		a.finish(c, m.Domain)
+		a.parked(c, m.Domain)
 	}
 }
 
@@ -393,6 +402,7 @@ func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
 	delete(a.domains.pids, name)
 	a.options.Metrics.domains.Dec()
 	a.options.Metrics.crashes.Inc()
+	a.parked(c, name)
 	w := a.open(name)
 	if a.mode != working || w == nil {
 		return
@@ -580,7 +590,9 @@ func (a *Actor) looked(state ledger.Verification) {
 func (a *Actor) drain(c actor.Context) {
 	switch a.mode {
 	case working:
-		a.mode = draining
+		if a.mode = draining; a.parking == nil || a.parking.state == nil { // otherwise the ledger may have it
+			a.askParked(c, time.Time{}, domain.Leave{})
+		}
 	case loading: // a file being read is read again by the next owner
 		a.cancel()
 		a.mode = closing
@@ -590,7 +602,13 @@ func (a *Actor) drain(c actor.Context) {
 
 // close makes the last call of a cancel or a drain.
 func (a *Actor) close(c actor.Context) {
-	a.stopDomains(c)
+	if p := a.parking; a.mode == draining && p != nil && p.state != nil && p.failures == 0 {
+		a.writeParked(c)
+		return
+	}
+	if a.plan != nil {
+		a.stopDomains(c)
+	}
 	drained := a.mode == draining
 	if a.mode = closing; drained {
 		a.release(c)

@@ -31,8 +31,8 @@ const (
 	// the end of a pause. Guess.
 	parkLongest = time.Hour
 
-	// parkedMax bounds the open addresses of a parked verification: the state of more may not fit into the ledger.
-	// Guess.
+	// parkedMax bounds the open addresses of a parked verification, and those with a state of a drained one: the state
+	// of more may not fit into the ledger. Guess.
 	parkedMax = 50_000
 
 	// unparkedFor is the pause after a failed try to park. Guess.
@@ -85,6 +85,13 @@ var errTooMuch = errors.New("verification: too much to be parked")
 
 // pack returns the stored form.
 func (l *leftover) pack() ([]byte, error) {
+	addresses := 0
+	for i := range l.Domains {
+		addresses += len(l.Domains[i].Addresses)
+	}
+	if addresses > parkedMax {
+		return nil, errTooMuch
+	}
 	var batch []evidence.Entry
 	size := 0
 	flush := func() error {
@@ -184,12 +191,20 @@ func (a *Actor) park(c actor.Context, now time.Time) {
 	case a.domains.held || a.settlement.underWay || a.marks.underWay || a.plan.remaining() > parkedMax:
 		return
 	}
-	seen := a.survey(now)
+	a.askParked(c, earliest(until, now.Add(parkLongest)), domain.Park{})
+}
+
+// askParked asks the domains for their state, by which the work goes on later.
+func (a *Actor) askParked(c actor.Context, next time.Time, ask any) {
+	seen := a.survey(time.Now())
 	a.parking = &parking{missing: map[string]struct{}{}, eta: ledger.Outlook{
-		Next: earliest(until, now.Add(parkLongest)), Expected: whole(seen.finish), Why: seen.sentence()}}
+		Next: next, Expected: whole(seen.finish), Why: seen.sentence()}}
+	for _, left := range a.plan.left { // of domains that weren't begun since the last time
+		a.parking.left = append(a.parking.left, *left)
+	}
 	for name, pid := range a.domains.pids {
 		a.parking.missing[name] = struct{}{}
-		c.Send(pid, domain.Park{})
+		c.Send(pid, ask)
 	}
 }
 
@@ -201,28 +216,30 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// parked takes the state of a domain; after the last one the ledger is told.
-func (a *Actor) parked(c actor.Context, m domain.Parked) {
+// parked takes the states of a domain, none of one that ended meanwhile. After the last domain the state is packed and
+// the ledger is told, in a drain once what is known is settled.
+func (a *Actor) parked(c actor.Context, name string, states ...domain.Parked) {
 	p := a.parking
-	if p == nil || p.state != nil {
+	if p == nil {
 		return
 	}
-	if _, missing := p.missing[m.Domain]; !missing {
+	if _, missing := p.missing[name]; !missing {
 		return
 	}
-	delete(p.missing, m.Domain)
-	p.left = append(p.left, m)
-	if len(p.missing) > 0 {
+	delete(p.missing, name)
+	if p.left = append(p.left, states...); len(p.missing) > 0 {
 		return
 	}
 	l := leftover{Version: parkedVersion, Begun: a.deadline.Add(-patience).UnixMilli(), Domains: p.left}
 	var state []byte
+	p.writing = true
 	a.beside(c, func() (err error) {
 		state, err = l.pack()
 		return err
 	}, func(c actor.Context, now time.Time, err error) {
+		p.writing = false
 		switch {
-		case a.parking != p || a.mode != working: // parking was given up meanwhile
+		case a.parking != p: // parking was given up meanwhile
 		case err != nil:
 			if !errors.Is(err, errTooMuch) {
 				a.options.Log.Error("verification not parked", "verification", a.state.ID, "err", err)
@@ -230,7 +247,9 @@ func (a *Actor) parked(c actor.Context, m domain.Parked) {
 			a.unpark(c, now, parkLongest)
 		default:
 			p.state, p.left = state, nil
-			a.writeParked(c)
+			if a.mode == working {
+				a.writeParked(c)
+			}
 		}
 	})
 }
@@ -265,7 +284,7 @@ func (a *Actor) writeParked(c actor.Context) {
 
 // unpark goes on with a verification that couldn't be parked.
 func (a *Actor) unpark(c actor.Context, now time.Time, rest time.Duration) {
-	if a.parking == nil || a.parking.state != nil {
+	if a.mode != working || a.parking == nil || a.parking.state != nil {
 		return // the ledger may have it
 	}
 	a.parking, a.parkAt = nil, now.Add(rest)

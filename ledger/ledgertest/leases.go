@@ -142,7 +142,6 @@ var leases = []exercise{
 	{"what is parked comes back when its time has come", 5, func(d *Fixture) {
 		v, l := d.Prepares(2)
 		far := ledger.Outlook{Next: v.Created.Add(Hour), Expected: v.Created.Add(2 * Hour)}
-		denied(d.Park(d.T.Context(), l, ledger.Outlook{}, nil))(d, ledger.ErrIllegal)
 		denied(d.Park(d.T.Context(), l, far, make([]byte, ledger.ParkedMax+1)))(d, ledger.ErrIllegal)
 		for range 2 {
 			parked := effort.Must(d.Park(d.T.Context(), l, far, []byte("state")))(d.T)
@@ -162,7 +161,7 @@ var leases = []exercise{
 		effort.Must(d.Park(d.T.Context(), m, ledger.Outlook{Next: w.Created.Add(-time.Second)}, []byte("old")))(d.T)
 		list := d.leased(d.Node, 5, Hour, w.ID)
 		m.Epoch = list[0].Epoch
-		effort.Must(d.Park(d.T.Context(), m, ledger.Outlook{Next: w.Created.Add(-time.Second)}, []byte("new")))(d.T)
+		d.is(effort.Must(d.Park(d.T.Context(), m, ledger.Outlook{}, []byte("new")))(d.T), ledger.WaitingReceivers)
 		if state, err := d.Parked(d.T.Context(), w.ID); err != nil || string(state) != "new" {
 			d.T.Errorf("parked work: %q, %v", state, err)
 		}

@@ -203,7 +203,8 @@ func sameIssue(a, b *ledger.Issue) bool {
 	return *a == *b
 }
 
-// Park stores the state of a leased verification's work and gives the lease back, until o.Next.
+// Park stores the state of a leased verification's work and gives the lease back, until o.Next. With a zero time it
+// doesn't wait: its status stays.
 func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (ledger.Verification, error) {
 	again := func(v *Row) bool { // nobody else gives back this epoch
 		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= ledger.Millis(o.Next) && v.NextTry.Equal(ledger.Clock(ledger.Millis(o.Next)))
@@ -212,7 +213,7 @@ func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, stat
 		switch {
 		case v.Status == ledger.Cancelling:
 			return nil
-		case !v.State().Funded() || o.Next.IsZero() || len(state) > ledger.ParkedMax:
+		case !v.State().Funded() || len(state) > ledger.ParkedMax:
 			return ledger.ErrIllegal
 		}
 		issue, err := waitIssue(o.Why)
@@ -222,8 +223,12 @@ func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, stat
 		if err := t.KeepParked(v.ID, state); err != nil {
 			return fmt.Errorf("keep the state of its work: %w", err)
 		}
-		return step(t, v, move{to: ledger.Waiting, issue: issue, next: ledger.Millis(o.Next), expected: ledger.Millis(o.Expected),
-			held: v.Held, wake: ledger.Millis(o.Next)})
+		m := move{to: ledger.Waiting, issue: issue, next: ledger.Millis(o.Next), expected: ledger.Millis(o.Expected),
+			held: v.Held, wake: ledger.Millis(o.Next)}
+		if o.Next.IsZero() {
+			m.to, m.issue, m.next = v.Status, v.Issue, ledger.Millis(v.NextTry)
+		}
+		return step(t, v, m)
 	})
 	return v, ledger.Wrap(err, "park verification %s", l.Verification)
 }
