@@ -165,6 +165,7 @@ func (b *backlog) checkSilence(now time.Time) {
 		return
 	}
 	if now.Sub(b.receiver.heard) >= silenceMax {
+		b.addStep(tell{&wire.Cancel{Task: b.task}}) // should it live after all
 		b.loseReceiver(now, 0)
 		return
 	}
