@@ -325,7 +325,7 @@ var list = append([]mutant{
 	{"SQL: lease twice as long", sqlTables, "lease_expires = {now} + ?, epoch", "lease_expires = {now} + 2 * ?, epoch", books},
 	{"SQL: lease renewed for twice as long", sqlTables, "SET lease_expires = {now} + ?\n", "SET lease_expires = {now} + 2 * ?\n", books},
 	{"lease of nobody", leaseRules, "if node == uuid.Nil {", "if limit < -9 {", books},
-	{"SQL: run before not waited for", sqlServer, `lock: "FOR UPDATE",`, `lock: "",`, locks},
+	{"SQL: run before not waited for", sqlServer, `"FOR UPDATE",`, `"",`, locks},
 	{"what nobody has is the zero node's", bookRules, "r.Node != uuid.Nil && r.Node == l.Node", "r.Node == l.Node", books},
 	{"lease answered twice", leaseRules, "return m.ID == v.ID }", "return m.ID != m.ID }", lives},
 	{"forgetting of the run before the last forgotten", nodeRules, "done = done || err == nil", "done = err == nil", lives},
