@@ -248,8 +248,7 @@ func (b *heartbeats) act(ctx context.Context) {
 	}
 }
 
-// missing reports whether a process has to be counted out, or may still have SMTP
-// sessions after that.
+// missing reports whether a process has to be counted out, or may still have SMTP sessions after that.
 func (b *heartbeats) missing(roll *ledger.NodeSnapshot, row ledger.NodeRow) bool {
 	unseen := roll.Now.Sub(row.Seen)
 	return row.Status == ledger.NodeIn && unseen >= b.node.times.Lost ||

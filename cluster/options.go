@@ -51,8 +51,7 @@ type Load struct {
 	Receivers int   // that live here
 }
 
-// Peers is what a node needs to be one of several. Identity may be nil on
-// loopback; all other fields are required.
+// Peers is what a node needs to be one of several. Identity may be nil on loopback; all other fields are required.
 type Peers struct {
 	Book      ledger.Nodes
 	Gossip    gossip.Options   // Self and Registerer are filled in by Serve

@@ -63,8 +63,7 @@ type ShareTable struct {
 	unread  bool
 }
 
-// voter is one process and the views that its vote can mean: one, or two while
-// its change is not settled.
+// voter is one process and the views that its vote can mean: one, or two while its change is not settled.
 type voter struct {
 	session uuid.UUID
 	views   []int

@@ -30,15 +30,13 @@ type HTTP struct {
 	// Listen is the host:port of the API. Port 0 takes any free one. Default 127.0.0.1:8080.
 	Listen string `toml:"listen"`
 
-	// PublicURL is how customers reach the API, without a final slash. Empty
-	// means Listen with http:// in front (https:// with TLSCert), and 127.0.0.1 in
-	// place of "all interfaces". Default http://127.0.0.1:8080.
+	// PublicURL is how customers reach the API, without a final slash. Empty means Listen with http:// in front (https://
+	// with TLSCert), and 127.0.0.1 in place of "all interfaces". Default http://127.0.0.1:8080.
 	PublicURL string `toml:"public_url"`
 
-	// TLSCert is the PEM file with the certificate for this listener and [upload], then its issuers
-	// without the root. Changed files are read within a second; a pair that can't be used is logged,
-	// and the old one stays. Off loopback a node needs TLS, TrustedProxies or Plain. Default empty:
-	// no TLS.
+	// TLSCert is the PEM file with the certificate for this listener and [upload], then its issuers without the root.
+	// Changed files are read within a second; a pair that can't be used is logged, and the old one stays. Off loopback a
+	// node needs TLS, TrustedProxies or Plain. Default empty: no TLS.
 	TLSCert string `toml:"tls_cert"`
 
 	// TLSKey is the PEM file with its private key. Default empty.
@@ -53,9 +51,8 @@ type HTTP struct {
 	// clients send at the start of a connection. Default none. At most 64.
 	TrustedProxies []string `toml:"trusted_proxies"`
 
-	// AllowedOrigins are the exact origins, such as https://app.example.com, that browsers may call
-	// from. Other origins get 403; only GET /v1/credits answers them, without CORS headers. Default
-	// none.
+	// AllowedOrigins are the exact origins, such as https://app.example.com, that browsers may call from. Other origins
+	// get 403; only GET /v1/credits answers them, without CORS headers. Default none.
 	AllowedOrigins []string `toml:"allowed_origins"`
 
 	// ReadsPerSecond is how many requests a second, creates not counted, one key may sustain; beyond Burst it gets 429.
@@ -71,8 +68,7 @@ type HTTP struct {
 	// CreatesBurst is how many creates one key may make at once. Default 20. At least 1.
 	CreatesBurst int `toml:"creates_burst"`
 
-	// DownloadsAtOnce is how many results files one key may read at the same
-	// time. Default 4. At least 1.
+	// DownloadsAtOnce is how many results files one key may read at the same time. Default 4. At least 1.
 	DownloadsAtOnce int `toml:"downloads_at_once"`
 
 	// BadKeysPerMinute is how many requests without a good key one network address (an IPv6 /64 is one) may send in a
@@ -141,9 +137,8 @@ type Upload struct {
 	// shared by workspace. One more gets 429 with Retry-After. Default 64: 16 MiB. From 2 to 4096.
 	AtOnce int `toml:"at_once"`
 
-	// Connections is how many connections to the storage URL may be open at once, shared as those of
-	// [http]; at most an eighth of the files that a node may open. Default 1024. More than AtOnce,
-	// at most 65536.
+	// Connections is how many connections to the storage URL may be open at once, shared as those of [http]; at most an
+	// eighth of the files that a node may open. Default 1024. More than AtOnce, at most 65536.
 	Connections int `toml:"connections"`
 
 	// BytesPerSecond bounds how fast this node reads one workspace's uploads. 0 means no bound; otherwise at least
@@ -172,10 +167,9 @@ type Admin struct {
 
 // Ledger is the database of work and money.
 type Ledger struct {
-	// URL is sqlite:PATH for the embedded ledger of one node, or
-	// postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full for CockroachDB or PostgreSQL; ?host=/FOLDER connects
-	// over a unix socket. Without sslmode=verify-full others may read or redirect the connection. Put the password into
-	// PGPASSWORD or ~/.pgpass. Default sqlite:DATA_DIR/ledger.db.
+	// URL is sqlite:PATH for the embedded ledger of one node, or postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full
+	// for CockroachDB or PostgreSQL; ?host=/FOLDER connects over a unix socket. Without sslmode=verify-full others may
+	// read or redirect the connection. Put the password into PGPASSWORD or ~/.pgpass. Default sqlite:DATA_DIR/ledger.db.
 	URL string `toml:"url"`
 
 	// DiskReserve is how many bytes of its disk the embedded ledger keeps for settlements and money. With less free,
@@ -186,8 +180,7 @@ type Ledger struct {
 
 // Limits bound what a customer may send and store. They apply to new verifications.
 type Limits struct {
-	// MaxFileBytes is the largest CSV file; a create above it gets 413. Default
-	// 104857600 (100 MiB). At least 1.
+	// MaxFileBytes is the largest CSV file; a create above it gets 413. Default 104857600 (100 MiB). At least 1.
 	MaxFileBytes int64 `toml:"max_file_bytes"`
 
 	// MaxRows is the most addresses in a new file, duplicates included; a larger file is refused as a whole. Each
@@ -211,9 +204,8 @@ type Limits struct {
 	// erased. A create above it gets 429. Default 10737418240 (10 GiB). At least 1.
 	StoredBytes int64 `toml:"stored_bytes"`
 
-	// UnpaidPerDay is how many verifications that never held a credit a workspace may create in 24
-	// hours: not uploaded, refused, cancelled early, or waiting for credits. One more gets 429.
-	// Default 1000. At least 1.
+	// UnpaidPerDay is how many verifications that never held a credit a workspace may create in 24 hours: not uploaded,
+	// refused, cancelled early, or waiting for credits. One more gets 429. Default 1000. At least 1.
 	UnpaidPerDay int `toml:"unpaid_per_day"`
 }
 
@@ -240,12 +232,10 @@ type SMTP struct {
 	// name, or many receivers refuse us. Empty means the host's full name. Default empty.
 	HelloName string `toml:"hello_name"`
 
-	// ReturnPath is the address in MAIL FROM. It must exist. Empty means
-	// postmaster at the hello name. Default empty.
+	// ReturnPath is the address in MAIL FROM. It must exist. Empty means postmaster at the hello name. Default empty.
 	ReturnPath string `toml:"return_path"`
 
-	// SourceAddresses are the local IP addresses to speak from. Empty lets the
-	// system choose. Default none.
+	// SourceAddresses are the local IP addresses to speak from. Empty lets the system choose. Default none.
 	SourceAddresses []string `toml:"source_addresses"`
 
 	// AllowNetworks are special-use networks, such as 127.0.0.0/8, that may be dialled although the Internet does not
@@ -273,17 +263,15 @@ type Identity struct {
 	// to see whether port 25 is open. Empty: port 25 is judged by the node's own sessions. Default none. At most 8.
 	Reach []string `toml:"reach"`
 
-	// BlockLists are DNS zones of block lists (RFC 5782), asked daily about each address. Being listed is a failed
-	// check. Read their terms: some forbid queries by commercial senders or through public resolvers. Default none. At
-	// most 8.
+	// BlockLists are DNS zones of block lists (RFC 5782), asked daily about each address. Being listed is a failed check.
+	// Read their terms: some forbid queries by commercial senders or through public resolvers. Default none. At most 8.
 	BlockLists []string `toml:"block_lists"`
 }
 
 // Retry is how often and how long an undecided address is asked again.
 type Retry struct {
-	// GreylistWaits are the waits before the second, third, ... try when the
-	// receiver names no time; the last one is repeated. Default 5m, 10m, 20m,
-	// 40m, 1h, 2h. From 1 to 24 waits of at least 1ms.
+	// GreylistWaits are the waits before the second, third, ... try when the receiver names no time; the last one is
+	// repeated. Default 5m, 10m, 20m, 40m, 1h, 2h. From 1 to 24 waits of at least 1ms.
 	GreylistWaits []Duration `toml:"greylist_waits"`
 
 	// GiveUpAfter is how long after its first try an undecided address becomes unknown, and how long addresses wait for
@@ -400,8 +388,7 @@ type Verdict struct {
 // Cluster is how nodes find each other. Several nodes need a shared ledger. Off loopback, the gossip keys and the three
 // TLS files are required.
 type Cluster struct {
-	// Name keeps clusters on one network apart: nodes with another name are refused. Default rollcall. At most 255
-	// bytes.
+	// Name keeps clusters on one network apart: nodes with another name are refused. Default rollcall. At most 255 bytes.
 	Name string `toml:"name"`
 
 	// Node is this node's identity. Empty: made once and kept in DataDir. No two nodes can run with the same one.
@@ -449,9 +436,8 @@ type Gossip struct {
 	// ProbeInterval is how often a node pings another one, in turn. Default 500ms. From 10ms to 1m.
 	ProbeInterval Duration `toml:"probe_interval"`
 
-	// ProbeTimeout is how long a ping may take before others are asked to ping and a
-	// stream is tried: use the 99th percentile of round trips. Default 200ms. From 1ms,
-	// below ProbeInterval.
+	// ProbeTimeout is how long a ping may take before others are asked to ping and a stream is tried: use the 99th
+	// percentile of round trips. Default 200ms. From 1ms, below ProbeInterval.
 	ProbeTimeout Duration `toml:"probe_timeout"`
 
 	// SuspicionMult times max(1, log10(nodes)) x ProbeInterval is how long a silent node stays a member. Default 4, so
@@ -486,8 +472,7 @@ type Retention struct {
 
 // Audit is how the node checks its own ledger.
 type Audit struct {
-	// Every is how often this node recomputes every invariant of the ledger. "0s" is never. Default 1h.
-	// From 1s.
+	// Every is how often this node recomputes every invariant of the ledger. "0s" is never. Default 1h. From 1s.
 	Every Duration `toml:"every"`
 }
 
@@ -503,9 +488,8 @@ type Log struct {
 // Tracing sends spans to an OpenTelemetry collector: how long requests, uploads, files, settlements and SMTP sessions
 // took. Spans hold no address, key or text from others.
 type Tracing struct {
-	// Endpoint is the host:port of a collector for OTLP over HTTP, usually port 4318; write a URL for TLS or a path
-	// other than /v1/traces. Headers, such as a token, go into OTEL_EXPORTER_OTLP_HEADERS. Empty means off. Default
-	// empty.
+	// Endpoint is the host:port of a collector for OTLP over HTTP, usually port 4318; write a URL for TLS or a path other
+	// than /v1/traces. Headers, such as a token, go into OTEL_EXPORTER_OTLP_HEADERS. Empty means off. Default empty.
 	Endpoint string `toml:"endpoint"`
 
 	// Sample is the fraction of traces to send. Default 0.01. From 0 to 1.

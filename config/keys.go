@@ -229,8 +229,7 @@ func (c Config) ShowJSON() ([]byte, error) {
 // severalHosts takes the further hosts out of a database URL.
 var severalHosts = regexp.MustCompile(`^([a-z]+://(?:[^/?#]*@)?[^/?#,]*)((?:,[^/?#,]*)+)(.*)$`)
 
-// hidePassword replaces the passwords in a database URL: before the @, and among
-// the parameters.
+// hidePassword replaces the passwords in a database URL: before the @, and among the parameters.
 func hidePassword(text string) string {
 	// Go parses no URL with several hosts and ports: only the first host is parsed.
 	hosts := severalHosts.FindStringSubmatch(text)

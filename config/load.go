@@ -23,9 +23,8 @@ import (
 // tables, is decoded in 3 s.
 const fileBytesMax = 2 << 20
 
-// Load returns the settings from the defaults, then file (none if ""), then the
-// environment, whose lines are in the form of os.Environ. The answer is
-// complete and passes Validate.
+// Load returns the settings from the defaults, then file (none if ""), then the environment, whose lines are in the
+// form of os.Environ. The answer is complete and passes Validate.
 //
 // A fault in the file or the environment is an ErrInvalid with a line for each
 // fault. A file that can't be read gives an error that wraps the cause.

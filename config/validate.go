@@ -15,8 +15,7 @@ import (
 	"rollcall/smtp"
 )
 
-// dnsServersMax bounds the resolvers: more than a few only lengthens the wait
-// when the network is down. Guess.
+// dnsServersMax bounds the resolvers: more than a few only lengthens the wait when the network is down. Guess.
 const (
 	dnsServersMax  = 8
 	filesAtOnceMax = 10_000

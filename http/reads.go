@@ -245,8 +245,7 @@ func (c *cursorSealer) seal(p ledger.Position, workspace uuid.UUID, kind ledger.
 	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nil, nil, plain[:], bindCursor(workspace, kind)))
 }
 
-// open reads a cursor; false for one that is malformed, altered, or of another
-// workspace or filter.
+// open reads a cursor; false for one that is malformed, altered, or of another workspace or filter.
 func (c *cursorSealer) open(text []byte, workspace uuid.UUID, kind ledger.Kind) (ledger.Position, bool) {
 	if len(text) > cursorMax {
 		return ledger.Position{}, false

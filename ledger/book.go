@@ -69,8 +69,7 @@ type Files interface {
 	// Verification reads a verification of a workspace. ErrNoSuchVerification also for those of other workspaces.
 	Verification(ctx context.Context, workspace, id uuid.UUID) (Verification, error)
 	History(ctx context.Context, q HistoryQuery) ([]Verification, error)
-	// OpenVerifications returns the open verifications of all workspaces with their nodes, oldest first, at most
-	// limit.
+	// OpenVerifications returns the open verifications of all workspaces with their nodes, oldest first, at most limit.
 	OpenVerifications(ctx context.Context, limit int) ([]Verification, error)
 	// VerificationsLike returns the verifications' ids in a range, of all workspaces, in order, at most limit.
 	VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error)
@@ -92,8 +91,7 @@ type Files interface {
 	AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (Upload, error)
 }
 
-// Work is the part for the engine. Methods with a Lease return ErrStaleEpoch when the lease is no longer the
-// caller's.
+// Work is the part for the engine. Methods with a Lease return ErrStaleEpoch when the lease is no longer the caller's.
 type Work interface {
 	// Lease leases at most limit free verifications with work (Preparing; or Verifying, Waiting for receivers,
 	// Cancelling; not parked) for ttl, each at a new epoch. Those with work for the longest time come first.
@@ -122,9 +120,8 @@ type Work interface {
 	// refuses, that are outside of the file or more than what is left; an ordinal of another settlement; evidence
 	// above EvidenceMax; and s.Why that CheckWhy refuses.
 	Settle(ctx context.Context, s Settlement) (Verification, error)
-	// Wait marks a leased verification as Waiting for receivers until o.Next, or as Verifying with a zero time, and
-	// stores its outlook. Cancelling stays as it is. ErrIllegal for o.Why without o.Next, or one that CheckWhy
-	// refuses.
+	// Wait marks a leased verification as Waiting for receivers until o.Next, or as Verifying with a zero time, and stores
+	// its outlook. Cancelling stays as it is. ErrIllegal for o.Why without o.Next, or one that CheckWhy refuses.
 	Wait(ctx context.Context, l Lease, o Outlook) (Verification, error)
 	// Park marks a leased verification as Waiting for receivers until o.Next, stores the state of its work and gives
 	// the lease back: no node takes it before o.Next, unless it is cancelled. Cancelling stays as it is, with its
@@ -133,9 +130,8 @@ type Work interface {
 	Park(ctx context.Context, l Lease, o Outlook, state []byte) (Verification, error)
 	// Parked returns the last stored state; nil when there is none.
 	Parked(ctx context.Context, id uuid.UUID) ([]byte, error)
-	// Crashed gives back a lease after a program fault, and parks the verification for CrashPause. The second time
-	// it sets the verification aside: Failed with internal_error, with its held credits released. Cancelling stays
-	// as it is.
+	// Crashed gives back a lease after a program fault, and parks the verification for CrashPause. The second time it sets
+	// the verification aside: Failed with internal_error, with its held credits released. Cancelling stays as it is.
 	Crashed(ctx context.Context, l Lease) (Verification, error)
 	// FinishCancel releases the held credits and makes it Cancelled.
 	FinishCancel(ctx context.Context, l Lease) (Verification, error)
@@ -221,8 +217,7 @@ func Wrap(err error, what string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(what, args...), err)
 }
 
-// Run runs do in a transaction and returns its result. It prefixes an error with what, and then returns the zero
-// value.
+// Run runs do in a transaction and returns its result. It prefixes an error with what, and then returns the zero value.
 func Run[X, T any](ctx context.Context, transaction func(context.Context, func(X) error) error, do func(X) (T, error),
 	what string, args ...any) (value T, err error) {
 	err = transaction(ctx, func(t X) (err error) {
@@ -242,8 +237,7 @@ const (
 	FactsMax = 1000
 	// FactBytesMax bounds the data of one fact. Guess: facts about a receiver take some hundred bytes.
 	FactBytesMax = 4 << 10
-	// FactKeyBytesMax bounds the key of a fact: a domain name of 253 bytes (RFC 1035
-	// §2.3.4) and a prefix.
+	// FactKeyBytesMax bounds the key of a fact: a domain name of 253 bytes (RFC 1035 §2.3.4) and a prefix.
 	FactKeyBytesMax = 300
 )
 

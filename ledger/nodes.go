@@ -113,8 +113,7 @@ type NodeRow struct {
 	// Before is the view before the last publication; nil: there was none, it was empty, or the process has ended
 	// and had read its own publication.
 	Before []Incarnation
-	// Dead says that a lost process is known to be dead: it has no SMTP sessions left, except at receivers in
-	// Silent.
+	// Dead says that a lost process is known to be dead: it has no SMTP sessions left, except at receivers in Silent.
 	Dead       bool
 	DrainAsked bool // an operator wants it to drain
 }
@@ -133,10 +132,9 @@ type NodeSnapshot struct {
 type Nodes interface {
 	// Identity returns the ledger's own id, made once.
 	Identity(ctx context.Context) (uuid.UUID, error)
-	// WriteHeartbeat writes the row of b.Incarnation with the time now, and then reads all rows, in two
-	// transactions. A new or ended row begins: in, not dead, Before nil, in a new generation. A changed view is a
-	// publication: Before becomes the row's old view, in a new generation. Otherwise the row is refreshed and no
-	// other row is read.
+	// WriteHeartbeat writes the row of b.Incarnation with the time now, and then reads all rows, in two transactions. A
+	// new or ended row begins: in, not dead, Before nil, in a new generation. A changed view is a publication: Before
+	// becomes the row's old view, in a new generation. Otherwise the row is refreshed and no other row is read.
 	//
 	// Before has one view: after a publication, a process must not publish again until that one is settled. After an
 	// error the row may have been written: only a NodeSnapshot shows which view is stored.
@@ -158,10 +156,9 @@ type Nodes interface {
 	AskDrain(ctx context.Context, node uuid.UUID) error
 	// Undrain withdraws the request in the same rows. ErrNoSuchNode as in AskDrain; no effect without a request.
 	Undrain(ctx context.Context, node uuid.UUID) error
-	// Forget records an operator's statement that a node is dead and no receiver holds its sessions. It removes the
-	// node's rows, but a row with an end that some joined process has not read stays as lost and dead, with no
-	// silent receivers, until Sweep or another Forget: without the row that process would continue to count it. It
-	// first retires a joined row whose last heartbeat is older than after. ErrNoSuchNode; ErrNodeAlive, without any
-	// change, when one is newer.
+	// Forget records an operator's statement that a node is dead and no receiver holds its sessions. It removes the node's
+	// rows, but a row with an end that some joined process has not read stays as lost and dead, with no silent receivers,
+	// until Sweep or another Forget: without the row that process would continue to count it. It first retires a joined
+	// row whose last heartbeat is older than after. ErrNoSuchNode; ErrNodeAlive, without any change, when one is newer.
 	Forget(ctx context.Context, node uuid.UUID, after time.Duration) error
 }

@@ -84,8 +84,7 @@ type Operators interface {
 	ClearOverrides(ctx context.Context, c Clearing) ([]ThrottleOverride, error)
 	// Settings returns the settings that every node follows. It is cheap enough to call every second.
 	Settings(ctx context.Context) (Settings, error)
-	// SetWeight sets a workspace's turns for one of another workspace: 1 to WeightMax. ErrNoSuchWorkspace,
-	// ErrIllegal.
+	// SetWeight sets a workspace's turns for one of another workspace: 1 to WeightMax. ErrNoSuchWorkspace, ErrIllegal.
 	SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (Workspace, error)
 	// SetLimits changes the limits of a workspace. ErrNoSuchWorkspace, ErrIllegal.
 	SetLimits(ctx context.Context, c LimitsChange) (Usage, error)

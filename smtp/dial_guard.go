@@ -89,9 +89,8 @@ var specialIPv4 = [...]netip.Prefix{
 	netip.MustParsePrefix("240.0.0.0/4"),     // RFC 1112 §4, reserved, and the limited broadcast
 }
 
-// specialIPv6 is the part of the IANA IPv6 special-purpose registry inside global unicast. Everything outside of
-// global unicast is refused anyway: ::/96, 64:ff9b:1::/48, 100::/64, fc00::/7, fe80::/10, ff00::/8 and unassigned
-// space.
+// specialIPv6 is the part of the IANA IPv6 special-purpose registry inside global unicast. Everything outside of global
+// unicast is refused anyway: ::/96, 64:ff9b:1::/48, 100::/64, fc00::/7, fe80::/10, ff00::/8 and unassigned space.
 var specialIPv6 = [...]netip.Prefix{
 	netip.MustParsePrefix("2001::/23"),         // RFC 2928, protocol assignments, Teredo among them
 	netip.MustParsePrefix("2001:db8::/32"),     // RFC 3849, documentation

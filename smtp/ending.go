@@ -28,8 +28,7 @@ var isOver = func() chan struct{} {
 func (s *Session) Gone() <-chan struct{} { return s.raw.gone }
 
 // Gone is the Gone of the session that failed. It is already closed when no connection was made: for the receiver a
-// session begins with the last packet of the handshake, and we send that packet only when we have the connection,
-// too.
+// session begins with the last packet of the handshake, and we send that packet only when we have the connection, too.
 func (f *Failure) Gone() <-chan struct{} {
 	if f.gone == nil {
 		return isOver

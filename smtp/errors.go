@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Why a session got no reply. errors.Is finds these inside a *Failure; time-outs and closed connections are net
-// errors.
+// Why a session got no reply. errors.Is finds these inside a *Failure; time-outs and closed connections are net errors.
 var (
 	// ErrForbiddenAddress: the dial guard refused the host's address or port.
 	ErrForbiddenAddress = errors.New("address or port may not be dialled")

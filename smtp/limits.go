@@ -17,9 +17,8 @@ type Limits struct {
 	Handshake time.Duration // TLS handshake
 	Quit      time.Duration // QUIT, its reply and the receiver's close
 
-	// Unacknowledged is how long our system repeats data that the receiver's system has not acknowledged; then it
-	// drops the connection (Linux). Otherwise a RCPT could arrive after an outage, when its address is settled
-	// already.
+	// Unacknowledged is how long our system repeats data that the receiver's system has not acknowledged; then it drops
+	// the connection (Linux). Otherwise a RCPT could arrive after an outage, when its address is settled already.
 	Unacknowledged time.Duration
 
 	// Unended is how long the receiver may still hold a session after its end here, if it has not confirmed the end:
@@ -35,8 +34,7 @@ type Limits struct {
 	ReplyLines int // in one reply
 	ReplyBytes int // in one reply
 
-	// SessionBytes and SessionMoreBytes bound all bytes of replies, as Session
-	// and SessionMore bound the time.
+	// SessionBytes and SessionMoreBytes bound all bytes of replies, as Session and SessionMore bound the time.
 	SessionBytes     int
 	SessionMoreBytes int
 }

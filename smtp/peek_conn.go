@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// peekConn is a connection that can be read without waiting: while looking is set, a Read that finds nothing
-// received times out at once. A connection without a descriptor, as in a test's memory, counts as having received
-// nothing.
+// peekConn is a connection that can be read without waiting: while looking is set, a Read that finds nothing received
+// times out at once. A connection without a descriptor, as in a test's memory, counts as having received nothing.
 type peekConn struct {
 	net.Conn
 	descriptor syscall.RawConn // nil: none

@@ -275,8 +275,7 @@ func (s *Session) outOfStep(stage Stage) error {
 	return s.refuse(stage, Reply{Code: code, Enhanced: enhanced, Lines: []string{string(text)}})
 }
 
-// ask sends one command line and returns its reply. A 421 is an error. The error is a *Failure and the session is
-// over.
+// ask sends one command line and returns its reply. A 421 is an error. The error is a *Failure and the session is over.
 func (s *Session) ask(ctx context.Context, stage Stage, limit time.Duration) (Reply, error) {
 	if _, err := s.send(ctx, stage, limit); err != nil {
 		return Reply{}, err

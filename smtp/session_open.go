@@ -16,9 +16,8 @@ const shownMax = 512
 // and encrypts as o.TLS says. MAIL may follow.
 //
 // The error is always a *Failure. With StageTLS, TLSOpportunistic and no Reply, the handshake failed or the session
-// broke right after it: the caller may open again with TLSOff. A Reply with StageGreeting or StageHello is about us
-// or the host, never about an address; with NoHELO it is about neither. When ctx is done Open returns its cause at
-// once.
+// broke right after it: the caller may open again with TLSOff. A Reply with StageGreeting or StageHello is about us or
+// the host, never about an address; with NoHELO it is about neither. When ctx is done Open returns its cause at once.
 func Open(
 	ctx context.Context, dial Dialer, host string, at netip.AddrPort, o SessionOptions,
 ) (*Session, error) {

@@ -154,9 +154,8 @@ func (r *replyReader) line(size *int) ([]byte, error) {
 	}
 }
 
-// mayStray reports whether a line without a code may stand among the lines of replies. An empty line always may; a
-// line of text may not before a reply to a command. A line that looks like a code or like another protocol never
-// may.
+// mayStray reports whether a line without a code may stand among the lines of replies. An empty line always may; a line
+// of text may not before a reply to a command. A line that looks like a code or like another protocol never may.
 func mayStray(line []byte, beforeAnswer bool) bool {
 	line = bytes.TrimSpace(line)
 	return len(line) == 0 || !beforeAnswer && !isDigit(line[0]) && !bytes.HasPrefix(line, []byte("SSH-")) &&

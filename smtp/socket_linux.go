@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUpAfter makes the system drop the connection when sent data was not acknowledged for d, instead of repeating
-// it for a quarter of an hour (TCP_USER_TIMEOUT, tcp(7)). This also holds while this process is stopped, or after
-// its end.
+// giveUpAfter makes the system drop the connection when sent data was not acknowledged for d, instead of repeating it
+// for a quarter of an hour (TCP_USER_TIMEOUT, tcp(7)). This also holds while this process is stopped, or after its end.
 func (l *peekConn) giveUpAfter(d time.Duration) {
 	if l.descriptor == nil {
 		return

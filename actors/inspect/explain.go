@@ -39,9 +39,8 @@ func (i *Inspector) ExplainRules(name string) (Explanation, error) {
 	return Explanation{Key: clean, Fields: fields(table.Explain(clean)), Narrower: narrower(table, clean)}, nil
 }
 
-// Explain says what holds for a mail domain, the key of a receiver or one of our sources,
-// by this node's rules, and what its receivers teach and rest for at present. When DNS does
-// not answer it says what holds for the name itself.
+// Explain says what holds for a mail domain, the key of a receiver or one of our sources, by this node's rules, and
+// what its receivers teach and rest for at present. When DNS does not answer it says what holds for the name itself.
 func (i *Inspector) Explain(ctx context.Context, name string) (Explanation, error) {
 	name = strings.TrimSpace(name)
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
@@ -120,9 +119,8 @@ func (i *Inspector) explainSource(ctx context.Context, name string) (Explanation
 	return out, nil
 }
 
-// route finds the receiver of a mail domain and gives the operator's own domain. A name
-// without mail may be a receiver's or a rule's: it is taken for a key then, and so is one
-// that DNS says nothing of.
+// route finds the receiver of a mail domain and gives the operator's own domain. A name without mail may be a
+// receiver's or a rule's: it is taken for a key then, and so is one that DNS says nothing of.
 func (i *Inspector) route(ctx context.Context, name string, out *Explanation) (base string, err error) {
 	within, cancel := context.WithTimeout(ctx, routeWithin)
 	defer cancel()
@@ -218,8 +216,7 @@ func baseOf(key string) string {
 // besideMax bounds the keys that are listed beside one.
 const besideMax = 50
 
-// beside returns the keys of receivers that speak to the same operator beside one: each has
-// an allowance of its own.
+// beside returns the keys of receivers that speak to the same operator beside one: each has an allowance of its own.
 func beside(t *throttle.Table, living []Receiver, base, key string) []string {
 	var out []string
 	for _, name := range narrower(t, base) {
@@ -238,8 +235,7 @@ func beside(t *throttle.Table, living []Receiver, base, key string) []string {
 	return out[:min(len(out), besideMax)]
 }
 
-// taught puts what the receiver has taught, and what it makes us pay for, over what is
-// allowed.
+// taught puts what the receiver has taught, and what it makes us pay for, over what is allowed.
 func (i *Inspector) taught(ctx context.Context, out *Explanation) {
 	details, err := i.Receiver(ctx, out.Key)
 	if err != nil {

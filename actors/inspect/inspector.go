@@ -44,8 +44,7 @@ type LocalReceivers interface {
 	Record(now time.Time, after string, most int) (out Record, whole bool)
 }
 
-// Options is what an inspector needs to know. All fields are required but Lookup, Fault, Health,
-// Clock and Guard.
+// Options is what an inspector needs to know. All fields are required but Lookup, Fault, Health, Clock and Guard.
 type Options struct {
 	Receivers LocalReceivers
 	Sources   func(ctx context.Context) []Source // of this node
@@ -55,8 +54,7 @@ type Options struct {
 	// Lookup says what the open addresses of a verification wait for that this node has in
 	// work; nil: this node works on none.
 	Lookup func(id uuid.UUID) (Verification, bool)
-	// Fault says why the throttle file of this node, as it is now, is not used; "": it is. May
-	// be nil.
+	// Fault says why the throttle file of this node, as it is now, is not used; "": it is. May be nil.
 	Fault func() string
 	// Health says what this node found of its identity; its Node and This are not read. nil: it checks none.
 	Health func() Health
@@ -65,8 +63,7 @@ type Options struct {
 	Guard *process.PanicGuard // of what it does beside; nil: none
 }
 
-// Inspector asks all nodes, and answers for this one. Safe for concurrent use. It is the Survey of
-// the admin API.
+// Inspector asks all nodes, and answers for this one. Safe for concurrent use. It is the Survey of the admin API.
 type Inspector struct {
 	options Options
 	node    atomic.Pointer[Node] // nil until Join
@@ -80,8 +77,7 @@ func New(o Options) *Inspector {
 	return &Inspector{options: o}
 }
 
-// Join says whom to ask: a node whose Options.Answer is this inspector's Answer, which is why it
-// comes later than New.
+// Join says whom to ask: a node whose Options.Answer is this inspector's Answer, which is why it comes later than New.
 func (i *Inspector) Join(node Node) { i.node.Store(&node) }
 
 // name is this node's, as the others know it.

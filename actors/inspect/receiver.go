@@ -96,8 +96,7 @@ type Queue struct {
 	Weight       int     `json:"weight"`
 }
 
-// ReceiverDetail is everything about one receiver. One that lives on several nodes has
-// one of these for each.
+// ReceiverDetail is everything about one receiver. One that lives on several nodes has one of these for each.
 type ReceiverDetail struct {
 	Receiver
 	SessionList []Session `json:"session_list"` // at most 100
@@ -205,8 +204,7 @@ func SortReceivers(list []Receiver) {
 // ReceiversMax bounds the live table. Guess: more is no table for people.
 const ReceiversMax = 1000
 
-// TraceLine is one line of an SMTP session, with local parts and what it may have from
-// them taken out.
+// TraceLine is one line of an SMTP session, with local parts and what it may have from them taken out.
 type TraceLine struct {
 	Number  uint64    `json:"number"` // counts up on each node
 	Node    string    `json:"node"`
@@ -217,8 +215,7 @@ type TraceLine struct {
 	Line    string    `json:"line"` // "> RCPT TO:<…@example.net>", "< 250 2.1.5 OK", "* opened"
 }
 
-// DefaultSource is how people are shown, and write, the source of ours whose address the
-// system chooses.
+// DefaultSource is how people are shown, and write, the source of ours whose address the system chooses.
 const DefaultSource = "default"
 
 // SourceName returns the address of one of our sources as people are shown it.
@@ -238,8 +235,7 @@ type Verification struct {
 	Waits []Wait `json:"waits"`
 	Why   string `json:"why,omitempty"`
 
-	// Finish is when the last address is expected to be final; zero: it cannot be said,
-	// and Why says why.
+	// Finish is when the last address is expected to be final; zero: it cannot be said, and Why says why.
 	Finish time.Time `json:"finish,omitzero"`
 }
 
@@ -265,7 +261,6 @@ const (
 	ForLedger   = "settlement" // they are final and not yet in the ledger
 )
 
-// Causes are the words for what keeps a receiver from asking more, in the order of
-// wire.Cause.
+// Causes are the words for what keeps a receiver from asking more, in the order of wire.Cause.
 var Causes = [...]string{"free", "allowance", "connections", "budget", "paused", "penalty",
 	"no healthy source", "no share", "unreached"}

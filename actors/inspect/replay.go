@@ -255,8 +255,7 @@ type outcome struct {
 	most  float64 // asked in one minute
 	never bool    // not even within replayDays; last is these then
 	fired map[string]int
-	// starved says that more could have been asked in a minute that had more waiting than
-	// was recorded.
+	// starved says that more could have been asked in a minute that had more waiting than was recorded.
 	starved bool
 }
 
@@ -402,8 +401,7 @@ func (w *window) add(accepted, refused float64) {
 	w.next = (w.next + 1) % len(w.refused)
 }
 
-// left is how many refusals are left of an hour; the minute that is about to be replaced
-// is an hour ago.
+// left is how many refusals are left of an hour; the minute that is about to be replaced is an hour ago.
 func (w *window) left(a throttle.Limits) float64 {
 	accepted, refused := 0.0, 0.0
 	for i := range w.refused {

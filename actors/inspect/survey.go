@@ -19,12 +19,10 @@ const (
 	// and to less than cluster.AnswerMax however it looks like.
 	recordBytes = 2 << 20
 
-	// recordPages bounds the answers that are asked of one node for its record: more than
-	// the bounds of a record can fill.
+	// recordPages bounds the answers that are asked of one node for its record: more than the bounds of a record can fill.
 	recordPages = 64
 
-	// detailsMax bounds the details in one answer: more receivers than the name of a rule
-	// stands for. Guess.
+	// detailsMax bounds the details in one answer: more receivers than the name of a rule stands for. Guess.
 	detailsMax = 64
 )
 
@@ -99,9 +97,8 @@ func (i *Inspector) ownDetails(ctx context.Context, of ofReceiver) ([]ReceiverDe
 	return found[:min(len(found), detailsMax)], nil
 }
 
-// Receiver returns everything about one receiver, by its key or the name of a rule: one
-// value for each node where it lives. ErrNotThere; an Unreachable when a node
-// that does not answer may have it.
+// Receiver returns everything about one receiver, by its key or the name of a rule: one value for each node where it
+// lives. ErrNotThere; an Unreachable when a node that does not answer may have it.
 func (i *Inspector) Receiver(ctx context.Context, key string) ([]ReceiverDetail, error) {
 	all, err := detailQuery.askAll(ctx, i, ofReceiver{Key: key})
 	if err != nil {

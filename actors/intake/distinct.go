@@ -9,11 +9,10 @@ import (
 
 // distinct builds a File: it knows the addresses and domains that it has seen.
 //
-// Its tables go by hashes and what decides is the bytes. The hash of an address
-// is that of the local part XOR that of the domain, under two seeds made anew
-// for each file: simple tabulation, for which linear probing takes constant time
-// (Pătraşcu and Thorup, The Power of Simple Tabulation Hashing), so nobody can
-// write a file whose addresses all meet in one place.
+// Its tables go by hashes and what decides is the bytes. The hash of an address is that of the local part XOR that of
+// the domain, under two seeds made anew for each file: simple tabulation, for which linear probing takes constant time
+// (Pătraşcu and Thorup, The Power of Simple Tabulation Hashing), so nobody can write a file whose addresses all meet in
+// one place.
 type distinct struct {
 	file       *File
 	localSeed  maphash.Seed
@@ -40,9 +39,8 @@ type pending struct {
 	hash     uint32
 }
 
-// queueMax is how many addresses are looked for together. Measured: 8 to 128 are
-// alike; 1 takes a tenth longer for a million addresses, half as long again for
-// five million, whose table is larger than the cache.
+// queueMax is how many addresses are looked for together. Measured: 8 to 128 are alike; 1 takes a tenth longer for a
+// million addresses, half as long again for five million, whose table is larger than the cache.
 const queueMax = 64
 
 func newDistinct() *distinct {
@@ -70,8 +68,7 @@ func (d *distinct) known(domain []byte) (spelling uint32, ok bool) {
 	}
 }
 
-// learn returns the place of a domain's spelling, known or not, that smtp.ParseDomain
-// turns into name.
+// learn returns the place of a domain's spelling, known or not, that smtp.ParseDomain turns into name.
 func (d *distinct) learn(domain []byte, name string) (spelling uint32) {
 	if spelling, ok := d.known(domain); ok {
 		return spelling
@@ -110,14 +107,12 @@ func (d *distinct) spell(text string, f fact) uint32 {
 	return uint32(number)
 }
 
-// fits reports whether an address with a local part of n octets and that domain is
-// short enough (RFC 5321 §4.5.3.1.3).
+// fits reports whether an address with a local part of n octets and that domain is short enough (RFC 5321 §4.5.3.1.3).
 func (d *distinct) fits(n int, spelling uint32) bool {
 	return n+1+int(d.facts[spelling].bytes) <= smtp.AddressBytesMax
 }
 
-// add counts an address as a row and puts it into the queue. The local part must
-// stay as it is until the next flush.
+// add counts an address as a row and puts it into the queue. The local part must stay as it is until the next flush.
 func (d *distinct) add(local []byte, spelling uint32) {
 	d.file.rows++
 	hash := uint32(maphash.Bytes(d.localSeed, local)) ^ d.facts[spelling].hash
@@ -162,11 +157,10 @@ func (d *distinct) same(ordinal int, p *pending) bool {
 	return d.file.locals.get(e.local) == string(p.local)
 }
 
-// table finds numbers by a hash of 32 bits, by open addressing. A slot holds the
-// hash and the number plus one, 0 when it is empty; the first slot of a hash
-// follows from its highest bits, so that growing needs no hash again and keeps
-// the order. The table knows nothing of what the numbers stand for: the caller
-// compares that, and sees to it that nobody can choose hashes.
+// table finds numbers by a hash of 32 bits, by open addressing. A slot holds the hash and the number plus one, 0 when
+// it is empty; the first slot of a hash follows from its highest bits, so that growing needs no hash again and keeps
+// the order. The table knows nothing of what the numbers stand for: the caller compares that, and sees to it that
+// nobody can choose hashes.
 type table struct {
 	slots []uint64 // a power of two of them, at least a quarter empty
 	shift uint     // a hash shifted right by this is the place of its first slot
@@ -185,9 +179,8 @@ func newTable() table {
 // first returns the slot where the search for hash starts.
 func (t *table) first(hash uint32) uint32 { return hash >> t.shift }
 
-// next returns the number in the next slot with that hash, from slot at on, and
-// the slot to go on from. When there is none number is -1, and the slot is the
-// one that insert needs.
+// next returns the number in the next slot with that hash, from slot at on, and the slot to go on from. When there is
+// none number is -1, and the slot is the one that insert needs.
 func (t *table) next(hash, at uint32) (number int, slot uint32) {
 	last := uint32(len(t.slots) - 1)
 	for ; t.slots[at&last] != 0; at++ {
@@ -206,9 +199,8 @@ func (t *table) insert(hash, slot uint32, number int) {
 	}
 }
 
-// touch brings the first slots of some hashes into the cache, all at a time: in
-// a table larger than the cache that is most of the work, and a processor waits
-// for many such loads as long as for one.
+// touch brings the first slots of some hashes into the cache, all at a time: in a table larger than the cache that is
+// most of the work, and a processor waits for many such loads as long as for one.
 func (t *table) touch(queue []pending) (sum uint64) {
 	for i := range queue {
 		sum += t.slots[t.first(queue[i].hash)]

@@ -10,9 +10,8 @@ import (
 // copied as a slice that grows would be; 32,768 of them are 256 KiB.
 const entriesBlock = 1 << 15
 
-// File is the distinct addresses of a file, in the order of their first rows.
-// An address is known by its ordinal, from 0 to Len()-1. A File does not change
-// and is safe for concurrent use.
+// File is the distinct addresses of a file, in the order of their first rows. An address is known by its ordinal, from
+// 0 to Len()-1. A File does not change and is safe for concurrent use.
 type File struct {
 	rows    int64
 	entries [][]entry // blocks of entriesBlock, the last one not full
@@ -36,8 +35,7 @@ func (f *File) Rows() int64 { return f.rows }
 // Duplicates returns the number of rows whose address an earlier row has.
 func (f *File) Duplicates() int64 { return f.rows - int64(f.count) }
 
-// Spelling returns an address as its first row spells it, byte for byte, without
-// the quotes of CSV.
+// Spelling returns an address as its first row spells it, byte for byte, without the quotes of CSV.
 func (f *File) Spelling(ordinal int) string {
 	var b strings.Builder
 	f.SpellTo(&b, ordinal)

@@ -42,9 +42,8 @@ const byteOrderMark = "\ufeff"
 // Read reads a file to its end. It keeps the distinct addresses and, beside them, never more than bufferBytes of the
 // file. After a first defect it goes on only to count further rows with defects, for its message, up to moreMax.
 //
-// A *Defect is the customer's to repair. ErrLimits is a fault of the caller. Any
-// other error comes from r and says nothing about the file. How r cuts the bytes
-// makes no difference.
+// A *Defect is the customer's to repair. ErrLimits is a fault of the caller. Any other error comes from r and says
+// nothing about the file. How r cuts the bytes makes no difference.
 func Read(r io.Reader, l Limits) (*File, error) {
 	var first *Defect
 	more := 0
@@ -247,11 +246,9 @@ func noteHeader(field string, line []byte) *Defect {
 	return nil
 }
 
-// plain takes the record if it is an address without anything that CSV or
-// Unicode has a say in, at a domain that was there before, as nearly all are.
-// It decides nothing that the long way would decide otherwise: the local part
-// has no comma, quote or line end when it does not start with a quote, and the
-// domain has none because it was accepted before.
+// plain takes the record if it is an address without anything that CSV or Unicode has a say in, at a domain that was
+// there before, as nearly all are. It decides nothing that the long way would decide otherwise: the local part has no
+// comma, quote or line end when it does not start with a quote, and the domain has none because it was accepted before.
 func (in *reader) plain() bool {
 	end := bytes.IndexByte(in.window, '\n')
 	if end <= 0 || end > FieldBytesMax {
@@ -318,9 +315,8 @@ func (in *reader) countRow() *Defect {
 	return in.note
 }
 
-// hiddenAddress reports whether a first record that is no address would be one
-// without the byte order marks in front of it: then it is not a header, and to
-// pass over it in silence would lose an address.
+// hiddenAddress reports whether a first record that is no address would be one without the byte order marks in front of
+// it: then it is not a header, and to pass over it in silence would lose an address.
 func hiddenAddress(field []byte) bool {
 	rest := bytes.TrimLeft(field, byteOrderMark)
 	if len(rest) == len(field) {
@@ -334,9 +330,8 @@ func hiddenAddress(field []byte) bool {
 // octets, four times that in UTF-8 to be mapped; the rest is for headers.
 const FieldBytesMax = 1024
 
-// recordWindow is how many bytes of the file scanner.next needs to see from the
-// start of a record, unless the file ends before: a field in which each byte is
-// a doubled quote, the quotes around it, a character more and the line end,
+// recordWindow is how many bytes of the file scanner.next needs to see from the start of a record, unless the file ends
+// before: a field in which each byte is a doubled quote, the quotes around it, a character more and the line end,
 // rounded up to a page.
 const recordWindow = 4096
 
@@ -351,9 +346,8 @@ type scanner struct {
 	scratch [FieldBytesMax]byte
 }
 
-// next reads the record at the start of w, which is not empty and has at least
-// recordWindow bytes or the whole rest of the file. When the record is broken it
-// gives the kind of the defect that comes first.
+// next reads the record at the start of w, which is not empty and has at least recordWindow bytes or the whole rest of
+// the file. When the record is broken it gives the kind of the defect that comes first.
 func (s *scanner) next(w []byte) (r record, defect Kind) {
 	if w[0] == '"' {
 		return s.quoted(w)

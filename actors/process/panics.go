@@ -121,8 +121,7 @@ var extension = extensions.NextExtensionID()
 // ExtensionID implements extensions.Extension.
 func (g *PanicGuard) ExtensionID() extensions.ExtensionID { return extension }
 
-// Install makes this the guard of all actors of a system. It is called before the first of them is
-// made.
+// Install makes this the guard of all actors of a system. It is called before the first of them is made.
 func (g *PanicGuard) Install(system *actor.ActorSystem) { system.Extensions.Register(g) }
 
 // GuardOf returns the guard of an actor system; nil: it has none.

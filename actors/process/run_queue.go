@@ -205,8 +205,7 @@ const (
 	toldwatchEvery = 10 * time.Second
 )
 
-// Watchdog notices when nothing of the process ran. A process has one. Nil has seen no pause. Safe for concurrent
-// use.
+// Watchdog notices when nothing of the process ran. A process has one. Nil has seen no pause. Safe for concurrent use.
 type Watchdog struct {
 	log    *slog.Logger
 	clock  func() time.Time

@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// domainTakes is how long an unknown domain is expected to take, until some have shown it: DNS and one session.
-	// Guess.
+	// domainTakes is how long an unknown domain is expected to take, until some have shown it: DNS and one session. Guess.
 	domainTakes = 2 * time.Second
 
 	// tooEarly is how long a run must last before its pace is believed. Guess.

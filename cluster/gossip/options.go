@@ -125,8 +125,7 @@ var (
 	// and why. Trying again with the same configuration is useless.
 	ErrRefused = errors.New("refused")
 
-	// ErrKeyFile means that the file of gossip keys cannot be used; the text says
-	// why, without a key.
+	// ErrKeyFile means that the file of gossip keys cannot be used; the text says why, without a key.
 	ErrKeyFile = errors.New("gossip key file")
 
 	// ErrNotAKey means that a text is not 32 bytes in base64.

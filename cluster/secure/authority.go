@@ -47,8 +47,7 @@ type Authority struct {
 	pair Pair
 }
 
-// NewAuthority makes a CA for a cluster, valid from an hour before now. The
-// cluster's name is for people only.
+// NewAuthority makes a CA for a cluster, valid from an hour before now. The cluster's name is for people only.
 func NewAuthority(cluster string, now time.Time, validity time.Duration) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

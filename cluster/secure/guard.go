@@ -29,8 +29,7 @@ type Times struct {
 	// two more seconds.
 	Connect time.Duration
 
-	// Handshake bounds how long a stranger may hold a connection without having
-	// shown a certificate.
+	// Handshake bounds how long a stranger may hold a connection without having shown a certificate.
 	Handshake time.Duration
 
 	// Admit is how long a peer with a good certificate waits until gossip has told this node about it. A refusal would
@@ -43,9 +42,8 @@ func DefaultTimes() Times {
 	return Times{Connect: 2 * time.Second, Handshake: 5 * time.Second, Admit: 2 * time.Second}
 }
 
-// Guard stands between the wire and the actor library's server. All fields but Times
-// are required; the functions are called from many goroutines and for every batch, so
-// they must be quick.
+// Guard stands between the wire and the actor library's server. All fields but Times are required; the functions are
+// called from many goroutines and for every batch, so they must be quick.
 type Guard struct {
 	// Admit reports whether a present member has this name. The name is "" without TLS.
 	Admit func(name string) bool
@@ -206,8 +204,7 @@ func (s *guarded) connect(address string) error {
 	return nil
 }
 
-// member reports whether membership still knows the member at its address. Without
-// TLS there is only the address.
+// member reports whether membership still knows the member at its address. Without TLS there is only the address.
 func (s *guarded) member() bool {
 	name, ok := s.guard.NameOf(s.address)
 	return ok && (s.name == "" || name == s.name) && s.guard.Admit(s.name)

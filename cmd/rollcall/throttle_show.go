@@ -42,8 +42,7 @@ func newThrottleExplain(node *adminFlags) *cobra.Command {
 	}, func(b *term.Page, x explanation) { x.print(b) })
 }
 
-// sourceKey turns "source:default" into the key of the source whose address the system
-// chooses.
+// sourceKey turns "source:default" into the key of the source whose address the system chooses.
 func sourceKey(key string) string {
 	if key == throttle.SourcePrefix+"default" {
 		return throttle.SourcePrefix

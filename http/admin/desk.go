@@ -242,8 +242,7 @@ type Survey interface {
 	// CloseSession ends one session after the command in progress. Error: inspect.ErrNotThere.
 	CloseSession(ctx context.Context, key, node string, session int) error
 	// Forget clears the learned limits of a receiver on all nodes: what is one of inspect.Forgets. Nodes that do not
-	// answer may keep them. Errors: inspect.ErrNotThere; an inspect.Unreachable when one of these may have the
-	// receiver.
+	// answer may keep them. Errors: inspect.ErrNotThere; an inspect.Unreachable when one of these may have the receiver.
 	Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error)
 	// Trace returns the newest lines of a receiver's sessions with numbers above after, by node, at most 1,000 of each
 	// node. Nodes record lines from the first call until ten seconds after the last one.

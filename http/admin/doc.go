@@ -64,8 +64,7 @@
 //
 // An email address occurs only in the body of a call and in its answer, never in a URL or a log.
 //
-// Refusals are {"error":{"code","message"}}, and the message says what to do.
-// The listener belongs on loopback or on a private network: it speaks no TLS.
-// Audits may take minutes; Drain ends them.
-// Start with Options, Server, Cluster and EnsureToken.
+// Refusals are {"error":{"code","message"}}, and the message says what to do. The listener belongs on loopback or on a
+// private network: it speaks no TLS. Audits may take minutes; Drain ends them. Start with Options, Server, Cluster and
+// EnsureToken.
 package admin

@@ -100,8 +100,7 @@ func hostOf(header string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// reachedAt reports whether a host is a loopback address, or the one that the connection
-// came to.
+// reachedAt reports whether a host is a loopback address, or the one that the connection came to.
 func reachedAt(r *http.Request, host string) bool {
 	a, err := netip.ParseAddr(host)
 	if err != nil {

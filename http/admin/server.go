@@ -90,8 +90,7 @@ type Options struct {
 
 	// Identity returns the node's report on its identity. nil: its call is refused.
 	Identity func() Identity
-	// CheckIdentity checks it anew and returns the report, or the last one when ctx ends first. nil: its call is
-	// refused.
+	// CheckIdentity checks it anew and returns the report, or the last one when ctx ends first. nil: its call is refused.
 	CheckIdentity func(ctx context.Context) (Identity, error)
 
 	// Pages makes the operators' web pages, for all other paths of this listener; nil: there are none.

@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	// clientPatience bounds how long one request is repeated while the service
-	// can't be reached or answers 429 and 503. It is longer than a restart of a
-	// node and than any Retry-After that the service gives.
+	// clientPatience bounds how long one request is repeated while the service can't be reached or answers 429 and 503. It
+	// is longer than a restart of a node and than any Retry-After that the service gives.
 	clientPatience = 5 * time.Minute
 
 	// firstPatience is the same before the service's first answer: a wrong URL is then more likely than a restart, and

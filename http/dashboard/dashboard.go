@@ -44,8 +44,7 @@ type Dashboard struct {
 
 	breakdowns *breakdowns
 	waiting    waitsCache
-	// tags are the tags of made parts by their content, so that an unchanged part need not be made again for
-	// comparison.
+	// tags are the tags of made parts by their content, so that an unchanged part need not be made again for comparison.
 	tags    *lru.Cache[partKey, string]
 	now     func() time.Time
 	signIns signIns

@@ -200,8 +200,7 @@ func (l *Listener) Wait(ctx context.Context) {
 	}
 }
 
-// CutSilent cuts connections that have never sent anything, such as those that
-// clients open in advance.
+// CutSilent cuts connections that have never sent anything, such as those that clients open in advance.
 func (l *Listener) CutSilent() {
 	l.each(func(c *Conn) {
 		if !c.heard.Load() {
@@ -364,9 +363,8 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 
 func (m *Metrics) proxyRefused(reason string) { m.headers.WithLabelValues(reason).Inc() }
 
-// FramingMark is a header that this package adds to a request with a
-// Transfer-Encoding or with a folded line. A client that sends it itself is refused in
-// the same way.
+// FramingMark is a header that this package adds to a request with a Transfer-Encoding or with a folded line. A client
+// that sends it itself is refused in the same way.
 const FramingMark = "X-Framing-Refused"
 
 // FoldedMark is the value of FramingMark for a folded line.

@@ -29,8 +29,7 @@ const (
 
 var proxyReasons = []string{proxyReasonUntrusted, proxyReasonVersion, proxyReasonMalformed, proxyReasonTimeout}
 
-// proxyHeaderTimeout bounds the time from the first byte of a PROXY header to its last.
-// Proxies write it in one piece.
+// proxyHeaderTimeout bounds the time from the first byte of a PROXY header to its last. Proxies write it in one piece.
 const proxyHeaderTimeout = 5 * time.Second
 
 // proxyHeaderMax bounds a header after its fixed 16 bytes: addresses, and the extensions (TLVs), which are skipped. The

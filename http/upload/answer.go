@@ -47,8 +47,7 @@ func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
 	s.serve(ctx)
 }
 
-// serve answers in this order: framing, route, method,
-// origin, then the session's own rules.
+// serve answers in this order: framing, route, method, origin, then the session's own rules.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	folded := listen.HasFoldedLine(ctx.Request.Header.RawHeaders())
 	if folded || ctx.Request.Header.ContentLength() != 0 || rawHas(ctx, fasthttp.HeaderTransferEncoding) {

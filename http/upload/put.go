@@ -360,8 +360,7 @@ func DurableRange(durable int64) string {
 }
 
 const (
-	// paceAhead is how far reading a workspace's uploads may run ahead of its rate, because reads come in pieces.
-	// Guess.
+	// paceAhead is how far reading a workspace's uploads may run ahead of its rate, because reads come in pieces. Guess.
 	paceAhead = time.Second
 
 	// pacesKept is how many workspaces are remembered before those within their rate are dropped.

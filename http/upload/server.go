@@ -43,9 +43,8 @@ type Options struct {
 	// Trusted are the proxies whose PROXY headers are believed.
 	Trusted listen.Trusted
 
-	// UploadsMax bounds the uploads that send bytes at the same time. A workspace may
-	// have no more of these places than are still free, times its Weight; one more is
-	// answered 429. Each holds one chunk of ChunkBytes in memory.
+	// UploadsMax bounds the uploads that send bytes at the same time. A workspace may have no more of these places than
+	// are still free, times its Weight; one more is answered 429. Each holds one chunk of ChunkBytes in memory.
 	UploadsMax int
 	// Weight is that of a workspace; nil: all have 1. It must not block.
 	Weight func(workspace uuid.UUID) int
@@ -98,9 +97,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// Server is the listener of the storage URL: {public_url}/upload/{token}.
-// It streams bodies into the ledger chunk by chunk and never holds more than
-// one chunk of a file. Safe for concurrent use.
+// Server is the listener of the storage URL: {public_url}/upload/{token}. It streams bodies into the ledger chunk by
+// chunk and never holds more than one chunk of a file. Safe for concurrent use.
 type Server struct {
 	o       Options
 	origins listen.Origins
@@ -136,8 +134,7 @@ func New(o Options) (*Server, error) {
 	s.server = &fasthttp.Server{
 		Handler:      s.recovered,
 		ErrorHandler: s.framingError,
-		// The listener bounds the connections; this bound is higher, so that fasthttp never refuses one with its own
-		// text.
+		// The listener bounds the connections; this bound is higher, so that fasthttp never refuses one with its own text.
 		Concurrency:           o.ConnectionsMax + listen.AnswersMax,
 		ReadTimeout:           o.FirstByteTimeout,
 		WriteTimeout:          writeTimeout,

@@ -47,9 +47,8 @@ const (
 	Refuse            // answer Err
 )
 
-// Decision is one action with its numbers. Only Take reads the body; every
-// other action is an answer before the body's last byte, so the connection
-// cannot be used again unless the body is empty.
+// Decision is one action with its numbers. Only Take reads the body; every other action is an answer before the body's
+// last byte, so the connection cannot be used again unless the body is empty.
 type Decision struct {
 	Action  Action
 	Durable int64 // for Take and Incomplete: the durable end
@@ -99,8 +98,7 @@ func After(s Session) Decision {
 	return Decision{Action: Incomplete, Durable: s.Durable}
 }
 
-// rangeOf reads the one Content-Range of a request, if there is one. Several
-// headers are several ranges.
+// rangeOf reads the one Content-Range of a request, if there is one. Several headers are several ranges.
 func rangeOf(r Request) (span Range, found bool, err error) {
 	switch len(r.ContentRanges) {
 	case 0:

@@ -153,8 +153,7 @@ func (t accountRows) fileMoves(q ledger.StatementQuery, st *ledger.WorkspaceStat
 	}, paidOf+newestFirst, paidOf+olderThan+newestFirst), "list verifications")
 }
 
-// Entries returns one page of a verification's entries, newest first, with the sums of all entries, from one
-// snapshot.
+// Entries returns one page of a verification's entries, newest first, with the sums of all entries, from one snapshot.
 func (s statements) Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error) {
 	return ledger.Run(ctx, s.glance, func(t *tx) (st ledger.Statement, err error) {
 		v, err := t.ReadOf(q.Workspace, q.Verification)

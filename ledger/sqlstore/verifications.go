@@ -192,8 +192,7 @@ func (t verificationRows) Lengthen(id uuid.UUID, writer, from, to int64) (int64,
 		to, id[:], from, writer)
 }
 
-// runnable repeats the condition of the index verifications_due word for word, so that the database can use the
-// index.
+// runnable repeats the condition of the index verifications_due word for word, so that the database can use the index.
 const runnable = `(status IN ('preparing', 'verifying', 'cancelling')
 	OR (status = 'waiting' AND issue_code = ''))`
 

@@ -38,9 +38,8 @@ func (e Engine) Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Cre
 	return after, nil
 }
 
-// isVerification reports whether an id is that of a verification. It is called before the transaction, because
-// reading a missing row inside would conflict with every create. A verification made later has an id that nobody
-// knows yet.
+// isVerification reports whether an id is that of a verification. It is called before the transaction, because reading
+// a missing row inside would conflict with every create. A verification made later has an id that nobody knows yet.
 func (e Engine) isVerification(ctx context.Context, id uuid.UUID) (bool, error) {
 	_, err := e.db.readRow(ctx, id)
 	if errors.Is(err, ledger.ErrNoSuchVerification) {

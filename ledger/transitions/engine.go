@@ -343,8 +343,7 @@ type Tables interface {
 	HowMany() (int, error)
 	// InsertOverride writes an override that is active from now on for that long.
 	InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error
-	// EndOverride ends an active override. Lifted reports whether one was ended before its time; it waits as Await
-	// does.
+	// EndOverride ends an active override. Lifted reports whether one was ended before its time; it waits as Await does.
 	EndOverride(id uuid.UUID) (int64, error)
 	Lifted(id uuid.UUID) (bool, error)
 

@@ -22,8 +22,7 @@ func (e Engine) SetOverride(ctx context.Context, o ledger.ThrottleOverride, hold
 		err = e.db.writeFree(ctx, func(t Tables) error {
 			now, err := override(t, o, holds)
 			if errors.Is(err, errOver) && kept != nil {
-				// An earlier run set it and was committed without our knowledge, then somebody cleared it: this call
-				// has succeeded.
+				// An earlier run set it and was committed without our knowledge, then somebody cleared it: this call has succeeded.
 				err = nil
 			}
 			if err == nil {

@@ -15,10 +15,9 @@ import (
 // Settle commits the outcomes of one batch and moves their credits: out of held, the charged to spent and the free
 // to available. With the last outcomes it writes the final status and the time of completion.
 //
-// Node, epoch and number guard it. Run again with the same arguments it changes nothing and returns the current
-// state, even after the lease has ended; the same number with other results is ErrStaleEpoch. A repeat may bring
-// other evidence: the committed evidence stays. An address that already has an outcome from another settlement is
-// ErrIllegal.
+// Node, epoch and number guard it. Run again with the same arguments it changes nothing and returns the current state,
+// even after the lease has ended; the same number with other results is ErrStaleEpoch. A repeat may bring other
+// evidence: the committed evidence stays. An address that already has an outcome from another settlement is ErrIllegal.
 func (e Engine) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verification, error) {
 	// Packed outside the transaction; a fault of the lease is returned before a fault of the payload.
 	payload, refused := ledger.EncodeResults(n.Results)

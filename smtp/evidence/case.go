@@ -41,8 +41,7 @@ type Case struct {
 
 	Behaviour AcceptBehaviour // what was known of the domain when an acceptance was judged
 
-	// GaveUp says that the engine stopped asking, and Why gives the reason; smtp.ReasonNone: the last attempt gives
-	// it.
+	// GaveUp says that the engine stopped asking, and Why gives the reason; smtp.ReasonNone: the last attempt gives it.
 	GaveUp bool
 	Why    smtp.Reason
 }
@@ -183,8 +182,7 @@ func (t Trouble) String() string {
 	return "unknown"
 }
 
-// TroubleSays returns the sentence for a word of String. For "" and unknown words it only says that there was no
-// reply.
+// TroubleSays returns the sentence for a word of String. For "" and unknown words it only says that there was no reply.
 func TroubleSays(word string) string {
 	for _, t := range troubleTexts[1:] {
 		if t.word == word {

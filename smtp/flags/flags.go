@@ -45,8 +45,7 @@ func Lists() ([]List, error) {
 	return all, nil
 }
 
-// readList reads a list: a head of comments, in which an indented line continues the line above, and one entry a
-// line.
+// readList reads a list: a head of comments, in which an indented line continues the line above, and one entry a line.
 func readList(name string) (l List, err error) {
 	text, err := data.ReadFile("data/" + name + ".txt")
 	if err != nil {
@@ -329,8 +328,7 @@ func Cut(message string) (text string, f Flags) {
 	return message[:at], f
 }
 
-// Operator is the operator of a mail host: a fixed number from data/operators.txt, which the ledger stores. 0:
-// unknown.
+// Operator is the operator of a mail host: a fixed number from data/operators.txt, which the ledger stores. 0: unknown.
 type Operator uint8
 
 // operators are the names by number, and the numbers by the ends of host names.

@@ -234,8 +234,7 @@ type Options struct {
 	// Sources returns the addresses to check. It is called for each check, because interfaces change.
 	Sources func() ([]Source, error)
 	Return  string // return path, for the check that is the same for all sources
-	// Lab says that receivers are simulated: sources that the Internet cannot see are then no fault and are not
-	// checked.
+	// Lab says that receivers are simulated: sources that the Internet cannot see are then no fault and are not checked.
 	Lab   bool
 	Ways  []Way    // outgoing paths to try Hosts; none: Reach judges port 25
 	Hosts []string // to dial for a check of port 25

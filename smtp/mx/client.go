@@ -63,8 +63,7 @@ func (c *client) ask(ctx context.Context, name string, qtype uint16) (*dns.Msg, 
 			m, err := c.askServer(ctx, c.servers[at], name, qtype)
 			if err == nil {
 				if i > 0 && failed.Kind != ServFail && failed.Kind != Refused {
-					// The server before did not answer. If only this name's own servers are slow, the next name
-					// moves it back.
+					// The server before did not answer. If only this name's own servers are slow, the next name moves it back.
 					c.first.CompareAndSwap(uint32(first), uint32(at))
 				}
 				return m, nil

@@ -8,10 +8,9 @@
 // A domain that takes no mail gives a Route, not an error. An error means that the question was not answered; asking
 // again later may help.
 //
-// The package asks the configured recursive servers over kept UDP sockets (RFC 6891, 1232 bytes), and over TCP after
-// a truncated reply (RFC 7766). Options.Allow checks every address before it gets into a route. A bounded cache
-// keeps the answers, hosts apart from domains because many domains share hosts, and a question is asked only once at
-// a time.
+// The package asks the configured recursive servers over kept UDP sockets (RFC 6891, 1232 bytes), and over TCP after a
+// truncated reply (RFC 7766). Options.Allow checks every address before it gets into a route. A bounded cache keeps the
+// answers, hosts apart from domains because many domains share hosts, and a question is asked only once at a time.
 //
 // The package does not validate DNSSEC (the servers do that), dial receivers, remember refusals, or judge replies.
 // Start with Resolver, Options and Route.

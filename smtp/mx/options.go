@@ -30,8 +30,7 @@ type Options struct {
 	// for only if a host has no IPv4 address, to distinguish it from a host without any address.
 	IPv6 bool
 
-	// Allow reports whether an address may be dialled: not special-use, not ours.
-	// Called from many goroutines at once.
+	// Allow reports whether an address may be dialled: not special-use, not ours. Called from many goroutines at once.
 	Allow func(netip.Addr) bool
 
 	// Witness is a name that certainly has name servers, such as "com". Servers that deny it do not know the Internet (a

@@ -22,8 +22,7 @@ const (
 	// s each.
 	nameBudget = 20 * time.Second
 
-	// failureTTL is how long a failure is cached: the minimum of RFC 9520 §3.2, so that a retry after a second asks
-	// again.
+	// failureTTL is how long a failure is cached: the minimum of RFC 9520 §3.2, so that a retry after a second asks again.
 	failureTTL = time.Second
 
 	// vouchTTL is how long the servers are trusted after they knew the witness. Guess: short enough to notice a

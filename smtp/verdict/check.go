@@ -128,8 +128,7 @@ func (r *rule) sampleHosts() []string {
 	return hosts
 }
 
-// checkSamples checks that each rule decides on its own samples, and does not decide on texts that only look
-// similar.
+// checkSamples checks that each rule decides on its own samples, and does not decide on texts that only look similar.
 func (s *Rules) checkSamples(r *rule) faults {
 	var found faults
 	for _, kind := range []struct {

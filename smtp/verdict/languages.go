@@ -152,8 +152,7 @@ const (
 	heardUsual = 12                     // usual bound of the languages found in a text
 )
 
-// statementOf returns what a text says about a mailbox, in any language. A full mailbox exists; a closed one did
-// exist.
+// statementOf returns what a text says about a mailbox, in any language. A full mailbox exists; a closed one did exist.
 func (l *languages) statementOf(text string) statement {
 	if len(text) < plainMin {
 		return saysNothing

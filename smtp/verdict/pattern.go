@@ -104,8 +104,7 @@ func parseCodes(patterns []string) (codeSet, error) {
 	return set, nil
 }
 
-// enhancedPattern has a range of numbers for each part of an enhanced code. The zero value matches replies without
-// one.
+// enhancedPattern has a range of numbers for each part of an enhanced code. The zero value matches replies without one.
 type enhancedPattern [3]struct{ low, high uint16 }
 
 const anyNumber = 0xffff // the largest number that Attempt.Enhanced can hold

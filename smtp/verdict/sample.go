@@ -61,11 +61,10 @@ func cutEnhanced(line string) (smtp.EnhancedCode, string) {
 	return e, rest
 }
 
-// Sample reads a sample of a rule, or a line of testdata/replies: a reply as in ParseReply, optionally after "stage
-// | ". The default stage is rcpt. After the stage, "-wide" means an address with a non-ASCII local part, "-local x"
-// one with the local part x, and a final "@host" names the receiver's host. The defaults are the given host, the
-// address john.doe@example.com, our hello name probe.example, our source 192.0.2.25 and our return path
-// check@probe.example.
+// Sample reads a sample of a rule, or a line of testdata/replies: a reply as in ParseReply, optionally after "stage |
+// ". The default stage is rcpt. After the stage, "-wide" means an address with a non-ASCII local part, "-local x" one
+// with the local part x, and a final "@host" names the receiver's host. The defaults are the given host, the address
+// john.doe@example.com, our hello name probe.example, our source 192.0.2.25 and our return path check@probe.example.
 func Sample(text, host string) (evidence.Attempt, error) {
 	raw := evidence.Raw{
 		Stage: smtp.StageRcpt, Host: host, Hello: "probe.example", Source: "192.0.2.25",

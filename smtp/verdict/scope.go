@@ -12,8 +12,7 @@ type scopes struct {
 	suffixes   map[string]*found // the rules for hosts under a suffix, with those for every host
 	labels     int               // number in the longest suffix
 
-	// filter has a bit for each hash of a suffix with a rule for 250. Most answers are 250 from hosts without such a
-	// rule.
+	// filter has a bit for each hash of a suffix with a rule for 250. Most answers are 250 from hosts without such a rule.
 	filter uint64
 }
 

@@ -207,8 +207,7 @@ var courtesies = regexp.MustCompile(`(^|[^a-z])(please|kindly|pls|plz) (also |do
 	`( to (reach|contact|send|mail|e-?mail|deliver))*( to)?` +
 	`|(^| )(for|since|in) (more than|over) [a-z0-9]+ (day|week|month|year)s?` + domainAsides + directoryAsides)
 
-// withoutCourtesies removes from a text requests to the reader, durations, and the domain or list that a mailbox is
-// in.
+// withoutCourtesies removes from a text requests to the reader, durations, and the domain or list that a mailbox is in.
 func withoutCourtesies(text string) string {
 	for _, part := range [...]string{"pl", "kindly", "dom", "дом", "you ", "more than ", "over ", "adr", "адр", "ver",
 		"rubrica", "kat", "катал", "direct", "annuaire", "carnet", "libreta"} {

@@ -26,8 +26,7 @@ const (
 	noteWithin = 2 * time.Second
 	keepFor    = 48 * time.Hour
 
-	// noteUncapped is noteEvery for a source without a cap: what it asked in that time is uncounted if the process
-	// dies.
+	// noteUncapped is noteEvery for a source without a cap: what it asked in that time is uncounted if the process dies.
 	noteUncapped = 10 * time.Second
 
 	// claimFor is how long a receiver keeps its part of a cap without asking for it: longer than the pause between two

@@ -29,9 +29,8 @@ const (
 	// sourceSpan is the time over which refusals count for that.
 	sourceSpan = time.Hour
 
-	// suspendFirst is how long a source is suspended for the first time; each suspension
-	// that follows another one doubles it, up to suspendMost: block lists take
-	// hours to forget, and a wrong decision of ours should not cost a day.
+	// suspendFirst is how long a source is suspended for the first time; each suspension that follows another one doubles
+	// it, up to suspendMost: block lists take hours to forget, and a wrong decision of ours should not cost a day.
 	suspendFirst = time.Hour
 	suspendMost  = 24 * time.Hour
 

@@ -24,8 +24,7 @@ import (
 	"rollcall/http/admin"
 )
 
-// adminBytesMax bounds an answer of the admin listener. Guess: a hundred
-// thousand workspaces with their names.
+// adminBytesMax bounds an answer of the admin listener. Guess: a hundred thousand workspaces with their names.
 const adminBytesMax = 64 << 20
 
 // ErrNoNode: nothing answers at the admin address.

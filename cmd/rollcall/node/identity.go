@@ -201,8 +201,7 @@ func IdentityOptions(c config.Config) (identity.Options, error) {
 	return o, err
 }
 
-// identitySources are the addresses that receivers see: as configured, or what the
-// system would choose.
+// identitySources are the addresses that receivers see: as configured, or what the system would choose.
 func identitySources(c config.Config, hello, returnPath string) (out []identity.Source, err error) {
 	addrs := c.Identity.PublicAddresses
 	if len(addrs) == 0 {

@@ -32,9 +32,8 @@ func (m Schema) name(version int) (string, error) {
 }
 
 const (
-	// tableLockTime is how long a step waits for a table that a long transaction uses. All other users of the table
-	// then wait behind the step. It is above one second, after which PostgreSQL cancels its own vacuum to free a
-	// table.
+	// tableLockTime is how long a step waits for a table that a long transaction uses. All other users of the table then
+	// wait behind the step. It is above one second, after which PostgreSQL cancels its own vacuum to free a table.
 	tableLockTime = 1500 * time.Millisecond
 	// tableLockPause is how long a step then lets other transactions run.
 	tableLockPause = 1500 * time.Millisecond
@@ -42,11 +41,10 @@ const (
 	tableLockMax = 10 * time.Minute
 )
 
-// Migrate brings the schema of the ledger at url to its last version. It creates a missing embedded ledger; on a
-// server the database must exist. It may be run again, and twice at once. While nodes work, it locks tables only for
-// moments. While a long transaction uses a table, it waits up to ten minutes, and calls each tell with a line that
-// names the transaction. ErrURL, ErrInUse, ErrSchemaNew, ErrIsolation, ErrDurability, ErrTableInUse,
-// ErrSchemaChange.
+// Migrate brings the schema of the ledger at url to its last version. It creates a missing embedded ledger; on a server
+// the database must exist. It may be run again, and twice at once. While nodes work, it locks tables only for moments.
+// While a long transaction uses a table, it waits up to ten minutes, and calls each tell with a line that names the
+// transaction. ErrURL, ErrInUse, ErrSchemaNew, ErrIsolation, ErrDurability, ErrTableInUse, ErrSchemaChange.
 func Migrate(ctx context.Context, url string, m Schema, tell ...func(line string)) error {
 	if !isServer(url) {
 		s, err := Open(ctx, url, m, Options{})

@@ -111,8 +111,7 @@ func newDB(d dialect, m Schema, o Options) (*DB, error) {
 // "postgresql://user@host:port/database" of a PostgreSQL or CockroachDB server, with the parameters of libpq such as
 // sslmode. ErrURL, ErrInUse, ErrNoLedger, ErrSchemaOld, ErrSchemaNew, ErrIsolation, ErrDurability.
 //
-// Open creates a missing embedded ledger with its folder and migrates its schema. On a server only Migrate does
-// that.
+// Open creates a missing embedded ledger with its folder and migrates its schema. On a server only Migrate does that.
 func Open(ctx context.Context, url string, m Schema, o Options) (*DB, error) {
 	if isServer(url) {
 		return openServer(ctx, url, m, o, access{})

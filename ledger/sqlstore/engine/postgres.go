@@ -18,16 +18,14 @@ import (
 )
 
 const (
-	// writersMax bounds one node's concurrent transactions. More of them would conflict rather than use idle time.
-	// Guess.
+	// writersMax bounds one node's concurrent transactions. More of them would conflict rather than use idle time. Guess.
 	writersMax = 8
 	// connectTime bounds making a connection: a database node that does not answer in this time is away. Guess.
 	connectTime = 5 * time.Second
 	// statementTime bounds a statement in the database. The longest, a page of settlements, takes tens of
 	// milliseconds. Guess.
 	statementTime = 10 * time.Second
-	// lockTime bounds waiting for a row that another transaction changes. Ours hold a row for some milliseconds.
-	// Guess.
+	// lockTime bounds waiting for a row that another transaction changes. Ours hold a row for some milliseconds. Guess.
 	lockTime = 500 * time.Millisecond
 	// idleTime is the time after which the database ends a writing transaction whose node is silent: a paused node
 	// keeps rows locked that others need. It is shorter than all attempts of a waiting transaction, attemptsMax
@@ -107,8 +105,7 @@ func controlPostgres(ctx context.Context, conn *sql.Conn, statement string) erro
 	})
 }
 
-// judgePostgres returns the meaning of an error of PostgreSQL or CockroachDB. Codes: PostgreSQL 15 manual, appendix
-// A.
+// judgePostgres returns the meaning of an error of PostgreSQL or CockroachDB. Codes: PostgreSQL 15 manual, appendix A.
 func judgePostgres(f failure) fault {
 	if errors.Is(f.err, errAborted) {
 		return fault{why: whyAborted, again: true, passing: true}

@@ -16,16 +16,14 @@ import (
 )
 
 const (
-	// attemptsMax bounds a transaction's failures other than conflicts. The waits between them are some 1.2 s
-	// together.
+	// attemptsMax bounds a transaction's failures other than conflicts. The waits between them are some 1.2 s together.
 	attemptsMax = 8
 	// conflictsMax bounds a transaction's conflicts, which certainly changed nothing. Measured: where two nodes
 	// settle files of one workspace without a pause, every second run loses to the other node, and with 8 runs one
 	// settlement in 200 failed. The waits between them are some 5 s together.
 	conflictsMax = 40
-	// The wait before another attempt doubles from waitMin, or Options.RetryWait, to waitTimes as much, or
-	// conflictTimes as much after a conflict. The real wait is random in its upper half, so that writers do not meet
-	// again.
+	// The wait before another attempt doubles from waitMin, or Options.RetryWait, to waitTimes as much, or conflictTimes
+	// as much after a conflict. The real wait is random in its upper half, so that writers do not meet again.
 	waitMin       = 10 * time.Millisecond
 	waitTimes     = 100
 	conflictTimes = 16
@@ -209,8 +207,7 @@ func (s *DB) Update(ctx context.Context, do func(t *Tx) error) error {
 	return s.UpdateIn(ctx, Scope{}, do)
 }
 
-// Scope is what a transaction is about. Transactions with conflicting scopes can wait for each other before they
-// begin.
+// Scope is what a transaction is about. Transactions with conflicting scopes can wait for each other before they begin.
 type Scope struct {
 	Workspace uuid.UUID // zero: the one in the context, see ledger.TenantOf
 	Account   bool      // the workspace's account may change
