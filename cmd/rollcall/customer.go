@@ -17,7 +17,6 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/api"
-	httpclient "rollcall/http/client"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -214,7 +213,7 @@ func newList(e environment) *cobra.Command {
 			return all, err
 		}
 		all.Verifications = []api.Summary{}
-		size := httpclient.HistoryPageMax
+		size := api.HistoryPageMax
 		if *limit > 0 {
 			size = min(*limit, size)
 		}
@@ -251,7 +250,7 @@ func printHistory(b *term.Page, list []api.Summary, waiting []api.Detail, now ti
 	b.Table(historyGrid(list, now))
 	for _, d := range waiting {
 		if d.Issue != nil { // it may have gone on meanwhile
-			b.Para(0, "%s waits: %s", d.ID, httpclient.IssueText(d.Issue))
+			b.Para(0, "%s waits: %s", d.ID, api.IssueText(d.Issue))
 		}
 	}
 	if len(list) == 0 {
@@ -286,7 +285,7 @@ func printDetail(b *term.Page, d api.Detail, now time.Time) {
 	line("verification", "%s", d.ID)
 	line("status", "%s", d.Status)
 	if d.Issue != nil {
-		line("issue", "%s (%s)", httpclient.IssueText(d.Issue), d.Issue.Code)
+		line("issue", "%s (%s)", api.IssueText(d.Issue), d.Issue.Code)
 	}
 	line("file", "%s", client.FileName(d.Filename))
 	if d.Input != nil {

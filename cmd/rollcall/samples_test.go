@@ -3,11 +3,11 @@ package main
 import (
 	"os/exec"
 	"path/filepath"
+	"rollcall/http/api"
 	"strings"
 	"testing"
 
 	"rollcall/config/effort"
-	library "rollcall/http/client"
 )
 
 // TestClientsOfThreeLanguages runs the Go client and the samples in Python and JavaScript against a node: the same file
@@ -20,8 +20,8 @@ func TestClientsOfThreeLanguages(t *testing.T) {
 	c.write("bad.csv", "email\nanna@@acme-clean.test\n")
 	expected := map[string]string{"anna.smith@acme-clean.test": "valid", "ghost@acme-clean.test": "invalid"}
 	t.Run("go", func(t *testing.T) {
-		own := library.New(service, settingOf(c, "ROLLCALL_KEY"))
-		done, err := own.Verify(t.Context(), library.File{Content: strings.NewReader(list), Size: int64(len(list))})
+		own := api.NewClient(service, settingOf(c, "ROLLCALL_KEY"))
+		done, err := own.Verify(t.Context(), api.File{Content: strings.NewReader(list), Size: int64(len(list))})
 		if err != nil || done.Status != "completed" {
 			t.Fatalf("got %+v and %v", done, err)
 		}
@@ -37,7 +37,7 @@ func TestClientsOfThreeLanguages(t *testing.T) {
 		if balance, err := own.Credits(t.Context()); found != 2 || err != nil || balance.Credits != devCredits-2 {
 			t.Errorf("got %d results, %+v and %v", found, balance, err)
 		}
-		effort.Denied(library.New(service, "rc_wrong").Credits(t.Context()))(t, library.ErrRefused, "a wrong key")
+		effort.Denied(api.NewClient(service, "rc_wrong").Credits(t.Context()))(t, api.ErrRefused, "a wrong key")
 	})
 	for _, command := range [][]string{{"python3", "verify.py"}, {"node", "verify.mjs"}} {
 		t.Run(command[0], func(t *testing.T) {

@@ -27,7 +27,6 @@ import (
 	"rollcall/config"
 	"rollcall/config/effort"
 	"rollcall/http/api"
-	httpclient "rollcall/http/client"
 	"rollcall/ledger"
 )
 
@@ -333,7 +332,7 @@ func (s *shared) flood(ctx context.Context) error {
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, answer.Body)
 	if answer.StatusCode != http.StatusCreated {
-		return fmt.Errorf("create answers %d: %w", answer.StatusCode, httpclient.ErrRefused)
+		return fmt.Errorf("create answers %d: %w", answer.StatusCode, api.ErrRefused)
 	}
 	return nil
 }

@@ -22,7 +22,6 @@ import (
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/api"
-	httpclient "rollcall/http/client"
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/flags"
@@ -308,7 +307,7 @@ func (r *verifyRun) failure(d api.Detail) error {
 	if !strings.HasPrefix(string(d.Issue.Code), "csv_") { // no other content would help
 		hint = r.anew("to have it verified after all")
 	}
-	return fmt.Errorf("%s: %s (%s)%s", r.input.name, httpclient.IssueText(d.Issue), d.Issue.Code, hint)
+	return fmt.Errorf("%s: %s (%s)%s", r.input.name, api.IssueText(d.Issue), d.Issue.Code, hint)
 }
 
 // wait polls the verification until it is final.
@@ -427,7 +426,7 @@ func (r *verifyRun) anew(what string) string {
 
 // expired says what to do about expired results.
 func (r *verifyRun) expired(err error) error {
-	if httpclient.HasCode(err, api.ResultsExpired) {
+	if api.HasCode(err, api.ResultsExpired) {
 		return fmt.Errorf("%w%s", err, r.anew("to have it verified and charged anew"))
 	}
 	return err

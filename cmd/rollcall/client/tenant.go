@@ -17,7 +17,6 @@ import (
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
 	"rollcall/http/api"
-	customer "rollcall/http/client"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -167,11 +166,11 @@ const (
 )
 
 // API is a client of the API, with additions for the command line.
-type API struct{ *customer.Client }
+type API struct{ *api.Client }
 
 // NewAPI makes a client of the API at base, which calls notice when it has to wait.
 func NewAPI(base, key string, notice func(string)) *API {
-	c := customer.New(base, key)
+	c := api.NewClient(base, key)
 	c.Notice = notice
 	return &API{c}
 }
@@ -179,11 +178,11 @@ func NewAPI(base, key string, notice func(string)) *API {
 // Advised adds advice for the command line to an error.
 func Advised(err error) string {
 	switch {
-	case errors.Is(err, customer.ErrNoAnswer):
+	case errors.Is(err, api.ErrNoAnswer):
 		return err.Error() + ": start a node with `rollcall serve`, or check --api"
-	case errors.Is(err, customer.ErrStranger):
+	case errors.Is(err, api.ErrStranger):
 		return err.Error() + ": check --api"
-	case errors.Is(err, customer.ErrUnfinished):
+	case errors.Is(err, api.ErrUnfinished):
 		return err.Error() + ": run the command again, it goes on where it stopped"
 	}
 	return err.Error()
@@ -209,7 +208,7 @@ func (c *API) VerificationID(ctx context.Context, typed string) (string, error) 
 			"`rollcall list` has them", typed, prefixLeast))
 	}
 	var alike []api.Summary
-	for page, err := range c.Pages(ctx, customer.HistoryPageMax) {
+	for page, err := range c.Pages(ctx, api.HistoryPageMax) {
 		if err != nil {
 			return "", err
 		}

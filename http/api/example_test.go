@@ -1,4 +1,4 @@
-package client_test
+package api_test
 
 import (
 	"bytes"
@@ -8,15 +8,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"rollcall/http/client"
+	"rollcall/http/api"
 )
 
 // A file is verified and its results are printed. After any failure, call it again: it goes on.
 func Example() {
 	ctx := context.Background()
-	c := client.New(exampleService(), "rc_key") // such as https://verify.example.com, and $ROLLCALL_KEY
+	c := api.NewClient(exampleService(), "rc_key") // such as https://verify.example.com, and $ROLLCALL_KEY
 	file := []byte("email\nanna@example.com\n")
-	done, err := c.Verify(ctx, client.File{Name: "contacts.csv", Content: bytes.NewReader(file), Size: int64(len(file))})
+	done, err := c.Verify(ctx, api.File{Name: "contacts.csv", Content: bytes.NewReader(file), Size: int64(len(file))})
 	if err != nil {
 		panic(err)
 	}

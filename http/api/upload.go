@@ -1,4 +1,4 @@
-package client
+package api
 
 import (
 	"context"
@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"rollcall/http/api"
 )
 
 // uploadTriesMax bounds the tries that store nothing new. With backoff it is
@@ -109,7 +107,7 @@ func (c *Client) putRange(ctx context.Context, target string, body io.Reader, co
 
 // storageRefusal returns the storage's answer as an error.
 func storageRefusal(status int, body []byte) error {
-	var e api.Error
+	var e Error
 	if json.Unmarshal(body, &e) == nil && e.Issue.Message != "" {
 		return fmt.Errorf("the storage refuses the upload: %s (%s)", IssueText(&e.Issue), e.Issue.Code)
 	}
@@ -161,7 +159,7 @@ func (f File) makeIdentity() (uuid.UUID, error) {
 
 // Verify creates the verification of a file, uploads it, and waits for its end. Called again with the same bytes it
 // goes on, or returns the earlier verification, and charges nothing more. Errors: as of Create, Upload and Wait.
-func (c *Client) Verify(ctx context.Context, f File) (done api.Detail, err error) {
+func (c *Client) Verify(ctx context.Context, f File) (done Detail, err error) {
 	identity, err := f.makeIdentity()
 	if err != nil {
 		return done, err
@@ -180,7 +178,7 @@ func (c *Client) Verify(ctx context.Context, f File) (done api.Detail, err error
 
 // Wait polls a verification as the service asks, until it is over. A failed one is an error with the reason, and the
 // row of a file's defect; a cancelled one is no error: see Status.
-func (c *Client) Wait(ctx context.Context, id string) (api.Detail, error) {
+func (c *Client) Wait(ctx context.Context, id string) (Detail, error) {
 	for {
 		d, wait, err := c.Detail(ctx, id)
 		if err != nil {
@@ -259,13 +257,13 @@ func (c *Client) EachResult(ctx context.Context, id string, raw io.Writer, visit
 }
 
 // Cancel cancels the unfinished part of a verification.
-func (c *Client) Cancel(ctx context.Context, id string) (done api.Cancellation, err error) {
+func (c *Client) Cancel(ctx context.Context, id string) (done Cancellation, err error) {
 	_, err = c.AskJSON(ctx, http.MethodPost, "/v1/verifications/"+id+"/cancel", nil, &done)
 	return done, err
 }
 
 // Credits gives the credits that are available: not held, not spent.
-func (c *Client) Credits(ctx context.Context) (balance api.Credits, err error) {
+func (c *Client) Credits(ctx context.Context) (balance Credits, err error) {
 	_, err = c.AskJSON(ctx, http.MethodGet, "/v1/credits", nil, &balance)
 	return balance, err
 }
@@ -274,7 +272,7 @@ func (c *Client) Credits(ctx context.Context) (balance api.Credits, err error) {
 const HistoryPageMax = 100
 
 // History returns a page of the history, newest first, after a cursor; nil: the first page.
-func (c *Client) History(ctx context.Context, limit int, cursor *string) (page api.History, err error) {
+func (c *Client) History(ctx context.Context, limit int, cursor *string) (page History, err error) {
 	query := url.Values{"limit": {strconv.Itoa(limit)}}
 	if cursor != nil {
 		query.Set("cursor", *cursor)
@@ -284,8 +282,8 @@ func (c *Client) History(ctx context.Context, limit int, cursor *string) (page a
 }
 
 // Pages gives the pages of the history, newest first, to its end.
-func (c *Client) Pages(ctx context.Context, limit int) iter.Seq2[api.History, error] {
-	return func(yield func(api.History, error) bool) {
+func (c *Client) Pages(ctx context.Context, limit int) iter.Seq2[History, error] {
+	return func(yield func(History, error) bool) {
 		var cursor *string
 		for {
 			page, err := c.History(ctx, limit, cursor)

@@ -1,4 +1,4 @@
-package client
+package api
 
 import (
 	"bytes"
@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"rollcall/http/api"
 )
 
 const (
@@ -64,8 +62,8 @@ type Client struct {
 	answered atomic.Bool // the service has answered once
 }
 
-// New makes a client of the API at base, such as https://verify.example.com, with an API key.
-func New(base, key string) *Client {
+// NewClient makes a client of the API at base, such as https://verify.example.com, with an API key.
+func NewClient(base, key string) *Client {
 	return &Client{
 		Base: strings.TrimSuffix(base, "/"), Key: key,
 		HTTP: &http.Client{
@@ -84,14 +82,14 @@ func New(base, key string) *Client {
 // Create makes the verification of an idempotency key, or recovers it: a repeat with the same key and the same number
 // of bytes charges nothing twice. filename is for people, without a path. When the answer has an Upload, send the bytes
 // there.
-func (c *Client) Create(ctx context.Context, identity uuid.UUID, bytes int64, filename string) (api.Creation, error) {
+func (c *Client) Create(ctx context.Context, identity uuid.UUID, bytes int64, filename string) (Creation, error) {
 	made, _, err := c.CreateFresh(ctx, identity, bytes, filename)
 	return made, err
 }
 
 // CreateFresh is Create, and reports whether it made the verification.
 func (c *Client) CreateFresh(ctx context.Context, identity uuid.UUID, bytes int64,
-	filename string) (made api.Creation, fresh bool, err error) {
+	filename string) (made Creation, fresh bool, err error) {
 	header := http.Header{}
 	header.Set("Idempotency-Key", identity.String())
 	header.Set("X-Upload-Content-Length", strconv.FormatInt(bytes, 10))
@@ -104,8 +102,8 @@ func (c *Client) CreateFresh(ctx context.Context, identity uuid.UUID, bytes int6
 }
 
 // Detail reads a verification and how long to wait before the next look.
-func (c *Client) Detail(ctx context.Context, id string) (api.Detail, time.Duration, error) {
-	var d api.Detail
+func (c *Client) Detail(ctx context.Context, id string) (Detail, time.Duration, error) {
+	var d Detail
 	header, err := c.AskJSON(ctx, http.MethodGet, "/v1/verifications/"+id, nil, &d)
 	return d, retryAfter(header, retryDefault), err
 }
@@ -191,7 +189,7 @@ func (c *Client) waitFor(ctx context.Context, p pause) error {
 func (c *Client) refusalOf(answer *http.Response) (err error, later bool) {
 	defer answer.Body.Close()
 	later = answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable
-	var body api.Error
+	var body Error
 	text, readErr := io.ReadAll(io.LimitReader(answer.Body, answerBytesMax))
 	if readErr != nil || json.Unmarshal(text, &body) != nil || body.Issue.Code == "" {
 		if bytes.HasPrefix(text, []byte(adminErrorStart)) {
@@ -200,14 +198,14 @@ func (c *Client) refusalOf(answer *http.Response) (err error, later bool) {
 		}
 		return fmt.Errorf("%w: %s answers %d: %w", ErrRefused, c.Base, answer.StatusCode, ErrStranger), later
 	}
-	later = later || body.Issue.Code == api.RequestInProgress // an abandoned earlier try still runs
+	later = later || body.Issue.Code == RequestInProgress // an abandoned earlier try still runs
 	return refusedError{body}, later
 }
 
 // adminErrorStart begins errors of the admin listener, but none of the API.
 const adminErrorStart = `{"error":{`
 
-type refusedError struct{ body api.Error }
+type refusedError struct{ body Error }
 
 func (e refusedError) Error() string {
 	return fmt.Sprintf("%s: %s (%s, request %s)", ErrRefused, IssueText(&e.body.Issue), e.body.Issue.Code,
@@ -218,13 +216,13 @@ func (e refusedError) Error() string {
 func (e refusedError) Is(target error) bool { return target == ErrRefused }
 
 // HasCode reports whether an error is a refusal with a code.
-func HasCode(err error, code api.Code) bool {
+func HasCode(err error, code Code) bool {
 	refused := refusedError{}
 	return errors.As(err, &refused) && refused.body.Issue.Code == code
 }
 
 // IssueText is an issue in one line, with its row.
-func IssueText(i *api.Issue) string {
+func IssueText(i *Issue) string {
 	if i.Row != nil {
 		return fmt.Sprintf("row %d: %s", *i.Row, i.Message)
 	}

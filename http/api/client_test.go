@@ -1,4 +1,4 @@
-package client
+package api
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func newTestClient(t *testing.T, handler http.HandlerFunc) (*Client, *httptest.S
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	return New(server.URL, testKey), server
+	return NewClient(server.URL, testKey), server
 }
 
 func TestCreateIsRepeatedWithItsIdentityWhileTheServiceSaysLater(t *testing.T) {
@@ -104,7 +104,7 @@ func TestRefusalsAreToldInOneLine(t *testing.T) {
 
 func TestNothingThereIsSaidSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := New("http://127.0.0.1:1", testKey)
+		client := NewClient("http://127.0.0.1:1", testKey)
 		client.HTTP = &http.Client{Transport: nobodyThere{}}
 		begin := time.Now()
 		_, _, err := client.Detail(t.Context(), "x")
@@ -244,7 +244,7 @@ func TestUploadGoesOnWhereItStopped(t *testing.T) {
 			}
 			server := httptest.NewServer(s)
 			defer server.Close()
-			client := New("http://127.0.0.1:1", testKey)
+			client := NewClient("http://127.0.0.1:1", testKey)
 			told := int64(0)
 			sent := func(n int64) { told = n }
 			effort.OK(t, client.Upload(t.Context(), server.URL, bytes.NewReader(data), int64(len(data)), sent))
@@ -261,7 +261,7 @@ func TestUploadGivesUpWhereTheStorageRefuses(t *testing.T) {
 		fmt.Fprint(w, `{"issue":{"code":"upload_expired","message":"Create it again."},"request_id":"r"}`)
 	}))
 	defer server.Close()
-	client := New("http://127.0.0.1:1", testKey)
+	client := NewClient("http://127.0.0.1:1", testKey)
 	err := client.Upload(t.Context(), server.URL, strings.NewReader("x"), 1, func(int64) {})
 	if want := "the storage refuses the upload: Create it again. (upload_expired)"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
