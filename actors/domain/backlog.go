@@ -165,13 +165,13 @@ func (b *backlog) checkSilence(now time.Time) {
 		return
 	}
 	if now.Sub(b.receiver.heard) >= silenceMax {
-		b.addStep(tell{&wire.Cancel{Task: b.task}}) // should it live after all
 		b.loseReceiver(now, 0)
 		return
 	}
 	for _, o := range b.chunks {
 		if !o.acked && now.Sub(o.sent) >= ackWithin {
-			b.sendOffer(now, o, o.offer.Chunk, o.offer.Hosts, o.offer.Probes)
+			b.sendOffer(now, o, o.offer.Chunk, o.offer.Hosts, slices.DeleteFunc(slices.Clone(o.offer.Probes),
+				func(q *wire.Probe) bool { _, left := o.left[q.GetOrdinal()]; return !left }))
 		}
 	}
 }
@@ -315,13 +315,20 @@ func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
 	return o
 }
 
-// takeReady takes back what is ready to be offered, and reports whether it was.
-func (b *backlog) takeReady(ordinal uint32) bool {
-	at := slices.Index(b.ready, ordinal)
-	if at >= 0 {
+// takeLate takes an address whose chunk was taken back off what has it now, a chunk or those that are ready, and
+// reports whether one did.
+func (b *backlog) takeLate(now time.Time, ordinal uint32) bool {
+	if at := slices.Index(b.ready, ordinal); at >= 0 {
 		b.ready = slices.Delete(b.ready, at, at+1)
+		return true
 	}
-	return at >= 0
+	for _, o := range b.chunks {
+		if ordinal != controlOrdinal && b.takeOff(o, ordinal) {
+			b.finishChunk(now, o)
+			return true
+		}
+	}
+	return false
 }
 
 // takeOff takes an address off a chunk and reports whether it was on it.

@@ -61,10 +61,14 @@ func (pl *planner) foundReceiver(key string, ok bool) bool {
 	if key != pl.route.key || !r.reaching {
 		return false
 	}
-	if r.reaching, r.reached = false, ok; ok {
-		r.credit = 1 // until it says more
-	} else {
+	if r.reaching, r.reached = false, ok; !ok {
 		r.failures++
+		return true
+	}
+	r.credit = 1 // until it says more
+	b := &pl.backlog
+	if !b.offeredAt.IsZero() { // it may have chunks that were taken back, and answers to them
+		b.addStep(tell{&wire.Cancel{Task: b.task}})
 	}
 	return true
 }
@@ -78,7 +82,7 @@ func (pl *planner) takeResults(now time.Time, m *wire.Results) {
 	reader := wire.NewReader(m)
 	if o == nil { // it was taken back, when we believed the receiver dead
 		for _, answer := range m.GetAnswers() {
-			if outcome, _ := answer.Verdict(); outcome.Final() && pl.backlog.takeReady(answer.GetOrdinal()) {
+			if outcome, _ := answer.Verdict(); outcome.Final() && pl.backlog.takeLate(now, answer.GetOrdinal()) {
 				pl.takeAnswer(now, answer, reader.AttemptsOf(answer), 0)
 			}
 		}
