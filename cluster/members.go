@@ -325,7 +325,6 @@ func quiet(log *slog.Logger) *slog.Logger {
 // redacted is a slog.Handler that drops the content of messages from the library's log.
 type redacted struct{ slog.Handler }
 
-// Enabled implements slog.Handler.
 func (h redacted) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
 }
@@ -349,5 +348,4 @@ func (h redacted) Handle(ctx context.Context, r slog.Record) error {
 // WithAttrs implements slog.Handler; the library's fixed attributes are not needed.
 func (h redacted) WithAttrs([]slog.Attr) slog.Handler { return h }
 
-// WithGroup implements slog.Handler.
 func (h redacted) WithGroup(string) slog.Handler { return h }

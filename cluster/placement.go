@@ -31,7 +31,6 @@ func newPlacement(l *lookup) *placement {
 	return &placement{lookup: l, byKey: map[string]*activation{}, byPID: map[string]*activation{}}
 }
 
-// Receive implements actor.Actor.
 func (p *placement) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *pcluster.ActivationRequest:

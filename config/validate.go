@@ -77,9 +77,7 @@ func (c Config) checkListeners(k *checker) {
 	for _, o := range c.HTTP.AllowedOrigins {
 		k.origin("http.allowed_origins", o)
 	}
-	if n := len(c.HTTP.TrustedProxies); n > proxiesMax {
-		k.add("http.trusted_proxies", "%d entries are too many: write at most %d; a network counts as one", n, proxiesMax)
-	}
+	k.limitLength("http.trusted_proxies", c.HTTP.TrustedProxies, proxiesMax, "entries")
 	k.requireEach("http.trusted_proxies", c.HTTP.TrustedProxies, addressOrNetwork,
 		"%q is neither an address nor a network: write one such as 10.0.0.7 or 10.0.0.0/24")
 }
@@ -122,9 +120,7 @@ func (c Config) checkLimits(k *checker) {
 	k.requirePositive("limits.file_bytes_at_once", c.Limits.FileBytesAtOnce)
 	k.requirePositive("limits.stored_bytes", c.Limits.StoredBytes)
 	k.requirePositive("limits.unpaid_per_day", int64(c.Limits.UnpaidPerDay))
-	if n := c.Limits.FilesAtOnce; n < 1 || n > filesAtOnceMax {
-		k.add("limits.files_at_once", "%d is not from 1 to %d: the default is 1000", n, filesAtOnceMax)
-	}
+	k.count("limits.files_at_once", c.Limits.FilesAtOnce, 1, filesAtOnceMax)
 	if c.Ledger.DiskReserve < 0 {
 		k.add("ledger.disk_reserve", "%d is too small: write a number of bytes from 0", c.Ledger.DiskReserve)
 	}
@@ -173,12 +169,8 @@ func (c Config) checkMail(k *checker) {
 		k.hostPort("dns.servers", s, "53")
 	}
 	k.between("dns.timeout", c.DNS.Timeout, 10*time.Millisecond, 20*time.Second)
-	if n := c.SMTP.ReceiversAtOnce; n < 16 || n > receiversMax {
-		k.add("smtp.receivers_at_once", "%d is out of range: write 16 to %d", n, receiversMax)
-	}
-	if c.DNS.AtOnce < 1 || c.DNS.AtOnce > dnsAtOnceMax {
-		k.add("dns.at_once", "%d is out of range: write 1 to %d", c.DNS.AtOnce, dnsAtOnceMax)
-	}
+	k.count("smtp.receivers_at_once", c.SMTP.ReceiversAtOnce, 16, receiversMax)
+	k.count("dns.at_once", c.DNS.AtOnce, 1, dnsAtOnceMax)
 	if c.SMTP.Port < 1 || c.SMTP.Port > 65535 {
 		k.add("smtp.port", "%d is not a port: write a number from 1 to 65535, 25 for the real world", c.SMTP.Port)
 	}

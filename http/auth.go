@@ -122,7 +122,7 @@ func (s *Server) reject(r *request, code api.Code, wait time.Duration) {
 // limited answers 429 with the time to the next token.
 func (s *Server) limited(r *request, limit string, wait time.Duration) {
 	s.metrics.limited.WithLabelValues(limit).Inc()
-	s.refuse(r, api.RateLimited, seconds(wait, 1, 60))
+	s.refuse(r, api.RateLimited, seconds(wait, 60))
 }
 
 // unavailable answers 503 when the ledger did not answer. It logs the error, at most one in a while; errors of the
@@ -354,8 +354,7 @@ func (s *slots) releaseSlot(name string) {
 	}
 }
 
-// seconds rounds a wait up to whole seconds, between least and most.
-func seconds(wait time.Duration, least, most int) int {
-	n := (wait + time.Second - 1) / time.Second
-	return int(min(max(n, time.Duration(least)), time.Duration(most)))
+// seconds rounds a wait up to whole seconds, from 1 to most.
+func seconds(wait time.Duration, most int) int {
+	return min(max(int((wait+time.Second-1)/time.Second), 1), most)
 }

@@ -166,18 +166,18 @@ func RetryAfter(v ledger.Verification, now time.Time) int {
 	wait := (now.Sub(v.Created) / 10).Truncate(time.Second)
 	switch v.Status {
 	case ledger.Uploading, ledger.Preparing, ledger.Cancelling:
-		return seconds(wait, 1, againShort)
+		return seconds(wait, againShort)
 	case ledger.Verifying:
 		if !v.Expected.IsZero() {
 			wait = min(wait, v.Expected.Sub(now).Abs())
 		}
-		return seconds(wait, 1, againAsking)
+		return seconds(wait, againAsking)
 	case ledger.Waiting:
 		wait = max(wait, v.NextTry.Sub(now))
 		if v.Expected.After(now) {
 			wait = min(wait, v.Expected.Sub(now))
 		}
-		return seconds(wait, 1, againMost)
+		return seconds(wait, againMost)
 	}
 	return 0
 }

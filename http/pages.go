@@ -122,7 +122,7 @@ func (s *Server) beginPage(r *request) {
 				return 0
 			}
 			s.metrics.limited.WithLabelValues("pages").Inc()
-			return seconds(wait, 1, 60)
+			return seconds(wait, 60)
 		}}
 	r.SetUserValue(pageKey, r.page)
 }

@@ -18,7 +18,10 @@ type Credits int64
 
 // Balance is a workspace's account: Granted = Available + Held + Spent, none negative.
 type Balance struct {
-	Granted, Available, Held, Spent Credits
+	Granted   Credits `json:"granted"`
+	Available Credits `json:"available"`
+	Held      Credits `json:"held"`
+	Spent     Credits `json:"spent"`
 }
 
 // Workspace is the paying tenant.
@@ -437,7 +440,6 @@ type Later struct {
 	After time.Duration // when to ask again
 }
 
-// Error implements error.
 func (l *Later) Error() string { return l.Err.Error() }
 
 // Unwrap returns the refusal.

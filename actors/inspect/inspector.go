@@ -284,7 +284,6 @@ var ErrNotThere = errors.New("no node has it")
 // of them may have it. It is an ErrNotThere too.
 type Unreachable struct{ Silent []UnreachableNode }
 
-// Error implements error.
 func (u *Unreachable) Error() string {
 	names := make([]string, len(u.Silent))
 	for i, s := range u.Silent {

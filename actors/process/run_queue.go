@@ -185,7 +185,6 @@ func (g *PanicGuard) Dispatch() actor.PropsOption {
 	return actor.WithDispatcher(&g.pool)
 }
 
-// Schedule implements actor.Dispatcher.
 func (p *pool) Schedule(run func()) { p.startWork(run) }
 
 // Throughput implements actor.Dispatcher: messages until another actor has its turn, as the library has it.

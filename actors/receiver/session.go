@@ -73,7 +73,6 @@ func newSessionActor(o scheduler.Options, pauses func() uint64, spans *tracing.T
 	return &sessionActor{options: o, pauses: pauses, spans: spans, socket: s, ctx: ctx, cancel: cancel}
 }
 
-// Receive implements actor.Actor.
 func (a *sessionActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case scheduler.OpenSession:

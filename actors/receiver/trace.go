@@ -37,13 +37,10 @@ func (a *sessionActor) trace(m scheduler.OpenSession) {
 	}
 }
 
-// On implements smtp.Tracer.
 func (t *tracer) On() bool { return t.traces.On() }
 
-// Said implements smtp.Tracer.
 func (t *tracer) Said(command string) { t.line("> " + command) }
 
-// Heard implements smtp.Tracer.
 func (t *tracer) Heard(reply smtp.Reply, of smtp.Address) {
 	text := status.Redact(evidence.Clean(evidence.Raw{Reply: reply, Address: of, Hello: t.source.Hello,
 		ReturnPath: t.source.ReturnPath, Source: t.source.Name()}), of.Local)

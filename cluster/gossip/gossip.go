@@ -398,32 +398,25 @@ func (d *delegate) setDraining(draining bool) bool {
 	return was != draining
 }
 
-// NodeMeta implements memberlist.Delegate.
 func (d *delegate) NodeMeta(int) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.meta.encode()
 }
 
-// NotifyMsg implements memberlist.Delegate.
 func (*delegate) NotifyMsg([]byte) {}
 
-// GetBroadcasts implements memberlist.Delegate.
 func (*delegate) GetBroadcasts(int, int) [][]byte { return nil }
 
-// LocalState implements memberlist.Delegate.
 func (*delegate) LocalState(bool) []byte { return nil }
 
-// MergeRemoteState implements memberlist.Delegate.
 func (*delegate) MergeRemoteState([]byte, bool) {}
 
 // pings is called after answered pings.
 type pings struct{ g *Gossip }
 
-// AckPayload implements memberlist.PingDelegate.
 func (pings) AckPayload() []byte { return nil }
 
-// NotifyPingComplete implements memberlist.PingDelegate.
 func (p pings) NotifyPingComplete(n *memberlist.Node, _ time.Duration, _ []byte) {
 	p.g.table.mark(n.Name, false)
 }

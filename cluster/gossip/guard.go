@@ -175,29 +175,23 @@ func (i inspector) fingerprints() []string {
 	return names
 }
 
-// PacketCh implements memberlist.Transport.
 func (g *packetFilter) PacketCh() <-chan *memberlist.Packet { return g.packets }
 
-// StreamCh implements memberlist.Transport.
 func (g *packetFilter) StreamCh() <-chan net.Conn { return g.streams }
 
-// WriteTo implements memberlist.Transport.
 func (g *packetFilter) WriteTo(b []byte, address string) (time.Time, error) {
 	return g.WriteToAddress(b, memberlist.Address{Addr: address})
 }
 
-// WriteToAddress implements memberlist.NodeAwareTransport.
 func (g *packetFilter) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
 	g.meters.sent(unitPacket, len(b))
 	return g.NodeAwareTransport.WriteToAddress(b, a)
 }
 
-// DialTimeout implements memberlist.Transport.
 func (g *packetFilter) DialTimeout(address string, timeout time.Duration) (net.Conn, error) {
 	return g.DialAddressTimeout(memberlist.Address{Addr: address}, timeout)
 }
 
-// DialAddressTimeout implements memberlist.NodeAwareTransport.
 func (g *packetFilter) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	c, err := g.dial(a, timeout)
 	if err != nil {
@@ -323,7 +317,6 @@ var (
 	errSilent = errors.New("it did not answer in time")
 )
 
-// Read implements net.Conn.
 func (s *stream) Read(b []byte) (int, error) {
 	if s.from == nil && s.err == nil {
 		s.inspect()
@@ -365,7 +358,6 @@ func answerError(why reason) error {
 	return fmt.Errorf("%w (%s)", errAnswer, why)
 }
 
-// Write implements net.Conn.
 func (s *stream) Write(b []byte) (int, error) {
 	s.filter.meters.sent(unitStream, len(b))
 	n, err := s.Conn.Write(b)
@@ -376,7 +368,6 @@ func (s *stream) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn.
 func (s *stream) Close() error {
 	s.close.Do(func() {
 		s.filter.release(s)

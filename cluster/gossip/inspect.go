@@ -226,7 +226,6 @@ func (s *scanner) skip(n int64) error {
 	return err
 }
 
-// ReadByte implements io.ByteReader.
 func (s *scanner) ReadByte() (byte, error) {
 	if err := s.skip(1); err != nil {
 		return 0, err

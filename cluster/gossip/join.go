@@ -179,7 +179,6 @@ type refusal struct {
 	text string // for people: which node, what differs, what to do
 }
 
-// Error implements error.
 func (r *refusal) Error() string { return r.text }
 
 // check is the only place that decides whether a node may be a member: n is what is known about it, self is this
@@ -208,13 +207,10 @@ func check(n *memberlist.Node, self NodeMeta) *refusal {
 // events receives the library's events. It is called with the library's lock held.
 type events struct{ g *Gossip }
 
-// NotifyJoin implements memberlist.EventDelegate.
 func (e events) NotifyJoin(n *memberlist.Node) { e.g.table.put(n, e.g.now()) }
 
-// NotifyUpdate implements memberlist.EventDelegate.
 func (e events) NotifyUpdate(n *memberlist.Node) { e.g.table.put(n, e.g.now()) }
 
-// NotifyLeave implements memberlist.EventDelegate.
 func (e events) NotifyLeave(n *memberlist.Node) { e.g.table.drop(n, e.g.now()) }
 
 // NotifyAlive implements memberlist.AliveDelegate: it is called for every message that a node is alive, over packets or

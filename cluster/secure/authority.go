@@ -195,7 +195,6 @@ type client struct {
 	nameOf   func(address string) (name string, ok bool)
 }
 
-// ClientHandshake implements credentials.TransportCredentials.
 func (c *client) ClientHandshake(ctx context.Context, address string, raw net.Conn) (net.Conn,
 	credentials.AuthInfo, error) {
 	name, ok := c.nameOf(address)
@@ -214,12 +213,10 @@ func (c *client) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, erro
 	return nil, nil, fmt.Errorf("server handshake with client credentials: %w", ErrCertificate)
 }
 
-// Info implements credentials.TransportCredentials.
 func (c *client) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
-// Clone implements credentials.TransportCredentials.
 func (c *client) Clone() credentials.TransportCredentials {
 	return &client{identity: c.identity, nameOf: c.nameOf}
 }
@@ -251,7 +248,6 @@ type counted struct {
 	log     *slog.Logger
 }
 
-// ServerHandshake implements credentials.TransportCredentials.
 func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
@@ -264,7 +260,6 @@ func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	return conn, info, err
 }
 
-// Clone implements credentials.TransportCredentials.
 func (c counted) Clone() credentials.TransportCredentials {
 	return counted{c.TransportCredentials.Clone(), c.metrics, c.log}
 }

@@ -110,7 +110,6 @@ type counting struct {
 	metrics *Metrics
 }
 
-// Unmarshal implements encoding.CodecV2.
 func (c counting) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(*remote.RemoteMessage)
 	if !ok {

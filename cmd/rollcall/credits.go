@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"rollcall/ledger"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -35,7 +36,7 @@ func newCreditsGrant(node *adminFlags) *cobra.Command {
 	}
 	workspace := workspaceFlag(c, node)
 	reason := c.Flags().String("reason", "", "why, for the book")
-	return adminCommand(node, c, func(to *client.Admin, args []string) (b admin.Balance, err error) {
+	return adminCommand(node, c, func(to *client.Admin, args []string) (b ledger.Balance, err error) {
 		n, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || n < 1 {
 			return b, term.UsageError(fmt.Sprintf("%q is not a number of credits: write a whole number from 1", args[0]))
@@ -69,13 +70,13 @@ func newCreditsShow(node *adminFlags) *cobra.Command {
 		switch a := answer.(type) {
 		case statement:
 			printStatement(b, a)
-		case admin.Balance:
+		case ledger.Balance:
 			printBalance(b, a)
 		}
 	})
 }
 
-func printBalance(b *term.Page, of admin.Balance) {
+func printBalance(b *term.Page, of ledger.Balance) {
 	b.Rows([]string{"GRANTED", "AVAILABLE", "HELD", "SPENT"},
 		[][]string{{term.Grouped(int64(of.Granted)), term.Grouped(int64(of.Available)), term.Grouped(int64(of.Held)),
 			term.Grouped(int64(of.Spent))}})

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"rollcall/ledger"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,6 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
-	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/smtp"
 	"rollcall/smtp/flags"
@@ -103,7 +103,7 @@ func (r *rig) client() *client.API {
 }
 
 // balance is what the operator sees.
-func (r *rig) balance() admin.Balance {
+func (r *rig) balance() ledger.Balance {
 	r.t.Helper()
 	token := effort.Must(client.ReadToken(filepath.Join(r.folder, "rollcall-data")))(r.t)
 	return effort.Must(client.NewAdmin(r.admin, token).Balance(r.t.Context(), r.tenant.Workspace))(r.t)

@@ -63,7 +63,6 @@ type Refusal struct {
 	Message string
 }
 
-// Error implements error.
 func (r *Refusal) Error() string { return r.Message }
 
 func refusal(status int, code, message string) error { return &Refusal{status, code, message} }

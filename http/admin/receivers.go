@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 
 	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
@@ -236,31 +235,12 @@ func forgottenWords(what string, found []inspect.Forgotten, quiet []inspect.Unre
 	return text
 }
 
-// SourceCall pauses or drains one of our addresses on all nodes that have it.
-type SourceCall struct {
-	ID      uuid.UUID      // of the override; repeating a call with the same id sets it once
-	Source  string         // as Desk.Sources gives it
-	Pause   throttle.Pause // throttle.PauseYes or throttle.PauseDrain
-	Seconds int64          // how long it lasts, from ledger.OverrideMin to ledger.OverrideMax
-	Reason  string         // shown with the override and in the operator log; not ""
-}
-
 // SourceRule is the name of the rules of a source from Desk.Sources.
 func SourceRule(source string) string {
 	if source == inspect.DefaultSource {
 		source = ""
 	}
 	return throttle.SourcePrefix + source
-}
-
-// PauseSource pauses or drains a source for a time, by an override of its field pause. The newest override of a source
-// applies.
-func (d throttleOps) PauseSource(ctx context.Context, in SourceCall) (ThrottleRule, error) {
-	if in.Pause != throttle.PauseYes && in.Pause != throttle.PauseDrain {
-		return ThrottleRule{}, invalid("a source can be paused or drained: choose one of them")
-	}
-	return d.SetOverride(ctx, OverrideCall{ID: in.ID, Key: SourceRule(in.Source),
-		Fields: map[string]string{throttle.FieldPause.String(): string(in.Pause)}, Seconds: in.Seconds, Reason: in.Reason})
 }
 
 // ResumeSource ends the overrides that only pause or drain a source. It returns the rules that still pause or drain it:

@@ -74,14 +74,6 @@ func shownKey(k ledger.Key) Key {
 	return out
 }
 
-// Balance is the account of a workspace: granted = available + held + spent.
-type Balance struct {
-	Granted   ledger.Credits `json:"granted"`
-	Available ledger.Credits `json:"available"`
-	Held      ledger.Credits `json:"held"`
-	Spent     ledger.Credits `json:"spent"`
-}
-
 // WorkspaceLine is a workspace with its balance.
 type WorkspaceLine struct {
 	ledger.Workspace
@@ -169,15 +161,14 @@ func (d workspaceOps) addRoutes(add addCall) {
 		return RevokedKey{k.ID, shownKey(k).RevokedAt}, err
 	}))
 	add("POST /v1/workspaces/{id}/credits", callAbout(workspaceID,
-		func(ctx context.Context, id uuid.UUID, in GrantCall) (Balance, error) {
+		func(ctx context.Context, id uuid.UUID, in GrantCall) (ledger.Balance, error) {
 			in.Workspace = id
-			b, err := d.Grant(ctx, in)
-			return Balance(b), err
+			return d.Grant(ctx, in)
 		}))
-	add("GET /v1/workspaces/{id}/credits", handle(workspaceID, func(ctx context.Context, id uuid.UUID) (Balance, error) {
-		b, err := askLedger(ctx, d.common, "read balance", with(d.options.Book.Balance, id))
-		return Balance(b), err
-	}))
+	add("GET /v1/workspaces/{id}/credits", handle(workspaceID,
+		func(ctx context.Context, id uuid.UUID) (ledger.Balance, error) {
+			return askLedger(ctx, d.common, "read balance", with(d.options.Book.Balance, id))
+		}))
 	add("GET /v1/audit", plainCall(func(ctx context.Context) (ledger.AuditReport, error) {
 		ctx, cancel := d.longCall(ctx)
 		defer cancel()

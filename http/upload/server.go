@@ -77,23 +77,16 @@ type Options struct {
 // 256 KiB: 400 transactions for the largest file.
 const ChunkBytes = 256 << 10
 
-// The limits that DefaultOptions gives.
-const (
-	uploadsMaxDefault     = 64   // guess: 16 MiB of chunk buffers
-	connectionsMaxDefault = 1024 // guess: far above the uploads, below common descriptor limits
-	firstByteDefault      = 10 * time.Second
-	windowBytesDefault    = 4 << 10          // at least 4 KiB
-	windowDefault         = 10 * time.Second // per 10 s
-	ledgerTimeoutDefault  = 10 * time.Second // the same for every customer; our own client waits 30 s
-	lingerDefault         = 3 * time.Second  // guess: a few round trips of a bad line
-)
-
 // DefaultOptions returns Options with only the limits filled in.
 func DefaultOptions() Options {
 	return Options{
-		UploadsMax: uploadsMaxDefault, ConnectionsMax: connectionsMaxDefault,
-		FirstByteTimeout: firstByteDefault, WindowBytes: windowBytesDefault, Window: windowDefault,
-		LedgerTimeout: ledgerTimeoutDefault, LingerTimeout: lingerDefault,
+		UploadsMax:       64,   // guess: 16 MiB of chunk buffers
+		ConnectionsMax:   1024, // guess: far above the uploads, below common descriptor limits
+		FirstByteTimeout: 10 * time.Second,
+		WindowBytes:      4 << 10,
+		Window:           10 * time.Second,
+		LedgerTimeout:    10 * time.Second, // the same for every customer; our own client waits 30 s
+		LingerTimeout:    3 * time.Second,  // guess: a few round trips of a bad line
 	}
 }
 

@@ -306,7 +306,7 @@ func boundsOverrides(t *testing.T, s *Store) {
 func forgetsOverrides(t *testing.T, s *Store) {
 	d := ledgertest.NewFixture(t, s, 0)
 	run(t, s, `DELETE FROM throttle_overrides`)
-	overruled(t, s, 2*oldOverrides+1) // for three transactions
+	overruled(t, s, 2*dueErased+1) // for three transactions
 	run(t, s, `UPDATE throttle_overrides SET created = 1, ends = {now} - ?`, overridesKept.Milliseconds())
 	lately := d.Overrides(ledgertest.Halves("lately.test"), time.Hour)
 	run(t, s, `UPDATE throttle_overrides SET created = 1, ends = {now} - ? WHERE id = ?`,
@@ -513,7 +513,7 @@ func forgetsPeople(t *testing.T, s *Store) {
 	run(t, s, `UPDATE user_sessions SET created = 1, ends = {now} - ? WHERE id = ?`, day-60_000, long[:])
 	effort.OK(t, s.EndSession(t.Context(), user, ledger.Hash{3}))
 	err := s.update(t.Context(), func(t *tx) error {
-		for i := range 2*peopleErased + 1 { // for three transactions
+		for i := range 2*dueErased + 1 { // for three transactions
 			if _, err := t.Exec(insertLink, linkRow([]byte{1, byte(i >> 8), byte(i)}, 1)...); err != nil {
 				return err
 			}

@@ -28,8 +28,7 @@ const (
 	chunksErased   = transitions.ErasedMax
 	payloadsErased = 512
 	evidenceErased = 64
-	factsErased    = 1000
-	oldOverrides   = 1000 // some hundred bytes each, like a fact
+	dueErased      = 1000 // rows of a fixed age, some hundred bytes each
 	// endedKept is how long a process's row is kept after its end, for people who look for the process. Guess: a
 	// night and a day.
 	endedKept = 24 * time.Hour
@@ -39,7 +38,6 @@ const (
 	// sessionsKept and linksKept are the same for people's sessions and one-time links.
 	sessionsKept = 24 * time.Hour
 	linksKept    = 30 * 24 * time.Hour
-	peopleErased = 1000 // some hundred bytes each, like a fact
 )
 
 // aged are rows that are due a fixed time after a time column. The table has an index of such rows by that column.
@@ -252,7 +250,7 @@ func (s sweeper) due(ctx context.Context, a aged, until int64, most int) (ids []
 			err := rows.Scan(&id, &at)
 			ids, oldest = append(ids, id), min(oldest, at)
 			return err
-		}, a.ask(a.id+`, `+a.time), from, until, most)
+		}, a.ask(a.id+`, `+a.time), from, until, dueErased)
 	})
 	if err == nil && whole {
 		s.bounds.set(a.what, bound{from: oldest - lateMax.Milliseconds()})
@@ -363,15 +361,15 @@ func (w *sweep) ended(ctx context.Context) {
 		do   func() error
 	}{
 		{"forget ended processes", func() error { return w.forgetProcesses(ctx, w.now) }},
-		{dueFacts.what, func() error { return w.deleteDue(ctx, dueFacts, w.now, factsErased) }},
+		{dueFacts.what, func() error { return w.deleteDue(ctx, dueFacts, w.now) }},
 		{dueOverrides.what, func() error {
-			return w.deleteDue(ctx, dueOverrides, w.now-overridesKept.Milliseconds(), oldOverrides)
+			return w.deleteDue(ctx, dueOverrides, w.now-overridesKept.Milliseconds())
 		}},
 		{dueSessions.what, func() error {
-			return w.deleteDue(ctx, dueSessions, w.now-sessionsKept.Milliseconds(), peopleErased)
+			return w.deleteDue(ctx, dueSessions, w.now-sessionsKept.Milliseconds())
 		}},
-		{dueLinks.what, func() error { return w.deleteDue(ctx, dueLinks, w.now-linksKept.Milliseconds(), peopleErased) }},
-		{dueAttempts.what, func() error { return w.deleteDue(ctx, dueAttempts, w.now, peopleErased) }},
+		{dueLinks.what, func() error { return w.deleteDue(ctx, dueLinks, w.now-linksKept.Milliseconds()) }},
+		{dueAttempts.what, func() error { return w.deleteDue(ctx, dueAttempts, w.now) }},
 	} {
 		if !w.away(ctx) {
 			w.done(c.do(), c.what, uuid.Nil)
@@ -399,12 +397,12 @@ func (s sweeper) forgetProcesses(ctx context.Context, now int64) error {
 }
 
 // deleteDue deletes due rows, in slices of a transaction each.
-func (s sweeper) deleteDue(ctx context.Context, a aged, until int64, most int) error {
+func (s sweeper) deleteDue(ctx context.Context, a aged, until int64) error {
 	from, whole := s.since(a, until)
 	for {
 		var due int64
 		err := s.view(ctx, func(t *tx) error {
-			return t.Row(`SELECT count(*) FROM (`+a.ask(a.id)+`) AS due`, from, until, most).Scan(&due)
+			return t.Row(`SELECT count(*) FROM (`+a.ask(a.id)+`) AS due`, from, until, dueErased).Scan(&due)
 		})
 		if err != nil {
 			return err
@@ -413,7 +411,7 @@ func (s sweeper) deleteDue(ctx context.Context, a aged, until int64, most int) e
 			break
 		}
 		err = s.update(ctx, func(t *tx) error {
-			_, err := t.Exec(`DELETE FROM `+a.table+` WHERE `+a.id+` IN (`+a.ask(a.id)+`)`, from, until, most)
+			_, err := t.Exec(`DELETE FROM `+a.table+` WHERE `+a.id+` IN (`+a.ask(a.id)+`)`, from, until, dueErased)
 			return err
 		})
 		if err != nil {

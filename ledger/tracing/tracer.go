@@ -97,7 +97,6 @@ type complaints struct {
 	last atomic.Int64 // Unix nanoseconds
 }
 
-// Handle implements otel.ErrorHandler.
 func (c *complaints) Handle(err error) {
 	now, last := time.Now().UnixNano(), c.last.Load()
 	if now-last < int64(complainEvery) || !c.last.CompareAndSwap(last, now) {

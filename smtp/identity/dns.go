@@ -188,7 +188,6 @@ func (n names) ask(ctx context.Context, name string, qtype uint16) ([]dns.RR, er
 	return records, nil
 }
 
-// LookupTXT implements spf.DNSResolver.
 func (n names) LookupTXT(ctx context.Context, name string) (out []string, err error) {
 	records, err := n.ask(ctx, name, dns.TypeTXT)
 	for _, rr := range records {
@@ -203,7 +202,6 @@ func (n names) LookupTXT(ctx context.Context, name string) (out []string, err er
 	return out, err
 }
 
-// LookupMX implements spf.DNSResolver.
 func (n names) LookupMX(ctx context.Context, name string) (out []*net.MX, err error) {
 	records, err := n.ask(ctx, name, dns.TypeMX)
 	for _, rr := range records {
@@ -214,7 +212,6 @@ func (n names) LookupMX(ctx context.Context, name string) (out []*net.MX, err er
 	return out, err
 }
 
-// LookupIPAddr implements spf.DNSResolver.
 func (n names) LookupIPAddr(ctx context.Context, host string) (out []net.IPAddr, err error) {
 	found, err := addresses(ctx, n.r, host)
 	for _, a := range found {
@@ -229,7 +226,6 @@ func (n names) LookupIPAddr(ctx context.Context, host string) (out []net.IPAddr,
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// LookupAddr implements spf.DNSResolver.
 func (n names) LookupAddr(ctx context.Context, addr string) (out []string, err error) {
 	reverse, err := dns.ReverseAddr(addr)
 	if err != nil {

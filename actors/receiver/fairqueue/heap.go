@@ -26,14 +26,12 @@ func (e entries[T]) Swap(i, j int) {
 	e[i].at, e[j].at = i+1, j+1
 }
 
-// Push implements heap.Interface.
 func (e *entries[T]) Push(x any) {
 	one := x.(*entry[T])
 	*e = append(*e, one)
 	one.at = len(*e)
 }
 
-// Pop implements heap.Interface.
 func (e *entries[T]) Pop() any {
 	last := len(*e) - 1
 	one := (*e)[last]

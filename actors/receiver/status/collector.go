@@ -68,14 +68,12 @@ func describe(name, help string) *prometheus.Desc {
 		" Of the 50 receivers with the most queued; all others are \""+collectedRest+"\".", []string{"receiver"}, nil)
 }
 
-// Describe implements prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
 	for _, g := range ofReceiver {
 		out <- g.desc
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
 	defer cancel()

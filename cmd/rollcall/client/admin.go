@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"rollcall/ledger"
 	"strings"
 	"time"
 
@@ -170,13 +171,13 @@ func (c *Admin) Members(ctx context.Context) (m admin.Membership, err error) {
 }
 
 // Grant gives credits; thanks to the id of the grant a repeated request grants once.
-func (c *Admin) Grant(ctx context.Context, workspace string, n int64, reason string) (b admin.Balance, err error) {
+func (c *Admin) Grant(ctx context.Context, workspace string, n int64, reason string) (b ledger.Balance, err error) {
 	body := map[string]any{"id": uuid.NewString(), "credits": n, "reason": reason}
 	return b, c.Ask(ctx, "POST", "/v1/workspaces/"+workspace+"/credits", body, &b)
 }
 
 // Balance reads the account of a workspace.
-func (c *Admin) Balance(ctx context.Context, workspace string) (b admin.Balance, err error) {
+func (c *Admin) Balance(ctx context.Context, workspace string) (b ledger.Balance, err error) {
 	return b, c.Ask(ctx, "GET", "/v1/workspaces/"+workspace+"/credits", nil, &b)
 }
 

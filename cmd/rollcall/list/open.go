@@ -124,7 +124,6 @@ func (l *List) asUTF8() io.Reader {
 // lineEnds turns CR into LF.
 type lineEnds struct{ transform.NopResetter }
 
-// Transform implements transform.Transformer.
 func (lineEnds) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err error) {
 	n := copy(dst, src)
 	for i := range dst[:n] {

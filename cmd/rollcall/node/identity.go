@@ -296,7 +296,6 @@ var (
 			"only then.", nil, nil)
 )
 
-// Describe implements prometheus.Collector.
 func (identityMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- identityCheckDesc
 	to <- nodeFitDesc

@@ -92,7 +92,6 @@ type freshFacts struct {
 	learned map[string]bool // keys; guarded by mu
 }
 
-// Learn implements ledger.Facts.
 func (f *freshFacts) Learn(ctx context.Context, facts []ledger.Fact) error {
 	f.mu.Lock()
 	for _, fact := range facts {
@@ -102,7 +101,6 @@ func (f *freshFacts) Learn(ctx context.Context, facts []ledger.Fact) error {
 	return f.Facts.Learn(ctx, facts)
 }
 
-// Known implements ledger.Facts.
 func (f *freshFacts) Known(ctx context.Context, keys []string) ([]ledger.Fact, error) {
 	f.mu.Lock()
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !f.learned[key] })

@@ -140,7 +140,6 @@ type membersView struct {
 	node    *cluster.Node
 }
 
-// Members implements admin.Cluster.
 func (v membersView) Members(context.Context) (admin.Membership, error) {
 	out := admin.Membership{Cluster: v.cluster}
 	roll := v.node.Snapshot()
@@ -198,20 +197,16 @@ func stateOf(m cluster.Member) admin.State {
 	return admin.StateServing
 }
 
-// Drain implements admin.Cluster.
 func (v membersView) Drain(ctx context.Context, node uuid.UUID) error { return v.node.Drain(ctx, node) }
 
-// Undrain implements admin.Cluster.
 func (v membersView) Undrain(ctx context.Context, node uuid.UUID) error {
 	return v.node.Undrain(ctx, node)
 }
 
-// Forget implements admin.Cluster.
 func (v membersView) Forget(ctx context.Context, node uuid.UUID) error {
 	return v.node.Forget(ctx, node)
 }
 
-// Keys implements admin.Cluster.
 func (v membersView) Keys(ctx context.Context, c admin.KeyCommand) ([]admin.KeyResult, error) {
 	operations := map[admin.KeyOp]clusterwire.KeysAsk_Operation{admin.KeyAdd: clusterwire.KeysAsk_ADD,
 		admin.KeyUse: clusterwire.KeysAsk_USE, admin.KeyRemove: clusterwire.KeysAsk_REMOVE,

@@ -209,7 +209,6 @@ var ErrUsage = errors.New("wrong usage")
 // UsageError is the message about a wrong usage.
 type UsageError string
 
-// Error implements error.
 func (e UsageError) Error() string { return string(e) }
 
 // Is makes errors.Is(err, ErrUsage) true.

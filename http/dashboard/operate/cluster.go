@@ -261,7 +261,8 @@ func changeSource(p *Pages, w http.ResponseWriter, r *request) error {
 func (p *Pages) applySource(r *request, in sourceForm, id uuid.UUID, holds time.Duration) error {
 	if in.To != resumeIt.To {
 		pause := map[string]throttle.Pause{pauseIt.To: throttle.PauseYes, drainIt.To: throttle.PauseDrain}[in.To]
-		_, err := p.desk.PauseSource(r.Context(), admin.SourceCall{ID: id, Source: in.Source, Pause: pause,
+		_, err := p.desk.SetOverride(r.Context(), admin.OverrideCall{ID: id, Key: admin.SourceRule(in.Source),
+			Fields:  map[string]string{throttle.FieldPause.String(): string(pause)},
 			Seconds: int64(holds / time.Second), Reason: in.Reason})
 		return err
 	}

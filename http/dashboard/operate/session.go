@@ -149,7 +149,7 @@ type linkView struct {
 func signIn(p *Pages, w http.ResponseWriter, r *request) error {
 	next := r.URL.Query().Get("next")
 	if r.in.ID != (sessionID{}) {
-		return seeOther(w, r, p.pageOr(next, "/"))
+		return seeOther(w, r, p.pageOr(next))
 	}
 	if next != "" { // set in the link of a part whose session has ended; the page opens without it
 		p.keepNext(w, r.Request, next)
@@ -246,7 +246,7 @@ func nextCookie(r *http.Request) string { return cookieOf(r) + "-next" }
 // keepNext makes the browser remember the page to show after signing in. For the first page, or one that is not ours,
 // it clears the cookie.
 func (p *Pages) keepNext(w http.ResponseWriter, r *http.Request, text string) {
-	if to := p.pageOr(text, "/"); to != "/" {
+	if to := p.pageOr(text); to != "/" {
 		web.SetCookie(w, nextCookie(r), base64.RawURLEncoding.EncodeToString([]byte(to)), int(nextHolds/time.Second),
 			http.SameSiteStrictMode)
 	} else {
@@ -262,7 +262,7 @@ func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	if err != nil {
 		return "/"
 	}
-	return p.pageOr(string(text), "/")
+	return p.pageOr(string(text))
 }
 
 func dropNext(w http.ResponseWriter, r *http.Request) {
@@ -271,20 +271,20 @@ func dropNext(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pageOr returns a path with its query if it is one of our pages that need a session, and otherwise another text.
+// pageOr returns a path with its query if it is one of our pages that need a session, and otherwise the first page.
 // Strangers can write the path, so it must lead to no other site and only to a page.
-func (p *Pages) pageOr(text, other string) string {
+func (p *Pages) pageOr(text string) string {
 	plain := func(c rune) bool { return c > ' ' && c < 0x7f && c != '\\' }
 	if len(text) > nextMax || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") ||
 		strings.ContainsFunc(text, func(c rune) bool { return !plain(c) }) {
-		return other
+		return "/"
 	}
 	u, err := url.ParseRequestURI(text)
 	if err != nil || u.Scheme != "" || u.Host != "" || path.Clean(u.Path) != u.Path {
-		return other
+		return "/"
 	}
 	if !p.lands[p.PatternOf(&http.Request{Method: http.MethodGet, URL: u})] {
-		return other
+		return "/"
 	}
 	return u.RequestURI()
 }
