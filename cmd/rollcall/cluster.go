@@ -268,10 +268,7 @@ func (t membersTable) print(b *term.Page) {
 	}
 	fmt.Fprintf(b, "cluster %s as %s sees it\n\n", term.Clipped(t.Cluster, 30), by)
 	b.Table(&g)
-	for _, note := range t.notes() {
-		b.WriteByte('\n')
-		b.Para(0, "%s", note)
-	}
+	b.Notes(t.notes()...)
 }
 
 // Limits above which a note about a member is shown.

@@ -477,10 +477,7 @@ func printKeys(b *term.Page, done keysDone) {
 			term.Printable(cmp.Or(r.Primary, "-")), term.Printable(cmp.Or(strings.Join(others, " "), "-"))})
 	}
 	b.Rows([]string{"NODE", "NAME", "RESULT", "USES", "READS TOO"}, rows)
-	for _, note := range notes {
-		b.WriteByte('\n')
-		b.Para(0, "%s", note)
-	}
+	b.Notes(notes...)
 	if next := keysNext[done.op]; next != "" && len(notes) == 0 {
 		fmt.Fprintf(b, "\n"+next+"\n", done.Fingerprint)
 	}

@@ -142,8 +142,7 @@ func printEvidence(b *term.Page, f admin.Explanation) {
 		}
 		writeAttempts(b, *c)
 	} else {
-		b.WriteString("\n")
-		b.Para(0, "No evidence was kept with this outcome: it was settled by a version that kept none, or the node's log of "+
+		b.Notes("No evidence was kept with this outcome: it was settled by a version that kept none, or the node's log of " +
 			"that time says why.")
 	}
 }
@@ -209,8 +208,7 @@ func writeAttempts(b *term.Page, c admin.CaseView) {
 		writeAttemptTable(b, "ATTEMPT", c.Attempts)
 	}
 	if c.Omitted > 0 {
-		b.WriteString("\n")
-		b.Para(0, "%s attempts behind the first ones are left out.", term.Grouped(int64(c.Omitted)))
+		b.Notes(term.Grouped(int64(c.Omitted)) + " attempts behind the first ones are left out.")
 	}
 	if len(c.Behaviour.Controls) > 0 {
 		writeAttemptTable(b, "CONTROL OR WITNESS", c.Behaviour.Controls)
@@ -392,15 +390,12 @@ func writeReplaySummary(b *term.Page, s admin.ReplaySummary) {
 			undecided = undecided || c.After == "undecided"
 		}
 		if undecided {
-			b.WriteString("\n")
-			b.Para(0, "undecided: with these rules it would have been asked again.")
+			b.Notes("undecided: with these rules it would have been asked again.")
 		}
 	}
 	if s.Unexplained > 0 {
-		b.WriteString("\n")
-		b.Para(0, "%s outcomes are not what their own evidence gave when they were settled: a fault of the program, please "+
-			"report it.", term.Grouped(s.Unexplained))
+		b.Notes(term.Grouped(s.Unexplained) + " outcomes are not what their own evidence gave when they were settled: a " +
+			"fault of the program, please report it.")
 	}
-	b.WriteString("\n")
-	b.Para(0, "Nothing was charged or written, and no receiver was asked: this is the stored evidence, judged anew.")
+	b.Notes("Nothing was charged or written, and no receiver was asked: this is the stored evidence, judged anew.")
 }

@@ -130,10 +130,7 @@ func printReceiverList(b *term.Page, found inspect.Receivers, lines int) {
 	if more := found.More + len(found.Receivers) - shown; more > 0 {
 		fmt.Fprintf(b, "\nand %s more\n", term.Grouped(int64(more)))
 	}
-	for _, s := range found.Silent {
-		b.WriteString("\n")
-		b.Para(0, "Without %s, which does not answer: %s", s.Node, s.Why)
-	}
+	b.Notes(silentNotes(found.Silent)...)
 }
 
 func receiversGrid() *term.Table {
@@ -496,8 +493,5 @@ func printSources(b *term.Page, found admin.Sources, now time.Time) {
 	} else {
 		b.Table(&g)
 	}
-	for _, s := range found.Silent {
-		b.WriteString("\n")
-		b.Para(0, "Without %s, which does not answer: %s", s.Node, s.Why)
-	}
+	b.Notes(silentNotes(found.Silent)...)
 }

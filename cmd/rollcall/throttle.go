@@ -413,10 +413,7 @@ func printSet(b *term.Page, out setView) {
 		notes = append(notes, "The asked node has not applied it yet: look again with `rollcall throttle explain "+
 			ruleKey(out.Override.Name)+"`.")
 	}
-	for _, note := range notes {
-		b.WriteByte('\n')
-		b.Para(0, "%s", note)
-	}
+	b.Notes(notes...)
 	if b.Emit() == nil {
 		out.warn()
 	}

@@ -72,10 +72,7 @@ func (x explanation) print(b *term.Page) {
 			}
 		}
 	}
-	for _, note := range x.notes() {
-		b.WriteByte('\n')
-		b.Para(0, "%s", note)
-	}
+	b.Notes(x.notes()...)
 	for _, d := range x.details {
 		x.present(b, d)
 	}
@@ -221,14 +218,8 @@ func printRules(b *term.Page, known admin.ThrottleRules) {
 	if shown == 0 {
 		b.WriteString("No override is active, and no throttle file sets a rule.\n")
 	}
-	if text := fileState(known.File, time.Time(known.Now)); text != "" {
-		b.WriteByte('\n')
-		b.Para(0, "%s", text)
-	}
-	for _, text := range filesState(known.Others, known.Silent) {
-		b.WriteByte('\n')
-		b.Para(0, "%s", text)
-	}
+	b.Notes(fileState(known.File, time.Time(known.Now)))
+	b.Notes(filesState(known.Others, known.Silent)...)
 }
 
 // filesState names the nodes whose throttle file differs from that of the asked node, and those that did not answer.
@@ -244,6 +235,11 @@ func filesState(others []inspect.OtherFile, silent []inspect.UnreachableNode) (t
 				strings.TrimSuffix(term.Printable(o.Fault), ".")))
 		}
 	}
+	return append(texts, silentNotes(silent)...)
+}
+
+// silentNotes names the nodes that did not answer.
+func silentNotes(silent []inspect.UnreachableNode) (texts []string) {
 	for _, s := range silent {
 		texts = append(texts, fmt.Sprintf("Without %s, which does not answer: %s", term.Printable(s.Node),
 			term.Printable(s.Why)))
@@ -385,15 +381,12 @@ func printThrottleReplay(b *term.Page, r inspect.Replayed) {
 		writeReceiverReplay(b, one)
 	}
 	for _, text := range r.Warnings {
-		b.WriteByte('\n')
-		b.Para(0, "Warning: %s", text)
+		b.Notes("Warning: " + text)
 	}
 	for _, s := range r.Silent {
-		b.WriteByte('\n')
-		b.Para(0, "Without what %s recorded: %s", s.Node, s.Why)
+		b.Notes("Without what " + s.Node + " recorded: " + s.Why)
 	}
-	b.WriteByte('\n')
-	b.Para(0, "Nothing was changed, and no receiver was asked: this is the record, recalculated.")
+	b.Notes("Nothing was changed, and no receiver was asked: this is the record, recalculated.")
 }
 
 // reach says how far back a record goes, rounded down to minutes.

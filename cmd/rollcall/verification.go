@@ -103,9 +103,8 @@ func addMoreWaits(b *term.Page, more []inspect.Wait) {
 	for _, w := range more {
 		addresses += w.Addresses
 	}
-	b.WriteString("\n")
-	b.Para(0, "and %s with %s: add --limit 0 to see them all", term.Counted(int64(len(more)), "more row"),
-		term.CountedAddresses(int64(addresses)))
+	b.Notes(fmt.Sprintf("and %s with %s: add --limit 0 to see them all", term.Counted(int64(len(more)), "more row"),
+		term.CountedAddresses(int64(addresses))))
 }
 
 // waitsGrid has a row for each thing that addresses wait for, with explanations below it.

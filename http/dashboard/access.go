@@ -76,7 +76,7 @@ func (d *Dashboard) check(w http.ResponseWriter, r *request, to route) error {
 		return failure{Status: http.StatusUnprocessableEntity, Title: "The form was incomplete",
 			Text: "What your browser sent could not be read. Nothing was changed.", Next: "Go back and send it again."}
 	}
-	if to.access != anybody {
+	if to.session || to.role != "" {
 		if err := d.identify(w, r, to); err != nil {
 			return err
 		}
@@ -84,12 +84,12 @@ func (d *Dashboard) check(w http.ResponseWriter, r *request, to route) error {
 			return err
 		}
 	}
-	if to.access == inside {
+	if to.role != "" {
 		if err := enter(w, r, to); err != nil {
 			return err
 		}
 	}
-	if to.access != anybody {
+	if to.session || to.role != "" {
 		r.Request = r.WithContext(signin.Acting(r.Context(), d.signin, r.in, r.workspace(), to.role))
 		if !r.page.BelongsTo(r.tenant()) {
 			return failure{Status: http.StatusServiceUnavailable, Title: "Too much at once",
@@ -220,80 +220,72 @@ func localPath(text string) string {
 	return text
 }
 
-// access is who may use a route.
-type access int
-
-const (
-	anybody  access = iota
-	signedIn        // who is signed in
-	inside          // members of the workspace with the role of the route
-)
-
 // route is one path and method.
 type route struct {
 	pattern string
-	access  access
-	role    ledger.Role // least role, for a route inside a workspace
+	session bool        // for who is signed in, as every route with a role is
+	role    ledger.Role // least role in the workspace of the path; "": the route is outside of one
 	part    bool        // requested by a script: refused without a page
 	handle  handler
 }
 
 // routes is every route. The comment of its function says what it does.
 var routes = []route{
-	{pattern: "GET /{$}", access: anybody, handle: home},
-	{pattern: "GET /assets/{name}", access: anybody, handle: asset},
-	{pattern: "GET /docs", access: anybody, handle: guide},
-	{pattern: "GET /docs/{page}", access: anybody, handle: guide},
-	{pattern: "GET /status", access: anybody, handle: status},
-	{pattern: "GET /sign-in", access: anybody, handle: showSignIn},
-	{pattern: "POST /sign-in", access: anybody, handle: signInNow},
-	{pattern: "POST /sign-in/code", access: anybody, handle: giveCode},
-	{pattern: "POST /sign-out", access: anybody, handle: signOut},
-	{pattern: "GET /oidc/start", access: anybody, handle: startProvider},
-	{pattern: "GET " + backPath, access: anybody, handle: backFromProvider},
-	{pattern: "POST /oidc/join", access: anybody, handle: choose},
-	{pattern: "GET /link/{token}", access: anybody, handle: showLink},
-	{pattern: "POST /link/{token}", access: anybody, handle: acceptLink},
-	{pattern: "GET /you", access: signedIn, handle: you},
-	{pattern: "POST /you/password", access: signedIn, handle: changePassword},
-	{pattern: "POST /you/provider", access: signedIn, handle: bindProvider},
-	{pattern: "POST /you/provider/off", access: signedIn, handle: unbindProvider},
-	{pattern: "GET /you/codes", access: signedIn, handle: codes},
-	{pattern: "POST /you/codes", access: signedIn, handle: codesOn},
-	{pattern: "POST /you/codes/off", access: signedIn, handle: codesOff},
-	{pattern: "POST /you/codes/new", access: signedIn, handle: renewRecovery},
-	{pattern: "POST /you/codes/saved", access: signedIn, handle: savedRecovery},
-	{pattern: "POST /you/sessions", access: signedIn, handle: endSessions},
-	{pattern: "POST /you/colours", access: signedIn, handle: setColours},
-	{pattern: "GET /w/{ws}", access: inside, role: ledger.Viewer, handle: list},
-	{pattern: "GET /w/{ws}/upload", access: inside, role: ledger.Member, handle: uploadForm},
-	{pattern: "GET /w/{ws}/example.csv", access: inside, role: ledger.Member, handle: example},
-	{pattern: "POST /w/{ws}/verifications", access: inside, role: ledger.Member, part: true, handle: create},
-	{pattern: "GET /w/{ws}/verifications/{id}", access: inside, role: ledger.Viewer, handle: detail},
-	{pattern: "GET /w/{ws}/verifications/{id}/live", access: inside, role: ledger.Viewer, part: true, handle: live},
-	{pattern: "GET /w/{ws}/verifications/{id}/upload", access: inside, role: ledger.Member, part: true,
+	{pattern: "GET /{$}", handle: home},
+	{pattern: "GET /assets/{name}", handle: asset},
+	{pattern: "GET /docs", handle: guide},
+	{pattern: "GET /docs/{page}", handle: guide},
+	{pattern: "GET /status", handle: status},
+	{pattern: "GET /sign-in", handle: showSignIn},
+	{pattern: "POST /sign-in", handle: signInNow},
+	{pattern: "POST /sign-in/code", handle: giveCode},
+	{pattern: "POST /sign-out", handle: signOut},
+	{pattern: "GET /oidc/start", handle: startProvider},
+	{pattern: "GET " + backPath, handle: backFromProvider},
+	{pattern: "POST /oidc/join", handle: choose},
+	{pattern: "GET /link/{token}", handle: showLink},
+	{pattern: "POST /link/{token}", handle: acceptLink},
+	{pattern: "GET /you", session: true, handle: you},
+	{pattern: "POST /you/password", session: true, handle: changePassword},
+	{pattern: "POST /you/provider", session: true, handle: bindProvider},
+	{pattern: "POST /you/provider/off", session: true, handle: unbindProvider},
+	{pattern: "GET /you/codes", session: true, handle: codes},
+	{pattern: "POST /you/codes", session: true, handle: codesOn},
+	{pattern: "POST /you/codes/off", session: true, handle: codesOff},
+	{pattern: "POST /you/codes/new", session: true, handle: renewRecovery},
+	{pattern: "POST /you/codes/saved", session: true, handle: savedRecovery},
+	{pattern: "POST /you/sessions", session: true, handle: endSessions},
+	{pattern: "POST /you/colours", session: true, handle: setColours},
+	{pattern: "GET /w/{ws}", role: ledger.Viewer, handle: list},
+	{pattern: "GET /w/{ws}/upload", role: ledger.Member, handle: uploadForm},
+	{pattern: "GET /w/{ws}/example.csv", role: ledger.Member, handle: example},
+	{pattern: "POST /w/{ws}/verifications", role: ledger.Member, part: true, handle: create},
+	{pattern: "GET /w/{ws}/verifications/{id}", role: ledger.Viewer, handle: ofVerification(detail)},
+	{pattern: "GET /w/{ws}/verifications/{id}/live", role: ledger.Viewer, part: true, handle: ofVerification(live)},
+	{pattern: "GET /w/{ws}/verifications/{id}/upload", role: ledger.Member, part: true,
 		handle: uploadState},
-	{pattern: "GET /w/{ws}/verifications/{id}/cancel", access: inside, role: ledger.Member, handle: askCancel},
-	{pattern: "POST /w/{ws}/verifications/{id}/cancel", access: inside, role: ledger.Member, handle: cancel},
-	{pattern: "GET /w/{ws}/verifications/{id}/results.csv", access: inside, role: ledger.Viewer, handle: results},
-	{pattern: "GET /w/{ws}/verifications/{id}/results", access: inside, role: ledger.Viewer, handle: showResults},
-	{pattern: "POST /w/{ws}/verifications/{id}/results", access: inside, role: ledger.Viewer, handle: showResults},
-	{pattern: "GET /w/{ws}/verifications/{id}/reasons", access: inside, role: ledger.Viewer, handle: showBreakdown},
-	{pattern: "GET /w/{ws}/verifications/{id}/addresses/{ordinal}", access: inside, role: ledger.Viewer, handle: showAddress},
-	{pattern: "GET /w/{ws}/check", access: inside, role: ledger.Member, handle: checkForm},
-	{pattern: "POST /w/{ws}/check", access: inside, role: ledger.Member, handle: checkOne},
-	{pattern: "GET /w/{ws}/credits", access: inside, role: ledger.Viewer, handle: showCredits},
-	{pattern: "GET /w/{ws}/keys", access: inside, role: ledger.Owner, handle: showKeys},
-	{pattern: "POST /w/{ws}/keys", access: inside, role: ledger.Owner, handle: makeKey},
-	{pattern: "GET /w/{ws}/keys/{key}", access: inside, role: ledger.Owner, handle: askRevoke},
-	{pattern: "POST /w/{ws}/keys/{key}/revoke", access: inside, role: ledger.Owner, handle: revokeKey},
-	{pattern: "GET /w/{ws}/people", access: inside, role: ledger.Owner, handle: showPeople},
-	{pattern: "POST /w/{ws}/people", access: inside, role: ledger.Owner, handle: invite},
-	{pattern: "POST /w/{ws}/people/links", access: inside, role: ledger.Owner, handle: endLink},
-	{pattern: "GET /w/{ws}/people/{user}", access: inside, role: ledger.Owner, handle: showMember},
-	{pattern: "POST /w/{ws}/people/{user}/role", access: inside, role: ledger.Owner, handle: setRole},
-	{pattern: "POST /w/{ws}/people/{user}/sessions", access: inside, role: ledger.Owner, handle: endMemberSessions},
-	{pattern: "GET /w/{ws}/activity", access: inside, role: ledger.Owner, handle: showLog},
+	{pattern: "GET /w/{ws}/verifications/{id}/cancel", role: ledger.Member, handle: ofVerification(askCancel)},
+	{pattern: "POST /w/{ws}/verifications/{id}/cancel", role: ledger.Member, handle: cancel},
+	{pattern: "GET /w/{ws}/verifications/{id}/results.csv", role: ledger.Viewer, handle: ofVerification(results)},
+	{pattern: "GET /w/{ws}/verifications/{id}/results", role: ledger.Viewer, handle: ofVerification(showResults)},
+	{pattern: "POST /w/{ws}/verifications/{id}/results", role: ledger.Viewer, handle: ofVerification(showResults)},
+	{pattern: "GET /w/{ws}/verifications/{id}/reasons", role: ledger.Viewer, handle: ofVerification(showBreakdown)},
+	{pattern: "GET /w/{ws}/verifications/{id}/addresses/{ordinal}", role: ledger.Viewer,
+		handle: ofVerification(showAddress)},
+	{pattern: "GET /w/{ws}/check", role: ledger.Member, handle: checkForm},
+	{pattern: "POST /w/{ws}/check", role: ledger.Member, handle: checkOne},
+	{pattern: "GET /w/{ws}/credits", role: ledger.Viewer, handle: showCredits},
+	{pattern: "GET /w/{ws}/keys", role: ledger.Owner, handle: showKeys},
+	{pattern: "POST /w/{ws}/keys", role: ledger.Owner, handle: makeKey},
+	{pattern: "GET /w/{ws}/keys/{key}", role: ledger.Owner, handle: askRevoke},
+	{pattern: "POST /w/{ws}/keys/{key}/revoke", role: ledger.Owner, handle: revokeKey},
+	{pattern: "GET /w/{ws}/people", role: ledger.Owner, handle: showPeople},
+	{pattern: "POST /w/{ws}/people", role: ledger.Owner, handle: invite},
+	{pattern: "POST /w/{ws}/people/links", role: ledger.Owner, handle: endLink},
+	{pattern: "GET /w/{ws}/people/{user}", role: ledger.Owner, handle: showMember},
+	{pattern: "POST /w/{ws}/people/{user}/role", role: ledger.Owner, handle: setRole},
+	{pattern: "POST /w/{ws}/people/{user}/sessions", role: ledger.Owner, handle: endMemberSessions},
+	{pattern: "GET /w/{ws}/activity", role: ledger.Owner, handle: showLog},
 }
 
 //go:embed pages

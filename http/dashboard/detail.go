@@ -33,23 +33,22 @@ type detailView struct {
 	Single          bool   // it is a check of one address
 }
 
-func find(book Book, r *request) (ledger.Verification, error) {
-	v, err := book.Verification(r.Context(), r.workspace(), r.id)
-	switch {
-	case errors.Is(err, ledger.ErrNoSuchVerification):
-		err = web.Nothing
-	case err != nil:
-		err = at("read verification", err)
+// ofVerification is the handler of a page about the verification in its path.
+func ofVerification(show func(*Dashboard, http.ResponseWriter, *request, ledger.Verification) error) handler {
+	return func(d *Dashboard, w http.ResponseWriter, r *request) error {
+		v, err := d.o.Book.Verification(r.Context(), r.workspace(), r.id)
+		switch {
+		case errors.Is(err, ledger.ErrNoSuchVerification):
+			return web.Nothing
+		case err != nil:
+			return at("read verification", err)
+		}
+		return show(d, w, r, v)
 	}
-	return v, err
 }
 
 // detail answers GET /w/{ws}/verifications/{id}.
-func detail(d *Dashboard, w http.ResponseWriter, r *request) error {
-	v, err := find(d.o.Book, r)
-	if err != nil {
-		return err
-	}
+func detail(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	live, _, err := d.liveViewOf(r, v)
 	if err != nil {
 		return at("read balance", err)
@@ -77,11 +76,7 @@ func baseOf(r *request, v ledger.Verification) string {
 }
 
 // askCancel answers GET /w/{ws}/verifications/{id}/cancel: the page asks, and says what is lost and what stays.
-func askCancel(d *Dashboard, w http.ResponseWriter, r *request) error {
-	v, err := find(d.o.Book, r)
-	if err != nil {
-		return err
-	}
+func askCancel(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	base, name := baseOf(r, v), nameOf(v)
 	show := web.Confirm{Title: "Cancel " + name + "?", Up: name, Back: base, Action: base + "/cancel",
 		Text: []string{"Addresses that aren't checked yet won't be, and their credits are released. This can't be undone.",
@@ -159,11 +154,7 @@ type addressView struct {
 
 // showAddress answers GET /w/{ws}/verifications/{id}/addresses/{ordinal}. The query names its settlement, because a
 // search would read the whole file. A check of one address has one settlement.
-func showAddress(d *Dashboard, w http.ResponseWriter, r *request) error {
-	v, err := find(d.o.Book, r)
-	if err != nil {
-		return err
-	}
+func showAddress(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	ordinal, err := strconv.ParseInt(r.PathValue("ordinal"), 10, 64)
 	settlement, _ := strconv.ParseInt(r.URL.Query().Get("in"), 10, 64)
 	if v.Kind == ledger.Single {
@@ -190,7 +181,7 @@ func showAddress(d *Dashboard, w http.ResponseWriter, r *request) error {
 
 // results answers GET /w/{ws}/verifications/{id}/results.csv: package http sends the rows. The workspace's log notes
 // each download for its owners.
-func results(d *Dashboard, w http.ResponseWriter, r *request) error {
+func results(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	query := r.URL.Query()
 	outcome, okOutcome := outcomeNamed(query.Get("outcome"))
 	reason, okReason := reasonNamed(query.Get("reason"))
@@ -199,10 +190,6 @@ func results(d *Dashboard, w http.ResponseWriter, r *request) error {
 		return failure{Status: http.StatusUnprocessableEntity, Title: "These results don't exist",
 			Text: "The link asks for an outcome, a reason or a kind of file that does not exist.",
 			Next: "Choose on the page of the verification."}
-	}
-	v, err := find(d.o.Book, r)
-	if err != nil {
-		return err
 	}
 	name, detail := shortName(strings.TrimSuffix(nameOf(v), ".csv"))+"-results", "all"
 	for _, part := range []string{query.Get("outcome"), query.Get("reason")} {
@@ -306,11 +293,7 @@ func creditsIn(tag string) string {
 
 // live answers GET /w/{ws}/verifications/{id}/live: the part, or 304 when nothing has changed. It reads the balance of
 // the workspace only when, by the browser's tag, the verification has moved credits since the last request.
-func live(d *Dashboard, w http.ResponseWriter, r *request) error {
-	v, err := find(d.o.Book, r)
-	if err != nil {
-		return err
-	}
+func live(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	show, money, err := d.liveViewOf(r, v)
 	if err != nil {
 		return at("read balance", err)

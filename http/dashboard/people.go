@@ -353,11 +353,7 @@ func (r resultView) Link() string { return fmt.Sprintf("addresses/%d?in=%d", r.O
 
 // showResults answers GET and POST /w/{ws}/verifications/{id}/results. The search text comes in the body, because every
 // proxy logs URLs.
-func showResults(d *Dashboard, w http.ResponseWriter, r *request) error {
-	v, err := find(d.o.Book, r)
-	if err != nil {
-		return err
-	}
+func showResults(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	show := registerView{Base: baseOf(r, v), Name: nameOf(v), Outcome: r.FormValue("outcome"), Reason: r.FormValue("reason"),
 		Find: web.Text(r.Request, "find"), Outcomes: smtp.Outcomes[:], Reasons: allReasons(), Final: v.Status.Final()}
 	outcome, okOutcome := outcomeNamed(show.Outcome)
@@ -491,11 +487,7 @@ func (b *breakdowns) read(ctx context.Context, book Book, v ledger.Verification)
 }
 
 // showBreakdown answers GET /w/{ws}/verifications/{id}/reasons.
-func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request) error {
-	v, err := find(d.o.Book, r)
-	if err != nil {
-		return err
-	}
+func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	found, err := ledger.Breakdown{}, error(ledger.ErrResultsExpired)
 	if v.Status.Final() {
 		found, err = d.breakdowns.get(r.Context(), d.o.Book, v)

@@ -279,6 +279,14 @@ func (p *Page) Para(indent int, format string, args ...any) {
 	p.Behind(strings.Repeat(" ", indent), format, args...)
 }
 
+// Notes writes each text as a paragraph behind a blank line.
+func (p *Page) Notes(texts ...string) {
+	for _, text := range texts {
+		p.WriteByte('\n')
+		p.Para(0, "%s", text)
+	}
+}
+
 // Behind writes a text behind a prefix; its further lines are aligned with the first.
 func (p *Page) Behind(prefix, format string, args ...any) {
 	text := FoldedTo(fmt.Sprintf(format, args...), utf8.RuneCountInString(prefix), p.Width)
