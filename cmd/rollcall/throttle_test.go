@@ -187,6 +187,10 @@ func serveAdmin(t *testing.T, book *sqlstore.Store, o admin.Options) (url, token
 	token = strings.Repeat("t", 20)
 	o.Listen, o.Book, o.Token, o.Gatherer = "127.0.0.1:0", book, token, prometheus.NewRegistry()
 	o.Draining, o.Log = func() bool { return false }, slog.New(slog.DiscardHandler)
+	o.Wake, o.Ready, o.PagesURL = func() {}, func(context.Context) error { return nil }, func() string { return "" }
+	if o.Tuned == nil {
+		o.Tuned = func() {}
+	}
 	server, err := admin.New(o)
 	if err == nil {
 		err = server.Start()

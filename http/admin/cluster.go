@@ -152,7 +152,6 @@ type KeyCall struct {
 
 // addRoutes adds the calls about the cluster. A call without a node is about the answering one.
 func (d clusterOps) addRoutes(add addCall) {
-	add = add.unless(d.noCluster)
 	node := func(do func(context.Context, string) (Member, error)) http.HandlerFunc {
 		return handle(body[NodeCall], func(ctx context.Context, in NodeCall) (Member, error) { return do(ctx, in.Node) })
 	}
@@ -166,16 +165,10 @@ func (d clusterOps) addRoutes(add addCall) {
 	add("POST /v1/cluster/keys", handle(keyCommand, d.changeKeys))
 }
 
-// noCluster returns why no cluster can be asked; nil: one can.
-func (d clusterOps) noCluster() error { return unless(d.options.Cluster != nil, errNoCluster) }
-
 // askCluster asks the cluster, within clusterTimeout.
 func askCluster[T any](
 	ctx context.Context, d clusterOps, step string, do func(context.Context, Cluster) (T, error),
-) (none T, err error) {
-	if err := d.noCluster(); err != nil {
-		return none, err
-	}
+) (T, error) {
 	return ask(ctx, clusterTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.Cluster) },
 		func(err error) error { return d.ofCluster(step, err) })
 }
@@ -369,9 +362,6 @@ type KeyAnswer struct {
 // changeKeys does a command about gossip keys on all members. Before it uses or removes a key it asks all of them,
 // because a key that one member lacks would separate it from the others.
 func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, error) {
-	if err := d.noCluster(); err != nil {
-		return KeyAnswer{}, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	if c.Op == KeyUse || c.Op == KeyRemove {

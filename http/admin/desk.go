@@ -67,13 +67,6 @@ func (r *Refusal) Error() string { return r.Message }
 
 func refusal(status int, code, message string) error { return &Refusal{status, code, message} }
 
-// errNoSurvey and others: this process can't answer, but another one can.
-var (
-	errNoSurvey   = refusal(http.StatusConflict, "no_survey", "this process does not probe: ask another node")
-	errNoThrottle = refusal(http.StatusConflict, "no_throttle", "this process does not probe: ask another node")
-	errNoCluster  = refusal(http.StatusConflict, "no_cluster", "this process is no node of a cluster: ask another one")
-)
-
 // named checks a text for people.
 func named(field, text string, least int) error {
 	if n := utf8.RuneCountInString(strings.TrimSpace(text)); n < least || n > nameMax {
@@ -106,20 +99,6 @@ func (d *common) note(ctx context.Context, l ledger.LogLine) {
 		}
 		d.options.Log.Warn("operator log not written", "action", l.Action, "subject", l.Subject, "new", l.New,
 			"author", ledger.Author(ctx), "err", err)
-	}
-}
-
-// wake signals that the ledger has something new.
-func (d *common) wake() {
-	if d.options.Wake != nil {
-		d.options.Wake()
-	}
-}
-
-// tuned makes this node apply a change at once.
-func (d *common) tuned() {
-	if d.options.Tuned != nil {
-		d.options.Tuned()
 	}
 }
 
@@ -191,24 +170,10 @@ type Pages interface {
 // Long is the context of work that outlasts a page's request: it ends when the listener drains.
 func (d *common) Long() context.Context { return d.long }
 
-// unless returns err if a call's requirement is missing, else nil.
-func unless(there bool, missing error) error {
-	if there {
-		return nil
-	}
-	return missing
-}
-
-// noSurvey returns why the nodes can't be asked; nil: they can.
-func (d *common) noSurvey() error { return unless(d.options.Survey != nil, errNoSurvey) }
-
 // askNodes asks the nodes, within surveyTimeout.
 func askNodes[T any](
 	ctx context.Context, d *common, step string, do func(context.Context, Survey) (T, error),
-) (none T, err error) {
-	if err := d.noSurvey(); err != nil {
-		return none, err
-	}
+) (T, error) {
 	return ask(ctx, surveyTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.Survey) },
 		func(err error) error { return d.ofSurvey(step, err) })
 }
@@ -280,19 +245,6 @@ func handle[In, Out any](
 
 // addCall adds a call to the operator API.
 type addCall func(pattern string, call http.HandlerFunc)
-
-// unless adds calls that are refused unread while why returns a reason.
-func (add addCall) unless(reason func() error) addCall {
-	return func(pattern string, call http.HandlerFunc) {
-		add(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := reason(); err != nil {
-				answer(w, nil, err)
-				return
-			}
-			call(w, r)
-		})
-	}
-}
 
 func answer(w http.ResponseWriter, v any, err error) {
 	if err == nil {

@@ -69,18 +69,9 @@ func HealthOf(i Identity) inspect.Health {
 // answers within that, or never.
 const checkTimeout = 25 * time.Second
 
-// errNoIdentity: this process can't answer, but another one can.
-var errNoIdentity = refusal(http.StatusConflict, "no_identity", "this process does not probe: ask another node")
-
 // addRoutes adds the calls about the node's identity and the operator log.
 func (d nodeOps) addRoutes(add addCall) {
-	add("GET /v1/identity", plainCall(func(context.Context) (Identity, error) {
-		found, known := d.Identity()
-		if !known {
-			return found, errNoIdentity
-		}
-		return found, nil
-	}))
+	add("GET /v1/identity", plainCall(func(context.Context) (Identity, error) { return d.options.Identity(), nil }))
 	add("POST /v1/identity/check", plainCall(d.checkIdentity))
 	add("GET /v1/log", handle(logQuery, func(ctx context.Context, q ledger.LogQuery) (LogPage, error) {
 		found, err := d.Log(ctx, q)
@@ -92,20 +83,9 @@ func (d nodeOps) addRoutes(add addCall) {
 	}))
 }
 
-// Identity returns this node's report on its identity; false: it makes none.
-func (d nodeOps) Identity() (Identity, bool) {
-	if d.options.Identity == nil {
-		return Identity{}, false
-	}
-	return d.options.Identity(), true
-}
-
 // checkIdentity checks everything now, so that after correcting a record nobody waits for the next minute. Block lists
 // are still asked only daily.
 func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
-	if d.options.CheckIdentity == nil {
-		return Identity{}, errNoIdentity
-	}
 	return ask(ctx, checkTimeout, d.options.CheckIdentity, func(error) error {
 		return refusal(http.StatusServiceUnavailable, "unavailable",
 			"the checks are not complete yet, because DNS is slow: GET /v1/identity will show the results")
@@ -123,18 +103,15 @@ func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []i
 	if err == nil {
 		return found, full(silent), nil
 	}
-	if i, known := d.Identity(); known {
-		own := HealthOf(i)
-		own.This = true
-		return []inspect.Health{own}, nil, err
-	}
-	return nil, nil, err
+	own := HealthOf(d.options.Identity())
+	own.This = true
+	return []inspect.Health{own}, nil, err
 }
 
 // Probing reports whether this node takes probing work, and if not, why. It asks no other node.
 func (d nodeOps) Probing() (bool, string) {
-	i, known := d.Identity()
-	return !known || i.Probing, i.Why
+	i := d.options.Identity()
+	return i.Probing, i.Why
 }
 
 // readiness is the answer of a node that is ready for requests. A node unfit to probe is ready too: other nodes probe

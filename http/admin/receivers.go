@@ -69,7 +69,6 @@ type traceCall struct {
 
 // addRoutes adds the calls about receivers and sources.
 func (d receiverOps) addRoutes(add addCall) {
-	add = add.unless(d.noSurvey)
 	add("GET /v1/receivers", plainCall(d.Receivers))
 	key := func(r *http.Request) (string, error) { return r.URL.Query().Get("key"), nil }
 	add("GET /v1/receivers/detail", handle(key, func(ctx context.Context, key string) (Details, error) {

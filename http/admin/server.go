@@ -45,7 +45,7 @@ type Book interface {
 	Ping(ctx context.Context) error
 }
 
-// Options are the options of a Server. TLS, Hosts, Wake and all from Cluster on are optional.
+// Options are the options of a Server; all are required but TLS, Hosts and Pages. The functions must not block.
 type Options struct {
 	Listen   string              // host:port, port 0 takes a free one, see Addr; or unix:PATH, made with mode 0660
 	TLS      *tls.Config         // of a TCP listener; nil: requests are not encrypted
@@ -54,45 +54,31 @@ type Options struct {
 	Token    string              // see EnsureToken
 	Gatherer prometheus.Gatherer // what /metrics shows
 	Draining func() bool         // true from the moment the node takes no new work
-	Wake     func()              // hint that the ledger has something new (a grant); may be nil, must not block
+	Wake     func()              // hint that the ledger has something new, such as a grant
 	Log      *slog.Logger        // operators' changes, at info level
+	Limits   ledger.Limits       // the defaults for workspaces without limits of their own
+	People   People              // the users of the pages
+	PagesURL func() string       // of the customers' pages; "": this node serves none
+	Cluster  Cluster
+	Survey   Survey
+	Throttle *throttle.Table // the rules of this node
 
-	// Limits are the defaults for workspaces without limits of their own.
-	Limits ledger.Limits
-
-	// People are the users of the pages.
-	People People
-	// PagesURL returns the URL of the pages; nil or "": this node serves none.
-	PagesURL func() string
-
-	// Cluster is the whole cluster; nil: its calls are refused with no_cluster.
-	Cluster Cluster
-
-	// Survey asks all nodes about their work; nil: its calls are refused with no_survey.
-	Survey Survey
-	// Throttle has the rules of this node; nil: calls about rules are refused with no_throttle.
-	Throttle *throttle.Table
-	// ThrottleFile returns the state of this node's throttle file. nil: there is none.
-	ThrottleFile func() ThrottleFile
+	ThrottleFile func() ThrottleFile // the state of this node's throttle file
 	// Tuned is called after a change of an override or a weight, so that this node applies it at once instead of within
-	// a second. It must not block; may be nil.
+	// a second.
 	Tuned func()
 	// ReplayThrottle runs the text of a candidate throttle file on the nodes' records. Errors: ErrCandidate, and any
-	// other when the nodes don't answer. nil: the call is refused.
+	// other when the nodes don't answer.
 	ReplayThrottle func(ctx context.Context, candidate string) (inspect.Replayed, error)
-
-	// ReplayOverride runs the present rules and one more override on the nodes' records. nil: the call is refused.
+	// ReplayOverride runs the present rules and one more override on the nodes' records.
 	ReplayOverride func(ctx context.Context, name string, set throttle.Override) (inspect.Replayed, error)
-
 	// Ready returns why the node should get no requests although its ledger answers: it has not joined yet, or its
-	// fence is up. Everybody can read the text. nil: no further check.
+	// fence is up. Everybody can read the text.
 	Ready func(ctx context.Context) error
-
-	// Identity returns the node's report on its identity. nil: its call is refused.
-	Identity func() Identity
-	// CheckIdentity checks it anew and returns the report, or the last one when ctx ends first. nil: its call is refused.
+	// Identity returns the node's report on its identity. CheckIdentity checks it anew and returns the report, or the
+	// last one when ctx ends first.
+	Identity      func() Identity
 	CheckIdentity func(ctx context.Context) (Identity, error)
-
 	// Pages makes the operators' web pages, for all other paths of this listener; nil: there are none.
 	Pages func(*Desk) (Pages, error)
 }
@@ -193,9 +179,7 @@ func (s *Server) routes() http.Handler {
 	s.desk.throttleOps.addRoutes(add)
 	s.desk.clusterOps.addRoutes(add)
 	s.desk.nodeOps.addRoutes(add)
-	if s.options.People != nil {
-		s.desk.userOps.addRoutes(add)
-	}
+	s.desk.userOps.addRoutes(add)
 	add("POST /v1/operate", handle(body[OperateCall], s.operate))
 
 	mux := http.NewServeMux()
@@ -249,11 +233,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 			"the ledger does not answer; check [ledger] url and the database")
 		return
 	}
-	if s.options.Ready != nil {
-		if err := s.options.Ready(ctx); err != nil {
-			refuse(w, http.StatusServiceUnavailable, "not_ready", err.Error())
-			return
-		}
+	if err := s.options.Ready(ctx); err != nil {
+		refuse(w, http.StatusServiceUnavailable, "not_ready", err.Error())
+		return
 	}
 	writeJSON(w, http.StatusOK, s.desk.readiness())
 }

@@ -96,19 +96,19 @@ func (d throttleOps) addRoutes(add addCall) {
 	}
 	readCandidate := func(r *http.Request) (in candidate, err error) { return in, readBody(r, &in, candidateMax) }
 	withFiles := func(r *http.Request) (bool, error) { return r.URL.Query().Get("files") == "all", nil }
-	add.unless(d.noTable)("GET /v1/throttle", handle(withFiles, d.Throttle))
+	add("GET /v1/throttle", handle(withFiles, d.Throttle))
 	query := func(r *http.Request) (url.Values, error) { return r.URL.Query(), nil }
-	add.unless(d.noSurvey)("GET /v1/throttle/explain", handle(query,
+	add("GET /v1/throttle/explain", handle(query,
 		func(ctx context.Context, q url.Values) (inspect.Explanation, error) {
 			return d.Explain(ctx, q.Get("name"), q.Get("by") == "name")
 		}))
-	add.unless(d.noTable)("POST /v1/throttle/overrides", handle(body[OverrideCall], d.SetOverride))
-	add.unless(d.noTable)("POST /v1/throttle/clear", handle(body[ClearCall],
+	add("POST /v1/throttle/overrides", handle(body[OverrideCall], d.SetOverride))
+	add("POST /v1/throttle/clear", handle(body[ClearCall],
 		func(ctx context.Context, in ClearCall) (Cleared, error) {
 			ended, err := d.ClearOverrides(ctx, in)
 			return Cleared{ended}, err
 		}))
-	add.unless(d.noReplay)("POST /v1/throttle/replay", handle(readCandidate,
+	add("POST /v1/throttle/replay", handle(readCandidate,
 		func(ctx context.Context, in candidate) (inspect.Replayed, error) {
 			ctx, cancel := d.longCall(ctx)
 			defer cancel()
@@ -193,13 +193,11 @@ func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Over
 			}
 		}
 	}
-	if d.options.Survey != nil {
-		byHosts, looked := d.knownByHosts(ctx, name)
-		known = append(known, byHosts...)
-		if more && !looked {
-			found = append(found, "the MX hosts of "+name+" could not be looked up, so it is unknown "+
-				"whether this exceeds a known limit")
-		}
+	byHosts, looked := d.knownByHosts(ctx, name)
+	known = append(known, byHosts...)
+	if more && !looked {
+		found = append(found, "the MX hosts of "+name+" could not be looked up, so it is unknown "+
+			"whether this exceeds a known limit")
 	}
 	told := map[string]bool{}
 	for _, k := range known {
@@ -263,30 +261,13 @@ func (d throttleOps) hasRule(name string) bool {
 	return false
 }
 
-// noTable returns why there are no rules to show or change; nil: there are.
-func (d throttleOps) noTable() error { return unless(d.options.Throttle != nil, errNoThrottle) }
-
-// noReplay returns why candidate files can't be tried; nil: they can.
-func (d throttleOps) noReplay() error { return unless(d.options.ReplayThrottle != nil, errNoThrottle) }
-
-// tabled bounds a call about rules; an error if there are none.
-func (d throttleOps) tabled(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
-	return ctx, cancel, d.noTable()
-}
-
 // Throttle returns the rules of all layers; with files also the nodes whose file differs. When the ledger does not
 // answer it returns the rules of the file and the program with the error.
 func (d throttleOps) Throttle(ctx context.Context, files bool) (ThrottleRules, error) {
 	out := ThrottleRules{Rules: []ThrottleRule{}}
-	ctx, cancel, err := d.tabled(ctx)
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
-	if err != nil {
-		return out, err
-	}
-	if d.options.ThrottleFile != nil {
-		out.File = d.options.ThrottleFile()
-	}
+	out.File = d.options.ThrottleFile()
 	for _, layer := range []throttle.Layer{throttle.LayerDefault, throttle.LayerKnown, throttle.LayerFile} {
 		for _, rule := range d.options.Throttle.Rules(layer) {
 			if shown := ruleOf(layer, rule); len(shown.Fields) > 0 {
@@ -304,7 +285,7 @@ func (d throttleOps) Throttle(ctx context.Context, files bool) (ThrottleRules, e
 		out.Rules = append(out.Rules, overrideOf(o))
 	}
 	markBeaten(out.Rules)
-	if d.options.Survey != nil && files {
+	if files {
 		if out.Others, out.Silent, err = d.options.Survey.Files(ctx); err != nil {
 			return out, d.ofSurvey("compare throttle files", err)
 		}
@@ -321,11 +302,8 @@ type OverrideCheck struct {
 
 // CheckOverride checks an override without setting it.
 func (d throttleOps) CheckOverride(ctx context.Context, in OverrideCall) (OverrideCheck, error) {
-	ctx, cancel, err := d.tabled(ctx)
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
-	if err != nil {
-		return OverrideCheck{}, err
-	}
 	name, set, err := in.parse()
 	if err != nil {
 		return OverrideCheck{}, err
@@ -367,11 +345,8 @@ func (in OverrideCall) parse() (name string, set throttle.Override, err error) {
 
 // SetOverride sets an override; a repeated id sets it once.
 func (d throttleOps) SetOverride(ctx context.Context, in OverrideCall) (ThrottleRule, error) {
-	ctx, cancel, err := d.tabled(ctx)
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
-	if err != nil {
-		return ThrottleRule{}, err
-	}
 	name, set, err := in.parse()
 	if err != nil {
 		return ThrottleRule{}, err
@@ -388,18 +363,15 @@ func (d throttleOps) SetOverride(ctx context.Context, in OverrideCall) (Throttle
 	}
 	d.options.Log.Info("throttle set", "override", made.ID, "key", made.Key, "fields", made.Fields,
 		"until", made.Expires, "author", made.Author)
-	d.tuned()
+	d.options.Tuned()
 	return overrideOf(made), nil
 }
 
 // ClearOverrides ends overrides early, and returns those that it ended.
 func (d throttleOps) ClearOverrides(ctx context.Context, in ClearCall) ([]ThrottleRule, error) {
-	ctx, cancel, err := d.tabled(ctx)
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
-	if err == nil {
-		err = named("reason", in.Reason, 0)
-	}
-	if err != nil {
+	if err := named("reason", in.Reason, 0); err != nil {
 		return nil, err
 	}
 	name := ""
@@ -427,7 +399,7 @@ func (d throttleOps) ClearOverrides(ctx context.Context, in ClearCall) ([]Thrott
 		d.options.Log.Info("throttle cleared", "override", o.ID, "key", o.Key, "author", ledger.Author(ctx))
 	}
 	if len(ended) > 0 {
-		d.tuned()
+		d.options.Tuned()
 	}
 	return out, nil
 }
@@ -491,17 +463,11 @@ func (d throttleOps) oneReplay(run func() (inspect.Replayed, error)) (inspect.Re
 
 // ReplayThrottle returns what a candidate file would have changed in the nodes' records. One at a time.
 func (d throttleOps) ReplayThrottle(ctx context.Context, candidate string) (inspect.Replayed, error) {
-	if err := d.noReplay(); err != nil {
-		return inspect.Replayed{}, err
-	}
 	return d.oneReplay(func() (inspect.Replayed, error) { return d.options.ReplayThrottle(ctx, candidate) })
 }
 
 // ReplayOverride returns what an override would have changed in the nodes' records. One at a time.
 func (d throttleOps) ReplayOverride(ctx context.Context, in OverrideCall) (inspect.Replayed, error) {
-	if d.options.ReplayOverride == nil {
-		return inspect.Replayed{}, errNoThrottle
-	}
 	name, set, err := in.parse()
 	if err != nil {
 		return inspect.Replayed{}, err

@@ -426,18 +426,6 @@ func TestACandidateIsReplayed(t *testing.T) {
 	running.Wait()
 }
 
-// TestAProcessThatDoesNotProbe refuses what only others can answer.
-func TestAProcessThatDoesNotProbe(t *testing.T) {
-	r := newRig(t)
-	for path, code := range map[string]string{"/v1/receivers": "no_survey", "/v1/throttle": "no_throttle",
-		"/v1/throttle/explain?name=a": "no_survey"} {
-		status, text := r.ask("GET", path, "")
-		effort.Is(t, status, 409, path)
-		effort.Has(t, text, code, path)
-	}
-	sent(r.ask("POST", "/v1/throttle/replay", "{}")).is(t, 409, "replay")
-}
-
 // TestWeightsHaveBounds.
 func TestWeightsHaveBounds(t *testing.T) {
 	r := newThrottleRig(t)

@@ -74,7 +74,7 @@ func (d userOps) addRoutes(add addCall) {
 		Email    string `json:"email"`
 		Disabled bool   `json:"disabled"`
 	}
-	add.unless(d.noPages)("POST /v1/workspaces/{id}/invitations", callAbout(workspaceID,
+	add("POST /v1/workspaces/{id}/invitations", callAbout(workspaceID,
 		func(ctx context.Context, id uuid.UUID, in invited) (UserLink, error) {
 			return d.Invite(ctx, InviteCall{Workspace: id, Email: in.Email, Role: in.Role})
 		}))
@@ -83,7 +83,7 @@ func (d userOps) addRoutes(add addCall) {
 		return UserPage{Users: mapped(found, memberLine)}, err
 	}))
 	add("GET /v1/users", handle(usersOf, d.listUsers))
-	add.unless(d.noPages)("POST /v1/users/password", handle(body[about],
+	add("POST /v1/users/password", handle(body[about],
 		func(ctx context.Context, in about) (UserLink, error) { return d.MakePasswordLink(ctx, in.Email) }))
 	add("POST /v1/users/disable", handle(body[disabled], func(ctx context.Context, in disabled) (UserLine, error) {
 		u, err := d.DisableUser(ctx, in.Email, in.Disabled)
@@ -137,34 +137,27 @@ func memberLine(m ledger.Membership) UserLine {
 	return out
 }
 
-// errNoPeople and errNoPages: nobody can sign in at this process.
-var (
-	errNoPeople = refusal(http.StatusConflict, "no_people", "nobody signs in at this process: ask another node")
-	errNoPages  = refusal(http.StatusConflict, "no_dashboard",
-		"this node serves no pages to sign in to: set enabled = true in "+
-			"[dashboard] of its configuration and start it again")
-)
-
 // askPeople asks the ledger about users, within ledgerTimeout.
 func askPeople[T any](
 	ctx context.Context, d *common, step string, do func(context.Context, People) (T, error),
-) (none T, err error) {
-	if d.options.People == nil {
-		return none, errNoPeople
-	}
+) (T, error) {
 	return ask(ctx, ledgerTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.People) },
 		func(err error) error { return d.ofPeople(step, err) })
 }
 
 // Invites reports whether this node can make links: it serves the pages that they lead to.
-func (d userOps) Invites() bool {
-	return d.options.People != nil && d.options.PagesURL != nil && d.options.PagesURL() != ""
-}
+func (d userOps) Invites() bool { return d.options.PagesURL() != "" }
 
 // noPages returns why this node makes no links; nil: it does.
-func (d userOps) noPages() error { return unless(d.Invites(), errNoPages) }
+func (d userOps) noPages() error {
+	if d.Invites() {
+		return nil
+	}
+	return refusal(http.StatusConflict, "no_dashboard", "this node serves no pages to sign in to: set enabled = true in "+
+		"[dashboard] of its configuration and start it again")
+}
 
-// ListMembers gives the members of a workspace by email. A process without users returns none.
+// ListMembers gives the members of a workspace by email.
 func (d userOps) ListMembers(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error) {
 	return askPeople(ctx, d.common, "list members", func(ctx context.Context, p People) ([]ledger.Membership, error) {
 		return p.Members(ctx, workspace)

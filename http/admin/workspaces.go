@@ -246,7 +246,7 @@ func (d workspaceOps) SetWeight(ctx context.Context, id uuid.UUID, weight int) (
 	})
 	if err == nil {
 		d.options.Log.Info("weight set", "workspace", id, "weight", weight)
-		d.tuned()
+		d.options.Tuned()
 	}
 	return changed, err
 }
@@ -331,7 +331,7 @@ func (d workspaceOps) Grant(ctx context.Context, in GrantCall) (ledger.Balance, 
 	})
 	if err == nil {
 		d.options.Log.Info("credits granted", "workspace", in.Workspace, "credits", in.Credits)
-		d.wake()
+		d.options.Wake()
 	}
 	return b, err
 }
@@ -386,6 +386,6 @@ func (d workspaceOps) correct(ctx context.Context, in CorrectionCall) (c ledger.
 		return c, d.ofLedger("correct", err)
 	}
 	d.options.Log.Warn("the ledger was corrected", "subject", c.Subject, "correction", c.ID, "findings", len(c.Findings))
-	d.wake()
+	d.options.Wake()
 	return c, nil
 }

@@ -140,7 +140,9 @@ func Start(t testing.TB) *Rig {
 	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, People: g.book, Limits: limits,
 		PagesURL: func() string { return "https://rollcall.test/" }, Token: Token, Gatherer: prometheus.NewRegistry(),
 		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Survey: g, Cluster: members{g}, Throttle: table,
-		Identity: finding, ReplayOverride: replayed, Pages: g.made})
+		Identity: finding, ReplayOverride: replayed, Pages: g.made, Wake: func() {}, Tuned: func() {},
+		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{} },
+		Ready:        func(context.Context) error { return nil }})
 	if err == nil {
 		err = server.Start()
 	}
