@@ -72,7 +72,7 @@ var list = append([]mutant{
 		"case err == nil && (v.Bytes > n.Bytes ||", lives},
 	{"overlap appended twice", uploadRules, "case v.Durable != offset:", "case v.Durable < offset:", lives},
 	{"gap accepted", uploadRules, "case v.Durable != offset:", "case v.Durable > offset:", lives},
-	{"older writer not fenced", uploadRules, "case v.Writer != writer:", "case v.Writer < writer:", lives},
+	{"older writer not fenced", uploadRules, "case v.Writer != writer:", "case v.Writer < writer:", books},
 	{"upload not preparing when whole", uploadRules, "if v.Durable = end; end < v.Bytes {", "if v.Durable = end; end <= v.Bytes {", lives},
 	{"repeated chunk not recognised", uploadRules, "len(data) > 0 && bytes.Equal(before, data)",
 		"len(data) < 0 && bytes.Equal(before, data)", books},

@@ -25,7 +25,9 @@ type Greylist struct {
 
 // Passed learns that an address was answered after a wait.
 func (g *Greylist) Passed(waited time.Duration) {
-	g.inVain = 0
+	if waited > g.Short { // else it isn't the time that matters
+		g.inVain = 0
+	}
 	if g.Enough == 0 || waited < g.Enough {
 		g.Enough, g.sufficed = waited, waited
 	}

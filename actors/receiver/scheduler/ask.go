@@ -112,6 +112,19 @@ type wornSessions struct {
 // learned of the rate meanwhile was about that.
 func learnLength(ss *sessions, now time.Time, s *session) {
 	w, l := &ss.worn, &ss.allowance.learned
+	if s.taken == 1 && ss.allowance.limits.RcptsPerTransaction > 1 {
+		w.alone++
+	}
+	if w.alone == wornAgree {
+		w.alone = 0
+		l.PerTransaction.Tighten(1, now)
+		l.Transaction.OnSplit(1)
+		beginAgain(ss, now, "only the first address of a transaction passes")
+		return
+	}
+	if s.mixed > 0 { // it went on behind bad answers, as at a limit of the rate
+		return
+	}
 	if s.opened.After(w.since) {
 		*w = wornSessions{since: now, well: s.well, alone: w.alone}
 	}
@@ -119,15 +132,7 @@ func learnLength(ss *sessions, now time.Time, s *session) {
 		w.well = 0
 	}
 	known := l.PerSession.Holds(now)
-	if s.taken == 1 && ss.allowance.limits.RcptsPerTransaction > 1 {
-		w.alone++
-	}
 	switch {
-	case w.alone == wornAgree:
-		w.alone = 0
-		l.PerTransaction.Tighten(1, now)
-		l.Transaction.OnSplit(1)
-		beginAgain(ss, now, "only the first address of a transaction passes")
 	case w.n == 1:
 		l.SessionWorn(s.well, now)
 	case w.n == wornAgree && w.well > 0:

@@ -133,6 +133,7 @@ func (s *session) noteAnswer(told *Judgement) {
 		s.greyed++
 	}
 	if told.Verdict.Outcome != smtp.Undecided {
+		s.mixed += s.worn
 		s.well, s.worn = s.told, 0
 	} else if throttle.MayBeOurs(s.path.pace, kindOf(&told.Attempt)) {
 		s.worn++

@@ -121,19 +121,18 @@ func (ss *sessions) openMore(v *View) {
 	}
 }
 
-// allHeldUp reports whether all sessions of a queue are held up, at a receiver that has answered before; if not, when
-// they will be; zero: one is free.
+// allHeldUp reports whether all sessions of a queue are held up; if not, when they will be; zero: one is free.
 func allHeldUp(v *View, all map[int]*session, l *hostQueue) (held bool, at time.Time) {
-	if v.turn == 0 || v.busy {
+	if v.busy {
 		return false, at
 	}
 	for _, s := range all {
 		switch {
 		case s.queue != l || s.closing:
-		case len(s.given) == 0:
+		case s.ready && len(s.given) == 0:
 			return false, time.Time{}
 		default:
-			at = later(at, s.heldUp)
+			at = later(at, s.heldUpAt(v.turn > 0))
 		}
 	}
 	return !at.After(v.now), at
@@ -141,7 +140,7 @@ func allHeldUp(v *View, all map[int]*session, l *hostQueue) (held bool, at time.
 
 // mayOpen reports whether the receiver and our sources allow one more session for a queue.
 func (ss *sessions) mayOpen(v *View, l *hostQueue, o *egressPath) bool {
-	r := room{open: len(ss.all), unserved: l.Sessions() == 0, wayward: !ss.opening.roomToOpen(ss.countSessions()),
+	r := room{open: len(ss.all), unserved: l.Sessions() == 0, wayward: !ss.opening.roomToOpen(ss.countSessions(v.now)),
 		alone: o.pace.Alone() && len(ss.all) > ss.closing}
 	if r.dials, r.dialsAt = ss.allowance.dials.Ready(v.now); r.dials > 0 {
 		r.opens, r.opensAt = ss.opening.mayOpen(v.now)

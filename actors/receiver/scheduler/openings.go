@@ -84,9 +84,9 @@ func (op *openings) mayOpen(now time.Time) (bool, time.Time) {
 
 // isWell reports whether more sessions may be tried than were taken: no opening has failed since the last one that
 // went well. A failure is forgotten after a minute in which others are served.
-func (op *openings) isWell(now time.Time, count func() (ready, opening int)) bool {
+func (op *openings) isWell(now time.Time, count func(time.Time) (ready, opening int)) bool {
 	if !op.failedAt.IsZero() && now.Sub(op.failedAt) >= throttle.CapacityHold {
-		if ready, _ := count(); ready > 0 {
+		if ready, _ := count(now); ready > 0 {
 			op.failedAt = time.Time{}
 		}
 	}

@@ -68,7 +68,7 @@ func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 // takeTrouble acts on what was said about the host or about us.
 func (sc *Scheduler) takeTrouble(now time.Time, s *session, told Judgement) {
 	sc.dirty = true
-	open, _ := sc.sessions.countSessions()
+	open, _ := sc.sessions.countSessions(now)
 	if s.ready || !sc.opening.notOpened(now, s, told, sc.sessions.countOpenAt(s.host.host), open) {
 		sc.paths.takeTrouble(now, s.place(), trouble{told, s.ready, s.told > 0, s.tls, s.sent()})
 	}

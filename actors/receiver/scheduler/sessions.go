@@ -62,13 +62,13 @@ func (ss *sessions) closeSession(id int) bool {
 // isAsking reports whether any session is asking.
 func (ss *sessions) isAsking() bool { return len(ss.all) > len(ss.free)+ss.closing }
 
-// countSessions counts the sessions that are open, and those being dialled.
-func (ss *sessions) countSessions() (ready, opening int) {
+// countSessions counts the sessions that are open, and those being dialled that aren't held up.
+func (ss *sessions) countSessions(now time.Time) (ready, opening int) {
 	for _, s := range ss.all {
 		switch {
 		case s.ready && !s.closing:
 			ready++
-		case !s.ready:
+		case !s.ready && s.heldUpAt(false).After(now):
 			opening++
 		}
 	}
@@ -114,7 +114,7 @@ func (ss *sessions) beginSession(now time.Time, s *session) {
 	seen := ss.allowance.openings.Seen(s.opened, now)
 	ss.allowance.dials.Done(seen, 1)
 	ss.opening.window.Done(seen, 1)
-	ready, opening := ss.countSessions()
+	ready, opening := ss.countSessions(now)
 	ss.opening.wasOpened(now, s, ready, opening)
 	s.ready, s.opened = true, now
 	ss.releaseSession(now, s)
@@ -204,6 +204,7 @@ type sessionRecord struct {
 	told         int // answered with anything but 421
 	well         int // of these, up to the newest good answer
 	worn         int // bad ones since then that may not be about their addresses
+	mixed        int // and before then
 	greyed       int // of these, deferred as by greylisting
 	refused      int
 	meant        int // of these, for their addresses
@@ -252,6 +253,17 @@ func (s *session) sent() time.Time {
 		return s.opened
 	}
 	return s.at
+}
+
+// strangerHeldUp is longer than most servers delay their greeting. One of several machines may be silent.
+const strangerHeldUp = 15 * time.Second
+
+// heldUpAt returns when it counts as held up: later while it opens, and where nobody was ever answered.
+func (s *session) heldUpAt(answered bool) time.Time {
+	if s.ready && answered {
+		return s.heldUp
+	}
+	return s.sent().Add(strangerHeldUp)
 }
 
 // stage is how far the session has come.

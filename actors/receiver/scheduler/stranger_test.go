@@ -77,6 +77,7 @@ type unknownReceiver struct {
 	breaks  bool      // it ends each session at its first RCPT
 	flaky   float64   // share of RCPTs that it puts off at random, at any pace
 	mute    bool      // it never greets
+	dumb    dumb
 	invalid float64   // share of mailboxes that don't exist
 	listed  []float64 // the same by tenant; nil: of all alike
 	blocked []stretch // every RCPT is refused as "client host blocked"
@@ -93,6 +94,12 @@ type unknownReceiver struct {
 
 	cameBack int // of those greylisted
 	fews     []time.Time
+}
+
+// dumb is which share of sessions says nothing, from the greeting on or after some answers; zero: none.
+type dumb struct {
+	share   float64
+	answers int
 }
 
 // slowAnswers come so much later, after so many RCPTs in a session, or if they are refusals; zero: none do.
@@ -411,6 +418,7 @@ type liveSession struct {
 	host   string
 	open   bool
 	closed bool
+	dumb   bool
 }
 
 func newTrial(t tester, a throttle.Limits, stated bool, s *unknownReceiver, seed uint64) *trial {
@@ -527,6 +535,7 @@ func (tr *trial) carry(s Step) {
 			return
 		}
 		tr.dials = append(tr.dials, tr.now)
+		l.dumb = tr.stranger.dumb.share > 0 && tr.rand.Float64() < tr.stranger.dumb.share
 		tr.after(tr.turn/2, func() { tr.arrived(s, l) })
 	case AskProbes:
 		l := tr.live[s.ID]
@@ -593,7 +602,7 @@ func (tr *trial) arrived(s OpenSession, l *liveSession) {
 	}
 	reply, refused := tr.stranger.greet(tr.now)
 	tr.second(tr.now).opens++
-	if tr.stranger.mute {
+	if tr.stranger.mute || l.dumb && tr.stranger.dumb.answers == 0 {
 		tr.failedToOpen(greetWithin, s, l, &smtp.Failure{Stage: smtp.StageGreeting, Err: os.ErrDeadlineExceeded})
 		return
 	}
@@ -649,7 +658,7 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 			sc.SessionWorked(tr.now, *r)
 		})
 	}
-	if wait := silence(tr.stranger.silent, tr.now); wait > rcptWithin {
+	if wait := silence(tr.stranger.silent, tr.now); wait > rcptWithin || l.dumb && l.s.rcpts >= tr.stranger.dumb.answers-1 {
 		tr.count(wasDown, -1)
 		broken(rcptWithin, os.ErrDeadlineExceeded)
 		return

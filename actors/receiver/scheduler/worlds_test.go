@@ -20,6 +20,7 @@ func families() []family {
 		{"minutes", "80 % used after four windows, 2 % put off", 4, 0.5, drawMinutes},
 		{"domains", "80 % of one domain's limit after 2 min, 5 % put off", 4, 0.5, drawDomains},
 		{"few", "all done in 1.5 of the ideal and two windows", 4, 0.8, drawFew},
+		{"low", "all done in 1.5 of the ideal and 20 s, 25 % put off", 4, 0.5, drawLow},
 		{"beside", "80 % used after a minute (three windows), 2 % put off", 4, 0.2, drawBeside},
 		{"changing", "90 % used 90 s after it (85 % 4 min after the end of a limit), 1 % put off", 4, 0.5, drawChange},
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
@@ -37,6 +38,7 @@ func families() []family {
 		{"ordinary", "1.1 of the ideal, 0.1 connections an address", 4, 0.7, drawOrdinary},
 		{"outages", "they cost their length and 15 s", 4, 0.5, drawOutage},
 		{"stalls", "they cost their length, 15 s and a tenth", 4, 0.5, drawStall},
+		{"silent", "they cost a tenth, and a minute beside the wait for a reply", 4, 0.5, drawSilent},
 		{"illhost", "85 % of what is told, by the other hosts", 4, 0.7, drawIllHost},
 		{"hostile", "100 tries in the first minute, then one in 5 s", 4, 0.7, drawHostile},
 		{"mixed", "85 % used (50 % with a penalty), 1 % put off", 4, 0.5, drawMixed},
@@ -313,6 +315,18 @@ func drawFew(r *rand.Rand) *drawn {
 	return w.describe("a short list at a hidden limit")
 }
 
+// drawLow draws a short list at a low hidden limit, far below what is told.
+func drawLow(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	l := &w.far.limit
+	l.rcpts = rate(one(r, 1, 2, 3, 5), time.Second)
+	l.way, l.fixed, l.countsBad = r.IntN(ways), r.IntN(2) == 0, r.IntN(3) == 0
+	w.told.RcptRate, w.addresses = rate(one(r, 20, 50), time.Second), l.rcpts.Events*one(r, 60, 120, 300)
+	w.waits, w.spare = []time.Duration{10 * time.Second}, 20*time.Second
+	w.wanted = figures{timeTaken: 1.5, putOffPart: 0.25}
+	return w.describe("a short list at a low limit")
+}
+
 // drawOddMailboxes draws some in a hundred mailboxes that always answer something odd, at told limits.
 func drawOddMailboxes(r *rand.Rand) *drawn {
 	w := drawTold(r)
@@ -357,6 +371,17 @@ func drawOutage(r *rand.Rand) *drawn {
 	w.spare, w.wanted = long+15*time.Second, figures{timeTaken: 1.03}
 	what := []string{"down", "silent", "blocked"}[kind]
 	return w.describe(fmt.Sprintf("%s for %s from %s on", what, long, from.Sub(begin)))
+}
+
+// drawSilent draws a receiver some of whose machines fall silent, in each session that they get.
+func drawSilent(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.stated = true
+	w.told.Connections, w.told.RcptRate = one(r, 4, 10), rate(one(r, 5, 20, 50), time.Second)
+	w.addresses = int(w.rate() * 240)
+	w.far.dumb = dumb{share: []float64{0.1, 0.2, 0.3}[r.IntN(3)], answers: one(r, 0, 1, 1, 20)}
+	w.spare, w.wanted = rcptWithin+time.Minute, figures{timeTaken: 1.1}
+	return w.describe(fmt.Sprintf("%.1f of sessions say nothing after %d answers", w.far.dumb.share, w.far.dumb.answers))
 }
 
 // drawStall draws a receiver that for a while puts everybody off, or all but a few, perhaps soon after it was first
