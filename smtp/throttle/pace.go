@@ -27,8 +27,8 @@ const (
 	shareLeast                                   = 3
 
 	// Where more than shareBad get a bad answer, asking slower is tested even if these seem to be about their addresses,
-	// unless that is more than ownTimes as likely as not.
-	shareBad, ownTimes = 0.25, 10
+	// unless that is more than ownTimes as likely as not. Above shareMost fewer tries are enough.
+	shareBad, shareMost, ownTimes = 0.25, 0.65, 10
 
 	// Where nearlyAll get one, it is a penalty or an outage.
 	nearlyAll = 0.95
@@ -433,8 +433,10 @@ func usualNow(p *Pace, now time.Time) float64 {
 func (p *Pace) suspect(now time.Time) Effect {
 	x, usual := p.firsts.since(p.counted, firstsKept), usualNow(p, now)
 	told := p.stated && p.rate >= p.ceiling
-	if bad := p.firsts.badShare(p.counted); bad > shareBad && bad < nearlyAll && x.likely > bad/ownTimes &&
-		x.n >= shareTries && now.Sub(p.manyAt) > usualFor {
+	bad := p.firsts.badShare(p.counted)
+	early := x.n >= sureTries && bad > shareMost && x.likely > bad*likelyOwn
+	if bad > shareBad && bad < nearlyAll && x.likely > bad/ownTimes && (early || x.n >= shareTries) &&
+		now.Sub(p.manyAt) > usualFor {
 		p.manyAt = now
 		limit := measured(p, now)
 		if float64(p.firsts.row) < bad*float64(x.n)/2 { // else it is a penalty
@@ -554,7 +556,9 @@ func weigh(p *Pace, bad float64, again bool, now time.Time) {
 	case p.test.odds >= decided:
 		p.test.open = false
 		p.search = p.test.saved
-		if !p.test.many {
+		if p.test.many {
+			p.firsts.blameAddresses(p.counted)
+		} else {
 			p.usual, p.usualAt = left, now
 		}
 		p.stretch(now)

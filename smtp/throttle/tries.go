@@ -314,6 +314,15 @@ func (f *firsts) settle(first *Try, passed bool) {
 	}
 }
 
+// blameAddresses learns that the bad answers since a time were about their addresses.
+func (f *firsts) blameAddresses(since time.Time) {
+	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
+		if k := f.nth(i).kind; k != nil {
+			k.failed++
+		}
+	}
+}
+
 // sample is a summary of the first tries since a time.
 type sample struct {
 	n      int

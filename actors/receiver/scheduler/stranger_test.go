@@ -658,7 +658,8 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 			sc.SessionWorked(tr.now, *r)
 		})
 	}
-	if wait := silence(tr.stranger.silent, tr.now); wait > rcptWithin || l.dumb && l.s.rcpts >= tr.stranger.dumb.answers-1 {
+	falls := l.dumb && l.s.rcpts >= tr.stranger.dumb.answers-1
+	if wait := silence(tr.stranger.silent, tr.now); falls || wait > rcptWithin {
 		tr.count(wasDown, -1)
 		broken(rcptWithin, os.ErrDeadlineExceeded)
 		return
