@@ -148,8 +148,8 @@ type Nodes interface {
 	// effect on a missing row or one that had left.
 	Leave(ctx context.Context, session uuid.UUID) error
 	// Retire ends, in a new generation, a joined row whose last heartbeat is older than after. dead says that the
-	// process is known to be dead, which also applies to a row that is already lost. No effect on other rows, such
-	// as one that was seen since.
+	// process is known to be dead, which also applies to a row that is already lost; leases of its node end then, unless
+	// another process of it is in. No effect on other rows, such as one that was seen since.
 	Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error
 	// AskDrain stores an operator's request to drain in a node's joined or lost rows; the process sees it with its
 	// next heartbeat. ErrNoSuchNode when there is none.

@@ -24,6 +24,7 @@ var processes = []exercise{
 	{"who leaves has left", 0, leaves},
 	{"nobody is retired before its time", 0, retiresInTime},
 	{"who is lost may be known to be dead later", 0, deadLater},
+	{"the leases of the dead end", 5, deadLeases},
 	{"the view before goes with a process that had read its last", 0, endsOfViews},
 	{"who was retired begins anew", 0, beginsAnew},
 	{"silent receivers outlive their process", 0, silentReceivers},
@@ -224,6 +225,20 @@ func retiresInTime(d *Fixture) {
 	if row := d.row(b.Session); row.Status != ledger.NodeIn || row.Generation != before.Generation {
 		d.T.Errorf("the other: %+v", row)
 	}
+}
+
+// deadLeases: others need not wait for the leases of a dead process, unless its node runs again.
+func deadLeases(d *Fixture) {
+	v, _ := d.Prepares(2)
+	a, b := heartbeatOf(life(d.Node)), heartbeatOf(life(d.Node))
+	d.Beats(a)
+	d.ok(d.Retire(d.T.Context(), a.Session, 0, false)) // nobody knows whether it is dead
+	d.leased(uuid.New(), 5, Hour)
+	d.Beats(b)
+	d.ok(d.Retire(d.T.Context(), a.Session, 0, true))
+	d.leased(uuid.New(), 5, Hour)
+	d.ok(d.Retire(d.T.Context(), b.Session, 0, true))
+	d.leased(uuid.New(), 5, Hour, v.ID)
 }
 
 func deadLater(d *Fixture) {

@@ -81,14 +81,25 @@ func (e Engine) Leave(ctx context.Context, session uuid.UUID) error {
 	}), "leave of process %s", session)
 }
 
-// Retire ends a row whose last heartbeat is older than after.
+// Retire ends a row whose last heartbeat is older than after. The leases of a dead process end with it, unless its node
+// runs again.
 func (e Engine) Retire(ctx context.Context, session uuid.UUID, after time.Duration, dead bool) error {
 	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error {
 		row, now, err := t.Node(session)
 		if err != nil || row == nil || fresh(ledger.Clock(now), row, after) {
 			return err
 		}
-		return retire(t, row, dead)
+		if err := retire(t, row, dead); err != nil || !dead {
+			return err
+		}
+		roll, err := t.ReadNodes()
+		if err != nil || slices.ContainsFunc(roll.Nodes, func(other ledger.NodeRow) bool {
+			return other.Node == row.Node && other.Session != session && other.Status == ledger.NodeIn
+		}) {
+			return err
+		}
+		_, err = t.Renew(row.Node, 0)
+		return err
 	}), "retire process %s", session)
 }
 
