@@ -43,19 +43,12 @@ func (s *Server) cancel(ctx context.Context, r *request) {
 		s.notFoundOr(r, "cancel", err)
 		return
 	}
-	s.wake()
+	s.options.Wake()
 	status := fasthttp.StatusOK
 	if v.Status == ledger.Cancelling {
 		status = fasthttp.StatusAccepted
 	}
 	listen.WriteJSON(r.RequestCtx, status, api.Cancellation{ID: v.ID.String(), Status: string(v.Status)})
-}
-
-// wake tells the engine to look at the ledger soon.
-func (s *Server) wake() {
-	if s.options.Wake != nil {
-		s.options.Wake()
-	}
 }
 
 // notFoundOr answers 404 for a missing verification, and 503 for any other error.

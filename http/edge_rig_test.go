@@ -95,6 +95,8 @@ func (e *edge) options(tweak func(*httpd.Options)) httpd.Options {
 		Wake:           func() { e.wakes.Add(1) },
 		Log:            slog.New(slog.NewJSONHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registerer:     e.registry,
+		Nodes:          func() int { return 1 },
+		Weight:         func(uuid.UUID) int { return 1 },
 	}
 	// Tables send more than a customer would; tests of the limits set their own.
 	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}

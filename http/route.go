@@ -179,11 +179,7 @@ func (s *Server) check(r *request, working int64) {
 
 // enter gives a request a place, unless its workspace has used up its share.
 func (s *Server) enter(r *request) bool {
-	weight := 1
-	if s.options.Weight != nil {
-		weight = s.options.Weight(r.key.Workspace)
-	}
-	if r.placed = s.limits.places.Take(r.key.Workspace, weight, 1); !r.placed {
+	if r.placed = s.limits.places.Take(r.key.Workspace, s.options.Weight(r.key.Workspace), 1); !r.placed {
 		s.metrics.limited.WithLabelValues("in_flight").Inc()
 	}
 	return r.placed

@@ -70,9 +70,6 @@ func New(o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Nodes == nil {
-		o.Nodes = oneNode
-	}
 	m, err := newMetrics(o.Registerer, o.PageRoutes)
 	if err != nil {
 		return nil, fmt.Errorf("http: register metrics: %w", err)
@@ -264,17 +261,17 @@ type Options struct {
 	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, always the same for it
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
 	TLS            *tls.Config               // nil: requests are not encrypted
-	Weight         func(uuid.UUID) int       // of a workspace; nil: all have 1. It must not block
+	Weight         func(uuid.UUID) int       // of a workspace. It must not block
 	Trusted        listen.Trusted            // proxies whose PROXY and X-Forwarded-For headers are believed; may be none
 	Limits         Limits                    // see DefaultLimits
-	Nodes          func() int                // number of nodes that share the limits per key; nil: 1. It must not block
+	Nodes          func() int                // number of nodes that share the limits per key. It must not block
 	MaxFileBytes   int64                     // of a new file; 413 above
 	MaxRows        int64                     // for customers; intake enforces it
 	PerWorkspace   ledger.Limits             // defaults for workspaces without limits of their own; 429 above
 	UploadExpiry   time.Duration             // life of an upload URL
 	Pages          fasthttp.RequestHandler   // serves every path outside of the API; nil: 404. See PageRequest
 	PageRoutes     []string                  // possible values of PageRequest.Route; may be empty
-	Wake           func()                    // called when the ledger has something new; may be nil, must not block
+	Wake           func()                    // called when the ledger has something new. It must not block
 	Log            *slog.Logger              // access lines at debug level
 	Registerer     prometheus.Registerer     // gets rollcall_http_*
 	Tracer         *tracing.Tracer           // nil: nothing is traced

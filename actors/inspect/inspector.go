@@ -44,19 +44,18 @@ type LocalReceivers interface {
 	Record(now time.Time, after string, most int) (out Record, whole bool)
 }
 
-// Options is what an inspector needs to know. All fields are required but Lookup, Fault, Health, Clock and Guard.
+// Options is what an inspector needs to know. All fields are required but Clock and Guard.
 type Options struct {
 	Receivers LocalReceivers
 	Sources   func(ctx context.Context) []Source // of this node
 	Table     *throttle.Table                    // the rules of this node
 	// Route finds where mail for a domain goes.
 	Route func(ctx context.Context, domain string) (mx.Route, error)
-	// Lookup says what the open addresses of a verification wait for that this node has in
-	// work; nil: this node works on none.
+	// Lookup says what the open addresses of a verification wait for that this node has in work.
 	Lookup func(id uuid.UUID) (Verification, bool)
-	// Fault says why the throttle file of this node, as it is now, is not used; "": it is. May be nil.
+	// Fault says why the throttle file of this node, as it is now, is not used; "": it is.
 	Fault func() string
-	// Health says what this node found of its identity; its Node and This are not read. nil: it checks none.
+	// Health says what this node found of its identity; its Node and This are not read.
 	Health func() Health
 	// Clock is the time that is told to people; nil: time.Now.
 	Clock func() time.Time

@@ -91,8 +91,9 @@ func newInspector(t *testing.T, rules ...throttle.Rule) *Inspector {
 	table := effort.Must(throttle.NewTable(rules))(t)
 	c := New(Options{Receivers: quietReceivers{traced: map[string]bool{}}, Sources: func(context.Context) []Source {
 		return []Source{{Hello: "probe.example", State: "used"}}
-	}, Table: table, Route: routes,
-		Clock: func() time.Time { return began }})
+	}, Table: table, Route: routes, Clock: func() time.Time { return began }, Fault: func() string { return "" },
+		Lookup: func(uuid.UUID) (Verification, bool) { return Verification{}, false },
+		Health: func() Health { return Health{} }})
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){"node-1": c.Answer}})
 	return c
 }

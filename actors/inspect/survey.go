@@ -248,10 +248,8 @@ func (i *Inspector) Trace(ctx context.Context, key, source string, after map[str
 
 var verificationQuery = Query[uuid.UUID, *Verification]{"verification",
 	func(i *Inspector, _ context.Context, id uuid.UUID) (*Verification, error) {
-		if i.options.Lookup != nil {
-			if v, found := i.options.Lookup(id); found {
-				return &v, nil
-			}
+		if v, found := i.options.Lookup(id); found {
+			return &v, nil
 		}
 		return nil, nil
 	}}
@@ -394,9 +392,6 @@ var healthQuery = Query[none, Health]{"health", func(i *Inspector, _ context.Con
 
 // ownHealth says what this node found of its identity.
 func (i *Inspector) ownHealth() Health {
-	if i.options.Health == nil {
-		return Health{}
-	}
 	h := i.options.Health()
 	h.Findings = slices.Clone(h.Findings)
 	slices.SortStableFunc(h.Findings, func(a, b HealthFinding) int {
@@ -461,11 +456,7 @@ var fileQuery = Query[none, fileNow]{"file", func(i *Inspector, _ context.Contex
 
 // ownFile says how this node's throttle file stands.
 func (i *Inspector) ownFile() fileNow {
-	f := fileNow{Hash: throttle.Fingerprint(i.options.Table.Rules(throttle.LayerFile))}
-	if i.options.Fault != nil {
-		f.Fault = i.options.Fault()
-	}
-	return f
+	return fileNow{Hash: throttle.Fingerprint(i.options.Table.Rules(throttle.LayerFile)), Fault: i.options.Fault()}
 }
 
 // Files names the nodes with another throttle file than this node, and those whose file cannot be used.

@@ -71,9 +71,7 @@ func checkOne(d *Dashboard, w http.ResponseWriter, r *request) error {
 		}
 		return d.showCheck(w, r, status, v)
 	}
-	if d.o.Wake != nil {
-		d.o.Wake()
-	}
+	d.o.Wake()
 	return seeOther(w, r, baseOf(r, made))
 }
 

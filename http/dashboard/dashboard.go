@@ -113,7 +113,7 @@ func guide(d *Dashboard, w http.ResponseWriter, r *request) error {
 func status(d *Dashboard, w http.ResponseWriter, r *request) error {
 	_, err := d.o.Book.History(strangers(r), ledger.HistoryQuery{Limit: 1}) // of no workspace
 	return d.show(w, r, http.StatusOK, "status", titled("Status", "", web.Status{Ledger: err == nil,
-		Checks: d.o.Checks == nil || d.o.Checks()}))
+		Checks: d.o.Checks()}))
 }
 
 // asset answers GET /assets/{name}.
@@ -169,18 +169,18 @@ type Options struct {
 	MaxFileBytes int64         // of a new file
 	MaxRows      int64
 	PerWorkspace ledger.Limits // defaults of a workspace, as for the API
-	// Waits asks all nodes what the open addresses of a verification wait for; may be nil.
+	// Waits asks all nodes what the open addresses of a verification wait for.
 	Waits       func(ctx context.Context, verification string) (waiting.Verification, error)
 	SessionIdle time.Duration         // how long an unused session lasts
 	SessionLife time.Duration         // how long a session lasts at most
-	Checks      func() bool           // whether this node checks addresses; nil: it does
+	Checks      func() bool           // whether this node checks addresses
 	Version     string                // of the program, at the foot of each page
 	Dev         bool                  // its receivers are simulated ones
 	Contact     string                // where people get help, such as an email address or a URL; may be empty
 	Provider    *Provider             // nil: people sign in with passwords only
-	Wake        func()                // called when the ledger has something new; may be nil
+	Wake        func()                // called when the ledger has something new
 	Log         *slog.Logger          // what went wrong
-	Registerer  prometheus.Registerer // gets rollcall_sign_ins_total; may be nil
+	Registerer  prometheus.Registerer // gets rollcall_sign_ins_total
 	Now         func() time.Time      // nil: time.Now
 }
 
@@ -285,7 +285,7 @@ var (
 
 type signIns struct{ counts *prometheus.CounterVec }
 
-// newSignIns registers the counter with r, unless that is nil.
+// newSignIns registers the counter.
 func newSignIns(r prometheus.Registerer) (signIns, error) {
 	s := signIns{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_sign_ins_total",
 		Help: "Sign-ins to the pages, by way (password, code after it, link, provider) and result (done, code_wanted: goes on " +
@@ -295,9 +295,6 @@ func newSignIns(r prometheus.Registerer) (signIns, error) {
 		for _, result := range signInResults {
 			s.counts.WithLabelValues(way, result)
 		}
-	}
-	if r == nil {
-		return s, nil
 	}
 	return s, r.Register(s.counts)
 }

@@ -97,9 +97,7 @@ func cancel(d *Dashboard, w http.ResponseWriter, r *request) error {
 	case err != nil:
 		return at("cancel", err)
 	}
-	if d.o.Wake != nil {
-		d.o.Wake()
-	}
+	d.o.Wake()
 	return seeOther(w, r, baseOf(r, v))
 }
 

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"context"
+	"github.com/prometheus/client_golang/prometheus"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
@@ -21,7 +22,8 @@ func (g *rig) anotherNode() *rig {
 	n := &rig{t: g.t, book: g.book, workspace: g.workspace}
 	pages, err := dashboard.New(context.Background(), dashboard.Options{Book: g.book, PublicURL: func() string { return n.url },
 		UploadURL: "http://127.0.0.1:7", MaxFileBytes: 1 << 20, MaxRows: 1000, SessionIdle: time.Hour, SessionLife: 24 * time.Hour,
-		PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000}, Log: slog.New(slog.DiscardHandler), Now: g.clock})
+		PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000}, Log: slog.New(slog.DiscardHandler), Now: g.clock,
+		Waits: g.waits, Checks: func() bool { return true }, Wake: func() {}, Registerer: prometheus.NewRegistry()})
 	effort.OK(g.t, err)
 	server := httptest.NewServer(pages)
 	n.url = server.URL

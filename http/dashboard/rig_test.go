@@ -124,7 +124,7 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 		PublicURL: func() string { return *g.public.Load() }, UploadURL: "http://127.0.0.1:7", MaxFileBytes: 1 << 20, MaxRows: 1000,
 		PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000}, Waits: g.waits,
 		SessionIdle: time.Hour, SessionLife: 24 * time.Hour, Contact: "help@rollcall.test",
-		Wake: func() { g.wakes.Add(1) }, Log: log, Registerer: g.metrics, Now: g.clock}
+		Checks: func() bool { return true }, Wake: func() { g.wakes.Add(1) }, Log: log, Registerer: g.metrics, Now: g.clock}
 	change(&options)
 	g.pages = effort.Must(dashboard.New(context.Background(), options))(t)
 	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}
@@ -136,7 +136,8 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 	server, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: g.book, Pages: g.pages.Handler(), PageRoutes: dashboard.Routes(),
 		PublicUpload: func(id uuid.UUID) string { return "http://127.0.0.1:7/upload/" + id.String() }, Limits: limits,
 		MaxFileBytes: 1 << 20, MaxRows: 1000, PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000},
-		UploadExpiry: time.Hour, Log: log, Registerer: g.metrics,
+		UploadExpiry: time.Hour, Log: log, Registerer: g.metrics, Wake: func() {},
+		Nodes: func() int { return 1 }, Weight: func(uuid.UUID) int { return 1 },
 		Now: func() time.Time { return time.Now().Add(time.Duration(g.ahead.Load())) }})
 	effort.OK(t, err)
 	effort.OK(t, server.Start())

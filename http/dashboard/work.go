@@ -243,7 +243,7 @@ func (c *waitsCache) find(ctx context.Context, id uuid.UUID, a *waitsAnswer) {
 
 // waits returns what the open addresses of a verification wait for; none without an answer in time.
 func (d *Dashboard) waits(ctx context.Context, v ledger.Verification) []waitLine {
-	if d.o.Waits == nil || v.Status != ledger.Verifying && v.State() != ledger.WaitingReceivers {
+	if v.Status != ledger.Verifying && v.State() != ledger.WaitingReceivers {
 		return nil
 	}
 	return d.waiting.get(ctx, v.ID)

@@ -87,6 +87,7 @@ func DefaultOptions() Options {
 		Window:           10 * time.Second,
 		LedgerTimeout:    10 * time.Second, // the same for every customer; our own client waits 30 s
 		LingerTimeout:    3 * time.Second,  // guess: a few round trips of a bad line
+		Weight:           func(uuid.UUID) int { return 1 },
 	}
 }
 
@@ -119,9 +120,6 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, origins: listen.NewOrigins(o.AllowedOrigins), places: quota.New[uuid.UUID](int64(o.UploadsMax)),
 		weight: o.Weight, rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}),
 		trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
-	if s.weight == nil {
-		s.weight = func(uuid.UUID) int { return 1 }
-	}
 	s.buffers.New = func() any { b := make([]byte, ChunkBytes); return &b }
 	s.root, s.abort = context.WithCancel(context.Background())
 	s.server = &fasthttp.Server{

@@ -123,7 +123,8 @@ func poller(t *testing.T, d *ledgertest.Fixture, id uuid.UUID) func() {
 		Listen: "127.0.0.1:0", Book: d.Book, Limits: limits,
 		PublicUpload: func(id uuid.UUID) string { return "http://storage.test/" + id.String() },
 		MaxFileBytes: 1000, MaxRows: 1000, PerWorkspace: ledger.Limits{Open: 10, Stored: 1 << 30, Unpaid: 10}, UploadExpiry: time.Hour,
-		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Wake: func() {},
+		Nodes: func() int { return 1 }, Weight: func(uuid.UUID) int { return 1 },
 	})
 	if err == nil {
 		err = server.Start()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"rollcall/actors/inspect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,7 +178,11 @@ func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func
 	o := dashboard.Options{Book: n.book, PublicURL: func() string { return n.url },
 		UploadURL: n.storage.url(), MaxFileBytes: fileMax, MaxRows: 1_000_000, SessionIdle: time.Hour,
 		SessionLife: 24 * time.Hour, Contact: "help@rollcall.test", Log: log, Now: n.now,
-		PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}}
+		PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, Wake: func() {},
+		Checks: func() bool { return true }, Registerer: prometheus.NewRegistry(),
+		Waits: func(context.Context, string) (inspect.Verification, error) {
+			return inspect.Verification{}, inspect.ErrNotThere
+		}}
 	for _, c := range change {
 		c(&o)
 	}
@@ -190,7 +195,8 @@ func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func
 	server, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: n.book, Pages: n.pages.Handler(),
 		PublicUpload: func(id uuid.UUID) string { return tokens.URL(n.storage.url(), id) }, Limits: limits,
 		MaxFileBytes: fileMax, MaxRows: 1_000_000, PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1 << 30},
-		UploadExpiry: time.Hour, Log: log, Registerer: prometheus.NewRegistry(), Now: n.now})
+		UploadExpiry: time.Hour, Log: log, Registerer: prometheus.NewRegistry(), Now: n.now, Wake: func() {},
+		Nodes: func() int { return 1 }, Weight: func(uuid.UUID) int { return 1 }})
 	if err == nil {
 		err = server.Start()
 	}
