@@ -302,12 +302,12 @@ func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 // parkProbe sets aside a probe whose domain lets others go first, or one that was deferred before and doesn't have its
 // turn while nothing passes or a pace is tested.
 func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
+	if qs.parkDeferred(now, o, p) {
+		return true
+	}
 	h := qs.parked[p.Address.Domain]
-	if p.asked && p.recheck == nil && (o.pace.Alone() && !p.turn && !p.isNewTo(o) || !throttle.TakeTurn(o.pace, now)) {
-		if h = qs.parked[theDeferred]; h == nil {
-			h = &heldDomain{until: now.Add(asideWhile)}
-			qs.parked[theDeferred] = h
-		}
+	if p.asked && p.recheck == nil && !throttle.TakeTurn(o.pace, now) {
+		h = qs.theDeferred(now)
 	}
 	if p.turn = false; h == nil || p.recheck != nil || !now.Before(h.until) {
 		return false
@@ -315,6 +315,28 @@ func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	h.probes = append(h.probes, p)
 	qs.wakeAt(h.until)
 	return true
+}
+
+// parkDeferred sets aside an address that its source has deferred, while nothing passes: it has its turn when it has
+// waited longest, which only those that are aside can show.
+func (qs *queues) parkDeferred(now time.Time, o *egressPath, p *Probe) bool {
+	if !p.asked || p.turn || p.recheck != nil || !o.pace.Alone() || p.isNewTo(o) {
+		return false
+	}
+	h := qs.theDeferred(now)
+	h.probes = append(h.probes, p)
+	qs.wakeAt(h.until)
+	return true
+}
+
+// theDeferred returns those that were deferred before and are aside.
+func (qs *queues) theDeferred(now time.Time) *heldDomain {
+	h := qs.parked[theDeferred]
+	if h == nil {
+		h = &heldDomain{until: now.Add(asideWhile)}
+		qs.parked[theDeferred] = h
+	}
+	return h
 }
 
 // readmitWaiting queues again what was set aside: domains whose moment is over, and addresses to be asked again as soon

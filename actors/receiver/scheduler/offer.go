@@ -74,6 +74,7 @@ func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	qs.tasks.busy[t] = struct{}{}
 	l := qs.hostQueue(now, m.GetHosts())
 	qs.tasks.moveTo(t, l)
+	_, o := qs.paths.nextCandidate(now, l.route)
 	var page []Probe
 	for i, p := range m.GetProbes() {
 		c.control = c.control || p.GetOrdinal() == wire.ControlOrdinal
@@ -88,7 +89,7 @@ func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 			one.deferred, one.deferredBy = now.Add(-ago), by
 			l.greyed = later(l.greyed, one.deferred)
 		}
-		if !qs.handOver(now, one) {
+		if !qs.handOver(now, one) && (o == nil || !qs.parkDeferred(now, o, one)) {
 			qs.pushProbe(l, one)
 		}
 	}
