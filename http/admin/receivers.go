@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-
 	"rollcall/actors/inspect"
 	"rollcall/smtp/throttle"
 )
