@@ -20,9 +20,9 @@ func TestLabScoreOfHonestReceivers(t *testing.T) {
 	t.Parallel()
 	effort.OnlyNode(t)
 	// What cannot be known would take the minute until it is given up. On a busy machine more
-	// is unfinished; what is finished is known.
+	// is unfinished; what is finished is known. What ends after the results were read is replayed too.
 	r := effort.Must(score(t.Context(), "honest", 120, 20*time.Second))(t)
-	if r.Wrong != 0 || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed != r.Addresses-r.Unfinished ||
+	if r.Wrong != 0 || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed < r.Addresses-r.Unfinished ||
 		r.Replayed < 20 || r.Changed != 0 || r.Manners.Data != 0 || r.Addresses != 120 {
 		t.Errorf("%+v", r)
 	}
