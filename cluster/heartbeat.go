@@ -20,24 +20,24 @@ import (
 // heartbeats is the loop that writes to the ledger that this process lives and which members it sees, and reads there
 // what it may use. Only its one goroutine may use it, apart from fence and what is atomic.
 type heartbeats struct {
-	node     *Node
-	fence    fence
-	complied int64                // generation up to which this node complies
-	told     int64                // the same, as written to the ledger
-	named    []uint64             // silent receivers that are certainly in this node's row, ascending
-	voted    []ledger.Incarnation // view that was published last
-	began    bool                 // there was a heartbeat
-	unsure   bool                 // the ledger did not answer the last heartbeat: it may have been written
-	table    *ShareTable          // of the newest snapshot
-	kept     *ShareTable          // the table that this node complies with
-	behind   int                  // heartbeats in a row that failed
-	apart    apart
+	node         *Node
+	fence        fence
+	applied      int64                // generation whose shares this node has applied
+	written      int64                // the same, as written to the ledger
+	named        []uint64             // silent receivers that are certainly in this node's row, ascending
+	voted        []ledger.Incarnation // view that was published last
+	began        bool                 // there was a heartbeat
+	unsure       bool                 // the ledger did not answer the last heartbeat: it may have been written
+	table        *ShareTable          // of the newest snapshot
+	appliedTable *ShareTable          // the table that this node has applied
+	behind       int                  // heartbeats in a row that failed
+	apart        apart
 
 	// What others read of it.
 	snapshot  atomic.Pointer[ledger.NodeSnapshot] // the newest
 	shares    atomic.Pointer[ShareTable]
 	offset    atomic.Int64 // of the ledger's clock from ours, in nanoseconds
-	rested    atomic.Bool  // this node uses nothing until the next good heartbeat
+	suspended atomic.Bool  // this node uses nothing until the next good heartbeat
 	searching atomic.Bool  // a search for lost processes runs
 }
 
@@ -60,7 +60,7 @@ func (b *heartbeats) run(ctx context.Context, look <-chan struct{}) {
 
 // round does one heartbeat and returns the time until the next.
 func (b *heartbeats) round(ctx context.Context) time.Duration {
-	if b.fence.up() && !b.rest(ctx) {
+	if b.fence.up() && !b.suspend(ctx) {
 		return b.node.times.Soon
 	}
 	b.node.refreshView()
@@ -80,20 +80,20 @@ func (b *heartbeats) round(ctx context.Context) time.Duration {
 	return b.node.times.Soon
 }
 
-// rest makes this node use nothing before others may count it out.
-func (b *heartbeats) rest(ctx context.Context) bool {
-	b.table, b.kept = nil, nil
+// suspend makes this node use nothing before others may count it out.
+func (b *heartbeats) suspend(ctx context.Context) bool {
+	b.table, b.appliedTable = nil, nil
 	b.shares.Store(nil)
-	if b.comply(ctx) != nil {
+	if b.applyShares(ctx) != nil {
 		return false
 	}
 	// Receivers may still hold sessions that this node ended. The other nodes spare receivers that its row names.
 	hashes, all := b.silence()
-	b.rested.Store(all && len(common(hashes, b.named)) == len(hashes))
+	b.suspended.Store(all && len(common(hashes, b.named)) == len(hashes))
 	return true
 }
 
-// writeHeartbeat writes this node's row, reads the others' rows, and complies with the result.
+// writeHeartbeat writes this node's row, reads the others' rows, and applies the shares.
 func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 	// A vote may change only when all have read the one before, or they would count it twice.
 	if !b.began || !b.unsure && b.table.Settled() {
@@ -101,7 +101,7 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 	}
 	silent, all := b.silence()
 	if all { // otherwise somebody would use a receiver that is not named
-		b.told = b.complied
+		b.written = b.applied
 	}
 	sent := time.Now()
 	within, cancel := context.WithTimeout(ctx, b.heartbeatTime(sent))
@@ -112,20 +112,20 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 		return err
 	}
 	b.named = silent
-	b.rested.Store(false)
+	b.suspended.Store(false)
 	b.fence.beaten(sent)
 	b.snapshot.Store(&roll)
 	b.offset.Store(int64(roll.Now.Sub(time.Now().Round(0))))
-	b.table = ComputeShares(roll, b.node.meta.Session, b.node.times.Rest)
+	b.table = ComputeShares(roll, b.node.meta.Session, b.node.times.Linger)
 	b.shares.Store(b.table)
-	// Receivers need to comply only if the shares changed, or if the last time failed halfway.
-	if b.kept == nil || !b.table.Same(b.kept) {
-		b.kept = nil
-		if b.comply(ctx) != nil {
+	// Receivers need to be asked only if the shares changed, or if the last time failed halfway.
+	if b.appliedTable == nil || !b.table.Same(b.appliedTable) {
+		b.appliedTable = nil
+		if b.applyShares(ctx) != nil {
 			return nil
 		}
 	}
-	b.kept, b.complied = b.table, roll.Generation
+	b.appliedTable, b.applied = b.table, roll.Generation
 	return nil
 }
 
@@ -140,10 +140,10 @@ func (b *heartbeats) heartbeatTime(now time.Time) time.Duration {
 	return b.node.times.HeartbeatWithin
 }
 
-func (b *heartbeats) comply(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, b.node.times.ComplyWithin)
+func (b *heartbeats) applyShares(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, b.node.times.ApplyWithin)
 	defer cancel()
-	err := b.node.options.Comply(within, b.node.Share)
+	err := b.node.options.ApplyShares(within, b.node.Share)
 	if err != nil && ctx.Err() == nil {
 		b.node.log.Warn("receivers did not apply new shares in time", "err", err)
 	}
@@ -170,7 +170,7 @@ func (b *heartbeats) row(silent []uint64) ledger.Heartbeat {
 	n, load := b.node, b.node.options.Load()
 	return ledger.Heartbeat{Incarnation: ledger.Incarnation{Session: n.meta.Session, Node: n.meta.Node},
 		Cluster: n.options.Name, Name: n.meta.Name, Version: n.meta.Version, Actors: n.meta.Actors,
-		Draining: n.Draining(), Started: time.UnixMilli(n.meta.Started), View: b.voted, Read: b.told, Silent: silent,
+		Draining: n.Draining(), Started: time.UnixMilli(n.meta.Started), View: b.voted, Read: b.written, Silent: silent,
 		Leases: load.Leases, Addresses: load.Addresses, Receivers: load.Receivers}
 }
 
@@ -252,7 +252,7 @@ func (b *heartbeats) act(ctx context.Context) {
 func (b *heartbeats) missing(roll *ledger.NodeSnapshot, row ledger.NodeRow) bool {
 	unseen := roll.Now.Sub(row.Seen)
 	return row.Status == ledger.NodeIn && unseen >= b.node.times.Lost ||
-		row.Status == ledger.NodeLost && !row.Dead && unseen < b.node.times.Rest
+		row.Status == ledger.NodeLost && !row.Dead && unseen < b.node.times.Linger
 }
 
 // search counts out the lost processes, all at the same time, and marks those dead that certainly have no SMTP
@@ -290,7 +290,7 @@ func (b *heartbeats) ended(ctx context.Context, row ledger.NodeRow) bool {
 			return true
 		}
 	}
-	return refuses(ctx, row.Actors, b.node.times.Ask) || b.rests(row.Session, row.Actors)
+	return refuses(ctx, row.Actors, b.node.times.Ask) || b.hasNoSessions(row.Session, row.Actors)
 }
 
 // sessionIn returns the row of a session that is a member by the snapshot; nil: there is none.
@@ -309,28 +309,28 @@ func sessionIn(roll *ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 // links knows which members answer over actor traffic. A member that gossip sees may be unreachable for messages:
 // another network, a wrong certificate. Safe for concurrent use.
 type links struct {
-	system  *actor.ActorSystem
-	changed func()
-	turn    func() int64  // the generation that this node has read
-	life    time.Duration // of an answer: Times.LinkLife
-	within  time.Duration // an answer comes: Times.Ask
+	system     *actor.ActorSystem
+	changed    func()
+	generation func() int64  // the generation that this node has read
+	life       time.Duration // of an answer: Times.LinkLife
+	within     time.Duration // an answer comes: Times.Ask
 
 	mu         sync.Mutex
-	heard      map[uuid.UUID]time.Time // guarded by mu; when the last answer came
+	answered   map[uuid.UUID]time.Time // guarded by mu; when the last answer came
 	heartbeats map[uuid.UUID]int64     // guarded by mu; from the last answer, see said
 	asked      map[uuid.UUID]bool      // guarded by mu; an answer is awaited
 }
 
 func newLinks(system *actor.ActorSystem, t Times, turn func() int64, changed func()) *links {
-	return &links{system: system, turn: turn, changed: changed, life: t.LinkLife, within: t.Ask,
-		heard: map[uuid.UUID]time.Time{}, heartbeats: map[uuid.UUID]int64{}, asked: map[uuid.UUID]bool{}}
+	return &links{system: system, generation: turn, changed: changed, life: t.LinkLife, within: t.Ask,
+		answered: map[uuid.UUID]time.Time{}, heartbeats: map[uuid.UUID]int64{}, asked: map[uuid.UUID]bool{}}
 }
 
 // linked reports whether a member answered a short while ago.
 func (l *links) linked(session uuid.UUID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, ok := l.heard[session]
+	at, ok := l.answered[session]
 	return ok && time.Since(at) < l.life
 }
 
@@ -354,9 +354,9 @@ func (l *links) ask(members []gossip.Member, self uuid.UUID) {
 			go l.touch(m.Session, m.Actors)
 		}
 	}
-	for session := range l.heard {
+	for session := range l.answered {
 		if !present[session] {
-			delete(l.heard, session)
+			delete(l.answered, session)
 			delete(l.heartbeats, session)
 		}
 	}
@@ -366,16 +366,16 @@ func (l *links) ask(members []gossip.Member, self uuid.UUID) {
 func (l *links) touch(session uuid.UUID, address string) {
 	state, err := askState(l.system, session, address, l.within)
 	l.mu.Lock()
-	before, known := l.heard[session]
+	before, known := l.answered[session]
 	delete(l.asked, session)
 	if err == nil {
-		l.heard[session], l.heartbeats[session] = time.Now(), state.GetBeat()
+		l.answered[session], l.heartbeats[session] = time.Now(), state.GetBeat()
 	}
 	news := err == nil && (!known || time.Since(before) >= l.life) || err != nil && known && time.Since(before) >= l.life
 	l.mu.Unlock()
 	// If a member knows a newer generation this node reads it at once, because changes settle only when all have read
 	// them.
-	if news || state.GetTurn() > l.turn() {
+	if news || state.GetTurn() > l.generation() {
 		l.changed()
 	}
 }

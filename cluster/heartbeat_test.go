@@ -57,7 +57,8 @@ func process(session byte) ledger.Incarnation {
 // newBeating makes a node that beats when it is told to.
 func newBeating(l *table, comply func(ctx context.Context, of func(string) (int, int)) error) *Node {
 	n := &Node{log: slog.New(slog.NewTextHandler(io.Discard, nil)), peers: &Peers{Book: l}, meta: card(1),
-		lookup: &lookup{view: newCurrent()}, options: Options{Comply: comply, Load: func() Load { return Load{Leases: 3} }},
+		lookup: &lookup{view: newCurrent()}, options: Options{ApplyShares: comply,
+			Load: func() Load { return Load{Leases: 3} }},
 		times: DefaultTimes()}
 	n.heartbeats = newHeartbeats(n)
 	return n
@@ -128,25 +129,25 @@ func TestANodeRestsBehindItsFence(t *testing.T) {
 		return nil
 	})
 	sees(n, 1)
-	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.heartbeats.rested.Load() {
-		t.Fatalf("heartbeat: %v, rested %v", err, n.heartbeats.rested.Load())
+	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.heartbeats.suspended.Load() {
+		t.Fatalf("heartbeat: %v, rested %v", err, n.heartbeats.suspended.Load())
 	}
 	n.heartbeats.fence.beaten(time.Now().Add(-n.times.Fence))
 	if k, _ := n.Share("example.net"); k != 0 || !n.Fenced() {
 		t.Errorf("behind its fence the node may use %d parts", k)
 	}
 	given = 1
-	if !n.heartbeats.rest(t.Context()) || given != 0 || !n.heartbeats.rested.Load() {
-		t.Errorf("rested is %v with %d parts, want true with none", n.heartbeats.rested.Load(), given)
+	if !n.heartbeats.suspend(t.Context()) || given != 0 || !n.heartbeats.suspended.Load() {
+		t.Errorf("rested is %v with %d parts, want true with none", n.heartbeats.suspended.Load(), given)
 	}
-	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.heartbeats.rested.Load() || n.Fenced() {
-		t.Errorf("after a good heartbeat: %v, rested %v, fenced %v", err, n.heartbeats.rested.Load(), n.Fenced())
+	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.heartbeats.suspended.Load() || n.Fenced() {
+		t.Errorf("after a good heartbeat: %v, rested %v, fenced %v", err, n.heartbeats.suspended.Load(), n.Fenced())
 	}
 }
 
 func TestANodeThatCannotRestIsNotTakenForResting(t *testing.T) {
 	n := newBeating(&table{}, func(context.Context, func(string) (int, int)) error { return errLost })
-	if n.heartbeats.rest(t.Context()) || n.heartbeats.rested.Load() {
+	if n.heartbeats.suspend(t.Context()) || n.heartbeats.suspended.Load() {
 		t.Error("a node that still has SMTP sessions says that it rests")
 	}
 }
@@ -171,12 +172,12 @@ func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 	sees(n, 1)
 	beat(1)
 	l.otherRead = l.turn
-	read := n.heartbeats.complied
+	read := n.heartbeats.applied
 	beat(2) // settled now
 	beat(2) // the same
 	slow, l.otherRead = true, 0
 	beat(3)
-	effort.MustBe(t, n.heartbeats.complied, read, "the version complied with")
+	effort.MustBe(t, n.heartbeats.applied, read, "the version complied with")
 	slow, l.otherRead = false, l.turn
 	beat(4)
 }
@@ -238,7 +239,7 @@ func TestAMemberIsLinkedWhileItAnswers(t *testing.T) {
 	default:
 	}
 	l.mu.Lock()
-	l.heard[self] = time.Now().Add(-linkLife)
+	l.answered[self] = time.Now().Add(-linkLife)
 	l.mu.Unlock()
 	if l.linked(self) {
 		t.Fatalf("linked %s after its last answer", linkLife)
@@ -259,7 +260,7 @@ func TestTheAnswerOfAnotherProcessIsNone(t *testing.T) {
 		t.Errorf("linked is %v after %d changes, want neither", l.linked(stranger.Session), len(changes))
 	}
 	l.mu.Lock()
-	l.heard[stranger.Session] = time.Now().Add(-linkLife)
+	l.answered[stranger.Session] = time.Now().Add(-linkLife)
 	l.mu.Unlock()
 	l.touch(stranger.Session, n.meta.Actors)
 	wantChange(t, changes) // it is not linked any more
@@ -360,8 +361,8 @@ func TestANodeRestsWhenItsRowNamesAllThatIsSilent(t *testing.T) {
 		}
 		keys = c.now
 		n.heartbeats.fence.beaten(time.Now().Add(-n.times.Fence))
-		if !n.heartbeats.rest(t.Context()) || n.heartbeats.rested.Load() != c.rests {
-			t.Errorf("%s: rests is %v, want %v", c.name, n.heartbeats.rested.Load(), c.rests)
+		if !n.heartbeats.suspend(t.Context()) || n.heartbeats.suspended.Load() != c.rests {
+			t.Errorf("%s: rests is %v, want %v", c.name, n.heartbeats.suspended.Load(), c.rests)
 		}
 	}
 }

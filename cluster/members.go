@@ -309,7 +309,7 @@ func (b *heartbeats) lostCount() int {
 		return 0
 	}
 	for _, row := range roll.Nodes {
-		if row.Status == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < b.node.times.Rest {
+		if row.Status == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < b.node.times.Linger {
 			count++
 		}
 	}

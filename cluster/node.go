@@ -92,10 +92,10 @@ const (
 	// startTimeout bounds the start of the library, and then the first heartbeat. Guess.
 	startTimeout = 10 * time.Second
 
-	// giveWayWithin bounds how long a stopping node waits for its receivers to end their SMTP sessions, and leaveWithin
+	// handOverWithin bounds how long a stopping node waits for its receivers to end their SMTP sessions, and leaveWithin
 	// each message that it leaves.
-	giveWayWithin = 6 * time.Second
-	leaveWithin   = 3 * time.Second
+	handOverWithin = 6 * time.Second
+	leaveWithin    = 3 * time.Second
 
 	// silenceWithin bounds how long a stopping node waits for receivers to confirm the end of its sessions. No node
 	// uses the others for some minutes.
@@ -290,7 +290,7 @@ func (n *Node) greet(ctx context.Context) error {
 		return fmt.Errorf("cluster: read the members: %w", err)
 	}
 	n.heartbeats.snapshot.Store(&roll)
-	n.heartbeats.complied = roll.Generation // it uses nothing yet
+	n.heartbeats.applied = roll.Generation // it uses nothing yet
 	deadline := time.Now().Add(n.times.Meet)
 	for n.refreshView(); !n.met() && time.Now().Before(deadline); n.refreshView() {
 		select {
@@ -452,9 +452,9 @@ func (n *Node) leave(ctx context.Context) error {
 
 // endSessions returns when the receivers here have ended their SMTP sessions.
 func (n *Node) endSessions(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, giveWayWithin)
+	within, cancel := context.WithTimeout(ctx, handOverWithin)
 	defer cancel()
-	if err := n.options.Comply(within, func(string) (k, n int) { return 0, 1 }); err != nil {
+	if err := n.options.ApplyShares(within, func(string) (k, n int) { return 0, 1 }); err != nil {
 		return fmt.Errorf("cluster: receivers did not end in time: %w", err)
 	}
 	return nil

@@ -48,8 +48,8 @@ func startEcho(t *testing.T) (*Node, *atomic.Int64) {
 	t.Helper()
 	living := &atomic.Int64{}
 	n, err := New(Options{Name: "test", Host: "here", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Comply: func(context.Context, func(string) (int, int)) error { return nil },
-		Load:   func() Load { return Load{} }, Registerer: prometheus.NewRegistry()})
+		ApplyShares: func(context.Context, func(string) (int, int)) error { return nil },
+		Load:        func() Load { return Load{} }, Registerer: prometheus.NewRegistry()})
 	if err == nil {
 		err = n.Serve(t.Context(), Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{living} })}, nil)
 	}
@@ -95,7 +95,7 @@ func TestOneIdentityIsOneActor(t *testing.T) {
 func TestNodeAloneEndsItsSessions(t *testing.T) {
 	ended := 0
 	n, err := New(Options{Name: "test", Host: "here", Log: slog.New(slog.DiscardHandler),
-		Comply: func(_ context.Context, of func(string) (int, int)) error {
+		ApplyShares: func(_ context.Context, of func(string) (int, int)) error {
 			if k, _ := of("example.net"); k == 0 {
 				ended++
 			}
@@ -172,9 +172,9 @@ func TestTheTimesOfTheProductAreInOrder(t *testing.T) {
 		"soon is longer than a heartbeat":            d.Soon <= d.Heartbeat,
 		"one heartbeat that fails puts the fence up": 2*d.Heartbeat+d.Soon <= d.Fence,
 		"no heartbeat fits before the last RCPT":     d.Heartbeat+d.Soon <= d.Fence-d.Unacknowledged,
-		"a heartbeat may take as long as the fence":  d.HeartbeatWithin < d.Fence && d.ComplyWithin < d.Fence,
+		"a heartbeat may take as long as the fence":  d.HeartbeatWithin < d.Fence && d.ApplyWithin < d.Fence,
 		"lost is not long enough after fence":        d.Lost-d.Fence >= d.Lost/6,
-		"rest is shorter than lost":                  d.Lost <= d.Rest,
+		"rest is shorter than lost":                  d.Lost <= d.Linger,
 		"an answer expires before the next question": d.LinkEvery < d.LinkLife,
 	} {
 		if !fits {
@@ -186,8 +186,8 @@ func TestTheTimesOfTheProductAreInOrder(t *testing.T) {
 // TestTheTimesOfTheProduct: docs/operators/cluster.md tells them to people.
 func TestTheTimesOfTheProduct(t *testing.T) {
 	want := Times{Heartbeat: 3 * time.Second, Soon: 250 * time.Millisecond, HeartbeatWithin: 5 * time.Second,
-		ComplyWithin: 5 * time.Second, Fence: 8 * time.Second, Lost: 10 * time.Second, Unacknowledged: 4 * time.Second,
-		Rest: 5*time.Minute + 10*time.Second, LinkEvery: time.Second, LinkLife: 5 * time.Second, Ask: time.Second,
+		ApplyWithin: 5 * time.Second, Fence: 8 * time.Second, Lost: 10 * time.Second, Unacknowledged: 4 * time.Second,
+		Linger: 5*time.Minute + 10*time.Second, LinkEvery: time.Second, LinkLife: 5 * time.Second, Ask: time.Second,
 		Meet: 3 * time.Second}
 	effort.Is(t, DefaultTimes(), want, "the times")
 	fifth := reflect.ValueOf(DefaultTimes().Scaled(0.2))
@@ -222,9 +222,9 @@ func TestDeadLettersAreNotShown(t *testing.T) {
 	const canary = "canary.person@private.example"
 	var out effort.Log
 	n, err := New(Options{Name: "test", Host: "here", Registerer: prometheus.NewRegistry(),
-		Log:    slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Comply: func(context.Context, func(string) (int, int)) error { return nil },
-		Load:   func() Load { return Load{} }})
+		Log:         slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		ApplyShares: func(context.Context, func(string) (int, int)) error { return nil },
+		Load:        func() Load { return Load{} }})
 	if err == nil {
 		err = n.Serve(t.Context(), Kinds{"none": actor.PropsFromFunc(func(actor.Context) {})}, nil)
 	}

@@ -31,8 +31,8 @@ type Options struct {
 	Version string                   // of the program, for people
 	Wire    int                      // of the messages between nodes, the same for all members
 	Log     *slog.Logger
-	// Comply applies new shares and returns when this node complies. It is called by one goroutine.
-	Comply func(ctx context.Context, of func(key string) (k, n int)) error
+	// ApplyShares applies new shares and returns when this node keeps to them. It is called by one goroutine.
+	ApplyShares func(ctx context.Context, of func(key string) (k, n int)) error
 	// Silent returns the keys of receivers with silent sessions: this node ended them, but the receivers may still
 	// count them. Comply does not wait for these. Nil: there are none.
 	Silent func() []string
@@ -80,9 +80,9 @@ type Times struct {
 	// for that. At most Heartbeat.
 	Soon time.Duration
 
-	// HeartbeatWithin bounds one heartbeat, and ComplyWithin one attempt to comply with new shares. Both are shorter
+	// HeartbeatWithin bounds one heartbeat, and ComplyWithin one attempt to apply new shares. Both are shorter
 	// than Fence.
-	HeartbeatWithin, ComplyWithin time.Duration
+	HeartbeatWithin, ApplyWithin time.Duration
 
 	// Fence is how long after sending its last good heartbeat a process stops using anything. Lost is how long after
 	// the last heartbeat in the ledger the others may count a process out. The difference is for clocks that run at
@@ -94,9 +94,9 @@ type Times struct {
 	// least a heartbeat fits before that.
 	Unacknowledged time.Duration
 
-	// Rest is how long a lost process may still have SMTP sessions after it was last seen, if nobody knows that it is
-	// dead (share.RestFor).
-	Rest time.Duration
+	// Linger is how long a lost process may still have SMTP sessions after it was last seen, if nobody knows that it is
+	// dead (LingerMax).
+	Linger time.Duration
 
 	// LinkEvery is how often a member is asked whether it answers over actor traffic, and LinkLife how long an answer
 	// counts: four may be lost. LinkLife is a guess, about the time in which gossip finds a dead member.
@@ -114,8 +114,8 @@ type Times struct {
 func DefaultTimes() Times {
 	return Times{
 		Heartbeat: 3 * time.Second, Soon: 250 * time.Millisecond,
-		HeartbeatWithin: 5 * time.Second, ComplyWithin: 5 * time.Second,
-		Fence: 8 * time.Second, Lost: 10 * time.Second, Unacknowledged: 4 * time.Second, Rest: RestFor,
+		HeartbeatWithin: 5 * time.Second, ApplyWithin: 5 * time.Second,
+		Fence: 8 * time.Second, Lost: 10 * time.Second, Unacknowledged: 4 * time.Second, Linger: LingerMax,
 		LinkEvery: time.Second, LinkLife: 5 * time.Second,
 		Ask: time.Second, Meet: 3 * time.Second,
 	}
@@ -123,8 +123,8 @@ func DefaultTimes() Times {
 
 // Scaled returns all times multiplied by a factor: 0.2 makes a cluster five times as fast.
 func (t Times) Scaled(factor float64) Times {
-	gossip.Scale(factor, &t.Heartbeat, &t.Soon, &t.HeartbeatWithin, &t.ComplyWithin, &t.Fence, &t.Lost,
-		&t.Unacknowledged, &t.Rest, &t.LinkEvery, &t.LinkLife, &t.Ask, &t.Meet)
+	gossip.Scale(factor, &t.Heartbeat, &t.Soon, &t.HeartbeatWithin, &t.ApplyWithin, &t.Fence, &t.Lost,
+		&t.Unacknowledged, &t.Linger, &t.LinkEvery, &t.LinkLife, &t.Ask, &t.Meet)
 	return t
 }
 

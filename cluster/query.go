@@ -242,7 +242,7 @@ func (b *heartbeats) generation() int64 {
 // state is what the others are told. Beat is when the ledger took this node's last confirmed heartbeat, by the ledger's
 // clock in milliseconds; 0: none yet.
 func (b *heartbeats) state() *wire.State {
-	s := &wire.State{Session: b.node.meta.Session[:], Resting: b.rested.Load(), Turn: b.generation()}
+	s := &wire.State{Session: b.node.meta.Session[:], Resting: b.suspended.Load(), Turn: b.generation()}
 	if row := sessionIn(b.snapshot.Load(), b.node.meta.Session); row != nil {
 		s.Beat = row.Seen.UnixMilli()
 	}
@@ -264,8 +264,8 @@ func askState(system *actor.ActorSystem, session uuid.UUID, address string, with
 	return state, nil
 }
 
-// rests asks a process whether it has no SMTP sessions.
-func (b *heartbeats) rests(session uuid.UUID, address string) bool {
+// hasNoSessions asks a process whether it has no SMTP sessions.
+func (b *heartbeats) hasNoSessions(session uuid.UUID, address string) bool {
 	state, err := askState(b.node.system, session, address, b.node.times.Ask)
 	return err == nil && state.GetResting()
 }

@@ -48,19 +48,19 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// RestFor is how long a lost process may still have SMTP sessions after it was last seen, if nobody knows that it is
+// LingerMax is how long a lost process may still have SMTP sessions after it was last seen, if nobody knows that it is
 // dead: receivers wait at least 5 minutes for the next command (RFC 5321 §4.5.3.2.7), and it may have sent commands
 // until its fence went up. Only tests use less.
-const RestFor = 5*time.Minute + 10*time.Second
+const LingerMax = 5*time.Minute + 10*time.Second
 
 // ShareTable says what one process may use, by one snapshot. Safe for concurrent use. Nil allows nothing.
 type ShareTable struct {
-	self    uuid.UUID
-	views   [][]ledger.Incarnation // each once
-	voters  []voter
-	resting []voter  // lost, perhaps still with sessions
-	silent  []uint64 // hashes of those of our keys that others may still have silent sessions with, ascending
-	unread  bool
+	self      uuid.UUID
+	views     [][]ledger.Incarnation // each once
+	voters    []voter
+	lingering []voter  // lost, perhaps still with sessions
+	silent    []uint64 // hashes of those of our keys that others may still have silent sessions with, ascending
+	unread    bool
 }
 
 // voter is one process and the views that its vote can mean: one, or two while its change is not settled.
@@ -71,7 +71,7 @@ type voter struct {
 }
 
 // ComputeShares returns the table of the process self for one snapshot. Keys of a lost process stay unused for restFor
-// (RestFor, outside of tests).
+// (LingerMax, outside of tests).
 func ComputeShares(roll ledger.NodeSnapshot, self uuid.UUID, restFor time.Duration) *ShareTable {
 	t := &ShareTable{self: self}
 	read, here := readByAll(roll, self)
@@ -92,7 +92,7 @@ func ComputeShares(roll ledger.NodeSnapshot, self uuid.UUID, restFor time.Durati
 			t.voters = append(t.voters, v)
 		}
 		if row.Status == ledger.NodeLost && !row.Dead && roll.Now.Sub(row.Seen) < restFor {
-			t.resting = append(t.resting, v)
+			t.lingering = append(t.lingering, v)
 		}
 	}
 	for _, row := range roll.Nodes {
@@ -149,7 +149,7 @@ func (t *ShareTable) Same(o *ShareTable) bool {
 		return a.session == b.session && a.counts == b.counts && slices.Equal(a.views, b.views)
 	}
 	return t.self == o.self && slices.EqualFunc(t.views, o.views, slices.Equal) &&
-		slices.EqualFunc(t.voters, o.voters, equal) && slices.EqualFunc(t.resting, o.resting, equal) &&
+		slices.EqualFunc(t.voters, o.voters, equal) && slices.EqualFunc(t.lingering, o.lingering, equal) &&
 		slices.Equal(t.silent, o.silent)
 }
 
@@ -175,7 +175,7 @@ func (t *ShareTable) Of(key string) (k, n int) {
 	for i, v := range t.views {
 		owners[i] = ownerOf(v, hashed)
 	}
-	for _, r := range t.resting {
+	for _, r := range t.lingering {
 		for _, v := range r.views {
 			if owners[v] == r.session {
 				return 0, len(t.voters)

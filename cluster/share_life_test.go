@@ -131,7 +131,7 @@ func (w *world) end(l *life, last time.Time) {
 func (w *world) read(l *life, sent time.Time) {
 	roll := w.roll()
 	l.sent, l.turn = sent, roll.Generation
-	l.table = ComputeShares(roll, l.self.Session, RestFor)
+	l.table = ComputeShares(roll, l.self.Session, LingerMax)
 }
 
 // retire counts out who was not seen for too long.

@@ -112,7 +112,7 @@ func TestShares(t *testing.T) {
 		{"until receivers have forgotten it", mine, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
 			r[2].Status, r[2].Generation, r[2].Silent = ledger.NodeLeft, 9, []uint64{Hash(mine)}
-			r[2].Seen = midnight.Add(-RestFor)
+			r[2].Seen = midnight.Add(-LingerMax)
 		}, 2, 2},
 		{"until it is known to be dead", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
@@ -120,11 +120,11 @@ func TestShares(t *testing.T) {
 		}, 2, 2},
 		{"or receivers have ended its sessions", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Status, r[2].Generation, r[2].Seen = ledger.NodeLost, 9, midnight.Add(-RestFor)
+			r[2].Status, r[2].Generation, r[2].Seen = ledger.NodeLost, 9, midnight.Add(-LingerMax)
 		}, 2, 2},
 		{"the instant before they rest", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
-			r[2].Status, r[2].Generation, r[2].Seen = ledger.NodeLost, 9, midnight.Add(time.Millisecond-RestFor)
+			r[2].Status, r[2].Generation, r[2].Seen = ledger.NodeLost, 9, midnight.Add(time.Millisecond-LingerMax)
 		}, 0, 2},
 		{"an end that somebody has not read counts the process in", moved, func(r []ledger.NodeRow) {
 			r[0].View, r[1].View = pair, pair
@@ -146,7 +146,7 @@ func TestShares(t *testing.T) {
 			rows := []ledger.NodeRow{rowOf(0, all), rowOf(1, all), rowOf(2, all)}
 			c.change(rows)
 			table := ComputeShares(ledger.NodeSnapshot{Now: midnight, Generation: 11, Nodes: rows},
-				processOf(0).Session, RestFor)
+				processOf(0).Session, LingerMax)
 			if k, n := table.Of(c.key); k != c.k || n != c.n {
 				t.Fatalf("may use %d of %d, want %d of %d", k, n, c.k, c.n)
 			}
@@ -182,12 +182,12 @@ func TestSame(t *testing.T) {
 			before, after := fresh(), fresh()
 			c.change(&after)
 			self := processOf(0).Session
-			if got := ComputeShares(before, self, RestFor).Same(ComputeShares(after, self, RestFor)); got != c.same {
+			if got := ComputeShares(before, self, LingerMax).Same(ComputeShares(after, self, LingerMax)); got != c.same {
 				t.Fatalf("same is %v, want %v", got, c.same)
 			}
 		})
 	}
-	some := ComputeShares(ledger.NodeSnapshot{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session, RestFor)
+	some := ComputeShares(ledger.NodeSnapshot{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session, LingerMax)
 	if none := (*ShareTable)(nil); !none.Same(nil) || none.Same(some) || some.Same(none) {
 		t.Fatal("no table is the same as none, and as no other")
 	}
@@ -195,12 +195,12 @@ func TestSame(t *testing.T) {
 
 func TestWhoIsNotInMayUseNothing(t *testing.T) {
 	roll := ledger.NodeSnapshot{Now: midnight, Generation: 1, Nodes: []ledger.NodeRow{rowOf(1, viewOf(1))}}
-	table := ComputeShares(roll, processOf(0).Session, RestFor)
+	table := ComputeShares(roll, processOf(0).Session, LingerMax)
 	if k, _ := table.Of("example.net"); k != 0 || table.Settled() || table.Voters() != 0 {
 		t.Fatalf("a process without a row may use %d parts", k)
 	}
 	roll.Nodes[0].Status = ledger.NodeLost
-	if k, _ := ComputeShares(roll, processOf(1).Session, RestFor).Of("example.net"); k != 0 {
+	if k, _ := ComputeShares(roll, processOf(1).Session, LingerMax).Of("example.net"); k != 0 {
 		t.Fatalf("a process that was counted out may use %d parts", k)
 	}
 }

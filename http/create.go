@@ -145,20 +145,20 @@ func parseLength(text []byte) (int64, bool) {
 
 type identity struct{ workspace, key uuid.UUID }
 
-// createGate admits one create of an identity at a time.
-type createGate struct {
+// createLock admits one create of an identity at a time.
+type createLock struct {
 	wait time.Duration // for the one inside
 
 	mu     sync.Mutex
 	inside map[identity]chan struct{} // guarded by mu; closed when the one inside leaves
 }
 
-func newCreateGate(wait time.Duration) *createGate {
-	return &createGate{wait: wait, inside: make(map[identity]chan struct{})}
+func newCreateLock(wait time.Duration) *createLock {
+	return &createLock{wait: wait, inside: make(map[identity]chan struct{})}
 }
 
 // enter waits for its turn, at most g.wait; leave must be called when ok.
-func (g *createGate) enter(ctx context.Context, id identity) (leave func(), ok bool) {
+func (g *createLock) enter(ctx context.Context, id identity) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, g.wait)
 	defer cancel()
 	for {

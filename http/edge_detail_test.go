@@ -145,12 +145,12 @@ func (d driver) active() []statusRow {
 			shown{Status: "verifying", Total: 9, Completed: 4, Rows: 10, RetryAfter: "1"}},
 		{"waiting for receivers", func() uuid.UUID {
 			id, l := d.prepared(nil)
-			d.must(d.book.Wait(d.ctx, l, ledger.Outlook{Next: time.Now().Add(time.Hour), Why: "9 addresses wait."}))
+			d.must(d.book.Wait(d.ctx, l, ledger.Estimate{Next: time.Now().Add(time.Hour), Why: "9 addresses wait."}))
 			return id
 		}, shown{Status: "waiting", Total: 9, Rows: 9, Issue: "receivers_wait", RetryAfter: "60"}},
 		{"waiting for receivers a moment", func() uuid.UUID {
 			id, l := d.prepared(nil)
-			d.must(d.book.Wait(d.ctx, l, ledger.Outlook{Next: time.Now().Add(time.Second)}))
+			d.must(d.book.Wait(d.ctx, l, ledger.Estimate{Next: time.Now().Add(time.Second)}))
 			return id
 		}, shown{Status: "waiting", Total: 9, Rows: 9, RetryAfter: "1"}},
 		{"cancelling", func() uuid.UUID {

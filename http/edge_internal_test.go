@@ -273,7 +273,7 @@ func TestRowsReadBack(t *testing.T) {
 // a bounded time, and others don't.
 func TestOneCreationAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newCreateGate(createWait)
+		g := newCreateLock(createWait)
 		leave, ok := g.enter(t.Context(), identity{key: [16]byte{1}})
 		if !ok {
 			t.Fatal("the first is not let in")

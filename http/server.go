@@ -48,7 +48,7 @@ type Server struct {
 	listener *listen.Listener
 	keys     *keyCache
 	limits   *requestLimits
-	creates  *createGate
+	creates  *createLock
 	balances *reads[uuid.UUID, ledger.Balance] // by workspace
 	details  *reads[detailOf, ledger.Verification]
 	listings *reads[historyOf, []byte] // pages of history, as they are sent
@@ -79,7 +79,7 @@ func New(o Options) (*Server, error) {
 		origins:  listen.NewOrigins(o.AllowedOrigins),
 		keys:     newKeyCache(o.Book, o.Now),
 		limits:   newRequestLimits(o.Limits, o.Nodes, o.Now),
-		creates:  newCreateGate(createWait),
+		creates:  newCreateLock(createWait),
 		looks:    newLooks(o.Limits.Reads, o.Nodes),
 		balances: newReads(o.Book.Balance, o.Writes, m.panics.Inc),
 		metrics:  m,

@@ -122,12 +122,12 @@ type Work interface {
 	Settle(ctx context.Context, s Settlement) (Verification, error)
 	// Wait marks a leased verification as Waiting for receivers until o.Next, or as Verifying with a zero time, and stores
 	// its outlook. Cancelling stays as it is. ErrIllegal for o.Why without o.Next, or one that CheckWhy refuses.
-	Wait(ctx context.Context, l Lease, o Outlook) (Verification, error)
+	Wait(ctx context.Context, l Lease, o Estimate) (Verification, error)
 	// Park marks a leased verification as Waiting for receivers until o.Next, stores the state of its work and gives
 	// the lease back: no node takes it before o.Next, unless it is cancelled. Cancelling stays as it is, with its
 	// lease. Without o.Next the status stays, and any node may take it at once. ErrIllegal for o.Why that CheckWhy
 	// refuses, and for a state above ParkedMax.
-	Park(ctx context.Context, l Lease, o Outlook, state []byte) (Verification, error)
+	Park(ctx context.Context, l Lease, o Estimate, state []byte) (Verification, error)
 	// Parked returns the last stored state; nil when there is none.
 	Parked(ctx context.Context, id uuid.UUID) ([]byte, error)
 	// Crashed gives back a lease after a program fault, and parks the verification for CrashPause. The second time it sets

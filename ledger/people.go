@@ -397,8 +397,8 @@ func (n NewSession) Check() error {
 	return nil
 }
 
-// Kept returns the session in storable form: without text that a database refuses, cut to AgentMax.
-func (n NewSession) Kept() NewSession {
+// Storable returns the session in storable form: without text that a database refuses, cut to AgentMax.
+func (n NewSession) Storable() NewSession {
 	n.Agent, n.Network = cut(n.Agent), cut(n.Network)
 	return n
 }

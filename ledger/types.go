@@ -153,7 +153,7 @@ type Verification struct {
 	Settlements   int64        // number of settlements so far
 	LeasedUntil   time.Time    // end of the lease; zero: none. Only from Evidence and OpenVerifications
 	LeasedBy      uuid.UUID    // node of the last lease; zero: none. Only from Evidence and OpenVerifications
-	RestsUntil    time.Time    // parked until then, perhaps in the past. Only from Evidence and OpenVerifications
+	ParkedUntil   time.Time    // parked until then, perhaps in the past. Only from Evidence and OpenVerifications
 	MadeBy        string       // who created it, as Actor names them; "": unknown
 }
 
@@ -235,8 +235,8 @@ type Settlement struct {
 	Why string
 }
 
-// Outlook is the engine's expectation for a verification in work.
-type Outlook struct {
+// Estimate is the engine's expectation for a verification in work.
+type Estimate struct {
 	Next     time.Time // when a receiver is due again; zero: there is work now
 	Expected time.Time // when the last address is expected to be final; zero: unknown
 

@@ -82,7 +82,7 @@ func (s *Session) Probe(ctx context.Context, addrs []Address, ask Ask) ([]Answer
 	}
 	p := probe{s: s, ask: ask, addrs: addrs, answers: slices.Grow(ask.Room[:0], len(addrs))[:len(addrs)]}
 	clear(p.answers)
-	p.survey()
+	p.choose()
 	first := s.counts.Rcpts == 0
 	stop := s.enter(ctx)
 	err := p.run(ctx)
@@ -142,8 +142,8 @@ type probe struct {
 	dropped bool // the remaining replies of the group are ignored
 }
 
-// survey finds the addresses that can be asked, and whether one needs SMTPUTF8.
-func (p *probe) survey() {
+// choose finds the addresses that can be asked, and whether one needs SMTPUTF8.
+func (p *probe) choose() {
 	for i, a := range p.addrs {
 		if p.answers[i].Err = p.s.unaskable(a); p.answers[i].Err == nil {
 			p.wide = p.wide || !a.ASCII()

@@ -32,7 +32,7 @@ type shell struct {
 	options   Options
 	held      *atomic.Int64 // number of leases, read by other goroutines
 	admission admissionQueue
-	turns     turns
+	rounds    workspaceRounds
 	leased    map[uuid.UUID]*leased
 	noting    map[uuid.UUID]bool // crashed, not yet told to the ledger
 	ready     bool               // the leases of an earlier process are returned
@@ -64,7 +64,7 @@ type renewing struct {
 func newShell(o Options, held *atomic.Int64) *shell {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &shell{options: o, held: held, admission: newAdmissionQueue(o.BytesMax, o.Weight),
-		turns: newTurns(o.LeasesMax, o.Weight), leased: map[uuid.UUID]*leased{}, noting: map[uuid.UUID]bool{},
+		rounds: newWorkspaceRounds(o.LeasesMax, o.Weight), leased: map[uuid.UUID]*leased{}, noting: map[uuid.UUID]bool{},
 		ctx: ctx, cancel: cancel}
 }
 
@@ -80,13 +80,13 @@ func (s *shell) eachRunning() iter.Seq2[uuid.UUID, *leased] {
 }
 
 type (
-	wake  struct{}
-	look  struct{}
-	renew struct{}
-	sweep struct{}
-	drain struct{ draining bool }
-	stop  struct{ done chan<- struct{} }
-	ask   struct{ id uuid.UUID } // what a verification waits for
+	wake   struct{}
+	search struct{}
+	renew  struct{}
+	sweep  struct{}
+	drain  struct{ draining bool }
+	stop   struct{ done chan<- struct{} }
+	ask    struct{ id uuid.UUID } // what a verification waits for
 
 	// answer is what became of a call of the ledger, and what follows from that.
 	answer struct {
@@ -100,17 +100,17 @@ func (s *shell) Receive(c actor.Context) {
 	now := time.Now()
 	switch m := c.Message().(type) {
 	case *actor.Started:
-		s.giveBack(c)
+		s.releaseOldLeases(c)
 	case *actor.Stopping, *actor.Restarting:
 		s.cancel()
 	case wake:
-		s.look(c, now)
-		s.tellLook(c)
-	case look:
+		s.searchWork(c, now)
+		s.checkCancelled(c)
+	case search:
 		s.expire(c, now)
 		s.search.skipped++
-		s.look(c, now)
-		s.after(c, lookEvery, look{})
+		s.searchWork(c, now)
+		s.after(c, searchEvery, search{})
 	case renew:
 		s.renew(c, now)
 		s.after(c, renewEvery, renew{})
@@ -149,9 +149,9 @@ func (s *shell) Receive(c actor.Context) {
 	s.tellDrained()
 }
 
-// giveBack ends the leases of an earlier process of this node, so that their work goes on at once and not when they run
-// out. It comes before the first lease, which it would end too.
-func (s *shell) giveBack(c actor.Context) {
+// releaseOldLeases ends the leases of an earlier process of this node, so that their work goes on at once and not when
+// they run out. It comes before the first lease, which it would end too.
+func (s *shell) releaseOldLeases(c actor.Context) {
 	s.call(c, s.ctx, func(ctx context.Context) error {
 		_, err := s.options.Book.Renew(ctx, s.options.Node, 0)
 		return err
@@ -163,7 +163,7 @@ func (s *shell) giveBack(c actor.Context) {
 		if err != nil {
 			s.options.Log.Warn("leases of an earlier life not given back, they run out", "err", err)
 		}
-		for _, round := range []any{look{}, renew{}, sweep{}} {
+		for _, round := range []any{search{}, renew{}, sweep{}} {
 			c.Send(c.Self(), round)
 		}
 	})
@@ -193,15 +193,15 @@ func (s *shell) call(
 	}, func() { root.Send(self, answer{process.ErrPanicked, then}) })
 }
 
-// tellLook makes the verifications see whether they were cancelled.
-func (s *shell) tellLook(c actor.Context) {
+// checkCancelled makes the verifications see whether they were cancelled.
+func (s *shell) checkCancelled(c actor.Context) {
 	for _, l := range s.eachRunning() {
 		c.Send(l.pid, verification.Look{})
 	}
 }
 
-// look asks for work.
-func (s *shell) look(c actor.Context, now time.Time) {
+// searchWork asks for work.
+func (s *shell) searchWork(c actor.Context, now time.Time) {
 	if s.search.underWay {
 		s.search.again = true
 		return
@@ -216,7 +216,7 @@ func (s *shell) look(c actor.Context, now time.Time) {
 	}
 	s.search.skipped = 0
 	s.search.underWay, s.search.again = true, false
-	except, asked := s.turns.except(), now
+	except, asked := s.rounds.except(), now
 	var found []ledger.Verification
 	s.call(c, s.ctx, func(ctx context.Context) (err error) {
 		found, err = s.options.Book.Lease(ctx, s.options.Node, room, leaseTTL, except...)
@@ -231,14 +231,14 @@ func (s *shell) look(c actor.Context, now time.Time) {
 			return
 		}
 		s.search.failed = 0
-		s.took(c, now, asked, found)
+		s.beginLeased(c, now, asked, found)
 		if s.draining {
-			s.releaseLine(c)
+			s.releaseWaiting(c)
 			return
 		}
 		s.begin(c, now)
-		if s.search.again || len(found) == room || s.turns.round() { // there may be more
-			s.look(c, now)
+		if s.search.again || len(found) == room || s.rounds.round() { // there may be more
+			s.searchWork(c, now)
 		}
 	})
 }
@@ -264,8 +264,8 @@ func (s *shell) weight() (leases int, addresses int64) {
 	return len(s.leased), addresses
 }
 
-// took notes verifications that were leased, and gives back those that can't be begun.
-func (s *shell) took(c actor.Context, now, asked time.Time, found []ledger.Verification) {
+// noteLease notes verifications that were leased, and gives back those that can't be begun.
+func (s *shell) beginLeased(c actor.Context, now, asked time.Time, found []ledger.Verification) {
 	for _, v := range found {
 		switch old := s.leased[v.ID]; {
 		case old == nil:
@@ -274,10 +274,10 @@ func (s *shell) took(c actor.Context, now, asked time.Time, found []ledger.Verif
 			s.release(c, v.ID, v.Epoch)
 			continue
 		default: // still queued under an earlier epoch
-			s.turns.ended(old.workspace)
+			s.rounds.ended(old.workspace)
 			s.admission.leave(v.ID)
 		}
-		if !s.turns.took(v.Workspace) {
+		if !s.rounds.noteLease(v.Workspace) {
 			s.release(c, v.ID, v.Epoch)
 			continue
 		}
@@ -321,14 +321,14 @@ func (s *shell) ended(c actor.Context, now time.Time, id uuid.UUID) {
 	s.admission.ended(l.workspace, l.bytes, l.nearly)
 	if !s.draining {
 		s.begin(c, now)
-		s.look(c, now)
+		s.searchWork(c, now)
 	}
 }
 
 // forget gives up what we knew of a lease.
 func (s *shell) forget(id uuid.UUID) {
 	if l, ok := s.leased[id]; ok {
-		s.turns.ended(l.workspace)
+		s.rounds.ended(l.workspace)
 		delete(s.leased, id)
 	}
 }
@@ -375,7 +375,7 @@ func (s *shell) tellMetrics() {
 	m.leases.Set(float64(len(s.leased)))
 	m.bytes.Set(float64(s.admission.bytes()))
 	m.waiting.Set(float64(len(s.admission.waiters)))
-	m.full.Set(float64(len(s.turns.leases.Full(s.options.Weight))))
+	m.full.Set(float64(len(s.rounds.leases.Full(s.options.Weight))))
 }
 
 // expire drops every lease that, by our own clock, may run out before it is renewed: another node may take it then.
@@ -394,7 +394,7 @@ func (s *shell) expire(c actor.Context, now time.Time) {
 
 // renew prolongs all leases in one statement.
 func (s *shell) renew(c actor.Context, now time.Time) {
-	s.tellLook(c) // for a cancel that was asked at another node
+	s.checkCancelled(c) // for a cancel that was asked at another node
 	if s.renewal.underWay {
 		s.renewal.late = true
 		return
@@ -413,7 +413,7 @@ func (s *shell) renew(c actor.Context, now time.Time) {
 			s.options.Log.Warn("leases not renewed", "err", err)
 		} else {
 			s.renewal.sent = sent
-			s.kept(c, leases)
+			s.compareLeases(c, leases)
 		}
 		if s.renewal.late && !s.draining {
 			s.renew(c, now)
@@ -421,8 +421,8 @@ func (s *shell) renew(c actor.Context, now time.Time) {
 	})
 }
 
-// kept compares our leases in the ledger with what we work on.
-func (s *shell) kept(c actor.Context, leases []ledger.Lease) {
+// compareLeases compares our leases in the ledger with what we work on.
+func (s *shell) compareLeases(c actor.Context, leases []ledger.Lease) {
 	ours := make(map[uuid.UUID]int64, len(leases))
 	for _, l := range leases {
 		ours[l.Verification] = l.Epoch
@@ -483,7 +483,7 @@ func (s *shell) drain(c actor.Context) {
 	for _, l := range s.eachRunning() {
 		c.Send(l.pid, verification.Drain{})
 	}
-	s.releaseLine(c)
+	s.releaseWaiting(c)
 	if s.stopSweep != nil {
 		s.stopSweep() // a sweep cut short has simply done less
 	}
@@ -496,10 +496,10 @@ func (s *shell) undrain(c actor.Context, now time.Time) {
 		return
 	}
 	s.draining = false
-	s.look(c, now)
+	s.searchWork(c, now)
 }
 
-func (s *shell) releaseLine(c actor.Context) {
+func (s *shell) releaseWaiting(c actor.Context) {
 	for _, w := range s.admission.waiters {
 		s.forget(w.state.ID)
 		s.release(c, w.state.ID, w.state.Epoch)

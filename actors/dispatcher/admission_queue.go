@@ -35,14 +35,14 @@ const (
 	// smallBytes is the largest size of a small file. Guess: 40,000 addresses, 3 MB of memory.
 	smallBytes = 1 << 20
 
-	// smallPart is the part of the memory that small files have for themselves.
-	smallPart = 4
+	// smallShare is the part of the memory that small files have for themselves.
+	smallShare = 4
 )
 
 // newAdmissionQueue makes a queue that admits so many bytes of files at a time.
 func newAdmissionQueue(most int64, weight func(uuid.UUID) int) admissionQueue {
-	return admissionQueue{small: quota.New[uuid.UUID](most / smallPart),
-		large: quota.New[uuid.UUID](most - most/smallPart), busy: map[uuid.UUID]int{}, weight: weight}
+	return admissionQueue{small: quota.New[uuid.UUID](most / smallShare),
+		large: quota.New[uuid.UUID](most - most/smallShare), busy: map[uuid.UUID]int{}, weight: weight}
 }
 
 // isSmall reports whether a file needs little memory.
@@ -120,21 +120,21 @@ func (l *admissionQueue) ended(workspace uuid.UUID, bytes int64, nearly bool) {
 // bytes is the size of the files at work.
 func (l *admissionQueue) bytes() int64 { return l.small.Used() + l.large.Used() }
 
-// turns says whose verification is leased next. In a round each workspace is served as many times as its weight. Each
-// has a share of the leases; one that uses all of it is passed over until one of its leases ends. It is plain Go.
-// Mailbox only.
-type turns struct {
+// workspaceRounds says whose verification is leased next. In a round each workspace is served as many times as its
+// weight. Each has a share of the leases; one that uses all of it is passed over until one of its leases ends. It is
+// plain Go. Mailbox only.
+type workspaceRounds struct {
 	leases *quota.Pool[uuid.UUID]
 	weight func(workspace uuid.UUID) int
 	served map[uuid.UUID]int // in this round
 }
 
-func newTurns(leases int, weight func(uuid.UUID) int) turns {
-	return turns{leases: quota.New[uuid.UUID](int64(leases)), weight: weight, served: map[uuid.UUID]int{}}
+func newWorkspaceRounds(leases int, weight func(uuid.UUID) int) workspaceRounds {
+	return workspaceRounds{leases: quota.New[uuid.UUID](int64(leases)), weight: weight, served: map[uuid.UUID]int{}}
 }
 
 // except lists the workspaces that get nothing now.
-func (t *turns) except() []uuid.UUID {
+func (t *workspaceRounds) except() []uuid.UUID {
 	out := map[uuid.UUID]struct{}{}
 	for _, workspace := range t.leases.Full(t.weight) {
 		out[workspace] = struct{}{}
@@ -148,18 +148,18 @@ func (t *turns) except() []uuid.UUID {
 	return list[:min(len(list), ledger.ExceptMax)]
 }
 
-// took notes a lease; false: it is more than the share of its workspace.
-func (t *turns) took(workspace uuid.UUID) bool {
+// noteLease notes a lease; false: it is more than the share of its workspace.
+func (t *workspaceRounds) noteLease(workspace uuid.UUID) bool {
 	t.served[workspace]++
 	return t.leases.Take(workspace, t.weight(workspace), 1)
 }
 
 // round begins another round and reports whether a workspace can be served again.
-func (t *turns) round() bool {
+func (t *workspaceRounds) round() bool {
 	changes := len(t.served) > 0
 	clear(t.served)
 	return changes
 }
 
 // ended gives a lease back.
-func (t *turns) ended(workspace uuid.UUID) { t.leases.Return(workspace, 1) }
+func (t *workspaceRounds) ended(workspace uuid.UUID) { t.leases.Return(workspace, 1) }

@@ -157,7 +157,7 @@ func TestTheMemoryOfALineIsBounded(t *testing.T) {
 
 func TestWorkspacesAreServedInTurn(t *testing.T) {
 	weights := map[uuid.UUID]int{{1}: 1, {2}: 2, {3}: 1}
-	turn := newTurns(100, func(w uuid.UUID) int { return weights[w] })
+	turn := newWorkspaceRounds(100, func(w uuid.UUID) int { return weights[w] })
 	var order []byte
 	for range 8 { // all three always have something to do, the first the oldest
 		except := turn.except()
@@ -171,7 +171,7 @@ func TestWorkspacesAreServedInTurn(t *testing.T) {
 				passed = passed || e[0] == id
 			}
 			if !passed {
-				turn.took(uuid.UUID{id})
+				turn.noteLease(uuid.UUID{id})
 				order = append(order, id)
 				break
 			}
@@ -181,11 +181,11 @@ func TestWorkspacesAreServedInTurn(t *testing.T) {
 }
 
 func TestWhoHasItsShareOfLeasesIsPassedOver(t *testing.T) {
-	turn := newTurns(8, equal)
+	turn := newWorkspaceRounds(8, equal)
 	greedy, other := uuid.UUID{1}, uuid.UUID{2}
 	n := 0
 	for ; len(turn.except()) == 0; n++ {
-		if !turn.took(greedy) {
+		if !turn.noteLease(greedy) {
 			t.Fatalf("lease %d is too many and was not passed over", n)
 		}
 		turn.round()
@@ -194,7 +194,7 @@ func TestWhoHasItsShareOfLeasesIsPassedOver(t *testing.T) {
 		t.Errorf("one workspace has %d of 8 leases, passed over: %v", n, turn.except())
 	}
 	for range 2 {
-		if !turn.took(other) {
+		if !turn.noteLease(other) {
 			t.Error("a newcomer gets no lease")
 		}
 		turn.round()

@@ -199,7 +199,7 @@ const (
 	// leaveLooks is how many looks for work a node that is ahead skips; every node looks once a second.
 	leaveLooks = 3
 
-	lookEvery   = time.Second      // how often to look for work without a hint
+	searchEvery = time.Second      // how often to look for work without a hint
 	sweepEvery  = 10 * time.Second // how often to run the ledger's timed steps
 	callWithin  = 15 * time.Second // one question to the ledger
 	overtakeMax = time.Minute      // how long other large files may overtake one that waits for memory

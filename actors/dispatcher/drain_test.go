@@ -59,7 +59,7 @@ func TestADispatcherThatDrainedFromItsStartTakesWork(t *testing.T) {
 	inBubble(t, func(o *office) {
 		d := o.starts()
 		d.Drain(true)
-		<-time.After(3 * lookEvery)
+		<-time.After(3 * searchEvery)
 		d.Drain(false)
 		synctest.Wait()
 		id := o.uploads("a@none.test\n") // nobody wakes it
@@ -77,7 +77,7 @@ func TestADispatcherThatStopsTakesNoWorkAgain(t *testing.T) {
 		d.root.Send(d.pid, stop{done}) // as Stop does, before it ends the actor
 		d.Drain(false)
 		<-done
-		<-time.After(3 * lookEvery)
+		<-time.After(3 * searchEvery)
 		if n := o.book.taken(id); n != 1 {
 			o.t.Errorf("it was leased %d times again", n-1)
 		}

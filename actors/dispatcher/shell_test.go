@@ -118,7 +118,7 @@ func (b *book) Release(ctx context.Context, l ledger.Lease) error {
 	return b.Store.Release(ctx, l)
 }
 
-func (b *book) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (ledger.Verification, error) {
+func (b *book) Park(ctx context.Context, l ledger.Lease, o ledger.Estimate, state []byte) (ledger.Verification, error) {
 	if err := b.on("release"); err != nil {
 		return ledger.Verification{}, err
 	}
@@ -460,7 +460,7 @@ func TestEachLeaseIsWeighedBeforeTheNext(t *testing.T) {
 			o.uploads(row)
 		}
 		o.starts()
-		<-time.After(lookEvery / 2)
+		<-time.After(searchEvery / 2)
 		effort.Is(o.t, o.book.handed(), 2, "were leased at once by a node that is ahead with 2")
 	})
 }
@@ -470,7 +470,7 @@ func TestANodeThatIsAheadLeavesNewWorkToOthersForAWhile(t *testing.T) {
 		o.ahead.Store(true)
 		id := o.uploads("a@none.test\n")
 		d := o.starts()
-		<-time.After((leaveLooks-1)*lookEvery - lookEvery/2)
+		<-time.After((leaveLooks-1)*searchEvery - searchEvery/2)
 		d.Wake()
 		synctest.Wait()
 		effort.Is(o.t, o.book.handed(), 0, "a node that is ahead leased at once")
@@ -487,7 +487,7 @@ func TestADrainedDispatcherTakesNothingAnyMore(t *testing.T) {
 		o.until("it gave its lease back", func() bool { return d.Leases() == 0 })
 		o.uploads("a@none.test\n")
 		d.Wake()
-		<-time.After(10 * lookEvery)
+		<-time.After(10 * searchEvery)
 		if n := o.book.handed(); n != 1 {
 			o.t.Errorf("%d verifications were leased after the drain, want none", n-1)
 		}
@@ -550,7 +550,7 @@ func TestLeasesThatCannotBeRenewedAreDroppedByOurClock(t *testing.T) {
 		o.book.refuse("lease", errAway)
 		began := time.Now()
 		o.until("the work is dropped", ended)
-		if took := time.Since(began); took > leaseTTL-leaseMargin+lookEvery || took < leaseTTL-leaseMargin-renewEvery {
+		if took := time.Since(began); took > leaseTTL-leaseMargin+searchEvery || took < leaseTTL-leaseMargin-renewEvery {
 			o.t.Errorf("dropped after %v, want about %v", took, leaseTTL-leaseMargin)
 		}
 		leased := o.book.count("lease")

@@ -52,16 +52,16 @@ const (
 // Snapshot is what an actor learned of its receiver, for the next actor. Times in it are what was left of them at its
 // writing.
 type Snapshot struct {
-	V        int      `json:"v"`
-	At       int64    `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
-	Limits   []Limit  `json:"limits,omitempty"`
-	Capacity Capacity `json:"capacity,omitzero"`
-	Pauses   int      `json:"pauses,omitempty"`
-	Paused   int64    `json:"paused_ms,omitempty"`
-	Excuse   Attempt  `json:"excuse,omitzero"`
-	Sources  []Source `json:"sources,omitempty"`
-	Lanes    []Lane   `json:"lanes,omitempty"`
-	Hosts    []Host   `json:"hosts,omitempty"`
+	V        int       `json:"v"`
+	At       int64     `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
+	Limits   []Limit   `json:"limits,omitempty"`
+	Capacity Capacity  `json:"capacity,omitzero"`
+	Pauses   int       `json:"pauses,omitempty"`
+	Paused   int64     `json:"paused_ms,omitempty"`
+	Excuse   Attempt   `json:"excuse,omitzero"`
+	Sources  []Source  `json:"sources,omitempty"`
+	Lanes    []HostSet `json:"lanes,omitempty"`
+	Hosts    []Host    `json:"hosts,omitempty"`
 }
 
 // Limit is one limit that was learned, by the number that its owner gives it.
@@ -93,20 +93,20 @@ type Attempt struct {
 	Why      string            `json:"why,omitempty"`
 }
 
-// Lane is the TLS mode of a set of hosts, and which of our sources they refuse.
-type Lane struct {
-	Key   string       `json:"key"`
-	TLS   uint8        `json:"tls,omitempty"`
-	Left  int64        `json:"left_ms,omitempty"`
-	Rests []Suspension `json:"rests,omitempty"`
+// HostSet is the TLS mode of a set of hosts, and which of our sources they refuse.
+type HostSet struct {
+	Key         string       `json:"key"`
+	TLS         uint8        `json:"tls,omitempty"`
+	Left        int64        `json:"left_ms,omitempty"`
+	Suspensions []Suspension `json:"rests,omitempty"`
 }
 
 // Suspension is how a set of hosts keeps away one of our sources.
 type Suspension struct {
-	Source string  `json:"source,omitempty"`
-	Left   int64   `json:"left_ms"`
-	Rests  int     `json:"rests"`
-	Last   Attempt `json:"last,omitzero"`
+	Source      string  `json:"source,omitempty"`
+	Left        int64   `json:"left_ms"`
+	Suspensions int     `json:"rests"`
+	Last        Attempt `json:"last,omitzero"`
 }
 
 // Host is one address of a host that failed.
@@ -120,14 +120,14 @@ type Host struct {
 
 // Source is what one source of one node did at the receiver, and how the receiver took it.
 type Source struct {
-	Source  string   `json:"source,omitempty"`
-	Left    int64    `json:"left_ms,omitempty"` // of its suspension
-	Rests   int      `json:"rests,omitempty"`
-	Last    Attempt  `json:"last,omitzero"`
-	Enough  int64    `json:"enough_ms,omitempty"` // of greylisting
-	Short   int64    `json:"short_ms,omitempty"`
-	Minutes []Minute `json:"minutes,omitempty"`
-	Tempo   Rate     `json:"tempo,omitzero"`
+	Source      string   `json:"source,omitempty"`
+	Left        int64    `json:"left_ms,omitempty"` // of its suspension
+	Suspensions int      `json:"rests,omitempty"`
+	Last        Attempt  `json:"last,omitzero"`
+	Enough      int64    `json:"enough_ms,omitempty"` // of greylisting
+	Short       int64    `json:"short_ms,omitempty"`
+	Minutes     []Minute `json:"minutes,omitempty"`
+	Rate        Rate     `json:"tempo,omitzero"`
 
 	HandedOn bool `json:"handed_on,omitempty"` // it is of another node than the one that stored it last
 }
@@ -141,8 +141,8 @@ type Rate struct {
 	Alone bool  `json:"alone,omitempty"`     // nothing passed
 	Long  int64 `json:"long_ms,omitempty"`   // the limit counts over so long
 
-	Kinds string `json:"greylists_by,omitempty"` // of replies
-	Never bool   `json:"never,omitempty"`        // and nothing had passed before
+	Kinds       string `json:"greylists_by,omitempty"` // of replies
+	NeverPassed bool   `json:"never,omitempty"`        // and nothing had passed before
 }
 
 // Minute is one minute of a refusal budget, so many milliseconds ago.
@@ -199,7 +199,7 @@ func (s *Snapshot) Life() time.Duration {
 		longest = max(longest, l.Left)
 	}
 	for _, l := range s.Lanes {
-		for _, r := range l.Rests {
+		for _, r := range l.Suspensions {
 			longest = max(longest, r.Left+LearnedFor.Milliseconds())
 		}
 	}
@@ -219,7 +219,7 @@ func (s *Source) Life() time.Duration {
 		return GreyFor
 	case s.Left > 0:
 		return min(time.Duration(s.Left)*time.Millisecond, HoldMost) + LearnedFor
-	case s.Tempo != Rate{}:
+	case s.Rate != Rate{}:
 		return RateFor
 	}
 	return LearnedFor
@@ -227,7 +227,7 @@ func (s *Source) Life() time.Duration {
 
 // Empty reports whether nothing is worth keeping.
 func (s *Source) Empty() bool {
-	return s.Left == 0 && s.Rests == 0 && s.Enough == 0 && s.Short == 0 && len(s.Minutes) == 0 && s.Tempo == Rate{}
+	return s.Left == 0 && s.Suspensions == 0 && s.Enough == 0 && s.Short == 0 && len(s.Minutes) == 0 && s.Rate == Rate{}
 }
 
 // shorter leaves something out: the source that came last, or when it is the only one its oldest minute, or all of it.
@@ -277,13 +277,14 @@ func cut(text string, n int) string { return text[:min(len(text), n)] }
 // RateOf returns the stored form of a pace.
 func RateOf(m throttle.RateMemory) Rate {
 	return Rate{max(1, int64(m.Rate*1000)), int64(m.Edge * 1000), int64(m.Usual * 1000), m.Grey, m.Alone,
-		m.Long.Milliseconds(), m.Kinds, m.Never}
+		m.Long.Milliseconds(), m.Kinds, m.NeverPassed}
 }
 
 // Memory returns a stored pace.
 func (r Rate) Memory() throttle.RateMemory {
 	return throttle.RateMemory{Rate: float64(r.Rate) / 1000, Edge: float64(r.Edge) / 1000, Usual: float64(r.Usual) / 1000,
-		Grey: r.Grey, Alone: r.Alone, Long: Millis(r.Long, time.Hour), Kinds: cut(r.Kinds, textMax), Never: r.Never}
+		Grey: r.Grey, Alone: r.Alone, Long: Millis(r.Long, time.Hour), Kinds: cut(r.Kinds, textMax),
+		NeverPassed: r.NeverPassed}
 }
 
 // Millis returns so many milliseconds, at least 0 and at most most.

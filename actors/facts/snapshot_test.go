@@ -25,11 +25,11 @@ func full() facts.Snapshot {
 	return facts.Snapshot{V: facts.SnapshotVersion, At: begin.UnixMilli(), Pauses: 2, Paused: 1000, Excuse: last,
 		Limits:   []facts.Limit{{Which: 1, Most: 3, Left: 5000}},
 		Capacity: facts.Capacity{Most: 4, Hold: 60_000, Left: 5000},
-		Sources: []facts.Source{{Source: "192.0.2.1", Left: 5000, Rests: 1, Last: last, Enough: 1, Short: 1,
+		Sources: []facts.Source{{Source: "192.0.2.1", Left: 5000, Suspensions: 1, Last: last, Enough: 1, Short: 1,
 			Minutes: []facts.Minute{{Ago: 1, Accepted: 2, Refused: 3}},
-			Tempo:   facts.RateOf(throttle.RateMemory{Rate: 1.5, Edge: 2})}},
-		Lanes: []facts.Lane{{Key: "mx1", TLS: 1, Left: 5000,
-			Rests: []facts.Suspension{{Source: "192.0.2.1", Left: 5000, Rests: 1, Last: last}}}},
+			Rate:    facts.RateOf(throttle.RateMemory{Rate: 1.5, Edge: 2})}},
+		Lanes: []facts.HostSet{{Key: "mx1", TLS: 1, Left: 5000,
+			Suspensions: []facts.Suspension{{Source: "192.0.2.1", Left: 5000, Suspensions: 1, Last: last}}}},
 		Hosts: []facts.Host{{Host: "mx1", At: "192.0.2.49", Left: 5000, Failures: 1, Last: last}}}
 }
 
@@ -103,7 +103,7 @@ func TestTheTextFits(t *testing.T) {
 	name := strings.Repeat("x", 200)
 	for n := range 100 {
 		s.Hosts = append(s.Hosts, facts.Host{Host: fmt.Sprint(name, n)})
-		s.Lanes = append(s.Lanes, facts.Lane{Key: fmt.Sprint(name, n)})
+		s.Lanes = append(s.Lanes, facts.HostSet{Key: fmt.Sprint(name, n)})
 		s.Sources = append(s.Sources, facts.Source{Source: fmt.Sprint(name, n)})
 		s.Sources[0].Minutes = append(s.Sources[0].Minutes, facts.Minute{Ago: int64(n), Refused: n})
 	}
@@ -131,10 +131,11 @@ func TestLife(t *testing.T) {
 		{"a pause of a year", facts.Snapshot{Paused: hours(9000)}, 24 * time.Hour},
 		{"a limit", facts.Snapshot{Limits: []facts.Limit{{Left: hours(2)}}}, 2 * time.Hour},
 		{"a host", facts.Snapshot{Hosts: []facts.Host{{Left: hours(2)}}}, 3 * time.Hour},
-		{"a lane", facts.Snapshot{Lanes: []facts.Lane{{Rests: []facts.Suspension{{Left: hours(2)}}}}}, 3 * time.Hour},
+		{"a host set", facts.Snapshot{Lanes: []facts.HostSet{{Suspensions: []facts.Suspension{{Left: hours(2)}}}}},
+			3 * time.Hour},
 		{"a source", facts.Snapshot{Sources: []facts.Source{{Left: hours(2)}}}, 3 * time.Hour},
 		{"greylisting", facts.Snapshot{Sources: []facts.Source{{Enough: 1}}}, 24 * time.Hour},
-		{"a rate", facts.Snapshot{Sources: []facts.Source{{Tempo: facts.Rate{Rate: 1}}}}, 4 * time.Hour},
+		{"a rate", facts.Snapshot{Sources: []facts.Source{{Rate: facts.Rate{Rate: 1}}}}, 4 * time.Hour},
 	} {
 		effort.Is(t, c.s.Life(), c.want, c.name)
 		if c.s.Empty() {

@@ -247,7 +247,7 @@ func (i *Inspector) taught(ctx context.Context, out *Explanation) {
 			over(out, l.Field, l.Value, Said{Layer: throttle.LayerLearned.String(), Where: "node " + d.Node, Until: l.Until})
 		}
 		for _, s := range d.Sources {
-			t := s.Tempo
+			t := s.Rate
 			if t.Phase == "" || t.Phase == string(throttle.PhaseFull) || t.Rate >= t.Ceiling {
 				continue
 			}

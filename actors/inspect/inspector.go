@@ -34,7 +34,7 @@ type Node interface {
 
 // LocalReceivers are the receivers of this node; receiver.Registry is one.
 type LocalReceivers interface {
-	Survey(ctx context.Context) []Receiver
+	CollectStatus(ctx context.Context) []Receiver
 	Detail(ctx context.Context, key string) []ReceiverDetail
 	Close(ctx context.Context, key string, session int) bool
 	Forget(ctx context.Context, key, what string) []Forgotten
@@ -62,7 +62,7 @@ type Options struct {
 	Guard *process.PanicGuard // of what it does beside; nil: none
 }
 
-// Inspector asks all nodes, and answers for this one. Safe for concurrent use. It is the Survey of the admin API.
+// Inspector asks all nodes, and answers for this one. Safe for concurrent use. It is the Inspector of the admin API.
 type Inspector struct {
 	options Options
 	node    atomic.Pointer[Node] // nil until Join

@@ -69,7 +69,7 @@ type quietReceivers struct {
 	busy   []Receiver
 }
 
-func (q quietReceivers) Survey(context.Context) []Receiver                    { return q.busy }
+func (q quietReceivers) CollectStatus(context.Context) []Receiver             { return q.busy }
 func (quietReceivers) Detail(context.Context, string) []ReceiverDetail        { return nil }
 func (quietReceivers) Close(context.Context, string, int) bool                { return false }
 func (quietReceivers) Forget(context.Context, string, string) []Forgotten     { return nil }
@@ -474,7 +474,7 @@ func TestWhatAReceiverTeachesGoesBeforeTheRules(t *testing.T) {
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
 		"node-1": living(ReceiverDetail{Receiver: Receiver{Key: "operator.net", State: "resting", Why: "421 slow down",
 			Until: until, Sources: []ReceiverSource{{Source: "192.0.2.1",
-				Tempo: RateStatus{Rate: 0.5, Ceiling: 5, Phase: "holding", Why: "451 at 0.6/s"}}}},
+				Rate: RateStatus{Rate: 0.5, Ceiling: 5, Phase: "holding", Why: "451 at 0.6/s"}}}},
 			Learned: []Limit{{Field: "rcpts_per_connection", Value: "7", Until: until}}},
 			Receiver{Key: "suffix:x.operator.net"})}})
 	got, err := c.Explain(t.Context(), "customer.example")

@@ -61,7 +61,7 @@ type ReceiverSource struct {
 	Reason   string     `json:"reason,omitempty"`
 	Sessions int        `json:"sessions"`
 	Budget   int        `json:"budget"` // refusals left this hour
-	Tempo    RateStatus `json:"tempo"`
+	Rate     RateStatus `json:"tempo"`
 }
 
 // RateStatus is the rate that was found for a source at a receiver.

@@ -135,11 +135,11 @@ type Timer struct {
 	set   bool
 	timer *time.Timer // of the newest turn; nil: it was due at once
 	due   time.Time
-	turn  uint64
+	seq   uint64
 }
 
 // WakeUp is the message that a timer sends to its actor.
-type WakeUp struct{ turn uint64 }
+type WakeUp struct{ seq uint64 }
 
 // Set wakes the actor of c at a time, or now if that is past. A timer already set to an earlier time stays; the zero
 // time sets nothing.
@@ -148,8 +148,8 @@ func (t *Timer) Set(c actor.Context, now, wake time.Time) {
 		return
 	}
 	t.Stop()
-	t.turn++
-	root, self, turn := c.ActorSystem().Root, c.Self(), t.turn
+	t.seq++
+	root, self, turn := c.ActorSystem().Root, c.Self(), t.seq
 	t.set, t.due = true, wake
 	if !wake.After(now) {
 		// Never a timer of length zero: in a synctest bubble Go 1.26 runs it on the caller's stack, where the race
@@ -162,7 +162,7 @@ func (t *Timer) Set(c actor.Context, now, wake time.Time) {
 
 // Rang takes a WakeUp, unsets the timer, and returns how late it is. False: the message is of an older setting.
 func (t *Timer) Rang(m WakeUp, now time.Time) (late time.Duration, ok bool) {
-	if m.turn != t.turn || !t.set {
+	if m.seq != t.seq || !t.set {
 		return 0, false
 	}
 	t.set, t.timer = false, nil

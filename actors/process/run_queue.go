@@ -198,10 +198,10 @@ const (
 	// watchEvery is the time between two looks at the clock.
 	watchEvery = 250 * time.Millisecond
 
-	// toldFrom is the shortest pause that is logged, and toldwatchEvery how long after a line a short pause isn't
+	// loggedFrom is the shortest pause that is logged, and toldwatchEvery how long after a line a short pause isn't
 	// logged again, as on a machine that is always slow. Guesses.
-	toldFrom       = time.Second
-	toldwatchEvery = 10 * time.Second
+	loggedFrom  = time.Second
+	loggedEvery = 10 * time.Second
 )
 
 // Watchdog notices when nothing of the process ran. A process has one. Nil has seen no pause. Safe for concurrent use.
@@ -215,9 +215,9 @@ type Watchdog struct {
 	ran  atomic.Pointer[time.Time] // when the process was last seen to run
 	long atomic.Uint64
 
-	mu   sync.Mutex // held while ran is set
-	used time.Duration
-	told time.Time
+	mu     sync.Mutex // held while ran is set
+	used   time.Duration
+	logged time.Time
 }
 
 // NewWatchdog makes a watchdog and registers its metrics; Run lets it watch.
@@ -275,13 +275,13 @@ func (w *Watchdog) checkClock(now time.Time) {
 		w.long.Add(1)
 	}
 	w.ran.Store(&now)
-	if took < toldFrom {
+	if took < loggedFrom {
 		return
 	}
 	w.pauses.Inc()
 	w.paused.Add(took.Seconds())
-	if took >= Long || w.told.IsZero() || now.Sub(w.told) >= toldwatchEvery {
-		w.told = now
+	if took >= Long || w.logged.IsZero() || now.Sub(w.logged) >= loggedEvery {
+		w.logged = now
 		w.log.Warn("process was paused", "took", took, "cpu", ran)
 	}
 }

@@ -68,7 +68,7 @@ func TestASlowMachineIsNoPause(t *testing.T) {
 		r.later(time.Second+watchEvery, 2*time.Second, Long-time.Millisecond)
 	}
 	effort.Is(t, r.Pauses(), 0, "pauses")
-	if most := 1 + int(60*(7*time.Second+watchEvery)/toldwatchEvery); r.lines() > most {
+	if most := 1 + int(60*(7*time.Second+watchEvery)/loggedEvery); r.lines() > most {
 		t.Errorf("%d lines, at most %d are wanted", r.lines(), most)
 	}
 }

@@ -25,7 +25,7 @@ type Actor struct {
 	key        string
 	waiting    *waiting               // offers that came before it had a slot; nil: it has one
 	slot       *registry.ReceiverSlot // nil: it has none and waits for none
-	resting    bool                   // as its slot has it: it can be given up for another receiver
+	released   bool                   // as its slot has it: it can be given up for another receiver
 	scheduler  *scheduler.Scheduler   // nil: not begun, or over
 	scheduling scheduler.Options
 	handle     *registry.Handle
@@ -79,9 +79,9 @@ func (a *Actor) Receive(c actor.Context) {
 	now := time.Now()
 	switch m := c.Message().(type) {
 	case *cluster.ClusterInit:
-		a.key, a.waiting = m.Identity.Identity, &waiting{since: now, offers: map[wire.TaskKey]*held{}}
+		a.key, a.waiting = m.Identity.Identity, &waiting{since: now, offers: map[wire.TaskKey]*heldOffer{}}
 		a.options.Registry.subscribe(c.ActorSystem())
-		a.timer.Set(c, now, now.Add(min(a.idle, pulseEvery)))
+		a.timer.Set(c, now, now.Add(min(a.idle, heartbeatEvery)))
 		return
 	case *actor.Stopping:
 		a.stop(c)
@@ -112,7 +112,7 @@ func (a *Actor) begin(c actor.Context, now time.Time) {
 	root, self := c.ActorSystem().Root, c.Self()
 	a.handle.Listen(func(msg any) { root.Send(self, msg) })
 	a.paused = a.options.pauses()
-	a.options.Metrics.living.Inc()
+	a.options.Metrics.receivers.Inc()
 	offers := a.waiting.offers
 	a.waiting = nil
 	for _, h := range offers {
@@ -139,7 +139,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 		a.scheduler.SessionClosed(now, m.id)
 	case sessionCrashed:
 		a.scheduler.SessionCrashed(now, m.id)
-	case look:
+	case question:
 		m.at(a.scheduler, now)
 		return m.changes
 	case registry.Changed:
@@ -150,7 +150,7 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 			c.Stop(c.Self())
 			return false
 		}
-		a.resting = false
+		a.released = false
 		a.slot.Stay()
 	case departed:
 		c.Stop(c.Self())
@@ -183,8 +183,8 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 		a.timer.Set(c, now, wake)
 		return
 	}
-	if resting := !a.scheduler.HasWork(); resting != a.resting {
-		a.resting = resting
+	if resting := !a.scheduler.HasWork(); resting != a.released {
+		a.released = resting
 		a.slot.SetIdle(resting)
 	}
 	if since, idle := a.scheduler.IdleSince(); idle {
@@ -223,7 +223,7 @@ func (a *Actor) do(c actor.Context, s scheduler.Step) {
 	case scheduler.KnowFact:
 		root, self := c.ActorSystem().Root, c.Self()
 		a.writer.Know(s.Key, func(f facts.Fact) {
-			root.Send(self, look{func(s *scheduler.Scheduler, now time.Time) { s.Recall(now, f.Data) }, true})
+			root.Send(self, question{func(s *scheduler.Scheduler, now time.Time) { s.Recall(now, f.Data) }, true})
 		})
 	case scheduler.KeepFact:
 		a.writer.Keep(s.Fact, nil)
@@ -279,7 +279,7 @@ func (a *Actor) stop(c actor.Context) {
 	if a.scheduler == nil {
 		return
 	}
-	a.options.Metrics.living.Dec()
+	a.options.Metrics.receivers.Dec()
 	a.options.Metrics.sessions.Sub(float64(len(a.sessions)))
 	for id, slot := range a.scheduler.Slots() {
 		if a.sessions[id] == nil { // never begun: we crashed

@@ -18,7 +18,7 @@ type Metrics struct {
 	*scheduler.Metrics
 	sessions  prometheus.Gauge
 	opened    prometheus.Counter
-	living    prometheus.Gauge
+	receivers prometheus.Gauge
 	shareless prometheus.Gauge
 
 	slots     atomic.Pointer[registry.ReceiverSlots]
@@ -28,10 +28,10 @@ type Metrics struct {
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		Metrics:  scheduler.NewMetrics(r),
-		sessions: process.NewGauge(r, "smtp_sessions", "SMTP sessions open or opening."),
-		opened:   process.NewCounter(r, "smtp_sessions_opened_total", "SMTP sessions begun."),
-		living:   process.NewGauge(r, "receivers", "Receiver actors that live on this node."),
+		Metrics:   scheduler.NewMetrics(r),
+		sessions:  process.NewGauge(r, "smtp_sessions", "SMTP sessions open or opening."),
+		opened:    process.NewCounter(r, "smtp_sessions_opened_total", "SMTP sessions begun."),
+		receivers: process.NewGauge(r, "receivers", "Receiver actors that live on this node."),
 		shareless: process.NewGauge(r, "receivers_without_share",
 			"Receiver actors on this node whose share of the limits is zero."),
 	}
@@ -39,7 +39,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		"SMTP sessions that ended here and that receivers may still hold.", m.silent)
 	process.NewGaugeFunc(r, "receivers_waiting",
 		"Receiver actors that wait until fewer than smtp.receivers_at_once have work on this node.", m.waiting)
-	r.MustRegister(status.NewCollector(m.survey))
+	r.MustRegister(status.NewCollector(m.collectStatus))
 	return m
 }
 
@@ -59,11 +59,11 @@ func (m *Metrics) silent() float64 {
 	return 0
 }
 
-// survey asks the receivers of the node; false: there is none yet.
-func (m *Metrics) survey(ctx context.Context) ([]inspect.Receiver, bool) {
+// collectStatus asks the receivers of the node; false: there is none yet.
+func (m *Metrics) collectStatus(ctx context.Context) ([]inspect.Receiver, bool) {
 	living := m.collected.Load()
 	if living == nil {
 		return nil, false
 	}
-	return living.Survey(ctx), true
+	return living.CollectStatus(ctx), true
 }

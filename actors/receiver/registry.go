@@ -63,7 +63,7 @@ func (l *Registry) subscribe(system *actor.ActorSystem) {
 	l.once.Do(func() {
 		system.EventStream.Subscribe(func(event any) {
 			if gone, ok := event.(*remote.EndpointTerminatedEvent); ok {
-				l.Broadcast(look{func(s *scheduler.Scheduler, _ time.Time) { s.LoseClients(gone.Address) }, true})
+				l.Broadcast(question{func(s *scheduler.Scheduler, _ time.Time) { s.LoseClients(gone.Address) }, true})
 			}
 		})
 	})

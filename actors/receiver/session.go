@@ -250,8 +250,8 @@ func (a *sessionActor) begin(m scheduler.AskProbes) scheduler.Report {
 	return r
 }
 
-// held reports whether no further RCPT may be sent for this batch. It waits until that is known.
-func (a *sessionActor) held(m *scheduler.AskProbes) bool {
+// mustStop reports whether no further RCPT may be sent for this batch. It waits until that is known.
+func (a *sessionActor) mustStop(m *scheduler.AskProbes) bool {
 	over := func() bool {
 		return a.leaving.Load() || a.socket.Halted.Load() || !a.socket.MayGoOn(m.Version) || a.options.Fenced() ||
 			a.pauses() != m.Pauses
@@ -360,7 +360,7 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 	stop := verdict.ActNone
 	r.Answered = scheduler.MakeAnswered(len(r.Unanswered))
 	judged := r.Answered[:len(r.Unanswered)] // by what was asked
-	ask := smtp.Ask{Pipelining: m.Pipelining, RefusedMax: m.RefusedMax, Hold: func() bool { return a.held(m) },
+	ask := smtp.Ask{Pipelining: m.Pipelining, RefusedMax: m.RefusedMax, Hold: func() bool { return a.mustStop(m) },
 		Sizes: func() (int, int) { return m.Transaction.Now(), m.Group.Now() }, Doubt: a.doubts, Room: w.answers}
 	at := 0 // into r.Rest; what can't be asked is skipped
 	ask.Stop = func(address smtp.Address, reply smtp.Reply) bool {

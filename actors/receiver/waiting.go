@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// pulseEvery is how often the clients of a receiver without a slot are told that it waits; after five seconds
+	// heartbeatEvery is how often the clients of a receiver without a slot are told that it waits; after five seconds
 	// without a message they would look for another actor.
-	pulseEvery = time.Second
+	heartbeatEvery = time.Second
 
 	// staleAfter is how long an offer counts without being repeated, which clients do every few seconds. It is also how
 	// long a receiver without any offer lives.
@@ -29,10 +29,10 @@ const (
 // hundred bytes. Mailbox only.
 type waiting struct {
 	since  time.Time
-	offers map[wire.TaskKey]*held
+	offers map[wire.TaskKey]*heldOffer
 }
 
-type held struct {
+type heldOffer struct {
 	client scheduler.Client
 	offer  *wire.Offer
 	at     time.Time
@@ -58,7 +58,7 @@ func (a *Actor) await(c actor.Context, now time.Time) {
 		if _, ok := a.timer.Rang(m, now); !ok {
 			return
 		}
-		a.pulse(c, now)
+		a.sendHeartbeats(c, now)
 	default:
 		return
 	}
@@ -66,7 +66,7 @@ func (a *Actor) await(c actor.Context, now time.Time) {
 		c.Stop(c.Self())
 		return
 	}
-	a.timer.Set(c, now, now.Add(min(a.idle, pulseEvery)))
+	a.timer.Set(c, now, now.Add(min(a.idle, heartbeatEvery)))
 }
 
 // hold keeps an offer until there is a slot; the first offer asks for one.
@@ -83,7 +83,7 @@ func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
 		c.Respond(&wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_FULL})
 		return
 	}
-	w.offers[key] = &held{client: clientOf(c.Sender()), offer: m, at: now}
+	w.offers[key] = &heldOffer{client: clientOf(c.Sender()), offer: m, at: now}
 	if a.slot != nil {
 		return
 	}
@@ -94,8 +94,8 @@ func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
 	}
 }
 
-// pulse tells every client that the receiver waits, and drops offers that aren't repeated.
-func (a *Actor) pulse(c actor.Context, now time.Time) {
+// sendHeartbeats tells every client that the receiver waits, and drops offers that aren't repeated.
+func (a *Actor) sendHeartbeats(c actor.Context, now time.Time) {
 	for key, h := range a.waiting.offers {
 		if now.Sub(h.at) >= staleAfter {
 			delete(a.waiting.offers, key)

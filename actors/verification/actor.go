@@ -73,7 +73,7 @@ type Actor struct {
 	settlement settlement
 	marks      marks
 	looking    looking
-	seen       survey
+	seen       status
 	parking    *parking  // nil: it isn't being parked
 	parkAt     time.Time // not before
 	quietAt    time.Time // since when nothing can be done for long
@@ -100,7 +100,7 @@ type settlement struct {
 type marks struct {
 	waiting  bool // the ledger says so
 	changed  time.Time
-	outlook  outlooks // what the ledger was last told
+	estimate published // what the ledger was last told
 	underWay bool
 	next     time.Time // none before, since the last one failed
 }
@@ -146,7 +146,7 @@ func (a *Actor) Receive(c actor.Context) {
 		a.stop()
 		return
 	case *actor.Stopped: // whoever keeps this PID then keeps the actor alone in memory
-		a.plan, a.domains, a.parking, a.seen = nil, domainActors{}, nil, survey{}
+		a.plan, a.domains, a.parking, a.seen = nil, domainActors{}, nil, status{}
 		return
 	case done:
 		m.then(c, now, m.err)
@@ -154,15 +154,15 @@ func (a *Actor) Receive(c actor.Context) {
 		a.finals(c, now, m)
 	case domain.Waits:
 		if w := a.open(m.Domain); w != nil {
-			w.told = m
+			w.waits = m
 		}
 		return
 	case Ask:
-		c.Respond(a.told(now))
+		c.Respond(a.answerStatus(now))
 		return
 	case domain.Quiet:
 		if w := a.open(m.Domain); w != nil {
-			a.plan.rest(w, m.Until)
+			a.plan.noteWait(w, m.Until)
 		}
 	case *actor.Terminated:
 		a.gone(c, now, m.Who)
@@ -173,7 +173,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case panicked:
 		panic("a task of this verification panicked") // so that the dispatcher gives it back
 	case Look:
-		a.look(c)
+		a.checkCancelled(c)
 	case Drain:
 		a.drain(c)
 	case Lost:
@@ -211,11 +211,11 @@ func (a *Actor) stop() {
 	}
 	a.options.Metrics.domains.Sub(float64(len(a.domains.pids)))
 	a.options.Domain.Load.End(a.state.Workspace, a.domains.counted)
-	a.weigh(-a.left)
+	a.addLeft(-a.left)
 }
 
-// weigh updates the node's count of open addresses.
-func (a *Actor) weigh(n int64) {
+// addLeft updates the node's count of open addresses.
+func (a *Actor) addLeft(n int64) {
 	a.left += n
 	a.options.Left.Add(n)
 }
@@ -252,9 +252,9 @@ func (a *Actor) loaded(c actor.Context, now time.Time, m loaded, err error) {
 			a.plan.takeUp(m.left.Domains)
 			a.marks.changed = now
 		}
-		a.marks.outlook = outlookOf(m.state, now)
-		a.weigh(int64(len(m.plan.order)))
-		a.look(c) // it may have been cancelled while the file was read
+		a.marks.estimate = publishedOf(m.state, now)
+		a.addLeft(int64(len(m.plan.order)))
+		a.checkCancelled(c) // it may have been cancelled while the file was read
 	}
 	a.schedule(c)
 }
@@ -268,10 +268,10 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 		a.plan.throughput.note(now, a.plan.final, a.plan.next-len(a.plan.open))
 		a.settle(c, now, false)
 		if a.parking == nil {
-			a.mark(c, now)
+			a.publishStatus(c, now)
 		}
 		a.park(c, now)
-		if !a.nearly && a.plan.remaining() <= a.plan.file.Len()/nearlyPart {
+		if !a.nearly && a.plan.remaining() <= a.plan.file.Len()/nearlyShare {
 			a.nearly = true
 			c.Send(c.Parent(), Nearly{a.state.ID})
 		}
@@ -330,8 +330,8 @@ func (a *Actor) beginDomains(c actor.Context, now time.Time) {
 
 func (a *Actor) spawn(c actor.Context, now time.Time, name string) {
 	file, open := a.plan.file, a.plan.open[name]
-	a.plan.rest(open, time.Time{})
-	open.begun, open.told = now, domain.Waits{}
+	a.plan.noteWait(open, time.Time{})
+	open.begun, open.waits = now, domain.Waits{}
 	w := domain.Work{Verification: a.state.ID, Workspace: a.state.Workspace, Epoch: a.lease.Epoch,
 		Domain: name, Tries: open.crashes, Ordinals: a.plan.ordinals(open), Deadline: a.deadline, Left: a.plan.left[name],
 		Local: func(ordinal uint32) string { return file.Address(int(ordinal)).Local }, LedgerBehind: &a.plan.behind}
@@ -365,7 +365,7 @@ func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
 	w.left -= a.plan.final - before
 	if m.Done {
 		if w.size <= smallMax {
-			a.plan.took.add(now.Sub(w.begun))
+			a.plan.durations.add(now.Sub(w.begun))
 		}
 		a.finish(c, m.Domain)
 		a.parked(c, m.Domain)
@@ -445,9 +445,9 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	}
 	a.settlement.underWay = true
 	s := ledger.Settlement{Lease: a.lease, Number: a.settlement.number, Results: results,
-		Expected: whole(a.survey(now).finish)}
+		Expected: whole(a.recentStatus(now).finish)}
 	if a.marks.waiting {
-		s.Why = a.survey(now).sentence()
+		s.Why = a.recentStatus(now).sentence()
 	}
 	entries := a.plan.entries
 	var state ledger.Verification
@@ -496,7 +496,7 @@ func (a *Actor) settled(c actor.Context, now time.Time, state ledger.Verificatio
 		}
 	}
 	a.state = state
-	a.marks.outlook = outlookOf(state, now)
+	a.marks.estimate = publishedOf(state, now)
 	if state.Status.Final() {
 		a.options.Log.Info("verification finished", "verification", state.ID, "status", state.Status,
 			"settlement", state.Settlements)
@@ -509,7 +509,7 @@ func (a *Actor) settled(c actor.Context, now time.Time, state ledger.Verificatio
 func (a *Actor) count(took time.Duration) {
 	a.options.Metrics.settlements.Inc()
 	a.options.Metrics.settling.Observe(took.Seconds())
-	a.weigh(-int64(len(a.plan.batched)))
+	a.addLeft(-int64(len(a.plan.batched)))
 	type kind struct {
 		outcome smtp.Outcome
 		reason  smtp.Reason
@@ -558,8 +558,8 @@ func (a *Actor) refused(c actor.Context, err error) bool {
 	return true
 }
 
-// look asks the ledger whether the customer cancelled.
-func (a *Actor) look(c actor.Context) {
+// checkCancelled asks the ledger whether the customer cancelled.
+func (a *Actor) checkCancelled(c actor.Context) {
 	if a.mode != working || a.looking.underWay {
 		a.looking.again = a.looking.underWay // the answer under way may be older than the cancel
 		return
@@ -575,7 +575,7 @@ func (a *Actor) look(c actor.Context) {
 			a.looked(state)
 		}
 		if a.looking.again {
-			a.look(c)
+			a.checkCancelled(c)
 		}
 	})
 }

@@ -291,7 +291,7 @@ func (b *faulty) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verifi
 	return b.through(func() (ledger.Verification, error) { return b.watched.Settle(ctx, s) })
 }
 
-func (b *faulty) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+func (b *faulty) Wait(ctx context.Context, l ledger.Lease, o ledger.Estimate) (ledger.Verification, error) {
 	if b.noWait.Load() {
 		if b.waits.Add(1) > 100 {
 			<-ctx.Done() // else a loop would stop the bubble's clock
@@ -301,7 +301,9 @@ func (b *faulty) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (le
 	return b.through(func() (ledger.Verification, error) { return b.watched.Wait(ctx, l, o) })
 }
 
-func (b *faulty) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (ledger.Verification, error) {
+func (b *faulty) Park(
+	ctx context.Context, l ledger.Lease, o ledger.Estimate, state []byte,
+) (ledger.Verification, error) {
 	if b.noWait.Load() {
 		b.waits.Add(1)
 		return ledger.Verification{}, errLedger
@@ -388,7 +390,7 @@ func (b *unsure) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verifi
 	return v, err
 }
 
-func (b *unsure) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+func (b *unsure) Wait(ctx context.Context, l ledger.Lease, o ledger.Estimate) (ledger.Verification, error) {
 	if o.Next.IsZero() && !b.settled.Load() {
 		return ledger.Verification{}, errLedger
 	}

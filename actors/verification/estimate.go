@@ -55,7 +55,7 @@ type eta struct {
 	domains, addresses    int     // that are not begun
 	busy                  int     // domains at work that don't just wait for a time
 	domainRate, finalRate float64 // domains done and addresses final in a second, lately
-	took                  lasted  // what domains took, and what those at work are expected to take
+	durations             lasted  // what domains took, and what those at work are expected to take
 }
 
 // finish returns when the last address is expected to be settled; the zero time and why if that can't be said.
@@ -69,7 +69,7 @@ func (o *eta) finish() (time.Time, string) {
 		at = latest(at, end)
 	}
 	if o.unclear+o.domains > 0 {
-		end, why := o.rest(at)
+		end, why := o.estimateUnclear(at)
 		if why != "" {
 			return time.Time{}, why
 		}
@@ -113,8 +113,8 @@ func (o *eta) queueEnd(key string, q *queue) (time.Time, string) {
 	return from.Add(max(first+q.wait, all)), ""
 }
 
-// rest returns when the unknown domains are expected to be done. known is the same for all others at work.
-func (o *eta) rest(known time.Time) (time.Time, string) {
+// estimateUnclear returns when the unknown domains are expected to be done. known is the same for all others at work.
+func (o *eta) estimateUnclear(known time.Time) (time.Time, string) {
 	at := o.now
 	switch {
 	case o.domains == 0:
@@ -128,7 +128,7 @@ func (o *eta) rest(known time.Time) (time.Time, string) {
 	default:
 		return time.Time{}, fmt.Sprintf("%d domains are not begun, and none was done of late", o.domains)
 	}
-	took, shown := o.took.longest(o.unclear + o.domains)
+	took, shown := o.durations.longest(o.unclear + o.domains)
 	if !shown {
 		took = domainTakes
 	}
@@ -252,36 +252,36 @@ const (
 	// ask again after half a minute.
 	remarkEvery = 30 * time.Second
 
-	// remarkPart: an estimate is written again when it has changed by more than this part of the time left.
-	remarkPart = 5
+	// remarkShare: an estimate is written again when it has changed by more than this part of the time left.
+	remarkShare = 5
 )
 
-// outlooks is what the ledger was told last.
-type outlooks struct {
-	ledger.Outlook
+// published is what the ledger was told last.
+type published struct {
+	ledger.Estimate
 	at time.Time
 }
 
-func outlookOf(v ledger.Verification, now time.Time) outlooks {
-	return outlooks{ledger.Outlook{Next: v.NextTry, Expected: v.Expected}, now}
+func publishedOf(v ledger.Verification, now time.Time) published {
+	return published{ledger.Estimate{Next: v.NextTry, Expected: v.Expected}, now}
 }
 
-// survey returns when the last address is expected to be final and what they wait for, from a recent look.
-func (a *Actor) survey(now time.Time) survey {
+// recentStatus returns when the last address is expected to be final and what they wait for, from a recent look.
+func (a *Actor) recentStatus(now time.Time) status {
 	if a.plan == nil {
-		return survey{at: now, final: a.state.Counts.Sum(), why: "its file is being read"}
+		return status{at: now, final: a.state.Counts.Sum(), why: "its file is being read"}
 	}
 	if now.Before(a.seen.next) {
 		return a.seen
 	}
-	a.seen = a.plan.survey(now, a.begun, a.deadline)
+	a.seen = a.plan.collectStatus(now, a.begun, a.deadline)
 	a.seen.final = a.state.Counts.Sum()
-	a.seen.next = now.Add(max(surveyEvery, surveyShare*time.Since(now)))
+	a.seen.next = now.Add(max(statusEvery, statusShare*time.Since(now)))
 	return a.seen
 }
 
-func (a *Actor) told(now time.Time) inspect.Verification {
-	s := a.survey(now)
+func (a *Actor) answerStatus(now time.Time) inspect.Verification {
+	s := a.recentStatus(now)
 	v := inspect.Verification{ID: a.state.ID.String(), Workspace: a.state.Workspace.String(),
 		Status: string(a.state.Status), Total: a.state.Total, Final: s.final, At: s.at,
 		Waits: s.waits, Why: s.why, Finish: whole(s.finish)}
@@ -303,8 +303,8 @@ func whole(t time.Time) time.Time {
 	return t.Truncate(time.Second).Add(time.Second)
 }
 
-// mark tells the ledger, and so the customer, whether all open addresses wait for receivers, and until when.
-func (a *Actor) mark(c actor.Context, now time.Time) {
+// publishStatus tells the ledger, and so the customer, whether all open addresses wait for receivers, and until when.
+func (a *Actor) publishStatus(c actor.Context, now time.Time) {
 	until, quiet := a.plan.quiet()
 	if quiet = quiet && until.Sub(now) >= waitingMin; !quiet {
 		until = time.Time{}
@@ -316,16 +316,16 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 	case quiet != a.marks.waiting && now.Sub(a.marks.changed) < waitingDwell && (quiet || a.plan.left != nil):
 		return // a verification that woke often only checks whether a receiver answers now, and waits again
 	case quiet != a.marks.waiting:
-	case a.settlement.underWay || len(a.plan.pending) > 0 || now.Sub(a.marks.outlook.at) < remarkEvery:
+	case a.settlement.underWay || len(a.plan.pending) > 0 || now.Sub(a.marks.estimate.at) < remarkEvery:
 		return // the settlement tells it
 	}
-	next := ledger.Outlook{Next: until, Expected: whole(a.survey(now).finish)}
-	if was := a.marks.outlook; quiet == a.marks.waiting && !moved(now, was.Next, next.Next) &&
+	next := ledger.Estimate{Next: until, Expected: whole(a.recentStatus(now).finish)}
+	if was := a.marks.estimate; quiet == a.marks.waiting && !moved(now, was.Next, next.Next) &&
 		!moved(now, was.Expected, next.Expected) {
 		return
 	}
 	if quiet {
-		next.Why = a.survey(now).sentence()
+		next.Why = a.recentStatus(now).sentence()
 	}
 	a.marks.underWay = true
 	var state ledger.Verification
@@ -337,7 +337,7 @@ func (a *Actor) mark(c actor.Context, now time.Time) {
 		switch {
 		case a.mode == ended:
 		case err == nil:
-			a.marked(now, state, next)
+			a.statusPublished(now, state, next)
 		case !a.refused(c, err):
 			a.marks.next = now.Add(retryMax)
 			a.options.Log.Warn("waiting not marked yet", "verification", a.state.ID, "err", err)
@@ -353,14 +353,14 @@ func moved(now, was, is time.Time) bool {
 	case !was.After(now): // it has come and changed nothing
 		return true
 	}
-	return is.Sub(was).Abs() > max(is.Sub(now), was.Sub(now))/remarkPart
+	return is.Sub(was).Abs() > max(is.Sub(now), was.Sub(now))/remarkShare
 }
 
-func (a *Actor) marked(now time.Time, state ledger.Verification, told ledger.Outlook) {
+func (a *Actor) statusPublished(now time.Time, state ledger.Verification, told ledger.Estimate) {
 	if a.marks.waiting == told.Next.IsZero() {
 		a.marks.changed = now
 	}
-	a.marks.waiting, a.marks.outlook = state.Status == ledger.Waiting, outlooks{told, now}
+	a.marks.waiting, a.marks.estimate = state.Status == ledger.Waiting, published{told, now}
 	if state.Settlements >= a.state.Settlements { // the mark may be older than the newest settlement
 		a.state = state
 	}

@@ -24,8 +24,8 @@ type Book interface {
 	Prepare(ctx context.Context, l ledger.Lease, rows, duplicates, total int64) (ledger.Verification, error)
 	Settled(ctx context.Context, id uuid.UUID, yield func(ordinals []int64) error) error
 	Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error)
-	Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error)
-	Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (ledger.Verification, error)
+	Wait(ctx context.Context, l ledger.Lease, o ledger.Estimate) (ledger.Verification, error)
+	Park(ctx context.Context, l ledger.Lease, o ledger.Estimate, state []byte) (ledger.Verification, error)
 	Parked(ctx context.Context, id uuid.UUID) ([]byte, error)
 	FinishCancel(ctx context.Context, l ledger.Lease) (ledger.Verification, error)
 	Release(ctx context.Context, l ledger.Lease) error
@@ -71,8 +71,8 @@ type (
 // that other files needn't wait for the rest.
 type Nearly struct{ Verification uuid.UUID }
 
-// nearlyPart is the part of the addresses that may be open then. Guess.
-const nearlyPart = 10
+// nearlyShare is the part of the addresses that may be open then. Guess.
+const nearlyShare = 10
 
 // Ended is the last message of a verification actor to the dispatcher.
 type Ended struct{ Verification uuid.UUID }

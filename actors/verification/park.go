@@ -50,7 +50,7 @@ const (
 type parking struct {
 	missing  map[string]struct{} // domains that haven't sent their state
 	left     []domain.Parked
-	eta      ledger.Outlook
+	eta      ledger.Estimate
 	state    []byte // the packed state; nil: not made yet
 	writing  bool
 	retryAt  time.Time
@@ -196,8 +196,8 @@ func (a *Actor) park(c actor.Context, now time.Time) {
 
 // askParked asks the domains for their state, by which the work goes on later.
 func (a *Actor) askParked(c actor.Context, next time.Time, ask any) {
-	seen := a.survey(time.Now())
-	a.parking = &parking{missing: map[string]struct{}{}, eta: ledger.Outlook{
+	seen := a.recentStatus(time.Now())
+	a.parking = &parking{missing: map[string]struct{}{}, eta: ledger.Estimate{
 		Next: next, Expected: whole(seen.finish), Why: seen.sentence()}}
 	for _, left := range a.plan.left { // of domains that weren't begun since the last time
 		a.parking.left = append(a.parking.left, *left)

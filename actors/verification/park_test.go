@@ -72,7 +72,7 @@ func (b settling) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verif
 	return v, err
 }
 
-func (b settling) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+func (b settling) Wait(ctx context.Context, l ledger.Lease, o ledger.Estimate) (ledger.Verification, error) {
 	if o.Next.IsZero() {
 		return ledger.Verification{}, errors.New("the ledger is away")
 	}

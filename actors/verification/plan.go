@@ -48,9 +48,9 @@ type plan struct {
 	began      int      // addresses of the domains that were begun
 	final      int      // addresses that were answered in this run
 	throughput throughput
-	took       lasted           // how long the small domains took that are done
+	durations  lasted           // how long the small domains took that are done
 	open       map[string]*work // domains that have an actor, by name
-	resting    int              // how many of these only wait for a time
+	waiting    int              // how many of these only wait for a time
 	busy       int              // sum of the others' weights
 	crowded    bool             // the workspace has as many domains at work on this node as it may
 	answered   bitset           // has its final outcome, settled or not
@@ -74,7 +74,7 @@ type work struct {
 	left    int // addresses that are not answered
 	crashes int
 	begun   time.Time
-	told    domain.Waits // what it waits for
+	waits   domain.Waits // what it waits for
 	quiet   time.Time    // nothing to do before; zero: busy
 }
 
@@ -261,14 +261,14 @@ func (p *plan) settled(now time.Time) bool {
 	return len(p.pending) <= unsettledMax/2 && p.behind.CompareAndSwap(true, false)
 }
 
-// rest notes until when a domain only waits; zero: it goes on.
-func (p *plan) rest(w *work, until time.Time) {
+// noteWait notes until when a domain only waits; zero: it goes on.
+func (p *plan) noteWait(w *work, until time.Time) {
 	if !w.quiet.IsZero() {
-		p.resting--
+		p.waiting--
 		p.busy += w.weight()
 	}
 	if w.quiet = until; !until.IsZero() {
-		p.resting++
+		p.waiting++
 		p.busy -= w.weight()
 	}
 }
@@ -276,7 +276,7 @@ func (p *plan) rest(w *work, until time.Time) {
 // end forgets a domain whose actor has ended.
 func (p *plan) end(name string) {
 	if w := p.open[name]; w != nil {
-		p.rest(w, time.Time{})
+		p.noteWait(w, time.Time{})
 		p.busy -= w.weight()
 		delete(p.open, name)
 	}
@@ -285,7 +285,7 @@ func (p *plan) end(name string) {
 // quiet returns until when nothing can be done; false: something can.
 func (p *plan) quiet() (time.Time, bool) {
 	begun := p.next == len(p.ids) || len(p.open) == heldMax || p.crowded
-	if !begun || len(p.open) == 0 || p.resting < len(p.open) || len(p.pending) > 0 {
+	if !begun || len(p.open) == 0 || p.waiting < len(p.open) || len(p.pending) > 0 {
 		return time.Time{}, false
 	}
 	var first time.Time

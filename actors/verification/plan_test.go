@@ -171,11 +171,11 @@ func TestDomainsThatOnlyWaitMakeRoomForOthers(t *testing.T) {
 	if name, ok := p.begin(1); ok {
 		t.Fatalf("%s is begun beside a busy domain, want one at a time", name)
 	}
-	p.rest(p.open["one.test"], noon)
+	p.noteWait(p.open["one.test"], noon)
 	if name, ok := p.begin(1); !ok || name != "two.test" {
 		t.Fatalf("begun %q (%v) while the first only waits, want two.test", name, ok)
 	}
-	p.rest(p.open["one.test"], time.Time{}) // both are busy
+	p.noteWait(p.open["one.test"], time.Time{}) // both are busy
 	p.end("two.test")
 	if name, ok := p.begin(1); ok {
 		t.Fatalf("%s is begun beside a busy domain, want one at a time", name)
@@ -191,12 +191,12 @@ func TestPlanIsQuietWhenAllItsDomainsAre(t *testing.T) {
 		want time.Time
 	}{
 		{"nothing begun", func() {}, time.Time{}},
-		{"one begun", func() { p.begin(9); p.rest(p.open["one.test"], noon) }, time.Time{}},
+		{"one begun", func() { p.begin(9); p.noteWait(p.open["one.test"], noon) }, time.Time{}},
 		{"both begun", func() { p.begin(9) }, time.Time{}},
-		{"both wait", func() { p.rest(p.open["two.test"], noon.Add(-time.Minute)) }, noon.Add(-time.Minute)},
+		{"both wait", func() { p.noteWait(p.open["two.test"], noon.Add(-time.Minute)) }, noon.Add(-time.Minute)},
 		{"something to settle", func() { p.take(noon, []domain.Final{asFinal(0)}) }, time.Time{}},
 		{"settled", func() { p.batch(noon, true); p.settled(noon); p.end("one.test") }, noon.Add(-time.Minute)},
-		{"busy again", func() { p.rest(p.open["two.test"], time.Time{}) }, time.Time{}},
+		{"busy again", func() { p.noteWait(p.open["two.test"], time.Time{}) }, time.Time{}},
 		{"over", func() { p.end("two.test") }, time.Time{}},
 	}
 	for _, s := range steps {

@@ -22,11 +22,11 @@ import (
 type expecting struct {
 	Book
 	mu      sync.Mutex
-	marks   []ledger.Outlook // guarded by mu
-	settled []time.Time      // guarded by mu: the expected finish with each settlement
+	marks   []ledger.Estimate // guarded by mu
+	settled []time.Time       // guarded by mu: the expected finish with each settlement
 }
 
-func (b *expecting) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+func (b *expecting) Wait(ctx context.Context, l ledger.Lease, o ledger.Estimate) (ledger.Verification, error) {
 	b.mu.Lock()
 	b.marks = append(b.marks, o)
 	b.mu.Unlock()
@@ -40,7 +40,7 @@ func (b *expecting) Settle(ctx context.Context, s ledger.Settlement) (ledger.Ver
 	return b.Book.Settle(ctx, s)
 }
 
-func (b *expecting) told() (marks []ledger.Outlook, settled []time.Time) {
+func (b *expecting) told() (marks []ledger.Estimate, settled []time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.marks), slices.Clone(b.settled)
@@ -179,7 +179,7 @@ func TestSumOfWaits(t *testing.T) {
 
 // TestAnswersSinceWereTold: what became final since a domain told its waits waits no more.
 func TestAnswersSinceWereTold(t *testing.T) {
-	w := &work{size: 10, left: 4, begun: noon, told: domain.Waits{Waits: []inspect.Wait{
+	w := &work{size: 10, left: 4, begun: noon, waits: domain.Waits{Waits: []inspect.Wait{
 		{Addresses: 5, For: inspect.ForReceiver, Receiver: "r", Cause: "free"},
 		{Addresses: 4, For: inspect.ForRetry, Receiver: "r", Reason: "greylisted"}}}}
 	all, o := sums{}, eta{now: noon, queues: map[string]*queue{}}
@@ -196,10 +196,10 @@ func TestAnswersSinceWereTold(t *testing.T) {
 // is asked them at two a second, is not shown as slower than the finish is counted with.
 func TestAnHourIsNoLessThanTheFinish(t *testing.T) {
 	for left, want := range map[int]int{60: 7200, 720: 360} {
-		w := &work{size: left + 200, left: left, begun: noon.Add(-100 * time.Second), told: domain.Waits{
+		w := &work{size: left + 200, left: left, begun: noon.Add(-100 * time.Second), waits: domain.Waits{
 			Waits: []inspect.Wait{{Addresses: left, For: inspect.ForReceiver, Receiver: "r.test", PerHour: 360}}}}
 		p := &plan{open: map[string]*work{"d.test": w}, starts: []uint32{0}}
-		s := p.survey(noon, w.begun, time.Time{})
+		s := p.collectStatus(noon, w.begun, time.Time{})
 		took := time.Duration(float64(left) / float64(want) * float64(time.Hour)).Round(time.Second)
 		if len(s.waits) != 1 || s.waits[0].PerHour != want || s.finish.Sub(noon).Round(time.Second) != took+settleEvery {
 			t.Errorf("%d left: expected in %v, %+v", left, s.finish.Sub(noon), s.waits)
@@ -267,7 +267,7 @@ func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 		{[]inspect.Wait{{Addresses: 9, For: inspect.ForLedger}}, soon,
 			"What is left waits for its receivers; the last is expected at 14:05 UTC."},
 	} {
-		if got := (survey{at: noon, waits: c.waits, finish: c.finish}).sentence(); got != c.want {
+		if got := (status{at: noon, waits: c.waits, finish: c.finish}).sentence(); got != c.want {
 			t.Errorf("%+v:\n got %s\nwant %s", c.waits, got, c.want)
 		}
 	}
@@ -307,7 +307,7 @@ func TestWhatIsToldFitsIntoTheLedger(t *testing.T) {
 			PerHour:  rapid.SampledFrom([]int{0, 1, 1 << 40}).Draw(t, "per hour")}
 	})
 	effort.Check(t, func(t *rapid.T) {
-		s := survey{at: noon, waits: rapid.SliceOfN(wait, 0, 6).Draw(t, "waits"),
+		s := status{at: noon, waits: rapid.SliceOfN(wait, 0, 6).Draw(t, "waits"),
 			finish: noon.Add(time.Duration(rapid.IntRange(-1, 1000).Draw(t, "hours")) * time.Hour)}
 		if rapid.Bool().Draw(t, "nobody knows") {
 			s.finish = time.Time{}

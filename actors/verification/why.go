@@ -122,7 +122,7 @@ func shownName(name string) string {
 
 // sentence tells a customer what most of the open addresses wait for, how many others wait, and until when. It contains
 // no address and fits into the ledger.
-func (s survey) sentence() string {
+func (s status) sentence() string {
 	list := groupByReceiver(s.waits)
 	if len(list) == 0 {
 		return "What is left waits for its receivers; " + s.ending(0)
@@ -182,7 +182,7 @@ func others(list []receiverGroup) string {
 
 // ending says when the last of so many addresses is expected to be final: to the minute, to the hour when that is more
 // than a day away, and with the day unless it is today.
-func (s survey) ending(addresses int) string {
+func (s status) ending(addresses int) string {
 	last := "the last"
 	if addresses == 1 {
 		last = "it"
@@ -211,14 +211,14 @@ const (
 	// waitsMax bounds the list of waits; the rest is summed.
 	waitsMax = 200
 
-	// restMax bounds the entries of that sum: one for each cause at receivers, one for each reason of deferrals, and
+	// causesMax bounds the entries of that sum: one for each cause at receivers, one for each reason of deferrals, and
 	// one for each other wait.
-	restMax = 50
+	causesMax = 50
 
-	// surveyEvery is the least time between two looks at all domains at work; it is also at least surveyShare times as
+	// statusEvery is the least time between two looks at all domains at work; it is also at least surveyShare times as
 	// long as a look takes.
-	surveyEvery = time.Second
-	surveyShare = 100
+	statusEvery = time.Second
+	statusShare = 100
 
 	// smallMax is the most addresses of a domain whose duration is used to predict that of others. Guess.
 	smallMax = 100
@@ -228,8 +228,8 @@ const (
 	deferredMuch = 0.1
 )
 
-// survey is what the open addresses wait for at one moment.
-type survey struct {
+// status is what the open addresses wait for at one moment.
+type status struct {
 	at     time.Time
 	final  int64 // in the ledger
 	waits  []inspect.Wait
@@ -238,19 +238,19 @@ type survey struct {
 	next   time.Time // not made anew before
 }
 
-// survey looks at all domains at work.
-func (p *plan) survey(now, begun, deadline time.Time) survey {
+// status looks at all domains at work.
+func (p *plan) collectStatus(now, begun, deadline time.Time) status {
 	sums := sums{}
-	o := eta{now: now, begun: begun, deadline: deadline, pending: len(p.pending), took: p.took,
+	o := eta{now: now, begun: begun, deadline: deadline, pending: len(p.pending), durations: p.durations,
 		queues: map[string]*queue{}, domains: len(p.ids) - p.next,
-		busy: len(p.open) - p.resting, addresses: len(p.order) - p.began, began: p.began}
+		busy: len(p.open) - p.waiting, addresses: len(p.order) - p.began, began: p.began}
 	o.finalRate, o.domainRate = p.throughput.rates(now, p.final, p.next-len(p.open))
 	for _, w := range p.open {
 		w.sum(now, sums, &o)
 	}
 	sums.add(inspect.Wait{Addresses: o.addresses, For: inspect.ForDomain})
 	sums.add(inspect.Wait{Addresses: o.pending, For: inspect.ForLedger})
-	s := survey{at: now}
+	s := status{at: now}
 	s.finish, s.why = o.finish()
 	sums.hasten(o.queues)
 	s.waits = sums.list()
@@ -259,24 +259,24 @@ func (p *plan) survey(now, begun, deadline time.Time) survey {
 
 // sum adds what the addresses of one domain wait for.
 func (w *work) sum(now time.Time, all sums, o *eta) {
-	if len(w.told.Waits) == 0 {
+	if len(w.waits.Waits) == 0 {
 		all.add(inspect.Wait{Addresses: w.left, For: inspect.ForRoute})
 		o.notClear(w)
 		return
 	}
 	over, placed := -w.left, false // more than are open: some became final since it was told
-	for i := range w.told.Waits {
-		over += w.told.Waits[i].Addresses
-		placed = placed || w.told.Waits[i].Receiver != ""
+	for i := range w.waits.Waits {
+		over += w.waits.Waits[i].Addresses
+		placed = placed || w.waits.Waits[i].Receiver != ""
 	}
 	switch {
-	case !w.told.Ends.IsZero():
-		o.ends = latest(o.ends, w.told.Ends)
-		o.took.add(max(0, w.told.Ends.Sub(w.begun)))
+	case !w.waits.Ends.IsZero():
+		o.ends = latest(o.ends, w.waits.Ends)
+		o.durations.add(max(0, w.waits.Ends.Sub(w.begun)))
 	case w.size <= smallMax || !placed:
 		o.notClear(w)
 	}
-	for _, t := range w.told.Waits {
+	for _, t := range w.waits.Waits {
 		gone := max(0, min(over, t.Addresses))
 		over -= gone
 		t.Addresses -= gone
@@ -307,9 +307,9 @@ func (o *eta) wait(now time.Time, w *work, t inspect.Wait) {
 	if t.For != inspect.ForReceiver {
 		return
 	}
-	q.again += float64(t.Addresses) * w.told.Deferred
-	if w.told.Deferred >= deferredMuch {
-		q.wait = max(q.wait, w.told.Wait)
+	q.again += float64(t.Addresses) * w.waits.Deferred
+	if w.waits.Deferred >= deferredMuch {
+		q.wait = max(q.wait, w.waits.Wait)
 	}
 	q.perHour, q.until = max(q.perHour, t.PerHour), latest(q.until, t.Until)
 	if t.Cause != inspect.Causes[0] {
@@ -369,10 +369,10 @@ func (s sums) list() []inspect.Wait {
 		return out
 	}
 	rest := sums{}
-	for _, w := range out[waitsMax-restMax:] {
+	for _, w := range out[waitsMax-causesMax:] {
 		w.Receiver, w.PerHour = "", 0
 		rest.add(w)
 	}
 	tail := rest.list()
-	return append(out[:waitsMax-restMax:waitsMax-restMax], tail[:min(len(tail), restMax)]...)
+	return append(out[:waitsMax-causesMax:waitsMax-causesMax], tail[:min(len(tail), causesMax)]...)
 }

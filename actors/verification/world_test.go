@@ -397,11 +397,13 @@ func (b *watched) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verif
 	return b.note(func() (ledger.Verification, error) { return b.Store.Settle(ctx, s) })
 }
 
-func (b *watched) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+func (b *watched) Wait(ctx context.Context, l ledger.Lease, o ledger.Estimate) (ledger.Verification, error) {
 	return b.note(func() (ledger.Verification, error) { return b.Store.Wait(ctx, l, o) })
 }
 
-func (b *watched) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (ledger.Verification, error) {
+func (b *watched) Park(
+	ctx context.Context, l ledger.Lease, o ledger.Estimate, state []byte,
+) (ledger.Verification, error) {
 	return b.note(func() (ledger.Verification, error) { return b.Store.Park(ctx, l, o, state) })
 }
 

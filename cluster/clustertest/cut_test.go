@@ -173,7 +173,7 @@ func TestANodeOnACopyOfTheLedgerIsRefused(t *testing.T) {
 	effort.NotShort(t, "a copy is told from its original when a lost node would be counted out")
 	w := clustertest.New(t, 3, func(i int, o *clustertest.Options) {
 		if i == 2 { // what it uses is by another ledger, and not counted here
-			o.Comply = func(context.Context, func(string) (int, int)) error { return nil }
+			o.ApplyShares = func(context.Context, func(string) (int, int)) error { return nil }
 		}
 	})
 	w.MustJoin(0)

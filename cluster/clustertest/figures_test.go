@@ -76,7 +76,7 @@ func newFifty(t *testing.T) *fifty {
 	f := &fifty{t: t, World: clustertest.Open(t, figureNodes, func(_ int, o *clustertest.Options) {
 		o.Times, o.Peers.Gossip.Timing, o.Peers.Traffic = cluster.Times{}, gossip.DefaultTiming(), secure.Times{}
 		// Adding up what everybody uses would be most of what the processors do.
-		o.Comply = func(context.Context, func(string) (int, int)) error { return nil }
+		o.ApplyShares = func(context.Context, func(string) (int, int)) error { return nil }
 	})}
 	for i := range figureKeys {
 		f.keys = append(f.keys, fmt.Sprintf("key-%d.example", i))

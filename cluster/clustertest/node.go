@@ -74,7 +74,7 @@ func (w *World) open(i int, change func(i int, o *Options)) {
 	log := slog.New(slog.NewTextHandler(n.Log, nil))
 	identity := effort.Must(w.identity(n.Name, log))(w.t)
 	n.options = Options{Kinds: w.Echo.kinds(i), Options: cluster.Options{Name: "test", Node: uuid.New(), Host: n.Name,
-		Version: "v1.0.0", Wire: 1, Log: log, Registerer: n.Metrics, Comply: w.Use.comply(i),
+		Version: "v1.0.0", Wire: 1, Log: log, Registerer: n.Metrics, ApplyShares: w.Use.applyShares(i),
 		Load: func() cluster.Load { return cluster.Load{} }, Times: Times(),
 		Peers: &cluster.Peers{Book: n.book, Actors: n.door.inside(), Advertise: n.door.host(), Identity: identity, Traffic: traffic,
 			Gossip: gossip.Options{Cluster: "test", Networks: networks, Timing: Gossip(), Log: log, Transport: n.wire}}}}

@@ -43,8 +43,8 @@ func newUse() *Use {
 // Keys returns the keys that Use watches.
 func (u *Use) Keys() []string { return u.keys }
 
-// comply returns a node's Options.Comply. The node keeps to new shares at once.
-func (u *Use) comply(node int) func(ctx context.Context, of func(key string) (k, n int)) error {
+// applyShares returns a node's Options.Comply. The node keeps to new shares at once.
+func (u *Use) applyShares(node int) func(ctx context.Context, of func(key string) (k, n int)) error {
 	return func(_ context.Context, of func(key string) (k, n int)) error {
 		u.mu.Lock()
 		defer u.mu.Unlock()

@@ -309,7 +309,7 @@ func Gossip() gossip.Timing {
 // shares of a lost machine stay unused, and how long an answer may take.
 func Times() cluster.Times {
 	t := cluster.DefaultTimes().Scaled(scale * float64(slower()))
-	t.Rest, t.Ask = cluster.RestFor, cluster.DefaultTimes().Ask
+	t.Linger, t.Ask = cluster.LingerMax, cluster.DefaultTimes().Ask
 	return t
 }
 

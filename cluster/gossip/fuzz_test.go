@@ -145,7 +145,7 @@ func FuzzInspector(f *testing.F) {
 	f.Add([]byte{kindLabel, 1, 't', kindPing, 0x80}, true)
 	f.Add(labelled("t", state([]byte{1}, []byte{0}, nil)), true)
 	f.Add(state([]byte{1}, []byte{0}, nil), false)
-	f.Add(labelled("t", append([]byte{kindSealed, 0, 0, 0, 40}, make([]byte, 40)...)), true)
+	f.Add(labelled("t", append([]byte{kindEncrypted, 0, 0, 0, 40}, make([]byte, 40)...)), true)
 	path := f.TempDir() + "/keys"
 	effort.Must(CreateKeyFile(path))(f)
 	keys := effort.Must(LoadKeyring(path))(f)

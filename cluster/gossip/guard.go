@@ -156,7 +156,7 @@ func (g *packetFilter) drop(unit string, why reason, label string, from net.Addr
 	case otherKey:
 		g.limiter.warn(string(why), "dropped gossip encrypted with a key that is not on our ring",
 			"from", from.String(), "our_keys", g.inspect.fingerprints())
-	case notSealed:
+	case notEncrypted:
 		g.limiter.warn(string(why), "dropped unencrypted gossip: its node has no gossip_key_file", "from", from.String())
 	case otherNetwork:
 		g.limiter.warn(string(why), "dropped gossip from outside cluster.allow_networks", "from", from.String())

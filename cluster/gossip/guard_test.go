@@ -57,7 +57,7 @@ func sealedStream(version byte, key, plain []byte) []byte {
 }
 
 func sealedAnswer(version byte, key, plain []byte) []byte {
-	head := binary.BigEndian.AppendUint32([]byte{kindSealed}, uint32(sealOverhead+len(plain)))
+	head := binary.BigEndian.AppendUint32([]byte{kindEncrypted}, uint32(sealOverhead+len(plain)))
 	return append(head, seal(version, key, plain, append(bytes.Clone(head), "test"...))...)
 }
 
@@ -264,7 +264,7 @@ func TestTheGuardTellsWhatMembersSend(t *testing.T) {
 		{"label cut short", []byte{kindLabel, 9, 't'}, malformed, ""},
 		{"another key", sealedPacket(1, other, ping), otherKey, ""},
 		{"sealed for another label", labelled("test", seal(1, key, ping, []byte("x"))), otherKey, ""},
-		{"unsealed suspicion", labelled("test", []byte{kindSuspect, 0x80}), notSealed, ""},
+		{"unsealed suspicion", labelled("test", []byte{kindSuspect, 0x80}), notEncrypted, ""},
 		{"29 bytes", labelled("test", make([]byte, 29)), badSeal, ""},
 		{"old version", sealedPacket(0, key, ping), badSeal, ""},
 	} {
@@ -277,7 +277,7 @@ func TestTheGuardTellsWhatMembersSend(t *testing.T) {
 func TestTheGuardTellsWhatMembersSendOnStreams(t *testing.T) {
 	text := NewKey()
 	key := rawKey(t, text)
-	large := binary.BigEndian.AppendUint32([]byte{kindSealed}, streamBytesMax+1)
+	large := binary.BigEndian.AppendUint32([]byte{kindEncrypted}, streamBytesMax+1)
 	for _, c := range []struct {
 		name     string
 		plain    []byte
@@ -329,12 +329,12 @@ func TestTheGuardTellsWhatMembersSendOnStreams(t *testing.T) {
 		b    []byte
 		want reason
 	}{
-		{"no label", []byte{kindSealed, 0, 0, 0, 9}, otherCluster},
+		{"no label", []byte{kindEncrypted, 0, 0, 0, 9}, otherCluster},
 		{"empty label", []byte{kindLabel, 0}, malformed},
-		{"another label", labelled("second", []byte{kindSealed}), otherCluster},
-		{"not sealed", labelled("test", []byte{kindPing, 0x80}), notSealed},
+		{"another label", labelled("second", []byte{kindEncrypted}), otherCluster},
+		{"not sealed", labelled("test", []byte{kindPing, 0x80}), notEncrypted},
 		{"too long", labelled("test", large), tooLarge},
-		{"an empty seal", labelled("test", []byte{kindSealed, 0, 0, 0, 0}), badSeal},
+		{"an empty seal", labelled("test", []byte{kindEncrypted, 0, 0, 0, 0}), badSeal},
 	} {
 		_, got, _, err := inspector{label: "test", keys: ring(t, text)}.stream(bytes.NewReader(c.b), true)
 		if got != c.want || err != nil {

@@ -26,7 +26,7 @@ const (
 	kindDead         = 5
 	kindPushPull     = 6
 	kindCompound     = 7
-	kindSealed       = 10 // streams only: four bytes of length and the sealed message follow
+	kindEncrypted    = 10 // streams only: four bytes of length and the sealed message follow
 	kindNack         = 11
 	kindChecksum     = 12 // four bytes of checksum and a message follow
 	kindError        = 13
@@ -54,7 +54,7 @@ const (
 	otherNetwork  reason = "network"   // from outside the allowed networks
 	otherCluster  reason = "cluster"   // it has another cluster's name
 	otherKey      reason = "key"       // no key on our ring opens it
-	notSealed     reason = "unsealed"  // we have keys, it uses none
+	notEncrypted  reason = "unsealed"  // we have keys, it uses none
 	badSeal       reason = "seal"      // a form of sealing that would crash the library
 	malformed     reason = "malformed" // no message that members send
 	tooLarge      reason = "too_large"
@@ -103,7 +103,7 @@ func cutLabel(b []byte) (label string, rest []byte, ok bool) {
 func open(keys []cipher.AEAD, sealed, bound []byte) ([]byte, reason) {
 	if len(sealed) <= sealOverhead || sealed[0] != sealVersion {
 		if len(sealed) > 0 && sealed[0] > sealVersion {
-			return nil, notSealed // the first byte is a kind
+			return nil, notEncrypted // the first byte is a kind
 		}
 		return nil, badSeal
 	}
@@ -164,18 +164,18 @@ func (i inspector) stream(r io.Reader, incoming bool) (from io.Reader, why reaso
 	switch {
 	case err != nil:
 		return nil, passes, "", err
-	case i.keys != nil && kind != kindSealed:
-		return nil, notSealed, "", nil
+	case i.keys != nil && kind != kindEncrypted:
+		return nil, notEncrypted, "", nil
 	case i.keys != nil:
-		why, err = i.sealedStream(s, incoming)
+		why, err = i.encryptedStream(s, incoming)
 		return bytes.NewReader(s.seen.Bytes()), why, "", err
 	}
 	why, err = streamKind(kind, s, incoming)
 	return io.MultiReader(bytes.NewReader(s.seen.Bytes()), r), why, "", err
 }
 
-// sealedStream reads a whole encrypted message behind its kind and inspects the plain text.
-func (i inspector) sealedStream(s *scanner, incoming bool) (reason, error) {
+// encryptedStream reads a whole encrypted message behind its kind and inspects the plain text.
+func (i inspector) encryptedStream(s *scanner, incoming bool) (reason, error) {
 	if err := s.skip(4); err != nil {
 		return passes, err
 	}

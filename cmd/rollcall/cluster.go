@@ -273,9 +273,9 @@ func (t membersTable) print(b *term.Page) {
 
 // Limits above which a note about a member is shown.
 const (
-	beatLate  = 8 * time.Second // since its last heartbeat: from then on a node uses nothing, by its fence
-	clockOff  = time.Second     // between its clock and the ledger's
-	ledgerOld = 8 * time.Second // since the ledger was read
+	heartbeatLate = 8 * time.Second // since its last heartbeat: from then on a node uses nothing, by its fence
+	clockOffset   = time.Second     // between its clock and the ledger's
+	ledgerOld     = 8 * time.Second // since the ledger was read
 )
 
 // trouble is a problem of some members.
@@ -301,22 +301,22 @@ var troubles = []trouble{
 	{stands(admin.StateDraining), "Draining", "Can be stopped when LEASES and RECEIVERS are 0."},
 	{stands(admin.StateUnfit), "Unfit", "Its address, names or port 25 fail a check, so receivers would refuse it, and " +
 		"other nodes probe: run `rollcall doctor` there."},
-	{beatsLate, "No heartbeat", "A node that does not reach the ledger asks no receiver until it does: check " +
+	{heartbeatsLate, "No heartbeat", "A node that does not reach the ledger asks no receiver until it does: check " +
 		"[ledger] url, the network and the database."},
-	{clockIsOff, "Clock is off", "Compared with the ledger's. No limit depends on it, but times in logs and " +
+	{clockDiffers, "Clock is off", "Compared with the ledger's. No limit depends on it, but times in logs and " +
 		"certificates do."},
 	{disagrees, "Views differ", "The view of a node differs from the answering node's, or is not settled yet. " +
 		"Until then receivers claimed by two nodes get only a part of their limits."},
 }
 
-func beatsLate(m admin.Member) (string, bool) {
-	if m.BeatAge == nil || m.State.Ended() || term.Seconds(*m.BeatAge) < beatLate {
+func heartbeatsLate(m admin.Member) (string, bool) {
+	if m.HeartbeatAge == nil || m.State.Ended() || term.Seconds(*m.HeartbeatAge) < heartbeatLate {
 		return "", false
 	}
-	return "for " + term.Span(term.Seconds(*m.BeatAge)), true
+	return "for " + term.Span(term.Seconds(*m.HeartbeatAge)), true
 }
 
-func clockIsOff(m admin.Member) (string, bool) {
+func clockDiffers(m admin.Member) (string, bool) {
 	if m.ClockOffset == nil {
 		return "", false
 	}
@@ -325,7 +325,7 @@ func clockIsOff(m admin.Member) (string, bool) {
 	if off < 0 {
 		side = "behind"
 	}
-	return term.Span(off.Abs()) + " " + side, off.Abs() >= clockOff
+	return term.Span(off.Abs()) + " " + side, off.Abs() >= clockOffset
 }
 
 func disagrees(m admin.Member) (string, bool) { return "", !m.Agreed && !m.State.Ended() }

@@ -146,7 +146,7 @@ func shown(id, name string, state admin.State, ago time.Duration) admin.Member {
 	beat := 1.5
 	return admin.Member{Node: uuid.MustParse(id + "-0000-4000-8000-000000000000"),
 		Session: uuid.MustParse("00000000-0000-4000-8000-0000" + id), Name: name, State: state, Version: "1.4.0",
-		Since: api.Time(tableNow.Add(-ago)), BeatAge: &beat, Agreed: true}
+		Since: api.Time(tableNow.Add(-ago)), HeartbeatAge: &beat, Agreed: true}
 }
 
 // trio is a cluster of three nodes that is well.
@@ -248,7 +248,7 @@ v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
 		m.Version = fmt.Sprintf("v0.0.0-2030010203040%d-0123456789ab", i)
 		m.Leases, m.Addresses, m.Receivers, m.Agreed = 100_000, 987_654_321_000, 1_234_567, false
 		m.State = admin.StateUnlinked
-		m.BeatAge = &late
+		m.HeartbeatAge = &late
 		m.ClockOffset = &offset
 	}
 	for i := range 6 {

@@ -204,7 +204,8 @@ var oldWords = map[string]string{
 	"overlooked": "visibility", "outlet": "egress path", "haste": "rate limited", "hasty": "rate limited",
 	"complained": "throttled", "scrub": "redact", "shaping": "throttle", "surplus": "excess",
 	"muted": "unavailable", "agenda": "planner", "strikes": "backoffs", "crew": "workspace queue", "adopt": "apply",
-	"careful": "stranger limits", "habit": "accept behaviour", "seat": "slot", "seats": "slots",
+	"desk": "service or scheduler", "survey": "inspector or status", "unheard": "unreachable", "keeper": "store",
+	"comply": "apply shares", "careful": "stranger limits", "habit": "accept behaviour", "seat": "slot", "seats": "slots",
 }
 
 // nameWord is one word of a name in camel case.

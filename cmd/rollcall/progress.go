@@ -29,7 +29,7 @@ type progressView struct {
 	drawn    time.Time // when the bar was
 	status   string    // last told
 	waits    string    // last message about a wait for receivers, with its expected end
-	told     time.Time // when the last plain line was written
+	written  time.Time // when the last plain line was written
 	sending  term.Pace // of bytes
 	asking   term.Pace // of addresses
 	lastDone int64
@@ -150,12 +150,12 @@ func (v *progressView) tell(m moment) {
 	if m.outcomes != "" {
 		text += ": " + m.outcomes
 	}
-	due := m.done != v.lastDone && now.Sub(v.told) >= plainEvery
+	due := m.done != v.lastDone && now.Sub(v.written) >= plainEvery
 	switch {
 	case v.terminal:
 		v.showBar(m.done, m.total, term.Grouped(m.done)+"/"+term.Grouped(m.total), text)
 	case m.status != v.status || due || m.done == m.total && m.done != v.lastDone:
-		v.told, v.lastDone = now, m.done
+		v.written, v.lastDone = now, m.done
 		fmt.Fprintln(v.out, text)
 	}
 	v.status = m.status

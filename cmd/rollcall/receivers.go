@@ -156,7 +156,7 @@ func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 				state += " " + term.Left(s.Until, now)
 			}
 			rows = append(rows, term.Row{Cells: []string{"  " + sourceName(s.Source), fmt.Sprint(s.Sessions),
-				"-/" + term.Figure(s.Tempo.Rate), term.Short(int64(s.Budget)), "", "", "", "", state}})
+				"-/" + term.Figure(s.Rate.Rate), term.Short(int64(s.Budget)), "", "", "", "", state}})
 		}
 	}
 	last := replyText(r.Last)
@@ -211,22 +211,22 @@ func replyText(r inspect.Reply) string {
 
 // pauseCommands pause, drain and resume a receiver.
 func pauseCommands(node *adminFlags) []*cobra.Command {
-	pause := restCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY",
+	pause := pauseCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY",
 		short: "Pause a receiver for a time",
 		long: "Pause a receiver for a time: its sessions end after the command in progress. Its addresses wait; none is\n" +
 			"lost or asked twice because of it.",
 		example: "  rollcall receivers pause example.net --for 2h --reason \"their postmaster asked\""}
-	drain := restCommand{node: node, word: "drain", value: throttle.PauseDrain, arg: "KEY",
+	drain := pauseCommand{node: node, word: "drain", value: throttle.PauseDrain, arg: "KEY",
 		short: "Open no more sessions to a receiver for a time; open ones run to their end",
 		long: "Open no more sessions to a receiver for a time. Open ones run to their end.\n" +
 			"Its addresses wait; none is lost.",
 		example: "  rollcall receivers drain example.net --for 30m --reason maintenance"}
-	resume := restCommand{node: node, word: "resume", arg: "KEY", short: "End the pause or the drain of a receiver"}
-	return []*cobra.Command{newRest(pause), newRest(drain), newResume(resume)}
+	resume := pauseCommand{node: node, word: "resume", arg: "KEY", short: "End the pause or the drain of a receiver"}
+	return []*cobra.Command{newPause(pause), newPause(drain), newResume(resume)}
 }
 
-// restCommand is a command that pauses a receiver or a source, or ends that.
-type restCommand struct {
+// pauseCommand is a command that pauses a receiver or a source, or ends that.
+type pauseCommand struct {
 	node                 *adminFlags
 	word, arg            string
 	short, long, example string
@@ -235,14 +235,14 @@ type restCommand struct {
 }
 
 // keyOf returns the key that the argument means.
-func (r restCommand) keyOf(arg string) (string, error) {
+func (r pauseCommand) keyOf(arg string) (string, error) {
 	if r.key != nil {
 		return r.key(arg)
 	}
 	return sourceKey(arg), nil
 }
 
-func newRest(r restCommand) *cobra.Command {
+func newPause(r pauseCommand) *cobra.Command {
 	c := &cobra.Command{Use: r.word + " " + r.arg + " --for DURATION --reason REASON", Short: r.short, Long: r.long,
 		Example: r.example}
 	change := addChangeFlags(c)
@@ -256,7 +256,7 @@ func newRest(r restCommand) *cobra.Command {
 	}, printSet)
 }
 
-func newResume(r restCommand) *cobra.Command {
+func newResume(r pauseCommand) *cobra.Command {
 	c := &cobra.Command{Use: r.word + " " + r.arg, Short: r.short}
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	return adminCommand(r.node, c, func(to *client.Admin, args []string) (done resumedAnswer, err error) {
@@ -268,7 +268,7 @@ func newResume(r restCommand) *cobra.Command {
 		done.Cleared, err = to.Clear(c.Context(), admin.ClearCall{Key: key, Only: throttle.FieldPause.String(),
 			Reason: *reason})
 		if err == nil {
-			done.Still = stillRests(c.Context(), to, key, done.Cleared.Cleared)
+			done.Still = stillPaused(c.Context(), to, key, done.Cleared.Cleared)
 		}
 		return done, err
 	}, printResumed)
@@ -281,8 +281,10 @@ type resumedAnswer struct {
 	Still *inspect.ExplainedField `json:"still"` // null: nobody does
 }
 
-// stillRests returns what else keeps the pause; nil: nothing. The node may follow a moment later.
-func stillRests(ctx context.Context, to *client.Admin, key string, ended []admin.ThrottleRule) *inspect.ExplainedField {
+// stillPaused returns what else keeps the pause; nil: nothing. The node may follow a moment later.
+func stillPaused(
+	ctx context.Context, to *client.Admin, key string, ended []admin.ThrottleRule,
+) *inspect.ExplainedField {
 	x := awaitRules(ctx, to.Explain, key, func(x inspect.Explanation) bool {
 		return !slices.ContainsFunc(ended, func(r admin.ThrottleRule) bool { return says(x, r.ID) })
 	})
@@ -435,7 +437,7 @@ func newSourcesCommand(e environment) *cobra.Command {
 	adminCommand(node, c, func(to *client.Admin, _ []string) (admin.Sources, error) {
 		return to.Sources(c.Context())
 	}, func(b *term.Page, found admin.Sources) { printSources(b, found, time.Now()) })
-	rest := restCommand{node: node, arg: "ADDRESS", key: keyOfSource}
+	rest := pauseCommand{node: node, arg: "ADDRESS", key: keyOfSource}
 	pause, drain, resume := rest, rest, rest
 	pause.word, pause.value = "pause", throttle.PauseYes
 	pause.short = "Pause a source for a time"
@@ -448,7 +450,7 @@ func newSourcesCommand(e environment) *cobra.Command {
 	drain.long = drain.short + "."
 	drain.example = "  rollcall sources drain 192.0.2.7 --for 6h --reason \"moving away\""
 	resume.word, resume.short = "resume", "End the pause or the drain of a source"
-	c.AddCommand(newRest(pause), newRest(drain), newResume(resume))
+	c.AddCommand(newPause(pause), newPause(drain), newResume(resume))
 	return c
 }
 

@@ -30,21 +30,21 @@ var limitWords = map[string]struct{ what, then string }{
 // until when.
 func lessons(d inspect.ReceiverDetail, now time.Time) (texts []string) {
 	for _, l := range d.Learned {
-		texts = append(texts, limitLesson(l, now))
+		texts = append(texts, limitSentence(l, now))
 	}
 	for _, s := range d.Sources {
-		if text := paceLesson(s, now); text != "" {
+		if text := rateSentence(s, now); text != "" {
 			texts = append(texts, text)
 		}
-		if text := restLesson(s, now); text != "" {
+		if text := suspensionSentence(s, now); text != "" {
 			texts = append(texts, text)
 		}
 	}
 	return texts
 }
 
-// softwareLine says which software a receiver runs, what that means for its refusals, and how we know.
-func softwareLine(s *inspect.Software) string {
+// softwareSentence says which software a receiver runs, what that means for its refusals, and how we know.
+func softwareSentence(s *inspect.Software) string {
 	text := s.Words() + "; "
 	switch {
 	case s.Decides && s.PerHour > 0:
@@ -62,8 +62,8 @@ func softwareLine(s *inspect.Software) string {
 	return text
 }
 
-// limitLesson is the sentence about a learned limit.
-func limitLesson(l inspect.Limit, now time.Time) string {
+// limitSentence is the sentence about a learned limit.
+func limitSentence(l inspect.Limit, now time.Time) string {
 	words, known := limitWords[l.Field]
 	text := fmt.Sprintf("At most %s %s (%s)", l.Value, words.what, l.Field)
 	if !known {
@@ -85,9 +85,9 @@ func limitLesson(l inspect.Limit, now time.Time) string {
 	return text + "."
 }
 
-// paceLesson is the sentence about the rate of a source; "": it is not below the limit.
-func paceLesson(s inspect.ReceiverSource, now time.Time) string {
-	t := s.Tempo
+// rateSentence is the sentence about the rate of a source; "": it is not below the limit.
+func rateSentence(s inspect.ReceiverSource, now time.Time) string {
+	t := s.Rate
 	if t.Rate <= 0 || t.Rate >= t.Ceiling {
 		return ""
 	}
@@ -108,8 +108,8 @@ func paceLesson(s inspect.ReceiverSource, now time.Time) string {
 	return text + ". It is raised while higher rates go well."
 }
 
-// restLesson is the sentence about a suspended source; "": it is not suspended.
-func restLesson(s inspect.ReceiverSource, now time.Time) string {
+// suspensionSentence is the sentence about a suspended source; "": it is not suspended.
+func suspensionSentence(s inspect.ReceiverSource, now time.Time) string {
 	if s.State != "resting" && s.State != "paused" && s.State != "draining" {
 		return ""
 	}
@@ -174,7 +174,7 @@ func (s receiverSheet) head() {
 		s.Field("until", "%s (%s left)", term.Clock(d.Until, s.now), term.Left(d.Until, s.now))
 	}
 	if d.Software != nil {
-		s.Field("software", "%s", softwareLine(d.Software))
+		s.Field("software", "%s", softwareSentence(d.Software))
 	}
 	s.Field("sessions", "%d of %d", d.Sessions, d.Most)
 	s.Field("asked", "%s/s of %s/s allowed, %d on the wire", term.Figure(d.Rcpts), term.Figure(d.Allowed), d.InFlight)
@@ -287,18 +287,18 @@ func (s receiverSheet) sources() {
 			state += " " + term.Left(one.Until, s.now)
 		}
 		edge := "-"
-		if one.Tempo.Edge > 0 {
-			edge = term.Figure(one.Tempo.Edge)
+		if one.Rate.Edge > 0 {
+			edge = term.Figure(one.Rate.Edge)
 		}
 		row := term.Row{Cells: []string{sourceName(one.Source), state, fmt.Sprint(one.Sessions),
 			term.Short(int64(one.Budget)),
-			term.Figure(one.Tempo.Rate), term.Figure(one.Tempo.Floor), term.Figure(one.Tempo.Ceiling), edge, one.Tempo.Phase}}
+			term.Figure(one.Rate.Rate), term.Figure(one.Rate.Floor), term.Figure(one.Rate.Ceiling), edge, one.Rate.Phase}}
 		if one.Reason != "" {
 			row.Below = append(row.Below, one.Reason)
 		}
-		if why := one.Tempo.Why; why != "" {
-			if !one.Tempo.Since.IsZero() {
-				why += ", " + term.Span(s.now.Sub(one.Tempo.Since)) + " ago"
+		if why := one.Rate.Why; why != "" {
+			if !one.Rate.Since.IsZero() {
+				why += ", " + term.Span(s.now.Sub(one.Rate.Since)) + " ago"
 			}
 			row.Below = append(row.Below, "pace: "+why)
 		}

@@ -38,15 +38,15 @@ func busyReceivers() inspect.Receivers {
 			Why: "a rest, since a reply asked for it\x1b[31m " + strings.Repeat("very ", 40),
 			Sources: []inspect.ReceiverSource{
 				{Source: "192.0.2.7", State: "resting", Until: receiversNow.Add(12 * time.Minute), Budget: 3,
-					Tempo: inspect.RateStatus{Rate: 0.5}},
-				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Tempo: inspect.RateStatus{Rate: 12}}}},
+					Rate: inspect.RateStatus{Rate: 0.5}},
+				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Rate: inspect.RateStatus{Rate: 12}}}},
 		{Key: "idle.test", Node: "node-1", State: "idle", Cause: "free", Rcpts: 9, Most: 2, Allowed: 5, Budget: 20},
 	}, Silent: []inspect.UnreachableNode{{Node: "node-3", Why: "no answer within 1.5 s"}}}
 }
 
 func TestReceiversAreShownInOneTable(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.receivers = []inspect.Receivers{busyReceivers()}
+	b.inspector.receivers = []inspect.Receivers{busyReceivers()}
 	out := b.must("receivers")
 	holds(t, out, "RECEIVER               SESS   RCPT/S  BUDGET  REF  DEF  QUEUED  OLD  STATE\n",
 		"example.test            2/2  5.0/5.0      12   5%  <1%  12,345   3m  allowance\n"+
@@ -69,7 +69,7 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 		len(found.Receivers) != 1 || found.More != 2 {
 		t.Errorf("%v %+v", err, found)
 	}
-	b.survey.receivers = nil
+	b.inspector.receivers = nil
 	holds(t, b.must("receivers"), "No receiver is asked now.\n")
 	for _, wrong := range []string{"--sort name", "--limit -1", "a b"} {
 		b.misused(append([]string{"receivers"}, strings.Fields(wrong)...)...)
@@ -81,11 +81,11 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 func TestReceiversAreWatched(t *testing.T) {
 	b := newThrottleBench(t)
 	down := inspect.Receivers{More: -1}
-	b.survey.receivers = []inspect.Receivers{busyReceivers(), down, {At: receiversNow}}
+	b.inspector.receivers = []inspect.Receivers{busyReceivers(), down, {At: receiversNow}}
 	for _, asJSON := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(t.Context(), cliWait)
-		b.survey.asked = 0
-		b.survey.onAsk = func(n int) {
+		b.inspector.asked = 0
+		b.inspector.onAsk = func(n int) {
 			if n == 4 {
 				cancel()
 			}
@@ -105,7 +105,7 @@ func TestReceiversAreWatched(t *testing.T) {
 		holds(t, out.String(), "Z\n\nRECEIVER", "this cannot be answered now", "No receiver is asked now.")
 		effort.Lacks(t, out.String(), "\x1b", "a terminal's codes go to what is none")
 	}
-	b.survey.receivers, b.survey.asked, b.survey.onAsk = []inspect.Receivers{down}, 0, nil
+	b.inspector.receivers, b.inspector.asked, b.inspector.onAsk = []inspect.Receivers{down}, 0, nil
 	if _, _, err := b.run(t.Context(), "receivers", "--watch"); err == nil {
 		t.Error("a node that does not answer at first is watched")
 	}
@@ -129,7 +129,7 @@ func busyDetail() inspect.ReceiverDetail {
 	now := time.Now()
 	d := inspect.ReceiverDetail{Receiver: busyReceivers().Receivers[0]}
 	d.Sources = []inspect.ReceiverSource{{Source: "192.0.2.7", State: "used", Sessions: 2, Budget: 12,
-		Tempo: inspect.RateStatus{
+		Rate: inspect.RateStatus{
 			Rate: 2.5, Floor: 0.1, Ceiling: 5, Edge: 3, Phase: "recovering", Since: now.Add(-3 * time.Minute),
 			Why: "halved after 421"}}}
 	d.PerHour = 17000
@@ -158,7 +158,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	other := busyDetail()
 	other.Node = "node-2"
 	other.Firings[0].At = other.Firings[0].At.AddDate(0, 0, -1) // told with its day, and no wider than a screen
-	b.survey.details = []inspect.ReceiverDetail{busyDetail(), other}
+	b.inspector.details = []inspect.ReceiverDetail{busyDetail(), other}
 	out := b.must("receivers", "show", "example.test")
 	holds(t, out, "receiver      example.test on node-1\n", "\nreceiver      example.test on node-2\n",
 		"why           5 addresses a second are allowed", "asked         5.0/s of 5.0/s allowed, 0 on the wire\n",
@@ -192,14 +192,14 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		"no such receiver is asked now") {
 		t.Errorf("%v", err)
 	}
-	b.survey.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost: it does not answer"}}
+	b.inspector.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost: it does not answer"}}
 	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil ||
 		!strings.Contains(err.Error(), "node-3 (lost: it does not answer): it may live there") {
 		t.Errorf("while a node is silent: %v", err)
 	}
 	holds(t, b.must("receivers", "close", "example.test", "17", "--node", "node-2"),
 		"Session 17 of example.test on node-2")
-	effort.Is(t, b.survey.closed, "example.test node-2 17", "closed")
+	effort.Is(t, b.inspector.closed, "example.test node-2 17", "closed")
 	if _, _, err := b.run(t.Context(), "receivers", "close", "example.test", "17"); !isUsage(err) ||
 		!strings.Contains(err.Error(), "node-1, node-2") {
 		t.Errorf("two nodes: %v", err)
@@ -208,7 +208,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		t.Errorf("no such session: %v", err)
 	}
 	b.misused("receivers", "close", "example.test", "x")
-	b.survey.details = b.survey.details[:1]
+	b.inspector.details = b.inspector.details[:1]
 	holds(t, b.must("receivers", "close", "example.test", "17", "--json"),
 		`{"key":"example.test","node":"node-1","session":17}`)
 }
@@ -219,7 +219,7 @@ func TestSoftwareIsShown(t *testing.T) {
 	cisco := throttle.SoftwareOf(throttle.Shown{Host: "mx1.iphmx.com"})
 	b := newThrottleBench(t)
 	d := busyDetail()
-	b.survey.details = []inspect.ReceiverDetail{d}
+	b.inspector.details = []inspect.ReceiverDetail{d}
 	effort.Lacks(t, b.must("receivers", "show", "example.test"), "software", "nothing is known")
 	for _, tc := range []struct {
 		software inspect.Software
@@ -236,7 +236,7 @@ func TestSoftwareIsShown(t *testing.T) {
 			"holds"},
 	} {
 		d.Software = &tc.software
-		b.survey.details = []inspect.ReceiverDetail{d}
+		b.inspector.details = []inspect.ReceiverDetail{d}
 		show := b.must("receivers", "show", "example.test")
 		holds(t, unfolded(show), " software "+tc.want)
 		holds(t, unfolded(b.must("throttle", "explain", "example.test")), " software: "+tc.want)
@@ -263,9 +263,9 @@ func TestEveryLessonIsASentence(t *testing.T) {
 		{Field: "connections", Value: "2", Since: now.Add(-time.Minute), From: "more at once were refused",
 			Until: now.Add(time.Minute)}, {Field: "session_age", Value: "1m"}}}
 	d.Sources = []inspect.ReceiverSource{
-		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Tempo: inspect.RateStatus{Rate: 5,
+		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Rate: inspect.RateStatus{Rate: 5,
 			Ceiling: 5}},
-		{Source: "192.0.2.7", State: "used", Tempo: inspect.RateStatus{Rate: 1, Ceiling: 5}}}
+		{Source: "192.0.2.7", State: "used", Rate: inspect.RateStatus{Rate: 1, Ceiling: 5}}}
 	want := []string{"At most 2 sessions at once (connections), learned at 11:59:00Z because more at once were refused, " +
 		"until 12:01:00Z (60s left); then one more is tried.", "session_age is 1m.",
 		"default is resting here because of source_blocked, until 13:00:00Z (60m left).",
@@ -287,8 +287,8 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 		"example.test, on node-1, forgotten:\n  - the rest of the host mx1.example.test until 12:34:56 (long long",
 		"\n    long", "\n  - the learned limit connections=2\n",
 		"example.test, on node-2: there are no learned limits for --what all.\n")
-	effort.Is(t, b.survey.forgotten, "example.test all", "asked to forget")
-	b.survey.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost"}}
+	effort.Is(t, b.inspector.forgotten, "example.test all", "asked to forget")
+	b.inspector.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost"}}
 	holds(t, b.must("receivers", "forget", "example.test", "--what", "pace", "--reason", "x"),
 		"Without node-3, which does not answer and may keep them: lost.")
 	holds(t, b.must("receivers", "forget", "example.test", "--reason", "x", "--json"),
@@ -309,7 +309,7 @@ func TestReasonsAreNotCut(t *testing.T) {
 	r := inspect.Receiver{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "waiting",
 		Cause: "no healthy source", Until: until, Why: strings.Repeat("because of everything ", 12) + "and the end",
 		Sources: []inspect.ReceiverSource{{Source: "192.0.2.7", State: "resting", Until: until, Reason: "source_blocked",
-			Tempo: inspect.RateStatus{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last",
+			Rate: inspect.RateStatus{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last",
 				Since: receiversNow}}}}
 	for _, width := range []int{term.WidthLeast + 40, 100, 200} {
 		tables := map[string]string{}
@@ -371,13 +371,13 @@ func TestSessionsAreTraced(t *testing.T) {
 	b := newThrottleBench(t)
 	b.misused("receivers", "trace", "a.test", "--source", "x")
 	for i := range 5 {
-		b.survey.lines = append(b.survey.lines, inspect.TraceLine{Number: uint64(i + 1), Node: "node-1",
+		b.inspector.lines = append(b.inspector.lines, inspect.TraceLine{Number: uint64(i + 1), Node: "node-1",
 			At:      receiversNow,
 			Session: 4, Host: "mx1.example.test", Line: fmt.Sprintf("> RCPT TO:<…@example.test> %d\x07", i)})
 	}
 	for _, asJSON := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(t.Context(), cliWait)
-		b.survey.asked, b.survey.onAsk = 0, func(n int) {
+		b.inspector.asked, b.inspector.onAsk = 0, func(n int) {
 			if n == 5 {
 				cancel()
 			}
@@ -395,7 +395,7 @@ func TestSessionsAreTraced(t *testing.T) {
 
 func TestSourcesAreShown(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.sources = []inspect.Source{{Node: "node-1", Source: "2001:db8:85a3:1234:5678:8a2e:370:7334",
+	b.inspector.sources = []inspect.Source{{Node: "node-1", Source: "2001:db8:85a3:1234:5678:8a2e:370:7334",
 		State: "on trial",
 		Until: time.Now().Add(time.Hour + time.Second), Sessions: 3, Today: 1234, PerDay: 5000, Spoken: 12,
 		Blocked: 2,
@@ -413,7 +413,7 @@ func TestSourcesAreShown(t *testing.T) {
 func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 	b := newThrottleBench(t)
 	const id = "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11"
-	b.survey.waits = inspect.Verification{ID: id, Workspace: "w", Status: "waiting", Node: "node-1", Total: 1000,
+	b.inspector.waits = inspect.Verification{ID: id, Workspace: "w", Status: "waiting", Node: "node-1", Total: 1000,
 		Final: 400,
 		At:    receiversNow, Finish: receiversNow.Add(90 * time.Minute), Waits: []inspect.Wait{
 			{Addresses: 500, For: inspect.ForReceiver, Receiver: "example.test", Cause: "allowance", PerHour: 1800,
@@ -449,9 +449,9 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 	b := newThrottleBench(t)
 	const id = "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11"
-	b.survey.waits = inspect.Verification{ID: id, Status: "verifying", Node: "node-1", At: receiversNow}
+	b.inspector.waits = inspect.Verification{ID: id, Status: "verifying", Node: "node-1", At: receiversNow}
 	for i := range 37 {
-		b.survey.waits.Waits = append(b.survey.waits.Waits, inspect.Wait{Addresses: 100 + i, For: inspect.ForReceiver,
+		b.inspector.waits.Waits = append(b.inspector.waits.Waits, inspect.Wait{Addresses: 100 + i, For: inspect.ForReceiver,
 			Receiver: fmt.Sprintf("r%d.test", i)})
 	}
 	for args, want := range map[string]struct {

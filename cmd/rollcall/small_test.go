@@ -105,7 +105,7 @@ func TestMailboxFullIsExplained(t *testing.T) {
 // TestPipedTablesAreWhole: keys above all, and at a terminal they fit.
 func TestPipedTablesAreWhole(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.receivers = []inspect.Receivers{busyReceivers()}
+	b.inspector.receivers = []inspect.Receivers{busyReceivers()}
 	key := ""
 	for _, r := range busyReceivers().Receivers {
 		if len(r.Key) > len(key) {

@@ -169,7 +169,7 @@ func (x explanation) present(b *term.Page, d inspect.ReceiverDetail) {
 		b.Para(4, "believed: %s", cause)
 	}
 	if d.Software != nil {
-		b.Para(4, "software: %s", softwareLine(d.Software))
+		b.Para(4, "software: %s", softwareSentence(d.Software))
 	}
 	for _, text := range lessons(d, x.now) {
 		b.Para(4, "%s", text)

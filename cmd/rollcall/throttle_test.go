@@ -27,9 +27,9 @@ import (
 // These tests call the commands in this process, against a real admin listener with a real
 // ledger and real rules, and nodes that say what they are told to say.
 
-// toldSurvey is what the nodes say. Names are explained by the table: the mail of
+// fakeInspector is what the nodes say. Names are explained by the table: the mail of
 // small.test goes to example.test, the mail of big.test to google.com.
-type toldSurvey struct {
+type fakeInspector struct {
 	table *throttle.Table
 
 	mu        sync.Mutex // guards the fields below
@@ -48,7 +48,7 @@ type toldSurvey struct {
 	broken    error // of what needs DNS
 }
 
-func (s *toldSurvey) Receivers(context.Context) (inspect.Receivers, error) {
+func (s *fakeInspector) Receivers(context.Context) (inspect.Receivers, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.receivers) == 0 {
@@ -64,7 +64,7 @@ func (s *toldSurvey) Receivers(context.Context) (inspect.Receivers, error) {
 	return answer, nil
 }
 
-func (s *toldSurvey) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail, error) {
+func (s *fakeInspector) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail, error) {
 	var found []inspect.ReceiverDetail
 	for _, d := range s.details {
 		if d.Key == key {
@@ -80,18 +80,18 @@ func (s *toldSurvey) Receiver(_ context.Context, key string) ([]inspect.Receiver
 	return found, nil
 }
 
-func (s *toldSurvey) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
+func (s *fakeInspector) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
 	return s.sources, []inspect.UnreachableNode{{Node: "node-9", Why: "no answer within 1.5s"}}, nil
 }
 
-func (s *toldSurvey) CloseSession(_ context.Context, key, node string, session int) error {
+func (s *fakeInspector) CloseSession(_ context.Context, key, node string, session int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = fmt.Sprint(key, " ", node, " ", session)
 	return nil
 }
 
-func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode,
+func (s *fakeInspector) Forget(_ context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode,
 	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *toldSurvey) Forget(_ context.Context, key, what string) ([]inspect.Forg
 		strings.Repeat("long ", 20) + ")", "the learned limit connections=2"}}, {Key: key, Node: "node-2"}}, s.silent, nil
 }
 
-func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint64) (found []inspect.TraceLine,
+func (s *fakeInspector) Trace(_ context.Context, _, _ string, after map[string]uint64) (found []inspect.TraceLine,
 	_ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,26 +119,26 @@ func (s *toldSurvey) Trace(_ context.Context, _, _ string, after map[string]uint
 	return found, nil
 }
 
-func (s *toldSurvey) Verification(_ context.Context, id string) (inspect.Verification, error) {
+func (s *fakeInspector) Verification(_ context.Context, id string) (inspect.Verification, error) {
 	if s.waits.ID != id {
 		return inspect.Verification{}, inspect.ErrNotThere
 	}
 	return s.waits, nil
 }
 
-func (s *toldSurvey) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNode, error) {
+func (s *fakeInspector) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNode, error) {
 	return nil, s.silent, nil
 }
 
-func (s *toldSurvey) Files(context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error) {
+func (s *fakeInspector) Files(context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error) {
 	return s.others, s.silent, nil
 }
 
-func (s *toldSurvey) ExplainRules(name string) (inspect.Explanation, error) {
+func (s *fakeInspector) ExplainRules(name string) (inspect.Explanation, error) {
 	return s.explain(inspect.Explanation{Key: name}), nil
 }
 
-func (s *toldSurvey) Explain(_ context.Context, name string) (inspect.Explanation, error) {
+func (s *fakeInspector) Explain(_ context.Context, name string) (inspect.Explanation, error) {
 	x := inspect.Explanation{Key: name, Notes: s.notes, Others: s.others, Silent: s.silent}
 	switch name {
 	case "small.test":
@@ -156,7 +156,7 @@ func (s *toldSurvey) Explain(_ context.Context, name string) (inspect.Explanatio
 }
 
 // explain puts the fields of a key into its explanation.
-func (s *toldSurvey) explain(x inspect.Explanation) inspect.Explanation {
+func (s *fakeInspector) explain(x inspect.Explanation) inspect.Explanation {
 	said := func(o throttle.Origin) inspect.Said {
 		return inspect.Said{Layer: o.Layer.String(), Name: o.Name, Where: o.Where, ID: o.ID, Author: o.Author,
 			Reason: o.Reason, Until: o.Until}
@@ -173,12 +173,12 @@ func (s *toldSurvey) explain(x inspect.Explanation) inspect.Explanation {
 
 // throttleBench is an admin listener and the commands that ask it.
 type throttleBench struct {
-	t       *testing.T
-	survey  *toldSurvey
-	environ []string
-	book    *sqlstore.Store
-	replay  func(candidate string) (inspect.Replayed, error)
-	fault   string // of the throttle file
+	t         *testing.T
+	inspector *fakeInspector
+	environ   []string
+	book      *sqlstore.Store
+	replay    func(candidate string) (inspect.Replayed, error)
+	fault     string // of the throttle file
 }
 
 // serveAdmin starts the operator's listener on a ledger and ends both with the test.
@@ -208,8 +208,8 @@ func newThrottleBench(t *testing.T) *throttleBench {
 		{Name: "example.test", Set: set, Where: map[throttle.Field]string{0: "throttle.toml:12"}},
 		{Name: "paused.test", Set: fieldsOf(t, map[string]string{"pause": "yes"}),
 			Where: map[throttle.Field]string{0: "throttle.toml:17"}}}))(t)
-	b := &throttleBench{t: t, survey: &toldSurvey{table: table}, book: book}
-	url, token := serveAdmin(t, book, admin.Options{Survey: b.survey, Throttle: table, Tuned: b.follow,
+	b := &throttleBench{t: t, inspector: &fakeInspector{table: table}, book: book}
+	url, token := serveAdmin(t, book, admin.Options{Inspector: b.inspector, Throttle: table, Tuned: b.follow,
 		Limits:       ledger.Limits{Open: 100, Stored: 10 << 30, Unpaid: 1000},
 		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{File: "throttle.toml", Fault: b.fault} },
 		ReplayThrottle: func(_ context.Context, candidate string) (inspect.Replayed, error) {
@@ -239,7 +239,7 @@ func (b *throttleBench) follow() {
 		rules = append(rules, throttle.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason,
 			Until: o.Expires})
 	}
-	if err := b.survey.table.Replace(throttle.LayerOverride, rules); err != nil {
+	if err := b.inspector.table.Replace(throttle.LayerOverride, rules); err != nil {
 		b.t.Error(err)
 	}
 }
@@ -366,9 +366,9 @@ func TestBeatenRulesAreMarked(t *testing.T) {
 // is shown by the rules, without any of them.
 func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.notes = []string{"DNS could not be asked where mail for example.test goes: no name server answers."}
-	b.survey.others = []inspect.OtherFile{{Node: "node-2", Differs: true}, {Node: "node-3", Fault: "t.toml:1:1: no."}}
-	b.survey.silent = []inspect.UnreachableNode{{Node: "node-4", Why: "lost: it does not answer"}}
+	b.inspector.notes = []string{"DNS could not be asked where mail for example.test goes: no name server answers."}
+	b.inspector.others = []inspect.OtherFile{{Node: "node-2", Differs: true}, {Node: "node-3", Fault: "t.toml:1:1: no."}}
+	b.inspector.silent = []inspect.UnreachableNode{{Node: "node-4", Why: "lost: it does not answer"}}
 	for _, command := range []string{"explain", "list"} {
 		out := strings.Join(strings.Fields(b.must("throttle", command, "example.test")), " ")
 		holds(t, out, "node-2 has another throttle file, which applies to its receivers. ",
@@ -379,7 +379,7 @@ func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 				"Nothing is asked of it now by the nodes that answer.")
 		}
 	}
-	b.survey.broken = context.DeadlineExceeded
+	b.inspector.broken = context.DeadlineExceeded
 	holds(t, b.must("throttle", "set", "example.test", "rcpt_rate=2/s", "--for", "1h", "--reason", "x"),
 		"\nrcpt_rate  4/s     2/s  file example.test, throttle.toml:12\n")
 }
@@ -425,7 +425,7 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 	if err != nil || !strings.Contains(stderr, "check the spelling") {
 		t.Errorf("a typing error in the key: %v %q", err, stderr)
 	}
-	b.survey.sources = []inspect.Source{{Node: "node-1", Source: "192.0.2.7"}}
+	b.inspector.sources = []inspect.Source{{Node: "node-1", Source: "192.0.2.7"}}
 	for key, warns := range map[string]bool{"source:192.0.2.7": false, "source:192.0.2.8": true,
 		"source:default": true} {
 		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h", "--reason", "x")
@@ -451,17 +451,17 @@ func TestSomethingNarrowerGoesFirst(t *testing.T) {
 // TestPauseAndResume of a receiver and of a source; a pause of the file stays, and so does an override that sets more.
 func TestPauseAndResume(t *testing.T) {
 	b := newThrottleBench(t)
-	b.survey.sources = []inspect.Source{{Source: "2001:db8::7"}}
+	b.inspector.sources = []inspect.Source{{Source: "2001:db8::7"}}
 	pause := func(x inspect.Explanation) string { value, _ := fieldOf(&x, "pause"); return value }
 	for _, c := range []struct{ group, name, key string }{{"receivers", "example.test", "example.test"},
 		{"sources", "2001:DB8::7", "source:2001:db8::7"}, {"sources", "default", "source:"}} {
 		for word, want := range map[string]string{"pause": "yes", "drain": "drain"} {
 			holds(t, b.must(c.group, word, c.name, "--for", "10m", "--reason", "x"), "pause  no", want)
-			if x, _ := b.survey.Explain(t.Context(), c.key); pause(x) != want {
+			if x, _ := b.inspector.Explain(t.Context(), c.key); pause(x) != want {
 				t.Errorf("%s %s: pause is %q", c.group, word, pause(x))
 			}
 			holds(t, b.must(c.group, "resume", c.name), c.name+" is asked again: override ")
-			if x, _ := b.survey.Explain(t.Context(), c.key); pause(x) != "no" {
+			if x, _ := b.inspector.Explain(t.Context(), c.key); pause(x) != "no" {
 				t.Errorf("%s resume: pause is %q", c.group, pause(x))
 			}
 		}

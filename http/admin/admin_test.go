@@ -62,7 +62,7 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 		Listen: "127.0.0.1:0", Book: r.book, Token: token, Limits: ledger.Limits{Open: 5, Stored: 6, Unpaid: 7}, Gatherer: registry,
 		Draining: r.draining.Load, Wake: func() { r.wakes.Add(1) }, Log: slog.New(slog.DiscardHandler), People: r.book,
 		PagesURL: func() string { return "" }, Tuned: func() {}, Ready: func(context.Context) error { return nil },
-		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{} }, Survey: &fakeSurvey{},
+		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{} }, Inspector: &fakeInspector{},
 		Identity: func() admin.Identity { return admin.Identity{Probing: true} },
 	}
 	for _, change := range changes {

@@ -65,13 +65,13 @@ type Member struct {
 	Actors  string    `json:"actor_address"`  // host:port
 	Gossip  string    `json:"gossip_address"` // host:port; "" when gossip does not see it
 	Since   api.Time  `json:"since"`          // it is in this state
-	// BeatAge is how many seconds ago it last wrote its row in the ledger, by the ledger's clock; null for a single
+	// HeartbeatAge is how many seconds ago it last wrote its row in the ledger, by the ledger's clock; null for a single
 	// node, or when there is no row.
-	BeatAge   *float64 `json:"last_beat_seconds_ago"`
-	Leases    int      `json:"leases"`    // verifications it works on
-	Addresses int64    `json:"addresses"` // of these, not settled yet
-	Receivers int      `json:"receivers"` // that live there
-	Agreed    bool     `json:"view_agreed"`
+	HeartbeatAge *float64 `json:"last_beat_seconds_ago"`
+	Leases       int      `json:"leases"`    // verifications it works on
+	Addresses    int64    `json:"addresses"` // of these, not settled yet
+	Receivers    int      `json:"receivers"` // that live there
+	Agreed       bool     `json:"view_agreed"`
 	// ClockOffset is its clock minus the ledger's, in milliseconds; null when unknown, as for all nodes but the
 	// answering one.
 	ClockOffset *int64 `json:"clock_offset_ms"`

@@ -126,7 +126,7 @@ func withCluster(f *fakeCluster) func(*admin.Options) {
 func TestMembersAreToldWithAllTheirFields(t *testing.T) {
 	age, offset := 1.5, int64(-20)
 	m := five()[0]
-	m.Version, m.Actors, m.Gossip, m.BeatAge, m.ClockOffset = "1.4.0", "h:7947", "h:7946", &age, &offset
+	m.Version, m.Actors, m.Gossip, m.HeartbeatAge, m.ClockOffset = "1.4.0", "h:7947", "h:7946", &age, &offset
 	m.Leases, m.Addresses, m.Receivers, m.Agreed = 4, 12044, 31, true
 	f := &fakeCluster{known: admin.Membership{Cluster: "rollcall", LedgerAge: 0.5, Members: []admin.Member{m}}}
 	r := newRig(t, withCluster(f))

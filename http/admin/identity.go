@@ -96,7 +96,7 @@ func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
 // nodes that do not answer. When no other node can be asked it returns this node with the error.
 func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []inspect.UnreachableNode, err error) {
 	const step = "ask for the health of all nodes"
-	_, err = askNodes(ctx, d.common, step, func(ctx context.Context, s Survey) (_ struct{}, err error) {
+	_, err = askNodes(ctx, d.common, step, func(ctx context.Context, s Inspector) (_ struct{}, err error) {
 		found, silent, err = s.Health(ctx)
 		return struct{}{}, err
 	})

@@ -25,13 +25,13 @@ func (closedLog) Note(context.Context, ledger.LogLine) error { return errors.New
 // TestTheLogOfTheNodeHasNoEmail when the ledger does not take a line of the operator log. What is no email it has.
 func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 	var logs bytes.Buffer
-	var desk *admin.Desk
+	var desk *admin.Service
 	r := newRig(t, func(o *admin.Options) {
 		book := closedLog{o.Book.(*sickBook)}
 		o.Book, o.People, o.PagesURL = book, book, func() string { return "https://rollcall.test" }
-		o.Survey = &fakeSurvey{}
+		o.Inspector = &fakeInspector{}
 		o.Log = slog.New(slog.NewTextHandler(&logs, nil))
-		o.Pages = func(d *admin.Desk) (admin.Pages, error) { desk = d; return nil, nil }
+		o.Pages = func(d *admin.Service) (admin.Pages, error) { desk = d; return nil, nil }
 	})
 	w := effort.Must(r.book.CreateWorkspace(t.Context(), uuid.New(), "acme"))(t)
 	const email = "anna@acme.test"

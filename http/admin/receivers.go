@@ -14,8 +14,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// surveyTimeout bounds a call that asks every node: nodes get a second or two, and DNS may need some time before that.
-const surveyTimeout = 15 * time.Second
+// inspectTimeout bounds a call that asks every node: nodes get a second or two, and DNS may need some time before that.
+const inspectTimeout = 15 * time.Second
 
 // keyMax is the longest key of a receiver or name of a rule: a mail domain, a suffix and the separators.
 const keyMax = 600
@@ -106,9 +106,10 @@ func traceOf(r *http.Request) (traceCall, error) {
 
 // Receivers gives the live table of the whole cluster.
 func (d receiverOps) Receivers(ctx context.Context) (inspect.Receivers, error) {
-	found, err := askNodes(ctx, d.common, "list receivers", func(ctx context.Context, s Survey) (inspect.Receivers, error) {
-		return s.Receivers(ctx)
-	})
+	found, err := askNodes(ctx, d.common, "list receivers",
+		func(ctx context.Context, s Inspector) (inspect.Receivers, error) {
+			return s.Receivers(ctx)
+		})
 	if err != nil {
 		return found, err
 	}
@@ -121,19 +122,20 @@ func (d receiverOps) Receivers(ctx context.Context) (inspect.Receivers, error) {
 
 // Receiver returns everything about one receiver: one value for each of its nodes.
 func (d receiverOps) Receiver(ctx context.Context, text string) ([]inspect.ReceiverDetail, error) {
-	return askNodes(ctx, d.common, "show receiver", func(ctx context.Context, s Survey) ([]inspect.ReceiverDetail, error) {
-		key, err := keyOf("key", text)
-		if err != nil {
-			return nil, err
-		}
-		found, err := s.Receiver(ctx, key)
-		return full(found), err
-	})
+	return askNodes(ctx, d.common, "show receiver",
+		func(ctx context.Context, s Inspector) ([]inspect.ReceiverDetail, error) {
+			key, err := keyOf("key", text)
+			if err != nil {
+				return nil, err
+			}
+			found, err := s.Receiver(ctx, key)
+			return full(found), err
+		})
 }
 
 // CloseSession ends one session; its addresses are asked in another.
 func (d receiverOps) CloseSession(ctx context.Context, in CloseCall) error {
-	_, err := askNodes(ctx, d.common, "close session", func(ctx context.Context, s Survey) (struct{}, error) {
+	_, err := askNodes(ctx, d.common, "close session", func(ctx context.Context, s Inspector) (struct{}, error) {
 		key, err := keyOf("key", in.Key)
 		if err != nil {
 			return struct{}{}, err
@@ -159,7 +161,7 @@ func (d receiverOps) CloseSession(ctx context.Context, in CloseCall) error {
 
 // Forget clears a receiver's learned limits on all nodes.
 func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, error) {
-	return askNodes(ctx, d.common, "forget receiver", func(ctx context.Context, s Survey) (Forgotten, error) {
+	return askNodes(ctx, d.common, "forget receiver", func(ctx context.Context, s Inspector) (Forgotten, error) {
 		if err := named("reason", in.Reason, 1); err != nil {
 			return Forgotten{}, err
 		}
@@ -191,7 +193,7 @@ func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, erro
 
 // Trace gives the newest lines of a receiver's sessions, above those of after.
 func (d receiverOps) Trace(ctx context.Context, text, source string, after map[string]uint64) (Traced, error) {
-	return askNodes(ctx, d.common, "trace receiver", func(ctx context.Context, s Survey) (Traced, error) {
+	return askNodes(ctx, d.common, "trace receiver", func(ctx context.Context, s Inspector) (Traced, error) {
 		key, err := keyOf("key", text)
 		if err != nil {
 			return Traced{}, err
@@ -213,7 +215,7 @@ func (d receiverOps) Trace(ctx context.Context, text, source string, after map[s
 // Sources gives our addresses on all nodes, and the nodes that do not answer.
 func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silent []inspect.UnreachableNode,
 	err error) {
-	_, err = askNodes(ctx, d.common, "list sources", func(ctx context.Context, s Survey) (_ struct{}, err error) {
+	_, err = askNodes(ctx, d.common, "list sources", func(ctx context.Context, s Inspector) (_ struct{}, err error) {
 		found, silent, err = s.Sources(ctx)
 		return struct{}{}, err
 	})
@@ -233,7 +235,7 @@ func forgottenWords(what string, found []inspect.Forgotten, quiet []inspect.Unre
 	return text
 }
 
-// SourceRule is the name of the rules of a source from Desk.Sources.
+// SourceRule is the name of the rules of a source from Service.Sources.
 func SourceRule(source string) string {
 	if source == inspect.DefaultSource {
 		source = ""

@@ -47,21 +47,21 @@ type Book interface {
 
 // Options are the options of a Server; all are required but TLS, Hosts and Pages. The functions must not block.
 type Options struct {
-	Listen   string              // host:port, port 0 takes a free one, see Addr; or unix:PATH, made with mode 0660
-	TLS      *tls.Config         // of a TCP listener; nil: requests are not encrypted
-	Hosts    []string            // further allowed hosts of requests, without ports
-	Book     Book                // the ledger
-	Token    string              // see EnsureToken
-	Gatherer prometheus.Gatherer // what /metrics shows
-	Draining func() bool         // true from the moment the node takes no new work
-	Wake     func()              // hint that the ledger has something new, such as a grant
-	Log      *slog.Logger        // operators' changes, at info level
-	Limits   ledger.Limits       // the defaults for workspaces without limits of their own
-	People   People              // the users of the pages
-	PagesURL func() string       // of the customers' pages; "": this node serves none
-	Cluster  Cluster
-	Survey   Survey
-	Throttle *throttle.Table // the rules of this node
+	Listen    string              // host:port, port 0 takes a free one, see Addr; or unix:PATH, made with mode 0660
+	TLS       *tls.Config         // of a TCP listener; nil: requests are not encrypted
+	Hosts     []string            // further allowed hosts of requests, without ports
+	Book      Book                // the ledger
+	Token     string              // see EnsureToken
+	Gatherer  prometheus.Gatherer // what /metrics shows
+	Draining  func() bool         // true from the moment the node takes no new work
+	Wake      func()              // hint that the ledger has something new, such as a grant
+	Log       *slog.Logger        // operators' changes, at info level
+	Limits    ledger.Limits       // the defaults for workspaces without limits of their own
+	People    People              // the users of the pages
+	PagesURL  func() string       // of the customers' pages; "": this node serves none
+	Cluster   Cluster
+	Inspector Inspector
+	Throttle  *throttle.Table // the rules of this node
 
 	ThrottleFile func() ThrottleFile // the state of this node's throttle file
 	// Tuned is called after a change of an override or a weight, so that this node applies it at once instead of within
@@ -80,7 +80,7 @@ type Options struct {
 	Identity      func() Identity
 	CheckIdentity func(ctx context.Context) (Identity, error)
 	// Pages makes the operators' web pages, for all other paths of this listener; nil: there are none.
-	Pages func(*Desk) (Pages, error)
+	Pages func(*Service) (Pages, error)
 }
 
 // tokenMin refuses a token that could be guessed.
@@ -99,7 +99,7 @@ const (
 // Server is the operator's listener. Safe for concurrent use.
 type Server struct {
 	options  Options
-	desk     *Desk
+	service  *Service
 	pages    Pages // nil: none
 	http     *http.Server
 	listener net.Listener
@@ -115,10 +115,10 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{options: o, token: sha256.Sum256([]byte(o.Token))}
 	s.long, s.drain = context.WithCancel(context.Background())
-	s.desk = newDesk(s.long, o)
+	s.service = newService(s.long, o)
 	if o.Pages != nil {
 		var err error
-		if s.pages, err = o.Pages(s.desk); err != nil {
+		if s.pages, err = o.Pages(s.service); err != nil {
 			return nil, fmt.Errorf("admin: pages: %w", err)
 		}
 	}
@@ -173,13 +173,13 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) routes() http.Handler {
 	operator := http.NewServeMux()
 	add := addCall(func(pattern string, call http.HandlerFunc) { operator.HandleFunc(pattern, call) })
-	s.desk.workspaceOps.addRoutes(add)
-	s.desk.verificationOps.addRoutes(add)
-	s.desk.receiverOps.addRoutes(add)
-	s.desk.throttleOps.addRoutes(add)
-	s.desk.clusterOps.addRoutes(add)
-	s.desk.nodeOps.addRoutes(add)
-	s.desk.userOps.addRoutes(add)
+	s.service.workspaceOps.addRoutes(add)
+	s.service.verificationOps.addRoutes(add)
+	s.service.receiverOps.addRoutes(add)
+	s.service.throttleOps.addRoutes(add)
+	s.service.clusterOps.addRoutes(add)
+	s.service.nodeOps.addRoutes(add)
+	s.service.userOps.addRoutes(add)
 	add("POST /v1/operate", handle(body[OperateCall], s.operate))
 
 	mux := http.NewServeMux()
@@ -237,7 +237,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "not_ready", err.Error())
 		return
 	}
-	writeJSON(w, http.StatusOK, s.desk.readiness())
+	writeJSON(w, http.StatusOK, s.service.readiness())
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -234,7 +234,7 @@ const knownTimeout = 3 * time.Second
 func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []knownValue, looked bool) {
 	ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 	defer cancel()
-	explained, err := d.options.Survey.Explain(ctx, name)
+	explained, err := d.options.Inspector.Explain(ctx, name)
 	if err != nil {
 		return nil, errors.Is(err, inspect.ErrNotThere)
 	}
@@ -286,8 +286,8 @@ func (d throttleOps) Throttle(ctx context.Context, files bool) (ThrottleRules, e
 	}
 	markBeaten(out.Rules)
 	if files {
-		if out.Others, out.Silent, err = d.options.Survey.Files(ctx); err != nil {
-			return out, d.ofSurvey("compare throttle files", err)
+		if out.Others, out.Silent, err = d.options.Inspector.Files(ctx); err != nil {
+			return out, d.refuseQuery("compare throttle files", err)
 		}
 	}
 	return out, nil
@@ -406,23 +406,24 @@ func (d throttleOps) ClearOverrides(ctx context.Context, in ClearCall) ([]Thrott
 
 // Explain returns the limits of a mail domain, a key or a source; byName uses the rules alone.
 func (d throttleOps) Explain(ctx context.Context, text string, byName bool) (inspect.Explanation, error) {
-	return askNodes(ctx, d.common, "explain", func(ctx context.Context, s Survey) (found inspect.Explanation, err error) {
-		name, err := keyOf("name", text)
-		if err != nil {
+	return askNodes(ctx, d.common, "explain",
+		func(ctx context.Context, s Inspector) (found inspect.Explanation, err error) {
+			name, err := keyOf("name", text)
+			if err != nil {
+				return found, err
+			}
+			if byName {
+				found, err = s.ExplainRules(name)
+			} else {
+				found, err = s.Explain(ctx, name)
+			}
+			if errors.Is(err, inspect.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
+				err = refusal(http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
+					"in GET /v1/receivers, or source: and one of our addresses")
+			}
+			found.Fields = full(found.Fields)
 			return found, err
-		}
-		if byName {
-			found, err = s.ExplainRules(name)
-		} else {
-			found, err = s.Explain(ctx, name)
-		}
-		if errors.Is(err, inspect.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
-			err = refusal(http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
-				"in GET /v1/receivers, or source: and one of our addresses")
-		}
-		found.Fields = full(found.Fields)
-		return found, err
-	})
+		})
 }
 
 // ofOverride is the refusal for an error of the ledger about overrides.
@@ -455,7 +456,7 @@ func (d throttleOps) oneReplay(run func() (inspect.Replayed, error)) (inspect.Re
 		return found, refusal(http.StatusBadRequest, "invalid_candidate", strings.TrimPrefix(err.Error(),
 			ErrCandidate.Error()+": "))
 	case err != nil:
-		return found, d.ofSurvey("replay the record", err)
+		return found, d.refuseQuery("replay the record", err)
 	}
 	found.Receivers, found.Warnings, found.Silent = full(found.Receivers), full(found.Warnings), full(found.Silent)
 	return found, nil

@@ -23,8 +23,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// fakeSurvey answers as it is told, and explains by a table of rules: mail of big.test goes to google.com.
-type fakeSurvey struct {
+// fakeInspector answers as it is told, and explains by a table of rules: mail of big.test goes to google.com.
+type fakeInspector struct {
 	table *throttle.Table
 
 	mu    sync.Mutex // guards the fields below
@@ -32,30 +32,30 @@ type fakeSurvey struct {
 	asked string
 }
 
-func (f *fakeSurvey) did(format string, args ...any) error {
+func (f *fakeInspector) did(format string, args ...any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = fmt.Sprintf(format, args...)
 	return f.fails
 }
 
-func (f *fakeSurvey) Receivers(context.Context) (inspect.Receivers, error) {
+func (f *fakeInspector) Receivers(context.Context) (inspect.Receivers, error) {
 	return inspect.Receivers{Receivers: []inspect.Receiver{{Key: "mx.example.test", Node: "node-1"}}}, f.did("receivers")
 }
 
-func (f *fakeSurvey) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail, error) {
+func (f *fakeInspector) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail, error) {
 	return []inspect.ReceiverDetail{{Receiver: inspect.Receiver{Key: key}}}, f.did("receiver %s", key)
 }
 
-func (f *fakeSurvey) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
+func (f *fakeInspector) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
 	return nil, []inspect.UnreachableNode{{Node: "node-2", Why: "slow"}}, f.did("sources")
 }
 
-func (f *fakeSurvey) CloseSession(ctx context.Context, key, node string, session int) error {
+func (f *fakeInspector) CloseSession(ctx context.Context, key, node string, session int) error {
 	return f.did("close %s %s %d by %s", key, node, session, ledger.Author(ctx))
 }
 
-func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode,
+func (f *fakeInspector) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode,
 	error) {
 	err := f.did("forget %s %s by %s", key, what, ledger.Author(ctx))
 	if err != nil {
@@ -65,17 +65,17 @@ func (f *fakeSurvey) Forget(ctx context.Context, key, what string) ([]inspect.Fo
 		[]inspect.UnreachableNode{{Node: "node-3", Why: "slow"}}, nil
 }
 
-func (f *fakeSurvey) Trace(_ context.Context, key, source string, after map[string]uint64) ([]inspect.TraceLine,
+func (f *fakeInspector) Trace(_ context.Context, key, source string, after map[string]uint64) ([]inspect.TraceLine,
 	error) {
 	err := f.did("trace %s %s %v", key, source, after)
 	return []inspect.TraceLine{{Number: 5, Node: "node 1"}, {Number: 7, Node: "node 1"}, {Number: 2, Node: "b"}}, err
 }
 
-func (f *fakeSurvey) Verification(_ context.Context, id string) (inspect.Verification, error) {
+func (f *fakeInspector) Verification(_ context.Context, id string) (inspect.Verification, error) {
 	return inspect.Verification{ID: id}, f.did("verification")
 }
 
-func (f *fakeSurvey) Explain(_ context.Context, name string) (inspect.Explanation, error) {
+func (f *fakeInspector) Explain(_ context.Context, name string) (inspect.Explanation, error) {
 	x := inspect.Explanation{Key: name}
 	if name == "big.test" {
 		x.Domain, x.Key = name, "google.com"
@@ -93,37 +93,37 @@ func (f *fakeSurvey) Explain(_ context.Context, name string) (inspect.Explanatio
 	return x, f.did("explain %s", name)
 }
 
-func (f *fakeSurvey) ExplainRules(name string) (inspect.Explanation, error) {
+func (f *fakeInspector) ExplainRules(name string) (inspect.Explanation, error) {
 	return inspect.Explanation{Key: name}, f.did("rules of %s", name)
 }
 
-func (f *fakeSurvey) Files(context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error) {
+func (f *fakeInspector) Files(context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error) {
 	return []inspect.OtherFile{{Node: "node-3", Differs: true}}, nil, f.did("files")
 }
 
-func (f *fakeSurvey) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNode, error) {
+func (f *fakeInspector) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNode, error) {
 	return nil, nil, f.did("health")
 }
 
 // fail makes every answer fail.
-func (f *fakeSurvey) fail(err error) {
+func (f *fakeInspector) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fails = err
 }
 
 // last is the newest question.
-func (f *fakeSurvey) last() string {
+func (f *fakeInspector) last() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asked
 }
 
-// throttleRig is a rig with rules and a survey.
+// throttleRig is a rig with rules and an inspector.
 type throttleRig struct {
 	*rig
-	survey *fakeSurvey
-	tuned  atomic.Int64
+	inspector *fakeInspector
+	tuned     atomic.Int64
 }
 
 func newThrottleRig(t *testing.T, changes ...func(*admin.Options)) *throttleRig {
@@ -132,9 +132,9 @@ func newThrottleRig(t *testing.T, changes ...func(*admin.Options)) *throttleRig 
 	effort.OK(t, set.Set(throttle.FieldConnections, "7"))
 	table := effort.Must(throttle.NewTable([]throttle.Rule{{Name: "example.test", Set: set,
 		Where: map[throttle.Field]string{throttle.FieldConnections: "throttle.toml:3"}}}))(t)
-	r := &throttleRig{survey: &fakeSurvey{table: table}}
+	r := &throttleRig{inspector: &fakeInspector{table: table}}
 	r.rig = newRig(t, append([]func(*admin.Options){func(o *admin.Options) {
-		o.Survey, o.Throttle, o.Tuned = r.survey, table, func() { r.tuned.Add(1) }
+		o.Inspector, o.Throttle, o.Tuned = r.inspector, table, func() { r.tuned.Add(1) }
 		o.ThrottleFile = func() admin.ThrottleFile {
 			return admin.ThrottleFile{File: "throttle.toml", Fault: "throttle.toml:3:7: no"}
 		}
@@ -206,7 +206,7 @@ func TestWhatIsNoOverride(t *testing.T) {
 		sent(r.ask("POST", "/v1/throttle/"+call[0], call[1])).is(t, 200, call[0])
 	}
 	sent(r.ask("POST", "/v1/throttle/overrides", over)).says(t, 409, "new id", "set again when it does not hold")
-	r.survey.fail(errors.New("no DNS"))
+	r.inspector.fail(errors.New("no DNS"))
 	loose := overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, "")
 	if status, text := r.ask("POST", "/v1/throttle/overrides", loose); status != 409 ||
 		!strings.Contains(text, "could not be looked up") || !strings.Contains(text, "--force") {
@@ -293,7 +293,7 @@ func TestWhatMayBeDoneIsNoted(t *testing.T) {
 			"block: 2 things dropped, without node-3", "they said sorry"},
 	} {
 		r := newThrottleRig(t)
-		r.survey.fail(c.fails)
+		r.inspector.fail(c.fails)
 		r.as("carla", "POST", "/v1/receivers/"+c.call, c.body)
 		switch l := r.newestLine(); {
 		case c.action == "" && l == nil:
@@ -367,23 +367,23 @@ func TestTheSurveyIsAsked(t *testing.T) {
 		{"GET", "/v1/throttle/explain?by=name&name=a.test", "", "rules of a.test", `"key":"a.test"`},
 		{"GET", "/v1/throttle?files=all", "", "files", `"others":[{"node":"node-3","differs":true}]`},
 	} {
-		r.survey.fail(nil)
+		r.inspector.fail(nil)
 		status, text := r.as("anna", c.method, c.path, c.body)
-		if status != 200 || r.survey.last() != c.asked || !strings.Contains(text, c.holds) {
-			t.Errorf("%s: %d %s; asked %q, want %q", c.path, status, text, r.survey.last(), c.asked)
+		if status != 200 || r.inspector.last() != c.asked || !strings.Contains(text, c.holds) {
+			t.Errorf("%s: %d %s; asked %q, want %q", c.path, status, text, r.inspector.last(), c.asked)
 		}
-		r.survey.fail(errors.New("secret inner fault"))
+		r.inspector.fail(errors.New("secret inner fault"))
 		if status, text := r.as("anna", c.method, c.path, c.body); status != 503 || strings.Contains(text, "secret") {
 			t.Errorf("%s without an answer: %d %s", c.path, status, text)
 		}
-		r.survey.fail(fmt.Errorf("asked: %w", inspect.ErrNotThere))
+		r.inspector.fail(fmt.Errorf("asked: %w", inspect.ErrNotThere))
 		status, text = r.as("anna", c.method, c.path, c.body)
 		if strings.Contains("receiver close forget trace verification explain", strings.Fields(c.asked)[0]) && c.asked !=
 			"receivers" && (status != 404 || !strings.Contains(text, `_`)) {
 			t.Errorf("%s of nothing: %d %s", c.path, status, text)
 		}
 	}
-	r.survey.fail(nil)
+	r.inspector.fail(nil)
 	for _, path := range []string{"/v1/receivers/detail", "/v1/receivers/detail?key=" + strings.Repeat("x", 601),
 		"/v1/receivers/trace?key=a&after=x", "/v1/throttle/explain", "/v1/verifications/1/waits"} {
 		sent(r.ask("GET", path, "")).is(t, 400, path)

@@ -233,7 +233,7 @@ func newStatement(s EntriesPage) Statement {
 // Waits returns what the open addresses of a verification wait for, or why no node works on it.
 func (d verificationOps) Waits(ctx context.Context, id uuid.UUID) (inspect.Verification, error) {
 	const step = "ask what a verification waits for"
-	return askNodes(ctx, d.common, step, func(ctx context.Context, s Survey) (inspect.Verification, error) {
+	return askNodes(ctx, d.common, step, func(ctx context.Context, s Inspector) (inspect.Verification, error) {
 		found, err := s.Verification(ctx, id.String())
 		if errors.Is(err, inspect.ErrNotThere) {
 			return d.waitsOfNobody(ctx, id, err)
@@ -264,8 +264,8 @@ func (d verificationOps) waitsOfNobody(
 	if erased {
 		why += "; its results were erased at the end of their retention ([retention] results)"
 	}
-	if unheard, ok := errors.AsType[*inspect.Unreachable](nobody); ok && !v.Status.Final() {
-		why += "; " + unheard.Error()
+	if unreachable, ok := errors.AsType[*inspect.Unreachable](nobody); ok && !v.Status.Final() {
+		why += "; " + unreachable.Error()
 	}
 	return inspect.Verification{ID: id.String(), Workspace: v.Workspace.String(),
 		Status: string(v.Status), Total: max(0, v.Total), Final: v.Counts.Sum(), At: time.Now().UTC(),
@@ -274,7 +274,7 @@ func (d verificationOps) waitsOfNobody(
 
 // parked reports whether a verification waits in the ledger until its next work is due.
 func parked(v ledger.Verification) bool {
-	return v.State() == ledger.WaitingReceivers && v.RestsUntil.After(time.Now())
+	return v.State() == ledger.WaitingReceivers && v.ParkedUntil.After(time.Now())
 }
 
 // waitsParked returns what the addresses of a parked verification wait for, as far as the ledger knows.
@@ -282,7 +282,7 @@ func waitsParked(v ledger.Verification) []inspect.Wait {
 	if !parked(v) {
 		return []inspect.Wait{}
 	}
-	return []inspect.Wait{{Addresses: int(v.Left()), For: inspect.ForRetry, Until: v.RestsUntil}}
+	return []inspect.Wait{{Addresses: int(v.Left()), For: inspect.ForRetry, Until: v.ParkedUntil}}
 }
 
 // whyNobody says why no node works on a verification.
@@ -301,7 +301,7 @@ func (d verificationOps) whyNobody(ctx context.Context, v ledger.Verification) (
 		return over(v), nil
 	case parked(v):
 		return fmt.Sprintf("none of its addresses can be asked before %s, so it waits in the ledger, not in memory; "+
-			"any node continues it then", moment(v.RestsUntil)), nil
+			"any node continues it then", moment(v.ParkedUntil)), nil
 	}
 	return "no node that answers is working on it" + behind(v), nil
 }

@@ -16,8 +16,8 @@ import (
 	"rollcall/smtp"
 )
 
-// nobodyWorks is a survey of nodes that work on no verification.
-type nobodyWorks struct{ *fakeSurvey }
+// nobodyWorks is an inspector of nodes that work on no verification.
+type nobodyWorks struct{ *fakeInspector }
 
 func (nobodyWorks) Verification(context.Context, string) (inspect.Verification, error) {
 	return inspect.Verification{}, &inspect.Unreachable{Silent: []inspect.UnreachableNode{{Node: "node-2", Why: "lost"}}}
@@ -25,7 +25,7 @@ func (nobodyWorks) Verification(context.Context, string) (inspect.Verification, 
 
 // TestWhyNobodyWorksOnAVerification is told from the ledger, in each of its states.
 func TestWhyNobodyWorksOnAVerification(t *testing.T) {
-	r := newThrottleRig(t, func(o *admin.Options) { o.Survey = nobodyWorks{} })
+	r := newThrottleRig(t, func(o *admin.Options) { o.Inspector = nobodyWorks{} })
 	d := ledgertest.NewFixture(t, r.book, 5)
 	told := func(id uuid.UUID, status ledger.Status, total, final int64, words ...string) {
 		t.Helper()
@@ -52,14 +52,14 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 	told(v.ID, ledger.Verifying, 4, 3, "no node that answers is working on it", "stays unreachable, another one takes it",
 		"without an answer are node-2 (lost)")
 	next := time.Now().Add(time.Hour)
-	effort.Must(d.Wait(t.Context(), l, ledger.Outlook{Next: next}))(t)
+	effort.Must(d.Wait(t.Context(), l, ledger.Estimate{Next: next}))(t)
 	effort.OK(t, d.Release(t.Context(), l))
 	told(v.ID, ledger.Waiting, 4, 3, "no node that answers is working on it; no node works on it yet")
 	l = d.Takes(v.ID)
 	d.Settles(l, 2, 3, 3, smtp.Unknown)
 	told(v.ID, ledger.Completed, 4, 4, "nothing waits", "3 valid", "1 unknown")
 	parked, l := d.Prepares(1)
-	effort.Must(d.Park(t.Context(), l, ledger.Outlook{Next: next}, []byte("state")))(t)
+	effort.Must(d.Park(t.Context(), l, ledger.Estimate{Next: next}, []byte("state")))(t)
 	told(parked.ID, ledger.Waiting, 1, 0, "waits in the ledger", "before ")
 	code, text := r.ask("GET", "/v1/verifications/"+parked.ID.String()+"/waits", "")
 	effort.Is(t, code, 200, "what a parked one waits for")

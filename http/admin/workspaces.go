@@ -21,7 +21,7 @@ const creditsMax = 1_000_000_000_000
 // limitMax bounds a limit: above 2^53 a number is not exact in every reader of JSON.
 const limitMax = 1 << 53
 
-// WorkspacesShown is how many workspaces Desk.Workspaces returns.
+// WorkspacesShown is how many workspaces Service.Workspaces returns.
 const WorkspacesShown = 50
 
 // Workspace is a workspace in an answer.

@@ -29,7 +29,8 @@ func (g *rig) settle(number int64, results ...ledger.Result) {
 	}
 }
 
-// The balance comes with the part when the verification has moved credits, and costs a question to the ledger only then.
+// The balance comes with the part when the verification has moved credits, and costs a question to the ledger only
+// then.
 func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
@@ -258,7 +259,7 @@ func TestAnExpectedEndHasItsDay(t *testing.T) {
 	g := newRig(t)
 	v := g.verification("list.csv", 2)
 	ends := g.clock().UTC().Truncate(24 * time.Hour).Add(24*time.Hour + 11*time.Hour + 12*time.Minute)
-	effort.Must(g.book.Wait(t.Context(), g.held, ledger.Outlook{Next: ends.Add(-time.Hour), Expected: ends}))(t)
+	effort.Must(g.book.Wait(t.Context(), g.held, ledger.Estimate{Next: ends.Add(-time.Hour), Expected: ends}))(t)
 	if page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String())).body; !strings.Contains(page, "It's expected to end tomorrow at 11:12 UTC.") {
 		t.Errorf("the page: %s", page)
 	}

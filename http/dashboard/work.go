@@ -279,9 +279,9 @@ func linesOf(waits []waiting.Wait, now time.Time) []waitLine {
 	return lines
 }
 
-// putOff says why a receiver's addresses are asked again, by the reason of the last reply. The usual sentences of
+// deferred says why a receiver's addresses are asked again, by the reason of the last reply. The usual sentences of
 // reasons don't fit here, because they describe final results.
-var putOff = map[string]string{
+var deferred = map[string]string{
 	smtp.MailboxFull.String():         "says that mailboxes are full at the moment",
 	smtp.MailboxBusy.String():         "says that mailboxes receive too much mail at the moment",
 	smtp.Greylisted.String():          "makes strangers come back later (greylisting)",
@@ -309,7 +309,7 @@ func waitWords(w waiting.Wait) string {
 		return "for their turn" + at
 	case waiting.ForRetry:
 		again := "to be asked again" + at
-		why, known := putOff[w.Reason]
+		why, known := deferred[w.Reason]
 		switch {
 		case !known:
 			return again

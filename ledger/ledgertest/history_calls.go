@@ -79,7 +79,7 @@ func (c *client) one(ctx context.Context, op *operation) (v ledger.Verification,
 	case settle:
 		return c.Settle(ctx, q.settlement(l))
 	case wait:
-		return c.Wait(ctx, l, ledger.Outlook{Next: q.next})
+		return c.Wait(ctx, l, ledger.Estimate{Next: q.next})
 	case finishCancel:
 		return c.FinishCancel(ctx, l)
 	}

@@ -141,7 +141,7 @@ var leases = []exercise{
 	}},
 	{"what is parked comes back when its time has come", 5, func(d *Fixture) {
 		v, l := d.Prepares(2)
-		far := ledger.Outlook{Next: v.Created.Add(Hour), Expected: v.Created.Add(2 * Hour)}
+		far := ledger.Estimate{Next: v.Created.Add(Hour), Expected: v.Created.Add(2 * Hour)}
 		denied(d.Park(d.T.Context(), l, far, make([]byte, ledger.ParkedMax+1)))(d, ledger.ErrIllegal)
 		for range 2 {
 			parked := effort.Must(d.Park(d.T.Context(), l, far, []byte("state")))(d.T)
@@ -158,10 +158,10 @@ var leases = []exercise{
 		}
 
 		w, m := d.Prepares(2)
-		effort.Must(d.Park(d.T.Context(), m, ledger.Outlook{Next: w.Created.Add(-time.Second)}, []byte("old")))(d.T)
+		effort.Must(d.Park(d.T.Context(), m, ledger.Estimate{Next: w.Created.Add(-time.Second)}, []byte("old")))(d.T)
 		list := d.leased(d.Node, 5, Hour, w.ID)
 		m.Epoch = list[0].Epoch
-		d.is(effort.Must(d.Park(d.T.Context(), m, ledger.Outlook{}, []byte("new")))(d.T), ledger.WaitingReceivers)
+		d.is(effort.Must(d.Park(d.T.Context(), m, ledger.Estimate{}, []byte("new")))(d.T), ledger.WaitingReceivers)
 		if state, err := d.Parked(d.T.Context(), w.ID); err != nil || string(state) != "new" {
 			d.T.Errorf("parked work: %q, %v", state, err)
 		}
@@ -173,7 +173,7 @@ var leases = []exercise{
 	}},
 	{"what is parked is cancelled at once", 5000, func(d *Fixture) {
 		small, l := d.Prepares(2)
-		next := ledger.Outlook{Next: small.Created.Add(Hour)}
+		next := ledger.Estimate{Next: small.Created.Add(Hour)}
 		effort.Must(d.Park(d.T.Context(), l, next, []byte("state")))(d.T)
 		v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, small.ID))(d.T)
 		d.is(v, "cancelled")
@@ -216,7 +216,7 @@ var leases = []exercise{
 		v, l := d.Prepares(2)
 		next := v.Created.Add(90 * time.Second)
 		for range 2 {
-			waiting := effort.Must(d.Wait(d.T.Context(), l, ledger.Outlook{Next: next}))(d.T)
+			waiting := effort.Must(d.Wait(d.T.Context(), l, ledger.Estimate{Next: next}))(d.T)
 			d.is(waiting, ledger.WaitingReceivers)
 			if waiting != d.Sees(v.ID) || !waiting.NextTry.Equal(next) {
 				d.T.Errorf("got %+v", waiting)
@@ -224,12 +224,12 @@ var leases = []exercise{
 		}
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		d.is(d.Sees(v.ID), ledger.WaitingReceivers)
-		back := effort.Must(d.Wait(d.T.Context(), l, ledger.Outlook{}))(d.T)
+		back := effort.Must(d.Wait(d.T.Context(), l, ledger.Estimate{}))(d.T)
 		d.is(back, "verifying")
 		if !back.NextTry.IsZero() {
 			d.T.Errorf("next try: %v", back.NextTry)
 		}
-		effort.Must(d.Wait(d.T.Context(), l, ledger.Outlook{Next: next}))(d.T)
+		effort.Must(d.Wait(d.T.Context(), l, ledger.Estimate{Next: next}))(d.T)
 		d.is(d.Settles(l, 2, 1, 1, smtp.Valid), "completed")
 	}},
 }

@@ -34,25 +34,25 @@ func expects(d *Fixture) {
 	v, l := d.Prepares(4)
 	expect(d, v, time.Time{})
 	next := v.Created.Add(time.Minute)
-	wait := func(o ledger.Outlook, want ledger.State) {
+	wait := func(o ledger.Estimate, want ledger.State) {
 		d.T.Helper()
 		v := effort.Must(d.Wait(d.T.Context(), l, o))(d.T)
 		d.is(v, want)
 		expect(d, v, o.Expected)
 		effort.Is(d.T, v.NextTry, o.Next, "next try")
 	}
-	wait(ledger.Outlook{Expected: inMinutes(1)}, "verifying")
-	wait(ledger.Outlook{Expected: inMinutes(2)}, "verifying")
-	wait(ledger.Outlook{Next: next, Expected: inMinutes(2)}, ledger.WaitingReceivers)
-	wait(ledger.Outlook{Next: next, Expected: inMinutes(3)}, ledger.WaitingReceivers)
-	wait(ledger.Outlook{Next: next}, ledger.WaitingReceivers)
-	wait(ledger.Outlook{Next: next, Expected: inMinutes(4)}, ledger.WaitingReceivers)
+	wait(ledger.Estimate{Expected: inMinutes(1)}, "verifying")
+	wait(ledger.Estimate{Expected: inMinutes(2)}, "verifying")
+	wait(ledger.Estimate{Next: next, Expected: inMinutes(2)}, ledger.WaitingReceivers)
+	wait(ledger.Estimate{Next: next, Expected: inMinutes(3)}, ledger.WaitingReceivers)
+	wait(ledger.Estimate{Next: next}, ledger.WaitingReceivers)
+	wait(ledger.Estimate{Next: next, Expected: inMinutes(4)}, ledger.WaitingReceivers)
 
 	s := Batch(l, 1, 0, 1, smtp.Valid)
 	s.Expected = inMinutes(5).Add(time.Microsecond) // which no ledger keeps
 	settled := effort.Must(d.Settle(d.T.Context(), s))(d.T)
 	expect(d, settled, inMinutes(5))
-	wait(ledger.Outlook{Expected: inMinutes(6)}, "verifying")
+	wait(ledger.Estimate{Expected: inMinutes(6)}, "verifying")
 	expect(d, d.Settles(l, 2, 2, 2, smtp.Valid), time.Time{})
 
 	last := Batch(l, 3, 3, 3, smtp.Valid)
@@ -82,7 +82,7 @@ func expectsAgain(d *Fixture) {
 
 func expectsNothing(d *Fixture) {
 	v, l := d.Prepares(3)
-	expected := ledger.Outlook{Expected: inMinutes(1)}
+	expected := ledger.Estimate{Expected: inMinutes(1)}
 	effort.Must(d.Wait(d.T.Context(), l, expected))(d.T)
 	v = effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 	d.is(v, "cancelling")
@@ -108,12 +108,12 @@ func why(d *Fixture, v ledger.Verification, want string) {
 func tellsWhy(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(5)
-	wait := func(o ledger.Outlook, want string) {
+	wait := func(o ledger.Estimate, want string) {
 		d.T.Helper()
 		v := effort.Must(d.Wait(ctx, l, o))(d.T)
 		why(d, v, want)
 	}
-	told := ledger.Outlook{Next: v.Created.Add(time.Minute), Expected: inMinutes(1), Why: "5 wait."}
+	told := ledger.Estimate{Next: v.Created.Add(time.Minute), Expected: inMinutes(1), Why: "5 wait."}
 	silent := told
 	silent.Why = ""
 	wait(told, "5 wait.")
@@ -128,7 +128,7 @@ func tellsWhy(d *Fixture) {
 	s.Why = "3 wait."
 	v = effort.Must(d.Settle(ctx, s))(d.T)
 	why(d, v, "3 wait.")
-	wait(ledger.Outlook{}, "")
+	wait(ledger.Estimate{}, "")
 
 	s = Batch(l, 3, 2, 2, smtp.Valid)
 	s.Why = "2 wait." // it does not any more
@@ -162,10 +162,10 @@ func refusesWhy(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(2)
 	next := v.Created.Add(Hour)
-	denied(d.Wait(ctx, l, ledger.Outlook{Why: "It waits."}))(d, ledger.ErrIllegal)
+	denied(d.Wait(ctx, l, ledger.Estimate{Why: "It waits."}))(d, ledger.ErrIllegal)
 	for _, why := range []string{strings.Repeat("x", ledger.WhyMax+1), "nul\x00", "cut \xe2\x82"} {
-		_, wait := d.Wait(ctx, l, ledger.Outlook{Next: next, Why: why})
-		_, park := d.Park(ctx, l, ledger.Outlook{Next: next, Why: why}, nil)
+		_, wait := d.Wait(ctx, l, ledger.Estimate{Next: next, Why: why})
+		_, park := d.Park(ctx, l, ledger.Estimate{Next: next, Why: why}, nil)
 		s := Batch(l, 1, 0, 0, smtp.Valid)
 		s.Why = why
 		_, settle := d.Settle(ctx, s)
@@ -174,7 +174,7 @@ func refusesWhy(d *Fixture) {
 		}
 	}
 	longest := strings.Repeat("x", ledger.WhyMax)
-	v = effort.Must(d.Wait(ctx, l, ledger.Outlook{Next: next, Why: longest}))(d.T)
+	v = effort.Must(d.Wait(ctx, l, ledger.Estimate{Next: next, Why: longest}))(d.T)
 	why(d, v, longest)
 
 	l = d.Takes(d.Uploads().ID)
@@ -185,7 +185,7 @@ func refusesWhy(d *Fixture) {
 func worksWithIssue(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(2)
-	now := ledger.Outlook{Next: v.Created.Add(-time.Second), Why: "It waits."}
+	now := ledger.Estimate{Next: v.Created.Add(-time.Second), Why: "It waits."}
 	effort.Must(d.Park(ctx, l, now, []byte("state")))(d.T)
 	l.Epoch = d.leased(d.Node, 5, Hour, v.ID)[0].Epoch
 	why(d, d.Sees(v.ID), "It waits.")

@@ -89,15 +89,15 @@ var readings = []exercise{
 			}
 			return list[i]
 		}
-		if got := seen(v.ID); got.LeasedBy != uuid.Nil || !got.LeasedUntil.IsZero() || !got.RestsUntil.IsZero() {
+		if got := seen(v.ID); got.LeasedBy != uuid.Nil || !got.LeasedUntil.IsZero() || !got.ParkedUntil.IsZero() {
 			d.T.Errorf("nobody has it: %+v", got)
 		}
 		if got := seen(parked.ID); got.LeasedBy != d.Node || !got.LeasedUntil.After(got.Created) {
 			d.T.Errorf("%s has it: %+v", d.Node, got)
 		}
 		next := d.tunes().Now.Add(Hour)
-		effort.Must(d.Park(d.T.Context(), p, ledger.Outlook{Next: next}, []byte("state")))(d.T)
-		if got := seen(parked.ID); got.LeasedBy != uuid.Nil || got.RestsUntil.Sub(next).Abs() > time.Second {
+		effort.Must(d.Park(d.T.Context(), p, ledger.Estimate{Next: next}, []byte("state")))(d.T)
+		if got := seen(parked.ID); got.LeasedBy != uuid.Nil || got.ParkedUntil.Sub(next).Abs() > time.Second {
 			d.T.Errorf("it rests until %v: %+v", next, got)
 		}
 	}},

@@ -132,7 +132,7 @@ func leasedCalls(d *Fixture, l ledger.Lease) map[string]error {
 	_, refuse := d.Refuse(ctx, l, ledger.Issue{})
 	_, prepare := d.Prepare(ctx, l, 5, 5, 5)
 	_, settle := d.Settle(ctx, ledger.Settlement{Lease: l, Number: 7})
-	_, wait := d.Wait(ctx, l, ledger.Outlook{})
+	_, wait := d.Wait(ctx, l, ledger.Estimate{})
 	_, finish := d.FinishCancel(ctx, l)
 	return map[string]error{"refuse": refuse, "prepare": prepare, "settle": settle, "wait": wait,
 		"finish": finish, "release": d.Release(ctx, l)}
@@ -209,7 +209,7 @@ func refusedSteps(d *Fixture) {
 
 	l := d.Takes(d.Uploads().ID)
 	_, settle := d.Settle(ctx, Batch(l, 1, 0, 0, smtp.Valid))
-	_, wait := d.Wait(ctx, l, ledger.Outlook{Next: time.Now()})
+	_, wait := d.Wait(ctx, l, ledger.Estimate{Next: time.Now()})
 	_, finish := d.FinishCancel(ctx, l)
 	for method, err := range map[string]error{"settle": settle, "wait": wait, "finish": finish} {
 		effort.ErrIs(d.T, err, ledger.ErrIllegal, fmt.Sprintf("%s while preparing", method))

@@ -216,7 +216,7 @@ func cancelsUnderLease(d *Fixture, total int64) {
 		v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 		d.is(v, "cancelling")
 	}
-	stays := effort.Must(d.Wait(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(time.Minute)}))(d.T)
+	stays := effort.Must(d.Wait(d.T.Context(), l, ledger.Estimate{Next: v.Created.Add(time.Minute)}))(d.T)
 	d.is(stays, "cancelling")
 	d.is(d.Settles(l, 2, 1, 1, smtp.Invalid), "cancelling") // in flight: counts and is charged
 	for range 2 {

@@ -257,7 +257,7 @@ var repeats = []exercise{
 		v, l := d.Prepares(2)
 		for _, after := range []time.Duration{time.Minute, 2 * time.Minute, time.Second} {
 			next := v.Created.Add(after)
-			effort.Must(d.Wait(d.T.Context(), l, ledger.Outlook{Next: next}))(d.T)
+			effort.Must(d.Wait(d.T.Context(), l, ledger.Estimate{Next: next}))(d.T)
 			if got := d.Sees(v.ID).NextTry; !got.Equal(next) {
 				d.T.Errorf("next try %v, want %v", got, next)
 			}

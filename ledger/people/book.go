@@ -57,9 +57,9 @@ func (b *Book) runView(ctx context.Context, do func(t rows) error) error {
 // operator is the actor of changes by the command line.
 const operator = "operator"
 
-// told logs a change: a line in the log of its workspace, and a line in the operator log when an operator made it or
-// it has no workspace.
-func told(t rows, actor string, workspace uuid.UUID, l ledger.WorkspaceLine) error {
+// logChange logs a change: a line in the log of its workspace, and a line in the operator log when an operator made it
+// or it has no workspace.
+func logChange(t rows, actor string, workspace uuid.UUID, l ledger.WorkspaceLine) error {
 	l.Actor = actor
 	if err := l.Check(); err != nil {
 		return err

@@ -124,7 +124,8 @@ func makeLink(t rows, actor string, l ledger.Link) (ledger.Link, error) {
 	if err := t.addLink(l); err != nil {
 		return l, err
 	}
-	return l, told(t, actor, l.Workspace, ledger.WorkspaceLine{Action: action, Subject: l.Email, Detail: string(l.Role)})
+	line := ledger.WorkspaceLine{Action: action, Subject: l.Email, Detail: string(l.Role)}
+	return l, logChange(t, actor, l.Workspace, line)
 }
 
 // personal reports whether a link is for an existing user, without a workspace.
@@ -275,7 +276,7 @@ func (b *Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash)
 		if err != nil || n == 0 {
 			return err // it has already ended
 		}
-		return told(t, ledger.Actor(ctx), workspace, ledger.WorkspaceLine{Action: "link end", Subject: l.Email,
+		return logChange(t, ledger.Actor(ctx), workspace, ledger.WorkspaceLine{Action: "link end", Subject: l.Email,
 			Detail: string(l.Role)})
 	}), "end a link of workspace %s", workspace)
 }
@@ -424,7 +425,7 @@ func join(t rows, actor string, l *linkRow, u *ledger.User, now time.Time) error
 	if is != "" {
 		line = roleLine(u.Email, is, l.Role)
 	}
-	return told(t, actor, l.Workspace, line)
+	return logChange(t, actor, l.Workspace, line)
 }
 
 // roleLine returns the log line of a changed role.
@@ -483,12 +484,12 @@ func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) 
 			return err
 		}
 		line = ledger.WorkspaceLine{Action: "member end", Subject: u.Email, Detail: string(is)}
-		return told(t, actor, workspace, line)
+		return logChange(t, actor, workspace, line)
 	}
 	if err := t.setMember(workspace, user, role, now); err != nil {
 		return err
 	}
-	return told(t, actor, workspace, line)
+	return logChange(t, actor, workspace, line)
 }
 
 // endInvitations ends the open invitations to a workspace that a member made or got: with one the member could

@@ -142,7 +142,7 @@ func begin(ctx context.Context, t rows, n ledger.NewSession, u *ledger.User, now
 	if _, err := t.Exec(endLeastUsed, now.UnixMilli(), n.User[:], now.UnixMilli(), ledger.SessionsMax-1); err != nil {
 		return fmt.Errorf("end what is used least lately: %w", err)
 	}
-	n = n.Kept()
+	n = n.Storable()
 	return t.addSession(ledger.Session{ID: n.ID, User: n.User, Created: now, Seen: now,
 		Ends: now.Add(n.Life).Truncate(time.Millisecond), Agent: n.Agent, Network: n.Network})
 }

@@ -72,7 +72,7 @@ func (t rows) writeUser(ctx context.Context, u *ledger.User, now time.Time, c ch
 		_, err = t.endSessions(u.ID, c.but, now)
 	}
 	if err == nil && c.action != "" {
-		err = told(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: c.action, Subject: u.Email})
+		err = logChange(t, ledger.Actor(ctx), uuid.Nil, ledger.WorkspaceLine{Action: c.action, Subject: u.Email})
 	}
 	return ledger.Wrap(err, "change user")
 }

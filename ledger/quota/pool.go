@@ -86,26 +86,26 @@ func (p *Pool[Tenant]) Full(weight func(Tenant) int) []Tenant {
 	return full
 }
 
-// Turns is a Pool of single places with waiting. Tenants take turns, the flows of a tenant (such as its files) take
+// Slots is a Pool of single places with waiting. Tenants take turns, the flows of a tenant (such as its files) take
 // turns within those, and a flow is first come, first served. Safe for concurrent use.
-type Turns[Tenant comparable] struct {
+type Slots[Tenant comparable] struct {
 	pool   *Pool[Tenant]
 	weight func(Tenant) int
 
 	mu      sync.Mutex
-	queues  map[Tenant]*queue[Tenant] // of waiting turns; none is empty
+	queues  map[Tenant]*queue[Tenant] // of waiting slots; none is empty
 	ring    []Tenant                  // of waiting tenants, the next first
 	waiting int
 }
 
-// queue has the waiting turns of one tenant.
+// queue has the waiting slots of one tenant.
 type queue[Tenant comparable] struct {
 	flows map[any]*list.List // of *Turn; none is empty
 	ring  []any              // flows, the next first, and some that are empty
 }
 
-// push adds a turn at the end of its flow.
-func (q *queue[Tenant]) push(t *Turn[Tenant]) {
+// push adds a slot at the end of its flow.
+func (q *queue[Tenant]) push(t *Slot[Tenant]) {
 	flow := q.flows[t.flow]
 	if flow == nil {
 		flow = list.New()
@@ -115,7 +115,7 @@ func (q *queue[Tenant]) push(t *Turn[Tenant]) {
 	t.place = flow.PushBack(t)
 }
 
-func (q *queue[Tenant]) remove(t *Turn[Tenant]) {
+func (q *queue[Tenant]) remove(t *Slot[Tenant]) {
 	flow := q.flows[t.flow]
 	flow.Remove(t.place)
 	t.place = nil
@@ -125,16 +125,16 @@ func (q *queue[Tenant]) remove(t *Turn[Tenant]) {
 	}
 }
 
-// next returns the next turn. The flows alternate: the turn after it is of another flow, if one waits.
-func (q *queue[Tenant]) next() *Turn[Tenant] {
+// next returns the next slot. The flows alternate: the slot after it is of another flow, if one waits.
+func (q *queue[Tenant]) next() *Slot[Tenant] {
 	first := q.ring[0]
 	q.ring = append(q.ring[1:], first)
-	return q.flows[first].Front().Value.(*Turn[Tenant])
+	return q.flows[first].Front().Value.(*Slot[Tenant])
 }
 
-// Turn is a place that a tenant has or waits for.
-type Turn[Tenant comparable] struct {
-	turns   *Turns[Tenant]
+// Slot is one that a tenant has or waits for.
+type Slot[Tenant comparable] struct {
+	slots   *Slots[Tenant]
 	tenant  Tenant
 	flow    any
 	granted func()
@@ -142,56 +142,56 @@ type Turn[Tenant comparable] struct {
 	over    bool
 }
 
-// NewTurns makes turns for size places, all free. Weight is called each time; nil: all weights are equal.
-func NewTurns[Tenant comparable](size int64, weight func(Tenant) int) *Turns[Tenant] {
+// NewSlots makes size slots, all free. Weight is called each time; nil: all weights are equal.
+func NewSlots[Tenant comparable](size int64, weight func(Tenant) int) *Slots[Tenant] {
 	if weight == nil {
 		weight = func(Tenant) int { return 1 }
 	}
-	return &Turns[Tenant]{pool: New[Tenant](size), weight: weight, queues: map[Tenant]*queue[Tenant]{}}
+	return &Slots[Tenant]{pool: New[Tenant](size), weight: weight, queues: map[Tenant]*queue[Tenant]{}}
 }
 
 // Ask takes a place for a tenant, or waits for it in a flow of that tenant; nil is also a flow. After a wait,
-// granted is called, from any goroutine, and must not block. Done ends the turn or the wait.
-func (q *Turns[Tenant]) Ask(t Tenant, flow any, granted func()) (turn *Turn[Tenant], now bool) {
+// granted is called, from any goroutine, and must not block. Done returns the slot, or ends the wait.
+func (q *Slots[Tenant]) Ask(t Tenant, flow any, granted func()) (slot *Slot[Tenant], now bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	turn = &Turn[Tenant]{turns: q, tenant: t, flow: flow, granted: granted}
+	slot = &Slot[Tenant]{slots: q, tenant: t, flow: flow, granted: granted}
 	waiting := q.queues[t]
 	if waiting == nil && q.pool.Take(t, q.weight(t), 1) {
-		return turn, true
+		return slot, true
 	}
 	if waiting == nil {
 		waiting = &queue[Tenant]{flows: map[any]*list.List{}}
 		q.queues[t] = waiting
 		q.ring = append(q.ring, t)
 	}
-	waiting.push(turn)
+	waiting.push(slot)
 	q.waiting++
-	return turn, false
+	return slot, false
 }
 
 // Take takes a place for a tenant without waiting, and reports whether it got one. It does not overtake waiting
-// turns of the same tenant.
-func (q *Turns[Tenant]) Take(t Tenant) bool {
+// slots of the same tenant.
+func (q *Slots[Tenant]) Take(t Tenant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.queues[t] == nil && q.pool.Take(t, q.weight(t), 1)
 }
 
 // Give returns a place from Take.
-func (q *Turns[Tenant]) Give(t Tenant) {
+func (q *Slots[Tenant]) Give(t Tenant) {
 	q.mu.Lock()
 	q.pool.Return(t, 1)
 	next := q.serve()
 	q.mu.Unlock()
-	for _, turn := range next {
-		turn.granted()
+	for _, slot := range next {
+		slot.granted()
 	}
 }
 
 // Done returns the place, or ends the wait for it. It may be called twice.
-func (t *Turn[Tenant]) Done() {
-	q := t.turns
+func (t *Slot[Tenant]) Done() {
+	q := t.slots
 	q.mu.Lock()
 	if t.over {
 		q.mu.Unlock()
@@ -205,13 +205,13 @@ func (t *Turn[Tenant]) Done() {
 	}
 	next := q.serve()
 	q.mu.Unlock()
-	for _, turn := range next {
-		turn.granted()
+	for _, slot := range next {
+		slot.granted()
 	}
 }
 
-// leave removes a turn from its queue. Under mu.
-func (q *Turns[Tenant]) leave(t *Turn[Tenant]) {
+// leave removes a slot from its queue. Under mu.
+func (q *Slots[Tenant]) leave(t *Slot[Tenant]) {
 	waiting := q.queues[t.tenant]
 	waiting.remove(t)
 	q.waiting--
@@ -220,8 +220,8 @@ func (q *Turns[Tenant]) leave(t *Turn[Tenant]) {
 	}
 }
 
-// serve grants free places to the next turns. Under mu.
-func (q *Turns[Tenant]) serve() (granted []*Turn[Tenant]) {
+// serve grants free places to the next slots. Under mu.
+func (q *Slots[Tenant]) serve() (granted []*Slot[Tenant]) {
 	for refused := 0; refused < len(q.ring); {
 		t := q.ring[0]
 		q.ring = q.ring[1:]
@@ -234,9 +234,9 @@ func (q *Turns[Tenant]) serve() (granted []*Turn[Tenant]) {
 			q.ring = append(q.ring, t)
 			continue
 		}
-		turn := waiting.next()
-		q.leave(turn)
-		granted, refused = append(granted, turn), 0
+		slot := waiting.next()
+		q.leave(slot)
+		granted, refused = append(granted, slot), 0
 		if q.queues[t] != nil {
 			q.ring = append(q.ring, t)
 		}
@@ -245,34 +245,34 @@ func (q *Turns[Tenant]) serve() (granted []*Turn[Tenant]) {
 }
 
 // Enter takes a place for a tenant and waits for it until ctx ends; leave returns it.
-func (q *Turns[Tenant]) Enter(ctx context.Context, t Tenant) (leave func(), err error) {
+func (q *Slots[Tenant]) Enter(ctx context.Context, t Tenant) (leave func(), err error) {
 	there := make(chan struct{})
-	turn, now := q.Ask(t, nil, func() { close(there) })
+	slot, now := q.Ask(t, nil, func() { close(there) })
 	if now {
-		return turn.Done, nil
+		return slot.Done, nil
 	}
 	select {
 	case <-there:
-		return turn.Done, nil
+		return slot.Done, nil
 	case <-ctx.Done():
-		turn.Done()
+		slot.Done()
 		return nil, context.Cause(ctx)
 	}
 }
 
-// Waiting returns the number of waiting turns of all tenants.
-func (q *Turns[Tenant]) Waiting() int {
+// Waiting returns the number of waiting slots of all tenants.
+func (q *Slots[Tenant]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting
 }
 
-// Waits reports whether a turn of a tenant waits.
-func (q *Turns[Tenant]) Waits(t Tenant) bool {
+// Waits reports whether a slot of a tenant waits.
+func (q *Slots[Tenant]) Waits(t Tenant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.queues[t] != nil
 }
 
 // Used returns the number of taken places.
-func (q *Turns[Tenant]) Used() int64 { return q.pool.Used() }
+func (q *Slots[Tenant]) Used() int64 { return q.pool.Used() }

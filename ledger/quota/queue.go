@@ -14,7 +14,7 @@ var ErrClosed = errors.New("quota: the queue is closed")
 // keeps a fault in it from stopping all others. Guess.
 const firstInRow = 16
 
-// Queue gives places to waiting tenants. Each tenant has a line of its own, and the lines take turns: one place
+// Queue gives places to waiting tenants. Each tenant has a queue, and the queues take turns: one place
 // each, whatever their length (start-time fair queueing with a cost of 1: P. Goyal, H. M. Vin and H. Cheng, IEEE/ACM
 // Transactions on Networking 5(5), 1997). A new tenant waits for at most one place of each other tenant. The Pool
 // bounds a tenant's places.
@@ -27,17 +27,17 @@ type Queue[Tenant comparable] struct {
 	first  Tenant
 	closed bool
 
-	lines map[Tenant]*line[Tenant] // with waiters, or with a next turn ahead of the clock
-	busy  []*line[Tenant]          // with waiters
-	clock int64                    // the current turn
-	count int64                    // number of waiters so far, for their order
-	inRow int                      // places in a row for the first tenant while others waited
+	queues map[Tenant]*tenantQueue[Tenant] // with waiters, or with a virtual time ahead of the clock
+	busy   []*tenantQueue[Tenant]          // with waiters
+	clock  int64                           // the virtual time now
+	count  int64                           // number of waiters so far, for their order
+	inRow  int                             // places in a row for the first tenant while others waited
 }
 
-type line[Tenant comparable] struct {
-	tenant Tenant
-	turn   int64 // of its next place
-	waits  []*waiter
+type tenantQueue[Tenant comparable] struct {
+	tenant      Tenant
+	virtualTime int64 // of its next place
+	waits       []*waiter
 }
 
 // waiter waits for a place.
@@ -50,7 +50,8 @@ type waiter struct {
 // NewQueue makes a queue for that many places. Every tenant has the weight at the Pool, except the first, which may
 // have all places.
 func NewQueue[Tenant comparable](places int64, weight int, first Tenant) *Queue[Tenant] {
-	return &Queue[Tenant]{places: New[Tenant](places), weight: weight, first: first, lines: map[Tenant]*line[Tenant]{}}
+	return &Queue[Tenant]{places: New[Tenant](places), weight: weight, first: first,
+		queues: map[Tenant]*tenantQueue[Tenant]{}}
 }
 
 // Take waits for a place until ctx ends. waited reports whether no place was free at once. ErrClosed, or the error
@@ -74,11 +75,11 @@ func (q *Queue[Tenant]) take(ctx context.Context, t Tenant, again bool) (waited 
 		q.mu.Unlock()
 		return false, ErrClosed
 	}
-	l := q.lineOf(t)
+	l := q.queueOf(t)
 	q.count++
 	w := &waiter{number: q.count, ready: make(chan struct{})}
 	if len(l.waits) == 0 {
-		l.turn = max(l.turn, q.clock)
+		l.virtualTime = max(l.virtualTime, q.clock)
 		q.busy = append(q.busy, l)
 	}
 	if again {
@@ -135,8 +136,8 @@ func (q *Queue[Tenant]) Waiting() int {
 	return n
 }
 
-// giveUp removes a waiter from its line, or returns the place that it just got.
-func (q *Queue[Tenant]) giveUp(l *line[Tenant], w *waiter) {
+// giveUp removes a waiter from its queue, or returns the place that it just got.
+func (q *Queue[Tenant]) giveUp(l *tenantQueue[Tenant], w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := slices.Index(l.waits, w)
@@ -147,27 +148,27 @@ func (q *Queue[Tenant]) giveUp(l *line[Tenant], w *waiter) {
 	case !w.closed:
 		q.places.Return(l.tenant, 1)
 	}
-	q.serve() // others may have waited behind its line
+	q.serve() // others may have waited behind it
 }
 
-// linesKept is how many lines may exist before unneeded ones are dropped.
-const linesKept = 64
+// queuesMin is how many queues may exist before unneeded ones are dropped.
+const queuesMin = 64
 
-// lineOf returns a tenant's line. A line without waiters is needed only while its next turn is ahead of the clock:
+// queueOf returns a tenant's queue. One without waiters is needed only while its virtual time is ahead of the clock:
 // the tenant already had its place in this round. mu is held.
-func (q *Queue[Tenant]) lineOf(t Tenant) *line[Tenant] {
-	if l := q.lines[t]; l != nil {
+func (q *Queue[Tenant]) queueOf(t Tenant) *tenantQueue[Tenant] {
+	if l := q.queues[t]; l != nil {
 		return l
 	}
-	if len(q.lines) >= linesKept+2*len(q.busy) {
-		for tenant, l := range q.lines {
-			if len(l.waits) == 0 && l.turn <= q.clock {
-				delete(q.lines, tenant)
+	if len(q.queues) >= queuesMin+2*len(q.busy) {
+		for tenant, l := range q.queues {
+			if len(l.waits) == 0 && l.virtualTime <= q.clock {
+				delete(q.queues, tenant)
 			}
 		}
 	}
-	l := &line[Tenant]{tenant: t}
-	q.lines[t] = l
+	l := &tenantQueue[Tenant]{tenant: t}
+	q.queues[t] = l
 	return l
 }
 
@@ -177,17 +178,17 @@ func (q *Queue[Tenant]) serve() {
 		w := l.waits[0]
 		l.waits = l.waits[1:]
 		if l.tenant != q.first {
-			q.clock = l.turn
-			l.turn++
+			q.clock = l.virtualTime
+			l.virtualTime++
 		}
 		q.leaveBusy(l)
 		close(w.ready)
 	}
 }
 
-// next takes a place for the line whose turn it is; nil when no line can have one. mu is held.
-func (q *Queue[Tenant]) next() *line[Tenant] {
-	var own, best *line[Tenant]
+// next takes a place for the queue whose turn it is; nil when none can have one. mu is held.
+func (q *Queue[Tenant]) next() *tenantQueue[Tenant] {
+	var own, best *tenantQueue[Tenant]
 	for _, l := range q.busy {
 		switch {
 		case l.tenant == q.first:
@@ -213,12 +214,12 @@ func (q *Queue[Tenant]) next() *line[Tenant] {
 }
 
 // before reports whether l's turn comes before o's; of equal turns the longer wait comes first.
-func (l *line[Tenant]) before(o *line[Tenant]) bool {
-	return l.turn < o.turn || l.turn == o.turn && l.waits[0].number < o.waits[0].number
+func (l *tenantQueue[Tenant]) before(o *tenantQueue[Tenant]) bool {
+	return l.virtualTime < o.virtualTime || l.virtualTime == o.virtualTime && l.waits[0].number < o.waits[0].number
 }
 
-// leaveBusy removes a line without waiters from busy. mu is held.
-func (q *Queue[Tenant]) leaveBusy(l *line[Tenant]) {
+// leaveBusy removes a queue without waiters from busy. mu is held.
+func (q *Queue[Tenant]) leaveBusy(l *tenantQueue[Tenant]) {
 	if len(l.waits) > 0 {
 		return
 	}

@@ -253,8 +253,8 @@ func TestManyAtOnce(t *testing.T) {
 	all.Wait()
 	effort.Is(t, q.Waiting(), 0)
 	effort.Is(t, q.places.Used(), 0)
-	if len(q.lines) > linesKept+16 {
-		t.Errorf("%d lines are remembered", len(q.lines))
+	if len(q.queues) > queuesMin+16 {
+		t.Errorf("%d lines are remembered", len(q.queues))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 func TestANewTenantNeverWaitsForAGreedyOne(t *testing.T) {
-	q := NewTurns[int](100, nil)
+	q := NewSlots[int](100, nil)
 	for range 10_000 {
 		q.Ask(0, nil, func() {})
 	}
@@ -28,10 +28,10 @@ func TestANewTenantNeverWaitsForAGreedyOne(t *testing.T) {
 }
 
 func TestWhoCameFirstGoesFirst(t *testing.T) {
-	q := NewTurns[int](2, nil)
+	q := NewSlots[int](2, nil)
 	first, _ := q.Ask(0, nil, nil)
 	var order []int
-	var has []*Turn[int]
+	var has []*Slot[int]
 	for i := range 5 {
 		turn, _ := q.Ask(0, nil, func() { order = append(order, i) })
 		has = append(has, turn)
@@ -53,8 +53,8 @@ func TestEverybodyGetsItsTurn(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		size, tenants := 1+r.Int64N(20), 1+r.IntN(5)
-		q := NewTurns[int](size, func(t int) int { return 1 + t%2 })
-		var all []*Turn[int]
+		q := NewSlots[int](size, func(t int) int { return 1 + t%2 })
+		var all []*Slot[int]
 		asked, granted := 0, 0
 		for range 500 {
 			if r.IntN(2) == 0 || len(all) == 0 {
@@ -82,7 +82,7 @@ func TestEverybodyGetsItsTurn(t *testing.T) {
 			}
 		}
 		for len(all) > 0 { // those that have one end, the others get theirs
-			has := slices.IndexFunc(all, func(turn *Turn[int]) bool { return turn.place == nil })
+			has := slices.IndexFunc(all, func(turn *Slot[int]) bool { return turn.place == nil })
 			if has < 0 {
 				t.Fatalf("seed %d: %d wait and nothing is used", seed, q.Waiting())
 			}
@@ -96,7 +96,7 @@ func TestEverybodyGetsItsTurn(t *testing.T) {
 }
 
 func TestManyAtOnceNeverHaveMoreThanThereIs(t *testing.T) {
-	q := NewTurns[int](8, nil)
+	q := NewSlots[int](8, nil)
 	var has, most atomic.Int64
 	var all sync.WaitGroup
 	for i := range 400 {
@@ -120,7 +120,7 @@ func TestManyAtOnceNeverHaveMoreThanThereIs(t *testing.T) {
 }
 
 func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
-	q := NewTurns[int](1, nil)
+	q := NewSlots[int](1, nil)
 	leave, _ := q.Enter(t.Context(), 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -140,11 +140,11 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 }
 
 func TestEachFlowOfATenantHasItsTurn(t *testing.T) {
-	q := NewTurns[int](2, nil)
+	q := NewSlots[int](2, nil)
 	has, _ := q.Ask(0, "big", nil)
 	var order []string
 	ask := func(flow string) {
-		var turn *Turn[int]
+		var turn *Slot[int]
 		turn, _ = q.Ask(0, flow, func() { order = append(order, flow); has = turn })
 	}
 	for range 1000 {

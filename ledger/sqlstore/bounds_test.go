@@ -69,7 +69,7 @@ func (h *drawn) acts() {
 	if len(page) > 0 {
 		any = page[h.random.IntN(len(page))]
 	}
-	next := ledger.Outlook{Next: time.UnixMilli(h.now + h.random.Int64N(400_000) - 200_000)}
+	next := ledger.Estimate{Next: time.UnixMilli(h.now + h.random.Int64N(400_000) - 200_000)}
 	v, l := mine()
 	switch h.random.IntN(12) {
 	case 0, 1:
@@ -175,7 +175,8 @@ func (h *drawn) same(what string, lists [2][]string) {
 	}
 }
 
-// TestALookFromABoundOverlooksNothing: in drawn histories it finds what a look from the beginning finds, and in that order.
+// TestALookFromABoundOverlooksNothing: in drawn histories it finds what a look from the beginning finds, and in that
+// order.
 func TestALookFromABoundOverlooksNothing(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	t.Parallel()
@@ -208,8 +209,8 @@ func TestALookFromABoundOverlooksNothing(t *testing.T) {
 	}
 }
 
-// TestWhatIsOverlookedIsFoundLater: what nothing but a hand puts below a bound is found by the next look from the beginning, and
-// what is behind a clock that was set back at once.
+// TestWhatIsOverlookedIsFoundLater: what nothing but a hand puts below a bound is found by the next look from the
+// beginning, and what is behind a clock that was set back at once.
 func TestWhatIsOverlookedIsFoundLater(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t, NewFile(t))
@@ -256,8 +257,8 @@ func blocksRead(t *testing.T, s *server, query string, args ...string) (blocks i
 	return explained[0].Plan.Hit + explained[0].Plan.Read
 }
 
-// TestALookFromABoundReadsPastNothing: 5,000 files left the indexes, and no vacuum came. From the beginning a look reads past
-// all of them, and from its bound it does not.
+// TestALookFromABoundReadsPastNothing: 5,000 files left the indexes, and no vacuum came. From the beginning a look
+// reads past all of them, and from its bound it does not.
 func TestALookFromABoundReadsPastNothing(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, engine.Seams{})
@@ -285,8 +286,8 @@ func TestALookFromABoundReadsPastNothing(t *testing.T) {
 	}
 }
 
-// TestWhatBecomesDueLateIsFoundAtOnce: files that were made long before the bound, of which each way back to work leads in
-// front of it.
+// TestWhatBecomesDueLateIsFoundAtOnce: files that were made long before the bound, of which each way back to work leads
+// in front of it.
 func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t, NewFile(t))
@@ -304,7 +305,7 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	}
 	parks := func(l ledger.Lease, until int64) {
 		t.Helper()
-		effort.Must(d.Park(t.Context(), l, ledger.Outlook{Next: time.UnixMilli(until)}, []byte("state")))(t)
+		effort.Must(d.Park(t.Context(), l, ledger.Estimate{Next: time.UnixMilli(until)}, []byte("state")))(t)
 	}
 	parked, l := d.Prepares(ledger.SettlementMax + 1)
 	parks(l, began+(9*time.Hour).Milliseconds())
@@ -329,7 +330,8 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	leased("what is funded", unfunded.ID)
 }
 
-// TestWhatComesLateForASweep: with a clock that is set back by little, right after a look from the beginning, and by far.
+// TestWhatComesLateForASweep: with a clock that is set back by little, right after a look from the beginning, and by
+// far.
 func TestWhatComesLateForASweep(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t, NewFile(t))

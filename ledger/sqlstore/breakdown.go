@@ -155,16 +155,16 @@ const (
 // recentSettlements finds the newest of some settlements, recentOf the newest with a given outcome.
 const (
 	recentSettlements = `SELECT number, payload FROM settlements WHERE verification = ? AND number <= ? AND number >= ?`
-	recentInTurn      = ` ORDER BY number DESC LIMIT ?`
+	recentInOrder     = ` ORDER BY number DESC LIMIT ?`
 )
 
 var recentOf = [...]string{
-	smtp.Undecided: recentSettlements + recentInTurn,
-	smtp.Valid:     recentSettlements + ` AND count_valid > 0` + recentInTurn,
-	smtp.Invalid:   recentSettlements + ` AND count_invalid > 0` + recentInTurn,
-	smtp.CatchAll:  recentSettlements + ` AND count_catch_all > 0` + recentInTurn,
-	smtp.Unknown:   recentSettlements + ` AND count_unknown > 0` + recentInTurn,
-	smtp.Error:     recentSettlements + ` AND count_error > 0` + recentInTurn,
+	smtp.Undecided: recentSettlements + recentInOrder,
+	smtp.Valid:     recentSettlements + ` AND count_valid > 0` + recentInOrder,
+	smtp.Invalid:   recentSettlements + ` AND count_invalid > 0` + recentInOrder,
+	smtp.CatchAll:  recentSettlements + ` AND count_catch_all > 0` + recentInOrder,
+	smtp.Unknown:   recentSettlements + ` AND count_unknown > 0` + recentInOrder,
+	smtp.Error:     recentSettlements + ` AND count_error > 0` + recentInOrder,
 }
 
 // RecentResults returns one page of outcomes, newest first. Settled outcomes never change, so each query may use its

@@ -81,7 +81,7 @@ func withLease(v *transitions.Row) ledger.Verification {
 		v.LeasedUntil = ledger.Clock(v.LeaseExpires)
 	}
 	if v.WakeAt > v.Now {
-		v.RestsUntil = ledger.Clock(v.WakeAt)
+		v.ParkedUntil = ledger.Clock(v.WakeAt)
 	}
 	v.LeasedBy = v.Node
 	return v.Verification

@@ -245,7 +245,7 @@ func (b *broken) Balance(ctx context.Context, w uuid.UUID) (ledger.Balance, erro
 
 func (b *broken) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verification, error) {
 	if b.errs(lostSettle) {
-		v, err := b.Wait(ctx, s.Lease, ledger.Outlook{})
+		v, err := b.Wait(ctx, s.Lease, ledger.Estimate{})
 		v.Settlements, v.Held = s.Number, v.Held-ledger.Credits(len(s.Results))
 		for _, r := range s.Results {
 			v.Counts.Add(r.Outcome)

@@ -179,12 +179,12 @@ func (t processRows) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 
 // ReadNodes reads all rows and the counter in one statement, so at one moment.
 func (t processRows) ReadNodes() (ledger.NodeSnapshot, error) {
-	var roll ledger.NodeSnapshot
+	var snapshot ledger.NodeSnapshot
 	var err error
-	roll.Nodes, err = engine.List(t, "read nodes", func(scan engine.Scan) (ledger.NodeRow, error) {
-		return scanNode(scan, &roll.Generation, engine.At(&roll.Now))
+	snapshot.Nodes, err = engine.List(t, "read nodes", func(scan engine.Scan) (ledger.NodeRow, error) {
+		return scanNode(scan, &snapshot.Generation, engine.At(&snapshot.Now))
 	}, `SELECT `+nodeColumns+`, (SELECT turn FROM cluster_turn WHERE one = 1), {now} FROM nodes ORDER BY session`)
-	return roll, err
+	return snapshot, err
 }
 
 // packed returns the stored form of a view: 32 bytes for each process.

@@ -190,13 +190,13 @@ var calls = []callOf{
 	{"park", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(2)
 		return func() error {
-			_, err := d.Park(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(ledgertest.Hour)}, []byte("state"))
+			_, err := d.Park(d.T.Context(), l, ledger.Estimate{Next: v.Created.Add(ledgertest.Hour)}, []byte("state"))
 			return err
 		}
 	}},
 	{"cancel what is parked", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(2)
-		effort.Must(d.Park(d.T.Context(), l, ledger.Outlook{Next: v.Created.Add(ledgertest.Hour)}, []byte("state")))(d.T)
+		effort.Must(d.Park(d.T.Context(), l, ledger.Estimate{Next: v.Created.Add(ledgertest.Hour)}, []byte("state")))(d.T)
 		return func() error { _, err := d.Cancel(d.T.Context(), d.Workspace, v.ID); return err }
 	}},
 	{"crashed", false, func(d *ledgertest.Fixture) func() error {
@@ -239,7 +239,7 @@ var calls = []callOf{
 	}},
 	{"wait", false, func(d *ledgertest.Fixture) func() error {
 		_, l := d.Prepares(1)
-		return func() error { _, err := d.Wait(d.T.Context(), l, ledger.Outlook{Next: time.UnixMilli(1)}); return err }
+		return func() error { _, err := d.Wait(d.T.Context(), l, ledger.Estimate{Next: time.UnixMilli(1)}); return err }
 	}},
 	{"cancel", false, func(d *ledgertest.Fixture) func() error {
 		v, l := d.Prepares(5)

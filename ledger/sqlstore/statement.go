@@ -16,14 +16,14 @@ import (
 // The movements of a workspace's credits, newest first, and the credits spent since a day.
 const (
 	grantsOf      = `SELECT created, subject, amount, reason, author FROM entries WHERE workspace = ? AND kind = 'grant' AND number = 0`
-	newestGrants  = grantsOf + inTurnOfGrants
-	olderGrants   = grantsOf + ` AND (created, subject) < (?, ?)` + inTurnOfGrants
+	newestGrants  = grantsOf + grantsInOrder
+	olderGrants   = grantsOf + ` AND (created, subject) < (?, ?)` + grantsInOrder
 	correctionsOf = `SELECT created, id, reason, author FROM corrections WHERE workspace = ?`
 	paidOf        = `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ? AND paid = 1`
 	olderThan     = ` AND (created, id) < (?, ?)`
 	spentSince    = `SELECT day, kind, credits FROM credit_days WHERE workspace = ? AND day >= ? AND kind IN ('charge', 'refund')`
 
-	inTurnOfGrants = ` ORDER BY created DESC, subject DESC LIMIT ?`
+	grantsInOrder = ` ORDER BY created DESC, subject DESC LIMIT ?`
 )
 
 // Statement returns a workspace's balance, its spending by day, and a page of credit movements.

@@ -160,7 +160,7 @@ func prepare(t Tables, v *Row) error {
 
 // Wait marks a leased verification as Waiting for receivers until o.Next, or as Verifying with a zero time, and
 // stores the expected end. Cancelling stays as it is.
-func (e Engine) Wait(ctx context.Context, l ledger.Lease, o ledger.Outlook) (ledger.Verification, error) {
+func (e Engine) Wait(ctx context.Context, l ledger.Lease, o ledger.Estimate) (ledger.Verification, error) {
 	never := func(*Row) bool { return false }
 	v, err := e.worked(ctx, l, never, func(t Tables, v *Row) error {
 		to := ledger.Verifying
@@ -205,7 +205,9 @@ func sameIssue(a, b *ledger.Issue) bool {
 
 // Park stores the state of a leased verification's work and gives the lease back, until o.Next. With a zero time it
 // doesn't wait: its status stays.
-func (e Engine) Park(ctx context.Context, l ledger.Lease, o ledger.Outlook, state []byte) (ledger.Verification, error) {
+func (e Engine) Park(
+	ctx context.Context, l ledger.Lease, o ledger.Estimate, state []byte,
+) (ledger.Verification, error) {
 	again := func(v *Row) bool { // nobody else gives back this epoch
 		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= ledger.Millis(o.Next) && v.NextTry.Equal(ledger.Clock(ledger.Millis(o.Next)))
 	}

@@ -77,7 +77,7 @@ func (e Engine) Leave(ctx context.Context, session uuid.UUID) error {
 		case row.Status == ledger.NodeLost: // its end already has a generation
 			return end(t, row, Ending{Status: ledger.NodeLeft, Generation: row.Generation})
 		}
-		return endInTurn(t, row, Ending{Status: ledger.NodeLeft})
+		return endWithGeneration(t, row, Ending{Status: ledger.NodeLeft})
 	}), "leave of process %s", session)
 }
 
@@ -112,14 +112,14 @@ func fresh(now time.Time, row *ledger.NodeRow, within time.Duration) bool {
 func retire(t Tables, row *ledger.NodeRow, dead bool) error {
 	switch {
 	case row.Status == ledger.NodeIn:
-		return endInTurn(t, row, Ending{Status: ledger.NodeLost, Dead: dead})
+		return endWithGeneration(t, row, Ending{Status: ledger.NodeLost, Dead: dead})
 	case row.Status == ledger.NodeLost && dead && !row.Dead:
 		return end(t, row, Ending{Status: ledger.NodeLost, Dead: true, Generation: row.Generation})
 	}
 	return nil
 }
 
-func endInTurn(t Tables, row *ledger.NodeRow, e Ending) (err error) {
+func endWithGeneration(t Tables, row *ledger.NodeRow, e Ending) (err error) {
 	if e.Generation, err = t.NextGeneration(); err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func forget(t Tables, roll ledger.NodeSnapshot, rows []*ledger.NodeRow, after ti
 		case row.Status != ledger.NodeIn && readByAll(roll, row):
 			err = remove(t, row)
 		case row.Status == ledger.NodeIn:
-			err = endInTurn(t, row, Ending{Status: ledger.NodeLost, Dead: true, Forgotten: true})
+			err = endWithGeneration(t, row, Ending{Status: ledger.NodeLost, Dead: true, Forgotten: true})
 		case row.Status == ledger.NodeLost && !row.Dead || len(row.Silent) > 0:
 			err = end(t, row, Ending{Status: row.Status, Generation: row.Generation, Forgotten: true,
 				Dead: row.Status == ledger.NodeLost})

@@ -195,8 +195,8 @@ func TestClock(t *testing.T) {
 		known  bool
 		want   State
 	}{
-		{0, false, Skipped}, {0, true, OK}, {clockOff, true, OK}, {-clockOff, true, OK},
-		{clockOff + 1, true, Warn}, {-clockOff - 1, true, Warn}, {time.Hour, true, Warn},
+		{0, false, Skipped}, {0, true, OK}, {clockOffset, true, OK}, {-clockOffset, true, OK},
+		{clockOffset + 1, true, Warn}, {-clockOffset - 1, true, Warn}, {time.Hour, true, Warn},
 	} {
 		effort.Is(t, CheckClock(c.offset, c.known, time.Now()).State, c.want, c.offset, c.known)
 	}
@@ -204,22 +204,22 @@ func TestClock(t *testing.T) {
 
 func TestRest(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	a, b := Resting{Source: "192.0.2.1"}, Resting{Source: "192.0.2.2", Blocks: 3}
-	gone := Resting{Source: "192.0.2.3", Until: now.Add(time.Second), Why: "4 receivers refuse it"}
-	back := Resting{Source: "192.0.2.4", Until: now, Why: "4 receivers refuse it"}
+	a, b := Suspension{Source: "192.0.2.1"}, Suspension{Source: "192.0.2.2", Blocks: 3}
+	gone := Suspension{Source: "192.0.2.3", Until: now.Add(time.Second), Why: "4 receivers refuse it"}
+	back := Suspension{Source: "192.0.2.4", Until: now, Why: "4 receivers refuse it"}
 	for _, c := range []struct {
 		name string
-		list []Resting
+		list []Suspension
 		want string
 	}{
 		{"nothing is known", nil, ""},
-		{"all is well", []Resting{a, b}, "ok ok"},
-		{"one rests", []Resting{a, gone}, "ok warn"},
-		{"all rest", []Resting{gone, gone}, "fail fail"},
-		{"the rest is over", []Resting{back}, "ok"},
+		{"all is well", []Suspension{a, b}, "ok ok"},
+		{"one rests", []Suspension{a, gone}, "ok warn"},
+		{"all rest", []Suspension{gone, gone}, "fail fail"},
+		{"the rest is over", []Suspension{back}, "ok"},
 	} {
 		var got []string
-		for _, f := range CheckRest(c.list, now) {
+		for _, f := range CheckSuspensions(c.list, now) {
 			got = append(got, string(f.State))
 		}
 		effort.Is(t, strings.Join(got, " "), c.want, c.name, got)

@@ -24,11 +24,11 @@ const (
 	ReturnPath Check = "return_path" // the return path's domain takes mail
 	BlockList  Check = "block_list"  // no configured list has the address
 	Clock      Check = "clock"       // the machine's clock agrees with the ledger's
-	Rest       Check = "rest"        // receivers take connections from the address
+	Suspended  Check = "rest"        // receivers take connections from the address
 )
 
 // Checks are all checks in the order of display.
-var Checks = []Check{Port25, PTR, Hello, SPF, ReturnPath, BlockList, Clock, Rest}
+var Checks = []Check{Port25, PTR, Hello, SPF, ReturnPath, BlockList, Clock, Suspended}
 
 // State is the result of a check.
 type State string
@@ -84,7 +84,7 @@ func (r Report) Fit() bool { return !r.Checked.IsZero() && len(r.Failing()) == 0
 // Blind reports whether every question failed, so that nothing is known about what receivers see.
 func (r Report) Blind() bool {
 	return r.Incomplete() && !slices.ContainsFunc(r.Findings, func(f Finding) bool {
-		return f.State != Skipped && f.Check != Clock && f.Check != Rest
+		return f.State != Skipped && f.Check != Clock && f.Check != Suspended
 	})
 }
 

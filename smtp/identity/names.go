@@ -158,8 +158,8 @@ func CheckReturnPath(ctx context.Context, r Resolver, returnPath string) Finding
 // plain returns a name in lower case, without the final dot.
 func plain(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// clockOff is the difference between the machine's and the ledger's clock from which it is reported.
-const clockOff = 2 * time.Second
+// clockOffset is the difference between the machine's and the ledger's clock from which it is reported.
+const clockOffset = 2 * time.Second
 
 // CheckClock compares the machine's clock with the ledger's; ok says that the offset is known. A wrong clock is a
 // warning, never a failure: receivers do not see it, and waits and shares use the ledger's clock or durations
@@ -169,7 +169,7 @@ func CheckClock(offset time.Duration, ok bool, now time.Time) Finding {
 	switch {
 	case !ok:
 		f.State, f.Saw = Skipped, "the ledger is on this machine, or has not answered yet"
-	case offset.Abs() > clockOff:
+	case offset.Abs() > clockOffset:
 		f.State, f.Saw = Warn, fmt.Sprintf("the ledger's clock is %s %s", offset.Abs().Round(time.Second/10),
 			map[bool]string{true: "ahead", false: "behind"}[offset > 0])
 		f.Next = "Mend the time service of this machine or of the database: times of evidence and logs are wrong."
@@ -179,17 +179,17 @@ func CheckClock(offset time.Duration, ok bool, now time.Time) Finding {
 	return f
 }
 
-// Resting is whether a source is suspended, and where.
-type Resting struct {
+// Suspension is whether a source is suspended, and where.
+type Suspension struct {
 	Source string    // address; "": chosen by the system
 	Until  time.Time // end of the general suspension; zero: none
 	Why    string
 	Blocks int // number of receivers at which it is suspended
 }
 
-// CheckRest judges the sources by refusals: a source that many receivers refuse is suspended, and a node with all
-// sources suspended cannot probe.
-func CheckRest(list []Resting, now time.Time) []Finding {
+// CheckSuspensions judges the sources by refusals: a source that many receivers refuse is suspended, and a node with
+// all sources suspended cannot probe.
+func CheckSuspensions(list []Suspension, now time.Time) []Finding {
 	resting := 0
 	for _, s := range list {
 		if s.Until.After(now) {
@@ -198,7 +198,7 @@ func CheckRest(list []Resting, now time.Time) []Finding {
 	}
 	var out []Finding
 	for _, s := range list {
-		f := Finding{Check: Rest, Source: s.Source, State: OK, At: now, Saw: "receivers take us"}
+		f := Finding{Check: Suspended, Source: s.Source, State: OK, At: now, Saw: "receivers take us"}
 		switch {
 		case s.Until.After(now):
 			f.State = Warn

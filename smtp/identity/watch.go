@@ -94,8 +94,8 @@ func (w *Watch) publish(checked time.Time) Report {
 		offset, ok := o.Offset()
 		findings = append(findings, CheckClock(offset, ok, now))
 	}
-	if o.Resting != nil {
-		findings = append(findings, CheckRest(o.Resting(), now)...)
+	if o.Suspensions != nil {
+		findings = append(findings, CheckSuspensions(o.Suspensions(), now)...)
 	}
 	report := Report{Checked: checked, Findings: sorted(findings)}
 	was := w.report.Swap(&report)
@@ -242,8 +242,8 @@ type Options struct {
 	Lists *Lists   // nil: no block list is asked
 	// Offset is the ledger's clock minus ours; false: not known. nil: not checked.
 	Offset func() (time.Duration, bool)
-	// Resting returns which sources are suspended. nil: unknown.
-	Resting func() []Resting
+	// Suspensions returns which sources are suspended. nil: unknown.
+	Suspensions func() []Suspension
 	// Jitter returns a random number below n, so that nodes do not ask together.
 	Jitter func(n int64) int64
 	Log    *slog.Logger

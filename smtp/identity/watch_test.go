@@ -188,12 +188,12 @@ func TestWhatIsInMemoryIsLookedAtWithoutDNS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		var mu sync.Mutex
-		var resting []Resting
+		var resting []Suspension
 		b := newBook(t, sound...)
 		o := options(b, &log)
 		o.Reach = &Reach{}
 		o.Offset = func() (time.Duration, bool) { return time.Minute, true }
-		o.Resting = func() []Resting {
+		o.Suspensions = func() []Suspension {
 			mu.Lock()
 			defer mu.Unlock()
 			return resting
@@ -208,7 +208,7 @@ func TestWhatIsInMemoryIsLookedAtWithoutDNS(t *testing.T) {
 		synctest.Wait()
 		first := b.questions()
 		mu.Lock()
-		resting = []Resting{{Source: "192.0.2.10", Until: time.Now().Add(time.Minute), Why: "4 receivers refuse it"}}
+		resting = []Suspension{{Source: "192.0.2.10", Until: time.Now().Add(time.Minute), Why: "4 receivers refuse it"}}
 		mu.Unlock()
 		pass(lookEvery + time.Second)
 		synctest.Wait()

@@ -14,7 +14,7 @@ import (
 // callers wait for its result. Safe for concurrent use.
 type cache[V any] struct {
 	base  context.Context      // ends all flights
-	turns *quota.Turns[string] // the tenants' turns for lookups; nil: not bounded
+	slots *quota.Slots[string] // the tenants' turns for lookups; nil: not bounded
 
 	mu      sync.Mutex // guards all below
 	closed  bool
@@ -114,7 +114,7 @@ func (m *cache[V]) recall(name string, now time.Time) (remembered[V], bool) {
 func (m *cache[V]) join(name, tenant string, find finder[V]) *flight[V] {
 	if f, found := m.flights[name]; found {
 		f.waiting++
-		if m.turns != nil && !f.begun && !f.tenants[tenant] && !m.closed {
+		if m.slots != nil && !f.begun && !f.tenants[tenant] && !m.closed {
 			f.tenants[tenant] = true
 			m.running.Go(func() { m.fly(name, tenant, f, find) })
 		}
@@ -135,8 +135,8 @@ func (m *cache[V]) join(name, tenant string, find finder[V]) *flight[V] {
 
 // fly runs the lookup in a tenant's turn, unless another tenant's turn came first.
 func (m *cache[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
-	if m.turns != nil {
-		leave, err := m.turns.Enter(f.queued, tenant)
+	if m.slots != nil {
+		leave, err := m.slots.Enter(f.queued, tenant)
 		if err != nil {
 			m.ground(name, f)
 			return

@@ -286,7 +286,7 @@ func TestWaitingUsesUpNoTime(t *testing.T) {
 			t.Errorf("%d questions for 300 domains", n)
 		}
 		effort.Is(t, r.Waiting(), 0)
-		effort.Is(t, r.routes.turns.Used(), 0)
+		effort.Is(t, r.routes.slots.Used(), 0)
 	})
 }
 

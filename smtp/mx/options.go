@@ -33,10 +33,10 @@ type Options struct {
 	// Allow reports whether an address may be dialled: not special-use, not ours. Called from many goroutines at once.
 	Allow func(netip.Addr) bool
 
-	// Witness is a name that certainly has name servers, such as "com". Servers that deny it do not know the Internet (a
+	// KnownName is a name that certainly has name servers, such as "com". Servers that deny it do not know the Internet (a
 	// captive portal, a closed network), so their other denials are errors, not missing domains. Empty: denials are
 	// always accepted, as the servers of a lab need.
-	Witness string
+	KnownName string
 
 	// Only is the top-level domain that a lab's servers know. Any other domain gets no route, with
 	// smtp.NotSimulated. Empty: no restriction.

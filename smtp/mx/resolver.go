@@ -81,17 +81,17 @@ func newResolver(o Options, dns asker) *Resolver {
 		open:   newCache[struct{}](base, 1),
 	}
 	if o.AtOnce > 0 {
-		r.routes.turns = quota.NewTurns(int64(o.AtOnce), o.Weight)
+		r.routes.slots = quota.NewSlots(int64(o.AtOnce), o.Weight)
 	}
 	return r
 }
 
 // Waiting returns how many lookups wait for their turn.
 func (r *Resolver) Waiting() int {
-	if r.routes.turns == nil {
+	if r.routes.slots == nil {
 		return 0
 	}
-	return r.routes.turns.Waiting()
+	return r.routes.slots.Waiting()
 }
 
 // Lookup finds where mail for a domain goes. The domain is an A-label in any case, with or without a final dot. The
@@ -121,10 +121,10 @@ func (r *Resolver) Check(ctx context.Context) error {
 
 // vouch returns nil when the servers' denials may be accepted, that is, when they know the witness.
 func (r *Resolver) vouch(ctx context.Context) error {
-	if r.options.Witness == "" {
+	if r.options.KnownName == "" {
 		return nil
 	}
-	_, err := r.open.get(ctx, r.options.Witness, func(ctx context.Context, name string) (struct{}, time.Time, error) {
+	_, err := r.open.get(ctx, r.options.KnownName, func(ctx context.Context, name string) (struct{}, time.Time, error) {
 		m, err := r.dns.ask(ctx, dns.CanonicalName(name), dns.TypeNS)
 		if err == nil && !slices.ContainsFunc(m.Answer, func(rr dns.RR) bool { return rr.Header().Rrtype == dns.TypeNS }) {
 			err = &Error{Kind: Walled, Name: name, Type: "NS"}

@@ -315,7 +315,7 @@ func TestDenialsAreBelievedOnlyOfServersThatKnowTheWitness(t *testing.T) {
 	z.code("mx.gone.example.", dns.RcodeNameError)
 	z.code("com.", dns.RcodeNameError)
 	o := testOptions(z.addr)
-	o.Witness = "com"
+	o.KnownName = "com"
 	r := startResolver(t, o)
 	for _, domain := range []string{"missing.example", "there.example"} {
 		_, err := r.Lookup(t.Context(), domain)

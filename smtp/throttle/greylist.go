@@ -380,8 +380,8 @@ func likelihood(passed, n, share float64) (sum float64) {
 	return sum
 }
 
-// TakeTurn reports whether an address may be asked again now: during a test every second one, as long as those pass.
-func TakeTurn(p *Pace, now time.Time) bool {
+// MayAskAgain reports whether an address may be asked again now: during a test every second one, as long as those pass.
+func MayAskAgain(p *Pace, now time.Time) bool {
 	c := &p.test.again
 	if !p.test.open || 2*c.passed < c.again {
 		return true

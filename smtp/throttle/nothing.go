@@ -60,7 +60,7 @@ type Nothing struct {
 	before      int   // passedAgain when a fresh one last failed
 	proven      bool  // the pace of before had gone well for long
 	stepped     bool  // a raise was taken back just before
-	unheard     bool  // hardly anybody had ever got a good answer
+	neverPassed bool  // hardly anybody had ever got a good answer
 	excused     bool  // a limit on sessions or openings was found just before
 	limit       float64
 
@@ -98,8 +98,8 @@ func (p *Pace) nothingPasses(now time.Time) Effect {
 	return NothingPasses
 }
 
-// TurnAway begins the same for a receiver that refuses sessions just after it deferred an address.
-func (p *Pace) TurnAway(now time.Time) {
+// OnSessionsRefused begins the same for a receiver that refuses sessions just after it deferred an address.
+func (p *Pace) OnSessionsRefused(now time.Time) {
 	if !p.nothing.on {
 		p.stopAsking(now, "", "")
 		p.enter(PhaseNothing, now, fmt.Sprintf("an address was deferred at %s, and then no session could be opened: one is asked at a time",
@@ -114,8 +114,8 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 		well = &p.test.saved
 	}
 	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, cycle: x.cycle, votes: x.votes,
-		unheard: x.ended.IsZero() && x.cycled < limitFew,
-		proven:  now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
+		neverPassed: x.ended.IsZero() && x.cycled < limitFew,
+		proven:      now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	at := p.firsts.badSince(now)
 	x.went, x.steady = at.Sub(x.from), wasSteady(p, at)
 	x.stepped = at.Sub(p.stepped) < quietNothing
@@ -142,8 +142,8 @@ func (x *Nothing) Asked() int { return x.asked }
 // AsksAgain reports whether the next address asked alone is one that got a bad answer before.
 func (x *Nothing) AsksAgain() bool { return x.again }
 
-// TakeTurn notes that such an address was chosen.
-func (x *Nothing) TakeTurn() { x.again = false }
+// NoteAskedAgain notes that such an address was chosen.
+func (x *Nothing) NoteAskedAgain() { x.again = false }
 
 // Failing returns the mail domain and the tenant of all that failed; "": there were several.
 func (x *Nothing) Failing() (domain, tenant string) { return x.domain, x.tenant }
@@ -238,7 +238,7 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 		return "others are answered: it was about one mail domain or one customer's list"
 	case x.excused:
 		return "too many sessions were open, or they were opened too fast"
-	case x.unheard:
+	case x.neverPassed:
 		return "hardly anybody had been answered before, so nothing shows that it was our pace"
 	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
 		return "the receiver answers again"

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// When the pace falls and when it grows. Shares are of first tries; docs/developers/measured.md has what simulated worlds show.
+// When the pace falls and when it grows. Shares are of first tries; docs/developers/measured.md has what simulated
+// worlds show.
 const (
 	// A pace is too high above this share of transient answers: shareFound for a pace that we found, shareTold for one
 	// that was told. Up to shareSure, asking slower for a while tells it from mailboxes that defer by themselves.
 	shareFound = 0.02
-	shareTold  = 0.10
+	shareSet   = 0.10
 	shareSure  = 0.3
 
 	// shareNow of the newest sureTries (nearTries near a known limit) and shareMany of shareTries are too many as well,
@@ -36,8 +37,8 @@ const (
 	// quietAgain: after so long without a good answer, asking an address again shows something.
 	quietAgain = 2 * time.Second
 
-	// rowNearOdds are the logarithm of the odds against a row by chance that are enough near a known limit, or when the last good
-	// answer is quietNothing ago: 1 in 1,000, which is three where few fail.
+	// rowNearOdds are the logarithm of the odds against a row by chance that are enough near a known limit, or when the
+	// last good answer is quietNothing ago: 1 in 1,000, which is three where few fail.
 	rowNearOdds = 6.9
 
 	// below is the part of a measured limit that we use, and slower the part of the pace at which a small share is
@@ -111,16 +112,16 @@ type Pace struct {
 
 // test is a lowered pace, to see whether deferrals fall.
 type test struct {
-	open  bool
-	many  bool       // many got a bad answer: each counts, whatever its kind has shown
-	saved search     // as it was before
-	share float64    // that was deferred then
-	later transients // of those since then
-	odds  float64    // logarithm: above 0 our pace isn't the cause
-	tries float64    // since then
-	took  int        // of these, how many got a good answer
-	bad   float64    // expected number of these deferred for a reason other than their address
-	again compared
+	open   bool
+	many   bool       // many got a bad answer: each counts, whatever its kind has shown
+	saved  search     // as it was before
+	share  float64    // that was deferred then
+	later  transients // of those since then
+	odds   float64    // logarithm: above 0 our pace isn't the cause
+	tries  float64    // since then
+	passed int        // of these, how many got a good answer
+	bad    float64    // expected number of these deferred for a reason other than their address
+	again  compared
 }
 
 // Effect is what the caller must do after a try.
@@ -223,8 +224,8 @@ func windowed(perSecond float64, answer time.Duration) Rate {
 	return Rate{Events: int(n), Per: min(max(per, RatePerMin), RatePerMax)}
 }
 
-// Took notes how long an answer took.
-func (p *Pace) Took(d time.Duration) { p.answer += (d - p.answer) / 16 }
+// OnLatency notes how long an answer took.
+func (p *Pace) OnLatency(d time.Duration) { p.answer += (d - p.answer) / 16 }
 
 // Good takes a good answer to a first try: 2xx, or 5xx about the mailbox.
 func (p *Pace) Good(t Try, now time.Time) Effect {
@@ -395,9 +396,9 @@ func (p *Pace) Ignore(now time.Time) {
 	p.later, p.counted = transients{}, now
 }
 
-// Excuse notes that a limit on sessions or openings was found: trouble just then is its penalty and not about the pace,
-// and earlier trouble may have been.
-func (p *Pace) Excuse(now time.Time) {
+// OnOtherLimit notes that a limit on sessions or openings was found: trouble just then is its penalty and not about the
+// pace, and earlier trouble may have been.
+func (p *Pace) OnOtherLimit(now time.Time) {
 	p.Ignore(now)
 	p.excused, p.gap, p.fails, p.credit = now, now, 0, creditMost
 }
@@ -420,7 +421,7 @@ func usualNow(p *Pace, now time.Time) float64 {
 	if p.usual == 0 {
 		return 0
 	}
-	if x := p.firsts.since(p.counted, firstsKept); p.usual > shareTold && x.n >= shareTries && 3*x.likely < p.usual {
+	if x := p.firsts.since(p.counted, firstsKept); p.usual > shareSet && x.n >= shareTries && 3*x.likely < p.usual {
 		p.usual = x.likely
 	}
 	if now.Sub(p.usualAt) > usualFor {
@@ -450,9 +451,9 @@ func (p *Pace) suspect(now time.Time) Effect {
 	case tooMany(p, &x, usual):
 		return p.slow(now, x.likely, measured(p, now), true)
 	case p.later.tries < laterTries, p.later.seen < shareLeast, p.later.share <= usualMore*usual+shareFound,
-		now.Sub(p.usualAt) < testGap, p.edge > 0 && p.rate >= enoughLess*p.edge && p.later.share <= shareTold:
+		now.Sub(p.usualAt) < testGap, p.edge > 0 && p.rate >= enoughLess*p.edge && p.later.share <= shareSet:
 		return p.overspent(now)
-	case told && p.later.share <= shareTold:
+	case told && p.later.share <= shareSet:
 		return p.slow(now, p.later.share, asked(p, now, x)*slower/below, false)
 	}
 	return p.slow(now, max(p.later.share, x.likely), measured(p, now), false)
@@ -527,20 +528,20 @@ func (p *Pace) judge(bad float64, now time.Time) {
 		p.grey.found = true
 	default:
 		p.test.tries++
-		weigh(p, bad, false, now)
+		weighAnswer(p, bad, false, now)
 	}
 }
 
-// weigh takes an answer during a test, to a new address or to one asked again: 0 is a good one, and otherwise how
+// weighAnswer takes an answer during a test, to a new address or to one asked again: 0 is a good one, and otherwise how
 // likely it is that a bad one isn't about its address. If our pace was the cause, such ones have become fewer. It ends
 // the test once the cause is clear.
-func weigh(p *Pace, bad float64, again bool, now time.Time) {
+func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 	s := min(p.test.share, 0.95)
 	if p.test.many {
 		bad = math.Ceil(bad)
 	}
 	if p.test.bad += bad; bad == 0 {
-		p.test.took++
+		p.test.passed++
 	}
 	if again {
 		p.test.odds -= math.Log(1 - (1-fallsTo)*bad)
@@ -548,7 +549,7 @@ func weigh(p *Pace, bad float64, again bool, now time.Time) {
 		p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-fallsTo*s)/(1-s))
 	}
 	switch left := p.test.bad / p.test.tries; {
-	case p.test.odds >= decided && (p.test.tries < sureTries || p.test.took == 0 && !p.test.many): // few, or a penalty
+	case p.test.odds >= decided && (p.test.tries < sureTries || p.test.passed == 0 && !p.test.many): // few, or a penalty
 	case p.test.odds >= decided && left < helped*s: // it isn't slow enough
 		saved, many := p.test.saved, p.test.many
 		p.slow(now, left, p.rate*(1-left), false)
@@ -589,11 +590,11 @@ func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time)
 	case !p.test.open:
 	case passed:
 		p.test.tries++
-		weigh(p, 0, false, now)
+		weighAnswer(p, 0, false, now)
 	default:
 		ours := p.firsts.kinds.of(kind).transientChance()
 		p.test.tries += ours
-		weigh(p, ours, true, now)
+		weighAnswer(p, ours, true, now)
 	}
 }
 
@@ -625,7 +626,7 @@ func (p *Pace) overspent(now time.Time) Effect {
 		p.enter(PhaseHolding, now, fmt.Sprintf("some addresses were deferred at %s and passed later; now %s", perSecond(from), perSecond(p.rate)))
 		return Slower
 	}
-	p.usual, p.usualAt = max(p.usual, min(p.later.share, shareTold)), now
+	p.usual, p.usualAt = max(p.usual, min(p.later.share, shareSet)), now
 	p.rate, p.edge, p.steps, p.credit = first, 0, steps{}, 0
 	p.stretch(now)
 	p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred at %s as at %s: it is about these addresses; %s again, "+
@@ -718,20 +719,20 @@ func (p *Pace) Lasting() float64 {
 
 // RateMemory is what the next Pace can begin with.
 type RateMemory struct {
-	Rate  float64       // the rate in use, events a second, all shares together
-	Edge  float64       // the rate that was too high; 0: unknown
-	Usual float64       // share of addresses that is deferred at any pace
-	Grey  bool          // every address is greylisted
-	Kinds string        // of replies by which that is done, with commas; "": not known
-	Alone bool          // nothing passed
-	Never bool          // and nothing had passed before
-	Long  time.Duration // the limit counts over about so long; 0: over a second
+	Rate        float64       // the rate in use, events a second, all shares together
+	Edge        float64       // the rate that was too high; 0: unknown
+	Usual       float64       // share of addresses that is deferred at any pace
+	Grey        bool          // every address is greylisted
+	Kinds       string        // of replies by which that is done, with commas; "": not known
+	Alone       bool          // nothing passed
+	NeverPassed bool          // and nothing had passed before
+	Long        time.Duration // the limit counts over about so long; 0: over a second
 }
 
 // Remember returns what is worth storing; false: only the ceiling holds.
 func (p *Pace) Remember() (RateMemory, bool) {
 	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on, Kinds: p.grey.kinds,
-		Alone: p.nothing.on, Never: p.nothing.on && p.nothing.unheard}
+		Alone: p.nothing.on, NeverPassed: p.nothing.on && p.nothing.neverPassed}
 	if p.long {
 		m.Long = max(p.cycle, time.Millisecond)
 	}
@@ -750,7 +751,7 @@ func (p *Pace) Recall(m RateMemory, now time.Time) {
 	}
 	if m.Alone && !m.Grey {
 		p.stopAsking(now, "", "")
-		p.nothing.stepped, p.nothing.limit, p.nothing.unheard = m.Edge > 0, m.Edge, m.Never
+		p.nothing.stepped, p.nothing.limit, p.nothing.neverPassed = m.Edge > 0, m.Edge, m.NeverPassed
 		p.enter(PhaseNothing, now, "nothing passed before this node took the receiver over: one is asked at a time")
 	}
 	if m.Usual > p.usual && m.Usual < 1 {

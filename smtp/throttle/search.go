@@ -116,7 +116,7 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 		return false
 	}
 	ran := sent.Sub(s.began)
-	if float64(s.answered) < (1-usual)*float64(s.needed(share)) || s.bads > (shareTold+usual)*float64(s.used) ||
+	if float64(s.answered) < (1-usual)*float64(s.needed(share)) || s.bads > (shareSet+usual)*float64(s.used) ||
 		now.Before(s.hold) || s.trying && ran < max(trialFor, s.cycle) {
 		return false
 	}

@@ -191,9 +191,9 @@ func (f *firsts) add(t *Try) {
 // forgetRow ends the row of bad ones.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
-// rowFails reports whether so many in a row are bad that nothing passes: rowNothing where nobody has passed, else as many
-// as are no chance where so many failed before, or fail usually. Those that got a reply which has always been about its
-// address so far count less.
+// rowFails reports whether so many in a row are bad that nothing passes: rowNothing where nobody has passed, else as
+// many as are no chance where so many failed before, or fail usually. Those that got a reply which has always been
+// about its address so far count less.
 func (f *firsts) rowFails(usual float64) bool {
 	if f.row >= 2*rowNothing {
 		return oddsOf(f.row, usual) >= blockedOdds
@@ -241,7 +241,7 @@ func MayBeOurs(p *Pace, kind string) bool {
 }
 
 // oddsOf is the logarithm of the odds against so many bad ones in a row by chance where a share is.
-func oddsOf(row int, share float64) float64 { return float64(row) * -math.Log(max(shareTold, share)) }
+func oddsOf(row int, share float64) float64 { return float64(row) * -math.Log(max(shareSet, share)) }
 
 // isBlocked reports whether a row of refusals of us is too long for chance, given how often they come otherwise: then
 // we are blocked for every address.

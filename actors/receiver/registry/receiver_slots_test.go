@@ -45,8 +45,8 @@ func TestWhoHasNothingToDoMakesRoomAtOnce(t *testing.T) {
 		t.Fatal("nobody asked the one without work to end")
 	}
 	all[2].slot.Leave()
-	if !waiting.granted || int(s.turns.Used()) != 4 || s.Waiting() != 0 {
-		t.Errorf("seated %v, %d used, %d wait", waiting.granted, int(s.turns.Used()), s.Waiting())
+	if !waiting.granted || int(s.quota.Used()) != 4 || s.Waiting() != 0 {
+		t.Errorf("seated %v, %d used, %d wait", waiting.granted, int(s.quota.Used()), s.Waiting())
 	}
 }
 
@@ -105,18 +105,18 @@ func TestNobodyIsLeftWaiting(t *testing.T) {
 				}
 			}
 			answer()
-			if int(s.turns.Used()) > size {
-				t.Fatalf("seed %d: %d of %d", seed, int(s.turns.Used()), size)
+			if int(s.quota.Used()) > size {
+				t.Fatalf("seed %d: %d of %d", seed, int(s.quota.Used()), size)
 			}
 		}
 		if g := come(s, 9); !g.granted {
-			t.Fatalf("seed %d: who comes new waits with %d of %d used", seed, int(s.turns.Used()), size)
+			t.Fatalf("seed %d: who comes new waits with %d of %d used", seed, int(s.quota.Used()), size)
 		} else {
 			g.slot.Leave()
 		}
 		for rounds := 0; s.Waiting() > 0; rounds++ {
 			if rounds > 10_000 {
-				t.Fatalf("seed %d: %d wait for ever, %d of %d used", seed, s.Waiting(), int(s.turns.Used()), size)
+				t.Fatalf("seed %d: %d wait for ever, %d of %d used", seed, s.Waiting(), int(s.quota.Used()), size)
 			}
 			for _, g := range all {
 				if g.granted {
@@ -132,8 +132,8 @@ func TestNobodyIsLeftWaiting(t *testing.T) {
 			g.slot.Leave()
 			g.slot.Leave()
 		}
-		if int(s.turns.Used()) != 0 || s.asked != 0 || s.idle.Len() != 0 {
-			t.Fatalf("seed %d: %d used, %d asked, %d rest in the end", seed, int(s.turns.Used()), s.asked, s.idle.Len())
+		if int(s.quota.Used()) != 0 || s.asked != 0 || s.idle.Len() != 0 {
+			t.Fatalf("seed %d: %d used, %d asked, %d rest in the end", seed, int(s.quota.Used()), s.asked, s.idle.Len())
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (s *Slots) endAside() { s.aside.Add(1) }
 // so that a new one finds a slot at once (package quota). A receiver keeps its slot, which counts for the workspace
 // that first needed it, until it ends; an idle one is asked to end as soon as another waits. Safe for concurrent use.
 type ReceiverSlots struct {
-	turns *quota.Turns[uuid.UUID]
+	quota *quota.Slots[uuid.UUID]
 
 	mu    sync.Mutex
 	idle  list.List // of *ReceiverSlot, the idle ones; longest idle first
@@ -63,7 +63,7 @@ type ReceiverSlots struct {
 // ReceiverSlot is what one receiver has, or waits for.
 type ReceiverSlot struct {
 	slots     *ReceiverSlots
-	turn      *quota.Turn[uuid.UUID]
+	quota     *quota.Slot[uuid.UUID]
 	workspace uuid.UUID
 	tell      func(msg any)
 	place     *list.Element // in idle; nil: it has work, or was asked. Guarded by mu
@@ -76,19 +76,19 @@ type SlotGranted struct{}
 // Yield asks an idle actor to end, because others wait; it answers with Leave or Stay.
 type Yield struct{}
 
-// NewReceiverSlots makes n slots; 0: as many as are asked for. Weight as in quota.NewTurns.
+// NewReceiverSlots makes n slots; 0: as many as are asked for. Weight as in quota.NewSlots.
 func NewReceiverSlots(n int, weight func(workspace uuid.UUID) int) *ReceiverSlots {
 	if n <= 0 {
 		n = 1 << 40
 	}
-	return &ReceiverSlots{turns: quota.NewTurns(int64(n), weight)}
+	return &ReceiverSlots{quota: quota.NewSlots(int64(n), weight)}
 }
 
 // Take takes a slot in the name of a verification, or queues for one: tell is then called with SlotGranted. tell must
 // not block.
 func (s *ReceiverSlots) Take(workspace, verification uuid.UUID, tell func(msg any)) (slot *ReceiverSlot, now bool) {
 	slot = &ReceiverSlot{slots: s, workspace: workspace, tell: tell}
-	slot.turn, now = s.turns.Ask(workspace, verification, func() { tell(SlotGranted{}) })
+	slot.quota, now = s.quota.Ask(workspace, verification, func() { tell(SlotGranted{}) })
 	if !now {
 		s.makeRoom()
 	}
@@ -96,7 +96,7 @@ func (s *ReceiverSlots) Take(workspace, verification uuid.UUID, tell func(msg an
 }
 
 // Waiting is how many receivers wait for a slot.
-func (s *ReceiverSlots) Waiting() int { return s.turns.Waiting() }
+func (s *ReceiverSlots) Waiting() int { return s.quota.Waiting() }
 
 // SetIdle notes whether the receiver has work.
 func (t *ReceiverSlot) SetIdle(idle bool) {
@@ -139,14 +139,14 @@ func (t *ReceiverSlot) answer() {
 // Leave gives the slot up, or the wait for it. Twice is fine.
 func (t *ReceiverSlot) Leave() {
 	t.answer()
-	t.turn.Done()
+	t.quota.Done()
 	t.slots.makeRoom()
 }
 
 // makeRoom asks as many idle receivers to end as others wait for a slot: first those whose own workspace waits, among
 // them the longest idle.
 func (s *ReceiverSlots) makeRoom() {
-	waiting := s.turns.Waiting()
+	waiting := s.quota.Waiting()
 	if waiting == 0 {
 		return
 	}
@@ -155,7 +155,7 @@ func (s *ReceiverSlots) makeRoom() {
 	for s.asked < waiting && s.idle.Len() > 0 {
 		t := s.idle.Front().Value.(*ReceiverSlot)
 		for e := s.idle.Front(); e != nil; e = e.Next() {
-			if own := e.Value.(*ReceiverSlot); s.turns.Waits(own.workspace) {
+			if own := e.Value.(*ReceiverSlot); s.quota.Waits(own.workspace) {
 				t = own
 				break
 			}

@@ -306,7 +306,7 @@ func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 		return true
 	}
 	h := qs.parked[p.Address.Domain]
-	if p.asked && p.recheck == nil && !throttle.TakeTurn(o.pace, now) {
+	if p.asked && p.recheck == nil && !throttle.MayAskAgain(o.pace, now) {
 		h = qs.theDeferred(now)
 	}
 	if p.turn = false; h == nil || p.recheck != nil || !now.Before(h.until) {
@@ -360,7 +360,7 @@ func (qs *queues) readmitWaiting(now time.Time) {
 			may, alone = qs.mayAskAgain(now, one.probe)
 			if may && !alone && qs.fair.Queued() > 0 {
 				_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, one.probe.hosts))
-				may = o == nil || throttle.TakeTurn(o.pace, now)
+				may = o == nil || throttle.MayAskAgain(o.pace, now)
 			}
 		}
 		switch {
@@ -411,7 +411,7 @@ func (qs *queues) readmitLongest(now time.Time) {
 		return
 	}
 	_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, longest.hosts))
-	o.pace.Nothing().TakeTurn()
+	o.pace.Nothing().NoteAskedAgain()
 	if longest.turn = true; longest.recheck != nil {
 		qs.waiting = slices.DeleteFunc(qs.waiting, func(one *recheck) bool { return one.probe == longest })
 	} else {

@@ -81,7 +81,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 		}
 		ss.allowance.finishRcpts(s, ss.allowance.replies.Seen(a.Sent, a.At), 1)
 		if a.Judgement.isAccepted() {
-			s.path.pace.Took(a.waited)
+			s.path.pace.OnLatency(a.waited)
 		}
 		switch {
 		case a.Judgement.isPermanent():

@@ -39,8 +39,8 @@ func ForgetSnapshot(m *facts.Snapshot, what string) (dropped []string) {
 		m.Pauses, m.Paused, m.Excuse, m.Hosts = 0, 0, facts.Attempt{}, nil
 		rests := false
 		for i := range m.Lanes {
-			rests = rests || len(m.Lanes[i].Rests) > 0
-			m.Lanes[i].Rests = nil
+			rests = rests || len(m.Lanes[i].Suspensions) > 0
+			m.Lanes[i].Suspensions = nil
 		}
 		drop(rests, "the kept rests of our sources at its hosts")
 	}
@@ -48,7 +48,7 @@ func ForgetSnapshot(m *facts.Snapshot, what string) (dropped []string) {
 		drop(len(m.Lanes) > 0, "the kept TLS modes of its hosts")
 		m.Lanes = nil
 	}
-	m.Lanes = slices.DeleteFunc(m.Lanes, func(l facts.Lane) bool { return l.TLS == 0 && len(l.Rests) == 0 })
+	m.Lanes = slices.DeleteFunc(m.Lanes, func(l facts.HostSet) bool { return l.TLS == 0 && len(l.Suspensions) == 0 })
 	left := m.Sources[:0:0]
 	for _, s := range m.Sources {
 		dropped = append(dropped, forgetSource(&s, what)...)
@@ -63,15 +63,15 @@ func ForgetSnapshot(m *facts.Snapshot, what string) (dropped []string) {
 // forgetSource drops what was stored of one source. The refusals of the hour stay: they happened.
 func forgetSource(m *facts.Source, what string) (dropped []string) {
 	name := sourceWords(m.Source)
-	if forgets(what, ForgetPace) && m.Tempo != (facts.Rate{}) {
-		dropped = append(dropped, fmt.Sprintf("the kept pace of %s, %.3g/s", name, float64(m.Tempo.Rate)/1000))
-		m.Tempo = facts.Rate{}
+	if forgets(what, ForgetPace) && m.Rate != (facts.Rate{}) {
+		dropped = append(dropped, fmt.Sprintf("the kept pace of %s, %.3g/s", name, float64(m.Rate.Rate)/1000))
+		m.Rate = facts.Rate{}
 	}
 	if forgets(what, ForgetBlock) {
 		if m.Left > 0 {
 			dropped = append(dropped, "the kept rest of "+name)
 		}
-		m.Left, m.Rests, m.Last = 0, 0, facts.Attempt{}
+		m.Left, m.Suspensions, m.Last = 0, 0, facts.Attempt{}
 	}
 	if what == ForgetAll && (m.Enough > 0 || m.Short > 0) {
 		dropped = append(dropped, "how long it greylists "+name+", as kept")

@@ -22,9 +22,9 @@ func noteRate(t *throttle.Pace) facts.Rate {
 func (ps *paths) noteSources(now time.Time) []facts.Source {
 	var out []facts.Source
 	for _, o := range ps.all {
-		m := facts.Source{Source: o.name, Rests: min(o.count, facts.CountMax),
+		m := facts.Source{Source: o.name, Suspensions: min(o.count, facts.CountMax),
 			Enough: o.grey.Enough.Milliseconds(), Short: o.grey.Short.Milliseconds(),
-			Tempo: noteRate(o.pace)}
+			Rate: noteRate(o.pace)}
 		if left := o.until.Sub(now); left > 0 {
 			m.Left, m.Last = left.Milliseconds(), facts.AttemptOf(o.last.Attempt)
 		}
@@ -84,7 +84,7 @@ func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *
 		o.until, o.last = until, ps.options.judgeRecalled(m.Last)
 	}
 	if age < left+throttle.LearnedFor {
-		o.count = max(o.count, facts.Count(m.Rests))
+		o.count = max(o.count, facts.Count(m.Suspensions))
 	}
 	o.recallLaw(now, age, m)
 	if unused {
@@ -95,7 +95,7 @@ func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *
 // recallLaw takes the pace and how long greylisting lasts, as they were stored of a source.
 func (o *egressPath) recallLaw(now time.Time, age time.Duration, m *facts.Source) {
 	if age < facts.RateFor {
-		o.pace.Recall(m.Tempo.Memory(), now)
+		o.pace.Recall(m.Rate.Memory(), now)
 	}
 	if age < facts.GreyFor && o.grey == (throttle.Greylist{}) {
 		o.grey = throttle.Greylist{Enough: facts.Millis(m.Enough, facts.GreyFor),
@@ -138,7 +138,7 @@ func (ps *paths) recall(now time.Time, age time.Duration, m *facts.Snapshot, unu
 		ps.receiver.inRow = max(ps.receiver.inRow, facts.Count(m.Pauses))
 	}
 	ps.recallSources(now, age, m.Sources, unused)
-	ps.restored = &restored{queues: map[string]facts.Lane{}, hosts: map[string]facts.Host{}, read: now.Add(-age)}
+	ps.restored = &restored{queues: map[string]facts.HostSet{}, hosts: map[string]facts.Host{}, read: now.Add(-age)}
 	for _, l := range m.Lanes {
 		ps.restored.queues[l.Key] = l
 	}
@@ -161,11 +161,11 @@ func (ps *paths) beginAfterLoss(now time.Time) {
 
 // noteTo adds what a queue knows to a snapshot.
 func (l *route) noteTo(now time.Time, m *facts.Snapshot) {
-	one := facts.Lane{Key: l.key, Rests: l.noteRests(now)}
+	one := facts.HostSet{Key: l.key, Suspensions: l.noteRests(now)}
 	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
 		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
 	}
-	if (one.TLS > 0 || len(one.Rests) > 0) && len(m.Lanes) < facts.HostsMax {
+	if (one.TLS > 0 || len(one.Suspensions) > 0) && len(m.Lanes) < facts.HostsMax {
 		m.Lanes = append(m.Lanes, one)
 	}
 	for _, c := range l.candidates {
@@ -183,7 +183,7 @@ func (l *route) noteRests(now time.Time) []facts.Suspension {
 	for o, r := range l.refusals {
 		if left := r.until.Sub(now); left > 0 && len(out) < facts.SourcesMax {
 			out = append(out, facts.Suspension{Source: o.name, Left: left.Milliseconds(),
-				Rests: min(r.count, facts.CountMax), Last: facts.AttemptOf(r.last.Attempt)})
+				Suspensions: min(r.count, facts.CountMax), Last: facts.AttemptOf(r.last.Attempt)})
 		}
 	}
 	return out
@@ -191,7 +191,7 @@ func (l *route) noteRests(now time.Time) []facts.Suspension {
 
 // restored is the part of a snapshot whose queues aren't made yet.
 type restored struct {
-	queues map[string]facts.Lane
+	queues map[string]facts.HostSet
 	hosts  map[string]facts.Host // by host and address
 	read   time.Time
 }
@@ -207,7 +207,7 @@ func (ps *paths) remindRoute(now time.Time, l *route) {
 	}
 	one, ok := m.queues[l.key]
 	if ok {
-		ps.remindRests(now, l, one.Rests, until)
+		ps.remindRests(now, l, one.Suspensions, until)
 	}
 	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSOffHELO) && now.Before(until(one.Left)) {
 		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
@@ -229,7 +229,7 @@ func (ps *paths) remindRests(now time.Time, l *route, noted []facts.Suspension, 
 				continue
 			}
 			if r := l.refusalOf(o); until(m.Left).After(r.until) {
-				r.until, r.count, r.last = until(m.Left), max(1, facts.Count(m.Rests)), ps.options.judgeRecalled(m.Last)
+				r.until, r.count, r.last = until(m.Left), max(1, facts.Count(m.Suspensions)), ps.options.judgeRecalled(m.Last)
 			}
 		}
 	}

@@ -222,7 +222,7 @@ func (op *openings) holdOff(now, dialled time.Time) {
 // noteCrowded takes a session that couldn't be opened while others are served: there are too many, or they were opened
 // too fast. If as many were open before, it was the speed.
 func (op *openings) noteCrowded(now time.Time, s *session, told Judgement, n int) {
-	s.path.pace.Excuse(now)
+	s.path.pace.OnOtherLimit(now)
 	s.host.last = told
 	if n < op.borne && op.dialledLately(s.dialled) > 0 {
 		op.rate.TooFast(s.dialled, now)
@@ -255,7 +255,7 @@ func (op *openings) turnedAway(now time.Time, s *session) {
 	case op.dialledLately(s.dialled) > through:
 		op.rate.TooFast(s.dialled, now)
 	default:
-		s.path.pace.TurnAway(now)
+		s.path.pace.OnSessionsRefused(now)
 	}
 }
 

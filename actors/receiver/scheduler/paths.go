@@ -406,7 +406,7 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 		one := inspect.ReceiverSource{Source: o.name, State: "spare", Sessions: sessions[o]}
 		budget, _ := o.refusals.Ready(now)
 		one.Budget = max(0, budget)
-		one.Tempo = o.rateStatus(now)
+		one.Rate = o.rateStatus(now)
 		ok, until := ps.options.Sources.Usable(o.index, ps.key, now)
 		_, rests := o.pace.Permits(now)
 		switch pause := ps.options.Sources.Limits(o.index).Pause; {

@@ -216,7 +216,7 @@ func (re *recorder) recordReply(now time.Time, s *session, told *Judgement, loca
 	}
 	if a.Code != 0 && a.Stage == smtp.StageRcpt {
 		t := st.minutes.Of(now.Unix() / 60)
-		t.Told++
+		t.Answered++
 		switch a.Code / 100 {
 		case 5:
 			t.Refused++

@@ -388,7 +388,7 @@ func TestAnotherSourceBeginsAsTheLast(t *testing.T) {
 		o.Facts, o.Sources = nowhere{}, sourcesOf(noSession, sourceB)
 		d := begunAlone("example", o, begin)
 		m := facts.Snapshot{V: facts.SnapshotVersion, At: begin.UnixMilli(), Sources: []facts.Source{{Source: sourceA,
-			Enough: 60_000, Tempo: facts.Rate{Rate: 5_000, Grey: true}, HandedOn: handedOn}}}
+			Enough: 60_000, Rate: facts.Rate{Rate: 5_000, Grey: true}, HandedOn: handedOn}}}
 		d.Recall(begin, m.Encode())
 		if one := d.paths.all[0]; one.pace.Greylisting() == handedOn || (one.grey.Enough > 0) == handedOn {
 			t.Errorf("handed on %v: greylisting %v for %v", handedOn, one.pace.Greylisting(), one.grey.Enough)

@@ -47,7 +47,7 @@ func (sc *Scheduler) Status(now time.Time) inspect.Receiver {
 		Allowed: sc.paths.all.permittedRate(now, sc.limits.RcptRate),
 		Ceiling: sc.limits.RcptRate.PerSecond(),
 		Rcpts:   float64(st.seconds.Sum(now.Unix()-1).Asked) / status.Spans,
-		Refused: part32(recent.Refused, recent.Told), Deferred: part32(recent.Deferred, recent.Told)}
+		Refused: part32(recent.Refused, recent.Answered), Deferred: part32(recent.Deferred, recent.Answered)}
 	n, oldest := sc.queues.countUnanswered()
 	if out.Queued = n; !oldest.IsZero() {
 		out.Oldest = now.Sub(oldest).Seconds()

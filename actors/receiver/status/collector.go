@@ -24,14 +24,14 @@ const (
 
 // collector computes the gauges of single receivers at a scrape.
 type collector struct {
-	survey func(ctx context.Context) ([]inspect.Receiver, bool)
-	labels *labels
+	collect func(ctx context.Context) ([]inspect.Receiver, bool)
+	labels  *labels
 }
 
-// NewCollector makes the collector of the receivers that survey returns; false: there is no node yet. survey must end
+// NewCollector makes the collector of the receivers that collect returns; false: there is no node yet. collect must end
 // with its context.
-func NewCollector(survey func(ctx context.Context) (all []inspect.Receiver, ok bool)) prometheus.Collector {
-	return collector{survey, &labels{}}
+func NewCollector(collect func(ctx context.Context) (all []inspect.Receiver, ok bool)) prometheus.Collector {
+	return collector{collect, &labels{}}
 }
 
 var ofReceiver = [...]struct {
@@ -77,7 +77,7 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
 	defer cancel()
-	all, ok := c.survey(ctx)
+	all, ok := c.collect(ctx)
 	if !ok {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// series are those of receivers that a survey gives, by metric and receiver.
+// series are those of receivers that are collected, by metric and receiver.
 func series(t *testing.T, all []inspect.Receiver, ok bool) map[string]map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

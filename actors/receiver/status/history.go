@@ -190,13 +190,13 @@ func (r *History) last(now time.Time, minutes int32) []inspect.Minute {
 	var out []inspect.Minute
 	for i := range r.minutes {
 		if m := &r.minutes[i]; m.at > int32(now.Unix()/60)-minutes {
-			out = append(out, m.view())
+			out = append(out, m.shown())
 		}
 	}
 	return out
 }
 
-func (m *minuteRow) view() inspect.Minute {
+func (m *minuteRow) shown() inspect.Minute {
 	return inspect.Minute{At: time.Unix(int64(m.at)*60, 0).UTC(), Asked: int(m.asked), Accepted: int(m.accepted),
 		Refused: int(m.refused), Deferred: int(m.deferred), Opened: int(m.opened), Sessions: int(m.sessions),
 		Queued: int(m.queued), Allowed: max(0, float64(m.allowed)),
@@ -218,7 +218,7 @@ func (r *Histories) Record(now time.Time, after string, most int) (out inspect.R
 		if most <= 0 {
 			return out, false
 		}
-		one := all[key].view(now)
+		one := all[key].shown(now)
 		if len(one.Minutes) == 0 {
 			continue
 		}
@@ -231,8 +231,8 @@ func (r *Histories) Record(now time.Time, after string, most int) (out inspect.R
 	return out, true
 }
 
-// view returns the history of a receiver in its public form.
-func (r *History) view(now time.Time) inspect.ReceiverRecord {
+// shown returns the history of a receiver in its public form.
+func (r *History) shown(now time.Time) inspect.ReceiverRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire(int32(now.Unix() / 60))

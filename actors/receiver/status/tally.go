@@ -5,8 +5,8 @@ const Spans = 10
 
 // Tally counts what was asked and answered in a span of time.
 type Tally struct {
-	at                             int64
-	Asked, Told, Refused, Deferred int32
+	at                                 int64
+	Asked, Answered, Refused, Deferred int32
 }
 
 // Tallies is a ring of the newest spans. The zero value is ready.
@@ -30,7 +30,7 @@ func (r *Tallies) Sum(last int64) (all Tally) {
 	for _, t := range r {
 		if t.at > last-Spans && t.at <= last {
 			all.Asked += t.Asked
-			all.Told += t.Told
+			all.Answered += t.Answered
 			all.Refused += t.Refused
 			all.Deferred += t.Deferred
 		}

@@ -24,7 +24,7 @@ func TestTalliesAddUpTheLastSpans(t *testing.T) {
 		if want := int32(min(2*(at-99), 2*status.Spans-1)); all.Asked != want {
 			t.Fatalf("at %d: %d asked, want %d", at, all.Asked, want)
 		}
-		if all.Refused != int32(2*n) || all.Deferred != 0 || all.Told != 0 {
+		if all.Refused != int32(2*n) || all.Deferred != 0 || all.Answered != 0 {
 			t.Fatalf("at %d: %+v", at, all)
 		}
 	}

@@ -148,11 +148,11 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Cluster: membersView{c.Cluster.Name, n.Cluster}, Ready: n.Cluster.Ready,
 		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
-		Survey:       n.inspector, Tuned: n.settings.Wake,
+		Inspector:    n.inspector, Tuned: n.settings.Wake,
 		ReplayThrottle: func(ctx context.Context, candidate string) (inspect.Replayed, error) {
 			return n.replay(ctx, c.Throttle, candidate)
-		}, ReplayOverride: n.replayOverride, Pages: func(d *admin.Desk) (admin.Pages, error) {
-			return operate.New(operate.Options{Desk: d, TLS: settings != nil, Log: o.log, Version: programVersion()})
+		}, ReplayOverride: n.replayOverride, Pages: func(d *admin.Service) (admin.Pages, error) {
+			return operate.New(operate.Options{Service: d, TLS: settings != nil, Log: o.log, Version: programVersion()})
 		}}
 	n.stops = append([]stopper{{"certificate of admin", unfollow}}, n.stops...)
 	operator, err := admin.New(operate)

@@ -118,7 +118,7 @@ func NewResolver(c config.Config, weight func(tenant string) int, lab bool) (*mx
 		Allow: guard.Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax,
 		AtOnce: c.DNS.AtOnce, Weight: weight}
 	if len(c.SMTP.AllowNetworks) == 0 {
-		o.Witness = "com" // allowed networks mean a lab, whose DNS knows only its own names
+		o.KnownName = "com" // allowed networks mean a lab, whose DNS knows only its own names
 	}
 	if lab {
 		o.Only = smtplab.TopLevel

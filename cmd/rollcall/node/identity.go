@@ -46,10 +46,10 @@ type selfCheck struct {
 	sources  *egress.Pool
 	metrics  *receiver.Metrics
 
-	first chan struct{} // closed after the first check of everything
-	once  sync.Once
-	turn  sync.Mutex // of tell
-	told  string     // why the node was unfit at the last log line; guarded by turn
+	first  chan struct{} // closed after the first check of everything
+	once   sync.Once
+	mu     sync.Mutex // of tell
+	logged string     // why the node was unfit at the last log line; guarded by turn
 }
 
 // newSelfCheck prepares the checks of a node. Set sources, which knows how receivers treat it, before start.
@@ -66,7 +66,7 @@ func newSelfCheck(c config.Config, n *cluster.Node, o engineOptions) (*selfCheck
 	if !strings.HasPrefix(c.Ledger.URL, "sqlite:") { // that one has this machine's clock
 		options.Offset = func() (time.Duration, bool) { return n.ClockOffset(), n.Snapshot() != nil }
 	}
-	options.Resting = func() []identity.Resting { return restingOf(s.sources) }
+	options.Suspensions = func() []identity.Suspension { return suspensionsOf(s.sources) }
 	s.watch = identity.NewWatch(options)
 	o.registry.MustRegister(identityMetrics{s.watch})
 	return s, nil
@@ -103,11 +103,11 @@ func (s *selfCheck) apply() { s.node.SetIneligible(s.unfit()) }
 
 // tell logs a line when the node becomes fit or unfit.
 func (s *selfCheck) tell(r identity.Report) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	why := r.Why()
 	switch {
-	case (why == "") == (s.told == ""):
+	case (why == "") == (s.logged == ""):
 	case why == "":
 		s.log.Info("node is fit to probe again")
 	case s.enforced:
@@ -115,7 +115,7 @@ func (s *selfCheck) tell(r identity.Report) {
 	default:
 		s.log.Warn("node probes although its identity fails, because identity.enforce = false", "reason", why)
 	}
-	s.told = why
+	s.logged = why
 }
 
 func (s *selfCheck) view() admin.Identity {
@@ -163,11 +163,11 @@ func (s *selfCheck) opened(open openFunc) openFunc {
 	}
 }
 
-// restingOf tells how many receivers refuse a node's sources.
-func restingOf(sources *egress.Pool) []identity.Resting {
-	var out []identity.Resting
+// suspensionsOf tells how many receivers refuse a node's sources.
+func suspensionsOf(sources *egress.Pool) []identity.Suspension {
+	var out []identity.Suspension
 	for _, s := range sources.State(time.Now()) {
-		out = append(out, identity.Resting{Source: s.Source, Until: s.SuspendedUntil, Blocks: s.Blocked,
+		out = append(out, identity.Suspension{Source: s.Source, Until: s.SuspendedUntil, Blocks: s.Blocked,
 			Why: "many receivers refuse it: " + s.Reason.Message()})
 	}
 	return out

@@ -64,7 +64,8 @@ func (n *Node) newMember(c config.Config, id uuid.UUID, o engineOptions) error {
 	n.work = &workload{receivers: receiver.NewRegistry()}
 	options := cluster.Options{Name: c.Cluster.Name, Node: id, Host: host, Wire: wire.Version,
 		Version: VersionOf(debug.ReadBuildInfo()).Version, Log: o.log, Registerer: o.registry,
-		Comply: n.work.receivers.ApplyShares, Silent: n.work.receivers.Silent, Load: n.work.load, Prepare: o.guard.Install}
+		ApplyShares: n.work.receivers.ApplyShares, Silent: n.work.receivers.Silent, Load: n.work.load,
+		Prepare: o.guard.Install}
 	if n.Book.Embedded() {
 		n.work.receivers.Alone()
 	} else {
@@ -166,7 +167,7 @@ func (v membersView) member(m cluster.Member, roll *ledger.NodeSnapshot) admin.M
 		out.ClockOffset = new(-v.node.ClockOffset().Milliseconds())
 	}
 	if m.Row != nil {
-		out.BeatAge = new(roll.Now.Sub(m.Row.Seen).Seconds())
+		out.HeartbeatAge = new(roll.Now.Sub(m.Row.Seen).Seconds())
 		out.Leases, out.Addresses, out.Receivers = m.Row.Leases, m.Row.Addresses, m.Row.Receivers
 	}
 	if m.Row == nil && m.This { // a node alone has no row

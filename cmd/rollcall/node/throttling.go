@@ -140,7 +140,7 @@ func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 
 // openInspector makes the inspector, which answers operators' questions about this node and asks the others.
 func (n *Node) openInspector(r receiver.Options, resolver *mx.Resolver) {
-	sources := func(ctx context.Context) []inspect.Source { return r.Registry.SurveySources(ctx, r.Sources) }
+	sources := func(ctx context.Context) []inspect.Source { return r.Registry.CollectSources(ctx, r.Sources) }
 	n.inspector = inspect.New(inspect.Options{Receivers: r.Registry, Sources: sources, Table: n.table,
 		Route: resolver.Lookup, Clock: n.clock, Guard: r.Guard, Lookup: n.work.lookup,
 		Health: func() inspect.Health { return admin.HealthOf(n.self.view()) },

@@ -16,7 +16,7 @@ func (p *Pages) keyOf(r *request) (k keyView, workspace uuid.UUID, err error) {
 	if workspace, err = workspaceOf(r); err != nil {
 		return k, workspace, err
 	}
-	keys, err := p.desk.ListKeys(r.Context(), workspace)
+	keys, err := p.service.ListKeys(r.Context(), workspace)
 	if err != nil {
 		return k, workspace, err
 	}
@@ -54,7 +54,7 @@ func revokeKey(p *Pages, w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.desk.RevokeKey(r.Context(), k.ID); err != nil {
+	if _, err := p.service.RevokeKey(r.Context(), k.ID); err != nil {
 		return err
 	}
 	return back(w, r, id, "revoked")
@@ -73,7 +73,7 @@ func invite(p *Pages, w http.ResponseWriter, r *request) error {
 		in.Invite, in.Form = "The form was too old. Please send it again.", ""
 		return p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 	}
-	made, err := p.desk.Invite(r.Context(), admin.InviteCall{Form: form, Workspace: id, Email: in.Email, Role: in.Role})
+	made, err := p.service.Invite(r.Context(), admin.InviteCall{Form: form, Workspace: id, Email: in.Email, Role: in.Role})
 	if err == nil {
 		return p.showWorkspace(w, r, http.StatusOK, workspaceView{Link: &made})
 	}
@@ -90,7 +90,7 @@ func (p *Pages) personOf(r *request) (m ledger.Membership, err error) {
 	if err != nil {
 		return m, err
 	}
-	members, err := p.desk.ListMembers(r.Context(), id)
+	members, err := p.service.ListMembers(r.Context(), id)
 	if err != nil {
 		return m, err
 	}
@@ -110,7 +110,7 @@ func endSessions(p *Pages, w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := p.desk.EndSessions(r.Context(), m.Email); err != nil {
+	if _, _, err := p.service.EndSessions(r.Context(), m.Email); err != nil {
 		return err
 	}
 	return back(w, r, m.Workspace, "sessions")
@@ -127,7 +127,7 @@ func setDisabled(disabled bool, done string) handler {
 			return err
 		}
 		if m.Disabled != disabled {
-			if _, err := p.desk.DisableUser(r.Context(), m.Email, disabled); err != nil {
+			if _, err := p.service.DisableUser(r.Context(), m.Email, disabled); err != nil {
 				return err
 			}
 		}
@@ -166,7 +166,7 @@ func whole[V any](page, title string, read func(*Pages, *request) (V, error)) ha
 		if err != nil {
 			return err
 		}
-		return p.show(w, r, http.StatusOK, page, living(title, page, v))
+		return p.show(w, r, http.StatusOK, page, refreshing(title, page, v))
 	}
 }
 

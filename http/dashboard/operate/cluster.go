@@ -47,7 +47,7 @@ func (m memberView) Resumes() bool {
 
 // cluster answers GET /cluster.
 func cluster(p *Pages, w http.ResponseWriter, r *request) error {
-	found, err := p.desk.Members(r.Context())
+	found, err := p.service.Members(r.Context())
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func cluster(p *Pages, w http.ResponseWriter, r *request) error {
 }
 
 func (p *Pages) find(r *request) (v memberView, err error) {
-	found, err := p.desk.Members(r.Context())
+	found, err := p.service.Members(r.Context())
 	if err != nil {
 		return v, err
 	}
@@ -85,12 +85,12 @@ func (p *Pages) showMember(w http.ResponseWriter, r *request, status int, v memb
 
 // drain, undrain and forgetNode answer the forms of GET /cluster/{node}. Irreversible actions ask for the node's name.
 var (
-	drain      = change(true, (*admin.Desk).Drain)
-	undrain    = change(false, (*admin.Desk).Undrain)
-	forgetNode = change(true, (*admin.Desk).ForgetNode)
+	drain      = change(true, (*admin.Service).Drain)
+	undrain    = change(false, (*admin.Service).Undrain)
+	forgetNode = change(true, (*admin.Service).ForgetNode)
 )
 
-func change(named bool, do func(*admin.Desk, context.Context, string) (admin.Member, error)) handler {
+func change(named bool, do func(*admin.Service, context.Context, string) (admin.Member, error)) handler {
 	return func(p *Pages, w http.ResponseWriter, r *request) error {
 		m, err := p.find(r)
 		if err != nil {
@@ -100,7 +100,7 @@ func change(named bool, do func(*admin.Desk, context.Context, string) (admin.Mem
 			m.Problem = "The name that you wrote is not the one of this node. Nothing was changed."
 			return p.showMember(w, r, http.StatusUnprocessableEntity, m)
 		}
-		if _, err := do(p.desk, r.Context(), m.Node.String()); err != nil {
+		if _, err := do(p.service, r.Context(), m.Node.String()); err != nil {
 			return err
 		}
 		return seeOther(w, r, "/cluster")
@@ -147,7 +147,7 @@ func changesOf(state string) []sourceChange {
 
 // readSources asks all nodes for their sources.
 func (p *Pages) readSources(r *request) (sourcesView, error) {
-	found, silent, err := p.desk.Sources(r.Context())
+	found, silent, err := p.service.Sources(r.Context())
 	if err != nil {
 		return sourcesView{}, err
 	}
@@ -199,7 +199,7 @@ func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sou
 		Alone: in.To != resumeIt.To, Changes: !r.in.ReadOnly, Problem: problem}
 	all := []sourceChange{pauseIt, drainIt, resumeIt}
 	i := slices.IndexFunc(all, func(c sourceChange) bool { return c.To == in.To })
-	found, silent, err := p.desk.Sources(r.Context())
+	found, silent, err := p.service.Sources(r.Context())
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sou
 			Link: "/sources", Label: "To the sources"}
 	}
 	v.Change, v.Silent = all[i], silent
-	explained, err := p.desk.Explain(r.Context(), v.Rule, true)
+	explained, err := p.service.Explain(r.Context(), v.Rule, true)
 	if err != nil {
 		return err
 	}
@@ -261,12 +261,12 @@ func changeSource(p *Pages, w http.ResponseWriter, r *request) error {
 func (p *Pages) applySource(r *request, in sourceForm, id uuid.UUID, holds time.Duration) error {
 	if in.To != resumeIt.To {
 		pause := map[string]throttle.Pause{pauseIt.To: throttle.PauseYes, drainIt.To: throttle.PauseDrain}[in.To]
-		_, err := p.desk.SetOverride(r.Context(), admin.OverrideCall{ID: id, Key: admin.SourceRule(in.Source),
+		_, err := p.service.SetOverride(r.Context(), admin.OverrideCall{ID: id, Key: admin.SourceRule(in.Source),
 			Fields:  map[string]string{throttle.FieldPause.String(): string(pause)},
 			Seconds: int64(holds / time.Second), Reason: in.Reason})
 		return err
 	}
-	still, err := p.desk.ResumeSource(r.Context(), in.Source, in.Reason)
+	still, err := p.service.ResumeSource(r.Context(), in.Source, in.Reason)
 	if err != nil || len(still) == 0 {
 		return err
 	}

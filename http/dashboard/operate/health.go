@@ -95,8 +95,8 @@ func (n *nodeHealth) divide(bad bool, room *int) {
 
 // health answers GET /health. When other nodes can't be asked it shows only this one.
 func health(p *Pages, w http.ResponseWriter, r *request) error {
-	found, silent, err := p.desk.Health(r.Context())
-	v := healthView{Ledger: p.desk.LedgerAnswers(r.Context()), Silent: silent}
+	found, silent, err := p.service.Health(r.Context())
+	v := healthView{Ledger: p.service.LedgerAnswers(r.Context()), Silent: silent}
 	if err != nil {
 		v.Away = "Other nodes are not shown: " + plainly(err) + "."
 	}
@@ -105,7 +105,7 @@ func health(p *Pages, w http.ResponseWriter, r *request) error {
 	}
 	divideChecks(v.Nodes, healthRows)
 	v.Audit, _ = p.readAudit(r)
-	return p.show(w, r, http.StatusOK, "health", living("Health", "health", v))
+	return p.show(w, r, http.StatusOK, "health", refreshing("Health", "health", v))
 }
 
 // audits is this node's running audit and its last one.
@@ -160,7 +160,7 @@ func runAudit(p *Pages, w http.ResponseWriter, r *request) error {
 	}
 	a.mu.Unlock()
 	if begin {
-		go a.run(p.desk.Long(), p.now, p.desk.Audit)
+		go a.run(p.service.Long(), p.now, p.service.Audit)
 	}
 	return seeOther(w, r, "/health")
 }
@@ -242,7 +242,7 @@ func showLog(p *Pages, w http.ResponseWriter, r *request) error {
 			return seeOther(w, r, "/log")
 		}
 	}
-	found, err := p.desk.Log(r.Context(), q)
+	found, err := p.service.Log(r.Context(), q)
 	if err != nil {
 		return err
 	}

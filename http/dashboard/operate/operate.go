@@ -29,10 +29,10 @@ const pageTimeout = 15 * time.Second
 
 // Options are the options of the pages.
 type Options struct {
-	Desk *admin.Desk
-	TLS  bool // browsers reach the listener by https
-	Log  *slog.Logger
-	Now  func() time.Time // nil: the clock
+	Service *admin.Service
+	TLS     bool // browsers reach the listener by https
+	Log     *slog.Logger
+	Now     func() time.Time // nil: the clock
 	// Version of the program, at the foot of each page.
 	Version string
 }
@@ -40,13 +40,13 @@ type Options struct {
 // Pages are the operators' web pages. Safe for concurrent use.
 type Pages struct {
 	*web.Site
-	desk    *admin.Desk
-	tls     bool
-	version string
-	now     func() time.Time
-	keeper  *keeper
-	lands   map[string]bool // patterns of the pages that may be shown after signing in
-	audits  audits
+	service  *admin.Service
+	tls      bool
+	version  string
+	now      func() time.Time
+	sessions *sessionStore
+	lands    map[string]bool // patterns of the pages that may be shown after signing in
+	audits   audits
 }
 
 // New makes the pages.
@@ -54,8 +54,8 @@ func New(o Options) (*Pages, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	p := &Pages{desk: o.Desk, tls: o.TLS, version: o.Version, now: o.Now, lands: map[string]bool{},
-		keeper: newKeeper(o.Now)}
+	p := &Pages{service: o.Service, tls: o.TLS, version: o.Version, now: o.Now, lands: map[string]bool{},
+		sessions: newSessionStore(o.Now)}
 	var err error
 	if p.Site, err = web.NewSite(pageFiles, template.FuncMap{"percent": percent, "rate": rateText, "left": p.left,
 		"countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath,
@@ -73,7 +73,7 @@ func New(o Options) (*Pages, error) {
 
 // Link makes a path that signs somebody in once, and returns its expiry.
 func (p *Pages) Link(author string, readOnly bool) (string, time.Time) {
-	name, until := p.keeper.newCode(author, readOnly)
+	name, until := p.sessions.newCode(author, readOnly)
 	return "/link/" + name, until
 }
 
@@ -105,7 +105,7 @@ type request struct {
 func (p *Pages) admit(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked := &request{Request: r}
-		in, ok := p.keeper.of(r, !to.part && !to.open)
+		in, ok := p.sessions.of(r, !to.part && !to.open)
 		if to.open {
 			asked.in = in
 			p.answer(w, asked, to)
@@ -164,8 +164,8 @@ func titled(title, here string, body any) *frame {
 	return &frame{Frame: web.Frame{Title: title, Here: here}, Body: body}
 }
 
-// living is titled for a page with a part that refreshes itself.
-func living(title, here string, body any) *frame {
+// refreshing is titled for a page with a part that refreshes itself.
+func refreshing(title, here string, body any) *frame {
 	return &frame{Frame: web.Frame{Title: title, Here: here, Live: true}, Body: body}
 }
 
@@ -181,10 +181,10 @@ type unfit struct{ Who, Why string }
 // unfit returns the nodes that may not probe, this one first, without asking others: what this node knows about them is
 // enough.
 func (p *Pages) unfit(ctx context.Context) (list []unfit) {
-	if ok, why := p.desk.Probing(); !ok {
+	if ok, why := p.service.Probing(); !ok {
 		list = append(list, unfit{"This node", why})
 	}
-	known, err := p.desk.Members(ctx)
+	known, err := p.service.Members(ctx)
 	if err != nil {
 		return list
 	}
@@ -216,11 +216,11 @@ func seeOther(w http.ResponseWriter, r *request, to string) error {
 // fail answers with an error page.
 func (p *Pages) fail(w http.ResponseWriter, r *http.Request, f web.Failure) {
 	asked := &request{Request: r}
-	asked.in, _ = p.keeper.of(r, false)
+	asked.in, _ = p.sessions.of(r, false)
 	p.show(w, asked, f.Status, "error", &frame{Frame: web.Frame{Title: f.Title, Reload: f.Announce(w, r)}, Body: f})
 }
 
-// refuse answers for an error of the desk, or with the page of a web.Failure.
+// refuse answers for an error of the service, or with the page of a web.Failure.
 func (p *Pages) refuse(w http.ResponseWriter, r *request, err error) {
 	var page web.Failure
 	if errors.As(err, &page) {
@@ -257,7 +257,7 @@ var pagesOf = strings.NewReplacer(
 // sentence is a refusal in words for a page.
 func sentence(r *admin.Refusal) string { return web.Sentence(plainly(r)) }
 
-// plainly is an error of the desk with names of pages in place of calls.
+// plainly is an error of the service with names of pages in place of calls.
 func plainly(err error) string { return pagesOf.Replace(err.Error()) }
 
 // bearable reports whether browsers keep our cookie: https, or a listener on loopback.

@@ -73,7 +73,7 @@ func (p *Pages) readReceivers(r *request) (receiversView, error) {
 		States: states, Causes: waiting.Causes[:], Every: receiversEvery}
 	v.Find = v.Find[:min(len(v.Find), findMax)]
 	v.Query = url.Values{"state": {v.State}, "cause": {v.Cause}, "find": {v.Find}}.Encode()
-	found, err := p.desk.Receivers(r.Context())
+	found, err := p.service.Receivers(r.Context())
 	if err != nil {
 		return v, err
 	}
@@ -217,11 +217,11 @@ func hourOf(minutes []waiting.Minute) web.Chart {
 func (p *Pages) readReceiver(r *request) (receiverView, error) {
 	key := r.PathValue("key")
 	v := receiverView{Key: key, Path: receiverPath(key), Every: receiverEvery, Forgets: waiting.Forgets[:], Changes: !r.in.ReadOnly}
-	found, err := p.desk.Receiver(r.Context(), key)
+	found, err := p.service.Receiver(r.Context(), key)
 	if err != nil && statusOf(err) != http.StatusNotFound {
 		return v, err
 	}
-	explained, wrong := p.desk.Explain(r.Context(), key, false)
+	explained, wrong := p.service.Explain(r.Context(), key, false)
 	if wrong != nil {
 		if err == nil {
 			err = wrong
@@ -263,13 +263,13 @@ func receiver(p *Pages, w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	return p.show(w, r, http.StatusOK, "receiver", living(v.Key+" · Receivers", "receivers", v))
+	return p.show(w, r, http.StatusOK, "receiver", refreshing(v.Key+" · Receivers", "receivers", v))
 }
 
 // closeSession answers POST /receivers/{key}/close. A session that has already ended is no error.
 func closeSession(p *Pages, w http.ResponseWriter, r *request) error {
 	number, _ := strconv.Atoi(r.PostFormValue("session"))
-	err := p.desk.CloseSession(r.Context(), admin.CloseCall{Key: r.PathValue("key"), Node: r.PostFormValue("node"),
+	err := p.service.CloseSession(r.Context(), admin.CloseCall{Key: r.PathValue("key"), Node: r.PostFormValue("node"),
 		Session: number})
 	if err != nil && statusOf(err) != http.StatusNotFound {
 		return err
@@ -279,7 +279,7 @@ func closeSession(p *Pages, w http.ResponseWriter, r *request) error {
 
 // forget answers POST /receivers/{key}/forget.
 func forget(p *Pages, w http.ResponseWriter, r *request) error {
-	_, err := p.desk.Forget(r.Context(), admin.ForgetCall{Key: r.PathValue("key"), What: r.PostFormValue("what"),
+	_, err := p.service.Forget(r.Context(), admin.ForgetCall{Key: r.PathValue("key"), What: r.PostFormValue("what"),
 		Reason: web.Text(r.Request, "reason")})
 	if err != nil {
 		return err
@@ -297,7 +297,7 @@ type traceView struct {
 // readTrace reads the newest lines.
 func (p *Pages) readTrace(r *request) (traceView, error) {
 	v := traceView{Path: receiverPath(r.PathValue("key")), Every: traceEvery}
-	found, err := p.desk.Trace(r.Context(), r.PathValue("key"), "", nil)
+	found, err := p.service.Trace(r.Context(), r.PathValue("key"), "", nil)
 	if err != nil {
 		return v, err
 	}
@@ -339,7 +339,7 @@ type receiversPage struct {
 func (p *Pages) readSlowest(r *request) (v slowestView) {
 	ctx, cancel := context.WithTimeout(r.Context(), slowestWait)
 	defer cancel()
-	found, err := p.desk.Open(ctx, openRead)
+	found, err := p.service.Open(ctx, openRead)
 	if err != nil || len(found) == 0 {
 		return slowestView{Away: err != nil}
 	}
@@ -366,5 +366,6 @@ func receivers(p *Pages, w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	return p.show(w, r, http.StatusOK, "receivers", living("Receivers", "receivers", receiversPage{v, p.readSlowest(r)}))
+	body := refreshing("Receivers", "receivers", receiversPage{v, p.readSlowest(r)})
+	return p.show(w, r, http.StatusOK, "receivers", body)
 }

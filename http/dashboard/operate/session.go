@@ -46,16 +46,16 @@ type session struct {
 	Begun    time.Time
 }
 
-// keeper stores sessions and the codes of links in this process only, without the ledger: they are valid on no other
-// node and end with the process. Safe for concurrent use.
-type keeper struct {
+// sessionStore stores sessions and the codes of links in this process only, without the ledger: they are valid on no
+// other node and end with the process. Safe for concurrent use.
+type sessionStore struct {
 	now      func() time.Time
 	codes    *lru.Cache[string, code] // by the code
-	sessions *lru.Cache[sessionID, *keptSession]
+	sessions *lru.Cache[sessionID, *storedSession]
 }
 
-// keptSession is a session and when a page of it was opened last, in nanoseconds.
-type keptSession struct {
+// storedSession is a session and when a page of it was opened last, in nanoseconds.
+type storedSession struct {
 	session
 	seen atomic.Int64
 }
@@ -67,22 +67,22 @@ type code struct {
 	until    time.Time
 }
 
-func newKeeper(now func() time.Time) *keeper {
-	k := &keeper{now: now}
+func newSessionStore(now func() time.Time) *sessionStore {
+	k := &sessionStore{now: now}
 	k.codes, _ = lru.New[string, code](codesMax)
-	k.sessions, _ = lru.New[sessionID, *keptSession](sessionsMax)
+	k.sessions, _ = lru.New[sessionID, *storedSession](sessionsMax)
 	return k
 }
 
 // newCode makes a code that can be used once.
-func (k *keeper) newCode(author string, readOnly bool) (string, time.Time) {
+func (k *sessionStore) newCode(author string, readOnly bool) (string, time.Time) {
 	name, until := rand.Text(), k.now().Add(codeHolds)
 	k.codes.Add(name, code{author, readOnly, until})
 	return name, until
 }
 
 // look returns the purpose of a valid code. With use it uses it up.
-func (k *keeper) look(name string, use bool) (code, bool) {
+func (k *sessionStore) look(name string, use bool) (code, bool) {
 	c, ok := k.codes.Peek(name)
 	if use {
 		ok = k.codes.Remove(name) && ok // true for one of two at once
@@ -91,9 +91,9 @@ func (k *keeper) look(name string, use bool) (code, bool) {
 }
 
 // begin begins a session, and sets its cookie.
-func (k *keeper) begin(w http.ResponseWriter, r *http.Request, c code) {
+func (k *sessionStore) begin(w http.ResponseWriter, r *http.Request, c code) {
 	cookie, now := rand.Text(), k.now()
-	s := &keptSession{session: session{ID: sha256.Sum256([]byte(cookie)), Author: c.author, ReadOnly: c.readOnly,
+	s := &storedSession{session: session{ID: sha256.Sum256([]byte(cookie)), Author: c.author, ReadOnly: c.readOnly,
 		Begun: now}}
 	s.seen.Store(now.UnixNano())
 	k.sessions.Add(s.ID, s)
@@ -101,15 +101,15 @@ func (k *keeper) begin(w http.ResponseWriter, r *http.Request, c code) {
 }
 
 // holds reports whether a session is still valid.
-func (s *keptSession) holds(now time.Time) bool {
+func (s *storedSession) holds(now time.Time) bool {
 	return now.Before(s.Begun.Add(life)) && now.Before(time.Unix(0, s.seen.Load()).Add(idle))
 }
 
 // end ends a session, so that its cookie no longer works.
-func (k *keeper) end(s session) { k.sessions.Remove(s.ID) }
+func (k *sessionStore) end(s session) { k.sessions.Remove(s.ID) }
 
 // of finds the session of a request; two cookies count as none. Opening a page counts as use.
-func (k *keeper) of(r *http.Request, use bool) (session, bool) {
+func (k *sessionStore) of(r *http.Request, use bool) (session, bool) {
 	id, now := sessionID(sha256.Sum256([]byte(web.CookieOf(r, cookieOf(r))))), k.now()
 	s, ok := k.sessions.Peek(id)
 	if !ok || !s.holds(now) {
@@ -160,7 +160,7 @@ func signIn(p *Pages, w http.ResponseWriter, r *request) error {
 
 // showLink answers GET /link/{code}. It does not use it up.
 func showLink(p *Pages, w http.ResponseWriter, r *request) error {
-	c, ok := p.keeper.look(r.PathValue("code"), false)
+	c, ok := p.sessions.look(r.PathValue("code"), false)
 	switch {
 	case !p.bearable(r.Request):
 		return unbearable
@@ -178,14 +178,14 @@ func useLink(p *Pages, w http.ResponseWriter, r *request) error {
 	if !p.bearable(r.Request) {
 		return unbearable
 	}
-	c, ok := p.keeper.look(r.PathValue("code"), true)
+	c, ok := p.sessions.look(r.PathValue("code"), true)
 	if !ok {
 		return overLink
 	}
 	if r.in.ID != (sessionID{}) {
-		p.keeper.end(r.in)
+		p.sessions.end(r.in)
 	}
-	p.keeper.begin(w, r.Request, c)
+	p.sessions.begin(w, r.Request, c)
 	return seeOther(w, r, p.takeNext(w, r.Request))
 }
 
@@ -203,7 +203,7 @@ var unbearable = web.Failure{Status: http.StatusForbidden, Title: "Encryption is
 // signOut answers POST /sign-out.
 func signOut(p *Pages, w http.ResponseWriter, r *request) error {
 	if r.in.ID != (sessionID{}) {
-		p.keeper.end(r.in)
+		p.sessions.end(r.in)
 	}
 	web.SetCookie(w, cookieOf(r.Request), "", -1, http.SameSiteStrictMode)
 	w.Header().Set("Clear-Site-Data", `"cache"`)

@@ -48,7 +48,7 @@ type ruleView struct {
 
 // readThrottles reads the rules of all layers, without the overrides when the ledger does not answer.
 func (p *Pages) readThrottles(r *request) (throttlesView, error) {
-	found, err := p.desk.Throttle(r.Context(), false)
+	found, err := p.service.Throttle(r.Context(), false)
 	v := throttlesView{File: found.File, Changes: !r.in.ReadOnly, Every: throttlesEvery}
 	if err != nil {
 		if len(found.Rules) == 0 {
@@ -196,7 +196,7 @@ func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in 
 	v.Problem = problem
 	if err == nil && in.Name != "" {
 		var found waiting.Explanation
-		found, err = p.desk.Explain(r.Context(), in.Name, false)
+		found, err = p.service.Explain(r.Context(), in.Name, false)
 		v.Explained = &explainView{Name: in.Name, Title: nameText(in.Name), Form: uuid.NewString(), In: in, Found: &found}
 		for _, f := range throttle.Fields() {
 			v.Explained.Fields = append(v.Explained.Fields, f.String())
@@ -209,7 +209,7 @@ func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in 
 	if in.Name != "" {
 		title = nameText(in.Name) + " · " + title
 	}
-	return p.show(w, r, status, "throttles", living(title, "throttles", v))
+	return p.show(w, r, status, "throttles", refreshing(title, "throttles", v))
 }
 
 type previewView struct {
@@ -229,14 +229,14 @@ func preview(p *Pages, w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return p.showThrottles(w, r, http.StatusUnprocessableEntity, in, web.Sentence(err.Error()))
 	}
-	checked, err := p.desk.CheckOverride(r.Context(), call)
+	checked, err := p.service.CheckOverride(r.Context(), call)
 	if err != nil {
 		return p.wrongOverride(w, r, in, err)
 	}
 	v := previewView{In: in, Title: nameText(checked.Name), Loosens: checked.Loosens,
 		Ends: p.now().Add(time.Duration(call.Seconds) * time.Second)}
 	v.In.Value = checked.Fields[in.Field]
-	found, err := p.desk.Explain(r.Context(), checked.Name, true)
+	found, err := p.service.Explain(r.Context(), checked.Name, true)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func preview(p *Pages, w http.ResponseWriter, r *request) error {
 			v.Was = f
 		}
 	}
-	if replayed, err := p.desk.ReplayOverride(r.Context(), call); err != nil {
+	if replayed, err := p.service.ReplayOverride(r.Context(), call); err != nil {
 		v.Why = "We can't say what it would have changed in the last hours: " + plainly(err) + "."
 	} else {
 		v.Replayed = &replayed
@@ -260,7 +260,7 @@ func setOverride(p *Pages, w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return p.showThrottles(w, r, http.StatusUnprocessableEntity, in, web.Sentence(err.Error()))
 	}
-	if _, err := p.desk.SetOverride(r.Context(), call); err != nil {
+	if _, err := p.service.SetOverride(r.Context(), call); err != nil {
 		return p.wrongOverride(w, r, in, err)
 	}
 	return seeOther(w, r, explainPath(in.Name))
@@ -282,7 +282,7 @@ func clearOverrides(p *Pages, w http.ResponseWriter, r *request) error {
 		return p.showThrottles(w, r, http.StatusUnprocessableEntity, overrideForm{},
 			"Say why the override ends: the operator log keeps it.")
 	}
-	if _, err := p.desk.ClearOverrides(r.Context(), admin.ClearCall{ID: id, Reason: reason}); err != nil {
+	if _, err := p.service.ClearOverrides(r.Context(), admin.ClearCall{ID: id, Reason: reason}); err != nil {
 		return err
 	}
 	return seeOther(w, r, "/throttles")

@@ -53,7 +53,7 @@ type openRow struct {
 
 // verifications answers GET /verifications.
 func verifications(p *Pages, w http.ResponseWriter, r *request) error {
-	found, err := p.desk.Open(r.Context(), openRead)
+	found, err := p.service.Open(r.Context(), openRead)
 	if err != nil {
 		return err
 	}
@@ -128,8 +128,8 @@ func waitForReceivers(v ledger.Verification) string {
 		text = web.ShortTo(web.Sentence(strings.TrimSuffix(v.Issue.Message, ".")), waitMax)
 	}
 	next := v.NextTry
-	if v.RestsUntil.After(next) {
-		next = v.RestsUntil
+	if v.ParkedUntil.After(next) {
+		next = v.ParkedUntil
 	}
 	if !next.IsZero() {
 		text += " Next try at " + web.When(next) + "."
@@ -149,7 +149,7 @@ func fileName(v ledger.Verification) string {
 }
 
 func (p *Pages) names(r *request) (map[uuid.UUID]string, error) {
-	found, err := p.desk.Names(r.Context())
+	found, err := p.service.Names(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (p *Pages) names(r *request) (map[uuid.UUID]string, error) {
 // nodeNames are the names of the known nodes, by the ids in leases; none without a cluster.
 func (p *Pages) nodeNames(ctx context.Context) map[uuid.UUID]string {
 	names := map[uuid.UUID]string{}
-	known, err := p.desk.Members(ctx)
+	known, err := p.service.Members(ctx)
 	if err != nil {
 		return names
 	}
@@ -211,7 +211,7 @@ func (p *Pages) readWaits(r *request) (v waitsView, err error) {
 	if err != nil {
 		return v, errNoVerification
 	}
-	if v.Verification, err = p.desk.Waits(r.Context(), id); err != nil {
+	if v.Verification, err = p.service.Waits(r.Context(), id); err != nil {
 		return v, err
 	}
 	if !ledger.Status(v.Status).Final() {
@@ -261,7 +261,7 @@ func verification(p *Pages, w http.ResponseWriter, r *request) error {
 		}
 		v.Missing = web.Sentence(plainly(err))
 	}
-	return p.show(w, r, http.StatusOK, "verification", living(v.Name+" · Verifications", "verifications", v))
+	return p.show(w, r, http.StatusOK, "verification", refreshing(v.Name+" · Verifications", "verifications", v))
 }
 
 // readBook fills in the ledger's data.
@@ -270,7 +270,7 @@ func (p *Pages) readBook(r *request, v *verificationView) (err error) {
 	if err != nil {
 		return err
 	}
-	if v.Row, err = p.desk.ReadVerification(r.Context(), id); err != nil {
+	if v.Row, err = p.service.ReadVerification(r.Context(), id); err != nil {
 		return err
 	}
 	v.Name = fileName(v.Row)
@@ -287,7 +287,8 @@ func (p *Pages) readBook(r *request, v *verificationView) (err error) {
 	if after != "" {
 		v.Money.Pager.First = "/verifications/" + id.String() + "#money"
 	}
-	v.Money.EntriesPage, err = p.desk.ReadEntries(r.Context(), admin.EntriesCall{Workspace: v.Row.Workspace, Verification: id,
+	v.Money.EntriesPage, err = p.service.ReadEntries(r.Context(), admin.EntriesCall{
+		Workspace: v.Row.Workspace, Verification: id,
 		After: after, Limit: entriesShown})
 	if v.Money.Next != "" {
 		v.Money.Pager.More = "/verifications/" + id.String() + "?after=" + v.Money.Next + "#money"
@@ -302,7 +303,7 @@ func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) 
 	case "":
 		return ""
 	case "key":
-		keys, _ := p.desk.ListKeys(ctx, workspace) // without them the id is shown
+		keys, _ := p.service.ListKeys(ctx, workspace) // without them the id is shown
 		for _, k := range keys {
 			if k.ID == id && k.Label != "" {
 				return "the key " + k.Label + " (rc_" + id + ")"
@@ -310,7 +311,7 @@ func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) 
 		}
 		return "the key rc_" + id
 	case "user":
-		members, _ := p.desk.ListMembers(ctx, workspace) // without them the id is shown
+		members, _ := p.service.ListMembers(ctx, workspace) // without them the id is shown
 		for _, m := range members {
 			if m.User.String() == id {
 				return m.Email
@@ -336,10 +337,10 @@ func showEvidence(p *Pages, w http.ResponseWriter, r *request) error {
 		return errNoVerification
 	}
 	v := evidenceView{Back: "/verifications/" + id.String(), Name: "the verification"}
-	if v.FoundEvidence, err = p.desk.ReadEvidence(r.Context(), id, web.Text(r.Request, "address")); err != nil {
+	if v.FoundEvidence, err = p.service.ReadEvidence(r.Context(), id, web.Text(r.Request, "address")); err != nil {
 		return noEvidence(v.Back, err)
 	}
-	if row, err := p.desk.ReadVerification(r.Context(), id); err == nil {
+	if row, err := p.service.ReadVerification(r.Context(), id); err == nil {
 		v.Name = fileName(row)
 	}
 	v.Talk = web.TalkOf(v.Result, v.Case, true)

@@ -35,7 +35,7 @@ func (v workspacesView) Count() int { return len(v.Rows) + v.More }
 func workspaces(p *Pages, w http.ResponseWriter, r *request) error {
 	v := workspacesView{Find: r.URL.Query().Get("find")}
 	var err error
-	if v.Rows, v.More, err = p.desk.Workspaces(r.Context(), v.Find); err != nil {
+	if v.Rows, v.More, err = p.service.Workspaces(r.Context(), v.Find); err != nil {
 		return err
 	}
 	return p.show(w, r, http.StatusOK, "workspaces", titled("Workspaces", "workspaces", v))
@@ -119,7 +119,7 @@ func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v w
 	if err != nil {
 		return err
 	}
-	v.Path, v.Changes, v.Invites = "/workspaces/"+id.String(), !r.in.ReadOnly, p.desk.Invites()
+	v.Path, v.Changes, v.Invites = "/workspaces/"+id.String(), !r.in.ReadOnly, p.service.Invites()
 	for _, read := range []func(*request, uuid.UUID, *workspaceView) error{p.readAccount, p.readAccess, p.readWork} {
 		if err := read(r, id, &v); err != nil {
 			return err
@@ -139,10 +139,10 @@ func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v w
 
 // readAccount fills in credits, weight, limits and grants.
 func (p *Pages) readAccount(r *request, id uuid.UUID, v *workspaceView) (err error) {
-	if v.WorkspaceLine, err = p.desk.ReadWorkspace(r.Context(), id); err != nil {
+	if v.WorkspaceLine, err = p.service.ReadWorkspace(r.Context(), id); err != nil {
 		return err
 	}
-	limits, err := p.desk.ReadLimits(r.Context(), id)
+	limits, err := p.service.ReadLimits(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -157,13 +157,13 @@ func (p *Pages) readAccount(r *request, id uuid.UUID, v *workspaceView) (err err
 		}
 		v.In.Open, v.In.Stored, v.In.Unpaid = own(limits.Open), own(limits.Stored), own(limits.Unpaid)
 	}
-	v.Grants, v.MoreGrants, err = p.desk.ListGrants(r.Context(), id, grantsShown)
+	v.Grants, v.MoreGrants, err = p.service.ListGrants(r.Context(), id, grantsShown)
 	return err
 }
 
 // readAccess fills in keys and people.
 func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
-	keys, err := p.desk.ListKeys(r.Context(), id)
+	keys, err := p.service.ListKeys(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
 		}
 	}
 	v.MoreKeys = len(keys) - len(v.Keys)
-	v.Members, err = p.desk.ListMembers(r.Context(), id)
+	v.Members, err = p.service.ListMembers(r.Context(), id)
 	if status := statusOf(err); status == http.StatusConflict { // nobody signs in at this process
 		return nil
 	}
@@ -184,11 +184,11 @@ func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
 
 // readWork fills in the open verifications.
 func (p *Pages) readWork(r *request, id uuid.UUID, v *workspaceView) error {
-	open, err := p.desk.ListOpen(r.Context(), id, listShown+1)
+	open, err := p.service.ListOpen(r.Context(), id, listShown+1)
 	if err != nil {
 		return err
 	}
-	taken, err := p.desk.Open(r.Context(), openRead) // a history does not say which node has a file
+	taken, err := p.service.Open(r.Context(), openRead) // a history does not say which node has a file
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,8 @@ func grant(p *Pages, w http.ResponseWriter, r *request) error {
 		in.Grant = "Say why: the customer's statement and the operator log keep it."
 	}
 	if in.Grant == "" {
-		_, err := p.desk.Grant(r.Context(), admin.GrantCall{ID: id, Workspace: workspace, Credits: credits, Reason: in.Reason})
+		call := admin.GrantCall{ID: id, Workspace: workspace, Credits: credits, Reason: in.Reason}
+		_, err := p.service.Grant(r.Context(), call)
 		if err == nil {
 			return back(w, r, workspace, "granted")
 		}
@@ -261,7 +262,7 @@ func setWeight(p *Pages, w http.ResponseWriter, r *request) error {
 	weight, err := strconv.Atoi(in.Weight)
 	if err != nil {
 		in.Turns = fmt.Sprintf("Write the weight as a whole number from 1 to %d.", ledger.WeightMax)
-	} else if _, err = p.desk.SetWeight(r.Context(), id, weight); err == nil {
+	} else if _, err = p.service.SetWeight(r.Context(), id, weight); err == nil {
 		return back(w, r, id, "weight")
 	} else if in.Turns, err = problemOf(err); err != nil {
 		return err
@@ -289,7 +290,7 @@ func setLimits(p *Pages, w http.ResponseWriter, r *request) error {
 		*field.to = &n
 	}
 	if in.Bounds == "" {
-		_, err := p.desk.SetLimits(r.Context(), id, call)
+		_, err := p.service.SetLimits(r.Context(), id, call)
 		if err == nil {
 			return back(w, r, id, "limits")
 		}

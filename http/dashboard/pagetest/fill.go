@@ -69,8 +69,9 @@ func fillOverdue(ctx context.Context, g *Rig) error {
 	if _, err = g.book.Settle(ctx, s); err != nil {
 		return err
 	}
-	g.Overdue, err = g.book.Wait(ctx, l, ledger.Outlook{Next: time.Now().Add(time.Minute), Expected: time.Now().Add(-time.Hour),
-		Why: "1 address waits for slow.test, which asked us to come <b>later</b>"})
+	g.Overdue, err = g.book.Wait(ctx, l, ledger.Estimate{Next: time.Now().Add(time.Minute),
+		Expected: time.Now().Add(-time.Hour),
+		Why:      "1 address waits for slow.test, which asked us to come <b>later</b>"})
 	g.Overdue.Filename = v.Filename
 	return err
 }
@@ -217,7 +218,7 @@ func crowdFile(ctx context.Context, g *Rig, w ledger.Workspace, i int) error {
 		_, err = g.book.Prepare(ctx, l, 1, 0, 1)
 	}
 	if err == nil {
-		_, err = g.book.Wait(ctx, l, ledger.Outlook{Next: time.Now().Add(time.Hour), Expected: time.Now().Add(-time.Hour),
+		_, err = g.book.Wait(ctx, l, ledger.Estimate{Next: time.Now().Add(time.Hour), Expected: time.Now().Add(-time.Hour),
 			Why: ands(ledger.WhyMax, i)})
 	}
 	return err

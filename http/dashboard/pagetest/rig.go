@@ -28,7 +28,7 @@ import (
 // Token is the admin token of a Rig.
 const Token = "a-token-that-nobody-guesses"
 
-// Rig is the pages on a listener. Its fields set the answers of its survey and its cluster.
+// Rig is the pages on a listener. Its fields set the answers of its inspector and its cluster.
 type Rig struct {
 	URL       string
 	Workspace ledger.Workspace
@@ -41,10 +41,10 @@ type Rig struct {
 	Node      uuid.UUID           // a session of the cluster
 	Override  ledger.ThrottleOverride
 
-	t     testing.TB
-	book  *moodyBook
-	desk  *admin.Desk
-	table *throttle.Table
+	t       testing.TB
+	book    *moodyBook
+	service *admin.Service
+	table   *throttle.Table
 
 	mu    sync.Mutex
 	pages *operate.Pages
@@ -139,7 +139,8 @@ func Start(t testing.TB) *Rig {
 	g.book.now = g.now
 	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, People: g.book, Limits: limits,
 		PagesURL: func() string { return "https://rollcall.test/" }, Token: Token, Gatherer: prometheus.NewRegistry(),
-		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Survey: g, Cluster: members{g}, Throttle: table,
+		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Inspector: g,
+		Cluster: members{g}, Throttle: table,
 		Identity: finding, ReplayOverride: replayed, Pages: g.made, Wake: func() {}, Tuned: func() {},
 		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{} },
 		Ready:        func(context.Context) error { return nil }})
@@ -168,14 +169,14 @@ func (c current) Link(author string, readOnly bool) (string, time.Time) {
 	return c.g.running().Link(author, readOnly)
 }
 
-func (g *Rig) made(d *admin.Desk) (admin.Pages, error) {
-	g.desk = d
+func (g *Rig) made(d *admin.Service) (admin.Pages, error) {
+	g.service = d
 	return current{g}, g.make()
 }
 
 // make makes the pages anew.
 func (g *Rig) make() error {
-	pages, err := operate.New(operate.Options{Desk: g.desk, Log: slog.New(slog.DiscardHandler), Now: g.now})
+	pages, err := operate.New(operate.Options{Service: g.service, Log: slog.New(slog.DiscardHandler), Now: g.now})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pages = pages

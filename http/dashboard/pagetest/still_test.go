@@ -43,7 +43,7 @@ func TestNothingMovesWhileAFileIsWatched(t *testing.T) {
 			Results: results(done)[done-6:]})
 		if err == nil && i%2 == 1 {
 			at := time.Now().Add(time.Duration(i) * time.Hour)
-			_, err = p.book.Wait(t.Context(), p.held, ledger.Outlook{Next: at, Expected: at,
+			_, err = p.book.Wait(t.Context(), p.held, ledger.Estimate{Next: at, Expected: at,
 				Why: "81 addresses wait for mx1.example, which " +
 					"makes strangers come back later, and 12 for 3 other receivers; the last is expected at 12:00 UTC."})
 		}

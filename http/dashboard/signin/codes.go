@@ -81,7 +81,7 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 	}
 	random := s.keyed("code", sealed, code)
 	token := tokenOf(random[:])
-	leave, err := s.turns.take(ctx, random, turnsMost)
+	leave, err := s.queues.take(ctx, random, turnsMost)
 	if err != nil {
 		return "", none, err
 	}
@@ -142,7 +142,7 @@ func (s *Service) proveCode(ctx context.Context, u ledger.User, code string, b B
 func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b Browser, keep func(next TOTPState) error) error {
 	user, network := s.subjects(u.Email, b)
 	codes := ledger.Hash(s.keyed("codes", u.ID.String()))
-	leave, err := s.turns.takeBoth(ctx, codes, network)
+	leave, err := s.queues.takeBoth(ctx, codes, network)
 	if err != nil {
 		return err
 	}

@@ -185,30 +185,30 @@ const (
 	networkMost = hashWaits
 )
 
-// turns let one request at a time try a password or a code of one subject or from one network, so that each failure is
-// counted before the next try. Each node does so by itself, so n nodes allow up to n-1 more tries. The zero value is
-// ready. Safe for concurrent use.
-type turns struct {
+// subjectQueues let one request at a time try a password or a code of one subject or from one network, so that each
+// failure is counted before the next try. Each node does so by itself, so n nodes allow up to n-1 more tries. The zero
+// value is ready. Safe for concurrent use.
+type subjectQueues struct {
 	mu    sync.Mutex
-	taken map[ledger.Hash]*turn // guarded by mu
+	taken map[ledger.Hash]*subjectQueue // guarded by mu
 }
 
-// turn is the queue of one subject.
-type turn struct {
+// subjectQueue is the queue of one subject.
+type subjectQueue struct {
 	busy chan struct{}
 	in   int // that have it or wait for it; guarded by mu of turns
 }
 
 // take waits for a turn, and returns the function that ends it. ErrBusy when too many wait already, or the context
 // ends.
-func (t *turns) take(ctx context.Context, subject ledger.Hash, most int) (leave func(), err error) {
+func (t *subjectQueues) take(ctx context.Context, subject ledger.Hash, most int) (leave func(), err error) {
 	t.mu.Lock()
 	one := t.taken[subject]
 	if one == nil {
 		if t.taken == nil {
-			t.taken = map[ledger.Hash]*turn{}
+			t.taken = map[ledger.Hash]*subjectQueue{}
 		}
-		one = &turn{busy: make(chan struct{}, 1)}
+		one = &subjectQueue{busy: make(chan struct{}, 1)}
 		t.taken[subject] = one
 	}
 	full := one.in >= most
@@ -229,7 +229,7 @@ func (t *turns) take(ctx context.Context, subject ledger.Hash, most int) (leave 
 }
 
 // takeBoth waits for the turns of a subject and of its network, in this order.
-func (t *turns) takeBoth(ctx context.Context, subject, network ledger.Hash) (leave func(), err error) {
+func (t *subjectQueues) takeBoth(ctx context.Context, subject, network ledger.Hash) (leave func(), err error) {
 	first, err := t.take(ctx, subject, turnsMost)
 	if err != nil {
 		return nil, err
@@ -243,7 +243,7 @@ func (t *turns) takeBoth(ctx context.Context, subject, network ledger.Hash) (lea
 }
 
 // left removes a request from a subject, and a subject without requests.
-func (t *turns) left(subject ledger.Hash, one *turn) {
+func (t *subjectQueues) left(subject ledger.Hash, one *subjectQueue) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if one.in--; one.in == 0 {

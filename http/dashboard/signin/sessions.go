@@ -38,14 +38,14 @@ type sessionCache struct {
 	ask  singleflight.Group
 	used *ledger.Uses[ledger.Hash]
 
-	kept *lru.Cache[ledger.Hash, keptSession]
+	known *lru.Cache[ledger.Hash, cachedSession]
 
 	mu    sync.Mutex
 	ended map[ledger.Hash]time.Time // guarded by mu: ended here; until when that is remembered
 }
 
-// keptSession is an answer and its expiry.
-type keptSession struct {
+// cachedSession is an answer and its expiry.
+type cachedSession struct {
 	in    ledger.SignedIn
 	until time.Time
 }
@@ -53,13 +53,13 @@ type keptSession struct {
 func newSessionCache(book Book, idle time.Duration, now func() time.Time) *sessionCache {
 	c := &sessionCache{book: book, idle: idle, now: now, ended: map[ledger.Hash]time.Time{},
 		used: ledger.NewUses(book.UseSessions)}
-	c.kept, _ = lru.New[ledger.Hash, keptSession](sessionsMax)
+	c.known, _ = lru.New[ledger.Hash, cachedSession](sessionsMax)
 	return c
 }
 
 // get returns a session. Errors: ledger.ErrNoSuchSession; any other means unknown.
 func (c *sessionCache) get(ctx context.Context, id ledger.Hash) (ledger.SignedIn, error) {
-	kept, known := c.kept.Get(id)
+	kept, known := c.known.Get(id)
 	if known && c.now().Before(kept.until) {
 		return kept.in, nil
 	}
@@ -100,7 +100,7 @@ func (c *sessionCache) question(ctx context.Context, id ledger.Hash) (answered, 
 
 // drop removes a session that the ledger does not know.
 func (c *sessionCache) drop(id ledger.Hash) {
-	c.kept.Remove(id)
+	c.known.Remove(id)
 	c.used.Forget(id)
 }
 
@@ -111,7 +111,7 @@ func (c *sessionCache) keep(id ledger.Hash, in ledger.SignedIn, asked time.Time)
 	if at, over := c.ended[id]; over && !asked.After(at) {
 		return
 	}
-	c.kept.Add(id, keptSession{in: in, until: asked.Add(believed)})
+	c.known.Add(id, cachedSession{in: in, until: asked.Add(believed)})
 	if asked.Sub(in.Session.Seen) >= ledger.UseEvery {
 		c.used.Note(id)
 	}
@@ -121,7 +121,7 @@ func (c *sessionCache) keep(id ledger.Hash, in ledger.SignedIn, asked time.Time)
 func (c *sessionCache) forget(id ledger.Hash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept.Remove(id)
+	c.known.Remove(id)
 	c.used.Forget(id)
 	now := c.now()
 	for old, at := range c.ended {
@@ -136,8 +136,8 @@ func (c *sessionCache) forget(id ledger.Hash) {
 
 // forgetUser does so for all sessions of a user.
 func (c *sessionCache) forgetUser(user ledger.User) {
-	for _, id := range c.kept.Keys() {
-		if kept, _ := c.kept.Peek(id); kept.in.User.ID == user.ID {
+	for _, id := range c.known.Keys() {
+		if kept, _ := c.known.Peek(id); kept.in.User.ID == user.ID {
 			c.forget(id)
 		}
 	}

@@ -72,7 +72,7 @@ type Service struct {
 	idle     time.Duration
 	hasher   *hasher
 	sessions *sessionCache
-	turns    turns
+	queues   subjectQueues
 	steps    sealer // of users who still have to give a code
 	states   sealer // of codes, as stored in the ledger
 	visits   sealer // to the provider
@@ -130,7 +130,7 @@ func (s *Service) newSession(token Token, b Browser) ledger.NewSession {
 func (s *Service) prove(ctx context.Context, email, password string, b Browser) (ledger.User, error) {
 	email = strings.TrimSpace(email)
 	user, network := s.subjects(email, b)
-	leave, err := s.turns.takeBoth(ctx, user, network)
+	leave, err := s.queues.takeBoth(ctx, user, network)
 	if err != nil {
 		return ledger.User{}, err
 	}

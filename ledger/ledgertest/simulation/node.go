@@ -149,7 +149,7 @@ func (n *node) work(w *world) {
 		if v.Status == ledger.Verifying {
 			next = time.UnixMilli(w.memory.now + 1000).UTC()
 		}
-		o := ledger.Outlook{Next: next, Expected: w.expected()}
+		o := ledger.Estimate{Next: next, Expected: w.expected()}
 		if !next.IsZero() {
 			o.Why = w.why(j)
 		}
@@ -168,7 +168,7 @@ func (n *node) work(w *world) {
 
 // park gives a job back for a while; a later call may find that it was.
 func (n *node) park(w *world, j *job) {
-	o := ledger.Outlook{Next: time.UnixMilli(w.memory.now + w.random.Int64N(20_000)).UTC(), Expected: w.expected(),
+	o := ledger.Estimate{Next: time.UnixMilli(w.memory.now + w.random.Int64N(20_000)).UTC(), Expected: w.expected(),
 		Why: w.why(j)}
 	state := fmt.Appendf(nil, "epoch %d", j.lease.Epoch)
 	n.told(w, j, act{"park", func() (ledger.Verification, error) {

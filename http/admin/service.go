@@ -17,10 +17,10 @@ import (
 	"rollcall/ledger"
 )
 
-// Desk is all that operators can see and do, as values: the operator API writes them as JSON, and the pages show them.
-// Every error is a *Refusal. The context has the author of a change: ledger.WithActor and ledger.WithAuthor. Safe for
-// concurrent use.
-type Desk struct {
+// Service is all that operators can see and do, as values: the operator API writes them as JSON, and the pages show
+// them. Every error is a *Refusal. The context has the author of a change: ledger.WithActor and ledger.WithAuthor. Safe
+// for concurrent use.
+type Service struct {
 	*common
 	workspaceOps
 	verificationOps
@@ -31,7 +31,7 @@ type Desk struct {
 	nodeOps
 }
 
-// The parts of a Desk, by subject.
+// The parts of a Service, by subject.
 type (
 	workspaceOps    struct{ *common } // their keys, credits and limits, and the audit of them
 	verificationOps struct{ *common }
@@ -42,14 +42,14 @@ type (
 	nodeOps         struct{ *common } // findings and log of the answering node
 )
 
-// newDesk makes a Desk whose long calls end with ctx.
-func newDesk(ctx context.Context, o Options) *Desk {
+// newService makes a Service whose long calls end with ctx.
+func newService(ctx context.Context, o Options) *Service {
 	c := &common{options: o, replays: make(chan struct{}, 1), long: ctx}
-	return &Desk{c, workspaceOps{c}, verificationOps{c}, receiverOps{c}, throttleOps{c}, clusterOps{c}, userOps{c},
+	return &Service{c, workspaceOps{c}, verificationOps{c}, receiverOps{c}, throttleOps{c}, clusterOps{c}, userOps{c},
 		nodeOps{c}}
 }
 
-// common is what all parts of a Desk need.
+// common is what all parts of a Service need.
 type common struct {
 	options Options
 	replays chan struct{}   // full while a replay runs
@@ -172,18 +172,18 @@ func (d *common) Long() context.Context { return d.long }
 
 // askNodes asks the nodes, within surveyTimeout.
 func askNodes[T any](
-	ctx context.Context, d *common, step string, do func(context.Context, Survey) (T, error),
+	ctx context.Context, d *common, step string, do func(context.Context, Inspector) (T, error),
 ) (T, error) {
-	return ask(ctx, surveyTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.Survey) },
-		func(err error) error { return d.ofSurvey(step, err) })
+	return ask(ctx, inspectTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.Inspector) },
+		func(err error) error { return d.refuseQuery(step, err) })
 }
 
-// ofSurvey is the refusal for an error of the nodes or of the question.
-func (d *common) ofSurvey(step string, err error) error {
-	var unheard *inspect.Unreachable
+// refuseQuery is the refusal for an error of the nodes or of the question.
+func (d *common) refuseQuery(step string, err error) error {
+	var unreachable *inspect.Unreachable
 	switch {
-	case errors.As(err, &unheard):
-		return refusal(http.StatusServiceUnavailable, "node_silent", unheard.Error()+
+	case errors.As(err, &unreachable):
+		return refusal(http.StatusServiceUnavailable, "node_silent", unreachable.Error()+
 			": it may live there. Ask again, or see `rollcall cluster members`")
 	case errors.Is(err, inspect.ErrNotThere):
 		return refusal(http.StatusNotFound, "receiver_not_found",
@@ -195,9 +195,9 @@ func (d *common) ofSurvey(step string, err error) error {
 		"this cannot be answered now: send the same call again; the node's log says why")
 }
 
-// Survey asks every node of the cluster about its work. Nodes that do not answer within a second or two are named in
+// Inspector asks every node of the cluster about its work. Nodes that do not answer within a second or two are named in
 // the answers. Methods are safe for concurrent use and end with ctx.
-type Survey interface {
+type Inspector interface {
 	Receivers(ctx context.Context) (inspect.Receivers, error)
 	// Receiver returns everything about one receiver, by its key or the name of a rule: one value for each of its
 	// nodes. Errors: inspect.ErrNotThere; an inspect.Unreachable when a node that does not answer may have it.

@@ -56,7 +56,7 @@ func (t *receiverTable) leaveHalfOut() bool {
 }
 
 func (i *Inspector) ownReceivers(ctx context.Context, _ none) (*receiverTable, error) {
-	t := &receiverTable{Receivers: i.options.Receivers.Survey(ctx)}
+	t := &receiverTable{Receivers: i.options.Receivers.CollectStatus(ctx)}
 	t.keepMost(ReceiversMax)
 	return t, nil
 }

@@ -124,14 +124,14 @@ func (g *Rig) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNo
 		[]inspect.UnreachableNode{{Node: "node-3", Why: "no answer within 2 s"}}, nil
 }
 
-// Alone makes the survey fail, as on a node that has just started.
+// Alone makes the inspector fail, as on a node that has just started.
 func (g *Rig) Alone() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.alone = true
 }
 
-// members is the cluster of a Rig, a type of its own because the survey has a different method Forget.
+// members is the cluster of a Rig, a type of its own because the inspector has a different method Forget.
 type members struct{ *Rig }
 
 // Members returns two live nodes and a lost one.
@@ -139,7 +139,8 @@ func (m members) Members(context.Context) (admin.Membership, error) {
 	age, clock := 1.5, int64(-20)
 	of := func(session uuid.UUID, name string, state admin.State) admin.Member {
 		return admin.Member{Node: session, Session: session, Name: name, State: state, This: name == "node-1", Version: "1.4.0",
-			Actors: "192.0.2.1:7947", Gossip: "192.0.2.1:7946", Since: api.Time(time.Now()), BeatAge: &age, ClockOffset: &clock, Leases: 4,
+			Actors: "192.0.2.1:7947", Gossip: "192.0.2.1:7946", Since: api.Time(time.Now()), HeartbeatAge: &age,
+			ClockOffset: &clock, Leases: 4,
 			Addresses: 12_044, Receivers: 31, Agreed: true}
 	}
 	return admin.Membership{Cluster: "test", LedgerAge: 1, Members: []admin.Member{of(uuid.NewSHA1(m.Node, nil), "node-1", admin.StateServing),

@@ -66,9 +66,9 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 		t.Errorf("%d lines of another source", len(more))
 	}
 
-	survey := living.Survey(t.Context())
-	if len(survey) != 1 || survey[0].Key != "x" || survey[0].Sessions != 1 || survey[0].Queued == 0 {
-		t.Fatalf("the survey is %+v", survey)
+	found := living.CollectStatus(t.Context())
+	if len(found) != 1 || found[0].Key != "x" || found[0].Sessions != 1 || found[0].Queued == 0 {
+		t.Fatalf("the found is %+v", found)
 	}
 	if got := living.Detail(t.Context(), "y"); len(got) != 0 {
 		t.Errorf("another receiver has %d details", len(got))
@@ -90,7 +90,7 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	living.Survey(over) // ends at once
+	living.CollectStatus(over) // ends at once
 }
 
 // TestAnActorThatStopsHoldsNoSurveyUp, and one that is slow is waited for.
@@ -99,20 +99,20 @@ func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewRegistry()
 		allow := func(string) throttle.Limits { return throttle.Limits{} }
-		sit := func(key string, told func(s *registry.Handle, m look)) {
+		sit := func(key string, told func(s *registry.Handle, m question)) {
 			s := l.Enter(key, allow)
-			s.Listen(func(msg any) { go told(s, msg.(look)) })
+			s.Listen(func(msg any) { go told(s, msg.(question)) })
 		}
 		slow := 700 * time.Millisecond
-		sit("quick", func(_ *registry.Handle, m look) { m.at(nil, time.Now()) })
-		sit("slow", func(_ *registry.Handle, m look) { <-time.After(slow); m.at(nil, time.Now()) })
-		sit("gone", func(s *registry.Handle, _ look) { s.Leave() })
-		sit("answered and gone", func(s *registry.Handle, m look) { m.at(nil, time.Now()); s.Leave() })
+		sit("quick", func(_ *registry.Handle, m question) { m.at(nil, time.Now()) })
+		sit("slow", func(_ *registry.Handle, m question) { <-time.After(slow); m.at(nil, time.Now()) })
+		sit("gone", func(s *registry.Handle, _ question) { s.Leave() })
+		sit("answered and gone", func(s *registry.Handle, m question) { m.at(nil, time.Now()); s.Leave() })
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		began := time.Now()
 		everyKey := func(string) bool { return true }
-		got := inquire(ctx, l, everyKey, false, func(*scheduler.Scheduler, time.Time) bool { return true })
+		got := collect(ctx, l, everyKey, false, func(*scheduler.Scheduler, time.Time) bool { return true })
 		if took := time.Since(began); len(got) != 3 || took != slow {
 			t.Errorf("%d answers in %s", len(got), took)
 		}

@@ -14,21 +14,21 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// look is a question about an actor's scheduler, or news for it (changes), after which it plans again.
-type look struct {
+// question is a question about an actor's scheduler, or news for it (changes), after which it plans again.
+type question struct {
 	at      func(s *scheduler.Scheduler, now time.Time)
 	changes bool
 }
 
-// Survey returns the status of every receiver here. It ends with ctx and returns the answers until then.
-func (l *Registry) Survey(ctx context.Context) []inspect.Receiver {
-	return inquire(ctx, l, func(string) bool { return true }, false, (*scheduler.Scheduler).Status)
+// CollectStatus returns the status of every receiver here. It ends with ctx and returns the answers until then.
+func (l *Registry) CollectStatus(ctx context.Context) []inspect.Receiver {
+	return collect(ctx, l, func(string) bool { return true }, false, (*scheduler.Scheduler).Status)
 }
 
 // Detail returns everything about the receivers that a key or the name of a rule stands for. It ends with ctx, as
-// Survey does.
+// CollectStatus does.
 func (l *Registry) Detail(ctx context.Context, key string) []inspect.ReceiverDetail {
-	return inquire(ctx, l, standsFor(key), false, (*scheduler.Scheduler).Detail)
+	return collect(ctx, l, standsFor(key), false, (*scheduler.Scheduler).Detail)
 }
 
 // Record returns the histories of receivers whose keys come after a key, in order, up to about most bytes of JSON, and
@@ -41,14 +41,14 @@ func (l *Registry) Record(now time.Time, after string, most int) (out inspect.Re
 // those of Detail; if a name stands for several receivers, each ends its session of that number.
 func (l *Registry) Close(ctx context.Context, key string, session int) bool {
 	end := func(s *scheduler.Scheduler, _ time.Time) bool { return s.CloseSession(session) }
-	return slices.Contains(inquire(ctx, l, standsFor(key), true, end), true)
+	return slices.Contains(collect(ctx, l, standsFor(key), true, end), true)
 }
 
-// SurveySources returns the state of this node's sources.
-func (l *Registry) SurveySources(ctx context.Context, pool *egress.Pool) []inspect.Source {
+// CollectSources returns the state of this node's sources.
+func (l *Registry) CollectSources(ctx context.Context, pool *egress.Pool) []inspect.Source {
 	now := time.Now()
 	sessions := map[string]int{}
-	for _, r := range l.Survey(ctx) {
+	for _, r := range l.CollectStatus(ctx) {
 		for _, s := range r.Sources {
 			sessions[s.Source] += s.Sessions
 		}
@@ -86,8 +86,8 @@ func standsFor(name string) func(key string) bool {
 	}
 }
 
-// inquire asks the actors of some receivers and returns the answers that come before ctx ends.
-func inquire[T any](
+// collect asks the actors of some receivers and returns the answers that come before ctx ends.
+func collect[T any](
 	ctx context.Context, l *Registry, which func(key string) bool, changes bool,
 	of func(s *scheduler.Scheduler, now time.Time) T,
 ) []T {
@@ -95,7 +95,7 @@ func inquire[T any](
 	for h, tell := range l.Handles(which) {
 		answer := make(chan T, 1) // nobody blocks
 		answers[h] = answer
-		tell(look{func(s *scheduler.Scheduler, now time.Time) { answer <- of(s, now) }, changes})
+		tell(question{func(s *scheduler.Scheduler, now time.Time) { answer <- of(s, now) }, changes})
 	}
 	out := make([]T, 0, len(answers))
 	for h, answer := range answers {
@@ -119,7 +119,7 @@ func inquire[T any](
 // of it. What is one of the scheduler's parts (ForgetPace and so on). It returns one answer for each receiver that
 // lives here, and ends with ctx.
 func (l *Registry) Forget(ctx context.Context, key, what string) []inspect.Forgotten {
-	return inquire(ctx, l, standsFor(key), true, func(s *scheduler.Scheduler, now time.Time) inspect.Forgotten {
+	return collect(ctx, l, standsFor(key), true, func(s *scheduler.Scheduler, now time.Time) inspect.Forgotten {
 		return inspect.Forgotten{Key: s.Key(), Dropped: s.Forget(now, what)}
 	})
 }
