@@ -167,28 +167,21 @@ func (r *verifyRun) one(ctx context.Context) (checkedView, error) {
 func verificationCommand[T any](service *customerFlags, c *cobra.Command,
 	find func(to *client.API, id string) (T, error), show func(b *term.Page, answer T)) *cobra.Command {
 	return answerWith(c, func(args []string) (answer T, err error) {
-		err = service.ofVerification(func(_ *cobra.Command, to *client.API, id string) error {
-			answer, err = find(to, id)
-			return err
-		})(c, args)
-		return answer, err
+		to, id, err := service.findVerification(c, args[0])
+		if err != nil {
+			return answer, err
+		}
+		return find(to, id)
 	}, show)
 }
 
-// ofVerification runs a command for the verification that its first argument names.
-func (f *customerFlags) ofVerification(
-	do func(c *cobra.Command, client *client.API, id string) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
-		client, err := f.client(c)
-		if err != nil {
-			return err
-		}
-		id, err := client.VerificationID(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		return do(c, client, id)
+// findVerification makes a client, and finds the id of the verification that an argument names.
+func (f *customerFlags) findVerification(c *cobra.Command, arg string) (to *client.API, id string, err error) {
+	if to, err = f.client(c); err != nil {
+		return nil, "", err
 	}
+	id, err = to.VerificationID(c.Context(), arg)
+	return to, id, err
 }
 
 // listShown is how many verifications are listed by default.
@@ -318,18 +311,6 @@ func newResults(e environment) *cobra.Command {
 	service := addCustomerFlags(c, e)
 	addOutFlags(c, &f.out)
 	addFormFlags(c, &f)
-	get := service.ofVerification(func(c *cobra.Command, client *client.API, id string) error {
-		d, _, err := client.Detail(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		r := &verifyRun{flags: f, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout(), client: client}
-		summary, err := r.deliver(c.Context(), d)
-		if err != nil {
-			return err
-		}
-		return r.close(summary)
-	})
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.checkForm(); err != nil {
 			return err
@@ -337,7 +318,20 @@ func newResults(e environment) *cobra.Command {
 		if err := f.out.Check(nil, c.OutOrStdout()); err != nil {
 			return err
 		}
-		return get(c, args)
+		to, id, err := service.findVerification(c, args[0])
+		if err != nil {
+			return err
+		}
+		d, _, err := to.Detail(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		r := &verifyRun{flags: f, view: newProgressView(c.ErrOrStderr()), stdout: c.OutOrStdout(), client: to}
+		summary, err := r.deliver(c.Context(), d)
+		if err != nil {
+			return err
+		}
+		return r.close(summary)
 	}
 	return c
 }

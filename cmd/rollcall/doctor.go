@@ -61,7 +61,11 @@ func diagnose(ctx context.Context, flags *adminFlags, now bool) (found diagnosis
 		return found, err
 	}
 	found.Read = reading{Node: asked.Base}
-	found.Identity, err = askNode(ctx, asked, now)
+	if now {
+		err = asked.Ask(ctx, http.MethodPost, "/v1/identity/check", nil, &found.Identity)
+	} else {
+		err = asked.Ask(ctx, http.MethodGet, "/v1/identity", nil, &found.Identity)
+	}
 	switch {
 	case !errors.Is(err, client.ErrNoNode):
 		return found, err
@@ -95,18 +99,6 @@ func adminURL(a config.Admin) string {
 		host = "127.0.0.1"
 	}
 	return config.Scheme(a.TLSCert) + net.JoinHostPort(host, port)
-}
-
-// askNode reads a node's last report, or asks for a new one.
-func askNode(ctx context.Context, asked *client.Admin, now bool) (found admin.Identity, err error) {
-	ctx, cancel := context.WithTimeout(ctx, client.AdminTimeout)
-	defer cancel()
-	if now {
-		err = asked.Call(ctx, http.MethodPost, "/v1/identity/check", nil, &found)
-	} else {
-		err = asked.Call(ctx, http.MethodGet, "/v1/identity", nil, &found)
-	}
-	return found, err
 }
 
 // examine makes the checks here.

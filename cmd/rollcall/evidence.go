@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,32 +132,23 @@ func printEvidence(b *term.Page, f admin.Explanation) {
 	line("settled", "%s, in settlement %s, as address %s of the file", term.Stamp(time.Time(f.SettledAt)),
 		term.Grouped(f.Settlement), term.Grouped(f.Ordinal+1))
 	if c := f.Case; c != nil {
-		for _, text := range routeLines(*c) {
-			line("route", "%s", text)
+		switch {
+		case c.NoRoute != "":
+			line("route", "none, DNS says %s", c.NoRoute)
+		case c.Hosts > 0:
+			line("route", "%s", term.Counted(int64(c.Hosts), "host"))
 		}
 		if text := behaviourLine(*c, time.Time(f.At)); text != "" {
 			line("domain", "%s", text)
 		}
 		if c.GaveUp {
-			line("given up", "%s", gaveUpLine(*c))
+			line("given up", "because of %s", cmp.Or(c.Why, "what the last attempt says"))
 		}
 		writeAttempts(b, *c)
 	} else {
 		b.Notes("No evidence was kept with this outcome: it was settled by a version that kept none, or the node's log of " +
 			"that time says why.")
 	}
-}
-
-func routeLines(c admin.CaseView) []string {
-	switch {
-	case c.NoRoute != "":
-		return []string{"none, DNS says " + c.NoRoute}
-	case c.Hosts == 1:
-		return []string{"1 host"}
-	case c.Hosts > 1:
-		return []string{fmt.Sprintf("%d hosts", c.Hosts)}
-	}
-	return nil
 }
 
 // behaviourLine describes the domain's accept behaviour, how certain it was, and how long before the outcome it was
@@ -189,13 +181,6 @@ func behaviourLine(c admin.CaseView, judged time.Time) string {
 		return text + ": it accepts every address"
 	}
 	return text + ": it tells mailboxes apart"
-}
-
-func gaveUpLine(c admin.CaseView) string {
-	if c.Why != "" {
-		return "because of " + c.Why
-	}
-	return "because of what the last attempt says"
 }
 
 // attemptIndent is the indent of the lines below an attempt.
@@ -251,7 +236,7 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 		under("not about this address: others were told so, and it had to wait")
 	}
 	if c := a.Cause; c != nil {
-		under("believed to be about %s: %s", scopeWords(c.Scope), c.Why)
+		under("believed to be about %s: %s", cmp.Or(scopeWords[c.Scope], term.Dash(c.Scope)), c.Why)
 	}
 	if a.Bare {
 		under("the words could be about us: they count only beside another accepted address of the domain")
@@ -270,22 +255,9 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 	}
 }
 
-// scopeWords names the scope of a cause for people.
-func scopeWords(scope string) string {
-	switch scope {
-	case "address":
-		return "this address alone"
-	case "domain":
-		return "its mail domain"
-	case "list":
-		return "one customer's list"
-	case "source":
-		return "our source at this receiver"
-	case "receiver":
-		return "the whole receiver"
-	}
-	return term.Dash(scope)
-}
+// scopeWords name the scopes of causes for people.
+var scopeWords = map[string]string{"address": "this address alone", "domain": "its mail domain",
+	"list": "one customer's list", "source": "our source at this receiver", "receiver": "the whole receiver"}
 
 // replayLine is a line of a replay: one of the two.
 type replayLine struct {

@@ -209,11 +209,7 @@ func printPersonalities(c *cobra.Command, asJSON bool) error {
 	}
 	var rows [][]string
 	for _, v := range views {
-		under := v.MXSuffix
-		if under == "" {
-			under = "-"
-		}
-		rows = append(rows, []string{v.Name, v.Family, v.Right, under, v.About})
+		rows = append(rows, []string{v.Name, v.Family, v.Right, term.Dash(v.MXSuffix), v.About})
 	}
 	return term.PrintTable(c.OutOrStdout(), []string{"NAME", "FAMILY", "RIGHT", "MX BENEATH", "WHAT IT DOES"}, rows)
 }

@@ -111,11 +111,7 @@ func syncFolder(name string) error {
 var errNotRenewed = errors.New("nothing was renewed")
 
 func newLedger(e environment) *cobra.Command {
-	c := asGroup(&cobra.Command{
-		Use:   "ledger",
-		Short: "Give a copy of a ledger an identity of its own",
-		Long:  "Give a copy of a ledger an identity of its own.",
-	})
+	c := asGroup(&cobra.Command{Use: "ledger", Short: "Give a copy of a ledger an identity of its own"})
 	c.AddCommand(newLedgerRenew(e))
 	return c
 }
@@ -429,19 +425,12 @@ func findingOf(ctx context.Context, from *ledgerFlags, typed string) (string, er
 		return "", err
 	}
 	var found []client.Named
-	for _, subject := range subjectsOf(report) {
-		found = append(found, client.Named{ID: subject})
+	for _, v := range report.Violations {
+		if one := (client.Named{ID: v.Subject}); !slices.Contains(found, one) {
+			found = append(found, one)
+		}
 	}
 	return client.Pick("finding", "rollcall audit", typed, found)
-}
-
-// subjectsOf returns the subjects of the findings, each once.
-func subjectsOf(report ledger.AuditReport) (subjects []string) {
-	for _, v := range report.Violations {
-		subjects = append(subjects, v.Subject)
-	}
-	slices.Sort(subjects)
-	return slices.Compact(subjects)
 }
 
 func (a auditView) printCorrections(b *term.Page) {

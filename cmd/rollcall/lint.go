@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,17 +113,13 @@ func (v *lintView) failsWith() error {
 
 func (v *lintView) addChanges(c list.Changes, mended bool, out string) {
 	v.Addresses, v.Skipped, v.Out, v.Corrected = c.Written(), c.Skipped, out, len(c.Corrected)
-	at := 0
-	for _, d := range c.LeftOut { // both are in the order of their rows
-		for at < len(c.Corrected) && c.Corrected[at].Row < d.Row {
-			v.Defects = append(v.Defects, viewOf(c.Corrected[at], false))
-			at++
-		}
+	for _, d := range c.LeftOut {
 		v.Defects = append(v.Defects, viewOf(d, mended && !d.Note()))
 	}
-	for ; at < len(c.Corrected); at++ {
-		v.Defects = append(v.Defects, viewOf(c.Corrected[at], false))
+	for _, d := range c.Corrected {
+		v.Defects = append(v.Defects, viewOf(d, false))
 	}
+	slices.SortStableFunc(v.Defects, func(a, b defectView) int { return cmp.Compare(a.Row, b.Row) })
 }
 
 func viewOf(d *intake.Defect, leftOut bool) defectView {

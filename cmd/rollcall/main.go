@@ -90,7 +90,7 @@ func newRoot(environ []string) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.Version = node.VersionOf(debug.ReadBuildInfo()).String()
+	root.Version = node.ThisVersion().String()
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	addGroup(root, "For customers:", newVerify(e), newLint(e), newCheck(e), newList(e), newStatus(e), newResults(e),

@@ -163,19 +163,17 @@ func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 	if last != "" && r.LastAt > 0 {
 		last += ", " + term.Span(term.Seconds(r.LastAt)) + " ago"
 	}
-	below := []string{}
-	switch {
-	case r.Why != "" && last != "" && len([]rune(r.Why+last))+12 <= width:
-		below = append(below, r.Why+"; last: "+last)
-	default:
-		if r.Why != "" {
-			below = append(below, r.Why)
-		}
-		if last != "" {
-			below = append(below, "last: "+last)
-		}
+	below := &rows[len(rows)-1].Below
+	if r.Why != "" && last != "" && len([]rune(r.Why+last))+12 <= width {
+		*below = []string{r.Why + "; last: " + last}
+		return rows
 	}
-	rows[len(rows)-1].Below = below
+	if r.Why != "" {
+		*below = append(*below, r.Why)
+	}
+	if last != "" {
+		*below = append(*below, "last: "+last)
+	}
 	return rows
 }
 
@@ -211,17 +209,19 @@ func replyText(r inspect.Reply) string {
 
 // pauseCommands pause, drain and resume a receiver.
 func pauseCommands(node *adminFlags) []*cobra.Command {
-	pause := pauseCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY",
+	key := func(arg string) (string, error) { return sourceKey(arg), nil }
+	pause := pauseCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY", key: key,
 		short: "Pause a receiver for a time",
 		long: "Pause a receiver for a time: its sessions end after the command in progress. Its addresses wait; none is\n" +
 			"lost or asked twice because of it.",
 		example: "  rollcall receivers pause example.net --for 2h --reason \"their postmaster asked\""}
-	drain := pauseCommand{node: node, word: "drain", value: throttle.PauseDrain, arg: "KEY",
+	drain := pauseCommand{node: node, word: "drain", value: throttle.PauseDrain, arg: "KEY", key: key,
 		short: "Open no more sessions to a receiver for a time; open ones run to their end",
 		long: "Open no more sessions to a receiver for a time. Open ones run to their end.\n" +
 			"Its addresses wait; none is lost.",
 		example: "  rollcall receivers drain example.net --for 30m --reason maintenance"}
-	resume := pauseCommand{node: node, word: "resume", arg: "KEY", short: "End the pause or the drain of a receiver"}
+	resume := pauseCommand{node: node, word: "resume", arg: "KEY", key: key,
+		short: "End the pause or the drain of a receiver"}
 	return []*cobra.Command{newPause(pause), newPause(drain), newResume(resume)}
 }
 
@@ -231,15 +231,7 @@ type pauseCommand struct {
 	word, arg            string
 	short, long, example string
 	value                throttle.Pause
-	key                  func(arg string) (string, error) // makes a key from the argument; nil: it is one
-}
-
-// keyOf returns the key that the argument means.
-func (r pauseCommand) keyOf(arg string) (string, error) {
-	if r.key != nil {
-		return r.key(arg)
-	}
-	return sourceKey(arg), nil
+	key                  func(arg string) (string, error) // makes a key from the argument
 }
 
 func newPause(r pauseCommand) *cobra.Command {
@@ -247,7 +239,7 @@ func newPause(r pauseCommand) *cobra.Command {
 		Example: r.example}
 	change := addChangeFlags(c)
 	return answerWith(c, func(args []string) (out setView, err error) {
-		key, err := r.keyOf(args[0])
+		key, err := r.key(args[0])
 		if err != nil {
 			return out, err
 		}
@@ -261,7 +253,7 @@ func newResume(r pauseCommand) *cobra.Command {
 	reason := c.Flags().String("reason", "", "why, for the operator log")
 	return adminCommand(r.node, c, func(to *client.Admin, args []string) (done resumedAnswer, err error) {
 		done.name = args[0]
-		key, err := r.keyOf(args[0])
+		key, err := r.key(args[0])
 		if err != nil {
 			return done, err
 		}

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -236,8 +235,6 @@ func warnUnknown(c *cobra.Command, e environment) {
 
 func newVersion() *cobra.Command {
 	c := &cobra.Command{Use: "version", Short: "Say which version this is"}
-	return answerWith(c, func([]string) (node.Version, error) { return node.VersionOf(debug.ReadBuildInfo()), nil },
-		func(b *term.Page, v node.Version) {
-			fmt.Fprintln(b, v)
-		})
+	return answerWith(c, func([]string) (node.Version, error) { return node.ThisVersion(), nil },
+		func(b *term.Page, v node.Version) { fmt.Fprintln(b, v) })
 }

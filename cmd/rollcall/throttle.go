@@ -189,15 +189,7 @@ func (v checkView) failsWith() error {
 	if faults == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: %s", v.File, errCandidate, times(faults, "error"))
-}
-
-// times writes a number with its noun.
-func times(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%s %s", term.Grouped(int64(n)), thing)
+	return fmt.Errorf("%s: %w: %s", v.File, errCandidate, term.Counted(int64(faults), "error"))
 }
 
 func printCheck(b *term.Page, out checkView) {
@@ -205,9 +197,10 @@ func printCheck(b *term.Page, out checkView) {
 		b.WriteString(b.Mark("", term.FoldedTo(fmt.Sprintf("%s: %s", f.Severity, f), 4, b.Width)) + "\n")
 	}
 	if out.OK {
-		text := fmt.Sprintf("%s can be used: %s with those of the configuration", out.File, times(out.Rules, "rule"))
+		text := fmt.Sprintf("%s can be used: %s with those of the configuration", out.File,
+			term.Counted(int64(out.Rules), "rule"))
 		if n := len(out.Findings); n > 0 {
-			text += ", " + times(n, "warning")
+			text += ", " + term.Counted(int64(n), "warning")
 		}
 		b.Para(0, "%s.", text)
 	}

@@ -91,7 +91,7 @@ func newVerify(e environment) *cobra.Command {
 		for i, name := range args {
 			one := f
 			one.out = outs[i]
-			if err := verifyFile(c, e, one, name, loaded); err != nil {
+			if err := verifyFile(c, one, name, loaded); err != nil {
 				return err
 			}
 		}
@@ -132,7 +132,7 @@ func (f *verifyFlags) outFiles(files []string) ([]term.OutFile, error) {
 	return outs, nil
 }
 
-func verifyFile(c *cobra.Command, e environment, f verifyFlags, name string, loaded config.Config) error {
+func verifyFile(c *cobra.Command, f verifyFlags, name string, loaded config.Config) error {
 	told := c.ErrOrStderr()
 	if f.quiet {
 		told = io.Discard
@@ -145,7 +145,7 @@ func verifyFile(c *cobra.Command, e environment, f verifyFlags, name string, loa
 	if err := f.out.Check(in.File, c.OutOrStdout()); err != nil {
 		return err
 	}
-	r := &verifyRun{environ: e, flags: f, view: newProgressView(told), stdout: c.OutOrStdout()}
+	r := &verifyRun{flags: f, view: newProgressView(told), stdout: c.OutOrStdout()}
 	if r.list, err = in.openList(f.list); err != nil {
 		return err
 	}
@@ -209,15 +209,14 @@ func (f verifyFlags) check() error {
 }
 
 type verifyRun struct {
-	environ environment
-	flags   verifyFlags
-	input   *input     // what is sent
-	list    *list.List // the list it was made from; nil without --join
-	view    *progressView
-	stdout  io.Writer
-	client  *client.API
-	memory  *memory
-	poll    time.Duration // longest wait between two requests; 0: as the service says
+	flags  verifyFlags
+	input  *input     // what is sent
+	list   *list.List // the list it was made from; nil without --join
+	view   *progressView
+	stdout io.Writer
+	client *client.API
+	memory *memory
+	poll   time.Duration // longest wait between two requests; 0: as the service says
 
 	id    string // of the verification, once known
 	known bool   // it existed before this run, which was not shown yet

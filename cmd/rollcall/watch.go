@@ -18,29 +18,23 @@ import (
 func watchCommand[T any](node *adminFlags, c *cobra.Command, every time.Duration,
 	ask func(ctx context.Context, to *client.Admin, args []string) (T, error),
 	show func(b *term.Page, found T, lines int)) *cobra.Command {
-	asJSON := jsonFlag(c)
 	watch := c.Flags().Bool("watch", false, fmt.Sprintf("show them again every %v, until Ctrl-C", every))
+	adminCommand(node, c, func(to *client.Admin, args []string) (T, error) { return ask(c.Context(), to, args) },
+		func(b *term.Page, found T) { show(b, found, 0) })
+	once := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if !*watch {
+			return once(c, args)
+		}
 		to, err := node.client()
 		if err != nil {
 			return err
 		}
-		w := repeated[T]{out: c.OutOrStdout(), asJSON: *asJSON, every: every, show: show,
+		w := repeated[T]{out: c.OutOrStdout(), every: every, show: show,
 			ask: func(ctx context.Context) (T, error) { return ask(ctx, to, args) }}
-		if *watch {
-			w.redraw = term.IsTerminal(w.out) && !w.asJSON
-			return w.run(c.Context())
-		}
-		found, err := w.ask(c.Context())
-		switch {
-		case err != nil:
-			return err
-		case w.asJSON:
-			return term.PrintJSON(w.out, found)
-		}
-		b := term.NewPage(w.out)
-		show(b, found, 0)
-		return b.Emit()
+		w.asJSON, _ = c.Flags().GetBool("json")
+		w.redraw = term.IsTerminal(w.out) && !w.asJSON
+		return w.run(c.Context())
 	}
 	return c
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -152,7 +151,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		ReplayThrottle: func(ctx context.Context, candidate string) (inspect.Replayed, error) {
 			return n.replay(ctx, c.Throttle, candidate)
 		}, ReplayOverride: n.replayOverride, Pages: func(d *admin.Service) (admin.Pages, error) {
-			return operate.New(operate.Options{Service: d, TLS: settings != nil, Log: o.log, Version: programVersion()})
+			return operate.New(operate.Options{Service: d, TLS: settings != nil, Log: o.log, Version: ThisVersion().Version})
 		}}
 	n.stops = append([]stopper{{"certificate of admin", unfollow}}, n.stops...)
 	operator, err := admin.New(operate)
@@ -320,7 +319,7 @@ func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Sto
 	served, err := pages.New(ctx, pages.Options{Book: book, PublicURL: n.pagesURL, UploadURL: n.UploadURL,
 		MaxFileBytes: c.Limits.MaxFileBytes, MaxRows: c.Limits.MaxRows, Contact: c.Dashboard.Contact,
 		SessionIdle: c.Dashboard.SessionIdle.Duration, SessionLife: c.Dashboard.SessionLife.Duration,
-		Version: programVersion(), Dev: n.Lab != nil, Checks: func() bool { return n.Identity().Probing },
+		Version: ThisVersion().Version, Dev: n.Lab != nil, Checks: func() bool { return n.Identity().Probing },
 		PerWorkspace: public.PerWorkspace, Waits: n.inspector.Verification, Provider: asked, Wake: public.Wake,
 		Log: public.Log, Registerer: public.Registerer})
 	if err != nil {
@@ -330,9 +329,6 @@ func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Sto
 	public.Pages, public.PageRoutes = served.Handler(), pages.Routes()
 	return nil
 }
-
-// programVersion is the version in the footer of each page.
-func programVersion() string { return VersionOf(debug.ReadBuildInfo()).Version }
 
 // ProviderOf returns the configured provider, with its secret read; nil for none. It makes no connection.
 func ProviderOf(d config.Dashboard) (*pages.Provider, error) {

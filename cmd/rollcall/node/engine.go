@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,12 +111,12 @@ func nodeIdentity(c config.Config) (uuid.UUID, error) {
 // NewResolver asks the configured DNS servers, and drops hosts that must not be dialled. With lab it asks the lab's DNS
 // in this process.
 func NewResolver(c config.Config, weight func(tenant string) int, lab bool) (*mx.Resolver, error) {
-	guard, err := newGuard(c)
+	networks, err := AllowNetworks(c)
 	if err != nil {
 		return nil, err
 	}
 	o := mx.Options{Servers: c.DNS.Servers, Timeout: c.DNS.Timeout.Duration, IPv6: hasIPv6(),
-		Allow: guard.Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax,
+		Allow: smtp.NewDialGuard(networks).Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax,
 		AtOnce: c.DNS.AtOnce, Weight: weight}
 	if len(c.SMTP.AllowNetworks) == 0 {
 		o.KnownName = "com" // allowed networks mean a lab, whose DNS knows only its own names
@@ -126,22 +127,21 @@ func NewResolver(c config.Config, weight func(tenant string) int, lab bool) (*mx
 	return mx.New(o)
 }
 
-func newGuard(c config.Config) (smtp.DialGuard, error) {
-	networks, err := AllowNetworks(c)
-	return smtp.NewDialGuard(networks), err
-}
-
 // AllowNetworks returns the networks that a lab may use; none of them is on the Internet.
 func AllowNetworks(c config.Config) ([]netip.Prefix, error) {
-	var out []netip.Prefix
-	for _, text := range c.SMTP.AllowNetworks {
-		p, err := netip.ParsePrefix(text)
+	return parsed("smtp.allow_networks", c.SMTP.AllowNetworks, netip.ParsePrefix)
+}
+
+// parsed reads the texts of a setting.
+func parsed[T any](key string, texts []string, parse func(string) (T, error)) (list []T, err error) {
+	for _, text := range texts {
+		one, err := parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("smtp.allow_networks: %w", err)
+			return nil, fmt.Errorf("%s: %w", key, err)
 		}
-		out = append(out, p)
+		list = append(list, one)
 	}
-	return out, nil
+	return list, nil
 }
 
 // hasIPv6 says whether this host has an IPv6 address that the Internet may know.
@@ -216,21 +216,14 @@ func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, e
 	if err != nil {
 		return nil, err
 	}
-	addresses := []netip.Addr{{}}
-	if len(c.SMTP.SourceAddresses) > 0 {
-		addresses = nil
-		for _, text := range c.SMTP.SourceAddresses {
-			a, err := netip.ParseAddr(text)
-			if err != nil {
-				return nil, fmt.Errorf("smtp.source_addresses: %w", err)
-			}
-			addresses = append(addresses, a)
-		}
+	addresses, err := parsed("smtp.source_addresses", c.SMTP.SourceAddresses, netip.ParseAddr)
+	if err != nil {
+		return nil, err
 	}
-	returnPath := c.SMTP.ReturnPath
-	if returnPath == "" {
-		returnPath = "postmaster@" + hello
+	if len(addresses) == 0 {
+		addresses = []netip.Addr{{}}
 	}
+	returnPath := cmp.Or(c.SMTP.ReturnPath, "postmaster@"+hello)
 	from, err := smtp.ParseAddress(returnPath)
 	if err != nil {
 		from = smtp.Address{} // then replies are not searched for it

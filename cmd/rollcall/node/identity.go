@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,10 +184,7 @@ func IdentityOptions(c config.Config) (identity.Options, error) {
 	if err != nil {
 		return identity.Options{}, err
 	}
-	returnPath := c.SMTP.ReturnPath
-	if returnPath == "" {
-		returnPath = "postmaster@" + hello
-	}
+	returnPath := cmp.Or(c.SMTP.ReturnPath, "postmaster@"+hello)
 	o := identity.Options{Resolver: client, Return: returnPath, Lab: len(c.SMTP.AllowNetworks) > 0,
 		Hosts: c.Identity.Reach, Jitter: rand.Int64N,
 		Sources: func() ([]identity.Source, error) { return identitySources(c, hello, returnPath) }}
@@ -207,15 +205,12 @@ func identitySources(c config.Config, hello, returnPath string) (out []identity.
 	if len(addrs) == 0 {
 		addrs = c.SMTP.SourceAddresses
 	}
-	for _, text := range addrs {
-		a, err := netip.ParseAddr(text)
-		if err != nil {
-			return nil, fmt.Errorf("identity.public_addresses: %w", err)
-		}
+	configured, err := parsed("identity.public_addresses", addrs, netip.ParseAddr)
+	for _, a := range configured {
 		out = append(out, identity.Source{Addr: a, Hello: hello, ReturnPath: returnPath})
 	}
-	if len(out) > 0 {
-		return out, nil
+	if err != nil || len(out) > 0 {
+		return out, err
 	}
 	targets, err := sampleTargets(c)
 	if err != nil {

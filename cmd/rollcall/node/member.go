@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -63,7 +62,7 @@ func (n *Node) newMember(c config.Config, id uuid.UUID, o engineOptions) error {
 	}
 	n.work = &workload{receivers: receiver.NewRegistry()}
 	options := cluster.Options{Name: c.Cluster.Name, Node: id, Host: host, Wire: wire.Version,
-		Version: VersionOf(debug.ReadBuildInfo()).Version, Log: o.log, Registerer: o.registry,
+		Version: ThisVersion().Version, Log: o.log, Registerer: o.registry,
 		ApplyShares: n.work.receivers.ApplyShares, Silent: n.work.receivers.Silent, Load: n.work.load,
 		Prepare: o.guard.Install}
 	if n.Book.Embedded() {
@@ -100,14 +99,10 @@ func peersOf(c config.Config, book *sqlstore.Store, log *slog.Logger) (*cluster.
 	p := &cluster.Peers{Book: book, Actors: c.Cluster.ActorListen, Advertise: c.Cluster.Advertise,
 		Gossip: gossip.Options{Cluster: c.Cluster.Name, Listen: c.Cluster.GossipListen,
 			Advertise: c.Cluster.Advertise, Join: c.Cluster.Join, Timing: timingOf(c.Cluster.Gossip), Log: log}}
-	for _, text := range c.Cluster.AllowNetworks {
-		network, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("cluster.allow_networks: %w", err)
-		}
-		p.Gossip.Networks = append(p.Gossip.Networks, network)
-	}
 	var err error
+	if p.Gossip.Networks, err = parsed("cluster.allow_networks", c.Cluster.AllowNetworks, netip.ParsePrefix); err != nil {
+		return nil, err
+	}
 	if c.Cluster.GossipKeyFile != "" {
 		if p.Gossip.Keys, err = gossip.LoadKeyring(c.Cluster.GossipKeyFile); err != nil {
 			return nil, fmt.Errorf("cluster.gossip_key_file: %w", err)
@@ -138,16 +133,16 @@ func timingOf(g config.Gossip) gossip.Timing {
 // membersView shows operators the cluster of a node.
 type membersView struct {
 	cluster string
-	node    *cluster.Node
+	*cluster.Node
 }
 
 func (v membersView) Members(context.Context) (admin.Membership, error) {
 	out := admin.Membership{Cluster: v.cluster}
-	roll := v.node.Snapshot()
+	roll := v.Node.Snapshot()
 	if roll != nil {
-		out.LedgerAge = max(0, time.Now().Add(v.node.ClockOffset()).Sub(roll.Now).Seconds())
+		out.LedgerAge = max(0, time.Now().Add(v.Node.ClockOffset()).Sub(roll.Now).Seconds())
 	}
-	all := v.node.Members()
+	all := v.Node.Members()
 	for _, m := range all {
 		if !m.Superseded(all) {
 			out.Members = append(out.Members, v.member(m, roll))
@@ -164,14 +159,14 @@ func (v membersView) member(m cluster.Member, roll *ledger.NodeSnapshot) admin.M
 		Version: m.Meta.Version, Actors: m.Meta.Actors, Gossip: m.Gossip, Since: api.Time(m.Since),
 		Agreed: m.Agreed, State: stateOf(m)}
 	if m.This {
-		out.ClockOffset = new(-v.node.ClockOffset().Milliseconds())
+		out.ClockOffset = new(-v.Node.ClockOffset().Milliseconds())
 	}
 	if m.Row != nil {
 		out.HeartbeatAge = new(roll.Now.Sub(m.Row.Seen).Seconds())
 		out.Leases, out.Addresses, out.Receivers = m.Row.Leases, m.Row.Addresses, m.Row.Receivers
 	}
 	if m.Row == nil && m.This { // a node alone has no row
-		load := v.node.Load()
+		load := v.Node.Load()
 		out.Leases, out.Addresses, out.Receivers = load.Leases, load.Addresses, load.Receivers
 	}
 	return out
@@ -198,21 +193,11 @@ func stateOf(m cluster.Member) admin.State {
 	return admin.StateServing
 }
 
-func (v membersView) Drain(ctx context.Context, node uuid.UUID) error { return v.node.Drain(ctx, node) }
-
-func (v membersView) Undrain(ctx context.Context, node uuid.UUID) error {
-	return v.node.Undrain(ctx, node)
-}
-
-func (v membersView) Forget(ctx context.Context, node uuid.UUID) error {
-	return v.node.Forget(ctx, node)
-}
-
 func (v membersView) Keys(ctx context.Context, c admin.KeyCommand) ([]admin.KeyResult, error) {
 	operations := map[admin.KeyOp]clusterwire.KeysAsk_Operation{admin.KeyAdd: clusterwire.KeysAsk_ADD,
 		admin.KeyUse: clusterwire.KeysAsk_USE, admin.KeyRemove: clusterwire.KeysAsk_REMOVE,
 		admin.KeyList: clusterwire.KeysAsk_LIST}
-	rings, err := v.node.Keys(ctx, &clusterwire.KeysAsk{Operation: operations[c.Op], Key: c.Key,
+	rings, err := v.Node.Keys(ctx, &clusterwire.KeysAsk{Operation: operations[c.Op], Key: c.Key,
 		Fingerprint: c.Fingerprint})
 	if errors.Is(err, cluster.ErrNoKeyring) {
 		return nil, admin.ErrNoKeyring

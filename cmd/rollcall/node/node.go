@@ -172,13 +172,17 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	}
 	n.add("what receivers taught", n.work.receivers.Flush)
 	n.add("cluster", n.Cluster.Stop)
-	return n.startDispatcher(ctx, c, id, resolver, o)
+	return n.startDispatcher(c, id, resolver, o)
 }
 
 // startDispatcher starts the actor that takes verifications into work.
-func (n *Node) startDispatcher(ctx context.Context, c config.Config, id uuid.UUID, resolver *mx.Resolver,
-	o engineOptions) (wake func(), err error) {
-	options := n.workOptions(c, id, resolver, n.startFacts(o), o)
+func (n *Node) startDispatcher(c config.Config, id uuid.UUID, resolver *mx.Resolver, o engineOptions) (wake func(),
+	err error) {
+	// Learned facts about domains are shared with the other nodes, and with later processes of this one.
+	shared := domain.ShareFacts(facts.NewWriter(facts.Options{Store: o.facts, Of: "domains", Log: o.log, Guard: o.guard}))
+	shared.Hour = o.hour
+	n.add("facts", shared.Flush)
+	options := n.workOptions(c, id, resolver, shared, o)
 	options.Work.Tracer = n.tracer
 	d, err := dispatcher.Start(n.Cluster.System(), options)
 	if err != nil {
@@ -194,14 +198,6 @@ func (n *Node) startDispatcher(ctx context.Context, c config.Config, id uuid.UUI
 func (n *Node) startWatchdog(ctx context.Context, log *slog.Logger) {
 	n.watchdog, n.window = process.NewWatchdog(n.Registry, log), process.NewWindow(n.Registry, domainsLeast, domainsMax)
 	n.add("watchdog", process.Background(ctx, n.watchdog.Run, n.window.Run))
-}
-
-// startFacts shares learned facts about domains with the other nodes, and with later processes of this one.
-func (n *Node) startFacts(o engineOptions) *domain.Facts {
-	shared := domain.ShareFacts(facts.NewWriter(facts.Options{Store: o.facts, Of: "domains", Log: o.log, Guard: o.guard}))
-	shared.Hour = o.hour
-	n.add("facts", shared.Flush)
-	return shared
 }
 
 func (n *Node) add(name string, stop func(ctx context.Context) error) {
@@ -269,7 +265,7 @@ const lastSpansWithin = 10 * time.Second
 // startTracing makes the exporter of spans; nothing when tracing is disabled.
 func (n *Node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, log *slog.Logger) (err error) {
 	n.tracer, err = tracing.New(ctx, tracing.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
-		Version: VersionOf(debug.ReadBuildInfo()).Version, Log: log})
+		Version: ThisVersion().Version, Log: log})
 	if n.tracer == nil {
 		return err
 	}
@@ -306,11 +302,11 @@ func (v Version) String() string {
 		v.Go, v.Platform)
 }
 
-// VersionOf reads the version that a release, or else the Go tool, wrote into the binary.
-func VersionOf(info *debug.BuildInfo, ok bool) Version {
+// ThisVersion reads the version that a release, or else the Go tool, wrote into the binary.
+func ThisVersion() Version {
 	v := Version{Version: version, Commit: commit, Date: date, Interface: InterfaceVersion, Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if ok {
+	if info, ok := debug.ReadBuildInfo(); ok {
 		if m := info.Main.Version; m != "(devel)" {
 			v.Version = cmp.Or(v.Version, m)
 		}

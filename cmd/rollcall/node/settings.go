@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
+	"rollcall/actors/process"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
 )
@@ -54,17 +54,10 @@ func (f *settingsFollower) read(ctx context.Context) error {
 	found, err := f.options.Read(within)
 	if err == nil {
 		f.last = found.Overrides
-		f.setWeights(found.Weights)
+		f.weights.Store(&found.Weights)
 	}
 	f.apply()
 	return err
-}
-
-// setWeights takes over the weights of workspaces.
-func (f *settingsFollower) setWeights(found map[uuid.UUID]int) {
-	if now := f.weights.Load(); now == nil || !maps.Equal(*now, found) {
-		f.weights.Store(&found)
-	}
 }
 
 // Weight returns how many turns a workspace gets where one of weight 1 gets one.
@@ -156,17 +149,7 @@ func followSettings(ctx context.Context, o settingsOptions) (f *settingsFollower
 	if err := f.read(ctx); err != nil {
 		return nil, nil, fmt.Errorf("read the overrides of throttles: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f.run(ctx)
-	}()
-	return f, func(context.Context) error {
-		cancel()
-		<-done
-		return nil
-	}, nil
+	return f, process.Background(ctx, f.run), nil
 }
 
 func (f *settingsFollower) run(ctx context.Context) {
@@ -179,11 +162,10 @@ func (f *settingsFollower) run(ctx context.Context) {
 		case <-f.again:
 		}
 		err := f.read(ctx)
-		if failing := err != nil && ctx.Err() == nil; failing != f.failing {
-			f.failing = failing
-			if failing {
-				f.options.Log.Warn("overrides of throttles not read; those that are known hold until their end", "err", err)
-			}
+		failing := err != nil && ctx.Err() == nil
+		if failing && !f.failing {
+			f.options.Log.Warn("overrides of throttles not read; those that are known hold until their end", "err", err)
 		}
+		f.failing = failing
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (n *Node) noteChanges(ctx context.Context, book ledger.Operators, log *slog
 	within, cancel := context.WithTimeout(ctx, noteWithin)
 	defer cancel()
 	for i, c := range changes {
-		line := ledger.LogLine{Action: "throttle file", Subject: nameOrAll(c.Name), Old: change(c.Field, c.Old),
+		line := ledger.LogLine{Action: "throttle file", Subject: cmp.Or(c.Name, "default"), Old: change(c.Field, c.Old),
 			New: change(c.Field, c.New), Reason: c.Where}
 		if i == notesMax {
 			line = ledger.LogLine{Action: "throttle file", Subject: "more",
@@ -106,14 +107,6 @@ func (n *Node) noteChanges(ctx context.Context, book ledger.Operators, log *slog
 // notesMax bounds the lines of the operator log about one throttle file. Guess: a program wrote larger changes and has
 // its own records.
 const notesMax = 100
-
-// nameOrAll is the name of a rule for people.
-func nameOrAll(name string) string {
-	if name == "" {
-		return "default"
-	}
-	return name
-}
 
 // change is the old or new value of a change, for people; "" for no value.
 func change(f throttle.Field, text string) string {
@@ -209,26 +202,21 @@ type throttleMetrics struct {
 
 // newThrottleMetrics registers them; the table is read at each scrape.
 func newThrottleMetrics(r prometheus.Registerer, table *throttle.Table) *throttleMetrics {
-	gauge := func(name, help string) prometheus.GaugeOpts {
-		return prometheus.GaugeOpts{Name: "rollcall_throttle_" + name, Help: help}
-	}
 	m := &throttleMetrics{table: table,
-		fileUsed: prometheus.NewGauge(gauge("file_used",
-			"1: the present throttle file is in use, or there is none. 0: it has a fault, and the rules before "+
-				"it are in force.")),
-		loaded: prometheus.NewGauge(gauge("file_loaded_timestamp_seconds",
-			"When the throttle rules in force were read; at first the start of the node.")),
-		says: prometheus.NewGauge(gauge("rules_fingerprint",
-			"A hash of the rules: nodes with different rules have different values.")),
+		fileUsed: process.NewGauge(r, "throttle_file_used", "1: the present throttle file is in use, or there is none. "+
+			"0: it has a fault, and the rules before it are in force."),
+		loaded: process.NewGauge(r, "throttle_file_loaded_timestamp_seconds",
+			"When the throttle rules in force were read; at first the start of the node."),
+		says: process.NewGauge(r, "throttle_rules_fingerprint",
+			"A hash of the rules: nodes with different rules have different values."),
 	}
-	r.MustRegister(m.fileUsed, m.loaded, m.says,
-		prometheus.NewGaugeFunc(gauge("rules", "Rules of the configuration and the throttle file that are in force."),
-			func() float64 { return float64(len(table.Rules(throttle.LayerFile))) }),
-		prometheus.NewGaugeFunc(gauge("overrides", "Overrides of operators that are in force."),
-			func() float64 { return float64(len(table.Rules(throttle.LayerOverride))) }),
-		prometheus.NewGaugeFunc(gauge("override_ends_timestamp_seconds",
-			"When the first of the overrides in force ends; 0 when there is none."),
-			func() float64 { return firstEnd(table.Rules(throttle.LayerOverride)) }))
+	process.NewGaugeFunc(r, "throttle_rules", "Rules of the configuration and the throttle file that are in force.",
+		func() float64 { return float64(len(table.Rules(throttle.LayerFile))) })
+	process.NewGaugeFunc(r, "throttle_overrides", "Overrides of operators that are in force.",
+		func() float64 { return float64(len(table.Rules(throttle.LayerOverride))) })
+	process.NewGaugeFunc(r, "throttle_override_ends_timestamp_seconds",
+		"When the first of the overrides in force ends; 0 when there is none.",
+		func() float64 { return firstEnd(table.Rules(throttle.LayerOverride)) })
 	m.file(nil)
 	return m
 }
@@ -258,16 +246,11 @@ const fingerprintDigits = 12
 
 // firstEnd is when the first override ends, in Unix seconds.
 func firstEnd(overrides []throttle.Rule) float64 {
-	var first time.Time
-	for _, o := range overrides {
-		if first.IsZero() || o.Until.Before(first) {
-			first = o.Until
-		}
-	}
-	if first.IsZero() {
+	if len(overrides) == 0 {
 		return 0
 	}
-	return float64(first.UnixMilli()) / 1e3
+	first := slices.MinFunc(overrides, func(a, b throttle.Rule) int { return a.Until.Compare(b.Until) })
+	return float64(first.Until.UnixMilli()) / 1e3
 }
 
 // LoadRules returns the rules in effect: those of the operator's file, followed by the program's own. Only the file of
@@ -298,21 +281,14 @@ type liveRules struct {
 
 // openRules loads what LoadRules does, with its errors.
 func openRules(c config.Verdict, r prometheus.Registerer) (*liveRules, error) {
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_verdict_" + name, Help: help})
-	}
 	l := &liveRules{config: c, watch: config.WatchFile(c.File),
-		fileUsed: gauge("file_used", "1: the present file of verdict rules is in use, or there is none. 0: it has a "+
-			"fault, and the rules before it are in force."),
-		loaded: gauge("file_loaded_timestamp_seconds",
+		fileUsed: process.NewGauge(r, "verdict_file_used", "1: the present file of verdict rules is in use, or there is "+
+			"none. 0: it has a fault, and the rules before it are in force."),
+		loaded: process.NewGauge(r, "verdict_file_loaded_timestamp_seconds",
 			"When the verdict rules in force were read; at first the start of the node."),
-		own: gauge("own_rules", "Verdict rules of the operator's file that are in force."),
+		own: process.NewGauge(r, "verdict_own_rules", "Verdict rules of the operator's file that are in force."),
 	}
-	if err := l.load(); err != nil {
-		return nil, err
-	}
-	r.MustRegister(l.fileUsed, l.loaded, l.own)
-	return l, nil
+	return l, l.load()
 }
 
 // Now returns the rules in use.
