@@ -122,7 +122,6 @@ func (i Identity) check(k *checker) {
 	k.requireNames("identity.block_lists", i.BlockLists)
 }
 
-// requireNames requires a list of a few host names.
 func (k *checker) requireNames(key string, list []string) {
 	k.limitLength(key, list, namesMax, "names")
 	k.requireEach(key, list, hostName, "%q is not a host name: write one such as mail.example.com")

@@ -67,7 +67,6 @@ func keysOf(target any) map[string]form {
 	return known
 }
 
-// formOf says what a setting of type t looks like.
 func formOf(t reflect.Type) form {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -260,7 +259,6 @@ func hidePassword(text string) string {
 // where it is, what is wrong, what to do.
 var ErrInvalid = errors.New("config: invalid")
 
-// fault is an error in one setting.
 type fault struct {
 	key  string // dotted, such as smtp.port
 	text string // what is wrong and what to do

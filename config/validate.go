@@ -156,7 +156,6 @@ func (k *checker) requirePositive(key string, n int64) {
 	}
 }
 
-// count requires a number from least to most.
 func (k *checker) count(key string, n, least, most int) {
 	if n < least || n > most {
 		k.add(key, "%d is out of range: write from %d to %d", n, least, most)
@@ -188,7 +187,6 @@ func (c Config) checkMail(k *checker) {
 		"%q is not a network: write one such as 127.0.0.0/8")
 }
 
-// waits checks a list of waits.
 func (k *checker) waits(key string, waits []Duration) {
 	if len(waits) < 1 || len(waits) > waitsMax {
 		k.add(key, "%d waits: write from 1 to %d", len(waits), waitsMax)

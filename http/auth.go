@@ -238,7 +238,6 @@ func (c *keyCache) look(ctx context.Context, presented api.Key) (ledger.Key, err
 	return key, nil
 }
 
-// newLRU makes a bounded cache that drops the least recently used.
 func newLRU[V any](most int) *lru.Cache[string, V] {
 	c, err := lru.New[string, V](most)
 	if err != nil {

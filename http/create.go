@@ -24,7 +24,6 @@ const (
 	createWait = 5 * time.Second
 )
 
-// create answers POST /v1/verifications.
 func (s *Server) create(ctx context.Context, r *request) {
 	n, refused := s.readCreate(r)
 	if refused != "" {

@@ -17,10 +17,8 @@ import (
 	"rollcall/ledger"
 )
 
-// detailOf names a verification of a workspace.
 type detailOf struct{ workspace, id uuid.UUID }
 
-// detail answers GET /v1/verifications/{id}.
 func (s *Server) detail(ctx context.Context, r *request) {
 	v, err := s.details.read(ctx, detailOf{r.key.Workspace, r.id})
 	if err != nil {
@@ -36,7 +34,6 @@ func (s *Server) detail(ctx context.Context, r *request) {
 	})
 }
 
-// cancel answers POST /v1/verifications/{id}/cancel.
 func (s *Server) cancel(ctx context.Context, r *request) {
 	v, err := s.options.Book.Cancel(ctx, r.key.Workspace, r.id)
 	if err != nil {
@@ -63,7 +60,6 @@ func (s *Server) notFoundOr(r *request, step string, err error) {
 	}
 }
 
-// summaryOf converts a verification to the contract's form.
 func summaryOf(v ledger.Verification) api.Summary {
 	sum := api.Summary{
 		ID:             v.ID.String(),
@@ -98,7 +94,6 @@ func inputOf(v ledger.Verification) *api.Input {
 	return &api.Input{Rows: v.Rows, Duplicates: v.Duplicates}
 }
 
-// issueOf converts the issue of a file.
 func issueOf(issue *ledger.Issue) *api.Issue {
 	if issue == nil {
 		return nil
@@ -127,7 +122,6 @@ func textOrNull(s string) *string {
 	return &s
 }
 
-// credits answers GET /v1/credits.
 func (s *Server) credits(ctx context.Context, r *request) {
 	balance, err := s.balances.read(ctx, r.key.Workspace)
 	if err != nil {

@@ -63,7 +63,6 @@ type Rows struct {
 	Spreadsheet bool         // no cell may begin like a formula
 }
 
-// pageKeyType is the type of the key of the PageRequest among the values of a request.
 type pageKeyType struct{}
 
 var pageKey pageKeyType
@@ -146,7 +145,6 @@ func (s *Server) pages(r *request) {
 	s.act(r, *r.page.act)
 }
 
-// act does an operation of the API for a page.
 func (s *Server) act(r *request, a Act) {
 	r.Response.Reset()
 	r.Response.Header.Set(listen.HeaderRequestID, r.page.ID)
@@ -199,7 +197,6 @@ func (s *Server) refuse(r *request, code api.Code, retryAfter int) {
 	r.page.act = nil
 }
 
-// has reports whether a row is wanted.
 func (w Rows) has(row ledger.Result) bool {
 	return (w.Outcome == smtp.Undecided || row.Outcome == w.Outcome) &&
 		(w.Reason == smtp.ReasonNone || row.Reason == w.Reason)

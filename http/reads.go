@@ -56,7 +56,6 @@ func newReads[K comparable, V any](ask func(ctx context.Context, of K) (V, error
 		running: make(map[K]*question[V]), kept: make(map[K]V)}
 }
 
-// read returns the answer about of.
 func (r *reads[K, V]) read(ctx context.Context, of K) (V, error) {
 	count, still := r.writes()
 	r.mu.Lock()
@@ -145,7 +144,6 @@ type historyOf struct {
 	after     ledger.Position // the zero value: the first page
 }
 
-// history answers GET /v1/verifications.
 func (s *Server) history(ctx context.Context, r *request) {
 	of, refused := s.historyAsked(r)
 	if refused != "" {

@@ -277,7 +277,6 @@ func (w *rowWriter) appendTime(b []byte, at time.Time) []byte {
 	return append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// appendTwo appends a number of two digits and a separator.
 func appendTwo(b []byte, n int64, next byte) []byte {
 	return append(b, byte('0'+n/10), byte('0'+n%10), next)
 }

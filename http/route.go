@@ -16,7 +16,6 @@ import (
 	"rollcall/ledger/tracing"
 )
 
-// route is one path of the API.
 type route int
 
 const (

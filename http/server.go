@@ -175,7 +175,6 @@ func (s *Server) Stop(ctx context.Context) error {
 	return err
 }
 
-// crowdedAnswer is the API's answer to a refused connection.
 func crowdedAnswer(reason string) string {
 	if reason == listen.NoShare {
 		return listen.RefusalText(api.RateLimited, listen.Jitter(1, 9))
@@ -306,7 +305,6 @@ func (s *Server) preflight(r *request) {
 	r.SetStatusCode(fasthttp.StatusNoContent)
 }
 
-// metrics are the counters of the API listener.
 type metrics struct {
 	requests *prometheus.CounterVec   // route, status
 	took     *prometheus.HistogramVec // route, class
@@ -369,7 +367,6 @@ func newMetrics(r prometheus.Registerer, pages []string) (*metrics, error) {
 	return m, nil
 }
 
-// observer finds the histogram of a route and a status.
 func (m *metrics) observer(r route, status int) prometheus.Observer {
 	class := status / 100
 	if class < 1 || class >= len(listen.Classes) {

@@ -325,7 +325,6 @@ func (p *probe) led(ctx context.Context, stage Stage) error {
 	return nil
 }
 
-// answered reads the reply to a RCPT.
 func (p *probe) answered(ctx context.Context, sent time.Time, dropped bool) error {
 	s := p.s
 	reply, err := s.in.read()

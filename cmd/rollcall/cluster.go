@@ -39,13 +39,10 @@ const drainEvery = time.Second
 // host is back by then. Guess.
 const deafMax = 30
 
-// errLostDraining: a node was retired before it had given all its work away.
 var errLostDraining = errors.New("was lost while it drained")
 
-// errUndrained: an operator took back the drain of a node.
 var errUndrained = errors.New("takes work again: somebody undrained it")
 
-// errDeaf: no node answers how a drain or an undrain goes on.
 var errDeaf = errors.New("its progress is unknown")
 
 func newClusterDrain(node *adminFlags) *cobra.Command {
@@ -99,7 +96,6 @@ func oneNode(c *cobra.Command, more string) func(args []string) (string, error) 
 	}
 }
 
-// drain asks for a drain of a node and watches it.
 type drain struct {
 	client *client.Admin
 	tell   io.Writer
@@ -173,7 +169,6 @@ func watchNode(ctx context.Context, client *client.Admin, tell io.Writer, m admi
 	}
 }
 
-// errNotForgotten ends an unconfirmed forget.
 var errNotForgotten = errors.New("nothing was forgotten")
 
 func newClusterForget(node *adminFlags) *cobra.Command {
@@ -211,7 +206,6 @@ func newClusterForget(node *adminFlags) *cobra.Command {
 	}, func(b *term.Page, m admin.Member) { fmt.Fprintln(b, nodeTitle(m), "is forgotten.") })
 }
 
-// confirmForget asks a person; any answer but yes is errNotForgotten.
 func confirmForget(in io.Reader, out io.Writer, m admin.Member) error {
 	return term.Confirm(in, out, fmt.Sprintf("%s, id %s, is %s for %s.\nTo forget it says: I know that its process is "+
 		"dead. If it is not, "+
@@ -239,7 +233,6 @@ func newClusterMembers(node *adminFlags) *cobra.Command {
 	}, func(b *term.Page, known admin.Membership, _ int) { membersTable{known, time.Now()}.print(b) })
 }
 
-// membersTable is the table of a cluster's members at a moment.
 type membersTable struct {
 	admin.Membership
 	now time.Time
@@ -251,7 +244,6 @@ const (
 	nameMost    = 40 // in a sentence
 )
 
-// print writes the table and the notes below it.
 func (t membersTable) print(b *term.Page) {
 	by := "a node"
 	g := term.Table{Columns: []term.Column{{Name: "  NODE"}, {Name: "NAME", Least: nameLeast}, {Name: "STATE"},
@@ -278,7 +270,6 @@ const (
 	ledgerOld     = 8 * time.Second // since the ledger was read
 )
 
-// trouble is a problem of some members.
 type trouble struct {
 	of   func(m admin.Member) (detail string, there bool)
 	what string // a name for it
@@ -330,7 +321,6 @@ func clockDiffers(m admin.Member) (string, bool) {
 
 func disagrees(m admin.Member) (string, bool) { return "", !m.Agreed && !m.State.Ended() }
 
-// notes lists the problems, and what to do.
 func (t membersTable) notes() (notes []string) {
 	if age := term.Seconds(t.LedgerAge); age >= ledgerOld {
 		notes = append(notes, fmt.Sprintf("This node has not read the ledger for %s: heartbeats, loads and ended "+
@@ -353,7 +343,6 @@ func (t membersTable) notes() (notes []string) {
 	return notes
 }
 
-// versions lists the running versions, each with its number of nodes.
 func (t membersTable) versions() (runs []string) {
 	count := map[string]int{}
 	for _, m := range t.Members {
@@ -367,12 +356,10 @@ func (t membersTable) versions() (runs []string) {
 	return runs
 }
 
-// nodeTitle is how a node is named in a sentence.
 func nodeTitle(m admin.Member) string {
 	return fmt.Sprintf("%s (%.8s)", term.Clipped(m.Name, nameMost), m.Node)
 }
 
-// errNotServing: a node takes no work although nobody drains it.
 var errNotServing = errors.New("takes no work")
 
 func newClusterUndrain(node *adminFlags) *cobra.Command {

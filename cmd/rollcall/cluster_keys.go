@@ -32,7 +32,6 @@ const (
 // daysMax bounds --days: a certificate cannot outlive its CA.
 const daysMax = int(secure.AuthorityValidity / (24 * time.Hour))
 
-// certView is a certificate as the commands show it.
 type certView struct {
 	Name    string `json:"name"`
 	Issuer  string `json:"issuer,omitempty"`
@@ -204,7 +203,6 @@ func writeNew(name string, text []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// errKeysPartly: some nodes did not do a command about keys.
 var errKeysPartly = errors.New("not every node did it")
 
 func newClusterKeys(node *adminFlags) *cobra.Command {
@@ -403,7 +401,6 @@ func readKey(name string, stdin io.Reader) (string, error) {
 	return "", manyKeys(name, len(keys))
 }
 
-// keysDone is the result of a command about keys.
 type keysDone struct {
 	op admin.KeyOp
 	admin.KeyAnswer
@@ -427,7 +424,6 @@ func keysCommand(node *adminFlags, c *cobra.Command, body func(args []string) (a
 	}, printKeys)
 }
 
-// failsWith is errKeysPartly when a node did not do it.
 func (k keysDone) failsWith() error {
 	failed := 0
 	for _, r := range k.Results {
@@ -462,7 +458,6 @@ var keysNext = map[admin.KeyOp]string{
 // columns.
 const keyNameMost = 30
 
-// printKeys writes each node's result and keys, and the reasons of failures.
 func printKeys(b *term.Page, done keysDone) {
 	var rows [][]string
 	var notes []string

@@ -89,7 +89,6 @@ const (
 	entriesPage = 1000
 )
 
-// errOff ends a statement that does not add up.
 var errOff = errors.New("the credits of this verification do not add up")
 
 // statement is what the credits of one verification were held for, charged and released.
@@ -113,7 +112,6 @@ func readStatement(ctx context.Context, to *client.Admin, workspace string, veri
 	return s, err
 }
 
-// failsWith is errOff unless a statement adds up.
 func (s statement) failsWith() error {
 	if s.AddsUp() {
 		return nil
@@ -121,7 +119,6 @@ func (s statement) failsWith() error {
 	return fmt.Errorf("%w: run `rollcall audit`, and do as it says", errOff)
 }
 
-// printStatement shows the sums, how they add up, and the entries.
 func printStatement(b *term.Page, s statement) {
 	addresses := "not counted yet"
 	if s.Addresses >= 0 {

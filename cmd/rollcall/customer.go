@@ -21,7 +21,6 @@ import (
 	"rollcall/smtp"
 )
 
-// apiDefault is the default URL of a node's API.
 const apiDefault = "http://127.0.0.1:8080"
 
 // customerFlags are the flags of every command that asks the API as a customer does.
@@ -31,7 +30,6 @@ type customerFlags struct {
 	key     string
 }
 
-// addCustomerFlags adds --api and --key to a command.
 func addCustomerFlags(c *cobra.Command, e environment) *customerFlags {
 	f := &customerFlags{environ: e}
 	c.Flags().StringVar(&f.url, "api", "", "the URL of the service; also ROLLCALL_API (default "+apiDefault+")")
@@ -68,7 +66,6 @@ func newCancel(e environment) *cobra.Command {
 	}, func(b *term.Page, done api.Cancellation) { fmt.Fprintln(b, cancelText(done)) })
 }
 
-// cancelText describes the result of a request to cancel.
 func cancelText(done api.Cancellation) string {
 	switch status := ledger.Status(done.Status); {
 	case status == ledger.Cancelled:
@@ -184,7 +181,6 @@ func (f *customerFlags) findVerification(c *cobra.Command, arg string) (to *clie
 	return to, id, err
 }
 
-// listShown is how many verifications are listed by default.
 const listShown = 20
 
 func newList(e environment) *cobra.Command {
@@ -229,7 +225,6 @@ func newList(e environment) *cobra.Command {
 	})
 }
 
-// historyGrid has a row for each verification.
 func historyGrid(list []api.Summary, now time.Time) *term.Table {
 	g := &term.Table{Columns: []term.Column{{Name: "ID", Least: 9}, {Name: "STATUS", Least: 9}, {Name: "CREATED"},
 		{Name: "DONE", Right: true}, {Name: "FILE", Least: 10}}}

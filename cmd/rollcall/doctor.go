@@ -48,7 +48,6 @@ func newDoctor(e environment) *cobra.Command {
 	return answerWith(c, func([]string) (diagnosis, error) { return diagnose(c.Context(), node, *now) }, printDiagnosis)
 }
 
-// diagnosis is the report of the command, and whom it is about.
 type diagnosis struct {
 	Read reading `json:"read"`
 	admin.Identity
@@ -101,7 +100,6 @@ func adminURL(a config.Admin) string {
 	return config.Scheme(a.TLSCert) + net.JoinHostPort(host, port)
 }
 
-// examine makes the checks here.
 func examine(ctx context.Context, c config.Config) (admin.Identity, error) {
 	o, err := node.IdentityOptions(c)
 	if err != nil {
@@ -113,7 +111,6 @@ func examine(ctx context.Context, c config.Config) (admin.Identity, error) {
 	return admin.IdentityOf(identity.NewWatch(o).Once(ctx), c.Identity.Enforce), ctx.Err()
 }
 
-// failsWith is errUnfit when a check failed, errBlind when nothing could be checked.
 func (d diagnosis) failsWith() error {
 	switch {
 	case d.Fit || d.Checked == nil:
@@ -152,7 +149,6 @@ func (d diagnosis) unchecked() string {
 	return strings.Join(of, "; ")
 }
 
-// printDiagnosis writes whom the report is about, two or three lines for each finding, and the conclusion.
 func printDiagnosis(b *term.Page, found diagnosis) {
 	const indent = 9
 	b.Para(0, "what receivers see of %s", found.Read)

@@ -183,7 +183,6 @@ func behaviourLine(c admin.CaseView, judged time.Time) string {
 	return text + ": it tells mailboxes apart"
 }
 
-// attemptIndent is the indent of the lines below an attempt.
 const attemptIndent = 4
 
 func writeAttempts(b *term.Page, c admin.CaseView) {

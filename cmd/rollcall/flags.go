@@ -21,7 +21,6 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-// adminDefault is the default URL of a node's admin listener.
 const adminDefault = "http://127.0.0.1:8081"
 
 // installedConfig is the configuration file of an installed node, as in deploy/.
@@ -36,7 +35,6 @@ type adminFlags struct {
 	by         string // who makes changes
 }
 
-// addAdminFlags adds --admin, --config and --token to a command and its subcommands.
 func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
 	f := &adminFlags{environ: e, installed: installedConfig}
 	c.PersistentFlags().StringVar(&f.url, "admin", "", "the node's admin listener, a URL or unix:PATH; also "+
@@ -106,7 +104,6 @@ func (f *adminFlags) load() (config.Config, error) {
 // whereabouts are the environment's settings that locate a node or its ledger.
 var whereabouts = []string{"ROLLCALL_ADMIN_LISTEN", "ROLLCALL_DATA_DIR", "ROLLCALL_LEDGER_URL"}
 
-// client makes a client from flags, environment and configuration.
 func (f *adminFlags) client() (*client.Admin, error) {
 	if f.url != "" && f.config != "" {
 		return nil, term.UsageError("--admin and --config both name a node: give only one of them")
@@ -158,7 +155,6 @@ func addOutFlags(c *cobra.Command, o *term.OutFile) {
 	c.Flags().BoolVar(&o.Force, "force", false, "with --out: replace the file if it exists; never the input")
 }
 
-// jsonFlag adds --json to a command and returns its value.
 func jsonFlag(c *cobra.Command) *bool {
 	return c.Flags().Bool("json", false, "print JSON for programs")
 }
@@ -206,7 +202,6 @@ type ledgerFlags struct {
 	url  string // of --ledger
 }
 
-// addLedgerFlags adds --ledger beside the flags that name a node.
 func addLedgerFlags(c *cobra.Command, e environment) *ledgerFlags {
 	f := &ledgerFlags{node: addAdminFlags(c, e)}
 	c.PersistentFlags().StringVar(&f.url, "ledger", "", "read this ledger directly, even if a node runs; also that of "+

@@ -23,7 +23,6 @@ const labStopWait = 10 * time.Second
 // sheetHeaderWait bounds the wait for the headers of a request for the sheet; a client sends them at once.
 const sheetHeaderWait = 10 * time.Second
 
-// labView is a running lab's addresses.
 type labView struct {
 	DNS           string   `json:"dns"`
 	SMTPPort      int      `json:"smtp_port"`
@@ -181,7 +180,6 @@ func printSample(c *cobra.Command, seed uint64, n, domains int) error {
 	return nil
 }
 
-// personalityView is one personality of the lab for a reader.
 type personalityView struct {
 	Name     string `json:"name"`
 	Domain   string `json:"domain"` // an example
@@ -191,7 +189,6 @@ type personalityView struct {
 	About    string `json:"about"`
 }
 
-// printPersonalities prints what the names of the lab's domains may say.
 func printPersonalities(c *cobra.Command, asJSON bool) error {
 	var views []personalityView
 	for _, p := range smtplab.Personalities() {

@@ -22,7 +22,6 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-// backupView is the result of a backup, for programs.
 type backupView struct {
 	Read  reading `json:"read"`
 	File  string  `json:"file"`
@@ -107,7 +106,6 @@ func syncFolder(name string) error {
 	return nil
 }
 
-// errNotRenewed ends an unconfirmed renewal.
 var errNotRenewed = errors.New("nothing was renewed")
 
 func newLedger(e environment) *cobra.Command {
@@ -116,7 +114,6 @@ func newLedger(e environment) *cobra.Command {
 	return c
 }
 
-// renewalView is the result of a renewal, for programs.
 type renewalView struct {
 	Ledger string    `json:"ledger"` // its URL, without a password
 	Was    uuid.UUID `json:"was"`
@@ -171,7 +168,6 @@ func newLedgerRenew(e environment) *cobra.Command {
 	})
 }
 
-// renew gives the ledger at a URL a new identity.
 func renew(ctx context.Context, url, reason string) (was, is uuid.UUID, err error) {
 	book, err := sqlstore.Open(ctx, url, sqlstore.Options{})
 	if err != nil {
@@ -210,7 +206,6 @@ func newMigrate(e environment) *cobra.Command {
 	return c
 }
 
-// errViolations ends an audit that found violations.
 var errViolations = errors.New("the ledger breaks its invariants")
 
 func newAudit(e environment) *cobra.Command {
@@ -235,7 +230,6 @@ func newAudit(e environment) *cobra.Command {
 	}, func(b *term.Page, view auditView) { view.print(b) })
 }
 
-// failsWith is the error of an audit that found violations.
 func (a auditView) failsWith() error {
 	if a.Found == 0 {
 		return nil
@@ -289,7 +283,6 @@ func newAuditView(r ledger.AuditReport, read reading, took time.Duration) auditV
 	return view
 }
 
-// print writes the tables, within 80 columns.
 func (a auditView) print(b *term.Page) {
 	fmt.Fprintf(b, "audit of %s\n\n", a.Read)
 	b.Rows([]string{"READ", "NUMBER"}, [][]string{
@@ -317,7 +310,6 @@ func (a auditView) print(b *term.Page) {
 	}
 }
 
-// printViolations lists the violations of each invariant, with what to do.
 func (a auditView) printViolations(b *term.Page) {
 	for _, i := range a.Invariants {
 		if i.Violations == 0 {

@@ -20,7 +20,6 @@ import (
 	"rollcall/smtp/flags"
 )
 
-// defectsShown is how many rows with defects are listed for a person.
 const defectsShown = 10
 
 // addListFlags adds to a command the flags that say where a list has its addresses.
@@ -127,7 +126,6 @@ func viewOf(d *intake.Defect, leftOut bool) defectView {
 		Means: d.Means, Note: d.Note(), LeftOut: leftOut}
 }
 
-// refusedRows is how many rows cause a refusal of the file.
 func (v *lintView) refusedRows() (n int) {
 	for _, d := range v.Defects {
 		if !d.Note {

@@ -97,7 +97,6 @@ func printLog(b *term.Page, found admin.LogPage) {
 	}
 }
 
-// logText describes a change.
 func logText(line admin.LogLine) string {
 	text := line.Subject
 	if line.Workspace != nil && !strings.Contains(text, line.Workspace.String()) {

@@ -46,7 +46,6 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run runs the command and returns the exit code.
 func run(signalled context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := context.WithCancel(signalled)
 	defer stop()
@@ -116,7 +115,6 @@ func newRoot(environ []string) *cobra.Command {
 	return root
 }
 
-// addGroup adds commands under a common heading in the help.
 func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, c := range commands {

@@ -39,7 +39,6 @@ func newProgressView(out io.Writer) *progressView {
 	return &progressView{out: out, terminal: term.IsTerminal(out)}
 }
 
-// notice shows a cause of waiting.
 func (v *progressView) notice(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -47,7 +46,6 @@ func (v *progressView) notice(text string) {
 	fmt.Fprintln(v.out, text)
 }
 
-// phase shows that a new phase begins.
 func (v *progressView) phase(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -63,7 +61,6 @@ func (v *progressView) tellPhase(text string) {
 	fmt.Fprintln(v.out, text)
 }
 
-// uploaded shows how many of size bytes are uploaded.
 func (v *progressView) uploaded(n, size int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -109,7 +106,6 @@ func (v *progressView) tellWait(i *api.Issue) {
 	v.waits = text
 }
 
-// moment is the progress of a verification at one moment.
 type moment struct {
 	status               string
 	settled, done, total int64 // done: settled or cancelled
@@ -196,7 +192,6 @@ func (v *progressView) showBar(n, total int64, count, text string) {
 	fmt.Fprintf(v.out, "\r%s\x1b[K", term.Clipped(line, width-1))
 }
 
-// clearBar removes the bar from the screen.
 func (v *progressView) clearBar() {
 	if v.barShown {
 		v.barShown = false
@@ -214,7 +209,6 @@ func (v *progressView) stop() {
 	}
 }
 
-// closing prints the table of outcomes with their credits.
 func (v *progressView) closing(s verifySummary) error {
 	rows := make([][]string, 0, len(smtp.Outcomes)+2)
 	row := func(name string, n, credits int64) {

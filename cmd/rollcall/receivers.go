@@ -75,10 +75,8 @@ var receiverOrders = map[string]func(r inspect.Receiver) float64{
 	"deferred": func(r inspect.Receiver) float64 { return r.Deferred },
 }
 
-// receiversEvery is how often a watched table of receivers is refreshed.
 const receiversEvery = time.Second
 
-// receiversTable is the order and the length of the table.
 type receiversTable struct {
 	sort  string
 	limit int // 0: none
@@ -207,7 +205,6 @@ func replyText(r inspect.Reply) string {
 	return term.Printable(text)
 }
 
-// pauseCommands pause, drain and resume a receiver.
 func pauseCommands(node *adminFlags) []*cobra.Command {
 	key := func(arg string) (string, error) { return sourceKey(arg), nil }
 	pause := pauseCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY", key: key,
@@ -393,7 +390,6 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 	}, func(b *term.Page, done admin.Forgotten) { printForgotten(b, done, *what) })
 }
 
-// printForgotten lists what was forgotten, a line each.
 func printForgotten(b *term.Page, done admin.Forgotten, what string) {
 	for _, f := range done.Receivers {
 		at := "on " + f.Node
@@ -446,7 +442,6 @@ func newSourcesCommand(e environment) *cobra.Command {
 	return c
 }
 
-// keyOfSource returns the name of a source's rules.
 func keyOfSource(arg string) (string, error) {
 	arg = strings.TrimPrefix(arg, throttle.SourcePrefix)
 	if arg == "default" || arg == "" {

@@ -153,7 +153,6 @@ func printReceivers(b *term.Page, list []inspect.ReceiverDetail, now time.Time) 
 	}
 }
 
-// receiverSheet writes everything about one receiver.
 type receiverSheet struct {
 	*term.Page
 	d   inspect.ReceiverDetail
@@ -252,7 +251,6 @@ func (s receiverSheet) hour() {
 // sparks are eight heights.
 var sparks = []rune("▁▂▃▄▅▆▇█")
 
-// sparkMost is how many minutes fit.
 const sparkMost = 60
 
 // spark draws minutes on a scale from 0 to their maximum, which it returns too.
@@ -351,7 +349,6 @@ func (s receiverSheet) firings() {
 	}
 }
 
-// learned shows the learned limits, in sentences.
 func (s receiverSheet) learned() {
 	texts := lessons(s.d, s.now)
 	if len(texts) == 0 {
@@ -401,7 +398,6 @@ const traceEvery = time.Second
 // traceIndent is the indent of a long line's further lines.
 const traceIndent = 6
 
-// tracing follows the sessions of a receiver.
 type tracing struct {
 	client      *client.Admin
 	key, source string

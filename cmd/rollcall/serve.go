@@ -41,7 +41,6 @@ func newServe(e environment) *cobra.Command {
 	return c
 }
 
-// serve runs a node until the command's context ends.
 func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) error {
 	if dev {
 		loaded = node.LabConfig(loaded)
@@ -226,7 +225,6 @@ func configFlag(c *cobra.Command) *string {
 	return c.Flags().String("config", "", "the configuration file (default: none, every setting has a default)")
 }
 
-// warnUnknown names environment variables that look like settings but are none.
 func warnUnknown(c *cobra.Command, e environment) {
 	for _, name := range config.UnknownEnviron(e) {
 		fmt.Fprintf(c.ErrOrStderr(), "rollcall: warning: %s in the environment is not a setting and is ignored\n", name)

@@ -39,10 +39,8 @@ func newThrottle(e environment) *cobra.Command {
 	return c
 }
 
-// helpWidth is how wide the lines of help texts are.
 const helpWidth = 108
 
-// fieldNames are the names of all fields, in the order in which they are shown.
 func fieldNames() (names []string) {
 	for _, f := range throttle.Fields() {
 		names = append(names, f.String())
@@ -67,7 +65,6 @@ func parseSpan(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// parseFor reads how long an override lasts.
 func parseFor(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, term.UsageError("--for is missing: say how long it lasts, such as --for 2h")
@@ -83,7 +80,6 @@ func parseFor(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseFields reads FIELD=VALUE arguments.
 func parseFields(args []string) (map[string]string, error) {
 	fields := map[string]string{}
 	for _, arg := range args {
@@ -133,7 +129,6 @@ func overrideID(ctx context.Context, node *client.Admin, text string) (uuid.UUID
 	return uuid.Parse(id)
 }
 
-// readCandidate reads a file to be tried.
 func readCandidate(name string) (string, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -145,10 +140,8 @@ func readCandidate(name string) (string, error) {
 	return string(text), nil
 }
 
-// errCandidate: a throttle file can't be used.
 var errCandidate = errors.New("it cannot be used")
 
-// checkView is the report on a throttle file, for programs.
 type checkView struct {
 	File     string           `json:"file"`
 	OK       bool             `json:"ok"`    // no finding is an error
@@ -178,7 +171,6 @@ func newThrottleCheck(e environment) *cobra.Command {
 	}, printCheck)
 }
 
-// failsWith is errCandidate when there is an error.
 func (v checkView) failsWith() error {
 	faults := 0
 	for _, f := range v.Findings {
@@ -263,7 +255,6 @@ const (
 	followEvery  = 100 * time.Millisecond
 )
 
-// setView is the new override, for programs.
 type setView struct {
 	Override admin.ThrottleRule   `json:"override"`
 	Before   *inspect.Explanation `json:"before"` // null: it could not be explained
@@ -319,7 +310,6 @@ func awaitRules(ctx context.Context, explain func(context.Context, string) (insp
 	}
 }
 
-// says reports whether an explanation includes an override.
 func says(x inspect.Explanation, id string) bool {
 	for _, f := range x.Fields {
 		if f.ID == id {
@@ -374,7 +364,6 @@ func unknownName(ctx context.Context, client *client.Admin, out setView) string 
 	return fmt.Sprintf("it is set, but no present receiver and no other rule has the name %s: check the spelling", name)
 }
 
-// printSet shows the changes of an override.
 func printSet(b *term.Page, out setView) {
 	now := time.Now()
 	until := time.Time(*out.Override.Until)
@@ -420,7 +409,6 @@ func ruleKey(name string) string {
 	return name
 }
 
-// fieldOf returns the value of a field in an explanation, and the rule that set it.
 func fieldOf(x *inspect.Explanation, field string) (string, inspect.Said) {
 	if x != nil {
 		for _, f := range x.Fields {
@@ -460,7 +448,6 @@ func newThrottleClear(node *adminFlags) *cobra.Command {
 	}, func(b *term.Page, ended admin.Cleared) { printCleared(b, of, ended.Cleared) })
 }
 
-// printCleared shows the ended overrides; none is no failure.
 func printCleared(b *term.Page, key string, ended []admin.ThrottleRule) {
 	if len(ended) == 0 {
 		b.Para(0, "No override of %s is active: nothing was ended. `rollcall throttle list` shows the active ones.", key)

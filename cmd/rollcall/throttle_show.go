@@ -50,7 +50,6 @@ func sourceKey(key string) string {
 	return key
 }
 
-// explanation is a node's explanation, for printing.
 type explanation struct {
 	inspect.Explanation
 	all     bool
@@ -176,7 +175,6 @@ func (x explanation) present(b *term.Page, d inspect.ReceiverDetail) {
 	}
 }
 
-// sourceName names a source to a person.
 func sourceName(source string) string { return cmp.Or(source, "default") }
 
 func newThrottleList(node *adminFlags) *cobra.Command {
@@ -238,7 +236,6 @@ func filesState(others []inspect.OtherFile, silent []inspect.UnreachableNode) (t
 	return append(texts, silentNotes(silent)...)
 }
 
-// silentNotes names the nodes that did not answer.
 func silentNotes(silent []inspect.UnreachableNode) (texts []string) {
 	for _, s := range silent {
 		texts = append(texts, fmt.Sprintf("Without %s, which does not answer: %s", term.Printable(s.Node),

@@ -60,7 +60,6 @@ func newUserPassword(node *adminFlags) *cobra.Command {
 	}, func(b *term.Page, l admin.UserLink) { printLink(b, c.ErrOrStderr(), l) })
 }
 
-// printLink shows a link, once.
 func printLink(b *term.Page, notes io.Writer, l admin.UserLink) {
 	fmt.Fprintf(notes, "Pass the link on now: it is not shown again. It can be used once, until %s.\n",
 		time.Time(l.ExpiresAt).UTC().Format("2006-01-02 15:04 UTC"))
@@ -110,7 +109,6 @@ func printUsers(b *term.Page, users []admin.UserLine, members bool) {
 	b.Rows(head, rows)
 }
 
-// userSwitch is a command that disables a user or enables them again.
 func userSwitch(node *adminFlags, use, short string, disabled bool) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short}
 	return adminCommand(node, c, func(client *client.Admin, args []string) (u admin.UserLine, err error) {

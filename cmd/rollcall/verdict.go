@@ -101,7 +101,6 @@ func saysOf(r verdict.Info) string {
 	return strings.TrimSpace(r.Action + " " + r.Wait)
 }
 
-// ruleCheck is the report on a file of rules, for programs.
 type ruleCheck struct {
 	file    string
 	Changes []changeView `json:"changes"`
@@ -299,7 +298,6 @@ func newVerdictUnknown(e environment) *cobra.Command {
 	return c
 }
 
-// unknown collects the replies that no rule matched.
 type unknown struct {
 	rules *verdict.Rules
 	found map[string]*unknownReply

@@ -185,7 +185,6 @@ func (f verifyFlags) checkForm() error {
 	return nil
 }
 
-// check refuses flags that don't go together.
 func (f verifyFlags) check() error {
 	switch {
 	case f.again != "" && f.api == "":
@@ -225,7 +224,6 @@ type verifyRun struct {
 	stage   verifyStage // how far it is
 }
 
-// run completes the verification and writes the results.
 func (r *verifyRun) run(ctx context.Context) error {
 	detail, err := r.finish(ctx)
 	if err != nil {
@@ -297,7 +295,6 @@ func (r *verifyRun) forget() error {
 	return r.memory.forget()
 }
 
-// failure returns why a file was refused or failed.
 func (r *verifyRun) failure(d api.Detail) error {
 	if d.Issue == nil {
 		return fmt.Errorf("%s: the verification failed", r.input.name)
@@ -309,7 +306,6 @@ func (r *verifyRun) failure(d api.Detail) error {
 	return fmt.Errorf("%s: %s (%s)%s", r.input.name, api.IssueText(d.Issue), d.Issue.Code, hint)
 }
 
-// wait polls the verification until it is final.
 func (r *verifyRun) wait(ctx context.Context, id string) (api.Detail, error) {
 	counted := client.Tally{}
 	for {
@@ -423,7 +419,6 @@ func (r *verifyRun) anew(what string) string {
 		time.Now().UTC().Format(time.DateOnly))
 }
 
-// expired says what to do about expired results.
 func (r *verifyRun) expired(err error) error {
 	if api.HasCode(err, api.ResultsExpired) {
 		return fmt.Errorf("%w%s", err, r.anew("to have it verified and charged anew"))
@@ -447,13 +442,11 @@ type verifySummary struct {
 	full       client.Tally // of mailbox_full
 }
 
-// creditSummary says what a verification cost.
 type creditSummary struct {
 	Charged  int64 `json:"charged"`
 	Released int64 `json:"released"`
 }
 
-// resultView is one row of the results as JSON.
 type resultView struct {
 	Email   string `json:"email"`
 	Result  string `json:"result"`
@@ -574,7 +567,6 @@ func addressKey(text string) string {
 	return text
 }
 
-// resultHeadings are the names of the columns.
 var resultHeadings = []string{"email", "result", "message", "checked_at"}
 
 // asText puts a quote before a cell that a spreadsheet would run as a formula (OWASP, CSV

@@ -39,7 +39,6 @@ func watchCommand[T any](node *adminFlags, c *cobra.Command, every time.Duration
 	return c
 }
 
-// repeated is an answer that is shown repeatedly.
 type repeated[T any] struct {
 	out    io.Writer
 	asJSON bool

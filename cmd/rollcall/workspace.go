@@ -248,7 +248,6 @@ var sizes = []struct {
 }{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6},
 	{"kB", 1e3}, {"B", 1}, {"", 1}}
 
-// parseSize reads a number of bytes, with or without a unit.
 func parseSize(text string) (int64, error) {
 	number := strings.TrimRight(text, "TGMKkiB")
 	unit := strings.TrimSpace(text[len(number):])
@@ -264,7 +263,6 @@ func parseSize(text string) (int64, error) {
 	return 0, fmt.Errorf("%q is not a number of bytes", text)
 }
 
-// bytesOf is a number of bytes for people.
 func bytesOf(n int64) string {
 	for _, s := range sizes[:4] {
 		if n >= s.bytes {

@@ -125,7 +125,6 @@ type KeyResult struct {
 // Secret is the bytes of a gossip key. fmt, logs and JSON never show it.
 type Secret []byte
 
-// secretShown is printed in place of a Secret.
 const secretShown = "[secret]"
 
 // Format implements fmt.Formatter for every verb.
@@ -165,21 +164,12 @@ func (d clusterOps) addRoutes(add addCall) {
 	add("POST /v1/cluster/keys", handle(keyCommand, d.changeKeys))
 }
 
-// askCluster asks the cluster, within clusterTimeout.
-func askCluster[T any](
-	ctx context.Context, d clusterOps, step string, do func(context.Context, Cluster) (T, error),
-) (T, error) {
-	return ask(ctx, clusterTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.Cluster) },
-		func(err error) error { return d.ofCluster(step, err) })
-}
-
 // Members gives the members of the cluster.
 func (d clusterOps) Members(ctx context.Context) (Membership, error) {
-	return askCluster(ctx, d, "list members", func(ctx context.Context, c Cluster) (Membership, error) {
-		found, err := c.Members(ctx)
-		found.Members = full(found.Members)
-		return found, err
-	})
+	found, err := ask(ctx, clusterTimeout, d.options.Cluster.Members,
+		func(err error) error { return d.ofCluster("list members", err) })
+	found.Members = full(found.Members)
+	return found, err
 }
 
 // Drain drains a node, found by FindNode.
@@ -209,8 +199,7 @@ type nodeChange struct {
 }
 
 func (d clusterOps) changeNode(ctx context.Context, node string, change nodeChange) (Member, error) {
-	step := change.name + " node"
-	return askCluster(ctx, d, step, func(ctx context.Context, c Cluster) (Member, error) {
+	return ask(ctx, clusterTimeout, func(ctx context.Context) (Member, error) {
 		m, err := d.node(ctx, node, func(m Member) bool { return m.State.Ended() == (change.ended == "") })
 		switch {
 		case err != nil:
@@ -221,13 +210,13 @@ func (d clusterOps) changeNode(ctx context.Context, node string, change nodeChan
 		case change.ended == "" && m.This:
 			return Member{}, refusal(http.StatusConflict, "node_alive", title(m)+" is the answering node, so it is not dead")
 		}
-		if err := change.do(c, ctx, m.Node); err != nil {
+		if err := change.do(d.options.Cluster, ctx, m.Node); err != nil {
 			return Member{}, err
 		}
 		d.options.Log.Info(change.done, "node", m.Node, "name", m.Name)
 		d.note(ctx, line("cluster "+change.name, title(m), change.becomes))
 		return m, nil
-	})
+	}, func(err error) error { return d.ofCluster(change.name+" node", err) })
 }
 
 // node finds a member. If the text fits several nodes, likely ones are preferred.
@@ -330,7 +319,6 @@ func where(members []Member, fits func(Member) bool) (found []Member) {
 
 func title(m Member) string { return fmt.Sprintf("%s (%s)", m.Name, m.Node) }
 
-// titles names some nodes, each once.
 func titles(members []Member) string {
 	var texts []string
 	for _, m := range members {

@@ -39,12 +39,12 @@ type FoundEvidence struct {
 // ErrNotSettled means that a verification has no settled outcome for an address.
 var ErrNotSettled = errors.New("no outcome of this address is settled")
 
-// errFound ends a search.
 var errFound = errors.New("found")
 
 // FindEvidence looks up one address of a verification, in any spelling. ErrNotSettled; errors of the ledger.
 func FindEvidence(ctx context.Context, book EvidenceBook, id uuid.UUID, address string) (FoundEvidence, error) {
-	wanted := newSpelling(address)
+	parsed, wrong := smtp.ParseAddress(address)
+	wanted := spelling{text: address, parsed: parsed, whole: wrong == nil}
 	var f FoundEvidence
 	v, err := book.Evidence(ctx, id, 0, func(k ledger.StoredSettlement) error {
 		for i := range k.Results.Len() {
@@ -90,11 +90,6 @@ type spelling struct {
 	text   string
 	parsed smtp.Address
 	whole  bool // text is an address
-}
-
-func newSpelling(text string) spelling {
-	a, err := smtp.ParseAddress(text)
-	return spelling{text: text, parsed: a, whole: err == nil}
 }
 
 // is reports whether an address of a file is the one to find.
@@ -199,7 +194,6 @@ func (p *replayer) settlement(k ledger.StoredSettlement) error {
 	return nil
 }
 
-// address replays result i of a settlement.
 func (p *replayer) address(results *ledger.Batch, i int, c evidence.Case) error {
 	was, why := results.Outcomes[i], results.Reasons[i]
 	if o, r := verdict.Conclude(c); o != was || r != why {

@@ -69,7 +69,6 @@ func HealthOf(i Identity) inspect.Health {
 // answers within that, or never.
 const checkTimeout = 25 * time.Second
 
-// addRoutes adds the calls about the node's identity and the operator log.
 func (d nodeOps) addRoutes(add addCall) {
 	add("GET /v1/identity", plainCall(func(context.Context) (Identity, error) { return d.options.Identity(), nil }))
 	add("POST /v1/identity/check", plainCall(d.checkIdentity))
@@ -95,10 +94,9 @@ func (d nodeOps) checkIdentity(ctx context.Context) (Identity, error) {
 // Health returns every node's report on its identity, this node first, then those that take no probing work; and the
 // nodes that do not answer. When no other node can be asked it returns this node with the error.
 func (d nodeOps) Health(ctx context.Context) (found []inspect.Health, silent []inspect.UnreachableNode, err error) {
-	const step = "ask for the health of all nodes"
-	_, err = askNodes(ctx, d.common, step, func(ctx context.Context, s Inspector) (_ struct{}, err error) {
-		found, silent, err = s.Health(ctx)
-		return struct{}{}, err
+	_, err = askNodes(ctx, d.common, "ask for the health of all nodes", func(ctx context.Context) (_ any, err error) {
+		found, silent, err = d.options.Inspector.Health(ctx)
+		return nil, err
 	})
 	if err == nil {
 		return found, full(silent), nil

@@ -21,13 +21,11 @@ import (
 	"rollcall/ledger"
 )
 
-// unixPrefix begins the address of a unix socket in Options.Listen.
 const unixPrefix = "unix:"
 
 // socketMode lets the owner and the group of a unix socket connect.
 const socketMode = 0o660
 
-// listen binds the address of the options, with TLS if configured.
 func (o Options) listen() (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(o.Listen, unixPrefix)
 	if isUnix {

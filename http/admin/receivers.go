@@ -60,13 +60,11 @@ type Traced struct {
 	After map[string]uint64   `json:"after"`
 }
 
-// traceCall asks for lines of sessions with a receiver, above those of after.
 type traceCall struct {
 	key, source string
 	after       map[string]uint64
 }
 
-// addRoutes adds the calls about receivers and sources.
 func (d receiverOps) addRoutes(add addCall) {
 	add("GET /v1/receivers", plainCall(d.Receivers))
 	key := func(r *http.Request) (string, error) { return r.URL.Query().Get("key"), nil }
@@ -88,13 +86,9 @@ func (d receiverOps) addRoutes(add addCall) {
 }
 
 // traceOf reads ?key=, ?source= and ?after=, the number of the last seen line, by node.
-func traceOf(r *http.Request) (traceCall, error) {
+func traceOf(r *http.Request) (in traceCall, err error) {
 	q := r.URL.Query()
-	in := traceCall{key: q.Get("key"), source: q.Get("source"), after: map[string]uint64{}}
-	if _, err := keyOf("key", in.key); err != nil {
-		return in, err
-	}
-	var err error
+	in = traceCall{key: q.Get("key"), source: q.Get("source"), after: map[string]uint64{}}
 	if text := q.Get("after"); text != "" {
 		err = json.Unmarshal([]byte(text), &in.after)
 	}
@@ -106,62 +100,53 @@ func traceOf(r *http.Request) (traceCall, error) {
 
 // Receivers gives the live table of the whole cluster.
 func (d receiverOps) Receivers(ctx context.Context) (inspect.Receivers, error) {
-	found, err := askNodes(ctx, d.common, "list receivers",
-		func(ctx context.Context, s Inspector) (inspect.Receivers, error) {
-			return s.Receivers(ctx)
-		})
-	if err != nil {
-		return found, err
-	}
+	found, err := askNodes(ctx, d.common, "list receivers", d.options.Inspector.Receivers)
 	found.Receivers, found.Silent = full(found.Receivers), full(found.Silent)
 	for i := range found.Receivers {
 		found.Receivers[i].Sources = full(found.Receivers[i].Sources)
 	}
-	return found, nil
+	return found, err
 }
 
 // Receiver returns everything about one receiver: one value for each of its nodes.
 func (d receiverOps) Receiver(ctx context.Context, text string) ([]inspect.ReceiverDetail, error) {
-	return askNodes(ctx, d.common, "show receiver",
-		func(ctx context.Context, s Inspector) ([]inspect.ReceiverDetail, error) {
-			key, err := keyOf("key", text)
-			if err != nil {
-				return nil, err
-			}
-			found, err := s.Receiver(ctx, key)
-			return full(found), err
-		})
+	key, err := keyOf("key", text)
+	if err != nil {
+		return nil, err
+	}
+	found, err := askNodes(ctx, d.common, "show receiver", with(d.options.Inspector.Receiver, key))
+	return full(found), err
 }
 
 // CloseSession ends one session; its addresses are asked in another.
 func (d receiverOps) CloseSession(ctx context.Context, in CloseCall) error {
-	_, err := askNodes(ctx, d.common, "close session", func(ctx context.Context, s Inspector) (struct{}, error) {
-		key, err := keyOf("key", in.Key)
-		if err != nil {
-			return struct{}{}, err
+	key, err := keyOf("key", in.Key)
+	if err != nil {
+		return err
+	}
+	if len(in.Node) > nodeTextMax || in.Session < 1 {
+		return invalid("session must be the number of a session, and node the name of a node, " +
+			"as shown by `rollcall receivers show`")
+	}
+	session := strings.TrimSpace(fmt.Sprintf("session %d %s", in.Session, in.Node))
+	_, err = askNodes(ctx, d.common, "close session", func(ctx context.Context) (any, error) {
+		err := d.options.Inspector.CloseSession(ctx, key, in.Node, in.Session)
+		switch {
+		case err == nil:
+			d.note(ctx, line("session close", key, session))
+			d.options.Log.Info("session closed by an operator", "receiver", key, "node", in.Node, "session", in.Session)
+		case !errors.Is(err, inspect.ErrNotThere):
+			// The node may have closed it although its answer got lost.
+			d.note(ctx, line("session close", key, session+": tried, perhaps not closed"))
 		}
-		if len(in.Node) > nodeTextMax || in.Session < 1 {
-			return struct{}{}, invalid("session must be the number of a session, and node the name of a node, " +
-				"as shown by `rollcall receivers show`")
-		}
-		session := strings.TrimSpace(fmt.Sprintf("session %d %s", in.Session, in.Node))
-		if err := s.CloseSession(ctx, key, in.Node, in.Session); err != nil {
-			if !errors.Is(err, inspect.ErrNotThere) {
-				// The node may have closed it although its answer got lost.
-				d.note(ctx, line("session close", key, session+": tried, perhaps not closed"))
-			}
-			return struct{}{}, err
-		}
-		d.note(ctx, line("session close", key, session))
-		d.options.Log.Info("session closed by an operator", "receiver", key, "node", in.Node, "session", in.Session)
-		return struct{}{}, nil
+		return nil, err
 	})
 	return err
 }
 
 // Forget clears a receiver's learned limits on all nodes.
 func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, error) {
-	return askNodes(ctx, d.common, "forget receiver", func(ctx context.Context, s Inspector) (Forgotten, error) {
+	return askNodes(ctx, d.common, "forget receiver", func(ctx context.Context) (Forgotten, error) {
 		if err := named("reason", in.Reason, 1); err != nil {
 			return Forgotten{}, err
 		}
@@ -172,7 +157,7 @@ func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, erro
 		if !slices.Contains(inspect.Forgets[:], in.What) {
 			return Forgotten{}, invalid("what must be one of " + strings.Join(inspect.Forgets[:], ", "))
 		}
-		found, quiet, err := s.Forget(ctx, key, in.What)
+		found, quiet, err := d.options.Inspector.Forget(ctx, key, in.What)
 		noted := line("receiver forget", key, forgottenWords(in.What, found, quiet))
 		noted.Reason = in.Reason
 		if err != nil {
@@ -193,31 +178,28 @@ func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, erro
 
 // Trace gives the newest lines of a receiver's sessions, above those of after.
 func (d receiverOps) Trace(ctx context.Context, text, source string, after map[string]uint64) (Traced, error) {
-	return askNodes(ctx, d.common, "trace receiver", func(ctx context.Context, s Inspector) (Traced, error) {
-		key, err := keyOf("key", text)
-		if err != nil {
-			return Traced{}, err
-		}
-		lines, err := s.Trace(ctx, key, source, after)
-		if err != nil {
-			return Traced{}, err
-		}
-		if after == nil {
-			after = map[string]uint64{}
-		}
-		for _, l := range lines {
-			after[l.Node] = max(after[l.Node], l.Number)
-		}
-		return Traced{full(lines), after}, nil
+	key, err := keyOf("key", text)
+	if err != nil {
+		return Traced{}, err
+	}
+	lines, err := askNodes(ctx, d.common, "trace receiver", func(ctx context.Context) ([]inspect.TraceLine, error) {
+		return d.options.Inspector.Trace(ctx, key, source, after)
 	})
+	if after == nil {
+		after = map[string]uint64{}
+	}
+	for _, l := range lines {
+		after[l.Node] = max(after[l.Node], l.Number)
+	}
+	return Traced{full(lines), after}, err
 }
 
 // Sources gives our addresses on all nodes, and the nodes that do not answer.
 func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silent []inspect.UnreachableNode,
 	err error) {
-	_, err = askNodes(ctx, d.common, "list sources", func(ctx context.Context, s Inspector) (_ struct{}, err error) {
-		found, silent, err = s.Sources(ctx)
-		return struct{}{}, err
+	_, err = askNodes(ctx, d.common, "list sources", func(ctx context.Context) (_ any, err error) {
+		found, silent, err = d.options.Inspector.Sources(ctx)
+		return nil, err
 	})
 	return full(found), full(silent), err
 }

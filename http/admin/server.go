@@ -173,13 +173,11 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) routes() http.Handler {
 	operator := http.NewServeMux()
 	add := addCall(func(pattern string, call http.HandlerFunc) { operator.HandleFunc(pattern, call) })
-	s.service.workspaceOps.addRoutes(add)
-	s.service.verificationOps.addRoutes(add)
-	s.service.receiverOps.addRoutes(add)
-	s.service.throttleOps.addRoutes(add)
-	s.service.clusterOps.addRoutes(add)
-	s.service.nodeOps.addRoutes(add)
-	s.service.userOps.addRoutes(add)
+	d := s.service
+	for _, part := range []interface{ addRoutes(addCall) }{d.workspaceOps, d.verificationOps, d.receiverOps, d.throttleOps,
+		d.clusterOps, d.nodeOps, d.userOps} {
+		part.addRoutes(add)
+	}
 	add("POST /v1/operate", handle(body[OperateCall], s.operate))
 
 	mux := http.NewServeMux()

@@ -67,7 +67,6 @@ func (r *Refusal) Error() string { return r.Message }
 
 func refusal(status int, code, message string) error { return &Refusal{status, code, message} }
 
-// named checks a text for people.
 func named(field, text string, least int) error {
 	if n := utf8.RuneCountInString(strings.TrimSpace(text)); n < least || n > nameMax {
 		return invalid(fmt.Sprintf("%s must have %d to %d characters", field, least, nameMax))
@@ -133,7 +132,6 @@ func ask[T any](
 	return found, err
 }
 
-// askLedger asks the ledger, within ledgerTimeout.
 func askLedger[T any](ctx context.Context, d *common, step string, do func(context.Context) (T, error)) (T, error) {
 	return ask(ctx, ledgerTimeout, do, func(err error) error { return d.ofLedger(step, err) })
 }
@@ -170,12 +168,8 @@ type Pages interface {
 // Long is the context of work that outlasts a page's request: it ends when the listener drains.
 func (d *common) Long() context.Context { return d.long }
 
-// askNodes asks the nodes, within surveyTimeout.
-func askNodes[T any](
-	ctx context.Context, d *common, step string, do func(context.Context, Inspector) (T, error),
-) (T, error) {
-	return ask(ctx, inspectTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.Inspector) },
-		func(err error) error { return d.refuseQuery(step, err) })
+func askNodes[T any](ctx context.Context, d *common, step string, do func(context.Context) (T, error)) (T, error) {
+	return ask(ctx, inspectTimeout, do, func(err error) error { return d.refuseQuery(step, err) })
 }
 
 // refuseQuery is the refusal for an error of the nodes or of the question.
@@ -243,7 +237,6 @@ func handle[In, Out any](
 	}
 }
 
-// addCall adds a call to the operator API.
 type addCall func(pattern string, call http.HandlerFunc)
 
 func answer(w http.ResponseWriter, v any, err error) {
@@ -258,7 +251,6 @@ func answer(w http.ResponseWriter, v any, err error) {
 	refuse(w, r.Status, r.Code, r.Message)
 }
 
-// invalid refuses a call for its content.
 func invalid(message string) error {
 	return refusal(http.StatusBadRequest, "invalid_request", message)
 }
@@ -283,10 +275,8 @@ func callAbout[In, Out any](
 	}
 }
 
-// body reads the JSON body of a call.
 func body[In any](r *http.Request) (in In, err error) { return in, readBody(r, &in, bodyMax) }
 
-// readBody reads a JSON body of at most so many bytes.
 func readBody(r *http.Request, into any, most int64) error {
 	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, most))
 	d.DisallowUnknownFields()
@@ -332,7 +322,6 @@ func full[T any](list []T) []T {
 	return list
 }
 
-// mapped applies a function to each value of a list.
 func mapped[T, Shown any](list []T, show func(T) Shown) []Shown {
 	out := make([]Shown, len(list))
 	for i, v := range list {

@@ -89,7 +89,6 @@ type Cleared struct {
 	Cleared []ThrottleRule `json:"cleared"`
 }
 
-// addRoutes adds the calls about rules.
 func (d throttleOps) addRoutes(add addCall) {
 	type candidate struct {
 		Throttle string `json:"throttle"`
@@ -130,7 +129,6 @@ func markBeaten(rules []ThrottleRule) {
 	}
 }
 
-// ruleOf shows a rule of the table.
 func ruleOf(layer throttle.Layer, rule throttle.Rule) ThrottleRule {
 	out := ThrottleRule{Layer: layer.String(), Name: rule.Name, Fields: []ThrottleField{}}
 	for _, f := range rule.Set.Fields() {
@@ -220,7 +218,6 @@ func isMore(set throttle.Override, field throttle.Field, text string) bool {
 	return set.Has(field) && theirs.Set(field, text) == nil && set.Apply(mine).More(theirs, field)
 }
 
-// knownValue is a known limit of a mail operator.
 type knownValue struct {
 	field             throttle.Field
 	text, name, where string
@@ -406,27 +403,25 @@ func (d throttleOps) ClearOverrides(ctx context.Context, in ClearCall) ([]Thrott
 
 // Explain returns the limits of a mail domain, a key or a source; byName uses the rules alone.
 func (d throttleOps) Explain(ctx context.Context, text string, byName bool) (inspect.Explanation, error) {
-	return askNodes(ctx, d.common, "explain",
-		func(ctx context.Context, s Inspector) (found inspect.Explanation, err error) {
-			name, err := keyOf("name", text)
-			if err != nil {
-				return found, err
-			}
-			if byName {
-				found, err = s.ExplainRules(name)
-			} else {
-				found, err = s.Explain(ctx, name)
-			}
-			if errors.Is(err, inspect.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
-				err = refusal(http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
-					"in GET /v1/receivers, or source: and one of our addresses")
-			}
-			found.Fields = full(found.Fields)
-			return found, err
-		})
+	name, err := keyOf("name", text)
+	if err != nil {
+		return inspect.Explanation{}, err
+	}
+	return askNodes(ctx, d.common, "explain", func(ctx context.Context) (found inspect.Explanation, err error) {
+		if byName {
+			found, err = d.options.Inspector.ExplainRules(name)
+		} else {
+			found, err = d.options.Inspector.Explain(ctx, name)
+		}
+		if errors.Is(err, inspect.ErrNotThere) || errors.Is(err, throttle.ErrOverrideName) {
+			err = refusal(http.StatusNotFound, "name_unknown", plain(err)+": give a mail domain, the key of a receiver as "+
+				"in GET /v1/receivers, or source: and one of our addresses")
+		}
+		found.Fields = full(found.Fields)
+		return found, err
+	})
 }
 
-// ofOverride is the refusal for an error of the ledger about overrides.
 func (d throttleOps) ofOverride(step string, err error) error {
 	switch {
 	case errors.Is(err, ledger.ErrTooManyOverrides):

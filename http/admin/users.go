@@ -25,7 +25,6 @@ type People interface {
 	SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error
 }
 
-// usersShown is the number of users on a page of the list.
 const usersShown = 1000
 
 // UserLink is a one-time link, which is shown only now.
@@ -61,7 +60,6 @@ type EndedSessions struct {
 	Ended int    `json:"ended"`
 }
 
-// addRoutes adds the calls about the users of the pages.
 func (d userOps) addRoutes(add addCall) {
 	type invited struct {
 		Email string      `json:"email"`
@@ -99,7 +97,6 @@ func (d userOps) addRoutes(add addCall) {
 	}))
 }
 
-// usersCall asks for one page of the list of users.
 type usersCall struct {
 	after string
 	limit int
@@ -112,8 +109,8 @@ func usersOf(r *http.Request) (in usersCall, err error) {
 }
 
 func (d userOps) listUsers(ctx context.Context, in usersCall) (UserPage, error) {
-	found, err := askPeople(ctx, d.common, "list users", func(ctx context.Context, p People) ([]ledger.User, error) {
-		return p.Users(ctx, in.after, in.limit)
+	found, err := askPeople(ctx, d.common, "list users", func(ctx context.Context) ([]ledger.User, error) {
+		return d.options.People.Users(ctx, in.after, in.limit)
 	})
 	out := UserPage{Users: mapped(found, userLine)}
 	if len(found) == in.limit {
@@ -123,26 +120,21 @@ func (d userOps) listUsers(ctx context.Context, in usersCall) (UserPage, error) 
 }
 
 func userLine(u ledger.User) UserLine {
-	password, codes, provider := u.Password != "", u.TOTP != "", u.OIDC != ""
-	return UserLine{Email: u.Email, Name: u.Name, HasPassword: &password, HasCodes: &codes, HasProvider: &provider,
-		CreatedAt: api.Time(u.Created), Disabled: !u.Disabled.IsZero()}
+	return UserLine{Email: u.Email, Name: u.Name, HasPassword: new(u.Password != ""), HasCodes: new(u.TOTP != ""),
+		HasProvider: new(u.OIDC != ""), CreatedAt: api.Time(u.Created), Disabled: !u.Disabled.IsZero()}
 }
 
 func memberLine(m ledger.Membership) UserLine {
 	out := UserLine{Email: m.Email, Name: m.Name, Role: string(m.Role), CreatedAt: api.Time(m.Created),
 		Disabled: m.Disabled}
-	if seen := api.Time(m.Seen); !m.Seen.IsZero() {
-		out.SeenAt = &seen
+	if !m.Seen.IsZero() {
+		out.SeenAt = new(api.Time(m.Seen))
 	}
 	return out
 }
 
-// askPeople asks the ledger about users, within ledgerTimeout.
-func askPeople[T any](
-	ctx context.Context, d *common, step string, do func(context.Context, People) (T, error),
-) (T, error) {
-	return ask(ctx, ledgerTimeout, func(ctx context.Context) (T, error) { return do(ctx, d.options.People) },
-		func(err error) error { return d.ofPeople(step, err) })
+func askPeople[T any](ctx context.Context, d *common, step string, do func(context.Context) (T, error)) (T, error) {
+	return ask(ctx, ledgerTimeout, do, func(err error) error { return d.ofPeople(step, err) })
 }
 
 // Invites reports whether this node can make links: it serves the pages that they lead to.
@@ -159,9 +151,7 @@ func (d userOps) noPages() error {
 
 // ListMembers gives the members of a workspace by email.
 func (d userOps) ListMembers(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error) {
-	return askPeople(ctx, d.common, "list members", func(ctx context.Context, p People) ([]ledger.Membership, error) {
-		return p.Members(ctx, workspace)
-	})
+	return askPeople(ctx, d.common, "list members", with(d.options.People.Members, workspace))
 }
 
 // InviteCall asks for an invitation link to a workspace.
@@ -196,15 +186,14 @@ func (d userOps) MakePasswordLink(ctx context.Context, email string) (UserLink, 
 	return d.makeLink(ctx, signin.NewToken(), ledger.Link{Purpose: ledger.PasswordLink, Email: email})
 }
 
-// makeLink stores a link and returns its URL.
 func (d userOps) makeLink(ctx context.Context, token signin.Token, l ledger.Link) (UserLink, error) {
 	l.ID, _ = token.Hash()
 	l.Email, l.MadeBy = strings.TrimSpace(l.Email), strings.TrimSpace("operator "+ledger.Author(ctx))
-	made, err := askPeople(ctx, d.common, "make link", func(ctx context.Context, p People) (ledger.Link, error) {
+	made, err := askPeople(ctx, d.common, "make link", func(ctx context.Context) (ledger.Link, error) {
 		if ledger.CheckEmail(l.Email) != nil {
 			return l, ledger.ErrIllegal
 		}
-		made, err := p.MakeLink(ctx, l)
+		made, err := d.options.People.MakeLink(ctx, l)
 		if errors.Is(err, ledger.ErrIllegal) {
 			err = refusal(http.StatusConflict, "conflict", "this id was sent before with other content; use a new id")
 		}
@@ -262,8 +251,8 @@ func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, erro
 
 func (d userOps) changeUser(ctx context.Context, step, email string,
 	do func(ctx context.Context, u *ledger.User) error) (ledger.User, error) {
-	return askPeople(ctx, d.common, step, func(ctx context.Context, p People) (ledger.User, error) {
-		u, err := p.UserByEmail(ctx, strings.TrimSpace(email))
+	return askPeople(ctx, d.common, step, func(ctx context.Context) (ledger.User, error) {
+		u, err := d.options.People.UserByEmail(ctx, strings.TrimSpace(email))
 		if err == nil {
 			err = do(ctx, &u)
 		}
@@ -271,7 +260,6 @@ func (d userOps) changeUser(ctx context.Context, step, email string,
 	})
 }
 
-// ofPeople is the refusal for an error about users.
 func (d *common) ofPeople(step string, err error) error {
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchUser):

@@ -99,12 +99,12 @@ func RangeOf(prefix string) (ids IDRange, ok bool) {
 	return ids, low == nil && high == nil
 }
 
-func prefixOf(r *http.Request) (IDRange, error) {
+func prefixOf(r *http.Request) (ids IDRange, err error) {
 	ids, ok := RangeOf(r.URL.Query().Get("prefix"))
 	if !ok {
-		return ids, invalid("prefix must be the beginning of an id, at least 4 characters of it")
+		err = invalid("prefix must be the beginning of an id, at least 4 characters of it")
 	}
-	return ids, nil
+	return ids, err
 }
 
 // entriesOf reads the path and ?limit= and ?after=.
@@ -182,14 +182,12 @@ func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address
 // ofEvidence is the refusal for an error of reading evidence; status is that of the verification.
 func (d verificationOps) ofEvidence(step string, status ledger.Status, err error) error {
 	switch {
-	case errors.Is(err, ErrNotSettled), errors.Is(err, ledger.ErrNoSuchVerification),
-		errors.Is(err, ledger.ErrResultsExpired):
-		code := http.StatusNotFound
-		if errors.Is(err, ledger.ErrResultsExpired) {
-			code = http.StatusGone
-		}
+	case errors.Is(err, ErrNotSettled), errors.Is(err, ledger.ErrNoSuchVerification):
 		name, message := WhyNoEvidence(err, status)
-		return refusal(code, name, message)
+		return refusal(http.StatusNotFound, name, message)
+	case errors.Is(err, ledger.ErrResultsExpired):
+		name, message := WhyNoEvidence(err, status)
+		return refusal(http.StatusGone, name, message)
 	case errors.Is(err, smtpevidence.ErrPacked), errors.Is(err, ledger.ErrPayload):
 		d.options.Log.Error("stored evidence cannot be read", "stage", step, "err", err)
 		return refusal(http.StatusInternalServerError, "damaged",
@@ -213,7 +211,6 @@ func parsePlace(text string) (*ledger.Entry, error) {
 	return &e, nil
 }
 
-// newStatement converts one page of the ledger's entries.
 func newStatement(s EntriesPage) Statement {
 	out := Statement{Verification: s.Verification.ID, Status: s.Verification.Status,
 		Addresses: s.Verification.Total, Held: s.Sums.Held, Charged: s.Sums.Charged, Released: s.Sums.Released,
@@ -233,8 +230,8 @@ func newStatement(s EntriesPage) Statement {
 // Waits returns what the open addresses of a verification wait for, or why no node works on it.
 func (d verificationOps) Waits(ctx context.Context, id uuid.UUID) (inspect.Verification, error) {
 	const step = "ask what a verification waits for"
-	return askNodes(ctx, d.common, step, func(ctx context.Context, s Inspector) (inspect.Verification, error) {
-		found, err := s.Verification(ctx, id.String())
+	return askNodes(ctx, d.common, step, func(ctx context.Context) (inspect.Verification, error) {
+		found, err := d.options.Inspector.Verification(ctx, id.String())
 		if errors.Is(err, inspect.ErrNotThere) {
 			return d.waitsOfNobody(ctx, id, err)
 		}
@@ -267,22 +264,18 @@ func (d verificationOps) waitsOfNobody(
 	if unreachable, ok := errors.AsType[*inspect.Unreachable](nobody); ok && !v.Status.Final() {
 		why += "; " + unreachable.Error()
 	}
+	waits := []inspect.Wait{}
+	if parked(v) {
+		waits = append(waits, inspect.Wait{Addresses: int(v.Left()), For: inspect.ForRetry, Until: v.ParkedUntil})
+	}
 	return inspect.Verification{ID: id.String(), Workspace: v.Workspace.String(),
 		Status: string(v.Status), Total: max(0, v.Total), Final: v.Counts.Sum(), At: time.Now().UTC(),
-		Waits: waitsParked(v), Why: why, Finish: v.Expected}, nil
+		Waits: waits, Why: why, Finish: v.Expected}, nil
 }
 
 // parked reports whether a verification waits in the ledger until its next work is due.
 func parked(v ledger.Verification) bool {
 	return v.State() == ledger.WaitingReceivers && v.ParkedUntil.After(time.Now())
-}
-
-// waitsParked returns what the addresses of a parked verification wait for, as far as the ledger knows.
-func waitsParked(v ledger.Verification) []inspect.Wait {
-	if !parked(v) {
-		return []inspect.Wait{}
-	}
-	return []inspect.Wait{{Addresses: int(v.Left()), For: inspect.ForRetry, Until: v.ParkedUntil}}
 }
 
 // whyNobody says why no node works on a verification.
@@ -314,7 +307,6 @@ func behind(v ledger.Verification) string {
 	return fmt.Sprintf("; if its node stays unreachable, another one takes it at %s", moment(v.LeasedUntil))
 }
 
-// over says how a verification ended.
 func over(v ledger.Verification) string {
 	c := v.Counts
 	text := fmt.Sprintf("it ended at %s, and nothing waits: %d valid, %d invalid, %d catch-all, "+
@@ -414,8 +406,8 @@ func newCaseView(c smtpevidence.Case) *CaseView {
 	if accepts, known := c.Behaviour.CatchAll(); known {
 		v.Behaviour.Accepts = &accepts
 	}
-	if first, last := api.Time(c.Behaviour.First), api.Time(c.Behaviour.Last); !c.Behaviour.First.IsZero() {
-		v.Behaviour.First, v.Behaviour.Last = &first, &last
+	if !c.Behaviour.First.IsZero() {
+		v.Behaviour.First, v.Behaviour.Last = new(api.Time(c.Behaviour.First)), new(api.Time(c.Behaviour.Last))
 	}
 	return v
 }

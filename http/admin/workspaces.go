@@ -121,7 +121,6 @@ type CorrectionCall struct {
 	Keep    bool   `json:"keep_account,omitempty"` // leave the workspace's account as it is
 }
 
-// addRoutes adds the calls about workspaces, their keys, credits and limits.
 func (d workspaceOps) addRoutes(add addCall) {
 	type named struct {
 		Name string `json:"name"`
@@ -363,7 +362,6 @@ func (d workspaceOps) Audit(ctx context.Context) (ledger.AuditReport, error) {
 	return report, nil
 }
 
-// correct corrects an audit's findings about one subject.
 func (d workspaceOps) correct(ctx context.Context, in CorrectionCall) (c ledger.Correction, err error) {
 	if err := errors.Join(named("subject", in.Subject, 1), named("reason", in.Reason, 1)); err != nil {
 		return c, err

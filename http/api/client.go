@@ -241,7 +241,6 @@ func retryAfter(header http.Header, otherwise time.Duration) time.Duration {
 // backoff is the wait after a try without an answer: 250 ms, doubled up to 16 s.
 func backoff(try int) time.Duration { return 250 * time.Millisecond << min(try, 6) }
 
-// sleep waits; if ctx ends first it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

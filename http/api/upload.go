@@ -22,7 +22,6 @@ import (
 // about two minutes, longer than a restart of a node.
 const uploadTriesMax = 14
 
-// uploadStep is the storage URL's answer to one request.
 type uploadStep struct {
 	done  bool          // all bytes are durable
 	next  int64         // otherwise the first missing byte; -1: unknown, ask
@@ -73,7 +72,6 @@ func (c *Client) Upload(ctx context.Context, target string, file io.ReaderAt, si
 	}
 }
 
-// putRange sends one request to the storage URL and reads the answer.
 func (c *Client) putRange(ctx context.Context, target string, body io.Reader, contentRange string) uploadStep {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, target, body)
 	if err != nil {
@@ -127,7 +125,6 @@ func nextByte(header string) (int64, error) {
 	return n + 1, nil
 }
 
-// countedReader reports how far it was read.
 type countedReader struct {
 	from  *io.SectionReader
 	count int64

@@ -34,7 +34,6 @@ type request struct {
 
 func (r *request) workspace() uuid.UUID { return r.member.Workspace }
 
-// base is the path of its pages.
 func (r *request) base() string { return "/w/" + r.member.Workspace.String() }
 
 // tenant is the owner of a request: the workspace, or the user outside of one.
@@ -45,7 +44,6 @@ func (r *request) tenant() uuid.UUID {
 	return r.member.Workspace
 }
 
-// may reports whether the member's role suffices.
 func (r *request) may(role ledger.Role) bool { return r.member.Role.Allows(role) }
 
 // handler answers a request, or returns why it can't: see Dashboard.refuse.
@@ -106,7 +104,6 @@ func (d *Dashboard) check(w http.ResponseWriter, r *request, to route) error {
 	return nil
 }
 
-// identify finds the session.
 func (d *Dashboard) identify(w http.ResponseWriter, r *request, to route) error {
 	ctx, cookie := ledger.WithTenant(r.Context(), ledger.Strangers), cookieOf(r.Request)
 	in, err := d.signin.Session(ctx, cookie)
@@ -220,7 +217,6 @@ func localPath(text string) string {
 	return text
 }
 
-// route is one path and method.
 type route struct {
 	pattern string
 	session bool        // for who is signed in, as every route with a role is
@@ -229,7 +225,7 @@ type route struct {
 	handle  handler
 }
 
-// routes is every route. The comment of its function says what it does.
+// routes is every route.
 var routes = []route{
 	{pattern: "GET /{$}", handle: home},
 	{pattern: "GET /assets/{name}", handle: asset},
@@ -330,7 +326,6 @@ var menu = []struct {
 // Upload reports whether the member may upload.
 func (f *frame) Upload() bool { return f.Member != nil && f.Member.Role.Allows(ledger.Member) }
 
-// render answers with a whole page.
 func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, status int, name string, f *frame) {
 	if f.Secret {
 		w.Header().Set("Referrer-Policy", "no-referrer")
@@ -367,7 +362,6 @@ func (d *Dashboard) show(w http.ResponseWriter, r *request, status int, name str
 	return nil
 }
 
-// seeOther redirects, for a handler that ends so.
 func seeOther(w http.ResponseWriter, r *request, to string) error {
 	http.Redirect(w, r.Request, to, http.StatusSeeOther)
 	return nil

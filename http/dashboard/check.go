@@ -22,12 +22,10 @@ type checkView struct {
 	Dev     string
 }
 
-// checkForm answers GET /w/{ws}/check.
 func checkForm(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.showCheck(w, r, http.StatusOK, checkView{})
 }
 
-// showCheck answers with the form and its result.
 func (d *Dashboard) showCheck(w http.ResponseWriter, r *request, status int, v checkView) error {
 	v.Path, v.Form, v.Dev = r.base()+"/check", uuid.NewString(), d.devNote()
 	return d.show(w, r, status, "check", titled("Check one", "check", v))
@@ -91,7 +89,6 @@ func (d *Dashboard) panel(r *request, onDrop bool) panelView {
 	return panelView{Base: "/w/" + id, Workspace: id, MaxBytes: d.o.MaxFileBytes, OnDrop: onDrop}
 }
 
-// uploadView is the page to upload a file.
 type uploadView struct {
 	Panel   panelView
 	MaxRows int64
@@ -99,7 +96,6 @@ type uploadView struct {
 	Dev     string // a note about the simulated receivers of a developer's node; "" for others
 }
 
-// uploadForm answers GET /w/{ws}/upload.
 func uploadForm(d *Dashboard, w http.ResponseWriter, r *request) error {
 	f := titled("Upload a CSV", "upload", uploadView{Panel: d.panel(r, false), MaxRows: d.o.MaxRows,
 		Curl: curlOf(d.o.PublicURL()), Dev: d.devNote()})

@@ -100,7 +100,6 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.Serve(w, r, page.ID)
 }
 
-// guide answers GET /docs and GET /docs/{page}.
 func guide(d *Dashboard, w http.ResponseWriter, r *request) error {
 	page, err := web.Guide(r.PathValue("page"))
 	if err != nil {
@@ -109,14 +108,12 @@ func guide(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.show(w, r, http.StatusOK, "guide", titled(page.Title, "", page))
 }
 
-// status answers GET /status.
 func status(d *Dashboard, w http.ResponseWriter, r *request) error {
 	_, err := d.o.Book.History(strangers(r), ledger.HistoryQuery{Limit: 1}) // of no workspace
 	return d.show(w, r, http.StatusOK, "status", titled("Status", "", web.Status{Ledger: err == nil,
 		Checks: d.o.Checks()}))
 }
 
-// asset answers GET /assets/{name}.
 func asset(d *Dashboard, w http.ResponseWriter, r *request) error {
 	d.Asset(w, r.Request)
 	return nil
@@ -209,7 +206,6 @@ func keepsCookies(public string) bool {
 // failure is an error page: what happened and what to do.
 type failure = web.Failure
 
-// fail answers with an error page.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	d.render(w, r, f.Status, "error", &frame{Frame: web.Frame{Title: f.Title, Reload: f.Announce(w, r)}, Body: f})
 }
@@ -274,7 +270,6 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, p *httpd.Pag
 	d.fail(w, r, f)
 }
 
-// secondsUntil is a Retry-After.
 func secondsUntil(until, now time.Time) int { return max(1, int(until.Sub(now).Seconds()+0.999)) }
 
 // The ways to sign in and their results: the values of the labels.
@@ -285,7 +280,6 @@ var (
 
 type signIns struct{ counts *prometheus.CounterVec }
 
-// newSignIns registers the counter.
 func newSignIns(r prometheus.Registerer) (signIns, error) {
 	s := signIns{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_sign_ins_total",
 		Help: "Sign-ins to the pages, by way (password, code after it, link, provider) and result (done, code_wanted: goes on " +

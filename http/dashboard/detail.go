@@ -19,7 +19,6 @@ import (
 	"rollcall/smtp/flags"
 )
 
-// detailView is the page of one verification.
 type detailView struct {
 	Name            string
 	Base            string // its path
@@ -47,7 +46,6 @@ func ofVerification(show func(*Dashboard, http.ResponseWriter, *request, ledger.
 	}
 }
 
-// detail answers GET /w/{ws}/verifications/{id}.
 func detail(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	live, _, err := d.liveViewOf(r, v)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 // labelMax bounds the label of a key, in bytes.
 const labelMax = 200
 
-// keysView is the page of the API keys.
 type keysView struct {
 	Base    string
 	Keys    []keyView
@@ -39,12 +38,10 @@ func (k keyView) Name() string { return web.KeyName(k.Key) }
 
 func keysPath(r *request) string { return r.base() + "/keys" }
 
-// showKeys answers GET /w/{ws}/keys.
 func showKeys(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.showKeys(w, r, http.StatusOK, keysView{})
 }
 
-// showKeys answers with the page of the keys and the result of a form.
 func (d *Dashboard) showKeys(w http.ResponseWriter, r *request, status int, v keysView) error {
 	found, err := d.o.Book.Keys(r.Context(), r.workspace())
 	var who namer
@@ -101,7 +98,6 @@ func makeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-// keyOfPath finds the key that a path names.
 func keyOfPath(book Book, r *request) (keyView, error) {
 	k, err := book.KeyByID(r.Context(), r.PathValue("key"))
 	switch {
@@ -141,7 +137,6 @@ func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, keysPath(r))
 }
 
-// namer names the actors of the ledger for people.
 type namer map[string]string
 
 // of names an actor; "" for nobody.

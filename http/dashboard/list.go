@@ -48,7 +48,6 @@ type choice struct {
 	Chosen     bool
 }
 
-// rowView is one verification of the list.
 type rowView struct {
 	Name     string
 	Link     string
@@ -96,7 +95,6 @@ func missing(book Book, r *request, found []ledger.Verification) (string, error)
 	return "A verification is waiting for credits. It needs " + amounts + " It continues by itself once there are enough.", nil
 }
 
-// unfinished says how many verifications of a page aren't done.
 func unfinished(list []ledger.Verification) string {
 	open := 0
 	for _, v := range list {
@@ -125,7 +123,6 @@ curl -X PUT -H "Content-Type: text/csv" --data-binary @contacts.csv "the upload.
 // exampleFile is a file to try. Its domains are reserved (RFC 2606).
 const exampleFile = "email\nanna@example.com\nben@example.org\ninfo@example.net\n"
 
-// example answers GET /w/{ws}/example.csv.
 func example(_ *Dashboard, w http.ResponseWriter, _ *request) error {
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	w.Header().Set("Content-Disposition", `attachment; filename="example.csv"`)
@@ -133,7 +130,6 @@ func example(_ *Dashboard, w http.ResponseWriter, _ *request) error {
 	return nil
 }
 
-// list answers GET /w/{ws}.
 func list(d *Dashboard, w http.ResponseWriter, r *request) error {
 	query := r.URL.Query()
 	kind, state := ledger.Kind(query.Get("kind")), query.Get("state")
@@ -251,7 +247,6 @@ func openCursor(text string) (*ledger.Position, bool) {
 	return &ledger.Position{Created: time.Unix(0, nanos), ID: parsed}, ok
 }
 
-// rowOf shows a verification in the list.
 func rowOf(base string, v ledger.Verification) rowView {
 	row := rowView{Name: nameOf(v), Link: base + "/verifications/" + v.ID.String(), State: stateOf(v), Created: v.Created,
 		Outcomes: slices.DeleteFunc(outcomesOf(v), func(o outcome) bool { return o.Count == 0 })}

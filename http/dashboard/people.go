@@ -260,10 +260,8 @@ type logLine struct {
 	What string
 }
 
-// logRows is how many lines a page of the log has.
 const logRows = 100
 
-// showLog answers GET /w/{ws}/log.
 func showLog(d *Dashboard, w http.ResponseWriter, r *request) error {
 	after, ok := openCursor(r.URL.Query().Get("after"))
 	if !ok {
@@ -326,7 +324,6 @@ const (
 	newestRows = 10
 )
 
-// registerView is the results of a verification, newest first.
 type registerView struct {
 	Base     string
 	Name     string
@@ -380,7 +377,6 @@ func showResults(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verif
 	return d.showRegister(w, r, http.StatusOK, show)
 }
 
-// allReasons are the reasons that a result can have.
 func allReasons() (all []smtp.Reason) {
 	for reason := smtp.ReasonNone + 1; reason.Known(); reason++ {
 		all = append(all, reason)
@@ -427,7 +423,6 @@ func recentPlace(text string) (*ledger.RecentPlace, bool) {
 	return &ledger.RecentPlace{Settlement: s, Row: n}, errS == nil && errR == nil
 }
 
-// breakdownView is the outcomes of a verification by reason and domain.
 type breakdownView struct {
 	Base, Name string
 	Total      int64
@@ -486,7 +481,6 @@ func (b *breakdowns) read(ctx context.Context, book Book, v ledger.Verification)
 	return read, err
 }
 
-// showBreakdown answers GET /w/{ws}/verifications/{id}/reasons.
 func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	found, err := ledger.Breakdown{}, error(ledger.ErrResultsExpired)
 	if v.Status.Final() {

@@ -49,7 +49,6 @@ func (d *Dashboard) providerName() string {
 	return d.o.Provider.Name
 }
 
-// startProvider answers GET /oidc/start.
 func startProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.visit(w, r, signin.Visit{Next: localPath(r.URL.Query().Get("next"))})
 }
@@ -76,7 +75,6 @@ func unbindProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-// visit sends a browser to the provider.
 func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) error {
 	if d.provider == nil {
 		return web.Nothing
@@ -101,7 +99,6 @@ func (d *Dashboard) visit(w http.ResponseWriter, r *request, v signin.Visit) err
 	return seeOther(w, r, to)
 }
 
-// backFromProvider answers GET /oidc/back.
 func backFromProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if d.provider == nil {
 		return web.Nothing
@@ -134,7 +131,6 @@ func backFromProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-// chooseView is the page on which a new user chooses among invitations.
 type chooseView struct {
 	Step, Next  string
 	Problem     string
@@ -180,7 +176,6 @@ func choose(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-// dropVisit deletes the visit's cookie.
 func dropVisit(w http.ResponseWriter) {
 	web.SetCookie(w, visitCookie, "", -1, http.SameSiteLaxMode)
 }

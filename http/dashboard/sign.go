@@ -45,7 +45,6 @@ func home(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-// showSignIn answers GET /sign-in.
 func showSignIn(d *Dashboard, w http.ResponseWriter, r *request) error {
 	next := localPath(r.URL.Query().Get("next"))
 	if _, err := d.signin.Session(strangers(r), cookieOf(r.Request)); err == nil {
@@ -65,7 +64,6 @@ func (d *Dashboard) signInForm(w http.ResponseWriter, r *request, status int, v 
 	return d.show(w, r, status, "sign-in", titled("Sign in", "", v))
 }
 
-// signInNow answers POST /sign-in.
 func signInNow(d *Dashboard, w http.ResponseWriter, r *request) error {
 	v := signInView{Email: web.Text(r.Request, "email"), Next: localPath(r.PostFormValue("next"))}
 	if !keepsCookies(d.o.PublicURL()) {
@@ -222,7 +220,6 @@ func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) error
 		Next: "Ask the person who gave it to you for a new one.", Link: "/sign-in", Label: "Sign in"}
 }
 
-// acceptLink answers POST /link/{token}.
 func acceptLink(d *Dashboard, w http.ResponseWriter, r *request) error {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	form, ok := web.ID(r.PostFormValue("form"))
@@ -266,7 +263,6 @@ func acceptLink(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, to)
 }
 
-// joinNow accepts an invitation for the signed-in user.
 func joinNow(d *Dashboard, w http.ResponseWriter, r *request, link signin.Token) error {
 	in, err := signin.SessionNow(strangers(r), d.signin, cookieOf(r.Request))
 	var workspace uuid.UUID

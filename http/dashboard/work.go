@@ -17,7 +17,6 @@ import (
 	"rollcall/smtp"
 )
 
-// stateOf returns the state of a verification for people.
 func stateOf(v ledger.Verification) web.State {
 	if v.Kind == ledger.Single {
 		if s, ok := singleStates[v.Status]; ok {
@@ -249,7 +248,6 @@ func (d *Dashboard) waits(ctx context.Context, v ledger.Verification) []waitLine
 	return d.waiting.get(ctx, v.ID)
 }
 
-// waitsShown bounds the lines of what addresses wait for.
 const waitsShown = 4
 
 type waitLine struct {
@@ -258,7 +256,6 @@ type waitLine struct {
 	Next      string // when the first of them goes on; "": unknown, or now
 }
 
-// linesOf describes what addresses wait for.
 func linesOf(waits []waiting.Wait, now time.Time) []waitLine {
 	var lines []waitLine
 	for _, one := range waits {
@@ -296,7 +293,6 @@ var deferred = map[string]string{
 	smtp.Intercepted.String():         "doesn't answer: somebody else does in its place",
 }
 
-// waitWords describes what addresses wait for.
 func waitWords(w waiting.Wait) string {
 	at := ""
 	if w.Receiver != "" {
@@ -325,10 +321,8 @@ func waitWords(w waiting.Wait) string {
 	return "for their outcomes to be saved"
 }
 
-// movesShown is how many moves a page of the statement has.
 const movesShown = 50
 
-// creditsView is the statement of a workspace.
 type creditsView struct {
 	Balance ledger.Balance
 	Days    []ledger.DaySpent
@@ -345,7 +339,6 @@ type moveView struct {
 	Granted, Held, Charged, GivenBack ledger.Credits
 }
 
-// showCredits answers GET /w/{ws}/credits.
 func showCredits(d *Dashboard, w http.ResponseWriter, r *request) error {
 	after, ok := openCursor(r.URL.Query().Get("after"))
 	if !ok {

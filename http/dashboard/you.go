@@ -14,7 +14,6 @@ import (
 	"rollcall/ledger"
 )
 
-// youView is the user's own page.
 type youView struct {
 	Memberships []ledger.Membership
 	Sessions    []sessionView
@@ -43,7 +42,6 @@ type sessionView struct {
 	This    bool
 }
 
-// you answers GET /you.
 func you(d *Dashboard, w http.ResponseWriter, r *request) error {
 	done := map[string]string{
 		"password":     "Your password was changed. You were signed out everywhere else.",
@@ -79,7 +77,6 @@ func (d *Dashboard) boundTo(u ledger.User) bool {
 	return d.o.Provider != nil && strings.HasPrefix(u.OIDC, ledger.Identity(d.o.Provider.Issuer, ""))
 }
 
-// changePassword answers POST /you/password.
 func changePassword(d *Dashboard, w http.ResponseWriter, r *request) error {
 	token, err := d.signin.ChangePassword(strangers(r), r.in, r.PostFormValue("old"), r.PostFormValue("password"),
 		r.PostFormValue("code"), browserOf(r))
@@ -120,7 +117,6 @@ func endSessions(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, "/you?done=session")
 }
 
-// setColours answers POST /you/colours.
 func setColours(d *Dashboard, w http.ResponseWriter, r *request) error {
 	web.SetColours(w, r.Request, "/you")
 	return nil
@@ -132,7 +128,6 @@ var browserNames = []struct{ mark, name string }{
 	{"Chrome/", "Chrome"}, {"Safari/", "Safari"}, {"curl/", "curl"},
 }
 
-// systemNames are the names of systems in User-Agents.
 var systemNames = []struct{ mark, name string }{
 	{"Windows", "Windows"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Android", "Android"}, {"Mac OS X", "macOS"},
 	{"Linux", "Linux"},
@@ -167,7 +162,6 @@ func (d *Dashboard) codeForm(w http.ResponseWriter, r *request, status int, v co
 	return d.show(w, r, status, "code", titled("Enter a code", "", v))
 }
 
-// giveCode answers POST /sign-in/code.
 func giveCode(d *Dashboard, w http.ResponseWriter, r *request) error {
 	next := localPath(r.PostFormValue("next"))
 	if !keepsCookies(d.o.PublicURL()) {
@@ -184,7 +178,6 @@ func giveCode(d *Dashboard, w http.ResponseWriter, r *request) error {
 	return d.signedIn(w, r, token, err, signInView{Next: next})
 }
 
-// codesView is the page about two-step sign-in.
 type codesView struct {
 	Setup    signin.CodeSetup
 	Width    int
@@ -196,7 +189,6 @@ type codesView struct {
 	Problem  string
 }
 
-// codes answers GET /you/codes.
 func codes(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if r.in.User.TOTP != "" || !signin.HasPassword(r.in.User) {
 		return seeOther(w, r, "/you")

@@ -11,13 +11,11 @@ import (
 	"rollcall/http/api"
 )
 
-// refusal is one row of the table of issue codes.
 type refusal struct {
 	status  int
 	message string // what the client should do, in one sentence
 }
 
-// refusals is the table of every issue code of a request.
 var refusals = map[api.Code]refusal{
 	api.BadRequest:      {400, "The request is not well-formed HTTP."},
 	api.RequestTimeout:  {408, "The request did not arrive in time."},

@@ -288,7 +288,6 @@ func (c *Conn) Cut() {
 	c.listener.forget(c)
 }
 
-// refuse answers a refused connection, and ends it.
 func (c *Conn) refuse(reason string) {
 	_ = c.SetDeadline(time.Now().Add(c.listener.options.Linger)) // a handshake reads too
 	_, _ = io.WriteString(c.Conn, c.listener.options.Answer(reason))
@@ -481,7 +480,6 @@ type Pair struct {
 	now               atomic.Pointer[loaded]
 }
 
-// loaded is the content of the files.
 type loaded struct {
 	certificate tls.Certificate
 	from, to    time.Time // in which the whole chain is valid

@@ -16,7 +16,6 @@ import (
 	"rollcall/ledger/tracing"
 )
 
-// methods are the methods of the storage URL.
 const methods = "PUT, OPTIONS"
 
 // retryAfter is the wait, in seconds, after a storage fault or during a drain.
@@ -173,5 +172,4 @@ func rawHas(ctx *fasthttp.RequestCtx, name string) bool {
 	return false
 }
 
-// crowded is the storage URL's answer to a refused connection.
 func crowded(string) string { return listen.RefusalText(api.RateLimited, listen.Jitter(1, 9)) }

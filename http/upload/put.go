@@ -70,7 +70,6 @@ var (
 	errDraining     = errors.New("upload: the node is stopping, continue elsewhere") // what arrived is durable
 )
 
-// decide decides by the present session.
 func (p *put) decide(token string) (Decision, error) {
 	id, known := p.s.o.Tokens.Parse(token)
 	if !known {
@@ -127,7 +126,6 @@ func (p *put) look() (Decision, error) {
 	return After(sessionOf(p.state)), err
 }
 
-// ask asks the ledger for the state of the session.
 func (p *put) ask(question func(context.Context, uuid.UUID) (ledger.Upload, error)) error {
 	call, cancel := p.s.call(p.ctx)
 	defer cancel()
@@ -178,7 +176,6 @@ var refusals = map[error]api.Code{
 	ErrTooLarge:       api.UploadTooLarge,
 }
 
-// refuse writes one of the refusals of a session.
 func (p *put) refuse(err error) {
 	if errors.Is(err, ErrLengthRequired) {
 		listen.CloseAfter(p.ctx)
@@ -275,7 +272,6 @@ func (p *put) accept(n int64) {
 	p.store -= n
 }
 
-// flush makes the pending bytes durable.
 func (p *put) flush() error {
 	if len(p.pending) == 0 {
 		return nil

@@ -245,7 +245,6 @@ var (
 	ErrTooLarge = errors.New("upload: the body is longer than the declared length")
 )
 
-// metrics are the metrics of the storage listener.
 type metrics struct {
 	requests  *prometheus.CounterVec // label status: the HTTP status
 	bytes     prometheus.Counter

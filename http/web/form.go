@@ -95,7 +95,6 @@ func input(name, label string, value any, attributes string, hint ...string) tem
 		template.HTMLEscapeString(label), id, name, all, below))
 }
 
-// hidden is a hidden field of a form.
 func hidden(name string, value any) template.HTML {
 	return template.HTML(fmt.Sprintf(`<input type="hidden" name=%q value="%s">`, name,
 		template.HTMLEscapeString(fmt.Sprint(value))))

@@ -193,7 +193,6 @@ type State struct{ Word, Mark, Class, Sentence string }
 // StateOf is a state.
 func StateOf(word, mark, class, sentence string) State { return State{word, mark, class, sentence} }
 
-// formats are the functions of all templates.
 var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, whole any) string {
 	return Share(reflect.ValueOf(part).Int(), reflect.ValueOf(whole).Int())
 }, "plural": func(n any, unit string) string {

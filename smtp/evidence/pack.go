@@ -263,7 +263,6 @@ func Unpack(packed []byte, yield func(Entry) error) error {
 	return nil
 }
 
-// unpacker reads the stored form.
 type unpacker struct {
 	in         reader
 	texts      []string

@@ -75,7 +75,6 @@ func readList(name string) (l List, err error) {
 	return l, nil
 }
 
-// book is the lists, indexed.
 type book struct {
 	role      map[string]bool
 	lengths   [256]uint64      // of role, by first and last letter: a bit for each length

@@ -126,7 +126,6 @@ func addresses(ctx context.Context, r Resolver, name string) ([]netip.Addr, erro
 	return out, failed
 }
 
-// addrOf returns the address in a record.
 func addrOf(rr dns.RR) (netip.Addr, bool) {
 	var ip net.IP
 	switch rr := rr.(type) {

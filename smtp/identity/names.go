@@ -299,7 +299,6 @@ var (
 	notListed   = netip.MustParseAddr("127.0.0.1")          // RFC 5782 §5: never an entry
 )
 
-// askList asks one list about one address.
 func askList(ctx context.Context, r Resolver, list string, a netip.Addr) listed {
 	records, err := r.Ask(ctx, listName(a, list), dns.TypeA)
 	if err != nil {

@@ -25,7 +25,6 @@ var (
 	insideV6 = netip.MustParseAddr("64:ff9b::7f00:1")
 )
 
-// answer is the DNS answer to one question.
 type answer struct {
 	rcode   int
 	records []dns.RR
@@ -34,7 +33,6 @@ type answer struct {
 	zone    string // whose SOA is in a negative answer
 }
 
-// serveDNS answers one question.
 func (l *Lab) serveDNS(w dns.ResponseWriter, q *dns.Msg) {
 	m := new(dns.Msg)
 	if len(q.Question) != 1 || q.Opcode != dns.OpcodeQuery || q.Question[0].Qclass != dns.ClassINET {

@@ -83,7 +83,6 @@ type Event struct {
 // zonesMax bounds the zones that DNS counts separately; guess, twice the domains of the largest run.
 const zonesMax = 2_000_000
 
-// manners collects the sheet.
 type manners struct {
 	options Options
 	seed    maphash.Seed
@@ -184,7 +183,6 @@ func (m *manners) event(e Event) {
 	m.events = append(m.events, e)
 }
 
-// trip counts an action of a guard.
 func (m *manners) trip(g Guard) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

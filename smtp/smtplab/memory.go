@@ -125,7 +125,6 @@ func (m *memory) clientOf(key string) *client {
 	return c
 }
 
-// greylistRule is how a receiver greylists.
 type greylistRule struct {
 	wait   time.Duration
 	early  bool // a client that comes too early waits again

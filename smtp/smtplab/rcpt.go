@@ -146,7 +146,6 @@ func (s *session) limits(now time.Time) (reply *phrase, end bool) {
 	return nil, false
 }
 
-// greylist reports whether the address is deferred.
 func (s *session) greylist(address []byte, now time.Time) (reply *phrase, wait time.Duration) {
 	memory := &s.host.receiver.memory
 	if s.p.PerVisit {

@@ -105,7 +105,6 @@ func (l *link) abort() {
 // errEnd ends a session without another reply.
 var errEnd = errors.New("session ended")
 
-// run is the whole conversation.
 func (s *session) run() {
 	now := time.Now()
 	v := s.host.receiver.memory.enter(s, now)
@@ -146,7 +145,6 @@ func (s *session) event(kind, address string, code int) {
 	})
 }
 
-// greet sends the greeting, or its replacement.
 func (s *session) greet(refused bool) error {
 	if err := s.greetDelay(); err != nil {
 		return err
@@ -197,7 +195,6 @@ func (s *session) greetDelay() error {
 	return err
 }
 
-// turn reads one command and answers it.
 func (s *session) turn() error {
 	ahead := s.link.in.Buffered() > 0
 	if ahead && !s.p.Pipelining {

@@ -103,7 +103,6 @@ func (s *session) inside() error {
 	return s.breakNow()
 }
 
-// tlsConfig returns the receiver's TLS configuration.
 func tlsConfig(mode TLS, host string) (*tls.Config, error) {
 	config := &tls.Config{}
 	var certificate tls.Certificate

@@ -277,7 +277,6 @@ func (p *Pace) passed(sent, now time.Time) {
 	}
 }
 
-// rose notes a raise of the pace.
 func rose(p *Pace, now time.Time) {
 	if p.rate >= p.ceiling {
 		p.enter(PhaseFull, now, fmt.Sprintf("no sign of a limit below the whole allowance of %s", perSecond(p.ceiling)))
@@ -332,7 +331,6 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	return p.suspect(now)
 }
 
-// add notes a first try.
 func add(p *Pace, t *Try) {
 	p.firsts.add(t)
 	p.later.tried()
@@ -786,7 +784,6 @@ func perSecond(r float64) string {
 	return fmt.Sprintf("%.3g/h", r*3600)
 }
 
-// later is the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

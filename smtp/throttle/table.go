@@ -336,7 +336,6 @@ func (l *layers) apply(name string, a Limits) Limits {
 	return a
 }
 
-// has reports whether a name has rules.
 func (l *layers) has(name string) bool { return len(l.named[name]) > 0 }
 
 // hasOwn reports whether a rule of this service names a mail domain; built-in rules go by host names.

@@ -158,7 +158,6 @@ func (k *replyKind) transientChance() float64 {
 // isTransient reports whether such replies were shown not to be about their address.
 func (k *replyKind) isTransient() bool { return k.passed >= 2 && k.transientChance() >= surelyOurs }
 
-// add notes a first try.
 func (f *firsts) add(t *Try) {
 	if f.list == nil {
 		if t.Result == Answered {
@@ -270,7 +269,6 @@ func (f *firsts) badSince(now time.Time) time.Time {
 // nth returns the nth newest first try, from 0.
 func (f *firsts) nth(i int) *kept { return &f.list[(f.next-1-i+2*firstsKept)%firstsKept] }
 
-// newest returns the newest.
 func (f *firsts) newest() *kept { return f.nth(0) }
 
 // newestKind returns the kind of the newest reply; "": it was good.
@@ -352,7 +350,6 @@ type transients struct {
 // transientTries is the number of first tries that the share is taken over.
 const transientTries = 300
 
-// tried counts a first try.
 func (t *transients) tried() {
 	t.tries++
 	t.share -= t.share / float64(min(t.tries, transientTries))

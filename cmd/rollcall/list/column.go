@@ -13,7 +13,6 @@ import (
 // rowsLooked is how many rows are examined to find the column of the addresses.
 const rowsLooked = 200
 
-// errEnough ends a walk after the first rows.
 var errEnough = errors.New("enough rows")
 
 // findColumn finds the column of the addresses by the user's option, by its heading, or by its content.
@@ -99,7 +98,6 @@ func (l *List) takeColumn(wanted string, rows []row) error {
 	return fmt.Errorf("%s has no column %q: its columns are %s", l.Name, wanted, l.columnNames(rows))
 }
 
-// columnsShown bounds how many columns an error names.
 const columnsShown = 20
 
 // columnNames lists the columns by the cells of their first row.

@@ -20,7 +20,6 @@ const (
 	inMemoryMax = 64 << 20
 )
 
-// row is a record of a list.
 type row struct {
 	number int64 // as an editor or a spreadsheet counts
 	cells  []string
@@ -113,7 +112,6 @@ func (l *List) eachOfWorkbook(visit func(row) error) (err error) {
 	return nil
 }
 
-// errStopped ends a walk when its visitor returns false.
 var errStopped = errors.New("stopped")
 
 // Walk checks each row as the service will: it calls address for each row with a good address, and defect for each

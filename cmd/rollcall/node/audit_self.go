@@ -81,7 +81,6 @@ func (s *selfAudit) run(ctx context.Context) {
 	}
 }
 
-// once audits the ledger and logs the result.
 func (s *selfAudit) once(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.every, auditWithin))
 	defer cancel()

@@ -66,7 +66,6 @@ func (n *Node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 	return n.startAdmin(ctx, c, book, o)
 }
 
-// startStorage starts the listener of the storage URL.
 func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (*upload.Tokens,
 	error) {
 	secret, err := book.Secret(ctx, "upload-url", 32)
@@ -104,7 +103,6 @@ func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	return tokens, nil
 }
 
-// startAPI starts the listener of the customer API.
 func (n *Node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions,
 	tokens *upload.Tokens) error {
 	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
@@ -135,7 +133,6 @@ func (n *Node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Sto
 	return nil
 }
 
-// startAdmin starts the operator's listener.
 func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) error {
 	settings, unfollow, err := o.certs.follow(ctx, "admin", c.Admin.TLSCert, c.Admin.TLSKey)
 	if err != nil {
@@ -170,7 +167,6 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 	return nil
 }
 
-// apiOptions returns the API's options from the configuration.
 func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(uuid.UUID) string) httpd.Options {
 	limits := httpd.DefaultLimits()
 	limits.Reads = httpd.Rate{PerSecond: float64(c.HTTP.ReadsPerSecond), Burst: c.HTTP.Burst}
@@ -226,10 +222,8 @@ func listenError(section, listen string, err error) error {
 		section, listen, err)
 }
 
-// certificatesEvery is how often the files of certificates are checked.
 const certificatesEvery = time.Second
 
-// certificates are those of a node's listeners.
 type certificates struct {
 	log  *slog.Logger
 	ends *prometheus.GaugeVec
@@ -279,7 +273,6 @@ func (c *certificates) follow(ctx context.Context, listener, certFile, keyFile s
 	}), nil
 }
 
-// look loads the files again when one of them has changed.
 func (c *certificates) look(listener string, pair *listen.Pair, watched []*config.FileWatch) {
 	changed := false
 	for _, w := range watched {
@@ -307,7 +300,6 @@ func (c *certificates) took(listener string, pair *listen.Pair) {
 	}
 }
 
-// addPages makes the API's listener serve the pages, if they are enabled.
 func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Store, public *httpd.Options) error {
 	if !c.Dashboard.Enabled {
 		return nil

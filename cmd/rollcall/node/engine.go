@@ -259,7 +259,6 @@ func sessionSlots() int {
 	return min(SessionsMax, max(64, (int(limit.Cur)-descriptorsKept)/2))
 }
 
-// workOptions are the options of the dispatcher and everything below it.
 func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver, facts *domain.Facts,
 	o engineOptions) dispatcher.Options {
 	match := func(r mx.Route) string {
@@ -290,7 +289,6 @@ func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver,
 	}
 }
 
-// domainLoad counts the addresses that the domains of a node have at receivers.
 func domainLoad(r prometheus.Registerer, weight func(uuid.UUID) int) *domain.Load {
 	load := domain.NewLoad(weight)
 	process.NewGaugeFunc(r, "domain_addresses",
@@ -307,7 +305,6 @@ func durations(list []config.Duration) []time.Duration {
 	return out
 }
 
-// registerDNSMetrics registers the counts of DNS queries, which are read at each scrape.
 func registerDNSMetrics(r prometheus.Registerer, resolver *mx.Resolver) {
 	for _, c := range []struct {
 		name, help string

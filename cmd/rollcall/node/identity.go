@@ -92,17 +92,14 @@ func (s *selfCheck) unfit() string {
 	return s.watch.Report().Why()
 }
 
-// changed applies a new report.
 func (s *selfCheck) changed(r identity.Report) {
 	s.once.Do(func() { close(s.first) })
 	s.tell(r)
 	s.apply()
 }
 
-// apply tells the cluster whether this node may probe.
 func (s *selfCheck) apply() { s.node.SetIneligible(s.unfit()) }
 
-// tell logs a line when the node becomes fit or unfit.
 func (s *selfCheck) tell(r identity.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +122,6 @@ func (s *selfCheck) view() admin.Identity {
 	return i
 }
 
-// check checks everything now.
 func (s *selfCheck) check(ctx context.Context) (admin.Identity, error) {
 	report, err := s.watch.Again(ctx)
 	return admin.IdentityOf(report, s.enforced), err
@@ -270,7 +266,6 @@ func waysOut(c config.Config) ([]identity.Way, error) {
 	return out, nil
 }
 
-// readIfThere reads a file; nothing when there is none.
 func readIfThere(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -279,7 +274,6 @@ func readIfThere(path string) ([]byte, error) {
 	return text, err
 }
 
-// identityMetrics shows the last report.
 type identityMetrics struct{ watch *identity.Watch }
 
 var (

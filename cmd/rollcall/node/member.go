@@ -37,7 +37,6 @@ type workload struct {
 	left       atomic.Int64                          // addresses in work and not settled yet
 }
 
-// load returns this node's present work.
 func (w *workload) load() cluster.Load {
 	l := cluster.Load{Addresses: w.left.Load(), Receivers: w.receivers.Count()}
 	if d := w.dispatcher.Load(); d != nil {
@@ -46,7 +45,6 @@ func (w *workload) load() cluster.Load {
 	return l
 }
 
-// lookup returns what the open addresses of a verification on this node wait for.
 func (w *workload) lookup(id uuid.UUID) (inspect.Verification, bool) {
 	if d := w.dispatcher.Load(); d != nil {
 		return d.Lookup(id)
@@ -94,7 +92,6 @@ func nodeName(c config.Config) (string, error) {
 	return name, nil
 }
 
-// peersOf returns the cluster options of this configuration.
 func peersOf(c config.Config, book *sqlstore.Store, log *slog.Logger) (*cluster.Peers, error) {
 	p := &cluster.Peers{Book: book, Actors: c.Cluster.ActorListen, Advertise: c.Cluster.Advertise,
 		Gossip: gossip.Options{Cluster: c.Cluster.Name, Listen: c.Cluster.GossipListen,
@@ -130,7 +127,6 @@ func timingOf(g config.Gossip) gossip.Timing {
 	return t
 }
 
-// membersView shows operators the cluster of a node.
 type membersView struct {
 	cluster string
 	*cluster.Node

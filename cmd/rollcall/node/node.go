@@ -71,7 +71,6 @@ type Node struct {
 	stopErr  error
 }
 
-// stopper ends one part of a node.
 type stopper struct {
 	name string
 	stop func(ctx context.Context) error

@@ -23,7 +23,6 @@ const (
 	settingsWithin = 5 * time.Second
 )
 
-// settingsOptions is what a settingsFollower needs.
 type settingsOptions struct {
 	Read   func(ctx context.Context) (ledger.Settings, error)
 	Table  *throttle.Table  // gets the overrides
@@ -47,7 +46,6 @@ type settingsFollower struct {
 	failing bool
 }
 
-// read reads the ledger once and applies what has changed.
 func (f *settingsFollower) read(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, settingsWithin)
 	defer cancel()

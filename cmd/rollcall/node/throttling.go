@@ -63,7 +63,6 @@ func (n *Node) startThrottling(ctx context.Context, c config.Config, book *sqlst
 	return nil
 }
 
-// watchThrottle applies changes of the throttle file while the node runs.
 func (n *Node) watchThrottle(ctx context.Context, book ledger.Operators, log *slog.Logger) {
 	t := n.throttling
 	n.add("throttle", process.Background(ctx, func(ctx context.Context) {
@@ -181,7 +180,6 @@ func (n *Node) replayRecord(ctx context.Context, file, overrides []throttle.Rule
 	return out, nil
 }
 
-// throttleFileView shows operators the state of a node's throttle file.
 func throttleFileView(s config.ThrottleState) admin.ThrottleFile {
 	out := admin.ThrottleFile{File: s.File}
 	if s.Found {
@@ -221,7 +219,6 @@ func newThrottleMetrics(r prometheus.Registerer, table *throttle.Table) *throttl
 	return m
 }
 
-// file notes whether the throttle file is used.
 func (m *throttleMetrics) file(err error) {
 	if err != nil {
 		m.fileUsed.Set(0)
@@ -318,7 +315,6 @@ func (l *liveRules) follow(ctx context.Context, log *slog.Logger) {
 	})
 }
 
-// startRules loads the rules that judge replies and follows their file.
 func (n *Node) startRules(ctx context.Context, c config.Config, o Options) (err error) {
 	if n.rules, err = openRules(c.Verdict, n.Registry); err != nil {
 		return err

@@ -34,7 +34,6 @@ type Table struct {
 	Colours bool // states are coloured
 }
 
-// gridGap stands between two columns.
 const gridGap = 2
 
 // Add adds a row.

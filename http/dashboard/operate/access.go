@@ -11,7 +11,6 @@ import (
 	"rollcall/ledger"
 )
 
-// keyOf finds the key of a path.
 func (p *Pages) keyOf(r *request) (k keyView, workspace uuid.UUID, err error) {
 	if workspace, err = workspaceOf(r); err != nil {
 		return k, workspace, err
@@ -135,7 +134,6 @@ func setDisabled(disabled bool, done string) handler {
 	}
 }
 
-// route is one path and method.
 type route struct {
 	pattern string
 	open    bool // for everybody
@@ -170,7 +168,7 @@ func whole[V any](page, title string, read func(*Pages, *request) (V, error)) ha
 	}
 }
 
-// routes is every route. The comment of its function says what it does.
+// routes is every route.
 var routes = []route{
 	{pattern: "GET /sign-in", open: true, handle: signIn},
 	{pattern: "GET /link/{code}", open: true, handle: showLink},

@@ -17,7 +17,6 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// clusterView is the members and their states.
 type clusterView struct{ admin.Membership }
 
 // Serving is how many of them serve.
@@ -45,7 +44,6 @@ func (m memberView) Resumes() bool {
 	return m.State != admin.StateServing && m.State != admin.StateUnfit
 }
 
-// cluster answers GET /cluster.
 func cluster(p *Pages, w http.ResponseWriter, r *request) error {
 	found, err := p.service.Members(r.Context())
 	if err != nil {
@@ -69,7 +67,6 @@ func (p *Pages) find(r *request) (v memberView, err error) {
 		Link: "/cluster", Label: "To the cluster"}
 }
 
-// member answers GET /cluster/{node}.
 func member(p *Pages, w http.ResponseWriter, r *request) error {
 	m, err := p.find(r)
 	if err != nil {
@@ -107,7 +104,6 @@ func change(named bool, do func(*admin.Service, context.Context, string) (admin.
 	}
 }
 
-// sourcesEvery is how often the list of sources refreshes.
 const sourcesEvery = "5s"
 
 type sourcesView struct {
@@ -145,7 +141,6 @@ func changesOf(state string) []sourceChange {
 	return []sourceChange{pauseIt, drainIt}
 }
 
-// readSources asks all nodes for their sources.
 func (p *Pages) readSources(r *request) (sourcesView, error) {
 	found, silent, err := p.service.Sources(r.Context())
 	if err != nil {
@@ -171,7 +166,6 @@ func sourcePath(source, to string) string {
 
 type sourceForm struct{ Form, Source, To, For, Reason string }
 
-// changeSourceView asks before a source is changed.
 type changeSourceView struct {
 	In      sourceForm
 	Change  sourceChange
@@ -186,7 +180,6 @@ type changeSourceView struct {
 	Problem string
 }
 
-// askSource answers GET /sources/change.
 func askSource(p *Pages, w http.ResponseWriter, r *request) error {
 	q := r.URL.Query()
 	in := sourceForm{Form: uuid.NewString(), Source: q.Get("source"), To: q.Get("to")}

@@ -20,7 +20,6 @@ import (
 // twenty nodes with a source each have.
 const healthRows = 300
 
-// healthView is every node's report on its identity.
 type healthView struct {
 	Ledger bool // it answers
 	Nodes  []nodeHealth
@@ -125,7 +124,6 @@ type auditDone struct {
 	By     string
 }
 
-// auditView is the audits on the page Health.
 type auditView struct {
 	Running bool
 	Begun   time.Time
@@ -135,10 +133,8 @@ type auditView struct {
 	Say     string
 }
 
-// auditEvery is how often the page of a running audit refreshes.
 const auditEvery = "2s"
 
-// readAudit returns the state of the running audit and of the last one.
 func (p *Pages) readAudit(r *request) (auditView, error) {
 	a := &p.audits
 	a.mu.Lock()
@@ -215,10 +211,8 @@ func leaseRanOut(v ledger.Verification, now time.Time) bool {
 	return !v.LeasedUntil.After(now)
 }
 
-// logShown is how many lines a page of the log has.
 const logShown = 100
 
-// logView is a page of the operator log.
 type logView struct {
 	Lines []logLine
 	Pager web.Pager
@@ -230,7 +224,6 @@ type logLine struct {
 	On string
 }
 
-// showLog answers GET /log.
 func showLog(p *Pages, w http.ResponseWriter, r *request) error {
 	q := ledger.LogQuery{Limit: logShown}
 	if text := r.URL.Query().Get("before"); text != "" {

@@ -101,7 +101,6 @@ type request struct {
 	in session
 }
 
-// admit checks whether a request may use a route.
 func (p *Pages) admit(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked := &request{Request: r}
@@ -137,7 +136,6 @@ func (p *Pages) answer(w http.ResponseWriter, r *request, to route) {
 	}
 }
 
-// signedOut answers a request without a session.
 func (p *Pages) signedOut(w http.ResponseWriter, r *http.Request, to route) {
 	switch {
 	case to.part:
@@ -175,7 +173,6 @@ var menu = []web.Entry{{Key: "receivers", Link: "/", Word: "Receivers"},
 	{Key: "cluster", Link: "/cluster", Word: "Cluster"}, {Key: "workspaces", Link: "/workspaces", Word: "Workspaces"},
 	{Key: "health", Link: "/health", Word: "Health"}, {Key: "log", Link: "/log", Word: "Log"}}
 
-// unfit is a node that may not probe.
 type unfit struct{ Who, Why string }
 
 // unfit returns the nodes that may not probe, this one first, without asking others: what this node knows about them is
@@ -207,13 +204,11 @@ func (p *Pages) show(w http.ResponseWriter, r *request, status int, name string,
 	return nil
 }
 
-// seeOther redirects, for a handler that ends so.
 func seeOther(w http.ResponseWriter, r *request, to string) error {
 	http.Redirect(w, r.Request, to, http.StatusSeeOther)
 	return nil
 }
 
-// fail answers with an error page.
 func (p *Pages) fail(w http.ResponseWriter, r *http.Request, f web.Failure) {
 	asked := &request{Request: r}
 	asked.in, _ = p.sessions.of(r, false)
@@ -274,7 +269,6 @@ func stateWord(state any) string {
 	return strings.ReplaceAll(strings.Replace(fmt.Sprint(state), "waiting_", "waiting for ", 1), "_", " ")
 }
 
-// percent is a part, 0 to 1, in whole percent.
 func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
 // untilText writes a future time; one on another day has its date.
@@ -289,5 +283,4 @@ func untilText(now func() time.Time) func(time.Time) string {
 
 func rateText(r float64) string { return fmt.Sprintf("%.1f/s", r) }
 
-// left is how long it is until a moment.
 func (p *Pages) left(until time.Time) string { return web.Age(max(0, until.Sub(p.now()).Seconds())) }

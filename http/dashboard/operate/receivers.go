@@ -61,12 +61,10 @@ type receiversView struct {
 	Say                string
 }
 
-// fits reports whether a row passes the filters.
 func (v *receiversView) fits(r waiting.Receiver) bool {
 	return (v.State == "" || r.State == v.State) && (v.Cause == "" || r.Cause == v.Cause) && strings.Contains(r.Key, v.Find)
 }
 
-// readReceivers reads the table with the filters of a request.
 func (p *Pages) readReceivers(r *request) (receiversView, error) {
 	q := r.URL.Query()
 	v := receiversView{State: q.Get("state"), Cause: q.Get("cause"), Find: strings.ToLower(strings.TrimSpace(q.Get("find"))),
@@ -101,7 +99,6 @@ func (p *Pages) readReceivers(r *request) (receiversView, error) {
 	return v, nil
 }
 
-// receiverPath is the path of a receiver's page.
 func receiverPath(key string) string { return "/receivers/" + url.PathEscape(key) }
 
 const (
@@ -158,7 +155,6 @@ func taught(f waiting.ExplainedField) bool {
 	return f.Layer == throttle.LayerLearned.String() || f.Layer == throttle.LayerPenalty.String()
 }
 
-// receiverView is everything about one receiver.
 type receiverView struct {
 	Key     string
 	Path    string
@@ -182,7 +178,6 @@ type placeView struct {
 	Hour   web.Chart
 }
 
-// placeOf describes the state of a receiver on a node.
 func placeOf(d waiting.ReceiverDetail, now time.Time) placeView {
 	v := placeView{ReceiverDetail: d, Held: heldBy[d.Cause], Hour: hourOf(d.Minutes)}
 	if d.Until.After(now) && d.State != "asking" {
@@ -277,7 +272,6 @@ func closeSession(p *Pages, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, receiverPath(r.PathValue("key")))
 }
 
-// forget answers POST /receivers/{key}/forget.
 func forget(p *Pages, w http.ResponseWriter, r *request) error {
 	_, err := p.service.Forget(r.Context(), admin.ForgetCall{Key: r.PathValue("key"), What: r.PostFormValue("what"),
 		Reason: web.Text(r.Request, "reason")})
@@ -294,7 +288,6 @@ type traceView struct {
 	Every string
 }
 
-// readTrace reads the newest lines.
 func (p *Pages) readTrace(r *request) (traceView, error) {
 	v := traceView{Path: receiverPath(r.PathValue("key")), Every: traceEvery}
 	found, err := p.service.Trace(r.Context(), r.PathValue("key"), "", nil)
@@ -306,7 +299,6 @@ func (p *Pages) readTrace(r *request) (traceView, error) {
 	return v, nil
 }
 
-// explainPath is the path of the page that explains the limits of a name.
 func explainPath(name string) string {
 	return "/throttles?" + url.Values{"name": {name}}.Encode()
 }
@@ -360,7 +352,6 @@ func (p *Pages) readSlowest(r *request) (v slowestView) {
 	return v
 }
 
-// receivers answers GET /.
 func receivers(p *Pages, w http.ResponseWriter, r *request) error {
 	v, err := p.readReceivers(r)
 	if err != nil {

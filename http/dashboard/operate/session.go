@@ -136,7 +136,6 @@ func cookieOf(r *http.Request) string {
 	return cookieName + "-" + strconv.FormatUint(port, 10)
 }
 
-// signView is the page that says how to get a link.
 type signView struct{ Bearable bool }
 
 type linkView struct {
@@ -145,7 +144,6 @@ type linkView struct {
 	Until    time.Time
 }
 
-// signIn answers GET /sign-in.
 func signIn(p *Pages, w http.ResponseWriter, r *request) error {
 	next := r.URL.Query().Get("next")
 	if r.in.ID != (sessionID{}) {
@@ -173,7 +171,6 @@ func showLink(p *Pages, w http.ResponseWriter, r *request) error {
 		Body: linkView{c.author, c.readOnly, c.until}})
 }
 
-// useLink answers POST /link/{code}.
 func useLink(p *Pages, w http.ResponseWriter, r *request) error {
 	if !p.bearable(r.Request) {
 		return unbearable
@@ -189,7 +186,6 @@ func useLink(p *Pages, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, p.takeNext(w, r.Request))
 }
 
-// overLink answers for a used or expired link.
 var overLink = web.Failure{Status: http.StatusNotFound, Title: "This link has expired",
 	Text: "It was already used, or its minute has passed.",
 	Next: "Run `rollcall operate` again, and open the link that it prints."}
@@ -200,7 +196,6 @@ var unbearable = web.Failure{Status: http.StatusForbidden, Title: "Encryption is
 	Next: "Set admin.tls_cert and admin.tls_key, or reach the listener by a tunnel as 127.0.0.1, and run " +
 		"`rollcall operate` again."}
 
-// signOut answers POST /sign-out.
 func signOut(p *Pages, w http.ResponseWriter, r *request) error {
 	if r.in.ID != (sessionID{}) {
 		p.sessions.end(r.in)
@@ -210,7 +205,6 @@ func signOut(p *Pages, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, "/sign-in")
 }
 
-// asset answers GET /assets/{name}.
 func asset(p *Pages, w http.ResponseWriter, r *request) error {
 	p.Asset(w, r.Request)
 	return nil

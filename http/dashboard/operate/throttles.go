@@ -104,7 +104,6 @@ func (p *Pages) ruleOf(rule admin.ThrottleRule) ruleView {
 	return v
 }
 
-// nameText is the name of a rule for people.
 func nameText(name string) string {
 	switch name {
 	case "":
@@ -190,7 +189,6 @@ func throttles(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.showThrottles(w, r, http.StatusOK, in, "")
 }
 
-// showThrottles answers with the rules and the filled-in form for an override.
 func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in overrideForm, problem string) error {
 	v, err := p.readThrottles(r)
 	v.Problem = problem
@@ -266,7 +264,6 @@ func setOverride(p *Pages, w http.ResponseWriter, r *request) error {
 	return seeOther(w, r, explainPath(in.Name))
 }
 
-// wrongOverride shows the form again with the problem.
 func (p *Pages) wrongOverride(w http.ResponseWriter, r *request, in overrideForm, err error) error {
 	if refused, ok := errors.AsType[*admin.Refusal](err); ok && refused.Status < http.StatusInternalServerError {
 		return p.showThrottles(w, r, http.StatusUnprocessableEntity, in, sentence(refused))

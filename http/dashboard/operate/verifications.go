@@ -26,7 +26,6 @@ const (
 	waitMax = 200
 )
 
-// openView is the unfinished verifications of all workspaces.
 type openView struct {
 	filesView
 	Fit     int  // that fit, shown or not
@@ -36,7 +35,6 @@ type openView struct {
 	Find    string
 }
 
-// filesView is a table of unfinished verifications.
 type filesView struct{ Rows []openRow }
 
 type openRow struct {
@@ -51,7 +49,6 @@ type openRow struct {
 	RanOut    bool    // its lease did
 }
 
-// verifications answers GET /verifications.
 func verifications(p *Pages, w http.ResponseWriter, r *request) error {
 	found, err := p.service.Open(r.Context(), openRead)
 	if err != nil {
@@ -173,7 +170,6 @@ func (p *Pages) nodeNames(ctx context.Context) map[uuid.UUID]string {
 	return names
 }
 
-// entriesShown is how many entries the page of a verification shows.
 const entriesShown = 100
 
 type waitsView struct {
@@ -189,7 +185,6 @@ type waitView struct {
 	Words string
 }
 
-// waitWords describe what addresses wait for.
 var waitWords = map[string]string{
 	waiting.ForRoute:    "DNS to answer about their domain",
 	waiting.ForReceiver: "their turn",
@@ -199,10 +194,8 @@ var waitWords = map[string]string{
 	waiting.ForLedger:   "the ledger to save their outcomes",
 }
 
-// waitsEvery is how often the part about waits refreshes.
 const waitsEvery = "5s"
 
-// errNoVerification: a path names no verification.
 var errNoVerification = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no verification with this id: compare it " +
 	"with the one that its customer was given"}
 
@@ -264,7 +257,6 @@ func verification(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.show(w, r, http.StatusOK, "verification", refreshing(v.Name+" · Verifications", "verifications", v))
 }
 
-// readBook fills in the ledger's data.
 func (p *Pages) readBook(r *request, v *verificationView) (err error) {
 	id, err := uuid.Parse(v.Now.ID)
 	if err != nil {
@@ -322,7 +314,6 @@ func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) 
 	return "an operator"
 }
 
-// evidenceView is the evidence for the outcome of one address.
 type evidenceView struct {
 	admin.FoundEvidence
 	Back, Name string
@@ -348,7 +339,6 @@ func showEvidence(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.show(w, r, http.StatusOK, "evidence", titled(title, "verifications", v))
 }
 
-// noEvidence is the answer for an address without evidence.
 func noEvidence(back string, err error) error {
 	if status := statusOf(err); status != http.StatusNotFound && status != http.StatusGone && status != http.StatusBadRequest {
 		return err

@@ -31,7 +31,6 @@ type workspacesView struct {
 // Count is how many fit.
 func (v workspacesView) Count() int { return len(v.Rows) + v.More }
 
-// workspaces answers GET /workspaces.
 func workspaces(p *Pages, w http.ResponseWriter, r *request) error {
 	v := workspacesView{Find: r.URL.Query().Get("find")}
 	var err error
@@ -88,7 +87,6 @@ type keyView struct{ ledger.Key }
 // Name is the key's label, or its id.
 func (k keyView) Name() string { return web.KeyName(k.Key) }
 
-// errNoWorkspace: a path names no workspace.
 var errNoWorkspace = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no such workspace; see GET /v1/workspaces"}
 
 func workspaceOf(r *request) (uuid.UUID, error) {
@@ -99,7 +97,6 @@ func workspaceOf(r *request) (uuid.UUID, error) {
 	return id, err
 }
 
-// workspace answers GET /workspaces/{id}.
 func workspace(p *Pages, w http.ResponseWriter, r *request) error {
 	done := map[string]string{
 		"granted":  "The credits were granted.",
@@ -113,7 +110,6 @@ func workspace(p *Pages, w http.ResponseWriter, r *request) error {
 	return p.showWorkspace(w, r, http.StatusOK, workspaceView{Done: done})
 }
 
-// showWorkspace answers with the page of a workspace and the result of a form.
 func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v workspaceView) error {
 	id, err := workspaceOf(r)
 	if err != nil {
@@ -137,7 +133,6 @@ func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v w
 	return p.show(w, r, status, "workspace", titled(v.Name+" · Workspaces", "workspaces", v))
 }
 
-// readAccount fills in credits, weight, limits and grants.
 func (p *Pages) readAccount(r *request, id uuid.UUID, v *workspaceView) (err error) {
 	if v.WorkspaceLine, err = p.service.ReadWorkspace(r.Context(), id); err != nil {
 		return err
@@ -161,7 +156,6 @@ func (p *Pages) readAccount(r *request, id uuid.UUID, v *workspaceView) (err err
 	return err
 }
 
-// readAccess fills in keys and people.
 func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
 	keys, err := p.service.ListKeys(r.Context(), id)
 	if err != nil {
@@ -182,7 +176,6 @@ func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
 	return err
 }
 
-// readWork fills in the open verifications.
 func (p *Pages) readWork(r *request, id uuid.UUID, v *workspaceView) error {
 	open, err := p.service.ListOpen(r.Context(), id, listShown+1)
 	if err != nil {

@@ -196,7 +196,6 @@ func (s *Service) codeSecret(user ledger.User, form uuid.UUID) []byte {
 	return random[:TOTPSecretBytes]
 }
 
-// recoveries are the recovery codes of a form.
 func (s *Service) recoveries(user ledger.User, form uuid.UUID) (all []string) {
 	for i := range Recoveries {
 		random := s.keyed("recovery", user.ID.String(), form.String(), string(rune('a'+i)))

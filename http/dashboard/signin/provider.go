@@ -70,7 +70,6 @@ func NewProvider(o ProviderOptions) *Provider {
 	return &Provider{o: o, client: &http.Client{Timeout: timeout, Transport: boundedAnswers{http.DefaultTransport}}}
 }
 
-// boundedAnswers cuts answers that are too long.
 type boundedAnswers struct{ next http.RoundTripper }
 
 // RoundTrip sends one request.
@@ -419,7 +418,6 @@ type Choice struct {
 // Error says so.
 func (c *Choice) Error() string { return "signin: somebody new chooses among their invitations" }
 
-// choice is the person who chooses.
 type choice struct {
 	Who   Who   `json:"w"`
 	Token Token `json:"s"` // of the session that begins

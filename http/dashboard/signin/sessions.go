@@ -184,7 +184,6 @@ func (s *Service) Keyed(what string, texts ...string) [sha256.Size]byte {
 	return s.keyed("page "+what, texts...)
 }
 
-// keyed is keyedHash with the secret of this service.
 func (s *Service) keyed(what string, texts ...string) [sha256.Size]byte {
 	return keyedHash(s.secret, what, texts...)
 }

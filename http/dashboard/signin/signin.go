@@ -165,7 +165,6 @@ func (s *Service) prove(ctx context.Context, email, password string, b Browser) 
 	return ledger.User{}, ErrWrong
 }
 
-// mayTry returns *Wait after too many failures.
 func (s *Service) mayTry(ctx context.Context, subjects ...ledger.Hash) error {
 	waits, err := s.book.SignInWaits(ctx, subjects)
 	if err != nil {
@@ -179,7 +178,6 @@ func (s *Service) subjects(email string, b Browser) (user, network ledger.Hash) 
 	return s.keyed("user", strings.ToLower(email), b.Network), s.keyed("network", b.Network)
 }
 
-// failedSignIn counts a failure under both.
 func (s *Service) failedSignIn(ctx context.Context, user, network ledger.Hash) error {
 	if err := s.failed(ctx, user, userRule); err != nil {
 		return err
