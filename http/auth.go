@@ -73,7 +73,7 @@ func (s *Server) identify(ctx context.Context, r *request) (key ledger.Key, ok b
 	case keyAccepted:
 		return key, true
 	case keyRejected:
-		s.reject(r, api.InvalidAPIKey, badKeys.takeToken(address))
+		s.reject(r, badKeys.takeToken(address))
 		return ledger.Key{}, false
 	case keyStale: // it was good and has the right secret, so it is no guess
 		return s.lookUp(ctx, r, presented, func() time.Duration { return badKeys.takeToken(address) }, func() {})
@@ -99,7 +99,7 @@ func (s *Server) lookUp(ctx context.Context, r *request, presented api.Key, reje
 	notBad func()) (ledger.Key, bool) {
 	key, err := s.keys.look(ctx, presented)
 	if errors.Is(err, errBadKey) {
-		s.reject(r, api.InvalidAPIKey, rejected())
+		s.reject(r, rejected())
 		return ledger.Key{}, false
 	}
 	notBad()
@@ -111,12 +111,12 @@ func (s *Server) lookUp(ctx context.Context, r *request, presented api.Key, reje
 }
 
 // reject answers a request with a bad key: 401, or 429 when its address has to wait.
-func (s *Server) reject(r *request, code api.Code, wait time.Duration) {
+func (s *Server) reject(r *request, wait time.Duration) {
 	if wait > 0 {
 		s.limited(r, "bad_keys", wait)
 		return
 	}
-	s.refuse(r, code, 0)
+	s.refuse(r, api.InvalidAPIKey, 0)
 }
 
 // limited answers 429 with the time to the next token.

@@ -52,12 +52,7 @@ func (a Address) String() string { return a.Local + "@" + a.Domain }
 
 // ASCII reports whether the local part is ASCII, so that no SMTPUTF8 is needed.
 func (a Address) ASCII() bool {
-	for i := 0; i < len(a.Local); i++ {
-		if a.Local[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(a.Local, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // ParseAddress reads exactly one address. A display name, comment, route, angle bracket, space or domain literal is

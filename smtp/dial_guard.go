@@ -1,6 +1,9 @@
 package smtp
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // DialGuard decides which IP addresses may be dialled: those for hosts on the Internet. It refuses all of the IANA
 // special-purpose address registries (RFC 6890), also as IPv4 inside IPv6, and all IPv6 outside global unicast. The
@@ -40,12 +43,7 @@ func (g DialGuard) Allows(a netip.Addr) bool {
 }
 
 func within(list []netip.Prefix, a netip.Addr) bool {
-	for _, p := range list {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // embeddedIPv4 returns the IPv4 address inside an IPv6 address of NAT64 or 6to4, through which a packet may reach an

@@ -115,14 +115,12 @@ func (s *Session) unaskable(a Address) error {
 			return ErrMalformed
 		}
 	}
-	wide := false
 	for i := 0; i < len(a.Local); i++ {
 		if a.Local[i] < ' ' || a.Local[i] == 0x7f {
 			return ErrMalformed
 		}
-		wide = wide || a.Local[i] >= 0x80
 	}
-	if wide && !s.offers.smtputf8 {
+	if !a.ASCII() && !s.offers.smtputf8 {
 		return ErrNoSMTPUTF8
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 
@@ -343,8 +342,8 @@ func tenantCredits(group *cobra.Command, e environment) *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("%w; an operator asks for a workspace with `rollcall credits show --workspace ID`", err)
 		}
-		var balance api.Credits
-		if _, err := client.AskJSON(c.Context(), http.MethodGet, "/v1/credits", nil, &balance); err != nil {
+		balance, err := client.Credits(c.Context())
+		if err != nil {
 			return err
 		}
 		if *asJSON {

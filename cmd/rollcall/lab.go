@@ -103,13 +103,16 @@ func runLab(c *cobra.Command, o smtplab.Options, flags labFlags) error {
 	if err != nil {
 		return err
 	}
-	sheet, err := showSheet(lab, flags.sheet)
-	if err != nil {
-		return errors.Join(err, stopLabWithin(c.Context(), lab))
+	view := labView{DNS: lab.DNSAddr(), SMTPPort: lab.SMTPPort(), AllowNetworks: []string{lab.Network().String()}}
+	server := &http.Server{Handler: lab, ReadHeaderTimeout: sheetHeaderWait}
+	if flags.sheet != "" {
+		listener, err := net.Listen("tcp", flags.sheet)
+		if err != nil {
+			return errors.Join(fmt.Errorf("--sheet: %w", err), stopLabWithin(c.Context(), lab))
+		}
+		view.Sheet = "http://" + listener.Addr().String()
+		go func() { _ = server.Serve(listener) }() // always an error: that of Close
 	}
-	view := labView{DNS: lab.DNSAddr(), SMTPPort: lab.SMTPPort(),
-		AllowNetworks: []string{lab.Network().String()},
-		Sheet:         sheet.url}
 	if flags.json {
 		err = term.PrintJSON(c.OutOrStdout(), view)
 	} else {
@@ -125,7 +128,7 @@ func runLab(c *cobra.Command, o smtplab.Options, flags labFlags) error {
 			fmt.Fprintf(c.OutOrStdout(), "%s\n", text)
 		}
 	}
-	return errors.Join(err, sheet.close(), stopLabWithin(c.Context(), lab))
+	return errors.Join(err, server.Close(), stopLabWithin(c.Context(), lab))
 }
 
 // stopLabWithin stops a lab although ctx has ended.
@@ -136,34 +139,6 @@ func stopLabWithin(ctx context.Context, lab *smtplab.Lab) error {
 		return fmt.Errorf("stop the lab: %w", err)
 	}
 	return nil
-}
-
-// sheetServer shows the sheet of a lab; the zero value shows nothing.
-type sheetServer struct {
-	url    string
-	server *http.Server
-}
-
-// showSheet serves the sheet at a host:port; nowhere if "".
-func showSheet(lab *smtplab.Lab, at string) (sheetServer, error) {
-	if at == "" {
-		return sheetServer{}, nil
-	}
-	listener, err := net.Listen("tcp", at)
-	if err != nil {
-		return sheetServer{}, fmt.Errorf("--sheet: %w", err)
-	}
-	s := sheetServer{url: "http://" + listener.Addr().String(),
-		server: &http.Server{Handler: lab, ReadHeaderTimeout: sheetHeaderWait}}
-	go func() { _ = s.server.Serve(listener) }() // always an error: that of close
-	return s, nil
-}
-
-func (s sheetServer) close() error {
-	if s.server == nil {
-		return nil
-	}
-	return s.server.Close()
 }
 
 func printSample(c *cobra.Command, seed uint64, n, domains int) error {

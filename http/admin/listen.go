@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"rollcall/http/api"
+	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 )
 
@@ -119,7 +120,7 @@ const tokenBytes = 32
 // is none. Two processes that start at the same time get the same token. Errors wrap ErrToken or the file system's.
 func EnsureToken(dataDir string) (string, error) {
 	path := filepath.Join(dataDir, TokenFile)
-	token, err := readToken(path)
+	token, err := signin.ReadPrivate(path, ErrToken)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return token, err
 	}
@@ -129,27 +130,7 @@ func EnsureToken(dataDir string) (string, error) {
 	if err := writeToken(dataDir, path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("make the operator's token: %w", err)
 	}
-	return readToken(path)
-}
-
-// readToken reads a token, and refuses a file that others can read.
-func readToken(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("%w: others can read %s; run: chmod 600 %s", ErrToken, path, path)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", fmt.Errorf("%w: %s is empty; delete it and start again", ErrToken, path)
-	}
-	return token, nil
+	return signin.ReadPrivate(path, ErrToken)
 }
 
 // writeToken writes a new token to a temporary file and links it to its name, so that nobody reads half of it;

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -133,9 +134,7 @@ func (c *Client) Ask(ctx context.Context, method, path string, header http.Heade
 		if err != nil {
 			return nil, fmt.Errorf("make the request: %w", err)
 		}
-		for name, values := range header {
-			request.Header[name] = values
-		}
+		maps.Copy(request.Header, header)
 		request.Header.Set("X-API-Key", c.Key)
 		answer, err := c.HTTP.Do(request)
 		wait, reason := backoff(try), "the service can't be reached"

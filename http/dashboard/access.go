@@ -155,8 +155,12 @@ func enter(w http.ResponseWriter, r *request, to route) error {
 	}
 	r.member = r.in.Memberships[at]
 	if !r.may(to.role) {
+		who := "members and owners" // a viewer may do the least
+		if to.role == ledger.Owner {
+			who = "owners"
+		}
 		return failure{Status: http.StatusForbidden, Title: "Your role doesn't allow this",
-			Text: "You're a " + string(r.member.Role) + " in " + r.member.WorkspaceName + ". Only " + rolesWith(to.role) +
+			Text: "You're a " + string(r.member.Role) + " in " + r.member.WorkspaceName + ". Only " + who +
 				" can do this.",
 			Next: "Ask an owner of the workspace for another role.", Link: r.base(), Label: "Back to the verifications"}
 	}
@@ -165,14 +169,6 @@ func enter(w http.ResponseWriter, r *request, to route) error {
 		web.SetCookie(w, workspaceCookie, id.String(), int((365 * 24 * time.Hour).Seconds()), http.SameSiteLaxMode)
 	}
 	return nil
-}
-
-// rolesWith names the roles that may do what requires a role. A viewer may do the least.
-func rolesWith(needed ledger.Role) string {
-	if needed == ledger.Owner {
-		return "owners"
-	}
-	return "members and owners"
 }
 
 func parseHash(text string) (id ledger.Hash, ok bool) {

@@ -270,8 +270,6 @@ func (d *Dashboard) refused(w http.ResponseWriter, r *http.Request, p *httpd.Pag
 	d.fail(w, r, f)
 }
 
-func secondsUntil(until, now time.Time) int { return max(1, int(until.Sub(now).Seconds()+0.999)) }
-
 // The ways to sign in and their results: the values of the labels.
 var (
 	signInWays    = []string{"password", "code", "link", "provider"}

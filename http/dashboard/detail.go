@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -179,8 +181,8 @@ func showAddress(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verif
 // each download for its owners.
 func results(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	query := r.URL.Query()
-	outcome, okOutcome := outcomeNamed(query.Get("outcome"))
-	reason, okReason := reasonNamed(query.Get("reason"))
+	outcome, okOutcome := named(query.Get("outcome"), smtp.Outcomes[:])
+	reason, okReason := named(query.Get("reason"), allReasons())
 	use := query.Get("for")
 	if !okOutcome || !okReason || use != "" && use != "program" {
 		return failure{Status: http.StatusUnprocessableEntity, Title: "These results don't exist",
@@ -217,30 +219,12 @@ func shortName(name string) string {
 	return strings.ToValidUTF8(name[:savedMax], "") + "…"
 }
 
-// outcomeNamed finds an outcome; all of them for "".
-func outcomeNamed(text string) (smtp.Outcome, bool) {
-	if text == "" {
-		return smtp.Undecided, true
+// named finds the outcome or reason with a word; the zero value, for all of them, for "".
+func named[T fmt.Stringer](text string, all []T) (found T, ok bool) {
+	if i := slices.IndexFunc(all, func(one T) bool { return one.String() == text }); i >= 0 {
+		return all[i], true
 	}
-	for _, o := range smtp.Outcomes {
-		if o.String() == text {
-			return o, true
-		}
-	}
-	return smtp.Undecided, false
-}
-
-// reasonNamed finds a reason; all of them for "".
-func reasonNamed(text string) (smtp.Reason, bool) {
-	if text == "" {
-		return smtp.ReasonNone, true
-	}
-	for r := smtp.ReasonNone + 1; r.Known(); r++ {
-		if r.String() == text {
-			return r, true
-		}
-	}
-	return smtp.ReasonNone, false
+	return found, text == ""
 }
 
 // liveView is the part of a page that refreshes itself.

@@ -240,7 +240,7 @@ func endMemberSessions(d *Dashboard, w http.ResponseWriter, r *request) error {
 	err = d.o.Book.LogWorkspace(r.Context(), r.workspace(), ledger.WorkspaceLine{ID: line, Action: "member sessions end",
 		Subject: m.Email})
 	if err == nil { // last, because it may be the acting session
-		_, err = d.signin.EndOthers(r.Context(), ledger.User{ID: m.User}, ledger.Hash{})
+		err = d.signin.EndOthers(r.Context(), ledger.User{ID: m.User}, ledger.Hash{})
 	}
 	if err != nil {
 		return at("end sessions", err)
@@ -353,8 +353,8 @@ func (r resultView) Link() string { return fmt.Sprintf("addresses/%d?in=%d", r.O
 func showResults(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	show := registerView{Base: baseOf(r, v), Name: nameOf(v), Outcome: r.FormValue("outcome"), Reason: r.FormValue("reason"),
 		Find: web.Text(r.Request, "find"), Outcomes: smtp.Outcomes[:], Reasons: allReasons(), Final: v.Status.Final()}
-	outcome, okOutcome := outcomeNamed(show.Outcome)
-	reason, okReason := reasonNamed(show.Reason)
+	outcome, okOutcome := named(show.Outcome, smtp.Outcomes[:])
+	reason, okReason := named(show.Reason, allReasons())
 	from, okFrom := recentPlace(r.FormValue("from"))
 	q := ledger.RecentQuery{Workspace: r.workspace(), Verification: v.ID, Outcome: outcome, Reason: reason, Find: show.Find,
 		From: from, Limit: registerRows}

@@ -124,7 +124,7 @@ func backFromProvider(d *Dashboard, w http.ResponseWriter, r *request) error {
 		return d.signedIn(w, r, token, err, signInView{Next: localPath(v.Next)})
 	case errors.Is(err, ledger.ErrNoSuchLink):
 		dropVisit(w)
-		return d.linkGone(w, r, err)
+		return d.linkGone(w, err)
 	default:
 		dropVisit(w)
 		return d.providerFailed(w, r, v, err)

@@ -120,7 +120,7 @@ func (d *Dashboard) signInProblem(w http.ResponseWriter, err error) (status int,
 	case errors.Is(err, signin.ErrWrong):
 		return http.StatusUnauthorized, "The email or the password is wrong."
 	case errors.As(err, &wait):
-		w.Header().Set("Retry-After", strconv.Itoa(secondsUntil(wait.Until, d.now())))
+		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(wait.Until.Sub(d.now()).Seconds()+0.999))))
 		return http.StatusTooManyRequests, "Too many failed attempts. Try again at " + web.Clock(wait.Until) + " UTC."
 	case errors.Is(err, signin.ErrCode):
 		return http.StatusUnauthorized, "This code is wrong or was already used. Each code works once: wait for the next one."
@@ -179,7 +179,7 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	l, user, err := d.signin.Link(strangers(r), signin.Token(r.PathValue("token")))
 	if err != nil {
-		return d.linkGone(w, r, err)
+		return d.linkGone(w, err)
 	}
 	v.Link, v.Invite, v.Expires = l, l.Purpose == ledger.InviteLink, l.Expires
 	if v.Invite { // the same page for all: the link's maker may see it, and must learn nothing about the person
@@ -210,7 +210,7 @@ func workspaceName(book Book, r *request, id uuid.UUID) string {
 	return members[0].WorkspaceName
 }
 
-func (d *Dashboard) linkGone(w http.ResponseWriter, r *request, err error) error {
+func (d *Dashboard) linkGone(w http.ResponseWriter, err error) error {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	if !errors.Is(err, ledger.ErrNoSuchLink) {
 		return at("read link", err)
@@ -254,7 +254,7 @@ func acceptLink(d *Dashboard, w http.ResponseWriter, r *request) error {
 			status, problem = http.StatusUnprocessableEntity, passwordProblem(err)
 		}
 		if problem == "" {
-			return d.linkGone(w, r, err)
+			return d.linkGone(w, err)
 		}
 		v.Problem = problem
 		return d.linkForm(w, r, status, v)
@@ -273,7 +273,7 @@ func joinNow(d *Dashboard, w http.ResponseWriter, r *request, link signin.Token)
 	case errors.Is(err, ledger.ErrNoSuchSession):
 		return seeOther(w, r, "/link/"+string(link))
 	case err != nil:
-		return d.linkGone(w, r, err)
+		return d.linkGone(w, err)
 	case workspace == uuid.Nil:
 		return seeOther(w, r, "/")
 	default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -68,13 +69,9 @@ func (d *Dashboard) showYou(w http.ResponseWriter, r *request, status int, v you
 	v.HasPassword = signin.HasPassword(r.in.User)
 	v.Codes, v.CodesLeft, v.Asked = r.in.User.TOTP != "", d.signin.CodesLeft(r.in.User), asksForCodes(r.in.User, r.in.Memberships)
 	v.Form = uuid.NewString()
-	v.Provider, v.Bound = d.providerName(), d.boundTo(r.in.User)
+	v.Provider = d.providerName()
+	v.Bound = d.o.Provider != nil && strings.HasPrefix(r.in.User.OIDC, ledger.Identity(d.o.Provider.Issuer, ""))
 	return d.show(w, r, status, "you", titled("Account", "you", v))
-}
-
-// boundTo reports whether a user signs in by the present provider.
-func (d *Dashboard) boundTo(u ledger.User) bool {
-	return d.o.Provider != nil && strings.HasPrefix(u.OIDC, ledger.Identity(d.o.Provider.Issuer, ""))
 }
 
 func changePassword(d *Dashboard, w http.ResponseWriter, r *request) error {
@@ -102,7 +99,7 @@ func changePassword(d *Dashboard, w http.ResponseWriter, r *request) error {
 // endSessions answers POST /you/sessions: it ends one of them, or all but this one.
 func endSessions(d *Dashboard, w http.ResponseWriter, r *request) error {
 	if r.PostFormValue("all") != "" {
-		if _, err := d.signin.EndOthers(strangers(r), r.in.User, r.in.Session.ID); err != nil {
+		if err := d.signin.EndOthers(strangers(r), r.in.User, r.in.Session.ID); err != nil {
 			return at("end sessions", err)
 		}
 		return seeOther(w, r, "/you?done=sessions")
@@ -292,10 +289,6 @@ func (d *Dashboard) codeProblem(w http.ResponseWriter, err error) (int, string) 
 
 // asksForCodes reports whether a user should turn on two-step sign-in: an owner with a password and without codes.
 func asksForCodes(u ledger.User, in []ledger.Membership) bool {
-	for _, m := range in {
-		if m.Role == ledger.Owner && signin.HasPassword(u) && u.TOTP == "" {
-			return true
-		}
-	}
-	return false
+	return signin.HasPassword(u) && u.TOTP == "" &&
+		slices.ContainsFunc(in, func(m ledger.Membership) bool { return m.Role == ledger.Owner })
 }

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -225,10 +227,7 @@ func (l *Listener) Interrupt() {
 
 func (l *Listener) each(do func(*Conn)) {
 	l.mu.Lock()
-	conns := make([]*Conn, 0, len(l.open))
-	for c := range l.open {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(l.open))
 	l.mu.Unlock()
 	for _, c := range conns {
 		do(c)

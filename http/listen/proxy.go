@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -268,12 +269,7 @@ func ParseTrusted(texts []string) (Trusted, error) {
 // Contains reports whether an address is that of a trusted proxy.
 func (t Trusted) Contains(a netip.Addr) bool {
 	a = plain(a)
-	for _, n := range t.networks {
-		if n.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.networks, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
 // Client returns the address that a request comes from: that of the connection, unless it is a trusted proxy's. Then it

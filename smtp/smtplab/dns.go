@@ -3,6 +3,7 @@ package smtplab
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -139,13 +140,9 @@ func (l *Lab) lookup(name string, qtype uint16) answer {
 
 // ofType returns the records of type qtype, or else an alias.
 func ofType(all []dns.RR, qtype uint16) []dns.RR {
-	var own []dns.RR
-	for _, rr := range all {
-		if t := rr.Header().Rrtype; t == qtype || t == dns.TypeCNAME {
-			own = append(own, rr)
-		}
-	}
-	return own
+	return slices.DeleteFunc(slices.Clone(all), func(rr dns.RR) bool {
+		return rr.Header().Rrtype != qtype && rr.Header().Rrtype != dns.TypeCNAME
+	})
 }
 
 func header(name string, rrtype uint16) dns.RR_Header {
@@ -242,9 +239,9 @@ func (l *Lab) hostRecords(a *answer, p *persona, name string, qtype uint16) {
 	case p.DNS == LostMX:
 		a.rcode = dns.RcodeNameError
 	case p.DNS == InsideMX && qtype == dns.TypeA:
-		a.records = []dns.RR{addressOf4(name, insideV4)}
+		a.records = []dns.RR{addressRR(name, insideV4)}
 	case (p.DNS == InsideMX || p.DNS == AlsoInside) && qtype == dns.TypeAAAA:
-		a.records = []dns.RR{addressOf6(name, insideV6)}
+		a.records = []dns.RR{addressRR(name, insideV6)}
 	case p.DNS == OnlyIPv6 && qtype == dns.TypeAAAA:
 		l.addressRecord(a, p, name, false)
 	case p.DNS == OnlyIPv6, p.DNS == InsideMX:
@@ -263,10 +260,10 @@ func (l *Lab) moreAddresses(a *answer, p *persona, name string) {
 	switch p.DNS {
 	case ManyAddresses:
 		for _, addr := range l.deadAddresses() {
-			a.records = append(a.records, addressOf4(name, addr))
+			a.records = append(a.records, addressRR(name, addr))
 		}
 	case FirstAddressDown:
-		a.records = append([]dns.RR{addressOf4(name, l.deadAddresses()[0])}, a.records...)
+		a.records = append([]dns.RR{addressRR(name, l.deadAddresses()[0])}, a.records...)
 	}
 }
 
@@ -288,11 +285,7 @@ func (l *Lab) addressRecord(a *answer, p *persona, name string, down bool) {
 		a.rcode = dns.RcodeServerFailure
 		return
 	}
-	if h.addr.Is4() {
-		a.records = []dns.RR{addressOf4(name, h.addr)}
-	} else {
-		a.records = []dns.RR{addressOf6(name, h.addr)}
-	}
+	a.records = []dns.RR{addressRR(name, h.addr)}
 }
 
 // mailRecords answers for a mail domain: the zone itself or a tenant beneath it.
@@ -356,10 +349,9 @@ func (l *Lab) aliasOf(zone string, p *persona, name string) string {
 	return "real." + zone
 }
 
-func addressOf4(name string, addr netip.Addr) dns.RR {
-	return &dns.A{Hdr: header(name, dns.TypeA), A: addr.AsSlice()}
-}
-
-func addressOf6(name string, addr netip.Addr) dns.RR {
+func addressRR(name string, addr netip.Addr) dns.RR {
+	if addr.Is4() {
+		return &dns.A{Hdr: header(name, dns.TypeA), A: addr.AsSlice()}
+	}
 	return &dns.AAAA{Hdr: header(name, dns.TypeAAAA), AAAA: addr.AsSlice()}
 }

@@ -97,8 +97,7 @@ func (l *Lab) list(o ListOptions, members []weighted, yield func(Label) bool) {
 	}
 	for i, domains := 0, 0; i < o.Addresses; domains++ {
 		personality := pick(members, domains, o.Mix, random)
-		name := sampleCompany[domains%len(sampleCompany)] + strconv.Itoa(domains/len(sampleCompany)) +
-			"-" + personality + "." + TopLevel
+		name := sampleName(domains, personality)
 		for end := min(i+o.PerDomain, o.Addresses); i < end; i++ {
 			local := listLocal(i, o.Bad, random)
 			label := Label{
@@ -252,25 +251,17 @@ type sampleDomain struct {
 }
 
 func sampleDomains(random *rand.Rand, n int) []sampleDomain {
-	sum := 0
-	for _, w := range sampleWeights {
-		sum += w.weight
-	}
 	out := make([]sampleDomain, n)
 	for i := range out {
-		pick := random.IntN(sum)
-		for _, w := range sampleWeights {
-			if pick -= w.weight; pick < 0 {
-				company := sampleCompany[i%len(sampleCompany)] + strconv.Itoa(i/len(sampleCompany))
-				out[i] = sampleDomain{
-					name:    company + "-" + w.personality + "." + TopLevel,
-					harvest: w.personality == "cisco",
-				}
-				break
-			}
-		}
+		personality := pick(sampleWeights, i, EverydayMix, random)
+		out[i] = sampleDomain{sampleName(i, personality), personality == "cisco"}
 	}
 	return out
+}
+
+// sampleName makes the name of the ith domain.
+func sampleName(i int, personality string) string {
+	return sampleCompany[i%len(sampleCompany)] + strconv.Itoa(i/len(sampleCompany)) + "-" + personality + "." + TopLevel
 }
 
 // sampleLocal makes the local part of the ith address, distinct for all i below 5,760,000 at one domain.

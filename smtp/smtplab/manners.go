@@ -1,6 +1,7 @@
 package smtplab
 
 import (
+	"cmp"
 	"encoding/json"
 	"hash/maphash"
 	"maps"
@@ -145,11 +146,7 @@ func (m *manners) query(zone string, qtype uint16, udp bool) {
 	if !udp {
 		m.dns.TCP++
 	}
-	name := dns.TypeToString[qtype]
-	if name == "" {
-		name = "other"
-	}
-	m.dns.ByType[name]++
+	m.dns.ByType[cmp.Or(dns.TypeToString[qtype], "other")]++
 	if len(m.zones) < zonesMax {
 		m.zones[key] = struct{}{}
 	}
@@ -209,10 +206,7 @@ func (l *Lab) Manners() Sheet {
 	s.Tripped = maps.Clone(m.tripped)
 	s.DNS = m.dns
 	s.DNS.Zones = len(m.zones)
-	s.DNS.ByType = make(map[string]int, len(m.dns.ByType))
-	for name, n := range m.dns.ByType {
-		s.DNS.ByType[name] = n
-	}
+	s.DNS.ByType = maps.Clone(m.dns.ByType)
 	return s
 }
 
@@ -346,10 +340,7 @@ func (l *Lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(l.Manners()) // fails when the reader has gone
 	case "/events":
-		after, err := strconv.Atoi(r.URL.Query().Get("after"))
-		if r.URL.Query().Get("after") == "" {
-			after, err = 0, nil
-		}
+		after, err := strconv.Atoi(cmp.Or(r.URL.Query().Get("after"), "0"))
 		if err != nil || after < 0 {
 			http.Error(w, "after is not a number of events", http.StatusBadRequest)
 			return

@@ -92,22 +92,6 @@ var (
 	notHosted = []smtp.Reason{smtp.DomainNotHosted}
 )
 
-// kinds returns replies by mailbox.
-func kinds(pairs map[Mailbox]string) (out [MailboxKinds]string) {
-	for kind, reply := range pairs {
-		out[kind] = reply
-	}
-	return out
-}
-
-// means returns truths by mailbox.
-func means(pairs map[Mailbox]Expectation) (out [MailboxKinds]Expectation) {
-	for kind, e := range pairs {
-		out[kind] = e
-	}
-	return out
-}
-
 // ofWorld returns every personality that emulates a provider or a server.
 func ofWorld() []Personality {
 	return slices.Concat(
@@ -122,7 +106,7 @@ func ofWorld() []Personality {
 var bigProviders = []provider{
 	{Personality{
 		Name: "google", About: "Gmail", MXSuffix: "l.google.com", Pipelining: true, UTF8: true, TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550-5.1.1 The email account that you tried to reach does not exist. Check it\n" +
 				"550 5.1.1 for typos: https://support.google.com/mail/?p=NoSuchUser 4fc8-gsmtp",
 			Disabled: "550 5.2.1 The email account that you tried to reach is disabled. " +
@@ -133,8 +117,8 @@ var bigProviders = []provider{
 				"https://support.google.com/mail/?p=OverQuotaTemp - gsmtp",
 			Busy: "450 4.2.1 The user you are trying to contact is receiving mail too quickly, at a rate that " +
 				"prevents more. https://support.google.com/mail/?p=ReceivingRate - gsmtp",
-		})},
-		Means: means(map[Mailbox]Expectation{Busy: isBusy}),
+		}},
+		Means: [MailboxKinds]Expectation{Busy: isBusy},
 	}, []aboutUs{
 		{"reputation", smtp.StageRcpt, "550-5.7.1 [{client}] Our system sees a very low reputation of the\n" +
 			"550 5.7.1 sending IP address. https://support.google.com/mail/answer/188131 - gsmtp", blockedUs, false},
@@ -157,24 +141,24 @@ var bigProviders = []provider{
 		Words: Words{
 			NeedTLS: "530 5.7.0 Must issue a STARTTLS command first. - gsmtp",
 			Limit:   "452 4.5.3 Your message has too many recipients. ?p=TooManyRecipients - gsmtp",
-			Mailboxes: kinds(map[Mailbox]string{
+			Mailboxes: [MailboxKinds]string{
 				NotFound: "550 5.1.1 <{address}>: NoSuchUser - that account does not exist. - gsmtp",
 				Disabled: "550 5.2.1 The account is inactive. ?p=DisabledUser - gsmtp",
 				Full:     "552 5.2.2 The recipient is out of storage space and inactive. ?p=OverQuotaPerm - gsmtp",
 				Busy:     "550 5.2.1 The user receives mail at a rate that prevents more. ?p=ReceivingRatePerm - gsmtp",
-			})},
-		Means: means(map[Mailbox]Expectation{Busy: isBusy}),
+			}},
+		Means: [MailboxKinds]Expectation{Busy: isBusy},
 	}, nil},
 	{Personality{
 		Name: "outlook", About: "Outlook.com and Hotmail", MXSuffix: "olc.protection.outlook.com", UTF8: true,
 		TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 5.5.0 Requested action not taken: mailbox unavailable (S2017062302).",
 			Full:     "552 5.2.2 Mailbox full (S2017062303)",
 			Busy: "554 5.2.122 The recipient has exceeded their limit for the number of messages " +
 				"they can receive per hour",
-		})},
-		Means: means(map[Mailbox]Expectation{Busy: isBusy}),
+		}},
+		Means: [MailboxKinds]Expectation{Busy: isBusy},
 	}, []aboutUs{
 		{"denied", smtp.StageRcpt, "550 5.4.1 All recipient addresses rejected : Access denied [AS(201806281)]",
 			blockedUs, false},
@@ -192,20 +176,20 @@ var bigProviders = []provider{
 		MXSuffix: "olc.protection.outlook.com", RcptsPerTx: 1,
 		Words: Words{
 			Limit: "452 4.5.3 Recipients belong to multiple regions ATTR38",
-			Mailboxes: kinds(map[Mailbox]string{
+			Mailboxes: [MailboxKinds]string{
 				NotFound: "550 5.5.0 Requested action not taken: mailbox unavailable (S2017062302).",
-			})},
+			}},
 	}, nil},
 	{Personality{
 		Name: "office365", About: "Exchange Online with edge blocking", MXSuffix: "mail.protection.outlook.com",
 		UTF8: true, TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound:   "550 5.4.1 Recipient address rejected: Access denied. [AM6EUR05FT042.protection.outlook.com]",
 			Disabled:   "550 5.2.1 The mailbox cannot be accessed",
 			Full:       "552 5.2.2 The recipient's mailbox is full",
 			Restricted: "550 5.7.133 RESOLVER.RST.SenderNotAuthenticatedForGroup; authentication required",
-		})},
-		Means: means(map[Mailbox]Expectation{Restricted: isRestricted}),
+		}},
+		Means: [MailboxKinds]Expectation{Restricted: isRestricted},
 	}, []aboutUs{
 		{"blocked", smtp.StageRcpt, "550 5.7.606 Access denied, banned sending IP [{client}]. To request removal " +
 			"visit https://sender.office.com/", blockedUs, false},
@@ -221,9 +205,9 @@ var bigProviders = []provider{
 	}},
 	{Personality{
 		Name: "office365resolver", About: "Exchange Online that says 5.1.10", MXSuffix: "mx.microsoft", UTF8: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient not found by SMTP address lookup",
-		})},
+		}},
 	}, nil},
 	{Personality{
 		Name: "office365open", About: "Exchange Online without edge blocking: accepts everything",
@@ -233,7 +217,7 @@ var bigProviders = []provider{
 	{Personality{
 		Name: "yahoo", About: "Yahoo and AOL: RCPT is no evidence", MXSuffix: "yahoodns.net", TLS: TLSSelfSigned,
 		CatchAll: true, Fixed: smtp.CatchAll, Reasons: noRcptAnswer,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{Exists: "250 recipient <{address}> ok"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{Exists: "250 recipient <{address}> ok"}},
 	}, []aboutUs{
 		{"deferred", smtp.StageGreeting, "421 4.7.0 [TSS04] Messages from {client} temporarily deferred due to " +
 			"unexpected volume or user complaints", slowsUs, false},
@@ -246,27 +230,27 @@ var bigProviders = []provider{
 	{Personality{
 		Name: "yahoodd", About: "Yahoo that refuses at RCPT who has no account", MXSuffix: "yahoodns.net",
 		NoEnhanced: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "554 delivery error: dd This user doesn't have a yahoo.com account",
 			Disabled: "554 delivery error: dd This mailbox is disabled (554.30)",
 			Busy:     "450 User is receiving mail too quickly",
-		})},
-		Means: means(map[Mailbox]Expectation{
+		}},
+		Means: [MailboxKinds]Expectation{
 			Exists: {Outcome: smtp.CatchAll, Also: []smtp.Outcome{smtp.Valid}, Reasons: noRcptAnswer, Knowable: true},
 			Busy:   {Outcome: smtp.Valid, Also: []smtp.Outcome{smtp.CatchAll}, Knowable: true},
-		}),
+		},
 	}, nil},
 	{Personality{
 		Name: "icloud", About: "Apple iCloud", MXSuffix: "mail.icloud.com", TLS: TLSSelfSigned, Pipelining: true,
 		Guard: GuardErrors, GuardAt: 12, // guess: too many errors in a session
 		Words: Words{
 			Guard: "421 4.7.0 {host} Error: too many errors",
-			Mailboxes: kinds(map[Mailbox]string{
+			Mailboxes: [MailboxKinds]string{
 				NotFound: "550 5.1.1 <{address}>: user does not exist",
 				Disabled: "550 5.1.6 <{address}>: recipient no longer on server",
 				Full:     "552 5.2.2 <{address}>: user is over quota",
-			})},
-		Means: means(map[Mailbox]Expectation{Disabled: isDisabled}),
+			}},
+		Means: [MailboxKinds]Expectation{Disabled: isDisabled},
 	}, []aboutUs{
 		{"listed", smtp.StageRcpt, "550 5.7.1 Mail from IP {client} was rejected due to listing in Spamhaus PBL.",
 			blockedUs, false},
@@ -280,9 +264,9 @@ var bigProviders = []provider{
 var gateways = []provider{
 	{Personality{
 		Name: "proofpoint", About: "Proofpoint", MXSuffix: "pphosted.com", TLS: TLSSelfSigned, Pipelining: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 5.1.1 <{address}>... User Unknown",
-		})},
+		}},
 	}, []aboutUs{
 		{"blocked", smtp.StageGreeting, "554 Blocked - see https://ipcheck.proofpoint.com/?ip={client}",
 			blockedUs, false},
@@ -292,9 +276,9 @@ var gateways = []provider{
 	}},
 	{Personality{
 		Name: "proofpointmarked", About: "Proofpoint with the customer's directory", MXSuffix: "ppe-hosted.com",
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 5.7.1 <{address}>: Recipient address rejected: marked as invalid",
-		})},
+		}},
 	}, nil},
 	{Personality{
 		Name: "proofpointcall", About: "Proofpoint that asks the inner host first", MXSuffix: "pphosted.com",
@@ -302,16 +286,16 @@ var gateways = []provider{
 		Words: Words{
 			Greylist: "450 4.1.1 <{address}>: Recipient address rejected: unverified address: " +
 				"Address verification in progress",
-			Mailboxes: kinds(map[Mailbox]string{
+			Mailboxes: [MailboxKinds]string{
 				NotFound: "550 5.1.1 <{address}>: Recipient address rejected: undeliverable address",
-			})},
+			}},
 	}, nil},
 	{Personality{
 		Name: "mimecast", About: "Mimecast, without enhanced codes", MXSuffix: "mimecast.com", NoEnhanced: true,
 		TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 Invalid Recipient - https://community.mimecast.com/docs/DOC-1369#550",
-		})},
+		}},
 	}, []aboutUs{
 		{"unsure", smtp.StageRcpt, "451 Invalid Recipient - verification is not possible", nil, false},
 		{"connections", smtp.StageMail, "451 Account service is temporarily unavailable", slowsUs, false},
@@ -327,13 +311,13 @@ var gateways = []provider{
 		NoEnhanced: true, TLS: TLSSelfSigned, NeedsTLS: true,
 		Words: Words{
 			NeedTLS:   "553 This route requires encryption (TLS)",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 Invalid Recipient"}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 Invalid Recipient"},
 		},
 	}, nil},
 	{Personality{
 		Name: "barracuda", About: "Barracuda", MXSuffix: "barracudanetworks.com", NoEnhanced: true,
 		Pipelining: true, TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 No such user ({address})"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 No such user ({address})"}},
 	}, []aboutUs{
 		{"blocked", smtp.StageRcpt, "550 permanent failure for one or more recipients ({address}:blocked)",
 			blockedUs, false},
@@ -348,7 +332,7 @@ var gateways = []provider{
 		TLS: TLSSelfSigned, Guard: GuardHarvest, GuardAt: 25,
 		Words: Words{
 			Guard:     "550 Too many invalid recipients",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 #5.1.0 Address rejected."}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 #5.1.0 Address rejected."},
 		},
 	}, []aboutUs{
 		{"reputation", smtp.StageGreeting, "554 Your access to this mail system has been rejected due to the " +
@@ -356,7 +340,7 @@ var gateways = []provider{
 	}},
 	{Personality{
 		Name: "messagelabs", About: "Symantec's hosted gateway", MXSuffix: "messagelabs.com", NoEnhanced: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 Invalid recipient <{address}> (#5.1.1)"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 Invalid recipient <{address}> (#5.1.1)"}},
 	}, []aboutUs{
 		{"throttled", smtp.StageRcpt, "450 Requested action aborted [7.2] 15412", slowsUs, false},
 		{"relay", smtp.StageRcpt, "553 you are trying to use me [{host}] as a relay, but I have not been " +
@@ -364,9 +348,9 @@ var gateways = []provider{
 	}},
 	{Personality{
 		Name: "trendmicro", About: "Trend Micro", MXSuffix: "tmes.trendmicro.com", TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "554 5.7.1 <{address}>: Recipient address rejected: INVALID-RECIPIENT",
-		})},
+		}},
 	}, []aboutUs{
 		{"blocked", smtp.StageRcpt, "550 5.7.1 Service unavailable; Client host [{client}] blocked using " +
 			"Trend Micro RBL+. ERS-RBL", blockedUs, false},
@@ -375,9 +359,9 @@ var gateways = []provider{
 	}},
 	{Personality{
 		Name: "zerospam", About: "ZEROSPAM", MXSuffix: "zerospam.ca", Pipelining: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "554 5.7.1 <{address}>: Recipient address rejected: not in recipient list",
-		})},
+		}},
 	}, nil},
 	{Personality{
 		Name: "fireeye", About: "Trellix (FireEye) ETP", MXSuffix: "fireeyecloud.com", TLS: TLSSelfSigned,
@@ -392,13 +376,13 @@ var guardKinds = []provider{
 	{Personality{
 		Name: "ciscoqueue", About: "Cisco in work-queue mode: after 25 refused in an hour it accepts everything",
 		Guard: GuardSilent, GuardAt: 25, Pipelining: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 #5.1.0 Address rejected."})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 #5.1.0 Address rejected."}},
 	}, nil},
 	{Personality{
 		Name:     "forcepoint",
 		About:    "Forcepoint: over 5 RCPTs in a session with half refused: dropped, and blocked for 3 hours",
 		MXSuffix: "mailcontrol.com", Guard: GuardShare, GuardAt: 5, GuardPercent: 50, ConnectsPerMinute: 30,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 5.1.1 Recipient unknown"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 5.1.1 Recipient unknown"}},
 	}, nil},
 	{Personality{
 		Name:     "ionos",
@@ -407,9 +391,9 @@ var guardKinds = []provider{
 		Guard: GuardPolicy, GuardAt: 25, // guess: the number is not public
 		Words: Words{
 			Guard: "450 Requested mail action not taken: mailbox unavailable. Reject due to policy violations",
-			Mailboxes: kinds(map[Mailbox]string{
+			Mailboxes: [MailboxKinds]string{
 				NotFound: "550 Requested action not taken: mailbox unavailable",
-			})},
+			}},
 	}, nil},
 	{Personality{
 		Name:  "symantec",
@@ -422,7 +406,7 @@ var guardKinds = []provider{
 		Guard: GuardRow, GuardAt: 10,
 		Words: Words{
 			Guard:     "421 Too many failed recipients, closing",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 No such user here"}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 No such user here"},
 		},
 	}, nil},
 	{Personality{
@@ -435,12 +419,12 @@ var guardKinds = []provider{
 		MXSuffix: "yahoodns.net", NoEnhanced: true, Guard: GuardExcess, GuardAt: 25, // guess
 		Words: Words{
 			Guard: "421 VS1-IP Excessive unknown recipients - possible Open Relay",
-			Mailboxes: kinds(map[Mailbox]string{
+			Mailboxes: [MailboxKinds]string{
 				NotFound: "554 delivery error: dd This user doesn't have a yahoo.com account",
-			})},
-		Means: means(map[Mailbox]Expectation{
+			}},
+		Means: [MailboxKinds]Expectation{
 			Exists: {Outcome: smtp.CatchAll, Also: []smtp.Outcome{smtp.Valid}, Reasons: noRcptAnswer, Knowable: true},
-		}),
+		},
 	}, nil},
 }
 

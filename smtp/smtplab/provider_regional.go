@@ -7,12 +7,12 @@ var regionals = []provider{
 	{Personality{
 		Name: "gmx", About: "GMX, web.de and mail.com: the last line decides", MXSuffix: "gmx.net",
 		NoEnhanced: true, TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550-Requested action not taken: mailbox unavailable\n" +
 				"550 For explanation visit https://postmaster.gmx.net/en/error-messages?c=unkn",
 			Full: "552-Requested mail action aborted: exceeded storage allocation\n552 Quota exceeded.",
-		})},
-		Means: means(map[Mailbox]Expectation{Full: isFull}),
+		}},
+		Means: [MailboxKinds]Expectation{Full: isFull},
 	}, []aboutUs{
 		{"policy", smtp.StageRcpt, "550-Requested action not taken: mailbox unavailable\n" +
 			"550 Reject due to policy restrictions.", blockedUs, false},
@@ -26,14 +26,14 @@ var regionals = []provider{
 	}},
 	{Personality{
 		Name: "tonline", About: "T-Online", MXSuffix: "t-online.de", NoEnhanced: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 user unknown"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 user unknown"}},
 	}, []aboutUs{
 		{"stranger", smtp.StageGreeting, "554 IP={client} - A problem occurred. Ask your postmaster for help. (BL)",
 			blockedUs, false},
 	}},
 	{Personality{
 		Name: "freenet", About: "freenet", MXSuffix: "freenet.de", NoEnhanced: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 unknown user"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 unknown user"}},
 	}, []aboutUs{
 		{"ptr", smtp.StageRcpt, "550 inconsistent or no DNS PTR record for {client}", knowsUs, false},
 	}},
@@ -41,12 +41,12 @@ var regionals = []provider{
 		Name: "orange", About: "Orange and Wanadoo", MXSuffix: "orange.fr", TLS: TLSSelfSigned, SessionsMax: 2,
 		Words: Words{
 			Busy: "421 {host} ME Trop de connexions, veuillez verifier votre configuration. OFR_104 [104]",
-			Mailboxes: kinds(map[Mailbox]string{
+			Mailboxes: [MailboxKinds]string{
 				NotFound: "550 5.1.1 <{address}> Adresse d au moins un destinataire invalide. Invalid recipient. " +
 					"OFR_416 [416]",
 				Full: "552 5.1.1 <{address}> Boite du destinataire pleine. Recipient overquota. OFR_417 [417]",
-			})},
-		Means: means(map[Mailbox]Expectation{Full: isFull}),
+			}},
+		Means: [MailboxKinds]Expectation{Full: isFull},
 	}, []aboutUs{
 		{"blocked", smtp.StageGreeting, "550 5.2.0 Mail rejete. Mail rejected. OFR_506 [506]", blockedUs, false},
 		{"connections", smtp.StageGreeting, "421 {host} ME Trop de connexions, veuillez verifier votre " +
@@ -55,23 +55,23 @@ var regionals = []provider{
 	}},
 	{Personality{
 		Name: "freefr", About: "Free", MXSuffix: "free.fr", Pipelining: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			Disabled: "550 5.2.1 This mailbox has been blocked due to inactivity",
 			Full:     "550 5.2.2 Over quota",
-		})},
+		}},
 	}, nil},
 	{Personality{
 		Name: "comcast", About: "Comcast", MXSuffix: "comcast.net", TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound:  "550 5.1.1 Not our Customer",
 			Disabled:  "550 5.2.0 Recipient unavailable",
 			OverQuota: "452 4.1.1 Recipient over quota",
 			Busy:      "452 4.1.1 too many recent messages for this recipient",
-		})},
-		Means: means(map[Mailbox]Expectation{
+		}},
+		Means: [MailboxKinds]Expectation{
 			Disabled: maybeGone, OverQuota: {Outcome: smtp.Unknown, Also: []smtp.Outcome{smtp.Valid}},
 			Busy: {Outcome: smtp.Valid, Also: []smtp.Outcome{smtp.Unknown}, Knowable: false},
-		}),
+		},
 	}, []aboutUs{
 		{"blocked", smtp.StageGreeting, "554 {host} {client} Comcast block for spam. BL000000", blockedUs, false},
 		{"rate", smtp.StageMail, "421 4.1.0 {client} Throttled - try again later. RL000001", slowsUs, false},
@@ -79,10 +79,10 @@ var regionals = []provider{
 	}},
 	{Personality{
 		Name: "att", About: "AT&T and Prodigy", MXSuffix: "prodigy.net",
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 5.2.1 <{address}>... Addressee unknown, relay=[{client}]",
-		})},
-		Means: means(map[Mailbox]Expectation{NotFound: isDisabled}),
+		}},
+		Means: [MailboxKinds]Expectation{NotFound: isDisabled},
 	}, []aboutUs{
 		{"blocked", smtp.StageMail, "553 5.3.0 DNSBL:RBL 521< {client} >_is_blocked.", blockedUs, false},
 	}},
@@ -90,7 +90,7 @@ var regionals = []provider{
 		Name: "cox", About: "Cox", MXSuffix: "cox.net", NoEnhanced: true, Guard: GuardHarvest, GuardAt: 25, // guess
 		Words: Words{
 			Guard:     "550 too many invalid recipients",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 <{address}> recipient rejected, user unknown"}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 <{address}> recipient rejected, user unknown"},
 		},
 	}, []aboutUs{
 		{"blocked", smtp.StageGreeting, "554 {host} {client} blocked. CXBL", blockedUs, false},
@@ -99,9 +99,9 @@ var regionals = []provider{
 	}},
 	{Personality{
 		Name: "godaddy", About: "GoDaddy", MXSuffix: "secureserver.net", Pipelining: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 5.1.1 <{address}> Recipient not found, account does not exist.",
-		})},
+		}},
 	}, []aboutUs{
 		{"blocked", smtp.StageGreeting, "554 {host} bizsmtp Connection refused. {client} is blocked. IB103",
 			blockedUs, false},
@@ -110,32 +110,32 @@ var regionals = []provider{
 	}},
 	{Personality{
 		Name: "rackspace", About: "Rackspace", MXSuffix: "emailsrvr.com", TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 5.1.1 <{address}>: Recipient address rejected: User unknown. G8",
-		})},
+		}},
 	}, nil},
 	{Personality{
 		Name: "hey", About: "HEY", MXSuffix: "app.hey.com", TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 5.1.1 That address is unknown at HEY"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 5.1.1 That address is unknown at HEY"}},
 	}, nil},
 	{Personality{
 		Name: "improvmx", About: "ImprovMX, a forwarder", MXSuffix: "improvmx.com", TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 5.1.1 No such recipient here"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 5.1.1 No such recipient here"}},
 	}, []aboutUs{
 		{"nodomain", smtp.StageRcpt, "551 5.7.1 Domain not found", notHosted, true},
 		{"plan", smtp.StageRcpt, "550 That needs an account that requires an upgrade", nil, false},
 	}},
 	{Personality{
 		Name: "ovh", About: "OVH, in the style of Postfix", MXSuffix: "mail.ovh.net", Pipelining: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 5.1.1 <{address}>: Recipient address rejected: User unknown",
-		})},
+		}},
 	}, nil},
 	{Personality{
 		Name: "hotee", About: "Hot.ee and Mail.ee", MXSuffix: "hot.ee",
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			Disabled: "554 5.2.1 Mailbox of an expired account or inactive user",
-		})},
+		}},
 	}, nil},
 }
 
@@ -143,25 +143,25 @@ var regionals = []provider{
 var regionalsEast = []provider{
 	{Personality{
 		Name: "yandex", About: "Yandex", MXSuffix: "yandex.net", TLS: TLSSelfSigned, Pipelining: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 5.7.1 No such user!",
 			Disabled: "550 5.7.1 Policy rejection on the target address",
 			Full:     "552 5.2.2 Mailbox size limit exceeded",
 			Busy:     "450 4.2.1 The recipient has exceeded message rate limit. Try again later.",
-		})},
-		Means: means(map[Mailbox]Expectation{Busy: isBusy, Disabled: isDisabled}),
+		}},
+		Means: [MailboxKinds]Expectation{Busy: isBusy, Disabled: isDisabled},
 	}, []aboutUs{
 		{"spam", smtp.StageRcpt, "554 5.7.1 [1] Message rejected under suspicion of SPAM", blockedUs, false},
 	}},
 	{Personality{
 		Name: "mailru", About: "mail.ru: accepts any local part", MXSuffix: "mail.ru", TLS: TLSSelfSigned,
 		CatchAll: true, Fixed: smtp.CatchAll, Reasons: noRcptAnswer,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{Exists: "250 OK"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{Exists: "250 OK"}},
 	}, nil},
 	{Personality{
 		Name: "rambler", About: "Rambler", MXSuffix: "rambler.ru",
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{Disabled: "540 5.7.1 <{address}>: recipient is inactive"})},
-		Means: means(map[Mailbox]Expectation{Disabled: isDisabled}),
+		Words: Words{Mailboxes: [MailboxKinds]string{Disabled: "540 5.7.1 <{address}>: recipient is inactive"}},
+		Means: [MailboxKinds]Expectation{Disabled: isDisabled},
 	}, []aboutUs{
 		{"rate", smtp.StageRcpt, "452 4.5.3 Rate limit exceeded", slowsUs, false},
 	}},
@@ -171,7 +171,7 @@ var regionalsEast = []provider{
 	}, nil},
 	{Personality{
 		Name: "zoho", About: "Zoho", MXSuffix: "zoho.com", TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 5.1.1 User unknown <{address}>"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 5.1.1 User unknown <{address}>"}},
 	}, []aboutUs{
 		{"policy", smtp.StageRcpt, "541 5.4.1 Mail rejected by destination domain", blockedUs, false},
 		{"mailpolicy", smtp.StageRcpt, "554 5.2.3 MailPolicy violation error", blockedUs, false},
@@ -180,12 +180,12 @@ var regionalsEast = []provider{
 	{Personality{
 		Name: "qq", About: "QQ and exmail", MXSuffix: "qq.com", NoEnhanced: true, RcptsPerSession: 8,
 		TLS: TLSSelfSigned,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 Mailbox not found. http://service.mail.qq.com/cgi-bin/help?subtype=1",
 			Disabled: "550 The recipient has a deactivated mailbox",
 			Busy:     "550 Mailbox unavailable or access denied [{client}]",
-		})},
-		Means: means(map[Mailbox]Expectation{Disabled: isDisabled, Busy: maybeBusy}),
+		}},
+		Means: [MailboxKinds]Expectation{Disabled: isDisabled, Busy: maybeBusy},
 	}, []aboutUs{
 		{"rate", smtp.StageRcpt, "550 Ip frequency limited", slowsUs, false},
 		{"connections", smtp.StageGreeting, "550 Connection frequency limited", slowsUs, false},
@@ -195,7 +195,7 @@ var regionalsEast = []provider{
 		TLS: TLSSelfSigned,
 		Words: Words{
 			Busy:      "421 too many connections from {client}",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 User not found: {address}"}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 User not found: {address}"},
 		},
 	}, []aboutUs{
 		{"daily", smtp.StageMail, "550 RP:ORQ http://mail.163.com/help/help_spam_16.htm", slowsUs, false},

@@ -6,9 +6,9 @@ import "rollcall/smtp"
 var software = []provider{
 	{Personality{
 		Name: "postfixvirtual", About: "Postfix with a virtual mailbox table", Pipelining: true, UTF8: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 5.1.1 <{address}>: Recipient address rejected: User unknown in virtual mailbox table",
-		})},
+		}},
 	}, []aboutUs{
 		{"ptr", smtp.StageRcpt, "450 4.7.25 Client host rejected: cannot find your hostname, [{client}]", knowsUs,
 			false},
@@ -27,22 +27,22 @@ var software = []provider{
 		Words: Words{
 			Greylist: "450 4.1.1 <{address}>: Recipient address rejected: unverified address: " +
 				"Address verification in progress",
-			Mailboxes: kinds(map[Mailbox]string{
+			Mailboxes: [MailboxKinds]string{
 				NotFound: "550 5.1.1 <{address}>: Recipient address rejected: undeliverable address: unknown user",
-			})},
+			}},
 	}, nil},
 	{Personality{
 		Name: "postfixsoft", About: "Postfix in soft-bounce mode", Pipelining: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "450 4.1.1 <{address}>: Recipient address rejected: User unknown in local recipient table",
 			Disabled: "450 4.2.1 <{address}>: mailbox disabled",
 			Full:     "452 4.2.2 <{address}>: mailbox full",
-		})},
-		Means: means(map[Mailbox]Expectation{
+		}},
+		Means: [MailboxKinds]Expectation{
 			// Control probes are always deferred, too, so even an acceptance is hard to trust.
 			Exists:   {Outcome: smtp.Valid, Reasons: []smtp.Reason{smtp.MailboxExists}},
 			NotFound: maybeGone, Disabled: maybeGone, Full: maybeGone,
-		}),
+		},
 	}, nil},
 	{Personality{
 		Name: "exchangeopen", About: "Exchange without recipient filtering: accepts everything", CatchAll: true,
@@ -50,7 +50,7 @@ var software = []provider{
 	}, nil},
 	{Personality{
 		Name: "exchangetarpit", About: "Exchange that takes five seconds for a refusal", RefusalDelay: tarpitDelay,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 5.1.1 User unknown"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 5.1.1 User unknown"}},
 	}, nil},
 	{Personality{
 		Name: "qmail", About: "qmail as it comes: accepts everything, bounces later", NoEnhanced: true,
@@ -62,9 +62,9 @@ var software = []provider{
 	}},
 	{Personality{
 		Name: "qmailpatched", About: "qmail with a patch that checks recipients", NoEnhanced: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{
+		Words: Words{Mailboxes: [MailboxKinds]string{
 			NotFound: "550 sorry, no mailbox here by that name. (#5.1.1)",
-		})},
+		}},
 	}, nil},
 	{Personality{
 		Name: "mox", About: "mox: accepts unknown users at RCPT; many bad transactions: 550 at MAIL", UTF8: true,
@@ -87,7 +87,7 @@ var software = []provider{
 		Words: Words{
 			Guard:     "451 4.3.0 Too many errors, disconnecting.",
 			Relay:     "550 5.1.2 Relay not allowed.",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 5.1.2 Mailbox does not exist."}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 5.1.2 Mailbox does not exist."},
 		},
 	}, []aboutUs{
 		{"rate", smtp.StageRcpt, "452 4.4.5 Rate limit exceeded, try again later.", slowsUs, false},
@@ -96,23 +96,23 @@ var software = []provider{
 	{Personality{
 		Name: "haraka", About: "Haraka: the same words for an unknown user and an unknown domain",
 		Pipelining: true, UTF8: true, NoEnhanced: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 I cannot deliver mail for <{address}>"})},
-		Means: means(map[Mailbox]Expectation{
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 I cannot deliver mail for <{address}>"}},
+		Means: [MailboxKinds]Expectation{
 			NotFound: {Outcome: smtp.Invalid}, Exists: {Outcome: smtp.Valid, Knowable: true},
-		}),
+		},
 	}, nil},
 	{Personality{
 		Name: "sendmail", About: "Sendmail", Pipelining: true,
 		Words: Words{
 			Relay:     "550 5.7.1 <{address}>... Relaying denied",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 5.1.1 <{address}>... User unknown"}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 5.1.1 <{address}>... User unknown"},
 		},
 	}, []aboutUs{
 		{"sender", smtp.StageMail, "553 5.1.8 Domain of sender address does not exist", knowsUs, false},
 	}},
 	{Personality{
 		Name: "eximcpanel", About: "Exim as cPanel sets it up", NoEnhanced: true, Pipelining: true,
-		Words: Words{Mailboxes: kinds(map[Mailbox]string{NotFound: "550 No Such User Here"})},
+		Words: Words{Mailboxes: [MailboxKinds]string{NotFound: "550 No Such User Here"}},
 	}, []aboutUs{
 		{"relay", smtp.StageRcpt, "550 relay not permitted", notHosted, true},
 		{"callout", smtp.StageRcpt, "550 Sender verify failed", knowsUs, false},
@@ -141,7 +141,7 @@ var greylistKinds = []provider{
 		Name: "stalwartgrey", About: "Stalwart's greylisting: 452 4.2.2", Greylist: true, UTF8: true,
 		Words: Words{
 			Greylist:  "452 4.2.2 Greylisted, please try again in a few moments.",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 5.1.2 Mailbox does not exist."}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 5.1.2 Mailbox does not exist."},
 		},
 	}, nil},
 	{Personality{
@@ -149,16 +149,16 @@ var greylistKinds = []provider{
 		GreylistFactor: 60.0 / 300, Pipelining: true,
 		Words: Words{
 			Greylist: "450 4.2.0 <{address}>: Recipient address rejected: Greylisted for {wait} seconds",
-			Mailboxes: kinds(map[Mailbox]string{
+			Mailboxes: [MailboxKinds]string{
 				NotFound: "554 5.7.1 <{address}>: Recipient address rejected: not in recipient list",
-			})},
+			}},
 	}, nil},
 	{Personality{
 		Name: "barracudagrey", About: "Barracuda's greylisting: 5 min", MXSuffix: "barracudanetworks.com",
 		Greylist: true, TLS: TLSSelfSigned,
 		Words: Words{
 			Greylist:  "450 4.7.1 <{address}>: Recipient address rejected: Greylisted, try again later",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 No such user ({address})"}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 No such user ({address})"},
 		},
 	}, nil},
 	{Personality{
@@ -166,7 +166,7 @@ var greylistKinds = []provider{
 		Greylist: true, GreylistFactor: 60.0 / 300, NoEnhanced: true, TLS: TLSSelfSigned,
 		Words: Words{
 			Greylist:  "451 Internal resources are temporarily unavailable",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 Invalid Recipient"}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 Invalid Recipient"},
 		},
 	}, nil},
 	{Personality{
@@ -177,7 +177,7 @@ var greylistKinds = []provider{
 		Name: "yandexgrey", About: "Yandex's greylisting", MXSuffix: "yandex.net", Greylist: true, Pipelining: true,
 		Words: Words{
 			Greylist:  "451 4.7.1 Sorry, the service is currently unavailable. Please come back later.",
-			Mailboxes: kinds(map[Mailbox]string{NotFound: "550 5.7.1 No such user!"}),
+			Mailboxes: [MailboxKinds]string{NotFound: "550 5.7.1 No such user!"},
 		},
 	}, nil},
 	{Personality{

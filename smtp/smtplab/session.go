@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -267,7 +268,7 @@ func (s *session) command(line []byte) error {
 }
 
 func is(verb []byte, name string) bool {
-	return len(verb) == len(name) && strings.EqualFold(string(verb), name)
+	return strings.EqualFold(string(verb), name)
 }
 
 // fault answers a client's error.
@@ -336,7 +337,9 @@ func (s *session) mail(rest []byte) error {
 		return s.sayAndClose(&s.p.words.refuseTx)
 	}
 	s.tx.open, s.tx.refused = true, false
-	s.tx.utf8 = s.p.UTF8 && s.extended && hasWord(parameters, "SMTPUTF8")
+	s.tx.utf8 = s.p.UTF8 && s.extended && slices.ContainsFunc(bytes.Fields(parameters), func(word []byte) bool {
+		return is(word, "SMTPUTF8")
+	})
 	if s.tx.from != string(path) {
 		s.tx.from = string(path)
 	}
@@ -369,15 +372,6 @@ func cutPath(rest []byte, keyword string) (path, parameters []byte, ok bool) {
 		return nil, nil, false
 	}
 	return rest[1:end], rest[end+1:], true
-}
-
-func hasWord(parameters []byte, word string) bool {
-	for _, field := range bytes.Fields(parameters) {
-		if strings.EqualFold(string(field), word) {
-			return true
-		}
-	}
-	return false
 }
 
 // say puts a reply without placeholders for an address.

@@ -184,20 +184,11 @@ func wellNamed(local []byte) bool {
 		case r == '.' && letters > 0 && dots == 0:
 			letters, dots = 0, 1
 		case '0' <= r && r <= '9' && letters > 0:
-			return len(local)-i <= digitsMax && onlyDigits(local[i:])
+			return len(local)-i <= digitsMax && len(bytes.TrimLeft(local[i:], "0123456789")) == 0
 		default:
 			return false
 		}
 		i += size
 	}
 	return letters > 0
-}
-
-func onlyDigits(b []byte) bool {
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -99,10 +100,7 @@ func phraseOf(p *Personality, text string) phrase {
 		text = enhancedCode.ReplaceAllString(text, "$1")
 	}
 	last := text[strings.LastIndexByte(text, '\n')+1:]
-	code := 0
-	if len(last) >= 3 && onlyDigits([]byte(last[:3])) {
-		code = int(last[0]-'0')*100 + int(last[1]-'0')*10 + int(last[2]-'0')
-	}
+	code, _ := strconv.Atoi(last[:min(3, len(last))])
 	end := "\r\n"
 	switch {
 	case p.BareLF:

@@ -351,21 +351,12 @@ func (l *layers) narrowest(receiver string, hosts []string) string {
 		return ""
 	}
 	for name := hosts[0]; name != receiver && under(name, receiver); {
-		if l.has(name) && allUnder(hosts, name) {
+		if l.has(name) && !slices.ContainsFunc(hosts, func(h string) bool { return !under(h, name) }) {
 			return name
 		}
 		_, name, _ = strings.Cut(name, ".")
 	}
 	return ""
-}
-
-func allUnder(hosts []string, suffix string) bool {
-	for _, h := range hosts {
-		if !under(h, suffix) {
-			return false
-		}
-	}
-	return true
 }
 
 // under reports whether name is suffix or lies under it, label by label.

@@ -283,12 +283,7 @@ func hasMark(text string) bool {
 }
 
 func isASCII(text string) bool {
-	for i := range len(text) {
-		if text[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -68,27 +68,20 @@ func (n nodeHealth) Passing() checksView {
 func divideChecks(nodes []nodeHealth, room int) {
 	for _, bad := range []bool{true, false} {
 		for i := range nodes {
-			nodes[i].divide(bad, &room)
+			n := &nodes[i]
+			for _, f := range n.Findings {
+				if is := f.State == "fail" || f.State == "warn"; is != bad {
+					continue
+				}
+				if room--; room < 0 {
+					n.More++
+				} else if bad {
+					n.Bad = append(n.Bad, f)
+				} else {
+					n.Rest = append(n.Rest, f)
+				}
+			}
 		}
-	}
-}
-
-// divide selects findings of a state while the page has room.
-func (n *nodeHealth) divide(bad bool, room *int) {
-	for _, f := range n.Findings {
-		if is := f.State == "fail" || f.State == "warn"; is != bad {
-			continue
-		}
-		switch {
-		case *room == 0:
-			n.More++
-			continue
-		case bad:
-			n.Bad = append(n.Bad, f)
-		default:
-			n.Rest = append(n.Rest, f)
-		}
-		*room--
 	}
 }
 

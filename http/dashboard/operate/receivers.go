@@ -339,16 +339,11 @@ func (p *Pages) readSlowest(r *request) (v slowestView) {
 	if err != nil {
 		return slowestView{Away: true}
 	}
-	now := p.now()
 	all := len(found)
 	found = slices.DeleteFunc(found, func(f ledger.Verification) bool { return f.Status == ledger.Uploading })
 	v.Uploads = all - len(found)
-	slices.SortFunc(found, func(a, b ledger.Verification) int { return stuckFirst(a, b, now) })
 	v.More = len(found) > slowestShown
-	nodes := p.nodeNames(ctx)
-	for _, f := range found[:min(len(found), slowestShown)] {
-		v.Rows = append(v.Rows, rowOf(f, cmp.Or(names[f.Workspace], f.Workspace.String()), nodes, now))
-	}
+	v.Rows = rowsOf(found, names, p.nodeNames(ctx), p.now(), slowestShown)
 	return v
 }
 

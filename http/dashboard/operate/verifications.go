@@ -58,20 +58,15 @@ func verifications(p *Pages, w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	now := p.now()
 	v := openView{All: len(found) < openRead, Find: strings.ToLower(strings.TrimSpace(r.URL.Query().Get("find")))}
 	found = slices.DeleteFunc(found, func(f ledger.Verification) bool { return !fits(f, names[f.Workspace], v.Find) })
-	slices.SortFunc(found, func(a, b ledger.Verification) int { return stuckFirst(a, b, now) })
 	v.Fit, v.More = len(found), max(0, len(found)-openShown)
 	for _, f := range found {
-		if isOverdue(f, now) {
+		if isOverdue(f, p.now()) {
 			v.Overdue++
 		}
 	}
-	nodes := p.nodeNames(r.Context())
-	for _, f := range found[:len(found)-v.More] {
-		v.Rows = append(v.Rows, rowOf(f, cmp.Or(names[f.Workspace], f.Workspace.String()), nodes, now))
-	}
+	v.Rows = rowsOf(found, names, p.nodeNames(r.Context()), p.now(), openShown)
 	return p.show(w, r, http.StatusOK, "verifications", titled("Verifications", "verifications", v))
 }
 
@@ -79,6 +74,16 @@ func verifications(p *Pages, w http.ResponseWriter, r *request) error {
 func fits(v ledger.Verification, workspace, find string) bool {
 	return strings.Contains(strings.ToLower(cmp.Or(workspace, v.Workspace.String())), find) ||
 		strings.Contains(strings.ToLower(fileName(v)), find) || strings.HasPrefix(v.ID.String(), find)
+}
+
+// rowsOf shows some files, in the order of stuckFirst.
+func rowsOf(found []ledger.Verification, names, nodes map[uuid.UUID]string, now time.Time,
+	most int) (rows []openRow) {
+	slices.SortFunc(found, func(a, b ledger.Verification) int { return stuckFirst(a, b, now) })
+	for _, f := range found[:min(len(found), most)] {
+		rows = append(rows, rowOf(f, cmp.Or(names[f.Workspace], f.Workspace.String()), nodes, now))
+	}
+	return rows
 }
 
 func rowOf(v ledger.Verification, workspace string, nodes map[uuid.UUID]string, now time.Time) openRow {

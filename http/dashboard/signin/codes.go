@@ -158,12 +158,10 @@ func (s *Service) spendCode(ctx context.Context, u ledger.User, code string, b B
 	if good {
 		err := keep(state)
 		if err == nil {
-			for _, subject := range []ledger.Hash{user, codes} {
-				if err := s.book.ForgetFailures(ctx, subject); err != nil {
-					return err
-				}
+			if err = s.book.ForgetFailures(ctx, user); err == nil {
+				err = s.book.ForgetFailures(ctx, codes)
 			}
-			return nil
+			return err
 		}
 		if !errors.Is(err, ledger.ErrChanged) { // changed: another request used this code, or a neighbouring one
 			return err

@@ -117,8 +117,7 @@ func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, le
 	if !ok {
 		return "", none, ledger.ErrNoSuchLink
 	}
-	random := s.keyed("accept", string(a.Link), a.Form.String(), a.Password) // the link's maker may know all but the last
-	token := tokenOf(random[:])
+	token := s.TokenOf("accept", string(a.Link), a.Form.String(), a.Password) // the link's maker may know all but the last
 	n := s.newSession(token, b)
 	l, user, err := s.link(ctx, id)
 	if errors.Is(err, ledger.ErrNoSuchLink) { // a repeat of this form? Only its sender knows its session

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,7 +66,7 @@ func CheckPassword(password, email string) error {
 		return ErrLong
 	case folded == strings.ToLower(strings.TrimSpace(email)):
 		return ErrEmail
-	case common[folded] || oneCharacter(folded):
+	case slices.Contains(common, folded) || oneCharacter(folded):
 		return ErrCommon
 	}
 	return nil
@@ -144,7 +145,7 @@ func usable(phc string) bool {
 }
 
 // common are the passwords of 12 characters and more that guessers try first, in lower case.
-var common = set(
+var common = []string{
 	"123456789012", "1234567890123", "12345678901234", "123456789012345", "1234567890123456", "123456789101",
 	"1234567891011", "123456789123", "1234567890qwerty", "123123123123", "111222333444", "112233445566", "121212121212",
 	"098765432109", "0987654321098", "987654321098", "102030405060", "147258369147", "123qweasdzxc", "1q2w3e4r5t6y",
@@ -168,14 +169,6 @@ var common = set(
 	"correcthorsebatterystaple", "correct horse battery staple", "rollcallrollcall", "rollcall1234", "rollcall12345",
 	"verification", "verification1", "verification123", "unbelievable", "whatever1234", "nothing12345", "computer1234",
 	"internet1234", "samsung12345", "google123456", "facebook1234", "linkedin1234", "microsoft123", "minecraft123",
-)
-
-func set(texts ...string) map[string]bool {
-	m := make(map[string]bool, len(texts))
-	for _, t := range texts {
-		m[t] = true
-	}
-	return m
 }
 
 // How many requests about one subject are accepted at once: one has its turn, the others wait. A network may be a whole

@@ -241,23 +241,23 @@ var ErrSecret = errors.New("provider: the secret cannot be used")
 
 // ReadSecret reads the secret of the client from a file that others can't read. Errors: ErrSecret, or the file
 // system's.
-func ReadSecret(path string) (string, error) {
+func ReadSecret(path string) (string, error) { return ReadPrivate(path, ErrSecret) }
+
+// ReadPrivate reads a secret from a file that others can't read. Errors: unusable, or the file system's.
+func ReadPrivate(path string, unusable error) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("%w: others can read %s; run: chmod 600 %s", ErrSecret, path, path)
+		return "", fmt.Errorf("%w: others can read %s; run: chmod 600 %s", unusable, path, path)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
 	secret := strings.TrimSpace(string(text))
-	if secret == "" {
-		return "", fmt.Errorf("%w: %s is empty", ErrSecret, path)
+	if err == nil && secret == "" {
+		err = fmt.Errorf("%w: %s is empty", unusable, path)
 	}
-	return secret, nil
+	return secret, err
 }
 
 // visitLife is how long somebody may take at the provider.
@@ -298,8 +298,7 @@ func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *l
 	if !s.visits.open("visit", kept, &v) || s.now().Unix() >= v.Until {
 		return Visit{}, "", ErrRefused
 	}
-	random := s.keyed("visit", v.State)
-	token := tokenOf(random[:])
+	token := s.TokenOf("visit", v.State)
 	if v.User == uuid.Nil && query.Get("state") == v.State {
 		if _, err := s.Session(ctx, token); err == nil {
 			return v.Visit, token, nil // the same answer again

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,8 +113,7 @@ func (s *Service) SignIn(ctx context.Context, form uuid.UUID, email, password st
 	if err != nil {
 		return "", ledger.SignedIn{}, err
 	}
-	random := s.keyed("sign in", form.String(), user.ID.String())
-	token := tokenOf(random[:])
+	token := s.TokenOf("sign in", form.String(), user.ID.String())
 	in, err := s.begin(ctx, user, "", s.newSession(token, b))
 	if err != nil {
 		token = ""
@@ -170,7 +170,10 @@ func (s *Service) mayTry(ctx context.Context, subjects ...ledger.Hash) error {
 	if err != nil {
 		return err
 	}
-	return waitOf(waits)
+	if until := slices.MaxFunc(append(waits, time.Time{}), time.Time.Compare); !until.IsZero() {
+		return &Wait{Until: until}
+	}
+	return nil
 }
 
 // subjects are the keys for counting failures: a user from one network, and that network.
@@ -189,19 +192,6 @@ func (s *Service) failedSignIn(ctx context.Context, user, network ledger.Hash) e
 func (s *Service) failed(ctx context.Context, subject ledger.Hash, rule ledger.AttemptRule) error {
 	_, err := s.book.FailedSignIn(ctx, []ledger.Hash{subject}, rule)
 	return err
-}
-
-func waitOf(waits []time.Time) error {
-	var until time.Time
-	for _, w := range waits {
-		if w.After(until) {
-			until = w
-		}
-	}
-	if until.IsZero() {
-		return nil
-	}
-	return &Wait{Until: until}
 }
 
 // Session returns the session of a cookie. Errors: ledger.ErrNoSuchSession; any other means unknown.
@@ -244,11 +234,11 @@ func (s *Service) End(ctx context.Context, user ledger.User, id ledger.Hash) err
 // Changed drops the cached answers about a user, after a change of their roles.
 func (s *Service) Changed(user uuid.UUID) { s.sessions.forgetUser(ledger.User{ID: user}) }
 
-// EndOthers ends all sessions of a user but one, and returns how many.
-func (s *Service) EndOthers(ctx context.Context, user ledger.User, but ledger.Hash) (int, error) {
-	n, err := s.book.EndSessions(ctx, user.ID, but)
+// EndOthers ends all sessions of a user but one.
+func (s *Service) EndOthers(ctx context.Context, user ledger.User, but ledger.Hash) error {
+	_, err := s.book.EndSessions(ctx, user.ID, but)
 	s.sessions.forgetUser(user)
-	return n, err
+	return err
 }
 
 // ChangePassword gives the signed-in user a new password and a new session, and ends all others. A user with codes

@@ -119,7 +119,7 @@ func TestPasswordsOfAllKinds(t *testing.T) {
 			t.Errorf("%q: %v, want %v", c.password, err, c.want)
 		}
 	}
-	for p := range signin.Common {
+	for _, p := range signin.Common {
 		if utf8.RuneCountInString(p) < signin.PasswordLeast || p != strings.ToLower(p) {
 			t.Errorf("%q on the list can never be chosen", p)
 		}
