@@ -2,6 +2,7 @@ package smtp
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Outcome is the final result for one address. The zero value is no result.
@@ -127,6 +128,23 @@ func (r Reason) Message() string {
 		return reasonTexts[r].token + " " + reasonTexts[r].sentence
 	}
 	return Internal.Message()
+}
+
+// Reasons returns all of them.
+func Reasons() (all []Reason) {
+	for r := ReasonNone + 1; r.Known(); r++ {
+		all = append(all, r)
+	}
+	return all
+}
+
+// Named finds the one with a word; false, and the zero value: there is none.
+func Named[T fmt.Stringer](all []T, word string) (one T, found bool) {
+	i := slices.IndexFunc(all, func(one T) bool { return one.String() == word })
+	if i < 0 {
+		return one, false
+	}
+	return all[i], true
 }
 
 // Known reports whether r is on the list and may be stored.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,7 +61,7 @@ func detail(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verificati
 		return at("read results and who made it", err)
 	}
 	show := detailView{By: by.of(v.MadeBy), Name: nameOf(v), Base: baseOf(r, v), Created: v.Created,
-		Live: template.HTML(part.html("")), Cancel: live.Cancel, Outcomes: smtp.Outcomes[:], Reasons: allReasons(),
+		Live: template.HTML(part.html("")), Cancel: live.Cancel, Outcomes: smtp.Outcomes[:], Reasons: smtp.Reasons(),
 		Single: live.Single}
 	f := web.Frame{Title: show.Name + " · Verifications", Here: "list", Live: !v.Status.Final()}
 	if !show.Single {
@@ -182,7 +181,7 @@ func showAddress(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verif
 func results(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	query := r.URL.Query()
 	outcome, okOutcome := named(query.Get("outcome"), smtp.Outcomes[:])
-	reason, okReason := named(query.Get("reason"), allReasons())
+	reason, okReason := named(query.Get("reason"), smtp.Reasons())
 	use := query.Get("for")
 	if !okOutcome || !okReason || use != "" && use != "program" {
 		return failure{Status: http.StatusUnprocessableEntity, Title: "These results don't exist",
@@ -220,11 +219,9 @@ func shortName(name string) string {
 }
 
 // named finds the outcome or reason with a word; the zero value, for all of them, for "".
-func named[T fmt.Stringer](text string, all []T) (found T, ok bool) {
-	if i := slices.IndexFunc(all, func(one T) bool { return one.String() == text }); i >= 0 {
-		return all[i], true
-	}
-	return found, text == ""
+func named[T fmt.Stringer](text string, all []T) (T, bool) {
+	one, found := smtp.Named(all, text)
+	return one, found || text == ""
 }
 
 // liveView is the part of a page that refreshes itself.

@@ -352,9 +352,9 @@ func (r resultView) Link() string { return fmt.Sprintf("addresses/%d?in=%d", r.O
 // proxy logs URLs.
 func showResults(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {
 	show := registerView{Base: baseOf(r, v), Name: nameOf(v), Outcome: r.FormValue("outcome"), Reason: r.FormValue("reason"),
-		Find: web.Text(r.Request, "find"), Outcomes: smtp.Outcomes[:], Reasons: allReasons(), Final: v.Status.Final()}
+		Find: web.Text(r.Request, "find"), Outcomes: smtp.Outcomes[:], Reasons: smtp.Reasons(), Final: v.Status.Final()}
 	outcome, okOutcome := named(show.Outcome, smtp.Outcomes[:])
-	reason, okReason := named(show.Reason, allReasons())
+	reason, okReason := named(show.Reason, smtp.Reasons())
 	from, okFrom := recentPlace(r.FormValue("from"))
 	q := ledger.RecentQuery{Workspace: r.workspace(), Verification: v.ID, Outcome: outcome, Reason: reason, Find: show.Find,
 		From: from, Limit: registerRows}
@@ -375,13 +375,6 @@ func showResults(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verif
 		show.Older, show.From = true, fmt.Sprintf("%d.%d", page.Next.Settlement, page.Next.Row)
 	}
 	return d.showRegister(w, r, http.StatusOK, show)
-}
-
-func allReasons() (all []smtp.Reason) {
-	for reason := smtp.ReasonNone + 1; reason.Known(); reason++ {
-		all = append(all, reason)
-	}
-	return all
 }
 
 func rowsOf(results []ledger.RecentResult) (rows []resultView) {

@@ -95,13 +95,8 @@ func (h *AcceptBehaviour) Witnessed(a *Attempt) bool {
 // mailbox that cannot exist shows that the receiver tells mailboxes apart. The opposite takes ControlsEnough
 // acceptances and no refusal.
 func (h AcceptBehaviour) CatchAll() (catchAll, known bool) {
-	switch {
-	case h.Refused > 0:
-		return false, true
-	case h.Accepted >= ControlsEnough:
-		return true, true
-	}
-	return false, false
+	known = h.Refused > 0 || h.Accepted >= ControlsEnough
+	return known && h.Refused == 0, known
 }
 
 // Attempt is one question about an address and its result. A verdict depends only on Stage, Host, Wide, Code,

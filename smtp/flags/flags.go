@@ -208,13 +208,7 @@ func isTypo(domain []byte, name, rest string) bool {
 	if rest != "com" || len(domain) <= len(name)+1 || string(domain[:len(name)]) != name || domain[len(name)] != '.' {
 		return false
 	}
-	last := domain[len(name)+1:]
-	for i := range last {
-		if last[i] == '.' {
-			return false
-		}
-	}
-	return strings.Contains(comTypos, " "+string(last)+" ")
+	return strings.Contains(comTypos, " "+string(domain[len(name)+1:])+" ")
 }
 
 // isOneEdit reports whether one letter was dropped, swapped with its neighbour, doubled, replaced by or typed with

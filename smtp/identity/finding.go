@@ -90,13 +90,7 @@ func (r Report) Blind() bool {
 
 // Failing returns the findings that fail.
 func (r Report) Failing() []Finding {
-	var out []Finding
-	for _, f := range r.Findings {
-		if f.State == Fail {
-			out = append(out, f)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.State != Fail })
 }
 
 // Incomplete reports whether something could not be checked.

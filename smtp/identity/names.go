@@ -272,11 +272,8 @@ func (l *Lists) remember() {
 	if l.known != nil {
 		return
 	}
-	l.known = map[string]listed{}
-	if text, err := l.load(); err == nil && len(text) > 0 {
-		if json.Unmarshal(text, &l.known) != nil || l.known == nil {
-			l.known = map[string]listed{}
-		}
+	if text, err := l.load(); err != nil || json.Unmarshal(text, &l.known) != nil || l.known == nil {
+		l.known = map[string]listed{}
 	}
 }
 

@@ -169,18 +169,15 @@ func (r *Resolver) readRoute(ctx context.Context, domain string) (Route, time.Ti
 	}
 	expires := r.expiry(a)
 	hosts, null := pickHosts(a.mx)
-	if null {
-		return r.noMail(domain, smtp.NoMailService, expires) // RFC 7505 §3
+	if null || len(hosts) == 0 && len(a.mx) > 0 {
+		// RFC 7505 §3; RFC 5321 §5.1: if all MX records are unusable, the domain's own address is not used.
+		return Route{Domain: domain, NoMail: smtp.NoMailService, Expires: expires}, expires, nil
 	}
 	chainMax := hostChainMax
 	if len(a.mx) == 0 {
 		// RFC 5321 §5.1: without any MX the domain is its own host. If the answer about MX was NXDOMAIN the domain
 		// may still have addresses: some servers give that code for a type that they do not have.
 		hosts, chainMax = []mxRecord{{host: domain}}, domainChainMax
-	}
-	if len(hosts) == 0 {
-		// RFC 5321 §5.1: if all MX records are unusable, the domain's own address is not used.
-		return r.noMail(domain, smtp.NoMailService, expires)
 	}
 	route, err := r.firstRoute(ctx, domain, hosts, chainMax)
 	if err != nil {
@@ -216,10 +213,6 @@ func (r *Resolver) firstRoute(ctx context.Context, domain string, hosts []mxReco
 	}
 	route.Expires = soonest
 	return route, nil
-}
-
-func (r *Resolver) noMail(domain string, why smtp.Reason, expires time.Time) (Route, time.Time, error) {
-	return Route{Domain: domain, NoMail: why, Expires: expires}, expires, nil
 }
 
 // askHosts asks for the addresses of all hosts at once, one answer for each.

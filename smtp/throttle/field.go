@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -95,12 +96,12 @@ var kinds = [fieldEnd]kind{
 		func(a *Limits) *TLS { return &a.TLS }),
 	FieldFamily: chosen("address_family", []Family{FamilyAny, FamilyV4, FamilyV6},
 		func(a *Limits) *Family { return &a.Family }),
-	FieldWaits: waits("retry_waits", func(a *Limits) *Waits { return &a.Waits }),
+	FieldWaits: kindOf("retry_waits", func(a *Limits) *Waits { return &a.Waits }, Waits.listText, parseWaits, nil),
 	FieldPause: ranked("pause", []Pause{PauseYes, PauseDrain, PauseNo},
 		func(a *Limits) *Pause { return &a.Pause }),
 	FieldRcptsPerDay: unbounded(ofSource(counted("rcpts_per_day", 0, CountMax,
 		func(a *Limits) *int { return &a.RcptsPerDay })), func(a *Limits) *int { return &a.RcptsPerDay }),
-	FieldWarmUpFrom: ofSource(dated("warm_up_from", func(a *Limits) *time.Time { return &a.WarmUpFrom })),
+	FieldWarmUpFrom: ofSource(kindOf("warm_up_from", func(a *Limits) *time.Time { return &a.WarmUpFrom }, dayText, parseDay, nil)),
 }
 
 // Fields returns all fields, in the order in which people see them.
@@ -122,12 +123,8 @@ func (f Field) String() string {
 
 // ParseField reads what String writes.
 func ParseField(name string) (Field, bool) {
-	for _, f := range Fields() {
-		if kinds[f].name == name {
-			return f, true
-		}
-	}
-	return 0, false
+	i := slices.IndexFunc(kinds[:], func(k kind) bool { return k.name == name })
+	return Field(max(i, 0)), i > 0
 }
 
 // OfSource reports whether a source of ours may have the field set.
@@ -154,99 +151,78 @@ func (a Limits) More(b Limits, f Field) bool {
 	return kinds[f].more != nil && kinds[f].more(&a, &b) > 0
 }
 
-func counted(name string, least, most int, of func(a *Limits) *int) kind {
-	return kind{name: name,
-		text: func(a *Limits) string { return strconv.Itoa(*of(a)) },
+// kindOf makes the kind of the field at a place; amount says how much a value allows, nil: the field has no order.
+func kindOf[T any](name string, at func(a *Limits) *T, text func(T) string, parse func(string) (T, error),
+	amount func(T) float64) kind {
+	k := kind{name: name,
+		text: func(a *Limits) string { return text(*at(a)) },
 		set: func(a *Limits, text string) error {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < least || n > most {
-				return fmt.Errorf("%q: write a whole number from %d to %d", text, least, most)
+			v, err := parse(text)
+			if err == nil {
+				*at(a) = v
 			}
-			*of(a) = n
-			return nil
+			return err
 		},
-		copy: func(to, from *Limits) { *of(to) = *of(from) },
-		more: func(a, b *Limits) float64 { return float64(*of(a) - *of(b)) },
+		copy: func(to, from *Limits) { *at(to) = *at(from) },
 	}
+	if amount != nil {
+		k.more = func(a, b *Limits) float64 { return amount(*at(a)) - amount(*at(b)) }
+	}
+	return k
+}
+
+func counted(name string, least, most int, at func(a *Limits) *int) kind {
+	return kindOf(name, at, strconv.Itoa, func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("%q: write a whole number from %d to %d", text, least, most)
+		}
+		return n, nil
+	}, func(n int) float64 { return float64(n) })
 }
 
 // unbounded lets k take 0 for more than every number.
-func unbounded(k kind, of func(a *Limits) *int) kind {
-	number := func(a *Limits) int {
-		if *of(a) == 0 {
-			return CountMax + 1
-		}
-		return *of(a)
-	}
+func unbounded(k kind, at func(a *Limits) *int) kind {
+	number := func(a *Limits) int { return cmp.Or(*at(a), CountMax+1) }
 	k.more = func(a, b *Limits) float64 { return float64(number(a) - number(b)) }
 	return k
 }
 
-func rated(name string, of func(a *Limits) *Rate) kind {
-	return kind{name: name,
-		text: func(a *Limits) string { return of(a).String() },
-		set: func(a *Limits, text string) error {
-			r, err := ParseRate(text)
-			if err == nil {
-				*of(a) = r
-			}
-			return err
-		},
-		copy: func(to, from *Limits) { *of(to) = *of(from) },
-		more: func(a, b *Limits) float64 { return of(a).PerSecond() - of(b).PerSecond() },
-	}
+func rated(name string, at func(a *Limits) *Rate) kind {
+	return kindOf(name, at, Rate.String, ParseRate, Rate.PerSecond)
 }
 
-func switched(name string, of func(a *Limits) *bool) kind {
-	return kind{name: name,
-		text: func(a *Limits) string { return strconv.FormatBool(*of(a)) },
-		set: func(a *Limits, text string) error {
-			if text != "true" && text != "false" {
-				return fmt.Errorf("%q: write true or false", text)
-			}
-			*of(a) = text == "true"
-			return nil
-		},
-		copy: func(to, from *Limits) { *of(to) = *of(from) },
-		more: func(a, b *Limits) float64 {
-			if *of(a) && !*of(b) {
-				return 1
-			}
-			return 0
-		},
-	}
+func switched(name string, at func(a *Limits) *bool) kind {
+	return kindOf(name, at, strconv.FormatBool, func(text string) (bool, error) {
+		if text != "true" && text != "false" {
+			return false, fmt.Errorf("%q: write true or false", text)
+		}
+		return text == "true", nil
+	}, func(on bool) float64 {
+		if on {
+			return 1
+		}
+		return 0
+	})
 }
 
-func timed(name string, least, most time.Duration, of func(a *Limits) *time.Duration) kind {
-	return kind{name: name,
-		text: func(a *Limits) string { return short(*of(a)) },
-		set: func(a *Limits, text string) error {
-			d, err := time.ParseDuration(text)
-			if err != nil || d < least || d > most {
-				return fmt.Errorf("%q: write a length of time from %s to %s", text, short(least), short(most))
-			}
-			*of(a) = d
-			return nil
-		},
-		copy: func(to, from *Limits) { *of(to) = *of(from) },
-		more: func(a, b *Limits) float64 { return float64(*of(a) - *of(b)) },
-	}
+func timed(name string, least, most time.Duration, at func(a *Limits) *time.Duration) kind {
+	return kindOf(name, at, short, func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < least || d > most {
+			return 0, fmt.Errorf("%q: write a length of time from %s to %s", text, short(least), short(most))
+		}
+		return d, nil
+	}, func(d time.Duration) float64 { return float64(d) })
 }
 
-func chosen[T ~string](name string, words []T, of func(a *Limits) *T) kind {
-	return kind{name: name,
-		text: func(a *Limits) string { return string(*of(a)) },
-		set: func(a *Limits, text string) error {
-			for _, w := range words {
-				if text == string(w) {
-					*of(a) = w
-					return nil
-				}
-			}
-			return fmt.Errorf("%q: write one of %s", text, joined(words))
-		},
-		copy: func(to, from *Limits) { *of(to) = *of(from) },
-	}
+func chosen[T ~string](name string, words []T, at func(a *Limits) *T) kind {
+	return kindOf(name, at, func(w T) string { return string(w) }, func(text string) (T, error) {
+		if !slices.Contains(words, T(text)) {
+			return "", fmt.Errorf("%q: write one of %s", text, joined(words))
+		}
+		return T(text), nil
+	}, nil)
 }
 
 // joined returns words with commas between them.
@@ -259,35 +235,18 @@ func joined[T ~string](words []T) string {
 }
 
 // ranked is the kind of a field with words in order, the one that allows least first.
-func ranked[T ~string](name string, words []T, of func(a *Limits) *T) kind {
-	k := chosen(name, words, of)
-	k.more = func(a, b *Limits) float64 {
-		return float64(slices.Index(words, *of(a)) - slices.Index(words, *of(b)))
-	}
+func ranked[T ~string](name string, words []T, at func(a *Limits) *T) kind {
+	k := chosen(name, words, at)
+	k.more = func(a, b *Limits) float64 { return float64(slices.Index(words, *at(a)) - slices.Index(words, *at(b))) }
 	return k
 }
 
-func waits(name string, of func(a *Limits) *Waits) kind {
-	return kind{name: name,
-		text: func(a *Limits) string {
-			var parts []string
-			for _, d := range of(a).List() {
-				parts = append(parts, short(d))
-			}
-			if parts == nil {
-				return none
-			}
-			return strings.Join(parts, ",")
-		},
-		set: func(a *Limits, text string) error {
-			w, err := parseWaits(text)
-			if err == nil {
-				*of(a) = w
-			}
-			return err
-		},
-		copy: func(to, from *Limits) { *of(to) = *of(from) },
+func (w Waits) listText() string {
+	var parts []string
+	for _, d := range w.List() {
+		parts = append(parts, short(d))
 	}
+	return cmp.Or(strings.Join(parts, ","), none)
 }
 
 func parseWaits(text string) (w Waits, err error) {
@@ -308,27 +267,21 @@ func parseWaits(text string) (w Waits, err error) {
 	return w, nil
 }
 
-func dated(name string, of func(a *Limits) *time.Time) kind {
-	return kind{name: name,
-		text: func(a *Limits) string {
-			if of(a).IsZero() {
-				return none
-			}
-			return of(a).UTC().Format(day)
-		},
-		set: func(a *Limits, text string) error {
-			var t time.Time
-			if text != "" && text != none {
-				var err error
-				if t, err = time.Parse(day, text); err != nil {
-					return fmt.Errorf("%q: write a day such as 2026-11-21, or none", text)
-				}
-			}
-			*of(a) = t
-			return nil
-		},
-		copy: func(to, from *Limits) { *of(to) = *of(from) },
+func dayText(t time.Time) string {
+	if t.IsZero() {
+		return none
 	}
+	return t.UTC().Format(day)
+}
+
+func parseDay(text string) (t time.Time, err error) {
+	if text == "" || text == none {
+		return t, nil
+	}
+	if t, err = time.Parse(day, text); err != nil {
+		err = fmt.Errorf("%q: write a day such as 2026-11-21, or none", text)
+	}
+	return t, err
 }
 
 func ofSource(k kind) kind {

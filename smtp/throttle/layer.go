@@ -21,21 +21,10 @@ const (
 
 // String is the layer as people are shown it.
 func (l Layer) String() string {
-	switch l {
-	case LayerDefault:
-		return "default"
-	case LayerKnown:
-		return "known"
-	case LayerFile:
-		return "file"
-	case LayerOverride:
-		return "override"
-	case LayerLearned:
-		return "learned"
-	case LayerPenalty:
-		return "penalty"
+	if l < LayerDefault || l > LayerPenalty {
+		return fmt.Sprintf("layer(%d)", uint8(l))
 	}
-	return fmt.Sprintf("layer(%d)", uint8(l))
+	return [...]string{"default", "known", "file", "override", "learned", "penalty"}[l-LayerDefault]
 }
 
 // Rule holds the fields that one layer sets for one name.

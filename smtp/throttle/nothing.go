@@ -122,7 +122,7 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	x.excused = !p.excused.IsZero() && at.Sub(p.excused) < PenaltyWithin
 	if x.limit = p.edge; !p.test.open { // which a test keeps below
 		x.limit = 0
-		if p.flow.over(at, time.Second) >= limitLeast {
+		if p.flow.over(at) >= limitLeast {
 			x.limit = measured(p, at)
 		}
 	}
@@ -291,8 +291,8 @@ func wasSteady(p *Pace, at time.Time) bool {
 	if x := &p.nothing; x.failed.After(x.from) {
 		at = x.failed
 	}
-	last := p.flow.over(at, time.Second)
-	return last > 0 && p.flow.over(at.Add(-time.Second-flowStep), time.Second) >= last
+	last := p.flow.over(at)
+	return last > 0 && p.flow.over(at.Add(-time.Second-flowStep)) >= last
 }
 
 // through returns how many good answers a second pass at a limit that counts over a long time, by the good answers of a

@@ -57,7 +57,7 @@ func (o *OpeningRate) TooFast(dialled, now time.Time) {
 	if dialled.Before(o.since) {
 		return
 	}
-	limit := float64(o.flow.over(dialled, time.Second)) / o.share
+	limit := float64(o.flow.over(dialled)) / o.share
 	if limit < 1 || limit > o.rate {
 		limit = o.rate / 2 / below
 	}

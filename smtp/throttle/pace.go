@@ -472,7 +472,7 @@ func tooMany(p *Pace, x *sample, usual float64) bool {
 // measured returns the limit as passing answers show it: how many passed in the second before the newest row of bad
 // ones. If the receiver counts by the clock's seconds that may be more than the limit.
 func measured(p *Pace, now time.Time) float64 {
-	passed := float64(p.flow.over(p.firsts.badSince(now), time.Second))
+	passed := float64(p.flow.over(p.firsts.badSince(now)))
 	if passed == 0 {
 		return p.rate / 2 / below
 	}
@@ -488,7 +488,7 @@ func asked(p *Pace, now time.Time, x sample) float64 {
 	if ran < time.Second || n == 0 {
 		return p.rate
 	}
-	most := max(float64(n)/ran.Seconds(), float64(p.flow.over(p.firsts.newest().sent, time.Second))) // there may be a gap in it
+	most := max(float64(n)/ran.Seconds(), float64(p.flow.over(p.firsts.newest().sent))) // there may be a gap in it
 	return min(p.rate, max(p.floor(), most/p.share))
 }
 

@@ -257,10 +257,10 @@ func (f *flow) add(sent time.Time) {
 	}
 }
 
-// over returns how many events sent in a span before a time got a good answer.
-func (f *flow) over(sent time.Time, span time.Duration) int {
+// over returns how many events sent in the second before a time got a good answer.
+func (f *flow) over(sent time.Time) int {
 	at, n := sent.UnixNano()/int64(flowStep), 0
-	for k := at - int64(span/flowStep); k <= at; k++ {
+	for k := at - int64(time.Second/flowStep); k <= at; k++ {
 		if k > f.newest-flowSteps && k <= f.newest {
 			n += int(f.counts[k%flowSteps])
 		}

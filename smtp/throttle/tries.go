@@ -422,5 +422,5 @@ func (p *Pace) LastBad() (sent time.Time, through int, since time.Time) {
 	if last.kind != nil {
 		since = p.firsts.badSince(last.sent)
 	}
-	return last.sent, p.flow.over(last.sent, time.Second), since
+	return last.sent, p.flow.over(last.sent), since
 }

@@ -176,25 +176,15 @@ func (s *Rules) checkShadows(at int) faults {
 
 func (r *rule) covers(other *rule) bool {
 	if other.stages&^r.stages != 0 || !r.codes.covers(&other.codes) || r.doc.Wide && !other.doc.Wide ||
-		other.doc.Links && !r.doc.Links || len(r.with) > 0 || !scopeCovers(r.scope, other.scope) || !enhancedCovers(r.enhanced, other.enhanced) {
+		other.doc.Links && !r.doc.Links || len(r.with) > 0 ||
+		!allCovered(r.scope, other.scope, func(wide, narrow string) bool { return within(narrow, wide) }) ||
+		!allCovered(r.enhanced, other.enhanced, enhancedPattern.covers) {
 		return false
 	}
 	if r.says != saysNothing {
 		return r.says == other.says
 	}
-	if len(r.phrases) == 0 {
-		return true
-	}
-	for _, long := range other.phrases {
-		covered := false
-		for _, short := range r.phrases {
-			covered = covered || holds(long, short)
-		}
-		if !covered {
-			return false
-		}
-	}
-	return len(other.phrases) > 0
+	return allCovered(r.phrases, other.phrases, func(short, long string) bool { return holds(long, short) })
 }
 
 // checkAlive finds phrases that never decide, because earlier rules match them at every code, stage and host. They

@@ -3,6 +3,7 @@ package verdict
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -78,11 +79,8 @@ func readLanguages(file string) (*languages, error) {
 			continue
 		}
 		name, list, _ := strings.Cut(line, ": ")
-		kind := 0
-		for kind < numWords && wordNames[kind] != name {
-			kind++
-		}
-		if kind == numWords || l.count == 0 || l.count > languagesMax {
+		kind := slices.Index(wordNames[:], name)
+		if kind < 0 || l.count == 0 || l.count > languagesMax {
 			return nil, fmt.Errorf("%q: write %s behind a language, at most %d languages", line,
 				strings.Join(wordNames[:], ", "), languagesMax)
 		}

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,7 @@ const (
 func parseStages(names []string) (stageSet, error) {
 	var set stageSet
 	for _, name := range names {
-		stage, known := stageByName(name)
+		stage, known := smtp.Named(replying, name)
 		switch {
 		case name == "any":
 			set |= anywhere
@@ -41,15 +42,9 @@ func parseStages(names []string) (stageSet, error) {
 	return set, nil
 }
 
-// stageByName returns the stage with a name, if replies can come at it.
-func stageByName(name string) (smtp.Stage, bool) {
-	for stage := smtp.StageGreeting; stage <= smtp.StageRset; stage++ {
-		if stage.String() == name {
-			return stage, true
-		}
-	}
-	return smtp.StageNone, false
-}
+// replying are the stages at which replies can come.
+var replying = []smtp.Stage{smtp.StageGreeting, smtp.StageHello, smtp.StageTLS, smtp.StageMail, smtp.StageRcpt,
+	smtp.StageRset}
 
 const (
 	codeMin, codeMax = 200, 599 // range of reply codes (RFC 5321 §4.2)
@@ -124,9 +119,9 @@ func (p *enhancedPattern) matches(e smtp.EnhancedCode) bool {
 }
 
 // covers reports whether p matches everything that other matches.
-func (p *enhancedPattern) covers(other *enhancedPattern) bool {
-	if *p == (enhancedPattern{}) || *other == (enhancedPattern{}) {
-		return *p == *other
+func (p enhancedPattern) covers(other enhancedPattern) bool {
+	if p == (enhancedPattern{}) || other == (enhancedPattern{}) {
+		return p == other
 	}
 	for i := range p {
 		if other[i].low < p[i].low || other[i].high > p[i].high {
@@ -185,19 +180,9 @@ func parseEnhanced(patterns []string) ([]enhancedPattern, error) {
 	return list, nil
 }
 
-// enhancedCovers reports whether the wide list has every code of the narrow one; an empty list means any code.
-func enhancedCovers(wide, narrow []enhancedPattern) bool {
-	if len(wide) == 0 {
-		return true
-	}
-	for i := range narrow {
-		covered := false
-		for j := range wide {
-			covered = covered || wide[j].covers(&narrow[i])
-		}
-		if !covered {
-			return false
-		}
-	}
-	return len(narrow) > 0
+// allCovered reports whether one of the wide list covers each of the narrow one; an empty list means anything.
+func allCovered[T any](wide, narrow []T, covers func(wide, narrow T) bool) bool {
+	return len(wide) == 0 || len(narrow) > 0 && !slices.ContainsFunc(narrow, func(n T) bool {
+		return !slices.ContainsFunc(wide, func(w T) bool { return covers(w, n) })
+	})
 }

@@ -66,20 +66,3 @@ func (r *rule) version() uint32 {
 func within(host, suffix string) bool {
 	return strings.HasSuffix(host, suffix) && (len(host) == len(suffix) || host[len(host)-len(suffix)-1] == '.')
 }
-
-// scopeCovers reports whether the wide scope has every host of the narrow one; an empty scope means every host.
-func scopeCovers(wide, narrow []string) bool {
-	if len(wide) == 0 {
-		return true
-	}
-	for _, n := range narrow {
-		covered := false
-		for _, w := range wide {
-			covered = covered || within(n, w)
-		}
-		if !covered {
-			return false
-		}
-	}
-	return len(narrow) > 0
-}

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -233,26 +234,29 @@ func (r *rule) read() faults {
 	return found
 }
 
+// provable are the outcomes that a reply can prove.
+var provable = [...]smtp.Outcome{smtp.Valid, smtp.Invalid, smtp.CatchAll, smtp.Unknown}
+
 func (r *rule) readVerdict() faults {
 	var found faults
 	d, v := &r.doc, &r.verdict
 	var ok bool
 	v.Rule = d.ID
-	if v.Reason, ok = reasonByName(d.Reason); !ok {
+	if v.Reason, ok = smtp.Named(smtp.Reasons(), d.Reason); !ok {
 		found.add(r.at("reason"), "reason %q is not known: see rollcall verdict list for those in use", d.Reason)
 	}
-	if v.Blame, ok = blameByName(d.Blame); !ok {
+	if v.Blame, ok = smtp.Named(smtp.Blames[:], cmp.Or(d.Blame, smtp.BlameNobody.String())); !ok {
 		found.add(r.at("blame"), "blame %q is not known: write address, domain, receiver, source or nobody", d.Blame)
 	}
 	switch {
 	case (d.Outcome == "") == (d.Action == ""):
 		found.add(r.at("outcome"), "write either an outcome or an action")
 	case d.Outcome != "":
-		if v.Outcome, ok = outcomeByName(d.Outcome); !ok {
+		if v.Outcome, ok = smtp.Named(provable[:], d.Outcome); !ok {
 			found.add(r.at("outcome"), "outcome %q is not known: write valid, invalid, catch_all or unknown", d.Outcome)
 		}
 	default:
-		if v.Action, ok = actionByName(d.Action); !ok {
+		if v.Action = Action(max(0, slices.Index(actionNames[:], d.Action))); v.Action == ActNone {
 			found.add(r.at("action"), "action %q is not known: write retry, greylist, slow, pause, other_source, "+
 				"tls, split, next_mx or void", d.Action)
 		}
@@ -268,41 +272,4 @@ func (r *rule) readVerdict() faults {
 		v.Wait = wait
 	}
 	return found
-}
-
-func reasonByName(name string) (smtp.Reason, bool) {
-	for r := smtp.ReasonNone + 1; r.Known(); r++ {
-		if r.String() == name {
-			return r, true
-		}
-	}
-	return smtp.ReasonNone, false
-}
-
-func blameByName(name string) (smtp.Blame, bool) {
-	for b := smtp.BlameNobody; b.Known(); b++ {
-		if b.String() == name {
-			return b, true
-		}
-	}
-	return smtp.BlameNobody, name == ""
-}
-
-// outcomeByName returns an outcome that a reply can prove; "error" is not one of them.
-func outcomeByName(name string) (smtp.Outcome, bool) {
-	for _, o := range []smtp.Outcome{smtp.Valid, smtp.Invalid, smtp.CatchAll, smtp.Unknown} {
-		if o.String() == name {
-			return o, true
-		}
-	}
-	return smtp.Undecided, false
-}
-
-func actionByName(name string) (Action, bool) {
-	for a := ActNone + 1; int(a) < len(actionNames); a++ {
-		if a.String() == name {
-			return a, true
-		}
-	}
-	return ActNone, false
 }

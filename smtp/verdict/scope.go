@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"strings"
 
 	"rollcall/smtp"
@@ -38,7 +39,7 @@ func newScopes(rules []*rule) scopes {
 	}
 	for suffix, mask := range s.suffixes {
 		for i, r := range rules {
-			if scopeCovers(r.scope, []string{suffix}) {
+			if len(r.scope) == 0 || slices.ContainsFunc(r.scope, func(wide string) bool { return within(suffix, wide) }) {
 				mask.set(i)
 			}
 		}

@@ -269,18 +269,16 @@ func (s *Rules) judge(a *evidence.Attempt, hosts *found) Verdict {
 	i = s.firstSaid(open, i, text)
 	if i < 0 {
 		return notAnAnswer
-	} else if s.guarded.has(i) {
-		// A refusal of us often borrows words about a missing mailbox or about relays.
+	}
+	if s.guarded.has(i) { // a refusal of us often borrows words about a missing mailbox or about relays
 		for w := range rules {
 			rules[w] &= s.guards[w]
 		}
 		if guard := s.first(&rules, a, enhanced); guard >= 0 {
 			i = guard
 		}
-		return s.verdictOf(i, text)
-	} else {
-		return s.verdictOf(i, text)
 	}
+	return s.doubts.weaken(i, s.compiled[i].verdictOn(text), text)
 }
 
 // dropUnfound removes from rules those in some that find nothing in a part of a text.
@@ -322,10 +320,6 @@ func (s *Rules) firstSaid(open uint64, i int, text string) int {
 		}
 	}
 	return i
-}
-
-func (s *Rules) verdictOf(i int, text string) Verdict {
-	return s.doubts.weaken(i, s.compiled[i].verdictOn(text), text)
 }
 
 // find returns the rules that have a phrase in text, or have no words.
@@ -375,15 +369,7 @@ func (c *compiled) verdictOn(text string) Verdict {
 }
 
 func (c *compiled) matches(e smtp.EnhancedCode) bool {
-	if len(c.enhanced) == 0 {
-		return true
-	}
-	for i := range c.enhanced {
-		if c.enhanced[i].matches(e) {
-			return true
-		}
-	}
-	return false
+	return len(c.enhanced) == 0 || slices.ContainsFunc(c.enhanced, func(p enhancedPattern) bool { return p.matches(e) })
 }
 
 // temporary returns code and enhanced code of a refusal with the same class: temporary when either is, because both
