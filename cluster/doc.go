@@ -11,7 +11,7 @@
 // partition, never use more than the whole of a key; cluster/README.md says why.
 //
 //	gossip, links, rows of the ledger -> view -> owner of a key -> placement
-//	rows of the ledger -> votes -> share of a key -> Options.Comply
+//	rows of the ledger -> votes -> share of a key -> Options.ApplyShares
 //
 // Every member computes the same owner for a key from the same view, and activates only what it owns itself. There is
 // no directory: an identity may be active twice for seconds, so nothing about money or outcomes relies on there being

@@ -70,7 +70,7 @@ func (b *heartbeats) round(ctx context.Context) time.Duration {
 	}
 	b.refuseApart(*b.snapshot.Load(), said)
 	if b.behind > 0 {
-		b.node.log.Info("ledger takes heartbeats again", "failed", b.behind)
+		b.node.log.Info("heartbeats are written again", "failed", b.behind)
 		b.behind = 0
 	}
 	b.act(ctx)
@@ -100,7 +100,7 @@ func (b *heartbeats) writeHeartbeat(ctx context.Context) error {
 		b.began, b.voted = true, b.node.lookup.view.Load().members
 	}
 	silent, all := b.silence()
-	if all { // otherwise somebody would use a receiver that is not named
+	if all { // otherwise another node would use a receiver that is not named
 		b.written = b.applied
 	}
 	sent := time.Now()
@@ -150,14 +150,14 @@ func (b *heartbeats) applyShares(ctx context.Context) error {
 	return err
 }
 
-// failed logs that the ledger did not take a heartbeat, less often the longer this lasts.
+// failed logs that the heartbeat not written, less often the longer this lasts.
 func (b *heartbeats) failed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return 0
 	}
 	b.node.metrics.heartbeatsFailed.Inc()
 	if b.behind++; b.behind&(b.behind-1) == 0 {
-		b.node.log.Warn("ledger did not take a heartbeat", "attempt", b.behind, "err", err)
+		b.node.log.Warn("heartbeat not written", "attempt", b.behind, "err", err)
 	}
 	if errors.Is(err, ledger.ErrOtherCluster) {
 		b.node.loops.fail(err)
@@ -275,7 +275,7 @@ func (b *heartbeats) retire(ctx context.Context, row ledger.NodeRow, dead bool) 
 	within, cancel := context.WithTimeout(ctx, b.node.times.HeartbeatWithin)
 	defer cancel()
 	if err := b.node.peers.Book.Retire(within, row.Session, b.node.times.Lost, dead); err != nil {
-		b.node.log.Warn("lost node not counted out", "node", row.Name, "err", err)
+		b.node.log.Warn("lost node not retired", "node", row.Name, "err", err)
 		return
 	}
 	b.node.log.Warn("node lost", "node", row.Name, "seen", row.Seen, "dead", dead)

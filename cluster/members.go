@@ -31,7 +31,7 @@ type Member struct {
 	Since      time.Time // by gossip or by its row
 	Gossip     string    // host:port of its gossip; "": not seen by it
 	Agreed     bool      // it sees the same members as this node
-	Ineligible bool      // it takes no probing work, see Node.SetIneligible
+	Ineligible bool      // it does not probe, see Node.SetIneligible
 }
 
 // Superseded reports whether a process has ended, uses nothing, and its node runs as a later process.
@@ -267,7 +267,7 @@ func newMetrics(r prometheus.Registerer, n *Node) *metrics {
 	m := &metrics{
 		secure:           secure.NewMetrics(r),
 		views:            counter("views_total", "Changes of the members that this node counts on."),
-		heartbeatsFailed: counter("heartbeats_failed_total", "Heartbeats that the ledger did not take."),
+		heartbeatsFailed: counter("heartbeats_failed_total", "Heartbeats that were not written to the ledger."),
 		activations:      counter("activations_total", "Virtual actors that started on this node."),
 		handedOver:       counter("handed_over_total", "Virtual actors that ended because another node owns them."),
 		notOurs:          counter("not_ours_total", "Requests for virtual actors that another node owns."),
@@ -285,7 +285,7 @@ func newMetrics(r prometheus.Registerer, n *Node) *metrics {
 	gauge("settled", "1 when every process has read the newest change of members.", func() float64 {
 		return truth(n.peers == nil || n.heartbeats.shares.Load().Settled())
 	})
-	gauge("fence_up", "1 while this node uses nothing, because the ledger did not take its heartbeats.",
+	gauge("fence_up", "1 while this node uses nothing, because its heartbeats are not written.",
 		func() float64 { return truth(n.Fenced()) })
 	gauge("clock_offset_seconds", "The ledger's clock minus this node's.", func() float64 {
 		return float64(n.heartbeats.offset.Load()) / 1e9
@@ -329,7 +329,7 @@ func (h redacted) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
 }
 
-// Handle implements slog.Handler. Only attributes of the library that never hold a message pass.
+// Handle implements slog.Handler. It drops attributes of the library that may hold a message.
 func (h redacted) Handle(ctx context.Context, r slog.Record) error {
 	// This package handles what the library calls errors, such as a member that can't be dialled, and logs itself what
 	// operators must know.

@@ -47,7 +47,7 @@ type Node struct {
 	stop       sync.Once
 }
 
-// loops are the goroutines of a member, and what they are told and tell.
+// loops are the goroutines of a member and their channels.
 type loops struct {
 	again    chan struct{} // the next heartbeat is due at once
 	failures chan error

@@ -80,7 +80,7 @@ type Times struct {
 	// for that. At most Heartbeat.
 	Soon time.Duration
 
-	// HeartbeatWithin bounds one heartbeat, and ComplyWithin one attempt to apply new shares. Both are shorter
+	// HeartbeatWithin bounds one heartbeat, and ApplyWithin one attempt to apply new shares. Both are shorter
 	// than Fence.
 	HeartbeatWithin, ApplyWithin time.Duration
 
@@ -94,8 +94,8 @@ type Times struct {
 	// least a heartbeat fits before that.
 	Unacknowledged time.Duration
 
-	// Linger is how long a lost process may still have SMTP sessions after it was last seen, if nobody knows that it is
-	// dead (LingerMax).
+	// Linger is how long a lost process may still have SMTP sessions after it was last seen, unless it is known to be dead
+	// (LingerMax).
 	Linger time.Duration
 
 	// LinkEvery is how often a member is asked whether it answers over actor traffic, and LinkLife how long an answer

@@ -193,12 +193,12 @@ func (a *answering) done(question []byte) *wire.Done {
 func (a *answering) within(ctx context.Context, question []byte) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			a.log.Error("answering an errand crashed", "err", fmt.Sprint(r))
-			body, err = nil, errors.New("the answer crashed: see the log of this node")
+			a.log.Error("answering a query crashed", "err", fmt.Sprint(r))
+			body, err = nil, errors.New("answering failed: see the log of this node")
 		}
 	}()
 	if a.answer == nil {
-		return nil, errors.New("this node answers no errands")
+		return nil, errors.New("this node answers no queries")
 	}
 	if len(question) > QuestionMax {
 		return nil, ErrQuestion
@@ -239,8 +239,8 @@ func (b *heartbeats) generation() int64 {
 	return 0
 }
 
-// state is what the others are told. Beat is when the ledger took this node's last confirmed heartbeat, by the ledger's
-// clock in milliseconds; 0: none yet.
+// state is this node's answer to the others. Its Beat is when the ledger recorded this node's last confirmed heartbeat,
+// by the ledger's clock in milliseconds; 0: none yet.
 func (b *heartbeats) state() *wire.State {
 	s := &wire.State{Session: b.node.meta.Session[:], Resting: b.suspended.Load(), Turn: b.generation()}
 	if row := sessionIn(b.snapshot.Load(), b.node.meta.Session); row != nil {

@@ -48,7 +48,7 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// LingerMax is how long a lost process may still have SMTP sessions after it was last seen, if nobody knows that it is
+// LingerMax is how long a lost process may still have SMTP sessions after it was last seen, unless it is known to be
 // dead: receivers wait at least 5 minutes for the next command (RFC 5321 §4.5.3.2.7), and it may have sent commands
 // until its fence went up. Only tests use less.
 const LingerMax = 5*time.Minute + 10*time.Second

@@ -274,8 +274,8 @@ type Retry struct {
 	// repeated. Default 5m, 10m, 20m, 40m, 1h, 2h. From 1 to 24 waits of at least 1ms.
 	GreylistWaits []Duration `toml:"greylist_waits"`
 
-	// GiveUpAfter is how long after its first try an undecided address becomes unknown, and how long addresses wait for
-	// a receiver that answers about none. Default 6h. At least 1ms.
+	// GiveUpAfter is how long after its first try an undecided address becomes unknown, and how long addresses wait for a
+	// receiver that gives no answer. Default 6h. At least 1ms.
 	GiveUpAfter Duration `toml:"give_up_after"`
 
 	// ControlWaits are the waits between the control probes that show whether a domain accepts every address; it does

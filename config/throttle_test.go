@@ -234,7 +234,7 @@ func TestCheckThrottleWarns(t *testing.T) {
 		got = append(got, strings.TrimPrefix(strings.TrimPrefix(f.String(), filepath.Dir(candidate)), filepath.Dir(config)))
 	}
 	want := []string{`/rollcall.toml:2:1: receivers."a.test".connections: never holds: ` + candidate + ":5 says",
-		`/throttle.toml:3:1: receivers."google.com".connections: 20 is more than 2, which is known`,
+		`/throttle.toml:3:1: receivers."google.com".connections: 20 is more than 2, the known limit`,
 		`/throttle.toml:6:2: receivers.com: com is no receiver's name`}
 	for i, w := range want {
 		if i >= len(got) || !strings.HasPrefix(got[i], w) {

@@ -134,7 +134,7 @@ func (s *Server) unavailable(r *request, step string, err error) {
 }
 
 // errBadKey: a key is malformed, unknown or revoked; the answer does not say which.
-var errBadKey = errors.New("http: the key is not good")
+var errBadKey = errors.New("http: the key is invalid")
 
 // How long an answer about a key is cached. A revoked key must stop within 5 seconds, counted from before the ledger
 // was asked; the remaining second is for requests in flight. Bad keys are forgotten sooner, for keys just made.

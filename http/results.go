@@ -74,7 +74,7 @@ func (s *Server) writeResultsHead(r *request) {
 const downloadStall = 30 * time.Second
 
 // errDownloadOver stops the ledger when the client has gone.
-var errDownloadOver = errors.New("http: the download is over")
+var errDownloadOver = errors.New("http: the download has ended")
 
 // download is the body of a results answer: it reads buffers from the ledger. It is used by one goroutine at a time.
 type download struct {

@@ -123,14 +123,14 @@ type Work interface {
 	// Wait marks a leased verification as Waiting for receivers until o.Next, or as Verifying with a zero time, and stores
 	// its outlook. Cancelling stays as it is. ErrIllegal for o.Why without o.Next, or one that CheckWhy refuses.
 	Wait(ctx context.Context, l Lease, o Estimate) (Verification, error)
-	// Park marks a leased verification as Waiting for receivers until o.Next, stores the state of its work and gives
-	// the lease back: no node takes it before o.Next, unless it is cancelled. Cancelling stays as it is, with its
-	// lease. Without o.Next the status stays, and any node may take it at once. ErrIllegal for o.Why that CheckWhy
-	// refuses, and for a state above ParkedMax.
+	// Park marks a leased verification as Waiting for receivers until o.Next, stores the state of its work and returns the
+	// lease: no node takes it before o.Next, unless it is cancelled. Cancelling stays as it is, with its lease. Without
+	// o.Next the status stays, and any node may take it at once. ErrIllegal for o.Why that CheckWhy refuses, and for a
+	// state above ParkedMax.
 	Park(ctx context.Context, l Lease, o Estimate, state []byte) (Verification, error)
 	// Parked returns the last stored state; nil when there is none.
 	Parked(ctx context.Context, id uuid.UUID) ([]byte, error)
-	// Crashed gives back a lease after a program fault, and parks the verification for CrashPause. The second time it sets
+	// Crashed returns a lease after a program fault, and parks the verification for CrashPause. The second time it sets
 	// the verification aside: Failed with internal_error, with its held credits released. Cancelling stays as it is.
 	Crashed(ctx context.Context, l Lease) (Verification, error)
 	// FinishCancel releases the held credits and makes it Cancelled.
@@ -157,20 +157,20 @@ var (
 	ErrNoRoom             = errors.New("ledger: the disk of the ledger is nearly full")
 	ErrStaleEpoch         = errors.New("ledger: the lease belongs to another epoch")
 	ErrFenced             = errors.New("ledger: a newer writer has this upload")
-	ErrUploadClosed       = errors.New("ledger: the upload is over")
+	ErrUploadClosed       = errors.New("ledger: the upload has ended")
 	ErrGap                = errors.New("ledger: the chunk does not start at the durable end")
 	ErrNoSuchNode         = errors.New("ledger: no such node")
 	ErrNodeAlive          = errors.New("ledger: the node was seen lately")
 	ErrOtherCluster       = errors.New("ledger: nodes of a cluster with another name use this ledger")
-	ErrTooManyOverrides   = errors.New("ledger: too many overrides hold: clear some that are not needed any more")
-	ErrClock              = errors.New("ledger: its clock is not believed, so nothing is erased or expired (docs/operators/runbooks/clock-wrong.md)")
-	ErrNothingFound       = errors.New("ledger: an audit finds nothing about it that is not set right already")
-	ErrUncorrectable      = errors.New("ledger: a correction cannot set this right")
+	ErrTooManyOverrides   = errors.New("ledger: too many active overrides: clear some")
+	ErrClock              = errors.New("ledger: its clock is not trusted, so nothing is erased or expired (docs/operators/runbooks/clock-wrong.md)")
+	ErrNothingFound       = errors.New("ledger: the audit has no open finding for this subject")
+	ErrUncorrectable      = errors.New("ledger: a correction cannot repair this")
 	ErrNoSuchUser         = errors.New("ledger: no such user")
 	ErrIdentityTaken      = errors.New("ledger: another user signs in with this identity")
 	ErrChanged            = errors.New("ledger: it was changed in between")
-	ErrNoSuchLink         = errors.New("ledger: no such link, or it was used or is over")
-	ErrNoSuchSession      = errors.New("ledger: no such session, or it is over")
+	ErrNoSuchLink         = errors.New("ledger: no such link, or it was used or has expired")
+	ErrNoSuchSession      = errors.New("ledger: no such session, or it has ended")
 	ErrNotAllowed         = errors.New("ledger: the role of the user does not allow this")
 	ErrLastOwner          = errors.New("ledger: a workspace keeps at least one owner")
 	ErrNotOwner           = errors.New("ledger: only an owner may do this")

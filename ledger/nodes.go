@@ -64,7 +64,7 @@ func (b Heartbeat) Check() error {
 	case len(b.Silent) > SilentMax:
 		return fmt.Errorf("%d silent receivers, %d are allowed: %w", len(b.Silent), SilentMax, ErrIllegal)
 	case b.Read < 0 || b.Leases < 0 || b.Addresses < 0 || b.Receivers < 0:
-		return fmt.Errorf("a beat with a number below 0: %w", ErrIllegal)
+		return fmt.Errorf("a heartbeat with a number below 0: %w", ErrIllegal)
 	}
 	for i := 1; i < len(b.View); i++ {
 		if bytes.Compare(b.View[i-1].Session[:], b.View[i].Session[:]) >= 0 {
@@ -73,7 +73,7 @@ func (b Heartbeat) Check() error {
 	}
 	for i := 1; i < len(b.Silent); i++ {
 		if b.Silent[i-1] >= b.Silent[i] {
-			return fmt.Errorf("silent receivers that do not ascend: %w", ErrIllegal)
+			return fmt.Errorf("silent receivers are not sorted: %w", ErrIllegal)
 		}
 	}
 	return nil

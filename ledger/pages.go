@@ -197,5 +197,5 @@ type MoveKind string
 const (
 	MoveGrant        MoveKind = "grant"        // credits were added
 	MoveCorrection   MoveKind = "correction"   // a mistake found by an audit was corrected
-	MoveVerification MoveKind = "verification" // credits were held for addresses, then charged or given back
+	MoveVerification MoveKind = "verification" // credits were held for addresses, then charged or released
 )

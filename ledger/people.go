@@ -283,9 +283,9 @@ type People interface {
 	WorkspaceLog(ctx context.Context, q WorkspaceLogQuery) ([]WorkspaceLine, error)
 }
 
-// AttemptRule is when failed sign-ins are refused: after Free failures within Window the next sign-in waits First,
-// and each further one twice as long, up to Most. The failures are forgotten when Window has passed since the first
-// failure and since the end of the last wait.
+// AttemptRule says when sign-ins are refused after failures: after Free failures within Window the next sign-in waits
+// First, and each further one twice as long, up to Most. The failures are forgotten when Window has passed since the
+// first failure and since the end of the last wait.
 type AttemptRule struct {
 	Free        int
 	Window      time.Duration
@@ -333,7 +333,7 @@ func CheckEmail(email string) error {
 	local, domain, _ := strings.Cut(email, "@")
 	odd := strings.ContainsFunc(email, func(c rune) bool { return c == ' ' || misleads(c) })
 	if local == "" || domain == "" || odd || len(email) > EmailMax || !utf8.ValidString(email) {
-		return fmt.Errorf("no email to sign in with, of %d bytes at most: %w", EmailMax, ErrIllegal)
+		return fmt.Errorf("not an email, or over %d bytes: %w", EmailMax, ErrIllegal)
 	}
 	return nil
 }
@@ -348,7 +348,7 @@ func Identity(issuer, subject string) string { return issuer + " " + subject }
 func CheckIdentity(identity string) error {
 	issuer, subject, _ := strings.Cut(identity, " ")
 	if issuer == "" || subject == "" || len(identity) > IdentityMax || CheckText(identity) != nil {
-		return fmt.Errorf("no identity of an issuer and a subject, of %d bytes at most: %w", IdentityMax, ErrIllegal)
+		return fmt.Errorf("not an issuer and a subject, or over %d bytes: %w", IdentityMax, ErrIllegal)
 	}
 	return nil
 }

@@ -269,7 +269,7 @@ func CheckText(text string) error {
 // separators and direction marks, which make .csv look like .exe (Unicode TR9 §2). ErrIllegal.
 func CheckName(text string) error {
 	if strings.ContainsFunc(text, misleads) {
-		return fmt.Errorf("a name with controls or marks that turn text: %w", ErrIllegal)
+		return fmt.Errorf("a name with control characters or direction marks: %w", ErrIllegal)
 	}
 	return CheckText(text)
 }

@@ -155,7 +155,7 @@ func (r Reason) Known() bool { return r > ReasonNone && int(r) < len(reasonTexts
 // The numbers are stored in the ledger and sent between nodes: only append.
 type Blame uint8
 
-// Who can be to blame.
+// The values of Blame.
 const (
 	BlameNobody Blame = iota
 	BlameAddress

@@ -39,7 +39,7 @@ type shell struct {
 	calls     int                // calls of the ledger without an answer
 	search    searching
 	renewal   renewing
-	drained   []chan<- struct{} // who waits for the end of a drain
+	drained   []chan<- struct{} // waiting for the end of a drain
 	draining  bool              // no work is taken: a drain was asked for, or the dispatcher stops
 	stopping  bool
 	ctx       context.Context
@@ -88,7 +88,7 @@ type (
 	stop   struct{ done chan<- struct{} }
 	ask    struct{ id uuid.UUID } // what a verification waits for
 
-	// answer is what became of a call of the ledger, and what follows from that.
+	// answer is the result of a call of the ledger, and the step that follows.
 	answer struct {
 		err  error
 		then func(c actor.Context, now time.Time, err error)
@@ -149,8 +149,8 @@ func (s *shell) Receive(c actor.Context) {
 	s.tellDrained()
 }
 
-// releaseOldLeases ends the leases of an earlier process of this node, so that their work goes on at once and not when
-// they run out. It comes before the first lease, which it would end too.
+// releaseOldLeases ends the leases of an earlier process of this node, so that their work needn't wait until they
+// expire. It comes before the first lease, which it would end too.
 func (s *shell) releaseOldLeases(c actor.Context) {
 	s.call(c, s.ctx, func(ctx context.Context) error {
 		_, err := s.options.Book.Renew(ctx, s.options.Node, 0)
@@ -161,7 +161,7 @@ func (s *shell) releaseOldLeases(c actor.Context) {
 			return
 		}
 		if err != nil {
-			s.options.Log.Warn("leases of an earlier life not given back, they run out", "err", err)
+			s.options.Log.Warn("leases of an earlier process not returned, they expire", "err", err)
 		}
 		for _, round := range []any{search{}, renew{}, sweep{}} {
 			c.Send(c.Self(), round)
@@ -179,7 +179,7 @@ func (s *shell) after(c actor.Context, wait time.Duration, message any) {
 	})
 }
 
-// call asks the ledger in a goroutine, and goes on with its answer in the mailbox.
+// call asks the ledger in a goroutine, and handles the answer in the mailbox.
 func (s *shell) call(
 	c actor.Context, ctx context.Context, ask func(ctx context.Context) error,
 	then func(c actor.Context, now time.Time, err error),
@@ -226,7 +226,7 @@ func (s *shell) searchWork(c actor.Context, now time.Time) {
 		s.search.underWay = false
 		if err != nil {
 			if s.search.failed++; s.search.failed&(s.search.failed-1) == 0 { // fewer lines the longer it lasts
-				s.options.Log.Warn("no leases taken", "attempt", s.search.failed, "err", err)
+				s.options.Log.Warn("verifications not leased", "attempt", s.search.failed, "err", err)
 			}
 			return
 		}
@@ -264,7 +264,7 @@ func (s *shell) weight() (leases int, addresses int64) {
 	return len(s.leased), addresses
 }
 
-// noteLease notes verifications that were leased, and gives back those that can't be begun.
+// beginLeased notes verifications that were leased, and gives back those that can't be begun.
 func (s *shell) beginLeased(c actor.Context, now, asked time.Time, found []ledger.Verification) {
 	for _, v := range found {
 		switch old := s.leased[v.ID]; {
@@ -333,7 +333,7 @@ func (s *shell) forget(id uuid.UUID) {
 	}
 }
 
-// nearly lets another large file of its workspace begin beside the rest of one.
+// nearly lets another large file of the workspace begin when one is nearly done.
 func (s *shell) nearly(c actor.Context, now time.Time, id uuid.UUID) {
 	l := s.leased[id]
 	if l == nil || l.pid == nil || l.nearly {
@@ -360,7 +360,7 @@ func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
 		delete(s.noting, id)
 		switch {
 		case err != nil && !errors.Is(err, ledger.ErrStaleEpoch): // its lease runs out
-			s.options.Log.Warn("crash of a verification not noted", "verification", id, "err", err)
+			s.options.Log.Warn("crash of a verification not recorded", "verification", id, "err", err)
 		case err == nil && state.Status == ledger.Failed:
 			s.options.Log.Error("verification set aside: its work crashed again and again", "verification", id,
 				"workspace", state.Workspace)
@@ -454,7 +454,7 @@ func (s *shell) release(c actor.Context, id uuid.UUID, epoch int64) {
 	s.call(c, s.ctx, func(ctx context.Context) error { return s.options.Book.Release(ctx, l) },
 		func(_ actor.Context, _ time.Time, err error) {
 			if err != nil && !errors.Is(err, ledger.ErrStaleEpoch) {
-				s.options.Log.Warn("lease not given back, it runs out", "verification", id, "epoch", epoch, "err", err)
+				s.options.Log.Warn("lease not returned, it expires", "verification", id, "epoch", epoch, "err", err)
 			}
 		})
 }

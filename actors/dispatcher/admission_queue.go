@@ -39,7 +39,7 @@ const (
 	smallShare = 4
 )
 
-// newAdmissionQueue makes a queue that admits so many bytes of files at a time.
+// newAdmissionQueue makes a queue that admits files of most bytes at a time.
 func newAdmissionQueue(most int64, weight func(uuid.UUID) int) admissionQueue {
 	return admissionQueue{small: quota.New[uuid.UUID](most / smallShare),
 		large: quota.New[uuid.UUID](most - most/smallShare), busy: map[uuid.UUID]int{}, weight: weight}

@@ -154,7 +154,7 @@ type Options struct {
 	// file is always taken, however large. Workspaces share both: see package ledger/quota.
 	LeasesMax int
 	BytesMax  int64
-	// Weight is how many turns a workspace has for one of another, at least 1. It must not block.
+	// Weight returns a workspace's weight in sharing leases, at least 1. It must not block.
 	Weight func(workspace uuid.UUID) int
 	// Ahead reports whether this node, which has leases with so many addresses, has clearly more in work than another
 	// node that takes work: it then leaves new work to that node for a while. It must not block.
@@ -196,7 +196,7 @@ const (
 	// its bytes.
 	addressBytes = 25
 
-	// leaveLooks is how many looks for work a node that is ahead skips; every node looks once a second.
+	// leaveLooks is how many searches for work a node that is ahead skips; every node searches once a second.
 	leaveLooks = 3
 
 	searchEvery = time.Second      // how often to look for work without a hint

@@ -118,7 +118,7 @@ type Host struct {
 	Last     Attempt `json:"last"`
 }
 
-// Source is what one source of one node did at the receiver, and how the receiver took it.
+// Source is what one source of one node did at the receiver, and how the receiver reacted.
 type Source struct {
 	Source      string   `json:"source,omitempty"`
 	Left        int64    `json:"left_ms,omitempty"` // of its suspension
@@ -129,7 +129,7 @@ type Source struct {
 	Minutes     []Minute `json:"minutes,omitempty"`
 	Rate        Rate     `json:"tempo,omitzero"`
 
-	HandedOn bool `json:"handed_on,omitempty"` // it is of another node than the one that stored it last
+	HandedOn bool `json:"handed_on,omitempty"` // it belongs to another node than the one that stored it last
 }
 
 // Rate is a pace: RCPTs in a thousand seconds.

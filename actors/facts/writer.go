@@ -19,7 +19,7 @@ const (
 	// learned again.
 	writeEvery = 2 * time.Second
 
-	// soon is how long a write or a question waits for others to go along: far below a turn to most receivers.
+	// soon is how long a write or a query waits to be batched with others: far below a round trip to most receivers.
 	soon = 20 * time.Millisecond
 
 	// waitingMax bounds the facts that wait to be written, 4 KiB each at most and mostly some hundred bytes, and the
@@ -36,7 +36,7 @@ const (
 // Options is what a Writer needs.
 type Options struct {
 	Store Store
-	Of    string // whom the facts are about, for the log: "receivers"
+	Of    string // subject of the facts, for the log: "receivers"
 	Log   *slog.Logger
 	Guard *process.PanicGuard // of goroutines; nil: none
 }
@@ -92,7 +92,7 @@ func (w *Writer) Keep(f Fact, done func()) {
 func (w *Writer) planWrite(wait time.Duration) {
 	due := time.Now().Add(wait)
 	if w.writing || w.timer != nil && !due.Before(w.due) {
-		return // one that runs plans the next
+		return // the running one plans the next
 	}
 	if w.timer != nil && !w.timer.Stop() {
 		return // it has just begun
@@ -266,7 +266,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 	}
 }
 
-// Fact is what was learned, as bytes that only the package that wrote them understands.
+// Fact is stored knowledge, in bytes that only the package that wrote them understands.
 type Fact = ledger.Fact
 
 // Store keeps facts beyond the life of an actor and of a node. Safe for concurrent use.

@@ -9,8 +9,7 @@
 // A node that does not answer is named, and nobody waits for it longer than a question takes. Nothing is gathered while
 // nobody asks.
 //
-// Replay says what candidate rules would have made of the hours that the nodes have kept; it computes, and changes
-// nothing.
+// Replay computes how the recorded hours would have gone with candidate rules, and changes nothing.
 //
 // Read Query, Inspector and Replay first.
 package inspect

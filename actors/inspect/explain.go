@@ -21,8 +21,8 @@ import (
 // for yet, from servers that do not all answer; the rest of the answer needs its time too.
 const routeWithin = 6 * time.Second
 
-// ExplainRules says what the rules of this node hold for a name, as rules have it, or the key
-// of a receiver: nobody else is asked, not even DNS.
+// ExplainRules returns what the rules of this node say about a name in rules, or the key of a receiver. It asks nobody
+// else, not even DNS.
 func (i *Inspector) ExplainRules(name string) (Explanation, error) {
 	name = strings.TrimSpace(name)
 	if !strings.HasPrefix(name, throttle.SourcePrefix) {
@@ -39,8 +39,8 @@ func (i *Inspector) ExplainRules(name string) (Explanation, error) {
 	return Explanation{Key: clean, Fields: fields(table.Explain(clean)), Narrower: narrower(table, clean)}, nil
 }
 
-// Explain says what holds for a mail domain, the key of a receiver or one of our sources, by this node's rules, and
-// what its receivers teach and rest for at present. When DNS does not answer it says what holds for the name itself.
+// Explain returns the limits of a mail domain, the key of a receiver or one of our sources, by this node's rules, with
+// what its receivers have shown and why they pause. When DNS does not answer, it returns the limits of the name itself.
 func (i *Inspector) Explain(ctx context.Context, name string) (Explanation, error) {
 	name = strings.TrimSpace(name)
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
@@ -84,13 +84,13 @@ func (i *Inspector) Explain(ctx context.Context, name string) (Explanation, erro
 	return out, nil
 }
 
-// compare names the nodes whose throttle file may say something else, this one included.
+// compare adds the nodes whose throttle file may differ, this one included.
 func (i *Inspector) compare(ctx context.Context, out *Explanation) {
 	if fault := i.ownFile().Fault; fault != "" {
 		out.Notes = append(out.Notes, "The node that was asked does not use its throttle file as it is now: "+
 			strings.TrimSuffix(fault, ".")+".")
 	}
-	out.Others, _, _ = i.Files(ctx) // who is silent is told of by the next question
+	out.Others, _, _ = i.Files(ctx) // the next query names the nodes that don't answer
 }
 
 // explainSource is Explain of one of our sources.
@@ -112,7 +112,7 @@ func (i *Inspector) explainSource(ctx context.Context, name string) (Explanation
 		if len(quiet) > 0 {
 			who = "No node that answers"
 		}
-		out.Notes = append(out.Notes, fmt.Sprintf("%s has the source %s: `rollcall sources` lists those there are.",
+		out.Notes = append(out.Notes, fmt.Sprintf("%s has the source %s: `rollcall sources` lists all.",
 			who, cmp.Or(address, DefaultSource)))
 	}
 	i.compare(ctx, &out)
@@ -120,7 +120,7 @@ func (i *Inspector) explainSource(ctx context.Context, name string) (Explanation
 }
 
 // route finds the receiver of a mail domain and gives the operator's own domain. A name without mail may be a
-// receiver's or a rule's: it is taken for a key then, and so is one that DNS says nothing of.
+// receiver's or a rule's: it is then used as a key, and so is a name unknown to DNS.
 func (i *Inspector) route(ctx context.Context, name string, out *Explanation) (base string, err error) {
 	within, cancel := context.WithTimeout(ctx, routeWithin)
 	defer cancel()
@@ -189,7 +189,7 @@ func fields(list []throttle.Explained) []ExplainedField {
 	return out
 }
 
-// narrower returns the names below one that have rules: these go before its own.
+// narrower returns the names below one that have rules of their own, which take precedence.
 func narrower(t *throttle.Table, name string) []string {
 	var out []string
 	for _, layer := range ruleLayers {
@@ -301,7 +301,7 @@ func over(out *Explanation, field, value string, by Said) {
 	}
 }
 
-// Explanation says what holds for a mail domain, a key or one of our sources, and who said so.
+// Explanation is the limits of a mail domain, a key or one of our sources, and where they come from.
 type Explanation struct {
 	Domain string           `json:"domain,omitempty"` // that was asked about; "": it was a key
 	Hosts  []string         `json:"hosts,omitempty"`  // of its MX, in the order to try
@@ -331,7 +331,7 @@ type ExplainedField struct {
 	Beaten []SaidValue `json:"beaten,omitempty"` // what others said, the strongest first
 }
 
-// Said is who said something about a field.
+// Said is who set a field, and where.
 type Said struct {
 	Layer  string    `json:"layer"`        // of throttle.Layer
 	Name   string    `json:"name"`         // the rule's; "": everybody

@@ -38,7 +38,7 @@ type LocalReceivers interface {
 	Detail(ctx context.Context, key string) []ReceiverDetail
 	Close(ctx context.Context, key string, session int) bool
 	Forget(ctx context.Context, key, what string) []Forgotten
-	// ForgetKept drops what is kept of a receiver that lives nowhere.
+	// ForgetKept drops the stored facts of a receiver that has no actor.
 	ForgetKept(ctx context.Context, key, what string) ([]Forgotten, error)
 	Trace(now time.Time, key, source string, after uint64) ([]TraceLine, error)
 	Record(now time.Time, after string, most int) (out Record, whole bool)
@@ -57,7 +57,7 @@ type Options struct {
 	Fault func() string
 	// Health says what this node found of its identity; its Node and This are not read.
 	Health func() Health
-	// Clock is the time that is told to people; nil: time.Now.
+	// Clock is the time shown to people; nil: time.Now.
 	Clock func() time.Time
 	Guard *process.PanicGuard // of what it does beside; nil: none
 }
@@ -76,7 +76,8 @@ func New(o Options) *Inspector {
 	return &Inspector{options: o}
 }
 
-// Join says whom to ask: a node whose Options.Answer is this inspector's Answer, which is why it comes later than New.
+// Join sets the node whose members are asked. It comes after New, because the node's Options.Answer is this inspector's
+// Answer.
 func (i *Inspector) Join(node Node) { i.node.Store(&node) }
 
 // name is this node's, as the others know it.
@@ -112,7 +113,7 @@ type reply[Answer any] struct {
 const unpackedMax = 32 << 20
 
 // errAlone says that the inspector has not joined yet.
-var errAlone = errors.New("inspect: this node has just begun: ask again in a second")
+var errAlone = errors.New("inspect: this node has just started: ask again in a second")
 
 func (q Query[Ask, Answer]) askAll(ctx context.Context, i *Inspector, ask Ask) ([]reply[Answer], error) {
 	node := i.node.Load()
@@ -275,8 +276,8 @@ func joined[T any](all []reply[[]T], from func(v *T, node string)) []T {
 	return out
 }
 
-// ErrNotThere says that no node has what was asked for: a receiver that nothing is asked
-// of now, a session that is over, a verification that nobody works on.
+// ErrNotThere means that no node has what was asked for: the receiver isn't asked now, the session has ended, or nobody
+// works on the verification.
 var ErrNotThere = errors.New("no node has it")
 
 // Unreachable says that no node that answers has what was asked for, and which do not answer: one

@@ -35,11 +35,11 @@ type Receiver struct {
 
 	Sources []ReceiverSource `json:"sources"`
 
-	// Causes are what is believed to be why it puts us off, a sentence each.
+	// Causes are the diagnosed reasons of its deferrals, a sentence each.
 	Causes []string `json:"causes,omitempty"`
 }
 
-// Reply is what a receiver said, cleaned, and what was made of it.
+// Reply is a receiver's reply, cleaned, and its verdict.
 type Reply struct {
 	At     time.Time `json:"at,omitzero"`
 	Stage  string    `json:"stage,omitempty"`
@@ -50,7 +50,7 @@ type Reply struct {
 	Action string    `json:"action,omitempty"` // word of verdict.Action, "" when it was an outcome
 	Source string    `json:"source,omitempty"` // of ours
 	Host   string    `json:"host,omitempty"`   // of the receiver
-	Until  time.Time `json:"until,omitzero"`   // what it made us wait for
+	Until  time.Time `json:"until,omitzero"`   // what we wait for
 }
 
 // ReceiverSource is one of our sources at one receiver.
@@ -66,7 +66,7 @@ type ReceiverSource struct {
 
 // RateStatus is the rate that was found for a source at a receiver.
 type RateStatus struct {
-	Rate    float64   `json:"rate"`    // RCPTs a second that it is let go now
+	Rate    float64   `json:"rate"`    // RCPTs a second allowed now
 	Floor   float64   `json:"floor"`   // what it never goes below
 	Ceiling float64   `json:"ceiling"` // the allowance
 	Edge    float64   `json:"edge"`    // where it was last too fast; 0: not known
@@ -96,12 +96,12 @@ type Queue struct {
 	Weight       int     `json:"weight"`
 }
 
-// ReceiverDetail is everything about one receiver. One that lives on several nodes has one of these for each.
+// ReceiverDetail is everything about one receiver. A receiver that lives on several nodes has one for each.
 type ReceiverDetail struct {
 	Receiver
 	SessionList []Session `json:"session_list"` // at most 100
 	Queues      []Queue   `json:"queues"`       // at most 100, longest first
-	// Of the last hour, newest first, at most 20: what made us slow down, rest or change.
+	// Of the last hour, newest first, at most 20: what made us slow down, pause or change.
 	Firings  []Reply   `json:"firings"`
 	Minutes  []Minute  `json:"minutes"` // of the last hour, oldest first
 	Learned  []Limit   `json:"learned"`
@@ -122,7 +122,7 @@ type Software struct {
 // Words names the software and says what showed it: "Postfix, by its greeting".
 func (s *Software) Words() string {
 	if s.Name == "" {
-		return s.Host + " shows no software that is known"
+		return s.Host + " shows no known software"
 	}
 	return s.Name + ", by " + s.By
 }
@@ -175,7 +175,7 @@ var Forgets = [...]string{"pace", "sessions", "block", "all"}
 // Forgotten says what was dropped of what one receiver taught us, a sentence each.
 type Forgotten struct {
 	Key     string   `json:"key"`
-	Node    string   `json:"node,omitempty"` // where it lives; "": nowhere, it was kept for later
+	Node    string   `json:"node,omitempty"` // where it lives; "": nowhere, only its facts are stored
 	Dropped []string `json:"dropped"`
 }
 
@@ -204,7 +204,7 @@ func SortReceivers(list []Receiver) {
 // ReceiversMax bounds the live table. Guess: more is no table for people.
 const ReceiversMax = 1000
 
-// TraceLine is one line of an SMTP session, with local parts and what it may have from them taken out.
+// TraceLine is one line of an SMTP session, without local parts and what may be derived from them.
 type TraceLine struct {
 	Number  uint64    `json:"number"` // counts up on each node
 	Node    string    `json:"node"`
@@ -215,7 +215,7 @@ type TraceLine struct {
 	Line    string    `json:"line"` // "> RCPT TO:<…@example.net>", "< 250 2.1.5 OK", "* opened"
 }
 
-// DefaultSource is how people are shown, and write, the source of ours whose address the system chooses.
+// DefaultSource is the name, for people, of the source whose address the system chooses.
 const DefaultSource = "default"
 
 // SourceName returns the address of one of our sources as people are shown it.
@@ -245,8 +245,8 @@ type Wait struct {
 	For       string    `json:"for"`                // a word of WaitsFor
 	Receiver  string    `json:"receiver,omitempty"` // key
 	Cause     string    `json:"cause,omitempty"`    // a word of Causes, of addresses that are at a receiver
-	Reason    string    `json:"reason,omitempty"`   // word of smtp.Reason, of addresses that were put off
-	Until     time.Time `json:"until,omitzero"`     // the first of them goes on then; zero: it is not known, or now
+	Reason    string    `json:"reason,omitempty"`   // word of smtp.Reason, of deferred addresses
+	Until     time.Time `json:"until,omitzero"`     // when the first of them continues; zero: unknown, or now
 	Last      time.Time `json:"last,omitzero"`      // and the last of them
 	PerHour   int       `json:"per_hour,omitempty"` // that the receiver expects to ask of this verification
 }
@@ -255,7 +255,7 @@ type Wait struct {
 const (
 	ForRoute    = "route"      // what DNS says of their domain
 	ForReceiver = "receiver"   // their turn at a receiver
-	ForRetry    = "retry"      // they were put off, and are asked again
+	ForRetry    = "retry"      // they were deferred and are asked again
 	ForControl  = "control"    // whether their domain takes everything
 	ForDomain   = "turn"       // their domain is not begun: others of the file are before it
 	ForLedger   = "settlement" // they are final and not yet in the ledger

@@ -22,7 +22,7 @@ const (
 	// recordPages bounds the answers that are asked of one node for its record: more than the bounds of a record can fill.
 	recordPages = 64
 
-	// detailsMax bounds the details in one answer: more receivers than the name of a rule stands for. Guess.
+	// detailsMax bounds the details in one answer: more receivers than a rule's name matches. Guess.
 	detailsMax = 64
 )
 
@@ -38,7 +38,7 @@ type receiverTable struct {
 	More      int        `json:"more,omitempty"` // that were left out
 }
 
-// keepMost leaves out what is too much for one table, the least important ones.
+// keepMost leaves out the least important receivers if there are too many for one table.
 func (t *receiverTable) keepMost(most int) {
 	SortReceivers(t.Receivers)
 	if n := len(t.Receivers); n > most {
@@ -178,9 +178,9 @@ var forgetQuery = Query[ofReceiver, []Forgotten]{"forget",
 		return i.options.Receivers.Forget(ctx, of.Key, of.What), nil
 	}}
 
-// Forget drops what a receiver taught all nodes: what is one of Forgets. Nodes that
-// do not answer may still know it. Where it lives on none, what is kept for later is dropped.
-// ErrNotThere; an Unreachable when a node that does not answer may have it.
+// Forget drops what a receiver taught all nodes: what is one of Forgets. Nodes that do not answer may still know it. If
+// it lives on no node, its stored facts are dropped. ErrNotThere; an Unreachable when a node that does not answer may
+// have it.
 func (i *Inspector) Forget(ctx context.Context, key, what string) ([]Forgotten, []UnreachableNode, error) {
 	all, err := forgetQuery.askAll(ctx, i, ofReceiver{Key: key, What: what})
 	if err != nil {
@@ -267,7 +267,7 @@ func (i *Inspector) Verification(ctx context.Context, id string) (Verification, 
 	}
 	var found *Verification
 	for _, r := range all {
-		// Two may have it while it changes hands: the one that knows more of it.
+		// Two may have it while its owner changes: then the one that knows more of it.
 		if v := r.value; v != nil && (found == nil || v.Final > found.Final) {
 			v.Node = r.node
 			found = v
@@ -279,7 +279,7 @@ func (i *Inspector) Verification(ctx context.Context, id string) (Verification, 
 	return *found, nil
 }
 
-// recordAfter asks for what was kept of the receivers behind one.
+// recordAfter asks for the record of the receivers after one.
 type recordAfter struct {
 	Key string `json:"key,omitempty"`
 }
@@ -317,7 +317,7 @@ func (i *Inspector) Record(ctx context.Context) ([]Record, []UnreachableNode, er
 			}
 			next := recordQuery.askOne(ctx, i, r.node, recordAfter{record.Receivers[n-1].Key})
 			if next.err != nil {
-				r.err = next.err // what is there counts, and the reader is told
+				r.err = next.err // the part that was read counts; the reader sees the error
 				break
 			}
 			page = next.value
@@ -362,7 +362,7 @@ type Health struct {
 	Findings []HealthFinding `json:"findings,omitempty"`       // those that are to be seen to first
 	More     int             `json:"more,omitempty"`           // findings that were left out
 	Unread   int             `json:"unread_replies,omitempty"` // that no rule knew, since the node began
-	Foreign  int             `json:"intercepted,omitempty"`    // times that somebody else answered in place of a receiver
+	Foreign  int             `json:"intercepted,omitempty"`    // times that another host answered in place of a receiver
 }
 
 // HealthFinding is what one check found at one source.
@@ -383,7 +383,7 @@ const (
 	sawMax = 300
 )
 
-// findingOrder is the order in which findings are told: what has to be seen to comes first.
+// findingOrder is the order of findings: what needs action comes first.
 var findingOrder = []string{"fail", "warn", "skipped", "ok"}
 
 var healthQuery = Query[none, Health]{"health", func(i *Inspector, _ context.Context, _ none) (Health, error) {
@@ -444,7 +444,7 @@ func first(yes bool) int {
 	return 0
 }
 
-// fileNow is how the throttle file of a node stands.
+// fileNow is the state of a node's throttle file.
 type fileNow struct {
 	Hash  string `json:"hash"` // of the rules of it that hold
 	Fault string `json:"fault,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Record is what one node kept of the last hours: bounded, and gone with the process.
+// Record is one node's history of the last hours: bounded, and lost with the process.
 type Record struct {
 	Node      string           `json:"node"`
 	From      int64            `json:"from"` // Unix seconds of the oldest minute
@@ -27,7 +27,7 @@ type ReceiverRecord struct {
 	Minutes []Minute `json:"minutes"`
 }
 
-// Replayed is what candidate rules would have made of the record.
+// Replayed is how the recorded hours would have gone with candidate rules.
 type Replayed struct {
 	Hours     float64           `json:"hours"` // that the record reaches back, without its newest minute
 	Asked     int               `json:"asked"`
@@ -49,9 +49,9 @@ type ReceiverReplay struct {
 	// Delay is how much later the last of the recorded addresses would have been asked, those
 	// that waited at its end counted in, in seconds; below 0: sooner.
 	Delay float64 `json:"delay"`
-	// Minutes in which each field of the candidate would have been the one that holds back.
+	// Minutes in which each field of the candidate would have been the limit.
 	Fired map[string]int `json:"fired"`
-	// Why more is allowed and nobody can know what the receiver would have made of it.
+	// Why the receiver's reaction can't be known, where more is allowed.
 	Unknown string `json:"unknown,omitempty"`
 }
 
@@ -74,13 +74,13 @@ const (
 	found = 0.98
 )
 
-// Replay computes what a candidate table would have made of the hours that nodes have recorded, beside the table of
-// now. It changes nothing.
+// Replay computes how the recorded hours would have gone with a candidate table, and with the present one. It changes
+// nothing.
 //
 // Each receiver is a fluid queue: what was offered comes in minute by minute, and what the rules permit goes out. The
-// model runs once with each table, and the difference is reported. What the receiver itself permitted, by penalties or
-// by a rate that was found, holds in both. Where the candidate permits more than was ever tried, nobody knows what the
-// receiver would have made of that, and Unknown says so.
+// model runs once with each table, and the difference is reported. Limits of the receiver itself, by penalties or by a
+// rate that was found, apply in both. Where the candidate permits more than was ever tried, the receiver's reaction
+// can't be known, and Unknown says so.
 func Replay(records []Record, now, candidate *throttle.Table) Replayed {
 	out := Replayed{Receivers: []ReceiverReplay{}}
 	from, to := int64(math.MaxInt64), int64(0)
@@ -225,7 +225,7 @@ func (q *fluidQueue) compare(now, candidate *throttle.Table) (out ReceiverReplay
 	return out, true
 }
 
-// sayUnknown says why nobody can tell what would have come of more.
+// sayUnknown says why the effect of higher limits can't be predicted.
 func (q *fluidQueue) sayUnknown(before, after throttle.Limits, most float64) string {
 	var more []string
 	for _, f := range throttle.Fields() {
@@ -240,7 +240,7 @@ func (q *fluidQueue) sayUnknown(before, after throttle.Limits, most float64) str
 	for _, m := range q.list {
 		tried = max(tried, m.Asked)
 	}
-	text := fmt.Sprintf("more is allowed than now (%s): nobody knows what the receiver would have made of it",
+	text := fmt.Sprintf("more is allowed than now (%s): the receiver's reaction is unknown",
 		strings.Join(more, ", "))
 	if most > float64(tried) {
 		text += fmt.Sprintf("; at most %d were asked in a minute, and %d would have been", tried, int(most))
@@ -255,7 +255,7 @@ type outcome struct {
 	most  float64 // asked in one minute
 	never bool    // not even within replayDays; last is these then
 	fired map[string]int
-	// starved says that more could have been asked in a minute that had more waiting than was recorded.
+	// starved reports whether more could have been asked in a minute, if more waited than was recorded.
 	starved bool
 }
 
@@ -287,7 +287,7 @@ func (q *fluidQueue) runModel(base, a throttle.Limits) outcome {
 	for i := range q.list {
 		minute(i, &q.list[i])
 	}
-	sum := out.sum // what comes later is not of this time
+	sum := out.sum // later entries are outside this time
 	calm := Minute{Cause: Causes[0], Queued: queued}
 	if n := len(q.list); n > 0 && !unavailable(&q.list[n-1], base) {
 		calm.Cause = q.list[n-1].Cause

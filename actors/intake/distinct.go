@@ -25,7 +25,7 @@ type distinct struct {
 	touched    uint64 // so that the compiler leaves touch in
 }
 
-// fact is what adding an address needs to know of its domain, by spelling.
+// fact is what adding an address needs to know about a spelling of its domain.
 type fact struct {
 	domain uint32
 	hash   uint32 // of the domain
@@ -159,8 +159,7 @@ func (d *distinct) same(ordinal int, p *pending) bool {
 
 // table finds numbers by a hash of 32 bits, by open addressing. A slot holds the hash and the number plus one, 0 when
 // it is empty; the first slot of a hash follows from its highest bits, so that growing needs no hash again and keeps
-// the order. The table knows nothing of what the numbers stand for: the caller compares that, and sees to it that
-// nobody can choose hashes.
+// the order. The table knows only numbers: the caller compares what they mean, and keeps others from choosing hashes.
 type table struct {
 	slots []uint64 // a power of two of them, at least a quarter empty
 	shift uint     // a hash shifted right by this is the place of its first slot

@@ -24,8 +24,8 @@ const (
 	CodeTooManyRows    = "csv_too_many_rows"
 )
 
-// Defect is why a file is refused, or one row of it. What Read gives is the first of a file, in the order of its
-// bytes: the same file has the same one for ever.
+// Defect is the reason why a file or a row is refused. Read returns the first defect in the order of the bytes, so the
+// same file always has the same one.
 type Defect struct {
 	Code    string // one of the codes above
 	Message string // sentences that say what to do; never quotes the file

@@ -50,7 +50,7 @@ func (f *File) SpellTo(b *strings.Builder, ordinal int) {
 	b.WriteString(f.domains.spellings[e.spelling].text)
 }
 
-// Address returns an address as it is asked. Whoever keeps its local part keeps much of the File.
+// Address returns an address as it is asked. Keeping its local part keeps much of the File in memory.
 func (f *File) Address(ordinal int) smtp.Address {
 	return smtp.Address{Local: f.locals.get(f.entry(ordinal).local), Domain: f.Domain(ordinal)}
 }

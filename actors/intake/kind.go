@@ -12,7 +12,7 @@ import (
 	"rollcall/smtp"
 )
 
-// Kind is what is wrong with a file or a row, in a word for programs.
+// Kind is the word, for programs, for what is wrong with a file or a row.
 type Kind string
 
 // The kinds of defects. Those of a whole file come first.
@@ -163,7 +163,7 @@ const quotes = "“”„‟«»‹›‘’‚‛「」"
 // labels are what forms and programs put before an address.
 var labels = regexp.MustCompile(`^(?i:e-?mail|mail|address|adresse|user|name|to|from|cc)=`)
 
-// noteBeside tells of an address that seems to have more in it than was meant; nil of others.
+// noteBeside returns a note for an address that seems to contain more than was meant; nil for others.
 func noteBeside(text string, row int64) *Defect {
 	meant := strings.Trim(labels.ReplaceAllString(text, ""), quotes)
 	if meant == text || !isAddress(meant) {

@@ -10,7 +10,7 @@ import (
 	"rollcall/smtp"
 )
 
-// Limits are what a file must keep to.
+// Limits are the limits of a file.
 type Limits struct {
 	// RowsMax is the number of addresses a file may have, header not counted,
 	// duplicates counted: 1 to RowsCeiling. One more is the defect CodeTooManyRows.
@@ -33,7 +33,7 @@ func (l Limits) Validate() error {
 // and much more than recordWindow so that little is moved.
 const bufferBytes = 64 << 10
 
-// emptyReadsMax is how often the source may give nothing and no error; bufio's number.
+// emptyReadsMax is how often a read may return no bytes and no error; bufio's number.
 const emptyReadsMax = 100
 
 // byteOrderMark is U+FEFF in UTF-8. One at the start of the file is not part of it.
@@ -122,12 +122,12 @@ type reader struct {
 	ended  bool   // the source has nothing more
 	whole  Kind   // what the first bytes say that the file is instead of CSV; "": nothing
 
-	accepted func(text string) // told each good address; nil: nobody
+	accepted func(text string) // called with each good address; may be nil
 	note     *Defect           // of the last good address; nil: none
 	lineOpen bool              // a record that had a defect goes on in the window, to the end of its line
 }
 
-// fill sees to it that the window has recordWindow bytes, or the rest of the file.
+// fill fills the window to recordWindow bytes, or to the end of the file.
 func (in *reader) fill() error {
 	if len(in.window) >= recordWindow || in.ended {
 		return nil
@@ -138,7 +138,7 @@ func (in *reader) fill() error {
 		n, err := in.source.Read(in.buffer[kept:cap(in.buffer)])
 		kept += n
 		switch {
-		case err == io.EOF: // one that is wrapped is a fault: something is missing
+		case err == io.EOF: // a wrapped EOF is a fault: something is missing
 			in.ended = true
 		case err != nil:
 			return fmt.Errorf("read file: %w", err)
@@ -155,7 +155,7 @@ func (in *reader) fill() error {
 	return nil
 }
 
-// takeRecord takes the record at the start of the window and gives what is wrong with it.
+// takeRecord reads the record at the start of the window and returns its defect.
 func (in *reader) takeRecord() *Defect {
 	if in.plain() {
 		return in.countRow()
@@ -183,7 +183,7 @@ func (in *reader) takeRecord() *Defect {
 	return malformed(string(r.field), err, in.row)
 }
 
-// dropLine takes a record that can't be cut for what it is, up to the end of its line, which endLine looks for.
+// dropLine drops a record without a recognisable end, up to the end of its line, which endLine finds.
 func (in *reader) dropLine(kind Kind) *Defect {
 	line := in.window
 	if end := bytes.IndexAny(line, "\r\n"); end >= 0 {
@@ -232,7 +232,7 @@ func (in *reader) endLine() error {
 	return nil
 }
 
-// noteHeader tells of a first record that is taken for the header and seldom meant for one.
+// noteHeader notes a first record that is read as the header but rarely is one.
 func noteHeader(field string, line []byte) *Defect {
 	spaced := strings.ContainsAny(strings.TrimSpace(field), " \t")
 	switch {
@@ -246,9 +246,9 @@ func noteHeader(field string, line []byte) *Defect {
 	return nil
 }
 
-// plain takes the record if it is an address without anything that CSV or Unicode has a say in, at a domain that was
-// there before, as nearly all are. It decides nothing that the long way would decide otherwise: the local part has no
-// comma, quote or line end when it does not start with a quote, and the domain has none because it was accepted before.
+// plain reads the record if it is an address without quotes or Unicode, at a known domain, as nearly all are. It
+// decides nothing that the long way would decide otherwise: the local part has no comma, quote or line end when it does
+// not start with a quote, and the domain has none because it was accepted before.
 func (in *reader) plain() bool {
 	end := bytes.IndexByte(in.window, '\n')
 	if end <= 0 || end > FieldBytesMax {

@@ -32,7 +32,7 @@ type PanicGuard struct {
 	logged map[string]*place // by where
 }
 
-// place is where panics were recovered.
+// place counts the panics recovered at one place.
 type place struct {
 	at    time.Time // when one was logged
 	since int       // panics since then that weren't logged
@@ -133,7 +133,7 @@ func GuardOf(system *actor.ActorSystem) *PanicGuard {
 // Timer is one actor's next wake-up. The zero Timer is not set. Mailbox only.
 type Timer struct {
 	set   bool
-	timer *time.Timer // of the newest turn; nil: it was due at once
+	timer *time.Timer // of the newest Set; nil: it was due at once
 	due   time.Time
 	seq   uint64
 }

@@ -35,7 +35,7 @@ type Window struct {
 	processors  float64
 
 	size   atomic.Uint64 // bits of a float64
-	wanted atomic.Bool   // somebody would have used more since the last look
+	wanted atomic.Bool   // more was wanted since the last adjustment
 	length atomic.Uint64 // bits of a float64: of the run queue
 }
 
@@ -64,7 +64,7 @@ func (w *Window) Busy() bool {
 	return w != nil && math.Float64frombits(w.length.Load()) > long*w.processors
 }
 
-// Want notes that somebody would use more than Size. Without it the window doesn't grow.
+// Want notes that more than Size is wanted. Without it the window doesn't grow.
 func (w *Window) Want() {
 	if w != nil {
 		w.wanted.Store(true)

@@ -35,8 +35,8 @@ type Actor struct {
 	paused     uint64 // long pauses of the process until now
 }
 
-// Kinds gives the kind of virtual actor that a node has to host. A session actor
-// that panics is stopped, not begun anew: its SMTP session is gone.
+// Kinds gives the kind of virtual actor that a node has to host. A session actor that panics is stopped and not
+// restarted: its SMTP session is gone.
 func Kinds(o Options) map[string]*actor.Props {
 	o.Registry.Guard, o.slots = o.Guard, registry.NewReceiverSlots(o.Most, o.Weight)
 	o.Metrics.slots.Store(o.slots)
@@ -48,7 +48,8 @@ func Kinds(o Options) map[string]*actor.Props {
 	}, actor.WithSupervisor(stop), actor.WithReceiverMiddleware(politely), o.Guard.Dispatch())}
 }
 
-// politely turns the poison pill, by which a cluster moves an actor, into a message: a good end takes a while.
+// politely turns the poison pill, by which a cluster moves an actor, into a message, because ending sessions well takes
+// a while.
 func politely(next actor.ReceiverFunc) actor.ReceiverFunc {
 	return func(c actor.ReceiverContext, envelope *actor.MessageEnvelope) {
 		if _, ok := envelope.Message.(*actor.PoisonPill); ok {
@@ -307,5 +308,5 @@ func clientOf(sender *actor.PID) scheduler.Client {
 	return scheduler.Client{Name: sender.Address + "/" + sender.Id, Address: sender.Address, ID: sender.Id}
 }
 
-// pidOf is where a client is reached.
+// pidOf returns the address of a client's actor.
 func pidOf(c scheduler.Client) *actor.PID { return actor.NewPID(c.Address, c.ID) }

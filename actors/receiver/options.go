@@ -9,8 +9,8 @@ import (
 // kind is the name of this virtual actor's kind in the cluster.
 const kind = "receiver"
 
-// Options is what every receiver actor of a node shares: the options of their schedulers, but for Metrics, which are
-// those here, and what the shells need beside them. Fields are required unless they say what nil means.
+// Options are shared by the receiver actors of a node: the options of their schedulers, except Metrics, and those of
+// the actors. Fields are required unless they say what nil means.
 type Options struct {
 	scheduler.Options
 	Registry *Registry // the receivers of this node

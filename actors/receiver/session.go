@@ -20,7 +20,7 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// What a session actor tells its receiver. Local messages, never on the wire.
+// Messages of a session actor to its receiver. Local messages, never on the wire.
 type (
 	sessionOpened struct {
 		id     int
@@ -65,7 +65,7 @@ type sessionActor struct {
 	span     tracing.Span       // as smtp
 	broken   bool               // as smtp: it failed
 
-	gone <-chan struct{} // as smtp, of one that could not be opened: Failure.Gone
+	gone <-chan struct{} // Failure.Gone of smtp, if it could not be opened
 }
 
 func newSessionActor(o scheduler.Options, pauses func() uint64, spans *tracing.Tracer, s *registry.ConnSlot) *sessionActor {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// heartbeatEvery is how often the clients of a receiver without a slot are told that it waits; after five seconds
+	// heartbeatEvery is how often a receiver without a slot writes to its clients that it waits; after five seconds
 	// without a message they would look for another actor.
 	heartbeatEvery = time.Second
 
@@ -21,7 +21,7 @@ const (
 	// long a receiver without any offer lives.
 	staleAfter = 10 * time.Second
 
-	// offersMax bounds the offers that a receiver without a slot keeps; further clients are told to come back.
+	// offersMax bounds the offers that a receiver without a slot keeps; further clients must try again later.
 	offersMax = 64
 )
 
@@ -87,7 +87,7 @@ func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
 	if a.slot != nil {
 		return
 	}
-	workspace, _ := uuid.FromBytes(m.GetWorkspace()) // none: that of nobody
+	workspace, _ := uuid.FromBytes(m.GetWorkspace()) // none: the nil workspace
 	root, self, there := c.ActorSystem().Root, c.Self(), false
 	if a.slot, there = a.options.slots.Take(workspace, key.Verification, func(msg any) { root.Send(self, msg) }); there {
 		root.Send(self, registry.SlotGranted{})

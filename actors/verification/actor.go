@@ -59,7 +59,7 @@ const (
 // Actor is the shell around a plan.
 type Actor struct {
 	options Options
-	state   ledger.Verification // as the ledger last told
+	state   ledger.Verification // as the ledger last answered
 	lease   ledger.Lease
 	begun   time.Time // when the file was read
 	// deadline is when open addresses become unknown. It goes on from the run that parked.
@@ -68,7 +68,7 @@ type Actor struct {
 	plan     *plan
 	domains  domainActors
 
-	nearly     bool  // the dispatcher was told Nearly
+	nearly     bool  // Nearly was sent to the dispatcher
 	left       int64 // this actor's part of options.Left
 	settlement settlement
 	marks      marks
@@ -100,7 +100,7 @@ type settlement struct {
 type marks struct {
 	waiting  bool // the ledger says so
 	changed  time.Time
-	estimate published // what the ledger was last told
+	estimate published // last written to the ledger
 	underWay bool
 	next     time.Time // none before, since the last one failed
 }
@@ -115,7 +115,7 @@ type (
 	tick     struct{}
 	panicked struct{} // what was done beside the actor
 
-	// done is what became of something beside the actor, and what follows from that.
+	// done is the result of background work, and the step that follows.
 	done struct {
 		err  error
 		then then
@@ -145,7 +145,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Stopping:
 		a.stop()
 		return
-	case *actor.Stopped: // whoever keeps this PID then keeps the actor alone in memory
+	case *actor.Stopped: // a kept PID then keeps only the actor in memory
 		a.plan, a.domains, a.parking, a.seen = nil, domainActors{}, nil, status{}
 		return
 	case done:
@@ -186,14 +186,14 @@ func (a *Actor) Receive(c actor.Context) {
 	a.advance(c, now)
 }
 
-// beside runs work that may block in a goroutine, and then goes on in the mailbox.
+// beside runs blocking work in a goroutine, then the next step in the mailbox.
 func (a *Actor) beside(c actor.Context, work func() error, then then) {
 	root, self := c.ActorSystem().Root, c.Self()
 	process.GuardOf(c.ActorSystem()).Go("verification", func() { root.Send(self, done{work(), then}) },
 		func() { root.Send(self, panicked{}) })
 }
 
-// call is beside with a bound on the time.
+// call is beside with a time limit.
 func (a *Actor) call(c actor.Context, work func(ctx context.Context) error, then then) {
 	ctx := a.ctx
 	a.beside(c, func() error {
@@ -230,7 +230,7 @@ func (a *Actor) loaded(c actor.Context, now time.Time, m loaded, err error) {
 		return // drained in the meantime
 	}
 	if errors.Is(err, errChanged) {
-		a.options.Log.Error("a file is not what it was when it was accepted", "verification", a.state.ID, "err", err)
+		a.options.Log.Error("file reads differently than when it was accepted", "verification", a.state.ID, "err", err)
 		panic(err) // the dispatcher returns it, or the second time sets it aside
 	}
 	if err != nil {
@@ -480,7 +480,7 @@ func (a *Actor) pack(entries []evidence.Entry) []byte {
 	packed, err := evidence.Pack(entries)
 	if err != nil {
 		a.options.Metrics.unkept.Inc()
-		a.options.Log.Error("evidence of a settlement not kept", "verification", a.state.ID, "err", err)
+		a.options.Log.Error("evidence of a settlement not stored", "verification", a.state.ID, "err", err)
 		return nil
 	}
 	return packed

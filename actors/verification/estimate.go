@@ -17,7 +17,7 @@ const (
 	// domainTakes is how long an unknown domain is expected to take, until some have shown it: DNS and one session. Guess.
 	domainTakes = 2 * time.Second
 
-	// tooEarly is how long a run must last before its pace is believed. Guess.
+	// tooEarly is how long a run must last before its pace is used. Guess.
 	tooEarly = 2 * time.Second
 
 	// renewedWithin: a wait whose end is nearer than this may be one that the receiver renews each second because it
@@ -38,7 +38,7 @@ type queue struct {
 	rate float64 // addresses in a second that the estimate uses; 0: none
 }
 
-// eta holds everything that the estimate of the finish rests on. It is plain Go.
+// eta holds everything that the estimate of the finish is based on. It is plain Go.
 type eta struct {
 	now      time.Time
 	begun    time.Time // of the run
@@ -48,7 +48,7 @@ type eta struct {
 	queues map[string]*queue // by receiver
 	ends   time.Time         // end of the domains' own waits; zero: there are none
 
-	unclear  int       // domains at work that have told nothing yet
+	unclear  int       // domains at work that have not reported yet
 	youngest time.Time // when the last of them was begun
 
 	began                 int     // addresses of the domains that were begun
@@ -138,7 +138,7 @@ func (o *eta) estimateUnclear(known time.Time) (time.Time, string) {
 	return latest(known, at.Add(took)), ""
 }
 
-// spell returns so many seconds, at most a year.
+// spell returns seconds as a duration, at most a year.
 func spell(seconds float64) time.Duration {
 	return time.Duration(min(seconds, 365*24*3600) * float64(time.Second))
 }
@@ -155,7 +155,7 @@ const (
 	// samplesMax bounds the samples of a run's progress: they cover more than twice the time that is used.
 	samplesMax = 64
 
-	// paceOver is the part of a run over which its pace is measured: long ago is no longer true, and one second tells
+	// paceOver is the part of a run over which its pace is measured: older figures are outdated, and one second shows
 	// nothing. Guess.
 	paceOver = 3
 
@@ -248,7 +248,7 @@ func (l *lasted) longest(more int) (time.Duration, bool) {
 }
 
 const (
-	// remarkEvery is the least time between two estimates told to the ledger while nothing is settled. Guess: clients
+	// remarkEvery is the least time between two estimates written to the ledger while nothing is settled. Guess: clients
 	// ask again after half a minute.
 	remarkEvery = 30 * time.Second
 
@@ -256,7 +256,7 @@ const (
 	remarkShare = 5
 )
 
-// published is what the ledger was told last.
+// published is the estimate last written to the ledger.
 type published struct {
 	ledger.Estimate
 	at time.Time
@@ -295,7 +295,7 @@ func (a *Actor) answerStatus(now time.Time) inspect.Verification {
 	return v
 }
 
-// whole rounds up to a second: clients need no more, and the ledger is told less often.
+// whole rounds up to a second: clients need no more, and the ledger is written less often.
 func whole(t time.Time) time.Time {
 	if t.IsZero() || t.Equal(t.Truncate(time.Second)) {
 		return t
@@ -340,7 +340,7 @@ func (a *Actor) publishStatus(c actor.Context, now time.Time) {
 			a.statusPublished(now, state, next)
 		case !a.refused(c, err):
 			a.marks.next = now.Add(retryMax)
-			a.options.Log.Warn("waiting not marked yet", "verification", a.state.ID, "err", err)
+			a.options.Log.Warn("waiting status not written yet", "verification", a.state.ID, "err", err)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func (o Options) Validate() error {
 	return o.Domain.Validate()
 }
 
-// What the dispatcher tells a verification actor.
+// Messages of the dispatcher to a verification actor.
 type (
 	// Look asks it to check whether its customer cancelled.
 	Look struct{}
@@ -106,7 +106,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"Writes that the ledger refused because another node has the verification."),
 		unkept: process.NewCounter(r, "evidence_not_kept_total", "Settlements without their evidence: a fault of ours."),
 		parked: process.NewCounter(r, "verifications_parked_total",
-			"Verifications that were parked: they gave back their lease and memory until their next work."),
+			"Verifications that were parked: they returned their lease and memory until their next work."),
 	}
 	r.MustRegister(m.outcomes, m.settling)
 	return m

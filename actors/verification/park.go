@@ -23,8 +23,8 @@ const (
 	// such as that of an operator's pause, so that the end is noticed at once. Guess.
 	parkMin = 2 * time.Minute
 
-	// parkAfter is how long nothing could be done before it is parked: by then its domains have said what they wait
-	// for, which the customer is told meanwhile. Guess.
+	// parkAfter is how long nothing could be done before it is parked: by then its domains have reported what they wait
+	// for, and the customer sees it. Guess.
 	parkAfter = 2500 * time.Millisecond
 
 	// parkLongest is the longest time parked, so that changes by operators and receivers are noticed: a raised limit,
@@ -81,7 +81,7 @@ func casesOf(d *domain.Parked) []*evidence.Case {
 }
 
 // errTooMuch says that a state doesn't fit into the ledger.
-var errTooMuch = errors.New("verification: too much to be parked")
+var errTooMuch = errors.New("verification: too large to be parked")
 
 // pack returns the stored form.
 func (l *leftover) pack() ([]byte, error) {
@@ -194,7 +194,7 @@ func (a *Actor) park(c actor.Context, now time.Time) {
 	a.askParked(c, earliest(until, now.Add(parkLongest)), domain.Park{})
 }
 
-// askParked asks the domains for their state, by which the work goes on later.
+// askParked asks the domains for the state from which their work continues later.
 func (a *Actor) askParked(c actor.Context, next time.Time, ask any) {
 	seen := a.recentStatus(time.Now())
 	a.parking = &parking{missing: map[string]struct{}{}, eta: ledger.Estimate{
@@ -216,8 +216,8 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// parked takes the states of a domain, none of one that ended meanwhile. After the last domain the state is packed and
-// the ledger is told, in a drain once what is known is settled.
+// parked notes the states of a domain; a domain that ended meanwhile has none. After the last domain the state is
+// packed and written to the ledger, in a drain once everything known is settled.
 func (a *Actor) parked(c actor.Context, name string, states ...domain.Parked) {
 	p := a.parking
 	if p == nil {
@@ -304,7 +304,7 @@ func takeUp(ctx context.Context, o Options, v ledger.Verification) (*leftover, e
 	}
 	left, err := unpack(state)
 	if err != nil {
-		o.Log.Error("what was left of a parked verification cannot be read: its addresses are asked anew",
+		o.Log.Error("state of a parked verification cannot be read: its addresses are asked again",
 			"verification", v.ID, "err", err)
 	}
 	return left, nil

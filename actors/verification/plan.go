@@ -122,7 +122,7 @@ func newPlan(f *intake.File, settled bitset) *plan {
 	return p
 }
 
-// takeUp takes the state of a parked run.
+// takeUp restores the state of a parked run.
 func (p *plan) takeUp(list []domain.Parked) {
 	p.left = make(map[string]*domain.Parked, len(list))
 	for i := range list {
@@ -321,8 +321,7 @@ func load(ctx context.Context, o Options, v ledger.Verification, l ledger.Lease)
 	}
 }
 
-// errChanged says that a file whose credits are held now reads differently than when it was accepted. The customer
-// can't repair that.
+// errChanged means that a file reads differently than when its credits were held. The customer can't repair that.
 var errChanged = errors.New("verification: the file is read differently than before")
 
 // final reports whether a refusal of the ledger is permanent.
@@ -375,7 +374,7 @@ func loadOnce(ctx context.Context, o Options, v ledger.Verification, l ledger.Le
 		return loaded{}, fmt.Errorf("read settlements: %w", err)
 	}
 	if left := f.Len() - settled.count(); settled.count() > 0 {
-		o.Log.Info("verification goes on", "verification", v.ID, "settlement", v.Settlements, "left", left)
+		o.Log.Info("verification resumed", "verification", v.ID, "settlement", v.Settlements, "left", left)
 	}
 	left, err := takeUp(ctx, o, v)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"rollcall/smtp"
 )
 
-// nameMax bounds the name of a receiver in what a customer is told: that of a domain.
+// nameMax bounds the name of a receiver in texts for customers: the length of a domain.
 const nameMax = 253
 
 // atReceiver has, for each of inspect.Causes, the part of a sentence after the receiver's name that says why it isn't
@@ -228,12 +228,12 @@ const (
 	deferredMuch = 0.1
 )
 
-// status is what the open addresses wait for at one moment.
+// status is the waits of the open addresses at one moment.
 type status struct {
 	at     time.Time
 	final  int64 // in the ledger
 	waits  []inspect.Wait
-	finish time.Time // zero: nobody can say
+	finish time.Time // zero: unknown
 	why    string    // why not
 	next   time.Time // not made anew before
 }
@@ -264,7 +264,7 @@ func (w *work) sum(now time.Time, all sums, o *eta) {
 		o.notClear(w)
 		return
 	}
-	over, placed := -w.left, false // more than are open: some became final since it was told
+	over, placed := -w.left, false // more than are open: some became final since the report
 	for i := range w.waits.Waits {
 		over += w.waits.Waits[i].Addresses
 		placed = placed || w.waits.Waits[i].Receiver != ""
@@ -287,7 +287,7 @@ func (w *work) sum(now time.Time, all sums, o *eta) {
 	}
 }
 
-// notClear counts a domain that has told nothing yet, with the duration of others.
+// notClear counts a domain that has not reported yet, with the duration of others.
 func (o *eta) notClear(w *work) {
 	o.unclear++
 	o.youngest = latest(o.youngest, w.begun)
@@ -320,7 +320,7 @@ func (o *eta) wait(now time.Time, w *work, t inspect.Wait) {
 	}
 }
 
-// sumKey is what waits are summed by.
+// sumKey groups waits for a sum.
 type sumKey struct{ what, receiver, cause, reason string }
 
 type sums map[sumKey]*inspect.Wait

@@ -34,7 +34,7 @@ func (t *Texts) Grow(n int) {
 	t.attempts, t.pointers = make([]Attempt, n), make([]*Attempt, n)
 }
 
-// List is what goes into Results.texts.
+// List returns the texts for Results.texts.
 func (t *Texts) List() [][]byte { return t.list }
 
 // number returns the place of a text of a kind, 0 for the empty one.

@@ -25,8 +25,8 @@ func (a *answering) set(by func(ctx context.Context, node int, question []byte) 
 	a.by.Store(&by)
 }
 
-// TestErrands: every member is asked, within bounds, and who is lost is named.
-func TestErrands(t *testing.T) {
+// TestQueries: every member is asked, within bounds, and who is lost is named.
+func TestQueries(t *testing.T) {
 	var answers answering
 	w := clustertest.New(t, 3, func(i int, o *clustertest.Options) {
 		o.Answer = func(ctx context.Context, question []byte) ([]byte, error) {
@@ -58,7 +58,7 @@ func TestErrands(t *testing.T) {
 }
 
 // query asks all three until none of them is silent: a busy machine is late.
-func errand(w *clustertest.World, question []byte) (replies []cluster.Reply) {
+func askAll(w *clustertest.World, question []byte) (replies []cluster.Reply) {
 	w.Await("all three answer in time", func() bool {
 		replies = w.Node(0).QueryAll(w.Context(), question)
 		return !slices.ContainsFunc(replies, func(r cluster.Reply) bool {
@@ -69,8 +69,8 @@ func errand(w *clustertest.World, question []byte) (replies []cluster.Reply) {
 }
 
 func everyMember(t *testing.T, w *clustertest.World) {
-	for question, wrong := range map[string]string{"how": "", "fail": "it has nothing to say", "panic": "crashed"} {
-		replies := errand(w, []byte(question))
+	for question, wrong := range map[string]string{"how": "", "fail": "it has nothing to say", "panic": "failed"} {
+		replies := askAll(w, []byte(question))
 		effort.MustBe(t, len(replies), 3, "replies", question)
 		for i, r := range replies {
 			effort.Is(t, r.Name, w.Node(i).Name, question, "reply", i)
@@ -105,7 +105,7 @@ func bounded(t *testing.T, w *clustertest.World, answers *answering) {
 	}{{cluster.QuestionMax, cluster.AnswerMax, true}, {cluster.QuestionMax + 1, 0, false},
 		{0, cluster.AnswerMax + 1, false}} {
 		answers.set(func(context.Context, int, []byte) ([]byte, error) { return make([]byte, c.answer), nil })
-		for _, r := range errand(w, make([]byte, c.question)) {
+		for _, r := range askAll(w, make([]byte, c.question)) {
 			if c.fits != (r.Err == nil) || c.fits && !bytes.Equal(r.Body, make([]byte, c.answer)) {
 				t.Errorf("%d bytes asked and %d answered at %s: %d bytes, %v", c.question, c.answer, r.Name, len(r.Body), r.Err)
 			}
@@ -125,7 +125,7 @@ func enough(t *testing.T, w *clustertest.World, answers *answering) {
 		}
 		return nil, ctx.Err()
 	})
-	w.Await("one more errand is told to ask again", func() bool { // a busy machine is late
+	w.Await("one more query is told to ask again", func() bool { // a busy machine is late
 		var asked sync.WaitGroup
 		for range atOnce {
 			asked.Go(func() { w.Node(0).QueryMember(w.Context(), "node-1", nil) })
@@ -140,7 +140,7 @@ func enough(t *testing.T, w *clustertest.World, answers *answering) {
 			}
 		}
 		r := w.Node(0).QueryMember(w.Context(), "node-1", nil)
-		effort.Not(t, r.Err, nil, "one more errand was answered")
+		effort.Not(t, r.Err, nil, "one more query was answered")
 		told := r.Err != nil && strings.Contains(r.Err.Error(), "again")
 		if !told {
 			<-answered
@@ -148,7 +148,7 @@ func enough(t *testing.T, w *clustertest.World, answers *answering) {
 		return told
 	})
 	close(end)
-	w.Await("errands are answered", func() bool { return w.Node(0).QueryMember(w.Context(), "node-1", nil).Err == nil })
+	w.Await("queries are answered", func() bool { return w.Node(0).QueryMember(w.Context(), "node-1", nil).Err == nil })
 }
 
 // lostIsNamed cuts a node off from everything: nobody knows whether it is dead.

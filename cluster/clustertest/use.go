@@ -43,7 +43,7 @@ func newUse() *Use {
 // Keys returns the keys that Use watches.
 func (u *Use) Keys() []string { return u.keys }
 
-// applyShares returns a node's Options.Comply. The node keeps to new shares at once.
+// applyShares returns a node's Options.ApplyShares. The node keeps to new shares at once.
 func (u *Use) applyShares(node int) func(ctx context.Context, of func(key string) (k, n int)) error {
 	return func(_ context.Context, of func(key string) (k, n int)) error {
 		u.mu.Lock()

@@ -316,5 +316,5 @@ func Times() cluster.Times {
 // traffic gives a slow machine time for handshakes; no story waits for these times to pass.
 var traffic = secure.Times{Connect: patience, Handshake: patience, Admit: patience}
 
-// Context is one that ends with the test.
+// Context ends with the test.
 func (w *World) Context() context.Context { return w.t.Context() }

@@ -9,6 +9,6 @@
 // network, not of this cluster, not encrypted with one of our keys, or not of the few kinds that members send. Some of
 // them would crash the library, which trusts every owner of a key.
 //
-// Gossip decides who is tried first; what is true is in the ledger. The package carries no messages of other packages.
-// Start with Options, Start and Member.
+// Gossip decides which node is tried first; the truth is in the ledger. The package carries no messages of other
+// packages. Start with Options, Start and Member.
 package gossip

@@ -19,7 +19,7 @@ import (
 // every few seconds. Guess.
 const streamsMax = 64
 
-// errDropped is what the library gets instead of a stream's bytes.
+// errDropped is what the library reads instead of a dropped stream's bytes.
 var errDropped = errors.New("dropped by the guard")
 
 // filter is a transport that passes only what an inspector accepts. It counts dropped messages and all bytes, and

@@ -21,7 +21,7 @@ import (
 const resolveTimeout = 5 * time.Second
 
 // joinRoundMax bounds the addresses tried in one round, and joinAtOnce how many at the same time. After a partition
-// healed, one that answers brings all the others. Guess.
+// healed, one member that answers brings all the others. Guess.
 const (
 	joinRoundMax = 32
 	joinAtOnce   = 8
@@ -30,7 +30,7 @@ const (
 // refusedTextsMax bounds how many refusals an error lists.
 const refusedTextsMax = 3
 
-// errUnreached means that nobody answered at an address.
+// errUnreached means that no member answered at an address.
 var errUnreached = errors.New("cannot be reached")
 
 // join tries all addresses where no member is known. It returns nil if there are none or one accepted this node,

@@ -82,7 +82,7 @@ func ReadAuthority(pair Pair) (*Authority, error) {
 	return &Authority{cert: both.Leaf, key: key, pair: pair}, nil
 }
 
-// Pair returns the CA's own certificate and key. Whoever has the key can make members, so keep it off the nodes.
+// Pair returns the CA's own certificate and key. Anybody with the key can make members, so keep it off the nodes.
 func (a *Authority) Pair() Pair { return a.pair }
 
 // Issue makes a certificate (ECDSA P-256, for both sides of a connection) for the node of a name, valid from an hour

@@ -32,7 +32,7 @@ type Times struct {
 	// Handshake bounds how long a stranger may hold a connection without having shown a certificate.
 	Handshake time.Duration
 
-	// Admit is how long a peer with a good certificate waits until gossip has told this node about it. A refusal would
+	// Admit is how long a peer with a good certificate waits until gossip has announced it to this node. A refusal would
 	// cost the peer two seconds, because its library sleeps after one.
 	Admit time.Duration
 }

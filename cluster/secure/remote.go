@@ -39,7 +39,7 @@ const (
 	// silenceMax how long the answer may take.
 	silentAfter = 10 * time.Second
 	silenceMax  = 3 * time.Second
-	// askedAtMost is how often a peer may ping us.
+	// askedAtMost is how often a peer may send a ping.
 	askedAtMost = 5 * time.Second
 	// streamsMax bounds the streams of one connection; a member opens one.
 	streamsMax = 4

@@ -49,7 +49,7 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drain [NODE]",
 		Short: "Make a node give its work away and take no more",
-		Long: "Make a node give its work away and take no more. With --yes instead of NODE it is the asked node.\n\n" +
+		Long: "Make a node give its work away and take no more. --yes instead of NODE means the node that is asked.\n\n" +
 			"It gives its leases back and its receivers to the other nodes, which go on within seconds, and its /readyz\n" +
 			"answers 503. When no other node serves, all files wait. It keeps running: stop it when it has no work left.\n" +
 			"It takes work again when it is started again, or after `rollcall cluster undrain NODE`.",
@@ -366,7 +366,7 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "undrain [NODE]",
 		Short: "Make a drained node take work again",
-		Long: "Make a drained node take work again. With --yes instead of NODE it is the asked node.\n\n" +
+		Long: "Make a drained node take work again. --yes instead of NODE means the node that is asked.\n\n" +
 			"Within seconds it takes verifications and receivers again, and its /readyz answers 200. You can run it at\n" +
 			"any time during a drain. It ends only what `rollcall cluster drain` began: a node that is shutting down\n" +
 			"still shuts down. A node that nobody drained stays as it is.",

@@ -57,7 +57,7 @@ func newCancel(e environment) *cobra.Command {
 		Use:   "cancel ID",
 		Short: "End one of your verifications; what is not checked yet is given back",
 		Long: "End one of your verifications. Addresses that have their outcome stay charged, and `rollcall results` has\n" +
-			"them; what is not checked yet is given back. A verification that is over stays as it is.",
+			"them; what is not checked yet is given back. A finished verification stays as it is.",
 		Example: "  rollcall cancel 0b6f2c9e --api https://rollcall.example",
 	}
 	return verificationCommand(addCustomerFlags(c, e), c, func(to *client.API, id string) (api.Cancellation, error) {
@@ -191,7 +191,7 @@ func newList(e environment) *cobra.Command {
 		Example: "  rollcall list --api https://rollcall.example\n  rollcall list --limit 0 --json",
 	}
 	service := addCustomerFlags(c, e)
-	limit := c.Flags().Int("limit", listShown, "list at most so many; 0: all")
+	limit := c.Flags().Int("limit", listShown, "list at most this many; 0: all")
 	var to *client.API
 	return answerWith(c, func([]string) (all api.History, err error) {
 		if *limit < 0 {

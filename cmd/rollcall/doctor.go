@@ -179,9 +179,9 @@ func doctorVerdict(found diagnosis) string {
 		return "Receivers would refuse this node, but it probes, because identity.enforce is false. Addresses " +
 			"that exist end as unknown, and its address gets a bad reputation."
 	case !found.fails():
-		return "Nothing could be checked, so it is unknown what receivers see of this node, and it takes no probing work " +
+		return "Nothing could be checked, so it is unknown what receivers see of this node, and it does not probe " +
 			"until that is known. It looks again every minute, or at once with --now."
 	}
-	return "This node takes no probing work until the failures are corrected. It looks again every minute, or at once " +
+	return "This node does not probe until the failures are corrected. It looks again every minute, or at once " +
 		"with --now. Other nodes, if there are any, do its work; otherwise files wait, and no address is judged."
 }

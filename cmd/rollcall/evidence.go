@@ -232,13 +232,13 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 	}
 	under("%s, to blame: %s, %s", a.Reason, a.Blame, by)
 	if a.Others {
-		under("not about this address: others were told so, and it had to wait")
+		under("not about this address: others got this reply, and it had to wait")
 	}
 	if c := a.Cause; c != nil {
-		under("believed to be about %s: %s", cmp.Or(scopeWords[c.Scope], term.Dash(c.Scope)), c.Why)
+		under("probably about %s: %s", cmp.Or(scopeWords[c.Scope], term.Dash(c.Scope)), c.Why)
 	}
 	if a.Bare {
-		under("the words could be about us: they count only beside another accepted address of the domain")
+		under("the words could be about us: they count only with another accepted address of the domain")
 	}
 	if a.Witness {
 		under("a witness: another address of the domain, which was accepted before")
@@ -368,5 +368,5 @@ func writeReplaySummary(b *term.Page, s admin.ReplaySummary) {
 		b.Notes(term.Grouped(s.Unexplained) + " outcomes are not what their own evidence gave when they were settled: a " +
 			"fault of the program, please report it.")
 	}
-	b.Notes("Nothing was charged or written, and no receiver was asked: this is the stored evidence, judged anew.")
+	b.Notes("Nothing was charged or written, and no receiver was asked: this is the stored evidence, judged again.")
 }

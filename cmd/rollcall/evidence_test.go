@@ -121,7 +121,7 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 			"2026-11-20T20:15:00.123Z  rcpt      yes  450   4.2.0     ask again\n",
 			"2026-11-20T20:20:00.123Z  rcpt      yes  550   5.1.1     invalid\n",
 			"    host mx1.example.test, from 192.0.2.7\n", `    "user unknown"`, "to blame: address, by rule ",
-			"    believed to be about the whole receiver: 4 of the last 5 new addresses, of 3\n    domains, got 450 4.2.0\n"},
+			"    probably about the whole receiver: 4 of the last 5 new addresses, of 3\n    domains, got 450 4.2.0\n"},
 		"user1@example.test": {"catch_all: accept_all", "3 of 3 control addresses accepted over 17s, the last at",
 			"it accepts every address", "\nCONTROL "},
 		"user2@example.test": {"given up      because of harvest_guard\n", "1,234 attempts behind",

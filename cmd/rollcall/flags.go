@@ -59,7 +59,7 @@ func (f *adminFlags) author() (string, error) {
 		if host, err := os.Hostname(); err == nil && author != "" {
 			author += "@" + host
 		}
-		if !admin.AuthorFits(author) { // nobody has chosen it
+		if !admin.AuthorFits(author) { // it is the default
 			author = ""
 		}
 	}

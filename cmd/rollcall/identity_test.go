@@ -155,7 +155,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 		!strings.Contains(metrics, `rollcall_identity_check{check="spf",source="192.0.2.10"} 1`) {
 		t.Errorf("a node that is not fit says %s and %s", ready, grep(metrics, "identity"))
 	}
-	if lines := strings.Count(said.String(), "node takes no probing work"); lines != 1 {
+	if lines := strings.Count(said.String(), "node does not probe"); lines != 1 {
 		t.Errorf("it is said %d times, want once:\n%s", lines, said.String())
 	}
 	v := submit(t, n, []byte("email\nanna@one-clean.test\nbert@two-clean.test\n"), 2)
@@ -293,7 +293,7 @@ func TestDoctorAsksTheNode(t *testing.T) {
 		return text, err
 	}
 	if text, err := doctor(); !errors.Is(err, errUnfit) || !strings.Contains(text, "null MX") ||
-		!strings.Contains(text, "This node takes no probing work") {
+		!strings.Contains(text, "This node does not probe") {
 		t.Errorf("got %v\n%s", err, text)
 	}
 	f.set(t, "rollcall.example.", dns.TypeMX, "10 rollcall.example.")

@@ -139,7 +139,7 @@ func newLedgerRenew(e environment) *cobra.Command {
 	yes := c.Flags().Bool("yes", false, "do not ask")
 	return answerWith(c, func([]string) (view renewalView, err error) {
 		if *reason == "" {
-			return view, term.UsageError("--reason is missing: write why, for whoever reads the operator log later")
+			return view, term.UsageError("--reason is missing: say why, for readers of the operator log")
 		}
 		loaded, err := config.Load(*file, e)
 		if err != nil {
@@ -175,7 +175,7 @@ func renew(ctx context.Context, url, reason string) (was, is uuid.UUID, err erro
 	}
 	defer func() { err = errors.Join(err, book.Close()) }()
 	if book.Embedded() {
-		return was, is, errors.New("an embedded ledger has one node, which compares its identity with nobody: there is " +
+		return was, is, errors.New("an embedded ledger has only one node: there is " +
 			"nothing to renew")
 	}
 	was, is, err = book.RenewIdentity(ctx, cluster.DefaultTimes().Lost, reason)
@@ -350,7 +350,7 @@ func newAuditCorrect(from *ledgerFlags) *cobra.Command {
 	c.Flags().BoolVar(&call.Keep, "keep-account", false, "leave the account of the workspace as it is")
 	return answerWith(c, func(args []string) (done correctionView, err error) {
 		if call.Reason == "" {
-			return done, term.UsageError("--reason is missing: write what happened, for whoever reads the ledger later")
+			return done, term.UsageError("--reason is missing: say what happened, for later readers of the ledger")
 		}
 		if call.Subject, err = findingOf(c.Context(), from, args[0]); err != nil {
 			return done, err

@@ -26,12 +26,12 @@ func newLog(e environment) *cobra.Command {
 		Use:   "log",
 		Short: "Show what operators changed: who, what, when, why",
 		Long: "Show what operators changed, oldest first: when, who, what it was, what it is now, and why. The author\n" +
-			"is as people named themselves (--author); whoever has the token may write any name.",
+			"is as people named themselves (--author); anybody with the token may write any name.",
 		Example: "  rollcall log\n  rollcall log --since 24h --limit 0",
 	}
 	node := addAdminFlags(c, e)
 	after := c.Flags().String("since", "", "only changes since then: 2h, 3d, or a time such as 2026-11-21T20:00:00Z")
-	limit := c.Flags().Int("limit", logShown, "the newest so many; 0 with --since: all")
+	limit := c.Flags().Int("limit", logShown, "how many, the newest; 0 with --since: all")
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (found admin.LogPage, err error) {
 		since, err := parseSince(*after, time.Now())
 		if err != nil {

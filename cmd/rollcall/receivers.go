@@ -36,7 +36,7 @@ func newReceivers(e environment) *cobra.Command {
 	node := addAdminFlags(c, e)
 	v := receiversTable{}
 	c.Flags().StringVar(&v.sort, "sort", "queued", "queued, rate, refused or deferred: the most of it first")
-	c.Flags().IntVar(&v.limit, "limit", 0, "show at most so many (default: all, or what a watched screen holds)")
+	c.Flags().IntVar(&v.limit, "limit", 0, "show at most this many (default: all, or what a watched screen holds)")
 	watchCommand(node, c, receiversEvery, func(ctx context.Context, to *client.Admin, args []string) (
 		found inspect.Receivers, err error) {
 		if _, known := receiverOrders[v.sort]; !known {
@@ -365,7 +365,7 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 		Use:   "forget KEY --reason REASON",
 		Short: "Clear a receiver's learned limits on all nodes",
 		Long: "Clear a receiver's learned limits on all nodes, also the saved ones:\n" +
-			"  pace      how fast each of our sources may ask; the search begins anew\n" +
+			"  pace      how fast each of our sources may ask; the search starts again\n" +
 			"  sessions  how many sessions it accepts at once, and how long they may be\n" +
 			"  block     pauses of the receiver, its hosts and our source addresses\n" +
 			"  all       these three, its greylisting time, its TLS and its software\n\n" +
@@ -383,7 +383,7 @@ func newReceiversForget(node *adminFlags) *cobra.Command {
 				strings.Join(inspect.Forgets[:], ", ")))
 		}
 		if strings.TrimSpace(*reason) == "" {
-			return done, term.UsageError("--reason is missing: say why, for those who read the operator log")
+			return done, term.UsageError("--reason is missing: say why, for readers of the operator log")
 		}
 		return done, client.Ask(c.Context(), "POST", "/v1/receivers/forget",
 			admin.ForgetCall{Key: args[0], What: *what, Reason: *reason}, &done)

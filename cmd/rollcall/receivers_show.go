@@ -21,9 +21,9 @@ import (
 // limitWords describe learned limits: what is limited, and what follows when the limit ends.
 var limitWords = map[string]struct{ what, then string }{
 	throttle.FieldConnections.String():         {"sessions at once", "one more is tried"},
-	throttle.FieldRcptsPerConnection.String():  {"addresses in a session", "the allowance is believed again"},
-	throttle.FieldRefusedPerSession.String():   {"refusals in a session", "the allowance is believed again"},
-	throttle.FieldRcptsPerTransaction.String(): {"addresses in a transaction", "the allowance is believed again"},
+	throttle.FieldRcptsPerConnection.String():  {"addresses in a session", "the configured limit applies again"},
+	throttle.FieldRefusedPerSession.String():   {"refusals in a session", "the configured limit applies again"},
+	throttle.FieldRcptsPerTransaction.String(): {"addresses in a transaction", "the configured limit applies again"},
 }
 
 // lessons describes the learned limits below the configured ones, a sentence each: the value, since when, why, and
@@ -185,7 +185,7 @@ func (s receiverSheet) head() {
 		queued += fmt.Sprintf("; %s of them are not handed over to it yet", term.Grouped(int64(d.Behind)))
 	}
 	if d.PerHour > 0 {
-		queued += fmt.Sprintf("; about %s an hour as things are", term.Grouped(int64(d.PerHour)))
+		queued += fmt.Sprintf("; about %s an hour at present", term.Grouped(int64(d.PerHour)))
 	}
 	s.Field("queued", "%s", queued)
 	s.Field("answers", "%s refused, %s deferred, in the last ten minutes; %s more refusals may be caused this hour",
@@ -354,7 +354,7 @@ func (s receiverSheet) learned() {
 	if len(texts) == 0 {
 		return
 	}
-	s.WriteString("\nWhat it has taught us:\n")
+	s.WriteString("\nWhat was learned:\n")
 	for _, text := range texts {
 		s.Para(4, "%s", text)
 	}

@@ -162,7 +162,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	out := b.must("receivers", "show", "example.test")
 	holds(t, out, "receiver      example.test on node-1\n", "\nreceiver      example.test on node-2\n",
 		"why           5 addresses a second are allowed", "asked         5.0/s of 5.0/s allowed, 0 on the wire\n",
-		"queued        12,345, the oldest for 3m; about 17,000 an hour as things are\n",
+		"queued        12,345, the oldest for 3m; about 17,000 an hour at present\n",
 		"last reply    \"rcpt: 550 5.1.1 user unknown\"\n              3s ago\n",
 		"\nasked/s        4.9  ▁▁▁▁▁▂", "▇▇█████\n", "\nallowed/s      4.0  ████",
 		"SOURCE     STATE  SESS  BUDGET  PACE/S  FLOOR  CEILING  EDGE  PHASE\n",
@@ -171,10 +171,10 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		"0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11  5f2c91aa-8f6e-4b1c-9…  12,000   3m       3\n",
 		"    \"mail: 421 4.7.0 try later\"\n",
 		"believed      It counts by the minute: 421 came at 150 twice.\n              Not greylisting: no address",
-		"which is")
+		", now")
 	holds(t, unfolded(out), "by mx1.example.test, to 192.0.2.7, taken for: slow down, rule busy, until ",
-		"What it has taught us: At most 20 addresses in a session (rcpts_per_connection), learned at ",
-		"Z because it ended sessions after as many, until ", " left); then the allowance is believed again.",
+		"What was learned: At most 20 addresses in a session (rcpts_per_connection), learned at ",
+		"Z because it ended sessions after as many, until ", " left); then the configured limit applies again.",
 		"Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ",
 		" (recovering): halved after 421; 3.0/s was too fast. It is raised while higher rates go well.")
 	effort.Lacks(t, out, "(0s left)", "what is over is told as if it held")
@@ -232,7 +232,7 @@ func TestSoftwareIsShown(t *testing.T) {
 			"Postfix, by its greeting; not used, because refused_per_hour is set (postconf(5): "},
 		{inspect.Software{Name: cisco.Name, By: cisco.By, Where: cisco.Where, Host: "mx1.iphmx.com"},
 			"Cisco, by the name of its host; refused_per_hour holds (AsyncOS user guide: "},
-		{inspect.Software{Host: "mx2.example.test"}, "mx2.example.test shows no software that is known; refused_per_hour " +
+		{inspect.Software{Host: "mx2.example.test"}, "mx2.example.test shows no known software; refused_per_hour " +
 			"holds"},
 	} {
 		d.Software = &tc.software
@@ -423,7 +423,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 			{Addresses: 10, For: inspect.ForRoute}}}
 	holds(t, b.must("verification", id), "verification  "+id+"\nstatus        waiting\n",
 		"node          node-1 works on it\n", "final         400 of 1,000 addresses (40 %)\n",
-		"expected      the last is final at 13:30:00Z, in 90m, as things are\n",
+		"expected      the last is final at 13:30:00Z, in 90m, if nothing changes\n",
 		"ADDRESSES  WAIT FOR  RECEIVER      BECAUSE     FIRST  LAST  AN HOUR\n",
 		"      500  receiver  example.test  allowance       -   17m    1,800\n    their turn at a receiver\n",
 		"       90  retry     -             greylisted     4m    9m        -\n"+

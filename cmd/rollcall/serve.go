@@ -88,7 +88,7 @@ func serve(c *cobra.Command, e environment, loaded config.Config, dev bool) erro
 func tellManager(log *slog.Logger) (stopping func()) {
 	tell := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
-			log.Warn("service manager not told", "state", state, "err", err)
+			log.Warn("service manager not notified", "state", state, "err", err)
 		}
 	}
 	tell(daemon.SdNotifyReady)

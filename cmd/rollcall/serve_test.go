@@ -166,7 +166,7 @@ func tour(t *testing.T, document, mark string) string {
 func TestAnEveningFromTheDocs(t *testing.T) {
 	t.Parallel()
 	out := tour(t, "docs/operators/receivers.md", "evening")
-	holds(t, out, "400 addresses", "an hour as things are", "FIELD ", "built in", "150/min",
+	holds(t, out, "400 addresses", "an hour at present", "FIELD ", "built in", "150/min",
 		"postmaster asked us to go slower", "override", "candidate.toml can be used", "evening-clean.test", "throttle set")
 	if last := out[strings.LastIndex(out, "rcpt_rate "):]; strings.Contains(last[:strings.Index(last, "\n")], "override") {
 		t.Errorf("the override did not end:\n%s", out)

@@ -269,7 +269,7 @@ func (f *changeFlags) set(c *cobra.Command, node *adminFlags, call admin.Overrid
 		return out, err
 	}
 	if strings.TrimSpace(f.reason) == "" {
-		return out, term.UsageError("--reason is missing: say why, for those who find it at night")
+		return out, term.UsageError("--reason is missing: say why, for the operator on call")
 	}
 	client, err := node.client()
 	if err != nil {

@@ -263,7 +263,7 @@ func newVerdictUnknown(e environment) *cobra.Command {
 	}
 	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
 	days := c.Flags().Int("days", 7, "how many days back, by when a file was created")
-	most := c.Flags().Int("limit", unknownShown, "list so many replies")
+	most := c.Flags().Int("limit", unknownShown, "how many replies to list")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *days < 1 || *most < 1 {
 			return term.UsageError("--days and --limit are 1 or more")

@@ -18,13 +18,13 @@ func newVerification(e environment) *cobra.Command {
 		Use:   "verification ID",
 		Short: "Show what the open addresses of a verification wait for, and until when",
 		Long: "Show what the open addresses of a verification wait for, and until when, and when the last of them is\n" +
-			"expected to be final. The expectation holds as things are now: receivers and other files change it.\n" +
+			"expected to be final. The expectation assumes that nothing changes; receivers and other files may change it.\n" +
 			"Of a verification that no node works on it says why: its upload, its credits, or how it has ended.",
 		Example: "  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11\n" +
 			"  rollcall verification 0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11 --limit 0",
 	}
 	node := addAdminFlags(c, e)
-	limit := c.Flags().Int("limit", waitsShown, "show at most so many rows, those with the most addresses; 0: all. "+
+	limit := c.Flags().Int("limit", waitsShown, "show at most this many rows,  those with the most addresses; 0: all. "+
 		"--json has all")
 	return adminCommand(node, c, func(client *client.Admin, args []string) (found inspect.Verification, err error) {
 		if *limit < 0 {
@@ -70,7 +70,8 @@ func printVerification(b *term.Page, v inspect.Verification, limit int) {
 		line("final", "%s of %s addresses (%d %%)", term.Grouped(v.Final), term.Grouped(v.Total), v.Final*100/v.Total)
 	}
 	if !v.Finish.IsZero() {
-		line("expected", "the last is final at %s, in %s, as things are", term.Clock(v.Finish, now), term.Left(v.Finish, now))
+		line("expected", "the last is final at %s, in %s, if nothing changes", term.Clock(v.Finish, now),
+			term.Left(v.Finish, now))
 	}
 	if v.Why != "" {
 		line("why", "%s", v.Why)

@@ -287,7 +287,7 @@ func (r *verifyRun) identity() (uuid.UUID, error) {
 	return r.memory.identity()
 }
 
-// forget makes the next run in this process begin anew.
+// forget makes the next run in this process start a new verification.
 func (r *verifyRun) forget() error {
 	if r.remote() {
 		return nil

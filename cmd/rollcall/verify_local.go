@@ -296,7 +296,7 @@ func verifyLocal(ctx context.Context, r *verifyRun, c config.Config) (err error)
 	return r.run(ctx)
 }
 
-// openNodeLog opens the log of a node whose standard error belongs to a person.
+// openNodeLog opens the log file of a node when standard error is for a person.
 func openNodeLog(folder, level string) (*slog.Logger, func() error, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the data folder: %w", err)

@@ -167,7 +167,7 @@ func newWorkspaceLimits(node *adminFlags) *cobra.Command {
 			"many\n" +
 			"verifications of a day may end or wait without credits; and what of it is used now.\n\n" +
 			"With a flag the limit is changed first, from the next create on, on all nodes. No verification is\n" +
-			"ended and nothing erased. A limit that is not set is that of the configuration: see [limits].",
+			"ended and nothing erased. Limits that are not set come from the configuration: see [limits].",
 		Example: "  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b\n" +
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --stored 50GiB --open 500 --reason contract\n" +
 			"  rollcall workspace limits 5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b --default",

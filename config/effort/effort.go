@@ -122,7 +122,7 @@ func OK(t failer, err error, of ...any) {
 	}
 }
 
-// Is reports a fault unless got is what is wanted; of says what it is of.
+// Is reports a fault unless got is want; of names the subject.
 func Is[T comparable](t failer, got, want T, of ...any) {
 	t.Helper()
 	if got != want {
@@ -130,7 +130,7 @@ func Is[T comparable](t failer, got, want T, of ...any) {
 	}
 }
 
-// Not reports a fault if got is what must not be; of says what it is of.
+// Not reports a fault if got is the unwanted value; of names the subject.
 func Not[T comparable](t failer, got, bad T, of ...any) {
 	t.Helper()
 	if got == bad {

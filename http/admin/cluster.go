@@ -88,7 +88,7 @@ const (
 	StateSuspect  State = "suspect"  // gossip got no answer from it and asks others
 	StateUnlinked State = "unlinked" // gossip sees it, but actor traffic gets no answer
 	StateDraining State = "draining" // it takes no new work
-	StateUnfit    State = "unfit"    // its identity fails a check: it takes no probing work
+	StateUnfit    State = "unfit"    // its identity fails a check: it does not probe
 	StateServing  State = "serving"  // all is well
 )
 

@@ -4,7 +4,7 @@
 //
 //	GET /healthz   200 while the process lives
 //	GET /readyz    200 while the ledger answers, the node has joined and is not draining, else 503;
-//	               "probing" says why the node takes no probing work, if it does not
+//	               "probing" says why the node does not probe, if it does not
 //	GET /metrics   Prometheus
 //
 // With "Authorization: Bearer" and the token of DATA_DIR/admin.token, JSON both ways:

@@ -155,7 +155,7 @@ type OperateCall struct {
 	ReadOnly bool `json:"read_only"` // a session that can't change anything
 }
 
-// OperateLink is a path of this listener that signs somebody in to the pages, once.
+// OperateLink is a path of this listener that signs in to the pages, once.
 type OperateLink struct {
 	Path      string   `json:"path"`
 	Author    string   `json:"author"` // author of the session's changes, for the operator log; "": not given

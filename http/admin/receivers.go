@@ -37,7 +37,7 @@ type ForgetCall struct {
 	Reason string `json:"reason"`
 }
 
-// Forgotten is what every node forgot.
+// Forgotten lists what each node forgot.
 type Forgotten struct {
 	Receivers []inspect.Forgotten       `json:"receivers"`
 	Silent    []inspect.UnreachableNode `json:"silent"` // that may still have it

@@ -161,7 +161,7 @@ func (d *common) LedgerAnswers(ctx context.Context) bool {
 // Pages are the operators' web pages.
 type Pages interface {
 	http.Handler
-	// Link makes a path that signs somebody in once, and returns its expiry.
+	// Link makes a path that signs in once, and returns its expiry.
 	Link(author string, readOnly bool) (path string, until time.Time)
 }
 

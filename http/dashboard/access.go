@@ -215,7 +215,7 @@ func localPath(text string) string {
 
 type route struct {
 	pattern string
-	session bool        // for who is signed in, as every route with a role is
+	session bool        // for signed-in users, as every route with a role is
 	role    ledger.Role // least role in the workspace of the path; "": the route is outside of one
 	part    bool        // requested by a script: refused without a page
 	handle  handler

@@ -139,7 +139,7 @@ func revokeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
 
 type namer map[string]string
 
-// of names an actor; "" for nobody.
+// of names an actor; "" for none.
 func (n namer) of(actor string) string {
 	kind, id, _ := strings.Cut(actor, ":")
 	switch {
@@ -171,7 +171,7 @@ func namerOf(book Book, r *request, keys []ledger.Key) (namer, error) {
 	return n, err
 }
 
-// makers names those who made verifications. It asks the ledger only when one of them is a user or a key.
+// makers names the creators of verifications. It asks the ledger only when one of them is a user or a key.
 func makers(book Book, r *request, of ...ledger.Verification) (namer, error) {
 	for _, v := range of {
 		if strings.Contains(v.MadeBy, ":") {

@@ -53,7 +53,7 @@ type Options struct {
 }
 
 // Listener gives its places to connections by quota: a network address may hold no more places than are still free.
-// Connections of trusted proxies count for the client's address once it is known, and until then for nobody. Refused
+// Connections of trusted proxies count for the client's address once it is known, and not at all until then. Refused
 // connections get a short answer, unless there are too many of them.
 type Listener struct {
 	net.Listener

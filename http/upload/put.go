@@ -372,7 +372,7 @@ type paces struct {
 	paid map[uuid.UUID]time.Time // time at which the read bytes would have arrived at the rate
 }
 
-// newPaces makes bounds of so many bytes a second; nil for 0.
+// newPaces makes bounds of perSecond bytes a second; nil for 0.
 func newPaces(perSecond int64) *paces {
 	if perSecond == 0 {
 		return nil

@@ -61,7 +61,7 @@ type Options struct {
 	// does not count.
 	WindowBytes int64
 	Window      time.Duration
-	// LedgerTimeout bounds one call of the ledger; after it the client is told to come again.
+	// LedgerTimeout bounds one call of the ledger; then the client must try again.
 	LedgerTimeout time.Duration
 	// LingerTimeout bounds how long a connection is drained after an answer before the body's end. If it were closed at
 	// once the kernel would reset the connection, and the client could lose the answer.
@@ -281,7 +281,7 @@ func (m *metrics) register(to prometheus.Registerer) error {
 	}
 	m.crowded = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_upload_places_refused_total",
-		Help: "Uploads that were told to come again because no place was free, by reason: share (their workspace had as " +
+		Help: "Uploads that must try again because no place was free, by reason: share (their workspace had as " +
 			"many as were still free) or full (none was free).",
 	}, []string{"reason"})
 	for _, reason := range []string{listen.NoShare, listen.NoPlace} {

@@ -14,7 +14,7 @@ import (
 // Session is the durable state of one upload. Invariant: 0 <= Durable <= Declared, and Declared >= 1. Durable never
 // falls.
 type Session struct {
-	Declared  int64 // length of the whole file, told at creation
+	Declared  int64 // length of the whole file, given at creation
 	Durable   int64 // bytes from the file's start that no crash can lose
 	Expired   bool  // the URL has expired
 	Cancelled bool  // the verification was cancelled

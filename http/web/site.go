@@ -174,8 +174,8 @@ const answerMax = 512 << 10
 //go:embed layout.html parts pages
 var shared embed.FS
 
-// Frame is the layout's data of every page. The data of a page embeds it, has a field Body for the template "body", and
-// the data of the template "who" (customers' or operators').
+// Frame is the layout's data of every page. The data of a page embeds it, and has a field Body for the template "body"
+// and the data of the template "who" (customers' or operators').
 type Frame struct {
 	Title     string
 	RequestID string   // "": not shown

@@ -9,5 +9,5 @@
 // same answers (linearizability). No such order, or none found in time, is a failure. Each workspace is searched by
 // itself, which makes the search short and loses one thing only: that a lease of fewer files than there are takes the
 // oldest of all workspaces together. Of each workspace it must have taken the oldest, unless the ledger may pass over
-// files that another call is changing. Read book for what a ledger must do, and client.next for what is asked.
+// files that another call is changing. Read book for a ledger's duties, and client.next for the calls.
 package ledgertest

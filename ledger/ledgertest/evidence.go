@@ -174,7 +174,7 @@ var evidences = []exercise{
 		if !had.LeasedUntil.After(had.Created) || !free.LeasedUntil.IsZero() {
 			d.T.Errorf("it is leased until %v, and after its release %v", had.LeasedUntil, free.LeasedUntil)
 		}
-		// What was settled and is erased is still settled.
+		// A settlement may be repeated after its results are erased.
 		effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, "again")))(d.T)
 		denied(d.Evidence(d.T.Context(), v.ID, 0, nothing))(d, ledger.ErrResultsExpired)
 	}},

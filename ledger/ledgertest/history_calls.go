@@ -301,7 +301,7 @@ func (c *client) oneStep(k *known) call {
 	return q
 }
 
-// bring uploads some of a file.
+// bring uploads a part of a file.
 func (c *client) bring(k *known, q *call) {
 	switch p := c.random.IntN(20); {
 	case p == 0:

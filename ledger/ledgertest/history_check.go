@@ -70,8 +70,7 @@ func (h *History) part(workspace int) []porcupine.Operation {
 	return operations(part)
 }
 
-// untold are the files, by rank, of which a lease was taken and not told: each lease is a new epoch, and
-// there was one that no answer names.
+// untold are the files, by rank, with a lease that no answer names, as a missing epoch shows.
 func (h *History) untold() map[int]bool {
 	told := make([]map[int64]bool, len(h.files))
 	for i := range told {

@@ -12,7 +12,7 @@ import (
 const (
 	// workspaces share a book: more than one, so that a lease meets several.
 	workspaces = 3
-	// grantsMax bounds the grants of one history; a client that would need more repeats one.
+	// grantsMax bounds the grants of one history; then clients repeat a grant.
 	grantsMax = 96
 	// openMax is the number of files that a workspace may have open: low, so that creates meet it.
 	openMax = 6

@@ -140,7 +140,7 @@ func singlesTwice(d *Fixture) {
 	denied(d.CreateSingle(ledger.WithActor(ctx, "a\x00"), d.Singles("a@b.test")))(d, ledger.ErrIllegal)
 }
 
-// singlesWithin: each limit of a create holds for a check, and all that it leaves is used.
+// singlesWithin: each limit of a create applies to a check, which may use all of it.
 func singlesWithin(d *Fixture) {
 	bytes := int64(len("\"a@b.test\"\n"))
 	for _, c := range []struct {

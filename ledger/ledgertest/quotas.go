@@ -14,7 +14,7 @@ import (
 	"rollcall/smtp"
 )
 
-// quotas are what a workspace may have, and what makes room again.
+// quotas are the exercises of a workspace's limits.
 var quotas = []exercise{
 	{"stored bytes up to the limit", 9, storesUpToTheLimit},
 	{"what nobody will read is erased with its end", 0, erasesUnread},
@@ -122,7 +122,7 @@ func erasesUnread(d *Fixture) {
 		d.T.Errorf("%d chunks are left", report.Chunks)
 	}
 	d.sweeps(ledger.Retention{Uploads: time.Nanosecond}, 0)
-	// A file that was read stays for its time, also without credits.
+	// The upload of a prepared file is kept for its retention time, also without credits.
 	v, _ := d.Prepares(3)
 	effort.Must(d.Cancel(ctx, d.Workspace, v.ID))(d.T)
 	f := effort.Must(d.OpenFile(ctx, v.ID))(d.T)

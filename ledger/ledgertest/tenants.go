@@ -265,7 +265,7 @@ var repeats = []exercise{
 	}},
 }
 
-// manyKeys and manyWorkspaces: lists come oldest first, of the one who asks.
+// manyKeys and manyWorkspaces: lists are oldest first, of one workspace.
 func manyKeys(d *Fixture) {
 	other := d.other(d.T, 0)
 	var want []ledger.Key

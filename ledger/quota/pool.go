@@ -132,7 +132,7 @@ func (q *queue[Tenant]) next() *Slot[Tenant] {
 	return q.flows[first].Front().Value.(*Slot[Tenant])
 }
 
-// Slot is one that a tenant has or waits for.
+// Slot is a place that a tenant has or waits for.
 type Slot[Tenant comparable] struct {
 	slots   *Slots[Tenant]
 	tenant  Tenant

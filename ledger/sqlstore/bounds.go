@@ -77,7 +77,7 @@ func (b *bounds) set(question string, found bound) {
 func (s *Store) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
 	if err := s.lookOver(ctx); err != nil {
-		return nil, fmt.Errorf("lease to node %s: look over what can be worked on: %w", node, err)
+		return nil, fmt.Errorf("lease to node %s: look for work: %w", node, err)
 	}
 	return s.Engine.Lease(ctx, node, limit, ttl, except...)
 }

@@ -66,7 +66,7 @@ func TestAClockThatJumpsErasesNothing(t *testing.T) {
 	c.sweeps(t, node, ledger.ErrClock) // now the machine's is wrong
 	clock = time.Now
 	c.sweeps(t, node, nil)
-	effort.Has(t, log.String(), "is believed again", "the end of the doubt is not told", &log)
+	effort.Has(t, log.String(), "is trusted again", "the end of the doubt is not told", &log)
 	effort.Is(t, doubted(t, metrics), 0, "the end of the doubt is not told", &log)
 }
 

@@ -99,7 +99,7 @@ func (t verificationRows) Unfunded(workspace uuid.UUID) (*transitions.Row, error
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for what waits for credits: %w", err)
+		return nil, fmt.Errorf("find verifications that wait for credits: %w", err)
 	}
 	return v, nil
 }

@@ -114,7 +114,7 @@ func fund(t Tables, workspace uuid.UUID) error {
 		}
 		held, err := hold(t, v)
 		if err == nil && !held {
-			err = fmt.Errorf("hold %d credits that were available: refused", v.Total)
+			err = fmt.Errorf("%d available credits could not be held", v.Total)
 		}
 		if err != nil {
 			return err

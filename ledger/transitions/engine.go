@@ -370,7 +370,7 @@ func (r *Row) HeldBy(l ledger.Lease) bool {
 	return r.Node != uuid.Nil && r.Node == l.Node && r.Epoch == l.Epoch
 }
 
-// mayBeParked reports whether the state of its work may be stored: it may once a lease of it was given back.
+// mayBeParked reports whether the state of its work may be stored: only after a lease was returned.
 func (r *Row) mayBeParked() bool { return r.State().Funded() && (r.Epoch > 1 || r.Node == uuid.Nil) }
 
 // unread reports whether no intake has read the file to its end.

@@ -90,7 +90,7 @@ func (e Engine) Release(ctx context.Context, l ledger.Lease) error {
 			return err
 		}
 		if v.Epoch == l.Epoch && v.Node == uuid.Nil {
-			return nil // given back earlier, or ended with its verification
+			return nil // returned earlier, or ended with its verification
 		}
 		if !v.HeldBy(l) {
 			return ledger.ErrStaleEpoch
@@ -208,7 +208,7 @@ func sameIssue(a, b *ledger.Issue) bool {
 func (e Engine) Park(
 	ctx context.Context, l ledger.Lease, o ledger.Estimate, state []byte,
 ) (ledger.Verification, error) {
-	again := func(v *Row) bool { // nobody else gives back this epoch
+	again := func(v *Row) bool { // nobody else returns this epoch
 		return v.Node == uuid.Nil && v.State() == ledger.WaitingReceivers && v.WakeAt >= ledger.Millis(o.Next) && v.NextTry.Equal(ledger.Clock(ledger.Millis(o.Next)))
 	}
 	v, err := e.worked(ctx, l, again, func(t Tables, v *Row) error {
@@ -235,7 +235,7 @@ func (e Engine) Park(
 	return v, ledger.Wrap(err, "park verification %s", l.Verification)
 }
 
-// Crashed gives back a lease after a program fault, or sets the verification aside.
+// Crashed returns a lease after a program fault, or sets the verification aside.
 func (e Engine) Crashed(ctx context.Context, l ledger.Lease) (ledger.Verification, error) {
 	again := func(v *Row) bool { return v.Node == uuid.Nil && v.Crashes > 0 }
 	v, err := e.paid(ctx, l, again, func(t Tables, v *Row) error {

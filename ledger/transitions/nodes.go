@@ -16,7 +16,7 @@ import (
 // only its own row, so that nodes do not conflict.
 func (e Engine) WriteHeartbeat(ctx context.Context, beat ledger.Heartbeat) (ledger.NodeSnapshot, error) {
 	if err := beat.Check(); err != nil {
-		return ledger.NodeSnapshot{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
+		return ledger.NodeSnapshot{}, fmt.Errorf("heartbeat of node %s: %w", beat.Node, err)
 	}
 	err := e.db.writeFree(ctx, func(t Tables) error {
 		n, err := t.Refresh(beat)
@@ -38,7 +38,7 @@ func (e Engine) WriteHeartbeat(ctx context.Context, beat ledger.Heartbeat) (ledg
 		return one(n, err, "publish view")
 	})
 	if err != nil {
-		return ledger.NodeSnapshot{}, fmt.Errorf("beat of node %s: %w", beat.Node, err)
+		return ledger.NodeSnapshot{}, fmt.Errorf("heartbeat of node %s: %w", beat.Node, err)
 	}
 	return e.ReadNodes(ctx)
 }

@@ -38,7 +38,7 @@ func (e Engine) SetOverride(ctx context.Context, o ledger.ThrottleOverride, hold
 }
 
 // errOver refuses the id of an override that is no longer active, because success would mean that it was set.
-var errOver = fmt.Errorf("the id is of an override that was cleared or is over: %w", ledger.ErrIllegal)
+var errOver = fmt.Errorf("the id belongs to an override that was cleared or has ended: %w", ledger.ErrIllegal)
 
 // override sets an override, or returns the stored one with its id, also with errOver.
 func override(t Tables, o ledger.ThrottleOverride, holds time.Duration) (*ledger.ThrottleOverride, error) {

@@ -52,8 +52,7 @@ func (e Engine) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verific
 	return v, ledger.Wrap(err, "settle verification %s number %d", n.Lease.Verification, n.Number)
 }
 
-// readsMax is how often one call reads the earlier settlements again, because a concurrent call settled or the first
-// reading failed.
+// readsMax is how often one call reads the earlier settlements again after a concurrent settlement or a failed read.
 const readsMax = 2
 
 // settleOnce runs one transaction. errBehind when the earlier settlements must be read first.

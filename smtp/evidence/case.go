@@ -65,8 +65,8 @@ func (c *Case) Last() (Attempt, bool) {
 	return Attempt{}, false
 }
 
-// AcceptBehaviour is what is known of how a domain replies: whether its receiver tells existing mailboxes from
-// missing ones before delivery.
+// AcceptBehaviour is the evidence whether a domain's receiver tells existing mailboxes from missing ones before
+// delivery.
 type AcceptBehaviour struct {
 	// Accepted and Refused count the answered control probes, from all nodes and customers. Unclear answers count in
 	// neither.

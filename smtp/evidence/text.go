@@ -14,8 +14,8 @@ import (
 // TextMax bounds the text of an attempt.
 const TextMax = headBytes + tailBytes
 
-// headBytes and tailBytes bound what is kept of a long reply: its beginning, and the end of its last line, where
-// some receivers put the important part.
+// headBytes and tailBytes bound a long reply: its beginning is kept, and the end of its last line, where some receivers
+// put the important part.
 const (
 	headBytes = 640
 	tailBytes = 384
@@ -469,7 +469,7 @@ func withoutLong(to, words []byte) int {
 	return n
 }
 
-// ticket is what is known about a word.
+// ticket collects the features of a word.
 type ticket struct{ letters, digits, hex bool }
 
 func (t *ticket) see(c byte) {

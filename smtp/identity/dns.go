@@ -94,7 +94,7 @@ func read(answer *dns.Msg, qtype uint16) ([]dns.RR, error) {
 	case answer.Rcode != dns.RcodeSuccess:
 		return nil, fmt.Errorf("%w: %s", errDNS, dns.RcodeToString[answer.Rcode])
 	case answer.Truncated:
-		return nil, fmt.Errorf("%w: the answer is cut", errDNS)
+		return nil, fmt.Errorf("%w: the answer is truncated", errDNS)
 	case len(answer.Answer) == 0 && !answer.Authoritative && !answer.RecursionAvailable:
 		return nil, fmt.Errorf("%w: the DNS server only names other servers", errDNS)
 	}

@@ -137,8 +137,8 @@ func notChecked(c Check, source string, err error) Finding {
 	return Finding{Check: c, Source: source, State: Skipped, Saw: "not checked: " + err.Error(), trouble: true, Next: next}
 }
 
-// keptFor is how long a finding stays valid while DNS gives no newer one. Guess: an outage of DNS is over within an
-// hour, and nobody can be probed during a longer one anyway.
+// keptFor is how long a finding stays valid while DNS gives no newer one. Guess: an outage of DNS ends within an hour,
+// and a longer one stops probing anyway.
 const keptFor = time.Hour
 
 // merge returns the newer findings. It replaces those that could not be checked by older ones that are still valid.

@@ -165,7 +165,7 @@ func (m *cache[V]) takeOff(f *flight[V]) bool {
 	return true
 }
 
-// ground ends a flight that will not begin: nobody waits, or the cache is closed.
+// ground ends a flight that will not begin: no caller waits, or the cache is closed.
 func (m *cache[V]) ground(name string, f *flight[V]) {
 	if m.takeOff(f) {
 		m.land(name, f, remembered[V]{err: ErrClosed})

@@ -79,7 +79,7 @@ func (c *client) ask(ctx context.Context, name string, qtype uint16) (*dns.Msg, 
 	return nil, failed
 }
 
-// worse returns the failure that tells more: an answer tells more than silence.
+// worse returns the more informative failure: an answer rather than silence.
 func worse(a, b *Error) *Error {
 	if a == nil || (a.Kind == TimedOut || a.Kind == Unreachable) {
 		return b

@@ -16,7 +16,7 @@ const systemServers = "/etc/resolv.conf"
 // serversMax bounds the servers of resolv.conf(5), which has at most three; more only make a failing lookup longer.
 const serversMax = 16
 
-// Options configure a Resolver. All are required except Witness, Only, AtOnce and Weight.
+// Options configure a Resolver. All are required except KnownName, Only, AtOnce and Weight.
 type Options struct {
 	// Servers are the recursive servers as host:port, asked in this order until one answers. Empty: those of the
 	// system's resolv.conf, read once. At most 16. Servers that do not recurse are useless here.
@@ -82,7 +82,7 @@ var (
 	ErrClosed = errors.New("mx resolver is closed")
 )
 
-// Kind is why DNS gave no answer.
+// Kind is the reason why DNS gave no answer.
 type Kind uint8
 
 // The kinds of failure. After all of them asking again may help; none says anything about an address.
@@ -93,7 +93,7 @@ const (
 	Unreachable                 // no server could be reached at all
 	Loop                        // a chain of CNAMEs that is endless or too long
 	Malformed                   // an answer or a question that is not valid DNS
-	Walled                      // denied by servers that also deny Options.Witness
+	Walled                      // denied by servers that also deny Options.KnownName
 )
 
 var kindTexts = [...]string{

@@ -110,7 +110,7 @@ func (r *Resolver) Lookup(ctx context.Context, domain string) (Route, error) {
 	return r.routes.get(ctx, plain(name), r.findRoute)
 }
 
-// Check returns nil when one of the servers answers and knows Options.Witness, if set. Otherwise it returns an
+// Check returns nil when one of the servers answers and knows Options.KnownName, if set. Otherwise it returns an
 // *Error, with the kind Walled when they deny the witness.
 func (r *Resolver) Check(ctx context.Context) error {
 	if err := r.dns.check(ctx); err != nil {

@@ -12,8 +12,8 @@ const RefusalsUnlimited = 100_000
 // probe begins there were at most as many refusals as one of them permits, where a
 // probe whose answer is not known yet counts as a refusal.
 //
-// It counts by the minute and rounds towards fewer refusals. Minutes is what another actor needs to go on from there.
-// Not safe for concurrent use.
+// It counts by the minute and rounds towards fewer refusals. Minutes returns the state with which another actor
+// continues. Not safe for concurrent use.
 type Budget struct {
 	PerHour  int
 	Minutes  []RefusalMinute // oldest first
@@ -61,8 +61,8 @@ func (b *Budget) Set(perHour, share int) { b.PerHour, b.share = perHour, share }
 // of all answers when there are share for each 100 - share acceptances.
 func (b *Budget) CountAllowed() int { return max(b.PerHour, b.accepted*b.share/(100-b.share)) }
 
-// WeighRefusal returns how many RCPTs one refusal counts as where so many a second are allowed: the RCPTs of an hour
-// for each allowed refusal. 1: refusals aren't scarce.
+// WeighRefusal returns how many RCPTs one refusal counts as at a rate: the RCPTs of an hour for each allowed refusal.
+// 1: refusals aren't scarce.
 func (b *Budget) WeighRefusal(perSecond float64) float64 {
 	return min(weightMost, max(1, perSecond*b.whole().Seconds()/float64(max(1, b.CountAllowed()))))
 }
@@ -134,7 +134,7 @@ func (b *Budget) Refused(at time.Time) {
 // acceptances meanwhile. One hour has too few to tell the share.
 func (b *Budget) Answered() (accepted, refused int) { return b.answered.accepted, b.answered.refused }
 
-// RefusedAt is how many refusals of the hour before now are known.
+// RefusedAt returns the known refusals of the hour before now.
 func (b *Budget) RefusedAt(now time.Time) int {
 	b.forget(now)
 	return b.refused

@@ -12,16 +12,15 @@ import (
 // labelMax is the longest label of a host name (RFC 1035 §2.3.4).
 const labelMax = 63
 
-// Doubt is what a person should look at in a rule before it is used. The rule is legal.
+// Doubt is what a person should check in a rule before it is used. The rule is legal.
 type Doubt struct {
 	Rule  int   // its place in the list
 	Field Field // 0: the rule as a whole
 	Text  string
 }
 
-// Check returns what is doubtful in the rules of LayerFile: rules that can't match or never hold, names that stand for
-// more than their writer may think, and limits above what a known operator bears. Rules that Table.Replace refuses are
-// skipped.
+// Check returns what is doubtful in the rules of LayerFile: rules that can't match or never hold, names that match more
+// than their writer may think, and limits above those of known operators. Rules that Table.Replace refuses are skipped.
 func Check(rules []Rule) []Doubt {
 	c := doubts{rules: slices.Clone(rules), known: knownRules()}
 	var fit []Rule
@@ -91,12 +90,12 @@ func (c *doubts) hostName(i int, name string) {
 	top := name[strings.LastIndexByte(name, '.')+1:]
 	switch {
 	case listed && suffix == name:
-		c.add(i, 0, "%s is no receiver's name: it stands for every receiver beneath it", name)
+		c.add(i, 0, "%s is no receiver's name: it matches every receiver beneath it", name)
 	case !listed && suffix == top && !slices.Contains(ownTops, top):
 		c.add(i, 0, "can't match: %q is no top-level domain, so nothing outside a network of yours is found "+
 			"by this name", top)
 	case name == top:
-		c.add(i, 0, "%s is no receiver's name: it stands for every receiver beneath it", name)
+		c.add(i, 0, "%s is no receiver's name: it matches every receiver beneath it", name)
 	}
 }
 
@@ -115,7 +114,7 @@ func (c *doubts) hidden(i int, f Field) bool {
 	return true
 }
 
-// place is where a rule's field stands, for people.
+// place names the position of a rule's field, for people.
 func place(r *Rule, f Field) string {
 	if where := r.WhereOf(f); where != "" {
 		return where
@@ -123,7 +122,7 @@ func place(r *Rule, f Field) string {
 	return "another rule of this name"
 }
 
-// loosens looks for known operators for which a rule allows more than they are known to bear.
+// loosens looks for rules that allow more than the known limits of an operator.
 func (c *doubts) loosens(i int, f Field) {
 	r := &c.rules[i]
 	if r.Name == "" || strings.HasPrefix(r.Name, SourcePrefix) {
@@ -135,7 +134,7 @@ func (c *doubts) loosens(i int, f Field) {
 			!r.Set.values.More(known.Set.values, f) {
 			continue
 		}
-		c.add(i, f, "%s is more than %s, which is known to be borne at %s (%s)", r.Set.Text(f),
+		c.add(i, f, "%s is more than %s, the known limit of %s (%s)", r.Set.Text(f),
 			known.Set.Text(f), known.Name, known.WhereOf(f))
 	}
 }
@@ -153,12 +152,12 @@ func (c *doubts) beaten(i int, f Field) {
 			known.Set.Text(f) == r.Set.Text(f) || c.last[spoken{known.Name, f}] != nil {
 			continue
 		}
-		c.add(i, f, "does not hold at hosts under %s, where %s is known and goes before it: write a rule of that "+
+		c.add(i, f, "does not apply to hosts under %s, where the known %s takes precedence: write a rule of that "+
 			"name to change it", known.Name, known.Set.Text(f))
 	}
 }
 
-// idle looks for fields that have no effect beside the others.
+// idle looks for fields that have no effect because of others.
 func (c *doubts) idle(i int, f Field) {
 	name := c.rules[i].Name
 	if source, is := strings.CutPrefix(name, SourcePrefix); is {

@@ -12,14 +12,14 @@ import (
 // greyLonger is how much longer a wait is than one that sufficed: receivers count whole seconds.
 const greyLonger = time.Second
 
-// Greylist is how long a receiver that greylists makes one of our sources wait, as far as it has shown. Receivers count
-// from the first time they saw an address (RFC 6647 §5.1), so waits count from there.
+// Greylist is how long a greylisting receiver makes one of our sources wait, as far as is known. Receivers count from
+// the first time they saw an address (RFC 6647 §5.1), so waits count from there.
 type Greylist struct {
 	Enough time.Duration // the shortest wait that sufficed; 0: not known
 	Short  time.Duration // the longest wait that didn't
 
 	deferred int
-	sufficed time.Duration // as Enough, also when those that had waited for so long didn't pass any more
+	sufficed time.Duration // as Enough, but also when addresses that waited that long no longer passed
 	inVain   int           // asked again since one passed
 }
 
@@ -59,7 +59,7 @@ func (g *Greylist) Wait() time.Duration {
 	return g.Enough + greyLonger
 }
 
-// greySample is how many are deferred for each one that is asked again sooner than what is known to suffice.
+// greySample: one in this many deferred addresses is asked again sooner than is known to suffice.
 const greySample = 16
 
 // Sooner returns a wait for one in greySample addresses, between the longest that didn't suffice and the shortest that
@@ -94,16 +94,16 @@ const (
 	// wait five minutes.
 	greyPatience = 12 * time.Minute
 
-	// wrongFor is how long the words aren't believed again.
+	// wrongFor is how long words of greylisting are ignored after they were wrong.
 	wrongFor = 10 * time.Minute
 
 	// greyHelps is how much more of the due ones pass when we ask slower, if our pace was the cause.
 	greyHelps = 0.1
 
-	// unsureMost is how many an earlier owner may have asked without settling them.
+	// unsureMost is how many addresses an earlier owner may have asked without settling them.
 	unsureMost = 64
 
-	// dueTries is how many due addresses it takes to tell whether they pass.
+	// dueTries is how many due addresses show whether they pass.
 	dueTries = 20
 )
 
@@ -114,11 +114,11 @@ type greylisting struct {
 	on    bool
 	since time.Time
 	wrong time.Time
-	found bool   // shown by who passes, not by words alone
+	found bool   // shown by addresses that pass, not by words alone
 	kinds string // of replies to fresh addresses by which it was found, with commas; "": not known
 
 	passed   time.Time     // when the newest address passed
-	patience time.Duration // for which nobody may pass at all
+	patience time.Duration // during which no address may pass at all
 	unsure   int           // that passed, but an earlier owner may have asked them
 	fresh    int           // new addresses since it began
 	share    float64       // of these, by the newest: how many passed
@@ -141,8 +141,8 @@ func (g *greylisting) isItsKind(kind string) bool {
 	return kind != "" && (slices.Contains(kinds, kind) || slices.Contains(kinds, code))
 }
 
-// isOther reports whether a kind of reply is not about greylisting. Of refusals that isn't known: they may be about the
-// length of a transaction that only those who aren't greylisted any more reach.
+// isOther reports whether a kind of reply is not about greylisting. Refusals don't show that: they may be about the
+// length of a transaction, which only clients past greylisting reach.
 func (g *greylisting) isOther(kind string) bool {
 	return g.kinds != "" && !g.isItsKind(kind) && !strings.HasPrefix(kind, "5")
 }
@@ -174,7 +174,7 @@ func (g *greylisting) begin(p *Pace, kinds string, now time.Time) {
 		"new addresses are greylisted: all are asked at %s, and again when they are due", perSecond(p.rate)))
 }
 
-// end believes it no longer.
+// end stops treating the receiver as greylisting.
 func (g *greylisting) end(p *Pace, now time.Time, why string) {
 	g.on, g.kinds = false, ""
 	p.firsts.forgetRow()
@@ -183,7 +183,7 @@ func (g *greylisting) end(p *Pace, now time.Time, why string) {
 	p.enter(phaseOf(p), now, why)
 }
 
-// takeFresh takes a new address while the receiver counts as greylisting.
+// takeFresh handles a first try while the receiver counts as greylisting.
 func (g *greylisting) takeFresh(p *Pace, passed bool, now time.Time) {
 	g.fresh++
 	g.share -= g.share / float64(min(g.fresh, firstsKept))
@@ -202,12 +202,12 @@ func (g *greylisting) takeFresh(p *Pace, passed bool, now time.Time) {
 	}
 }
 
-// takeBad takes a bad answer to a new address while the receiver counts as greylisting. It reports whether that says
+// takeBad handles a bad answer to a first try while the receiver counts as greylisting. It reports whether that says
 // nothing else.
 func (g *greylisting) takeBad(p *Pace, t *Try, now time.Time) (e Effect, done bool) {
 	switch {
 	case now.Sub(g.passed) > g.patience:
-		g.end(p, now, "nobody passes, however long they have waited: it isn't greylisting, whatever its replies say")
+		g.end(p, now, "no address passes, however long it has waited: it isn't greylisting, whatever its replies say")
 		g.wrong = now
 		return p.nothingPasses(now), true
 	case g.isOther(t.Kind):
@@ -369,7 +369,7 @@ func (c *compared) takeFresh(bad float64, kind string) bool {
 // freshPass reports whether most of the new ones pass, of a few at least.
 func (c *compared) freshPass() bool { return c.fresh >= freshPass && 2*c.failed < c.fresh }
 
-// likelihood is the logarithm of how likely so many of n pass where a share does.
+// likelihood is the logarithm of the chance that passed of n pass where a share does.
 func likelihood(passed, n, share float64) (sum float64) {
 	if passed > 0 {
 		sum += passed * math.Log(share)

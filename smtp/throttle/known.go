@@ -2,12 +2,12 @@ package throttle
 
 import "strings"
 
-// operator is what is known of one operator of receivers.
+// operator is the published limits of one operator of receivers.
 type operator struct {
 	hosts string // suffixes of its MX hosts, with blanks between them
 	set   string // fields, "name=value" with blanks between them
-	where string // who published what the values were made from, and when
-	tls   string // who says that it wants sessions encrypted; "" when nobody does
+	where string // source of the values, and its date
+	tls   string // source that says it requires TLS; "": none
 }
 
 // The sources. The files are in the repository KumoCorp/kumomta below assets.
@@ -72,7 +72,7 @@ var homes = map[string]string{
 	"gmx.de": "gmx.net", "163.com": "netease.com", "126.com": "netease.com",
 }
 
-// knownRules returns what known operators bear. Any rule of this service for the same name goes before it.
+// knownRules returns the limits of known operators. Any rule of this service for the same name goes before it.
 func knownRules() []Rule {
 	var rules []Rule
 	for _, o := range operators {

@@ -8,8 +8,8 @@ import (
 // Layer is the origin of a rule. A later layer goes before an earlier one about the same name.
 type Layer uint8
 
-// The layers, the weakest first. The last two are no part of a Table: a receiver's actor
-// adds what it learned from the receiver's answers, and what it is paying for.
+// The layers, the weakest first. The last two are no part of a Table: a receiver's actor adds what it learned from
+// answers, and present penalties.
 const (
 	LayerDefault  Layer = iota + 1 // DefaultLimits
 	LayerKnown                     // what the program knows of operators (Known)

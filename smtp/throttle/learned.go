@@ -6,7 +6,7 @@ import "time"
 // session has few refusals, and two may agree by chance where single mailboxes end sessions.
 const agreeing = 3
 
-// LearnedFor is how long a learned limit holds before the allowance is tried again.
+// LearnedFor is how long a learned limit holds before the configured one is tried again.
 const LearnedFor = time.Hour
 
 // LearnedLimit is a number that was learned and holds for a while. The zero value has none.
@@ -35,7 +35,7 @@ func (l *LearnedLimit) Apply(n int, now time.Time) int {
 	return n
 }
 
-// Learned is what was learned of a receiver's own limits.
+// Learned are the learned limits of a receiver.
 type Learned struct {
 	Connections    Capacity     // sessions at once
 	PerSession     LearnedLimit // RCPTs
@@ -58,7 +58,7 @@ type ends struct {
 	taught bool      // the limit is known from these alone
 }
 
-// went notes how many a session has had.
+// went notes the count of a session.
 func (e *ends) went(n int, now time.Time) {
 	if n >= e.most || now.Sub(e.mostAt) > LearnedFor {
 		e.most, e.mostAt = n, now
@@ -119,7 +119,7 @@ type Capacity struct {
 // Tighten learns that a receiver takes n sessions, at least 1, and no more.
 func (c *Capacity) Tighten(n int, now time.Time) {
 	n = max(1, n)
-	if c.Step > 0 { // so many went well, however few are left of them
+	if c.Step > 0 { // this many went well, however few of them are left
 		n = max(n, c.Most-c.Step)
 	}
 	switch {
@@ -166,7 +166,7 @@ func (l *Learned) Went(told, refused int, now time.Time) {
 func (l *Learned) Agrees(told int) bool { return l.answers.agrees(told) }
 
 // SessionEnded learns from a session that the receiver ended, by 421 or by closing it, after so many answers and
-// refusals. One such end may be chance, or the network.
+// refusals. A single end may be chance or a network fault.
 func (l *Learned) SessionEnded(told, refused int, now time.Time) {
 	if told == 0 { // if one ends at once, length isn't the reason
 		l.answers.newest, l.answers.agreed = 0, 0
@@ -190,7 +190,7 @@ func (l *Learned) SessionFull(told int, now time.Time) bool {
 	return may
 }
 
-// SessionWorn learns from a session whose answers were bad after so many.
+// SessionWorn learns from a session whose answers became bad after a number of good ones.
 func (l *Learned) SessionWorn(n int, now time.Time) { l.answers.ended(n, &l.PerSession, now) }
 
 // notSlowFor is how long answers that are slow by themselves keep slow ones from ending a session.

@@ -17,12 +17,12 @@ type Limits struct {
 	ConnectionRate      Rate // sessions opened
 	RcptRate            Rate // RCPT commands sent
 	RcptsPerConnection  int  // RCPT commands in one session, control probes included
-	RcptsPerTransaction int  // RCPT commands between MAIL and RSET, reached as answers show that so many pass
+	RcptsPerTransaction int  // RCPT commands between MAIL and RSET, approached as answers allow
 	RefusedPerSession   int  // 5xx answers to RCPT after which a session is ended with QUIT
 	RefusedPerHour      int  // 5xx answers to RCPT in any hour
-	RefusedShare        int  // more of these while they are at most so many percent of an hour's answers; 0: none
+	RefusedShare        int  // more refusals while they are at most this percentage of an hour's answers; 0: none
 	Pipelining          bool // RFC 2920 groups, where offered
-	PipeliningDepth     int  // RCPT commands in such a group, reached as answers show that so many pass
+	PipeliningDepth     int  // RCPT commands in such a group, approached as answers allow
 
 	SessionAge time.Duration // after which a session is not given more work
 	IdleTime   time.Duration // after which a session without work is ended
@@ -67,7 +67,7 @@ const (
 	PauseYes   Pause = "yes"
 )
 
-// WaitsMax bounds Waits. Greylisting and give-up times are over long before. Guess.
+// WaitsMax bounds Waits. Greylisting ends and addresses are given up long before the last. Guess.
 const WaitsMax = 8
 
 // Waits are the waits before the second, third, ... try; the last one repeats. Zeros at the end don't count.
@@ -85,8 +85,8 @@ func (w Waits) List() []time.Duration {
 // The upper ends of Limits's fields. The lower end is 1 everywhere: a
 // receiver that must not be asked at all is not a matter of throttle.
 const (
-	// ConnectionsMax is more than any receiver takes from one sender, and what
-	// the file descriptors of one node bear. Guess.
+	// ConnectionsMax is more than any receiver accepts from one sender, and within the file descriptors of one node.
+	// Guess.
 	ConnectionsMax = 10_000
 
 	// CountMax bounds the counted fields: the rows of the largest upload, so it

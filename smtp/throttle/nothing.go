@@ -39,8 +39,8 @@ const (
 	// PenaltyWithin is how soon a penalty follows its cause.
 	PenaltyWithin = 5 * time.Second
 
-	// provenFor: when a pace has gone well for so long, what ends it is taken for an outage, unless it happens again
-	// within relapseIn.
+	// provenFor: when a pace has gone well for this time, trouble counts as an outage, unless it happens again within
+	// relapseIn.
 	provenFor = 12 * time.Second
 	relapseIn = 10 * time.Minute
 )
@@ -58,9 +58,9 @@ type Nothing struct {
 	votes       votes // fresh ones that failed right after such
 	said        votes // fresh ones in a row whose words say that they are greylisted
 	before      int   // passedAgain when a fresh one last failed
-	proven      bool  // the pace of before had gone well for long
+	proven      bool  // the earlier pace had gone well for long
 	stepped     bool  // a raise was taken back just before
-	neverPassed bool  // hardly anybody had ever got a good answer
+	neverPassed bool  // hardly any address had ever got a good answer
 	excused     bool  // a limit on sessions or openings was found just before
 	limit       float64
 
@@ -158,7 +158,7 @@ func (x *Nothing) nextAlone(now time.Time) time.Time {
 	return now.Add(max(wait, min(now.Sub(x.since)/aloneShare, aloneLate)))
 }
 
-// failedAlone takes a bad answer to a fresh address asked alone.
+// failedAlone handles a bad answer to a fresh address asked alone.
 func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	x := &p.nothing
 	if t.Domain != x.domain {
@@ -188,7 +188,7 @@ func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	return NothingPasses
 }
 
-// againAlone takes the result of asking an address again while nothing passes.
+// againAlone handles the result of asking an address again while nothing passes.
 func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 	if !p.nothing.on {
 		return Unchanged
@@ -246,7 +246,7 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 	return ""
 }
 
-// goLower takes a lower pace after nothing has passed for so long: the one before a raise, or what passes at a limit.
+// goLower takes a lower pace after nothing has passed for a while: the one before a raise, or what passes at a limit.
 func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	x, from, price := &p.nothing, p.rate, lasted
 	if p.edge == 0 || p.long {
@@ -276,7 +276,7 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 		lower, edge = from/2, from
 	}
 	if 2*lower < from {
-		p.gap = now // what an earlier raise cost counts no longer: there is much to win
+		p.gap = now // the cost of earlier raises is forgotten: there is much to gain
 	}
 	p.failedTrial(now, price, lower)
 	if edge > 0 {

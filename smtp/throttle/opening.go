@@ -46,13 +46,13 @@ func (o *OpeningRate) Permits(time.Time) (Rate, time.Time) {
 	return windowed(o.rate*o.share, 0), o.until
 }
 
-// Opened takes the time at which a session was dialled that could be opened.
+// Opened notes when a session was dialled that opened.
 func (o *OpeningRate) Opened(dialled, now time.Time) {
 	o.flow.add(dialled)
 	o.good(dialled, now, o.share, 0)
 }
 
-// TooFast takes the time at which a session was dialled that couldn't be opened because openings were too fast.
+// TooFast notes when a session was dialled that was refused because openings were too fast.
 func (o *OpeningRate) TooFast(dialled, now time.Time) {
 	if dialled.Before(o.since) {
 		return

@@ -9,8 +9,8 @@ import (
 // When the pace falls and when it grows. Shares are of first tries; docs/developers/measured.md has what simulated
 // worlds show.
 const (
-	// A pace is too high above this share of transient answers: shareFound for a pace that we found, shareTold for one
-	// that was told. Up to shareSure, asking slower for a while tells it from mailboxes that defer by themselves.
+	// A pace is too high above this share of transient answers: shareFound for a pace that we found, shareSet for a
+	// configured one. Up to shareSure, asking slower for a while tells it from mailboxes that defer by themselves.
 	shareFound = 0.02
 	shareSet   = 0.10
 	shareSure  = 0.3
@@ -34,7 +34,7 @@ const (
 	// Where nearlyAll get one, it is a penalty or an outage.
 	nearlyAll = 0.95
 
-	// quietAgain: after so long without a good answer, asking an address again shows something.
+	// quietAgain: after this time without a good answer, asking an address again shows something.
 	quietAgain = 2 * time.Second
 
 	// rowNearOdds are the logarithm of the odds against a row by chance that are enough near a known limit, or when the
@@ -80,9 +80,9 @@ const (
 )
 
 // Pace is the law of how fast we ask one receiver from one of our sources, in RCPT commands a second. It stays below
-// the told rate, finds an untold limit by what passes, and tells a limit from mailboxes that defer by themselves, and
-// from greylisting, by asking again and by asking slower. Words decide one thing: if most replies of a row say that the
-// receiver greylists, that is believed until addresses that have waited show otherwise.
+// the configured rate, finds an unknown limit by what passes, and tells a limit from mailboxes that defer by
+// themselves, and from greylisting, by asking again and by asking slower. Words decide one thing: if most replies of a
+// row say that the receiver greylists, that is believed until addresses that have waited show otherwise.
 //
 // Rates are of the receiver as a whole; share is the part of them that is ours. Not safe for concurrent use.
 type Pace struct {
@@ -164,7 +164,7 @@ func (p *Pace) begin(now time.Time) {
 		p.enter(PhaseFull, now, fullWhy)
 		return
 	}
-	p.enter(PhaseStarting, now, fmt.Sprintf("nothing is known of this receiver: begun at %s", perSecond(p.rate)))
+	p.enter(PhaseStarting, now, fmt.Sprintf("unknown receiver: begun at %s", perSecond(p.rate)))
 }
 
 func (p *Pace) enter(f Phase, now time.Time, why string) { p.phase, p.since, p.why = f, now, why }
@@ -227,7 +227,7 @@ func windowed(perSecond float64, answer time.Duration) Rate {
 // OnLatency notes how long an answer took.
 func (p *Pace) OnLatency(d time.Duration) { p.answer += (d - p.answer) / 16 }
 
-// Good takes a good answer to a first try: 2xx, or 5xx about the mailbox.
+// Good handles a good answer to a first try: 2xx, or 5xx about the mailbox.
 func (p *Pace) Good(t Try, now time.Time) Effect {
 	switch x := &p.nothing; {
 	case t.Sent.Before(p.counted):
@@ -247,7 +247,7 @@ func (p *Pace) Good(t Try, now time.Time) Effect {
 	return Unchanged
 }
 
-// take takes an answer to an address for which the receiver had time.
+// take handles an answer to an address for which the receiver had time.
 func take(p *Pace, t Try, now time.Time) {
 	p.passed(t.Sent, now)
 	if t.Sent.Before(p.counted) {
@@ -292,7 +292,7 @@ func rose(p *Pace, now time.Time) {
 	p.enter(f, now, perSecond(p.proved)+" went well")
 }
 
-// Bad takes a bad answer to a first try: it was deferred, refused about us, or cut.
+// Bad handles a bad answer to a first try: deferred, refused because of us, or cut off.
 func (p *Pace) Bad(t Try, now time.Time) Effect {
 	if t.Sent.Before(p.counted) || t.Sent.Before(p.until) {
 		return Unchanged // it was on its way when we learned
@@ -337,8 +337,8 @@ func add(p *Pace, t *Try) {
 	p.test.later.tried()
 }
 
-// Again takes the result of asking again, at a time, an address whose first try failed a moment ago, and the kind of
-// the reply if that is bad.
+// Again handles the result of asking an address again whose first try failed a moment ago, with the kind of the reply
+// if that is bad.
 func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now time.Time) Effect {
 	if p.grey.isItsKind(kind) && !p.grey.isItsKind(first.Kind) {
 		passed = true
@@ -388,7 +388,7 @@ func (p *Pace) Ignore(now time.Time) {
 	if p.test.open {
 		p.test.open = false
 		p.search = p.test.saved
-		p.enter(phaseOf(p), now, "what was deferred wasn't about our pace")
+		p.enter(phaseOf(p), now, "the deferrals weren't about our pace")
 	}
 	p.firsts.forgetRow()
 	p.later, p.counted = transients{}, now
@@ -428,7 +428,7 @@ func usualNow(p *Pace, now time.Time) float64 {
 	return p.usual
 }
 
-// suspect checks whether so many of the newest first tries are deferred that we may be too fast.
+// suspect checks whether enough of the newest first tries are deferred that we may be too fast.
 func (p *Pace) suspect(now time.Time) Effect {
 	x, usual := p.firsts.since(p.counted, firstsKept), usualNow(p, now)
 	told := p.stated && p.rate >= p.ceiling
@@ -457,7 +457,7 @@ func (p *Pace) suspect(now time.Time) Effect {
 	return p.slow(now, max(p.later.share, x.likely), measured(p, now), false)
 }
 
-// tooMany reports whether so many are deferred that the pace is surely too high; fewer tries need a larger share.
+// tooMany reports whether enough are deferred that the pace is surely too high; fewer tries need a larger share.
 func tooMany(p *Pace, x *sample, usual float64) bool {
 	newest := p.firsts.since(p.counted, sureTries)
 	switch {
@@ -517,7 +517,7 @@ func beginTest(p *Pace, t test, limit float64, rests bool, now time.Time) Effect
 	return Slower
 }
 
-// judge takes a new address during a test, and how likely it was deferred for a reason other than itself.
+// judge handles a first try during a test; bad is how likely it was deferred for a reason other than its address.
 func (p *Pace) judge(bad float64, now time.Time) {
 	switch again := &p.test.again; {
 	case !p.test.open:
@@ -715,7 +715,7 @@ func (p *Pace) Lasting() float64 {
 	return p.rate * p.share
 }
 
-// RateMemory is what the next Pace can begin with.
+// RateMemory is the stored state with which the next Pace begins.
 type RateMemory struct {
 	Rate        float64       // the rate in use, events a second, all shares together
 	Edge        float64       // the rate that was too high; 0: unknown
@@ -723,8 +723,8 @@ type RateMemory struct {
 	Grey        bool          // every address is greylisted
 	Kinds       string        // of replies by which that is done, with commas; "": not known
 	Alone       bool          // nothing passed
-	NeverPassed bool          // and nothing had passed before
-	Long        time.Duration // the limit counts over about so long; 0: over a second
+	NeverPassed bool          // and nothing had ever passed
+	Long        time.Duration // about the time over which the limit counts; 0: a second
 }
 
 // Remember returns what is worth storing; false: only the ceiling holds.
@@ -769,7 +769,7 @@ func (p *Pace) Wake(now time.Time) {
 	p.until = now
 	if p.nothing.on {
 		p.nothing = Nothing{good: now}
-		p.enter(phaseOf(p), now, "what held it back is over")
+		p.enter(phaseOf(p), now, "the cause has ended")
 	}
 }
 

@@ -40,11 +40,11 @@ func ParseRate(text string) (Rate, error) {
 	}
 	events, err := strconv.Atoi(strings.TrimSpace(count))
 	if err != nil {
-		return Rate{}, fmt.Errorf("%w: %q: a whole number has to stand before the slash", ErrRate, text)
+		return Rate{}, fmt.Errorf("%w: %q: write a whole number before the slash", ErrRate, text)
 	}
 	per, err := parsePer(strings.TrimSpace(unit))
 	if err != nil {
-		return Rate{}, fmt.Errorf("%w: %q: after the slash has to stand s, min, h or a length such as 10s",
+		return Rate{}, fmt.Errorf("%w: %q: write s, min, h or a length such as 10s after the slash",
 			ErrRate, text)
 	}
 	r := Rate{Events: events, Per: per}

@@ -39,7 +39,7 @@ const (
 	trialWorth   = 20.0
 	worthLeast   = 6.0
 
-	// wonShort: after so many successful raises in a row, a limit that seemed to count over a long time is none.
+	// wonShort: after this many successful raises in a row, a limit that seemed to count over a long time is no limit.
 	wonShort = 3
 
 	// usedFrom is the part of a number that must be used to prove it; otherwise the check starts again after usedFor.
@@ -86,7 +86,7 @@ type steps struct {
 // bound sets the allowed rate.
 func (s *search) bound(b RateBounds) { s.ceiling, s.stated = b.Ceiling.PerSecond(), b.Stated }
 
-// begin starts at the told rate, or gently.
+// begin starts at the configured rate, or gently.
 func (s *search) begin(now time.Time) {
 	s.rate, s.step, s.credit = s.ceiling, stepLeast, creditMost
 	if !s.stated {
@@ -103,8 +103,8 @@ func (s *search) stretch(now time.Time) {
 	s.began, s.answered, s.passed, s.used, s.bads = now, 0, 0, 0, 0
 }
 
-// good takes a good answer to an event and reports whether the rate was raised. usual is the share that is deferred at
-// any pace.
+// good handles a good answer to an event and reports whether the rate was raised. usual is the share that is deferred
+// at any pace.
 func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	s.credit = min(creditMost, s.credit+1/s.goodPerDeferral()+usual)
 	if sent.Before(s.began) {
@@ -179,7 +179,7 @@ func (s *search) raise(now time.Time) bool {
 	return raised
 }
 
-// bad takes a bad answer to an event sent at a time, weighted by how likely our pace is the cause. Where that is most
+// bad handles a bad answer to an event sent at a time, weighted by how likely our pace is the cause. Where that is most
 // unlikely, it proves the rate as a good one does.
 func (s *search) bad(sent time.Time, chance float64) {
 	if sent.Before(s.began) {

@@ -18,7 +18,7 @@ type Software struct {
 	PerHour    int    // refusals in an hour that it bears in all sessions; 0: not published
 	PerMail    int    // transactions of a session without a message that it bears; 0: any number
 	Repeats    bool   // it may say the refusal of an address again to the next one of the transaction
-	Where      string // who says so: a manual and its option, or a file of its source
+	Where      string // source: a manual and its option, or a file of its code
 	By         string // what showed it, as "its greeting"
 }
 

@@ -1,7 +1,7 @@
 package throttle
 
 const (
-	// StrangerBelow: a receiver with a smaller hourly budget of refusals, and no share, isn't known to bear refusals.
+	// StrangerBelow: a receiver with a smaller hourly budget of refusals, and no share, isn't known to tolerate refusals.
 	// Guess: five times what strangers get.
 	StrangerBelow = 100
 
@@ -11,12 +11,12 @@ const (
 	StrangerRefused = 2
 )
 
-// ToleratesRefusals reports whether a receiver is known to bear refusals.
+// ToleratesRefusals reports whether a receiver is known to tolerate refusals.
 func ToleratesRefusals(a Limits) bool {
 	return a.RefusedPerHour >= StrangerBelow || a.RefusedShare > 0
 }
 
-// StrangerLimits lowers an allowance to what a receiver that isn't known to bear refusals can be expected to bear.
+// StrangerLimits lowers limits to what a receiver that isn't known to tolerate refusals probably accepts.
 func StrangerLimits(a Limits) Limits {
 	if !ToleratesRefusals(a) {
 		a.RefusedPerSession = min(a.RefusedPerSession, StrangerRefused)

@@ -59,8 +59,8 @@ type layered struct {
 	*Rule
 }
 
-// NewTable makes a table of DefaultLimits, the built-in rules of operators, and the rules of a file. Errors are those
-// of Replace.
+// NewTable makes a table of DefaultLimits, the built-in rules of operators, and the rules of a file. It returns the
+// errors of Replace.
 func NewTable(file []Rule) (*Table, error) {
 	t := new(Table)
 	l := &layers{}
@@ -139,7 +139,7 @@ func CleanName(written string) (string, error) {
 	}
 	at, err := netip.ParseAddr(source)
 	if err != nil || at.Zone() != "" {
-		return "", fmt.Errorf("%w: %q: after %q has to stand one of our IP addresses", ErrOverrideName, written,
+		return "", fmt.Errorf("%w: %q: write one of our IP addresses after %q", ErrOverrideName, written,
 			SourcePrefix)
 	}
 	return SourcePrefix + at.Unmap().String(), nil

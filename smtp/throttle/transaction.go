@@ -8,7 +8,7 @@ type Together struct {
 	plain int // plain answers in a row since then
 }
 
-// OnPlain notes a plain answer. Together never grows beyond the told number.
+// OnPlain notes a plain answer. Together never grows beyond the configured number.
 func (t *Together) OnPlain(told int) {
 	if t.plain++; t.plain < t.Now(told) || t.Now(told) == told {
 		return
@@ -35,5 +35,5 @@ func (g *Growing) OnPlain() { g.Together.OnPlain(g.Most) }
 // Now returns how many may go together.
 func (g *Growing) Now() int { return max(g.Least, g.Together.Now(g.Most)) }
 
-// Now returns how many may go together where so many are told.
+// Now returns how many may go together, at most the configured number.
 func (t *Together) Now(told int) int { return max(1, min(t.most, told)) }

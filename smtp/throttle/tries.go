@@ -27,7 +27,7 @@ type Try struct {
 	Unsure         bool // an earlier owner of its file may have asked it, so passing shows nothing
 }
 
-// Waiting tells who else waits at the receiver.
+// Waiting reports which other domains and tenants wait at the receiver.
 type Waiting struct{ OtherDomain, OtherTenant bool }
 
 const (
@@ -53,7 +53,7 @@ const (
 	settledIn = 5 * time.Second
 	fewPass   = 0.1
 
-	// unsure is how many standard deviations above what was counted a share of failures may be.
+	// unsure is how many standard deviations the true share of failures may be above the counted one.
 	unsure = 1.5
 
 	// Below likelyOwn as its chance of being transient, a reply is most likely about its address; from surelyOurs on it
@@ -70,7 +70,7 @@ const (
 	ofAddress
 )
 
-// entry is what is kept of a first try.
+// entry is the record of a first try.
 type entry struct {
 	result Result
 	kind   *replyKind // nil: it was answered
@@ -105,7 +105,7 @@ type replyKind struct {
 	skipped        int
 }
 
-// replyKinds is what is known of each kind of reply.
+// replyKinds is what asking again showed, by kind of reply.
 type replyKinds map[string]*replyKind
 
 // of returns a kind, a new one if there is none.
@@ -142,7 +142,7 @@ func (all replyKinds) worth(kind string) bool {
 	return k.skipped%worthSample == 0
 }
 
-// stands returns how many of its kind one that was asked again stands for.
+// stands returns how many tries of its kind one address asked again represents.
 func (k *replyKind) stands() float64 {
 	if k.passed+k.failed < worthFirst || 2*k.passed >= k.failed {
 		return 1
@@ -190,9 +190,9 @@ func (f *firsts) add(t *Try) {
 // forgetRow ends the row of bad ones.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
-// rowFails reports whether so many in a row are bad that nothing passes: rowNothing where nobody has passed, else as
-// many as are no chance where so many failed before, or fail usually. Those that got a reply which has always been
-// about its address so far count less.
+// rowFails reports whether enough in a row are bad to conclude that nothing passes: rowNothing where nobody has passed,
+// else as many as are no chance where so many failed before, or fail usually. Those that got a reply which has always
+// been about its address so far count less.
 func (f *firsts) rowFails(usual float64) bool {
 	if f.row >= 2*rowNothing {
 		return oddsOf(f.row, usual) >= blockedOdds
@@ -239,7 +239,7 @@ func MayBeOurs(p *Pace, kind string) bool {
 	return !IsGreylisted(p, kind) && p.firsts.kinds.of(kind).transientChance() >= likelyOwn
 }
 
-// oddsOf is the logarithm of the odds against so many bad ones in a row by chance where a share is.
+// oddsOf is the logarithm of the odds against n bad ones in a row by chance.
 func oddsOf(row int, share float64) float64 { return float64(row) * -math.Log(max(shareSet, share)) }
 
 // isBlocked reports whether a row of refusals of us is too long for chance, given how often they come otherwise: then
@@ -355,7 +355,7 @@ func (t *transients) tried() {
 	t.share -= t.share / float64(min(t.tries, transientTries))
 }
 
-// passed counts one that passed when asked again, and stands for some.
+// passed counts an address that passed when asked again, with its weight.
 func (t *transients) passed(stands float64) {
 	t.seen++
 	t.share += (1 - t.share) * min(1, stands/float64(min(max(t.tries, 1), transientTries)))

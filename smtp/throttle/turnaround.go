@@ -11,7 +11,7 @@ type Turnaround struct {
 	jitter  time.Duration // of the newest, on average
 }
 
-// TurnaroundSamples is how many times it takes to know the shortest. Guess.
+// TurnaroundSamples is how many samples show the shortest time. Guess.
 const TurnaroundSamples = 8
 
 // turnaroundKept is how many times the average of jitter covers.

@@ -152,7 +152,7 @@ func (w *Window) Ready(now time.Time) (n int, next time.Time) {
 }
 
 // await pauses after a raise: until now each other node, and this Window, may have been ahead of its even schedule by
-// one event and earlyShare, or by a group. It waits as long as the new rate takes for so many events. After Per nothing
+// one event and earlyShare, or by a group. It waits as long as that many events take at the new rate. After Per nothing
 // earlier counts.
 func (w *Window) await(t time.Duration) {
 	if !w.raised || w.rate.Events < 1 {

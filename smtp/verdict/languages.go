@@ -131,7 +131,7 @@ const (
 	isEnglish
 )
 
-// heard is what was found of one language.
+// heard collects the words found of one language.
 type heard struct {
 	kinds uint32          // a bit for each kind of word, and twoBoxes and unlinked
 	at    [numWords]int16 // where words for "not" and what it may deny ended last; 0: not in this sentence

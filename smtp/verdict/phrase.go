@@ -41,10 +41,10 @@ func parseWords(words []string) ([]string, error) {
 		}
 	}
 	if len(twice) > 0 {
-		return nil, fmt.Errorf("%q are there twice: take one of each out", twice)
+		return nil, fmt.Errorf("%q are given twice: remove one of each", twice)
 	}
 	if words != nil && len(list) == 0 {
-		return nil, fmt.Errorf("an empty list of words never matches: take it out to match any text")
+		return nil, fmt.Errorf("an empty list of words never matches: remove it to match any text")
 	}
 	return list, nil
 }
@@ -64,7 +64,7 @@ func expand(text string) ([]string, error) {
 				longer = append(longer, start+plain+a)
 			}
 			if len(longer) > phrasesMax {
-				return nil, fmt.Errorf("%q stands for more than %d phrases: split the rule", text, phrasesMax)
+				return nil, fmt.Errorf("%q expands to more than %d phrases: split the rule", text, phrasesMax)
 			}
 		}
 		list, rest = longer, after
@@ -80,13 +80,13 @@ func checkPhrase(phrase string) error {
 	body := strings.TrimSuffix(phrase, "*")
 	switch {
 	case body == "":
-		return fmt.Errorf("an empty phrase is in every text: take it out")
+		return fmt.Errorf("an empty phrase is in every text: remove it")
 	case !utf8.ValidString(body):
 		return fmt.Errorf("%q is not UTF-8", phrase)
 	case body != strings.ToLower(body):
 		return fmt.Errorf("%q never matches, texts are in lower case: write %q", phrase, strings.ToLower(phrase))
 	case strings.Contains(body, "@"):
-		return fmt.Errorf("%q never matches, addresses are taken out of texts: write what stands beside it", phrase)
+		return fmt.Errorf("%q never matches, addresses are removed from texts: write the words beside it", phrase)
 	}
 	if plain := plainPhrase(body); plain != body {
 		return fmt.Errorf("%q never matches, whatever stands between words counts as one space: write %q", phrase, plain)

@@ -116,7 +116,7 @@ func readFile(name string, data []byte, own bool) (*ruleFile, faults) {
 
 func checkScope(scope []string) error {
 	if scope != nil && len(scope) == 0 {
-		return errors.New("scope is empty: take it out to mean every host")
+		return errors.New("scope is empty: remove it to mean every host")
 	}
 	for _, suffix := range scope {
 		if !suffixForm.MatchString(suffix) {

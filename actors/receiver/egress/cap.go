@@ -38,7 +38,7 @@ const (
 type dailyCap struct {
 	day   int64 // counted from 1970
 	used  int   // RCPTs, claimed and not yet sent ones included
-	noted int   // written ahead: a new process counts so many as used; at least used
+	noted int   // stored before they are used, so that a new process counts them as used; at least used
 	read  bool  // what earlier processes used is known
 
 	claims  map[string]*claim // by receiver
@@ -51,7 +51,7 @@ type claim struct {
 	last time.Time // when it asked
 }
 
-// capFact is a dailyCap as it is kept.
+// capFact is the stored form of a dailyCap.
 type capFact struct {
 	V    int   `json:"v"`
 	Day  int64 `json:"day"`
@@ -213,7 +213,7 @@ func (d *dailyCap) claim(key string, now time.Time) *claim {
 	return w
 }
 
-// part is what each claiming receiver may use. It is rounded up: otherwise the remainder would be used by nobody.
+// part is what each claiming receiver may use. It is rounded up: otherwise the remainder would stay unused.
 func (d *dailyCap) part(most int) int {
 	n := max(1, len(d.claims))
 	return max(1, (most-d.used+d.claimed+n-1)/n)
@@ -233,7 +233,7 @@ func (d *dailyCap) prune(now time.Time) {
 	}
 }
 
-// Return gives back n RCPTs that a receiver claimed on a day and didn't send. It does nothing once that day is over.
+// Return returns n RCPTs that a receiver claimed on a day and didn't send. It does nothing once that day is over.
 func (p *Pool) Return(i int, key string, day int64, n int) {
 	if n <= 0 {
 		return
@@ -259,7 +259,7 @@ func (p *Pool) noteCaps(now time.Time) {
 	}
 	p.noting, p.noted = true, now
 	p.begin(func(ctx context.Context) error { return p.keepCaps(ctx, now, true) },
-		"what our sources asked today was not kept")
+		"today's RCPTs of our sources were not saved")
 }
 
 // begin runs a read or write of daily caps in a goroutine; noting is true until it ends.
@@ -302,7 +302,7 @@ func (p *Pool) Flush(ctx context.Context) error {
 		return nil
 	}
 	if err := p.keepCaps(ctx, s.clock(time.Now()), false); err != nil {
-		return fmt.Errorf("what our sources asked today was not kept: %w", err)
+		return fmt.Errorf("today's RCPTs of our sources were not saved: %w", err)
 	}
 	return nil
 }

@@ -5,5 +5,5 @@
 // operator lets it send between two midnights UTC. Receivers claim equal parts of that, and what was used is kept in
 // facts.Store, so that a new process doesn't use it twice. And an operator's wishes, such as a pause.
 //
-// What one receiver has against one source is no part of a pool: the receiver knows that.
+// A pool doesn't know which single receivers refuse a source; each receiver does.
 package egress

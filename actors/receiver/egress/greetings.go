@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// strangerAt: our network counts as intercepted once one stranger has accepted a mailbox that nobody has at so many
-	// unrelated receivers and addresses, and refused nobody. Guess: two may be catch-all customers of one host.
+	// strangerAt: our network counts as intercepted once one stranger has accepted mailboxes that nobody has at this many
+	// unrelated receivers and addresses, and refused none. Guess: two may be catch-all customers of one host.
 	strangerAt = 3
 
 	// unnamedAt is the same for servers that show no name and greet alike. Guess: more, since they may be unrelated.
 	unnamedAt = 5
 
-	// interceptedFor is how long that is believed, and how long a stranger's answers are kept. In hours of Pool.Hour.
+	// interceptedFor is how long the network counts as intercepted, and how long a stranger's answers are kept. In hours
+	// of Pool.Hour.
 	interceptedFor = time.Hour
 
 	// greetingsMax bounds the greeters that are kept, and the hosts whose greeter is. Beyond it those are forgotten that
@@ -59,7 +60,7 @@ func (g *greeting) fresh(hour throttle.Hour, now time.Time) bool {
 	return g != nil && now.Sub(g.since) < hour.Of(interceptedFor)
 }
 
-// enough is how many receivers it takes.
+// enough is the number of receivers that it takes.
 func enough(greeter string) int {
 	if strings.HasPrefix(greeter, unnamed) {
 		return unnamedAt
@@ -91,7 +92,7 @@ func Greeter(host, greeting, hello string) string {
 	return unnamed + said[:min(len(said), unnamedBytes)]
 }
 
-// unnamedBytes bounds what is kept of what a server without a name says.
+// unnamedBytes bounds the stored text of a server without a name.
 const unnamedBytes = 120
 
 // registrable is the registrable domain of a name, or the name where it has none.

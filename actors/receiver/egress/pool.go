@@ -22,7 +22,7 @@ const (
 	oneInMany     = 10
 
 	// lastReceivers and oneInLast are the same for the last source of a node: without it nothing is asked, and each
-	// receiver that refuses it rests anyway. So it goes on while half of the receivers take it.
+	// receiver that refuses it is paused anyway. So it goes on while half of the receivers take it.
 	lastReceivers = 10
 	oneInLast     = 2
 
@@ -87,7 +87,7 @@ type Pool struct {
 	noted  time.Time  // guarded by mu; when that began last
 }
 
-// health is what is known of one source.
+// health is what the pool knows about one source.
 type health struct {
 	contacts map[string]contact // by receiver key
 	pruned   time.Time          // when old contacts were looked for
@@ -104,7 +104,7 @@ type health struct {
 // contact holds when one receiver last was spoken to, and when it refused the source; zero: it doesn't.
 type contact struct{ spoken, blocked time.Time }
 
-// SourceState is how a source does.
+// SourceState is the state of a source.
 type SourceState struct {
 	Source string // its address; "": the system chooses it
 	Hello  string
@@ -122,7 +122,7 @@ type SourceState struct {
 // NewPool makes the pool of a node's sources; none is suspended. The error names a bad one.
 func NewPool(list []Source) (*Pool, error) {
 	if len(list) == 0 {
-		return nil, errors.New("receiver sources: there is none")
+		return nil, errors.New("receiver sources: none is given")
 	}
 	p := &Pool{list: slices.Clone(list), greetings: newGreetings()}
 	for i, one := range list {
@@ -130,7 +130,7 @@ func NewPool(list []Source) (*Pool, error) {
 		case one.Hello == "" || one.Open == nil:
 			return nil, fmt.Errorf("receiver sources: source %q has no hello name, or no way to open a session", one.Name())
 		case slices.ContainsFunc(list[:i], func(o Source) bool { return o.Addr == one.Addr }):
-			return nil, fmt.Errorf("receiver sources: source %q is there twice", one.Name())
+			return nil, fmt.Errorf("receiver sources: source %q is given twice", one.Name())
 		}
 		p.all = append(p.all, &health{contacts: map[string]contact{}})
 	}
@@ -230,7 +230,7 @@ func (h *health) note(key string, now time.Time, change func(*contact)) {
 	h.contacts[key] = c
 }
 
-// NoteAnswered notes that a receiver has answered about an address: it takes the source.
+// NoteAnswered notes that a receiver answered about an address: it accepts the source.
 func (p *Pool) NoteAnswered(i int, key string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ func (f *FIFO[T]) Push(v T) { f.items = append(f.items, v) }
 // Peek returns the next item, which there must be.
 func (f *FIFO[T]) Peek() T { return f.items[f.head] }
 
-// Pop takes the next item out, which there must be.
+// Pop removes and returns the next item; there must be one.
 func (f *FIFO[T]) Pop() T {
 	var none T
 	v := f.items[f.head]

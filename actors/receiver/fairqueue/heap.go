@@ -40,7 +40,7 @@ func (e *entries[T]) Pop() any {
 	return one
 }
 
-// waiters keeps those who wait in the order in which they are served. The zero value is ready.
+// waiters holds waiting entries in the order in which they are served. The zero value is ready.
 type waiters[T any] struct {
 	heap        entries[T]
 	virtualTime float64 // what the first in the order was served; never falls
@@ -66,7 +66,7 @@ func (w *waiters[T]) leave(e *entry[T]) {
 	w.advance()
 }
 
-// first returns who is served next, nil when nobody waits.
+// first returns the entry that is served next; nil when none waits.
 func (w *waiters[T]) first() *entry[T] {
 	if len(w.heap) == 0 {
 		return nil

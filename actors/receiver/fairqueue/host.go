@@ -125,8 +125,8 @@ func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
 }
 
 // ChargeScarce books that an item of a flow, asked in this host queue, used up something scarcer than turns, such as a
-// refusal that the receiver bears, worth so many turns. Those who used less of it come first. A flow alone isn't
-// slowed, a new one starts level with the first, and nobody is put back by more than most turns.
+// refusal that the receiver bears, worth so many turns. Flows that used less of it come first. A flow alone isn't
+// slowed, a new one starts level with the first, and no flow is put back by more than most turns.
 func (h *HostQueue[T]) ChargeScarce(now time.Time, f *Flow[T], turns, most float64) {
 	t, weight := f.tenant, float64(f.tenant.weight)
 	f.scarceAt, t.scarceAt = now, now
@@ -200,7 +200,7 @@ func (h *HostQueue[T]) Closed(f *Flow[T], turns float64) {
 	h.noteUnserved()
 }
 
-// SetAside takes the host queue set aside, until Readmit.
+// SetAside takes a host queue out of service until Readmit.
 func (h *HostQueue[T]) SetAside() { h.aside = true }
 
 // Readmit ends SetAside.
@@ -234,7 +234,7 @@ func (h *HostQueue[T]) noteUnserved() {
 	}
 }
 
-// Forget drops flows and tenants with nothing queued that would gain nothing by coming anew.
+// Forget drops flows and tenants that have nothing queued and would gain nothing by starting again.
 func (h *HostQueue[T]) Forget() {
 	for t, w := range h.workspaces {
 		for f, v := range w.verifications {

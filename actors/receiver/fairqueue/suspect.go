@@ -98,7 +98,7 @@ func (m *mixed[T]) push(item T, class Class) {
 	m.next++
 }
 
-// pop takes the next item, which there must be.
+// pop removes and returns the next item; there must be one.
 func (m *mixed[T]) pop() T {
 	first, retry, normal, suspect := &m.of[First], &m.of[Retry], &m.of[Normal], &m.of[Suspect]
 	if first.Len() > 0 {

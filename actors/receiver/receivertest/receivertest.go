@@ -29,7 +29,7 @@ func OpenedWide() throttle.Limits {
 	}
 }
 
-// Stranger is what a receiver gets of whom nothing is known, but for the rates.
+// Stranger returns the limits of an unknown receiver, except the rates.
 func Stranger() throttle.Limits {
 	a := throttle.DefaultLimits()
 	a.RcptRate = throttle.Rate{Events: 1000, Per: time.Second}
@@ -59,7 +59,7 @@ func SourcesOf(open OpenFunc, addresses ...string) *egress.Pool {
 // Known spells mailboxes that exist; every other one does not with half.
 func Known(n int) string { return "anna." + Letters(n) }
 
-// Half spells mailboxes of which every other one does not exist.
+// Half spells mailboxes; every other one does not exist.
 func Half(n int) string {
 	if n%2 == 0 {
 		return "ghost." + Letters(n)
@@ -108,7 +108,7 @@ func ID(n byte) []byte {
 	return u[:]
 }
 
-// Answer is what a client is told of one address.
+// Answer is a scheduler's answer to a client about one address.
 type Answer struct {
 	Ordinal  uint32
 	Outcome  smtp.Outcome

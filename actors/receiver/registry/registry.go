@@ -33,11 +33,11 @@ func (p Fraction) isLess(q Fraction) bool {
 	return int64(p.K)*int64(q.N) < int64(q.K)*int64(p.N)
 }
 
-// Of gives the part of an allowance.
+// Of returns this fraction of limits.
 func (p Fraction) Of(a throttle.Limits) throttle.Limits { return a.Share(p.K, p.N) }
 
-// Share is what a receiver may use here now. Turn grows when the share becomes smaller: what was permitted under an
-// older turn isn't begun.
+// Share is the part of its limits that a receiver may use here now. Turn grows when the share becomes smaller: what was
+// permitted under an older turn isn't begun.
 type Share struct {
 	Fraction
 	Version uint64
@@ -72,7 +72,7 @@ type entry struct {
 	slots    map[*ConnSlot]struct{} // guarded by living.mu
 }
 
-// Handle is what one actor has of its place.
+// Handle is one actor's access to the entry of its receiver.
 type Handle struct {
 	*entry
 	tell func(msg any) // never blocks; guarded by living.mu
@@ -91,7 +91,7 @@ type ConnSlot struct {
 	closed  bool        // guarded by living.mu
 	cancel  func()      // ends the work; guarded by living.mu
 	ended   atomic.Bool // ended by ApplyShares: nothing is learned from its end
-	Halted  atomic.Bool // its session must not ask the rest of what it was given
+	Halted  atomic.Bool // its session must not send its remaining RCPTs
 }
 
 // Changed tells an actor to look at its share and at what it is allowed.
@@ -225,7 +225,7 @@ func (p *entry) excess() []*ConnSlot {
 	return out
 }
 
-// Silent returns the keys of receivers that may still hold sessions which ended here. Nobody can end these, so
+// Silent returns the keys of receivers that may still hold sessions which ended here. These can't be ended, so
 // ApplyShares doesn't wait for them; other nodes that may use such a receiver must.
 func (l *Registry) Silent() (keys []string) {
 	l.mu.Lock()
@@ -416,7 +416,7 @@ func (l *Registry) signalFreed() {
 	}
 }
 
-// Share is what may be used here now.
+// Share returns what may be used here now.
 func (s *Handle) Share() Share { return *s.share.Load() }
 
 // Histories are those of the receivers of the node.

@@ -26,7 +26,7 @@ func NewSlots(n int) *Slots {
 	return s
 }
 
-// Take takes a slot for a workspace if one is free that it may have.
+// Take takes a slot for a workspace if one is free and its share allows it.
 func (s *Slots) Take(workspace uuid.UUID, weight int) bool { return s.pool.Take(workspace, weight, 1) }
 
 // Give gives a workspace's slot back.

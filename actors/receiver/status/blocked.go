@@ -14,7 +14,7 @@ const Causes = len(inspect.Causes)
 type Blocked struct {
 	Cause wire.Cause // FREE: nothing does
 	Until time.Time  // until when; zero: unknown
-	Why   string     // Cause in a sentence, with the numbers; "" where nobody reads it
+	Why   string     // Cause in a sentence, with the numbers; "" where it isn't read
 }
 
 // Word returns the cause in the word shown to people.

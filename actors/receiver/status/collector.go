@@ -114,7 +114,7 @@ const (
 type labels struct {
 	mu   sync.Mutex
 	last map[string]time.Time // guarded by mu; when a key had a label last
-	came []time.Time          // guarded by mu; when keys got one that had none within labelsPer
+	came []time.Time          // guarded by mu; when keys without a label got one, within labelsPer
 }
 
 // busiest splits receivers into those with a label, most queued first, and the others. If a key lives here twice during

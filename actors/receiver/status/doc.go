@@ -3,7 +3,7 @@
 //
 // Blocked is what keeps us from asking a receiver more; it is made in one place and shown everywhere. Histories keeps
 // what a node's receivers did and were answered in each minute, whether or not their actors still live. Traces passes
-// on the lines of sessions while somebody watches. Tallies counts over the last seconds or minutes. Redact takes local
+// on the lines of sessions while they are watched. Tallies counts over the last seconds or minutes. Redact takes local
 // parts out of texts. NewCollector shows the busiest receivers as metrics.
 //
 // All of it is bounded, and costs next to nothing while nobody asks.

@@ -19,7 +19,7 @@ const (
 	historiesMax = 1_000
 )
 
-// Histories is what a node keeps of the last hours, whether or not the receivers' actors still live. Safe for
+// Histories are a node's records of the last hours, whether or not the receivers' actors still live. Safe for
 // concurrent use; the zero value is ready.
 type Histories struct {
 	mu      sync.Mutex
@@ -27,7 +27,7 @@ type Histories struct {
 	dropped int                 // guarded by mu; receivers that found no room
 }
 
-// History is what is kept of one receiver. Safe for concurrent use.
+// History is the record of one receiver. Safe for concurrent use.
 type History struct {
 	all     *Histories
 	key     string

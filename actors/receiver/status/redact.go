@@ -23,7 +23,7 @@ var plainWords = func() map[string]bool {
 	return list
 }()
 
-// Redact takes the asked local part, as a word and in the forms that receivers make of it, out of a cleaned text.
+// Redact removes the asked local part, as a word and in the forms that receivers make of it, from a cleaned text.
 // Cleaning (smtp/evidence) leaves a local part that is a single word, because rules read words; people and records
 // don't need it.
 func Redact(text, local string) string {
@@ -66,7 +66,7 @@ func mayHold(text, local string, plain int) bool {
 	}
 }
 
-// without takes a word out of a text, unless it is one of plainWords.
+// without removes a word from a text, unless it is one of plainWords.
 func without(text, word string) string {
 	at := wordAt(text, word, 0)
 	if at < 0 || plainWords[word] {

@@ -26,7 +26,7 @@ const (
 var ErrTraces = fmt.Errorf("receiver: %d receivers are traced already: end one of these first, it takes %s",
 	tracesMax, traceFor)
 
-// Traces are the receivers of a node that somebody watches. Safe for concurrent use; the zero value is ready.
+// Traces are the watched receivers of a node. Safe for concurrent use; the zero value is ready.
 type Traces struct {
 	on atomic.Int32 // number of traces; sessions check only this while it is 0
 

@@ -265,8 +265,8 @@ func (t Tally) Sum() (n int64) {
 	return n
 }
 
-// countFresh is up to how many outcomes every look counts anew: that takes milliseconds. Above it a count waits until a
-// quarter more is settled, so that all counts together read a file about five times.
+// countFresh: files with at most this many outcomes are counted anew each time, in milliseconds. Above it a count waits
+// until a quarter more is settled, so that all counts together read a file about five times.
 const countFresh = 5_000
 
 // Behind reports whether counting again is worthwhile when this many are settled.

@@ -10,8 +10,8 @@ import (
 	"rollcall/actors/intake"
 )
 
-// rowsLooked is how many rows are examined to find the column of the addresses.
-const rowsLooked = 200
+// rowsExamined is how many rows are examined to find the column of the addresses.
+const rowsExamined = 200
 
 var errEnough = errors.New("enough rows")
 
@@ -20,7 +20,7 @@ func (l *List) findColumn(wanted string) error {
 	var rows []row
 	err := l.eachRow(func(r row) error {
 		r.cells = append([]string(nil), r.cells...)
-		if rows = append(rows, r); len(rows) == rowsLooked {
+		if rows = append(rows, r); len(rows) == rowsExamined {
 			return errEnough
 		}
 		return nil

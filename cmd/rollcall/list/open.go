@@ -137,13 +137,13 @@ func (lineEnds) Transform(dst, src []byte, _ bool) (nDst, nSrc int, err error) {
 	return n, n, err
 }
 
-// linesLooked is how many lines are examined to find the delimiter.
-const linesLooked = 50
+// linesExamined is how many lines are examined to find the delimiter.
+const linesExamined = 50
 
 func (l *List) firstLines() (lines []string, err error) {
 	in := bufio.NewScanner(io.LimitReader(l.asUTF8(), headBytes))
 	in.Buffer(nil, headBytes+1)
-	for len(lines) < linesLooked && in.Scan() {
+	for len(lines) < linesExamined && in.Scan() {
 		if line := strings.TrimSpace(in.Text()); line != "" {
 			lines = append(lines, in.Text())
 		}

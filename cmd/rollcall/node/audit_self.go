@@ -68,7 +68,7 @@ func newSelfAudit(book auditor, every time.Duration, file string, o engineOption
 	return &selfAudit{book: book, every: every, file: file, log: o.log,
 		violations: gauge("violations", "Violations that the last self-audit of the ledger found; 0 is right."),
 		last: gauge("last_success_timestamp_seconds",
-			"When a self-audit of the ledger last came to its end, whatever it found; 0 before the first."),
+			"When the last self-audit of the ledger ended, whatever it found; 0 before the first."),
 		took: gauge("duration_seconds", "How long the last self-audit of the ledger took."),
 	}
 }
@@ -119,6 +119,6 @@ func (s *selfAudit) compare(report ledger.AuditReport) {
 			"entries", report.Entries, "newest", report.Newest, "before", before.Entries, "newest_before", before.Newest)
 	}
 	if err := term.WriteJSON(s.file, auditMark{Entries: report.Entries, Newest: report.Newest}); err != nil {
-		s.log.Warn("self-audit not remembered", "err", err)
+		s.log.Warn("self-audit result not saved", "err", err)
 	}
 }

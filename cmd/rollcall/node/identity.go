@@ -109,7 +109,7 @@ func (s *selfCheck) tell(r identity.Report) {
 	case why == "":
 		s.log.Info("node is fit to probe again")
 	case s.enforced:
-		s.log.Warn("node takes no probing work", "reason", why, "next", "rollcall doctor")
+		s.log.Warn("node does not probe", "reason", why, "next", "rollcall doctor")
 	default:
 		s.log.Warn("node probes although its identity fails, because identity.enforce = false", "reason", why)
 	}
@@ -278,7 +278,7 @@ type identityMetrics struct{ watch *identity.Watch }
 
 var (
 	identityCheckDesc = prometheus.NewDesc("rollcall_identity_check",
-		"How a check of this node's identity came out: 1 ok, 0.5 a warning, 0 it fails. Skipped checks are absent.",
+		"Result of a check of this node's identity: 1 ok, 0.5 a warning, 0 a failure. Skipped checks are absent.",
 		[]string{"check", "source"}, nil)
 	nodeFitDesc = prometheus.NewDesc("rollcall_node_fit",
 		"1 while no check of this node's identity fails and something could be checked. With identity.enforce it probes "+

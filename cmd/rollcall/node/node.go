@@ -169,7 +169,7 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	if err := n.Cluster.Serve(ctx, receiver.Kinds(receivers), n.inspector.Answer); err != nil {
 		return nil, err
 	}
-	n.add("what receivers taught", n.work.receivers.Flush)
+	n.add("learned limits", n.work.receivers.Flush)
 	n.add("cluster", n.Cluster.Stop)
 	return n.startDispatcher(c, id, resolver, o)
 }
@@ -228,7 +228,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	return n.stopErr
 }
 
-// errNotOurs: somebody else could have written a folder or file.
+// errNotOurs: another user could have written a folder or file.
 var errNotOurs = errors.New("others can change this node's files")
 
 // writableByOthers are the mode bits of group and others.

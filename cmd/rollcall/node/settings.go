@@ -41,7 +41,7 @@ type settingsFollower struct {
 	weights atomic.Pointer[map[uuid.UUID]int]
 
 	// Used by the following goroutine, and by Start before it runs.
-	last    []ledger.ThrottleOverride // as the ledger told them
+	last    []ledger.ThrottleOverride // as read from the ledger
 	holding []ledger.ThrottleOverride // those in the table
 	failing bool
 }
@@ -68,7 +68,7 @@ func (f *settingsFollower) Weight(workspace uuid.UUID) int {
 
 // WeightOf is Weight by the workspace's id as text.
 func (f *settingsFollower) WeightOf(workspace string) int {
-	id, _ := uuid.Parse(workspace) // of nobody: the weight of nobody
+	id, _ := uuid.Parse(workspace) // of the nil workspace
 	return f.Weight(id)
 }
 
@@ -162,7 +162,7 @@ func (f *settingsFollower) run(ctx context.Context) {
 		err := f.read(ctx)
 		failing := err != nil && ctx.Err() == nil
 		if failing && !f.failing {
-			f.options.Log.Warn("overrides of throttles not read; those that are known hold until their end", "err", err)
+			f.options.Log.Warn("overrides not read, known ones stay until they end", "err", err)
 		}
 		f.failing = failing
 	}

@@ -226,7 +226,7 @@ func Left(until, now time.Time) string {
 // Until says until when something is or was in effect.
 func Until(until, now time.Time) string {
 	if !until.After(now) {
-		return fmt.Sprintf("until %s, which is over", Clock(until, now))
+		return fmt.Sprintf("until %s, now past", Clock(until, now))
 	}
 	return fmt.Sprintf("until %s (%s left)", Clock(until, now), Left(until, now))
 }

@@ -162,7 +162,7 @@ const (
 	Yellow = "33"
 )
 
-// colours are those of words that people look for.
+// colours are the colours of words that people look for.
 var colours = func() map[string]string {
 	all := map[string]string{}
 	for code, words := range map[string]string{

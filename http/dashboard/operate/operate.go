@@ -71,7 +71,7 @@ func New(o Options) (*Pages, error) {
 	return p, nil
 }
 
-// Link makes a path that signs somebody in once, and returns its expiry.
+// Link makes a path that signs in once, and returns its expiry.
 func (p *Pages) Link(author string, readOnly bool) (string, time.Time) {
 	name, until := p.sessions.newCode(author, readOnly)
 	return "/link/" + name, until

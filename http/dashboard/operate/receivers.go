@@ -28,7 +28,7 @@ const (
 	findMax = 253 // bytes of a name
 )
 
-// states are what a receiver may be, as view.Receiver has them.
+// states are the states of a receiver, as in inspect.Receiver.
 var states = []string{"asking", "waiting", "resting", "draining", "paused", "idle"}
 
 func stateOf(word string) web.State {

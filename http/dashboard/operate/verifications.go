@@ -293,7 +293,7 @@ func (p *Pages) readBook(r *request, v *verificationView) (err error) {
 	return err
 }
 
-// makerOf names an actor of the ledger for people. One that can't be looked up keeps its id.
+// makerOf names an actor of the ledger for people. A workspace that can't be looked up is shown by its id.
 func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) string {
 	kind, id, _ := strings.Cut(actor, ":")
 	switch kind {

@@ -28,7 +28,7 @@ type workspacesView struct {
 	Find string
 }
 
-// Count is how many fit.
+// Count is the number of matches.
 func (v workspacesView) Count() int { return len(v.Rows) + v.More }
 
 func workspaces(p *Pages, w http.ResponseWriter, r *request) error {
@@ -168,7 +168,7 @@ func (p *Pages) readAccess(r *request, id uuid.UUID, v *workspaceView) error {
 	}
 	v.MoreKeys = len(keys) - len(v.Keys)
 	v.Members, err = p.service.ListMembers(r.Context(), id)
-	if status := statusOf(err); status == http.StatusConflict { // nobody signs in at this process
+	if status := statusOf(err); status == http.StatusConflict { // this process has no pages
 		return nil
 	}
 	v.People, v.MoreOf = err == nil, max(0, len(v.Members)-listShown)

@@ -22,7 +22,7 @@ import (
 	"rollcall/ledger"
 )
 
-// stepLife is how long somebody may take for the code after the password.
+// stepLife is the time for giving the code after the password.
 const stepLife = 10 * time.Minute
 
 // againFor is how long the form that turned codes on gets the same answer again.

@@ -54,8 +54,8 @@ var (
 	ErrCommon = errors.New("signin: the password is a common one")
 )
 
-// CheckPassword reports whether somebody may choose a password: ErrShort, ErrLong, ErrEmail, ErrCommon. There are
-// no rules about kinds of characters.
+// CheckPassword refuses a bad new password: ErrShort, ErrLong, ErrEmail, ErrCommon. There are no rules about kinds of
+// characters.
 func CheckPassword(password, email string) error {
 	n := utf8.RuneCountInString(password)
 	folded := strings.ToLower(strings.TrimSpace(password))
@@ -171,8 +171,7 @@ var common = []string{
 	"internet1234", "samsung12345", "google123456", "facebook1234", "linkedin1234", "microsoft123", "minecraft123",
 }
 
-// How many requests about one subject are accepted at once: one has its turn, the others wait. A network may be a whole
-// office.
+// How many requests about one subject are accepted at once: one runs, the others wait. A network may be a whole office.
 const (
 	turnsMost   = 8
 	networkMost = hashWaits
@@ -189,11 +188,11 @@ type subjectQueues struct {
 // subjectQueue is the queue of one subject.
 type subjectQueue struct {
 	busy chan struct{}
-	in   int // that have it or wait for it; guarded by mu of turns
+	in   int // that run or wait; guarded by mu of subjectQueues
 }
 
-// take waits for a turn, and returns the function that ends it. ErrBusy when too many wait already, or the context
-// ends.
+// take waits until the subject is free, and returns the function that frees it. ErrBusy when too many wait already, or
+// the context ends.
 func (t *subjectQueues) take(ctx context.Context, subject ledger.Hash, most int) (leave func(), err error) {
 	t.mu.Lock()
 	one := t.taken[subject]
@@ -221,7 +220,7 @@ func (t *subjectQueues) take(ctx context.Context, subject ledger.Hash, most int)
 	}
 }
 
-// takeBoth waits for the turns of a subject and of its network, in this order.
+// takeBoth takes a subject and its network, in this order.
 func (t *subjectQueues) takeBoth(ctx context.Context, subject, network ledger.Hash) (leave func(), err error) {
 	first, err := t.take(ctx, subject, turnsMost)
 	if err != nil {

@@ -38,7 +38,7 @@ var (
 	// ErrAway: the provider does not answer, or not like a provider.
 	ErrAway = errors.New("provider: it does not answer")
 	// ErrRefused: the answer can't be trusted.
-	ErrRefused = errors.New("provider: it did not say who this is")
+	ErrRefused = errors.New("provider: it did not identify the user")
 )
 
 // ProviderOptions are the options of a Provider; all but Now are required.
@@ -260,12 +260,12 @@ func ReadPrivate(path string, unusable error) (string, error) {
 	return secret, err
 }
 
-// visitLife is how long somebody may take at the provider.
+// visitLife is the time for signing in at the provider.
 const visitLife = 10 * time.Minute
 
 // ErrNotInvited: the person named by the provider may not sign in. There is no invitation, the account has a password
 // and is not bound, or the answer can't be trusted.
-var ErrNotInvited = errors.New("signin: the provider names nobody who may sign in")
+var ErrNotInvited = errors.New("signin: the provider's user may not sign in here")
 
 // Visit is the purpose of a browser's visit to the provider.
 type Visit struct {

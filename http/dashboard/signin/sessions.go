@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// believed is how long an answer about a session is cached, from before the ledger was asked.
+	// believed is how long an answer about a session is cached, counted from before the ledger was asked.
 	believed = 4 * time.Second
 
 	// sessionsMax bounds the cached answers. At the bound the least recently used is dropped.

@@ -188,7 +188,7 @@ func (s *Service) failedSignIn(ctx context.Context, user, network ledger.Hash) e
 	return s.failed(ctx, network, networkRule)
 }
 
-// failed counts a failure. The failure that starts a wait is answered as wrong; only later ones are told to wait.
+// failed counts a failure. The failure that starts a wait is answered as wrong; only later ones get a wait.
 func (s *Service) failed(ctx context.Context, subject ledger.Hash, rule ledger.AttemptRule) error {
 	_, err := s.book.FailedSignIn(ctx, []ledger.Hash{subject}, rule)
 	return err
@@ -203,8 +203,8 @@ func (s *Service) Session(ctx context.Context, cookie Token) (ledger.SignedIn, e
 	return s.sessions.get(ctx, id)
 }
 
-// SessionNow is Session for changes: the ledger is asked anew. A user who is disabled after that can't act either,
-// because the ledger checks it with each change, see Acting.
+// SessionNow is Session without the cache, for changes. A user who is disabled after that can't act either, because the
+// ledger checks it with each change, see Acting.
 func SessionNow(ctx context.Context, s *Service, cookie Token) (ledger.SignedIn, error) {
 	id, ok := cookie.Hash()
 	if !ok {

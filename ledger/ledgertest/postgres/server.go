@@ -87,7 +87,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// memory is where Linux has files in memory.
+// memory is Linux's file system in memory.
 const memory = "/dev/shm"
 
 // newFolder makes the folder of a server, which its user may enter.

@@ -24,7 +24,7 @@ const (
 	fundLife   = 2 * time.Minute
 	storedMax  = 250 // bytes of a workspace, and files that were never paid for: some are refused
 	unpaidMax  = 14
-	depthMax   = 2 // how deep others get their turn inside a transaction that is run again
+	depthMax   = 2 // depth to which others run inside a transaction that is run again
 )
 
 // upload is a customer's file and what was answered about it.

@@ -203,8 +203,8 @@ const (
 	// apartMax is the difference between a server's and the node's clock above which nothing is erased. Time
 	// services keep both within milliseconds; 5 minutes are a fault. Guess.
 	apartMax = 5 * time.Minute
-	// jumpMax is how much more than the process's run time the ledger's clock may advance. It is above the pauses of
-	// virtual machines; data is erased at most an hour too early.
+	// jumpMax is how far the ledger's clock may advance beyond the process's run time. It is above the pauses of virtual
+	// machines; data is erased at most an hour too early.
 	jumpMax = time.Hour
 	// standstillMax is the longest time without any sweep before a process began, such as a night without nodes.
 	standstillMax = 24 * time.Hour
@@ -305,9 +305,9 @@ func (s *DB) tellDoubt(why string) {
 	c := s.clock
 	switch {
 	case why != "" && !c.doubts:
-		s.Log.Error("nothing is erased or expired: the ledger's clock is not believed", "why", why)
+		s.Log.Error("nothing is erased or expired: the ledger's clock is not trusted", "why", why)
 	case why == "" && c.doubts:
-		s.Log.Info("the ledger's clock is believed again")
+		s.Log.Info("the ledger's clock is trusted again")
 	}
 	c.doubts = why != ""
 	value := 0.0

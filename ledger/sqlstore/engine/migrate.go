@@ -174,7 +174,7 @@ func (s *DB) repeatStep(ctx context.Context, do func() error, tell []func(line s
 	}
 }
 
-// user returns who has used a table of the ledger for the longest time.
+// user returns the database session that has used a table of the ledger for the longest time.
 func (s *DB) user(ctx context.Context) string {
 	var pid int64
 	var user, program, table string

@@ -71,7 +71,7 @@ type DB struct {
 	lock       *os.File   // makes this process the owner; nil: read only, or a server
 	folder     string     // Options.Folder
 	retryWait  time.Duration
-	Log        *slog.Logger // Options.Log, or one that logs nothing
+	Log        *slog.Logger // Options.Log, or a logger that discards
 	meters     meters
 	once       sync.Once
 	writes     atomic.Uint64 // see Writes
@@ -370,7 +370,7 @@ const (
 func newMeters() meters {
 	m := meters{
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_ledger_retries_total",
-			Help: "Transactions and reads of the ledger that were run again, by why."}, []string{"why"}),
+			Help: "Transactions and reads of the ledger that were run again, by cause."}, []string{"why"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_ledger_failures_total",
 			Help: "Transactions and reads of the ledger that were given up because it did not answer, by kind " +
 				"(write, read)."}, []string{"kind"}),

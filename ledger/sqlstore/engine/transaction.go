@@ -319,7 +319,7 @@ func (s *DB) repeat(ctx context.Context, attempt func(ctx context.Context) (faul
 		}
 		s.meters.retries.WithLabelValues(f.why).Inc()
 		// Debug only: the caller reports a lasting failure, and the metric counts each.
-		s.Log.Debug("ledger is asked again", "why", f.why, "sqlstate", sqlState(err), "attempt", n)
+		s.Log.Debug("ledger call is retried", "why", f.why, "sqlstate", sqlState(err), "attempt", n)
 		wait = min(wait, longest*s.retryWait)
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
