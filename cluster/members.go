@@ -88,29 +88,6 @@ func (n *Node) Meta() gossip.NodeMeta { return n.meta }
 // ClockOffset is the ledger's clock minus this node's, as measured by the last heartbeat.
 func (n *Node) ClockOffset() time.Duration { return time.Duration(n.heartbeats.offset.Load()) }
 
-// Drain asks a node, this one or another, to give its work away and to take none, from its next heartbeat on. Error:
-// ledger.ErrNoSuchNode.
-func (n *Node) Drain(ctx context.Context, node uuid.UUID) error {
-	if n.peers == nil {
-		n.wish(true)
-		return nil
-	}
-	return n.loops.wakeAfter("drain node", n.peers.Book.AskDrain(ctx, node))
-}
-
-// Undrain takes back Drain: the node takes work again from its next heartbeat on. A node that is stopping still stops.
-// Error: ledger.ErrNoSuchNode.
-func (n *Node) Undrain(ctx context.Context, node uuid.UUID) error {
-	if n.peers == nil {
-		n.wish(false)
-		return nil
-	}
-	return n.loops.wakeAfter("undrain node", n.peers.Book.Undrain(ctx, node))
-}
-
-// Draining reports whether this node gives its work away, because an operator wants that or it stops.
-func (n *Node) Draining() bool { return n.drains.wished.Load() || n.drains.stopping.Load() }
-
 // Forget records an operator's statement that a lost node is dead. Errors: ledger.ErrNoSuchNode, ledger.ErrNodeAlive.
 func (n *Node) Forget(ctx context.Context, node uuid.UUID) error {
 	if n.peers == nil {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"encoding/binary"
 	"slices"
 	"time"
 
@@ -9,44 +8,6 @@ import (
 
 	"rollcall/ledger"
 )
-
-// Owner returns the process of a view that owns a key: the highest score wins (rendezvous hashing), so that a change of
-// members moves only the keys of that member. Scores are by node, so that a process owns what an earlier process of its
-// node owned. The zero UUID: the view is empty.
-func Owner(view []ledger.Incarnation, key string) uuid.UUID { return ownerOf(view, Hash(key)) }
-
-// ownerOf is Owner of a hashed key.
-func ownerOf(view []ledger.Incarnation, hashed uint64) uuid.UUID {
-	best, owner := uint64(0), uuid.Nil
-	for _, p := range view {
-		if score := Score(hashed, p.Node); owner == uuid.Nil || score > best {
-			best, owner = score, p.Session
-		}
-	}
-	return owner
-}
-
-// Score is the score of a node for a hashed key.
-func Score(key uint64, node uuid.UUID) uint64 {
-	return mix(key ^ mix(binary.BigEndian.Uint64(node[:8])^binary.BigEndian.Uint64(node[8:])))
-}
-
-// Hash is the short form of a key, for lists: FNV-1a, mixed, because FNV-1a alone is skewed for similar strings. If two
-// keys have the same hash, both may wait when one has to.
-func Hash(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := 0; i < len(s); i++ {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return h
-}
-
-// mix is the finalizer of MurmurHash3.
-func mix(h uint64) uint64 {
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
-}
 
 // LingerMax is how long a lost process may still have SMTP sessions after it was last seen, unless it is known to be
 // dead: receivers wait at least 5 minutes for the next command (RFC 5321 §4.5.3.2.7), and it may have sent commands

@@ -179,15 +179,6 @@ func (o Options) Validate() error {
 }
 
 const (
-	// leaseTTL is how long the work of a dead node waits. renewEvery leaves three tries to renew, and leaseMargin
-	// before the end, by our own clock, we stop the work ourselves.
-	leaseTTL    = 20 * time.Second
-	renewEvery  = 5 * time.Second
-	leaseMargin = 5 * time.Second
-
-	// renewWithin bounds one renewal, so that after one without an answer there is time for another.
-	renewWithin = (leaseTTL - leaseMargin) / 2
-
 	// leaseAtOnce is how many verifications one question leases: one, since its size decides whether another node
 	// should take the next.
 	leaseAtOnce = 1

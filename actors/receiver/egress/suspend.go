@@ -1,0 +1,172 @@
+package egress
+
+import (
+	"maps"
+	"time"
+
+	"rollcall/smtp"
+)
+
+const (
+	// A source is suspended when manyReceivers have refused it within an hour and they are at least one in oneInMany of
+	// those that it spoke to: three block lists rarely err at once.
+	manyReceivers = 3
+	oneInMany     = 10
+
+	// lastReceivers and oneInLast are the same for the last source of a node: without it nothing is asked, and each
+	// receiver that refuses it is paused anyway. So it goes on while half of the receivers take it.
+	lastReceivers = 10
+	oneInLast     = 2
+
+	// sourceSpan is the time over which refusals count for that.
+	sourceSpan = time.Hour
+
+	// suspendFirst is how long a source is suspended for the first time; each suspension that follows another one doubles
+	// it, up to suspendMost: block lists take hours to forget, and a wrong decision of ours should not cost a day.
+	suspendFirst = time.Hour
+	suspendMost  = 24 * time.Hour
+
+	// trialFor is how long the one receiver that tries a suspended source may take before another one tries it: a
+	// session may wait 5 min for one reply (RFC 5321 §4.5.3.2), and needs two here.
+	trialFor = 10 * time.Minute
+
+	// contactsMax bounds the receivers remembered for a source. At the bound new ones aren't counted until older ones
+	// are an hour old, so that a source is suspended sooner rather than later: 100 bytes each, 2 MB.
+	contactsMax = 20_000
+)
+
+// health is what the pool knows about one source.
+type health struct {
+	contacts map[string]contact // by receiver key
+	pruned   time.Time          // when old contacts were looked for
+
+	suspendedUntil time.Time
+	suspensions    int         // in a row
+	reason         smtp.Reason // of the newest
+
+	open     bool   // it was suspended and no receiver has taken it since
+	trial    string // the receiver that is asked then
+	trialEnd time.Time
+}
+
+// contact holds when one receiver last was spoken to, and when it refused the source; zero: it doesn't.
+type contact struct{ spoken, blocked time.Time }
+
+// NoteDialled notes that a receiver is dialled from a source.
+func (p *Pool) NoteDialled(i int, key string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[i].note(key, now, func(*contact) {})
+}
+
+// note changes what is known of a receiver that is spoken to.
+func (h *health) note(key string, now time.Time, change func(*contact)) {
+	c, known := h.contacts[key]
+	if !known && len(h.contacts) >= contactsMax {
+		if now.Sub(h.pruned) < time.Minute { // looking costs a while
+			return
+		}
+		h.pruned = now
+		maps.DeleteFunc(h.contacts, func(_ string, old contact) bool { return now.Sub(old.spoken) > sourceSpan })
+		if len(h.contacts) >= contactsMax {
+			return
+		}
+	}
+	c.spoken = now
+	change(&c)
+	h.contacts[key] = c
+}
+
+// NoteAnswered notes that a receiver answered about an address: it accepts the source.
+func (p *Pool) NoteAnswered(i int, key string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.all[i]
+	h.note(key, now, func(c *contact) { c.blocked = time.Time{} })
+	if h.open && h.trial == key && !now.Before(h.suspendedUntil) {
+		h.open, h.trial, h.suspensions, h.reason = false, "", 0, smtp.ReasonNone
+	}
+}
+
+// NoteBlocked notes that a receiver refuses a source whatever the address, and reports
+// whether the source is suspended for that from now on.
+func (p *Pool) NoteBlocked(i int, key string, now time.Time, reason smtp.Reason) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.all[i]
+	h.note(key, now, func(c *contact) { c.blocked = now })
+	if now.Before(h.suspendedUntil) {
+		return false
+	}
+	if h.open && h.trial != key || !h.open && !p.tooMany(i, now) {
+		return false
+	}
+	p.suspend(h, now, reason)
+	return true
+}
+
+// tooMany reports whether so many receivers refuse a source that it is suspended. Under mu.
+func (p *Pool) tooMany(i int, now time.Time) bool {
+	least, one := lastReceivers, oneInLast
+	for j, other := range p.all {
+		if j != i && !now.Before(other.suspendedUntil) && p.list[j].Reaches(p.list[i].Addr) {
+			least, one = manyReceivers, oneInMany // that one takes over
+		}
+	}
+	spoken, blocked := p.all[i].count(now, p.Hour.Of(sourceSpan))
+	return blocked >= least && blocked*one >= spoken
+}
+
+// count returns the receivers of the last span, and those that refuse the source.
+func (h *health) count(now time.Time, span time.Duration) (spoken, blocked int) {
+	for _, c := range h.contacts {
+		if now.Sub(c.spoken) > span {
+			continue
+		}
+		spoken++
+		if !c.blocked.IsZero() && now.Sub(c.blocked) <= span {
+			blocked++
+		}
+	}
+	return spoken, blocked
+}
+
+// suspend keeps a source from all receivers for a while. Under mu.
+func (p *Pool) suspend(h *health, now time.Time, reason smtp.Reason) {
+	h.suspendedUntil = now.Add(p.Hour.Of(min(suspendFirst<<min(h.suspensions, 10), suspendMost)))
+	h.suspensions++
+	h.reason, h.open, h.trial = reason, true, ""
+	for k, c := range h.contacts { // their refusals have counted
+		c.blocked = time.Time{}
+		h.contacts[k] = c
+	}
+}
+
+// Usable reports whether a receiver may be spoken to from a source, and if not, when to ask again.
+func (p *Pool) Usable(i int, key string, now time.Time) (bool, time.Time) {
+	return p.usable(i, key, now, false)
+}
+
+// Use is Usable for a receiver that is about to be dialled. After a suspension one receiver tries the source first;
+// this call makes it that one.
+func (p *Pool) Use(i int, key string, now time.Time) (bool, time.Time) {
+	return p.usable(i, key, now, true)
+}
+
+func (p *Pool) usable(i int, key string, now time.Time, use bool) (bool, time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.all[i]
+	switch {
+	case now.Before(h.suspendedUntil):
+		return false, h.suspendedUntil
+	case !h.open || h.trial == key:
+		return true, time.Time{}
+	case h.trial != "" && now.Before(h.trialEnd):
+		return false, h.trialEnd
+	}
+	if use {
+		h.trial, h.trialEnd = key, now.Add(p.Hour.Of(trialFor))
+	}
+	return true, time.Time{}
+}
