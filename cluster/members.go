@@ -157,8 +157,8 @@ func (t *topology) StartClient(c *pcluster.Cluster) error { return t.StartMember
 // Shutdown implements the library's ClusterProvider.
 func (t *topology) Shutdown(bool) error { return nil }
 
-// tell ends the connections to members that gossip no longer sees. Only one goroutine may call it.
-func (t *topology) tell(members []gossip.Member, self uuid.UUID) {
+// closeGone ends the connections to members that gossip no longer sees. Only one goroutine may call it.
+func (t *topology) closeGone(members []gossip.Member, self uuid.UUID) {
 	addresses := make(map[uuid.UUID]string, len(members))
 	for _, m := range members {
 		if m.Session != self {

@@ -76,7 +76,7 @@ func TestConnectionsToMembersThatLeftEnd(t *testing.T) {
 	for _, members := range [][]gossip.Member{
 		{self}, {self, first}, {self, first}, {self, first, second}, {self, second, third}, {self, third}, {},
 	} {
-		n.topology.tell(members, n.meta.Session)
+		n.topology.closeGone(members, n.meta.Session)
 	}
 	mu.Lock()
 	defer mu.Unlock()

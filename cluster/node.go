@@ -334,7 +334,7 @@ func (n *Node) watch(ctx context.Context) {
 			n.loops.fail(ErrDisplaced)
 			return
 		case <-n.gossip.Changed():
-			n.topology.tell(n.gossip.Members(), n.meta.Session)
+			n.topology.closeGone(n.gossip.Members(), n.meta.Session)
 			n.loops.wake()
 		}
 	}

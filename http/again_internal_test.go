@@ -102,19 +102,20 @@ func TestTheEndIsSeenInTime(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsAsToldMeetsNoLimit has clients of one key that look at many files as they are told, over a slow line, while
-// somebody looks at one of them all the time: nobody is refused, and with few files nobody waits longer than wanted.
+// TestWhoWaitsAsToldMeetsNoLimit has clients of one key that look at many files as they are told, over a slow line,
+// while somebody looks at one of them all the time: nobody is refused, and with few files nobody waits longer than
+// wanted.
 func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		start := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 		now, nodes := start, rapid.IntRange(1, 3).Draw(t, "nodes")
 		most := rapid.IntRange(1, 15).Draw(t, "most") // of one node
 		reads := Rate{PerSecond: float64(2 * nodes * most), Burst: 2*nodes*most + rapid.IntRange(0, 20).Draw(t, "burst")}
-		bounds, plans := make([]*rateLimiter, nodes), make([]*looks, nodes)
+		bounds, plans := make([]*rateLimiter, nodes), make([]*polls, nodes)
 		for i := range plans {
 			count := func() int { return nodes }
 			bounds[i] = newRateLimiter(reads, count, func() time.Time { return now })
-			plans[i] = newLooks(reads, count)
+			plans[i] = newPolls(reads, count)
 		}
 		next, longest := make([]time.Time, rapid.IntRange(1, most*againMost/2).Draw(t, "files")), rapid.IntRange(1, againAsking).Draw(t, "longest")
 		for i := range next { // the first looks take a third of the limit
@@ -132,11 +133,11 @@ func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
 				t.Fatalf("a look at file %d of %d after %v is refused", i, len(next), now.Sub(start))
 			}
 			wanted := rapid.IntRange(1, longest).Draw(t, "wanted")
-			wait := plans[i%nodes].plan(look{"key", uuid.UUID{byte(i), byte(i >> 8)}}, now, wanted)
+			wait := plans[i%nodes].plan(poll{"key", uuid.UUID{byte(i), byte(i >> 8)}}, now, wanted)
 			if wait < wanted || wait > againMost || len(next) <= most && wait > wanted {
 				t.Fatalf("%d files, %d a second: wait %d, wanted %d", len(next), most, wait, wanted)
 			}
-			plans[0].plan(look{"key", uuid.UUID{}}, now, 1) // at the first file
+			plans[0].plan(poll{"key", uuid.UUID{}}, now, 1) // at the first file
 			next[i] = now.Add(time.Duration(wait)*time.Second + time.Duration(rapid.IntRange(0, 100).Draw(t, "line"))*time.Millisecond)
 		}
 	})

@@ -97,7 +97,7 @@ func (s *Server) client(r *request) netip.Addr {
 // the ledger did not answer.
 func (s *Server) lookUp(ctx context.Context, r *request, presented api.Key, rejected func() time.Duration,
 	notBad func()) (ledger.Key, bool) {
-	key, err := s.keys.look(ctx, presented)
+	key, err := s.keys.askLedger(ctx, presented)
 	if errors.Is(err, errBadKey) {
 		s.reject(r, rejected())
 		return ledger.Key{}, false
@@ -206,9 +206,9 @@ func sameSecret(key ledger.Key, presented api.Key) bool {
 	return subtle.ConstantTimeCompare(key.SecretSHA256[:], presented.SHA256[:]) == 1
 }
 
-// look asks the ledger for the workspace of a key. Errors: errBadKey, or the ledger's. Simultaneous requests share one
-// question.
-func (c *keyCache) look(ctx context.Context, presented api.Key) (ledger.Key, error) {
+// askLedger asks the ledger for the workspace of a key. Errors: errBadKey, or the ledger's. Simultaneous requests share
+// one question.
+func (c *keyCache) askLedger(ctx context.Context, presented api.Key) (ledger.Key, error) {
 	id := presented.ID
 	v, err, _ := c.ask.Do(id, func() (any, error) {
 		asked := c.now()

@@ -22,7 +22,7 @@ func (s *Server) detail(ctx context.Context, r *request) {
 		return
 	}
 	if now := s.now(); !v.Status.Final() {
-		wait := s.looks.plan(look{r.key.ID, v.ID}, now, RetryAfter(v, now))
+		wait := s.polls.plan(poll{r.key.ID, v.ID}, now, RetryAfter(v, now))
 		r.Response.Header.Set(listen.HeaderRetryAfter, strconv.Itoa(wait))
 	}
 	listen.WriteJSON(r.RequestCtx, fasthttp.StatusOK, api.Detail{

@@ -211,9 +211,9 @@ func TestPartOfALimit(t *testing.T) {
 func TestBadKeysPushNoGoodOneOut(t *testing.T) {
 	book := &guessedBook{good: map[string]ledger.Key{"good": {ID: "good"}}}
 	c := newKeyCache(book, time.Now)
-	effort.Must(c.look(t.Context(), api.Key{ID: "good"}))(t)
+	effort.Must(c.askLedger(t.Context(), api.Key{ID: "good"}))(t)
 	for i := range badKeysMax + 10 {
-		if _, err := c.look(t.Context(), api.Key{ID: fmt.Sprint("bad ", i)}); !errors.Is(err, errBadKey) {
+		if _, err := c.askLedger(t.Context(), api.Key{ID: fmt.Sprint("bad ", i)}); !errors.Is(err, errBadKey) {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +221,7 @@ func TestBadKeysPushNoGoodOneOut(t *testing.T) {
 		t.Errorf("the good key is %v, and %d bad ones are kept, want %d", known, c.bad.Len(), badKeysMax)
 	}
 	delete(book.good, "good")
-	if _, err := c.look(t.Context(), api.Key{ID: "good"}); !errors.Is(err, errBadKey) || c.good.Len() != 0 {
+	if _, err := c.askLedger(t.Context(), api.Key{ID: "good"}); !errors.Is(err, errBadKey) || c.good.Len() != 0 {
 		t.Errorf("a key that was revoked: %v, and %d are kept", err, c.good.Len())
 	}
 	c.used.Stop()

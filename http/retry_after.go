@@ -19,7 +19,7 @@ const (
 	againMost   = 60
 )
 
-// RetryAfter is how many seconds a client should wait before its next look; 0 for a final file. It is at most a tenth
+// RetryAfter is how many seconds a client should wait before its next poll; 0 for a final file. It is at most a tenth
 // of the file's age, or a second, so that the client sees the end at most a tenth late; less when the end is expected
 // sooner. The longer an end is overdue, the longer the wait. For a waiting file it is the time until a receiver is
 // asked again, because nothing changes before.
@@ -43,46 +43,46 @@ func RetryAfter(v ledger.Verification, now time.Time) int {
 	return 0
 }
 
-// looksKept is how many keys have a plan, of some 400 bytes and 60 for each file. At the bound the plan of the key with
-// the oldest look is dropped.
-const looksKept = 16384
+// pollKeysMax is how many keys have a plan, of some 400 bytes and 60 for each file. At the bound the plan of the key
+// with the oldest poll is dropped.
+const pollKeysMax = 16384
 
-// looks plans when the clients of a key look again at its files, so that clients that obey Retry-After don't exceed the
-// key's read limit, if its burst is at least 2. Each second gets at most half of the key's rate. As the looks of two
+// polls plans when the clients of a key poll its files again, so that clients that obey Retry-After don't exceed the
+// key's read limit, if its burst is at least 2. Each second gets at most half of the key's rate. As the polls of two
 // seconds may come together, it also gets at most half of the burst. Safe for concurrent use.
-type looks struct {
+type polls struct {
 	most  int        // that a key may plan for a second, on all nodes together
 	nodes func() int // see Options.Nodes
 
 	mu   sync.Mutex
-	keys *lru.Cache[string, *lookPlan] // plans guarded by mu; by key id
+	keys *lru.Cache[string, *pollPlan] // plans guarded by mu; by key id
 }
 
-type look struct {
+type poll struct {
 	key          string
 	verification uuid.UUID
 }
 
-type lookPlan struct {
-	until  int64               // the second up to which looks were dropped
-	counts [againMost + 1]int  // of looks, by second
-	at     map[uuid.UUID]int64 // the second of the next look at each verification
+type pollPlan struct {
+	until  int64               // the second up to which polls were dropped
+	counts [againMost + 1]int  // of polls, by second
+	at     map[uuid.UUID]int64 // the second of the next poll of each verification
 }
 
-func newLooks(reads Rate, nodes func() int) *looks {
+func newPolls(reads Rate, nodes func() int) *polls {
 	most := int(min(reads.PerSecond, float64(reads.Burst))) / 2
-	return &looks{most: most, nodes: nodes, keys: newLRU[*lookPlan](looksKept)}
+	return &polls{most: most, nodes: nodes, keys: newLRU[*pollPlan](pollKeysMax)}
 }
 
-// plan returns the seconds until the next look: wanted, or more when the key's second is full. A client that looks
-// early still has only one planned look.
-func (l *looks) plan(of look, now time.Time, wanted int) int {
+// plan returns the seconds until the next poll: wanted, or more when the key's second is full. A client that polls
+// early still has only one planned poll.
+func (l *polls) plan(of poll, now time.Time, wanted int) int {
 	most := max(l.most/max(l.nodes(), 1), 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p, known := l.keys.Get(of.key)
 	if !known {
-		p = &lookPlan{at: make(map[uuid.UUID]int64)}
+		p = &pollPlan{at: make(map[uuid.UUID]int64)}
 		l.keys.Add(of.key, p)
 	}
 	second := now.Unix()
@@ -99,8 +99,8 @@ func (l *looks) plan(of look, now time.Time, wanted int) int {
 	return int(at - second)
 }
 
-// pass drops the looks of past seconds, or all looks if the clock was set back.
-func (p *lookPlan) pass(second int64) {
+// pass drops the polls of past seconds, or all polls if the clock was set back.
+func (p *pollPlan) pass(second int64) {
 	if p.until == second {
 		return
 	}

@@ -32,7 +32,7 @@ const (
 	cursorKeyBytes = 32               // AES-256
 
 	// writeStall cuts a client of the API that reads nothing for so long. It applies to each write, so that a long
-	// download over a slow line goes on.
+	// download over a slow line continues.
 	writeStall = 30 * time.Second
 	// lingerTime and lingerBytes bound how long and how much is read and dropped after an early answer, so that the
 	// client reads the answer before its connection is reset.
@@ -52,7 +52,7 @@ type Server struct {
 	balances *reads[uuid.UUID, ledger.Balance] // by workspace
 	details  *reads[detailOf, ledger.Verification]
 	listings *reads[historyOf, []byte] // pages of history, as they are sent
-	looks    *looks
+	polls    *polls
 	cursors  *cursorSealer
 	metrics  *metrics
 	log      *slog.Logger
@@ -80,7 +80,7 @@ func New(o Options) (*Server, error) {
 		keys:     newKeyCache(o.Book, o.Now),
 		limits:   newRequestLimits(o.Limits, o.Nodes, o.Now),
 		creates:  newCreateLock(createWait),
-		looks:    newLooks(o.Limits.Reads, o.Nodes),
+		polls:    newPolls(o.Limits.Reads, o.Nodes),
 		balances: newReads(o.Book.Balance, o.Writes, m.panics.Inc),
 		metrics:  m,
 		work:     &m.working,

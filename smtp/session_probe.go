@@ -249,7 +249,7 @@ func (p *probe) put(i int, open bool) Stage {
 	return stage
 }
 
-// putMail puts the MAIL of a transaction that begins with the address at i. It uses SMTPUTF8 only if one of the
+// putMail appends the MAIL of a transaction that begins with the address at i. It uses SMTPUTF8 only if one of the
 // transaction's addresses needs it (RFC 6531 §3.4).
 func (p *probe) putMail(i int) {
 	p.s.out = append(p.s.out, "MAIL FROM:<"...)

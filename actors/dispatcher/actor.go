@@ -125,7 +125,7 @@ func (s *shell) Receive(c actor.Context) {
 			}
 		}
 	case ask:
-		s.tell(c, m.id)
+		s.forwardLookup(c, m.id)
 		return
 	case drain:
 		if m.draining {
@@ -138,8 +138,8 @@ func (s *shell) Receive(c actor.Context) {
 		s.drain(c)
 	}
 	s.held.Store(int64(len(s.leased)))
-	s.tellMetrics()
-	s.tellDrained()
+	s.setMetrics()
+	s.announceDrained()
 }
 
 // after sends a message to the dispatcher later.
@@ -342,8 +342,8 @@ func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
 	s.ended(c, now, id)
 }
 
-// tellMetrics sets the gauges of leases and addresses in work.
-func (s *shell) tellMetrics() {
+// setMetrics sets the gauges of leases and addresses in work.
+func (s *shell) setMetrics() {
 	m := s.options.Metrics
 	m.leases.Set(float64(len(s.leased)))
 	m.bytes.Set(float64(s.admission.bytes()))
@@ -399,9 +399,9 @@ func (s *shell) releaseWaiting(c actor.Context) {
 	s.admission.waiters = nil
 }
 
-// tellDrained answers a drain once nothing runs and the ledger has answered every call, so that no lease can still
+// announceDrained answers a drain once nothing runs and the ledger has answered every call, so that no lease can still
 // arrive.
-func (s *shell) tellDrained() {
+func (s *shell) announceDrained() {
 	for range s.eachRunning() {
 		return
 	}

@@ -84,8 +84,8 @@ func (d *Dispatcher) Lookup(id uuid.UUID) (inspect.Verification, bool) {
 	return v, ok && err == nil
 }
 
-// tell forwards a question to the verification's actor.
-func (s *shell) tell(c actor.Context, id uuid.UUID) {
+// forwardLookup forwards a question to the verification's actor.
+func (s *shell) forwardLookup(c actor.Context, id uuid.UUID) {
 	if l := s.leased[id]; l != nil && l.pid != nil {
 		c.RequestWithCustomSender(l.pid, verification.Ask{}, c.Sender())
 		return

@@ -52,16 +52,16 @@ const (
 // Snapshot is what an actor learned of its receiver, for the next actor. Times in it are what was left of them at its
 // writing.
 type Snapshot struct {
-	V        int       `json:"v"`
-	At       int64     `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
-	Limits   []Limit   `json:"limits,omitempty"`
-	Capacity Capacity  `json:"capacity,omitzero"`
-	Pauses   int       `json:"pauses,omitempty"`
-	Paused   int64     `json:"paused_ms,omitempty"`
-	Excuse   Attempt   `json:"excuse,omitzero"`
-	Sources  []Source  `json:"sources,omitempty"`
-	Lanes    []HostSet `json:"lanes,omitempty"`
-	Hosts    []Host    `json:"hosts,omitempty"`
+	V          int       `json:"v"`
+	At         int64     `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
+	Limits     []Limit   `json:"limits,omitempty"`
+	Capacity   Capacity  `json:"capacity,omitzero"`
+	Pauses     int       `json:"pauses,omitempty"`
+	Paused     int64     `json:"paused_ms,omitempty"`
+	PauseCause Attempt   `json:"excuse,omitzero"`
+	Sources    []Source  `json:"sources,omitempty"`
+	HostSets   []HostSet `json:"lanes,omitempty"`
+	Hosts      []Host    `json:"hosts,omitempty"`
 }
 
 // Limit is one limit that was learned, by the number that its owner gives it.
@@ -155,7 +155,7 @@ type Minute struct {
 // Empty reports whether nothing is worth keeping.
 func (s *Snapshot) Empty() bool {
 	return s.Pauses == 0 && s.Paused == 0 && len(s.Limits) == 0 && s.Capacity == (Capacity{}) &&
-		len(s.Sources) == 0 && len(s.Lanes) == 0 && len(s.Hosts) == 0
+		len(s.Sources) == 0 && len(s.HostSets) == 0 && len(s.Hosts) == 0
 }
 
 // Encode returns the stored form of the snapshot. Hosts beyond its bound are left out.
@@ -167,8 +167,8 @@ func (s *Snapshot) Encode() []byte {
 			return text
 		case len(s.Hosts) > 0:
 			s.Hosts = s.Hosts[1:]
-		case len(s.Lanes) > 0:
-			s.Lanes = s.Lanes[1:]
+		case len(s.HostSets) > 0:
+			s.HostSets = s.HostSets[1:]
 		default:
 			s.Sources = shorter(s.Sources) // the rest is far smaller
 		}
@@ -198,7 +198,7 @@ func (s *Snapshot) Life() time.Duration {
 	for _, l := range s.Limits {
 		longest = max(longest, l.Left)
 	}
-	for _, l := range s.Lanes {
+	for _, l := range s.HostSets {
 		for _, r := range l.Suspensions {
 			longest = max(longest, r.Left+LearnedFor.Milliseconds())
 		}

@@ -22,13 +22,13 @@ func full() facts.Snapshot {
 	last := facts.AttemptOf(evidence.Attempt{At: begin, Cause: evidence.NewCause(evidence.ScopeSource, "3 got 550"),
 		Stage: smtp.StageRcpt, Host: "mx1", Source: "192.0.2.1",
 		Code: 450, Enhanced: smtp.EnhancedCode{4, 7, 1}, Text: "slow down", Trouble: evidence.Trouble(1), TLS: true})
-	return facts.Snapshot{V: facts.SnapshotVersion, At: begin.UnixMilli(), Pauses: 2, Paused: 1000, Excuse: last,
+	return facts.Snapshot{V: facts.SnapshotVersion, At: begin.UnixMilli(), Pauses: 2, Paused: 1000, PauseCause: last,
 		Limits:   []facts.Limit{{Which: 1, Most: 3, Left: 5000}},
 		Capacity: facts.Capacity{Most: 4, Hold: 60_000, Left: 5000},
 		Sources: []facts.Source{{Source: "192.0.2.1", Left: 5000, Suspensions: 1, Last: last, Enough: 1, Short: 1,
 			Minutes: []facts.Minute{{Ago: 1, Accepted: 2, Refused: 3}},
 			Rate:    facts.RateOf(throttle.RateMemory{Rate: 1.5, Edge: 2})}},
-		Lanes: []facts.HostSet{{Key: "mx1", TLS: 1, Left: 5000,
+		HostSets: []facts.HostSet{{Key: "mx1", TLS: 1, Left: 5000,
 			Suspensions: []facts.Suspension{{Source: "192.0.2.1", Left: 5000, Suspensions: 1, Last: last}}}},
 		Hosts: []facts.Host{{Host: "mx1", At: "192.0.2.49", Left: 5000, Failures: 1, Last: last}}}
 }
@@ -103,7 +103,7 @@ func TestTheTextFits(t *testing.T) {
 	name := strings.Repeat("x", 200)
 	for n := range 100 {
 		s.Hosts = append(s.Hosts, facts.Host{Host: fmt.Sprint(name, n)})
-		s.Lanes = append(s.Lanes, facts.HostSet{Key: fmt.Sprint(name, n)})
+		s.HostSets = append(s.HostSets, facts.HostSet{Key: fmt.Sprint(name, n)})
 		s.Sources = append(s.Sources, facts.Source{Source: fmt.Sprint(name, n)})
 		s.Sources[0].Minutes = append(s.Sources[0].Minutes, facts.Minute{Ago: int64(n), Refused: n})
 	}
@@ -131,7 +131,7 @@ func TestLife(t *testing.T) {
 		{"a pause of a year", facts.Snapshot{Paused: hours(9000)}, 24 * time.Hour},
 		{"a limit", facts.Snapshot{Limits: []facts.Limit{{Left: hours(2)}}}, 2 * time.Hour},
 		{"a host", facts.Snapshot{Hosts: []facts.Host{{Left: hours(2)}}}, 3 * time.Hour},
-		{"a host set", facts.Snapshot{Lanes: []facts.HostSet{{Suspensions: []facts.Suspension{{Left: hours(2)}}}}},
+		{"a host set", facts.Snapshot{HostSets: []facts.HostSet{{Suspensions: []facts.Suspension{{Left: hours(2)}}}}},
 			3 * time.Hour},
 		{"a source", facts.Snapshot{Sources: []facts.Source{{Left: hours(2)}}}, 3 * time.Hour},
 		{"greylisting", facts.Snapshot{Sources: []facts.Source{{Enough: 1}}}, 24 * time.Hour},
@@ -181,7 +181,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if a := s.Excuse.Evidence(); a.Code != 0 && (a.Code < 200 || a.Code > 599) || !a.Trouble.Known() && a.Trouble != 0 {
+		if a := s.PauseCause.Evidence(); a.Code != 0 && (a.Code < 200 || a.Code > 599) ||
+			!a.Trouble.Known() && a.Trouble != 0 {
 			t.Errorf("%+v", a)
 		}
 	})

@@ -145,7 +145,7 @@ type Minute struct {
 	Deferred int       `json:"deferred"`
 	Opened   int       `json:"opened"`   // sessions
 	Sessions int       `json:"sessions"` // most at once
-	Queued   int       `json:"queued"`   // at its end, what was not handed over yet counted in
+	Queued   int       `json:"queued"`   // at its end, including addresses not handed over yet
 	Allowed  float64   `json:"allowed"`  // RCPTs a second that were permitted, the least of the minute
 	// AllowedLast is the same at its end, or as it was seen last.
 	AllowedLast float64 `json:"allowed_last"`
@@ -163,7 +163,7 @@ type Source struct {
 	Reason   string    `json:"reason,omitempty"`
 	Sessions int       `json:"sessions"`
 	Today    int       `json:"today"`   // RCPTs since midnight UTC
-	PerDay   int       `json:"per_day"` // allowed today, warm-up counted in; 0: not bounded
+	PerDay   int       `json:"per_day"` // allowed today, including the warm-up; 0: not bounded
 	Spoken   int       `json:"spoken"`  // receivers within the hour
 	Blocked  int       `json:"blocked"` // of these, that refuse it
 }

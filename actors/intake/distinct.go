@@ -178,8 +178,8 @@ func newTable() table {
 // first returns the slot where the search for hash starts.
 func (t *table) first(hash uint32) uint32 { return hash >> t.shift }
 
-// next returns the number in the next slot with that hash, from slot at on, and the slot to go on from. When there is
-// none number is -1, and the slot is the one that insert needs.
+// next returns the number in the next slot with that hash, from slot at on, and the slot to continue from. When there
+// is none number is -1, and the slot is the one that insert needs.
 func (t *table) next(hash, at uint32) (number int, slot uint32) {
 	last := uint32(len(t.slots) - 1)
 	for ; t.slots[at&last] != 0; at++ {

@@ -171,7 +171,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case domain.NotParked:
 		a.unpark(c, now, unparkedFor)
 	case panicked:
-		panic("a task of this verification panicked") // so that the dispatcher gives it back
+		panic("a task of this verification panicked") // so that the dispatcher returns it
 	case Look:
 		a.checkCancelled(c)
 	case Drain:

@@ -19,8 +19,8 @@ const keysCounted = 100
 // slack is the tolerance for rounding when a sum of fractions is compared with one.
 const slack = 1e-9
 
-// Use is what all nodes of a world use of some keys. A node uses the shares of its last Comply until the next one, or
-// its death. Safe for concurrent use.
+// Use counts what all nodes of a world use of some keys. A node uses the shares of its last Comply until the next one,
+// or its death. Safe for concurrent use.
 type Use struct {
 	keys []string
 

@@ -321,7 +321,7 @@ func (g *Gossip) announce(ctx context.Context) {
 			if !g.settle(ctx) {
 				return
 			}
-			known = g.tell(known)
+			known = g.logMembers(known)
 			select {
 			case g.changed <- struct{}{}:
 			default:
@@ -365,8 +365,8 @@ func (g *Gossip) settle(ctx context.Context) bool {
 	}
 }
 
-// tell logs who joined and left since the last call and returns the present members.
-func (g *Gossip) tell(known map[uuid.UUID]Member) map[uuid.UUID]Member {
+// logMembers logs who joined and left since the last call and returns the present members.
+func (g *Gossip) logMembers(known map[uuid.UUID]Member) map[uuid.UUID]Member {
 	present := map[uuid.UUID]Member{}
 	for _, m := range g.Members() {
 		present[m.Session] = m

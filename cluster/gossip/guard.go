@@ -38,15 +38,15 @@ type packetFilter struct {
 	pumps   sync.WaitGroup
 	once    sync.Once
 
-	mu       sync.Mutex
-	attempts map[string]*attempt // guarded by mu; by address
-	living   map[*stream]bool    // guarded by mu; open streams, incoming and outgoing
+	mu          sync.Mutex
+	attempts    map[string]*attempt // guarded by mu; by address
+	openStreams map[*stream]bool    // guarded by mu; open streams, incoming and outgoing
 }
 
 // start begins to filter what the transport receives.
 func (g *packetFilter) start() {
 	g.packets, g.streams = make(chan *memberlist.Packet), make(chan net.Conn)
-	g.done, g.attempts, g.living = make(chan struct{}), map[string]*attempt{}, map[*stream]bool{}
+	g.done, g.attempts, g.openStreams = make(chan struct{}), map[string]*attempt{}, map[*stream]bool{}
 	g.pumps.Go(g.passPackets)
 	g.pumps.Go(g.passStreams)
 }
@@ -118,14 +118,14 @@ func (g *packetFilter) accept(c net.Conn) net.Conn {
 func (g *packetFilter) hold(s *stream) *stream {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.living[s] = true
+	g.openStreams[s] = true
 	return s
 }
 
 func (g *packetFilter) release(s *stream) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.living, s)
+	delete(g.openStreams, s)
 }
 
 // allowed reports whether an address is in an allowed network. Only traffic within this process, in memory, has no IP
@@ -237,7 +237,7 @@ func (g *packetFilter) Shutdown() error {
 	g.once.Do(func() { close(g.done) })
 	g.pumps.Wait()
 	g.mu.Lock()
-	living := slices.Collect(maps.Keys(g.living))
+	living := slices.Collect(maps.Keys(g.openStreams))
 	g.mu.Unlock()
 	for _, s := range living {
 		_ = s.Close()

@@ -76,7 +76,7 @@ func (r release) makeImage(platforms []built) ([]byte, error) {
 		{name: "blobs/", mode: 0o755},
 		{name: "blobs/sha256/", mode: 0o755},
 	}
-	return archived(append(head, l.entries...), r.date)
+	return makeTar(append(head, l.entries...), r.date)
 }
 
 // addPlatform adds layer, configuration and manifest of one platform.
@@ -100,11 +100,11 @@ func (r release) addPlatform(l *layout, b built) (m descriptor, err error) {
 		}
 		content = append(content, entry{name: file, mode: 0o644, body: text})
 	}
-	layer, err := archived(content, r.date)
+	layer, err := makeTar(content, r.date)
 	if err != nil {
 		return m, err
 	}
-	small, err := zipped(layer)
+	small, err := compress(layer)
 	if err != nil {
 		return m, err
 	}

@@ -151,7 +151,7 @@ func (r release) buildFor(platform string) (b built, err error) {
 // writePlatform writes the files of one platform: archive, SBOM, and for Linux the Debian package.
 func (r release) writePlatform(b built) error {
 	name := fmt.Sprintf("rollcall_%s_%s_%s", r.version, b.goos, b.goarch)
-	bill, err := r.makeBill(b)
+	bill, err := r.makeSBOM(b)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (r release) writePlatform(b built) error {
 		}
 		content = append(content, entry{name: file, mode: 0o644, body: text})
 	}
-	archive, err := packed(content, r.date)
+	archive, err := makeTarGz(content, r.date)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (r release) writePlatform(b built) error {
 	if b.goos != "linux" {
 		return nil
 	}
-	deb, err := r.makePackage(b)
+	deb, err := r.makeDebian(b)
 	if err != nil {
 		return err
 	}

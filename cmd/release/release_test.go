@@ -63,7 +63,7 @@ func TestDebianPackage(t *testing.T) {
 		}
 	}
 	r, b := sample(t)
-	deb, err := r.makePackage(b)
+	deb, err := r.makeDebian(b)
 	if err == nil {
 		err = r.writeFile("rollcall.deb", deb)
 	}
@@ -198,8 +198,8 @@ func TestBill(t *testing.T) {
 	t.Parallel()
 	effort.Children(t)
 	r, b := sample(t)
-	text := effort.Must(r.makeBill(b))(t)
-	var all bom
+	text := effort.Must(r.makeSBOM(b))(t)
+	var all sbom
 	effort.OK(t, json.Unmarshal(text, &all))
 	listed := map[string]component{}
 	for _, c := range all.Components {
@@ -212,7 +212,7 @@ func TestBill(t *testing.T) {
 		c.Licenses[0].Expression != "BSD-3-Clause" {
 		t.Errorf("got %+v, want uuid and its licence", c)
 	}
-	if again, err := r.makeBill(b); err != nil || !bytes.Equal(again, text) {
+	if again, err := r.makeSBOM(b); err != nil || !bytes.Equal(again, text) {
 		t.Errorf("a second list differs: %v", err)
 	}
 }

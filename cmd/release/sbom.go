@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// bom is a software bill of materials: CycloneDX 1.6.
-type bom struct {
+// sbom is a software bill of materials: CycloneDX 1.6.
+type sbom struct {
 	Format       string       `json:"bomFormat"`
 	SpecVersion  string       `json:"specVersion"`
 	Serial       string       `json:"serialNumber"`
@@ -45,17 +45,17 @@ type dependency struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-// noticed matches the lines of NOTICE that give a module's licence.
-var noticed = regexp.MustCompile(`(?m)^(\S+/\S+): ([A-Za-z0-9., -]+)$`)
+// licenceLine matches the lines of NOTICE that give a module's licence.
+var licenceLine = regexp.MustCompile(`(?m)^(\S+/\S+): ([A-Za-z0-9., -]+)$`)
 
-// makeBill makes the SBOM of a binary from the build information in it, with the licences that NOTICE names.
-func (r release) makeBill(b built) ([]byte, error) {
+// makeSBOM makes the SBOM of a binary from the build information in it, with the licences that NOTICE names.
+func (r release) makeSBOM(b built) ([]byte, error) {
 	notice, err := os.ReadFile(filepath.Join(r.root, "NOTICE"))
 	if err != nil {
 		return nil, err
 	}
 	licences := map[string]string{"rollcall": "Apache-2.0", "std": "BSD-3-Clause"}
-	for _, m := range noticed.FindAllStringSubmatch(string(notice), -1) {
+	for _, m := range licenceLine.FindAllStringSubmatch(string(notice), -1) {
 		licences[m[1]] = strings.ReplaceAll(m[2], ", ", " AND ")
 	}
 	describe := func(kind, path, version string) component {
@@ -67,7 +67,7 @@ func (r release) makeBill(b built) ([]byte, error) {
 		return c
 	}
 	own := describe("application", "rollcall", r.version)
-	all := bom{Format: "CycloneDX", SpecVersion: "1.6", Version: 1,
+	all := sbom{Format: "CycloneDX", SpecVersion: "1.6", Version: 1,
 		Serial:     "urn:uuid:" + uuid.NewSHA1(uuid.NameSpaceURL, []byte(own.PURL+b.goos+b.goarch+r.commit)).String(),
 		Metadata:   metadata{Timestamp: r.date.Format(time.RFC3339), Component: own},
 		Components: []component{describe("library", "std", strings.TrimPrefix(b.info.GoVersion, "go"))}}

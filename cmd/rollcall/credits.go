@@ -35,7 +35,7 @@ func newCreditsGrant(node *adminFlags) *cobra.Command {
 		Short: "Give a workspace N credits; files that wait for credits go on",
 	}
 	workspace := workspaceFlag(c, node)
-	reason := c.Flags().String("reason", "", "why, for the book")
+	reason := c.Flags().String("reason", "", "why, for the ledger")
 	return adminCommand(node, c, func(to *client.Admin, args []string) (b ledger.Balance, err error) {
 		n, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || n < 1 {

@@ -188,7 +188,7 @@ func (f verifyFlags) checkForm() error {
 func (f verifyFlags) check() error {
 	switch {
 	case f.again != "" && f.api == "":
-		return term.UsageError("--again needs --api URL: on this machine a run starts anew once the last one has ended")
+		return term.UsageError("--again needs --api URL: on this machine a new run starts once the last one has ended")
 	case f.api != "" && f.lab:
 		return term.UsageError("--lab and --api don't go together: the service has its own receivers")
 	case f.api != "" && f.local:

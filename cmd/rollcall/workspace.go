@@ -138,7 +138,7 @@ func newWorkspaceList(node *adminFlags) *cobra.Command {
 func newWorkspaceWeight(node *adminFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "weight WORKSPACE N",
-		Short: "Give a workspace N turns at each receiver for one of another",
+		Short: "Give a workspace a weight of N at each receiver",
 		Long: "Give a workspace N turns at each receiver for one of a workspace of weight 1, on all nodes within two\n" +
 			"seconds. Turns go round by workspace and then by verification, so that a small file does not wait for a\n" +
 			"large one.",

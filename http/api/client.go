@@ -102,7 +102,7 @@ func (c *Client) CreateFresh(ctx context.Context, identity uuid.UUID, bytes int6
 	return made, answer.StatusCode == http.StatusCreated, c.readJSON(answer, &made)
 }
 
-// Detail reads a verification and how long to wait before the next look.
+// Detail reads a verification and how long to wait before the next poll.
 func (c *Client) Detail(ctx context.Context, id string) (Detail, time.Duration, error) {
 	var d Detail
 	header, err := c.AskJSON(ctx, http.MethodGet, "/v1/verifications/"+id, nil, &d)

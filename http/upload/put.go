@@ -40,7 +40,7 @@ func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
 		d, err = p.take()
 	}
 	if errors.Is(err, ledger.ErrGap) || errors.Is(err, ledger.ErrUploadClosed) {
-		d, err = p.look() // the client continues at the durable end
+		d, err = p.answerBySession() // the client continues at the durable end
 	}
 	switch {
 	case err != nil:
@@ -120,8 +120,8 @@ func (p *put) take() (Decision, error) {
 	return After(sessionOf(p.state)), nil
 }
 
-// look answers by the present session, after the ledger refused a write.
-func (p *put) look() (Decision, error) {
+// answerBySession answers by the present session, after the ledger refused a write.
+func (p *put) answerBySession() (Decision, error) {
 	err := p.ask(p.s.o.Book.UploadState)
 	return After(sessionOf(p.state)), err
 }
@@ -380,8 +380,8 @@ func newPaces(perSecond int64) *paces {
 	return &paces{perSecond: perSecond, paid: map[uuid.UUID]time.Time{}}
 }
 
-// took notes that n bytes were read at now, and returns how long to read nothing.
-func (p *paces) took(workspace uuid.UUID, n int64, now time.Time) time.Duration {
+// noteRead notes that n bytes were read at now, and returns how long to read nothing.
+func (p *paces) noteRead(workspace uuid.UUID, n int64, now time.Time) time.Duration {
 	if p == nil {
 		return 0
 	}
@@ -406,7 +406,7 @@ func (p *paces) took(workspace uuid.UUID, n int64, now time.Time) time.Duration 
 // hold waits until the workspace is within its rate, or the node ends. The client's deadlines are extended by that
 // time.
 func (p *put) hold(window *rateWindow, n int64) {
-	long := p.s.rates.took(p.state.Workspace, n, time.Now())
+	long := p.s.rates.noteRead(p.state.Workspace, n, time.Now())
 	if long == 0 {
 		return
 	}

@@ -251,8 +251,8 @@ func deadLater(d *Fixture) {
 	for other, _ := d.Beats(b); !other.Seen.After(lost.Since); { // until the ledger's clock has gone on
 		other, _ = d.Beats(b)
 	}
-	d.ok(d.Retire(ctx, a.Session, Hour, true)) // what is lost has no time to wait for
-	d.ok(d.Retire(ctx, a.Session, 0, false))   // and who is dead stays dead
+	d.ok(d.Retire(ctx, a.Session, Hour, true)) // a lost process isn't waited for
+	d.ok(d.Retire(ctx, a.Session, 0, false))   // and a dead one stays dead
 	row := d.row(a.Session)
 	if row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+1 || row.Since != lost.Since {
 		d.T.Errorf("lost as %+v, then dead: %+v", lost, row)
@@ -379,7 +379,7 @@ func drains(d *Fixture) {
 	d.refused(d.AskDrain(ctx, d.Node), ledger.ErrNoSuchNode)
 }
 
-// undrains: the wish is taken back in the rows in which it could be said, and in no other.
+// undrains: an undrain changes the rows that a drain could change, and no other.
 func undrains(d *Fixture) {
 	ctx := d.T.Context()
 	d.refused(d.Undrain(ctx, d.Node), ledger.ErrNoSuchNode)
@@ -387,7 +387,7 @@ func undrains(d *Fixture) {
 	d.Beats(left)
 	d.Beats(back)
 	_, before := d.Beats(other)
-	d.ok(d.Undrain(ctx, d.Node)) // nobody wants it to drain
+	d.ok(d.Undrain(ctx, d.Node)) // no drain is asked for
 	d.ok(d.AskDrain(ctx, d.Node))
 	d.ok(d.AskDrain(ctx, other.Node))
 	d.ok(d.Leave(ctx, left.Session))
@@ -469,7 +469,7 @@ func forgetsLeft(d *Fixture) {
 		d.T.Errorf("got %+v", row)
 	}
 	d.ok(d.Leave(ctx, other.Session))
-	d.ok(d.Forget(ctx, d.Node, Hour)) // nobody is left who had to
+	d.ok(d.Forget(ctx, d.Node, Hour)) // none is left that had to
 	d.ok(d.Forget(ctx, other.Node, Hour))
 	roll := effort.Must(d.ReadNodes(ctx))(d.T)
 	effort.Is(d.T, len(roll.Nodes), 0, "left", roll)

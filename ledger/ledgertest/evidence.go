@@ -24,7 +24,7 @@ func witnessed(l ledger.Lease, number, ordinal int64, evidence string) ledger.Se
 	return s
 }
 
-// KeptSettlement is one settlement as Evidence tells it, copied.
+// KeptSettlement is a copy of one settlement from Evidence.
 type KeptSettlement struct {
 	Number, Epoch int64
 	Results       []ledger.Result
@@ -131,7 +131,7 @@ var evidences = []exercise{
 		if got := d.Witnesses(v.ID, 0); got[0].Evidence != string(large.Evidence) {
 			d.T.Errorf("%d bytes, want %d, or others", len(got[0].Evidence), len(large.Evidence))
 		}
-		large.Lease.Epoch++ // what is wrong with the lease is told first
+		large.Lease.Epoch++ // faults of the lease come first
 		large.Evidence = append(large.Evidence, 'x')
 		denied(d.Settle(d.T.Context(), large))(d, ledger.ErrStaleEpoch)
 	}},

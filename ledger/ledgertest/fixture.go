@@ -48,7 +48,7 @@ func (d *Fixture) Grants(n ledger.Credits) ledger.Balance {
 	return b
 }
 
-// Asks is a create of a file of some bytes that is allowed.
+// Asks returns an allowed create of a file of some bytes.
 func (d *Fixture) Asks(bytes int64) ledger.NewVerification {
 	return ledger.NewVerification{ID: uuid.New(), Workspace: d.Workspace, Identity: uuid.New(),
 		Filename: "list.csv", Bytes: bytes, BytesMax: 1 << 30, Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000},
@@ -100,7 +100,7 @@ func (d *Fixture) Sees(id uuid.UUID) ledger.Verification {
 	return effort.Must(d.Verification(d.T.Context(), d.Workspace, id))(d.T)
 }
 
-// Takes leases everything there is and gives the lease of one verification.
+// Takes leases everything and returns the lease of one verification.
 func (d *Fixture) Takes(id uuid.UUID) ledger.Lease {
 	d.T.Helper()
 	list := effort.Must(d.Lease(d.T.Context(), d.Node, 1000, Hour))(d.T)

@@ -56,7 +56,7 @@ func (c *client) lease(q *call) ledger.Lease {
 	return ledger.Lease{Verification: q.file, Node: c.nodes[q.node], Epoch: q.epoch}
 }
 
-// one asks what is answered by one verification.
+// one makes the calls that return one verification.
 func (c *client) one(ctx context.Context, op *operation) (v ledger.Verification, err error) {
 	q := &op.call
 	space, l := c.spaces[q.workspace], c.lease(q)
@@ -65,7 +65,7 @@ func (c *client) one(ctx context.Context, op *operation) (v ledger.Verification,
 		v, op.answer.created, err = c.Create(ctx, ledger.NewVerification{ID: q.file, Workspace: space,
 			Identity: q.identity, Bytes: q.bytes, BytesMax: 1 << 20, Limits: clientLimits,
 			UploadExpiry: Hour})
-		// Whether this call made it or the one before, of which nobody knows, is all the same.
+		// It doesn't matter whether this call made it or an earlier one without an answer.
 		op.answer.created = op.answer.created || q.again && v.ID == q.file
 		return v, err
 	case verification:
@@ -106,7 +106,7 @@ func (q *call) settlement(l ledger.Lease) ledger.Settlement {
 	return s
 }
 
-// upload asks what concerns the bytes of a file.
+// upload makes the calls about the bytes of a file.
 func (c *client) upload(ctx context.Context, op *operation) (err error) {
 	var u ledger.Upload
 	q := &op.call
@@ -129,7 +129,7 @@ func (c *client) upload(ctx context.Context, op *operation) (err error) {
 	return err
 }
 
-// list asks what is answered by several files.
+// list makes the calls that return several files.
 func (c *client) list(ctx context.Context, op *operation) (err error) {
 	q := &op.call
 	switch q.kind {
@@ -192,7 +192,7 @@ func (c *client) next() (call, bool) {
 	case p < 30 || len(active) == 0:
 		return c.newLease(), true
 	case p < 34:
-		// Also one that is long over: a late answer, or an old page.
+		// Also one that ended long ago: a late answer, or an old page.
 		return c.oneStep(c.known[c.random.IntN(len(c.known))]), true
 	default:
 		return c.oneStep(active[c.random.IntN(len(active))]), true

@@ -13,7 +13,7 @@ import (
 )
 
 // Check looks, for each workspace by itself, for an order of the calls that the model could have answered in the same
-// way. It gives up after limit, and then the answer is porcupine.Unknown: nobody knows, which is no pass. Unless it is
+// way. It gives up after limit, and then the answer is porcupine.Unknown: undecided, which is no pass. Unless it is
 // porcupine.Ok, explain says what could not follow the longest order.
 //
 // The search is short when few calls are open at once. So it is tried first in times that are narrower than the true
@@ -37,8 +37,8 @@ func (h *History) search(list []porcupine.Operation, limit time.Duration) porcup
 	return porcupine.CheckOperationsTimeout(h.model(), list, limit)
 }
 
-// part is what concerns one workspace. A lease takes the oldest files of all of them: in one it must have taken the
-// oldest, and all of them when it took fewer than it could. One that told nothing may have taken any number of the
+// part is the history of one workspace. A lease takes the oldest files of all of them: in one it must have taken the
+// oldest, and all of them when it took fewer than it could. A lease without an answer may have taken any number of the
 // oldest. Where leases pass over files, one may have taken any that were free.
 func (h *History) part(workspace int) []porcupine.Operation {
 	var part []operation
@@ -186,8 +186,8 @@ func (b *book) holds(node int, list string) bool {
 	return true
 }
 
-// open returns the books that there may be after a call that told nothing. A lease may have taken any number of files
-// here: the others were those of other workspaces.
+// open returns the possible books after a call without an answer. A lease may have taken any number of files here: the
+// others were those of other workspaces.
 func (b *book) open(c call) []any {
 	list := []any{b}
 	switch {
@@ -222,7 +222,7 @@ func (b *book) openPassing(c call) []any {
 	return list
 }
 
-// explain shows the end of the longest order, and what was open then.
+// explain shows the end of the longest order, and the open calls then.
 func (h *History) explain(list []porcupine.Operation, limit time.Duration) string {
 	_, info := porcupine.CheckOperationsVerbose(h.model(), list, limit)
 	var longest []porcupine.Operation

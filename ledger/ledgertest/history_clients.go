@@ -21,17 +21,17 @@ const (
 	clientsMax = 16
 	// activeMax is the number of files that are worked on at once: few, so that clients meet.
 	activeMax = 8
-	// batchSize is the number of addresses in a settlement. Settlement n is about
-	// the n-th so many, so that no two ask for the same address.
+	// batchSize is the number of addresses in a settlement. Settlement n has the n-th group of addresses, so that no two
+	// share one.
 	batchSize = 3
-	// againMax bounds how often a call that told nothing is made again. With the
-	// book's own attempts that is half a minute; nothing is away for so long.
+	// againMax bounds how often a call without an answer is repeated. With the book's own attempts that is half a minute;
+	// nothing is away for so long.
 	againMax = 20
 )
 
 // HistoryOptions say how a history is made.
 type HistoryOptions struct {
-	Seed       uint64 // of what the clients ask; what meets what is up to the machine
+	Seed       uint64 // of the clients' calls; the machine decides which calls overlap
 	Operations int    // of all clients together
 	// Faults says that calls may fail in a way that tells nothing about the commit.
 	// Without it such a failure ends the history.
@@ -48,7 +48,7 @@ type HistoryOptions struct {
 	Passing bool
 }
 
-// recorder is what the clients share.
+// recorder is shared by the clients.
 type recorder struct {
 	HistoryOptions
 	books  []ledger.Book
@@ -89,7 +89,7 @@ type operation struct {
 	called, told time.Duration
 }
 
-// client is one of those who ask.
+// client makes calls, one at a time.
 type client struct {
 	*recorder
 	ledger.Book
@@ -129,7 +129,7 @@ func (c *client) fail(err error) {
 	c.left = 0
 }
 
-// record makes a call and writes down what came of it.
+// record makes a call and records its answer.
 func (c *client) record(ctx context.Context, asked call) answer {
 	op := operation{client: c.number, call: asked, called: time.Since(c.start)}
 	before := c.repeated()
@@ -229,7 +229,7 @@ const (
 // uploads reports whether the call is about the bytes of a file.
 func (k kind) uploads() bool { return k == openUpload || k == appendChunk || k == uploadState }
 
-// call is what one client asked. Only the fields of its kind are set.
+// call is one call of a client. Only the fields of its kind are set.
 type call struct {
 	kind      kind
 	workspace int
@@ -254,7 +254,7 @@ type call struct {
 	rank  int // place of file in the order in which the book serves; -1: not in the book. Set at the end.
 }
 
-// settlementCall is what a client asked to settle.
+// settlementCall is a client's settlement.
 type settlementCall struct {
 	number   int64
 	first    int64  // the ordinal of the first outcome
@@ -344,7 +344,7 @@ func outcomeOf(letter byte) smtp.Outcome {
 	return smtp.Outcome(strings.IndexByte(letters, letter))
 }
 
-// String shows what was asked, without what was not.
+// String shows the call's arguments.
 func (c call) String() string {
 	parts := []string{string(c.kind)}
 	show := func(shown bool, format string, args ...any) {
@@ -367,7 +367,7 @@ func (c call) String() string {
 	return strings.Join(parts, " ")
 }
 
-// String shows what was told, without what was not.
+// String shows the answer's values.
 func (a answer) String() string {
 	switch {
 	case a.unknown:

@@ -77,7 +77,7 @@ func (b *book) edit(rank int) *file {
 	return &f
 }
 
-// refused is the answer to what is not allowed.
+// refused is the answer to a call that is not allowed.
 func refused(err error) answer { return answer{refusal: err.Error()} }
 
 // told is the answer that shows f.
@@ -158,7 +158,7 @@ func (f *file) upload() answer {
 	return answer{file: seen{status: f.status, issue: f.issue, bytes: f.bytes}, durable: f.durable, writer: f.writer}
 }
 
-// upload does what concerns the bytes of a file.
+// upload makes the calls about the bytes of a file.
 func (b *book) upload(c call) (*book, answer) {
 	f := b.files[c.rank]
 	end := c.offset + c.bytes
@@ -301,7 +301,7 @@ func (b *book) grant(c call) (*book, answer) {
 	return b, answer{account: a.Balance}
 }
 
-// fund serves who waits for credits, oldest first, in a clone.
+// fund serves files that wait for credits, oldest first, in a clone.
 func (b *book) fund(workspace int) {
 	a := &b.accounts[workspace]
 	for rank, f := range b.files {
@@ -321,7 +321,7 @@ func (b *book) hold(f *file) {
 	f.status, f.issue = ledger.Verifying, ""
 }
 
-// end makes f final; nobody has it any more.
+// end makes f final, without a lease.
 func (f *file) end(status ledger.Status, issue string) {
 	f.status, f.issue, f.next, f.done = status, issue, false, true
 	f.node, f.expired = 0, false
@@ -341,7 +341,7 @@ func (b *book) cancel(c call) (*book, answer) {
 	return b.refund(c.rank)
 }
 
-// refund gives back what was not checked and ends the cancelled file, in a clone.
+// refund releases what was not checked and ends the cancelled file, in a clone.
 func (b *book) refund(rank int) (*book, answer) {
 	f := b.edit(rank)
 	free := f.held

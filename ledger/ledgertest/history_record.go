@@ -19,7 +19,7 @@ import (
 // filesMax bounds the files that one workspace has in a history.
 const filesMax = 10_000
 
-// History is what 16 clients asked one book, and were answered.
+// History is the calls of 16 clients to one book, with the answers.
 type History struct {
 	done    []operation
 	files   []int   // the workspace of each file in the book at the end, by rank
@@ -197,7 +197,7 @@ func (h *History) Summary() string {
 	return fmt.Sprintf("accepted %v, refused %v, failed %v, ends %v", accepted, refused, failed, ends)
 }
 
-// work does what needs a lease.
+// work makes the calls that need a lease.
 func (b *book) work(c call) (*book, answer) {
 	f := b.files[c.rank]
 	mine := f.node == c.node && f.epoch == c.epoch

@@ -17,7 +17,7 @@ func (d *Fixture) refused(err, want error) {
 	effort.ErrIs(d.T, err, want)
 }
 
-// denied fails the test unless a call ends with the refusal: denied(f())(d, want). What says which call it is.
+// denied fails the test unless a call ends with the refusal: denied(f())(d, want). What names the call.
 func denied[T any](_ T, err error) func(d *Fixture, want error, what ...any) {
 	return func(d *Fixture, want error, what ...any) {
 		d.T.Helper()

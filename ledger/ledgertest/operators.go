@@ -40,7 +40,7 @@ func (d *Fixture) Overrides(o ledger.ThrottleOverride, holds time.Duration) ledg
 	return effort.Must(d.SetOverride(d.T.Context(), o, holds))(d.T)
 }
 
-// tunes reads what every node follows.
+// tunes reads the settings that every node follows.
 func (d *Fixture) tunes() ledger.Settings {
 	d.T.Helper()
 	return effort.Must(d.Settings(d.T.Context()))(d.T)
@@ -82,7 +82,7 @@ func (d *Fixture) wrote(action string, want ...ledger.LogLine) {
 	}
 }
 
-// ends is how a line of the log says when an override ends.
+// ends returns the text of a log line for an override's end.
 func ends(o ledger.ThrottleOverride) string { return " until " + o.Expires.Format(time.RFC3339) }
 
 func sets(d *Fixture) {
@@ -166,7 +166,7 @@ func setsForASecond(d *Fixture) {
 	if len(ended) != 1 || ended[0].ID != stays.ID {
 		d.T.Errorf("cleared %+v", ended)
 	}
-	// What is over is said nothing about: neither that it held before, nor that it ended.
+	// Nothing is said about ended overrides: neither that they held before, nor that they ended.
 	d.Overrides(Halves("example.net"), Hour)
 	if lines := d.logged("throttle set"); len(lines) != 3 || lines[0].Old != "" || lines[1].Old != "rate=5/s" {
 		d.T.Errorf("log: %+v", lines)
@@ -336,7 +336,7 @@ func pagesLog(d *Fixture) {
 	}
 }
 
-// pagesWithinAMillisecond: times are whole milliseconds in the ledger, and what asks need not be.
+// pagesWithinAMillisecond: times in the ledger are whole milliseconds, those of a query need not be.
 func pagesWithinAMillisecond(d *Fixture) {
 	d.ok(d.Note(d.T.Context(), ledger.LogLine{Action: "test"}))
 	at := page(d, ledger.LogQuery{Limit: 1})[0].At

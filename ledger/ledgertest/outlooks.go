@@ -181,7 +181,7 @@ func refusesWhy(d *Fixture) {
 	denied(d.Refuse(ctx, l, ledger.Issue{Code: ledger.ReceiversWait, Message: "It waits."}))(d, ledger.ErrIllegal)
 }
 
-// worksWithIssue looks whether a file that tells what it waits for is leased as any other.
+// worksWithIssue checks that a file with a wait's issue is leased like any other.
 func worksWithIssue(d *Fixture) {
 	ctx := d.T.Context()
 	v, l := d.Prepares(2)

@@ -232,7 +232,7 @@ func logsFiles(d *Fixture) {
 	}
 }
 
-// AddsUp says what of a workspace's statement does not add up, in pages of some moves; "": all does.
+// AddsUp returns what doesn't add up in a workspace's statement, read in pages; "": nothing.
 func (d *Fixture) AddsUp(limit int) string {
 	q := ledger.StatementQuery{Workspace: d.Workspace, Limit: limit}
 	var b ledger.Balance

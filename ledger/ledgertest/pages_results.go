@@ -140,7 +140,7 @@ func recentFiltered(d *Fixture) {
 	}
 }
 
-// recentSearches: of more settlements than one call looks at.
+// recentSearches: a search over more settlements than one call reads.
 func recentSearches(d *Fixture) {
 	const most = ledger.RecentLooked
 	v, l := d.Prepares(most + 2)

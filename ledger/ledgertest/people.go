@@ -37,7 +37,7 @@ var people = []exercise{
 	{"lines that no log of a workspace takes", 0, badWorkspaceLines},
 }
 
-// hash returns one that is nobody's.
+// hash returns an unused hash.
 func hash() ledger.Hash {
 	id := uuid.New()
 	return sha256.Sum256(id[:])
@@ -631,12 +631,12 @@ func endsInvitations(d *Fixture) {
 		open(self, false)
 		open(made, false)
 		open(others, true)
-		open(there, i < 2) // who is disabled has no link anywhere
+		open(there, i < 2) // a disabled user has no link anywhere
 		d.ok(d.EndLink(ctx, d.Workspace, others.ID))
 	}
 }
 
-// ownersOnly: a node may believe for a moment that somebody is an owner still.
+// ownersOnly: a node may believe for a moment that a former owner still is one.
 func ownersOnly(d *Fixture) {
 	ctx := d.T.Context()
 	d.Joins("owner@acme.test", ledger.Owner)

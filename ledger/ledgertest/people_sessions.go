@@ -283,7 +283,7 @@ func rolesOfSessions(d *Fixture) {
 // slow is a rule by which a test has time.
 var slow = ledger.AttemptRule{Free: 3, Window: Hour, First: time.Minute, Most: 5 * time.Minute}
 
-// waits counts failures, and fails the test unless each subject then waits for so long, from now on.
+// waits counts failures, and fails the test unless each subject then waits for the given time.
 func waits(d *Fixture, r ledger.AttemptRule, subjects []ledger.Hash, want ...time.Duration) {
 	d.T.Helper()
 	before := d.tunes().Now
@@ -351,7 +351,7 @@ func badAttempts(d *Fixture) {
 	}
 }
 
-// byProvider is an acceptance by who signs in by a provider.
+// byProvider is an acceptance by a user of a provider.
 func byProvider(l ledger.Link, subject string) ledger.Accept {
 	a := acceptance(l)
 	a.Password, a.OIDC = "", ledger.Identity("https://login.test", subject)
@@ -448,7 +448,7 @@ func unbindsProviders(d *Fixture) {
 	anna, ben := d.Joins("Anna@acme.test", ledger.Owner), d.Joins("ben@acme.test", ledger.Owner)
 	identity := ledger.Identity("https://login.test", uuid.NewString())
 	second := effort.Must(d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: anna.User.ID, Life: Hour}))(d.T)
-	d.ok(d.UnbindOIDC(ctx, anna.User.ID, second.Session.ID)) // who is bound to none keeps their sessions
+	d.ok(d.UnbindOIDC(ctx, anna.User.ID, second.Session.ID)) // a user without a provider keeps their sessions
 	d.ok(d.BindOIDC(ctx, anna.User.ID, identity))
 	effort.Must(d.SessionByID(ctx, anna.Session.ID, Hour))(d.T)
 	for range 2 {
@@ -466,7 +466,7 @@ func unbindsProviders(d *Fixture) {
 	d.ok(d.UnbindOIDC(ctx, ben.User.ID, ledger.Hash{}))
 	denied(d.SessionByID(ctx, ben.Session.ID, Hour))(d, ledger.ErrNoSuchSession)
 
-	// Who has no password could not sign in any more.
+	// A user without a password could no longer sign in.
 	without, err := d.AcceptLink(ctx, byProvider(d.links(d.invitation("eve@acme.test", ledger.Member)), uuid.NewString()))
 	d.ok(err)
 	d.refused(d.UnbindOIDC(ctx, without.User.ID, ledger.Hash{}), ledger.ErrIllegal)
@@ -591,7 +591,7 @@ func renewsCodes(d *Fixture) {
 	d.wrote("user codes renewed", ledger.LogLine{Subject: "anna@acme.test"})
 }
 
-// provesAnew: whoever was proved to be a user before the user changed how they sign in begins no session.
+// provesAnew: a proof from before the user changed how they sign in begins no session.
 func provesAnew(d *Fixture) {
 	ctx := d.T.Context()
 	anna := d.Joins("anna@acme.test", ledger.Owner).User
@@ -627,7 +627,7 @@ func provesAnew(d *Fixture) {
 // peopleRace is a call that is made by many at once.
 type peopleRace struct {
 	name  string
-	loses error // what those are told who come too late; nil: nobody does
+	loses error // the error of late ones; nil: there are none
 	wins  int
 	begin func(d *Fixture, in ledger.SignedIn) func(i int) error
 	after func(d *Fixture, in ledger.SignedIn) bool
@@ -682,7 +682,7 @@ var peopleRaces = []peopleRace{
 	}},
 }
 
-// oneMore refuses after one failure more than there are racers.
+// oneMore refuses after one failure more than the number of racers.
 var oneMore = ledger.AttemptRule{Free: racers + 1, Window: Hour, First: time.Minute, Most: time.Minute}
 
 func racePeople(d *Fixture) {

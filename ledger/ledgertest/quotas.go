@@ -65,7 +65,7 @@ func storesUpToTheLimit(d *Fixture) {
 	theirs.Workspace = other.Workspace
 	asks(d, theirs, nil)
 	d.uses(ledger.Limits{Open: 2, Stored: 30, Unpaid: 2})
-	// What is finished counts until it is erased.
+	// A finished file counts until it is erased.
 	d.Fills(small)
 	l := d.Takes(small.ID)
 	effort.Must(d.Prepare(d.T.Context(), l, 1, 0, 1))(d.T)
@@ -130,7 +130,7 @@ func erasesUnread(d *Fixture) {
 	d.uses(ledger.Limits{Stored: 7, Unpaid: 5})
 }
 
-// erasesLargeFiles: of more chunks than one transaction erases.
+// erasesLargeFiles: files with more chunks than one transaction erases are erased.
 func erasesLargeFiles(d *Fixture) {
 	ctx := d.T.Context()
 	for _, chunks := range []int{transitions.ErasedMax - 1, transitions.ErasedMax, 2*transitions.ErasedMax + 1} {
@@ -188,13 +188,13 @@ func countsUnpaid(d *Fixture) {
 	d.is(d.Sees(waits.ID), "verifying")
 	d.uses(ledger.Limits{Open: 3, Stored: 21, Unpaid: 2})
 	asks(d, limited(3), nil)
-	// What gives its credits back had them.
+	// A file that returns credits held them.
 	d.uses(ledger.Limits{Open: 4, Stored: 28, Unpaid: 3})
 	d.cancels(waits.ID)
 	d.uses(ledger.Limits{Open: 3, Stored: 28, Unpaid: 3})
 }
 
-// cancels ends a verification that nobody works on, or whose node gives it back.
+// cancels ends a verification without a lease, or whose node returns it.
 func (d *Fixture) cancels(id uuid.UUID) {
 	d.T.Helper()
 	v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, id))(d.T)

@@ -47,7 +47,7 @@ var races = []exercise{
 
 func raceCreates(d *Fixture) {
 	racesCreates(d, func(ledger.NewVerification) uuid.UUID { return uuid.New() })
-	// Who asks with the id of another call is told the truth too.
+	// A call with the id of another one gets the right answer too.
 	racesCreates(d, func(n ledger.NewVerification) uuid.UUID { return n.ID })
 }
 
@@ -98,8 +98,8 @@ func sound(d *Fixture, granted ledger.Credits) {
 	}
 }
 
-// raceForCredits: half of the files are funded. Then all of those give their credits back at once, which lets the
-// others in.
+// raceForCredits: half of the files are funded. Then all of those return their credits at once, which lets the others
+// in.
 func raceForCredits(d *Fixture) {
 	for range 64 {
 		d.Uploads()
@@ -114,7 +114,7 @@ func raceForCredits(d *Fixture) {
 	})
 	d.has(64, 0, 64, 0)
 	for range 2 {
-		_, err := d.Lease(d.T.Context(), d.Node, 64, Hour) // those that had to wait were given back
+		_, err := d.Lease(d.T.Context(), d.Node, 64, Hour) // the waiting ones were returned
 		d.ok(err)
 		all := effort.Must(d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 64}))(d.T)
 		funded := slices.DeleteFunc(all, func(v ledger.Verification) bool { return v.Status != ledger.Verifying })
@@ -169,7 +169,7 @@ func raceSettles(d *Fixture) {
 	d.has(20, 1, 9, 10)
 }
 
-// raceCancel: two cancels, the settlements and the end of the work race. What comes late changes nothing.
+// raceCancel: two cancels, the settlements and the end of the work race. A late call changes nothing.
 func raceCancel(d *Fixture) {
 	for range 10 {
 		v, l := d.Prepares(6)
@@ -190,7 +190,7 @@ func raceCancel(d *Fixture) {
 			case 3:
 				_, err = d.FinishCancel(d.T.Context(), l)
 			}
-			// Who comes too late is told so, and nothing else can go wrong.
+			// A late call gets its error, and nothing else can go wrong.
 			if err != nil && !errors.Is(err, ledger.ErrStaleEpoch) && !errors.Is(err, ledger.ErrIllegal) {
 				d.T.Errorf("racer %d: %v", i, err)
 			}
@@ -320,15 +320,15 @@ const (
 	racingViews     = 12 // that each of them publishes
 )
 
-// publication is a view that its process saw in the ledger, and its turn.
+// publication is a view that its process saw in the ledger, and its generation.
 type publication struct {
 	process ledger.Incarnation
 	turn    int64
 	view    []ledger.Incarnation
 }
 
-// raceViews: many processes publish and beat at once. Turns are taken once each, and whoever has read a roll of a turn
-// has read every publication up to it, and none after it.
+// raceViews: many processes publish and beat at once. Each generation is used once, and a snapshot of a generation has
+// every publication up to it, and none after it.
 func raceViews(d *Fixture) {
 	var mu sync.Mutex
 	var published []publication

@@ -69,7 +69,7 @@ var settlements = []exercise{
 		next := uuid.New()
 		taken := d.leased(next, 1, Hour, v.ID)
 		denied(d.Settle(d.T.Context(), Batch(l, 2, 1, 1, smtp.Valid)))(d, ledger.ErrStaleEpoch)
-		d.Settles(l, 1, 0, 0, smtp.Valid) // what it had committed is still its own
+		d.Settles(l, 1, 0, 0, smtp.Valid) // its earlier commits stay
 		newer := ledger.Lease{Verification: v.ID, Node: next, Epoch: taken[0].Epoch}
 		_, err := d.Settle(d.T.Context(), Batch(newer, 1, 0, 0, smtp.Valid)) // and not the new owner's
 		d.refused(err, ledger.ErrStaleEpoch)
@@ -87,7 +87,7 @@ var settlements = []exercise{
 		twice(d, d.Takes(v.ID), 3, 1, 2, 4)
 		d.has(9, 4, 3, 2)
 		l = ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: l.Epoch + 1}
-		d.Settles(l, 3, 0, 0, smtp.Valid) // what was refused has left nothing
+		d.Settles(l, 3, 0, 0, smtp.Valid) // a refused call has left nothing
 		twice(d, l, 4, 0, 1, 2, 4)
 		d.Settles(l, 4, 3, 3, smtp.Valid)
 		d.is(d.Settles(l, 5, 5, 5, smtp.Valid), "completed")

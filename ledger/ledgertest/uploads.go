@@ -190,13 +190,13 @@ func erases(d *Fixture) {
 	if after.Counts.Valid != 2 || after.Status != ledger.Completed || after.Identity != v.Identity {
 		d.T.Errorf("what stays: %+v", after)
 	}
-	f, err := d.OpenFile(ctx, open.ID) // what is not final is not touched
+	f, err := d.OpenFile(ctx, open.ID) // unfinished files are not touched
 	d.ok(err)
 	d.ok(f.Close())
 	d.has(10, 7, 1, 2)
 }
 
-// sweeps fails the test unless a sweep changes so many verifications.
+// sweeps fails the test unless a sweep changes the given number of verifications.
 func (d *Fixture) sweeps(r ledger.Retention, want int) {
 	d.T.Helper()
 	got := effort.Must(d.Sweep(d.T.Context(), r))(d.T)

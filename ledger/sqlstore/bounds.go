@@ -76,7 +76,7 @@ func (b *bounds) set(question string, found bound) {
 // Lease leases verifications that nobody has. At times it first renews the bound of its query.
 func (s *Store) Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) (
 	[]ledger.Verification, error) {
-	if err := s.lookOver(ctx); err != nil {
+	if err := s.boundLeases(ctx); err != nil {
 		return nil, fmt.Errorf("lease to node %s: look for work: %w", node, err)
 	}
 	return s.Engine.Lease(ctx, node, limit, ttl, except...)
@@ -89,9 +89,9 @@ const leasing = "lease"
 const oldestDue = `SELECT id, wake_at FROM verifications WHERE ` + runnable + ` AND wake_at <= {now}
 	ORDER BY wake_at, id LIMIT ?`
 
-// lookOver sets the bound for leases. It keeps leased verifications by id: each keeps its place in the index while a
+// boundLeases sets the bound for leases. It keeps leased verifications by id: each keeps its place in the index while a
 // node works on it, and can become free at any time.
-func (s *Store) lookOver(ctx context.Context) error {
+func (s *Store) boundLeases(ctx context.Context) error {
 	if _, whole := s.bounds.get(leasing); !whole {
 		return nil
 	}

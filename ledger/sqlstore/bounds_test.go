@@ -124,7 +124,7 @@ func (h *drawn) acts() {
 func (h *drawn) compares(r ledger.Retention) {
 	h.t.Helper()
 	s := h.store
-	effort.OK(h.t, s.lookOver(h.t.Context()))
+	effort.OK(h.t, s.boundLeases(h.t.Context()))
 	effort.OK(h.t, s.view(h.t.Context(), func(t *tx) error {
 		from, _ := s.bounds.get(leasing)
 		for range 2 {

@@ -181,7 +181,7 @@ func (f *file) Close() error {
 	return nil
 }
 
-const oneKept = `SELECT s.epoch, s.created, s.payload, e.data FROM settlements s
+const settlementByNumber = `SELECT s.epoch, s.created, s.payload, e.data FROM settlements s
 	LEFT JOIN evidence e ON e.verification = s.verification AND e.number = s.number
 	WHERE s.verification = ? AND s.number = ?`
 
@@ -200,7 +200,7 @@ func (s files) Evidence(ctx context.Context, id uuid.UUID, after int64,
 	var batch ledger.Batch
 	for number := min(max(after, 0), v.Settlements) + 1; number <= v.Settlements; number++ {
 		kept := ledger.StoredSettlement{Number: number, Results: &batch}
-		if err := s.kept(ctx, id, &kept); err != nil {
+		if err := s.readSettlement(ctx, id, &kept); err != nil {
 			return v.Verification, fmt.Errorf("read evidence of settlement %d of verification %s: %w", number, id, err)
 		}
 		if err := yield(kept); err != nil {
@@ -210,11 +210,11 @@ func (s files) Evidence(ctx context.Context, id uuid.UUID, after int64,
 	return v.Verification, nil
 }
 
-// kept reads one settlement with its evidence, by number.
-func (s files) kept(ctx context.Context, id uuid.UUID, k *ledger.StoredSettlement) error {
+// readSettlement reads one settlement with its evidence, by number.
+func (s files) readSettlement(ctx context.Context, id uuid.UUID, k *ledger.StoredSettlement) error {
 	var payload []byte
 	err := s.view(ctx, func(t *tx) error {
-		return t.Row(oneKept, id[:], k.Number).Scan(&k.Epoch, engine.At(&k.At), &payload, &k.Evidence)
+		return t.Row(settlementByNumber, id[:], k.Number).Scan(&k.Epoch, engine.At(&k.At), &payload, &k.Evidence)
 	})
 	if err != nil {
 		return err

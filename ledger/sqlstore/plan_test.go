@@ -66,8 +66,8 @@ func hotQueries() []hotQuery {
 		{"older ones", paidOf + olderThan + newestFirst, "verifications_history"},
 		{"spent by day", spentSince, "days of workspace"},
 		{"page of settlements", pageOfSettlements, "settlements of verification"},
-		{"settlement with its evidence", oneKept, "settlements of verification"},
-		{"evidence of a settlement", oneKept, "evidence of settlement"},
+		{"settlement with its evidence", settlementByNumber, "settlements of verification"},
+		{"evidence of a settlement", settlementByNumber, "evidence of settlement"},
 	}...)
 }
 

@@ -110,7 +110,7 @@ func (s *Store) forgetOwner(ctx context.Context) error {
 			return fmt.Errorf("forget old leases: %w", err)
 		}
 		if _, err := t.Exec(`DELETE FROM nodes`); err != nil {
-			return fmt.Errorf("forget the processes of before: %w", err)
+			return fmt.Errorf("forget earlier processes: %w", err)
 		}
 		return nil
 	})

@@ -62,7 +62,7 @@ func (b *beside) Transaction(now int64, do func(t transitions.Tables) (commit bo
 	b.ran = max(b.ran, 5*now) // so that it looks over often
 	if _, whole := b.store.bounds.get(leasing); whole {
 		b.looks++
-		if err := b.store.lookOver(b.t.Context()); err != nil {
+		if err := b.store.boundLeases(b.t.Context()); err != nil {
 			return err
 		}
 	}

@@ -88,7 +88,7 @@ func grant(t Tables, e Entry, taken bool) error {
 	if err := fund(t, e.Workspace); err != nil {
 		return err
 	}
-	return tellShort(t, e.Workspace)
+	return renewMessages(t, e.Workspace)
 }
 
 // refuseGrant returns why a grant is refused, independent of the account; found: its id was used.
@@ -140,8 +140,8 @@ func hold(t Tables, v *Row) (bool, error) {
 	return true, t.Enter(Entry{Subject: v.ID, Kind: ledger.EntryHold, Workspace: v.Workspace, Amount: need})
 }
 
-// tellShort updates the messages of the verifications that still wait for credits.
-func tellShort(t Tables, workspace uuid.UUID) error {
+// renewMessages updates the messages of the verifications that still wait for credits.
+func renewMessages(t Tables, workspace uuid.UUID) error {
 	account, err := t.Account(workspace)
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func correct(t Tables, c ledger.Correction, by ledger.Balance) error {
 	if err := fund(t, c.Workspace); err != nil {
 		return err
 	}
-	return tellShort(t, c.Workspace)
+	return renewMessages(t, c.Workspace)
 }
 
 // found and moved describe a correction for the operator log.

@@ -17,16 +17,16 @@ func (e Engine) SetOverride(ctx context.Context, o ledger.ThrottleOverride, hold
 	ledger.ThrottleOverride, error) {
 	o.Author = ledger.Author(ctx)
 	err := o.Check(holds)
-	var kept *ledger.ThrottleOverride
+	var stored *ledger.ThrottleOverride
 	if err == nil {
 		err = e.db.writeFree(ctx, func(t Tables) error {
 			now, err := override(t, o, holds)
-			if errors.Is(err, errOver) && kept != nil {
+			if errors.Is(err, errOver) && stored != nil {
 				// An earlier run set it and was committed without our knowledge, then somebody cleared it: this call has succeeded.
 				err = nil
 			}
 			if err == nil {
-				kept = now
+				stored = now
 			}
 			return err
 		})
@@ -34,7 +34,7 @@ func (e Engine) SetOverride(ctx context.Context, o ledger.ThrottleOverride, hold
 	if err != nil {
 		return ledger.ThrottleOverride{}, fmt.Errorf("set override %s of %q: %w", o.ID, o.Key, err)
 	}
-	return *kept, nil
+	return *stored, nil
 }
 
 // errOver refuses the id of an override that is no longer active, because success would mean that it was set.

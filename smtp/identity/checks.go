@@ -188,10 +188,10 @@ type Suspension struct {
 // CheckSuspensions judges the sources by refusals: a source that many receivers refuse is suspended, and a node with
 // all sources suspended cannot probe.
 func CheckSuspensions(list []Suspension, now time.Time) []Finding {
-	resting := 0
+	suspended := 0
 	for _, s := range list {
 		if s.Until.After(now) {
-			resting++
+			suspended++
 		}
 	}
 	var out []Finding
@@ -200,7 +200,7 @@ func CheckSuspensions(list []Suspension, now time.Time) []Finding {
 		switch {
 		case s.Until.After(now):
 			f.State = Warn
-			if resting == len(list) {
+			if suspended == len(list) {
 				f.State = Fail
 			}
 			f.Saw = fmt.Sprintf("paused until %s: %s", s.Until.UTC().Format("15:04:05Z"), s.Why)

@@ -30,7 +30,7 @@ func (w *Watch) Report() Report { return *w.report.Load() }
 
 // Once checks everything now and returns the report. Not while Run runs.
 func (w *Watch) Once(ctx context.Context) Report {
-	w.look(ctx)
+	w.checkAll(ctx)
 	return w.publish(time.Now())
 }
 
@@ -99,13 +99,13 @@ func (w *Watch) publish(checked time.Time) Report {
 	}
 	report := Report{Checked: checked, Findings: sorted(findings)}
 	was := w.report.Swap(&report)
-	w.tell(*was, report)
+	w.logChanges(*was, report)
 	o.Changed(report)
 	return report
 }
 
-// tell logs a line for each check whose result changed.
-func (w *Watch) tell(was, is Report) {
+// logChanges logs a line for each check whose result changed.
+func (w *Watch) logChanges(was, is Report) {
 	known := map[about]State{}
 	for _, f := range was.Findings {
 		known[f.about()] = f.State
@@ -125,8 +125,8 @@ func (w *Watch) tell(was, is Report) {
 	}
 }
 
-// look runs all checks of DNS and port 25.
-func (w *Watch) look(ctx context.Context) {
+// checkAll runs all checks of DNS and port 25.
+func (w *Watch) checkAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkWithin)
 	defer cancel()
 	now := time.Now()

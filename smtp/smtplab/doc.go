@@ -3,8 +3,8 @@
 //
 // A Lab has one DNS server, and one port on which every host listens at an address of its own inside Options.Network,
 // which needs a system where all of that is local, as 127.0.0.0/8 is on Linux. A host gets its address (from a hash of
-// its name) and starts to listen when DNS first tells it to somebody, so thousands of domains cost nothing before they
-// are asked for.
+// its name) and starts to listen when DNS first returns it, so thousands of domains cost nothing before they are asked
+// for.
 //
 // The lab is also the referee: Truth knows the right outcome of an address, and Manners shows how the client behaved.
 //
@@ -48,7 +48,7 @@
 //
 // Refuse us: blocked, policy, badhello, badsender, closing, nomail, blockone, blockeven, noptr, badspf.
 //
-// Told by DNS: nxdomain, nodata, nullmx, nullmxmore, implicit, alias, hostalias, twomx, firstdown, backup, dnstcp,
+// Shown by DNS: nxdomain, nodata, nullmx, nullmxmore, implicit, alias, hostalias, twomx, firstdown, backup, dnstcp,
 // inside, unreachable, lostmx, aliasloop, servfail, dnsrefused, dnssilent, literalmx, literalmore, manymx,
 // manyaddresses, addressdown, hostchain, hostchainlong, chain, chainlong, sixonly, sixinside.
 //
@@ -64,8 +64,8 @@
 // tonline, freenet, orange, freefr, comcast, att, cox, godaddy, rackspace, hey, improvmx, ovh, hotee, yandex, mailru,
 // rambler, nicru, zoho, qq, netease.
 //
-// What a provider says about us is a personality with a word behind its name,
-// such as googlerate and gmxptr; Personality.Base tells of whom.
+// What a provider says about us is a personality with a word behind its name, such as googlerate and gmxptr;
+// Personality.Base names the provider.
 //
 // The 64 hostile behaviours of HostileRows begin with "h", such as hnul; with
 // "tls" behind them they come after STARTTLS.

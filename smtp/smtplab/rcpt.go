@@ -83,7 +83,7 @@ func (s *session) noteRcpt(now time.Time, address []byte, code int) {
 	}
 }
 
-// who returns the client as greylisting identifies it. Guards use only the address.
+// who identifies the client for greylisting. Guards use only the address.
 func (s *session) who() string { return s.client + " " + s.tx.from }
 
 // judge returns the reply to a probe: first limits, then general replies, then the mailbox. end asks to end the

@@ -42,8 +42,8 @@ type receiver struct {
 	memory  memory
 }
 
-// Add serves d from here on. It replaces an earlier Domain of that name if nobody has asked for its hosts yet. The
-// error wraps ErrDomain.
+// Add serves d from here on. It replaces an earlier Domain of that name if its hosts were never asked for. The error
+// wraps ErrDomain.
 func (l *Lab) Add(d Domain) error {
 	name, err := canonical(d.Name)
 	if err != nil || name == "" {

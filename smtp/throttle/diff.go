@@ -12,7 +12,7 @@ import (
 type Change struct {
 	Name     string // of the rule; "" is everybody
 	Field    Field
-	Old, New string // as Override.Text; "" is not said
+	Old, New string // as Override.Text; "": not set
 	Where    string // where the new value stands, or where the old one stood
 }
 

@@ -51,7 +51,7 @@ type Learned struct {
 
 // ends tracks after how many of something a receiver ends sessions.
 type ends struct {
-	newest int       // after how many the last one was ended
+	newest int       // count at which the last one was ended
 	agreed int       // how many ended so in a row
 	most   int       // the most that any session reached
 	mostAt time.Time // when one did

@@ -530,9 +530,9 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	}
 }
 
-// weighAnswer takes an answer during a test, to a new address or to one asked again: 0 is a good one, and otherwise how
-// likely it is that a bad one isn't about its address. If our pace was the cause, such ones have become fewer. It ends
-// the test once the cause is clear.
+// weighAnswer handles an answer during a test, to a first try or to an address asked again. bad is 0 for a good answer,
+// otherwise how likely it isn't about its address. If our pace was the cause, such ones have become fewer. It ends the
+// test once the cause is clear.
 func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 	s := min(p.test.share, 0.95)
 	if p.test.many {

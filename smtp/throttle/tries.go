@@ -77,8 +77,8 @@ type entry struct {
 	became became
 }
 
-// kept is a first try in memory.
-type kept struct {
+// storedTry is a first try in memory.
+type storedTry struct {
 	sent           time.Time
 	domain, tenant string
 	grey           bool
@@ -87,8 +87,8 @@ type kept struct {
 
 // firsts are the newest first tries of a receiver and a source.
 type firsts struct {
-	list    []kept // firstsKept, made with the first bad one: most receivers never give one
-	next    int    // of list
+	list    []storedTry // firstsKept, made with the first bad one: most receivers never give one
+	next    int         // of list
 	n       int
 	plainAt [2]time.Time // the first and the newest good one before it
 	plain   int          // good ones before that
@@ -167,14 +167,14 @@ func (f *firsts) add(t *Try) {
 			f.plainAt[1] = t.Sent
 			return
 		}
-		f.list = make([]kept, firstsKept)
+		f.list = make([]storedTry, firstsKept)
 		for i := range min(f.plain, firstsKept-1) { // as if evenly spaced, which is near enough
 			f.list[i].sent = f.plainAt[1].Add(-f.plainAt[1].Sub(f.plainAt[0]) * time.Duration(min(f.plain, firstsKept-1)-1-i) / time.Duration(f.plain))
 		}
 		f.n = min(f.plain, firstsKept-1)
 		f.next = f.n
 	}
-	one := kept{sent: t.Sent, domain: t.Domain, tenant: t.Tenant, grey: t.Greylisted, entry: entry{result: t.Result}}
+	one := storedTry{sent: t.Sent, domain: t.Domain, tenant: t.Tenant, grey: t.Greylisted, entry: entry{result: t.Result}}
 	if t.Result == Answered {
 		f.forgetRow()
 	} else {
@@ -267,9 +267,9 @@ func (f *firsts) badSince(now time.Time) time.Time {
 }
 
 // nth returns the nth newest first try, from 0.
-func (f *firsts) nth(i int) *kept { return &f.list[(f.next-1-i+2*firstsKept)%firstsKept] }
+func (f *firsts) nth(i int) *storedTry { return &f.list[(f.next-1-i+2*firstsKept)%firstsKept] }
 
-func (f *firsts) newest() *kept { return f.nth(0) }
+func (f *firsts) newest() *storedTry { return f.nth(0) }
 
 // newestKind returns the kind of the newest reply; "": it was good.
 func (f *firsts) newestKind() string {

@@ -53,7 +53,7 @@ func newGreetings() greetings {
 type greeting struct {
 	since    time.Time
 	refused  bool                  // it tells mailboxes apart
-	accepted map[string]netip.Addr // the hosts' addresses, by registrable domain; at most as many as it takes
+	accepted map[string]netip.Addr // the hosts' addresses, by registrable domain; at most as many as are needed
 }
 
 func (g *greeting) fresh(hour throttle.Hour, now time.Time) bool {

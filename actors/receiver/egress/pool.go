@@ -17,7 +17,7 @@ import (
 // Source is one way of ours to speak to receivers.
 type Source struct {
 	Addr  netip.Addr // ours; the zero value: the system chooses it
-	Hello string     // hello name, taken out of replies before they are judged
+	Hello string     // hello name, removed from replies before they are judged
 	// ReturnPath is taken out likewise; the zero value when it is no address.
 	ReturnPath smtp.Address
 	// Open connects to one host and greets; its error is a *smtp.Failure.

@@ -68,30 +68,30 @@ type entry struct {
 	Key      string
 	allow    func(key string) throttle.Limits
 	share    atomic.Pointer[Share]
-	handles  map[*Handle]struct{}   // guarded by living.mu
-	slots    map[*ConnSlot]struct{} // guarded by living.mu
+	handles  map[*Handle]struct{}   // guarded by Registry.mu
+	slots    map[*ConnSlot]struct{} // guarded by Registry.mu
 }
 
 // Handle is one actor's access to the entry of its receiver.
 type Handle struct {
 	*entry
-	tell func(msg any) // never blocks; guarded by living.mu
+	tell func(msg any) // never blocks; guarded by Registry.mu
 	left chan struct{} // closed when it was given up
 }
 
 // ConnSlot is one SMTP connection to a receiver, from before its dial.
 type ConnSlot struct {
-	entry   *entry
-	node    *Slots
-	space   uuid.UUID   // the workspace that has the slot of the node
-	version uint64      // under which its work was begun; guarded by living.mu
-	busy    bool        // work is under way; guarded by living.mu
-	silent  bool        // ended here, and perhaps not at the receiver; guarded by living.mu
-	aside   bool        // it is silent and takes none of the node's slots; guarded by living.mu
-	closed  bool        // guarded by living.mu
-	cancel  func()      // ends the work; guarded by living.mu
-	ended   atomic.Bool // ended by ApplyShares: nothing is learned from its end
-	Halted  atomic.Bool // its session must not send its remaining RCPTs
+	entry     *entry
+	node      *Slots
+	workspace uuid.UUID   // the workspace that has the slot of the node
+	version   uint64      // under which its work was begun; guarded by Registry.mu
+	busy      bool        // work is under way; guarded by Registry.mu
+	silent    bool        // ended here, and perhaps not at the receiver; guarded by Registry.mu
+	aside     bool        // it is silent and takes none of the node's slots; guarded by Registry.mu
+	closed    bool        // guarded by Registry.mu
+	cancel    func()      // ends the work; guarded by Registry.mu
+	ended     atomic.Bool // ended by ApplyShares: nothing is learned from its end
+	Halted    atomic.Bool // its session must not send its remaining RCPTs
 }
 
 // Changed tells an actor to look at its share and at what it is allowed.
@@ -150,7 +150,7 @@ func (l *Registry) Broadcast(msg any) {
 	}
 }
 
-// tellHandles tells the actors of a receiver. Under living.mu.
+// tellHandles tells the actors of a receiver. Under Registry.mu.
 func (p *entry) tellHandles(msg any) {
 	for s := range p.handles {
 		if s.tell != nil {
@@ -175,7 +175,7 @@ func (l *Registry) apply(of func(key string) (k, n int)) (used []*entry) {
 	return used
 }
 
-// takeShare reads the present share and reports whether it has changed. Under living.mu.
+// takeShare reads the present share and reports whether it has changed. Under Registry.mu.
 func (p *entry) takeShare() bool {
 	next := Share{Fraction: Fraction{0, 1}}
 	if p.registry.of != nil {
@@ -203,7 +203,7 @@ func (l *Registry) exceeding(places []*entry) []*entry {
 }
 
 // excess returns the connections that must close, or finish their work, before the receiver keeps to its share. Under
-// living.mu.
+// Registry.mu.
 func (p *entry) excess() []*ConnSlot {
 	if len(p.slots) == 0 {
 		return nil
@@ -248,7 +248,7 @@ func (l *Registry) SilentCount() (sum int) {
 	return sum
 }
 
-// countSilent is how many connections only wait for their end. Under living.mu.
+// countSilent is how many connections only wait for their end. Under Registry.mu.
 func (p *entry) countSilent() (n int) {
 	for s := range p.slots {
 		if s.silent {
@@ -305,7 +305,7 @@ func (s *Handle) Leave() {
 // Left is closed when the handle was given up.
 func (s *Handle) Left() <-chan struct{} { return s.left }
 
-// dropUnused drops an entry without actors and connections. Under living.mu.
+// dropUnused drops an entry without actors and connections. Under Registry.mu.
 func (p *entry) dropUnused() {
 	if len(p.handles) == 0 && len(p.slots) == 0 {
 		delete(p.registry.entries, p.Key)
@@ -320,7 +320,7 @@ func (s *Handle) Dial(turn uint64, most int, workspace uuid.UUID, slots *Slots) 
 	if s.share.Load().Version != turn || len(s.slots) >= most {
 		return nil
 	}
-	one := &ConnSlot{entry: s.entry, node: slots, space: workspace, version: turn}
+	one := &ConnSlot{entry: s.entry, node: slots, workspace: workspace, version: turn}
 	s.slots[one] = struct{}{}
 	return one
 }
@@ -348,7 +348,7 @@ func (s *ConnSlot) MarkIdle() {
 	s.entry.registry.signalFreed()
 }
 
-// endWork ends the work under way, so that its owner closes the socket. Under living.mu.
+// endWork ends the work under way, so that its owner closes the socket. Under Registry.mu.
 func (s *ConnSlot) endWork() {
 	s.ended.Store(true)
 	if s.cancel != nil {
@@ -376,7 +376,7 @@ func (s *ConnSlot) Close() {
 	if s.aside {
 		s.node.endAside()
 	} else {
-		s.node.Give(s.space)
+		s.node.Give(s.workspace)
 	}
 	if s.silent { // others wait for the slot
 		s.entry.tellHandles(Changed{})
@@ -400,7 +400,7 @@ func (s *ConnSlot) CloseWhen(gone <-chan struct{}) {
 	if s.closed || s.silent {
 		return
 	}
-	s.silent, s.busy, s.aside = true, false, s.node.putAside(s.space)
+	s.silent, s.busy, s.aside = true, false, s.node.putAside(s.workspace)
 	l.signalFreed()
 	l.Guard.Go("session", func() {
 		<-gone

@@ -36,19 +36,19 @@ func ForgetSnapshot(m *facts.Snapshot, what string) (dropped []string) {
 	if forgets(what, ForgetBlock) {
 		drop(m.Pauses > 0 || m.Paused > 0, "the kept rest of the whole receiver")
 		drop(len(m.Hosts) > 0, "the kept rests of its hosts")
-		m.Pauses, m.Paused, m.Excuse, m.Hosts = 0, 0, facts.Attempt{}, nil
+		m.Pauses, m.Paused, m.PauseCause, m.Hosts = 0, 0, facts.Attempt{}, nil
 		rests := false
-		for i := range m.Lanes {
-			rests = rests || len(m.Lanes[i].Suspensions) > 0
-			m.Lanes[i].Suspensions = nil
+		for i := range m.HostSets {
+			rests = rests || len(m.HostSets[i].Suspensions) > 0
+			m.HostSets[i].Suspensions = nil
 		}
 		drop(rests, "the kept rests of our sources at its hosts")
 	}
 	if what == ForgetAll {
-		drop(len(m.Lanes) > 0, "the kept TLS modes of its hosts")
-		m.Lanes = nil
+		drop(len(m.HostSets) > 0, "the kept TLS modes of its hosts")
+		m.HostSets = nil
 	}
-	m.Lanes = slices.DeleteFunc(m.Lanes, func(l facts.HostSet) bool { return l.TLS == 0 && len(l.Suspensions) == 0 })
+	m.HostSets = slices.DeleteFunc(m.HostSets, func(l facts.HostSet) bool { return l.TLS == 0 && len(l.Suspensions) == 0 })
 	left := m.Sources[:0:0]
 	for _, s := range m.Sources {
 		dropped = append(dropped, forgetSource(&s, what)...)

@@ -122,7 +122,7 @@ func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []fa
 func (ps *paths) noteTo(now time.Time, m *facts.Snapshot) {
 	m.Pauses, m.Sources = min(ps.receiver.inRow, facts.CountMax), ps.noteSources(now)
 	if left := ps.receiver.until.Sub(now); left > 0 {
-		m.Paused, m.Excuse = left.Milliseconds(), facts.AttemptOf(ps.receiver.judgement.Attempt)
+		m.Paused, m.PauseCause = left.Milliseconds(), facts.AttemptOf(ps.receiver.judgement.Attempt)
 	}
 	for _, l := range ps.routes {
 		l.noteTo(now, m)
@@ -132,14 +132,14 @@ func (ps *paths) noteTo(now time.Time, m *facts.Snapshot) {
 // recall takes a snapshot of so long ago; unused: nothing was asked here since.
 func (ps *paths) recall(now time.Time, age time.Duration, m *facts.Snapshot, unused bool) {
 	if until := leftAfter(now, age)(m.Paused); m.Paused > 0 && until.After(now) && until.After(ps.receiver.until) {
-		ps.receiver.until, ps.receiver.judgement = until, ps.options.judgeRecalled(m.Excuse)
+		ps.receiver.until, ps.receiver.judgement = until, ps.options.judgeRecalled(m.PauseCause)
 	}
 	if age < throttle.LearnedFor {
 		ps.receiver.inRow = max(ps.receiver.inRow, facts.Count(m.Pauses))
 	}
 	ps.recallSources(now, age, m.Sources, unused)
 	ps.restored = &restored{queues: map[string]facts.HostSet{}, hosts: map[string]facts.Host{}, read: now.Add(-age)}
-	for _, l := range m.Lanes {
+	for _, l := range m.HostSets {
 		ps.restored.queues[l.Key] = l
 	}
 	for _, h := range m.Hosts {
@@ -165,8 +165,8 @@ func (l *route) noteTo(now time.Time, m *facts.Snapshot) {
 	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
 		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
 	}
-	if (one.TLS > 0 || len(one.Suspensions) > 0) && len(m.Lanes) < facts.HostsMax {
-		m.Lanes = append(m.Lanes, one)
+	if (one.TLS > 0 || len(one.Suspensions) > 0) && len(m.HostSets) < facts.HostsMax {
+		m.HostSets = append(m.HostSets, one)
 	}
 	for _, c := range l.candidates {
 		if c.failures > 0 && now.Before(c.until.Add(throttle.LearnedFor)) && len(m.Hosts) < facts.HostsMax {

@@ -265,7 +265,7 @@ func (t Tally) Sum() (n int64) {
 	return n
 }
 
-// countFresh: files with at most this many outcomes are counted anew each time, in milliseconds. Above it a count waits
+// countFresh: files with at most this many outcomes are counted each time, in milliseconds. Above it a count waits
 // until a quarter more is settled, so that all counts together read a file about five times.
 const countFresh = 5_000
 

@@ -265,15 +265,15 @@ func (c *certificates) follow(ctx context.Context, listener, certFile, keyFile s
 	if err != nil {
 		return nil, nil, err
 	}
-	c.took(listener, pair)
+	c.noteLoaded(listener, pair)
 	return pair.Config(), process.Background(ctx, func(ctx context.Context) {
 		for term.Sleep(ctx, certificatesEvery) == nil {
-			c.look(listener, pair, watched)
+			c.reload(listener, pair, watched)
 		}
 	}), nil
 }
 
-func (c *certificates) look(listener string, pair *listen.Pair, watched []*config.FileWatch) {
+func (c *certificates) reload(listener string, pair *listen.Pair, watched []*config.FileWatch) {
 	changed := false
 	for _, w := range watched {
 		changed = w.Changed() || changed
@@ -287,12 +287,12 @@ func (c *certificates) look(listener string, pair *listen.Pair, watched []*confi
 			"err", err)
 		return
 	}
-	c.took(listener, pair)
+	c.noteLoaded(listener, pair)
 	c.log.Info("new certificate in force", "listener", listener, "until", pair.End())
 }
 
-// took logs a pair that came into use.
-func (c *certificates) took(listener string, pair *listen.Pair) {
+// noteLoaded logs a pair that came into use.
+func (c *certificates) noteLoaded(listener string, pair *listen.Pair) {
 	c.used.WithLabelValues(listener).Set(1)
 	c.ends.WithLabelValues(listener).Set(float64(pair.End().Unix()))
 	if time.Now().After(pair.End()) {

@@ -94,13 +94,13 @@ func (s *selfCheck) unfit() string {
 
 func (s *selfCheck) changed(r identity.Report) {
 	s.once.Do(func() { close(s.first) })
-	s.tell(r)
+	s.logFitness(r)
 	s.apply()
 }
 
 func (s *selfCheck) apply() { s.node.SetIneligible(s.unfit()) }
 
-func (s *selfCheck) tell(r identity.Report) {
+func (s *selfCheck) logFitness(r identity.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	why := r.Why()

@@ -40,7 +40,7 @@ type settingsFollower struct {
 	again   chan struct{}
 	weights atomic.Pointer[map[uuid.UUID]int]
 
-	// Used by the following goroutine, and by Start before it runs.
+	// Used by the follower's goroutine, and by Start before it runs.
 	last    []ledger.ThrottleOverride // as read from the ledger
 	holding []ledger.ThrottleOverride // those in the table
 	failing bool

@@ -81,8 +81,8 @@ func (k *sessionStore) newCode(author string, readOnly bool) (string, time.Time)
 	return name, until
 }
 
-// look returns the purpose of a valid code. With use it uses it up.
-func (k *sessionStore) look(name string, use bool) (code, bool) {
+// purposeOf returns the purpose of a valid code. With use it uses it up.
+func (k *sessionStore) purposeOf(name string, use bool) (code, bool) {
 	c, ok := k.codes.Peek(name)
 	if use {
 		ok = k.codes.Remove(name) && ok // true for one of two at once
@@ -158,7 +158,7 @@ func signIn(p *Pages, w http.ResponseWriter, r *request) error {
 
 // showLink answers GET /link/{code}. It does not use it up.
 func showLink(p *Pages, w http.ResponseWriter, r *request) error {
-	c, ok := p.sessions.look(r.PathValue("code"), false)
+	c, ok := p.sessions.purposeOf(r.PathValue("code"), false)
 	switch {
 	case !p.bearable(r.Request):
 		return unbearable
@@ -175,7 +175,7 @@ func useLink(p *Pages, w http.ResponseWriter, r *request) error {
 	if !p.bearable(r.Request) {
 		return unbearable
 	}
-	c, ok := p.sessions.look(r.PathValue("code"), true)
+	c, ok := p.sessions.purposeOf(r.PathValue("code"), true)
 	if !ok {
 		return overLink
 	}

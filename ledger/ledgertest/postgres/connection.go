@@ -169,7 +169,7 @@ func (c *connection) exchange() error {
 	return c.do(act, text, frames)
 }
 
-// do does what the plan decided.
+// do carries out the plan's decision.
 func (c *connection) do(act Act, text string, frames []frame) error {
 	switch act.Kind {
 	case CutBefore:
@@ -224,7 +224,7 @@ func (c *connection) answer() error {
 	}
 }
 
-// drain reads the answer for nobody; it gives the ReadyForQuery at its end.
+// drain reads and drops the answer, and returns the ReadyForQuery at its end.
 func (c *connection) drain() (frame, error) {
 	for {
 		f, err := c.server.read()
@@ -234,7 +234,7 @@ func (c *connection) drain() (frame, error) {
 	}
 }
 
-// half passes rows on, and then the answer up to the middle of its next row, completion or error.
+// half passes some rows, then the answer up to the middle of the next row, completion or error.
 func (c *connection) half(rows int) error {
 	for {
 		f, err := c.server.read()
@@ -293,7 +293,7 @@ func (c *connection) falsify(code string) error {
 	return c.client.send(wrong, ready)
 }
 
-// Kind is what becomes of a statement.
+// Kind is a fault of a statement.
 type Kind string
 
 // The kinds. After a cut both sides find their connection closed.
@@ -357,7 +357,7 @@ func isRelease(text string) bool {
 }
 
 var (
-	// errProtocol: a side sent what this proxy does not speak.
+	// errProtocol: a side sent a message that this proxy doesn't know.
 	errProtocol = errors.New("outside of the protocol")
 	// errCut: the plan ended the connection.
 	errCut = errors.New("cut")

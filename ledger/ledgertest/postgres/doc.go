@@ -4,8 +4,8 @@
 // nothing is ever downloaded. It listens on a unix socket in its own folder, on loopback TCP only when asked, and dies
 // with the test binary. As root it runs as an unprivileged user, since PostgreSQL refuses to run as root.
 //
-// It is no server to keep anything in: everybody on the machine who can reach
-// the socket is its superuser, and without Options.Durable nothing is synced.
+// It is no server to keep anything in: every user of the machine who can reach the socket is its superuser, and without
+// Options.Durable nothing is synced.
 //
 // A Proxy stands in front of a server and loses, delays and falsifies on demand, so that a test can put a fault at any
 // statement, and above all at a commit. It knows the text of each statement that runs, also of prepared ones, and

@@ -71,7 +71,7 @@ func major(ctx context.Context, folder string) int {
 	return v
 }
 
-// owner is whom the server runs as; nil: as ourselves.
+// owner is the user of the server; nil: our own.
 func owner() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

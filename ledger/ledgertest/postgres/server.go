@@ -221,8 +221,8 @@ func (s *Server) Address() (network, address string) {
 	return "unix", filepath.Join(s.folder, ".s.PGSQL."+strconv.Itoa(s.port))
 }
 
-// Create makes the database name as a copy of template, which nobody may be
-// connected to; an empty template is PostgreSQL's own.
+// Create makes the database name as a copy of template, which must have no connections; an empty template is
+// PostgreSQL's own.
 func (s *Server) Create(ctx context.Context, name, template string) error {
 	if template == "" {
 		template = "template1"

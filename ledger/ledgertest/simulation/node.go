@@ -194,7 +194,7 @@ type act struct {
 	done func(v *ledger.Verification) bool
 }
 
-// told makes a call of a job and believes its answer; the call may come again.
+// told makes a call of a job and keeps its answer; the call may be repeated.
 func (n *node) told(w *world, j *job, a act) {
 	w.again(func() {
 		_, err := a.call()
@@ -332,12 +332,12 @@ func (w *world) batch(j *job) *ledger.Settlement {
 	return s
 }
 
-// why is what is told of a wait: never nothing, so that each wait has an issue, and what is new each time.
+// why returns the sentence of a wait, never empty, and new each time.
 func (w *world) why(j *job) string {
 	return fmt.Sprintf("epoch %d at %d", j.lease.Epoch, w.memory.now)
 }
 
-// expected is when a file may be over, or nothing that a node knows.
+// expected returns when a file may end, or the zero time.
 func (w *world) expected() time.Time {
 	if w.chance(300) {
 		return time.Time{}

@@ -12,7 +12,7 @@ import (
 	"rollcall/ledger/transitions"
 )
 
-// Life is what one seed did.
+// Life is the result of one seed.
 type Life struct {
 	Answers, Transactions, Commits, Faults int64
 	Verifications                          int
@@ -89,7 +89,7 @@ func (w *world) others() {
 	}
 }
 
-// operation is one thing that somebody does.
+// operation is one action of a customer, a node or an operator.
 func (w *world) operation() {
 	n := w.nodes[w.random.IntN(nodesCount)]
 	switch at := w.random.IntN(100); {
@@ -166,7 +166,7 @@ func (w *world) over() bool {
 	return true
 }
 
-// open names what is not over.
+// open names the unfinished verifications.
 func (w *world) open() error {
 	var list []error
 	for _, f := range w.memory.files {
@@ -177,15 +177,15 @@ func (w *world) open() error {
 	return errors.Join(list...)
 }
 
-// What a transaction can end with beside its own refusals. The caller can tell
-// only that nothing was changed, or that it does not know.
+// The ends of a transaction, besides its own refusals. The caller can tell only that nothing was changed, or that it
+// does not know.
 var (
 	errAgain   = errors.New("simulation: serialization failure") // surely rolled back
 	errUnknown = errors.New("simulation: the answer to the commit was lost")
 	errAborted = errors.New("simulation: the transaction is aborted already")
 )
 
-// fate is what becomes of a transaction that comes to its commit.
+// fate is the outcome of a commit.
 type fate int
 
 const (
@@ -210,7 +210,7 @@ type chances struct {
 	between   int // of 1,000 re-runs: others get their turn before it
 }
 
-// inside runs do on the tables and commits what it did when it says so.
+// inside runs do on the tables, and commits its changes if it returns nil.
 type inside func(do func(t transitions.Tables) (commit bool))
 
 // database runs transactions on the tables, one at a time, with faults.
@@ -316,7 +316,7 @@ func (d *database) attempt(do func(t transitions.Tables) error) (err error) {
 	return err
 }
 
-// fate draws what becomes of a commit.
+// fate draws the outcome of a commit.
 func (d *database) fate() (f fate) {
 	switch {
 	case len(d.fates) > 0:

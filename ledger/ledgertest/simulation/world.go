@@ -96,7 +96,7 @@ func (w *world) again(call func()) {
 	}
 }
 
-// deliver brings a late message.
+// deliver delivers a late message.
 func (w *world) deliver() {
 	if len(w.late) == 0 {
 		return
@@ -302,7 +302,7 @@ func (f *file) newest(writer, at int64, data []byte) bool {
 	return last.at == at && bytes.Equal(last.data, data)
 }
 
-// sees notes what a customer was told about an upload.
+// sees notes an answer to a customer about an upload.
 func (u *upload) sees(w *world, now ledger.Upload) {
 	if now.Durable < u.durable {
 		w.wrong("I14", "durable bytes fell from %d to %d", u.durable, now.Durable)
@@ -359,7 +359,7 @@ func (w *world) grant(n ledger.Credits) {
 	}
 }
 
-// sweep is what time demands of one verification, whichever it is.
+// sweep runs the timed steps of one verification.
 func (w *world) sweep(i int) {
 	if len(w.memory.files) == 0 {
 		return

@@ -50,7 +50,7 @@ func TestWhichClocksAreBelieved(t *testing.T) {
 		began := time.UnixMilli(1_700_000_000_000)
 		watch := newClockWatch()
 		for i, s := range c.steps {
-			l := look{ledger: began.Add(s.ran + s.ledger), swept: began.Add(-c.idle), ran: s.ran}
+			l := clockReading{ledger: began.Add(s.ran + s.ledger), swept: began.Add(-c.idle), ran: s.ran}
 			if c.server {
 				l.node = began.Add(s.ran + s.node)
 			}

@@ -144,7 +144,7 @@ func (s *session) runInCRDB(ctx context.Context, run func() error) error {
 	d := &cockroach{session: s}
 	err := crdb.ExecuteInTx(crdb.WithMaxRetries(ctx, restartsMax), d, func() error {
 		d.failed = run()
-		if d.failed != nil && sqlState(d.failed) == "" && s.says(s.dialect.failed) {
+		if d.failed != nil && sqlState(d.failed) == "" && s.connReports(s.dialect.failed) {
 			d.failed = errAborted // conclusions without the failed statement are worthless
 		}
 		if d.failed != nil && !s.dialect.restarts {
@@ -215,8 +215,8 @@ const (
 	sweptEvery = time.Minute
 )
 
-// look is a reading of the clocks at one moment.
-type look struct {
+// clockReading is a reading of the clocks at one moment.
+type clockReading struct {
 	ledger, swept time.Time     // by the ledger's clock: now, and at the last sweep
 	node          time.Time     // for a ledger on a server: by this machine's clock; zero: it is the same clock
 	ran           time.Duration // of this process, by a monotonic clock
@@ -229,10 +229,10 @@ type clockWatch struct {
 	ran  func() time.Duration
 
 	mu     sync.Mutex
-	last   look  // the last accepted reading; ledger is the latest time it can mean
-	known  bool  // there was one
-	jump   *look // the first reading of the current jump; nil: none
-	doubts bool  // the last reading was doubted
+	last   clockReading  // the last accepted reading; ledger is the latest time it can mean
+	known  bool          // there was one
+	jump   *clockReading // the first reading of the current jump; nil: none
+	doubts bool          // the last reading was doubted
 }
 
 func newClockWatch() *clockWatch {
@@ -241,7 +241,7 @@ func newClockWatch() *clockWatch {
 }
 
 // doubt returns why a reading is not accepted; "": it is.
-func (c *clockWatch) doubt(l look) string {
+func (c *clockWatch) doubt(l clockReading) string {
 	if apart := l.ledger.Sub(l.node).Abs(); !l.node.IsZero() && apart > apartMax {
 		c.jump = nil
 		return fmt.Sprintf("it differs from this node's by %s", apart.Round(time.Second))
@@ -282,7 +282,7 @@ func (s *DB) BelievedNow(ctx context.Context) (now int64, err error) {
 	c := s.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := look{ledger: ledger.Clock(now), swept: ledger.Clock(swept), ran: c.ran()}
+	l := clockReading{ledger: ledger.Clock(now), swept: ledger.Clock(swept), ran: c.ran()}
 	if !s.Embedded() {
 		l.node = c.node()
 	}

@@ -52,8 +52,8 @@ func (s *DB) watchDisk(folder string, o Options) {
 	}
 }
 
-// look reads the disk's state, at most once a second.
-func (s *DB) look(ctx context.Context) {
+// readDisk reads the disk's state, at most once a second.
+func (s *DB) readDisk(ctx context.Context) {
 	d := &s.disk
 	if d.ask == nil || !d.due(time.Now()) {
 		return
@@ -79,7 +79,7 @@ func (s *DB) look(ctx context.Context) {
 // LookForRoom reads the disk's state if there is a reserve.
 func (s *DB) LookForRoom(ctx context.Context) {
 	if s.disk.reserve > 0 {
-		s.look(ctx)
+		s.readDisk(ctx)
 	}
 }
 
@@ -122,7 +122,7 @@ func (s *DB) registerDisk(to prometheus.Registerer) error {
 			"creates and uploads are refused; settlements go on.", func(d *disk) int64 { return d.reserve }},
 	} {
 		err := to.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, func() float64 {
-			s.look(context.Background())
+			s.readDisk(context.Background())
 			s.disk.mu.Lock()
 			defer s.disk.mu.Unlock()
 			return float64(g.value(&s.disk))
@@ -143,7 +143,7 @@ func (s *DB) Checkpoint(ctx context.Context) (bool, error) {
 	}
 	session, err := s.writer.take(ctx, false, 0)
 	if err != nil {
-		return false, noSession(err).tell(err, false)
+		return false, noSession(err).callerError(err, false)
 	}
 	defer s.writer.put(session)
 	if err := session.connect(ctx); err != nil {

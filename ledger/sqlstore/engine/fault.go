@@ -47,8 +47,8 @@ func noSession(err error) fault {
 	return fault{why: whyStopped, passing: !errors.Is(err, ErrClosed)}
 }
 
-// tell returns the error for the caller of a method; unknown says that some attempt may have been committed.
-func (f fault) tell(err error, unknown bool) error {
+// callerError returns the error for the caller of a method; unknown says that some attempt may have been committed.
+func (f fault) callerError(err error, unknown bool) error {
 	switch {
 	case unknown && f.why != "":
 		return fmt.Errorf("%w: %w", ErrUnknown, err)

@@ -151,7 +151,7 @@ func (m Schema) steps(version int) (list []string, err error) {
 	return list, nil
 }
 
-// repeatStep repeats a step while somebody uses a table that it needs. ErrTableInUse.
+// repeatStep repeats a step while a table that it needs is in use. ErrTableInUse.
 func (s *DB) repeatStep(ctx context.Context, do func() error, tell []func(line string)) error {
 	for begun := time.Now(); ; {
 		err := do()
@@ -236,7 +236,7 @@ func (s *DB) define(ctx context.Context, statement string) error {
 	}
 	session, err := s.writer.take(ctx, false, 0)
 	if err != nil {
-		return noSession(err).tell(err, false)
+		return noSession(err).callerError(err, false)
 	}
 	defer s.writer.put(session)
 	return s.repeatOn(ctx, session, func(ctx context.Context) error {

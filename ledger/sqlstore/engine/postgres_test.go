@@ -496,7 +496,7 @@ func TestAPanicLeavesNoTransactionBehind(t *testing.T) {
 		for _, p := range []*pool{s.writer, s.readers} {
 			for range cap(p.free) {
 				session := <-p.free
-				if session.conn != nil && session.says(func(c any) bool {
+				if session.conn != nil && session.connReports(func(c any) bool {
 					return c.(*stdlib.Conn).Conn().PgConn().TxStatus() != 'I'
 				}) {
 					t.Errorf("%s: a session is given back inside a transaction", name)

@@ -84,10 +84,10 @@ func (s *session) control(ctx context.Context, statement string) error {
 }
 
 // lost reports whether the connection has ended.
-func (s *session) lost() bool { return s.conn == nil || s.says(s.dialect.lost) }
+func (s *session) lost() bool { return s.conn == nil || s.connReports(s.dialect.lost) }
 
-// says runs a check on the driver's connection; a lost connection counts as true.
-func (s *session) says(what func(driverConn any) bool) bool {
+// connReports runs a check on the driver's connection; a lost connection counts as true.
+func (s *session) connReports(what func(driverConn any) bool) bool {
 	var answer bool
 	err := s.conn.Raw(func(c any) error {
 		answer = what(c)

@@ -125,7 +125,7 @@ func (t *Tx) Each(scan func(rows *sql.Rows) error, query string, args ...any) er
 	})
 	if cut != nil && t.store != nil {
 		f := t.session.judge(cut)
-		return f.tell(cut, false)
+		return f.callerError(cut, false)
 	}
 	return errors.Join(err, cut)
 }
@@ -158,7 +158,7 @@ func (s *DB) View(ctx context.Context, do func(t *Tx) error) (err error) {
 	}()
 	session, err := s.readers.take(ctx, false, 0)
 	if err != nil {
-		return noSession(err).tell(err, false)
+		return noSession(err).callerError(err, false)
 	}
 	defer s.readers.put(session)
 	return do(&Tx{ctx: ctx, session: session, store: s})
@@ -178,7 +178,7 @@ func (s *DB) Glance(ctx context.Context, do func(t *Tx) error) error {
 func (s *DB) moment(ctx context.Context, short bool, do func(t *Tx) error) error {
 	session, err := s.readers.take(ctx, false, 0)
 	if err != nil {
-		return noSession(err).tell(err, false)
+		return noSession(err).callerError(err, false)
 	}
 	defer s.readers.put(session)
 	begin := func(ctx context.Context) error { return session.begin(ctx, s.dialect.snapshot) }
@@ -196,7 +196,7 @@ func (s *DB) moment(ctx context.Context, short bool, do func(t *Tx) error) error
 	session.broken = false
 	if err != nil {
 		f := session.judge(err)
-		err = f.tell(err, false)
+		err = f.callerError(err, false)
 	}
 	session.rollback(ctx)
 	return err
@@ -308,14 +308,14 @@ func (s *DB) repeat(ctx context.Context, attempt func(ctx context.Context) (faul
 		}
 		unknown = unknown || f.unknown
 		if ended := ctx.Err(); ended != nil && (f.why != "" || errors.Is(err, ended)) {
-			return stopped.tell(errors.Join(ended, err), unknown)
+			return stopped.callerError(errors.Join(ended, err), unknown)
 		}
 		longest := time.Duration(waitTimes)
 		if f.why == whyConflict {
 			conflicts, longest = conflicts+1, conflictTimes
 		}
 		if !f.again || n-conflicts == attemptsMax || conflicts == conflictsMax || time.Since(begun) > repeatMax {
-			return f.tell(err, unknown)
+			return f.callerError(err, unknown)
 		}
 		s.meters.retries.WithLabelValues(f.why).Inc()
 		// Debug only: the caller reports a lasting failure, and the metric counts each.
@@ -324,7 +324,7 @@ func (s *DB) repeat(ctx context.Context, attempt func(ctx context.Context) (faul
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
 		case <-ctx.Done():
-			return stopped.tell(errors.Join(ctx.Err(), err), unknown)
+			return stopped.callerError(errors.Join(ctx.Err(), err), unknown)
 		}
 		wait *= 2
 	}

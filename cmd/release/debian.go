@@ -20,8 +20,8 @@ type entry struct {
 	link string // where a symbolic link points to
 }
 
-// archived makes a tar archive whose bytes depend on its entries and the time only.
-func archived(entries []entry, at time.Time) ([]byte, error) {
+// makeTar makes a tar archive whose bytes depend on its entries and the time only.
+func makeTar(entries []entry, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, e := range entries {
@@ -46,16 +46,16 @@ func archived(entries []entry, at time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// packed makes a tar.gz archive.
-func packed(entries []entry, at time.Time) ([]byte, error) {
-	archive, err := archived(entries, at)
+// makeTarGz makes a tar.gz archive.
+func makeTarGz(entries []entry, at time.Time) ([]byte, error) {
+	archive, err := makeTar(entries, at)
 	if err != nil {
 		return nil, err
 	}
-	return zipped(archive)
+	return compress(archive)
 }
 
-func zipped(text []byte) ([]byte, error) {
+func compress(text []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	if _, err := w.Write(text); err != nil {
@@ -123,7 +123,7 @@ fi
 `
 )
 
-func (r release) makePackage(b built) ([]byte, error) {
+func (r release) makeDebian(b built) ([]byte, error) {
 	data := []entry{{name: "usr/bin/rollcall", mode: 0o755, body: b.binary}}
 	size := len(b.binary)
 	for _, f := range packagedFiles {
@@ -134,13 +134,13 @@ func (r release) makePackage(b built) ([]byte, error) {
 		size += len(text)
 		data = append(data, entry{name: f.to, mode: f.mode, body: text})
 	}
-	dataTar, err := packed(withFolders(data), r.date)
+	dataTar, err := makeTarGz(withFolders(data), r.date)
 	if err != nil {
 		return nil, err
 	}
 	// Debian sorts 0.1.0~rc1 before 0.1.0, and 0.1.0-rc1 after it.
 	version := strings.Replace(r.version, "-rc", "~rc", 1)
-	controlTar, err := packed([]entry{
+	controlTar, err := makeTarGz([]entry{
 		{name: "./control", mode: 0o644, body: fmt.Appendf(nil, control, version, b.goarch, size>>10)},
 		{name: "./conffiles", mode: 0o644, body: []byte("/etc/rollcall/rollcall.toml\n")},
 		{name: "./postinst", mode: 0o755, body: []byte(afterInstall)},
