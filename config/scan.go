@@ -222,14 +222,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 
 // String returns the shortest form: 5m, not 5m0s.
 func (d Duration) String() string {
-	s := d.Duration.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return throttle.ShortTime(d.Duration)
 }
 
 // Rate is a number of events per unit of time, written like "30/min", "5/s" or "100/h".

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -41,14 +42,14 @@ func (s *Server) results(r *request) {
 	d := s.newDownload(r, release)
 	err := d.fill()
 	if err == nil && r.IsHead() {
-		_ = d.end()
+		_ = d.Close()
 		s.writeResultsHead(r)
 		r.Response.SkipBody = true
 		r.Response.Header.SetContentLength(-1)
 		return
 	}
 	if err != nil {
-		_ = d.end()
+		_ = d.Close()
 		s.notFoundOr(r, "read results", err)
 		return
 	}
@@ -192,11 +193,8 @@ func (d *download) WriteTo(w io.Writer) (int64, error) {
 	}
 }
 
-// Close ends the download: the library calls it after the last byte and after a failure.
-func (d *download) Close() error { return d.end() }
-
-// end releases the download's resources; a second call does nothing.
-func (d *download) end() error {
+// Close ends the download: the library calls it after the last byte and after a failure. A second call does nothing.
+func (d *download) Close() error {
 	if d.ended {
 		return nil
 	}
@@ -283,28 +281,10 @@ func appendTwo(b []byte, n int64, next byte) []byte {
 
 // appendField quotes a field when it must be (RFC 4180 §2, rules 6 and 7).
 func appendField(b []byte, field string) []byte {
-	if !mustQuote(field) {
+	if !strings.ContainsAny(field, ",\"\r\n") {
 		return append(b, field...)
 	}
-	b = append(b, '"')
-	for i := range len(field) {
-		if field[i] == '"' {
-			b = append(b, '"')
-		}
-		b = append(b, field[i])
-	}
-	return append(b, '"')
-}
-
-// mustQuote reports whether a field has a comma, a quote or a line end.
-func mustQuote(field string) bool {
-	for i := range len(field) {
-		switch field[i] {
-		case ',', '"', '\r', '\n':
-			return true
-		}
-	}
-	return false
+	return append(append(append(b, '"'), strings.ReplaceAll(field, `"`, `""`)...), '"')
 }
 
 // filenameMax is the contract's bound on the header, in characters.
@@ -317,44 +297,10 @@ func parseFilename(text []byte) (string, bool) {
 	if !utf8.Valid(text) || utf8.RuneCount(text) > filenameMax {
 		return "", false
 	}
-	name, ok := percentDecode(text)
-	if !ok || !utf8.Valid(name) {
+	name, err := url.PathUnescape(string(text))
+	if err != nil || !utf8.ValidString(name) {
 		return "", false
 	}
-	s := string(name)
-	return s, !strings.ContainsAny(s, `/\`) && ledger.CheckName(s) == nil && s != "" && s != "." && s != ".."
-}
-
-// percentDecode decodes %xx (RFC 3986 §2.1); a plus sign is a plus sign.
-func percentDecode(text []byte) ([]byte, bool) {
-	out := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
-		if text[i] != '%' {
-			out = append(out, text[i])
-			continue
-		}
-		if i+2 >= len(text) {
-			return nil, false
-		}
-		high, ok1 := unhex(text[i+1])
-		low, ok2 := unhex(text[i+2])
-		if !ok1 || !ok2 {
-			return nil, false
-		}
-		out = append(out, high<<4|low)
-		i += 2
-	}
-	return out, true
-}
-
-func unhex(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10, true
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
+	fits := !strings.ContainsAny(name, `/\`) && ledger.CheckName(name) == nil
+	return name, fits && name != "" && name != "." && name != ".."
 }

@@ -337,13 +337,8 @@ func ParseRange(text string) (Range, error) {
 
 // parseCount reads decimal digits and nothing else: no sign, no space.
 func parseCount(text string) (int64, bool) {
-	for i := 0; i < len(text); i++ {
-		if text[i] < '0' || text[i] > '9' {
-			return 0, false
-		}
-	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	return n, err == nil
+	return n, err == nil && strings.Trim(text, "0123456789") == ""
 }
 
 // DurableRange is the value of the Range header that tells a client which bytes are durable: "bytes=0-(n-1)", or ""

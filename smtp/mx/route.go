@@ -73,13 +73,7 @@ func isHostName(name string) bool {
 // hasHostLetters reports whether a name is not empty and has only letters, digits, hyphens, dots and underscores
 // (they exist). Other names never get into a route, a log or a question.
 func hasHostLetters(name string) bool {
-	for _, c := range []byte(name) {
-		ok := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_'
-		if !ok {
-			return false
-		}
-	}
-	return name != ""
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.-_") == ""
 }
 
 // planRoute makes a domain's route from its hosts and an answer for each; seed orders hosts of equal preference.

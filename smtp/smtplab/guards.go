@@ -73,11 +73,11 @@ func (s *session) guardBefore(now time.Time) (reply *phrase, end bool) {
 			reply = &words.guard
 		}
 	case GuardHarvest:
-		if memory.refusals(s.client, now) >= s.p.GuardAt {
+		if refused, _ := memory.share(s.client, now); refused >= s.p.GuardAt {
 			reply, end = &words.guard, true
 		}
 	case GuardSilent:
-		if memory.refusals(s.client, now) >= s.p.GuardAt {
+		if refused, _ := memory.share(s.client, now); refused >= s.p.GuardAt {
 			reply = &words.mailboxes[Exists]
 		}
 	case GuardPolicy, GuardWindow:
@@ -126,7 +126,7 @@ func (s *session) guardAfter(reply *phrase, now time.Time) (instead *phrase, end
 			reply, end = &phrase{}, true
 		}
 	case GuardPolicy, GuardExcess:
-		if memory.refusals(s.client, now) > s.p.GuardAt {
+		if refused, _ := memory.share(s.client, now); refused > s.p.GuardAt {
 			memory.block(s.client, now.Add(blockHours*memory.hour), s.number)
 			reply, end = &words.guard, words.guard.code == 421
 		}
@@ -154,13 +154,6 @@ func (m *memory) noteAnswer(client string, refused bool, now time.Time) {
 	if refused {
 		c.refused.add(now)
 	}
-}
-
-// refusals returns a client's refusals within the hour.
-func (m *memory) refusals(client string, now time.Time) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.clientOf(client).refused.count(now)
 }
 
 // share returns a client's refused RCPTs and all its RCPTs within the hour.

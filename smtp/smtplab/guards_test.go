@@ -26,7 +26,7 @@ func dialFrom(t testing.TB, l *Lab, host, source string) *wire {
 
 // mxOf is the host mx1 of a domain of the lab.
 func mxOf(domain string) string {
-	zone := lastLabels(domain, 2)
+	zone := zoneOf(domain)
 	return "mx1." + builtin()[personalityName(zone)].hostZone(zone)
 }
 

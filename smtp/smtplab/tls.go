@@ -63,7 +63,7 @@ func (s *session) handshake() error {
 	// The handshake gets the bytes that the client sent in clear after STARTTLS, and fails on them (the rule against
 	// injection of RFC 3207 §4.2).
 	pending, _ := s.link.in.Peek(s.link.in.Buffered())
-	under := &replayed{Conn: s.link.under, pending: bytes.Clone(pending)}
+	under := &replayed{Conn: s.link.under, in: io.MultiReader(bytes.NewReader(bytes.Clone(pending)), s.link.under)}
 	var again *renegotiation
 	if s.p.TLS == TLSRenegotiate {
 		again = &renegotiation{}
@@ -128,18 +128,11 @@ func tlsConfig(mode TLS, host string) (*tls.Config, error) {
 // replayed is a connection that first returns bytes that were read before.
 type replayed struct {
 	net.Conn
-	pending []byte
-	seen    func(written []byte) // nil: not observed
+	in   io.Reader
+	seen func(written []byte) // nil: not observed
 }
 
-func (r *replayed) Read(b []byte) (int, error) {
-	if len(r.pending) > 0 {
-		n := copy(b, r.pending)
-		r.pending = r.pending[n:]
-		return n, nil
-	}
-	return r.Conn.Read(b)
-}
+func (r *replayed) Read(b []byte) (int, error) { return r.in.Read(b) }
 
 func (r *replayed) Write(b []byte) (int, error) {
 	if r.seen != nil {

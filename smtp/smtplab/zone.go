@@ -104,7 +104,7 @@ func (l *Lab) owner(name string) (zone string, p *persona, a *added) {
 	if !beneath(name, TopLevel) {
 		return l.hostOf(name)
 	}
-	zone = lastLabels(name, 2)
+	zone = zoneOf(name)
 	return zone, l.personas[personalityName(zone)], nil
 }
 
@@ -130,17 +130,9 @@ func (l *Lab) hostOf(name string) (zone string, p *persona, a *added) {
 	}
 }
 
-// lastLabels returns the last n labels of name, or all if there are fewer.
-func lastLabels(name string, n int) string {
-	at := len(name)
-	for range n {
-		dot := strings.LastIndexByte(name[:at], '.')
-		if dot < 0 {
-			return name
-		}
-		at = dot
-	}
-	return name[at+1:]
+// zoneOf returns the last two labels of a name under TopLevel.
+func zoneOf(name string) string {
+	return name[strings.LastIndexByte(strings.TrimSuffix(name, "."+TopLevel), '.')+1:]
 }
 
 // personalityName returns the text after the last "-" of the first label: "clean" for acme-clean.test, clean.test,

@@ -207,10 +207,10 @@ func switched(name string, at func(a *Limits) *bool) kind {
 }
 
 func timed(name string, least, most time.Duration, at func(a *Limits) *time.Duration) kind {
-	return kindOf(name, at, short, func(text string) (time.Duration, error) {
+	return kindOf(name, at, ShortTime, func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < least || d > most {
-			return 0, fmt.Errorf("%q: write a length of time from %s to %s", text, short(least), short(most))
+			return 0, fmt.Errorf("%q: write a length of time from %s to %s", text, ShortTime(least), ShortTime(most))
 		}
 		return d, nil
 	}, func(d time.Duration) float64 { return float64(d) })
@@ -244,7 +244,7 @@ func ranked[T ~string](name string, words []T, at func(a *Limits) *T) kind {
 func (w Waits) listText() string {
 	var parts []string
 	for _, d := range w.List() {
-		parts = append(parts, short(d))
+		parts = append(parts, ShortTime(d))
 	}
 	return cmp.Or(strings.Join(parts, ","), none)
 }
@@ -261,7 +261,7 @@ func parseWaits(text string) (w Waits, err error) {
 		w[i], err = time.ParseDuration(strings.TrimSpace(part))
 		if err != nil || w[i] < WaitMin || w[i] > WaitMax {
 			return Waits{}, fmt.Errorf("%q: write waits from %s to %s with commas between them, as 5m,10m,1h, or none",
-				text, short(WaitMin), short(WaitMax))
+				text, ShortTime(WaitMin), ShortTime(WaitMax))
 		}
 	}
 	return w, nil
@@ -289,8 +289,8 @@ func ofSource(k kind) kind {
 	return k
 }
 
-// short returns a duration without the zeros of its String: 5m, 1h, 1m30s.
-func short(d time.Duration) string {
+// ShortTime returns a duration without the zeros of its String: 5m, 1h, 1m30s.
+func ShortTime(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

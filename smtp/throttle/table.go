@@ -374,12 +374,9 @@ func overrideName(written string) (string, error) {
 		return "", fmt.Errorf("%w: %q: write a receiver, an MX host suffix or a mail domain",
 			ErrOverrideName, written)
 	}
-	for _, c := range []byte(name) {
-		ok := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_'
-		if !ok {
-			return "", fmt.Errorf("%w: %q: only letters, digits, dots and hyphens; "+
-				"write an international name as xn--…", ErrOverrideName, written)
-		}
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.-_") != "" {
+		return "", fmt.Errorf("%w: %q: only letters, digits, dots and hyphens; write an international name as xn--…",
+			ErrOverrideName, written)
 	}
 	return name, nil
 }
