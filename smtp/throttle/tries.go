@@ -48,8 +48,8 @@ const (
 	// against chance at which a row of them is a block: 1 in 10,000.
 	refusedUsual, blockedOdds = 0.03, 9.2
 
-	// settledIn is the time before a bad answer over which good ones are counted. Where fewer than fewPass pass, it may be
-	// a penalty: then failing again shows nothing.
+	// settledIn is the time before a bad answer over which good ones are counted. Where fewer than fewPass pass, then or
+	// since then, it may be a penalty: then failing again shows nothing.
 	settledIn = 5 * time.Second
 	fewPass   = 0.1
 
@@ -293,10 +293,9 @@ func (f *firsts) chance(e *entry) float64 {
 // settle learns what asking an address again showed.
 func (f *firsts) settle(first *Try, passed bool) {
 	k := f.kinds.of(first.Kind)
-	good, n := f.goodSince(first.Sent.Add(-settledIn))
-	if share := float64(good+1) / float64(n+1); passed {
+	if passed {
 		k.passed++
-	} else if share >= fewPass {
+	} else if share := min(f.passedSince(first.Sent.Add(-settledIn)), f.passedSince(first.Sent)); share >= fewPass {
 		k.failed += share
 	}
 	if k.passed+k.failed > firstsKept {
@@ -400,6 +399,12 @@ func (f *firsts) firstBad(since time.Time) (at time.Time) {
 func (f *firsts) badShare(since time.Time) float64 {
 	good, n := f.goodSince(since)
 	return float64(n-good) / float64(max(1, n))
+}
+
+// passedSince returns which share of the first tries since a time may have passed.
+func (f *firsts) passedSince(since time.Time) float64 {
+	good, n := f.goodSince(since)
+	return float64(good+1) / float64(n+1)
 }
 
 // goodSince returns how many of the first tries since a time got a good answer, and of how many.

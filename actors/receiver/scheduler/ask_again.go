@@ -214,7 +214,9 @@ func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
 	}
 	early := a.Probe.asked && waited > 0 && waited < recheckWithin/2 // it came back from such a wait
 	if v.Wait == 0 && (at.path.pace.Alone() || early || a.Judgement.Attempt.Void) {
-		v.Wait = max(2*recheckAfter, waited) // those who wait for different lengths show how long is enough
+		if v.Wait = 2 * recheckAfter; !a.Judgement.Attempt.Void {
+			v.Wait = max(v.Wait, waited) // those who wait for different lengths show how long is enough
+		}
 		v.Wait = v.Wait/2 + qs.jitter(v.Wait)
 	}
 	qs.deferProbe(a.Probe, a.Judgement, a.At)
