@@ -245,7 +245,7 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	node.terminate()
 	effort.OK(t, os.WriteFile(secret, nil, 0o600))
 	c.environ = ports
-	refused("provider: the secret cannot be used: " + secret + " is empty")
+	refused("provider: the secret cannot be used: " + secret + " is empty; write the secret into it, or delete it")
 	effort.OK(t, os.Remove(secret))
 	refused("")
 }

@@ -255,7 +255,7 @@ func ReadPrivate(path string, unusable error) (string, error) {
 	text, err := os.ReadFile(path)
 	secret := strings.TrimSpace(string(text))
 	if err == nil && secret == "" {
-		err = fmt.Errorf("%w: %s is empty", unusable, path)
+		err = fmt.Errorf("%w: %s is empty; write the secret into it, or delete it", unusable, path)
 	}
 	return secret, err
 }
