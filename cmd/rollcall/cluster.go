@@ -28,7 +28,7 @@ func newCluster(e environment) *cobra.Command {
 	})
 	node := addAdminFlags(c, e)
 	c.AddCommand(newClusterMembers(node), newClusterDrain(node), newClusterUndrain(node), newClusterForget(node),
-		newClusterKeys(node), newClusterCert(e))
+		newClusterKeys(node), newClusterCert())
 	return c
 }
 

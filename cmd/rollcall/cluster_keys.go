@@ -43,7 +43,7 @@ type certView struct {
 	Expires string `json:"expires_at"`
 }
 
-func newClusterCert(environment) *cobra.Command {
+func newClusterCert() *cobra.Command {
 	c := asGroup(&cobra.Command{Use: "cert",
 		Short: "Make the certificates with which the nodes of a cluster recognize each other"})
 	c.AddCommand(newClusterCertInit(), newClusterCertNode(), newClusterCertShow())

@@ -28,7 +28,7 @@ func addListFlags(c *cobra.Command, o *list.Options) {
 	c.Flags().StringVar(&o.Delimiter, "delimiter", "", "the character between columns, or tab (default: found)")
 }
 
-func newLint(environment) *cobra.Command {
+func newLint() *cobra.Command {
 	var o list.Options
 	var out term.OutFile
 	c := &cobra.Command{
@@ -206,7 +206,7 @@ func rowsText(n int) string {
 	return term.Counted(int64(n), "row") + " with a defect"
 }
 
-func newData(environment) *cobra.Command {
+func newData() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "data",
 		Short: "Show the lists behind the flags in results, and how old they are",

@@ -92,8 +92,8 @@ func newRoot(environ []string) *cobra.Command {
 	root.Version = node.ThisVersion().String()
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	addGroup(root, "For customers:", newVerify(e), newLint(e), newCheck(e), newList(e), newStatus(e), newResults(e),
-		newCancel(e), newCredits(e), newData(e))
+	addGroup(root, "For customers:", newVerify(e), newLint(), newCheck(e), newList(e), newStatus(e), newResults(e),
+		newCancel(e), newCredits(e), newData())
 	addGroup(root, "For operators, who has an account:", newWorkspace(e), newUser(e), newKey(e))
 	addGroup(root, "For operators, what is asked and answered:", newReceivers(e), newSourcesCommand(e), newThrottle(e),
 		newVerification(e), newEvidence(e), newReplay(e), newVerdict(e), newLog(e))

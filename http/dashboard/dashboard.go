@@ -19,7 +19,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/dashboard/signin"
@@ -167,7 +167,7 @@ type Options struct {
 	MaxRows      int64
 	PerWorkspace ledger.Limits // defaults of a workspace, as for the API
 	// Waits asks all nodes what the open addresses of a verification wait for.
-	Waits       func(ctx context.Context, verification string) (waiting.Verification, error)
+	Waits       func(ctx context.Context, verification string) (inspect.Verification, error)
 	SessionIdle time.Duration         // how long an unused session lasts
 	SessionLife time.Duration         // how long a session lasts at most
 	Checks      func() bool           // whether this node checks addresses

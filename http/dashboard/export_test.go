@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/ledger"
 )
 
@@ -29,7 +29,7 @@ var (
 const WaitsMax = waitsMax
 
 // NewWaits gives the answers to what addresses wait for, as numbers of lines.
-func NewWaits(ask func(context.Context, string) (waiting.Verification, error), now func() time.Time) func(context.Context, uuid.UUID) int {
+func NewWaits(ask func(context.Context, string) (inspect.Verification, error), now func() time.Time) func(context.Context, uuid.UUID) int {
 	c := &waitsCache{ask: ask, now: now, log: slog.New(slog.DiscardHandler)}
 	return func(ctx context.Context, id uuid.UUID) int { return len(c.get(ctx, id)) }
 }

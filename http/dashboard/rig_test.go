@@ -18,7 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/dashboard"
@@ -55,7 +55,7 @@ type rig struct {
 	held      ledger.Lease // of the verification that was made last
 	ahead     atomic.Int64 // how much later than now it is for the API, in nanoseconds
 	server    *httpd.Server
-	waiting   map[string]waiting.Verification // what the open addresses of verifications wait for
+	waiting   map[string]inspect.Verification // what the open addresses of verifications wait for
 	metrics   *prometheus.Registry
 	now       atomic.Int64 // what the pages take for the time, in seconds after the real one
 }

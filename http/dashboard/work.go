@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -161,7 +161,7 @@ const (
 // waitsCache asks the nodes what addresses wait for, and caches each answer for a moment. However many pages show a
 // verification, the nodes get one question at a time. Safe for concurrent use.
 type waitsCache struct {
-	ask func(ctx context.Context, verification string) (waiting.Verification, error)
+	ask func(ctx context.Context, verification string) (inspect.Verification, error)
 	now func() time.Time
 	log *slog.Logger
 
@@ -256,7 +256,7 @@ type waitLine struct {
 	Next      string // when the first of them goes on; "": unknown, or now
 }
 
-func linesOf(waits []waiting.Wait, now time.Time) []waitLine {
+func linesOf(waits []inspect.Wait, now time.Time) []waitLine {
 	var lines []waitLine
 	for _, one := range waits {
 		if one.Addresses == 0 {
@@ -293,17 +293,17 @@ var deferred = map[string]string{
 	smtp.Intercepted.String():         "doesn't answer: somebody else does in its place",
 }
 
-func waitWords(w waiting.Wait) string {
+func waitWords(w inspect.Wait) string {
 	at := ""
 	if w.Receiver != "" {
 		at = " at " + w.Receiver
 	}
 	switch w.For {
-	case waiting.ForRoute:
+	case inspect.ForRoute:
 		return "for DNS to answer about their domain"
-	case waiting.ForReceiver:
+	case inspect.ForReceiver:
 		return "for their turn" + at
-	case waiting.ForRetry:
+	case inspect.ForRetry:
 		again := "to be asked again" + at
 		why, known := deferred[w.Reason]
 		switch {
@@ -313,9 +313,9 @@ func waitWords(w waiting.Wait) string {
 			return again + " by a receiver that " + why
 		}
 		return again + ", which " + why
-	case waiting.ForControl:
+	case inspect.ForControl:
 		return "for a test with made-up names" + at + ", which shows whether their domain accepts everything"
-	case waiting.ForDomain:
+	case inspect.ForDomain:
 		return "for other addresses of this file that go first"
 	}
 	return "for their outcomes to be saved"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/config/effort"
 	"rollcall/http/dashboard"
 	"rollcall/ledger"
@@ -23,11 +23,11 @@ import (
 )
 
 // waits answers what the open addresses of a verification wait for, as the test has said.
-func (g *rig) waits(_ context.Context, id string) (waiting.Verification, error) {
+func (g *rig) waits(_ context.Context, id string) (inspect.Verification, error) {
 	if found, ok := g.waiting[id]; ok {
 		return found, nil
 	}
-	return waiting.Verification{}, waiting.ErrNotThere
+	return inspect.Verification{}, inspect.ErrNotThere
 }
 
 func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
@@ -260,10 +260,10 @@ func TestReasonsAreReadOnceForManyAtOnce(t *testing.T) {
 func TestAPageSaysWhatAddressesWaitFor(t *testing.T) {
 	g := newRig(t)
 	v := g.verification("list.csv", 9)
-	g.waiting = map[string]waiting.Verification{v.ID.String(): {Waits: []waiting.Wait{
-		{Addresses: 3, For: waiting.ForRetry, Receiver: "uni.example", Reason: "greylisted", Until: g.clock().Add(24 * time.Hour)},
-		{Addresses: 1, For: waiting.ForControl}, {Addresses: 2, For: waiting.ForRetry, Reason: "timeout"}, {Addresses: 0, For: waiting.ForRoute},
-		{Addresses: 5, For: waiting.ForReceiver, Receiver: "<b>mx.example"}}}}
+	g.waiting = map[string]inspect.Verification{v.ID.String(): {Waits: []inspect.Wait{
+		{Addresses: 3, For: inspect.ForRetry, Receiver: "uni.example", Reason: "greylisted", Until: g.clock().Add(24 * time.Hour)},
+		{Addresses: 1, For: inspect.ForControl}, {Addresses: 2, For: inspect.ForRetry, Reason: "timeout"}, {Addresses: 0, For: inspect.ForRoute},
+		{Addresses: 5, For: inspect.ForReceiver, Receiver: "<b>mx.example"}}}}
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String()))
 	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.body, "")
 	for _, want := range []string{"3 wait to be asked again at uni.example, which makes strangers come back later (greylisting). Next tomorrow at ", "1 waits for a test with made-up names, which shows whether their domain accepts everything.",
@@ -351,10 +351,10 @@ type nodes struct {
 	err   error
 }
 
-func (n *nodes) waits(context.Context, string) (waiting.Verification, error) {
+func (n *nodes) waits(context.Context, string) (inspect.Verification, error) {
 	n.asked.Add(1)
 	<-n.let
-	return waiting.Verification{Waits: []waiting.Wait{{Addresses: 1, For: waiting.ForRoute}}}, n.err
+	return inspect.Verification{Waits: []inspect.Wait{{Addresses: 1, For: inspect.ForRoute}}}, n.err
 }
 
 // In a bubble time passes when everybody waits.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/web"
 	"rollcall/smtp/throttle"
@@ -109,7 +109,7 @@ const sourcesEvery = "5s"
 type sourcesView struct {
 	Rows    []sourceRow
 	Used    int // of them
-	Silent  []waiting.UnreachableNode
+	Silent  []inspect.UnreachableNode
 	Changes bool
 	Every   string
 	Say     string
@@ -117,7 +117,7 @@ type sourcesView struct {
 
 // sourceRow is a source at one node, with its possible changes.
 type sourceRow struct {
-	waiting.Source
+	inspect.Source
 	Does []sourceChange
 }
 
@@ -152,7 +152,7 @@ func (p *Pages) readSources(r *request) (sourcesView, error) {
 		if s.State == "used" {
 			v.Used++
 		} else {
-			v.Say += fmt.Sprintf("%s is %s. ", waiting.SourceName(s.Source), s.State)
+			v.Say += fmt.Sprintf("%s is %s. ", inspect.SourceName(s.Source), s.State)
 		}
 	}
 	v.Say = strings.TrimSpace(v.Say)
@@ -173,9 +173,9 @@ type changeSourceView struct {
 	Rule    string // the name of its rule
 	Nodes   []string
 	State   string // at the first of its nodes
-	Now     waiting.ExplainedField
+	Now     inspect.ExplainedField
 	Alone   bool // no other source is used now
-	Silent  []waiting.UnreachableNode
+	Silent  []inspect.UnreachableNode
 	Changes bool
 	Problem string
 }
@@ -188,7 +188,7 @@ func askSource(p *Pages, w http.ResponseWriter, r *request) error {
 
 // showSource says what a change of a source does, and asks for its reason and duration.
 func (p *Pages) showSource(w http.ResponseWriter, r *request, status int, in sourceForm, problem string) error {
-	v := changeSourceView{In: in, Name: waiting.SourceName(in.Source), Rule: admin.SourceRule(in.Source),
+	v := changeSourceView{In: in, Name: inspect.SourceName(in.Source), Rule: admin.SourceRule(in.Source),
 		Alone: in.To != resumeIt.To, Changes: !r.in.ReadOnly, Problem: problem}
 	all := []sourceChange{pauseIt, drainIt, resumeIt}
 	i := slices.IndexFunc(all, func(c sourceChange) bool { return c.To == in.To })

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/http/web"
 	"rollcall/ledger"
 )
@@ -23,7 +23,7 @@ const healthRows = 300
 type healthView struct {
 	Ledger bool // it answers
 	Nodes  []nodeHealth
-	Silent []waiting.UnreachableNode
+	Silent []inspect.UnreachableNode
 	Away   string // why other nodes are missing
 	Audit  auditView
 }
@@ -45,13 +45,13 @@ func (v healthView) Answer() string {
 
 type checksView struct {
 	Caption string
-	Rows    []waiting.HealthFinding
+	Rows    []inspect.HealthFinding
 }
 
 // nodeHealth is one node's report. Bad are its problems, Rest the other checks.
 type nodeHealth struct {
-	waiting.Health
-	Bad, Rest []waiting.HealthFinding
+	inspect.Health
+	Bad, Rest []inspect.HealthFinding
 }
 
 // Failing are the problems, Passing the other checks.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/web"
 	"rollcall/ledger"
@@ -59,7 +59,7 @@ func New(o Options) (*Pages, error) {
 	var err error
 	if p.Site, err = web.NewSite(pageFiles, template.FuncMap{"percent": percent, "rate": rateText, "left": p.left,
 		"countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath,
-		"source": waiting.SourceName, "state": stateOf, "explain": explainPath, "plain": nameText,
+		"source": inspect.SourceName, "state": stateOf, "explain": explainPath, "plain": nameText,
 		"sentence": web.Sentence, "until": untilText(o.Now), "fieldsOf": fieldsOf, "word": stateWord},
 		o.Log, p.fail); err != nil {
 		return nil, err

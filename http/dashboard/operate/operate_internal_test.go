@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/config/effort"
 	"rollcall/ledger"
 )
@@ -17,27 +17,27 @@ import (
 // TestOneLimitHolds: the page of a receiver marks one limit and no other.
 func TestOneLimitHolds(t *testing.T) {
 	t.Parallel()
-	field := func(name, layer, value string) waiting.ExplainedField {
-		return waiting.ExplainedField{Field: name, Value: value, Said: waiting.Said{Layer: layer}}
+	field := func(name, layer, value string) inspect.ExplainedField {
+		return inspect.ExplainedField{Field: name, Value: value, Said: inspect.Said{Layer: layer}}
 	}
-	fields := []waiting.ExplainedField{field("connections", "learned", "2"), field("rcpt_rate", "penalty", "1/s"),
+	fields := []inspect.ExplainedField{field("connections", "learned", "2"), field("rcpt_rate", "penalty", "1/s"),
 		field("pause", "override", "yes"), field("refused_share", "default", "0.3")}
 	for _, c := range []struct {
-		r    waiting.Receiver
+		r    inspect.Receiver
 		want string
 	}{
-		{waiting.Receiver{Cause: "penalty"}, "connections"}, {waiting.Receiver{Cause: "allowance"}, "rcpt_rate"},
-		{waiting.Receiver{Cause: "paused"}, "pause"}, {waiting.Receiver{Cause: "connections", Sessions: 2, Most: 2}, "connections"},
-		{waiting.Receiver{Cause: "connections", Sessions: 1, Most: 2}, "connection_rate"},
-		{waiting.Receiver{Cause: "budget"}, "refused_per_hour"}, {waiting.Receiver{Cause: "budget", Budget: 3}, "refused_share"},
-		{waiting.Receiver{Cause: "free"}, ""}, {waiting.Receiver{Cause: "no healthy source"}, ""},
+		{inspect.Receiver{Cause: "penalty"}, "connections"}, {inspect.Receiver{Cause: "allowance"}, "rcpt_rate"},
+		{inspect.Receiver{Cause: "paused"}, "pause"}, {inspect.Receiver{Cause: "connections", Sessions: 2, Most: 2}, "connections"},
+		{inspect.Receiver{Cause: "connections", Sessions: 1, Most: 2}, "connection_rate"},
+		{inspect.Receiver{Cause: "budget"}, "refused_per_hour"}, {inspect.Receiver{Cause: "budget", Budget: 3}, "refused_share"},
+		{inspect.Receiver{Cause: "free"}, ""}, {inspect.Receiver{Cause: "no healthy source"}, ""},
 	} {
 		effort.Is(t, heldField(c.r, fields), c.want, fmt.Sprintf("%+v is held back by", c.r))
 	}
-	if got := heldField(waiting.Receiver{Cause: "penalty"}, fields[2:]); got != "" {
+	if got := heldField(inspect.Receiver{Cause: "penalty"}, fields[2:]); got != "" {
 		t.Errorf("a receiver that taught us nothing is held back by %q", got)
 	}
-	for _, cause := range waiting.Causes {
+	for _, cause := range inspect.Causes {
 		effort.Not(t, heldBy[cause], "", "no sentence says what", cause)
 	}
 }
@@ -46,7 +46,7 @@ func TestOneLimitHolds(t *testing.T) {
 func TestChecksThatFailAreShownFirst(t *testing.T) {
 	of := func(states ...string) (n nodeHealth) {
 		for _, s := range states {
-			n.Findings = append(n.Findings, waiting.HealthFinding{State: s})
+			n.Findings = append(n.Findings, inspect.HealthFinding{State: s})
 		}
 		return n
 	}

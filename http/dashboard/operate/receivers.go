@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/web"
 	"rollcall/ledger"
@@ -45,9 +45,9 @@ func stateOf(word string) web.State {
 
 type receiversView struct {
 	At       time.Time
-	Rows     []waiting.Receiver
+	Rows     []inspect.Receiver
 	More     int // that fit but are left out
-	Silent   []waiting.UnreachableNode
+	Silent   []inspect.UnreachableNode
 	Asking   int // that are asked now
 	HeldBack int // that are held back
 	Idle     int // that fit but are idle and left out
@@ -61,14 +61,14 @@ type receiversView struct {
 	Say                string
 }
 
-func (v *receiversView) fits(r waiting.Receiver) bool {
+func (v *receiversView) fits(r inspect.Receiver) bool {
 	return (v.State == "" || r.State == v.State) && (v.Cause == "" || r.Cause == v.Cause) && strings.Contains(r.Key, v.Find)
 }
 
 func (p *Pages) readReceivers(r *request) (receiversView, error) {
 	q := r.URL.Query()
 	v := receiversView{State: q.Get("state"), Cause: q.Get("cause"), Find: strings.ToLower(strings.TrimSpace(q.Get("find"))),
-		States: states, Causes: waiting.Causes[:], Every: receiversEvery}
+		States: states, Causes: inspect.Causes[:], Every: receiversEvery}
 	v.Find = v.Find[:min(len(v.Find), findMax)]
 	v.Query = url.Values{"state": {v.State}, "cause": {v.Cause}, "find": {v.Find}}.Encode()
 	found, err := p.service.Receivers(r.Context())
@@ -121,9 +121,9 @@ var heldBy = map[string]string{
 }
 
 // heldField is the field whose value holds a receiver back now; "": none. A lower learned limit may be the cause.
-func heldField(r waiting.Receiver, fields []waiting.ExplainedField) string {
+func heldField(r inspect.Receiver, fields []inspect.ExplainedField) string {
 	value := func(name string) string {
-		i := slices.IndexFunc(fields, func(f waiting.ExplainedField) bool { return f.Field == name })
+		i := slices.IndexFunc(fields, func(f inspect.ExplainedField) bool { return f.Field == name })
 		if i < 0 {
 			return ""
 		}
@@ -151,7 +151,7 @@ func heldField(r waiting.Receiver, fields []waiting.ExplainedField) string {
 }
 
 // taught reports whether the value of a field was learned from the receiver instead of set by a rule.
-func taught(f waiting.ExplainedField) bool {
+func taught(f inspect.ExplainedField) bool {
 	return f.Layer == throttle.LayerLearned.String() || f.Layer == throttle.LayerPenalty.String()
 }
 
@@ -171,14 +171,14 @@ type receiverView struct {
 }
 
 type placeView struct {
-	waiting.ReceiverDetail
+	inspect.ReceiverDetail
 	Answer string // whether it accepts mail from us, and how fast
 	Held   string // what holds it back, in a sentence
 	Ends   string // when it goes on; "": unknown, or it is not held
 	Hour   web.Chart
 }
 
-func placeOf(d waiting.ReceiverDetail, now time.Time) placeView {
+func placeOf(d inspect.ReceiverDetail, now time.Time) placeView {
 	v := placeView{ReceiverDetail: d, Held: heldBy[d.Cause], Hour: hourOf(d.Minutes)}
 	if d.Until.After(now) && d.State != "asking" {
 		v.Ends = web.Soon(d.Until, now)
@@ -197,7 +197,7 @@ func placeOf(d waiting.ReceiverDetail, now time.Time) placeView {
 const minutesMax = 60
 
 // hourOf draws minutes: accepted, refused and deferred, and the allowed rate as a line.
-func hourOf(minutes []waiting.Minute) web.Chart {
+func hourOf(minutes []inspect.Minute) web.Chart {
 	c := web.Chart{Unit: "Addresses asked in a minute"}
 	for _, m := range minutes[max(0, len(minutes)-minutesMax):] {
 		c.Add(fmt.Sprintf("%s: %d accepted, %d refused, %d deferred, %s allowed", web.Clock(m.At)[:5], m.Accepted, m.Refused,
@@ -211,7 +211,7 @@ func hourOf(minutes []waiting.Minute) web.Chart {
 // readReceiver reads everything about a receiver. For one without a node it shows the rules.
 func (p *Pages) readReceiver(r *request) (receiverView, error) {
 	key := r.PathValue("key")
-	v := receiverView{Key: key, Path: receiverPath(key), Every: receiverEvery, Forgets: waiting.Forgets[:], Changes: !r.in.ReadOnly}
+	v := receiverView{Key: key, Path: receiverPath(key), Every: receiverEvery, Forgets: inspect.Forgets[:], Changes: !r.in.ReadOnly}
 	found, err := p.service.Receiver(r.Context(), key)
 	if err != nil && statusOf(err) != http.StatusNotFound {
 		return v, err
@@ -229,14 +229,14 @@ func (p *Pages) readReceiver(r *request) (receiverView, error) {
 	}
 	holds := ""
 	for _, f := range found {
-		slices.SortStableFunc(f.Queues, func(a, b waiting.Queue) int { return cmp.Compare(b.Queued, a.Queued) })
+		slices.SortStableFunc(f.Queues, func(a, b inspect.Queue) int { return cmp.Compare(b.Queued, a.Queued) })
 		v.Places = append(v.Places, placeOf(f, p.now()))
 		if f.Cause != "free" {
 			holds, v.Say = heldField(f.Receiver, explained.Fields), "Held back by "+f.Cause
 		}
 	}
 	v.Limits = limitsOf(explained.Fields, holds)
-	v.Taught = slices.ContainsFunc(explained.Fields, func(f waiting.ExplainedField) bool { return f.Field == holds && taught(f) })
+	v.Taught = slices.ContainsFunc(explained.Fields, func(f inspect.ExplainedField) bool { return f.Field == holds && taught(f) })
 	return v, nil
 }
 
@@ -284,7 +284,7 @@ func forget(p *Pages, w http.ResponseWriter, r *request) error {
 // traceView is the lines of a receiver's sessions, the newest last.
 type traceView struct {
 	Path  string
-	Lines []waiting.TraceLine
+	Lines []inspect.TraceLine
 	Every string
 }
 
@@ -294,7 +294,7 @@ func (p *Pages) readTrace(r *request) (traceView, error) {
 	if err != nil {
 		return v, err
 	}
-	slices.SortStableFunc(found.Lines, func(a, b waiting.TraceLine) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(found.Lines, func(a, b inspect.TraceLine) int { return a.At.Compare(b.At) })
 	v.Lines = found.Lines[max(0, len(found.Lines)-traceShown):]
 	return v, nil
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/web"
 	"rollcall/smtp/throttle"
@@ -109,14 +109,14 @@ func nameText(name string) string {
 	case "":
 		return "everybody"
 	case throttle.SourcePrefix:
-		return throttle.SourcePrefix + waiting.DefaultSource
+		return throttle.SourcePrefix + inspect.DefaultSource
 	}
 	return name
 }
 
 type explainView struct {
 	Title  string
-	Found  *waiting.Explanation
+	Found  *inspect.Explanation
 	Fields []string
 	Form   string
 	Name   string
@@ -128,12 +128,12 @@ type limitsView struct{ Own, Defaults fieldsView }
 
 type fieldsView struct {
 	Caption string
-	Fields  []waiting.ExplainedField
+	Fields  []inspect.ExplainedField
 	Holds   string // the field that holds a receiver back; "": none
 }
 
 // limitsOf divides the fields. The one that holds a receiver back comes first, whatever its layer.
-func limitsOf(fields []waiting.ExplainedField, holds string) limitsView {
+func limitsOf(fields []inspect.ExplainedField, holds string) limitsView {
 	v := limitsView{fieldsView{Caption: "Limits, with who set them", Holds: holds}, fieldsView{Caption: "Built-in defaults"}}
 	for _, f := range fields {
 		switch {
@@ -148,7 +148,7 @@ func limitsOf(fields []waiting.ExplainedField, holds string) limitsView {
 	return v
 }
 
-func fieldsOf(e *waiting.Explanation) limitsView { return limitsOf(e.Fields, "") }
+func fieldsOf(e *inspect.Explanation) limitsView { return limitsOf(e.Fields, "") }
 
 type overrideForm struct{ Form, Name, Field, Value, For, Reason, Force string }
 
@@ -193,7 +193,7 @@ func (p *Pages) showThrottles(w http.ResponseWriter, r *request, status int, in 
 	v, err := p.readThrottles(r)
 	v.Problem = problem
 	if err == nil && in.Name != "" {
-		var found waiting.Explanation
+		var found inspect.Explanation
 		found, err = p.service.Explain(r.Context(), in.Name, false)
 		v.Explained = &explainView{Name: in.Name, Title: nameText(in.Name), Form: uuid.NewString(), In: in, Found: &found}
 		for _, f := range throttle.Fields() {
@@ -214,9 +214,9 @@ type previewView struct {
 	In       overrideForm
 	Title    string
 	Ends     time.Time
-	Was      waiting.ExplainedField
+	Was      inspect.ExplainedField
 	Loosens  []string
-	Replayed *waiting.Replayed // nil: the last hours could not be replayed
+	Replayed *inspect.Replayed // nil: the last hours could not be replayed
 	Why      string            // and why
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/http/admin"
 	"rollcall/http/web"
 	"rollcall/ledger"
@@ -178,7 +178,7 @@ func (p *Pages) nodeNames(ctx context.Context) map[uuid.UUID]string {
 const entriesShown = 100
 
 type waitsView struct {
-	waiting.Verification
+	inspect.Verification
 	Waits []waitView
 	Every string // "": it is over
 	Left  string // expected time left; "": unknown
@@ -186,17 +186,17 @@ type waitsView struct {
 
 // waitView is a wait with a link to its receiver.
 type waitView struct {
-	waiting.Wait
+	inspect.Wait
 	Words string
 }
 
 var waitWords = map[string]string{
-	waiting.ForRoute:    "DNS to answer about their domain",
-	waiting.ForReceiver: "their turn",
-	waiting.ForRetry:    "another try after a deferral",
-	waiting.ForControl:  "a test whether their domain accepts everything",
-	waiting.ForDomain:   "other addresses of the file that go first",
-	waiting.ForLedger:   "the ledger to save their outcomes",
+	inspect.ForRoute:    "DNS to answer about their domain",
+	inspect.ForReceiver: "their turn",
+	inspect.ForRetry:    "another try after a deferral",
+	inspect.ForControl:  "a test whether their domain accepts everything",
+	inspect.ForDomain:   "other addresses of the file that go first",
+	inspect.ForLedger:   "the ledger to save their outcomes",
 }
 
 const waitsEvery = "5s"
@@ -218,7 +218,7 @@ func (p *Pages) readWaits(r *request) (v waitsView, err error) {
 			v.Left = web.About(left)
 		}
 	}
-	slices.SortStableFunc(v.Verification.Waits, func(a, b waiting.Wait) int { return b.Addresses - a.Addresses })
+	slices.SortStableFunc(v.Verification.Waits, func(a, b inspect.Wait) int { return b.Addresses - a.Addresses })
 	for _, wait := range v.Verification.Waits {
 		v.Waits = append(v.Waits, waitView{wait, waitWords[wait.For]})
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	waiting "rollcall/actors/inspect"
+	"rollcall/actors/inspect"
 	"rollcall/config/effort"
 	"rollcall/http/dashboard"
 	"rollcall/ledger"
@@ -19,10 +19,10 @@ func TestNothingMovesWhileAFileIsWatched(t *testing.T) {
 	t.Parallel()
 	var step atomic.Int64
 	n := ownNode(t, func(o *dashboard.Options) {
-		o.Waits = func(context.Context, string) (waiting.Verification, error) {
-			v := waiting.Verification{}
+		o.Waits = func(context.Context, string) (inspect.Verification, error) {
+			v := inspect.Verification{}
 			for i := range step.Load() % 7 {
-				v.Waits = append(v.Waits, waiting.Wait{Addresses: int(i) + 1, For: waiting.ForRetry, Reason: "greylisted",
+				v.Waits = append(v.Waits, inspect.Wait{Addresses: int(i) + 1, For: inspect.ForRetry, Reason: "greylisted",
 					Receiver: fmt.Sprintf("mx%d.example", i), Until: time.Now().Add(time.Hour)})
 			}
 			return v, nil
