@@ -284,7 +284,7 @@ func TestEveryLessonIsASentence(t *testing.T) {
 func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	b := newThrottleBench(t)
 	holds(t, b.must("receivers", "forget", "example.test", "--reason", "they said sorry"),
-		"example.test, on node-1, forgotten:\n  - the rest of the host mx1.example.test until 12:34:56 (long long",
+		"example.test, on node-1, forgotten:\n  - the pause of the host mx1.example.test until 12:34:56 (long long",
 		"\n    long", "\n  - the learned limit connections=2\n",
 		"example.test, on node-2: there are no learned limits for --what all.\n")
 	effort.Is(t, b.inspector.forgotten, "example.test all", "asked to forget")

@@ -99,7 +99,7 @@ func (s *fakeInspector) Forget(_ context.Context, key, what string) ([]inspect.F
 	if key == "none.test" {
 		return nil, nil, inspect.ErrNotThere
 	}
-	return []inspect.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"the rest of the host mx1.example.test " +
+	return []inspect.Forgotten{{Key: key, Node: "node-1", Dropped: []string{"the pause of the host mx1.example.test " +
 		"until " + "12:34:56 (" +
 		strings.Repeat("long ", 20) + ")", "the learned limit connections=2"}}, {Key: key, Node: "node-2"}}, s.silent, nil
 }

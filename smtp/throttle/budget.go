@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// RefusalsUnlimited is an allowance of refusals an hour that nobody reaches, so that counts needn't be stored. Guess.
+// RefusalsUnlimited is an allowance of refusals an hour beyond any use, so that counts needn't be stored. Guess.
 const RefusalsUnlimited = 100_000
 
 // Budget keeps to Limits.RefusedPerHour and RefusedShare: in the hour before any
@@ -31,7 +31,7 @@ type RefusalMinute struct {
 	Accepted, Refused int
 }
 
-// answeredOver: after so many refusals earlier ones count half; that gives the share to a tenth. Guess.
+// answeredOver: after this many refusals earlier ones count half, which shows the share to a tenth. Guess.
 const answeredOver = 200
 
 // weightMost bounds what one refusal counts. Guess: beyond it a list with one bad address in a hundred would count as
@@ -82,8 +82,8 @@ func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
 	return 0, time.Time{}
 }
 
-// TimeFor returns the least time until so many more refusals are allowed, if each comes as soon as it may: an hour's
-// worth at once, and then none for an hour.
+// TimeFor returns the least time until n more refusals are allowed, if each comes as soon as it may: an hour's worth at
+// once, and then none for an hour.
 func (b *Budget) TimeFor(refusals int, now time.Time) time.Duration {
 	b.forget(now)
 	most := b.CountAllowed()

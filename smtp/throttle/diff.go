@@ -64,7 +64,7 @@ func Diff(before, after []Rule) []Change {
 	return out
 }
 
-// last gives the rule that wins each field of each name in one layer.
+// last returns the winning rule for each field of each name in one layer.
 func last(rules []Rule) map[spoken]*Rule {
 	out := map[spoken]*Rule{}
 	for i := range rules {

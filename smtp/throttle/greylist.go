@@ -33,7 +33,7 @@ func (g *Greylist) Passed(waited time.Duration) {
 	}
 }
 
-// IsDue reports whether an address has waited for as long as suffices, or as sufficed before nobody passed any more.
+// IsDue reports whether an address has waited as long as suffices, or as sufficed before addresses stopped passing.
 func (g *Greylist) IsDue(waited time.Duration) bool {
 	if g.Enough == 0 && g.inVain >= dueTries {
 		return g.sufficed > 0 && waited >= g.sufficed
@@ -128,10 +128,10 @@ type greylisting struct {
 	usual              float64 // share of due ones that doesn't pass at any pace
 }
 
-// Greylisting reports whether every fresh address is believed to be deferred and to pass later.
+// Greylisting reports whether we assume that every fresh address is deferred and passes later.
 func (p *Pace) Greylisting() bool { return p.grey.on }
 
-// IsGreylisted reports whether that is believed of addresses that get a kind of reply.
+// IsGreylisted reports whether we assume that of addresses that get a kind of reply.
 func IsGreylisted(p *Pace, kind string) bool { return p.grey.on && !p.grey.isOther(kind) }
 
 // isItsKind reports whether a kind of reply shows that the receiver had time for an address, which it greylists.
@@ -147,13 +147,13 @@ func (g *greylisting) isOther(kind string) bool {
 	return g.kinds != "" && !g.isItsKind(kind) && !strings.HasPrefix(kind, "5")
 }
 
-// isCredible reports whether words that say so are believed: they weren't found wrong, and no new address has passed.
+// isCredible reports whether replies that say so are credible: they weren't found wrong, and no new address has passed.
 func (g *greylisting) isCredible(p *Pace, now time.Time) bool {
 	good, _ := p.firsts.goodSince(time.Time{})
 	return good == 0 && (g.wrong.IsZero() || now.Sub(g.wrong) >= wrongFor)
 }
 
-// begin believes that the receiver greylists, by kinds of replies.
+// begin starts to treat the receiver as greylisting, by kinds of replies.
 func (g *greylisting) begin(p *Pace, kinds string, now time.Time) {
 	if g.on {
 		return
@@ -231,8 +231,8 @@ func (g *greylisting) isWrong(fresh float64) bool {
 	return g.ok < (fresh+greyMargin)*g.due
 }
 
-// Retried takes the result of asking a deferred address again; due: it has waited as long as others had to. While every
-// address is greylisted, due ones show whether we are too fast.
+// Retried handles the result of asking a deferred address again; due: it has waited as long as others had to. While
+// every address is greylisted, due ones show whether we are too fast.
 func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.Time) Effect {
 	g := &p.grey
 	switch took := passed || !due && g.isItsKind(kind); {
@@ -337,7 +337,7 @@ type compared struct {
 	fresh    float64
 }
 
-// takeAgain takes one asked again.
+// takeAgain handles an address asked again.
 func (c *compared) takeAgain(passed bool) {
 	c.again++
 	if c.followed = passed; passed {
@@ -345,8 +345,8 @@ func (c *compared) takeAgain(passed bool) {
 	}
 }
 
-// takeFresh takes a new one, how likely it failed for a reason other than its address, and the kind of its reply. It
-// reports whether those asked again pass more often than by chance.
+// takeFresh handles a new address, with the chance that it failed for another reason than its address, and the kind of
+// its reply. It reports whether those asked again pass more often than by chance.
 func (c *compared) takeFresh(bad float64, kind string) bool {
 	c.fresh++
 	if bad >= likelyOwn {

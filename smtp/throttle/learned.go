@@ -96,7 +96,7 @@ func (l *Learned) Apply(a Limits, well bool, now time.Time) Limits {
 }
 
 const (
-	// CapacityHold is the first wait until one more session is tried than a receiver took.
+	// CapacityHold is the first wait until more sessions are tried than a receiver allowed.
 	CapacityHold = time.Minute
 
 	// CapacityHoldMost bounds that wait after repeated failures.
@@ -108,7 +108,7 @@ const (
 	capacityDear = 3 * time.Second
 )
 
-// Capacity learns how many sessions at once a receiver takes. The zero value has learned nothing.
+// Capacity learns how many sessions at once a receiver allows. The zero value has learned nothing.
 type Capacity struct {
 	Most  int           // 0: not known
 	Hold  time.Duration // wait until one more is tried, doubled each time
@@ -116,10 +116,10 @@ type Capacity struct {
 	Until time.Time     // most holds
 }
 
-// Tighten learns that a receiver takes n sessions, at least 1, and no more.
+// Tighten learns that a receiver allows n sessions, at least 1, and no more.
 func (c *Capacity) Tighten(n int, now time.Time) {
 	n = max(1, n)
-	if c.Step > 0 { // this many went well, however few of them are left
+	if c.Step > 0 { // this many went well, even if few of them are left
 		n = max(n, c.Most-c.Step)
 	}
 	switch {
@@ -144,7 +144,7 @@ func (c *Capacity) Cost(lasted time.Duration, now time.Time) {
 	}
 }
 
-// Apply returns n, or what the receiver takes if that is less, plus one more for each wait without trouble.
+// Apply returns n, or the learned number if that is less, plus one more for each wait without trouble.
 func (c *Capacity) Apply(n int, well bool, now time.Time) int {
 	if well && c.Most > 0 && c.Most < n && !now.Before(c.Until) {
 		c.Step = max(1, 2*c.Step)
@@ -157,36 +157,36 @@ func (c *Capacity) Apply(n int, well bool, now time.Time) int {
 }
 
 // Went notes how many answers a session has had, and how many of them were refusals.
-func (l *Learned) Went(told, refused int, now time.Time) {
-	l.answers.went(told, now)
+func (l *Learned) Went(answers, refused int, now time.Time) {
+	l.answers.went(answers, now)
 	l.refusals.went(refused, now)
 }
 
-// Agrees reports whether a session that the receiver ended after so many answers is as long as the one before.
-func (l *Learned) Agrees(told int) bool { return l.answers.agrees(told) }
+// Agrees reports whether the session before ended after the same number of answers.
+func (l *Learned) Agrees(answers int) bool { return l.answers.agrees(answers) }
 
-// SessionEnded learns from a session that the receiver ended, by 421 or by closing it, after so many answers and
-// refusals. A single end may be chance or a network fault.
-func (l *Learned) SessionEnded(told, refused int, now time.Time) {
-	if told == 0 { // if one ends at once, length isn't the reason
+// SessionEnded learns from the answers and refusals of a session that the receiver ended, by 421 or by closing it. A
+// single end may be chance or a network fault.
+func (l *Learned) SessionEnded(answers, refused int, now time.Time) {
+	if answers == 0 { // if one ends at once, length isn't the reason
 		l.answers.newest, l.answers.agreed = 0, 0
 		return
 	}
-	l.answers.ended(told, &l.PerSession, now)
+	l.answers.ended(answers, &l.PerSession, now)
 	if l.answers.agreed < agreeing {
 		l.refusals.ended(refused, &l.Refused, now)
 	}
 }
 
-// SessionFull learns from a session in which the receiver said, after so many answers, that it has had enough, and
-// reports whether that can be true: not if other sessions went further. Once it may be about something else; a second
-// time after as many answers, more than happen by chance, it is the length.
-func (l *Learned) SessionFull(told int, now time.Time) bool {
-	may := told > 0 && told+1 >= l.answers.most // these words count too
-	if may && told == l.answers.newest && told >= agreeing {
-		l.PerSession.Tighten(told, now)
+// SessionFull learns from a reply that a session has had too many RCPTs, and reports whether that can be true: not if
+// other sessions had more answers. Once, it may have another cause; twice after the same number of answers, it is the
+// length.
+func (l *Learned) SessionFull(answers int, now time.Time) bool {
+	may := answers > 0 && answers+1 >= l.answers.most // this reply counts too
+	if may && answers == l.answers.newest && answers >= agreeing {
+		l.PerSession.Tighten(answers, now)
 	}
-	l.answers.newest, l.answers.agreed = told, 0
+	l.answers.newest, l.answers.agreed = answers, 0
 	return may
 }
 
@@ -196,13 +196,13 @@ func (l *Learned) SessionWorn(n int, now time.Time) { l.answers.ended(n, &l.PerS
 // notSlowFor is how long answers that are slow by themselves keep slow ones from ending a session.
 const notSlowFor = 5 * time.Minute
 
-// IsSlow reports whether so many slow answers in a row, the first after so many others, show that a session is too
+// IsSlow reports whether a number of slow answers in a row, the first after some others, shows that a session is too
 // long.
-func (l *Learned) IsSlow(inRow, told int, now time.Time) bool {
-	return now.Sub(l.notSlow) > notSlowFor && (inRow >= 2 || l.slow.agreed+1 >= agreeing && l.slow.agrees(told))
+func (l *Learned) IsSlow(inRow, answers int, now time.Time) bool {
+	return now.Sub(l.notSlow) > notSlowFor && (inRow >= 2 || l.slow.agreed+1 >= agreeing && l.slow.agrees(answers))
 }
 
-// NotSlow learns that an answer behind a slow one was fast: so many answers aren't the reason.
+// NotSlow learns that an answer after a slow one was fast: their number isn't the reason.
 func (l *Learned) NotSlow(now time.Time) {
 	if l.slow.taught {
 		l.PerSession = LearnedLimit{}
@@ -210,10 +210,10 @@ func (l *Learned) NotSlow(now time.Time) {
 	l.slow, l.notSlow = ends{}, now
 }
 
-// SessionSlow learns from a session whose answers became slow after so many; one or two may be chance.
-func (l *Learned) SessionSlow(told int, now time.Time) {
-	if told >= agreeing {
-		l.slow.ended(told, &l.PerSession, now)
+// SessionSlow learns from a session whose answers became slow after some others; one or two may be chance.
+func (l *Learned) SessionSlow(answers int, now time.Time) {
+	if answers >= agreeing {
+		l.slow.ended(answers, &l.PerSession, now)
 	}
 }
 

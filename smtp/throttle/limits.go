@@ -60,7 +60,7 @@ const (
 // Pause is whether a receiver is asked, or a source used, at all.
 type Pause string
 
-// Draining lets open sessions go on to their end and opens no more; paused ends them after the command on the wire.
+// Draining lets open sessions continue to their end and opens no more; paused ends them after the command on the wire.
 const (
 	PauseNo    Pause = "no"
 	PauseDrain Pause = "drain"

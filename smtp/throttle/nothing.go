@@ -195,7 +195,7 @@ func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 	}
 	p.nothing.again = false
 	if passed {
-		p.until = now.Add(settles) // does a fresh one pass too?
+		p.until = now.Add(settles) // to see whether a fresh one passes too
 		if p.nothing.passedAgain++; p.nothing.passedAgain-p.nothing.before >= passesAlone {
 			p.resume(&Try{}, now)
 		}
@@ -205,8 +205,8 @@ func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 	return NothingPasses
 }
 
-// resume goes on when a fresh address passes: at the pace of before after an outage, or if one domain or one customer's
-// list was the cause; at a lower one if we were too fast.
+// resume ends the state when a fresh address passes: at the earlier pace after an outage, or if one domain or one
+// customer's list was the cause; at a lower one if we were too fast.
 func (p *Pace) resume(t *Try, now time.Time) {
 	x := &p.nothing
 	took := now.Sub(x.since)
@@ -231,7 +231,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	p.enter(phaseOf(p), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, took.Round(time.Second), perSecond(p.rate)))
 }
 
-// otherCause says what the cause was if it wasn't our pace; "": nothing shows that.
+// otherCause returns the cause if it wasn't our pace; "": nothing shows that.
 func (x *Nothing) otherCause(t *Try, now time.Time) string {
 	switch {
 	case x.domain != "" && t.Domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != "" && t.Tenant != x.tenant:
@@ -239,14 +239,14 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 	case x.excused:
 		return "too many sessions were open, or they were opened too fast"
 	case x.neverPassed:
-		return "hardly anybody had been answered before, so nothing shows that it was our pace"
+		return "hardly any address had been answered before, so nothing shows that it was our pace"
 	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
 		return "the receiver answers again"
 	}
 	return ""
 }
 
-// goLower takes a lower pace after nothing has passed for a while: the one before a raise, or what passes at a limit.
+// goLower lowers the pace after nothing has passed for a while: to that before a raise, or to what passes at a limit.
 func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	x, from, price := &p.nothing, p.rate, lasted
 	if p.edge == 0 || p.long {
@@ -260,7 +260,7 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	to, through := below*x.limit, x.through(now, lasted)/p.share
 	measured := to > 0 && (to < clearlyLess*from || p.test.open)
 	if through > 0 && !measured && !p.long {
-		p.long, p.gap = true, now // what seemed a penalty was none
+		p.long, p.gap = true, now // it wasn't a penalty
 	}
 	if p.long {
 		lasted, price = 0, 0
@@ -272,11 +272,11 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	case through > 0:
 		p.cycle = min(now.Sub(x.from), cycleMost)
 		lower, edge = nearEdge*through, through
-	case !x.stepped || 2*x.limit < from: // else that raise was taken back already
+	case !x.stepped || 2*x.limit < from: // else that raise was already undone
 		lower, edge = from/2, from
 	}
 	if 2*lower < from {
-		p.gap = now // the cost of earlier raises is forgotten: there is much to gain
+		p.gap = now // the cost of earlier raises no longer counts: there is much to gain
 	}
 	p.failedTrial(now, price, lower)
 	if edge > 0 {
@@ -286,7 +286,7 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 }
 
 // wasSteady reports whether, before a limit was met, as many passed in the last second but one as in the last: a limit
-// by the second would have been met earlier.
+// by the second would have shown earlier.
 func wasSteady(p *Pace, at time.Time) bool {
 	if x := &p.nothing; x.failed.After(x.from) {
 		at = x.failed

@@ -46,13 +46,13 @@ func (o *OpeningRate) Permits(time.Time) (Rate, time.Time) {
 	return windowed(o.rate*o.share, 0), o.until
 }
 
-// Opened notes when a session was dialled that opened.
+// Opened notes the dial time of a session that opened.
 func (o *OpeningRate) Opened(dialled, now time.Time) {
 	o.flow.add(dialled)
 	o.good(dialled, now, o.share, 0)
 }
 
-// TooFast notes when a session was dialled that was refused because openings were too fast.
+// TooFast notes the dial time of a session that was refused because openings were too fast.
 func (o *OpeningRate) TooFast(dialled, now time.Time) {
 	if dialled.Before(o.since) {
 		return

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Override is a part of Limits: the fields that somebody has set. The zero value
-// sets none. Values of it can be compared with ==.
+// Override is a part of Limits: the fields that an operator or rule has set. The zero value sets none. Values of it can
+// be compared with ==.
 type Override struct {
 	has    uint32 // a bit for each Field
 	values Limits
@@ -33,12 +33,12 @@ func (o Override) Text(f Field) string {
 	return o.values.Text(f)
 }
 
-// Fields gives those that are set.
+// Fields returns the fields that are set.
 func (o Override) Fields() []Field {
 	return slices.DeleteFunc(Fields(), func(f Field) bool { return !o.Has(f) })
 }
 
-// Texts gives what is set by the names of the fields, as ParseOverride reads it.
+// Texts returns the set values by field name, as ParseOverride reads them.
 func (o Override) Texts() map[string]string {
 	out := map[string]string{}
 	for _, f := range o.Fields() {
@@ -47,7 +47,7 @@ func (o Override) Texts() map[string]string {
 	return out
 }
 
-// Apply gives a with what o sets.
+// Apply returns a with the values that o sets.
 func (o Override) Apply(a Limits) Limits {
 	for rest, f := o.has, Field(0); rest != 0; rest, f = rest>>1, f+1 {
 		if rest&1 != 0 {

@@ -10,7 +10,8 @@ import (
 // worlds show.
 const (
 	// A pace is too high above this share of transient answers: shareFound for a pace that we found, shareSet for a
-	// configured one. Up to shareSure, asking slower for a while tells it from mailboxes that defer by themselves.
+	// configured one. Up to shareSure, asking slower for a while distinguishes it from mailboxes that defer by
+	// themselves.
 	shareFound = 0.02
 	shareSet   = 0.10
 	shareSure  = 0.3
@@ -82,7 +83,7 @@ const (
 // Pace is the law of how fast we ask one receiver from one of our sources, in RCPT commands a second. It stays below
 // the configured rate, finds an unknown limit by what passes, and tells a limit from mailboxes that defer by
 // themselves, and from greylisting, by asking again and by asking slower. Words decide one thing: if most replies of a
-// row say that the receiver greylists, that is believed until addresses that have waited show otherwise.
+// row say that the receiver greylists, we assume that until addresses that have waited show otherwise.
 //
 // Rates are of the receiver as a whole; share is the part of them that is ours. Not safe for concurrent use.
 type Pace struct {
@@ -295,7 +296,7 @@ func rose(p *Pace, now time.Time) {
 // Bad handles a bad answer to a first try: deferred, refused because of us, or cut off.
 func (p *Pace) Bad(t Try, now time.Time) Effect {
 	if t.Sent.Before(p.counted) || t.Sent.Before(p.until) {
-		return Unchanged // it was on its way when we learned
+		return Unchanged // it was sent before the last change
 	}
 	if p.grey.on {
 		if e, done := p.grey.takeBad(p, &t, now); done {
@@ -352,7 +353,7 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now ti
 	if p.nothing.on || IsGreylisted(p, first.Kind) {
 		return p.againAlone(passed, now)
 	}
-	if !passed && p.firsts.row > 0 { // others don't pass either, so this says nothing about the address
+	if !passed && p.firsts.row > 0 { // others don't pass either, so the address isn't the cause
 		return Unchanged
 	}
 	chance := p.firsts.kinds.of(first.Kind).transientChance()
@@ -383,7 +384,7 @@ func (p *Pace) Worth(kind string) bool { return p.firsts.kinds.worth(kind) }
 // InRow returns how many of the newest first tries in a row got a bad answer.
 func (p *Pace) InRow() int { return p.firsts.row }
 
-// Ignore forgets the newest first tries, whose cause is known. The pace from before a test comes back.
+// Ignore forgets the newest first tries, whose cause is known, and restores the pace from before a test.
 func (p *Pace) Ignore(now time.Time) {
 	if p.test.open {
 		p.test.open = false
@@ -431,7 +432,7 @@ func usualNow(p *Pace, now time.Time) float64 {
 // suspect checks whether enough of the newest first tries are deferred that we may be too fast.
 func (p *Pace) suspect(now time.Time) Effect {
 	x, usual := p.firsts.since(p.counted, firstsKept), usualNow(p, now)
-	told := p.stated && p.rate >= p.ceiling
+	stated := p.stated && p.rate >= p.ceiling
 	bad := p.firsts.badShare(p.counted)
 	early := x.n >= sureTries && bad > shareMost && x.likely > bad*likelyOwn
 	if bad > shareBad && bad < nearlyAll && x.likely > bad/ownTimes && (early || x.n >= shareTries) &&
@@ -451,7 +452,7 @@ func (p *Pace) suspect(now time.Time) Effect {
 	case p.later.tries < laterTries, p.later.seen < shareLeast, p.later.share <= usualMore*usual+shareFound,
 		now.Sub(p.usualAt) < testGap, p.edge > 0 && p.rate >= enoughLess*p.edge && p.later.share <= shareSet:
 		return p.overspent(now)
-	case told && p.later.share <= shareSet:
+	case stated && p.later.share <= shareSet:
 		return p.slow(now, p.later.share, asked(p, now, x)*slower/below, false)
 	}
 	return p.slow(now, max(p.later.share, x.likely), measured(p, now), false)
@@ -577,8 +578,8 @@ func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 	}
 }
 
-// testAgain takes an address that was asked again during a test. Where most are deferred it shows as much as a new
-// one, since it was sent at the lower pace too; where few are, most of those asked again are deferred at any pace.
+// testAgain handles an address that was asked again during a test. Where most are deferred it shows as much as a new
+// one, since it was sent at the lower pace too. Where few are, most of those asked again are deferred at any pace.
 func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time) {
 	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
 		return

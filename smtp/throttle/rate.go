@@ -63,7 +63,7 @@ func parsePer(unit string) (time.Duration, error) {
 	return time.ParseDuration(unit)
 }
 
-// String gives the rate in the form that ParseRate reads: "30/min", "1/2s".
+// String returns the rate in the form that ParseRate reads: "30/min", "1/2s".
 func (r Rate) String() string {
 	for _, u := range rateUnits {
 		if r.Per == u.per {

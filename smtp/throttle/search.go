@@ -2,7 +2,7 @@ package throttle
 
 import "time"
 
-// How a number grows whose limit the receiver doesn't tell.
+// How a number grows whose limit is unknown.
 const (
 	// startShare is the part of the allowance at which an unknown receiver is begun. The number doubles after as many
 	// good answers as come in startFor, between startFew and startMany.
@@ -50,8 +50,8 @@ const (
 	slowest = 1.0 / 5
 )
 
-// search finds how many events a second a receiver bears. The rate grows while all goes well: fast up to the last one
-// that was too high, and from there in small steps that good answers pay for.
+// search finds how many events a second a receiver tolerates. The rate grows while all goes well: fast up to the last
+// one that was too high, and from there in small steps that good answers pay for.
 type search struct {
 	ceiling float64
 	stated  bool
@@ -149,7 +149,7 @@ func (s *search) needed(share float64) int {
 // raise tries a higher rate.
 func (s *search) raise(now time.Time) bool {
 	s.proved = s.rate
-	if s.trying { // the receiver bears more than before
+	if s.trying { // the receiver tolerates more than before
 		s.trying, s.fails, s.steps, s.step = false, 0, steps{}, min(2*s.step, s.stepMost())
 		s.edge = max(s.edge, s.rate/nearEdge)
 		if s.won++; s.won >= wonShort {
@@ -192,14 +192,14 @@ func (s *search) bad(sent time.Time, chance float64) {
 	}
 }
 
-// useRate takes an answer to an event that used the rate and says nothing of it.
+// useRate counts an answer that used the rate but says nothing about it.
 func (s *search) useRate(sent time.Time) {
 	if !sent.Before(s.began) {
 		s.used++
 	}
 }
 
-// stepMost returns the largest step: small where an excess is found out late.
+// stepMost returns the largest step: small where an excess shows late.
 func (s *search) stepMost() float64 {
 	if s.long {
 		return 2 * stepLeast
@@ -213,7 +213,7 @@ func (s *search) spend(chance float64) { s.credit = max(s.credit-chance, -credit
 // lower goes down to a rate, because a higher one was too much.
 func (s *search) lower(to, edge float64, now time.Time) {
 	s.credit = max(s.credit, 0)
-	if s.edge == 0 { // so that a limit that is soon gone, or was none, doesn't hold us for long
+	if s.edge == 0 { // so that a short or mistaken limit doesn't slow us for long
 		s.credit = creditTrial
 	}
 	s.rate, s.edge = min(s.ceiling, max(to, s.floor())), max(edge, s.floor())

@@ -10,16 +10,15 @@ type Shown struct {
 	Groups   bool   // it takes commands in groups (RFC 2920)
 }
 
-// Software is what is known of how a mail server counts the recipients that it refuses.
-// Its zero value is a server of which nothing is known.
+// Software is how a mail server counts refused recipients. Its zero value is an unknown server.
 type Software struct {
 	Name       string
-	PerSession int    // refusals after which we end a session, below its own limit; 0: the hourly budget holds
-	PerHour    int    // refusals in an hour that it bears in all sessions; 0: not published
-	PerMail    int    // transactions of a session without a message that it bears; 0: any number
-	Repeats    bool   // it may say the refusal of an address again to the next one of the transaction
+	PerSession int    // refusals after which we end a session, below its own limit; 0: the hourly budget applies
+	PerHour    int    // refusals in an hour that it tolerates in all sessions; 0: not published
+	PerMail    int    // transactions without a message that it tolerates in a session; 0: any number
+	Repeats    bool   // it may repeat the refusal of an address for the next one of the transaction
 	Where      string // source: a manual and its option, or a file of its code
-	By         string // what showed it, as "its greeting"
+	By         string // the evidence, as "its greeting"
 }
 
 // softwareRow is one row of the table: a server and how it is known.
@@ -44,11 +43,10 @@ const unpublished = "its count is not published; the suffix is in "
 // The first rows, as shipped, count refusals within a session only. The others count beyond a session, or nobody has
 // published how; they keep the strangers' budget, even if built on one of the first.
 //
-// Some software is missing, because it gives no name that is its own. qmail, notqmail and Courier
-// greet with "ESMTP" alone, and the EHLO reply of qmail-smtpd.c (PIPELINING, 8BITMIME) is that of
-// others too. hMailServer and maddy greet like many others. "Pleased to meet you" is said by
-// Sendmail, OpenSMTPD and Proofpoint; "Hello" and our address by Exim, Exchange and others. mox
-// refuses no unknown mailbox before DATA.
+// Some software is missing, because it shows no name of its own. qmail, notqmail and Courier greet with "ESMTP" alone,
+// and the EHLO reply of qmail-smtpd.c (PIPELINING, 8BITMIME) is that of others too. hMailServer and maddy greet like
+// many others. "Pleased to meet you" is said by Sendmail, OpenSMTPD and Proofpoint; "Hello" and our address by Exim,
+// Exchange and others. mox refuses no unknown mailbox before DATA.
 var softwares = []softwareRow{
 	{name: "Postfix", greeting: "postfix", perSession: 8,
 		where: "postconf(5): smtpd_soft_error_limit 10, smtpd_hard_error_limit 20; anvil counts no refusals"},
@@ -104,7 +102,7 @@ var softwares = []softwareRow{
 
 // SoftwareOf says which software a host runs, by what it showed. A known gateway or operator goes first: it counts over
 // all its machines, whatever they run. Next goes software that isn't known to count by the session. If two others are
-// named, neither is believed.
+// named, neither counts.
 func SoftwareOf(shown Shown) Software {
 	if s := softwareOfHost(shown.Host); s.Name != "" {
 		return s
@@ -193,8 +191,8 @@ func hasMark(words, marks string) bool {
 // CountsBySession reports whether the software is known to count refusals within a session only.
 func (s Software) CountsBySession() bool { return s.PerSession > 0 }
 
-// Apply returns limits for a receiver with this software if no rule says how many refusals it bears. Software that
-// counts by the session bears any number in an hour, and few in a session.
+// Apply returns limits for a receiver with this software if no rule sets its refusals. Software that counts by the
+// session tolerates any number in an hour, and few in a session.
 func (s Software) Apply(a Limits) Limits {
 	if s.PerHour > 0 {
 		a.RefusedPerHour = min(a.RefusedPerHour, s.PerHour)

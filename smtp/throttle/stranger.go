@@ -6,8 +6,8 @@ const (
 	StrangerBelow = 100
 
 	// StrangerRefused is how many refusals end a session with it, whatever its allowance: chasquid ends one at the
-	// third error, and Forcepoint drops sessions of more than five recipients half of which are refused. Sessions cost
-	// less than the refusals themselves, of which an hour has few.
+	// third error, and Forcepoint drops sessions of more than five recipients if half are refused. Sessions cost less
+	// than refusals, of which an hour has few.
 	StrangerRefused = 2
 )
 

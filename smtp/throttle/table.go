@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// overridesMax bounds a Table. More than a hundred thousand named receivers
-	// is a generated file that somebody got wrong. Guess.
+	// overridesMax bounds a Table. More than a hundred thousand named receivers is a wrongly generated file. Guess.
 	overridesMax = 100_000
 
 	// nameMax is the longest name of a host or domain (RFC 1035 §2.3.4).

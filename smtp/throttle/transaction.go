@@ -9,17 +9,17 @@ type Together struct {
 }
 
 // OnPlain notes a plain answer. Together never grows beyond the configured number.
-func (t *Together) OnPlain(told int) {
-	if t.plain++; t.plain < t.Now(told) || t.Now(told) == told {
+func (t *Together) OnPlain(allowed int) {
+	if t.plain++; t.plain < t.Now(allowed) || t.Now(allowed) == allowed {
 		return
 	}
-	t.most, t.plain = min(2*t.Now(told), told), 0
+	t.most, t.plain = min(2*t.Now(allowed), allowed), 0
 }
 
 // OnOther halves the number after an answer that isn't plain, or a cut session.
 func (t *Together) OnOther() { t.OnSplit(t.most / 2) }
 
-// OnSplit notes that no more than n were taken.
+// OnSplit notes that no more than n were accepted.
 func (t *Together) OnSplit(n int) { t.most, t.plain = min(max(1, n), max(1, t.most)), 0 }
 
 // Growing is a Together within one session: it grows from Least with the session's answers, up to Most, and never falls
@@ -36,4 +36,4 @@ func (g *Growing) OnPlain() { g.Together.OnPlain(g.Most) }
 func (g *Growing) Now() int { return max(g.Least, g.Together.Now(g.Most)) }
 
 // Now returns how many may go together, at most the configured number.
-func (t *Together) Now(told int) int { return max(1, min(t.most, told)) }
+func (t *Together) Now(allowed int) int { return max(1, min(t.most, allowed)) }

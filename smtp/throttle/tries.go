@@ -87,7 +87,7 @@ type storedTry struct {
 
 // firsts are the newest first tries of a receiver and a source.
 type firsts struct {
-	list    []storedTry // firstsKept, made with the first bad one: most receivers never give one
+	list    []storedTry // firstsKept, made with the first bad one: most receivers never send one
 	next    int         // of list
 	n       int
 	plainAt [2]time.Time // the first and the newest good one before it
@@ -190,9 +190,9 @@ func (f *firsts) add(t *Try) {
 // forgetRow ends the row of bad ones.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
-// rowFails reports whether enough in a row are bad to conclude that nothing passes: rowNothing where nobody has passed,
-// else as many as are no chance where so many failed before, or fail usually. Those that got a reply which has always
-// been about its address so far count less.
+// rowFails reports whether enough in a row are bad to conclude that nothing passes: rowNothing where none has passed,
+// else more than chance allows at the earlier or usual share of failures. Replies that have always been about their
+// address count less.
 func (f *firsts) rowFails(usual float64) bool {
 	if f.row >= 2*rowNothing {
 		return oddsOf(f.row, usual) >= blockedOdds
@@ -203,7 +203,7 @@ func (f *firsts) rowFails(usual float64) bool {
 	return f.clear >= rowShort && oddsOf(f.clear, max(usual, f.failedBefore())) >= blockedOdds
 }
 
-// failedBefore is which share of first tries may have failed before the present row, by the newest ones.
+// failedBefore returns the share of first tries that may have failed before the present row, by the newest ones.
 func (f *firsts) failedBefore() float64 {
 	good, n := f.goodSince(time.Time{})
 	before := float64(max(0, n-f.row))
@@ -395,13 +395,13 @@ func (f *firsts) firstBad(since time.Time) (at time.Time) {
 	return at
 }
 
-// badShare returns which of the first tries since a time got a bad answer.
+// badShare returns the share of the first tries since a time that got a bad answer.
 func (f *firsts) badShare(since time.Time) float64 {
 	good, n := f.goodSince(since)
 	return float64(n-good) / float64(max(1, n))
 }
 
-// passedSince returns which share of the first tries since a time may have passed.
+// passedSince returns the share of the first tries since a time that may have passed.
 func (f *firsts) passedSince(since time.Time) float64 {
 	good, n := f.goodSince(since)
 	return float64(good+1) / float64(n+1)

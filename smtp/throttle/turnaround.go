@@ -17,7 +17,7 @@ const TurnaroundSamples = 8
 // turnaroundKept is how many times the average of jitter covers.
 const turnaroundKept = 8
 
-// Learn takes one time.
+// Learn adds one sample.
 func (t *Turnaround) Learn(took time.Duration) {
 	if t.Samples == 0 || took < t.Lowest {
 		t.Lowest = max(0, took)

@@ -3,9 +3,8 @@ package throttle
 import "time"
 
 const (
-	// windowSteps is the number of steps a Window cuts its length into: events
-	// that happened in one step are kept as one entry, as if all had happened at
-	// its end. It bounds the memory (16 bytes a step) and costs at most one part
+	// windowSteps is the number of steps a Window cuts its length into: events that happened in one step are kept as
+	// one entry, as if all had happened at its end. It bounds the memory (16 bytes a step) and costs at most one part
 	// in windowSteps of the rate, far below what a timer costs.
 	windowSteps = 2048
 

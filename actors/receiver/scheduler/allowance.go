@@ -10,8 +10,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// allowance is what may be asked here: the configured limits, our share of them, and what was learned of the receiver's
-// own limits and speed.
+// allowance is what may be asked here: the configured limits, our share of them, and the receiver's own limits and
+// speed as learned.
 type allowance struct {
 	*env
 	handle    *registry.Handle
@@ -21,15 +21,15 @@ type allowance struct {
 	learned   throttle.Learned
 	software  shownSoftware
 	groups    bool // as its newest session shows
-	decides   bool // the software does, how many may be refused
-	bySession bool // in a session, and not in an hour
+	decides   bool // the software decides how many may be refused
+	bySession bool // by the session, not by the hour
 	tarpits   int  // sessions in which each refusal took longer than the one before
 	dials     *throttle.Window
-	rcpts     *throttle.Window // in times of sending, which are lead behind those of giving
+	rcpts     *throttle.Window // by the time of sending, which is lead after giving
 	replies   throttle.Turnaround
 	openings  throttle.Turnaround
-	lead      throttle.Turnaround // from giving a probe to sending its RCPT: RSET and MAIL, each a turn, come before it
-	waits     time.Duration       // for an answer and the commands before it, on average
+	lead      throttle.Turnaround // from giving a probe to sending its RCPT: RSET and MAIL come first
+	waits     time.Duration       // average time of an answer and the commands before it
 }
 
 func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
@@ -40,7 +40,8 @@ func newAllowance(e *env, h *registry.Handle, now time.Time) *allowance {
 		dials: throttle.NewWindow(a.ConnectionRate, now), rcpts: throttle.NewWindow(a.RcptRate, now)}
 }
 
-// tlsMode is the TLS mode for the next session of a queue: the operator's, or the one its hosts were found to need.
+// tlsMode returns the TLS mode for the next session of a queue: the operator's, or the one its hosts were found to
+// need.
 func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 	switch al.limits.TLS {
 	case throttle.TLSRequired:
@@ -58,14 +59,14 @@ func (al *allowance) tlsMode(now time.Time, l *hostQueue) smtp.TLSMode {
 // one host counts refusals by the hour, or isn't known, the hourly budget holds for the whole receiver, because we
 // count refusals for the receiver as a whole.
 type shownSoftware struct {
-	least     throttle.Software // of what counts by the session, that which bears least; its zero value: none
+	least     throttle.Software // counts by the session and tolerates least; zero: none
 	host      string            // that showed it first
-	keepsHour bool              // a host showed something that isn't known to count by the session
-	keeps     throttle.Software // that: what bears least in an hour, else the first one that has a name
+	keepsHour bool              // a host's software isn't known to count by the session
+	keeps     throttle.Software // that software: it tolerates least in an hour, or is the first with a name
 	keepHost  string            // that showed it
 }
 
-// note takes what a host showed in a session.
+// note records the software that a host showed.
 func (ss *shownSoftware) note(shown throttle.Shown) {
 	s := throttle.SoftwareOf(shown)
 	switch {
@@ -79,7 +80,7 @@ func (ss *shownSoftware) note(shown throttle.Shown) {
 	}
 }
 
-// noteShown takes what a host showed in a session; the session may be over.
+// noteShown records what a host showed in a session, which may be over.
 func (al *allowance) noteShown(s *session, shown throttle.Shown) {
 	al.software.note(shown)
 	if al.groups = shown.Groups; s != nil {
@@ -87,12 +88,12 @@ func (al *allowance) noteShown(s *session, shown throttle.Shown) {
 	}
 }
 
-// countsBySession reports whether all software that was shown counts by the session.
+// countsBySession reports whether all shown software counts by the session.
 func (ss *shownSoftware) countsBySession() bool {
 	return !ss.keepsHour && ss.least.CountsBySession()
 }
 
-// deciding returns the software that decides how many may be refused; zero: none does.
+// deciding returns the software that decides how many may be refused; zero: none.
 func (ss *shownSoftware) deciding() throttle.Software {
 	switch {
 	case ss.countsBySession():
@@ -103,7 +104,7 @@ func (ss *shownSoftware) deciding() throttle.Software {
 	return throttle.Software{}
 }
 
-// words says in a sentence what is known; "": nothing is.
+// words describes what is known; "": nothing.
 func (ss *shownSoftware) words() string {
 	switch {
 	case ss.countsBySession():
@@ -117,7 +118,7 @@ func (ss *shownSoftware) words() string {
 }
 
 // allowedWhole returns the limits of the receiver as a whole: the configured ones, with as many refusals as its
-// software bears where only the default says how many.
+// software tolerates if only the default limits them.
 func (al *allowance) allowedWhole() throttle.Limits {
 	a := al.options.Allow(al.key)
 	al.decides, al.bySession = false, false
@@ -149,9 +150,9 @@ func (al *allowance) softwareStatus() *inspect.Software {
 		PerHour: s.PerHour, Decides: al.decides}
 }
 
-// errorsLeft returns how many more RCPTs a session may send if every answer is bad. Where the receiver counts by the
-// session, deferrals count too; where it tolerates refusals, any RCPT of the connection; otherwise as many as a
-// stranger bears.
+// errorsLeft returns how many more RCPTs a session may send if all get bad answers. Where the receiver counts by the
+// session, deferrals count too; where it tolerates refusals, any RCPT of the connection; otherwise as many as an
+// unknown receiver tolerates.
 func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) int {
 	switch {
 	case al.bySession, al.learned.Refused.Holds(now):
@@ -165,11 +166,11 @@ func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) in
 // slowness watches how long one kind of answer takes in a session.
 type slowness struct {
 	fastest time.Duration // 0: there was none
-	row     int           // times in a row that one took much longer
-	from    int           // what was counted before the first of these
+	row     int           // slow answers in a row
+	from    int           // the count before the first of these
 }
 
-// noteTime takes one behind so many of what is counted, and reports whether it took much longer than the fastest.
+// noteTime records one answer, with the count before it, and reports whether it took much longer than the fastest.
 func (w *slowness) noteTime(took time.Duration, behind int) bool {
 	if w.fastest == 0 || took < w.fastest {
 		w.fastest = took
@@ -184,9 +185,9 @@ func (w *slowness) noteTime(took time.Duration, behind int) bool {
 	return true
 }
 
-// noteSlowRefusal learns from a refusal that took much longer than the fastest of its session: from that number on the
-// receiver delays its answers, and may end the session soon. Courier delays each for twice as long as the one before
-// (courier(8): TARPIT). So the session ends. before is the number of refusals earlier in the same report.
+// noteSlowRefusal learns from a refusal that took much longer than the fastest of its session: from this number on the
+// receiver delays its answers, and may end the session soon. Courier doubles each delay (courier(8): TARPIT). So the
+// session ends. before is the number of refusals earlier in the same report.
 func (al *allowance) noteSlowRefusal(now time.Time, s *session, a Answered, before int) {
 	n := s.refused + before
 	if !a.Judgement.isPermanent() || a.Judgement.Verdict.Outcome == smtp.Undecided ||
@@ -215,16 +216,16 @@ func (al *allowance) noteSlowLead(now time.Time, s *session, led time.Duration, 
 	}
 }
 
-// noteSlowAnswer learns from an answer that took much longer than the fastest of its session; many delay each refusal,
-// so those don't count. Where two in a row do, or one after as many answers as in the session before, the receiver
-// delays whatever comes after so many (qmail's tarpit; Exim: smtp_ratelimit_rcpt): the session ends, and several that
-// agree teach its length.
+// noteSlowAnswer learns from an answer that took much longer than the fastest of its session. Refusals don't count:
+// many receivers delay each. Two slow answers in a row, or one at the same count as in the session before, show that
+// the receiver delays from that count on (qmail's tarpit; Exim: smtp_ratelimit_rcpt). Then the session ends, and
+// several that agree teach its length.
 func (al *allowance) noteSlowAnswer(now time.Time, s *session, a Answered) {
 	if a.Judgement.isPermanent() {
 		return
 	}
 	w, behind := &s.slowAnswers, s.slowAnswers.row > 0
-	switch slow := w.noteTime(a.waited, s.told); {
+	switch slow := w.noteTime(a.waited, s.answers); {
 	case !slow && behind:
 		al.learned.NotSlow(now)
 	case slow && !s.doomed && al.learned.IsSlow(w.row, w.from, now):
@@ -233,8 +234,7 @@ func (al *allowance) noteSlowAnswer(now time.Time, s *session, a Answered) {
 	}
 }
 
-// noteWait notes how long an answer took, with the commands before it. A longer time than the average counts at once, a
-// shorter one little by little.
+// noteWait averages how long an answer and the commands before it took. Longer times weigh more than shorter ones.
 func (al *allowance) noteWait(took time.Duration) {
 	if took > al.waits {
 		al.waits += (took - al.waits) / waitsUp
@@ -243,7 +243,7 @@ func (al *allowance) noteWait(took time.Duration) {
 	}
 }
 
-// rateBounds are those of every rate: what the receiver as a whole allows, and our share.
+// rateBounds returns the bounds of every rate: the whole receiver's limit, and our share.
 func (al *allowance) rateBounds(whole throttle.Limits) throttle.RateBounds {
 	b := throttle.RateBounds{Ceiling: whole.RcptRate, Stated: al.options.isStated(al.key)}
 	if !al.share.IsNone() {
@@ -264,7 +264,7 @@ func (al *allowance) finishRcpts(s *session, at time.Time, n int) {
 	s.path.rcpts.Done(at, n)
 }
 
-// turnsPerAddress is how many turns an address takes.
+// turnsPerAddress returns how many round trips an address needs.
 func (al *allowance) turnsPerAddress() float64 {
 	a := al.limits
 	if a.Pipelining && al.groups {
@@ -274,22 +274,21 @@ func (al *allowance) turnsPerAddress() float64 {
 	return (turnsPerProbe - 1 + n) / n
 }
 
-// sizes is how many RCPTs go together in a transaction and in a group, and what they may grow to while a session
-// works.
+// sizes returns how many RCPTs go together in a transaction and in a group, and how far they may grow during a session.
 func (al *allowance) sizes(now time.Time) (transaction, group throttle.Growing) {
-	told, l := &al.before, &al.learned
+	allowed, l := &al.before, &al.learned
 	return throttle.Growing{Together: l.Transaction, Least: al.limits.RcptsPerTransaction,
-			Most: l.PerTransaction.Apply(told.RcptsPerTransaction, now)},
-		throttle.Growing{Together: l.Group, Least: al.limits.PipeliningDepth, Most: told.PipeliningDepth}
+			Most: l.PerTransaction.Apply(allowed.RcptsPerTransaction, now)},
+		throttle.Growing{Together: l.Group, Least: al.limits.PipeliningDepth, Most: allowed.PipeliningDepth}
 }
 
-// ofWhole scales n, learned under our share, to the receiver as a whole; limits that are learned are shared out again.
+// ofWhole scales n, learned under our share, to the receiver as a whole; learned limits are shared out again.
 func (al *allowance) ofWhole(n int) int {
 	if al.share.IsNone() {
 		return n
 	}
 	k := int64(al.share.K)
-	return int((int64(n)*int64(al.share.N) + k - 1) / k) // rounded up, so that our part of it is n again
+	return int((int64(n)*int64(al.share.N) + k - 1) / k) // rounded up, so that our share of it is n again
 }
 
 // nothingAllowed reports whether our share of the allowance is too small to ask anything.
@@ -301,7 +300,7 @@ func nothingAllowed(a throttle.Limits) bool {
 func (al *allowance) makeView(now time.Time) View {
 	v := View{now: now, limits: al.limits, turn: al.replies.Lowest, expect: al.replies.Lowest,
 		opening: al.openings.Lowest, turns: al.turnsPerAddress(), busy: al.options.Busy != nil && al.options.Busy()}
-	if size, _ := al.sizes(now); size.Most <= 1 { // else a RCPT may go at once, in a transaction that has room
+	if size, _ := al.sizes(now); size.Most <= 1 { // else a RCPT may go at once into an open transaction
 		v.lead = al.lead.Least()
 	}
 	if al.replies.Samples == 0 {

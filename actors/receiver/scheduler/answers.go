@@ -13,12 +13,12 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// inbox is the clients' side: the chunks they offered, and the answers owed to them.
+// inbox is the clients' side: their offered chunks, and the answers that they wait for.
 type inbox struct {
 	*env
 	tasks    tasks
 	unsent   fairqueue.FIFO[*chunk] // with answers to send, oldest answer first
-	finished []*chunk               // of these, all probes are answered
+	finished []*chunk               // of these, fully answered
 }
 
 // silentFor is how long a client may leave results unacknowledged before its waiting addresses are dropped: its node is
@@ -26,28 +26,28 @@ type inbox struct {
 // after resendEvery, so that one lost message isn't silence.
 const silentFor = 3 * time.Second
 
-// silent reports whether the task's client has left results unacknowledged for too long.
-func (t *task) silent(now time.Time) bool {
+// isSilent reports whether the task's client has left results unacknowledged for too long.
+func (t *task) isSilent(now time.Time) bool {
 	return !t.owed.IsZero() && now.Sub(t.owed) >= silentFor
 }
 
-// listen notes that the client sent a message.
-func (t *task) listen(now time.Time) {
+// noteMessage notes that the client sent a message.
+func (t *task) noteMessage(now time.Time) {
 	t.owed = time.Time{}
 	if slices.ContainsFunc(t.chunks, func(c *chunk) bool { return len(c.sent) > 0 }) {
 		t.owed = now
 	}
 }
 
-// barren returns, in the form of messages, how long the hosts of a task have given nobody a good answer.
+// barren returns how long a task's hosts have given no good answer, and why, as messages say it.
 func (t *task) barren() (ms int64, reason uint32) {
 	lasting, why := t.queue.barren.lasting()
 	return lasting.Milliseconds(), uint32(why)
 }
 
-// keep remembers an unacknowledged final answer for the next owner of the task, since an ordinal means the same address
-// to all owners. The highest ordinal is the control probe, another address each time, and isn't kept.
-func (t *task) keep(a answer) {
+// keepAnswer keeps an unacknowledged final answer for the next owner of the task, since an ordinal means the same
+// address to all owners. The highest ordinal is a control probe, which changes, and isn't kept.
+func (t *task) keepAnswer(a answer) {
 	if !a.outcome.Final() || a.ordinal == wire.ControlOrdinal {
 		return
 	}
@@ -57,7 +57,7 @@ func (t *task) keep(a answer) {
 	t.known[a.ordinal] = a
 }
 
-// waitingBeside returns who else waits beside the task of a probe and may be asked now.
+// waitingBeside reports whether other domains or tenants than the probe's wait and may be asked now.
 func (in *inbox) waitingBeside(p *Probe, mayAsk func(domain string) bool) (w throttle.Waiting) {
 	own := p.chunk.task
 	for t := range in.tasks.busy {
@@ -74,16 +74,16 @@ func (in *inbox) waitingBeside(p *Probe, mayAsk func(domain string) bool) (w thr
 }
 
 // deferProbe answers a probe with "ask again later".
-func (in *inbox) deferProbe(p *Probe, told Judgement, at time.Time) {
-	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
-	in.answerProbe(p, told, at)
+func (in *inbox) deferProbe(p *Probe, judged Judgement, at time.Time) {
+	judged.Verdict.Outcome, judged.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	in.answerProbe(p, judged, at)
 }
 
 // cancelTask drops a task's waiting probes, unless an older owner asks for that.
 func (in *inbox) cancelTask(now time.Time, m *wire.Cancel) {
 	if t := in.tasks.all[m.GetTask().Key()]; t != nil && m.GetTask().GetEpoch() >= t.epoch {
-		in.tasks.drop(t)
-		in.tasks.rest(now, t)
+		in.tasks.dropChunks(t)
+		in.tasks.retireTask(now, t)
 	}
 }
 
@@ -93,7 +93,7 @@ func (in *inbox) takeAck(now time.Time, m *wire.ResultsAck) {
 	if t == nil || t.epoch != m.GetTask().GetEpoch() {
 		return
 	}
-	c := t.find(m.GetChunk())
+	c := t.findChunk(m.GetChunk())
 	if c == nil {
 		return
 	}
@@ -101,18 +101,18 @@ func (in *inbox) takeAck(now time.Time, m *wire.ResultsAck) {
 	if i := slices.IndexFunc(c.sent, acked); i >= 0 {
 		c.sent, c.heard = slices.Delete(c.sent, i, i+1), now
 	}
-	t.listen(now)
+	t.noteMessage(now)
 	if c.done() {
-		in.tasks.forget(now, c)
+		in.tasks.forgetChunk(now, c)
 	}
 }
 
-// releaseClient sends a task's client the answers so far, then gives the rest back.
+// releaseClient sends a task's client the answers so far, then returns the other addresses.
 func (in *inbox) releaseClient(now time.Time, t *task) {
-	if t.told || len(t.chunks) == 0 {
+	if t.notified || len(t.chunks) == 0 {
 		return
 	}
-	t.told = true
+	t.notified = true
 	for _, c := range slices.Clone(t.chunks) {
 		in.sendAnswers(now, c)
 	}
@@ -120,23 +120,23 @@ func (in *inbox) releaseClient(now time.Time, t *task) {
 	in.emitTo(t.client, &wire.Moved{Task: t.chunks[0].named})
 }
 
-// concludeProbe answers a probe that has no host left: with "ask again later", unless its attempts come to an outcome.
-func (in *inbox) concludeProbe(p *Probe, told Judgement, at time.Time) {
+// concludeProbe answers a probe that has no host left: with "ask again later", unless its attempts lead to an outcome.
+func (in *inbox) concludeProbe(p *Probe, judged Judgement, at time.Time) {
 	if outcome, reason := verdict.Conclude(p.given()); outcome != smtp.Undecided {
-		told.Verdict = verdict.Verdict{Outcome: outcome, Reason: reason, Blame: smtp.BlameDomain,
-			Rule: told.Verdict.Rule}
+		judged.Verdict = verdict.Verdict{Outcome: outcome, Reason: reason, Blame: smtp.BlameDomain,
+			Rule: judged.Verdict.Rule}
 	}
-	in.answerProbe(p, told, at)
+	in.answerProbe(p, judged, at)
 }
 
-// answerProbe closes a probe. A dropped one is answered to nobody.
-func (in *inbox) answerProbe(p *Probe, told Judgement, at time.Time) {
-	p.answer(told, at)
+// answerProbe closes a probe. Answers to dropped probes aren't sent.
+func (in *inbox) answerProbe(p *Probe, judged Judgement, at time.Time) {
+	p.closeWith(judged, at)
 	if p.chunk.dropped {
 		return
 	}
 	in.queueAnswers(p.chunk)
-	in.options.Metrics.countAnswer(&told.Verdict)
+	in.options.Metrics.countAnswer(&judged.Verdict)
 }
 
 // queueAnswers lists a chunk as one with answers to send.
@@ -150,7 +150,7 @@ func (in *inbox) queueAnswers(c *chunk) {
 	}
 }
 
-// flushAnswers sends answers whose chunk is finished, or that have waited long enough for more to go along.
+// flushAnswers sends the answers of finished chunks, and those that have waited long enough for others to join.
 func (in *inbox) flushAnswers(now time.Time) {
 	for _, c := range in.finished {
 		in.sendAnswers(now, c)
@@ -180,7 +180,7 @@ func (in *inbox) sendAnswers(now time.Time, c *chunk) {
 	all := messages(c.answers)
 	for _, r := range all {
 		c.batch++
-		r.Task, r.Chunk, r.Batch, r.Credit = c.named, c.number, c.batch, in.tasks.credit(c.task)
+		r.Task, r.Chunk, r.Batch, r.Credit = c.named, c.number, c.batch, in.tasks.countCredit(c.task)
 		r.BarrenMs, r.BarrenReason = c.task.barren()
 		in.emitTo(c.task.client, r)
 	}
@@ -190,21 +190,21 @@ func (in *inbox) sendAnswers(now time.Time, c *chunk) {
 	}
 }
 
-// resendAnswers sends results again that nobody acknowledged, and in the end gives them up.
+// resendAnswers resends unacknowledged results, and in the end drops them.
 func (in *inbox) resendAnswers(now time.Time, c *chunk) {
 	switch {
 	case len(c.sent) == 0:
 	case now.Sub(c.heard) >= resendFor:
-		in.options.Log.Debug("results were never acknowledged", "receiver", in.key, "domain", c.task.key.Domain)
+		in.options.Log.Debug("results never acknowledged", "receiver", in.key, "domain", c.task.key.Domain)
 		for _, r := range c.sent {
 			for _, a := range answersOf(r) {
-				c.task.keep(a)
+				c.task.keepAnswer(a)
 			}
 		}
 		c.sent = nil
-		c.task.listen(now)
+		c.task.noteMessage(now)
 		if c.done() {
-			in.tasks.forget(now, c)
+			in.tasks.forgetChunk(now, c)
 		}
 	case now.Sub(c.sentAt) >= in.options.Stretched(resendEvery):
 		c.sentAt, c.task.beatAt = now, now
@@ -224,7 +224,7 @@ func (in *inbox) shedTask(t *task) {
 			c.shed, shed, in.tasks.stale = true, true, true
 		}
 	}
-	in.tasks.tell(t, behind{})
+	in.tasks.noteBacklog(t, behind{})
 	if shed {
 		in.options.Metrics.silent.Inc()
 		in.options.Log.Debug("client does not answer", "receiver", in.key, "domain", t.key.Domain, "epoch", t.epoch)
@@ -240,7 +240,7 @@ func (in *inbox) shedLost(address string) {
 	}
 }
 
-// handOver answers a probe with an answer that an earlier owner of its task didn't acknowledge.
+// handOver gives a probe the answer that an earlier owner of its task didn't acknowledge, if there is one.
 func (in *inbox) handOver(now time.Time, p *Probe) bool {
 	a, ok := p.chunk.task.known[p.ordinal]
 	if !ok {
@@ -248,12 +248,12 @@ func (in *inbox) handOver(now time.Time, p *Probe) bool {
 	}
 	delete(p.chunk.task.known, p.ordinal)
 	in.options.Metrics.handed.Inc()
-	p.deliver(a, now)
+	p.deliverAnswer(a, now)
 	in.queueAnswers(p.chunk)
 	return true
 }
 
-// eachWaiting yields how many addresses of each task have no answer, handed over or kept back, and since when.
+// eachWaiting yields how many addresses of each task have no answer, here or still at its client, and since when.
 func (in *inbox) eachWaiting(take func(t *task, n int, since time.Time)) {
 	for t := range in.tasks.waiters {
 		take(t, t.behind.n, t.behind.since)
@@ -267,8 +267,8 @@ func (in *inbox) eachWaiting(take func(t *task, n int, since time.Time)) {
 	}
 }
 
-// countUnanswered returns how many addresses could be asked now and have no answer, whether handed over or kept back by
-// their verifications, and since when the oldest waits.
+// countUnanswered returns how many addresses have no answer, here or still at their clients, and since when the oldest
+// waits.
 func (in *inbox) countUnanswered() (all int, oldest time.Time) {
 	in.eachWaiting(func(_ *task, n int, since time.Time) {
 		if all += n; oldest.IsZero() || since.Before(oldest) {
@@ -278,7 +278,7 @@ func (in *inbox) countUnanswered() (all int, oldest time.Time) {
 	return all, oldest
 }
 
-// queueStatus says who waits, the longest queue first.
+// queueStatus lists the waiting verifications, the longest queue first.
 func (in *inbox) queueStatus(now time.Time) []inspect.Queue {
 	of := map[string]*inspect.Queue{}
 	in.eachWaiting(func(t *task, n int, since time.Time) {

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// turnFor is how long a queue with more to ask keeps its only session while another queue has none: with two
-	// sessions that makes 24 openings a minute, within the connection rate for strangers.
+	// turnFor is how long a busy queue keeps its only session while another queue has none. With two sessions that
+	// makes 24 openings a minute, within the connection rate of unknown receivers.
 	turnFor = 5 * time.Second
 
-	restedAfter = 200 * time.Millisecond // looking costs a millisecond, a dead session a probe
-	holdFor     = 30 * time.Second       // with work that waits for the rate; RFC 5321 §4.5.3.2.7 lets 5 min
+	checkIdleAfter = 200 * time.Millisecond // a check costs a millisecond, a dead session a probe
+	holdFor        = 30 * time.Second       // while work waits for the rate; RFC 5321 §4.5.3.2.7 allows 5 min
 )
 
 // planSessions gives free sessions addresses and opens more sessions, as far as the limits allow.
@@ -33,7 +33,7 @@ func (ss *sessions) planSessions(v *View, mayAsk, mayOpen bool) {
 }
 
 // tendFree gives each free session probes, or ends it.
-func (ss *sessions) tendFree(v *View, resting bool) {
+func (ss *sessions) tendFree(v *View, paused bool) {
 	now := v.now
 	free, kept := ss.free, ss.free[:0]
 	dry := false
@@ -44,13 +44,13 @@ func (ss *sessions) tendFree(v *View, resting bool) {
 		if worn && s.well > 0 {
 			learnLength(ss, now, s)
 		}
-		if resting || worn || ss.isSpent(v, s) || ss.makesRoom(now, s) {
+		if paused || worn || ss.isSpent(v, s) || ss.makesRoom(now, s) {
 			ss.quitSession(s)
 			continue
 		}
 		if s.queue.Queued() > 0 && !dry {
 			n := ss.claimAddresses(v, s)
-			dry = n == 0 && len(ss.paths.all) == 1 // the receiver's limit: other sessions would get the same answer
+			dry = n == 0 && len(ss.paths.all) == 1 // the receiver's limit, the same for other sessions
 			probes := ss.takeProbes(now, s.queue, s.path, n)
 			ss.options.Sources.Return(s.path.index, ss.key, s.day, n-len(probes))
 			if len(probes) > 0 {
@@ -88,8 +88,8 @@ func (ss *sessions) isSpent(v *View, s *session) bool {
 // A session is worn after wornAfter bad answers in a row that may not be about their addresses.
 const wornAfter = 3
 
-// isWorn reports whether the newest answers of a session are bad after good ones, so that another session may do
-// better. While nothing passes, that is tried once a pause alone didn't help, whether there were good ones or not.
+// isWorn reports whether a session's newest answers are bad after good ones, so that another session may do better.
+// While nothing passes, good ones aren't needed: another session is tried if a pause alone didn't help.
 func (s *session) isWorn() bool {
 	if p := s.path.pace; p.Alone() {
 		return s.worn >= wornAfter && p.Nothing().Asked() >= wornAfter
@@ -97,19 +97,19 @@ func (s *session) isWorn() bool {
 	return s.well > 0 && s.worn >= wornAfter
 }
 
-// wornAgree sessions that are worn after as many answers show that their length is limited, of those open together.
+// wornAgree sessions, open together and worn after the same number of answers, show that their length is limited.
 const wornAgree = 3
 
-// wornSessions are those that were open together and ended as worn.
+// wornSessions are sessions that were open together and ended worn.
 type wornSessions struct {
-	since time.Time // when the first did
-	well  int       // answers that each had before, all alike; 0: they differ
+	since time.Time // when the first ended
+	well  int       // good answers that each had before; 0: they differ
 	n     int
-	alone int // of all, in a row: only the first address of a transaction ever passed
+	alone int // sessions in a row in which only first addresses of transactions passed
 }
 
-// learnLength learns from a worn session: if several end after as many answers, their length is limited, and what was
-// learned of the rate meanwhile was about that.
+// learnLength learns from a worn session. If several end after the same number of answers, their length is limited, and
+// the rate learned meanwhile was wrong.
 func learnLength(ss *sessions, now time.Time, s *session) {
 	w, l := &ss.worn, &ss.allowance.learned
 	if s.taken == 1 && ss.allowance.limits.RcptsPerTransaction > 1 {
@@ -122,7 +122,7 @@ func learnLength(ss *sessions, now time.Time, s *session) {
 		beginAgain(ss, now, "only the first address of a transaction passes")
 		return
 	}
-	if s.mixed > 0 { // it went on behind bad answers, as at a limit of the rate
+	if s.mixed > 0 { // good answers followed bad ones, as at a limit of the rate
 		return
 	}
 	if s.opened.After(w.since) {
@@ -143,7 +143,7 @@ func learnLength(ss *sessions, now time.Time, s *session) {
 	}
 }
 
-// beginAgain lets all rates begin anew, since what was learned of them was about something else.
+// beginAgain resets all rates, because something else caused the deferrals.
 func beginAgain(ss *sessions, now time.Time, why string) {
 	for _, o := range ss.paths.all {
 		throttle.BeginAgain(o.pace, now, why+": what was deferred was about that")
@@ -151,9 +151,9 @@ func beginAgain(ss *sessions, now time.Time, why string) {
 }
 
 // stale reports whether a session got only deferrals, and one of its addresses is asked again: some receivers greylist
-// the connection, and let pass who returns in another one.
+// the connection, and accept addresses that return in another one.
 func (s *session) stale() bool {
-	return s.told > 0 && s.well == 0 && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
+	return s.answers > 0 && s.well == 0 && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
 }
 
 // pathLeft reports whether a session's source may no longer be used, or is now only the second choice.
@@ -173,7 +173,7 @@ func (ss *sessions) makesRoom(now time.Time, s *session) bool {
 		ss.small && ss.closing < max(1, len(ss.all)/2) && now.Sub(s.opened) >= workFor
 }
 
-// claimAddresses returns how many addresses a session is given now, booked on its source, or notes what it waits for.
+// claimAddresses books addresses for a session on its source and returns how many, or notes what the session waits for.
 func (ss *sessions) claimAddresses(v *View, s *session) int {
 	c := ss.supplyOf(v, s)
 	ask := decideAsk(v, &c)
@@ -194,7 +194,7 @@ func (ss *sessions) claimAddresses(v *View, s *session) int {
 	return got
 }
 
-// waitFor notes the cause that keeps us from asking more, and until when.
+// waitFor notes why we can't ask more, and until when.
 func (ss *sessions) waitFor(cause wire.Cause, until time.Time) {
 	ss.blocks.add(cause, until)
 	ss.wakeAt(until)
@@ -211,15 +211,15 @@ func (ss *sessions) supplyOf(v *View, s *session) supply {
 		return c
 	}
 	if c.rate, c.next[1] = ss.allowance.rcpts.Ready(sent); c.rate == 0 || c.alone && c.asking {
-		return c // a window paces from when it was asked
+		return c // a window paces from the time of the query
 	}
 	c.pace, c.next[2] = s.path.readyAt(sent)
 	return c
 }
 
 // refusalsFor returns how many probes of a queue may begin now by the refusal budget of a source, and if none, when to
-// ask again. A queue whose tenants have used more than those of another queue with a session leaves them their part of
-// the rest.
+// ask again. If tenants of another queue with a session have used fewer, their part of the remaining refusals is left
+// to them.
 func (ss *sessions) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int, next time.Time) {
 	n, next = o.refusals.Ready(now)
 	weight := ss.paths.refusalWeight(o)
@@ -248,7 +248,7 @@ func (ss *sessions) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int
 		switch {
 		case p.chunk.gone():
 			p.chunk.open--
-		case p.chunk.task.silent(now):
+		case p.chunk.task.isSilent(now):
 			ss.queues.shedTask(p.chunk.task)
 			p.chunk.open--
 		case ss.queues.handOver(now, p):
@@ -263,8 +263,8 @@ func (ss *sessions) takeProbes(now time.Time, l *hostQueue, o *egressPath, n int
 	return out
 }
 
-// giveProbes gives probes to a session. The first of a session need no RSET, so they wait a moment to be sent no
-// earlier than others would.
+// giveProbes gives probes to a session. Its first ones need no RSET, so they are delayed by that time: the rate counts
+// on it.
 func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 	now, a, lead, after := v.now, &v.limits, v.lead, time.Duration(0)
 	if s.rcpts == 0 {
@@ -275,26 +275,26 @@ func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 	s.path.refusals.Begin(len(probes))
 	s.slot.Halted.Store(false)
 	s.halted = false
-	s.give(probes, now)
+	s.noteBatch(probes, now)
 	s.heldUp = now.Add(v.patienceFor(len(probes)))
 	s.grouped = a.Pipelining && s.groups && s.queue.takesGroups(now)
 	transaction, group := ss.allowance.sizes(now)
 	ss.steps = append(ss.steps, AskProbes{ID: s.id, After: after, Probes: probes,
 		RefusedMax: a.RefusedPerSession - s.refused, Pipelining: s.grouped, Transaction: transaction, Group: group,
-		Suspended: now.Sub(s.idle) > restedAfter, Version: ss.allowance.version})
+		Suspended: now.Sub(s.idle) > checkIdleAfter, Version: ss.allowance.version})
 }
 
-// heldUpAfter: a session is held up when it waits longer than this, and twice as long as expected: some receivers delay
-// a refusal and send nothing else in that session meanwhile. It is four times workFor.
+// heldUpAfter: a session is held up if it waits longer than this, and twice as long as expected. Some receivers delay a
+// refusal and are silent in that session meanwhile. It is four times workFor.
 const heldUpAfter = time.Second
 
-// patienceFor is how long a session may take for n addresses before it is held up.
+// patienceFor returns how long a session may take for n addresses before it counts as held up.
 func (v *View) patienceFor(n int) time.Duration {
 	return max(heldUpAfter, time.Duration(2*float64(n)*v.turns*float64(v.expect)))
 }
 
-// takeFromHeldUp makes held-up sessions give back what they haven't asked, and returns when the next session will be
-// held up; zero: none.
+// takeFromHeldUp makes held-up sessions return unasked probes, and returns when the next session will be held up; zero:
+// none.
 func takeFromHeldUp(v *View, all map[int]*session) (next time.Time) {
 	for _, s := range all {
 		switch {

@@ -19,26 +19,26 @@ import (
 
 const (
 	// recheckAfter is how long an address waits until it is asked again: longer than the second that many receivers
-	// count over. Up to half of it is added at random: at an even pace it would otherwise meet the same point of the
-	// next second.
+	// count over. Up to half of it is added at random, so that an even pace doesn't hit the same point of a later
+	// second.
 	recheckAfter = 2 * time.Second
 
 	// recheckWithin is the longest such wait; then the address is deferred.
 	recheckWithin = time.Minute
 
-	// rechecksMost bounds those that wait.
+	// rechecksMost bounds the waiting addresses.
 	rechecksMost = 256
 
-	// asideWhile is how long a domain lets others go first. hostFails is how many more bad first tries than good
-	// answers a host gives before other hosts go first.
+	// asideWhile is how long a domain lets others go first. After hostFails more bad first tries than good answers at a
+	// host, other hosts go first.
 	asideWhile = 2 * time.Second
 	hostFails  = 8
 
-	// toldInRow: after so many bad answers in a row, the newest of which names a wait above shortRest, the receiver
-	// rests for that wait.
-	toldInRow = 3
+	// badInRow: after this many bad answers in a row, if the newest names a wait above shortPause, the receiver pauses
+	// for that wait.
+	badInRow = 3
 
-	// theDeferred stands in place of a domain for addresses that were deferred before and let new ones go first.
+	// theDeferred stands, instead of a domain, for addresses that were deferred before and let new ones go first.
 	theDeferred = ""
 )
 
@@ -48,7 +48,7 @@ type recheck struct {
 	first     throttle.Try
 	judgement Judgement
 	due       time.Time
-	until     time.Time // then it is deferred, whatever the others do
+	until     time.Time // then it is deferred, whatever others get
 }
 
 // heldDomain is a domain whose addresses let others go first.
@@ -68,20 +68,20 @@ func tryOf(a *Answered, r throttle.Result) throttle.Try {
 	return t
 }
 
-// saysGreylisted reports whether a reply says in words that it is greylisting. Many greylist without a word, but
-// many others give the same codes.
-func saysGreylisted(told *Judgement) bool {
-	return told.Verdict.Reason == smtp.Greylisted && greyWords.MatchString(told.Attempt.Text)
+// saysGreylisted reports whether a reply says in words that it is greylisting. Many greylist without saying so, but
+// others use the same codes.
+func saysGreylisted(judged *Judgement) bool {
+	return judged.Verdict.Reason == smtp.Greylisted && greyWords.MatchString(judged.Attempt.Text)
 }
 
 var greyWords = regexp.MustCompile(`(?i)gr[ae]y.?list`)
 
 // resultOf returns the result of a RCPT without a final answer.
-func resultOf(told *Judgement) throttle.Result {
+func resultOf(judged *Judgement) throttle.Result {
 	switch {
-	case told.Attempt.Code == 0 || told.Attempt.Code == 421:
+	case judged.Attempt.Code == 0 || judged.Attempt.Code == 421:
 		return throttle.Cut
-	case told.Verdict.Action == verdict.ActOtherSource, told.isPermanent():
+	case judged.Verdict.Action == verdict.ActOtherSource, judged.isPermanent():
 		return throttle.RefusedUs
 	}
 	return throttle.Deferred
@@ -103,18 +103,18 @@ func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 		return
 	case suspicious, suspected:
 		if law := at.path.pace; law.Greylisting() && !throttle.IsGreylisted(law, kindOf(&a.Judgement.Attempt)) {
-			a.Judgement.Attempt.Void = true // a limit keeps it from being greylisted, so its time doesn't begin
+			a.Judgement.Attempt.Void = true // a limit refused it before greylisting could, so its wait hasn't begun
 		}
 	}
 	p.note(a.Judgement)
 	switch f.what {
 	case answered:
-		if !a.Judgement.Verdict.Bare { // which may mean us as well as the mailbox
+		if !a.Judgement.Verdict.Bare { // which may be about us as well as the mailbox
 			qs.answeredWell(now, at, a)
 			qs.dirty = qs.dirty || throttle.HasChanged(at.path.pace, now)
 		}
 		qs.answerProbe(p, a.Judgement, a.At)
-	case worthless, tooMany, underTLS: // a receiver that rests tells it when to come back
+	case worthless, tooMany, underTLS: // a paused receiver defers it until the pause ends
 		qs.pushProbe(l, p)
 	case notHere:
 		qs.nextHosts(now, at, *a)
@@ -125,7 +125,7 @@ func (qs *queues) takeFact(now time.Time, l *hostQueue, at place, f Fact) {
 	}
 }
 
-// answeredWell takes an answer that says something about its address.
+// answeredWell handles an answer about its address.
 func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 	o, p := at.path, a.Probe
 	at.host.fails = max(0, at.host.fails-1)
@@ -151,7 +151,7 @@ func (qs *queues) answeredWell(now time.Time, at place, a *Answered) {
 	o.pace.Good(tryOf(a, throttle.Answered), now)
 }
 
-// answeredBadly takes an answer that may be about more than its address, which then waits to be asked again or is
+// answeredBadly handles an answer that may be about more than its address. The address waits to be asked again, or is
 // deferred.
 func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
@@ -173,10 +173,10 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	}
 	first := tryOf(&a, resultOf(&a.Judgement))
 	qs.followLaw(now, at, o.pace.Bad(first, now), &a)
-	if rateLimited(a.Judgement.Verdict) && a.Judgement.Verdict.Wait > shortRest && o.pace.InRow() >= toldInRow {
+	if rateLimited(a.Judgement.Verdict) && a.Judgement.Verdict.Wait > shortPause && o.pace.InRow() >= badInRow {
 		qs.paths.pauseReceiver(now, a.Judgement)
 	}
-	long := a.Judgement.Verdict.Wait > shortRest || throttle.IsGreylisted(o.pace, first.Kind)
+	long := a.Judgement.Verdict.Wait > shortPause || throttle.IsGreylisted(o.pace, first.Kind)
 	if long || len(qs.waiting) >= rechecksMost || !o.pace.Worth(first.Kind) {
 		qs.deferAddress(now, at, a)
 		return
@@ -187,7 +187,7 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	qs.waiting = append(qs.waiting, one)
 }
 
-// failedAgain takes a second bad answer to an address in a row: while others pass, it is about the address.
+// failedAgain handles a second bad answer in a row to an address: while others pass, it is about the address.
 func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	o, p := at.path, a.Probe
 	one := p.recheck
@@ -205,24 +205,24 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	qs.deferAddress(now, at, a)
 }
 
-// deferAddress gives an address back to be asked again later; where every address is greylisted, when its wait is over.
+// deferAddress returns an address to be asked again later, after its wait where every address is greylisted.
 func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
 	waited, _ := a.Probe.waited(a.Sent, at.path)
 	v := &a.Judgement.Verdict
 	if !a.Judgement.Attempt.Void && (v.Reason == smtp.Greylisted || at.path.pace.Greylisting()) {
 		v.Reason, v.Wait = smtp.Greylisted, max(v.Wait, greyWait(at.path, waited))
 	}
-	early := a.Probe.asked && waited > 0 && waited < recheckWithin/2 // it came back from such a wait
+	early := a.Probe.asked && waited > 0 && waited < recheckWithin/2 // it returns from such a wait
 	if v.Wait == 0 && (at.path.pace.Alone() || early || a.Judgement.Attempt.Void) {
 		if v.Wait = 2 * recheckAfter; !a.Judgement.Attempt.Void {
-			v.Wait = max(v.Wait, waited) // those who wait for different lengths show how long is enough
+			v.Wait = max(v.Wait, waited) // different waits show how long is enough
 		}
 		v.Wait = v.Wait/2 + qs.jitter(v.Wait)
 	}
 	qs.deferProbe(a.Probe, a.Judgement, a.At)
 }
 
-// greyWait returns how long an address, deferred again after a wait, has to wait on where every address is greylisted;
+// greyWait returns how long an address, deferred again after a wait, must still wait where every address is greylisted;
 // 0: unknown.
 func greyWait(o *egressPath, waited time.Duration) time.Duration {
 	wait := o.grey.Wait()
@@ -235,8 +235,8 @@ func greyWait(o *egressPath, waited time.Duration) time.Duration {
 	return 0
 }
 
-// waited is for how long an address has waited since it was first deferred, 0: unknown; false: it is new. While nothing
-// passes, one that only another source has asked is new to the receiver: it can't show greylisting.
+// waited returns how long an address has waited since it was first deferred, 0: unknown; false: it is new. While
+// nothing passes, an address that only another source has asked is new too: it can't show greylisting.
 func (p *Probe) waited(sent time.Time, o *egressPath) (time.Duration, bool) {
 	if !p.deferred.IsZero() && !p.isNewTo(o) {
 		return sent.Sub(p.deferred), true
@@ -244,7 +244,7 @@ func (p *Probe) waited(sent time.Time, o *egressPath) (time.Duration, bool) {
 	return 0, p.asked && !(p.isNewTo(o) && o.pace.Alone())
 }
 
-// isNewTo reports whether an address was deferred, but not for this source.
+// isNewTo reports whether an address was deferred, but only when other sources asked.
 func (p *Probe) isNewTo(o *egressPath) bool {
 	return !p.deferred.IsZero() && p.deferredBy != o.name && o.name != "" && p.deferredBy != ""
 }
@@ -259,7 +259,7 @@ func (qs *queues) followLaw(now time.Time, at place, e throttle.Effect, a *Answe
 	x := o.pace.Explain(now)
 	qs.halt(Halt{path: o})
 	if x.Since.Equal(now) {
-		qs.record(now, x.Why)
+		qs.noteChange(now, x.Why)
 		qs.options.Log.Info("pace changed", "receiver", qs.key, "source", o.name, "rate", x.Rate, "why", x.Why)
 	}
 	if e != throttle.Slower && qs.letOthersGo(now, o, a.Probe) {
@@ -272,9 +272,9 @@ func (qs *queues) followLaw(now time.Time, at place, e throttle.Effect, a *Answe
 	}
 	o.cause = evidence.NewCause(evidence.ScopeSource, x.Why)
 	qs.setCauses(a, o.cause)
-	told := a.Judgement
-	told.Attempt.Cause = o.cause
-	qs.paths.suspendSource(now, at.route, o, told)
+	judged := a.Judgement
+	judged.Attempt.Cause = o.cause
+	qs.paths.suspendSource(now, at.route, o, judged)
 }
 
 // setCauses notes a cause for an answer and for those that wait to be asked again at the same source.
@@ -287,8 +287,8 @@ func (qs *queues) setCauses(a *Answered, c evidence.Cause) {
 	}
 }
 
-// letOthersGo makes a domain, or a customer's addresses, that got all the bad answers wait a moment, and reports
-// whether others wait beside it.
+// letOthersGo holds a domain back for a moment if one domain or customer got all the bad answers and others wait, and
+// reports whether it did.
 func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	domain, tenant := o.pace.Nothing().Failing()
 	w := qs.waitingBeside(p, func(domain string) bool { return qs.parked[domain] == nil })
@@ -301,8 +301,8 @@ func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// parkProbe sets aside a probe whose domain lets others go first, or one that was deferred before and doesn't have its
-// turn while nothing passes or a pace is tested.
+// parkProbe sets aside a probe whose domain lets others go first, or that was deferred before and may not be asked yet,
+// because nothing passes or a pace is tested.
 func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	if qs.parkDeferred(now, o, p) {
 		return true
@@ -319,8 +319,8 @@ func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// parkDeferred sets aside an address that its source has deferred, while nothing passes: it has its turn when it has
-// waited longest, which only those that are aside can show.
+// parkDeferred sets aside an address that was deferred before, while nothing passes. Of those set aside, the longest
+// waiting is asked first.
 func (qs *queues) parkDeferred(now time.Time, o *egressPath, p *Probe) bool {
 	if !p.asked || p.turn || p.recheck != nil || !o.pace.Alone() || p.isNewTo(o) {
 		return false
@@ -331,7 +331,7 @@ func (qs *queues) parkDeferred(now time.Time, o *egressPath, p *Probe) bool {
 	return true
 }
 
-// theDeferred returns those that were deferred before and are aside.
+// theDeferred returns the deferred addresses that are set aside.
 func (qs *queues) theDeferred(now time.Time) *heldDomain {
 	h := qs.parked[theDeferred]
 	if h == nil {
@@ -341,8 +341,8 @@ func (qs *queues) theDeferred(now time.Time) *heldDomain {
 	return h
 }
 
-// readmitWaiting queues again what was set aside: domains whose moment is over, and addresses to be asked again as soon
-// as others are answered or nobody else waits.
+// readmitWaiting requeues domains whose time aside is over, and addresses to be asked again once others are answered or
+// none wait.
 func (qs *queues) readmitWaiting(now time.Time) {
 	qs.readmitLongest(now)
 	for domain, h := range qs.parked {
@@ -351,7 +351,7 @@ func (qs *queues) readmitWaiting(now time.Time) {
 			continue
 		}
 		for _, p := range h.probes {
-			qs.comeBack(now, p)
+			qs.requeueProbe(now, p)
 		}
 		delete(qs.parked, domain)
 	}
@@ -368,12 +368,12 @@ func (qs *queues) readmitWaiting(now time.Time) {
 		switch {
 		case one.probe.chunk.gone():
 			one.probe.recheck = nil
-			qs.comeBack(now, one.probe) // which drops it
+			qs.requeueProbe(now, one.probe) // which drops it
 		case !now.Before(one.until) && (!alone || now.Sub(one.until) >= recheckWithin):
 			one.probe.recheck = nil
 			qs.deferProbe(one.probe, one.judgement, now)
 		case may && !alone:
-			qs.comeBack(now, one.probe)
+			qs.requeueProbe(now, one.probe)
 		default:
 			qs.wakeAt(later(one.due, now.Add(recheckAfter/4)))
 			kept = append(kept, one)
@@ -383,8 +383,8 @@ func (qs *queues) readmitWaiting(now time.Time) {
 	qs.waiting = kept
 }
 
-// readmitLongest keeps deferred addresses aside as long as nothing passes. When one of them has its turn, it is the one
-// that has waited longest: it shows greylisting.
+// readmitLongest keeps deferred addresses aside while nothing passes. When one may be asked, it requeues the longest
+// waiting, which can show greylisting.
 func (qs *queues) readmitLongest(now time.Time) {
 	h := qs.parked[theDeferred]
 	var longest *Probe
@@ -419,11 +419,11 @@ func (qs *queues) readmitLongest(now time.Time) {
 	} else {
 		h.probes = slices.DeleteFunc(h.probes, func(p *Probe) bool { return p == longest })
 	}
-	qs.comeBack(now, longest)
+	qs.requeueProbe(now, longest)
 }
 
-// mayAskAgain reports whether an address may be asked again: others are answered, nobody else waits, or nothing passes
-// and the one address asked alone is to be a deferred one.
+// mayAskAgain reports whether an address may be asked again: others are answered, none wait, or nothing passes and a
+// deferred address is next to be asked alone.
 func (qs *queues) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
 	_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, p.hosts))
 	switch {
@@ -435,26 +435,26 @@ func (qs *queues) mayAskAgain(now time.Time, p *Probe) (may, alone bool) {
 	return o.pace.Calm(now) || o.pace.Greylisting() || qs.fair.Queued() == 0, false
 }
 
-// comeBack queues a probe that was set aside.
-func (qs *queues) comeBack(now time.Time, p *Probe) {
+// requeueProbe queues a probe that was set aside.
+func (qs *queues) requeueProbe(now time.Time, p *Probe) {
 	qs.pushProbe(qs.hostQueue(now, p.hosts), p)
 }
 
-// letGo gives back everything that was set aside.
-func (qs *queues) letGo(now time.Time) {
+// requeueAll requeues everything that was set aside.
+func (qs *queues) requeueAll(now time.Time) {
 	for _, one := range qs.waiting {
-		qs.comeBack(now, one.probe)
+		qs.requeueProbe(now, one.probe)
 	}
 	for _, h := range qs.parked {
 		for _, p := range h.probes {
-			qs.comeBack(now, p)
+			qs.requeueProbe(now, p)
 		}
 	}
 	qs.waiting, qs.parked = nil, map[string]*heldDomain{}
 }
 
 const (
-	// triesMax is how many sessions may end under one probe before it is deferred: it may be what ends them.
+	// triesMax is how many sessions may end while asking one probe before it is deferred: it may be the cause.
 	triesMax = 3
 )
 
@@ -469,9 +469,8 @@ func (qs *queues) retryProbe(l *hostQueue, a Answered) {
 	qs.answerProbe(a.Probe, a.Judgement, a.At)
 }
 
-// nextHosts moves a probe on to the other hosts of its route. It is the domain's
-// fault only when every one of them has said that it does not serve it, which
-// verdict.Conclude finds.
+// nextHosts queues a probe for the other hosts of its route. The domain is to blame only if all say that they do not
+// serve it; verdict.Conclude decides that.
 func (qs *queues) nextHosts(now time.Time, at place, a Answered) {
 	p := a.Probe
 	p.hosts = slices.DeleteFunc(slices.Clone(p.hosts), func(h *wire.Host) bool {
@@ -491,7 +490,7 @@ func (p *Probe) setCause(c evidence.Cause) {
 	}
 }
 
-// sameAs reports whether an attempt equals a noted one except for its cause, and takes over a newer cause.
+// sameAs reports whether an attempt equals a noted one except for its cause, and copies a newer cause.
 func sameAs(noted *evidence.Attempt, a evidence.Attempt) bool {
 	c := a.Cause
 	a.Cause = noted.Cause
@@ -504,31 +503,31 @@ func sameAs(noted *evidence.Attempt, a evidence.Attempt) bool {
 	return true
 }
 
-// withCause marks a refusal as about no address if it came before one was asked, or from a harvest guard. What the law
-// of pace found is marked already.
-func withCause(told Judgement) Judgement {
-	a := &told.Attempt
+// withCause adds a cause to a refusal that came before an address was asked, or from a harvest guard. The law of pace
+// has marked its own.
+func withCause(judged Judgement) Judgement {
+	a := &judged.Attempt
 	switch {
 	case a.Cause != (evidence.Cause{}) || a.Code == 0:
-	case told.Verdict.Action == verdict.ActVoid:
+	case judged.Verdict.Action == verdict.ActVoid:
 		a.Cause = evidence.NewCause(evidence.ScopeReceiver, "a guard against harvesting had refused several addresses")
-	case a.Stage < smtp.StageRcpt && told.Verdict.Action == verdict.ActOtherSource:
+	case a.Stage < smtp.StageRcpt && judged.Verdict.Action == verdict.ActOtherSource:
 		a.Cause = evidence.NewCause(evidence.ScopeSource,
 			"refused at stage "+a.Stage.String()+", before any address was asked")
 	case a.Stage < smtp.StageRcpt:
 		a.Cause = evidence.NewCause(evidence.ScopeReceiver,
 			"said at stage "+a.Stage.String()+", before any address was asked")
 	}
-	return told
+	return judged
 }
 
 const (
-	// shortRest: a source's rest up to this long isn't told to clients. For a longer one they are told and sessions
-	// end; that costs each task a message and a new offer of its addresses.
-	shortRest = time.Minute
+	// shortPause: clients don't hear of a pause up to this long. A longer one ends sessions, and costs each task a
+	// message and a new offer of its addresses.
+	shortPause = time.Minute
 )
 
-// isStated reports whether somebody has said how fast a receiver may be asked.
+// isStated reports whether an operator has set how fast a receiver may be asked.
 func (o *Options) isStated(key string) bool { return o.Stated == nil || o.Stated(key) }
 
 // readyAt returns how many probes the rate of a source allows at a time of sending, and if none, when to ask again;
@@ -548,8 +547,8 @@ func rateLimited(v verdict.Verdict) bool {
 	return (v.Action == verdict.ActSlow || v.Action == verdict.ActPause) && v.Reason == smtp.ReceiverRateLimited
 }
 
-// kindOf names the kind of a reply by its code and a hash of its words, without those that hold a digit: they may name
-// a message, or a time.
+// kindOf names the kind of a reply by its code and a hash of its words without digits; words with digits may name a
+// message or a time.
 func kindOf(a *evidence.Attempt) string {
 	kind := words(*a)
 	if a.Text == "" {
@@ -564,7 +563,7 @@ func kindOf(a *evidence.Attempt) string {
 	return fmt.Sprintf("%s%s%x", kind, throttle.KindText, sum.Sum32())
 }
 
-// words describes an attempt for people: its code, or why there was none.
+// words describes an attempt: its code, or why there is none.
 func words(a evidence.Attempt) string {
 	switch {
 	case a.Code == 0:

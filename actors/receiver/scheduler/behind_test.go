@@ -67,7 +67,7 @@ func TestWhatIsBehindIsForgottenWithItsClient(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.offer(behindOffer(1, 1000, 0))
 	task := w.scheduler.queues.tasks.all[behindOffer(1, 0, 0).GetTask().Key()]
-	w.scheduler.queues.tasks.forget(w.now, task.chunks[0])
+	w.scheduler.queues.tasks.forgetChunk(w.now, task.chunks[0])
 	w.scheduler.queues.tasks.sweep(w.now.Add(behindFor - 1))
 	effort.Is(t, w.scheduler.queues.tasks.behind, 1000, "behind between two chunks")
 	w.scheduler.queues.tasks.sweep(w.now.Add(behindFor))

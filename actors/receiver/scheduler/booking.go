@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// guardLeast is the fewest refusals in an hour that may wake a harvest guard: no known guard counts to fewer than
-	// five, and two may be the control probes of two domains.
+	// guardLeast is the fewest refusals in an hour that may wake a harvest guard: known guards wake at five or more,
+	// and two may be the control probes of two domains.
 	guardLeast = 3
 
-	// slowBy is how much longer a refusal takes that is delayed as a warning; the first slowRefusals of a session don't
+	// slowBy is the extra time of a refusal that is delayed as a warning; the first slowRefusals of a session don't
 	// count. Postfix waits a second from the tenth error on, and its timer may be early by a tick.
 	slowBy       = time.Second - 50*time.Millisecond
 	slowRefusals = 2
 
-	// tarpitsAgree sessions in which the fastest refusal took a second and another one a second longer show that each is
-	// delayed for longer than the one before, from the first one on (Courier). One may be chance.
+	// After tarpitsAgree sessions in which the fastest refusal took a second and another a second longer, the receiver
+	// delays every refusal, each for longer (Courier). One session may be chance.
 	tarpitsAgree = 2
 
-	// greyedFew: when so many answers of the first session are all deferrals, we return in another one: some receivers
-	// then let us pass, and log a session that goes on (postscreen(8)).
+	// greyedFew: if the first session gets this many answers, all deferrals, we try another one: some receivers then
+	// let us pass, and log a session that continues (postscreen(8)).
 	greyedFew = 2
 
-	// waitsUp and waitsDown are over how many answers their time is averaged, as it grows and as it falls: after one in
-	// eight takes three seconds, the next ones are asked one at a time.
+	// waitsUp and waitsDown are how many answers the average time covers as it rises and falls: once one in eight takes
+	// three seconds, addresses are asked one at a time.
 	waitsUp, waitsDown = 4, 32
 )
 
-// mayWakeGuard reports whether words of a harvest guard can be true: a guard counts refusals. Where there were hardly
-// any, the words are those of one odd mailbox.
+// mayWakeGuard reports whether a harvest guard's reply is credible: a guard counts refusals. After hardly any, the
+// reply is that of one odd mailbox.
 func (s *session) mayWakeGuard(now time.Time) bool {
 	return s.refused >= guardLeast || s.path.refusals.RefusedAt(now) >= guardLeast
 }
@@ -57,13 +57,13 @@ func (ss *sessions) poisonOthers(now time.Time, s *session, r Report) {
 	ss.haltSessions(beside)
 }
 
-// bookReport counts what was asked, and the answers.
+// bookReport counts the RCPTs and the answers of a report.
 func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	fresh, asked, refused, faults, last := s.rcpts == 0, 0, 0, 0, time.Time{}
 	s.agreed = s.agreesOnLength(r, &ss.allowance.learned)
 	for _, a := range r.Answered {
 		a.waited, last = a.At.Sub(later(a.Sent, last)), a.At
-		if a.Judgement.Attempt.Code == 0 { // can't be asked at this host: nothing was sent
+		if a.Judgement.Attempt.Code == 0 { // not asked at this host: nothing was sent
 			ss.allowance.undoRcpts(s, 1)
 			s.path.refusals.Undo(1)
 			ss.options.Sources.Return(s.path.index, ss.key, s.day, 1)
@@ -101,7 +101,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 			s.host.failures, s.host.served = 0, true
 		}
 	}
-	unheard := min(max(0, r.Refused-refused), len(r.Unanswered)) // refused, though nobody looked
+	unheard := min(max(0, r.Refused-refused), len(r.Unanswered)) // refused, but not among the answers
 	for range unheard {
 		s.path.refusals.Refused(now)
 	}
@@ -114,43 +114,43 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 	s.rcpts += asked + r.OnWire
 	s.refused += refused + unheard
 	s.transactions += r.Transactions
-	if s.told >= greyedFew && s.well == 0 && !s.queue.cameBack {
+	if s.answers >= greyedFew && s.well == 0 && !s.queue.cameBack {
 		s.doomed, s.queue.cameBack = true, true
 	}
 	room := make([]evidence.Attempt, len(r.Answered))
 	for i := range r.Answered {
 		a := &r.Answered[i]
-		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // it would stay in memory
+		if a.Probe.attempts == nil && a.Judgement.Verdict.Outcome != smtp.Undecided { // others would stay in memory
 			a.Probe.attempts = room[i : i : i+1] // for note
 		}
 	}
 }
 
 // noteAnswer counts an answer to an address.
-func (s *session) noteAnswer(told *Judgement) {
-	s.told++
-	if told.Verdict.Reason == smtp.Greylisted {
+func (s *session) noteAnswer(judged *Judgement) {
+	s.answers++
+	if judged.Verdict.Reason == smtp.Greylisted {
 		s.greyed++
 	}
-	if told.Verdict.Outcome != smtp.Undecided {
+	if judged.Verdict.Outcome != smtp.Undecided {
 		s.mixed += s.worn
-		s.well, s.worn = s.told, 0
-	} else if throttle.MayBeOurs(s.path.pace, kindOf(&told.Attempt)) {
+		s.well, s.worn = s.answers, 0
+	} else if throttle.MayBeOurs(s.path.pace, kindOf(&judged.Attempt)) {
 		s.worn++
 	}
 }
 
-// badSequence is how a server answers a command that came before its time (RFC 5321 §4.2.2).
+// badSequence is the reply to a command out of order (RFC 5321 §4.2.2).
 const badSequence = 503
 
-// learnTogether learns from a report how many RCPTs go together, in a transaction and in a group,
-// and whether the hosts take commands in groups at all.
+// learnTogether learns from a report how many RCPTs may go together in a transaction and in a group, and whether the
+// hosts accept groups of commands.
 func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
-	told, learned := &ss.allowance.before, &ss.allowance.learned
-	outOfStep, before := false, s.told
+	allowed, learned := &ss.allowance.before, &ss.allowance.learned
+	outOfStep, before := false, s.answers
 	for i := range r.Answered {
 		a := &r.Answered[i]
-		if a.told = before; a.Judgement.Attempt.Code == 0 {
+		if a.answers = before; a.Judgement.Attempt.Code == 0 {
 			continue // nothing was sent
 		}
 		before++
@@ -162,8 +162,8 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 		if s.taken = max(s.taken, a.Nth); a.Nth > 1 {
 			ss.worn.alone = 0
 		}
-		learned.Group.OnPlain(told.PipeliningDepth)
-		learned.Transaction.OnPlain(told.RcptsPerTransaction)
+		learned.Group.OnPlain(allowed.PipeliningDepth)
+		learned.Transaction.OnPlain(allowed.RcptsPerTransaction)
 	}
 	if r.Failure == nil || r.Stale {
 		return
@@ -179,16 +179,16 @@ func (ss *sessions) learnTogether(now time.Time, s *session, r *Report) {
 	}
 }
 
-// agreesOnLength reports whether two sessions were ended after as many answers: then their length is limited, and the
-// last address isn't to blame.
+// agreesOnLength reports whether two sessions ended after the same number of answers: then their length is limited, and
+// the last address isn't to blame.
 func (s *session) agreesOnLength(r *Report, learned *throttle.Learned) bool {
-	told := s.told
+	answers := s.answers
 	for i := range r.Answered {
 		if code := r.Answered[i].Judgement.Attempt.Code; code != 0 && code != 421 {
-			told++
+			answers++
 		}
 	}
-	return r.Failure != nil && r.Cut && learned.Agrees(told)
+	return r.Failure != nil && r.Cut && learned.Agrees(answers)
 }
 
 // takeFact learns the limits of sessions.
@@ -200,14 +200,14 @@ func (ss *sessions) takeFact(now time.Time, s *session, f Fact) {
 		learned.PerTransaction.Tighten(a.Nth-1, now)
 		learned.Transaction.OnSplit(a.Nth - 1)
 	case f.what == suspicious && a.Judgement.Verdict.Action == verdict.ActSplit:
-		// As many passed in a transaction before, so the limit may be on the session: two that agree teach its length.
-		// As it may be our pace too, it also counts as a bad answer.
-		s.doomed = s.doomed || learned.SessionFull(a.told, now)
+		// This many passed in a transaction before, so the session may be limited: two that agree teach its length. It
+		// may be our pace too, so it also counts as a bad answer.
+		s.doomed = s.doomed || learned.SessionFull(a.answers, now)
 	case f.what == guardCounts, f.what == guardWoke && s.refused > 0:
 		learned.Refused.Tighten(s.meant, now)
 	case f.what == overRefused:
 		learned.Refused.Tighten(s.refused-1, now) // the last of them may have ended it
 	case f.what == wasCut:
-		learned.SessionEnded(s.told, s.refused, now)
+		learned.SessionEnded(s.answers, s.refused, now)
 	}
 }

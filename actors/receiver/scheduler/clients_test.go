@@ -46,8 +46,8 @@ type taskOf struct {
 
 // caseOf is what a client knows of one address.
 type caseOf struct {
-	grey   time.Time   // put off itself for the first time
-	reason smtp.Reason // why it was put off last
+	grey   time.Time   // deferred itself for the first time
+	reason smtp.Reason // why it was deferred last
 	due    time.Time
 	waits  int
 	tries  int
@@ -62,7 +62,7 @@ type chunkOut struct {
 	left    map[uint32]bool
 }
 
-// laterList are addresses that were put off, the soonest first.
+// laterList are addresses that were deferred, the soonest first.
 type laterList struct {
 	of   *taskOf
 	list []uint32
@@ -166,7 +166,7 @@ func (tr *trial) offer(t *taskOf, list []uint32, retries bool) {
 	tr.told = true
 }
 
-// wakeClient sees to it that what was put off is offered when it is due.
+// wakeClient sees to it that what was deferred is offered when it is due.
 func (tr *trial) wakeClient(t *taskOf) {
 	if t.later.Len() == 0 || !t.room(true) {
 		return
@@ -306,7 +306,7 @@ func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 	heap.Push(&t.later, o)
 }
 
-// readAttempts reports whether an address was asked itself, and whether it was put off itself.
+// readAttempts reports whether an address was asked itself, and whether it was deferred itself.
 func (tr *trial) readAttempts(list []evidence.Attempt) (asked, itself bool) {
 	asked = slices.ContainsFunc(list, func(t evidence.Attempt) bool { return !t.Others })
 	if len(list) > 0 {

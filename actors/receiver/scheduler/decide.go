@@ -7,8 +7,8 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// What to ask and open is decided here, from values alone: View holds what is true of the whole receiver, supply and
-// room what is true of one session. ask.go and open_session.go carry the decisions out.
+// What to ask and open is decided here, from values alone: View describes the whole receiver, supply and room one
+// session. ask.go and open_session.go carry the decisions out.
 
 const (
 	// workMax and workFor bound the probes given to a session at a time, so that
@@ -16,54 +16,54 @@ const (
 	workMax = 64
 	workFor = 250 * time.Millisecond
 
-	// heldShare: what all sessions were given and haven't asked is at most 1/heldShare of the RCPT rate, because it
-	// counts as asked. So it costs a tenth of the rate at most.
+	// heldShare: the unasked addresses of all sessions are at most 1/heldShare of the RCPT rate. They count as asked,
+	// so they cost at most a tenth of the rate.
 	heldShare = 10
 
-	// probesPerSession is how many queued probes justify one more session: opening costs about as many turns as
-	// four probes, which is a fifth of its work then.
+	// probesPerSession is how many queued probes justify one more session: opening costs about as many round trips as
+	// four probes, a fifth of that session's work.
 	probesPerSession = 16
 
-	// worthOpening is how much work for one session alone justifies one more, where a turn takes turnShort; slower
-	// turns need proportionally less: 100 ms at 20 ms a turn. Where turns are faster the processor is the limit and
-	// each session costs some of it, so it is worthShort there: with more sessions than it could serve, a node took
-	// twice the memory for a million addresses.
+	// worthOpening is how much work for one session justifies another, at a round trip of turnShort; slower round trips
+	// need proportionally less: 100 ms at 20 ms. With faster ones the processor is the limit, and each session costs
+	// some of it, so worthShort applies: with more sessions than it could serve, a node used twice the memory for a
+	// million addresses.
 	worthOpening = time.Second
 	worthShort   = 10 * time.Second
 	turnShort    = 2 * time.Millisecond
 
-	// turnsPerProbe is how many turns a probe takes at most: RSET, MAIL, RCPT.
+	// turnsPerProbe is how many round trips a probe needs at most: RSET, MAIL, RCPT.
 	turnsPerProbe = 3
 )
 
-// View is what one plan decides from.
+// View holds the values that one plan decides from.
 type View struct {
 	now     time.Time
 	limits  throttle.Limits // what may be asked here now
 	lead    time.Duration   // from giving addresses to sending them
 	turn    time.Duration   // the fastest reply; 0: none was timed
-	expect  time.Duration   // the next reply: until one was timed a third of opening a session
+	expect  time.Duration   // the next reply; before the first, a third of opening a session
 	opening time.Duration   // the fastest opening of a session
-	turns   float64         // that an address takes
-	busy    bool            // this node has more to do than it can
+	turns   float64         // round trips of an address
+	busy    bool            // this node is overloaded
 
 	held time.Duration // average time of an answer where that is longer than workFor; else 0
 }
 
-// supply is what a free session might be given.
+// supply holds the limits of what a free session is given.
 type supply struct {
 	budget  int          // addresses that may be refused
 	rate    int          // that the receiver's rate allows
 	pace    int          // that the source's rate allows
-	next    [3]time.Time // if none: when there are more; zero: when a probe is answered
-	alone   bool         // its source asks one at a time
-	asking  bool         // and asks one now
-	session int          // that the session may ask before it ends
-	queued  int          // that wait
-	left    int          // the same, with those set aside
+	next    [3]time.Time // when there are more, if none; zero: once a probe is answered
+	alone   bool         // its source asks one address at a time
+	asking  bool         // and is asking one
+	session int          // addresses that the session may still ask
+	queued  int          // waiting addresses
+	left    int          // the same, with those at their clients
 }
 
-// Ask is how many addresses a session is given, and if none, what it waits for.
+// Ask is how many addresses a session is given; if none, why and until when.
 type Ask struct {
 	n     int
 	cause wire.Cause
@@ -98,8 +98,8 @@ func (v *View) givenBefore(sent time.Time) time.Time {
 	return sent.Add(-v.lead)
 }
 
-// portionOf returns how many of n probes a session gets: no more than it asks in a short while or than leaves as much
-// for the other sessions of its queue, and no part of a transaction after a whole one.
+// portionOf returns how many of n probes a session gets: at most what it asks in a short while and an equal share with
+// the other sessions of its queue, in whole transactions if more than one.
 func (v *View) portionOf(n int, c *supply) int {
 	if v.held > 0 {
 		return min(n, 1)
@@ -112,8 +112,8 @@ func (v *View) portionOf(n int, c *supply) int {
 	return n
 }
 
-// sessionsWorth returns how many sessions so many addresses are worth: one, and more only once the first answers show
-// that one alone would take long, and if the RCPT rate can feed them.
+// sessionsWorth returns how many sessions a number of addresses justifies: one, and more only if answers show that one
+// alone would take long and the RCPT rate can feed more.
 func (v *View) sessionsWorth(left int) int {
 	if v.busy {
 		return 1
@@ -124,7 +124,7 @@ func (v *View) sessionsWorth(left int) int {
 		return 1 + min(most, int(time.Duration(left)*v.held/worthShort), int(2*fed))
 	}
 	alone := time.Duration(float64(left) * v.turns * float64(v.turn))
-	alone += time.Duration(left/v.limits.RcptsPerConnection) * 2 * v.opening // and QUIT takes its turn
+	alone += time.Duration(left/v.limits.RcptsPerConnection) * 2 * v.opening // and a round trip for QUIT
 	fed := v.limits.RcptRate.PerSecond() * turnsPerProbe * v.turn.Seconds()
 	worth := worthShort
 	if v.turn >= turnShort {
@@ -133,19 +133,19 @@ func (v *View) sessionsWorth(left int) int {
 	return 1 + min(most, int(alone/worth), 1+int(2*fed))
 }
 
-// room is what limits one more session for a queue.
+// room holds the limits of one more session for a queue.
 type room struct {
 	dials    int       // that the connection rate allows
-	dialsAt  time.Time // if none: when there are more
-	opens    bool      // so many openings a second have passed here
+	dialsAt  time.Time // when there are more, if none
+	opens    bool      // the learned opening rate allows it
 	opensAt  time.Time
-	wayward  bool // as many are being opened as have passed at once
-	alone    bool // its source asks one address at a time, and a session works
+	wayward  bool // as many are being opened as ever succeeded at once
+	alone    bool // its source asks one address at a time, and has a session
 	open     int
 	unserved bool // the queue has no session
 }
 
-// Open is whether one more session is opened for a queue, and if not, until when.
+// Open is whether one more session is opened for a queue; if not, until when.
 type Open struct {
 	may     bool
 	until   time.Time // zero: until one has ended

@@ -76,35 +76,35 @@ func TestDecideOpen(t *testing.T) {
 }
 
 func TestLearn(t *testing.T) {
-	told := func(code int, action verdict.Action) Judgement {
+	judged := func(code int, action verdict.Action) Judgement {
 		return Judgement{Verdict: verdict.Verdict{Action: action}, Attempt: evidence.Attempt{Code: code, Stage: smtp.StageRcpt}}
 	}
-	final := told(250, verdict.ActNone)
+	final := judged(250, verdict.ActNone)
 	final.Verdict.Outcome = smtp.Valid
 	for name, tc := range map[string]struct {
-		told Judgement
-		in   situation
-		want finding
+		judgement Judgement
+		in        situation
+		want      finding
 	}{
 		"an answer":                   {final, situation{}, answered},
 		"after a guard woke up":       {final, situation{void: begin.Add(-1)}, worthless},
-		"more than the most together": {told(452, verdict.ActSplit), situation{taken: 2}, tooMany},
-		"as many as before":           {told(452, verdict.ActSplit), situation{taken: 3}, suspicious},
-		"the next host":               {told(550, verdict.ActNextMX), situation{}, notHere},
-		"TLS":                         {told(530, verdict.ActTLS), situation{mayTLS: true}, underTLS},
-		"TLS, which was tried":        {told(530, verdict.ActTLS), situation{}, unaskable},
-		"a guard":                     {told(550, verdict.ActVoid), situation{guard: true}, goneWith},
-		"its words at one mailbox":    {told(550, verdict.ActVoid), situation{}, suspicious},
-		"nothing was sent":            {told(0, verdict.ActRetry), situation{}, unaskable},
-		"421":                         {told(421, verdict.ActRetry), situation{}, suspicious},
-		"421, as the one before":      {told(421, verdict.ActRetry), situation{agreed: true}, goneWith},
+		"more than the most together": {judged(452, verdict.ActSplit), situation{taken: 2}, tooMany},
+		"as many as before":           {judged(452, verdict.ActSplit), situation{taken: 3}, suspicious},
+		"the next host":               {judged(550, verdict.ActNextMX), situation{}, notHere},
+		"TLS":                         {judged(530, verdict.ActTLS), situation{mayTLS: true}, underTLS},
+		"TLS, which was tried":        {judged(530, verdict.ActTLS), situation{}, unaskable},
+		"a guard":                     {judged(550, verdict.ActVoid), situation{guard: true}, goneWith},
+		"its words at one mailbox":    {judged(550, verdict.ActVoid), situation{}, suspicious},
+		"nothing was sent":            {judged(0, verdict.ActRetry), situation{}, unaskable},
+		"421":                         {judged(421, verdict.ActRetry), situation{}, suspicious},
+		"421, as the one before":      {judged(421, verdict.ActRetry), situation{agreed: true}, goneWith},
 	} {
-		facts := learn(nil, begin, &Report{Answered: []Answered{{Judgement: tc.told, At: begin, Nth: 3}}}, tc.in)
+		facts := learn(nil, begin, &Report{Answered: []Answered{{Judgement: tc.judgement, At: begin, Nth: 3}}}, tc.in)
 		if len(facts) != 1 || facts[0].what != tc.want {
 			t.Errorf("%s: %+v, want %d", name, facts, tc.want)
 		}
 	}
-	lost := told(0, verdict.ActRetry)
+	lost := judged(0, verdict.ActRetry)
 	r := Report{Unanswered: []*Probe{{}, {}}, OnWire: 2, Failure: &lost, Cut: true}
 	for _, in := range []situation{{}, {agreed: true}} {
 		want := []finding{suspected, untouched, wasCut}
@@ -129,7 +129,7 @@ func TestExplainInOrder(t *testing.T) {
 		{wire.Cause_BUDGET, func(s *Standing) { s.budget = true }},
 		{wire.Cause_UNREACHED, func(s *Standing) { s.hosts = status.Blocked{Cause: wire.Cause_UNREACHED} }},
 		{wire.Cause_NO_SOURCE, func(s *Standing) { s.sources = status.Blocked{Cause: wire.Cause_NO_SOURCE} }},
-		{wire.Cause_PENALTY, func(s *Standing) { s.rests = begin.Add(time.Minute) }},
+		{wire.Cause_PENALTY, func(s *Standing) { s.pausedUntil = begin.Add(time.Minute) }},
 		{wire.Cause_NO_SHARE, func(s *Standing) { s.ready = false }},
 		{wire.Cause_PAUSED, func(s *Standing) { s.limits.Pause = throttle.PauseYes }},
 	}

@@ -121,7 +121,7 @@ func TestSmallBesideLarge(t *testing.T) {
 	}
 }
 
-// TestDueRetriesComeFirst: a task has two chunks of 500 here, which take 100 s; what was put off before
+// TestDueRetriesComeFirst: a task has two chunks of 500 here, which take 100 s; what was deferred before
 // and is due has room beside them, and is asked before what was never asked.
 func TestDueRetriesComeFirst(t *testing.T) {
 	a := openedWide()
@@ -361,15 +361,15 @@ func TestFurtherSessionsBesideBadAnswers(t *testing.T) {
 // time that it named, and what waits for it is told. One complaint is about its address.
 func TestPause(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
-	var answers []told
-	w.collect(1, func(_ string, a told) { answers = append(answers, a) })
+	var answers []heard
+	w.collect(1, func(_ string, a heard) { answers = append(answers, a) })
 	w.reply = func(*Probe, *simSession) smtp.Reply {
 		return smtp.Reply{Code: 450, Enhanced: smtp.EnhancedCode{4, 7, 1},
 			Lines: []string{"slow down, try again in 300 seconds"}}
 	}
 	w.offer(offerOf(1, "d.example", 1, 50, hosts("mx1")))
 	w.run(begin.Add(4 * time.Minute))
-	if len(answers) != 50 || len(w.rcpts) > 2*toldInRow || len(w.open) != 0 {
+	if len(answers) != 50 || len(w.rcpts) > 2*badInRow || len(w.open) != 0 {
 		t.Fatalf("%d answers, %d RCPTs, %d sessions", len(answers), len(w.rcpts), len(w.open))
 	}
 	others := 0
@@ -384,13 +384,13 @@ func TestPause(t *testing.T) {
 	if others != 50-len(w.rcpts) {
 		t.Errorf("%d of 50 are told what others were told; %d were asked", others, len(w.rcpts))
 	}
-	told := Judgement{Verdict: again(smtp.ReceiverBusy, "test")}
+	judgement := Judgement{Verdict: again(smtp.ReceiverBusy, "test")}
 	until := w.scheduler.paths.receiver.until
-	w.scheduler.paths.pauseReceiver(w.now, told) // said by a session beside: within the pause
-	if told.Verdict.Wait = time.Hour; !w.scheduler.paths.receiver.until.Equal(until) {
+	w.scheduler.paths.pauseReceiver(w.now, judgement) // said by a session beside: within the pause
+	if judgement.Verdict.Wait = time.Hour; !w.scheduler.paths.receiver.until.Equal(until) {
 		t.Error("a pause was changed by one that names no time")
 	}
-	w.scheduler.paths.pauseReceiver(w.now, told)
+	w.scheduler.paths.pauseReceiver(w.now, judgement)
 	if !w.scheduler.paths.receiver.until.Equal(w.now.Add(time.Hour)) {
 		t.Error("a longer pause was not kept")
 	}
@@ -451,12 +451,12 @@ func TestTasksAreBounded(t *testing.T) {
 		e := &d.queues.tasks.epochs
 		return len(d.queues.tasks.all), len(e.young) + len(e.old)
 	}
-	for n := range restingMax + 100 {
+	for n := range retiredMax + 100 {
 		offer(begin, n, 2)
 	}
 	at := begin.Add(heartbeatEvery)
 	d.Plan(at)
-	if tasks, epochs := known(); tasks != restingMax || epochs != 100 {
+	if tasks, epochs := known(); tasks != retiredMax || epochs != 100 {
 		t.Errorf("%d tasks and %d epochs are remembered", tasks, epochs)
 	}
 	_, wake := d.Plan(at)
@@ -465,7 +465,7 @@ func TestTasksAreBounded(t *testing.T) {
 	}
 	at = wake.Add(heartbeatEvery)
 	d.Plan(at)
-	if tasks, epochs := known(); tasks != 0 || epochs != restingMax+100 {
+	if tasks, epochs := known(); tasks != 0 || epochs != retiredMax+100 {
 		t.Errorf("after a minute %d tasks and %d epochs are remembered", tasks, epochs)
 	}
 	offer(at, 7, 1)

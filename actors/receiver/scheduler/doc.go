@@ -5,22 +5,21 @@
 //
 // Scheduler puts six parts together; Plan goes through them once, and a Report through them back:
 //
-//	queues    who waits: offers, tasks, queues by hosts, what is asked again, and the answers that are owed
-//	sessions  the SMTP sessions: what each is given, how many there are, and what they bear here
-//	paths     our source addresses and the hosts, as they take each other, and every pause
-//	learn     makes facts of a report; each part above takes those that are its own
+//	queues    who waits: offers, tasks, queues by hosts, repeated probes, and unsent answers
+//	sessions  the SMTP sessions: what each is given, how many there are, and what they may do here
+//	paths     our source addresses and the hosts, what each accepts, and every pause
+//	learn     makes facts of a report; each part above handles its own
 //	decide    how much a session is asked, and whether one more is opened
-//	explain   what keeps us from asking more, and the sentence for it
+//	explain   why we can't ask more, and the sentence for it
 //
 // The last three decide from values alone and know no other part; queues knows paths, and sessions knows both. env.go
-// has what all share, and the values by which one tells another something without knowing it.
+// has what all share, and the values that one passes to another without knowing it.
 //
 // We ask a receiver from one of our sources at a time. A source that it refuses is suspended there, and the next takes
 // over with its own refusal budget. At the first words of a harvest guard everything stops, and later answers don't
 // count.
 //
-// Every answer carries the attempts that it rests on, and verdict.Conclude comes to
-// the same outcome from them.
+// Every answer carries its attempts, and verdict.Conclude comes to the same outcome from them.
 //
 // The tests play it against simulated receivers in simulated time (world_test.go,
 // stranger_test.go); those of package receiver use real sockets.

@@ -21,15 +21,15 @@ type env struct {
 	options    Options
 	key        string
 	rand       *rand.Rand               // so that waits don't all end at once
-	steps      []Step                   // that the next plan gives
+	steps      []Step                   // for the next plan to return
 	now        time.Time                // of the newest plan
 	limits     throttle.Limits          // the limits in force: our share, lowered by what was learned
-	fair       *fairqueue.Queue[*Probe] // what waits, by turns
+	fair       *fairqueue.Queue[*Probe] // waiting probes, shared fairly
 	halts      []Halt                   // not yet carried out
-	notes      []note                   // what was found out of late, for people
+	notes      []note                   // recent findings, for people
 	wake       time.Time                // earliest reason to plan again
-	dirty      bool                     // something was learned and not yet stored
-	handingOff bool                     // the place has moved
+	dirty      bool                     // something learned isn't stored yet
+	handingOff bool                     // the receiver has moved to another node
 }
 
 // emitTo sends a message to a client.
@@ -47,36 +47,36 @@ func (e *env) wakeAt(t time.Time) {
 	e.wake = sooner(e.wake, t)
 }
 
-// Halt names sessions that must not begin the rest of their probes; zero: all sessions.
+// Halt names sessions that must not begin more of their probes; zero: all.
 type Halt struct {
 	path  *egressPath
 	route *route
 	host  string
 }
 
-// names reports whether a session is one of these.
+// names reports whether the halt names a session.
 func (h *Halt) names(s *session) bool {
 	return (h.path == nil || s.path == h.path) && (h.route == nil || s.queue.route == h.route) &&
 		(h.host == "" || s.host.host == h.host)
 }
 
-// halt stops sessions from beginning the rest of their probes.
+// halt stops sessions from beginning more of their probes.
 func (e *env) halt(h Halt) { e.halts = append(e.halts, h) }
 
 // notesMax bounds the notes that are kept.
 const notesMax = 8
 
-// note is a sentence about what was learned of a receiver, and when.
+// note is a finding about a receiver, as a sentence, with its time.
 type note struct {
 	at  time.Time
 	why string
 }
 
-// sentence says it for people.
+// sentence returns the note with its time.
 func (n *note) sentence() string { return n.at.UTC().Format(time.TimeOnly) + ": " + n.why }
 
-// record keeps what was found out, for people.
-func (e *env) record(now time.Time, why string) {
+// noteChange keeps a finding, for people.
+func (e *env) noteChange(now time.Time, why string) {
 	e.notes = append(e.notes, note{now, why})
 	if len(e.notes) > notesMax {
 		e.notes = e.notes[1:]
@@ -86,10 +86,10 @@ func (e *env) record(now time.Time, why string) {
 // flowOf returns the flow of a task's verification.
 func (e *env) flowOf(t *task) *flow { return e.fair.Flow(t.space, t.key.Verification) }
 
-// Step is one thing that the shell has to do.
+// Step is an instruction to the shell.
 type Step any
 
-// Send gives a message to a client.
+// Send sends a message to a client.
 type Send struct {
 	To  Client
 	Msg proto.Message
@@ -102,22 +102,22 @@ type OpenSession struct {
 	Host    string
 	At      netip.Addr
 	TLS     smtp.TLSMode
-	Version uint64 // under which that is permitted
+	Version uint64 // of the share that permits it
 	Slot    *registry.ConnSlot
 }
 
 // AskProbes gives probes to an open session.
 type AskProbes struct {
 	ID          int
-	After       time.Duration // to wait first
+	After       time.Duration // delay before the first
 	Probes      []*Probe
 	RefusedMax  int
 	Pipelining  bool
 	Transaction throttle.Growing // RCPTs of one
 	Group       throttle.Growing // RCPTs of a group of commands
-	Suspended   bool             // the session was idle for long: it may be gone
-	Version     uint64           // under which that is permitted
-	Pauses      uint64           // long pauses of the process before; the shell knows
+	Suspended   bool             // the session was idle for long and may be dead
+	Version     uint64           // of the share that permits it
+	Pauses      uint64           // earlier long pauses of the process; the shell sets it
 }
 
 // QuitSession ends a session politely.
@@ -126,13 +126,13 @@ type QuitSession struct{ ID int }
 // DropSession forgets a session that is over.
 type DropSession struct{ ID int }
 
-// KnowFact asks for what is known of a receiver.
+// KnowFact asks for the stored snapshot of a receiver.
 type KnowFact struct{ Key string }
 
-// KeepFact keeps what was learned of a receiver.
+// KeepFact stores what was learned of a receiver.
 type KeepFact struct{ Fact facts.Fact }
 
-// Depart ends the actor: all that could be told has been told.
+// Depart ends the actor: its clients have been notified.
 type Depart struct {
-	Fact *facts.Fact // to be kept before; nil: nothing
+	Fact *facts.Fact // to be stored first; nil: none
 }

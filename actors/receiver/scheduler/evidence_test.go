@@ -21,24 +21,24 @@ import (
 // noMail is the greeting of a host that takes no mail.
 var noMail = &smtp.Failure{Stage: smtp.StageGreeting, Reply: smtp.Reply{Code: 521, Lines: []string{"mx.test does not accept mail"}}}
 
-type told struct {
+type heard struct {
 	answer
 	hosts int
 }
 
 // agrees fails when an answer is not what its attempts come to.
-func (a told) agrees(t tester) {
+func (a heard) agrees(t tester) {
 	t.Helper()
 	receivertest.Answer{Outcome: a.outcome, Reason: a.reason, Wait: a.wait, Attempts: a.attempts,
 		Omitted: a.omitted}.Agrees(t, a.hosts)
 }
 
 // collect gives every answer to its caller and acknowledges it.
-func (w *world) collect(hosts int, each func(domain string, a told)) {
+func (w *world) collect(hosts int, each func(domain string, a heard)) {
 	w.hear = func(to Client, msg proto.Message) {
 		if m, ok := msg.(*wire.Results); ok {
 			for _, a := range answersOf(m) {
-				each(m.GetTask().GetDomain(), told{a, hosts})
+				each(m.GetTask().GetDomain(), heard{a, hosts})
 			}
 		}
 		w.acknowledge(to, msg)
@@ -63,7 +63,7 @@ func TestAnswersRestOnTheirAttempts(t *testing.T) {
 		}
 		answered := 0
 		route := routeOf(w.rand)
-		w.collect(len(route), func(_ string, a told) {
+		w.collect(len(route), func(_ string, a heard) {
 			answered++
 			outcomes[a.outcome]++
 			a.agrees(rt)
@@ -117,7 +117,7 @@ func TestNoMailAtOneOfTwoAddresses(t *testing.T) {
 		}
 		route[0].Addrs = append(route[0].Addrs, []byte{192, 0, 2, 99})
 		answered := 0
-		w.collect(1, func(_ string, a told) {
+		w.collect(1, func(_ string, a heard) {
 			answered++
 			a.agrees(t)
 			effort.Is(t, a.outcome, tc.want, tc.name, a.reason)

@@ -11,56 +11,56 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Why a file waits for a receiver is decided here alone: explain makes one Blocked, and sentenceOf puts it into words.
-// Pulses, metrics, lists and pages all show this one.
+// Only this file decides why a file waits for a receiver: explain returns one Blocked, and sentenceOf its sentence.
+// Pulses, metrics, lists and pages all show it.
 
 const (
-	// latelySpan is the time over which we judge whether the rate or the sessions hold a receiver back: several times
-	// the gap between most RCPTs, so that a list doesn't flicker.
+	// latelySpan is the time over which we judge whether the rate or the sessions are the limit: several times the gap
+	// between most RCPTs, so that lists don't flicker.
 	latelySpan = 2 * time.Second
 
-	// latelyPart is the part of that span in which sessions must wait for the rate before the rate counts as the cause:
-	// more sessions wouldn't make the receiver faster then.
+	// latelyPart is the part of that span from which waiting for the rate counts as the cause: more sessions wouldn't
+	// help then.
 	latelyPart = 0.25
 )
 
-// Standing is what explain decides from.
+// Standing holds the values that explain decides from.
 type Standing struct {
 	now    time.Time
 	limits throttle.Limits // what may be asked here now
 	share  registry.Fraction
 
-	ready    bool               // what other nodes know is known here
-	readyBy  time.Time          // or is no longer waited for
-	paused   time.Time          // until when an operator has paused it; zero: nobody knows
-	rests    time.Time          // until when the whole receiver is left alone
-	sources  status.Blocked     // why none of our sources may ask
-	resumes  throttle.RateState // of the first that may ask when all rest for a short while; no end: one may
-	capEnds  time.Time          // when a cap of a source ends by itself; zero: at the end of the day
-	hosts    status.Blocked     // why no host can be dialled
-	budget   bool               // the refusal budget is used up
-	budgetAt time.Time          // before that
-	queued   int
-	open     int  // sessions that don't end
-	asking   bool // one of them is asked something
-	blocks   blocksNow
-	rated    float64 // part of latelySpan in which the rate held us back
-	crowded  float64 // and in which sessions did
+	ready       bool               // the stored snapshot was read
+	readyBy     time.Time          // or when we stop waiting for it
+	paused      time.Time          // end of an operator's pause; zero: unknown
+	pausedUntil time.Time          // end of the receiver's pause
+	sources     status.Blocked     // why none of our sources may ask
+	resumes     throttle.RateState // of the source that resumes first, if all pause briefly; no end: one may ask
+	capEnds     time.Time          // when a source's cap ends before the day does; zero: it doesn't
+	hosts       status.Blocked     // why no host can be dialled
+	budget      bool               // the refusal budget is used up
+	budgetAt    time.Time          // when it has some again
+	queued      int
+	open        int  // sessions, without those closing
+	asking      bool // one of them is asking
+	blocks      blocksNow
+	rated       float64 // part of latelySpan in which the rate was the limit
+	crowded     float64 // and in which sessions were
 
 	details details // for sentenceOf
 }
 
-// details are the numbers and reasons in the sentences.
+// details are numbers and reasons for the sentences.
 type details struct {
-	permitted float64   // RCPTs a second that are permitted
-	slowed    string    // why less than is allowed; "": it isn't
-	pausedFor Judgement // why the whole receiver is left alone
+	permitted float64   // permitted RCPTs a second
+	slowed    string    // why that is less than the limit; "": it isn't
+	pausedFor Judgement // why the whole receiver is paused
 	pausedBy  string
 	noSource  string
-	slotless  bool // workspaces have as many sessions of this node as they may
+	slotless  bool // workspaces have all sessions of this node that they may have
 }
 
-// explain returns what keeps us from asking more, without a sentence.
+// explain returns why we can't ask more, without a sentence.
 func explain(s *Standing) status.Blocked {
 	b := s.unavailable()
 	if b.Free() {
@@ -81,8 +81,8 @@ func (s *Standing) unavailable() status.Blocked {
 		return status.Blocked{Cause: wire.Cause_NO_SHARE}
 	case !s.ready:
 		return status.Blocked{Cause: wire.Cause_NO_SHARE, Until: s.readyBy}
-	case s.now.Before(s.rests):
-		return status.Blocked{Cause: wire.Cause_PENALTY, Until: s.rests}
+	case s.now.Before(s.pausedUntil):
+		return status.Blocked{Cause: wire.Cause_PENALTY, Until: s.pausedUntil}
 	case !s.sources.Free() && (s.sources.Cause != wire.Cause_PAUSED || s.open == 0): // else they are drained
 		return s.sources
 	case s.now.Before(s.resumes.Until):
@@ -91,7 +91,7 @@ func (s *Standing) unavailable() status.Blocked {
 	return status.Blocked{}
 }
 
-// slowed returns the cause that keeps us from asking more where something may be asked.
+// slowed returns the cause that limits us where something may be asked.
 func (s *Standing) slowed() status.Blocked {
 	switch found := &s.blocks.found; {
 	case !s.hosts.Free() || s.queued == 0:
@@ -116,7 +116,7 @@ func sentenceOf(s *Standing, cause wire.Cause) string {
 	switch cause {
 	case wire.Cause_ALLOWANCE:
 		if s.details.slowed != "" {
-			return fmt.Sprintf("RCPT commands at %.3g/s are let go here now, of %s that are allowed: %s",
+			return fmt.Sprintf("RCPT commands at %.3g/s are permitted here now, of %s allowed: %s",
 				s.details.permitted, a.RcptRate, s.details.slowed)
 		}
 		return fmt.Sprintf("RCPT commands at %s are permitted here now, and used", a.RcptRate)
@@ -135,12 +135,12 @@ func sentenceOf(s *Standing, cause wire.Cause) string {
 		return s.details.pausedBy
 	case wire.Cause_PENALTY:
 		switch {
-		case !s.now.Before(s.rests) && s.now.Before(s.resumes.Until):
+		case !s.now.Before(s.pausedUntil) && s.now.Before(s.resumes.Until):
 			return s.resumes.Why
 		case !excuse.wasAsked():
-			return "it wanted less of us, and rests"
+			return "it asked for less, and is paused"
 		}
-		return fmt.Sprintf("it wanted less of us, and rests: %d %s, %s (rule %s)", excuse.Attempt.Code,
+		return fmt.Sprintf("it asked for less, and is paused: %d %s, %s (rule %s)", excuse.Attempt.Code,
 			excuse.Attempt.Enhanced, excuse.Verdict.Reason, excuse.Verdict.Rule)
 	case wire.Cause_NO_SOURCE:
 		return s.details.noSource
@@ -165,13 +165,13 @@ func sentenceOf(s *Standing, cause wire.Cause) string {
 	return "it asks as fast as it is answered"
 }
 
-// blocksNow holds what kept a scheduler from asking more at its last plan: by cause, until when.
+// blocksNow holds the causes that limited the last plan, and when each ends.
 type blocksNow struct {
 	found [wire.Cause_UNREACHED + 1]bool
-	until [wire.Cause_UNREACHED + 1]time.Time // zero: until something is answered
+	until [wire.Cause_UNREACHED + 1]time.Time // zero: with the next answer
 }
 
-// add notes a cause; the soonest of several ends holds.
+// add notes a cause; the earliest end counts.
 func (l *blocksNow) add(cause wire.Cause, until time.Time) {
 	if !l.found[cause] || until.Before(l.until[cause]) {
 		l.until[cause] = until
@@ -179,7 +179,7 @@ func (l *blocksNow) add(cause wire.Cause, until time.Time) {
 	l.found[cause] = true
 }
 
-// blocked gives one of the causes.
+// blocked returns one of the causes.
 func (l *blocksNow) blocked(cause wire.Cause) status.Blocked {
 	return status.Blocked{Cause: cause, Until: l.until[cause]}
 }
@@ -191,7 +191,7 @@ type blocksLately struct {
 	part [wire.Cause_UNREACHED + 1]float64
 }
 
-// note takes the causes that hold from now on.
+// note records the causes that hold from now on.
 func (h *blocksLately) note(now time.Time, l blocksNow) {
 	if keep := math.Exp(-now.Sub(h.at).Seconds() / latelySpan.Seconds()); now.After(h.at) {
 		for i := range h.part {

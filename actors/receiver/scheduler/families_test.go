@@ -125,7 +125,7 @@ func (q *idealQueue) Pop() any {
 	return v
 }
 
-// ideal plays the list of one who knows all limits: what is due goes first, each address that is put off comes back
+// ideal plays the list of one who knows all limits: what is due goes first, each address that is deferred comes back
 // after the waits of the clients, and as soon as one that was greylisted has passed the others wait for as long as it
 // did. It returns how long that takes until all have an outcome, and how many RCPTs.
 func (w *drawn) ideal() (seconds float64, rcpts int) {
@@ -248,7 +248,7 @@ func (w *drawn) play(t tester, seed uint64) (figures, *trial) {
 	return w.judge(tr), tr
 }
 
-// fewPutOff is how many may be put off where that is more than the wanted part of all: a limit is found by them.
+// fewPutOff is how many may be deferred where that is more than the wanted part of all: a limit is found by them.
 const fewPutOff = 30
 
 // judge gives the figures of a world that was played.

@@ -14,8 +14,8 @@ import (
 // The parts of what was learned of a receiver that an operator can drop: inspect.Forgets.
 const (
 	ForgetPace     = "pace"     // how fast each of our sources may ask it
-	ForgetSessions = "sessions" // how many sessions it takes, and how long they may be
-	ForgetBlock    = "block"    // that it, its hosts or our sources there rest
+	ForgetSessions = "sessions" // how many sessions it allows, and how long
+	ForgetBlock    = "block"    // pauses of it, of its hosts and of our sources there
 	ForgetAll      = "all"      // all of these, greylisting, TLS and software
 )
 
@@ -30,25 +30,27 @@ func ForgetSnapshot(m *facts.Snapshot, what string) (dropped []string) {
 		}
 	}
 	if forgets(what, ForgetSessions) {
-		drop(len(m.Limits) > 0 || m.Capacity != (facts.Capacity{}), "the kept limits of its sessions")
+		drop(len(m.Limits) > 0 || m.Capacity != (facts.Capacity{}), "the stored limits of its sessions")
 		m.Limits, m.Capacity = nil, facts.Capacity{}
 	}
 	if forgets(what, ForgetBlock) {
-		drop(m.Pauses > 0 || m.Paused > 0, "the kept rest of the whole receiver")
-		drop(len(m.Hosts) > 0, "the kept rests of its hosts")
+		drop(m.Pauses > 0 || m.Paused > 0, "the stored pause of the whole receiver")
+		drop(len(m.Hosts) > 0, "the stored pauses of its hosts")
 		m.Pauses, m.Paused, m.PauseCause, m.Hosts = 0, 0, facts.Attempt{}, nil
-		rests := false
+		suspended := false
 		for i := range m.HostSets {
-			rests = rests || len(m.HostSets[i].Suspensions) > 0
+			suspended = suspended || len(m.HostSets[i].Suspensions) > 0
 			m.HostSets[i].Suspensions = nil
 		}
-		drop(rests, "the kept rests of our sources at its hosts")
+		drop(suspended, "the stored suspensions of our sources at its hosts")
 	}
 	if what == ForgetAll {
-		drop(len(m.HostSets) > 0, "the kept TLS modes of its hosts")
+		drop(len(m.HostSets) > 0, "the stored TLS modes of its hosts")
 		m.HostSets = nil
 	}
-	m.HostSets = slices.DeleteFunc(m.HostSets, func(l facts.HostSet) bool { return l.TLS == 0 && len(l.Suspensions) == 0 })
+	m.HostSets = slices.DeleteFunc(m.HostSets, func(l facts.HostSet) bool {
+		return l.TLS == 0 && len(l.Suspensions) == 0
+	})
 	left := m.Sources[:0:0]
 	for _, s := range m.Sources {
 		dropped = append(dropped, forgetSource(&s, what)...)
@@ -64,23 +66,23 @@ func ForgetSnapshot(m *facts.Snapshot, what string) (dropped []string) {
 func forgetSource(m *facts.Source, what string) (dropped []string) {
 	name := sourceWords(m.Source)
 	if forgets(what, ForgetPace) && m.Rate != (facts.Rate{}) {
-		dropped = append(dropped, fmt.Sprintf("the kept pace of %s, %.3g/s", name, float64(m.Rate.Rate)/1000))
+		dropped = append(dropped, fmt.Sprintf("the stored pace of %s, %.3g/s", name, float64(m.Rate.Rate)/1000))
 		m.Rate = facts.Rate{}
 	}
 	if forgets(what, ForgetBlock) {
 		if m.Left > 0 {
-			dropped = append(dropped, "the kept rest of "+name)
+			dropped = append(dropped, "the stored suspension of "+name)
 		}
 		m.Left, m.Suspensions, m.Last = 0, 0, facts.Attempt{}
 	}
 	if what == ForgetAll && (m.Enough > 0 || m.Short > 0) {
-		dropped = append(dropped, "how long it greylists "+name+", as kept")
+		dropped = append(dropped, "how long it greylists "+name+", as stored")
 		m.Enough, m.Short = 0, 0
 	}
 	return dropped
 }
 
-// sourceWords names a source of ours in a sentence.
+// sourceWords names one of our sources in a sentence.
 func sourceWords(name string) string { return "our source " + inspect.SourceName(name) }
 
 // forgetPace resets the pace of each source.
@@ -100,30 +102,30 @@ func (ps *paths) forgetPace(now time.Time, b throttle.RateBounds) (dropped []str
 	return dropped
 }
 
-// forgetBlock ends the rests of the receiver, of our sources at it, and of its hosts.
+// forgetBlock ends the pauses of the receiver and its hosts, and the suspensions of our sources.
 func (ps *paths) forgetBlock(now time.Time) (dropped []string) {
-	gone := func(until time.Time, told Judgement, format string, args ...any) {
+	gone := func(until time.Time, judged Judgement, format string, args ...any) {
 		if now.Before(until) {
 			dropped = append(dropped, fmt.Sprintf(format, args...)+fmt.Sprintf(" until %s (%s)",
-				until.UTC().Format(time.TimeOnly), told.Verdict.Reason))
+				until.UTC().Format(time.TimeOnly), judged.Verdict.Reason))
 		}
 	}
-	gone(ps.receiver.until, ps.receiver.judgement, "the rest of the whole receiver")
+	gone(ps.receiver.until, ps.receiver.judgement, "the pause of the whole receiver")
 	ps.receiver = pause{}
 	for _, o := range ps.all {
 		o.pace.Wake(now)
-		gone(o.until, o.last, "the rest of %s at the whole receiver", sourceWords(o.name))
+		gone(o.until, o.last, "the suspension of %s at the whole receiver", sourceWords(o.name))
 		o.suspension = suspension{}
 		clear(o.refusing)
 	}
-	ps.restored = nil // stored for hosts and queues not met yet
+	ps.restored = nil // stored pauses of hosts without a queue yet
 	for _, l := range ps.routes {
 		for o, r := range l.refusals {
-			gone(r.until, r.last, "the rest of %s at %s", sourceWords(o.name), l.inWords())
+			gone(r.until, r.last, "the suspension of %s at %s", sourceWords(o.name), l.inWords())
 		}
 		l.refusals = nil
 		for _, c := range l.candidates {
-			gone(c.until, c.last, "the rest of the host %s [%s]", c.host, c.at)
+			gone(c.until, c.last, "the pause of the host %s [%s]", c.host, c.at)
 			if now.Before(c.aside) {
 				dropped = append(dropped, fmt.Sprintf("that the host %s is asked after the others until %s", c.host,
 					c.aside.UTC().Format(time.TimeOnly)))
@@ -135,8 +137,8 @@ func (ps *paths) forgetBlock(now time.Time) (dropped []string) {
 	return slices.Compact(dropped) // queues share hosts
 }
 
-// forgetRest drops everything but pace, sessions and blocks.
-func (ps *paths) forgetRest(now time.Time) (dropped []string) {
+// forgetOthers drops everything but pace, sessions and blocks.
+func (ps *paths) forgetOthers(now time.Time) (dropped []string) {
 	for _, o := range ps.all {
 		if o.grey.Enough > 0 || o.grey.Short > 0 {
 			dropped = append(dropped, fmt.Sprintf("how long it greylists %s: %s sufficed", sourceWords(o.name),

@@ -15,11 +15,11 @@ import (
 // by the whole receiver.
 func blocked(now time.Time) *Scheduler {
 	d := taught(now)
-	told := judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageMail,
+	judgement := judgedAt(now, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageMail,
 		Reply: smtp.Reply{Code: 554, Lines: []string{"5.7.1 your address is on our block list"}}})
 	o := d.paths.all[0]
-	d.queues.all["mx1,mx2,"].refusalOf(o).extend(now, told, suspendFirst, suspendMost)
-	o.extend(now, told, suspendFirst, suspendMost)
+	d.queues.all["mx1,mx2,"].refusalOf(o).extend(now, judgement, suspendFirst, suspendMost)
+	o.extend(now, judgement, suspendFirst, suspendMost)
 	mx1 := d.queues.all["mx1,mx2,"].candidates[0]
 	mx1.aside, mx1.doubts = now.Add(time.Minute), 3
 	o.grey.Enough = 5 * time.Minute
@@ -54,10 +54,11 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 	}{
 		{ForgetPace, "sessions block rest", []string{"the pace of our source default, "}},
 		{ForgetSessions, "pace block rest", []string{"connections=3"}},
-		{ForgetBlock, "pace sessions rest", []string{"the rest of the whole receiver until ",
-			"the rest of our source default at the whole receiver until ",
-			"the rest of our source default at mx1,mx2 until ", "the rest of the host mx1 [", "that the host mx1 is asked after the others until "}},
-		{ForgetAll, "", []string{"the pace of ", "connections=3", "the rest of the whole receiver",
+		{ForgetBlock, "pace sessions rest", []string{"the pause of the whole receiver until ",
+			"the suspension of our source default at the whole receiver until ",
+			"the suspension of our source default at mx1,mx2 until ", "the pause of the host mx1 [",
+			"that the host mx1 is asked after the others until "}},
+		{ForgetAll, "", []string{"the pace of ", "connections=3", "the pause of the whole receiver",
 			"how long it greylists our source default: 5m0s sufficed", "the TLS mode of mx1,mx2"}},
 	} {
 		d := blocked(begin)

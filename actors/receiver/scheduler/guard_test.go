@@ -26,7 +26,7 @@ var (
 // TestNothingAfterTheHarvestWord: what other sessions were answered after it is void and asked again, the receiver
 // rests for an hour, and nobody is called invalid by the guard. A shorter hour is a shorter rest.
 func TestNothingAfterTheHarvestWord(t *testing.T) {
-	for _, hour := range []throttle.Hour{0, throttle.Hour(2 * time.Minute)} { // above shortRest
+	for _, hour := range []throttle.Hour{0, throttle.Hour(2 * time.Minute)} { // above shortPause
 		t.Run(time.Duration(hour).String(), func(t *testing.T) { nothingAfterTheHarvestWord(t, hour) })
 	}
 }
@@ -53,7 +53,7 @@ func nothingAfterTheHarvestWord(t *testing.T, hour throttle.Hour) {
 	}
 	valid, invalid, voids := 0, 0, 0
 	var waits []time.Duration
-	w.collect(1, func(_ string, a told) {
+	w.collect(1, func(_ string, a heard) {
 		a.agrees(t)
 		switch a.outcome {
 		case smtp.Valid:
@@ -188,23 +188,23 @@ func (w *world) halted() int {
 // receiver is to rest, when their source is, or when a guard has spoken beside them that has
 // refused enough to wake; and they may again when they are given something else.
 func TestWhatIsGivenIsHalted(t *testing.T) {
-	told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: harvestWord})
+	judgement := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: harvestWord})
 	w := busyWith(t, sourceA)
 	if n := w.halted(); n != 0 {
 		t.Fatalf("%d halted for no reason", n)
 	}
-	w.scheduler.paths.pauseReceiver(w.now, told)
+	w.scheduler.paths.pauseReceiver(w.now, judgement)
 	effort.Is(t, w.halted(), len(w.scheduler.sessions.all), "halted by a pause")
 	w = busyWith(t, sourceA)
-	w.scheduler.paths.suspendSource(w.now, w.scheduler.queues.all["mx1"].route, w.scheduler.paths.all[0], told)
+	w.scheduler.paths.suspendSource(w.now, w.scheduler.queues.all["mx1"].route, w.scheduler.paths.all[0], judgement)
 	effort.Is(t, w.halted(), len(w.scheduler.sessions.all), "halted by a rest")
 	w = busyWith(t, sourceA)
 	for _, s := range w.scheduler.sessions.all {
 		s.refused = guardLeast - 1
-		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
+		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &judgement, Poisoned: true})
 		effort.Is(t, w.halted(), 0, "halted by one odd mailbox")
 		s.refused = guardLeast
-		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &told, Poisoned: true})
+		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &judgement, Poisoned: true})
 		break
 	}
 	if n := w.halted(); n != len(w.scheduler.sessions.all)-1 {
@@ -242,7 +242,7 @@ func TestCarefulWithStrangers(t *testing.T) {
 	}
 }
 
-// TestErrorsOfASession: some guards count what is put off like what is refused, also when an address
+// TestErrorsOfASession: some guards count what is deferred like what is refused, also when an address
 // is looked at again, which is once for each at most; greylisting is no error.
 func TestErrorsOfASession(t *testing.T) {
 	for _, tc := range []struct {
@@ -291,9 +291,10 @@ func TestSlowRefusalsTeach(t *testing.T) {
 			if n >= tc.slowFrom {
 				took += time.Second
 			}
-			told := judgedAt(now.Add(took), "mx1", smtp.Address{},
+			judgement := judgedAt(now.Add(took), "mx1", smtp.Address{},
 				&smtp.Failure{Stage: smtp.StageRcpt, Reply: noSuchUser})
-			d.allowance.noteSlowRefusal(now, s, Answered{Judgement: told, Sent: now, At: now.Add(took), waited: took}, 0)
+			a := Answered{Judgement: judgement, Sent: now, At: now.Add(took), waited: took}
+			d.allowance.noteSlowRefusal(now, s, a, 0)
 			s.refused++
 			now = now.Add(took)
 		}
@@ -350,7 +351,7 @@ func TestTooManyErrorsTeachOneFewer(t *testing.T) {
 		return noSuchUser
 	}
 	invalid := 0
-	w.collect(1, func(_ string, a told) {
+	w.collect(1, func(_ string, a heard) {
 		if a.agrees(t); a.outcome == smtp.Invalid {
 			invalid++
 		}
@@ -390,7 +391,7 @@ func TestGuardThatForgives(t *testing.T) {
 	}
 }
 
-// TestGreylistIsLearned: what sufficed once is named to the next that is put off,
+// TestGreylistIsLearned: what sufficed once is named to the next that is deferred,
 // what did not is not, and a longer time that the receiver names wins.
 func TestGreylistIsLearned(t *testing.T) {
 	w := newWorldFrom(t, sourceA, sourceB)
@@ -403,8 +404,8 @@ func TestGreylistIsLearned(t *testing.T) {
 		}
 		return smtp.Reply{Code: 250}
 	}
-	var last told
-	w.collect(1, func(_ string, a told) {
+	var last heard
+	w.collect(1, func(_ string, a heard) {
 		a.agrees(t)
 		last = a
 	})
@@ -415,7 +416,7 @@ func TestGreylistIsLearned(t *testing.T) {
 		m := offerOf(1, "d.example", chunk, 1, hosts("mx1"))
 		m.Probes[0] = &wire.Probe{Ordinal: uint32(chunk), Local: local, GreylistedMs: ago.Milliseconds(),
 			GreylistedFrom: bytesOf(from)}
-		last = told{}
+		last = heard{}
 		w.offer(m)
 		w.run(w.now.Add(recheckWithin)) // it may be looked at again as long
 		if last.outcome.Final() == greylisted {
@@ -441,7 +442,7 @@ func TestGreylistIsLearned(t *testing.T) {
 	words = "greylisted for 2 seconds"
 	near("a shorter time is named", ask("h", true, 0, ""), 5*time.Second+time.Second)
 	words = "greylisted"
-	for _, local := range []string{"i", "j"} { // put off again after longer: nothing is known, so different waits are tried
+	for _, local := range []string{"i", "j"} { // deferred again after longer: different waits are tried
 		if got := ask(local, true, 30*time.Second, ours); got > time.Minute {
 			t.Errorf("%s: told to wait %s, want less than a minute", local, got)
 		}
@@ -456,7 +457,7 @@ func bytesOf(source string) []byte {
 	return netip.MustParseAddr(source).AsSlice()
 }
 
-// TestAGreylistedConnectionIsNotComeBackTo: who was put off in a connection that let nobody
+// TestAGreylistedConnectionIsNotComeBackTo: who was deferred in a connection that let nobody
 // through is asked again in another one.
 func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 	opened := begin.Add(time.Minute)
@@ -479,7 +480,7 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 			l.Push(queue.Flow(uuid.Nil, uuid.Nil), &Probe{}, fairqueue.Normal)
 		}
 		l.greyed = opened.Add(c.putOff)
-		s := &session{sessionRecord: sessionRecord{told: c.told, well: c.well}, opened: opened, queue: l}
+		s := &session{sessionRecord: sessionRecord{answers: c.told, well: c.well}, opened: opened, queue: l}
 		effort.Is(t, s.stale(), c.stale, c.name, "stale")
 	}
 	w := newWorld(t, openedWide(), 1)
@@ -499,7 +500,7 @@ func TestOnlyBadAddressesForHours(t *testing.T) {
 	w := newWorld(t, stranger(), 1)
 	w.reply = func(*Probe, *simSession) smtp.Reply { return noSuchUser }
 	invalid := 0
-	w.collect(1, func(_ string, a told) {
+	w.collect(1, func(_ string, a heard) {
 		if a.agrees(t); a.outcome == smtp.Invalid {
 			invalid++
 		}

@@ -19,25 +19,25 @@ type candidate struct {
 	until    time.Time // isn't dialled before
 	failures int       // failures in a row without an answer about an address
 	served   bool      // it has answered about an address
-	last     Judgement // the newest of them; without an attempt: never
+	last     Judgement // the newest failure; without an attempt: none
 
-	aside  time.Time // until when other hosts are asked first: it gives bad answers, and they don't
+	aside  time.Time // until when other hosts are asked first, because its answers are bad
 	doubts int       // times in a row without a good answer
 	fails  int       // bad first tries, less good answers
 }
 
-// route is one set of hosts and what we know of them: which can be dialled, which of our sources they refuse, and how
-// to speak to them.
+// route is a set of hosts and what we know of it: which can be dialled, which of our sources they refuse, and how to
+// speak to them.
 type route struct {
 	key        string // their names
 	candidates []*candidate
 	refusals   map[*egressPath]*suspension // of our sources
 	tls        smtp.TLSMode
-	tlsUntil   time.Time // when tls falls back to opportunistic
+	tlsUntil   time.Time // when tls becomes opportunistic again
 	alone      time.Time // until when commands aren't grouped
 }
 
-// hostsKey tells queues apart: by the names of the hosts, in their order.
+// hostsKey identifies a queue by the names of its hosts, in their order.
 func hostsKey(hosts []*wire.Host) string {
 	if len(hosts) == 1 {
 		return hosts[0].GetName()
@@ -50,7 +50,7 @@ func hostsKey(hosts []*wire.Host) string {
 	return b.String()
 }
 
-// learnHosts takes over the addresses of a newer route and keeps what is known of old ones.
+// learnHosts adopts the addresses of a newer route and keeps what is known of old ones.
 func (l *route) learnHosts(hosts []*wire.Host) {
 	old := l.candidates
 	fresh := make([]*candidate, 0, len(old))
@@ -67,7 +67,7 @@ func (l *route) learnHosts(hosts []*wire.Host) {
 	l.candidates = fresh
 }
 
-// tlsModeNow is the TLS mode for the next session.
+// tlsModeNow returns the TLS mode for the next session.
 func (l *route) tlsModeNow(now time.Time) smtp.TLSMode {
 	if l.tls != smtp.TLSOpportunistic && now.After(l.tlsUntil) {
 		l.tls = smtp.TLSOpportunistic
@@ -80,7 +80,7 @@ func (l *route) setMode(m smtp.TLSMode, now time.Time) {
 	l.tls, l.tlsUntil = m, now.Add(throttle.LearnedFor)
 }
 
-// takesGroups reports whether the hosts may be sent commands in groups, where they offer it.
+// takesGroups reports whether commands may be sent in groups to hosts that offer it.
 func (l *route) takesGroups(now time.Time) bool { return !now.Before(l.alone) }
 
 // refusalOf returns the record of the hosts' refusals of a source, for changing.
@@ -131,16 +131,16 @@ func (ps *paths) routeTo(now time.Time, hosts []*wire.Host) *route {
 		l = &route{key: key, tls: smtp.TLSOpportunistic}
 		ps.routes[key] = l
 		l.learnHosts(hosts)
-		ps.remindRoute(now, l)
+		ps.recallRoute(now, l)
 		return l
 	}
 	l.learnHosts(hosts)
 	return l
 }
 
-// doubtHost lets the other hosts of a queue go first for 2, 4, 8 … 60 s if one gives only bad answers.
+// doubtHost prefers the other hosts of a queue for 2, 4, 8 … 60 s if one gives only bad answers.
 func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
-	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // few addresses would show a block
+	if at.host.fails++; r == throttle.RefusedUs || at.path.pace.Alone() { // a block must show after few addresses
 		at.host.fails += 2
 	}
 	if at.host.fails < hostFails || now.Before(at.host.aside) || at.path.pace.Greylisting() {
@@ -159,5 +159,5 @@ func (ps *paths) doubtHost(now time.Time, at place, r throttle.Result) {
 	}
 	ps.halt(Halt{route: at.route, host: host})
 	at.path.pace.Ignore(now)
-	ps.record(now, fmt.Sprintf("the host %s gives mostly bad answers: others are asked first", host))
+	ps.noteChange(now, fmt.Sprintf("the host %s gives mostly bad answers: others are asked first", host))
 }

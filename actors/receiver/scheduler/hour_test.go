@@ -24,9 +24,9 @@ func TestWaitsOfAShortHour(t *testing.T) {
 		"Greylisted, try again in 300 seconds":   300 * time.Second,
 		"Greylisted":                             0,
 	} {
-		told := o.Judge(evidence.Raw{At: begin, Host: "mx.example.org", Stage: smtp.StageRcpt,
+		judgement := o.Judge(evidence.Raw{At: begin, Host: "mx.example.org", Stage: smtp.StageRcpt,
 			Reply: smtp.Reply{Code: 452, Lines: []string{text}}, Hello: "probe.example"})
-		effort.Is(t, told.Verdict.Wait, want, text, "by", told.Verdict.Rule)
+		effort.Is(t, judgement.Verdict.Wait, want, text, "by", judgement.Verdict.Rule)
 	}
 }
 
@@ -38,7 +38,7 @@ func TestRestsOfAShortHour(t *testing.T) {
 	want := hour.Of(suspendFirst)
 	for range 3 {
 		if r.extend(begin, Judgement{}, al.firstSuspension(), time.Hour); r.until.Sub(begin) != want {
-			t.Errorf("rested for %v, want %v", r.until.Sub(begin), want)
+			t.Errorf("suspended for %v, want %v", r.until.Sub(begin), want)
 		}
 	}
 }

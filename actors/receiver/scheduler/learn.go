@@ -8,46 +8,46 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// Fact is one conclusion from a report. learn makes all of them; queues, sessions and paths each take their own,
-// without knowing what the others do.
+// Fact is one conclusion from a report. learn makes all facts; queues, sessions and paths each handle theirs,
+// independent of the others.
 type Fact struct {
 	what  finding
 	probe *Probe    // of an address
-	about *Answered // what was said; nil: it was not asked
+	about *Answered // the answer; nil: not asked
 }
 
 // finding is the kind of a fact.
 type finding uint8
 
 const (
-	untouched  finding = iota // it was not asked: it waits as before
+	untouched  finding = iota // it was not asked, and waits as before
 	answered                  // the answer says something about the address
 	worthless                 // it was answered after a guard woke up
 	unaskable                 // it cannot be asked here
-	tooMany                   // the host takes fewer RCPTs in a transaction
+	tooMany                   // the host accepts fewer RCPTs in a transaction
 	notHere                   // the host doesn't serve its domain
-	underTLS                  // it is answered under TLS
-	goneWith                  // its session ended with it, and not because of it
-	suspicious                // what was said may be about more than the address
+	underTLS                  // the host demands TLS
+	goneWith                  // its session ended, but not because of it
+	suspicious                // the answer may be about more than the address
 	suspected                 // it was on the wire when its session ended
 
 	guardWoke   // a guard against harvesting has ended the session
-	guardCounts // the same, of software that counts by the session
+	guardCounts // the same, by software that counts by the session
 	overRefused // the session ended after too many refusals
 	wasCut      // the session was ended while addresses were asked
 	troubled    // the session ended with words about the host or about us
 )
 
-// situation is what learn needs to know of the reporting session.
+// situation describes the reporting session to learn.
 type situation struct {
-	void   time.Time // later answers don't count; zero: all count
-	agreed bool      // it was ended after as many answers as an earlier one
-	guard  bool      // so much was refused that a guard may be at work
-	counts bool      // so much was refused in this session, by software that counts by the session
-	mayTLS bool      // TLS was not tried, and may be
-	sent   time.Time // the cause of its end
-	taken  int       // RCPTs of one transaction that were answered, the most
-	told   int       // answers of the session, those of the report among them
+	void    time.Time // later answers don't count; zero: all count
+	agreed  bool      // it ended after as many answers as an earlier one
+	guard   bool      // enough was refused for a harvest guard
+	counts  bool      // enough was refused in this session, by software that counts by the session
+	mayTLS  bool      // TLS wasn't tried yet, and may be
+	sent    time.Time // when the presumed cause of its end was sent
+	taken   int       // most answered RCPTs of one transaction
+	answers int       // answers of the session, with those of the report
 }
 
 // learn appends the facts of a report, in the order of its answers.
@@ -103,13 +103,13 @@ func (in *situation) findAnswer(a *Answered) finding {
 // findEnd returns the fact of a session's end; false: there is none.
 func (in *situation) findEnd(r *Report) (finding, bool) {
 	switch {
-	case r.Failure == nil || r.Stale: // it goes on, or was closed for lack of use
+	case r.Failure == nil || r.Stale: // it stays open, or was closed while idle
 		return 0, false
 	case r.Poisoned && in.counts:
 		return guardCounts, true
-	case r.Poisoned, r.Cut && in.told == 0 && r.Failure.Verdict.Action == verdict.ActVoid: // or the words of one mailbox
-		return guardWoke, in.guard // no session of its own was too long for it
-	case r.Cut && in.told > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
+	case r.Poisoned, r.Cut && in.answers == 0 && r.Failure.Verdict.Action == verdict.ActVoid:
+		return guardWoke, in.guard // without guard, it is one mailbox's reply
+	case r.Cut && in.answers > 0 && r.Failure.Verdict.Action == verdict.ActVoid: // 421, too many errors
 		return overRefused, true
 	case r.Cut && r.Failure.Attempt.Stage >= smtp.StageRcpt: // the address asked is suspect
 		return wasCut, true

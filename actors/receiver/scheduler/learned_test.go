@@ -22,10 +22,10 @@ func TestSessionsThatFailTogether(t *testing.T) {
 	broken := judged(smtp.Address{}, &smtp.Failure{Stage: smtp.StageTLS, Err: errors.New("bad record")})
 	down := judged(smtp.Address{}, errors.New("connection refused"))
 	for _, tc := range []struct {
-		name     string
-		told     Judgement
-		tls      smtp.TLSMode
-		failures int
+		name      string
+		judgement Judgement
+		tls       smtp.TLSMode
+		failures  int
 	}{
 		{"TLS is demanded", demand, smtp.TLSRequired, 0},
 		{"TLS is broken", broken, smtp.TLSOff, 0},
@@ -36,7 +36,7 @@ func TestSessionsThatFailTogether(t *testing.T) {
 			l := d.queues.hostQueue(begin, hosts("mx1"))
 			c := l.candidates[0]
 			for range 2 {
-				d.takeTrouble(begin, &session{queue: l, host: c, path: d.paths.all[0]}, tc.told)
+				d.takeTrouble(begin, &session{queue: l, host: c, path: d.paths.all[0]}, tc.judgement)
 			}
 			if l.tls != tc.tls || c.failures != tc.failures || begin.Before(c.until) != (tc.failures > 0) {
 				t.Errorf("tls %d, %d failures, avoided until %s", l.tls, c.failures, c.until)
@@ -103,9 +103,11 @@ func TestFailuresAreForgotten(t *testing.T) {
 				t.Errorf("%d failures of a host that can be opened", c.failures)
 			}
 			d.sessions.all[s.id], s.ready, s.opened = s, true, begin
-			told := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 250}})
+			judgement := judgedAt(begin, "mx1", smtp.Address{},
+				&smtp.Failure{Stage: smtp.StageRcpt, Reply: smtp.Reply{Code: 250}})
 			d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 1, hosts("mx1")))
-			d.takeReport(begin, s, &Report{Answered: []Answered{{Probe: d.queues.popProbe(l), Judgement: told, Sent: begin, At: begin, Nth: 1}}})
+			d.takeReport(begin, s, &Report{Answered: []Answered{
+				{Probe: d.queues.popProbe(l), Judgement: judgement, Sent: begin, At: begin, Nth: 1}}})
 			effort.Is(t, c.failures, 0, "failures of a host that answers")
 		})
 	}
@@ -150,7 +152,7 @@ func TestBlockedInRow(t *testing.T) {
 			w.run(begin.Add(500 * time.Millisecond))
 			w.run(begin.Add(1500 * time.Millisecond))
 			if rests := w.away("mx1", 0) > 0; rests != tc.rests {
-				t.Errorf("the source rests: %v, after %d RCPTs", rests, len(w.rcpts))
+				t.Errorf("the source is suspended: %v, after %d RCPTs", rests, len(w.rcpts))
 			}
 		})
 	}

@@ -8,25 +8,25 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// memory decides when to read what was learned of this receiver before, and when to store it for its next owner.
+// memory decides when to read the stored snapshot of this receiver, and when to store a new one for its next owner.
 type memory struct {
 	*env
-	ready bool      // the stored snapshot has been read, or given up
-	asked time.Time // when it was asked for; zero: not yet
+	ready bool      // the stored snapshot has been read, or no longer awaited
+	asked time.Time // when it was requested; zero: not yet
 	noted time.Time // when the last snapshot was stored
 	kept  bool      // a snapshot is stored, so that an empty one must replace it
 }
 
 const (
-	// noteEvery is the least time between two snapshots of one receiver; the node's writer gathers for two seconds
-	// anyway.
+	// noteEvery is the least time between two snapshots of one receiver; the node's writer gathers them for two
+	// seconds.
 	noteEvery = time.Second
 
-	// worthShare: refusals are stored once they reach 1/worthShare of the hour's budget, since most receivers see only
-	// a few. So a move may exceed the hour's refusals by a quarter at most.
+	// worthShare: refusals are stored once they reach 1/worthShare of the hour's budget, since most receivers send only
+	// a few. So a move may exceed the hour's refusals by at most a quarter.
 	worthShare = 4
 
-	// knowWithin is how long an actor waits for the stored snapshot. After that it begins as after a loss.
+	// knowWithin is how long an actor waits for the stored snapshot. Then it begins as after a loss.
 	knowWithin = facts.KnowWithin
 
 	// lossShare: after a loss 1/lossShare of the hour's refusals counts as used, so that even two losses in an hour
@@ -34,7 +34,7 @@ const (
 	lossShare = 2
 )
 
-// isDue reports whether a snapshot is to be stored now.
+// isDue reports whether a snapshot must be stored now.
 func (me *memory) isDue(now time.Time, urgent bool) bool {
 	if me.options.Facts == nil || !me.dirty {
 		return false
@@ -47,8 +47,8 @@ func (me *memory) isDue(now time.Time, urgent bool) bool {
 	return true
 }
 
-// askKnown asks for the stored snapshot and reports whether the wait for it was given up. A receiver without a share
-// has to ask again, since another node may have learned more.
+// askKnown requests the stored snapshot and reports whether the wait for it has just timed out. A receiver without a
+// share has to ask again, since another node may have learned more.
 func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 	switch {
 	case me.options.Facts == nil:
@@ -69,7 +69,7 @@ func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 	return false
 }
 
-// snapshot returns what is worth storing; false: nothing is, and nothing was stored before.
+// snapshot returns the state to store; false: there is none, and none was stored before.
 func (sc *Scheduler) snapshot(now time.Time) (facts.Fact, bool) {
 	m := facts.Snapshot{V: facts.SnapshotVersion, At: sc.options.ledgerTime(now).UnixMilli()}
 	sc.allowance.noteTo(now, &m)
@@ -81,7 +81,7 @@ func (sc *Scheduler) snapshot(now time.Time) (facts.Fact, bool) {
 	return facts.Fact{Key: sc.key, Data: m.Encode(), Expires: time.UnixMilli(m.At).Add(m.Life())}, true
 }
 
-// keepSnapshot notes what was learned, when it is time.
+// keepSnapshot stores a snapshot if one is due.
 func (sc *Scheduler) keepSnapshot(now time.Time, urgent bool) {
 	if !sc.memory.isDue(now, urgent) {
 		return
@@ -91,8 +91,8 @@ func (sc *Scheduler) keepSnapshot(now time.Time, urgent bool) {
 	}
 }
 
-// Recall takes a stored snapshot; the stricter of it and what is known here holds. Nil, or a snapshot that can't be
-// read: nothing is known.
+// Recall adopts a stored snapshot; the stricter of it and the present state counts. Nil, or an unreadable one, changes
+// nothing.
 func (sc *Scheduler) Recall(now time.Time, data []byte) {
 	sc.memory.ready = true
 	if len(data) == 0 {
@@ -100,7 +100,7 @@ func (sc *Scheduler) Recall(now time.Time, data []byte) {
 	}
 	m, err := facts.Decode(data)
 	if err != nil {
-		sc.options.Log.Debug("memory of a receiver cannot be read", "receiver", sc.key, "version", m.V, "err", err)
+		sc.options.Log.Debug("unreadable snapshot of a receiver", "receiver", sc.key, "version", m.V, "err", err)
 		return
 	}
 	sc.memory.kept = true
@@ -123,7 +123,7 @@ func (sc *Scheduler) Forget(now time.Time, what string) (dropped []string) {
 		sc.opening.forgetSearch(now)
 	}
 	if what == ForgetAll {
-		dropped = append(dropped, sc.paths.forgetRest(now)...)
+		dropped = append(dropped, sc.paths.forgetOthers(now)...)
 		dropped = append(dropped, sc.allowance.forgetSoftware()...)
 		for _, l := range sc.queues.all {
 			l.greyed = time.Time{}
@@ -134,7 +134,7 @@ func (sc *Scheduler) Forget(now time.Time, what string) (dropped []string) {
 	sc.paths.others = others.Sources
 	sc.dirty, sc.memory.kept = true, true
 	sc.queues.readmitAll()
-	sc.options.Log.Info("receiver's lessons forgotten", "receiver", sc.key, "what", what, "dropped", len(dropped))
+	sc.options.Log.Info("learned limits cleared", "receiver", sc.key, "what", what, "dropped", len(dropped))
 	return dropped
 }
 
@@ -143,7 +143,7 @@ func (al *allowance) noteTo(now time.Time, m *facts.Snapshot) {
 	m.Limits, m.Capacity = noteLearned(&al.learned, now), noteCapacity(&al.learned.Connections, now)
 }
 
-// recall takes a snapshot of so long ago.
+// recall adopts a snapshot of a given age.
 func (al *allowance) recall(now time.Time, age time.Duration, m *facts.Snapshot) {
 	left := leftAfter(now, age)
 	recallLearned(&al.learned, now, m.Limits, left)
@@ -152,12 +152,12 @@ func (al *allowance) recall(now time.Time, age time.Duration, m *facts.Snapshot)
 	}
 }
 
-// leftAfter turns what was left of a wait so long ago into when it ends.
+// leftAfter converts the rest of a wait, stored an age ago, into its end.
 func leftAfter(now time.Time, age time.Duration) func(ms int64) time.Time {
 	return func(ms int64) time.Time { return now.Add(min(facts.Millis(ms, facts.HoldMost)-age, facts.HoldMost)) }
 }
 
-// noteLearned returns the learned limits that hold.
+// noteLearned returns the learned limits in force.
 func noteLearned(l *throttle.Learned, now time.Time) []facts.Limit {
 	var out []facts.Limit
 	for i, one := range learnedLimits(l) {
@@ -168,7 +168,7 @@ func noteLearned(l *throttle.Learned, now time.Time) []facts.Limit {
 	return out
 }
 
-// recallLearned tightens the limits to those that were noted.
+// recallLearned tightens the limits to the stored ones.
 func recallLearned(l *throttle.Learned, now time.Time, noted []facts.Limit, left func(ms int64) time.Time) {
 	limits := learnedLimits(l)
 	for _, n := range noted {
@@ -181,7 +181,7 @@ func recallLearned(l *throttle.Learned, now time.Time, noted []facts.Limit, left
 	}
 }
 
-// noteCapacity gives what is known; nothing when it is not.
+// noteCapacity returns the learned capacity; zero: none.
 func noteCapacity(c *throttle.Capacity, now time.Time) facts.Capacity {
 	if c.Most == 0 {
 		return facts.Capacity{}
@@ -189,7 +189,7 @@ func noteCapacity(c *throttle.Capacity, now time.Time) facts.Capacity {
 	return facts.Capacity{Most: c.Most, Hold: c.Hold.Milliseconds(), Left: max(0, c.Until.Sub(now).Milliseconds())}
 }
 
-// recallCapacity takes a stored capacity; the stricter of it and what is known here holds.
+// recallCapacity adopts a stored capacity if it is stricter than the present one.
 func recallCapacity(c *throttle.Capacity, now time.Time, m facts.Capacity, until time.Time) {
 	if m.Most <= 0 || c.Most > 0 && c.Most <= m.Most {
 		return
@@ -202,12 +202,12 @@ func recallCapacity(c *throttle.Capacity, now time.Time, m facts.Capacity, until
 	}
 }
 
-// learnedLimits gives all limits in the order in which a snapshot numbers them.
+// learnedLimits returns all limits in the order of their numbers in a snapshot.
 func learnedLimits(l *throttle.Learned) []*throttle.LearnedLimit {
 	return []*throttle.LearnedLimit{&l.PerSession, &l.Refused, &l.PerTransaction}
 }
 
-// noteRaised begins a new search, from what was learned, when an operator now allows more.
+// noteRaised starts new searches from the learned limits when an operator allows more.
 func (al *allowance) noteRaised(allowed throttle.Limits, now time.Time) {
 	old := al.before
 	al.before = allowed
@@ -221,7 +221,7 @@ func (al *allowance) noteRaised(allowed throttle.Limits, now time.Time) {
 	}
 }
 
-// forgetLearned drops what was learned of the number and the length of sessions.
+// forgetLearned drops the learned number and length of sessions.
 func (al *allowance) forgetLearned(now time.Time) (dropped []string) {
 	for _, l := range learnedStatus(&al.learned, now) {
 		dropped = append(dropped, fmt.Sprintf("the learned limit %s=%s, which would hold until %s", l.Field, l.Value,
@@ -234,7 +234,7 @@ func (al *allowance) forgetLearned(now time.Time) (dropped []string) {
 	return dropped
 }
 
-// forgetSoftware drops what software its hosts showed.
+// forgetSoftware drops the software that its hosts showed.
 func (al *allowance) forgetSoftware() (dropped []string) {
 	if text := al.software.words(); text != "" {
 		dropped = append(dropped, text)

@@ -57,8 +57,8 @@ func (ps *paths) noteSources(now time.Time) []facts.Source {
 	return out
 }
 
-// recallSources takes what was stored of our sources, and keeps what is of other nodes. A source of which nothing is
-// stored begins at the pace, and with the greylisting, of one that the last node used and that wasn't suspended.
+// recallSources adopts the stored state of our sources and keeps that of other nodes' sources. A source without stored
+// state begins with the pace and greylisting of the last node's first source, unless that was suspended.
 func (ps *paths) recallSources(now time.Time, age time.Duration, noted []facts.Source, unused bool) {
 	ps.others, ps.othersAt = nil, now.Add(-age)
 	noted = noted[:min(len(noted), facts.SourcesMax)]
@@ -77,7 +77,7 @@ func (ps *paths) recallSources(now time.Time, age time.Duration, noted []facts.S
 	}
 }
 
-// recallPath takes what was stored of one source; the stricter of it and what is known here holds.
+// recallPath adopts the stored state of one source; the stricter of it and the present state counts.
 func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *facts.Source, unused bool) {
 	left := facts.Millis(m.Left, facts.HoldMost)
 	if until := now.Add(min(left-age, facts.HoldMost)); m.Left > 0 && until.After(now) && until.After(o.until) {
@@ -92,7 +92,7 @@ func (ps *paths) recallPath(now time.Time, age time.Duration, o *egressPath, m *
 	}
 }
 
-// recallLaw takes the pace and how long greylisting lasts, as they were stored of a source.
+// recallLaw adopts the stored pace of a source and how long it is greylisted.
 func (o *egressPath) recallLaw(now time.Time, age time.Duration, m *facts.Source) {
 	if age < facts.RateFor {
 		o.pace.Recall(m.Rate.Memory(), now)
@@ -103,7 +103,7 @@ func (o *egressPath) recallLaw(now time.Time, age time.Duration, m *facts.Source
 	}
 }
 
-// recallRefusals books the refusals of the last hour that others counted.
+// recallRefusals adopts the stored refusals of the last hour.
 func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []facts.Minute) {
 	var minutes []throttle.RefusalMinute
 	for _, n := range noted {
@@ -118,7 +118,7 @@ func (o *egressPath) recallRefusals(now time.Time, age time.Duration, noted []fa
 	o.refusals.Inherit(minutes)
 }
 
-// noteTo adds what is known of our sources, of hosts, and of pauses to a snapshot.
+// noteTo adds the state of our sources, hosts and pauses to a snapshot.
 func (ps *paths) noteTo(now time.Time, m *facts.Snapshot) {
 	m.Pauses, m.Sources = min(ps.receiver.inRow, facts.CountMax), ps.noteSources(now)
 	if left := ps.receiver.until.Sub(now); left > 0 {
@@ -129,7 +129,7 @@ func (ps *paths) noteTo(now time.Time, m *facts.Snapshot) {
 	}
 }
 
-// recall takes a snapshot of so long ago; unused: nothing was asked here since.
+// recall adopts a snapshot of a given age; unused: nothing was asked here yet.
 func (ps *paths) recall(now time.Time, age time.Duration, m *facts.Snapshot, unused bool) {
 	if until := leftAfter(now, age)(m.Paused); m.Paused > 0 && until.After(now) && until.After(ps.receiver.until) {
 		ps.receiver.until, ps.receiver.judgement = until, ps.options.judgeRecalled(m.PauseCause)
@@ -146,11 +146,11 @@ func (ps *paths) recall(now time.Time, age time.Duration, m *facts.Snapshot, unu
 		ps.restored.hosts[h.Host+" "+h.At] = h
 	}
 	for _, l := range ps.routes {
-		ps.remindRoute(now, l)
+		ps.recallRoute(now, l)
 	}
 }
 
-// beginAfterLoss begins as after a loss: nobody knows what was learned before.
+// beginAfterLoss counts part of each hourly budget as used, because the stored refusals are lost.
 func (ps *paths) beginAfterLoss(now time.Time) {
 	for _, o := range ps.all {
 		if most := o.refusals.PerHour; most < throttle.RefusalsUnlimited {
@@ -159,9 +159,9 @@ func (ps *paths) beginAfterLoss(now time.Time) {
 	}
 }
 
-// noteTo adds what a queue knows to a snapshot.
+// noteTo adds the state of a set of hosts to a snapshot.
 func (l *route) noteTo(now time.Time, m *facts.Snapshot) {
-	one := facts.HostSet{Key: l.key, Suspensions: l.noteRests(now)}
+	one := facts.HostSet{Key: l.key, Suspensions: l.noteSuspensions(now)}
 	if mode := l.tlsModeNow(now); mode != smtp.TLSOpportunistic {
 		one.TLS, one.Left = uint8(mode), l.tlsUntil.Sub(now).Milliseconds()
 	}
@@ -177,8 +177,8 @@ func (l *route) noteTo(now time.Time, m *facts.Snapshot) {
 	}
 }
 
-// noteRests gives the sources that a queue refuses.
-func (l *route) noteRests(now time.Time) []facts.Suspension {
+// noteSuspensions returns the suspensions of our sources at the hosts.
+func (l *route) noteSuspensions(now time.Time) []facts.Suspension {
 	var out []facts.Suspension
 	for o, r := range l.refusals {
 		if left := r.until.Sub(now); left > 0 && len(out) < facts.SourcesMax {
@@ -189,15 +189,15 @@ func (l *route) noteRests(now time.Time) []facts.Suspension {
 	return out
 }
 
-// restored is the part of a snapshot whose queues aren't made yet.
+// restored is the part of a snapshot about hosts, for their future queues.
 type restored struct {
 	queues map[string]facts.HostSet
 	hosts  map[string]facts.Host // by host and address
 	read   time.Time
 }
 
-// remindRoute gives a new route what was stored of its hosts.
-func (ps *paths) remindRoute(now time.Time, l *route) {
+// recallRoute gives a new route the stored state of its hosts.
+func (ps *paths) recallRoute(now time.Time, l *route) {
 	m := ps.restored
 	if m == nil {
 		return
@@ -207,7 +207,7 @@ func (ps *paths) remindRoute(now time.Time, l *route) {
 	}
 	one, ok := m.queues[l.key]
 	if ok {
-		ps.remindRests(now, l, one.Suspensions, until)
+		ps.recallSuspensions(now, l, one.Suspensions, until)
 	}
 	if ok && one.Left > 0 && one.TLS <= uint8(smtp.TLSOffHELO) && now.Before(until(one.Left)) {
 		l.tls, l.tlsUntil = smtp.TLSMode(one.TLS), until(one.Left)
@@ -221,15 +221,16 @@ func (ps *paths) remindRoute(now time.Time, l *route) {
 	}
 }
 
-// remindRests gives a new queue the stored suspensions of sources; the stricter of them and the known ones holds.
-func (ps *paths) remindRests(now time.Time, l *route, noted []facts.Suspension, until func(ms int64) time.Time) {
+// recallSuspensions gives a route the stored suspensions of sources; the longer of a stored and a present one counts.
+func (ps *paths) recallSuspensions(now time.Time, l *route, noted []facts.Suspension, until func(ms int64) time.Time) {
 	for _, m := range noted[:min(len(noted), facts.SourcesMax)] {
 		for _, o := range ps.all {
 			if o.name != m.Source || !now.Before(until(m.Left)) {
 				continue
 			}
 			if r := l.refusalOf(o); until(m.Left).After(r.until) {
-				r.until, r.count, r.last = until(m.Left), max(1, facts.Count(m.Suspensions)), ps.options.judgeRecalled(m.Last)
+				r.until, r.count = until(m.Left), max(1, facts.Count(m.Suspensions))
+				r.last = ps.options.judgeRecalled(m.Last)
 			}
 		}
 	}

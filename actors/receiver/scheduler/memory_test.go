@@ -73,7 +73,7 @@ func TestMemorySurvivesAMove(t *testing.T) {
 		t.Errorf("%d refusals left, want 14", n)
 	}
 	if left := d.paths.receiver.until.Sub(there); left != 500*time.Millisecond || d.paths.receiver.inRow != 1 {
-		t.Errorf("rests for %s, %d pauses", left, d.paths.receiver.inRow)
+		t.Errorf("paused for %s, %d pauses", left, d.paths.receiver.inRow)
 	}
 	if v := d.paths.receiver.judgement; v.Verdict.Reason != smtp.Greylisted || v.Attempt.Code != 451 ||
 		v.Attempt.Text != "greylisted, come back" || v.Attempt.Stage != smtp.StageRcpt || v.Attempt.Host != "mx1" ||
@@ -132,7 +132,7 @@ func TestMemoryThatCannotBeRead(t *testing.T) {
 		before := d.takeAllowance(begin)
 		d.Recall(begin, []byte(tc.data))
 		if rests := d.paths.receiver.until.Sub(begin); !d.memory.ready || rests > tc.rests {
-			t.Errorf("%s: known %v, rests for %s", tc.name, d.memory.ready, rests)
+			t.Errorf("%s: known %v, paused for %s", tc.name, d.memory.ready, rests)
 		}
 		if same := d.takeAllowance(begin) == before; tc.untouched && (!same || d.paths.restored != nil) {
 			t.Errorf("%s: something was read", tc.name)
@@ -243,7 +243,7 @@ func FuzzRecall(f *testing.F) {
 		l.tlsModeNow(begin)
 		_ = d.paths.receiver.judgement.Attempt.Stage.String() + l.candidates[0].last.Attempt.Stage.String()
 		if rests := d.paths.receiver.until.Sub(begin); rests > facts.HoldMost || l.candidates[0].until.Sub(begin) > facts.HoldMost {
-			t.Errorf("rests for %s", rests)
+			t.Errorf("paused for %s", rests)
 		}
 		if a := d.takeAllowance(begin); a.Connections < 1 || a.RcptRate.Events < 1 {
 			t.Errorf("permits %+v", a)

@@ -24,9 +24,9 @@ type Metrics struct {
 	doubled prometheus.Counter
 	silent  prometheus.Counter
 	handed  prometheus.Counter
-	unread  atomic.Int64 // of answers, those to replies that no rule knew
+	unread  atomic.Int64 // replies that no rule matched
 
-	intercepted atomic.Int64 // times that somebody else answered in place of a host
+	intercepted atomic.Int64 // times that something else answered in place of a host
 
 	sourcesSuspended, sourcesOut prometheus.Counter
 
@@ -82,16 +82,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Unread is how many replies no rule knew since the node began.
+// Unread returns how many replies no rule has matched since the node began.
 func (m *Metrics) Unread() int64 { return m.unread.Load() }
 
-// Intercepted is how often somebody else answered in place of a receiver since the node began.
+// Intercepted returns how often something else answered in place of a receiver since the node began.
 func (m *Metrics) Intercepted() int64 { return m.intercepted.Load() }
 
 // CountIntercepted counts one session or acceptance of a server that isn't the receiver's.
 func (m *Metrics) CountIntercepted() { m.intercepted.Add(1) }
 
-// countAnswer counts a verdict. Its counter is looked up by its labels only once.
+// countAnswer counts a verdict. It looks a counter up by its labels only once.
 func (m *Metrics) countAnswer(v *verdict.Verdict) {
 	if v.Unread() {
 		m.unread.Add(1)
@@ -106,7 +106,7 @@ func (m *Metrics) countAnswer(v *verdict.Verdict) {
 	(*counter).Inc()
 }
 
-// waiting moves a scheduler's addresses in the gauges from the last cause to the present one.
+// waiting moves a scheduler's addresses in the gauges to the present cause.
 func (m *Metrics) waiting(st *record, cause wire.Cause, queued int) {
 	if cause == st.cause {
 		m.waitingNow[cause].Add(float64(queued - st.queued))
@@ -117,15 +117,15 @@ func (m *Metrics) waiting(st *record, cause wire.Cause, queued int) {
 	st.cause, st.queued = cause, queued
 }
 
-// waited counts that so many addresses have waited for so long.
+// waited adds the time that a number of addresses have waited.
 func (m *Metrics) waited(cause wire.Cause, queued int, long time.Duration) {
 	if queued > 0 && long > 0 {
 		m.waitedSeconds[cause].Add(float64(queued) * long.Seconds())
 	}
 }
 
-// gone takes a scheduler out of the gauges.
-func (m *Metrics) gone(st *record) {
+// removeWaiting takes a scheduler out of the gauges.
+func (m *Metrics) removeWaiting(st *record) {
 	m.waitingNow[st.cause].Sub(float64(st.queued))
 	st.queued = 0
 }

@@ -10,13 +10,13 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// behindOf returns what an offer says of the addresses still at its client.
+// behindOf returns the backlog at the client as an offer reports it.
 func behindOf(now time.Time, m *wire.Offer) behind {
 	return behind{n: int(m.GetBehind()), at: now,
 		since: now.Add(-time.Duration(max(0, m.GetWaitingMs())) * time.Millisecond)}
 }
 
-// usable reports whether an offer has hosts with addresses and isn't too large.
+// usable reports whether an offer has addresses, reachable hosts, and isn't too large.
 func usable(m *wire.Offer) bool {
 	return len(m.GetProbes()) > 0 && len(m.GetProbes()) <= wire.AddressesMax && reachable(m.GetHosts())
 }
@@ -31,37 +31,37 @@ func reachable(hosts []*wire.Host) bool {
 	return false
 }
 
-// takeOffer takes a chunk, or refuses it with a reason.
+// takeOffer accepts a chunk, or refuses it with a reason.
 func (qs *queues) takeOffer(now time.Time, from Client, m *wire.Offer) {
 	if qs.handingOff {
 		qs.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_DRAINING})
 		return
 	}
-	t := qs.tasks.claim(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
+	t := qs.tasks.claimTask(m.GetTask().Key(), m.GetTask().GetEpoch(), from)
 	if t == nil {
 		qs.options.Metrics.stale.Inc()
 		qs.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: wire.Refusal_STALE_EPOCH})
 		return
 	}
-	t.listen(now)
+	t.noteMessage(now)
 	t.belongTo(m.GetWorkspace())
 	refusal, waiting := wire.Refusal_NONE, behindOf(now, m)
 	switch {
 	case t.knows(now, m.GetChunk()): // a late copy
 		qs.options.Metrics.doubled.Inc()
-	case !usable(m) || !qs.tasks.room(t, len(m.GetProbes()), m.Retries()):
+	case !usable(m) || !qs.tasks.hasRoom(t, len(m.GetProbes()), m.Retries()):
 		refusal = wire.Refusal_FULL
 		waiting.n += len(m.GetProbes())
 	default:
 		qs.acceptOffer(now, t, m)
 	}
-	qs.tasks.tell(t, waiting)
-	qs.tasks.rest(now, t)
+	qs.tasks.noteBacklog(t, waiting)
+	qs.tasks.retireTask(now, t)
 	qs.emitTo(from, &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(), Refusal: refusal,
-		Credit: qs.tasks.credit(t)})
+		Credit: qs.tasks.countCredit(t)})
 }
 
-// probesPage is how many probes are made at once. One that waits keeps the others of its page in memory.
+// probesPage is how many probes are made at once. A waiting probe keeps its whole page in memory.
 const probesPage = 32
 
 // acceptOffer queues the probes of a chunk.
@@ -95,7 +95,7 @@ func (qs *queues) acceptOffer(now time.Time, t *task, m *wire.Offer) {
 	}
 }
 
-// chunk is one accepted offer: its open probes, and its answers that aren't sent or aren't acknowledged.
+// chunk is an accepted offer, with its open probes and its unsent or unacknowledged answers.
 type chunk struct {
 	task     *task
 	number   uint64
@@ -105,13 +105,13 @@ type chunk struct {
 	hosts    int  // of the route
 	open     int  // probes without an answer
 	control  bool // one of them is a control probe
-	retries  bool // all of them were put off before and are due
+	retries  bool // all were deferred before and are due
 	answers  []answer
 	since    time.Time // when the oldest of answers came
 	listed   bool      // in scheduler.unsent
 	sent     []*wire.Results
 	sentAt   time.Time // when sent was last sent or sent again
-	heard    time.Time // of the client since the oldest of sent, or when that was sent
+	heard    time.Time // the client's last message since the oldest of sent, or when that was sent
 	batch    uint64
 	dropped  bool // cancelled: answers go nowhere
 	returned bool // cancelled: a probe that hasn't begun is given back
@@ -124,7 +124,7 @@ func (c *chunk) done() bool { return c.open == 0 && len(c.answers) == 0 && len(c
 // gone reports whether the waiting probes of the chunk are dropped.
 func (c *chunk) gone() bool { return c.dropped || c.shed }
 
-// unanswered returns how many addresses of a file in it have no answer, those on the wire included.
+// unanswered returns how many addresses have no answer, those on the wire included, the control probe not.
 func (c *chunk) unanswered() int {
 	switch {
 	case c.gone():
@@ -140,20 +140,20 @@ type Probe struct {
 	chunk   *chunk
 	ordinal uint32
 	Address smtp.Address
-	hosts   []*wire.Host // that are still to be asked, best first
+	hosts   []*wire.Host // not yet asked, best first
 	tries   int          // sessions that ended while it was on the wire
 	recheck *recheck     // it got a bad answer here, and is asked again
 	asked   bool         // a RCPT was sent for it before it was offered
 	retry   bool         // it was deferred before it was offered, and is due
-	turn    bool         // asked alone while nothing passes, as it has waited longest
+	turn    bool         // may be asked alone while nothing passes, as it has waited longest
 
-	deferred   time.Time          // for the first time; zero: it wasn't
-	deferredBy string             // which of our sources asked then
+	deferred   time.Time          // first deferral; zero: none
+	deferredBy string             // our source that asked then
 	attempts   []evidence.Attempt // since it was offered, at most evidence.AttemptsMax
-	omitted    int                // of these, how many were left out
+	omitted    int                // attempts left out
 }
 
-// IsControl reports whether it asks for a mailbox that nobody has.
+// IsControl reports whether the probe is a control probe.
 func (p *Probe) IsControl() bool { return p.ordinal == wire.ControlOrdinal }
 
 // answer is the verdict on a probe, and its attempts.
@@ -166,13 +166,13 @@ type answer struct {
 	omitted  int
 }
 
-// note keeps an attempt as evidence; a repetition of the last one, such as the reason of a pause, isn't kept.
-func (p *Probe) note(told Judgement) {
-	if last := len(p.attempts) - 1; !told.wasAsked() || last >= 0 && sameAs(&p.attempts[last], told.Attempt) {
+// note keeps an attempt as evidence, unless it repeats the last one, as the reason of a pause does.
+func (p *Probe) note(judged Judgement) {
+	if last := len(p.attempts) - 1; !judged.wasAsked() || last >= 0 && sameAs(&p.attempts[last], judged.Attempt) {
 		return
 	}
 	c := evidence.Case{Attempts: p.attempts, Omitted: p.omitted}
-	c.Add(told.Attempt)
+	c.Add(judged.Attempt)
 	p.attempts, p.omitted = c.Attempts, c.Omitted
 }
 
@@ -181,20 +181,20 @@ func (p *Probe) given() evidence.Case {
 	return evidence.Case{Attempts: p.attempts, Omitted: p.omitted, Hosts: p.chunk.hosts}
 }
 
-// answer closes a probe with a verdict.
-func (p *Probe) answer(told Judgement, at time.Time) {
-	v := told.Verdict
-	p.deliver(answer{ordinal: p.ordinal, outcome: v.Outcome, reason: v.Reason, wait: v.Wait,
+// closeWith closes a probe with a verdict.
+func (p *Probe) closeWith(judged Judgement, at time.Time) {
+	v := judged.Verdict
+	p.deliverAnswer(answer{ordinal: p.ordinal, outcome: v.Outcome, reason: v.Reason, wait: v.Wait,
 		attempts: p.attempts, omitted: p.omitted}, at)
 }
 
-// deliver closes a probe with an answer.
-func (p *Probe) deliver(a answer, at time.Time) {
+// deliverAnswer closes a probe with an answer.
+func (p *Probe) deliverAnswer(a answer, at time.Time) {
 	c := p.chunk
 	c.open--
 	c.control = c.control && a.ordinal != wire.ControlOrdinal
 	if c.dropped {
-		c.task.keep(a)
+		c.task.keepAnswer(a)
 		return
 	}
 	if len(c.answers) == 0 {
@@ -203,11 +203,11 @@ func (p *Probe) deliver(a answer, at time.Time) {
 	c.answers = append(c.answers, a)
 }
 
-// resultsMax bounds one message with results, in bytes without its task: the 64 KB of a message less what an envelope
-// and a task take. One answer takes less than half of it: evidence.AttemptsMax attempts of evidence.TextMax, and names.
+// resultsMax bounds the results of one message, in bytes: the 64 KB of a message less an envelope and a task. One
+// answer needs less than half of it: evidence.AttemptsMax attempts of evidence.TextMax, and names.
 const resultsMax = 60_000
 
-// messages packs answers into as few messages as hold them; texts of receivers count.
+// messages packs answers into few messages, each within resultsMax.
 func messages(answers []answer) []*wire.Results {
 	var texts wire.Texts
 	r := &wire.Results{Answers: make([]*wire.Answer, len(answers))}

@@ -5,21 +5,36 @@ import (
 
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/wire"
+	"rollcall/smtp"
+	"rollcall/smtp/throttle"
+	"rollcall/smtp/verdict"
 )
 
 const (
-	// asideFor is how long a queue that can't have a session loses its turn when no end is known: windows of a second
-	// open again in that time.
+	// asideFor is how long a queue that can't have a session is skipped when no end is known: windows of a second
+	// reopen in that time.
 	asideFor = time.Second
 
 	slotEvery = 500 * time.Millisecond // pause before looking again for a free slot of the node; sessions last longer
+
+	// downMost is the longest wait between two tries at a host that can't be reached.
+	downMost = time.Minute
+
+	// downAfter: after this many failed tries in a row, two minutes, the addresses that wait for a host are returned.
+	downAfter = 7
+
+	// lately: sessions dialled within this time count as opened together; most receivers count by the second.
+	lately = time.Second
+
+	// relapseWithin: an outage this soon after another counts as caused by our pace. Guess.
+	relapseWithin = 30 * time.Second
 )
 
-// openSessions dials where probes wait: first for queues without a session, then for those that are worth more.
+// openSessions dials where probes wait: first for queues without a session, then for those that deserve more.
 func (ss *sessions) openSessions(v *View) {
 	now := v.now
 	if ok, next := ss.paths.mayBeRefused(now); !ok {
-		if ss.wakeAt(next); ss.fair.Queued() > 0 { // a session would have nothing to ask
+		if ss.wakeAt(next); ss.fair.Queued() > 0 { // a session would have nothing to do
 			ss.blocks.add(wire.Cause_BUDGET, next)
 		}
 		return
@@ -43,8 +58,8 @@ func (ss *sessions) openSessions(v *View) {
 	ss.free = kept
 }
 
-// openFirst dials for the queues without a session, in turn. False: no more can be dialled now; the next queue keeps
-// its turn.
+// openFirst dials for the queues without a session, in turn. False: nothing more can be dialled now; the next queue
+// keeps its turn.
 func (ss *sessions) openFirst(v *View) bool {
 	now := v.now
 	for h, f := ss.fair.Next(); h != nil; h, f = ss.fair.Next() {
@@ -71,7 +86,7 @@ func (ss *sessions) openFirst(v *View) bool {
 		}
 		f = ss.claimSlot(now, l, f)
 		if f == nil {
-			ss.queues.setAside(now, l, now.Add(slotEvery)) // flows with fewer sessions may wait elsewhere
+			ss.queues.setAside(now, l, now.Add(slotEvery)) // flows with fewer sessions may wait in other queues
 			continue
 		}
 		slot := ss.takeSlot(v, f)
@@ -83,7 +98,7 @@ func (ss *sessions) openFirst(v *View) bool {
 	return true
 }
 
-// openMore dials for the queues that have sessions and are worth more, one after the other.
+// openMore dials for the queues that deserve more sessions than they have, in turn.
 func (ss *sessions) openMore(v *View) {
 	now := v.now
 	for i := 0; i < len(ss.served); i++ {
@@ -121,7 +136,7 @@ func (ss *sessions) openMore(v *View) {
 	}
 }
 
-// allHeldUp reports whether all sessions of a queue are held up; if not, when they will be; zero: one is free.
+// allHeldUp reports whether all sessions of a queue are held up, and if not, when they will be; zero: one is free.
 func allHeldUp(v *View, all map[int]*session, l *hostQueue) (held bool, at time.Time) {
 	if v.busy {
 		return false, at
@@ -151,14 +166,91 @@ func (ss *sessions) mayOpen(v *View, l *hostQueue, o *egressPath) bool {
 		return false
 	}
 	ok, next := ss.options.Sources.Use(o.index, ss.key, v.now)
-	if !ok { // another receiver tries the source first
+	if !ok { // another receiver tests the source first
 		ss.wakeAt(next)
 	}
 	return ok
 }
 
-// claimSlot takes a slot of the node for a flow or, if its workspace has as many as it may, for another flow in the
-// same queue: a session serves them all. It returns that flow; nil: none of them may have one more now.
+// openings learns how many sessions may be opened in a second, and how many at once. Mailbox only.
+type openings struct {
+	*env
+	allowance *allowance
+
+	rate   *throttle.OpeningRate
+	window *throttle.Window // that keeps to the rate
+	recent []time.Time      // when the newest were dialled
+	borne  int              // most sessions open at once so far
+	room   int              // sessions that may be dialled at once, one more than ever succeeded
+
+	holdUntil time.Time // none are opened before; set when one is refused beside served sessions
+	heldAt    time.Time
+	held      int // times in a row
+
+	failedAt time.Time // since when none could be opened
+	judged   bool      // whether its cause was judged
+	upAt     time.Time // when one could be opened again after that
+	relapses int
+}
+
+func (op *openings) beginSearch(now time.Time) {
+	a := op.allowance
+	b := a.rateBounds(op.options.Allow(op.key))
+	b.Ceiling = a.limits.ConnectionRate
+	op.rate = throttle.NewOpeningRate(b, now)
+	op.window = throttle.NewWindow(a.limits.ConnectionRate, now)
+}
+
+// forgetSearch drops what was learned.
+func (op *openings) forgetSearch(now time.Time) {
+	*op = openings{env: op.env, allowance: op.allowance}
+	op.beginSearch(now)
+}
+
+// keepRate applies the limits in force.
+func (op *openings) keepRate(b throttle.RateBounds, whole, ours throttle.Rate, now time.Time) {
+	b.Ceiling = whole
+	op.rate.Set(b, now)
+	if op.rate.Limits(now) {
+		ours, _ = op.rate.Permits(now)
+	}
+	op.window.Set(ours)
+}
+
+// mayOpen reports whether one more session may be opened, and if not, when.
+func (op *openings) mayOpen(now time.Time) (bool, time.Time) {
+	if now.Before(op.holdUntil) {
+		return false, op.holdUntil
+	}
+	if !op.rate.Limits(now) {
+		return true, time.Time{}
+	}
+	if _, until := op.rate.Permits(now); now.Before(until) {
+		return false, until
+	}
+	n, next := op.window.Ready(now)
+	return n > 0, next
+}
+
+// isWell reports whether more sessions may be tried: no opening has failed since the last success. A failure is
+// forgotten after a minute in which others are served.
+func (op *openings) isWell(now time.Time, count func(time.Time) (ready, opening int)) bool {
+	if !op.failedAt.IsZero() && now.Sub(op.failedAt) >= throttle.CapacityHold {
+		if ready, _ := count(now); ready > 0 {
+			op.failedAt = time.Time{}
+		}
+	}
+	return op.failedAt.IsZero()
+}
+
+// roomToOpen reports whether one more may be dialled: at most as many at once as are or were open, or as succeeded at
+// once before, so that few meet a limit.
+func (op *openings) roomToOpen(ready, opening int) bool {
+	return opening < max(1, ready, op.borne-ready, op.room)
+}
+
+// claimSlot takes a slot of the node for a flow or, if its workspace has all it may, for another flow of the same
+// queue, since a session serves them all. It returns that flow; nil: none may have one more now.
 func (ss *sessions) claimSlot(now time.Time, l *hostQueue, f *flow) *flow {
 	if ss.options.Slots.Take(f.Workspace(), f.Weight()) {
 		return f
@@ -202,33 +294,193 @@ func (ss *sessions) dialHost(now time.Time, l *hostQueue, f *flow, c *candidate,
 		Slot:    slot})
 }
 
-// closeQueue answers the probes of a queue none of whose hosts can be dialled.
+// noteDialled notes a session that is being opened.
+func (op *openings) noteDialled(now time.Time) {
+	kept := op.recent[:0]
+	for _, t := range op.recent {
+		if now.Sub(t) < 2*lately {
+			kept = append(kept, t)
+		}
+	}
+	op.recent = append(kept, now)
+}
+
+// dialledLately returns how many others were dialled in the second before a session.
+func (op *openings) dialledLately(dialled time.Time) int {
+	n := 0
+	for _, t := range op.recent {
+		if t.Before(dialled) && dialled.Sub(t) <= lately {
+			n++
+		}
+	}
+	return n
+}
+
+// wasOpened learns from a session that could be opened.
+func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
+	op.rate.Opened(s.dialled, now)
+	op.held, op.holdUntil = 0, time.Time{}
+	if opening >= op.room { // a rate that isn't used isn't proven
+		op.room = opening + 1
+	}
+	op.borne = max(op.borne, n+1)
+	if !op.failedAt.IsZero() && s.dialled.After(op.failedAt) {
+		op.rate.Cost(now.Sub(op.failedAt), now)
+		s.path.pace.Cost(op.failedAt, now)
+		op.allowance.learned.Connections.Cost(now.Sub(op.failedAt), now)
+		op.failedAt, op.upAt = time.Time{}, now
+	}
+	if s.host.last.Attempt.Stage <= smtp.StageTLS { // sessions can be opened: later failures have another cause
+		s.host.failures = 0
+	}
+}
+
+// notOpened handles a session that could not be opened because its host is down, or because we open too many or too
+// fast. open counts the sessions that the host serves, all those of the whole receiver. False: it failed for another
+// reason.
+func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open, all int) bool {
+	n := max(s.beside, open)
+	op.room = 1
+	if !comeLater(&judged, n > 0 || s.host.served, open) {
+		op.borne = open // the next one is tried alone
+		return false
+	}
+	before := op.dialledLately(s.dialled)
+	first := op.failedAt.IsZero() // failures right after the first say nothing new
+	if first {
+		op.failedAt, op.judged = now, false
+	}
+	if n > 0 && !s.path.pace.Alone() {
+		sent, _, since := s.path.pace.LastBad()
+		slowed := !since.IsZero() && since.Before(s.dialled) && now.Sub(sent) < throttle.PenaltyWithin
+		crowded := first && !slowed // one cause at a time
+		if crowded {
+			op.noteCrowded(now, s, judged, max(n, all))
+		}
+		if open > 0 {
+			if !crowded {
+				op.holdOff(now, s.dialled)
+			}
+			return true
+		}
+	}
+	if s.host.failures == 0 && s.host.served && !s.path.pace.Alone() && before >= 2 &&
+		now.Sub(op.upAt) < relapseWithin {
+		op.rate.TooFast(s.dialled, now)
+	}
+	switch {
+	case s.host.failures > 0:
+	case op.judged:
+	case judged.Attempt.Code == 0:
+		op.judged = true
+		op.noteOutage(now, s, judged)
+	case !s.path.pace.Alone(): // just when it deferred an address
+		op.judged = true
+		op.turnedAway(now, s)
+	}
+	s.host.avoid(now, judged, op.downFor(s.host.failures))
+	return true
+}
+
+// comeLater reports whether a session temporarily couldn't be opened for a reason without a rule of its own: its host
+// wasn't reached; it greeted with 4xx and named no time; or it said 5xx while it serves other sessions, or 5xx about
+// our rate though it has served us before.
+func comeLater(judged *Judgement, served bool, open int) bool {
+	a, v := &judged.Attempt, &judged.Verdict
+	switch {
+	case a.Stage > smtp.StageGreeting, v.Named:
+		return false
+	case a.Code/100 == 5:
+		return open > 0 || served && rateLimited(*v)
+	case v.Wait > 0:
+		return false
+	}
+	switch v.Action {
+	case verdict.ActNextMX, verdict.ActRetry, verdict.ActGreylist:
+		return true
+	case verdict.ActSlow, verdict.ActPause:
+		return a.Code != 0
+	}
+	return false
+}
+
+// holdOff delays the next opening beside served sessions: 1, 2, 4 … 60 s. Sessions dialled before the refusal don't
+// lengthen it.
+func (op *openings) holdOff(now, dialled time.Time) {
+	if dialled.Before(op.heldAt) {
+		return
+	}
+	op.heldAt, op.holdUntil = now, now.Add(op.downFor(op.held))
+	op.held++
+}
+
+// noteCrowded handles a session that couldn't be opened while others are served: there are too many, or they were
+// opened too fast. If more were open before, it was the speed.
+func (op *openings) noteCrowded(now time.Time, s *session, judged Judgement, n int) {
+	s.path.pace.OnOtherLimit(now)
+	s.host.last = judged
+	if n < op.borne && op.dialledLately(s.dialled) > 0 {
+		op.rate.TooFast(s.dialled, now)
+		return
+	}
+	op.borne = min(op.borne, n)
+	op.allowance.learned.Connections.Tighten(op.allowance.ofWhole(n), now)
+}
+
+// noteOutage distinguishes an outage from too fast openings: connections that fail when a host goes down say nothing
+// about pace, unless that happens repeatedly or while a higher pace is tried.
+func (op *openings) noteOutage(now time.Time, s *session, judged Judgement) {
+	o := s.path
+	if op.relapses++; now.Sub(op.upAt) > relapseWithin {
+		op.relapses = 0
+	}
+	if op.relapses > 0 || !o.pace.Proven(now) {
+		op.turnedAway(now, s)
+		return
+	}
+	o.pace.Outage(now)
+}
+
+// turnedAway slows down where a receiver refuses sessions just after it deferred an address. That is a penalty: the
+// pace was too high or, if few were answered, the openings too fast.
+func (op *openings) turnedAway(now time.Time, s *session) {
+	sent, through, since := s.path.pace.LastBad()
+	switch {
+	case since.IsZero() || now.Sub(sent) >= throttle.PenaltyWithin:
+	case op.dialledLately(s.dialled) > through:
+		op.rate.TooFast(s.dialled, now)
+	default:
+		s.path.pace.OnSessionsRefused(now)
+	}
+}
+
+// closeQueue answers the probes of a queue without a host to dial.
 func (ss *sessions) closeQueue(now time.Time, l *hostQueue) {
-	told, why := ss.paths.hostsUnavailable(now, l.route)
+	judged, why := ss.paths.hostsUnavailable(now, l.route)
 	for l.Queued() > 0 {
 		p := ss.queues.popProbe(l)
 		p.recheck = nil
 		for _, one := range why {
-			one.Attempt.Others = one.Attempt.Code != 0 // a limit; a host that is down is this address's trouble too
+			one.Attempt.Others = one.Attempt.Code != 0 // a limit; a down host concerns this address too
 			p.note(one)
 		}
-		ss.queues.concludeProbe(p, told, now)
+		ss.queues.concludeProbe(p, judged, now)
 	}
 }
 
-// backSoon returns when a queue without a usable host can be asked again, if that is soon enough for its probes to
-// stay; zero: they are given back, as they are when none of our sources can ever ask.
+// backSoon returns when a queue without a usable host can be asked again, if its probes may wait for that; zero: they
+// are returned, as when none of our sources can ever ask.
 func (ss *sessions) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 	for _, c := range l.candidates {
-		if now.Before(c.until) && ss.opening.tellsDown(c.failures) {
+		if now.Before(c.until) && ss.opening.isDown(c.failures) {
 			return time.Time{}
 		}
-		_, until, rests := ss.paths.hostUnavailable(now, l.route, c)
+		_, until, temporary := ss.paths.hostUnavailable(now, l.route, c)
 		if r := ss.paths.all.suspendedAt(now, l.route, c); r != nil && !now.Before(c.until) &&
-			until.Sub(now) > ss.untoldFor(r) {
+			until.Sub(now) > ss.unreportedFor(r) {
 			return time.Time{}
 		}
-		if !rests {
+		if !temporary {
 			continue
 		}
 		if soonest.IsZero() || until.Before(soonest) {
@@ -239,4 +491,14 @@ func (ss *sessions) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 		return time.Time{}
 	}
 	return soonest
+}
+
+// isDown reports whether the addresses that wait for a host are returned after a number of failures: downAfter, or
+// fewer where the configured waits are shorter.
+func (op *openings) isDown(failures int) bool {
+	if failures <= 1 || failures >= downAfter {
+		return failures > 1
+	}
+	tried := time.Second<<(failures-1) - time.Second // since the first that failed
+	return op.options.Stretched(tried) > op.firstWait()
 }

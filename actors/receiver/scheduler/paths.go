@@ -21,10 +21,10 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// paths are our sources, and what we know of each at this receiver.
+// paths are our sources and the receiver's hosts, with their state.
 type paths struct {
 	*env
-	all      sources // in the order in which this receiver gets them
+	all      sources // in this receiver's order
 	routes   map[string]*route
 	receiver pause
 	restored *restored      // the stored hosts; nil: none
@@ -32,11 +32,11 @@ type paths struct {
 	othersAt time.Time
 }
 
-// sources are ours, in the order in which a receiver gets to know them.
+// sources are our sources in the order of a receiver, see orderSources.
 type sources []*egressPath
 
-// taken gives those that the receiver takes.
-func (all sources) taken(now time.Time) iter.Seq[*egressPath] {
+// eachAccepting yields the sources that the receiver accepts.
+func (all sources) eachAccepting(now time.Time) iter.Seq[*egressPath] {
 	return func(yield func(*egressPath) bool) {
 		for _, o := range all {
 			if !now.Before(o.until) && !yield(o) {
@@ -54,17 +54,17 @@ func newPaths(e *env, b throttle.RateBounds, now time.Time) *paths {
 	return ps
 }
 
-// beginRate gives a source a new rate.
+// beginRate starts a new rate for a source.
 func (o *egressPath) beginRate(b throttle.RateBounds, now time.Time) {
 	o.pace = throttle.NewPace(b, now)
 	rate, _ := o.pace.Permits(now)
 	o.rcpts = throttle.NewWindow(rate, now)
 }
 
-// errFamily says that a host has no address that an operator lets us dial.
+// errFamily says that an operator forbids a host's address family.
 var errFamily = errors.New("addresses of this family are not to be dialled (address_family)")
 
-// reaches reports whether addresses of a host's family may be dialled.
+// reaches reports whether an address of this family may be dialled.
 func reaches(f throttle.Family, at netip.Addr) bool {
 	switch f {
 	case throttle.FamilyV4:
@@ -76,43 +76,42 @@ func reaches(f throttle.Family, at netip.Addr) bool {
 }
 
 const (
-	// suspendFirst is how long a source is suspended at least at a receiver that refuses it. Each suspension in a row
-	// lasts a quarter of the time since the first refusal, up to suspendMost. So a block costs at most a quarter more
-	// than it lasts, or 15 s; one of a day is tried 37 times, a longer one each four hours.
+	// suspendFirst is the shortest suspension of a source at a receiver that refuses it. Each one in a row lasts a
+	// quarter of the time since the first refusal, up to suspendMost. So a block costs at most a quarter more than its
+	// length, or 15 s; a block of a day is tried 37 times, a longer one every four hours.
 	suspendFirst = 15 * time.Second
 	suspendMost  = 4 * time.Hour
 
-	// suspendUntold is the longest suspension of our sources that clients aren't told of.
-	suspendUntold = 20 * time.Second
+	// suspendUnreported is the longest suspension of our sources that clients don't hear of.
+	suspendUnreported = 20 * time.Second
 
-	// queuesInRow: when so many queues of a receiver refuse a source, without an answer about an address in between, it
-	// is suspended at all of them: an operator's customers have their own block lists, and three don't agree by chance.
+	// queuesInRow: if this many queues of a receiver refuse a source, without an answer about an address in between, it
+	// is suspended at all of them. An operator's customers have their own block lists, and three don't agree by chance.
 	queuesInRow = 3
 )
 
-// errNoSource says that none of our sources has an address of the family of a host's.
+// errNoSource says that none of our sources has an address of a host's family.
 var errNoSource = errors.New("no source address of this family is configured")
 
-// egressPath is what a scheduler knows of one of our sources: whether its receiver takes it, and how many refusals it
-// caused there.
+// egressPath is one of our sources at this receiver: its pace, suspension and refusals there.
 type egressPath struct {
 	*egress.Source
 	index    int // in the pool
 	name     string
 	refusals *throttle.Budget
 	pace     *throttle.Pace
-	rcpts    *throttle.Window // that keeps to the rate, in times of sending as the scheduler's
-	pause    throttle.Pause   // as an operator wants it of the source
+	rcpts    *throttle.Window // keeps to the rate, by the time of sending, as allowance.rcpts
+	pause    throttle.Pause   // as an operator has set it for the source
 	grey     throttle.Greylist
 
-	cause      evidence.Cause      // the attempt that last changed the pace, for evidence
-	suspension                     // at all of this receiver
-	takenAt    time.Time           // when the pool was last told that the receiver takes it
-	asking     int                 // sessions that ask something from it
-	refusing   map[string]struct{} // queues that suspended it, without an answer about an address since
+	cause      evidence.Cause      // why the pace last changed, for evidence
+	suspension                     // at the whole receiver
+	takenAt    time.Time           // when its acceptance was last reported to the pool
+	asking     int                 // its sessions that are asking
+	refusing   map[string]struct{} // queues that refused it, without an answer about an address since
 }
 
-// place is the host and the source with which an address was asked.
+// place is the host that was asked and the source that asked.
 type place struct {
 	route *route
 	host  *candidate
@@ -126,8 +125,8 @@ type suspension struct {
 	last  Judgement // the newest refusal
 }
 
-// extend prolongs it: by a quarter of what the suspensions in a row have lasted, from first to most.
-func (r *suspension) extend(now time.Time, told Judgement, first, most time.Duration) {
+// extend prolongs the suspension by a quarter of what those in a row have lasted, from first to most.
+func (r *suspension) extend(now time.Time, judged Judgement, first, most time.Duration) {
 	var wait, lasted time.Duration
 	for range r.count + 1 {
 		lasted += wait
@@ -136,13 +135,13 @@ func (r *suspension) extend(now time.Time, told Judgement, first, most time.Dura
 			break
 		}
 	}
-	r.until = now.Add(max(told.Verdict.Wait, wait))
+	r.until = now.Add(max(judged.Verdict.Wait, wait))
 	r.count++
-	r.last = told
+	r.last = judged
 }
 
-// orderSources puts a node's sources in the order in which a receiver gets them: always the same one first, because
-// greylisting remembers it, and another one for each receiver (rendezvous hashing).
+// orderSources returns a node's sources in the order of a receiver: always the same one first, because greylisting
+// remembers it, and different for each receiver (rendezvous hashing).
 func orderSources(key string, s *egress.Pool, a throttle.Limits) sources {
 	out := make([]*egressPath, s.Len())
 	score := make(map[*egressPath]uint64, len(out))
@@ -169,7 +168,7 @@ func (ps *paths) readSourcePauses() {
 	}
 }
 
-// sourceBlocked returns until when and why a source may not be used here for a reason other than the receiver.
+// sourceBlocked returns why, apart from the receiver, a source may not be used here, and until when.
 func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
 		return status.Blocked{Cause: wire.Cause_PAUSED}
@@ -184,7 +183,7 @@ func (ps *paths) sourceBlocked(now time.Time, o *egressPath) status.Blocked {
 	return status.Blocked{}
 }
 
-// allSuspended reports whether so many receivers refuse our sources that none speaks to a receiver.
+// allSuspended reports whether all our sources are suspended because many receivers refuse them.
 func (all sources) allSuspended(now time.Time, pool *egress.Pool, key string) bool {
 	return !slices.ContainsFunc(all, func(o *egressPath) bool {
 		usable, _ := pool.Usable(o.index, key, now)
@@ -192,8 +191,8 @@ func (all sources) allSuspended(now time.Time, pool *egress.Pool, key string) bo
 	})
 }
 
-// waitsForSources reports whether a queue without a usable host only waits for our sources, which are suspended,
-// paused, or at their daily cap, and until when; zero: unknown.
+// waitsForSources reports whether a queue without a usable host waits for sources that are suspended, paused, or at
+// their daily cap, and until when; zero: unknown.
 func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {
 	var soonest time.Time
 	waits := false
@@ -216,7 +215,7 @@ func (ps *paths) waitsForSources(now time.Time, l *route) (bool, time.Time) {
 	return waits, soonest
 }
 
-// choosePath returns the source from which a host of a queue may be dialled now; nil: there is none.
+// choosePath returns the source that may dial a host of a queue now; nil: none.
 func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath {
 	for _, o := range ps.all {
 		if !o.Reaches(at) || l.suspensionOf(now, o) != nil {
@@ -229,10 +228,10 @@ func (ps *paths) choosePath(now time.Time, l *route, at netip.Addr) *egressPath 
 	return nil
 }
 
-// sourcesUnavailable reports whether our sources that the receiver takes are all paused, suspended, or at their daily
-// cap; until when, zero for a pause; and why.
+// sourcesUnavailable returns why all our sources that the receiver accepts are paused, suspended, or at their daily
+// cap, and until when, zero for a pause.
 func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
-	for o := range ps.all.taken(now) {
+	for o := range ps.all.eachAccepting(now) {
 		b := ps.sourceBlocked(now, o)
 		switch {
 		case b.Free():
@@ -249,23 +248,23 @@ func (ps *paths) sourcesUnavailable(now time.Time) (first status.Blocked) {
 func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	var soonest time.Time
 	usable := false
-	for o := range ps.all.taken(now) {
+	for o := range ps.all.eachAccepting(now) {
 		usable = true
 		n, next := o.refusals.Ready(now)
-		if rests := o.pace.Explain(now).Until; now.Before(rests) {
-			n, next = 0, later(rests, next)
+		if resumes := o.pace.Explain(now).Until; now.Before(resumes) {
+			n, next = 0, later(resumes, next)
 		}
 		if n > 0 {
 			return true, time.Time{}
 		}
 		soonest = sooner(soonest, next)
 	}
-	return !usable, soonest // none usable: the queues will be told
+	return !usable, soonest // none usable: the queues find out
 }
 
-// nextCandidate returns the best candidate of a queue that may be dialled now, and from which source. One set aside
-// counts only if there is no other, except while the receiver greylists: each host may have a list of its own, so the
-// first one is asked again.
+// nextCandidate returns the best candidate of a queue that may be dialled now, and its source. A candidate set aside is
+// chosen only if there is no other or the receiver greylists: each host may have its own list, so the first is asked
+// again.
 func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *egressPath) {
 	for _, c := range l.candidates {
 		if best != nil && now.Before(c.aside) || now.Before(c.until) || !reaches(ps.limits.Family, c.at) {
@@ -282,7 +281,7 @@ func (ps *paths) nextCandidate(now time.Time, l *route) (best *candidate, from *
 	return best, from
 }
 
-// prefersOtherHost reports whether another host should be asked than the one at a place.
+// prefersOtherHost reports whether another host than that of a place should be asked.
 func prefersOtherHost(ps *paths, now time.Time, at place) bool {
 	if at.path.pace.Greylisting() {
 		best, _ := ps.nextCandidate(now, at.route)
@@ -291,7 +290,7 @@ func prefersOtherHost(ps *paths, now time.Time, at place) bool {
 	return now.Before(at.host.aside) && ps.otherHost(now, at.route, at.path, at.host.host) != nil
 }
 
-// otherHost returns a candidate of another host of a queue that may be dialled from a source now; nil: there is none.
+// otherHost returns a candidate of another host that a source may dial now; nil: none.
 func (ps *paths) otherHost(now time.Time, l *route, o *egressPath, host string) *candidate {
 	for _, c := range l.candidates {
 		if c.host != host && !now.Before(c.until) && !now.Before(c.aside) && o.Reaches(c.at) &&
@@ -302,25 +301,26 @@ func (ps *paths) otherHost(now time.Time, l *route, o *egressPath, host string) 
 	return nil
 }
 
-// hostUnavailable returns why and until when a candidate may not be dialled, and whether that is a pause of it or of
-// our sources; if not, none of ours can reach it at all. Among our sources, the one that may be used first decides.
-func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (told Judgement, until time.Time, rests bool) {
+// hostUnavailable returns why and until when a candidate may not be dialled, and whether that is temporary; if not,
+// none of our sources can reach it. Of our sources, the first to be usable again decides.
+func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (judged Judgement, until time.Time,
+	temporary bool) {
 	if now.Before(c.until) {
 		return c.last, c.until, true
 	}
 	if !reaches(ps.limits.Family, c.at) {
-		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
-		return told, now.Add(ps.penaltyWait(told.Verdict, len(ps.options.Waits))), false
+		judged = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errFamily})
+		return judged, now.Add(ps.penaltyWait(judged.Verdict, len(ps.options.Waits))), false
 	}
 	first := ps.all.suspendedAt(now, l, c)
 	if first == nil {
-		told = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errNoSource})
-		return told, now.Add(ps.penaltyWait(told.Verdict, len(ps.options.Waits))), false
+		judged = ps.options.Judge(evidence.Raw{At: now, Stage: smtp.StageConnect, Host: c.host, Err: errNoSource})
+		return judged, now.Add(ps.penaltyWait(judged.Verdict, len(ps.options.Waits))), false
 	}
 	return first.last, first.until, true
 }
 
-// suspendedAt returns the suspension that ends first of those that keep our sources from a candidate; nil: none does.
+// suspendedAt returns the first suspension to end of those that keep our sources from a candidate; nil: none.
 func (all sources) suspendedAt(now time.Time, l *route, c *candidate) (first *suspension) {
 	for _, o := range all {
 		if r := l.suspensionOf(now, o); r != nil && o.Reaches(c.at) && (first == nil || r.until.Before(first.until)) {
@@ -330,12 +330,10 @@ func (all sources) suspendedAt(now time.Time, l *route, c *candidate) (first *su
 	return first
 }
 
-// hostsUnavailable is what to tell the probes of a queue none of whose hosts may be dialled:
-// again when the first of them may, with the reason why it may not. Why are the
-// reasons of all hosts, that one last: one for each host, and of several addresses
-// one that does not say that there is no mail at all (RFC 7504 §3), because that
-// has to be said by all of them.
-func (ps *paths) hostsUnavailable(now time.Time, l *route) (told Judgement, why []Judgement) {
+// hostsUnavailable returns the answer to the probes of a queue without a host to dial: ask again when the first host
+// may be dialled. why has one reason for each host, that host's last. Of a host's addresses, one that doesn't say "no
+// mail at all" (RFC 7504 §3) is preferred, because all must say that.
+func (ps *paths) hostsUnavailable(now time.Time, l *route) (judged Judgement, why []Judgement) {
 	reasons, untils := map[string]Judgement{}, map[string]time.Time{}
 	var names []string
 	first, until := "", time.Time{}
@@ -357,28 +355,28 @@ func (ps *paths) hostsUnavailable(now time.Time, l *route) (told Judgement, why 
 			why = append(why, reasons[name])
 		}
 	}
-	told = reasons[first]
-	why = append(why, told)
-	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
-	told.Verdict.Wait = until.Sub(now)
-	return told, why
+	judged = reasons[first]
+	why = append(why, judged)
+	judged.Verdict.Outcome, judged.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	judged.Verdict.Wait = until.Sub(now)
+	return judged, why
 }
 
 // blameSource counts a refusal of a source in the node's pool.
-func (ps *paths) blameSource(now time.Time, o *egressPath, told Judgement) {
-	if r := told.Verdict.Reason; r != smtp.SourceBlocked && r != smtp.SourceIdentity {
+func (ps *paths) blameSource(now time.Time, o *egressPath, judged Judgement) {
+	if r := judged.Verdict.Reason; r != smtp.SourceBlocked && r != smtp.SourceIdentity {
 		return
 	}
 	o.takenAt = time.Time{}
-	if ps.options.Sources.NoteBlocked(o.index, ps.key, now, told.Verdict.Reason) {
+	if ps.options.Sources.NoteBlocked(o.index, ps.key, now, judged.Verdict.Reason) {
 		ps.options.Metrics.sourcesOut.Inc()
 		ps.options.Log.Error("source is refused by many receivers and speaks to none for a while; "+
 			"look at its name, its return path and the block lists", "source", o.name, "reason",
-			told.Verdict.Reason.String())
+			judged.Verdict.Reason.String())
 	}
 }
 
-// noteTaken notes that the receiver has answered about an address to one of our sources.
+// noteTaken notes that the receiver answered one of our sources about an address.
 func (ps *paths) noteTaken(now time.Time, l *route, o *egressPath) {
 	if r := l.refusals[o]; r != nil {
 		r.count = 0
@@ -392,14 +390,14 @@ func (ps *paths) noteTaken(now time.Time, l *route, o *egressPath) {
 	ps.options.Sources.NoteAnswered(o.index, ps.key, now)
 }
 
-// setRefusalBudgets changes the refusals that each source may cause in an hour.
+// setRefusalBudgets sets the refusals that each source may cause in an hour.
 func (ps *paths) setRefusalBudgets(a throttle.Limits) {
 	for _, o := range ps.all {
 		o.refusals.Set(a.RefusedPerHour, a.RefusedShare)
 	}
 }
 
-// sourceStatus says how each of our sources does here.
+// sourceStatus returns the state of each of our sources here.
 func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []inspect.ReceiverSource {
 	out := make([]inspect.ReceiverSource, 0, len(ps.all))
 	for _, o := range ps.all {
@@ -408,7 +406,7 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 		one.Budget = max(0, budget)
 		one.Rate = o.rateStatus(now)
 		ok, until := ps.options.Sources.Usable(o.index, ps.key, now)
-		_, rests := o.pace.Permits(now)
+		_, resumes := o.pace.Permits(now)
 		switch pause := ps.options.Sources.Limits(o.index).Pause; {
 		case pause == throttle.PauseYes:
 			one.State = "paused"
@@ -418,8 +416,8 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 			one.State, one.Until, one.Reason = "resting", o.until, o.last.Verdict.Reason.String()
 		case !ok:
 			one.State, one.Until = "resting", until
-		case now.Before(rests):
-			one.State, one.Until = "resting", rests
+		case now.Before(resumes):
+			one.State, one.Until = "resting", resumes
 		case one.Sessions > 0:
 			one.State = "used"
 		}
@@ -428,22 +426,22 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 	return out
 }
 
-// rateStatus is how fast the receiver lets a source go.
+// rateStatus returns the state of a source's rate.
 func (o *egressPath) rateStatus(now time.Time) inspect.RateStatus {
 	e := o.pace.Explain(now)
 	return inspect.RateStatus{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
 		Since: e.Since, Why: e.Why}
 }
 
-// firstToResume returns, when all sources that the receiver takes pause briefly by their rates, the first that may ask
-// again; nil: one may ask now.
+// firstToResume returns the source that may ask again first, if all accepted ones pause briefly for their rates; nil:
+// one may ask now.
 func (all sources) firstToResume(now time.Time) (first *egressPath) {
-	for o := range all.taken(now) {
-		rests := o.pace.Explain(now).Until
-		if !now.Before(rests) {
+	for o := range all.eachAccepting(now) {
+		resumes := o.pace.Explain(now).Until
+		if !now.Before(resumes) {
 			return nil
 		}
-		if first == nil || rests.Before(first.pace.Explain(now).Until) {
+		if first == nil || resumes.Before(first.pace.Explain(now).Until) {
 			first = o
 		}
 	}
@@ -452,7 +450,7 @@ func (all sources) firstToResume(now time.Time) (first *egressPath) {
 
 // slowedPath returns the source whose learned rate, not the allowance, limits how fast we ask; nil: the allowance does.
 func (all sources) slowedPath(now time.Time) *egressPath {
-	for o := range all.taken(now) {
+	for o := range all.eachAccepting(now) {
 		if o.pace.Limits(now) {
 			return o
 		}
@@ -475,7 +473,7 @@ func (all sources) answered() (accepted, refused int) {
 // sources' learned rates.
 func (all sources) permittedRate(now time.Time, allowed throttle.Rate) float64 {
 	found := 0.0
-	for o := range all.taken(now) {
+	for o := range all.eachAccepting(now) {
 		rate, _ := o.pace.Permits(now)
 		found = max(found, rate.PerSecond())
 	}
@@ -495,10 +493,10 @@ func (qs *queues) chargeRefusal(now time.Time, l *hostQueue, o *egressPath, p *P
 	}
 }
 
-// perHourByRefusals returns how many addresses can be asked in an hour if this part of them is refused. The budget
-// comes by the hour, so it depends on how many wait.
+// perHourByRefusals returns how many addresses can be asked in an hour if a part of them is refused. It depends on how
+// many wait, because the budget is renewed by the hour.
 func (ps *paths) perHourByRefusals(now time.Time, part float64, wait int) float64 {
-	for o := range ps.all.taken(now) {
+	for o := range ps.all.eachAccepting(now) {
 		if wait == 0 || ps.limits.RefusedShare > 0 {
 			continue
 		}

@@ -11,10 +11,10 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// soonEnds is how soon a pause whose end has passed is expected to be lifted here.
+// soonEnds is how soon a pause past its end is expected to be lifted here.
 const soonEnds = time.Second
 
-// whoSaid returns who set which value of a field of a receiver, or of one of our sources; none: unknown.
+// whoSaid returns who set a field of a receiver, or of one of our sources, to which value; none: unknown.
 func (e *env) whoSaid(name string, f throttle.Field) []throttle.Said {
 	if e.options.Said == nil {
 		return nil
@@ -22,7 +22,7 @@ func (e *env) whoSaid(name string, f throttle.Field) []throttle.Said {
 	return e.options.Said(name, f)
 }
 
-// hostTime turns a time of the ledger's clock into one of this host's, at least now.
+// hostTime converts a time of the ledger's clock to this host's, at least soonEnds from now.
 func (e *env) hostTime(now, at time.Time) time.Time {
 	return now.Add(max(soonEnds, at.Sub(e.options.ledgerTime(now))))
 }
@@ -32,7 +32,7 @@ func (e *env) pauseEnds(now time.Time, name string) time.Time {
 	var until time.Time
 	for _, s := range slices.Backward(e.whoSaid(name, throttle.FieldPause)) {
 		switch {
-		case s.Text == string(throttle.PauseNo): // what holds once the earlier ones have ended
+		case s.Text == string(throttle.PauseNo): // in force once the others have ended
 			return until
 		case s.Until.IsZero():
 			return time.Time{}
@@ -42,9 +42,9 @@ func (e *env) pauseEnds(now time.Time, name string) time.Time {
 	return until
 }
 
-// sourcesPaused returns when the first paused source that the receiver takes is used again, at most a given time.
+// sourcesPaused returns when the first paused source that the receiver accepts resumes, at most until.
 func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
-	for o := range ps.all.taken(now) {
+	for o := range ps.all.eachAccepting(now) {
 		if o.pause == throttle.PauseYes || o.pause == throttle.PauseDrain {
 			until = sooner(until, ps.pauseEnds(now, throttle.SourcePrefix+o.name))
 		}
@@ -52,7 +52,7 @@ func (ps *paths) sourcesPaused(now, until time.Time) time.Time {
 	return until
 }
 
-// pausedBy says who paused a name, and why; what stands for the name in the sentence.
+// pausedBy says who paused a name, and why; the sentence calls the name what.
 func (e *env) pausedBy(name, what string, how throttle.Pause) string {
 	by, reason := "an operator", ""
 	if said := e.whoSaid(name, throttle.FieldPause); len(said) > 0 {
@@ -83,13 +83,13 @@ func (ps *paths) pausedBecause() string {
 			return ps.pausedBy(throttle.SourcePrefix+o.name, "our source "+inspect.SourceName(o.name), o.pause)
 		}
 	}
-	return "an operator has paused the sources of ours that it takes"
+	return "an operator has paused the sources of ours that it accepts"
 }
 
 // capEnds returns when the first override of a source's daily cap ends; zero: none ends.
 func (ps *paths) capEnds(now time.Time) (first time.Time) {
 	today := ps.options.ledgerTime(now)
-	for o := range ps.all.taken(now) {
+	for o := range ps.all.eachAccepting(now) {
 		if egress.DailyCap(ps.options.Sources.Limits(o.index), today) == 0 {
 			continue
 		}
@@ -108,14 +108,15 @@ func (ps *paths) capEnds(now time.Time) (first time.Time) {
 // noSourceBecause says why none of our sources may ask.
 func (ps *paths) noSourceBecause(now time.Time) string {
 	today := ps.options.ledgerTime(now)
-	for o := range ps.all.taken(now) {
+	for o := range ps.all.eachAccepting(now) {
 		if most := egress.DailyCap(ps.options.Sources.Limits(o.index), today); most > 0 {
 			name := inspect.SourceName(o.name)
 			if left, _ := ps.options.Sources.Remaining(o.index, "", today, false); left > 0 {
-				return fmt.Sprintf("source %s: %d addresses left today for this receiver (%d in total)", name, most, left)
+				return fmt.Sprintf("source %s: %d addresses left today for this receiver (%d in total)", name, most,
+					left)
 			}
 			return fmt.Sprintf("our source %s has asked the %d addresses that it may ask today", name, most)
 		}
 	}
-	return "our sources rest, because many receivers refuse them"
+	return "our sources are suspended, because many receivers refuse them"
 }

@@ -17,10 +17,10 @@ type pause struct {
 	judgement Judgement // the answer to probes meanwhile
 }
 
-// avoid keeps an address from being dialled for a while. Failures in that time, such as of sessions opened beside the
-// first, don't prolong it.
-func (c *candidate) avoid(now time.Time, told Judgement, wait time.Duration) {
-	c.last = told
+// avoid keeps a host's address from being dialled for a while. Failures in that time, such as of sessions dialled
+// together, don't prolong it.
+func (c *candidate) avoid(now time.Time, judged Judgement, wait time.Duration) {
+	c.last = judged
 	if now.Before(c.until) {
 		return
 	}
@@ -29,67 +29,67 @@ func (c *candidate) avoid(now time.Time, told Judgement, wait time.Duration) {
 }
 
 // pauseReceiver pauses the whole receiver; each pause in a row is longer.
-func (ps *paths) pauseReceiver(now time.Time, told Judgement) {
-	resting := now.Before(ps.receiver.until)
-	until := now.Add(ps.penaltyWait(told.Verdict, ps.receiver.inRow))
-	if resting && (told.Verdict.Wait == 0 || !until.After(ps.receiver.until)) {
+func (ps *paths) pauseReceiver(now time.Time, judged Judgement) {
+	paused := now.Before(ps.receiver.until)
+	until := now.Add(ps.penaltyWait(judged.Verdict, ps.receiver.inRow))
+	if paused && (judged.Verdict.Wait == 0 || !until.After(ps.receiver.until)) {
 		return // said by several sessions at once
 	}
 	ps.receiver.until = until
-	if !resting {
+	if !paused {
 		ps.receiver.since = now
 		ps.receiver.inRow++
 	}
 	ps.halt(Halt{})
-	told = withCause(told)
-	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
-	ps.receiver.judgement = told
+	judged = withCause(judged)
+	judged.Verdict.Outcome, judged.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	ps.receiver.judgement = judged
 	ps.options.Metrics.pauses.Inc()
-	ps.options.Log.Warn("receiver rested", "receiver", ps.key, "stage", told.Attempt.Stage.String(),
-		"code", told.Attempt.Code, "enhanced", told.Attempt.Enhanced.String(), "reason",
-		told.Verdict.Reason.String(), "until", ps.receiver.until)
+	ps.options.Log.Warn("receiver paused", "receiver", ps.key, "stage", judged.Attempt.Stage.String(),
+		"code", judged.Attempt.Code, "enhanced", judged.Attempt.Enhanced.String(), "reason",
+		judged.Verdict.Reason.String(), "until", ps.receiver.until)
 }
 
-// throttled takes a reply about our pace that is about no address, such as to MAIL. The whole receiver pauses if it
-// named a time.
-func (ps *paths) throttled(now, sent time.Time, o *egressPath, told Judgement) {
+// throttled handles a reply about our pace and no address, such as to MAIL. The whole receiver pauses if it named a
+// time.
+func (ps *paths) throttled(now, sent time.Time, o *egressPath, judged Judgement) {
 	ps.dirty = true
-	if told.Verdict.Wait > 0 && told.Verdict.Reason != smtp.Greylisted { // which waits for its address
-		ps.pauseReceiver(now, told)
+	if judged.Verdict.Wait > 0 && judged.Verdict.Reason != smtp.Greylisted { // greylisting delays only its address
+		ps.pauseReceiver(now, judged)
 		return
 	}
-	e := o.pace.Bad(throttle.Try{Sent: sent, Result: throttle.Deferred, Kind: kindOf(&told.Attempt)}, now)
+	e := o.pace.Bad(throttle.Try{Sent: sent, Result: throttle.Deferred, Kind: kindOf(&judged.Attempt)}, now)
 	if e == throttle.Unchanged {
 		return
 	}
 	ps.halt(Halt{path: o})
-	ps.record(now, o.pace.Explain(now).Why)
+	ps.noteChange(now, o.pace.Explain(now).Why)
 }
 
-// refuseSource takes one host's refusal of a source before any RCPT. If no other host of the queue can be asked from
-// it, the source is suspended at this receiver.
-func (ps *paths) refuseSource(now time.Time, l *route, at *candidate, o *egressPath, told Judgement) {
-	told = withCause(told)
-	at.avoid(now, told, ps.penaltyWait(told.Verdict, at.failures))
+// refuseSource handles a host's refusal of a source before any RCPT. If the source can ask no other host of the queue,
+// it is suspended.
+func (ps *paths) refuseSource(now time.Time, l *route, at *candidate, o *egressPath, judged Judgement) {
+	judged = withCause(judged)
+	at.avoid(now, judged, ps.penaltyWait(judged.Verdict, at.failures))
 	for _, c := range l.candidates {
 		if !now.Before(c.until) && o.Reaches(c.at) {
 			return
 		}
 	}
-	ps.suspendSource(now, l, o, told)
+	ps.suspendSource(now, l, o, judged)
 }
 
-// suspendSource keeps a source from the hosts of a queue, and from the whole receiver when one queue after the other
-// refuses it. The next source takes over, with its own sessions and refusal budget.
-func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, told Judgement) {
+// suspendSource suspends a source at the hosts of a queue, and at the whole receiver once queuesInRow queues refuse it.
+// The next source takes over, with its own sessions and refusal budget.
+func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, judged Judgement) {
 	if l.suspensionOf(now, o) != nil {
 		return // said by several sessions at once
 	}
-	told.Verdict.Outcome, told.Verdict.Action = smtp.Undecided, verdict.ActRetry
+	judged.Verdict.Outcome, judged.Verdict.Action = smtp.Undecided, verdict.ActRetry
 	r := l.refusalOf(o)
-	first, most := ps.firstSuspension(), ps.options.restHour().Of(suspendMost)
-	r.extend(now, told, first, most)
-	for _, c := range l.candidates { // another source may be taken where this one was not
+	first, most := ps.firstSuspension(), ps.options.suspensionHour().Of(suspendMost)
+	r.extend(now, judged, first, most)
+	for _, c := range l.candidates { // another source may be accepted there
 		if c.last.Verdict.Action == verdict.ActOtherSource {
 			c.until, c.failures = now, 0
 		}
@@ -97,7 +97,7 @@ func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, told Judg
 	o.refusing[l.key] = struct{}{}
 	everywhere := len(o.refusing) >= queuesInRow
 	if everywhere {
-		o.extend(now, told, first, most)
+		o.extend(now, judged, first, most)
 		clear(o.refusing)
 	}
 	where := Halt{path: o, route: l}
@@ -107,12 +107,12 @@ func (ps *paths) suspendSource(now time.Time, l *route, o *egressPath, told Judg
 	ps.halt(where)
 	ps.dirty = true
 	if everywhere || len(ps.routes) == 1 {
-		ps.blameSource(now, o, told)
+		ps.blameSource(now, o, judged)
 	}
 	ps.options.Metrics.sourcesSuspended.Inc()
-	ps.options.Log.Warn("source rested at a receiver", "receiver", ps.key, "source", o.name, "stage",
-		told.Attempt.Stage.String(), "code", told.Attempt.Code, "enhanced", told.Attempt.Enhanced.String(),
-		"reason", told.Verdict.Reason.String(), "rule", told.Verdict.Rule, "whole", everywhere, "until", r.until)
+	ps.options.Log.Warn("source suspended at a receiver", "receiver", ps.key, "source", o.name, "stage",
+		judged.Attempt.Stage.String(), "code", judged.Attempt.Code, "enhanced", judged.Attempt.Enhanced.String(),
+		"reason", judged.Verdict.Reason.String(), "rule", judged.Verdict.Rule, "whole", everywhere, "until", r.until)
 }
 
 // consequenceOf returns until when a firing keeps us away; zero: it doesn't.
@@ -121,8 +121,8 @@ func (ps *paths) consequenceOf(now time.Time, at place) time.Time {
 	if r := at.route.refusals[at.path]; r != nil {
 		until = later(until, r.until)
 	}
-	_, rests := at.path.pace.Permits(now)
-	until = later(later(until, rests), ps.receiver.until)
+	_, resumes := at.path.pace.Permits(now)
+	until = later(later(until, resumes), ps.receiver.until)
 	if !until.After(now) {
 		return time.Time{}
 	}
@@ -130,9 +130,8 @@ func (ps *paths) consequenceOf(now time.Time, at place) time.Time {
 }
 
 const (
-	// brokenFor is how long a host that has served us isn't dialled after one connection breaks: if only some break,
-	// all addresses would otherwise wait for minutes each time. Two seconds are more than a server needs to fork a
-	// process.
+	// brokenFor is how long a host that has served us isn't dialled after one connection breaks; longer waits would
+	// hold all addresses up where only some break. Two seconds are more than a server needs to fork a process.
 	brokenFor = 2 * time.Second
 )
 
@@ -140,7 +139,7 @@ const (
 type trouble struct {
 	judgement Judgement
 	ready     bool         // it was open
-	heard     bool         // and something was answered
+	heard     bool         // and got an answer
 	tls       smtp.TLSMode // as it was opened
 	sent      time.Time    // its presumed cause
 }
@@ -148,30 +147,30 @@ type trouble struct {
 // takeTrouble acts on a verdict about the host or about us, not about an address.
 func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
 	ps.dirty = true
-	told, v, mayTLS := t.judgement, t.judgement.Verdict, t.tls != smtp.TLSRequired && ps.limits.TLS != throttle.TLSOff
+	judged, v, mayTLS := t.judgement, t.judgement.Verdict, t.tls != smtp.TLSRequired && ps.limits.TLS != throttle.TLSOff
 	switch {
-	case told.NoHELO && ps.limits.TLS != throttle.TLSRequired:
+	case judged.NoHELO && ps.limits.TLS != throttle.TLSRequired:
 		at.route.setMode(smtp.TLSOffHELO, now)
 	case v.Action == verdict.ActPause && rateLimited(v):
-		ps.throttled(now, t.sent, at.path, told)
+		ps.throttled(now, t.sent, at.path, judged)
 	case v.Action == verdict.ActPause || v.Action == verdict.ActVoid:
-		ps.blameSource(now, at.path, told)
-		ps.pauseReceiver(now, told)
+		ps.blameSource(now, at.path, judged)
+		ps.pauseReceiver(now, judged)
 	case v.Action == verdict.ActOtherSource:
-		ps.refuseSource(now, at.route, at.host, at.path, told)
+		ps.refuseSource(now, at.route, at.host, at.path, judged)
 	case v.Action == verdict.ActTLS && mayTLS:
 		at.route.setMode(smtp.TLSRequired, now)
-	case told.Attempt.Stage == smtp.StageTLS && t.tls == smtp.TLSOpportunistic:
-		at.route.setMode(smtp.TLSOff, now) // RFC 7435 §3: rather in clear than not at all
-	case t.ready && !t.heard && told.Attempt.TLS && told.Attempt.Code == 0 && t.tls == smtp.TLSOpportunistic &&
-		told.Attempt.Trouble != evidence.TroubleOurs:
+	case judged.Attempt.Stage == smtp.StageTLS && t.tls == smtp.TLSOpportunistic:
+		at.route.setMode(smtp.TLSOff, now) // RFC 7435 §3: cleartext is better than nothing
+	case t.ready && !t.heard && judged.Attempt.TLS && judged.Attempt.Code == 0 && t.tls == smtp.TLSOpportunistic &&
+		judged.Attempt.Trouble != evidence.TroubleOurs:
 		at.route.setMode(smtp.TLSOff, now) // it breaks right after the handshake
-	case v.Action == verdict.ActSlow && t.ready && told.Attempt.Stage > smtp.StageHello:
-		ps.throttled(now, t.sent, at.path, told)
-	case told.Attempt.Code == 0 && at.host.served && at.host.failures == 0: // once is chance
-		at.host.avoid(now, told, brokenFor)
+	case v.Action == verdict.ActSlow && t.ready && judged.Attempt.Stage > smtp.StageHello:
+		ps.throttled(now, t.sent, at.path, judged)
+	case judged.Attempt.Code == 0 && at.host.served && at.host.failures == 0: // once is chance
+		at.host.avoid(now, judged, brokenFor)
 	default:
-		at.host.avoid(now, told, ps.penaltyWait(v, at.host.failures))
+		at.host.avoid(now, judged, ps.penaltyWait(v, at.host.failures))
 	}
 }
 
@@ -179,7 +178,7 @@ func (ps *paths) takeTrouble(now time.Time, at place, t trouble) {
 // by the hour.
 const harvestFor = time.Hour
 
-// penaltyWaits returns the waits of a penalty that names no time.
+// penaltyWaits returns the waits of penalties without a named time.
 func (e *env) penaltyWaits() []time.Duration {
 	if own := e.limits.Waits.List(); len(own) > 0 {
 		return own
@@ -190,15 +189,15 @@ func (e *env) penaltyWaits() []time.Duration {
 // firstWait returns the shortest configured wait before an address is asked again.
 func (e *env) firstWait() time.Duration { return e.penaltyWaits()[0] }
 
-// firstSuspension returns how long the first suspension of a source lasts: no longer than firstWait.
+// firstSuspension returns the length of a source's first suspension: at most firstWait.
 func (e *env) firstSuspension() time.Duration {
-	return min(e.options.restHour().Of(suspendFirst), e.firstWait())
+	return min(e.options.suspensionHour().Of(suspendFirst), e.firstWait())
 }
 
-// untoldFor returns how much of a suspension may be left without clients being told: all of the first, and only the end
-// of later ones.
-func (e *env) untoldFor(r *suspension) time.Duration {
-	most := min(suspendUntold, e.firstWait()*4/3)
+// unreportedFor returns how much of a suspension may remain before clients must hear of it: a short first one, and only
+// the end of later ones.
+func (e *env) unreportedFor(r *suspension) time.Duration {
+	most := min(suspendUnreported, e.firstWait()*4/3)
 	if r.count > 1 {
 		most /= 20
 	}
@@ -218,7 +217,7 @@ func (e *env) penaltyWait(v verdict.Verdict, nth int) time.Duration {
 	return wait
 }
 
-// downFor returns how long a host isn't dialled after so many failed tries.
+// downFor returns how long a host isn't dialled after a number of failures.
 func (e *env) downFor(failures int) time.Duration {
 	wait := min(downMost, time.Second<<min(failures, 10))
 	return e.options.Stretched(wait + e.jitter(wait/10))
@@ -240,7 +239,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// takeFact learns from a fact about our sources, TLS, or a trouble.
+// takeFact learns from a fact about our sources, TLS or a harvest guard.
 func (ps *paths) takeFact(now time.Time, at place, f Fact) {
 	switch f.what {
 	case answered:

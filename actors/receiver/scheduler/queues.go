@@ -11,7 +11,7 @@ import (
 	"rollcall/smtp"
 )
 
-// hostQueuesMax: beyond so many queues those without work are forgotten, whatever they know: 10 MB.
+// hostQueuesMax: above this many queues, those without work are forgotten with all they know: 10 MB.
 const hostQueuesMax = 10_000
 
 // asideQueue is a queue that is set aside for a while.
@@ -20,20 +20,20 @@ type asideQueue struct {
 	until time.Time
 }
 
-// queues are the sets of hosts of this receiver, and what waits for each.
+// queues are this receiver's sets of hosts, with the probes that wait for each.
 type queues struct {
 	inbox
 	*env
 	paths *paths
 	all   map[string]*hostQueue
-	aside fairqueue.FIFO[asideQueue] // set aside: no session for now, though nothing is wrong with the hosts
+	aside fairqueue.FIFO[asideQueue] // no session for now, though nothing is wrong with the hosts
 
 	waiting []*recheck             // addresses that are soon asked again here
 	parked  map[string]*heldDomain // domains that let others go first
 	barren  barren                 // of all hosts together
 }
 
-// hostQueue gives the queue of a set of hosts.
+// hostQueue returns the queue of a set of hosts.
 func (qs *queues) hostQueue(now time.Time, hosts []*wire.Host) *hostQueue {
 	r := qs.paths.routeTo(now, hosts)
 	l := qs.all[r.key]
@@ -74,8 +74,8 @@ func (qs *queues) popProbe(l *hostQueue) *Probe {
 	return p
 }
 
-// unreachable reports whether no host can be dialled now from any of our sources, and until when: UNREACHED when no
-// host answers, PENALTY when they answer but don't take us now.
+// unreachable returns why no host can be dialled now from any of our sources, and until when: UNREACHED if no host
+// answers, PENALTY if they answer but reject us now.
 func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 	for _, l := range qs.all {
 		if l.Sessions() > 0 {
@@ -85,10 +85,10 @@ func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 			if qs.paths.choosePath(now, l.route, c.at) != nil && !now.Before(c.until) {
 				return status.Blocked{}
 			}
-			told, until, _ := qs.paths.hostUnavailable(now, l.route, c)
+			judged, until, _ := qs.paths.hostUnavailable(now, l.route, c)
 			if b.Until.IsZero() || until.Before(b.Until) {
 				b = status.Blocked{Cause: wire.Cause_UNREACHED, Until: until}
-				if told.Attempt.Code != 0 {
+				if judged.Attempt.Code != 0 {
 					b.Cause = wire.Cause_PENALTY
 				}
 			}
@@ -97,7 +97,7 @@ func (qs *queues) unreachable(now time.Time) (b status.Blocked) {
 	return b
 }
 
-// setAside takes a queue out of the order for sessions: it can't have one now, though nothing is wrong with its hosts.
+// setAside takes a queue out of the order for sessions for a while, though nothing is wrong with its hosts.
 func (qs *queues) setAside(now time.Time, l *hostQueue, until time.Time) {
 	if soon := now.Add(asideFor); until.IsZero() || until.After(soon) {
 		until = soon // the reason may change
@@ -138,13 +138,13 @@ func (qs *queues) purgeGone(now time.Time) {
 	for t := range qs.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {
 			if c.shed && c.done() {
-				qs.tasks.forget(now, c)
+				qs.tasks.forgetChunk(now, c)
 			}
 		}
 	}
 }
 
-// returnTask gives back a task's probes that haven't begun, unless an older owner asks for that.
+// returnTask returns a task's unasked probes, unless an older owner asks for that.
 func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
 	t := qs.tasks.all[m.GetTask().Key()]
 	if t == nil || m.GetTask().GetEpoch() < t.epoch {
@@ -164,7 +164,7 @@ func (qs *queues) returnTask(now time.Time, m *wire.Cancel) {
 	}
 }
 
-// returnProbe gives a probe back unasked.
+// returnProbe returns a probe unasked.
 func (qs *queues) returnProbe(now time.Time, p *Probe) {
 	qs.answerProbe(p, Judgement{Verdict: again(smtp.ReceiverRateLimited, "given back")}, now)
 }
@@ -181,11 +181,11 @@ func (qs *queues) dropUnused(now time.Time) {
 	maps.DeleteFunc(qs.paths.routes, func(key string, _ *route) bool { return qs.all[key] == nil })
 }
 
-// tellWaiting answers every waiting probe with the end of the pause.
+// tellWaiting defers every waiting probe to the end of the pause.
 func (qs *queues) tellWaiting(now time.Time) {
-	told := qs.paths.receiver.judgement
-	told.Attempt.Others = true
-	told.Verdict.Wait = qs.paths.receiver.until.Sub(now)
+	judged := qs.paths.receiver.judgement
+	judged.Attempt.Others = true
+	judged.Verdict.Wait = qs.paths.receiver.until.Sub(now)
 	if qs.fair.Queued() == 0 {
 		return
 	}
@@ -193,41 +193,41 @@ func (qs *queues) tellWaiting(now time.Time) {
 		for l.Queued() > 0 {
 			p := qs.popProbe(l)
 			p.recheck = nil
-			p.note(told)
-			qs.answerProbe(p, told, now)
+			p.note(judged)
+			qs.answerProbe(p, judged, now)
 		}
 	}
 }
 
-// readmitAll puts every queue back into the order for sessions, since what kept it out may have ended.
+// readmitAll puts every queue back into the order for sessions, since its reason may have ended.
 func (qs *queues) readmitAll() {
 	for qs.aside.Len() > 0 {
 		qs.aside.Pop().queue.Readmit()
 	}
 }
 
-// hostQueue is one set of hosts and what waits for them. Its sessions serve every address whose
-// route begins with these hosts, whatever the domain or verification.
+// hostQueue is a set of hosts with their waiting probes. Its sessions serve all addresses of this route, whatever the
+// domain or verification.
 type hostQueue struct {
 	*waiting
 	*route
 	behind int       // addresses for these hosts that are still at their clients
-	greyed time.Time // when the newest returning greylisted address was first deferred
+	greyed time.Time // newest first deferral of a returning greylisted address
 	barren barren
 
-	cameBack bool // after a first session with nothing but deferrals, whether another was opened
+	cameBack bool // another session was tried after a first with only deferrals
 }
 
 // left returns how many addresses are known to wait, here and behind at their clients.
 func (l *hostQueue) left() int { return l.Queued() + l.behind }
 
-// hostQueue holds the probes of a queue, and flow those of a verification.
+// waiting holds the probes of a queue, and flow those of a verification.
 type (
 	waiting = fairqueue.HostQueue[*Probe]
 	flow    = fairqueue.Flow[*Probe]
 )
 
-// smallFlow: a verification with fewer addresses that wait doesn't wait for others to use their turn.
+// smallFlow: a verification with fewer waiting addresses doesn't wait for a full turn of others.
 const smallFlow = 50
 
 // knowsSomething reports whether something is known of the hosts that is worth keeping.

@@ -16,7 +16,7 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// recorder keeps what the receiver said, for people who ask.
+// recorder keeps the receiver's replies for status pages.
 type recorder struct {
 	*env
 	handle *registry.Handle
@@ -24,9 +24,8 @@ type recorder struct {
 }
 
 const (
-	// firingsMax bounds the replies kept because they made us slow down, pause or change, and firingsFor how long they
-	// are kept. One rule at one source counts once within firingsApart. A scheduler keeps at most 10 KB for all this,
-	// 1,000 of them 10 MB.
+	// firingsMax replies that made us slow down, pause or change are kept for firingsFor. One rule at one source counts
+	// once within firingsApart. A scheduler keeps at most 10 KB for all this, 1,000 of them 10 MB.
 	firingsMax   = 20
 	firingsFor   = time.Hour
 	firingsApart = 10 * time.Second
@@ -34,31 +33,31 @@ const (
 	// listedMax bounds the listed sessions and queues of one receiver.
 	listedMax = 100
 
-	// roomEvery is how often a scheduler without a record asks for room again.
+	// roomEvery is how often a scheduler without a history asks for room again.
 	roomEvery = time.Minute
 )
 
-// record is what a scheduler keeps for people who ask. The zero value is ready. Mailbox only.
+// record is what a scheduler keeps for status pages. The zero value is ready. Mailbox only.
 type record struct {
 	history *status.History // nil: not begun, or no room
 	tried   time.Time       // when room was last asked for
 
-	seconds status.Tallies // ten of them give RCPTs a second
-	minutes status.Tallies // ten of these give the fractions of refusals and deferrals
+	seconds status.Tallies // ten make the RCPTs a second
+	minutes status.Tallies // ten make the fractions of refusals and deferrals
 
 	last, telling remark   // the newest, and the newest about us or the receiver
 	firings       []firing // oldest first
-	fresh         int      // how many of these have no known consequence yet
+	fresh         int      // the newest of these, without a known consequence yet
 
 	cause    wire.Cause // since observed
 	observed time.Time
-	queued   int // as the metric has it, under cause
+	queued   int // as in the metric, under cause
 }
 
 // remark is one reply, and when it came.
 type remark struct {
 	judgement Judgement
-	local     string // that was asked for
+	local     string // of the address asked
 	at        time.Time
 }
 
@@ -69,22 +68,22 @@ type firing struct {
 	path  *egressPath
 }
 
-// answersEnd reports whether the failure of a report is its last answer.
-func answersEnd(r *Report) bool {
+// endsInAnswer reports whether the failure of a report is its last answer.
+func endsInAnswer(r *Report) bool {
 	n := len(r.Answered)
 	return n > 0 && r.Answered[n-1].Judgement.Attempt == r.Failure.Attempt
 }
 
 // aboutUs reports whether a verdict is about us or the receiver rather than about an address.
-func aboutUs(told *Judgement) bool {
-	v := &told.Verdict
+func aboutUs(judged *Judgement) bool {
+	v := &judged.Verdict
 	ofUs := v.Blame == smtp.BlameReceiver || v.Blame == smtp.BlameSource
 	return !v.Outcome.Final() && ofUs && v.Reason != smtp.Greylisted
 }
 
 // changesSending reports whether a verdict changes how we ask its receiver.
-func changesSending(told *Judgement) bool {
-	switch told.Verdict.Action {
+func changesSending(judged *Judgement) bool {
+	switch judged.Verdict.Action {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
 		verdict.ActVoid:
 		return true
@@ -113,7 +112,7 @@ func (r *remark) view() inspect.Reply {
 	return out
 }
 
-// part32 is n of all, from 0 to 1.
+// part32 returns n of all, from 0 to 1.
 func part32(n, all int32) float64 {
 	if all == 0 {
 		return 0
@@ -121,7 +120,7 @@ func part32(n, all int32) float64 {
 	return float64(n) / float64(all)
 }
 
-// status says what a session does.
+// status returns the state of a session.
 func (s *session) status(now time.Time) inspect.Session {
 	out := inspect.Session{ID: s.id, Source: s.path.name, Host: s.host.host, State: "idle",
 		Age: now.Sub(s.opened).Seconds(), Rcpts: s.rcpts, Refused: s.refused, TLS: "not known yet"}
@@ -142,7 +141,7 @@ func (s *session) status(now time.Time) inspect.Session {
 	return out
 }
 
-// learnedStatus returns the learned limits that hold.
+// learnedStatus returns the learned limits in force.
 func learnedStatus(l *throttle.Learned, now time.Time) []inspect.Limit {
 	out := []inspect.Limit{}
 	note := func(f throttle.Field, l throttle.LearnedLimit, lasts time.Duration, from string) {
@@ -160,7 +159,7 @@ func learnedStatus(l *throttle.Learned, now time.Time) []inspect.Limit {
 	return out
 }
 
-// openHistory returns the history of the receiver; nil: there is no room for one.
+// openHistory returns the receiver's history; nil: no room for one.
 func (re *recorder) openHistory(now time.Time) *status.History {
 	st := &re.record
 	if st.history == nil && (st.tried.IsZero() || now.Sub(st.tried) >= roomEvery) {
@@ -184,7 +183,7 @@ func (re *recorder) recordReport(now time.Time, s *session, r *Report) {
 		re.record.seconds.Of(a.Sent.Unix()).Asked++
 		re.recordReply(now, s, &a.Judgement, a.Probe.Address.Local, a.At)
 	}
-	if r.Failure != nil && !r.Stale && !r.Poisoned && !answersEnd(r) {
+	if r.Failure != nil && !r.Stale && !r.Poisoned && !endsInAnswer(r) {
 		re.recordReply(now, s, r.Failure, "", now)
 	}
 	re.record.seconds.Of(now.Unix()).Asked += int32(r.OnWire)
@@ -204,14 +203,14 @@ func (re *recorder) recordFailure(now time.Time, s *session, failed *Judgement) 
 }
 
 // recordReply records one reply to RCPT, or its absence.
-func (re *recorder) recordReply(now time.Time, s *session, told *Judgement, local string, at time.Time) {
-	st, a := &re.record, &told.Attempt
+func (re *recorder) recordReply(now time.Time, s *session, judged *Judgement, local string, at time.Time) {
+	st, a := &re.record, &judged.Attempt
 	s.encrypted = a.TLS
-	st.last = remark{*told, local, at}
-	if a.Code == 0 || aboutUs(told) {
+	st.last = remark{*judged, local, at}
+	if a.Code == 0 || aboutUs(judged) {
 		st.telling = st.last
 	}
-	if changesSending(told) {
+	if changesSending(judged) {
 		re.recordFiring(s, st.last)
 	}
 	if a.Code != 0 && a.Stage == smtp.StageRcpt {
@@ -238,7 +237,7 @@ func (re *recorder) recordFiring(s *session, r remark) {
 			break
 		}
 		if f.Rule == r.judgement.Verdict.Rule && f.path == s.path {
-			return // one cause, said many times
+			return // one cause, repeated
 		}
 	}
 	if len(st.firings) == firingsMax {
@@ -258,7 +257,7 @@ func (re *recorder) recordDial(now time.Time) {
 // closeRecord takes the scheduler out of the node's metrics and histories.
 func (re *recorder) closeRecord(now time.Time) {
 	st := &re.record
-	re.options.Metrics.gone(st)
+	re.options.Metrics.removeWaiting(st)
 	if st.history != nil {
 		st.history.Close(now)
 		st.history = nil

@@ -31,12 +31,12 @@ func (o *Options) Judge(r evidence.Raw) Judgement { return o.judgeBy(o.Rules(), 
 
 // judgeBy is Judge with given rules.
 func (o *Options) judgeBy(rules *verdict.Rules, r evidence.Raw) Judgement {
-	told := Judgement{Attempt: evidence.Note(r)}
-	told.Verdict = rules.Decide(&told.Attempt)
-	if !told.Verdict.Named {
-		told.Verdict.Wait = o.scaleHour(told.Verdict.Wait)
+	judgement := Judgement{Attempt: evidence.Note(r)}
+	judgement.Verdict = rules.Decide(&judgement.Attempt)
+	if !judgement.Verdict.Named {
+		judgement.Verdict.Wait = o.scaleHour(judgement.Verdict.Wait)
 	}
-	return told
+	return judgement
 }
 
 // Answered is one probe of a session and its result.
@@ -46,10 +46,10 @@ type Answered struct {
 	Sent      time.Time
 	At        time.Time
 	Nth       int           // RCPT of its transaction, from 1
-	Led       time.Duration // as smtp.Answer has it
+	Led       time.Duration // see smtp.Answer
 
-	told   int           // answers of its session before it
-	waited time.Duration // since its group was sent, or since the answer before it
+	answers int           // answers of its session before it
+	waited  time.Duration // since its group was sent, or since the answer before it
 }
 
 // answeredPages hold the Answered of finished reports for reuse.
@@ -63,7 +63,7 @@ func MakeAnswered(n int) []Answered {
 	return answeredPages.Get().(*[workMax]Answered)[:0]
 }
 
-// Free returns the room of MakeAnswered once the report is no longer needed.
+// Free recycles the room of MakeAnswered after the report was used.
 func (r *Report) Free() {
 	if page := r.Answered[:cap(r.Answered)]; len(page) == workMax {
 		clear(page)
@@ -77,23 +77,23 @@ type Report struct {
 	ID           int
 	Answered     []Answered
 	Unanswered   []*Probe   // not asked, or asked without a usable answer
-	OnWire       int        // how many of rest were on the wire when the session stopped
-	Refused      int        // 5xx replies, those to rest among them
+	OnWire       int        // unanswered probes on the wire when the session stopped
+	Refused      int        // 5xx replies, those to unanswered probes included
 	Transactions int        // begun
-	Failure      *Judgement // why the session ended; nil while it goes on
+	Failure      *Judgement // why the session ended; nil: it stays open
 	Cut          bool       // the receiver ended it: 421 or a lost connection
 	Stale        bool       // it was found closed when used again
 	Poisoned     bool       // answers from here on wouldn't count
 }
 
-// EndsBatch reports whether an answer ends its session's batch: one that may be about more than its address does, so
-// that the next probes are chosen again.
-func EndsBatch(told *Judgement) bool {
-	v := &told.Verdict
-	return stopsSession(v.Action) || v.Outcome == smtp.Undecided && told.Attempt.Code != 0
+// EndsBatch reports whether an answer may be about more than its address. It ends the session's batch, so that the next
+// probes are chosen anew.
+func EndsBatch(judgement *Judgement) bool {
+	v := &judgement.Verdict
+	return stopsSession(v.Action) || v.Outcome == smtp.Undecided && judgement.Attempt.Code != 0
 }
 
-// stopsSession reports whether an action makes the next RCPT of this session wrong.
+// stopsSession reports whether an action forbids the next RCPT of this session.
 func stopsSession(a verdict.Action) bool {
 	switch a {
 	case verdict.ActSlow, verdict.ActPause, verdict.ActOtherSource, verdict.ActTLS, verdict.ActSplit,
@@ -108,19 +108,18 @@ func again(r smtp.Reason, rule string) verdict.Verdict {
 	return verdict.Verdict{Reason: r, Blame: smtp.BlameReceiver, Action: verdict.ActRetry, Rule: rule}
 }
 
-// judgeRecalled judges a stored attempt; the outcome is always "ask again", since an answer about one address is none
-// about another.
+// judgeRecalled judges a stored attempt; the outcome is always "ask again", since the answer was about another address.
 func (o *Options) judgeRecalled(m facts.Attempt) Judgement {
-	told := Judgement{Attempt: m.Evidence()}
-	told.Verdict = o.Rules().Decide(&told.Attempt)
-	if told.Verdict.Outcome != smtp.Undecided || m.At == 0 {
+	judgement := Judgement{Attempt: m.Evidence()}
+	judgement.Verdict = o.Rules().Decide(&judgement.Attempt)
+	if judgement.Verdict.Outcome != smtp.Undecided || m.At == 0 {
 		return Judgement{Verdict: again(smtp.ReceiverRateLimited, "recalled")}
 	}
-	told.Verdict.Action, told.Verdict.Wait = verdict.ActRetry, 0
-	return told
+	judgement.Verdict.Action, judgement.Verdict.Wait = verdict.ActRetry, 0
+	return judgement
 }
 
-// repeatedMax bounds the replies that a session remembers, some 60 KB at worst. Beyond it all are forgotten: such a
+// repeatedMax bounds the replies that a session remembers, some 60 KB at worst. At the bound all are forgotten: such a
 // receiver hardly repeats itself.
 const repeatedMax = 64
 
@@ -133,14 +132,14 @@ type Repeated struct {
 	text  []byte // of the reply, used again
 }
 
-// replyKey tells replies apart.
+// replyKey identifies a reply.
 type replyKey struct {
 	code     int
 	enhanced smtp.EnhancedCode
 	text     string
 }
 
-// Judge judges the answer to an address. raw makes the argument of Options.Judge.
+// Judge judges the answer to an address. raw returns the argument of Options.Judge.
 func (k *Repeated) Judge(o *Options, address smtp.Address, one smtp.Answer, raw func() evidence.Raw) Judgement {
 	rules := o.Rules()
 	if k.rules != rules {
@@ -151,9 +150,9 @@ func (k *Repeated) Judge(o *Options, address smtp.Address, one smtp.Answer, raw 
 	if !ok {
 		return o.judgeBy(rules, raw())
 	}
-	told := k.known[replyKey{one.Reply.Code, one.Reply.Enhanced, string(text)}]
-	if told != nil && evidence.SameFor(told.Attempt.Text, address) {
-		again := *told
+	judgement := k.known[replyKey{one.Reply.Code, one.Reply.Enhanced, string(text)}]
+	if judgement != nil && evidence.SameFor(judgement.Attempt.Text, address) {
+		again := *judgement
 		again.Attempt.At = one.At.Truncate(time.Millisecond)
 		return again
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Scheduler decides what one receiver is asked, by whom, and when. It is plain Go: times come in, steps go out. It
-// joins the parts, which know little of each other. Mailbox only.
+// connects the parts, which know little of each other. Mailbox only.
 type Scheduler struct {
 	*env
 	allowance *allowance
@@ -26,11 +26,11 @@ type Scheduler struct {
 	opening   *openings
 	memory    *memory
 
-	facts     []Fact    // of the report at hand
+	facts     []Fact    // of the current report
 	swept     time.Time // when doTimely last ran
 	lastUsed  time.Time
 	handOffBy time.Time
-	gone      bool // the last step was taken
+	gone      bool // Depart was returned
 }
 
 // New makes the scheduler of the receiver of a handle.
@@ -51,7 +51,7 @@ func New(h *registry.Handle, o Options, now time.Time) *Scheduler {
 	return sc
 }
 
-// Offer takes a chunk, or refuses it with a reason.
+// Offer accepts a chunk, or refuses it with a reason.
 func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 	sc.lastUsed = now
 	sc.queues.takeOffer(now, from, m)
@@ -61,14 +61,13 @@ func (sc *Scheduler) Offer(now time.Time, from Client, m *wire.Offer) {
 // them sooner, to enforce a lost share.
 const leaveWithin = registry.HardAfter
 
-// IdleSince returns since when the scheduler has had nothing to do; false: it has something.
+// IdleSince returns since when the scheduler has nothing to do; false: it has work.
 func (sc *Scheduler) IdleSince() (time.Time, bool) {
 	return sc.lastUsed, len(sc.queues.tasks.busy) == 0 && len(sc.sessions.all) == 0 && sc.fair.Queued() == 0 &&
 		len(sc.queues.waiting) == 0
 }
 
-// HasWork reports whether something waits, is being asked, or was answered and not acknowledged. Open
-// sessions alone are no work.
+// HasWork reports whether an address waits, is being asked, or has an unacknowledged answer. Idle sessions are no work.
 func (sc *Scheduler) HasWork() bool {
 	if len(sc.queues.tasks.busy) > 0 || sc.fair.Queued() > 0 || len(sc.queues.waiting) > 0 {
 		return true
@@ -81,10 +80,10 @@ func (sc *Scheduler) HasWork() bool {
 	return false
 }
 
-// fenceEvery is how often we check whether a fence has ended: it does with the first answer of the ledger.
+// fenceEvery is how often we check whether a fence has ended, as it does with the ledger's next answer.
 const fenceEvery = time.Second
 
-// keepRates fits the rate of every source, and its Window, to the present allowance.
+// keepRates adjusts each source's rate and Window to the present limits.
 func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	b := sc.allowance.rateBounds(whole)
 	sc.opening.keepRate(b, whole.ConnectionRate, sc.limits.ConnectionRate, now)
@@ -97,14 +96,14 @@ func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	}
 }
 
-// HandOff begins the end of a scheduler whose receiver has moved: nothing new is begun, waiting probes go back to their
-// clients, and those on the wire are still answered. Sessions give back the rest of their batch, so that there is time
-// for QUIT.
+// HandOff begins the end of a scheduler whose receiver has moved: it starts nothing new, returns waiting probes to
+// their clients, and still answers those on the wire. Sessions return their unasked probes, so that there is time for
+// QUIT.
 func (sc *Scheduler) HandOff(now time.Time) {
 	if sc.handingOff {
 		return
 	}
-	sc.queues.letGo(now)
+	sc.queues.requeueAll(now)
 	sc.handingOff, sc.handOffBy = true, now.Add(sc.options.Stretched(leaveWithin))
 	sc.sessions.haltSessions(func(*session) bool { return true })
 	for _, l := range sc.queues.all {
@@ -151,8 +150,7 @@ func (sc *Scheduler) ReleaseClients(now time.Time) []Step {
 	return sc.steps
 }
 
-// Plan decides what to do now. It returns the steps and the time to plan again
-// if nothing happens before; zero: never.
+// Plan decides what to do now. It returns the steps, and when to plan again if nothing happens before; zero: never.
 func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	sc.wake, sc.now = time.Time{}, now
 	if sc.handingOff {
@@ -171,8 +169,8 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	sc.wakeAt(muted.Until)
 	pause := &sc.paths.receiver
 	mayAsk := !now.Before(pause.until) && !nothingAllowed(a) && sc.memory.ready && a.Pause != throttle.PauseYes
-	isLong := pause.until.Sub(pause.since) > shortRest
-	if now.Before(pause.until) && isLong && a.Pause != throttle.PauseYes { // clients aren't told of our own pause
+	isLong := pause.until.Sub(pause.since) > shortPause
+	if now.Before(pause.until) && isLong && a.Pause != throttle.PauseYes { // not for an operator's pause
 		sc.queues.tellWaiting(now)
 		sc.wakeAt(pause.until)
 	}
@@ -199,8 +197,8 @@ func (sc *Scheduler) Plan(now time.Time) ([]Step, time.Time) {
 	return steps, sc.wake
 }
 
-// takeAllowance returns what is allowed here now: our share of the allowance, lowered by what was learned. When a share
-// grows, another node may have used that part until just now; a raised or new Window allows for it.
+// takeAllowance applies and returns the limits in force: our share, lowered by what was learned. When a share grows,
+// another node may just have used that part; a raised or new Window allows for it.
 func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	stand := sc.allowance.handle.Share()
 	sc.allowance.version, sc.allowance.share = stand.Version, stand.Fraction
@@ -226,7 +224,7 @@ func (sc *Scheduler) takeAllowance(now time.Time) throttle.Limits {
 	return a
 }
 
-// doTimely does what is due by time alone: pulses, results sent again, forgetting.
+// doTimely does periodic work: pulses, resent results, forgetting.
 func (sc *Scheduler) doTimely(now time.Time) {
 	every := sc.options.Stretched(heartbeatEvery)
 	if now.Sub(sc.swept) < every {
@@ -243,7 +241,7 @@ func (sc *Scheduler) doTimely(now time.Time) {
 		for _, c := range slices.Clone(t.chunks) {
 			sc.queues.resendAnswers(now, c)
 		}
-		if t.silent(now) {
+		if t.isSilent(now) {
 			sc.queues.shedTask(t)
 		}
 		if len(t.chunks) > 0 && now.Sub(t.beatAt) >= every {
@@ -260,18 +258,18 @@ func (sc *Scheduler) doTimely(now time.Time) {
 	sc.queues.tasks.wakeToSweep(sc.env, now.Add(every))
 }
 
-// randOf seeds the random numbers by the receiver and its start, so that a simulation repeats exactly.
+// randOf seeds the random numbers by receiver and start time, so that simulations repeat exactly.
 func randOf(key string, now time.Time) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))
 	return rand.New(rand.NewPCG(h.Sum64(), uint64(now.UnixNano())))
 }
 
-// Key names the receiver.
+// Key returns the receiver's key.
 func (sc *Scheduler) Key() string { return sc.key }
 
-// NotePause drops all waiting probes after a long pause of the process, since others may have taken them over. Their
-// clients notice by the pulses and offer them again. Sessions stay.
+// NotePause drops all waiting probes after a long pause of the process, since other owners may ask them now. Clients
+// notice by the pulses and offer them again. Sessions stay.
 func (sc *Scheduler) NotePause() {
 	for t := range sc.queues.tasks.busy {
 		sc.queues.shedTask(t)
@@ -281,7 +279,7 @@ func (sc *Scheduler) NotePause() {
 // Acked forgets results that have arrived.
 func (sc *Scheduler) Acked(now time.Time, m *wire.ResultsAck) { sc.queues.takeAck(now, m) }
 
-// Cancel drops a task's waiting probes, or gives them back, unless an older owner asks for that.
+// Cancel drops or returns a task's waiting probes, unless an older owner asks for that.
 func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
 	if m.GetGiveBack() {
 		sc.queues.returnTask(now, m)
@@ -296,7 +294,7 @@ func (sc *Scheduler) LoseClients(address string) { sc.queues.shedLost(address) }
 // CloseSession lets a session end after what is on the wire, and reports whether there is one.
 func (sc *Scheduler) CloseSession(id int) bool { return sc.sessions.closeSession(id) }
 
-// Slots are the connections of the sessions, by the numbers of these.
+// Slots yields each session's number and connection slot.
 func (sc *Scheduler) Slots() iter.Seq2[int, *registry.ConnSlot] {
 	return func(yield func(int, *registry.ConnSlot) bool) {
 		for id, s := range sc.sessions.all {
@@ -307,7 +305,7 @@ func (sc *Scheduler) Slots() iter.Seq2[int, *registry.ConnSlot] {
 	}
 }
 
-// Unsaved returns what was learned and is worth keeping, unless a step has stored it already.
+// Unsaved returns learned state that no step has stored yet.
 func (sc *Scheduler) Unsaved(now time.Time) (facts.Fact, bool) {
 	if sc.gone || !sc.dirty {
 		return facts.Fact{}, false
@@ -315,7 +313,7 @@ func (sc *Scheduler) Unsaved(now time.Time) (facts.Fact, bool) {
 	return sc.snapshot(now)
 }
 
-// HandingOff reports whether the receiver moves to another node.
+// HandingOff reports whether the receiver is moving to another node.
 func (sc *Scheduler) HandingOff() bool { return sc.handingOff }
 
 // HasNoShare reports whether nothing may be asked here, because our share is too small.

@@ -29,7 +29,7 @@ func (sc *Scheduler) SessionOpened(now time.Time, id int, shown throttle.Shown, 
 	sc.sessions.carryOutHalts()
 }
 
-// SessionWorked takes the answers of a session.
+// SessionWorked handles the report of a session.
 func (sc *Scheduler) SessionWorked(now time.Time, r Report) {
 	s := sc.sessions.all[r.ID]
 	if s == nil {
@@ -65,38 +65,38 @@ func (sc *Scheduler) takeReport(now time.Time, s *session, r *Report) {
 	clear(sc.facts)
 }
 
-// takeTrouble acts on what was said about the host or about us.
-func (sc *Scheduler) takeTrouble(now time.Time, s *session, told Judgement) {
+// takeTrouble acts on a reply about the host or about us.
+func (sc *Scheduler) takeTrouble(now time.Time, s *session, judged Judgement) {
 	sc.dirty = true
 	open, _ := sc.sessions.countSessions(now)
-	if s.ready || !sc.opening.notOpened(now, s, told, sc.sessions.countOpenAt(s.host.host), open) {
-		sc.paths.takeTrouble(now, s.place(), trouble{told, s.ready, s.told > 0, s.tls, s.sent()})
+	if s.ready || !sc.opening.notOpened(now, s, judged, sc.sessions.countOpenAt(s.host.host), open) {
+		sc.paths.takeTrouble(now, s.place(), trouble{judged, s.ready, s.answers > 0, s.tls, s.sent()})
 	}
 }
 
-// SessionClosed frees the slot of a session that has ended, or was given up before it opened.
+// SessionClosed frees the slot of a session that ended or never opened.
 func (sc *Scheduler) SessionClosed(now time.Time, id int) {
 	if s := sc.sessions.all[id]; s != nil {
 		sc.sessions.loseSession(now, s)
 	}
 }
 
-// SessionCrashed takes back the batch of a session that a fault of ours ended.
+// SessionCrashed recovers the batch of a session that a fault of ours ended.
 func (sc *Scheduler) SessionCrashed(now time.Time, id int) {
 	s := sc.sessions.all[id]
 	if s == nil {
 		return
 	}
-	told := sc.options.Judge(evidence.Raw{At: now, Stage: s.stage(), Host: s.host.host, Err: smtp.ErrClosed})
+	judged := sc.options.Judge(evidence.Raw{At: now, Stage: s.stage(), Host: s.host.host, Err: smtp.ErrClosed})
 	switch {
 	case s.closing:
 		sc.sessions.loseSession(now, s)
 	case !s.ready:
-		sc.SessionOpened(now, id, throttle.Shown{}, &told)
+		sc.SessionOpened(now, id, throttle.Shown{}, &judged)
 	default:
 		if len(s.given) == 0 {
 			sc.sessions.free = slices.DeleteFunc(sc.sessions.free, func(f *session) bool { return f == s })
 		}
-		sc.SessionWorked(now, Report{ID: id, Unanswered: s.given, OnWire: len(s.given), Failure: &told})
+		sc.SessionWorked(now, Report{ID: id, Unanswered: s.given, OnWire: len(s.given), Failure: &judged})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// sessions are those open or being dialled, and the batch of each.
+// sessions are the sessions open or being dialled, with their batches.
 type sessions struct {
 	*env
 	allowance *allowance
@@ -24,23 +24,23 @@ type sessions struct {
 	closing int          // sessions that say QUIT
 	nextID  int
 
-	pressed  bool         // a queue has no session, and none more may be opened
-	small    bool         // and its flow has few addresses
-	slotless bool         // no waiting workspace may have one more session of the node
+	pressed  bool         // a queue has no session, and no more may be opened
+	small    bool         // that queue's flow has few addresses
+	slotless bool         // no waiting workspace may have another session of this node
 	hopeful  bool         // probes wait only for the RCPT rate
-	blocks   blocksNow    // what kept us from asking more at the last look
-	lately   blocksLately // and of late
+	blocks   blocksNow    // what limited the last plan
+	lately   blocksLately // and recent plans
 	worn     wornSessions
 }
 
-// occupyQueue gives a queue one more session, in the name of a flow.
+// occupyQueue counts a queue's new session, opened for a flow.
 func (ss *sessions) occupyQueue(l *hostQueue, f *flow) {
 	if l.Opened(f); l.Sessions() == 1 {
 		ss.served = append(ss.served, l)
 	}
 }
 
-// vacateQueue takes a session from its queue, and books how long it served.
+// vacateQueue takes a session from its queue, and charges its flow for the time.
 func (ss *sessions) vacateQueue(s *session) {
 	s.queue.Closed(s.name, ss.now.Sub(s.dialled).Seconds()/turnFor.Seconds())
 	if s.queue.Sessions() == 0 {
@@ -62,7 +62,7 @@ func (ss *sessions) closeSession(id int) bool {
 // isAsking reports whether any session is asking.
 func (ss *sessions) isAsking() bool { return len(ss.all) > len(ss.free)+ss.closing }
 
-// countSessions counts the sessions that are open, and those being dialled that aren't held up.
+// countSessions counts the open sessions, and those being dialled that aren't held up.
 func (ss *sessions) countSessions(now time.Time) (ready, opening int) {
 	for _, s := range ss.all {
 		switch {
@@ -126,7 +126,7 @@ func (ss *sessions) releaseSession(now time.Time, s *session) {
 	ss.free = append(ss.free, s)
 }
 
-// haltSessions stops sessions from beginning the rest of their batch.
+// haltSessions stops sessions from beginning more of their batch.
 func (ss *sessions) haltSessions(which func(*session) bool) {
 	for _, s := range ss.all {
 		if which(s) {
@@ -135,7 +135,7 @@ func (ss *sessions) haltSessions(which func(*session) bool) {
 	}
 }
 
-// sortFree sorts the free sessions by whose queue has the flow that was served least.
+// sortFree sorts the free sessions: first those whose queue has the least served flow.
 func (ss *sessions) sortFree(free []*session) {
 	if len(free) < 2 || len(ss.served) < 2 || !ss.fair.Contended() {
 		return
@@ -165,20 +165,20 @@ func (ss *sessions) countByPath() map[*egressPath]int {
 	return n
 }
 
-// session is what the scheduler knows of one SMTP session.
+// session is the scheduler's state of one SMTP session.
 type session struct {
 	id      int
 	queue   *hostQueue
-	name    *flow // in whose name it was opened
+	name    *flow // for which it was opened
 	dialled time.Time
-	beside  int // sessions open with its host when it was dialled
+	beside  int // open sessions with its host when it was dialled
 	host    *candidate
 	path    *egressPath
 	tls     smtp.TLSMode // as it was opened
 	slot    *registry.ConnSlot
 	ready   bool // open, as far as we know
 	closing bool
-	doomed  bool      // it ends once free, whatever waits
+	doomed  bool      // it ends once free
 	void    time.Time // later answers don't count; zero: all count
 	opened  time.Time // when it was dialled, then when it was ready
 	idle    time.Time // since when it is free
@@ -189,48 +189,48 @@ type session struct {
 
 // sessionWork is the batch of a session.
 type sessionWork struct {
-	given   []*Probe  // that it is asking
+	given   []*Probe  // being asked
 	at      time.Time // when they were given
 	heldUp  time.Time // when it counts as held up
-	day     int64     // the source's count of them
-	halted  bool      // it was told to give back what it hasn't asked
-	grouped bool      // it was given commands in groups
+	day     int64     // the day of the source's cap that counts them
+	halted  bool      // it must return unasked probes
+	grouped bool      // its commands go in groups
 }
 
 // sessionRecord counts a session's answers, and holds what its host showed.
 type sessionRecord struct {
 	rcpts        int // sent
 	transactions int // begun
-	told         int // answered with anything but 421
+	answers      int // all but 421
 	well         int // of these, up to the newest good answer
-	worn         int // bad ones since then that may not be about their addresses
+	worn         int // bad ones since then, perhaps not about their addresses
 	mixed        int // and before then
-	greyed       int // of these, deferred as by greylisting
+	greyed       int // of the answers, greylisted
 	refused      int
-	meant        int // of these, for their addresses
+	meant        int // of these, not from a harvest guard
 	errors       int // bad answers, greylisting aside
 	taken        int // most answered RCPTs of one transaction
 
-	slowRefusals, slowAnswers slowness // behind refusals, and behind answers
-	slowLeads                 slowness // RSET and MAIL, behind errors
+	slowRefusals, slowAnswers slowness // of refusals, and of other answers
+	slowLeads                 slowness // of RSET and MAIL
 
-	agreed bool // the receiver ended it after as many answers as an earlier one
+	agreed bool // it ended after as many answers as an earlier one did
 
 	encrypted bool // as its answers show
 	groups    bool // its host takes commands in groups
-	perMail   int  // transactions that its host bears; 0: any number
+	perMail   int  // transactions that its host tolerates; 0: any number
 }
 
-// place is where it asks.
+// place returns the session's host and source.
 func (s *session) place() place { return place{s.queue.route, s.host, s.path} }
 
-// give notes a session's new batch.
-func (s *session) give(probes []*Probe, now time.Time) {
+// noteBatch notes a session's new batch.
+func (s *session) noteBatch(probes []*Probe, now time.Time) {
 	s.given, s.at = probes, now
 	s.path.asking++
 }
 
-// takeBack notes that its batch is done.
+// takeBack notes that the session's batch is done.
 func (s *session) takeBack() {
 	if len(s.given) > 0 {
 		s.given = nil
@@ -238,7 +238,7 @@ func (s *session) takeBack() {
 	}
 }
 
-// transactionsLeft is how many more transactions a session may begin.
+// transactionsLeft returns how many more transactions a session may begin.
 func (s *session) transactionsLeft() int {
 	if s.perMail == 0 {
 		return throttle.CountMax
@@ -246,8 +246,8 @@ func (s *session) transactionsLeft() int {
 	return s.perMail - s.transactions
 }
 
-// sent returns the earliest time of what the session may be blamed for: when it got its batch or, without one, when it
-// was opened.
+// sent returns when the presumed cause of the session's fate began: when it got its batch or, without one, when it was
+// opened.
 func (s *session) sent() time.Time {
 	if s.at.IsZero() {
 		return s.opened
@@ -255,10 +255,10 @@ func (s *session) sent() time.Time {
 	return s.at
 }
 
-// strangerHeldUp is longer than most servers delay their greeting. One of several machines may be silent.
+// strangerHeldUp exceeds the greeting delay of most servers. One of several machines may be silent.
 const strangerHeldUp = 15 * time.Second
 
-// heldUpAt returns when it counts as held up: later while it opens, and where nobody was ever answered.
+// heldUpAt returns when the session counts as held up: later while it opens, and before the receiver's first answer.
 func (s *session) heldUpAt(answered bool) time.Time {
 	if s.ready && answered {
 		return s.heldUp
@@ -266,7 +266,7 @@ func (s *session) heldUpAt(answered bool) time.Time {
 	return s.sent().Add(strangerHeldUp)
 }
 
-// stage is how far the session has come.
+// stage returns the stage that the session has reached.
 func (s *session) stage() smtp.Stage {
 	if s.ready {
 		return smtp.StageRcpt
@@ -274,9 +274,9 @@ func (s *session) stage() smtp.Stage {
 	return smtp.StageConnect
 }
 
-// situation is what the facts of its report depend on.
+// situation describes the session to learn.
 func (s *session) situation(now time.Time, a throttle.Limits, bySession bool) situation {
 	return situation{void: s.void, agreed: s.agreed, sent: s.sent(), guard: s.mayWakeGuard(now),
-		mayTLS: s.tls != smtp.TLSRequired && a.TLS != throttle.TLSOff, taken: s.taken, told: s.told,
+		mayTLS: s.tls != smtp.TLSRequired && a.TLS != throttle.TLSOff, taken: s.taken, answers: s.answers,
 		counts: bySession && s.meant > 0}
 }

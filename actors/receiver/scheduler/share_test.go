@@ -262,7 +262,7 @@ func TestRestingWithoutAShare(t *testing.T) {
 	all := w.heard()
 	inForce(w.living, of(0, 2))
 	long := again(smtp.ReceiverRateLimited, "test")
-	long.Wait = 2 * shortRest
+	long.Wait = 2 * shortPause
 	w.scheduler.paths.pauseReceiver(begin, Judgement{Verdict: long})
 	w.offer(offerOf(1, "d.example", 1, 3, hosts("mx1")))
 	w.run(begin.Add(500 * time.Millisecond))

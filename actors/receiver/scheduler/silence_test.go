@@ -178,11 +178,11 @@ func TestShedOnTheWire(t *testing.T) {
 }
 
 // TestOneConnectionBreaks: an address under which a connection breaks is looked at again, and its host is dialled on
-// for the others. Where each one breaks all are put off within a minute, and sessions are tried ever more rarely.
+// for the others. Where each one breaks all are deferred within a minute, and sessions are tried ever more rarely.
 func TestOneConnectionBreaks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		breaks func(rcpt int) bool
-		valid  int // of three; the others are put off
+		valid  int // of three; the others are deferred
 		rcpts  int // at most
 	}{
 		"once":            {func(n int) bool { return n == 2 }, 3, 4},
@@ -201,7 +201,7 @@ func TestOneConnectionBreaks(t *testing.T) {
 				return smtp.Reply{Code: 250}
 			}
 			outcomes := map[smtp.Outcome]int{}
-			w.collect(1, func(_ string, a told) {
+			w.collect(1, func(_ string, a heard) {
 				a.agrees(t)
 				outcomes[a.outcome]++
 				if a.outcome != smtp.Valid && (a.reason != smtp.ConnectionFailed || len(a.attempts) == 0) {

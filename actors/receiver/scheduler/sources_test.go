@@ -79,7 +79,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 			}
 			outcomes, blocked := map[smtp.Outcome]int{}, 0
 			var wait time.Duration
-			w.collect(1, func(_ string, a told) {
+			w.collect(1, func(_ string, a heard) {
 				a.agrees(t)
 				outcomes[a.outcome]++
 				if a.reason == smtp.SourceBlocked {
@@ -93,7 +93,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 				effort.Is(t, st.Source == w.scheduler.paths.all[0].name, st.Blocked == 1, "state", st)
 			}
 			if a, b := w.away("mx1", 0), w.away("mx1", 1); a <= 0 || a > suspendFirst || b != 0 {
-				t.Errorf("rested for %s and %s", a, b)
+				t.Errorf("suspended for %s and %s", a, b)
 			}
 			harm := func(o *egressPath) int { return o.refusals.RefusedAt(w.now) }
 			if a, b := harm(w.scheduler.paths.all[0]), harm(w.scheduler.paths.all[1]); a < tc.odd || a > tc.odd+2 || b != 30 {
@@ -167,7 +167,7 @@ func TestRestsAreAsShortAsTheWaits(t *testing.T) {
 			w.scheduler.options.Waits = tc.waits
 			w.greet = func(string) error { return tc.greet }
 			var first time.Time
-			w.collect(1, func(_ string, a told) {
+			w.collect(1, func(_ string, a heard) {
 				if first.IsZero() {
 					first = w.now
 				}
@@ -175,7 +175,7 @@ func TestRestsAreAsShortAsTheWaits(t *testing.T) {
 			w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1")))
 			w.run(begin.Add(200 * time.Millisecond))
 			if rests := w.away("mx1", 0); rests > tc.resting || rests < tc.resting-200*time.Millisecond {
-				t.Errorf("the source rests for %s, want %s", rests, tc.resting)
+				t.Errorf("the source is suspended for %s, want %s", rests, tc.resting)
 			}
 			w.run(begin.Add(3 * time.Minute))
 			if after := first.Sub(begin); first.IsZero() || after < tc.toldBy || after > tc.toldBy*11/10+2*time.Second {
@@ -195,7 +195,7 @@ func TestOneHostRefusesUs(t *testing.T) {
 		return nil
 	}
 	valid := 0
-	w.collect(2, func(_ string, a told) {
+	w.collect(2, func(_ string, a heard) {
 		if a.agrees(t); a.outcome == smtp.Valid {
 			valid++
 		}
@@ -203,7 +203,7 @@ func TestOneHostRefusesUs(t *testing.T) {
 	w.offer(offerOf(1, "d.example", 1, 10, hosts("mx1", "mx2")))
 	w.run(begin.Add(time.Minute))
 	if rested := w.away("mx1,mx2,", 0); valid != 10 || rested != 0 {
-		t.Errorf("%d of 10 valid, rested for %s", valid, rested)
+		t.Errorf("%d of 10 valid, suspended for %s", valid, rested)
 	}
 }
 
@@ -246,10 +246,10 @@ func TestRestOfAnOperator(t *testing.T) {
 		for n, refuses := range tc.refuses {
 			w.offer(offerOf(1, "d.example", uint64(n+1), 2, hosts(fmt.Sprintf("mx%d", n))))
 			w.run(w.now.Add(time.Minute))
-			effort.Is(t, w.away(fmt.Sprintf("mx%d", n), 0) > 0, refuses, tc.name, "rested at lane", n)
+			effort.Is(t, w.away(fmt.Sprintf("mx%d", n), 0) > 0, refuses, tc.name, "suspended at queue", n)
 		}
 		if whole := w.now.Before(w.scheduler.paths.all[0].until); whole != tc.whole {
-			t.Errorf("%s: rested at the whole receiver: %v", tc.name, whole)
+			t.Errorf("%s: suspended at the whole receiver: %v", tc.name, whole)
 		}
 		o, l := w.scheduler.paths.all[0], w.scheduler.queues.all["mx0"]
 		w.scheduler.paths.noteTaken(w.now, l.route, o)
@@ -275,8 +275,8 @@ func TestAddressFamilies(t *testing.T) {
 		{"only IPv4", []string{sourceA}, "", smtp.Undecided},
 	} {
 		w := newWorldFrom(t, tc.sources...)
-		var got []told
-		w.collect(1, func(_ string, a told) {
+		var got []heard
+		w.collect(1, func(_ string, a heard) {
 			a.agrees(t)
 			got = append(got, a)
 		})
@@ -294,7 +294,7 @@ func TestAddressFamilies(t *testing.T) {
 func TestRestedEverywhere(t *testing.T) {
 	w := newWorldFrom(t, sourceA)
 	answers := 0
-	w.collect(1, func(string, told) { answers++ })
+	w.collect(1, func(string, heard) { answers++ })
 	sources := w.scheduler.options.Sources
 	for n := range 10 {
 		sources.NoteBlocked(0, fmt.Sprint(n), begin, smtp.SourceBlocked)
@@ -336,9 +336,10 @@ func TestMemoryOfSources(t *testing.T) {
 	const rest = 4 * time.Hour // as the receiver names it
 	for n := range queuesInRow {
 		name := fmt.Sprintf("mx%d", n)
-		told := judgedAt(begin, name, smtp.Address{}, blockedAtGreeting)
-		told.Verdict.Wait = rest
-		first.paths.suspendSource(begin, first.queues.hostQueue(begin, hosts(name)).route, first.paths.all[0], told)
+		judgement := judgedAt(begin, name, smtp.Address{}, blockedAtGreeting)
+		judgement.Verdict.Wait = rest
+		first.paths.suspendSource(begin, first.queues.hostQueue(begin, hosts(name)).route, first.paths.all[0],
+			judgement)
 	}
 	fact, worth := first.snapshot(begin)
 	if !worth {

@@ -54,7 +54,7 @@ func TestRefusedForGoodBesideServedSessions(t *testing.T) {
 					Enhanced: smtp.EnhancedCode{5, 3, 2}, Lines: []string{text}}}
 			}
 			valid := 0
-			w.collect(1, func(_ string, a told) {
+			w.collect(1, func(_ string, a heard) {
 				if a.outcome == smtp.Valid {
 					valid++
 				}

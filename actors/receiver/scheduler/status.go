@@ -11,7 +11,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// observePlan notes what holds the scheduler back from now on. It is the last step of a plan.
+// observePlan notes what limits the scheduler from now on, at the end of a plan.
 func (sc *Scheduler) observePlan(now time.Time) {
 	st := &sc.recorder.record
 	for i := len(st.firings) - st.fresh; i < len(st.firings); i++ {
@@ -36,7 +36,7 @@ func (sc *Scheduler) observePlan(now time.Time) {
 	st.cause, st.observed = b.Cause, now
 }
 
-// Status says what the receiver does now.
+// Status returns the receiver's present state.
 func (sc *Scheduler) Status(now time.Time) inspect.Receiver {
 	st := &sc.recorder.record
 	b := sc.explainBlocked(now)
@@ -77,7 +77,7 @@ func (sc *Scheduler) Status(now time.Time) inspect.Receiver {
 	return out
 }
 
-// Detail says everything about the receiver.
+// Detail returns everything about the receiver.
 func (sc *Scheduler) Detail(now time.Time) inspect.ReceiverDetail {
 	out := inspect.ReceiverDetail{Receiver: sc.Status(now), Queues: sc.queues.queueStatus(now),
 		Learned: learnedStatus(&sc.allowance.learned, now), Software: sc.allowance.softwareStatus(),
@@ -98,14 +98,14 @@ func (sc *Scheduler) Detail(now time.Time) inspect.ReceiverDetail {
 	return out
 }
 
-// word returns what the scheduler does, in one word.
+// word returns the scheduler's state in one word.
 func (s *Standing) word(cause wire.Cause, asks, handingOff bool) string {
 	switch {
 	case cause == wire.Cause_PAUSED:
 		return "paused"
 	case handingOff || s.limits.Pause == throttle.PauseDrain:
 		return "draining"
-	case s.now.Before(s.rests):
+	case s.now.Before(s.pausedUntil):
 		return "resting"
 	case s.queued == 0 && !asks:
 		return "idle"
@@ -118,13 +118,13 @@ func (s *Standing) word(cause wire.Cause, asks, handingOff bool) string {
 // pausedWait is the wait in a pulse while an operator's pause has no known end. Pulses repeat it each second.
 const pausedWait = time.Minute
 
-// tellingRefusals is how many refusals are needed to estimate which part of the addresses is refused, unless the hour's
-// budget is smaller: the first refusal is often that of a control probe.
+// tellingRefusals is how many refusals are needed to estimate the refused part, unless the hour's budget is smaller:
+// the first one is often a control probe's.
 const tellingRefusals = 3
 
-// sendHeartbeat sends a client a pulse: its addresses wait here, and for what.
+// sendHeartbeat sends a client a pulse, which says that its addresses wait here, and why.
 func (sc *Scheduler) sendHeartbeat(now time.Time, t *task, b status.Blocked) {
-	m := &wire.Pulse{Task: t.chunks[0].named, Credit: sc.queues.tasks.credit(t)}
+	m := &wire.Pulse{Task: t.chunks[0].named, Credit: sc.queues.tasks.countCredit(t)}
 	for _, c := range t.chunks {
 		if !c.shed {
 			m.Chunks = append(m.Chunks, c.number)
@@ -137,7 +137,7 @@ func (sc *Scheduler) sendHeartbeat(now time.Time, t *task, b status.Blocked) {
 	sc.emitTo(t.client, m)
 }
 
-// heartbeatCause returns the cause that a pulse names, and how long nothing can be asked.
+// heartbeatCause returns the cause in a pulse, and for how long nothing can be asked.
 func heartbeatCause(now time.Time, b status.Blocked) (wire.Cause, int64) {
 	switch b.Cause {
 	case wire.Cause_PAUSED:
@@ -163,7 +163,7 @@ func (sc *Scheduler) perHourOf(now time.Time, t *task) int64 {
 }
 
 // perHour returns how many addresses the scheduler expects to ask in an hour, by the permitted rate, the refusals and
-// the speed of answers; 0: unknown. During a pause with a known end it is the expectation after it.
+// the speed of answers; 0: unknown. During a pause with a known end, it is the expectation after that.
 func (sc *Scheduler) perHour(now time.Time) float64 {
 	a, standing := sc.limits, sc.gatherStanding(now)
 	switch b := standing.unavailable(); {
@@ -190,11 +190,11 @@ func (sc *Scheduler) perHour(now time.Time) float64 {
 	return n
 }
 
-// gatherStanding gathers what explain decides from, as far as needed.
+// gatherStanding gathers the values that explain needs.
 func (sc *Scheduler) gatherStanding(now time.Time) Standing {
 	s := Standing{now: now, limits: sc.limits, share: sc.allowance.share,
 		ready: sc.options.Facts == nil || sc.memory.ready, readyBy: sc.memory.asked.Add(knowWithin),
-		rests: sc.paths.receiver.until, sources: sc.paths.sourcesUnavailable(now),
+		pausedUntil: sc.paths.receiver.until, sources: sc.paths.sourcesUnavailable(now),
 		queued: sc.fair.Queued(), open: len(sc.sessions.all) - sc.sessions.closing, asking: sc.sessions.isAsking(),
 		blocks: sc.sessions.lately.last}
 	if s.limits.Pause == throttle.PauseYes || s.limits.Pause == throttle.PauseDrain {
@@ -221,7 +221,7 @@ func (sc *Scheduler) gatherStanding(now time.Time) Standing {
 	return s
 }
 
-// explainBlocked returns what keeps us from asking more, in a sentence.
+// explainBlocked returns why we can't ask more, with a sentence.
 func (sc *Scheduler) explainBlocked(now time.Time) status.Blocked {
 	s := sc.gatherStanding(now)
 	s.details = details{permitted: sc.paths.all.permittedRate(now, sc.limits.RcptRate),

@@ -136,11 +136,11 @@ func TestFiringsAreBounded(t *testing.T) {
 	s := &session{queue: &hostQueue{route: &route{}}, path: d.paths.all[0]}
 	for i := range 3 * firingsMax {
 		at := begin.Add(time.Duration(i) * firingsApart)
-		told := judgedAt(at, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
+		judgement := judgedAt(at, "mx1.example", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt,
 			Reply: smtp.Reply{Code: 421, Lines: []string{strings.Repeat("slow down ä", 50)}}})
-		told.Verdict.Action = 3
-		d.recorder.recordFiring(s, remark{judgement: told, at: at})
-		d.recorder.recordFiring(s, remark{judgement: told, at: at.Add(time.Second)})
+		judgement.Verdict.Action = 3
+		d.recorder.recordFiring(s, remark{judgement: judgement, at: at})
+		d.recorder.recordFiring(s, remark{judgement: judgement, at: at.Add(time.Second)})
 	}
 	d.observePlan(begin.Add(time.Hour))
 	effort.Is(t, len(d.recorder.record.firings), firingsMax, "firings are kept")

@@ -35,7 +35,7 @@ type limitOf struct {
 	ofDomain     throttle.Rate // RCPTs for each mail domain; none: zero
 	fixed        bool          // counted by the clock's seconds or minutes, else over any window
 	even         bool          // or evenly: a bucket that holds a twentieth, one at least
-	countsBad    bool          // what it put off counts too
+	countsBad    bool          // what it deferred counts too
 	way          int
 	penalty      time.Duration // nothing is served for so long after one too many
 }
@@ -56,8 +56,9 @@ func (o *oddOf) stays() bool {
 	if o.grey > 0 || o.reply.Code == 0 || o.cut {
 		return o.grey == 0
 	}
-	told := judged(smtp.Address{Local: "a", Domain: "d.example"}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: o.reply})
-	return !told.Verdict.Outcome.Final()
+	judgement := judged(smtp.Address{Local: "a", Domain: "d.example"},
+		&smtp.Failure{Stage: smtp.StageRcpt, Reply: o.reply})
+	return !judgement.Verdict.Outcome.Final()
 }
 
 // unknownReceiver is a simulated receiver whose truth is known.
@@ -66,11 +67,11 @@ type unknownReceiver struct {
 	odd     []oddOf
 	says    smtp.Reply    // to a RCPT that it doesn't want now; code 0: 451
 	words   string        // of everything that speaks of us
-	grey    time.Duration // each address is put off for so long; 0: none
+	grey    time.Duration // each address is deferred for so long; 0: none
 	greys   smtp.Reply    // how; code 0: as at a limit
 	apart   bool          // by each host, as if there were no other
 	trusts  int           // after so many have come back it greylists nobody any more; 0: never
-	visits  time.Duration // everybody is put off in sessions that begin within so long of the first RCPT; 0: nobody
+	visits  time.Duration // everybody is deferred in sessions that begin within so long of the first RCPT; 0: nobody
 	slow    slowAnswers
 	outages []stretch // it refuses connections, and resets those that are open
 	silent  []stretch // it says nothing, and what it says comes at the end
@@ -81,7 +82,7 @@ type unknownReceiver struct {
 	invalid float64   // share of mailboxes that don't exist
 	listed  []float64 // the same by tenant; nil: of all alike
 	blocked []stretch // every RCPT is refused as "client host blocked"
-	stalls  []stretch // every RCPT is put off, or all but so few
+	stalls  []stretch // every RCPT is deferred, or all but so few
 	few     throttle.Rate
 	ill     illHost
 	change  changeOf
@@ -586,8 +587,8 @@ const (
 func (tr *trial) failedToOpen(after time.Duration, s OpenSession, l *liveSession, err error) {
 	tr.tell(after, l, func(sc *Scheduler) {
 		l.s.socket.MarkIdle()
-		told := judgedAt(tr.now, s.Host, smtp.Address{}, err)
-		sc.SessionOpened(tr.now, s.ID, throttle.Shown{}, &told)
+		judgement := judgedAt(tr.now, s.Host, smtp.Address{}, err)
+		sc.SessionOpened(tr.now, s.ID, throttle.Shown{}, &judgement)
 	})
 }
 
@@ -653,8 +654,8 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 	broken := func(after time.Duration, err error) {
 		tr.tell(after, l, func(sc *Scheduler) {
 			l.s.socket.MarkIdle()
-			told := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: err})
-			r.Failure, r.Cut, r.OnWire = &told, true, 1
+			judgement := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: err})
+			r.Failure, r.Cut, r.OnWire = &judgement, true, 1
 			sc.SessionWorked(tr.now, *r)
 		})
 	}
@@ -697,8 +698,8 @@ func (tr *trial) asked(m AskProbes, l *liveSession, r *Report, sent time.Time) {
 
 func (tr *trial) answered(m AskProbes, l *liveSession, r *Report, reply smtp.Reply, sent time.Time) {
 	p := r.Unanswered[0]
-	told := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
-	r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: sent, At: tr.now, Nth: 1})
+	judgement := judgedAt(tr.now, l.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
+	r.Answered = append(r.Answered, Answered{Probe: p, Judgement: judgement, Sent: sent, At: tr.now, Nth: 1})
 	r.Unanswered = r.Unanswered[1:]
 	if reply.Permanent() {
 		r.Refused++
@@ -706,10 +707,10 @@ func (tr *trial) answered(m AskProbes, l *liveSession, r *Report, reply smtp.Rep
 	}
 	switch {
 	case reply.Code == 421:
-		r.Failure, r.Cut = &told, true
-	case told.Verdict.Action == verdict.ActVoid:
-		r.Failure, r.Poisoned = &told, true
-	case !EndsBatch(&told):
+		r.Failure, r.Cut = &judgement, true
+	case judgement.Verdict.Action == verdict.ActVoid:
+		r.Failure, r.Poisoned = &judgement, true
+	case !EndsBatch(&judgement):
 		tr.next(m, l, r)
 		return
 	}

@@ -11,69 +11,68 @@ import (
 )
 
 const (
-	// chunksPerTask is how many chunks one task may have open here: one being asked and one behind it, so that sessions
-	// never run dry. As many again may wait to be acknowledged. Chunks of due retries count apart, with the same bound.
+	// chunksPerTask is how many open chunks a task may have here: one being asked and one waiting, so that sessions
+	// never run dry. As many again may wait for acknowledgements. Chunks of due retries count separately, with the same
+	// bound.
 	chunksPerTask = 2
 
-	// queueMax bounds the probes waiting here over all tasks. At the bound offers
-	// are refused as full and nothing is lost: 100 bytes each, 20 MB. Due retries
-	// find room beyond it: half as much again.
+	// queueMax bounds the probes waiting here over all tasks. At the bound offers are refused as full and nothing is
+	// lost: 100 bytes each, 20 MB. Due retries may exceed it by half.
 	queueMax = 200_000
 
-	// restingMax bounds the tasks without chunks whose finished chunks or answers are remembered. Beyond it only the
-	// epoch of the oldest is kept: 1.5 KB each, 15 MB.
-	restingMax = 10_000
+	// retiredMax bounds the tasks without chunks whose finished chunks or answers are remembered. Above it only the
+	// epochs of the oldest are kept: 1.5 KB each, 15 MB.
+	retiredMax = 10_000
 
 	// epochsMax bounds the remembered epochs of verifications; beyond it the oldest are forgotten, and a stale owner's
 	// probes may be asked once more. Some 50 bytes each.
 	epochsMax = 200_000
 
 	rememberFor    = time.Minute      // for a finished chunk, against late copies of its offer
-	taskMemory     = 10 * time.Minute // for a task's epoch: longer than any owner lives without its lease
+	taskMemory     = 10 * time.Minute // for a task's epoch: longer than any owner runs without its lease
 	resendEvery    = 2 * time.Second  // results without an acknowledgement
-	resendFor      = time.Minute      // results without any; then the client, if it lives, offers again
-	shareWait      = 3 * time.Second  // the wait in a pulse while our share is zero: one pulse
-	heartbeatEvery = time.Second      // a task that hears nothing for 5 s believes us dead
+	resendFor      = time.Minute      // results never acknowledged; a living client offers again
+	shareWait      = 3 * time.Second  // the wait in a pulse while our share is zero
+	heartbeatEvery = time.Second      // a client that hears nothing for 5 s considers us dead
 	flushEvery     = 200 * time.Millisecond
 
-	// behindFor is how long a client's reported backlog is trusted without a new offer: it
-	// would have offered more by then.
+	// behindFor is how long a client's reported backlog is trusted without a new offer.
 	behindFor = 10 * time.Second
 )
 
 // Client offers a task's chunks and gets the answers.
 type Client struct {
-	Name    string // tells clients apart
+	Name    string // unique to the client
 	Address string // of its node
 	ID      string // its actor's id there; a handle would keep an ended actor in memory
 }
 
-// task is what the scheduler knows of one task. Without an open chunk it only remembers its finished chunks; after
-// rememberFor only the epoch of its verification is kept.
+// task is the scheduler's state of one task. Without open chunks only its finished ones are remembered, and after
+// rememberFor only the epoch of its verification.
 type task struct {
-	key     wire.TaskKey
-	epoch   int64
-	client  Client
-	space   uuid.UUID // workspace, as the newest offer names it
-	tenant  string    // the same, as the law of pace compares it
-	chunks  []*chunk
-	queue   *hostQueue        // of the newest of them
-	done    []doneChunk       // oldest first
-	beatAt  time.Time         // when it last got a pulse, or results again
-	owed    time.Time         // since when results wait for a message of the client; zero: none do
-	known   map[uint32]answer // final answers that an earlier owner didn't acknowledge, by ordinal
-	told    bool              // that we go away
-	until   time.Time         // when a memory may be forgotten
-	resting bool              // in tasks.resting
-	owing   bool              // in tasks.owing
-	behind  behind
+	key      wire.TaskKey
+	epoch    int64
+	client   Client
+	space    uuid.UUID // workspace, as the newest offer names it
+	tenant   string    // space, as the law of pace compares it
+	chunks   []*chunk
+	queue    *hostQueue        // of the newest of them
+	done     []doneChunk       // oldest first
+	beatAt   time.Time         // when it last got a pulse, or results again
+	owed     time.Time         // since when results wait for a message of the client; zero: none
+	known    map[uint32]answer // final answers that an earlier owner didn't acknowledge, by ordinal
+	notified bool              // of our end, by Moved
+	until    time.Time         // when it may be forgotten
+	retired  bool              // in tasks.retired
+	owing    bool              // in tasks.owing
+	behind   behind
 }
 
-// behind is what a task's newest offer says of the addresses still at its client.
+// behind is a task's backlog at its client, by its newest offer.
 type behind struct {
 	n     int
 	since time.Time // when the oldest began to wait
-	at    time.Time // when that was said
+	at    time.Time // when that was reported
 }
 
 type doneChunk struct {
@@ -89,7 +88,7 @@ func (t *task) belongTo(workspace []byte) {
 }
 
 // find returns an open chunk, or nil.
-func (t *task) find(number uint64) *chunk {
+func (t *task) findChunk(number uint64) *chunk {
 	for _, c := range t.chunks {
 		if c.number == number {
 			return c
@@ -108,7 +107,7 @@ func (t *task) knows(now time.Time, number uint64) bool {
 			return true
 		}
 	}
-	return t.find(number) != nil
+	return t.findChunk(number) != nil
 }
 
 // open returns how many chunks have unanswered probes.
@@ -118,8 +117,7 @@ func (t *task) open() int {
 	return unanswered + retries
 }
 
-// count returns how many chunks of due retries there are, or of others, and how many of these have
-// probes without an answer.
+// count returns how many chunks have unanswered probes, and how many there are, of due retries or of others.
 func (t *task) count(retries bool) (open, all int) {
 	for _, c := range t.chunks {
 		if c.retries != retries {
@@ -136,7 +134,7 @@ func (t *task) count(retries bool) (open, all int) {
 type tasks struct {
 	all     map[wire.TaskKey]*task
 	busy    map[*task]struct{}    // with chunks
-	resting fairqueue.FIFO[*task] // those without chunks, and some that have new ones
+	retired fairqueue.FIFO[*task] // those without chunks, and some that have new ones
 	owing   fairqueue.FIFO[*task] // those with unacknowledged answers, and some that have new chunks
 	epochs  epochs                // of forgotten tasks
 	stale   bool                  // dropped probes are still in queues
@@ -149,9 +147,8 @@ func newTasks(fair *fairqueue.Queue[*Probe]) tasks {
 	return tasks{all: map[wire.TaskKey]*task{}, busy: map[*task]struct{}{}, waiters: map[*task]struct{}{}, fair: fair}
 }
 
-// room reports whether n more probes of a task may be queued, due retries or others; a small task always finds room,
-// whatever the others have waiting.
-func (t *tasks) room(k *task, n int, retries bool) bool {
+// hasRoom reports whether n more probes of a task, due retries or others, may be queued; a small task always has room.
+func (t *tasks) hasRoom(k *task, n int, retries bool) bool {
 	most := queueMax
 	if retries {
 		most += queueMax / 2
@@ -161,17 +158,17 @@ func (t *tasks) room(k *task, n int, retries bool) bool {
 		n <= t.fair.Room(t.fair.Flow(k.space, k.key.Verification), most)
 }
 
-// credit is how many more chunks of a task are welcome now beside those of due retries.
-func (t *tasks) credit(k *task) uint32 {
-	if !t.room(k, wire.AddressesMax, false) {
+// countCredit returns how many more chunks of a task are welcome now, besides due retries.
+func (t *tasks) countCredit(k *task) uint32 {
+	if !t.hasRoom(k, wire.AddressesMax, false) {
 		return 0
 	}
 	open, _ := k.count(false)
 	return uint32(chunksPerTask - open)
 }
 
-// tell notes the backlog behind a task's chunks.
-func (t *tasks) tell(k *task, b behind) {
+// noteBacklog notes a task's backlog at its client.
+func (t *tasks) noteBacklog(k *task, b behind) {
 	t.behind += b.n - k.behind.n
 	if k.queue != nil {
 		k.queue.behind += b.n - k.behind.n
@@ -184,7 +181,7 @@ func (t *tasks) tell(k *task, b behind) {
 	}
 }
 
-// moveTo notes for which hosts a task's newest addresses wait.
+// moveTo notes the hosts of a task's newest addresses.
 func (t *tasks) moveTo(k *task, l *hostQueue) {
 	if k.queue == l {
 		return
@@ -196,9 +193,9 @@ func (t *tasks) moveTo(k *task, l *hostQueue) {
 	l.behind += k.behind.n
 }
 
-// claim returns the task of an offer and drops the chunks of an older owner. The same epoch with another client is a
-// restarted domain actor, which numbers its chunks from the start. Nil: the offer is an older owner's.
-func (t *tasks) claim(key wire.TaskKey, epoch int64, from Client) *task {
+// claimTask returns the task of an offer and drops the chunks of an older owner. The same epoch with another client is
+// a restarted domain actor, which numbers its chunks from the start. Nil: the offer is an older owner's.
+func (t *tasks) claimTask(key wire.TaskKey, epoch int64, from Client) *task {
 	k := t.all[key]
 	switch {
 	case k == nil && epoch < t.epochs.of(key.Verification):
@@ -209,70 +206,70 @@ func (t *tasks) claim(key wire.TaskKey, epoch int64, from Client) *task {
 	case epoch < k.epoch:
 		return nil
 	case epoch > k.epoch || from.Name != k.client.Name:
-		t.drop(k)
+		t.dropChunks(k)
 	}
 	k.epoch, k.client = epoch, from
 	return k
 }
 
-// drop forgets the chunks of a task. Unacknowledged answers, and probes on the wire, are kept for the next owner.
-func (t *tasks) drop(k *task) {
+// dropChunks forgets the chunks of a task. Unacknowledged answers, and probes on the wire, are kept for the next owner.
+func (t *tasks) dropChunks(k *task) {
 	for _, c := range k.chunks {
 		for _, r := range c.sent {
 			c.answers = append(c.answers, answersOf(r)...)
 		}
 		for _, a := range c.answers {
-			k.keep(a)
+			k.keepAnswer(a)
 		}
 		c.dropped, c.answers, c.sent = true, nil, nil
 		t.stale = t.stale || c.open > 0
 	}
 	k.chunks, k.done, k.owed = nil, nil, time.Time{}
 	delete(t.busy, k)
-	t.tell(k, behind{})
+	t.noteBacklog(k, behind{})
 }
 
-// forget ends a finished chunk.
-func (t *tasks) forget(now time.Time, c *chunk) {
+// forgetChunk ends a finished chunk.
+func (t *tasks) forgetChunk(now time.Time, c *chunk) {
 	k := c.task
 	if i := slices.Index(k.chunks, c); i >= 0 {
 		k.chunks = slices.Delete(k.chunks, i, i+1)
 	}
 	k.done = append(k.done, doneChunk{number: c.number, until: now.Add(rememberFor)})
-	t.rest(now, k)
+	t.retireTask(now, k)
 }
 
-// rest turns a task without chunks into a memory.
-func (t *tasks) rest(now time.Time, k *task) {
+// retireTask begins the wait until a task without chunks is forgotten.
+func (t *tasks) retireTask(now time.Time, k *task) {
 	if len(k.chunks) > 0 {
 		return
 	}
 	delete(t.busy, k)
 	k.until = now.Add(rememberFor)
-	if !k.resting {
-		k.resting = true
-		t.resting.Push(k)
+	if !k.retired {
+		k.retired = true
+		t.retired.Push(k)
 	}
 }
 
-// sweep forgets memories that have expired or are too many.
+// sweep forgets retired tasks that have expired or are too many.
 func (t *tasks) sweep(now time.Time) {
 	for k := range t.waiters {
 		if len(k.chunks) == 0 && now.Sub(k.behind.at) >= behindFor {
-			t.tell(k, behind{})
+			t.noteBacklog(k, behind{})
 		}
 	}
-	for t.resting.Len() > 0 {
-		k := t.resting.Peek()
-		if len(k.chunks) == 0 && now.Before(k.until) && t.resting.Len()+t.owing.Len() <= restingMax {
+	for t.retired.Len() > 0 {
+		k := t.retired.Peek()
+		if len(k.chunks) == 0 && now.Before(k.until) && t.retired.Len()+t.owing.Len() <= retiredMax {
 			break // the ones after it came later
 		}
-		t.resting.Pop()
-		k.resting = false
+		t.retired.Pop()
+		k.retired = false
 		switch {
 		case len(k.chunks) > 0:
 		case len(k.known) == 0:
-			t.shorten(now, k)
+			t.keepEpoch(now, k)
 		case !k.owing:
 			k.owing, k.until = true, now.Add(taskMemory)
 			t.owing.Push(k)
@@ -280,38 +277,38 @@ func (t *tasks) sweep(now time.Time) {
 	}
 	for t.owing.Len() > 0 {
 		k := t.owing.Peek()
-		if len(k.chunks) == 0 && !k.resting && now.Before(k.until) && t.owing.Len() <= restingMax {
+		if len(k.chunks) == 0 && !k.retired && now.Before(k.until) && t.owing.Len() <= retiredMax {
 			break
 		}
 		t.owing.Pop()
 		k.owing = false
-		if len(k.chunks) == 0 && !k.resting {
-			t.shorten(now, k)
+		if len(k.chunks) == 0 && !k.retired {
+			t.keepEpoch(now, k)
 		}
 	}
-	t.epochs.turn(now)
+	t.epochs.dropOld(now)
 }
 
 // wakeToSweep schedules the next sweep, not before at.
 func (t *tasks) wakeToSweep(e *env, at time.Time) {
-	if t.resting.Len() == 0 {
+	if t.retired.Len() == 0 {
 		return
 	}
-	if until := t.resting.Peek().until; until.After(at) {
+	if until := t.retired.Peek().until; until.After(at) {
 		at = until
 	}
 	e.wakeAt(at)
 }
 
-// shorten forgets a task except its epoch.
-func (t *tasks) shorten(now time.Time, k *task) {
-	t.tell(k, behind{})
+// keepEpoch forgets a task except its epoch.
+func (t *tasks) keepEpoch(now time.Time, k *task) {
+	t.noteBacklog(k, behind{})
 	delete(t.all, k.key)
 	t.epochs.remember(now, k.key.Verification, k.epoch)
 }
 
-// epochs are the newest epochs of verifications whose tasks are forgotten. Two maps take turns, so that each epoch is
-// kept for taskMemory to twice that without a time of its own.
+// epochs are the newest epochs of verifications whose tasks are forgotten. Two maps alternate, so that each epoch is
+// kept for taskMemory to twice that, without a time of its own.
 type epochs struct {
 	young, old map[uuid.UUID]int64
 	turned     time.Time
@@ -336,8 +333,8 @@ func (e *epochs) remember(now time.Time, verification uuid.UUID, epoch int64) {
 	e.young[verification] = max(e.young[verification], epoch)
 }
 
-// turn forgets the older map when it is time.
-func (e *epochs) turn(now time.Time) {
+// dropOld forgets the older map when it is due.
+func (e *epochs) dropOld(now time.Time) {
 	if now.Sub(e.turned) >= taskMemory {
 		e.old, e.young, e.turned = e.young, nil, now
 	}

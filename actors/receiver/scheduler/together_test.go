@@ -70,14 +70,14 @@ func (g *dialogue) ask(now time.Time, m AskProbes) Report {
 		nth := g.nth[m.ID]
 		reply := g.reply(m.ID, g.rcpts[m.ID], nth)
 		if reply.Code == 0 {
-			told := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: smtp.ErrOutOfStep})
-			r.Failure, r.OnWire, r.Cut, r.Answered, r.Unanswered = &told, i+1, true, nil, m.Probes
+			judgement := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: smtp.ErrOutOfStep})
+			r.Failure, r.OnWire, r.Cut, r.Answered, r.Unanswered = &judgement, i+1, true, nil, m.Probes
 			return r
 		}
-		told := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
-		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: now, At: now, Nth: nth})
+		judgement := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
+		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: judgement, Sent: now, At: now, Nth: nth})
 		r.Unanswered = m.Probes[i+1:]
-		if EndsBatch(&told) {
+		if EndsBatch(&judgement) {
 			break
 		}
 	}
@@ -142,9 +142,9 @@ func TestAllOfAGroupTooMany(t *testing.T) {
 	var r Report
 	for i := range 4 {
 		p := d.queues.popProbe(l)
-		told := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt,
+		judgement := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt,
 			Reply: smtp.Reply{Code: 450, Lines: []string{"4.7.1 Error: too many recipients from 192.0.2.1"}}})
-		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: begin, Nth: i + 1, At: begin})
+		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: judgement, Sent: begin, Nth: i + 1, At: begin})
 	}
 	d.takeReport(begin, s, &r)
 	effort.Is(t, d.allowance.learned.PerTransaction.Apply(20, begin), 20, "in a transaction")
@@ -159,8 +159,8 @@ func TestALargeGroupIsNoWarning(t *testing.T) {
 	var r Report
 	for i := range 64 {
 		p := d.queues.popProbe(l)
-		told := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: noSuchUser})
-		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: begin, Nth: 1,
+		judgement := judged(p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: noSuchUser})
+		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: judgement, Sent: begin, Nth: 1,
 			At: begin.Add(time.Duration(i+1) * 50 * time.Millisecond)})
 	}
 	d.takeReport(begin.Add(4*time.Second), s, &r)

@@ -227,7 +227,7 @@ func (w *world) do(s Step) {
 	if _, told := s.(Send); !told && w.now.Before(w.scheduler.paths.receiver.until) {
 		switch s.(type) {
 		case OpenSession, AskProbes:
-			w.t.Errorf("%T while the receiver rests", s)
+			w.t.Errorf("%T while the receiver is paused", s)
 		}
 	}
 	switch s := s.(type) {
@@ -274,8 +274,8 @@ func (w *world) opened(s OpenSession) {
 		w.scheduler.SessionOpened(w.now, s.ID, w.shownBy(s.Host), nil)
 		return
 	}
-	told := judgedAt(w.now, s.Host, smtp.Address{}, err)
-	w.scheduler.SessionOpened(w.now, s.ID, throttle.Shown{}, &told)
+	judgement := judgedAt(w.now, s.Host, smtp.Address{}, err)
+	w.scheduler.SessionOpened(w.now, s.ID, throttle.Shown{}, &judgement)
 }
 
 // shownBy is what a host shows of its software.
@@ -379,14 +379,14 @@ func (w *world) transaction(s *simSession, r *Report, m *AskProbes, t time.Time)
 			}
 		}
 		if reply.Code == 0 {
-			told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
-			r.Failure, r.Cut, r.OnWire = &told, true, 1
+			judgement := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Err: errors.New("reset")})
+			r.Failure, r.Cut, r.OnWire = &judgement, true, 1
 			return t, true
 		}
-		told := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
-		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: told, Sent: sent, At: t, Nth: s.inside})
+		judgement := judgedAt(t, s.host, p.Address, &smtp.Failure{Stage: smtp.StageRcpt, Reply: reply})
+		r.Answered = append(r.Answered, Answered{Probe: p, Judgement: judgement, Sent: sent, At: t, Nth: s.inside})
 		r.Unanswered = r.Unanswered[1:]
-		if told.Verdict.Outcome != smtp.Undecided {
+		if judgement.Verdict.Outcome != smtp.Undecided {
 			m.Transaction.OnPlain()
 		}
 		if reply.Permanent() {
@@ -395,12 +395,12 @@ func (w *world) transaction(s *simSession, r *Report, m *AskProbes, t time.Time)
 		}
 		switch {
 		case reply.Code == 421:
-			r.Failure, r.Cut = &told, true
+			r.Failure, r.Cut = &judgement, true
 			return t, true
-		case told.Verdict.Action == verdict.ActVoid:
-			r.Failure, r.Poisoned = &told, true
+		case judgement.Verdict.Action == verdict.ActVoid:
+			r.Failure, r.Poisoned = &judgement, true
 			return t, true
-		case stopsSession(told.Verdict.Action):
+		case stopsSession(judgement.Verdict.Action):
 			return t, true
 		}
 	}
@@ -422,10 +422,10 @@ func (w *world) checkEmpty() {
 		w.t.Errorf("left: %d lanes, %d manned, %d aside, %d unsent, %d finished",
 			len(d.queues.all), len(d.sessions.served), d.queues.aside.Len(), d.queues.unsent.Len(), len(d.queues.finished))
 	}
-	if t := &d.queues.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.resting.Len() > 0 || t.fair.Tenants() > 0 ||
+	if t := &d.queues.tasks; len(t.all) > 0 || len(t.busy) > 0 || t.retired.Len() > 0 || t.fair.Tenants() > 0 ||
 		t.fair.Queued() != 0 || t.fair.Unserved() != 0 {
 		w.t.Errorf("left: %d tasks, %d busy, %d resting, %d workspaces, %d queued, %d host queues unserved",
-			len(t.all), len(t.busy), t.resting.Len(), t.fair.Tenants(), t.fair.Queued(), t.fair.Unserved())
+			len(t.all), len(t.busy), t.retired.Len(), t.fair.Tenants(), t.fair.Queued(), t.fair.Unserved())
 	}
 }
 

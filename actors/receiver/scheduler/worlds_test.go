@@ -189,7 +189,7 @@ func drawLimits(r *rand.Rand) *drawn {
 	return w.describe("a hidden limit")
 }
 
-// drawBeside draws a hidden limit where many mailboxes are put off for themselves too: missing ones for ever, or some
+// drawBeside draws a hidden limit where many mailboxes are deferred for themselves too: missing ones for ever, or some
 // that are greylisted.
 func drawBeside(r *rand.Rand) *drawn {
 	w := drawLimits(r)

@@ -9,17 +9,17 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// barren measures how long a set of hosts, or a whole receiver, has given nobody a good answer though it was asked:
-// from the first try after the last good answer to the newest try, without the time in which our own limits kept us
-// away. Waiting addresses are given up by it, even if they couldn't be asked: see package domain.
+// barren measures how long a set of hosts, or a whole receiver, has given no good answer: from the first try after the
+// last good answer to the newest try, without the time in which our own limits blocked us. Package domain gives up
+// waiting addresses by it, even unasked ones.
 type barren struct {
-	since, last time.Time // zero: the newest try was answered well
+	since, last time.Time // zero: the newest try got a good answer
 	good        time.Time // the last good answer
 	reason      smtp.Reason
-	whole       *barren // that of the whole receiver, where only one address at a time is asked; nil: this is it
+	whole       *barren // of the whole receiver, which may ask one address at a time; nil: this is it
 }
 
-// lasting returns how long it has lasted, and why.
+// lasting returns how long no good answer has come, and why.
 func (b *barren) lasting() (time.Duration, smtp.Reason) {
 	own := max(0, b.last.Sub(b.since))
 	if b.whole != nil {
@@ -30,24 +30,24 @@ func (b *barren) lasting() (time.Duration, smtp.Reason) {
 	return own, b.reason
 }
 
-// note takes the result of one try begun at a time.
-func (b *barren) note(begun, now time.Time, told *Judgement) {
+// note records the result of a try, with the time it began.
+func (b *barren) note(begun, now time.Time, judged *Judgement) {
 	if b.whole != nil {
-		b.whole.note(begun, now, told)
+		b.whole.note(begun, now, judged)
 	}
 	switch {
-	case told.Verdict.Outcome != smtp.Undecided:
+	case judged.Verdict.Outcome != smtp.Undecided:
 		*b = barren{good: now, whole: b.whole}
-	case !told.wasAsked() || told.Attempt.Trouble == evidence.TroubleOurs:
+	case !judged.wasAsked() || judged.Attempt.Trouble == evidence.TroubleOurs:
 	default:
 		if b.since.IsZero() {
 			b.since = later(begun, b.good)
 		}
-		b.last, b.reason = now, told.Verdict.Reason
+		b.last, b.reason = now, judged.Verdict.Reason
 	}
 }
 
-// noteReport takes the results of all that a session was given at a time.
+// noteReport records the results of a session's batch, with the time it began.
 func (b *barren) noteReport(begun, now time.Time, r *Report) {
 	for i := range r.Answered {
 		b.note(r.Answered[i].Sent, now, &r.Answered[i].Judgement)
@@ -57,14 +57,14 @@ func (b *barren) noteReport(begun, now time.Time, r *Report) {
 	}
 }
 
-// worthKeeping reports whether it should be stored for after a rest.
+// worthKeeping reports whether the queue must be kept for it.
 func (b *barren) worthKeeping(now time.Time) bool {
 	return !b.since.IsZero() && now.Before(b.last.Add(throttle.LearnedFor))
 }
 
-// passBarren takes a time in which something kept the receiver from being asked. It doesn't count if that was our own
-// limit or an operator. It counts, even without a try, while no session may be opened because the receiver may still
-// hold old ones, and while many receivers refuse our sources.
+// passBarren handles a time in which a cause blocked the receiver. It doesn't count if the cause was our own limit or
+// an operator. It counts, even without a try, while no session may be opened because the receiver may still hold old
+// ones, and while many receivers refuse our sources.
 func (qs *queues) passBarren(now time.Time, cause wire.Cause, passed time.Duration, nobody bool) {
 	ours, held := false, false
 	switch cause {
