@@ -34,7 +34,7 @@ type acceptances struct {
 // endCanary: no control probe has to be asked for what is accepted.
 func (a *acceptances) endCanary() { a.canaryBy, a.canaryFrom = time.Time{}, time.Time{} }
 
-// takeAccepted takes what waits for control probes away.
+// takeAccepted removes the acceptances that wait for control probes, and returns them.
 func (a *acceptances) takeAccepted() []pending {
 	accepted := a.accepted
 	a.accepted = nil
@@ -57,7 +57,7 @@ func (a *acceptances) proveBefore(log *attemptLog, at time.Time) {
 	a.endCanary()
 }
 
-// isRecalling reports whether they wait for what the cluster knows.
+// isRecalling reports whether acceptances wait for the cluster's answer.
 func (a *acceptances) isRecalling() bool { return !a.recallBy.IsZero() }
 
 // setCanary decides when the next control probe confirms acceptances of a domain that tells mailboxes apart.
@@ -101,7 +101,7 @@ func (k *controls) behaviourOf(now time.Time, host string) evidence.AcceptBehavi
 	return h
 }
 
-// knowsWorth reports whether an acceptance can be believed or not. After many refusals it can't: some harvest guards
+// knowsWorth reports whether it is known if an acceptance counts. After many refusals it can't: some harvest guards
 // accept everything from then on. If a control probe is refused after the acceptance, no guard was active: guards don't
 // relax within minutes.
 func (k *controls) knowsWorth(h evidence.AcceptBehaviour, host string, now time.Time) bool {
@@ -213,7 +213,7 @@ func (k *controls) weighAccepted(now time.Time, busy bool) {
 	}
 }
 
-// countWeighed is how many addresses wait to be believed.
+// countWeighed returns how many addresses wait to be judged.
 func (k *controls) countWeighed() int {
 	return len(k.accepted) + len(k.proven) + len(k.witnesses.doubted)
 }

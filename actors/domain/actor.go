@@ -18,43 +18,42 @@ import (
 // lost node don't all ask at once.
 const resolveJitter = 4
 
-// routeTimeout bounds one question for a route, with the wait for its turn; the resolver's
-// own bound for the question is 20 s.
+// routeTimeout bounds one route lookup with its time in the queue; the resolver's own bound for the lookup is 20 s.
 const routeTimeout = 10 * time.Minute
 
 // Actor is the shell around a planner.
 type Actor struct {
-	options  Options
-	planner  *planner
-	receiver *actor.PID // nil: not known
-	timer    process.Timer
-	quiet    time.Time // what the parent was told last
-	told     Waits     // the same
-	toldAt   time.Time
-	woken    time.Time // by the last message
-	ctx      context.Context
-	cancel   context.CancelFunc
+	options    Options
+	planner    *planner
+	receiver   *actor.PID // nil: not known
+	timer      process.Timer
+	quiet      time.Time // as last sent to the parent
+	reported   Waits     // the same
+	reportedAt time.Time
+	woken      time.Time // by the last message
+	ctx        context.Context
+	cancel     context.CancelFunc
 }
 
 type (
-	done     func(c actor.Context, now time.Time) // what follows from what was done beside the actor
-	panicked struct{}                             // what was done beside the actor
+	done     func(c actor.Context, now time.Time) // the step after background work
+	panicked struct{}                             // background work
 )
 
-// New makes the actor for one domain; its parent is told Finals, Quiet and Waits.
+// New makes the actor for one domain; it sends its parent Finals, Quiet and Waits.
 func New(o Options, w Work) actor.Actor {
 	ctx, cancel := context.WithCancel(context.Background())
 	var seed [32]byte
 	_, _ = crypto.Read(seed[:]) // never fails: crypto/rand ends the process instead
 	now := time.Now()
-	return &Actor{options: o, planner: newPlanner(now, o, w, seed), toldAt: now, ctx: ctx, cancel: cancel}
+	return &Actor{options: o, planner: newPlanner(now, o, w, seed), reportedAt: now, ctx: ctx, cancel: cancel}
 }
 
 // Receive implements actor.Actor. Nothing here blocks.
 func (a *Actor) Receive(c actor.Context) {
 	now := time.Now()
 	if before := a.woken; !before.IsZero() && now.Sub(before) > silenceMax/2 {
-		a.planner.backlog.receiver.heard = now // our process stood still: what was said meanwhile still comes
+		a.planner.backlog.receiver.heard = now // our process stood still: its mail of that time still comes
 	}
 	a.woken = now
 	switch m := c.Message().(type) {
@@ -62,8 +61,8 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Stopping:
 		a.stopWork(c)
 		return
-	case *actor.Stopped: // whoever keeps this PID then keeps the actor alone in memory
-		a.planner, a.receiver, a.told = nil, nil, Waits{}
+	case *actor.Stopped: // a kept PID then keeps only the actor in memory
+		a.planner, a.receiver, a.reported = nil, nil, Waits{}
 		return
 	case *wire.OfferAck:
 		a.planner.backlog.takeAck(now, m)
@@ -93,7 +92,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case done:
 		m(c, now)
 	case panicked:
-		panic("a task of this domain panicked") // so that its parent begins it anew
+		panic("a task of this domain panicked") // its parent restarts it
 	case process.WakeUp:
 		if _, ok := a.timer.Rang(m, now); !ok {
 			return
@@ -106,24 +105,24 @@ func (a *Actor) Receive(c actor.Context) {
 
 // tellWaits tells the parent what the addresses wait for, if that has changed, and returns when to wake next.
 func (a *Actor) tellWaits(c actor.Context, now, wake time.Time) time.Time {
-	next := a.toldAt.Add(tellEvery)
+	next := a.reportedAt.Add(tellEvery)
 	if now.Before(next) && !a.hasConcluded() {
 		return earliest(wake, next)
 	}
-	a.toldAt = now
-	if w := a.planner.waits(now); !w.equal(a.told) {
-		a.told = w
+	a.reportedAt = now
+	if w := a.planner.waits(now); !w.equal(a.reported) {
+		a.reported = w
 		c.Send(c.Parent(), w)
 		return earliest(wake, now.Add(tellEvery))
 	}
 	return wake
 }
 
-// hasConcluded reports whether addresses that waited for control probes became final since the parent was last told: it
-// would count them as waiting at the receiver.
+// hasConcluded reports whether addresses that waited for control probes became final since the last report to the
+// parent, which would count them as waiting at the receiver.
 func (a *Actor) hasConcluded() bool {
 	before := 0
-	for _, w := range a.told.Waits {
+	for _, w := range a.reported.Waits {
 		if w.For == inspect.ForControl {
 			before += w.Addresses
 		}
@@ -148,8 +147,8 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 	}
 	if until := a.planner.quietUntil(now); !until.Equal(a.quiet) {
 		if a.quiet.IsZero() {
-			a.toldAt = time.Time{}
-			wake = a.tellWaits(c, now, wake) // so that the customer is told the reason with the state
+			a.reportedAt = time.Time{}
+			wake = a.tellWaits(c, now, wake) // the customer sees the reason with the state
 		}
 		a.quiet = until
 		c.Send(c.Parent(), Quiet{Domain: a.planner.work.Domain, Until: until})
@@ -220,8 +219,7 @@ func (a *Actor) isCurrent(sender *actor.PID, t *wire.Task) bool {
 	return a.planner.backlog.isMine(t) && a.receiver != nil && a.receiver.Equal(sender)
 }
 
-// takePulse hands a pulse to the planner. A receiver other than the current one that believes it has our work gets a
-// Cancel.
+// takePulse hands a pulse to the planner. A receiver other than the current one that still has our work gets a Cancel.
 func (a *Actor) takePulse(c actor.Context, now time.Time, m *wire.Pulse) {
 	if a.isCurrent(c.Sender(), m.GetTask()) {
 		a.planner.backlog.takePulse(now, m)
@@ -248,8 +246,8 @@ func (a *Actor) stopWork(c actor.Context) {
 	a.cancel()
 	a.timer.Stop()
 	if a.receiver != nil {
-		c.Unwatch(a.receiver) // which keeps a list of its watchers
-		if b := &a.planner.backlog; len(b.chunks) > 0 || b.receiver.told > 0 {
+		c.Unwatch(a.receiver) // a receiver keeps a list of its watchers
+		if b := &a.planner.backlog; len(b.chunks) > 0 || b.receiver.behind > 0 {
 			c.Send(a.receiver, &wire.Cancel{Task: b.task})
 		}
 	}

@@ -345,7 +345,7 @@ func TestAdversary(t *testing.T) {
 			a.work()
 			a.plan()
 			a.census()
-			rested = rested || a.b.route.isResting(a.now)
+			rested = rested || a.b.route.isPaused(a.now)
 			most := 9 * time.Hour // more than the time to give up, from the last lost chunk on
 			if rested {
 				most = w.Deadline.Sub(morning) + 10*time.Minute // what is out then comes back

@@ -15,8 +15,8 @@ const (
 	// texts of evidence.TextMax bytes they take 2.5 MB.
 	saidMax = 2000
 
-	// textsMax bounds, in bytes, what all planners of a node keep beyond that, for receivers that never say the same
-	// twice: 26,000 of the longest texts.
+	// textsMax bounds, in bytes, what all planners of a node keep beyond that, for receivers that never repeat an answer:
+	// 26,000 of the longest texts.
 	textsMax = 32 << 20
 
 	// saidBytes is about the size of one answer without its text.
@@ -30,10 +30,10 @@ const (
 	attemptsPage = 31
 )
 
-// note is one attempt at an address: when, and what was said.
+// note is one attempt at an address: when, and the answer.
 type note struct {
 	at    int64  // as wire.Millis
-	said  uint32 // place in attemptLog.said
+	said  uint32 // index in attemptLog.said
 	older uint32 // note of the attempt before; 0: there is none
 }
 
@@ -47,8 +47,8 @@ type said struct {
 // attemptLog keeps the attempts at the addresses that wait, in little memory. Attempts that differ in nothing but their
 // time are kept once. Beyond saidMax different ones and textsMax bytes in the node, attempts are left out of their
 // case, which counts them: first older ones, and only then an address's newest. No attempt is kept in part, since rules
-// that are tried on it later would judge it differently. An acceptance is the exception: the outcome rests on it, so it
-// is kept without its words, which no rule reads.
+// that are tried on it later would judge it differently. An acceptance is the exception: the outcome depends on it, so
+// it is kept without its text, which no rule reads.
 type attemptLog struct {
 	load    *Load
 	notes   []note // the first is not used
@@ -66,7 +66,7 @@ func newAttemptLog(load *Load) *attemptLog {
 	return &attemptLog{load: load, notes: make([]note, 1), said: make([]said, 1), places: map[evidence.Attempt]uint32{}}
 }
 
-// takeCase gives the case of an address as far as it is kept, and forgets it.
+// takeCase removes the kept case of an address and returns it.
 func (r *attemptLog) takeCase(p *pending) evidence.Case {
 	c := r.readCase(*p, r.makeAttempts(int(p.kept)))
 	for range p.kept {
@@ -79,7 +79,7 @@ func (r *attemptLog) takeCase(p *pending) evidence.Case {
 	return c
 }
 
-// readCase fills attempts with those that are kept of an address.
+// readCase fills attempts with the kept ones of an address.
 func (r *attemptLog) readCase(p pending, attempts []evidence.Attempt) evidence.Case {
 	at := p.newest
 	for i := len(attempts) - 1; i >= 0; i-- {
@@ -103,7 +103,7 @@ func (r *attemptLog) makeAttempts(n int) []evidence.Attempt {
 	return page
 }
 
-// keepCase files the attempts of a case under an address of which nothing is kept.
+// keepCase files the attempts of a case under an address that has none.
 func (r *attemptLog) keepCase(p *pending, c evidence.Case) {
 	omitted := c.Omitted
 	newer := uint32(0)
@@ -134,7 +134,7 @@ func (r *attemptLog) newestTime(p pending) time.Time {
 	return wire.Time(r.notes[p.newest].at)
 }
 
-// freeNote gives the number of a free note.
+// freeNote returns the number of a free note.
 func (r *attemptLog) freeNote() uint32 {
 	if number := r.free; number != 0 {
 		r.free = r.notes[number].older
@@ -184,7 +184,7 @@ func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) (uint32, bool) {
 // countSaid returns how many different answers are kept.
 func (r *attemptLog) countSaid() int { return len(r.said) - 1 - len(r.unused) }
 
-// releaseSaid gives up one use of a kept answer.
+// releaseSaid drops one use of a kept answer.
 func (r *attemptLog) releaseSaid(place uint32) {
 	s := &r.said[place]
 	if s.refs--; s.refs > 0 {
@@ -208,7 +208,7 @@ func (r *attemptLog) close() {
 	}
 }
 
-// sourceNumber gives the number of a source address; 0: there are too many.
+// sourceNumber returns the number of a source address; 0: there are too many.
 func (r *attemptLog) sourceNumber(address string) uint16 {
 	if i := slices.Index(r.sources, address); i >= 0 {
 		return uint16(i + 1)

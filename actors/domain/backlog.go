@@ -18,10 +18,10 @@ const (
 	// refusedPause is how long due retries are not offered after the receiver had no room for them.
 	refusedPause = time.Second
 
-	// A chunk has at most wire.AddressesMax addresses. One that isn't answered within chunkSoon is followed by one of
-	// half its size, of chunkLeast at least; a faster one by one twice as large. So a fast receiver never runs dry, and
-	// a slow one holds about a minute's work in memory. chunkLeast is also the size while the node has many addresses
-	// out. Measured: 25 as the first size made 20,000 addresses at 20 ms a turn one second of 5 to 6 slower.
+	// A chunk has at most wire.AddressesMax addresses. One that isn't answered within chunkSoon is followed by a chunk of
+	// half its size, at least chunkLeast; a faster one by a chunk twice as large. So a fast receiver never runs dry, and a
+	// slow one holds about a minute's work in memory. chunkLeast is also the size while the node has many addresses out.
+	// Measured: 25 as the first size made 20,000 addresses at 20 ms a round trip one second of 5 to 6 slower.
 	chunkLeast = 25
 	chunkSoon  = 20 * time.Second
 
@@ -29,8 +29,8 @@ const (
 	// receivers wait between pulses.
 	crowdedPause = time.Second
 
-	// triesShift leaves room for four billion chunks of one try at a domain, so
-	// that a receiver never takes a new chunk for one of an actor that crashed.
+	// triesShift leaves room for four billion chunks of one try at a domain, so that a receiver never mistakes a new chunk
+	// for a crashed actor's.
 	triesShift = 32
 )
 
@@ -79,17 +79,16 @@ func (b *backlog) isMine(t *wire.Task) bool {
 		t.Key() == wire.TaskKey{Verification: b.work.Verification, Domain: b.work.Domain}
 }
 
-// hasFresh reports whether an address that was never put off waits to be offered.
+// hasFresh reports whether an address that was never deferred waits to be offered.
 func (b *backlog) hasFresh() bool { return b.countFresh() > 0 }
 
-// countFresh is how many those are.
+// countFresh returns how many addresses were never deferred and wait to be offered.
 func (b *backlog) countFresh() int { return len(b.ordinals) - b.next + len(b.ready) }
 
 // hasWaiting reports whether there is an address to be offered.
 func (b *backlog) hasWaiting(now time.Time) bool { return b.hasFresh() || b.retries.hasDue(now) }
 
-// isBusy reports whether addresses are out, or can be offered now or soon, since those that are put off become due one
-// by one.
+// isBusy reports whether addresses are out, or can be offered now or soon, since the deferred become due one by one.
 func (b *backlog) isBusy(now time.Time) bool {
 	return len(b.chunks) > 0 || b.hasWaiting(now.Add(canarySoon))
 }
@@ -112,7 +111,7 @@ func (b *backlog) takeNext(now time.Time, retries bool) (ordinal uint32, ok bool
 	return 0, false
 }
 
-// unanswered are the addresses that are not answered, in the order in which they were offered.
+// unanswered returns the addresses without an answer, in the order of their offers.
 func (o *open) unanswered() (out []uint32) {
 	for _, q := range o.offer.Probes {
 		if _, left := o.left[q.GetOrdinal()]; left {
@@ -122,7 +121,7 @@ func (o *open) unanswered() (out []uint32) {
 	return out
 }
 
-// chunkOf is the chunk of a number that is out; nil: none.
+// chunkOf returns the chunk with a number that is out; nil: none.
 func (b *backlog) chunkOf(number uint64) *open {
 	for _, o := range b.chunks {
 		if o.offer.Chunk == number {
@@ -146,7 +145,7 @@ func (b *backlog) countOut(retries bool) (n int) {
 // under way.
 func (b *backlog) quietUntil(now time.Time) (until time.Time, busy bool) {
 	switch r := &b.receiver; {
-	case r.isMissed(): // no node may probe: the work waits, and its customer is told so
+	case r.isMissed(): // no node may probe: the work waits, and its customer sees that
 		return now.Truncate(missedFor).Add(2 * missedFor), false
 	case r.reaching:
 		return time.Time{}, true
@@ -187,7 +186,7 @@ func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 		b.addStep(findReceiver{r.nextPause()})
 	default:
 		if len(b.chunks) == 0 {
-			r.credit = max(1, r.credit) // nobody will tell us of more: ask
+			r.credit = max(1, r.credit) // no message would grant more: ask
 		}
 		for b.retries.hasDue(now) && !b.crowded && b.countOut(true) < b.chunksNow() && !now.Before(b.retryAt) {
 			b.offerChunk(now, hosts, true)
@@ -200,7 +199,7 @@ func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 }
 
 // chunksNow is how many chunks of fresh addresses, and of due retries, may be out: one while the node has many
-// addresses out, so that all domains go on, each with few.
+// addresses out, so that every domain progresses.
 func (b *backlog) chunksNow() int {
 	if b.options.Load.isHeavy() {
 		return 1
@@ -243,10 +242,10 @@ func (b *backlog) offerChunk(now time.Time, hosts []*wire.Host, retries bool) {
 	b.sendOffer(now, o, b.chunk, hosts, b.retries.makeProbes(now, ordinals, b.controls.localOf))
 }
 
-// sendOffer offers a chunk, and says what waits beside it. When it was sent before, that message stays as it is.
+// sendOffer offers a chunk, with the count of what waits beside it. A repeated offer stays as it was.
 func (b *backlog) sendOffer(now time.Time, o *open, chunk uint64, hosts []*wire.Host, probes []*wire.Probe) {
 	n, oldest := b.countBehind(now)
-	b.receiver.told, o.sent = n, now
+	b.receiver.behind, o.sent = n, now
 	o.offer = &wire.Offer{Task: b.task, Chunk: chunk, Hosts: hosts, Probes: probes, Workspace: b.workspace,
 		ExpiresInMs: wire.Left(now, b.work.Deadline), Behind: uint32(n), WaitingMs: oldest.Milliseconds()}
 	b.addStep(tell{o.offer})
@@ -258,7 +257,7 @@ func (b *backlog) nextFor(now time.Time, o *open) (ordinal uint32, ok bool) {
 		return controlOrdinal, true
 	}
 	ordinal, ok = b.takeNext(now, o.retries)
-	if ok && ordinal == controlOrdinal && o.retries && !b.controls.isNeeded(now) { // meanwhile others found out
+	if ok && ordinal == controlOrdinal && o.retries && !b.controls.isNeeded(now) { // others have found out meanwhile
 		delete(b.retries.again, ordinal)
 		b.controls.endControl()
 		return b.takeNext(now, o.retries)
@@ -266,7 +265,7 @@ func (b *backlog) nextFor(now time.Time, o *open) (ordinal uint32, ok bool) {
 	return ordinal, ok
 }
 
-// countBehind is how many addresses of the file wait to be offered, and for how long the oldest has.
+// countBehind returns how many addresses of the file wait to be offered, and for how long the oldest has waited.
 func (b *backlog) countBehind(now time.Time) (n int, oldest time.Duration) {
 	n = b.countFresh() + b.retries.countRipe(now)
 	switch {
@@ -289,7 +288,7 @@ func (b *backlog) takeAck(now time.Time, m *wire.OfferAck) {
 		o.acked = true
 		return
 	}
-	b.takeBack(o) // full, or an epoch that is over: a pulse or our parent will tell
+	b.takeBack(o) // full, or an old epoch: a pulse or our parent will say
 	if o.retries {
 		b.retryAt = now.Add(refusedPause)
 	} else {
@@ -315,8 +314,8 @@ func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
 	return o
 }
 
-// takeLate takes an address whose chunk was taken back off what has it now, a chunk or those that are ready, and
-// reports whether one did.
+// takeLate removes an address whose chunk was taken back from the chunk or list that has it now, and reports whether
+// one had.
 func (b *backlog) takeLate(now time.Time, ordinal uint32) bool {
 	if at := slices.Index(b.ready, ordinal); at >= 0 {
 		b.ready = slices.Delete(b.ready, at, at+1)
@@ -331,7 +330,7 @@ func (b *backlog) takeLate(now time.Time, ordinal uint32) bool {
 	return false
 }
 
-// takeOff takes an address off a chunk and reports whether it was on it.
+// takeOff removes an address from a chunk and reports whether it was there.
 func (b *backlog) takeOff(o *open, ordinal uint32) bool {
 	if _, left := o.left[ordinal]; !left {
 		return false
@@ -356,13 +355,13 @@ func (b *backlog) finishChunk(now time.Time, o *open) {
 	}
 }
 
-// closeChunk takes a chunk off the list of those that are out.
+// closeChunk removes a chunk from those that are out.
 func (b *backlog) closeChunk(o *open) {
 	b.options.Load.giveAddresses(b.work.Workspace, len(o.left))
 	b.chunks = slices.DeleteFunc(b.chunks, func(other *open) bool { return other == o })
 }
 
-// takeBack closes a chunk and makes what it had ready for the next one.
+// takeBack closes a chunk and readies its addresses for the next one.
 func (b *backlog) takeBack(o *open) {
 	b.closeChunk(o)
 	for _, ordinal := range o.unanswered() {

@@ -116,7 +116,7 @@ func TestABehaviourIsItsHosts(t *testing.T) {
 			w.away = func(now time.Time) bool { at := now.Sub(morning); return at >= up && at < up+down }
 			w.run(3 * time.Hour)
 			what := fmt.Sprintf("seed %d, %s, up %v, down %v, known %v, strict %v", seed, name, up, down, known, w.strict)
-			if w.left > 0 || w.route.isResting(w.now) || w.options.Facts.guarded.Load() {
+			if w.left > 0 || w.route.isPaused(w.now) || w.options.Facts.guarded.Load() {
 				t.Fatalf("%s: %d are left, rests until %v", what, w.left, w.route.pausedUntil())
 			}
 			for o, f := range w.done {

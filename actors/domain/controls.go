@@ -52,7 +52,7 @@ type controls struct {
 type controlProbe struct {
 	locals  randomLocals
 	local   string           // of the one that is asked
-	let     string           // of one that was greylisted and then refused, and so isn't put off again; empty: none
+	let     string           // of one that was greylisted and then refused, and so isn't deferred again; empty: none
 	witness bool             // the control probe is a witness: an address that was accepted before
 	bare    evidence.Attempt // a refusal of a control probe that needs a witness; zero: there is none
 	asking  bool             // it is ready, out or deferred
@@ -69,7 +69,7 @@ func (k *controlProbe) noteAttempts(list []evidence.Attempt) {
 	k.notes = notes[max(0, len(notes)-evidence.ControlsMax):]
 }
 
-// localOf is the local part of an address or of the control probe.
+// localOf returns the local part of an address or of the control probe.
 func (k *controls) localOf(ordinal uint32) string {
 	if ordinal == controlOrdinal {
 		return k.local
@@ -77,7 +77,7 @@ func (k *controls) localOf(ordinal uint32) string {
 	return k.work.Local(ordinal)
 }
 
-// nextControl is when the next control probe is due; zero: it is not waited for.
+// nextControl returns when the next control probe is due; zero: nothing waits for it.
 func (k *controls) nextControl() time.Time {
 	if len(k.accepted) == 0 || k.asking {
 		return time.Time{}
@@ -125,14 +125,14 @@ func (k *controls) knowsBehaviour(now time.Time) bool {
 	return known
 }
 
-// recallOver goes on once the cluster has answered.
+// recallOver ends the wait for the cluster's answer.
 func (k *controls) recallOver(now time.Time) {
 	if k.recallBy = (time.Time{}); k.owed {
 		k.askControlEarly(now)
 	}
 }
 
-// offerControl offers the control probe as what is due: many addresses may wait for it.
+// offerControl offers the control probe as a due address: many addresses may wait for it.
 func (k *controls) offerControl(now time.Time) {
 	since := k.since(now)
 	p := pending{ordinal: controlOrdinal, since: since, due: since - 1} // never 0: see deferralStats.control

@@ -1,17 +1,16 @@
 // Package domain works on the addresses of one mail domain of one verification.
 //
-// A domain actor finds the route, offers the addresses to the receiver in chunks, asks again when the time has come,
-// and finds out what an acceptance is worth. Every address leaves it with exactly one final outcome: what nobody could
-// find out is unknown when the time is up. Outcomes come from verdict.Conclude alone; the actor gathers the cases that
-// they rest on.
+// A domain actor finds the route, offers the addresses to the receiver in chunks, asks again when they are due, and
+// finds out what an acceptance is worth. Every address leaves it with exactly one final outcome: what nobody could find
+// out is unknown when the time is up. Outcomes come from verdict.Conclude alone; the actor gathers their cases.
 //
-// An acceptance says something only where mailboxes are told apart. Control probes, questions about mailboxes that
-// nobody has, find that out. They are sent at the end of the first chunk, or after a real address was accepted. One
-// refused control probe shows that mailboxes are told apart; it takes several accepted ones, apart in time, to call a
-// domain catch-all. After many refusals an acceptance is believed only when a later control probe is refused, because
-// some harvest guards then accept everything.
+// An acceptance counts only at hosts that tell mailboxes apart. Control probes, for mailboxes that nobody has, find
+// that out. They are sent at the end of the first chunk, or after a real address was accepted. One refused control
+// probe shows that the host does; it takes several accepted ones, apart in time, to call a domain catch-all. After many
+// refusals an acceptance is believed only when a later control probe is refused, because some harvest guards then
+// accept everything.
 //
-// A receiver actor that can't be reached, moves or falls silent is our own trouble and no attempt at an address: it is
+// A receiver actor that can't be reached, moves or falls silent is our own fault and no attempt at an address: it is
 // looked up again every few seconds, as long as the work is ours.
 //
 // What to do next is decided by planner, which is plain Go; Actor is its shell. A planner has four parts, which share a
@@ -21,5 +20,5 @@
 // this node and, through a Store, on all.
 //
 // Of the ledger the package sees Store alone, which is a memory that may be lost. It keeps nothing durable: its parent,
-// the verification actor, starts it anew with the addresses that are not settled.
+// the verification actor, restarts it with the addresses that are not settled.
 package domain

@@ -34,8 +34,7 @@ const (
 // Facts is what is known for a while of how hosts answer for domains, by behaviourKey, shared by the domain actors of a
 // node and, with a Writer, by the nodes of a cluster. Safe for concurrent use.
 type Facts struct {
-	// Hour is how long an hour lasts for what is believed, suspected and rested by the
-	// hour. It is set before anything else is done.
+	// Hour is how long an hour lasts in the rules that count by the hour. It is set first.
 	Hour throttle.Hour
 
 	writer *facts.Writer // nil: nothing is shared
@@ -95,7 +94,7 @@ func ShareFacts(w *facts.Writer) *Facts {
 // Shared reports whether others may know more: see Recall.
 func (f *Facts) Shared() bool { return f.writer != nil }
 
-// Behaviour gives what is known of a domain.
+// Behaviour returns what is known of a domain.
 func (f *Facts) Behaviour(domain string, now time.Time) evidence.AcceptBehaviour {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,9 +139,9 @@ func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 }
 
 const (
-	// suspectAfter: after so many refusals within suspectWithin an acceptance is believed only when a later control
-	// probe is refused. Some gateways accept everything after 25 refused recipients in an hour by default, and others
-	// of our nodes may ask the same receiver.
+	// suspectAfter: after so many refusals within suspectWithin an acceptance counts only when a later control probe is
+	// refused. Some gateways accept everything after 25 refused recipients in an hour by default, and others of our nodes
+	// may ask the same receiver.
 	suspectAfter  = 15
 	suspectWithin = time.Hour
 
@@ -244,7 +243,7 @@ func (f *Facts) Recall(ctx context.Context, keys ...string) {
 	if f.writer == nil {
 		return
 	}
-	answered := make(chan struct{}, len(keys)) // nobody blocks
+	answered := make(chan struct{}, len(keys)) // no sender blocks
 	for _, key := range keys {
 		f.writer.Know(factPrefix+key, func(found facts.Fact) {
 			f.takeRecalled(key, found, time.Now())

@@ -13,13 +13,13 @@ import (
 // An address is given up, which makes it unknown as its last attempt says,
 //   - GiveUpAfter after the first attempt that was made for it (outOfTime), or when its next one would be later,
 //   - when the file's deadline has come (expireAll),
-//   - when its receiver has given nobody a good answer for GiveUpAfter though it was asked, also when nobody
-//     could ask about this address (giveUpBarren).
+//   - when its receiver has given no address a good answer for GiveUpAfter though it was asked, even if
+//     this address couldn't be asked (giveUpBarren).
 //
 // Time spent waiting for our own limits, budgets and pauses doesn't count.
 
 // untimed reports whether the wait after an answer doesn't count towards giving up: the address wasn't asked, or the
-// receiver or our source has to rest.
+// receiver is paused, or our source suspended.
 func untimed(m answerOf) bool {
 	if len(m.attempts) == 0 {
 		return m.reason == smtp.ReceiverRateLimited || m.reason == smtp.HarvestGuard

@@ -3,11 +3,136 @@ package domain
 import (
 	"container/heap"
 	"math"
+	"slices"
 	"time"
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
+
+// An address is asked again when the receiver says, or else by the configured waits, the last of which repeats; a
+// greylisted one early, once another greylisted one has passed. See give_up.go for when its time is over, and
+// backlog.go for why due addresses go before fresh ones.
+
+// namedInRow is how many waits in a row may be as short as the receiver or a rule names them. After that they grow as
+// the configured ones do: a mailbox deferred by a minute each time would be asked about hundreds of times. Guess.
+const namedInRow = 4
+
+// answerOf is what an answer says about the next attempt.
+type answerOf struct {
+	reason   smtp.Reason
+	wait     time.Duration      // as the receiver named it; 0: the configured waits
+	attempts []evidence.Attempt // since the last answer
+	out      time.Duration      // for which it was out
+}
+
+// wasDeferred reports whether the address itself was deferred. When its host is paused or our source suspended,
+// addresses that weren't asked get that answer too.
+func wasDeferred(list []evidence.Attempt) bool {
+	if len(list) == 0 {
+		return false
+	}
+	last := list[len(list)-1]
+	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource && !last.Others
+}
+
+// askLater defers an address or the control probe, or reports that its time is over, and why. A wait that the receiver
+// named is never cut short. A wait in which the address isn't asked doesn't count towards giving up, except for a
+// control probe, so that acceptances never wait longer for it.
+func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf) (why smtp.Reason, over bool) {
+	if r.barren != smtp.ReasonNone {
+		return r.whyBarren(c), true
+	}
+	if m.reason == smtp.Greylisted || p.ordinal != controlOrdinal {
+		r.noteDeferred(now, &p, &m)
+	}
+	r.noteInVain(now, &p, &m)
+	wait := r.nextWait(now, &p, m)
+	if untimed(m) && p.ordinal != controlOrdinal { // neither the last wait nor this one counts
+		p.since += r.since(now) - max(p.due, p.since) + wait
+	} else if p.waits < waitsMax {
+		p.waits++
+	}
+	p.due = r.since(now) + wait
+	if r.outOfTime(now, &p, c) {
+		return m.reason, true
+	}
+	r.log.keepCase(&p, c)
+	if len(m.attempts) > 0 {
+		r.stats.noteAsked(p.reason, true)
+	}
+	p.reason = m.reason
+	r.pushDeferred(p)
+	return smtp.ReasonNone, false
+}
+
+// nextWait returns how long an address waits until it is asked again.
+func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration {
+	wait, nth := m.wait, int(p.waits)
+	if p.marks &^= markNamed; wait > 0 {
+		p.marks |= markNamed
+		wait += min(wait/20+50*time.Millisecond, time.Second) // receivers count whole seconds
+		nth -= namedInRow
+	}
+	if m.wait <= 0 || nth >= 0 && wasDeferred(m.attempts) {
+		waits := r.options.Waits(r.route.key)
+		own := waits[min(nth, len(waits)-1)]
+		if p.waits == 0 && p.from != 0 {
+			own = max(0, own-(r.since(now)-p.grey)) // from the first answer
+		}
+		if m.reason == smtp.Greylisted {
+			own = r.vain.skipShort(p, r.since(now)+own, waits[min(1, len(waits)-1):]) - r.since(now)
+		}
+		left := p.since + r.options.GiveUpAfter - r.since(now)
+		if left > 0 && (left >= own/2 || !slices.ContainsFunc(m.attempts, isRcptFor)) {
+			own = min(own, left) // a last try when the time is up, unless it was asked just before
+		}
+		wait = max(wait, own)
+	}
+	return wait
+}
+
+// earlyApart spreads addresses that are asked again early to ten a second; the receiver's pacing does the rest.
+const earlyApart = 100 * time.Millisecond
+
+// noteDeferred notes that an address was deferred itself, at which source, and since when. Another source restarts the
+// clock and, if it is greylisted, the waits: most implementations know a client by its address.
+func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
+	for _, first := range m.attempts {
+		if first.Stage != smtp.StageRcpt || first.Code/100 != 4 || first.Others || first.Void {
+			continue
+		}
+		last := m.attempts[len(m.attempts)-1]
+		number := r.log.sourceNumber(last.Source)
+		if first.Source != last.Source || number == p.from && number != 0 { // its clock runs
+			continue
+		}
+		ago := min(max(0, now.Sub(first.At)), m.out) // by the clock of another node
+		if p.from == 0 || m.reason == smtp.Greylisted {
+			p.waits = 0
+		}
+		p.from, p.grey = number, r.since(now)-ago
+		p.marks &^= markEarly | markHeld
+		return
+	}
+}
+
+// expectAnswer returns when a deferred address is expected to be answered.
+func (r *retries) expectAnswer(p *pending) time.Duration {
+	if p.reason != smtp.Greylisted || p.from == 0 || p.marks&markNamed != 0 {
+		return p.due
+	}
+	least, known := r.greyWaits[p.from]
+	if known {
+		return max(p.due, p.grey+least)
+	}
+	least = greyPrior
+	at, waits := p.due, r.options.Waits(r.route.key)
+	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
+		at += waits[min(i, len(waits)-1)]
+	}
+	return at
+}
 
 // notePassed notes that a greylisted address was answered at the source that was greylisted. Most implementations let a
 // client through from then on, so the others are asked again soon: once each, and only after they waited as long as
@@ -26,7 +151,7 @@ func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
 	r.recountGreylisted(waited)
 }
 
-// speedUpGreylisted makes greylisted addresses due as soon as they have waited so long. A wait that the receiver named
+// speedUpGreylisted makes greylisted addresses due once they have waited that long. A wait that the receiver named
 // stays.
 func (r *retries) speedUpGreylisted(now time.Time, from uint16, waited time.Duration) {
 	at := r.since(now)
@@ -106,7 +231,7 @@ func (r *retries) noteInVain(now time.Time, p *pending, m *answerOf) {
 	r.recountGreylisted(math.MaxInt64)
 }
 
-// skipShort gives when a greylisted address that was due at a time is asked instead, by the waits that follow.
+// skipShort returns when a greylisted address is asked instead of at due, by the waits that follow.
 func (v *greyVain) skipShort(p *pending, due time.Duration, waits []time.Duration) time.Duration {
 	for p.from == v.from && p.ordinal%vainSample != 0 && due-p.grey <= v.used && p.waits < waitsMax {
 		due += waits[min(int(p.waits), len(waits)-1)]

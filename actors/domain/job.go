@@ -12,14 +12,14 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// finalsMax is how many addresses become final in one turn before their parent is told, and drainPause is the pause
-// before the next turn: a million cases at once would take some hundred megabytes, and the parent has to keep up.
+// finalsMax is how many addresses become final in one round before the parent gets them, and drainPause is the pause
+// before the next: a million cases at once would take some hundred megabytes, and the parent has to keep up.
 const (
 	finalsMax  = 1000
 	drainPause = time.Millisecond
 )
 
-// step is one thing that the shell has to do.
+// step is one action of the shell.
 type step any
 
 type (
@@ -31,7 +31,7 @@ type (
 	recall       struct{ keys []string }       // what the cluster knows of hosts: see behaviourKey
 )
 
-// job is what the parts of a planner share: the work, and the steps and finals of this turn.
+// job is what the parts of a planner share: the work, and the steps and finals of this round.
 type job struct {
 	options Options
 	work    Work
@@ -44,16 +44,16 @@ type job struct {
 // since turns a time into the form of pending.
 func (j *job) since(now time.Time) time.Duration { return now.Sub(j.start) }
 
-// addStep has the shell do something.
+// addStep adds an action for the shell.
 func (j *job) addStep(s step) { j.steps = append(j.steps, s) }
 
-// isCut reports whether finalsMax addresses became final in this turn, so that the rest waits for the next.
+// isCut reports whether finalsMax addresses became final in this round, so that others wait for the next.
 func (j *job) isCut() bool { return len(j.finals) >= finalsMax }
 
-// finalRooms are for the finals of one turn.
+// finalRooms hold the finals of one round.
 var finalRooms = sync.Pool{New: func() any { return new([]Final) }}
 
-// takeFinals takes what has become final in this turn.
+// takeFinals returns the finals of this round and clears them.
 func (j *job) takeFinals() []Final {
 	finals := slices.Clone(j.finals)
 	if room := j.finals; room != nil {
@@ -94,7 +94,7 @@ func (j *job) giveUp(now time.Time, ordinal uint32, c evidence.Case, why smtp.Re
 	j.conclude(now, ordinal, c)
 }
 
-// caseTime is the time of the last evidence of a case: of the last attempt, unless DNS had the last word.
+// caseTime returns the time of the last evidence of a case: of the last attempt, unless DNS had the last word.
 func caseTime(now time.Time, c evidence.Case) time.Time {
 	if n := len(c.Attempts); n > 0 && c.NoRoute == smtp.ReasonNone && !c.Attempts[n-1].At.IsZero() {
 		return c.Attempts[n-1].At
@@ -102,7 +102,7 @@ func caseTime(now time.Time, c evidence.Case) time.Time {
 	return now
 }
 
-// earliest is the earliest of some times; the zero time is never.
+// earliest returns the earliest of some times; the zero time is never.
 func earliest(times ...time.Time) (first time.Time) {
 	for _, t := range times {
 		if first.IsZero() || !t.IsZero() && t.Before(first) {
@@ -112,7 +112,7 @@ func earliest(times ...time.Time) (first time.Time) {
 	return first
 }
 
-// later is the later of two times.
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

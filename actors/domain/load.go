@@ -21,10 +21,9 @@ const (
 	openMax = 65_536
 )
 
-// Load is what the domains of a node have at work: how many there are, and how many of their addresses are at
-// receivers. Workspaces share both, see package ledger/quota: a domain begins later, and an address is offered later,
-// when its workspace has its share. It also counts the bytes of the answers that domains keep beyond their own share.
-// Safe for concurrent use.
+// Load counts the domains at work on a node, and their addresses at receivers. Workspaces share both, see package
+// ledger/quota: a domain begins later, and an address is offered later, when its workspace has its share. It also
+// counts the bytes of the answers that domains keep beyond their own share. Safe for concurrent use.
 type Load struct {
 	weight func(workspace uuid.UUID) int
 	open   *quota.Pool[uuid.UUID]
@@ -47,7 +46,7 @@ func (l *Load) End(workspace uuid.UUID, n int) {
 	l.open.Return(workspace, int64(n))
 }
 
-// Addresses is how many are at receivers.
+// Addresses returns how many addresses are at receivers.
 func (l *Load) Addresses() int64 { return l.out.Used() }
 
 // takeAddress reports whether a workspace may have another address at receivers, and counts it.
@@ -61,7 +60,7 @@ func (l *Load) giveAddresses(workspace uuid.UUID, n int) {
 
 func (l *Load) isHeavy() bool { return l.Addresses() > loadMax }
 
-// keepBytes reserves room for so many bytes more, and reports whether there was any.
+// keepBytes reserves bytes, and reports whether there was room.
 func (l *Load) keepBytes(bytes int) bool {
 	if l.texts.Add(int64(bytes)) > textsMax {
 		l.texts.Add(int64(-bytes))

@@ -53,7 +53,7 @@ func (o Options) Validate() error {
 // Work is what a domain actor is made for.
 type Work struct {
 	Verification uuid.UUID
-	Workspace    uuid.UUID // whose turn it is at a receiver
+	Workspace    uuid.UUID // for its share of a receiver
 	Epoch        int64
 	Domain       string   // lower-case A-label
 	Tries        int      // how often an actor for the same work and epoch was begun before
@@ -66,7 +66,7 @@ type Work struct {
 	LedgerBehind *atomic.Bool
 }
 
-// Final is the last word on one address.
+// Final is the outcome of one address.
 type Final struct {
 	Ordinal uint32
 	Outcome smtp.Outcome
@@ -75,23 +75,23 @@ type Final struct {
 	Case    evidence.Case
 }
 
-// Finals is what a domain tells its parent: outcomes, each ordinal once. With Done
-// nothing is left and the actor may be stopped.
+// Finals are outcomes that a domain sends its parent, each ordinal once. With Done nothing is left and the actor may be
+// stopped.
 type Finals struct {
 	Domain string
 	Finals []Final
 	Done   bool
 }
 
-// Hold is what a parent tells its domains when outcomes can't be settled: they take back what isn't asked yet and offer
-// nothing until told otherwise, so that a node that takes the work over has little to ask again.
+// Hold is what a parent sends its domains when outcomes can't be settled: they take back what isn't asked yet and offer
+// nothing until Hold with On false, so that a node that takes the work over has little to ask again.
 type Hold struct{ On bool }
 
-// CaughtUp is what a parent tells its domains when Work.LedgerBehind is over.
+// CaughtUp is what a parent sends its domains when Work.LedgerBehind is over.
 type CaughtUp struct{}
 
-// Quiet is what a domain tells its parent when all its open addresses wait for a time, and again, with the zero time,
-// when it goes on.
+// Quiet is what a domain sends its parent when all its open addresses wait for a time, and again, with the zero time,
+// when it resumes.
 type Quiet struct {
 	Domain string
 	Until  time.Time

@@ -21,7 +21,7 @@ type (
 // leaveWithin is how long a domain that is left waits for what is on the wire: as long as a receiver that moves does.
 const leaveWithin = 2 * time.Second
 
-// Parked is the answer to Park: the state needed to go on elsewhere. Times are of the wall clock, in Unix milliseconds.
+// Parked is the answer to Park: the state to continue elsewhere. Times are of the wall clock, in Unix milliseconds.
 // Addresses that were never answered are left out.
 type Parked struct {
 	Domain    string          `json:"domain"`
@@ -40,7 +40,7 @@ type ParkedAddress struct {
 	Grey     int64         `json:"g,omitempty"`  // greylisted since, at the source From
 	From     string        `json:"f,omitempty"`  // empty: not greylisted; or its source has no address
 	IsGrey   bool          `json:"ig,omitempty"`
-	Reason   smtp.Reason   `json:"r,omitempty"` // why it was put off
+	Reason   smtp.Reason   `json:"r,omitempty"` // why it was deferred
 	Waits    uint8         `json:"w,omitempty"`
 	Marks    uint8         `json:"m,omitempty"`
 	Case     evidence.Case `json:"-"`
@@ -50,7 +50,7 @@ type ParkedAddress struct {
 type ParkedControl struct {
 	Local string         `json:"local"`
 	Asked int            `json:"asked"`
-	Again *ParkedAddress `json:"again,omitempty"` // when it was put off; nil: it wasn't
+	Again *ParkedAddress `json:"again,omitempty"` // when it was deferred; nil: it wasn't
 	Notes evidence.Case  `json:"-"`               // the attempts at those of this run
 }
 
@@ -84,7 +84,7 @@ func (pl *planner) exportLeft(now time.Time) (Parked, bool) {
 	return pl.export(), true
 }
 
-// export returns the state to go on with. Nothing is out.
+// export returns the state to continue from. Nothing is out.
 func (pl *planner) export() Parked {
 	out := Parked{Domain: pl.work.Domain, GreyWaits: map[string]int64{}}
 	for number, wait := range pl.retries.greyWaits {
@@ -110,7 +110,7 @@ func (pl *planner) export() Parked {
 	return out
 }
 
-// exportAddress gives one address, which stays as it is.
+// exportAddress returns one address, which stays as it is.
 func (r *retries) exportAddress(p pending) ParkedAddress {
 	wall := func(d time.Duration) int64 { return r.start.Add(d).UnixMilli() }
 	one := ParkedAddress{Ordinal: p.ordinal, Since: wall(p.since), Due: wall(p.due),

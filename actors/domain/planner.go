@@ -21,10 +21,10 @@ type planner struct {
 	held     bool      // nothing may be offered
 	heldAt   time.Time // since when
 	leaveBy  time.Time // when it is left, whatever is out; zero: it isn't
-	draining bool      // more may be final in the next turn
+	draining bool      // more may be final in the next round
 }
 
-// newPlanner makes one; the control probes grow from seed.
+// newPlanner makes a planner; the control probes grow from seed.
 func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
 	pl := &planner{job: &job{options: o, start: now, work: w, left: len(w.Ordinals)}}
 	pl.route.job = pl.job
@@ -104,7 +104,7 @@ func (pl *planner) takeResults(now time.Time, m *wire.Results) {
 	}
 }
 
-// takeAnswer follows what came of one probe, which was out for a time.
+// takeAnswer handles the answer to one probe, which was out for a time.
 func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence.Attempt, out time.Duration) {
 	p, c := pl.retries.takeCase(now, m.GetOrdinal())
 	if len(c.Attempts) == 0 {
@@ -157,11 +157,11 @@ func (pl *planner) noteAttempt(now time.Time, p pending, last evidence.Attempt) 
 	}
 }
 
-// followAttempt goes on with an address by its newest attempt: it concludes, or files an acceptance or a bare refusal
-// until it is known whether that counts. False: the address has to be asked again.
+// followAttempt handles the newest attempt at an address: it concludes, or files an acceptance or a bare refusal until
+// it is known whether that counts. False: the address has to be asked again.
 func (pl *planner) followAttempt(now time.Time, p pending, c evidence.Case, last evidence.Attempt) bool {
 	answered := p
-	answered.reason = smtp.ReasonNone // it is not put off any more
+	answered.reason = smtp.ReasonNone // it isn't deferred any more
 	switch {
 	case last.Outcome == smtp.Invalid && last.Bare:
 		pl.controls.doubtRefusal(now, answered, c)
@@ -174,7 +174,7 @@ func (pl *planner) followAttempt(now time.Time, p pending, c evidence.Case, last
 	return true
 }
 
-// plan says what to do now, what has become final, and when to ask again.
+// plan returns what to do now, what has become final, and when to call it again.
 func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	if pl.route.key != "" && pl.options.Version() != pl.route.version {
 		pl.matchReceiver() // soon after the change: a receiver that has work of ours sends a pulse each second
@@ -194,7 +194,7 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	if pl.retries.barren != smtp.ReasonNone && !pl.isCut() {
 		pl.giveUpBarren(now)
 	}
-	if pl.route.isResting(now) {
+	if pl.route.isPaused(now) {
 		pl.controls.voidAccepted(now)
 		pl.backlog.recallChunks()
 	}
@@ -207,7 +207,7 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	return steps, pl.takeFinals(), pl.wakeAt(now)
 }
 
-// closeAll makes everything that is left invalid: DNS says that the domain takes no mail.
+// closeAll makes every open address invalid: DNS says that the domain takes no mail.
 func (pl *planner) closeAll(now time.Time) {
 	pl.controls.closeAll(now)
 	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
@@ -218,8 +218,7 @@ func (pl *planner) closeAll(now time.Time) {
 	})
 }
 
-// deferAll defers every address that could be offered now, since there is no route. It goes on in later turns until all
-// are deferred.
+// deferAll defers every address that could be offered now, since there is no route. Later rounds defer the others.
 func (pl *planner) deferAll(now time.Time) {
 	pl.route.silent = !pl.drainWaiting(now, false, func(p pending, c evidence.Case) {
 		pl.controls.askAgain(now, p, c, answerOf{reason: smtp.DNSFailed})
@@ -250,7 +249,7 @@ func (pl *planner) advance(now time.Time) {
 	r := &pl.backlog.receiver
 	switch out := len(pl.backlog.chunks) > 0 || r.reaching; {
 	case !pl.backlog.hasWaiting(now) || pl.held || pl.isCut(),
-		pl.route.asked || pl.route.silent || pl.route.isResting(now):
+		pl.route.asked || pl.route.silent || pl.route.isPaused(now):
 		return
 	case pl.route.hosts == nil || now.After(pl.route.Expires) && !out:
 		pl.route.asked = true
@@ -262,7 +261,7 @@ func (pl *planner) advance(now time.Time) {
 	pl.backlog.offerMore(now, pl.route.hosts)
 }
 
-// wakeAt is when plan should be asked again if nothing happens.
+// wakeAt returns when to call plan again if nothing happens.
 func (pl *planner) wakeAt(now time.Time) time.Time {
 	if pl.draining {
 		return now.Add(drainPause)
@@ -281,13 +280,13 @@ func (pl *planner) wakeAt(now time.Time) time.Time {
 	return at
 }
 
-// quietUntil says until when nothing can be done; the zero time: something can.
+// quietUntil returns until when nothing can be done; the zero time: something can.
 func (pl *planner) quietUntil(now time.Time) time.Time {
 	if pl.route.asked || pl.draining {
 		return time.Time{}
 	}
-	if rest := pl.route.pausedUntil(); rest.After(now) {
-		return rest
+	if pause := pl.route.pausedUntil(); pause.After(now) {
+		return pause
 	}
 	until, busy := pl.backlog.quietUntil(now)
 	if busy {
@@ -296,7 +295,7 @@ func (pl *planner) quietUntil(now time.Time) time.Time {
 	return earliest(pl.controls.nextControl(), pl.controls.witnesses.nextDoubt(now), until)
 }
 
-// holdWork takes back what is out and offers nothing more, or goes on; the time between doesn't count towards giving
+// holdWork takes back what is out and offers nothing more, or resumes; the time between doesn't count towards giving
 // up.
 func (pl *planner) holdWork(now time.Time, on bool) {
 	switch {

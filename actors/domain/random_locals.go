@@ -34,7 +34,7 @@ func newRandomLocals(seed [32]byte) randomLocals {
 	return randomLocals{rand: r, used: map[string]struct{}{}, turn: r.IntN(len(shapes))}
 }
 
-// next gives another local part.
+// next returns another local part.
 func (l *randomLocals) next() string {
 	shape := shapes[l.turn%len(shapes)]
 	l.turn++

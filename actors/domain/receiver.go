@@ -10,31 +10,29 @@ import (
 
 const (
 	ackWithin  = 2 * time.Second // an offer without an answer is sent again
-	silenceMax = 5 * time.Second // a receiver that says nothing for so long is believed dead
+	silenceMax = 5 * time.Second // a receiver that says nothing for so long counts as dead
 
 	// resolvePause is the wait before a lost receiver actor is looked up again, doubled each time up to resolveMax:
 	// some seconds after a cluster has healed every domain works again.
 	resolvePause = 100 * time.Millisecond
 	resolveMax   = 5 * time.Second
 
-	// lostMax bounds the suspicion that our addresses make receiver actors fail; beyond it they are deferred. A
-	// receiver that stopped after our offer counts lostSure, so eight in a row without an answer reach the bound. One
-	// that moved counts as much if it had the offer for less than lostSoon, since no cluster changes that fast that
-	// often; after lostSoon it counts one. One that can't be reached or falls silent doesn't count: that is our own
-	// trouble. Guesses.
+	// lostMax bounds the suspicion that our addresses make receiver actors fail; beyond it they are deferred. A receiver
+	// that stopped after our offer counts lostSure, so eight in a row without an answer reach the bound. One that moved
+	// counts as much if it had the offer for less than lostSoon, since no cluster changes that fast that often; after
+	// lostSoon it counts one. An unreachable or silent one doesn't count: that is our own fault. Guesses.
 	lostMax  = 64
 	lostSure = 8
 	lostSoon = 3 * time.Second
 
-	// heldJitter is how much sooner than told the end of a wait may come before the new time is told: it is sent as a
-	// duration, in pulses a second apart. It may come later by up to 1/heldPart of the time left: a receiver that
-	// doesn't know the end sends one that moves along.
+	// heldJitter is how much sooner than reported a wait may end before the new time is reported: it is sent as a
+	// duration, in pulses a second apart. It may come later by up to 1/heldPart of the time left: a receiver that doesn't
+	// know the end sends one that moves along.
 	heldJitter = time.Second
 	heldPart   = 2
 
 	// missedMax is how many lookups of a receiver actor may fail in a row, which takes some seconds, before its work
-	// counts as waiting; missedFor is the least wait that customers are then told, so that the text doesn't change all
-	// the time.
+	// counts as waiting; missedFor is the least wait that customers then see, so that the text doesn't flap.
 	missedMax = 6
 	missedFor = time.Minute
 )
@@ -50,10 +48,10 @@ type receiver struct {
 	heldUntil time.Time  // it says that it may not ask before
 	cause     wire.Cause // what kept it from asking more, by its last pulse
 	perHour   int64      // addresses of this verification that it expects to ask in an hour; 0: it doesn't say
-	told      int        // addresses behind, as the receiver was last told
+	behind    int        // addresses waiting here, as last sent to it
 }
 
-// nextPause is how long to wait before it is looked for.
+// nextPause returns how long to wait before the next lookup.
 func (r *receiver) nextPause() time.Duration {
 	if r.failures == 0 {
 		return 0
@@ -108,7 +106,7 @@ func (b *backlog) leaveReceiver() {
 }
 
 // takeMoved takes the notice that the receiver goes away. That is its last message: it has answered what was on the
-// wire, and the rest is offered again.
+// wire, and the others are offered again.
 func (b *backlog) takeMoved(now time.Time) {
 	suspicion := 1
 	if slices.ContainsFunc(b.chunks, func(o *open) bool { return now.Sub(o.sent) < lostSoon }) {
@@ -157,6 +155,6 @@ func (b *backlog) recallChunks() {
 	if b.receiver.reached && len(b.chunks) > 0 {
 		b.addStep(tell{&wire.Cancel{Task: b.task}})
 		b.takeAllBack()
-		b.receiver.told = 0 // it forgets that too
+		b.receiver.behind = 0 // it forgets that too
 	}
 }

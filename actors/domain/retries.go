@@ -2,7 +2,6 @@ package domain
 
 import (
 	"container/heap"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,23 +10,19 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// When an address is asked again: as the receiver names it, and if it names nothing by the configured waits, the
-// last of which repeats; a greylisted one early, when another one that was greylisted has passed. When its
-// time is over instead, see give_up.go. What is due goes before what was never asked: see backlog.go.
-
 // retries are the addresses that were answered and have no outcome, and what is known of them.
 type retries struct {
 	*job
 	route     *route
-	log       *attemptLog // what was said about them
+	log       *attemptLog // the attempts at them
 	deferred  deferrals
-	again     map[uint32]pending       // those that were deferred and are out again
-	ripe      int                      // due addresses in deferred, counted at ripeAt, less those taken since
+	again     map[uint32]pending       // deferred before, and out again
+	ripe      int                      // due addresses in deferred, counted at ripeAt, less those popped since
 	ripeAt    time.Duration            // since the start of the planner
 	stats     deferralStats            // of deferred
 	greyWaits map[uint16]time.Duration // the shortest wait after which a greylisted address passed, by source
 	vain      greyVain
-	barren    smtp.Reason // the receiver gives nobody an answer, so all that waits is given up; why
+	barren    smtp.Reason // why all that waits is given up: the receiver answers no address
 }
 
 func newRetries(j *job, r *route) retries {
@@ -40,7 +35,7 @@ func (r *retries) hasDue(now time.Time) bool {
 	return len(r.deferred) > 0 && r.deferred[0].due <= r.since(now)
 }
 
-// nextDue is when the first deferred address is asked again; zero: there is none.
+// nextDue returns when the first deferred address is asked again; zero: none is deferred.
 func (r *retries) nextDue() time.Time {
 	if len(r.deferred) == 0 {
 		return time.Time{}
@@ -54,7 +49,7 @@ func (r *retries) pushDeferred(p pending) {
 	heap.Push(&r.deferred, p)
 }
 
-// popDue takes the deferred address that is due first.
+// popDue removes the deferred address that is due first, and returns it.
 func (r *retries) popDue() uint32 {
 	p := heap.Pop(&r.deferred).(pending)
 	if p.ordinal != controlOrdinal {
@@ -65,7 +60,7 @@ func (r *retries) popDue() uint32 {
 	return p.ordinal
 }
 
-// giveBack defers an address that was popped and not asked. It reports whether it was one.
+// giveBack defers an address that was popped and not asked. It reports whether it was.
 func (r *retries) giveBack(ordinal uint32) bool {
 	p, known := r.again[ordinal]
 	if !known {
@@ -122,128 +117,8 @@ func (r *retries) countRipe(now time.Time) int {
 	return r.ripe
 }
 
-// namedInRow is how many waits in a row may be as short as the receiver or a rule names them. After that they grow as
-// the configured ones do: a mailbox deferred by a minute each time would be asked about hundreds of times. Guess.
-const namedInRow = 4
-
-// answerOf is what an answer says about the next attempt.
-type answerOf struct {
-	reason   smtp.Reason
-	wait     time.Duration      // as the receiver named it; 0: the configured waits
-	attempts []evidence.Attempt // since the last answer
-	out      time.Duration      // for which it was out
-}
-
-// wasDeferred reports whether the address itself was put off. When its host or our source has to rest, addresses that
-// weren't asked get that answer too.
-func wasDeferred(list []evidence.Attempt) bool {
-	if len(list) == 0 {
-		return false
-	}
-	last := list[len(list)-1]
-	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource && !last.Others
-}
-
-// askLater has an address, or the control probe, asked again later, or reports that its time is over, and why. A wait
-// that the receiver named is never cut short. A wait in which the address isn't asked doesn't count towards giving up,
-// except for a control probe, so that acceptances never wait longer for it.
-func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf) (why smtp.Reason, over bool) {
-	if r.barren != smtp.ReasonNone {
-		return r.whyBarren(c), true
-	}
-	if m.reason == smtp.Greylisted || p.ordinal != controlOrdinal {
-		r.noteDeferred(now, &p, &m)
-	}
-	r.noteInVain(now, &p, &m)
-	wait := r.nextWait(now, &p, m)
-	if untimed(m) && p.ordinal != controlOrdinal { // neither the last wait nor this one counts
-		p.since += r.since(now) - max(p.due, p.since) + wait
-	} else if p.waits < waitsMax {
-		p.waits++
-	}
-	p.due = r.since(now) + wait
-	if r.outOfTime(now, &p, c) {
-		return m.reason, true
-	}
-	r.log.keepCase(&p, c)
-	if len(m.attempts) > 0 {
-		r.stats.noteAsked(p.reason, true)
-	}
-	p.reason = m.reason
-	r.pushDeferred(p)
-	return smtp.ReasonNone, false
-}
-
-// nextWait is how long an address waits until it is asked again.
-func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration {
-	wait, nth := m.wait, int(p.waits)
-	if p.marks &^= markNamed; wait > 0 {
-		p.marks |= markNamed
-		wait += min(wait/20+50*time.Millisecond, time.Second) // receivers count whole seconds
-		nth -= namedInRow
-	}
-	if m.wait <= 0 || nth >= 0 && wasDeferred(m.attempts) {
-		waits := r.options.Waits(r.route.key)
-		own := waits[min(nth, len(waits)-1)]
-		if p.waits == 0 && p.from != 0 {
-			own = max(0, own-(r.since(now)-p.grey)) // it counts from the first answer
-		}
-		if m.reason == smtp.Greylisted {
-			own = r.vain.skipShort(p, r.since(now)+own, waits[min(1, len(waits)-1):]) - r.since(now)
-		}
-		left := p.since + r.options.GiveUpAfter - r.since(now)
-		if left > 0 && (left >= own/2 || !slices.ContainsFunc(m.attempts, isRcptFor)) {
-			own = min(own, left) // a last try when the time is up, unless it was asked just before
-		}
-		wait = max(wait, own)
-	}
-	return wait
-}
-
-// earlyApart spreads addresses that are asked again early to ten a second; the receiver's pacing does the rest.
-const earlyApart = 100 * time.Millisecond
-
-// noteDeferred notes that an address was put off itself, from where, and since when. For another source that begins
-// anew, and if it is greylisted the waits do too: most implementations know a client by its address.
-func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
-	for _, first := range m.attempts {
-		if first.Stage != smtp.StageRcpt || first.Code/100 != 4 || first.Others || first.Void {
-			continue
-		}
-		last := m.attempts[len(m.attempts)-1]
-		number := r.log.sourceNumber(last.Source)
-		if first.Source != last.Source || number == p.from && number != 0 { // its clock runs
-			continue
-		}
-		ago := min(max(0, now.Sub(first.At)), m.out) // by the clock of another node
-		if p.from == 0 || m.reason == smtp.Greylisted {
-			p.waits = 0
-		}
-		p.from, p.grey = number, r.since(now)-ago
-		p.marks &^= markEarly | markHeld
-		return
-	}
-}
-
-// expectAnswer is when an address that is put off is expected to be answered.
-func (r *retries) expectAnswer(p *pending) time.Duration {
-	if p.reason != smtp.Greylisted || p.from == 0 || p.marks&markNamed != 0 {
-		return p.due
-	}
-	least, known := r.greyWaits[p.from]
-	if known {
-		return max(p.due, p.grey+least)
-	}
-	least = greyPrior
-	at, waits := p.due, r.options.Waits(r.route.key)
-	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
-		at += waits[min(i, len(waits)-1)]
-	}
-	return at
-}
-
-// makeProbes makes the questions about addresses. One that was put off carries how long it has waited, unless our
-// ledger stalled meanwhile: then the wait says nothing about the receiver.
+// makeProbes makes the probes of addresses. A deferred one carries how long it has waited, unless our ledger stalled
+// meanwhile: then the wait says nothing about the receiver.
 func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordinal uint32) string) []*wire.Probe {
 	list, all := make([]*wire.Probe, len(ordinals)), make([]wire.Probe, len(ordinals))
 	var locals strings.Builder // a copy, since a receiver may keep one for long
@@ -303,12 +178,12 @@ func (r *retries) countDue(now time.Time) map[smtp.Reason]int {
 type pending struct {
 	since   time.Duration // the first answer, from which the time to give up counts
 	due     time.Duration // the next attempt
-	grey    time.Duration // put off itself for the first time, at the source that from names
+	grey    time.Duration // first deferred itself, at the source from
 	ordinal uint32
 	newest  uint32      // note of the newest attempt; 0: there is none
 	omitted uint16      // attempts that are not kept
-	from    uint16      // number of a source; 0: not put off itself
-	reason  smtp.Reason // why it was put off last
+	from    uint16      // number of a source; 0: not deferred itself
+	reason  smtp.Reason // why it was deferred last
 	waits   uint8       // how many of the configured waits are used up, at most waitsMax
 	kept    uint8       // notes
 	marks   uint8

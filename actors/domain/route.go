@@ -19,7 +19,7 @@ type route struct {
 	silent   bool            // DNS gave no answer; addresses are being deferred
 	closed   smtp.Reason     // why the domain takes no mail, as DNS says
 	key      string          // of the receiver; empty: not known yet
-	version  uint64          // of what key rests on
+	version  uint64          // on which key depends
 	heard    map[string]bool // hosts that answered about a mailbox
 	answered string          // the one that answered last; empty: none did
 	keyed    string          // the host of the cached behaviour key
@@ -58,7 +58,7 @@ func (r *route) hearHost(t evidence.Attempt) {
 	r.heard[t.Host], r.answered = true, t.Host
 }
 
-// answeringHost is the host whose answers are expected next: the one that answered last about an address, or the
+// answeringHost returns the host whose answers are expected next: the one that answered last about an address, or the
 // first of the route. Empty while there is no route.
 func (r *route) answeringHost() string {
 	if r.answered == "" && len(r.Hosts) > 0 {
@@ -76,7 +76,7 @@ func (r *route) behaviourKey(host string) string {
 	return r.keyOf
 }
 
-// rankOf is the preference of a host of the route; false: it is no host of it.
+// rankOf returns the preference of a host of the route; false: it is no host of it.
 func (r *route) rankOf(host string) (uint16, bool) {
 	for _, h := range r.Hosts {
 		if h.Name == host {
@@ -108,7 +108,7 @@ func (r *route) isOutranked(now time.Time, host string) bool {
 	})
 }
 
-// hostsOf is how many hosts must deny that they serve the domain before that is believed: those of the route, and those
+// hostsOf returns how many hosts must deny that they serve the domain before it counts: those of the route, and those
 // of an older route that were asked.
 func (r *route) hostsOf(c evidence.Case) int {
 	hosts := len(r.Hosts)
@@ -135,5 +135,5 @@ func (r *route) pausedUntil() time.Time {
 	return until
 }
 
-// isResting reports whether nothing is asked because a harvest guard was seen.
-func (r *route) isResting(now time.Time) bool { return now.Before(r.pausedUntil()) }
+// isPaused reports whether nothing is asked because a harvest guard was seen.
+func (r *route) isPaused(now time.Time) bool { return now.Before(r.pausedUntil()) }

@@ -20,14 +20,14 @@ const (
 	dueMax = 10_000
 )
 
-// Waits is what a domain tells its parent when it has changed, at most once in tellEvery: what its open addresses wait
-// for.
+// Waits is what a domain's open addresses wait for. It is sent to the parent when it changes, at most once in
+// tellEvery.
 type Waits struct {
 	Domain string
 	Waits  []inspect.Wait // each address once
 
-	// Ends is when the last of them is expected to be final if receivers let us ask as
-	// soon as there is somebody to ask for; zero: none waits for a time.
+	// Ends is when the last of them is expected to be final if receivers let us ask without delay; zero: none waits for a
+	// time.
 	Ends time.Time
 
 	// Deferred is the fraction, 0 to 1, of addresses not asked yet that are expected to be deferred, and Wait for how
@@ -36,7 +36,7 @@ type Waits struct {
 	Wait     time.Duration
 }
 
-// equal reports whether two say the same.
+// equal reports whether two mean the same.
 func (w Waits) equal(o Waits) bool {
 	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b inspect.Wait) bool {
 		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
@@ -54,7 +54,7 @@ func (pl *planner) waits(now time.Time) Waits {
 	if n := pl.controls.countWeighed(); n > 0 {
 		w := inspect.Wait{Addresses: n, For: inspect.ForControl, Receiver: pl.route.key,
 			Until: after(now, pl.controls.nextControl()), Last: after(now, pl.controls.endsAt(now))}
-		if pl.route.isResting(now) {
+		if pl.route.isPaused(now) {
 			w.Until = pl.route.pausedUntil()
 		}
 		out.add(w)
@@ -90,7 +90,7 @@ func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, due int
 		ends = gaveUp
 	case r == smtp.Greylisted && pl.controls.asking: // the control probe waits beside them
 		ends = max(ends, pl.retries.stats.control)
-	case r == smtp.Greylisted && !known: // the control probe behind them is put off too
+	case r == smtp.Greylisted && !known: // the control probe behind them is deferred too
 		ends += c.wait
 		gaveUp += c.wait
 	}
@@ -109,9 +109,9 @@ func (pl *planner) waitForReceiver(now time.Time, due map[smtp.Reason]int) inspe
 	if pl.controls.asking && pl.retries.stats.control == 0 {
 		w.Addresses-- // it is no address of the file
 	}
-	switch rest := pl.route.pausedUntil(); {
-	case rest.After(now):
-		w.For, w.Reason, w.Until, w.Last = inspect.ForRetry, smtp.HarvestGuard.String(), rest, rest
+	switch pause := pl.route.pausedUntil(); {
+	case pause.After(now):
+		w.For, w.Reason, w.Until, w.Last = inspect.ForRetry, smtp.HarvestGuard.String(), pause, pause
 	case pl.route.hosts == nil:
 		w.For = inspect.ForRoute
 	default:
@@ -137,32 +137,32 @@ const (
 	// receivers. Guess.
 	greyTries = 3
 
-	// hopelessAfter: when so many addresses were put off again for each one answered, all are expected to be put off
+	// hopelessAfter: when so many addresses were deferred again for each one answered, all are expected to stay deferred
 	// until they are given up. Guess.
 	hopelessAfter = 4
 )
 
-// deferralStats counts the deferred addresses by reason, so that what they wait for is known without a look at each.
+// deferralStats counts the deferred addresses by reason, so that what they wait for is known without visiting each.
 // Times count from the start of the planner.
 type deferralStats struct {
 	by       map[smtp.Reason]*deferralCount
-	first    int           // that were asked for the first time, ever
-	deferred int           // of these that were put off
+	first    int           // asked for the first time, ever
+	deferred int           // of these, deferred
 	control  time.Duration // when the deferred control probe is asked again; 0: it isn't deferred
 }
 
-// deferralCount are the addresses that were put off for one reason.
+// deferralCount counts the addresses deferred for one reason.
 type deferralCount struct {
 	addresses   int
 	first, last time.Duration // when the last of them is asked again
-	ends        time.Duration // when the last of them is expected to be answered, if not put off again
+	ends        time.Duration // when the last of them is expected to be answered, if not deferred again
 	wait        time.Duration // how long the last of them waits in all, as expected
 	since       time.Duration // the latest first answer among them: they are given up GiveUpAfter later
 
 	again, answered int // of those that were asked again, ever
 }
 
-// countOf gives the count of a reason.
+// countOf returns the count of a reason.
 func (t *deferralStats) countOf(r smtp.Reason) *deferralCount {
 	p := t.by[r]
 	if p == nil {
@@ -172,7 +172,7 @@ func (t *deferralStats) countOf(r smtp.Reason) *deferralCount {
 	return p
 }
 
-// push counts an address that is put off, and is expected to be answered at a time.
+// push counts a deferred address that is expected to be answered at a time.
 func (t *deferralStats) push(p *pending, ends time.Duration) {
 	if p.ordinal == controlOrdinal {
 		t.control = ends
@@ -198,9 +198,9 @@ func (t *deferralStats) pop(p *pending) {
 	t.countOf(p.reason).addresses--
 }
 
-// noteAsked notes what came of asking an address that was put off for a reason.
+// noteAsked notes whether an address that was deferred for a reason was deferred again.
 func (t *deferralStats) noteAsked(r smtp.Reason, again bool) {
-	if r == smtp.ReasonNone { // it was not put off before
+	if r == smtp.ReasonNone { // it was not deferred before
 		if t.first++; again {
 			t.deferred++
 		}
@@ -224,7 +224,7 @@ func (c *deferralCount) isHopeless(r smtp.Reason) bool {
 	return c.again >= hopelessAfter*(c.answered+1)
 }
 
-// expectDeferred is the fraction, 0 to 1, of addresses not asked yet that are expected to be deferred, and for how
+// expectDeferred returns the fraction, 0 to 1, of addresses not asked yet that are expected to be deferred, and for how
 // long.
 func (t *deferralStats) expectDeferred() (float64, time.Duration) {
 	if t.deferred == 0 {
@@ -237,7 +237,7 @@ func (t *deferralStats) expectDeferred() (float64, time.Duration) {
 	return float64(t.deferred) / float64(t.first), wait
 }
 
-// reasons are those for which addresses are put off, in the order of their numbers.
+// reasons returns the reasons of deferred addresses, in the order of their numbers.
 func (t *deferralStats) reasons() []smtp.Reason {
 	var out []smtp.Reason
 	for _, r := range slices.Sorted(maps.Keys(t.by)) {

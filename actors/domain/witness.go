@@ -8,7 +8,7 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// witnessAfter is how long we wait for another address to be accepted before we ask again about one that was. Guess.
+// witnessAfter is how long we wait for another address to be accepted before we ask an accepted one again. Guess.
 const witnessAfter = evidence.WitnessWithin / 4
 
 // heardMax bounds the acceptances kept as witnesses, one for each host and source: at most 5 hosts of a route are
@@ -47,7 +47,7 @@ func (w *witnesses) hearAccepted(ordinal uint32, t evidence.Attempt) {
 // doubtedBy returns until when bare refusals wait for a witness.
 func (w *witnesses) doubtedBy() time.Time { return w.since.Add(evidence.WitnessWithin) }
 
-// nextDoubt returns when to look at them again; zero: there are none.
+// nextDoubt returns when to check bare refusals again; zero: there are none.
 func (w *witnesses) nextDoubt(now time.Time) time.Time {
 	if len(w.doubted) == 0 {
 		return time.Time{}
@@ -79,9 +79,9 @@ func (k *controls) doubtRefusal(now time.Time, p pending, c evidence.Case) {
 	w.doubted = append(w.doubted, p)
 }
 
-// weighDoubted goes on with bare refusals: one beside a witness is believed. While there are other addresses to ask
-// (busy), one of these may become the witness; after that an address that was accepted before is asked once more. Those
-// without a witness are asked again later.
+// weighDoubted judges bare refusals: one with a witness counts. While there are other addresses to ask (busy), one of
+// these may become the witness; after that an address that was accepted before is asked once more. Those without a
+// witness are asked again later.
 func (k *controls) weighDoubted(now time.Time, busy bool) {
 	w := &k.witnesses
 	if w.news {
@@ -100,7 +100,7 @@ func (k *controls) weighDoubted(now time.Time, busy bool) {
 	switch {
 	case len(w.doubted) == 0 || k.isCut() || k.asking && inTime:
 	case soon && busy:
-	case w.known && !w.asked && inTime && !k.route.isResting(now):
+	case w.known && !w.asked && inTime && !k.route.isPaused(now):
 		w.asked = true
 		k.askWitness(now)
 	case inTime && busy:
@@ -109,7 +109,7 @@ func (k *controls) weighDoubted(now time.Time, busy bool) {
 	}
 }
 
-// deferDoubted asks those again whose witness would come too late.
+// deferDoubted defers bare refusals whose witness would come too late.
 func (k *controls) deferDoubted(now time.Time, busy bool) {
 	w := &k.witnesses
 	for len(w.doubted) > 0 && !k.isCut() {

@@ -35,8 +35,8 @@ type Actor struct {
 	paused     uint64 // long pauses of the process until now
 }
 
-// Kinds gives the kind of virtual actor that a node has to host. A session actor that panics is stopped and not
-// restarted: its SMTP session is gone.
+// Kinds returns the kind of virtual actor that a node hosts. A session actor that panics is stopped and not restarted:
+// its SMTP session is gone.
 func Kinds(o Options) map[string]*actor.Props {
 	o.Registry.Guard, o.slots = o.Guard, registry.NewReceiverSlots(o.Most, o.Weight)
 	o.Metrics.slots.Store(o.slots)
@@ -91,7 +91,7 @@ func (a *Actor) Receive(c actor.Context) {
 		return
 	}
 	if a.waiting != nil {
-		a.await(c, now)
+		a.awaitSlot(c, now)
 		return
 	}
 	if a.scheduler == nil {
@@ -177,16 +177,16 @@ func (a *Actor) work(c actor.Context, now time.Time) bool {
 func (a *Actor) plan(c actor.Context, now time.Time) {
 	steps, wake := a.scheduler.Plan(now)
 	for _, s := range steps {
-		a.do(c, s)
+		a.doStep(c, s)
 	}
 	a.count(a.scheduler.HasNoShare())
 	if a.scheduler.HandingOff() {
 		a.timer.Set(c, now, wake)
 		return
 	}
-	if resting := !a.scheduler.HasWork(); resting != a.released {
-		a.released = resting
-		a.slot.SetIdle(resting)
+	if idle := !a.scheduler.HasWork(); idle != a.released {
+		a.released = idle
+		a.slot.SetIdle(idle)
 	}
 	if since, idle := a.scheduler.IdleSince(); idle {
 		if now.Sub(since) >= a.idle {
@@ -200,7 +200,7 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 	a.timer.Set(c, now, wake)
 }
 
-func (a *Actor) do(c actor.Context, s scheduler.Step) {
+func (a *Actor) doStep(c actor.Context, s scheduler.Step) {
 	switch s := s.(type) {
 	case scheduler.Send:
 		if s.To.ID != "" {
@@ -220,7 +220,7 @@ func (a *Actor) do(c actor.Context, s scheduler.Step) {
 	case scheduler.QuitSession:
 		c.Send(a.sessions[s.ID], s)
 	case scheduler.DropSession:
-		a.dismiss(c, s.ID)
+		a.dismissSession(c, s.ID)
 	case scheduler.KnowFact:
 		root, self := c.ActorSystem().Root, c.Self()
 		a.writer.Know(s.Key, func(f facts.Fact) {
@@ -258,8 +258,8 @@ func (a *Actor) count(barred bool) {
 	}
 }
 
-// dismiss stops the actor of a session that has ended.
-func (a *Actor) dismiss(c actor.Context, id int) {
+// dismissSession stops the actor of a session that has ended.
+func (a *Actor) dismissSession(c actor.Context, id int) {
 	if pid := a.sessions[id]; pid != nil {
 		c.Stop(pid)
 		delete(a.sessions, id)
@@ -288,7 +288,7 @@ func (a *Actor) stop(c actor.Context) {
 		}
 	}
 	for _, s := range a.scheduler.ReleaseClients(time.Now()) {
-		a.do(c, s)
+		a.doStep(c, s)
 	}
 	if a.writer != nil {
 		if fact, worth := a.scheduler.Unsaved(time.Now()); worth {

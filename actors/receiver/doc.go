@@ -8,7 +8,7 @@
 // In a cluster a receiver may have actors on several nodes for a while. Each uses its share of the allowance and no
 // more: package registry knows the shares and the SMTP connections of a node, and ApplyShares returns when they agree.
 // What was permitted under a larger share, or before a fence, isn't begun: each RCPT is checked. An actor that moves to
-// another node answers what is on the wire and gives the rest back.
+// another node answers what is on the wire and returns the others.
 //
 // The package knows no credits, and all that it keeps may be lost: a client offers its chunk again, and what was
 // learned of a receiver, which survives a move (package facts), can be learned again.

@@ -30,7 +30,7 @@ func (o *Options) forScheduler() scheduler.Options {
 	return out
 }
 
-// pauses is how many long pauses there were until now.
+// pauses returns the number of long pauses until now.
 func (o *Options) pauses() uint64 {
 	if o.Pauses == nil {
 		return 0

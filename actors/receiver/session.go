@@ -30,7 +30,7 @@ type (
 	sessionClosed struct{ id int }
 )
 
-// graceFor is how long a stopped session may take to finish, so that it can say QUIT: five turns of 200 ms.
+// graceFor is how long a stopped session may take to finish, so that it can say QUIT: five round trips of 200 ms.
 const graceFor = time.Second
 
 // quitSoon is how long a session that is overdue waits for the answer to its QUIT: near servers answer within it, and
@@ -76,11 +76,11 @@ func newSessionActor(o scheduler.Options, pauses func() uint64, spans *tracing.T
 func (a *sessionActor) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case scheduler.OpenSession:
-		a.do(c, m.ID, func() any { return a.open(m) })
+		a.runBeside(c, m.ID, func() any { return a.open(m) })
 	case scheduler.AskProbes:
-		a.do(c, m.ID, func() any { return a.begin(m) })
+		a.runBeside(c, m.ID, func() any { return a.begin(m) })
 	case scheduler.QuitSession:
-		a.do(c, m.ID, func() any {
+		a.runBeside(c, m.ID, func() any {
 			a.quit()
 			return sessionClosed{id: m.ID}
 		})
@@ -116,7 +116,7 @@ func (a *sessionActor) drop() {
 	a.free()
 }
 
-// free gives the session's slot back once the receiver no longer holds the session.
+// free returns the session's slot once the receiver no longer holds the session.
 func (a *sessionActor) free() {
 	if a.smtp != nil {
 		a.gone = a.smtp.Gone()
@@ -137,9 +137,9 @@ func (a *sessionActor) quit() {
 	a.smtp.Quit()
 }
 
-// do runs work beside the mailbox and sends its result to the parent. A panic is a fault of ours in this session alone:
-// the session ends, and the parent asks its batch again.
-func (a *sessionActor) do(c actor.Context, id int, work func() any) {
+// runBeside runs work beside the mailbox and sends its result to the parent. A panic is a fault of ours in this session
+// alone: the session ends, and the parent asks its batch again.
+func (a *sessionActor) runBeside(c actor.Context, id int, work func() any) {
 	root, parent := c.ActorSystem().Root, c.Parent()
 	a.working.Store(true)
 	a.options.Guard.Go("session", func() {
@@ -181,15 +181,15 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 			return sessionClosed{id: m.ID}
 		}
 		a.tracedFailure(err)
-		told := a.judgeFailure(m.Host, err)
-		return sessionOpened{id: m.ID, failed: &told}
+		judged := a.judgeFailure(m.Host, err)
+		return sessionOpened{id: m.ID, failed: &judged}
 	}
 	a.smtp = s
 	a.tracer.opened(s)
 	a.at, a.greeter, a.refuses = m.At, egress.Greeter(m.Host, s.Greeting(), s.HelloReply()), false
 	if a.options.Sources.Intercepts(a.greeter, time.Now()) {
-		told := a.intercepted(m.Host)
-		return sessionOpened{id: m.ID, failed: &told}
+		judged := a.intercepted(m.Host)
+		return sessionOpened{id: m.ID, failed: &judged}
 	}
 	shown := throttle.Shown{Greeting: s.Greeting(), Hello: s.HelloReply(), Host: m.Host, Groups: s.Pipelining()}
 	a.doubts = throttle.SoftwareOf(shown).Repeats
@@ -201,19 +201,19 @@ func (a *sessionActor) judgeFailure(host string, err error) scheduler.Judgement 
 	a.tracer.ended(err)
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)
-	told := a.options.Judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,
+	judged := a.options.Judge(evidence.Raw{At: time.Now(), Host: host, Stage: f.Stage, Reply: f.Reply, Err: f.Err,
 		Hello: a.source.Hello, ReturnPath: a.source.ReturnPath, Source: nameOf(f.Source, a.source),
 		TLS: a.smtp != nil && a.smtp.TLS()})
-	told.NoHELO = f.NoHELO
-	return told
+	judged.NoHELO = f.NoHELO
+	return judged
 }
 
 // intercepted ends a session in which another server answers in place of the host: nothing is judged from it.
 func (a *sessionActor) intercepted(host string) scheduler.Judgement {
 	a.options.Metrics.CountIntercepted()
-	told := a.judgeFailure(host, a.foreign(smtp.StageGreeting))
+	judged := a.judgeFailure(host, a.foreign(smtp.StageGreeting))
 	a.smtp.Quit()
-	return told
+	return judged
 }
 
 // foreign is the reason why another server's answer in place of the host doesn't count.
@@ -262,8 +262,7 @@ func (a *sessionActor) mustStop(m *scheduler.AskProbes) bool {
 	return over()
 }
 
-// ask puts the probes to the receiver until they are all answered, the session ends,
-// or an answer says that going on is wrong.
+// ask puts the probes to the receiver until they are all answered, the session ends, or an answer forbids more.
 func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	r := scheduler.Report{ID: m.ID, Unanswered: m.Probes}
 	if m.Suspended && a.smtp.Poll() != nil {
@@ -271,8 +270,8 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 		return r
 	}
 	if a.options.Sources.Intercepts(a.greeter, time.Now()) {
-		told := a.intercepted(a.smtp.Host())
-		r.Failure = &told
+		judged := a.intercepted(a.smtp.Host())
+		r.Failure = &judged
 		return r
 	}
 	if a.pause(m.After); m.RefusedMax <= 0 {
@@ -305,8 +304,8 @@ func (a *sessionActor) over(r *scheduler.Report) {
 		r.Failure, r.Cut = &last, true
 		return
 	}
-	told := a.judgeFailure(a.smtp.Host(), smtp.ErrClosed)
-	r.Failure = &told
+	judged := a.judgeFailure(a.smtp.Host(), smtp.ErrClosed)
+	r.Failure = &judged
 }
 
 // pause waits, unless the actor is stopped.
@@ -322,7 +321,7 @@ func (a *sessionActor) pause(d time.Duration) {
 	}
 }
 
-// countAsked is how many of the answers came from the receiver.
+// countAsked returns how many of the answers came from the receiver.
 func countAsked(got []scheduler.Answered) int {
 	n := 0
 	for _, one := range got {
@@ -341,7 +340,7 @@ type room struct {
 
 var rooms = sync.Pool{New: func() any { return &room{} }}
 
-// emptyRoom gives the room back without what was in it.
+// emptyRoom clears the room and returns it.
 func (w *room) emptyRoom() {
 	clear(w.addresses)
 	clear(w.answers)
@@ -349,8 +348,9 @@ func (w *room) emptyRoom() {
 	rooms.Put(w)
 }
 
-// probe asks the rest of a report and judges each answer as it comes. It returns the action that ended it early, if one
-// did. Later commands of the same group are answered too, but after a harvest guard's words no answer counts.
+// probe asks the remaining probes of a report and judges each answer as it comes. It returns the action that ended it
+// early, if one did. Later commands of the same group are answered too, but after a harvest guard's words no answer
+// counts.
 func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdict.Action, error) {
 	w := rooms.Get().(*room)
 	defer w.emptyRoom()
@@ -367,17 +367,17 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 		for r.Unanswered[at].Address != address {
 			at++
 		}
-		told := &judged[at].Judgement
-		*told = a.judge(r.Unanswered[at], smtp.Answer{Reply: reply, At: time.Now()})
+		judgement := &judged[at].Judgement
+		*judgement = a.judge(r.Unanswered[at], smtp.Answer{Reply: reply, At: time.Now()})
 		at++
-		if told.Verdict.Outcome == smtp.Undecided {
+		if judgement.Verdict.Outcome == smtp.Undecided {
 			m.Group.OnOther()
 		} else {
 			m.Group.OnPlain()
 			m.Transaction.OnPlain()
 		}
-		if scheduler.EndsBatch(told) && (stop == verdict.ActNone || told.Verdict.Action == verdict.ActVoid) {
-			stop = told.Verdict.Action
+		if scheduler.EndsBatch(judgement) && (stop == verdict.ActNone || judgement.Verdict.Action == verdict.ActVoid) {
+			stop = judgement.Verdict.Action
 		}
 		return stop != verdict.ActNone
 	}
@@ -430,9 +430,9 @@ func (a *sessionActor) judge(p *scheduler.Probe, one smtp.Answer) scheduler.Judg
 // fail ends the session in a report.
 func (a *sessionActor) fail(r *scheduler.Report, err error) {
 	a.tracedFailure(err)
-	told := a.judgeFailure(a.smtp.Host(), err)
-	r.Failure = &told
-	r.Cut = told.Attempt.Stage >= smtp.StageRcpt || told.Attempt.Code == 421
+	judged := a.judgeFailure(a.smtp.Host(), err)
+	r.Failure = &judged
+	r.Cut = judged.Attempt.Stage >= smtp.StageRcpt || judged.Attempt.Code == 421
 	if a.smtp.Open() {
 		a.smtp.Quit()
 	}

@@ -38,12 +38,12 @@ type heldOffer struct {
 	at     time.Time
 }
 
-// await handles one message of an actor without a slot.
-func (a *Actor) await(c actor.Context, now time.Time) {
+// awaitSlot handles one message of an actor without a slot.
+func (a *Actor) awaitSlot(c actor.Context, now time.Time) {
 	w := a.waiting
 	switch m := c.Message().(type) {
 	case *wire.Offer:
-		a.hold(c, now, m)
+		a.holdOffer(c, now, m)
 	case *wire.Cancel:
 		if h := w.offers[m.GetTask().Key()]; h != nil && m.GetTask().GetEpoch() >= h.offer.GetTask().GetEpoch() {
 			delete(w.offers, m.GetTask().Key())
@@ -69,8 +69,8 @@ func (a *Actor) await(c actor.Context, now time.Time) {
 	a.timer.Set(c, now, now.Add(min(a.idle, heartbeatEvery)))
 }
 
-// hold keeps an offer until there is a slot; the first offer asks for one.
-func (a *Actor) hold(c actor.Context, now time.Time, m *wire.Offer) {
+// holdOffer keeps an offer until there is a slot; the first offer asks for one.
+func (a *Actor) holdOffer(c actor.Context, now time.Time, m *wire.Offer) {
 	w, key := a.waiting, m.GetTask().Key()
 	before := w.offers[key]
 	switch {

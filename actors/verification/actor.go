@@ -50,8 +50,8 @@ type mode int
 const (
 	loading mode = iota
 	working
-	cancelling // cancel: nothing new; settle what is known, release the rest
-	draining   // drain: nothing new; settle what is known, store the rest, return the lease
+	cancelling // cancel: nothing new; settle what is known, release the other credits
+	draining   // drain: nothing new; settle what is known, store the state, return the lease
 	closing    // the last call is under way
 	ended
 )
@@ -113,7 +113,7 @@ type looking struct {
 
 type (
 	tick     struct{}
-	panicked struct{} // what was done beside the actor
+	panicked struct{} // background work
 
 	// done is the result of background work, and the step that follows.
 	done struct {
@@ -137,7 +137,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Started:
 		a.marks.waiting = a.state.Status == ledger.Waiting
 		var l loaded
-		a.beside(c, func() (err error) {
+		a.runBeside(c, func() (err error) {
 			l, err = load(a.ctx, a.options, a.state, a.lease)
 			return err
 		}, func(c actor.Context, now time.Time, err error) { a.loaded(c, now, l, err) })
@@ -151,7 +151,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case done:
 		m.then(c, now, m.err)
 	case domain.Finals:
-		a.finals(c, now, m)
+		a.takeFinals(c, now, m)
 	case domain.Waits:
 		if w := a.open(m.Domain); w != nil {
 			w.waits = m
@@ -165,7 +165,7 @@ func (a *Actor) Receive(c actor.Context) {
 			a.plan.noteWait(w, m.Until)
 		}
 	case *actor.Terminated:
-		a.gone(c, now, m.Who)
+		a.restartDomain(c, now, m.Who)
 	case domain.Parked:
 		a.parked(c, m.Domain, m)
 	case domain.NotParked:
@@ -186,17 +186,17 @@ func (a *Actor) Receive(c actor.Context) {
 	a.advance(c, now)
 }
 
-// beside runs blocking work in a goroutine, then the next step in the mailbox.
-func (a *Actor) beside(c actor.Context, work func() error, then then) {
+// runBeside runs blocking work in a goroutine, then the next step in the mailbox.
+func (a *Actor) runBeside(c actor.Context, work func() error, then then) {
 	root, self := c.ActorSystem().Root, c.Self()
 	process.GuardOf(c.ActorSystem()).Go("verification", func() { root.Send(self, done{work(), then}) },
 		func() { root.Send(self, panicked{}) })
 }
 
-// call is beside with a time limit.
-func (a *Actor) call(c actor.Context, work func(ctx context.Context) error, then then) {
+// callLedger is runBeside with a time limit.
+func (a *Actor) callLedger(c actor.Context, work func(ctx context.Context) error, then then) {
 	ctx := a.ctx
-	a.beside(c, func() error {
+	a.runBeside(c, func() error {
 		within, cancel := context.WithTimeout(ctx, callWithin)
 		defer cancel()
 		return work(within)
@@ -263,10 +263,10 @@ func (a *Actor) loaded(c actor.Context, now time.Time, m loaded, err error) {
 func (a *Actor) advance(c actor.Context, now time.Time) {
 	switch a.mode {
 	case working:
-		a.hold(c, now)
+		a.pauseAsking(c, now)
 		a.beginDomains(c, now)
 		a.plan.throughput.note(now, a.plan.final, a.plan.next-len(a.plan.open))
-		a.settle(c, now, false)
+		a.settlePending(c, now, false)
 		if a.parking == nil {
 			a.publishStatus(c, now)
 		}
@@ -280,10 +280,10 @@ func (a *Actor) advance(c actor.Context, now time.Time) {
 			if a.mode == cancelling {
 				a.stopDomains(c)
 			}
-			a.settle(c, now, true)
+			a.settlePending(c, now, true)
 		}
 		if busy := a.settlement.underWay || a.marks.underWay || a.isLeaving(); !busy && (a.plan == nil || len(a.plan.pending) == 0) {
-			a.close(c)
+			a.closeWork(c)
 		}
 	}
 }
@@ -294,9 +294,9 @@ func (a *Actor) isLeaving() bool {
 	return p != nil && (p.writing || a.mode == draining && len(p.missing) > 0)
 }
 
-// hold stops asking while outcomes can't be settled, and goes on when they are: whatever isn't settled when the lease
-// ends is asked again by the next owner.
-func (a *Actor) hold(c actor.Context, now time.Time) {
+// pauseAsking stops asking while outcomes can't be settled, and resumes when they can: whatever isn't settled when the
+// lease ends is asked again by the next owner.
+func (a *Actor) pauseAsking(c actor.Context, now time.Time) {
 	held := len(a.plan.pending) > 0 && now.Sub(a.plan.since) >= holdAfter
 	if held == a.domains.held {
 		return
@@ -320,7 +320,7 @@ func (a *Actor) beginDomains(c actor.Context, now time.Time) {
 		}
 		a.domains.counted++
 		if name, ok := a.plan.begin(most); ok {
-			a.spawn(c, now, name)
+			a.spawnDomain(c, now, name)
 		}
 	}
 	if most < a.options.DomainsMax && a.plan.mayBegin(a.options.DomainsMax) {
@@ -328,7 +328,7 @@ func (a *Actor) beginDomains(c actor.Context, now time.Time) {
 	}
 }
 
-func (a *Actor) spawn(c actor.Context, now time.Time, name string) {
+func (a *Actor) spawnDomain(c actor.Context, now time.Time, name string) {
 	file, open := a.plan.file, a.plan.open[name]
 	a.plan.noteWait(open, time.Time{})
 	open.begun, open.waits = now, domain.Waits{}
@@ -353,8 +353,8 @@ func (a *Actor) open(name string) *work {
 	return a.plan.open[name]
 }
 
-// finals takes outcomes; those that come after a cancel began aren't counted.
-func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
+// takeFinals takes outcomes; those that come after a cancel began aren't counted.
+func (a *Actor) takeFinals(c actor.Context, now time.Time, m domain.Finals) {
 	w := a.open(m.Domain)
 	if a.mode != working && a.mode != draining || w == nil {
 		return
@@ -367,12 +367,12 @@ func (a *Actor) finals(c actor.Context, now time.Time, m domain.Finals) {
 		if w.size <= smallMax {
 			a.plan.durations.add(now.Sub(w.begun))
 		}
-		a.finish(c, m.Domain)
+		a.finishDomain(c, m.Domain)
 		a.parked(c, m.Domain)
 	}
 }
 
-func (a *Actor) finish(c actor.Context, name string) {
+func (a *Actor) finishDomain(c actor.Context, name string) {
 	a.plan.end(name)
 	if pid := a.domains.pids[name]; pid != nil {
 		delete(a.domains.pids, name)
@@ -384,12 +384,12 @@ func (a *Actor) finish(c actor.Context, name string) {
 
 func (a *Actor) stopDomains(c actor.Context) {
 	for name := range a.domains.pids {
-		a.finish(c, name)
+		a.finishDomain(c, name)
 	}
 }
 
-// gone restarts a crashed domain actor after a pause, or gives its addresses up.
-func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
+// restartDomain restarts a crashed domain actor after a pause, or gives its addresses up.
+func (a *Actor) restartDomain(c actor.Context, now time.Time, who *actor.PID) {
 	var name string
 	for of, pid := range a.domains.pids {
 		if pid.Equal(who) {
@@ -416,7 +416,7 @@ func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
 			if a.ctx.Err() == nil {
 				root.Send(self, done{nil, func(c actor.Context, now time.Time, _ error) {
 					if a.mode == working && a.open(name) != nil {
-						a.spawn(c, now, name)
+						a.spawnDomain(c, now, name)
 					}
 				}})
 			}
@@ -427,8 +427,8 @@ func (a *Actor) gone(c actor.Context, now time.Time, who *actor.PID) {
 	a.plan.end(name)
 }
 
-// settle commits what is pending, one settlement at a time.
-func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
+// settlePending commits what is pending, one settlement at a time.
+func (a *Actor) settlePending(c actor.Context, now time.Time, atOnce bool) {
 	if a.settlement.underWay || now.Before(a.settlement.retryAt) {
 		return
 	}
@@ -452,31 +452,31 @@ func (a *Actor) settle(c actor.Context, now time.Time, atOnce bool) {
 	entries := a.plan.entries
 	var state ledger.Verification
 	var took time.Duration
-	a.call(c, func(ctx context.Context) (err error) {
+	a.callLedger(c, func(ctx context.Context) (err error) {
 		began := time.Now()
-		ctx, told := a.options.Tracer.Begin(ctx, tracing.Settle)
-		told.ID(tracing.Verification, s.Lease.Verification)
-		told.Count(tracing.Settlement, s.Number)
-		told.Count(tracing.Addresses, int64(len(results)))
-		s.Evidence = a.pack(entries)
+		ctx, span := a.options.Tracer.Begin(ctx, tracing.Settle)
+		span.ID(tracing.Verification, s.Lease.Verification)
+		span.Count(tracing.Settlement, s.Number)
+		span.Count(tracing.Addresses, int64(len(results)))
+		s.Evidence = a.packEvidence(entries)
 		state, err = a.options.Book.Settle(ctx, s)
-		told.End(err != nil)
+		span.End(err != nil)
 		took = time.Since(began)
 		return err
 	}, func(c actor.Context, now time.Time, err error) {
 		a.settlement.underWay = false
 		if err != nil {
-			a.unsettled(c, now, err)
+			a.retrySettlement(c, now, err)
 			return
 		}
 		a.count(took)
-		a.settled(c, now, state)
+		a.noteSettled(c, now, state)
 	})
 }
 
-// pack returns the evidence of outcomes as it is stored. An outcome matters more than its evidence: evidence that can't
-// be packed, a fault of ours, is left out.
-func (a *Actor) pack(entries []evidence.Entry) []byte {
+// packEvidence returns the evidence of outcomes as it is stored. Evidence that can't be packed, a fault of ours, is
+// left out: the outcome matters more.
+func (a *Actor) packEvidence(entries []evidence.Entry) []byte {
 	packed, err := evidence.Pack(entries)
 	if err != nil {
 		a.options.Metrics.unkept.Inc()
@@ -486,7 +486,7 @@ func (a *Actor) pack(entries []evidence.Entry) []byte {
 	return packed
 }
 
-func (a *Actor) settled(c actor.Context, now time.Time, state ledger.Verification) {
+func (a *Actor) noteSettled(c actor.Context, now time.Time, state ledger.Verification) {
 	a.settlement.failures = 0
 	if a.plan.settled(now) {
 		for name, w := range a.plan.open {
@@ -503,7 +503,7 @@ func (a *Actor) settled(c actor.Context, now time.Time, state ledger.Verificatio
 		a.end(c)
 		return
 	}
-	a.looked(state)
+	a.beginCancel(state)
 }
 
 func (a *Actor) count(took time.Duration) {
@@ -523,13 +523,13 @@ func (a *Actor) count(took time.Duration) {
 	}
 }
 
-// unsettled tries the same settlement again, unless the lease has ended.
-func (a *Actor) unsettled(c actor.Context, now time.Time, err error) {
+// retrySettlement tries the same settlement again, unless the lease has ended.
+func (a *Actor) retrySettlement(c actor.Context, now time.Time, err error) {
 	if a.mode == ended {
-		return // we were told
+		return // the lease is gone
 	}
 	a.options.Metrics.unsettled.Inc()
-	if a.refused(c, err) {
+	if a.endIfRefused(c, err) {
 		return
 	}
 	a.settlement.failures++
@@ -540,13 +540,13 @@ func (a *Actor) unsettled(c actor.Context, now time.Time, err error) {
 	}
 }
 
-// pauseAfter is how long to wait after so many calls of the ledger failed in a row.
+// pauseAfter returns how long to wait after so many calls of the ledger failed in a row.
 func pauseAfter(failures int) time.Duration {
 	return min(200*time.Millisecond<<min(failures, 5), retryMax)
 }
 
-// refused ends the actor when the ledger says that its lease is gone.
-func (a *Actor) refused(c actor.Context, err error) bool {
+// endIfRefused ends the actor when the ledger says that its lease is gone.
+func (a *Actor) endIfRefused(c actor.Context, err error) bool {
 	if !final(err) {
 		return false
 	}
@@ -566,13 +566,13 @@ func (a *Actor) checkCancelled(c actor.Context) {
 	}
 	a.looking.underWay, a.looking.again = true, false
 	state := a.state
-	a.call(c, func(ctx context.Context) (err error) {
+	a.callLedger(c, func(ctx context.Context) (err error) {
 		state, err = a.options.Book.Verification(ctx, state.Workspace, state.ID)
 		return err
 	}, func(c actor.Context, _ time.Time, err error) {
 		a.looking.underWay = false
 		if err == nil {
-			a.looked(state)
+			a.beginCancel(state)
 		}
 		if a.looking.again {
 			a.checkCancelled(c)
@@ -580,8 +580,8 @@ func (a *Actor) checkCancelled(c actor.Context) {
 	})
 }
 
-// looked begins the cancel if the ledger says so.
-func (a *Actor) looked(state ledger.Verification) {
+// beginCancel begins the cancel if the ledger says so.
+func (a *Actor) beginCancel(state ledger.Verification) {
 	if state.Status == ledger.Cancelling && a.mode == working {
 		a.mode = cancelling
 	}
@@ -596,12 +596,12 @@ func (a *Actor) drain(c actor.Context) {
 	case loading: // a file being read is read again by the next owner
 		a.cancel()
 		a.mode = closing
-		a.release(c)
+		a.releaseLease(c)
 	}
 }
 
-// close makes the last call of a cancel or a drain.
-func (a *Actor) close(c actor.Context) {
+// closeWork makes the last call of a cancel or a drain.
+func (a *Actor) closeWork(c actor.Context) {
 	if p := a.parking; a.mode == draining && p != nil && p.state != nil && p.failures == 0 {
 		a.writeParked(c)
 		return
@@ -611,25 +611,25 @@ func (a *Actor) close(c actor.Context) {
 	}
 	drained := a.mode == draining
 	if a.mode = closing; drained {
-		a.release(c)
+		a.releaseLease(c)
 		return
 	}
-	a.call(c, func(ctx context.Context) error {
+	a.callLedger(c, func(ctx context.Context) error {
 		_, err := a.options.Book.FinishCancel(ctx, a.lease)
 		return err
-	}, a.closed)
+	}, a.endClosed)
 }
 
-func (a *Actor) release(c actor.Context) {
-	a.beside(c, func() error {
+func (a *Actor) releaseLease(c actor.Context) {
+	a.runBeside(c, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		return a.options.Book.Release(ctx, a.lease)
-	}, a.closed)
+	}, a.endClosed)
 }
 
-// closed ends the actor; if the last call failed, the lease runs out and the next owner makes it.
-func (a *Actor) closed(c actor.Context, _ time.Time, err error) {
+// endClosed ends the actor; if the last call failed, the lease runs out and the next owner makes it.
+func (a *Actor) endClosed(c actor.Context, _ time.Time, err error) {
 	if err != nil && !final(err) {
 		a.options.Log.Warn("last step left to the next owner", "verification", a.state.ID, "err", err)
 	}

@@ -2,7 +2,7 @@
 //
 // A verification actor reads the file (actors/intake), holds the credits, groups the distinct addresses by mail domain,
 // keeps a bounded number of domain actors at work, and settles their outcomes in batches under its lease's epoch. On
-// another node, or after a restart, it reads the same file and the settlements that stand, and goes on with the rest.
+// another node, or after a restart, it reads the same file and the settlements that stand, and continues.
 //
 // What is open and what is settled is kept by plan, which is plain Go; Actor is
 // its shell and does everything that may wait in goroutines.

@@ -143,7 +143,7 @@ func spell(seconds float64) time.Duration {
 	return time.Duration(min(seconds, 365*24*3600) * float64(time.Second))
 }
 
-// latest is the later of two times.
+// latest returns the later of two times.
 func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -329,7 +329,7 @@ func (a *Actor) publishStatus(c actor.Context, now time.Time) {
 	}
 	a.marks.underWay = true
 	var state ledger.Verification
-	a.call(c, func(ctx context.Context) (err error) {
+	a.callLedger(c, func(ctx context.Context) (err error) {
 		state, err = a.options.Book.Wait(ctx, a.lease, next)
 		return err
 	}, func(c actor.Context, now time.Time, err error) {
@@ -338,7 +338,7 @@ func (a *Actor) publishStatus(c actor.Context, now time.Time) {
 		case a.mode == ended:
 		case err == nil:
 			a.statusPublished(now, state, next)
-		case !a.refused(c, err):
+		case !a.endIfRefused(c, err):
 			a.marks.next = now.Add(retryMax)
 			a.options.Log.Warn("waiting status not written yet", "verification", a.state.ID, "err", err)
 		}
@@ -356,13 +356,13 @@ func moved(now, was, is time.Time) bool {
 	return is.Sub(was).Abs() > max(is.Sub(now), was.Sub(now))/remarkShare
 }
 
-func (a *Actor) statusPublished(now time.Time, state ledger.Verification, told ledger.Estimate) {
-	if a.marks.waiting == told.Next.IsZero() {
+func (a *Actor) statusPublished(now time.Time, state ledger.Verification, written ledger.Estimate) {
+	if a.marks.waiting == written.Next.IsZero() {
 		a.marks.changed = now
 	}
-	a.marks.waiting, a.marks.estimate = state.Status == ledger.Waiting, published{told, now}
+	a.marks.waiting, a.marks.estimate = state.Status == ledger.Waiting, published{written, now}
 	if state.Settlements >= a.state.Settlements { // the mark may be older than the newest settlement
 		a.state = state
 	}
-	a.looked(state)
+	a.beginCancel(state)
 }

@@ -67,8 +67,8 @@ type (
 	Lost struct{}
 )
 
-// Nearly is what a verification actor tells the dispatcher, once, when nearly all of its addresses are answered, so
-// that other files needn't wait for the rest.
+// Nearly is what a verification actor sends the dispatcher, once, when nearly all of its addresses are answered, so
+// that other files needn't wait.
 type Nearly struct{ Verification uuid.UUID }
 
 // nearlyShare is the part of the addresses that may be open then. Guess.

@@ -208,7 +208,7 @@ func (a *Actor) askParked(c actor.Context, next time.Time, ask any) {
 	}
 }
 
-// earliest is the earlier of two times.
+// earliest returns the earlier of two times.
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -233,7 +233,7 @@ func (a *Actor) parked(c actor.Context, name string, states ...domain.Parked) {
 	l := leftover{Version: parkedVersion, Begun: a.deadline.Add(-patience).UnixMilli(), Domains: p.left}
 	var state []byte
 	p.writing = true
-	a.beside(c, func() (err error) {
+	a.runBeside(c, func() (err error) {
 		state, err = l.pack()
 		return err
 	}, func(c actor.Context, now time.Time, err error) {
@@ -260,7 +260,7 @@ func (a *Actor) writeParked(c actor.Context) {
 	p := a.parking
 	p.writing = true
 	var state ledger.Verification
-	a.call(c, func(ctx context.Context) (err error) {
+	a.callLedger(c, func(ctx context.Context) (err error) {
 		state, err = a.options.Book.Park(ctx, a.lease, p.eta, p.state)
 		return err
 	}, func(c actor.Context, now time.Time, err error) {
@@ -269,25 +269,25 @@ func (a *Actor) writeParked(c actor.Context) {
 		case a.parking != p || a.mode == ended:
 		case err == nil && state.Status == ledger.Cancelling:
 			a.parking = nil
-			a.looked(state)
+			a.beginCancel(state)
 		case err == nil:
 			a.options.Metrics.parked.Inc()
 			a.options.Log.Info("verification parked", "verification", a.state.ID, "until", p.eta.Next,
 				"left", a.plan.remaining())
 			a.end(c)
-		case !a.refused(c, err):
+		case !a.endIfRefused(c, err):
 			p.failures++
 			p.retryAt = now.Add(pauseAfter(p.failures))
 		}
 	})
 }
 
-// unpark goes on with a verification that couldn't be parked.
-func (a *Actor) unpark(c actor.Context, now time.Time, rest time.Duration) {
+// unpark resumes a verification that couldn't be parked.
+func (a *Actor) unpark(c actor.Context, now time.Time, pause time.Duration) {
 	if a.mode != working || a.parking == nil || a.parking.state != nil {
 		return // the ledger may have it
 	}
-	a.parking, a.parkAt = nil, now.Add(rest)
+	a.parking, a.parkAt = nil, now.Add(pause)
 	for _, pid := range a.domains.pids {
 		c.Send(pid, domain.Resume{})
 	}
@@ -296,7 +296,7 @@ func (a *Actor) unpark(c actor.Context, now time.Time, rest time.Duration) {
 // takeUp reads the state of a parked verification. If it can't be read, its addresses are asked again.
 func takeUp(ctx context.Context, o Options, v ledger.Verification) (*leftover, error) {
 	if v.Epoch <= 1 {
-		return nil, nil // it was never anybody's
+		return nil, nil // it never had an owner
 	}
 	state, err := o.Book.Parked(ctx, v.ID)
 	if err != nil || state == nil {

@@ -130,11 +130,11 @@ func (p *plan) takeUp(list []domain.Parked) {
 	}
 }
 
-// remaining is how many addresses have no outcome yet.
+// remaining returns how many addresses have no outcome yet.
 func (p *plan) remaining() int { return len(p.order) - p.final }
 
 // wholeDomain: a domain with so many addresses counts as one at work, a smaller one as the fraction: it is done after a
-// few turns, most of them for opening its session.
+// few round trips, most of them for opening its session.
 const wholeDomain = 32
 
 // weight returns what a domain counts for at work, in parts of wholeDomain.
@@ -146,7 +146,7 @@ func (p *plan) mayBegin(busyMax int) bool {
 	return p.next < len(p.ids) && p.busy/wholeDomain < busyMax && len(p.open) < heldMax && !p.behind.Load()
 }
 
-// begin takes the next domain; false when none may be begun.
+// begin starts the next domain; false: none may be begun.
 func (p *plan) begin(busyMax int) (string, bool) {
 	if !p.mayBegin(busyMax) {
 		return "", false
@@ -189,7 +189,7 @@ func (p *plan) take(now time.Time, finals []domain.Final) {
 	}
 }
 
-// operatorOf returns who runs the host that was last asked about an address.
+// operatorOf returns the operator of the host last asked about an address.
 func operatorOf(c *evidence.Case) flags.Operator {
 	for i := len(c.Attempts) - 1; i >= 0; i-- {
 		if host := c.Attempts[i].Host; host != "" {
@@ -261,7 +261,7 @@ func (p *plan) settled(now time.Time) bool {
 	return len(p.pending) <= unsettledMax/2 && p.behind.CompareAndSwap(true, false)
 }
 
-// noteWait notes until when a domain only waits; zero: it goes on.
+// noteWait notes until when a domain only waits; zero: it is busy.
 func (p *plan) noteWait(w *work, until time.Time) {
 	if !w.quiet.IsZero() {
 		p.waiting--
@@ -334,14 +334,14 @@ func loadOnce(ctx context.Context, o Options, v ledger.Verification, l ledger.Le
 	if v.Status == ledger.Cancelling {
 		return loaded{state: v}, nil
 	}
-	within, told := o.Tracer.Begin(ctx, tracing.Intake)
-	told.ID(tracing.Verification, v.ID)
+	within, span := o.Tracer.Begin(ctx, tracing.Intake)
+	span.ID(tracing.Verification, v.ID)
 	f, err := readFile(within, o, v)
 	if f != nil {
-		told.Count(tracing.Addresses, int64(f.Len()))
+		span.Count(tracing.Addresses, int64(f.Len()))
 	}
-	told.Count(tracing.Bytes, v.Bytes)
-	told.End(err != nil)
+	span.Count(tracing.Bytes, v.Bytes)
+	span.End(err != nil)
 	preparing := v.Status == ledger.Preparing
 	if defect := (*intake.Defect)(nil); errors.As(err, &defect) && preparing {
 		return refuse(ctx, o, l, defect)

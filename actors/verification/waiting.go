@@ -208,7 +208,7 @@ func (s status) ending(addresses int) string {
 }
 
 const (
-	// waitsMax bounds the list of waits; the rest is summed.
+	// waitsMax bounds the list of waits; the others are summed.
 	waitsMax = 200
 
 	// causesMax bounds the entries of that sum: one for each cause at receivers, one for each reason of deferrals, and
@@ -235,7 +235,7 @@ type status struct {
 	waits  []inspect.Wait
 	finish time.Time // zero: unknown
 	why    string    // why not
-	next   time.Time // not made anew before
+	next   time.Time // not recomputed before
 }
 
 // status looks at all domains at work.

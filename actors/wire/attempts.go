@@ -12,7 +12,7 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// flagsOf gives the flags of an attempt in the order of their bits in Attempt.flags.
+// flagsOf returns the flags of an attempt in the order of their bits in Attempt.flags.
 func flagsOf(a *evidence.Attempt) [5]*bool {
 	return [...]*bool{&a.TLS, &a.Wide, &a.Void, &a.Others, &a.Bare}
 }
@@ -29,7 +29,7 @@ type Texts struct {
 	pointers []*Attempt
 }
 
-// Grow makes room for so many attempts more.
+// Grow makes room for n more attempts.
 func (t *Texts) Grow(n int) {
 	t.attempts, t.pointers = make([]Attempt, n), make([]*Attempt, n)
 }
@@ -219,7 +219,7 @@ type TaskKey struct {
 	Domain       string
 }
 
-// Key returns the comparable form; a malformed verification id gives the zero UUID.
+// Key returns the comparable form; of a malformed verification id, the zero UUID.
 func (t *Task) Key() TaskKey {
 	id, err := uuid.FromBytes(t.GetVerification())
 	if err != nil {
