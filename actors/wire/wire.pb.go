@@ -86,7 +86,7 @@ const (
 	Cause_CONNECTIONS Cause = 2 // the sessions at once, or how many may be opened in a time
 	Cause_BUDGET      Cause = 3 // the refusals that it may cause in an hour
 	Cause_PAUSED      Cause = 4 // an operator has paused it, or our sources
-	Cause_PENALTY     Cause = 5 // the receiver wanted less of us, and rests
+	Cause_PENALTY     Cause = 5 // the receiver asked for less, and is paused
 	Cause_NO_SOURCE   Cause = 6 // none of our sources may speak to it now
 	Cause_NO_SHARE    Cause = 7 // this node has no share of the allowance, or has lost the ledger
 	Cause_UNREACHED   Cause = 8 // its hosts cannot be reached
@@ -266,7 +266,7 @@ type Probe struct {
 	// not. A receiver learns from it how long greylisting takes.
 	GreylistedMs   int64  `protobuf:"varint,3,opt,name=greylisted_ms,json=greylistedMs,proto3" json:"greylisted_ms,omitempty"`
 	GreylistedFrom []byte `protobuf:"bytes,4,opt,name=greylisted_from,json=greylistedFrom,proto3" json:"greylisted_from,omitempty"` // 4 or 16 bytes; none: the system chose the address
-	// It was put off before and is due: it is asked before those that were never asked. A chunk
+	// It was deferred before and is due: it is asked before those that were never asked. A chunk
 	// of nothing else takes no credit.
 	Retry bool `protobuf:"varint,5,opt,name=retry,proto3" json:"retry,omitempty"`
 	// A RCPT was sent for it before: it is no first try, whoever asks.
