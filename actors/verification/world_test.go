@@ -246,18 +246,19 @@ func (w *world) starts(o Options, v ledger.Verification, l ledger.Lease) *run {
 		return actor.PropsFromProducer(func() actor.Actor { return New(o, m.v, m.l) }, actor.WithSupervisor(stop))
 	}
 	var child *actor.PID
-	told := false
+	told, asleep := false, false
 	r.pid = w.system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
 		switch m := c.Message().(type) {
 		case *actor.Started:
 			child = c.Spawn(props(woken{v, l}))
 		case woken:
-			child = c.Spawn(props(m))
+			child, asleep = c.Spawn(props(m)), false
 		case Ended:
 			effort.Is(w.t, m.Verification, v.ID, "the end of is told")
 			c.Stop(child)
 			if at, parked := w.wakes(v); parked && !told {
 				r.parked.Add(1)
+				asleep = true
 				self := c.Self()
 				time.AfterFunc(time.Until(at), func() {
 					if r.over.Load() {
@@ -271,7 +272,12 @@ func (w *world) starts(o Options, v ledger.Verification, l ledger.Lease) *run {
 			close(r.ended) // a second time panics
 		case Look, Drain, Lost:
 			_, look := m.(Look)
-			told = told || !look
+			if told = told || !look; told && asleep { // it was parked just before
+				asleep = false
+				r.over.Store(true)
+				close(r.ended)
+				return
+			}
 			c.Send(child, m)
 		case Ask:
 			if _, parked := w.wakes(v); parked { // as the ledger says
