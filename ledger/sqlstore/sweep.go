@@ -250,7 +250,7 @@ func (s sweeper) due(ctx context.Context, a aged, until int64, most int) (ids []
 			err := rows.Scan(&id, &at)
 			ids, oldest = append(ids, id), min(oldest, at)
 			return err
-		}, a.ask(a.id+`, `+a.time), from, until, dueErased)
+		}, a.ask(a.id+`, `+a.time), from, until, most)
 	})
 	if err == nil && whole {
 		s.bounds.set(a.what, bound{from: oldest - lateMax.Milliseconds()})
