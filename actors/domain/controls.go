@@ -47,12 +47,13 @@ type controls struct {
 	until   time.Time // no control probe before; acceptances until then are given up
 }
 
-// controlProbe asks about a mailbox that nobody has. Each has another name, unless a greylist let one through; they are
-// asked one at a time, with growing pauses.
+// controlProbe asks about a mailbox that nobody has. Each has another name, unless a greylist let one through or may;
+// they are asked one at a time, with growing pauses.
 type controlProbe struct {
 	locals  randomLocals
 	local   string           // of the one that is asked
-	let     string           // of one that was greylisted and then refused, and so isn't deferred again; empty: none
+	let     string           // of one that was deferred and then refused, and so isn't deferred again; empty: none
+	put     string           // of the one that was deferred first since the need arose; empty: none
 	witness bool             // the control probe is a witness: an address that was accepted before
 	bare    evidence.Attempt // a refusal of a control probe that needs a witness; zero: there is none
 	asking  bool             // it is ready, out or deferred
@@ -91,7 +92,7 @@ func (k *controls) nextControl() time.Time {
 // beginControl makes a new control probe, to be offered now.
 func (k *controls) beginControl() {
 	k.endCanary()
-	k.asking, k.witness, k.next, k.local = true, false, time.Time{}, k.let
+	k.asking, k.witness, k.next, k.local, k.put = true, false, time.Time{}, k.let, ""
 	if k.local == "" {
 		k.local = k.locals.next()
 	}
@@ -202,7 +203,7 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 	k.noteAttempts(m.attempts)
 	switch {
 	case refused || k.staysRefused(c):
-		if p.reason == smtp.Greylisted {
+		if p.reason == smtp.Greylisted || k.local == k.put {
 			k.let = k.local
 		}
 		k.tellsApart(now, last)
@@ -222,12 +223,25 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 		case last.Reason == smtp.NotAccepted && m.wait == 0:
 			m.wait = k.options.Facts.Hour.Of(staysRefusedFor)
 		case answered && p.reason != smtp.Greylisted && isOfMailbox(last):
-			k.local = k.locals.next()
+			k.otherName(last.Code/100 == 4)
 		}
 		k.askAgain(now, p, c, m)
 	default:
 		k.tellsNothing(now, last.Reason)
 	}
+}
+
+// otherName has another name asked next. The name that was deferred first takes every other turn: it may be greylisted,
+// whatever the words.
+func (k *controlProbe) otherName(deferred bool) {
+	if k.put == "" && deferred {
+		k.put = k.local
+	}
+	if k.put != "" && k.local != k.put {
+		k.local = k.put
+		return
+	}
+	k.local = k.locals.next()
 }
 
 // isOfMailbox reports whether the answer to a control probe may be about that one name, so that another name may show

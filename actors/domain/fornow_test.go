@@ -100,3 +100,40 @@ func TestAControlProbeUnderAnotherName(t *testing.T) {
 		}
 	}
 }
+
+// TestAGreylistInWordsAboutMailboxes draws receivers that greylist each address by itself, in any words: a control
+// probe passes after its wait too, so existing mailboxes are valid.
+func TestAGreylistInWordsAboutMailboxes(t *testing.T) {
+	for seed := range uint64(effort.Cases(20)) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		reason := []smtp.Reason{smtp.Policy, smtp.MailboxDisabled, smtp.MailboxFull, smtp.Greylisted}[r.IntN(4)]
+		wait := 10*time.Second + time.Duration(r.IntN(900))*time.Second
+		w := &fastReceiver{bench: newBench(t, testOptions(), 5+r.IntN(40)), probes: map[uint64][]*wire.Probe{}}
+		first := map[string]time.Time{}
+		w.truth = func(p *wire.Probe) told {
+			if _, known := first[p.GetLocal()]; !known {
+				first[p.GetLocal()] = w.now
+			}
+			switch {
+			case w.now.Sub(first[p.GetLocal()]) < wait:
+				return told{reason: reason, code: 450, source: sourceA}
+			case p.GetOrdinal() == controlOrdinal:
+				return refused
+			}
+			return accepted
+		}
+		w.reach()
+		w.take()
+		for w.left > 0 && w.now.Before(morning.Add(4*time.Hour)) {
+			w.tick(5, time.Second)
+		}
+		for ordinal, f := range w.done {
+			if f.Outcome != smtp.Valid {
+				t.Errorf("seed %d, %v: %d is %v %v", seed, reason, ordinal, f.Outcome, f.Reason)
+			}
+		}
+		if w.left > 0 {
+			t.Errorf("seed %d, %v: %d are left", seed, reason, w.left)
+		}
+	}
+}
