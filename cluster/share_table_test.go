@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"rollcall/config/effort"
 	"testing"
 	"time"
 
@@ -182,9 +183,7 @@ func TestSame(t *testing.T) {
 			before, after := fresh(), fresh()
 			c.change(&after)
 			self := processOf(0).Session
-			if got := ComputeShares(before, self, LingerMax).Same(ComputeShares(after, self, LingerMax)); got != c.same {
-				t.Fatalf("same is %v, want %v", got, c.same)
-			}
+			effort.MustBe(t, ComputeShares(before, self, LingerMax).Same(ComputeShares(after, self, LingerMax)), c.same, "same")
 		})
 	}
 	some := ComputeShares(ledger.NodeSnapshot{Nodes: []ledger.NodeRow{rowOf(0, all)}}, processOf(0).Session, LingerMax)

@@ -82,9 +82,7 @@ func TestTheContractsFileSaysTheDefaults(t *testing.T) {
 	got := effort.Must(Load(write(t, contract), nil))(t)
 	want := Default()
 	gotText, wantText := show(t, got), show(t, want)
-	if gotText != wantText {
-		t.Errorf("the contract's file gives\n%s\nthe defaults are\n%s", gotText, wantText)
-	}
+	effort.Is(t, gotText, wantText, "the defaults, beside the contract's file")
 }
 
 func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
@@ -127,9 +125,7 @@ func TestEveryKeyCanBeSetByTheEnvironment(t *testing.T) {
 			return
 		}
 		got := Default()
-		if err := applyEnviron(&got, []string{EnvironName(key) + "=" + sample(v)}, places{}); err != nil {
-			t.Errorf("%s: %v", key, err)
-		}
+		effort.Is(t, len(applyEnviron(&got, []string{EnvironName(key) + "=" + sample(v)}, places{})), 0, key)
 		if reflect.DeepEqual(got, Default()) {
 			t.Errorf("%s=%s changes nothing", EnvironName(key), sample(v))
 		}

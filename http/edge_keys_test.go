@@ -45,9 +45,7 @@ func TestBadKeysHitNobodyElse(t *testing.T) {
 	}
 	want("a good key before", e.key, 200, "")
 	for i := range 20 {
-		if key := []string{"bad", revoked}[i%2]; e.do(withKey(key)).status != 401 {
-			t.Fatalf("rejected key %d is not answered 401", i+1)
-		}
+		effort.MustBe(t, e.do(withKey([]string{"bad", revoked}[i%2])).status, 401, "rejected key", i+1, "is not answered 401")
 	}
 	want("a malformed key", "bad", 429, "3")
 	want("no key", "-", 401, "") // no guess

@@ -396,9 +396,8 @@ func (c *answerChecker) checkError(t testing.TB, sent call, a answer) {
 	if err := c.doc.Components.Schemas["Error"].Value.VisitJSON(body); err != nil {
 		t.Errorf("%s %s: body %s is no Error: %v", sent.method, sent.path, a.body, err)
 	}
-	if id := body.(map[string]any)["request_id"]; id != a.header.Get("X-Request-Id") {
-		t.Errorf("%s %s: request_id %v, X-Request-Id %q", sent.method, sent.path, id, a.header.Get("X-Request-Id"))
-	}
+	effort.Is[any](t, body.(map[string]any)["request_id"], a.header.Get("X-Request-Id"), sent.method, sent.path,
+		"request_id")
 	if link := a.header.Get("Link"); link != "" && link != "</docs/errors#"+a.code()+`>; rel="help"` {
 		t.Errorf("%s %s: %s has the link %s", sent.method, sent.path, a.code(), link)
 	}

@@ -182,9 +182,7 @@ func TestEachBrokenInvariantIsNamed(t *testing.T) {
 	for _, c := range brokenBooks() {
 		b := c.books
 		c.spoil(&b)
-		if got := told(t, b.v.ID, b.check(t)); got != trimmed(c.want) {
-			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, trimmed(c.want))
-		}
+		effort.Is(t, told(t, b.v.ID, b.check(t)), trimmed(c.want), c.name)
 	}
 }
 
@@ -241,8 +239,6 @@ func TestBalanceIsCheckedAgainstItsEntries(t *testing.T) {
 			`I4 held is 3, its verifications hold 2`},
 	} {
 		got := told(t, tenant, ledger.CheckBalance(tenant, c.balance, c.entries, c.held))
-		if got != trimmed(c.want) {
-			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, trimmed(c.want))
-		}
+		effort.Is(t, got, trimmed(c.want), c.name)
 	}
 }

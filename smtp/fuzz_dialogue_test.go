@@ -109,9 +109,8 @@ func notInvalid(t *testing.T, err error) {
 	if !errors.As(err, &failed) {
 		t.Fatalf("error %v, want a *smtp.Failure", err)
 	}
-	if v := judged(failed.Stage, failed.Reply, failed.Err); v.Outcome != smtp.Undecided {
-		t.Errorf("%v at stage %v is taken for %v", err, failed.Stage, v.Outcome)
-	}
+	effort.Is(t, judged(failed.Stage, failed.Reply, failed.Err).Outcome, smtp.Undecided, err, "at stage", failed.Stage,
+		"is taken for")
 }
 
 var builtin = sync.OnceValue(verdict.Builtin)

@@ -154,9 +154,7 @@ func matrixSession(t *testing.T, personality string, to matrixTarget, list []smt
 		if errors.Is(err, errEndless) || ctx.Err() != nil {
 			t.Errorf("%s: the session did not end by itself", personality)
 		}
-		if v := judged(failed.Stage, failed.Reply, failed.Err); v.Outcome != smtp.Undecided {
-			t.Errorf("%s: %v is taken for %v", personality, err, v.Outcome)
-		}
+		effort.Is(t, judged(failed.Stage, failed.Reply, failed.Err).Outcome, smtp.Undecided, personality, err, "is taken for")
 	}
 	s, err := smtp.Open(ctx, counted, to.host, netip.AddrPortFrom(to.at, uint16(to.port)), smtp.SessionOptions{
 		HelloName: "probe.example", ReturnPath: "back@probe.example", Limits: matrixLimits()})

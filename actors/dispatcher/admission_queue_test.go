@@ -34,9 +34,7 @@ func (q *queue) next(at time.Duration, want byte) {
 	if v, ok := q.admissionQueue.next(noon.Add(at)); ok {
 		got = v.ID[0]
 	}
-	if got != want {
-		q.t.Fatalf("after %v: got file %d, want %d (0: none)", at, got, want)
-	}
+	effort.MustBe(q.t, got, want, "after", at, "file")
 }
 
 func (q *queue) over(workspace byte, bytes int64) {

@@ -283,9 +283,7 @@ func (o *office) stops(d *Dispatcher) {
 	o.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := d.Stop(ctx); err != nil {
-		o.t.Error(err)
-	}
+	effort.ErrIs(o.t, d.Stop(ctx), nil)
 }
 
 func (o *office) sees(id uuid.UUID) ledger.Verification {
@@ -326,9 +324,7 @@ func TestWorkIsFoundAndFinished(t *testing.T) {
 		o.until("the first is finished", o.finished(early))
 		late := o.uploads("b@none.test\n") // nobody tells
 		o.until("the second is finished", o.finished(late))
-		if n := o.book.count("sweep"); n == 0 {
-			o.t.Error("nothing was swept")
-		}
+		effort.Not(o.t, o.book.count("sweep"), 0, "nothing was swept")
 	})
 }
 
@@ -356,14 +352,10 @@ func TestNothingIsLeasedBeforeTheEarlierLifeIsOver(t *testing.T) {
 		<-asked
 		d.Wake()
 		synctest.Wait()
-		if n := o.book.count("lease"); n != 0 {
-			o.t.Fatalf("%d looks before the old leases were given back", n)
-		}
+		effort.MustBe(o.t, o.book.count("lease"), 0, "looks before the old leases were given back")
 		close(goOn)
 		o.until("the work of the earlier life is finished", o.finished(id))
-		if v := o.sees(id); v.Epoch != 2 {
-			o.t.Errorf("finished at epoch %d, want 2", v.Epoch)
-		}
+		effort.Is(o.t, o.sees(id).Epoch, 2, "finished at epoch")
 	})
 }
 
@@ -621,9 +613,7 @@ func TestWorkThatAnotherNodeHasIsDropped(t *testing.T) {
 		if took := time.Since(began); took > renewEvery+time.Second {
 			o.t.Errorf("dropped after %v, want it with the next renewal", took)
 		}
-		if v := o.sees(id); v.Epoch != 2 {
-			o.t.Errorf("at epoch %d, want that of the other node", v.Epoch)
-		}
+		effort.Is(o.t, o.sees(id).Epoch, 2, "at epoch")
 	})
 }
 

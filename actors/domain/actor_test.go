@@ -268,9 +268,7 @@ func TestActorTellsDoublesToStop(t *testing.T) {
 		pulse := &wire.Pulse{Task: first.GetTask(), Chunks: []uint64{first.GetChunk()}, WaitingMs: 3_600_000}
 		next := s.receiver() // old is silent
 		second, _ := gets[*wire.Offer](s, old)
-		if second.GetChunk() != first.GetChunk() {
-			t.Fatalf("offered again: %v", second)
-		}
+		effort.MustBe(t, second.GetChunk(), first.GetChunk(), "offered again", second)
 		for r := old; r != next; {
 			got := <-s.offers
 			if offer, ok := got.msg.(*wire.Offer); ok {

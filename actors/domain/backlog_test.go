@@ -43,9 +43,7 @@ func TestTheReceiverChanges(t *testing.T) {
 			}
 		}
 	}
-	if cancelled != 1 {
-		t.Fatalf("%d receivers are told to drop what they have", cancelled)
-	}
+	effort.MustBe(t, cancelled, 1, "receivers are told to drop what they have")
 	if b.foundReceiver("receiver.test", true) {
 		t.Error("the receiver of before is taken")
 	}

@@ -87,15 +87,11 @@ func TestControlProbe(t *testing.T) {
 			b.reach()
 			offer := b.offered()
 			b.answers(offer, 1, refused, 0)
-			if len(b.offers()) != 0 {
-				t.Fatal("a refusal asks for a control probe")
-			}
+			effort.MustBe(t, len(b.offers()), 0, "a refusal asks for a control probe")
 			b.answers(offer, 2, accepted, 1)
 			b.answers2(offer, 3, accepted, 2)
 			for i := range c.times {
-				if len(b.done) != 1 {
-					t.Fatalf("%d are final before control probe %d", len(b.done), i)
-				}
+				effort.MustBe(t, len(b.done), 1, "are final before control probe", i)
 				b.nextControl(20*time.Second, c.control)
 			}
 			b.is(0, smtp.Invalid, smtp.MailboxNotFound)
@@ -362,9 +358,7 @@ func TestSilentGuard(t *testing.T) {
 			b, offer := behindRefusals(t, o, suspectAfter)
 			b.answers2(offer, 1001, accepted, suspectAfter+1)
 			canary := b.nextControl(2*canaryAfter, accepted)
-			if len(b.done) != suspectAfter {
-				t.Fatalf("%d are final, want the refusals alone", len(b.done))
-			}
+			effort.MustBe(t, len(b.done), suspectAfter, "are final")
 			if until := b.now.Add(guardFor); !b.quietUntil(b.now).Equal(until) || !b.wakes.Equal(until) {
 				t.Fatalf("quiet until %v, woken at %v", b.quietUntil(b.now), b.wakes)
 			}
@@ -387,17 +381,14 @@ func TestSilentGuard(t *testing.T) {
 			b.answers(b.offered(), 1, refused) // what had no answer
 			b.pass(time.Minute)
 			b.answers(b.offered(), 1, refused) // what was accepted in silence
-			if b.left != 0 {
-				t.Fatalf("%d are left", b.left)
-			}
+			effort.MustBe(t, b.left, 0, "are left")
 			c := b.done[suspectAfter].Case
 			if len(c.Attempts) != 2 || !c.Attempts[0].Void || c.Attempts[1].Void {
 				t.Errorf("the case of an address that was accepted in silence: %+v", c)
 			}
 			b.is(suspectAfter, smtp.Invalid, smtp.MailboxNotFound)
-			if canary.GetProbes()[0].GetLocal() == b.controls.locals.next() {
-				t.Error("the next control probe asks for the same mailbox")
-			}
+			effort.Not(t, canary.GetProbes()[0].GetLocal(), b.controls.locals.next(),
+				"the next control probe asks for the same mailbox")
 		})
 	}
 }

@@ -44,18 +44,14 @@ func TestReceiverThatAnswersNobody(t *testing.T) {
 	}
 	b.barren = b.options.GiveUpAfter
 	for _, o := range slices.Clone(b.backlog.chunks) { // what had not begun comes back
-		if len(b.done) == all {
-			t.Error("given up while it may be on the wire")
-		}
+		effort.Not(t, len(b.done), all, "given up while it may be on the wire")
 		b.answers(o.offer, 99, told{reason: smtp.ReceiverRateLimited, silent: true})
 	}
 	for b.left > 0 && !b.wakes.IsZero() && b.wakes.Before(b.now.Add(time.Second)) {
 		b.now = b.wakes
 		b.look()
 	}
-	if len(b.done) != all {
-		t.Fatalf("%d of %d are final", len(b.done), all)
-	}
+	effort.MustBe(t, len(b.done), all, "are final")
 	b.is(0, smtp.Unknown, smtp.Greylisted)
 	b.is(1, smtp.Unknown, smtp.Protocol)
 	b.is(2, smtp.Unknown, smtp.Protocol)

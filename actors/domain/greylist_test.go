@@ -46,9 +46,7 @@ func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 		if c.wait == 0 {
 			break
 		}
-		if got := b.wakes.Sub(b.now); got != c.wait {
-			t.Fatalf("attempt %d: the next is after %v, want %v", i, got, c.wait)
-		}
+		effort.MustBe(t, b.wakes.Sub(b.now), c.wait, "attempt", i, "the next is after")
 		b.pass(c.wait)
 	}
 	b.is(0, smtp.Invalid, smtp.MailboxNotFound)
@@ -108,9 +106,7 @@ func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
 			t.Errorf("ordinal %d is asked at %v, want %v", ordinal, got, when)
 		}
 	}
-	if at[1] == at[2] {
-		t.Error("two come at once")
-	}
+	effort.Not(t, at[1], at[2], "two come at once")
 	for _, p := range b.retries.deferred { // it was greylisted a second time: the second wait
 		if wait := p.due + morning.Sub(b.start) - at[p.ordinal]; p.ordinal == 1 && wait != 20*time.Minute {
 			t.Errorf("the wait behind the early attempt is %v, want %v", wait, 20*time.Minute)
@@ -174,9 +170,7 @@ func TestEarlyOnce(t *testing.T) {
 func TestSourcesAreBounded(t *testing.T) {
 	r := newAttemptLog(NewLoad(equalWeight))
 	for i := range sourcesMax {
-		if n := r.sourceNumber(time.Duration(i).String()); n != uint16(i+1) {
-			t.Fatalf("source %d has number %d", i, n)
-		}
+		effort.MustBe(t, r.sourceNumber(time.Duration(i).String()), uint16(i+1), "source", i, "has number")
 	}
 	if r.sourceNumber("one more") != 0 || r.sourceNumber("0s") != 1 {
 		t.Error("the bound does not hold")

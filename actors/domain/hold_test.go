@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"rollcall/config/effort"
 	"testing"
 	"time"
 
@@ -15,16 +16,12 @@ func TestHoldTakesBackWhatIsNotAnswered(t *testing.T) {
 	b.ack(o, 1, wire.Refusal_NONE)
 	b.holdWork(b.now, true)
 	b.look()
-	if len(b.steps) != 1 {
-		t.Fatalf("steps are %+v, want a cancel", b.steps)
-	}
+	effort.MustBe(t, len(b.steps), 1, "steps", b.steps)
 	if told, ok := b.steps[0].(tell); !ok || told.msg.(*wire.Cancel).GetTask() != o.GetTask() {
 		t.Fatalf("told %+v, want a cancel", b.steps[0])
 	}
 	b.pass(time.Minute)
-	if len(b.offers()) != 0 {
-		t.Fatalf("%d offers while nothing may be asked", len(b.offers()))
-	}
+	effort.MustBe(t, len(b.offers()), 0, "offers while nothing may be asked")
 	b.holdWork(b.now, false)
 	b.look()
 	if again := b.offered(); len(locals(again)) != 2 || again.GetChunk() == o.GetChunk() {
@@ -40,9 +37,8 @@ func TestHoldKeepsTimes(t *testing.T) {
 	b.look()
 	b.holdWork(b.now, false)
 	b.pass(time.Minute)
-	if len(b.offers()) != 0 {
-		t.Fatal("an address was offered before its time, because nothing could be settled for a while")
-	}
+	effort.MustBe(t, len(b.offers()), 0,
+		"an address was offered before its time, because nothing could be settled for a while")
 	b.pass(10 * time.Minute)
 	b.offered()
 }

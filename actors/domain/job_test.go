@@ -40,9 +40,7 @@ func TestCaseOfAnAddress(t *testing.T) {
 			t.Errorf("an attempt has lost something: %+v", a)
 		}
 	}
-	if !slices.Equal(reasons, []smtp.Reason{smtp.Greylisted, smtp.TimedOut, smtp.MailboxNotFound}) {
-		t.Errorf("attempts %v", reasons)
-	}
+	effort.Equal(t, reasons, []smtp.Reason{smtp.Greylisted, smtp.TimedOut, smtp.MailboxNotFound}, "attempts")
 	if c.Hosts != 1 || c.GaveUp || c.Omitted != 0 || !c.Attempts[1].At.Equal(morning.Add(time.Minute)) ||
 		!b.done[0].At.Equal(evidence) || !c.Attempts[2].At.Equal(evidence) {
 		t.Errorf("the case is %+v, the outcome of %v", c, b.done[0].At)
@@ -149,9 +147,7 @@ func TestEveryHostMustDeny(t *testing.T) {
 			b.look()
 			b.finds(true)
 			b.answers(b.offered(), 1, denied)
-			if len(b.done) == 1 != c.final {
-				t.Fatalf("%d are final", len(b.done))
-			}
+			effort.MustBe(t, len(b.done) == 1, c.final, len(b.done), "are final")
 			if c.final {
 				b.is(0, smtp.Invalid, smtp.DomainNotHosted)
 				return

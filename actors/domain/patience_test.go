@@ -207,9 +207,7 @@ func TestPausesBeginAnewAfterAnAnswer(t *testing.T) {
 	b.answers(b.offered(), 1, refused, 0)
 	b.backlog.loseReceiver(b.now, 0)
 	b.look()
-	if pauses := b.receivers(true); !slices.Equal(pauses, []time.Duration{resolvePause}) {
-		t.Errorf("pauses %v, want the shortest", pauses)
-	}
+	effort.Equal(t, b.receivers(true), []time.Duration{resolvePause}, "pauses")
 }
 
 // TestShortWaitsGrow: who names a short wait each time is asked as often as one who names none, but for the first

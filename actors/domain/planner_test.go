@@ -97,9 +97,8 @@ func (b *bench) look() {
 		b.done[f.Ordinal] = f
 	}
 	checkWaits(b.t, b.planner, b.now)
-	if b.left != len(b.work.Ordinals)-len(b.done) {
-		b.t.Fatalf("%d are left, %d of %d are final", b.left, len(b.done), len(b.work.Ordinals))
-	}
+	effort.MustBe(b.t, b.left, len(b.work.Ordinals)-len(b.done), "are left", len(b.done), len(b.work.Ordinals),
+		"are final")
 }
 
 // finds answers the question for the receiver, and looks.
@@ -356,9 +355,7 @@ func TestWaitsBetweenAttempts(t *testing.T) {
 					t.Fatalf("quiet until %v, woken at %v, want %v", until.Sub(morning), b.wakes.Sub(morning), at)
 				}
 				b.pass(b.wakes.Sub(b.now) - time.Millisecond)
-				if len(b.offers()) != 0 {
-					t.Fatal("asked before its time")
-				}
+				effort.MustBe(t, len(b.offers()), 0, "asked before its time")
 				b.pass(time.Millisecond)
 				b.answers(b.offered(), 1, c.say)
 			}
@@ -436,21 +433,15 @@ func TestCredit(t *testing.T) {
 	b := newBench(t, testOptions(), 50*wire.AddressesMax)
 	b.reach()
 	first := b.offered()
-	if n := len(first.GetProbes()); n != wire.AddressesMax {
-		t.Fatalf("%d probes in an offer, want %d", n, wire.AddressesMax)
-	}
+	effort.MustBe(t, len(first.GetProbes()), wire.AddressesMax, "probes in an offer")
 	b.ack(first, 0, wire.Refusal_NONE)
-	if len(b.offers()) != 0 {
-		t.Fatal("offered without credit")
-	}
+	effort.MustBe(t, len(b.offers()), 0, "offered without credit")
 	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 7})
 	b.look()
 	second := b.offered()
 	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1, 2}, Credit: 7})
 	b.look()
-	if len(b.offers()) != 0 {
-		t.Fatal("more than two chunks are open")
-	}
+	effort.MustBe(t, len(b.offers()), 0, "more than two chunks are open")
 	b.answers(first, 1, refused)
 	b.answers(second, 1, refused)
 	if b.offered(); len(b.done) != 2*wire.AddressesMax {
@@ -483,9 +474,7 @@ func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
 		b.look()
 	}
 	want := []int{500, 500, 500, 250, 125, 62, 31, 25, 25}
-	if !slices.Equal(sizes, want) {
-		t.Errorf("chunks of %v, want %v", sizes, want)
-	}
+	effort.Equal(t, sizes, want, "chunks")
 }
 
 func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
@@ -562,9 +551,7 @@ func TestRefusedOffersPause(t *testing.T) {
 		}
 		ms := time.Millisecond
 		want := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms}
-		if !slices.Equal(pauses, want) {
-			t.Errorf("%v: pauses %v, want %v", why, pauses, want)
-		}
+		effort.Equal(t, pauses, want, why, "pauses")
 		b.answers(b.offered(), 1, refused)
 		b.is(0, smtp.Invalid, smtp.MailboxNotFound)
 	}
@@ -576,9 +563,7 @@ func TestRefusedOfferBehindAnotherWaitsForCredit(t *testing.T) {
 	first := b.offered()
 	b.ack(first, 1, wire.Refusal_NONE)
 	b.ack(b.offered(), 1, wire.Refusal_FULL)
-	if len(b.steps) != 0 {
-		t.Fatalf("steps after the refusal: %+v, want none", b.steps)
-	}
+	effort.MustBe(t, len(b.steps), 0, "steps after the refusal", b.steps)
 	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
 	if got := b.offered().GetProbes()[0].GetOrdinal(); got != 2*wire.AddressesMax-1 {
@@ -602,9 +587,7 @@ func TestSilence(t *testing.T) {
 	b.pass(100 * time.Millisecond)
 	b.wants(leave{}, findReceiver{after: resolvePause})
 	b.finds(true)
-	if got := locals(b.offered()); !slices.Equal(got, []string{"user1"}) {
-		t.Errorf("offered again: %v, want what had no answer", got)
-	}
+	effort.Equal(t, locals(b.offered()), []string{"user1"}, "offered again")
 }
 
 func TestPulsesTellOfLostChunks(t *testing.T) {

@@ -232,9 +232,7 @@ func TestActorTellsWhatItWaitsFor(t *testing.T) {
 		s.answers(r, self, offer, greylisted, 2)
 		gets[*wire.ResultsAck](s, r)
 		<-s.told // Quiet
-		if len(s.waits) == 0 {
-			t.Error("it said that nothing can be asked before it said why")
-		}
+		effort.Not(t, len(s.waits), 0, "it said that nothing can be asked before it said why")
 		if w := <-s.waits; time.Since(began) != tellEvery || w.Waits[0].Reason != smtp.Greylisted.String() {
 			t.Errorf("after %v: %+v", time.Since(began), w)
 		}

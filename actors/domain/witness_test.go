@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"rollcall/config/effort"
 	"testing"
 	"time"
 
@@ -70,9 +71,7 @@ func TestWitnessIsAskedBehindTheRefusal(t *testing.T) {
 				return
 			}
 			for range 3 { // asked again, refused again, and the witness too
-				if len(b.done) != 1 {
-					t.Fatalf("%+v", b.done)
-				}
+				effort.MustBe(t, len(b.done), 1, b.done)
 				offers := b.lives(20 * time.Minute)
 				if len(offers) == 0 {
 					break

@@ -156,9 +156,7 @@ func TestWhatNoAttemptCanHaveIsLeftOut(t *testing.T) {
 		len(got.Host) != evidence.NameMax || len(got.Source) != evidence.NameMax || len(got.Text) != evidence.TextMax {
 		t.Errorf("%+v", got)
 	}
-	if a := facts.AttemptOf(evidence.Attempt{}); !reflect.DeepEqual(a, facts.Attempt{}) {
-		t.Errorf("no attempt is kept as %+v", a)
-	}
+	effort.Same(t, facts.AttemptOf(evidence.Attempt{}), facts.Attempt{}, "no attempt is kept as")
 }
 
 // TestNumbersAreBounded as they are read.

@@ -160,9 +160,7 @@ func TestReplayOfABacklog(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := Replay(recordOf(c.minutes, c.minute), rules("5/s"), rules(c.rate))
-			if len(got.Receivers) != 1 {
-				t.Fatalf("%+v", got)
-			}
+			effort.MustBe(t, len(got.Receivers), 1, got)
 			r := got.Receivers[0]
 			if r.Would != c.would || math.Abs(r.Delay-c.delay) > 5 || r.AtLeast != c.atLeast {
 				t.Errorf("%d of %d would have been asked, the last %v s later, at least is %v; want %d, %v, %v", r.Would,

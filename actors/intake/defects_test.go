@@ -130,9 +130,7 @@ func refused(t *testing.T, file string, want answer) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%q: got %+v, %v, want %+v", file, got, err, want)
 	}
-	if second := naive([]byte(file), 9); !reflect.DeepEqual(second, want) {
-		t.Errorf("%q: the second reader has %+v, want %+v", file, second, want)
-	}
+	effort.Same(t, naive([]byte(file), 9), want, file, "the second reader has")
 }
 
 // long is the longest field.
@@ -290,9 +288,7 @@ func TestCheckIsInspectOfOneRow(t *testing.T) {
 		if want != nil && want.Kind == KindNoAddress {
 			want = nil
 		}
-		if got := Check(text, 2); !reflect.DeepEqual(got, want) {
-			t.Errorf("%q: got %+v, want %+v", text, got, want)
-		}
+		effort.Same(t, Check(text, 2), want, text)
 	}
 }
 

@@ -118,9 +118,7 @@ func TestGolden(t *testing.T) {
 		in := effort.Must(os.Open(name))(t)
 		defer in.Close()
 		f, err := Read(in, Limits{RowsMax: 1000})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		effort.OK(t, err, name)
 		got := fmt.Sprintf("%d rows, %d duplicates\n", f.Rows(), f.Duplicates())
 		for i := range f.Len() {
 			got += fmt.Sprintf("%d %d %s %s\n", i, f.DomainID(i), f.Address(i), f.Spelling(i))

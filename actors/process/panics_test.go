@@ -41,9 +41,7 @@ func TestAPanicIsLoggedCountedAndAFailure(t *testing.T) {
 		!strings.Contains(text, "secretIsAsked") || !strings.Contains(text, "what=string") {
 		t.Errorf("the log does not say what happened where: %s", text)
 	}
-	if strings.Contains(text, "ada@") {
-		t.Errorf("the log names an address: %s", text)
-	}
+	effort.Lacks(t, text, "ada@", "the log names an address")
 	effort.Is(t, counted(g, "session"), 1, "panics are counted")
 }
 
@@ -51,9 +49,7 @@ func TestARuntimeErrorIsNamed(t *testing.T) {
 	g, log := newGuard()
 	var none []int
 	effort.ErrIs(t, g.Run("plan", func() { _ = none[len(none)] }), ErrPanicked, "the error")
-	if !strings.Contains(log.String(), "index out of range") {
-		t.Errorf("the log does not say so: %s", log)
-	}
+	effort.Has(t, log.String(), "index out of range", "the log does not say so", log)
 }
 
 func TestAFailureThatPanicsToo(t *testing.T) {
@@ -76,9 +72,7 @@ func TestManyPanicsOfOnePlaceAreOneLine(t *testing.T) {
 		effort.Is(t, strings.Count(log.String(), "msg=panic"), 2, "lines for two places")
 		<-time.After(stacksEvery)
 		_ = g.Run("answer", func() { panic("again") })
-		if !strings.Contains(log.String(), "unlogged=499") {
-			t.Errorf("the next line does not say how many were not logged: %s", log)
-		}
+		effort.Has(t, log.String(), "unlogged=499", "the next line does not say how many were not logged", log)
 	})
 }
 
@@ -119,8 +113,6 @@ func TestTheProcessGoesOn(t *testing.T) {
 		c := exec.Command(os.Args[0], "-test.run=TestTheProcessGoesOn$")
 		c.Env = append(os.Environ(), "ROLLCALL_GUARD_TEST="+kind)
 		out, err := c.CombinedOutput()
-		if ended := err != nil; ended != ends {
-			t.Errorf("%s: the process ended: %v; want %v\n%s", kind, ended, ends, out)
-		}
+		effort.Is(t, err != nil, ends, kind, "the process ended", out)
 	}
 }

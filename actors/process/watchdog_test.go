@@ -77,9 +77,7 @@ func TestWhoAsksProvesThatSomethingRuns(t *testing.T) {
 	r := newRig()
 	for range 20 { // the timer itself does not get to run
 		r.now = r.now.Add(time.Second / 2)
-		if r.Pauses() != 0 {
-			t.Fatal("a pause, though somebody ran all the time")
-		}
+		effort.MustBe(t, r.Pauses(), 0, "a pause, though somebody ran all the time")
 	}
 	effort.Is(t, r.lines(), 0, "lines", &r.log)
 }

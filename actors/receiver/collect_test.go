@@ -58,9 +58,7 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	}
 	for _, want := range []string{"* dialling ", "< 220", "> EHLO probe.example", "> MAIL FROM:<probe@probe.example>",
 		"> RCPT TO:<…@" + b.domain + ">", "< 250", "* ready"} {
-		if !strings.Contains(seen, want) {
-			t.Errorf("no line has %q:\n%s", want, seen)
-		}
+		effort.Has(t, seen, want, "no line has")
 	}
 	if more, _ := living.Trace(time.Now(), "x", "192.0.2.1", 0); len(more) != 0 {
 		t.Errorf("%d lines of another source", len(more))

@@ -166,9 +166,7 @@ func (b *bench) lookup(host string) []byte {
 	b.t.Helper()
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		reply, err := exchange(new(dns.Msg).SetQuestion(host+".", kind), b.lab.DNSAddr())
-		if err != nil {
-			b.t.Fatalf("lookup %s: %v", host, err)
-		}
+		effort.OK(b.t, err, "lookup", host)
 		for _, r := range reply.Answer {
 			switch r := r.(type) {
 			case *dns.A:
@@ -455,9 +453,7 @@ func TestAttemptsOnTheWire(t *testing.T) {
 	c, _ := b.customer(1, 20, half)
 	c.until("all answers", func() bool { return len(c.answers) == 20 })
 	for _, one := range c.told {
-		if len(one.Attempts) != 1 {
-			t.Fatalf("%d attempts", len(one.Attempts))
-		}
+		effort.MustBe(t, len(one.Attempts), 1, "attempts")
 		at := one.Attempts[0]
 		if at.Stage != smtp.StageRcpt || at.Host != b.host.GetName() || at.Code == 0 || at.Rule == "" ||
 			time.Since(at.At).Abs() > time.Minute || strings.Contains(at.Text, b.domain) || strings.Contains(at.Text, "ghost") {

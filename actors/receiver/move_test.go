@@ -41,9 +41,7 @@ func TestMovedActorEndsWell(t *testing.T) {
 		t.Errorf("%d RCPTs, %d answers, %d sessions open, %d of %d said QUIT", tally.Rcpts, len(c.answers),
 			tally.SessionsOpen, tally.Quits, tally.Sessions)
 	}
-	if len(s.Fact("x").Data) == 0 {
-		t.Error("what was learned is not written")
-	}
+	effort.Not(t, len(s.Fact("x").Data), 0, "what was learned is not written")
 	effort.Is(t, b.options.Slots.Free(), slotsOfWorld, "slots")
 }
 
@@ -55,9 +53,7 @@ func TestSessionsSayQuitUnderLoad(t *testing.T) {
 	for name, end := range map[string]func(b *bench){
 		"moved": func(b *bench) { b.system.Root.Poison(b.pid) },
 		"stopped": func(b *bench) {
-			if err := b.options.Registry.ApplyShares(b.t.Context(), of(0, 1)); err != nil {
-				b.t.Error(err)
-			}
+			effort.ErrIs(b.t, b.options.Registry.ApplyShares(b.t.Context(), of(0, 1)), nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

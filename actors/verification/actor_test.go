@@ -36,9 +36,7 @@ func TestWholeLife(t *testing.T) {
 		"x@all.test":    "catch_all accept_all",
 		"x@none.test":   "invalid no_mail_service",
 	}
-	if got := w.results(v.ID); !maps.Equal(got, want) {
-		t.Errorf("results %v, want %v", got, want)
-	}
+	effort.Same(t, w.results(v.ID), want, "results")
 	if b := w.sound(); b.Spent != 5 || b.Available != 95 {
 		t.Errorf("balance %+v", b)
 	}
@@ -165,9 +163,7 @@ func TestDrainGivesTheLeaseBackAndTheNextGoesOn(t *testing.T) {
 	effort.Must(w.book.Cancel(t.Context(), w.workspace, v.ID))(t)
 	want := map[string]string{"yes@good.test": "valid mailbox_exists", "no@good.test": "invalid mailbox_not_found",
 		"x@all.test": "catch_all accept_all"}
-	if got := w.results(v.ID); !maps.Equal(got, want) {
-		t.Errorf("results %v, want %v", got, want)
-	}
+	effort.Same(t, w.results(v.ID), want, "results")
 	for address, n := range w.mailboxes.times() {
 		if _, open := want[address]; (open || address == "later@good.test") && n != before[address] {
 			t.Errorf("%s was asked again after it was settled, or before it is due", address)
@@ -436,9 +432,7 @@ func TestASettlementIsSentAgainUnderItsNumber(t *testing.T) {
 func TestAFileThatWasAcceptedIsReadWhateverTheLimit(t *testing.T) {
 	w := newWorld(t, 0)
 	v := w.finishes(w.options(w.book), w.uploads("yes@good.test", "no@good.test", "no@good.test").ID)
-	if v.State() != ledger.WaitingCredits {
-		t.Fatalf("without credits: %+v", v)
-	}
+	effort.MustBe(t, v.State(), ledger.WaitingCredits, "without credits", v)
 	w.grants(2)
 	o := w.options(w.book)
 	o.RowsMax = 1
@@ -524,9 +518,7 @@ func TestAFileThatIsNotWhatItWasIsGivenUp(t *testing.T) {
 			_, lease := w.leases(w.node, id)
 			v := effort.Must(w.book.Prepare(t.Context(), lease, 2, 0, 2))(t)
 			done, err := load(t.Context(), w.options(&another{w.watches(), bytes}), v, lease)
-			if !errors.Is(err, errChanged) {
-				t.Errorf("got %+v, %v", done, err)
-			}
+			effort.ErrIs(t, err, errChanged, done)
 			if v = w.sees(id); v.Status != ledger.Verifying {
 				t.Errorf("left as %+v", v)
 			}

@@ -107,9 +107,7 @@ func TestAParkedVerificationIsCancelledAtOnce(t *testing.T) {
 		leased, lease := w.leases(w.node, id)
 		r := w.starts(w.options(w.book), leased, lease)
 		<-time.After(time.Minute)
-		if r.parked.Load() != 1 {
-			w.t.Fatal("not parked")
-		}
+		effort.MustBe(w.t, r.parked.Load(), 1, "not parked")
 		if v, err := w.book.Cancel(context.Background(), w.workspace, id); err != nil || v.Status != ledger.Cancelled {
 			w.t.Errorf("cancelled: %s, %v", v.Status, err)
 		}

@@ -58,9 +58,7 @@ func TestPlanTakesEachOutcomeOnce(t *testing.T) {
 		{Ordinal: 0, Email: "a@one.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: noon},
 		{Ordinal: 1, Email: "B@One.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: noon},
 	}
-	if got := p.batch(noon, true); !slices.Equal(got, want) {
-		t.Errorf("pending: %+v, want %+v", got, want)
-	}
+	effort.Equal(t, p.batch(noon, true), want, "pending")
 	if left := p.ordinals(p.open["one.test"]); len(left) != 0 {
 		t.Errorf("still open: %v", left)
 	}
@@ -78,9 +76,7 @@ func TestPlanGroupsByDomain(t *testing.T) {
 		{"a domain is settled", []uint32{0, 2}, []string{"two.test: [1 4]", "three.test: [3]"}},
 		{"all but one", []uint32{0, 1, 2, 4}, []string{"three.test: [3]"}},
 	} {
-		if got := begun(newPlan(f, settledBits(f, c.settled...))); !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
+		effort.Equal(t, begun(newPlan(f, settledBits(f, c.settled...))), c.want, c.name)
 	}
 }
 
@@ -108,9 +104,7 @@ func TestPlanBatches(t *testing.T) {
 		for i := range c.pending {
 			p.take(noon, []domain.Final{asFinal(uint32(i))})
 		}
-		if got := p.batch(noon.Add(c.waited), c.atOnce); len(got) != c.want {
-			t.Errorf("%s: a batch of %d, want %d", c.name, len(got), c.want)
-		}
+		effort.Is(t, len(p.batch(noon.Add(c.waited), c.atOnce)), c.want, c.name, "a batch")
 	}
 }
 

@@ -3,7 +3,6 @@ package verification
 import (
 	"context"
 	"io"
-	"maps"
 	"strings"
 	"testing"
 
@@ -36,9 +35,7 @@ func TestACheckOfOneAddressRunsAsAFileDoes(t *testing.T) {
 		if v.Status != ledger.Completed || v.Kind != ledger.Single || v.SingleEmail != address || v.SingleOutcome != c.outcome || v.Total != 1 {
 			t.Errorf("%s: %+v", address, v)
 		}
-		if got := w.results(v.ID); !maps.Equal(got, map[string]string{address: c.result}) {
-			t.Errorf("%s: %v", address, got)
-		}
+		effort.Same(t, w.results(v.ID), map[string]string{address: c.result}, address)
 		if b := w.sound(); b.Spent != 1 || b.Available != 4 {
 			t.Errorf("%s: balance %+v", address, b)
 		}
@@ -70,9 +67,7 @@ func TestTheFileOfOneAddressIsReadAsThatAddress(t *testing.T) {
 			continue
 		}
 		v, err := s.CreateSingle(t.Context(), c)
-		if err != nil {
-			t.Fatalf("%q: %v", address, err)
-		}
+		effort.OK(t, err, address)
 		f := readSingle(t, s, v)
 		if f.Rows() != 1 || f.Len() != 1 || f.Spelling(0) != address {
 			t.Errorf("%q: %d rows, %d addresses, the first %q", address, f.Rows(), f.Len(), f.Spelling(0))
@@ -89,8 +84,6 @@ func readSingle(t *testing.T, s *sqlstore.Store, v ledger.Verification) *intake.
 	bytes := effort.Must(s.OpenFile(t.Context(), v.ID))(t)
 	defer func() { _ = bytes.Close() }()
 	f, err := intake.Read(io.Reader(bytes), intake.Limits{RowsMax: 1})
-	if err != nil {
-		t.Fatalf("%q: %v", v.SingleEmail, err)
-	}
+	effort.OK(t, err, v.SingleEmail)
 	return f
 }

@@ -89,9 +89,7 @@ func TestAPauseMakesItWait(t *testing.T) {
 			t.Errorf("after it was resumed its customer is told %+v", i)
 		}
 		r.wait()
-		if v := w.sees(r.id); v.Status != ledger.Completed {
-			t.Errorf("at the end %s", v.Status)
-		}
+		effort.Is(t, w.sees(r.id).Status, ledger.Completed, "at the end")
 	})
 }
 
@@ -187,9 +185,7 @@ func TestAnswersSinceWereTold(t *testing.T) {
 	if got := all.list(); sumOf(got) != 4 || len(got) != 1 || got[0].For != inspect.ForRetry {
 		t.Errorf("4 of 10 are open: %+v", got)
 	}
-	if q := o.queues["r"]; q.addresses != 4 {
-		t.Errorf("%d addresses have to be asked, want 4", q.addresses)
-	}
+	effort.Is(t, o.queues["r"].addresses, 4, "addresses have to be asked")
 }
 
 // TestAnHourIsNoLessThanTheFinish: a receiver that may be asked 360 addresses in an hour, and
@@ -267,9 +263,7 @@ func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 		{[]inspect.Wait{{Addresses: 9, For: inspect.ForLedger}}, soon,
 			"What is left waits for its receivers; the last is expected at 14:05 UTC."},
 	} {
-		if got := (status{at: noon, waits: c.waits, finish: c.finish}).sentence(); got != c.want {
-			t.Errorf("%+v:\n got %s\nwant %s", c.waits, got, c.want)
-		}
+		effort.Is(t, (status{at: noon, waits: c.waits, finish: c.finish}).sentence(), c.want, c.waits)
 	}
 }
 
@@ -313,9 +307,7 @@ func TestWhatIsToldFitsIntoTheLedger(t *testing.T) {
 			s.finish = time.Time{}
 		}
 		text := s.sentence()
-		if err := ledger.CheckWhy(text); err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
+		effort.OK(t, ledger.CheckWhy(text), text)
 		plain := strings.ReplaceAll(strings.ReplaceAll(text, name, ""), "mx.example", "")
 		if strings.ContainsAny(plain, "@\x00ä\n") || strings.Count(plain, ".") != 1 || !strings.HasSuffix(plain, ".") {
 			t.Fatalf("no sentence for customers: %q", text)

@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"reflect"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"time"
@@ -57,9 +57,7 @@ func TestAttemptsTravel(t *testing.T) {
 	}
 	got := passed(t, r)
 	for i, want := range [][]evidence.Attempt{sent, sent, {}} {
-		if attempts := attemptsOf(got, got.Answers[i]); !reflect.DeepEqual(attempts, want) {
-			t.Errorf("answer %d:\n got %+v\nwant %+v", i, attempts, want)
-		}
+		effort.Same(t, attemptsOf(got, got.Answers[i]), want, "answer", i)
 	}
 }
 
@@ -74,9 +72,7 @@ func TestAttemptsOfNewerProgramsAreReadAsFarAsTheyAreKnown(t *testing.T) {
 	got := attemptsOf(r, a)[0]
 	want := evidence.Attempt{At: time.UnixMilli(1).UTC(), Host: strings.Repeat("x", evidence.NameMax),
 		Text: strings.Repeat("x", evidence.TextMax), TLS: true, Wide: true, Void: true, Others: true, Bare: true}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v", got)
-	}
+	effort.Same(t, got, want)
 	for range evidence.AttemptsMax + 3 {
 		a.Attempts = append(a.Attempts, &Attempt{Code: 550})
 	}

@@ -65,9 +65,7 @@ func TestHosts(t *testing.T) {
 		t.Errorf("received %v", got)
 	}
 	broken := &Host{Addrs: [][]byte{nil, {1, 2, 3}, {192, 0, 2, 7}, make([]byte, 17)}}
-	if got := broken.Addresses(); !slices.Equal(got, []netip.Addr{four}) {
-		t.Errorf("usable: %v, want %v", got, four)
-	}
+	effort.Equal(t, broken.Addresses(), []netip.Addr{four}, "usable", four)
 }
 
 func TestTimes(t *testing.T) {

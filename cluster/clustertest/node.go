@@ -104,9 +104,7 @@ func (n *Node) start() {
 	case <-time.After(patience):
 		n.world.t.Fatalf("%s did not open its port in time", n.Name)
 	}
-	if err := n.touch(); err != nil {
-		n.world.t.Fatalf("%s: look at its port: %v", n.Name, err)
-	}
+	effort.OK(n.world.t, n.touch(), n.Name, "look at its port")
 }
 
 // http2 is what a client of the transport sends first (RFC 9113 §3.4): the preface and SETTINGS.

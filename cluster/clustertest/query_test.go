@@ -93,9 +93,7 @@ func everyMember(t *testing.T, w *clustertest.World) {
 		}
 		return r.Err == nil
 	})
-	if r := w.Node(2).QueryMember(w.Context(), "node-7", nil); !errors.Is(r.Err, cluster.ErrNoMember) {
-		t.Errorf("a member that is none: %v", r.Err)
-	}
+	effort.ErrIs(t, w.Node(2).QueryMember(w.Context(), "node-7", nil).Err, cluster.ErrNoMember, "a member that is none")
 }
 
 func bounded(t *testing.T, w *clustertest.World, answers *answering) {
@@ -165,7 +163,5 @@ func lostIsNamed(t *testing.T, w *clustertest.World) {
 		}
 		return errors.Is(replies[2].Err, cluster.ErrLost)
 	})
-	if r := w.Node(0).QueryMember(w.Context(), "node-2", nil); !errors.Is(r.Err, cluster.ErrLost) {
-		t.Errorf("a member that is lost: %v", r.Err)
-	}
+	effort.ErrIs(t, w.Node(0).QueryMember(w.Context(), "node-2", nil).Err, cluster.ErrLost, "a member that is lost")
 }

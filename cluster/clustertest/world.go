@@ -129,9 +129,7 @@ func (w *World) close() {
 		if store == nil {
 			continue
 		}
-		if err := store.Close(); err != nil {
-			w.t.Errorf("close the ledger: %v", err)
-		}
+		effort.ErrIs(w.t, store.Close(), nil, "close the ledger")
 	}
 	for _, text := range w.Use.broken() {
 		w.t.Error(text)

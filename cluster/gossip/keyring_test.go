@@ -113,9 +113,8 @@ func TestARingIsChangedInSteps(t *testing.T) {
 			}
 			effort.Is(t, got, step.want, fmt.Sprintf("%s: %s has", step.name, where))
 		}
-		if string(k.library.GetPrimaryKey()) != string(again.library.GetPrimaryKey()) {
-			t.Errorf("%s: the library seals with another key", step.name)
-		}
+		effort.Is(t, string(k.library.GetPrimaryKey()), string(again.library.GetPrimaryKey()), step.name,
+			"the library seals with another key")
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		t.Error("the link to the file was replaced")
@@ -163,9 +162,8 @@ func TestKeysRotateUnderTraffic(t *testing.T) {
 	o := options(t, "stranger")
 	o.Transport, o.Keys, o.Join = network.Transport(), ring(t, old), []string{nodes[0].Address()}
 	effort.Denied(begin(t, o))(t, ErrRefused, "with the old key")
-	if got := nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=key", "unit=stream"); got != 1 {
-		t.Errorf("%v streams with the old key were dropped, want 1", got)
-	}
+	effort.Is(t, nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=key", "unit=stream"), 1,
+		"streams with the old key were dropped")
 }
 
 // exchange waits until every node has received packets and streams from the others.

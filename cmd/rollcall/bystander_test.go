@@ -90,9 +90,7 @@ func (b *bystander) ask(ctx context.Context, method, url string, header http.Hea
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		b.t.Errorf("%s %s: %v", method, request.URL.Path, err)
-	}
+	effort.ErrIs(b.t, err, nil, method, request.URL.Path)
 	a := answered{status: answer.StatusCode, took: time.Since(began)}
 	a.retryAfter, _ = strconv.Atoi(answer.Header.Get("Retry-After")) // none is 0
 	var refusal api.Error

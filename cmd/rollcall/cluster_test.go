@@ -264,9 +264,7 @@ v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
 	membersTable{known, tableNow}.print(b)
 	effort.OK(t, b.Emit())
 	fits(t, out.String(), term.Columns)
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
-	}
+	effort.Is(t, out.String(), want)
 }
 
 // TestMembersAsJSON gives what the node says, for programs.

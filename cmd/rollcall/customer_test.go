@@ -216,9 +216,8 @@ func (c *cli) seesStatus(id string) (d api.Detail) {
 	if err := json.Unmarshal([]byte(stdout), &d); code != exitDone || err != nil {
 		c.t.Fatalf("status: code %d, %v, %s", code, err, stderr)
 	}
-	if waits := d.Issue != nil && d.Issue.Code == api.ReceiversWait; waits != (d.Status == "waiting") {
-		c.t.Fatalf("%s with the issue %+v", d.Status, d.Issue)
-	}
+	effort.MustBe(c.t, d.Issue != nil && d.Issue.Code == api.ReceiversWait, (d.Status == "waiting"), d.Status,
+		"with the issue", d.Issue)
 	return d
 }
 
@@ -250,9 +249,8 @@ func TestACustomerSeesWhyAFileWaits(t *testing.T) {
 	}
 	for _, args := range [][]string{{"status", id}, {"list"}} {
 		_, stdout, _ := c.run(args...)
-		if text := strings.Join(strings.Fields(stdout), " "); !strings.Contains(text, before.Issue.Message) {
-			t.Errorf("rollcall %q does not say why it waits: %s", args, stdout)
-		}
+		effort.Has(t, strings.Join(strings.Fields(stdout), " "), before.Issue.Message, "rollcall", args,
+			"does not say why it waits", stdout)
 	}
 	node.stop(os.Interrupt)
 	c.start("serve", "--dev").waitFor("rollcall verify examples/contacts.csv --api")

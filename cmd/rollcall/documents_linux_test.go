@@ -365,7 +365,5 @@ func (h *scriptShell) end() {
 	for h.answers.Scan() && h.answers.Text() != "missed all" {
 		h.t.Errorf("docs/%s: did not fail or does not exist: %s", h.script.document, h.answers.Text())
 	}
-	if err := h.in.Close(); err != nil {
-		h.t.Error(err)
-	}
+	effort.ErrIs(h.t, h.in.Close(), nil)
 }

@@ -129,9 +129,7 @@ func (c *cli) ask(into any, args ...string) {
 	if code != exitDone {
 		c.t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
 	}
-	if err := json.Unmarshal([]byte(stdout), into); err != nil {
-		c.t.Fatalf("rollcall %q: %v in %s", args, err, stdout)
-	}
+	effort.OK(c.t, json.Unmarshal([]byte(stdout), into), "rollcall", args, "in", stdout)
 }
 
 // addUp reads the entries of the one verification of a workspace with 20 addresses, in both forms.

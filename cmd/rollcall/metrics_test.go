@@ -255,9 +255,8 @@ func TestMetricsDocument(t *testing.T) {
 		effort.OK(t, os.WriteFile(document, []byte(want), 0o644))
 	}
 	got := effort.Must(os.ReadFile(document))(t)
-	if string(got) != want {
-		t.Errorf("docs/operators/metrics.md is old: run go test ./cmd/rollcall -run MetricsDocument -update-metrics")
-	}
+	effort.Is(t, string(got), want,
+		"docs/operators/metrics.md is old: run go test ./cmd/rollcall -run MetricsDocument -update-metrics")
 }
 
 func writeMetrics(t *testing.T) string {

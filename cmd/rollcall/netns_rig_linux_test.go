@@ -423,7 +423,5 @@ func (r *netRig) fromLab(path string, read func(*json.Decoder) error) {
 		defer answer.Body.Close()
 		err = read(json.NewDecoder(answer.Body))
 	}
-	if err != nil {
-		r.t.Fatalf("the lab's %s: %v", path, err)
-	}
+	effort.OK(r.t, err, "the lab's", path)
 }

@@ -215,9 +215,7 @@ func (st *stage) holding(n *netNode) map[uuid.UUID]lease {
 	st.t.Helper()
 	var node []byte
 	const latest = "SELECT node FROM nodes WHERE name = $1 ORDER BY started DESC LIMIT 1"
-	if err := st.book.QueryRow(st.ctx, latest, n.name).Scan(&node); err != nil {
-		st.t.Fatalf("the identity of %s: %v", n.name, err)
-	}
+	effort.OK(st.t, st.book.QueryRow(st.ctx, latest, n.name).Scan(&node), "the identity", n.name)
 	held := st.leases()
 	for id, l := range held {
 		if l.done || l.node != uuid.UUID(node) {
@@ -497,7 +495,5 @@ func (st *stage) judgePolls() {
 		st.t.Errorf("%d questions to nodes that were well got no answer (%d times 429), such as %s", len(p.broken),
 			p.later, p.broken[0])
 	}
-	if p.asked == 0 {
-		st.t.Error("no node was asked: is the poller blind?")
-	}
+	effort.Not(st.t, p.asked, 0, "no node was asked: is the poller blind?")
 }

@@ -167,9 +167,7 @@ func (c *scriptCluster) wasCalled(line string) {
 	if text, err := os.ReadFile(called); err != nil || string(text) != line+"\n" {
 		c.t.Errorf("called: got %v and %q, want %q", err, text, line)
 	}
-	if err := os.Remove(called); err != nil {
-		c.t.Error(err)
-	}
+	effort.ErrIs(c.t, os.Remove(called), nil)
 }
 
 // TestTheRunbooksOfAClusterThatChanges: a node is upgraded, the drain before it being taken back once, keys change,

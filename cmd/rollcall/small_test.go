@@ -164,9 +164,7 @@ func TestOutIsTriedBeforeTheWork(t *testing.T) {
 			}
 		}
 	}
-	if after := treeOf(t, c.folder); after != before {
-		t.Errorf("got\n%s\nwant what was there before:\n%s", after, before)
-	}
+	effort.Is(t, treeOf(t, c.folder), before)
 	appended := effort.Must(os.OpenFile(in("list.csv"), os.O_APPEND|os.O_WRONLY, 0))(t)
 	defer appended.Close()
 	command := c.command(t.Context(), "verify", "--lab", "list.csv")

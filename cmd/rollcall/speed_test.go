@@ -204,9 +204,7 @@ func (r *rig) mostHeld(ctx context.Context, log *nodeLog, lab *smtplab.Lab) (mos
 			settled += n
 		}
 		most = max(most, accepted[max(0, len(accepted)-until)]-settled)
-		if err := term.Sleep(ctx, every); err != nil {
-			r.t.Fatalf("no end in sight: %.0f are valid", settled)
-		}
+		effort.OK(r.t, term.Sleep(ctx, every), "no end in sight", settled, "are valid")
 	}
 	return most, len(accepted)
 }

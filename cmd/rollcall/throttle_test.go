@@ -227,30 +227,22 @@ func fieldsOf(t *testing.T, texts map[string]string) throttle.Override {
 // follow does what a node does when an override was changed.
 func (b *throttleBench) follow() {
 	tuning, err := b.book.Settings(context.Background())
-	if err != nil {
-		b.t.Error(err)
-	}
+	effort.ErrIs(b.t, err, nil)
 	var rules []throttle.Rule
 	for _, o := range tuning.Overrides {
 		set, err := throttle.ParseOverride(o.Fields)
-		if err != nil {
-			b.t.Error(err)
-		}
+		effort.ErrIs(b.t, err, nil)
 		rules = append(rules, throttle.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason,
 			Until: o.Expires})
 	}
-	if err := b.inspector.table.Replace(throttle.LayerOverride, rules); err != nil {
-		b.t.Error(err)
-	}
+	effort.ErrIs(b.t, b.inspector.table.Replace(throttle.LayerOverride, rules), nil)
 }
 
 // piped runs a command of the operator whose output goes to another program.
 func (b *throttleBench) piped(args ...string) string {
 	b.t.Helper()
 	out, _, err := runHere(b.t.Context(), false, b.environ, "", args...)
-	if err != nil {
-		b.t.Errorf("rollcall %q: %v", args, err)
-	}
+	effort.ErrIs(b.t, err, nil, "rollcall", args)
 	return out
 }
 
@@ -268,9 +260,7 @@ func (b *throttleBench) run(ctx context.Context, args ...string) (stdout, stderr
 func (b *throttleBench) must(args ...string) string {
 	b.t.Helper()
 	stdout, stderr, err := b.run(b.t.Context(), args...)
-	if err != nil {
-		b.t.Fatalf("rollcall %q: %v\n%s", args, err, stderr)
-	}
+	effort.OK(b.t, err, "rollcall", args, stderr)
 	return stdout
 }
 

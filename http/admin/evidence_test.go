@@ -89,9 +89,7 @@ func (r *rig) findsEvidence(id, address string) (int, admin.Explanation, string)
 	status, text := r.ask("POST", "/v1/verifications/"+id+"/evidence", string(body))
 	var f admin.Explanation
 	if status == 200 {
-		if err := json.Unmarshal([]byte(text), &f); err != nil {
-			r.t.Fatalf("%q: %v", text, err)
-		}
+		effort.OK(r.t, json.Unmarshal([]byte(text), &f), text)
 	}
 	return status, f, text
 }

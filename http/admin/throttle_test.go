@@ -263,9 +263,7 @@ func (r *throttleRig) newestLine() *admin.LogLine {
 	r.t.Helper()
 	var page admin.LogPage
 	_, text := r.ask("GET", "/v1/log?limit=1", "")
-	if err := json.Unmarshal([]byte(text), &page); err != nil {
-		r.t.Fatalf("log: %v %s", err, text)
-	}
+	effort.OK(r.t, json.Unmarshal([]byte(text), &page), "log", text)
 	if len(page.Lines) == 0 {
 		return nil
 	}

@@ -100,9 +100,8 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 	}
 	name := ands(ledger.NameMax, 0)
 	effort.Lacks(t, pages[4], html.EscapeString(name[:web.ShortMax]), "a register has a whole text")
-	if a := g.bounded(link[1]); !strings.Contains(a.body, html.EscapeString(name[:ledger.NameMax-3])) {
-		t.Errorf("the page of a member does not show the whole name: %.3000s", a.body)
-	}
+	effort.Has(t, g.bounded(link[1]).body, html.EscapeString(name[:ledger.NameMax-3]),
+		"the page of a member does not show the whole name")
 }
 
 func TestKeysFillAPageAndNoMore(t *testing.T) {
@@ -131,9 +130,8 @@ func TestKeysFillAPageAndNoMore(t *testing.T) {
 		}
 	}
 	effort.Is(t, g.as["owner"].get(g.path("/keys?page=x")).status, 404, "no page")
-	if a := g.bounded(g.path("/keys/" + key(7))); !strings.Contains(a.body, html.EscapeString(ands(200, 7))) {
-		t.Error("the page of a key does not show its whole label")
-	}
+	effort.Has(t, g.bounded(g.path("/keys/"+key(7))).body, html.EscapeString(ands(200, 7)),
+		"the page of a key does not show its whole label")
 }
 
 func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
@@ -152,9 +150,7 @@ func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 	effort.Is(t, rowsOn(g.bounded(g.path("/activity")).body), 100, "the log has rows")
 	for _, below := range []string{"", "/cancel"} {
 		a := g.bounded(g.path("/verifications/" + last.ID.String() + below))
-		if !strings.Contains(a.body, html.EscapeString(last.Filename)) {
-			t.Errorf("the page %q of the file does not show its whole name", below)
-		}
+		effort.Has(t, a.body, html.EscapeString(last.Filename), "the page", below, "of the file does not show its whole name")
 	}
 }
 
@@ -177,9 +173,8 @@ func TestAddressesFillAPageAndNoMore(t *testing.T) {
 		g.path("/credits"): 50 + ledger.StatementDays + 2} {
 		effort.Is(t, rowsOn(g.bounded(path).body), want, fmt.Sprintf("%s has rows", path))
 	}
-	if a := g.bounded(base + "/addresses/3?in=1"); !strings.Contains(a.body, html.EscapeString(results[3].Email)) {
-		t.Error("the page of an address does not show it whole")
-	}
+	effort.Has(t, g.bounded(base+"/addresses/3?in=1").body, html.EscapeString(results[3].Email),
+		"the page of an address does not show it whole")
 }
 
 // kept is all that forms may change, in words: what two snapshots have in common is not told apart by when somebody was seen

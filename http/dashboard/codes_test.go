@@ -212,12 +212,10 @@ func (g *rig) give(step, code string) answer {
 func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	if page := g.as["owner"].get("/w/" + g.workspace.String()).body; !strings.Contains(page, `href="/you/codes"`) {
-		t.Error("an owner is not asked to switch codes on")
-	}
-	if page := g.as["member"].get("/w/" + g.workspace.String()).body; strings.Contains(page, `href="/you/codes"`) {
-		t.Error("a member is asked to switch codes on")
-	}
+	effort.Has(t, g.as["owner"].get("/w/"+g.workspace.String()).body, `href="/you/codes"`,
+		"an owner is not asked to switch codes on")
+	effort.Lacks(t, g.as["member"].get("/w/"+g.workspace.String()).body, `href="/you/codes"`,
+		"a member is asked to switch codes on")
 	elsewhere := g.browser(g.as["nobody"].signIn("owner@acme.test", password, "/").cookie())
 	form, secret := g.as["owner"].setUp()
 	for name, c := range map[string]struct{ password, code string }{

@@ -260,7 +260,6 @@ func TestAnExpectedEndHasItsDay(t *testing.T) {
 	v := g.verification("list.csv", 2)
 	ends := g.clock().UTC().Truncate(24 * time.Hour).Add(24*time.Hour + 11*time.Hour + 12*time.Minute)
 	effort.Must(g.book.Wait(t.Context(), g.held, ledger.Estimate{Next: ends.Add(-time.Hour), Expected: ends}))(t)
-	if page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String())).body; !strings.Contains(page, "It's expected to end tomorrow at 11:12 UTC.") {
-		t.Errorf("the page: %s", page)
-	}
+	effort.Has(t, g.as["viewer"].get(g.path("/verifications/"+v.ID.String())).body,
+		"It's expected to end tomorrow at 11:12 UTC.", "the page")
 }

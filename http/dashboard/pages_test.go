@@ -356,7 +356,6 @@ func TestPagesSayWhoMadeAVerification(t *testing.T) {
 		effort.Is(t, strings.Count(list, ">"+by+"</td>"), 1, "the list does not say", by, "once")
 	}
 	id := regexp.MustCompile(`"id":"([0-9a-f-]+)"`).FindStringSubmatch(made.body)[1]
-	if page := g.as["viewer"].get(path + "/verifications/" + id).body; !strings.Contains(page, " by member@acme.test</span>") {
-		t.Error("the page of the verification does not say who made it")
-	}
+	effort.Has(t, g.as["viewer"].get(path+"/verifications/"+id).body, " by member@acme.test</span>",
+		"the page of the verification does not say who made it")
 }

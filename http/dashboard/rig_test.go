@@ -272,14 +272,10 @@ func (b *browser) sendBody(method, path, text string, headers ...string) answer 
 		req.Header.Set("Cookie", "__Host-rollcall="+b.session)
 	}
 	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		b.g.t.Fatalf("%s %s: %v", method, path, err)
-	}
+	effort.OK(b.g.t, err, method, path)
 	defer res.Body.Close()
 	read, err := io.ReadAll(res.Body)
-	if err != nil {
-		b.g.t.Fatalf("%s %s: %v", method, path, err)
-	}
+	effort.OK(b.g.t, err, method, path)
 	return answer{res.StatusCode, res.Header, strings.ReplaceAll(string(read), "&#39;", "'")}
 }
 

@@ -144,15 +144,11 @@ func TestWhatARoleMayNotDoIsNotDrawn(t *testing.T) {
 	v := g.verification("list.csv", 3, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	list, detail := "/w/"+g.workspace.String(), "/w/"+g.workspace.String()+"/verifications/"+v.ID.String()
 	for name, may := range map[string]bool{"viewer": false, "member": true, "owner": true} {
-		if got := strings.Contains(g.as[name].get(list).body, "/upload"); got != may {
-			t.Errorf("the list offers an upload to a %s: %v", name, got)
-		}
-		if got := strings.Contains(g.as[name].get(list).body, `id="upload"`); got != may {
-			t.Errorf("the list takes a file that a %s drops: %v", name, got)
-		}
-		if got := strings.Contains(g.as[name].get(detail).body, "/cancel"); got != may {
-			t.Errorf("the page of a verification offers to cancel to a %s: %v", name, got)
-		}
+		effort.Is(t, strings.Contains(g.as[name].get(list).body, "/upload"), may, "the list offers an upload to a", name)
+		effort.Is(t, strings.Contains(g.as[name].get(list).body, `id="upload"`), may, "the list takes a file that a", name,
+			"drops")
+		effort.Is(t, strings.Contains(g.as[name].get(detail).body, "/cancel"), may,
+			"the page of a verification offers to cancel to a", name)
 	}
 }
 

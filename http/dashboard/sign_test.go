@@ -23,9 +23,8 @@ func (b *browser) signIn(email, password, next string) answer {
 func TestSigningInGivesACookieAndLeadsOn(t *testing.T) {
 	g := newRig(t)
 	next := "/w/" + g.workspace.String() + "/upload"
-	if a := g.as["nobody"].get(next); a.header.Get("Location") != "/sign-in?next=%2Fw%2F"+g.workspace.String()+"%2Fupload" {
-		t.Errorf("nobody is led to %q", a.header.Get("Location"))
-	}
+	effort.Is(t, g.as["nobody"].get(next).header.Get("Location"),
+		"/sign-in?next=%2Fw%2F"+g.workspace.String()+"%2Fupload", "nobody is led")
 	a := g.as["nobody"].signIn("member@acme.test", password, next)
 	effort.MustBe(t, a.status, 303)
 	effort.MustBe(t, a.header.Get("Location"), next)
@@ -36,9 +35,7 @@ func TestSigningInGivesACookieAndLeadsOn(t *testing.T) {
 	signedIn := g.browser(a.cookie())
 	signedIn.get(next).says(t, 200, "member@acme.test", "with the cookie")
 	for _, evil := range []string{"https://evil.test/", "//evil.test", "///evil.test", `/\evil.test`, "/\t/evil.test", "evil.test"} {
-		if away := g.as["nobody"].signIn("member@acme.test", password, evil); away.header.Get("Location") != "/" {
-			t.Errorf("%q led to %q", evil, away.header.Get("Location"))
-		}
+		effort.Is(t, g.as["nobody"].signIn("member@acme.test", password, evil).header.Get("Location"), "/", evil, "led")
 	}
 	again := signedIn.signIn("member@acme.test", password, "/")
 	if again.status != 303 || again.cookie() == a.cookie() {
@@ -68,9 +65,7 @@ func TestFailuresAreToldInOneSentence(t *testing.T) {
 		text := strings.ReplaceAll(a.body, email, "EMAIL")
 		texts = append(texts, regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(text, "ID"))
 	}
-	if texts[0] != texts[1] {
-		t.Errorf("who is unknown is told something else:\n%s\n%s", texts[0], texts[1])
-	}
+	effort.Is(t, texts[0], texts[1], "who is unknown is told something else")
 	for range 5 {
 		g.as["nobody"].signIn("owner@acme.test", "wrong wrong wrong", "/")
 	}
@@ -141,9 +136,7 @@ func TestAnInvitationPageTellsNothingAboutThePerson(t *testing.T) {
 	}
 	want := of("new@acme.test")
 	for _, email := range []string{"viewer@acme.test", "owner@acme.test", "sso@acme.test"} { // a password, codes, a provider
-		if got := of(email); got != want {
-			t.Errorf("the page for %s is another one:\n%s\nnot\n%s", email, got, want)
-		}
+		effort.Is(t, of(email), want, "the page for", email, "is another one")
 	}
 }
 
@@ -239,8 +232,7 @@ func TestALinkOfADevelopersNodeSignsInWithoutAPassword(t *testing.T) {
 		effort.Is(t, g.as["nobody"].post(path, "form", uuid.NewString()).status, 404, "used twice")
 	}
 	for _, password := range []string{"none", "", "a password of mine"} {
-		if a := g.as["nobody"].post("/sign-in", "email", "dev@rollcall.test", "password", password); a.status == 303 {
-			t.Errorf("the password %q signs in", password)
-		}
+		effort.Not(t, g.as["nobody"].post("/sign-in", "email", "dev@rollcall.test", "password", password).status, 303,
+			"the password", password, "signs in")
 	}
 }

@@ -316,9 +316,8 @@ func TestCancellingAsksFirst(t *testing.T) {
 	v := g.verification("list.csv", 3)
 	member := g.as["member"]
 	at := g.path("/verifications/" + v.ID.String())
-	if a := member.get(at); !strings.Contains(a.body, `<noscript><p><a class="button danger" href="`+at+`/cancel">`) {
-		t.Errorf("without script nothing leads to the question: %s", a.body)
-	}
+	effort.Has(t, member.get(at).body, `<noscript><p><a class="button danger" href="`+at+`/cancel">`,
+		"without script nothing leads to the question")
 	for range 2 {
 		member.get(at+"/cancel").says(t, 200, "Cancel list.csv?")
 	}
@@ -329,9 +328,8 @@ func TestCancellingAsksFirst(t *testing.T) {
 	if a := member.get(at); !strings.Contains(a.body, "cancelling") || g.wakes.Load() != 2 {
 		t.Errorf("it was not cancelled, or the engine was woken %d times: %s", g.wakes.Load(), a.body)
 	}
-	if a := member.post(g.path("/verifications/"+uuid.NewString()+"/cancel"), "form", uuid.NewString()); a.status != 404 {
-		t.Errorf("one that is not there: %d", a.status)
-	}
+	effort.Is(t, member.post(g.path("/verifications/"+uuid.NewString()+"/cancel"), "form", uuid.NewString()).status, 404,
+		"one that is not there")
 }
 
 func TestTheExampleCanBeUploaded(t *testing.T) {

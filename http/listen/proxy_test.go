@@ -63,9 +63,7 @@ func TestClientOfARequest(t *testing.T) {
 		for _, l := range c.lines {
 			lines = append(lines, []byte(l))
 		}
-		if got := trusted.Client(netip.MustParseAddr(c.connected), lines); got != netip.MustParseAddr(c.want) {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
+		effort.Is(t, trusted.Client(netip.MustParseAddr(c.connected), lines), netip.MustParseAddr(c.want), c.name, c.want)
 	}
 	if got := trusted.Client(netip.Addr{}, [][]byte{[]byte("192.0.2.1")}); got.IsValid() {
 		t.Errorf("a connection without an address has %s", got)

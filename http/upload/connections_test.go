@@ -138,9 +138,8 @@ func TestStorageBehindAProxy(t *testing.T) {
 		_, _ = io.WriteString(conn, c.head+"PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 		a := effort.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		effort.Is(t, a.StatusCode, c.status, c.head, "to", c.trusted)
-		if n := listentest.Counts(t, registry, "rollcall_upload_proxy_headers_refused_total"); n != c.counted {
-			t.Errorf("%q to %s: counted %q, want %q", c.head, c.trusted, n, c.counted)
-		}
+		effort.Is(t, listentest.Counts(t, registry, "rollcall_upload_proxy_headers_refused_total"), c.counted, c.head,
+			c.trusted, "counted")
 	}
 }
 

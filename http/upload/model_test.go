@@ -139,9 +139,8 @@ func TestUploadSessionMatchesItsModel(t *testing.T) {
 
 // check compares what the ledger has.
 func (m *modelRun) check(t *rapid.T) {
-	if got := m.rig.durable(m.id); got != int64(len(m.model.stored)) {
-		t.Fatalf("durable %d, the model has %d of %d", got, len(m.model.stored), m.model.total)
-	}
+	effort.MustBe(t, m.rig.durable(m.id), int64(len(m.model.stored)), "durable; of the model", len(m.model.stored),
+		m.model.total)
 }
 
 // content draws a body; its bytes differ from request to request, so that an overlap that is stored twice shows.
@@ -174,9 +173,8 @@ func (m *modelRun) compare(t *rapid.T, contentRange string, length int, body str
 // expect compares one answer, and checks I14.
 func (m *modelRun) expect(t *rapid.T, conn *rawConn, want modelAnswer) {
 	reply := effort.Must(conn.tryReply())(t)
-	if got := (modelAnswer{reply.status, reply.code, reply.durable}); got != want {
-		t.Fatalf("got %+v, the model says %+v with %d of %d", got, want, len(m.model.stored), m.model.total)
-	}
+	effort.MustBe(t, (modelAnswer{reply.status, reply.code, reply.durable}), want, "the model has",
+		len(m.model.stored), m.model.total)
 	if want.status != 308 {
 		return
 	}

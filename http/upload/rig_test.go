@@ -69,9 +69,7 @@ func newStorageRig(t testing.TB, tweak func(*upload.Options)) *storageRig {
 func (r *storageRig) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), listentest.Patience)
 	defer cancel()
-	if err := r.storage.Stop(ctx); err != nil {
-		r.t.Errorf("stop: %v", err)
-	}
+	effort.ErrIs(r.t, r.storage.Stop(ctx), nil, "stop")
 }
 
 // keyCanary stands for an API key in requests; no log line may have it.
@@ -81,9 +79,7 @@ const keyCanary = "rc_canary_kq5vTz0example"
 func (r *storageRig) checkSecrets() {
 	said := r.log.String()
 	for _, secret := range append(r.secrets, keyCanary, "@example.test", upload.PathPrefix) {
-		if strings.Contains(said, secret) {
-			r.t.Errorf("the log has the secret %q", secret)
-		}
+		effort.Lacks(r.t, said, secret, "the log has the secret")
 	}
 }
 

@@ -57,9 +57,7 @@ func newCourse(t *testing.T, places int64, weight int) *course {
 
 func (c *course) want(what string, want ...int) {
 	c.t.Helper()
-	if got := c.order(); !slices.Equal(got, want) {
-		c.t.Errorf("%s: places went to %v, want %v", what, got, want)
-	}
+	effort.Equal(c.t, c.order(), want, what, "places went")
 }
 
 // TestAFloodDelaysOthersByOnePlace: behind 64 of one tenant, each other one waits for the place that is
@@ -185,9 +183,7 @@ func (c *course) check(inside map[int]int, places int64) {
 	sum := int64(0)
 	for tenant, n := range inside {
 		sum += int64(n)
-		if has := c.q.places.Has(tenant); has != int64(n) {
-			c.t.Fatalf("tenant %d has %d, want %d", tenant, has, n)
-		}
+		effort.MustBe(c.t, c.q.places.Has(tenant), int64(n), "tenant", tenant, "has", n)
 	}
 	if used := c.q.places.Used(); used != sum || used > places {
 		c.t.Fatalf("%d of %d places are used, the tenants have %d", used, places, sum)

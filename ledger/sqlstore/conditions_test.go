@@ -78,9 +78,7 @@ func changesOnConditions(t *testing.T, s *Store) {
 		nothing(t, "credit of nobody")(tx.Credit(none, ledger.Balance{Granted: 1, Available: 1}, 0))
 		return nil
 	}))
-	if now := tables(t, s); now != before {
-		t.Errorf("got\n%s\nof\n%s", now, before)
-	}
+	effort.Is(t, tables(t, s), before)
 }
 
 // ofProcesses are changes of processes' rows that are not as they are said to be:

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"database/sql"
-	"maps"
 	"testing"
 
 	"github.com/google/uuid"
@@ -43,7 +42,5 @@ func TestDaysAddUpTheEntriesOfOneStatement(t *testing.T) {
 	}))
 	want := map[sum]int64{
 		{w, string(ledger.EntryCharge)}: 432, {w, string(ledger.EntryGrant)}: 7, {other, string(ledger.EntryCharge)}: 100}
-	if !maps.Equal(got, want) {
-		t.Errorf("the days have %v, want %v", got, want)
-	}
+	effort.Same(t, got, want, "the days have")
 }

@@ -47,9 +47,8 @@ func TestAServerThatForgetsIsMended(t *testing.T) {
 			}
 		}
 		run(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rollcall'`)
-		if _, err := before.Grant(t.Context(), uuid.New(), uuid.New(), 1, ""); !errors.Is(err, engine.ErrDurability) {
-			t.Errorf("%s is off: a ledger that was open connects anew, and writes: got %v, want ErrDurability", name, err)
-		}
+		effort.Denied(before.Grant(t.Context(), uuid.New(), uuid.New(), 1, ""))(t, engine.ErrDurability, name,
+			"is off: a ledger that was open connects anew, and writes")
 		reader, err := sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{})
 		effort.OK(t, err, name, "an audit writes nothing")
 		effort.OK(t, reader.Close())

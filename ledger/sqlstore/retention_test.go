@@ -54,9 +54,8 @@ func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
 		effort.Must(s.Sweep(t.Context(), ledger.Retention{Uploads: time.Millisecond, Results: time.Millisecond}))(t)
 	}
 	sweep()
-	if n := found(t, dir, canaries); n == 0 {
-		t.Error("nothing is left though an older moment is being read: does the log matter at all?")
-	}
+	effort.Not(t, found(t, dir, canaries), 0,
+		"nothing is left though an older moment is being read: does the log matter at all?")
 	close(stop)
 	effort.OK(t, <-ended)
 	sweep()

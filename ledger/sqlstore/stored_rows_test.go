@@ -199,9 +199,8 @@ func logsOperators(t *testing.T, s *Store) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v, %v", got, want, err)
 	}
-	if n := number(t, s, `SELECT count(*) FROM entries WHERE subject = ? AND reason = 'paid'`, g[:]); n != 1 {
-		t.Errorf("%d entries with the reason of the grant", n)
-	}
+	effort.Is(t, number(t, s, `SELECT count(*) FROM entries WHERE subject = ? AND reason = 'paid'`, g[:]), 1,
+		"entries with the reason of the grant")
 }
 
 // storesSingle: the outcome of its only address is in its row too.
@@ -371,9 +370,8 @@ func believesNobodyDisabled(t *testing.T, s *Store, user uuid.UUID) {
 	over, holds := ledger.Hash{3}, ledger.Hash{4}
 	run(t, s, `UPDATE user_sessions SET seen = 7 WHERE id = ?`, over[:])
 	effort.OK(t, s.UseSessions(t.Context(), []ledger.Hash{over, holds}))
-	if seen := number(t, s, `SELECT seen FROM user_sessions WHERE id = ?`, over[:]); seen != 7 {
-		t.Errorf("a session that is over was seen at %d", seen)
-	}
+	effort.Is(t, number(t, s, `SELECT seen FROM user_sessions WHERE id = ?`, over[:]), 7,
+		"a session that is over was seen")
 	run(t, s, `UPDATE users SET disabled = 1 WHERE id = ?`, user[:])
 	if in, err := s.SessionByID(t.Context(), holds, time.Hour); !errors.Is(err, ledger.ErrNoSuchSession) {
 		t.Errorf("of somebody disabled: %+v, %v", in, err)

@@ -69,9 +69,7 @@ func (z *zone) add(records ...string) {
 	defer z.mu.Unlock()
 	for _, text := range records {
 		rr, err := dns.NewRR(text)
-		if err != nil {
-			z.t.Fatalf("%s: %v", text, err)
-		}
+		effort.OK(z.t, err, text)
 		k := key(rr.Header().Name, rr.Header().Rrtype)
 		z.records[k] = append(z.records[k], rr)
 	}

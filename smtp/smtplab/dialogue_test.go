@@ -40,9 +40,7 @@ func (w *wire) ends(reset bool) {
 	if len(rest) > 0 {
 		w.t.Fatalf("read %q, want the end", rest)
 	}
-	if reset != errors.Is(err, syscall.ECONNRESET) {
-		w.t.Fatalf("the end is %v, want a reset: %v", err, reset)
-	}
+	effort.MustBe(w.t, reset, errors.Is(err, syscall.ECONNRESET), "the end", err, "want a reset")
 }
 
 func (w *wire) handshake() {

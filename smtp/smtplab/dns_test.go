@@ -255,9 +255,7 @@ func TestHostsWithManyAddresses(t *testing.T) {
 
 func TestASmallNetworkKeepsRoomForHosts(t *testing.T) {
 	l := startLab(t, func(o *Options) { o.Network = netip.MustParsePrefix("127.66.1.0/24") })
-	if many := addresses(t, l, "mx1.a-manyaddresses.test"); len(many) != 65 {
-		t.Errorf("%d addresses in a network of 256, want one and a quarter of them", len(many))
-	}
+	effort.Is(t, len(addresses(t, l, "mx1.a-manyaddresses.test")), 65, "addresses in a network of 256")
 	dialHost(t, l, "mx1.a-clean.test").says("", "220")
 }
 

@@ -164,9 +164,7 @@ func TestBadTransactionsEndASession(t *testing.T) {
 			w.play("> MAIL FROM:<>\n< 550 5.1.0\n< EOF")
 		}
 	}
-	if got := l.Manners().Tripped; !maps.Equal(got, map[string]int{"transactions": 1}) {
-		t.Errorf("tripped %v", got)
-	}
+	effort.Same(t, l.Manners().Tripped, map[string]int{"transactions": 1}, "tripped")
 }
 
 func TestYahooOldPunishesWhoComesBack(t *testing.T) {

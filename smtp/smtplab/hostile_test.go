@@ -139,9 +139,7 @@ func (h *hostileWire) rest() []byte {
 	h.t.Helper()
 	effort.OK(h.t, h.conn.(interface{ CloseWrite() error }).CloseWrite())
 	rest, err := io.ReadAll(h.r)
-	if err != nil {
-		h.t.Fatalf("read the rest: %v after %q", err, rest)
-	}
+	effort.OK(h.t, err, "read the rest: after", rest)
 	return rest
 }
 
@@ -183,9 +181,7 @@ func showsBytes(want string) func(*hostileWire) {
 		var got []byte
 		for !bytes.Contains(got, []byte(want)) {
 			b, err := h.r.ReadByte()
-			if err != nil {
-				h.t.Fatalf("%v after %d bytes: no %.40q", err, len(got), want)
-			}
+			effort.OK(h.t, err, "after", len(got), "bytes: no", want)
 			got = append(got, b)
 		}
 	}

@@ -91,9 +91,7 @@ func (w *wire) reply() string {
 	var lines []string
 	for {
 		line, err := w.r.ReadString('\n')
-		if err != nil {
-			w.t.Fatalf("reply: %v after %q", err, lines)
-		}
+		effort.OK(w.t, err, "reply: after", lines)
 		line = strings.TrimRight(line, "\r\n")
 		lines = append(lines, line)
 		if len(line) < 4 || line[3] != '-' {

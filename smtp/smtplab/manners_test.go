@@ -75,15 +75,11 @@ func TestSheetCountsWhatClientsDo(t *testing.T) {
 		Accepted: 2, Deferred: 1, Refused: 2, RefusedPerSession: 1,
 		Data: 1, OutOfOrder: 2, UnaskedGroups: 2, Rsets: 1, Quits: 1, HungUp: 1,
 	}
-	if got != want {
-		t.Errorf("receiver's tally\n got %+v\nwant %+v", got, want)
-	}
+	effort.Is(t, got, want, "receiver's tally")
 	same := map[string]Tally{"host": sheet.Hosts["mx1.a-nopipe.test"], "total": sheet.Total}
 	for name, other := range same {
 		other.FirstSession, other.LastSession = time.Time{}, time.Time{}
-		if other != want {
-			t.Errorf("%s's tally\n got %+v\nwant %+v", name, other, want)
-		}
+		effort.Is(t, other, want, name, "tally")
 	}
 	if sheet.Addresses != 3 || sheet.AddressRcptsMax != 2 || sheet.Uncounted != 0 {
 		t.Errorf("addresses %d, most %d, uncounted %d", sheet.Addresses, sheet.AddressRcptsMax, sheet.Uncounted)

@@ -139,8 +139,6 @@ func TestOverridesStack(t *testing.T) {
 			}
 			a = o.Apply(a)
 		}
-		if a != want {
-			t.Fatalf("got %+v\nwant %+v", a, want)
-		}
+		effort.MustBe(t, a, want)
 	})
 }

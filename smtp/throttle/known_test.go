@@ -1,7 +1,7 @@
 package throttle
 
 import (
-	"strings"
+	"rollcall/config/effort"
 	"testing"
 	"time"
 )
@@ -14,9 +14,7 @@ func TestKnownOperators(t *testing.T) {
 		}
 		named[r.Name] = true
 		for _, f := range r.Set.Fields() {
-			if where := r.origin(LayerKnown, f).Where; !strings.Contains(where, "2026-") {
-				t.Errorf("%s: %s has no source with a date: %q", r.Name, f, where)
-			}
+			effort.Has(t, r.origin(LayerKnown, f).Where, "2026-", r.Name, f, "has no source with a date")
 			if f != FieldRefusedShare && r.Set.values.More(DefaultLimits(), f) {
 				t.Errorf("%s: %s is more than a stranger gets", r.Name, f)
 			}
@@ -24,9 +22,7 @@ func TestKnownOperators(t *testing.T) {
 		if clean, err := overrideName(r.Name); err != nil || clean != r.Name {
 			t.Errorf("%s: %v", r.Name, err)
 		}
-		if err := r.Set.Apply(DefaultLimits()).Validate(); err != nil {
-			t.Errorf("%s: %v", r.Name, err)
-		}
+		effort.ErrIs(t, r.Set.Apply(DefaultLimits()).Validate(), nil, r.Name)
 	}
 	table := tableOf(t, "google.com: connections=10")
 	for _, c := range []struct {

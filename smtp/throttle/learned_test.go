@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"rollcall/config/effort"
 	"testing"
 	"time"
 )
@@ -113,9 +114,7 @@ func TestCapacity(t *testing.T) {
 				if w.took != 0 {
 					c.Tighten(w.took, now)
 				}
-				if got := c.Apply(10, true, now); got != w.want {
-					t.Fatalf("word %d: %d sessions, want %d", i, got, w.want)
-				}
+				effort.MustBe(t, c.Apply(10, true, now), w.want, "word", i, "sessions")
 			}
 		})
 	}

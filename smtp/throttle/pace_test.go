@@ -3,6 +3,7 @@ package throttle
 import (
 	"fmt"
 	"math/rand/v2"
+	"rollcall/config/effort"
 	"testing"
 	"time"
 )
@@ -167,8 +168,6 @@ func TestRefusalsBesideGreylisting(t *testing.T) {
 			now = now.Add(10 * time.Millisecond)
 			p.Retried(now, i%5 > 0, true, kind, now)
 		}
-		if counts := p.firsts.badShare(time.Time{}) > 0.1; counts != want {
-			t.Errorf("%s counts as a sign of our pace: %v", kind, counts)
-		}
+		effort.Is(t, p.firsts.badShare(time.Time{}) > 0.1, want, kind, "counts as a sign of our pace")
 	}
 }

@@ -40,9 +40,7 @@ func TestSharesNeverExceedTheWhole(t *testing.T) {
 			sum.RefusedPerHour += s.RefusedPerHour
 			s.Connections, s.ConnectionRate.Events = a.Connections, a.ConnectionRate.Events
 			s.RcptRate.Events, s.RefusedPerHour = a.RcptRate.Events, a.RefusedPerHour
-			if s != a {
-				t.Fatalf("a share changed what is not divided: %+v of %+v", s, a)
-			}
+			effort.MustBe(t, s, a, "a share changed what is not divided")
 		}
 		if sum.Connections > a.Connections || sum.ConnectionRate.Events > a.ConnectionRate.Events ||
 			sum.RcptRate.Events > a.RcptRate.Events || sum.RefusedPerHour > a.RefusedPerHour {

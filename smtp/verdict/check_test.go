@@ -297,9 +297,8 @@ func TestVersion(t *testing.T) {
 	}
 	good := version(ownRule)
 	effort.Is(t, good, version(with(`meaning = "Other words."`)), "the meaning changes the version")
-	if good == version(with(`wide = true`, `match = ["rcpt-wide | 550 5.9.1 left the building"]`)) {
-		t.Error("wide does not change the version")
-	}
+	effort.Not(t, good, version(with(`wide = true`, `match = ["rcpt-wide | 550 5.9.1 left the building"]`)),
+		"wide does not change the version")
 	for _, line := range []string{`reason = "mailbox_disabled"`, `code = ["550", "551"]`, `enhanced = -`,
 		`words = ["left the building", "is out"]`, `blame = "domain"`} {
 		effort.Not(t, good, version(with(line)), line, "does not change the version")

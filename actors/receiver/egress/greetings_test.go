@@ -92,9 +92,8 @@ func TestAnotherGreeterIsDoubted(t *testing.T) {
 			if p.NoteRefused(later, "mx.other.example", now); p.Doubts(later, "mx.d.example", now) {
 				t.Errorf("%q after %q is doubted although it tells mailboxes apart", later, before)
 			}
-			if got := p.Doubts(later, "mx.d.example", now.Add(interceptedFor)); got != want {
-				t.Errorf("%q after %q, much later: doubted %v", later, before, got)
-			}
+			effort.Is(t, p.Doubts(later, "mx.d.example", now.Add(interceptedFor)), want, later, "after", before,
+				"much later: doubted")
 		}
 	}
 }

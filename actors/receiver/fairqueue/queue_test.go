@@ -252,9 +252,7 @@ func TestOneWithASessionWaitsBehind(t *testing.T) {
 	first.Opened(f)
 	second, g := q.Next()
 	second.Opened(g)
-	if f == g {
-		t.Error("one flow got both sessions")
-	}
+	effort.Not(t, f, g, "one flow got both sessions")
 	first.Closed(f, 10)
 	second.Closed(g, 0)
 	for range 3 {

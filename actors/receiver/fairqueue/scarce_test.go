@@ -84,9 +84,7 @@ func TestNobodyIsPutBackForEver(t *testing.T) {
 	q.push(down, good)
 	for range 1000 {
 		q.push(up, poisoned)
-		if got := q.serve(up); got != poisoned {
-			t.Fatalf("%v is served alone", got)
-		}
+		effort.MustBe(t, q.serve(up), poisoned, "is served alone")
 		up.ChargeScarce(begin, q.flow(poisoned), 100, 300)
 	}
 	q.push(up, poisoned)
@@ -128,9 +126,7 @@ func TestScarceIsRemembered(t *testing.T) {
 		h.Remove(func(i item) bool { return i == poisoned })
 		return first
 	}
-	if serve(begin) != poisoned {
-		t.Fatal("the latest is not first")
-	}
+	effort.MustBe(t, serve(begin), poisoned, "the latest is not first")
 	for minutes := 2; minutes < 60; minutes += 2 {
 		if serve(begin.Add(time.Duration(minutes)*time.Minute)) == poisoned {
 			t.Fatalf("after %d minutes it is served as if it were new", minutes)

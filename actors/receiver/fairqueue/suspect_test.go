@@ -16,15 +16,11 @@ func TestClassOf(t *testing.T) {
 		"bob1984", "jschmidt",
 		"jean-luc.picard", "sales", "postmaster", "O'Brien", "albrecht", "grzegorz.k", "li.wei", "søren", "мария",
 		"given.family+tag", "ng", "tj"} {
-		if fairqueue.ClassOf(normal) == fairqueue.Suspect {
-			t.Errorf("%q looks invented", normal)
-		}
+		effort.Not(t, fairqueue.ClassOf(normal), fairqueue.Suspect, normal, "looks invented")
 	}
 	for _, suspect := range []string{"xkcdqrtz", "a8f3k29d7", "84729384", "qwrtpsdfg", "user1234567",
 		"thisisaverylongnameofnobodyatall", "zzxcvbnm"} {
-		if fairqueue.ClassOf(suspect) == fairqueue.Normal {
-			t.Errorf("%q looks like a name", suspect)
-		}
+		effort.Not(t, fairqueue.ClassOf(suspect), fairqueue.Normal, suspect, "looks like a name")
 	}
 }
 

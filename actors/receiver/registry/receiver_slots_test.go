@@ -41,9 +41,7 @@ func TestWhoHasNothingToDoMakesRoomAtOnce(t *testing.T) {
 		t.Fatal("one workspace has more than half")
 	}
 	all[2].slot.SetIdle(true)
-	if all[2].yielded != 1 {
-		t.Fatal("nobody asked the one without work to end")
-	}
+	effort.MustBe(t, all[2].yielded, 1, "nobody asked the one without work to end")
 	all[2].slot.Leave()
 	if !waiting.granted || int(s.quota.Used()) != 4 || s.Waiting() != 0 {
 		t.Errorf("seated %v, %d used, %d wait", waiting.granted, int(s.quota.Used()), s.Waiting())

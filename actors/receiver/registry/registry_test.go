@@ -133,9 +133,7 @@ func TestComplyIsHardAfterAWhile(t *testing.T) {
 			t.Error("complied with one socket left")
 		}
 		sockets[1].Close()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, <-done, nil)
 	})
 }
 
@@ -209,9 +207,7 @@ func TestSilentSessionsCountInAShare(t *testing.T) {
 			t.Error("complied with a silent session and two others, and two are allowed")
 		}
 		sockets[2].Close()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		effort.ErrIs(t, <-done, nil)
 		close(gone)
 		synctest.Wait()
 	})

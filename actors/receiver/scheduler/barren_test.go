@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"rollcall/config/effort"
 	"testing"
 	"time"
 
@@ -64,9 +65,7 @@ func TestOurOwnTimeIsNotBarren(t *testing.T) {
 	failed := judgedAt(begin, "mx1", smtp.Address{}, errors.New("connection refused"))
 	l.barren.note(begin, begin, &failed)
 	ours := judgedAt(begin, "mx1", smtp.Address{}, smtp.ErrClosed)
-	if ours.Attempt.Trouble != evidence.TroubleOurs {
-		t.Fatalf("the trouble is %v", ours.Attempt.Trouble)
-	}
+	effort.MustBe(t, ours.Attempt.Trouble, evidence.TroubleOurs, "the trouble")
 	l.barren.note(begin, begin.Add(time.Hour), &ours)
 	w.scheduler.queues.passBarren(begin.Add(2*time.Hour), wire.Cause_PAUSED, 2*time.Hour, false)
 	if got, _ := l.barren.lasting(); got != 0 {

@@ -19,8 +19,6 @@ func TestTheDocumentTellsWhatAMoveLoses(t *testing.T) {
 		fmt.Sprintf("%.1f s of its RCPT rate", (silentFor + flushEvery).Seconds()),
 		fmt.Sprintf("%d addresses each (`workMax`)", workMax),
 	} {
-		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), said) {
-			t.Errorf("docs/operators/cluster.md does not say %q", said)
-		}
+		effort.Has(t, strings.Join(strings.Fields(string(text)), " "), said, "docs/operators/cluster.md does not say")
 	}
 }

@@ -90,9 +90,7 @@ func TestVerdictsOfADomain(t *testing.T) {
 			all := w.heard()
 			w.offer(offerOf(1, "d.example", 1, 1, hosts("mx1", "mx2")))
 			w.run(begin.Add(3 * time.Minute)) // who waits for a host that is down is told after two
-			if len(all["d.example"]) != 1 {
-				t.Fatalf("%d answers", len(all["d.example"]))
-			}
+			effort.MustBe(t, len(all["d.example"]), 1, "answers")
 			a := all["d.example"][0]
 			o, r := smtp.Outcome(a.GetOutcome()), smtp.Reason(a.GetReason())
 			if o != tc.outcome || r != tc.reason || len(w.rcpts) != tc.rcpts {
@@ -116,9 +114,7 @@ func TestSmallBesideLarge(t *testing.T) {
 	}
 	w.offer(offerOf(2, "small.example", 1, 10, hosts("mx1")))
 	w.run(begin.Add(6 * time.Second))
-	if len(all["small.example"]) != 10 {
-		t.Errorf("%d of 10 addresses after %d RCPTs", len(all["small.example"]), len(w.rcpts))
-	}
+	effort.Is(t, len(all["small.example"]), 10, "of 10 addresses after", len(w.rcpts), "RCPTs")
 }
 
 // TestDueRetriesComeFirst: a task has two chunks of 500 here, which take 100 s; what was deferred before
@@ -254,9 +250,7 @@ func TestLaneGivesUpASecondSession(t *testing.T) {
 	all := w.heard()
 	w.offer(offerOf(1, "large.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(2 * time.Second))
-	if len(w.open) != 2 {
-		t.Fatalf("%d sessions", len(w.open))
-	}
+	effort.MustBe(t, len(w.open), 2, "sessions")
 	w.offer(offerOf(2, "other.example", 1, 5, hosts("mx2")))
 	w.run(w.now.Add(2500 * time.Millisecond))
 	effort.Is(t, len(all["other.example"]), 5, "5 addresses of the lane that waits")
@@ -381,9 +375,7 @@ func TestPause(t *testing.T) {
 			others++
 		}
 	}
-	if others != 50-len(w.rcpts) {
-		t.Errorf("%d of 50 are told what others were told; %d were asked", others, len(w.rcpts))
-	}
+	effort.Is(t, others, 50-len(w.rcpts), "of 50 are told what others were told", len(w.rcpts), "were asked")
 	judgement := Judgement{Verdict: again(smtp.ReceiverBusy, "test")}
 	until := w.scheduler.paths.receiver.until
 	w.scheduler.paths.pauseReceiver(w.now, judgement) // said by a session beside: within the pause

@@ -56,9 +56,7 @@ func TestPausedByAnOperator(t *testing.T) {
 	a.Pause = throttle.PauseNo
 	w.wake()
 	w.run(w.now.Add(time.Second))
-	if len(w.rcpts) == before {
-		t.Error("nothing is asked a second after the pause")
-	}
+	effort.Not(t, len(w.rcpts), before, "nothing is asked a second after the pause")
 	w.run(w.now.Add(time.Minute))
 	effort.Is(t, len(all["d.example"]), wire.AddressesMax, "answers")
 	for local, n := range asked {
@@ -100,9 +98,7 @@ func TestChangesKeepSessions(t *testing.T) {
 	}
 	w.run(begin.Add(2 * time.Second))
 	dials := len(w.dials)
-	if len(w.open) != 4 {
-		t.Fatalf("%d sessions", len(w.open))
-	}
+	effort.MustBe(t, len(w.open), 4, "sessions")
 	w.wake() // the same again
 	a.RcptRate = throttle.Rate{Events: 20, Per: time.Second}
 	w.wake()

@@ -119,8 +119,7 @@ func TestOnlyTheFirstOfATransactionPasses(t *testing.T) {
 			at := begin.Add(time.Duration(n) * time.Second)
 			learnLength(sc.sessions, at, &session{opened: at, sessionRecord: sessionRecord{well: n + 1, taken: taken}})
 		}
-		if got := sc.allowance.learned.PerTransaction.Holds(begin.Add(time.Minute)); got != want {
-			t.Errorf("where %d of a transaction passed: a limit of one is learned: %v", taken, got)
-		}
+		effort.Is(t, sc.allowance.learned.PerTransaction.Holds(begin.Add(time.Minute)), want, "where", taken,
+			"of a transaction passed: a limit of one is learned")
 	}
 }

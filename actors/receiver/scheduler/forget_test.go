@@ -62,9 +62,7 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 			"how long it greylists our source default: 5m0s sufficed", "the TLS mode of mx1,mx2"}},
 	} {
 		d := blocked(begin)
-		if got := knows(d, begin); got != "pace sessions block rest" {
-			t.Fatalf("before: %q", got)
-		}
+		effort.MustBe(t, knows(d, begin), "pace sessions block rest", "before")
 		refused := d.paths.all[0].refusals.RefusedAt(begin)
 		dropped := d.Forget(begin, tc.what)
 		effort.Is(t, knows(d, begin), tc.left, tc.what, "left")
@@ -155,9 +153,7 @@ func TestLessonsSaySinceWhenAndFromWhat(t *testing.T) {
 	l.Refused.Tighten(3, begin)
 	l.PerTransaction.Tighten(5, begin)
 	got := learnedStatus(&l, begin.Add(time.Second))
-	if len(got) != 4 {
-		t.Fatalf("%+v", got)
-	}
+	effort.MustBe(t, len(got), 4, got)
 	for _, one := range got {
 		if !one.Since.Equal(begin) || one.From == "" || !one.Until.After(begin) {
 			t.Errorf("%+v, learned at %s", one, begin)

@@ -190,9 +190,7 @@ func (w *world) halted() int {
 func TestWhatIsGivenIsHalted(t *testing.T) {
 	judgement := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: harvestWord})
 	w := busyWith(t, sourceA)
-	if n := w.halted(); n != 0 {
-		t.Fatalf("%d halted for no reason", n)
-	}
+	effort.MustBe(t, w.halted(), 0, "halted for no reason")
 	w.scheduler.paths.pauseReceiver(w.now, judgement)
 	effort.Is(t, w.halted(), len(w.scheduler.sessions.all), "halted by a pause")
 	w = busyWith(t, sourceA)
@@ -207,9 +205,7 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 		w.scheduler.sessions.poisonOthers(begin, s, Report{Failure: &judgement, Poisoned: true})
 		break
 	}
-	if n := w.halted(); n != len(w.scheduler.sessions.all)-1 {
-		t.Errorf("%d of %d halted by a guard", n, len(w.scheduler.sessions.all))
-	}
+	effort.Is(t, w.halted(), len(w.scheduler.sessions.all)-1, len(w.scheduler.sessions.all), "halted by a guard")
 	v := w.scheduler.allowance.makeView(w.now)
 	v.limits = openedWide()
 	for _, s := range w.scheduler.sessions.all {
@@ -300,9 +296,8 @@ func TestSlowRefusalsTeach(t *testing.T) {
 		}
 		a := openedWide()
 		a.RefusedPerSession = 50
-		if n := d.allowance.learned.Apply(a, true, now).RefusedPerSession; n != tc.want {
-			t.Errorf("slow from refusal %d on: %d in a session from now on", tc.slowFrom, n)
-		}
+		effort.Is(t, d.allowance.learned.Apply(a, true, now).RefusedPerSession, tc.want, "slow from refusal", tc.slowFrom,
+			"on: in a session from now on")
 	}
 }
 

@@ -94,9 +94,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 			for n := range 3 {
 				c.until = begin
 				d.takeTrouble(begin, begun(), judgedAt(begin, "mx1", smtp.Address{}, tc.fails))
-				if c.failures != n+1 {
-					t.Fatalf("%d failures after %d", c.failures, n+1)
-				}
+				effort.MustBe(t, c.failures, n+1, "failures after")
 			}
 			s := begun()
 			if d.opening.wasOpened(begin, s, 0, 0); (c.failures == 0) == tc.opens {
@@ -193,9 +191,7 @@ func TestSlowAcknowledgements(t *testing.T) {
 				t.Fatal("what was acknowledged stays in memory")
 			}
 		}
-		if len(c.sent) != 4-int(n) {
-			t.Fatalf("%d results kept after %d acknowledgements", len(c.sent), n+1)
-		}
+		effort.MustBe(t, len(c.sent), 4-int(n), "results kept after", n+1, "acknowledgements")
 	}
 	if d.queues.resendAnswers(at.Add(resendFor), c); len(c.sent) != 0 {
 		t.Errorf("%d results kept though nobody listens", len(c.sent))

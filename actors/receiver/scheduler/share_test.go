@@ -72,9 +72,7 @@ func TestShareShrinks(t *testing.T) {
 	all := w.heard()
 	w.offer(offerOf(1, "d.example", 1, wire.AddressesMax, hosts("mx1")))
 	w.run(begin.Add(3 * time.Second))
-	if len(w.open) != 4 {
-		t.Fatalf("%d sessions", len(w.open))
-	}
+	effort.MustBe(t, len(w.open), 4, "sessions")
 	living := w.living
 	if inForce(living, of(1, 4)) {
 		t.Fatal("four sessions are within a share of one")
@@ -112,9 +110,7 @@ func TestFencedSchedulerSaysGoodbye(t *testing.T) {
 	}
 	fenced = false
 	w.run(w.now.Add(3 * time.Second))
-	if len(w.rcpts) == asked {
-		t.Error("nothing is asked after the fence")
-	}
+	effort.Not(t, len(w.rcpts), asked, "nothing is asked after the fence")
 }
 
 // side is one node of TestSharesNeverAddUpToMore.

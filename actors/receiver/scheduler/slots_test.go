@@ -49,9 +49,7 @@ func TestASessionIsOpenedForWhoMayHaveOne(t *testing.T) {
 		slots.Take(uuid.UUID{1}, 1)
 	}
 	sc := slotWorkspaces(t, slots, 1, 2)
-	if n := opened(sc); n != 1 {
-		t.Fatalf("%d sessions are opened", n)
-	}
+	effort.MustBe(t, opened(sc), 1, "sessions are opened")
 	for _, s := range sc.sessions.all {
 		effort.Is(t, s.name.Workspace(), uuid.UUID{2}, "opened in the name of")
 	}
@@ -65,9 +63,7 @@ func TestWithoutASlotTheReceiverWaitsAndSaysSo(t *testing.T) {
 		slots.Take(uuid.UUID{1}, 1)
 	}
 	sc := slotWorkspaces(t, slots, 1)
-	if n := opened(sc); n != 0 {
-		t.Fatalf("%d sessions are opened above the share of the workspace", n)
-	}
+	effort.MustBe(t, opened(sc), 0, "sessions are opened above the share of the workspace")
 	if b := sc.explainBlocked(settled); b.Cause != wire.Cause_CONNECTIONS || !strings.Contains(b.Why, "of this node") {
 		t.Errorf("it waits for %s: %s", b.Cause, b.Why)
 	}

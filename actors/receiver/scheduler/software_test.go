@@ -127,9 +127,7 @@ func TestSoftwareIsBelievedOfAllHosts(t *testing.T) {
 			t.Errorf("%+v: forgotten, %d refusals an hour", tc.shown, a.RefusedPerHour)
 		}
 		d.SessionOpened(begin, 99, postfix, nil)
-		if a := d.takeAllowance(begin); a.RefusedPerHour != throttle.CountMax {
-			t.Errorf("%+v: shown again, %d refusals an hour", tc.shown, a.RefusedPerHour)
-		}
+		effort.Is(t, d.takeAllowance(begin).RefusedPerHour, throttle.CountMax, tc.shown, "shown again, refusals an hour")
 		d.options.Said = func(string, throttle.Field) []throttle.Said {
 			return append(byDefault("", 0), throttle.Said{Origin: throttle.Origin{Layer: throttle.LayerFile}})
 		}

@@ -41,9 +41,7 @@ func TestSourceIsTheSame(t *testing.T) {
 		key := fmt.Sprintf("r%d.example", n)
 		a := orderSources(key, sourcesOf(noSession, sourceA, sourceB), openedWide())
 		b := orderSources(key, sourcesOf(noSession, sourceB, sourceA), openedWide())
-		if a[0].name != b[0].name {
-			t.Fatalf("%s: %s and %s come first", key, a[0].name, b[0].name)
-		}
+		effort.MustBe(t, a[0].name, b[0].name, key, "comes first")
 		first[a[0].name]++
 	}
 	if first[sourceA] < 400 || first[sourceB] < 400 {
@@ -114,9 +112,7 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 			before := outcomes[smtp.Invalid]
 			w.offer(offerOf(1, "d.example", 3, 10, hosts("mx1")))
 			w.run(w.now.Add(time.Minute))
-			if outcomes[smtp.Invalid]-before != 10 {
-				t.Errorf("%d of 10 answered when the rest is over", outcomes[smtp.Invalid]-before)
-			}
+			effort.Is(t, outcomes[smtp.Invalid]-before, 10, "of 10 answered when the rest is over")
 		})
 	}
 }

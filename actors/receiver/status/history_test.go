@@ -105,9 +105,7 @@ func TestAHistoryIsBounded(t *testing.T) {
 		now = now.Add(time.Minute)
 		h.Asked(now, 1, "")
 	}
-	if got := of(t, &all, now, "example"); len(got.Minutes) != minutesMax {
-		t.Errorf("%d minutes are kept, want %d", len(got.Minutes), minutesMax)
-	}
+	effort.Is(t, len(of(t, &all, now, "example").Minutes), minutesMax, "minutes are kept")
 }
 
 func TestHistoriesOfReceiversThatAreGoneMakeRoom(t *testing.T) {

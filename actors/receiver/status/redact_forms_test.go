@@ -23,11 +23,7 @@ func TestNoFormIsOverlooked(t *testing.T) {
 		if want != said {
 			held++
 		}
-		if got := Redact(said, local); got != want {
-			t.Fatalf("%q without %q is %q, want %q", said, local, got, want)
-		}
+		effort.MustBe(t, Redact(said, local), want, said, "without", local)
 	})
-	if held == 0 {
-		t.Error("no text held a local part")
-	}
+	effort.Not(t, held, 0, "no text held a local part")
 }

@@ -139,9 +139,8 @@ func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 	}
 	v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}}).is(t, 422, "clear without a reason")
 	for range 2 {
-		if a := v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}, "reason": {"done"}}); a.status != 303 {
-			t.Errorf("clear: %d", a.status)
-		}
+		effort.Is(t, v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}, "reason": {"done"}}).status,
+			303, "clear")
 	}
 	effort.Is(t, len(g.Overrides(t)), 1, "hold after one was cleared")
 }
@@ -155,9 +154,8 @@ func TestWhatCannotBeTakenBackAsksForTheName(t *testing.T) {
 			t.Errorf("%s with another name: %d", path, a.status)
 		}
 	}
-	if a := v.send("POST", "/cluster/"+uuid.NewString()+"/drain", url.Values{"name": {"node-2"}}); a.status != 404 {
-		t.Errorf("a node that is none: %d", a.status)
-	}
+	effort.Is(t, v.send("POST", "/cluster/"+uuid.NewString()+"/drain", url.Values{"name": {"node-2"}}).status, 404,
+		"a node that is none")
 	v.send("POST", "/cluster/"+g.Node.String()+"/drain", url.Values{"name": {"node-2"}})
 	if asked := g.Asked(); len(asked) != 1 || asked[0] != "drain "+g.Node.String()+" by eve" {
 		t.Errorf("asked %q", asked)
@@ -232,9 +230,8 @@ func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 		"/throttles": 200, "/verifications": 503, "/workspaces": 503} {
 		effort.Is(t, v.get(path).status, want, path)
 	}
-	if a := v.get("/throttles"); !strings.Contains(a.body, "The ledger isn't answering") {
-		t.Error("the throttles do not say that overrides are missing")
-	}
+	effort.Has(t, v.get("/throttles").body, "The ledger isn't answering",
+		"the throttles do not say that overrides are missing")
 	g.Away(false)
 	effort.Is(t, v.get("/verifications").status, 200, "after it came back")
 }
@@ -256,9 +253,7 @@ func TestFiltersAndParts(t *testing.T) {
 	}
 	a := v.get("/receivers/mx.slow.test/trace/live")
 	tag := a.header.Get("ETag")
-	if !strings.Contains(a.body, `data-etag="`+strings.ReplaceAll(tag, `"`, "&#34;")+`"`) {
-		t.Errorf("the part does not carry its tag %s", tag)
-	}
+	effort.Has(t, a.body, `data-etag="`+strings.ReplaceAll(tag, `"`, "&#34;")+`"`, "the part does not carry its tag", tag)
 }
 
 func TestObserversSeeNoForms(t *testing.T) {

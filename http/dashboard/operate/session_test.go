@@ -26,9 +26,8 @@ func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
 	effort.MustBe(t, ben.get("/").status, 200, "somebody else's session")
 	one.Restart(t)
 	for who, cookie := range map[string]string{"who signed out": copied, "who did not": ben.cookie} {
-		if a := (&visitor{t: t, g: one, cookie: cookie}).get("/"); a.status != 303 {
-			t.Errorf("after a restart the cookie of %s opens a page: %d", who, a.status)
-		}
+		effort.Is(t, (&visitor{t: t, g: one, cookie: cookie}).get("/").status, 303, "after a restart the cookie", who,
+			"opens a page")
 	}
 	effort.Is(t, visit(t, one, "eve", false).get("/").status, 200, "a new session after the restart")
 }
@@ -115,9 +114,8 @@ func TestNobodyIsLedElsewhereAfterSigningIn(t *testing.T) {
 			t.Errorf("next=%q: %d to %s, remembered %s", to, a.status, a.header.Get("Location"), v.next)
 		}
 		v = visit(t, g, "eve", false)
-		if got := v.get("/sign-in?next=" + url.QueryEscape(to)).header.Get("Location"); got != "/" {
-			t.Errorf("next=%q with a session leads to %s", to, got)
-		}
+		effort.Is(t, v.get("/sign-in?next="+url.QueryEscape(to)).header.Get("Location"), "/", "next", to,
+			"with a session leads")
 	}
 	v := &visitor{t: t, g: g, next: "%%%"}
 	effort.Is(t, v.land(), "/", "a cookie that is none leads to")

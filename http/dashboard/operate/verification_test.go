@@ -38,9 +38,8 @@ func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
 			t.Errorf("%s finds another file too", find)
 		}
 	}
-	if a := v.get("/verifications?find=anna"); !strings.Contains(a.body, "No unfinished verification matches") {
-		t.Error("what no file and no workspace is called finds something")
-	}
+	effort.Has(t, v.get("/verifications?find=anna").body, "No unfinished verification matches",
+		"what no file and no workspace is called finds something")
 }
 
 func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
@@ -54,9 +53,8 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 		`>4</td><td class="n" data-label="Charged">2</td><td class="n" data-label="Released">1</td></tr></tfoot>`)
 	page.has(t, "the sum", "4 held in all", "2 charged", "1 released", "1 still held")
 	effort.Lacks(t, page.body, "does not add up", "what adds up is said not to")
-	if a := v.get("/verifications/" + g.Open.ID.String()); !strings.Contains(a.body, "It has moved no credits yet.") {
-		t.Error("a verification without entries does not say so")
-	}
+	effort.Has(t, v.get("/verifications/"+g.Open.ID.String()).body, "It has moved no credits yet.",
+		"a verification without entries does not say so")
 	v.get("/verifications/"+g.Overdue.ID.String()+"?after=x").is(t, 400, "a page that begins nowhere")
 	v.get("/verifications/"+g.Over.ID.String()).has(t, "one that is over", "gone.csv", "cancelled", "by anna@acme.test", "Finished")
 	g.Away(true)

@@ -48,9 +48,8 @@ func TestCodesForSigningIn(t *testing.T) {
 	b.fill("code", "000000")
 	b.press("Turn it on")
 	b.until("document.activeElement.id === 'problem'")
-	if again := eval[string](b, "document.querySelector('.copied code').innerText"); again != text {
-		t.Error("after a wrong code the page has another secret than the app")
-	}
+	effort.Is(t, eval[string](b, "document.querySelector('.copied code').innerText"), text,
+		"after a wrong code the page has another secret than the app")
 	b.fill("password", password)
 	b.fill("code", n.nextCode(secret))
 	b.press("Turn it on")

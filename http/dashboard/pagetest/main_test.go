@@ -73,9 +73,7 @@ func chromium(t testing.TB) context.Context {
 		shared.ctx, shared.end = ctx, func() { cancel(); stop() }
 		shared.err = chromedp.Do(ctx)
 	})
-	if shared.err != nil {
-		t.Fatalf("start %s: %v", path, shared.err)
-	}
+	effort.OK(t, shared.err, "start", path)
 	return shared.ctx
 }
 

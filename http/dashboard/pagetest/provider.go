@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"rollcall/config/effort"
 	"sync"
 	"testing"
 	"time"
@@ -97,9 +98,7 @@ func (p *Provider) discover(w http.ResponseWriter, _ *http.Request) {
 
 func (p *Provider) answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(v); err != nil {
-		p.t.Error(err)
-	}
+	effort.ErrIs(p.t, json.NewEncoder(w).Encode(v), nil)
 }
 
 // keys are made once for all tests: the two of providers, and a foreign one.
@@ -237,9 +236,7 @@ func (p *Provider) page(w http.ResponseWriter, r *http.Request) {
 	email := p.person["email"]
 	p.mu.Unlock()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if err := authorize.Execute(w, map[string]any{"Asked": template.URL(r.URL.RawQuery), "Email": email}); err != nil {
-		p.t.Error(err)
-	}
+	effort.ErrIs(p.t, authorize.Execute(w, map[string]any{"Asked": template.URL(r.URL.RawQuery), "Email": email}), nil)
 }
 
 // decide answers POST /authorize (OpenID Connect Core 1.0 §3.1.2.5 and 3.1.2.6): a redirect with a code, or with an

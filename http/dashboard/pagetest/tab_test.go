@@ -176,9 +176,7 @@ func eval[T any](b *tab, expression string) T {
 	ctx, end := b.within()
 	defer end()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
-	if err != nil {
-		b.t.Fatalf("%v in %.200s", err, expression)
-	}
+	effort.OK(b.t, err, "in", expression)
 	return v
 }
 
@@ -352,9 +350,7 @@ func (b *tab) shoot(name string) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644)
 	}
-	if err != nil {
-		b.t.Errorf("picture %s: %v", name, err)
-	}
+	effort.ErrIs(b.t, err, nil, "picture", name)
 }
 
 // quote is a text as a literal of script.

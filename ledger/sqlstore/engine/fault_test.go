@@ -83,9 +83,8 @@ func TestErrorsAreToldApart(t *testing.T) {
 			effort.Is(t, short(f), at.want, fmt.Sprintf("%s, committing %v", c.name, at.committing))
 		}
 	}
-	if got := short(judgePostgres(failure{err: ledger.ErrIllegal, lost: true})); got != "connection afp" {
-		t.Errorf("a refusal on a connection that is lost: %q", got)
-	}
+	effort.Is(t, short(judgePostgres(failure{err: ledger.ErrIllegal, lost: true})), "connection afp",
+		"a refusal on a connection that is lost")
 }
 
 // short writes a fault for a table.

@@ -136,9 +136,7 @@ func TestWritesCountsBothEndsOfATransaction(t *testing.T) {
 			}
 			return spoiled(w, end)(tx)
 		})
-		if !errors.Is(err, end) {
-			t.Error(err)
-		}
+		effort.ErrIs(t, err, end)
 		if after, still := s.Writes(); !still || after == during || after == before {
 			t.Errorf("afterwards: count %d after %d and %d, still %t", after, during, before, still)
 		}
