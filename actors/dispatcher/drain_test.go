@@ -110,9 +110,8 @@ func TestAFileThatChangedIsSetAside(t *testing.T) {
 		t.Errorf("after %d crashes it failed with %+v", o.book.count("crashed"), v.Issue)
 	}
 	o.until("an operator is told", func() bool { return o.log.has("set aside") && o.log.has("read differently") })
-	if b, err := o.book.Balance(ctx, o.workspace); err != nil || b != (ledger.Balance{Granted: 1000, Available: 1000}) {
-		t.Errorf("the account is %+v, %v", b, err)
-	}
+	effort.Is(t, effort.Must(o.book.Balance(ctx, o.workspace))(t), (ledger.Balance{Granted: 1000, Available: 1000}),
+		"the account")
 }
 
 // behind runs a statement behind the ledger's back, and gives the number that it answers.

@@ -74,9 +74,7 @@ func TestUnknownFieldsArePassedOver(t *testing.T) {
 		t.Fatalf("only %d objects", objects)
 	}
 	data := effort.Must(json.Marshal(text))(t)
-	if got, err := facts.Decode(data); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
-	}
+	effort.Same(t, effort.Must(facts.Decode(data))(t), want)
 }
 
 // TestWhatCannotBeRead says why.

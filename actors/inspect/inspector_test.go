@@ -389,9 +389,8 @@ func TestExplainWithoutDNS(t *testing.T) {
 			t.Errorf("the rules of %s: %+v, %v", name, got, err)
 		}
 	}
-	if got, err := c.ExplainRules("source:default"); err != nil || got.Key != throttle.SourcePrefix {
-		t.Errorf("the rules of the default source: %+v, %v", got, err)
-	}
+	effort.Is(t, effort.Must(c.ExplainRules("source:default"))(t).Key, throttle.SourcePrefix,
+		"the rules of the default source")
 	effort.Denied(c.ExplainRules("not a name"))(t, throttle.ErrOverrideName, "no name")
 }
 

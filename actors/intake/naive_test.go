@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
-	"reflect"
+	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -160,9 +160,7 @@ func FuzzReadCSV(f *testing.F) {
 		want := naive(file, rowsMax)
 		random := rand.New(rand.NewPCG(cuts, 0))
 		for _, source := range []io.Reader{bytes.NewReader(file), &cutter{file, random}} {
-			if got, err := ask(source, rowsMax); err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("got %+v, %v, the second reader has %+v", got, err, want)
-			}
+			effort.Same(t, effort.Must(ask(source, rowsMax))(t), want, "the second reader has")
 		}
 	})
 }

@@ -145,9 +145,7 @@ func TestHowTheSourceCutsMakesNoDifference(t *testing.T) {
 			"end with the last":    iotest.DataErrReader(bytes.NewReader(file)),
 			"random with nothings": &cutter{file, random},
 		} {
-			if got, err := ask(source, 5000); err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("round %d, %s: got %.200v, %v, want %.200v", round, name, got, err, want)
-			}
+			effort.Same(t, effort.Must(ask(source, 5000))(t), want, "round", round, name)
 		}
 	}
 }
@@ -220,9 +218,7 @@ func (nothing) Read([]byte) (int, error) { return 0, nil }
 // A source may be slow to give anything, as long as it gives something at last.
 func TestSlowSourceIsNoFault(t *testing.T) {
 	source := &slow{rest: "a@b.test\nc@d.test\n"}
-	if got, err := ask(source, 9); err != nil || got.Rows != 2 {
-		t.Errorf("got %+v, %v, want 2 rows", got, err)
-	}
+	effort.Is(t, effort.Must(ask(source, 9))(t).Rows, 2)
 }
 
 // slow gives nothing most of the time, then a byte.
@@ -245,9 +241,7 @@ func (s *slow) Read(p []byte) (int, error) {
 
 func TestReadingEndsAtTheDefect(t *testing.T) {
 	source := &counter{Reader: io.MultiReader(strings.NewReader("a@b.test\n\"a"), endless{})}
-	if got, err := ask(source, 9); err != nil || got.Code != CodeRecordTooLong {
-		t.Errorf("got %+v, %v, want %s", got, err, CodeRecordTooLong)
-	}
+	effort.Is(t, effort.Must(ask(source, 9))(t).Code, CodeRecordTooLong)
 	if source.bytes > lineMax+2*bufferBytes {
 		t.Errorf("%d bytes were read of a line that has no end", source.bytes)
 	}

@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"rollcall/config/effort"
 	"testing"
 
 	"rollcall/actors/facts"
@@ -22,9 +23,7 @@ func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	if err != nil || len(got) != 1 || got[0].Key != fact.Key || len(got[0].Dropped) != 1 {
 		t.Fatalf("%v %+v", err, got)
 	}
-	if got, err := o.Registry.ForgetKept(t.Context(), "another.net", scheduler.ForgetAll); err != nil || len(got) > 0 {
-		t.Errorf("another: %v %v", got, err)
-	}
+	effort.Is(t, len(effort.Must(o.Registry.ForgetKept(t.Context(), "another.net", scheduler.ForgetAll))(t)), 0, "another")
 	if m, err := facts.Decode(kept.Fact(fact.Key).Data); err != nil || m.Paused != 0 || len(m.Limits) != 1 {
 		t.Errorf("%v %+v", err, m)
 	}

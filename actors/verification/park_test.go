@@ -108,9 +108,8 @@ func TestAParkedVerificationIsCancelledAtOnce(t *testing.T) {
 		r := w.starts(w.options(w.book), leased, lease)
 		<-time.After(time.Minute)
 		effort.MustBe(w.t, r.parked.Load(), 1, "not parked")
-		if v, err := w.book.Cancel(context.Background(), w.workspace, id); err != nil || v.Status != ledger.Cancelled {
-			w.t.Errorf("cancelled: %s, %v", v.Status, err)
-		}
+		effort.Is(w.t, effort.Must(w.book.Cancel(context.Background(), w.workspace, id))(w.t).Status, ledger.Cancelled,
+			"cancelled")
 		if b := w.sound(); b.Available != 10 {
 			w.t.Errorf("balance %+v", b)
 		}

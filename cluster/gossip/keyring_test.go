@@ -116,9 +116,7 @@ func TestARingIsChangedInSteps(t *testing.T) {
 		effort.Is(t, string(k.library.GetPrimaryKey()), string(again.library.GetPrimaryKey()), step.name,
 			"the library seals with another key")
 	}
-	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		t.Error("the link to the file was replaced")
-	}
+	effort.Not(t, effort.Must(os.Lstat(link))(t).Mode()&fs.ModeSymlink, 0, "the link to the file was replaced")
 }
 
 func TestARingThatCannotBeWrittenStaysAsItIs(t *testing.T) {

@@ -36,9 +36,8 @@ func TestTheLongestCardFits(t *testing.T) {
 func TestACardIsReadOrRefused(t *testing.T) {
 	c := options(t, "node-a").Self
 	b := c.encode()
-	if got, err := decodeNodeMeta(append(slices.Clone(b), "of a later version"...)); err != nil || got != c {
-		t.Errorf("with more at its end: got %+v, %v, want %+v", got, err, c)
-	}
+	effort.Is(t, effort.Must(decodeNodeMeta(append(slices.Clone(b), "of a later version"...)))(t), c,
+		"with more at its end")
 	for n := range b {
 		effort.Denied(decodeNodeMeta(b[:n]))(t, errNodeMeta, fmt.Sprintf("the first %d of %d bytes", n, len(b)))
 	}

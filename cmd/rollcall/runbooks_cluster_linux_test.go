@@ -164,9 +164,7 @@ func (c *scriptCluster) script(s script) []string {
 func (c *scriptCluster) wasCalled(line string) {
 	c.t.Helper()
 	called := filepath.Join(c.folder, "called")
-	if text, err := os.ReadFile(called); err != nil || string(text) != line+"\n" {
-		c.t.Errorf("called: got %v and %q, want %q", err, text, line)
-	}
+	effort.Is(c.t, string(effort.Must(os.ReadFile(called))(c.t)), line+"\n", "called: and", line)
 	effort.ErrIs(c.t, os.Remove(called), nil)
 }
 

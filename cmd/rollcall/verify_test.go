@@ -30,13 +30,9 @@ func TestMemoryKeepsTheIdentityUntilForgotten(t *testing.T) {
 	first := effort.Must(newMemory(folder, sum).identity())(t)
 	again := effort.Must(newMemory(folder, sum).identity())(t)
 	effort.Is(t, again, first, "again")
-	if other, err := newMemory(folder, sha256.Sum256([]byte("b"))).identity(); err != nil || other == first {
-		t.Errorf("other bytes: got %v and %v, want another identity", other, err)
-	}
+	effort.Not(t, effort.Must(newMemory(folder, sha256.Sum256([]byte("b"))).identity())(t), first, "other bytes: and")
 	effort.OK(t, newMemory(folder, sum).forget())
-	if fresh, err := newMemory(folder, sum).identity(); err != nil || fresh == first {
-		t.Errorf("forgotten: got %v and %v, want another identity", fresh, err)
-	}
+	effort.Not(t, effort.Must(newMemory(folder, sum).identity())(t), first, "forgotten: and")
 }
 
 // service answers as the API does for a verification that is done.

@@ -86,9 +86,8 @@ func TestRefusedBodiesNeverAct(t *testing.T) {
 		effort.Is(t, a.status, c.want, name)
 		effort.Has(t, a.body, "</html>", name)
 	}
-	if got, err := g.book.Verification(t.Context(), g.workspace, v.ID); err != nil || got.Status != ledger.Uploading {
-		t.Errorf("it was changed: %v %s", err, got.Status)
-	}
+	effort.Is(t, effort.Must(g.book.Verification(t.Context(), g.workspace, v.ID))(t).Status, ledger.Uploading,
+		"it was changed")
 	create := "/w/" + g.workspace.String() + "/verifications"
 	headers := []string{"Sec-Fetch-Site", "cross-site", "Idempotency-Key", uuid.NewString(), "X-Upload-Content-Length", "10"}
 	for _, body := range []string{"", long} {
@@ -227,9 +226,8 @@ func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 			t.Errorf("%s: %d", name, a.status)
 		}
 	}
-	if u, err := g.book.UserByEmail(t.Context(), "owner@acme.test"); err != nil || u.TOTP != "" {
-		t.Fatalf("they are on without a code: %v", err)
-	}
+	effort.MustBe(t, effort.Must(g.book.UserByEmail(t.Context(), "owner@acme.test"))(t).TOTP, "",
+		"they are on without a code")
 	fields := []string{"form", form, "password", password, "code", g.code(secret, -1)}
 	first, second := g.as["owner"].post("/you/codes", fields...), g.as["owner"].post("/you/codes", fields...)
 	one, two := oneUse.FindAllString(first.body, -1), oneUse.FindAllString(second.body, -1)
@@ -471,9 +469,8 @@ func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
 	if a := g.as["nobody"].post(path, "form", uuid.NewString(), "password", "a password of a thief"); a.status != 409 || a.cookie() != "" {
 		t.Errorf("%d", a.status)
 	}
-	if u, err := g.book.UserByEmail(t.Context(), "sso@acme.test"); err != nil || u.Password != "" {
-		t.Errorf("the invitation gave a password: %v", err)
-	}
+	effort.Is(t, effort.Must(g.book.UserByEmail(t.Context(), "sso@acme.test"))(t).Password, "",
+		"the invitation gave a password")
 	effort.Is(t, g.as["nobody"].signIn("sso@acme.test", "a password of a thief", "/").status, 401, "signed in with it")
 }
 

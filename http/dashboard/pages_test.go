@@ -209,9 +209,8 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 		effort.Is(t, a.status, 403, name)
 		effort.Has(t, a.body, "another site", name)
 	}
-	if got, err := g.book.Verification(t.Context(), g.workspace, v.ID); err != nil || got.Status != ledger.Verifying {
-		t.Errorf("it was changed: %v %s", err, got.Status)
-	}
+	effort.Is(t, effort.Must(g.book.Verification(t.Context(), g.workspace, v.ID))(t).Status, ledger.Verifying,
+		"it was changed")
 	effort.Is(t, owner.send("POST", path, form(), "Sec-Fetch-Site", "", "Origin", g.url).status, 303, "our own origin")
 }
 

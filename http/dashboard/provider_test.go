@@ -208,12 +208,9 @@ func TestTheProviderSignsInNobodyWhomItShouldNot(t *testing.T) {
 	} {
 		g.refuses(name, g.start(p, "/").as(c.subject, c.email, c.change...))
 	}
-	if u, err := g.book.UserByEmail(t.Context(), "owner@acme.test"); err != nil || u.OIDC != "" {
-		t.Errorf("an account with a password was bound: %+v, %v", u, err)
-	}
-	if open, err := g.book.Invitations(t.Context(), "invited@acme.test"); err != nil || len(open) != 1 {
-		t.Errorf("the invitation was used: %v", err)
-	}
+	effort.Is(t, effort.Must(g.book.UserByEmail(t.Context(), "owner@acme.test"))(t).OIDC, "",
+		"an account with a password was bound")
+	effort.Is(t, len(effort.Must(g.book.Invitations(t.Context(), "invited@acme.test"))(t)), 1, "the invitation was used")
 	if a := g.chooses(g.start(p, "/").as("s-3", "invited@acme.test", "email_verified", "true", "aud", []string{"rollcall", "other"}, "azp", "rollcall"), 1); a.status != 303 {
 		t.Errorf("verified as a text: %d %s", a.status, a.body)
 	}
@@ -445,7 +442,5 @@ func TestWhoHasNoPasswordStaysConnected(t *testing.T) {
 	for _, given := range []string{"", password} {
 		without.post("/you/provider/off", "password", given).says(t, 409, "You have no password")
 	}
-	if u, err := g.book.UserByEmail(t.Context(), "sso@acme.test"); err != nil || u.OIDC == "" {
-		t.Errorf("%+v, %v", u, err)
-	}
+	effort.Not(t, effort.Must(g.book.UserByEmail(t.Context(), "sso@acme.test"))(t).OIDC, "")
 }

@@ -45,9 +45,7 @@ func oneIdentity(d *Fixture) {
 
 func rowAsSaid(d *Fixture) {
 	empty := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
-	if !reflect.DeepEqual(empty, ledger.NodeSnapshot{}) {
-		d.T.Errorf("before the first beat: %+v", empty)
-	}
+	effort.Same(d.T, empty, ledger.NodeSnapshot{}, "before the first beat")
 	a, b := heartbeatOf(life(d.Node), life(uuid.Nil)), heartbeatOf(life(uuid.Nil))
 	a.Draining, a.Read, a.Leases, a.Addresses, a.Receivers = true, 3, 4, 5, 6
 	b.View, b.Cluster, b.Name, b.Version, b.Actors = nil, a.Cluster, "", "", ""

@@ -52,9 +52,7 @@ func (d *Fixture) Witnesses(id uuid.UUID, after int64) (list []KeptSettlement) {
 func witnesses(d *Fixture, id uuid.UUID, want ...string) {
 	d.T.Helper()
 	list := d.Witnesses(id, 0)
-	if len(list) != len(want) {
-		d.T.Fatalf("%d settlements, want %d", len(list), len(want))
-	}
+	effort.MustBe(d.T, len(list), len(want), "settlements")
 	for i, k := range list {
 		if k.Number != int64(i+1) || k.Evidence != want[i] || len(k.Results) == 0 {
 			d.T.Errorf("got %d with %q and %d results, want %d with %q", k.Number, k.Evidence, len(k.Results), i+1, want[i])

@@ -42,9 +42,7 @@ func NewFixture(t testing.TB, book ledger.Book, credits ledger.Credits) *Fixture
 func (d *Fixture) Grants(n ledger.Credits) ledger.Balance {
 	d.T.Helper()
 	b, err := d.Grant(d.T.Context(), uuid.New(), d.Workspace, n, "test")
-	if err != nil {
-		d.T.Fatalf("grant %d: %v", n, err)
-	}
+	effort.OK(d.T, err, "grant", n)
 	return b
 }
 
@@ -88,9 +86,7 @@ func (d *Fixture) FillsWith(v ledger.Verification, file []byte) ledger.Upload {
 		u, err = d.AppendChunk(d.T.Context(), v.ID, u.Writer, u.Durable, file[:n])
 		file = file[n:]
 	}
-	if err != nil {
-		d.T.Fatalf("upload: %v", err)
-	}
+	effort.OK(d.T, err, "upload")
 	return u
 }
 
@@ -125,9 +121,7 @@ func (d *Fixture) Prepares(total int64) (ledger.Verification, ledger.Lease) {
 func (d *Fixture) Settles(l ledger.Lease, number, first, last int64, o smtp.Outcome) ledger.Verification {
 	d.T.Helper()
 	v, err := d.Settle(d.T.Context(), Batch(l, number, first, last, o))
-	if err != nil {
-		d.T.Fatalf("settle %d: %v", number, err)
-	}
+	effort.OK(d.T, err, "settle", number)
 	return v
 }
 
@@ -225,9 +219,7 @@ func (d *Fixture) has(granted, available, held, spent ledger.Credits) {
 func (d *Fixture) is(v ledger.Verification, want ledger.State) {
 	d.T.Helper()
 	effort.Is(d.T, v.State(), want, "state")
-	if v.Status.Final() == v.Completed.IsZero() {
-		d.T.Errorf("%s with completed at %v", v.Status, v.Completed)
-	}
+	effort.Not(d.T, v.Status.Final(), v.Completed.IsZero(), v.Status, "with completed", v.Completed)
 }
 
 // ok ends the test on an error.

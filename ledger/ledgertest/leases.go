@@ -153,18 +153,14 @@ var leases = []exercise{
 		d.leased(uuid.New(), 5, Hour) // it is not its time
 		denied(d.Settle(d.T.Context(), ledger.Settlement{Lease: l, Number: 1, Results: []ledger.Result{
 			OneResult(0, smtp.Valid)}}))(d, ledger.ErrStaleEpoch)
-		if state, err := d.Parked(d.T.Context(), v.ID); err != nil || string(state) != "state" {
-			d.T.Errorf("parked work: %q, %v", state, err)
-		}
+		effort.Is(d.T, string(effort.Must(d.Parked(d.T.Context(), v.ID))(d.T)), "state", "parked work")
 
 		w, m := d.Prepares(2)
 		effort.Must(d.Park(d.T.Context(), m, ledger.Estimate{Next: w.Created.Add(-time.Second)}, []byte("old")))(d.T)
 		list := d.leased(d.Node, 5, Hour, w.ID)
 		m.Epoch = list[0].Epoch
 		d.is(effort.Must(d.Park(d.T.Context(), m, ledger.Estimate{}, []byte("new")))(d.T), ledger.WaitingReceivers)
-		if state, err := d.Parked(d.T.Context(), w.ID); err != nil || string(state) != "new" {
-			d.T.Errorf("parked work: %q, %v", state, err)
-		}
+		effort.Is(d.T, string(effort.Must(d.Parked(d.T.Context(), w.ID))(d.T)), "new", "parked work")
 		m.Epoch = d.leased(d.Node, 5, Hour, w.ID)[0].Epoch
 		d.is(d.Settles(m, 1, 0, 1, smtp.Valid), "completed")
 		if state, err := d.Parked(d.T.Context(), w.ID); err != nil || state != nil {

@@ -77,9 +77,7 @@ func (d *Fixture) wrote(action string, want ...ledger.LogLine) {
 	for i := range want {
 		want[i].Action = action
 	}
-	if got := d.logged(action); !slices.Equal(got, want) {
-		d.T.Errorf("log of %q: got %+v, want %+v", action, got, want)
-	}
+	effort.Equal(d.T, d.logged(action), want, "log", action)
 }
 
 // ends returns the text of a log line for an override's end.
@@ -121,9 +119,7 @@ func setsAgain(d *Fixture) {
 	first := d.Overrides(o, Hour)
 	o.Reason = "said otherwise"
 	again := effort.Must(d.SetOverride(ledger.WithAuthor(d.T.Context(), "eve"), o, 2*Hour))(d.T)
-	if !reflect.DeepEqual(again, first) {
-		d.T.Errorf("got %+v, want %+v", again, first)
-	}
+	effort.Same(d.T, again, first)
 	key, fields, more := o, o, o
 	key.Key, fields.Fields = "other.test", map[string]string{"rate": "6/s"}
 	more.Fields = map[string]string{"rate": "5/s", "pause": "yes"}
@@ -327,9 +323,7 @@ func pagesLog(d *Fixture) {
 			}
 			q.Before, q.After = page[size-1].At, page[size-1].ID
 		}
-		if !slices.Equal(paged, all) {
-			d.T.Errorf("pages of %d: got %+v, want %+v", size, paged, all)
-		}
+		effort.Equal(d.T, paged, all, "pages", size)
 	}
 	for _, limit := range []int{0, -1, ledger.LogLinesMax + 1} {
 		denied(d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: limit}))(d, ledger.ErrIllegal)
@@ -400,7 +394,5 @@ func authors(d *Fixture) {
 	for _, err := range do(ledger.WithAuthor(d.T.Context(), "a\x00"))[:3] {
 		d.refused(err, ledger.ErrIllegal)
 	}
-	if after := page(d, ledger.LogQuery{Limit: ledger.LogLinesMax}); !slices.Equal(after, before) {
-		d.T.Errorf("log: %+v, then %+v", before, after)
-	}
+	effort.Equal(d.T, page(d, ledger.LogQuery{Limit: ledger.LogLinesMax}), before, "log")
 }

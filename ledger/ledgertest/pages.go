@@ -45,9 +45,8 @@ var singles = []exercise{
 			"Bob <a@b.test>", "\"a@b.test\"", "a@" + strings.Repeat("a.", ledger.EmailBytesMax) + "test"} {
 			denied(d.CreateSingle(d.T.Context(), d.Singles(address)))(d, smtp.ErrMalformed)
 		}
-		if list, err := d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 9}); err != nil || len(list) > 0 {
-			d.T.Errorf("made: %+v, %v", list, err)
-		}
+		effort.Is(d.T,
+			len(effort.Must(d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 9}))(d.T)), 0, "made")
 	}},
 	{"a check keeps to the limits of its workspace", 0, singlesWithin},
 	{"a check without credits waits, and is cancelled", 0, func(d *Fixture) {
@@ -132,9 +131,7 @@ func singlesTwice(d *Fixture) {
 	elsewhere := d.other(d.T, 0)
 	c = elsewhere.Singles("other@b.test")
 	c.Identity = v.Identity
-	if there, err := d.CreateSingle(ctx, c); err != nil || there.ID != c.ID {
-		d.T.Errorf("the same identity in another workspace: %+v, %v", there, err)
-	}
+	effort.Is(d.T, effort.Must(d.CreateSingle(ctx, c))(d.T).ID, c.ID, "the same identity in another workspace")
 	c.ID, c.Identity, c.Workspace = uuid.New(), uuid.New(), uuid.New()
 	denied(d.CreateSingle(ctx, c))(d, ledger.ErrNoSuchWorkspace)
 	denied(d.CreateSingle(ledger.WithActor(ctx, "a\x00"), d.Singles("a@b.test")))(d, ledger.ErrIllegal)
@@ -161,9 +158,7 @@ func singlesWithin(d *Fixture) {
 		_, err := d.CreateSingle(d.T.Context(), one)
 		d.refused(err, c.want)
 		var later *ledger.Later
-		if errors.As(err, &later) != (c.want == ledger.ErrTooManyUnpaid) {
-			d.T.Errorf("%+v: %v says when to come again", c.limits, err)
-		}
+		effort.Is(d.T, errors.As(err, &later), c.want == ledger.ErrTooManyUnpaid, c.limits, err, "says when to come again")
 		at.uses(ledger.Limits{Open: 1, Stored: bytes, Unpaid: 1})
 	}
 }
@@ -185,9 +180,7 @@ func singlesRetention(d *Fixture) {
 	_, err := d.RecentResults(ctx, ledger.RecentQuery{Workspace: d.Workspace, Verification: v.ID, Limit: 1})
 	d.refused(err, ledger.ErrResultsExpired)
 	denied(d.Breakdown(ctx, d.Workspace, v.ID))(d, ledger.ErrResultsExpired)
-	if again, err := d.CreateSingle(ctx, c); err != nil || again != v {
-		d.T.Errorf("again: %+v, %v", again, err)
-	}
+	effort.Is(d.T, effort.Must(d.CreateSingle(ctx, c))(d.T), v, "again")
 	c.Address = "longer@b.test"
 	denied(d.CreateSingle(ctx, c))(d, ledger.ErrIdentityReused)
 }
@@ -227,9 +220,7 @@ func logsFiles(d *Fixture) {
 		"key:billing||verification cancel|" + v.ID.String() + "|list.csv", "||verification create|" + done.ID.String() + "|list.csv"}
 	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		d.T.Errorf("log: got %q, want %q", got, want)
-	}
+	effort.Equal(d.T, got, want, "log")
 }
 
 // AddsUp returns what doesn't add up in a workspace's statement, read in pages; "": nothing.
@@ -297,9 +288,7 @@ func pagesWorkspaceLog(d *Fixture) {
 		return effort.Must(d.WorkspaceLog(d.T.Context(), q))(d.T)
 	}
 	all := query(ledger.WorkspaceLogQuery{Limit: ledger.WorkspaceLogMax})
-	if len(all) != lines+2 {
-		d.T.Fatalf("log: %+v", all)
-	}
+	effort.MustBe(d.T, len(all), lines+2, "log", all)
 	for i, l := range all[:lines] {
 		want := ledger.WorkspaceLine{ID: l.ID, At: l.At, Action: "download", Subject: string(rune('a' + lines - 1 - i)),
 			Detail: "all", Actor: l.Actor}
@@ -322,9 +311,7 @@ func pagesWorkspaceLog(d *Fixture) {
 			}
 			q.After = &ledger.Position{Created: page[size-1].At, ID: page[size-1].ID}
 		}
-		if !slices.Equal(paged, all) {
-			d.T.Errorf("pages of %d: got %+v, want %+v", size, paged, all)
-		}
+		effort.Equal(d.T, paged, all, "pages", size)
 	}
 }
 

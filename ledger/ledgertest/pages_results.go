@@ -69,13 +69,9 @@ func recentInPages(d *Fixture) {
 	}
 	d.Settles(l, 3, 6, 8, smtp.Unknown)
 	list, _ := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 4, From: first.Next})
-	if !slices.Equal(ordinals(list), []int64{4, 3}) {
-		d.T.Errorf("the rest after another settlement: %v", ordinals(list))
-	}
+	effort.Equal(d.T, ordinals(list), []int64{4, 3}, "the rest after another settlement")
 	list, _ = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9})
-	if !slices.Equal(ordinals(list), append([]int64{8, 7, 6}, want...)) {
-		d.T.Errorf("all at the end: %v", ordinals(list))
-	}
+	effort.Equal(d.T, ordinals(list), append([]int64{8, 7, 6}, want...), "all at the end")
 	beyond := &ledger.RecentPlace{Settlement: 9, Row: 2}
 	if more, _ := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, From: beyond}); len(more) != 9 {
 		d.T.Errorf("from a place that is not there yet: %v", ordinals(more))
@@ -186,9 +182,7 @@ func recentRefused(d *Fixture) {
 	denied(d.RecentResults(ctx, ask))(d, ledger.ErrNoSuchVerification)
 	denied(d.Breakdown(ctx, other.Workspace, v.ID))(d, ledger.ErrNoSuchVerification)
 	denied(d.Breakdown(ctx, d.Workspace, uuid.New()))(d, ledger.ErrNoSuchVerification)
-	if down, err := d.Breakdown(ctx, d.Workspace, v.ID); err != nil || down.Verification != d.Sees(v.ID) {
-		d.T.Errorf("final: %+v, %v", down, err)
-	}
+	effort.Is(d.T, effort.Must(d.Breakdown(ctx, d.Workspace, v.ID))(d.T).Verification, d.Sees(v.ID), "final")
 }
 
 func breaksDown(d *Fixture) {
@@ -215,9 +209,7 @@ func breaksDown(d *Fixture) {
 	for i := range ledger.WorstDomains - 2 {
 		worst = append(worst, ledger.DomainCount{Domain: fmt.Sprintf("d%02d.test", i), Unknown: 1, Reason: smtp.TimedOut})
 	}
-	if !slices.Equal(down.Worst, worst) {
-		d.T.Errorf("worst: got %+v, want %+v", down.Worst, worst)
-	}
+	effort.Equal(d.T, down.Worst, worst, "worst")
 }
 
 var statements = []exercise{

@@ -98,9 +98,7 @@ func (d *Fixture) tells(want ...string) {
 	got := d.told()
 	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		d.T.Errorf("log of the workspace: got %q, want %q", got, want)
-	}
+	effort.Equal(d.T, got, want, "log of the workspace")
 }
 
 func invites(d *Fixture) {
@@ -174,9 +172,7 @@ func badLinks(d *Fixture) {
 		c.spoil(&bad)
 		denied(d.MakeLink(ctx, bad))(d, c.want, name)
 	}
-	if open, err := d.OpenLinks(ctx, d.Workspace); err != nil || len(open) != 0 {
-		d.T.Errorf("open: %+v, %v", open, err)
-	}
+	effort.Is(d.T, len(effort.Must(d.OpenLinks(ctx, d.Workspace))(d.T)), 0, "open")
 	good := d.invitation(long, ledger.Viewer)
 	good.MadeBy = strings.Repeat("x", ledger.OperatorTextMax)
 	d.links(good)
@@ -195,9 +191,7 @@ func endsLinks(d *Fixture) {
 	open := func(want ...ledger.Link) {
 		d.T.Helper()
 		got := effort.Must(d.OpenLinks(ctx, d.Workspace))(d.T)
-		if !slices.Equal(got, want) {
-			d.T.Errorf("open: got %+v, want %+v", got, want)
-		}
+		effort.Equal(d.T, got, want, "open")
 	}
 	open(made[2], made[1], made[0])
 	d.refused(d.EndLink(ctx, other, made[1].ID), ledger.ErrNoSuchLink)
@@ -215,9 +209,7 @@ func endsLinks(d *Fixture) {
 	if again.Used.IsZero() || again.Used.After(again.Expires) {
 		d.T.Errorf("made again after it was ended: %+v", again)
 	}
-	if list, err := d.OpenLinks(ctx, uuid.Nil); err != nil || len(list) != 0 {
-		d.T.Errorf("open in no workspace: %+v, %v", list, err)
-	}
+	effort.Is(d.T, len(effort.Must(d.OpenLinks(ctx, uuid.Nil))(d.T)), 0, "open in no workspace")
 	d.tells("||link create|a@acme.test|viewer", "||link create|b@acme.test|viewer", "||link create|c@acme.test|viewer",
 		"||link create|used@acme.test|owner", "operator||link end|b@acme.test|viewer",
 		acts(used.User.ID)+"|used@acme.test|member join|used@acme.test|owner")
@@ -242,9 +234,7 @@ func accepts(d *Fixture) {
 	if !reflect.DeepEqual(again, want) || !reflect.DeepEqual(read, want) {
 		d.T.Errorf("again: got %+v and %+v, want %+v", again, read, want)
 	}
-	if list, err := d.Members(ctx, d.Workspace); err != nil || !slices.Equal(list, []ledger.Membership{member}) {
-		d.T.Errorf("members: %+v, %v", list, err)
-	}
+	effort.Equal(d.T, effort.Must(d.Members(ctx, d.Workspace))(d.T), []ledger.Membership{member}, "members")
 	d.ok(d.EndSession(ctx, a.User, a.Session.ID))
 	_, err := d.AcceptLink(ctx, a) // it was used, and what began with it is over
 	d.refused(err, ledger.ErrNoSuchLink)
@@ -266,9 +256,7 @@ func acceptsOnce(d *Fixture) {
 	_, _, err := d.LinkByID(ctx, l.ID)
 	d.refused(err, ledger.ErrNoSuchLink)
 	d.refused(d.EndLink(ctx, d.Workspace, l.ID), ledger.ErrNoSuchLink)
-	if open, err := d.OpenLinks(ctx, d.Workspace); err != nil || len(open) != 0 {
-		d.T.Errorf("open: %+v, %v", open, err)
-	}
+	effort.Is(d.T, len(effort.Must(d.OpenLinks(ctx, d.Workspace))(d.T)), 0, "open")
 	ended := d.links(d.invitation("ben@acme.test", ledger.Member))
 	d.ok(d.EndLink(ctx, d.Workspace, ended.ID))
 	none := acceptance(ended)
@@ -304,9 +292,7 @@ func acceptsAgain(d *Fixture) {
 		}
 		roleIs(c.is)
 	}
-	if list, err := d.Sessions(ctx, id, Hour); err != nil || len(list) != 5 {
-		d.T.Errorf("%d sessions, %v: an invitation ends none", len(list), err)
-	}
+	effort.Is(d.T, len(effort.Must(d.Sessions(ctx, id, Hour))(d.T)), 5, "sessions: an invitation ends none")
 	lines := d.told()
 	if !slices.Contains(lines, acts(id)+"|Anna@acme.test|member role|Anna@acme.test|member to owner") || len(lines) != 5+2 {
 		d.T.Errorf("log: %q", lines)
@@ -423,9 +409,7 @@ func findsUsers(d *Fixture) {
 	ctx := d.T.Context()
 	in := d.Joins("Änna.B+x@Acme.test", ledger.Viewer)
 	for _, email := range []string{"Änna.B+x@Acme.test", "Änna.b+X@ACME.TEST"} {
-		if u, err := d.UserByEmail(ctx, email); err != nil || u != in.User {
-			d.T.Errorf("%s: got %+v, %v, want %+v", email, u, err, in.User)
-		}
+		effort.Is(d.T, effort.Must(d.UserByEmail(ctx, email))(d.T), in.User, email)
 	}
 	// Only A to Z are folded, and nothing else is an other way to write it.
 	for _, email := range []string{"änna.b+x@acme.test", "anna.b+x@acme.test", "Änna.b@acme.test", "", "\x00", "Änna.B+x@Acme.test "} {
@@ -449,9 +433,7 @@ func pagesUsers(d *Fixture) {
 				break
 			}
 		}
-		if !slices.Equal(got, want) {
-			d.T.Errorf("pages of %d: got %+v, want %+v", size, got, want)
-		}
+		effort.Equal(d.T, got, want, "pages", size)
 	}
 	effort.Must(d.Users(d.T.Context(), "", ledger.UsersMax))(d.T)
 	for _, limit := range []int{0, -1, ledger.UsersMax + 1} {
@@ -472,9 +454,7 @@ func disables(d *Fixture) {
 		}
 		first = u
 	}
-	if u, err := d.UserByEmail(ctx, "anna@acme.test"); err != nil || u != first {
-		d.T.Errorf("found %+v, %v", u, err)
-	}
+	effort.Is(d.T, effort.Must(d.UserByEmail(ctx, "anna@acme.test"))(d.T), first, "found")
 	later := d.links(d.invitation("anna@acme.test", ledger.Viewer))
 	refusals := func(links ...ledger.Link) {
 		d.T.Helper()
@@ -525,9 +505,7 @@ func setsRoles(d *Fixture) {
 		for _, m := range list {
 			got = append(got, m.Email+" "+string(m.Role))
 		}
-		if !slices.Equal(got, want) {
-			d.T.Errorf("members: got %q, want %q", got, want)
-		}
+		effort.Equal(d.T, got, want, "members")
 	}
 	roles("anna@acme.test owner", "Ben@acme.test viewer", "cleo@acme.test member")
 	for range 2 {

@@ -52,9 +52,7 @@ func signed(d *Fixture, user uuid.UUID, want ...ledger.Hash) {
 		got = append(got, s.ID)
 		effort.Is(d.T, s.User, user, "a session", s)
 	}
-	if !slices.Equal(got, want) {
-		d.T.Errorf("%d sessions: got %x, want %x", len(got), got, want)
-	}
+	effort.Equal(d.T, got, want, len(got), "sessions")
 	for _, id := range want {
 		effort.Must(d.SessionByID(d.T.Context(), id, Hour))(d.T)
 	}
@@ -138,9 +136,7 @@ func sessionsIdle(d *Fixture) {
 	effort.Must(d.SessionByID(ctx, in.Session.ID, Hour))(d.T)
 	d.nextMillisecond(in.Session.Seen.Add(4 * time.Millisecond))
 	denied(d.SessionByID(ctx, in.Session.ID, 4*time.Millisecond))(d, ledger.ErrNoSuchSession)
-	if list, err := d.Sessions(ctx, in.User.ID, 4*time.Millisecond); err != nil || len(list) != 0 {
-		d.T.Errorf("sessions: %+v, %v", list, err)
-	}
+	effort.Is(d.T, len(effort.Must(d.Sessions(ctx, in.User.ID, 4*time.Millisecond))(d.T)), 0, "sessions")
 	d.ok(d.UseSessions(ctx, nil))
 	d.ok(d.UseSessions(ctx, []ledger.Hash{hash(), in.Session.ID, in.Session.ID}))
 	got := effort.Must(d.SessionByID(ctx, in.Session.ID, Hour))(d.T)
@@ -156,9 +152,8 @@ func sessionsIdle(d *Fixture) {
 	d.nextMillisecond(got.Session.Seen)
 	d.ok(d.UseSessions(ctx, []ledger.Hash{in.Session.ID}))
 	over(d, in.Session.ID)
-	if after, err := d.Members(ctx, d.Workspace); err != nil || after[0].Seen != got.Session.Seen {
-		d.T.Errorf("a session that is over was used: %+v, %v", after, err)
-	}
+	effort.Is(d.T, effort.Must(d.Members(ctx, d.Workspace))(d.T)[0].Seen, got.Session.Seen,
+		"a session that is over was used")
 	many := make([]ledger.Hash, ledger.BatchMax+1)
 	for i := range many {
 		many[i] = hash()
@@ -214,16 +209,12 @@ func endsSessions(d *Fixture) {
 	}
 	over(d, second.ID)
 	for _, want := range []int{1, 0} {
-		if n, err := d.EndSessions(ctx, in.User.ID, third.ID); err != nil || n != want {
-			d.T.Errorf("ended %d, %v, want %d", n, err, want)
-		}
+		effort.Is(d.T, effort.Must(d.EndSessions(ctx, in.User.ID, third.ID))(d.T), want, "ended")
 		signed(d, in.User.ID, third.ID)
 	}
 	signs(d, in.User.ID, Hour)
 	for _, want := range []int{2, 0} {
-		if n, err := d.EndSessions(ctx, in.User.ID, ledger.Hash{}); err != nil || n != want {
-			d.T.Errorf("ended %d, %v, want %d", n, err, want)
-		}
+		effort.Is(d.T, effort.Must(d.EndSessions(ctx, in.User.ID, ledger.Hash{}))(d.T), want, "ended")
 		signed(d, in.User.ID)
 	}
 	signed(d, other.User.ID, other.Session.ID)
@@ -245,9 +236,7 @@ func setsPasswords(d *Fixture) {
 	d.refused(d.SetPassword(ctx, uuid.New(), "", ledger.Hash{}), ledger.ErrNoSuchUser)
 	want := in.User
 	want.Password = longest
-	if u, err := d.UserByEmail(ctx, "anna@acme.test"); err != nil || u != want {
-		d.T.Errorf("got %+v, %v, want %+v", u, err, want)
-	}
+	effort.Is(d.T, effort.Must(d.UserByEmail(ctx, "anna@acme.test"))(d.T), want)
 	signed(d, in.User.ID, second.ID)
 	d.ok(d.SetPassword(ctx, in.User.ID, "$argon2id$2", ledger.Hash{}))
 	signed(d, in.User.ID)
@@ -309,9 +298,8 @@ func attemptsWait(d *Fixture) {
 	waits(d, slow, []ledger.Hash{a}, 4*time.Minute)
 	waits(d, slow, []ledger.Hash{a}, 5*time.Minute)
 	waits(d, slow, []ledger.Hash{c, a}, 0, 5*time.Minute)
-	if none, err := d.SignInWaits(d.T.Context(), []ledger.Hash{hash(), hash()}); err != nil || !slices.Equal(none, make([]time.Time, 2)) {
-		d.T.Errorf("of strangers: %v, %v", none, err)
-	}
+	effort.Equal(d.T, effort.Must(d.SignInWaits(d.T.Context(), []ledger.Hash{hash(), hash()}))(d.T), make([]time.Time, 2),
+		"of strangers")
 	for range 2 {
 		d.ok(d.ForgetFailures(d.T.Context(), a))
 	}
@@ -343,12 +331,8 @@ func badAttempts(d *Fixture) {
 	}
 	denied(d.FailedSignIn(ctx, many, slow))(d, ledger.ErrIllegal)
 	denied(d.SignInWaits(ctx, many))(d, ledger.ErrIllegal)
-	if waits, err := d.SignInWaits(ctx, many[1:]); err != nil || len(waits) != ledger.BatchMax {
-		d.T.Errorf("%d waits, %v", len(waits), err)
-	}
-	if waits, err := d.FailedSignIn(ctx, nil, slow); err != nil || len(waits) != 0 {
-		d.T.Errorf("of nobody: %v, %v", waits, err)
-	}
+	effort.Is(d.T, len(effort.Must(d.SignInWaits(ctx, many[1:]))(d.T)), ledger.BatchMax, "waits")
+	effort.Is(d.T, len(effort.Must(d.FailedSignIn(ctx, nil, slow))(d.T)), 0, "of nobody")
 }
 
 // byProvider is an acceptance by a user of a provider.
@@ -404,9 +388,7 @@ func invitesTakeNothing(d *Fixture) {
 		for name, a := range map[string]ledger.Accept{"a password": acceptance(l), "another identity": byProvider(l, uuid.NewString())} {
 			denied(d.AcceptLink(ctx, a))(d, ledger.ErrIllegal, in.User.Email+" with "+name)
 		}
-		if u, err := d.UserByEmail(ctx, in.User.Email); err != nil || u != in.User {
-			d.T.Errorf("changed to %+v, %v", u, err)
-		}
+		effort.Is(d.T, effort.Must(d.UserByEmail(ctx, in.User.Email))(d.T), in.User, "changed")
 		a := withoutPassword(l)
 		a.OIDC = in.User.OIDC
 		got := effort.Must(d.AcceptLink(ctx, a))(d.T)
@@ -470,9 +452,7 @@ func unbindsProviders(d *Fixture) {
 	without, err := d.AcceptLink(ctx, byProvider(d.links(d.invitation("eve@acme.test", ledger.Member)), uuid.NewString()))
 	d.ok(err)
 	d.refused(d.UnbindOIDC(ctx, without.User.ID, ledger.Hash{}), ledger.ErrIllegal)
-	if in, err := d.SessionByID(ctx, without.Session.ID, Hour); err != nil || in.User != without.User {
-		d.T.Errorf("a refusal changed %+v, %v", in, err)
-	}
+	effort.Is(d.T, effort.Must(d.SessionByID(ctx, without.Session.ID, Hour))(d.T).User, without.User, "a refusal changed")
 	d.refused(d.UnbindOIDC(ctx, uuid.New(), ledger.Hash{}), ledger.ErrNoSuchUser)
 	d.wrote("user provider off", ledger.LogLine{Subject: "ben@acme.test"}, ledger.LogLine{Subject: "Anna@acme.test"})
 }
@@ -504,15 +484,11 @@ func findsInvitations(d *Fixture) {
 	for _, accept := range []ledger.Accept{a, b} { // both with one session
 		effort.Must(d.AcceptLink(ctx, accept))(d.T)
 	}
-	if in, err := d.SessionByID(ctx, a.Session.ID, Hour); err != nil || len(in.Memberships) != 2 {
-		d.T.Errorf("got %+v, %v", in, err)
-	}
+	effort.Is(d.T, len(effort.Must(d.SessionByID(ctx, a.Session.ID, Hour))(d.T).Memberships), 2)
 	found()
 	d.links(passwordLink(email))
 	found()
-	if got, err := d.Invitations(ctx, "no email"); err != nil || len(got) != 0 {
-		d.T.Errorf("got %+v, %v", got, err)
-	}
+	effort.Is(d.T, len(effort.Must(d.Invitations(ctx, "no email"))(d.T)), 0)
 }
 
 func asksForCodes(d *Fixture) {
@@ -547,9 +523,8 @@ func asksForCodes(d *Fixture) {
 	}
 	d.refused(d.UseTOTP(ctx, id, "second", longest+"s"), ledger.ErrIllegal)
 	state("second")
-	if s, err := d.SessionByID(ctx, second.Session.ID, Hour); err != nil || s.User.TOTP != "second" {
-		d.T.Errorf("a used code ends a session: %+v, %v", s, err)
-	}
+	effort.Is(d.T, effort.Must(d.SessionByID(ctx, second.Session.ID, Hour))(d.T).User.TOTP, "second",
+		"a used code ends a session")
 	begins := ledger.NewSession{ID: hash(), User: id, Life: Hour, TOTPWas: "first", TOTP: "third"}
 	denied(d.BeginSession(ctx, begins))(d, ledger.ErrChanged)
 	state("second")
@@ -585,9 +560,8 @@ func renewsCodes(d *Fixture) {
 	}
 	d.refused(d.RenewTOTP(ctx, id, "third", strings.Repeat("s", ledger.OperatorTextMax+1)), ledger.ErrIllegal)
 	d.refused(d.RenewTOTP(ctx, uuid.New(), "third", "fourth"), ledger.ErrNoSuchUser)
-	if s, err := d.SessionByID(ctx, in.Session.ID, Hour); err != nil || s.User.TOTP != "third" {
-		d.T.Errorf("after the codes were renewed: %+v, %v", s, err)
-	}
+	effort.Is(d.T, effort.Must(d.SessionByID(ctx, in.Session.ID, Hour))(d.T).User.TOTP, "third",
+		"after the codes were renewed")
 	d.wrote("user codes renewed", ledger.LogLine{Subject: "anna@acme.test"})
 }
 

@@ -118,9 +118,7 @@ func erasesUnread(d *Fixture) {
 		}
 	}
 	d.uses(ledger.Limits{Unpaid: 4})
-	if report := d.Audits(); report.Chunks != 0 {
-		d.T.Errorf("%d chunks are left", report.Chunks)
-	}
+	effort.Is(d.T, d.Audits().Chunks, 0, "chunks are left")
 	d.sweeps(ledger.Retention{Uploads: time.Nanosecond}, 0)
 	// The upload of a prepared file is kept for its retention time, also without credits.
 	v, _ := d.Prepares(3)
@@ -154,9 +152,7 @@ func erasesLargeFiles(d *Fixture) {
 			}
 		}
 	}
-	if report := d.Audits(); report.Chunks != 0 {
-		d.T.Errorf("%d chunks are left", report.Chunks)
-	}
+	effort.Is(d.T, d.Audits().Chunks, 0, "chunks are left")
 }
 
 func countsUnpaid(d *Fixture) {
@@ -214,9 +210,8 @@ func ownLimits(d *Fixture) {
 		if u.Own != want || !reflect.DeepEqual(u, seen) || u.Name != "desk" || u.Weight != 1 {
 			d.T.Errorf("got %+v, then %+v, want %s", u, seen, want)
 		}
-		if u, err := d.Usage(d.T.Context(), other.Workspace); err != nil || u.Own != (ledger.Limits{}) {
-			d.T.Errorf("another workspace has %+v, %v", u, err)
-		}
+		effort.Is(d.T, effort.Must(d.Usage(d.T.Context(), other.Workspace))(d.T).Own, (ledger.Limits{}),
+			"another workspace has")
 	}
 	set(ledger.LimitsChange{}, ledger.Limits{})
 	set(ledger.LimitsChange{Open: n(1), Reason: "rude"}, ledger.Limits{Open: 1})

@@ -121,9 +121,9 @@ func raceForCredits(d *Fixture) {
 		effort.Is(d.T, len(funded), 32)
 		racing(len(funded), func(i int) {
 			l := ledger.Lease{Verification: funded[i].ID, Node: d.Node, Epoch: funded[i].Epoch}
-			if v, err := d.Settle(d.T.Context(), Batch(l, 1, 0, 1, smtp.Unknown)); err != nil || v.Status != ledger.Completed {
-				d.T.Errorf("settle: %s, %v", v.Status, err)
-			}
+			v, err := d.Settle(d.T.Context(), Batch(l, 1, 0, 1, smtp.Unknown))
+			effort.ErrIs(d.T, err, nil, "settle")
+			effort.Is(d.T, v.Status, ledger.Completed, "settle")
 			sound(d, 64)
 		})
 	}
@@ -223,9 +223,7 @@ func raceLeases(d *Fixture) {
 		nodes[i] = uuid.New()
 		for {
 			list, err := d.Lease(d.T.Context(), nodes[i], 3, Hour)
-			if err != nil {
-				d.T.Errorf("lease: %v", err)
-			}
+			effort.ErrIs(d.T, err, nil, "lease")
 			if len(list) == 0 {
 				return
 			}
@@ -277,9 +275,7 @@ func raceSecrets(d *Fixture) {
 	values := make([]string, 16)
 	racing(16, func(i int) {
 		value, err := d.Secret(d.T.Context(), "urls", 32)
-		if err != nil {
-			d.T.Errorf("secret: %v", err)
-		}
+		effort.ErrIs(d.T, err, nil, "secret")
 		values[i] = string(value)
 	})
 	for _, v := range values {
@@ -300,9 +296,7 @@ func raceOverrides(d *Fixture) {
 	var ended atomic.Int64
 	racing(16, func(int) {
 		list, err := d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: o.Key})
-		if err != nil {
-			d.T.Errorf("clear: %v", err)
-		}
+		effort.ErrIs(d.T, err, nil, "clear")
 		ended.Add(int64(len(list)))
 	})
 	d.hold()
@@ -416,9 +410,7 @@ func raceRetire(d *Fixture) {
 	}
 	_, before := d.Beats(gone)
 	racing(racingProcesses, func(i int) {
-		if err := d.Retire(d.T.Context(), gone.Session, 0, i%2 == 0); err != nil {
-			d.T.Errorf("retire: %v", err)
-		}
+		effort.ErrIs(d.T, d.Retire(d.T.Context(), gone.Session, 0, i%2 == 0), nil, "retire")
 		if _, err := d.WriteHeartbeat(d.T.Context(), others[i]); err != nil {
 			d.T.Errorf("beat: %v", err)
 		}
@@ -442,9 +434,7 @@ func raceFacts(d *Fixture) {
 		if i%2 == 0 {
 			slices.Reverse(mine)
 		}
-		if err := d.Learn(d.T.Context(), mine); err != nil {
-			d.T.Errorf("learn: %v", err)
-		}
+		effort.ErrIs(d.T, d.Learn(d.T.Context(), mine), nil, "learn")
 	})
 	d.knows(keys, all...)
 }

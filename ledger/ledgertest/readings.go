@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"time"
 
@@ -27,9 +25,7 @@ var readings = []exercise{
 		d.Settles(l, 2, 0, 1, smtp.CatchAll)
 		want := []ledger.Result{OneResult(0, smtp.CatchAll), OneResult(1, smtp.CatchAll),
 			OneResult(3, smtp.Invalid), OneResult(4, smtp.Invalid)}
-		if got := d.Reads(v.ID); !reflect.DeepEqual(got, want) {
-			d.T.Errorf("partial: got %+v, want %+v", got, want)
-		}
+		effort.Same(d.T, d.Reads(v.ID), want, "partial")
 		d.Settles(l, 3, 2, 2, smtp.Unknown)
 		d.Settles(l, 4, 5, 5, smtp.Error)
 		for i, r := range d.Reads(v.ID) {
@@ -172,9 +168,7 @@ func entries(d *Fixture) {
 			}
 			more = len(s.Entries) == limit
 		}
-		if !maps.Equal(got, want) {
-			d.T.Errorf("pages of %d: got %v, want %v", limit, got, want)
-		}
+		effort.Same(d.T, got, want, "pages", limit)
 	}
 }
 
@@ -201,7 +195,5 @@ func history(d *Fixture) {
 	}
 	// A file that was made in the millisecond of a page's end may stand behind it.
 	got = slices.DeleteFunc(got, func(id uuid.UUID) bool { return !slices.Contains(want, id) })
-	if !slices.Equal(got, want) {
-		d.T.Errorf("got %v, want %v", got, want)
-	}
+	effort.Equal(d.T, got, want)
 }

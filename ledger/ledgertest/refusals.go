@@ -96,9 +96,7 @@ var refusals = []exercise{
 	{"figures that do not add up", 9, func(d *Fixture) {
 		l := d.Takes(d.Uploads().ID)
 		for _, f := range [][3]int64{{0, 0, 0}, {3, 1, 3}, {3, 3, 0}, {2, -1, 3}} {
-			if _, err := d.Prepare(d.T.Context(), l, f[0], f[1], f[2]); !errors.Is(err, ledger.ErrIllegal) {
-				d.T.Errorf("rows, duplicates, total %v: got %v, want ErrIllegal", f, err)
-			}
+			effort.Denied(d.Prepare(d.T.Context(), l, f[0], f[1], f[2]))(d.T, ledger.ErrIllegal, "rows, duplicates, total", f)
 		}
 		denied(d.Refuse(d.T.Context(), l, ledger.Issue{}))(d, ledger.ErrIllegal)
 	}},

@@ -2,9 +2,7 @@ package ledgertest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,9 +99,7 @@ func keyActors(d *Fixture) {
 	effort.Is(d.T, revoked, want, "revoked")
 	d.nextMillisecond(later.LastUsed)
 	d.ok(d.UseKeys(ctx, []string{k.ID}))
-	if twice, err := d.RevokeKey(ctx, k.ID); err != nil || twice != revoked {
-		d.T.Errorf("used and revoked again: %+v, %v", twice, err)
-	}
+	effort.Is(d.T, effort.Must(d.RevokeKey(ctx, k.ID))(d.T), revoked, "used and revoked again")
 	if still, err := d.KeyByID(ctx, other.ID); err != nil || still != other || other.MadeBy != "" {
 		d.T.Errorf("another key: %+v, %v", still, err)
 	}
@@ -208,9 +204,7 @@ var repeats = []exercise{
 	{"figures of another file", 9, func(d *Fixture) {
 		_, l := d.Prepares(2)
 		for _, f := range [][3]int64{{3, 1, 2}, {2, 1, 2}, {3, 0, 2}, {2, 0, 3}, {3, 0, 3}} {
-			if _, err := d.Prepare(d.T.Context(), l, f[0], f[1], f[2]); !errors.Is(err, ledger.ErrIllegal) {
-				d.T.Errorf("rows, duplicates, total %v: got %v, want ErrIllegal", f, err)
-			}
+			effort.Denied(d.Prepare(d.T.Context(), l, f[0], f[1], f[2]))(d.T, ledger.ErrIllegal, "rows, duplicates, total", f)
 		}
 		d.has(9, 7, 2, 0)
 	}},
@@ -276,9 +270,7 @@ func manyKeys(d *Fixture) {
 		d.nextMillisecond(k.Created)
 	}
 	got := effort.Must(d.Keys(d.T.Context(), d.Workspace))(d.T)
-	if !slices.Equal(got, want) {
-		d.T.Errorf("got %+v, want %+v", got, want)
-	}
+	effort.Equal(d.T, got, want)
 }
 
 func manyWorkspaces(d *Fixture) {
@@ -291,9 +283,7 @@ func manyWorkspaces(d *Fixture) {
 		want = append(want, w)
 	}
 	got := effort.Must(d.Workspaces(d.T.Context()))(d.T)
-	if !slices.Equal(got, want) {
-		d.T.Errorf("got %+v, want %+v", got, want)
-	}
+	effort.Equal(d.T, got, want)
 }
 
 // nextMillisecond makes verifications until the ledger's clock is past a time.

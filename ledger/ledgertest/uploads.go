@@ -96,13 +96,9 @@ func bytesComeBack(d *Fixture) {
 	v := d.Creates(int64(len(sent)))
 	u := effort.Must(d.OpenUpload(ctx, v.ID))(d.T)
 	for _, cut := range []int{1, 200_000, 200_001, 500_000, len(sent) - 1, len(sent)} {
-		if u.Status != ledger.Uploading {
-			d.T.Fatalf("%s with %d of %d bytes", u.Status, u.Durable, u.Bytes)
-		}
+		effort.MustBe(d.T, u.Status, ledger.Uploading, "with", u.Durable, u.Bytes, "bytes")
 		u = effort.Must(d.AppendChunk(ctx, v.ID, u.Writer, u.Durable, sent[u.Durable:cut]))(d.T)
-		if u.Durable != int64(cut) {
-			d.T.Fatalf("durable: got %d, want %d", u.Durable, cut)
-		}
+		effort.MustBe(d.T, u.Durable, int64(cut), "durable")
 	}
 	effort.Is(d.T, u.Status, ledger.Preparing, "with all bytes")
 	for range 2 { // any number of nodes may read it

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -62,9 +61,8 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 	if kept := c.Witnesses(v.ID, 5); len(kept) != 1 || kept[0].Evidence != "seen" {
 		t.Errorf("the copy has the evidence %+v", kept)
 	}
-	if got, err := copied.SessionByID(t.Context(), in.Session.ID, time.Hour); err != nil || !reflect.DeepEqual(got, in) {
-		t.Errorf("the copy has the session %+v, %v, want %+v", got, err, in)
-	}
+	effort.Same(t, effort.Must(copied.SessionByID(t.Context(), in.Session.ID, time.Hour))(t), in,
+		"the copy has the session")
 	if waits, err := copied.SignInWaits(t.Context(), []ledger.Hash{{1}}); err != nil || waits[0].IsZero() {
 		t.Errorf("the copy has the failed sign-ins %v, %v", waits, err)
 	}

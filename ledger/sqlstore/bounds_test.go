@@ -341,9 +341,7 @@ func TestWhatComesLateForASweep(t *testing.T) {
 	d := ledgertest.NewFixture(t, b.store, 0)
 	due := func(what string, want int) {
 		t.Helper()
-		if ids, err := b.store.due(t.Context(), dueUploading, h.now, sweepMax); err != nil || len(ids) != want {
-			t.Errorf("%s: %d are due, %v, want %d", what, len(ids), err, want)
-		}
+		effort.Is(t, len(effort.Must(b.store.due(t.Context(), dueUploading, h.now, sweepMax))(t)), want, what, "are due")
 	}
 	creates := func() {
 		t.Helper()

@@ -164,9 +164,7 @@ func TestCloseFoldsTheLog(t *testing.T) {
 	ledgertest.NewFixture(t, s, 9).Prepares(6)
 	effort.Must(os.Stat(path + "-wal"))(t)
 	effort.OK(t, s.Close())
-	if left, err := filepath.Glob(path + "-*"); err != nil || len(left) > 0 {
-		t.Errorf("left beside the ledger: %v, %v", left, err)
-	}
+	effort.Is(t, len(effort.Must(filepath.Glob(path+"-*"))(t)), 0, "left beside the ledger")
 }
 
 // TestAReopenedLedgerForgetsTheProcessOfBefore: it is dead, since the lock was free.

@@ -120,7 +120,5 @@ func TestWhatCrashesTwiceIsSetAside(t *testing.T) {
 		t.Fatalf("after the second: %s with %+v, %v", failed.Status, failed.Issue, err)
 	}
 	effort.Is(t, d.Account(), (ledger.Balance{Granted: 100, Available: 100}), "the account is")
-	if list, err := s.Lease(t.Context(), d.Node, 1000, ledgertest.Hour); err != nil || len(list) > 0 {
-		t.Errorf("%d are leased, %v", len(list), err)
-	}
+	effort.Is(t, len(effort.Must(s.Lease(t.Context(), d.Node, 1000, ledgertest.Hour))(t)), 0, "are leased")
 }

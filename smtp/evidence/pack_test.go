@@ -161,9 +161,7 @@ func TestPacksWithoutCausesAreRead(t *testing.T) {
 	want := []Entry{{Ordinal: 3, Case: Case{Hosts: 1, Attempts: []Attempt{{At: noon, Stage: smtp.StageRcpt, Host: "mx.example",
 		Source: "192.0.2.1", TLS: true, Code: 451, Enhanced: smtp.EnhancedCode{4, 3, 0}, Text: "try again",
 		Reason: smtp.Greylisted, Blame: smtp.BlameReceiver, Rule: "r", Version: 7, Others: true}}}}}
-	if got, err := unpackAll(old); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
-	}
+	effort.Same(t, effort.Must(unpackAll(old))(t), want)
 	if packed, err := Pack(want); err != nil || !bytes.Equal(packed, old) {
 		t.Errorf("%v: packed otherwise:\n got %x\nwant %x", err, packed, old)
 	}

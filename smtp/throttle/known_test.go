@@ -19,9 +19,7 @@ func TestKnownOperators(t *testing.T) {
 				t.Errorf("%s: %s is more than a stranger gets", r.Name, f)
 			}
 		}
-		if clean, err := overrideName(r.Name); err != nil || clean != r.Name {
-			t.Errorf("%s: %v", r.Name, err)
-		}
+		effort.Is(t, effort.Must(overrideName(r.Name))(t), r.Name)
 		effort.ErrIs(t, r.Set.Apply(DefaultLimits()).Validate(), nil, r.Name)
 	}
 	table := tableOf(t, "google.com: connections=10")

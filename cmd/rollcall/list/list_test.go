@@ -144,9 +144,7 @@ func TestResultsAreJoined(t *testing.T) {
 			continue
 		}
 		book := effort.Must(excelize.OpenReader(bytes.NewReader(b.Bytes())))(t)
-		if formula, err := book.GetCellFormula(book.GetSheetName(0), "C4"); err != nil || formula != "" {
-			t.Errorf("the cell =1+1 is the formula %q, %v", formula, err)
-		}
+		effort.Is(t, effort.Must(book.GetCellFormula(book.GetSheetName(0), "C4"))(t), "", "the cell =1+1 is the formula")
 		_ = book.Close()
 	}
 }

@@ -20,9 +20,7 @@ func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
 	fresh := factsOf(book, true)
 	knows := func(facts ledger.Facts, want int) {
 		t.Helper()
-		if found, err := facts.Known(t.Context(), []string{"a.test", "b.test"}); err != nil || len(found) != want {
-			t.Errorf("it knows %v, %v, want %d of them", found, err, want)
-		}
+		effort.Is(t, len(effort.Must(facts.Known(t.Context(), []string{"a.test", "b.test"}))(t)), want, "it knows")
 	}
 	knows(factsOf(book, false), 2)
 	knows(fresh, 0)

@@ -74,9 +74,8 @@ func TestAllOfItByKeyboard(t *testing.T) {
 	b.tabTo("Cancel the verification")
 	b.keys(enterKey)
 	b.shows("It's being cancelled.")
-	if now, err := p.book.Store.Verification(t.Context(), p.id, v.ID); err != nil || now.Status != ledger.Cancelling {
-		t.Errorf("the verification is %s, %v", now.Status, err)
-	}
+	effort.Is(t, effort.Must(p.book.Store.Verification(t.Context(), p.id, v.ID))(t).Status, ledger.Cancelling,
+		"the verification")
 }
 
 // TestAnOperatorFindsItByKeyboard goes from the first page to an override that is set, and touches no mouse.
