@@ -68,7 +68,9 @@ func (b *heartbeats) round(ctx context.Context) time.Duration {
 	if err := b.writeHeartbeat(ctx); err != nil {
 		return b.failed(ctx, err)
 	}
-	b.refuseApart(*b.snapshot.Load(), said)
+	for _, session := range b.apart.compareViews(*b.snapshot.Load(), said) {
+		b.node.gossip.Refuse(session) // it works on another ledger with this ledger's identity
+	}
 	if b.behind > 0 {
 		b.node.log.Info("heartbeats are written again", "failed", b.behind)
 		b.behind = 0
@@ -290,7 +292,11 @@ func (b *heartbeats) ended(ctx context.Context, row ledger.NodeRow) bool {
 			return true
 		}
 	}
-	return refuses(ctx, row.Actors, b.node.times.Ask) || b.hasNoSessions(row.Session, row.Actors)
+	if refuses(ctx, row.Actors, b.node.times.Ask) {
+		return true
+	}
+	state, err := askState(b.node.system, row.Session, row.Actors, b.node.times.Ask)
+	return err == nil && state.GetResting()
 }
 
 // sessionIn returns the row of a session that is a member by the snapshot; nil: there is none.

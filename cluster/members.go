@@ -192,12 +192,6 @@ func (u *ineligible) why() string {
 	return ""
 }
 
-// set replaces the reason and reports whether it switched between "may probe" and "may not".
-func (u *ineligible) set(why string) (turned bool) {
-	was := u.text.Swap(&why)
-	return (was != nil && *was != "") != (why != "")
-}
-
 // SetIneligible sets why this node may not probe now; "": it may. An ineligible node keeps its leases, its links and
 // its vote, and serves requests; it only leaves itself out of its view. So the other nodes own all receivers, and work
 // waits while no node is eligible.
@@ -206,7 +200,7 @@ func (u *ineligible) set(why string) (turned bool) {
 // up to more than the whole, and until every process has read the change the vote counts for nobody. The others leave a
 // node out of their views when its row shows that its own view lacks it.
 func (n *Node) SetIneligible(why string) {
-	if !n.ineligible.set(why) {
+	if was := n.ineligible.text.Swap(&why); (was != nil && *was != "") == (why != "") {
 		return
 	}
 	if n.peers != nil {

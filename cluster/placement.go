@@ -301,10 +301,3 @@ func (a *apart) compareViews(roll ledger.NodeSnapshot, said map[uuid.UUID]int64)
 	}
 	return found
 }
-
-// refuseApart makes gossip refuse members that work on another ledger with this ledger's identity.
-func (b *heartbeats) refuseApart(roll ledger.NodeSnapshot, said map[uuid.UUID]int64) {
-	for _, session := range b.apart.compareViews(roll, said) {
-		b.node.gossip.Refuse(session)
-	}
-}

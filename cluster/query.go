@@ -264,12 +264,6 @@ func askState(system *actor.ActorSystem, session uuid.UUID, address string, with
 	return state, nil
 }
 
-// hasNoSessions asks a process whether it has no SMTP sessions.
-func (b *heartbeats) hasNoSessions(session uuid.UUID, address string) bool {
-	state, err := askState(b.node.system, session, address, b.node.times.Ask)
-	return err == nil && state.GetResting()
-}
-
 // refuses reports whether connections to an address are refused: the machine is up, and the process is gone.
 func refuses(ctx context.Context, address string, within time.Duration) bool {
 	dialer := net.Dialer{Timeout: within}

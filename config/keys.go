@@ -68,10 +68,7 @@ func keysOf(target any) map[string]form {
 }
 
 func formOf(t reflect.Type) form {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch {
+	switch t = elem(t); {
 	case t == reflect.TypeFor[Duration]():
 		return form{kind: unstable.String, want: `a time in quotes, such as "5m"`}
 	case t == reflect.TypeFor[Rate]():
@@ -181,7 +178,7 @@ func splitKey(key string) (parts []string) {
 	return parts
 }
 
-// notBare reports whether a key with r in it has to be quoted.
+// notBare reports whether a key with r in it has to be quoted; host names consist of the other characters, too.
 func notBare(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }

@@ -306,8 +306,6 @@ type ThrottleState struct {
 	// Err is why the present file is not used: an ErrInvalid with line and column, or the error of reading it; nil when
 	// it is used.
 	Err error
-	// ErrAt is when Err was found.
-	ErrAt time.Time
 }
 
 // ThrottleFile follows the throttle file of a node. State may be called at any time.
@@ -349,7 +347,7 @@ func (f *ThrottleFile) load() ThrottleState {
 	state := f.State()
 	rules, err := LoadThrottle(f.base)
 	if err != nil {
-		state.Changes, state.Err, state.ErrAt = nil, err, time.Now()
+		state.Changes, state.Err = nil, err
 	} else {
 		state = ThrottleState{File: f.base.File, Found: f.watch.Found(), Rules: rules, At: time.Now(),
 			Changes: throttle.Diff(state.Rules, rules)}

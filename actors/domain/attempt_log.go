@@ -5,7 +5,6 @@ import (
 	"time"
 	"unique"
 
-	"rollcall/actors/wire"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -85,7 +84,7 @@ func (r *attemptLog) readCase(p pending, attempts []evidence.Attempt) evidence.C
 	for i := len(attempts) - 1; i >= 0; i-- {
 		n := r.notes[at]
 		attempts[i] = r.said[n.said].attempt
-		attempts[i].At = wire.Time(n.at)
+		attempts[i].At = evidence.TimeOf(n.at)
 		at = n.older
 	}
 	return evidence.Case{Omitted: int(p.omitted), Attempts: attempts}
@@ -114,7 +113,7 @@ func (r *attemptLog) keepCase(p *pending, c evidence.Case) {
 			continue
 		}
 		number := r.freeNote()
-		r.notes[number] = note{at: wire.Millis(c.Attempts[i].At), said: place}
+		r.notes[number] = note{at: evidence.Millis(c.Attempts[i].At), said: place}
 		if newer == 0 {
 			p.newest = number
 		} else {
@@ -131,7 +130,7 @@ func (r *attemptLog) newestTime(p pending) time.Time {
 	if p.newest == 0 {
 		return time.Time{}
 	}
-	return wire.Time(r.notes[p.newest].at)
+	return evidence.TimeOf(r.notes[p.newest].at)
 }
 
 // freeNote returns the number of a free note.

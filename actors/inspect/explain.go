@@ -141,7 +141,7 @@ func (i *Inspector) route(ctx context.Context, name string, out *Explanation) (b
 		return "", nil
 	}
 	if len(r.Hosts) == 0 {
-		if !i.known(name) {
+		if !HasRule(i.options.Table, name) {
 			return "", fmt.Errorf("%s takes no mail (%s), and no rule has this name: %w", name, r.NoMail, ErrNotThere)
 		}
 		return "", nil
@@ -155,16 +155,11 @@ func (i *Inspector) route(ctx context.Context, name string, out *Explanation) (b
 	return r.Receiver, nil
 }
 
-// known reports whether a rule, of whatever layer, has a name.
-func (i *Inspector) known(name string) bool {
-	for _, layer := range ruleLayers {
-		for _, r := range i.options.Table.Rules(layer) {
-			if r.Name == name {
-				return true
-			}
-		}
-	}
-	return false
+// HasRule reports whether a rule, of whatever layer, has a name.
+func HasRule(t *throttle.Table, name string) bool {
+	return slices.ContainsFunc(ruleLayers[:], func(layer throttle.Layer) bool {
+		return slices.ContainsFunc(t.Rules(layer), func(r throttle.Rule) bool { return r.Name == name })
+	})
 }
 
 // ruleLayers are those in which rules have names.

@@ -169,27 +169,12 @@ func read[Answer any](r cluster.Reply) reply[Answer] {
 	return out
 }
 
-// kind implements answerer.
-func (q Query[Ask, Answer]) kind() string { return q.name }
-
-// answer implements answerer.
 func (q Query[Ask, Answer]) answer(ctx context.Context, i *Inspector, body json.RawMessage) (any, error) {
 	var ask Ask
 	if err := json.Unmarshal(body, &ask); err != nil {
 		return nil, fmt.Errorf("inspect: read the question: %w", err)
 	}
 	return q.of(i, ctx, ask)
-}
-
-type answerer interface {
-	kind() string
-	answer(ctx context.Context, i *Inspector, body json.RawMessage) (any, error)
-}
-
-// shorter is an answer that may be too long for cluster.AnswerMax.
-type shorter interface {
-	// leaveHalfOut leaves half of the answer out; false: nothing can be left out.
-	leaveHalfOut() bool
 }
 
 // Answer answers a question of this node or of another one: it is the Answer of cluster.Options.
@@ -206,23 +191,21 @@ func (i *Inspector) Answer(ctx context.Context, body []byte) (packed []byte, err
 }
 
 func (i *Inspector) answer(ctx context.Context, q question) ([]byte, error) {
-	for _, known := range queries {
-		if known.kind() != q.Kind {
-			continue
-		}
-		value, err := known.answer(ctx, i, q.Ask)
-		if err != nil {
-			return nil, err
-		}
-		for {
-			packed, err := pack(value)
-			long, can := value.(shorter)
-			if err != nil || len(packed) <= cluster.AnswerMax || !can || !long.leaveHalfOut() {
-				return packed, err
-			}
+	answer := queries[q.Kind]
+	if answer == nil {
+		return nil, fmt.Errorf("inspect: this node does not know the question %q: is it of an older version?", q.Kind)
+	}
+	value, err := answer(ctx, i, q.Ask)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		packed, err := pack(value)
+		long, can := value.(*receiverTable)
+		if err != nil || len(packed) <= cluster.AnswerMax || !can || !long.leaveHalfOut() {
+			return packed, err
 		}
 	}
-	return nil, fmt.Errorf("inspect: this node does not know the question %q: is it of an older version?", q.Kind)
 }
 
 // pack writes an answer, and makes it smaller.

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -27,8 +28,12 @@ const (
 )
 
 // queries are all questions that a node can answer.
-var queries = []answerer{receiversQuery, detailQuery, sourcesQuery, closeQuery, forgetQuery, traceQuery,
-	verificationQuery, recordQuery, fileQuery, healthQuery}
+var queries = map[string]func(context.Context, *Inspector, json.RawMessage) (any, error){
+	receiversQuery.name: receiversQuery.answer, detailQuery.name: detailQuery.answer,
+	sourcesQuery.name: sourcesQuery.answer, closeQuery.name: closeQuery.answer, forgetQuery.name: forgetQuery.answer,
+	traceQuery.name: traceQuery.answer, verificationQuery.name: verificationQuery.answer,
+	recordQuery.name: recordQuery.answer, fileQuery.name: fileQuery.answer, healthQuery.name: healthQuery.answer,
+}
 
 var receiversQuery = Query[none, *receiverTable]{"receivers", (*Inspector).ownReceivers}
 
@@ -46,7 +51,8 @@ func (t *receiverTable) keepMost(most int) {
 	}
 }
 
-// leaveHalfOut implements shorter: names and texts of receivers may be long.
+// leaveHalfOut leaves half of an answer out that is longer than cluster.AnswerMax, because names and texts of receivers
+// may be long; false: nothing can be left out.
 func (t *receiverTable) leaveHalfOut() bool {
 	if len(t.Receivers) < 2 {
 		return false

@@ -78,7 +78,7 @@ func (t *Texts) put(m *Attempt, a *evidence.Attempt) {
 			flags |= 1 << i
 		}
 	}
-	m.AtMs, m.Stage, m.Host, m.Source = Millis(a.At), uint32(a.Stage), t.number(0, a.Host), t.number(1, a.Source)
+	m.AtMs, m.Stage, m.Host, m.Source = evidence.Millis(a.At), uint32(a.Stage), t.number(0, a.Host), t.number(1, a.Source)
 	m.Flags, m.Code, m.Enhanced = flags, uint32(a.Code), enhancedNumber(a.Enhanced)
 	m.Text, m.Trouble, m.Outcome = t.number(2, a.Text), uint32(a.Trouble), uint32(a.Outcome)
 	m.Reason, m.Blame, m.Rule, m.Version = uint32(a.Reason), uint32(a.Blame), t.number(3, a.Rule), a.Version
@@ -130,7 +130,7 @@ func (d *Reader) attempt(m *Attempt) evidence.Attempt {
 		t := d.texts[n-1]
 		return t[:min(len(t), most)]
 	}
-	a := evidence.Attempt{At: Time(m.GetAtMs()), Host: text(m.GetHost(), evidence.NameMax),
+	a := evidence.Attempt{At: evidence.TimeOf(m.GetAtMs()), Host: text(m.GetHost(), evidence.NameMax),
 		Source: text(m.GetSource(), evidence.NameMax), Text: text(m.GetText(), evidence.TextMax),
 		Rule: text(m.GetRule(), evidence.NameMax), Version: m.GetVersion(), Enhanced: enhancedCode(m.GetEnhanced())}
 	for i, on := range flagsOf(&a) {
@@ -278,20 +278,4 @@ func Until(now time.Time, ms int64) time.Time {
 		return time.Time{}
 	}
 	return now.Add(time.Duration(min(ms, waitMax.Milliseconds())) * time.Millisecond)
-}
-
-// Millis turns a time into its message form; the zero time is 0.
-func Millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-// Time is the inverse of Millis.
-func Time(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
 }

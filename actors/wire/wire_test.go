@@ -68,14 +68,6 @@ func TestHosts(t *testing.T) {
 	effort.Equal(t, broken.Addresses(), []netip.Addr{four}, "usable", four)
 }
 
-func TestTimes(t *testing.T) {
-	for _, want := range []time.Time{{}, time.UnixMilli(1).UTC(), time.Date(2030, 1, 2, 3, 4, 5, 6e6, time.UTC)} {
-		if got := Time(Millis(want)); !got.Equal(want) || got.IsZero() != want.IsZero() {
-			t.Errorf("got %v, want %v", got, want)
-		}
-	}
-}
-
 func TestAnswersOfNewerProgramsAreUndecided(t *testing.T) {
 	for _, c := range []struct {
 		name            string

@@ -148,7 +148,7 @@ func (g *packetFilter) allowed(a net.Addr) bool {
 
 // drop counts a dropped message, and logs it if a person may have to act.
 func (g *packetFilter) drop(unit string, why reason, label string, from net.Addr) {
-	g.meters.drop(unit, why)
+	g.meters.drops.WithLabelValues(unit, string(why)).Inc()
 	switch why {
 	case otherCluster:
 		g.limiter.warn(string(why), "dropped gossip of another cluster",
@@ -200,7 +200,9 @@ func (g *packetFilter) DialAddressTimeout(a memberlist.Address, timeout time.Dur
 	g.meters.stream(directionOut)
 	s := g.hold(&stream{Conn: c, filter: g})
 	if a.Name == "" { // joins have no name, pings and syncs of members have one
-		s.attempt = g.attempt(a.Addr)
+		g.mu.Lock()
+		s.attempt = g.attempts[a.Addr]
+		g.mu.Unlock()
 		s.attempt.reach()
 	}
 	return s, nil
@@ -258,12 +260,6 @@ func (g *packetFilter) end(address string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.attempts, address)
-}
-
-func (g *packetFilter) attempt(address string) *attempt {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.attempts[address]
 }
 
 // attempt notes how a join at one address goes, because the library's errors are mere texts. All its methods do nothing

@@ -391,8 +391,6 @@ func (m *meters) sent(unit string, n int) {
 
 func (m *meters) stream(direction string) { m.units.WithLabelValues(direction, unitStream).Inc() }
 
-func (m *meters) drop(unit string, why reason) { m.drops.WithLabelValues(unit, string(why)).Inc() }
-
 func (m *meters) refuse(what string) { m.refused.WithLabelValues(what).Inc() }
 
 // noticeEvery is how often the same warning is logged: strangers must not fill the log.

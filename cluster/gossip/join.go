@@ -222,13 +222,14 @@ func (e events) NotifyAlive(n *memberlist.Node) error {
 	if r := check(n, e.g.self); r != nil {
 		return e.g.refuse(r, n)
 	}
-	session, err := uuid.Parse(n.Name)
-	if err == nil && e.g.table.isRefused(session) {
-		return e.g.refuse(&refusal{"ledger", e.g.copied(n.Address())}, n)
-	}
-	if err == nil && !e.g.table.has(session) && e.g.table.full() {
-		return e.g.refuse(&refusal{"full", fmt.Sprintf("the node at %s is one more than %d members", n.Address(),
-			membersMax)}, n)
+	if session, err := uuid.Parse(n.Name); err == nil {
+		switch refused, room := e.g.table.takes(session); {
+		case refused:
+			return e.g.refuse(&refusal{"ledger", e.g.copied(n.Address())}, n)
+		case !room:
+			return e.g.refuse(&refusal{"full", fmt.Sprintf("the node at %s is one more than %d members", n.Address(),
+				membersMax)}, n)
+		}
 	}
 	e.g.table.mark(n.Name, false)
 	return nil

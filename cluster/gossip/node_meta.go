@@ -44,9 +44,6 @@ type NodeMeta struct {
 	Draining bool
 }
 
-// StartedAt is Started as a time.
-func (c NodeMeta) StartedAt() time.Time { return time.UnixMilli(c.Started) }
-
 // Validate says what is missing or too long.
 func (c NodeMeta) Validate() error {
 	switch {
@@ -232,12 +229,6 @@ func (t *table) refuse(session uuid.UUID) *Member {
 	return m
 }
 
-func (t *table) isRefused(session uuid.UUID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.refused[session]
-}
-
 // remember keeps the address of a vanished member for a while; mu is held.
 func (t *table) remember(address string, now time.Time) {
 	maps.DeleteFunc(t.vanished, func(_ string, at time.Time) bool { return now.Sub(at) > vanishedKeep })
@@ -275,17 +266,11 @@ func (t *table) mark(name string, suspect bool) {
 	}
 }
 
-// has reports whether a session, or an address, is a member's.
-func (t *table) has(session uuid.UUID) bool {
+// takes reports whether a session was refused before, and whether there is room for it.
+func (t *table) takes(session uuid.UUID) (refused, room bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.members[session] != nil
-}
-
-func (t *table) full() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.members) >= membersMax
+	return t.refused[session], t.members[session] != nil || len(t.members) < membersMax
 }
 
 // addresses returns the gossip addresses of all members.

@@ -47,7 +47,7 @@ func TestACardIsReadOrRefused(t *testing.T) {
 	long := c
 	long.Name = strings.Repeat("n", nameMax+1)
 	effort.Denied(decodeNodeMeta(long.encode()))(t, errNodeMeta, "a long name")
-	if got := c.StartedAt(); time.Since(got) > time.Hour {
+	if got := time.UnixMilli(c.Started); time.Since(got) > time.Hour {
 		t.Errorf("started at %s", got)
 	}
 }

@@ -53,7 +53,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
 	}
-	d, err := parseSpan(text)
+	d, err := admin.ParseSpan(text)
 	if err != nil || d <= 0 {
 		return time.Time{}, term.UsageError(fmt.Sprintf("--since %q: write 2h, 3d, or a time such as 2026-11-21T20:00:00Z",
 			text))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -51,25 +50,11 @@ func fieldNames() (names []string) {
 // dayHours is written "d" in lengths of time, as 2d.
 const dayHours = 24 * time.Hour
 
-// daysMost caps the days of a length of time: nothing here may last a century.
-const daysMost = 36_500
-
-// parseSpan reads a length of time, also in days: 30m, 2h, 3d.
-func parseSpan(text string) (time.Duration, error) {
-	if days, found := strings.CutSuffix(text, "d"); found {
-		n, err := strconv.ParseUint(days, 10, 64)
-		if err == nil || errors.Is(err, strconv.ErrRange) {
-			return time.Duration(min(n, daysMost)) * dayHours, nil
-		}
-	}
-	return time.ParseDuration(text)
-}
-
 func parseFor(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, term.UsageError("--for is missing: say how long it lasts, such as --for 2h")
 	}
-	d, err := parseSpan(text)
+	d, err := admin.ParseSpan(text)
 	if err != nil {
 		return 0, term.UsageError(fmt.Sprintf("--for %q is not a length of time: write 30m, 2h or 3d", text))
 	}

@@ -370,9 +370,7 @@ func (d clusterOps) changeKeys(ctx context.Context, c KeyCommand) (KeyAnswer, er
 		if c.Op == KeyRemove && len(result.Keys) > 0 && !slices.Contains(result.Keys, c.Fingerprint) {
 			result.Error = "" // it was removed before: the command may be run again for other nodes
 		}
-		if result.Keys == nil {
-			result.Keys = []string{}
-		}
+		result.Keys = full(result.Keys)
 		answer.Results[i] = result
 		switch {
 		case c.Op == KeyList:

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -155,6 +156,20 @@ func overrideOf(o ledger.ThrottleOverride) ThrottleRule {
 	return out
 }
 
+// daysMost caps the days of a length of time: nothing here may last a century.
+const daysMost = 36_500
+
+// ParseSpan reads a length of time, also in days: 30m, 2h, 3d.
+func ParseSpan(text string) (time.Duration, error) {
+	if days, found := strings.CutSuffix(text, "d"); found {
+		n, err := strconv.ParseUint(days, 10, 64)
+		if err == nil || errors.Is(err, strconv.ErrRange) {
+			return time.Duration(min(n, daysMost)) * ledger.Day, nil
+		}
+	}
+	return time.ParseDuration(text)
+}
+
 // ruleName returns the canonical name of a rule, also for the key of a receiver.
 func ruleName(key string, set throttle.Override) (string, error) {
 	if !strings.HasPrefix(key, throttle.SourcePrefix) {
@@ -202,8 +217,7 @@ func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Over
 		if !isMore(set, k.field, k.text) {
 			continue
 		}
-		text := fmt.Sprintf("%s %s exceeds the known limit of %s: %s (%s)", k.field, set.Text(k.field),
-			k.name, k.text,
+		text := fmt.Sprintf("%s %s exceeds the known limit of %s: %s (%s)", k.field, set.Text(k.field), k.name, k.text,
 			k.where)
 		if !told[text] {
 			told[text], found = true, append(found, text)
@@ -246,16 +260,8 @@ func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []kno
 			}
 		}
 	}
-	return known, explained.Domain != "" || strings.ContainsAny(name, ":/") || d.hasRule(name)
-}
-
-func (d throttleOps) hasRule(name string) bool {
-	for _, layer := range []throttle.Layer{throttle.LayerKnown, throttle.LayerFile, throttle.LayerOverride} {
-		if slices.ContainsFunc(d.options.Throttle.Rules(layer), func(r throttle.Rule) bool { return r.Name == name }) {
-			return true
-		}
-	}
-	return false
+	return known, explained.Domain != "" || strings.ContainsAny(name, ":/") ||
+		inspect.HasRule(d.options.Throttle, name)
 }
 
 // Throttle returns the rules of all layers; with files also the nodes whose file differs. When the ledger does not

@@ -61,10 +61,6 @@ type EndedSessions struct {
 }
 
 func (d userOps) addRoutes(add addCall) {
-	type invited struct {
-		Email string      `json:"email"`
-		Role  ledger.Role `json:"role"`
-	}
 	type about struct {
 		Email string `json:"email"`
 	}
@@ -73,8 +69,9 @@ func (d userOps) addRoutes(add addCall) {
 		Disabled bool   `json:"disabled"`
 	}
 	add("POST /v1/workspaces/{id}/invitations", callAbout(workspaceID,
-		func(ctx context.Context, id uuid.UUID, in invited) (UserLink, error) {
-			return d.Invite(ctx, InviteCall{Workspace: id, Email: in.Email, Role: in.Role})
+		func(ctx context.Context, id uuid.UUID, in InviteCall) (UserLink, error) {
+			in.Workspace = id
+			return d.Invite(ctx, in)
 		}))
 	add("GET /v1/workspaces/{id}/members", handle(workspaceID, func(ctx context.Context, id uuid.UUID) (UserPage, error) {
 		found, err := d.ListMembers(ctx, id)
@@ -156,10 +153,10 @@ func (d userOps) ListMembers(ctx context.Context, workspace uuid.UUID) ([]ledger
 
 // InviteCall asks for an invitation link to a workspace.
 type InviteCall struct {
-	Form      uuid.UUID // a repeated id makes the same link; zero: each call makes a new one
-	Workspace uuid.UUID
-	Email     string
-	Role      ledger.Role
+	Form      uuid.UUID   `json:"-"` // a repeated id makes the same link; zero: each call makes a new one
+	Workspace uuid.UUID   `json:"-"`
+	Email     string      `json:"email"`
+	Role      ledger.Role `json:"role"`
 }
 
 // Invite makes an invitation link to a workspace. Anybody with the link can use it, once.

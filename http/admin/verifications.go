@@ -161,7 +161,8 @@ func (d verificationOps) ReadEntries(ctx context.Context, in EntriesCall) (Entri
 	found, err := askLedger(ctx, d.common, "list entries", with(d.options.Book.Entries, q))
 	page := EntriesPage{Statement: found}
 	if n := len(found.Entries); n > 0 && n == in.Limit {
-		page.Next = place(found.Entries[n-1])
+		last := found.Entries[n-1]
+		page.Next = fmt.Sprintf("%d.%d.%s", last.At.UnixMilli(), last.Number, last.Kind)
 	}
 	return page, err
 }
@@ -196,8 +197,7 @@ func (d verificationOps) ofEvidence(step string, status ledger.Status, err error
 	return d.ofLedger(step, err)
 }
 
-func place(e ledger.Entry) string { return fmt.Sprintf("%d.%d.%s", e.At.UnixMilli(), e.Number, e.Kind) }
-
+// parsePlace reads EntriesPage.Next.
 func parsePlace(text string) (*ledger.Entry, error) {
 	var ms int64
 	var e ledger.Entry

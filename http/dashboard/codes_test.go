@@ -314,7 +314,7 @@ func TestWrongCodesOfManyNetworksWait(t *testing.T) {
 	var wait *signin.Wait
 	for i := range 11 {
 		b := signin.Browser{Network: string(rune('a' + i))}
-		_, _, err := book.Code(t.Context(), step, "000000", b)
+		_, err := book.Code(t.Context(), step, "000000", b)
 		effort.Is(t, asWait(err, &wait), i == 10, "try", i+1, err)
 	}
 }

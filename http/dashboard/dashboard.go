@@ -196,11 +196,8 @@ func keepsCookies(public string) bool {
 	if err != nil {
 		return false
 	}
-	if u.Scheme == "https" {
-		return true
-	}
 	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // failure is an error page: what happened and what to do.

@@ -74,7 +74,7 @@ func signInNow(d *Dashboard, w http.ResponseWriter, r *request) error {
 		v.Problem = "The form was incomplete. Please fill it in again."
 		return d.signInForm(w, r, http.StatusUnprocessableEntity, v)
 	}
-	token, _, err := d.signin.SignIn(strangers(r), form, v.Email, r.PostFormValue("password"), browserOf(r))
+	token, err := d.signin.SignIn(strangers(r), form, v.Email, r.PostFormValue("password"), browserOf(r))
 	d.signIns.count("password", err)
 	return d.signedIn(w, r, token, err, v)
 }
@@ -243,7 +243,7 @@ func acceptLink(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 	a := signin.Accepting{Link: link, Form: form, Name: v.Name,
 		Password: r.PostFormValue("password"), Code: r.PostFormValue("code")}
-	token, _, err := d.signin.Accept(strangers(r), a, browserOf(r))
+	token, err := d.signin.Accept(strangers(r), a, browserOf(r))
 	d.signIns.count("link", err)
 	if err != nil {
 		status, problem := d.signInProblem(w, err)

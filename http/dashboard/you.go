@@ -165,7 +165,7 @@ func giveCode(d *Dashboard, w http.ResponseWriter, r *request) error {
 		return d.signInForm(w, r, http.StatusForbidden, signInView{})
 	}
 	step := r.PostFormValue("step")
-	token, _, err := d.signin.Code(strangers(r), step, r.PostFormValue("code"), browserOf(r))
+	token, err := d.signin.Code(strangers(r), step, r.PostFormValue("code"), browserOf(r))
 	d.signIns.count("code", err)
 	var wait *signin.Wait
 	if errors.Is(err, signin.ErrCode) || errors.As(err, &wait) {

@@ -46,7 +46,7 @@ func (s auditor) audit(ctx context.Context) (*audit, error) {
 		}
 		return nil
 	}))
-	if damaged(err) {
+	if errors.Is(err, errRow) || engine.Damaged(err) {
 		a.add(ledger.Violation{Invariant: ledger.Storage, Subject: "ledger",
 			Detail: fmt.Sprintf("the audit ended here, the rest was not looked at: %v", err)})
 		err = nil
@@ -347,9 +347,4 @@ func (a *audit) storage(t *tx) error {
 		}
 		return err
 	}, fmt.Sprintf("PRAGMA integrity_check(%d)", storageFindings)), "check the database")
-}
-
-// damaged reports whether err means that stored data cannot be read, not that the database is away or busy.
-func damaged(err error) bool {
-	return errors.Is(err, errRow) || engine.Damaged(err)
 }

@@ -20,17 +20,9 @@ import (
 
 // Breakdown reads all outcomes of a final verification once and counts them.
 func (s files) Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error) {
-	var v *transitions.Row
-	err := s.view(ctx, func(t *tx) (err error) {
-		v, err = t.ReadOf(workspace, id)
-		return err
-	})
-	switch {
-	case err != nil:
-	case !v.Status.Final():
+	v, err := s.withResults(ctx, workspace, id)
+	if err == nil && !v.Status.Final() {
 		err = fmt.Errorf("it is %s: %w", v.Status, ledger.ErrIllegal)
-	case v.ResultsDeleted:
-		err = ledger.ErrResultsExpired
 	}
 	count := tally{reasons: map[ledger.ReasonCount]int64{}, domains: map[string]*unknowns{}, most: ledger.BreakdownDomains}
 	if err == nil {
@@ -181,7 +173,7 @@ func (s files) recent(ctx context.Context, q ledger.RecentQuery) (ledger.RecentP
 	if err := q.Check(); err != nil {
 		return ledger.RecentPage{}, err
 	}
-	v, err := s.ofQuery(ctx, q)
+	v, err := s.withResults(ctx, q.Workspace, q.Verification)
 	if err != nil {
 		return ledger.RecentPage{}, err
 	}
@@ -213,10 +205,10 @@ func (s files) recent(ctx context.Context, q ledger.RecentQuery) (ledger.RecentP
 	return r.page, nil
 }
 
-// ofQuery reads a query's verification and checks that its results still exist.
-func (s files) ofQuery(ctx context.Context, q ledger.RecentQuery) (v *transitions.Row, err error) {
+// withResults reads a verification of a workspace and checks that its results still exist.
+func (s files) withResults(ctx context.Context, workspace, id uuid.UUID) (v *transitions.Row, err error) {
 	err = s.view(ctx, func(t *tx) (err error) {
-		v, err = t.ReadOf(q.Workspace, q.Verification)
+		v, err = t.ReadOf(workspace, id)
 		return err
 	})
 	if err == nil && v.ResultsDeleted {

@@ -27,14 +27,7 @@ const pageSettlements = 64
 // before the first yield, so a slow yield holds no session and no more memory than a part of a sorter. Settled
 // outcomes never change.
 func (s files) Results(ctx context.Context, workspace, id uuid.UUID, yield func(ledger.Result) error) (err error) {
-	var v *transitions.Row
-	err = s.view(ctx, func(t *tx) (err error) {
-		v, err = t.ReadOf(workspace, id)
-		return err
-	})
-	if err == nil && v.ResultsDeleted {
-		err = ledger.ErrResultsExpired
-	}
+	v, err := s.withResults(ctx, workspace, id)
 	if err != nil {
 		return fmt.Errorf("read results of verification %s: %w", id, err)
 	}

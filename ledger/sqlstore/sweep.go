@@ -356,30 +356,24 @@ const dueNodes = `SELECT session FROM nodes WHERE standing <> 0 AND since <= CAS
 // ended deletes outdated rows: processes that ended long ago, expired facts, old overrides, sessions and links, and
 // old failed sign-ins. It reads before it writes, so that it does not conflict with heartbeats.
 func (w *sweep) ended(ctx context.Context) {
-	for _, c := range []struct {
-		what string
-		do   func() error
-	}{
-		{"forget ended processes", func() error { return w.forgetProcesses(ctx, w.now) }},
-		{dueFacts.what, func() error { return w.deleteDue(ctx, dueFacts, w.now) }},
-		{dueOverrides.what, func() error {
-			return w.deleteDue(ctx, dueOverrides, w.now-overridesKept.Milliseconds())
-		}},
-		{dueSessions.what, func() error {
-			return w.deleteDue(ctx, dueSessions, w.now-sessionsKept.Milliseconds())
-		}},
-		{dueLinks.what, func() error { return w.deleteDue(ctx, dueLinks, w.now-linksKept.Milliseconds()) }},
-		{dueAttempts.what, func() error { return w.deleteDue(ctx, dueAttempts, w.now) }},
-	} {
+	if !w.away(ctx) {
+		w.done(w.forgetProcesses(ctx, w.now), "forget ended processes", uuid.Nil)
+	}
+	for _, due := range []struct {
+		rows aged
+		kept time.Duration // after their time
+	}{{dueFacts, 0}, {dueOverrides, overridesKept}, {dueSessions, sessionsKept}, {dueLinks, linksKept}, {dueAttempts, 0}} {
 		if !w.away(ctx) {
-			w.done(c.do(), c.what, uuid.Nil)
+			w.done(w.deleteDue(ctx, due.rows, w.now-due.kept.Milliseconds()), due.rows.what, uuid.Nil)
 		}
 	}
 }
 
 // forgetProcesses deletes the rows of processes that ended long ago. A failure does not stop the others.
 func (s sweeper) forgetProcesses(ctx context.Context, now int64) error {
-	ended, err := s.endedNodes(ctx, now)
+	ended, err := ledger.Run(ctx, s.view, func(t *tx) ([]uuid.UUID, error) {
+		return engine.List(t, "ask", engine.Only[uuid.UUID], dueNodes, now, endedKept.Milliseconds(), sweepMax)
+	}, "list ended processes")
 	if err != nil {
 		return err
 	}
@@ -422,13 +416,6 @@ func (s sweeper) deleteDue(ctx context.Context, a aged, until int64) error {
 		s.bounds.set(a.what, bound{from: until - lateMax.Milliseconds()})
 	}
 	return nil
-}
-
-// endedNodes lists the incarnations that ended long ago.
-func (s sweeper) endedNodes(ctx context.Context, now int64) (sessions []uuid.UUID, err error) {
-	return ledger.Run(ctx, s.view, func(t *tx) ([]uuid.UUID, error) {
-		return engine.List(t, "ask", engine.Only[uuid.UUID], dueNodes, now, endedKept.Milliseconds(), sweepMax)
-	}, "list ended processes")
 }
 
 const (

@@ -24,13 +24,10 @@ func New(db Database) Engine {
 
 // one checks that a conditional change met exactly its row.
 func one(n int64, err error, what string) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d rows changed, 1 expected", n)
 	}
-	if n != 1 {
-		return fmt.Errorf("%s: %d rows changed, 1 expected", what, n)
-	}
-	return nil
+	return ledger.Wrap(err, "%s", what)
 }
 
 // ErasedMax bounds the chunks that one transaction erases, so that other writers do not wait long: 16 MiB with
@@ -95,7 +92,8 @@ func step(t Tables, v *Row, m move) error {
 	if err := one(n, err, "move to "+string(m.to)); err != nil {
 		return err
 	}
-	if before.mayBeParked() && (m.to.Final() || m.to == ledger.Cancelling) {
+	wasReturned := before.Epoch > 1 || before.Node == uuid.Nil // only then may the state of its work be stored
+	if before.State().Funded() && wasReturned && (m.to.Final() || m.to == ledger.Cancelling) {
 		return t.ForgetParked(v.ID)
 	}
 	return nil
@@ -369,9 +367,6 @@ func (r *Row) Leased() bool { return r.Node != uuid.Nil && r.LeaseExpires > r.No
 func (r *Row) HeldBy(l ledger.Lease) bool {
 	return r.Node != uuid.Nil && r.Node == l.Node && r.Epoch == l.Epoch
 }
-
-// mayBeParked reports whether the state of its work may be stored: only after a lease was returned.
-func (r *Row) mayBeParked() bool { return r.State().Funded() && (r.Epoch > 1 || r.Node == uuid.Nil) }
 
 // unread reports whether no intake has read the file to its end.
 func (r *Row) unread() bool { return r.Status == ledger.Uploading || r.Status == ledger.Preparing }

@@ -153,8 +153,8 @@ func (p *packer) entry(e *Entry) {
 func (p *packer) behaviourNumber(h *AcceptBehaviour) uint64 {
 	b := binary.AppendUvarint(p.line[:0], uint64(clamp(h.Accepted, math.MaxInt32)))
 	b = binary.AppendUvarint(b, uint64(clamp(h.Refused, math.MaxInt32)))
-	b = binary.AppendVarint(b, millis(h.First))
-	b = binary.AppendVarint(b, millis(h.Last))
+	b = binary.AppendVarint(b, Millis(h.First))
+	b = binary.AppendVarint(b, Millis(h.Last))
 	controls := newest(h.Controls, ControlsMax)
 	b = append(b, byte(len(controls)))
 	for i := range controls {
@@ -220,16 +220,16 @@ func newest(attempts []Attempt, n int) []Attempt { return attempts[max(0, len(at
 
 func clamp(n, most int) int { return min(max(0, n), most) }
 
-// millis returns a time as it is written; 0 for the zero time.
-func millis(t time.Time) int64 {
+// Millis returns a time as it is written and sent; 0 for the zero time.
+func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixMilli()
 }
 
-// timeOf is the inverse of millis.
-func timeOf(ms int64) time.Time {
+// TimeOf is the inverse of Millis.
+func TimeOf(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
 	}
@@ -330,7 +330,7 @@ func (u *unpacker) text() string {
 
 func (u *unpacker) behaviour() AcceptBehaviour {
 	h := AcceptBehaviour{Accepted: u.in.below(math.MaxInt32), Refused: u.in.below(math.MaxInt32),
-		First: timeOf(u.in.varint()), Last: timeOf(u.in.varint())}
+		First: TimeOf(u.in.varint()), Last: TimeOf(u.in.varint())}
 	for range u.in.few(ControlsMax) {
 		a := u.attempt()
 		a.At = time.UnixMilli(u.in.varint()).UTC()

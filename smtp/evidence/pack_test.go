@@ -213,3 +213,11 @@ func FuzzUnpack(f *testing.F) {
 		}
 	})
 }
+
+func TestTimes(t *testing.T) {
+	for _, want := range []time.Time{{}, time.UnixMilli(1).UTC(), time.Date(2030, 1, 2, 3, 4, 5, 6e6, time.UTC)} {
+		if got := TimeOf(Millis(want)); !got.Equal(want) || got.IsZero() != want.IsZero() {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}

@@ -45,7 +45,7 @@ func isSimple(name, signs string) bool {
 	between := true // no word has begun yet, or a sign came last
 	for i := range len(name) {
 		c := lower(name[i])
-		word := isWordByte(c) && c < utf8.RuneSelf
+		word := IsWordByte(c) && c < utf8.RuneSelf
 		if !word && (between || strings.IndexByte(signs, c) < 0) {
 			return false
 		}

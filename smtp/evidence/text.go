@@ -191,7 +191,7 @@ func localStart(text []byte, at int) int {
 			return link
 		}
 	}
-	for at > 0 && (isWordByte(text[at-1]) || strings.IndexByte(within, text[at-1]) >= 0) {
+	for at > 0 && (IsWordByte(text[at-1]) || strings.IndexByte(within, text[at-1]) >= 0) {
 		at--
 	}
 	return at
@@ -205,7 +205,7 @@ func domainEnd(text []byte, from int) int {
 		}
 	}
 	end := from
-	for end < len(text) && (isWordByte(text[end]) || text[end] == '.' || text[end] == '-' || text[end] == '_') {
+	for end < len(text) && (IsWordByte(text[end]) || text[end] == '.' || text[end] == '-' || text[end] == '_') {
 		if text[end] == '.' && end > from && text[end-1] == '.' { // an ellipsis after it
 			break
 		}
@@ -344,7 +344,7 @@ func plain(name string) string {
 
 // withoutEnds removes characters at the ends of a name that are not part of a word.
 func withoutEnds(name string) string {
-	return strings.TrimFunc(name, func(r rune) bool { return r < utf8.RuneSelf && !isWordByte(byte(r)) })
+	return strings.TrimFunc(name, func(r rune) bool { return r < utf8.RuneSelf && !IsWordByte(byte(r)) })
 }
 
 // nibbles is the form of an IPv6 address in reverse zones (RFC 3596 §2.5).
@@ -372,7 +372,7 @@ func without(text []byte, n name, changed bool) ([]byte, bool) {
 		}
 		at += from
 		end := at + len(n.text)
-		if at > 0 && isWordByte(text[at-1]) || end < len(text) && isWordByte(text[end]) {
+		if at > 0 && IsWordByte(text[at-1]) || end < len(text) && IsWordByte(text[end]) {
 			from = at + 1
 			continue
 		}
@@ -426,7 +426,7 @@ func withoutTickets(text []byte) (_ []byte, found bool) {
 	n := 0
 	for i := 0; i < len(text); {
 		end, word := i, ticket{hex: true}
-		for end < len(text) && (isWordByte(text[end]) || text[end] == '-') {
+		for end < len(text) && (IsWordByte(text[end]) || text[end] == '-') {
 			word.see(text[end])
 			end++
 		}
@@ -480,7 +480,7 @@ func (t *ticket) see(c byte) {
 
 func oneWord(s string) bool {
 	for i := 0; i < len(s); i++ {
-		if !isWordByte(lower(s[i])) {
+		if !IsWordByte(lower(s[i])) {
 			return false
 		}
 	}
@@ -494,8 +494,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// isWordByte reports whether c, in lower case, is part of a word. All other bytes separate words.
-func isWordByte(c byte) bool {
+// IsWordByte reports whether c, in lower case, is part of a word. All other bytes separate words.
+func IsWordByte(c byte) bool {
 	return (c >= 'a' && c <= 'z') || isDigit(c) || c >= utf8.RuneSelf
 }
 

@@ -28,7 +28,7 @@ func CheckPTR(ctx context.Context, r Resolver, s Source) Finding {
 	var names []string
 	for _, rr := range records {
 		if ptr, ok := rr.(*dns.PTR); ok && len(names) < recordsMax {
-			names = append(names, plain(ptr.Ptr))
+			names = append(names, strings.ToLower(strings.TrimSuffix(ptr.Ptr, ".")))
 		}
 	}
 	if len(names) == 0 {
@@ -152,9 +152,6 @@ func CheckReturnPath(ctx context.Context, r Resolver, returnPath string) Finding
 	}
 	return f
 }
-
-// plain returns a name in lower case, without the final dot.
-func plain(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // clockOffset is the difference between the machine's and the ledger's clock from which it is reported.
 const clockOffset = 2 * time.Second

@@ -108,14 +108,10 @@ func (r Report) Why() string {
 		out = append(out, f.String())
 	}
 	if len(out) == 0 && r.Blind() {
-		return "nothing could be checked: " + r.trouble().String()
+		first := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.trouble })
+		return "nothing could be checked: " + r.Findings[first].String()
 	}
 	return strings.Join(out, "; ")
-}
-
-// trouble returns the first finding that could not be checked.
-func (r Report) trouble() Finding {
-	return r.Findings[slices.IndexFunc(r.Findings, func(f Finding) bool { return f.trouble })]
 }
 
 // sorted returns findings in the order of display.

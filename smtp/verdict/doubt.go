@@ -164,7 +164,7 @@ func spoken(text string) string {
 	}
 	named := func(word string) bool {
 		for i := 1; i+1 < len(word); i++ {
-			if word[i] == '.' && isWordByte(word[i-1]) && isWordByte(word[i+1]) {
+			if word[i] == '.' && evidence.IsWordByte(word[i-1]) && evidence.IsWordByte(word[i+1]) {
 				return true
 			}
 		}

@@ -96,7 +96,7 @@ func checkPhrase(phrase string) error {
 
 // plainPhrase replaces everything between words by one space.
 func plainPhrase(text string) string {
-	between := func(r rune) bool { return r < 0x80 && !isWordByte(byte(r)) && !isMark(byte(r)) }
+	between := func(r rune) bool { return r < 0x80 && !evidence.IsWordByte(byte(r)) && !isMark(byte(r)) }
 	return strings.Join(strings.FieldsFunc(text, between), " ")
 }
 

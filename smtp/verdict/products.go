@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"rollcall/smtp/evidence"
 )
 
 // Names of filter products contain words such as "spam" and "firewall" that say nothing about us: "User unknown
@@ -91,7 +93,7 @@ func partEnd(text string, from int) int {
 	return len(text)
 }
 
-func isBetween(r rune) bool { return r < 0x80 && !isWordByte(byte(r)) }
+func isBetween(r rune) bool { return r < 0x80 && !evidence.IsWordByte(byte(r)) }
 
 // isProduct reports whether words only name a product: one word is a maker or, between brackets, an unknown name
 // stands before a kind of device.

@@ -21,7 +21,7 @@ const waitMax = 24 * time.Hour
 // names none; at most waitMax.
 func namedWait(text string) time.Duration {
 	for i := 0; i < len(text); i++ {
-		if !isDigit(text[i]) || (i > 0 && (isWordByte(text[i-1]) || text[i-1] == '.')) {
+		if !isDigit(text[i]) || (i > 0 && (evidence.IsWordByte(text[i-1]) || text[i-1] == '.')) {
 			continue
 		}
 		if wait, ok := clockWait(text[i:]); ok {
@@ -46,7 +46,7 @@ func namedWait(text string) time.Duration {
 
 // clockWait reads hh:mm:ss.
 func clockWait(text string) (time.Duration, bool) {
-	if len(text) < 8 || text[2] != ':' || text[5] != ':' || (len(text) > 8 && isWordByte(text[8])) {
+	if len(text) < 8 || text[2] != ':' || text[5] != ':' || (len(text) > 8 && evidence.IsWordByte(text[8])) {
 		return 0, false
 	}
 	var wait time.Duration
@@ -84,7 +84,7 @@ func amount(text string) (wait, unit time.Duration, n int) {
 		n++
 	}
 	end := n
-	for end < len(text) && isWordByte(text[end]) {
+	for end < len(text) && evidence.IsWordByte(text[end]) {
 		end++
 	}
 	if digits == 0 {
@@ -134,7 +134,7 @@ func withoutLinks(text string) string {
 
 // hostEnd returns the end of the letters, digits, dots and hyphens that begin at from.
 func hostEnd(text string, from int) int {
-	for from < len(text) && (isWordByte(text[from]) || text[from] == '.' || text[from] == '-') {
+	for from < len(text) && (evidence.IsWordByte(text[from]) || text[from] == '.' || text[from] == '-') {
 		from++
 	}
 	return from
@@ -268,11 +268,6 @@ func apart(text string) string {
 		}
 	}
 	return strings.Join(strings.Fields(b.String()), " ")
-}
-
-// isWordByte reports whether c, in lower case, is part of a word. All other bytes separate words.
-func isWordByte(c byte) bool {
-	return (c >= 'a' && c <= 'z') || isDigit(c) || c >= 0x80
 }
 
 // isMark reports whether c is a mark that phrases can name.

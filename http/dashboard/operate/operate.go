@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"crypto/rand"
 	"embed"
 	"errors"
 	"fmt"
@@ -73,17 +74,12 @@ func New(o Options) (*Pages, error) {
 
 // Link makes a path that signs in once, and returns its expiry.
 func (p *Pages) Link(author string, readOnly bool) (string, time.Time) {
-	name, until := p.sessions.newCode(author, readOnly)
+	name, until := rand.Text(), p.now().Add(codeHolds)
+	p.sessions.codes.Add(name, code{author, readOnly, until})
 	return "/link/" + name, until
 }
 
 type requestKey struct{}
-
-// requestID is the number of a request, for its page and the log.
-func requestID(r *http.Request) string {
-	id, _ := r.Context().Value(requestKey{}).(string)
-	return id
-}
 
 // ServeHTTP answers one request.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -195,7 +191,8 @@ func (p *Pages) unfit(ctx context.Context) (list []unfit) {
 
 // show answers with a page for a signed-in operator. It returns nil, for a handler that ends so.
 func (p *Pages) show(w http.ResponseWriter, r *request, status int, name string, f *frame) error {
-	f.RequestID, f.Colours, f.Version = requestID(r.Request), web.ColoursOf(r.Request), p.version
+	f.RequestID, _ = r.Context().Value(requestKey{}).(string) // for the page and the log
+	f.Colours, f.Version = web.ColoursOf(r.Request), p.version
 	if r.in.ID != (sessionID{}) {
 		f.In, f.Nav = &r.in, menu
 		f.Unfit = p.unfit(r.Context())

@@ -74,13 +74,6 @@ func newSessionStore(now func() time.Time) *sessionStore {
 	return k
 }
 
-// newCode makes a code that can be used once.
-func (k *sessionStore) newCode(author string, readOnly bool) (string, time.Time) {
-	name, until := rand.Text(), k.now().Add(codeHolds)
-	k.codes.Add(name, code{author, readOnly, until})
-	return name, until
-}
-
 // purposeOf returns the purpose of a valid code. With use it uses it up.
 func (k *sessionStore) purposeOf(name string, use bool) (code, bool) {
 	c, ok := k.codes.Peek(name)
@@ -100,11 +93,6 @@ func (k *sessionStore) begin(w http.ResponseWriter, r *http.Request, c code) {
 	web.SetCookie(w, cookieOf(r), cookie, 0, http.SameSiteStrictMode)
 }
 
-// holds reports whether a session is still valid.
-func (s *storedSession) holds(now time.Time) bool {
-	return now.Before(s.Begun.Add(life)) && now.Before(time.Unix(0, s.seen.Load()).Add(idle))
-}
-
 // end ends a session, so that its cookie no longer works.
 func (k *sessionStore) end(s session) { k.sessions.Remove(s.ID) }
 
@@ -112,7 +100,7 @@ func (k *sessionStore) end(s session) { k.sessions.Remove(s.ID) }
 func (k *sessionStore) of(r *http.Request, use bool) (session, bool) {
 	id, now := sessionID(sha256.Sum256([]byte(web.CookieOf(r, cookieOf(r))))), k.now()
 	s, ok := k.sessions.Peek(id)
-	if !ok || !s.holds(now) {
+	if !ok || !now.Before(s.Begun.Add(life)) || !now.Before(time.Unix(0, s.seen.Load()).Add(idle)) {
 		return session{}, false
 	}
 	if use {
@@ -179,9 +167,7 @@ func useLink(p *Pages, w http.ResponseWriter, r *request) error {
 	if !ok {
 		return overLink
 	}
-	if r.in.ID != (sessionID{}) {
-		p.sessions.end(r.in)
-	}
+	p.sessions.end(r.in)
 	p.sessions.begin(w, r.Request, c)
 	return seeOther(w, r, p.takeNext(w, r.Request))
 }
@@ -197,9 +183,7 @@ var unbearable = web.Failure{Status: http.StatusForbidden, Title: "Encryption is
 		"`rollcall operate` again."}
 
 func signOut(p *Pages, w http.ResponseWriter, r *request) error {
-	if r.in.ID != (sessionID{}) {
-		p.sessions.end(r.in)
-	}
+	p.sessions.end(r.in)
 	web.SetCookie(w, cookieOf(r.Request), "", -1, http.SameSiteStrictMode)
 	w.Header().Set("Clear-Site-Data", `"cache"`)
 	return seeOther(w, r, "/sign-in")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -170,16 +169,13 @@ func (f overrideForm) call() (admin.OverrideCall, error) {
 		Reason: f.Reason, Force: f.Force == "yes"}, nil
 }
 
-// parseHolds reads a length of time: 30m, 2h, 3d.
+// parseHolds reads how long an override holds.
 func parseHolds(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 1000 {
-			return time.Duration(n) * 24 * time.Hour, nil
-		}
-	} else if d, err := time.ParseDuration(text); err == nil && d > 0 {
-		return d, nil
+	d, err := admin.ParseSpan(text)
+	if err != nil || d <= 0 {
+		err = fmt.Errorf("%q is not a length of time: write 30m, 2h or 3d", text)
 	}
-	return 0, fmt.Errorf("%q is not a length of time: write 30m, 2h or 3d", text)
+	return d, err
 }
 
 // throttles answers GET /throttles; with ?name= also its limits, their layers, and a form for an override.

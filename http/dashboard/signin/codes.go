@@ -73,42 +73,40 @@ func (s *Service) wantCode(u ledger.User, link Token) error {
 
 // Code begins the session of a step with a code. The same step with the same code again is one session. ErrCode,
 // ErrStep, *Wait, ErrBusy.
-func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Token, ledger.SignedIn, error) {
+func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Token, error) {
 	var at step
-	none := ledger.SignedIn{}
 	if !s.steps.open("step", sealed, &at) || s.now().Unix() >= at.Until || len(code) > PasswordMost {
-		return "", none, ErrStep
+		return "", ErrStep
 	}
 	random := s.keyed("code", sealed, code)
 	token := tokenOf(random[:])
 	leave, err := s.queues.take(ctx, random, turnsMost)
 	if err != nil {
-		return "", none, err
+		return "", err
 	}
 	defer leave()
 	u, err := s.book.UserByEmail(ctx, at.Email)
 	// The session is read after the user: a node that used this code meanwhile has begun the session, too.
-	if in, err := SessionNow(ctx, s, token); err == nil {
-		return token, in, nil // this form again, also one sent at the same time
+	if _, err := SessionNow(ctx, s, token); err == nil {
+		return token, nil // this form again, also one sent at the same time
 	}
 	factors := u.Factors()
 	if err == nil && (u.ID != at.User || !u.Disabled.IsZero() || !bytes.Equal(factors[:], at.Factors)) {
 		err = ErrStep
 	}
 	if err != nil {
-		return "", none, err
+		return "", err
 	}
-	var in ledger.SignedIn
-	err = s.spendCode(ctx, u, code, b, func(next TOTPState) (err error) {
+	err = s.spendCode(ctx, u, code, b, func(next TOTPState) error {
 		n := s.newSession(token, b)
 		n.TOTPWas, n.TOTP = u.TOTP, s.states.seal(u.ID.String(), next)
-		in, err = s.begin(ctx, u, at.Link, n)
+		_, err := s.begin(ctx, u, at.Link, n)
 		return err
 	})
 	if err != nil {
-		return "", none, err
+		return "", err
 	}
-	return token, in, nil
+	return token, nil
 }
 
 // begin begins a session of a proven user, or finds it begun, and accepts an invitation; "": none. Errors: ErrWrong if

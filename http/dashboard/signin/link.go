@@ -111,37 +111,35 @@ type Accepting struct {
 // Accept uses a link up and begins a session. A known user must sign in to accept an invitation: the maker of the link
 // has seen it, and the link alone must not open the user's other workspaces. For other links a user with codes must
 // give one. ledger.ErrNoSuchLink, the faults of CheckPassword, ErrKnown, ErrWrong, ErrCode, *Wait, ErrBusy.
-func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, ledger.SignedIn, error) {
-	none := ledger.SignedIn{}
+func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, error) {
 	id, ok := a.Link.Hash()
 	if !ok {
-		return "", none, ledger.ErrNoSuchLink
+		return "", ledger.ErrNoSuchLink
 	}
 	token := s.TokenOf("accept", string(a.Link), a.Form.String(), a.Password) // the link's maker may know all but the last
 	n := s.newSession(token, b)
 	l, user, err := s.link(ctx, id)
 	if errors.Is(err, ledger.ErrNoSuchLink) { // a repeat of this form? Only its sender knows its session
-		in, again := s.Session(ctx, token)
-		if again == nil {
-			return token, in, nil
+		if _, again := s.Session(ctx, token); again == nil {
+			return token, nil
 		}
 	}
 	if err != nil {
-		return "", none, err
+		return "", err
 	}
 	accept := ledger.Accept{Link: id, User: keyedID(s.keyed("invited", string(a.Link), a.Form.String())), Name: a.Name, Session: n}
 	switch {
 	case l.Purpose == ledger.SignInLink: // the link alone suffices
 	case user != nil && l.Purpose == ledger.InviteLink:
-		return "", none, ErrKnown
+		return "", ErrKnown
 	default:
 		if err := CheckPassword(a.Password, l.Email); err != nil {
-			return "", none, err
+			return "", err
 		}
 	}
 	if user != nil && user.TOTP != "" {
 		if err := s.proveCode(ctx, *user, a.Code, b); err != nil {
-			return "", none, err
+			return "", err
 		}
 	}
 	if user != nil {
@@ -149,7 +147,7 @@ func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, le
 	}
 	if user == nil || l.Purpose == ledger.PasswordLink {
 		if accept.Password, err = s.hasher.hash(ctx, a.Password); err != nil {
-			return "", none, err
+			return "", err
 		}
 	}
 	in, err := s.book.AcceptLink(ctx, accept)
@@ -157,8 +155,8 @@ func (s *Service) Accept(ctx context.Context, a Accepting, b Browser) (Token, le
 		err = ErrWrong
 	}
 	if err != nil {
-		return "", none, err
+		return "", err
 	}
 	s.sessions.forgetUser(in.User)
-	return token, in, nil
+	return token, nil
 }

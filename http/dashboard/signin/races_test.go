@@ -30,15 +30,15 @@ func TestWhoMadeALinkCannotTakeItsSession(t *testing.T) {
 	g := newRig(t)
 	ctx := context.Background()
 	token, form := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "ben@example.com"}), uuid.New()
-	_, ben, err := g.service.Accept(ctx, signin.Accepting{Link: token, Form: form, Name: "Ben", Password: good}, here)
-	effort.OK(t, err)
+	accepting := signin.Accepting{Link: token, Form: form, Name: "Ben", Password: good}
+	ben := effort.Must(g.service.Session(ctx, effort.Must(g.service.Accept(ctx, accepting, here))(t)))(t)
 	for what, a := range map[string]signin.Accepting{
 		"the id of the user":      {Link: token, Form: ben.User.ID},
 		"that and their password": {Link: token, Form: ben.User.ID, Password: good},
 		"the form alone":          {Link: token, Form: form},
 		"another password":        {Link: token, Form: form, Password: good + "!"},
 	} {
-		if cookie, _, err := g.service.Accept(ctx, a, here); !errors.Is(err, ledger.ErrNoSuchLink) || cookie != "" {
+		if cookie, err := g.service.Accept(ctx, a, here); !errors.Is(err, ledger.ErrNoSuchLink) || cookie != "" {
 			t.Errorf("with %s: a cookie: %v, %v", what, cookie != "", err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestAnInvitationOpensNoAccount(t *testing.T) {
 	link := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "Anna@Example.com"})
 	for _, password := range []string{good, good + "!", ""} {
 		a := signin.Accepting{Link: link, Form: uuid.New(), Name: "Anna", Password: password}
-		if cookie, _, err := g.service.Accept(t.Context(), a, here); !errors.Is(err, signin.ErrKnown) || cookie != "" {
+		if cookie, err := g.service.Accept(t.Context(), a, here); !errors.Is(err, signin.ErrKnown) || cookie != "" {
 			t.Errorf("a cookie: %v, %v", cookie != "", err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestGuessesAtOnceAreCounted(t *testing.T) {
 	for range 60 { // fewer than may wait for a turn
 		all.Go(func() {
 			for {
-				_, _, err := g.service.SignIn(context.Background(), uuid.New(), "anna@example.com", good+"!", here)
+				_, err := g.service.SignIn(context.Background(), uuid.New(), "anna@example.com", good+"!", here)
 				var wait *signin.Wait
 				switch {
 				case errors.Is(err, signin.ErrBusy):
@@ -98,7 +98,7 @@ func TestSignInsAtOnceFromOneNetworkAreCounted(t *testing.T) {
 	var all sync.WaitGroup
 	for range 60 {
 		all.Go(func() {
-			_, _, err := g.service.SignIn(context.Background(), uuid.New(), uuid.NewString()+"@example.com", good, here)
+			_, err := g.service.SignIn(context.Background(), uuid.New(), uuid.NewString()+"@example.com", good, here)
 			var wait *signin.Wait
 			switch {
 			case errors.Is(err, signin.ErrWrong):
@@ -123,7 +123,7 @@ func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 	free := signin.HoldHasher(g.service)
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here)
+		_, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here)
 		ended <- err
 	}()
 	looks(func() bool { return signin.Waiting(g.service) > 0 })
@@ -163,13 +163,13 @@ func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
 	nothing := func() {}
 	for i, when := range []string{"before the user is read", "after the user is read"} {
 		var wanted *signin.CodeWanted
-		if _, _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.As(err, &wanted) {
+		if _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.As(err, &wanted) {
 			t.Fatal(err)
 		}
 		var first signin.Token
 		begin := func() {
 			var err error
-			if first, _, err = g.service.Code(ctx, wanted.Step, codes[i], here); err != nil {
+			if first, err = g.service.Code(ctx, wanted.Step, codes[i], here); err != nil {
 				t.Error(err)
 			}
 		}
@@ -177,7 +177,7 @@ func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
 		if i == 1 {
 			book.before, book.after = nothing, begin
 		}
-		second, _, err := g.node(book).Code(ctx, wanted.Step, codes[i], here)
+		second, err := g.node(book).Code(ctx, wanted.Step, codes[i], here)
 		if err != nil || second != first {
 			t.Errorf("%s: the same session: %v, %v", when, second == first, err)
 		}
@@ -192,7 +192,7 @@ func TestFewWaitForTheirPasswordToBeTried(t *testing.T) {
 	var all sync.WaitGroup
 	try := func() error {
 		from := signin.Browser{Network: uuid.NewString()} // one network would wait for its own turn
-		_, _, err := g.service.SignIn(ctx, uuid.New(), uuid.NewString()+"@example.com", good, from)
+		_, err := g.service.SignIn(ctx, uuid.New(), uuid.NewString()+"@example.com", good, from)
 		return err
 	}
 	for range signin.HashWaits {

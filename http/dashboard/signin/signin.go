@@ -105,20 +105,19 @@ type Browser struct {
 
 // SignIn begins a session. The same form with the same email and password again is one session. ErrWrong, *CodeWanted,
 // *Wait, ErrBusy, ErrFormUsed; any other error means unknown.
-func (s *Service) SignIn(ctx context.Context, form uuid.UUID, email, password string, b Browser) (Token, ledger.SignedIn, error) {
+func (s *Service) SignIn(ctx context.Context, form uuid.UUID, email, password string, b Browser) (Token, error) {
 	user, err := s.prove(ctx, email, password, b)
 	if err == nil {
 		err = s.wantCode(user, "")
 	}
 	if err != nil {
-		return "", ledger.SignedIn{}, err
+		return "", err
 	}
 	token := s.TokenOf("sign in", form.String(), user.ID.String())
-	in, err := s.begin(ctx, user, "", s.newSession(token, b))
-	if err != nil {
-		token = ""
+	if _, err := s.begin(ctx, user, "", s.newSession(token, b)); err != nil {
+		return "", err
 	}
-	return token, in, err
+	return token, nil
 }
 
 func (s *Service) newSession(token Token, b Browser) ledger.NewSession {
