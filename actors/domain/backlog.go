@@ -88,9 +88,9 @@ func (b *backlog) countFresh() int { return len(b.ordinals) - b.next + len(b.rea
 // hasWaiting reports whether there is an address to be offered.
 func (b *backlog) hasWaiting(now time.Time) bool { return b.hasFresh() || b.retries.hasDue(now) }
 
-// isBusy reports whether addresses are out, or can be offered now or soon, since the deferred become due one by one.
-func (b *backlog) isBusy(now time.Time) bool {
-	return len(b.chunks) > 0 || b.hasWaiting(now.Add(canarySoon))
+// isBusy reports whether addresses are out, or can be offered within a time, since the deferred become due one by one.
+func (b *backlog) isBusy(now time.Time, within time.Duration) bool {
+	return len(b.chunks) > 0 || b.hasWaiting(now.Add(within))
 }
 
 // takeNext returns the next address to offer, from the due retries or from the others.

@@ -108,6 +108,37 @@ func TestFewAcceptancesAreHeld(t *testing.T) {
 	}
 }
 
+// TestAddressesThatPassOneByOneShareAControlProbe: greylisted ones that become due one by one don't need one each.
+func TestAddressesThatPassOneByOneShareAControlProbe(t *testing.T) {
+	o := testOptions()
+	o.Facts.Learn(testBehaviour, false, morning)
+	r := &fastReceiver{bench: newBench(t, o, 100), probes: map[uint64][]*wire.Probe{}}
+	controls, asked := 0, map[uint32]bool{}
+	r.truth = func(p *wire.Probe) told {
+		ordinal := p.GetOrdinal()
+		switch {
+		case ordinal == controlOrdinal:
+			controls++
+			return refused
+		case !asked[ordinal]:
+			asked[ordinal] = true
+			return told{reason: smtp.Greylisted, source: sourceA, wait: 601 * time.Second}
+		case ordinal%5 < 2:
+			return refused
+		}
+		return accepted
+	}
+	r.reach()
+	r.take()
+	for r.left > 0 && r.now.Before(morning.Add(time.Hour)) {
+		r.tick(0, 3500*time.Millisecond)
+		r.tick(1+len(asked)/100, 500*time.Millisecond)
+	}
+	if minutes := int(r.now.Sub(morning).Minutes()); r.left > 0 || controls > minutes+1 {
+		t.Errorf("%d are left, %d control probes in %d minutes", r.left, controls, minutes)
+	}
+}
+
 // TestTheFirstControlProbeGoesWithTheFirstChunk: behind some addresses of it, and not for domains of which
 // it may not be needed.
 func TestTheFirstControlProbeGoesWithTheFirstChunk(t *testing.T) {

@@ -198,8 +198,8 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 		pl.controls.voidAccepted(now)
 		pl.backlog.recallChunks()
 	}
-	pl.controls.weighAccepted(now, pl.backlog.isBusy(now))
-	pl.controls.weighDoubted(now, pl.backlog.isBusy(now))
+	pl.controls.weighAccepted(now, pl.backlog.isBusy(now, pl.options.Facts.Hour.Of(canaryAfter)))
+	pl.controls.weighDoubted(now, pl.backlog.isBusy(now, canarySoon))
 	pl.advance(now)
 	pl.draining = pl.isCut() && pl.left > 0
 	steps := pl.steps
