@@ -60,7 +60,7 @@ func withActorOf(t *testing.T, change func(s *stage, o *Options), test func(s *s
 			return <-s.resolved
 		}
 		change(s, &o)
-		w := Work{Verification: uuid.UUID{7}, Epoch: 3, Domain: "example.test", Ordinals: []uint32{0, 1},
+		w := Work{Verification: uuid.UUID{7}, Epoch: 1, Domain: "example.test", Ordinals: []uint32{0, 1},
 			Local: func(ordinal uint32) string { return []string{"anna", "bert"}[ordinal] }}
 		s.parent = s.system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
 			switch m := c.Message().(type) {
@@ -144,7 +144,7 @@ func TestActorOffersAndTellsItsParent(t *testing.T) {
 		r := s.receiver()
 		offer, self := gets[*wire.Offer](s, r)
 		if len(offer.GetProbes()) != 2 || offer.GetProbes()[1].GetLocal() != "bert" ||
-			offer.GetTask().GetEpoch() != 3 {
+			offer.GetTask().GetEpoch() != 1 {
 			t.Fatalf("offered %v", offer)
 		}
 		s.answers(r, self, offer, refused, 2)

@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"rollcall/actors/wire"
@@ -32,8 +34,14 @@ func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
 	pl.controls = controls{job: pl.job, route: &pl.route, retries: &pl.retries,
 		controlProbe: controlProbe{locals: newRandomLocals(seed), early: true}}
 	pl.backlog = newBacklog(pl.job, &pl.controls, &pl.retries)
-	if w.Left != nil {
+	switch {
+	case w.Left != nil:
 		pl.restore(now, w.Left)
+	case w.Epoch > 1 || w.Tries > 0: // those that were deferred before stand first, and would fail in a row
+		pl.backlog.ordinals = slices.Clone(w.Ordinals)
+		rand.New(rand.NewChaCha8(seed)).Shuffle(len(w.Ordinals), func(i, k int) {
+			pl.backlog.ordinals[i], pl.backlog.ordinals[k] = pl.backlog.ordinals[k], pl.backlog.ordinals[i]
+		})
 	}
 	return pl
 }

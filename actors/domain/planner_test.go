@@ -72,7 +72,7 @@ func newBench(t *testing.T, o Options, addresses int) *bench {
 	for i := range ordinals {
 		ordinals[i] = uint32(i)
 	}
-	w := Work{Verification: uuid.UUID{7}, Epoch: 3, Domain: "example.test", Ordinals: ordinals,
+	w := Work{Verification: uuid.UUID{7}, Epoch: 1, Domain: "example.test", Ordinals: ordinals,
 		Local: func(ordinal uint32) string { return fmt.Sprintf("user%d", ordinal) }}
 	b := &bench{t: t, now: morning, done: map[uint32]Final{},
 		planner: newPlanner(morning, o, w, testSeed)}
@@ -627,8 +627,8 @@ func TestWhatIsNotOursIsIgnored(t *testing.T) {
 	for name, task := range map[string]*wire.Task{
 		"no task":          nil,
 		"another epoch":    {Verification: b.backlog.task.GetVerification(), Epoch: 2, Domain: "example.test"},
-		"another domain":   {Verification: b.backlog.task.GetVerification(), Epoch: 3, Domain: "example.com"},
-		"another customer": {Verification: make([]byte, 16), Epoch: 3, Domain: "example.test"},
+		"another domain":   {Verification: b.backlog.task.GetVerification(), Epoch: 1, Domain: "example.com"},
+		"another customer": {Verification: make([]byte, 16), Epoch: 1, Domain: "example.test"},
 	} {
 		b.backlog.takeAck(b.now, &wire.OfferAck{Task: task, Chunk: 1, Refusal: wire.Refusal_FULL})
 		if b.backlog.isMine(task) { // which the shell asks of a Pulse and of Moved

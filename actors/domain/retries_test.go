@@ -114,3 +114,21 @@ func greylistingReceiver(t *testing.T, names bool) {
 		}
 	}
 }
+
+// TestALaterOwnerAsksInAnotherOrder: what was deferred before stands first in the file, and would fail in a row.
+func TestALaterOwnerAsksInAnotherOrder(t *testing.T) {
+	const all, deferred = 2000, 400 // the first ones
+	b := newBench(t, testOptions(), all)
+	b.work.Epoch++
+	b.planner = newPlanner(b.now, b.options, b.work, testSeed)
+	b.reach()
+	asked, before := b.offered().GetProbes(), 0
+	for _, p := range asked {
+		if p.GetOrdinal() < deferred {
+			before++
+		}
+	}
+	if len(asked) < 100 || before > len(asked)/2 {
+		t.Errorf("%d of the first %d were deferred before", before, len(asked))
+	}
+}
