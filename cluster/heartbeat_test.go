@@ -55,9 +55,9 @@ func process(session byte) ledger.Incarnation {
 }
 
 // newBeating makes a node that beats when it is told to.
-func newBeating(l *table, comply func(ctx context.Context, of func(string) (int, int)) error) *Node {
+func newBeating(l *table, applyShares func(ctx context.Context, of func(string) (int, int)) error) *Node {
 	n := &Node{log: slog.New(slog.NewTextHandler(io.Discard, nil)), peers: &Peers{Book: l}, meta: card(1),
-		lookup: &lookup{view: newCurrent()}, options: Options{ApplyShares: comply,
+		lookup: &lookup{view: newCurrent()}, options: Options{ApplyShares: applyShares,
 			Load: func() Load { return Load{Leases: 3} }},
 		times: DefaultTimes()}
 	n.heartbeats = newHeartbeats(n)
@@ -111,10 +111,10 @@ func TestATurnIsAcknowledgedWhenTheNodeKeepsToIt(t *testing.T) {
 	n := newBeating(l, func(context.Context, func(string) (int, int)) error { return result })
 	sees(n, 1)
 	for i, step := range []struct {
-		comply error
-		want   int64 // read, as the heartbeat says
+		applyShares error
+		want        int64 // read, as the heartbeat says
 	}{{slow, 0}, {slow, 0}, {nil, 0}, {slow, 1}, {nil, 1}} {
-		result = step.comply
+		result = step.applyShares
 		effort.OK(t, n.heartbeats.writeHeartbeat(t.Context()))
 		if b := l.beats[i]; b.Read != step.want || b.Leases != 3 || b.Session != process(1).Session {
 			t.Errorf("beat %d says %+v, want read %d", i, b, step.want)
@@ -266,7 +266,7 @@ func TestTheAnswerOfAnotherProcessIsNone(t *testing.T) {
 	wantChange(t, changes) // it is not linked any more
 }
 
-func TestANewerTurnOfAMemberIsTold(t *testing.T) {
+func TestANewerGenerationOfAMemberIsTold(t *testing.T) {
 	n, l, changes := newLinked(t)
 	l.touch(n.meta.Session, n.meta.Actors)
 	wantChange(t, changes) // linked

@@ -282,7 +282,7 @@ func (w *world) act(l *life, what string) {
 		l.unsure = true
 	case "comply":
 		if !w.fenced(l) && l.table != nil {
-			w.comply(l)
+			w.applyShares(l)
 		}
 	case "retire":
 		w.retire(l)
@@ -294,7 +294,7 @@ func (w *world) act(l *life, what string) {
 }
 
 // comply lets a process keep to what it read. What it had above that is silent when it is cut off.
-func (w *world) comply(l *life) {
+func (w *world) applyShares(l *life) {
 	had := map[string]*big.Rat{}
 	for _, key := range w.keys {
 		had[key] = w.uses(l, key)

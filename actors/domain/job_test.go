@@ -228,9 +228,9 @@ func anyAttempt(t *rapid.T, i int) evidence.Attempt {
 	return a
 }
 
-// TestArchiveKeepsCases: what is taken out is what was put in, as evidence.Case keeps
+// TestTheAttemptLogKeepsCases: what is taken out is what was put in, as evidence.Case keeps
 // it, whatever is kept beside it; and at the end nothing is left.
-func TestArchiveKeepsCases(t *testing.T) {
+func TestTheAttemptLogKeepsCases(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		r := newAttemptLog(NewLoad(equalWeight))
 		records := make([]pending, rapid.IntRange(1, 5).Draw(t, "addresses"))
@@ -256,9 +256,9 @@ func TestArchiveKeepsCases(t *testing.T) {
 	})
 }
 
-// TestArchiveIsBounded: a receiver that never says the same twice costs older
+// TestTheAttemptLogIsBounded: a receiver that never says the same twice costs older
 // attempts first, then the newest, which are counted; an acceptance is always kept.
-func TestArchiveIsBounded(t *testing.T) {
+func TestTheAttemptLogIsBounded(t *testing.T) {
 	load := NewLoad(equalWeight)
 	r := newAttemptLog(load)
 	say := func(i int, outcome smtp.Outcome) evidence.Attempt {

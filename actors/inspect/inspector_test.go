@@ -187,12 +187,12 @@ func TestAllNodesForget(t *testing.T) {
 		t.Errorf("%+v %+v %v", found, quiet, err)
 	}
 	delete(there, "node-2")
-	var unheard *Unreachable
-	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.As(err, &unheard) {
+	var unreachable *Unreachable
+	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.As(err, &unreachable) {
 		t.Errorf("the silent node may have it: %v", err)
 	}
 	delete(there, "node-3")
-	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.Is(err, ErrNotThere) || errors.As(err, &unheard) {
+	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.Is(err, ErrNotThere) || errors.As(err, &unreachable) {
 		t.Errorf("nobody has it: %v", err)
 	}
 }
@@ -203,13 +203,13 @@ func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
 		"node-1": c.Answer,
 		"node-2": func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrLost },
 	}})
-	var unheard *Unreachable
-	if _, err := c.Receiver(t.Context(), "a"); !errors.As(err, &unheard) || !errors.Is(err, ErrNotThere) ||
+	var unreachable *Unreachable
+	if _, err := c.Receiver(t.Context(), "a"); !errors.As(err, &unreachable) || !errors.Is(err, ErrNotThere) ||
 		!strings.Contains(err.Error(), "node-2 (lost: it does not answer)") {
 		t.Errorf("a receiver that may live on the node that is silent: %v", err)
 	}
-	unheard = nil
-	if _, err := c.Verification(t.Context(), uuid.NewString()); !errors.As(err, &unheard) {
+	unreachable = nil
+	if _, err := c.Verification(t.Context(), uuid.NewString()); !errors.As(err, &unreachable) {
 		t.Errorf("a verification that the node that is silent may work on: %v", err)
 	}
 	for i := range 5 {

@@ -91,8 +91,8 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	living.CollectStatus(over) // ends at once
 }
 
-// TestAnActorThatStopsHoldsNoSurveyUp, and one that is slow is waited for.
-func TestAnActorThatStopsHoldsNoSurveyUp(t *testing.T) {
+// TestAnActorThatStopsHoldsNoInspectorUp, and one that is slow is waited for.
+func TestAnActorThatStopsHoldsNoInspectorUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := NewRegistry()

@@ -167,7 +167,7 @@ func TestCompliesOnTheWire(t *testing.T) {
 		customers = append(customers, c)
 		defer func() { _ = b.system.Root.StopFuture(node.pid).Wait() }()
 	}
-	comply := func(node, k int) {
+	applyShares := func(node, k int) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -177,11 +177,11 @@ func TestCompliesOnTheWire(t *testing.T) {
 	for turn, shares := range [][2]int{{4, 0}, {1, 0}, {1, 3}, {0, 4}, {2, 2}, {3, 1}, {0, 0}, {0, 4}} {
 		for node, k := range shares { // who gives up goes first
 			if k < has[node] {
-				comply(node, k)
+				applyShares(node, k)
 			}
 		}
 		for node, k := range shares {
-			comply(node, k)
+			applyShares(node, k)
 			has[node] = k
 		}
 		for node, k := range shares {

@@ -20,7 +20,7 @@ import (
 
 // keeper is a receiver that answers everything but RCPT, and keeps the session when the client has gone: until
 // the test lets one go.
-type keeper struct {
+type holder struct {
 	at      netip.AddrPort
 	release chan struct{} // one of all sessions ends for each
 	begun   chan int      // how many were open with each that began
@@ -29,10 +29,10 @@ type keeper struct {
 	open int // guarded by mu
 }
 
-func newKeeper(t *testing.T) *keeper {
+func newHolder(t *testing.T) *holder {
 	t.Helper()
 	l := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	k := &keeper{at: netip.MustParseAddrPort(l.Addr().String()), release: make(chan struct{}), begun: make(chan int, 1000)}
+	k := &holder{at: netip.MustParseAddrPort(l.Addr().String()), release: make(chan struct{}), begun: make(chan int, 1000)}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -52,14 +52,14 @@ func newKeeper(t *testing.T) *keeper {
 	return k
 }
 
-func (k *keeper) count(more int) int {
+func (k *holder) count(more int) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.open += more
 	return k.open
 }
 
-func (k *keeper) serve(conn net.Conn) {
+func (k *holder) serve(conn net.Conn) {
 	defer conn.Close()
 	defer k.count(-1) // before the close, so that whoever has seen it may come
 	reply, in := "220 mx.test\r\n", bufio.NewScanner(conn)
@@ -73,7 +73,7 @@ func (k *keeper) serve(conn net.Conn) {
 }
 
 // opener opens sessions that give up soon, and whose silence lasts longer than the test.
-func (k *keeper) opener(t *testing.T) receivertest.OpenFunc {
+func (k *holder) opener(t *testing.T) receivertest.OpenFunc {
 	t.Helper()
 	limits := smtp.DefaultLimits()
 	limits.Rcpt, limits.Quit, limits.Unended = 20*time.Millisecond, 20*time.Millisecond, time.Hour
@@ -87,7 +87,7 @@ func TestSilentSessionsKeepTheirPlaces(t *testing.T) {
 	const most = 3
 	allowed := openedWide()
 	allowed.Connections = most
-	k := newKeeper(t)
+	k := newHolder(t)
 	b := &bench{t: t, system: actor.NewActorSystem(actor.WithLoggerFactory(silent)), options: testOptions(allowed),
 		domain: "x-clean.test", host: &wire.Host{Name: "mx.test", Addrs: [][]byte{{127, 0, 0, 1}}}}
 	b.options.Sources, b.options.Stretch = sourcesOf(k.opener(t)), atOnce

@@ -17,14 +17,14 @@ import (
 )
 
 // fullCard has the longest value in every field.
-func fullCard() NodeMeta {
+func fullMeta() NodeMeta {
 	return NodeMeta{Session: uuid.Max, Node: uuid.Max, Ledger: uuid.Max, Name: strings.Repeat("n", nameMax),
 		Actors: strings.Repeat("h", 253) + ":65535", Version: strings.Repeat("v", versionMax), Wire: math.MaxInt32,
 		Started: math.MaxInt64, Draining: true}
 }
 
-func TestTheLongestCardFits(t *testing.T) {
-	c := fullCard()
+func TestTheLongestNodeMetaFits(t *testing.T) {
+	c := fullMeta()
 	effort.OK(t, c.Validate())
 	b := c.encode()
 	if len(b) > memberlist.MetaMaxSize {
@@ -52,7 +52,7 @@ func TestACardIsReadOrRefused(t *testing.T) {
 	}
 }
 
-func TestANodeIsCheckedByItsCardAndProtocol(t *testing.T) {
+func TestANodeIsCheckedByItsMetaAndProtocol(t *testing.T) {
 	self := options(t, "node-a").Self
 	for _, c := range []struct {
 		name   string
@@ -129,7 +129,7 @@ func TestWhoVanishedIsRememberedForAnHour(t *testing.T) {
 	table := newTable(func() {})
 	start := time.Unix(1_000_000, 0)
 	at := func(i int) time.Time { return start.Add(time.Duration(i) * time.Second) }
-	card := fullCard()
+	card := fullMeta()
 	for i := range vanishedMax + 5 {
 		n := listed(card, uint16(i+1))
 		table.put(n, at(i))
@@ -158,7 +158,7 @@ func TestWhoVanishedIsRememberedForAnHour(t *testing.T) {
 func TestTheTableTellsChangesAndKeepsSince(t *testing.T) {
 	told := 0
 	table := newTable(func() { told++ })
-	c := fullCard()
+	c := fullMeta()
 	c.Draining = false
 	start := time.Unix(1_000_000, 0)
 	table.put(listed(c, 1), start)

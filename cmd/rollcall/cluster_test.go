@@ -26,7 +26,7 @@ import (
 // These tests call the commands in this process, against a real admin listener
 // with a cluster that answers as it is told.
 
-type toldCluster struct {
+type fakeCluster struct {
 	mu      sync.Mutex         // guards all below
 	frames  []admin.Membership // one for each question; the last one stays
 	keys    []admin.KeyResult
@@ -36,7 +36,7 @@ type toldCluster struct {
 	onAsk   func(n int)
 }
 
-func (f *toldCluster) Members(context.Context) (admin.Membership, error) {
+func (f *fakeCluster) Members(context.Context) (admin.Membership, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	frame := f.frames[min(f.members, len(f.frames)-1)]
@@ -50,30 +50,30 @@ func (f *toldCluster) Members(context.Context) (admin.Membership, error) {
 	return frame, nil
 }
 
-func (f *toldCluster) did(format string, values ...any) error {
+func (f *fakeCluster) did(format string, values ...any) error {
 	f.asked = append(f.asked, fmt.Sprintf(format, values...))
 	return f.fails
 }
 
-func (f *toldCluster) Drain(_ context.Context, node uuid.UUID) error {
+func (f *fakeCluster) Drain(_ context.Context, node uuid.UUID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.did("drain %.8s", node)
 }
 
-func (f *toldCluster) Undrain(_ context.Context, node uuid.UUID) error {
+func (f *fakeCluster) Undrain(_ context.Context, node uuid.UUID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.did("undrain %.8s", node)
 }
 
-func (f *toldCluster) Forget(_ context.Context, node uuid.UUID) error {
+func (f *fakeCluster) Forget(_ context.Context, node uuid.UUID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.did("forget %.8s", node)
 }
 
-func (f *toldCluster) Keys(_ context.Context, c admin.KeyCommand) ([]admin.KeyResult, error) {
+func (f *fakeCluster) Keys(_ context.Context, c admin.KeyCommand) ([]admin.KeyResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	results := slices.Clone(f.keys)
@@ -86,7 +86,7 @@ func (f *toldCluster) Keys(_ context.Context, c admin.KeyCommand) ([]admin.KeyRe
 }
 
 // calls gives what was asked since the last time.
-func (f *toldCluster) calls() string {
+func (f *fakeCluster) calls() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	asked := strings.Join(f.asked, "; ")
@@ -103,7 +103,7 @@ func (noBook) Note(context.Context, ledger.LogLine) error { return nil }
 // clusterRig is an admin listener and the commands that ask it.
 type clusterRig struct {
 	t       *testing.T
-	cluster *toldCluster
+	cluster *fakeCluster
 	environ []string
 	log     *bytes.Buffer // read it after the listener has stopped
 	stop    func()
@@ -111,7 +111,7 @@ type clusterRig struct {
 
 func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 	t.Helper()
-	r := &clusterRig{t: t, cluster: &toldCluster{frames: frames}, log: &bytes.Buffer{}}
+	r := &clusterRig{t: t, cluster: &fakeCluster{frames: frames}, log: &bytes.Buffer{}}
 	token := strings.Repeat("t", 20)
 	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Book: noBook{}, Token: token,
 		Gatherer: prometheus.NewRegistry(), Draining: func() bool { return false }, Cluster: r.cluster,

@@ -148,7 +148,6 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 	}
 }
 
-// TestEvidenceThatCannotBeShownSaysWhatToDo.
 func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
 	r := newWitnessRig(t, shownCases(), nil)
 	const other = "00000000-0000-4000-8000-000000000000"

@@ -252,7 +252,6 @@ func TestTheInstalledNodeIsFound(t *testing.T) {
 	}
 }
 
-// TestALedgerIsNamedWithoutItsSecrets.
 func TestALedgerIsNamedWithoutItsSecrets(t *testing.T) {
 	for url, want := range map[string]string{
 		"sqlite:/var/lib/rollcall/ledger.db":                                 "sqlite:/var/lib/rollcall/ledger.db",

@@ -149,8 +149,7 @@ func spread(inOrder bool, total, batches, number int64) (ordinals []int64) {
 func (r *rig) settled(total int64, inOrder bool) uuid.UUID {
 	r.t.Helper()
 	url := "sqlite:" + filepath.Join(r.folder, "rollcall-data", "ledger.db")
-	book, err := sqlstore.Open(r.t.Context(), url, sqlstore.Options{})
-	effort.OK(r.t, err)
+	book := effort.Must(sqlstore.Open(r.t.Context(), url, sqlstore.Options{}))(r.t)
 	defer func() { _ = book.Close() }()
 	workspace := effort.Must(uuid.Parse(r.tenant.Workspace))(r.t)
 	d := &ledgertest.Fixture{Book: book, T: r.t, Workspace: workspace, Node: uuid.New()}

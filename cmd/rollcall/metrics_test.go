@@ -323,7 +323,7 @@ func checkExpr(all map[string]*family, expr string) (faults []string) {
 			if !slices.Contains(own, one[1]) {
 				faults = append(faults, fmt.Sprintf("%s has no label %s", m[1], one[1]))
 			} else if slices.Contains(closed, one[1]) {
-				faults = append(faults, f.unheard(one[1], strings.Split(one[3], "|"))...)
+				faults = append(faults, f.unreachable(one[1], strings.Split(one[3], "|"))...)
 			}
 		}
 	}
@@ -356,7 +356,7 @@ func familyOf(all map[string]*family, series string) (*family, []string) {
 var closed = []string{"cause", "kind", "why"}
 
 // unheard returns the values that a label of the metric never has.
-func (f *family) unheard(label string, values []string) (faults []string) {
+func (f *family) unreachable(label string, values []string) (faults []string) {
 	for _, v := range values {
 		if !f.values[label][v] {
 			faults = append(faults, fmt.Sprintf("%s is never %q in %s", label, v, f.name))

@@ -230,7 +230,7 @@ func (r *netRig) startLab(t *testing.T) {
 	r.hub.ip(t, "route add "+labNetwork+" via "+home.addr)
 	c := r.command(context.Background(), "lab", "--json", "--network", labNetwork, "--dns", labDNS,
 		"--smtp-port", "25", "--greylist-wait", "1s", "--events", fmt.Sprint(netEvents), "--sheet", home.addr+":8025")
-	ready := newSignalWriter("smtp_port")
+	ready := &signalWriter{want: "smtp_port", seen: make(chan struct{})}
 	c.Stdout, c.Stderr = ready, ready
 	r.lab = effort.Must(home.start(c))(t)
 	t.Cleanup(func() { r.lab.signal(t, syscall.SIGKILL) })
@@ -251,10 +251,6 @@ type signalWriter struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
 	told bool            // guarded by mu
-}
-
-func newSignalWriter(want string) *signalWriter {
-	return &signalWriter{want: want, seen: make(chan struct{})}
 }
 
 // Write implements io.Writer.
@@ -324,8 +320,7 @@ func (r *netRig) hurts(n *netNode) {
 // start begins a life of a node; it does not wait until it answers.
 func (r *netRig) start(n *netNode) {
 	r.t.Helper()
-	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	effort.OK(r.t, err)
+	log := effort.Must(os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(r.t)
 	c := n.command(context.Background(), "serve", "--config", "node.toml")
 	c.Stdout, c.Stderr = log, log
 	n.life = effort.Must(n.place.start(c))(r.t)

@@ -486,7 +486,6 @@ func TestTheNewestChangesAreListed(t *testing.T) {
 	}
 }
 
-// TestLengthsOfTimeInDays.
 func TestLengthsOfTimeInDays(t *testing.T) {
 	for text, want := range map[string]time.Duration{"3d": 72 * time.Hour, "2h": 2 * time.Hour,
 		"90m": 90 * time.Minute, "99999d": 36_500 * dayHours,

@@ -20,7 +20,7 @@ func TestClientsOfThreeLanguages(t *testing.T) {
 	c.write("bad.csv", "email\nanna@@acme-clean.test\n")
 	expected := map[string]string{"anna.smith@acme-clean.test": "valid", "ghost@acme-clean.test": "invalid"}
 	t.Run("go", func(t *testing.T) {
-		own := api.NewClient(service, settingOf(c, "ROLLCALL_KEY"))
+		own := api.NewClient(service, environment(c.environ).value("ROLLCALL_KEY"))
 		done, err := own.Verify(t.Context(), api.File{Content: strings.NewReader(list), Size: int64(len(list))})
 		if err != nil || done.Status != "completed" {
 			t.Fatalf("got %+v and %v", done, err)
@@ -63,6 +63,3 @@ func TestClientsOfThreeLanguages(t *testing.T) {
 		})
 	}
 }
-
-// settingOf gives a variable of the environment that the commands of a test have.
-func settingOf(c *cli, name string) string { return environment(c.environ).value(name) }

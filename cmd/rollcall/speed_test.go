@@ -157,8 +157,7 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	ctx, cancel := context.WithTimeout(t.Context(), loadWait)
 	defer cancel()
 	c, pid := r.client(), node.command.Process.Pid
-	before, err := processorOf(pid)
-	effort.OK(t, err)
+	before := effort.Must(processorOf(pid))(t)
 	const objects = "go_memstats_mallocs_total"
 	first, second := r.metric(ctx, objects), r.metric(ctx, objects) // a look takes some too
 	id := effort.Must(handIn(ctx, c, "speed.csv", file))(t)

@@ -226,10 +226,10 @@ func fieldsOf(t *testing.T, texts map[string]string) throttle.Override {
 
 // follow does what a node does when an override was changed.
 func (b *throttleBench) follow() {
-	tuning, err := b.book.Settings(context.Background())
+	settings, err := b.book.Settings(context.Background())
 	effort.ErrIs(b.t, err, nil)
 	var rules []throttle.Rule
-	for _, o := range tuning.Overrides {
+	for _, o := range settings.Overrides {
 		set, err := throttle.ParseOverride(o.Fields)
 		effort.ErrIs(b.t, err, nil)
 		rules = append(rules, throttle.Rule{Name: o.Key, Set: set, ID: o.ID.String(), Author: o.Author, Reason: o.Reason,
@@ -405,8 +405,8 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 			t.Errorf("%s: got %v and %q, want %q", c.name, err, stdout, c.want)
 		}
 	}
-	if tuning, err := b.book.Settings(t.Context()); err != nil || len(tuning.Overrides) != 0 {
-		t.Errorf("%v, %v is set", err, tuning.Overrides)
+	if settings, err := b.book.Settings(t.Context()); err != nil || len(settings.Overrides) != 0 {
+		t.Errorf("%v, %v is set", err, settings.Overrides)
 	}
 	effort.Has(t, b.must("throttle", "set", "big.test", "rcpt_rate=10/s", "--for", "31d", "--reason", "x",
 		"--force"), "10/s", "forced")

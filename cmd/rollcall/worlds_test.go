@@ -417,7 +417,7 @@ func longWorlds() []*world {
 			list: drawList(9_000, unclear), most: allowed{RcptsIn1s: 5}, greylist: time.Second, waits: inSeconds(2, 4, 8),
 			giveUp: time.Minute})
 	}
-	return append(append(all, toldWorlds()...), hiddenWorlds()...)
+	return append(append(all, statedWorlds()...), hiddenWorlds()...)
 }
 
 // greylisting is a receiver that greylists each address, and says so.
@@ -442,7 +442,7 @@ func lines2000() smtplab.Personality {
 }
 
 // toldWorlds have told limits of one kind each, and nothing odd.
-func toldWorlds() (all []*world) {
+func statedWorlds() (all []*world) {
 	const turn = 100 * time.Millisecond
 	add := func(name string, domains, each int, turn time.Duration, pace float64, most allowed, told string) {
 		all = append(all, &world{name: name, list: drawList(domains*each, even(domains), "ghost", 200), turn: turn,

@@ -144,7 +144,6 @@ func TestMembersAreToldWithAllTheirFields(t *testing.T) {
 	}
 }
 
-// TestANodeIsFoundByWhatPeopleCallIt.
 func TestANodeIsFoundByWhatPeopleCallIt(t *testing.T) {
 	alive := func(m admin.Member) bool { return !m.State.Ended() }
 	ended := func(m admin.Member) bool { return m.State.Ended() }
@@ -279,7 +278,6 @@ func rings(of ...string) (results []admin.KeyResult) {
 	return results
 }
 
-// TestKeysAreChangedOnlyWhereNoNodeIsCutOff.
 func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
 	f := &fakeCluster{}
 	r := newRig(t, withCluster(f))

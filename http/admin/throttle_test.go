@@ -311,7 +311,6 @@ func TestWhatCannotBeForgotten(t *testing.T) {
 	}
 }
 
-// TestTheLogIsReadInPages.
 func TestTheLogIsReadInPages(t *testing.T) {
 	r := newThrottleRig(t)
 	for i := range 7 {
@@ -346,8 +345,8 @@ func TestTheLogIsReadInPages(t *testing.T) {
 	}
 }
 
-// TestTheSurveyIsAsked by each of its calls, and its errors say what to do.
-func TestTheSurveyIsAsked(t *testing.T) {
+// TestTheInspectorIsAsked by each of its calls, and its errors say what to do.
+func TestTheInspectorIsAsked(t *testing.T) {
 	r := newThrottleRig(t)
 	id := uuid.NewString()
 	for _, c := range []struct{ method, path, body, asked, holds string }{
@@ -424,7 +423,6 @@ func TestACandidateIsReplayed(t *testing.T) {
 	running.Wait()
 }
 
-// TestWeightsHaveBounds.
 func TestWeightsHaveBounds(t *testing.T) {
 	r := newThrottleRig(t)
 	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)

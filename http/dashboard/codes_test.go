@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -315,7 +316,7 @@ func TestWrongCodesOfManyNetworksWait(t *testing.T) {
 	for i := range 11 {
 		b := signin.Browser{Network: string(rune('a' + i))}
 		_, err := book.Code(t.Context(), step, "000000", b)
-		effort.Is(t, asWait(err, &wait), i == 10, "try", i+1, err)
+		effort.Is(t, errors.As(err, &wait), i == 10, "try", i+1, err)
 	}
 }
 

@@ -175,8 +175,6 @@ func (g *rig) secret() []byte {
 	return effort.Must(g.book.Secret(context.Background(), "dashboard", 32))(g.t)
 }
 
-func asWait(err error, into **signin.Wait) bool { return errors.As(err, into) }
-
 func (g *rig) clock() time.Time { return time.Now().Add(time.Duration(g.now.Load()) * time.Second) }
 
 func (g *rig) newWorkspace(name string) uuid.UUID {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -187,7 +188,7 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 func (r *storageRig) options() upload.Options {
 	o := upload.DefaultOptions()
 	o.Listen, o.Book, o.Tokens = "127.0.0.1:0", r.book, r.tokens
-	o.Wake, o.Log, o.Registerer = func() {}, discard(), prometheus.NewRegistry()
+	o.Wake, o.Log, o.Registerer = func() {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	return o
 }
 

@@ -301,13 +301,6 @@ func (b *hookedBook) AppendChunk(
 	return f(write)
 }
 
-// ledger24h keeps everything for a day.
-func ledger24h() ledger.Retention {
-	return ledger.Retention{Uploads: 24 * time.Hour, Results: 24 * time.Hour, Funding: 24 * time.Hour}
-}
-
-func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
 // openBook opens a ledger of its own with one workspace.
 func openBook(t testing.TB) (ledger.Book, uuid.UUID) {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/http/upload"
+	"rollcall/ledger"
 )
 
 const (
@@ -182,7 +183,8 @@ func TestAnUploadThatASweepEndedIsGone(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
 	_, path := rig.createFor(100, time.Nanosecond)
-	effort.Must(rig.store.Sweep(t.Context(), ledger24h()))(t)
+	const day = 24 * time.Hour
+	effort.Must(rig.store.Sweep(t.Context(), ledger.Retention{Uploads: day, Results: day, Funding: day}))(t)
 	conn := rig.dial()
 	conn.query(path, 100)
 	effort.Is(t, conn.reply().refusal(), "410 upload_expired, again after , close false")

@@ -50,21 +50,21 @@ func rowAsSaid(d *Fixture) {
 	a.Draining, a.Read, a.Leases, a.Addresses, a.Receivers = true, 3, 4, 5, 6
 	b.View, b.Cluster, b.Name, b.Version, b.Actors = nil, a.Cluster, "", "", ""
 	for _, said := range []ledger.Heartbeat{a, b} {
-		row, roll := d.Beats(said)
+		row, snapshot := d.Beats(said)
 		if said.View == nil {
 			said.View = []ledger.Incarnation{}
 		}
-		want := ledger.NodeRow{Heartbeat: said, Since: row.Since, Seen: row.Since, Generation: roll.Generation}
-		if !reflect.DeepEqual(row, want) || row.Since.IsZero() || roll.Now.Before(row.Since) || roll.Generation == 0 {
-			d.T.Errorf("got %+v at turn %d, %v, want %+v", row, roll.Generation, roll.Now, want)
+		want := ledger.NodeRow{Heartbeat: said, Since: row.Since, Seen: row.Since, Generation: snapshot.Generation}
+		if !reflect.DeepEqual(row, want) || row.Since.IsZero() || snapshot.Now.Before(row.Since) || snapshot.Generation == 0 {
+			d.T.Errorf("got %+v at turn %d, %v, want %+v", row, snapshot.Generation, snapshot.Now, want)
 		}
 	}
-	roll := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
-	sorted := slices.IsSortedFunc(roll.Nodes, func(a, b ledger.NodeRow) int {
+	snapshot := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
+	sorted := slices.IsSortedFunc(snapshot.Nodes, func(a, b ledger.NodeRow) int {
 		return strings.Compare(string(a.Session[:]), string(b.Session[:]))
 	})
-	if len(roll.Nodes) != 2 || !sorted {
-		d.T.Errorf("got %d rows, by session: %v, want two", len(roll.Nodes), sorted)
+	if len(snapshot.Nodes) != 2 || !sorted {
+		d.T.Errorf("got %d rows, by session: %v, want two", len(snapshot.Nodes), sorted)
 	}
 }
 
@@ -75,14 +75,14 @@ func refreshes(d *Fixture) {
 	b.Silent = []uint64{0, 1 << 63, 1<<64 - 1}
 	b.Name, b.Version, b.Actors = "other.test", "2", "192.0.2.9:1"
 	b.Started = b.Started.Add(time.Second)
-	row, roll := d.Beats(b)
-	for row.Seen == first.Seen && roll.Now.Sub(first.Seen) < time.Second { // until the ledger's clock has gone on
-		row, roll = d.Beats(b)
+	row, snapshot := d.Beats(b)
+	for row.Seen == first.Seen && snapshot.Now.Sub(first.Seen) < time.Second { // until the ledger's clock has gone on
+		row, snapshot = d.Beats(b)
 	}
 	want := first
 	want.Heartbeat, want.Seen = b, row.Seen
-	if !reflect.DeepEqual(row, want) || roll.Generation != before.Generation || !row.Seen.After(first.Seen) {
-		d.T.Errorf("got %+v at turn %d, want %+v at turn %d", row, roll.Generation, want, before.Generation)
+	if !reflect.DeepEqual(row, want) || snapshot.Generation != before.Generation || !row.Seen.After(first.Seen) {
+		d.T.Errorf("got %+v at turn %d, want %+v at turn %d", row, snapshot.Generation, want, before.Generation)
 	}
 }
 
@@ -94,9 +94,9 @@ func publishes(d *Fixture) {
 		said := heartbeatOf(a)
 		said.View = view
 		for range 2 { // the second says nothing new
-			row, roll := d.Beats(said)
-			if row.Generation != roll.Generation || roll.Generation != turn+1 || !slices.Equal(row.View, view) {
-				d.T.Errorf("view %d: got %+v at turn %d after %d", i, row, roll.Generation, turn)
+			row, snapshot := d.Beats(said)
+			if row.Generation != snapshot.Generation || snapshot.Generation != turn+1 || !slices.Equal(row.View, view) {
+				d.T.Errorf("view %d: got %+v at turn %d after %d", i, row, snapshot.Generation, turn)
 			}
 			if (i == 0 || len(views[i-1]) == 0) && row.Before != nil {
 				d.T.Errorf("view %d: before it there was none, not %+v", i, row.Before)
@@ -150,8 +150,8 @@ func badHeartbeats(d *Fixture) {
 	}
 	longest := heartbeatOf(life(d.Node))
 	longest.Name = long[1:]
-	if _, roll := d.Beats(longest); len(roll.Nodes) != 1 || roll.Generation != 1 {
-		d.T.Errorf("refused beats left %+v", roll)
+	if _, snapshot := d.Beats(longest); len(snapshot.Nodes) != 1 || snapshot.Generation != 1 {
+		d.T.Errorf("refused beats left %+v", snapshot)
 	}
 }
 
@@ -265,10 +265,10 @@ func endsOfViews(d *Fixture) {
 	for _, read := range []bool{true, false} {
 		p := life(uuid.Nil)
 		first, second := heartbeatOf(p), heartbeatOf(p, life(uuid.Nil))
-		_, roll := d.Beats(first)
-		second.Read = roll.Generation // of the view before
-		_, roll = d.Beats(second)
-		if second.Read = roll.Generation - 1; read {
+		_, snapshot := d.Beats(first)
+		second.Read = snapshot.Generation // of the view before
+		_, snapshot = d.Beats(second)
+		if second.Read = snapshot.Generation - 1; read {
 			second.Read++
 		}
 		d.Beats(second)
@@ -314,8 +314,8 @@ func silentReceivers(d *Fixture) {
 	reader := heartbeatOf(life(uuid.Nil))
 	d.Beats(reader) // it has not read their ends
 	d.ok(d.Forget(ctx, d.Node, 0))
-	roll := effort.Must(d.ReadNodes(ctx))(d.T)
-	for _, row := range roll.Nodes {
+	snapshot := effort.Must(d.ReadNodes(ctx))(d.T)
+	for _, row := range snapshot.Nodes {
 		if row.Status == ledger.NodeIn && row.Session != reader.Session || len(row.Silent) > 0 {
 			d.T.Errorf("forgotten, and %d are silent: %+v", len(row.Silent), row.Status)
 		}
@@ -335,10 +335,10 @@ func beginsAnew(d *Fixture) {
 		d.Beats(b)
 		d.ok(ends(p.Session))
 		ended := d.row(p.Session)
-		row, roll := d.Beats(b)
+		row, snapshot := d.Beats(b)
 		if row.Status != ledger.NodeIn || row.Dead || row.Before != nil || row.Generation != ended.Generation+1 ||
-			row.Generation != roll.Generation || row.Since.Before(ended.Since) || row.Since != row.Seen {
-			d.T.Errorf("%s: got %+v at turn %d after turn %d", name, row, roll.Generation, ended.Generation)
+			row.Generation != snapshot.Generation || row.Since.Before(ended.Since) || row.Since != row.Seen {
+			d.T.Errorf("%s: got %+v at turn %d after turn %d", name, row, snapshot.Generation, ended.Generation)
 		}
 	}
 }
@@ -360,9 +360,9 @@ func drains(d *Fixture) {
 			d.T.Errorf("asked: %v, want %v, of %+v", row.DrainAsked, want, row)
 		}
 	}
-	row, roll := d.Beats(second)
-	if !row.DrainAsked || roll.Generation != before.Generation+1 {
-		d.T.Errorf("after a beat: %+v at turn %d", row, roll.Generation)
+	row, snapshot := d.Beats(second)
+	if !row.DrainAsked || snapshot.Generation != before.Generation+1 {
+		d.T.Errorf("after a beat: %+v at turn %d", row, snapshot.Generation)
 	}
 	second.View = nil
 	if row, _ = d.Beats(second); !row.DrainAsked {
@@ -397,9 +397,9 @@ func undrains(d *Fixture) {
 			d.T.Errorf("asked: %v, want %v, of %+v", row.DrainAsked, want, row)
 		}
 	}
-	row, roll := d.Beats(back)
-	if row.DrainAsked || roll.Generation != before.Generation+1 {
-		d.T.Errorf("after a beat: %+v at turn %d", row, roll.Generation)
+	row, snapshot := d.Beats(back)
+	if row.DrainAsked || snapshot.Generation != before.Generation+1 {
+		d.T.Errorf("after a beat: %+v at turn %d", row, snapshot.Generation)
 	}
 	d.ok(d.AskDrain(ctx, d.Node))
 	d.ok(d.Retire(ctx, back.Session, 0, false))
@@ -449,9 +449,10 @@ func forgetsWhenRead(d *Fixture) {
 	stays.Read++
 	d.Beats(stays)
 	d.ok(d.Forget(ctx, d.Node, 0))
-	roll := effort.Must(d.ReadNodes(ctx))(d.T)
-	if len(roll.Nodes) != 1 || roll.Nodes[0].Session != stays.Session || roll.Generation != before.Generation+1 {
-		d.T.Errorf("read by all: %+v", roll)
+	snapshot := effort.Must(d.ReadNodes(ctx))(d.T)
+	if len(snapshot.Nodes) != 1 || snapshot.Nodes[0].Session != stays.Session ||
+		snapshot.Generation != before.Generation+1 {
+		d.T.Errorf("read by all: %+v", snapshot)
 	}
 	d.refused(d.Forget(ctx, d.Node, 0), ledger.ErrNoSuchNode)
 }
@@ -469,8 +470,8 @@ func forgetsLeft(d *Fixture) {
 	d.ok(d.Leave(ctx, other.Session))
 	d.ok(d.Forget(ctx, d.Node, Hour)) // none is left that had to
 	d.ok(d.Forget(ctx, other.Node, Hour))
-	roll := effort.Must(d.ReadNodes(ctx))(d.T)
-	effort.Is(d.T, len(roll.Nodes), 0, "left", roll)
+	snapshot := effort.Must(d.ReadNodes(ctx))(d.T)
+	effort.Is(d.T, len(snapshot.Nodes), 0, "left", snapshot)
 }
 
 // life makes a process of a node; the zero node stands for a new one.
@@ -492,15 +493,15 @@ func heartbeatOf(p ledger.Incarnation, others ...ledger.Incarnation) ledger.Hear
 // Heartbeats writes a heartbeat and gives the process's row after it, and the roll.
 func (d *Fixture) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot) {
 	d.T.Helper()
-	roll := effort.Must(d.WriteHeartbeat(d.T.Context(), b))(d.T)
-	return rowIn(d, roll, b.Session), roll
+	snapshot := effort.Must(d.WriteHeartbeat(d.T.Context(), b))(d.T)
+	return rowIn(d, snapshot, b.Session), snapshot
 }
 
-func rowIn(d *Fixture, roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
+func rowIn(d *Fixture, snapshot ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
-	n := rowOf(roll, session)
+	n := rowOf(snapshot, session)
 	if n == nil {
-		d.T.Fatalf("process %s is not among the %d rows", session, len(roll.Nodes))
+		d.T.Fatalf("process %s is not among the %d rows", session, len(snapshot.Nodes))
 	}
 	return *n
 }
@@ -508,6 +509,6 @@ func rowIn(d *Fixture, roll ledger.NodeSnapshot, session uuid.UUID) ledger.NodeR
 // row reads the row of a session.
 func (d *Fixture) row(session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
-	roll := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
-	return rowIn(d, roll, session)
+	snapshot := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
+	return rowIn(d, snapshot, session)
 }

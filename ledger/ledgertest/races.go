@@ -332,18 +332,18 @@ func raceViews(d *Fixture) {
 		for n := range racingViews {
 			b := heartbeatOf(self, life(uuid.Nil))
 			for range 2 { // the second says nothing new
-				roll, err := d.WriteHeartbeat(d.T.Context(), b)
+				snapshot, err := d.WriteHeartbeat(d.T.Context(), b)
 				if err != nil {
 					d.T.Errorf("process %d, view %d: %v", i, n, err)
 					return
 				}
-				row := rowOf(roll, self.Session)
+				row := rowOf(snapshot, self.Session)
 				if row == nil || !slices.Equal(row.View, b.View) {
 					d.T.Errorf("process %d, view %d: its row is %+v", i, n, row)
 					return
 				}
 				mu.Lock()
-				rolls = append(rolls, roll)
+				rolls = append(rolls, snapshot)
 				published = append(published, publication{self, row.Generation, b.View})
 				mu.Unlock()
 			}
@@ -359,9 +359,9 @@ func raceViews(d *Fixture) {
 		}
 		turns[p.turn] = p.process.Session
 	}
-	roll := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
-	if want := racingProcesses * racingViews; len(turns) != want || roll.Generation != int64(want) {
-		d.T.Errorf("%d turns for %d publications, the last %d", len(turns), want, roll.Generation)
+	snapshot := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
+	if want := racingProcesses * racingViews; len(turns) != want || snapshot.Generation != int64(want) {
+		d.T.Errorf("%d turns for %d publications, the last %d", len(turns), want, snapshot.Generation)
 	}
 	for _, r := range rolls {
 		holds(d, r, published)
@@ -369,32 +369,32 @@ func raceViews(d *Fixture) {
 }
 
 // rowOf returns the row of a session; nil when there is none.
-func rowOf(roll ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
-	for i := range roll.Nodes {
-		if roll.Nodes[i].Session == session {
-			return &roll.Nodes[i]
+func rowOf(snapshot ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
+	for i := range snapshot.Nodes {
+		if snapshot.Nodes[i].Session == session {
+			return &snapshot.Nodes[i]
 		}
 	}
 	return nil
 }
 
 // holds fails the test unless a roll is one moment of all that was published.
-func holds(d *Fixture, roll ledger.NodeSnapshot, published []publication) {
+func holds(d *Fixture, snapshot ledger.NodeSnapshot, published []publication) {
 	d.T.Helper()
 	for _, p := range published {
-		row := rowOf(roll, p.process.Session)
+		row := rowOf(snapshot, p.process.Session)
 		switch {
-		case p.turn > roll.Generation:
+		case p.turn > snapshot.Generation:
 			continue
 		case row == nil || row.Generation < p.turn:
-			d.T.Errorf("a roll of turn %d without the publication of turn %d", roll.Generation, p.turn)
+			d.T.Errorf("a roll of turn %d without the publication of turn %d", snapshot.Generation, p.turn)
 		case row.Generation == p.turn && !slices.Equal(row.View, p.view):
-			d.T.Errorf("a roll of turn %d has another view for turn %d", roll.Generation, p.turn)
+			d.T.Errorf("a roll of turn %d has another view for turn %d", snapshot.Generation, p.turn)
 		}
 	}
-	for _, row := range roll.Nodes {
-		if row.Generation > roll.Generation {
-			d.T.Errorf("a roll of turn %d with a publication of turn %d", roll.Generation, row.Generation)
+	for _, row := range snapshot.Nodes {
+		if row.Generation > snapshot.Generation {
+			d.T.Errorf("a roll of turn %d with a publication of turn %d", snapshot.Generation, row.Generation)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func TestAnAccountThatWasChangedByHandIsCorrected(t *testing.T) {
 			done := r.corrects(wanted)
 			var kinds []string
 			for _, e := range done.Entries {
-				kinds = append(kinds, string(e.Kind)+" "+digits(e.Amount))
+				kinds = append(kinds, fmt.Sprint(e.Kind, " ", e.Amount))
 			}
 			if got := strings.Join(kinds, ", "); got != c.kinds || done.Author != "mara" || done.Workspace != r.Workspace ||
 				len(done.Findings) == 0 || time.Since(done.At).Abs() > time.Hour {
@@ -151,8 +151,6 @@ func TestAnAccountThatWasChangedByHandIsCorrected(t *testing.T) {
 		effort.Is(r.t, r.AddsUp(2), "", "statement")
 	})
 }
-
-func digits(n ledger.Credits) string { return string(rune('0' + n)) }
 
 // violations is how many violations a change of an account is: held credits that no verification holds are one more.
 func violations(statement string) int64 {

@@ -60,8 +60,7 @@ func newFaulty(t *testing.T, cockroach bool) *faulty {
 	if cockroach {
 		changeAt(t, url, imitation)
 	}
-	proxy, err := postgres.StartProxy(url)
-	effort.OK(t, err)
+	proxy := effort.Must(postgres.StartProxy(url))(t)
 	t.Cleanup(func() { effort.OK(t, proxy.Close()) })
 	f := &faulty{t: t, proxy: proxy, past: openAt(t, url), calm: map[int64]calm{}}
 	f.conn = effort.Must(pgx.Connect(t.Context(), url))(t)

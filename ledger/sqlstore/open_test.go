@@ -174,9 +174,9 @@ func TestAReopenedLedgerForgetsTheProcessOfBefore(t *testing.T) {
 	for range 2 {
 		s := effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
 		node := ledger.Incarnation{Session: uuid.New(), Node: uuid.New()}
-		roll, err := s.WriteHeartbeat(t.Context(), ledger.Heartbeat{Incarnation: node})
-		if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Incarnation != node {
-			t.Errorf("got %+v, %v", roll, err)
+		snapshot, err := s.WriteHeartbeat(t.Context(), ledger.Heartbeat{Incarnation: node})
+		if err != nil || len(snapshot.Nodes) != 1 || snapshot.Nodes[0].Incarnation != node {
+			t.Errorf("got %+v, %v", snapshot, err)
 		}
 		id, err := s.Identity(t.Context())
 		if err != nil || identity != uuid.Nil && id != identity {
@@ -246,9 +246,9 @@ func renews(t *testing.T, book *sqlstore.Store) {
 // rowsOf wants so many rows of processes and gives the turn.
 func rowsOf(t *testing.T, book *sqlstore.Store, want int) int64 {
 	t.Helper()
-	roll := effort.Must(book.ReadNodes(t.Context()))(t)
-	effort.Is(t, len(roll.Nodes), want, "processes")
-	return roll.Generation
+	snapshot := effort.Must(book.ReadNodes(t.Context()))(t)
+	effort.Is(t, len(snapshot.Nodes), want, "processes")
+	return snapshot.Generation
 }
 
 // rightful makes a ledger on PostgreSQL, and its users with the rights that stand

@@ -144,9 +144,10 @@ func forgetsEnded(t *testing.T, s *Store) {
 	young := ledger.Fact{Key: "young", Expires: time.Now().Add(time.Hour)}
 	effort.OK(t, s.Learn(t.Context(), []ledger.Fact{young}))
 	effort.Is(t, effort.Must(s.Sweep(t.Context(), ledger.Retention{}))(t), 0, "sweep: verifications")
-	roll, err := s.ReadNodes(t.Context())
-	if err != nil || len(roll.Nodes) != 2 || roll.Nodes[0].Session != short || roll.Nodes[1].Session != (uuid.UUID{4}) {
-		t.Errorf("left: %+v, %v, want one that ended lately and one that is in", roll, err)
+	snapshot, err := s.ReadNodes(t.Context())
+	if err != nil || len(snapshot.Nodes) != 2 || snapshot.Nodes[0].Session != short ||
+		snapshot.Nodes[1].Session != (uuid.UUID{4}) {
+		t.Errorf("left: %+v, %v, want one that ended lately and one that is in", snapshot, err)
 	}
 	effort.Is(t, number(t, s, `SELECT count(*) FROM receiver_facts`), 1)
 }

@@ -33,9 +33,9 @@ func TestAProcessThatCannotBeForgottenStopsNoOther(t *testing.T) {
 	if _, err := s.Sweep(t.Context(), ledger.Retention{}); err == nil {
 		t.Error("the sweep says nothing of a process that cannot be forgotten")
 	}
-	roll, err := s.ReadNodes(t.Context())
-	if err != nil || len(roll.Nodes) != 1 || roll.Nodes[0].Session != sessions[0] {
-		t.Errorf("left: %+v, %v, want the first only", roll.Nodes, err)
+	snapshot, err := s.ReadNodes(t.Context())
+	if err != nil || len(snapshot.Nodes) != 1 || snapshot.Nodes[0].Session != sessions[0] {
+		t.Errorf("left: %+v, %v, want the first only", snapshot.Nodes, err)
 	}
 }
 

@@ -32,8 +32,7 @@ var errUndo = errors.New("not committed")
 // newBeside gives a ledger the clock of a simulation: a row of a table.
 func newBeside(t *testing.T, url string) *beside {
 	t.Helper()
-	s, err := Open(t.Context(), url, Options{})
-	effort.OK(t, err)
+	s := effort.Must(Open(t.Context(), url, Options{}))(t)
 	effort.OK(t, s.update(t.Context(), func(t *tx) error {
 		if _, err := t.Exec(`CREATE TABLE clock (one BIGINT NOT NULL PRIMARY KEY, now BIGINT NOT NULL)`); err != nil {
 			return err

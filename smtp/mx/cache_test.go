@@ -104,12 +104,12 @@ func TestSimultaneousLookupsAskOnce(t *testing.T) {
 // question is given up, and the next caller asks anew.
 func TestWaiterThatLeaves(t *testing.T) {
 	bubble(t, unchanged, func(t *testing.T, r *Resolver, s *script) {
-		hasty, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		rateLimited, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
 		stayed := make(chan string)
 		go func() { stayed <- lookup(t, r, "clean.test") }()
 		synctest.Wait()
-		effort.Denied(r.Lookup(hasty, "clean.test"))(t, context.DeadlineExceeded, "hasty caller")
+		effort.Denied(r.Lookup(rateLimited, "clean.test"))(t, context.DeadlineExceeded, "hasty caller")
 		effort.Is(t, <-stayed, cleanRoute, "patient caller")
 		s.count()
 

@@ -117,9 +117,9 @@ func TestOwnFaultsAreUnknownAtTheOnlyHost(t *testing.T) {
 			a, err := Sample("rcpt | "+code+" "+opening+text, "mx.example.com")
 			effort.OK(t, err, line.place)
 			Builtin().Decide(&a)
-			for _, habit := range []evidence.AcceptBehaviour{{}, tells} {
+			for _, behaviour := range []evidence.AcceptBehaviour{{}, tells} {
 				tried++
-				c := evidence.Case{Attempts: []evidence.Attempt{a}, Hosts: 1, GaveUp: true, Behaviour: habit}
+				c := evidence.Case{Attempts: []evidence.Attempt{a}, Hosts: 1, GaveUp: true, Behaviour: behaviour}
 				outcome, reason := Conclude(c)
 				effort.Is(t, outcome, smtp.Unknown, line.place, reason, "by", a.Rule, opening, text)
 			}

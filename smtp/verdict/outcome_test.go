@@ -46,11 +46,12 @@ func mustStayOpen(t *testing.T, place, stage, reply string) (tried int) {
 	other.Host = "mx2." + other.Host
 	Builtin().Decide(&other)
 	for _, attempts := range [][]evidence.Attempt{{a}, {a, other}} {
-		for _, habit := range habits {
+		for _, behaviour := range habits {
 			tried++
-			c := evidence.Case{Attempts: attempts, Hosts: len(attempts), GaveUp: true, Behaviour: habit}
+			c := evidence.Case{Attempts: attempts, Hosts: len(attempts), GaveUp: true, Behaviour: behaviour}
 			if outcome, reason := Conclude(c); outcome != smtp.Unknown {
-				t.Errorf("%s: %d hosts, habit %+v: %v, %v by %s: %s", place, len(attempts), habit, outcome, reason, a.Rule, reply)
+				t.Errorf("%s: %d hosts, behaviour %+v: %v, %v by %s: %s", place, len(attempts), behaviour, outcome, reason,
+					a.Rule, reply)
 				return tried
 			}
 		}

@@ -196,22 +196,22 @@ func (e *publicEngine) failed(raw *evidence.Raw, err error) (smtp.Reply, error) 
 // outcomes gives what is concluded about a mailbox that is there and one that isn't.
 func (e *publicEngine) outcomes(locals ...string) []string {
 	cases := []evidence.Case{e.ask(locals[0]), e.ask(locals[1])}
-	var habit evidence.AcceptBehaviour
+	var behaviour evidence.AcceptBehaviour
 	for i := range evidence.ControlsEnough {
 		control := e.ask(fmt.Sprintf("nobody.here%d", i))
 		last, _ := control.Last()
-		habit.Controls = append(habit.Controls, last)
+		behaviour.Controls = append(behaviour.Controls, last)
 	}
 	witness := e.ask(locals[0])
 	if last, _ := witness.Last(); last.Code/100 == 2 {
 		last.Witness = true
-		habit.Controls = append(habit.Controls, last)
+		behaviour.Controls = append(behaviour.Controls, last)
 	}
-	tally := Controls(&habit)
-	habit.Accepted, habit.Refused = tally.Accepted, tally.Refused
+	tally := Controls(&behaviour)
+	behaviour.Accepted, behaviour.Refused = tally.Accepted, tally.Refused
 	list := make([]string, len(cases))
 	for i, c := range cases {
-		c.Behaviour, c.GaveUp = habit, true
+		c.Behaviour, c.GaveUp = behaviour, true
 		outcome, reason := Conclude(c)
 		list[i] = fmt.Sprint(outcome, " ", reason)
 	}

@@ -37,10 +37,10 @@ func TestReplayJudgesAnew(t *testing.T) {
 	busy := asNoted(550, smtp.EnhancedCode{}, "blocked using a list")
 	list := func(a ...evidence.Attempt) []evidence.Attempt { return a }
 	for name, c := range map[string]struct {
-		is      evidence.Case
-		outcome smtp.Outcome
-		reason  smtp.Reason
-		habit   [2]int
+		is        evidence.Case
+		outcome   smtp.Outcome
+		reason    smtp.Reason
+		behaviour [2]int
 	}{
 		"a refusal that was taken for a policy": {evidence.Case{Attempts: list(hidden), GaveUp: true},
 			smtp.Invalid, smtp.MailboxNotFound, [2]int{}},
@@ -70,8 +70,8 @@ func TestReplayJudgesAnew(t *testing.T) {
 			Hosts: c.is.Hosts, Behaviour: c.is.Behaviour, GaveUp: c.is.GaveUp, Why: c.is.Why}
 		before.Behaviour.Controls = slices.Clone(c.is.Behaviour.Controls)
 		after, outcome, reason := Builtin().Replay(c.is)
-		if outcome != c.outcome || reason != c.reason || after.Behaviour.Accepted != c.habit[0] ||
-			after.Behaviour.Refused != c.habit[1] {
+		if outcome != c.outcome || reason != c.reason || after.Behaviour.Accepted != c.behaviour[0] ||
+			after.Behaviour.Refused != c.behaviour[1] {
 			t.Errorf("%s: got %v %v and %+v", name, outcome, reason, after.Behaviour)
 		}
 		effort.Same(t, c.is, before, name, "the case was changed: , was")

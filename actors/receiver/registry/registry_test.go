@@ -52,8 +52,8 @@ func dialled(t *testing.T, s *Handle, n int, cancel func()) []*ConnSlot {
 	return out
 }
 
-// TestNothingBeforeTheFirstComply: a node that knows no share uses none.
-func TestNothingBeforeTheFirstComply(t *testing.T) {
+// TestNothingBeforeTheFirstShares: a node that knows no share uses none.
+func TestNothingBeforeTheFirstShares(t *testing.T) {
 	l := New()
 	s := l.Enter("x", func(string) throttle.Limits { return openedWide() })
 	if !s.share.Load().IsNone() {
@@ -74,9 +74,9 @@ func TestNothingBeforeTheFirstComply(t *testing.T) {
 	}
 }
 
-// TestComplyWaits: for what is under way under a larger share, and for connections
+// TestApplyingSharesWaits: for what is under way under a larger share, and for connections
 // above the new one, those of an actor that is gone included.
-func TestComplyWaits(t *testing.T) {
+func TestApplyingSharesWaits(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		k, n int
@@ -97,9 +97,9 @@ func TestComplyWaits(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, seat := granted(4)
-				sockets := dialled(t, seat, 4, func() {})
-				seat.Leave()
+				l, slot := granted(4)
+				sockets := dialled(t, slot, 4, func() {})
+				slot.Leave()
 				done := make(chan error, 1)
 				go func() { done <- l.ApplyShares(t.Context(), of(tc.k, tc.n)) }()
 				synctest.Wait()
@@ -115,13 +115,13 @@ func TestComplyWaits(t *testing.T) {
 	}
 }
 
-// TestComplyIsHardAfterAWhile: what does not end is ended, and ApplyShares waits for that too.
-func TestComplyIsHardAfterAWhile(t *testing.T) {
+// TestApplyingSharesIsHardAfterAWhile: what does not end is ended, and ApplyShares waits for that too.
+func TestApplyingSharesIsHardAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, seat := granted(2)
+		l, slot := granted(2)
 		var cut sync.WaitGroup
 		cut.Add(2)
-		sockets := dialled(t, seat, 2, cut.Done)
+		sockets := dialled(t, slot, 2, cut.Done)
 		begun := time.Now()
 		done := make(chan error, 1)
 		go func() { done <- l.ApplyShares(t.Context(), of(0, 1)) }()
@@ -141,15 +141,15 @@ func TestComplyIsHardAfterAWhile(t *testing.T) {
 // node, as long as not too many do so.
 func TestASilentSessionKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, seat := granted(2)
+		l, slot := granted(2)
 		told := 0
-		seat.Listen(func(any) { told++ })
+		slot.Listen(func(any) { told++ })
 		slots := NewSlots(1)
 		dial := func() *ConnSlot {
 			if !slots.Take(uuid.Nil, 1) {
 				return nil
 			}
-			one := seat.Dial(seat.Share().Version, 2, uuid.Nil, slots)
+			one := slot.Dial(slot.Share().Version, 2, uuid.Nil, slots)
 			if one == nil {
 				slots.Give(uuid.Nil)
 			}
@@ -183,7 +183,7 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 		} else {
 			third.CloseWhen(gone) // it is already
 		}
-		if !slots.Take(uuid.Nil, 1) || len(seat.slots) != 0 {
+		if !slots.Take(uuid.Nil, 1) || len(slot.slots) != 0 {
 			t.Error("a session that is gone keeps something")
 		}
 	})
@@ -192,8 +192,8 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 // TestSilentSessionsCountInAShare: others make room for them.
 func TestSilentSessionsCountInAShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, seat := granted(4)
-		sockets, gone := dialled(t, seat, 4, func() {}), make(chan struct{})
+		l, slot := granted(4)
+		sockets, gone := dialled(t, slot, 4, func() {}), make(chan struct{})
 		for _, one := range sockets {
 			one.MarkIdle()
 		}
@@ -213,15 +213,15 @@ func TestSilentSessionsCountInAShare(t *testing.T) {
 	})
 }
 
-// TestComplyEndsWithItsContext: the share holds nevertheless, also for the next call.
-func TestComplyEndsWithItsContext(t *testing.T) {
+// TestApplyingSharesEndsWithItsContext: the share holds nevertheless, also for the next call.
+func TestApplyingSharesEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, seat := granted(1)
-		one := dialled(t, seat, 1, func() {})[0]
+		l, slot := granted(1)
+		one := dialled(t, slot, 1, func() {})[0]
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		effort.ErrIs(t, l.ApplyShares(ctx, of(0, 1)), context.DeadlineExceeded, "error")
-		if one.MayGoOn(0) || seat.Dial(1, 1, uuid.Nil, NewSlots(1)) != nil {
+		if one.MayGoOn(0) || slot.Dial(1, 1, uuid.Nil, NewSlots(1)) != nil {
 			t.Error("the old share holds on")
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
@@ -237,15 +237,15 @@ func TestWhatWasPermittedBefore(t *testing.T) {
 		k    int
 		may  bool
 	}{{"smaller", 1, false}, {"the same", 2, true}, {"larger", 3, true}} {
-		l, seat := granted(9)
+		l, slot := granted(9)
 		l.apply(of(2, 3))
-		turn := seat.share.Load().Version
-		one := seat.Dial(turn, 9, uuid.Nil, NewSlots(9))
+		turn := slot.share.Load().Version
+		one := slot.Dial(turn, 9, uuid.Nil, NewSlots(9))
 		l.apply(of(tc.k, 3))
 		if got := one.Begin(turn, func() {}); got != tc.may || one.MayGoOn(turn) != tc.may {
 			t.Errorf("%s: begun %v, may go on %v", tc.name, got, one.MayGoOn(turn))
 		}
-		if next := seat.Dial(turn, 9, uuid.Nil, NewSlots(9)); (next != nil) != tc.may {
+		if next := slot.Dial(turn, 9, uuid.Nil, NewSlots(9)); (next != nil) != tc.may {
 			t.Errorf("%s: dialled %v", tc.name, next != nil)
 		}
 	}
@@ -266,8 +266,8 @@ func TestSocketsAreCountedOverActors(t *testing.T) {
 	}
 }
 
-// TestComplyWithManyAtOnce: actors come, dial, work and go while shares change.
-func TestComplyWithManyAtOnce(t *testing.T) {
+// TestSharesAreAppliedToManyAtOnce: actors come, dial, work and go while shares change.
+func TestSharesAreAppliedToManyAtOnce(t *testing.T) {
 	l := New()
 	l.Alone()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -411,8 +411,8 @@ func TestRestartKeepsTheRate(t *testing.T) {
 	}
 }
 
-// TestUnheardResultsEnd: a client that is gone without a word costs a minute.
-func TestUnheardResultsEnd(t *testing.T) {
+// TestResultsThatReachNobodyEnd: a client that is gone without a word costs a minute.
+func TestResultsThatReachNobodyEnd(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	copies := 0
 	w.hear = func(_ Client, msg proto.Message) {

@@ -217,9 +217,9 @@ func TestWhatIsGivenIsHalted(t *testing.T) {
 	effort.Is(t, w.halted(), 0, "halted for ever")
 }
 
-// TestCarefulWithStrangers: a session ends before a guard that counts its refusals
+// TestLimitsForStrangers: a session ends before a guard that counts its refusals
 // could step in, unless the receiver is allowed to refuse many in an hour.
-func TestCarefulWithStrangers(t *testing.T) {
+func TestLimitsForStrangers(t *testing.T) {
 	for _, tc := range []struct{ perHour, perSession, want int }{
 		{20, 8, throttle.StrangerRefused}, {throttle.StrangerBelow - 1, 8, throttle.StrangerRefused}, {20, 1, 1}, {throttle.StrangerBelow, 8, 8},
 	} {

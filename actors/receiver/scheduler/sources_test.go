@@ -315,7 +315,7 @@ func TestRestedEverywhere(t *testing.T) {
 // TestMemoryOfSources: the next scheduler knows where a source is rested, what harm it did
 // and how long greylisting takes; what it read of other nodes' sources it hands on.
 func TestMemoryOfSources(t *testing.T) {
-	deskOf := func(source string) *Scheduler {
+	schedulerOf := func(source string) *Scheduler {
 		o := testOptions(openedWide())
 		allow := openedWide()
 		allow.RefusedPerHour = 20
@@ -323,7 +323,7 @@ func TestMemoryOfSources(t *testing.T) {
 		o.Facts, o.Sources = nowhere{}, sourcesOf(noSession, source)
 		return begunAlone("example", o, begin)
 	}
-	first := deskOf(sourceA)
+	first := schedulerOf(sourceA)
 	first.paths.all[0].grey = throttle.Greylist{Enough: 6 * time.Minute, Short: time.Minute}
 	for range 6 {
 		first.paths.all[0].refusals.Begin(1)
@@ -344,7 +344,7 @@ func TestMemoryOfSources(t *testing.T) {
 	if life := fact.Expires.Sub(begin); life < rest {
 		t.Errorf("it expires after %s", life)
 	}
-	other := deskOf(sourceB)
+	other := schedulerOf(sourceB)
 	other.Recall(begin, fact.Data)
 	o := other.paths.all[0]
 	if other.queues.hostQueue(begin, hosts("mx1")).suspensionOf(begin, o) != nil || o.refusals.RefusedAt(begin) != 0 {
@@ -360,7 +360,7 @@ func TestMemoryOfSources(t *testing.T) {
 		refused int // two minutes later
 		rested  time.Duration
 	}{{fact.Data, 6, rest}, {handed.Data, 0, rest - time.Hour}} {
-		d := deskOf(sourceA)
+		d := schedulerOf(sourceA)
 		d.options.Clock = func() time.Time { return begin.Add(rest - tc.rested) }
 		d.Recall(begin, tc.data)
 		o := d.paths.all[0]

@@ -145,11 +145,6 @@ func (b *tab) bear(words ...string) {
 	b.bears = append(b.bears, words...)
 }
 
-// bearCuts lets the browser and htmx write about a network that a test cuts.
-func (b *tab) bearCuts() {
-	b.bear("net::ERR_", "Failed to fetch", "NetworkError", "htmx:error")
-}
-
 func (b *tab) must(err error) {
 	b.t.Helper()
 	effort.OK(b.t, err)

@@ -100,7 +100,7 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	n := ownNode(t)
 	p := n.workspace(t, "acme", 1_000_000)
 	b := newTab(t, n).as(p.join(ledger.Member))
-	b.bearCuts()
+	b.bear("net::ERR_", "Failed to fetch", "NetworkError", "htmx:error") // the network is cut
 	size := 6_000_000
 	if effort.Long() {
 		size = 30_000_000

@@ -175,7 +175,8 @@ func TestWrongPasswordsWaitAndSayTheSame(t *testing.T) {
 	g := newRig(t)
 	_, in := g.user("anna@example.com")
 	ctx := context.Background()
-	effort.Must(g.book.DisableUser(ctx, g.disabled("gone@example.com"), true))(t)
+	_, gone := g.user("gone@example.com")
+	effort.Must(g.book.DisableUser(ctx, gone.User.ID, true))(t)
 	var wait *signin.Wait
 	for _, email := range []string{"anna@example.com", "nobody@example.com", "gone@example.com"} {
 		for try := 1; try <= 6; try++ {
@@ -204,12 +205,6 @@ func TestWrongPasswordsWaitAndSayTheSame(t *testing.T) {
 		t.Errorf("from another network: %v", err)
 	}
 	effort.Not(t, in.User.Email, "", "no user")
-}
-
-// disabled makes a user and gives the id.
-func (g *rig) disabled(email string) uuid.UUID {
-	_, in := g.user(email)
-	return in.User.ID
 }
 
 // TestAThirdPasswordAtOnceIsBusy after the time that it may wait, which takes none in a bubble.

@@ -131,16 +131,16 @@ func (p *processes) heartbeat(one ledger.Incarnation) {
 		b.Silent = append(b.Silent, h<<60)
 	}
 	p.beaten = one.Session
-	roll, err := p.book.WriteHeartbeat(context.Background(), b)
+	snapshot, err := p.book.WriteHeartbeat(context.Background(), b)
 	if !p.answered("beat", err) {
 		return
 	}
-	at := slices.IndexFunc(roll.Nodes, func(n ledger.NodeRow) bool { return n.Session == one.Session })
+	at := slices.IndexFunc(snapshot.Nodes, func(n ledger.NodeRow) bool { return n.Session == one.Session })
 	if at < 0 {
 		p.wrong("beat", "a row that was beaten is not there")
 		return
 	}
-	if row := roll.Nodes[at]; !slices.Equal(row.View, b.View) || row.Leases != b.Leases ||
+	if row := snapshot.Nodes[at]; !slices.Equal(row.View, b.View) || row.Leases != b.Leases ||
 		row.Status != ledger.NodeIn || row.Read != b.Read || !slices.Equal(row.Silent, b.Silent) {
 		p.wrong("beat", "said %+v, the row is %+v", b, row)
 	}

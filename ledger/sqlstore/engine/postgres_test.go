@@ -31,12 +31,6 @@ type server struct {
 	metrics *prometheus.Registry
 }
 
-// counted reads rollcall_ledger_retries_total.
-func (s *server) counted(t *testing.T, why string) float64 {
-	t.Helper()
-	return effort.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why="+why)
-}
-
 // onServer runs a test in both ways.
 func onServer(t *testing.T, test func(t *testing.T, s *server)) {
 	for _, d := range []dialect{postgresDialect(), cockroachDialect()} {
@@ -122,7 +116,7 @@ func TestACommitThatFailsIsRunAgain(t *testing.T) {
 			t.Errorf("%v after %d runs, %d seen unchanged; want two runs, the second of which sees one", err, runs, seen)
 		}
 		effort.Equal(t, s.names(t), []string{"changed by the other", "changed by us"})
-		effort.Is(t, s.counted(t, whyConflict), 1)
+		effort.Is(t, effort.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why="+whyConflict), 1)
 	})
 }
 

@@ -355,10 +355,10 @@ var calls = []callOf{
 		d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
 		effort.Must(d.SetWeight(d.T.Context(), d.Workspace, 5))(d.T)
 		return func() error {
-			_, tuning := d.Settings(d.T.Context())
+			_, settings := d.Settings(d.T.Context())
 			_, log := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: 1})
 			_, older := d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: 1, Before: time.Now()})
-			return errors.Join(tuning, log, older)
+			return errors.Join(settings, log, older)
 		}
 	}},
 }
@@ -387,9 +387,9 @@ func readings(d *ledgertest.Fixture, id uuid.UUID) error {
 	_, seen := d.Evidence(ctx, id, 0, func(ledger.StoredSettlement) error { return nil })
 	_, upload := d.UploadState(ctx, id)
 	_, audit := d.Audit(ctx)
-	_, roll := d.ReadNodes(ctx)
+	_, snapshot := d.ReadNodes(ctx)
 	_, known := d.Known(ctx, []string{"a", "b"})
-	return errors.Join(balance, read, history, entries, results, settled, seen, upload, audit, roll, known,
+	return errors.Join(balance, read, history, entries, results, settled, seen, upload, audit, snapshot, known,
 		d.Ping(ctx), readFile(ctx, d, id))
 }
 
