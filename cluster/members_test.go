@@ -22,7 +22,7 @@ func TestAhead(t *testing.T) {
 		}
 		return row
 	}
-	cases := []struct {
+	for _, c := range []struct {
 		name      string
 		leases    int
 		addresses int64
@@ -43,8 +43,7 @@ func TestAhead(t *testing.T) {
 			r.Seen = now.Add(-DefaultTimes().Lost)
 		})}, false},
 		{"it is this node", 9, 9000, []ledger.NodeRow{other(0, 0, func(r *ledger.NodeRow) { r.Session[0] = 0 })}, false},
-	}
-	for _, c := range cases {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := &Node{times: DefaultTimes(), heartbeats: &heartbeats{}}
 			if n.Ahead(c.leases, c.addresses) {

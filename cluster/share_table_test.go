@@ -48,7 +48,7 @@ func TestShares(t *testing.T) {
 	for Owner(all, moved) != processOf(2).Session || Owner(pair, moved) != processOf(0).Session {
 		moved += "z"
 	}
-	cases := []struct {
+	for _, c := range []struct {
 		name   string
 		key    string
 		change func(rows []ledger.NodeRow)
@@ -141,8 +141,7 @@ func TestShares(t *testing.T) {
 		{"unless it can only mean this process", mine, func(r []ledger.NodeRow) {
 			r[2].View, r[2].Before, r[2].Generation = all, nil, 11
 		}, 3, 3},
-	}
-	for _, c := range cases {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			rows := []ledger.NodeRow{rowOf(0, all), rowOf(1, all), rowOf(2, all)}
 			c.change(rows)
@@ -157,7 +156,7 @@ func TestShares(t *testing.T) {
 
 func TestSame(t *testing.T) {
 	all, pair := viewOf(0, 1, 2), viewOf(0, 1)
-	cases := []struct {
+	for _, c := range []struct {
 		name   string
 		change func(r *ledger.NodeSnapshot)
 		same   bool
@@ -173,8 +172,7 @@ func TestSame(t *testing.T) {
 		{"one who left", func(r *ledger.NodeSnapshot) { r.Nodes[1].Status = ledger.NodeLeft }, false},
 		{"one who is lost", func(r *ledger.NodeSnapshot) { r.Nodes[1].Status = ledger.NodeLost }, false},
 		{"one more", func(r *ledger.NodeSnapshot) { r.Nodes = append(r.Nodes, rowOf(3, all)) }, false},
-	}
-	for _, c := range cases {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			fresh := func() ledger.NodeSnapshot {
 				return ledger.NodeSnapshot{Now: midnight, Generation: 11, Nodes: []ledger.NodeRow{rowOf(0, all), rowOf(1, all),

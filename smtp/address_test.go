@@ -22,7 +22,7 @@ func TestWellFormedAddresses(t *testing.T) {
 		d := strings.Repeat(strings.Repeat("d", 59)+".", domain/60) + strings.Repeat("e", domain%60)
 		return strings.Repeat("l", local) + "@" + d
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name, text string
 		want       Address
 	}{
@@ -59,8 +59,7 @@ func TestWellFormedAddresses(t *testing.T) {
 		{"local part of 64", local64 + "@b", Address{local64, "b"}},
 		{"label of 63", "a@" + strings.Repeat("d", 63), Address{"a", strings.Repeat("d", 63)}},
 		{"address of 254", long(64, 189), Address{long(64, 0)[:64], long(64, 189)[65:]}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := effort.Must(ParseAddress(tt.text))(t)
 			effort.Is(t, got, tt.want, "ParseAddress", tt.text)
@@ -170,7 +169,7 @@ func TestMalformedAddresses(t *testing.T) {
 }
 
 func TestParseDomain(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name, text, want string
 		err              error
 	}{
@@ -182,8 +181,7 @@ func TestParseDomain(t *testing.T) {
 		{"internationalized", "Bücher.Example", "xn--bcher-kva.example", nil},
 		{"A-label of a capital letter", "xn--bcher-2pa.test", "", errDomainIDN},
 		{"A-label that is decomposed", "xn--bucher-xyd.test", "", errDomainIDN},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := ParseDomain(tt.text)
 			effort.Is(t, got, tt.want, "ParseDomain", tt.text, tt.err)

@@ -15,7 +15,7 @@ var anyAddrPort = netip.MustParseAddrPort("192.0.2.1:25")
 
 func TestGuard(t *testing.T) {
 	lab := NewDialGuard([]netip.Prefix{netip.MustParsePrefix("127.66.1.9/16")})
-	tests := []struct {
+	for _, test := range []struct {
 		address string
 		want    bool
 	}{
@@ -43,8 +43,7 @@ func TestGuard(t *testing.T) {
 		{"64:ff9b:1::808:808", false}, {"64:ff9b:1::7f00:1", false}, // local NAT64
 		{"2002:808:808::1", true}, {"2002:7f00:1::1", false}, {"2002:c0a8:1::1", false}, // 6to4
 		{"2001:0:4136:e378:8000:63bf:3fff:fdd2", false}, // Teredo
-	}
-	for _, test := range tests {
+	} {
 		a := netip.MustParseAddr(test.address)
 		effort.Is(t, (DialGuard{}).Allows(a), test.want, test.address)
 	}
@@ -65,7 +64,7 @@ func TestDialerRefusesBeforeTheConnection(t *testing.T) {
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 	here := listener.Addr().String()
-	tests := []struct {
+	for _, test := range []struct {
 		name    string
 		allow   string
 		port    int
@@ -78,8 +77,7 @@ func TestDialerRefusesBeforeTheConnection(t *testing.T) {
 		{"another port", "127.0.0.0/8", port%65535 + 1, here, false},
 		{"a name", "127.0.0.0/8", port, "localhost:25", false},
 		{"no port", "127.0.0.0/8", port, "127.0.0.1", false},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := DialerOptions{Port: test.port, ConnectTimeout: ConnectTimeout}
 			if test.allow != "" {

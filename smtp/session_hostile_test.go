@@ -56,7 +56,7 @@ func TestExtraReplyToAGroup(t *testing.T) {
 }
 
 func TestHostileBeginning(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		name   string
 		script script
 		stage  Stage
@@ -74,8 +74,7 @@ func TestHostileBeginning(t *testing.T) {
 			StageHello, ErrTooLarge},
 		{"ehlo 220", "> 220 hi\n< *\n> 220 hi\n! eof", StageHello, ErrProtocol},
 		{"ehlo, then gone", "> 220 hi\n< *\n! close", StageHello, io.EOF},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			dial, at := test.script.listen(t)
 			_, err := Open(t.Context(), dial, "mx.example", at, testOptions())
@@ -140,7 +139,7 @@ func TestStartTLS(t *testing.T) {
 		`
 	required, off := testOptions(), testOptions()
 	required.TLS, off.TLS = TLSRequired, TLSOff
-	tests := []struct {
+	for _, test := range []struct {
 		name    string
 		script  script
 		options SessionOptions
@@ -158,8 +157,7 @@ func TestStartTLS(t *testing.T) {
 		{"injected in clear", offered + "< STARTTLS\n> 220 go\n> 250 ok\n! eof", testOptions(), false, 0, ErrOutOfStep},
 		{"closing", offered + "< STARTTLS\n> 421 bye\n! eof", testOptions(), false, 421, nil},
 		{"what is no answer", offered + "< STARTTLS\n> 250 ok\n! eof", testOptions(), false, 0, ErrProtocol},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			dial, at := test.script.listen(t)
 			s, err := Open(t.Context(), dial, "mx.example", at, test.options)

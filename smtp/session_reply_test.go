@@ -21,7 +21,7 @@ func readReply(from io.Reader) (Reply, error) {
 
 func TestReadReply(t *testing.T) {
 	long := strings.Repeat("x", 4096-len("250 \r\n"))
-	tests := []struct {
+	for _, test := range []struct {
 		name string
 		in   string
 		want Reply
@@ -77,8 +77,7 @@ func TestReadReply(t *testing.T) {
 		{"nothing", "", Reply{}, io.EOF},
 		{"CR alone", "250 ok\r", Reply{}, io.EOF},
 		{"more lines promised", "250-ok\r\n", Reply{}, io.EOF},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := readReply(strings.NewReader(test.in))
 			if !errors.Is(err, test.err) || (err == nil) != (test.err == nil) || !reflect.DeepEqual(got, test.want) {

@@ -98,7 +98,7 @@ func TestGroupOfTransactions(t *testing.T) {
 		< RSET` + mail + `
 		< RCPT TO:<c@example.com>`
 	ask := Ask{Pipelining: true, PerTransaction: 1}
-	tests := []struct {
+	for _, test := range []struct {
 		name   string
 		script script
 		ask    Ask
@@ -165,8 +165,7 @@ func TestGroupOfTransactions(t *testing.T) {
 			> 250 6` + mail + `
 			> 450 7
 			! eof`, ask, "250 550", "1 1", "MAIL 450", 2, 1, true},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := mustOpen(t, test.script, testOptions())
 			answers, err := s.Probe(t.Context(), addresses("a", "b", "c"), test.ask)
@@ -299,7 +298,7 @@ func TestProbeStops(t *testing.T) {
 		> 550 5.1.1 no
 		! eof`
 	stopAtB := func(a Address, _ Reply) bool { return a.Local == "b" }
-	tests := []struct {
+	for _, test := range []struct {
 		name        string
 		script      script
 		ask         Ask
@@ -309,8 +308,7 @@ func TestProbeStops(t *testing.T) {
 		{"when the caller says so", lockstep, Ask{Stop: stopAtB}, 2},
 		{"with a group no larger than the refusals allowed", grouped, Ask{Pipelining: true, RefusedMax: 2}, 2},
 		{"behind the group, whose replies are all read", all, Ask{Pipelining: true, Stop: stopAtB, Depth: 3}, 3},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := mustOpen(t, test.script, testOptions())
 			answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d"), test.ask)
@@ -326,7 +324,7 @@ func TestProbeStops(t *testing.T) {
 
 // Hold is asked before each command, or group of them.
 func TestProbeIsHeld(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		name   string
 		script script
 		ask    Ask
@@ -354,8 +352,7 @@ func TestProbeIsHeld(t *testing.T) {
 			> 250 ok
 			> 250 ok
 			! eof`, Ask{Pipelining: true, PerTransaction: 1, Depth: 1}, 1, "250"},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := mustOpen(t, test.script, testOptions())
 			asked := 0
@@ -471,7 +468,7 @@ func TestHeloWhereEhloIsNotKnown(t *testing.T) {
 }
 
 func TestOpenTurnedAway(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		name      string
 		script    script
 		wantStage Stage
@@ -485,8 +482,7 @@ func TestOpenTurnedAway(t *testing.T) {
 		{"helo 501", "> 220 hi\n< EHLO probe.example\n> 500 what\n< HELO probe.example\n> 501 who\n< QUIT\n! close",
 			StageHello, 501},
 		{"ehlo 421", "> 220 hi\n< EHLO probe.example\n> 421 4.3.2 busy\n! close", StageHello, 421},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			dial, at := test.script.listen(t)
 			_, err := Open(t.Context(), dial, "mx.example", at, testOptions())
@@ -499,7 +495,7 @@ func TestOpenTurnedAway(t *testing.T) {
 
 func TestClosingReplyEndsTheSession(t *testing.T) {
 	const mail = "\n< MAIL FROM:<back@probe.example>"
-	tests := []struct {
+	for _, test := range []struct {
 		name      string
 		script    script
 		ask       Ask
@@ -524,8 +520,7 @@ func TestClosingReplyEndsTheSession(t *testing.T) {
 			> 250 ok
 			> 421 4.3.2 shutting down
 			! eof`, Ask{}, "", StageRcpt},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := mustOpen(t, test.script, testOptions())
 			answers, err := s.Probe(t.Context(), addresses("a", "b", "c"), test.ask)

@@ -30,7 +30,7 @@ const openPipe = "> 220 hi\n< EHLO probe.example\n> 250-mx.example\n> 250 PIPELI
 // A receiver that says nothing costs exactly the limit of the stage.
 func TestSilenceIsBoundedAtEachStage(t *testing.T) {
 	const mail = openPipe + "< MAIL FROM:<back@probe.example>\n"
-	tests := []struct {
+	for _, test := range []struct {
 		name      string
 		script    script
 		pipelined bool
@@ -46,8 +46,7 @@ func TestSilenceIsBoundedAtEachStage(t *testing.T) {
 		{"mail, and it does not even read", openPipe + "! deaf", false, StageMail, 5 * time.Minute},
 		{"rcpt", mail + "> 250 ok\n< *\n! eof", false, StageRcpt, 5 * time.Minute},
 		{"group", mail + "< *\n< *\n! eof", true, StageMail, 5 * time.Minute},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dial, done := test.script.pipe()
@@ -278,7 +277,7 @@ func TestConnectFailure(t *testing.T) {
 }
 
 func TestPoll(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		name string
 		then script // what the receiver does while we are idle
 		code int
@@ -289,8 +288,7 @@ func TestPoll(t *testing.T) {
 		{"421 with the last reply", "> 421 4.3.2 shutting down\n! close", 421, nil},
 		{"another reply", "> 250 ok\n! eof", 0, ErrOutOfStep},
 		{"half a line", ">> \"42\"\n! eof", 0, ErrOutOfStep},
-	}
-	for _, test := range tests {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dial, done := (openPipe + test.then).pipe()

@@ -142,7 +142,7 @@ var domain190 = strings.Repeat(strings.Repeat("d", 62)+".", 3) + "d"
 // A domain that was accepted once is not looked at again: what depends on the whole row still is.
 func TestKnownDomainIsNoShortCut(t *testing.T) {
 	mapped := strings.Repeat("\u00ad", 480) + "b.test" // 966 bytes that map to b.test
-	tests := []struct {
+	for _, tt := range []struct {
 		name, file, code string
 	}{
 		{"field too long", "a@" + mapped + "\n" + long[:64] + "@" + mapped + "\n", CodeRecordTooLong},
@@ -159,8 +159,7 @@ func TestKnownDomainIsNoShortCut(t *testing.T) {
 		{"quoted local part without quotes of CSV", "a@b.test\n\"a b\"@b.test\n", CodeMalformed},
 		{"lone CR after it", "a@b.test\na@b.test\r\r\n", CodeMalformed},
 		{"space before it", "a@b.test\na@ b.test\n", CodeInvalidAddress},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			refused(t, tt.file, answer{Code: tt.code, Row: 2})
 		})

@@ -189,7 +189,7 @@ func randomFile(random *rand.Rand) []byte {
 func TestFaultOfTheSourceIsNoDefect(t *testing.T) {
 	fault := errors.New("the book is closed")
 	lost := fmt.Errorf("chunk 7: %w", io.EOF)
-	tests := []struct {
+	for _, tt := range []struct {
 		name   string
 		source io.Reader
 		want   error
@@ -199,8 +199,7 @@ func TestFaultOfTheSourceIsNoDefect(t *testing.T) {
 		{"in a row", io.MultiReader(strings.NewReader("a@b.test\nc@"), iotest.ErrReader(fault)), fault},
 		{"end in the middle", io.MultiReader(strings.NewReader("a@b.test\n"), iotest.ErrReader(lost)), lost},
 		{"nothing for ever", nothing{}, io.ErrNoProgress},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := Read(tt.source, Limits{RowsMax: 9})
 			var d *Defect

@@ -179,7 +179,7 @@ func TestDomainsThatOnlyWaitMakeRoomForOthers(t *testing.T) {
 func TestPlanIsQuietWhenAllItsDomainsAre(t *testing.T) {
 	f := readLines(t, "a@one.test", "a@two.test")
 	p := newPlan(f, newBitset(f.Len()))
-	steps := []struct {
+	for _, s := range []struct {
 		name string
 		do   func()
 		want time.Time
@@ -192,8 +192,7 @@ func TestPlanIsQuietWhenAllItsDomainsAre(t *testing.T) {
 		{"settled", func() { p.batch(noon, true); p.settled(noon); p.end("one.test") }, noon.Add(-time.Minute)},
 		{"busy again", func() { p.noteWait(p.open["two.test"], time.Time{}) }, time.Time{}},
 		{"over", func() { p.end("two.test") }, time.Time{}},
-	}
-	for _, s := range steps {
+	} {
 		s.do()
 		if got, quiet := p.quiet(); !got.Equal(s.want) || quiet == s.want.IsZero() {
 			t.Errorf("%s: quiet until %v (%v), want %v", s.name, got, quiet, s.want)

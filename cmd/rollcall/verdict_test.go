@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"os"
@@ -24,21 +25,8 @@ func runRoot(t *testing.T, args ...string) (string, error) {
 	return out + errs, err
 }
 
-const ownRules = `title = "Ours"
-
-[[rule]]
-id = "ours"
-stage = ["rcpt"]
-code = ["550"]
-words = ["no such user"]
-action = "retry"
-reason = "policy"
-meaning = "We do not believe it."
-source = "us"
-date = "2026-11"
-match = ["550 no such user"]
-miss = ["550 no"]
-`
+//go:embed testdata/own.toml
+var ownRules string
 
 func rulesFile(t *testing.T, text string) string {
 	t.Helper()
@@ -49,7 +37,7 @@ func rulesFile(t *testing.T, text string) string {
 
 func TestVerdictJudge(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, test := range []struct {
 		args []string
 		want []string
 	}{
@@ -61,8 +49,7 @@ func TestVerdictJudge(t *testing.T) {
 		{[]string{"--address", "no.such.user@example.com", "550 no.such.user no"}, []string{"undecided", "policy", "^ no"}},
 		{[]string{"--rules", rulesFile(t, ownRules), "550 no such user"}, []string{"undecided", "ours",
 			"We do not believe it."}},
-	}
-	for _, test := range tests {
+	} {
 		out, err := runRoot(t, append([]string{"verdict", "judge"}, test.args...)...)
 		for _, want := range test.want {
 			if err != nil || !strings.Contains(out, want) {

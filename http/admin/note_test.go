@@ -25,13 +25,13 @@ func (closedLog) Note(context.Context, ledger.LogLine) error { return errors.New
 // TestTheLogOfTheNodeHasNoEmail when the ledger does not take a line of the operator log. What is no email it has.
 func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 	var logs bytes.Buffer
-	var desk *admin.Service
+	var service *admin.Service
 	r := newRig(t, func(o *admin.Options) {
 		book := closedLog{o.Book.(*sickBook)}
 		o.Book, o.People, o.PagesURL = book, book, func() string { return "https://rollcall.test" }
 		o.Inspector = &fakeInspector{}
 		o.Log = slog.New(slog.NewTextHandler(&logs, nil))
-		o.Pages = func(d *admin.Service) (admin.Pages, error) { desk = d; return nil, nil }
+		o.Pages = func(d *admin.Service) (admin.Pages, error) { service = d; return nil, nil }
 	})
 	w := effort.Must(r.book.CreateWorkspace(t.Context(), uuid.New(), "acme"))(t)
 	const email = "anna@acme.test"
@@ -40,7 +40,7 @@ func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 		do     func() error
 	}{
 		{"user invite", func() error {
-			link, err := desk.Invite(t.Context(), admin.InviteCall{Workspace: w.ID, Email: email, Role: ledger.Viewer})
+			link, err := service.Invite(t.Context(), admin.InviteCall{Workspace: w.ID, Email: email, Role: ledger.Viewer})
 			if err != nil {
 				return err
 			}
@@ -49,12 +49,12 @@ func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 				Session: ledger.NewSession{ID: ledger.Hash{1}, Life: time.Hour}})
 			return err
 		}},
-		{"user password link", func() error { _, err := desk.MakePasswordLink(t.Context(), email); return err }},
-		{"user end-sessions", func() error { _, _, err := desk.EndSessions(t.Context(), email); return err }},
-		{"user end-two-step", func() error { _, err := desk.ResetTOTP(t.Context(), email); return err }},
-		{"user disable", func() error { _, err := desk.DisableUser(t.Context(), email, true); return err }},
+		{"user password link", func() error { _, err := service.MakePasswordLink(t.Context(), email); return err }},
+		{"user end-sessions", func() error { _, _, err := service.EndSessions(t.Context(), email); return err }},
+		{"user end-two-step", func() error { _, err := service.ResetTOTP(t.Context(), email); return err }},
+		{"user disable", func() error { _, err := service.DisableUser(t.Context(), email, true); return err }},
 		{"session close", func() error {
-			return desk.CloseSession(t.Context(), admin.CloseCall{Key: "mx.big.test", Session: 1})
+			return service.CloseSession(t.Context(), admin.CloseCall{Key: "mx.big.test", Session: 1})
 		}},
 	} {
 		logs.Reset()

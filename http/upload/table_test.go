@@ -39,7 +39,7 @@ func TestStorageURLAnswersByTheTable(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
 	file := bytesOf(100)
-	cases := []struct {
+	for _, c := range []struct {
 		name        string
 		durable     int // before
 		method      string
@@ -96,8 +96,7 @@ func TestStorageURLAnswersByTheTable(t *testing.T) {
 		{"head", 40, "HEAD", nil, "", 405, "", "", true, 40},
 		{"post", 40, "POST", []string{length100}, file, 405, "method_not_allowed", "", true, 40},
 		{"patch", 40, "PATCH", []string{length100}, file, 405, "method_not_allowed", "", true, 40},
-	}
-	for _, c := range cases {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			id, path := rig.create(100)
 			if c.durable > 0 {
@@ -148,7 +147,7 @@ func TestStorageURLKnowsOnlyItsOwnPaths(t *testing.T) {
 	rig := newStorageRig(t, nil)
 	_, path := rig.create(10)
 	unknown := "/upload/" + rig.tokens.Token(uuid.New()) // signed, of no verification
-	cases := []struct {
+	for _, c := range []struct {
 		name, path string
 		status     int
 		code       string
@@ -166,8 +165,7 @@ func TestStorageURLKnowsOnlyItsOwnPaths(t *testing.T) {
 		{"percent", strings.Replace(path, "/upload", "/%75pload", 1), 404, "route_not_found"},
 		{"absolute form", "http://other.example" + path, 308, ""},
 		{"query string", path + "?x=1", 308, ""},
-	}
-	for _, c := range cases {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := rig.dial()
 			conn.query(c.path, 10)
@@ -196,7 +194,7 @@ func TestPreflightIsForListedOriginsOnly(t *testing.T) {
 		o.PagesOrigin = func() string { return "http://pages.example:8080" }
 	})
 	_, path := rig.create(10)
-	cases := []struct {
+	for _, c := range []struct {
 		name, origin string
 		listed       bool
 	}{
@@ -205,8 +203,7 @@ func TestPreflightIsForListedOriginsOnly(t *testing.T) {
 		{"other scheme", "http://app.example", false},
 		{"suffix", "https://evil-app.example", false},
 		{"capitals", "https://APP.example", false},
-	}
-	for _, c := range cases {
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := rig.dial()
 			conn.send("OPTIONS", path, []string{"Origin: " + c.origin, "Access-Control-Request-Method: PUT",

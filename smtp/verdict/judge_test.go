@@ -76,7 +76,7 @@ func TestNoReply(t *testing.T) {
 	timeout := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
 	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	reset := &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
-	tests := []struct {
+	for _, test := range []struct {
 		stage smtp.Stage
 		err   error
 		want  string
@@ -108,8 +108,7 @@ func TestNoReply(t *testing.T) {
 		{smtp.StageMail, smtp.ErrClosed, "undecided | internal | nobody | retry"},
 		{smtp.StageNone, smtp.ErrOptions, "undecided | internal | nobody | retry"},
 		{smtp.StageRcpt, nil, "undecided | internal | nobody | retry"},
-	}
-	for _, test := range tests {
+	} {
 		v := Builtin().Judge(evidence.Note(evidence.Raw{Stage: test.stage, Err: fmt.Errorf("wrapped: %w", test.err)}))
 		if test.err == nil {
 			v = Builtin().Judge(evidence.Attempt{Stage: test.stage})
@@ -121,7 +120,7 @@ func TestNoReply(t *testing.T) {
 }
 
 func TestNamedWait(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		text string
 		want time.Duration
 	}{
@@ -135,8 +134,7 @@ func TestNamedWait(t *testing.T) {
 		{"4 seconds 5 minutes", 4 * time.Second}, {"in 00:04:58", 298 * time.Second}, {"01:00:00", time.Hour},
 		{"00:04", 0}, {"48 hours", waitMax}, {"999999 hours", waitMax}, {"99999999999 hours", 0},
 		{"error 12, wait 5 minutes", 5 * time.Minute}, {"192.0.2.5 minutes", 0},
-	}
-	for _, test := range tests {
+	} {
 		effort.Is(t, namedWait(test.text), test.want, test.text)
 	}
 }

@@ -18,11 +18,12 @@ import (
 
 // A node takes a changed file over while it runs; one with a fault changes nothing.
 func TestRulesFollowTheirFile(t *testing.T) {
+	own := string(effort.Must(os.ReadFile("../testdata/own.toml"))(t))
 	t.Chdir(t.TempDir())
-	synctest.Test(t, rulesFollowTheirFile)
+	synctest.Test(t, func(t *testing.T) { rulesFollowTheirFile(t, own) })
 }
 
-func rulesFollowTheirFile(t *testing.T) {
+func rulesFollowTheirFile(t *testing.T, own string) {
 	metrics := prometheus.NewRegistry()
 	l, err := openRules(config.Default().Verdict, metrics)
 	if err != nil || l.Now() != verdict.Builtin() {
@@ -35,7 +36,7 @@ func rulesFollowTheirFile(t *testing.T) {
 	defer done.Wait()
 	defer cancel()
 	for _, c := range []struct{ text, want string }{
-		{ownRules, "verdict file loaded"}, {"x", "verdict.toml:1"}, {"", "title is missing"}, {ownRules + "\n", "rules=1"},
+		{own, "verdict file loaded"}, {"x", "verdict.toml:1"}, {"", "title is missing"}, {own + "\n", "rules=1"},
 	} {
 		effort.OK(t, os.WriteFile("new.toml", []byte(c.text), 0o600))
 		effort.OK(t, os.Rename("new.toml", config.Default().Verdict.File))
@@ -61,20 +62,3 @@ func (l eachLine) Write(p []byte) (int, error) {
 	l <- string(p)
 	return len(p), nil
 }
-
-// main.OwnRules is a file with one rule.
-const ownRules = `title = "Ours"
-
-[[rule]]
-id = "ours"
-stage = ["rcpt"]
-code = ["550"]
-words = ["no such user"]
-action = "retry"
-reason = "policy"
-meaning = "We do not believe it."
-source = "us"
-date = "2026-11"
-match = ["550 no such user"]
-miss = ["550 no"]
-`
