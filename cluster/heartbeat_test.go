@@ -186,7 +186,7 @@ func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 // it uses nothing yet. Later ones end before the fence goes up.
 func TestTheFirstHeartbeatMayTakeItsTime(t *testing.T) {
 	n := newBeating(&table{}, obey)
-	n.times = DefaultTimes().Scaled(0.1)
+	n.times = effort.Scaled(DefaultTimes(), 0.1)
 	n.heartbeats = newHeartbeats(n)
 	now := time.Now()
 	effort.Is(t, n.heartbeats.heartbeatTime(now), startTimeout, "the first heartbeat may take")

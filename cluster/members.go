@@ -212,9 +212,6 @@ func (n *Node) SetIneligible(why string) {
 	}
 }
 
-// WhyIneligible returns why this node may not probe now; "": it may.
-func (n *Node) WhyIneligible() string { return n.ineligible.why() }
-
 // countsOnItself reports whether a process is in its own published view.
 func countsOnItself(row ledger.NodeRow) bool {
 	return slices.ContainsFunc(row.View, func(p ledger.Incarnation) bool { return p.Session == row.Session })

@@ -190,7 +190,7 @@ func TestTheTimesOfTheProduct(t *testing.T) {
 		Linger: 5*time.Minute + 10*time.Second, LinkEvery: time.Second, LinkLife: 5 * time.Second, Ask: time.Second,
 		Meet: 3 * time.Second}
 	effort.Is(t, DefaultTimes(), want, "the times")
-	fifth := reflect.ValueOf(DefaultTimes().Scaled(0.2))
+	fifth := reflect.ValueOf(effort.Scaled(DefaultTimes(), 0.2))
 	for i := range fifth.NumField() {
 		whole := reflect.ValueOf(want).Field(i).Int()
 		effort.Is(t, fifth.Field(i).Int(), whole/5, "a fifth of", fifth.Type().Field(i).Name)

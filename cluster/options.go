@@ -121,13 +121,6 @@ func DefaultTimes() Times {
 	}
 }
 
-// Scaled returns all times multiplied by a factor: 0.2 makes a cluster five times as fast.
-func (t Times) Scaled(factor float64) Times {
-	gossip.Scale(factor, &t.Heartbeat, &t.Soon, &t.HeartbeatWithin, &t.ApplyWithin, &t.Fence, &t.Lost,
-		&t.Unacknowledged, &t.Linger, &t.LinkEvery, &t.LinkLife, &t.Ask, &t.Meet)
-	return t
-}
-
 // ErrRefused: the members refuse this node; the text says why.
 var ErrRefused = gossip.ErrRefused
 

@@ -113,8 +113,8 @@ func (p *parting) mayWait() bool {
 
 // end frees the connection and closes Gone.
 func (p *parting) end() {
-	if !p.ended {
-		p.dropUnsent()
+	if conn, ok := p.Conn.(interface{ SetLinger(seconds int) error }); ok && !p.ended {
+		_ = conn.SetLinger(0) // Close then discards unsent data and sends RST
 	}
 	_ = p.Conn.Close()
 	if p.ended {
@@ -122,11 +122,4 @@ func (p *parting) end() {
 		return
 	}
 	time.AfterFunc(time.Until(p.until), func() { close(p.gone) })
-}
-
-// dropUnsent makes Close discard unsent data and send RST.
-func (l *peekConn) dropUnsent() {
-	if conn, ok := l.Conn.(interface{ SetLinger(seconds int) error }); ok {
-		_ = conn.SetLinger(0)
-	}
 }

@@ -25,8 +25,8 @@ func TestAddressesAreComparedByBytes(t *testing.T) {
 	}
 	for i := range addresses {
 		want := fmt.Sprintf("u%d@d%d.test", i/7, i%7)
-		if f.Spelling(i) != want || f.Address(i).String() != want {
-			t.Fatalf("ordinal %d is %s, %v, want %s", i, f.Spelling(i), f.Address(i), want)
+		if spelled(f, i) != want || f.Address(i).String() != want {
+			t.Fatalf("ordinal %d is %s, %v, want %s", i, spelled(f, i), f.Address(i), want)
 		}
 	}
 }

@@ -35,14 +35,7 @@ func (f *File) Rows() int64 { return f.rows }
 // Duplicates returns the number of rows whose address an earlier row has.
 func (f *File) Duplicates() int64 { return f.rows - int64(f.count) }
 
-// Spelling returns an address as its first row spells it, byte for byte, without the quotes of CSV.
-func (f *File) Spelling(ordinal int) string {
-	var b strings.Builder
-	f.SpellTo(&b, ordinal)
-	return b.String()
-}
-
-// SpellTo writes the Spelling of an address.
+// SpellTo writes an address as its first row spells it, byte for byte, without the quotes of CSV.
 func (f *File) SpellTo(b *strings.Builder, ordinal int) {
 	e := f.entry(ordinal)
 	b.WriteString(f.locals.get(e.local))

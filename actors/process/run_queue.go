@@ -74,7 +74,7 @@ func (w *Window) Want() {
 // Run looks at the run queue until ctx is done.
 func (w *Window) Run(ctx context.Context) {
 	ticker := time.Tick(measureEvery)
-	waited := newWaits()
+	waited := &waits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
 	waited.sumSeconds()
 	last := time.Now()
 	for {
@@ -107,10 +107,6 @@ func (w *Window) adaptSize(length float64) {
 type waits struct {
 	sample []metrics.Sample
 	before []uint64
-}
-
-func newWaits() *waits {
-	return &waits{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
 }
 
 // sumSeconds returns how many seconds all goroutines together have waited since it was called last. Seconds of

@@ -298,7 +298,7 @@ func (w *World) identity(name string, log *slog.Logger) (*secure.Identity, error
 // Gossip has settings that find a dead member within a second, and retry vanished ones as quickly, so that a cut heals
 // soon.
 func Gossip() gossip.Timing {
-	t := gossip.DefaultTiming().Scaled(scale * float64(slower()))
+	t := effort.Scaled(gossip.DefaultTiming(), scale*float64(slower()))
 	t.PushPullInterval, t.DeadTime, t.RejoinEvery = time.Second, time.Second, 200*time.Millisecond
 	return t
 }
@@ -306,7 +306,7 @@ func Gossip() gossip.Timing {
 // Times are the times of a node in a world. Those that no story waits for are as long as in production: how long the
 // shares of a lost machine stay unused, and how long an answer may take.
 func Times() cluster.Times {
-	t := cluster.DefaultTimes().Scaled(scale * float64(slower()))
+	t := effort.Scaled(cluster.DefaultTimes(), scale*float64(slower()))
 	t.Linger, t.Ask = cluster.LingerMax, cluster.DefaultTimes().Ask
 	return t
 }

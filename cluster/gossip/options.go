@@ -3,7 +3,6 @@ package gossip
 import (
 	"errors"
 	"log/slog"
-	"math"
 	"net/netip"
 	"time"
 
@@ -103,21 +102,6 @@ func DefaultTiming() Timing {
 		Debounce:                50 * time.Millisecond,
 		DebounceMax:             500 * time.Millisecond,
 	}
-}
-
-// Scale multiplies times by a factor.
-func Scale(factor float64, times ...*time.Duration) {
-	for _, t := range times {
-		*t = time.Duration(math.Round(float64(*t) * factor))
-	}
-}
-
-// Scaled returns all times multiplied by a factor, for tests: 0.2 makes the gossip five times as fast. Counts stay as
-// they are.
-func (t Timing) Scaled(factor float64) Timing {
-	Scale(factor, &t.ProbeInterval, &t.ProbeTimeout, &t.GossipInterval, &t.PushPullInterval, &t.DeadTime,
-		&t.StreamTimeout, &t.RejoinEvery, &t.Debounce, &t.DebounceMax)
-	return t
 }
 
 var (

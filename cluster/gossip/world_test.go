@@ -25,7 +25,7 @@ const patience = 3 * time.Minute
 // quickly. A slow answer is an answer: only where one is cut off does somebody wait for a stream in vain (cutOff). A
 // busy machine makes false alarms with it, so that a test waits for a state and does not mind what came before.
 func quick() Timing {
-	t := DefaultTiming().Scaled(0.2)
+	t := effort.Scaled(DefaultTiming(), 0.2)
 	t.PushPullInterval, t.RejoinEvery, t.StreamTimeout = 500*time.Millisecond, 100*time.Millisecond, patience
 	t.DeadTime = 500 * time.Millisecond
 	return t

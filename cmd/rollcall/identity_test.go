@@ -315,7 +315,7 @@ func TestDoctorAsksTheNode(t *testing.T) {
 func TestTheLabNeedsNoSetUp(t *testing.T) {
 	n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(*config.Config) {})
 	found := n.Identity()
-	if !found.Fit || !found.Probing || n.Cluster.WhyIneligible() != "" {
+	if !found.Fit || !found.Probing || n.Cluster.Members()[0].Ineligible {
 		t.Errorf("got %+v", found)
 	}
 	for _, finding := range found.Findings {

@@ -283,7 +283,10 @@ func newVerdictUnknown(e environment) *cobra.Command {
 					return err
 				}
 			}
-			list := u.list()[:min(*most, len(u.found))]
+			list := slices.SortedFunc(maps.Values(u.found), func(a, b *unknownReply) int {
+				return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reply, b.Reply))
+			})
+			list = list[:min(*most, len(list))]
 			if !*asJSON {
 				return printUnknown(c.OutOrStdout(), list)
 			}
@@ -349,13 +352,6 @@ func (u *unknown) add(c evidence.Case, ended smtp.Outcome) {
 			reply.Ended[ended.String()]++
 		}
 	}
-}
-
-// list returns the replies, the most frequent first.
-func (u *unknown) list() []*unknownReply {
-	return slices.SortedFunc(maps.Values(u.found), func(a, b *unknownReply) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reply, b.Reply))
-	})
 }
 
 func printUnknown(w io.Writer, list []*unknownReply) error {

@@ -52,7 +52,9 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	if folded || ctx.Request.Header.ContentLength() != 0 || rawHas(ctx, fasthttp.HeaderTransferEncoding) {
 		listen.CloseAfter(ctx) // taken back by receive, when it has read the last byte
 	}
-	s.shareOrigin(ctx)
+	ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
+	// A page of another origin than the listed ones gets no CORS headers, so that the browser withholds the answer.
+	s.origins.Allow(ctx, "Range, Retry-After, X-Request-Id", s.ourPages)
 	ctx.Response.Header.Set(fasthttp.HeaderReferrerPolicy, "no-referrer") // the URL is a secret
 	token, found := strings.CutPrefix(string(ctx.URI().PathOriginal()), PathPrefix)
 	switch {
@@ -112,14 +114,6 @@ func (s *Server) preflight(ctx *fasthttp.RequestCtx) {
 	h.Set(fasthttp.HeaderAccessControlAllowHeaders, "Content-Type, Content-Range")
 	h.Set(fasthttp.HeaderAccessControlMaxAge, "600")
 	ctx.SetStatusCode(fasthttp.StatusNoContent)
-}
-
-// shareOrigin lets a page of a listed origin read the answer. For other pages it leaves out the CORS headers, so that
-// the browser withholds the answer.
-func (s *Server) shareOrigin(ctx *fasthttp.RequestCtx) {
-	h := &ctx.Response.Header
-	h.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
-	s.origins.Allow(ctx, "Range, Retry-After, X-Request-Id", s.ourPages)
 }
 
 func (s *Server) ourPages(origin string) bool {

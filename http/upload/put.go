@@ -40,7 +40,8 @@ func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
 		d, err = p.take()
 	}
 	if errors.Is(err, ledger.ErrGap) || errors.Is(err, ledger.ErrUploadClosed) {
-		d, err = p.answerBySession() // the client continues at the durable end
+		err = p.ask(s.o.Book.UploadState)
+		d = After(sessionOf(p.state)) // the client continues at the durable end
 	}
 	switch {
 	case err != nil:
@@ -118,12 +119,6 @@ func (p *put) take() (Decision, error) {
 		return Decision{}, err
 	}
 	return After(sessionOf(p.state)), nil
-}
-
-// answerBySession answers by the present session, after the ledger refused a write.
-func (p *put) answerBySession() (Decision, error) {
-	err := p.ask(p.s.o.Book.UploadState)
-	return After(sessionOf(p.state)), err
 }
 
 func (p *put) ask(question func(context.Context, uuid.UUID) (ledger.Upload, error)) error {
@@ -410,7 +405,8 @@ func (p *put) hold(window *rateWindow, n int64) {
 	case <-time.After(long):
 	case <-p.s.ending:
 	}
-	window.later(long)
+	window.ends = window.ends.Add(long)
+	_ = window.conn.SetReadDeadline(window.ends)
 }
 
 // rateWindow enforces a client's least rate: WindowBytes in each Window, which starts anew whenever they have arrived.
@@ -423,12 +419,6 @@ type rateWindow struct {
 
 func (w *rateWindow) open() {
 	w.got, w.ends = 0, time.Now().Add(w.s.o.Window)
-	_ = w.conn.SetReadDeadline(w.ends)
-}
-
-// later extends the client's deadline by a time in which the server did not read.
-func (w *rateWindow) later(long time.Duration) {
-	w.ends = w.ends.Add(long)
 	_ = w.conn.SetReadDeadline(w.ends)
 }
 

@@ -62,11 +62,6 @@ func For(ctx context.Context, tenant string) context.Context {
 	return context.WithValue(ctx, tenantKey{}, tenant)
 }
 
-func tenantOf(ctx context.Context) string {
-	tenant, _ := ctx.Value(tenantKey{}).(string)
-	return tenant
-}
-
 // get returns the cached result for a name, or looks it up. It waits until ctx ends; the lookup goes on as long as
 // anybody waits.
 func (m *cache[V]) get(ctx context.Context, name string, find finder[V]) (V, error) {
@@ -75,7 +70,8 @@ func (m *cache[V]) get(ctx context.Context, name string, find finder[V]) (V, err
 		m.mu.Unlock()
 		return r.value, r.err
 	}
-	f := m.join(name, tenantOf(ctx), find)
+	tenant, _ := ctx.Value(tenantKey{}).(string)
+	f := m.join(name, tenant, find)
 	m.mu.Unlock()
 
 	select {
@@ -138,7 +134,9 @@ func (m *cache[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
 	if m.slots != nil {
 		leave, err := m.slots.Enter(f.queued, tenant)
 		if err != nil {
-			m.ground(name, f)
+			if m.takeOff(f) { // it will not begin: no caller waits, or the cache is closed
+				m.land(name, f, remembered[V]{err: ErrClosed})
+			}
 			return
 		}
 		defer leave()
@@ -163,13 +161,6 @@ func (m *cache[V]) takeOff(f *flight[V]) bool {
 	f.begun = true
 	f.begin()
 	return true
-}
-
-// ground ends a flight that will not begin: no caller waits, or the cache is closed.
-func (m *cache[V]) ground(name string, f *flight[V]) {
-	if m.takeOff(f) {
-		m.land(name, f, remembered[V]{err: ErrClosed})
-	}
 }
 
 // land ends a flight. If nobody waited, its result comes from the cancellation and is not cached.

@@ -79,14 +79,9 @@ func (c *Admin) Call(ctx context.Context, method, path string, in, out any) erro
 		return fmt.Errorf("read the answer of %s: %w", c.Base, err)
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return c.Stranger()
+		return fmt.Errorf("%s does not answer like a Rollcall admin listener: check --admin", c.Base)
 	}
 	return nil
-}
-
-// Stranger is the error about an answer that is not a node's.
-func (c *Admin) Stranger() error {
-	return fmt.Errorf("%s does not answer like a Rollcall admin listener: check --admin", c.Base)
 }
 
 // Do sends in (nothing if nil) as JSON and returns a successful answer, whose body the caller closes. The error is

@@ -25,7 +25,9 @@ func (l *List) findColumn(wanted string) error {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) && !l.maybePlain(wanted) {
+	// A file that is not valid CSV may still be one column, whose defects intake reports best.
+	maybePlain := wanted == "" && l.delimiter == noDelimiter && l.kind == "" && !l.latin1
+	if err != nil && !errors.Is(err, errEnough) && !maybePlain {
 		return err
 	}
 	for _, r := range rows {
@@ -62,11 +64,6 @@ func (l *List) findColumn(wanted string) error {
 		}
 	}
 	return fmt.Errorf("%s: %w: add --column with a name or number of %s", l.Name, ErrColumn, l.columnNames(body))
-}
-
-// maybePlain reports whether a file that is not valid CSV may still be one column, whose defects intake reports best.
-func (l *List) maybePlain(wanted string) bool {
-	return wanted == "" && l.delimiter == noDelimiter && l.kind == "" && !l.latin1
 }
 
 func onlyOne(n int, fits func(int) bool) (one int, ok bool) {

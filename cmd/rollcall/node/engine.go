@@ -228,7 +228,10 @@ func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, e
 	if err != nil {
 		from = smtp.Address{} // then replies are not searched for it
 	}
-	port, limits, list := uint16(c.SMTP.Port), sessionLimits(o.hour), make([]egress.Source, len(addresses))
+	port, limits, list := uint16(c.SMTP.Port), smtp.DefaultLimits(), make([]egress.Source, len(addresses))
+	// Unacknowledged bytes are dropped before this node may be counted out. In a trial with short hours, a receiver also
+	// forgets a session that much sooner.
+	limits.Unacknowledged, limits.Unended = cluster.DefaultTimes().Unacknowledged, o.hour.Of(limits.Unended)
 	for i, a := range addresses {
 		dialer := smtp.NewDialer(smtp.DialerOptions{Source: a, AllowNetworks: networks, Port: c.SMTP.Port,
 			ConnectTimeout: smtp.ConnectTimeout})
@@ -240,14 +243,6 @@ func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, e
 		})}
 	}
 	return egress.NewPool(list)
-}
-
-// sessionLimits are the limits of every SMTP session. Unacknowledged bytes are dropped before this node may be counted
-// out. In a trial with short hours, a receiver also forgets a session that much sooner.
-func sessionLimits(hour throttle.Hour) smtp.Limits {
-	l := smtp.DefaultLimits()
-	l.Unacknowledged, l.Unended = cluster.DefaultTimes().Unacknowledged, hour.Of(l.Unended)
-	return l
 }
 
 // sessionSlots is how many SMTP sessions this process can have.

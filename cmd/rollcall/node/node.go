@@ -91,7 +91,9 @@ func Start(ctx context.Context, c config.Config, o Options) (n *Node, err error)
 	registry := prometheus.NewRegistry()
 	n.Registry = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	n.startWatchdog(ctx, o.Log)
+	n.watchdog = process.NewWatchdog(n.Registry, o.Log)
+	n.window = process.NewWindow(n.Registry, domainsLeast, domainsMax)
+	n.add("watchdog", process.Background(ctx, n.watchdog.Run, n.window.Run))
 	if c, err = n.startLab(c, o); err != nil {
 		return nil, err
 	}
@@ -191,12 +193,6 @@ func (n *Node) startDispatcher(c config.Config, id uuid.UUID, resolver *mx.Resol
 	n.Cluster.OnDrain(d.Drain)
 	n.add("dispatcher", d.Stop)
 	return d.Wake, nil
-}
-
-// startWatchdog starts the watchdog, which notices when the process does not run or is overloaded.
-func (n *Node) startWatchdog(ctx context.Context, log *slog.Logger) {
-	n.watchdog, n.window = process.NewWatchdog(n.Registry, log), process.NewWindow(n.Registry, domainsLeast, domainsMax)
-	n.add("watchdog", process.Background(ctx, n.watchdog.Run, n.window.Run))
 }
 
 func (n *Node) add(name string, stop func(ctx context.Context) error) {

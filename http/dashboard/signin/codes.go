@@ -292,7 +292,7 @@ func (s *Service) RenewRecovery(ctx context.Context, in ledger.SignedIn, form uu
 // IsRecovery reports whether a code is one of a user's unused recovery codes. It does not use it up.
 func IsRecovery(s *Service, u ledger.User, code string) bool {
 	var state TOTPState
-	return len(code) <= PasswordMost && s.states.open(u.ID.String(), u.TOTP, &state) && state.Recovers(code)
+	return len(code) <= PasswordMost && s.states.open(u.ID.String(), u.TOTP, &state) && state.recoveryAt(code) >= 0
 }
 
 // madeBy returns the form that made a user's recovery codes, and when, in seconds. uuid.Nil for a user without codes.
@@ -382,9 +382,6 @@ func (s TOTPState) Use(code string, now time.Time) (TOTPState, bool) {
 	}
 	return s, false
 }
-
-// Recovers reports whether a code is an unused recovery code.
-func (s TOTPState) Recovers(code string) bool { return s.recoveryAt(code) >= 0 }
 
 // recoveryAt is the index of a recovery code; -1: it is none.
 func (s TOTPState) recoveryAt(code string) int {

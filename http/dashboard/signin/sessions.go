@@ -89,19 +89,14 @@ func (c *sessionCache) question(ctx context.Context, id ledger.Hash) (answered, 
 		in, err := c.book.SessionByID(ctx, id, c.idle)
 		switch {
 		case errors.Is(err, ledger.ErrNoSuchSession):
-			c.drop(id)
+			c.known.Remove(id)
+			c.used.Forget(id)
 		case err == nil:
 			c.keep(id, in, asked)
 		}
 		return answered{in, asked}, err
 	})
 	return v.(answered), err
-}
-
-// drop removes a session that the ledger does not know.
-func (c *sessionCache) drop(id ledger.Hash) {
-	c.known.Remove(id)
-	c.used.Forget(id)
 }
 
 // keep caches the ledger's answer to a question asked at a time.
