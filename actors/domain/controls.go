@@ -50,18 +50,18 @@ type controls struct {
 // controlProbe asks about a mailbox that nobody has. Each has another name, unless a greylist let one through or may;
 // they are asked one at a time, with growing pauses.
 type controlProbe struct {
-	locals  randomLocals
-	local   string           // of the one that is asked
-	let     string           // of one that was deferred and then refused, and so isn't deferred again; empty: none
-	put     string           // of the one that was deferred first since the need arose; empty: none
-	witness bool             // the control probe is a witness: an address that was accepted before
-	bare    evidence.Attempt // a refusal of a control probe that needs a witness; zero: there is none
-	asking  bool             // it is ready, out or deferred
-	early   bool             // the first one may be asked before anything was accepted
-	owed    bool             // and will be, unless the cluster knows the behaviour
-	asked   int              // since the need arose
-	next    time.Time
-	notes   []evidence.Attempt // for the Behaviour; never changed, only replaced
+	locals   randomLocals
+	local    string           // of the one that is asked
+	let      string           // of one that was deferred and then refused, and so isn't deferred again; empty: none
+	deferred string           // of the one that was deferred first since the need arose; empty: none
+	witness  bool             // the control probe is a witness: an address that was accepted before
+	bare     evidence.Attempt // a refusal of a control probe that needs a witness; zero: there is none
+	asking   bool             // it is ready, out or deferred
+	early    bool             // the first one may be asked before anything was accepted
+	owed     bool             // and will be, unless the cluster knows the behaviour
+	asked    int              // since the need arose
+	next     time.Time
+	notes    []evidence.Attempt // for the Behaviour; never changed, only replaced
 }
 
 // noteAttempts files an attempt at a control probe.
@@ -92,7 +92,7 @@ func (k *controls) nextControl() time.Time {
 // beginControl makes a new control probe, to be offered now.
 func (k *controls) beginControl() {
 	k.endCanary()
-	k.asking, k.witness, k.next, k.local, k.put = true, false, time.Time{}, k.let, ""
+	k.asking, k.witness, k.next, k.local, k.deferred = true, false, time.Time{}, k.let, ""
 	if k.local == "" {
 		k.local = k.locals.next()
 	}
@@ -203,7 +203,7 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 	k.noteAttempts(m.attempts)
 	switch {
 	case refused || k.staysRefused(c):
-		if p.reason == smtp.Greylisted || k.local == k.put {
+		if p.reason == smtp.Greylisted || k.local == k.deferred {
 			k.let = k.local
 		}
 		k.tellsApart(now, last)
@@ -234,11 +234,11 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 // otherName has another name asked next. The name that was deferred first takes every other turn: it may be greylisted,
 // whatever the words.
 func (k *controlProbe) otherName(deferred bool) {
-	if k.put == "" && deferred {
-		k.put = k.local
+	if k.deferred == "" && deferred {
+		k.deferred = k.local
 	}
-	if k.put != "" && k.local != k.put {
-		k.local = k.put
+	if k.deferred != "" && k.local != k.deferred {
+		k.local = k.deferred
 		return
 	}
 	k.local = k.locals.next()
