@@ -143,6 +143,15 @@ func learnLength(ss *sessions, now time.Time, s *session) {
 	}
 }
 
+// doubtLength forgets what worn sessions showed if the first answers of another one are bad too: then length isn't the
+// reason.
+func (ss *sessions) doubtLength(now time.Time, s *session) {
+	if s.well == 0 && s.worn == wornAfter {
+		ss.worn = wornSessions{}
+		ss.allowance.learned.SessionEnded(0, 0, now)
+	}
+}
+
 // beginAgain resets all rates, because something else caused the deferrals.
 func beginAgain(ss *sessions, now time.Time, why string) {
 	for _, o := range ss.paths.all {

@@ -97,10 +97,7 @@ func (ss *sessions) bookReport(now time.Time, s *session, r *Report) {
 		}
 		if a.Judgement.Attempt.Code != 421 {
 			s.noteAnswer(&a.Judgement)
-			if s.well == 0 && s.worn == wornAfter { // another session doesn't help, so their length isn't the reason
-				ss.worn = wornSessions{}
-				ss.allowance.learned.SessionEnded(0, 0, now)
-			}
+			ss.doubtLength(now, s)
 			ss.allowance.learned.Went(s.well, s.refused+refused, now)
 			s.host.failures, s.host.served = 0, true
 		}
