@@ -60,7 +60,7 @@ type Nothing struct {
 	before      int   // passedAgain when a fresh one last failed
 	proven      bool  // the earlier pace had gone well for long
 	stepped     bool  // a raise was taken back just before
-	neverPassed bool  // hardly any address had ever got a good answer
+	neverPassed bool  // no address had ever got a good answer
 	excused     bool  // a limit on sessions or openings was found just before
 	limit       float64
 
@@ -114,7 +114,7 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 		well = &p.test.saved
 	}
 	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, cycle: x.cycle, votes: x.votes,
-		neverPassed: x.ended.IsZero() && x.cycled < limitFew,
+		neverPassed: x.ended.IsZero() && x.cycled == 0,
 		proven:      now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	at := p.firsts.badSince(now)
 	x.went, x.steady = at.Sub(x.from), wasSteady(p, at)
@@ -239,7 +239,7 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 	case x.excused:
 		return "too many sessions were open, or they were opened too fast"
 	case x.neverPassed:
-		return "hardly any address had been answered before, so nothing shows that it was our pace"
+		return "no address had been answered before, so nothing shows that it was our pace"
 	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
 		return "the receiver answers again"
 	}
@@ -259,10 +259,12 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	}
 	to, through := below*x.limit, x.through(now, lasted)/p.share
 	measured := to > 0 && (to < clearlyLess*from || p.test.open)
-	if through > 0 && !measured && !p.long {
+	supposed := through > 0 && !measured && !p.long
+	if supposed {
 		p.long, p.gap = true, now // it wasn't a penalty
 	}
 	if p.long {
+		p.fell = fall{} // it passed then because the time had just begun
 		lasted, price = 0, 0
 	}
 	lower, edge := from, 0.0
@@ -281,6 +283,9 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	p.failedTrial(now, price, lower)
 	if edge > 0 {
 		p.lower(lower, edge, now)
+	}
+	if supposed { // a penalty would let so many more through for longer
+		p.step, p.credit = stepLong, creditTrial
 	}
 	p.hold = now.Add(min(lasted, aloneLate))
 }

@@ -548,7 +548,7 @@ func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 		p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-fallsTo*s)/(1-s))
 	}
 	switch left := p.test.bad / p.test.tries; {
-	case p.test.odds >= decided && (p.test.tries < sureTries || p.test.passed == 0 && !p.test.many): // few, or a penalty
+	case p.test.odds >= decided && (p.test.tries < sureTries || p.test.passed == 0): // few, or a penalty
 	case p.test.odds >= decided && left < helped*s: // it isn't slow enough
 		saved, many := p.test.saved, p.test.many
 		p.slow(now, left, p.rate*(1-left), false)
@@ -638,6 +638,7 @@ func (p *Pace) endTrial(now time.Time) Effect {
 	from := p.rate
 	p.spend(1)
 	p.failedTrial(now, 0, 0)
+	p.until = later(p.until, p.spentUntil())
 	p.lower(min(p.proved, nearEdge*from), from, now)
 	p.counted = now
 	p.enter(PhaseHolding, now, fmt.Sprintf("one was deferred at %s; now %s", perSecond(from), perSecond(p.rate)))
@@ -657,8 +658,9 @@ func (p *Pace) stepBack(now time.Time) Effect {
 		to = p.proved
 	}
 	p.failedTrial(now, 0, 0)
+	p.until = later(now.Add(settles), p.spentUntil())
 	p.lower(min(to, nearEdge*from), from, now)
-	p.counted, p.until = now.Add(settles), now.Add(settles)
+	p.counted = p.until
 	p.stretch(p.until)
 	p.firsts.forgetRow()
 	p.enter(PhaseHolding, now, fmt.Sprintf("%d in a row were deferred at %s; now %s", row, perSecond(from), perSecond(p.rate)))

@@ -133,6 +133,28 @@ func TestPaceStopsWhereNothingPasses(t *testing.T) {
 	}
 }
 
+// TestPaceReturns to the pace of before soon after a limit far below it has ended, and seldom tries to before that.
+func TestPaceReturns(t *testing.T) {
+	for _, limit := range []int{1, 3, 10} {
+		a := beginAsking(50, 0)
+		a.run(time.Minute)
+		a.limit = limit
+		a.run(time.Minute)
+		a.bad = 0
+		if a.run(30 * time.Minute); a.bad > 60+limit*18 {
+			t.Errorf("%d/s: %d deferred in 30 minutes: %s", limit, a.bad, a.pace.Explain(a.now).Why)
+		}
+		a = beginAsking(50, 0)
+		a.run(time.Minute)
+		a.limit = limit
+		a.run(10 * time.Second)
+		a.limit = 0
+		if a.run(45 * time.Second); a.pace.Lasting() != 50 {
+			t.Errorf("%d/s: %.3g/s after it: %s", limit, a.pace.Lasting(), a.pace.Explain(a.now).Why)
+		}
+	}
+}
+
 // TestPaceTellsMailboxesFromALimit: a share that is deferred at any pace, and passes a moment later, costs nothing but a short test.
 func TestPaceTellsMailboxesFromALimit(t *testing.T) {
 	for _, share := range []float64{0.05, 0.2, 0.5} {

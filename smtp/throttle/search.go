@@ -19,8 +19,10 @@ const (
 	nearEdge   = 0.95
 
 	// From there it is raised by stepLeast, doubled after each raise that went well, up to stepMost; each raise must go
-	// well for trialAfter good answers and for trialFor.
+	// well for trialAfter good answers and for trialFor. One raise by stepLong tests whether the limit really counts
+	// over a long time.
 	stepLeast, stepMost = 0.02, 0.25
+	stepLong            = 0.5
 	trialAfter          = 100
 	trialTime           = 5.0
 	trialFor            = 3 * time.Second
@@ -42,6 +44,14 @@ const (
 	// wonShort: after this many successful raises in a row, a limit that seemed to count over a long time is no limit.
 	wonShort = 3
 
+	// A rate that went well for provedAfter good answers and provedFor is tried again at once after it fell to less than
+	// its fellBy: after returnGap, twice as long after each failure, returnsMost times.
+	provedAfter = 40
+	provedFor   = 4 * time.Second
+	fellBy      = 1.0 / 3
+	returnGap   = 10 * time.Second
+	returnsMost = 5
+
 	// usedFrom is the part of a number that must be used to prove it; otherwise the check starts again after usedFor.
 	usedFrom = 0.7
 	usedFor  = 4 * time.Second
@@ -59,13 +69,13 @@ type search struct {
 	proved  float64 // the newest rate that went well
 	edge    float64 // the rate that was too high; 0: unknown
 	steps
+	raises
+	fell   fall
 	step   float64       // size of the next raise beyond the edge
 	long   bool          // the limit counts over a long time
 	cycle  time.Duration // about as long
 	trying bool          // the newest raise went beyond the edge
 	credit float64       // deferrals that may be caused
-	fails  int           // raises in a row that went badly
-	won    int           // raises in a row that went well
 	gap    time.Time
 	hold   time.Time // no raise before
 
@@ -81,6 +91,17 @@ type steps struct {
 	stepsFrom  float64 // the rate before the first of them; 0: there are none
 	stepsAt    time.Time
 	stepsShare float64 // that was deferred then
+}
+
+// raises counts those in a row that went alike.
+type raises struct{ fails, won int }
+
+// fall is what a rate fell from that had gone well for some time: the cause may end by itself.
+type fall struct {
+	from      float64 // good answers a second; 0: none
+	returnAt  time.Time
+	returned  int
+	returning bool // the newest raise went back to it
 }
 
 // bound sets the allowed rate.
@@ -112,6 +133,11 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	}
 	s.answered++
 	s.passed++
+	if ran := sent.Sub(s.began); s.passed >= provedAfter && ran >= provedFor {
+		if well := float64(s.passed) / share / ran.Seconds(); well > s.fell.from {
+			s.fell.from, s.fell.returned = well, 0
+		}
+	}
 	if s.used++; s.rate >= s.ceiling || float64(s.passed) < (1-nearlyAll)*float64(s.used) { // or it may be a penalty
 		return false
 	}
@@ -150,14 +176,21 @@ func (s *search) needed(share float64) int {
 func (s *search) raise(now time.Time) bool {
 	s.proved = s.rate
 	if s.trying { // the receiver tolerates more than before
+		if s.step >= stepLong { // at a limit that counts over a long time, so much more would not have passed
+			s.long, s.cycle = false, 0
+		}
 		s.trying, s.fails, s.steps, s.step = false, 0, steps{}, min(2*s.step, s.stepMost())
-		s.edge = max(s.edge, s.rate/nearEdge)
+		if s.edge = max(s.edge, s.rate/nearEdge); s.fell.returning { // so what ended it was no limit
+			s.edge, s.fell.returning = 0, false
+		}
 		if s.won++; s.won >= wonShort {
 			s.long, s.cycle = false, 0
 		}
 	}
 	to := s.rate
 	switch {
+	case s.fell.returned < returnsMost && to < fellBy*s.fell.from && !now.Before(s.fell.returnAt):
+		to, s.trying, s.fell.returning = min(s.fell.from, nearEdge*s.ceiling), true, true
 	case s.edge == 0 && s.stated:
 		to = s.ceiling
 	case s.edge == 0:
@@ -216,6 +249,15 @@ func (s *search) lower(to, edge float64, now time.Time) {
 	if s.edge == 0 { // so that a short or mistaken limit doesn't slow us for long
 		s.credit = creditTrial
 	}
+	if s.trying && (s.fell.returning || s.step >= stepLong) { // far beyond the edge, so it stays where it was
+		edge = min(edge, max(s.edge, to))
+	}
+	if s.fell.returning {
+		s.fell.returned, s.fell.returning = s.fell.returned+1, false
+	}
+	if s.rate >= fellBy*s.fell.from {
+		s.fell.returnAt = now.Add(returnGap << s.fell.returned)
+	}
 	s.rate, s.edge = min(s.ceiling, max(to, s.floor())), max(edge, s.floor())
 	s.won = 0
 	s.trying, s.steps, s.step = false, steps{}, stepLeast
@@ -232,6 +274,15 @@ func (s *search) failedTrial(now time.Time, lasted time.Duration, next float64) 
 	worth = min(worth*float64(int(1)<<min(s.fails, 10)), trialWorth)
 	least := min(trialGap<<min(s.fails, 10), trialGapMost)
 	s.gap = later(s.gap, now.Add(max(least, time.Duration(worth*float64(lasted)))))
+}
+
+// spentUntil returns when a limit that counts over a long time lets more through, after a raise far beyond it spent
+// what it allows; zero: there was none.
+func (s *search) spentUntil() time.Time {
+	if !s.trying || s.step < stepLong {
+		return time.Time{}
+	}
+	return s.began.Add(s.cycle)
 }
 
 // flow counts good answers by when their events were sent, in steps of flowStep.

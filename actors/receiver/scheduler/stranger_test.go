@@ -38,6 +38,7 @@ type limitOf struct {
 	countsBad    bool          // what it deferred counts too
 	way          int
 	penalty      time.Duration // nothing is served for so long after one too many
+	greets       bool          // it accepts sessions meanwhile
 }
 
 // oddOf are mailboxes that always answer something odd, or that are greylisted each by itself.
@@ -262,7 +263,7 @@ func (s *unknownReceiver) greet(now time.Time) (reply smtp.Reply, refused bool) 
 	if bad && s.limit.penalty > 0 && !now.Before(s.until) {
 		s.until = now.Add(s.limit.penalty)
 	}
-	if bad || now.Before(s.until) {
+	if bad || now.Before(s.until) && !s.limit.greets {
 		if s.limit.way == byReset {
 			return smtp.Reply{}, true
 		}

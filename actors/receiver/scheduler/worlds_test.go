@@ -21,6 +21,7 @@ func families() []family {
 		{"domains", "80 % of one domain's limit after 2 min, 5 % put off", 4, 0.5, drawDomains},
 		{"few", "all done in 1.5 of the ideal and two windows", 4, 0.8, drawFew},
 		{"low", "all done in 1.5 of the ideal and 20 s, 25 % put off", 4, 0.5, drawLow},
+		{"punished", "all done in 1.5 of the ideal, three penalties and 20 s; twice the RCPTs", 4, 0.5, drawPunished},
 		{"beside", "80 % used after a minute (three windows), 2 % put off", 4, 0.2, drawBeside},
 		{"changing", "90 % used 90 s after it (85 % 4 min after the end of a limit), 1 % put off", 4, 0.5, drawChange},
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
@@ -325,6 +326,20 @@ func drawLow(r *rand.Rand) *drawn {
 	w.waits, w.spare = []time.Duration{10 * time.Second}, 20*time.Second
 	w.wanted = figures{timeTaken: 1.5, putOffPart: 0.25}
 	return w.describe("a short list at a low limit")
+}
+
+// drawPunished draws a short list at a low limit whose excess has a penalty.
+func drawPunished(r *rand.Rand) *drawn {
+	w := drawLow(r)
+	l := &w.far.limit
+	every := one(r, 1, 1, 2, 5)
+	l.rcpts, l.countsBad = rate(l.rcpts.Events*every, secondsOf(every)), r.IntN(2) == 0
+	l.penalty, l.greets = secondsOf(one(r, 2, 5, 10, 15)), r.IntN(3) > 0
+	w.told.RcptRate = rate(one(r, 2, 4, 10)*l.rcpts.Events/every, time.Second)
+	w.addresses = one(r, 10, 20, 40, 80, 300)
+	w.waits, w.spare = []time.Duration{secondsOf(one(r, 2, 10)), 8 * time.Second}, 3*l.penalty+20*time.Second
+	w.wanted = figures{timeTaken: 1.5, rcptsAsked: 2}
+	return w.describe(fmt.Sprintf("a short list of %d at a low limit with a penalty of %s", w.addresses, l.penalty))
 }
 
 // drawOddMailboxes draws some in a hundred mailboxes that always answer something odd, at told limits.
