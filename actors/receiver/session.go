@@ -265,7 +265,7 @@ func (a *sessionActor) mustStop(m *scheduler.AskProbes) bool {
 // ask puts the probes to the receiver until they are all answered, the session ends, or an answer forbids more.
 func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	r := scheduler.Report{ID: m.ID, Unanswered: m.Probes}
-	if m.Suspended && a.smtp.Poll() != nil {
+	if m.WasIdle && a.smtp.Poll() != nil {
 		r.Stale = true
 		return r
 	}

@@ -253,6 +253,9 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.T
 			return p.againAlone(passed, now)
 		}
 	}
+	if !g.on && !passed {
+		return runDry(p, sent, kind, now)
+	}
 	if !g.on || !due && !passed {
 		return Unchanged
 	}

@@ -42,7 +42,7 @@ func (o *OpeningRate) Set(b RateBounds, now time.Time) {
 func (o *OpeningRate) Limits(now time.Time) bool { return now.Before(o.until) || o.rate < o.ceiling }
 
 // Permits returns our share of the rate, for a Window, and until when nothing is opened.
-func (o *OpeningRate) Permits(time.Time) (Rate, time.Time) {
+func (o *OpeningRate) Permits() (Rate, time.Time) {
 	return windowed(o.rate*o.share, 0), o.until
 }
 

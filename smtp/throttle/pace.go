@@ -108,6 +108,7 @@ type Pace struct {
 	usualAt time.Time
 	manyAt  time.Time // when asking slower was tested because many got a bad answer
 	nothing Nothing
+	dry     dry
 	grey    greylisting
 }
 
@@ -211,7 +212,7 @@ func (p *Pace) Limits(now time.Time) bool {
 
 // Permits returns our share of the present rate, for a Window, and until when nothing may be asked; a past time means
 // now.
-func (p *Pace) Permits(time.Time) (Rate, time.Time) {
+func (p *Pace) Permits() (Rate, time.Time) {
 	return windowed(p.rate*p.share, p.answer), p.until
 }
 
@@ -229,12 +230,13 @@ func windowed(perSecond float64, answer time.Duration) Rate {
 func (p *Pace) OnLatency(d time.Duration) { p.answer += (d - p.answer) / 16 }
 
 // Good handles a good answer to a first try: 2xx, or 5xx about the mailbox.
-func (p *Pace) Good(t Try, now time.Time) Effect {
+func (p *Pace) Good(t Try, now time.Time) {
 	switch x := &p.nothing; {
 	case t.Sent.Before(p.counted):
 	case t.Unsure && x.on && x.domain == "" && x.tenant == "":
 		p.passed(t.Sent, now)
-		return p.againAlone(true, now)
+		p.againAlone(true, now)
+		return
 	case t.Unsure && p.grey.on && p.grey.unsure < unsureMost:
 		p.grey.unsure++
 		p.grey.passed = later(p.grey.passed, now)
@@ -245,7 +247,6 @@ func (p *Pace) Good(t Try, now time.Time) Effect {
 		}
 	}
 	take(p, t, now)
-	return Unchanged
 }
 
 // take handles an answer to an address for which the receiver had time.
@@ -264,6 +265,7 @@ func take(p *Pace, t Try, now time.Time) {
 
 // passed counts a good answer.
 func (p *Pace) passed(sent, now time.Time) {
+	p.dry = dry{}
 	p.flow.add(sent)
 	p.nothing.good = later(p.nothing.good, sent)
 	if p.nothing.from.IsZero() {
@@ -354,7 +356,7 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now ti
 		return p.againAlone(passed, now)
 	}
 	if !passed && p.firsts.row > 0 { // others don't pass either, so the address isn't the cause
-		return Unchanged
+		return runDry(p, sent, first.Kind, now)
 	}
 	chance := p.firsts.kinds.of(first.Kind).transientChance()
 	if !passed && chance >= likelyOwn && chance < surelyOurs { // it was paid for
@@ -688,7 +690,7 @@ type RateState struct {
 }
 
 // Explain returns the present state of the pace.
-func (p *Pace) Explain(now time.Time) RateState {
+func (p *Pace) Explain() RateState {
 	s := RateState{Rate: p.rate, Floor: p.floor(), Ceiling: p.ceiling, Edge: p.edge, Phase: p.phase, Since: p.since,
 		Until: p.until, Why: p.why}
 	if p.nothing.on {

@@ -45,7 +45,7 @@ func (a *askedReceiver) passes(since time.Time) bool {
 // run asks for a while: new addresses, and those that were deferred when they are due.
 func (a *askedReceiver) run(d time.Duration) {
 	for end := a.now.Add(d); a.now.Before(end); {
-		rate, until := a.pace.Permits(a.now)
+		rate, until := a.pace.Permits()
 		a.now = later(a.now.Add(time.Duration(float64(time.Second)/rate.PerSecond())), until)
 		if len(a.again) > 0 && a.again[0].due.Before(a.now) && (!a.pace.Alone() || a.pace.Nothing().AsksAgain()) {
 			one := a.again[0]
@@ -88,11 +88,11 @@ func TestPaceFindsALimit(t *testing.T) {
 			a.good, a.bad = 0, 0
 			a.run(5 * time.Minute)
 			if used := float64(a.good) / 300 / float64(limit); used < 0.8 || a.bad*50 > a.good {
-				t.Errorf("%.0f %% used, %d of %d deferred: %s", 100*used, a.bad, a.good+a.bad, a.pace.Explain(a.now).Why)
+				t.Errorf("%.0f %% used, %d of %d deferred: %s", 100*used, a.bad, a.good+a.bad, a.pace.Explain().Why)
 			}
 			a.limit = 0
 			a.run(5 * time.Minute)
-			if e := a.pace.Explain(a.now); e.Rate < 2*float64(limit) {
+			if e := a.pace.Explain(); e.Rate < 2*float64(limit) {
 				t.Errorf("%.3g/s five minutes after the limit was gone: %s", e.Rate, e.Why)
 			}
 		})
@@ -105,7 +105,7 @@ func TestPaceFindsGreylisting(t *testing.T) {
 		a := beginAsking(20, 0)
 		a.grey = wait
 		if a.run(wait + 30*time.Second); !a.pace.Greylisting() || a.pace.Lasting() != 20 {
-			t.Errorf("%s: %s", wait, a.pace.Explain(a.now).Why)
+			t.Errorf("%s: %s", wait, a.pace.Explain().Why)
 		}
 		for _, unsure := range []bool{true, false} { // an earlier owner of the file asked them
 			for range unsureMost {
@@ -113,7 +113,7 @@ func TestPaceFindsGreylisting(t *testing.T) {
 				a.pace.Good(Try{Sent: a.now, Domain: "d", Unsure: unsure}, a.now)
 			}
 			if a.pace.Greylisting() != unsure {
-				t.Errorf("%s: those that may have waited passed (%v): %s", wait, unsure, a.pace.Explain(a.now).Why)
+				t.Errorf("%s: those that may have waited passed (%v): %s", wait, unsure, a.pace.Explain().Why)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func TestPaceStopsWhereNothingPasses(t *testing.T) {
 	}
 	a.grey, a.again = 0, nil
 	if a.run(15 * time.Second); a.pace.Lasting() != 50 || a.pace.Alone() {
-		t.Errorf("%.3g/s after it: %s", a.pace.Lasting(), a.pace.Explain(a.now).Why)
+		t.Errorf("%.3g/s after it: %s", a.pace.Lasting(), a.pace.Explain().Why)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestPaceReturns(t *testing.T) {
 		a.run(time.Minute)
 		a.bad = 0
 		if a.run(30 * time.Minute); a.bad > 60+limit*18 {
-			t.Errorf("%d/s: %d deferred in 30 minutes: %s", limit, a.bad, a.pace.Explain(a.now).Why)
+			t.Errorf("%d/s: %d deferred in 30 minutes: %s", limit, a.bad, a.pace.Explain().Why)
 		}
 		a = beginAsking(50, 0)
 		a.run(time.Minute)
@@ -150,8 +150,24 @@ func TestPaceReturns(t *testing.T) {
 		a.run(10 * time.Second)
 		a.limit = 0
 		if a.run(45 * time.Second); a.pace.Lasting() != 50 {
-			t.Errorf("%d/s: %.3g/s after it: %s", limit, a.pace.Lasting(), a.pace.Explain(a.now).Why)
+			t.Errorf("%d/s: %.3g/s after it: %s", limit, a.pace.Lasting(), a.pace.Explain().Why)
 		}
+	}
+}
+
+// TestPaceHalvesWhereOnlyRetriesAreAsked and nobody gets a good answer, if a limit is known.
+func TestPaceHalvesWhereOnlyRetriesAreAsked(t *testing.T) {
+	for _, tc := range []struct {
+		edge, want float64
+		passes     int // each so many of them; 0: none
+	}{{20, 10, 0}, {20, 20, 30}, {0, 20, 0}} {
+		a := beginAsking(20, 0)
+		a.pace.edge = tc.edge
+		for i := range 110 { // in 11 s
+			a.now = a.now.Add(time.Second / 10)
+			a.pace.Retried(a.now, tc.passes > 0 && i%tc.passes == 0, false, "451", a.now)
+		}
+		effort.Is(t, a.pace.Lasting(), tc.want, "the pace", tc)
 	}
 }
 
@@ -174,7 +190,7 @@ func TestPaceTellsMailboxesFromALimit(t *testing.T) {
 			}
 		}
 		if slow > 1200 || a.pace.Lasting() < 30 {
-			t.Errorf("%.0f %%: below the told pace for %d of 6000: %s", 100*share, slow, a.pace.Explain(a.now).Why)
+			t.Errorf("%.0f %%: below the told pace for %d of 6000: %s", 100*share, slow, a.pace.Explain().Why)
 		}
 	}
 }

@@ -290,7 +290,7 @@ func (ss *sessions) giveProbes(v *View, s *session, probes []*Probe) {
 	transaction, group := ss.allowance.sizes(now)
 	ss.steps = append(ss.steps, AskProbes{ID: s.id, After: after, Probes: probes,
 		RefusedMax: a.RefusedPerSession - s.refused, Pipelining: s.grouped, Transaction: transaction, Group: group,
-		Suspended: now.Sub(s.idle) > checkIdleAfter, Version: ss.allowance.version})
+		WasIdle: now.Sub(s.idle) > checkIdleAfter, Version: ss.allowance.version})
 }
 
 // heldUpAfter: a session is held up if it waits longer than this, and twice as long as expected. Some receivers delay a

@@ -168,7 +168,7 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 		if a.Judgement.Verdict.Reason == smtp.Greylisted || throttle.IsGreylisted(o.pace, kind) {
 			o.grey.Again(waited)
 		}
-		qs.deferAddress(now, at, a)
+		qs.deferAddress(at, a)
 		return
 	}
 	first := tryOf(&a, resultOf(&a.Judgement))
@@ -178,7 +178,7 @@ func (qs *queues) answeredBadly(now time.Time, at place, a Answered) {
 	}
 	long := a.Judgement.Verdict.Wait > shortPause || throttle.IsGreylisted(o.pace, first.Kind)
 	if long || len(qs.waiting) >= rechecksMost || !o.pace.Worth(first.Kind) {
-		qs.deferAddress(now, at, a)
+		qs.deferAddress(at, a)
 		return
 	}
 	one := &recheck{probe: p, first: first, judgement: a.Judgement, until: now.Add(recheckWithin),
@@ -202,11 +202,11 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	if o.pace.Greylisting() && !throttle.IsGreylisted(o.pace, one.first.Kind) {
 		p.deferred = a.Sent // a limit kept it from being greylisted before
 	}
-	qs.deferAddress(now, at, a)
+	qs.deferAddress(at, a)
 }
 
 // deferAddress returns an address to be asked again later, after its wait where every address is greylisted.
-func (qs *queues) deferAddress(now time.Time, at place, a Answered) {
+func (qs *queues) deferAddress(at place, a Answered) {
 	waited, _ := a.Probe.waited(a.Sent, at.path)
 	v := &a.Judgement.Verdict
 	if !a.Judgement.Attempt.Void && (v.Reason == smtp.Greylisted || at.path.pace.Greylisting()) {
@@ -256,7 +256,7 @@ func (qs *queues) followLaw(now time.Time, at place, e throttle.Effect, a *Answe
 	}
 	o := at.path
 	qs.dirty = true
-	x := o.pace.Explain(now)
+	x := o.pace.Explain()
 	qs.halt(Halt{path: o})
 	if x.Since.Equal(now) {
 		qs.noteChange(now, x.Why)
@@ -536,7 +536,7 @@ func (o *egressPath) readyAt(at time.Time) (int, time.Time) {
 	if !o.pace.Limits(at) {
 		return math.MaxInt, time.Time{}
 	}
-	if _, until := o.pace.Permits(at); at.Before(until) {
+	if _, until := o.pace.Permits(); at.Before(until) {
 		return 0, until
 	}
 	return o.rcpts.Ready(at)

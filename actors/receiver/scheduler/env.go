@@ -115,7 +115,7 @@ type AskProbes struct {
 	Pipelining  bool
 	Transaction throttle.Growing // RCPTs of one
 	Group       throttle.Growing // RCPTs of a group of commands
-	Suspended   bool             // the session was idle for long and may be dead
+	WasIdle     bool             // the session was idle for long and may be dead
 	Version     uint64           // of the share that permits it
 	Pauses      uint64           // earlier long pauses of the process; the shell sets it
 }

@@ -88,7 +88,7 @@ func sourceWords(name string) string { return "our source " + inspect.SourceName
 // forgetPace resets the pace of each source.
 func (ps *paths) forgetPace(now time.Time, b throttle.RateBounds) (dropped []string) {
 	for _, o := range ps.all {
-		old, found := o.pace.Explain(now), o.pace.Lasting()
+		old, found := o.pace.Explain(), o.pace.Lasting()
 		_, knew := o.pace.Remember()
 		if o.beginRate(b, now); !knew {
 			continue // nothing was learned

@@ -29,7 +29,7 @@ func blocked(now time.Time) *Scheduler {
 // knows says what of the three parts a scheduler has learned.
 func knows(d *Scheduler, now time.Time) (parts string) {
 	o, l := d.paths.all[0], d.queues.all["mx1,mx2,"]
-	if o.pace.Explain(now.Add(time.Minute)).Edge > 0 {
+	if o.pace.Explain().Edge > 0 {
 		parts += " pace"
 	}
 	if d.allowance.learned != (throttle.Learned{}) {

@@ -65,8 +65,7 @@ func TestMemorySurvivesAMove(t *testing.T) {
 	d.Recall(there, fact.Data)
 	a := d.takeAllowance(there)
 	effort.Is(t, a.Connections, 3, "permitted", a)
-	soon := there.Add(time.Minute)
-	if e := d.paths.all[0].pace.Explain(soon); e.Rate != 700_000 || e.Edge != 1_000_000 {
+	if e := d.paths.all[0].pace.Explain(); e.Rate != 700_000 || e.Edge != 1_000_000 {
 		t.Errorf("tempo %+v", e)
 	}
 	if n, _ := d.paths.all[0].refusals.Ready(there); n != 14 {

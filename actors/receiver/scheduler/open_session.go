@@ -212,7 +212,7 @@ func (op *openings) keepRate(b throttle.RateBounds, whole, ours throttle.Rate, n
 	b.Ceiling = whole
 	op.rate.Set(b, now)
 	if op.rate.Limits(now) {
-		ours, _ = op.rate.Permits(now)
+		ours, _ = op.rate.Permits()
 	}
 	op.window.Set(ours)
 }
@@ -225,7 +225,7 @@ func (op *openings) mayOpen(now time.Time) (bool, time.Time) {
 	if !op.rate.Limits(now) {
 		return true, time.Time{}
 	}
-	if _, until := op.rate.Permits(now); now.Before(until) {
+	if _, until := op.rate.Permits(); now.Before(until) {
 		return false, until
 	}
 	n, next := op.window.Ready(now)
@@ -373,7 +373,7 @@ func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open,
 	case op.judged:
 	case judged.Attempt.Code == 0:
 		op.judged = true
-		op.noteOutage(now, s, judged)
+		op.noteOutage(now, s)
 	case !s.path.pace.Alone(): // just when it deferred an address
 		op.judged = true
 		op.turnedAway(now, s)
@@ -429,7 +429,7 @@ func (op *openings) noteCrowded(now time.Time, s *session, judged Judgement, n i
 
 // noteOutage distinguishes an outage from too fast openings: connections that fail when a host goes down say nothing
 // about pace, unless that happens repeatedly or while a higher pace is tried.
-func (op *openings) noteOutage(now time.Time, s *session, judged Judgement) {
+func (op *openings) noteOutage(now time.Time, s *session) {
 	o := s.path
 	if op.relapses++; now.Sub(op.upAt) > relapseWithin {
 		op.relapses = 0

@@ -57,7 +57,7 @@ func newPaths(e *env, b throttle.RateBounds, now time.Time) *paths {
 // beginRate starts a new rate for a source.
 func (o *egressPath) beginRate(b throttle.RateBounds, now time.Time) {
 	o.pace = throttle.NewPace(b, now)
-	rate, _ := o.pace.Permits(now)
+	rate, _ := o.pace.Permits()
 	o.rcpts = throttle.NewWindow(rate, now)
 }
 
@@ -251,7 +251,7 @@ func (ps *paths) mayBeRefused(now time.Time) (bool, time.Time) {
 	for o := range ps.all.eachAccepting(now) {
 		usable = true
 		n, next := o.refusals.Ready(now)
-		if resumes := o.pace.Explain(now).Until; now.Before(resumes) {
+		if resumes := o.pace.Explain().Until; now.Before(resumes) {
 			n, next = 0, later(resumes, next)
 		}
 		if n > 0 {
@@ -404,9 +404,9 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 		one := inspect.ReceiverSource{Source: o.name, State: "spare", Sessions: sessions[o]}
 		budget, _ := o.refusals.Ready(now)
 		one.Budget = max(0, budget)
-		one.Rate = o.rateStatus(now)
+		one.Rate = o.rateStatus()
 		ok, until := ps.options.Sources.Usable(o.index, ps.key, now)
-		_, resumes := o.pace.Permits(now)
+		_, resumes := o.pace.Permits()
 		switch pause := ps.options.Sources.Limits(o.index).Pause; {
 		case pause == throttle.PauseYes:
 			one.State = "paused"
@@ -427,8 +427,8 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 }
 
 // rateStatus returns the state of a source's rate.
-func (o *egressPath) rateStatus(now time.Time) inspect.RateStatus {
-	e := o.pace.Explain(now)
+func (o *egressPath) rateStatus() inspect.RateStatus {
+	e := o.pace.Explain()
 	return inspect.RateStatus{Rate: e.Rate, Floor: e.Floor, Ceiling: e.Ceiling, Edge: e.Edge, Phase: string(e.Phase),
 		Since: e.Since, Why: e.Why}
 }
@@ -437,11 +437,11 @@ func (o *egressPath) rateStatus(now time.Time) inspect.RateStatus {
 // one may ask now.
 func (all sources) firstToResume(now time.Time) (first *egressPath) {
 	for o := range all.eachAccepting(now) {
-		resumes := o.pace.Explain(now).Until
+		resumes := o.pace.Explain().Until
 		if !now.Before(resumes) {
 			return nil
 		}
-		if first == nil || resumes.Before(first.pace.Explain(now).Until) {
+		if first == nil || resumes.Before(first.pace.Explain().Until) {
 			first = o
 		}
 	}
@@ -474,7 +474,7 @@ func (all sources) answered() (accepted, refused int) {
 func (all sources) permittedRate(now time.Time, allowed throttle.Rate) float64 {
 	found := 0.0
 	for o := range all.eachAccepting(now) {
-		rate, _ := o.pace.Permits(now)
+		rate, _ := o.pace.Permits()
 		found = max(found, rate.PerSecond())
 	}
 	return min(allowed.PerSecond(), found)

@@ -63,7 +63,7 @@ func (ps *paths) throttled(now, sent time.Time, o *egressPath, judged Judgement)
 		return
 	}
 	ps.halt(Halt{path: o})
-	ps.noteChange(now, o.pace.Explain(now).Why)
+	ps.noteChange(now, o.pace.Explain().Why)
 }
 
 // refuseSource handles a host's refusal of a source before any RCPT. If the source can ask no other host of the queue,
@@ -121,7 +121,7 @@ func (ps *paths) consequenceOf(now time.Time, at place) time.Time {
 	if r := at.route.refusals[at.path]; r != nil {
 		until = later(until, r.until)
 	}
-	_, resumes := at.path.pace.Permits(now)
+	_, resumes := at.path.pace.Permits()
 	until = later(later(until, resumes), ps.receiver.until)
 	if !until.After(now) {
 		return time.Time{}

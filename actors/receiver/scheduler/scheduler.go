@@ -89,7 +89,7 @@ func (sc *Scheduler) keepRates(now time.Time, whole throttle.Limits) {
 	sc.opening.keepRate(b, whole.ConnectionRate, sc.limits.ConnectionRate, now)
 	for _, o := range sc.paths.all {
 		o.pace.Set(b, now)
-		rate, until := o.pace.Permits(now)
+		rate, until := o.pace.Permits()
 		if o.rcpts.Set(rate); now.Before(until) {
 			sc.wakeAt(until)
 		}

@@ -207,7 +207,7 @@ func (sc *Scheduler) gatherStanding(now time.Time) Standing {
 		s.capEnds = sc.paths.capEnds(now)
 	}
 	if o := sc.paths.all.firstToResume(now); o != nil {
-		s.resumes = o.pace.Explain(now)
+		s.resumes = o.pace.Explain()
 	}
 	if !s.unavailable().Free() {
 		return s
@@ -228,7 +228,7 @@ func (sc *Scheduler) explainBlocked(now time.Time) status.Blocked {
 		pausedFor: sc.paths.receiver.judgement, pausedBy: sc.paths.pausedBecause(),
 		noSource: sc.paths.noSourceBecause(now), slotless: sc.sessions.slotless}
 	if o := sc.paths.all.slowedPath(now); o != nil {
-		s.details.slowed = o.pace.Explain(now).Why
+		s.details.slowed = o.pace.Explain().Why
 	}
 	b := explain(&s)
 	b.Why = sentenceOf(&s, b.Cause)

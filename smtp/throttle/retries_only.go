@@ -1,0 +1,35 @@
+package throttle
+
+import (
+	"fmt"
+	"time"
+)
+
+// rowDry bad answers in a row to addresses asked again are enough to slow down.
+const rowDry = 4
+
+// dry is a row of bad answers to addresses asked again, with no good answer to anybody in between.
+type dry struct {
+	n    int
+	from time.Time // when it began, or last slowed us down
+}
+
+// runDry handles a bad answer to an address asked again. Where a limit is known and nobody gets a good answer for long,
+// it may be lower than that, which first tries don't show if all were tried: the pace is halved.
+func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
+	if p.edge == 0 || p.nothing.on || p.grey.on || p.test.open || sent.Before(p.counted) || !MayBeOurs(p, kind) {
+		return Unchanged
+	}
+	if p.dry.n++; p.dry.n == 1 {
+		p.dry.from = now
+	}
+	if p.dry.n < rowDry || now.Sub(p.dry.from) < quietNothing {
+		return Unchanged
+	}
+	from := p.rate
+	p.lower(from/2, from, now)
+	p.dry.from = now
+	p.enter(PhaseHolding, now, fmt.Sprintf("nobody got a good answer for %s at %s; now %s", quietNothing, perSecond(from),
+		perSecond(p.rate)))
+	return Slower
+}
