@@ -93,7 +93,7 @@ type steps struct {
 	stepsShare float64 // that was deferred then
 }
 
-// raises counts those in a row that went alike.
+// raises counts the newest ones in a row that failed, and that went well.
 type raises struct{ fails, won int }
 
 // fall is what a rate fell from that had gone well for some time: the cause may end by itself.
