@@ -373,9 +373,8 @@ func TestFilesAtSilentReceiversLeaveLeases(t *testing.T) {
 		}
 		s.until("its share of the leases to be taken", func() bool { return s.sum("rollcall_leases", "") >= most/2 })
 	})
-	if n := s.sum("rollcall_leases", ""); n > most/2 {
-		t.Errorf("one tenant has %v of %d leases", n, most)
-	}
+	// Files at silent receivers end for nobody, but the second tenant's last one may just have ended.
+	s.until("one tenant to have its share of the leases", func() bool { return s.sum("rollcall_leases", "") <= most/2 })
 	effort.Is(t, s.sum("rollcall_workspaces_full", ""), 1, "workspaces have their share")
 }
 
