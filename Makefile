@@ -4,7 +4,7 @@ GO ?= go
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
 
-.PHONY: help build vet fmt test short race browser images mutants static check bench load kill cluster prove fuzz accuracy release clean
+.PHONY: help build vet fmt test short race browser images mutants static check bench load kill prove fuzz accuracy release clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -66,10 +66,6 @@ load: ## measure speed, memory and the use of limits against receivers of all ki
 
 kill: ## kill a node 20 times while it works on 100,000 addresses; takes minutes
 	$(GO) test ./cmd/rollcall -run '^TestKilled' -long -v -timeout 30m
-
-cluster: ## measure agreement, takeover, throughput and traffic of clusters (docs/developers/measured.md); takes 10 minutes
-	$(GO) test ./cluster/clustertest -run '^TestFigures' -long -v -timeout 20m
-	$(GO) test ./cmd/rollcall -run '^TestClusterFigures' -long -v -timeout 30m
 
 prove: ## run what takes too long for every change, whole: hours, one line for each part; PARTS="lives mutants" runs only these
 	@.ci/prove $(PARTS)

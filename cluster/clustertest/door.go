@@ -17,7 +17,6 @@ type door struct {
 	open   chan struct{}         // guarded by mu; closed while bytes go through
 	closed bool                  // guarded by mu
 	conns  map[net.Conn]struct{} // guarded by mu
-	bytes  int64                 // guarded by mu; bytes that went through, in both directions
 }
 
 // newDoor makes a door at a free port of an address that probably no other test has.
@@ -43,13 +42,6 @@ func (d *door) host() string {
 
 // inside is where the node listens.
 func (d *door) inside() string { return d.behind }
-
-// passed returns how many bytes went through, in both directions.
-func (d *door) passed() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.bytes
-}
 
 func (d *door) serve() {
 	for {
@@ -86,7 +78,6 @@ func (d *door) copy(to, from net.Conn) {
 		n, err := from.Read(buffer)
 		d.mu.Lock()
 		open, closed := d.open, d.closed
-		d.bytes += int64(n)
 		d.mu.Unlock()
 		if closed {
 			return

@@ -225,14 +225,6 @@ func (w *World) Leave(i int) {
 	}
 }
 
-// ActorBytes is how many bytes of actor traffic went between all nodes, in both directions.
-func (w *World) ActorBytes() (sum int64) {
-	for _, n := range w.nodes {
-		sum += n.door.passed()
-	}
-	return sum
-}
-
 // Await looks until ok.
 func (w *World) Await(what string, ok func() bool) {
 	w.t.Helper()

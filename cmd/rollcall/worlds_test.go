@@ -286,7 +286,7 @@ func (w *world) runCluster(t *testing.T, path string) (s seen) {
 		c.kill(m)
 		c.start(m)
 	}
-	for !c.standing(id).done && term.Sleep(ctx, 50*time.Millisecond) == nil {
+	for !c.done(id) && term.Sleep(ctx, 50*time.Millisecond) == nil {
 		continue
 	}
 	took := time.Since(began)
