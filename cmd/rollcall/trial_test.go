@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -38,23 +39,15 @@ type part struct {
 
 // score makes a list of n addresses, verifies it and counts the results.
 func score(ctx context.Context, mix string, n int, within time.Duration) (scoreReport, error) {
-	began := time.Now()
 	parts, err := scoreParts(ctx, mix, n, within)
-	if err != nil {
-		return scoreReport{}, err
-	}
-	r := newScoreReport(parts, time.Since(began))
-	r.Mix = mix
-	return r, nil
+	return newScoreReport(parts), err
 }
 
-// familiesAtOnce is how many families run at a time: all of them, because nearly all their time is waiting.
-const familiesAtOnce = 32
-
-// scoreParts gives each family of personalities of smtplab.AllMix a lab and a node of its own: a source refused by many
-// receivers is suspended at all, so the families that refuse us would block the others. Other mixes are one part.
+// scoreParts gives each family of personalities a lab and a node of its own for mixAll: a source refused by many
+// receivers is suspended at all, so the families that refuse us would block the others. They run at the same time,
+// nearly all of which is waiting. Other mixes are one part.
 func scoreParts(ctx context.Context, mix string, n int, within time.Duration) ([]part, error) {
-	if mix != smtplab.AllMix {
+	if mix != mixAll {
 		one, err := scorePart(ctx, mix, n, within)
 		return []part{one}, err
 	}
@@ -62,14 +55,11 @@ func scoreParts(ctx context.Context, mix string, n int, within time.Duration) ([
 	for _, p := range smtplab.Personalities() {
 		members[p.Family]++
 	}
-	families := smtplab.Families()
+	families := slices.Sorted(maps.Keys(members))
 	parts, errs := make([]part, len(families)), make([]error, len(families))
 	var running sync.WaitGroup
-	slots := make(chan struct{}, familiesAtOnce)
 	for i, family := range families {
-		slots <- struct{}{}
 		running.Go(func() {
-			defer func() { <-slots }()
 			own := max(1, n*members[family]/len(smtplab.Personalities()))
 			parts[i], errs[i] = scorePart(ctx, family, own, within)
 		})
@@ -90,11 +80,7 @@ func scorePart(ctx context.Context, mix string, n int, within time.Duration) (do
 		return done, err
 	}
 	defer func() { err = errors.Join(err, t.stop(ctx)) }()
-	list, err := scoreList(t.lab, mix, n, 1)
-	if err != nil {
-		return done, err
-	}
-	all, id, err := t.verify(ctx, list, within)
+	all, id, err := t.verify(ctx, scoreList(t.lab, mix, n), within)
 	if err != nil {
 		return done, err
 	}
@@ -102,33 +88,47 @@ func scorePart(ctx context.Context, mix string, n int, within time.Duration) (do
 	return part{all, t.lab.Manners(), again}, err
 }
 
+// Mixes beside those of one family of personalities.
 const (
-	// mixBad is a list of nonexistent mailboxes only, at receivers whose harvest guards count them.
-	mixBad = "bad"
-
-	// guardFamily is the lab's name for the personalities with a harvest guard.
-	guardFamily = "guard"
-
-	// badPerDomain is a number of unknown mailboxes at one receiver that no guard tolerates. Guess.
-	badPerDomain = 40
+	mixEveryday = "everyday" // as customers' lists are
+	mixAll      = "all"      // every family
+	mixBad      = "bad"      // missing mailboxes only, at receivers whose harvest guards count them
 )
 
-// scoreList makes a labelled list of n addresses, the same for the same seed.
-func scoreList(lab *smtplab.Lab, mix string, n int, seed uint64) ([]labelled, error) {
-	o := smtplab.ListOptions{Seed: seed, Addresses: n, Mix: mix}
+// scoreMailboxes are how the addresses at a domain begin: most exist, some don't, and there is one of each special
+// kind.
+var scoreMailboxes = [20]string{"anna.", "anna.", "ghost-", "full.", "anna.", "disabled.", "anna.", "ghost-",
+	"restricted", "anna.", "overquota", "anna.", "ghost-", "busy.", "anna.", "anna.", "anna.", "anna.", "anna.", "anna."}
+
+// scoreList makes a labelled list of n addresses, the same each time.
+func scoreList(lab *smtplab.Lab, mix string, n int) (list []labelled) {
+	add := func(address, personality string) {
+		list = append(list, labelled{address: address, personality: personality, want: lab.Truth(address)})
+	}
+	if mix == mixEveryday {
+		for _, address := range smtplab.Sample(1, n, max(1, n/20)) {
+			add(address, strings.TrimSuffix(address[strings.LastIndexByte(address, '-')+1:], ".test"))
+		}
+		return list
+	}
+	family, perDomain := mix, len(scoreMailboxes)
 	if mix == mixBad {
-		o.Mix, o.OnlyBad, o.PerDomain = guardFamily, true, badPerDomain
+		family, perDomain = "guard", 40 // more missing mailboxes at one receiver than any guard tolerates
 	}
-	labels, err := lab.List(o)
-	if err != nil {
-		return nil, err
+	var members []string
+	for _, p := range smtplab.Personalities() {
+		if p.Family == family && p.DNS != smtplab.OnlyIPv6 {
+			members = append(members, p.Name)
+		}
 	}
-	list := make([]labelled, 0, n)
-	for l := range labels {
-		list = append(list, labelled{address: l.Address, personality: l.Personality, want: l.Expectation})
+	for i := range n {
+		begins, personality := scoreMailboxes[i%len(scoreMailboxes)], members[i/perDomain%len(members)]
+		if mix == mixBad {
+			begins = "ghost-"
+		}
+		add(fmt.Sprintf("%s%s@d%d-%s.test", begins, letters(i), i/perDomain, personality), personality)
 	}
-	// A customer's file has no order.
-	return interleaved(list), nil
+	return interleaved(list) // a customer's file has no order
 }
 
 // interleaved takes from the list in strides, so that no domain stands in one block.
@@ -143,16 +143,12 @@ func interleaved(list []labelled) []labelled {
 	return slices.Clip(out)
 }
 
-// replay judges every attempt of a verification again, from the stored evidence, and notes in all the blame for unknown
-// outcomes.
+// replay judges every attempt of a verification again, from the stored evidence.
 func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (admin.ReplaySummary, error) {
 	return admin.ReplayEvidence(ctx, t.node.Book, id, admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
 		Yield: func(one admin.Replayed) error {
 			if one.Ordinal >= int64(len(all)) || one.Address != all[one.Ordinal].address {
 				return fmt.Errorf("there is evidence for address %d, which isn't in the list", one.Ordinal)
-			}
-			if j := &all[one.Ordinal]; j.outcome == smtp.Unknown && one.Blame != smtp.BlameNobody {
-				j.blame = one.Blame
 			}
 			return nil
 		}})
@@ -186,7 +182,6 @@ type judged struct {
 	labelled
 	outcome smtp.Outcome // smtp.Undecided: not known when the time was up
 	reason  smtp.Reason
-	blame   smtp.Blame // who is to blame; only for unknown
 }
 
 // trialOptions say how a trial runs.
@@ -334,7 +329,7 @@ func (t *trial) judge(ctx context.Context, id string, list []labelled) ([]judged
 		if !known || !explained {
 			return fmt.Errorf("the results say %q and %q, which are unknown words", row[1], row[2])
 		}
-		rows[strings.Clone(row[0])] = judged{outcome: outcome, reason: reason, blame: blameOf(outcome, reason)}
+		rows[strings.Clone(row[0])] = judged{outcome: outcome, reason: reason}
 		return nil
 	})
 	if err != nil {
@@ -357,21 +352,4 @@ func resultWords() (map[string]smtp.Outcome, map[string]smtp.Reason) {
 		reasons[r.Message()] = r
 	}
 	return outcomes, reasons
-}
-
-// blameOf returns the blame for an unknown outcome, if no evidence gives a better one.
-func blameOf(outcome smtp.Outcome, reason smtp.Reason) smtp.Blame {
-	ours := []smtp.Reason{smtp.SourceBlocked, smtp.SourceIdentity, smtp.HarvestGuard, smtp.ReceiverRateLimited,
-		smtp.Internal, smtp.EAIUnsupported}
-	switch {
-	case outcome != smtp.Unknown:
-		return smtp.BlameNobody
-	case slices.Contains(ours, reason):
-		return smtp.BlameSource
-	case reason == smtp.DNSFailed:
-		return smtp.BlameDomain
-	case reason == smtp.MailboxBusy || reason == smtp.MailboxFull:
-		return smtp.BlameAddress
-	}
-	return smtp.BlameReceiver
 }

@@ -111,8 +111,6 @@ type Replayed struct {
 	Address string `json:"address"`
 	Before  Judged `json:"before"` // as it was settled
 	After   Judged `json:"after"`
-
-	Blame smtp.Blame `json:"-"` // of the last answer that counts, as settled
 }
 
 // Judged is an outcome and the rule behind it.
@@ -213,8 +211,7 @@ func (p *replayer) address(results *ledger.Batch, i int, c evidence.Case) error 
 			return nil
 		}
 	}
-	last, _ := c.Last()
-	return p.query.Yield(Replayed{Ordinal: results.Ordinals[i], Address: string(results.Email(i)), Blame: last.Blame,
+	return p.query.Yield(Replayed{Ordinal: results.Ordinals[i], Address: string(results.Email(i)),
 		Before: Judged{Verdict{was.String(), why.String()}, deciding(c)},
 		After:  Judged{Verdict{is.String(), because.String()}, deciding(again)}})
 }

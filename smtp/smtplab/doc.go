@@ -37,7 +37,7 @@
 //
 // # Lists
 //
-// List makes labelled addresses over a mix of personalities; Sample makes the list of a demonstration.
+// Sample makes the list of a demonstration.
 //
 // Start with Lab, Personality and Sheet.
 package smtplab
