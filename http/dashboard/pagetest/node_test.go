@@ -46,14 +46,7 @@ type node struct {
 	url          string // of the pages
 	web, storage *proxy
 	logs         *effort.Log
-	ahead        atomic.Int64 // how much later than now it is for pages and API
 }
-
-// now is the time for pages and API. The ledger has its own.
-func (n *node) now() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) }
-
-// later makes it later for pages and API.
-func (n *node) later(by time.Duration) { n.ahead.Add(int64(by)) }
 
 // countingBook is the ledger of a node. It counts what the pages ask of it, and can be away.
 type countingBook struct {
@@ -177,7 +170,7 @@ func startNode(change ...func(*dashboard.Options)) (n *node, stop func(), err er
 func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func(*dashboard.Options)) (stop func(), err error) {
 	o := dashboard.Options{Book: n.book, PublicURL: func() string { return n.url },
 		UploadURL: n.storage.url(), MaxFileBytes: fileMax, MaxRows: 1_000_000, SessionIdle: time.Hour,
-		SessionLife: 24 * time.Hour, Contact: "help@rollcall.test", Log: log, Now: n.now,
+		SessionLife: 24 * time.Hour, Contact: "help@rollcall.test", Log: log, Now: time.Now,
 		PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, Wake: func() {},
 		Checks: func() bool { return true }, Registerer: prometheus.NewRegistry(),
 		Waits: func(context.Context, string) (inspect.Verification, error) {
@@ -195,7 +188,7 @@ func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func
 	server, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: n.book, Pages: n.pages.Handler(),
 		PublicUpload: func(id uuid.UUID) string { return tokens.URL(n.storage.url(), id) }, Limits: limits,
 		MaxFileBytes: fileMax, MaxRows: 1_000_000, PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1 << 30},
-		UploadExpiry: time.Hour, Log: log, Registerer: prometheus.NewRegistry(), Now: n.now, Wake: func() {},
+		UploadExpiry: time.Hour, Log: log, Registerer: prometheus.NewRegistry(), Now: time.Now, Wake: func() {},
 		Nodes: func() int { return 1 }, Weight: func(uuid.UUID) int { return 1 }})
 	if err == nil {
 		err = server.Start()

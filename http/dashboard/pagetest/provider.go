@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -34,15 +33,14 @@ type Provider struct {
 	t  testing.TB
 	mu sync.Mutex
 
-	key    *rsa.PrivateKey   // guarded by mu
-	number int               // guarded by mu: of the key
-	grants map[string]grant  // guarded by mu: by the code
-	away   bool              // guarded by mu
-	sign   *rsa.PrivateKey   // guarded by mu: another key to sign with; nil: the right one
-	info   map[string]any    // guarded by mu: the answer of UserInfo
-	tokens int               // guarded by mu: how often a code was exchanged
-	front  string            // guarded by mu: origin of its page; "": the same
-	person map[string]string // guarded by mu: the person at the page, subject and email
+	key    *rsa.PrivateKey  // guarded by mu
+	number int              // guarded by mu: of the key
+	grants map[string]grant // guarded by mu: by the code
+	away   bool             // guarded by mu
+	sign   *rsa.PrivateKey  // guarded by mu: another key to sign with; nil: the right one
+	info   map[string]any   // guarded by mu: the answer of UserInfo
+	tokens int              // guarded by mu: how often a code was exchanged
+	front  string           // guarded by mu: origin of its page; "": the same
 }
 
 // grant is the claims of a code, with the parameters of the browser's request.
@@ -54,7 +52,7 @@ type grant struct {
 // StartProvider starts a provider.
 func StartProvider(t testing.TB) *Provider {
 	t.Helper()
-	p := &Provider{t: t, grants: map[string]grant{}, person: map[string]string{}}
+	p := &Provider{t: t, grants: map[string]grant{}}
 	p.Rotate()
 	m := http.NewServeMux()
 	m.HandleFunc("GET /.well-known/openid-configuration", p.discover)
@@ -70,8 +68,6 @@ func StartProvider(t testing.TB) *Provider {
 		defer p.mu.Unlock()
 		p.answer(w, p.info)
 	})
-	m.HandleFunc("GET /authorize", p.page)
-	m.HandleFunc("POST /authorize", p.decide)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		away := p.away
@@ -216,41 +212,4 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	}
 	raw, _ := signed.CompactSerialize()
 	p.answer(w, map[string]any{"access_token": "a", "token_type": "Bearer", "expires_in": 60, "id_token": raw})
-}
-
-// Person is who is signed in at the provider's page.
-func (p *Provider) Person(subject, email string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.person = map[string]string{"subject": subject, "email": email}
-}
-
-var authorize = template.Must(template.New("").Parse(`<!doctype html><html lang="en"><head><title>Provider</title>
-<link rel="icon" href="data:,"><meta name="viewport" content="width=device-width"></head><body><main><h1>The page of the provider</h1>
-<form method="post" action="/authorize?{{.Asked}}"><button name="do" value="go">Go on as {{.Email}}</button>
-<button name="do" value="refuse">Refuse</button></form></main></body></html>`))
-
-// page answers GET /authorize (OpenID Connect Core 1.0 §3.1.2.3): the person may continue or refuse.
-func (p *Provider) page(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	email := p.person["email"]
-	p.mu.Unlock()
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	effort.ErrIs(p.t, authorize.Execute(w, map[string]any{"Asked": template.URL(r.URL.RawQuery), "Email": email}), nil)
-}
-
-// decide answers POST /authorize (OpenID Connect Core 1.0 §3.1.2.5 and 3.1.2.6): a redirect with a code, or with an
-// error.
-func (p *Provider) decide(w http.ResponseWriter, r *http.Request) {
-	asked := r.URL.Query()
-	back := url.Values{"state": {asked.Get("state")}}
-	if r.PostFormValue("do") == "go" {
-		p.mu.Lock()
-		subject, email := p.person["subject"], p.person["email"]
-		p.mu.Unlock()
-		back.Set("code", p.Give(p.Claims(asked, time.Now(), subject, email), asked))
-	} else {
-		back.Set("error", "access_denied")
-	}
-	http.Redirect(w, r, asked.Get("redirect_uri")+"?"+back.Encode(), http.StatusSeeOther)
 }
