@@ -9,7 +9,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 
 	"rollcall/config/effort"
 	httpd "rollcall/http"
-	"rollcall/http/api"
 )
 
 // benchConns are the connections of a benchmark, each with one request at a time.
@@ -133,69 +131,4 @@ func (e *edge) writeOften() (stop func()) {
 		cancel()
 		wg.Wait()
 	}
-}
-
-// guess sends 1,000 requests a second with well-formed keys that are not good, from the
-// address of all tests, until stop is called, which gives how many a second there were.
-func guess(b *testing.B, e *edge) (stop func() (perSecond float64)) {
-	b.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	var sent atomic.Int64
-	for range 10 {
-		c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(b)
-		wg.Go(func() {
-			defer c.Close()
-			r, tick := bufio.NewReader(c), time.NewTicker(10*time.Millisecond)
-			defer tick.Stop()
-			var res fasthttp.Response
-			for ctx.Err() == nil {
-				<-tick.C
-				key, _ := api.NewKey()
-				_, _ = io.WriteString(c, "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+key+"\r\n\r\n")
-				if err := res.Read(r); err != nil || res.StatusCode() != 401 && res.StatusCode() != 429 {
-					b.Errorf("a bad key is answered %d, %v", res.StatusCode(), err)
-					return
-				}
-				sent.Add(1)
-			}
-		})
-	}
-	began := time.Now()
-	return func() float64 {
-		n := float64(sent.Load()) / time.Since(began).Seconds()
-		cancel()
-		wg.Wait()
-		return n
-	}
-}
-
-// BenchmarkGoodKeyBesideBadKeys measures GET /v1/credits with a good key while the
-// same address sends 1,000 bad ones a second.
-func BenchmarkGoodKeyBesideBadKeys(b *testing.B) {
-	e := newEdge(b, func(o *httpd.Options) { // with the limits of guesses as they are by default
-		o.Limits.BadKeys = httpd.DefaultLimits().BadKeys
-		o.Limits.KeyLookups = httpd.DefaultLimits().KeyLookups
-		o.Log = slog.New(slog.DiscardHandler)
-	})
-	stop := guess(b, e)
-	good := effort.Must(net.Dial("tcp", e.server.Addr().String()))(b)
-	defer good.Close()
-	r, raw := bufio.NewReader(good), []byte("GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: "+e.key+"\r\n\r\n")
-	var res fasthttp.Response
-	took := make([]time.Duration, 0, b.N)
-	pace := time.Tick(10 * time.Millisecond)
-	for b.Loop() {
-		<-pace
-		start := time.Now()
-		_, _ = good.Write(raw)
-		if err := res.Read(r); err != nil || res.StatusCode() != 200 {
-			b.Fatalf("the good key is answered %d, %v", res.StatusCode(), err)
-		}
-		took = append(took, time.Since(start))
-	}
-	b.ReportMetric(stop(), "bad/s")
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"testing"
@@ -97,29 +96,6 @@ func TestGoodKeysCostNothing(t *testing.T) {
 	e.book.away.Store(false)
 	effort.Is(t, e.do(withKey("bad")).status, 401, "the first bad key")
 	effort.Is(t, e.do(withKey("bad")).status, 429, "the second bad key")
-}
-
-// TestGuessesAreLookedUpAtABoundedRate sends many well-formed guesses within no time.
-func TestGuessesAreLookedUpAtABoundedRate(t *testing.T) {
-	t.Parallel()
-	clk := newClock()
-	e := newEdge(t, func(o *httpd.Options) {
-		o.Limits = httpd.DefaultLimits()
-		o.Now = clk.now
-	})
-	asked := e.book.keyReads.Load()
-	for range 500 {
-		key, _ := api.NewKey()
-		e.do(withKey(key))
-	}
-	effort.Is(t, e.book.keyReads.Load()-asked, 120, "the ledger was asked about of 500 guesses")
-}
-
-func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t, func(o *httpd.Options) { o.Limits.ConnsMax = 5 })
-	listentest.Crowded{Name: "rollcall_http", At: e.server.Addr().String(), Registry: e.registry, Full: 503,
-		Client: func(c net.Conn) net.Conn { return c }}.CheckShares(t)
 }
 
 // TestSilentConnectionsToTheAPIEnd after the time for a request, which is told.
