@@ -22,7 +22,6 @@ type Config struct {
 	Retention Retention `toml:"retention"`
 	Audit     Audit     `toml:"audit"`
 	Log       Log       `toml:"log"`
-	Tracing   Tracing   `toml:"tracing"`
 }
 
 // HTTP is the listener of the customer API.
@@ -483,15 +482,4 @@ type Log struct {
 
 	// Format is json or text. Default json.
 	Format string `toml:"format"`
-}
-
-// Tracing sends spans to an OpenTelemetry collector: how long requests, uploads, files, settlements and SMTP sessions
-// took. Spans hold no address, key or text from others.
-type Tracing struct {
-	// Endpoint is the host:port of a collector for OTLP over HTTP, usually port 4318; write a URL for TLS or a path other
-	// than /v1/traces. Headers, such as a token, go into OTEL_EXPORTER_OTLP_HEADERS. Empty means off. Default empty.
-	Endpoint string `toml:"endpoint"`
-
-	// Sample is the fraction of traces to send. Default 0.01. From 0 to 1.
-	Sample float64 `toml:"sample"`
 }

@@ -1,9 +1,7 @@
 package config
 
 import (
-	"net/url"
 	"reflect"
-	"strings"
 	"time"
 
 	"rollcall/smtp/throttle"
@@ -70,9 +68,8 @@ func defaults() Config {
 			Results: Duration{720 * time.Hour},
 			Funding: Duration{720 * time.Hour},
 		},
-		Audit:   Audit{Every: Duration{time.Hour}},
-		Log:     Log{Level: "info", Format: "json"},
-		Tracing: Tracing{Sample: 0.01},
+		Audit: Audit{Every: Duration{time.Hour}},
+		Log:   Log{Level: "info", Format: "json"},
 	}
 }
 
@@ -125,24 +122,4 @@ func (i Identity) check(k *checker) {
 func (k *checker) requireNames(key string, list []string) {
 	k.limitLength(key, list, namesMax, "names")
 	k.requireEach(key, list, hostName, "%q is not a host name: write one such as mail.example.com")
-}
-
-func (t Tracing) check(k *checker) {
-	if !(t.Sample >= 0 && t.Sample <= 1) {
-		k.add("tracing.sample", "%v is out of range: write the fraction of the traces to send, from 0 to 1", t.Sample)
-	}
-	if t.Endpoint == "" {
-		return
-	}
-	if !strings.Contains(t.Endpoint, "://") {
-		k.hostPort("tracing.endpoint", t.Endpoint, "4318")
-		return
-	}
-	u, err := url.Parse(t.Endpoint)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
-		u.RawQuery != "" || u.Fragment != "" { // a password in it is not repeated here
-		k.add("tracing.endpoint", "is not the URL of a collector: write host:port, or one such as "+
-			"https://collector.example.com:4318/v1/traces, without password, query and fragment; headers "+
-			"for the collector go into OTEL_EXPORTER_OTLP_HEADERS")
-	}
 }

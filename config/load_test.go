@@ -329,30 +329,6 @@ connections = -1
 	effort.Is(t, strings.Count(text, "\n")+1, 7, "faults", text)
 }
 
-func TestTracingIsCheckedAndReadFromTheEnvironment(t *testing.T) {
-	for _, c := range []struct{ endpoint, sample, fault string }{
-		{"", "0.01", ""},
-		{"otel:4318", "1", ""},
-		{"https://otel.example.com/v1/traces", "0", ""},
-		{"otel", "0.5", "tracing.endpoint"},
-		{"https://user:hunter2@otel.example.com", "0.5", "tracing.endpoint"},
-		{"ftp://otel.example.com", "0.5", "tracing.endpoint"},
-		{"otel:4318", "1.5", "tracing.sample"},
-		{"otel:4318", "NaN", "tracing.sample"},
-		{"otel:4318", "half", "tracing.sample"},
-	} {
-		got, err := Load("", []string{"ROLLCALL_TRACING_ENDPOINT=" + c.endpoint, "ROLLCALL_TRACING_SAMPLE=" + c.sample})
-		switch {
-		case c.fault == "" && (err != nil || got.Tracing.Endpoint != c.endpoint):
-			t.Errorf("%s and %s: got %+v and %v", c.endpoint, c.sample, got.Tracing, err)
-		case c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)):
-			t.Errorf("%s and %s: got %v, want a fault of %s", c.endpoint, c.sample, err, c.fault)
-		case err != nil && strings.Contains(err.Error(), "hunter2"):
-			t.Errorf("a password is repeated: %v", err)
-		}
-	}
-}
-
 // FuzzThrottleText: whatever stands in a throttle file, every fault has its place, and what
 // has none is taken by a table and looks the same when it is written and read again.
 func FuzzThrottleText(f *testing.F) {

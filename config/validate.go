@@ -55,7 +55,6 @@ func (c Config) faults() []fault {
 	c.checkDashboard(k)
 	c.Throttle.check(k, "throttle.")
 	c.checkCluster(k)
-	c.Tracing.check(k)
 	k.ledgerURL("ledger.url", c.Ledger.URL)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "json", "text")

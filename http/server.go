@@ -19,7 +19,6 @@ import (
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
-	"rollcall/ledger/tracing"
 )
 
 // Sizes and times of the API listener.
@@ -273,7 +272,6 @@ type Options struct {
 	Wake           func()                    // called when the ledger has something new. It must not block
 	Log            *slog.Logger              // access lines at debug level
 	Registerer     prometheus.Registerer     // gets rollcall_http_*
-	Tracer         *tracing.Tracer           // nil: nothing is traced
 	Now            func() time.Time          // for limits and Retry-After; nil: time.Now
 }
 
@@ -403,8 +401,8 @@ func (m *metrics) page(name string, status int, took time.Duration) {
 	m.took.WithLabelValues(name, listen.Classes[status/100]).Observe(took.Seconds())
 }
 
-// finished counts a request and writes its access line and its span: route, method,
-// status, time and request id, never a path, a key or a query.
+// finished counts a request and writes its access line: route, method, status, time and request id, never a path, a
+// key or a query.
 func (s *Server) finished(r *request, began time.Time) {
 	took := time.Since(began)
 	status := r.Response.StatusCode()
@@ -416,13 +414,6 @@ func (s *Server) finished(r *request, began time.Time) {
 		s.metrics.count(r.route, status)
 		s.metrics.observer(r.route, status).Observe(took.Seconds())
 	}
-	if r.span.On() {
-		r.span.Word(tracing.Route, name)
-		r.span.Word(tracing.Method, methodName(r.Method()))
-		r.span.Count(tracing.Status, int64(status))
-		r.span.ID(tracing.Verification, r.id)
-	}
-	r.span.End(status >= 500)
 	if s.log.Enabled(r.RequestCtx, slog.LevelDebug) {
 		s.log.Debug("request answered", "method", methodName(r.Method()), "route", name,
 			"status", status, "took", took, "request", listen.RequestID(r.RequestCtx))

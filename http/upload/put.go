@@ -16,7 +16,6 @@ import (
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
-	"rollcall/ledger/tracing"
 )
 
 // put is one PUT to the URL of a session.
@@ -81,7 +80,6 @@ func (p *put) decide(token string) (Decision, error) {
 		}
 		return Decision{}, errNoSuchUpload
 	}
-	spanOf(p.ctx).ID(tracing.Verification, id)
 	p.state.Verification = id
 	if err := p.ask(p.s.o.Book.UploadState); err != nil {
 		return Decision{}, err
@@ -276,10 +274,7 @@ func (p *put) flush() error {
 	if user, is := ledger.UserOf(p.state.MadeBy); is {
 		call = ledger.WithActing(call, ledger.Acting{User: user, Workspace: p.state.Workspace, Role: ledger.Member})
 	}
-	call, told := tracing.Within(call, tracing.Append)
-	told.Count(tracing.Bytes, int64(len(p.pending)))
 	state, err := p.s.o.Book.AppendChunk(call, p.state.Verification, p.state.Writer, p.state.Durable, p.pending)
-	told.End(err != nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLedger, err)
 	}

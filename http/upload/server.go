@@ -19,7 +19,6 @@ import (
 	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/ledger/quota"
-	"rollcall/ledger/tracing"
 )
 
 // Book is the storage listener's part of the ledger; ledger.Files implements it.
@@ -70,7 +69,6 @@ type Options struct {
 	Wake       func() // called after each upload that became complete; must not block
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
-	Tracer     *tracing.Tracer // nil: nothing is traced
 }
 
 // ChunkBytes is the size of one stored chunk, the last of a request aside.

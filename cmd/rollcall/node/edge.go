@@ -80,7 +80,7 @@ func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log,
 		o.registry
-	storage.Tracer, storage.Trusted, storage.PagesOrigin = n.tracer, o.trusted, n.pagesOrigin
+	storage.Trusted, storage.PagesOrigin = o.trusted, n.pagesOrigin
 	storage.UploadsMax, storage.BytesPerSecond, storage.Weight = c.Upload.AtOnce, c.Upload.BytesPerSecond,
 		n.settings.Weight
 	storage.ConnectionsMax = max(connectionPlaces(c.Upload.Connections, 8, o.log, "upload"), c.Upload.AtOnce+1)
@@ -108,7 +108,6 @@ func (n *Node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Sto
 	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
 	public.Weight = n.settings.Weight
 	public.Nodes = n.nodes
-	public.Tracer = n.tracer
 	settings, unfollow, err := o.certs.follow(ctx, "api", c.HTTP.TLSCert, c.HTTP.TLSKey)
 	if err != nil {
 		return fmt.Errorf("http.tls_cert: %w", err)

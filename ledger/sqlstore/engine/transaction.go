@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
-	"rollcall/ledger/tracing"
 )
 
 const (
@@ -151,11 +150,7 @@ func (s *session) stream(ctx context.Context, scan func(rows *sql.Rows) error, q
 // View runs do once in a session for reading; each statement has its own snapshot. A statement is repeated after a
 // temporary failure before its first row.
 func (s *DB) View(ctx context.Context, do func(t *Tx) error) (err error) {
-	ctx, told := tracing.Within(ctx, tracing.LedgerRead)
-	defer func() {
-		s.meters.fails(kindRead, err)
-		told.End(err != nil)
-	}()
+	defer func() { s.meters.fails(kindRead, err) }()
 	session, err := s.readers.take(ctx, false, 0)
 	if err != nil {
 		return noSession(err).callerError(err, false)
@@ -219,15 +214,18 @@ func (s *DB) UpdateIn(ctx context.Context, in Scope, do func(t *Tx) error) (err 
 	if s.writer == nil {
 		return ErrReadOnly
 	}
-	ctx, meter := s.meters.write(ctx)
-	defer func() { meter.end(err) }()
+	began := time.Now()
+	defer func() {
+		s.meters.took.Observe(time.Since(began).Seconds())
+		s.meters.fails(kindWrite, err)
+	}()
 	if in.Workspace == uuid.Nil {
 		in.Workspace = ledger.TenantOf(ctx)
 	}
-	conflicts, busy, doubt := 0, false, false
+	runs, conflicts, busy, doubt := 0, 0, false, false
 	return s.repeat(ctx, func(ctx context.Context) (fault, error) {
-		meter.runs++
-		is := again{before: meter.runs > 1, alone: conflicts%(crowdedRuns+1) == crowdedRuns}
+		runs++
+		is := again{before: runs > 1, alone: conflicts%(crowdedRuns+1) == crowdedRuns}
 		f, err := s.run(ctx, in, is, func(t *Tx) error {
 			t.Passes, t.Doubt = busy, doubt
 			return do(t)
