@@ -379,7 +379,7 @@ type Source struct {
 // Verdict configures how SMTP replies are judged.
 type Verdict struct {
 	// File is the file of your own rules, which take precedence over the program's. A faulty file keeps the node from
-	// starting; `rollcall verdict check FILE` checks it. It is read again whenever it changes. The file of the default
+	// starting; `rollcall config check FILE` checks it, too. It is read again whenever it changes. The file of the default
 	// name need not exist; empty means none. Default verdict.toml.
 	File string `toml:"file"`
 }

@@ -153,11 +153,11 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 		}}})
 	n.write("verdict.toml", "[[rule]]\nid = \"documents\"\n")
 	n.logs("verdict file not used")
-	n.script(script{document: "operators/runbooks/verdict-file.md", names: here,
-		fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed}})
-	n.script(script{document: "operators/verdicts.md", fails: map[string]int{"rollcall verdict check " +
-		"verdict.toml": exitFailed,
-		"rollcall verdict unknown --days 3": exitFailed}}) // it judges by that file
+	n.script(script{document: "operators/runbooks/verdict-file.md",
+		names: map[string]string{"/etc/rollcall/rollcall.toml": "node.toml"},
+		fails: map[string]int{"rollcall config check node.toml": exitFailed}})
+	n.script(script{document: "operators/verdicts.md",
+		fails: map[string]int{"rollcall verdict unknown --days 3": exitFailed}}) // it judges by that file
 }
 
 // TestTheRunbooksOfTheLedgersDisk: books that are off are corrected, a backup is made, and a

@@ -311,7 +311,7 @@ func (l *liveRules) follow(ctx context.Context, log *slog.Logger) {
 			log.Error("verdict file not used", "err", err)
 			return
 		}
-		log.Info("verdict file loaded", "file", l.config.File, "rules", l.Now().Own(), "changes", len(l.Now().Changes()))
+		log.Info("verdict file loaded", "file", l.config.File, "rules", l.Now().Own())
 	})
 }
 
