@@ -115,6 +115,7 @@ func TestSilentSessionsKeepTheirPlaces(t *testing.T) {
 		next()
 	}
 	for range 5 {
+		eventually(t, "all places to be kept", func() bool { return b.options.Registry.SilentCount() == most })
 		k.release <- struct{}{}
 		next()
 	}
