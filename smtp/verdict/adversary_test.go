@@ -25,19 +25,6 @@ var (
 	}
 )
 
-// disguises gives a text in the forms in which it may come.
-func disguises(code, opening, text string) []string {
-	return []string{
-		code + opening + text,
-		code + strings.ToUpper(opening+text),
-		code + opening + "!!! " + strings.ReplaceAll(text, " ", "  ") + " !!!",
-		code + "mx1.example.com " + opening + text,
-		code + opening + " / " + text,
-		code + text + " / " + opening,
-		code + "Sorry. / " + opening + " / " + text + " / Bye.",
-	}
-}
-
 // ownFaults are the replies of testdata that are about us or about the receiver.
 func ownFaults(t *testing.T) []goldenLine {
 	t.Helper()
@@ -46,52 +33,6 @@ func ownFaults(t *testing.T) []goldenLine {
 		t.Fatalf("only %d replies", len(list))
 	}
 	return list
-}
-
-// No own fault is blamed on an address, whatever code and words it is dressed in.
-func TestNoDisguiseMakesAnOwnFaultTheAddresssFault(t *testing.T) {
-	t.Parallel()
-	tried, try := 0, effort.EveryNth(11)
-	for _, line := range ownFaults(t) {
-		reply, err := ParseReply(line.reply)
-		effort.OK(t, err, line.place)
-		text := strings.Join(reply.Lines, " / ")
-		for _, code := range mailboxCodes {
-			for _, opening := range mailboxOpenings {
-				for _, form := range disguises(code, opening, text) {
-					if try() {
-						mustNotDecide(t, line.place, form, "mx.example.com")
-						tried++
-					}
-				}
-			}
-		}
-	}
-	if tried < 1_000 {
-		t.Errorf("only %d replies were tried", tried)
-	}
-}
-
-// The same texts as they are, at the host of every provider for which there are rules.
-func TestOwnFaultsStayOwnFaultsAtEveryProvider(t *testing.T) {
-	t.Parallel()
-	hosts, try := providerHosts(t), effort.EveryNth(5)
-	for _, line := range ownFaults(t) {
-		for host := range hosts {
-			if try() {
-				mustNotDecide(t, line.place, line.reply, host)
-			}
-		}
-	}
-}
-
-func mustNotDecide(t *testing.T, place, reply, host string) {
-	t.Helper()
-	a, err := Sample("rcpt | "+reply, host)
-	effort.OK(t, err, place, reply)
-	if v := Builtin().Judge(a); v.Outcome == smtp.Invalid && !v.Bare || v.Outcome == smtp.Valid {
-		t.Errorf("%s at %s: %s by %s: %s", place, host, v.golden(), v.Rule, reply)
-	}
 }
 
 // relayOpenings refuse to relay, which at the only host of a domain comes to invalid.
