@@ -113,23 +113,6 @@ func (w *wire) says(command, want string) string {
 	return got
 }
 
-func TestCleanReceiverKnowsItsMailboxes(t *testing.T) {
-	l := startLab(t, nil)
-	in := ask(t, l, "udp", "acme-clean.test", dns.TypeMX)
-	if len(in.Answer) != 1 || in.Answer[0].(*dns.MX).Mx != "mx1.acme-clean.test." {
-		t.Fatalf("MX of acme-clean.test: %v", in.Answer)
-	}
-	w := dialHost(t, l, "mx1.acme-clean.test")
-	w.says("", "220 mx1.acme-clean.test ESMTP")
-	w.says("EHLO probe.example", "250-mx1.acme-clean.test greets probe.example\n")
-	w.says("MAIL FROM:<postmaster@probe.example>", "250 2.1.0 ")
-	w.says("RCPT TO:<anna.smith12@acme-clean.test>", "250 2.1.5 ")
-	w.says("RCPT TO:<nobody@acme-clean.test>", "550 5.1.1 <nobody@acme-clean.test>")
-	w.says("RCPT TO:<vera.kowalski8291@acme-clean.test>", "550 5.1.1 ")
-	w.says("RCPT TO:<anna@other.test>", "550 5.7.1 ")
-	w.says("QUIT", "221 ")
-}
-
 // TestLimits: each kind lets through what it says and no more, also after a change, and the meter counts it.
 func TestLimits(t *testing.T) {
 	start := time.Now()
