@@ -56,6 +56,7 @@ type Snapshot struct {
 	At         int64     `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
 	Limits     []Limit   `json:"limits,omitempty"`
 	Capacity   Capacity  `json:"capacity,omitzero"`
+	Opening    Rate      `json:"opening,omitzero"` // of sessions
 	Pauses     int       `json:"pauses,omitempty"`
 	Paused     int64     `json:"paused_ms,omitempty"`
 	PauseCause Attempt   `json:"excuse,omitzero"`
@@ -154,7 +155,7 @@ type Minute struct {
 
 // Empty reports whether nothing is worth keeping.
 func (s *Snapshot) Empty() bool {
-	return s.Pauses == 0 && s.Paused == 0 && len(s.Limits) == 0 && s.Capacity == (Capacity{}) &&
+	return s.Pauses == 0 && s.Paused == 0 && len(s.Limits) == 0 && s.Capacity == (Capacity{}) && s.Opening == Rate{} &&
 		len(s.Sources) == 0 && len(s.HostSets) == 0 && len(s.Hosts) == 0
 }
 

@@ -25,6 +25,7 @@ func full() facts.Snapshot {
 	return facts.Snapshot{V: facts.SnapshotVersion, At: begin.UnixMilli(), Pauses: 2, Paused: 1000, PauseCause: last,
 		Limits:   []facts.Limit{{Which: 1, Most: 3, Left: 5000}},
 		Capacity: facts.Capacity{Most: 4, Hold: 60_000, Left: 5000},
+		Opening:  facts.RateOf(throttle.RateMemory{Rate: 0.5, Edge: 1}),
 		Sources: []facts.Source{{Source: "192.0.2.1", Left: 5000, Suspensions: 1, Last: last, Enough: 1, Short: 1,
 			Minutes: []facts.Minute{{Ago: 1, Accepted: 2, Refused: 3}},
 			Rate:    facts.RateOf(throttle.RateMemory{Rate: 1.5, Edge: 2})}},

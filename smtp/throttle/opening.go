@@ -1,6 +1,13 @@
 package throttle
 
-import "time"
+import (
+	"math"
+	"time"
+)
+
+// alikeOnce and alikeTwice: a limit that is met again, and once more, after as many openings is taken for these parts
+// of what was opened in the last second. Most receivers count by the second, and each step may cost a penalty.
+const alikeOnce, alikeTwice = 0.8, 0.5
 
 // OpeningRate finds how many sessions a second a receiver lets us open, by the law of Pace. It can't ask again to see
 // whether a failed opening was about something else: its caller decides that by the other sessions. Not safe for
@@ -9,8 +16,18 @@ type OpeningRate struct {
 	search
 	share float64
 	flow  flow
+	spell spell
 	until time.Time // nothing is opened before
 	since time.Time // what was dialled before says nothing about the present rate
+}
+
+// spell is a time in which sessions could be opened, until one was refused.
+type spell struct {
+	from, to time.Time     // dial times of the first that opened, and of the first refused; zero: none was
+	opened   int           // so many could
+	before   int           // so many in the spell before
+	alike    int           // spells in a row that ended after about as many openings, which is a limit's doing
+	paused   time.Duration // how long none could be opened before it
 }
 
 // NewOpeningRate begins at the allowed rate.
@@ -49,7 +66,26 @@ func (o *OpeningRate) Permits() (Rate, time.Time) {
 // Opened notes the dial time of a session that opened.
 func (o *OpeningRate) Opened(dialled, now time.Time) {
 	o.flow.add(dialled)
+	if x := &o.spell; x.from.IsZero() || !x.to.IsZero() && dialled.After(x.to) {
+		*x = spell{from: dialled, before: x.opened, alike: x.alike, paused: max(0, dialled.Sub(x.to))}
+	}
+	o.spell.opened++
 	o.good(dialled, now, o.share, 0)
+}
+
+// Refused notes the dial time of the first session that was refused after others could be opened, of which so many
+// still are open, and reports whether openings were too fast: as many could be opened as before the last refusal.
+func (o *OpeningRate) Refused(dialled, now time.Time, open int) bool {
+	x := &o.spell
+	x.to = dialled
+	if x.alike++; x.opened == 0 || max(x.opened-x.before, x.before-x.opened) > max(1, x.before/8) {
+		x.alike = 0
+	}
+	if dialled.Before(o.since) || open >= x.opened || !o.trying && x.alike == 0 {
+		return false
+	}
+	o.TooFast(dialled, now)
+	return true
 }
 
 // TooFast notes the dial time of a session that was refused because openings were too fast.
@@ -58,7 +94,15 @@ func (o *OpeningRate) TooFast(dialled, now time.Time) {
 		return
 	}
 	limit := float64(o.flow.over(dialled)) / o.share
-	if limit < 1 || limit > o.rate {
+	switch x := &o.spell; {
+	case x.alike == 1:
+		limit = alikeOnce * min(max(limit, 1), o.rate)
+	case x.alike == 2:
+		limit = alikeTwice * min(max(limit, 1), o.rate)
+	case x.alike > 2: // it counts over a long time, and as many as were opened in all pass for certain
+		opened, took := float64(x.opened)/o.share, dialled.Sub(x.from)
+		limit = math.Sqrt(min(o.rate, opened/(took+x.paused).Seconds()) * min(o.rate, opened/took.Seconds()))
+	case limit < 1 || limit > o.rate:
 		limit = o.rate / 2 / below
 	}
 	to := below * limit
@@ -67,9 +111,28 @@ func (o *OpeningRate) TooFast(dialled, now time.Time) {
 	}
 	o.failedTrial(now, 0, 0)
 	o.lower(to, limit, now)
+	if o.spell.alike > 0 {
+		o.step = stepMost // the limit may be higher
+	}
 	o.until, o.since = now.Add(settles), now.Add(settles)
 	o.stretch(o.until)
 }
 
 // Cost delays the next raise by the cost of the last one.
 func (o *OpeningRate) Cost(lasted time.Duration, now time.Time) { o.failedTrial(now, lasted, o.rate) }
+
+// Remember returns what the next owner of the receiver begins with; zero: the allowed rate.
+func (o *OpeningRate) Remember() RateMemory {
+	if o.rate >= o.ceiling {
+		return RateMemory{}
+	}
+	return RateMemory{Rate: o.rate, Edge: o.edge}
+}
+
+// Recall takes what an earlier one knew; the stricter of it and what is known here holds.
+func (o *OpeningRate) Recall(m RateMemory, now time.Time) {
+	if m.Rate > 0 && m.Rate < o.rate {
+		o.rate, o.edge = max(m.Rate, o.floor()), m.Edge
+		o.stretch(now)
+	}
+}

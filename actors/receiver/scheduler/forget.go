@@ -30,8 +30,9 @@ func ForgetSnapshot(m *facts.Snapshot, what string) (dropped []string) {
 		}
 	}
 	if forgets(what, ForgetSessions) {
-		drop(len(m.Limits) > 0 || m.Capacity != (facts.Capacity{}), "the stored limits of its sessions")
-		m.Limits, m.Capacity = nil, facts.Capacity{}
+		drop(len(m.Limits) > 0 || m.Capacity != (facts.Capacity{}) || m.Opening != (facts.Rate{}),
+			"the stored limits of its sessions")
+		m.Limits, m.Capacity, m.Opening = nil, facts.Capacity{}, facts.Rate{}
 	}
 	if forgets(what, ForgetBlock) {
 		drop(m.Pauses > 0 || m.Paused > 0, "the stored pause of the whole receiver")

@@ -73,6 +73,9 @@ func (me *memory) askKnown(now time.Time, hasShare bool) (lost bool) {
 func (sc *Scheduler) snapshot(now time.Time) (facts.Fact, bool) {
 	m := facts.Snapshot{V: facts.SnapshotVersion, At: sc.options.ledgerTime(now).UnixMilli()}
 	sc.allowance.noteTo(now, &m)
+	if opening := sc.opening.rate.Remember(); opening.Rate > 0 {
+		m.Opening = facts.RateOf(opening)
+	}
 	sc.paths.noteTo(now, &m)
 	if m.Empty() && !sc.memory.kept {
 		return facts.Fact{}, false
@@ -106,6 +109,9 @@ func (sc *Scheduler) Recall(now time.Time, data []byte) {
 	sc.memory.kept = true
 	age := max(0, sc.options.ledgerTime(now).Sub(time.UnixMilli(m.At)))
 	sc.allowance.recall(now, age, &m)
+	if age < throttle.LearnedFor {
+		sc.opening.rate.Recall(m.Opening.Memory(), now)
+	}
 	sc.paths.recall(now, age, &m, len(sc.sessions.all) == 0)
 }
 

@@ -26,6 +26,10 @@ const (
 	// lately: sessions dialled within this time count as opened together; most receivers count by the second.
 	lately = time.Second
 
+	// blockedAfter is how long after its last good answer a receiver that refuses sessions without saying why may do so
+	// because there were too many; later it has blocked us.
+	blockedAfter = time.Minute
+
 	// relapseWithin: an outage this soon after another counts as caused by our pace. Guess.
 	relapseWithin = 30 * time.Second
 )
@@ -341,19 +345,23 @@ func (op *openings) wasOpened(now time.Time, s *session, n, opening int) {
 func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open, all int) bool {
 	n := max(s.beside, open)
 	op.room = 1
-	if !comeLater(&judged, n > 0 || s.host.served, open) {
+	if !comeLater(&judged, s.queue.barren.whole.good, now, open) {
 		op.borne = open // the next one is tried alone
 		return false
 	}
 	before := op.dialledLately(s.dialled)
 	first := op.failedAt.IsZero() // failures right after the first say nothing new
+	sent, _, since := s.path.pace.LastBad()
+	slowed := !since.IsZero() && since.Before(s.dialled) && now.Sub(sent) < throttle.PenaltyWithin // one cause at a time
 	if first {
 		op.failedAt, op.judged = now, false
+		if !slowed && !s.path.pace.Alone() && op.rate.Refused(s.dialled, now, max(n, all)) {
+			s.path.pace.OnOtherLimit(now)
+			first, op.judged = false, true
+		}
 	}
 	if n > 0 && !s.path.pace.Alone() {
-		sent, _, since := s.path.pace.LastBad()
-		slowed := !since.IsZero() && since.Before(s.dialled) && now.Sub(sent) < throttle.PenaltyWithin
-		crowded := first && !slowed // one cause at a time
+		crowded := first && !slowed
 		if crowded {
 			op.noteCrowded(now, s, judged, max(n, all))
 		}
@@ -383,15 +391,15 @@ func (op *openings) notOpened(now time.Time, s *session, judged Judgement, open,
 }
 
 // comeLater reports whether a session temporarily couldn't be opened for a reason without a rule of its own: its host
-// wasn't reached; it greeted with 4xx and named no time; or it said 5xx while it serves other sessions, or 5xx about
-// our rate though it has served us before.
-func comeLater(judged *Judgement, served bool, open int) bool {
+// wasn't reached; it greeted with 4xx and named no time; or it said 5xx while it serves other sessions, 5xx about our
+// rate though the receiver has served us before, or 5xx for no known reason less than blockedAfter after it last did.
+func comeLater(judged *Judgement, served, now time.Time, open int) bool {
 	a, v := &judged.Attempt, &judged.Verdict
 	switch {
 	case a.Stage > smtp.StageGreeting, v.Named:
 		return false
 	case a.Code/100 == 5:
-		return open > 0 || served && rateLimited(*v)
+		return open > 0 || !served.IsZero() && (rateLimited(*v) || v.Unread() && now.Sub(served) < blockedAfter)
 	case v.Wait > 0:
 		return false
 	}

@@ -80,3 +80,31 @@ func TestSharedLimitIsNoLessThanWhatWasSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestOpeningsCountedOverSeconds: a receiver that lets four sessions open in five seconds, and after one more none for
+// ten, is soon asked for no more, in whatever words it says so. Its next owner knows.
+func TestOpeningsCountedOverSeconds(t *testing.T) {
+	for _, code := range []int{0, 421, 450, 554} {
+		w := drawnOpenings(code)
+		w.span, w.takeover = 5*time.Minute, 4*time.Minute
+		tr := w.begin(t, 1)
+		tr.play(begin.Add(w.span))
+		late := tr.between(120, 300)
+		if used := float64(late.good) / 180 / w.rate(); used < 0.4 || late.refused > 8 {
+			t.Errorf("%d: %.2f of the limit is used, %d sessions are refused", code, used, late.refused)
+		}
+	}
+}
+
+// drawnOpenings is a receiver with a limit of openings, which refuses more with a code; 0: it resets them.
+func drawnOpenings(code int) *drawn {
+	w := &drawn{told: openedWide(), stated: true, far: &unknownReceiver{words: "quml osti nerra"}, hosts: 1, domains: 1,
+		tenants: 1, turn: 20 * time.Millisecond, waits: []time.Duration{30 * time.Second}}
+	w.told.Connections, w.told.ConnectionRate, w.told.RcptsPerConnection = 4, rate(10, time.Second), 5
+	w.told.RcptRate = rate(100, time.Second)
+	w.far.limit = limitOf{opens: rate(4, 5*time.Second), penalty: 10 * time.Second, refusal: code}
+	if code == 0 {
+		w.far.limit.way = byReset
+	}
+	return w
+}

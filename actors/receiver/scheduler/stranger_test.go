@@ -39,6 +39,7 @@ type limitOf struct {
 	way          int
 	penalty      time.Duration // nothing is served for so long after one too many
 	greets       bool          // it accepts sessions meanwhile
+	refusal      int           // the code of a session that it doesn't accept; 0: 421
 }
 
 // oddOf are mailboxes that always answer something odd, or that are greylisted each by itself.
@@ -267,7 +268,7 @@ func (s *unknownReceiver) greet(now time.Time) (reply smtp.Reply, refused bool) 
 		if s.limit.way == byReset {
 			return smtp.Reply{}, true
 		}
-		return smtp.Reply{Code: 421, Lines: []string{s.words}}, true
+		return smtp.Reply{Code: cmp.Or(s.limit.refusal, 421), Lines: []string{s.words}}, true
 	}
 	return smtp.Reply{}, false
 }

@@ -25,6 +25,7 @@ func families() []family {
 		{"beside", "80 % used after a minute (three windows), 2 % put off", 4, 0.2, drawBeside},
 		{"changing", "90 % used 90 s after it (85 % 4 min after the end of a limit), 1 % put off", 4, 0.5, drawChange},
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
+		{"openings", "70 % used after 100 s (50 % with a penalty)", 4, 0.5, drawOpenings},
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.7, drawOddMailboxes},
 		{"greylisting", "all done in 1.15 of the ideal", 4, 0.5, drawGreylisting},
 		{"trusting", "1.15 of the ideal without greylisting, twice its wait and 15 s", 4, 0.5, drawTrusting},
@@ -279,6 +280,20 @@ func drawPenalties(r *rand.Rand) *drawn {
 		w.far.limit.penalty, w.wanted[usedPart] = 30*time.Second, 0.5
 	}
 	return w.describe("a penalty")
+}
+
+// drawOpenings draws a hidden limit of openings in one or a few seconds, whose breach may have a price.
+func drawOpenings(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	l := &w.far.limit
+	l.opens, l.way = rate(one(r, 2, 4, 8), secondsOf(one(r, 1, 2, 5))), r.IntN(ways)
+	l.fixed, l.countsBad, l.refusal = r.IntN(2) == 0, r.IntN(3) == 0, one(r, 0, 0, 450, 554)
+	w.told.RcptsPerConnection, w.told.RcptRate = one(r, 2, 5, 10, 20), rate(100, time.Second)
+	w.span, w.from, w.wanted = 5*time.Minute, 100, figures{usedPart: 0.7}
+	if l.penalty = secondsOf(one(r, 0, 5, 10, 30)); l.penalty > 0 {
+		w.wanted[usedPart] = 0.5
+	}
+	return w.describe(fmt.Sprintf("openings, %d in a session, refused with %d", w.told.RcptsPerConnection, l.refusal))
 }
 
 // drawSessions draws a hidden limit of sessions at once, whose breach may have a price, where sessions last.
