@@ -28,14 +28,16 @@ func newCustomerCLI(t *testing.T, more ...string) (c *cli, service string, node 
 	t.Helper()
 	c = newCLI(t)
 	node, service = startDev(c, more...)
-	text, err := os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json"))
-	var dev client.Tenant
-	if err == nil {
-		err = json.Unmarshal(text, &dev)
-	}
-	effort.OK(t, err)
-	c.environ = append(c.environ, "ROLLCALL_KEY="+dev.Key, "ROLLCALL_API="+service)
+	c.environ = append(c.environ, "ROLLCALL_KEY="+c.dev().Key, "ROLLCALL_API="+service)
 	return c, service, node
+}
+
+// dev is the tenant that serve --dev has made.
+func (c *cli) dev() (dev client.Tenant) {
+	c.t.Helper()
+	text := effort.Must(os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json")))(c.t)
+	effort.OK(c.t, json.Unmarshal(text, &dev))
+	return dev
 }
 
 // slowList is a file of some seconds: its receiver is asked 5 addresses a second.

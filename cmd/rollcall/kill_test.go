@@ -24,6 +24,7 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/api"
 	"rollcall/ledger/ledgertest/postgres"
+	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 )
 
@@ -495,31 +496,17 @@ func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int
 	t := c.t
 	t.Helper()
 	effort.Is(t, len(c.seen), len(sample))
-	known, knowable, wrong := 0, 0, []string(nil)
-	missed := map[string]int{} // by what they were taken for
-	for _, address := range sample {
-		want, got := lab.Truth(address), c.seen[address]
-		if want.Wrong(got.outcome) {
-			wrong = append(wrong, fmt.Sprintf("%s: %s %s, want %s", address, got.outcome, got.reason, want.Outcome))
-		}
-		if want.Knowable {
-			if knowable++; want.Right(got.outcome, got.reason) {
-				known++
-			} else {
-				missed[got.outcome.String()+" "+got.reason.String()]++
-			}
-		}
+	score := compared(lab, sample, func(address string) (smtp.Outcome, smtp.Reason) {
+		got := c.seen[address]
 		if !got.outcome.Free() {
 			charged++
 		}
+		return got.outcome, got.reason
+	})
+	if len(score.Wrong) > 0 || score.Reasoned*100 < score.Knowable*99 {
+		t.Errorf("known are %d of the %d that can be known, want 99 %%: %+v", score.Reasoned, score.Knowable, score)
 	}
-	if len(wrong) > 0 {
-		t.Errorf("%d wrong outcomes, such as %s", len(wrong), wrong[0])
-	}
-	if known*100 < knowable*99 {
-		t.Errorf("known are %d of the %d that can be known, want 99 %%; the others are %v", known, knowable, missed)
-	}
-	t.Logf("known %d of %d, charged %d", known, knowable, charged)
+	t.Logf("known %d of %d, charged %d", score.Reasoned, score.Knowable, charged)
 	return charged
 }
 

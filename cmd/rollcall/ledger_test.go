@@ -68,12 +68,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	node, service := startDev(c)
-	var tenant client.Tenant
-	text, err := os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &tenant)
-	}
-	effort.OK(t, err)
+	tenant := c.dev()
 	list := "email\n"
 	for i := range 20 {
 		list += fmt.Sprintf("anna%d@one-clean.test\n", i) // 5 a second, so 4 s

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -65,7 +66,7 @@ func (r *scoreReport) count(j judged) {
 		r.Unfinished++
 		return
 	}
-	said := fmt.Sprintf("%s: %s %s, right is %s", j.personality, j.outcome, j.reason, j.want.Outcome)
+	said := fmt.Sprintf("%s: %s %s, right is %s", cmp.Or(j.personality, j.address), j.outcome, j.reason, j.want.Outcome)
 	if j.want.Wrong(j.outcome) {
 		r.Wrong[said]++
 	}
@@ -81,6 +82,16 @@ func (r *scoreReport) count(j judged) {
 	if j.want.Right(j.outcome, j.reason) {
 		r.Reasoned++
 	}
+}
+
+// compared counts the outcomes that a sample got as a lab knows them.
+func compared(lab *smtplab.Lab, sample []string, got func(address string) (smtp.Outcome, smtp.Reason)) scoreReport {
+	all := make([]judged, len(sample))
+	for i, address := range sample {
+		all[i].address, all[i].want = address, lab.Truth(address)
+		all[i].outcome, all[i].reason = got(address)
+	}
+	return newScoreReport([]part{{all: all}})
 }
 
 // good reports whether the run keeps every promise.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -18,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 )
@@ -180,19 +178,14 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	effort.NotShort(t, "a whole node")
 	c := newCLI(t)
 	_, api := startDev(c)
-	var dev client.Tenant
-	text, err := os.ReadFile(c.folder + "/rollcall-data/dev.json")
-	if err == nil {
-		err = json.Unmarshal(text, &dev)
-	}
-	effort.OK(t, err)
+	dev := c.dev()
 	c.environ = append(c.environ, "ROLLCALL_KEY="+dev.Key)
 	c.write("list.csv", "email\na@nobody.invalid\n")
 	c.write("throttle.toml", "[default]\nconnections = 2\n")
 	c.write("node.toml", "data_dir = \"rollcall-data\"\n")
 	ofWorkspace := func(args ...string) []string { return append(args, "--workspace", dev.Workspace) }
 	for _, args := range [][]string{
-		{"version"}, {"config", "show"}, {"config", "check", "node.toml"}, {"verdict", "list"},
+		{"version"}, {"config", "show"}, {"config", "check", "node.toml"},
 		{"verdict", "judge", "550 5.1.1 no such user"}, {"throttle", "check", "throttle.toml"}, {"cluster", "cert", "init"},
 		{"workspace", "create", "acme"}, {"workspace", "list"}, {"workspace", "list", "--json"},
 		ofWorkspace("credits", "grant", "5", "--reason", "test"), ofWorkspace("credits", "show"), ofWorkspace("key",

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/cmd/rollcall/client"
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/listen/listentest"
@@ -190,14 +189,8 @@ func TestANodeWithTLS(t *testing.T) {
 		"SSL_CERT_FILE=" + certFile}, hurried...)
 	node := c.start("serve", "--dev")
 	node.waitFor("rollcall verify examples/contacts.csv --api")
-	var dev client.Tenant
-	text, err := os.ReadFile(filepath.Join(c.folder, "rollcall-data", "dev.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &dev)
-	}
-	effort.OK(t, err)
 	c.write("list.csv", "email\na@nobody.invalid\n")
-	c.environ = append(c.environ, "ROLLCALL_KEY="+dev.Key)
+	c.environ = append(c.environ, "ROLLCALL_KEY="+c.dev().Key)
 	if code, stdout, stderr := c.run("verify", "list.csv", "--api", "https://127.0.0.1:"+api); code != exitDone {
 		t.Errorf("verify over TLS: got code %d, %q and %q", code, stdout, stderr)
 	}

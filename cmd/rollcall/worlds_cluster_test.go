@@ -4,11 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,12 +22,13 @@ import (
 type crowd struct {
 	t     *testing.T
 	book  *pgx.Conn
-	nodes []*measured
+	nodes []*member
 }
 
-type measured struct {
+// member is a node and its present life.
+type member struct {
 	*rig
-	life *exec.Cmd
+	life *background
 }
 
 // newCrowd makes n nodes that do not run yet, of the binary at path.
@@ -45,7 +41,7 @@ func newCrowd(t *testing.T, server *postgres.Server, lab *smtplab.Lab, settings 
 	gossip, actors := freePort(t), freePort(t)
 	for i := range n {
 		address := func(kind int) string { return fmt.Sprintf("127.%d.%d.%d", kind, block, i+1) }
-		m := &measured{rig: newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: fmt.Sprintf(`
+		m := &member{rig: newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: fmt.Sprintf(`
 source_addresses = [%q]
 [ledger]
 url = %q
@@ -60,87 +56,36 @@ join = ["127.31.%d.1:%d"]
 		m.environ = []string{"ROLLCALL_ADMIN=" + m.admin} // and not the ports of a rig alone
 		w.nodes = append(w.nodes, m)
 	}
-	if code, _, stderr := w.nodes[0].run("migrate", "--config", "node.toml"); code != exitDone {
-		t.Fatalf("migrate: got code %d and %s", code, stderr)
-	}
+	w.nodes[0].does("migrate", "--config", "node.toml")
 	return w
 }
 
-// start begins lives of nodes and waits until they are ready.
-func (w *crowd) start(nodes ...*measured) {
+// start begins a life of a node and waits until it is ready.
+func (w *crowd) start(m *member) {
 	w.t.Helper()
-	for _, m := range nodes {
-		w.launch(m)
-		w.await("node is ready", m.ready)
-	}
-}
-
-// launch begins a life of a node.
-func (w *crowd) launch(m *measured) {
-	w.t.Helper()
-	log := effort.Must(os.OpenFile(filepath.Join(m.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(w.t)
-	defer log.Close()
-	c := m.command(context.Background(), "serve", "--config", "node.toml")
-	c.Stdout, c.Stderr = log, log
-	effort.OK(w.t, c.Start())
-	m.life = c
-	w.t.Cleanup(func() {
-		_ = c.Process.Kill() // fails when it has ended
-		_ = c.Wait()
-		if w.t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			w.t.Logf("a node said:\n%s", text[max(0, len(text)-4000):])
-		}
-	})
-}
-
-// kill ends a node as kill -9 does.
-func (w *crowd) kill(m *measured) {
-	w.t.Helper()
-	effort.OK(w.t, m.life.Process.Signal(syscall.SIGKILL))
-	_ = m.life.Wait()
+	m.life = m.serve()
+	m.life.listen()
+	await(w.t.Context(), w.t, "node is ready", func() bool { return isReady(m.admin) })
 }
 
 // stop stops the process of a node for a while.
-func (w *crowd) stop(m *measured, long time.Duration) {
+func (w *crowd) stop(m *member, long time.Duration) {
 	w.t.Helper()
-	effort.OK(w.t, m.life.Process.Signal(syscall.SIGSTOP))
+	effort.OK(w.t, m.life.command.Process.Signal(syscall.SIGSTOP))
 	_ = term.Sleep(w.t.Context(), long)
-	effort.OK(w.t, m.life.Process.Signal(syscall.SIGCONT))
+	effort.OK(w.t, m.life.command.Process.Signal(syscall.SIGCONT))
 }
 
-func (m *measured) ready() bool { return isReady(m.admin) }
-
-// seen gives the sum of a metric of a node over its labels; -1: it does not answer.
-func (m *measured) seen(name string) float64 {
-	answer, err := http.Get(m.admin + "/metrics")
-	if err != nil {
-		return -1
-	}
-	defer answer.Body.Close()
-	text, _ := io.ReadAll(answer.Body)
-	sum, _ := sumOf(string(text), name)
-	return sum
-}
-
-// agreed reports whether nodes count on each other, and know that all do.
-func agreed(nodes ...*measured) func() bool {
-	return func() bool {
-		for _, m := range nodes {
-			if m.seen("rollcall_cluster_view_members") != float64(len(nodes)) || m.seen("rollcall_cluster_settled") != 1 {
-				return false
-			}
+// agree reports whether nodes count on each other, and know that all do.
+func (w *crowd) agree() bool {
+	for _, m := range w.nodes {
+		text := m.scrape(w.t.Context())
+		members, _ := sumOf(text, "rollcall_cluster_view_members")
+		if settled, _ := sumOf(text, "rollcall_cluster_settled"); members != float64(len(w.nodes)) || settled != 1 {
+			return false
 		}
-		return true
 	}
-}
-
-// await looks until ok.
-func (w *crowd) await(what string, ok func() bool) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), loadWait)
-	defer cancel()
-	await(ctx, w.t, what, ok)
+	return true
 }
 
 // submit hands a file to the first node and gives the verification.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -188,13 +189,10 @@ func (w *world) look(t *testing.T, lab *smtplab.Lab, c *client.API, id string) (
 	effort.OK(t, writeResults(t.Context(), c, id, &text))
 	rows := effort.Must(readRows(&text))(t)
 	s.final = len(rows)
-	for address, row := range rows {
-		if truth := lab.Truth(address); truth.Wrong(row.outcome) {
-			s.wrong++
-		} else if truth.Knowable && row.outcome != truth.Outcome {
-			s.missed++
-		}
-	}
+	score := compared(lab, slices.Collect(maps.Keys(rows)), func(address string) (smtp.Outcome, smtp.Reason) {
+		return rows[address].outcome, rows[address].reason
+	})
+	s.wrong, s.missed = len(score.Wrong), score.Knowable-score.Found
 	most := w.most
 	most.SessionsAtOnce = cmp.Or(most.SessionsAtOnce, connections)
 	for name, r := range sheet.Receivers {
@@ -269,8 +267,10 @@ func (w *world) runCluster(t *testing.T, path string) (s seen) {
 	t.Helper()
 	lab := w.lab(t)
 	c := newCrowd(t, postgres.New(t, postgres.Options{}), lab, w.settings(), w.nodes, path)
-	c.start(c.nodes...)
-	c.await("the nodes agree", agreed(c.nodes...))
+	for _, m := range c.nodes {
+		c.start(m)
+	}
+	await(t.Context(), t, "the nodes agree", c.agree)
 	began := time.Now()
 	id := c.submit([]byte("email\n" + strings.Join(w.list, "\n") + "\n"))
 	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(w.within, loadWait))
@@ -283,7 +283,7 @@ func (w *world) runCluster(t *testing.T, path string) (s seen) {
 			c.stop(m, w.stops)
 			continue
 		}
-		c.kill(m)
+		m.life.kill()
 		c.start(m)
 	}
 	for !c.done(id) && term.Sleep(ctx, 50*time.Millisecond) == nil {
