@@ -261,10 +261,6 @@ type Identity struct {
 	// Reach are mail hosts or domains, yours or with their owner's consent, that the node connects to every 15 minutes
 	// to see whether port 25 is open. Empty: port 25 is judged by the node's own sessions. Default none. At most 8.
 	Reach []string `toml:"reach"`
-
-	// BlockLists are DNS zones of block lists (RFC 5782), asked daily about each address. Being listed is a failed check.
-	// Read their terms: some forbid queries by commercial senders or through public resolvers. Default none. At most 8.
-	BlockLists []string `toml:"block_lists"`
 }
 
 // Retry is how often and how long an undecided address is asked again.

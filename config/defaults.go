@@ -105,21 +105,16 @@ func fullAllowance(a throttle.Limits) Allowance {
 }
 
 const (
-	// publicAddressesMax bounds the addresses that are checked, and namesMax the hosts and lists queried each time.
+	// publicAddressesMax bounds the addresses that are checked, and reachMax the hosts that are dialled each time.
 	// Guesses: more would only add noise.
 	publicAddressesMax = 64
-	namesMax           = 8
+	reachMax           = 8
 )
 
 func (i Identity) check(k *checker) {
 	k.limitLength("identity.public_addresses", i.PublicAddresses, publicAddressesMax, "addresses")
 	k.requireEach("identity.public_addresses", i.PublicAddresses, address,
 		"%q is not an IP address: write the ones that receivers see")
-	k.requireNames("identity.reach", i.Reach)
-	k.requireNames("identity.block_lists", i.BlockLists)
-}
-
-func (k *checker) requireNames(key string, list []string) {
-	k.limitLength(key, list, namesMax, "names")
-	k.requireEach(key, list, hostName, "%q is not a host name: write one such as mail.example.com")
+	k.limitLength("identity.reach", i.Reach, reachMax, "names")
+	k.requireEach("identity.reach", i.Reach, hostName, "%q is not a host name: write one such as mail.example.com")
 }

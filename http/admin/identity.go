@@ -30,8 +30,7 @@ type Identity struct {
 // Finding is what one check found at one source.
 type Finding struct {
 	Check   identity.Check `json:"check"`
-	Source  string         `json:"source"`         // IP address, or "" for findings about all
-	List    string         `json:"list,omitempty"` // the block list that was asked
+	Source  string         `json:"source"` // IP address, or "" for findings about all
 	State   identity.State `json:"state"`
 	Saw     string         `json:"saw"`
 	Next    string         `json:"next,omitempty"` // what to do
@@ -45,7 +44,7 @@ func IdentityOf(r identity.Report, enforced bool) Identity {
 		out.Checked = new(api.Time(r.Checked))
 	}
 	for _, f := range r.Findings {
-		out.Findings = append(out.Findings, Finding{Check: f.Check, Source: f.Source, List: f.List,
+		out.Findings = append(out.Findings, Finding{Check: f.Check, Source: f.Source,
 			State: f.State, Saw: f.Saw, Next: f.Next, Checked: api.Time(f.At)})
 	}
 	return out
@@ -59,7 +58,7 @@ func HealthOf(i Identity) inspect.Health {
 		out.Checked = time.Time(*i.Checked)
 	}
 	for _, f := range i.Findings {
-		out.Findings = append(out.Findings, inspect.HealthFinding{Check: string(f.Check), Source: f.Source, List: f.List,
+		out.Findings = append(out.Findings, inspect.HealthFinding{Check: string(f.Check), Source: f.Source,
 			State: string(f.State), Saw: f.Saw, Next: f.Next})
 	}
 	return out
