@@ -45,9 +45,8 @@ type HTTP struct {
 	// encrypt by themselves, and for trials. Default false.
 	Plain bool `toml:"plain"`
 
-	// TrustedProxies are the addresses and networks of encrypting proxies in front of this listener and [upload]. PROXY
-	// headers (version 2) and X-Forwarded-For are believed only from them. Never name a proxy that passes on what
-	// clients send at the start of a connection. Default none. At most 64.
+	// TrustedProxies are the addresses and networks of encrypting proxies in front of this listener and [upload].
+	// X-Forwarded-For is believed only from them. Default none. At most 64.
 	TrustedProxies []string `toml:"trusted_proxies"`
 
 	// AllowedOrigins are the exact origins, such as https://app.example.com, that browsers may call from. Other origins

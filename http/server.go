@@ -260,7 +260,7 @@ type Options struct {
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
 	TLS            *tls.Config               // nil: requests are not encrypted
 	Weight         func(uuid.UUID) int       // of a workspace. It must not block
-	Trusted        listen.Trusted            // proxies whose PROXY and X-Forwarded-For headers are believed; may be none
+	Trusted        listen.Trusted            // proxies whose X-Forwarded-For is believed; may be none
 	Limits         Limits                    // see DefaultLimits
 	Nodes          func() int                // number of nodes that share the limits per key. It must not block
 	MaxFileBytes   int64                     // of a new file; 413 above

@@ -139,7 +139,6 @@ var staysIn = map[string][]string{
 	"github.com/miekg/dns":              {"smtp/mx", "smtp/smtplab", "smtp/identity"},
 	"github.com/asynkron/protoactor-go": {"actors", "cluster"},
 	"github.com/spf13/cobra":            {"cmd"},
-	"github.com/pires/go-proxyproto":    {"http/listen"},
 	"github.com/pelletier/go-toml":      {"config", "smtp/verdict"},
 	"github.com/coreos/go-oidc":         {"http/dashboard/signin"},
 	"golang.org/x/oauth2":               {"http/dashboard/signin"},

@@ -39,7 +39,7 @@ type Options struct {
 
 	// TLS is the listener's TLS configuration; nil: requests are not encrypted.
 	TLS *tls.Config
-	// Trusted are the proxies whose PROXY headers are believed.
+	// Trusted are the proxies, whose connections have no quota.
 	Trusted listen.Trusted
 
 	// UploadsMax bounds the uploads that send bytes at the same time. A workspace may have no more of these places than
