@@ -13,53 +13,8 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
-	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 )
-
-// TestLedgerRenew gives a copy of a database its own identity, with the built binary.
-func TestLedgerRenew(t *testing.T) {
-	t.Parallel()
-	c := newCLI(t)
-	server := postgres.New(t, postgres.Options{})
-	url := server.NewDatabase(t, "original", "")
-	effort.OK(t, sqlstore.Migrate(t.Context(), url, func(string) {}))
-	identity := func(url string) string {
-		t.Helper()
-		book := effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
-		id, err := book.Identity(t.Context())
-		if err == nil {
-			err = book.Close()
-		}
-		effort.OK(t, err)
-		return id.String()
-	}
-	before := identity(url)
-	copied := server.NewDatabase(t, "copied", "original")
-	effort.MustBe(t, identity(copied), before, "the identity of a copy")
-	for _, refused := range []struct {
-		url, says string
-		code      int
-		args      []string
-	}{
-		{copied, "--reason is missing", exitUsage, nil},
-		{copied, "give --yes to renew the ledger postgres://", exitUsage, []string{"--reason", "x"}},
-		{"sqlite:" + c.folder + "/ledger.db", "there is nothing to renew", 1, []string{"--reason", "x", "--yes"}},
-	} {
-		c.environ = []string{"ROLLCALL_LEDGER_URL=" + refused.url, "ROLLCALL_LEDGER_DISK_RESERVE=0"}
-		code, stdout, stderr := c.run(append([]string{"ledger", "renew"}, refused.args...)...)
-		effort.Is(t, code, refused.code, refused.args, stdout)
-		effort.Has(t, stderr, refused.says, refused.args)
-	}
-	c.environ = []string{"ROLLCALL_LEDGER_URL=" + copied}
-	code, stdout, stderr := c.run("ledger", "renew", "--reason", "a rehearsal", "--yes")
-	after := identity(copied)
-	if want := fmt.Sprintf("\n%s, was %s\n", after, before); code != exitDone || !strings.HasSuffix(stdout, want) ||
-		after == before {
-		t.Errorf("got code %d, %s%s, want %s", code, stdout, stderr, want)
-	}
-	effort.Is(t, identity(url), before, "the original has the identity now, it was")
-}
 
 // TestRestoredBackupGoesOn takes a backup of a node in the middle of a file, loses the node and its ledger, puts the
 // backup in its place as docs/operators/operations.md says, and sees the file through: each address has one outcome,

@@ -98,7 +98,7 @@ func newRoot(environ []string) *cobra.Command {
 	addGroup(root, "For operators, what is asked and answered:", newReceivers(e), newSourcesCommand(e), newThrottle(e),
 		newVerification(e), newEvidence(e), newVerdict(e), newLog(e))
 	addGroup(root, "For operators, nodes and ledger:", newServe(e), newOperate(e), newDoctor(e), newConfig(e),
-		newCluster(e), newLedger(e), newAudit(e), newBackup(e), newMigrate(e), newLab())
+		newCluster(e), newAudit(e), newBackup(e), newMigrate(e), newLab())
 	root.AddCommand(newVersion())
 	asGroup(root)
 	checkArguments(root)
