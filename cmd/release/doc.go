@@ -1,5 +1,5 @@
-// Command release builds the files of a release: for each platform an archive with the binary and a list of its modules
-// (SBOM, CycloneDX), Debian packages, an OCI image archive, and the checksums of all.
+// Command release builds the files of a release: for each platform an archive with the binary, Debian packages, an
+// OCI image archive, and the checksums of all.
 //
 //	go run ./cmd/release --out dist
 //

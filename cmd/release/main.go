@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"crypto/sha256"
-	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
@@ -31,7 +30,6 @@ type release struct {
 type built struct {
 	goos, goarch string
 	binary       []byte
-	info         *buildinfo.BuildInfo
 }
 
 func main() {
@@ -141,20 +139,13 @@ func (r release) buildFor(platform string) (b built, err error) {
 	if err := compile.Run(); err != nil {
 		return b, fmt.Errorf("build for %s: %w", platform, err)
 	}
-	if b.binary, err = os.ReadFile(into.Name()); err != nil {
-		return b, err
-	}
-	b.info, err = buildinfo.ReadFile(into.Name())
+	b.binary, err = os.ReadFile(into.Name())
 	return b, err
 }
 
-// writePlatform writes the files of one platform: archive, SBOM, and for Linux the Debian package.
+// writePlatform writes the files of one platform: archive, and for Linux the Debian package.
 func (r release) writePlatform(b built) error {
 	name := fmt.Sprintf("rollcall_%s_%s_%s", r.version, b.goos, b.goarch)
-	bill, err := r.makeSBOM(b)
-	if err != nil {
-		return err
-	}
 	content := []entry{{name: "rollcall", mode: 0o755, body: b.binary}}
 	for _, file := range []string{"LICENSE", "NOTICE", "README.md"} {
 		text, err := os.ReadFile(filepath.Join(r.root, file))
@@ -168,9 +159,6 @@ func (r release) writePlatform(b built) error {
 		return err
 	}
 	if err := r.writeFile(name+".tar.gz", archive); err != nil {
-		return err
-	}
-	if err := r.writeFile(name+".cdx.json", bill); err != nil {
 		return err
 	}
 	if b.goos != "linux" {
