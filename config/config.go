@@ -420,34 +420,6 @@ type Cluster struct {
 
 	// TLSKeyFile holds its private key. Default empty.
 	TLSKeyFile string `toml:"tls_key_file"`
-
-	Gossip Gossip `toml:"gossip"`
-}
-
-// Gossip tunes how fast membership changes are seen. The defaults are for nodes in one
-// region; all nodes should have the same.
-type Gossip struct {
-	// ProbeInterval is how often a node pings another one, in turn. Default 500ms. From 10ms to 1m.
-	ProbeInterval Duration `toml:"probe_interval"`
-
-	// ProbeTimeout is how long a ping may take before others are asked to ping and a stream is tried: use the 99th
-	// percentile of round trips. Default 200ms. From 1ms, below ProbeInterval.
-	ProbeTimeout Duration `toml:"probe_timeout"`
-
-	// SuspicionMult times max(1, log10(nodes)) x ProbeInterval is how long a silent node stays a member. Default 4, so
-	// 2s for up to ten nodes. From 1 to 100.
-	SuspicionMult int `toml:"suspicion_mult"`
-
-	// SuspicionMaxTimeoutMult multiplies that time while fewer than SuspicionMult - 2 others confirm the
-	// silence. Default 3. From 1 to 100.
-	SuspicionMaxTimeoutMult int `toml:"suspicion_max_timeout_mult"`
-
-	// GossipInterval is how often a node that has news sends it to 3 others. Default 100ms. From 10ms to 1m.
-	GossipInterval Duration `toml:"gossip_interval"`
-
-	// PushPullInterval is how often a node compares all it knows with one other, over a stream; above 32 nodes it is
-	// multiplied by ceil(log2(nodes) - 5) + 1. Default 15s. From 1s to 10m.
-	PushPullInterval Duration `toml:"push_pull_interval"`
 }
 
 // Retention is how long data is kept.

@@ -54,14 +54,6 @@ func defaults() Config {
 			GossipListen:  "127.0.0.1:7946",
 			ActorListen:   "127.0.0.1:7947",
 			AllowNetworks: []string{"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"},
-			Gossip: Gossip{
-				ProbeInterval:           Duration{500 * time.Millisecond},
-				ProbeTimeout:            Duration{200 * time.Millisecond},
-				SuspicionMult:           4,
-				SuspicionMaxTimeoutMult: 3,
-				GossipInterval:          Duration{100 * time.Millisecond},
-				PushPullInterval:        Duration{15 * time.Second},
-			},
 		},
 		Retention: Retention{
 			Uploads: Duration{24 * time.Hour},

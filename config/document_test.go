@@ -143,7 +143,7 @@ func explained(name, comment string) string {
 		name := found[strings.IndexByte(found, ' ')+1:]
 		for _, table := range []reflect.Type{reflect.TypeFor[HTTP](), reflect.TypeFor[Upload](), reflect.TypeFor[Dashboard](),
 			reflect.TypeFor[Limits](), reflect.TypeFor[SMTP](), reflect.TypeFor[Allowance](), reflect.TypeFor[Source](),
-			reflect.TypeFor[Cluster](), reflect.TypeFor[Gossip](), reflect.TypeFor[Config]()} {
+			reflect.TypeFor[Cluster](), reflect.TypeFor[Config]()} {
 			if field, ok := table.FieldByName(name); ok {
 				key, _, _ := strings.Cut(field.Tag.Get("toml"), ",")
 				return found[:len(found)-len(name)] + "`" + key + "`"

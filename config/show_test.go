@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"rollcall/config/effort"
 )
@@ -101,7 +100,6 @@ func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
 	c.HTTP.AllowedOrigins, c.DNS.Servers = []string{"https://c.test"}, []string{"127.0.0.1:6"}
 	c.Cluster.Join, c.Ledger.URL = []string{"127.0.0.1:7"}, "postgresql://u@h/d"
 	c.Cluster.Advertise, c.Cluster.AllowNetworks = "127.0.0.2", []string{"127.0.0.0/8"}
-	c.Cluster.Gossip.ProbeTimeout = Duration{time.Millisecond}
 	c.SMTP.HelloName, c.SMTP.ReturnPath = "d.test", "postmaster@d.test"
 	c.SMTP.SourceAddresses, c.SMTP.AllowNetworks = []string{"127.0.0.1"}, []string{"127.0.0.0/8"}
 	c.Identity.PublicAddresses = []string{"192.0.2.1"}

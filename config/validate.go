@@ -342,7 +342,6 @@ const joinMax = 64
 func (c Config) checkCluster(k *checker) {
 	c.Cluster.checkAddresses(k)
 	c.Cluster.checkSecrets(k)
-	c.Cluster.Gossip.check(k)
 	if len(c.Cluster.Join) > 0 && strings.HasPrefix(c.Ledger.URL, "sqlite:") {
 		k.add("cluster.join", "several nodes cannot work on ledger.url sqlite:...: the embedded ledger is one "+
 			"node's; use CockroachDB or PostgreSQL, or leave join empty")
@@ -403,19 +402,6 @@ func (c Cluster) checkSecrets(k *checker) {
 		k.add("cluster.tls_ca_file", "mutual TLS is required off loopback, where anybody could send messages to this "+
 			"node: make certificates with `rollcall cluster cert` and set tls_ca_file, tls_cert_file and tls_key_file")
 	}
-}
-
-func (g Gossip) check(k *checker) {
-	const table = "cluster.gossip."
-	k.between(table+"probe_interval", g.ProbeInterval, 10*time.Millisecond, time.Minute)
-	k.between(table+"gossip_interval", g.GossipInterval, 10*time.Millisecond, time.Minute)
-	k.between(table+"push_pull_interval", g.PushPullInterval, time.Second, 10*time.Minute)
-	if t := g.ProbeTimeout.Duration; t < time.Millisecond || t >= g.ProbeInterval.Duration {
-		k.add(table+"probe_timeout", "%s is out of range: write from 1ms to less than probe_interval, %s",
-			g.ProbeTimeout, g.ProbeInterval)
-	}
-	k.count(table+"suspicion_mult", g.SuspicionMult, 1, 100)
-	k.count(table+"suspicion_max_timeout_mult", g.SuspicionMaxTimeoutMult, 1, 100)
 }
 
 func (k *checker) listen(key, value string) {

@@ -95,7 +95,7 @@ func nodeName(c config.Config) (string, error) {
 func peersOf(c config.Config, book *sqlstore.Store, log *slog.Logger) (*cluster.Peers, error) {
 	p := &cluster.Peers{Book: book, Actors: c.Cluster.ActorListen, Advertise: c.Cluster.Advertise,
 		Gossip: gossip.Options{Cluster: c.Cluster.Name, Listen: c.Cluster.GossipListen,
-			Advertise: c.Cluster.Advertise, Join: c.Cluster.Join, Timing: timingOf(c.Cluster.Gossip), Log: log}}
+			Advertise: c.Cluster.Advertise, Join: c.Cluster.Join, Timing: gossip.DefaultTiming(), Log: log}}
 	var err error
 	if p.Gossip.Networks, err = parsed("cluster.allow_networks", c.Cluster.AllowNetworks, netip.ParsePrefix); err != nil {
 		return nil, err
@@ -116,15 +116,6 @@ func peersOf(c config.Config, book *sqlstore.Store, log *slog.Logger) (*cluster.
 		}
 	}
 	return p, nil
-}
-
-func timingOf(g config.Gossip) gossip.Timing {
-	t := gossip.DefaultTiming()
-	t.ProbeInterval, t.ProbeTimeout = g.ProbeInterval.Duration, g.ProbeTimeout.Duration
-	t.SuspicionMult, t.SuspicionMaxTimeoutMult = g.SuspicionMult, g.SuspicionMaxTimeoutMult
-	t.GossipInterval = g.GossipInterval.Duration
-	t.PushPullInterval = g.PushPullInterval.Duration
-	return t
 }
 
 type membersView struct {
