@@ -360,7 +360,8 @@ func TestConnectionsOfAProxyHaveNoShare(t *testing.T) {
 		if i == 5 {
 			want = 503
 		}
-		effort.Is(t, listentest.Ask(t, c, "GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n").StatusCode, want, "connection", i+1)
+		got := listentest.Ask(t, c, "GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n")
+		effort.Is(t, got.StatusCode, want, "connection", i+1)
 	}
 	effort.Is(t, listentest.Counts(t, e.registry, "rollcall_http_connections_refused_total"), "full=1", "counted")
 }

@@ -373,7 +373,8 @@ func TestLimitsOfAWorkspace(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	bad := identity.Report{Checked: at, Findings: []identity.Finding{
-		{Check: identity.PTR, Source: "192.0.2.1", State: identity.Fail, Saw: "the address has no PTR", Next: "Ask.", At: at}}}
+		{Check: identity.PTR, Source: "192.0.2.1", State: identity.Fail, Saw: "the address has no PTR", Next: "Ask.",
+			At: at}}}
 	good := identity.Report{Checked: at}
 	now, fails := bad, error(nil)
 	r := newRig(t, func(o *admin.Options) {

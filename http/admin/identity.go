@@ -168,10 +168,13 @@ func shownLine(l ledger.LogLine) LogLine {
 	return out
 }
 
+// linesShown is how many lines an answer has by default: a screen.
+const linesShown = 50
+
 // logQuery reads ?before=, ?after= and ?limit=.
 func logQuery(r *http.Request) (q ledger.LogQuery, err error) {
 	values := r.URL.Query()
-	if q.Limit, err = limitOf(r, entriesShown, ledger.LogLinesMax); err != nil {
+	if q.Limit, err = limitOf(r, linesShown, ledger.LogLinesMax); err != nil {
 		return q, err
 	}
 	if text := values.Get("before"); text != "" {
