@@ -138,10 +138,6 @@ type Upload struct {
 	// Connections is how many connections to the storage URL may be open at once, shared as those of [http]; at most an
 	// eighth of the files that a node may open. Default 1024. More than AtOnce, at most 65536.
 	Connections int `toml:"connections"`
-
-	// BytesPerSecond bounds how fast this node reads one workspace's uploads. 0 means no bound; otherwise at least
-	// 262144. Default 0.
-	BytesPerSecond int64 `toml:"bytes_per_second"`
 }
 
 // Admin is the operator's listener: health, metrics, operator commands.

@@ -158,11 +158,6 @@ func TestSharesThatLeaveNothingForOthersAreRefused(t *testing.T) {
 		"upload.at_once = 64\nupload.connections = 64":     false,
 		"upload.at_once = 64\nupload.connections = 65":     true,
 		"upload.connections = 65537":                       false,
-		"upload.bytes_per_second = 0":                      true,
-		"upload.bytes_per_second = 262144":                 true,
-		"upload.bytes_per_second = 262143":                 false,
-		"upload.bytes_per_second = -1":                     false,
-		"upload.bytes_per_second = 1000000000000":          true,
 		"upload.at_once = 5000\nupload.connections = 5001": false,
 	} {
 		if _, err := Load(write(t, text), nil); errors.Is(err, ErrInvalid) == fine {

@@ -94,7 +94,7 @@ func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
 	c.HTTP.Listen, c.Upload.Listen, c.Admin.Listen = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
 	c.Cluster.GossipListen, c.Cluster.ActorListen = "127.0.0.1:4", "127.0.0.1:5"
 	c.HTTP.PublicURL, c.Upload.PublicURL = "https://a.test", "https://b.test"
-	c.Upload.Connections, c.Upload.BytesPerSecond = 78, 1<<20
+	c.Upload.Connections = 78
 	c.Admin.Hosts = []string{"node.test"}
 	c.HTTP.TrustedProxies = []string{"192.0.2.0/24", "2001:db8::1"}
 	c.HTTP.AllowedOrigins, c.DNS.Servers = []string{"https://c.test"}, []string{"127.0.0.1:6"}

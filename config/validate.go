@@ -134,9 +134,8 @@ func (c Config) checkLimits(k *checker) {
 }
 
 const (
-	connectionsMax = 65536  // for a listener: about all ports of one address
-	uploadsMax     = 4096   // 1 GiB of chunks
-	paceMin        = 262144 // one chunk a second: below that, clients that wait for each other would wait for minutes
+	connectionsMax = 65536 // for a listener: about all ports of one address
+	uploadsMax     = 4096  // 1 GiB of chunks
 )
 
 // checkShares checks the sizes of what tenants share.
@@ -144,9 +143,6 @@ func (c Config) checkShares(k *checker) {
 	k.count("http.connections", c.HTTP.Connections, 2, connectionsMax)
 	k.count("upload.at_once", c.Upload.AtOnce, 2, uploadsMax)
 	k.count("upload.connections", c.Upload.Connections, max(2, min(c.Upload.AtOnce, uploadsMax))+1, connectionsMax)
-	if b := c.Upload.BytesPerSecond; b != 0 && b < paceMin {
-		k.add("upload.bytes_per_second", "%d is out of range: write 0 for no bound, or at least %d", b, paceMin)
-	}
 }
 
 func (k *checker) requirePositive(key string, n int64) {

@@ -247,7 +247,6 @@ func (p *put) readAll(body io.Reader) error {
 			}
 			window.open() // the ledger's time does not count against the client
 		}
-		p.hold(&window, int64(n))
 	}
 	return nil
 }
@@ -338,70 +337,6 @@ func DurableRange(durable int64) string {
 		return ""
 	}
 	return "bytes=0-" + strconv.FormatInt(durable-1, 10)
-}
-
-const (
-	// paceAhead is how far reading a workspace's uploads may run ahead of its rate, because reads come in pieces. Guess.
-	paceAhead = time.Second
-
-	// pacesKept is how many workspaces are remembered before those within their rate are dropped.
-	pacesKept = 1024
-)
-
-// paces bound how fast the uploads of each workspace are read, all of its connections
-// together. Nil bounds nothing. Safe for concurrent use.
-type paces struct {
-	perSecond int64
-
-	mu   sync.Mutex
-	paid map[uuid.UUID]time.Time // time at which the read bytes would have arrived at the rate
-}
-
-// newPaces makes bounds of perSecond bytes a second; nil for 0.
-func newPaces(perSecond int64) *paces {
-	if perSecond == 0 {
-		return nil
-	}
-	return &paces{perSecond: perSecond, paid: map[uuid.UUID]time.Time{}}
-}
-
-// noteRead notes that n bytes were read at now, and returns how long to read nothing.
-func (p *paces) noteRead(workspace uuid.UUID, n int64, now time.Time) time.Duration {
-	if p == nil {
-		return 0
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	paid, known := p.paid[workspace]
-	if !known && len(p.paid) >= pacesKept {
-		for other, until := range p.paid {
-			if !until.After(now) {
-				delete(p.paid, other)
-			}
-		}
-	}
-	if paid.Before(now) {
-		paid = now
-	}
-	paid = paid.Add(time.Duration(float64(n) / float64(p.perSecond) * float64(time.Second)))
-	p.paid[workspace] = paid
-	return max(0, paid.Sub(now)-paceAhead)
-}
-
-// hold waits until the workspace is within its rate, or the node ends. The client's deadlines are extended by that
-// time.
-func (p *put) hold(window *rateWindow, n int64) {
-	long := p.s.rates.noteRead(p.state.Workspace, n, time.Now())
-	if long == 0 {
-		return
-	}
-	p.s.metrics.held.Add(long.Seconds())
-	select {
-	case <-time.After(long):
-	case <-p.s.ending:
-	}
-	window.ends = window.ends.Add(long)
-	_ = window.conn.SetReadDeadline(window.ends)
 }
 
 // rateWindow enforces a client's least rate: WindowBytes in each Window, which starts anew whenever they have arrived.

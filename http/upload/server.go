@@ -47,9 +47,6 @@ type Options struct {
 	UploadsMax int
 	// Weight is that of a workspace; nil: all have 1. It must not block.
 	Weight func(workspace uuid.UUID) int
-	// BytesPerSecond bounds how fast the uploads of one workspace are read; 0: no bound. The server then reads later,
-	// which does not count against the client's deadlines.
-	BytesPerSecond int64
 	// ConnectionsMax bounds the open connections, busy or idle. A network address may hold no more than are still free;
 	// one more is answered 429 and closed. It is larger than UploadsMax, so that there is room for status queries.
 	ConnectionsMax int
@@ -98,16 +95,13 @@ type Server struct {
 	metrics metrics
 	places  *quota.Pool[uuid.UUID] // of uploads that send bytes, by workspace
 	weight  func(workspace uuid.UUID) int
-	rates   *paces
-	ending  chan struct{} // closed when Stop begins
-	buffers sync.Pool     // of *[]byte, ChunkBytes long
+	buffers sync.Pool // of *[]byte, ChunkBytes long
 	writers writers
 	trouble listen.Warning  // about the ledger
 	root    context.Context // of every ledger call
 	abort   context.CancelFunc
 
 	draining atomic.Bool
-	stopping sync.Once  // closes ending
 	mu       sync.Mutex // guards listener and served
 	listener *listen.Listener
 	served   chan struct{} // closed when Serve has returned
@@ -116,7 +110,7 @@ type Server struct {
 // New makes a storage listener that does not listen yet. It fails when its metrics are registered already.
 func New(o Options) (*Server, error) {
 	s := &Server{o: o, origins: listen.NewOrigins(o.AllowedOrigins), places: quota.New[uuid.UUID](int64(o.UploadsMax)),
-		weight: o.Weight, rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}),
+		weight:  o.Weight,
 		trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
 	s.buffers.New = func() any { b := make([]byte, ChunkBytes); return &b }
 	s.root, s.abort = context.WithCancel(context.Background())
@@ -197,7 +191,6 @@ func (s *Server) Addr() net.Addr {
 // returns when all connections are closed or ctx ends. It may be called twice, or without Start.
 func (s *Server) Stop(ctx context.Context) error {
 	s.draining.Store(true)
-	s.stopping.Do(func() { close(s.ending) })
 	s.mu.Lock()
 	listener, served := s.listener, s.served
 	s.mu.Unlock()
@@ -249,7 +242,6 @@ type metrics struct {
 	receiving prometheus.Gauge
 	took      *prometheus.HistogramVec // label class
 	crowded   *prometheus.CounterVec   // reason: why an upload got no place
-	held      prometheus.Counter       // seconds
 	conns     *listen.Metrics
 	full      prometheus.Counter
 }
@@ -285,12 +277,8 @@ func (m *metrics) register(to prometheus.Registerer) error {
 	for _, reason := range []string{listen.NoShare, listen.NoPlace} {
 		m.crowded.WithLabelValues(reason)
 	}
-	m.held = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_upload_held_back_seconds_total",
-		Help: "How long uploads were not read because their workspace had reached upload.bytes_per_second.",
-	})
 	m.conns = listen.NewMetrics("rollcall_upload", "storage URL")
-	own := []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.crowded, m.held, m.full}
+	own := []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.crowded, m.full}
 	for _, c := range append(own, m.conns.Collectors()...) {
 		if err := to.Register(c); err != nil {
 			return err

@@ -81,8 +81,7 @@ func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log,
 		o.registry
 	storage.Trusted, storage.PagesOrigin = o.trusted, n.pagesOrigin
-	storage.UploadsMax, storage.BytesPerSecond, storage.Weight = c.Upload.AtOnce, c.Upload.BytesPerSecond,
-		n.settings.Weight
+	storage.UploadsMax, storage.Weight = c.Upload.AtOnce, n.settings.Weight
 	storage.ConnectionsMax = max(connectionPlaces(c.Upload.Connections, 8, o.log, "upload"), c.Upload.AtOnce+1)
 	cert, key := c.UploadTLS()
 	settings, unfollow, err := o.certs.follow(ctx, "upload", cert, key)
