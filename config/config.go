@@ -142,8 +142,7 @@ type Upload struct {
 
 // Admin is the operator's listener: health, metrics, operator commands.
 type Admin struct {
-	// Listen is its host:port, or a unix socket such as unix:/run/rollcall/admin.sock with mode
-	// 0660. Keep it off public networks; off loopback it needs TLS. Port 0 takes any free one.
+	// Listen is its host:port. Keep it off public networks; off loopback it needs TLS. Port 0 takes any free one.
 	// Default 127.0.0.1:8081.
 	Listen string `toml:"listen"`
 
@@ -154,7 +153,7 @@ type Admin struct {
 	TLSKey string `toml:"tls_key"`
 
 	// Hosts are further names that a request's Host may have, beside localhost, loopback addresses, the host of Listen
-	// and the address that the connection came to. Others get 403, against DNS rebinding. A unix socket accepts any.
+	// and the address that the connection came to. Others get 403, against DNS rebinding.
 	// Default none. At most 64.
 	Hosts []string `toml:"hosts"`
 }

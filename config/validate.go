@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -276,10 +275,9 @@ func (c Config) checkClear(k *checker) {
 				"allow it with http.plain = true", l.listen)
 		}
 	}
-	if a := c.Admin; a.TLSCert == "" && !strings.HasPrefix(a.Listen, UnixPrefix) && offLoopback(a.Listen) {
+	if a := c.Admin; a.TLSCert == "" && offLoopback(a.Listen) {
 		k.add("admin.listen", "%s is off loopback, where the operator's token would be sent without encryption: "+
-			"set admin.tls_cert and admin.tls_key, or listen on loopback or at a unix socket such as "+
-			"unix:/run/rollcall/admin.sock", a.Listen)
+			"set admin.tls_cert and admin.tls_key, or listen on loopback", a.Listen)
 	}
 }
 
@@ -291,9 +289,6 @@ func (c Config) UploadTLS() (cert, key string) {
 	return c.HTTP.TLSCert, c.HTTP.TLSKey
 }
 
-// unixPathMax is the kernel's bound (sun_path of unix(7), without the final NUL).
-const unixPathMax = 107
-
 // hostsMax bounds the names of the admin listener. Guess: a node has a few.
 const hostsMax = 64
 
@@ -302,21 +297,8 @@ func (a Admin) check(k *checker) {
 	k.limitLength("admin.hosts", a.Hosts, hostsMax, "names")
 	k.requireEach("admin.hosts", a.Hosts, func(h string) bool { return address(h) || hostName(h) },
 		"%q is not a host: write a name or an address without a port")
-	path, unix := strings.CutPrefix(a.Listen, UnixPrefix)
-	switch {
-	case unix && (!filepath.IsAbs(path) || len(path) > unixPathMax):
-		k.add("admin.listen", "%q is not a usable socket: write an absolute path of at most %d bytes, such as "+
-			"unix:/run/rollcall/admin.sock", a.Listen, unixPathMax)
-	case unix && a.TLSCert != "":
-		k.add("admin.tls_cert", "is not used at a unix socket, which no other machine reaches: leave it out")
-	case unix:
-	default:
-		k.listen("admin.listen", a.Listen)
-	}
+	k.listen("admin.listen", a.Listen)
 }
-
-// UnixPrefix is how the address of a unix socket begins.
-const UnixPrefix = "unix:"
 
 // pair requires both files of a listener or none.
 func (k *checker) pair(table, cert, key string) {

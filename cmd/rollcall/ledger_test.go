@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"rollcall/cmd/rollcall/client"
 	"rollcall/config/effort"
 	"rollcall/ledger/sqlstore"
 )
@@ -163,14 +162,14 @@ func TestTheInstalledNodeIsFound(t *testing.T) {
 	write := func(name, text string) {
 		effort.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
-	write("rollcall.toml", fmt.Sprintf("data_dir = %q\n[admin]\nlisten = \"unix:/run/rollcall/admin.sock\"\n", folder))
+	write("rollcall.toml", fmt.Sprintf("data_dir = %q\n[admin]\nlisten = \"127.0.0.1:96\"\n", folder))
 	write("admin.token", "a token of sixteen\n")
 	for _, one := range []struct {
 		environ     environment
 		installed   string
 		base, token string
 	}{
-		{nil, installed, "unix:/run/rollcall/admin.sock", "a token of sixteen"},
+		{nil, installed, "http://127.0.0.1:96", "a token of sixteen"},
 		{nil, filepath.Join(folder, "none.toml"), adminDefault, ""},
 		{environment{"ROLLCALL_DATA_DIR=" + t.TempDir()}, installed, adminDefault, ""},
 		{environment{"ROLLCALL_ADMIN_LISTEN=127.0.0.1:99"}, installed, "http://127.0.0.1:99", ""},

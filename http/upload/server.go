@@ -110,8 +110,7 @@ type Server struct {
 // New makes a storage listener that does not listen yet. It fails when its metrics are registered already.
 func New(o Options) (*Server, error) {
 	s := &Server{o: o, origins: listen.NewOrigins(o.AllowedOrigins), places: quota.New[uuid.UUID](int64(o.UploadsMax)),
-		weight:  o.Weight,
-		trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
+		weight: o.Weight, trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
 	s.buffers.New = func() any { b := make([]byte, ChunkBytes); return &b }
 	s.root, s.abort = context.WithCancel(context.Background())
 	s.server = &fasthttp.Server{

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"strings"
 	"syscall"
 	"time"
 
@@ -156,10 +155,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 	if err := operator.Start(); err != nil {
 		return listenError("admin", c.Admin.Listen, err)
 	}
-	n.AdminURL = c.Admin.Listen
-	if !strings.HasPrefix(c.Admin.Listen, config.UnixPrefix) {
-		n.AdminURL = publicURL("", c.Admin.Listen, c.Admin.TLSCert, operator.Addr())
-	}
+	n.AdminURL = publicURL("", c.Admin.Listen, c.Admin.TLSCert, operator.Addr())
 	n.stops = append([]stopper{{"admin", operator.Stop}}, n.stops...) // answers until the end
 	n.add("audits", func(context.Context) error { operator.Drain(); return nil })
 	return nil
