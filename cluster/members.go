@@ -221,9 +221,6 @@ type metrics struct {
 	secure           *secure.Metrics
 	views            prometheus.Counter
 	heartbeatsFailed prometheus.Counter
-	activations      prometheus.Counter
-	handedOver       prometheus.Counter
-	notOurs          prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, n *Node) *metrics {
@@ -236,9 +233,6 @@ func newMetrics(r prometheus.Registerer, n *Node) *metrics {
 		secure:           secure.NewMetrics(r),
 		views:            counter("views_total", "Changes of the members that this node counts on."),
 		heartbeatsFailed: counter("heartbeats_failed_total", "Heartbeats that were not written to the ledger."),
-		activations:      counter("activations_total", "Virtual actors that started on this node."),
-		handedOver:       counter("handed_over_total", "Virtual actors that ended because another node owns them."),
-		notOurs:          counter("not_ours_total", "Requests for virtual actors that another node owns."),
 	}
 	gauge := func(name, help string, value func() float64) {
 		o := prometheus.GaugeOpts{Name: "rollcall_cluster_" + name, Help: help}

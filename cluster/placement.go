@@ -52,7 +52,6 @@ func (p *placement) Receive(c actor.Context) {
 // again after a pause.
 func (p *placement) activate(c actor.Context, identity *pcluster.ClusterIdentity) *actor.PID {
 	if p.lookup.view.Load().owner(identity.Identity) != c.ActorSystem().Address() {
-		p.lookup.metrics.notOurs.Inc()
 		return nil
 	}
 	if a := p.byKey[identity.AsKey()]; a != nil {
@@ -69,7 +68,6 @@ func (p *placement) activate(c actor.Context, identity *pcluster.ClusterIdentity
 	a.pid = c.SpawnPrefix(pcluster.WithClusterIdentity(kind.Props, identity), identity.Identity)
 	p.byKey[identity.AsKey()], p.byPID[a.pid.Id] = a, a
 	kind.Inc()
-	p.lookup.metrics.activations.Inc()
 	return a.pid
 }
 
@@ -92,7 +90,6 @@ func (p *placement) handOver(c actor.Context) {
 	for _, a := range p.byKey {
 		if !a.stopping && v.owner(a.identity.Identity) != c.ActorSystem().Address() {
 			a.stopping = true
-			p.lookup.metrics.handedOver.Inc()
 			c.Poison(a.pid)
 		}
 	}

@@ -240,7 +240,6 @@ func (s *shell) beginLeased(c actor.Context, now, asked time.Time, found []ledge
 			continue
 		}
 		s.leased[v.ID] = &leased{workspace: v.Workspace, epoch: v.Epoch, bytes: v.Bytes, asked: asked, came: now}
-		s.options.Metrics.taken.Inc()
 		if v.Epoch > 1 {
 			s.options.Metrics.takenOver.Inc()
 		}

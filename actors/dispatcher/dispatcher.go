@@ -107,7 +107,6 @@ type notHere struct{}
 // Metrics counts what a dispatcher does with leases.
 type Metrics struct {
 	leases    prometheus.Gauge
-	taken     prometheus.Counter
 	takenOver prometheus.Counter
 	lost      prometheus.Counter
 	crashed   prometheus.Counter
@@ -120,8 +119,6 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	return &Metrics{
 		leases: process.NewGauge(r, "leases", "Verifications that this node has."),
-		taken: process.NewCounter(r, "leases_taken_total",
-			"Verifications that this node leased, those that it took over included."),
 		takenOver: process.NewCounter(r, "takeovers_total",
 			"Verifications that this node took over from an owner that was lost, stopped or draining."),
 		lost: process.NewCounter(r, "leases_lost_total",

@@ -544,9 +544,6 @@ func (a *Actor) endIfRefused(c actor.Context, err error) bool {
 	if !final(err) {
 		return false
 	}
-	if errors.Is(err, ledger.ErrStaleEpoch) {
-		a.options.Metrics.refused.Inc()
-	}
 	a.options.Log.Warn("lease lost", "verification", a.state.ID, "epoch", a.lease.Epoch, "err", err)
 	a.end(c)
 	return true

@@ -83,7 +83,6 @@ type Metrics struct {
 	unsettled   prometheus.Counter
 	domains     prometheus.Gauge
 	crashes     prometheus.Counter
-	refused     prometheus.Counter
 	unkept      prometheus.Counter
 	parked      prometheus.Counter
 }
@@ -100,9 +99,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		unsettled: process.NewCounter(r, "settle_failures_total", "Settlements that failed and were tried again."),
 		domains:   process.NewGauge(r, "domains", "Domain actors at work on this node."),
 		crashes:   process.NewCounter(r, "domain_crashes_total", "Domain actors that crashed: a fault of ours."),
-		refused: process.NewCounter(r, "stale_epochs_total",
-			"Writes that the ledger refused because another node has the verification."),
-		unkept: process.NewCounter(r, "evidence_not_kept_total", "Settlements without their evidence: a fault of ours."),
+		unkept:    process.NewCounter(r, "evidence_not_kept_total", "Settlements without their evidence: a fault of ours."),
 		parked: process.NewCounter(r, "verifications_parked_total",
 			"Verifications that were parked: they returned their lease and memory until their next work."),
 	}
