@@ -22,6 +22,7 @@ type Config struct {
 	Retention Retention `toml:"retention"`
 	Audit     Audit     `toml:"audit"`
 	Log       Log       `toml:"log"`
+	Tracing   Tracing   `toml:"tracing"`
 }
 
 // HTTP is the listener of the customer API.
@@ -45,8 +46,9 @@ type HTTP struct {
 	// encrypt by themselves, and for trials. Default false.
 	Plain bool `toml:"plain"`
 
-	// TrustedProxies are the addresses and networks of encrypting proxies in front of this listener and [upload].
-	// X-Forwarded-For is believed only from them. Default none. At most 64.
+	// TrustedProxies are the addresses and networks of encrypting proxies in front of this listener and [upload]. PROXY
+	// headers (version 2) and X-Forwarded-For are believed only from them. Never name a proxy that passes on what
+	// clients send at the start of a connection. Default none. At most 64.
 	TrustedProxies []string `toml:"trusted_proxies"`
 
 	// AllowedOrigins are the exact origins, such as https://app.example.com, that browsers may call from. Other origins
@@ -138,11 +140,16 @@ type Upload struct {
 	// Connections is how many connections to the storage URL may be open at once, shared as those of [http]; at most an
 	// eighth of the files that a node may open. Default 1024. More than AtOnce, at most 65536.
 	Connections int `toml:"connections"`
+
+	// BytesPerSecond bounds how fast this node reads one workspace's uploads. 0 means no bound; otherwise at least
+	// 262144. Default 0.
+	BytesPerSecond int64 `toml:"bytes_per_second"`
 }
 
 // Admin is the operator's listener: health, metrics, operator commands.
 type Admin struct {
-	// Listen is its host:port. Keep it off public networks; off loopback it needs TLS. Port 0 takes any free one.
+	// Listen is its host:port, or a unix socket such as unix:/run/rollcall/admin.sock with mode
+	// 0660. Keep it off public networks; off loopback it needs TLS. Port 0 takes any free one.
 	// Default 127.0.0.1:8081.
 	Listen string `toml:"listen"`
 
@@ -153,7 +160,7 @@ type Admin struct {
 	TLSKey string `toml:"tls_key"`
 
 	// Hosts are further names that a request's Host may have, beside localhost, loopback addresses, the host of Listen
-	// and the address that the connection came to. Others get 403, against DNS rebinding.
+	// and the address that the connection came to. Others get 403, against DNS rebinding. A unix socket accepts any.
 	// Default none. At most 64.
 	Hosts []string `toml:"hosts"`
 }
@@ -255,6 +262,10 @@ type Identity struct {
 	// Reach are mail hosts or domains, yours or with their owner's consent, that the node connects to every 15 minutes
 	// to see whether port 25 is open. Empty: port 25 is judged by the node's own sessions. Default none. At most 8.
 	Reach []string `toml:"reach"`
+
+	// BlockLists are DNS zones of block lists (RFC 5782), asked daily about each address. Being listed is a failed check.
+	// Read their terms: some forbid queries by commercial senders or through public resolvers. Default none. At most 8.
+	BlockLists []string `toml:"block_lists"`
 }
 
 // Retry is how often and how long an undecided address is asked again.
@@ -369,7 +380,7 @@ type Source struct {
 // Verdict configures how SMTP replies are judged.
 type Verdict struct {
 	// File is the file of your own rules, which take precedence over the program's. A faulty file keeps the node from
-	// starting; `rollcall config check FILE` checks it, too. It is read again whenever it changes. The file of the default
+	// starting; `rollcall verdict check FILE` checks it. It is read again whenever it changes. The file of the default
 	// name need not exist; empty means none. Default verdict.toml.
 	File string `toml:"file"`
 }
@@ -444,4 +455,15 @@ type Log struct {
 
 	// Format is json or text. Default json.
 	Format string `toml:"format"`
+}
+
+// Tracing sends spans to an OpenTelemetry collector: how long requests, uploads, files, settlements and SMTP sessions
+// took. Spans hold no address, key or text from others.
+type Tracing struct {
+	// Endpoint is the host:port of a collector for OTLP over HTTP, usually port 4318; write a URL for TLS or a path other
+	// than /v1/traces. Headers, such as a token, go into OTEL_EXPORTER_OTLP_HEADERS. Empty means off. Default empty.
+	Endpoint string `toml:"endpoint"`
+
+	// Sample is the fraction of traces to send. Default 0.01. From 0 to 1.
+	Sample float64 `toml:"sample"`
 }

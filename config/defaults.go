@@ -1,7 +1,9 @@
 package config
 
 import (
+	"net/url"
 	"reflect"
+	"strings"
 	"time"
 
 	"rollcall/smtp/throttle"
@@ -60,8 +62,9 @@ func defaults() Config {
 			Results: Duration{720 * time.Hour},
 			Funding: Duration{720 * time.Hour},
 		},
-		Audit: Audit{Every: Duration{time.Hour}},
-		Log:   Log{Level: "info", Format: "json"},
+		Audit:   Audit{Every: Duration{time.Hour}},
+		Log:     Log{Level: "info", Format: "json"},
+		Tracing: Tracing{Sample: 0.01},
 	}
 }
 
@@ -97,16 +100,41 @@ func fullAllowance(a throttle.Limits) Allowance {
 }
 
 const (
-	// publicAddressesMax bounds the addresses that are checked, and reachMax the hosts that are dialled each time.
+	// publicAddressesMax bounds the addresses that are checked, and namesMax the hosts and lists queried each time.
 	// Guesses: more would only add noise.
 	publicAddressesMax = 64
-	reachMax           = 8
+	namesMax           = 8
 )
 
 func (i Identity) check(k *checker) {
 	k.limitLength("identity.public_addresses", i.PublicAddresses, publicAddressesMax, "addresses")
 	k.requireEach("identity.public_addresses", i.PublicAddresses, address,
 		"%q is not an IP address: write the ones that receivers see")
-	k.limitLength("identity.reach", i.Reach, reachMax, "names")
-	k.requireEach("identity.reach", i.Reach, hostName, "%q is not a host name: write one such as mail.example.com")
+	k.requireNames("identity.reach", i.Reach)
+	k.requireNames("identity.block_lists", i.BlockLists)
+}
+
+func (k *checker) requireNames(key string, list []string) {
+	k.limitLength(key, list, namesMax, "names")
+	k.requireEach(key, list, hostName, "%q is not a host name: write one such as mail.example.com")
+}
+
+func (t Tracing) check(k *checker) {
+	if !(t.Sample >= 0 && t.Sample <= 1) {
+		k.add("tracing.sample", "%v is out of range: write the fraction of the traces to send, from 0 to 1", t.Sample)
+	}
+	if t.Endpoint == "" {
+		return
+	}
+	if !strings.Contains(t.Endpoint, "://") {
+		k.hostPort("tracing.endpoint", t.Endpoint, "4318")
+		return
+	}
+	u, err := url.Parse(t.Endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" { // a password in it is not repeated here
+		k.add("tracing.endpoint", "is not the URL of a collector: write host:port, or one such as "+
+			"https://collector.example.com:4318/v1/traces, without password, query and fragment; headers "+
+			"for the collector go into OTEL_EXPORTER_OTLP_HEADERS")
+	}
 }

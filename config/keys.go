@@ -81,6 +81,8 @@ func formOf(t reflect.Type) form {
 		return form{kind: unstable.Bool, want: "true or false"}
 	case t.Kind() == reflect.String:
 		return form{kind: unstable.String, want: "a text in quotes"}
+	case t.Kind() == reflect.Float64:
+		return form{kind: unstable.Float, want: "a number, such as 0.5"}
 	}
 	return form{kind: unstable.Integer, want: "a whole number"}
 }

@@ -220,6 +220,12 @@ func setText(v reflect.Value, text string) error {
 			return fmt.Errorf("%q is not a whole number", text)
 		}
 		v.SetInt(n)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a number", text)
+		}
+		v.SetFloat(f)
 	case reflect.Slice:
 		return setList(v, text)
 	}

@@ -69,6 +69,9 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 		{"certificate without key", "[http]\ntls_cert = \"a\"\n",
 			"2:1: http.tls_cert: http.tls_cert and http.tls_key belong together"},
 		{"key without certificate", "[admin]\ntls_key = \"a\"\n", "2:1: admin.tls_key: admin.tls_cert and admin.tls_key belong together"},
+		{"relative socket", "[admin]\nlisten = \"unix:admin.sock\"\n",
+			`2:1: admin.listen: "unix:admin.sock" is not a usable socket`},
+		{"long socket", "[admin]\nlisten = \"unix:/" + strings.Repeat("a", 107) + "\"\n", "2:1: admin.listen: "},
 		{"host with a port", "[admin]\nhosts = [\"node.test:80\"]\n", `2:1: admin.hosts: "node.test:80" is not a host`},
 		{"two listeners on one port", "[admin]\nlisten = \"127.0.0.1:8080\"\n",
 			"2:1: admin.listen: 127.0.0.1:8080 is http.listen too"},
@@ -85,8 +88,8 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 		{"too many addresses", "[identity]\npublic_addresses = [" + strings.Repeat(`"192.0.2.1",`, 65) + "]\n",
 			"2:1: identity.public_addresses: 65 addresses are too many: write at most 64"},
 		{"host with a port", "[identity]\nreach = [\"mail.test:25\"]\n", "2:1: identity.reach: "},
-		{"too many hosts", "[identity]\nreach = [" + strings.Repeat(`"mx.test",`, 9) + "]\n",
-			"2:1: identity.reach: 9 names are too many: write at most 8"},
+		{"too many lists", "[identity]\nblock_lists = [" + strings.Repeat(`"bl.test",`, 9) + "]\n",
+			"2:1: identity.block_lists: 9 names are too many: write at most 8"},
 		{"no waits", "[retry]\ngreylist_waits = []\n", "2:1: retry.greylist_waits: 0 waits: write from 1 to 24"},
 		{"wait of nothing", "[retry]\ngreylist_waits = [\"0s\"]\n", "2:1: retry.greylist_waits: 0s is too short"},
 		{"upload for ever", "[upload]\nexpires_after = \"1000h\"\n", "2:1: upload.expires_after: 1000h is out of range"},
@@ -155,6 +158,11 @@ func TestSharesThatLeaveNothingForOthersAreRefused(t *testing.T) {
 		"upload.at_once = 64\nupload.connections = 64":     false,
 		"upload.at_once = 64\nupload.connections = 65":     true,
 		"upload.connections = 65537":                       false,
+		"upload.bytes_per_second = 0":                      true,
+		"upload.bytes_per_second = 262144":                 true,
+		"upload.bytes_per_second = 262143":                 false,
+		"upload.bytes_per_second = -1":                     false,
+		"upload.bytes_per_second = 1000000000000":          true,
 		"upload.at_once = 5000\nupload.connections = 5001": false,
 	} {
 		if _, err := Load(write(t, text), nil); errors.Is(err, ErrInvalid) == fine {
@@ -236,6 +244,9 @@ func TestWaysOffLoopback(t *testing.T) {
 			t.Errorf("%s: %v", way, err)
 		}
 	}
+	if _, err := Load(write(t, `admin.listen = "unix:/`+strings.Repeat("a", 106)+`"`), nil); err != nil {
+		t.Error(err)
+	}
 	if _, err := Load(write(t, "admin.listen = \":1\"\nadmin.tls_cert = \"a\"\nadmin.tls_key = \"b\""), nil); err != nil {
 		t.Error(err)
 	}
@@ -258,8 +269,9 @@ func TestWhatWouldBeSentInClearIsRefused(t *testing.T) {
 		{"[http]\nlisten = \":80\"\n[upload]\nlisten = \":81\"\ntls_cert = \"a\"\ntls_key = \"b\"\n",
 			[]string{"http.listen: :80 is off loopback"}},
 		{"[admin]\nlisten = \":80\"\ntls_cert = \"a\"\ntls_key = \"b\"\n", nil},
+		{"[admin]\nlisten = \"unix:/run/a.sock\"\n", nil},
 		{"[http]\nlisten = \"[::1]:80\"\n[admin]\nlisten = \"localhost:81\"\n", nil},
-		{"http.plain = true\nadmin.listen = \":80\"\n", []string{"or listen on loopback"}},
+		{"http.plain = true\nadmin.listen = \":80\"\n", []string{"or at a unix socket such as"}},
 		{"http.listen = \":80\"\nupload.listen = \":81\"\nadmin.listen = \":82\"\n", []string{"http.listen: ",
 			"upload.listen: ", "admin.listen: "}},
 	} {
@@ -311,6 +323,30 @@ connections = -1
 		effort.Is(t, strings.Count(text, want), 1, want, text)
 	}
 	effort.Is(t, strings.Count(text, "\n")+1, 7, "faults", text)
+}
+
+func TestTracingIsCheckedAndReadFromTheEnvironment(t *testing.T) {
+	for _, c := range []struct{ endpoint, sample, fault string }{
+		{"", "0.01", ""},
+		{"otel:4318", "1", ""},
+		{"https://otel.example.com/v1/traces", "0", ""},
+		{"otel", "0.5", "tracing.endpoint"},
+		{"https://user:hunter2@otel.example.com", "0.5", "tracing.endpoint"},
+		{"ftp://otel.example.com", "0.5", "tracing.endpoint"},
+		{"otel:4318", "1.5", "tracing.sample"},
+		{"otel:4318", "NaN", "tracing.sample"},
+		{"otel:4318", "half", "tracing.sample"},
+	} {
+		got, err := Load("", []string{"ROLLCALL_TRACING_ENDPOINT=" + c.endpoint, "ROLLCALL_TRACING_SAMPLE=" + c.sample})
+		switch {
+		case c.fault == "" && (err != nil || got.Tracing.Endpoint != c.endpoint):
+			t.Errorf("%s and %s: got %+v and %v", c.endpoint, c.sample, got.Tracing, err)
+		case c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)):
+			t.Errorf("%s and %s: got %v, want a fault of %s", c.endpoint, c.sample, err, c.fault)
+		case err != nil && strings.Contains(err.Error(), "hunter2"):
+			t.Errorf("a password is repeated: %v", err)
+		}
+	}
 }
 
 // FuzzThrottleText: whatever stands in a throttle file, every fault has its place, and what

@@ -109,7 +109,7 @@ func (s *scanner) value(parts []string, v *unstable.Node, at position) {
 		s.fault(parts, at, fmt.Sprintf("this is a table: write [%s] and its keys below", key))
 	case !ok:
 		s.unknown(parts, at)
-	case v.Kind != f.kind:
+	case v.Kind != f.kind && (f.kind != unstable.Float || v.Kind != unstable.Integer):
 		s.fault(parts, at, "write "+f.want)
 	default:
 		s.read(parts, v, f, at)

@@ -94,7 +94,7 @@ func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
 	c.HTTP.Listen, c.Upload.Listen, c.Admin.Listen = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
 	c.Cluster.GossipListen, c.Cluster.ActorListen = "127.0.0.1:4", "127.0.0.1:5"
 	c.HTTP.PublicURL, c.Upload.PublicURL = "https://a.test", "https://b.test"
-	c.Upload.Connections = 78
+	c.Upload.Connections, c.Upload.BytesPerSecond = 78, 1<<20
 	c.Admin.Hosts = []string{"node.test"}
 	c.HTTP.TrustedProxies = []string{"192.0.2.0/24", "2001:db8::1"}
 	c.HTTP.AllowedOrigins, c.DNS.Servers = []string{"https://c.test"}, []string{"127.0.0.1:6"}
@@ -106,6 +106,7 @@ func TestEveryKeyComesBackFromItsOwnText(t *testing.T) {
 	off, v6, drain, day := "off", "ipv6", "drain", "2026-11-21"
 	c.Throttle.Default.TLS, c.Throttle.Default.AddressFamily, c.Throttle.Default.Pause = &off, &v6, &drain
 	c.Throttle.Sources = map[string]Source{"default": {Pause: &drain}, "192.0.2.1": {RcptsPerDay: &five, WarmUpFrom: &day}}
+	c.Tracing.Endpoint = "127.0.0.1:8"
 	c.Dashboard.OIDCIssuer = "https://login.test"
 	c.Log = Log{Level: "debug", Format: "text"}
 	text := show(t, c)
@@ -184,6 +185,8 @@ func sample(v reflect.Value) string {
 		return strconv.FormatBool(!v.Bool())
 	case formOf(reflect.TypeFor[int]()).want:
 		return "77"
+	case formOf(reflect.TypeFor[float64]()).want:
+		return "0.5"
 	}
 	return "some-text"
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,7 @@ func (c Config) faults() []fault {
 	c.checkDashboard(k)
 	c.Throttle.check(k, "throttle.")
 	c.checkCluster(k)
+	c.Tracing.check(k)
 	k.ledgerURL("ledger.url", c.Ledger.URL)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "json", "text")
@@ -133,8 +135,9 @@ func (c Config) checkLimits(k *checker) {
 }
 
 const (
-	connectionsMax = 65536 // for a listener: about all ports of one address
-	uploadsMax     = 4096  // 1 GiB of chunks
+	connectionsMax = 65536  // for a listener: about all ports of one address
+	uploadsMax     = 4096   // 1 GiB of chunks
+	paceMin        = 262144 // one chunk a second: below that, clients that wait for each other would wait for minutes
 )
 
 // checkShares checks the sizes of what tenants share.
@@ -142,6 +145,9 @@ func (c Config) checkShares(k *checker) {
 	k.count("http.connections", c.HTTP.Connections, 2, connectionsMax)
 	k.count("upload.at_once", c.Upload.AtOnce, 2, uploadsMax)
 	k.count("upload.connections", c.Upload.Connections, max(2, min(c.Upload.AtOnce, uploadsMax))+1, connectionsMax)
+	if b := c.Upload.BytesPerSecond; b != 0 && b < paceMin {
+		k.add("upload.bytes_per_second", "%d is out of range: write 0 for no bound, or at least %d", b, paceMin)
+	}
 }
 
 func (k *checker) requirePositive(key string, n int64) {
@@ -275,9 +281,10 @@ func (c Config) checkClear(k *checker) {
 				"allow it with http.plain = true", l.listen)
 		}
 	}
-	if a := c.Admin; a.TLSCert == "" && offLoopback(a.Listen) {
+	if a := c.Admin; a.TLSCert == "" && !strings.HasPrefix(a.Listen, UnixPrefix) && offLoopback(a.Listen) {
 		k.add("admin.listen", "%s is off loopback, where the operator's token would be sent without encryption: "+
-			"set admin.tls_cert and admin.tls_key, or listen on loopback", a.Listen)
+			"set admin.tls_cert and admin.tls_key, or listen on loopback or at a unix socket such as "+
+			"unix:/run/rollcall/admin.sock", a.Listen)
 	}
 }
 
@@ -289,6 +296,9 @@ func (c Config) UploadTLS() (cert, key string) {
 	return c.HTTP.TLSCert, c.HTTP.TLSKey
 }
 
+// unixPathMax is the kernel's bound (sun_path of unix(7), without the final NUL).
+const unixPathMax = 107
+
 // hostsMax bounds the names of the admin listener. Guess: a node has a few.
 const hostsMax = 64
 
@@ -297,8 +307,21 @@ func (a Admin) check(k *checker) {
 	k.limitLength("admin.hosts", a.Hosts, hostsMax, "names")
 	k.requireEach("admin.hosts", a.Hosts, func(h string) bool { return address(h) || hostName(h) },
 		"%q is not a host: write a name or an address without a port")
-	k.listen("admin.listen", a.Listen)
+	path, unix := strings.CutPrefix(a.Listen, UnixPrefix)
+	switch {
+	case unix && (!filepath.IsAbs(path) || len(path) > unixPathMax):
+		k.add("admin.listen", "%q is not a usable socket: write an absolute path of at most %d bytes, such as "+
+			"unix:/run/rollcall/admin.sock", a.Listen, unixPathMax)
+	case unix && a.TLSCert != "":
+		k.add("admin.tls_cert", "is not used at a unix socket, which no other machine reaches: leave it out")
+	case unix:
+	default:
+		k.listen("admin.listen", a.Listen)
+	}
 }
+
+// UnixPrefix is how the address of a unix socket begins.
+const UnixPrefix = "unix:"
 
 // pair requires both files of a listener or none.
 func (k *checker) pair(table, cert, key string) {

@@ -267,27 +267,57 @@ func TestPipelinedRequests(t *testing.T) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	settings, trusted := listentest.Pair(t)
-	e := newEdge(t, func(o *httpd.Options) { o.TLS = settings })
+	e := newEdge(t, func(o *httpd.Options) {
+		trusting(t, "127.0.0.1")(o)
+		o.TLS = settings
+	})
 	at := e.server.Addr().String()
 	good := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: " + e.key + "\r\n\r\n"
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		c := effort.Must(tls.Dial("tcp", at, &tls.Config{RootCAs: trusted, ServerName: "localhost", MinVersion: version,
-			MaxVersion: version, NextProtos: []string{"h2", "http/1.1"}}))(t)
-		defer c.Close()
-		effort.Is(t, listentest.Ask(t, c, good).StatusCode, 200, "version", version)
-		effort.Is(t, c.ConnectionState().NegotiatedProtocol, "http/1.1", fmt.Sprintf("version %x: protocol", version))
+		for _, head := range []string{"", listentest.ProxyHeader("192.0.2.1")} {
+			raw := effort.Must(net.Dial("tcp", at))(t)
+			_, _ = io.WriteString(raw, head)
+			c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost", MinVersion: version,
+				MaxVersion: version, NextProtos: []string{"h2", "http/1.1"}})
+			defer c.Close()
+			effort.Is(t, listentest.Ask(t, c, good).StatusCode, 200, "version", version)
+			effort.Is(t, c.ConnectionState().NegotiatedProtocol, "http/1.1", fmt.Sprintf("version %x: protocol", version))
+		}
 	}
 	if c, err := tls.Dial("tcp", at, &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS10,
 		MaxVersion: tls.VersionTLS11}); err == nil {
 		t.Error("TLS 1.1 is spoken")
 		_ = c.Close()
 	}
-	c := effort.Must(net.Dial("tcp", at))(t)
-	defer c.Close()
-	effort.OK(t, c.SetDeadline(time.Now().Add(listentest.Patience)))
-	_, _ = io.WriteString(c, good)
-	if got, _ := io.ReadAll(c); len(got) > 7 { // an alert, or nothing
-		t.Errorf("no TLS: answered %q", got)
+	for name, text := range map[string]string{"no TLS": good,
+		"a malformed PROXY header": listentest.ProxyHeader("192.0.2.1")[:13] + "\x12\x00\x00" + good} {
+		c := effort.Must(net.Dial("tcp", at))(t)
+		defer c.Close()
+		effort.OK(t, c.SetDeadline(time.Now().Add(listentest.Patience)))
+		_, _ = io.WriteString(c, text)
+		if got, _ := io.ReadAll(c); len(got) > 7 { // an alert, or nothing
+			t.Errorf("%s: answered %q", name, got)
+		}
+	}
+}
+
+// TestLimitsBehindTLS go by the address that a PROXY header before the handshake has.
+func TestLimitsBehindTLS(t *testing.T) {
+	t.Parallel()
+	settings, trusted := listentest.Pair(t)
+	e := newEdge(t, func(o *httpd.Options) {
+		trusting(t, "127.0.0.1")(o)
+		o.TLS = settings
+	})
+	for i, want := range []struct {
+		client string
+		status int
+	}{{"192.0.2.1", 401}, {"192.0.2.1", 401}, {"192.0.2.1", 429}, {"192.0.2.2", 401}} {
+		raw := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
+		_, _ = io.WriteString(raw, listentest.ProxyHeader(want.client))
+		c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost"})
+		defer c.Close()
+		effort.Is(t, listentest.Ask(t, c, badKey("")).StatusCode, want.status, "request", i+1, "of", want.client)
 	}
 }
 
@@ -323,6 +353,7 @@ func statuses(t *testing.T, e *edge, texts ...string) string {
 func TestLimitsGoByTheClientsAddress(t *testing.T) {
 	t.Parallel()
 	forwarded := func(line string) string { return badKey("X-Forwarded-For: " + line + "\r\n") }
+	proxied := func(client string) string { return listentest.ProxyHeader(client) + badKey("") }
 	for _, c := range []struct {
 		name    string
 		trusted string
@@ -333,35 +364,92 @@ func TestLimitsGoByTheClientsAddress(t *testing.T) {
 			forwarded("192.0.2.1"), forwarded("192.0.2.2"), forwarded("192.0.2.9, 192.0.2.1")}, "401 401 429 401 429"},
 		{"X-Forwarded-For of a stranger", "10.0.0.0/8", []string{forwarded("192.0.2.1"), forwarded("192.0.2.2"),
 			forwarded("192.0.2.3")}, "401 401 429"},
-		{"an IPv6 /64 is one client", "127.0.0.1", []string{forwarded("2001:db9::1"), forwarded("2001:db9::ffff:2"),
-			forwarded("2001:db9::3"), forwarded("2001:db9:0:1::3")}, "401 401 429 401"},
-		{"a trusted proxy behind a trusted proxy", "127.0.0.1,10.0.0.0/8", []string{forwarded("192.0.2.7, 10.1.1.1"),
-			forwarded("192.0.2.7, 10.1.1.2"), forwarded("192.0.2.7, 10.1.1.3"), forwarded("192.0.2.8, 10.1.1.3")},
-			"401 401 429 401"},
+		{"PROXY header of a proxy", "127.0.0.0/8", []string{proxied("192.0.2.1"), proxied("192.0.2.1"),
+			proxied("192.0.2.1"), proxied("192.0.2.2"), badKey("")}, "401 401 429 401 401"},
+		{"an IPv6 /64 is one client", "127.0.0.1", []string{proxied("2001:db9::1"), proxied("2001:db9::ffff:2"),
+			proxied("2001:db9::3"), proxied("2001:db9:0:1::3")}, "401 401 429 401"},
+		{"a PROXY header goes before the stranger's X-Forwarded-For", "127.0.0.1", []string{
+			listentest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.7"),
+			listentest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.8"),
+			listentest.ProxyHeader("192.0.2.1") + forwarded("192.0.2.9")}, "401 401 429"},
+		{"a trusted proxy behind a trusted proxy", "127.0.0.1,10.0.0.0/8", []string{
+			listentest.ProxyHeader("10.1.1.1") + forwarded("192.0.2.7"),
+			listentest.ProxyHeader("10.1.1.2") + forwarded("192.0.2.7"),
+			listentest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.7"),
+			listentest.ProxyHeader("10.1.1.3") + forwarded("192.0.2.8")}, "401 401 429 401"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, trusting(t, strings.Split(c.trusted, ",")...))
 			effort.Is(t, statuses(t, e, c.send...), c.want)
+			effort.Is(t, listentest.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"), "", "refused headers")
 		})
 	}
 }
 
-// TestConnectionsOfAProxyHaveNoShare: it may open any number while places are free.
-func TestConnectionsOfAProxyHaveNoShare(t *testing.T) {
+// TestProxyHeadersThatAreRefused end the connection with 400 and are counted.
+func TestProxyHeadersThatAreRefused(t *testing.T) {
+	t.Parallel()
+	good := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: KEY\r\n\r\n"
+	for _, c := range []struct{ name, trusted, head, counted string }{
+		{"of a stranger", "10.0.0.1", listentest.ProxyHeader("192.0.2.1"), "untrusted=1"},
+		{"version 1 of a stranger", "10.0.0.1", "PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n", "untrusted=1"},
+		{"version 1 of a proxy", "127.0.0.1", "PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n", "version=1"},
+		{"UDP", "127.0.0.1", strings.Replace(listentest.ProxyHeader("192.0.2.1"), "\x21\x11", "\x21\x12", 1), "malformed=1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEdge(t, trusting(t, c.trusted))
+			got := exchange(t, e, c.head+strings.ReplaceAll(good, "KEY", e.key)+good)
+			if len(got) != 1 || got[0].status != 400 || got[0].code() != "bad_request" {
+				t.Fatalf("got %s, want one answer 400", describe(got))
+			}
+			effort.Is(t, listentest.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"), c.counted, "counted")
+		})
+	}
+}
+
+// TestConnectionsCountForTheClient: a proxy may open any number, a client behind it not, also before it has
+// sent anything of its own.
+func TestConnectionsCountForTheClient(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) {
 		trusting(t, "127.0.0.1")(o)
 		o.Limits.ConnsMax = 5
 	})
-	for i := range 6 {
+	const get = "GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n"
+	open := func(head string) (*bufio.Reader, net.Conn) {
 		c := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
 		t.Cleanup(func() { _ = c.Close() })
-		want := 200
-		if i == 5 {
-			want = 503
-		}
-		got := listentest.Ask(t, c, "GET /openapi.yaml HTTP/1.1\r\nHost: a\r\n\r\n")
-		effort.Is(t, got.StatusCode, want, "connection", i+1)
+		effort.OK(t, c.SetDeadline(time.Now().Add(listentest.Patience)))
+		_, _ = io.WriteString(c, head)
+		return bufio.NewReader(c), c
 	}
-	effort.Is(t, listentest.Counts(t, e.registry, "rollcall_http_connections_refused_total"), "full=1", "counted")
+	answered := func(r *bufio.Reader) bool {
+		a, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return false
+		}
+		_, _ = io.Copy(io.Discard, a.Body)
+		return a.StatusCode == 200
+	}
+	first, conn := open(listentest.ProxyHeader("192.0.2.1") + get)
+	if !answered(first) {
+		t.Fatal("the first connection is not answered")
+	}
+	for _, head := range []string{"", "", listentest.ProxyHeader("192.0.2.2")} {
+		if r, _ := open(head + get); !answered(r) {
+			t.Errorf("a connection with %q is not answered", head)
+		}
+	}
+	for _, more := range []string{get, ""} { // one of five is free
+		r, _ := open(listentest.ProxyHeader("192.0.2.1") + more)
+		if a, err := http.ReadResponse(r, nil); err != nil || a.StatusCode != 429 || a.Header.Get("Retry-After") == "" {
+			t.Errorf("a second connection of one client that sends %q: %v, %v, want 429", more, a, err)
+		}
+	}
+	effort.Is(t, listentest.Counts(t, e.registry, "rollcall_http_connections_refused_total"), "share=2", "counted")
+	_ = conn.Close()
+	listentest.Within(t, "the place to come back", func() bool {
+		r, _ := open(listentest.ProxyHeader("192.0.2.1") + get)
+		return answered(r)
+	})
 }

@@ -159,7 +159,7 @@ func (s *Server) act(r *request, a Act) {
 	if !takeRate(s, r, a.Operation == Create) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ledgerTimeout)
+	ctx, cancel := context.WithTimeout(r.span.Under(context.Background()), ledgerTimeout)
 	defer cancel()
 	ctx = ledger.WithTenant(ledger.WithActor(ctx, "user:"+a.User.String()), a.Workspace)
 	if a.Operation == Create {

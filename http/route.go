@@ -13,6 +13,7 @@ import (
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 type route int
@@ -61,6 +62,7 @@ type request struct {
 	read     bool // GET or HEAD
 	placed   bool // it holds a place
 	hugeBody bool // a body over bodyMax was announced, but not read
+	span     tracing.Span
 
 	page     *PageRequest // of a page; nil for the API
 	rows     Rows         // of results
@@ -104,6 +106,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) { s.serve(ctx, false) }
 func (s *Server) serve(ctx *fasthttp.RequestCtx, hugeBody bool) {
 	began := time.Now()
 	r := &request{RequestCtx: ctx, hugeBody: hugeBody}
+	_, r.span = s.options.Tracer.Begin(context.Background(), tracing.Request)
 	working := s.work.Add(1)
 	defer func() {
 		if p := recover(); p != nil {
@@ -161,7 +164,7 @@ func (s *Server) check(r *request, working int64) {
 		r.SetBody(api.OpenAPI)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ledgerTimeout)
+	ctx, cancel := context.WithTimeout(r.span.Under(context.Background()), ledgerTimeout)
 	defer cancel()
 	if !s.admit(ledger.WithTenant(ctx, ledger.Strangers), r) {
 		return

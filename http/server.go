@@ -19,6 +19,7 @@ import (
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // Sizes and times of the API listener.
@@ -260,7 +261,7 @@ type Options struct {
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty
 	TLS            *tls.Config               // nil: requests are not encrypted
 	Weight         func(uuid.UUID) int       // of a workspace. It must not block
-	Trusted        listen.Trusted            // proxies whose X-Forwarded-For is believed; may be none
+	Trusted        listen.Trusted            // proxies whose PROXY and X-Forwarded-For headers are believed; may be none
 	Limits         Limits                    // see DefaultLimits
 	Nodes          func() int                // number of nodes that share the limits per key. It must not block
 	MaxFileBytes   int64                     // of a new file; 413 above
@@ -272,6 +273,7 @@ type Options struct {
 	Wake           func()                    // called when the ledger has something new. It must not block
 	Log            *slog.Logger              // access lines at debug level
 	Registerer     prometheus.Registerer     // gets rollcall_http_*
+	Tracer         *tracing.Tracer           // nil: nothing is traced
 	Now            func() time.Time          // for limits and Retry-After; nil: time.Now
 }
 
@@ -401,8 +403,8 @@ func (m *metrics) page(name string, status int, took time.Duration) {
 	m.took.WithLabelValues(name, listen.Classes[status/100]).Observe(took.Seconds())
 }
 
-// finished counts a request and writes its access line: route, method, status, time and request id, never a path, a
-// key or a query.
+// finished counts a request and writes its access line and its span: route, method,
+// status, time and request id, never a path, a key or a query.
 func (s *Server) finished(r *request, began time.Time) {
 	took := time.Since(began)
 	status := r.Response.StatusCode()
@@ -414,6 +416,13 @@ func (s *Server) finished(r *request, began time.Time) {
 		s.metrics.count(r.route, status)
 		s.metrics.observer(r.route, status).Observe(took.Seconds())
 	}
+	if r.span.On() {
+		r.span.Word(tracing.Route, name)
+		r.span.Word(tracing.Method, methodName(r.Method()))
+		r.span.Count(tracing.Status, int64(status))
+		r.span.ID(tracing.Verification, r.id)
+	}
+	r.span.End(status >= 500)
 	if s.log.Enabled(r.RequestCtx, slog.LevelDebug) {
 		s.log.Debug("request answered", "method", methodName(r.Method()), "route", name,
 			"status", status, "took", took, "request", listen.RequestID(r.RequestCtx))

@@ -13,6 +13,7 @@ import (
 	"rollcall/actors/process"
 	"rollcall/actors/verification"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // leased is one lease of ours.
@@ -192,6 +193,7 @@ func (s *shell) searchWork(c actor.Context, now time.Time) {
 	var found []ledger.Verification
 	s.call(c, s.ctx, func(ctx context.Context) (err error) {
 		found, err = s.options.Book.Lease(ctx, s.options.Node, room, leaseTTL, except...)
+		s.trace(asked, found, err)
 		return err
 	}, func(c actor.Context, now time.Time, err error) {
 		s.search.underWay = false
@@ -212,6 +214,19 @@ func (s *shell) searchWork(c actor.Context, now time.Time) {
 			s.searchWork(c, now)
 		}
 	})
+}
+
+// trace records a look that found work or failed; most find none.
+func (s *shell) trace(began time.Time, states []ledger.Verification, err error) {
+	if len(states) == 0 && err == nil {
+		return
+	}
+	told := s.options.Work.Tracer.Past(tracing.Lease, began)
+	told.Count(tracing.Leases, int64(len(states)))
+	if len(states) == 1 {
+		told.ID(tracing.Verification, states[0].ID)
+	}
+	told.End(err != nil)
 }
 
 // weight returns how many leases this node has, and about how many addresses.

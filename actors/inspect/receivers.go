@@ -375,6 +375,7 @@ type Health struct {
 type HealthFinding struct {
 	Check  string `json:"check"`
 	Source string `json:"source,omitempty"` // "": it is the same for all, or the source has no address
+	List   string `json:"list,omitempty"`   // the block list that was asked
 	State  string `json:"state"`            // "fail", "warn", "ok" or "skipped"
 	Saw    string `json:"saw"`
 	Next   string `json:"next,omitempty"` // what to do

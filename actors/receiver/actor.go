@@ -208,7 +208,7 @@ func (a *Actor) doStep(c actor.Context, s scheduler.Step) {
 		}
 	case scheduler.OpenSession:
 		pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor {
-			return newSessionActor(a.scheduling, a.options.pauses, s.Slot)
+			return newSessionActor(a.scheduling, a.options.pauses, a.options.Tracer, s.Slot)
 		}, a.options.Guard.Dispatch()))
 		a.sessions[s.ID] = pid
 		a.options.Metrics.sessions.Inc()

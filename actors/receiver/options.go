@@ -3,6 +3,7 @@ package receiver
 import (
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
+	"rollcall/ledger/tracing"
 )
 
 // kind is the name of this virtual actor's kind in the cluster.
@@ -18,6 +19,7 @@ type Options struct {
 	Pauses  func() uint64
 	Most    int // receivers in work on this node at a time (NewReceiverSlots); 0: not bounded
 	Metrics *Metrics
+	Tracer  *tracing.Tracer // nil: nothing is traced
 
 	slots *registry.ReceiverSlots // made of Most by Kinds
 }

@@ -13,6 +13,7 @@ import (
 	"rollcall/actors/receiver/egress"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"
@@ -43,7 +44,8 @@ const lateEvery = 50 * time.Millisecond
 // goroutine, and tells its parent when that is done; nothing blocks its mailbox.
 type sessionActor struct {
 	options scheduler.Options
-	pauses  func() uint64 // Options.pauses
+	pauses  func() uint64   // Options.pauses
+	spans   *tracing.Tracer // nil: nothing is traced
 	socket  *registry.ConnSlot
 	source  *egress.Source  // from which it speaks; set when it opens
 	ctx     context.Context // what the goroutine does ends with it
@@ -60,13 +62,15 @@ type sessionActor struct {
 	doubts  bool       // it may say a refusal again to the next address
 
 	repeated scheduler.Repeated // as smtp
+	span     tracing.Span       // as smtp
+	broken   bool               // as smtp: it failed
 
 	gone <-chan struct{} // Failure.Gone of smtp, if it could not be opened
 }
 
-func newSessionActor(o scheduler.Options, pauses func() uint64, s *registry.ConnSlot) *sessionActor {
+func newSessionActor(o scheduler.Options, pauses func() uint64, spans *tracing.Tracer, s *registry.ConnSlot) *sessionActor {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &sessionActor{options: o, pauses: pauses, socket: s, ctx: ctx, cancel: cancel}
+	return &sessionActor{options: o, pauses: pauses, spans: spans, socket: s, ctx: ctx, cancel: cancel}
 }
 
 func (a *sessionActor) Receive(c actor.Context) {
@@ -96,6 +100,7 @@ func (a *sessionActor) leave() {
 		if a.smtp != nil {
 			a.quit()
 		}
+		a.untraced()
 		a.cancel()
 		a.free()
 	})
@@ -106,6 +111,7 @@ func (a *sessionActor) drop() {
 	if a.smtp != nil {
 		a.smtp.Close()
 	}
+	a.untraced()
 	a.cancel()
 	a.free()
 }
@@ -139,6 +145,7 @@ func (a *sessionActor) runBeside(c actor.Context, id int, work func() any) {
 	a.options.Guard.Go("session", func() {
 		result := work()
 		if a.smtp == nil || !a.smtp.Open() {
+			a.untraced()
 			a.free() // before another may be opened for it
 		}
 		a.working.Store(false)
@@ -163,6 +170,7 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 	}
 	defer a.socket.MarkIdle()
 	a.source = m.Source
+	a.traced(m.Host)
 	a.trace(m)
 	s, err := a.source.Open(smtp.WithTracer(a.ctx, a.tracer), m.Host, m.At, m.TLS)
 	if err != nil {
@@ -172,6 +180,7 @@ func (a *sessionActor) open(m scheduler.OpenSession) any {
 		if a.socket.WasEnded() {
 			return sessionClosed{id: m.ID}
 		}
+		a.tracedFailure(err)
 		judged := a.judgeFailure(m.Host, err)
 		return sessionOpened{id: m.ID, failed: &judged}
 	}
@@ -420,6 +429,7 @@ func (a *sessionActor) judge(p *scheduler.Probe, one smtp.Answer) scheduler.Judg
 
 // fail ends the session in a report.
 func (a *sessionActor) fail(r *scheduler.Report, err error) {
+	a.tracedFailure(err)
 	judged := a.judgeFailure(a.smtp.Host(), err)
 	r.Failure = &judged
 	r.Cut = judged.Attempt.Stage >= smtp.StageRcpt || judged.Attempt.Code == 421

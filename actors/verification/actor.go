@@ -10,6 +10,7 @@ import (
 	"rollcall/actors/domain"
 	"rollcall/actors/process"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -453,8 +454,13 @@ func (a *Actor) settlePending(c actor.Context, now time.Time, atOnce bool) {
 	var took time.Duration
 	a.callLedger(c, func(ctx context.Context) (err error) {
 		began := time.Now()
+		ctx, span := a.options.Tracer.Begin(ctx, tracing.Settle)
+		span.ID(tracing.Verification, s.Lease.Verification)
+		span.Count(tracing.Settlement, s.Number)
+		span.Count(tracing.Addresses, int64(len(results)))
 		s.Evidence = a.packEvidence(entries)
 		state, err = a.options.Book.Settle(ctx, s)
+		span.End(err != nil)
 		took = time.Since(began)
 		return err
 	}, func(c actor.Context, now time.Time, err error) {

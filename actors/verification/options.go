@@ -13,6 +13,7 @@ import (
 	"rollcall/actors/domain"
 	"rollcall/actors/process"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // Book is what a verification actor needs of the ledger.
@@ -30,7 +31,7 @@ type Book interface {
 	Release(ctx context.Context, l ledger.Lease) error
 }
 
-// Options is what every verification actor of a node shares. All fields but the Window are required.
+// Options is what every verification actor of a node shares. All fields but the Window and the Tracer are required.
 type Options struct {
 	Book       Book
 	Domain     domain.Options
@@ -40,6 +41,7 @@ type Options struct {
 	Left       *atomic.Int64   // addresses that this node has and that are not settled
 	Log        *slog.Logger
 	Metrics    *Metrics
+	Tracer     *tracing.Tracer // nil: nothing is traced
 }
 
 // Validate returns an error that names a missing option.

@@ -14,6 +14,7 @@ import (
 	"rollcall/actors/domain"
 	"rollcall/actors/intake"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/flags"
@@ -333,7 +334,14 @@ func loadOnce(ctx context.Context, o Options, v ledger.Verification, l ledger.Le
 	if v.Status == ledger.Cancelling {
 		return loaded{state: v}, nil
 	}
-	f, err := readFile(ctx, o, v)
+	within, span := o.Tracer.Begin(ctx, tracing.Intake)
+	span.ID(tracing.Verification, v.ID)
+	f, err := readFile(within, o, v)
+	if f != nil {
+		span.Count(tracing.Addresses, int64(f.Len()))
+	}
+	span.Count(tracing.Bytes, v.Bytes)
+	span.End(err != nil)
 	preparing := v.Status == ledger.Preparing
 	if defect := (*intake.Defect)(nil); errors.As(err, &defect) && preparing {
 		return refuse(ctx, o, l, defect)

@@ -181,7 +181,7 @@ func TestANodeOnACopyOfTheLedgerIsRefused(t *testing.T) {
 	awaitAll(w, 0, 1)
 	w.OnCopy(2)
 	w.MustJoin(2)
-	const says = "so one is a copy of the other: stop all nodes of the copy, give them another cluster.name"
+	const says = "so one is a copy of the other: stop all nodes of the copy, run `rollcall ledger renew` on it"
 	sees := func(by, of int) bool {
 		for _, m := range w.Node(by).Members() {
 			if m.Meta.Node == w.Node(of).ID && m.Seen {

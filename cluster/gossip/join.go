@@ -263,7 +263,7 @@ func (g *Gossip) Refuse(session uuid.UUID) {
 // copied says why a former member, the node at an address, is refused.
 func (g *Gossip) copied(address string) string {
 	return fmt.Sprintf("the node at %s works on another ledger with the same identity %s as that of node %q, so one is a copy of "+
-		"the other: stop all nodes of the copy, give them another cluster.name, and start them again", address,
+		"the other: stop all nodes of the copy, run `rollcall ledger renew` on it, and start them again", address,
 		g.self.Ledger, g.self.Name)
 }
 

@@ -30,10 +30,10 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 			Subject: "11111111-2222-4333-8444-555555555555", Detail: long})
 	}
 	report.Found = int64(len(report.Violations)) + 5
-	view := newAuditView(report, reading{Node: "http://h:1"}, time.Second)
+	view := newAuditView(report, reading{Node: "unix:/run/x"}, time.Second)
 	view.print(broken)
 	if !strings.HasPrefix(sound.String(), "audit of the ledger sqlite:x\n") ||
-		!strings.HasPrefix(broken.String(), "audit of the node at http://h:1\n") {
+		!strings.HasPrefix(broken.String(), "audit of the node at unix:/run/x\n") {
 		t.Errorf("what was read is not in the first lines of\n%s\n%s", sound, broken)
 	}
 	holds(t, sound.String(), "entries        1,234,567", "every invariant holds; read in 1.0 s", "I13          yes")
@@ -44,7 +44,7 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	}
 	fits(t, sound.String()+broken.String(), term.Columns)
 	text := effort.Must(json.Marshal(view))(t)
-	for _, want := range []string{`"id":"I1"`, `"took_seconds":1`, `"read":{"node":"http://h:1"}`, `"workspaces":1`} {
+	for _, want := range []string{`"id":"I1"`, `"took_seconds":1`, `"read":{"node":"unix:/run/x"}`, `"workspaces":1`} {
 		effort.Has(t, string(text), want)
 	}
 }

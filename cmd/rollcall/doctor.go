@@ -89,7 +89,7 @@ func diagnose(ctx context.Context, flags *adminFlags, now bool) (found diagnosis
 func adminURL(a config.Admin) string {
 	host, port, err := net.SplitHostPort(a.Listen)
 	switch {
-	case err != nil:
+	case err != nil || strings.HasPrefix(a.Listen, config.UnixPrefix):
 		return a.Listen
 	case port == "0": // only the node knows its port
 		return adminDefault

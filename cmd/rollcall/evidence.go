@@ -5,15 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"rollcall/cmd/rollcall/client"
+	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
@@ -21,6 +24,7 @@ import (
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	smtpevidence "rollcall/smtp/evidence"
+	"rollcall/smtp/verdict"
 )
 
 func newEvidence(e environment) *cobra.Command {
@@ -253,3 +257,116 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 // scopeWords name the scopes of causes for people.
 var scopeWords = map[string]string{"address": "this address alone", "domain": "its mail domain",
 	"list": "one customer's list", "source": "our source at this receiver", "receiver": "the whole receiver"}
+
+// replayLine is a line of a replay: one of the two.
+type replayLine struct {
+	Address *admin.Replayed      `json:"address,omitempty"`
+	Summary *admin.ReplaySummary `json:"summary,omitempty"` // the last line
+}
+
+func newReplay(e environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "replay VERIFICATION",
+		Short: "Judge stored evidence by the present rules, and list what would change",
+		Long: "Judge stored evidence by the present rules, and list what would change.\n\n" +
+			"Nothing is charged or written and no connection to a receiver is made: the evidence in the ledger is judged\n" +
+			"anew, by the rules of the configuration. The addresses that would change are printed. The exit code is 0 also\n" +
+			"when some would.",
+	}
+	from, asJSON := addLedgerFlags(c, e), jsonFlag(c)
+	file := c.Flags().String("rules", "", "judge by this rule file, followed by the program's own rules")
+	all := c.Flags().Bool("all", false, "list also what stays the same")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return from.fromLedger(c, func(book *sqlstore.Store, conf config.Config, at reading) error {
+			id, err := verificationOf(args[0], func(ids admin.IDRange) ([]uuid.UUID, error) {
+				return book.VerificationsLike(c.Context(), ids.From, ids.To, admin.AlikeMax)
+			})
+			if err != nil {
+				return err
+			}
+			rules, err := node.LoadRules(conf.Verdict)
+			if *file != "" {
+				rules, err = verdict.LoadFile(*file)
+			}
+			if err != nil {
+				return fmt.Errorf("read the rules: %w", err)
+			}
+			w := c.OutOrStdout()
+			begin := sync.OnceValue(func() (err error) {
+				if *asJSON {
+					return term.PrintJSON(w, map[string]reading{"read": at})
+				}
+				_, err = fmt.Fprintf(w, "from %s\n\n", at)
+				return err
+			})
+			show := func(l replayLine) error {
+				if err := begin(); err != nil {
+					return err
+				}
+				if *asJSON {
+					return term.PrintJSON(w, l)
+				}
+				return printReplay(w, l)
+			}
+			summary, err := admin.ReplayEvidence(c.Context(), book, id, admin.ReplayQuery{Rules: rules, All: *all,
+				Yield: func(one admin.Replayed) error { return show(replayLine{Address: &one}) }})
+			if err != nil {
+				return whyNot(err, summary.Status)
+			}
+			return show(replayLine{Summary: &summary})
+		})
+	}
+	return c
+}
+
+func printReplay(w io.Writer, l replayLine) error {
+	b := term.NewPage(w)
+	if l.Address != nil {
+		writeReplayed(b, *l.Address)
+	} else {
+		writeReplaySummary(b, *l.Summary)
+	}
+	return b.Emit()
+}
+
+func writeReplayed(b *term.Page, r admin.Replayed) {
+	b.Para(0, "%s", r.Address)
+	for _, one := range []struct {
+		when  string
+		judge admin.Judged
+	}{{"was", r.Before}, {"now", r.After}} {
+		if r.Before == r.After && one.when == "was" {
+			continue
+		}
+		by := "no rule"
+		if one.judge.Rule != "" {
+			by = "rule " + one.judge.Rule
+		}
+		b.Behind("    "+one.when+"  ", "%s, %s, by %s", one.judge.Outcome, one.judge.Reason, by)
+	}
+}
+
+func writeReplaySummary(b *term.Page, s admin.ReplaySummary) {
+	if s.Outcomes+s.Reasons > 0 {
+		b.WriteString("\n")
+	}
+	b.Para(0, "%s settled addresses of a verification that is %s, %s of them with evidence: %s stay the same, %s would "+
+		"have another outcome, %s another reason.", term.Grouped(s.Addresses), s.Status, term.Grouped(s.Replayed),
+		term.Grouped(s.Same), term.Grouped(s.Outcomes), term.Grouped(s.Reasons))
+	if len(s.Changes) > 0 {
+		fmt.Fprintf(b, "\n%-12s%-12s%12s\n", "WAS", "NOW", "ADDRESSES")
+		undecided := false
+		for _, c := range s.Changes {
+			fmt.Fprintf(b, "%-12s%-12s%12s\n", c.Before, c.After, term.Grouped(c.Count))
+			undecided = undecided || c.After == "undecided"
+		}
+		if undecided {
+			b.Notes("undecided: with these rules it would have been asked again.")
+		}
+	}
+	if s.Unexplained > 0 {
+		b.Notes(term.Grouped(s.Unexplained) + " outcomes are not what their own evidence gave when they were settled: a " +
+			"fault of the program, please report it.")
+	}
+	b.Notes("Nothing was charged or written, and no receiver was asked: this is the stored evidence, judged again.")
+}

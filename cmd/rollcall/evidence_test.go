@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -64,7 +65,11 @@ func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Optio
 // run runs a command of the operator in this process.
 func (r *witnessRig) run(args ...string) (string, error) {
 	r.t.Helper()
-	out, errs, err := runHere(r.t.Context(), true, nil, "", append(args, r.args...)...)
+	where := r.args
+	if args[0] == "replay" { // only the ledger has what it reads
+		where = []string{"--ledger", "sqlite:" + r.path}
+	}
+	out, errs, err := runHere(r.t.Context(), true, nil, "", append(args, where...)...)
 	fits(r.t, out+errs, term.Columns)
 	return out + errs, err
 }
@@ -153,9 +158,12 @@ func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
 	}{
 		{[]string{"evidence", r.id, "nobody@example.test"}, "ask again later", false},
 		{[]string{"evidence", other, "nobody@example.test"}, "there is no such verification", false},
+		{[]string{"replay", other}, "there is no such verification", false},
 		{[]string{"evidence", r.id}, "ADDRESS is missing", true},
 		{[]string{"evidence", "x", "y"}, "is not an id", true},
 		{[]string{"evidence", "00000000", "y"}, "no verification begins with 00000000", false},
+		{[]string{"replay", "x"}, "is not an id", true},
+		{[]string{"replay", r.id, "--rules", filepath.Join(t.TempDir(), "none.toml")}, "read the rules", false},
 	} {
 		if text, err := r.run(c.args...); err == nil || !strings.Contains(err.Error(), c.words) ||
 			isUsage(err) != c.usage || text != "" {
@@ -164,24 +172,106 @@ func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// TestReplayIsShown as lines and as JSON; exit code 0 though something would change.
+func TestReplayIsShown(t *testing.T) {
+	r := newWitnessRig(t, shownCases(), nil)
+	before := r.desk.Account()
+	text, err := r.run("replay", r.id[:6]) // its beginning is enough
+	for _, words := range []string{"user4@example.test\n    was  unknown, policy, by rule older@00000001\n" +
+		"    now  invalid, mailbox_not_found, by rule ", "6 settled addresses", "5 of them with evidence", "4 stay the same",
+		"unknown     invalid                1\n", "Nothing was charged"} {
+		if err != nil || !strings.Contains(text+strings.ReplaceAll(text, "\n", " "), words) {
+			t.Errorf("%v: %q is not in\n%s", err, words, text)
+		}
+	}
+	effort.Is(t, strings.Count(text, "@example.test"), 1, "more is told")
+	effort.Lacks(t, text, "fault", "more is told")
+	if text, err = r.run("replay", r.id, "--all"); err != nil || strings.Count(text, "@example.test") != 5 {
+		t.Errorf("all: %v\n%s", err, text)
+	}
+	text, err = r.run("replay", r.id, "--json", "--all")
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	var last replayLine
+	if err == nil {
+		err = json.Unmarshal([]byte(lines[len(lines)-1]), &last)
+	}
+	if err != nil || len(lines) != 7 || !strings.Contains(lines[0], `{"read":{"ledger":`) || last.Summary == nil ||
+		last.Summary.Outcomes != 1 {
+		t.Errorf("JSON: %v\n%s", err, text)
+	}
+	effort.Is(t, r.desk.Account(), before, fmt.Sprintf("the account was %+v, is", before))
+}
+
 // TestWithoutANodeTheLedgerIsRead, unless the operator has named a node.
 func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
 	r := newWitnessRig(t, shownCases(), nil)
 	flags := &ledgerFlags{node: &adminFlags{environ: environment{"ROLLCALL_DATA_DIR=" + filepath.Dir(r.path)}}}
 	away := func(*client.Admin, reading) error { return fmt.Errorf("asked: %w", client.ErrNoNode) }
-	read := 0
+	var found admin.FoundEvidence
+	summary, read := admin.ReplaySummary{}, 0
 	own := func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
 		effort.Is(t, at, reading{Ledger: "sqlite:" + r.path}, "read")
 		read++
-		if _, err = admin.FindEvidence(t.Context(), book, r.desk.Workspace, "x"); err == nil {
+		if found, err = admin.FindEvidence(t.Context(), book, r.desk.Workspace, "x"); err == nil {
 			t.Error("a workspace is no verification")
 		}
-		_, err = admin.FindEvidence(t.Context(), book, uuid.MustParse(r.id), "user0@example.test")
+		q := admin.ReplayQuery{Rules: verdict.Builtin(), Yield: func(admin.Replayed) error { return nil }}
+		list, err := book.Workspaces(t.Context())
+		if err != nil || len(list) != 1 {
+			return errors.Join(err, errors.New("another ledger"))
+		}
+		summary, err = admin.ReplayEvidence(t.Context(), book, uuid.MustParse(r.id), q)
 		return err
 	}
-	effort.OK(t, flags.read(t.Context(), away, own))
+	if err := flags.read(t.Context(), away, own); err != nil || summary.Replayed != 5 {
+		t.Errorf("got %v, %+v, %+v", err, found, summary)
+	}
 	flags.node.url, flags.node.token = "http://127.0.0.1:1", "x"
 	if err := flags.read(t.Context(), away, own); !errors.Is(err, client.ErrNoNode) || read != 1 {
 		t.Errorf("with a node that was named: %v, read %d times", err, read)
+	}
+}
+
+// candidate is a rule file that takes an unknown user of one receiver for a disabled one.
+const candidate = `
+title = "tried out"
+scope = ["example.test"]
+
+[[rule]]
+id = "tried-out"
+stage = ["rcpt"]
+code = ["550"]
+words = ["user unknown"]
+outcome = "invalid"
+reason = "mailbox_disabled"
+blame = "address"
+meaning = "A test."
+source = "test"
+date = "2026-11"
+match = ["550 5.1.1 user unknown"]
+miss = ["550 5.7.1 blocked"]
+`
+
+// TestReplayByACandidate judges by a rule file that no node has, and tells the faults of a bad one.
+func TestReplayByACandidate(t *testing.T) {
+	t.Parallel()
+	r := newWitnessRig(t, shownCases(), nil)
+	file := filepath.Join(t.TempDir(), "verdict.toml")
+	writes := func(text string) {
+		t.Helper()
+		effort.OK(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	writes(candidate)
+	text, err := r.run("replay", r.id, "--rules", file)
+	for _, words := range []string{"user0@example.test\n", "    now  invalid, mailbox_disabled, by rule tried-out@",
+		"1 would have another outcome, 1 another reason"} {
+		if err != nil || !strings.Contains(text+strings.ReplaceAll(text, "\n", " "), words) {
+			t.Errorf("%v: %q is not in\n%s", err, words, text)
+		}
+	}
+	writes(strings.Replace(candidate, `miss =`, `mis =`, 1))
+	if text, err := r.run("replay", r.id, "--rules", file); err == nil || text != "" ||
+		!strings.Contains(err.Error(), "verdict.toml:") {
+		t.Errorf("a bad file: %v, %s", err, text)
 	}
 }

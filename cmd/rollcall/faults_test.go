@@ -120,8 +120,8 @@ func (f fault) run(t *testing.T) {
 	all, id, err := tr.verify(t.Context(), list, within)
 	effort.OK(t, err)
 	f.check(t, all)
-	again := effort.Must(tr.explain(t.Context(), id, all))(t)
-	effort.Is(t, again.same, again.addresses, "explained")
+	again := effort.Must(tr.replay(t.Context(), id, all))(t)
+	effort.Is(t, again.Same, again.Addresses, "replayed")
 }
 
 func (f fault) addresses(t *testing.T, l *smtplab.Lab) []labelled {

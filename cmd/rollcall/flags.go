@@ -37,7 +37,7 @@ type adminFlags struct {
 
 func addAdminFlags(c *cobra.Command, e environment) *adminFlags {
 	f := &adminFlags{environ: e, installed: installedConfig}
-	c.PersistentFlags().StringVar(&f.url, "admin", "", "the URL of the node's admin listener; also "+
+	c.PersistentFlags().StringVar(&f.url, "admin", "", "the node's admin listener, a URL or unix:PATH; also "+
 		"ROLLCALL_ADMIN (default: from the configuration, else "+adminDefault+")")
 	c.PersistentFlags().StringVar(&f.config, "config", "", "the node's configuration file (default: "+installedConfig+
 		" if it is there and the environment names no node)")
@@ -124,13 +124,21 @@ func (f *adminFlags) client() (*client.Admin, error) {
 			}
 		}
 	}
-	if err := checkBase("--admin", base, adminDefault); err != nil {
+	if err := checkAdmin(base); err != nil {
 		return nil, err
 	}
 	client := client.NewAdmin(base, token)
 	var err error
 	client.Author, err = f.author()
 	return client, err
+}
+
+// checkAdmin requires a base URL or a unix socket.
+func checkAdmin(base string) error {
+	if path, unix := strings.CutPrefix(base, config.UnixPrefix); unix && path != "" {
+		return nil
+	}
+	return checkBase("--admin", base, adminDefault)
 }
 
 // checkBase requires a base URL; such is an example for the message.

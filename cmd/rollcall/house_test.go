@@ -91,7 +91,7 @@ var mayImport = map[string][]string{
 	"actors": {"actors", "ledger", "cluster", "smtp"},
 	// It never sees money.
 	"actors/receiver": {"actors/facts", "actors/process", "actors/inspect", "actors/wire", "cluster",
-		"ledger/quota", "smtp"},
+		"ledger/quota", "ledger/tracing", "smtp"},
 	"actors/domain":       {"actors/facts", "actors/process", "actors/inspect", "actors/wire", "ledger", "smtp"},
 	"actors/process":      {}, // a leaf, for whoever starts a goroutine or has much to do
 	"actors/wire":         {"smtp"},
@@ -100,6 +100,7 @@ var mayImport = map[string][]string{
 	"ledger":              {"ledger", "smtp"},
 	"ledger/transitions":  {"ledger"},
 	"ledger/people":       {"ledger"},
+	"ledger/tracing":      {}, // a leaf, for whatever tells how long it took
 	"ledger/quota":        {}, // a leaf, for whatever tenants share
 	"cluster/clustertest": {"cluster", "config/effort", "ledger"},
 	"cluster":             {"ledger"},
@@ -139,7 +140,9 @@ var staysIn = map[string][]string{
 	"github.com/miekg/dns":              {"smtp/mx", "smtp/smtplab", "smtp/identity"},
 	"github.com/asynkron/protoactor-go": {"actors", "cluster"},
 	"github.com/spf13/cobra":            {"cmd"},
+	"github.com/pires/go-proxyproto":    {"http/listen"},
 	"github.com/pelletier/go-toml":      {"config", "smtp/verdict"},
+	"go.opentelemetry.io":               {"ledger/tracing"},
 	"github.com/coreos/go-oidc":         {"http/dashboard/signin"},
 	"golang.org/x/oauth2":               {"http/dashboard/signin"},
 	"github.com/alexedwards/argon2id":   {"http/dashboard/signin"},

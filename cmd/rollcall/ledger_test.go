@@ -9,9 +9,57 @@ import (
 	"syscall"
 	"testing"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/config/effort"
+	"rollcall/http/admin"
+	"rollcall/http/api"
+	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/ledger/sqlstore"
 )
+
+// TestLedgerRenew gives a copy of a database its own identity, with the built binary.
+func TestLedgerRenew(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	server := postgres.New(t, postgres.Options{})
+	url := server.NewDatabase(t, "original", "")
+	effort.OK(t, sqlstore.Migrate(t.Context(), url, func(string) {}))
+	identity := func(url string) string {
+		t.Helper()
+		book := effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
+		id, err := book.Identity(t.Context())
+		if err == nil {
+			err = book.Close()
+		}
+		effort.OK(t, err)
+		return id.String()
+	}
+	before := identity(url)
+	copied := server.NewDatabase(t, "copied", "original")
+	effort.MustBe(t, identity(copied), before, "the identity of a copy")
+	for _, refused := range []struct {
+		url, says string
+		code      int
+		args      []string
+	}{
+		{copied, "--reason is missing", exitUsage, nil},
+		{copied, "give --yes to renew the ledger postgres://", exitUsage, []string{"--reason", "x"}},
+		{"sqlite:" + c.folder + "/ledger.db", "there is nothing to renew", 1, []string{"--reason", "x", "--yes"}},
+	} {
+		c.environ = []string{"ROLLCALL_LEDGER_URL=" + refused.url, "ROLLCALL_LEDGER_DISK_RESERVE=0"}
+		code, stdout, stderr := c.run(append([]string{"ledger", "renew"}, refused.args...)...)
+		effort.Is(t, code, refused.code, refused.args, stdout)
+		effort.Has(t, stderr, refused.says, refused.args)
+	}
+	c.environ = []string{"ROLLCALL_LEDGER_URL=" + copied}
+	code, stdout, stderr := c.run("ledger", "renew", "--reason", "a rehearsal", "--yes")
+	after := identity(copied)
+	if want := fmt.Sprintf("\n%s, was %s\n", after, before); code != exitDone || !strings.HasSuffix(stdout, want) ||
+		after == before {
+		t.Errorf("got code %d, %s%s, want %s", code, stdout, stderr, want)
+	}
+	effort.Is(t, identity(url), before, "the original has the identity now, it was")
+}
 
 // TestRestoredBackupGoesOn takes a backup of a node in the middle of a file, loses the node and its ledger, puts the
 // backup in its place as docs/operators/operations.md says, and sees the file through: each address has one outcome,
@@ -58,7 +106,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	if n := strings.Count(string(results), ",valid,"); err != nil || n != 20 {
 		t.Errorf("got %d valid addresses and %v, want 20", n, err)
 	}
-	c.addUp(tenant.Workspace)
+	c.addUp(tenant.Workspace, client.NewAPI(service, tenant.Key, func(string) {}))
 	if code, stdout, _ := c.run("audit"); code != exitDone {
 		t.Errorf("audit at the end: got code %d and %s", code, stdout)
 	}
@@ -79,13 +127,26 @@ func (c *cli) ask(into any, args ...string) {
 	effort.OK(c.t, json.Unmarshal([]byte(stdout), into), "rollcall", args, "in", stdout)
 }
 
-// addUp wants 20 addresses of a workspace charged, and nothing held.
-func (c *cli) addUp(workspace string) {
+// addUp reads the entries of the one verification of a workspace with 20 addresses, in both forms.
+func (c *cli) addUp(workspace string, customer *client.API) {
 	c.t.Helper()
-	var found struct{ Spent, Held int64 }
-	c.ask(&found, "credits", "show", "--workspace", workspace, "--json")
-	if found.Spent != 20 || found.Held != 0 {
-		c.t.Errorf("got %+v, want 20 spent and nothing held", found)
+	var report struct{ Settlements int64 }
+	c.ask(&report, "audit", "--json")
+	var page api.History
+	_, err := customer.AskJSON(c.t.Context(), "GET", "/v1/verifications", nil, &page)
+	if err != nil || len(page.Verifications) != 1 {
+		c.t.Fatalf("history: %+v, %v", page, err)
+	}
+	id := page.Verifications[0].ID
+	var s admin.Statement
+	c.ask(&s, "credits", "show", "--workspace", workspace, "--verification", id, "--json")
+	if s.Held != 20 || s.Charged != 20 || s.Released != 0 || s.StillHeld != 0 || s.Next != nil ||
+		s.Count != report.Settlements+1 || int64(len(s.Entries)) != s.Count || s.Entries[len(s.Entries)-1].Kind != "hold" {
+		c.t.Errorf("entries: %+v with %d settlements", s, report.Settlements)
+	}
+	code, stdout, stderr := c.run("credits", "show", "--workspace", workspace, "--verification", id[:8])
+	if code != exitDone || !strings.Contains(stdout, "held 20 = charged 20 + released 0 + still held 0") {
+		c.t.Errorf("entries: got code %d, %s%s", code, stdout, stderr)
 	}
 }
 
@@ -162,14 +223,14 @@ func TestTheInstalledNodeIsFound(t *testing.T) {
 	write := func(name, text string) {
 		effort.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
-	write("rollcall.toml", fmt.Sprintf("data_dir = %q\n[admin]\nlisten = \"127.0.0.1:96\"\n", folder))
+	write("rollcall.toml", fmt.Sprintf("data_dir = %q\n[admin]\nlisten = \"unix:/run/rollcall/admin.sock\"\n", folder))
 	write("admin.token", "a token of sixteen\n")
 	for _, one := range []struct {
 		environ     environment
 		installed   string
 		base, token string
 	}{
-		{nil, installed, "http://127.0.0.1:96", "a token of sixteen"},
+		{nil, installed, "unix:/run/rollcall/admin.sock", "a token of sixteen"},
 		{nil, filepath.Join(folder, "none.toml"), adminDefault, ""},
 		{environment{"ROLLCALL_DATA_DIR=" + t.TempDir()}, installed, adminDefault, ""},
 		{environment{"ROLLCALL_ADMIN_LISTEN=127.0.0.1:99"}, installed, "http://127.0.0.1:99", ""},

@@ -96,9 +96,9 @@ func newRoot(environ []string) *cobra.Command {
 		newCancel(e), newCredits(e), newData())
 	addGroup(root, "For operators, who has an account:", newWorkspace(e), newUser(e), newKey(e))
 	addGroup(root, "For operators, what is asked and answered:", newReceivers(e), newSourcesCommand(e), newThrottle(e),
-		newVerification(e), newEvidence(e), newVerdict(e), newLog(e))
+		newVerification(e), newEvidence(e), newReplay(e), newVerdict(e), newLog(e))
 	addGroup(root, "For operators, nodes and ledger:", newServe(e), newOperate(e), newDoctor(e), newConfig(e),
-		newCluster(e), newAudit(e), newBackup(e), newMigrate(e), newLab())
+		newCluster(e), newLedger(e), newAudit(e), newBackup(e), newMigrate(e), newLab())
 	root.AddCommand(newVersion())
 	asGroup(root)
 	checkArguments(root)

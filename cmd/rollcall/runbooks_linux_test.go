@@ -153,11 +153,11 @@ func TestTheRunbooksOfReceivers(t *testing.T) {
 		}}})
 	n.write("verdict.toml", "[[rule]]\nid = \"documents\"\n")
 	n.logs("verdict file not used")
-	n.script(script{document: "operators/runbooks/verdict-file.md",
-		names: map[string]string{"/etc/rollcall/rollcall.toml": "node.toml"},
-		fails: map[string]int{"rollcall config check node.toml": exitFailed}})
-	n.script(script{document: "operators/verdicts.md",
-		fails: map[string]int{"rollcall verdict unknown --days 3": exitFailed}}) // it judges by that file
+	n.script(script{document: "operators/runbooks/verdict-file.md", names: here,
+		fails: map[string]int{"rollcall verdict check verdict.toml": exitFailed}})
+	n.script(script{document: "operators/verdicts.md", fails: map[string]int{"rollcall verdict check " +
+		"verdict.toml": exitFailed,
+		"rollcall verdict unknown --days 3": exitFailed}}) // it judges by that file
 }
 
 // TestTheRunbooksOfTheLedgersDisk: books that are off are corrected, a backup is made, and a
@@ -254,15 +254,26 @@ func TestTheRunbookOfCertificates(t *testing.T) {
 	n.logs("new certificate in force")
 }
 
-// TestTheAdminListenerOfTheDocs: commands reach an admin listener that speaks TLS.
+// TestTheAdminListenerOfTheDocs: one node's admin listener speaks TLS, another one's is a unix socket.
 func TestTheAdminListenerOfTheDocs(t *testing.T) {
 	t.Parallel()
-	n := newScriptNode(t, "", nil)
-	certFile, keyFile, _ := listentest.WriteCertificate(t, filepath.Join(n.folder, "etc"), time.Now().Add(time.Hour))
-	n.environ = append(n.environ, "ROLLCALL_ADMIN_TLS_CERT="+certFile, "ROLLCALL_ADMIN_TLS_KEY="+keyFile)
-	serveLogged(n.cli, n.log, "serve", "--config", "node.toml")
-	n.logs("node started")
-	out := n.script(script{document: "start/network.md", names: map[string]string{"/etc/rollcall/ca.crt": certFile,
-		"https://node-1:8081": strings.Replace(n.admin, "http:", "https:", 1)}})
-	effort.Has(t, out[0], " serving ")
+	encrypted, local := newScriptNode(t, "", nil), newScriptNode(t, "", nil)
+	certFile, keyFile, _ := listentest.WriteCertificate(t, filepath.Join(encrypted.folder, "etc"),
+		time.Now().Add(time.Hour))
+	socket := filepath.Join(t.TempDir(), "admin.sock")
+	const token = "token-of-both-nodes"
+	for n, environ := range map[*scriptNode][]string{
+		encrypted: {"ROLLCALL_ADMIN_TLS_CERT=" + certFile, "ROLLCALL_ADMIN_TLS_KEY=" + keyFile},
+		local:     {"ROLLCALL_ADMIN_LISTEN=unix:" + socket},
+	} {
+		effort.OK(t, os.Mkdir(filepath.Join(n.folder, "rollcall-data"), 0o700))
+		n.write("rollcall-data/admin.token", token)
+		n.environ = append(n.environ, environ...)
+		serveLogged(n.cli, n.log, "serve", "--config", "node.toml")
+		n.logs("node started")
+	}
+	out := encrypted.script(script{document: "start/network.md", names: map[string]string{"/etc/rollcall/ca.crt": certFile,
+		"https://node-1:8081":      strings.Replace(encrypted.admin, "http:", "https:", 1),
+		"/run/rollcall/admin.sock": socket}})
+	effort.Is(t, strings.Count(out[0], " serving "), 2, "two nodes do not answer in", out[0])
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollcall/config/effort"
+	"rollcall/http/admin"
 	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 )
@@ -39,8 +40,8 @@ func newScoreReport(parts []part) scoreReport {
 	domains := map[string]bool{}
 	for _, part := range parts {
 		r.Addresses += len(part.all)
-		r.Replayed += part.again.cases
-		r.Changed += part.again.cases - part.again.same
+		r.Replayed += int(part.again.Replayed)
+		r.Changed += int(part.again.Outcomes + part.again.Reasons)
 		t := part.sheet.Total
 		r.Sessions, r.Rcpts, r.TooEarly = r.Sessions+t.Sessions, r.Rcpts+t.Rcpts, r.TooEarly+t.TooEarly
 		rude := map[string]int{"DATA": t.Data, "out of order": t.OutOfOrder, "sent ahead": t.UnaskedGroups,
@@ -143,7 +144,7 @@ func TestScoreReportCounts(t *testing.T) {
 	}
 	for _, bad := range []part{{all: append(fair, of(smtp.Valid, smtp.MailboxExists))},
 		{sheet: smtplab.Sheet{Tripped: map[string]int{"harvest": 2}}}, {sheet: smtplab.Sheet{Total: smtplab.Tally{Data: 1}}},
-		{again: explained{cases: 1}}} {
+		{again: admin.ReplaySummary{Outcomes: 1}}} {
 		if r := newScoreReport([]part{bad}); r.good() {
 			t.Errorf("%+v is good", r)
 		}

@@ -172,18 +172,21 @@ func TestAnEveningFromTheDocs(t *testing.T) {
 	}
 }
 
-// TestANodeWithTLS is reached by its commands over TLS.
+// TestANodeWithTLS is reached by its commands over TLS and at a unix socket.
 func TestANodeWithTLS(t *testing.T) {
 	t.Parallel()
 	effort.NotShort(t, "a whole node")
 	c := newCLI(t)
 	certFile, keyFile, _ := listentest.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
+	socket := filepath.Join(os.TempDir(), "rollcall-"+filepath.Base(filepath.Dir(c.folder))+".sock")
+	if len(socket) > 100 {
+		socket = socket[:100]
+	}
 	_, api, err := net.SplitHostPort(freeAddress(t))
 	effort.OK(t, err)
 	c.environ = append([]string{"ROLLCALL_HTTP_LISTEN=127.0.0.1:" + api, "ROLLCALL_UPLOAD_LISTEN=" + freeAddress(t),
-		"ROLLCALL_HTTP_TLS_CERT=" + certFile, "ROLLCALL_HTTP_TLS_KEY=" + keyFile,
-		"ROLLCALL_ADMIN_LISTEN=" + freeAddress(t), "ROLLCALL_ADMIN_TLS_CERT=" + certFile,
-		"ROLLCALL_ADMIN_TLS_KEY=" + keyFile, "SSL_CERT_FILE=" + certFile}, hurried...)
+		"ROLLCALL_HTTP_TLS_CERT=" + certFile, "ROLLCALL_HTTP_TLS_KEY=" + keyFile, "ROLLCALL_ADMIN_LISTEN=unix:" + socket,
+		"SSL_CERT_FILE=" + certFile}, hurried...)
 	node := c.start("serve", "--dev")
 	node.waitFor("rollcall verify examples/contacts.csv --api")
 	c.write("list.csv", "email\na@nobody.invalid\n")
@@ -191,9 +194,14 @@ func TestANodeWithTLS(t *testing.T) {
 	if code, stdout, stderr := c.run("verify", "list.csv", "--api", "https://127.0.0.1:"+api); code != exitDone {
 		t.Errorf("verify over TLS: got code %d, %q and %q", code, stdout, stderr)
 	}
-	if code, stdout, stderr := c.run("workspace", "list"); code != exitDone || !strings.Contains(stdout, "dev") {
-		t.Errorf("workspace list over TLS: got code %d, %q and %q", code, stdout, stderr)
+	for _, args := range [][]string{{"workspace", "list"}, {"workspace", "list", "--admin", "unix:" + socket}} {
+		if code, stdout, stderr := c.run(args...); code != exitDone || !strings.Contains(stdout, "dev") {
+			t.Errorf("rollcall %q: got code %d, %q and %q", args, code, stdout, stderr)
+		}
 	}
+	code, stdout, stderr := c.run("workspace", "list", "--admin", "unix:"+socket+".not")
+	effort.Is(t, code, exitFailed, "no socket", stdout)
+	effort.Has(t, stderr, "no node answers at unix:", "no socket")
 }
 
 // freeAddress is a port of loopback that was free a moment ago.

@@ -21,9 +21,9 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
+	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/smtp"
-	"rollcall/smtp/evidence"
 	"rollcall/smtp/flags"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -34,7 +34,7 @@ import (
 type part struct {
 	all   []judged
 	sheet smtplab.Sheet
-	again explained
+	again admin.ReplaySummary
 }
 
 // score makes a list of n addresses, verifies it and counts the results.
@@ -84,7 +84,7 @@ func scorePart(ctx context.Context, mix string, n int, within time.Duration) (do
 	if err != nil {
 		return done, err
 	}
-	again, err := t.explain(ctx, id, all)
+	again, err := t.replay(ctx, id, all)
 	return part{all, t.lab.Manners(), again}, err
 }
 
@@ -143,30 +143,15 @@ func interleaved(list []labelled) []labelled {
 	return slices.Clip(out)
 }
 
-// explained is what the stored evidence of a verification says of its outcomes.
-type explained struct{ addresses, cases, same int }
-
-// explain concludes every stored case again.
-func (t *trial) explain(ctx context.Context, id uuid.UUID, all []judged) (found explained, err error) {
-	_, err = t.node.Book.Evidence(ctx, id, 0, func(k ledger.StoredSettlement) error {
-		places := map[int64]int{}
-		for i, ordinal := range k.Results.Ordinals {
-			places[ordinal] = i
-			found.addresses++
-		}
-		return evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
-			i, settled := places[e.Ordinal]
-			if !settled || e.Ordinal >= int64(len(all)) || string(k.Results.Email(i)) != all[e.Ordinal].address {
-				return fmt.Errorf("there is evidence for address %d, which isn't in the list", e.Ordinal)
-			}
-			found.cases++
-			if o, r := verdict.Conclude(e.Case); o == k.Results.Outcomes[i] && r == k.Results.Reasons[i] {
-				found.same++
+// replay judges every attempt of a verification again, from the stored evidence.
+func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (admin.ReplaySummary, error) {
+	return admin.ReplayEvidence(ctx, t.node.Book, id, admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
+		Yield: func(one admin.Replayed) error {
+			if one.Ordinal >= int64(len(all)) || one.Address != all[one.Ordinal].address {
+				return fmt.Errorf("there is evidence for address %d, which isn't in the list", one.Ordinal)
 			}
 			return nil
-		})
-	})
-	return found, err
+		}})
 }
 
 // A trial scales the long waits of real receivers, so that it ends in minutes. The limits are the shipped ones, so that

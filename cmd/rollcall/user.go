@@ -1,14 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config"
 	"rollcall/http/admin"
 )
 
@@ -172,6 +175,10 @@ func newOperate(e environment) *cobra.Command {
 	node := addAdminFlags(c, e)
 	readOnly := c.Flags().Bool("read-only", false, "the session sees everything but can't change anything")
 	return adminCommand(node, c, func(to *client.Admin, _ []string) (out operateAnswer, err error) {
+		if strings.HasPrefix(to.Base, config.UnixPrefix) {
+			return out, errors.New("a browser cannot reach a node that listens on a socket: set admin.listen to 127.0.0.1 and " +
+				"a port, and start the node again")
+		}
 		err = to.Ask(c.Context(), "POST", "/v1/operate", admin.OperateCall{ReadOnly: *readOnly}, &out.OperateLink)
 		out.URL = to.Base + out.Path
 		return out, err

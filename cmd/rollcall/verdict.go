@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -29,12 +30,120 @@ func newVerdict(e environment) *cobra.Command {
 		Use:   "verdict",
 		Short: "Look at the rules that judge replies, and try them; no receiver is connected to",
 	})
-	c.AddCommand(newVerdictJudge(), newVerdictUnknown(e))
+	c.AddCommand(newVerdictList(), newVerdictCheck(), newVerdictJudge(), newVerdictUnknown(e))
 	return c
 }
 
 func rulesFlag(c *cobra.Command) *string {
 	return c.Flags().String("rules", "", "a file with rules of your own, as in verdict.file (default: none)")
+}
+
+func newVerdictList() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the rules in the order of judging",
+	}
+	file := rulesFlag(c)
+	scope := c.Flags().String("scope", "", "only the rules for the receivers under this suffix, such as google.com")
+	return answerWith(c, func([]string) ([]verdict.Info, error) {
+		rules, err := node.LoadRules(config.Verdict{File: *file})
+		if err != nil {
+			return nil, err
+		}
+		list := rules.List()
+		if *scope != "" {
+			list = slices.DeleteFunc(list, func(r verdict.Info) bool { return !inScope(r.Scope, *scope) })
+			if len(list) == 0 {
+				return nil, fmt.Errorf("no rule is only for hosts under %s: see rollcall verdict list", *scope)
+			}
+		}
+		return list, nil
+	}, func(b *term.Page, list []verdict.Info) {
+		rows := make([][]string, len(list))
+		for i, r := range list {
+			rows[i] = []string{r.ID, shortList(r.Scope, "any"), shortList(r.Stage, ""), shortList(r.Code, "refusals"),
+				shortList(r.Enhanced, "any"), shortList(r.Words, "any"), saysOf(r), r.Reason, r.Source, r.Date}
+		}
+		b.Rows([]string{"RULE", "SCOPE", "STAGE", "CODE", "ENHANCED", "WORDS", "SAYS", "REASON", "SOURCE", "DATE"}, rows)
+	})
+}
+
+// inScope reports whether a rule is for hosts under suffix, or for those above it.
+func inScope(scope []string, suffix string) bool {
+	suffix = strings.ToLower(strings.Trim(suffix, "."))
+	return slices.ContainsFunc(scope, func(s string) bool {
+		return s == suffix || strings.HasSuffix(s, "."+suffix) || strings.HasSuffix(suffix, "."+s)
+	})
+}
+
+// shortBytes bounds a column of the list. Guess: a wide screen has room for ten.
+const shortBytes = 36
+
+// shortList joins a list and cuts it.
+func shortList(list []string, none string) string {
+	if len(list) == 0 {
+		return none
+	}
+	text := strings.Join(list, ", ")
+	if len(text) <= shortBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:shortBytes-3], "") + "..."
+}
+
+func saysOf(r verdict.Info) string {
+	if r.Bare {
+		return r.Outcome + ", bare"
+	}
+	if r.Outcome != "" {
+		return r.Outcome
+	}
+	return strings.TrimSpace(r.Action + " " + r.Wait)
+}
+
+type ruleCheck struct {
+	file    string
+	Changes []changeView `json:"changes"`
+	Rules   int          `json:"rules"`
+}
+
+// changeView is a built-in sample that an operator's rule decides.
+type changeView struct {
+	Sample string      `json:"sample"`
+	Was    verdictView `json:"was"`
+	Now    verdictView `json:"now"`
+}
+
+func newVerdictCheck() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Validate a rule file; list errors (exit 1) or the verdicts it would change",
+	}
+	return answerWith(c, func(args []string) (out ruleCheck, err error) {
+		rules, err := verdict.LoadFile(args[0])
+		if errors.Is(err, fs.ErrNotExist) {
+			return out, fmt.Errorf("there is no file %s: check the path: %w", args[0], err)
+		}
+		if err != nil {
+			return out, err
+		}
+		out = ruleCheck{file: args[0], Rules: rules.Own(), Changes: make([]changeView, len(rules.Changes()))}
+		for i, change := range rules.Changes() {
+			out.Changes[i] = changeView{change.Sample, viewVerdict(rules, change.Was), viewVerdict(rules, change.Now)}
+		}
+		return out, nil
+	}, func(b *term.Page, found ruleCheck) {
+		fmt.Fprintf(b, "%s is fine: %d rules\n", found.file, found.Rules)
+		if len(found.Changes) == 0 {
+			fmt.Fprintln(b, "No sample of the program's own rules is judged differently.")
+			return
+		}
+		fmt.Fprintf(b, "%d samples of the program's own rules are judged differently:\n", len(found.Changes))
+		for _, change := range found.Changes {
+			fmt.Fprintf(b, "  %s\n    was %s (%s)\n    now %s (%s)\n", change.Sample, change.Was.Says,
+				change.Was.Rule, change.Now.Says, change.Now.Rule)
+		}
+	})
 }
 
 type verdictView struct {

@@ -3,6 +3,7 @@ package main
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,48 @@ func TestVerdictJudge(t *testing.T) {
 		if _, err := runRoot(t, append([]string{"verdict", "judge"}, args...)...); !isUsage(err) {
 			t.Errorf("%q: %v", args, err)
 		}
+	}
+}
+
+func TestVerdictList(t *testing.T) {
+	out, err := runRoot(t, "verdict", "list")
+	if err != nil || !strings.Contains(out, "generic") && !strings.Contains(out, "not-found") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = runRoot(t, "verdict", "list", "--scope", "aspmx.l.google.com", "--json")
+	var list []verdict.Info
+	if err != nil || json.Unmarshal([]byte(out), &list) != nil || len(list) == 0 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, r := range list {
+		if !inScope(r.Scope, "google.com") || r.Source == "" || r.Date == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if _, err := runRoot(t, "verdict", "list", "--scope", "nobody.test"); err == nil {
+		t.Error("a list without rules is no error")
+	}
+}
+
+func TestVerdictCheck(t *testing.T) {
+	t.Parallel()
+	out, err := runRoot(t, "verdict", "check", rulesFile(t, ownRules))
+	if err != nil || !strings.Contains(out, "is fine: 1 rules") || !strings.Contains(out, "now again: retry") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = runRoot(t, "verdict", "check", "--json", rulesFile(t, ownRules))
+	var view struct {
+		Rules   int
+		Changes []changeView
+	}
+	if err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Rules != 1 || len(view.Changes) == 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err = runRoot(t, "verdict", "check", rulesFile(t, ownRules+ownRules)); !errors.Is(err, verdict.ErrFaults) {
+		t.Errorf("%v", err)
+	}
+	if _, err = runRoot(t, "verdict", "check", "nowhere.toml"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -65,14 +65,7 @@ func (w *crowd) start(m *member) {
 	w.t.Helper()
 	m.life = m.serve()
 	m.life.listen()
-	w.await("node is ready", func() bool {
-		select {
-		case err := <-m.life.ended:
-			w.t.Fatalf("the node ended: %v", err)
-		default:
-		}
-		return isReady(m.admin)
-	})
+	await(w.t.Context(), w.t, "node is ready", func() bool { return isReady(m.admin) })
 }
 
 // stop stops the process of a node for a while.
@@ -93,14 +86,6 @@ func (w *crowd) agree() bool {
 		}
 	}
 	return true
-}
-
-// await looks until ok, for a while.
-func (w *crowd) await(what string, ok func() bool) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), loadWait)
-	defer cancel()
-	await(ctx, w.t, what, ok)
 }
 
 // submit hands a file to the first node and gives the verification.

@@ -270,7 +270,7 @@ func (w *world) runCluster(t *testing.T, path string) (s seen) {
 	for _, m := range c.nodes {
 		c.start(m)
 	}
-	c.await("the nodes agree", c.agree)
+	await(t.Context(), t, "the nodes agree", c.agree)
 	began := time.Now()
 	id := c.submit([]byte("email\n" + strings.Join(w.list, "\n") + "\n"))
 	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(w.within, loadWait))

@@ -373,8 +373,8 @@ func TestLimitsOfAWorkspace(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	bad := identity.Report{Checked: at, Findings: []identity.Finding{
-		{Check: identity.PTR, Source: "192.0.2.1", State: identity.Fail, Saw: "the address has no PTR", Next: "Ask.",
-			At: at}}}
+		{Check: identity.PTR, Source: "192.0.2.1", State: identity.Fail, Saw: "the address has no PTR", Next: "Ask.", At: at},
+		{Check: identity.BlockList, Source: "192.0.2.1", List: "bl.test", State: identity.OK, Saw: "not on bl.test", At: at}}}
 	good := identity.Report{Checked: at}
 	now, fails := bad, error(nil)
 	r := newRig(t, func(o *admin.Options) {
@@ -383,7 +383,9 @@ func TestIdentity(t *testing.T) {
 	})
 	const want = `{"fit":false,"enforced":true,"probing":false,"why":"ptr of 192.0.2.1: the address has no PTR",` +
 		`"checked_at":"2030-01-02T03:04:05.000Z","findings":[{"check":"ptr","source":"192.0.2.1","state":"fail",` +
-		`"saw":"the address has no PTR","next":"Ask.","checked_at":"2030-01-02T03:04:05.000Z"}]}` + "\n"
+		`"saw":"the address has no PTR","next":"Ask.","checked_at":"2030-01-02T03:04:05.000Z"},` +
+		`{"check":"block_list","source":"192.0.2.1","list":"bl.test","state":"ok","saw":"not on bl.test",` +
+		`"checked_at":"2030-01-02T03:04:05.000Z"}]}` + "\n"
 	if status, text := r.ask("GET", "/v1/identity", ""); status != 200 || text != want {
 		t.Errorf("got %d %s, want %s", status, text, want)
 	}

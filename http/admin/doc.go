@@ -19,6 +19,9 @@
 //	POST /v1/keys/{id}/revoke         {"id","revoked_at"}
 //	POST /v1/workspaces/{id}/credits  {"id","credits","reason"} -> {"granted","available","held","spent"}
 //	GET  /v1/workspaces/{id}/credits  the same balance
+//	GET  /v1/workspaces/{id}/verifications/{verification}/entries?limit=&after=
+//	                                  {"verification","status","addresses","held","charged","released","still_held",
+//	                                  "count","entries":[{"at","kind","settlement","credits"}],"next"}
 //	GET  /v1/verifications?prefix=    {"verifications":[id]}, those whose ids begin so, at most AlikeMax
 //	POST /v1/verifications/{id}/evidence
 //	                                  {"address"} -> Explanation

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -127,6 +128,70 @@ func TestEvidenceThatIsNotThere(t *testing.T) {
 	}
 }
 
+// TestReplayListsWhatWouldChange by the rules of now, and all with all.
+func TestReplayListsWhatWouldChange(t *testing.T) {
+	r := newRig(t)
+	d := ledgertest.NewFixture(t, r.book, 50)
+	v := settlesCases(d, everyCase())
+	before, stood := d.Account(), d.Sees(v.ID)
+	replays := func(all bool) (lines []admin.Replayed, summary admin.ReplaySummary) {
+		summary = effort.Must(admin.ReplayEvidence(t.Context(), r.book, v.ID, admin.ReplayQuery{
+			Rules: verdict.Builtin(), All: all,
+			Yield: func(one admin.Replayed) error { lines = append(lines, one); return nil }}))(t)
+		return lines, summary
+	}
+	lines, summary := replays(false)
+	effort.MustBe(t, len(lines), 2, lines)
+	changed := lines[0]
+	effort.Is(t, changed.Before.Rule, "older@00000001", "rules", changed)
+	effort.Has(t, changed.After.Rule, "@", "rules", changed)
+	changed.Before.Rule, changed.After.Rule = "", ""
+	want := admin.Replayed{Ordinal: 4, Address: "user4@example.test",
+		Before: admin.Judged{Verdict: admin.Verdict{Outcome: "unknown", Reason: "policy"}},
+		After:  admin.Judged{Verdict: admin.Verdict{Outcome: "invalid", Reason: "mailbox_not_found"}}}
+	effort.Is(t, changed, want, lines[1])
+	effort.Is(t, lines[1].Ordinal, 6)
+	wants := admin.ReplaySummary{Verification: v.ID, Status: ledger.Completed, Addresses: 8, Replayed: 7,
+		Same: 5, Outcomes: 1, Reasons: 1, Unexplained: 1,
+		Changes: []admin.Change{{Before: "unknown", After: "invalid", Count: 1}}}
+	effort.Same(t, summary, wants)
+	if lines, _ := replays(true); len(lines) != 7 {
+		t.Errorf("all: %+v", lines)
+	}
+	if after := d.Account(); after != before || d.Sees(v.ID) != stood {
+		t.Errorf("a replay changed the book: %+v, %+v", before, after)
+	}
+}
+
+// TestReplayEndsWithItsReader: an error of yield comes back, and so does the end of
+// the context; cases that were not settled are damage.
+func TestReplayEndsWithItsReader(t *testing.T) {
+	r := newRig(t)
+	d := ledgertest.NewFixture(t, r.book, 50)
+	v := settlesCases(d, everyCase())
+	enough, n := errors.New("enough"), 0
+	q := admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
+		Yield: func(admin.Replayed) error { n++; return enough }}
+	if _, err := admin.ReplayEvidence(t.Context(), r.book, v.ID, q); !errors.Is(err, enough) || n != 1 {
+		t.Errorf("%d calls, %v", n, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	q.Yield = func(admin.Replayed) error { cancel(); return nil }
+	effort.Denied(admin.ReplayEvidence(ctx, r.book, v.ID, q))(t, context.Canceled, "cancelled")
+	_, l := d.Prepares(3)
+	s := ledgertest.Batch(l, 1, 0, 1, smtp.Valid)
+	for name, ordinals := range map[string][]int64{"of another settlement": {2}, "twice": {1, 1}} {
+		var entries []evidence.Entry
+		for _, o := range ordinals {
+			entries = append(entries, evidence.Entry{Ordinal: o, Case: everyCase()[0]})
+		}
+		packed := effort.Must(evidence.Pack(entries))(t)
+		s.Evidence = packed
+		q.Yield = func(admin.Replayed) error { return nil }
+		effort.Denied(admin.ReplayEvidence(t.Context(), one{s}, v.ID, q))(t, evidence.ErrPacked, name)
+	}
+}
+
 // TestAnAddressIsFoundBySpellingsOfItsDomain, and not by those of its local part.
 func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
 	r := newRig(t)
@@ -142,6 +207,22 @@ func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %d", address, f, err, want)
 		}
 	}
+}
+
+// one is a ledger of one settlement.
+type one struct{ s ledger.Settlement }
+
+func (o one) Evidence(_ context.Context, _ uuid.UUID, _ int64, yield func(ledger.StoredSettlement) error) (
+	ledger.Verification, error) {
+	p, err := ledger.EncodeResults(o.s.Results)
+	var batch ledger.Batch
+	if err == nil {
+		err = batch.Decode(p.Bytes)
+	}
+	if err == nil {
+		err = yield(ledger.StoredSettlement{Number: 1, Results: &batch, Evidence: o.s.Evidence})
+	}
+	return ledger.Verification{}, err
 }
 
 // TestWhatIsPackedFitsTheLedger: the bounds of the two agree.

@@ -30,7 +30,8 @@ type Identity struct {
 // Finding is what one check found at one source.
 type Finding struct {
 	Check   identity.Check `json:"check"`
-	Source  string         `json:"source"` // IP address, or "" for findings about all
+	Source  string         `json:"source"`         // IP address, or "" for findings about all
+	List    string         `json:"list,omitempty"` // the block list that was asked
 	State   identity.State `json:"state"`
 	Saw     string         `json:"saw"`
 	Next    string         `json:"next,omitempty"` // what to do
@@ -44,7 +45,7 @@ func IdentityOf(r identity.Report, enforced bool) Identity {
 		out.Checked = new(api.Time(r.Checked))
 	}
 	for _, f := range r.Findings {
-		out.Findings = append(out.Findings, Finding{Check: f.Check, Source: f.Source,
+		out.Findings = append(out.Findings, Finding{Check: f.Check, Source: f.Source, List: f.List,
 			State: f.State, Saw: f.Saw, Next: f.Next, Checked: api.Time(f.At)})
 	}
 	return out
@@ -58,7 +59,7 @@ func HealthOf(i Identity) inspect.Health {
 		out.Checked = time.Time(*i.Checked)
 	}
 	for _, f := range i.Findings {
-		out.Findings = append(out.Findings, inspect.HealthFinding{Check: string(f.Check), Source: f.Source,
+		out.Findings = append(out.Findings, inspect.HealthFinding{Check: string(f.Check), Source: f.Source, List: f.List,
 			State: string(f.State), Saw: f.Saw, Next: f.Next})
 	}
 	return out
@@ -168,13 +169,10 @@ func shownLine(l ledger.LogLine) LogLine {
 	return out
 }
 
-// linesShown is how many lines an answer has by default: a screen.
-const linesShown = 50
-
 // logQuery reads ?before=, ?after= and ?limit=.
 func logQuery(r *http.Request) (q ledger.LogQuery, err error) {
 	values := r.URL.Query()
-	if q.Limit, err = limitOf(r, linesShown, ledger.LogLinesMax); err != nil {
+	if q.Limit, err = limitOf(r, entriesShown, ledger.LogLinesMax); err != nil {
 		return q, err
 	}
 	if text := values.Get("before"); text != "" {

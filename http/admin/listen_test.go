@@ -2,11 +2,14 @@ package admin_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -69,4 +72,38 @@ func TestAdminTLS(t *testing.T) {
 		t.Fatalf("%v, %v", a, err)
 	}
 	_ = a.Body.Close()
+}
+
+// TestUnixSocket has mode 0660, takes the place of one that was left behind, and of no other file.
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	folder, err := os.MkdirTemp("", "sock") // a socket's path is short
+	effort.OK(t, err)
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "admin.sock")
+	left := effort.Must(net.Listen("unix", path))(t)
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	_ = left.Close()
+	r := newRig(t, func(o *admin.Options) { o.Listen = "unix:" + path })
+	info := effort.Must(os.Stat(path))(t)
+	effort.MustBe(t, info.Mode(), os.ModeSocket|0o660)
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	defer client.CloseIdleConnections()
+	a := effort.Must(client.Get("http://any.example/healthz"))(t)
+	effort.MustBe(t, a.StatusCode, 200)
+	_ = a.Body.Close()
+	file := filepath.Join(folder, "file")
+	effort.OK(t, os.WriteFile(file, []byte("mine"), 0o600))
+	for _, taken := range []string{path, file} {
+		o := r.options
+		o.Listen = "unix:" + taken
+		s := effort.Must(admin.New(o))(t)
+		if err := s.Start(); err == nil {
+			t.Errorf("%s is taken over", taken)
+			_ = s.Stop(t.Context())
+		}
+	}
+	effort.Is(t, string(effort.Must(os.ReadFile(file))(t)), "mine", "the file is")
 }

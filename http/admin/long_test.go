@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,45 +8,53 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
-	"rollcall/http/admin"
 	"rollcall/ledger/ledgertest"
 	"rollcall/smtp"
 )
 
 // TestEntriesOfAVerification in two pages, and what is refused.
 func TestEntriesOfAVerification(t *testing.T) {
-	var service *admin.Service
-	r := newRig(t, func(o *admin.Options) {
-		o.Pages = func(s *admin.Service) (admin.Pages, error) { service = s; return nil, nil }
-	})
+	r := newRig(t)
 	d := ledgertest.NewFixture(t, r.book, 50)
 	v, l := d.Prepares(3)
 	d.Settles(l, 1, 0, 1, smtp.Valid)
 	d.Settles(l, 2, 2, 2, smtp.Unknown)
-	call := admin.EntriesCall{Workspace: d.Workspace, Verification: v.ID, Limit: 2}
+	path := "/v1/workspaces/" + d.Workspace.String() + "/verifications/" + v.ID.String() + "/entries"
+	want := map[string]any{"verification": v.ID.String(), "status": "completed", "addresses": 3.0, "held": 3.0,
+		"charged": 2.0, "released": 1.0, "still_held": 0.0, "count": 3.0}
 	var lines []string
-	for {
-		page := effort.Must(service.ReadEntries(t.Context(), call))(t)
-		for _, e := range page.Entries {
-			lines = append(lines, fmt.Sprint(e.Kind, " ", e.Number, " ", e.Amount))
+	for after := ""; ; {
+		status, page := r.call("GET", path+"?limit=2"+after, "")
+		for _, e := range page["entries"].([]any) {
+			e := e.(map[string]any)
+			if len(e) != 4 || e["at"] == "" {
+				t.Errorf("entry %v", e)
+			}
+			lines = append(lines, fmt.Sprint(e["kind"], " ", e["settlement"], " ", e["credits"]))
 		}
-		if call.After = page.Next; page.Next == "" {
+		next, more := page["next"].(string)
+		delete(page, "entries")
+		delete(page, "next")
+		if status != 200 || !same(page, want) {
+			t.Errorf("%d %v, want %v", status, page, want)
+		}
+		if !more {
 			break
 		}
+		after = "&after=" + next
 	}
-	effort.Is(t, strings.Join(lines, ", "), "release 2 1, charge 1 2, hold 0 3", "entries")
-	refused := func(call admin.EntriesCall, code string) {
-		t.Helper()
-		var why *admin.Refusal
-		if _, err := service.ReadEntries(t.Context(), call); !errors.As(err, &why) || why.Code != code {
-			t.Errorf("%+v: got %v, want %s", call, err, code)
-		}
+	effort.Is(t, strings.Join(lines, ", "), "release 2 1, charge 1 2, hold <nil> 3", "entries")
+	if _, page := r.call("GET", path, ""); len(page["entries"].([]any)) != 3 || page["next"] != nil {
+		t.Errorf("without a limit: %v", page)
 	}
-	for _, call.After = range []string{"a", "1.2.gift", "1.2"} {
-		refused(call, "invalid_request")
+	for query, want := range map[string]int{"?limit=0": 400, "?limit=1001": 400, "?limit=a": 400,
+		"?after=a": 400, "?after=1.2.gift": 400, "?after=1.2": 400, "?limit=1000": 200} {
+		sent(r.ask("GET", path+query, "")).is(t, want, query)
 	}
-	call.After, call.Workspace = "", uuid.New()
-	refused(call, "verification_not_found")
+	other := strings.Replace(path, d.Workspace.String(), uuid.NewString(), 1)
+	if status, out := r.call("GET", other, ""); status != 404 || codeOf(out) != "verification_not_found" {
+		t.Errorf("in another workspace: %d %v", status, out)
+	}
 }
 
 // TestDrainEndsLongCalls so that the ledger can be closed.

@@ -47,8 +47,8 @@ type Book interface {
 
 // Options are the options of a Server; all are required but TLS, Hosts and Pages. The functions must not block.
 type Options struct {
-	Listen    string              // host:port; port 0 takes a free one, see Addr
-	TLS       *tls.Config         // nil: requests are not encrypted
+	Listen    string              // host:port, port 0 takes a free one, see Addr; or unix:PATH, made with mode 0660
+	TLS       *tls.Config         // of a TCP listener; nil: requests are not encrypted
 	Hosts     []string            // further allowed hosts of requests, without ports
 	Book      Book                // the ledger
 	Token     string              // see EnsureToken

@@ -18,7 +18,40 @@ import (
 	smtpevidence "rollcall/smtp/evidence"
 )
 
+// entriesShown is the default number of entries in an answer: a screen.
+const entriesShown = 50
+
+// Statement is the entries of one verification with their sums.
+type Statement struct {
+	Verification uuid.UUID      `json:"verification"`
+	Status       ledger.Status  `json:"status"`
+	Addresses    int64          `json:"addresses"` // -1 until they are counted
+	Held         ledger.Credits `json:"held"`      // by its entries: ever
+	Charged      ledger.Credits `json:"charged"`
+	Released     ledger.Credits `json:"released"`
+	StillHeld    ledger.Credits `json:"still_held"` // by its row; must equal what the three leave
+	Count        int64          `json:"count"`      // of all entries
+	Entries      []Entry        `json:"entries"`    // newest first
+	Next         *string        `json:"next"`       // "after" of the next page; null at the end
+}
+
+// Entry is one entry of the ledger.
+type Entry struct {
+	At         api.Time         `json:"at"`
+	Kind       ledger.EntryKind `json:"kind"`
+	Settlement *int64           `json:"settlement"` // null: not by a settlement
+	Credits    ledger.Credits   `json:"credits"`
+}
+
+// AddsUp reports whether the entries leave the amount that the verification holds.
+func (s Statement) AddsUp() bool { return s.Held-s.Charged-s.Released == s.StillHeld }
+
 func (d verificationOps) addRoutes(add addCall) {
+	add("GET /v1/workspaces/{id}/verifications/{verification}/entries", handle(entriesOf,
+		func(ctx context.Context, in EntriesCall) (Statement, error) {
+			found, err := d.ReadEntries(ctx, in)
+			return newStatement(found), err
+		}))
 	add("GET /v1/verifications", handle(prefixOf, func(ctx context.Context, ids IDRange) (Alike, error) {
 		found, err := askLedger(ctx, d.common, "list verifications", func(ctx context.Context) ([]uuid.UUID, error) {
 			return d.options.Book.VerificationsLike(ctx, ids.From, ids.To, AlikeMax)
@@ -72,6 +105,19 @@ func prefixOf(r *http.Request) (ids IDRange, err error) {
 		err = invalid("prefix must be the beginning of an id, at least 4 characters of it")
 	}
 	return ids, err
+}
+
+// entriesOf reads the path and ?limit= and ?after=.
+func entriesOf(r *http.Request) (q EntriesCall, err error) {
+	if q.Workspace, err = workspaceID(r); err != nil {
+		return q, err
+	}
+	if q.Verification, err = uuid.Parse(r.PathValue("verification")); err != nil {
+		return q, invalid("the verification id must be a UUID")
+	}
+	q.After = r.URL.Query().Get("after")
+	q.Limit, err = limitOf(r, entriesShown, ledger.EntriesMax)
+	return q, err
 }
 
 // Open returns unfinished verifications of all workspaces, the oldest first, at most limit.
@@ -163,6 +209,22 @@ func parsePlace(text string) (*ledger.Entry, error) {
 	}
 	e.At = time.UnixMilli(ms)
 	return &e, nil
+}
+
+func newStatement(s EntriesPage) Statement {
+	out := Statement{Verification: s.Verification.ID, Status: s.Verification.Status,
+		Addresses: s.Verification.Total, Held: s.Sums.Held, Charged: s.Sums.Charged, Released: s.Sums.Released,
+		StillHeld: s.Verification.Held, Count: s.Count, Entries: make([]Entry, len(s.Entries))}
+	for i, e := range s.Entries {
+		out.Entries[i] = Entry{At: api.Time(e.At), Kind: e.Kind, Credits: e.Amount}
+		if e.Number > 0 {
+			out.Entries[i].Settlement = &s.Entries[i].Number
+		}
+	}
+	if s.Next != "" {
+		out.Next = &s.Next
+	}
+	return out
 }
 
 // Waits returns what the open addresses of a verification wait for, or why no node works on it.

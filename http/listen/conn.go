@@ -37,10 +37,13 @@ const (
 	NoPlace = "full"  // none is free
 )
 
+// ErrCrowded ends a connection whose client, named by its proxy, has too many.
+var ErrCrowded = errors.New("listen: this network address has too many connections")
+
 // Options are the options of a listener for its connections.
 type Options struct {
 	Max     int                        // places for connections
-	Trusted Trusted                    // proxies, whose connections have no quota
+	Trusted Trusted                    // proxies whose PROXY headers are believed; their connections count for clients
 	TLS     *tls.Config                // nil: connections are not encrypted
 	Stall   time.Duration              // bound of one write; 0: the server above bounds it
 	Linger  time.Duration              // how long a connection is drained after an early answer
@@ -50,8 +53,8 @@ type Options struct {
 }
 
 // Listener gives its places to connections by quota: a network address may hold no more places than are still free.
-// Connections of trusted proxies have no quota, since they bring many clients. Refused connections get a short
-// answer, unless there are too many of them.
+// Connections of trusted proxies count for the client's address once it is known, and not at all until then. Refused
+// connections get a short answer, unless there are too many of them.
 type Listener struct {
 	net.Listener
 	options Options
@@ -72,6 +75,7 @@ func On(address string, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	bound = behindProxies(bound, o.Trusted, o.Metrics.proxyRefused)
 	if o.TLS != nil {
 		bound = tls.NewListener(bound, o.TLS)
 	}
@@ -117,6 +121,9 @@ func (l *Listener) admit(c *Conn) (reason string, answered bool) {
 	c.address = address
 	l.open[c] = struct{}{}
 	l.alive.Add(1)
+	if below := proxyConn(c.Conn); below != nil && address == proxied {
+		below.OnClient(func() error { return l.known(c) })
+	}
 	return reason, true
 }
 
@@ -143,6 +150,33 @@ func (l *Listener) addressOf(c net.Conn) string {
 		return proxied
 	}
 	return NetworkOf(a)
+}
+
+// proxyConn finds the connection that reads PROXY headers; nil when there is none.
+func proxyConn(c net.Conn) *proxiedConn {
+	if encrypted, ok := c.(*tls.Conn); ok {
+		c = encrypted.NetConn()
+	}
+	below, _ := c.(*proxiedConn)
+	return below
+}
+
+// known counts a connection for the client named by its proxy; ErrCrowded when that client has too many.
+func (l *Listener) known(c *Conn) error {
+	address := l.addressOf(c.Conn)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, open := l.open[c]; !open || c.places != l.places {
+		return nil // it ends anyway
+	}
+	l.places.Return(c.address, 1)
+	if reason := l.take(address); reason != "" {
+		l.take(c.address) // until it is closed
+		l.options.Metrics.refused.WithLabelValues(reason).Inc()
+		return ErrCrowded
+	}
+	c.address = address
+	return nil
 }
 
 // forget gives a connection's place back; the second time it does nothing.
@@ -287,6 +321,7 @@ func KeepOpen(ctx *fasthttp.RequestCtx) {
 type Metrics struct {
 	open    prometheus.GaugeFunc
 	refused *prometheus.CounterVec // reason
+	headers *prometheus.CounterVec // reason; of PROXY headers
 	now     atomic.Pointer[Listener]
 }
 
@@ -308,13 +343,23 @@ func NewMetrics(prefix, name string) *Metrics {
 	for _, reason := range []string{NoShare, NoPlace} {
 		m.refused.WithLabelValues(reason)
 	}
+	m.headers = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: prefix + "_proxy_headers_refused_total",
+		Help: "Connections to the " + name + " that were refused for their PROXY header, by reason: untrusted (the peer is " +
+			"not in http.trusted_proxies), version (1 is not supported), malformed or timeout.",
+	}, []string{"reason"})
+	for _, reason := range proxyReasons {
+		m.headers.WithLabelValues(reason)
+	}
 	return m
 }
 
 // Collectors are the metrics to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.open, m.refused}
+	return []prometheus.Collector{m.open, m.refused, m.headers}
 }
+
+func (m *Metrics) proxyRefused(reason string) { m.headers.WithLabelValues(reason).Inc() }
 
 // FramingMark is a header that this package adds to a request with a Transfer-Encoding or with a folded line. A client
 // that sends it itself is refused in the same way.
@@ -370,6 +415,8 @@ func hasTransferEncoding(raw []byte) bool {
 func FramingIssue(err error) (code api.Code, retryAfter int) {
 	var small *fasthttp.ErrSmallBuffer
 	switch {
+	case errors.Is(err, ErrCrowded):
+		return api.RateLimited, Jitter(1, 9)
 	case errors.As(err, &small):
 		return api.HeadersTooLarge, 0
 	case IsTimeout(err):

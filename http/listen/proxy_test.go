@@ -1,8 +1,16 @@
 package listen
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"rollcall/config/effort"
 )
@@ -60,4 +68,212 @@ func TestClientOfARequest(t *testing.T) {
 	if got := trusted.Client(netip.Addr{}, [][]byte{[]byte("192.0.2.1")}); got.IsValid() {
 		t.Errorf("a connection without an address has %s", got)
 	}
+}
+
+// header writes a header of version 2.
+func header(command, family byte, payload ...byte) string {
+	h := append(append([]byte(nil), version2...), command, family)
+	h = binary.BigEndian.AppendUint16(h, uint16(len(payload)))
+	return string(append(h, payload...))
+}
+
+// Addresses of headers: 198.51.100.7:4711 and 2001:db9::7, port 4711.
+var (
+	four = []byte{198, 51, 100, 7, 10, 0, 0, 9, 0x12, 0x67, 0, 80}
+	six  = append(append(netip.MustParseAddr("2001:db9::7").AsSlice(),
+		netip.MustParseAddr("2001:db8::9").AsSlice()...), 0x12, 0x67, 0, 80)
+)
+
+const request = "GET / HTTP/1.1\r\n\r\n"
+
+// begin sends pieces to a listener that trusts the sender or nobody, and reads to the end.
+func begin(t *testing.T, trust bool, timeout time.Duration, pieces ...string) (text string, client net.Addr,
+	refused []string, err error) {
+	t.Helper()
+	bound := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer bound.Close()
+	var trusted Trusted
+	if trust {
+		trusted = effort.Must(ParseTrusted([]string{"127.0.0.1"}))(t)
+	}
+	l := behindProxies(bound, trusted, func(reason string) { refused = append(refused, reason) }).(*proxyListener)
+	l.timeout = timeout
+	out := effort.Must(net.Dial("tcp", bound.Addr().String()))(t)
+	defer out.Close()
+	in := effort.Must(l.Accept())(t)
+	defer in.Close()
+	effort.OK(t, in.SetReadDeadline(time.Now().Add(time.Minute)))
+	go func() {
+		for _, p := range pieces {
+			_, _ = io.WriteString(out, p)
+		}
+		if timeout == proxyHeaderTimeout {
+			_ = out.(*net.TCPConn).CloseWrite()
+		}
+	}()
+	got, err := io.ReadAll(in)
+	return string(got), in.RemoteAddr(), refused, err
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	large := append(append([]byte(nil), four...), make([]byte, proxyHeaderMax-len(four))...)
+	sound := []struct{ name, head, client string }{
+		{"none", "", "127.0.0.1"},
+		{"TCP over IPv4", header(0x21, 0x11, four...), "198.51.100.7"},
+		{"TCP over IPv6", header(0x21, 0x21, six...), "2001:db9::7"},
+		{"extensions are skipped", header(0x21, 0x11, append(append([]byte(nil), four...), 4, 0, 1, 0)...), "198.51.100.7"},
+		{"as long as may be", header(0x21, 0x11, large...), "198.51.100.7"},
+		{"LOCAL", header(0x20, 0), "127.0.0.1"},
+		{"LOCAL with addresses", header(0x20, 0x11, four...), "127.0.0.1"},
+		{"LOCAL with half an address", header(0x20, 0x11, four[:5]...), "127.0.0.1"},
+	}
+	for _, c := range sound {
+		whole := c.head + request
+		bytewise := strings.Split(whole, "")
+		if len(whole) > 1000 {
+			bytewise = []string{whole[:700], whole[700:]}
+		}
+		for _, pieces := range [][]string{{whole}, {c.head, request}, bytewise} {
+			text, client, refused, err := begin(t, true, proxyHeaderTimeout, pieces...)
+			if text != request || err != nil || refused != nil || IPOf(client) != netip.MustParseAddr(c.client) {
+				t.Errorf("%s in %d pieces: %q from %s, refused %q, %v", c.name, len(pieces), text, client, refused, err)
+			}
+		}
+		text, client, refused, err := begin(t, false, proxyHeaderTimeout, whole)
+		if c.head != "" && (text != "" || !errors.Is(err, ErrProxyHeader) || len(refused) != 1 ||
+			refused[0] != proxyReasonUntrusted) || IPOf(client) != netip.MustParseAddr("127.0.0.1") {
+			t.Errorf("%s of a stranger: %q from %s, refused %q, %v", c.name, text, client, refused, err)
+		}
+	}
+	for _, c := range []struct{ name, head, reason string }{
+		{"version 1", "PROXY TCP4 198.51.100.7 10.0.0.9 4711 80\r\n", proxyReasonVersion},
+		{"version 3", header(0x31, 0x11, four...), proxyReasonMalformed},
+		{"another command", header(0x22, 0x11, four...), proxyReasonMalformed},
+		{"UDP", header(0x21, 0x12, four...), proxyReasonMalformed},
+		{"a unix socket", header(0x21, 0x31, make([]byte, 216)...), proxyReasonMalformed},
+		{"no family", header(0x21, 0), proxyReasonMalformed},
+		{"an unknown family", header(0x21, 0x41, four...), proxyReasonMalformed},
+		{"an unknown transport", header(0x21, 0x13, four...), proxyReasonMalformed},
+		{"IPv4 too short", header(0x21, 0x11, four[:11]...), proxyReasonMalformed},
+		{"IPv6 too short", header(0x21, 0x21, six[:35]...), proxyReasonMalformed},
+		{"too long", header(0x21, 0x11, append(large, 0)...), proxyReasonMalformed},
+		{"LOCAL too long", header(0x20, 0, append(large, 0)...), proxyReasonMalformed},
+		{"cut in the addresses", header(0x21, 0x11, four...)[:20], proxyReasonMalformed},
+		{"cut in the length", header(0x21, 0x11, four...)[:15], proxyReasonMalformed},
+	} {
+		more := request
+		if strings.HasPrefix(c.name, "cut") {
+			more = ""
+		}
+		text, client, refused, err := begin(t, true, proxyHeaderTimeout, c.head+more)
+		if text != "" || !errors.Is(err, ErrProxyHeader) || len(refused) != 1 || refused[0] != c.reason ||
+			IPOf(client) != netip.MustParseAddr("127.0.0.1") {
+			t.Errorf("%s: %q from %s, refused %q, %v", c.name, text, client, refused, err)
+		}
+	}
+}
+
+// TestWhatIsNoHeader reaches the next reader as it was sent.
+func TestWhatIsNoHeader(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "P", "POST / HTTP/1.1\r\n", "PROXY", "PROXYING", "\r\n", "\r\n\r\nGET /",
+		"\r\n\r\n\x00\r\nQUIT", "\x16\x03\x01", strings.Repeat("a", 100_000)} {
+		for _, trust := range []bool{true, false} {
+			got, _, refused, err := begin(t, trust, proxyHeaderTimeout, text)
+			if got != text || err != nil || refused != nil {
+				t.Errorf("%.20q: %.20q, refused %q, %v", text, got, refused, err)
+			}
+		}
+	}
+}
+
+// TestHeaderInTime: half a header is not waited for as long as a request would be.
+func TestHeaderInTime(t *testing.T) {
+	t.Parallel()
+	_, _, refused, err := begin(t, true, 10*time.Millisecond, header(0x21, 0x11, four...)[:20])
+	if !errors.Is(err, ErrProxyHeader) || !errors.Is(err, os.ErrDeadlineExceeded) || len(refused) != 1 ||
+		refused[0] != proxyReasonTimeout {
+		t.Errorf("refused %q, %v", refused, err)
+	}
+}
+
+// TestDeadlinesOfTheOwner hold while a header is read and after it.
+func TestDeadlinesOfTheOwner(t *testing.T) {
+	t.Parallel()
+	for _, head := range []string{"\r\n", header(0x21, 0x11, four...)} {
+		near, far := net.Pipe()
+		defer far.Close()
+		c := &proxiedConn{Conn: near, listener: &proxyListener{refused: func(string) {}, timeout: time.Minute}}
+		go func() { _, _ = io.WriteString(far, head) }()
+		effort.OK(t, c.SetDeadline(time.Now().Add(20*time.Millisecond)))
+		_, err := io.ReadAll(c)
+		if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrProxyHeader) {
+			t.Errorf("%.5q: %v", head, err)
+		}
+		_ = c.Close()
+	}
+}
+
+// sender is a connection that gives bytes in pieces of a size.
+type sender struct {
+	net.Conn
+	from *bytes.Reader
+	size int
+}
+
+func (s *sender) Read(b []byte) (int, error)      { return s.from.Read(b[:min(s.size, len(b))]) }
+func (s *sender) SetReadDeadline(time.Time) error { return nil }
+func (s *sender) RemoteAddr() net.Addr            { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// model reads a header as section 2.2 of the protocol's text has it, from the whole bytes.
+func model(data []byte) (client netip.Addr, rest []byte, ok bool) {
+	local := netip.MustParseAddr("127.0.0.1")
+	if bytes.HasPrefix(data, version1) {
+		return local, nil, false
+	}
+	if !bytes.HasPrefix(data, version2) {
+		return local, data, true
+	}
+	if len(data) < 16 {
+		return local, nil, false
+	}
+	command, family, length := data[12], data[13], int(binary.BigEndian.Uint16(data[14:]))
+	families := map[byte]bool{0: true, 0x11: true, 0x12: true, 0x21: true, 0x22: true, 0x31: true, 0x32: true}
+	if command != 0x20 && command != 0x21 || !families[family] || length > proxyHeaderMax || len(data) < 16+length {
+		return local, nil, false
+	}
+	payload, rest := data[16:16+length], data[16+length:]
+	switch {
+	case command == 0x20:
+		return local, rest, true
+	case family == 0x11 && length >= 12:
+		return netip.AddrFrom4([4]byte(payload)), rest, true
+	case family == 0x21 && length >= 36:
+		return netip.AddrFrom16([16]byte(payload)).Unmap(), rest, true
+	}
+	return local, nil, false
+}
+
+func FuzzHeader(f *testing.F) {
+	for _, seed := range []string{"", request, header(0x21, 0x11, four...) + request, header(0x21, 0x21, six...),
+		header(0x20, 0), header(0x20, 0x11, 1, 2), header(0x21, 0x12, four...), "PROXY TCP4 1.2.3.4 1.2.3.4 1 1\r\n",
+		header(0x21, 0x31, make([]byte, 216)...), header(0x21, 0x11, make([]byte, proxyHeaderMax+1)...), "\r\n\r\n\x00"} {
+		f.Add([]byte(seed), uint8(1))
+		f.Add([]byte(seed), uint8(255))
+	}
+	trusted := effort.Must(ParseTrusted([]string{"127.0.0.1"}))(f)
+	f.Fuzz(func(t *testing.T, data []byte, size uint8) {
+		refused := 0
+		l := &proxyListener{trusted: trusted, refused: func(string) { refused++ }, timeout: proxyHeaderTimeout}
+		c := &proxiedConn{Conn: &sender{from: bytes.NewReader(data), size: int(size) + 1}, listener: l}
+		got, err := io.ReadAll(c)
+		client, rest, ok := model(data)
+		if ok != (err == nil) || ok != (refused == 0) || !ok && !errors.Is(err, ErrProxyHeader) {
+			t.Fatalf("%q: %v, refused %d, want sound: %v", data, err, refused, ok)
+		}
+		if ok && (!bytes.Equal(got, rest) || IPOf(c.RemoteAddr()) != client) {
+			t.Fatalf("%q: %q from %s, want %q from %s", data, got, c.RemoteAddr(), rest, client)
+		}
+	})
 }

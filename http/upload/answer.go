@@ -13,6 +13,7 @@ import (
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 const methods = "PUT, OPTIONS"
@@ -26,6 +27,10 @@ const noRoomRetryAfter = 60
 // recovered serves one request and answers even after a panic.
 func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
 	began := time.Now()
+	_, told := s.o.Tracer.Begin(s.root, tracing.Upload)
+	if told.On() {
+		ctx.SetUserValue(spanOfRequest, told)
+	}
 	defer func() {
 		if fault := recover(); fault != nil {
 			s.o.Log.Error("storage handler panicked", "request", listen.RequestID(ctx), "err", fmt.Sprintf("%T", fault))
@@ -34,6 +39,8 @@ func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
 		}
 		status := ctx.Response.StatusCode()
 		s.metrics.finished(status, time.Since(began))
+		told.Count(tracing.Status, int64(status))
+		told.End(status >= 500)
 		s.o.Log.Debug("storage request", "request", listen.RequestID(ctx), "status", status, "took", time.Since(began))
 	}()
 	s.serve(ctx)
@@ -76,11 +83,20 @@ func (s *Server) call(ctx *fasthttp.RequestCtx) (context.Context, context.Cancel
 	if !known {
 		workspace = ledger.Strangers
 	}
-	return context.WithTimeout(ledger.WithTenant(s.root, workspace), s.o.LedgerTimeout)
+	return context.WithTimeout(ledger.WithTenant(spanOf(ctx).Under(s.root), workspace), s.o.LedgerTimeout)
 }
 
 // tenantOfRequest is the key of an upload's workspace among a request's user values.
 const tenantOfRequest = "tenant"
+
+// spanOfRequest is the key of a request's span among its user values.
+const spanOfRequest = "span"
+
+// spanOf is the span of a request; the zero Span when it is not traced.
+func spanOf(ctx *fasthttp.RequestCtx) tracing.Span {
+	told, _ := ctx.UserValue(spanOfRequest).(tracing.Span)
+	return told
+}
 
 // preflight answers a browser's question before its PUT (Fetch standard, CORS preflight).
 func (s *Server) preflight(ctx *fasthttp.RequestCtx) {

@@ -1,10 +1,12 @@
 package upload_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -114,14 +116,31 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 	})
 }
 
-// TestStorageRefusesAFoldedLine, which a proxy before us may read differently.
-func TestStorageRefusesAFoldedLine(t *testing.T) {
+// TestStorageBehindAProxy takes a header of a trusted proxy, and refuses that of a stranger.
+func TestStorageBehindAProxy(t *testing.T) {
 	t.Parallel()
-	r := newStorageRig(t, nil)
-	conn := effort.Must(net.Dial("tcp", r.storage.Addr().String()))(t)
-	defer conn.Close()
-	a := listentest.Ask(t, conn, "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nX-Long: a\r\n b\r\n\r\n")
-	effort.Is(t, a.StatusCode, 400)
+	for _, c := range []struct {
+		trusted, head string
+		status        int
+		counted       string
+	}{
+		{"127.0.0.1", listentest.ProxyHeader("192.0.2.1"), 404, ""},
+		{"10.0.0.1", "", 404, ""},
+		{"10.0.0.1", listentest.ProxyHeader("192.0.2.1"), 400, "untrusted=1"},
+		{"127.0.0.1", "PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n", 400, "version=1"},
+		{"127.0.0.1", "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nX-Long: a\r\n b\r\n\r\n", 400, ""}, // a folded line
+	} {
+		trusted := effort.Must(listen.ParseTrusted([]string{c.trusted}))(t)
+		registry := prometheus.NewRegistry()
+		r := newStorageRig(t, func(o *upload.Options) { o.Trusted, o.Registerer = trusted, registry })
+		conn := effort.Must(net.Dial("tcp", r.storage.Addr().String()))(t)
+		defer conn.Close()
+		_, _ = io.WriteString(conn, c.head+"PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+		a := effort.Must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+		effort.Is(t, a.StatusCode, c.status, c.head, "to", c.trusted)
+		effort.Is(t, listentest.Counts(t, registry, "rollcall_upload_proxy_headers_refused_total"), c.counted, c.head,
+			c.trusted, "counted")
+	}
 }
 
 // TestStorageTLS takes a file over TLS, and an early answer reaches its client.

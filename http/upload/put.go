@@ -16,6 +16,7 @@ import (
 	"rollcall/http/api"
 	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // put is one PUT to the URL of a session.
@@ -80,6 +81,7 @@ func (p *put) decide(token string) (Decision, error) {
 		}
 		return Decision{}, errNoSuchUpload
 	}
+	spanOf(p.ctx).ID(tracing.Verification, id)
 	p.state.Verification = id
 	if err := p.ask(p.s.o.Book.UploadState); err != nil {
 		return Decision{}, err
@@ -247,6 +249,7 @@ func (p *put) readAll(body io.Reader) error {
 			}
 			window.open() // the ledger's time does not count against the client
 		}
+		p.hold(&window, int64(n))
 	}
 	return nil
 }
@@ -273,7 +276,10 @@ func (p *put) flush() error {
 	if user, is := ledger.UserOf(p.state.MadeBy); is {
 		call = ledger.WithActing(call, ledger.Acting{User: user, Workspace: p.state.Workspace, Role: ledger.Member})
 	}
+	call, told := tracing.Within(call, tracing.Append)
+	told.Count(tracing.Bytes, int64(len(p.pending)))
 	state, err := p.s.o.Book.AppendChunk(call, p.state.Verification, p.state.Writer, p.state.Durable, p.pending)
+	told.End(err != nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLedger, err)
 	}
@@ -337,6 +343,70 @@ func DurableRange(durable int64) string {
 		return ""
 	}
 	return "bytes=0-" + strconv.FormatInt(durable-1, 10)
+}
+
+const (
+	// paceAhead is how far reading a workspace's uploads may run ahead of its rate, because reads come in pieces. Guess.
+	paceAhead = time.Second
+
+	// pacesKept is how many workspaces are remembered before those within their rate are dropped.
+	pacesKept = 1024
+)
+
+// paces bound how fast the uploads of each workspace are read, all of its connections
+// together. Nil bounds nothing. Safe for concurrent use.
+type paces struct {
+	perSecond int64
+
+	mu   sync.Mutex
+	paid map[uuid.UUID]time.Time // time at which the read bytes would have arrived at the rate
+}
+
+// newPaces makes bounds of perSecond bytes a second; nil for 0.
+func newPaces(perSecond int64) *paces {
+	if perSecond == 0 {
+		return nil
+	}
+	return &paces{perSecond: perSecond, paid: map[uuid.UUID]time.Time{}}
+}
+
+// noteRead notes that n bytes were read at now, and returns how long to read nothing.
+func (p *paces) noteRead(workspace uuid.UUID, n int64, now time.Time) time.Duration {
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	paid, known := p.paid[workspace]
+	if !known && len(p.paid) >= pacesKept {
+		for other, until := range p.paid {
+			if !until.After(now) {
+				delete(p.paid, other)
+			}
+		}
+	}
+	if paid.Before(now) {
+		paid = now
+	}
+	paid = paid.Add(time.Duration(float64(n) / float64(p.perSecond) * float64(time.Second)))
+	p.paid[workspace] = paid
+	return max(0, paid.Sub(now)-paceAhead)
+}
+
+// hold waits until the workspace is within its rate, or the node ends. The client's deadlines are extended by that
+// time.
+func (p *put) hold(window *rateWindow, n int64) {
+	long := p.s.rates.noteRead(p.state.Workspace, n, time.Now())
+	if long == 0 {
+		return
+	}
+	p.s.metrics.held.Add(long.Seconds())
+	select {
+	case <-time.After(long):
+	case <-p.s.ending:
+	}
+	window.ends = window.ends.Add(long)
+	_ = window.conn.SetReadDeadline(window.ends)
 }
 
 // rateWindow enforces a client's least rate: WindowBytes in each Window, which starts anew whenever they have arrived.

@@ -19,6 +19,7 @@ import (
 	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/ledger/quota"
+	"rollcall/ledger/tracing"
 )
 
 // Book is the storage listener's part of the ledger; ledger.Files implements it.
@@ -39,7 +40,7 @@ type Options struct {
 
 	// TLS is the listener's TLS configuration; nil: requests are not encrypted.
 	TLS *tls.Config
-	// Trusted are the proxies, whose connections have no quota.
+	// Trusted are the proxies whose PROXY headers are believed.
 	Trusted listen.Trusted
 
 	// UploadsMax bounds the uploads that send bytes at the same time. A workspace may have no more of these places than
@@ -47,6 +48,9 @@ type Options struct {
 	UploadsMax int
 	// Weight is that of a workspace; nil: all have 1. It must not block.
 	Weight func(workspace uuid.UUID) int
+	// BytesPerSecond bounds how fast the uploads of one workspace are read; 0: no bound. The server then reads later,
+	// which does not count against the client's deadlines.
+	BytesPerSecond int64
 	// ConnectionsMax bounds the open connections, busy or idle. A network address may hold no more than are still free;
 	// one more is answered 429 and closed. It is larger than UploadsMax, so that there is room for status queries.
 	ConnectionsMax int
@@ -66,6 +70,7 @@ type Options struct {
 	Wake       func() // called after each upload that became complete; must not block
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
+	Tracer     *tracing.Tracer // nil: nothing is traced
 }
 
 // ChunkBytes is the size of one stored chunk, the last of a request aside.
@@ -95,13 +100,16 @@ type Server struct {
 	metrics metrics
 	places  *quota.Pool[uuid.UUID] // of uploads that send bytes, by workspace
 	weight  func(workspace uuid.UUID) int
-	buffers sync.Pool // of *[]byte, ChunkBytes long
+	rates   *paces
+	ending  chan struct{} // closed when Stop begins
+	buffers sync.Pool     // of *[]byte, ChunkBytes long
 	writers writers
 	trouble listen.Warning  // about the ledger
 	root    context.Context // of every ledger call
 	abort   context.CancelFunc
 
 	draining atomic.Bool
+	stopping sync.Once  // closes ending
 	mu       sync.Mutex // guards listener and served
 	listener *listen.Listener
 	served   chan struct{} // closed when Serve has returned
@@ -110,7 +118,8 @@ type Server struct {
 // New makes a storage listener that does not listen yet. It fails when its metrics are registered already.
 func New(o Options) (*Server, error) {
 	s := &Server{o: o, origins: listen.NewOrigins(o.AllowedOrigins), places: quota.New[uuid.UUID](int64(o.UploadsMax)),
-		weight: o.Weight, trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
+		weight: o.Weight, rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}),
+		trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
 	s.buffers.New = func() any { b := make([]byte, ChunkBytes); return &b }
 	s.root, s.abort = context.WithCancel(context.Background())
 	s.server = &fasthttp.Server{
@@ -190,6 +199,7 @@ func (s *Server) Addr() net.Addr {
 // returns when all connections are closed or ctx ends. It may be called twice, or without Start.
 func (s *Server) Stop(ctx context.Context) error {
 	s.draining.Store(true)
+	s.stopping.Do(func() { close(s.ending) })
 	s.mu.Lock()
 	listener, served := s.listener, s.served
 	s.mu.Unlock()
@@ -241,6 +251,7 @@ type metrics struct {
 	receiving prometheus.Gauge
 	took      *prometheus.HistogramVec // label class
 	crowded   *prometheus.CounterVec   // reason: why an upload got no place
+	held      prometheus.Counter       // seconds
 	conns     *listen.Metrics
 	full      prometheus.Counter
 }
@@ -276,8 +287,12 @@ func (m *metrics) register(to prometheus.Registerer) error {
 	for _, reason := range []string{listen.NoShare, listen.NoPlace} {
 		m.crowded.WithLabelValues(reason)
 	}
+	m.held = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "rollcall_upload_held_back_seconds_total",
+		Help: "How long uploads were not read because their workspace had reached upload.bytes_per_second.",
+	})
 	m.conns = listen.NewMetrics("rollcall_upload", "storage URL")
-	own := []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.crowded, m.full}
+	own := []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.crowded, m.held, m.full}
 	for _, c := range append(own, m.conns.Collectors()...) {
 		if err := to.Register(c); err != nil {
 			return err

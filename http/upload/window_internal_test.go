@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -8,6 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollcall/config/effort"
 	"rollcall/http/listen"
 )
 
@@ -65,4 +70,64 @@ func TestTheFloorUnderAClientsRate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUploadsAreReadAtTheRateOfTheirWorkspace: two uploads of one workspace take as long as both together need at
+// its rate, another workspace's does not wait for them, and no client is cut for the time that it was not read.
+func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
+	const all, rate, clients = 1_000_000, 20_000, 2
+	const window, floor = 10 * time.Second, 150_000 // no client whose reading waits could keep it
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{o: Options{Window: window, WindowBytes: floor}, rates: newPaces(rate), ending: make(chan struct{})}
+		effort.OK(t, s.metrics.register(prometheus.NewRegistry()))
+		began := time.Now()
+		read := func(workspace byte, size int, took *time.Duration) {
+			client, server := net.Pipe()
+			c := &listen.Conn{Conn: server}
+			r := &put{s: s, conn: c, store: int64(size), pending: make([]byte, 0, 1<<20+1)}
+			r.state.Workspace = uuid.UUID{workspace}
+			go func() {
+				for left := size; left > 0; left -= min(left, 16<<10) { // as the kernel gives them
+					_, _ = client.Write(make([]byte, min(left, 16<<10)))
+				}
+			}()
+			effort.OK(t, r.readAll(c), "workspace", workspace, "after", time.Since(began))
+			*took = time.Since(began)
+			_ = server.Close()
+		}
+		var readers sync.WaitGroup
+		var took [clients + 1]time.Duration
+		for i := range clients {
+			readers.Go(func() { read(1, all, &took[i]) })
+		}
+		readers.Go(func() { read(2, rate, &took[clients]) })
+		readers.Wait()
+		// The last piece is not waited for, nor what a second at the rate brings.
+		const want, less = clients * all / rate * time.Second, 3 * time.Second
+		if last := max(took[0], took[1]); last > want || last < want-less {
+			t.Errorf("both are read after %s, want %s or up to %s less", last, want, less)
+		}
+		effort.Is(t, took[clients], 0, "the other workspace's is read after")
+		effort.Is(t, len(s.rates.paid), 2)
+	})
+}
+
+// TestTheEndOfANodeEndsWaiting for the rate of a workspace.
+func TestTheEndOfANodeEndsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		c := &listen.Conn{Conn: server}
+		s := &Server{o: Options{Window: time.Minute, WindowBytes: 1}, rates: newPaces(1), ending: make(chan struct{})}
+		effort.OK(t, s.metrics.register(prometheus.NewRegistry()))
+		r := &put{s: s, conn: c, store: 2000, pending: make([]byte, 0, 4000)}
+		time.AfterFunc(3*time.Second, func() {
+			s.draining.Store(true)
+			close(s.ending)
+		})
+		go func() { _, _ = client.Write(make([]byte, 1000)) }()
+		began := time.Now()
+		if err := r.readAll(c); !errors.Is(err, errDraining) || time.Since(began) != 3*time.Second {
+			t.Errorf("ended after %s with %v", time.Since(began), err)
+		}
+	})
 }

@@ -73,6 +73,8 @@ var (
 	// clocks are the tests of a clock that jumps.
 	clocks = suite{engine, [][]string{{"-test.run", "^TestWhichClocksAreBelieved$"}}, []suite{
 		{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAClockThatJumps.*|TestAfterAStandstill.*)$"}}}}}
+	// renewals are the tests of a ledger that gets a new identity.
+	renewals = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestALedgerIsRenewed.*$/^sqlite$"}}}
 	// looks are the tests of where looks for what is due begin.
 	looks = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestALookFromABoundO|TestWhatIsOverlooked|TestWhatBecomesDue|TestWhatComesLate)"}}}
 	// sweeps are the tests of what a sweep leaves, on disk too.

@@ -3,9 +3,11 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,7 +21,7 @@ import (
 // identitySecret is the name of the secret that gives the ledger's id.
 const identitySecret = "ledger identity"
 
-// Identity returns the ledger's own id, made once. A copy of the ledger has the same id.
+// Identity returns the ledger's own id, made once. A restored backup has the same id until RenewIdentity.
 func (s secrets) Identity(ctx context.Context) (uuid.UUID, error) {
 	value, err := s.Secret(ctx, identitySecret, len(uuid.UUID{}))
 	if err != nil {
@@ -35,6 +37,43 @@ func identityOf(value []byte) (uuid.UUID, error) {
 		return uuid.Nil, fmt.Errorf("ledger's identity: %w", err)
 	}
 	return id, nil
+}
+
+// RenewIdentity gives the ledger a new id, removes the rows of all processes, and returns both ids. It changes
+// nothing and returns ledger.ErrNodeAlive when a joined process was seen within the time; ledger.ErrIllegal for a
+// reason that cannot be stored. Only the owner of the tables may do it, nodes may not (deploy/rights.sql).
+func (s secrets) RenewIdentity(ctx context.Context, within time.Duration, reason string) (was, is uuid.UUID, err error) {
+	if err := ledger.CheckOperatorText("reason", reason); err != nil {
+		return was, is, err
+	}
+	if was, err = s.Identity(ctx); err != nil {
+		return was, is, err
+	}
+	value := make([]byte, len(uuid.UUID{}))
+	if _, err := rand.Read(value); err != nil {
+		return was, is, fmt.Errorf("ledger's identity: %w", err)
+	}
+	if is, err = identityOf(value); err != nil {
+		return was, is, err
+	}
+	err = s.update(ctx, func(t *tx) error {
+		var stands []byte
+		err := t.Row(`SELECT value FROM secrets WHERE name = ?`, identitySecret).Scan(&stands)
+		if err != nil || bytes.Equal(stands, value) { // an earlier run was committed without our knowledge
+			return err
+		}
+		if err := transitions.Clear(t, within); err != nil {
+			return err
+		}
+		if _, err := t.Exec(`UPDATE secrets SET value = ?, created = {now} WHERE name = ?`, value, identitySecret); err != nil {
+			return err
+		}
+		return t.Log(ledger.LogLine{Action: "ledger renew", Old: was.String(), New: is.String(), Reason: reason})
+	})
+	if err != nil {
+		return was, is, fmt.Errorf("renew the ledger's identity: %w", err)
+	}
+	return was, is, nil
 }
 
 // NextGeneration returns the next generation. The transaction locks the counter until its end, so that generations

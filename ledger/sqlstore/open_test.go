@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -188,6 +189,66 @@ func TestAReopenedLedgerForgetsTheProcessOfBefore(t *testing.T) {
 	if err != nil || other == identity {
 		t.Errorf("another ledger: %s, %v", other, err)
 	}
+}
+
+// TestALedgerIsRenewedOnlyWhenNoNodeWorksOnIt, and by its owner only.
+func TestALedgerIsRenewedOnlyWhenNoNodeWorksOnIt(t *testing.T) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) { renews(t, openStore(t)) })
+	t.Run("postgresql", func(t *testing.T) {
+		owner := rightful(t)
+		book := openAt(t, as(t, owner, nodeUser))
+		if _, _, err := book.RenewIdentity(t.Context(), 0, "a node"); err == nil || !strings.Contains(err.Error(), "42501") {
+			t.Errorf("as a node: %v", err)
+		}
+		renews(t, openAt(t, owner))
+	})
+}
+
+func renews(t *testing.T, book *sqlstore.Store) {
+	ctx := t.Context()
+	beat := func() ledger.Incarnation {
+		p := ledger.Incarnation{Session: uuid.New(), Node: uuid.New()}
+		effort.Must(book.WriteHeartbeat(ctx, ledger.Heartbeat{Incarnation: p, Cluster: "here", Name: "node-1",
+			Actors: "h:1", Started: time.Unix(1, 0),
+			View: []ledger.Incarnation{p}, Silent: []uint64{7}}))(t)
+		return p
+	}
+	before := effort.Must(book.Identity(ctx))(t)
+	lost, left := beat(), beat()
+	beat() // it is in
+	effort.OK(t, errors.Join(book.Retire(ctx, lost.Session, 0, false), book.Leave(ctx, left.Session)))
+	turn := rowsOf(t, book, 3)
+	if _, _, err := book.RenewIdentity(ctx, ledgertest.Hour, "too early"); !errors.Is(err, ledger.ErrNodeAlive) ||
+		!strings.Contains(err.Error(), `"node-1" at h:1`) {
+		t.Errorf("while a node works: %v", err)
+	}
+	if _, _, err := book.RenewIdentity(ctx, 0, "\x00"); !errors.Is(err, ledger.ErrIllegal) {
+		t.Errorf("a reason that is no text: %v", err)
+	}
+	rowsOf(t, book, 3)
+	effort.Is(t, effort.Must(book.Identity(ctx))(t), before, "the identity after a refusal")
+	was, is, err := book.RenewIdentity(ledger.WithAuthor(ctx, "ada"), 0, "a copy")
+	if err != nil || was != before || is == before || is.Version() != 4 {
+		t.Fatalf("renewed from %s to %s, %v", was, is, err)
+	}
+	effort.Is(t, effort.Must(book.Identity(ctx))(t), is, "the identity is")
+	rowsOf(t, book, 0)
+	lines, err := book.OperatorLog(ctx, ledger.LogQuery{Limit: 1})
+	if err != nil || len(lines) != 1 || lines[0].Action != "ledger renew" || lines[0].Author != "ada" ||
+		lines[0].Reason != "a copy" || lines[0].Old != was.String() || lines[0].New != is.String() {
+		t.Errorf("the operator log has %+v, %v", lines, err)
+	}
+	beat()
+	effort.Is(t, rowsOf(t, book, 1), turn+1, "the first row after it is of turn: turns go on")
+}
+
+// rowsOf wants so many rows of processes and gives the turn.
+func rowsOf(t *testing.T, book *sqlstore.Store, want int) int64 {
+	t.Helper()
+	snapshot := effort.Must(book.ReadNodes(t.Context()))(t)
+	effort.Is(t, len(snapshot.Nodes), want, "processes")
+	return snapshot.Generation
 }
 
 // rightful makes a ledger on PostgreSQL, and its users with the rights that stand

@@ -230,6 +230,26 @@ func forget(t Tables, roll ledger.NodeSnapshot, rows []*ledger.NodeRow, after ti
 	return t.Log(ledger.LogLine{Action: "node forget", Subject: rows[0].Node.String()})
 }
 
+// Clear removes the rows of all processes. ledger.ErrNodeAlive when a joined one was seen within the time.
+func Clear(t Tables, within time.Duration) error {
+	roll, err := t.ReadNodes()
+	if err != nil {
+		return err
+	}
+	for _, row := range roll.Nodes {
+		if fresh(roll.Now, &row, within) {
+			return fmt.Errorf("node %q at %s works on it, seen %s ago: %w", row.Name, row.Actors,
+				roll.Now.Sub(row.Seen).Round(time.Second), ledger.ErrNodeAlive)
+		}
+	}
+	for _, row := range roll.Nodes {
+		if err := remove(t, &row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func remove(t Tables, row *ledger.NodeRow) error {
 	n, err := t.Remove(row.Session)
 	return one(n, err, "remove row")

@@ -115,6 +115,80 @@ func TestAServerThatIsAwayIsPassedOver(t *testing.T) {
 	effort.Is(t, CheckPTR(t.Context(), c, source()).State, OK)
 }
 
+func TestBlockLists(t *testing.T) {
+	for _, c := range []struct {
+		name, record string
+		want         State
+		saw          string
+	}{
+		{"not listed", "", OK, "not on bl.example"},
+		{"listed", "10.2.0.192.bl.example. A 127.0.0.2", Fail, "bl.example has it (127.0.0.2)"},
+		{"listed for another reason", "10.2.0.192.bl.example. A 127.0.0.10", Fail, "bl.example has it (127.0.0.10)"},
+		{"asked through a public resolver", "10.2.0.192.bl.example. A 127.255.255.254", Skipped,
+			"you asked through a public resolver"},
+		{"domain that was sold", "10.2.0.192.bl.example. A 203.0.113.9", Skipped, "no answer of a block list"},
+		{"list of everything", "10.2.0.192.bl.example. A 127.0.0.1", Skipped, "no answer of a block list"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			z := newZone(t)
+			if c.record != "" {
+				z.add(c.record)
+			}
+			l := NewLists([]string{"bl.example"}, func() ([]byte, error) { return nil, nil }, func([]byte) error { return nil })
+			got := l.Check(t.Context(), z.client(), source(), time.Unix(1e9, 0))
+			if len(got) != 1 || got[0].State != c.want || !strings.Contains(got[0].Saw, c.saw) ||
+				got[0].Source != "192.0.2.10" || got[0].List != "bl.example" {
+				t.Errorf("got %+v, want %s, %q", got, c.want, c.saw)
+			}
+		})
+	}
+}
+
+// TestAListIsAskedOnceADay also over a restart, and whatever it answers.
+func TestAListIsAskedOnceADay(t *testing.T) {
+	z := newZone(t)
+	z.breakName("10.2.0.192.sick.example", true)
+	var kept []byte
+	begin := func() *Lists {
+		return NewLists([]string{"bl.example", "sick.example"}, func() ([]byte, error) { return kept, nil },
+			func(text []byte) error { kept = text; return nil })
+	}
+	l, now := begin(), time.Unix(1e9, 0)
+	other := source()
+	other.Addr = netip.MustParseAddr("192.0.2.11")
+	for _, step := range []struct {
+		after   time.Duration
+		restart bool
+		want    int // questions to each list about one address so far
+	}{
+		{0, false, 1}, {time.Minute, false, 1}, {12 * time.Hour, true, 1}, {24*time.Hour - 1, false, 1},
+		{24 * time.Hour, true, 2}, {48*time.Hour - 1, false, 2}, {48 * time.Hour, false, 3},
+	} {
+		if step.restart {
+			l = begin()
+		}
+		for _, s := range []Source{source(), other} {
+			l.Check(t.Context(), z.client(), s, now.Add(step.after))
+		}
+		for _, name := range []string{"10.2.0.192.bl.example", "11.2.0.192.bl.example", "10.2.0.192.sick.example"} {
+			effort.Is(t, z.questions(name), step.want, "after", step.after, "questions for", name)
+		}
+	}
+	effort.Not(t, strings.Count(string(kept), "bl.example"), 0, "kept", kept)
+	kept = []byte("{broken")
+	effort.Is(t, len(begin().Check(t.Context(), z.client(), source(), now)), 2, "with a broken file")
+}
+
+func TestNamesAtBlockLists(t *testing.T) {
+	for _, c := range []struct{ addr, want string }{
+		{"192.0.2.99", "99.2.0.192.bad.example"}, // the example of RFC 5782 §2.1
+		{"2001:db8:1:2:3:4:567:89ab", // and of §2.4
+			"b.a.9.8.7.6.5.0.4.0.0.0.3.0.0.0.2.0.0.0.1.0.0.0.8.b.d.0.1.0.0.2.bad.example"},
+	} {
+		effort.Is(t, listName(netip.MustParseAddr(c.addr), "bad.example"), c.want, c.addr)
+	}
+}
+
 func TestClock(t *testing.T) {
 	for _, c := range []struct {
 		offset time.Duration

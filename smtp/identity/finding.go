@@ -22,12 +22,13 @@ const (
 	Hello      Check = "hello"       // the name in EHLO resolves, to the address
 	SPF        Check = "spf"         // the return path's domain lets the address send
 	ReturnPath Check = "return_path" // the return path's domain takes mail
+	BlockList  Check = "block_list"  // no configured list has the address
 	Clock      Check = "clock"       // the machine's clock agrees with the ledger's
 	Suspended  Check = "rest"        // receivers take connections from the address
 )
 
 // Checks are all checks in the order of display.
-var Checks = []Check{Port25, PTR, Hello, SPF, ReturnPath, Clock, Suspended}
+var Checks = []Check{Port25, PTR, Hello, SPF, ReturnPath, BlockList, Clock, Suspended}
 
 // State is the result of a check.
 type State string
@@ -46,6 +47,7 @@ var states = []State{Fail, Warn, OK, Skipped}
 type Finding struct {
 	Check   Check
 	Source  string // IP address, or "" for a check that is the same for all
+	List    string // with BlockList
 	State   State
 	Saw     string // one line
 	Next    string // one sentence: what to do; "" when there is nothing
@@ -55,11 +57,11 @@ type Finding struct {
 
 // about identifies the subject of a finding.
 type about struct {
-	check  Check
-	source string
+	check        Check
+	source, list string
 }
 
-func (f Finding) about() about { return about{f.Check, f.Source} }
+func (f Finding) about() about { return about{f.Check, f.Source, f.List} }
 
 // String returns the finding for a log line.
 func (f Finding) String() string {
@@ -116,7 +118,7 @@ func (r Report) Why() string {
 func sorted(list []Finding) []Finding {
 	slices.SortStableFunc(list, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(slices.Index(Checks, a.Check), slices.Index(Checks, b.Check)),
-			strings.Compare(a.Source, b.Source),
+			strings.Compare(a.Source, b.Source), strings.Compare(a.List, b.List),
 			cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)))
 	})
 	return list

@@ -163,6 +163,9 @@ func (w *Watch) ask(ctx context.Context) []Finding {
 		one(func() Finding { return CheckPTR(ctx, r, s) })
 		one(func() Finding { return CheckHello(ctx, r, s) })
 		one(func() Finding { return CheckSPF(ctx, r, s) })
+		if w.options.Lists != nil {
+			checks = append(checks, func() []Finding { return w.options.Lists.Check(ctx, r, s, time.Now()) })
+		}
 	}
 	if seen {
 		one(func() Finding { return CheckReturnPath(ctx, r, w.options.Return) })
@@ -236,6 +239,7 @@ type Options struct {
 	Ways  []Way    // outgoing paths to try Hosts; none: Reach judges port 25
 	Hosts []string // to dial for a check of port 25
 	Reach *Reach   // results of the node's own sessions; nil: none
+	Lists *Lists   // nil: no block list is asked
 	// Offset is the ledger's clock minus ours; false: not known. nil: not checked.
 	Offset func() (time.Duration, bool)
 	// Suspensions returns which sources are suspended. nil: unknown.

@@ -21,11 +21,12 @@ type zone struct {
 	mu      sync.Mutex
 	records map[string][]dns.RR // by name and type
 	broken  map[string]bool     // names that are answered with SERVFAIL
+	asked   map[string]int      // questions by name
 }
 
 func newZone(t *testing.T, records ...string) *zone {
 	t.Helper()
-	z := &zone{t: t, records: map[string][]dns.RR{}, broken: map[string]bool{}}
+	z := &zone{t: t, records: map[string][]dns.RR{}, broken: map[string]bool{}, asked: map[string]int{}}
 	z.add(records...)
 	packets, streams := listenBoth(t)
 	z.addr = packets.LocalAddr().String()
@@ -81,6 +82,12 @@ func (z *zone) breakName(name string, broken bool) {
 	z.broken[dns.Fqdn(name)] = broken
 }
 
+func (z *zone) questions(name string) int {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.asked[dns.Fqdn(name)]
+}
+
 func key(name string, qtype uint16) string { return dns.CanonicalName(name) + dns.TypeToString[qtype] }
 
 // ServeDNS implements dns.Handler. TXT answers over UDP are cut when they are long.
@@ -91,6 +98,7 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	answer.SetReply(q)
 	answer.RecursionAvailable = true
 	name := q.Question[0].Name
+	z.asked[name]++
 	answer.Answer = z.records[key(name, q.Question[0].Qtype)]
 	switch {
 	case z.broken[name]:

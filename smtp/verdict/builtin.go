@@ -77,6 +77,7 @@ func Load(name string, data []byte) (*Rules, error) {
 	if err := s.check(true).err(); err != nil {
 		return nil, err
 	}
+	s.changes = s.changesTo(Builtin())
 	return s, nil
 }
 

@@ -263,3 +263,28 @@ func (r *rule) enhancedSamples(class int) []smtp.EnhancedCode {
 	}
 	return list
 }
+
+// Change is a sample of a built-in rule on which an operator's rule gives another verdict.
+type Change struct {
+	Sample   string  // as written in the rule file
+	Was, Now Verdict // Was: without the operator's rules
+}
+
+// Changes returns the samples of built-in rules on which the operator's rules decide.
+func (s *Rules) Changes() []Change { return s.changes }
+
+func (s *Rules) changesTo(base *Rules) []Change {
+	var list []Change
+	for _, r := range base.rules {
+		for _, text := range r.doc.Match {
+			a, err := Sample(text, r.sampleHosts()[0])
+			if err != nil {
+				continue
+			}
+			if was, now := base.Judge(a), s.Judge(a); was != now {
+				list = append(list, Change{Sample: text, Was: was, Now: now})
+			}
+		}
+	}
+	return list
+}

@@ -63,6 +63,7 @@ func TestLoad(t *testing.T) {
 	if other := s.Judge(sample(t, "550 5.9.1 Elvis has left the building")); other.Rule == "ours-gone" {
 		t.Errorf("the scope is not kept: %+v", other)
 	}
+	effort.Is(t, len(s.Changes()), 0, s.Changes())
 	if info, ok := s.Rule("ours-gone"); !ok || !info.Own || info.Line != 4 || info.Meaning != "They are gone." {
 		t.Errorf("%+v", info)
 	}
@@ -158,6 +159,18 @@ func TestLoadFindsARuleThatManyShadow(t *testing.T) {
 		!strings.Contains(err.Error(), `rule ours-three: the phrase "left the building" is taken by other rules`) {
 		t.Error(err)
 	}
+}
+
+// An operator's rule may say something else than ours; which samples that changes is told.
+func TestLoadTellsWhatChanges(t *testing.T) {
+	s := effort.Must(Load("verdict.toml", []byte("title = \"x\"\n"+with(`enhanced = -`, `words = ["no such user"]`,
+		`outcome = -`, "action = \"retry\"", `reason = "policy"`, `match = ["550 no such user"]`, `miss = ["550 no"]`))))(t)
+	for _, change := range s.Changes() {
+		if change.Was.Outcome == smtp.Invalid && change.Now.Rule == "ours-gone" && change.Sample != "" {
+			return
+		}
+	}
+	t.Errorf("changes: %+v", s.Changes())
 }
 
 // A rule of the operator may be about other hosts than the rest of the file.

@@ -1,13 +1,41 @@
 package verdict
 
+import "slices"
+
 // Info describes a rule for people.
 type Info struct {
-	Line    int  // in its file; 0: the rule is not from a file
-	Own     bool // the operator's
-	Meaning string
-	Source  string
-	Date    string
-	Version uint32
+	ID       string   `json:"id"`
+	File     string   `json:"file,omitempty"` // empty: the rule is not from a file
+	Line     int      `json:"line,omitempty"`
+	Own      bool     `json:"own"`   // the operator's
+	Scope    []string `json:"scope"` // suffixes of MX host names; none: every host
+	Stage    []string `json:"stage"`
+	Code     []string `json:"code"` // none: every refusal
+	Enhanced []string `json:"enhanced"`
+	Words    []string `json:"words"`
+	With     []string `json:"with,omitempty"`
+	Says     string   `json:"says,omitempty"` // statement about a mailbox, in any language, instead of words
+	Wide     bool     `json:"wide"`
+	Links    bool     `json:"links,omitempty"`
+	Bare     bool     `json:"bare,omitempty"` // invalid only if another address of the domain is accepted
+	Outcome  string   `json:"outcome,omitempty"`
+	Action   string   `json:"action,omitempty"`
+	Wait     string   `json:"wait,omitempty"`
+	Reason   string   `json:"reason"`
+	Blame    string   `json:"blame"`
+	Meaning  string   `json:"meaning"`
+	Source   string   `json:"source"`
+	Date     string   `json:"date,omitempty"`
+	Version  uint32   `json:"version"`
+}
+
+// List returns a copy of the rules in the order of judging.
+func (s *Rules) List() []Info {
+	list := make([]Info, len(s.rules))
+	for i, r := range s.rules {
+		list[i] = r.info()
+	}
+	return list
 }
 
 // Own returns how many rules are the operator's.
@@ -25,15 +53,28 @@ func (s *Rules) Own() int {
 func (s *Rules) Rule(id string) (Info, bool) {
 	for _, r := range s.rules {
 		if r.doc.ID == id {
-			return Info{Line: r.lines[""], Own: r.file.own, Meaning: r.doc.Meaning, Source: r.doc.Source,
-				Date: r.doc.Date, Version: r.verdict.Version}, true
+			return r.info(), true
 		}
 	}
-	meaning, known := noReplyMeanings[id]
-	if !known {
-		return Info{}, false
+	if meaning, known := noReplyMeanings[id]; known {
+		return Info{ID: id, Meaning: meaning, Source: "Rollcall", Version: builtinVersion}, true
 	}
-	return Info{Meaning: meaning, Source: "Rollcall", Version: builtinVersion}, true
+	return Info{}, false
+}
+
+func (r *rule) info() Info {
+	d, v := &r.doc, &r.verdict
+	i := Info{
+		ID: d.ID, File: r.file.name, Line: r.lines[""], Own: r.file.own, Scope: slices.Clone(r.scope),
+		Stage: slices.Clone(d.Stage), Code: slices.Clone(d.Code), Enhanced: slices.Clone(d.Enhanced),
+		Words: slices.Clone(d.Words), With: slices.Clone(d.With), Says: d.Says, Wide: d.Wide,
+		Links: d.Links, Bare: d.Bare, Outcome: d.Outcome, Action: d.Action, Reason: d.Reason,
+		Blame: v.Blame.String(), Meaning: d.Meaning, Source: d.Source, Date: d.Date, Version: v.Version,
+	}
+	if v.Wait > 0 {
+		i.Wait = v.Wait.String()
+	}
+	return i
 }
 
 // builtinVersion is the version of verdicts without a rule from a file. Raise it when noReply or notAnAnswer change.

@@ -207,14 +207,8 @@ func (e *publicEngine) outcomes(locals ...string) []string {
 		last.Witness = true
 		behaviour.Controls = append(behaviour.Controls, last)
 	}
-	for _, control := range behaviour.Controls { // the engine counts a bare refusal with its witness
-		control.Bare = control.Bare && !behaviour.Witnessed(&control)
-		if accepted, refused := Control(control); accepted {
-			behaviour.Accepted++
-		} else if refused {
-			behaviour.Refused++
-		}
-	}
+	tally := Controls(&behaviour)
+	behaviour.Accepted, behaviour.Refused = tally.Accepted, tally.Refused
 	list := make([]string, len(cases))
 	for i, c := range cases {
 		c.Behaviour, c.GaveUp = behaviour, true

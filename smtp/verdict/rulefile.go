@@ -243,7 +243,7 @@ func (r *rule) readVerdict() faults {
 	var ok bool
 	v.Rule = d.ID
 	if v.Reason, ok = smtp.Named(smtp.Reasons(), d.Reason); !ok {
-		found.add(r.at("reason"), "reason %q is not known: see docs/customers/api.md", d.Reason)
+		found.add(r.at("reason"), "reason %q is not known: see rollcall verdict list for those in use", d.Reason)
 	}
 	if v.Blame, ok = smtp.Named(smtp.Blames[:], cmp.Or(d.Blame, smtp.BlameNobody.String())); !ok {
 		found.add(r.at("blame"), "blame %q is not known: write address, domain, receiver, source or nobody", d.Blame)

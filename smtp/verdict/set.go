@@ -38,6 +38,7 @@ type Rules struct {
 	doubts   doubts
 	products machine // of words in names of products
 	accepted Verdict // to 250 at RCPT if no rule matches
+	changes  []Change
 }
 
 // compiled has the remaining conditions after code and words match.

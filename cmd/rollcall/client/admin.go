@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/actors/inspect"
+	"rollcall/config"
 	"rollcall/http/admin"
 )
 
@@ -44,6 +46,7 @@ func ReadToken(dataDir string) (string, error) {
 // Admin is a client of the admin listener of one node.
 type Admin struct {
 	Base   string // for people: as the operator wrote it
+	url    string // that requests begin with
 	Token  string
 	Author string // author of the changes; "": not given
 	http   *http.Client
@@ -51,9 +54,17 @@ type Admin struct {
 
 // NewAdmin makes a client; the caller's context bounds each call.
 func NewAdmin(base, token string) *Admin {
-	return &Admin{Base: strings.TrimSuffix(base, "/"), Token: token, http: &http.Client{
+	base = strings.TrimSuffix(base, "/")
+	c := &Admin{Base: base, url: base, Token: token, http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+	if path, unix := strings.CutPrefix(base, config.UnixPrefix); unix {
+		c.url = "http://localhost"
+		c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}, DisableKeepAlives: true}
+	}
+	return c
 }
 
 // Call sends in (nothing if nil) as JSON and reads the answer into out. Errors as of do.
@@ -84,7 +95,7 @@ func (c *Admin) Do(ctx context.Context, method, path string, in any) (*http.Resp
 		}
 		body = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.Base+path, body)
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
@@ -99,6 +110,9 @@ func (c *Admin) Do(ctx context.Context, method, path string, in any) (*http.Resp
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("this user may not connect to %s: be its owner or in its group", c.Base)
 		}
 		if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
 			return nil, fmt.Errorf("the certificate of %s is not trusted: %w; give the file of its issuer in SSL_CERT_FILE",

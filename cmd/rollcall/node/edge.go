@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 
@@ -79,8 +80,9 @@ func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log,
 		o.registry
-	storage.Trusted, storage.PagesOrigin = o.trusted, n.pagesOrigin
-	storage.UploadsMax, storage.Weight = c.Upload.AtOnce, n.settings.Weight
+	storage.Tracer, storage.Trusted, storage.PagesOrigin = n.tracer, o.trusted, n.pagesOrigin
+	storage.UploadsMax, storage.BytesPerSecond, storage.Weight = c.Upload.AtOnce, c.Upload.BytesPerSecond,
+		n.settings.Weight
 	storage.ConnectionsMax = max(connectionPlaces(c.Upload.Connections, 8, o.log, "upload"), c.Upload.AtOnce+1)
 	cert, key := c.UploadTLS()
 	settings, unfollow, err := o.certs.follow(ctx, "upload", cert, key)
@@ -106,6 +108,7 @@ func (n *Node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Sto
 	public := apiOptions(c, book, o, func(id uuid.UUID) string { return tokens.URL(n.UploadURL, id) })
 	public.Weight = n.settings.Weight
 	public.Nodes = n.nodes
+	public.Tracer = n.tracer
 	settings, unfollow, err := o.certs.follow(ctx, "api", c.HTTP.TLSCert, c.HTTP.TLSKey)
 	if err != nil {
 		return fmt.Errorf("http.tls_cert: %w", err)
@@ -155,7 +158,10 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 	if err := operator.Start(); err != nil {
 		return listenError("admin", c.Admin.Listen, err)
 	}
-	n.AdminURL = publicURL("", c.Admin.Listen, c.Admin.TLSCert, operator.Addr())
+	n.AdminURL = c.Admin.Listen
+	if !strings.HasPrefix(c.Admin.Listen, config.UnixPrefix) {
+		n.AdminURL = publicURL("", c.Admin.Listen, c.Admin.TLSCert, operator.Addr())
+	}
 	n.stops = append([]stopper{{"admin", operator.Stop}}, n.stops...) // answers until the end
 	n.add("audits", func(context.Context) error { operator.Drain(); return nil })
 	return nil

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +23,7 @@ import (
 	"rollcall/actors/receiver"
 	"rollcall/actors/receiver/egress"
 	"rollcall/cluster"
+	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/smtp"
@@ -30,6 +33,9 @@ import (
 // firstLook is how long a starting node waits for the first check of its identity. If that takes longer it joins as
 // unfit, and probes when the check is done. Guess: healthy DNS answers within a second.
 const firstLook = 2 * time.Second
+
+// listsFile is the file in the data folder with the last answers of block lists.
+const listsFile = "blocklists.json"
 
 // selfCheck keeps a node from probing while its identity fails a check.
 type selfCheck struct {
@@ -178,6 +184,11 @@ func IdentityOptions(c config.Config) (identity.Options, error) {
 	o := identity.Options{Resolver: client, Return: returnPath, Lab: len(c.SMTP.AllowNetworks) > 0,
 		Hosts: c.Identity.Reach, Jitter: rand.Int64N,
 		Sources: func() ([]identity.Source, error) { return identitySources(c, hello, returnPath) }}
+	if len(c.Identity.BlockLists) > 0 {
+		path := filepath.Join(c.DataDir, listsFile)
+		o.Lists = identity.NewLists(c.Identity.BlockLists, func() ([]byte, error) { return readIfThere(path) },
+			func(text []byte) error { return term.WriteText(path, text) })
+	}
 	if len(c.Identity.Reach) > 0 {
 		o.Ways, err = waysOut(c)
 	}
@@ -253,6 +264,14 @@ func waysOut(c config.Config) ([]identity.Way, error) {
 		out = append(out, identity.Way{Source: text, Dial: smtp.NewDialer(o), Port: c.SMTP.Port})
 	}
 	return out, nil
+}
+
+func readIfThere(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
 }
 
 type identityMetrics struct{ watch *identity.Watch }

@@ -30,6 +30,7 @@ import (
 	"rollcall/http/admin"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
+	"rollcall/ledger/tracing"
 	"rollcall/smtp/mx"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -58,6 +59,7 @@ type Node struct {
 	watchdog *process.Watchdog
 	window   *process.Window
 	rules    *liveRules
+	tracer   *tracing.Tracer // nil: nothing is traced
 	work     *workload
 	*throttling
 	self  *selfCheck
@@ -104,6 +106,9 @@ func Start(ctx context.Context, c config.Config, o Options) (n *Node, err error)
 	}
 	token, err := admin.EnsureToken(c.DataDir)
 	if err != nil {
+		return nil, err
+	}
+	if err := n.startTracing(ctx, c, id, o.Log); err != nil {
 		return nil, err
 	}
 	book, err := sqlstore.Open(ctx, c.Ledger.URL, sqlstore.Options{Folder: c.DataDir, Log: o.Log,
@@ -179,6 +184,7 @@ func (n *Node) startDispatcher(c config.Config, id uuid.UUID, resolver *mx.Resol
 	shared.Hour = o.hour
 	n.add("facts", shared.Flush)
 	options := n.workOptions(c, id, resolver, shared, o)
+	options.Work.Tracer = n.tracer
 	d, err := dispatcher.Start(n.Cluster.System(), options)
 	if err != nil {
 		return nil, err
@@ -244,6 +250,28 @@ func checkOwned(dataDir string) error {
 			return fmt.Errorf("%w: %s has mode %04o; run: chmod go-w %s", errNotOurs, path, mode, path)
 		}
 	}
+	return nil
+}
+
+// lastSpansWithin bounds how long a stopping node waits for its collector. Guess: a healthy one takes milliseconds, on
+// a busy machine over two seconds.
+const lastSpansWithin = 10 * time.Second
+
+// startTracing makes the exporter of spans; nothing when tracing is disabled.
+func (n *Node) startTracing(ctx context.Context, c config.Config, id uuid.UUID, log *slog.Logger) (err error) {
+	n.tracer, err = tracing.New(ctx, tracing.Options{Endpoint: c.Tracing.Endpoint, Sample: c.Tracing.Sample, Node: id,
+		Version: ThisVersion().Version, Log: log})
+	if n.tracer == nil {
+		return err
+	}
+	n.add("tracing", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, lastSpansWithin)
+		defer cancel()
+		if err := n.tracer.Stop(ctx); err != nil { // no reason to end with a failure
+			log.Warn("last spans not sent", "err", err)
+		}
+		return nil
+	})
 	return nil
 }
 

@@ -121,7 +121,7 @@ func (n *Node) receivers(c config.Config, o engineOptions) (receiver.Options, er
 		return receiver.Options{}, err
 	}
 	r.Most = c.SMTP.ReceiversAtOnce
-	r.Guard, r.Pauses = o.guard, n.watchdog.Pauses
+	r.Tracer, r.Guard, r.Pauses = n.tracer, o.guard, n.watchdog.Pauses
 	r.Busy = func() bool { return n.window.Busy() }
 	r.Registry, r.Fenced, r.Late = n.work.receivers, n.Cluster.Fenced, n.Cluster.Late
 	r.Facts, r.Clock = o.facts, n.clock
@@ -311,7 +311,7 @@ func (l *liveRules) follow(ctx context.Context, log *slog.Logger) {
 			log.Error("verdict file not used", "err", err)
 			return
 		}
-		log.Info("verdict file loaded", "file", l.config.File, "rules", l.Now().Own())
+		log.Info("verdict file loaded", "file", l.config.File, "rules", l.Now().Own(), "changes", len(l.Now().Changes()))
 	})
 }
 

@@ -8,12 +8,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -91,6 +93,19 @@ func Counts(t *testing.T, g prometheus.Gatherer, name string) string {
 		}
 	}
 	return strings.Join(all, " ")
+}
+
+// ProxyHeader is a PROXY header of version 2 for a client.
+func ProxyHeader(client string) string {
+	a := netip.MustParseAddr(client)
+	family, other := byte(0x11), netip.MustParseAddr("10.0.0.1")
+	if a.Is6() {
+		family, other = 0x21, netip.MustParseAddr("2001:db8::1")
+	}
+	payload := append(append(a.AsSlice(), other.AsSlice()...), 0x12, 0x67, 0, 80)
+	h := append([]byte("\r\n\r\n\x00\r\nQUIT\n"), 0x21, family)
+	h = binary.BigEndian.AppendUint16(h, uint16(len(payload)))
+	return string(append(h, payload...))
 }
 
 // Pair makes a certificate and a pool that trusts it.

@@ -20,6 +20,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 // readersMax bounds concurrent reading connections. A read takes tens of microseconds, a page of settlements some
@@ -426,4 +427,24 @@ func (m meters) fails(kind string, err error) {
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) {
 		m.failed.WithLabelValues(kind).Inc()
 	}
+}
+
+type underWay struct {
+	meters
+	began time.Time
+	span  tracing.Span
+	runs  int64
+}
+
+func (m meters) write(ctx context.Context) (context.Context, *underWay) {
+	w := &underWay{meters: m, began: time.Now()}
+	ctx, w.span = tracing.Within(ctx, tracing.LedgerWrite)
+	return ctx, w
+}
+
+func (w *underWay) end(err error) {
+	w.took.Observe(time.Since(w.began).Seconds())
+	w.fails(kindWrite, err)
+	w.span.Count(tracing.Attempts, w.runs)
+	w.span.End(err != nil)
 }

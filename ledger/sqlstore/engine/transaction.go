@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/ledger"
+	"rollcall/ledger/tracing"
 )
 
 const (
@@ -150,7 +151,11 @@ func (s *session) stream(ctx context.Context, scan func(rows *sql.Rows) error, q
 // View runs do once in a session for reading; each statement has its own snapshot. A statement is repeated after a
 // temporary failure before its first row.
 func (s *DB) View(ctx context.Context, do func(t *Tx) error) (err error) {
-	defer func() { s.meters.fails(kindRead, err) }()
+	ctx, told := tracing.Within(ctx, tracing.LedgerRead)
+	defer func() {
+		s.meters.fails(kindRead, err)
+		told.End(err != nil)
+	}()
 	session, err := s.readers.take(ctx, false, 0)
 	if err != nil {
 		return noSession(err).callerError(err, false)
@@ -214,18 +219,15 @@ func (s *DB) UpdateIn(ctx context.Context, in Scope, do func(t *Tx) error) (err 
 	if s.writer == nil {
 		return ErrReadOnly
 	}
-	began := time.Now()
-	defer func() {
-		s.meters.took.Observe(time.Since(began).Seconds())
-		s.meters.fails(kindWrite, err)
-	}()
+	ctx, meter := s.meters.write(ctx)
+	defer func() { meter.end(err) }()
 	if in.Workspace == uuid.Nil {
 		in.Workspace = ledger.TenantOf(ctx)
 	}
-	runs, conflicts, busy, doubt := 0, 0, false, false
+	conflicts, busy, doubt := 0, false, false
 	return s.repeat(ctx, func(ctx context.Context) (fault, error) {
-		runs++
-		is := again{before: runs > 1, alone: conflicts%(crowdedRuns+1) == crowdedRuns}
+		meter.runs++
+		is := again{before: meter.runs > 1, alone: conflicts%(crowdedRuns+1) == crowdedRuns}
 		f, err := s.run(ctx, in, is, func(t *Tx) error {
 			t.Passes, t.Doubt = busy, doubt
 			return do(t)

@@ -1,0 +1,19 @@
+package node
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"rollcall/config"
+	"rollcall/config/effort"
+)
+
+func TestTracingIsOffByDefault(t *testing.T) {
+	n := &Node{}
+	effort.OK(t, n.startTracing(t.Context(), config.Default(), uuid.New(), slog.New(slog.DiscardHandler)))
+	if n.tracer != nil || len(n.stops) != 0 {
+		t.Error("something is traced")
+	}
+}
