@@ -251,7 +251,7 @@ var list = append([]mutant{
 		"standing > 9 AND since <= CAST(? AS BIGINT) - ?", books},
 	{"SQL: processes forgotten at once", sqlSweep, "since <= CAST(? AS BIGINT) - ? LIMIT ?`",
 		"since <= CAST(? AS BIGINT) - 0 * ? LIMIT ?`", books},
-	{"SQL: one slice of expired facts erased", sqlSweep, "if due == 0 {", "if due < factsErased {", books},
+	{"SQL: one slice of expired facts erased", sqlSweep, "if due == 0 {", "if due < dueErased {", books},
 
 	// What operators change, and what is expected.
 	{"override sent again refused", operatorRules, "kept.Key == o.Key && maps", `kept.Key == "" && maps`, books},

@@ -3,7 +3,15 @@ package ledgertest_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
+	"go/ast"
+	"go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -177,9 +185,11 @@ func changedFiles(t *testing.T) []string {
 	return strings.Fields(string(out))
 }
 
-// TestEveryMutantFits keeps the table in step with the source, without running anything.
+// TestEveryMutantFits keeps the table in step with the source, without running anything: each mutant's words stand
+// there once, and what it makes of them passes the type checker.
 func TestEveryMutantFits(t *testing.T) {
 	names := map[string]bool{}
+	packages := importer.ForCompiler(token.NewFileSet(), "gc", compiled(t))
 	for _, m := range list {
 		if text := m.source(t); strings.Count(text, m.from) != 1 || m.from == m.to {
 			t.Errorf("%s: %q stands %d times in %s, want once", m.name, m.from, strings.Count(text, m.from), m.file)
@@ -188,10 +198,54 @@ func TestEveryMutantFits(t *testing.T) {
 			t.Errorf("%s: there are two", m.name)
 		}
 		names[m.name] = true
+		m.mustCompile(t, packages)
 	}
 	if len(list) < 200 {
 		t.Errorf("%d mutants, 200 were here", len(list))
 	}
+}
+
+// compiled opens what the compiler wrote of each package.
+func compiled(t *testing.T) importer.Lookup {
+	t.Helper()
+	out, err := quietly(t.Context(), root, "go", "list", "-deps", "-export", "-f", "{{.ImportPath}} {{.Export}}", "./cmd/rollcall")
+	effort.OK(t, err, string(out))
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[path] = file
+	}
+	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
+}
+
+// mustCompile type-checks the changed file of a mutant, with what the other files of its package declare.
+func (m mutant) mustCompile(t *testing.T, packages types.Importer) {
+	t.Helper()
+	if filepath.Ext(m.file) != ".go" {
+		return
+	}
+	set, path := token.NewFileSet(), filepath.Join(root, m.file)
+	in := effort.Must(build.ImportDir(filepath.Dir(path), 0))(t)
+	files := []*ast.File{effort.Must(parser.ParseFile(set, path, m.changed(t), parser.SkipObjectResolution))(t)}
+	for _, name := range in.GoFiles {
+		if name == filepath.Base(path) {
+			continue
+		}
+		beside := effort.Must(parser.ParseFile(set, filepath.Join(in.Dir, name), nil, parser.SkipObjectResolution))(t)
+		for _, one := range beside.Decls {
+			if function, is := one.(*ast.FuncDecl); is {
+				function.Body = nil
+			}
+		}
+		files = append(files, beside)
+	}
+	config := types.Config{Importer: packages, Error: func(err error) {
+		// A file without bodies doesn't use all that it imports.
+		if at, is := errors.AsType[types.Error](err); is && set.Position(at.Pos).Filename == path {
+			t.Errorf("%s does not build: %v", m.name, err)
+		}
+	}}
+	_, _ = config.Check(in.ImportPath, set, files, nil)
 }
 
 // source reads the file that a mutant changes.
@@ -199,6 +253,12 @@ func (m mutant) source(t *testing.T) string {
 	t.Helper()
 	text := effort.Must(os.ReadFile(filepath.Join(root, m.file)))(t)
 	return string(text)
+}
+
+// changed is the file with the mutant in it.
+func (m mutant) changed(t *testing.T) string {
+	t.Helper()
+	return strings.Replace(m.source(t), m.from, m.to, 1)
 }
 
 // mustFail runs the suite over the changed source: it must build, and fail.
@@ -240,8 +300,7 @@ func (m mutant) build(t *testing.T, of string) string {
 	t.Helper()
 	folder := t.TempDir()
 	broken, binary := filepath.Join(folder, filepath.Base(m.file)), filepath.Join(folder, "suite.test")
-	text := strings.Replace(m.source(t), m.from, m.to, 1)
-	effort.OK(t, os.WriteFile(broken, []byte(text), 0o600))
+	effort.OK(t, os.WriteFile(broken, []byte(m.changed(t)), 0o600))
 	original := effort.Must(filepath.Abs(filepath.Join(root, m.file)))(t)
 	overlay := effort.Must(json.Marshal(map[string]any{"Replace": map[string]string{original: broken}}))(t)
 	config := filepath.Join(folder, "overlay.json")
