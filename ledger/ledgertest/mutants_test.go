@@ -208,7 +208,8 @@ func TestEveryMutantFits(t *testing.T) {
 // compiled opens what the compiler wrote of each package.
 func compiled(t *testing.T) importer.Lookup {
 	t.Helper()
-	out, err := quietly(t.Context(), root, "go", "list", "-deps", "-export", "-f", "{{.ImportPath}} {{.Export}}", "./cmd/rollcall")
+	out, err := quietly(t.Context(), root, "go", "list", "-deps", "-export", "-f", "{{.ImportPath}} {{.Export}}",
+		"./cmd/rollcall")
 	effort.OK(t, err, string(out))
 	files := map[string]string{}
 	for line := range strings.Lines(string(out)) {
