@@ -60,6 +60,7 @@ type Nothing struct {
 	before      int   // passedAgain when a fresh one last failed
 	proven      bool  // the earlier pace had gone well for long
 	stepped     bool  // a raise was taken back just before
+	raised      bool  // a raise failed at once just before, and nothing has passed since
 	neverPassed bool  // no address had ever got a good answer
 	excused     bool  // a limit on sessions or openings was found just before
 	limit       float64
@@ -119,11 +120,15 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	at := p.firsts.badSince(now)
 	x.went, x.steady = at.Sub(x.from), wasSteady(p, at)
 	x.stepped = at.Sub(p.stepped) < quietNothing
+	x.raised = at.Sub(p.failedAt) < quietNothing && !x.good.After(p.failedAt)
 	x.excused = !p.excused.IsZero() && at.Sub(p.excused) < PenaltyWithin
 	if x.limit = p.edge; !p.test.open { // which a test keeps below
 		x.limit = 0
 		if p.flow.over(at) >= limitLeast {
 			x.limit = measured(p, at)
+		}
+		if x.limit > 0 && at.Sub(p.until) < time.Second { // a pause left little of that second
+			x.limit = max(x.limit, p.rate/2)
 		}
 	}
 	p.counted = now
@@ -251,6 +256,9 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	x, from, price := &p.nothing, p.rate, lasted
 	if p.edge == 0 || p.long {
 		price = 0 // nothing else shows yet that it's a limit, so a raise is tried soon; or it is no penalty
+	}
+	if x.raised && !p.long && p.proved > from { // what was lowered since met only the penalty of that raise
+		from = p.proved / nearEdge
 	}
 	if p.proved > 0 && p.proved < from && 2*p.proved >= from { // a raise was too much
 		p.failedTrial(now, price, nearEdge*p.proved)

@@ -7,7 +7,7 @@ import (
 
 // alikeOnce and alikeTwice: a limit that is met again, and once more, after as many openings is taken for these parts
 // of what was opened in the last second. Most receivers count by the second, and each step may cost a penalty.
-const alikeOnce, alikeTwice = 0.8, 0.5
+const alikeOnce, alikeTwice = 0.9, 0.5
 
 // OpeningRate finds how many sessions a second a receiver lets us open, by the law of Pace. It can't ask again to see
 // whether a failed opening was about something else: its caller decides that by the other sessions. Not safe for

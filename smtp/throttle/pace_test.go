@@ -14,6 +14,8 @@ type askedReceiver struct {
 	now   time.Time
 	limit int
 	grey  time.Duration
+	price time.Duration // nothing passes for so long after one too many
+	until time.Time     // of that
 	seen  []time.Time
 	again []deferredTry
 	good  int
@@ -35,7 +37,11 @@ func (a *askedReceiver) passes(since time.Time) bool {
 	for len(a.seen) > 0 && a.now.Sub(a.seen[0]) >= time.Second {
 		a.seen = a.seen[1:]
 	}
-	if a.limit > 0 && len(a.seen) >= a.limit || a.now.Sub(since) < a.grey {
+	switch {
+	case a.now.Before(a.until), a.now.Sub(since) < a.grey:
+		return false
+	case a.limit > 0 && len(a.seen) >= a.limit:
+		a.until = a.now.Add(a.price)
 		return false
 	}
 	a.seen = append(a.seen, a.now)
@@ -74,6 +80,18 @@ func (a *askedReceiver) count(passed bool) {
 		a.good++
 	} else {
 		a.bad++
+	}
+}
+
+// TestAFailedRaiseCostsOneStep of the pace, however many are deferred in the penalty that follows it.
+func TestAFailedRaiseCostsOneStep(t *testing.T) {
+	for _, limit := range []int{12, 20, 33, 50} {
+		a := beginAsking(10*limit, limit)
+		a.price = 10 * time.Second
+		a.run(time.Minute)
+		if e := a.pace.Explain(); a.bad < 10 || e.Rate < 0.9*float64(limit) {
+			t.Errorf("%.3g/s of %d after %d deferrals: %s", e.Rate, limit, a.bad, e.Why)
+		}
 	}
 }
 

@@ -94,7 +94,10 @@ type steps struct {
 }
 
 // raises counts the newest ones in a row that failed, and that went well.
-type raises struct{ fails, won int }
+type raises struct {
+	fails, won int
+	failedAt   time.Time // when one last failed within trialFor
+}
 
 // fall is what a rate fell from that had gone well for some time: the cause may end by itself.
 type fall struct {
@@ -268,7 +271,9 @@ func (s *search) lower(to, edge float64, now time.Time) {
 // failedTrial notes a failed raise, how long nothing passed because of it, and the rate that comes after it.
 func (s *search) failedTrial(now time.Time, lasted time.Duration, next float64) {
 	if s.trying {
-		s.fails++
+		if s.fails++; now.Sub(s.began) < trialFor {
+			s.failedAt = now
+		}
 	}
 	worth := max(worthLeast, trialWorth*2*next/max(s.ceiling-next, next))
 	worth = min(worth*float64(int(1)<<min(s.fails, 10)), trialWorth)
