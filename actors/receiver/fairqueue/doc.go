@@ -7,7 +7,8 @@
 // Two things are given out, each in its own order, since either may be scarce at a receiver: items are asked
 // (HostQueue.Pop and Queue.Charge), and host queues get sessions (Queue.Next, HostQueue.Opened and HostQueue.Closed).
 // In both orders the tenant that was served least for its weight comes first, and within it the flow that was served
-// least. Among equals the latest arrival comes first, because it got nothing lately. A new arrival starts level with
+// least. Among equals the latest arrival comes first, because it got nothing lately; once served, they are in a drawn
+// order. In a fixed one a receiver's limit might let the same ones through each time. A new arrival starts level with
 // the first in the order, so that nobody saves up service while idle.
 //
 // Something scarcer than turns, such as the refusals that a receiver bears, is charged as the turns it is worth

@@ -1,24 +1,27 @@
 package fairqueue
 
-import "container/heap"
+import (
+	"container/heap"
+	"math/rand/v2"
+)
 
 // entry is the place of one waiter in a heap.
 type entry[T any] struct {
-	of      T
-	served  float64 // what it was given, divided by its weight
-	held    float64 // what it holds now; it is booked as served when it comes back
-	arrival uint64
-	at      int // place in entries, from 1; 0: it does not wait
+	of     T
+	served float64 // what it was given, divided by its weight
+	held   float64 // what it holds now; it is booked as served when it comes back
+	order  uint64  // among equals: its arrival, and a draw after each turn
+	at     int     // place in entries, from 1; 0: it does not wait
 }
 
-// entries implements heap.Interface: least served for its weight first, the latest arrival among equals.
+// entries implements heap.Interface: least served for its weight first.
 type entries[T any] []*entry[T]
 
 func (e entries[T]) Len() int { return len(e) }
 
 func (e entries[T]) Less(i, j int) bool {
 	a, b := e[i].served+e[i].held, e[j].served+e[j].held
-	return a < b || a == b && e[i].arrival > e[j].arrival
+	return a < b || a == b && e[i].order > e[j].order
 }
 
 func (e entries[T]) Swap(i, j int) {
@@ -45,6 +48,7 @@ type waiters[T any] struct {
 	heap        entries[T]
 	virtualTime float64 // what the first in the order was served; never falls
 	arrivals    uint64
+	draw        rand.PCG
 }
 
 // enter lets e wait; twice is fine. It starts level with the first in the order.
@@ -53,7 +57,7 @@ func (w *waiters[T]) enter(e *entry[T]) {
 		return
 	}
 	w.arrivals++
-	e.served, e.arrival = max(e.served, w.virtualTime), w.arrivals
+	e.served, e.order = max(e.served, w.virtualTime), w.arrivals
 	heap.Push(&w.heap, e)
 }
 
@@ -77,6 +81,7 @@ func (w *waiters[T]) first() *entry[T] {
 // charge books that e was served, whether it waits or not.
 func (w *waiters[T]) charge(e *entry[T], cost float64) {
 	e.served = max(e.served, w.virtualTime) + cost
+	e.order = w.draw.Uint64() % (w.arrivals + 1)
 	w.moved(e)
 }
 

@@ -97,6 +97,26 @@ func apart(rt *rapid.T, what string, all []item, served func(item) float64) {
 	}
 }
 
+// TestEqualsHaveNoFixedOrder: a receiver that lets every second RCPT through lets both of two tenants through.
+func TestEqualsHaveNoFixedOrder(t *testing.T) {
+	q := newQueue(nil)
+	h := q.NewHostQueue("mx")
+	for tenant := range byte(2) {
+		for range 200 {
+			q.push(h, item{tenant: tenant})
+		}
+	}
+	var passed [2]int
+	for k := range 200 {
+		if one := q.serve(h); k%2 == 0 {
+			passed[one.tenant]++
+		}
+	}
+	if min(passed[0], passed[1]) < 30 {
+		t.Errorf("of 100 that pass %v are theirs", passed)
+	}
+}
+
 // TestLatestComesFirst: of those that were served as much, the latest arrival is next.
 func TestLatestComesFirst(t *testing.T) {
 	q := newQueue(nil)
