@@ -95,6 +95,26 @@ func TestAFailedRaiseCostsOneStep(t *testing.T) {
 	}
 }
 
+// TestWhatWasDeferredAtTheStartIsForgotten after good answers in a row: they were greylisted until the first came back.
+func TestWhatWasDeferredAtTheStartIsForgotten(t *testing.T) {
+	for _, ceiling := range []int{2, 5, 10, 50} {
+		now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+		s := search{ceiling: float64(ceiling)}
+		s.begin(now)
+		for range 6 {
+			s.bad(now, 1)
+		}
+		good := 0
+		for began := now; s.rate < s.ceiling && now.Sub(began) < time.Minute; good++ {
+			now = now.Add(time.Duration(float64(time.Second) / s.rate))
+			s.good(now, now, 1, 0)
+		}
+		if most := 20 + 8*ceiling; good > most || s.rate < s.ceiling {
+			t.Errorf("%.3g/s of %d after %d good answers, want %d at most", s.rate, ceiling, good, most)
+		}
+	}
+}
+
 // TestPaceFindsALimit that is not told, of any size, keeps just below it, and goes back to what is told when it is gone.
 func TestPaceFindsALimit(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -5,10 +5,12 @@ import "time"
 // How a number grows whose limit is unknown.
 const (
 	// startShare is the part of the allowance at which an unknown receiver is begun. The number doubles after as many
-	// good answers as come in startFor, between startFew and startMany.
-	startShare          = 5
-	startFor            = 2.0
-	startFew, startMany = 2, 64
+	// good answers as come in startFor, between startFew and startMany. startRow times as many in a row, but at least
+	// startRowLeast, outweigh what was deferred before: greylisting may end with the first that come back.
+	startShare              = 5
+	startFor                = 2.0
+	startFew, startMany     = 2, 64
+	startRow, startRowLeast = 2, 6
 
 	// After growsAfter good answers, or as many as come in growsFor but at least growsLeast, the number grows by
 	// growth, up to nearEdge of the last one that was too high.
@@ -79,11 +81,17 @@ type search struct {
 	gap    time.Time
 	hold   time.Time // no raise before
 
-	began    time.Time // since when this rate holds
+	counts
+}
+
+// counts are of the present rate.
+type counts struct {
+	began    time.Time // since when it holds
 	answered int       // answers to events since then that don't speak against it
 	passed   int       // of these, good ones
 	used     int       // all answers to them
 	bads     float64   // of these, how many were deferred for a reason that isn't their own
+	inRow    int       // good answers since the newest of these
 }
 
 // steps counts the small steps down since a raise went well.
@@ -124,7 +132,7 @@ func (s *search) floor() float64 { return min(s.ceiling, slowest) }
 
 // stretch starts the counts of a new rate.
 func (s *search) stretch(now time.Time) {
-	s.began, s.answered, s.passed, s.used, s.bads = now, 0, 0, 0, 0
+	s.counts = counts{began: now}
 }
 
 // good handles a good answer to an event and reports whether the rate was raised. usual is the share that is deferred
@@ -136,6 +144,9 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	}
 	s.answered++
 	s.passed++
+	if s.inRow++; s.edge == 0 && s.inRow >= max(startRow*s.needed(share), startRowLeast) {
+		s.bads = 0
+	}
 	if ran := sent.Sub(s.began); s.passed >= provedAfter && ran >= provedFor {
 		if well := float64(s.passed) / share / ran.Seconds(); well > s.fell.from {
 			s.fell.from, s.fell.returned = well, 0
@@ -225,6 +236,8 @@ func (s *search) bad(sent time.Time, chance float64) {
 	s.bads += chance
 	if chance < likelyOwn {
 		s.answered++
+	} else {
+		s.inRow = 0
 	}
 }
 

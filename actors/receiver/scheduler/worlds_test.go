@@ -489,6 +489,7 @@ func drawGreylisting(r *rand.Rand) *drawn {
 func drawTrusting(r *rand.Rand) *drawn {
 	w := drawGreylisting(r)
 	w.stated, w.far.grey, w.far.trusts = r.IntN(2) == 0, secondsOf(one(r, 1, 5, 20, 60)), 5
+	w.addresses /= one(r, 1, 2, 4)
 	plain, bare := *w, *w.far
 	bare.grey = 0
 	plain.far, w.against = &bare, &plain
