@@ -118,8 +118,10 @@ func (o *OpeningRate) TooFast(dialled, now time.Time) {
 	o.stretch(o.until)
 }
 
-// Cost delays the next raise by the cost of the last one.
-func (o *OpeningRate) Cost(lasted time.Duration, now time.Time) { o.failedTrial(now, lasted, o.rate) }
+// Cost notes for how long the last raise stopped all openings: the next one waits trialWorth times as long.
+func (o *OpeningRate) Cost(lasted time.Duration, now time.Time) {
+	o.failedTrial(now, lasted, o.ceiling)
+}
 
 // Remember returns what the next owner of the receiver begins with; zero: the allowed rate.
 func (o *OpeningRate) Remember() RateMemory {

@@ -20,7 +20,7 @@ func families() []family {
 		{"minutes", "80 % used after four windows, 2 % put off", 4, 0.5, drawMinutes},
 		{"domains", "80 % of one domain's limit after 2 min, 5 % put off", 4, 0.5, drawDomains},
 		{"few", "all done in 1.5 of the ideal and two windows", 4, 0.8, drawFew},
-		{"low", "all done in 1.5 of the ideal and 20 s, 25 % put off", 4, 0.5, drawLow},
+		{"low", "all done in 1.5 of the ideal and 20 s; 1.5 times the RCPTs", 4, 0.5, drawLow},
 		{"punished", "all done in 1.5 of the ideal, three penalties and 20 s; twice the RCPTs", 4, 0.5, drawPunished},
 		{"beside", "80 % used after a minute (three windows), 2 % put off", 4, 0.2, drawBeside},
 		{"changing", "90 % used 90 s after it (85 % 4 min after the end of a limit), 1 % put off", 4, 0.5, drawChange},
@@ -337,9 +337,10 @@ func drawLow(r *rand.Rand) *drawn {
 	l := &w.far.limit
 	l.rcpts = rate(one(r, 1, 2, 3, 5), time.Second)
 	l.way, l.fixed, l.countsBad = r.IntN(ways), r.IntN(2) == 0, r.IntN(3) == 0
-	w.told.RcptRate, w.addresses = rate(one(r, 20, 50), time.Second), l.rcpts.Events*one(r, 60, 120, 300)
-	w.waits, w.spare = []time.Duration{10 * time.Second}, 20*time.Second
-	w.wanted = figures{timeTaken: 1.5, putOffPart: 0.25}
+	w.told.RcptRate = rate(one(r, 2, 5, 10, 30)*l.rcpts.Events, time.Second)
+	w.addresses = l.rcpts.Events * one(r, 30, 60, 120, 300)
+	w.waits, w.spare = []time.Duration{secondsOf(one(r, 2, 5, 10))}, 20*time.Second
+	w.wanted = figures{timeTaken: 1.5, rcptsAsked: 1.5}
 	return w.describe("a short list at a low limit")
 }
 
