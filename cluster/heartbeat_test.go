@@ -133,13 +133,11 @@ func TestANodeRestsBehindItsFence(t *testing.T) {
 		t.Fatalf("heartbeat: %v, rested %v", err, n.heartbeats.suspended.Load())
 	}
 	n.heartbeats.fence.beaten(time.Now().Add(-n.times.Fence))
-	if k, _ := n.Share("example.net"); k != 0 || !n.Fenced() {
-		t.Errorf("behind its fence the node may use %d parts", k)
-	}
+	k, _ := n.Share("example.net")
+	effort.ErrorIf(t, k != 0 || !n.Fenced(), "behind its fence the node may use %d parts", k)
 	given = 1
-	if !n.heartbeats.suspend(t.Context()) || given != 0 || !n.heartbeats.suspended.Load() {
-		t.Errorf("rested is %v with %d parts, want true with none", n.heartbeats.suspended.Load(), given)
-	}
+	effort.ErrorIf(t, !n.heartbeats.suspend(t.Context()) || given != 0 || !n.heartbeats.suspended.Load(),
+		"rested is %v with %d parts, want true with none", n.heartbeats.suspended.Load(), given)
 	if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || n.heartbeats.suspended.Load() || n.Fenced() {
 		t.Errorf("after a good heartbeat: %v, rested %v, fenced %v", err, n.heartbeats.suspended.Load(), n.Fenced())
 	}
@@ -147,9 +145,8 @@ func TestANodeRestsBehindItsFence(t *testing.T) {
 
 func TestANodeThatCannotRestIsNotTakenForResting(t *testing.T) {
 	n := newBeating(&table{}, func(context.Context, func(string) (int, int)) error { return errLost })
-	if n.heartbeats.suspend(t.Context()) || n.heartbeats.suspended.Load() {
-		t.Error("a node that still has SMTP sessions says that it rests")
-	}
+	effort.ErrorIf(t, n.heartbeats.suspend(t.Context()) || n.heartbeats.suspended.Load(),
+		"a node that still has SMTP sessions says that it rests")
 }
 
 // TestSharesThatWereKeptToInPartAreKeptToAgain: a table that could not be kept to in time may have been adopted by some
@@ -165,9 +162,8 @@ func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 	})
 	beat := func(want int) {
 		t.Helper()
-		if err := n.heartbeats.writeHeartbeat(t.Context()); err != nil || calls != want {
-			t.Fatalf("receivers were told %d times, %v; want %d", calls, err, want)
-		}
+		err := n.heartbeats.writeHeartbeat(t.Context())
+		effort.FatalIf(t, err != nil || calls != want, "receivers were told %d times, %v; want %d", calls, err, want)
 	}
 	sees(n, 1)
 	beat(1)
@@ -224,14 +220,10 @@ func TestAMemberIsLinkedWhileItAnswers(t *testing.T) {
 	self, other := n.meta.Session, card(7)
 	there := gossip.Member{NodeMeta: n.meta} // the question goes to this process, asked for as if by another
 	members := []gossip.Member{there, {NodeMeta: other}}
-	if l.linked(self) {
-		t.Fatal("linked before it was asked")
-	}
+	effort.FatalIf(t, l.linked(self), "linked before it was asked")
 	l.ask(members[:1], other.Session)
 	wantChange(t, changes)
-	if !l.linked(self) {
-		t.Fatal("it answered and is not linked")
-	}
+	effort.FatalIf(t, !l.linked(self), "it answered and is not linked")
 	l.touch(self, n.meta.Actors)
 	select {
 	case <-changes:
@@ -241,24 +233,19 @@ func TestAMemberIsLinkedWhileItAnswers(t *testing.T) {
 	l.mu.Lock()
 	l.answered[self] = time.Now().Add(-linkLife)
 	l.mu.Unlock()
-	if l.linked(self) {
-		t.Fatalf("linked %s after its last answer", linkLife)
-	}
+	effort.FatalIf(t, l.linked(self), "linked %s after its last answer", linkLife)
 	l.touch(self, n.meta.Actors)
 	wantChange(t, changes)
 	l.ask(nil, other.Session)
-	if l.linked(self) {
-		t.Fatal("linked when gossip does not see it")
-	}
+	effort.FatalIf(t, l.linked(self), "linked when gossip does not see it")
 }
 
 func TestTheAnswerOfAnotherProcessIsNone(t *testing.T) {
 	n, l, changes := newLinked(t)
 	stranger := card(7) // whose address this process has now
 	l.touch(stranger.Session, n.meta.Actors)
-	if l.linked(stranger.Session) || len(changes) != 0 {
-		t.Errorf("linked is %v after %d changes, want neither", l.linked(stranger.Session), len(changes))
-	}
+	effort.ErrorIf(t, l.linked(stranger.Session) || len(changes) != 0,
+		"linked is %v after %d changes, want neither", l.linked(stranger.Session), len(changes))
 	l.mu.Lock()
 	l.answered[stranger.Session] = time.Now().Add(-linkLife)
 	l.mu.Unlock()
@@ -359,9 +346,8 @@ func TestANodeRestsWhenItsRowNamesAllThatIsSilent(t *testing.T) {
 		effort.MustBe(t, (n.heartbeats.writeHeartbeat(t.Context()) != nil), c.lost)
 		keys = c.now
 		n.heartbeats.fence.beaten(time.Now().Add(-n.times.Fence))
-		if !n.heartbeats.suspend(t.Context()) || n.heartbeats.suspended.Load() != c.rests {
-			t.Errorf("%s: rests is %v, want %v", c.name, n.heartbeats.suspended.Load(), c.rests)
-		}
+		effort.ErrorIf(t, !n.heartbeats.suspend(t.Context()) || n.heartbeats.suspended.Load() != c.rests,
+			"%s: rests is %v, want %v", c.name, n.heartbeats.suspended.Load(), c.rests)
 	}
 }
 

@@ -46,9 +46,7 @@ func TestAhead(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := &Node{times: DefaultTimes(), heartbeats: &heartbeats{}}
-			if n.Ahead(c.leases, c.addresses) {
-				t.Fatal("ahead of nobody it knows")
-			}
+			effort.FatalIf(t, n.Ahead(c.leases, c.addresses), "ahead of nobody it knows")
 			n.heartbeats.snapshot.Store(&ledger.NodeSnapshot{Now: now, Nodes: c.rows})
 			effort.MustBe(t, n.Ahead(c.leases, c.addresses), c.want, "ahead")
 		})

@@ -78,13 +78,10 @@ func TestOneIdentityIsOneActor(t *testing.T) {
 	for range 63 {
 		effort.MustBe(t, <-pids, first, "the pid of example.net")
 	}
-	if other := resolve(n, "example.org").String(); other == first {
-		t.Fatalf("two identities share %s", other)
-	}
+	other := resolve(n, "example.org").String()
+	effort.FatalIf(t, other == first, "two identities share %s", other)
 	for deadline := time.Now().Add(linkWait); living.Load() != 2; { // they start beside us
-		if time.Now().After(deadline) {
-			t.Fatalf("%d actors live, want 2", living.Load())
-		}
+		effort.FatalIf(t, time.Now().After(deadline), "%d actors live, want 2", living.Load())
 		runtime.Gosched()
 	}
 	effort.OK(t, n.Stop(t.Context()))
@@ -113,9 +110,8 @@ func TestNodeAloneEndsItsSessions(t *testing.T) {
 
 func TestUnknownKindResolvesToNothing(t *testing.T) {
 	n, _ := startEcho(t)
-	if pid := n.Resolve("nobody", "example.net"); pid != nil {
-		t.Fatalf("an unknown kind resolved to %s", pid)
-	}
+	pid := n.Resolve("nobody", "example.net")
+	effort.FatalIf(t, pid != nil, "an unknown kind resolved to %s", pid)
 }
 
 func TestActorThatPanicsIsStoppedAndResolvedAnew(t *testing.T) {
@@ -144,9 +140,8 @@ func TestActorThatPanicsIsStoppedAndResolvedAnew(t *testing.T) {
 			break
 		}
 	}
-	if second == nil || second.Equal(first) {
-		t.Fatalf("resolved to %v after %v panicked, want a new actor", second, first)
-	}
+	effort.FatalIf(t, second == nil || second.Equal(first),
+		"resolved to %v after %v panicked, want a new actor", second, first)
 }
 
 func TestRemotePortOfALonelyNodeRefusesStreamsAndCalls(t *testing.T) {
@@ -177,9 +172,7 @@ func TestTheTimesOfTheProductAreInOrder(t *testing.T) {
 		"rest is shorter than lost":                  d.Lost <= d.Linger,
 		"an answer expires before the next question": d.LinkEvery < d.LinkLife,
 	} {
-		if !fits {
-			t.Error(text)
-		}
+		effort.ErrorIf(t, !fits, "%v", text)
 	}
 }
 
@@ -212,9 +205,8 @@ func TestLogsCarryNoMessages(t *testing.T) {
 	}
 	said := out.String()
 	effort.Lacks(t, said, canary, "the log holds what a message held")
-	if strings.Count(said, "127.0.0.1:7947") != 2 || strings.Contains(said, "level=ERROR") {
-		t.Errorf("want the address of the two that are warnings or worse, as warnings: %s", said)
-	}
+	effort.ErrorIf(t, strings.Count(said, "127.0.0.1:7947") != 2 || strings.Contains(said, "level=ERROR"),
+		"want the address of the two that are warnings or worse, as warnings: %s", said)
 }
 
 // TestDeadLettersAreNotShown sends a message to nobody through a whole node.
@@ -250,9 +242,7 @@ func TestWhoIsLostIsNamed(t *testing.T) {
 	var names []string
 	for _, r := range lostOf(&ledger.NodeSnapshot{Nodes: rows}, seen) {
 		names = append(names, r.Name)
-		if r.Err != ErrLost || r.Node == uuid.Nil || r.Body != nil {
-			t.Errorf("%+v", r)
-		}
+		effort.ErrorIf(t, r.Err != ErrLost || r.Node == uuid.Nil || r.Body != nil, "%+v", r)
 	}
 	effort.Is(t, strings.Join(names, " "), "c d", "lost are want those in and lost that nobody sees: c d")
 }

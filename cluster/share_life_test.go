@@ -194,9 +194,7 @@ func TestNeverMoreThanTheWhole(t *testing.T) {
 				for _, l := range w.lives {
 					sum.Add(sum, w.uses(l, key))
 				}
-				if sum.Cmp(big.NewRat(1, 1)) > 0 {
-					t.Fatalf("of %s is used %s", key, sum)
-				}
+				effort.FatalIf(t, sum.Cmp(big.NewRat(1, 1)) > 0, "of %s is used %s", key, sum)
 			}
 		}
 	})

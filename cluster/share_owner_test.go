@@ -42,13 +42,11 @@ func TestOwnersSpreadEvenlyAndMoveLittle(t *testing.T) {
 		}
 	}
 	for session, n := range count {
-		if n < keys/3*95/100 || n > keys/3*105/100 {
-			t.Errorf("%s owns %d of %d keys, want a third", session, n, keys)
-		}
+		effort.ErrorIf(t, n < keys/3*95/100 || n > keys/3*105/100,
+			"%s owns %d of %d keys, want a third", session, n, keys)
 	}
-	if moved < keys/4*95/100 || moved > keys/4*105/100 {
-		t.Errorf("%d of %d keys moved to a fourth member, want a quarter", moved, keys)
-	}
+	effort.ErrorIf(t, moved < keys/4*95/100 || moved > keys/4*105/100,
+		"%d of %d keys moved to a fourth member, want a quarter", moved, keys)
 }
 
 func TestALaterLifeOfANodeOwnsWhatTheEarlierHad(t *testing.T) {

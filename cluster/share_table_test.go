@@ -147,9 +147,8 @@ func TestShares(t *testing.T) {
 			c.change(rows)
 			table := ComputeShares(ledger.NodeSnapshot{Now: midnight, Generation: 11, Nodes: rows},
 				processOf(0).Session, LingerMax)
-			if k, n := table.Of(c.key); k != c.k || n != c.n {
-				t.Fatalf("may use %d of %d, want %d of %d", k, n, c.k, c.n)
-			}
+			k, n := table.Of(c.key)
+			effort.FatalIf(t, k != c.k || n != c.n, "may use %d of %d, want %d of %d", k, n, c.k, c.n)
 		})
 	}
 }

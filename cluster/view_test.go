@@ -116,25 +116,19 @@ func TestWhoWorksOnACopy(t *testing.T) {
 func TestFence(t *testing.T) {
 	const near, after = time.Second, 8 * time.Second
 	f := fence{after: after, ahead: 2 * near}
-	if !f.near() || !f.up() || !f.until().IsZero() {
-		t.Error("the fence is down before the first heartbeat")
-	}
+	effort.ErrorIf(t, !f.near() || !f.up() || !f.until().IsZero(), "the fence is down before the first heartbeat")
 	now := time.Now()
 	f.beaten(now)
 	if f.up() || !f.until().Equal(now.Add(after)) {
 		t.Errorf("after a heartbeat the fence is up or goes up at %s, want %s", f.until(), now.Add(after))
 	}
 	f.beaten(now.Add(near - after))
-	if f.up() || !f.near() {
-		t.Error("a second before it goes up the fence is up, or not near")
-	}
-	if f.beaten(time.Now()); f.near() {
-		t.Error("right after a heartbeat the fence is near")
-	}
+	effort.ErrorIf(t, f.up() || !f.near(), "a second before it goes up the fence is up, or not near")
+	f.beaten(time.Now())
+	effort.ErrorIf(t, f.near(), "right after a heartbeat the fence is near")
 	f.beaten(now.Add(-after - near))
-	if !f.up() || !f.until().IsZero() {
-		t.Error("the fence is down though the last heartbeat was sent too long ago")
-	}
+	effort.ErrorIf(t, !f.up() || !f.until().IsZero(),
+		"the fence is down though the last heartbeat was sent too long ago")
 }
 
 // TestSinceIsTheLongerTime: a time without a reading of the monotonic clock, as

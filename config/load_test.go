@@ -117,33 +117,27 @@ func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			file := write(t, c.text)
 			_, err := Load(file, nil)
-			if !errors.Is(err, ErrInvalid) {
-				t.Fatalf("%q: got error %v, want ErrInvalid", c.text, err)
-			}
+			effort.FatalIf(t, !errors.Is(err, ErrInvalid), "%q: got error %v, want ErrInvalid", c.text, err)
 			want := c.want
 			if want[0] >= '0' && want[0] <= '9' {
 				want = file + ":" + want
 			}
-			if !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("%q:\n got %s\nwant %s...", c.text, err, want)
-			}
+			effort.ErrorIf(t, !strings.HasPrefix(err.Error(), want), "%q:\n got %s\nwant %s...", c.text, err, want)
 		})
 	}
 }
 
 func TestMissingFile(t *testing.T) {
 	_, err := Load(filepath.Join(t.TempDir(), "none.toml"), nil)
-	if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrInvalid) {
-		t.Errorf("got %v, want an error that wraps fs.ErrNotExist", err)
-	}
+	effort.ErrorIf(t, !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrInvalid),
+		"got %v, want an error that wraps fs.ErrNotExist", err)
 }
 
 func TestEnvironmentGoesBeforeFileAndFileBeforeDefault(t *testing.T) {
 	file := write(t, "[smtp]\nport = 2525\nhello_name = \"file.test\"\n")
 	c := effort.Must(Load(file, []string{"ROLLCALL_SMTP_HELLO_NAME=environ.test", "PATH=/bin"}))(t)
-	if c.SMTP.Port != 2525 || c.SMTP.HelloName != "environ.test" || c.Admin.Listen != "127.0.0.1:8081" {
-		t.Errorf("got port %d, hello name %q, admin %q", c.SMTP.Port, c.SMTP.HelloName, c.Admin.Listen)
-	}
+	effort.ErrorIf(t, c.SMTP.Port != 2525 || c.SMTP.HelloName != "environ.test" || c.Admin.Listen != "127.0.0.1:8081",
+		"got port %d, hello name %q, admin %q", c.SMTP.Port, c.SMTP.HelloName, c.Admin.Listen)
 }
 
 // TestSharesThatLeaveNothingForOthersAreRefused, and those that no machine has.
@@ -165,9 +159,8 @@ func TestSharesThatLeaveNothingForOthersAreRefused(t *testing.T) {
 		"upload.bytes_per_second = 1000000000000":          true,
 		"upload.at_once = 5000\nupload.connections = 5001": false,
 	} {
-		if _, err := Load(write(t, text), nil); errors.Is(err, ErrInvalid) == fine {
-			t.Errorf("%q: %v", text, err)
-		}
+		_, err := Load(write(t, text), nil)
+		effort.ErrorIf(t, errors.Is(err, ErrInvalid) == fine, "%q: %v", text, err)
 	}
 }
 
@@ -183,9 +176,8 @@ func TestFaultsOfTheEnvironmentNameTheVariable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Load("", []string{c.line})
-			if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), c.want) {
-				t.Errorf("%s: got %v, want %s...", c.line, err, c.want)
-			}
+			effort.ErrorIf(t, !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), c.want),
+				"%s: got %v, want %s...", c.line, err, c.want)
 		})
 	}
 }
@@ -195,21 +187,17 @@ func TestListsInTheEnvironmentAreSeparatedByCommas(t *testing.T) {
 		"ROLLCALL_DNS_SERVERS=127.0.0.1:53, 127.0.0.2:53", "ROLLCALL_RETRY_GREYLIST_WAITS=1s,2s",
 		"ROLLCALL_SMTP_ALLOW_NETWORKS=",
 	}))(t)
-	if len(c.DNS.Servers) != 2 || c.DNS.Servers[1] != "127.0.0.2:53" || len(c.SMTP.AllowNetworks) != 0 {
-		t.Errorf("got servers %q, networks %q", c.DNS.Servers, c.SMTP.AllowNetworks)
-	}
-	if w := c.Retry.GreylistWaits; len(w) != 2 || w[1].Duration != 2*time.Second {
-		t.Errorf("got waits %v, want 1s and 2s", w)
-	}
+	effort.ErrorIf(t, len(c.DNS.Servers) != 2 || c.DNS.Servers[1] != "127.0.0.2:53" || len(c.SMTP.AllowNetworks) != 0,
+		"got servers %q, networks %q", c.DNS.Servers, c.SMTP.AllowNetworks)
+	w := c.Retry.GreylistWaits
+	effort.ErrorIf(t, len(w) != 2 || w[1].Duration != 2*time.Second, "got waits %v, want 1s and 2s", w)
 }
 
 func TestUnknownNamesInTheEnvironmentAreReported(t *testing.T) {
 	got := UnknownEnviron([]string{
 		"ROLLCALL_SMTP_PROT=1", "ROLLCALL_SMTP_PORT=25", "ROLLCALL_ADMIN_TOKEN=x", "ROLLCALL_KEY=x", "HOME=/",
 	})
-	if len(got) != 1 || got[0] != "ROLLCALL_SMTP_PROT" {
-		t.Errorf("got %q, want ROLLCALL_SMTP_PROT alone", got)
-	}
+	effort.ErrorIf(t, len(got) != 1 || got[0] != "ROLLCALL_SMTP_PROT", "got %q, want ROLLCALL_SMTP_PROT alone", got)
 }
 
 func TestSettingsThatFollowFromOthers(t *testing.T) {
@@ -240,16 +228,10 @@ func TestWaysOffLoopback(t *testing.T) {
 	const there = "http.listen = \"192.0.2.1:80\"\nupload.listen = \"192.0.2.1:81\"\n"
 	for _, way := range []string{"http.tls_cert = \"a\"\nhttp.tls_key = \"b\"", `http.trusted_proxies = ["192.0.2.7"]`,
 		"http.plain = true", "upload.tls_cert = \"a\"\nupload.tls_key = \"b\"\nhttp.tls_cert = \"a\"\nhttp.tls_key = \"b\""} {
-		if _, err := Load(write(t, there+way), nil); err != nil {
-			t.Errorf("%s: %v", way, err)
-		}
+		effort.Denied(Load(write(t, there+way), nil))(t, nil, way)
 	}
-	if _, err := Load(write(t, `admin.listen = "unix:/`+strings.Repeat("a", 106)+`"`), nil); err != nil {
-		t.Error(err)
-	}
-	if _, err := Load(write(t, "admin.listen = \":1\"\nadmin.tls_cert = \"a\"\nadmin.tls_key = \"b\""), nil); err != nil {
-		t.Error(err)
-	}
+	effort.Denied(Load(write(t, `admin.listen = "unix:/`+strings.Repeat("a", 106)+`"`), nil))(t, nil)
+	effort.Denied(Load(write(t, "admin.listen = \":1\"\nadmin.tls_cert = \"a\"\nadmin.tls_key = \"b\""), nil))(t, nil)
 }
 
 // TestWhatWouldBeSentInClearIsRefused, unless it is encrypted, or http.plain allows it.
@@ -361,21 +343,16 @@ func FuzzThrottleText(f *testing.F) {
 		rules, findings := CheckThrottleText("throttle.toml", text, Throttle{})
 		faults := 0
 		for _, found := range findings {
-			if found.Line < 1 || found.Column < 1 || found.File != "throttle.toml" || found.Text == "" {
-				t.Errorf("%q: a finding without a place: %+v", text, found)
-			}
+			effort.ErrorIf(t, found.Line < 1 || found.Column < 1 || found.File != "throttle.toml" || found.Text == "",
+				"%q: a finding without a place: %+v", text, found)
 			if found.Severity == SeverityError {
 				faults++
 			}
 		}
 		if faults > 0 {
-			if rules != nil {
-				t.Errorf("%q: rules of a file with faults", text)
-			}
+			effort.ErrorIf(t, rules != nil, "%q: rules of a file with faults", text)
 			return
 		}
-		if _, err := throttle.NewTable(rules); err != nil {
-			t.Errorf("%q: %v", text, err)
-		}
+		effort.Denied(throttle.NewTable(rules))(t, nil, text)
 	})
 }

@@ -147,9 +147,8 @@ func TestShowNeverTellsThePassword(t *testing.T) {
 		effort.Has(t, text, "db.test"+hosts+"/")
 	}
 	var tree map[string]map[string]any
-	if err := json.Unmarshal(asJSON, &tree); err == nil || len(asJSON) == 0 {
-		t.Errorf("got %v, want data_dir to be a text beside tables", err)
-	}
+	err := json.Unmarshal(asJSON, &tree)
+	effort.ErrorIf(t, err == nil || len(asJSON) == 0, "got %v, want data_dir to be a text beside tables", err)
 }
 
 func show(t *testing.T, c Config) string {

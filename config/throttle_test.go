@@ -55,12 +55,10 @@ func TestThrottleFileGoesOnTopOfTheConfiguration(t *testing.T) {
 	if a := table.For("a.test"); a.Connections != 3 || a.RcptRate.String() != "9/s" {
 		t.Errorf("a.test: got %+v, want 3 connections and 9/s", a)
 	}
-	if b := table.For("b.test"); !b.Pipelining {
-		t.Errorf("b.test: got %+v, want pipelining", b)
-	}
-	if len(base.Receivers) != 2 || base.Receivers["a.test"].RcptRate != nil {
-		t.Error("the configuration was changed")
-	}
+	b := table.For("b.test")
+	effort.ErrorIf(t, !b.Pipelining, "b.test: got %+v, want pipelining", b)
+	effort.ErrorIf(t, len(base.Receivers) != 2 || base.Receivers["a.test"].RcptRate != nil,
+		"the configuration was changed")
 }
 
 // everyField is a throttle file in which every field is set, in all ways to write it.
@@ -120,9 +118,8 @@ func TestEveryFieldOfTheThrottleFileAndWhereItStands(t *testing.T) {
 		}
 		e := explained[i]
 		last := e.Said[len(e.Said)-1]
-		if e.Text != c.value || last.Layer != throttle.LayerFile || last.Where != base.File+c.where {
-			t.Errorf("%s of %s: %s by %s at %s, want %s at %s", c.field, c.key, e.Text, last.Layer, last.Where, c.value, c.where)
-		}
+		effort.ErrorIf(t, e.Text != c.value || last.Layer != throttle.LayerFile || last.Where != base.File+c.where,
+			"%s of %s: %s by %s at %s, want %s at %s", c.field, c.key, e.Text, last.Layer, last.Where, c.value, c.where)
 	}
 }
 
@@ -188,9 +185,8 @@ func TestFaultsOfTheThrottleFile(t *testing.T) {
 			base := throttleBase(t, c.text)
 			_, err := LoadThrottle(base)
 			want := base.File + strings.ReplaceAll(c.want, "FILE", base.File)
-			if !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%q:\n got %v\nwant %s...", c.text, err, want)
-			}
+			effort.ErrorIf(t, !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), want) ||
+				strings.Contains(err.Error(), "\n"), "%q:\n got %v\nwant %s...", c.text, err, want)
 		})
 	}
 }
@@ -200,14 +196,10 @@ func TestAllFaultsOfAFileAreToldAtOnce(t *testing.T) {
 	base := throttleBase(t, "[default]\nconections = 3\nrcpt_rate = \"fast\"\nconnections = 0\ntls = 5\n"+
 		"[receivers.\"a b\"]\npause = \"maybe\"\n[sources.eth0]\n[nonsense]\nx = 1\n")
 	rules, found, err := CheckThrottle(base.File, base)
-	if err != nil || rules != nil {
-		t.Fatalf("%d rules, %v", len(rules), err)
-	}
+	effort.FatalIf(t, err != nil || rules != nil, "%d rules, %v", len(rules), err)
 	var lines []int
 	for _, f := range found {
-		if f.Severity != SeverityError || f.File != base.File || f.Column == 0 {
-			t.Errorf("%+v", f)
-		}
+		effort.ErrorIf(t, f.Severity != SeverityError || f.File != base.File || f.Column == 0, "%+v", f)
 		lines = append(lines, f.Line)
 	}
 	effort.Equal(t, lines, []int{2, 3, 4, 5, 6, 7, 8, 9}, "faults in lines", found)
@@ -225,9 +217,7 @@ func TestCheckThrottleWarns(t *testing.T) {
 	rewrite(t, candidate, "[receivers.\"google.com\"]\nrcpt_rate = \"60/min\"\nconnections = 20\n"+
 		"[receivers.\"a.test\"]\nconnections = 3\n[receivers.com]\npause = \"no\"\n")
 	rules, found, err := CheckThrottle(candidate, loaded.Throttle)
-	if err != nil || len(rules) != 4 {
-		t.Errorf("%d rules and %v, want 4", len(rules), err)
-	}
+	effort.ErrorIf(t, err != nil || len(rules) != 4, "%d rules and %v, want 4", len(rules), err)
 	var got []string
 	for _, f := range found {
 		effort.Is(t, f.Severity, SeverityWarning, fmt.Sprintf("%s is an", f))
@@ -237,9 +227,8 @@ func TestCheckThrottleWarns(t *testing.T) {
 		`/throttle.toml:3:1: receivers."google.com".connections: 20 is more than 2, the known limit`,
 		`/throttle.toml:6:2: receivers.com: com is no receiver's name`}
 	for i, w := range want {
-		if i >= len(got) || !strings.HasPrefix(got[i], w) {
-			t.Errorf("got  %s\nwant %s", strings.Join(got, "\n"), w)
-		}
+		effort.ErrorIf(t, i >= len(got) || !strings.HasPrefix(got[i], w),
+			"got  %s\nwant %s", strings.Join(got, "\n"), w)
 	}
 	effort.Is(t, len(got), len(want), strings.Join(got, "\n"), "warnings")
 	if _, _, err := CheckThrottle(filepath.Join(t.TempDir(), "none.toml"), base); !errors.Is(err, fs.ErrNotExist) {
@@ -308,10 +297,8 @@ func TestEachVersionOfAThrottleFileIsLoadedOnce(t *testing.T) {
 			rewrite(t, base.File, c.text)
 		}
 		s, changed := file.again()
-		if !changed || (s.Err != nil) != c.fault || s.Found != c.found ||
-			!slices.Equal(s.Changes, c.changes) {
-			t.Errorf("%q: %t, %+v", c.text, changed, s)
-		}
+		effort.ErrorIf(t, !changed || (s.Err != nil) != c.fault || s.Found != c.found ||
+			!slices.Equal(s.Changes, c.changes), "%q: %t, %+v", c.text, changed, s)
 		if _, changed := file.again(); changed {
 			t.Errorf("%q: loaded twice", c.text)
 		}

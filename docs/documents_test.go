@@ -55,9 +55,8 @@ func TestShelves(t *testing.T) {
 	for _, text := range texts {
 		words += len(strings.Fields(text))
 	}
-	if words > wordsMax {
-		t.Errorf("the documents have %d words, want at most %d: cut what is said twice", words, wordsMax)
-	}
+	effort.ErrorIf(t, words > wordsMax,
+		"the documents have %d words, want at most %d: cut what is said twice", words, wordsMax)
 	for _, shelf := range []string{"start", "customers", "operators", "developers"} {
 		door, pages := texts["docs/"+shelf+"/README.md"], 0
 		for name := range texts {
@@ -70,13 +69,10 @@ func TestShelves(t *testing.T) {
 				pages++
 			}
 		}
-		if pages == 0 || pages > pagesMax {
-			t.Errorf("%s has %d pages, want 1 to %d", shelf, pages, pagesMax)
-		}
+		effort.ErrorIf(t, pages == 0 || pages > pagesMax, "%s has %d pages, want 1 to %d", shelf, pages, pagesMax)
 	}
-	if n := strings.Count(texts["docs/developers/glossary.md"], "\n- **"); n == 0 || n > entriesMax {
-		t.Errorf("the glossary has %d words, want 1 to %d", n, entriesMax)
-	}
+	n := strings.Count(texts["docs/developers/glossary.md"], "\n- **")
+	effort.ErrorIf(t, n == 0 || n > entriesMax, "the glossary has %d words, want 1 to %d", n, entriesMax)
 }
 
 var (

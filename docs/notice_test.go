@@ -64,9 +64,7 @@ func TestNotice(t *testing.T) {
 				names = append(names, l.name)
 			}
 		}
-		if names == nil {
-			t.Errorf("%s: its licence is not known here", m.Path)
-		}
+		effort.ErrorIf(t, names == nil, "%s: its licence is not known here", m.Path)
 		fmt.Fprintf(&b, "%s: %s\n", m.Path, strings.Join(names, ", "))
 		if notice, err := os.ReadFile(first(m.Dir, "NOTICE*")); err == nil {
 			notices = append(notices, fmt.Sprintf("\n%s says:\n\n%s\n", m.Path, strings.TrimSpace(string(notice))))

@@ -91,9 +91,8 @@ func TestTheEndIsSeenInTime(t *testing.T) {
 				v.NextTry = created.Add(time.Duration(within.Draw(t, "try"))) // nothing ends before
 			}
 			wait := RetryAfter(v, at)
-			if wait < 1 || wait > againMost {
-				t.Fatalf("%s after %v: Retry-After %d", v.Status, at.Sub(created), wait)
-			}
+			effort.FatalIf(t, wait < 1 || wait > againMost,
+				"%s after %v: Retry-After %d", v.Status, at.Sub(created), wait)
 			at = at.Add(time.Duration(wait) * time.Second)
 		}
 		if late := at.Sub(end); late > max(took/10, time.Second) {
@@ -134,9 +133,8 @@ func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
 			}
 			wanted := rapid.IntRange(1, longest).Draw(t, "wanted")
 			wait := plans[i%nodes].plan(poll{"key", uuid.UUID{byte(i), byte(i >> 8)}}, now, wanted)
-			if wait < wanted || wait > againMost || len(next) <= most && wait > wanted {
-				t.Fatalf("%d files, %d a second: wait %d, wanted %d", len(next), most, wait, wanted)
-			}
+			effort.FatalIf(t, wait < wanted || wait > againMost || len(next) <= most && wait > wanted,
+				"%d files, %d a second: wait %d, wanted %d", len(next), most, wait, wanted)
 			plans[0].plan(poll{"key", uuid.UUID{}}, now, 1) // at the first file
 			next[i] = now.Add(time.Duration(wait)*time.Second + time.Duration(rapid.IntRange(0, 100).Draw(t, "line"))*time.Millisecond)
 		}
@@ -198,9 +196,8 @@ func TestQuestionsAreShared(t *testing.T) {
 			failed++
 		}
 	}
-	if failed == 0 || panics.Load() != 1 || book.asked.Load() > 11 {
-		t.Errorf("%d failed, %d panics, %d questions", failed, panics.Load(), book.asked.Load())
-	}
+	effort.ErrorIf(t, failed == 0 || panics.Load() != 1 || book.asked.Load() > 11,
+		"%d failed, %d panics, %d questions", failed, panics.Load(), book.asked.Load())
 	if balance, err := b.read(t.Context(), workspace); err != nil || balance.Available < 3 {
 		t.Errorf("afterwards: %+v %v", balance, err)
 	}
@@ -240,9 +237,8 @@ func TestAnswersAreKeptWhileNothingIsWritten(t *testing.T) {
 	} {
 		c.then()
 		answer, err := r.read(t.Context(), 1)
-		if asked != c.asked || (err != nil) != fails || err == nil && answer != c.asked {
-			t.Errorf("%s: answer %d of question %d, want question %d; %v", c.name, answer, asked, c.asked, err)
-		}
+		effort.ErrorIf(t, asked != c.asked || (err != nil) != fails || err == nil && answer != c.asked,
+			"%s: answer %d of question %d, want question %d; %v", c.name, answer, asked, c.asked, err)
 	}
 	for of := range 2 * keptMax {
 		if _, err := r.read(t.Context(), of); err != nil || len(r.kept) > keptMax {

@@ -68,9 +68,8 @@ func checkOrigin(t *testing.T, origin string, listed bool, sent call, a answer) 
 	}
 	effort.Is(t, a.status, want, fmt.Sprintf("%s %s", method, path))
 	allowed := h.Get("Access-Control-Allow-Origin")
-	if listed && allowed != origin || !listed && allowed != "" {
-		t.Errorf("%s %s: Access-Control-Allow-Origin %q", method, path, allowed)
-	}
+	effort.ErrorIf(t, listed && allowed != origin || !listed && allowed != "",
+		"%s %s: Access-Control-Allow-Origin %q", method, path, allowed)
 	effort.Is(t, h.Get("Vary"), "Origin", method, path)
 	effort.Is(t, h.Get("Access-Control-Allow-Credentials"), "", method, path)
 	if !listed {
@@ -148,9 +147,8 @@ func TestDownloadsAtOnce(t *testing.T) {
 	slow, err := http.DefaultTransport.RoundTrip(req) // not read: the server's buffers fill
 	effort.OK(t, err)
 	a := e.do(get(path))
-	if a.status != 429 || a.code() != "rate_limited" || a.header.Get("Retry-After") == "" {
-		t.Errorf("second download: %d %s", a.status, a.body)
-	}
+	effort.ErrorIf(t, a.status != 429 || a.code() != "rate_limited" || a.header.Get("Retry-After") == "",
+		"second download: %d %s", a.status, a.body)
 	_ = slow.Body.Close() // the client goes away
 	listentest.Within(t, "the slot to come back", func() bool {
 		return e.do(call{method: "HEAD", path: path}).status == 200
@@ -198,9 +196,8 @@ func TestRevokedKeyStops(t *testing.T) {
 	credits := get("/v1/credits")
 	effort.MustBe(t, e.do(credits).status, 200, "good key")
 	asked := e.book.keyReads.Load()
-	if e.do(credits); e.book.keyReads.Load() != asked {
-		t.Error("the ledger is asked about the same key for each request")
-	}
+	e.do(credits)
+	effort.ErrorIf(t, e.book.keyReads.Load() != asked, "the ledger is asked about the same key for each request")
 	effort.Must(e.book.RevokeKey(context.Background(), e.keyID))(t)
 	clk.advance(5 * time.Second)
 	e.do(credits).says(t, 401, "invalid_api_key", "5 s after its end the key")
@@ -218,9 +215,8 @@ func TestLedgerAway(t *testing.T) {
 		for _, path := range []string{"/v1/credits", "/v1/verifications/" + id} {
 			a := e.do(get(path))
 			after, _ := strconv.Atoi(a.header.Get("Retry-After"))
-			if a.status != 503 || a.code() != "service_unavailable" || after < 5 || after > 10 {
-				t.Errorf("%s after %v: %d %s, Retry-After %d", path, wait, a.status, a.body, after)
-			}
+			effort.ErrorIf(t, a.status != 503 || a.code() != "service_unavailable" || after < 5 || after > 10,
+				"%s after %v: %d %s, Retry-After %d", path, wait, a.status, a.body, after)
 		}
 	}
 	e.book.away.Store(false)
@@ -234,9 +230,8 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	id := e.create("1").String()
 	e.book.panics.Store(true)
 	a := e.do(get("/v1/verifications/" + id))
-	if a.status != 503 || a.code() != "internal_error" || a.header.Get("Retry-After") != "5" {
-		t.Errorf("got %d %s", a.status, a.body)
-	}
+	effort.ErrorIf(t, a.status != 503 || a.code() != "internal_error" || a.header.Get("Retry-After") != "5",
+		"got %d %s", a.status, a.body)
 	if logs := e.logs.String(); strings.Contains(logs, "secret of the panic") || !strings.Contains(logs, "panicked") {
 		t.Errorf("log: %s", logs)
 	}
@@ -255,9 +250,8 @@ func TestStopDoesNotWaitForASilentConnection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // below the time for a request
 	defer cancel()
 	effort.OK(t, e.server.Stop(ctx))
-	if _, err := silent.Read(make([]byte, 1)); err == nil {
-		t.Fatal("a server that has stopped speaks")
-	}
+	_, err := silent.Read(make([]byte, 1))
+	effort.FatalIf(t, err == nil, "a server that has stopped speaks")
 }
 
 // TestSimultaneousCreates sends the same creation 32 times at once: one 201, 31 times 200, all with the same id and
@@ -279,9 +273,8 @@ func TestSimultaneousCreates(t *testing.T) {
 		created := 0
 		bodies := map[string]bool{}
 		for i, a := range answers {
-			if errs[i] != nil || a.status != 200 && a.status != 201 {
-				t.Fatalf("round %d: %d %s %v", round, a.status, a.body, errs[i])
-			}
+			effort.FatalIf(t, errs[i] != nil || a.status != 200 && a.status != 201,
+				"round %d: %d %s %v", round, a.status, a.body, errs[i])
 			if a.status == 201 {
 				created++
 			}
@@ -309,9 +302,8 @@ func TestCreateInProgress(t *testing.T) {
 	}()
 	<-g.entered
 	a := e.do(create)
-	if a.status != 409 || a.code() != "request_in_progress" || a.header.Get("Retry-After") != "1" {
-		t.Errorf("second: %d %s", a.status, a.body)
-	}
+	effort.ErrorIf(t, a.status != 409 || a.code() != "request_in_progress" || a.header.Get("Retry-After") != "1",
+		"second: %d %s", a.status, a.body)
 	third := make(chan answer, 1)
 	go func() {
 		a, _ := e.try(create)
@@ -337,18 +329,15 @@ func TestHistoryPages(t *testing.T) {
 	}
 	page := func(query string) (h api.History) {
 		a := e.do(get("/v1/verifications" + query))
-		if a.status != 200 || json.Unmarshal(a.body, &h) != nil {
-			t.Fatalf("%s: %d %s", query, a.status, a.body)
-		}
+		effort.FatalIf(t, a.status != 200 || json.Unmarshal(a.body, &h) != nil, "%s: %d %s", query, a.status, a.body)
 		return h
 	}
 	var want, got []string
 	last := time.Now().Add(time.Hour)
 	for _, v := range page("?limit=100").Verifications {
 		want = append(want, v.ID)
-		if at := time.Time(v.CreatedAt); !made[v.ID] || at.After(last) {
-			t.Errorf("row %s of %v after one of %v", v.ID, at, last)
-		}
+		at := time.Time(v.CreatedAt)
+		effort.ErrorIf(t, !made[v.ID] || at.After(last), "row %s of %v after one of %v", v.ID, at, last)
 		last = time.Time(v.CreatedAt)
 	}
 	query, cursor := "?limit=3&kind=bulk", ""
@@ -367,9 +356,8 @@ func TestHistoryPages(t *testing.T) {
 		cursor = "&cursor=" + *h.NextCursor
 		e.create("10") // newer rows do not move older pages
 	}
-	if len(want) != 7 || strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("got\n%v, want\n%v", got, want)
-	}
+	effort.ErrorIf(t, len(want) != 7 || strings.Join(got, " ") != strings.Join(want, " "),
+		"got\n%v, want\n%v", got, want)
 	good := *page("?limit=1").NextCursor
 	flipped := []byte(good)
 	flipped[len(flipped)/2] ^= 1
@@ -431,9 +419,8 @@ func TestOverload(t *testing.T) {
 	<-g.entered
 	a := e.do(get("/v1/credits"))
 	after, _ := strconv.Atoi(a.header.Get("Retry-After"))
-	if a.status != 503 || a.code() != "overloaded" || after < 10 || after > 20 {
-		t.Errorf("got %d %s, Retry-After %d", a.status, a.body, after)
-	}
+	effort.ErrorIf(t, a.status != 503 || a.code() != "overloaded" || after < 10 || after > 20,
+		"got %d %s, Retry-After %d", a.status, a.body, after)
 	close(g.open)
 	(<-done).is(t, 201, "the one in work")
 }

@@ -56,9 +56,8 @@ func (e *edge) detail(t *testing.T, id uuid.UUID) shown {
 		}
 		Upload *struct{ Method, URL string }
 	}
-	if err := json.Unmarshal(a.body, &d); err != nil || a.status != 200 {
-		t.Fatalf("detail: %d %s %v", a.status, a.body, err)
-	}
+	err := json.Unmarshal(a.body, &d)
+	effort.FatalIf(t, err != nil || a.status != 200, "detail: %d %s %v", a.status, a.body, err)
 	s := shown{
 		Status: d.Status, Total: -1, Completed: d.Progress.Completed, Errors: d.Progress.Errors,
 		Cancelled: d.Progress.Cancelled, Upload: d.Upload != nil, Ended: d.CompletedAt != nil,
@@ -76,9 +75,7 @@ func (e *edge) detail(t *testing.T, id uuid.UUID) shown {
 			s.Row = *d.Issue.Row
 		}
 	}
-	if d.Upload != nil && (d.Upload.Method != "PUT" || d.Upload.URL == "") {
-		t.Errorf("upload %+v", d.Upload)
-	}
+	effort.ErrorIf(t, d.Upload != nil && (d.Upload.Method != "PUT" || d.Upload.URL == ""), "upload %+v", d.Upload)
 	return s
 }
 
@@ -230,9 +227,8 @@ func TestCreditsAreHeldSpentAndGivenBack(t *testing.T) {
 	wantCredits(edgeCredits - 1)
 	var h api.History
 	reads("/v1/verifications", &h)
-	if p := h.Verifications[0].Progress; *p.Total != 9 || p.Completed != 2 || p.Cancelled != 7 {
-		t.Errorf("the history has %+v", p)
-	}
+	p := h.Verifications[0].Progress
+	effort.ErrorIf(t, *p.Total != 9 || p.Completed != 2 || p.Cancelled != 7, "the history has %+v", p)
 }
 
 // TestDetailAges asks less often for what takes long, and hides an upload URL that has expired.
@@ -250,9 +246,7 @@ func TestDetailAges(t *testing.T) {
 	}
 	id := e.create("5")
 	clk.nanos.Store(time.Now().Add(time.Hour).UnixNano())
-	if e.detail(t, id).Upload {
-		t.Error("an expired upload URL is still shown")
-	}
+	effort.ErrorIf(t, e.detail(t, id).Upload, "an expired upload URL is still shown")
 }
 
 // TestResultsAreCSV reads results with an independent reader, before, in the middle and after.
@@ -312,9 +306,8 @@ func TestResultsExpire(t *testing.T) {
 	})
 	for _, method := range []string{"GET", "HEAD"} {
 		a := e.do(call{method: method, path: "/v1/verifications/" + id + "/results"})
-		if a.status != 404 || method == "GET" && a.code() != "results_expired" {
-			t.Errorf("%s: %d %s", method, a.status, a.body)
-		}
+		effort.ErrorIf(t, a.status != 404 || method == "GET" && a.code() != "results_expired",
+			"%s: %d %s", method, a.status, a.body)
 	}
 	effort.Is(t, e.do(get("/v1/verifications/"+id)).status, 200, "detail")
 }
@@ -345,15 +338,13 @@ func TestDrain(t *testing.T) {
 		a = e.do(get("/v1/credits"))
 		return a.status != http.StatusOK
 	})
-	if a.status != 503 || a.code() != "service_unavailable" || a.header.Get("Retry-After") != "1" {
-		t.Errorf("while draining: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
-	}
+	effort.ErrorIf(t, a.status != 503 || a.code() != "service_unavailable" || a.header.Get("Retry-After") != "1",
+		"while draining: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 	body := effort.Must(io.ReadAll(slow))(t)
 	effort.Is(t, bytes.Count(body, []byte("\n")), 60001, "lines of the running download")
 	effort.ErrIs(t, <-stopped, nil, "stop")
-	if _, err := net.Dial("tcp", e.server.Addr().String()); err == nil {
-		t.Error("the listener is still open")
-	}
+	_, err := net.Dial("tcp", e.server.Addr().String())
+	effort.ErrorIf(t, err == nil, "the listener is still open")
 }
 
 // TestStopAtOnce stops servers that may not have begun to accept, and one that never started.
@@ -379,9 +370,8 @@ func TestStopCutsWhatDoesNotEnd(t *testing.T) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	effort.ErrIs(t, e.server.Stop(over), context.Canceled, "stop")
-	if n, err := io.Copy(io.Discard, slow); err == nil {
-		t.Errorf("the download ended as if it were whole after %d bytes", n)
-	}
+	n, err := io.Copy(io.Discard, slow)
+	effort.ErrorIf(t, err == nil, "the download ended as if it were whole after %d bytes", n)
 }
 
 // TestReadersSeeWhatWasWritten: what was written before a request is in its answer, whoever wrote it, while others

@@ -116,9 +116,8 @@ func TestFraming(t *testing.T) {
 			effort.Is(t, got[0].header.Get("Connection"), "close", "Connection")
 		})
 	}
-	if logs := e.logs.String(); strings.Contains(logs, e.key) || strings.Contains(logs, e.key[16:]) {
-		t.Error("the key is in the log")
-	}
+	logs := e.logs.String()
+	effort.ErrorIf(t, strings.Contains(logs, e.key) || strings.Contains(logs, e.key[16:]), "the key is in the log")
 }
 
 func describe(all []answer) string {
@@ -149,9 +148,7 @@ func TestSmuggling(t *testing.T) {
 			raw := head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body)) + body +
 				"GET /openapi.yaml HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 			for _, a := range exchange(t, e, raw) {
-				if a.status == 201 {
-					t.Fatalf("%q with padding %d: the hidden request ran", head, padding)
-				}
+				effort.FatalIf(t, a.status == 201, "%q with padding %d: the hidden request ran", head, padding)
 			}
 		}
 	}
@@ -241,9 +238,7 @@ func TestBodyThatEnds(t *testing.T) {
 	effort.OK(t, c.(*net.TCPConn).CloseWrite())
 	effort.OK(t, c.SetDeadline(time.Now().Add(10*time.Second)))
 	for _, a := range readAnswers(t, c) {
-		if a.status < 400 {
-			t.Errorf("answered %d to half a request", a.status)
-		}
+		effort.ErrorIf(t, a.status < 400, "answered %d to half a request", a.status)
 	}
 	if a := e.do(get("/v1/verifications")); strings.Contains(string(a.body), "uploading") {
 		t.Errorf("half a request made a verification: %s", a.body)
@@ -432,9 +427,7 @@ func TestConnectionsCountForTheClient(t *testing.T) {
 		return a.StatusCode == 200
 	}
 	first, conn := open(listentest.ProxyHeader("192.0.2.1") + get)
-	if !answered(first) {
-		t.Fatal("the first connection is not answered")
-	}
+	effort.FatalIf(t, !answered(first), "the first connection is not answered")
 	for _, head := range []string{"", "", listentest.ProxyHeader("192.0.2.2")} {
 		if r, _ := open(head + get); !answered(r) {
 			t.Errorf("a connection with %q is not answered", head)

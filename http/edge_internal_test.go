@@ -59,9 +59,8 @@ func TestFilenames(t *testing.T) {
 		{"override of direction", "a%E2%80%AEvsc.exe", "", false},
 	} {
 		got, ok := parseFilename([]byte(c.text))
-		if ok != c.ok || ok && got != c.want {
-			t.Errorf("%s: %q gives %q, %v; want %q, %v", c.name, c.text, got, ok, c.want, c.ok)
-		}
+		effort.ErrorIf(t, ok != c.ok || ok && got != c.want,
+			"%s: %q gives %q, %v; want %q, %v", c.name, c.text, got, ok, c.want, c.ok)
 	}
 }
 
@@ -74,9 +73,8 @@ func FuzzFilename(f *testing.F) {
 		if !ok {
 			return
 		}
-		if name == "" || !utf8.ValidString(name) || strings.ContainsAny(name, "/\\\x00\r\n") || len(name) > len(text) {
-			t.Errorf("%q gives %q", text, name)
-		}
+		effort.ErrorIf(t, name == "" || !utf8.ValidString(name) || strings.ContainsAny(name, "/\\\x00\r\n") ||
+			len(name) > len(text), "%q gives %q", text, name)
 	})
 }
 
@@ -91,12 +89,10 @@ func FuzzCreateHeaders(f *testing.F) {
 		ctx.Request.Header.Set(headerLength, length)
 		ctx.Request.Header.Set(headerFilename, filename)
 		n, refused := s.readCreate(&request{RequestCtx: &ctx})
-		if status, _ := listen.Refusal(refused); refused != "" && status >= 500 {
-			t.Errorf("refused as %q", refused)
-		}
-		if refused == "" && (n.Bytes < 1 || !strings.EqualFold(n.Identity.String(), identity)) {
-			t.Errorf("%q, %q gives %+v", identity, length, n)
-		}
+		status, _ := listen.Refusal(refused)
+		effort.ErrorIf(t, refused != "" && status >= 500, "refused as %q", refused)
+		effort.ErrorIf(t, refused == "" && (n.Bytes < 1 || !strings.EqualFold(n.Identity.String(), identity)),
+			"%q, %q gives %+v", identity, length, n)
 	})
 }
 
@@ -111,9 +107,7 @@ func FuzzCursor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, ok := c.open(text, workspace, ledger.Bulk)
 		effort.MustBe(t, ok, string(text) == good, text, "opens")
-		if ok && (!got.Created.Equal(p.Created) || got.ID != p.ID) {
-			t.Errorf("got %+v, want %+v", got, p)
-		}
+		effort.ErrorIf(t, ok && (!got.Created.Equal(p.Created) || got.ID != p.ID), "got %+v, want %+v", got, p)
 		if _, ok := c.open(text, workspace, ""); ok {
 			t.Error("a cursor opens with another filter")
 		}
@@ -125,21 +119,17 @@ func TestRateLimiterStaysBounded(t *testing.T) {
 	now := time.Now()
 	l := newRateLimiter(Rate{PerSecond: 1, Burst: 2}, oneNode, func() time.Time { return now })
 	first, second := l.takeToken("a"), l.takeToken("a")
-	if first != 0 || second != 0 || l.takeToken("a") != time.Second {
-		t.Error("a burst of 2 is not 2")
-	}
+	effort.ErrorIf(t, first != 0 || second != 0 || l.takeToken("a") != time.Second, "a burst of 2 is not 2")
 	if l.returnToken("a"); l.takeToken("a") != 0 || l.takeToken("a") != time.Second {
 		t.Error("a token that was given back is not there")
 	}
 	now = now.Add(time.Minute)
 	l.returnToken("a")
 	first, second = l.takeToken("a"), l.takeToken("a")
-	if first != 0 || second != 0 || l.takeToken("a") == 0 {
-		t.Error("giving back to a full bucket makes it hold more than a burst")
-	}
-	if l.returnToken("nobody"); l.buckets.Len() != 1 {
-		t.Error("giving back to a full bucket makes a name")
-	}
+	effort.ErrorIf(t, first != 0 || second != 0 || l.takeToken("a") == 0,
+		"giving back to a full bucket makes it hold more than a burst")
+	l.returnToken("nobody")
+	effort.ErrorIf(t, l.buckets.Len() != 1, "giving back to a full bucket makes a name")
 	for i := range bucketsMax {
 		if i == bucketsMax/2 {
 			l.takeToken("a") // is used
@@ -166,9 +156,8 @@ func TestWhoWaitsAsToldGetsAToken(t *testing.T) {
 			}
 			crowd.Wait()
 			wait := l.takeToken("key")
-			if wait <= 0 || wait > time.Duration(float64(time.Second)/r.PerSecond)+1 {
-				t.Fatalf("%+v: an empty bucket says to wait %v", r, wait)
-			}
+			effort.FatalIf(t, wait <= 0 || wait > time.Duration(float64(time.Second)/r.PerSecond)+1,
+				"%+v: an empty bucket says to wait %v", r, wait)
 			now = now.Add(wait)
 			effort.MustBe(t, l.takeToken("key"), 0, r, "after the wait of", wait, "there is no token")
 		}
@@ -275,9 +264,7 @@ func TestOneCreationAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newCreateLock(createWait)
 		leave, ok := g.enter(t.Context(), identity{key: [16]byte{1}})
-		if !ok {
-			t.Fatal("the first is not let in")
-		}
+		effort.FatalIf(t, !ok, "the first is not let in")
 		if other, ok := g.enter(t.Context(), identity{key: [16]byte{2}}); !ok {
 			t.Error("another one is not let in")
 		} else {
@@ -290,9 +277,8 @@ func TestOneCreationAtATime(t *testing.T) {
 		time.AfterFunc(createWait-time.Second, leave)
 		began = time.Now()
 		again, ok := g.enter(t.Context(), identity{key: [16]byte{1}})
-		if !ok || time.Since(began) != createWait-time.Second {
-			t.Fatalf("the third is let in: %v, after %s, want when the first leaves", ok, time.Since(began))
-		}
+		effort.FatalIf(t, !ok || time.Since(began) != createWait-time.Second,
+			"the third is let in: %v, after %s, want when the first leaves", ok, time.Since(began))
 		again()
 		effort.Is(t, len(g.inside), 0)
 	})

@@ -65,9 +65,8 @@ func TestBadKeysHitNobodyElse(t *testing.T) {
 	}
 	unknown, _ := api.NewKey()
 	asked := e.book.keyReads.Load()
-	if want("an unknown key", unknown, 429, "1"); e.book.keyReads.Load() != asked {
-		t.Error("the ledger was asked although no lookup was left")
-	}
+	want("an unknown key", unknown, 429, "1")
+	effort.ErrorIf(t, e.book.keyReads.Load() != asked, "the ledger was asked although no lookup was left")
 	if want("a known key that has to be looked up again", e.key, 200, ""); e.book.keyReads.Load() != asked+1 {
 		t.Error("the ledger was not asked again about a key it spoke of a minute ago")
 	}
@@ -105,9 +104,7 @@ func TestSilentConnectionsToTheAPIEnd(t *testing.T) {
 	c := listentest.Dial(t, "127.0.0.1", e.server.Addr().String())
 	r := bufio.NewReader(c)
 	a, err := http.ReadResponse(r, nil)
-	if err != nil || a.StatusCode != 408 || !a.Close {
-		t.Fatalf("got %v, %v, want 408", a, err)
-	}
+	effort.FatalIf(t, err != nil || a.StatusCode != 408 || !a.Close, "got %v, %v, want 408", a, err)
 	_, _ = io.Copy(io.Discard, a.Body)
 	if n, err := io.Copy(io.Discard, r); n > 0 || listen.IsTimeout(err) {
 		t.Errorf("%d bytes more, %v, want an end", n, err)
@@ -158,9 +155,8 @@ func TestNoRoomForANewFile(t *testing.T) {
 	e := newEdge(t, nil)
 	e.free.Store(0)
 	a := e.do(post("/v1/verifications", creation(uuid.NewString(), "10")))
-	if a.status != 503 || a.code() != "storage_unavailable" || a.header.Get("Retry-After") != "60" {
-		t.Errorf("create: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
-	}
+	effort.ErrorIf(t, a.status != 503 || a.code() != "storage_unavailable" || a.header.Get("Retry-After") != "60",
+		"create: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
 	effort.Is(t, effort.Metric(t, e.registry, "rollcall_http_limited_total", "limit=disk"), 1, "counted times")
 	e.do(get("/v1/credits")).is(t, 200, "credits")
 }

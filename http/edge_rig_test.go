@@ -219,9 +219,7 @@ func (e *edge) create(length string) uuid.UUID {
 	e.t.Helper()
 	a := e.do(call{method: "POST", path: "/v1/verifications", headers: creation(uuid.NewString(), length)})
 	var c api.Creation
-	if a.status != 201 || json.Unmarshal(a.body, &c) != nil {
-		e.t.Fatalf("create: %d %s", a.status, a.body)
-	}
+	effort.FatalIf(e.t, a.status != 201 || json.Unmarshal(a.body, &c) != nil, "create: %d %s", a.status, a.body)
 	return uuid.MustParse(c.ID)
 }
 
@@ -401,7 +399,6 @@ func (c *answerChecker) checkError(t testing.TB, sent call, a answer) {
 	if link := a.header.Get("Link"); link != "" && link != "</docs/errors#"+a.code()+`>; rel="help"` {
 		t.Errorf("%s %s: %s has the link %s", sent.method, sent.path, a.code(), link)
 	}
-	if a.status == 401 && a.header.Get("WWW-Authenticate") == "" {
-		t.Errorf("%s %s: 401 without WWW-Authenticate", sent.method, sent.path)
-	}
+	effort.ErrorIf(t, a.status == 401 && a.header.Get("WWW-Authenticate") == "",
+		"%s %s: 401 without WWW-Authenticate", sent.method, sent.path)
 }

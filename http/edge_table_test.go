@@ -187,9 +187,7 @@ func TestRefusals(t *testing.T) {
 			if ra := a.header.Get("Retry-After"); ra != "" && a.status >= 400 {
 				t.Errorf("Retry-After %q on a refusal that does not pass by itself", ra)
 			}
-			if a.status == 405 && a.header.Get("Allow") == "" {
-				t.Error("405 without Allow")
-			}
+			effort.ErrorIf(t, a.status == 405 && a.header.Get("Allow") == "", "405 without Allow")
 		})
 	}
 	effort.Not(t, e.wakes.Load(), 0, "cancel did not wake the engine")
@@ -219,9 +217,8 @@ func TestOptionsNeedsNoKey(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
 	a := e.do(call{method: "OPTIONS", path: "/v1/verifications", headers: map[string]string{"X-API-Key": "-"}})
-	if a.status != 204 || a.header.Get("Allow") != "GET, HEAD, POST, OPTIONS" || len(a.body) != 0 {
-		t.Errorf("got %d, Allow %q, %d bytes", a.status, a.header.Get("Allow"), len(a.body))
-	}
+	effort.ErrorIf(t, a.status != 204 || a.header.Get("Allow") != "GET, HEAD, POST, OPTIONS" || len(a.body) != 0,
+		"got %d, Allow %q, %d bytes", a.status, a.header.Get("Allow"), len(a.body))
 }
 
 // TestRecoveredCreationHasTheSameURL, as its detail has; and there is none once all bytes are there.
@@ -235,14 +232,12 @@ func TestRecoveredCreationHasTheSameURL(t *testing.T) {
 		return c
 	}
 	first, second := read(), read()
-	if first.Upload == nil || second.Upload == nil || first.ID != second.ID || *first.Upload != *second.Upload {
-		t.Fatalf("first %+v, second %+v", first, second)
-	}
+	effort.FatalIf(t, first.Upload == nil || second.Upload == nil || first.ID != second.ID ||
+		*first.Upload != *second.Upload, "first %+v, second %+v", first, second)
 	var detail api.Detail
 	effort.OK(t, json.Unmarshal(e.do(get("/v1/verifications/"+first.ID)).body, &detail))
-	if detail.Upload == nil || *detail.Upload != *first.Upload {
-		t.Errorf("the detail has %+v, want %+v", detail.Upload, first.Upload)
-	}
+	effort.ErrorIf(t, detail.Upload == nil || *detail.Upload != *first.Upload,
+		"the detail has %+v, want %+v", detail.Upload, first.Upload)
 	e.upload(uuid.MustParse(first.ID), 4)
 	if third := read(); third.Upload != nil || third.Status != "preparing" || third.ID != first.ID {
 		t.Errorf("after the upload: %+v", third)

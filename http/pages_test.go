@@ -97,10 +97,9 @@ func TestPagesGetWhatIsNotOfTheAPI(t *testing.T) {
 func TestPagesAreNowhereWithoutPages(t *testing.T) {
 	e := newEdge(t, nil)
 	for _, path := range []string{"/", "/sign-in", "/assets/app.css"} {
-		if a, _ := e.page(t, "GET", path, nil); a.status != 404 || a.code() != string(api.RouteNotFound) ||
-			a.header.Get("Link") != "" {
-			t.Errorf("GET %s: %d %s", path, a.status, a.body)
-		}
+		a, _ := e.page(t, "GET", path, nil)
+		effort.ErrorIf(t, a.status != 404 || a.code() != string(api.RouteNotFound) || a.header.Get("Link") != "",
+			"GET %s: %d %s", path, a.status, a.body)
 	}
 }
 
@@ -124,9 +123,8 @@ func TestPagesCreateAndReadAsTheAPIDoes(t *testing.T) {
 	e := pageRig(t, httpd.Rows{}, "")
 	identity := uuid.NewString()
 	a, text := e.page(t, "POST", "/do/create/x", creation(identity, "10"))
-	if a.status != 201 || !strings.Contains(text, uploadCanary) || a.header.Get("Content-Type") != "application/json" {
-		t.Fatalf("create: %d %s", a.status, text)
-	}
+	effort.FatalIf(t, a.status != 201 || !strings.Contains(text, uploadCanary) ||
+		a.header.Get("Content-Type") != "application/json", "create: %d %s", a.status, text)
 	again := e.do(post("/v1/verifications", creation(identity, "10")))
 	effort.Is(t, again.status, 200, "the API recovers", again.body)
 	effort.Is(t, string(again.body), text, "the API recovers")
@@ -136,9 +134,8 @@ func TestPagesCreateAndReadAsTheAPIDoes(t *testing.T) {
 	id := text[strings.Index(text, `"id":"`)+6:][:36]
 	detail, shown := e.page(t, "GET", "/do/detail/"+id, nil)
 	same := e.do(get("/v1/verifications/" + id))
-	if detail.status != 200 || shown != string(same.body) || detail.header.Get("Retry-After") != "1" {
-		t.Errorf("detail: %d %s, want %s", detail.status, shown, same.body)
-	}
+	effort.ErrorIf(t, detail.status != 200 || shown != string(same.body) || detail.header.Get("Retry-After") != "1",
+		"detail: %d %s, want %s", detail.status, shown, same.body)
 }
 
 func TestPagesDownloadWhatIsWanted(t *testing.T) {

@@ -203,9 +203,8 @@ func TestListedViolationsAreBounded(t *testing.T) {
 		c.Entry(v.Workspace, ledger.EntryGrant, 0, 1)
 	}
 	list := c.Finish()
-	if len(list) != ledger.ViolationsMax || c.Found() <= 3*ledger.ViolationsMax {
-		t.Errorf("%d are listed of %d", len(list), c.Found())
-	}
+	effort.ErrorIf(t, len(list) != ledger.ViolationsMax || c.Found() <= 3*ledger.ViolationsMax,
+		"%d are listed of %d", len(list), c.Found())
 }
 
 func TestBalanceIsCheckedAgainstItsEntries(t *testing.T) {

@@ -67,9 +67,8 @@ func TestPayloadGivesBackTheResultsByOrdinal(t *testing.T) {
 		}
 		effort.Same(t, decoded(t, p.Bytes), c.want, c.name)
 		last := len(c.want) - 1
-		if p.First != c.want[0].Ordinal || p.Last != c.want[last].Ordinal || p.Counts.Sum() != int64(len(c.want)) {
-			t.Errorf("%s: from %d to %d with %+v", c.name, p.First, p.Last, p.Counts)
-		}
+		effort.ErrorIf(t, p.First != c.want[0].Ordinal || p.Last != c.want[last].Ordinal ||
+			p.Counts.Sum() != int64(len(c.want)), "%s: from %d to %d with %+v", c.name, p.First, p.Last, p.Counts)
 		effort.Same(t, given, c.in, c.name, "the caller's results were moved")
 	}
 }
@@ -77,9 +76,8 @@ func TestPayloadGivesBackTheResultsByOrdinal(t *testing.T) {
 func TestPayloadDigestTellsResultsApart(t *testing.T) {
 	first := effort.Must(ledger.EncodeResults([]ledger.Result{result(1), result(2)}))(t)
 	turned, err := ledger.EncodeResults([]ledger.Result{result(2), result(1)})
-	if err != nil || turned.Digest != first.Digest || !bytes.Equal(turned.Bytes, first.Bytes) {
-		t.Errorf("the order of the same results changes the payload (%v)", err)
-	}
+	effort.ErrorIf(t, err != nil || turned.Digest != first.Digest || !bytes.Equal(turned.Bytes, first.Bytes),
+		"the order of the same results changes the payload (%v)", err)
 	for name, change := range map[string]func(*ledger.Result){
 		"ordinal":  func(r *ledger.Result) { r.Ordinal++ },
 		"email":    func(r *ledger.Result) { r.Email = "A@b.example" },
@@ -91,9 +89,7 @@ func TestPayloadDigestTellsResultsApart(t *testing.T) {
 		other := result(2)
 		change(&other)
 		p, err := ledger.EncodeResults([]ledger.Result{result(1), other})
-		if err != nil || p.Digest == first.Digest {
-			t.Errorf("another %s has the same digest (%v)", name, err)
-		}
+		effort.ErrorIf(t, err != nil || p.Digest == first.Digest, "another %s has the same digest (%v)", name, err)
 	}
 }
 
@@ -180,9 +176,8 @@ func TestPayloadsOfTheFirstVersionAreRead(t *testing.T) {
 	const columns = "\x02" + "\x00\x03" + "\x01\x02" + "\x01\x02" + "\x01\x02" + "\x00\x00" + "abb"
 	old := effort.Must(ledger.CompressForTest([]byte(columns)))(t)
 	old[0] = 1
-	if got := decoded(t, old); len(got) != 2 || got[1].Email != "bb" || got[1].Operator != 0 {
-		t.Errorf("got %+v", got)
-	}
+	got := decoded(t, old)
+	effort.ErrorIf(t, len(got) != 2 || got[1].Email != "bb" || got[1].Operator != 0, "got %+v", got)
 }
 
 // TestABatchIsUsedAgain: nothing of what it held before is left, in full batches too.
@@ -195,9 +190,8 @@ func TestABatchIsUsedAgain(t *testing.T) {
 			err = b.Decode(p.Bytes)
 		}
 		effort.OK(t, err)
-		if b.Len() != len(want) || len(b.Outcomes) != len(want) || len(b.Reasons) != len(want) || len(b.Times) != len(want) {
-			t.Fatalf("%d results, want %d", b.Len(), len(want))
-		}
+		effort.FatalIf(t, b.Len() != len(want) || len(b.Outcomes) != len(want) || len(b.Reasons) != len(want) ||
+			len(b.Times) != len(want), "%d results, want %d", b.Len(), len(want))
 		for i := range want {
 			effort.MustBe(t, b.Result(i), want[i], "result", i)
 		}
@@ -218,9 +212,7 @@ func FuzzDecodePayload(f *testing.F) {
 	var b ledger.Batch
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if err := b.Decode(payload); err != nil {
-			if !errors.Is(err, ledger.ErrPayload) {
-				t.Fatalf("got %v, want ErrPayload", err)
-			}
+			effort.FatalIf(t, !errors.Is(err, ledger.ErrPayload), "got %v, want ErrPayload", err)
 			return
 		}
 		var list []ledger.Result
@@ -228,9 +220,8 @@ func FuzzDecodePayload(f *testing.F) {
 			list = append(list, b.Result(i))
 		}
 		p := effort.Must(ledger.EncodeResults(list))(t)
-		if got := decoded(t, p.Bytes); !reflect.DeepEqual(got, list) {
-			t.Fatalf("got %+v, want %+v", got, list)
-		}
+		got := decoded(t, p.Bytes)
+		effort.FatalIf(t, !reflect.DeepEqual(got, list), "got %+v, want %+v", got, list)
 	})
 }
 
@@ -243,17 +234,14 @@ func FuzzUnpackedColumns(f *testing.F) {
 		payload := effort.Must(ledger.CompressForTest(raw))(t)
 		var b ledger.Batch
 		if err := b.Decode(payload); err != nil {
-			if !errors.Is(err, ledger.ErrPayload) {
-				t.Fatalf("got %v, want ErrPayload", err)
-			}
+			effort.FatalIf(t, !errors.Is(err, ledger.ErrPayload), "got %v, want ErrPayload", err)
 			return
 		}
 		last := int64(-1)
 		for i := range b.Len() {
 			r := b.Result(i)
-			if r.Ordinal <= last || r.Email == "" || !r.Outcome.Final() || !r.Reason.Known() {
-				t.Fatalf("a result that no settlement may hold: %+v after ordinal %d", r, last)
-			}
+			effort.FatalIf(t, r.Ordinal <= last || r.Email == "" || !r.Outcome.Final() || !r.Reason.Known(),
+				"a result that no settlement may hold: %+v after ordinal %d", r, last)
 			last = r.Ordinal
 		}
 	})

@@ -40,12 +40,10 @@ func TestOnlyTheseStepsAreLegal(t *testing.T) {
 		for _, to := range states {
 			err := ledger.Step(from, to)
 			effort.Is(t, legal[[2]ledger.State{from, to}], err == nil, "from", from, "to", to, err, "legal")
-			if err != nil && !errors.Is(err, ledger.ErrIllegal) {
-				t.Errorf("from %q to %q: got %v, want ErrIllegal", from, to, err)
-			}
-			if want := fmt.Sprintf("from %q to %q", from, to); err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("%v says not %s", err, want)
-			}
+			effort.ErrorIf(t, err != nil && !errors.Is(err, ledger.ErrIllegal),
+				"from %q to %q: got %v, want ErrIllegal", from, to, err)
+			want := fmt.Sprintf("from %q to %q", from, to)
+			effort.ErrorIf(t, err != nil && !strings.Contains(err.Error(), want), "%v says not %s", err, want)
 		}
 	}
 }
@@ -77,14 +75,10 @@ func TestWhatEachStateMeans(t *testing.T) {
 		effort.Is(t, state.Funded(), want.funded, state, "runnable")
 	}
 	for _, status := range []ledger.Status{"completed", "completed_with_errors", "cancelled", "failed"} {
-		if !status.Final() {
-			t.Errorf("%s is not final", status)
-		}
+		effort.ErrorIf(t, !status.Final(), "%s is not final", status)
 	}
 	for _, status := range []ledger.Status{"uploading", "preparing", "verifying", "waiting", "cancelling"} {
-		if status.Final() {
-			t.Errorf("%s is final", status)
-		}
+		effort.ErrorIf(t, status.Final(), "%s is final", status)
 	}
 }
 

@@ -65,16 +65,13 @@ func TestACorrectedAccountIsWhatItsEntriesMake(t *testing.T) {
 		}
 		want.Held, want.Available = a.Files, want.Granted-want.Spent-a.Files
 		if negative := min(want.Granted, want.Available, want.Spent) < 0; negative || err != nil {
-			if !negative || !errors.Is(err, ledger.ErrUncorrectable) {
-				t.Fatalf("%+v: %v, the account would be %+v", a, err, want)
-			}
+			effort.FatalIf(t, !negative || !errors.Is(err, ledger.ErrUncorrectable),
+				"%+v: %v, the account would be %+v", a, err, want)
 			return
 		}
 		sums := a.Entries
 		for _, e := range entries {
-			if e.Amount < 1 || !sums.Add(e.Kind, e.Amount) {
-				t.Fatalf("entry %+v", e)
-			}
+			effort.FatalIf(t, e.Amount < 1 || !sums.Add(e.Kind, e.Amount), "entry %+v", e)
 		}
 		got := ledger.Balance{Granted: a.Account.Granted + by.Granted, Available: a.Account.Available + by.Available,
 			Held: a.Account.Held + by.Held, Spent: a.Account.Spent + by.Spent}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -15,9 +16,7 @@ func TestEachUseIsWrittenOnceInBoundedWrites(t *testing.T) {
 		for _, id := range ids {
 			written[id]++
 		}
-		if len(ids) > 500 {
-			t.Errorf("%d in one write", len(ids))
-		}
+		effort.ErrorIf(t, len(ids) > 500, "%d in one write", len(ids))
 		return errors.New("nobody minds")
 	})
 	for id := range 1001 {
@@ -27,7 +26,6 @@ func TestEachUseIsWrittenOnceInBoundedWrites(t *testing.T) {
 	n.Forget(7)
 	n.Stop()
 	n.Stop()
-	if len(written) != 1000 || written[7] != 0 || written[8] != 1 || writes != 2 {
-		t.Errorf("%d uses in %d writes", len(written), writes)
-	}
+	effort.ErrorIf(t, len(written) != 1000 || written[7] != 0 || written[8] != 1 || writes != 2,
+		"%d uses in %d writes", len(written), writes)
 }

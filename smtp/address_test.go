@@ -161,9 +161,8 @@ func TestMalformedAddresses(t *testing.T) {
 	for _, tt := range malformedAddresses {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := ParseAddress(tt.text)
-			if err != tt.want || !errors.Is(err, ErrMalformed) || got != (Address{}) {
-				t.Errorf("ParseAddress(%q) = %+v, %v, want %v", tt.text, got, err, tt.want)
-			}
+			effort.ErrorIf(t, err != tt.want || !errors.Is(err, ErrMalformed) || got != (Address{}),
+				"ParseAddress(%q) = %+v, %v, want %v", tt.text, got, err, tt.want)
 		})
 	}
 }
@@ -199,9 +198,8 @@ func TestEachByteHasItsPlace(t *testing.T) {
 		inQuotes := c >= ' ' && c <= '~' && c != '"' // a backslash makes a pair with what follows
 		check := func(text string, want bool) {
 			t.Helper()
-			if _, err := ParseAddress(text); (err == nil) != want {
-				t.Errorf("ParseAddress(%q): %v, want well-formed %v", text, err, want)
-			}
+			_, err := ParseAddress(text)
+			effort.ErrorIf(t, (err == nil) != want, "ParseAddress(%q): %v, want well-formed %v", text, err, want)
 		}
 		check("a"+b+"b@c.test", strings.Contains(atext, b))
 		check("a@b"+b+"c.test", strings.Contains(ldh, b))
@@ -247,25 +245,18 @@ func FuzzParseAddress(f *testing.F) {
 			return
 		}
 		sent := a.String()
-		if strings.ContainsAny(sent, "\r\n\x00") {
-			t.Errorf("%q: accepted with a byte that ends a command", text)
-		}
+		effort.ErrorIf(t, strings.ContainsAny(sent, "\r\n\x00"), "%q: accepted with a byte that ends a command", text)
 		const special = "<>\" @,"
 		plain := a.Local[0] != '"'
-		if strings.ContainsAny(a.Domain, special) || plain && strings.ContainsAny(a.Local, special) {
-			t.Errorf("%q: accepted with an unquoted %q", text, sent)
-		}
-		if len(a.Local) > 64 || len(a.Domain) > 253 || len(sent) > 254 {
-			t.Errorf("%q: accepted with %d@%d octets", text, len(a.Local), len(a.Domain))
-		}
-		if !strings.HasPrefix(text, a.Local+"@") {
-			t.Errorf("%q: local part became %q", text, a.Local)
-		}
+		effort.ErrorIf(t, strings.ContainsAny(a.Domain, special) || plain && strings.ContainsAny(a.Local, special),
+			"%q: accepted with an unquoted %q", text, sent)
+		effort.ErrorIf(t, len(a.Local) > 64 || len(a.Domain) > 253 || len(sent) > 254,
+			"%q: accepted with %d@%d octets", text, len(a.Local), len(a.Domain))
+		effort.ErrorIf(t, !strings.HasPrefix(text, a.Local+"@"), "%q: local part became %q", text, a.Local)
 		for _, label := range strings.Split(a.Domain, ".") {
 			inner := strings.ToLower(strings.Trim(label, "-"))
-			if label == "" || len(label) > 63 || label != inner {
-				t.Errorf("%q: accepted with label %q", text, label)
-			}
+			effort.ErrorIf(t, label == "" || len(label) > 63 || label != inner,
+				"%q: accepted with label %q", text, label)
 		}
 		effort.Is(t, effort.Must(ParseAddress(sent))(t), a, text, "is read again as")
 		effort.Is(t, effort.Must(LocalPart([]byte(text)))(t), len(a.Local), text, "octets of the local part")
@@ -275,7 +266,6 @@ func FuzzParseAddress(f *testing.F) {
 // checkRefusal holds that the cause is a constant, so that it cannot quote the text.
 func checkRefusal(t *testing.T, text string, a Address, err error) {
 	var cause malformed
-	if !errors.As(err, &cause) || !errors.Is(err, ErrMalformed) || a != (Address{}) {
-		t.Errorf("%q: %+v with error %v", text, a, err)
-	}
+	effort.ErrorIf(t, !errors.As(err, &cause) || !errors.Is(err, ErrMalformed) || a != (Address{}),
+		"%q: %+v with error %v", text, a, err)
 }

@@ -53,9 +53,7 @@ func TestGuard(t *testing.T) {
 	} {
 		effort.Is(t, lab.Allows(netip.MustParseAddr(address)), want, fmt.Sprintf("with an allowed network, %s", address))
 	}
-	if (DialGuard{}).Allows(netip.Addr{}) {
-		t.Error("the zero address is allowed")
-	}
+	effort.ErrorIf(t, (DialGuard{}).Allows(netip.Addr{}), "the zero address is allowed")
 }
 
 // A real listener waits on each address, so that only the guard can keep us out.
@@ -88,9 +86,8 @@ func TestDialerRefusesBeforeTheConnection(t *testing.T) {
 			if err == nil {
 				_ = conn.Close()
 			}
-			if (err == nil) != test.want || (!test.want && !errors.Is(err, ErrForbiddenAddress)) {
-				t.Errorf("%v, want allowed %v", err, test.want)
-			}
+			effort.ErrorIf(t, (err == nil) != test.want || (!test.want && !errors.Is(err, ErrForbiddenAddress)),
+				"%v, want allowed %v", err, test.want)
 		})
 	}
 }
@@ -98,9 +95,8 @@ func TestDialerRefusesBeforeTheConnection(t *testing.T) {
 func TestForbiddenAddressFailsAtConnect(t *testing.T) {
 	d := NewDialer(DialerOptions{Port: 25, ConnectTimeout: ConnectTimeout})
 	_, err := Open(t.Context(), d, "mx.example", netip.MustParseAddrPort("127.0.0.1:25"), testOptions())
-	if f := failure(t, err); f.Stage != StageConnect || !errors.Is(f, ErrForbiddenAddress) {
-		t.Errorf("failure %v", f)
-	}
+	f := failure(t, err)
+	effort.ErrorIf(t, f.Stage != StageConnect || !errors.Is(f, ErrForbiddenAddress), "failure %v", f)
 }
 
 func TestDialerSpeaksFromItsSource(t *testing.T) {

@@ -52,9 +52,7 @@ func openTo(t *testing.T, o SessionOptions, then func(f *far)) *Session {
 }
 
 func (f *far) say(line string) {
-	if _, err := io.WriteString(f.conn, line+"\r\n"); err != nil {
-		f.t.Errorf("say %s: %v", line, err)
-	}
+	effort.Denied(io.WriteString(f.conn, line+"\r\n"))(f.t, nil, "say", line)
 }
 
 // noteError waits for a command.
@@ -113,9 +111,7 @@ func TestASessionIsGoneWhenTheFarSideSaysSo(t *testing.T) {
 					<-now
 					say(f)
 				})
-				if s.Gone() != nil {
-					t.Error("an open session is gone")
-				}
+				effort.ErrorIf(t, s.Gone() != nil, "an open session is gone")
 				s.Quit()
 				if late {
 					select {
@@ -180,9 +176,8 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 			began := time.Now()
 			c.end(t, s)
 			isGone(t, s.Gone())
-			if took := time.Since(began); took < o.Limits.Unended {
-				t.Errorf("gone after %v, want %v or more", took, o.Limits.Unended)
-			}
+			took := time.Since(began)
+			effort.ErrorIf(t, took < o.Limits.Unended, "gone after %v, want %v or more", took, o.Limits.Unended)
 			close(release)
 		})
 	}
@@ -198,9 +193,7 @@ func TestAFailureKnowsWhenItsSessionIsGone(t *testing.T) {
 	dial := loopbackDialer(t, int(at.Port()))
 	_, err := Open(t.Context(), dial, "mx.example", at, o)
 	var failed *Failure
-	if !errors.As(err, &failed) || failed.Stage != StageGreeting {
-		t.Fatalf("nobody greets: %v", err)
-	}
+	effort.FatalIf(t, !errors.As(err, &failed) || failed.Stage != StageGreeting, "nobody greets: %v", err)
 	select {
 	case <-failed.Gone():
 		t.Error("nobody has said that the session is over")
@@ -210,9 +203,8 @@ func TestAFailureKnowsWhenItsSessionIsGone(t *testing.T) {
 	effort.OK(t, conn.Close())
 	isGone(t, failed.Gone())
 	effort.OK(t, listener.Close())
-	if _, err = Open(t.Context(), dial, "mx.example", at, o); !errors.As(err, &failed) || failed.Stage != StageConnect {
-		t.Fatalf("nobody listens: %v", err)
-	}
+	_, err = Open(t.Context(), dial, "mx.example", at, o)
+	effort.FatalIf(t, !errors.As(err, &failed) || failed.Stage != StageConnect, "nobody listens: %v", err)
 	select {
 	case <-failed.Gone():
 	default:

@@ -79,18 +79,13 @@ func talk(t *testing.T, p *peer, pipelining bool) {
 	list := []smtp.Address{{Local: "ada", Domain: "example.com"}, {Local: "bob", Domain: "example.com"}}
 	for n := range 2 { // in one transaction, then in one each
 		answers, err := s.Probe(t.Context(), list, smtp.Ask{Pipelining: pipelining, PerTransaction: n})
-		if len(answers) > len(list) {
-			t.Fatalf("%d answers for %d addresses", len(answers), len(list))
-		}
+		effort.FatalIf(t, len(answers) > len(list), "%d answers for %d addresses", len(answers), len(list))
 		for i, a := range answers {
 			c := a.Reply.Code
-			if a.Err != nil || c < 200 || c > 599 {
-				t.Errorf("answer %d: code %d, %v", i, c, a.Err)
-			}
+			effort.ErrorIf(t, a.Err != nil || c < 200 || c > 599, "answer %d: code %d, %v", i, c, a.Err)
 			v := judged(smtp.StageRcpt, a.Reply, nil)
-			if v.Outcome == smtp.Invalid && c < 500 || v.Outcome == smtp.Valid && c/100 == 3 {
-				t.Errorf("%v for an answer %d", v.Outcome, c)
-			}
+			effort.ErrorIf(t, v.Outcome == smtp.Invalid && c < 500 || v.Outcome == smtp.Valid && c/100 == 3,
+				"%v for an answer %d", v.Outcome, c)
 		}
 		if err != nil {
 			notInvalid(t, err)
@@ -106,9 +101,7 @@ func talk(t *testing.T, p *peer, pipelining bool) {
 func notInvalid(t *testing.T, err error) {
 	t.Helper()
 	var failed *smtp.Failure
-	if !errors.As(err, &failed) {
-		t.Fatalf("error %v, want a *smtp.Failure", err)
-	}
+	effort.FatalIf(t, !errors.As(err, &failed), "error %v, want a *smtp.Failure", err)
 	effort.Is(t, judged(failed.Stage, failed.Reply, failed.Err).Outcome, smtp.Undecided, err, "at stage", failed.Stage,
 		"is taken for")
 }

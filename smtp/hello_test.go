@@ -43,9 +43,8 @@ func TestHELOFollowsEveryRefusalOfEHLO(t *testing.T) {
 			s.Close()
 		default:
 			f := failure(t, err)
-			if f.Stage != StageHello || f.Reply.Code != tail.code || f.NoHELO != tail.noHELO {
-				t.Errorf("%q, HELO %s: %v, NoHELO %v", text, tail.name, f, f.NoHELO)
-			}
+			effort.ErrorIf(t, f.Stage != StageHello || f.Reply.Code != tail.code || f.NoHELO != tail.noHELO,
+				"%q, HELO %s: %v, NoHELO %v", text, tail.name, f, f.NoHELO)
 		}
 	}
 	o := testOptions()
@@ -134,9 +133,7 @@ func TestAnOldTLS(t *testing.T) {
 	for _, version := range []string{"tls10", "tls11"} {
 		dial, at := script(offered + "< STARTTLS\n> 220 go\n! " + version + "\n" + asked).listen(t)
 		s, err := Open(t.Context(), dial, "mx.example", at, testOptions())
-		if err != nil || !s.TLS() || ask(s).Code != 550 {
-			t.Fatalf("under %s: %v", version, err)
-		}
+		effort.FatalIf(t, err != nil || !s.TLS() || ask(s).Code != 550, "under %s: %v", version, err)
 	}
 
 	dial, at := script(offered + "< STARTTLS\n> 220 go\n! close").listen(t)

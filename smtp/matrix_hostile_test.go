@@ -60,9 +60,8 @@ func TestMatrixOfHostileReceivers(t *testing.T) {
 	}
 	wait.Wait()
 	late.Range(func(_, again any) bool { again.(func())(); return true })
-	if sheet := lab.Manners().Total; sheet.Data != 0 || sheet.UnaskedGroups != 0 || sheet.EarlyTalk != 0 {
-		t.Errorf("bad manners: %+v", sheet)
-	}
+	sheet := lab.Manners().Total
+	effort.ErrorIf(t, sheet.Data != 0 || sheet.UnaskedGroups != 0 || sheet.EarlyTalk != 0, "bad manners: %+v", sheet)
 }
 
 func startMatrixLab(t *testing.T) *smtplab.Lab {
@@ -119,9 +118,8 @@ func matrixTalk(t *testing.T, lab *smtplab.Lab, personality string, target matri
 	for i, address := range list {
 		want, got := lab.Truth(address.String()), found[i]
 		// That a domain accepts everything is more than one session can know.
-		if want.Wrong(got) && !(got == smtp.Valid && want.Outcome == smtp.CatchAll) && got != smtp.Undecided {
-			t.Errorf("%s: %s is %v, right is %v", personality, address.Local, got, want.Outcome)
-		}
+		effort.ErrorIf(t, want.Wrong(got) && !(got == smtp.Valid && want.Outcome == smtp.CatchAll) &&
+			got != smtp.Undecided, "%s: %s is %v, right is %v", personality, address.Local, got, want.Outcome)
 		first := i == 0 && want.Outcome != smtp.CatchAll && !strings.Contains(personality, "second250")
 		if want.Knowable && first && got != want.Outcome {
 			missing = fmt.Sprintf("%s: %s is %v, which can be known to be %v", personality, address.Local, got, want.Outcome)
@@ -151,9 +149,8 @@ func matrixSession(t *testing.T, personality string, to matrixTarget, list []smt
 			t.Errorf("%s: at %v the error is %v, want a *smtp.Failure", personality, stage, err)
 			return
 		}
-		if errors.Is(err, errEndless) || ctx.Err() != nil {
-			t.Errorf("%s: the session did not end by itself", personality)
-		}
+		effort.ErrorIf(t, errors.Is(err, errEndless) || ctx.Err() != nil,
+			"%s: the session did not end by itself", personality)
 		effort.Is(t, judged(failed.Stage, failed.Reply, failed.Err).Outcome, smtp.Undecided, personality, err, "is taken for")
 	}
 	s, err := smtp.Open(ctx, counted, to.host, netip.AddrPortFrom(to.at, uint16(to.port)), smtp.SessionOptions{
@@ -173,9 +170,8 @@ func matrixSession(t *testing.T, personality string, to matrixTarget, list []smt
 		if len(answers) > 0 && answers[0].Err == nil {
 			a := evidence.Note(evidence.Raw{At: time.Unix(1, 0), Stage: smtp.StageRcpt, Host: to.host,
 				Reply: answers[0].Reply, Address: list[i], Hello: "probe.example"})
-			if len(a.Text) > evidence.TextMax || strings.ContainsAny(a.Text, "\r\n\x00") {
-				t.Errorf("%s: a text of %d bytes is kept: %.80q", personality, len(a.Text), a.Text)
-			}
+			effort.ErrorIf(t, len(a.Text) > evidence.TextMax || strings.ContainsAny(a.Text, "\r\n\x00"),
+				"%s: a text of %d bytes is kept: %.80q", personality, len(a.Text), a.Text)
 			if v := builtin().Judge(a); !v.Bare { // which needs a witness
 				found[i] = v.Outcome
 			}

@@ -13,17 +13,14 @@ func TestOutcomesKeepTheirNumbers(t *testing.T) {
 	want := []string{"undecided", "valid", "invalid", "catch_all", "unknown", "error"}
 	for i, name := range want {
 		o := Outcome(i)
-		if o.String() != name || o.Final() != (i > 0) || o.Free() != (name == "unknown") {
-			t.Errorf("%d: %v, final %v, free %v; want %s", i, o, o.Final(), o.Free(), name)
-		}
+		effort.ErrorIf(t, o.String() != name || o.Final() != (i > 0) || o.Free() != (name == "unknown"),
+			"%d: %v, final %v, free %v; want %s", i, o, o.Final(), o.Free(), name)
 	}
 	if o := Outcome(len(want)); o.Final() || o.String() != "outcome(6)" {
 		t.Errorf("%v is final", o)
 	}
 	for _, o := range Outcomes {
-		if !o.Final() {
-			t.Errorf("%v is shown but not final", o)
-		}
+		effort.ErrorIf(t, !o.Final(), "%v is shown but not final", o)
 	}
 }
 
@@ -38,9 +35,8 @@ func TestReasonsKeepTheirNumbers(t *testing.T) {
 		effort.Is(t, r.String(), token, i, r, "known")
 		effort.Is(t, r.Known(), i > 0, i, r, "known")
 		message := r.Message()
-		if r.Known() && (!strings.HasPrefix(message, token+" ") || !strings.HasSuffix(message, ".")) {
-			t.Errorf("%s: message %q", token, message)
-		}
+		effort.ErrorIf(t, r.Known() && (!strings.HasPrefix(message, token+" ") || !strings.HasSuffix(message, ".")),
+			"%s: message %q", token, message)
 		// The results show it in a cell: nothing there that a spreadsheet would run.
 		if i > 0 && (strings.ContainsAny(message[:1], "=+-@") || strings.ContainsAny(message, "\"\r\n\t")) {
 			t.Errorf("%s: message %q", token, message)

@@ -226,9 +226,7 @@ func addresses(locals ...string) []Address {
 func failure(t *testing.T, err error) *Failure {
 	t.Helper()
 	var f *Failure
-	if !errors.As(err, &f) {
-		t.Fatalf("error is %v, want a *Failure", err)
-	}
+	effort.FatalIf(t, !errors.As(err, &f), "error is %v, want a *Failure", err)
 	return f
 }
 

@@ -35,9 +35,8 @@ func TestTwoRepliesInOnePacket(t *testing.T) {
 	if f := failure(t, err); f.Stage != StageRcpt || !errors.Is(f, ErrOutOfStep) || !errors.Is(f, ErrProtocol) {
 		t.Errorf("failure %v, want ErrOutOfStep", f)
 	}
-	if codes(answers) != "" || s.Open() {
-		t.Errorf("answers %s, open %v; want none, false", codes(answers), s.Open())
-	}
+	effort.ErrorIf(t, codes(answers) != "" || s.Open(),
+		"answers %s, open %v; want none, false", codes(answers), s.Open())
 }
 
 func TestExtraReplyToAGroup(t *testing.T) {
@@ -50,9 +49,8 @@ func TestExtraReplyToAGroup(t *testing.T) {
 		! eof`, testOptions())
 	answers, err := s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true})
 	effort.MustBe(t, codes(answers), "", err)
-	if f := failure(t, err); !errors.Is(f, ErrOutOfStep) || s.Open() {
-		t.Errorf("failure %v, open %v", f, s.Open())
-	}
+	f := failure(t, err)
+	effort.ErrorIf(t, !errors.Is(f, ErrOutOfStep) || s.Open(), "failure %v, open %v", f, s.Open())
 }
 
 func TestHostileBeginning(t *testing.T) {
@@ -79,9 +77,8 @@ func TestHostileBeginning(t *testing.T) {
 			dial, at := test.script.listen(t)
 			_, err := Open(t.Context(), dial, "mx.example", at, testOptions())
 			f := failure(t, err)
-			if f.Stage != test.stage || f.Reply.Code != 0 || !errors.Is(f, test.want) {
-				t.Errorf("failure %v, want %v at %v", f, test.want, test.stage)
-			}
+			effort.ErrorIf(t, f.Stage != test.stage || f.Reply.Code != 0 || !errors.Is(f, test.want),
+				"failure %v, want %v at %v", f, test.want, test.stage)
 		})
 	}
 }
@@ -106,9 +103,8 @@ func TestClosingAtEachStage(t *testing.T) {
 				_, err = s.Probe(t.Context(), addresses("a"), Ask{PerTransaction: 1})
 			}
 			f := failure(t, err)
-			if f.Stage != step.stage || f.Reply.Code != 421 || f.Reply.Text() != "too much" {
-				t.Errorf("failure %v, want 421 at %v", f, step.stage)
-			}
+			effort.ErrorIf(t, f.Stage != step.stage || f.Reply.Code != 421 || f.Reply.Text() != "too much",
+				"failure %v, want 421 at %v", f, step.stage)
 		})
 	}
 }
@@ -162,16 +158,14 @@ func TestStartTLS(t *testing.T) {
 			dial, at := test.script.listen(t)
 			s, err := Open(t.Context(), dial, "mx.example", at, test.options)
 			if test.code == 0 && test.err == nil {
-				if err != nil || s.TLS() != test.tls || s.offers.pipelining == test.tls {
-					t.Fatalf("%v; tls %v, want %v and what was offered in clear forgotten", err, s.TLS(), test.tls)
-				}
+				effort.FatalIf(t, err != nil || s.TLS() != test.tls || s.offers.pipelining == test.tls,
+					"%v; tls %v, want %v and what was offered in clear forgotten", err, s.TLS(), test.tls)
 				s.Close()
 				return
 			}
 			f := failure(t, err)
-			if f.Stage != StageTLS || f.Reply.Code != test.code || (test.err != nil && !errors.Is(f, test.err)) {
-				t.Errorf("failure %v, want %d %v", f, test.code, test.err)
-			}
+			effort.ErrorIf(t, f.Stage != StageTLS || f.Reply.Code != test.code ||
+				(test.err != nil && !errors.Is(f, test.err)), "failure %v, want %d %v", f, test.code, test.err)
 		})
 	}
 }

@@ -63,9 +63,8 @@ func TestARefusalIsForOneAddress(t *testing.T) {
 			answers, err := s.Probe(t.Context(), left[:1+draw.IntN(len(left))], ask)
 			effort.OK(t, err, "seed", seed)
 			for i, a := range answers {
-				if a.Reply.Permanent() != strings.HasPrefix(left[i].Local, "nobody") {
-					t.Fatalf("seed %d: %s got %d, with %+v", seed, left[i].Local, a.Reply.Code, ask)
-				}
+				effort.FatalIf(t, a.Reply.Permanent() != strings.HasPrefix(left[i].Local, "nobody"),
+					"seed %d: %s got %d, with %+v", seed, left[i].Local, a.Reply.Code, ask)
 			}
 			left = left[len(answers):]
 		}

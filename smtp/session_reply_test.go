@@ -138,14 +138,10 @@ func TestReadReplySplitAnywhere(t *testing.T) {
 	want := effort.Must(readReply(strings.NewReader(text)))(t)
 	for i := range text {
 		got, err := readReply(io.MultiReader(strings.NewReader(text[:i]), strings.NewReader(text[i:])))
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("split at %d: %+v, %v", i, got, err)
-		}
+		effort.ErrorIf(t, err != nil || !reflect.DeepEqual(got, want), "split at %d: %+v, %v", i, got, err)
 	}
 	got, err := readReply(iotest.OneByteReader(strings.NewReader(text)))
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("byte by byte: %+v, %v", got, err)
-	}
+	effort.ErrorIf(t, err != nil || !reflect.DeepEqual(got, want), "byte by byte: %+v, %v", got, err)
 }
 
 // Whatever is read keeps to the limits, and the same bytes read in other pieces give the same reply.
@@ -163,18 +159,15 @@ func FuzzReadReply(f *testing.F) {
 		for {
 			got, err := whole.read()
 			again, err2 := pieces.read()
-			if !reflect.DeepEqual(got, again) || (err == nil) != (err2 == nil) {
-				t.Fatalf("%q in pieces: %+v, %v; want %+v, %v", in, again, err2, got, err)
-			}
+			effort.FatalIf(t, !reflect.DeepEqual(got, again) || (err == nil) != (err2 == nil),
+				"%q in pieces: %+v, %v; want %+v, %v", in, again, err2, got, err)
 			if err != nil {
 				return
 			}
-			if got.Code < 200 || got.Code > 599 || len(got.Lines) == 0 || len(got.Lines) > limits.ReplyLines {
-				t.Fatalf("%q: %+v", in, got)
-			}
-			if strings.Contains(got.Text(), "\n") || len(got.Text()) > limits.ReplyBytes || whole.left < 0 {
-				t.Fatalf("%q: text %q, %d bytes left", in, got.Text(), whole.left)
-			}
+			effort.FatalIf(t, got.Code < 200 || got.Code > 599 || len(got.Lines) == 0 ||
+				len(got.Lines) > limits.ReplyLines, "%q: %+v", in, got)
+			effort.FatalIf(t, strings.Contains(got.Text(), "\n") || len(got.Text()) > limits.ReplyBytes ||
+				whole.left < 0, "%q: text %q, %d bytes left", in, got.Text(), whole.left)
 		}
 	})
 }

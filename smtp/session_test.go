@@ -27,29 +27,21 @@ func TestProbeAsksInOneTransactionAndNeverSendsData(t *testing.T) {
 		! close`, testOptions())
 
 	answers, err := s.Probe(t.Context(), addresses("a", "b"), Ask{Pipelining: true}) // not offered
-	if err != nil || codes(answers) != "250 550" {
-		t.Fatalf("first probe: %s, %v; want 250 550", codes(answers), err)
-	}
+	effort.FatalIf(t, err != nil || codes(answers) != "250 550",
+		"first probe: %s, %v; want 250 550", codes(answers), err)
 	refusal := answers[1].Reply
-	if refusal.Enhanced != (EnhancedCode{5, 1, 1}) || refusal.Text() != "no such user here" {
-		t.Errorf("reply: %+v", refusal)
-	}
+	effort.ErrorIf(t, refusal.Enhanced != (EnhancedCode{5, 1, 1}) || refusal.Text() != "no such user here",
+		"reply: %+v", refusal)
 	for i, a := range answers {
-		if a.Sent.IsZero() || a.At.Before(a.Sent) {
-			t.Errorf("answer %d: sent %v, at %v", i, a.Sent, a.At)
-		}
+		effort.ErrorIf(t, a.Sent.IsZero() || a.At.Before(a.Sent), "answer %d: sent %v, at %v", i, a.Sent, a.At)
 	}
-	if answers, err = s.Probe(t.Context(), addresses("c"), Ask{}); err != nil || codes(answers) != "250" {
-		t.Fatalf("second probe: %s, %v", codes(answers), err)
-	}
-	if s.Counts().Rcpts != 3 || s.Counts().Refused != 1 || !s.Open() || s.TLS() || s.Host() != "mx.example" {
-		t.Errorf("rcpts %d, refused %d, open %v, tls %v, host %q",
-			s.Counts().Rcpts, s.Counts().Refused, s.Open(), s.TLS(), s.Host())
-	}
+	answers, err = s.Probe(t.Context(), addresses("c"), Ask{})
+	effort.FatalIf(t, err != nil || codes(answers) != "250", "second probe: %s, %v", codes(answers), err)
+	effort.ErrorIf(t, s.Counts().Rcpts != 3 || s.Counts().Refused != 1 || !s.Open() || s.TLS() ||
+		s.Host() != "mx.example", "rcpts %d, refused %d, open %v, tls %v, host %q", s.Counts().Rcpts,
+		s.Counts().Refused, s.Open(), s.TLS(), s.Host())
 	s.Quit()
-	if s.Open() {
-		t.Error("open after quit")
-	}
+	effort.ErrorIf(t, s.Open(), "open after quit")
 	effort.Denied(s.Probe(t.Context(), addresses("d"), Ask{}))(t, ErrClosed, "probe after quit")
 }
 
@@ -180,9 +172,8 @@ func TestGroupOfTransactions(t *testing.T) {
 			if codes(answers) != test.want || strings.TrimSpace(nth) != test.nth || !strings.EqualFold(failed, test.failed) {
 				t.Errorf("answers %q, nth %q, failed %q (%v)", codes(answers), nth, failed, err)
 			}
-			if s.Counts().Rcpts != test.rcpts || s.Counts().Refused != test.refuse || s.Open() != test.open {
-				t.Errorf("%d RCPTs, %d refused, open %v", s.Counts().Rcpts, s.Counts().Refused, s.Open())
-			}
+			effort.ErrorIf(t, s.Counts().Rcpts != test.rcpts || s.Counts().Refused != test.refuse ||
+				s.Open() != test.open, "%d RCPTs, %d refused, open %v", s.Counts().Rcpts, s.Counts().Refused, s.Open())
 		})
 	}
 }
@@ -217,9 +208,7 @@ func TestSMTPUTF8InAGroupOfTransactions(t *testing.T) {
 		> 250 ok
 		! eof`, testOptions())
 	answers, err := s.Probe(t.Context(), addresses("a", "", "ä", ""), Ask{Pipelining: true, PerTransaction: 1})
-	if err != nil || codes(answers) != "250 0 250 0" {
-		t.Errorf("%s, %v", codes(answers), err)
-	}
+	effort.ErrorIf(t, err != nil || codes(answers) != "250 0 250 0", "%s, %v", codes(answers), err)
 }
 
 func TestPipeliningNeedsLeave(t *testing.T) {
@@ -264,9 +253,8 @@ func TestPipelinedGroupIsBounded(t *testing.T) {
 		locals[i] = strings.Repeat("x", 1+i%64)
 	}
 	answers, err := s.Probe(t.Context(), addresses(locals...), Ask{Pipelining: true})
-	if err != nil || len(answers) != n || s.Counts().Rcpts != n {
-		t.Errorf("%d answers, %d rcpts, %v; want %d", len(answers), s.Counts().Rcpts, err, n)
-	}
+	effort.ErrorIf(t, err != nil || len(answers) != n || s.Counts().Rcpts != n,
+		"%d answers, %d rcpts, %v; want %d", len(answers), s.Counts().Rcpts, err, n)
 	s.Close()
 	if got := <-most; got > groupBytes || got < groupBytes/2 {
 		t.Errorf("largest write %d, want at most %d and not far from it", got, groupBytes)
@@ -315,9 +303,8 @@ func TestProbeStops(t *testing.T) {
 			if err != nil || len(answers) != test.wantRefused || strings.Trim(codes(answers), "50 ") != "" {
 				t.Errorf("answers %s, %v; want %d times 550", codes(answers), err, test.wantRefused)
 			}
-			if !s.Open() || s.Counts().Refused != test.wantRefused {
-				t.Errorf("open %v, refused %d, want true, %d", s.Open(), s.Counts().Refused, test.wantRefused)
-			}
+			effort.ErrorIf(t, !s.Open() || s.Counts().Refused != test.wantRefused,
+				"open %v, refused %d, want true, %d", s.Open(), s.Counts().Refused, test.wantRefused)
 		})
 	}
 }
@@ -403,9 +390,8 @@ func TestMailRefusalLeavesTheSessionOpen(t *testing.T) {
 			s := mustOpen(t, text, testOptions())
 			answers, err := s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true})
 			f := failure(t, err)
-			if f.Stage != StageMail || f.Reply.Code != 450 || len(answers) != 0 || !s.Open() {
-				t.Fatalf("failure %v, answers %d, open %v", f, len(answers), s.Open())
-			}
+			effort.FatalIf(t, f.Stage != StageMail || f.Reply.Code != 450 || len(answers) != 0 || !s.Open(),
+				"failure %v, answers %d, open %v", f, len(answers), s.Open())
 			answers = effort.Must(s.Probe(t.Context(), addresses("a"), Ask{Pipelining: true}))(t)
 			effort.Is(t, codes(answers), "250", "answers")
 		})
@@ -437,18 +423,15 @@ func TestUnaskableAddressesAreAnsweredWithoutAsking(t *testing.T) {
 		want = append(want, ErrMalformed)
 	}
 	answers, err := s.Probe(t.Context(), list, Ask{})
-	if err != nil || len(answers) != len(want) {
-		t.Fatalf("%d answers, %v", len(answers), err)
-	}
+	effort.FatalIf(t, err != nil || len(answers) != len(want), "%d answers, %v", len(answers), err)
 	for i, a := range answers {
 		if !errors.Is(a.Err, want[i]) || (a.Err == nil) != (want[i] == nil) {
 			t.Errorf("%q: %v, want %v", list[i], a.Err, want[i])
 		}
 	}
 	answers, err = s.Probe(t.Context(), addresses("ö"), Ask{}) // says nothing at all
-	if err != nil || len(answers) != 1 || !errors.Is(answers[0].Err, ErrNoSMTPUTF8) {
-		t.Errorf("%v, %v", answers, err)
-	}
+	effort.ErrorIf(t, err != nil || len(answers) != 1 || !errors.Is(answers[0].Err, ErrNoSMTPUTF8),
+		"%v, %v", answers, err)
 	effort.Is(t, s.Counts().Rcpts, 1, "rcpts")
 }
 
@@ -524,9 +507,8 @@ func TestClosingReplyEndsTheSession(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := mustOpen(t, test.script, testOptions())
 			answers, err := s.Probe(t.Context(), addresses("a", "b", "c"), test.ask)
-			if codes(answers) != test.want || s.Open() {
-				t.Errorf("answers %q, open %v; want %q, false", codes(answers), s.Open(), test.want)
-			}
+			effort.ErrorIf(t, codes(answers) != test.want || s.Open(),
+				"answers %q, open %v; want %q, false", codes(answers), s.Open(), test.want)
 			if test.wantStage == StageNone {
 				effort.OK(t, err, "error")
 				return
@@ -546,9 +528,8 @@ func TestRsetRefusedEndsTheSession(t *testing.T) {
 		! eof`, testOptions())
 	effort.Must(s.Probe(t.Context(), addresses("a"), Ask{}))(t)
 	_, err := s.Probe(t.Context(), addresses("b"), Ask{PerTransaction: 1})
-	if f := failure(t, err); f.Stage != StageRset || f.Reply.Code != 503 || s.Open() {
-		t.Errorf("failure %v, open %v", f, s.Open())
-	}
+	f := failure(t, err)
+	effort.ErrorIf(t, f.Stage != StageRset || f.Reply.Code != 503 || s.Open(), "failure %v, open %v", f, s.Open())
 }
 
 func TestOptionsAreCompleteOrRefused(t *testing.T) {
@@ -595,9 +576,8 @@ func TestWhatAReceiverShowsIsKept(t *testing.T) {
 	long := strings.Repeat("x", 400)
 	s = mustOpen(t, script("> 220-"+long+"\n> 220 "+long+"\n< EHLO probe.example\n> 250-"+long+" probe.example\n> 250 X-"+long),
 		testOptions())
-	if s.Greeting() != (long + " " + long)[:512] || s.HelloReply() != (long + "   X-" + long)[:512] {
-		t.Errorf("kept %d and %d bytes", len(s.Greeting()), len(s.HelloReply()))
-	}
+	effort.ErrorIf(t, s.Greeting() != (long + " " + long)[:512] || s.HelloReply() != (long + "   X-" + long)[:512],
+		"kept %d and %d bytes", len(s.Greeting()), len(s.HelloReply()))
 	s = mustOpen(t, "> 220 mx.example\n< EHLO probe.example\n> 502 what\n< HELO probe.example\n> 250 mx.example XRDST", testOptions())
 	effort.Is(t, s.HelloReply(), "mx.example XRDST", "after HELO")
 	effort.Is(t, s.offers, extensions{}, "after HELO")
@@ -630,13 +610,11 @@ func TestTransactionsGoOn(t *testing.T) {
 			}
 			asked += len(locals)
 			answers, err := s.Probe(t.Context(), addresses(locals...), Ask{Pipelining: groups, PerTransaction: per})
-			if err != nil || len(answers) != len(locals) {
-				t.Fatalf("%d of %d answers, %v", len(answers), len(locals), err)
-			}
+			effort.FatalIf(t, err != nil || len(answers) != len(locals),
+				"%d of %d answers, %v", len(answers), len(locals), err)
 			for i, a := range answers {
-				if a.Reply.Accepted() != (locals[i] == "good") || a.Reply.Code == 554 {
-					t.Errorf("seed %d: %s got %d", seed, locals[i], a.Reply.Code)
-				}
+				effort.ErrorIf(t, a.Reply.Accepted() != (locals[i] == "good") || a.Reply.Code == 554,
+					"seed %d: %s got %d", seed, locals[i], a.Reply.Code)
 			}
 		}
 		s.Quit()

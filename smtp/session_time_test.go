@@ -83,9 +83,8 @@ func TestOneByteASecond(t *testing.T) {
 		dial := dialFunc(func(context.Context) (net.Conn, error) { return client, nil })
 		begin := time.Now()
 		_, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-		if f := failure(t, err); f.Stage != StageGreeting || !errors.Is(f, os.ErrDeadlineExceeded) {
-			t.Errorf("failure %v", f)
-		}
+		f := failure(t, err)
+		effort.ErrorIf(t, f.Stage != StageGreeting || !errors.Is(f, os.ErrDeadlineExceeded), "failure %v", f)
 		effort.Is(t, time.Since(begin), time.Minute, "took")
 		<-done
 	})
@@ -138,9 +137,8 @@ func TestSessionTimeIsBounded(t *testing.T) {
 		begin := time.Now()
 		s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 		answers, err := s.Probe(t.Context(), addresses("a", "b", "c", "d", "e"), Ask{})
-		if f := failure(t, err); f.Stage != StageRcpt || !errors.Is(f, os.ErrDeadlineExceeded) {
-			t.Errorf("failure %v", f)
-		}
+		f := failure(t, err)
+		effort.ErrorIf(t, f.Stage != StageRcpt || !errors.Is(f, os.ErrDeadlineExceeded), "failure %v", f)
 		if took := time.Since(begin); took != 750*time.Second || len(answers) != 3 { // four were asked
 			t.Errorf("took %v with %d answers, want 12m30s and 3", took, len(answers))
 		}
@@ -186,9 +184,8 @@ func TestQuitWaitsTwoSecondsAtMost(t *testing.T) {
 				s := effort.Must(Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions()))(t)
 				begin := time.Now()
 				s.Quit()
-				if took := time.Since(begin); took != 2*time.Second || s.Open() {
-					t.Errorf("took %v, open %v", took, s.Open())
-				}
+				took := time.Since(begin)
+				effort.ErrorIf(t, took != 2*time.Second || s.Open(), "took %v, open %v", took, s.Open())
 				effort.ErrIs(t, <-done, nil)
 			})
 		})
@@ -213,9 +210,7 @@ func TestCancelEndsTheWaitAndTheSession(t *testing.T) {
 				s, err := Open(ctx, dial, "mx.example", anyAddrPort, testOptions())
 				if err == nil {
 					_, err = s.Probe(ctx, addresses("a"), Ask{})
-					if s.Open() {
-						t.Error("session is open")
-					}
+					effort.ErrorIf(t, s.Open(), "session is open")
 				}
 				effort.ErrIs(t, failure(t, err), stopped, "the cause of the failure")
 				effort.Is(t, time.Since(begin), 7*time.Second, "took")
@@ -253,9 +248,8 @@ func TestCancelWithTheLastReply(t *testing.T) {
 		> 250 ok
 		! eof`, testOptions())
 	answers, err := s.Probe(ctx, addresses("a"), Ask{Stop: func(Address, Reply) bool { cancel(); return true }})
-	if err != nil || codes(answers) != "250" || s.Open() {
-		t.Errorf("%s, %v, open %v; want the answer and the session over", codes(answers), err, s.Open())
-	}
+	effort.ErrorIf(t, err != nil || codes(answers) != "250" || s.Open(),
+		"%s, %v, open %v; want the answer and the session over", codes(answers), err, s.Open())
 	_, err = s.Probe(t.Context(), addresses("b"), Ask{})
 	effort.ErrIs(t, failure(t, err), ErrClosed, "failure")
 }
@@ -269,9 +263,8 @@ func TestConnectFailure(t *testing.T) {
 		})
 		begin := time.Now()
 		_, err := Open(t.Context(), dial, "mx.example", anyAddrPort, testOptions())
-		if f := failure(t, err); f.Stage != StageConnect || !errors.Is(f, context.DeadlineExceeded) {
-			t.Errorf("failure %v", f)
-		}
+		f := failure(t, err)
+		effort.ErrorIf(t, f.Stage != StageConnect || !errors.Is(f, context.DeadlineExceeded), "failure %v", f)
 		effort.Is(t, time.Since(begin), 6*time.Minute, "took")
 	})
 }
@@ -296,9 +289,7 @@ func TestPoll(t *testing.T) {
 				synctest.Wait()
 				err := s.Poll()
 				if test.code == 0 && test.err == nil {
-					if err != nil || !s.Open() {
-						t.Errorf("%v, open %v", err, s.Open())
-					}
+					effort.ErrorIf(t, err != nil || !s.Open(), "%v, open %v", err, s.Open())
 				} else if f := failure(t, err); f.Stage != StageNone || f.Reply.Code != test.code || s.Open() ||
 					(test.err != nil && !errors.Is(f, test.err)) {
 					t.Errorf("failure %v, want %d %v", f, test.code, test.err)

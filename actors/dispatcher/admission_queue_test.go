@@ -51,9 +51,7 @@ func TestOneFileIsAlwaysBegun(t *testing.T) {
 	q.over(1, 500*mega)
 	q.next(0, 2)
 	q.over(2, 60*mega)
-	if q.bytes() != 0 || len(q.waiters) != 0 || len(q.busy) != 0 {
-		t.Errorf("at the end: %+v", q.admissionQueue)
-	}
+	effort.ErrorIf(t, q.bytes() != 0 || len(q.waiters) != 0 || len(q.busy) != 0, "at the end: %+v", q.admissionQueue)
 }
 
 func TestSmallFilesPassLargeOnesWithoutEnd(t *testing.T) {
@@ -132,24 +130,20 @@ func TestTheMemoryOfALineIsBounded(t *testing.T) {
 			for _, v := range begun {
 				sum += v.Bytes
 			}
-			if sum > 64*mega && l.large.Used() < l.large.Size() {
-				t.Fatalf("seed %d: %d files of %d bytes", seed, len(begun), sum)
-			}
+			effort.FatalIf(t, sum > 64*mega && l.large.Used() < l.large.Size(),
+				"seed %d: %d files of %d bytes", seed, len(begun), sum)
 		}
 		for len(l.waiters)+len(begun) > 0 { // everybody gets through
 			if v, ok := l.next(noon.Add(time.Hour)); ok {
 				begun = append(begun, v)
 				continue
 			}
-			if len(begun) == 0 {
-				t.Fatalf("seed %d: nothing runs and %d wait", seed, len(l.waiters))
-			}
+			effort.FatalIf(t, len(begun) == 0, "seed %d: nothing runs and %d wait", seed, len(l.waiters))
 			l.ended(begun[0].Workspace, begun[0].Bytes, false)
 			begun = begun[1:]
 		}
-		if l.bytes() != 0 || len(l.busy) != 0 {
-			t.Fatalf("seed %d: %d bytes, busy %v at the end", seed, l.bytes(), l.busy)
-		}
+		effort.FatalIf(t, l.bytes() != 0 || len(l.busy) != 0,
+			"seed %d: %d bytes, busy %v at the end", seed, l.bytes(), l.busy)
 	}
 }
 
@@ -183,24 +177,18 @@ func TestWhoHasItsShareOfLeasesIsPassedOver(t *testing.T) {
 	greedy, other := uuid.UUID{1}, uuid.UUID{2}
 	n := 0
 	for ; len(turn.except()) == 0; n++ {
-		if !turn.noteLease(greedy) {
-			t.Fatalf("lease %d is too many and was not passed over", n)
-		}
+		effort.FatalIf(t, !turn.noteLease(greedy), "lease %d is too many and was not passed over", n)
 		turn.round()
 	}
-	if n != 4 || turn.except()[0] != greedy {
-		t.Errorf("one workspace has %d of 8 leases, passed over: %v", n, turn.except())
-	}
+	effort.ErrorIf(t, n != 4 || turn.except()[0] != greedy,
+		"one workspace has %d of 8 leases, passed over: %v", n, turn.except())
 	for range 2 {
-		if !turn.noteLease(other) {
-			t.Error("a newcomer gets no lease")
-		}
+		effort.ErrorIf(t, !turn.noteLease(other), "a newcomer gets no lease")
 		turn.round()
 	}
 	turn.ended(greedy)
 	turn.ended(greedy)
 	turn.round()
-	if list := turn.except(); len(list) != 0 {
-		t.Errorf("passed over with room: %v", list)
-	}
+	list := turn.except()
+	effort.ErrorIf(t, len(list) != 0, "passed over with room: %v", list)
 }

@@ -46,9 +46,7 @@ func TestADispatcherTakesWorkAgain(t *testing.T) {
 					return ok && also && d.Leases() == 2
 				})
 				<-time.After(2 * leaseTTL)
-				if o.free(at) || o.free(waits) {
-					o.t.Error("what was leased again is not renewed")
-				}
+				effort.ErrorIf(o.t, o.free(at) || o.free(waits), "what was leased again is not renewed")
 			})
 		})
 	}
@@ -78,9 +76,8 @@ func TestADispatcherThatStopsTakesNoWorkAgain(t *testing.T) {
 		d.Drain(false)
 		<-done
 		<-time.After(3 * searchEvery)
-		if n := o.book.taken(id); n != 1 {
-			o.t.Errorf("it was leased %d times again", n-1)
-		}
+		n := o.book.taken(id)
+		effort.ErrorIf(o.t, n != 1, "it was leased %d times again", n-1)
 	})
 }
 
@@ -92,9 +89,7 @@ func TestAFileThatChangedIsSetAside(t *testing.T) {
 	id := o.uploads("a@none.test\nb@none.test\n")
 	other := uuid.New()
 	list, err := o.book.Store.Lease(ctx, other, 1, time.Hour)
-	if err != nil || len(list) != 1 {
-		t.Fatalf("%d are leased, %v", len(list), err)
-	}
+	effort.FatalIf(t, err != nil || len(list) != 1, "%d are leased, %v", len(list), err)
 	lease := ledger.Lease{Verification: id, Node: other, Epoch: list[0].Epoch}
 	effort.Must(o.book.Prepare(ctx, lease, 2, 0, 2))(t)
 	effort.OK(t, o.book.Store.Release(ctx, lease))
@@ -106,9 +101,8 @@ func TestAFileThatChangedIsSetAside(t *testing.T) {
 	d.Wake()
 	o.until("it is set aside", func() bool { return o.sees(id).Status == ledger.Failed })
 	v := o.sees(id)
-	if v.Issue == nil || v.Issue.Code != ledger.InternalError || o.book.count("crashed") != 2 {
-		t.Errorf("after %d crashes it failed with %+v", o.book.count("crashed"), v.Issue)
-	}
+	effort.ErrorIf(t, v.Issue == nil || v.Issue.Code != ledger.InternalError || o.book.count("crashed") != 2,
+		"after %d crashes it failed with %+v", o.book.count("crashed"), v.Issue)
 	o.until("an operator is told", func() bool { return o.log.has("set aside") && o.log.has("read differently") })
 	effort.Is(t, effort.Must(o.book.Balance(ctx, o.workspace))(t), (ledger.Balance{Granted: 1000, Available: 1000}),
 		"the account")

@@ -336,9 +336,8 @@ func TestWakeLooksAtOnce(t *testing.T) {
 		before := o.book.count("lease")
 		d.Wake()
 		synctest.Wait()
-		if n := o.book.count("lease"); n != before+1 {
-			o.t.Errorf("%d looks after waking, want 1", n-before)
-		}
+		n := o.book.count("lease")
+		effort.ErrorIf(o.t, n != before+1, "%d looks after waking, want 1", n-before)
 	})
 }
 
@@ -433,9 +432,8 @@ func TestACrashIsNotedBeforeItsLeaseIsGivenBack(t *testing.T) {
 		if renewed, released := o.book.count("renew"), o.book.count("release"); renewed < 3 || released != 0 {
 			o.t.Errorf("renewed %d times and given back %d times while the crash was noted", renewed, released)
 		}
-		if n := o.book.taken(bad); n != 1 || o.free(bad) {
-			o.t.Errorf("it was taken %d times within a minute", n)
-		}
+		n := o.book.taken(bad)
+		effort.ErrorIf(o.t, n != 1 || o.free(bad), "it was taken %d times within a minute", n)
 	})
 }
 
@@ -480,9 +478,8 @@ func TestADrainedDispatcherTakesNothingAnyMore(t *testing.T) {
 		o.uploads("a@none.test\n")
 		d.Wake()
 		<-time.After(10 * searchEvery)
-		if n := o.book.handed(); n != 1 {
-			o.t.Errorf("%d verifications were leased after the drain, want none", n-1)
-		}
+		n := o.book.handed()
+		effort.ErrorIf(o.t, n != 1, "%d verifications were leased after the drain, want none", n-1)
 		leases, err := o.book.Store.Lease(context.Background(), uuid.New(), 10, time.Hour)
 		if err != nil || !slices.ContainsFunc(leases, func(v ledger.Verification) bool { return v.ID == slow }) {
 			o.t.Errorf("another node leases %v, %v, want what the drained one had", leases, err)
@@ -501,9 +498,8 @@ func TestFilesBeyondTheMemoryWaitInLine(t *testing.T) {
 			o.t.Fatalf("%d leased, the second: %+v", o.book.handed(), v)
 		}
 		o.stops(d)
-		if !o.free(first, second) {
-			o.t.Error("a lease was not given back: of the one at work, or of the one in line")
-		}
+		effort.ErrorIf(o.t, !o.free(first, second),
+			"a lease was not given back: of the one at work, or of the one in line")
 	})
 }
 
@@ -515,20 +511,16 @@ func TestLookup(t *testing.T) {
 		d := o.starts()
 		<-time.After(10 * time.Second)
 		v, ok := d.Lookup(first)
-		if !ok || v.ID != first.String() || v.Workspace != o.workspace.String() || v.Status != "verifying" ||
-			v.Total != 1 || len(v.Waits) != 1 || v.Waits[0].Addresses != 1 || v.Waits[0].For != inspect.ForRoute {
-			t.Errorf("at work: %+v, %v", v, ok)
-		}
-		if v, ok = d.Lookup(second); !ok || v.ID != second.String() || v.Why == "" || len(v.Waits) != 0 {
-			t.Errorf("in line: %+v, %v", v, ok)
-		}
-		if v, ok = d.Lookup(uuid.New()); ok {
-			t.Errorf("somebody else's: %+v", v)
-		}
+		effort.ErrorIf(t, !ok || v.ID != first.String() || v.Workspace != o.workspace.String() ||
+			v.Status != "verifying" || v.Total != 1 || len(v.Waits) != 1 || v.Waits[0].Addresses != 1 ||
+			v.Waits[0].For != inspect.ForRoute, "at work: %+v, %v", v, ok)
+		v, ok = d.Lookup(second)
+		effort.ErrorIf(t, !ok || v.ID != second.String() || v.Why == "" || len(v.Waits) != 0, "in line: %+v, %v", v, ok)
+		v, ok = d.Lookup(uuid.New())
+		effort.ErrorIf(t, ok, "somebody else's: %+v", v)
 		o.stops(d)
-		if v, ok = d.Lookup(first); ok {
-			t.Errorf("after the end: %+v", v)
-		}
+		v, ok = d.Lookup(first)
+		effort.ErrorIf(t, ok, "after the end: %+v", v)
 	})
 }
 
@@ -571,9 +563,8 @@ func TestSlowAndUnansweredRenewalsKeepTheLeases(t *testing.T) {
 		o.until("one into the void", func() bool { return o.book.count("renew") == 10 })
 		o.book.void.Store(false)
 		o.until("more", func() bool { return o.book.count("renew") == 13 })
-		if o.log.has("lease not renewed in time") || o.book.taken(id) != 1 {
-			o.t.Errorf("the lease was taken %d times, want 1", o.book.taken(id))
-		}
+		effort.ErrorIf(o.t, o.log.has("lease not renewed in time") || o.book.taken(id) != 1,
+			"the lease was taken %d times, want 1", o.book.taken(id))
 	})
 }
 
@@ -610,9 +601,8 @@ func TestWorkThatAnotherNodeHasIsDropped(t *testing.T) {
 		}
 		began := time.Now()
 		o.until("dropped", func() bool { return o.dropped.Load() == 1 })
-		if took := time.Since(began); took > renewEvery+time.Second {
-			o.t.Errorf("dropped after %v, want it with the next renewal", took)
-		}
+		took := time.Since(began)
+		effort.ErrorIf(o.t, took > renewEvery+time.Second, "dropped after %v, want it with the next renewal", took)
 		effort.Is(o.t, o.sees(id).Epoch, 2, "at epoch")
 	})
 }
@@ -625,9 +615,8 @@ func TestCancelIsSeen(t *testing.T) {
 		effort.Must(o.book.Cancel(context.Background(), o.workspace, id))(o.t)
 		d.Wake()
 		synctest.Wait()
-		if v := o.sees(id); v.Status != ledger.Cancelled || v.Held != 0 {
-			o.t.Errorf("after waking: %+v", v)
-		}
+		v := o.sees(id)
+		effort.ErrorIf(o.t, v.Status != ledger.Cancelled || v.Held != 0, "after waking: %+v", v)
 	})
 }
 
@@ -645,9 +634,8 @@ func TestACancelIsSeenByALookThatBeganBefore(t *testing.T) {
 		synctest.Wait()
 		close(goOn)
 		synctest.Wait()
-		if v := o.sees(id); v.Status != ledger.Cancelled {
-			o.t.Errorf("it is %v after the look, want it cancelled", v.Status)
-		}
+		v := o.sees(id)
+		effort.ErrorIf(o.t, v.Status != ledger.Cancelled, "it is %v after the look, want it cancelled", v.Status)
 	})
 }
 
@@ -660,9 +648,8 @@ func TestStopWaitsForALeaseThatIsOnItsWay(t *testing.T) {
 		d := o.starts()
 		<-asked
 		o.stops(d)
-		if o.book.taken(id) != 1 || !o.free(id) {
-			o.t.Errorf("leased %d times and not given back", o.book.taken(id))
-		}
+		effort.ErrorIf(o.t, o.book.taken(id) != 1 || !o.free(id),
+			"leased %d times and not given back", o.book.taken(id))
 		o.stops(d) // again
 	})
 }
@@ -698,8 +685,7 @@ func TestOptionsAreComplete(t *testing.T) {
 	} {
 		broken := o.options
 		change(&broken)
-		if _, err := Start(o.system, broken); err == nil {
-			t.Errorf("no %s: accepted", name)
-		}
+		_, err := Start(o.system, broken)
+		effort.ErrorIf(t, err == nil, "no %s: accepted", name)
 	}
 }

@@ -101,9 +101,7 @@ func gets[M any](s *stage, at *actor.PID) (M, *actor.PID) {
 	select {
 	case r := <-s.offers:
 		m, ok := r.msg.(M)
-		if !ok || !r.at.Equal(at) {
-			s.t.Fatalf("%v got %T %v", r.at, r.msg, r.msg)
-		}
+		effort.FatalIf(s.t, !ok || !r.at.Equal(at), "%v got %T %v", r.at, r.msg, r.msg)
 		return m, r.from
 	case <-time.After(time.Hour):
 		s.t.Fatalf("%v got nothing", at)
@@ -128,9 +126,8 @@ func (s *stage) finals(want int, done bool) {
 		select {
 		case m := <-s.told:
 			if f, ok := m.(Finals); ok {
-				if len(f.Finals) != want || f.Done != done || f.Domain != "example.test" {
-					s.t.Fatalf("told %+v, want %d finals, done: %v", f, want, done)
-				}
+				effort.FatalIf(s.t, len(f.Finals) != want || f.Done != done || f.Domain != "example.test",
+					"told %+v, want %d finals, done: %v", f, want, done)
 				return
 			}
 		case <-time.After(time.Hour):
@@ -143,10 +140,8 @@ func TestActorOffersAndTellsItsParent(t *testing.T) {
 	withActor(t, func(s *stage) {
 		r := s.receiver()
 		offer, self := gets[*wire.Offer](s, r)
-		if len(offer.GetProbes()) != 2 || offer.GetProbes()[1].GetLocal() != "bert" ||
-			offer.GetTask().GetEpoch() != 1 {
-			t.Fatalf("offered %v", offer)
-		}
+		effort.FatalIf(t, len(offer.GetProbes()) != 2 || offer.GetProbes()[1].GetLocal() != "bert" ||
+			offer.GetTask().GetEpoch() != 1, "offered %v", offer)
 		s.answers(r, self, offer, refused, 2)
 		gets[*wire.ResultsAck](s, r)
 		s.finals(2, true)
@@ -195,10 +190,9 @@ func TestActorFollowsItsReceiver(t *testing.T) {
 				next := s.receiver()
 				gets[*wire.Cancel](s, next) // it may be the same one, with what was offered to it
 				second, _ := gets[*wire.Offer](s, next)
-				if p := second.GetProbes(); len(p) != 1 || p[0].GetLocal() != "bert" ||
-					second.GetChunk() == first.GetChunk() {
-					t.Fatalf("offered to the next: %v", second)
-				}
+				p := second.GetProbes()
+				effort.FatalIf(t, len(p) != 1 || p[0].GetLocal() != "bert" || second.GetChunk() == first.GetChunk(),
+					"offered to the next: %v", second)
 				s.answers(next, self, second, refused, 1)
 				gets[*wire.ResultsAck](s, next)
 				s.finals(1, true)
@@ -218,9 +212,8 @@ func TestActorAnswersOldReceivers(t *testing.T) {
 		gets[*wire.Cancel](s, next)
 		second, _ := gets[*wire.Offer](s, next)
 		s.answers(old, self, first, refused, 2)
-		if ack, _ := gets[*wire.ResultsAck](s, old); ack.GetChunk() != first.GetChunk() {
-			t.Errorf("acknowledged %v", ack)
-		}
+		ack, _ := gets[*wire.ResultsAck](s, old)
+		effort.ErrorIf(t, ack.GetChunk() != first.GetChunk(), "acknowledged %v", ack)
 		s.system.Root.RequestWithCustomSender(self, &wire.Moved{Task: first.GetTask()}, old)
 		s.answers(next, self, second, refused, 2)
 		gets[*wire.ResultsAck](s, next)
@@ -233,9 +226,8 @@ func TestActorTakesBackWhatIsOutWhenItIsStopped(t *testing.T) {
 		r := s.receiver()
 		offer, _ := gets[*wire.Offer](s, r)
 		_ = s.system.Root.StopFuture(s.parent).Wait()
-		if m, _ := gets[*wire.Cancel](s, r); m.GetTask().Key() != offer.GetTask().Key() {
-			t.Errorf("cancelled %v", m)
-		}
+		m, _ := gets[*wire.Cancel](s, r)
+		effort.ErrorIf(t, m.GetTask().Key() != offer.GetTask().Key(), "cancelled %v", m)
 	})
 }
 

@@ -107,16 +107,13 @@ func (a *adversary) offered(m *wire.Offer) {
 		return // taken back in the same breath: Cancel comes behind
 	}
 	for _, p := range m.GetProbes() {
-		if f, done := a.final[p.GetOrdinal()]; done {
-			a.t.Fatalf("ordinal %d is offered after it became %v", p.GetOrdinal(), f.Outcome)
-		}
-		if want := fmt.Sprintf("user%d", p.GetOrdinal()); p.GetOrdinal() != controlOrdinal &&
-			p.GetLocal() != want {
-			a.t.Fatalf("ordinal %d is offered as %q", p.GetOrdinal(), p.GetLocal())
-		}
-		if p.GetOrdinal() == controlOrdinal && len(a.b.controls.accepted) == 0 && a.b.controls.knowsBehaviour(a.now) {
-			a.t.Fatal("a control probe that nobody needs")
-		}
+		f, done := a.final[p.GetOrdinal()]
+		effort.FatalIf(a.t, done, "ordinal %d is offered after it became %v", p.GetOrdinal(), f.Outcome)
+		want := fmt.Sprintf("user%d", p.GetOrdinal())
+		effort.FatalIf(a.t, p.GetOrdinal() != controlOrdinal && p.GetLocal() != want,
+			"ordinal %d is offered as %q", p.GetOrdinal(), p.GetLocal())
+		effort.FatalIf(a.t, p.GetOrdinal() == controlOrdinal && len(a.b.controls.accepted) == 0 &&
+			a.b.controls.knowsBehaviour(a.now), "a control probe that nobody needs")
 	}
 	ack := &wire.OfferAck{Task: m.GetTask(), Chunk: m.GetChunk(),
 		Credit: uint32(rapid.IntRange(0, 3).Draw(a.t, "credit"))}
@@ -155,18 +152,16 @@ func (a *adversary) census() {
 		places[ordinal]++
 	}
 	for ordinal := range a.truth {
-		if n := places[uint32(ordinal)]; n != 1 {
-			a.t.Fatalf("ordinal %d is in %d places", ordinal, n)
-		}
+		n := places[uint32(ordinal)]
+		effort.FatalIf(a.t, n != 1, "ordinal %d is in %d places", ordinal, n)
 	}
 }
 
 // work answers a part of what is open, and misbehaves.
 func (a *adversary) work() {
 	s := &a.b.backlog
-	if s.countOut(false) > chunksMax || s.countOut(true) > chunksMax {
-		a.t.Fatalf("%d chunks are open, and %d of due retries", s.countOut(false), s.countOut(true))
-	}
+	effort.FatalIf(a.t, s.countOut(false) > chunksMax || s.countOut(true) > chunksMax,
+		"%d chunks are open, and %d of due retries", s.countOut(false), s.countOut(true))
 	switch {
 	case !s.receiver.reached:
 	case a.chance(1):
@@ -287,15 +282,13 @@ func (a *adversary) plan() {
 		if a.all && want == smtp.Valid {
 			want = smtp.CatchAll
 		}
-		if f.Outcome != want && f.Outcome != smtp.Unknown {
-			a.t.Fatalf("ordinal %d is %v, the truth is %v: %+v", f.Ordinal, f.Outcome, want, f.Case)
-		}
+		effort.FatalIf(a.t, f.Outcome != want && f.Outcome != smtp.Unknown,
+			"ordinal %d is %v, the truth is %v: %+v", f.Ordinal, f.Outcome, want, f.Case)
 		if outcome, reason := verdict.Conclude(f.Case); outcome != f.Outcome || reason != f.Reason {
 			a.t.Fatalf("ordinal %d is %v %v, its case says %v %v", f.Ordinal, f.Outcome, f.Reason, outcome, reason)
 		}
-		if f.Outcome != smtp.Unknown && len(f.Case.Attempts) == 0 {
-			a.t.Fatalf("ordinal %d is %v without an attempt", f.Ordinal, f.Outcome)
-		}
+		effort.FatalIf(a.t, f.Outcome != smtp.Unknown && len(f.Case.Attempts) == 0,
+			"ordinal %d is %v without an attempt", f.Ordinal, f.Outcome)
 		a.final[f.Ordinal] = f
 	}
 	for _, s := range steps {
@@ -355,8 +348,7 @@ func TestAdversary(t *testing.T) {
 			}
 		}
 		deferred, history := len(a.b.retries.deferred), len(a.b.retries.again)
-		if a.b.left != 0 || deferred > 1 || history > 1 {
-			t.Fatalf("at the end %d are left, %d deferred, %d in the history", a.b.left, deferred, history)
-		}
+		effort.FatalIf(t, a.b.left != 0 || deferred > 1 || history > 1,
+			"at the end %d are left, %d deferred, %d in the history", a.b.left, deferred, history)
 	})
 }

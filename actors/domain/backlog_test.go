@@ -44,15 +44,11 @@ func TestTheReceiverChanges(t *testing.T) {
 		}
 	}
 	effort.MustBe(t, cancelled, 1, "receivers are told to drop what they have")
-	if b.foundReceiver("receiver.test", true) {
-		t.Error("the receiver of before is taken")
-	}
+	effort.ErrorIf(t, b.foundReceiver("receiver.test", true), "the receiver of before is taken")
 	b.receivers(true)
 	b.answers(first, 2, refused, first.GetProbes()[1].GetOrdinal()) // it counts, though its chunk was taken back
 	done := b.drainOut(t)
-	if done != 199 || len(b.done) != 199 {
-		t.Fatalf("%d answered, %d final, want 199", done, len(b.done))
-	}
+	effort.FatalIf(t, done != 199 || len(b.done) != 199, "%d answered, %d final, want 199", done, len(b.done))
 	b.pass(time.Hour/2 + time.Minute)
 	b.answers(b.offered(), 1, refused)
 	b.is(deferred, smtp.Invalid, smtp.MailboxNotFound)

@@ -143,29 +143,24 @@ func TestABackupAloneIsNoAnswer(t *testing.T) {
 	w := newTwoHosts(t, r, 60)
 	w.away = func(now time.Time) bool { return now.Sub(morning) > 5*time.Second }
 	w.run(4 * time.Hour)
-	if w.left > 0 {
-		t.Fatalf("%d are left", w.left)
-	}
+	effort.FatalIf(t, w.left > 0, "%d are left", w.left)
 	unknown := 0
 	for o, f := range w.done {
 		effort.Not(t, f.Outcome, smtp.CatchAll, o)
 		if f.Outcome == smtp.Unknown {
-			if unknown++; f.Reason != smtp.BackupOnly {
-				t.Errorf("%d is unknown for %v", o, f.Reason)
-			}
+			unknown++
+			effort.ErrorIf(t, f.Reason != smtp.BackupOnly, "%d is unknown for %v", o, f.Reason)
 		}
 	}
-	if unknown == 0 || w.controls[1] == 0 {
-		t.Errorf("%d are unknown, the backup was asked %d control probes", unknown, w.controls[1])
-	}
+	effort.ErrorIf(t, unknown == 0 || w.controls[1] == 0,
+		"%d are unknown, the backup was asked %d control probes", unknown, w.controls[1])
 }
 
 // TestBehaviourKeysFit: the store takes the key of every domain and host.
 func TestBehaviourKeysFit(t *testing.T) {
 	long := fmt.Sprintf("%0250d", 1)
-	if k := behaviourKey(long, long+"a"); len(factPrefix)+len(k) > 300 || k == behaviourKey(long, long+"b") {
-		t.Errorf("key %q", k)
-	}
+	k := behaviourKey(long, long+"a")
+	effort.ErrorIf(t, len(factPrefix)+len(k) > 300 || k == behaviourKey(long, long+"b"), "key %q", k)
 }
 
 // TestPublicBackups are the public samples P001, P004 and P007: the behaviour is learned at the primary, which then

@@ -14,10 +14,9 @@ import (
 // backs checks what an offer tells of the addresses that wait behind it.
 func (b *bench) backs(o *wire.Offer, behind int, waiting time.Duration) {
 	b.t.Helper()
-	if int(o.GetBehind()) != behind || o.GetWaitingMs() != waiting.Milliseconds() {
-		b.t.Errorf("an offer of %d says that %d are behind it for %d ms, want %d for %s", len(o.GetProbes()),
-			o.GetBehind(), o.GetWaitingMs(), behind, waiting)
-	}
+	effort.ErrorIf(b.t, int(o.GetBehind()) != behind || o.GetWaitingMs() != waiting.Milliseconds(),
+		"an offer of %d says that %d are behind it for %d ms, want %d for %s", len(o.GetProbes()), o.GetBehind(),
+		o.GetWaitingMs(), behind, waiting)
 }
 
 func TestOffersTellWhatIsBehindThem(t *testing.T) {
@@ -58,8 +57,7 @@ func TestAddressesThatAreDueAreCounted(t *testing.T) {
 			}
 		}
 		heap.Init(&s.deferred)
-		if n, _ := pl.backlog.countBehind(morning.Add(10 * time.Second)); n != want {
-			t.Fatalf("%d are due, want %d", n, want)
-		}
+		n, _ := pl.backlog.countBehind(morning.Add(10 * time.Second))
+		effort.FatalIf(t, n != want, "%d are due, want %d", n, want)
 	})
 }

@@ -98,12 +98,9 @@ func TestFewAcceptancesAreHeld(t *testing.T) {
 			r.tick(tc.perTick, 10*time.Millisecond)
 			most = max(most, r.controls.countWeighed())
 		}
-		if r.left > 0 || most > tc.held {
-			t.Errorf("%d of %d are left, at most %d acceptances were held, want %d", r.left, tc.all, most, tc.held)
-		}
-		if controls*100 > 3*tc.all {
-			t.Errorf("%d control probes for %d addresses", controls, tc.all)
-		}
+		effort.ErrorIf(t, r.left > 0 || most > tc.held,
+			"%d of %d are left, at most %d acceptances were held, want %d", r.left, tc.all, most, tc.held)
+		effort.ErrorIf(t, controls*100 > 3*tc.all, "%d control probes for %d addresses", controls, tc.all)
 		t.Logf("%d addresses, %d control probes, at most %d acceptances were held", tc.all, controls, most)
 	}
 }

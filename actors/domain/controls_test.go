@@ -48,9 +48,8 @@ func (b *bench) nextControl(within time.Duration, say told) *wire.Offer {
 	for at := b.now; len(offers) == 0 && b.now.Sub(at) < within; {
 		offers = b.lives(time.Second)
 	}
-	if len(offers) != 1 || !isControl(offers[0]) {
-		b.t.Fatalf("%d offers within %v, want a control probe", len(offers), within)
-	}
+	effort.FatalIf(b.t, len(offers) != 1 || !isControl(offers[0]),
+		"%d offers within %v, want a control probe", len(offers), within)
 	b.answers(offers[0], 1, say)
 	return offers[0]
 }
@@ -106,9 +105,8 @@ func TestControlProbe(t *testing.T) {
 			if h := b.done[0].Case.Behaviour; h.Accepted+h.Refused+len(h.Controls) > 0 {
 				t.Errorf("a refusal carries the habit %+v", h)
 			}
-			if left := b.lives(time.Minute); b.left != 0 || len(left) > 0 {
-				t.Errorf("%d are left, %d offers", b.left, len(left))
-			}
+			left := b.lives(time.Minute)
+			effort.ErrorIf(t, b.left != 0 || len(left) > 0, "%d are left, %d offers", b.left, len(left))
 		})
 	}
 }
@@ -146,9 +144,8 @@ func TestControlProbesThatTellNothing(t *testing.T) {
 				}
 			}
 			b.is(0, smtp.Unknown, say.reason)
-			if h := b.options.Facts.Behaviour(testBehaviour, b.now); h.Accepted+h.Refused > 0 {
-				t.Errorf("learned %+v", h)
-			}
+			h := b.options.Facts.Behaviour(testBehaviour, b.now)
+			effort.ErrorIf(t, h.Accepted+h.Refused > 0, "learned %+v", h)
 		})
 	}
 }
@@ -172,17 +169,14 @@ func TestControlProbesAreSpread(t *testing.T) {
 				b.wakes.Sub(morning), b.quietUntil(b.now).Sub(morning))
 		}
 	}
-	if want := []time.Duration{0, 3 * time.Second, 23 * time.Second}; !slices.Equal(asked, want) {
-		t.Errorf("asked at %v, want %v", asked, want)
-	}
-	if slices.Sort(names); len(slices.Compact(names)) != 3 {
-		t.Errorf("asked for %v", names)
-	}
+	want := []time.Duration{0, 3 * time.Second, 23 * time.Second}
+	effort.ErrorIf(t, !slices.Equal(asked, want), "asked at %v, want %v", asked, want)
+	slices.Sort(names)
+	effort.ErrorIf(t, len(slices.Compact(names)) != 3, "asked for %v", names)
 	b.is(0, smtp.Valid, smtp.MailboxExists)
-	if h := b.done[0].Case.Behaviour; h.Accepted != 2 || h.Refused != 1 || !h.First.Equal(morning) ||
-		!h.Last.Equal(b.now) || len(h.Controls) != 3 || h.Controls[2].Reason != smtp.MailboxNotFound {
-		t.Errorf("the case has the habit %+v", h)
-	}
+	h := b.done[0].Case.Behaviour
+	effort.ErrorIf(t, h.Accepted != 2 || h.Refused != 1 || !h.First.Equal(morning) || !h.Last.Equal(b.now) ||
+		len(h.Controls) != 3 || h.Controls[2].Reason != smtp.MailboxNotFound, "the case has the habit %+v", h)
 }
 
 // TestControlProbesGoOnFromOthers: what others found out counts, and ends what is planned here.
@@ -196,9 +190,8 @@ func TestControlProbesGoOnFromOthers(t *testing.T) {
 	o.Facts.Learn(testBehaviour, true, b.now)
 	b.lives(time.Second)
 	b.is(0, smtp.CatchAll, smtp.AcceptAll)
-	if offers := b.lives(time.Minute); len(offers) > 0 {
-		t.Errorf("%d offers when nothing is left", len(offers))
-	}
+	offers := b.lives(time.Minute)
+	effort.ErrorIf(t, len(offers) > 0, "%d offers when nothing is left", len(offers))
 }
 
 // TestControlProbeThatNobodyNeedsAnyMore: it waited for its time, and others found out meanwhile.
@@ -209,9 +202,8 @@ func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 	b.answers(offer, 1, accepted, 0)
 	b.answers(b.offered(), 1, greylisted)
 	b.options.Facts.Learn(testBehaviour, false, b.now)
-	if offers := b.lives(2 * ladder[0]); len(offers) > 0 || b.controls.asking {
-		t.Errorf("offered %v, asking: %v", offers, b.controls.asking)
-	}
+	offers := b.lives(2 * ladder[0])
+	effort.ErrorIf(t, len(offers) > 0 || b.controls.asking, "offered %v, asking: %v", offers, b.controls.asking)
 	b.is(0, smtp.Valid, smtp.MailboxExists)
 	b.answers(offer, 2, refused, 1)
 	effort.Is(t, b.left, 0, "left")
@@ -226,12 +218,10 @@ func TestKnownBehaviourNeedsNoControlProbe(t *testing.T) {
 		b := newBench(t, o, 2)
 		b.reach()
 		b.answers(b.offered(), 1, accepted)
-		if len(b.done) != 2 || b.done[1].Outcome != want || len(b.offers()) != 0 {
-			t.Errorf("catch-all %v: %v, %d offers", catchAll, b.done, len(b.offers()))
-		}
-		if h := b.done[0].Case.Behaviour; h.Accepted+h.Refused != 3 || len(h.Controls) != 0 {
-			t.Errorf("the case has the habit %+v", h)
-		}
+		effort.ErrorIf(t, len(b.done) != 2 || b.done[1].Outcome != want || len(b.offers()) != 0,
+			"catch-all %v: %v, %d offers", catchAll, b.done, len(b.offers()))
+		h := b.done[0].Case.Behaviour
+		effort.ErrorIf(t, h.Accepted+h.Refused != 3 || len(h.Controls) != 0, "the case has the habit %+v", h)
 	}
 }
 
@@ -241,9 +231,7 @@ func TestReceiversThatDoNotAnswerAtRcpt(t *testing.T) {
 	b.reach()
 	b.answers(b.offered(), 1, told{outcome: smtp.CatchAll, reason: smtp.NoRcptAnswer, code: 250})
 	b.is(0, smtp.CatchAll, smtp.NoRcptAnswer)
-	if b.left != 0 || len(b.offers()) > 0 {
-		t.Errorf("%d are left, %d offers", b.left, len(b.offers()))
-	}
+	effort.ErrorIf(t, b.left != 0 || len(b.offers()) > 0, "%d are left, %d offers", b.left, len(b.offers()))
 }
 
 // TestDoubtIsRemembered: when control probes told nothing, later acceptances are not examined again at once.
@@ -257,9 +245,8 @@ func TestDoubtIsRemembered(t *testing.T) {
 		b.nextControl(20*time.Second, policy)
 	}
 	b.is(0, smtp.Unknown, smtp.Policy)
-	if offers := b.lives(unclearFor - time.Second); len(offers) > 0 {
-		t.Fatalf("%d offers", len(offers))
-	}
+	offers := b.lives(unclearFor - time.Second)
+	effort.FatalIf(t, len(offers) > 0, "%d offers", len(offers))
 	b.answers(offer, 2, accepted, 1)
 	b.is(1, smtp.Unknown, smtp.Policy)
 	b.lives(time.Second)
@@ -293,13 +280,11 @@ func TestAnUnreadableRefusalCostsOneControl(t *testing.T) {
 		for w.left > 0 && w.now.Before(morning.Add(2*time.Hour)) {
 			w.tick(5, time.Second)
 		}
-		if unreadable != (controls == 1) || w.left > 0 && unreadable {
-			t.Errorf("seed %d, %q: %d control probes, %d are left", seed, say.text, controls, w.left)
-		}
+		effort.ErrorIf(t, unreadable != (controls == 1) || w.left > 0 && unreadable,
+			"seed %d, %q: %d control probes, %d are left", seed, say.text, controls, w.left)
 		for ordinal, f := range w.done {
-			if f.Outcome != smtp.Unknown || f.Reason != smtp.Policy {
-				t.Errorf("seed %d: %d is %v %v", seed, ordinal, f.Outcome, f.Reason)
-			}
+			effort.ErrorIf(t, f.Outcome != smtp.Unknown || f.Reason != smtp.Policy,
+				"seed %d: %d is %v %v", seed, ordinal, f.Outcome, f.Reason)
 		}
 	}
 }
@@ -362,30 +347,24 @@ func TestSilentGuard(t *testing.T) {
 			if until := b.now.Add(guardFor); !b.quietUntil(b.now).Equal(until) || !b.wakes.Equal(until) {
 				t.Fatalf("quiet until %v, woken at %v", b.quietUntil(b.now), b.wakes)
 			}
-			if got := lines.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "domain=example.test") ||
-				strings.Contains(got, "@") {
-				t.Errorf("logged %q", got)
-			}
+			got := lines.String()
+			effort.ErrorIf(t, strings.Count(got, "\n") != 1 || !strings.Contains(got, "domain=example.test") ||
+				strings.Contains(got, "@"), "logged %q", got)
 			b.answers(offer, 1002, accepted, 20) // too late: it was taken back
-			if notes := b.controls.notes; !notes[len(notes)-1].Void {
-				t.Errorf("the control probes are %+v, want the last one void", notes)
-			}
-			if h := o.Facts.Behaviour(testBehaviour, b.now); h.Accepted > 0 || len(b.done) != suspectAfter {
-				t.Fatalf("learned %+v, %d final", h, len(b.done))
-			}
+			notes := b.controls.notes
+			effort.ErrorIf(t, !notes[len(notes)-1].Void, "the control probes are %+v, want the last one void", notes)
+			h := o.Facts.Behaviour(testBehaviour, b.now)
+			effort.FatalIf(t, h.Accepted > 0 || len(b.done) != suspectAfter, "learned %+v, %d final", h, len(b.done))
 			b.pass(guardFor - time.Millisecond)
-			if len(b.offers()) > 0 {
-				t.Fatal("asked before the guard had time to forget us")
-			}
+			effort.FatalIf(t, len(b.offers()) > 0, "asked before the guard had time to forget us")
 			b.pass(time.Millisecond)
 			b.answers(b.offered(), 1, refused) // what had no answer
 			b.pass(time.Minute)
 			b.answers(b.offered(), 1, refused) // what was accepted in silence
 			effort.MustBe(t, b.left, 0, "are left")
 			c := b.done[suspectAfter].Case
-			if len(c.Attempts) != 2 || !c.Attempts[0].Void || c.Attempts[1].Void {
-				t.Errorf("the case of an address that was accepted in silence: %+v", c)
-			}
+			effort.ErrorIf(t, len(c.Attempts) != 2 || !c.Attempts[0].Void || c.Attempts[1].Void,
+				"the case of an address that was accepted in silence: %+v", c)
 			b.is(suspectAfter, smtp.Invalid, smtp.MailboxNotFound)
 			effort.Not(t, canary.GetProbes()[0].GetLocal(), b.controls.locals.next(),
 				"the next control probe asks for the same mailbox")
@@ -402,10 +381,9 @@ func TestGuardSeenByAnother(t *testing.T) {
 	b, _ := behindRefusals(t, o, suspectAfter)
 	o.Facts.Guard(testBehaviour, b.now.Add(guardFor))
 	b.look()
-	if len(b.backlog.chunks) > 0 || len(b.controls.accepted) > 0 || len(b.steps) != 1 ||
-		!b.quietUntil(b.now).Equal(b.now.Add(guardFor)) {
-		t.Fatalf("%d chunks out, %d accepted, steps %v", len(b.backlog.chunks), len(b.controls.accepted), b.steps)
-	}
+	effort.FatalIf(t, len(b.backlog.chunks) > 0 || len(b.controls.accepted) > 0 || len(b.steps) != 1 ||
+		!b.quietUntil(b.now).Equal(b.now.Add(guardFor)), "%d chunks out, %d accepted, steps %v", len(b.backlog.chunks),
+		len(b.controls.accepted), b.steps)
 	if cancel, ok := b.steps[0].(tell); !ok || cancel.msg.(*wire.Cancel) == nil {
 		t.Errorf("told %v, want a cancel", b.steps[0])
 	}
@@ -453,9 +431,8 @@ func TestAcceptedBehindTheCanary(t *testing.T) {
 	b.takeResults(b.now, m)
 	b.look()
 	b.is(suspectAfter, smtp.Valid, smtp.MailboxExists)
-	if _, early := b.done[suspectAfter+1]; early {
-		t.Error("believed, though a guard may have been at work since")
-	}
+	_, early := b.done[suspectAfter+1]
+	effort.ErrorIf(t, early, "believed, though a guard may have been at work since")
 }
 
 // TestFewRefusalsNeedNoCanary: one below the bound, or spread over more than an hour.
@@ -468,15 +445,12 @@ func TestFewRefusalsNeedNoCanary(t *testing.T) {
 	for i := range time.Duration(suspectAfter) {
 		f.Refused("slow.test", morning.Add(i*time.Minute))
 	}
-	if !f.Suspect("slow.test", morning.Add(suspectWithin)) ||
-		f.Suspect("slow.test", morning.Add(suspectWithin+time.Second)) {
-		t.Error("refusals do not count for an hour")
-	}
+	effort.ErrorIf(t, !f.Suspect("slow.test", morning.Add(suspectWithin)) ||
+		f.Suspect("slow.test", morning.Add(suspectWithin+time.Second)), "refusals do not count for an hour")
 	f.Hour = throttle.Hour(20 * time.Minute)
-	if end := morning.Add(20 * time.Minute); !f.Suspect("slow.test", end) ||
-		f.Suspect("slow.test", end.Add(time.Second)) {
-		t.Error("refusals do not count for an hour of twenty minutes")
-	}
+	end := morning.Add(20 * time.Minute)
+	effort.ErrorIf(t, !f.Suspect("slow.test", end) || f.Suspect("slow.test", end.Add(time.Second)),
+		"refusals do not count for an hour of twenty minutes")
 }
 
 // TestGuardIsNotForgotten: a domain that told mailboxes apart before a guard was seen
@@ -485,21 +459,17 @@ func TestGuardIsNotForgotten(t *testing.T) {
 	f := NewFacts()
 	f.Learn("x.test", false, morning)
 	f.Guard("x.test", morning.Add(guardFor))
-	if at := morning.Add(2 * guardFor); !f.Suspect("x.test", at) {
-		t.Error("believed without a control probe")
-	}
+	at := morning.Add(2 * guardFor)
+	effort.ErrorIf(t, !f.Suspect("x.test", at), "believed without a control probe")
 	f.Learn("x.test", false, morning.Add(2*guardFor))
-	if f.Suspect("x.test", morning.Add(2*guardFor)) || !f.Pause("x.test").IsZero() {
-		t.Error("suspected though a control probe was refused")
-	}
+	effort.ErrorIf(t, f.Suspect("x.test", morning.Add(2*guardFor)) || !f.Pause("x.test").IsZero(),
+		"suspected though a control probe was refused")
 }
 
 func TestRefusalsAreBounded(t *testing.T) {
 	f := NewFacts()
 	for i := range 2 * refusalsMax {
 		f.Refused(strings.Repeat("x", i%200)+string(rune('a'+i%26))+time.Duration(i).String(), morning)
-		if f.refusals.Len() > refusalsMax {
-			t.Fatalf("%d domains are counted", f.refusals.Len())
-		}
+		effort.FatalIf(t, f.refusals.Len() > refusalsMax, "%d domains are counted", f.refusals.Len())
 	}
 }

@@ -110,9 +110,8 @@ func TestWhatDNSMeansForAnAddress(t *testing.T) {
 			}
 			switch {
 			case c.offered:
-				if hosts := b.offered().GetHosts(); len(hosts) != 1 {
-					t.Errorf("offered with %d hosts, want 1", len(hosts))
-				}
+				hosts := b.offered().GetHosts()
+				effort.ErrorIf(t, len(hosts) != 1, "offered with %d hosts, want 1", len(hosts))
 			case c.reason != smtp.ReasonNone:
 				b.is(0, smtp.Invalid, c.reason)
 				if got := b.done[0].Case; got.NoRoute != c.reason || len(got.Attempts) > 0 {

@@ -51,9 +51,8 @@ func TestAcceptancesAddUp(t *testing.T) {
 	f.Learn("all.test", true, morning)
 	at := morning.Add(partLife)
 	f.Learn("all.test", true, at)
-	if partLife != time.Hour || factLife != 6*time.Hour {
-		t.Errorf("believed for %v and %v; docs and operators count on 1 and 6 hours", partLife, factLife)
-	}
+	effort.ErrorIf(t, partLife != time.Hour || factLife != 6*time.Hour,
+		"believed for %v and %v; docs and operators count on 1 and 6 hours", partLife, factLife)
 	short := NewFacts()
 	short.Hour = throttle.Hour(time.Minute)
 	short.Learn("strict.test", false, at)
@@ -90,9 +89,8 @@ func TestFactsAreBounded(t *testing.T) {
 	}
 	effort.Is(t, f.domains.Len(), factsMax, "kept")
 	for _, used := range []int{0, factsMax + 9} {
-		if _, known := f.Behaviour(fmt.Sprintf("d%d.test", used), morning).CatchAll(); !known {
-			t.Errorf("%d, used lately, is forgotten", used)
-		}
+		_, known := f.Behaviour(fmt.Sprintf("d%d.test", used), morning).CatchAll()
+		effort.ErrorIf(t, !known, "%d, used lately, is forgotten", used)
 	}
 }
 
@@ -107,8 +105,6 @@ func TestOptionsAreComplete(t *testing.T) {
 	} {
 		o := testOptions()
 		change(&o)
-		if o.Validate() == nil {
-			t.Errorf("%s: accepted", name)
-		}
+		effort.ErrorIf(t, o.Validate() == nil, "%s: accepted", name)
 	}
 }

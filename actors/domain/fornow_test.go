@@ -47,13 +47,10 @@ func TestASteadyDenialForNowTellsApart(t *testing.T) {
 			if exists(ordinal) && reason == smtp.NotAccepted {
 				want, why = smtp.Valid, smtp.MailboxExists
 			}
-			if f.Outcome != want || f.Reason != why {
-				t.Errorf("seed %d, %v: %d is %v %v, want %v %v", seed, reason, ordinal, f.Outcome, f.Reason, want, why)
-			}
+			effort.ErrorIf(t, f.Outcome != want || f.Reason != why,
+				"seed %d, %v: %d is %v %v, want %v %v", seed, reason, ordinal, f.Outcome, f.Reason, want, why)
 		}
-		if w.left > 0 {
-			t.Errorf("seed %d, %v: %d are left", seed, reason, w.left)
-		}
+		effort.ErrorIf(t, w.left > 0, "seed %d, %v: %d are left", seed, reason, w.left)
 	}
 }
 
@@ -91,13 +88,10 @@ func TestAControlProbeUnderAnotherName(t *testing.T) {
 			w.tick(5, time.Second)
 		}
 		for ordinal, f := range w.done {
-			if ordinal%3 != 0 && f.Outcome != smtp.Valid {
-				t.Errorf("seed %d, %v: %d is %v %v", seed, odd.reason, ordinal, f.Outcome, f.Reason)
-			}
+			effort.ErrorIf(t, ordinal%3 != 0 && f.Outcome != smtp.Valid,
+				"seed %d, %v: %d is %v %v", seed, odd.reason, ordinal, f.Outcome, f.Reason)
 		}
-		if w.left > 0 {
-			t.Errorf("seed %d: %d are left", seed, w.left)
-		}
+		effort.ErrorIf(t, w.left > 0, "seed %d: %d are left", seed, w.left)
 	}
 }
 
@@ -128,12 +122,9 @@ func TestAGreylistInWordsAboutMailboxes(t *testing.T) {
 			w.tick(5, time.Second)
 		}
 		for ordinal, f := range w.done {
-			if f.Outcome != smtp.Valid {
-				t.Errorf("seed %d, %v: %d is %v %v", seed, reason, ordinal, f.Outcome, f.Reason)
-			}
+			effort.ErrorIf(t, f.Outcome != smtp.Valid,
+				"seed %d, %v: %d is %v %v", seed, reason, ordinal, f.Outcome, f.Reason)
 		}
-		if w.left > 0 {
-			t.Errorf("seed %d, %v: %d are left", seed, reason, w.left)
-		}
+		effort.ErrorIf(t, w.left > 0, "seed %d, %v: %d are left", seed, reason, w.left)
 	}
 }

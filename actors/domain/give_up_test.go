@@ -28,18 +28,16 @@ func TestReceiverThatAnswersNobody(t *testing.T) {
 	b.answers(first, 1, greylisted, 0)
 	b.answers(first, 2, accepted, 1)
 	for asked := time.Second; asked < b.options.GiveUpAfter; asked += time.Second {
-		if b.pulse(first, asked, wire.Cause_FREE); len(b.done) > 0 {
-			t.Fatalf("%d are final after %v", len(b.done), asked)
-		}
+		b.pulse(first, asked, wire.Cause_FREE)
+		effort.FatalIf(t, len(b.done) > 0, "%d are final after %v", len(b.done), asked)
 	}
 	b.pulse(first, b.options.GiveUpAfter, wire.Cause_FREE)
 	b.pulse(first, b.options.GiveUpAfter, wire.Cause_FREE)
 	for _, s := range b.steps {
 		if to, ok := s.(tell); ok {
 			_, given := to.msg.(*wire.Cancel)
-			if given && !to.msg.(*wire.Cancel).GetGiveBack() {
-				t.Error("what is out is dropped, and may be on the wire")
-			}
+			effort.ErrorIf(t, given && !to.msg.(*wire.Cancel).GetGiveBack(),
+				"what is out is dropped, and may be on the wire")
 		}
 	}
 	b.barren = b.options.GiveUpAfter
@@ -65,18 +63,14 @@ func TestReceiverThatAnswersAgain(t *testing.T) {
 	b.reach()
 	first := b.offered()
 	b.pulse(first, 24*time.Hour, wire.Cause_UNREACHED)
-	if len(b.done) > 0 {
-		t.Fatal("given up at once for what others waited for")
-	}
+	effort.FatalIf(t, len(b.done) > 0, "given up at once for what others waited for")
 	for range int(b.options.GiveUpAfter/time.Second) - 2 {
 		b.pulse(first, 24*time.Hour, wire.Cause_UNREACHED)
 	}
 	for range 100 {
 		b.pulse(first, 0, wire.Cause_FREE)
 	}
-	if len(b.done) > 0 {
-		t.Fatal("given up though others are answered")
-	}
+	effort.FatalIf(t, len(b.done) > 0, "given up though others are answered")
 	b.answers(first, 1, refused)
 	b.is(1, smtp.Invalid, smtp.MailboxNotFound)
 }
@@ -90,9 +84,7 @@ func TestOurOwnLimitsGiveNobodyUp(t *testing.T) {
 		for range int(3 * b.options.GiveUpAfter / time.Second) {
 			b.pulse(first, 0, cause)
 		}
-		if len(b.done) > 0 {
-			t.Errorf("%v: %d are given up", cause, len(b.done))
-		}
+		effort.ErrorIf(t, len(b.done) > 0, "%v: %d are given up", cause, len(b.done))
 	}
 	o := testOptions()
 	o.GiveUpAfter = time.Minute
@@ -103,9 +95,7 @@ func TestOurOwnLimitsGiveNobodyUp(t *testing.T) {
 	b.answers(first, 1, rest, 0)
 	rest.others = true
 	b.answers(first, 2, rest, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-	if len(b.done) > 0 {
-		t.Fatalf("%d are given up by a rest of an hour, unasked", len(b.done))
-	}
+	effort.FatalIf(t, len(b.done) > 0, "%d are given up by a rest of an hour, unasked", len(b.done))
 	b.pass(2 * time.Hour)
 	b.answers(b.offered(), 1, refused)
 	effort.Is(t, len(b.done), 10, "final")

@@ -90,9 +90,7 @@ func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
 		b.pass(b.wakes.Sub(b.now))
 		for _, offer := range b.offers() {
 			for _, p := range offer.GetProbes() {
-				if at[p.GetOrdinal()] != 0 {
-					t.Fatalf("ordinal %d is asked early twice", p.GetOrdinal())
-				}
+				effort.FatalIf(t, at[p.GetOrdinal()] != 0, "ordinal %d is asked early twice", p.GetOrdinal())
 				at[p.GetOrdinal()] = b.now.Sub(morning)
 			}
 			b.answers(offer, 1, greyFrom(sourceA)) // not let through
@@ -128,9 +126,7 @@ func TestWhatDoesNotPass(t *testing.T) {
 		b.pass(b.wakes.Sub(b.now))
 		b.answers(b.offered(), 1, say)
 		for _, p := range b.retries.deferred {
-			if p.ordinal == 1 && p.due != ladder[0] {
-				t.Errorf("%s: the other is asked at %v", name, p.due)
-			}
+			effort.ErrorIf(t, p.ordinal == 1 && p.due != ladder[0], "%s: the other is asked at %v", name, p.due)
 		}
 	}
 }
@@ -145,9 +141,8 @@ func TestPassesAreNotCostly(t *testing.T) {
 	b.answers(retry, 1, refusedBy(sourceA), 0)
 	b.answers(offer, 2, greyFrom(sourceA), 2) // greylisted after the first has passed
 	b.answers(retry, 2, refusedBy(sourceA), 1)
-	if p := b.retries.deferred[0]; p.marks&^markAsked != 0 {
-		t.Errorf("what waits was looked at again: %+v", p)
-	}
+	p := b.retries.deferred[0]
+	effort.ErrorIf(t, p.marks&^markAsked != 0, "what waits was looked at again: %+v", p)
 }
 
 // refusedBy is a refusal that one of our sources got.
@@ -172,9 +167,7 @@ func TestSourcesAreBounded(t *testing.T) {
 	for i := range sourcesMax {
 		effort.MustBe(t, r.sourceNumber(time.Duration(i).String()), uint16(i+1), "source", i, "has number")
 	}
-	if r.sourceNumber("one more") != 0 || r.sourceNumber("0s") != 1 {
-		t.Error("the bound does not hold")
-	}
+	effort.ErrorIf(t, r.sourceNumber("one more") != 0 || r.sourceNumber("0s") != 1, "the bound does not hold")
 	var p pending
 	a := &retries{job: &job{start: morning}, log: r}
 	a.noteDeferred(morning, &p, &answerOf{attempts: greyFrom("one more").attempts(morning)})
@@ -220,9 +213,8 @@ func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
 			b.answers(again, 1, refused, controlOrdinal)
 			b.answers(again, 2, accepted, 0)
 		}
-		if slices.Sort(both); !slices.Equal(both, []uint32{0, controlOrdinal}) {
-			t.Fatalf("%+v: asked again: %v", c, both)
-		}
+		slices.Sort(both)
+		effort.FatalIf(t, !slices.Equal(both, []uint32{0, controlOrdinal}), "%+v: asked again: %v", c, both)
 		b.is(0, smtp.Valid, smtp.MailboxExists)
 	}
 }

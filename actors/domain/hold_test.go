@@ -55,11 +55,9 @@ func TestTimeHeldGivesNoAddressUpAndTeachesNothing(t *testing.T) {
 	b.holdWork(b.now, false)
 	b.look()
 	again := b.offered()
-	if ago, _, told := again.GetProbes()[0].Greylisted(); told {
-		t.Errorf("the receiver is told of a wait of %v", ago)
-	}
+	ago, _, told := again.GetProbes()[0].Greylisted()
+	effort.ErrorIf(t, told, "the receiver is told of a wait of %v", ago)
 	b.answers(again, 1, greylisted)
-	if f, over := b.done[0]; over {
-		t.Fatalf("given up as %+v", f)
-	}
+	f, over := b.done[0]
+	effort.FatalIf(t, over, "given up as %+v", f)
 }

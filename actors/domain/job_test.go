@@ -36,15 +36,13 @@ func TestCaseOfAnAddress(t *testing.T) {
 	var reasons []smtp.Reason
 	for _, a := range c.Attempts {
 		reasons = append(reasons, a.Reason)
-		if a.Text != "as the receiver said" || a.Rule != "a-rule" || a.Source != "192.0.2.77" {
-			t.Errorf("an attempt has lost something: %+v", a)
-		}
+		effort.ErrorIf(t, a.Text != "as the receiver said" || a.Rule != "a-rule" || a.Source != "192.0.2.77",
+			"an attempt has lost something: %+v", a)
 	}
 	effort.Equal(t, reasons, []smtp.Reason{smtp.Greylisted, smtp.TimedOut, smtp.MailboxNotFound}, "attempts")
-	if c.Hosts != 1 || c.GaveUp || c.Omitted != 0 || !c.Attempts[1].At.Equal(morning.Add(time.Minute)) ||
-		!b.done[0].At.Equal(evidence) || !c.Attempts[2].At.Equal(evidence) {
-		t.Errorf("the case is %+v, the outcome of %v", c, b.done[0].At)
-	}
+	effort.ErrorIf(t, c.Hosts != 1 || c.GaveUp || c.Omitted != 0 || !c.Attempts[1].At.Equal(morning.Add(time.Minute)) ||
+		!b.done[0].At.Equal(evidence) || !c.Attempts[2].At.Equal(evidence), "the case is %+v, the outcome of %v", c,
+		b.done[0].At)
 }
 
 // TestCasesOfWhatIsGivenUp: why nobody asks any more is in the case.
@@ -123,10 +121,9 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 			c.do(b)
 			b.is(0, smtp.Unknown, c.reason)
 			got := b.done[0].Case
-			if !got.GaveUp || got.NoRoute != c.noRoute || got.Why != c.why {
-				t.Errorf("gave up: %v, no route: %v, why: %v; want %v and %v", got.GaveUp, got.NoRoute, got.Why,
-					c.noRoute, c.why)
-			}
+			effort.ErrorIf(t, !got.GaveUp || got.NoRoute != c.noRoute || got.Why != c.why,
+				"gave up: %v, no route: %v, why: %v; want %v and %v", got.GaveUp, got.NoRoute, got.Why, c.noRoute,
+				c.why)
 		})
 	}
 }
@@ -159,9 +156,8 @@ func TestEveryHostMustDeny(t *testing.T) {
 			b.takeRoute(b.now, other, nil)
 			b.look()
 			b.answers(b.offered(), 1, told{reason: smtp.TimedOut, code: 450, host: "new.receiver.test"})
-			if len(b.done) > 0 {
-				t.Errorf("final as %v: the denial of a host that is gone is not that of the new one", b.done[0])
-			}
+			effort.ErrorIf(t, len(b.done) > 0,
+				"final as %v: the denial of a host that is gone is not that of the new one", b.done[0])
 		})
 	}
 }
@@ -245,14 +241,12 @@ func TestTheAttemptLogKeepsCases(t *testing.T) {
 		}
 		for i := range records {
 			got := r.takeCase(&records[i])
-			if got.Omitted != want[i].Omitted || len(got.Attempts) != len(want[i].Attempts) ||
-				len(got.Attempts) > 0 && !reflect.DeepEqual(got.Attempts, want[i].Attempts) {
-				t.Fatalf("address %d has %+v, want %+v", i, got, want[i])
-			}
+			effort.FatalIf(t, got.Omitted != want[i].Omitted || len(got.Attempts) != len(want[i].Attempts) ||
+				len(got.Attempts) > 0 && !reflect.DeepEqual(got.Attempts, want[i].Attempts),
+				"address %d has %+v, want %+v", i, got, want[i])
 		}
-		if r.countSaid() != 0 || len(r.places) != 0 {
-			t.Fatalf("%d are kept of nothing, %d places", r.countSaid(), len(r.places))
-		}
+		effort.FatalIf(t, r.countSaid() != 0 || len(r.places) != 0,
+			"%d are kept of nothing, %d places", r.countSaid(), len(r.places))
 	})
 }
 
@@ -297,22 +291,18 @@ func TestTheAttemptLogIsBounded(t *testing.T) {
 		t.Fatalf("beyond the node's bound: %+v", c)
 	}
 	c := add(next(), say(n+1, smtp.Valid))
-	if len(c.Attempts) != 1 || c.Omitted != 1 || c.Attempts[0].Text != "" ||
-		c.Attempts[0].Outcome != smtp.Valid {
-		t.Fatalf("an acceptance beyond all bounds: %+v", c)
-	}
+	effort.FatalIf(t, len(c.Attempts) != 1 || c.Omitted != 1 || c.Attempts[0].Text != "" ||
+		c.Attempts[0].Outcome != smtp.Valid, "an acceptance beyond all bounds: %+v", c)
 	for i := range 1000 {
 		add(say(n+i, smtp.Valid))
 	}
-	if got := r.countSaid(); got > saidMax+textsMax/1000 {
-		t.Errorf("%d are kept", got)
-	}
+	got := r.countSaid()
+	effort.ErrorIf(t, got > saidMax+textsMax/1000, "%d are kept", got)
 	for i := range list {
 		r.takeCase(&list[i])
 	}
-	if used := load.texts.Load(); used != 0 || r.countSaid() != 0 {
-		t.Errorf("at the end %d bytes count, %d are kept", used, r.countSaid())
-	}
+	used := load.texts.Load()
+	effort.ErrorIf(t, used != 0 || r.countSaid() != 0, "at the end %d bytes count, %d are kept", used, r.countSaid())
 }
 
 // TestTheEndGivesBackTheNodesShare: also of what has no outcome.
@@ -322,9 +312,7 @@ func TestTheEndGivesBackTheNodesShare(t *testing.T) {
 	for i := range saidMax + 10 {
 		r.keepCase(&pending{}, evidence.Case{Attempts: []evidence.Attempt{{Text: fmt.Sprint(i)}}})
 	}
-	if load.texts.Load() == 0 {
-		t.Fatal("nothing counts")
-	}
+	effort.FatalIf(t, load.texts.Load() == 0, "nothing counts")
 	r.close()
 	r.close()
 	effort.Is(t, load.texts.Load(), 0, "bytes count")

@@ -3,6 +3,8 @@ package domain
 import (
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 func TestWorkThatNobodyTakesIsSaidToWait(t *testing.T) {
@@ -17,14 +19,11 @@ func TestWorkThatNobodyTakesIsSaidToWait(t *testing.T) {
 	changes, before := 0, time.Time{}
 	for at := start; at.Before(start.Add(time.Hour)); at = at.Add(time.Second) {
 		until, busy := b.quietUntil(at)
-		if busy || until.Sub(at) < missedFor || until.Sub(at) > 2*missedFor {
-			t.Fatalf("after %s: until %s, busy %v", at.Sub(start), until.Sub(at), busy)
-		}
+		effort.FatalIf(t, busy || until.Sub(at) < missedFor || until.Sub(at) > 2*missedFor,
+			"after %s: until %s, busy %v", at.Sub(start), until.Sub(at), busy)
 		if !until.Equal(before) {
 			changes, before = changes+1, until
 		}
 	}
-	if changes > 61 {
-		t.Errorf("within an hour %d times are told", changes)
-	}
+	effort.ErrorIf(t, changes > 61, "within an hour %d times are told", changes)
 }

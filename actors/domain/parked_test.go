@@ -178,17 +178,15 @@ func TestParkedWorkGoesOnAsIfNothingHadHappened(t *testing.T) {
 		want, _ := plain.runs(t, n, false)
 		got, times := parked.runs(t, n, true)
 		parks, addresses = parks+times, addresses+n
-		if len(want) != n || len(got) != n {
-			t.Fatalf("seed %d: %d of %d are final, %d when parked", seed, len(want), n, len(got))
-		}
+		effort.FatalIf(t, len(want) != n || len(got) != n,
+			"seed %d: %d of %d are final, %d when parked", seed, len(want), n, len(got))
 		for ordinal, w := range want {
 			g := got[ordinal]
 			// Where several are greylisted, the first that passes hurries the others, one by one.
 			same := len(plain.grey) > 1 && len(g.Case.Attempts) <= len(w.Case.Attempts)+2 || sameAttempts(g.Case, w.Case)
-			if g.Outcome != w.Outcome || g.Reason != w.Reason || !same {
-				t.Fatalf("seed %d, ordinal %d, parked %d times: %v %v %+v\nwant %v %v %+v", seed, ordinal, times, g.Outcome,
-					g.Reason, g.Case.Attempts, w.Outcome, w.Reason, w.Case.Attempts)
-			}
+			effort.FatalIf(t, g.Outcome != w.Outcome || g.Reason != w.Reason || !same,
+				"seed %d, ordinal %d, parked %d times: %v %v %+v\nwant %v %v %+v", seed, ordinal, times, g.Outcome,
+				g.Reason, g.Case.Attempts, w.Outcome, w.Reason, w.Case.Attempts)
 		}
 		for name, at := range plain.asked {
 			if got := len(parked.asked[name]); got != len(at) && (len(plain.grey) < 2 || got > len(at)+2*n) {
@@ -196,9 +194,7 @@ func TestParkedWorkGoesOnAsIfNothingHadHappened(t *testing.T) {
 			}
 		}
 	}
-	if parks < addresses/10 {
-		t.Errorf("parked %d times in all", parks)
-	}
+	effort.ErrorIf(t, parks < addresses/10, "parked %d times in all", parks)
 	t.Logf("300 worlds, %d addresses, parked %d times", addresses, parks)
 }
 
@@ -232,9 +228,8 @@ func TestWhatIsServedIsNotParked(t *testing.T) {
 		b.backlog.takePulse(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}, Cause: cause,
 			WaitingMs: (10 * time.Minute).Milliseconds(), Credit: 1})
 		left, ok := b.planner.park(b.now)
-		if ok != want || len(left.Addresses) > 0 {
-			t.Errorf("%v: parked is %v with %+v, want %v with nothing that was answered", cause, ok, left, want)
-		}
+		effort.ErrorIf(t, ok != want || len(left.Addresses) > 0,
+			"%v: parked is %v with %+v, want %v with nothing that was answered", cause, ok, left, want)
 		if ok {
 			b.planner.held = false
 			b.look()

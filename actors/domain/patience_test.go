@@ -64,9 +64,8 @@ func TestOurOwnTroubleIsNoAttempt(t *testing.T) {
 					t.Fatalf("pauses of %v before attempt %d", pauses, tries)
 				}
 				c.trouble(b)
-				if took := b.now.Sub(before); took > c.worst {
-					t.Fatalf("%v between two attempts, want at most %v", took, c.worst)
-				}
+				took := b.now.Sub(before)
+				effort.FatalIf(t, took > c.worst, "%v between two attempts, want at most %v", took, c.worst)
 				before = b.now
 			}
 			if s := &b.retries; len(b.done) > 0 || len(s.deferred) > 0 || len(s.again) > 0 {
@@ -114,9 +113,7 @@ func TestReceiversThatFailOverWhatTheyGot(t *testing.T) {
 					b.backlog.takePulse(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}})
 					b.look()
 				}
-				if len(b.done)+len(b.retries.deferred) > 0 {
-					t.Fatal("put off too early")
-				}
+				effort.FatalIf(t, len(b.done)+len(b.retries.deferred) > 0, "put off too early")
 				c.ends(b)
 				b.look()
 				b.receivers(true)
@@ -142,9 +139,8 @@ func TestAnAnswerEndsTheSuspicion(t *testing.T) {
 		b.look()
 		b.receivers(true)
 	}
-	if n := len(b.retries.deferred); n > 0 {
-		t.Errorf("%d are put off though the receivers answered", n)
-	}
+	n := len(b.retries.deferred)
+	effort.ErrorIf(t, n > 0, "%d are put off though the receivers answered", n)
 }
 
 func TestAnIdleReceiverThatEndsIsNoFault(t *testing.T) {
@@ -167,9 +163,8 @@ func TestReceiverThatIsNeverToBeHadBeforeTheDeadline(t *testing.T) {
 		b.receivers(false)
 	}
 	b.is(2, smtp.Unknown, smtp.ReceiverRateLimited)
-	if took := b.now.Sub(morning); took < time.Hour || took > time.Hour+resolveMax {
-		t.Errorf("given up after %v, want the deadline", took)
-	}
+	took := b.now.Sub(morning)
+	effort.ErrorIf(t, took < time.Hour || took > time.Hour+resolveMax, "given up after %v, want the deadline", took)
 }
 
 // TestReceiverThatMoved: all that it has not answered is offered to the next one
@@ -191,9 +186,8 @@ func TestReceiverThatMoved(t *testing.T) {
 	b.answers(first, 2, refused, 1)
 	effort.Is(t, len(b.done), 2, "final, one of them answered when it was with another receiver")
 	b.answers(second, 1, refused)
-	if b.left != 0 || b.options.Load.Addresses() != 0 {
-		t.Errorf("%d are left, %d count as out", b.left, b.options.Load.Addresses())
-	}
+	effort.ErrorIf(t, b.left != 0 || b.options.Load.Addresses() != 0,
+		"%d are left, %d count as out", b.left, b.options.Load.Addresses())
 }
 
 // TestPausesBeginAnewAfterAnAnswer: what was hard to reach once may be easy to reach now.
@@ -275,13 +269,10 @@ func TestWaitingForALimitUsesNoTime(t *testing.T) {
 					waited += b.now.Sub(before)
 				}
 			}
-			if waited <= b.options.GiveUpAfter {
-				t.Fatalf("it has waited for %s only, it may for %s", waited, b.options.GiveUpAfter)
-			}
+			effort.FatalIf(t, waited <= b.options.GiveUpAfter,
+				"it has waited for %s only, it may for %s", waited, b.options.GiveUpAfter)
 			for asked := 0; len(b.done) == 0; asked++ {
-				if asked > 100 {
-					t.Fatal("asked for ever")
-				}
+				effort.FatalIf(t, asked > 100, "asked for ever")
 				b.answers(b.offered(), 1, greylisted)
 				before = b.now
 				if len(b.done) == 0 {

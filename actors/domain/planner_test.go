@@ -90,10 +90,9 @@ func (b *bench) look() {
 		if before, twice := b.done[f.Ordinal]; twice || f.Ordinal == controlOrdinal {
 			b.t.Fatalf("ordinal %d became final again: %+v after %+v", f.Ordinal, f, before)
 		}
-		if outcome, reason := verdict.Conclude(f.Case); outcome != f.Outcome || reason != f.Reason {
-			b.t.Fatalf("ordinal %d is %v %v, its case says %v %v: %+v", f.Ordinal, f.Outcome, f.Reason, outcome,
-				reason, f.Case)
-		}
+		outcome, reason := verdict.Conclude(f.Case)
+		effort.FatalIf(b.t, outcome != f.Outcome || reason != f.Reason,
+			"ordinal %d is %v %v, its case says %v %v: %+v", f.Ordinal, f.Outcome, f.Reason, outcome, reason, f.Case)
 		b.done[f.Ordinal] = f
 	}
 	checkWaits(b.t, b.planner, b.now)
@@ -142,9 +141,8 @@ func (b *bench) wants(want ...step) {
 		_, replied := s.(reply)
 		return told || replied
 	})
-	if len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want) {
-		b.t.Fatalf("steps are %+v, want %+v", got, want)
-	}
+	effort.FatalIf(b.t, len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want),
+		"steps are %+v, want %+v", got, want)
 }
 
 // offers gives the offers of the last plan.
@@ -163,9 +161,7 @@ func (b *bench) offers() (list []*wire.Offer) {
 func (b *bench) offered() *wire.Offer {
 	b.t.Helper()
 	list := b.offers()
-	if len(list) != 1 {
-		b.t.Fatalf("%d offers at %v, want 1", len(list), b.now.Sub(morning))
-	}
+	effort.FatalIf(b.t, len(list) != 1, "%d offers at %v, want 1", len(list), b.now.Sub(morning))
 	return list[0]
 }
 
@@ -388,9 +384,8 @@ func TestAnswersNobodyKnowsAreAskedAgain(t *testing.T) {
 		b := newBench(t, testOptions(), 1)
 		b.reach()
 		b.answers(b.offered(), 1, c)
-		if len(b.done) != 0 || len(b.retries.deferred) != 1 {
-			t.Errorf("%+v: %d final, %d deferred; want it asked again", c, len(b.done), len(b.retries.deferred))
-		}
+		effort.ErrorIf(t, len(b.done) != 0 || len(b.retries.deferred) != 1,
+			"%+v: %d final, %d deferred; want it asked again", c, len(b.done), len(b.retries.deferred))
 	}
 }
 
@@ -444,9 +439,8 @@ func TestCredit(t *testing.T) {
 	effort.MustBe(t, len(b.offers()), 0, "more than two chunks are open")
 	b.answers(first, 1, refused)
 	b.answers(second, 1, refused)
-	if b.offered(); len(b.done) != 2*wire.AddressesMax {
-		t.Errorf("%d are final", len(b.done))
-	}
+	b.offered()
+	effort.ErrorIf(t, len(b.done) != 2*wire.AddressesMax, "%d are final", len(b.done))
 }
 
 func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
@@ -512,9 +506,8 @@ func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
 	}
 	effort.Is(t, taken, outMax/2, "one workspace has addresses out")
 	b.reach()
-	if len(b.offers()) != 0 || b.wakes.Sub(b.now) != crowdedPause {
-		t.Errorf("%d offers above the share, looked at again in %v", len(b.offers()), b.wakes.Sub(b.now))
-	}
+	effort.ErrorIf(t, len(b.offers()) != 0 || b.wakes.Sub(b.now) != crowdedPause,
+		"%d offers above the share, looked at again in %v", len(b.offers()), b.wakes.Sub(b.now))
 	o.Load.giveAddresses(b.work.Workspace, 2)
 	b.pass(crowdedPause)
 	effort.Is(t, len(b.offered().GetProbes()), 2, "probes in an offer with room for 2")
@@ -531,9 +524,8 @@ func TestDomainsOfANodeAreShared(t *testing.T) {
 	greedy, n := uuid.UUID{1}, 0
 	for ; l.Begin(greedy); n++ {
 	}
-	if n != openMax/2 || !l.Begin(uuid.UUID{2}) {
-		t.Errorf("one workspace has %d domains of %d, and another none", n, openMax)
-	}
+	effort.ErrorIf(t, n != openMax/2 || !l.Begin(uuid.UUID{2}),
+		"one workspace has %d domains of %d, and another none", n, openMax)
 	l.End(greedy, n)
 	effort.Is(t, l.open.Used(), 1, "domains at the end")
 }
@@ -566,9 +558,8 @@ func TestRefusedOfferBehindAnotherWaitsForCredit(t *testing.T) {
 	effort.MustBe(t, len(b.steps), 0, "steps after the refusal", b.steps)
 	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, Credit: 1})
 	b.look()
-	if got := b.offered().GetProbes()[0].GetOrdinal(); got != 2*wire.AddressesMax-1 {
-		t.Errorf("ordinal %d is offered, want the last of what was refused", got)
-	}
+	got := b.offered().GetProbes()[0].GetOrdinal()
+	effort.ErrorIf(t, got != 2*wire.AddressesMax-1, "ordinal %d is offered, want the last of what was refused", got)
 }
 
 func TestSilence(t *testing.T) {
@@ -577,9 +568,8 @@ func TestSilence(t *testing.T) {
 	first := b.offered()
 	b.pass(2 * time.Second)
 	again := b.offered()
-	if again.GetChunk() != first.GetChunk() || !slices.Equal(locals(again), locals(first)) {
-		t.Fatal("an offer that nobody answered is not sent again")
-	}
+	effort.FatalIf(t, again.GetChunk() != first.GetChunk() || !slices.Equal(locals(again), locals(first)),
+		"an offer that nobody answered is not sent again")
 	b.ack(first, 1, wire.Refusal_NONE)
 	b.answers(first, 1, refused, 0)
 	b.pass(4900 * time.Millisecond)
@@ -600,9 +590,8 @@ func TestPulsesTellOfLostChunks(t *testing.T) {
 		b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task})
 		b.look()
 	}
-	if again := b.offered(); again.GetChunk() != 2 || len(again.GetProbes()) != 2 {
-		t.Errorf("offered again: %v", again)
-	}
+	again := b.offered()
+	effort.ErrorIf(t, again.GetChunk() != 2 || len(again.GetProbes()) != 2, "offered again: %v", again)
 }
 
 func TestHeldUntilIsQuiet(t *testing.T) {
@@ -637,9 +626,8 @@ func TestWhatIsNotOursIsIgnored(t *testing.T) {
 		b.takeResults(b.now, &wire.Results{Task: task, Chunk: 1, Batch: 1, Answers: []*wire.Answer{{
 			Outcome: uint32(smtp.Invalid), Reason: uint32(smtp.MailboxNotFound)}}})
 		b.look()
-		if len(b.steps) != 0 || len(b.done) != 0 {
-			t.Errorf("%s: %d steps, %d final; want nothing", name, len(b.steps), len(b.done))
-		}
+		effort.ErrorIf(t, len(b.steps) != 0 || len(b.done) != 0,
+			"%s: %d steps, %d final; want nothing", name, len(b.steps), len(b.done))
 	}
 	b.answers(offer, 1, refused)
 	b.is(0, smtp.Invalid, smtp.MailboxNotFound)
@@ -652,22 +640,19 @@ func TestRepeatedResultsAreAcknowledgedAndCountedOnce(t *testing.T) {
 	for range 2 {
 		b.answers(offer, 1, greylisted, 0)
 		want := reply{&wire.ResultsAck{Task: b.backlog.task, Chunk: 1, Batch: 1}}
-		if len(b.steps) != 1 || !reflect.DeepEqual(b.steps[0], want) {
-			t.Fatalf("steps are %+v, want %+v", b.steps, want)
-		}
+		effort.FatalIf(t, len(b.steps) != 1 || !reflect.DeepEqual(b.steps[0], want),
+			"steps are %+v, want %+v", b.steps, want)
 	}
 	b.answers(offer, 2, refused) // also for the one that was answered before
-	if len(b.done) != 1 || len(b.retries.deferred) != 1 {
-		t.Errorf("%d final, %d deferred, want 1 and 1", len(b.done), len(b.retries.deferred))
-	}
+	effort.ErrorIf(t, len(b.done) != 1 || len(b.retries.deferred) != 1,
+		"%d final, %d deferred, want 1 and 1", len(b.done), len(b.retries.deferred))
 }
 
 // An actor that is begun anew must not use the chunk numbers of the one that crashed.
 func TestTriesHaveChunkNumbersOfTheirOwn(t *testing.T) {
 	w := Work{Ordinals: []uint32{1}, Tries: 2}
-	if a := newPlanner(morning, testOptions(), w, testSeed); a.backlog.chunk != 2<<32 {
-		t.Errorf("the first chunk is behind %d, want %d", a.backlog.chunk, uint64(2)<<32)
-	}
+	a := newPlanner(morning, testOptions(), w, testSeed)
+	effort.ErrorIf(t, a.backlog.chunk != 2<<32, "the first chunk is behind %d, want %d", a.backlog.chunk, uint64(2)<<32)
 }
 
 func TestWhatNobodyFoundOutByTheDeadlineIsUnknown(t *testing.T) {
@@ -675,14 +660,11 @@ func TestWhatNobodyFoundOutByTheDeadlineIsUnknown(t *testing.T) {
 	b.work.Deadline = morning.Add(30 * time.Minute)
 	b.reach()
 	offers := b.offered()
-	if got := wire.Until(b.now, offers.GetExpiresInMs()); !got.Equal(b.work.Deadline) {
-		t.Errorf("offered until %v, want %v", got, b.work.Deadline)
-	}
+	got := wire.Until(b.now, offers.GetExpiresInMs())
+	effort.ErrorIf(t, !got.Equal(b.work.Deadline), "offered until %v, want %v", got, b.work.Deadline)
 	b.answers(offers, 0, greylisted)
 	b.pass(30*time.Minute - time.Millisecond)
-	if len(b.done) > 0 {
-		t.Fatalf("%d are final before the deadline", len(b.done))
-	}
+	effort.FatalIf(t, len(b.done) > 0, "%d are final before the deadline", len(b.done))
 	b.pass(time.Millisecond)
 	for ordinal := range uint32(600) { // put off and due, given back by a silent receiver, never offered
 		b.is(ordinal, smtp.Unknown, smtp.ReceiverRateLimited)

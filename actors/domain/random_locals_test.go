@@ -25,15 +25,12 @@ func TestControlProbesLookLikePeople(t *testing.T) {
 				shape = i
 			}
 		}
-		if shape < 0 || shape == before || seen[local] ||
-			len(local) < controlBytesMin || len(local) > controlBytesMax {
-			t.Fatalf("%q: shape %d after %d, seen before: %v", local, shape, before, seen[local])
-		}
+		effort.FatalIf(t, shape < 0 || shape == before || seen[local] || len(local) < controlBytesMin ||
+			len(local) > controlBytesMax, "%q: shape %d after %d, seen before: %v", local, shape, before, seen[local])
 		seen[local], before = true, shape
 		shapes[shape]++
-		if _, err := smtp.ParseAddress(local + "@example.test"); err != nil {
-			t.Fatalf("%q is not well-formed: %v", local, err)
-		}
+		_, err := smtp.ParseAddress(local + "@example.test")
+		effort.FatalIf(t, err != nil, "%q is not well-formed: %v", local, err)
 	}
 	effort.Is(t, len(shapes), len(looks), "shapes", shapes, "all")
 	again, other := newRandomLocals(testSeed), newRandomLocals([32]byte{9})

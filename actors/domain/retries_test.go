@@ -22,9 +22,7 @@ func TestDueRetriesHaveChunksOfTheirOwn(t *testing.T) {
 	live := []uint64{}
 	for credit := uint32(chunksMax); credit > 0; {
 		o := b.offered()
-		if o.Retries() {
-			t.Error("addresses that were never asked are offered as retries")
-		}
+		effort.ErrorIf(t, o.Retries(), "addresses that were never asked are offered as retries")
 		live = append(live, o.GetChunk())
 		credit--
 		b.ack(o, credit, wire.Refusal_NONE)
@@ -41,18 +39,14 @@ func TestDueRetriesHaveChunksOfTheirOwn(t *testing.T) {
 	}
 	busy(ladder[0])
 	retries := b.offered()
-	if len(retries.GetProbes()) != len(first.GetProbes()) || !retries.Retries() {
-		t.Fatalf("offered %d, as retries: %v", len(retries.GetProbes()), retries.Retries())
-	}
+	effort.FatalIf(t, len(retries.GetProbes()) != len(first.GetProbes()) || !retries.Retries(),
+		"offered %d, as retries: %v", len(retries.GetProbes()), retries.Retries())
 	b.ack(retries, 0, wire.Refusal_FULL)
-	if len(b.offers()) > 0 {
-		t.Error("offered again at once")
-	}
+	effort.ErrorIf(t, len(b.offers()) > 0, "offered again at once")
 	busy(refusedPause)
 	again := b.offered()
-	if len(again.GetProbes()) != wire.AddressesMax || !again.Retries() {
-		t.Errorf("offered %d, as retries: %v", len(again.GetProbes()), again.Retries())
-	}
+	effort.ErrorIf(t, len(again.GetProbes()) != wire.AddressesMax || !again.Retries(),
+		"offered %d, as retries: %v", len(again.GetProbes()), again.Retries())
 	b.answers(again, 0, refused)
 	effort.Is(t, len(b.done), wire.AddressesMax, "final, want those that were asked again")
 }
@@ -109,9 +103,7 @@ func greylistingReceiver(t *testing.T, names bool) {
 		t.Logf("%d addresses in %v by %d RCPTs, where %v is ideal", all, took, r.asked, ideal)
 	}
 	for ordinal, f := range r.done {
-		if f.Outcome != smtp.Valid && f.Outcome != smtp.Invalid {
-			t.Errorf("%d is %v", ordinal, f.Outcome)
-		}
+		effort.ErrorIf(t, f.Outcome != smtp.Valid && f.Outcome != smtp.Invalid, "%d is %v", ordinal, f.Outcome)
 	}
 }
 
@@ -128,7 +120,6 @@ func TestALaterOwnerAsksInAnotherOrder(t *testing.T) {
 			before++
 		}
 	}
-	if len(asked) < 100 || before > len(asked)/2 {
-		t.Errorf("%d of the first %d were deferred before", before, len(asked))
-	}
+	effort.ErrorIf(t, len(asked) < 100 || before > len(asked)/2,
+		"%d of the first %d were deferred before", before, len(asked))
 }

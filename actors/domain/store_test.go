@@ -55,12 +55,9 @@ func TestNobodyWaitsLongForAStoreThatIsAway(t *testing.T) {
 		within, cancel := context.WithTimeout(t.Context(), recallWithin)
 		defer cancel()
 		f.Recall(within, "other.test")
-		if err := f.Flush(t.Context()); err == nil {
-			t.Error("flushed to a store that is away")
-		}
-		if took := time.Since(began); took > recallWithin+flushWithin {
-			t.Errorf("both took %v", took)
-		}
+		effort.ErrorIf(t, f.Flush(t.Context()) == nil, "flushed to a store that is away")
+		took := time.Since(began)
+		effort.ErrorIf(t, took > recallWithin+flushWithin, "both took %v", took)
 		s.Take(0)
 		<-time.After(time.Minute) // the question is asked again until then
 		effort.OK(t, f.Flush(t.Context()))
@@ -100,9 +97,8 @@ func TestFactsThatAreKept(t *testing.T) {
 					Expires: time.Now().Add(c.expires)}))
 				f.Recall(t.Context(), "x.test")
 				catchAll, known := f.Behaviour("x.test", time.Now()).CatchAll()
-				if known != (c.known > 0) || catchAll != c.catchAll {
-					t.Fatalf("catch-all %v, known %v", catchAll, known)
-				}
+				effort.FatalIf(t, known != (c.known > 0) || catchAll != c.catchAll,
+					"catch-all %v, known %v", catchAll, known)
 				if _, known := f.Behaviour("x.test", time.Now().Add(c.known+time.Second)).CatchAll(); known {
 					t.Errorf("known for more than %v", c.known)
 				}
@@ -159,16 +155,12 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 			b.wants()
 			b.answers(offer, 3, accepted, 2)
 			b.wants()
-			if len(b.offers()) > 0 || len(b.done) != 1 {
-				t.Fatal("the acceptances do not wait")
-			}
+			effort.FatalIf(t, len(b.offers()) > 0 || len(b.done) != 1, "the acceptances do not wait")
 			if c.learned {
 				learnCatchAll(o.Facts, testBehaviour, b.now)
 			}
 			if c.silent {
-				if !b.wakes.Equal(b.now.Add(recallWithin)) {
-					t.Fatalf("woken at %v", b.wakes)
-				}
+				effort.FatalIf(t, !b.wakes.Equal(b.now.Add(recallWithin)), "woken at %v", b.wakes)
 				b.pass(recallWithin)
 			} else {
 				b.controls.recallOver(b.now)
@@ -184,9 +176,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 			}
 			b.is(1, c.want, map[smtp.Outcome]smtp.Reason{smtp.Valid: smtp.MailboxExists,
 				smtp.CatchAll: smtp.AcceptAll}[c.want])
-			if b.left != 0 || len(b.offers()) > 0 {
-				t.Errorf("%d are left, offers %v", b.left, b.offers())
-			}
+			effort.ErrorIf(t, b.left != 0 || len(b.offers()) > 0, "%d are left, offers %v", b.left, b.offers())
 		})
 	}
 }
@@ -207,9 +197,8 @@ func TestTheClusterIsAskedOnce(t *testing.T) {
 	b.lives(unclearFor)
 	b.answers(offer, 2, accepted, 1)
 	for _, s := range b.steps {
-		if _, again := s.(recall); again {
-			t.Error("the cluster is asked again")
-		}
+		_, again := s.(recall)
+		effort.ErrorIf(t, again, "the cluster is asked again")
 	}
 	if !isControl(b.offered()) {
 		t.Errorf("offered: %v, want another control probe", locals(b.offered()))

@@ -63,9 +63,7 @@ func (b *bench) says(want ...inspect.Wait) {
 		w.Until, w.Last = time.Time{}, time.Time{}
 		bare.Waits = append(bare.Waits, w)
 	}
-	if !bare.equal(Waits{Ends: got.Ends, Waits: want}) {
-		b.t.Fatalf("told %+v, want %+v", bare.Waits, want)
-	}
+	effort.FatalIf(b.t, !bare.equal(Waits{Ends: got.Ends, Waits: want}), "told %+v, want %+v", bare.Waits, want)
 }
 
 // TestWaitsAreTold follows four addresses through all that an address waits for.
@@ -163,9 +161,8 @@ func TestOffersNameTheWorkspace(t *testing.T) {
 	b.look()
 	b.reach()
 	for range 2 {
-		if got := b.offered().GetWorkspace(); string(got) != string(w.Workspace[:]) {
-			t.Errorf("offered for workspace %x", got)
-		}
+		got := b.offered().GetWorkspace()
+		effort.ErrorIf(t, string(got) != string(w.Workspace[:]), "offered for workspace %x", got)
 		b.pass(ackWithin)
 	}
 }
@@ -182,23 +179,20 @@ func TestAChangedTableIsFollowed(t *testing.T) {
 	key = "domain:example.test/receiver.test"
 	before := asked
 	b.pass(time.Second)
-	if b.route.key != "receiver.test" || asked != before {
-		t.Fatalf("key %s, asked %d times for it while nothing changed", b.route.key, asked-before)
-	}
+	effort.FatalIf(t, b.route.key != "receiver.test" || asked != before,
+		"key %s, asked %d times for it while nothing changed", b.route.key, asked-before)
 	version++
 	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{b.backlog.chunk}})
 	b.look()
-	if b.route.key != key || b.backlog.receiver.reached || len(b.backlog.chunks) != 0 {
-		t.Fatalf("key %s after the change, reached %v, %d chunks out", b.route.key, b.backlog.receiver.reached,
-			len(b.backlog.chunks))
-	}
+	effort.FatalIf(t, b.route.key != key || b.backlog.receiver.reached || len(b.backlog.chunks) != 0,
+		"key %s after the change, reached %v, %d chunks out", b.route.key, b.backlog.receiver.reached,
+		len(b.backlog.chunks))
 	b.finds(true)
 	effort.Is(t, locals(b.offered())[0], "user0", "what was out is not offered again")
 	version++ // of others
 	b.pass(time.Second)
-	if !b.backlog.receiver.reached || len(b.backlog.chunks) != 1 {
-		t.Error("a change that is of others took the work away")
-	}
+	effort.ErrorIf(t, !b.backlog.receiver.reached || len(b.backlog.chunks) != 1,
+		"a change that is of others took the work away")
 }
 
 // TestWaitsOfAReceiver are asked for by its key.
@@ -226,9 +220,8 @@ func TestActorTellsWhatItWaitsFor(t *testing.T) {
 		began := time.Now()
 		s.system.Root.Send(self, &wire.OfferAck{Task: offer.GetTask(), Chunk: offer.GetChunk(), Credit: 1})
 		w := <-s.waits
-		if time.Since(began) != tellEvery || w.Waits[0].Addresses != 2 || w.Waits[0].For != inspect.ForReceiver {
-			t.Errorf("after %v: %+v", time.Since(began), w)
-		}
+		effort.ErrorIf(t, time.Since(began) != tellEvery || w.Waits[0].Addresses != 2 ||
+			w.Waits[0].For != inspect.ForReceiver, "after %v: %+v", time.Since(began), w)
 		s.answers(r, self, offer, greylisted, 2)
 		gets[*wire.ResultsAck](s, r)
 		<-s.told // Quiet

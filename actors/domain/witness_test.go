@@ -27,9 +27,8 @@ func (b *bench) witnessOf(local string, within time.Duration) *wire.Offer {
 	for at := b.now; len(offers) == 0 && b.now.Sub(at) < within; {
 		offers = b.lives(time.Second)
 	}
-	if len(offers) != 1 || !isControl(offers[0]) || locals(offers[0])[0] != local {
-		b.t.Fatalf("%+v offered, want %s once more", offers, local)
-	}
+	effort.FatalIf(b.t, len(offers) != 1 || !isControl(offers[0]) || locals(offers[0])[0] != local,
+		"%+v offered, want %s once more", offers, local)
 	return offers[0]
 }
 
@@ -39,19 +38,15 @@ func TestBareRefusalIsBelievedBesideAnAcceptance(t *testing.T) {
 	offer := b.offered()
 	b.answers(offer, 1, bare, 0)
 	b.pass(time.Second)
-	if len(b.done) > 0 {
-		t.Fatal("believed without a witness")
-	}
+	effort.FatalIf(t, len(b.done) > 0, "believed without a witness")
 	b.answers(offer, 2, accepted, 1)
 	b.is(0, smtp.Invalid, smtp.MailboxNotFound)
 	b.is(1, smtp.Valid, smtp.MailboxExists)
 	c := b.done[0].Case
-	if last, _ := c.Last(); !c.Behaviour.Witnessed(&last) {
-		t.Errorf("the case shows no witness: %+v", c)
-	}
-	if h := b.done[1].Case.Behaviour; len(h.Controls) > 0 {
-		t.Errorf("who was accepted needs no witness: %+v", h)
-	}
+	last, _ := c.Last()
+	effort.ErrorIf(t, !c.Behaviour.Witnessed(&last), "the case shows no witness: %+v", c)
+	h := b.done[1].Case.Behaviour
+	effort.ErrorIf(t, len(h.Controls) > 0, "who was accepted needs no witness: %+v", h)
 }
 
 // An acceptance from before shows nothing: a block may have begun since. So it is asked for again.
@@ -138,14 +133,11 @@ func TestControlProbeThatIsRefusedInBareWords(t *testing.T) {
 	b.reach()
 	b.answers(b.offered(), 1, accepted)
 	b.nextControl(time.Second, bare)
-	if len(b.done) > 0 {
-		t.Fatalf("believed without a witness: %+v", b.done)
-	}
+	effort.FatalIf(t, len(b.done) > 0, "believed without a witness: %+v", b.done)
 	b.answers(b.witnessOf("user0", time.Second), 1, accepted)
 	b.is(0, smtp.Valid, smtp.MailboxExists)
-	if h := b.done[0].Case.Behaviour; h.Refused != 1 || h.Accepted != 0 || len(h.Controls) != 2 {
-		t.Errorf("the habit is %+v", h)
-	}
+	h := b.done[0].Case.Behaviour
+	effort.ErrorIf(t, h.Refused != 1 || h.Accepted != 0 || len(h.Controls) != 2, "the habit is %+v", h)
 
 	b = newBench(t, testOptions(), 1) // and when a block has begun in between
 	b.reach()

@@ -38,9 +38,7 @@ func full() facts.Snapshot {
 func TestNothingIsLostInTheText(t *testing.T) {
 	want := full()
 	got, err := facts.Decode(want.Encode())
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
-	}
+	effort.ErrorIf(t, err != nil || !reflect.DeepEqual(got, want), "%v\n got %+v\nwant %+v", err, got, want)
 	for i, v := 0, reflect.ValueOf(want); i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {
 			t.Errorf("%s is not tried", v.Type().Field(i).Name)
@@ -71,9 +69,7 @@ func TestUnknownFieldsArePassedOver(t *testing.T) {
 		}
 	}
 	add(text)
-	if objects < 10 {
-		t.Fatalf("only %d objects", objects)
-	}
+	effort.FatalIf(t, objects < 10, "only %d objects", objects)
 	data := effort.Must(json.Marshal(text))(t)
 	effort.Same(t, effort.Must(facts.Decode(data))(t), want)
 }
@@ -90,9 +86,8 @@ func TestWhatCannotBeRead(t *testing.T) {
 		"older": version(facts.SnapshotVersion - 1), "newer": version(facts.SnapshotVersion + 1),
 		"too long": version(facts.SnapshotVersion) + strings.Repeat(" ", facts.BytesMax),
 	} {
-		if _, err := facts.Decode([]byte(data)); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		_, err := facts.Decode([]byte(data))
+		effort.ErrorIf(t, err == nil, "%s: no error", name)
 	}
 }
 
@@ -108,13 +103,10 @@ func TestTheTextFits(t *testing.T) {
 	}
 	text := s.Encode()
 	got, err := facts.Decode(text)
-	if err != nil || len(text) > facts.BytesMax {
-		t.Fatalf("%d bytes: %v", len(text), err)
-	}
-	if want := full(); got.Paused != want.Paused || got.Capacity != want.Capacity || len(got.Limits) != 1 ||
-		len(got.Sources) == 0 || len(got.Sources[0].Minutes) == 0 {
-		t.Errorf("left: %+v", got)
-	}
+	effort.FatalIf(t, err != nil || len(text) > facts.BytesMax, "%d bytes: %v", len(text), err)
+	want := full()
+	effort.ErrorIf(t, got.Paused != want.Paused || got.Capacity != want.Capacity || len(got.Limits) != 1 ||
+		len(got.Sources) == 0 || len(got.Sources[0].Minutes) == 0, "left: %+v", got)
 }
 
 // TestLife is as long as anything that is said, and never above a day.
@@ -137,13 +129,10 @@ func TestLife(t *testing.T) {
 		{"a rate", facts.Snapshot{Sources: []facts.Source{{Rate: facts.Rate{Rate: 1}}}}, 4 * time.Hour},
 	} {
 		effort.Is(t, c.s.Life(), c.want, c.name)
-		if c.s.Empty() {
-			t.Errorf("%s is taken for nothing", c.name)
-		}
+		effort.ErrorIf(t, c.s.Empty(), "%s is taken for nothing", c.name)
 	}
-	if s := (facts.Snapshot{V: facts.SnapshotVersion, At: 1}); !s.Empty() {
-		t.Error("nothing is taken for something")
-	}
+	s := (facts.Snapshot{V: facts.SnapshotVersion, At: 1})
+	effort.ErrorIf(t, !s.Empty(), "nothing is taken for something")
 }
 
 // TestWhatNoAttemptCanHaveIsLeftOut of what is read.
@@ -151,10 +140,9 @@ func TestWhatNoAttemptCanHaveIsLeftOut(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	got := facts.Attempt{Stage: 200, Host: long, Source: long, Code: 999, Enhanced: smtp.EnhancedCode{9, 9, 9},
 		Text: []byte(long), Trouble: 255}.Evidence()
-	if got.Code != 0 || got.Enhanced != (smtp.EnhancedCode{}) || got.Stage != 0 || got.Trouble != 0 ||
-		len(got.Host) != evidence.NameMax || len(got.Source) != evidence.NameMax || len(got.Text) != evidence.TextMax {
-		t.Errorf("%+v", got)
-	}
+	effort.ErrorIf(t, got.Code != 0 || got.Enhanced != (smtp.EnhancedCode{}) || got.Stage != 0 || got.Trouble != 0 ||
+		len(got.Host) != evidence.NameMax || len(got.Source) != evidence.NameMax || len(got.Text) != evidence.TextMax,
+		"%+v", got)
 	effort.Same(t, facts.AttemptOf(evidence.Attempt{}), facts.Attempt{}, "no attempt is kept as")
 }
 
@@ -178,9 +166,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if a := s.PauseCause.Evidence(); a.Code != 0 && (a.Code < 200 || a.Code > 599) ||
-			!a.Trouble.Known() && a.Trouble != 0 {
-			t.Errorf("%+v", a)
-		}
+		a := s.PauseCause.Evidence()
+		effort.ErrorIf(t, a.Code != 0 && (a.Code < 200 || a.Code > 599) || !a.Trouble.Known() && a.Trouble != 0,
+			"%+v", a)
 	})
 }

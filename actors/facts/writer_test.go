@@ -48,9 +48,8 @@ func TestWritesInBatches(t *testing.T) {
 		if n := len(learns); n < 5 || n > 7 {
 			t.Errorf("%d writes in ten seconds", n)
 		}
-		if s.Len() != 20 || string(s.Fact("3").Data) != "83" {
-			t.Errorf("%d facts, the newest of 3 is %s", s.Len(), s.Fact("3").Data)
-		}
+		effort.ErrorIf(t, s.Len() != 20 || string(s.Fact("3").Data) != "83",
+			"%d facts, the newest of 3 is %s", s.Len(), s.Fact("3").Data)
 	})
 }
 
@@ -71,9 +70,8 @@ func TestWritesSoonForWhoLeaves(t *testing.T) {
 				w.Keep(aFact(fmt.Sprint(n), ""), told.Done)
 			}
 			told.Wait()
-			if took := time.Since(begun); took > 200*time.Millisecond {
-				t.Errorf("told after %s", took)
-			}
+			took := time.Since(begun)
+			effort.ErrorIf(t, took > 200*time.Millisecond, "told after %s", took)
 			effort.OK(t, w.Flush(t.Context()))
 			if _, learns, _ := s.Calls(); s.Len() != 2501 || slices.Max(learns) > factsMax {
 				t.Errorf("%d facts, writes of %v", s.Len(), learns)
@@ -94,9 +92,8 @@ func TestFlushEnds(t *testing.T) {
 		w.Keep(aFact("a", ""), nil)
 		effort.ErrIs(t, w.Flush(ctx), context.DeadlineExceeded, "error")
 		s.Take(0)
-		if err := w.Flush(t.Context()); err != nil || s.Len() != 1 {
-			t.Errorf("%v, %d facts", err, s.Len())
-		}
+		err := w.Flush(t.Context())
+		effort.ErrorIf(t, err != nil || s.Len() != 1, "%v, %d facts", err, s.Len())
 	})
 }
 
@@ -122,17 +119,14 @@ func TestAsksInBatches(t *testing.T) {
 			}
 			<-time.After(facts.KnowWithin + 5*time.Second)
 			synctest.Wait()
-			if len(told) != tc.told || tc.told > 0 && (told[7] != "seven" || told[8] != "") {
-				t.Errorf("%s: %d told, of 7: %q", tc.name, len(told), told[7])
-			}
+			effort.ErrorIf(t, len(told) != tc.told || tc.told > 0 && (told[7] != "seven" || told[8] != ""),
+				"%s: %d told, of 7: %q", tc.name, len(told), told[7])
 			calls, _, knowns := s.Calls()
-			if tc.told > 0 && (len(knowns) != 2 || slices.Max(knowns) != factsMax) {
-				t.Errorf("%s: questions of %v keys", tc.name, knowns)
-			}
+			effort.ErrorIf(t, tc.told > 0 && (len(knowns) != 2 || slices.Max(knowns) != factsMax),
+				"%s: questions of %v keys", tc.name, knowns)
 			<-time.After(time.Minute)
-			if later, _, _ := s.Calls(); later > calls {
-				t.Errorf("%s: asks for ever", tc.name)
-			}
+			later, _, _ := s.Calls()
+			effort.ErrorIf(t, later > calls, "%s: asks for ever", tc.name)
 		})
 	}
 }
@@ -148,15 +142,13 @@ func TestWriterIsBounded(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		s.Fail(0)
-		if err := w.Flush(t.Context()); err != nil || s.Len() != waitingMax {
-			t.Errorf("%d facts are written: %v", s.Len(), err)
-		}
+		err := w.Flush(t.Context())
+		effort.ErrorIf(t, err != nil || s.Len() != waitingMax, "%d facts are written: %v", s.Len(), err)
 		calls, _, _ := s.Calls()
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if later, _, _ := s.Calls(); later > calls {
-			t.Error("it goes on")
-		}
+		later, _, _ := s.Calls()
+		effort.ErrorIf(t, later > calls, "it goes on")
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"rollcall/cluster"
+	"rollcall/config/effort"
 )
 
 func TestEveryNodeTellsItsHealth(t *testing.T) {
@@ -30,33 +31,26 @@ func TestEveryNodeTellsItsHealth(t *testing.T) {
 		"node-3": of(Health{Known: true})}}
 	c.Join(m)
 	found, quiet, err := c.Health(t.Context())
-	if err != nil || len(quiet) > 0 {
-		t.Fatalf("%v %v", quiet, err)
-	}
+	effort.FatalIf(t, err != nil || len(quiet) > 0, "%v %v", quiet, err)
 	names := []string{}
 	for _, h := range found {
 		names = append(names, fmt.Sprint(h.Node, h.This))
 	}
-	if want := []string{"node-2true", "node-3false", "node-1false"}; !slices.Equal(names, want) {
-		t.Errorf("%q, want %q", names, want)
-	}
+	want := []string{"node-2true", "node-3false", "node-1false"}
+	effort.ErrorIf(t, !slices.Equal(names, want), "%q, want %q", names, want)
 	own := found[0]
-	if len(own.Findings) != findingsMax || own.More != 100 || own.Findings[0].State != "fail" ||
-		own.Findings[findingsMax-1].State != "ok" {
-		t.Errorf("%d findings, %d more, first %+v", len(own.Findings), own.More, own.Findings[0])
-	}
+	effort.ErrorIf(t, len(own.Findings) != findingsMax || own.More != 100 || own.Findings[0].State != "fail" ||
+		own.Findings[findingsMax-1].State != "ok", "%d findings, %d more, first %+v", len(own.Findings), own.More,
+		own.Findings[0])
 	if n := len([]rune(own.Why)); n != sawMax+1 || len([]rune(own.Findings[0].Saw)) != sawMax+1 {
 		t.Errorf("texts of %d and %d runes", n, len([]rune(own.Findings[0].Saw)))
 	}
 	packed, err := c.Answer(t.Context(), []byte(`{"kind":"health","ask":{}}`))
-	if err != nil || len(packed) > cluster.AnswerMax {
-		t.Errorf("an answer of %d bytes, %v", len(packed), err)
-	}
+	effort.ErrorIf(t, err != nil || len(packed) > cluster.AnswerMax, "an answer of %d bytes, %v", len(packed), err)
 	m.answer["node-3"] = func(context.Context, []byte) ([]byte, error) {
 		return nil, errors.New("does not know the question")
 	}
-	if found, quiet, err = c.Health(t.Context()); err != nil || len(found) != 2 || len(quiet) != 1 ||
-		quiet[0].Node != "node-3" {
-		t.Errorf("%d answer, silent %v, %v", len(found), quiet, err)
-	}
+	found, quiet, err = c.Health(t.Context())
+	effort.ErrorIf(t, err != nil || len(found) != 2 || len(quiet) != 1 || quiet[0].Node != "node-3",
+		"%d answer, silent %v, %v", len(found), quiet, err)
 }

@@ -146,22 +146,17 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 	for _, r := range all.Receivers {
 		text += fmt.Sprintf("%s@%s:%d ", r.Key, r.Node, r.Queued)
 	}
-	if err != nil || text != "b@node-1:9 b@node-2:5 a@node-1:1 " || all.More != 3 || len(all.Silent) != 1 ||
-		all.Silent[0].Node != "node-3" {
-		t.Errorf("receivers %s, %d more, silent %v, %v", text, all.More, all.Silent, err)
-	}
+	effort.ErrorIf(t, err != nil || text != "b@node-1:9 b@node-2:5 a@node-1:1 " || all.More != 3 ||
+		len(all.Silent) != 1 || all.Silent[0].Node != "node-3", "receivers %s, %d more, silent %v, %v", text, all.More,
+		all.Silent, err)
 	details, err := c.Receiver(ctx, "a")
-	if err != nil || len(details) != 2 || details[0].Node != "node-1" || details[1].Node != "node-2" {
-		t.Errorf("details %+v, %v", details, err)
-	}
+	effort.ErrorIf(t, err != nil || len(details) != 2 || details[0].Node != "node-1" || details[1].Node != "node-2",
+		"details %+v, %v", details, err)
 	lines, err := c.Trace(ctx, "a", "", map[string]uint64{"node-1": 100})
-	if err != nil || len(lines) != 2 || lines[0].Node != "node-2" || lines[0].Number != 1 || lines[1].Number != 101 {
-		t.Errorf("lines %+v, %v", lines, err)
-	}
+	effort.ErrorIf(t, err != nil || len(lines) != 2 || lines[0].Node != "node-2" || lines[0].Number != 1 ||
+		lines[1].Number != 101, "lines %+v, %v", lines, err)
 	v, err := c.Verification(ctx, uuid.NewString())
-	if err != nil || v.Node != "node-2" || v.Final != 7 {
-		t.Errorf("verification %+v, %v", v, err)
-	}
+	effort.ErrorIf(t, err != nil || v.Node != "node-2" || v.Final != 7, "verification %+v, %v", v, err)
 	effort.ErrIs(t, c.CloseSession(ctx, "a", "", 4), nil, "close the session that one node has")
 	if err := c.CloseSession(ctx, "a", "", 5); err == nil || !strings.Contains(err.Error(), "node-1, node-2") {
 		t.Errorf("close one that two nodes have: %v", err)
@@ -182,10 +177,9 @@ func TestAllNodesForget(t *testing.T) {
 	}
 	c.Join(&members{"node-1", there})
 	found, quiet, err := c.Forget(t.Context(), "a", "block")
-	if err != nil || len(found) != 1 || found[0].Node != "node-2" || found[0].Dropped[0] != "forgot block" ||
-		len(quiet) != 1 || quiet[0].Node != "node-3" {
-		t.Errorf("%+v %+v %v", found, quiet, err)
-	}
+	effort.ErrorIf(t, err != nil || len(found) != 1 || found[0].Node != "node-2" ||
+		found[0].Dropped[0] != "forgot block" || len(quiet) != 1 || quiet[0].Node != "node-3", "%+v %+v %v", found,
+		quiet, err)
 	delete(there, "node-2")
 	var unreachable *Unreachable
 	if _, _, err := c.Forget(t.Context(), "a", "block"); !errors.As(err, &unreachable) {
@@ -214,9 +208,8 @@ func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
 	}
 	for i := range 5 {
 		_, err := c.Trace(t.Context(), fmt.Sprint(i), "", nil)
-		if i == 4 && (err == nil || errors.Is(err, cluster.ErrLost)) {
-			t.Errorf("the node that answers traces enough already, and a trace says: %v", err)
-		}
+		effort.ErrorIf(t, i == 4 && (err == nil || errors.Is(err, cluster.ErrLost)),
+			"the node that answers traces enough already, and a trace says: %v", err)
 	}
 }
 
@@ -229,23 +222,20 @@ func TestANodeAnswersForItself(t *testing.T) {
 	}
 	effort.Denied(c.Receiver(ctx, "a"))(t, ErrNotThere, "a receiver that nobody speaks to")
 	sources, _, err := c.Sources(ctx)
-	if err != nil || len(sources) != 1 || sources[0].Hello != "probe.example" || sources[0].State != "used" ||
-		sources[0].Node != "node-1" || sources[0].Source != DefaultSource {
-		t.Errorf("sources %+v, %v", sources, err)
-	}
+	effort.ErrorIf(t, err != nil || len(sources) != 1 || sources[0].Hello != "probe.example" ||
+		sources[0].State != "used" || sources[0].Node != "node-1" || sources[0].Source != DefaultSource,
+		"sources %+v, %v", sources, err)
 	for _, id := range []string{uuid.NewString(), "no id"} {
 		effort.Denied(c.Verification(ctx, id))(t, ErrNotThere, fmt.Sprintf("verification %q", id))
 	}
 	records, silent, err := c.Record(ctx)
-	if err != nil || len(records) != 1 || len(silent) != 0 || len(records[0].Receivers) != 0 {
-		t.Errorf("records %+v, %v, %v", records, silent, err)
-	}
+	effort.ErrorIf(t, err != nil || len(records) != 1 || len(silent) != 0 || len(records[0].Receivers) != 0,
+		"records %+v, %v, %v", records, silent, err)
 	for i := range 5 {
 		_, err = c.Trace(ctx, fmt.Sprint(i), "default", nil)
 	}
-	if err == nil || !strings.Contains(err.Error(), "traced") {
-		t.Errorf("one trace more than there may be: %v", err)
-	}
+	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "traced"),
+		"one trace more than there may be: %v", err)
 	if _, err := c.Answer(ctx, []byte(`{"kind":"weather"}`)); err == nil || !strings.Contains(err.Error(), "weather") {
 		t.Errorf("a question that nobody knows: %v", err)
 	}
@@ -267,9 +257,8 @@ func TestALongRecordComesInPages(t *testing.T) {
 			return recordPage{Record{Receivers: []ReceiverRecord{{Key: fmt.Sprintf("r%d", n+1)}}, From: int64(10 - n)}, n == 4}
 		}}.answer}})
 	records, _, err := c.Record(t.Context())
-	if err != nil || len(records) != 1 || len(records[0].Receivers) != 5 || records[0].From != 6 || asked != 5 {
-		t.Errorf("%+v in %d pages, %v", records, asked, err)
-	}
+	effort.ErrorIf(t, err != nil || len(records) != 1 || len(records[0].Receivers) != 5 || records[0].From != 6 ||
+		asked != 5, "%+v in %d pages, %v", records, asked, err)
 }
 
 func TestManyReceiversFitInOneAnswer(t *testing.T) {
@@ -282,16 +271,12 @@ func TestManyReceiversFitInOneAnswer(t *testing.T) {
 		many = append(many, Receiver{Key: fmt.Sprint(i, string(text[i:])), Why: string(text)})
 	}
 	packed, err := pack(receiverTable{Receivers: many})
-	if err != nil || len(packed) > cluster.AnswerMax {
-		t.Fatalf("%d bytes, %v", len(packed), err)
-	}
+	effort.FatalIf(t, err != nil || len(packed) > cluster.AnswerMax, "%d bytes, %v", len(packed), err)
 	var back receiverTable
 	if err := unpack(packed, &back); err != nil || len(back.Receivers) != 50 || back.Receivers[7].Why != string(text) {
 		t.Errorf("%d receivers came back, %v", len(back.Receivers), err)
 	}
-	if err := unpack([]byte("nonsense"), &back); err == nil {
-		t.Error("nonsense was unpacked")
-	}
+	effort.ErrorIf(t, unpack([]byte("nonsense"), &back) == nil, "nonsense was unpacked")
 }
 
 // TestATableThatIsTooLongIsCut, and says how many receivers it leaves out.
@@ -326,41 +311,32 @@ func TestExplainSaysWhoSaysWhat(t *testing.T) {
 	effort.OK(t, c.options.Table.Replace(throttle.LayerOverride, []throttle.Rule{over}))
 	ctx := t.Context()
 	got, err := c.Explain(ctx, "Customer.Example")
-	if err != nil || got.Domain != "customer.example" || got.Key != "suffix:in.operator.net" || len(got.Hosts) != 2 {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	if len(got.Narrower) != 1 || got.Narrower[0] != "mx1.in.operator.net" {
-		t.Errorf("narrower are %v", got.Narrower)
-	}
-	if beside := strings.Join(got.Beside, " "); beside !=
-		"operator.net suffix:mx1.in.operator.net suffix:out.operator.net" {
-		t.Errorf("beside are %s", beside)
-	}
+	effort.FatalIf(t, err != nil || got.Domain != "customer.example" || got.Key != "suffix:in.operator.net" ||
+		len(got.Hosts) != 2, "%+v, %v", got, err)
+	effort.ErrorIf(t, len(got.Narrower) != 1 || got.Narrower[0] != "mx1.in.operator.net",
+		"narrower are %v", got.Narrower)
+	beside := strings.Join(got.Beside, " ")
+	effort.ErrorIf(t, beside != "operator.net suffix:mx1.in.operator.net suffix:out.operator.net",
+		"beside are %s", beside)
 	for _, f := range got.Fields {
 		if f.Field == "rcpt_rate" {
-			if f.Value != "30/min" || f.Layer != "override" || f.ID != "o-1" || f.Author != "anna" || len(f.Beaten) < 3 ||
-				f.Beaten[0].Value != "1/s" || f.Beaten[1].Value != "3/s" || f.Beaten[0].Where != "throttle.toml:7" {
-				t.Errorf("rcpt_rate: %+v", f)
-			}
+			effort.ErrorIf(t, f.Value != "30/min" || f.Layer != "override" || f.ID != "o-1" || f.Author != "anna" ||
+				len(f.Beaten) < 3 || f.Beaten[0].Value != "1/s" || f.Beaten[1].Value != "3/s" ||
+				f.Beaten[0].Where != "throttle.toml:7", "rcpt_rate: %+v", f)
 		} else if f.Layer != "default" {
 			t.Errorf("%s: %+v", f.Field, f)
 		}
 	}
-	if got, err = c.Explain(ctx, "suffix:out.operator.net"); err != nil || got.Domain != "" || len(got.Beside) != 3 {
-		t.Errorf("a key: %+v, %v", got, err)
-	}
-	if got, err = c.Explain(ctx, "out.operator.net"); err != nil || got.Key != "out.operator.net" {
-		t.Errorf("the name of a rule: %+v, %v", got, err)
-	}
-	if got, err = c.Explain(ctx, "source:192.0.2.1"); err != nil || got.Fields[0].Value == "" {
-		t.Errorf("a source: %+v, %v", got, err)
-	}
-	if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "No node has the source 192.0.2.1: ") {
-		t.Errorf("a source that no node has: %q", got.Notes)
-	}
-	if got, err = c.Explain(ctx, "source:default"); err != nil || len(got.Notes) != 0 {
-		t.Errorf("the source that the system chooses: %v, %q", err, got.Notes)
-	}
+	got, err = c.Explain(ctx, "suffix:out.operator.net")
+	effort.ErrorIf(t, err != nil || got.Domain != "" || len(got.Beside) != 3, "a key: %+v, %v", got, err)
+	got, err = c.Explain(ctx, "out.operator.net")
+	effort.ErrorIf(t, err != nil || got.Key != "out.operator.net", "the name of a rule: %+v, %v", got, err)
+	got, err = c.Explain(ctx, "source:192.0.2.1")
+	effort.ErrorIf(t, err != nil || got.Fields[0].Value == "", "a source: %+v, %v", got, err)
+	effort.ErrorIf(t, len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "No node has the source 192.0.2.1: "),
+		"a source that no node has: %q", got.Notes)
+	got, err = c.Explain(ctx, "source:default")
+	effort.ErrorIf(t, err != nil || len(got.Notes) != 0, "the source that the system chooses: %v, %q", err, got.Notes)
 	for name, want := range map[string]string{"nobody.example": "takes no mail", "not a name": "", "source:x": ""} {
 		if _, err := c.Explain(ctx, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
@@ -415,17 +391,14 @@ func TestOtherThrottleFilesAreNamed(t *testing.T) {
 	c.Join(&members{"node-1", nodes})
 	want := OtherFile{Node: "node-3", Differs: true, Fault: "throttle.toml:3:7: no such field."}
 	others, quiet, err := c.Files(t.Context())
-	if err != nil || len(quiet) != 0 || len(others) != 1 || others[0] != want {
-		t.Errorf("%+v, %v, %v", others, quiet, err)
-	}
+	effort.ErrorIf(t, err != nil || len(quiet) != 0 || len(others) != 1 || others[0] != want,
+		"%+v, %v, %v", others, quiet, err)
 	nodes["node-2"] = func(context.Context, []byte) ([]byte, error) { return nil, cluster.ErrLost }
 	c.options.Fault = func() string { return "throttle.toml:1:1: half a line" }
 	for _, name := range []string{"customer.example", "suffix:a.example", "source:192.0.2.9"} {
 		got, err := c.Explain(t.Context(), name)
-		if err != nil || len(got.Others) != 1 || got.Others[0] != want || len(got.Silent) != 1 ||
-			!strings.Contains(strings.Join(got.Notes, " "), "half a line") {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		effort.ErrorIf(t, err != nil || len(got.Others) != 1 || got.Others[0] != want || len(got.Silent) != 1 ||
+			!strings.Contains(strings.Join(got.Notes, " "), "half a line"), "%s: %+v, %v", name, got, err)
 	}
 }
 
@@ -460,10 +433,9 @@ func TestSoftwareThatDecidesIsNamed(t *testing.T) {
 		perHour, byHour := fieldIn(got, "refused_per_hour")
 		perSession, bySession := fieldIn(got, "refused_per_session")
 		effort.Is(t, perHour+" "+byHour.Layer+", "+perSession+" "+bySession.Layer, tc.want, tc)
-		if tc.decides && (byHour.Reason != "Exchange, by its greeting (a manual)" ||
-			!strings.HasPrefix(byHour.Where, "node ")) {
-			t.Errorf("%+v: %+v", tc, byHour)
-		}
+		effort.ErrorIf(t, tc.decides &&
+			(byHour.Reason != "Exchange, by its greeting (a manual)" || !strings.HasPrefix(byHour.Where, "node ")),
+			"%+v: %+v", tc, byHour)
 	}
 }
 
@@ -477,9 +449,8 @@ func TestWhatAReceiverTeachesGoesBeforeTheRules(t *testing.T) {
 			Learned: []Limit{{Field: "rcpts_per_connection", Value: "7", Until: until}}},
 			Receiver{Key: "suffix:x.operator.net"})}})
 	got, err := c.Explain(t.Context(), "customer.example")
-	if err != nil || len(got.Receiver) != 1 || strings.Join(got.Beside, " ") != "suffix:x.operator.net" {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	effort.FatalIf(t, err != nil || len(got.Receiver) != 1 || strings.Join(got.Beside, " ") != "suffix:x.operator.net",
+		"%+v, %v", got, err)
 	want := map[string]string{"rcpts_per_connection": "7 learned", "rcpt_rate": "0.5/s learned", "pause": "yes penalty"}
 	for _, f := range got.Fields {
 		if w := want[f.Field]; w != "" && (f.Value+" "+f.Layer != w || len(f.Beaten) == 0 || f.Beaten[0].Layer != "default") {

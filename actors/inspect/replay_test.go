@@ -95,27 +95,21 @@ func TestReplayTellsWhatOtherRulesWouldHaveDone(t *testing.T) {
 				}
 			}
 			got := Replay(recordOf(c.minutes, c.minute), table(t, "example.net", now), table(t, "example.net", candidate))
-			if len(got.Receivers) != 1 || got.Same != 0 || got.Hours != float64(c.minutes-1)/60 {
-				t.Fatalf("%+v", got)
-			}
+			effort.FatalIf(t, len(got.Receivers) != 1 || got.Same != 0 || got.Hours != float64(c.minutes-1)/60,
+				"%+v", got)
 			r := got.Receivers[0]
-			if math.Abs(float64(r.Would-c.would)) > 0.02*float64(c.would) {
-				t.Errorf("%d of %d would have been asked, want %d", r.Would, r.Asked, c.would)
-			}
-			if c.name != "half the refusals" && math.Abs(r.Delay-c.delay) > 120 {
-				t.Errorf("the last one is %v s later, want %v", r.Delay, c.delay)
-			}
+			effort.ErrorIf(t, math.Abs(float64(r.Would-c.would)) > 0.02*float64(c.would),
+				"%d of %d would have been asked, want %d", r.Would, r.Asked, c.would)
+			effort.ErrorIf(t, c.name != "half the refusals" && math.Abs(r.Delay-c.delay) > 120,
+				"the last one is %v s later, want %v", r.Delay, c.delay)
 			for field, n := range c.fired {
-				if math.Abs(float64(r.Fired[field]-n)) > 2 {
-					t.Errorf("%s held back in %d minutes, want %d: %v", field, r.Fired[field], n, r.Fired)
-				}
+				effort.ErrorIf(t, math.Abs(float64(r.Fired[field]-n)) > 2,
+					"%s held back in %d minutes, want %d: %v", field, r.Fired[field], n, r.Fired)
 			}
-			if len(c.fired) == 0 && len(r.Fired) > 0 || (r.Unknown != "") != c.unknown {
-				t.Errorf("fired %v, unknown %q", r.Fired, r.Unknown)
-			}
-			if len(r.Changes) != 1 || r.Changes[0].Field != c.field || r.Changes[0].Would == r.Changes[0].Now {
-				t.Errorf("changes %+v", r.Changes)
-			}
+			effort.ErrorIf(t, len(c.fired) == 0 && len(r.Fired) > 0 || (r.Unknown != "") != c.unknown,
+				"fired %v, unknown %q", r.Fired, r.Unknown)
+			effort.ErrorIf(t, len(r.Changes) != 1 || r.Changes[0].Field != c.field ||
+				r.Changes[0].Would == r.Changes[0].Now, "changes %+v", r.Changes)
 		})
 	}
 }
@@ -162,10 +156,9 @@ func TestReplayOfABacklog(t *testing.T) {
 			got := Replay(recordOf(c.minutes, c.minute), rules("5/s"), rules(c.rate))
 			effort.MustBe(t, len(got.Receivers), 1, got)
 			r := got.Receivers[0]
-			if r.Would != c.would || math.Abs(r.Delay-c.delay) > 5 || r.AtLeast != c.atLeast {
-				t.Errorf("%d of %d would have been asked, the last %v s later, at least is %v; want %d, %v, %v", r.Would,
-					r.Asked, r.Delay, r.AtLeast, c.would, c.delay, c.atLeast)
-			}
+			effort.ErrorIf(t, r.Would != c.would || math.Abs(r.Delay-c.delay) > 5 || r.AtLeast != c.atLeast,
+				"%d of %d would have been asked, the last %v s later, at least is %v; want %d, %v, %v", r.Would,
+				r.Asked, r.Delay, r.AtLeast, c.would, c.delay, c.atLeast)
 		})
 	}
 }
@@ -173,9 +166,7 @@ func TestReplayOfABacklog(t *testing.T) {
 func TestReplayOfTheSameRulesFindsNoDifference(t *testing.T) {
 	rules := table(t, "example.net", map[string]string{"rcpt_rate": "1/s"})
 	got := Replay(recordOf(60, busy), rules, rules)
-	if len(got.Receivers) != 0 || got.Same != 1 || got.Asked != 18000 {
-		t.Errorf("%+v", got)
-	}
+	effort.ErrorIf(t, len(got.Receivers) != 0 || got.Same != 1 || got.Asked != 18000, "%+v", got)
 	if got := Replay(nil, rules, rules); got.Hours != 0 || got.Asked != 0 || got.Same != 0 {
 		t.Errorf("of nothing: %+v", got)
 	}
@@ -186,10 +177,8 @@ func TestReplayTakesNodesTogether(t *testing.T) {
 	now := table(t, "example.net", map[string]string{"rcpt_rate": "10/s"})
 	half := table(t, "example.net", map[string]string{"rcpt_rate": "5/s"})
 	got := Replay(append(one, two...), now, half)
-	if len(got.Receivers) != 1 || got.Receivers[0].Asked != 36000 ||
-		math.Abs(float64(got.Receivers[0].Would-18000)) > 360 {
-		t.Errorf("%+v", got)
-	}
+	effort.ErrorIf(t, len(got.Receivers) != 1 || got.Receivers[0].Asked != 36000 ||
+		math.Abs(float64(got.Receivers[0].Would-18000)) > 360, "%+v", got)
 }
 
 func TestReplayWarnsOfRulesThatTakeAPartOfAReceiver(t *testing.T) {
@@ -216,8 +205,7 @@ func TestLessIsNeverMore(t *testing.T) {
 		now := table(t, "example.net", map[string]string{"rcpt_rate": fmt.Sprintf("%d/min", rate)})
 		candidate := table(t, "example.net", map[string]string{"rcpt_rate": fmt.Sprintf("%d/min", less)})
 		r := Replay(records, now, candidate).Receivers[0]
-		if r.Would > r.Asked || r.Delay < 0 || r.Unknown != "" {
-			t.Fatalf("less lets %d of %d be asked, %v s later, %q", r.Would, r.Asked, r.Delay, r.Unknown)
-		}
+		effort.FatalIf(t, r.Would > r.Asked || r.Delay < 0 || r.Unknown != "",
+			"less lets %d of %d be asked, %v s later, %q", r.Would, r.Asked, r.Delay, r.Unknown)
 	})
 }

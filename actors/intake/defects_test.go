@@ -127,9 +127,7 @@ func TestDefects(t *testing.T) {
 func refused(t *testing.T, file string, want answer) {
 	t.Helper()
 	got, err := ask(strings.NewReader(file), 9)
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%q: got %+v, %v, want %+v", file, got, err, want)
-	}
+	effort.ErrorIf(t, err != nil || !reflect.DeepEqual(got, want), "%q: got %+v, %v, want %+v", file, got, err, want)
 	effort.Same(t, naive([]byte(file), 9), want, file, "the second reader has")
 }
 
@@ -184,10 +182,9 @@ func TestDefectSaysWhatToDo(t *testing.T) {
 			t.Errorf("%q: got %v, want %s", file, err, code)
 			continue
 		}
-		if strings.Contains(d.Message+d.Error(), secret) || strings.Contains(d.Message, "%") ||
-			!strings.Contains(d.Message, "upload") || !strings.HasSuffix(d.Message, ".") {
-			t.Errorf("%s: message %q, error %q", code, d.Message, d.Error())
-		}
+		effort.ErrorIf(t, strings.Contains(d.Message+d.Error(), secret) || strings.Contains(d.Message, "%") ||
+			!strings.Contains(d.Message, "upload") || !strings.HasSuffix(d.Message, "."), "%s: message %q, error %q",
+			code, d.Message, d.Error())
 	}
 }
 
@@ -203,9 +200,7 @@ func TestShownRowHidesNothingAndStaysShort(t *testing.T) {
 	} {
 		_, err := Read(strings.NewReader(file), Limits{RowsMax: 3})
 		var d *Defect
-		if !errors.As(err, &d) || d.Shown(320) != want {
-			t.Errorf("%q: got %q, want %q", file, d.Shown(320), want)
-		}
+		effort.ErrorIf(t, !errors.As(err, &d) || d.Shown(320) != want, "%q: got %q, want %q", file, d.Shown(320), want)
 	}
 }
 
@@ -255,15 +250,12 @@ func TestMessyFiles(t *testing.T) {
 		if d := (*Defect)(nil); errors.As(err, &d) {
 			got.Refused = d.Message
 		}
-		if !*updateMessy && !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got\n%+v\nwant\n%+v", want.Name, got, want)
-		}
+		effort.ErrorIf(t, !*updateMessy && !reflect.DeepEqual(got, want),
+			"%s: got\n%+v\nwant\n%+v", want.Name, got, want)
 		samples[i] = got
 	}
 	for kind := range kinds {
-		if !seen[kind] && kind != KindTooMany {
-			t.Errorf("no sample is of the kind %s", kind)
-		}
+		effort.ErrorIf(t, !seen[kind] && kind != KindTooMany, "no sample is of the kind %s", kind)
 	}
 	if *updateMessy {
 		var b bytes.Buffer
@@ -298,8 +290,7 @@ func TestMoreRowsAreCounted(t *testing.T) {
 		3: " 2 more rows have defects.", moreMax + 5: " More than 1,000 more rows have defects."} {
 		_, err := Read(strings.NewReader("email\n"+strings.Repeat("a@b.test\nnothing\n", bad)), Limits{RowsMax: 9999})
 		d := (*Defect)(nil)
-		if !errors.As(err, &d) || !strings.HasSuffix(d.Message, want) || d.Row != 3 {
-			t.Errorf("%d bad rows: got %+v, want %q", bad, d, want)
-		}
+		effort.ErrorIf(t, !errors.As(err, &d) || !strings.HasSuffix(d.Message, want) || d.Row != 3,
+			"%d bad rows: got %+v, want %q", bad, d, want)
 	}
 }

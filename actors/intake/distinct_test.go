@@ -20,9 +20,8 @@ func TestAddressesAreComparedByBytes(t *testing.T) {
 		}
 	}
 	f := effort.Must(Read(&file, Limits{RowsMax: 2 * addresses}))(t)
-	if f.Len() != addresses || f.Duplicates() != addresses || len(f.Domains()) != 7 {
-		t.Fatalf("%d addresses, %d duplicates, %d domains", f.Len(), f.Duplicates(), len(f.Domains()))
-	}
+	effort.FatalIf(t, f.Len() != addresses || f.Duplicates() != addresses || len(f.Domains()) != 7,
+		"%d addresses, %d duplicates, %d domains", f.Len(), f.Duplicates(), len(f.Domains()))
 	for i := range addresses {
 		want := fmt.Sprintf("u%d@d%d.test", i/7, i%7)
 		if spelled(f, i) != want || f.Address(i).String() != want {
@@ -41,9 +40,8 @@ func TestDomainsAreComparedBeyondTheirHash(t *testing.T) {
 		d.add([]byte("a"), spelling)
 	}
 	d.flush()
-	if d.file.Len() != 2 || d.file.Rows() != 4 || d.file.Domain(1) != "c.test" {
-		t.Errorf("%d addresses in %d rows, want 2 in 4", d.file.Len(), d.file.Rows())
-	}
+	effort.ErrorIf(t, d.file.Len() != 2 || d.file.Rows() != 4 || d.file.Domain(1) != "c.test",
+		"%d addresses in %d rows, want 2 in 4", d.file.Len(), d.file.Rows())
 }
 
 // Addresses whose two halves are the same, or that differ in one half only, do not meet in one place of the table.
@@ -97,9 +95,7 @@ func TestArenaGivesBackWhatWasPut(t *testing.T) {
 			}
 		}
 		for i, block := range a.blocks {
-			if block.Cap() != min(arenaFirst<<i, arenaBlock) {
-				t.Fatalf("block %d has %d bytes", i, block.Cap())
-			}
+			effort.FatalIf(t, block.Cap() != min(arenaFirst<<i, arenaBlock), "block %d has %d bytes", i, block.Cap())
 		}
 	}
 }

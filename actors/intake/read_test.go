@@ -99,9 +99,8 @@ func TestGoodFiles(t *testing.T) {
 				spellings = append(spellings, a.Spelling)
 			}
 			same := got.Rows == tt.rows && strings.Join(spellings, " ") == tt.want
-			if err != nil || got.Code != "" || !same {
-				t.Errorf("%q: got %+v, %v, want %d rows with %s", tt.file, got, err, tt.rows, tt.want)
-			}
+			effort.ErrorIf(t, err != nil || got.Code != "" || !same,
+				"%q: got %+v, %v, want %d rows with %s", tt.file, got, err, tt.rows, tt.want)
 			if second := naive([]byte(tt.file), 9); !reflect.DeepEqual(got, second) {
 				t.Errorf("%q: got %+v, the second reader has %+v", tt.file, got, second)
 			}
@@ -111,9 +110,7 @@ func TestGoodFiles(t *testing.T) {
 
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/golden/*.csv")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("golden files: %v, %v", files, err)
-	}
+	effort.FatalIf(t, err != nil || len(files) == 0, "golden files: %v, %v", files, err)
 	for _, name := range files {
 		in := effort.Must(os.Open(name))(t)
 		defer in.Close()
@@ -124,9 +121,7 @@ func TestGolden(t *testing.T) {
 			got += fmt.Sprintf("%d %d %s %s\n", i, f.DomainID(i), f.Address(i), spelled(f, i))
 		}
 		want, err := os.ReadFile(strings.TrimSuffix(name, ".csv") + ".want")
-		if err != nil || got != string(want) {
-			t.Errorf("%s: got\n%swant\n%s%v", name, got, want, err)
-		}
+		effort.ErrorIf(t, err != nil || got != string(want), "%s: got\n%swant\n%s%v", name, got, want, err)
 	}
 }
 
@@ -203,9 +198,8 @@ func TestFaultOfTheSourceIsNoDefect(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := Read(tt.source, Limits{RowsMax: 9})
 			var d *Defect
-			if f != nil || !errors.Is(err, tt.want) || errors.As(err, &d) {
-				t.Errorf("got %v, %v, want %v", f, err, tt.want)
-			}
+			effort.ErrorIf(t, f != nil || !errors.Is(err, tt.want) || errors.As(err, &d),
+				"got %v, %v, want %v", f, err, tt.want)
 		})
 	}
 }
@@ -241,9 +235,8 @@ func (s *slow) Read(p []byte) (int, error) {
 func TestReadingEndsAtTheDefect(t *testing.T) {
 	source := &counter{Reader: io.MultiReader(strings.NewReader("a@b.test\n\"a"), endless{})}
 	effort.Is(t, effort.Must(ask(source, 9))(t).Code, CodeRecordTooLong)
-	if source.bytes > lineMax+2*bufferBytes {
-		t.Errorf("%d bytes were read of a line that has no end", source.bytes)
-	}
+	effort.ErrorIf(t, source.bytes > lineMax+2*bufferBytes,
+		"%d bytes were read of a line that has no end", source.bytes)
 }
 
 type endless struct{}

@@ -37,10 +37,9 @@ func TestAPanicIsLoggedCountedAndAFailure(t *testing.T) {
 	g.Go("session", func() { secretIsAsked("ada@example.com") }, func() { close(failed) })
 	<-failed
 	text := log.String()
-	if !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "where=session") ||
-		!strings.Contains(text, "secretIsAsked") || !strings.Contains(text, "what=string") {
-		t.Errorf("the log does not say what happened where: %s", text)
-	}
+	effort.ErrorIf(t, !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "where=session") ||
+		!strings.Contains(text, "secretIsAsked") || !strings.Contains(text, "what=string"),
+		"the log does not say what happened where: %s", text)
 	effort.Lacks(t, text, "ada@", "the log names an address")
 	effort.Is(t, counted(g, "session"), 1, "panics are counted")
 }
@@ -81,16 +80,13 @@ func TestWorkThatIsFineIsNoFailure(t *testing.T) {
 	done := make(chan struct{})
 	g.Go("session", func() { close(done) }, func() { t.Error("it failed") })
 	<-done
-	if err := g.Run("session", func() {}); err != nil || log.String() != "" {
-		t.Errorf("%v %s", err, log)
-	}
+	err := g.Run("session", func() {})
+	effort.ErrorIf(t, err != nil || log.String() != "", "%v %s", err, log)
 }
 
 func TestTheGuardOfASystem(t *testing.T) {
 	system := actor.NewActorSystem()
-	if GuardOf(system) != nil {
-		t.Error("a system has a guard that nobody gave it")
-	}
+	effort.ErrorIf(t, GuardOf(system) != nil, "a system has a guard that nobody gave it")
 	g, _ := newGuard()
 	g.Install(system)
 	effort.Is(t, GuardOf(system), g, "the guard of the system is another one")

@@ -58,12 +58,10 @@ func TestAWindowComesBack(t *testing.T) {
 		return n
 	}
 	looks(math.Inf(1), 16)
-	if up := looks(0, 1024); up > int(5*time.Second/measureEvery) {
-		t.Errorf("%d looks from the least to the most", up)
-	}
-	if down := looks(math.Inf(1), 16); down > int(2*time.Second/measureEvery) {
-		t.Errorf("%d looks from the most to the least", down)
-	}
+	up := looks(0, 1024)
+	effort.ErrorIf(t, up > int(5*time.Second/measureEvery), "%d looks from the least to the most", up)
+	down := looks(math.Inf(1), 16)
+	effort.ErrorIf(t, down > int(2*time.Second/measureEvery), "%d looks from the most to the least", down)
 }
 
 func TestNoWindowHasNoBound(t *testing.T) {

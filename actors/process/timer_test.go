@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"rollcall/config/effort"
 )
 
 // sleeper sets its timer as it is told and notes when it rang.
@@ -57,9 +59,8 @@ func TestTimerMovesForwardOnlyAndRangOnce(t *testing.T) {
 				for at := range s.rang {
 					got = append(got, at)
 				}
-				if len(got) != len(c.want) || len(got) > 0 && got[0] != c.want[0] {
-					t.Errorf("rang at %v, want %v", got, c.want)
-				}
+				effort.ErrorIf(t, len(got) != len(c.want) || len(got) > 0 && got[0] != c.want[0],
+					"rang at %v, want %v", got, c.want)
 			})
 		})
 	}

@@ -44,9 +44,8 @@ func (r *rig) lines() int { return strings.Count(r.log.String(), "process was pa
 func TestAPauseIsOneLineAndCountsOnce(t *testing.T) {
 	r := newRig()
 	r.later(watchEvery, watchEvery, 6*time.Second, watchEvery, watchEvery)
-	if r.Pauses() != 1 || r.lines() != 1 || !strings.Contains(r.log.String(), "took=6s") {
-		t.Errorf("%d pauses; the log: %s", r.Pauses(), &r.log)
-	}
+	effort.ErrorIf(t, r.Pauses() != 1 || r.lines() != 1 || !strings.Contains(r.log.String(), "took=6s"),
+		"%d pauses; the log: %s", r.Pauses(), &r.log)
 	var m dto.Metric
 	_ = r.paused.Write(&m)
 	effort.Is(t, m.GetCounter().GetValue(), 6, "seconds that are counted")
@@ -57,9 +56,8 @@ func TestWhoRunsFirstLearnsOfThePause(t *testing.T) {
 	r.now = r.now.Add(Long)
 	effort.Is(t, r.Pauses(), 1, "pauses before the timer rang")
 	r.later(watchEvery)
-	if n := r.Pauses(); n != 1 || r.lines() != 1 {
-		t.Errorf("%d pauses and %d lines after it rang", n, r.lines())
-	}
+	n := r.Pauses()
+	effort.ErrorIf(t, n != 1 || r.lines() != 1, "%d pauses and %d lines after it rang", n, r.lines())
 }
 
 func TestASlowMachineIsNoPause(t *testing.T) {
@@ -68,9 +66,8 @@ func TestASlowMachineIsNoPause(t *testing.T) {
 		r.later(time.Second+watchEvery, 2*time.Second, Long-time.Millisecond)
 	}
 	effort.Is(t, r.Pauses(), 0, "pauses")
-	if most := 1 + int(60*(7*time.Second+watchEvery)/loggedEvery); r.lines() > most {
-		t.Errorf("%d lines, at most %d are wanted", r.lines(), most)
-	}
+	most := 1 + int(60*(7*time.Second+watchEvery)/loggedEvery)
+	effort.ErrorIf(t, r.lines() > most, "%d lines, at most %d are wanted", r.lines(), most)
 }
 
 func TestWhoAsksProvesThatSomethingRuns(t *testing.T) {
@@ -103,8 +100,6 @@ func TestRunLooksByItself(t *testing.T) {
 		<-time.After(time.Hour)
 		cancel()
 		all.Wait()
-		if w.Pauses() != 0 || log.Len() > 0 {
-			t.Errorf("%d pauses in an hour without any: %s", w.Pauses(), &log)
-		}
+		effort.ErrorIf(t, w.Pauses() != 0 || log.Len() > 0, "%d pauses in an hour without any: %s", w.Pauses(), &log)
 	})
 }

@@ -105,9 +105,8 @@ func TestCrashInASession(t *testing.T) {
 		t.Errorf("the panic is not counted: %v", counted)
 	}
 	for _, a := range c.answers {
-		if o := smtp.Outcome(a.GetOutcome()); o != smtp.Valid {
-			t.Errorf("answer after the crash: %s %s", o, smtp.Reason(a.GetReason()))
-		}
+		o := smtp.Outcome(a.GetOutcome())
+		effort.ErrorIf(t, o != smtp.Valid, "answer after the crash: %s %s", o, smtp.Reason(a.GetReason()))
 	}
 	if n := calls.Load(); n < 2 || c.ended > 0 {
 		t.Errorf("%d sessions, the actor ended %d times", n, c.ended)
@@ -206,9 +205,8 @@ func TestAskStopsAtRefusalsOfUs(t *testing.T) {
 	b.pid = b.spawn()
 	c, _ := b.customer(1, 100, known)
 	c.until("answers", func() bool { return len(c.answers) == 100 })
-	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n > 3+openedWide().Connections {
-		t.Errorf("%d RCPTs to a receiver that refuses us", n)
-	}
+	n := b.lab.Manners().Receivers[b.domain].Rcpts
+	effort.ErrorIf(t, n > 3+openedWide().Connections, "%d RCPTs to a receiver that refuses us", n)
 	if !scheduler.EndsBatch(&scheduler.Judgement{Verdict: verdict.Verdict{Action: verdict.ActOtherSource}}) {
 		t.Error("a refusal of us does not stop a session")
 	}

@@ -48,12 +48,10 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	local := regexp.MustCompile(`RCPT TO:<([^…]|…[^@])`)
 	seen := ""
 	for i, line := range lines {
-		if i > 0 && line.Number <= lines[i-1].Number || line.Session == 0 || line.Host != b.host.GetName() {
-			t.Errorf("line %d is %+v", i, line)
-		}
-		if local.MatchString(line.Line) || strings.Contains(line.Line, "anna.") {
-			t.Errorf("a line gives an address away: %s", line.Line)
-		}
+		effort.ErrorIf(t, i > 0 && line.Number <= lines[i-1].Number || line.Session == 0 ||
+			line.Host != b.host.GetName(), "line %d is %+v", i, line)
+		effort.ErrorIf(t, local.MatchString(line.Line) || strings.Contains(line.Line, "anna."),
+			"a line gives an address away: %s", line.Line)
 		seen += line.Line + "\n"
 	}
 	for _, want := range []string{"* dialling ", "< 220", "> EHLO probe.example", "> MAIL FROM:<probe@probe.example>",
@@ -65,20 +63,16 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	}
 
 	found := living.CollectStatus(t.Context())
-	if len(found) != 1 || found[0].Key != "x" || found[0].Sessions != 1 || found[0].Queued == 0 {
-		t.Fatalf("the found is %+v", found)
-	}
+	effort.FatalIf(t, len(found) != 1 || found[0].Key != "x" || found[0].Sessions != 1 || found[0].Queued == 0,
+		"the found is %+v", found)
 	if got := living.Detail(t.Context(), "y"); len(got) != 0 {
 		t.Errorf("another receiver has %d details", len(got))
 	}
 	detail := living.Detail(t.Context(), "x")
-	if len(detail) != 1 || len(detail[0].SessionList) != 1 {
-		t.Fatalf("the detail is %+v", detail)
-	}
+	effort.FatalIf(t, len(detail) != 1 || len(detail[0].SessionList) != 1, "the detail is %+v", detail)
 	old := detail[0].SessionList[0].ID
-	if living.Close(t.Context(), "x", old+100) || !living.Close(t.Context(), "x", old) {
-		t.Error("not the session that is there was closed")
-	}
+	effort.ErrorIf(t, living.Close(t.Context(), "x", old+100) || !living.Close(t.Context(), "x", old),
+		"not the session that is there was closed")
 	c.until("another session", func() bool {
 		d := living.Detail(t.Context(), "x")
 		return len(d) == 1 && len(d[0].SessionList) == 1 && d[0].SessionList[0].ID != old
@@ -111,18 +105,15 @@ func TestAnActorThatStopsHoldsNoInspectorUp(t *testing.T) {
 		began := time.Now()
 		everyKey := func(string) bool { return true }
 		got := collect(ctx, l, everyKey, false, func(*scheduler.Scheduler, time.Time) bool { return true })
-		if took := time.Since(began); len(got) != 3 || took != slow {
-			t.Errorf("%d answers in %s", len(got), took)
-		}
+		took := time.Since(began)
+		effort.ErrorIf(t, len(got) != 3 || took != slow, "%d answers in %s", len(got), took)
 	})
 }
 
 func TestASessionThatNobodyTracesSaysNothing(t *testing.T) {
 	l := NewRegistry()
 	tr := &tracer{traces: &l.Traces, key: "x", source: &egress.Source{Hello: "probe.example"}}
-	if tr.On() {
-		t.Fatal("it is traced")
-	}
+	effort.FatalIf(t, tr.On(), "it is traced")
 	effort.Is(t, testing.AllocsPerRun(100, func() { tr.ended(smtp.ErrClosed) }), 0, "allocations")
 }
 
@@ -160,10 +151,9 @@ func TestWhatAHostShowsArrives(t *testing.T) {
 	c, _ := b.customer(1, 1, func(int) string { return "a" })
 	c.until("an answer", func() bool { return len(c.answers) == 1 })
 	detail := b.options.Registry.Detail(t.Context(), "x")
-	if len(detail) != 1 || detail[0].Software == nil || detail[0].Software.Words() != "Haraka, by its EHLO reply" ||
-		detail[0].Software.Host != b.host.GetName() || !detail[0].Software.Decides {
-		t.Errorf("%+v", detail)
-	}
+	effort.ErrorIf(t, len(detail) != 1 || detail[0].Software == nil ||
+		detail[0].Software.Words() != "Haraka, by its EHLO reply" || detail[0].Software.Host != b.host.GetName() ||
+		!detail[0].Software.Decides, "%+v", detail)
 }
 
 // greetAs serves sessions one after the other, and takes every address.

@@ -20,9 +20,8 @@ func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 	o.Facts = kept
 	o.Registry.stateWriter(o)
 	got, err := o.Registry.ForgetKept(t.Context(), "example.net", scheduler.ForgetBlock)
-	if err != nil || len(got) != 1 || got[0].Key != fact.Key || len(got[0].Dropped) != 1 {
-		t.Fatalf("%v %+v", err, got)
-	}
+	effort.FatalIf(t, err != nil || len(got) != 1 || got[0].Key != fact.Key || len(got[0].Dropped) != 1,
+		"%v %+v", err, got)
 	effort.Is(t, len(effort.Must(o.Registry.ForgetKept(t.Context(), "another.net", scheduler.ForgetAll))(t)), 0, "another")
 	if m, err := facts.Decode(kept.Fact(fact.Key).Data); err != nil || m.Paused != 0 || len(m.Limits) != 1 {
 		t.Errorf("%v %+v", err, m)

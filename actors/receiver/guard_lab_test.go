@@ -89,12 +89,9 @@ func TestPathsOnTheWire(t *testing.T) {
 			b.options.Stretch = atOnce
 			b.pid = b.spawn()
 			b.ask(1, tc.rcpts, func(n int) string { return tc.local + "." + letters(n) }, func(one receivertest.Answer) {
-				if one.Outcome != tc.outcome || tc.reason != smtp.ReasonNone && one.Reason != tc.reason {
-					t.Errorf("%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
-				}
-				if tc.attempts != nil && !tc.attempts(one.Attempts) {
-					t.Errorf("attempts %+v", one.Attempts)
-				}
+				effort.ErrorIf(t, one.Outcome != tc.outcome || tc.reason != smtp.ReasonNone && one.Reason != tc.reason,
+					"%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
+				effort.ErrorIf(t, tc.attempts != nil && !tc.attempts(one.Attempts), "attempts %+v", one.Attempts)
 			})
 		})
 	}
@@ -127,9 +124,7 @@ func TestGuardOnTheWire(t *testing.T) {
 			t.Errorf("%s %s in %s: %+v", one.Outcome, one.Reason, one.Wait, one.Attempts)
 		}
 	})
-	if invalid > 25 || invalid < 20 {
-		t.Errorf("%d addresses were judged, the guard let 25 through", invalid)
-	}
+	effort.ErrorIf(t, invalid > 25 || invalid < 20, "%d addresses were judged, the guard let 25 through", invalid)
 	if n := b.lab.Manners().Total.Tripped; n > openedWide().Connections {
 		t.Errorf("the guard stepped in %d times", n)
 	}
@@ -140,9 +135,8 @@ func TestIPv6OnTheWire(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 0, "sixonly", openedWide())
 	b.ask(1, 10, half, func(one receivertest.Answer) {
-		if want := [...]smtp.Outcome{smtp.Invalid, smtp.Valid}[one.Ordinal%2]; one.Outcome != want {
-			t.Errorf("%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
-		}
+		want := [...]smtp.Outcome{smtp.Invalid, smtp.Valid}[one.Ordinal%2]
+		effort.ErrorIf(t, one.Outcome != want, "%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
 	})
 }
 
@@ -162,14 +156,10 @@ func TestSourcesOnTheWire(t *testing.T) {
 	b.pid = b.spawn()
 	seen := map[string]bool{}
 	b.ask(1, 40, half, func(one receivertest.Answer) {
-		if !one.Outcome.Final() {
-			t.Errorf("%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
-		}
+		effort.ErrorIf(t, !one.Outcome.Final(), "%s %s: %+v", one.Outcome, one.Reason, one.Attempts)
 		seen[one.Attempts[len(one.Attempts)-1].Source] = true
 	})
-	if len(seen) != 1 || !seen[from[0]] && !seen[from[1]] {
-		t.Errorf("answers from %v", seen)
-	}
+	effort.ErrorIf(t, len(seen) != 1 || !seen[from[0]] && !seen[from[1]], "answers from %v", seen)
 	rested := 0
 	for _, s := range sources.State(time.Now()) {
 		rested += s.Blocked

@@ -90,9 +90,8 @@ func TestAnInterceptedNetworkIsTold(t *testing.T) {
 		if i >= 3 {
 			want, why = smtp.Undecided, smtp.Intercepted
 		}
-		if outcome != want || reason != why {
-			t.Errorf("question %d: %v %v, want %v %v", i, outcome, reason, want, why)
-		}
+		effort.ErrorIf(t, outcome != want || reason != why,
+			"question %d: %v %v, want %v %v", i, outcome, reason, want, why)
 	}
 	if n := b.options.Metrics.Intercepted(); n < strangersHosts-2 { // those that are asked again count, too
 		t.Errorf("%d times counted", n)

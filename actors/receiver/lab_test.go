@@ -155,9 +155,7 @@ func exchange(m *dns.Msg, at string) (*dns.Msg, error) {
 func (b *bench) exchanger() string {
 	b.t.Helper()
 	reply, err := exchange(new(dns.Msg).SetQuestion(b.domain+".", dns.TypeMX), b.lab.DNSAddr())
-	if err != nil || len(reply.Answer) == 0 {
-		b.t.Fatalf("lookup MX of %s: %v", b.domain, err)
-	}
+	effort.FatalIf(b.t, err != nil || len(reply.Answer) == 0, "lookup MX of %s: %v", b.domain, err)
 	return strings.TrimSuffix(reply.Answer[0].(*dns.MX).Mx, ".")
 }
 
@@ -363,14 +361,11 @@ func (tc limitCase) run(t *testing.T) {
 		least = 0 // it depends on the machine
 	}
 	t.Logf("used %.1f %% of what is allowed", 100*used)
-	if used < least {
-		t.Errorf("used %.1f %%: %+v", 100*used, s)
-	}
+	effort.ErrorIf(t, used < least, "used %.1f %%: %+v", 100*used, s)
 	b.checkManners(s, a)
 	for _, answer := range c.answers {
-		if o := smtp.Outcome(answer.GetOutcome()); !o.Final() {
-			t.Fatalf("answer %d: %s %s", answer.GetOrdinal(), o, smtp.Reason(answer.GetReason()))
-		}
+		o := smtp.Outcome(answer.GetOutcome())
+		effort.FatalIf(t, !o.Final(), "answer %d: %s %s", answer.GetOrdinal(), o, smtp.Reason(answer.GetReason()))
 	}
 }
 
@@ -429,9 +424,7 @@ func (b *bench) checkManners(s smtplab.Tally, a throttle.Limits) {
 		{"limits hit", s.LimitsHit, 0}, {"commands out of order", s.OutOfOrder, 0}, {"DATA", s.Data, 0},
 		{"sessions without QUIT", s.HungUp, 0},
 	} {
-		if one.seen > one.most {
-			b.t.Errorf("%s: %d, allowed are %d", one.what, one.seen, one.most)
-		}
+		effort.ErrorIf(b.t, one.seen > one.most, "%s: %d, allowed are %d", one.what, one.seen, one.most)
 	}
 	checkRate(b.t, "RCPTs", b.times("rcpt"), onSockets(a.RcptRate, late))
 	checkRate(b.t, "sessions", b.times("connect"), onSockets(a.ConnectionRate, late))
@@ -455,10 +448,9 @@ func TestAttemptsOnTheWire(t *testing.T) {
 	for _, one := range c.told {
 		effort.MustBe(t, len(one.Attempts), 1, "attempts")
 		at := one.Attempts[0]
-		if at.Stage != smtp.StageRcpt || at.Host != b.host.GetName() || at.Code == 0 || at.Rule == "" ||
-			time.Since(at.At).Abs() > time.Minute || strings.Contains(at.Text, b.domain) || strings.Contains(at.Text, "ghost") {
-			t.Errorf("attempt %+v", at)
-		}
+		effort.ErrorIf(t, at.Stage != smtp.StageRcpt || at.Host != b.host.GetName() || at.Code == 0 || at.Rule == "" ||
+			time.Since(at.At).Abs() > time.Minute || strings.Contains(at.Text, b.domain) ||
+			strings.Contains(at.Text, "ghost"), "attempt %+v", at)
 		one.Agrees(t, 1)
 	}
 }

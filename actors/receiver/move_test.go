@@ -37,10 +37,9 @@ func TestMovedActorEndsWell(t *testing.T) {
 	c.until("moved and ended", func() bool { return c.moved > 0 && c.ended > 0 })
 	effort.Is(t, b.options.Registry.Count(), 0, "actors live")
 	tally := b.lab.Manners().Receivers[b.domain]
-	if tally.Rcpts != len(c.answers) || tally.SessionsOpen > 0 || tally.HungUp > 0 || tally.Quits != tally.Sessions {
-		t.Errorf("%d RCPTs, %d answers, %d sessions open, %d of %d said QUIT", tally.Rcpts, len(c.answers),
-			tally.SessionsOpen, tally.Quits, tally.Sessions)
-	}
+	effort.ErrorIf(t, tally.Rcpts != len(c.answers) || tally.SessionsOpen > 0 || tally.HungUp > 0 ||
+		tally.Quits != tally.Sessions, "%d RCPTs, %d answers, %d sessions open, %d of %d said QUIT", tally.Rcpts,
+		len(c.answers), tally.SessionsOpen, tally.Quits, tally.Sessions)
 	effort.Not(t, len(s.Fact("x").Data), 0, "what was learned is not written")
 	effort.Is(t, b.options.Slots.Free(), slotsOfWorld, "slots")
 }
@@ -108,13 +107,11 @@ func TestNextActorKnows(t *testing.T) {
 	b.pid = b.spawn()
 	next, _ := b.customer(2, 100, known)
 	next.until("answers", func() bool { return len(next.answers) == 100 })
-	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n != asked || asked == 0 {
-		t.Errorf("%d RCPTs by the first actor, %d by the next", asked, n-asked)
-	}
+	n := b.lab.Manners().Receivers[b.domain].Rcpts
+	effort.ErrorIf(t, n != asked || asked == 0, "%d RCPTs by the first actor, %d by the next", asked, n-asked)
 	for _, a := range next.told {
-		if a.Outcome.Final() || a.Reason != smtp.SourceBlocked || a.Wait <= 0 || a.Wait > last {
-			t.Fatalf("%s %s, wait %s, and the last one was told %s", a.Outcome, a.Reason, a.Wait, last)
-		}
+		effort.FatalIf(t, a.Outcome.Final() || a.Reason != smtp.SourceBlocked || a.Wait <= 0 || a.Wait > last,
+			"%s %s, wait %s, and the last one was told %s", a.Outcome, a.Reason, a.Wait, last)
 	}
 }
 
@@ -219,9 +216,8 @@ func TestLostNodeIsHeard(t *testing.T) {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := b.lab.Manners().Receivers[b.domain].Rcpts; n >= c.asked {
-		t.Errorf("%d addresses of a lost node were asked, all of them", n)
-	}
+	n := b.lab.Manners().Receivers[b.domain].Rcpts
+	effort.ErrorIf(t, n >= c.asked, "%d addresses of a lost node were asked, all of them", n)
 }
 
 // TestCutSessionTeachesNothing: a session that ApplyShares ended says nothing about the receiver.

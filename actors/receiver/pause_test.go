@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp/throttle"
 )
 
@@ -25,9 +26,8 @@ func TestAfterAPauseNothingIsAskedThatHadNotBegun(t *testing.T) {
 	asked := func() int { return b.lab.Manners().Total.Rcpts }
 	before := asked()
 	<-time.After(2 * time.Second) // a hundred by the rate
-	if more := asked() - before; more > 5 {
-		t.Errorf("%d were asked after the pause", more)
-	}
+	more := asked() - before
+	effort.ErrorIf(t, more > 5, "%d were asked after the pause", more)
 	c.mu.Lock()
 	answered := len(c.answers)
 	c.chunk++
@@ -36,7 +36,5 @@ func TestAfterAPauseNothingIsAskedThatHadNotBegun(t *testing.T) {
 	c.mu.Unlock()
 	b.system.Root.Send(client, again)
 	c.until("an answer to what was offered again", func() bool { return len(c.answers) > answered })
-	if c.ended > 0 || c.moved > 0 {
-		t.Errorf("the actor ended %d times, and told of %d moves", c.ended, c.moved)
-	}
+	effort.ErrorIf(t, c.ended > 0 || c.moved > 0, "the actor ended %d times, and told of %d moves", c.ended, c.moved)
 }

@@ -101,9 +101,7 @@ func TestSilentSessionsKeepTheirPlaces(t *testing.T) {
 		t.Helper()
 		select {
 		case n := <-k.begun:
-			if n > most {
-				t.Fatalf("%d sessions at once, %d are allowed", n, most)
-			}
+			effort.FatalIf(t, n > most, "%d sessions at once, %d are allowed", n, most)
 		case <-time.After(patience):
 			t.Fatalf("no session comes; %d are silent here", b.options.Registry.SilentCount())
 		}
@@ -119,7 +117,6 @@ func TestSilentSessionsKeepTheirPlaces(t *testing.T) {
 		k.release <- struct{}{}
 		next()
 	}
-	if keys := b.options.Registry.Silent(); len(keys) > 1 || len(keys) == 1 && keys[0] != "x" {
-		t.Errorf("silent receivers: %q", keys)
-	}
+	keys := b.options.Registry.Silent()
+	effort.ErrorIf(t, len(keys) > 1 || len(keys) == 1 && keys[0] != "x", "silent receivers: %q", keys)
 }

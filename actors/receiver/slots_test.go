@@ -111,9 +111,7 @@ func TestManyReceiversOfOneWorkspaceKeepNobodyOut(t *testing.T) {
 	w.until(1, greedy, 2)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.most > seats {
-		t.Errorf("%d receivers lived at a time, the bound is %d", w.most, seats)
-	}
+	effort.ErrorIf(t, w.most > seats, "%d receivers lived at a time, the bound is %d", w.most, seats)
 	effort.Is(t, w.b.options.Metrics.waiting(), 0, "wait when all is done")
 }
 
@@ -134,7 +132,5 @@ func TestWhoWaitsForASlotIsToldSo(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.pulses[wire.Cause_CONNECTIONS] >= 2
 	})
-	if b.options.Metrics.waiting() < 1 {
-		t.Error("nobody waits by the metric")
-	}
+	effort.ErrorIf(t, b.options.Metrics.waiting() < 1, "nobody waits by the metric")
 }

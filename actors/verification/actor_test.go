@@ -26,9 +26,8 @@ func TestWholeLife(t *testing.T) {
 	w := newWorld(t, 100)
 	v := w.uploads("yes@good.test", "Yes@GOOD.test", "no@good.test", "x@all.test", "x@none.test", "yes@good.test")
 	v = w.finishes(w.options(w.watches()), v.ID)
-	if v.Status != ledger.Completed || v.Rows != 6 || v.Duplicates != 1 || v.Total != 5 || v.Held != 0 {
-		t.Errorf("at the end: %+v", v)
-	}
+	effort.ErrorIf(t, v.Status != ledger.Completed || v.Rows != 6 || v.Duplicates != 1 || v.Total != 5 || v.Held != 0,
+		"at the end: %+v", v)
 	want := map[string]string{
 		"yes@good.test": "valid mailbox_exists",
 		"Yes@GOOD.test": "invalid mailbox_not_found",
@@ -37,9 +36,8 @@ func TestWholeLife(t *testing.T) {
 		"x@none.test":   "invalid no_mail_service",
 	}
 	effort.Same(t, w.results(v.ID), want, "results")
-	if b := w.sound(); b.Spent != 5 || b.Available != 95 {
-		t.Errorf("balance %+v", b)
-	}
+	b := w.sound()
+	effort.ErrorIf(t, b.Spent != 5 || b.Available != 95, "balance %+v", b)
 }
 
 func TestUnknownIsFree(t *testing.T) {
@@ -47,12 +45,9 @@ func TestUnknownIsFree(t *testing.T) {
 	o := w.options(w.book)
 	o.Domain.GiveUpAfter = 50 * time.Millisecond
 	v := w.finishes(o, w.uploads("x@silent.test", "later@good.test").ID)
-	if v.Status != ledger.Completed || v.Counts.Unknown != 2 {
-		t.Errorf("at the end: %+v", v)
-	}
-	if b := w.sound(); b.Spent != 0 || b.Available != 2 {
-		t.Errorf("balance %+v", b)
-	}
+	effort.ErrorIf(t, v.Status != ledger.Completed || v.Counts.Unknown != 2, "at the end: %+v", v)
+	b := w.sound()
+	effort.ErrorIf(t, b.Spent != 0 || b.Available != 2, "balance %+v", b)
 }
 
 // A fault of ours costs the customer nothing and stays where it is.
@@ -65,9 +60,8 @@ func TestDomainThatCrashesIsGivenUp(t *testing.T) {
 		if got := w.results(v.ID); v.Status != ledger.Completed || !maps.Equal(got, want) {
 			w.t.Errorf("%s with %v, want %v", v.Status, got, want)
 		}
-		if b := w.sound(); b.Spent != 1 {
-			w.t.Errorf("balance %+v", b)
-		}
+		b := w.sound()
+		effort.ErrorIf(w.t, b.Spent != 1, "balance %+v", b)
 		if took := time.Since(began); took < 3*crashPause || took > 4*crashPause {
 			w.t.Errorf("given up after %v, want it after pauses of %v and %v", took, crashPause, 2*crashPause)
 		}
@@ -87,9 +81,7 @@ func TestDomainThatCrashesOnceGoesOn(t *testing.T) {
 			return match(r)
 		}
 		v := w.finishes(o, w.uploads("yes@good.test", "no@good.test").ID)
-		if v.Counts.Valid != 1 || v.Counts.Invalid != 1 {
-			w.t.Errorf("counts %+v", v.Counts)
-		}
+		effort.ErrorIf(w.t, v.Counts.Valid != 1 || v.Counts.Invalid != 1, "counts %+v", v.Counts)
 	})
 }
 
@@ -97,12 +89,9 @@ func TestDomainThatCrashesOnceGoesOn(t *testing.T) {
 func (w *world) cancelled(v ledger.Verification, before ledger.Credits) {
 	w.t.Helper()
 	c := v.Counts
-	if v.Status != ledger.Cancelled || v.Held != 0 || v.Completed.IsZero() {
-		w.t.Fatalf("at the end: %+v", v)
-	}
-	if v.Total >= 0 && c.Sum() != v.Total || int64(len(w.results(v.ID))) != c.Sum()-c.Cancelled {
-		w.t.Fatalf("%+v of %d addresses, %d results", c, v.Total, len(w.results(v.ID)))
-	}
+	effort.FatalIf(w.t, v.Status != ledger.Cancelled || v.Held != 0 || v.Completed.IsZero(), "at the end: %+v", v)
+	effort.FatalIf(w.t, v.Total >= 0 && c.Sum() != v.Total || int64(len(w.results(v.ID))) != c.Sum()-c.Cancelled,
+		"%+v of %d addresses, %d results", c, v.Total, len(w.results(v.ID)))
 	if b := w.balance(); b.Spent != before+ledger.Credits(c.Charged()) || b.Held != 0 {
 		w.t.Fatalf("balance %+v, want %d more spent than %d", b, c.Charged(), before)
 	}
@@ -138,9 +127,8 @@ func TestCancelAtAnyMomentRefundsExactlyTheUnchecked(t *testing.T) {
 	}
 	w.sound()
 	t.Logf("%d of %d were cancelled with something charged", partly, rounds)
-	if rounds >= 60 && (partly == 0 || partly == rounds) {
-		t.Errorf("%d of %d were cancelled with something charged: the moments are not random", partly, rounds)
-	}
+	effort.ErrorIf(t, rounds >= 60 && (partly == 0 || partly == rounds),
+		"%d of %d were cancelled with something charged: the moments are not random", partly, rounds)
 }
 
 func TestDrainGivesTheLeaseBackAndTheNextGoesOn(t *testing.T) {
@@ -152,9 +140,7 @@ func TestDrainGivesTheLeaseBackAndTheNextGoesOn(t *testing.T) {
 	first.tell(Drain{})
 	first.wait()
 	leased, lease = w.leases(uuid.New(), v.ID)
-	if leased.Epoch != 2 || leased.Counts.Sum() != 3 {
-		t.Fatalf("given back: %+v", leased)
-	}
+	effort.FatalIf(t, leased.Epoch != 2 || leased.Counts.Sum() != 3, "given back: %+v", leased)
 	before := w.mailboxes.times()
 	next := w.starts(w.options(w.watches()), leased, lease)
 	w.until(v.ID, "waiting", func(v ledger.Verification) bool { return time.Until(v.NextTry) > 50*time.Minute })
@@ -182,9 +168,8 @@ func TestDrainWhileTheFileIsRead(t *testing.T) {
 	<-slow.held
 	r.tell(Drain{})
 	r.wait()
-	if v = w.finishes(w.options(w.book), v.ID); v.Status != ledger.Completed || v.Epoch != 2 {
-		t.Errorf("at the end: %+v", v)
-	}
+	v = w.finishes(w.options(w.book), v.ID)
+	effort.ErrorIf(t, v.Status != ledger.Completed || v.Epoch != 2, "at the end: %+v", v)
 }
 
 func TestLostWritesNothingMore(t *testing.T) {
@@ -214,9 +199,8 @@ func TestStaleEpochEndsTheActor(t *testing.T) {
 	effort.OK(t, w.book.Release(t.Context(), lease))
 	w.leases(uuid.New(), v.ID)
 	w.starts(w.options(w.book), leased, lease).wait()
-	if v = w.sees(v.ID); v.Status != ledger.Preparing || v.Epoch != 2 {
-		t.Errorf("the old owner changed it: %+v", v)
-	}
+	v = w.sees(v.ID)
+	effort.ErrorIf(t, v.Status != ledger.Preparing || v.Epoch != 2, "the old owner changed it: %+v", v)
 }
 
 // faulty stands before the ledger and fails in the ways that ledgers do.
@@ -320,15 +304,13 @@ func TestLedgerThatFailsForAWhileChargesNothingTwice(t *testing.T) {
 				rows = append(rows, fmt.Sprintf("no%d@d%d.test", i, i%7), fmt.Sprintf("yes%d@d%d.test", i, i))
 			}
 			v := w.finishes(w.options(book), w.uploads(rows...).ID)
-			if v.Status != ledger.Completed || v.Epoch != 2 || int64(len(w.results(v.ID))) != v.Total {
-				t.Errorf("at the end: %+v", v)
-			}
+			effort.ErrorIf(t, v.Status != ledger.Completed || v.Epoch != 2 || int64(len(w.results(v.ID))) != v.Total,
+				"at the end: %+v", v)
 			if b := w.sound(); b.Spent != ledger.Credits(v.Counts.Charged()) || v.Counts.Charged() != v.Total-1 {
 				t.Errorf("balance %+v, counts %+v", b, v.Counts)
 			}
-			if book.fails.Load() >= 0 || book.lost.Load() == 0 {
-				t.Errorf("%d faults left, %d answers lost: the ledger did not fail", book.fails.Load(), book.lost.Load())
-			}
+			effort.ErrorIf(t, book.fails.Load() >= 0 || book.lost.Load() == 0,
+				"%d faults left, %d answers lost: the ledger did not fail", book.fails.Load(), book.lost.Load())
 		})
 	}
 }
@@ -357,12 +339,10 @@ func TestASlowLedgerIsWaitedFor(t *testing.T) {
 			rows[i] = fmt.Sprintf("no%d@good.test", i)
 		}
 		book := &tardy{watched: w.watches(), mailboxes: w.mailboxes}
-		if v := w.finishes(w.options(book), w.uploads(rows...).ID); v.Status != ledger.Completed {
-			w.t.Errorf("at the end: %+v", v)
-		}
-		if book.most < unsettledMax || book.most > unsettledMax+out {
-			w.t.Errorf("%d addresses were asked and not settled, want about %d", book.most, unsettledMax)
-		}
+		v := w.finishes(w.options(book), w.uploads(rows...).ID)
+		effort.ErrorIf(w.t, v.Status != ledger.Completed, "at the end: %+v", v)
+		effort.ErrorIf(w.t, book.most < unsettledMax || book.most > unsettledMax+out,
+			"%d addresses were asked and not settled, want about %d", book.most, unsettledMax)
 	})
 }
 
@@ -406,9 +386,8 @@ func TestASettlementIsSentAgainUnderItsNumber(t *testing.T) {
 		leased, lease := w.leases(w.node, v.ID)
 		r := w.starts(w.options(book), leased, lease)
 		<-time.After(2 * time.Minute)
-		if !book.told.Load() || len(book.numbers) < 2 {
-			t.Fatalf("told %v, %d settlements came: no answer was lost", book.told.Load(), len(book.numbers))
-		}
+		effort.FatalIf(t, !book.told.Load() || len(book.numbers) < 2,
+			"told %v, %d settlements came: no answer was lost", book.told.Load(), len(book.numbers))
 		for len(book.numbers) > 0 {
 			effort.Is(t, <-book.numbers, 1, "what may have been settlement 1 was sent as settlement")
 		}
@@ -420,9 +399,8 @@ func TestASettlementIsSentAgainUnderItsNumber(t *testing.T) {
 		if v = w.sees(v.ID); v.Counts.Invalid != 1 || v.Counts.Sum() != 1 || v.Settlements != 1 {
 			t.Errorf("counts %+v after %d settlements", v.Counts, v.Settlements)
 		}
-		if b := w.sound(); b.Spent != 1 || b.Held != 1 {
-			t.Errorf("balance %+v", b)
-		}
+		b := w.sound()
+		effort.ErrorIf(t, b.Spent != 1 || b.Held != 1, "balance %+v", b)
 		r.tell(Drain{})
 		r.wait()
 	})
@@ -436,13 +414,11 @@ func TestAFileThatWasAcceptedIsReadWhateverTheLimit(t *testing.T) {
 	w.grants(2)
 	o := w.options(w.book)
 	o.RowsMax = 1
-	if v = w.finishes(o, v.ID); v.Status != ledger.Completed || v.Held != 0 {
-		t.Errorf("with a lower limit: %+v", v)
-	}
+	v = w.finishes(o, v.ID)
+	effort.ErrorIf(t, v.Status != ledger.Completed || v.Held != 0, "with a lower limit: %+v", v)
 	refused := w.finishes(o, w.uploads("yes@good.test", "no@good.test").ID)
-	if refused.Status != ledger.Failed || refused.Issue == nil || refused.Issue.Code != "csv_too_many_rows" {
-		t.Errorf("a new file: %+v", refused)
-	}
+	effort.ErrorIf(t, refused.Status != ledger.Failed || refused.Issue == nil ||
+		refused.Issue.Code != "csv_too_many_rows", "a new file: %+v", refused)
 	w.sound()
 }
 
@@ -519,9 +495,8 @@ func TestAFileThatIsNotWhatItWasIsGivenUp(t *testing.T) {
 			v := effort.Must(w.book.Prepare(t.Context(), lease, 2, 0, 2))(t)
 			done, err := load(t.Context(), w.options(&another{w.watches(), bytes}), v, lease)
 			effort.ErrIs(t, err, errChanged, done)
-			if v = w.sees(id); v.Status != ledger.Verifying {
-				t.Errorf("left as %+v", v)
-			}
+			v = w.sees(id)
+			effort.ErrorIf(t, v.Status != ledger.Verifying, "left as %+v", v)
 		})
 	}
 }
@@ -550,10 +525,9 @@ func TestWaitingIsToldWhenOnlyReceiversAreWaitedFor(t *testing.T) {
 		}
 		<-time.After(2 * time.Hour)
 		v = w.sees(v.ID)
-		if got := fmt.Sprint(book.statuses()); v.Counts.Unknown != 1 ||
-			got != "[verifying waiting verifying completed]" && got != "[verifying waiting completed]" {
-			t.Errorf("statuses %v, at the end %+v", got, v)
-		}
+		got := fmt.Sprint(book.statuses())
+		effort.ErrorIf(t, v.Counts.Unknown != 1 || got != "[verifying waiting verifying completed]" &&
+			got != "[verifying waiting completed]", "statuses %v, at the end %+v", got, v)
 		r.wait()
 	})
 }
@@ -565,9 +539,8 @@ func TestMarkThatFailsIsTriedAgainWithPauses(t *testing.T) {
 		leased, lease := w.leases(w.node, w.uploads("later@good.test").ID)
 		r := w.starts(w.options(book), leased, lease)
 		<-time.After(time.Minute)
-		if n := book.waits.Load(); n < 5 || n > 20 {
-			w.t.Errorf("tried %d times in a minute, want about every %v", n, retryMax)
-		}
+		n := book.waits.Load()
+		effort.ErrorIf(w.t, n < 5 || n > 20, "tried %d times in a minute, want about every %v", n, retryMax)
 		r.tell(Drain{})
 		r.wait()
 	})
@@ -605,9 +578,8 @@ func TestStatusDoesNotFlap(t *testing.T) {
 				waits++
 			}
 		}
-		if waits < 3 || waits > 8 {
-			w.t.Errorf("the status was waiting %d times in two minutes, want it every 15 seconds at most", waits)
-		}
+		effort.ErrorIf(w.t, waits < 3 || waits > 8,
+			"the status was waiting %d times in two minutes, want it every 15 seconds at most", waits)
 		r.tell(Drain{})
 		r.wait()
 	})
@@ -642,7 +614,5 @@ func TestABusyNodeHasFewDomainsAtWork(t *testing.T) {
 	if got := w.finishes(o, w.uploads(rows...).ID); got.Status != ledger.Completed || got.Counts.Valid != 40*wholeDomain {
 		t.Errorf("ended %s with %+v", got.Status, got.Counts)
 	}
-	if most.Load() > 2 {
-		t.Errorf("%d domains were at work at a time", most.Load())
-	}
+	effort.ErrorIf(t, most.Load() > 2, "%d domains were at work at a time", most.Load())
 }

@@ -356,9 +356,8 @@ func (m mix) judge(t testing.TB, all []said, began, ended time.Time) {
 		}
 		ratio := float64(s.finish.Sub(s.at)) / float64(ended.Sub(s.at))
 		line += fmt.Sprintf("  %2.0f %%: %.2f", 100*part, ratio)
-		if part >= 0.25 && (ratio < m.least || ratio > m.most) {
-			t.Errorf("at %.0f %% of the run %.2f of what was left was told, want %.2f to %.2f", 100*part, ratio, m.least, m.most)
-		}
+		effort.ErrorIf(t, part >= 0.25 && (ratio < m.least || ratio > m.most),
+			"at %.0f %% of the run %.2f of what was left was told, want %.2f to %.2f", 100*part, ratio, m.least, m.most)
 	}
 	t.Log(line)
 }

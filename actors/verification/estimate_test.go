@@ -56,9 +56,8 @@ func TestFinish(t *testing.T) {
 			c.o.now = noon
 			got, why := c.o.finish()
 			if c.want == unknown {
-				if !got.IsZero() || !strings.Contains(why, c.why) {
-					t.Errorf("expected at %v (%s), want unknown (%s)", got, why, c.why)
-				}
+				effort.ErrorIf(t, !got.IsZero() || !strings.Contains(why, c.why),
+					"expected at %v (%s), want unknown (%s)", got, why, c.why)
 				return
 			}
 			if want := noon.Add(c.want + settleEvery); !got.Equal(want) || why != "" {
@@ -76,9 +75,7 @@ func TestFinishIsNeverOver(t *testing.T) {
 		o := eta{now: noon, begun: noon.Add(-time.Minute), queues: map[string]*queue{"r": &q},
 			domains: n.Draw(t, "domains"), addresses: n.Draw(t, "to come"), domainRate: 3, finalRate: 5}
 		first, why := o.finish()
-		if why != "" || first.Before(noon) {
-			t.Fatalf("expected at %v (%s)", first, why)
-		}
+		effort.FatalIf(t, why != "" || first.Before(noon), "expected at %v (%s)", first, why)
 		q.addresses++
 		o.domains++
 		if more, _ := o.finish(); more.Before(first) {
@@ -93,21 +90,17 @@ func TestPace(t *testing.T) {
 	for i := range 40_000 {
 		now := noon.Add(time.Duration(i) * tickEvery)
 		p.note(now, 5*i, i)
-		if len(p.samples) > samplesMax {
-			t.Fatalf("%d samples", len(p.samples))
-		}
+		effort.FatalIf(t, len(p.samples) > samplesMax, "%d samples", len(p.samples))
 		finals, done := p.rates(now, 5*i, i)
-		if i > 0 && (math.Abs(finals-20) > 0.01 || math.Abs(done-4) > 0.01) {
-			t.Fatalf("after %v: %.3f addresses and %.3f domains in a second, want 20 and 4", now.Sub(noon), finals, done)
-		}
+		effort.FatalIf(t, i > 0 && (math.Abs(finals-20) > 0.01 || math.Abs(done-4) > 0.01),
+			"after %v: %.3f addresses and %.3f domains in a second, want 20 and 4", now.Sub(noon), finals, done)
 	}
 }
 
 func TestLongest(t *testing.T) {
 	var l lasted
-	if _, known := l.longest(1); known {
-		t.Error("something is known of nothing")
-	}
+	_, known := l.longest(1)
+	effort.ErrorIf(t, known, "something is known of nothing")
 	for range 90 {
 		l.add(time.Second)
 	}

@@ -50,9 +50,8 @@ func TestAParkedVerificationTakesNothing(t *testing.T) {
 				return nil
 			})
 		})
-		if err != nil || attempts != 2 {
-			w.t.Errorf("a case has %d attempts, want those before and after it was parked: 2, %v", attempts, err)
-		}
+		effort.ErrorIf(w.t, err != nil || attempts != 2,
+			"a case has %d attempts, want those before and after it was parked: 2, %v", attempts, err)
 		w.sound()
 	})
 }
@@ -93,9 +92,8 @@ func TestASettlementTellsWhatTheRestWaitsFor(t *testing.T) {
 		if i := <-book.told; i == nil || !strings.HasPrefix(i.Message, why) || strings.Contains(i.Message, "another") {
 			w.t.Errorf("after one of two its customer is told %+v", i)
 		}
-		if v, err := w.book.Cancel(context.Background(), w.workspace, id); err != nil || v.Issue != nil {
-			w.t.Errorf("cancelled: %+v, %v", v, err)
-		}
+		v, err := w.book.Cancel(context.Background(), w.workspace, id)
+		effort.ErrorIf(w.t, err != nil || v.Issue != nil, "cancelled: %+v, %v", v, err)
 		r.wait()
 	})
 }
@@ -110,9 +108,8 @@ func TestAParkedVerificationIsCancelledAtOnce(t *testing.T) {
 		effort.MustBe(w.t, r.parked.Load(), 1, "not parked")
 		effort.Is(w.t, effort.Must(w.book.Cancel(context.Background(), w.workspace, id))(w.t).Status, ledger.Cancelled,
 			"cancelled")
-		if b := w.sound(); b.Available != 10 {
-			w.t.Errorf("balance %+v", b)
-		}
+		b := w.sound()
+		effort.ErrorIf(w.t, b.Available != 10, "balance %+v", b)
 		r.over.Store(true)
 	})
 }
@@ -170,9 +167,7 @@ func TestWhatIsLeftIsPackedAndRead(t *testing.T) {
 	want := slices.Clone(l.Domains)
 	state := effort.Must(l.pack())(t)
 	got, err := unpack(state)
-	if err != nil || got.Begun != 5 || !reflect.DeepEqual(got.Domains, want) {
-		t.Errorf("read %+v, %v", got, err)
-	}
+	effort.ErrorIf(t, err != nil || got.Begun != 5 || !reflect.DeepEqual(got.Domains, want), "read %+v, %v", got, err)
 	t.Logf("%d addresses take %d bytes", 3*(evidence.EntriesMax/2+10), len(state))
 }
 

@@ -59,9 +59,8 @@ func TestPlanTakesEachOutcomeOnce(t *testing.T) {
 		{Ordinal: 1, Email: "B@One.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: noon},
 	}
 	effort.Equal(t, p.batch(noon, true), want, "pending")
-	if left := p.ordinals(p.open["one.test"]); len(left) != 0 {
-		t.Errorf("still open: %v", left)
-	}
+	left := p.ordinals(p.open["one.test"])
+	effort.ErrorIf(t, len(left) != 0, "still open: %v", left)
 }
 
 func TestPlanGroupsByDomain(t *testing.T) {
@@ -119,9 +118,8 @@ func TestPlanRepeatsTheSameBatch(t *testing.T) {
 		t.Fatalf("the second attempt has %d outcomes, want the %d of the first", len(again), len(first))
 	}
 	p.settled(noon)
-	if rest := p.batch(noon, true); len(rest) != 2 || rest[0].Ordinal != 1 {
-		t.Errorf("the next batch is %v, want ordinals 1 and 2", rest)
-	}
+	rest := p.batch(noon, true)
+	effort.ErrorIf(t, len(rest) != 2 || rest[0].Ordinal != 1, "the next batch is %v, want ordinals 1 and 2", rest)
 }
 
 func TestPlanBeginsNoMoreThanItMay(t *testing.T) {
@@ -224,19 +222,14 @@ func TestPlanAfterRestartIsTheRest(t *testing.T) {
 				break
 			}
 			ordinals := p.ordinals(p.open[name])
-			if len(ordinals) == 0 {
-				r.Fatalf("%s is begun with nothing to do", name)
-			}
+			effort.FatalIf(r, len(ordinals) == 0, "%s is begun with nothing to do", name)
 			for _, o := range ordinals {
-				if !want[o] || f.Domain(int(o)) != name {
-					r.Fatalf("ordinal %d of %s in the work of %s", o, f.Domain(int(o)), name)
-				}
+				effort.FatalIf(r, !want[o] || f.Domain(int(o)) != name,
+					"ordinal %d of %s in the work of %s", o, f.Domain(int(o)), name)
 				delete(want, o)
 			}
 		}
-		if len(want) != 0 {
-			r.Fatalf("%d of the rest are in no domain's work", len(want))
-		}
+		effort.FatalIf(r, len(want) != 0, "%d of the rest are in no domain's work", len(want))
 	})
 }
 
@@ -264,26 +257,21 @@ func TestABatchHoldsAsMuchEvidenceAsIsKept(t *testing.T) {
 			break
 		}
 		packed, err := evidence.Pack(p.entries)
-		if err != nil || len(packed) > ledger.EvidenceMax {
-			t.Fatalf("%d outcomes: %d bytes, %v", len(batch), len(packed), err)
-		}
+		effort.FatalIf(t, err != nil || len(packed) > ledger.EvidenceMax,
+			"%d outcomes: %d bytes, %v", len(batch), len(packed), err)
 		i := 0
 		err = evidence.Unpack(packed, func(e evidence.Entry) error {
 			want := fmt.Sprintf("%d %d ", batch[i].Ordinal, evidence.AttemptsMax-1)
 			last, _ := e.Case.Last()
-			if e.Ordinal != batch[i].Ordinal || !strings.HasPrefix(last.Text, want) {
-				t.Fatalf("ordinal %d, text %.20q, want %d, %q", e.Ordinal, last.Text, batch[i].Ordinal, want)
-			}
+			effort.FatalIf(t, e.Ordinal != batch[i].Ordinal || !strings.HasPrefix(last.Text, want),
+				"ordinal %d, text %.20q, want %d, %q", e.Ordinal, last.Text, batch[i].Ordinal, want)
 			i++
 			return nil
 		})
-		if err != nil || i != len(batch) {
-			t.Fatalf("%d of %d cases, %v", i, len(batch), err)
-		}
+		effort.FatalIf(t, err != nil || i != len(batch), "%d of %d cases, %v", i, len(batch), err)
 		settled, batches = settled+len(batch), batches+1
 		p.settled(noon)
 	}
-	if settled != n || batches < 3 || len(p.pending) != 0 {
-		t.Errorf("%d outcomes in %d batches, %d are left", settled, batches, len(p.pending))
-	}
+	effort.ErrorIf(t, settled != n || batches < 3 || len(p.pending) != 0,
+		"%d outcomes in %d batches, %d are left", settled, batches, len(p.pending))
 }

@@ -32,17 +32,14 @@ func TestACheckOfOneAddressRunsAsAFileDoes(t *testing.T) {
 			Limits: ledger.Limits{Open: 1, Stored: 1 << 10, Unpaid: 1}})
 		effort.OK(t, err)
 		v = w.finishes(w.options(w.watches()), v.ID)
-		if v.Status != ledger.Completed || v.Kind != ledger.Single || v.SingleEmail != address || v.SingleOutcome != c.outcome || v.Total != 1 {
-			t.Errorf("%s: %+v", address, v)
-		}
+		effort.ErrorIf(t, v.Status != ledger.Completed || v.Kind != ledger.Single || v.SingleEmail != address ||
+			v.SingleOutcome != c.outcome || v.Total != 1, "%s: %+v", address, v)
 		effort.Same(t, w.results(v.ID), map[string]string{address: c.result}, address)
-		if b := w.sound(); b.Spent != 1 || b.Available != 4 {
-			t.Errorf("%s: balance %+v", address, b)
-		}
+		b := w.sound()
+		effort.ErrorIf(t, b.Spent != 1 || b.Available != 4, "%s: balance %+v", address, b)
 		page, err := w.book.RecentResults(ctx, ledger.RecentQuery{Workspace: w.workspace, Verification: v.ID, Limit: 9})
-		if err != nil || len(page.Results) != 1 || page.Results[0].Email != address || page.Results[0].Outcome != c.outcome {
-			t.Errorf("%s: recent %+v, %v", address, page, err)
-		}
+		effort.ErrorIf(t, err != nil || len(page.Results) != 1 || page.Results[0].Email != address ||
+			page.Results[0].Outcome != c.outcome, "%s: recent %+v, %v", address, page, err)
 	}
 }
 
@@ -69,14 +66,11 @@ func TestTheFileOfOneAddressIsReadAsThatAddress(t *testing.T) {
 		v, err := s.CreateSingle(t.Context(), c)
 		effort.OK(t, err, address)
 		f := readSingle(t, s, v)
-		if f.Rows() != 1 || f.Len() != 1 || spelled(f, 0) != address {
-			t.Errorf("%q: %d rows, %d addresses, the first %q", address, f.Rows(), f.Len(), spelled(f, 0))
-		}
+		effort.ErrorIf(t, f.Rows() != 1 || f.Len() != 1 || spelled(f, 0) != address,
+			"%q: %d rows, %d addresses, the first %q", address, f.Rows(), f.Len(), spelled(f, 0))
 	}
 	list, err := s.History(t.Context(), ledger.HistoryQuery{Workspace: workspace, Limit: 99})
-	if err != nil || len(list) < 11 {
-		t.Errorf("%d were taken, %v", len(list), err)
-	}
+	effort.ErrorIf(t, err != nil || len(list) < 11, "%d were taken, %v", len(list), err)
 }
 
 func readSingle(t *testing.T, s *sqlstore.Store, v ledger.Verification) *intake.File {

@@ -62,10 +62,9 @@ func TestAPauseMakesItWait(t *testing.T) {
 		<-time.After(30 * time.Second)
 		v, _ := r.asks()
 		most := v.Waits[0]
-		if v.Status != "waiting" || !v.Finish.IsZero() || !strings.Contains(v.Why, "slow.test") ||
-			most.For != inspect.ForReceiver || most.Cause != "paused" || most.Until.IsZero() {
-			t.Errorf("paused for 30 s: %s, expected at %v (%s), waits for %+v", v.Status, v.Finish, v.Why, most)
-		}
+		effort.ErrorIf(t, v.Status != "waiting" || !v.Finish.IsZero() || !strings.Contains(v.Why, "slow.test") ||
+			most.For != inspect.ForReceiver || most.Cause != "paused" || most.Until.IsZero(),
+			"paused for 30 s: %s, expected at %v (%s), waits for %+v", v.Status, v.Finish, v.Why, most)
 		before, _ := book.told()
 		<-time.After(30 * time.Minute)
 		now := w.sees(r.id)
@@ -104,9 +103,8 @@ func TestTheLedgerIsToldTheFinish(t *testing.T) {
 		effort.Is(t, len(marks), 0, "told beside the settlements", marks)
 		took := time.Since(began)
 		for i, at := range settled[:len(settled)-1] {
-			if at.IsZero() && i > 2 || !at.Equal(at.Truncate(time.Second)) {
-				t.Fatalf("settlement %d expected the finish at %v", i+1, at)
-			}
+			effort.FatalIf(t, at.IsZero() && i > 2 || !at.Equal(at.Truncate(time.Second)),
+				"settlement %d expected the finish at %v", i+1, at)
 		}
 		if half := settled[len(settled)/2].Sub(began); half < took*9/10 || half > took*11/10 {
 			t.Errorf("half way the finish was expected after %v, it came after %v", half, took)
@@ -148,13 +146,11 @@ func TestWaitsAreBounded(t *testing.T) {
 			want += i + 1
 		}
 		list := all.list()
-		if len(list) > waitsMax || sumOf(list) != want || list[0].Addresses != receivers {
-			t.Errorf("%d receivers: %d entries with %d addresses, want %d; first %+v", receivers, len(list),
-				sumOf(list), want, list[0])
-		}
-		if receivers <= waitsMax && len(list) != receivers {
-			t.Errorf("%d receivers: %d entries", receivers, len(list))
-		}
+		effort.ErrorIf(t, len(list) > waitsMax || sumOf(list) != want || list[0].Addresses != receivers,
+			"%d receivers: %d entries with %d addresses, want %d; first %+v", receivers, len(list), sumOf(list), want,
+			list[0])
+		effort.ErrorIf(t, receivers <= waitsMax && len(list) != receivers,
+			"%d receivers: %d entries", receivers, len(list))
 	}
 }
 
@@ -170,9 +166,8 @@ func TestSumOfWaits(t *testing.T) {
 	all.add(inspect.Wait{For: inspect.ForRoute})
 	want := kind
 	want.Addresses, want.Until, want.Last = 6, noon.Add(1), noon.Add(30)
-	if got := all.list(); len(got) != 1 || got[0] != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	got := all.list()
+	effort.ErrorIf(t, len(got) != 1 || got[0] != want, "got %+v, want %+v", got, want)
 }
 
 // TestAnswersSinceWereTold: what became final since a domain told its waits waits no more.
@@ -182,9 +177,8 @@ func TestAnswersSinceWereTold(t *testing.T) {
 		{Addresses: 4, For: inspect.ForRetry, Receiver: "r", Reason: "greylisted"}}}}
 	all, o := sums{}, eta{now: noon, queues: map[string]*queue{}}
 	w.sum(noon.Add(time.Second), all, &o)
-	if got := all.list(); sumOf(got) != 4 || len(got) != 1 || got[0].For != inspect.ForRetry {
-		t.Errorf("4 of 10 are open: %+v", got)
-	}
+	got := all.list()
+	effort.ErrorIf(t, sumOf(got) != 4 || len(got) != 1 || got[0].For != inspect.ForRetry, "4 of 10 are open: %+v", got)
 	effort.Is(t, o.queues["r"].addresses, 4, "addresses have to be asked")
 }
 
@@ -280,9 +274,8 @@ func TestEachCauseAndReasonIsTold(t *testing.T) {
 	}
 	for r, text := range deferredBy {
 		w := inspect.Wait{For: inspect.ForRetry, Reason: r}
-		if waitSentence(w) != text || told[text] != "" || text == deferredAnyhow {
-			t.Errorf("%s is told as %q, want %q, as %q is", r, waitSentence(w), text, told[text])
-		}
+		effort.ErrorIf(t, waitSentence(w) != text || told[text] != "" || text == deferredAnyhow,
+			"%s is told as %q, want %q, as %q is", r, waitSentence(w), text, told[text])
 		told[text] = r
 	}
 }
@@ -309,8 +302,7 @@ func TestWhatIsToldFitsIntoTheLedger(t *testing.T) {
 		text := s.sentence()
 		effort.OK(t, ledger.CheckWhy(text), text)
 		plain := strings.ReplaceAll(strings.ReplaceAll(text, name, ""), "mx.example", "")
-		if strings.ContainsAny(plain, "@\x00ä\n") || strings.Count(plain, ".") != 1 || !strings.HasSuffix(plain, ".") {
-			t.Fatalf("no sentence for customers: %q", text)
-		}
+		effort.FatalIf(t, strings.ContainsAny(plain, "@\x00ä\n") || strings.Count(plain, ".") != 1 ||
+			!strings.HasSuffix(plain, "."), "no sentence for customers: %q", text)
 	})
 }

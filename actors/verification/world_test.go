@@ -327,9 +327,7 @@ func (w *world) results(id uuid.UUID) map[string]string {
 func (w *world) sound() ledger.Balance {
 	w.t.Helper()
 	report, err := w.book.Audit(context.Background())
-	if err != nil || len(report.Violations) > 0 {
-		w.t.Fatalf("audit: %+v, %v", report.Violations, err)
-	}
+	effort.FatalIf(w.t, err != nil || len(report.Violations) > 0, "audit: %+v, %v", report.Violations, err)
 	return w.balance()
 }
 
@@ -379,9 +377,8 @@ func (b *watched) note(call func() (ledger.Verification, error)) (ledger.Verific
 		return v, err
 	}
 	before, known := b.last[v.ID]
-	if known && (v.Counts.Sum() < before.Counts.Sum() || v.Settlements < before.Settlements) {
-		b.t.Errorf("progress fell from %+v to %+v", before.Counts, v.Counts)
-	}
+	effort.ErrorIf(b.t, known && (v.Counts.Sum() < before.Counts.Sum() || v.Settlements < before.Settlements),
+		"progress fell from %+v to %+v", before.Counts, v.Counts)
 	if known && before.Status != v.Status {
 		effort.ErrIs(b.t, ledger.Step(before.State(), v.State()), nil)
 	}

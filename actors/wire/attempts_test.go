@@ -22,16 +22,13 @@ func attemptsOf(r *Results, a *Answer) []evidence.Attempt {
 func checkAttempts(t *testing.T, r *Results, a *Answer) {
 	t.Helper()
 	attempts := attemptsOf(r, a)
-	if len(attempts) > evidence.AttemptsMax {
-		t.Errorf("%d attempts", len(attempts))
-	}
+	effort.ErrorIf(t, len(attempts) > evidence.AttemptsMax, "%d attempts", len(attempts))
 	for _, one := range attempts {
-		if one.Stage > smtp.StageRset || !one.Trouble.Known() || one.Outcome > smtp.Error || !one.Blame.Known() ||
-			one.Reason != smtp.ReasonNone && !one.Reason.Known() || one.Code < 0 || one.Code > 999 ||
-			len(one.Text) > evidence.TextMax || max(len(one.Host), len(one.Source), len(one.Rule)) > evidence.NameMax ||
-			!one.Cause.Scope.Known() || len(one.Cause.Why) > evidence.WhyMax {
-			t.Errorf("%+v", one)
-		}
+		effort.ErrorIf(t, one.Stage > smtp.StageRset || !one.Trouble.Known() || one.Outcome > smtp.Error ||
+			!one.Blame.Known() || one.Reason != smtp.ReasonNone && !one.Reason.Known() || one.Code < 0 ||
+			one.Code > 999 || len(one.Text) > evidence.TextMax ||
+			max(len(one.Host), len(one.Source), len(one.Rule)) > evidence.NameMax || !one.Cause.Scope.Known() ||
+			len(one.Cause.Why) > evidence.WhyMax, "%+v", one)
 	}
 }
 
@@ -97,7 +94,6 @@ func TestGreylistedProbes(t *testing.T) {
 	if ago, from, ok := p.Greylisted(); !ok || ago != time.Millisecond || from != "" {
 		t.Errorf("%v, %q, %v", ago, from, ok)
 	}
-	if n := proto.Size(p); n > 10 {
-		t.Errorf("%d bytes", n)
-	}
+	n := proto.Size(p)
+	effort.ErrorIf(t, n > 10, "%d bytes", n)
 }

@@ -30,9 +30,7 @@ func passed[M proto.Message](t *testing.T, m M) M {
 	b := effort.Must(proto.Marshal(m))(t)
 	out := m.ProtoReflect().New().Interface()
 	effort.OK(t, proto.Unmarshal(b, out))
-	if !proto.Equal(m, out) {
-		t.Fatalf("sent %v, received %v", m, out)
-	}
+	effort.FatalIf(t, !proto.Equal(m, out), "sent %v, received %v", m, out)
 	return out.(M)
 }
 
@@ -60,10 +58,8 @@ func TestHosts(t *testing.T) {
 	four, six := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")
 	hosts := []mx.Host{{Name: "mx1.test", Addrs: []netip.Addr{six, four}}, {Name: "mx2.test"}}
 	got := passed(t, &Offer{Hosts: Hosts(hosts)}).GetHosts()
-	if len(got) != 2 || got[0].GetName() != "mx1.test" || !slices.Equal(got[0].Addresses(), hosts[0].Addrs) ||
-		len(got[1].Addresses()) != 0 {
-		t.Errorf("received %v", got)
-	}
+	effort.ErrorIf(t, len(got) != 2 || got[0].GetName() != "mx1.test" ||
+		!slices.Equal(got[0].Addresses(), hosts[0].Addrs) || len(got[1].Addresses()) != 0, "received %v", got)
 	broken := &Host{Addrs: [][]byte{nil, {1, 2, 3}, {192, 0, 2, 7}, make([]byte, 17)}}
 	effort.Equal(t, broken.Addresses(), []netip.Addr{four}, "usable", four)
 }
@@ -83,9 +79,8 @@ func TestAnswersOfNewerProgramsAreUndecided(t *testing.T) {
 		{"an unknown reason", uint32(smtp.Valid), 255, smtp.Valid, smtp.ReasonNone},
 	} {
 		outcome, why := (&Answer{Outcome: c.outcome, Reason: c.reason}).Verdict()
-		if outcome != c.want || why != c.why {
-			t.Errorf("%s: %v %v, want %v %v", c.name, outcome, why, c.want, c.why)
-		}
+		effort.ErrorIf(t, outcome != c.want || why != c.why,
+			"%s: %v %v, want %v %v", c.name, outcome, why, c.want, c.why)
 	}
 }
 
@@ -114,9 +109,7 @@ func TestTimesToComeTravelAsDurations(t *testing.T) {
 		{"in 250 years", now.AddDate(250, 0, 0), math.MaxInt64, there.Add(waitMax)},
 	} {
 		ms := Left(now, c.until)
-		if c.ms != math.MaxInt64 && ms != c.ms {
-			t.Errorf("%s: %d ms, want %d", c.name, ms, c.ms)
-		}
+		effort.ErrorIf(t, c.ms != math.MaxInt64 && ms != c.ms, "%s: %d ms, want %d", c.name, ms, c.ms)
 		if got := Until(there, ms); !got.Equal(c.want) {
 			t.Errorf("%s: until %v, want %v", c.name, got, c.want)
 		}
@@ -150,9 +143,7 @@ func TestMessagesStayUnderTheirBound(t *testing.T) {
 	for name, m := range map[string]proto.Message{"offer": offer, "results": results} {
 		n := proto.Size(m)
 		t.Logf("the largest %s has %d bytes", name, n)
-		if n > messageMax {
-			t.Errorf("the largest %s has %d bytes, at most %d are wanted", name, n, messageMax)
-		}
+		effort.ErrorIf(t, n > messageMax, "the largest %s has %d bytes, at most %d are wanted", name, n, messageMax)
 	}
 }
 
@@ -170,9 +161,8 @@ func TestGeneratedCodeIsThatOfTheSource(t *testing.T) {
 	}
 	fresh := effort.Must(os.ReadFile(filepath.Join(out, "wire.pb.go")))(t)
 	kept := effort.Must(os.ReadFile("wire.pb.go"))(t)
-	if !bytes.Equal(withoutVersions(fresh), withoutVersions(kept)) {
-		t.Error("wire.pb.go is not what protoc makes of wire.proto; see doc.go for the command")
-	}
+	effort.ErrorIf(t, !bytes.Equal(withoutVersions(fresh), withoutVersions(kept)),
+		"wire.pb.go is not what protoc makes of wire.proto; see doc.go for the command")
 }
 
 // withoutVersions drops the lines that name the versions of the tools.
@@ -209,30 +199,25 @@ func FuzzDecodeWire(f *testing.F) {
 		}
 		if about, ok := m.(interface{ GetTask() *Task }); ok {
 			key := about.GetTask().Key()
-			if len(about.GetTask().GetVerification()) != 16 && key.Verification != uuid.Nil {
-				t.Errorf("a key of a malformed id: %v", key)
-			}
+			effort.ErrorIf(t, len(about.GetTask().GetVerification()) != 16 && key.Verification != uuid.Nil,
+				"a key of a malformed id: %v", key)
 		}
 		switch m := m.(type) {
 		case *Offer:
 			for _, p := range m.GetProbes() {
-				if ago, _, _ := p.Greylisted(); ago < 0 || ago > waitMax {
-					t.Errorf("%v was greylisted %v ago", p, ago)
-				}
+				ago, _, _ := p.Greylisted()
+				effort.ErrorIf(t, ago < 0 || ago > waitMax, "%v was greylisted %v ago", p, ago)
 			}
 			for _, h := range m.GetHosts() {
 				for _, a := range h.Addresses() {
-					if !a.IsValid() {
-						t.Errorf("an address that is none in %v", h)
-					}
+					effort.ErrorIf(t, !a.IsValid(), "an address that is none in %v", h)
 				}
 			}
 		case *Results:
 			for _, a := range m.GetAnswers() {
 				outcome, reason := a.Verdict()
-				if outcome > smtp.Error || reason != smtp.ReasonNone && !reason.Known() || a.Wait() < 0 || a.Wait() > waitMax {
-					t.Errorf("%v gives %v %v %v", a, outcome, reason, a.Wait())
-				}
+				effort.ErrorIf(t, outcome > smtp.Error || reason != smtp.ReasonNone && !reason.Known() ||
+					a.Wait() < 0 || a.Wait() > waitMax, "%v gives %v %v %v", a, outcome, reason, a.Wait())
 				checkAttempts(t, m, a)
 			}
 		case *Pulse:

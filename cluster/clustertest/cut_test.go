@@ -158,9 +158,8 @@ func TestWhenNoNodeIsFitNobodyProbes(t *testing.T) {
 		if k, n := w.Node(i).Share(key); k != 0 || w.Use.Total(i) != 0 {
 			t.Errorf("node-%d may use %d of %d, and uses %v in all", i, k, n, w.Use.Total(i))
 		}
-		if pid := w.Node(i).Resolve(clustertest.EchoKind, key); pid != nil {
-			t.Errorf("a receiver lives at %v", pid)
-		}
+		pid := w.Node(i).Resolve(clustertest.EchoKind, key)
+		effort.ErrorIf(t, pid != nil, "a receiver lives at %v", pid)
 	}
 	w.Node(1).SetIneligible("")
 	w.AwaitShared(w.Node(1))
@@ -199,11 +198,9 @@ func TestANodeOnACopyOfTheLedgerIsRefused(t *testing.T) {
 		return clustertest.Shared(w.Use.Keys(), nodesOf(w, 0, 1)...)
 	})
 	for _, i := range []int{0, 1} {
-		if !sees(i, 1-i) || w.Node(i).Metric("rollcall_gossip_refused_total") < 1 {
-			t.Errorf("node-%d sees the other: %v", i, sees(i, 1-i))
-		}
-		if row := rowOf(w, i, 2); row != nil {
-			t.Errorf("node-%d knows a row of the node on the copy: %+v", i, row)
-		}
+		effort.ErrorIf(t, !sees(i, 1-i) || w.Node(i).Metric("rollcall_gossip_refused_total") < 1,
+			"node-%d sees the other: %v", i, sees(i, 1-i))
+		row := rowOf(w, i, 2)
+		effort.ErrorIf(t, row != nil, "node-%d knows a row of the node on the copy: %+v", i, row)
 	}
 }

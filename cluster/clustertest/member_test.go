@@ -29,9 +29,8 @@ func leaves(t *testing.T, w *clustertest.World) {
 	before, began := lost(), time.Now()
 	w.Leave(2)
 	awaitAll(w, 0, 1)
-	if row := rowOf(w, 0, 2); row == nil || row.Status != ledger.NodeLeft {
-		t.Errorf("the row of a node that left: %+v", row)
-	}
+	row := rowOf(w, 0, 2)
+	effort.ErrorIf(t, row == nil || row.Status != ledger.NodeLeft, "the row of a node that left: %+v", row)
 	if times := clustertest.Times(); lost() != before && time.Since(began) < times.Lost-times.Heartbeat {
 		t.Error("a node that left was taken for lost")
 	}
@@ -54,9 +53,8 @@ func drained(t *testing.T, w *clustertest.World) {
 	w.AwaitShared(w.Node(0))
 	w.Await("node-1 uses nothing", func() bool { return w.Use.Total(1) == 0 })
 	awaitUsed(w)
-	if !w.Node(1).Draining() || told.Load() != 1 {
-		t.Errorf("draining is %v, and was told %d times", w.Node(1).Draining(), told.Load())
-	}
+	effort.ErrorIf(t, !w.Node(1).Draining() || told.Load() != 1,
+		"draining is %v, and was told %d times", w.Node(1).Draining(), told.Load())
 	w.Await("it is in and drains", func() bool {
 		row := rowOf(w, 0, 1)
 		return row != nil && row.Status == ledger.NodeIn && row.Draining
@@ -104,9 +102,7 @@ func TestANodeThatStopsIsNotUndrained(t *testing.T) {
 	w.Await("it drains", func() bool { return w.Node(1).Draining() })
 	w.Leave(1)
 	effort.ErrIs(t, w.Node(0).Undrain(w.Context(), w.Node(1).ID), ledger.ErrNoSuchNode, "undrain of a node that has left")
-	if !w.Node(1).Draining() {
-		t.Error("a node that has stopped takes work")
-	}
+	effort.ErrorIf(t, !w.Node(1).Draining(), "a node that has stopped takes work")
 }
 
 func TestTheOlderOfTwoProcessesOfANodeMustEnd(t *testing.T) {
@@ -183,9 +179,8 @@ func TestAStrangerIsRefusedOnBothSides(t *testing.T) {
 			continue
 		}
 		err := w.Join(i)
-		if !errors.Is(err, s.want) || !strings.Contains(err.Error(), s.says) {
-			t.Errorf("stranger %d: got %v, want %v and %q in it", i, err, s.want, s.says)
-		}
+		effort.ErrorIf(t, !errors.Is(err, s.want) || !strings.Contains(err.Error(), s.says),
+			"stranger %d: got %v, want %v and %q in it", i, err, s.want, s.says)
 		if s.log != "" {
 			w.Await("node-0 says "+s.log, func() bool { return w.Node(0).Log.Has(s.log) })
 		}

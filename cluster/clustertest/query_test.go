@@ -76,9 +76,8 @@ func everyMember(t *testing.T, w *clustertest.World) {
 			effort.Is(t, r.Name, w.Node(i).Name, question, "reply", i)
 			effort.Is(t, r.Node, w.Node(i).ID, question, "reply", i)
 			if i == 1 && wrong != "" {
-				if r.Err == nil || !strings.Contains(r.Err.Error(), wrong) || r.Body != nil {
-					t.Errorf("%s: node-1 says %q and %v, want %q", question, r.Body, r.Err, wrong)
-				}
+				effort.ErrorIf(t, r.Err == nil || !strings.Contains(r.Err.Error(), wrong) || r.Body != nil,
+					"%s: node-1 says %q and %v, want %q", question, r.Body, r.Err, wrong)
 				continue
 			}
 			if want := fmt.Sprintf("%d %s", i, question); r.Err != nil || string(r.Body) != want {
@@ -88,9 +87,7 @@ func everyMember(t *testing.T, w *clustertest.World) {
 	}
 	w.Await("one member answers", func() bool {
 		r := w.Node(2).QueryMember(w.Context(), "node-0", []byte("you"))
-		if r.Err == nil && string(r.Body) != "0 you" {
-			t.Fatalf("one member says %q", r.Body)
-		}
+		effort.FatalIf(t, r.Err == nil && string(r.Body) != "0 you", "one member says %q", r.Body)
 		return r.Err == nil
 	})
 	effort.ErrIs(t, w.Node(2).QueryMember(w.Context(), "node-7", nil).Err, cluster.ErrNoMember, "a member that is none")
@@ -104,9 +101,8 @@ func bounded(t *testing.T, w *clustertest.World, answers *answering) {
 		{0, cluster.AnswerMax + 1, false}} {
 		answers.set(func(context.Context, int, []byte) ([]byte, error) { return make([]byte, c.answer), nil })
 		for _, r := range askAll(w, make([]byte, c.question)) {
-			if c.fits != (r.Err == nil) || c.fits && !bytes.Equal(r.Body, make([]byte, c.answer)) {
-				t.Errorf("%d bytes asked and %d answered at %s: %d bytes, %v", c.question, c.answer, r.Name, len(r.Body), r.Err)
-			}
+			effort.ErrorIf(t, c.fits != (r.Err == nil) || c.fits && !bytes.Equal(r.Body, make([]byte, c.answer)),
+				"%d bytes asked and %d answered at %s: %d bytes, %v", c.question, c.answer, r.Name, len(r.Body), r.Err)
 		}
 	}
 }
@@ -153,14 +149,12 @@ func enough(t *testing.T, w *clustertest.World, answers *answering) {
 func lostIsNamed(t *testing.T, w *clustertest.World) {
 	w.Cut(2)
 	silent := w.Node(0).QueryMember(w.Context(), "node-2", []byte("how"))
-	if !errors.Is(silent.Err, cluster.ErrNoAnswer) && !errors.Is(silent.Err, cluster.ErrLost) {
-		t.Errorf("a member that was cut off: %q and %v", silent.Body, silent.Err)
-	}
+	effort.ErrorIf(t, !errors.Is(silent.Err, cluster.ErrNoAnswer) && !errors.Is(silent.Err, cluster.ErrLost),
+		"a member that was cut off: %q and %v", silent.Body, silent.Err)
 	w.Await("gossip does not see the member that was cut off, and it is named as lost", func() bool {
 		replies := w.Node(0).QueryAll(w.Context(), []byte("how"))
-		if len(replies) != 3 || replies[2].Name != "node-2" || replies[2].Err == nil {
-			t.Fatalf("the member that was cut off is not named: %+v", replies)
-		}
+		effort.FatalIf(t, len(replies) != 3 || replies[2].Name != "node-2" || replies[2].Err == nil,
+			"the member that was cut off is not named: %+v", replies)
 		return errors.Is(replies[2].Err, cluster.ErrLost)
 	})
 	effort.ErrIs(t, w.Node(0).QueryMember(w.Context(), "node-2", nil).Err, cluster.ErrLost, "a member that is lost")

@@ -128,13 +128,11 @@ func newNode(t *testing.T, w *clustertest.World, before map[string]int) {
 		if owner != before[key] {
 			moved++
 		}
-		if owner != before[key] && owner != 3 {
-			t.Errorf("%s went from node-%d to node-%d, which was there before", key, before[key], owner)
-		}
+		effort.ErrorIf(t, owner != before[key] && owner != 3,
+			"%s went from node-%d to node-%d, which was there before", key, before[key], owner)
 	}
-	if moved < len(after)/16 || moved > len(after)/2 {
-		t.Errorf("%d of %d keys went to the new node, want about a quarter", moved, len(after))
-	}
+	effort.ErrorIf(t, moved < len(after)/16 || moved > len(after)/2,
+		"%d of %d keys went to the new node, want about a quarter", moved, len(after))
 	resolveAll(w, 3, after)
 	w.Await("all see all, and that they agree", func() bool {
 		for _, n := range nodesOf(w, 0, 1, 2, 3) {
@@ -146,9 +144,8 @@ func newNode(t *testing.T, w *clustertest.World, before map[string]int) {
 		}
 		return true
 	})
-	if steps, most := w.Use.Steps(); steps < 8 || most != 1 {
-		t.Errorf("the most that was used of a key is %v in %d steps, want 1", most, steps)
-	}
+	steps, most := w.Use.Steps()
+	effort.ErrorIf(t, steps < 8 || most != 1, "the most that was used of a key is %v in %d steps, want 1", most, steps)
 }
 
 // TestALostMachine: nobody knows whether a machine that was cut off from everything still has SMTP sessions.
@@ -158,9 +155,7 @@ func TestALostMachine(t *testing.T) {
 	lose := func(t *testing.T) {
 		w.Cut(2)
 		w.Await("it is counted out", stands(w, 0, 2, ledger.NodeLost))
-		if !w.Node(2).Fenced() {
-			t.Error("node-2 was counted out while its fence is down")
-		}
+		effort.ErrorIf(t, !w.Node(2).Fenced(), "node-2 was counted out while its fence is down")
 	}
 	w.Story("comes back before anybody knows better", func(t *testing.T) {
 		lose(t)

@@ -159,9 +159,7 @@ func FuzzInspector(f *testing.F) {
 			if why != passes || err != nil {
 				continue
 			}
-			if k != nil {
-				t.Errorf("%x passes without the key", b)
-			}
+			effort.ErrorIf(t, k != nil, "%x passes without the key", b)
 			if all, err := io.ReadAll(from); err != nil || !bytes.Equal(all, b) {
 				t.Errorf("%x became %x", b, all)
 			}

@@ -117,9 +117,7 @@ func TestASilentMemberIsSuspectBeforeItIsGone(t *testing.T) {
 // confirmed it in time, and what the others know tells whether it was.
 func heard(t *testing.T, what string, err error) {
 	t.Helper()
-	if err != nil && !strings.Contains(err.Error(), "timeout waiting") {
-		t.Errorf("%s: %v", what, err)
-	}
+	effort.ErrorIf(t, err != nil && !strings.Contains(err.Error(), "timeout waiting"), "%s: %v", what, err)
 }
 
 func TestDrainAndLeaveAreHeard(t *testing.T) {

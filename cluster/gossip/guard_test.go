@@ -133,9 +133,8 @@ func send(t *testing.T, address string, b []byte, stream bool) {
 	}
 	c := effort.Must(net.Dial(network, address))(t)
 	defer c.Close()
-	if _, err := c.Write(b); err != nil && !stream {
-		t.Fatal(err)
-	}
+	_, err := c.Write(b)
+	effort.FatalIf(t, err != nil && !stream, "%v", err)
 	if stream {
 		_ = c.SetDeadline(time.Now().Add(patience))
 		_, _ = io.Copy(io.Discard, c)
@@ -312,9 +311,8 @@ func TestTheGuardTellsWhatMembersSendOnStreams(t *testing.T) {
 				if keys == nil && errors.Is(err, io.EOF) {
 					got, err = malformed, nil // it waits for the rest
 				}
-				if got != want || err != nil {
-					t.Errorf("%s, incoming %v, sealed %v: got %q, %v, want %q", c.name, incoming, keys != nil, got, err, want)
-				}
+				effort.ErrorIf(t, got != want || err != nil,
+					"%s, incoming %v, sealed %v: got %q, %v, want %q", c.name, incoming, keys != nil, got, err, want)
 				if got != passes {
 					continue
 				}
@@ -337,9 +335,7 @@ func TestTheGuardTellsWhatMembersSendOnStreams(t *testing.T) {
 		{"an empty seal", labelled("test", []byte{kindEncrypted, 0, 0, 0, 0}), badSeal},
 	} {
 		_, got, _, err := inspector{label: "test", keys: ring(t, text)}.stream(bytes.NewReader(c.b), true)
-		if got != c.want || err != nil {
-			t.Errorf("%s: got %q, %v, want %q", c.name, got, err, c.want)
-		}
+		effort.ErrorIf(t, got != c.want || err != nil, "%s: got %q, %v, want %q", c.name, got, err, c.want)
 	}
 }
 
@@ -356,9 +352,8 @@ func bomb(size int) []byte {
 func TestABombIsDropped(t *testing.T) {
 	text := NewKey()
 	i := inspector{label: "test", keys: ring(t, text)}
-	if got, _ := i.packet(sealedPacket(1, rawKey(t, text), bomb(8<<20))); got != malformed {
-		t.Errorf("got %q, want %q", got, malformed)
-	}
+	got, _ := i.packet(sealedPacket(1, rawKey(t, text), bomb(8<<20)))
+	effort.ErrorIf(t, got != malformed, "got %q, want %q", got, malformed)
 }
 
 func TestStreamsAreBounded(t *testing.T) {

@@ -46,14 +46,12 @@ func TestOnlyAGoodFileOfKeysIsTaken(t *testing.T) {
 		effort.OK(t, os.Chmod(path, c.mode))
 		k, err := LoadKeyring(path)
 		if c.want == "" {
-			if err != nil || k.List()[0] != (Key{fingerprintOf(rawKey(t, one)), true}) {
-				t.Errorf("%s: got %v", c.name, err)
-			}
+			effort.ErrorIf(t, err != nil || k.List()[0] != (Key{fingerprintOf(rawKey(t, one)), true}),
+				"%s: got %v", c.name, err)
 			continue
 		}
-		if !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
-		}
+		effort.ErrorIf(t, !errors.Is(err, ErrKeyFile) || !strings.Contains(err.Error(), c.want),
+			"%s: got %v, want %q", c.name, err, c.want)
 		if err != nil && (strings.Contains(err.Error(), one) || strings.Contains(err.Error(), "secret!")) {
 			t.Errorf("%s: the error tells the key: %v", c.name, err)
 		}
@@ -68,9 +66,8 @@ func TestAKeyFileIsMadeOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip.keys")
 	print := effort.Must(CreateKeyFile(path))(t)
 	k := effort.Must(LoadKeyring(path))(t)
-	if got := k.List(); len(got) != 1 || got[0] != (Key{print, true}) {
-		t.Errorf("got %v, want %s", got, print)
-	}
+	got := k.List()
+	effort.ErrorIf(t, len(got) != 1 || got[0] != (Key{print, true}), "got %v, want %s", got, print)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got mode %v, %v; want 0600", info.Mode(), err)
 	}
@@ -128,9 +125,8 @@ func TestARingThatCannotBeWrittenStaysAsItIs(t *testing.T) {
 	before := k.List()
 	effort.OK(t, os.RemoveAll(filepath.Dir(path)))
 	effort.ErrIs(t, k.Add(NewKey()), ErrKeyFile)
-	if got := k.List(); len(got) != 1 || got[0] != before[0] {
-		t.Errorf("got %v, want %v", got, before)
-	}
+	got := k.List()
+	effort.ErrorIf(t, len(got) != 1 || got[0] != before[0], "got %v, want %v", got, before)
 }
 
 // Keys are changed step by step on three nodes that gossip all the time; nothing is

@@ -27,9 +27,8 @@ func TestTheLongestNodeMetaFits(t *testing.T) {
 	c := fullMeta()
 	effort.OK(t, c.Validate())
 	b := c.encode()
-	if len(b) > memberlist.MetaMaxSize {
-		t.Errorf("the longest card has %d bytes, the library takes %d", len(b), memberlist.MetaMaxSize)
-	}
+	effort.ErrorIf(t, len(b) > memberlist.MetaMaxSize,
+		"the longest card has %d bytes, the library takes %d", len(b), memberlist.MetaMaxSize)
 	effort.Is(t, effort.Must(decodeNodeMeta(b))(t), c)
 }
 
@@ -47,9 +46,8 @@ func TestACardIsReadOrRefused(t *testing.T) {
 	long := c
 	long.Name = strings.Repeat("n", nameMax+1)
 	effort.Denied(decodeNodeMeta(long.encode()))(t, errNodeMeta, "a long name")
-	if got := time.UnixMilli(c.Started); time.Since(got) > time.Hour {
-		t.Errorf("started at %s", got)
-	}
+	got := time.UnixMilli(c.Started)
+	effort.ErrorIf(t, time.Since(got) > time.Hour, "started at %s", got)
 }
 
 func TestANodeIsCheckedByItsMetaAndProtocol(t *testing.T) {
@@ -164,9 +162,8 @@ func TestTheTableTellsChangesAndKeepsSince(t *testing.T) {
 	table.put(listed(c, 1), start)
 	table.mark(c.Session.String(), true)
 	table.mark(c.Session.String(), true) // no change
-	if got := table.count(stateSuspect); got != 1 || told != 2 {
-		t.Errorf("%d are suspect, %d changes told; want 1 and 2", got, told)
-	}
+	got := table.count(stateSuspect)
+	effort.ErrorIf(t, got != 1 || told != 2, "%d are suspect, %d changes told; want 1 and 2", got, told)
 	c.Draining = true
 	table.put(listed(c, 1), start.Add(time.Hour))
 	members, _ := table.view(uuid.Nil)
@@ -176,9 +173,8 @@ func TestTheTableTellsChangesAndKeepsSince(t *testing.T) {
 	table.put(&memberlist.Node{Name: "x", Meta: []byte("x")}, start)
 	table.drop(&memberlist.Node{Name: "x"}, start)
 	table.mark("x", true)
-	if len(members) != 1 || told != 3 || table.count(stateDraining) != 1 {
-		t.Errorf("what has no card made a difference: %d changes", told)
-	}
+	effort.ErrorIf(t, len(members) != 1 || told != 3 || table.count(stateDraining) != 1,
+		"what has no card made a difference: %d changes", told)
 }
 
 func TestTheLibrarysLogIsShortAndWithoutContents(t *testing.T) {
@@ -220,7 +216,5 @@ func TestNoticesComeOnceAMinute(t *testing.T) {
 	for i := range 10 * loggedMax {
 		n.due(fmt.Sprint(i), start)
 	}
-	if len(n.said) > loggedMax {
-		t.Errorf("%d keys are kept, want at most %d", len(n.said), loggedMax)
-	}
+	effort.ErrorIf(t, len(n.said) > loggedMax, "%d keys are kept, want at most %d", len(n.said), loggedMax)
 }

@@ -53,9 +53,7 @@ func TestANodeThatDoesNotBelongIsRefusedOnBothSides(t *testing.T) {
 			o.Join = []string{"10.7.99.99:7946", nodes[0].Address()} // nobody is at the first
 			c.change(&o)
 			_, err := begin(t, o)
-			if !errors.Is(err, ErrRefused) {
-				t.Fatalf("start: got %v, want ErrRefused", err)
-			}
+			effort.FatalIf(t, !errors.Is(err, ErrRefused), "start: got %v, want ErrRefused", err)
 			for _, want := range c.error {
 				want = strings.ReplaceAll(want, `\"`, `"`)
 				effort.Has(t, err.Error(), want, "start")
@@ -64,9 +62,8 @@ func TestANodeThatDoesNotBelongIsRefusedOnBothSides(t *testing.T) {
 				await(t, "the member's log says "+want, func() bool { return nodes[0].log.Has(want) })
 			}
 			name, labels, _ := strings.Cut(c.metric, " ")
-			if got := nodes[0].counter(t, name, strings.Fields(labels)...); got < 1 {
-				t.Errorf("%s is %v, want at least 1", c.metric, got)
-			}
+			got := nodes[0].counter(t, name, strings.Fields(labels)...)
+			effort.ErrorIf(t, got < 1, "%s is %v, want at least 1", c.metric, got)
 			for _, n := range nodes {
 				n.awaitNames(t, "node-a", "node-b")
 			}
@@ -103,12 +100,10 @@ func TestANodeFromOutsideTheNetworksIsNotHeard(t *testing.T) {
 	o := options(t, "stranger")
 	o.Transport, o.Join = network.Transport(), []string{nodes[0].Address()} // address 5
 	_, err := begin(t, o)
-	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "cluster.allow_networks") {
-		t.Errorf("start: got %v, want ErrRefused and a word about cluster.allow_networks", err)
-	}
-	if got := nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=network", "unit=stream"); got < 1 {
-		t.Errorf("%v dropped, want at least 1", got)
-	}
+	effort.ErrorIf(t, !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "cluster.allow_networks"),
+		"start: got %v, want ErrRefused and a word about cluster.allow_networks", err)
+	got := nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=network", "unit=stream")
+	effort.ErrorIf(t, got < 1, "%v dropped, want at least 1", got)
 	o = options(t, "lost")
 	o.Transport, o.Networks = network.Transport(), narrow // address 6
 	if _, err := begin(t, o); err == nil || !strings.Contains(err.Error(), "own address 10.7.0.6") {
@@ -126,9 +121,7 @@ func TestANodeStartsAloneAndJoinsWhenSomebodyIsThere(t *testing.T) {
 	network.Isolate(late.Address())
 	early := mustBegin(t, o)
 	early.awaitNames(t, "early")
-	if !early.log.Has("this node is alone") {
-		t.Error("nothing in the log")
-	}
+	effort.ErrorIf(t, !early.log.Has("this node is alone"), "nothing in the log")
 	network.Heal()
 	o = options(t, "late")
 	o.Transport = late

@@ -24,17 +24,14 @@ func TestANodeCertificateSaysOnlyWhatItMust(t *testing.T) {
 	root := effort.Must(secure.ReadCertificate(ca.Pair().Cert))(t)
 	c := effort.Must(secure.ReadCertificate(pair.Cert))(t)
 	effort.ErrIs(t, c.CheckSignatureFrom(root), nil, "the CA's signature")
-	if !slices.Equal(c.DNSNames, []string{"node-1"}) || len(c.IPAddresses) != 0 || c.IsCA {
-		t.Errorf("names %v, addresses %v, CA %v", c.DNSNames, c.IPAddresses, c.IsCA)
-	}
+	effort.ErrorIf(t, !slices.Equal(c.DNSNames, []string{"node-1"}) || len(c.IPAddresses) != 0 || c.IsCA,
+		"names %v, addresses %v, CA %v", c.DNSNames, c.IPAddresses, c.IsCA)
 	uses := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
 	effort.Equal(t, c.ExtKeyUsage, uses)
-	if !c.NotBefore.Equal(now.Add(-time.Hour)) || !c.NotAfter.Equal(now.Add(secure.NodeValidity)) {
-		t.Errorf("valid from %s to %s", c.NotBefore, c.NotAfter)
-	}
-	if !root.IsCA || !root.MaxPathLenZero || root.Subject.CommonName != "CA of mail" {
-		t.Errorf("CA %v, path length zero %v, subject %s", root.IsCA, root.MaxPathLenZero, root.Subject)
-	}
+	effort.ErrorIf(t, !c.NotBefore.Equal(now.Add(-time.Hour)) || !c.NotAfter.Equal(now.Add(secure.NodeValidity)),
+		"valid from %s to %s", c.NotBefore, c.NotAfter)
+	effort.ErrorIf(t, !root.IsCA || !root.MaxPathLenZero || root.Subject.CommonName != "CA of mail",
+		"CA %v, path length zero %v, subject %s", root.IsCA, root.MaxPathLenZero, root.Subject)
 }
 
 func TestIssueRefuses(t *testing.T) {
@@ -104,9 +101,8 @@ func TestCheckName(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := secure.CheckName(c.text)
-			if (err == nil) != c.ok || err != nil && !errors.Is(err, secure.ErrName) {
-				t.Errorf("CheckName(%q): %v, want ok %v", c.text, err, c.ok)
-			}
+			effort.ErrorIf(t, (err == nil) != c.ok || err != nil && !errors.Is(err, secure.ErrName),
+				"CheckName(%q): %v, want ok %v", c.text, err, c.ok)
 		})
 	}
 }

@@ -115,12 +115,8 @@ func TestOfABatchOnlyTheBadIsDropped(t *testing.T) {
 	for _, mark := range []string{"1", "2", "3"} {
 		a.want(mark)
 	}
-	if !r.first.log.Has("type=rollcall.cluster.Sooner") {
-		t.Error("the first dropped message is not told")
-	}
-	if r.first.log.Has("rollcall.cluster.Later") {
-		t.Error("the second dropped message of a stream is told too")
-	}
+	effort.ErrorIf(t, !r.first.log.Has("type=rollcall.cluster.Sooner"), "the first dropped message is not told")
+	effort.ErrorIf(t, r.first.log.Has("rollcall.cluster.Later"), "the second dropped message of a stream is told too")
 }
 
 func TestWhatWouldCrashTheLibraryEndsTheStream(t *testing.T) {
@@ -168,9 +164,8 @@ func TestWhatWouldCrashTheLibraryEndsTheStream(t *testing.T) {
 			a.want("good")
 		})
 	}
-	if got := r.first.count(t, "rollcall_cluster_stream_panics_total", ""); got != 0 {
-		t.Errorf("the library panicked %v times, although it was shielded", got)
-	}
+	got := r.first.count(t, "rollcall_cluster_stream_panics_total", "")
+	effort.ErrorIf(t, got != 0, "the library panicked %v times, although it was shielded", got)
 }
 
 func TestAFullBatchPasses(t *testing.T) {
@@ -271,8 +266,7 @@ func TestAPanicOfTheLibraryEndsOnlyTheStream(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(&n.log, nil))}
 	stream := fakeStream{ctx: grpcpeer.NewContext(t.Context(), &grpcpeer.Peer{})}
 	err := guard.Stream(nil, stream, nil, func(any, grpc.ServerStream) error { panic(secretText) })
-	if status.Code(err) != codes.Internal || n.log.Has(secretText) {
-		t.Errorf("got %v; the log tells the message: %v", err, n.log.Has(secretText))
-	}
+	effort.ErrorIf(t, status.Code(err) != codes.Internal || n.log.Has(secretText),
+		"got %v; the log tells the message: %v", err, n.log.Has(secretText))
 	effort.Is(t, n.count(t, "rollcall_cluster_stream_panics_total", ""), 1, "panics were counted")
 }

@@ -71,19 +71,15 @@ func (f *folder) load() (*Identity, error) {
 func TestLoad(t *testing.T) {
 	f := newFolder(t)
 	i := effort.Must(f.load())(t)
-	if i.Name() != "a" || time.Until(i.Expires()) < 89*24*time.Hour {
-		t.Errorf("name %q, expires %s", i.Name(), i.Expires())
-	}
+	effort.ErrorIf(t, i.Name() != "a" || time.Until(i.Expires()) < 89*24*time.Hour,
+		"name %q, expires %s", i.Name(), i.Expires())
 	registry := prometheus.NewRegistry()
 	i.Register(registry)
 	families := effort.Must(registry.Gather())(t)
 	effort.MustBe(t, len(families), 1, "metrics")
-	if v := families[0].Metric[0].Gauge.GetValue(); v < 89*24*3600 || v > 90*24*3600 {
-		t.Errorf("the certificate ends in %f s, want 90 days", v)
-	}
-	if f.log.Len() > 0 {
-		t.Errorf("logged: %s", &f.log)
-	}
+	v := families[0].Metric[0].Gauge.GetValue()
+	effort.ErrorIf(t, v < 89*24*3600 || v > 90*24*3600, "the certificate ends in %f s, want 90 days", v)
+	effort.ErrorIf(t, f.log.Len() > 0, "logged: %s", &f.log)
 }
 
 func TestLoadRefuses(t *testing.T) {
@@ -114,9 +110,8 @@ func TestLoadRefuses(t *testing.T) {
 			f := newFolder(t)
 			c.spoil(f)
 			_, err := f.load()
-			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.inText) {
-				t.Errorf("got %v, want %v with %q", err, c.want, c.inText)
-			}
+			effort.ErrorIf(t, !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.inText),
+				"got %v, want %v with %q", err, c.want, c.inText)
 		})
 	}
 }
@@ -124,9 +119,7 @@ func TestLoadRefuses(t *testing.T) {
 func TestTheGroupMayReadTheKey(t *testing.T) {
 	f := newFolder(t)
 	effort.OK(t, os.Chmod(f.keyFile, 0o440))
-	if _, err := f.load(); err != nil {
-		t.Error(err)
-	}
+	effort.Denied(f.load())(t, nil)
 }
 
 func TestARenewedCertificateIsUsed(t *testing.T) {
@@ -170,9 +163,8 @@ func TestAChangeThatCannotBeUsedKeepsTheOld(t *testing.T) {
 			c.change(f, renewed)
 			for n := range 3 {
 				m := i.current(now.Add(time.Duration(n+1) * 2 * lookEvery))
-				if !m.cert.Leaf.NotAfter.Equal(old) || m.name != "a" {
-					t.Fatalf("now %s until %s, want the old one until %s", m.name, m.cert.Leaf.NotAfter, old)
-				}
+				effort.FatalIf(t, !m.cert.Leaf.NotAfter.Equal(old) || m.name != "a",
+					"now %s until %s, want the old one until %s", m.name, m.cert.Leaf.NotAfter, old)
 			}
 			told := f.log.String()
 			if n := strings.Count(told, "the old ones stay"); n != 1 || !strings.Contains(told, c.inLog) {
@@ -180,9 +172,8 @@ func TestAChangeThatCannotBeUsedKeepsTheOld(t *testing.T) {
 			}
 			os.Chmod(f.keyFile, 0o600)
 			f.put(renewed)
-			if got := i.current(now.Add(10 * lookEvery)).cert.Leaf.NotAfter; !got.After(old) {
-				t.Errorf("expires %s after the change was made good", got)
-			}
+			got := i.current(now.Add(10 * lookEvery)).cert.Leaf.NotAfter
+			effort.ErrorIf(t, !got.After(old), "expires %s after the change was made good", got)
 		})
 	}
 }
@@ -208,7 +199,5 @@ func TestTheEndIsToldOnceADayFromAMonthBefore(t *testing.T) {
 func TestTheCAFileMayHoldSeveral(t *testing.T) {
 	f := newFolder(t)
 	f.write(f.caFile, append(newCA(t).Pair().Cert, f.ca.Pair().Cert...))
-	if _, err := f.load(); err != nil {
-		t.Error(err)
-	}
+	effort.Denied(f.load())(t, nil)
 }

@@ -297,9 +297,7 @@ func (n *node) spawn(t *testing.T) *probe {
 	}))
 	t.Cleanup(func() {
 		n.system.Root.Stop(p.pid)
-		if n.log.Has(secretText) {
-			t.Error("the log has the content of a message")
-		}
+		effort.ErrorIf(t, n.log.Has(secretText), "the log has the content of a message")
 	})
 	return p
 }
@@ -320,9 +318,8 @@ func (p *probe) seen() any {
 func (p *probe) want(mark string) {
 	p.t.Helper()
 	got := p.seen()
-	if m, ok := got.(*wire.Keys); !ok || m.Fingerprints[0] != mark {
-		p.t.Fatalf("the actor saw %T %v, want the message %q", got, got, mark)
-	}
+	m, ok := got.(*wire.Keys)
+	effort.FatalIf(p.t, !ok || m.Fingerprints[0] != mark, "the actor saw %T %v, want the message %q", got, got, mark)
 }
 
 func (n *node) count(t *testing.T, metric, reason string) float64 {

@@ -40,16 +40,13 @@ func FuzzBatch(f *testing.F) {
 		if b == nil || s.sift(b) != nil {
 			return
 		}
-		if len(b.Envelopes) > partsMax {
-			t.Fatalf("%d envelopes in a batch", len(b.Envelopes))
-		}
+		effort.FatalIf(t, len(b.Envelopes) > partsMax, "%d envelopes in a batch", len(b.Envelopes))
 		for _, e := range b.Envelopes {
 			if v := judge(b.TypeNames[e.TypeId]); v != typeAllowed && v != typeWatching {
 				t.Errorf("type %q passed", b.TypeNames[e.TypeId])
 			}
-			if target := b.Targets[e.Target].Address; target != here && target != nowhere {
-				t.Errorf("target at %q passed", target)
-			}
+			target := b.Targets[e.Target].Address
+			effort.ErrorIf(t, target != here && target != nowhere, "target at %q passed", target)
 			if e.Sender != 0 && b.Senders[e.Sender-1].Address != there {
 				t.Errorf("sender at %q passed", b.Senders[e.Sender-1].Address)
 			}

@@ -89,12 +89,9 @@ func TestMembersSpeakAndWatch(t *testing.T) {
 	}
 	r.second.system.Root.Stop(far.pid)
 	m, ok := near.seen().(*actor.Terminated)
-	if !ok || m.Who.Id != far.pid.Id || m.Why != actor.TerminatedReason_Stopped {
-		t.Errorf("watching one that stopped: %v", m)
-	}
-	if r.second.log.Has("dropped") {
-		t.Error("a message between honest members was dropped")
-	}
+	effort.ErrorIf(t, !ok || m.Who.Id != far.pid.Id || m.Why != actor.TerminatedReason_Stopped,
+		"watching one that stopped: %v", m)
+	effort.ErrorIf(t, r.second.log.Has("dropped"), "a message between honest members was dropped")
 }
 
 func TestWithoutTLSMembersOfLoopbackSpeak(t *testing.T) {
@@ -226,9 +223,8 @@ func TestRenewalNeedsNoRestart(t *testing.T) {
 	conn := effort.Must(tls.Dial("tcp", r.first.system.Address(), &tls.Config{InsecureSkipVerify: true,
 		NextProtos: []string{"h2"}}))(t)
 	defer conn.Close()
-	if shown := conn.ConnectionState().PeerCertificates[0].NotAfter; !shown.After(old) {
-		t.Errorf("the certificate that is shown ends on %s, as the old one: %s", shown, old)
-	}
+	shown := conn.ConnectionState().PeerCertificates[0].NotAfter
+	effort.ErrorIf(t, !shown.After(old), "the certificate that is shown ends on %s, as the old one: %s", shown, old)
 	p.tell(keys("after"), nil) // the stream that stood still stands
 	a.want("after")
 }

@@ -30,9 +30,8 @@ func sample(t *testing.T) (release, built) {
 	effort.OK(t, os.WriteFile(source, []byte(program), 0o600))
 	compile := exec.Command("go", "build", "-o", binary, source)
 	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out, err := compile.CombinedOutput()
+	effort.FatalIf(t, err != nil, "%v: %s", err, out)
 	b := built{goos: runtime.GOOS, goarch: runtime.GOARCH, binary: effort.Must(os.ReadFile(binary))(t)}
 	return release{root: "../..", out: t.TempDir(), version: "1.2.3-rc1", commit: "abc",
 		date: time.Unix(1_790_000_000, 0).UTC()}, b
@@ -71,9 +70,8 @@ func TestDebianPackage(t *testing.T) {
 	effort.Is(t, output(t, filepath.Join(root, "usr/bin/rollcall")), "it runs", "the installed binary says")
 	effort.Is(t, output(t, "dpkg-query", "--admindir="+root+"/var/lib/dpkg", "-W"), "rollcall\t1.2.3~rc1\n", "dpkg knows")
 	users, err := os.ReadFile(filepath.Join(root, "etc/passwd"))
-	if err != nil || !strings.Contains(string(users), "rollcall:x:") {
-		t.Errorf("no user was made: %v, %s", err, users)
-	}
+	effort.ErrorIf(t, err != nil || !strings.Contains(string(users), "rollcall:x:"),
+		"no user was made: %v, %s", err, users)
 	output(t, "dpkg", append(dpkg, "--remove", "rollcall")...)
 	for path, mode := range map[string]os.FileMode{
 		"etc/rollcall/rollcall.toml": 0o640, "var/lib/rollcall": 0o700, "var/backups/rollcall": 0o700,
@@ -83,9 +81,8 @@ func TestDebianPackage(t *testing.T) {
 			t.Errorf("%s: %v, %v, want mode %o", path, info, err, mode)
 			continue
 		}
-		if owner := info.Sys().(*syscall.Stat_t); owner.Uid == 0 && info.IsDir() {
-			t.Errorf("%s belongs to root", path)
-		}
+		owner := info.Sys().(*syscall.Stat_t)
+		effort.ErrorIf(t, owner.Uid == 0 && info.IsDir(), "%s belongs to root", path)
 	}
 	effort.Denied(os.Stat(filepath.Join(root, "usr/bin/rollcall")))(t, os.ErrNotExist, "the binary is still there")
 }
@@ -101,15 +98,12 @@ func TestImage(t *testing.T) {
 	for name, body := range unpacked(t, archive) {
 		files[name] = body
 		sum, is := strings.CutPrefix(name, "blobs/sha256/")
-		if is && sum != "" && sum != fmt.Sprintf("%x", sha256.Sum256(body)) {
-			t.Errorf("%s has other bytes", name)
-		}
+		effort.ErrorIf(t, is && sum != "" && sum != fmt.Sprintf("%x", sha256.Sum256(body)), "%s has other bytes", name)
 	}
 	read := func(d descriptor, into any) []byte {
 		body := files["blobs/"+strings.Replace(d.Digest, ":", "/", 1)]
-		if len(body) != d.Size || into != nil && json.Unmarshal(body, into) != nil {
-			t.Fatalf("%+v: got %d bytes", d, len(body))
-		}
+		effort.FatalIf(t, len(body) != d.Size || into != nil && json.Unmarshal(body, into) != nil,
+			"%+v: got %d bytes", d, len(body))
 		return body
 	}
 	var top, index struct{ Manifests []descriptor }
@@ -128,10 +122,8 @@ func TestImage(t *testing.T) {
 			DiffIDs []string `json:"diff_ids"`
 		}
 	}
-	if json.Unmarshal(files["index.json"], &top) != nil || len(top.Manifests) != 1 ||
-		string(files["oci-layout"]) != `{"imageLayoutVersion":"1.0.0"}` {
-		t.Fatalf("no layout: %s", files["index.json"])
-	}
+	effort.FatalIf(t, json.Unmarshal(files["index.json"], &top) != nil || len(top.Manifests) != 1 ||
+		string(files["oci-layout"]) != `{"imageLayoutVersion":"1.0.0"}`, "no layout: %s", files["index.json"])
 	read(top.Manifests[0], &index)
 	read(index.Manifests[0], &manifest)
 	read(manifest.Config, &image)
@@ -140,19 +132,16 @@ func TestImage(t *testing.T) {
 	if ids := image.RootFS.DiffIDs; len(ids) != 1 || ids[0] != got {
 		t.Errorf("the layer is %s, the configuration has %v", got, image.RootFS.DiffIDs)
 	}
-	if image.OS != b.goos || image.Architecture != b.goarch || image.Config.User != "65532:65532" ||
-		image.Config.StopSignal != "SIGTERM" {
-		t.Errorf("got %+v", image)
-	}
+	effort.ErrorIf(t, image.OS != b.goos || image.Architecture != b.goarch || image.Config.User != "65532:65532" ||
+		image.Config.StopSignal != "SIGTERM", "got %+v", image)
 	if os.Geteuid() != 0 {
 		t.Skip("the entry point is not run: this needs root")
 	}
 	root := t.TempDir()
 	unpack := exec.Command("tar", "--extract", "--same-permissions", "--directory", root)
 	unpack.Stdin = bytes.NewReader(layer)
-	if out, err := unpack.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out, err := unpack.CombinedOutput()
+	effort.FatalIf(t, err != nil, "%v: %s", err, out)
 	effort.OK(t, os.Chmod(root, 0o755))
 	run := &exec.Cmd{Path: image.Config.Entrypoint[0], Args: image.Config.Entrypoint, Env: image.Config.Env,
 		Dir: image.Config.WorkingDir, SysProcAttr: &syscall.SysProcAttr{Chroot: root,
@@ -223,9 +212,8 @@ func TestTwoBuilds(t *testing.T) {
 	}
 	one, err := os.ReadFile(filepath.Join(first.out, "SHA256SUMS"))
 	two, failed := os.ReadFile(filepath.Join(second.out, "SHA256SUMS"))
-	if err != nil || failed != nil || !bytes.Equal(one, two) {
-		t.Errorf("two builds differ: %v, %v\n%s%s", err, failed, one, two)
-	}
+	effort.ErrorIf(t, err != nil || failed != nil || !bytes.Equal(one, two),
+		"two builds differ: %v, %v\n%s%s", err, failed, one, two)
 	said := output(t, filepath.Join(first.out, "rollcall"), "version", "--json")
 	for _, want := range []string{first.version, first.commit, first.date.Format(time.RFC3339), runtime.Version()} {
 		effort.Has(t, said, want, "the binary says")

@@ -32,10 +32,9 @@ func TestAuditIsReadOnATerminal(t *testing.T) {
 	report.Found = int64(len(report.Violations)) + 5
 	view := newAuditView(report, reading{Node: "unix:/run/x"}, time.Second)
 	view.print(broken)
-	if !strings.HasPrefix(sound.String(), "audit of the ledger sqlite:x\n") ||
-		!strings.HasPrefix(broken.String(), "audit of the node at unix:/run/x\n") {
-		t.Errorf("what was read is not in the first lines of\n%s\n%s", sound, broken)
-	}
+	effort.ErrorIf(t, !strings.HasPrefix(sound.String(), "audit of the ledger sqlite:x\n") ||
+		!strings.HasPrefix(broken.String(), "audit of the node at unix:/run/x\n"),
+		"what was read is not in the first lines of\n%s\n%s", sound, broken)
 	holds(t, sound.String(), "entries        1,234,567", "every invariant holds; read in 1.0 s", "I13          yes")
 	if n := strings.Count(broken.String(), "To do: "); n != len(ledger.Invariants()) ||
 		!strings.Contains(broken.String(), fmt.Sprintf("%d violations were found, %d are listed", report.Found,
@@ -65,9 +64,8 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 		answer := effort.Must(http.Get("http://" + admin + "/metrics"))(t)
 		defer answer.Body.Close()
 		text, err := io.ReadAll(answer.Body)
-		if err != nil || !strings.Contains(string(text), "\nrollcall_audit_violations "+want+"\n") {
-			t.Errorf("violations are not %s, %v", want, err)
-		}
+		effort.ErrorIf(t, err != nil || !strings.Contains(string(text), "\nrollcall_audit_violations "+want+"\n"),
+			"violations are not %s, %v", want, err)
 	}
 	metric("0")
 	c.spoilsTheBooks()
@@ -75,10 +73,9 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	node.waitFor("ledger audited")
 	metric("1")
 	code, stdout, stderr := c.run("audit")
-	if code != exitFailed || !strings.Contains(stdout, "I3           NO: 1") ||
-		!strings.Contains(stdout, "To do: ") || !strings.Contains(stderr, "(violations: 1): stop granting") {
-		t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
-	}
+	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stdout, "I3           NO: 1") ||
+		!strings.Contains(stdout, "To do: ") || !strings.Contains(stderr, "(violations: 1): stop granting"),
+		"audit: got code %d, %s%s", code, stdout, stderr)
 	c.correctsTheBooks(node, report(t, stdout))
 	metric("0")
 	node.terminate()
@@ -89,10 +86,9 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	code, _, stderr = c.run("audit", "correct", report(t, stdout), "--keep-account", "--reason", "a gift", "--json")
 	effort.Is(t, code, exitDone, "correct: got code", stderr)
 	code, stdout, stderr = c.run("audit")
-	if code != exitDone || !strings.Contains(stdout, "CORRECTED, newest first") || !strings.Contains(stdout,
-		"found by hand") || !strings.Contains(stdout, "a gift") {
-		t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
-	}
+	effort.ErrorIf(t, code != exitDone || !strings.Contains(stdout, "CORRECTED, newest first") ||
+		!strings.Contains(stdout, "found by hand") || !strings.Contains(stdout, "a gift"), "audit: got code %d, %s%s",
+		code, stdout, stderr)
 }
 
 // noNodeHere has a command look for the node of this machine where none listens, and then read its ledger. At the
@@ -137,10 +133,8 @@ func (c *cli) correctsTheBooks(node *background, workspace string) {
 		c.t.Errorf("without a reason: code %d, %s", code, stderr)
 	}
 	code, stdout, stderr := c.run("audit", "correct", workspace[:8], "--reason", "found by hand", "--author", "mara")
-	if code != exitDone || !strings.Contains(stdout, "withdrawal  1        moved now") || !strings.Contains(stdout,
-		"I3 ") {
-		c.t.Errorf("correct: got code %d, %s%s", code, stdout, stderr)
-	}
+	effort.ErrorIf(c.t, code != exitDone || !strings.Contains(stdout, "withdrawal  1        moved now") ||
+		!strings.Contains(stdout, "I3 "), "correct: got code %d, %s%s", code, stdout, stderr)
 	node.waitFor("ledger audited")
 	node.waitFor("ledger audited")
 	if code, stdout, stderr := c.run("audit"); code != exitDone || !strings.Contains(stdout, "every invariant holds") ||
@@ -148,11 +142,9 @@ func (c *cli) correctsTheBooks(node *background, workspace string) {
 		c.t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = c.run("audit", "correct", workspace, "--reason", "again")
-	if code != exitFailed || !strings.Contains(stderr, "no open finding for this subject") {
-		c.t.Errorf("again: got code %d, %s%s", code, stdout, stderr)
-	}
+	effort.ErrorIf(c.t, code != exitFailed || !strings.Contains(stderr, "no open finding for this subject"),
+		"again: got code %d, %s%s", code, stdout, stderr)
 	code, stdout, _ = c.run("log", "--json")
-	if code != exitDone || !strings.Contains(stdout, `"audit correct"`) || !strings.Contains(stdout, "found by hand") {
-		c.t.Errorf("log: got code %d, %s", code, stdout)
-	}
+	effort.ErrorIf(c.t, code != exitDone || !strings.Contains(stdout, `"audit correct"`) ||
+		!strings.Contains(stdout, "found by hand"), "log: got code %d, %s", code, stdout)
 }

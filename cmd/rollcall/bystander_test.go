@@ -133,9 +133,8 @@ func (b *bystander) readPaths() []string {
 func (b *bystander) reads(ctx context.Context) {
 	b.t.Helper()
 	for _, path := range b.readPaths() {
-		if a := b.ask(ctx, http.MethodGet, b.rig.api+path, b.byKey(), ""); a.status != http.StatusOK {
-			b.t.Errorf("GET %s: got %+v, want 200", path, a)
-		}
+		a := b.ask(ctx, http.MethodGet, b.rig.api+path, b.byKey(), "")
+		effort.ErrorIf(b.t, a.status != http.StatusOK, "GET %s: got %+v, want 200", path, a)
 	}
 }
 
@@ -188,9 +187,8 @@ func (b *bystander) answeredInTime(ctx context.Context) {
 	for _, r := range b.requests() {
 		asked.Go(func() {
 			a := r.ask(ctx)
-			if a.took > answerWithin || a.status/100 != 2 && r.code == "" && a.status != http.StatusServiceUnavailable {
-				b.t.Errorf("%s: got %+v, want 200 or 503", r.name, a)
-			}
+			effort.ErrorIf(b.t, a.took > answerWithin || a.status/100 != 2 && r.code == "" &&
+				a.status != http.StatusServiceUnavailable, "%s: got %+v, want 200 or 503", r.name, a)
 			if a.status/100 != 2 && r.code != "" {
 				b.wantLater(r.name, a, r.code)
 			}
@@ -206,10 +204,9 @@ func (b *bystander) ready(ctx context.Context) answered {
 
 func (b *bystander) wantLater(what string, a answered, code api.Code) {
 	b.t.Helper()
-	if a.status != http.StatusServiceUnavailable || a.code != code || a.retryAfter < 5 || a.retryAfter > 10 ||
-		a.took > answerWithin {
-		b.t.Errorf("%s: got %+v, want 503 %s with Retry-After 5 to 10 within %v", what, a, code, answerWithin)
-	}
+	effort.ErrorIf(b.t, a.status != http.StatusServiceUnavailable || a.code != code || a.retryAfter < 5 ||
+		a.retryAfter > 10 || a.took > answerWithin, "%s: got %+v, want 503 %s with Retry-After 5 to 10 within %v", what,
+		a, code, answerWithin)
 }
 
 // served wants the same writes done after the fault, by clients that repeat them, and every credit accounted for.

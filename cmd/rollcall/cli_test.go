@@ -112,18 +112,16 @@ func (c *cli) run(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
 	err := command.Run()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		c.t.Fatalf("rollcall %q: %v", args, err)
-	}
+	exit := (*exec.ExitError)(nil)
+	effort.FatalIf(c.t, err != nil && !errors.As(err, &exit), "rollcall %q: %v", args, err)
 	return command.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
 // does runs a command that has to succeed.
 func (c *cli) does(args ...string) {
 	c.t.Helper()
-	if code, _, stderr := c.run(args...); code != exitDone {
-		c.t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
-	}
+	code, _, stderr := c.run(args...)
+	effort.FatalIf(c.t, code != exitDone, "rollcall %q: got code %d and %s", args, code, stderr)
 }
 
 // write puts a file into the folder and gives its name.
@@ -192,9 +190,8 @@ func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
 			code, stdout, stderr := c.run(x.args...)
 			effort.Is(t, code, x.code, "rollcall", x.args)
 			effort.Has(t, stderr, x.want, "rollcall", x.args)
-			if x.code == exitFailed && (stdout != "" || strings.Count(lastLines(stderr), "\n") != 1) {
-				t.Errorf("rollcall %q: got %q and %q, want one line", x.args, stdout, stderr)
-			}
+			effort.ErrorIf(t, x.code == exitFailed && (stdout != "" || strings.Count(lastLines(stderr), "\n") != 1),
+				"rollcall %q: got %q and %q, want one line", x.args, stdout, stderr)
 		})
 	}
 }
@@ -234,10 +231,9 @@ func TestAUsedPortIsToldInOneLine(t *testing.T) {
 		"ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0", "ROLLCALL_ADMIN_LISTEN=127.0.0.1:0",
 	}
 	code, _, stderr := c.run("serve")
-	if code != exitFailed || strings.Count(lastLines(stderr), "\n") != 1 ||
-		!strings.Contains(stderr, taken.Addr().String()) || !strings.Contains(stderr, "another port") {
-		t.Errorf("got code %d and %q", code, stderr)
-	}
+	effort.ErrorIf(t, code != exitFailed || strings.Count(lastLines(stderr), "\n") != 1 ||
+		!strings.Contains(stderr, taken.Addr().String()) || !strings.Contains(stderr, "another port"),
+		"got code %d and %q", code, stderr)
 }
 
 // background is a run of the binary that goes on beside the test.
@@ -300,9 +296,7 @@ func (b *background) waitFor(text string) string {
 	for {
 		select {
 		case line, ok := <-b.lines:
-			if !ok {
-				b.t.Fatalf("it ended without %q; it said\n%s", text, strings.Join(seen, "\n"))
-			}
+			effort.FatalIf(b.t, !ok, "it ended without %q; it said\n%s", text, strings.Join(seen, "\n"))
 			seen = append(seen, line)
 			if strings.Contains(line, text) {
 				return line
@@ -377,9 +371,8 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	effort.Is(t, b.stop(syscall.SIGINT), exitStopped, "interrupted: got code")
 	c.does("verify", "--lab", "list.csv", "--out", "r.csv")
 	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
-	if n := strings.Count(string(results), ",valid,"); err != nil || n != rows {
-		t.Errorf("got %d valid addresses and %v, want %d", n, err, rows)
-	}
+	n := strings.Count(string(results), ",valid,")
+	effort.ErrorIf(t, err != nil || n != rows, "got %d valid addresses and %v, want %d", n, err, rows)
 	c.environ = []string{"ROLLCALL_LEDGER_URL=sqlite:rollcall-data/verify-lab/ledger.db"}
 	var report struct{ Verifications, Outcomes int64 }
 	code, stdout, _ := c.run("audit", "--json")
@@ -402,9 +395,8 @@ func TestNothingIsServedInClearToOthers(t *testing.T) {
 			t.Errorf("rollcall %q: code %d, %q, want an error that docs/start/network.md has", args, code, stderr)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(c.folder, "rollcall-data")); err == nil {
-		t.Error("the node has begun to keep things")
-	}
+	_, err := os.Stat(filepath.Join(c.folder, "rollcall-data"))
+	effort.ErrorIf(t, err == nil, "the node has begun to keep things")
 }
 
 func TestPreflight(t *testing.T) {
@@ -443,12 +435,10 @@ func TestPreflight(t *testing.T) {
 			in := effort.Must(openInput(name))(t)
 			defer in.Close()
 			err := preflight(t.Context(), c, in)
-			if x.want != nil && !errors.Is(err, x.want) || (err == nil) != (x.want == nil && x.text == "") {
-				t.Errorf("got %v, want %v", err, x.want)
-			}
-			if err != nil && !strings.Contains(err.Error(), x.text) {
-				t.Errorf("got %v, want %q in it", err, x.text)
-			}
+			effort.ErrorIf(t, x.want != nil && !errors.Is(err, x.want) ||
+				(err == nil) != (x.want == nil && x.text == ""), "got %v, want %v", err, x.want)
+			effort.ErrorIf(t, err != nil && !strings.Contains(err.Error(), x.text),
+				"got %v, want %q in it", err, x.text)
 		})
 	}
 }
@@ -458,9 +448,7 @@ func TestErrorsNameCommands(t *testing.T) {
 	path := regexp.MustCompile(`(GET|POST|PUT|DELETE) /v1/[^ ;:,")` + "`" + `]*`)
 	route := regexp.MustCompile(`^\tadd(\.unless\(.*\))?\("`) // an entry of the table of routes
 	files, err := filepath.Glob(HouseRoot + "/http/admin/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err)
-	}
+	effort.FatalIf(t, err != nil || len(files) == 0, "%v", err)
 	for _, name := range files {
 		text := effort.Must(os.ReadFile(name))(t)
 		for line := range strings.Lines(string(text)) {

@@ -41,9 +41,8 @@ func TestKeysAreMadeInNewFiles(t *testing.T) {
 	effort.OK(t, json.Unmarshal([]byte(stdout), &made))
 	key, err := readKey(name, nil)
 	info, statErr := os.Stat(name)
-	if err != nil || statErr != nil || info.Mode().Perm() != 0o600 || len(key) != 44 || strings.Contains(stdout, key) {
-		t.Errorf("the file has a key of %d characters, %v, %v", len(key), err, statErr)
-	}
+	effort.ErrorIf(t, err != nil || statErr != nil || info.Mode().Perm() != 0o600 || len(key) != 44 ||
+		strings.Contains(stdout, key), "the file has a key of %d characters, %v, %v", len(key), err, statErr)
 	if print, err := fingerprintOf(name); err != nil || print != made.Fingerprint || made.File != name {
 		t.Errorf("made %+v, and the file's fingerprint is %s, %v", made, print, err)
 	}
@@ -116,9 +115,8 @@ func TestKeysOfACluster(t *testing.T) {
 		}
 	}
 	r.stop()
-	if seen += r.log.String(); strings.Contains(seen, canaryKey[:20]) {
-		t.Errorf("the key is seen in %s", seen)
-	}
+	seen += r.log.String()
+	effort.ErrorIf(t, strings.Contains(seen, canaryKey[:20]), "the key is seen in %s", seen)
 	effort.Has(t, r.log.String(), "gossip keys changed", "the log was not looked at")
 }
 
@@ -139,16 +137,14 @@ node-2 (a1000000): its gossip key file cannot be written: read-only file system
 node-3 (b2000000): it did not answer in 5 s
 `
 	stdout, _, err := r.run(canaryKey, "keys", "add", "-")
-	if stdout != want || !errors.Is(err, errKeysPartly) || !strings.Contains(err.Error(), "2 of 3 did not") ||
-		!strings.Contains(err.Error(), "do not use the key yet") {
-		t.Errorf("got %v and\n%s\nwant\n%s", err, stdout, want)
-	}
+	effort.ErrorIf(t, stdout != want || !errors.Is(err, errKeysPartly) ||
+		!strings.Contains(err.Error(), "2 of 3 did not") || !strings.Contains(err.Error(), "do not use the key yet"),
+		"got %v and\n%s\nwant\n%s", err, stdout, want)
 	stdout, _, err = r.run(canaryKey, "keys", "add", "-", "--json")
 	var got admin.KeyAnswer
-	if jsonErr := json.Unmarshal([]byte(stdout), &got); jsonErr != nil || len(got.Results) != 3 ||
-		got.Results[2].Error == "" || !errors.Is(err, errKeysPartly) {
-		t.Errorf("as JSON: %v, %v and %s", jsonErr, err, stdout)
-	}
+	jsonErr := json.Unmarshal([]byte(stdout), &got)
+	effort.ErrorIf(t, jsonErr != nil || len(got.Results) != 3 || got.Results[2].Error == "" ||
+		!errors.Is(err, errKeysPartly), "as JSON: %v, %v and %s", jsonErr, err, stdout)
 }
 
 // certs runs `rollcall cluster cert` in this process and gives what it printed.
@@ -183,9 +179,8 @@ func TestCertificatesAreMadeForNodes(t *testing.T) {
 		effort.Is(t, info.Mode().Perm(), want, fmt.Sprintf("%s has mode", name))
 	}
 	i := effort.Must(loadNode(dir, "node-1.example.net"))(t)
-	if left := time.Until(i.Expires()); left < 364*24*time.Hour || left > 365*24*time.Hour {
-		t.Errorf("valid for %s, want a year", left)
-	}
+	left := time.Until(i.Expires())
+	effort.ErrorIf(t, left < 364*24*time.Hour || left > 365*24*time.Hour, "valid for %s, want a year", left)
 	out = mustCerts(t, "show", filepath.Join(dir, "node-1.example.net.crt"))
 	effort.Has(t, out, "node-1.example.net", "show says")
 	effort.Has(t, out, "CA of mail", "show says")
@@ -207,9 +202,8 @@ func TestCertificatesAsJSON(t *testing.T) {
 		var got certView
 		effort.OK(t, json.Unmarshal([]byte(mustCerts(t, append(c.args, "--json")...)), &got))
 		begins, err := time.Parse(time.RFC3339, got.Begins)
-		if err != nil || time.Since(begins) < time.Hour || got.Expires <= got.Begins {
-			t.Errorf("%v: valid from %s to %s", c.args, got.Begins, got.Expires)
-		}
+		effort.ErrorIf(t, err != nil || time.Since(begins) < time.Hour || got.Expires <= got.Begins,
+			"%v: valid from %s to %s", c.args, got.Begins, got.Expires)
 		got.Begins, got.Expires = "", ""
 		effort.Is(t, got, c.want, c.args)
 	}
@@ -252,9 +246,8 @@ func TestACertificateIsRenewed(t *testing.T) {
 	mustCerts(t, "node", "a", "--dir", dir, "--days", "1")
 	mustCerts(t, "node", "a", "--dir", dir, "--days", "10", "--renew")
 	i := effort.Must(loadNode(dir, "a"))(t)
-	if left := time.Until(i.Expires()); left < 9*24*time.Hour || left > 10*24*time.Hour {
-		t.Errorf("valid for %s, want 10 days", left)
-	}
+	left := time.Until(i.Expires())
+	effort.ErrorIf(t, left < 9*24*time.Hour || left > 10*24*time.Hour, "valid for %s, want 10 days", left)
 	effort.Is(t, len(effort.Must(os.ReadDir(dir))(t)), 4, "files")
 }
 
@@ -284,9 +277,8 @@ func TestCertificatesThatCannotBeMade(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := certs(t, c.args...)
-			if err == nil || isUsage(err) != c.usage || !strings.Contains(err.Error(), c.inText) {
-				t.Errorf("got %v, want usage %v and %q", err, c.usage, c.inText)
-			}
+			effort.ErrorIf(t, err == nil || isUsage(err) != c.usage || !strings.Contains(err.Error(), c.inText),
+				"got %v, want usage %v and %q", err, c.usage, c.inText)
 		})
 	}
 }

@@ -170,9 +170,8 @@ func TestMembersOfAClusterThatIsWell(t *testing.T) {
 	var out bytes.Buffer
 	b := term.NewPage(screen{&out})
 	membersTable{trio(), tableNow}.print(b)
-	if err := b.Emit(); err != nil || out.String() != want {
-		t.Errorf("got %v and\n%s\nwant\n%s", err, out.String(), want)
-	}
+	err := b.Emit()
+	effort.ErrorIf(t, err != nil || out.String() != want, "got %v and\n%s\nwant\n%s", err, out.String(), want)
 }
 
 // TestMembersThatAreNotWell has everything that can be wrong, with the longest texts there are, in 80 columns.
@@ -273,10 +272,8 @@ func TestMembersAsJSON(t *testing.T) {
 	stdout, _, err := r.run("", "members", "--json")
 	var got admin.Membership
 	effort.OK(t, json.Unmarshal([]byte(stdout), &got))
-	if err != nil || len(got.Members) != 3 || got.Members[0].Node != trio().Members[0].Node ||
-		strings.Count(stdout, "\n") != 1 {
-		t.Errorf("got %v and %s", err, stdout)
-	}
+	effort.ErrorIf(t, err != nil || len(got.Members) != 3 || got.Members[0].Node != trio().Members[0].Node ||
+		strings.Count(stdout, "\n") != 1, "got %v and %s", err, stdout)
 	if stdout, _, err := r.run("", "members"); err != nil || !strings.Contains(stdout, "\n* 5f2c91aa  node-1") {
 		t.Errorf("got %v and %s", err, stdout)
 	}
@@ -317,9 +314,8 @@ func TestWatchedMembers(t *testing.T) {
 		})
 	}
 	r := newClusterRig(t, admin.Membership{Cluster: "broken"})
-	if _, _, err := r.run("", "members", "--watch"); err == nil || !strings.Contains(err.Error(), "did not answer") {
-		t.Errorf("a watch of nothing: %v", err)
-	}
+	_, _, err := r.run("", "members", "--watch")
+	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "did not answer"), "a watch of nothing: %v", err)
 }
 
 // with gives a cluster of which one member is changed.
@@ -355,13 +351,11 @@ func TestDrain(t *testing.T) {
 			r.cluster.fails = c.fails
 			stdout, stderr, err := r.run("", append([]string{"drain"}, c.args...)...)
 			effort.Is(t, r.cluster.calls(), c.asked, "asked")
-			if err != nil != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
-				t.Errorf("ended with %v, want %q", err, c.err)
-			}
-			if !strings.HasPrefix(stdout, c.stdout) || !strings.HasPrefix(stderr, c.stderr) ||
-				(stdout == "") != (c.stdout == "") || (stderr == "") != (c.stderr == "") {
-				t.Errorf("got %q and %q, want %q and %q", stdout, stderr, c.stdout, c.stderr)
-			}
+			effort.ErrorIf(t, err != nil != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err),
+				"ended with %v, want %q", err, c.err)
+			effort.ErrorIf(t, !strings.HasPrefix(stdout, c.stdout) || !strings.HasPrefix(stderr, c.stderr) ||
+				(stdout == "") != (c.stdout == "") || (stderr == "") != (c.stderr == ""),
+				"got %q and %q, want %q and %q", stdout, stderr, c.stdout, c.stderr)
 		})
 	}
 }
@@ -399,13 +393,10 @@ func TestDrainIsWaitedFor(t *testing.T) {
 			var told bytes.Buffer
 			d := drain{client: adminOf(t, r.environ), tell: &told}
 			m, err := d.wait(t.Context(), trio().Members[1], time.Millisecond)
-			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || err == nil && m.Leases+m.Receivers != 0 {
-				t.Errorf("got %+v and %v, want %v", m, err, c.err)
-			}
+			effort.ErrorIf(t, !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || err == nil &&
+				m.Leases+m.Receivers != 0, "got %+v and %v, want %v", m, err, c.err)
 			lines := slices.Collect(strings.Lines(told.String()))
-			if !slices.EqualFunc(lines, c.told, strings.HasPrefix) {
-				t.Errorf("told %q, want %q", lines, c.told)
-			}
+			effort.ErrorIf(t, !slices.EqualFunc(lines, c.told, strings.HasPrefix), "told %q, want %q", lines, c.told)
 		})
 	}
 	r := newClusterRig(t, state(admin.StateDraining, 2, 9))

@@ -41,10 +41,8 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 	}
 	const sum = "held 1,200 = charged 1,000 + released 200 + still held 0\n"
 	newest, all := show(), show("--all")
-	if strings.Count(newest, "  release  ") != 50 || !strings.Contains(newest, sum) ||
-		!strings.HasSuffix(newest, "\nthe newest 50 of 1,201 entries; --all shows all\n") {
-		t.Errorf("the newest:\n%s", newest)
-	}
+	effort.ErrorIf(t, strings.Count(newest, "  release  ") != 50 || !strings.Contains(newest, sum) ||
+		!strings.HasSuffix(newest, "\nthe newest 50 of 1,201 entries; --all shows all\n"), "the newest:\n%s", newest)
 	if strings.Count(all, "  release  ") != 200 || strings.Count(all, "  charge   ") != 1000 ||
 		strings.Count(all, "TIME") != 1 || !strings.Contains(all, sum) || strings.Contains(all, "--all") ||
 		!strings.HasSuffix(all, "  hold              -            1,200\n") {
@@ -66,7 +64,6 @@ func TestAStatementThatDoesNotAddUpFails(t *testing.T) {
 	s := statement{admin.Statement{Held: 10, Charged: 6, Released: 1, StillHeld: 2}}
 	printStatement(out, s)
 	holds(t, out.String(), "held 10 is not charged 6 + ")
-	if err := s.failsWith(); !errors.Is(err, errOff) || !strings.Contains(err.Error(), "rollcall audit") {
-		t.Errorf("got %v", err)
-	}
+	err := s.failsWith()
+	effort.ErrorIf(t, !errors.Is(err, errOff) || !strings.Contains(err.Error(), "rollcall audit"), "got %v", err)
 }

@@ -71,14 +71,12 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 	effort.Is(t, b.stop(syscall.SIGTERM), exitStopped, "ended: got code")
 	_, command, _ := strings.Cut(end, "rollcall cancel ")
 	code, stdout, stderr := c.run(append([]string{"cancel"}, strings.Fields(command)...)...)
-	if code != exitDone || !strings.HasPrefix(stdout, id+" is cancel") {
-		t.Fatalf("cancel: got code %d, %q and %q", code, stdout, stderr)
-	}
+	effort.FatalIf(t, code != exitDone || !strings.HasPrefix(stdout, id+" is cancel"),
+		"cancel: got code %d, %q and %q", code, stdout, stderr)
 	code, _, stderr = c.run("verify", "list.csv", "--api", service)
-	if code != exitFailed || !strings.Contains(stderr, "verification was cancelled") ||
-		!strings.Contains(stderr, "cancelled  ") {
-		t.Errorf("the same command: got code %d and %q, want the verification that was cancelled", code, stderr)
-	}
+	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stderr, "verification was cancelled") ||
+		!strings.Contains(stderr, "cancelled  "),
+		"the same command: got code %d and %q, want the verification that was cancelled", code, stderr)
 	var done api.Cancellation
 	code, stdout, _ = c.run("cancel", id, "--json")
 	if err := json.Unmarshal([]byte(stdout), &done); code != exitDone || err != nil || done.ID != id {
@@ -109,9 +107,8 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	var checked, again checkedView
 	read(&before, "credits")
 	read(&checked, "check", anna)
-	if checked.Email != anna || checked.Result != "valid" || !strings.HasPrefix(checked.Message, "mailbox_exists ") {
-		t.Errorf("check: got %+v", checked)
-	}
+	effort.ErrorIf(t, checked.Email != anna || checked.Result != "valid" ||
+		!strings.HasPrefix(checked.Message, "mailbox_exists "), "check: got %+v", checked)
 	says(anna+": valid: mailbox_exists", "check", anna, "--api", service)
 	if read(&after, "credits"); before.Credits-after.Credits != 1 {
 		t.Errorf("two checks cost %d credits, want 1", before.Credits-after.Credits)
@@ -123,20 +120,17 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	c.write("list.csv", slowList("bert", 3))
 	c.does("verify", "list.csv", "--api", service, "--out", "r.csv")
 	var all, one api.History
-	if read(&all, "list"); len(all.Verifications) != 3 || all.Limits.MaxRows == 0 ||
-		*all.Verifications[0].Filename != "list.csv" {
-		t.Fatalf("list: got %+v, want three, the newest first", all)
-	}
-	if read(&one, "list", "--limit", "1"); len(one.Verifications) != 1 {
-		t.Errorf("list --limit 1: got %+v", one)
-	}
+	read(&all, "list")
+	effort.FatalIf(t, len(all.Verifications) != 3 || all.Limits.MaxRows == 0 ||
+		*all.Verifications[0].Filename != "list.csv", "list: got %+v, want three, the newest first", all)
+	read(&one, "list", "--limit", "1")
+	effort.ErrorIf(t, len(one.Verifications) != 1, "list --limit 1: got %+v", one)
 	id := all.Verifications[0].ID
 	says(id, "list")
 	says(anna, "list", "--limit", "0")
 	var d api.Detail
-	if read(&d, "status", id[:8]); d.ID != id || d.Input == nil || d.Input.Rows != 3 {
-		t.Errorf("status: got %+v", d)
-	}
+	read(&d, "status", id[:8])
+	effort.ErrorIf(t, d.ID != id || d.Input == nil || d.Input.Rows != 3, "status: got %+v", d)
 	says("3 of 3: 3 completed", "status", id[:9]+"…")
 	results := effort.Must(os.ReadFile(filepath.Join(c.folder, "r.csv")))(t)
 	says(string(results), "results", strings.ToUpper(id[:8]))
@@ -183,10 +177,9 @@ func TestVerificationsThatBeginAlikeAreNamed(t *testing.T) {
 		effort.Is(t, effort.Must(customer.VerificationID(t.Context(), typed))(t), want, typed)
 	}
 	_, err := customer.VerificationID(t.Context(), "aaaa")
-	if err == nil || isUsage(err) || !strings.Contains(err.Error(), "2 verifications begin with aaaa") ||
-		!strings.Contains(err.Error(), ids[0]+"  2026-11-20 10:00Z  f0.csv") || !strings.Contains(err.Error(), ids[1]) {
-		t.Errorf("got %v, want both named", err)
-	}
+	effort.ErrorIf(t, err == nil || isUsage(err) || !strings.Contains(err.Error(), "2 verifications begin with aaaa") ||
+		!strings.Contains(err.Error(), ids[0]+"  2026-11-20 10:00Z  f0.csv") || !strings.Contains(err.Error(), ids[1]),
+		"got %v, want both named", err)
 }
 
 // TestTheHistoryFitsATerminal and is whole elsewhere.
@@ -209,9 +202,8 @@ func TestTheHistoryFitsATerminal(t *testing.T) {
 func (c *cli) seesStatus(id string) (d api.Detail) {
 	c.t.Helper()
 	code, stdout, stderr := c.run("status", id, "--json")
-	if err := json.Unmarshal([]byte(stdout), &d); code != exitDone || err != nil {
-		c.t.Fatalf("status: code %d, %v, %s", code, err, stderr)
-	}
+	err := json.Unmarshal([]byte(stdout), &d)
+	effort.FatalIf(c.t, code != exitDone || err != nil, "status: code %d, %v, %s", code, err, stderr)
 	effort.MustBe(c.t, d.Issue != nil && d.Issue.Code == api.ReceiversWait, (d.Status == "waiting"), d.Status,
 		"with the issue", d.Issue)
 	return d
@@ -240,9 +232,8 @@ func TestACustomerSeesWhyAFileWaits(t *testing.T) {
 	run.stop(os.Interrupt)
 	id := c.newest().ID
 	before := c.seesStatus(id)
-	if before.Issue == nil || !strings.HasPrefix(before.Issue.Message, why) {
-		t.Fatalf("its customer is told %+v", before.Issue)
-	}
+	effort.FatalIf(t, before.Issue == nil || !strings.HasPrefix(before.Issue.Message, why),
+		"its customer is told %+v", before.Issue)
 	for _, args := range [][]string{{"status", id}, {"list"}} {
 		_, stdout, _ := c.run(args...)
 		effort.Has(t, strings.Join(strings.Fields(stdout), " "), before.Issue.Message, "rollcall", args,
@@ -270,9 +261,7 @@ func TestAPauseIsToldToCustomers(t *testing.T) {
 	effort.Is(t, c.seesStatus(id).Status, "waiting", "while it is paused")
 	c.does("receivers", "resume", "why-clean.test")
 	for began := time.Now(); !ledger.Status(c.seesStatus(id).Status).Final(); {
-		if time.Since(began) > cliWait {
-			t.Fatal("it does not go on")
-		}
+		effort.FatalIf(t, time.Since(began) > cliWait, "it does not go on")
 	}
 }
 
@@ -308,9 +297,8 @@ func TestTheIdentityIsOfTheContent(t *testing.T) {
 	others := map[uuid.UUID]string{first: "the first"}
 	for _, x := range [][2]string{{"a@a.test\r\n", ""}, {"a@a.test\n", "2"}, {"a@a.test\n", "3"}, {"b@a.test\n", "2"}} {
 		identity := of("a.csv", x[0], x[1])
-		if same, taken := others[identity]; taken {
-			t.Errorf("%q has the identity of %s", x, same)
-		}
+		same, taken := others[identity]
+		effort.ErrorIf(t, taken, "%q has the identity of %s", x, same)
 		others[identity] = fmt.Sprintf("%q", x)
 	}
 }
@@ -330,10 +318,9 @@ func TestResultsThatAreGoneNameTheWayToNewOnes(t *testing.T) {
 	})
 	r, stdout, stderr := newTestRun(t, customer, verifyFlags{api: customer.Base})
 	err := r.left(r.run(t.Context()))
-	if err == nil || !strings.Contains(err.Error(), "results_expired") || !strings.Contains(err.Error(),
-		"add --again NAME") || strings.Contains(err.Error(), "goes on") || stdout.Len() != 0 {
-		t.Errorf("got %v and %q", err, stdout)
-	}
+	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "results_expired") ||
+		!strings.Contains(err.Error(), "add --again NAME") || strings.Contains(err.Error(), "goes on") ||
+		stdout.Len() != 0, "got %v and %q", err, stdout)
 	if want := "This content was sent before, on 2026-11-20 10:00Z: this is verification v1 again, and nothing is " +
 		"charged"; !strings.Contains(stderr.String(), want) {
 		t.Errorf("got %q, want %q", stderr, want)

@@ -49,16 +49,13 @@ func TestDeploy(t *testing.T) {
 	own := []string{"ROLLCALL_IMAGE"} // a variable of the compose file
 	for file, text := range texts {
 		for _, name := range environ.FindAllString(text, -1) {
-			if len(config.UnknownEnviron([]string{name + "=x"})) > 0 && !slices.Contains(own, name) {
-				t.Errorf("deploy/%s: %s is no setting", file, name)
-			}
+			effort.ErrorIf(t, len(config.UnknownEnviron([]string{name + "=x"})) > 0 && !slices.Contains(own, name),
+				"deploy/%s: %s is no setting", file, name)
 		}
 	}
 	inKubernetes := regexp.MustCompile(`(?s)  rollcall\.toml: \|\n    (.*?)\n---`).
 		FindStringSubmatch(texts["kubernetes.yaml"])
-	if inKubernetes == nil {
-		t.Fatal("deploy/kubernetes.yaml has no rollcall.toml")
-	}
+	effort.FatalIf(t, inKubernetes == nil, "deploy/kubernetes.yaml has no rollcall.toml")
 	podEnviron := []string{"ROLLCALL_LEDGER_URL=postgresql://node@db:26257/rollcall",
 		"ROLLCALL_CLUSTER_ADVERTISE=rollcall-0.rollcall-nodes"}
 	for name, c := range map[string]struct {
@@ -71,15 +68,12 @@ func TestDeploy(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "rollcall.toml")
 		effort.OK(t, os.WriteFile(file, []byte(c.toml), 0o600))
-		if _, err := config.Load(file, c.environ); err != nil {
-			t.Errorf("the configuration in deploy/%s: %v", name, err)
-		}
+		effort.Denied(config.Load(file, c.environ))(t, nil, "the configuration in deploy/", name)
 	}
 	_, rights, _ := strings.Cut(texts["rights.sql"], "\n")
-	if document := textsOf(t, []string{"docs"}, []string{"database.md"})["database.md"]; rights == "" ||
-		!strings.Contains(document, "```sql\n"+rights+"```") {
-		t.Error("deploy/rights.sql and docs/start/database.md give different rights")
-	}
+	document := textsOf(t, []string{"docs"}, []string{"database.md"})["database.md"]
+	effort.ErrorIf(t, rights == "" || !strings.Contains(document, "```sql\n"+rights+"```"),
+		"deploy/rights.sql and docs/start/database.md give different rights")
 }
 
 // TestDocumentsNameCommandsThatExist: each line of a shell block, and each command
@@ -118,9 +112,7 @@ func TestDocumentsNameCommandsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if found < 40 {
-		t.Errorf("only %d commands were found: is the pattern right?", found)
-	}
+	effort.ErrorIf(t, found < 40, "only %d commands were found: is the pattern right?", found)
 }
 
 // tryFlags parses flags and looks at the number of arguments.
@@ -146,14 +138,11 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 			if slices.Contains(users, name) {
 				continue
 			}
-			if found++; families[name] == nil {
-				t.Errorf("%s: there is no metric %s", file, name)
-			}
+			found++
+			effort.ErrorIf(t, families[name] == nil, "%s: there is no metric %s", file, name)
 		}
 	}
-	if found < 20 {
-		t.Errorf("only %d metrics were found: is the pattern right?", found)
-	}
+	effort.ErrorIf(t, found < 20, "only %d metrics were found: is the pattern right?", found)
 }
 
 // alerts is the form of a file of alert rules.
@@ -222,30 +211,23 @@ func TestAlertsAskForWhatThereIs(t *testing.T) {
 	families, names := metricsOf(t), map[string]bool{}
 	rules := readAlerts(t)
 	for _, a := range rules {
-		if names[a.Alert] || !regexp.MustCompile(`^Rollcall([A-Z][a-z]+)+$`).MatchString(a.Alert) {
-			t.Errorf("%s: no name, or twice", a.Alert)
-		}
+		effort.ErrorIf(t, names[a.Alert] || !regexp.MustCompile(`^Rollcall([A-Z][a-z]+)+$`).MatchString(a.Alert),
+			"%s: no name, or twice", a.Alert)
 		names[a.Alert] = true
 		for _, fault := range checkExpr(families, a.Expr) {
 			t.Errorf("%s: %s", a.Alert, fault)
 		}
-		if _, err := time.ParseDuration(a.For); a.For != "" && err != nil {
-			t.Errorf("%s: %v", a.Alert, err)
-		}
-		if !slices.Contains([]string{"page", "ticket", "info"}, a.Labels["severity"]) {
-			t.Errorf("%s: severity %q", a.Alert, a.Labels["severity"])
-		}
+		_, err := time.ParseDuration(a.For)
+		effort.ErrorIf(t, a.For != "" && err != nil, "%s: %v", a.Alert, err)
+		effort.ErrorIf(t, !slices.Contains([]string{"page", "ticket", "info"}, a.Labels["severity"]),
+			"%s: severity %q", a.Alert, a.Labels["severity"])
 		for _, wanted := range []string{"summary", "description", "runbook"} {
-			if len(a.Annotations[wanted]) < 15 {
-				t.Errorf("%s has no %s", a.Alert, wanted)
-			}
+			effort.ErrorIf(t, len(a.Annotations[wanted]) < 15, "%s has no %s", a.Alert, wanted)
 		}
 		checkTemplates(t, a)
 		checkRunbook(t, a)
 	}
-	if len(rules) < 30 {
-		t.Errorf("only %d rules were read", len(rules))
-	}
+	effort.ErrorIf(t, len(rules) < 30, "only %d rules were read", len(rules))
 }
 
 // keepsLabels: what an expression begins with that keeps the labels of its first metric.
@@ -292,18 +274,14 @@ func anchorOf(title string) string {
 func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	families, d := metricsOf(t), readDashboard(t)
-	if d.Title == "" || d.UID == "" || d.SchemaVersion < 36 {
-		t.Errorf("title %q, uid %q, schema %d: Grafana 10 takes 36 and later", d.Title, d.UID, d.SchemaVersion)
-	}
+	effort.ErrorIf(t, d.Title == "" || d.UID == "" || d.SchemaVersion < 36,
+		"title %q, uid %q, schema %d: Grafana 10 takes 36 and later", d.Title, d.UID, d.SchemaVersion)
 	ids, refs, queries, end := map[int]bool{}, 0, 0, 0
 	for _, p := range d.Panels {
-		if ids[p.ID] {
-			t.Errorf("%s: the number %d is there twice", p.Title, p.ID)
-		}
+		effort.ErrorIf(t, ids[p.ID], "%s: the number %d is there twice", p.Title, p.ID)
 		ids[p.ID] = true
-		if p.GridPos.X+p.GridPos.W > 24 || p.GridPos.Y < end && p.Type == "row" {
-			t.Errorf("%s: out of the grid: %+v", p.Title, p.GridPos)
-		}
+		effort.ErrorIf(t, p.GridPos.X+p.GridPos.W > 24 || p.GridPos.Y < end && p.Type == "row",
+			"%s: out of the grid: %+v", p.Title, p.GridPos)
 		end = max(end, p.GridPos.Y+p.GridPos.H)
 		for _, target := range p.Targets {
 			queries++
@@ -315,9 +293,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 			}
 		}
 	}
-	if refs > 0 || queries < 40 {
-		t.Errorf("%d queries, %d of them without a letter", queries, refs)
-	}
+	effort.ErrorIf(t, refs > 0 || queries < 40, "%d queries, %d of them without a letter", queries, refs)
 	values := regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`)
 	for _, v := range d.Templating.List {
 		if v.Type != "query" {
@@ -366,9 +342,8 @@ func TestEveryAlertHasCases(t *testing.T) {
 		}
 	}
 	for _, a := range readAlerts(t) {
-		if !fires[a.Alert] || !rests[a.Alert] {
-			t.Errorf("%s: a case in which it fires: %v; one in which it does not: %v", a.Alert, fires[a.Alert], rests[a.Alert])
-		}
+		effort.ErrorIf(t, !fires[a.Alert] || !rests[a.Alert],
+			"%s: a case in which it fires: %v; one in which it does not: %v", a.Alert, fires[a.Alert], rests[a.Alert])
 	}
 }
 

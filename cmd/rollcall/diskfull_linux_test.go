@@ -47,9 +47,7 @@ func smallDisk(t *testing.T, path string) disk {
 		for block := make([]byte, 64<<10); err == nil; {
 			_, err = f.Write(block)
 		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Fatalf("fill the disk: %v", err)
-		}
+		effort.FatalIf(t, !errors.Is(err, syscall.ENOSPC), "fill the disk: %v", err)
 	}
 	d.leave = func(bytes int64) {
 		info, err := os.Stat(ballast)

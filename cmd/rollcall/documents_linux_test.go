@@ -89,9 +89,7 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 			documents = append(documents, strings.TrimPrefix(filepath.ToSlash(name), HouseRoot+"/"))
 		}
 	}
-	if len(documents) < 30 {
-		t.Errorf("only %d documents were found", len(documents))
-	}
+	effort.ErrorIf(t, len(documents) < 30, "only %d documents were found", len(documents))
 	reasons := maps.Clone(neverRun)
 	for _, name := range documents {
 		left := maps.Clone(reasons[name])
@@ -163,9 +161,7 @@ func (s script) run(t *testing.T) (printed []string) {
 		printed = append(printed, out)
 	}
 	for first := range s.before {
-		if !seen[first] {
-			t.Errorf("%s has no block that begins with %q", name, first)
-		}
+		effort.ErrorIf(t, !seen[first], "%s has no block that begins with %q", name, first)
 	}
 	shell.end()
 	return printed

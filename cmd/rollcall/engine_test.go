@@ -121,22 +121,18 @@ func TestSampleOfTheLabIsAnsweredRightWithManners(t *testing.T) {
 		return got[address].Outcome, got[address].Reason
 	})
 	// With the race detector a node is so slow that waits for some end before they are asked again.
-	if len(r.Wrong) > 0 || r.Unfinished > 0 || !effort.Raced && r.Reasoned*100 < r.Knowable*99 {
-		t.Errorf("known are %d of the %d that can be known, want 99 %%: %+v", r.Reasoned, r.Knowable, r)
-	}
+	effort.ErrorIf(t, len(r.Wrong) > 0 || r.Unfinished > 0 || !effort.Raced && r.Reasoned*100 < r.Knowable*99,
+		"known are %d of the %d that can be known, want 99 %%: %+v", r.Reasoned, r.Knowable, r)
 	sheet := n.Lab.Manners()
 	if m := sheet.Total; m.Data != 0 || m.OutOfOrder != 0 || m.EarlyTalk != 0 || m.UnaskedGroups != 0 || m.HungUp != 0 {
 		t.Errorf("bad manners: %+v", m)
 	}
-	if sheet.DNS.Queries > 3*sheet.DNS.Zones {
-		t.Errorf("%d DNS queries for %d domains, want at most 3 for each", sheet.DNS.Queries, sheet.DNS.Zones)
-	}
+	effort.ErrorIf(t, sheet.DNS.Queries > 3*sheet.DNS.Zones,
+		"%d DNS queries for %d domains, want at most 3 for each", sheet.DNS.Queries, sheet.DNS.Zones)
 	balance, err := n.Book.Balance(t.Context(), v.Workspace)
 	if want := ledger.Credits(v.Counts.Charged()); err != nil || balance.Spent != want || balance.Held != 0 {
 		t.Errorf("balance %+v, want %d spent: %v", balance, want, err)
 	}
 	report, err := n.Book.Audit(t.Context())
-	if err != nil || len(report.Violations) > 0 {
-		t.Errorf("audit: %+v, %v", report.Violations, err)
-	}
+	effort.ErrorIf(t, err != nil || len(report.Violations) > 0, "audit: %+v, %v", report.Violations, err)
 }

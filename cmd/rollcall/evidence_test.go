@@ -138,9 +138,8 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &f)
 	}
-	if err != nil || f.Case == nil || f.Case.Attempts[2].Text == "" || f.Case.Why != "harvest_guard" {
-		t.Errorf("JSON: %v, %s", err, text)
-	}
+	effort.ErrorIf(t, err != nil || f.Case == nil || f.Case.Attempts[2].Text == "" || f.Case.Why != "harvest_guard",
+		"JSON: %v, %s", err, text)
 	text, err = r.run("evidence", r.id, "user0@example.test", "--json")
 	if err != nil || strings.Count(text, `"cause"`) != 1 ||
 		!strings.Contains(text, `{"scope":"receiver","why":"4 of the last 5 new addresses, of 3 domains, got 450 4.2.0"}`) {
@@ -165,10 +164,9 @@ func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
 		{[]string{"replay", "x"}, "is not an id", true},
 		{[]string{"replay", r.id, "--rules", filepath.Join(t.TempDir(), "none.toml")}, "read the rules", false},
 	} {
-		if text, err := r.run(c.args...); err == nil || !strings.Contains(err.Error(), c.words) ||
-			isUsage(err) != c.usage || text != "" {
-			t.Errorf("%v: got %v and %q, want %q", c.args, err, text, c.words)
-		}
+		text, err := r.run(c.args...)
+		effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), c.words) || isUsage(err) != c.usage ||
+			text != "", "%v: got %v and %q, want %q", c.args, err, text, c.words)
 	}
 }
 
@@ -180,25 +178,21 @@ func TestReplayIsShown(t *testing.T) {
 	for _, words := range []string{"user4@example.test\n    was  unknown, policy, by rule older@00000001\n" +
 		"    now  invalid, mailbox_not_found, by rule ", "6 settled addresses", "5 of them with evidence", "4 stay the same",
 		"unknown     invalid                1\n", "Nothing was charged"} {
-		if err != nil || !strings.Contains(text+strings.ReplaceAll(text, "\n", " "), words) {
-			t.Errorf("%v: %q is not in\n%s", err, words, text)
-		}
+		effort.ErrorIf(t, err != nil || !strings.Contains(text+strings.ReplaceAll(text, "\n", " "), words),
+			"%v: %q is not in\n%s", err, words, text)
 	}
 	effort.Is(t, strings.Count(text, "@example.test"), 1, "more is told")
 	effort.Lacks(t, text, "fault", "more is told")
-	if text, err = r.run("replay", r.id, "--all"); err != nil || strings.Count(text, "@example.test") != 5 {
-		t.Errorf("all: %v\n%s", err, text)
-	}
+	text, err = r.run("replay", r.id, "--all")
+	effort.ErrorIf(t, err != nil || strings.Count(text, "@example.test") != 5, "all: %v\n%s", err, text)
 	text, err = r.run("replay", r.id, "--json", "--all")
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	var last replayLine
 	if err == nil {
 		err = json.Unmarshal([]byte(lines[len(lines)-1]), &last)
 	}
-	if err != nil || len(lines) != 7 || !strings.Contains(lines[0], `{"read":{"ledger":`) || last.Summary == nil ||
-		last.Summary.Outcomes != 1 {
-		t.Errorf("JSON: %v\n%s", err, text)
-	}
+	effort.ErrorIf(t, err != nil || len(lines) != 7 || !strings.Contains(lines[0], `{"read":{"ledger":`) ||
+		last.Summary == nil || last.Summary.Outcomes != 1, "JSON: %v\n%s", err, text)
 	effort.Is(t, r.desk.Account(), before, fmt.Sprintf("the account was %+v, is", before))
 }
 
@@ -212,9 +206,8 @@ func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
 	own := func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
 		effort.Is(t, at, reading{Ledger: "sqlite:" + r.path}, "read")
 		read++
-		if found, err = admin.FindEvidence(t.Context(), book, r.desk.Workspace, "x"); err == nil {
-			t.Error("a workspace is no verification")
-		}
+		found, err = admin.FindEvidence(t.Context(), book, r.desk.Workspace, "x")
+		effort.ErrorIf(t, err == nil, "a workspace is no verification")
 		q := admin.ReplayQuery{Rules: verdict.Builtin(), Yield: func(admin.Replayed) error { return nil }}
 		list, err := book.Workspaces(t.Context())
 		if err != nil || len(list) != 1 {
@@ -265,9 +258,8 @@ func TestReplayByACandidate(t *testing.T) {
 	text, err := r.run("replay", r.id, "--rules", file)
 	for _, words := range []string{"user0@example.test\n", "    now  invalid, mailbox_disabled, by rule tried-out@",
 		"1 would have another outcome, 1 another reason"} {
-		if err != nil || !strings.Contains(text+strings.ReplaceAll(text, "\n", " "), words) {
-			t.Errorf("%v: %q is not in\n%s", err, words, text)
-		}
+		effort.ErrorIf(t, err != nil || !strings.Contains(text+strings.ReplaceAll(text, "\n", " "), words),
+			"%v: %q is not in\n%s", err, words, text)
 	}
 	writes(strings.Replace(candidate, `miss =`, `mis =`, 1))
 	if text, err := r.run("replay", r.id, "--rules", file); err == nil || text != "" ||

@@ -144,9 +144,8 @@ func (f fault) addresses(t *testing.T, l *smtplab.Lab) []labelled {
 func (f fault) check(t *testing.T, all []judged) {
 	t.Helper()
 	for _, j := range all {
-		if f.blind && j.outcome != smtp.Undecided && j.outcome != smtp.Unknown {
-			t.Errorf("%s is told %v %v", j.address, j.outcome, j.reason)
-		}
+		effort.ErrorIf(t, f.blind && j.outcome != smtp.Undecided && j.outcome != smtp.Unknown,
+			"%s is told %v %v", j.address, j.outcome, j.reason)
 	}
 	if r := newScoreReport([]part{{all: all}}); len(r.Wrong) > 0 || r.Found*100 < r.Knowable*f.known {
 		t.Errorf("%d of %d are known, want %d %%: %+v", r.Found, r.Knowable, f.known, r)
@@ -309,9 +308,7 @@ func guardedList(t *testing.T, l *smtplab.Lab, family string) (list []labelled) 
 			list = append(list, labelled{address: fmt.Sprintf("%s@g-%s.test", local, p.Name), personality: p.Name})
 		}
 	}
-	if len(list) == 0 {
-		t.Fatalf("the lab has no family %q", family)
-	}
+	effort.FatalIf(t, len(list) == 0, "the lab has no family %q", family)
 	return list
 }
 
@@ -350,9 +347,7 @@ func stallLedger(t *testing.T, tr *trial) {
 		}
 	}
 	<-time.After(stallLasts)
-	if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
-		t.Error(err)
-	}
+	effort.Denied(conn.ExecContext(t.Context(), "ROLLBACK"))(t, nil)
 }
 
 // stallLasts is more than the 5 s that a writer waits for its turn.

@@ -47,9 +47,7 @@ func sources(t *testing.T) []source {
 	t.Helper()
 	effort.Unraced(t, "reads files")
 	all := effort.Must(parsed())(t)
-	if len(all) < 50 {
-		t.Fatalf("only %d Go files were found: is %s the root?", len(all), HouseRoot)
-	}
+	effort.FatalIf(t, len(all) < 50, "only %d Go files were found: is %s the root?", len(all), HouseRoot)
 	return all
 }
 
@@ -186,9 +184,8 @@ func TestImportsGoDownward(t *testing.T) {
 				t.Errorf("%s imports %s; %s may import %v", s.path, name, rule, allowed)
 			}
 			for module, places := range staysIn {
-				if within(name, module) && !within(s.folder, places...) {
-					t.Errorf("%s imports %s, which stays in %v", s.path, name, places)
-				}
+				effort.ErrorIf(t, within(name, module) && !within(s.folder, places...),
+					"%s imports %s, which stays in %v", s.path, name, places)
 			}
 		}
 	}
@@ -253,25 +250,21 @@ func TestEveryPackageIntroducesItselfInDocGo(t *testing.T) {
 		introduced[s.folder] = introduced[s.folder] || isDoc
 	}
 	for folder, ok := range introduced {
-		if !ok {
-			t.Errorf("%s has no doc.go with a package comment", folder)
-		}
+		effort.ErrorIf(t, !ok, "%s has no doc.go with a package comment", folder)
 	}
 }
 
 func TestFunctionsAndFilesStayReadable(t *testing.T) {
 	for _, s := range sources(t) {
-		if n := strings.Count(string(s.text), "\n"); n > fileLinesMax {
-			t.Errorf("%s has %d lines, at most %d are wanted", s.path, n, fileLinesMax)
-		}
+		n := strings.Count(string(s.text), "\n")
+		effort.ErrorIf(t, n > fileLinesMax, "%s has %d lines, at most %d are wanted", s.path, n, fileLinesMax)
 		for _, d := range s.file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok {
 				continue
 			}
-			if f.Recv == nil && f.Name.Name == "init" {
-				t.Errorf("%s has an init function: do it where it can be seen", s.path)
-			}
+			effort.ErrorIf(t, f.Recv == nil && f.Name.Name == "init",
+				"%s has an init function: do it where it can be seen", s.path)
 			lines := s.set.Position(f.End()).Line - s.set.Position(f.Pos()).Line + 1
 			if lines > functionMax && !s.test {
 				t.Errorf("%s: %s has %d lines, at most %d are wanted", s.path, f.Name.Name, lines, functionMax)
@@ -402,23 +395,19 @@ func TestEveryIssueCodeIsDocumented(t *testing.T) {
 			if found++; strings.Count(string(page.Text), `<code id="`+m[1]+`">`) != 1 {
 				t.Errorf("%s of %s has no place in docs/customers/errors.md for links", m[1], s.path)
 			}
-			if !slices.Contains(described, m[1]) {
-				t.Errorf("%s of %s is missing in openapi.yaml", m[1], s.path)
-			}
+			effort.ErrorIf(t, !slices.Contains(described, m[1]), "%s of %s is missing in openapi.yaml", m[1], s.path)
 		}
 	}
-	if found < 40 || found != len(described) {
-		t.Errorf("%d codes were found and %d are described: is the pattern right?", found, len(described))
-	}
+	effort.ErrorIf(t, found < 40 || found != len(described),
+		"%d codes were found and %d are described: is the pattern right?", found, len(described))
 }
 
 func TestEveryReasonIsDocumented(t *testing.T) {
 	documented := effort.Must(os.ReadFile(filepath.Join(HouseRoot, "docs", "customers", "api.md")))(t)
 	for r := smtp.ReasonNone + 1; r.Known(); r++ {
 		token, sentence, _ := strings.Cut(r.Message(), " ")
-		if row := fmt.Sprintf("| `%s` | %s |", token, sentence); !strings.Contains(string(documented), row) {
-			t.Errorf("docs/customers/api.md has no row %s", row)
-		}
+		row := fmt.Sprintf("| `%s` | %s |", token, sentence)
+		effort.ErrorIf(t, !strings.Contains(string(documented), row), "docs/customers/api.md has no row %s", row)
 	}
 }
 
@@ -502,8 +491,6 @@ func TestSchedulerPartsKnowFew(t *testing.T) {
 		}
 	}
 	for name := range schedulerParts {
-		if !found[name] {
-			t.Errorf("the scheduler has no type %s: who took its part?", name)
-		}
+		effort.ErrorIf(t, !found[name], "the scheduler has no type %s: who took its part?", name)
 	}
 }

@@ -164,9 +164,8 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 		t.Errorf("a node that is not fit opened %d sessions, and asked DNS %d times", sheet.Total.Sessions, sheet.DNS.Queries)
 	}
 	f.set(t, reverse, dns.TypePTR, "rollcall.example.")
-	if found, err := n.CheckIdentity(t.Context()); err != nil || !found.Fit || !found.Probing {
-		t.Fatalf("with a PTR: %+v, %v", found, err)
-	}
+	found, err := n.CheckIdentity(t.Context())
+	effort.FatalIf(t, err != nil || !found.Fit || !found.Probing, "with a PTR: %+v, %v", found, err)
 	v = finish(t, n, v, time.Minute)
 	for email, r := range results(t, n, v) {
 		if want := lab.Truth(email); want.Wrong(r.Outcome) || !want.Right(r.Outcome, r.Reason) {
@@ -189,9 +188,8 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	v := finish(t, n, submit(t, n, []byte("email\nanna@one-clean.test\n"), 1), time.Minute)
 	effort.Is(t, v.Status, ledger.Completed)
 	found := n.Identity()
-	if found.Fit || !found.Probing || !strings.Contains(said.String(), "identity.enforce = false") {
-		t.Errorf("got %+v and\n%s", found, said.String())
-	}
+	effort.ErrorIf(t, found.Fit || !found.Probing || !strings.Contains(said.String(), "identity.enforce = false"),
+		"got %+v and\n%s", found, said.String())
 	effort.Has(t, doctorVerdict(diagnosis{Identity: found}), "but it probes", "the doctor says")
 }
 
@@ -242,21 +240,17 @@ public_addresses = [%q]
 	f.set(t, reverse, dns.TypePTR)
 	c.environ = append(c.environ, "COLUMNS=80")
 	code, stdout, stderr = c.run("doctor", "--config", "node.toml")
-	if code != exitFailed || !strings.Contains(stdout, "fail     ptr  192.0.2.10") ||
-		!strings.Contains(stderr, errUnfit.Error()) {
-		t.Errorf("without a PTR: got code %d\n%s%s", code, stdout, stderr)
-	}
+	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stdout, "fail     ptr  192.0.2.10") ||
+		!strings.Contains(stderr, errUnfit.Error()), "without a PTR: got code %d\n%s%s", code, stdout, stderr)
 	for line := range strings.Lines(stdout) {
-		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > term.Columns {
-			t.Errorf("a line of more than %d characters: %s", term.Columns, line)
-		}
+		effort.ErrorIf(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > term.Columns,
+			"a line of more than %d characters: %s", term.Columns, line)
 	}
 	code, stdout, _ = c.run("doctor", "--config", "node.toml", "--json")
 	var found admin.Identity
-	if err := json.Unmarshal([]byte(stdout), &found); err != nil || code != exitFailed || found.Fit || found.Probing ||
-		len(found.Findings) < 4 || found.Findings[0].Check != identity.PTR {
-		t.Errorf("as JSON: got code %d, %v\n%s", code, err, stdout)
-	}
+	err := json.Unmarshal([]byte(stdout), &found)
+	effort.ErrorIf(t, err != nil || code != exitFailed || found.Fit || found.Probing || len(found.Findings) < 4 ||
+		found.Findings[0].Check != identity.PTR, "as JSON: got code %d, %v\n%s", code, err, stdout)
 }
 
 // TestDoctorThatCanCheckNothing fails and says so: it does not know that the node may probe.
@@ -267,16 +261,14 @@ func TestDoctorThatCanCheckNothing(t *testing.T) {
 	c.write("node.toml", fmt.Sprintf("[dns]\nservers = [\"127.0.0.1:%d\"]\n[smtp]\nhello_name = \"rollcall.example\"\n"+
 		"return_path = \"a@rollcall.example\"\n[identity]\npublic_addresses = [%q]\n", freePort(t), seenAt))
 	code, stdout, stderr := c.run("doctor", "--config", "node.toml")
-	if code != exitFailed || !strings.Contains(stderr, errBlind.Error()) || strings.Contains(stdout, "may probe") ||
-		!strings.Contains(stdout, "Nothing could be checked") || !strings.Contains(stdout, "skipped  ptr") {
-		t.Errorf("got code %d\n%s%s", code, stdout, stderr)
-	}
+	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stderr, errBlind.Error()) ||
+		strings.Contains(stdout, "may probe") || !strings.Contains(stdout, "Nothing could be checked") ||
+		!strings.Contains(stdout, "skipped  ptr"), "got code %d\n%s%s", code, stdout, stderr)
 	code, stdout, _ = c.run("doctor", "--config", "node.toml", "--json")
 	var found diagnosis
-	if err := json.Unmarshal([]byte(stdout), &found); err != nil || code != exitFailed || found.Fit || found.Probing ||
-		!found.Read.Here || !strings.Contains(found.Why, "nothing could be checked") {
-		t.Errorf("as JSON: got code %d, %v\n%s", code, err, stdout)
-	}
+	err := json.Unmarshal([]byte(stdout), &found)
+	effort.ErrorIf(t, err != nil || code != exitFailed || found.Fit || found.Probing || !found.Read.Here ||
+		!strings.Contains(found.Why, "nothing could be checked"), "as JSON: got code %d, %v\n%s", code, err, stdout)
 }
 
 func TestDoctorAsksTheNode(t *testing.T) {
@@ -302,25 +294,19 @@ func TestDoctorAsksTheNode(t *testing.T) {
 	lines := fmt.Sprintf("data_dir = %q\n[admin]\nlisten = %q\n", folder, strings.TrimPrefix(n.AdminURL, "http://"))
 	effort.OK(t, os.WriteFile(file, []byte(lines), 0o600))
 	found, err := diagnose(t.Context(), &adminFlags{config: file}, false)
-	if err != nil || found.Fit || !strings.Contains(found.Why, "null MX") {
-		t.Errorf("the node of a configuration: got %+v, %v", found, err)
-	}
+	effort.ErrorIf(t, err != nil || found.Fit || !strings.Contains(found.Why, "null MX"),
+		"the node of a configuration: got %+v, %v", found, err)
 	effort.Has(t, effort.Must(doctor("--now"))(t), "Nothing fails. This node may probe.", "with --now")
-	if _, err := doctor(); err != nil {
-		t.Errorf("after that: %v", err)
-	}
+	effort.Denied(doctor())(t, nil, "after that")
 }
 
 // TestTheLabNeedsNoSetUp starts a node as --dev and --lab do.
 func TestTheLabNeedsNoSetUp(t *testing.T) {
 	n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(*config.Config) {})
 	found := n.Identity()
-	if !found.Fit || !found.Probing || n.Cluster.Members()[0].Ineligible {
-		t.Errorf("got %+v", found)
-	}
+	effort.ErrorIf(t, !found.Fit || !found.Probing || n.Cluster.Members()[0].Ineligible, "got %+v", found)
 	for _, finding := range found.Findings {
-		if finding.State == identity.Skipped && !strings.Contains(finding.Saw, "loopback") {
-			t.Errorf("got %+v", finding)
-		}
+		effort.ErrorIf(t, finding.State == identity.Skipped && !strings.Contains(finding.Saw, "loopback"),
+			"got %+v", finding)
 	}
 }

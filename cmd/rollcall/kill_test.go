@@ -235,14 +235,12 @@ func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	r.serve().waitFor("node started")
 	started := time.Now()
 	after := c.reach(ctx, before+1)
-	if took := time.Since(started); took > goesOnWithin {
-		t.Errorf("the work went on after %v, want within %v", took, goesOnWithin)
-	}
+	took := time.Since(started)
+	effort.ErrorIf(t, took > goesOnWithin, "the work went on after %v, want within %v", took, goesOnWithin)
 	effort.Not(t, after, 160, "everything was done before the second node began")
 	effort.OK(t, c.wait())
-	if rcpts := lab.Manners().Total.Rcpts; rcpts > 160+10 {
-		t.Errorf("%d probes for 160 addresses: the drain lost answers", rcpts)
-	}
+	rcpts := lab.Manners().Total.Rcpts
+	effort.ErrorIf(t, rcpts > 160+10, "%d probes for 160 addresses: the drain lost answers", rcpts)
 	r.audit()
 }
 
@@ -485,10 +483,9 @@ func (c *customer) checkMade(files int) {
 		t.Errorf("%d creates at once: got %d verifications and %d times 201, want one", creators, len(c.ids), made)
 	}
 	var history api.History
-	if _, err := c.client.AskJSON(t.Context(), http.MethodGet, "/v1/verifications", nil, &history); err != nil ||
-		len(history.Verifications) != files {
-		t.Errorf("got %d verifications in the history and %v, want %d", len(history.Verifications), err, files)
-	}
+	_, err := c.client.AskJSON(t.Context(), http.MethodGet, "/v1/verifications", nil, &history)
+	effort.ErrorIf(t, err != nil || len(history.Verifications) != files,
+		"got %d verifications in the history and %v, want %d", len(history.Verifications), err, files)
 }
 
 // checkOutcomes compares outcomes with what the lab knows, and gives how many credits they are worth.
@@ -503,9 +500,8 @@ func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int
 		}
 		return got.outcome, got.reason
 	})
-	if len(score.Wrong) > 0 || score.Reasoned*100 < score.Knowable*99 {
-		t.Errorf("known are %d of the %d that can be known, want 99 %%: %+v", score.Reasoned, score.Knowable, score)
-	}
+	effort.ErrorIf(t, len(score.Wrong) > 0 || score.Reasoned*100 < score.Knowable*99,
+		"known are %d of the %d that can be known, want 99 %%: %+v", score.Reasoned, score.Knowable, score)
 	t.Logf("known %d of %d, charged %d", score.Reasoned, score.Knowable, charged)
 	return charged
 }
@@ -514,9 +510,8 @@ func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int
 func (c *customer) checkBalance(charged int64) {
 	c.t.Helper()
 	b := c.rig.balance()
-	if int64(b.Spent) != charged || b.Held != 0 || int64(b.Available) != int64(b.Granted)-charged {
-		c.t.Errorf("balance %+v, want %d spent", b, charged)
-	}
+	effort.ErrorIf(c.t, int64(b.Spent) != charged || b.Held != 0 || int64(b.Available) != int64(b.Granted)-charged,
+		"balance %+v, want %d spent", b, charged)
 }
 
 // diedBetween reports whether a node was killed between the begin of a session and what the lab noted of it: receivers
@@ -531,10 +526,9 @@ func (c *customer) checkAsked(lab *smtplab.Lab, kills int) {
 	t := c.t
 	t.Helper()
 	sheet := lab.Manners()
-	if sheet.Total.Data != 0 || sheet.EventsDropped != 0 || sheet.Uncounted != 0 {
-		t.Errorf("%d times DATA, %d events dropped, %d probes uncounted; want none", sheet.Total.Data,
-			sheet.EventsDropped, sheet.Uncounted)
-	}
+	effort.ErrorIf(t, sheet.Total.Data != 0 || sheet.EventsDropped != 0 || sheet.Uncounted != 0,
+		"%d times DATA, %d events dropped, %d probes uncounted; want none", sheet.Total.Data, sheet.EventsDropped,
+		sheet.Uncounted)
 	late, often, asked := []string(nil), []string(nil), 0
 	began := map[int]time.Time{} // sessions
 	for _, e := range lab.Events() {
@@ -558,9 +552,8 @@ func (c *customer) checkAsked(lab *smtplab.Lab, kills int) {
 			often = append(often, fmt.Sprintf("%s %d times", address, n))
 		}
 	}
-	if asked < len(c.seen)/2 {
-		t.Errorf("only %d probes were seen for %d addresses: is the referee blind?", asked, len(c.seen))
-	}
+	effort.ErrorIf(t, asked < len(c.seen)/2,
+		"only %d probes were seen for %d addresses: is the referee blind?", asked, len(c.seen))
 	slices.Sort(late)
 	if len(late) > 0 {
 		t.Errorf("%d probes after the outcome stood, such as %s", len(late), late[0])

@@ -56,9 +56,8 @@ func TestKubernetesFile(t *testing.T) {
 	}
 	pod := nodes.Spec.Template.Spec
 	for _, c := range append(pod.InitContainers, pod.Containers...) {
-		if _, version, _ := strings.Cut(filepath.Base(c.Image), ":"); version == "" || version == "latest" {
-			t.Errorf("%s: the image %s has no version", c.Name, c.Image)
-		}
+		_, version, _ := strings.Cut(filepath.Base(c.Image), ":")
+		effort.ErrorIf(t, version == "" || version == "latest", "%s: the image %s has no version", c.Name, c.Image)
 	}
 	if len(objects) < 8 || len(pod.Containers) != 1 || pod.Containers[0].Resources.Limits.Memory().Value() != 2<<30 {
 		t.Errorf("got %d objects and %+v", len(objects), pod.Containers)

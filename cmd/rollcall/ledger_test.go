@@ -54,10 +54,9 @@ func TestLedgerRenew(t *testing.T) {
 	c.environ = []string{"ROLLCALL_LEDGER_URL=" + copied}
 	code, stdout, stderr := c.run("ledger", "renew", "--reason", "a rehearsal", "--yes")
 	after := identity(copied)
-	if want := fmt.Sprintf("\n%s, was %s\n", after, before); code != exitDone || !strings.HasSuffix(stdout, want) ||
-		after == before {
-		t.Errorf("got code %d, %s%s, want %s", code, stdout, stderr, want)
-	}
+	want := fmt.Sprintf("\n%s, was %s\n", after, before)
+	effort.ErrorIf(t, code != exitDone || !strings.HasSuffix(stdout, want) || after == before,
+		"got code %d, %s%s, want %s", code, stdout, stderr, want)
 	effort.Is(t, identity(url), before, "the original has the identity now, it was")
 }
 
@@ -80,16 +79,14 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	var made backupView
 	c.ask(&made, "backup", "copy.db", "--json")
 	info, err := os.Stat(filepath.Join(c.folder, "copy.db"))
-	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != made.Bytes || made.File != "copy.db" {
-		t.Fatalf("got %+v and %v, %v", made, info, err)
-	}
+	effort.FatalIf(t, err != nil || info.Mode().Perm() != 0o600 || info.Size() != made.Bytes || made.File != "copy.db",
+		"got %+v and %v, %v", made, info, err)
 	if code, _, stderr := c.run("backup", "copy.db"); code != exitFailed ||
 		!strings.Contains(stderr, "there is a file of this name") {
 		t.Errorf("over a file: got code %d and %s", code, stderr)
 	}
-	if left, _ := filepath.Glob(filepath.Join(c.folder, "*.part")); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	left, _ := filepath.Glob(filepath.Join(c.folder, "*.part"))
+	effort.ErrorIf(t, len(left) > 0, "left: %v", left)
 	node.stop(syscall.SIGKILL)
 	for _, name := range []string{"ledger.db", "ledger.db-wal", "ledger.db-shm"} {
 		_ = os.Remove(filepath.Join(c.folder, "rollcall-data", name))
@@ -103,9 +100,8 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	node.waitFor("rollcall verify examples/contacts.csv --api")
 	effort.OK(t, <-verify.ended)
 	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
-	if n := strings.Count(string(results), ",valid,"); err != nil || n != 20 {
-		t.Errorf("got %d valid addresses and %v, want 20", n, err)
-	}
+	n := strings.Count(string(results), ",valid,")
+	effort.ErrorIf(t, err != nil || n != 20, "got %d valid addresses and %v, want 20", n, err)
 	c.addUp(tenant.Workspace, client.NewAPI(service, tenant.Key, func(string) {}))
 	if code, stdout, _ := c.run("audit"); code != exitDone {
 		t.Errorf("audit at the end: got code %d and %s", code, stdout)
@@ -121,9 +117,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 func (c *cli) ask(into any, args ...string) {
 	c.t.Helper()
 	code, stdout, stderr := c.run(args...)
-	if code != exitDone {
-		c.t.Fatalf("rollcall %q: got code %d and %s", args, code, stderr)
-	}
+	effort.FatalIf(c.t, code != exitDone, "rollcall %q: got code %d and %s", args, code, stderr)
 	effort.OK(c.t, json.Unmarshal([]byte(stdout), into), "rollcall", args, "in", stdout)
 }
 
@@ -134,16 +128,13 @@ func (c *cli) addUp(workspace string, customer *client.API) {
 	c.ask(&report, "audit", "--json")
 	var page api.History
 	_, err := customer.AskJSON(c.t.Context(), "GET", "/v1/verifications", nil, &page)
-	if err != nil || len(page.Verifications) != 1 {
-		c.t.Fatalf("history: %+v, %v", page, err)
-	}
+	effort.FatalIf(c.t, err != nil || len(page.Verifications) != 1, "history: %+v, %v", page, err)
 	id := page.Verifications[0].ID
 	var s admin.Statement
 	c.ask(&s, "credits", "show", "--workspace", workspace, "--verification", id, "--json")
-	if s.Held != 20 || s.Charged != 20 || s.Released != 0 || s.StillHeld != 0 || s.Next != nil ||
-		s.Count != report.Settlements+1 || int64(len(s.Entries)) != s.Count || s.Entries[len(s.Entries)-1].Kind != "hold" {
-		c.t.Errorf("entries: %+v with %d settlements", s, report.Settlements)
-	}
+	effort.ErrorIf(c.t, s.Held != 20 || s.Charged != 20 || s.Released != 0 || s.StillHeld != 0 || s.Next != nil ||
+		s.Count != report.Settlements+1 || int64(len(s.Entries)) != s.Count ||
+		s.Entries[len(s.Entries)-1].Kind != "hold", "entries: %+v with %d settlements", s, report.Settlements)
 	code, stdout, stderr := c.run("credits", "show", "--workspace", workspace, "--verification", id[:8])
 	if code != exitDone || !strings.Contains(stdout, "held 20 = charged 20 + released 0 + still held 0") {
 		c.t.Errorf("entries: got code %d, %s%s", code, stdout, stderr)
@@ -207,10 +198,9 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	} {
 		c.environ = append(plain[:len(plain):len(plain)], one.environ...)
 		code, stdout, stderr := c.run(append([]string{"audit"}, one.args...)...)
-		if code != one.code || !strings.HasPrefix(stdout, one.begins) || (code == exitUsage) != strings.Contains(stderr,
-			"give only one of them") {
-			t.Errorf("%s: code %d, want %d\n%s%s", one.name, code, one.code, stdout, stderr)
-		}
+		effort.ErrorIf(t, code != one.code || !strings.HasPrefix(stdout, one.begins) ||
+			(code == exitUsage) != strings.Contains(stderr, "give only one of them"), "%s: code %d, want %d\n%s%s",
+			one.name, code, one.code, stdout, stderr)
 	}
 	node.terminate()
 }
@@ -237,14 +227,11 @@ func TestTheInstalledNodeIsFound(t *testing.T) {
 		{environment{"ROLLCALL_ADMIN=http://127.0.0.1:98"}, installed, "http://127.0.0.1:98", "a token of sixteen"},
 	} {
 		client, err := (&adminFlags{environ: one.environ, installed: one.installed}).client()
-		if err != nil || client.Base != one.base || client.Token != one.token {
-			t.Errorf("%v: got %+v, %v", one.environ, client, err)
-		}
+		effort.ErrorIf(t, err != nil || client.Base != one.base || client.Token != one.token,
+			"%v: got %+v, %v", one.environ, client, err)
 	}
 	_, err := (&adminFlags{url: "http://127.0.0.1:97", config: installed}).client()
-	if !isUsage(err) {
-		t.Errorf("a node named twice: %v", err)
-	}
+	effort.ErrorIf(t, !isUsage(err), "a node named twice: %v", err)
 }
 
 func TestALedgerIsNamedWithoutItsSecrets(t *testing.T) {
@@ -254,8 +241,7 @@ func TestALedgerIsNamedWithoutItsSecrets(t *testing.T) {
 		"postgresql:///book?host=/run/postgresql&password=secret":            "postgresql:///book?host=/run/postgresql",
 		"postgres://node:sec ret@x/y":                                        "on a server",
 	} {
-		if got := ledgerName(url); got != want || strings.Contains(got, "secret") {
-			t.Errorf("%s: got %s, want %s", url, got, want)
-		}
+		got := ledgerName(url)
+		effort.ErrorIf(t, got != want || strings.Contains(got, "secret"), "%s: got %s, want %s", url, got, want)
 	}
 }

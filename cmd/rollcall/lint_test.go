@@ -32,15 +32,12 @@ func TestLintTellsEachBadRow(t *testing.T) {
 		`row 3, "Bert <bert@b.test>": This row has a name beside the address. Keep the address only: bert@b.test`,
 		"row 12: This row is blank. Delete it.\n", "and 1 more: rollcall lint --json "+name+"\n",
 		name+": 1 address to send, 11 rows with a defect\n")
-	if err == nil || isUsage(err) {
-		t.Errorf("bad rows: got %v, want a failure", err)
-	}
+	effort.ErrorIf(t, err == nil || isUsage(err), "bad rows: got %v, want a failure", err)
 	out, err = here(t, "", "lint", "--json", name)
 	var found lintView
-	if json.Unmarshal([]byte(out), &found) != nil || err == nil || len(found.Defects) != 11 || found.Addresses != 1 ||
-		found.Defects[0].Kind != "name_beside_address" || found.Defects[10].Text != "nobody" {
-		t.Errorf("got %v and %s", err, out)
-	}
+	effort.ErrorIf(t, json.Unmarshal([]byte(out), &found) != nil || err == nil || len(found.Defects) != 11 ||
+		found.Addresses != 1 || found.Defects[0].Kind != "name_beside_address" || found.Defects[10].Text != "nobody",
+		"got %v and %s", err, out)
 	clean := strings.TrimSuffix(name, ".csv") + ".clean.csv"
 	out, err = here(t, "", "lint", "--fix", name)
 	copied, _ := os.ReadFile(clean)
@@ -49,26 +46,22 @@ func TestLintTellsEachBadRow(t *testing.T) {
 		t.Errorf("got %v, %q and\n%s", err, copied, out)
 	}
 	for _, args := range [][]string{{}, {"--out", name, "--force"}} { // it is there already; it is the input
-		if _, err = here(t, "", append([]string{"lint", "--fix", name}, args...)...); err == nil {
-			t.Errorf("--fix %q: want an error", args)
-		}
+		_, err = here(t, "", append([]string{"lint", "--fix", name}, args...)...)
+		effort.ErrorIf(t, err == nil, "--fix %q: want an error", args)
 	}
-	if kept, _ := os.ReadFile(name); string(kept) != text {
-		t.Errorf("the input has become %q", kept)
-	}
+	kept, _ := os.ReadFile(name)
+	effort.ErrorIf(t, string(kept) != text, "the input has become %q", kept)
 	out, err = here(t, "email\nanna@a.test\n", "lint", "-")
-	if err != nil || out != "stdin.csv: 1 address to send, no defects\n" {
-		t.Errorf("standard input: got %q, %v", out, err)
-	}
+	effort.ErrorIf(t, err != nil || out != "stdin.csv: 1 address to send, no defects\n",
+		"standard input: got %q, %v", out, err)
 }
 
 // TestDataShowsEachList with its age.
 func TestDataShowsEachList(t *testing.T) {
 	t.Parallel()
 	out, err := here(t, "", "data")
-	if err != nil || !strings.Contains(out, "disposable") || !strings.Contains(out, "CC0-1.0") {
-		t.Errorf("got %v and %s", err, out)
-	}
+	effort.ErrorIf(t, err != nil || !strings.Contains(out, "disposable") || !strings.Contains(out, "CC0-1.0"),
+		"got %v and %s", err, out)
 }
 
 // TestFlagsGetASuggestion, and the one that is meant is named.
@@ -80,10 +73,9 @@ func TestFlagsGetASuggestion(t *testing.T) {
 	for flag, want := range map[string]string{"--jsn": "--json?", "--labs": "--lab?", "-lab": "--lab?",
 		"--nothing-near": ""} {
 		_, err := here(t, "", "verify", "x.csv", flag)
-		if err == nil || !isUsage(err) || want != "" && !strings.HasSuffix(err.Error(), "did you mean "+want) ||
-			want == "" && strings.Contains(err.Error(), "did you mean") {
-			t.Errorf("%s: got %v", flag, err)
-		}
+		effort.ErrorIf(t, err == nil || !isUsage(err) || want != "" &&
+			!strings.HasSuffix(err.Error(), "did you mean "+want) || want == "" &&
+			strings.Contains(err.Error(), "did you mean"), "%s: got %v", flag, err)
 	}
 }
 
@@ -106,9 +98,8 @@ func TestWhoDoesTheWork(t *testing.T) {
 		{verifyFlags{}, environment{"ROLLCALL_API=" + api}, api, false},
 	} {
 		f := x.f
-		if err := f.chooseService(x.e); (err == nil) != x.ok || f.api != x.want {
-			t.Errorf("%+v, %v: got %q, %v", x.f, x.e, f.api, err)
-		}
+		err := f.chooseService(x.e)
+		effort.ErrorIf(t, (err == nil) != x.ok || f.api != x.want, "%+v, %v: got %q, %v", x.f, x.e, f.api, err)
 	}
 }
 

@@ -162,9 +162,7 @@ func (r *rig) settled(total int64, inOrder bool) uuid.UUID {
 		}
 		v = effort.Must(d.Settle(r.t.Context(), s))(r.t)
 	}
-	if !v.Status.Final() {
-		r.t.Fatalf("seeded: %+v", v)
-	}
+	effort.FatalIf(r.t, !v.Status.Final(), "seeded: %+v", v)
 	return v.ID
 }
 
@@ -202,9 +200,8 @@ func (r *rig) downloads(id uuid.UUID, clients int, total int64) (bytes int64, to
 				return
 			}
 			defer answer.Body.Close()
-			if read[i], err = checkedDownload(answer, total); err != nil {
-				r.t.Error(err)
-			}
+			read[i], err = checkedDownload(answer, total)
+			effort.ErrorIf(r.t, err != nil, "%v", err)
 		})
 	}
 	wait.Wait()

@@ -48,14 +48,10 @@ func addFamilies(t *testing.T, all map[string]*family, r *prometheus.Registry) {
 	}()
 	for d := range descs {
 		m := described.FindStringSubmatch(d.String())
-		if m == nil {
-			t.Fatalf("no description: %s", d)
-		}
+		effort.FatalIf(t, m == nil, "no description: %s", d)
 		name, err := strconv.Unquote(m[1])
 		help, err2 := strconv.Unquote(m[2])
-		if err != nil || err2 != nil {
-			t.Fatalf("%s: %v, %v", d, err, err2)
-		}
+		effort.FatalIf(t, err != nil || err2 != nil, "%s: %v, %v", d, err, err2)
 		f := &family{name: name, help: help, values: map[string]map[string]bool{}}
 		for _, list := range m[3:] {
 			for label := range strings.SplitSeq(list, ",") {
@@ -122,9 +118,7 @@ func metricsOf(t *testing.T) map[string]*family {
 		addFamilies(t, found, w.Node(0).Metrics)
 		allMetrics.families = found
 	})
-	if allMetrics.families == nil {
-		t.Fatal("the metrics could not be read: see the first test that needs them")
-	}
+	effort.FatalIf(t, allMetrics.families == nil, "the metrics could not be read: see the first test that needs them")
 	return allMetrics.families
 }
 
@@ -149,21 +143,15 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	t.Parallel()
 	name := regexp.MustCompile(`^rollcall_[a-z]+(_[a-z]+)*$`)
 	for _, f := range metricsOf(t) {
-		if !name.MatchString(f.name) {
-			t.Errorf("%s: a name has small letters and single underscores", f.name)
-		}
-		if len(f.help) < 15 || !strings.HasSuffix(f.help, ".") {
-			t.Errorf("%s: help %q is no sentence", f.name, f.help)
-		}
+		effort.ErrorIf(t, !name.MatchString(f.name), "%s: a name has small letters and single underscores", f.name)
+		effort.ErrorIf(t, len(f.help) < 15 || !strings.HasSuffix(f.help, "."),
+			"%s: help %q is no sentence", f.name, f.help)
 		if isTotal := strings.HasSuffix(f.name, "_total"); f.kind != "" && isTotal != (f.kind == "counter") {
 			t.Errorf("%s is a %s: counters, and only they, end in _total", f.name, f.kind)
 		}
-		if f.kind == "histogram" && f.unit() == "number" {
-			t.Errorf("%s: a histogram says its unit", f.name)
-		}
-		if f.kind == "" && !strings.HasSuffix(f.name, "_total") {
-			t.Errorf("%s has no series before something happens: begin it with what its labels can be", f.name)
-		}
+		effort.ErrorIf(t, f.kind == "histogram" && f.unit() == "number", "%s: a histogram says its unit", f.name)
+		effort.ErrorIf(t, f.kind == "" && !strings.HasSuffix(f.name, "_total"),
+			"%s has no series before something happens: begin it with what its labels can be", f.name)
 	}
 }
 
@@ -180,9 +168,8 @@ var labelsKnown = map[string]int{
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	families := metricsOf(t)
-	if allMetrics.total > 2000 {
-		t.Errorf("%d series after a file of %d addresses, want at most 2000", allMetrics.total, len(allMetrics.file))
-	}
+	effort.ErrorIf(t, allMetrics.total > 2000,
+		"%d series after a file of %d addresses, want at most 2000", allMetrics.total, len(allMetrics.file))
 	locals := map[string]bool{}
 	for _, a := range allMetrics.file {
 		local, _, _ := strings.Cut(a, "@")

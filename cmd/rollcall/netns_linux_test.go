@@ -151,9 +151,8 @@ func (s *space) start(command *exec.Cmd) (*life, error) {
 // signal sends a signal; a program that has ended gets none.
 func (l *life) signal(t *testing.T, signal os.Signal) {
 	t.Helper()
-	if err := l.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Fatal(err)
-	}
+	err := l.command.Process.Signal(signal)
+	effort.FatalIf(t, err != nil && !errors.Is(err, os.ErrProcessDone), "%v", err)
 }
 
 // wait waits for the end and gives the exit code, -1 for a signal.

@@ -126,9 +126,8 @@ func newNetRig(t *testing.T, names ...string) *netRig {
 		r.nodes = append(r.nodes, n)
 		r.mu.Unlock()
 	}
-	if code, _, stderr := r.migrate(url); code != exitDone {
-		t.Fatalf("migrate: got code %d and %s", code, stderr)
-	}
+	code, _, stderr := r.migrate(url)
+	effort.FatalIf(t, code != exitDone, "migrate: got code %d and %s", code, stderr)
 	return r
 }
 

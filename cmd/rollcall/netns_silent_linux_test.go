@@ -105,9 +105,7 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	go func() { asked <- ask(longSession, "late") }()
 	idleSession.Quit()
 	err := ask(shortSession, "late")
-	if err == nil || shortSession.Open() {
-		t.Fatalf("asked through a cut: %v", err)
-	}
+	effort.FatalIf(t, err == nil || shortSession.Open(), "asked through a cut: %v", err)
 	t.Logf("given up: %v", err)
 	h.heal()
 	long.awaitLine(t, "RCPT TO:<late") // or its RSET, which goes first
@@ -120,9 +118,8 @@ func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	default:
 	}
 	for line := next(short.lines); line != ""; line = next(short.lines) {
-		if strings.HasPrefix(line, "RSET") || strings.Contains(line, "late") {
-			t.Errorf("came after the heal: %s", line)
-		}
+		effort.ErrorIf(t, strings.HasPrefix(line, "RSET") || strings.Contains(line, "late"),
+			"came after the heal: %s", line)
 	}
 	longSession.Quit()
 }

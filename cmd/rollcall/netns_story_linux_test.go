@@ -431,13 +431,11 @@ func (st *stage) judgeLimits() {
 		broken = append(broken, exceeded(name, r, st.before.Receivers[name], netLimits)...)
 	}
 	slices.Sort(broken)
-	if len(broken) > 0 {
-		st.t.Errorf("%d limits of receivers were exceeded:\n%s", len(broken), strings.Join(broken, "\n"))
-	}
-	if now.Total.Data != 0 || now.EventsDropped != 0 || now.Uncounted != 0 {
-		st.t.Errorf("%d times DATA, %d events dropped, %d probes uncounted; want none", now.Total.Data,
-			now.EventsDropped, now.Uncounted)
-	}
+	effort.ErrorIf(st.t, len(broken) > 0,
+		"%d limits of receivers were exceeded:\n%s", len(broken), strings.Join(broken, "\n"))
+	effort.ErrorIf(st.t, now.Total.Data != 0 || now.EventsDropped != 0 || now.Uncounted != 0,
+		"%d times DATA, %d events dropped, %d probes uncounted; want none", now.Total.Data, now.EventsDropped,
+		now.Uncounted)
 }
 
 // judgeQuestions wants every address settled once, and none asked after that.
@@ -472,9 +470,8 @@ func (st *stage) judgeQuestions() {
 		}
 	}
 	st.say("%d extra probes for %d plain addresses", probes-addresses, addresses)
-	if probes < addresses {
-		st.t.Errorf("only %d probes were seen for %d addresses: is the referee blind?", probes, addresses)
-	}
+	effort.ErrorIf(st.t, probes < addresses,
+		"only %d probes were seen for %d addresses: is the referee blind?", probes, addresses)
 	if len(late) > 0 {
 		slices.Sort(late)
 		st.t.Errorf("%d probes after the outcome was settled, such as %s", len(late), late[0])

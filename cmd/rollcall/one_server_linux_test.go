@@ -116,9 +116,8 @@ func TestUnits(t *testing.T) {
 	for _, args := range [][]string{append([]string{"verify", "--man=no"}, files...),
 		{"calendar", "hourly"}, {"security", "--offline=true", "--threshold=20", filepath.Join(folder, "rollcall.service")}} {
 		out, err := exec.Command(analyze, args...).CombinedOutput()
-		if err != nil || args[0] == "verify" && strings.Contains(string(out), folder) {
-			t.Errorf("systemd-analyze %s: %v\n%s", args[0], err, out)
-		}
+		effort.ErrorIf(t, err != nil || args[0] == "verify" && strings.Contains(string(out), folder),
+			"systemd-analyze %s: %v\n%s", args[0], err, out)
 	}
 }
 
@@ -135,16 +134,13 @@ func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	for name, s := range readCompose(t).Services {
 		_, version, _ := strings.Cut(filepath.Base(s.Image), ":")
-		if s.Image != "rollcall" && (version == "" || version == "latest") {
-			t.Errorf("%s: the image %s has no version", name, s.Image)
-		}
+		effort.ErrorIf(t, s.Image != "rollcall" && (version == "" || version == "latest"),
+			"%s: the image %s has no version", name, s.Image)
 		for _, p := range s.Ports {
 			effort.Is(t, p.HostIP, "127.0.0.1", fmt.Sprintf("%s: port %s is published at", name, p.Published))
 		}
 		if strings.HasPrefix(name, "node-") {
-			if _, err := config.Load("", environOf(s)); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			effort.Denied(config.Load("", environOf(s)))(t, nil, name)
 		}
 	}
 }
@@ -220,10 +216,9 @@ psql -q -h 127.0.0.1 -U postgres -f users.sql
 		logs, _ := exec.Command("sh", "-c", "tail -n 5 "+folder+"/*.log").CombinedOutput()
 		t.Fatalf("%v\n%s\n%s", err, out, logs)
 	}
-	if said := string(out); strings.Count(said, "serving") != 3 || !strings.Contains(said, "every invariant holds") ||
-		strings.Count(said, ",valid,") < 10 {
-		t.Errorf("got\n%s", said)
-	}
+	said := string(out)
+	effort.ErrorIf(t, strings.Count(said, "serving") != 3 || !strings.Contains(said, "every invariant holds") ||
+		strings.Count(said, ",valid,") < 10, "got\n%s", said)
 }
 
 // TestProxies runs a node behind Caddy and behind nginx with the files of deploy, and a file is verified through them

@@ -107,17 +107,14 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 		other.served(ctx)
 		effort.OK(t, c.wait())
 		c.check(lab, sample, 1) // what was not settled when the lease was given up is asked again
-		if a := other.ask(ctx, http.MethodGet, r.admin+"/readyz", nil, ""); a.status != http.StatusOK {
-			t.Errorf("/readyz after the fault: got %+v, want 200", a)
-		}
+		a := other.ask(ctx, http.MethodGet, r.admin+"/readyz", nil, "")
+		effort.ErrorIf(t, a.status != http.StatusOK, "/readyz after the fault: got %+v, want 200", a)
 		r.audit()
 		log.quiet()
-		if n := log.count(x.not); n > 0 {
-			t.Errorf("%d times in the log: %s", n, x.not)
-		}
-		if after := r.goroutines(ctx); after > before+goroutinesMore {
-			t.Errorf("%d goroutines after the fault, %d before", after, before)
-		}
+		n := log.count(x.not)
+		effort.ErrorIf(t, n > 0, "%d times in the log: %s", n, x.not)
+		after := r.goroutines(ctx)
+		effort.ErrorIf(t, after > before+goroutinesMore, "%d goroutines after the fault, %d before", after, before)
 		node.terminate()
 	})
 }
@@ -144,10 +141,9 @@ func TestStartAndStopWhileTheDatabaseIsAway(t *testing.T) {
 		lab, r, p := pacedServerRig(t, server, x.name)
 		x.fail(p)
 		code, _, stderr := r.run("serve", "--config", "node.toml")
-		if line := lastLines(stderr); code != exitFailed || strings.Count(line, "\n") != 1 ||
-			!strings.Contains(line, "ledger") {
-			t.Errorf("start: got code %d and %q, want one line about the ledger", code, stderr)
-		}
+		line := lastLines(stderr)
+		effort.ErrorIf(t, code != exitFailed || strings.Count(line, "\n") != 1 || !strings.Contains(line, "ledger"),
+			"start: got code %d and %q, want one line about the ledger", code, stderr)
 		x.heal(p)
 		node := r.serve()
 		node.waitFor("node started")
@@ -224,9 +220,7 @@ func sumOf(text, name string) (sum float64, found bool) {
 func (r *rig) metric(ctx context.Context, name string) float64 {
 	r.t.Helper()
 	sum, found := sumOf(r.scrape(ctx), name)
-	if !found {
-		r.t.Fatalf("the node has no metric %s", name)
-	}
+	effort.FatalIf(r.t, !found, "the node has no metric %s", name)
 	return sum
 }
 
@@ -237,9 +231,7 @@ func (r *rig) goroutines(ctx context.Context) int {
 	text := r.scrape(ctx)
 	all, known := sumOf(text, "go_goroutines")
 	receivers, alsoKnown := sumOf(text, "rollcall_receivers")
-	if !known || !alsoKnown {
-		r.t.Fatal("the metrics have no goroutines, or no receivers")
-	}
+	effort.FatalIf(r.t, !known || !alsoKnown, "the metrics have no goroutines, or no receivers")
 	return int(all - receivers)
 }
 
@@ -320,9 +312,8 @@ func (l *nodeLog) quiet() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for line, times := range l.lines {
-		if line.Level == "ERROR" || line.Level == "WARN" && times > noiseMax {
-			l.t.Errorf("%d times in the log: %s %s", times, line.Level, line.Message)
-		}
+		effort.ErrorIf(l.t, line.Level == "ERROR" || line.Level == "WARN" && times > noiseMax,
+			"%d times in the log: %s %s", times, line.Level, line.Message)
 	}
 }
 
@@ -355,9 +346,8 @@ func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
 	turn(`ALTER SYSTEM SET fsync = off`)
 	mends := "ALTER SYSTEM SET fsync = on;"
 	code, _, stderr := r.run("serve", "--config", "node.toml")
-	if code != exitFailed || !strings.Contains(lastLines(stderr), "its fsync is off: run `"+mends+"`") {
-		t.Fatalf("got code %d and %s", code, stderr)
-	}
+	effort.FatalIf(t, code != exitFailed || !strings.Contains(lastLines(stderr), "its fsync is off: run `"+mends+"`"),
+		"got code %d and %s", code, stderr)
 	turn(mends)
 	node := r.serve()
 	node.waitFor("node started")

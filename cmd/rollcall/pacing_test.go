@@ -117,8 +117,6 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 	if !effort.Long() {
 		most += 20 * time.Second // others run beside it; a turn behind the big file would take minutes
 	}
-	if own > most || other > most {
-		t.Errorf("%v and %v behind the big file, want at most %v", own, other, most)
-	}
+	effort.ErrorIf(t, own > most || other > most, "%v and %v behind the big file, want at most %v", own, other, most)
 	j.node.terminate()
 }

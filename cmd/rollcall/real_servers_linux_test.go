@@ -114,9 +114,8 @@ refused_per_hour = 1000000
 	effort.Is(t, got.String(), want.String(), "the outcomes are")
 	for _, name := range logs {
 		log := effort.Must(os.ReadFile(name))(t)
-		if found := complaints.FindAllString(string(log), -1); len(found) > 1 || slices.Contains(found, "PREGREET") {
-			t.Errorf("%s complains: %q", name, found)
-		}
+		found := complaints.FindAllString(string(log), -1)
+		effort.ErrorIf(t, len(found) > 1 || slices.Contains(found, "PREGREET"), "%s complains: %q", name, found)
 	}
 	t.Logf("%d addresses in %s", len(realServers)*mailboxesOfReal*4/3, time.Since(began).Round(time.Second))
 }
@@ -178,9 +177,7 @@ func awaitListener(t *testing.T, s *space, address string) {
 			_ = c.Close()
 			return
 		}
-		if within.Err() != nil {
-			t.Fatalf("nobody listens at %s: %v", address, err)
-		}
+		effort.FatalIf(t, within.Err() != nil, "nobody listens at %s: %v", address, err)
 	}
 }
 

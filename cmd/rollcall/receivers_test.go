@@ -59,16 +59,13 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 	for args, first := range map[string]string{"": "example.test", "--sort rate": "idle.test",
 		"--sort refused": "example.test", "--sort deferred": "suffix:", "IDLE": "idle.test"} {
 		out := b.must(append([]string{"receivers"}, strings.Fields(args)...)...)
-		if _, body, _ := strings.Cut(out, "\n"); !strings.HasPrefix(body, first) {
-			t.Errorf("receivers %s: want %s first in\n%s", args, first, out)
-		}
+		_, body, _ := strings.Cut(out, "\n")
+		effort.ErrorIf(t, !strings.HasPrefix(body, first), "receivers %s: want %s first in\n%s", args, first, out)
 	}
 	holds(t, b.must("receivers", "--limit", "1"), "\nand 2 more\n")
 	var found inspect.Receivers
-	if err := json.Unmarshal([]byte(b.must("receivers", "--json", "--limit", "1")), &found); err != nil ||
-		len(found.Receivers) != 1 || found.More != 2 {
-		t.Errorf("%v %+v", err, found)
-	}
+	err := json.Unmarshal([]byte(b.must("receivers", "--json", "--limit", "1")), &found)
+	effort.ErrorIf(t, err != nil || len(found.Receivers) != 1 || found.More != 2, "%v %+v", err, found)
 	b.inspector.receivers = nil
 	holds(t, b.must("receivers"), "No receiver is asked now.\n")
 	for _, wrong := range []string{"--sort name", "--limit -1", "a b"} {
@@ -106,9 +103,8 @@ func TestReceiversAreWatched(t *testing.T) {
 		effort.Lacks(t, out.String(), "\x1b", "a terminal's codes go to what is none")
 	}
 	b.inspector.receivers, b.inspector.asked, b.inspector.onAsk = []inspect.Receivers{down}, 0, nil
-	if _, _, err := b.run(t.Context(), "receivers", "--watch"); err == nil {
-		t.Error("a node that does not answer at first is watched")
-	}
+	_, _, err := b.run(t.Context(), "receivers", "--watch")
+	effort.ErrorIf(t, err == nil, "a node that does not answer at first is watched")
 }
 
 // TestAScreenHoldsWhatItHas: no more lines than it has, and the rest is counted.
@@ -241,10 +237,9 @@ func TestSoftwareIsShown(t *testing.T) {
 		holds(t, unfolded(show), " software "+tc.want)
 		holds(t, unfolded(b.must("throttle", "explain", "example.test")), " software: "+tc.want)
 		var found admin.Details
-		if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
-			len(found.Receivers) != 1 || found.Receivers[0].Software == nil || *found.Receivers[0].Software != tc.software {
-			t.Errorf("%+v, %v", found, err)
-		}
+		err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found)
+		effort.ErrorIf(t, err != nil || len(found.Receivers) != 1 || found.Receivers[0].Software == nil ||
+			*found.Receivers[0].Software != tc.software, "%+v, %v", found, err)
 	}
 	x := explanation{now: time.Now(), Explanation: inspect.Explanation{Key: "example.test",
 		Fields: []inspect.ExplainedField{{Field: "refused_per_hour", Value: "1000000", Said: inspect.Said{Layer: "known",
@@ -270,13 +265,11 @@ func TestEveryLessonIsASentence(t *testing.T) {
 		"until 12:01:00Z (60s left); then one more is tried.", "session_age is 1m.",
 		"default is resting here because of source_blocked, until 13:00:00Z (60m left).",
 		"Asked 1.0/s of the 5.0/s allowed from 192.0.2.7. It is raised while higher rates go well."}
-	if got := lessons(d, now); !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	got := lessons(d, now)
+	effort.ErrorIf(t, !slices.Equal(got, want), "got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	for field, words := range limitWords {
-		if _, known := throttle.ParseField(field); !known || words.what == "" || words.then == "" {
-			t.Errorf("%s: %+v", field, words)
-		}
+		_, known := throttle.ParseField(field)
+		effort.ErrorIf(t, !known || words.what == "" || words.then == "", "%s: %+v", field, words)
 	}
 }
 
@@ -297,9 +290,8 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	for _, wrong := range []string{"example.test", "example.test --reason x --what rest", "--reason x"} {
 		b.misused(append([]string{"receivers", "forget"}, strings.Fields(wrong)...)...)
 	}
-	if _, _, err := b.run(t.Context(), "receivers", "forget", "none.test", "--reason", "x"); err == nil || isUsage(err) {
-		t.Errorf("nobody knows it: %v", err)
-	}
+	_, _, err := b.run(t.Context(), "receivers", "forget", "none.test", "--reason", "x")
+	effort.ErrorIf(t, err == nil || isUsage(err), "nobody knows it: %v", err)
 }
 
 // TestReasonsAreNotCut: what keeps somebody from asking more goes on in the next line, at any
@@ -333,10 +325,8 @@ func TestReasonsAreNotCut(t *testing.T) {
 	g.Add("abcdefgh", "one two three four", "7")
 	var b strings.Builder
 	g.Write(&b, 18)
-	if !strings.Contains(b.String(), "one two  7\n") || !strings.Contains(b.String(), " three\n") ||
-		!strings.Contains(b.String(), " four\n") {
-		t.Errorf("got\n%s", b.String())
-	}
+	effort.ErrorIf(t, !strings.Contains(b.String(), "one two  7\n") || !strings.Contains(b.String(), " three\n") ||
+		!strings.Contains(b.String(), " four\n"), "got\n%s", b.String())
 }
 
 // TestLongLinesOfSessionsGoOnBelow at a terminal, with every letter and blank of theirs; what is
@@ -349,15 +339,13 @@ func TestLongLinesOfSessionsGoOnBelow(t *testing.T) {
 		effort.OK(t, tr.write([]inspect.TraceLine{{At: receiversNow, Node: "node-1", Host: "mx1.example.test", Session: 4,
 			Line: line}, {At: receiversNow, Node: "node-1", Line: "> QUIT"}}))
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-		if width == 0 && len(lines) != 2 || width > 0 && len(lines) < 6 {
-			t.Errorf("at %d: %d lines", width, len(lines))
-		}
+		effort.ErrorIf(t, width == 0 && len(lines) != 2 || width > 0 && len(lines) < 6,
+			"at %d: %d lines", width, len(lines))
 		whole := ""
 		for i, one := range lines[:len(lines)-1] {
 			rest, indented := strings.CutPrefix(one, strings.Repeat(" ", traceIndent))
-			if n := utf8.RuneCountInString(one); width > 0 && n > width || i > 0 && !indented {
-				t.Errorf("at %d: %d columns: %q", width, n, one)
-			}
+			n := utf8.RuneCountInString(one)
+			effort.ErrorIf(t, width > 0 && n > width || i > 0 && !indented, "at %d: %d columns: %q", width, n, one)
 			whole += rest
 		}
 		if got := strings.ReplaceAll(whole, " ", ""); !strings.HasSuffix(got, strings.ReplaceAll(line, " ", "")) {
@@ -404,10 +392,8 @@ func TestSourcesAreShown(t *testing.T) {
 		"    two receivers refuse it\n    introduces itself as mail.example.test\n", "\ndefault ",
 		"Without node-9, which does not answer: no answer within 1.5s\n")
 	var found admin.Sources
-	if err := json.Unmarshal([]byte(b.must("sources", "--json")), &found); err != nil || len(found.Sources) != 2 ||
-		len(found.Silent) != 1 {
-		t.Errorf("%v %+v", err, found)
-	}
+	err := json.Unmarshal([]byte(b.must("sources", "--json")), &found)
+	effort.ErrorIf(t, err != nil || len(found.Sources) != 2 || len(found.Silent) != 1, "%v %+v", err, found)
 }
 
 func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
@@ -429,10 +415,9 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 		"       90  retry     -             greylisted     4m    9m        -\n"+
 			"    another attempt, since they were deferred; the first goes on at 12:04:00Z\n")
 	b.misused("verification", "x")
-	if _, _, err := b.run(t.Context(), "verification", "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c12"); err == nil ||
-		!strings.Contains(err.Error(), "there is no verification with this id") {
-		t.Errorf("another: %v", err)
-	}
+	_, _, err := b.run(t.Context(), "verification", "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c12")
+	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "there is no verification with this id"),
+		"another: %v", err)
 	d := ledgertest.NewFixture(t, b.book, 5)
 	holds(t, b.must("verification", d.Creates(700).ID.String()), "status        uploading\n",
 		"why           its file is being uploaded: 0 of 700 bytes have arrived")
@@ -466,9 +451,8 @@ func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 		}
 	}
 	var found inspect.Verification
-	if err := json.Unmarshal([]byte(b.must("verification", id, "--json")), &found); err != nil || len(found.Waits) != 37 {
-		t.Errorf("%d rows as JSON, %v", len(found.Waits), err)
-	}
+	err := json.Unmarshal([]byte(b.must("verification", id, "--json")), &found)
+	effort.ErrorIf(t, err != nil || len(found.Waits) != 37, "%d rows as JSON, %v", len(found.Waits), err)
 	b.misused("verification", id, "--limit", "-1")
 }
 
@@ -493,8 +477,7 @@ func TestLengthsOfTimeInDays(t *testing.T) {
 		effort.Is(t, effort.Must(admin.ParseSpan(text))(t), want, text)
 	}
 	for _, text := range []string{"", "d", "-1d", "1.5d", "2x"} {
-		if d, err := admin.ParseSpan(text); err == nil {
-			t.Errorf("%s: %v", text, d)
-		}
+		d, err := admin.ParseSpan(text)
+		effort.ErrorIf(t, err == nil, "%s: %v", text, d)
 	}
 }

@@ -113,9 +113,8 @@ func (r *rig) balance() ledger.Balance {
 func (r *rig) audit() {
 	r.t.Helper()
 	code, stdout, stderr := r.run("audit")
-	if code != exitDone || !strings.Contains(stdout, "every invariant holds") {
-		r.t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
-	}
+	effort.ErrorIf(r.t, code != exitDone || !strings.Contains(stdout, "every invariant holds"),
+		"audit: got code %d, %s%s", code, stdout, stderr)
 }
 
 // memoryMost is the most resident memory that a process had, in bytes (Linux).
@@ -155,9 +154,7 @@ func isReady(admin string) bool {
 func await(ctx context.Context, t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for !so() {
-		if term.Sleep(ctx, 20*time.Millisecond) != nil {
-			t.Fatalf("not in time: %s", what)
-		}
+		effort.FatalIf(t, term.Sleep(ctx, 20*time.Millisecond) != nil, "not in time: %s", what)
 	}
 }
 
@@ -268,12 +265,10 @@ func fits(t *testing.T, text string, width int) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if n := utf8.RuneCountInString(line); n > width && line[0] != '{' {
-			t.Errorf("%d columns: %q", n, line)
-		}
-		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			t.Errorf("control characters in %q", line)
-		}
+		n := utf8.RuneCountInString(line)
+		effort.ErrorIf(t, n > width && line[0] != '{', "%d columns: %q", n, line)
+		effort.ErrorIf(t, strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f }),
+			"control characters in %q", line)
 	}
 }
 

@@ -190,9 +190,7 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 		}}})
 	_, keys, _ := c.run("cluster", "keys", "list")
 	rows := strings.Split(keys, "\n")
-	if len(rows) < 4 || len(strings.Fields(rows[1])) < 4 {
-		t.Fatalf("got keys %q", keys)
-	}
+	effort.FatalIf(t, len(rows) < 4 || len(strings.Fields(rows[1])) < 4, "got keys %q", keys)
 	c.script(script{document: "operators/runbooks/key-rotation.md",
 		names: map[string]string{"remove 0cdb2b46": "remove " + strings.Fields(rows[1])[3]}})
 	c.script(script{document: "operators/runbooks/add-a-node.md", standIns: systemctl, names: atHome(map[string]string{
@@ -253,9 +251,8 @@ func TestFirstClusterTour(t *testing.T) {
 		inside: []string{"unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
 			fmt.Sprintf("ip link set lo up && exec setpriv --reuid=%[1]d --regid=%[1]d --clear-groups \"$0\"", nobody)}}.run(t)
 	results, err := os.ReadFile(filepath.Join(folder, "results.csv"))
-	if lines := strings.Count(string(results), "\n"); err != nil || lines != 2001 {
-		t.Errorf("got %d lines of results and %v, want 2001", lines, err)
-	}
+	lines := strings.Count(string(results), "\n")
+	effort.ErrorIf(t, err != nil || lines != 2001, "got %d lines of results and %v, want 2001", lines, err)
 	effort.Has(t, strings.Join(out, ""), "every invariant holds", "the walk-through")
 }
 

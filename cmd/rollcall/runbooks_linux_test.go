@@ -92,9 +92,8 @@ func until(t *testing.T, look func() (is bool, what string)) {
 		if is {
 			return
 		}
-		if time.Now().After(end) || term.Sleep(t.Context(), 100*time.Millisecond) != nil {
-			t.Fatalf("still waiting for: %s", what)
-		}
+		effort.FatalIf(t, time.Now().After(end) || term.Sleep(t.Context(), 100*time.Millisecond) != nil,
+			"still waiting for: %s", what)
 	}
 }
 

@@ -22,9 +22,7 @@ func TestClientsOfThreeLanguages(t *testing.T) {
 	t.Run("go", func(t *testing.T) {
 		own := api.NewClient(service, environment(c.environ).value("ROLLCALL_KEY"))
 		done, err := own.Verify(t.Context(), api.File{Content: strings.NewReader(list), Size: int64(len(list))})
-		if err != nil || done.Status != "completed" {
-			t.Fatalf("got %+v and %v", done, err)
-		}
+		effort.FatalIf(t, err != nil || done.Status != "completed", "got %+v and %v", done, err)
 		found := 0
 		for r, err := range own.Results(t.Context(), done.ID) {
 			if found++; err != nil || r.Outcome != expected[r.Email] || r.CheckedAt.IsZero() {
@@ -53,10 +51,9 @@ func TestClientsOfThreeLanguages(t *testing.T) {
 				return string(out), err
 			}
 			out, err := run("list.csv")
-			if got := outcomes(out); err != nil || len(got) != len(expected) || got["ghost@acme-clean.test"] != "invalid" ||
-				got["anna.smith@acme-clean.test"] != "valid" {
-				t.Errorf("got %v and\n%s", err, out)
-			}
+			got := outcomes(out)
+			effort.ErrorIf(t, err != nil || len(got) != len(expected) || got["ghost@acme-clean.test"] != "invalid" ||
+				got["anna.smith@acme-clean.test"] != "valid", "got %v and\n%s", err, out)
 			if out, err := run("bad.csv"); err == nil || !strings.Contains(out, "malformed") {
 				t.Errorf("a bad file: got %v and\n%s", err, out)
 			}

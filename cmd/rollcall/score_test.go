@@ -106,10 +106,8 @@ func TestLabScoreOfHonestReceivers(t *testing.T) {
 	// What cannot be known would take the minute until it is given up. On a busy machine more
 	// is unfinished; what is finished is known. What ends after the results were read is replayed too.
 	r := effort.Must(score(t.Context(), "honest", 120, 20*time.Second))(t)
-	if !r.good() || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed < r.Addresses-r.Unfinished ||
-		r.Replayed < 20 || r.Addresses != 120 {
-		t.Errorf("%+v", r)
-	}
+	effort.ErrorIf(t, !r.good() || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed < r.Addresses-r.Unfinished ||
+		r.Replayed < 20 || r.Addresses != 120, "%+v", r)
 }
 
 // TestAccuracy measures accuracy and manners: `make accuracy`. A sixth of the addresses is of the bad list, so that
@@ -122,9 +120,7 @@ func TestAccuracy(t *testing.T) {
 		t.Run(mix, func(t *testing.T) {
 			r := effort.Must(score(t.Context(), mix, n, 6*time.Minute))(t)
 			t.Logf("%s", effort.Must(json.MarshalIndent(r, "", "  "))(t))
-			if !r.good() {
-				t.Error("see what is wrong, changed and rude")
-			}
+			effort.ErrorIf(t, !r.good(), "see what is wrong, changed and rude")
 		})
 	}
 }
@@ -139,9 +135,8 @@ func TestScoreReportCounts(t *testing.T) {
 	fair := []judged{of(smtp.Invalid, smtp.MailboxNotFound), of(smtp.Invalid, smtp.MailboxFull),
 		of(smtp.Unknown, smtp.Policy), of(smtp.Undecided, smtp.ReasonNone)}
 	r := newScoreReport([]part{{all: fair}})
-	if r.Knowable != 3 || r.Found != 2 || r.Reasoned != 1 || r.Unfinished != 1 || len(r.Missed) != 1 || !r.good() {
-		t.Errorf("%+v", r)
-	}
+	effort.ErrorIf(t, r.Knowable != 3 || r.Found != 2 || r.Reasoned != 1 || r.Unfinished != 1 || len(r.Missed) != 1 ||
+		!r.good(), "%+v", r)
 	for _, bad := range []part{{all: append(fair, of(smtp.Valid, smtp.MailboxExists))},
 		{sheet: smtplab.Sheet{Tripped: map[string]int{"harvest": 2}}}, {sheet: smtplab.Sheet{Total: smtplab.Tally{Data: 1}}},
 		{again: admin.ReplaySummary{Outcomes: 1}}} {
@@ -157,15 +152,13 @@ func TestTheLabShowsItsSheetWhileItRuns(t *testing.T) {
 	lab := c.start("lab", "--json", "--sheet", "127.0.0.1:0", "--network", "127.70.0.0/16", "--events", "10")
 	var view labView
 	effort.OK(t, json.Unmarshal([]byte(lab.waitFor("smtp_port")), &view))
-	if len(view.AllowNetworks) != 1 || view.AllowNetworks[0] != "127.70.0.0/16" {
-		t.Errorf("allow_networks: got %v, want the network asked for", view.AllowNetworks)
-	}
+	effort.ErrorIf(t, len(view.AllowNetworks) != 1 || view.AllowNetworks[0] != "127.70.0.0/16",
+		"allow_networks: got %v, want the network asked for", view.AllowNetworks)
 	answer := effort.Must(http.Get(view.Sheet + "/sheet"))(t)
 	defer answer.Body.Close()
 	var sheet smtplab.Sheet
-	if err := json.NewDecoder(answer.Body).Decode(&sheet); err != nil || sheet.Receivers == nil {
-		t.Errorf("the sheet: got %+v and %v", sheet, err)
-	}
+	err := json.NewDecoder(answer.Body).Decode(&sheet)
+	effort.ErrorIf(t, err != nil || sheet.Receivers == nil, "the sheet: got %+v and %v", sheet, err)
 	lab.terminate()
 }
 
@@ -187,9 +180,8 @@ func TestWrongFlagsOfTheLab(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			code, stdout, stderr := c.run(append([]string{"lab"}, x.args...)...)
-			if code != x.code || !strings.Contains(stderr, x.want) || stdout != "" {
-				t.Errorf("got code %d, %q and %q, want %d and %q", code, stdout, stderr, x.code, x.want)
-			}
+			effort.ErrorIf(t, code != x.code || !strings.Contains(stderr, x.want) || stdout != "",
+				"got code %d, %q and %q, want %d and %q", code, stdout, stderr, x.code, x.want)
 		})
 	}
 }
@@ -199,9 +191,8 @@ func TestTheLabListsItsPersonalities(t *testing.T) {
 	c := newCLI(t)
 	code, stdout, stderr := c.run("lab", "--list", "--json")
 	var views []personalityView
-	if err := json.Unmarshal([]byte(stdout), &views); err != nil || code != exitDone || stderr != "" {
-		t.Fatalf("got code %d, %v and %q", code, err, stderr)
-	}
+	err := json.Unmarshal([]byte(stdout), &views)
+	effort.FatalIf(t, err != nil || code != exitDone || stderr != "", "got code %d, %v and %q", code, err, stderr)
 	all := smtplab.Personalities()
 	effort.MustBe(t, len(views), len(all), "personalities")
 	for i, p := range all {

@@ -30,9 +30,8 @@ func TestServeDevSpeaksToPeople(t *testing.T) {
 	link := regexp.MustCompile(`http://\S+/link/\S+`)
 	old := link.FindString(first.waitFor("/link/"))
 	code, out, _ := c.run("check", "anna@gmial.com", "--api", service)
-	if code != exitDone || !strings.Contains(out, "not_simulated") || !strings.Contains(out, "unknown") {
-		t.Errorf("a name that is not simulated: got code %d and\n%s", code, out)
-	}
+	effort.ErrorIf(t, code != exitDone || !strings.Contains(out, "not_simulated") || !strings.Contains(out, "unknown"),
+		"a name that is not simulated: got code %d and\n%s", code, out)
 	code, _, errs := c.run("throttle", "set", "gmail.com", "rcpt_rate=1000/s", "--for", "1h", "--reason", "a try")
 	if code != exitFailed || !strings.Contains(errs, "could not be looked up") || !strings.Contains(errs, "--force") {
 		t.Errorf("a limit of a receiver that is not simulated: got code %d and %s", code, errs)
@@ -66,10 +65,8 @@ func TestServeDevSpeaksToPeople(t *testing.T) {
 	effort.OK(t, node.Wait())
 	until(t, func() (bool, string) { return strings.Contains(terminal.shown(), "has stopped"), terminal.shown() })
 	shown := terminal.shown()
-	if strings.Contains(shown, "{") || strings.Contains(shown, "level=") ||
-		!strings.Contains(shown, "  "+node.Path+" verify examples/") {
-		t.Errorf("a person reads\n%s", shown)
-	}
+	effort.ErrorIf(t, strings.Contains(shown, "{") || strings.Contains(shown, "level=") ||
+		!strings.Contains(shown, "  "+node.Path+" verify examples/"), "a person reads\n%s", shown)
 	if anew := link.FindString(shown); anew == "" || anew == old {
 		t.Errorf("the link of the second start is %q, the first one's was %q", anew, old)
 	}
@@ -166,9 +163,7 @@ func TestHelpOnAFullDisk(t *testing.T) {
 		}
 	}
 	try(newRoot(nil))
-	if tried < 50 {
-		t.Errorf("only %d commands were tried", tried)
-	}
+	effort.ErrorIf(t, tried < 50, "only %d commands were tried", tried)
 }
 
 // TestOutputThatCannotBeWritten: commands that print end with exit 1 when standard output
@@ -221,8 +216,7 @@ func withStdout(t *testing.T, c *cli, stdout *os.File, args ...string) (code int
 	command := c.command(ctx, args...)
 	var errs bytes.Buffer
 	command.Stdout, command.Stderr = stdout, &errs
-	if err := command.Run(); err != nil && command.ProcessState == nil {
-		t.Fatalf("rollcall %q: %v", args, err)
-	}
+	err := command.Run()
+	effort.FatalIf(t, err != nil && command.ProcessState == nil, "rollcall %q: %v", args, err)
 	return command.ProcessState.ExitCode(), errs.String()
 }

@@ -67,9 +67,8 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	var made, balance, key map[string]any
 	ask(&made, "workspace", "create", "acme", "--json")
 	workspace, _ := made["id"].(string)
-	if len(made) != 2 || made["name"] != "acme" || workspace == "" {
-		t.Errorf("workspace create: got %v, want id and name", made)
-	}
+	effort.ErrorIf(t, len(made) != 2 || made["name"] != "acme" || workspace == "",
+		"workspace create: got %v, want id and name", made)
 	ask(&balance, "credits", "grant", "--workspace", workspace, "500", "--reason", "test", "--json")
 	effort.Is(t, fmt.Sprint(balance), "map[available:500 granted:500 held:0 spent:0]", "credits grant", balance)
 	ask(&balance, "credits", "show", "--workspace", "ACME", "--json")
@@ -77,9 +76,8 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	ask(&key, "key", "create", "--workspace", workspace, "--label", "t", "--json")
 	text, _ := key["key"].(string)
 	id, _ := key["id"].(string)
-	if len(key) != 2 || !strings.HasPrefix(text, "rc_"+id+"_") {
-		t.Errorf("key create: got %d fields, want id and key", len(key))
-	}
+	effort.ErrorIf(t, len(key) != 2 || !strings.HasPrefix(text, "rc_"+id+"_"),
+		"key create: got %d fields, want id and key", len(key))
 	var keys struct{ Keys []admin.Key }
 	ask(&map[string]any{}, "key", "revoke", id[:8], "--json")
 	for _, name := range []string{"t", id[:8], "nobody"} {
@@ -89,13 +87,11 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 		}
 	}
 	ask(&keys, "key", "list", "--workspace", workspace, "--json")
-	if len(keys.Keys) != 1 || keys.Keys[0].Label != "t" || keys.Keys[0].RevokedAt == nil {
-		t.Errorf("key list: got %+v, want one revoked key", keys.Keys)
-	}
+	effort.ErrorIf(t, len(keys.Keys) != 1 || keys.Keys[0].Label != "t" || keys.Keys[0].RevokedAt == nil,
+		"key list: got %+v, want one revoked key", keys.Keys)
 	var report map[string]any
-	if ask(&report, "audit", "--json"); fmt.Sprint(report["violations"]) != "[]" {
-		t.Errorf("audit: got %v", report)
-	}
+	ask(&report, "audit", "--json")
+	effort.ErrorIf(t, fmt.Sprint(report["violations"]) != "[]", "audit: got %v", report)
 	if code, _, stderr := c.run("workspace", "list", "--token", "wrong"); code != exitFailed ||
 		!strings.Contains(stderr, "refuses the token") {
 		t.Errorf("wrong token: got code %d and %q", code, stderr)
@@ -138,9 +134,7 @@ func tour(t *testing.T, document, mark string) string {
 		block, _, _ = strings.Cut(block, "```")
 		lines += block
 	}
-	if !begun || !ended || strings.Count(lines, "\n") < 10 {
-		t.Fatalf("%s has no %s", document, mark)
-	}
+	effort.FatalIf(t, !begun || !ended || strings.Count(lines, "\n") < 10, "%s has no %s", document, mark)
 	c := newCLI(t)
 	name := effort.Must(binary())(t)
 	for link, target := range map[string]string{"rollcall": name, "examples": filepath.Dir(example(t,
@@ -221,8 +215,7 @@ func TestANodeRefusesAFolderThatOthersWrite(t *testing.T) {
 		"ROLLCALL_ADMIN_LISTEN=127.0.0.1:0"}
 	code, _, stderr := c.run("serve")
 	made, err := os.ReadDir(folder)
-	if code != exitFailed || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr,
-		"has mode 0775; run: chmod go-w ") || err != nil || len(made) > 0 {
-		t.Errorf("got code %d and %q; made %v, %v", code, stderr, made, err)
-	}
+	effort.ErrorIf(t, code != exitFailed || strings.Count(stderr, "\n") != 1 ||
+		!strings.Contains(stderr, "has mode 0775; run: chmod go-w ") || err != nil || len(made) > 0,
+		"got code %d and %q; made %v, %v", code, stderr, made, err)
 }

@@ -84,9 +84,7 @@ func (s *shared) file() time.Duration {
 	s.second.HTTP.CloseIdleConnections() // he comes new
 	began := time.Now()
 	id, err := handIn(ctx, s.second, "small.csv", []byte(text))
-	if err != nil {
-		s.t.Fatalf("the second tenant's file after %s: %v", time.Since(began), err)
-	}
+	effort.FatalIf(s.t, err != nil, "the second tenant's file after %s: %v", time.Since(began), err)
 	tick := time.Tick(20 * time.Millisecond)
 	for ; ; <-tick {
 		d, _, err := s.second.Detail(ctx, id)
@@ -263,9 +261,8 @@ func TestSilentSocketsOfOneAddressLeavePlaces(t *testing.T) {
 		})
 	})
 	for _, name := range []string{"rollcall_http_connections_refused_total", "rollcall_upload_connections_refused_total"} {
-		if n := s.sum(name, "full"); n > 0 {
-			t.Errorf("%s: %v connections found no place free", name, n)
-		}
+		n := s.sum(name, "full")
+		effort.ErrorIf(t, n > 0, "%s: %v connections found no place free", name, n)
 	}
 }
 
@@ -311,9 +308,7 @@ func TestAFloodOfUploadsLeavesTurns(t *testing.T) {
 	stored := s.sum("rollcall_upload_durable_bytes_total", "")
 	t.Logf("the first created %d verifications, %d were refused, and stored %.0f MB", created.Load(), refused.Load(),
 		stored/1e6)
-	if stored < 10<<20 {
-		t.Errorf("the first stored %.0f bytes, which is no flood", stored)
-	}
+	effort.ErrorIf(t, stored < 10<<20, "the first stored %.0f bytes, which is no flood", stored)
 }
 
 // flood creates one more verification of the first tenant, without patience.
@@ -397,9 +392,7 @@ func TestFilesThatWaitForLongTakeNoLease(t *testing.T) {
 		})
 	})
 	d, _, err := s.first.Detail(t.Context(), last.String())
-	if err != nil || d.Status != "waiting" {
-		t.Fatalf("a parked file is %q: %v", d.Status, err)
-	}
+	effort.FatalIf(t, err != nil || d.Status != "waiting", "a parked file is %q: %v", d.Status, err)
 	effort.Is(t, s.node.Cluster.Load().Addresses, 0, "addresses count as in work")
 	var ended api.Cancellation
 	effort.Must(s.first.AskJSON(t.Context(), "POST", "/v1/verifications/"+last.String()+"/cancel", nil, &ended))(t)
@@ -420,7 +413,6 @@ func TestLargeFilesOfOneTenantLetOthersPass(t *testing.T) {
 		}
 		s.until("large files to wait for memory", func() bool { return s.sum("rollcall_files_waiting", "") >= files-2 })
 	})
-	if n := s.sum("rollcall_file_bytes", ""); n > 8<<20 {
-		t.Errorf("%v bytes of files are in memory", n)
-	}
+	n := s.sum("rollcall_file_bytes", "")
+	effort.ErrorIf(t, n > 8<<20, "%v bytes of files are in memory", n)
 }

@@ -37,9 +37,7 @@ func TestHelpOfFlagsHasNoStrayQuotes(t *testing.T) {
 			})
 		}
 	})
-	if flags < 100 {
-		t.Errorf("only %d flags were found", flags)
-	}
+	effort.ErrorIf(t, flags < 100, "only %d flags were found", flags)
 }
 
 func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
@@ -79,10 +77,9 @@ func TestAHeaderThatLooksLikeAnAddressIsTold(t *testing.T) {
 	c.write("list.csv", "anna@@one-clean.test\nbert@nobody.invalid\n")
 	code, _, stderr := c.run("verify", "--lab", "list.csv")
 	told := strings.Index(stderr, `list.csv: row 1, "anna@@one-clean.test": The first row looks like an address, but`)
-	if table := strings.Index(stderr, "OUTCOME"); code != exitDone || told < 0 || table < told ||
-		!strings.Contains(stderr, ": 1 row, 0 duplicates;") {
-		t.Errorf("got code %d and %q", code, stderr)
-	}
+	table := strings.Index(stderr, "OUTCOME")
+	effort.ErrorIf(t, code != exitDone || told < 0 || table < told ||
+		!strings.Contains(stderr, ": 1 row, 0 duplicates;"), "got code %d and %q", code, stderr)
 }
 
 // TestMailboxFullIsExplained where it is in the results, since it stands under two outcomes.
@@ -95,10 +92,9 @@ func TestMailboxFullIsExplained(t *testing.T) {
 	} {
 		r, _, stderr := newTestRun(t, service(t, "completed", results), verifyFlags{})
 		effort.OK(t, r.run(t.Context()))
-		if explained := strings.Contains(stderr.String(), fullReason+": invalid where"); explained != (want != "") ||
-			!strings.Contains(stderr.String(), want) {
-			t.Errorf("got\n%s\nwant %q", stderr, want)
-		}
+		explained := strings.Contains(stderr.String(), fullReason+": invalid where")
+		effort.ErrorIf(t, explained != (want != "") || !strings.Contains(stderr.String(), want),
+			"got\n%s\nwant %q", stderr, want)
 	}
 }
 
@@ -116,10 +112,8 @@ func TestPipedTablesAreWhole(t *testing.T) {
 		t.Errorf("%s is cut in\n%s", key, out)
 	}
 	_, _, err := b.run(t.Context(), "receivers", "nosuch")
-	if err == nil || isUsage(err) || !strings.Contains(err.Error(),
-		`no receiver that is asked now has "nosuch" in its key`) {
-		t.Errorf("nosuch: got %v", err)
-	}
+	effort.ErrorIf(t, err == nil || isUsage(err) ||
+		!strings.Contains(err.Error(), `no receiver that is asked now has "nosuch" in its key`), "nosuch: got %v", err)
 }
 
 // TestOutIsTriedBeforeTheWork: it is refused at once, with what to do, and leaves nothing behind;
@@ -159,9 +153,8 @@ func TestOutIsTriedBeforeTheWork(t *testing.T) {
 				continue
 			}
 			code, stdout, stderr := c.run(args...)
-			if code != exitFailed || !strings.Contains(lastLines(stderr), x.want) || stdout != "" {
-				t.Errorf("rollcall %q: got code %d, %q and %q, want %q", args, code, stdout, stderr, x.want)
-			}
+			effort.ErrorIf(t, code != exitFailed || !strings.Contains(lastLines(stderr), x.want) || stdout != "",
+				"rollcall %q: got code %d, %q and %q, want %q", args, code, stdout, stderr, x.want)
 		}
 	}
 	effort.Is(t, treeOf(t, c.folder), before)

@@ -267,9 +267,8 @@ func (b *throttleBench) must(args ...string) string {
 // misused wants a command to be refused as wrong usage.
 func (b *throttleBench) misused(args ...string) {
 	b.t.Helper()
-	if _, _, err := b.run(b.t.Context(), args...); !isUsage(err) {
-		b.t.Errorf("rollcall %q: %v", args, err)
-	}
+	_, _, err := b.run(b.t.Context(), args...)
+	effort.ErrorIf(b.t, !isUsage(err), "rollcall %q: %v", args, err)
 }
 
 // holds checks that a text has each of these.
@@ -306,10 +305,8 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	effort.Lacks(t, out, "google", "what is known is listed without --all")
 	holds(t, b.must("throttle", "list", "google", "--all"), "KNOWN google.com\n")
 	var listed admin.ThrottleRules
-	if err := json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed); err != nil ||
-		len(listed.Rules) != 3 || listed.File.Fault == "" {
-		t.Errorf("%v %+v", err, listed)
-	}
+	err := json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed)
+	effort.ErrorIf(t, err != nil || len(listed.Rules) != 3 || listed.File.Fault == "", "%v %+v", err, listed)
 	id := listed.Rules[2].ID
 	holds(t, b.must("throttle", "clear", "--id", id[:8], "--reason", "over"),
 		id[:8]+"  example.test  connections=1 rcpt_rate=2/s")
@@ -319,9 +316,8 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	out = b.must("log", "--since", "1h", "--limit", "0")
 	holds(t, out, " anna@desk: throttle set\n    example.test", "rcpt_rate=2/s", "(they\n    complained)",
 		"throttle clear\n", "(over)")
-	if first := strings.Index(out, "throttle set"); first > strings.Index(out, "throttle clear") {
-		t.Errorf("the log is not oldest first:\n%s", out)
-	}
+	first := strings.Index(out, "throttle set")
+	effort.ErrorIf(t, first > strings.Index(out, "throttle clear"), "the log is not oldest first:\n%s", out)
 	holds(t, b.must("log", "--json", "--limit", "1"), `{"lines":[{"id":`, `"action":"throttle clear"`, `"next":null}`)
 }
 
@@ -345,9 +341,8 @@ func TestBeatenRulesAreMarked(t *testing.T) {
 	effort.OK(t, json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed))
 	for _, r := range listed.Rules {
 		for _, f := range r.Fields {
-			if r.Layer == "file" && f.Beaten != "override" {
-				t.Errorf("%s %s is beaten by %q", r.Name, f.Field, f.Beaten)
-			}
+			effort.ErrorIf(t, r.Layer == "file" && f.Beaten != "override",
+				"%s %s is beaten by %q", r.Name, f.Field, f.Beaten)
 		}
 	}
 }
@@ -401,9 +396,8 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 		{"long author", "a.test connections=1 --for 1h --reason x --author " + strings.Repeat("x", 201), "200 bytes", true},
 	} {
 		stdout, _, err := b.run(t.Context(), append([]string{"throttle", "set"}, strings.Fields(c.args)...)...)
-		if err == nil || !strings.Contains(err.Error(), c.want) || isUsage(err) != c.usage || stdout != "" {
-			t.Errorf("%s: got %v and %q, want %q", c.name, err, stdout, c.want)
-		}
+		effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), c.want) || isUsage(err) != c.usage ||
+			stdout != "", "%s: got %v and %q, want %q", c.name, err, stdout, c.want)
 	}
 	if settings, err := b.book.Settings(t.Context()); err != nil || len(settings.Overrides) != 0 {
 		t.Errorf("%v, %v is set", err, settings.Overrides)
@@ -412,17 +406,14 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 		"--force"), "10/s", "forced")
 	_, stderr, err := b.run(t.Context(), "throttle", "set", "exmaple.test", "connections=1", "--for", "1h",
 		"--reason", "x")
-	if err != nil || !strings.Contains(stderr, "check the spelling") {
-		t.Errorf("a typing error in the key: %v %q", err, stderr)
-	}
+	effort.ErrorIf(t, err != nil || !strings.Contains(stderr, "check the spelling"),
+		"a typing error in the key: %v %q", err, stderr)
 	b.inspector.sources = []inspect.Source{{Node: "node-1", Source: "192.0.2.7"}}
 	for key, warns := range map[string]bool{"source:192.0.2.7": false, "source:192.0.2.8": true,
 		"source:default": true} {
 		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h", "--reason", "x")
-		if err != nil || strings.Contains(stderr, "no node has a source") != warns ||
-			strings.Contains(stderr, "source source") {
-			t.Errorf("%s: %v %q", key, err, stderr)
-		}
+		effort.ErrorIf(t, err != nil || strings.Contains(stderr, "no node has a source") != warns ||
+			strings.Contains(stderr, "source source"), "%s: %v %q", key, err, stderr)
 	}
 	holds(t, b.must("throttle", "explain", "source:192.0.2.7"), "rcpts_per_day          5              override")
 	holds(t, b.must("throttle", "explain", "source:default"), "the source whose address the system chooses")
@@ -479,10 +470,9 @@ func TestCandidatesAreTried(t *testing.T) {
 	offline.environ = nil
 	stdout, _, err := offline.run(t.Context(), "throttle", "check", bad, "--json")
 	var checked checkView
-	if json.Unmarshal([]byte(stdout), &checked) != nil || !errors.Is(err, errCandidate) || checked.OK ||
-		len(checked.Findings) != 2 || checked.Findings[0].Line != 2 || checked.Findings[1].Line != 3 {
-		t.Errorf("bad: %v %s", err, stdout)
-	}
+	effort.ErrorIf(t, json.Unmarshal([]byte(stdout), &checked) != nil || !errors.Is(err, errCandidate) || checked.OK ||
+		len(checked.Findings) != 2 || checked.Findings[0].Line != 2 || checked.Findings[1].Line != 3, "bad: %v %s", err,
+		stdout)
 	if stdout, _, err := offline.run(t.Context(), "throttle", "check", bad); err == nil || !strings.Contains(stdout,
 		"error: ") || strings.Contains(stdout, "can be used") {
 		t.Errorf("bad: %v %s", err, stdout)
@@ -511,9 +501,8 @@ func TestCandidatesAreTried(t *testing.T) {
 		"    rcpt_rate would have held it back in 55 of the minutes\n    connections would",
 		"Not known: it may bear less", "Warning: a rule", "Without what node-2 recorded: no answer",
 		"Nothing was changed, and no receiver was asked")
-	if strings.Contains(out, "pause would") || !strings.HasPrefix(asked, "[receivers.") {
-		t.Errorf("asked %q\n%s", asked, out)
-	}
+	effort.ErrorIf(t, strings.Contains(out, "pause would") || !strings.HasPrefix(asked, "[receivers."),
+		"asked %q\n%s", asked, out)
 	if _, _, err := b.run(t.Context(), "throttle", "replay", bad); err == nil || !strings.Contains(err.Error(), ":2:") {
 		t.Errorf("bad: %v", err)
 	}

@@ -43,9 +43,7 @@ func newOTLP(t *testing.T) *otlp {
 		if err == nil {
 			err = proto.Unmarshal(body, &sent)
 		}
-		if err != nil || r.URL.Path != "/v1/traces" {
-			t.Errorf("%s: %v", r.URL.Path, err)
-		}
+		effort.ErrorIf(t, err != nil || r.URL.Path != "/v1/traces", "%s: %v", r.URL.Path, err)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.bytes = append(o.bytes, body...)
@@ -98,9 +96,7 @@ func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range secret {
-		if bytes.Contains(o.bytes, []byte(s)) {
-			t.Errorf("the collector was told %q", s)
-		}
+		effort.ErrorIf(t, bytes.Contains(o.bytes, []byte(s)), "the collector was told %q", s)
 	}
 	o.check(t, id, addresses)
 }
@@ -118,9 +114,7 @@ func sendFile(t *testing.T, n *node.Node, folder, file string, credits int64) (i
 	within := time.Now().Add(time.Minute)
 	for {
 		d, wait, err := customer.Detail(t.Context(), made.ID)
-		if err != nil || time.Now().After(within) {
-			t.Fatalf("not final: %+v, %v", d, err)
-		}
+		effort.FatalIf(t, err != nil || time.Now().After(within), "not final: %+v, %v", d, err)
 		if d.Status == "completed" {
 			break
 		}
@@ -155,17 +149,14 @@ func (o *otlp) check(t *testing.T, id string, addresses int64) {
 			t.Errorf("%s is about the verification %q, want %q", s.GetName(), verification, id)
 		}
 	}
-	if settled != addresses || asked < addresses {
-		t.Errorf("spans tell of %d addresses settled and %d RCPTs, want %d and at least that", settled, asked, addresses)
-	}
+	effort.ErrorIf(t, settled != addresses || asked < addresses,
+		"spans tell of %d addresses settled and %d RCPTs, want %d and at least that", settled, asked, addresses)
 	for _, name := range []spans.Name{spans.Request, spans.Upload, spans.Append, spans.Lease, spans.Intake,
 		spans.Settle, spans.Session, spans.LedgerWrite, spans.LedgerRead} {
 		effort.Not(t, byName[string(name)], 0, "spans of", name, byName)
 	}
 	for _, wanted := range []string{"http.request > ledger.write", "http.request > ledger.read",
 		"upload.request > upload.append", "upload.append > ledger.write", "settle > ledger.write"} {
-		if !parents[wanted] {
-			t.Errorf("nothing is %s; there are %v", wanted, parents)
-		}
+		effort.ErrorIf(t, !parents[wanted], "nothing is %s; there are %v", wanted, parents)
 	}
 }

@@ -59,9 +59,7 @@ func accept(t *testing.T, link, password string) string {
 		t.Fatalf("the link: %d %s", status, text)
 	}
 	status, text, session := pageOf(t, "POST", link, "", url.Values{"form": {uuid.NewString()}, "password": {password}})
-	if status != 303 || session == "" {
-		t.Fatalf("use the link: %d %s", status, text)
-	}
+	effort.FatalIf(t, status != 303 || session == "", "use the link: %d %s", status, text)
 	return session
 }
 
@@ -79,9 +77,7 @@ func switchOn(t *testing.T, api, email, password string) {
 	_, page, _ := pageOf(t, "GET", api+"/you/codes", session, nil)
 	form := regexp.MustCompile(`name="form" value="([0-9a-f-]{36})"`).FindStringSubmatch(page)
 	text := regexp.MustCompile(`<code>([A-Z2-7 ]+)</code>`).FindStringSubmatch(page)
-	if form == nil || text == nil {
-		t.Fatalf("no secret: %s", page)
-	}
+	effort.FatalIf(t, form == nil || text == nil, "no secret: %s", page)
 	secret := effort.Must(base32.StdEncoding.DecodeString(strings.ReplaceAll(text[1], " ", "")))(t)
 	status, page, _ := pageOf(t, "POST", api+"/you/codes", session, url.Values{"form": {form[1]}, "password": {password},
 		"code": {signin.TOTPCode(secret, signin.TOTPStep(time.Now()))}})
@@ -125,9 +121,7 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 		t.Errorf("the workspace of serve --dev: %d without its credits", status)
 	}
 	code, link, stderr := c.run("user", "invite", "--workspace", workspace, "--role", "viewer", "anna@example.com")
-	if code != exitDone || !strings.Contains(stderr, "not shown again") {
-		t.Fatalf("invite: %d %s", code, stderr)
-	}
+	effort.FatalIf(t, code != exitDone || !strings.Contains(stderr, "not shown again"), "invite: %d %s", code, stderr)
 	anna := accept(t, strings.TrimSpace(link), "the password of the second one")
 	var found struct {
 		Users []struct {
@@ -135,30 +129,25 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 			Disabled    bool
 		}
 	}
-	if ask(&found, "user", "list", "--workspace", workspace); len(found.Users) != 2 ||
-		found.Users[0].Email != "anna@example.com" || found.Users[0].Role != "viewer" || found.Users[1].Role != "owner" {
-		t.Errorf("user list: %+v", found)
-	}
+	ask(&found, "user", "list", "--workspace", workspace)
+	effort.ErrorIf(t, len(found.Users) != 2 || found.Users[0].Email != "anna@example.com" ||
+		found.Users[0].Role != "viewer" || found.Users[1].Role != "owner", "user list: %+v", found)
 	var ended struct{ Ended int }
-	if ask(&ended, "user", "end-sessions", "anna@example.com"); ended.Ended != 1 {
-		t.Errorf("end-sessions: %+v", ended)
-	}
+	ask(&ended, "user", "end-sessions", "anna@example.com")
+	effort.ErrorIf(t, ended.Ended != 1, "end-sessions: %+v", ended)
 	signedOut(t, list, anna)
-	if code, link, stderr = c.run("user", "password", "anna@example.com"); code != exitDone {
-		t.Fatalf("password: %s", stderr)
-	}
+	code, link, stderr = c.run("user", "password", "anna@example.com")
+	effort.FatalIf(t, code != exitDone, "password: %s", stderr)
 	anna = accept(t, strings.TrimSpace(link), "a new password of hers")
 	var disabled struct{ Disabled bool }
-	if ask(&disabled, "user", "disable", "anna@example.com"); !disabled.Disabled {
-		t.Errorf("disable: %+v", disabled)
-	}
+	ask(&disabled, "user", "disable", "anna@example.com")
+	effort.ErrorIf(t, !disabled.Disabled, "disable: %+v", disabled)
 	signedOut(t, list, anna)
 	var reset struct {
 		HasCodes bool `json:"has_codes"`
 	}
-	if ask(&reset, "user", "enable", "anna@example.com"); reset.HasCodes {
-		t.Errorf("codes of somebody who has none: %+v", reset)
-	}
+	ask(&reset, "user", "enable", "anna@example.com")
+	effort.ErrorIf(t, reset.HasCodes, "codes of somebody who has none: %+v", reset)
 	switchOn(t, api, "anna@example.com", "a new password of hers")
 	var listed struct {
 		Users []struct {
@@ -169,16 +158,14 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 	if ask(&listed, "user", "list"); len(listed.Users) != 2 || !listed.Users[0].HasCodes || listed.Users[1].HasCodes {
 		t.Errorf("user list: %+v", listed)
 	}
-	if ask(&reset, "user", "end-two-step", "anna@example.com"); reset.HasCodes {
-		t.Errorf("end-two-step: %+v", reset)
-	}
+	ask(&reset, "user", "end-two-step", "anna@example.com")
+	effort.ErrorIf(t, reset.HasCodes, "end-two-step: %+v", reset)
 	if status, _, session := signInTo(t, api, "anna@example.com", "a new password of hers"); status != 303 ||
 		session == "" {
 		t.Errorf("after end-two-step the password alone: %d", status)
 	}
-	if ask(&disabled, "user", "enable", "anna@example.com"); disabled.Disabled {
-		t.Errorf("enable: %+v", disabled)
-	}
+	ask(&disabled, "user", "enable", "anna@example.com")
+	effort.ErrorIf(t, disabled.Disabled, "enable: %+v", disabled)
 	for _, wrong := range [][]string{{"user", "disable", "nobody@example.com"}, {"user", "password",
 		"nobody@example.com"}, {"user", "end-two-step", "nobody@example.com"},
 		{"user", "invite", "--workspace", workspace, "no-email"}, {"user", "invite", "--workspace", workspace, "--role",
@@ -194,10 +181,8 @@ func TestThereAreNoPagesWhenTheyAreOff(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	node, api := startDev(c, "ROLLCALL_DASHBOARD_ENABLED=false")
-	if status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil); status != 404 || !strings.Contains(text,
-		"route_not_found") {
-		t.Errorf("sign-in: %d %s", status, text)
-	}
+	status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil)
+	effort.ErrorIf(t, status != 404 || !strings.Contains(text, "route_not_found"), "sign-in: %d %s", status, text)
 	code, _, stderr := c.run("user", "invite", "--workspace", uuid.NewString(), "a@b.test")
 	effort.Is(t, code, exitFailed, "invite")
 	effort.Has(t, stderr, "[dashboard]", "invite")
@@ -256,9 +241,8 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	c := newCLI(t)
 	startDev(c)
 	code, stdout, stderr := c.run("operate", "--author", "eve")
-	if code != exitDone || strings.Count(stdout, "\n") != 1 || !strings.Contains(stderr, "used once") {
-		t.Fatalf("got code %d, %q and %q", code, stdout, stderr)
-	}
+	effort.FatalIf(t, code != exitDone || strings.Count(stdout, "\n") != 1 || !strings.Contains(stderr, "used once"),
+		"got code %d, %q and %q", code, stdout, stderr)
 	in := operatorOf(t, strings.TrimSpace(stdout))
 	base, _, _ := strings.Cut(stdout, "/link/")
 	for _, path := range []string{"/", "/receivers/live", "/receivers/google.com", "/verifications", "/throttles",
@@ -295,9 +279,8 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 
 	var link operateAnswer
 	_, stdout, _ = c.run("operate", "--read-only", "--json")
-	if err := json.Unmarshal([]byte(stdout), &link); err != nil || !link.ReadOnly {
-		t.Fatalf("%v in %s", err, stdout)
-	}
+	err := json.Unmarshal([]byte(stdout), &link)
+	effort.FatalIf(t, err != nil || !link.ReadOnly, "%v in %s", err, stdout)
 	observer := operatorOf(t, link.URL)
 	if status, _ := observer.ask("GET", base+"/", nil); status != http.StatusOK {
 		t.Errorf("an observer sees nothing: %d", status)
@@ -318,9 +301,8 @@ type operator struct {
 func operatorOf(t *testing.T, link string) *operator {
 	t.Helper()
 	o := &operator{t: t}
-	if status, text := o.ask("POST", link, nil); status != http.StatusSeeOther || o.cookie == "" {
-		t.Fatalf("the link %s: %d %s", link, status, text)
-	}
+	status, text := o.ask("POST", link, nil)
+	effort.FatalIf(t, status != http.StatusSeeOther || o.cookie == "", "the link %s: %d %s", link, status, text)
 	return o
 }
 
@@ -329,9 +311,7 @@ func (o *operator) pauseSource(base string) {
 	o.t.Helper()
 	_, text := o.ask("GET", base+"/sources", nil)
 	found := regexp.MustCompile(`/sources/change\?source=([^&]*)&amp;to=pause`).FindStringSubmatch(text)
-	if found == nil {
-		o.t.Fatalf("no source can be paused: %s", text)
-	}
+	effort.FatalIf(o.t, found == nil, "no source can be paused: %s", text)
 	source := effort.Must(url.QueryUnescape(found[1]))(o.t)
 	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2d"}, "source": {source}, "to": {"pause"},
 		"for": {"1h"}, "reason": {"a test of pausing"}}

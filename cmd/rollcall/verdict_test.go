@@ -52,17 +52,14 @@ func TestVerdictJudge(t *testing.T) {
 	} {
 		out, err := runRoot(t, append([]string{"verdict", "judge"}, test.args...)...)
 		for _, want := range test.want {
-			if err != nil || !strings.Contains(out, want) {
-				t.Errorf("%q: %v\n%s\nwants %q", test.args, err, out, want)
-			}
+			effort.ErrorIf(t, err != nil || !strings.Contains(out, want),
+				"%q: %v\n%s\nwants %q", test.args, err, out, want)
 		}
 	}
 	out, err := runRoot(t, "verdict", "judge", "--json", "450 4.2.0 Greylisted, come back in 5 minutes")
 	var view verdictView
-	if err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Action != "greylist" || view.Wait != "5m0s" ||
-		view.Rule == "" || view.Meaning == "" || view.Version == 0 {
-		t.Errorf("%v, %s", err, out)
-	}
+	effort.ErrorIf(t, err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Action != "greylist" ||
+		view.Wait != "5m0s" || view.Rule == "" || view.Meaning == "" || view.Version == 0, "%v, %s", err, out)
 	for _, args := range [][]string{{}, {"hello"}, {"--stage", "data", "550 no"}, {"--address", "x", "550 no"}} {
 		if _, err := runRoot(t, append([]string{"verdict", "judge"}, args...)...); !isUsage(err) {
 			t.Errorf("%q: %v", args, err)
@@ -72,18 +69,13 @@ func TestVerdictJudge(t *testing.T) {
 
 func TestVerdictList(t *testing.T) {
 	out, err := runRoot(t, "verdict", "list")
-	if err != nil || !strings.Contains(out, "generic") && !strings.Contains(out, "not-found") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	effort.ErrorIf(t, err != nil || !strings.Contains(out, "generic") && !strings.Contains(out, "not-found"),
+		"%v\n%s", err, out)
 	out, err = runRoot(t, "verdict", "list", "--scope", "aspmx.l.google.com", "--json")
 	var list []verdict.Info
-	if err != nil || json.Unmarshal([]byte(out), &list) != nil || len(list) == 0 {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	effort.FatalIf(t, err != nil || json.Unmarshal([]byte(out), &list) != nil || len(list) == 0, "%v\n%s", err, out)
 	for _, r := range list {
-		if !inScope(r.Scope, "google.com") || r.Source == "" || r.Date == "" {
-			t.Errorf("%+v", r)
-		}
+		effort.ErrorIf(t, !inScope(r.Scope, "google.com") || r.Source == "" || r.Date == "", "%+v", r)
 	}
 	if _, err := runRoot(t, "verdict", "list", "--scope", "nobody.test"); err == nil {
 		t.Error("a list without rules is no error")
@@ -93,23 +85,19 @@ func TestVerdictList(t *testing.T) {
 func TestVerdictCheck(t *testing.T) {
 	t.Parallel()
 	out, err := runRoot(t, "verdict", "check", rulesFile(t, ownRules))
-	if err != nil || !strings.Contains(out, "is fine: 1 rules") || !strings.Contains(out, "now again: retry") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	effort.ErrorIf(t, err != nil || !strings.Contains(out, "is fine: 1 rules") ||
+		!strings.Contains(out, "now again: retry"), "%v\n%s", err, out)
 	out, err = runRoot(t, "verdict", "check", "--json", rulesFile(t, ownRules))
 	var view struct {
 		Rules   int
 		Changes []changeView
 	}
-	if err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Rules != 1 || len(view.Changes) == 0 {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if _, err = runRoot(t, "verdict", "check", rulesFile(t, ownRules+ownRules)); !errors.Is(err, verdict.ErrFaults) {
-		t.Errorf("%v", err)
-	}
-	if _, err = runRoot(t, "verdict", "check", "nowhere.toml"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v", err)
-	}
+	effort.ErrorIf(t, err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Rules != 1 ||
+		len(view.Changes) == 0, "%v\n%s", err, out)
+	_, err = runRoot(t, "verdict", "check", rulesFile(t, ownRules+ownRules))
+	effort.ErrorIf(t, !errors.Is(err, verdict.ErrFaults), "%v", err)
+	_, err = runRoot(t, "verdict", "check", "nowhere.toml")
+	effort.ErrorIf(t, !errors.Is(err, os.ErrNotExist), "%v", err)
 }
 
 // Only the file of the default name may be absent; a bad one keeps the node from starting.
@@ -118,15 +106,12 @@ func TestLoadRules(t *testing.T) {
 	for _, name := range []string{"", config.Default().Verdict.File} {
 		effort.Is(t, effort.Must(node.LoadRules(config.Verdict{File: name}))(t), verdict.Builtin(), name)
 	}
-	if _, err := node.LoadRules(config.Verdict{File: "other.toml"}); err == nil || !strings.Contains(err.Error(),
-		"verdict.file") {
-		t.Errorf("%v", err)
-	}
+	_, err := node.LoadRules(config.Verdict{File: "other.toml"})
+	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "verdict.file"), "%v", err)
 	effort.OK(t, os.WriteFile(config.Default().Verdict.File, []byte(ownRules), 0o600))
 	rules := effort.Must(node.LoadRules(config.Default().Verdict))(t)
-	if _, ok := rules.Rule("ours"); !ok {
-		t.Error("the file of the default name is not read")
-	}
+	_, ok := rules.Rule("ours")
+	effort.ErrorIf(t, !ok, "the file of the default name is not read")
 	effort.OK(t, os.WriteFile("verdict.toml", []byte("x"), 0o600))
 	effort.Denied(node.LoadRules(config.Default().Verdict))(t, verdict.ErrFaults)
 }
@@ -149,8 +134,7 @@ func TestUnknownRepliesAreListed(t *testing.T) {
 		"2 times") || strings.Contains(text, "anna") || strings.Contains(text, "user unknown") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	if text, err = r.run("verdict", "unknown", "--limit", "1", "--json"); err != nil || !strings.Contains(text,
-		`"count":4`) || strings.Contains(text, "quux") {
-		t.Errorf("%v\n%s", err, text)
-	}
+	text, err = r.run("verdict", "unknown", "--limit", "1", "--json")
+	effort.ErrorIf(t, err != nil || !strings.Contains(text, `"count":4`) || strings.Contains(text, "quux"),
+		"%v\n%s", err, text)
 }

@@ -93,13 +93,10 @@ func TestJSONIsOneObject(t *testing.T) {
 			Results []resultView `json:"results"`
 		}
 		effort.OK(t, json.Unmarshal(stdout.Bytes(), &got), "--out", out, stdout)
-		if got.ID != "v1" || got.Total != 4 || got.Outcomes["valid"] != 1 || got.Outcomes["error"] != 0 ||
-			got.Credits.Charged != 2 {
-			t.Errorf("--out %q: got %+v", out, got)
-		}
-		if out == "" && (len(got.Results) != 3 || got.Results[1].Email != `"b,b"@a.test`) {
-			t.Errorf("got results %+v", got.Results)
-		}
+		effort.ErrorIf(t, got.ID != "v1" || got.Total != 4 || got.Outcomes["valid"] != 1 ||
+			got.Outcomes["error"] != 0 || got.Credits.Charged != 2, "--out %q: got %+v", out, got)
+		effort.ErrorIf(t, out == "" && (len(got.Results) != 3 || got.Results[1].Email != `"b,b"@a.test`),
+			"got results %+v", got.Results)
 		if out == "" {
 			continue
 		}
@@ -128,9 +125,8 @@ func TestResultsForASpreadsheet(t *testing.T) {
 			if file != "" {
 				text, err := os.ReadFile(out)
 				info, statErr := os.Stat(out)
-				if err != nil || statErr != nil || info.Mode().Perm() != 0o600 {
-					t.Errorf("the file: %v, %v, %v", info, err, statErr)
-				}
+				effort.ErrorIf(t, err != nil || statErr != nil || info.Mode().Perm() != 0o600,
+					"the file: %v, %v, %v", info, err, statErr)
 				got = string(text)
 			}
 			if wanted := map[bool]string{false: results, true: want}[spreadsheet]; got != wanted {
@@ -138,17 +134,15 @@ func TestResultsForASpreadsheet(t *testing.T) {
 			}
 		}
 	}
-	if asText("\rx") != "'\rx" || asText("") != "" || asText("'=") != "'=" {
-		t.Error("a cell with CR, an empty one, or one that is quoted already")
-	}
+	effort.ErrorIf(t, asText("\rx") != "'\rx" || asText("") != "" || asText("'=") != "'=",
+		"a cell with CR, an empty one, or one that is quoted already")
 }
 
 func TestARefusedFileIsToldWithItsRowAndForgotten(t *testing.T) {
 	r, stdout, _ := newTestRun(t, service(t, "failed", "email,result,message,checked_at\n"), verifyFlags{})
 	err := r.run(t.Context())
-	if want := r.input.name + ": row 3: Delete it. (csv_blank_record)"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	want := r.input.name + ": row 3: Delete it. (csv_blank_record)"
+	effort.ErrorIf(t, err == nil || err.Error() != want, "got %v, want %s", err, want)
 	if _, err := os.Stat(r.memory.file); err == nil || stdout.Len() != 0 {
 		t.Errorf("the identity is still kept, or there is output %q", stdout)
 	}
@@ -163,9 +157,7 @@ func TestACutDownloadLeavesNoFileAndKeepsTheIdentity(t *testing.T) {
 	if _, err := os.Stat(out); err == nil {
 		t.Error("a cut file was left as the results")
 	}
-	if _, err := os.Stat(r.memory.file); err != nil {
-		t.Errorf("the identity is gone: %v", err)
-	}
+	effort.Denied(os.Stat(r.memory.file))(t, nil, "the identity is gone")
 }
 
 func TestGrouped(t *testing.T) {
@@ -199,9 +191,7 @@ func TestPublicDomains(t *testing.T) {
 	for i, code := range []int{dns.RcodeServerFailure, dns.RcodeNameError, silent} {
 		domain := fmt.Sprintf("p073%d-clean.test", i)
 		asked, err := dns.Exchange(new(dns.Msg).SetQuestion(domain+".", dns.TypeMX), lab.DNSAddr())
-		if err != nil || len(asked.Answer) == 0 {
-			t.Fatalf("%s: %v, %v", domain, asked, err)
-		}
+		effort.FatalIf(t, err != nil || len(asked.Answer) == 0, "%s: %v, %v", domain, asked, err)
 		f.codes[asked.Answer[0].(*dns.MX).Mx+"AAAA"] = code
 		want["anna@"+domain], want["nobody@"+domain] = "valid mailbox_exists", "invalid mailbox_not_found"
 		file += "anna@" + domain + "\nnobody@" + domain + "\n"

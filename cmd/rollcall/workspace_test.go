@@ -28,10 +28,8 @@ func TestWeightsAreShown(t *testing.T) {
 	b.must("workspace", "create", "Acme")
 	for typed, want := range map[string]string{"AcMe": "2 workspaces have this name or begin with",
 		"x": "there is no workspace"} {
-		if _, _, err := b.run(t.Context(), "user", "list", "--workspace", typed); err == nil ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", typed, err, want)
-		}
+		_, _, err := b.run(t.Context(), "user", "list", "--workspace", typed)
+		effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), want), "%s: %v, want %q", typed, err, want)
 	}
 	for _, wrong := range [][]string{{made.ID, "0"}, {made.ID, "101"}, {made.ID, "many"}} {
 		b.misused(append([]string{"workspace", "weight"}, wrong...)...)

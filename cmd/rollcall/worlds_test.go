@@ -105,9 +105,7 @@ func (w *world) check(t *testing.T, path string, s seen) {
 	if s.wrong > 0 || s.sheet.Data > 0 || 100*s.missed > len(w.list) || len(w.steps) == 0 && s.final < len(w.list) {
 		t.Errorf("%d wrong, %d missed, %d of %d final, %d DATA", s.wrong, s.missed, s.final, len(w.list), s.sheet.Data)
 	}
-	if len(s.broken) > 0 {
-		t.Errorf("more than was told: %s", s.broken)
-	}
+	effort.ErrorIf(t, len(s.broken) > 0, "more than was told: %s", s.broken)
 }
 
 // lab starts the receivers.

@@ -8,5 +8,5 @@
 // Short and default runs draw the same cases each time, so that a run that fails fails again. The long run searches
 // further, with new cases.
 //
-// It also has what every test says: OK, Must, Is, ErrIs, Denied.
+// It also has what every test says: OK, Must, Is, ErrIs, Denied, ErrorIf.
 package effort

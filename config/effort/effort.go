@@ -313,3 +313,19 @@ func Scaled[T any](times T, factor float64) T {
 	}
 	return times
 }
+
+// ErrorIf reports a fault if there is one, with the words of fmt.Printf.
+func ErrorIf(t failer, bad bool, format string, args ...any) {
+	t.Helper()
+	if bad {
+		t.Errorf("%s", fmt.Sprintf(format, args...))
+	}
+}
+
+// FatalIf is ErrorIf, and ends the test where it finds a fault.
+func FatalIf(t failer, bad bool, format string, args ...any) {
+	t.Helper()
+	if bad {
+		t.Fatal(fmt.Sprintf(format, args...))
+	}
+}

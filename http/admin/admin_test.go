@@ -87,9 +87,8 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 func (r *rig) call(method, path, body string) (status int, out map[string]any) {
 	r.t.Helper()
 	status, text := r.ask(method, path, body)
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		r.t.Fatalf("%s %s: %d %q is no JSON", method, path, status, text)
-	}
+	err := json.Unmarshal([]byte(text), &out)
+	effort.FatalIf(r.t, err != nil, "%s %s: %d %q is no JSON", method, path, status, text)
 	return status, out
 }
 
@@ -145,9 +144,8 @@ func TestOperatorTour(t *testing.T) {
 	r := newRig(t)
 	status, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
 	id, _ := w["id"].(string)
-	if status != 200 || uuid.Validate(id) != nil || w["name"] != "Example" || len(w) != 2 {
-		t.Fatalf("create workspace: %d %v", status, w)
-	}
+	effort.FatalIf(t, status != 200 || uuid.Validate(id) != nil || w["name"] != "Example" || len(w) != 2,
+		"create workspace: %d %v", status, w)
 	if _, list := r.call("GET", "/v1/workspaces", ""); !holds(list["workspaces"], "id", id, "id", "name",
 		"created_at", "weight") {
 		t.Errorf("workspaces: %v", list)
@@ -155,20 +153,15 @@ func TestOperatorTour(t *testing.T) {
 	status, k := r.call("POST", "/v1/workspaces/"+id+"/keys", `{"label":"laptop"}`)
 	text, _ := k["key"].(string)
 	parsed, ok := api.ParseKey([]byte(text))
-	if status != 200 || !ok || k["id"] != parsed.ID || len(k) != 2 {
-		t.Fatalf("create key: %d %v", status, k)
-	}
+	effort.FatalIf(t, status != 200 || !ok || k["id"] != parsed.ID || len(k) != 2, "create key: %d %v", status, k)
 	stored, err := r.book.KeyByID(t.Context(), parsed.ID)
-	if err != nil || stored.SecretSHA256 != parsed.SHA256 || stored.Workspace.String() != id {
-		t.Errorf("stored key: %+v %v", stored, err)
-	}
+	effort.ErrorIf(t, err != nil || stored.SecretSHA256 != parsed.SHA256 || stored.Workspace.String() != id,
+		"stored key: %+v %v", stored, err)
 	grant := uuid.NewString()
 	want := map[string]any{"granted": 500.0, "available": 500.0, "held": 0.0, "spent": 0.0}
 	for range 2 { // the same grant twice counts once
 		status, b := r.call("POST", "/v1/workspaces/"+id+"/credits", `{"id":"`+grant+`","credits":500,"reason":"trial"}`)
-		if status != 200 || !same(b, want) {
-			t.Errorf("grant: %d %v", status, b)
-		}
+		effort.ErrorIf(t, status != 200 || !same(b, want), "grant: %d %v", status, b)
 	}
 	effort.Not(t, r.wakes.Load(), 0, "a grant did not wake the engine")
 	if _, b := r.call("GET", "/v1/workspaces/"+id+"/credits", ""); !same(b, want) {
@@ -179,16 +172,13 @@ func TestOperatorTour(t *testing.T) {
 		t.Errorf("keys: %v", list)
 	}
 	status, revoked := r.call("POST", "/v1/keys/"+parsed.ID+"/revoke", "")
-	if status != 200 || revoked["id"] != parsed.ID || revoked["revoked_at"] == nil || len(revoked) != 2 {
-		t.Errorf("revoke: %d %v", status, revoked)
-	}
-	if _, again := r.call("POST", "/v1/keys/"+parsed.ID+"/revoke", ""); again["revoked_at"] != revoked["revoked_at"] {
-		t.Errorf("revoke again: %v, first %v", again, revoked)
-	}
-	if _, report := r.call("GET", "/v1/audit", ""); report["violations"] == nil ||
-		len(report["violations"].([]any)) != 0 || report["workspaces"] != 1.0 {
-		t.Errorf("audit: %v", report)
-	}
+	effort.ErrorIf(t, status != 200 || revoked["id"] != parsed.ID || revoked["revoked_at"] == nil || len(revoked) != 2,
+		"revoke: %d %v", status, revoked)
+	_, again := r.call("POST", "/v1/keys/"+parsed.ID+"/revoke", "")
+	effort.ErrorIf(t, again["revoked_at"] != revoked["revoked_at"], "revoke again: %v, first %v", again, revoked)
+	_, report := r.call("GET", "/v1/audit", "")
+	effort.ErrorIf(t, report["violations"] == nil || len(report["violations"].([]any)) != 0 ||
+		report["workspaces"] != 1.0, "audit: %v", report)
 }
 
 // holds reports whether list has one object with exactly the fields, one of which has the value.
@@ -249,9 +239,8 @@ func TestRefusals(t *testing.T) {
 	} {
 		status, out := r.call(c.method, c.path, c.body)
 		e, _ := out["error"].(map[string]any)
-		if status != c.status || e["code"] != c.code || e["message"] == "" || len(out) != 1 {
-			t.Errorf("%s %s %.60s: %d %v, want %d %s", c.method, c.path, c.body, status, out, c.status, c.code)
-		}
+		effort.ErrorIf(t, status != c.status || e["code"] != c.code || e["message"] == "" || len(out) != 1,
+			"%s %s %.60s: %d %v, want %d %s", c.method, c.path, c.body, status, out, c.status, c.code)
 	}
 }
 
@@ -260,10 +249,9 @@ func TestTokenIsNeeded(t *testing.T) {
 	r := newRig(t)
 	for _, authorization := range []string{"", "Bearer", "Bearer ", "Bearer wrong", r.token, "Basic " +
 		r.token, "Bearer " + r.token + "x"} {
-		if status, text := r.raw("GET", "/v1/workspaces", "", authorization); status != 401 ||
-			!strings.Contains(text, "unauthorized") {
-			t.Errorf("%q: %d %s", authorization, status, text)
-		}
+		status, text := r.raw("GET", "/v1/workspaces", "", authorization)
+		effort.ErrorIf(t, status != 401 || !strings.Contains(text, "unauthorized"),
+			"%q: %d %s", authorization, status, text)
 	}
 	for path, want := range map[string]string{"/healthz": "alive", "/readyz": "ready",
 		"/metrics": "rollcall_test_total 0"} {
@@ -307,23 +295,20 @@ func TestTokenIsMadeOnce(t *testing.T) {
 	for i := range tokens {
 		wg.Go(func() {
 			var err error
-			if tokens[i], err = admin.EnsureToken(dir); err != nil {
-				t.Error(err)
-			}
+			tokens[i], err = admin.EnsureToken(dir)
+			effort.ErrorIf(t, err != nil, "%v", err)
 		})
 	}
 	wg.Wait()
 	for _, token := range tokens {
-		if token != tokens[0] || len(token) < 43 {
-			t.Errorf("token of %d characters differs from the first", len(token))
-		}
+		effort.ErrorIf(t, token != tokens[0] || len(token) < 43,
+			"token of %d characters differs from the first", len(token))
 	}
 	path := filepath.Join(dir, admin.TokenFile)
 	info := effort.Must(os.Stat(path))(t)
 	effort.Is(t, info.Mode().Perm(), 0o600, "mode")
-	if left, _ := os.ReadDir(dir); len(left) != 1 {
-		t.Errorf("%d files are left in the data directory, want 1", len(left))
-	}
+	left, _ := os.ReadDir(dir)
+	effort.ErrorIf(t, len(left) != 1, "%d files are left in the data directory, want 1", len(left))
 	effort.OK(t, os.Chmod(path, 0o644))
 	if _, err := admin.EnsureToken(dir); !errors.Is(err, admin.ErrToken) || !strings.Contains(err.Error(),
 		"chmod 600") {
@@ -392,9 +377,7 @@ func TestIdentity(t *testing.T) {
 	sent(r.raw("GET", "/v1/identity", "", "Bearer wrong")).is(t, 401, "a stranger")
 	sent(r.raw("GET", "/readyz", "", "")).says(t, 200, `"probing":"no: run`, "readyz of a node that is not fit")
 	status, out := r.call("POST", "/v1/identity/check", "")
-	if status != 200 || out["fit"] != true || out["probing"] != true {
-		t.Errorf("after a look: %d %v", status, out)
-	}
+	effort.ErrorIf(t, status != 200 || out["fit"] != true || out["probing"] != true, "after a look: %d %v", status, out)
 	fails = errors.New("too late")
 	sent(r.ask("POST", "/v1/identity/check", "")).says(t, 503, "unavailable", "a look that is too slow")
 	now = good

@@ -172,15 +172,12 @@ func TestANodeIsFoundByWhatPeopleCallIt(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s: %q: got %s, want %s", c.name, c.text, got, c.want)
-		}
+		effort.ErrorIf(t, !strings.HasPrefix(got, c.want), "%s: %q: got %s, want %s", c.name, c.text, got, c.want)
 	}
 	_, err := admin.FindNode(five(), "5f2c", alive)
 	const want = "node-1 (5f2c91aa-0000-4000-8000-000000000000), node-2 (5f2c0000-0000-4000-8000-000000000000)"
-	if !errors.Is(err, admin.ErrNodeAmbiguous) || !strings.HasSuffix(err.Error(), want) {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	effort.ErrorIf(t, !errors.Is(err, admin.ErrNodeAmbiguous) || !strings.HasSuffix(err.Error(), want),
+		"got %v, want %s", err, want)
 	var many []admin.Member
 	for i := range 50 {
 		many = append(many, member(fmt.Sprintf("%08x", i), fmt.Sprint("n", i), admin.StateServing))
@@ -236,12 +233,10 @@ func TestDrainAndForget(t *testing.T) {
 		code, _ := e["code"].(string)
 		message, _ := e["message"].(string)
 		asked := f.calls()
-		if status != c.status || code != c.code || asked != c.asked || code != "" && message == "" {
-			t.Errorf("%s %s: got %d %v and %q, want %d %q and %q", c.call, c.name, status, out, asked, c.status, c.code, c.asked)
-		}
-		if status == 200 && (out["name"] == nil || out["session"] == nil) {
-			t.Errorf("%s %s: answered %v, want a member", c.call, c.name, out)
-		}
+		effort.ErrorIf(t, status != c.status || code != c.code || asked != c.asked || code != "" && message == "",
+			"%s %s: got %d %v and %q, want %d %q and %q", c.call, c.name, status, out, asked, c.status, c.code, c.asked)
+		effort.ErrorIf(t, status == 200 && (out["name"] == nil || out["session"] == nil),
+			"%s %s: answered %v, want a member", c.call, c.name, out)
 	}
 }
 
@@ -350,9 +345,8 @@ func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 		o.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	status, text := r.ask("POST", "/v1/cluster/keys", `{"op":"add","key":"`+canary+`"}`)
-	if f.calls() == "" || base64.StdEncoding.EncodeToString(f.added) != canary || status != 200 {
-		t.Fatalf("add: got %d %s, and the cluster has %d bytes", status, text, len(f.added))
-	}
+	effort.FatalIf(t, f.calls() == "" || base64.StdEncoding.EncodeToString(f.added) != canary || status != 200,
+		"add: got %d %s, and the cluster has %d bytes", status, text, len(f.added))
 	seen := text
 	for _, body := range []string{
 		canary, `"` + canary + `"`, `{"` + canary + `":1}`, `{"op":"` + canary + `"}`, `{"key":"` + canary + `"}`,

@@ -105,9 +105,8 @@ func TestEvidenceThatIsNotThere(t *testing.T) {
 	refused := func(id, address string, want int, code, words string) {
 		t.Helper()
 		status, _, text := r.findsEvidence(id, address)
-		if status != want || !strings.Contains(text, `"`+code+`"`) || !strings.Contains(text, words) {
-			t.Errorf("%s: %d %s", address, status, text)
-		}
+		effort.ErrorIf(t, status != want || !strings.Contains(text, `"`+code+`"`) || !strings.Contains(text, words),
+			"%s: %d %s", address, status, text)
 	}
 	refused(done.ID.String(), "USER0@example.test", 404, "address_not_found", "the verification is completed")
 	refused(done.ID.String(), "nobody", 404, "address_not_found", "compare the spelling")
@@ -158,9 +157,8 @@ func TestReplayListsWhatWouldChange(t *testing.T) {
 	if lines, _ := replays(true); len(lines) != 7 {
 		t.Errorf("all: %+v", lines)
 	}
-	if after := d.Account(); after != before || d.Sees(v.ID) != stood {
-		t.Errorf("a replay changed the book: %+v, %+v", before, after)
-	}
+	after := d.Account()
+	effort.ErrorIf(t, after != before || d.Sees(v.ID) != stood, "a replay changed the book: %+v, %+v", before, after)
 }
 
 // TestReplayEndsWithItsReader: an error of yield comes back, and so does the end of
@@ -172,9 +170,8 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 	enough, n := errors.New("enough"), 0
 	q := admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
 		Yield: func(admin.Replayed) error { n++; return enough }}
-	if _, err := admin.ReplayEvidence(t.Context(), r.book, v.ID, q); !errors.Is(err, enough) || n != 1 {
-		t.Errorf("%d calls, %v", n, err)
-	}
+	_, err := admin.ReplayEvidence(t.Context(), r.book, v.ID, q)
+	effort.ErrorIf(t, !errors.Is(err, enough) || n != 1, "%d calls, %v", n, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	q.Yield = func(admin.Replayed) error { cancel(); return nil }
 	effort.Denied(admin.ReplayEvidence(ctx, r.book, v.ID, q))(t, context.Canceled, "cancelled")
@@ -203,9 +200,8 @@ func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
 	for address, want := range map[string]int64{"Anna@bücher.example": 0, "Anna@BÜCHER.Example": 0,
 		"anna@bücher.example": -1, "no address at all": 1, "user2@example.test": 2, "xuser2@example.test": -1} {
 		f, err := admin.FindEvidence(t.Context(), r.book, v.ID, address)
-		if want < 0 && !errors.Is(err, admin.ErrNotSettled) || want >= 0 && (err != nil || f.Result.Ordinal != want) {
-			t.Errorf("%s: got %+v, %v, want %d", address, f, err, want)
-		}
+		effort.ErrorIf(t, want < 0 && !errors.Is(err, admin.ErrNotSettled) || want >= 0 &&
+			(err != nil || f.Result.Ordinal != want), "%s: got %+v, %v, want %d", address, f, err, want)
 	}
 }
 
@@ -227,7 +223,6 @@ func (o one) Evidence(_ context.Context, _ uuid.UUID, _ int64, yield func(ledger
 
 // TestWhatIsPackedFitsTheLedger: the bounds of the two agree.
 func TestWhatIsPackedFitsTheLedger(t *testing.T) {
-	if evidence.PackedMax > ledger.EvidenceMax {
-		t.Errorf("%d bytes may be packed, %d are kept", evidence.PackedMax, ledger.EvidenceMax)
-	}
+	effort.ErrorIf(t, evidence.PackedMax > ledger.EvidenceMax,
+		"%d bytes may be packed, %d are kept", evidence.PackedMax, ledger.EvidenceMax)
 }

@@ -45,10 +45,8 @@ func TestKnownHosts(t *testing.T) {
 		"localhost@evil.example", "0.0.0.0", "[::]", "node-1"} {
 		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/v1/workspaces", "/"} {
 			status, body := ask(path, host)
-			if status != 403 && !(status == 400 && strings.Contains(host, "@")) ||
-				status == 403 && !strings.Contains(body, `"code":"unknown_host"`) {
-				t.Errorf("%s for %q: %d %s", path, host, status, body)
-			}
+			effort.ErrorIf(t, status != 403 && !(status == 400 && strings.Contains(host, "@")) || status == 403 &&
+				!strings.Contains(body, `"code":"unknown_host"`), "%s for %q: %d %s", path, host, status, body)
 		}
 	}
 }
@@ -68,9 +66,7 @@ func TestAdminTLS(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
 	defer client.CloseIdleConnections()
 	a, err := client.Get("https://" + r.server.Addr().String() + "/healthz")
-	if err != nil || a.StatusCode != 200 || a.ProtoMajor != 1 {
-		t.Fatalf("%v, %v", a, err)
-	}
+	effort.FatalIf(t, err != nil || a.StatusCode != 200 || a.ProtoMajor != 1, "%v, %v", a, err)
 	_ = a.Body.Close()
 }
 

@@ -27,17 +27,13 @@ func TestEntriesOfAVerification(t *testing.T) {
 		status, page := r.call("GET", path+"?limit=2"+after, "")
 		for _, e := range page["entries"].([]any) {
 			e := e.(map[string]any)
-			if len(e) != 4 || e["at"] == "" {
-				t.Errorf("entry %v", e)
-			}
+			effort.ErrorIf(t, len(e) != 4 || e["at"] == "", "entry %v", e)
 			lines = append(lines, fmt.Sprint(e["kind"], " ", e["settlement"], " ", e["credits"]))
 		}
 		next, more := page["next"].(string)
 		delete(page, "entries")
 		delete(page, "next")
-		if status != 200 || !same(page, want) {
-			t.Errorf("%d %v, want %v", status, page, want)
-		}
+		effort.ErrorIf(t, status != 200 || !same(page, want), "%d %v, want %v", status, page, want)
 		if !more {
 			break
 		}

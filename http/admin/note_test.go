@@ -59,10 +59,9 @@ func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 	} {
 		logs.Reset()
 		effort.OK(t, c.do())
-		if !strings.Contains(logs.String(), "operator log not written") || !strings.Contains(logs.String(), `action="`+c.action+`"`) ||
-			strings.Contains(logs.String(), "anna") {
-			t.Errorf("%s: the log of the node says %s", c.action, &logs)
-		}
+		effort.ErrorIf(t, !strings.Contains(logs.String(), "operator log not written") ||
+			!strings.Contains(logs.String(), `action="`+c.action+`"`) || strings.Contains(logs.String(), "anna"),
+			"%s: the log of the node says %s", c.action, &logs)
 	}
 	effort.Has(t, logs.String(), "subject=mx.big.test", "the log of the node")
 }

@@ -184,10 +184,9 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"known, by hosts": {overrideBody(id, "big.test", `"rcpt_rate":"10/s"`, ""), "loosens_known", "google.com"},
 	} {
 		status, text := r.ask("POST", "/v1/throttle/overrides", c.body)
-		if status/100 != 4 || !strings.Contains(text, `"code":"`+c.code) || !strings.Contains(text, c.want) ||
-			strings.Contains(text, "throttle:") {
-			t.Errorf("%s: %d %s, want %s with %q", name, status, text, c.code, c.want)
-		}
+		effort.ErrorIf(t, status/100 != 4 || !strings.Contains(text, `"code":"`+c.code) ||
+			!strings.Contains(text, c.want) || strings.Contains(text, "throttle:"), "%s: %d %s, want %s with %q", name,
+			status, text, c.code, c.want)
 	}
 	for name, body := range map[string]string{
 		"forced":       overrideBody(uuid.NewString(), "google.com", `"connections":"9"`, `,"force":true`),
@@ -239,22 +238,16 @@ func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 		{"/v1/workspaces", `{"name":"Two"}`, "", ""},
 	} {
 		status, text := r.as("carla", "POST", c.call, c.body)
-		if c.call != "/v1/cluster/keys" && status != 200 {
-			t.Errorf("%s: %d %s", c.call, status, text)
-		}
-		if l := r.newestLine(); l == nil || l.Author != "carla" || !strings.HasPrefix(l.Action, c.action) ||
-			!strings.HasPrefix(l.Subject, c.subject) {
-			t.Errorf("%s: logged %+v", c.call, l)
-		}
+		effort.ErrorIf(t, c.call != "/v1/cluster/keys" && status != 200, "%s: %d %s", c.call, status, text)
+		l := r.newestLine()
+		effort.ErrorIf(t, l == nil || l.Author != "carla" || !strings.HasPrefix(l.Action, c.action) ||
+			!strings.HasPrefix(l.Subject, c.subject), "%s: logged %+v", c.call, l)
 	}
 	for _, bad := range []string{strings.Repeat("x", 201), "a\x01b", "\xff"} {
-		if admin.AuthorFits(bad) {
-			t.Errorf("%q fits", bad)
-		}
+		effort.ErrorIf(t, admin.AuthorFits(bad), "%q fits", bad)
 	}
-	if !admin.AuthorFits(strings.Repeat("x", 200)) || !admin.AuthorFits("Zoë@desk") {
-		t.Error("an author of 200 bytes does not fit")
-	}
+	effort.ErrorIf(t, !admin.AuthorFits(strings.Repeat("x", 200)) || !admin.AuthorFits("Zoë@desk"),
+		"an author of 200 bytes does not fit")
 	sent(r.as(strings.Repeat("x", 201), "GET", "/v1/log", "")).is(t, 400, "a long author")
 }
 
@@ -336,9 +329,7 @@ func TestTheLogIsReadInPages(t *testing.T) {
 	for _, s := range subjects {
 		seen[s] = true
 	}
-	if len(subjects) != 7 || len(seen) != 7 {
-		t.Errorf("got %v, want each of seven once", subjects)
-	}
+	effort.ErrorIf(t, len(subjects) != 7 || len(seen) != 7, "got %v, want each of seven once", subjects)
 	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "before=yesterday", "after=1",
 		"after=" + uuid.NewString()} {
 		sent(r.ask("GET", "/v1/log?"+bad, "")).is(t, 400, bad)
@@ -366,9 +357,8 @@ func TestTheInspectorIsAsked(t *testing.T) {
 	} {
 		r.inspector.fail(nil)
 		status, text := r.as("anna", c.method, c.path, c.body)
-		if status != 200 || r.inspector.last() != c.asked || !strings.Contains(text, c.holds) {
-			t.Errorf("%s: %d %s; asked %q, want %q", c.path, status, text, r.inspector.last(), c.asked)
-		}
+		effort.ErrorIf(t, status != 200 || r.inspector.last() != c.asked || !strings.Contains(text, c.holds),
+			"%s: %d %s; asked %q, want %q", c.path, status, text, r.inspector.last(), c.asked)
 		r.inspector.fail(errors.New("secret inner fault"))
 		if status, text := r.as("anna", c.method, c.path, c.body); status != 503 || strings.Contains(text, "secret") {
 			t.Errorf("%s without an answer: %d %s", c.path, status, text)

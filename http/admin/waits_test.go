@@ -31,11 +31,10 @@ func TestWhyNobodyWorksOnAVerification(t *testing.T) {
 		t.Helper()
 		code, text := r.ask("GET", "/v1/verifications/"+id.String()+"/waits", "")
 		var v inspect.Verification
-		if err := json.Unmarshal([]byte(text), &v); err != nil || code != 200 || v.Status != string(status) ||
-			v.Total != total || v.Final != final || v.ID != id.String() || v.Workspace != d.Workspace.String() ||
-			v.Waits == nil || v.Node != "" || v.At.IsZero() {
-			t.Errorf("%s: %d %v %s", status, code, err, text)
-		}
+		err := json.Unmarshal([]byte(text), &v)
+		effort.ErrorIf(t, err != nil || code != 200 || v.Status != string(status) || v.Total != total ||
+			v.Final != final || v.ID != id.String() || v.Workspace != d.Workspace.String() || v.Waits == nil ||
+			v.Node != "" || v.At.IsZero(), "%s: %d %v %s", status, code, err, text)
 		for _, w := range words {
 			effort.Has(t, v.Why, w, status)
 		}

@@ -67,9 +67,8 @@ func TestFilenameIsSentPercentEncoded(t *testing.T) {
 		fmt.Fprintf(w, `{"id":%q,"status":"uploading"}`, r.Header.Get("X-Upload-Filename"))
 	})
 	made, err := client.Create(t.Context(), uuid.New(), 1, "Büro Liste.csv")
-	if want := "B%C3%BCro%20Liste.csv"; err != nil || made.ID != want {
-		t.Errorf("got %q and %v, want %q", made.ID, err, want)
-	}
+	want := "B%C3%BCro%20Liste.csv"
+	effort.ErrorIf(t, err != nil || made.ID != want, "got %q and %v, want %q", made.ID, err, want)
 }
 
 func TestRefusalsAreToldInOneLine(t *testing.T) {
@@ -108,9 +107,8 @@ func TestNothingThereIsSaidSoon(t *testing.T) {
 		client.HTTP = &http.Client{Transport: nobodyThere{}}
 		begin := time.Now()
 		_, _, err := client.Detail(t.Context(), "x")
-		if !errors.Is(err, ErrNoAnswer) || time.Since(begin) > firstPatience {
-			t.Errorf("got %v after %v", err, time.Since(begin))
-		}
+		effort.ErrorIf(t, !errors.Is(err, ErrNoAnswer) || time.Since(begin) > firstPatience,
+			"got %v after %v", err, time.Since(begin))
 	})
 }
 
@@ -127,9 +125,8 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		cancel()
 	})
-	if _, _, err := client.Detail(ctx, "x"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want context.Canceled", err)
-	}
+	_, _, err := client.Detail(ctx, "x")
+	effort.ErrorIf(t, !errors.Is(err, context.Canceled), "got %v, want context.Canceled", err)
 }
 
 func TestRetryAfter(t *testing.T) {
@@ -162,9 +159,8 @@ type storage struct {
 }
 
 func (s *storage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("X-API-Key") != "" || r.Header.Get("Authorization") != "" {
-		s.t.Error("the key was sent to the storage")
-	}
+	effort.ErrorIf(s.t, r.Header.Get("X-API-Key") != "" || r.Header.Get("Authorization") != "",
+		"the key was sent to the storage")
 	effort.Is(s.t, r.Method, http.MethodPut)
 	body, _ := io.ReadAll(r.Body) // a cut body is what arrived
 	s.mu.Lock()
@@ -248,9 +244,8 @@ func TestUploadGoesOnWhereItStopped(t *testing.T) {
 			told := int64(0)
 			sent := func(n int64) { told = n }
 			effort.OK(t, client.Upload(t.Context(), server.URL, bytes.NewReader(data), int64(len(data)), sent))
-			if !bytes.Equal(s.kept, data) || len(s.faults) != 0 || told != int64(len(data)) {
-				t.Errorf("kept %d of %d bytes, %d faults left, told %d", len(s.kept), len(data), len(s.faults), told)
-			}
+			effort.ErrorIf(t, !bytes.Equal(s.kept, data) || len(s.faults) != 0 || told != int64(len(data)),
+				"kept %d of %d bytes, %d faults left, told %d", len(s.kept), len(data), len(s.faults), told)
 		})
 	}
 }
@@ -263,9 +258,8 @@ func TestUploadGivesUpWhereTheStorageRefuses(t *testing.T) {
 	defer server.Close()
 	client := NewClient("http://127.0.0.1:1", testKey)
 	err := client.Upload(t.Context(), server.URL, strings.NewReader("x"), 1, func(int64) {})
-	if want := "the storage refuses the upload: Create it again. (upload_expired)"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
+	want := "the storage refuses the upload: Create it again. (upload_expired)"
+	effort.ErrorIf(t, err == nil || err.Error() != want, "got %v, want %s", err, want)
 }
 
 func TestNextByte(t *testing.T) {

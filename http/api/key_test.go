@@ -11,9 +11,8 @@ func TestNewKeysAreReadBack(t *testing.T) {
 	for range 1000 {
 		text, made := NewKey()
 		read, ok := ParseKey([]byte(text))
-		if !ok || read != made || len(text) != KeyLength || seen[text] {
-			t.Fatalf("%q: read %+v, %v; made %+v", text, read, ok, made)
-		}
+		effort.FatalIf(t, !ok || read != made || len(text) != KeyLength || seen[text],
+			"%q: read %+v, %v; made %+v", text, read, ok, made)
 		effort.MustBe(t, made.SHA256, sha256.Sum256([]byte(text[len(text)-49:])), "the hash is not that of the secret")
 		seen[text] = true
 	}
@@ -48,8 +47,7 @@ func FuzzParse(f *testing.F) {
 	text, _ := NewKey()
 	f.Add([]byte(text))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if k, ok := ParseKey(b); ok && (len(b) != KeyLength || len(k.ID) != idLength) {
-			t.Errorf("%q gives %+v", b, k)
-		}
+		k, ok := ParseKey(b)
+		effort.ErrorIf(t, ok && (len(b) != KeyLength || len(k.ID) != idLength), "%q gives %+v", b, k)
 	})
 }

@@ -33,9 +33,7 @@ func ands(bytes, number int) string {
 func (g *rig) bounded(path string) answer {
 	g.t.Helper()
 	a := g.as["owner"].get(path)
-	if a.status != 200 || len(a.body) > pageMax/2 {
-		g.t.Errorf("%s: %d with %d bytes", path, a.status, len(a.body))
-	}
+	effort.ErrorIf(g.t, a.status != 200 || len(a.body) > pageMax/2, "%s: %d with %d bytes", path, a.status, len(a.body))
 	return a
 }
 
@@ -95,9 +93,7 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 		effort.Is(t, g.as["owner"].get(g.path("/people")+path).status, want, path)
 	}
 	link := regexp.MustCompile(`href="(/w/[^"]+/people/[^"?]+)"`).FindStringSubmatch(pages[4])
-	if link == nil {
-		t.Fatal("no member has a link")
-	}
+	effort.FatalIf(t, link == nil, "no member has a link")
 	name := ands(ledger.NameMax, 0)
 	effort.Lacks(t, pages[4], html.EscapeString(name[:web.ShortMax]), "a register has a whole text")
 	effort.Has(t, g.bounded(link[1]).body, html.EscapeString(name[:ledger.NameMax-3]),
@@ -310,11 +306,7 @@ func TestEveryFormTwiceIsOnce(t *testing.T) {
 		once := g.kept()
 		effort.Not(t, before, once, pattern, "changes nothing", first.status, first.body)
 		second := who.send("POST", path, values)
-		if again := g.kept(); again != once {
-			t.Errorf("%s twice (%d, %d) is not once:\n%s\n%s", pattern, first.status, second.status, once, again)
-		}
-		if second.status >= 500 {
-			t.Errorf("%s the second time: %d", pattern, second.status)
-		}
+		effort.Is(t, g.kept(), once, pattern, "twice", first.status, second.status, ") is not once:\n", once, "\n")
+		effort.ErrorIf(t, second.status >= 500, "%s the second time: %d", pattern, second.status)
 	}
 }

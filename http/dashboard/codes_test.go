@@ -134,9 +134,8 @@ func (b *browser) setUp() (form string, secret []byte) {
 	page := b.get("/you/codes").body
 	found := regexp.MustCompile(`name="form" value="([0-9a-f-]{36})"`).FindStringSubmatch(page)
 	text := regexp.MustCompile(`<code>([A-Z2-7 ]+)</code>`).FindStringSubmatch(page)
-	if found == nil || text == nil || !strings.Contains(page, "otpauth://totp/Rollcall:") || !strings.Contains(page, `<svg class="qr"`) {
-		b.g.t.Fatalf("no secret on the page: %s", page)
-	}
+	effort.FatalIf(b.g.t, found == nil || text == nil || !strings.Contains(page, "otpauth://totp/Rollcall:") ||
+		!strings.Contains(page, `<svg class="qr"`), "no secret on the page: %s", page)
 	secret = effort.Must(base32.StdEncoding.DecodeString(strings.ReplaceAll(text[1], " ", "")))(b.g.t)
 	return found[1], secret
 }
@@ -172,9 +171,8 @@ func TestCodesGuessedAtOnceAreCounted(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if tried.Load() > 10 || tried.Load()+told.Load() != 60 {
-		t.Errorf("%d were tried, %d were told to wait", tried.Load(), told.Load())
-	}
+	effort.ErrorIf(t, tried.Load() > 10 || tried.Load()+told.Load() != 60,
+		"%d were tried, %d were told to wait", tried.Load(), told.Load())
 }
 
 var oneUse = regexp.MustCompile(`<li>([A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4})</li>`)
@@ -187,9 +185,8 @@ func (g *rig) codesOn() (secret []byte, recovery []string) {
 	for _, m := range oneUse.FindAllStringSubmatch(a.body, -1) {
 		recovery = append(recovery, m[1])
 	}
-	if a.status != 200 || len(recovery) != 10 {
-		g.t.Fatalf("switch on: %d, %d recovery codes: %s", a.status, len(recovery), a.body)
-	}
+	effort.FatalIf(g.t, a.status != 200 || len(recovery) != 10,
+		"switch on: %d, %d recovery codes: %s", a.status, len(recovery), a.body)
 	return secret, recovery
 }
 
@@ -198,9 +195,8 @@ func (g *rig) step() string {
 	g.t.Helper()
 	a := g.as["nobody"].signIn("owner@acme.test", password, "/you")
 	found := regexp.MustCompile(`name="step" value="([A-Za-z0-9_-]+)"`).FindStringSubmatch(a.body)
-	if a.status != 200 || found == nil || a.cookie() != "" || !strings.Contains(a.body, `autocomplete="one-time-code"`) {
-		g.t.Fatalf("no page for the code: %d %s", a.status, a.body)
-	}
+	effort.FatalIf(g.t, a.status != 200 || found == nil || a.cookie() != "" ||
+		!strings.Contains(a.body, `autocomplete="one-time-code"`), "no page for the code: %d %s", a.status, a.body)
 	return found[1]
 }
 
@@ -223,9 +219,8 @@ func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 		"a code of long ago": {password, g.code(secret, -5)},
 	} {
 		a := g.as["owner"].post("/you/codes", "form", form, "password", c.password, "code", c.code)
-		if a.status != 422 || !strings.Contains(a.body, `value="`+form+`"`) || len(oneUse.FindAllString(a.body, -1)) != 0 {
-			t.Errorf("%s: %d", name, a.status)
-		}
+		effort.ErrorIf(t, a.status != 422 || !strings.Contains(a.body, `value="`+form+`"`) ||
+			len(oneUse.FindAllString(a.body, -1)) != 0, "%s: %d", name, a.status)
 	}
 	effort.MustBe(t, effort.Must(g.book.UserByEmail(t.Context(), "owner@acme.test"))(t).TOTP, "",
 		"they are on without a code")
@@ -240,13 +235,11 @@ func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 	}
 	effort.Is(t, elsewhere.get("/you").status, 303, "another session still opens /you")
 	page := g.as["owner"].get("/you")
-	if page.status != 200 || !strings.Contains(page.body, "It's on: signing in asks") || !strings.Contains(page.body, "left: 10.") {
-		t.Errorf("this session: %d %s", page.status, page.body)
-	}
+	effort.ErrorIf(t, page.status != 200 || !strings.Contains(page.body, "It's on: signing in asks") ||
+		!strings.Contains(page.body, "left: 10."), "this session: %d %s", page.status, page.body)
 	u, err := g.book.UserByEmail(t.Context(), "owner@acme.test")
-	if err != nil || u.TOTP == "" || strings.Contains(u.TOTP, base32.StdEncoding.EncodeToString(secret)) {
-		t.Errorf("kept as %q, %v", u.TOTP, err)
-	}
+	effort.ErrorIf(t, err != nil || u.TOTP == "" || strings.Contains(u.TOTP, base32.StdEncoding.EncodeToString(secret)),
+		"kept as %q, %v", u.TOTP, err)
 	step := g.step()
 	in := g.give(step, g.code(secret, 0))
 	again := g.give(step, g.code(secret, 0))
@@ -271,9 +264,8 @@ func TestTheSecondPageTellsNobodyAnything(t *testing.T) {
 		return regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(strings.ReplaceAll(a.body, email, "EMAIL"), "ID")
 	}
 	codes, none := g.as["nobody"].signIn("owner@acme.test", "wrong wrong wrong", "/"), g.as["nobody"].signIn("viewer@acme.test", "wrong wrong wrong", "/")
-	if codes.status != 401 || plain(codes, "owner@acme.test") != plain(none, "viewer@acme.test") {
-		t.Errorf("a wrong password of who has codes is told something else: %d %s", codes.status, codes.body)
-	}
+	effort.ErrorIf(t, codes.status != 401 || plain(codes, "owner@acme.test") != plain(none, "viewer@acme.test"),
+		"a wrong password of who has codes is told something else: %d %s", codes.status, codes.body)
 	step := g.step()
 	g.now.Add(601)
 	old := g.give(step, recovery[0])
@@ -299,9 +291,8 @@ func TestWrongCodesWaitAndPasswordsDoNotResetThem(t *testing.T) {
 		effort.MustBe(t, g.give(g.step(), "000000").status, 401, "a wrong code")
 	}
 	a := g.as["nobody"].signIn("owner@acme.test", password, "/")
-	if a.status != 429 || a.header.Get("Retry-After") == "" {
-		t.Errorf("after five wrong codes the password is tried: %d", a.status)
-	}
+	effort.ErrorIf(t, a.status != 429 || a.header.Get("Retry-After") == "",
+		"after five wrong codes the password is tried: %d", a.status)
 	effort.Is(t, g.give("x", g.code(secret, 0)).status, 401, "no step")
 }
 
@@ -369,9 +360,7 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 	secret, old := g.codesOn()
 	owner := g.as["owner"]
 	form := regexp.MustCompile(`action="/you/codes/new"[^>]*>\s*<input type="hidden" name="form" value="([^"]+)"`).FindStringSubmatch(owner.get("/you").body)
-	if form == nil {
-		t.Fatal("/you has no form for new codes")
-	}
+	effort.FatalIf(t, form == nil, "/you has no form for new codes")
 	for name, c := range map[string]struct{ form, password, code string }{
 		"a wrong password": {form[1], "wrong wrong wrong", g.code(secret, 0)}, "a wrong code": {form[1], password, "000000"},
 		"no form": {"x", password, g.code(secret, 0)}} {
@@ -382,12 +371,10 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 	sent := []string{"form", form[1], "password", password, "code", g.code(secret, 0)}
 	first, again := owner.post("/you/codes/new", sent...), owner.post("/you/codes/new", sent...)
 	codes := first.oneUse()
-	if first.status != 200 || len(codes) != 10 || codes[0] == old[0] || strings.Contains(first.body, "already sent") {
-		t.Fatalf("%d, %d codes: %s", first.status, len(codes), first.body)
-	}
-	if again.status != 200 || strings.Join(again.oneUse(), " ") != strings.Join(codes, " ") || !strings.Contains(again.body, "This form was already sent.") {
-		t.Errorf("the form again: %d %s", again.status, again.body)
-	}
+	effort.FatalIf(t, first.status != 200 || len(codes) != 10 || codes[0] == old[0] ||
+		strings.Contains(first.body, "already sent"), "%d, %d codes: %s", first.status, len(codes), first.body)
+	effort.ErrorIf(t, again.status != 200 || strings.Join(again.oneUse(), " ") != strings.Join(codes, " ") ||
+		!strings.Contains(again.body, "This form was already sent."), "the form again: %d %s", again.status, again.body)
 	if page := owner.get("/you"); !strings.Contains(page.body, "left: 10.") || strings.Contains(page.body, codes[0]) {
 		t.Errorf("%d %s", page.status, page.body)
 	}
@@ -402,9 +389,7 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 			noted++
 		}
 	}
-	if err != nil || noted != 1 {
-		t.Errorf("the log has %d lines about it, %v", noted, err)
-	}
+	effort.ErrorIf(t, err != nil || noted != 1, "the log has %d lines about it, %v", noted, err)
 	g.now.Add(601)
 	sent[5] = g.code(secret, 0)
 	if a := owner.post("/you/codes/new", sent...); a.status != 409 || len(a.oneUse()) != 0 || !strings.Contains(a.body, "aren't shown again") {
@@ -441,9 +426,8 @@ func TestLinksAskForCodesToo(t *testing.T) {
 	secret, _ := g.codesOn()
 	token := signin.NewToken()
 	id, _ := token.Hash()
-	if _, err := g.book.MakeLink(t.Context(), ledger.Link{ID: id, Purpose: ledger.PasswordLink, Email: "owner@acme.test"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := g.book.MakeLink(t.Context(), ledger.Link{ID: id, Purpose: ledger.PasswordLink, Email: "owner@acme.test"})
+	effort.FatalIf(t, err != nil, "%v", err)
 	link := "/link/" + string(token)
 	effort.Has(t, g.as["nobody"].get(link).body, `name="code"`, "the page does not ask for a code")
 	for _, code := range []string{"", "000000"} {
@@ -467,9 +451,8 @@ func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
 	effort.Must(g.book.AcceptLink(t.Context(), ledger.Accept{Link: link, User: uuid.New(), OIDC: "https://login.test 1",
 		Session: ledger.NewSession{ID: id, Life: time.Hour}}))(t)
 	path := "/link/" + string(g.invite("sso@acme.test", g.other, ledger.Viewer))
-	if a := g.as["nobody"].post(path, "form", uuid.NewString(), "password", "a password of a thief"); a.status != 409 || a.cookie() != "" {
-		t.Errorf("%d", a.status)
-	}
+	a := g.as["nobody"].post(path, "form", uuid.NewString(), "password", "a password of a thief")
+	effort.ErrorIf(t, a.status != 409 || a.cookie() != "", "%d", a.status)
 	effort.Is(t, effort.Must(g.book.UserByEmail(t.Context(), "sso@acme.test"))(t).Password, "",
 		"the invitation gave a password")
 	effort.Is(t, g.as["nobody"].signIn("sso@acme.test", "a password of a thief", "/").status, 401, "signed in with it")

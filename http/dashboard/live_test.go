@@ -24,9 +24,8 @@ import (
 // settle gives more results to the verification that was made last.
 func (g *rig) settle(number int64, results ...ledger.Result) {
 	g.t.Helper()
-	if _, err := g.book.Settle(context.Background(), ledger.Settlement{Lease: g.held, Number: number, Results: results}); err != nil {
-		g.t.Fatal(err)
-	}
+	_, err := g.book.Settle(context.Background(), ledger.Settlement{Lease: g.held, Number: number, Results: results})
+	effort.FatalIf(g.t, err != nil, "%v", err)
 }
 
 // The balance comes with the part when the verification has moved credits, and costs a question to the ledger only
@@ -37,9 +36,7 @@ func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	v := g.verification("list.csv", 9, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	viewer, path := g.as["viewer"], g.path("/verifications/"+v.ID.String())
 	page := viewer.get(path)
-	if !strings.Contains(page.body, `id="credits">991<`) {
-		t.Fatalf("the head has not the balance: %s", page.body)
-	}
+	effort.FatalIf(t, !strings.Contains(page.body, `id="credits">991<`), "the head has not the balance: %s", page.body)
 	tag := viewer.get(path + "/live").header.Get("ETag")
 	asked := func(reads int64, credits string) {
 		t.Helper()
@@ -78,13 +75,11 @@ func TestPartsThatShowSomethingElseHaveAnotherKey(t *testing.T) {
 		leaves++
 		effort.Not(t, dashboard.KeyOf(show), before, "another", path, "has the same key")
 	})
-	if leaves < 60 || dashboard.KeyOf(show) != before {
-		t.Errorf("%d fields were changed, and not all back", leaves)
-	}
+	effort.ErrorIf(t, leaves < 60 || dashboard.KeyOf(show) != before,
+		"%d fields were changed, and not all back", leaves)
 	for _, path := range []string{"V", "Outcomes", "Waits", "Every"} { // what the test itself must not miss
-		if _, ok := reflect.TypeOf(show).FieldByName(path); !ok {
-			t.Errorf("there is no field %s", path)
-		}
+		_, ok := reflect.TypeOf(show).FieldByName(path)
+		effort.ErrorIf(t, !ok, "there is no field %s", path)
 	}
 }
 
@@ -106,9 +101,8 @@ func TestOneUserSlowsNobodyElsesPages(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if told.Load() == 0 || asked.Load()-told.Load() < 60 {
-		t.Errorf("of %d requests at once %d were told to wait", asked.Load(), told.Load())
-	}
+	effort.ErrorIf(t, told.Load() == 0 || asked.Load()-told.Load() < 60,
+		"of %d requests at once %d were told to wait", asked.Load(), told.Load())
 	if a := g.as["viewer"].get(g.path("")); a.status == 429 && !strings.Contains(a.body, "Too much at once") {
 		t.Errorf("a page: %d %s", a.status, a.body)
 	}
@@ -231,9 +225,7 @@ func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
 		_, failing = g.book.Refuse(t.Context(), g.lease(failed.ID), ledger.Issue{Code: "invalid_row", Message: "The row has no address.", Row: 7,
 			Text: "anna@<b>"})
 	}
-	if err != nil || failing != nil {
-		t.Fatal(err, failing)
-	}
+	effort.FatalIf(t, err != nil || failing != nil, "%v %v", err, failing)
 	for _, c := range []struct {
 		id   uuid.UUID
 		as   string

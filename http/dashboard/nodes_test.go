@@ -117,15 +117,12 @@ func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 				}
 				effort.OK(t, err)
 				before := g.kept()
-				if a := warm.send("POST", path, table[pattern].form, table[pattern].header...); a.status != want {
-					t.Errorf("%s, %s at node %d: %d, want %d", pattern, name, i, a.status, want)
-				}
+				a := warm.send("POST", path, table[pattern].form, table[pattern].header...)
+				effort.ErrorIf(t, a.status != want, "%s, %s at node %d: %d, want %d", pattern, name, i, a.status, want)
 				effort.Is(t, g.kept(), before, pattern, name, "at node", i, "something was changed")
 				posted++
 			}
 		}
 	}
-	if posted < 80 {
-		t.Errorf("only %d forms were posted", posted)
-	}
+	effort.ErrorIf(t, posted < 80, "only %d forms were posted", posted)
 }

@@ -57,18 +57,16 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 	owner, form := g.as["owner"], uuid.NewString()
 	made := owner.post(g.path("/keys"), "form", form, "label", `<b>"billing"`)
 	key := keyPattern.FindString(made.body)
-	if made.status != 200 || key == "" || !strings.Contains(made.body, "&lt;b&gt;") {
-		t.Fatalf("%d %s", made.status, made.body)
-	}
+	effort.FatalIf(t, made.status != 200 || key == "" || !strings.Contains(made.body, "&lt;b&gt;"),
+		"%d %s", made.status, made.body)
 	effort.Is(t, g.credits(key), 200, "the key at the API")
 	again := owner.post(g.path("/keys"), "form", form, "label", `<b>"billing"`)
 	if again.status != 409 || keyPattern.MatchString(again.body) || strings.Count(again.body, `class="mono" data-label="Begins with">rc_`) != 1 {
 		t.Errorf("the form again: %d %s", again.status, again.body)
 	}
 	list := owner.get(g.path("/keys"))
-	if keyPattern.MatchString(list.body) || !strings.Contains(list.body, key[:15]) || !strings.Contains(list.body, "owner@acme.test") {
-		t.Errorf("the list: %s", list.body)
-	}
+	effort.ErrorIf(t, keyPattern.MatchString(list.body) || !strings.Contains(list.body, key[:15]) ||
+		!strings.Contains(list.body, "owner@acme.test"), "the list: %s", list.body)
 	id := key[3:15]
 	owner.get(g.path("/keys/"+id)).says(t, 200, "within 5 seconds")
 	for range 2 {
@@ -87,9 +85,8 @@ func TestAKeyStopsWithItsMaker(t *testing.T) {
 	key := keyPattern.FindString(second.post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop").body)
 	effort.MustBe(t, g.credits(key), 200, "the key at the API")
 	lines, err := g.book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 1})
-	if err != nil || len(lines) != 1 || lines[0].Action != "key create" || lines[0].Author != "second@acme.test" {
-		t.Errorf("the operator log: %+v, %v", lines, err)
-	}
+	effort.ErrorIf(t, err != nil || len(lines) != 1 || lines[0].Action != "key create" ||
+		lines[0].Author != "second@acme.test", "the operator log: %+v, %v", lines, err)
 	for _, c := range []struct {
 		role  ledger.Role
 		want  int
@@ -116,16 +113,14 @@ func TestKeysOfOthersAndBrokenFormsAreRefused(t *testing.T) {
 		g.as["stranger"].post(other+"/keys/"+id+"/revoke", "form", uuid.NewString())} {
 		effort.Is(t, a.status, 404, "a key of another workspace")
 	}
-	if k, err := g.book.KeyByID(context.Background(), id); err != nil || !k.Revoked.IsZero() {
-		t.Errorf("%+v %v", k, err)
-	}
+	k, err := g.book.KeyByID(context.Background(), id)
+	effort.ErrorIf(t, err != nil || !k.Revoked.IsZero(), "%+v %v", k, err)
 	for name, values := range map[string]url.Values{"no label": {"form": {uuid.NewString()}, "label": {" "}},
 		"a long label": {"form": {uuid.NewString()}, "label": {strings.Repeat("x", 201)}}, "no form": {"label": {"x"}},
 		"NUL": {"form": {uuid.NewString()}, "label": {"a\x00"}}, "turned text": {"form": {uuid.NewString()}, "label": {"a\u202eb"}}} {
 		a := g.as["owner"].send(http.MethodPost, g.path("/keys"), values)
-		if a.status != 422 || !strings.Contains(a.body, `id="problem"`) || keyPattern.MatchString(a.body) {
-			t.Errorf("%s: %d", name, a.status)
-		}
+		effort.ErrorIf(t, a.status != 422 || !strings.Contains(a.body, `id="problem"`) ||
+			keyPattern.MatchString(a.body), "%s: %d", name, a.status)
 	}
 }
 
@@ -133,14 +128,10 @@ func TestUsesOfKeysAreNoted(t *testing.T) {
 	g := newRig(t)
 	made := g.as["owner"].post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop")
 	key := keyPattern.FindString(made.body)
-	if !strings.Contains(made.body, "never") || g.credits(key) != 200 {
-		t.Fatalf("%s", made.body)
-	}
+	effort.FatalIf(t, !strings.Contains(made.body, "never") || g.credits(key) != 200, "%s", made.body)
 	g.stopServer()
 	k, err := g.book.KeyByID(context.Background(), key[3:15])
-	if err != nil || k.LastUsed.IsZero() {
-		t.Errorf("%+v %v", k, err)
-	}
+	effort.ErrorIf(t, err != nil || k.LastUsed.IsZero(), "%+v %v", k, err)
 }
 
 func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
@@ -149,9 +140,7 @@ func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
 	send := func() string {
 		a := owner.post(g.path("/people"), "form", form, "email", "new@acme.test", "role", "member")
 		found := regexp.MustCompile(`/link/([\w-]{43})`).FindStringSubmatch(a.body)
-		if a.status != 200 || found == nil {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		effort.FatalIf(t, a.status != 200 || found == nil, "%d %s", a.status, a.body)
 		return found[1]
 	}
 	token := send()
@@ -187,16 +176,13 @@ func TestAnOwnerStaysAndInvitationsEnd(t *testing.T) {
 	owner := g.as["owner"]
 	self := g.path("/people/" + g.member("owner@acme.test"))
 	for _, pair := range [][2]string{{"remove", "1"}, {"role", "viewer"}} {
-		if a := owner.post(self+"/role", "form", uuid.NewString(), pair[0], pair[1]); a.status != 409 ||
-			!strings.Contains(a.body, "last owner") {
-			t.Errorf("%v: %d %s", pair, a.status, a.body)
-		}
+		a := owner.post(self+"/role", "form", uuid.NewString(), pair[0], pair[1])
+		effort.ErrorIf(t, a.status != 409 || !strings.Contains(a.body, "last owner"),
+			"%v: %d %s", pair, a.status, a.body)
 	}
 	token := g.invite("late@acme.test", g.workspace, ledger.Viewer)
 	hex := regexp.MustCompile(`name="link" value="([0-9a-f]{64})"`).FindStringSubmatch(owner.get(g.path("/people")).body)
-	if hex == nil {
-		t.Fatal("the invitation is not listed")
-	}
+	effort.FatalIf(t, hex == nil, "the invitation is not listed")
 	for range 2 {
 		effort.Is(t, owner.post(g.path("/people/links"), "link", hex[1]).status, 303, "withdraw")
 	}
@@ -214,15 +200,12 @@ func TestTheLogHasPages(t *testing.T) {
 	}
 	first := g.as["owner"].get(g.path("/activity")).body
 	next := regexp.MustCompile(`href="([^"]*after=[^"]*)">Next page`).FindStringSubmatch(first)
-	if next == nil || strings.Contains(first, "<i>odd") || !strings.Contains(first, "an operator") {
-		t.Fatalf("%s", first)
-	}
+	effort.FatalIf(t, next == nil || strings.Contains(first, "<i>odd") || !strings.Contains(first, "an operator"),
+		"%s", first)
 	second := g.as["owner"].get(next[1]).body
 	lines := strings.Count(first, `<th scope="row">`) + strings.Count(second, `<th scope="row">`)
 	found, err := g.book.WorkspaceLog(context.Background(), ledger.WorkspaceLogQuery{Workspace: g.workspace, Limit: 200})
-	if err != nil || lines != len(found) {
-		t.Errorf("%d lines on two pages, want %d, %v", lines, len(found), err)
-	}
+	effort.ErrorIf(t, err != nil || lines != len(found), "%d lines on two pages, want %d, %v", lines, len(found), err)
 }
 
 func TestInvitingAgainSaysWhatItDoes(t *testing.T) {

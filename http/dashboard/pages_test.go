@@ -87,18 +87,15 @@ func TestNoPageHasScriptsOrStylesOfItsOwn(t *testing.T) {
 					t.Errorf("%s: <%s %s=%q> leads elsewhere", name, n.Data, at.Key, at.Val)
 				}
 			}
-			if n.Data == "style" || n.Data == "iframe" || n.Data == "object" ||
-				n.Data == "script" && (n.FirstChild != nil || !strings.HasPrefix(attributes["src"], "/assets/")) {
-				t.Errorf("%s: a <%s> of its own", name, n.Data)
-			}
+			effort.ErrorIf(t, n.Data == "style" || n.Data == "iframe" || n.Data == "object" || n.Data == "script" &&
+				(n.FirstChild != nil || !strings.HasPrefix(attributes["src"], "/assets/")), "%s: a <%s> of its own",
+				name, n.Data)
 			effort.Not(t, n.Data, "img", name, "the hostile text became an element")
 			if n.Data == "form" && attributes["method"] == "get" && strings.Contains(attributes["action"], "link") {
 				t.Errorf("%s: a form that changes something is sent by GET", name)
 			}
 		}
-		if seen < 5 {
-			t.Errorf("%s: only %d elements in %.200s", name, seen, a.body)
-		}
+		effort.ErrorIf(t, seen < 5, "%s: only %d elements in %.200s", name, seen, a.body)
 	}
 }
 
@@ -135,10 +132,9 @@ func TestPagesStaySmall(t *testing.T) {
 	assets := effort.Must(web.NewAssets())(t)
 	for _, name := range assets.URLs() {
 		a := g.as["nobody"].get(name, "Accept-Encoding", "gzip")
-		if a.status != 200 || a.header.Get("Content-Encoding") != "gzip" ||
-			a.header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
-			t.Errorf("%s: %d %v", name, a.status, a.header)
-		}
+		effort.ErrorIf(t, a.status != 200 || a.header.Get("Content-Encoding") != "gzip" ||
+			a.header.Get("Cache-Control") != "public, max-age=31536000, immutable", "%s: %d %v", name, a.status,
+			a.header)
 		sizes += len(a.body)
 		plain := g.as["nobody"].get(name, "Accept-Encoding", "gzip;q=0")
 		sum := sha256.Sum256([]byte(plain.body))
@@ -150,9 +146,8 @@ func TestPagesStaySmall(t *testing.T) {
 	}
 	page := g.as["owner"].get("/w/" + g.workspace.String())
 	effort.Is(t, strings.Count(page.body, "<tr>"), 51, "the list has rows")
-	if total := sizes + len(page.body)/3; total > 60_000 {
-		t.Errorf("all assets and a page take about %d bytes, at most 60000 are wanted", total)
-	}
+	total := sizes + len(page.body)/3
+	effort.ErrorIf(t, total > 60_000, "all assets and a page take about %d bytes, at most 60000 are wanted", total)
 	t.Logf("all assets take %d bytes compressed, a full list %d uncompressed", sizes, len(page.body))
 }
 
@@ -175,19 +170,16 @@ func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 	viewer := g.as["viewer"]
 	first := viewer.get(base + "/live")
 	tag := first.header.Get("ETag")
-	if first.status != 200 || tag == "" || !strings.Contains(first.body, `data-hx-trigger="every 2s"`) ||
-		!strings.Contains(first.body, `data-etag="`+html.EscapeString(tag)) || len(first.body) > 8192 {
-		t.Errorf("%d %q, %d bytes: %s", first.status, tag, len(first.body), first.body)
-	}
+	effort.ErrorIf(t, first.status != 200 || tag == "" || !strings.Contains(first.body, `data-hx-trigger="every 2s"`) ||
+		!strings.Contains(first.body, `data-etag="`+html.EscapeString(tag)) || len(first.body) > 8192,
+		"%d %q, %d bytes: %s", first.status, tag, len(first.body), first.body)
 	effort.Has(t, viewer.get(base).body, first.body, "the page does not hold the part as it is asked for")
-	if same := viewer.get(base+"/live", "If-None-Match", tag); same.status != 304 || same.body != "" {
-		t.Errorf("unchanged: %d %q", same.status, same.body)
-	}
+	same := viewer.get(base+"/live", "If-None-Match", tag)
+	effort.ErrorIf(t, same.status != 304 || same.body != "", "unchanged: %d %q", same.status, same.body)
 	effort.Must(g.book.Cancel(t.Context(), g.workspace, v.ID))(t)
 	last := viewer.get(base+"/live", "If-None-Match", tag)
-	if !strings.Contains(last.body, "cancelling") || last.header.Get("ETag") == tag {
-		t.Errorf("while it is cancelled: %d %s", last.status, last.body)
-	}
+	effort.ErrorIf(t, !strings.Contains(last.body, "cancelling") || last.header.Get("ETag") == tag,
+		"while it is cancelled: %d %s", last.status, last.body)
 	effort.Must(g.book.FinishCancel(t.Context(), g.held))(t)
 	last = viewer.get(base + "/live")
 	if last.status != 200 || strings.Contains(last.body, "data-hx") || !strings.Contains(last.body, "cancelled") {
@@ -278,9 +270,8 @@ func TestDownloadsHoldWhatWasAskedFor(t *testing.T) {
 			downloads++
 		}
 	}
-	if err != nil || downloads != 5 {
-		t.Errorf("%d downloads are in the log of the workspace, want 5: %v", downloads, err)
-	}
+	effort.ErrorIf(t, err != nil || downloads != 5,
+		"%d downloads are in the log of the workspace, want 5: %v", downloads, err)
 }
 
 func TestTheListIsFilteredAndGoesOn(t *testing.T) {
@@ -319,9 +310,8 @@ func TestALedgerThatIsAwayGetsAPageThatLoadsItselfAgain(t *testing.T) {
 	g := newRig(t)
 	g.book.away.Store(true)
 	a := g.as["owner"].get("/w/" + g.workspace.String())
-	if a.status != 503 || a.header.Get("Retry-After") != "5" || !strings.Contains(a.body, `http-equiv="refresh" content="5"`) {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
-	}
+	effort.ErrorIf(t, a.status != 503 || a.header.Get("Retry-After") != "5" ||
+		!strings.Contains(a.body, `http-equiv="refresh" content="5"`), "%d %v %s", a.status, a.header, a.body)
 	g.as["nobody"].get("/status").says(t, 200, "Something doesn't work")
 }
 

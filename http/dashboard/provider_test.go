@@ -43,14 +43,12 @@ func (b *browser) leave(p *pagetest.Provider, a answer) visitor {
 	for _, c := range (&http.Response{Header: a.header}).Cookies() {
 		if c.Name == "__Host-rollcall-visit" {
 			v.visit = c.Value
-			if !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteLaxMode {
-				b.g.t.Errorf("the cookie of the visit: %+v", c)
-			}
+			effort.ErrorIf(b.g.t, !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteLaxMode,
+				"the cookie of the visit: %+v", c)
 		}
 	}
-	if v.visit == "" || v.asked.Get("nonce") == "" || v.asked.Get("state") == "" || strings.Contains(v.visit, v.asked.Get("state")) {
-		b.g.t.Fatalf("asked for %v with cookie %q", v.asked, v.visit)
-	}
+	effort.FatalIf(b.g.t, v.visit == "" || v.asked.Get("nonce") == "" || v.asked.Get("state") == "" ||
+		strings.Contains(v.visit, v.asked.Get("state")), "asked for %v with cookie %q", v.asked, v.visit)
 	return v
 }
 
@@ -90,9 +88,7 @@ func (g *rig) oidcUser(p *pagetest.Provider, subject, email string) *browser {
 	g.t.Helper()
 	g.invite(email, g.workspace, ledger.Member)
 	a := g.chooses(g.start(p, "/").as(subject, email), 1)
-	if a.status != 303 || a.cookie() == "" {
-		g.t.Fatalf("%d %s", a.status, a.body)
-	}
+	effort.FatalIf(g.t, a.status != 303 || a.cookie() == "", "%d %s", a.status, a.body)
 	return g.browser(a.cookie())
 }
 
@@ -106,9 +102,8 @@ var (
 func (g *rig) chooses(page answer, few int) answer {
 	g.t.Helper()
 	step, links := chooseStep.FindStringSubmatch(page.body), chosenLink.FindAllStringSubmatch(page.body, -1)
-	if page.status != 200 || page.cookie() != "" || step == nil || len(links) < few {
-		g.t.Fatalf("no page to choose on: %d %s", page.status, page.body)
-	}
+	effort.FatalIf(g.t, page.status != 200 || page.cookie() != "" || step == nil || len(links) < few,
+		"no page to choose on: %d %s", page.status, page.body)
 	form := url.Values{"step": {step[1]}, "next": {chooseNext.FindStringSubmatch(page.body)[1]}}
 	for _, l := range links[:few] {
 		form.Add("link", l[1])
@@ -137,9 +132,8 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 	g.invite("New@acme.test", g.workspace, ledger.Member)
 	g.invite("new@acme.test", g.other, ledger.Viewer)
 	v := g.start(p, "/you")
-	if v.asked.Get("redirect_uri") != g.url+"/oidc/back" || v.asked.Get("response_type") != "code" || v.asked.Get("scope") != "openid email profile" {
-		t.Errorf("asked %v", v.asked)
-	}
+	effort.ErrorIf(t, v.asked.Get("redirect_uri") != g.url+"/oidc/back" || v.asked.Get("response_type") != "code" ||
+		v.asked.Get("scope") != "openid email profile", "asked %v", v.asked)
 	code := v.code(v.claims("s-1", "new@Acme.test"))
 	page = v.back(code, v.asked.Get("state"))
 	if !strings.Contains(page.body, "acme, as member") || !strings.Contains(page.body, "a new workspace, as viewer") &&
@@ -153,9 +147,8 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 	if again := g.chooses(page, 1); again.status != 303 || again.cookie() != first.cookie() {
 		t.Errorf("the form twice: %d, the same session: %v", again.status, again.cookie() == first.cookie())
 	}
-	if first.status != 303 || first.header.Get("Location") != "/you" || first.cookie() == "" || page.header.Get("Referrer-Policy") != "no-referrer" {
-		t.Fatalf("%d %v %s", first.status, first.header, first.body)
-	}
+	effort.FatalIf(t, first.status != 303 || first.header.Get("Location") != "/you" || first.cookie() == "" ||
+		page.header.Get("Referrer-Policy") != "no-referrer", "%d %v %s", first.status, first.header, first.body)
 	if again := v.back(code, v.asked.Get("state")); again.status != 303 || again.cookie() != first.cookie() {
 		t.Errorf("the same answer twice: %d, the same session: %v", again.status, again.cookie() == first.cookie())
 	}
@@ -165,9 +158,8 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 		t.Errorf("/you: %s", you.body)
 	}
 	u, err := g.book.UserByEmail(t.Context(), "new@acme.test")
-	if err != nil || u.Password != "" || u.OIDC != p.URL+" s-1" || u.Name != "Name of s-1" {
-		t.Errorf("made %+v, %v", u, err)
-	}
+	effort.ErrorIf(t, err != nil || u.Password != "" || u.OIDC != p.URL+" s-1" || u.Name != "Name of s-1",
+		"made %+v, %v", u, err)
 	// Found by the subject from now on, whatever email the provider says, verified or not.
 	if a := g.start(p, "/").as("s-1", "renamed@acme.test", "email_verified", false); a.status != 303 || a.cookie() == "" {
 		t.Errorf("later: %d", a.status)
@@ -246,9 +238,8 @@ func TestKeysRotateAndForeignKeysAreRefused(t *testing.T) {
 	g, p := withProvider(t)
 	g.oidcUser(p, "s-1", "bound@acme.test")
 	p.Rotate()
-	if a := g.start(p, "/").as("s-1", "bound@acme.test"); a.status != 303 || a.cookie() == "" {
-		t.Errorf("with the next key: %d %s", a.status, a.body)
-	}
+	a := g.start(p, "/").as("s-1", "bound@acme.test")
+	effort.ErrorIf(t, a.status != 303 || a.cookie() == "", "with the next key: %d %s", a.status, a.body)
 	p.SignForeign()
 	g.refuses("signed with a foreign key", g.start(p, "/").as("s-1", "bound@acme.test"))
 }
@@ -258,13 +249,11 @@ func TestPasswordsWorkWhileTheProviderIsAway(t *testing.T) {
 	g, p := withProvider(t)
 	p.Away(true)
 	a := g.as["nobody"].get("/oidc/start?next=%2Fyou")
-	if a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "Acme login isn't answering") ||
-		!strings.Contains(a.body, `id="password"`) {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if in := g.as["nobody"].signIn("owner@acme.test", password, "/"); in.status != 303 || in.cookie() == "" {
-		t.Errorf("a password: %d", in.status)
-	}
+	effort.ErrorIf(t, a.status != 503 || a.header.Get("Retry-After") == "" ||
+		!strings.Contains(a.body, "Acme login isn't answering") || !strings.Contains(a.body, `id="password"`), "%d %s",
+		a.status, a.body)
+	in := g.as["nobody"].signIn("owner@acme.test", password, "/")
+	effort.ErrorIf(t, in.status != 303 || in.cookie() == "", "a password: %d", in.status)
 	p.Away(false)
 	g.now.Add(6)
 	v := g.start(p, "/")
@@ -297,9 +286,8 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 	v = begin(owner)
 	v.browser = g.as["nobody"]
 	g.refuses("no session", v.as("s-9", "owner@acme.test"))
-	if _, err := g.book.UserByOIDC(t.Context(), p.URL+" s-9"); err == nil {
-		t.Fatal("somebody was bound")
-	}
+	_, err := g.book.UserByOIDC(t.Context(), p.URL+" s-9")
+	effort.FatalIf(t, err == nil, "somebody was bound")
 	if a := begin(owner).as("s-9", "OWNER@acme.test"); a.status != 303 || a.header.Get("Location") != "/you?done=provider" || a.cookie() != "" {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
@@ -333,9 +321,7 @@ func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
 	g.refuses("by who has another email", begin(link).as("s-2", "other@acme.test"))
 	g.refuses("an unverified email", begin(link).as("s-2", "new@acme.test", "email_verified", false))
 	first := begin(link).as("s-1", "new@acme.test")
-	if first.status != 303 || first.cookie() == "" {
-		t.Fatalf("%d %s", first.status, first.body)
-	}
+	effort.FatalIf(t, first.status != 303 || first.cookie() == "", "%d %s", first.status, first.body)
 	effort.Is(t, g.browser(first.cookie()).get("/w/"+g.other.String()).status, 404, "a link joins another workspace")
 	effort.Is(t, g.as["nobody"].get(link).status, 404, "the link afterwards")
 	// A user without a password accepts a further invitation in the same way, and nobody else does.
@@ -358,9 +344,8 @@ func TestTheEmailMayStandInUserInfo(t *testing.T) {
 	p.SetInfo(map[string]any{"sub": "other", "email": "new@acme.test", "email_verified": true})
 	g.refuses("UserInfo of another subject", g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil))
 	p.SetInfo(map[string]any{"sub": "s-1", "email": "new@acme.test", "email_verified": true})
-	if a := g.chooses(g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil), 1); a.status != 303 || a.cookie() == "" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a := g.chooses(g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil), 1)
+	effort.ErrorIf(t, a.status != 303 || a.cookie() == "", "%d %s", a.status, a.body)
 }
 
 func TestTheProviderNeedsEncryptionToo(t *testing.T) {
@@ -368,9 +353,8 @@ func TestTheProviderNeedsEncryptionToo(t *testing.T) {
 	g, _ := withProvider(t)
 	far := "http://rollcall.example"
 	g.public.Store(&far)
-	if a := g.as["nobody"].get("/oidc/start"); a.status != 403 || a.header.Get("Set-Cookie") != "" {
-		t.Errorf("%d %v", a.status, a.header)
-	}
+	a := g.as["nobody"].get("/oidc/start")
+	effort.ErrorIf(t, a.status != 403 || a.header.Get("Set-Cookie") != "", "%d %v", a.status, a.header)
 }
 
 func TestANetworkThatTriesProvidersWaits(t *testing.T) {
@@ -381,9 +365,8 @@ func TestANetworkThatTriesProvidersWaits(t *testing.T) {
 		g.refuses("a guessed code", v.back("x", v.asked.Get("state")))
 	}
 	a := v.as("s-1", "x@acme.test")
-	if a.status != 429 || a.header.Get("Retry-After") == "" || p.Exchanged() != 0 {
-		t.Errorf("after twenty: %d, %d codes exchanged", a.status, p.Exchanged())
-	}
+	effort.ErrorIf(t, a.status != 429 || a.header.Get("Retry-After") == "" || p.Exchanged() != 0,
+		"after twenty: %d, %d codes exchanged", a.status, p.Exchanged())
 }
 
 // A browser follows a form to the origins of the policy only, which the page had before the provider was asked.
@@ -392,9 +375,8 @@ func TestAFormLeadsToAProviderWhosePageIsElsewhere(t *testing.T) {
 	g, p := withProvider(t)
 	p.SetFront("https://front.test")
 	first := g.as["owner"].post("/you/provider")
-	if first.status != 200 || !strings.Contains(first.body, `href="https://front.test/authorize?`) || first.header.Get("Set-Cookie") == "" {
-		t.Errorf("the first time: %d %s", first.status, first.body)
-	}
+	effort.ErrorIf(t, first.status != 200 || !strings.Contains(first.body, `href="https://front.test/authorize?`) ||
+		first.header.Get("Set-Cookie") == "", "the first time: %d %s", first.status, first.body)
 	policy := g.as["owner"].get("/you").header.Get("Content-Security-Policy")
 	effort.Has(t, policy, "form-action 'self' "+p.URL+" https://front.test;", "the policy afterwards")
 	if next := g.as["owner"].post("/you/provider"); next.status != 303 || !strings.HasPrefix(next.header.Get("Location"), "https://front.test/") {

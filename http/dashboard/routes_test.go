@@ -118,9 +118,8 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 			got := g.as[name].send(method, path, a.form, a.header...)
 			effort.Is(t, got.status, a.want[i], pattern, "by", name, got.body)
 			effort.Not(t, got.header.Get("X-Request-Id"), "", pattern, "by", name, "no request id")
-			if got.status != 200 && strings.Contains(got.body, "list.csv") {
-				t.Errorf("%s by %s: status %d tells the name of a file", pattern, name, got.status)
-			}
+			effort.ErrorIf(t, got.status != 200 && strings.Contains(got.body, "list.csv"),
+				"%s by %s: status %d tells the name of a file", pattern, name, got.status)
 		}
 	}
 	for _, pattern := range dashboard.Patterns() {
@@ -166,12 +165,10 @@ func TestMethodsAndPathsThatAreNotThereGetAPage(t *testing.T) {
 		got := g.as["owner"].send(c.method, c.path, nil, "Sec-Fetch-Site", "same-origin")
 		effort.Is(t, got.status, c.want, c.method, c.path)
 		effort.Is(t, got.header.Get("Allow"), c.allow, c.method, c.path)
-		if c.want >= 400 && !strings.Contains(got.body, "</html>") {
-			t.Errorf("%s %s: no page: %.100s", c.method, c.path, got.body)
-		}
-		if c.want >= 400 && !strings.Contains(got.body, got.header.Get("X-Request-Id")) {
-			t.Errorf("%s %s: the page does not say which request it was", c.method, c.path)
-		}
+		effort.ErrorIf(t, c.want >= 400 && !strings.Contains(got.body, "</html>"),
+			"%s %s: no page: %.100s", c.method, c.path, got.body)
+		effort.ErrorIf(t, c.want >= 400 && !strings.Contains(got.body, got.header.Get("X-Request-Id")),
+			"%s %s: the page does not say which request it was", c.method, c.path)
 	}
 }
 

@@ -38,9 +38,8 @@ func TestSigningInGivesACookieAndLeadsOn(t *testing.T) {
 		effort.Is(t, g.as["nobody"].signIn("member@acme.test", password, evil).header.Get("Location"), "/", evil, "led")
 	}
 	again := signedIn.signIn("member@acme.test", password, "/")
-	if again.status != 303 || again.cookie() == a.cookie() {
-		t.Errorf("signing in again: %d, the same session: %v", again.status, again.cookie() == a.cookie())
-	}
+	effort.ErrorIf(t, again.status != 303 || again.cookie() == a.cookie(),
+		"signing in again: %d, the same session: %v", again.status, again.cookie() == a.cookie())
 	effort.Is(t, signedIn.get("/you").status, 303, "the session before it still opens /you")
 }
 
@@ -48,9 +47,8 @@ func TestSigningOutTwiceIsOnce(t *testing.T) {
 	g := newRig(t)
 	for range 2 {
 		a := g.as["viewer"].post("/sign-out")
-		if a.status != 303 || a.header.Get("Clear-Site-Data") == "" || !strings.Contains(a.header.Get("Set-Cookie"), "Max-Age=0") {
-			t.Errorf("%d %v", a.status, a.header)
-		}
+		effort.ErrorIf(t, a.status != 303 || a.header.Get("Clear-Site-Data") == "" ||
+			!strings.Contains(a.header.Get("Set-Cookie"), "Max-Age=0"), "%d %v", a.status, a.header)
 		effort.Is(t, g.as["viewer"].get("/you").status, 303, "signed out and still in")
 	}
 }
@@ -202,15 +200,12 @@ func TestOnesOwnPageEndsSessionsAndChangesThePassword(t *testing.T) {
 	effort.Is(t, g.as["stranger"].get("/you").status, 200, "a viewer has ended the session of somebody else")
 	change := []string{"old", password, "password", "another good password"}
 	first := g.as["viewer"].post("/you/password", change...)
-	if first.status != 303 || first.cookie() == "" {
-		t.Fatalf("change: %d %s", first.status, first.body)
-	}
+	effort.FatalIf(t, first.status != 303 || first.cookie() == "", "change: %d %s", first.status, first.body)
 	effort.Is(t, g.as["viewer"].post("/you/password", change...).status, 401, "the form twice, with the old session")
 	g.browser(first.cookie()).post("/you/password", change...).says(t, 422, "old password", "the form twice")
 	dark := g.browser(first.cookie()).post("/you/colours", "colours", "dark")
-	if set := dark.header.Get("Set-Cookie"); !strings.HasPrefix(set, "rollcall-colours=dark; Path=/;") {
-		t.Errorf("colours: %s", set)
-	}
+	set := dark.header.Get("Set-Cookie")
+	effort.ErrorIf(t, !strings.HasPrefix(set, "rollcall-colours=dark; Path=/;"), "colours: %s", set)
 }
 
 func TestALinkOfADevelopersNodeSignsInWithoutAPassword(t *testing.T) {
@@ -219,13 +214,10 @@ func TestALinkOfADevelopersNodeSignsInWithoutAPassword(t *testing.T) {
 		token := effort.Must(signin.DevLink(context.Background(), g.book, workspace, "dev@rollcall.test"))(t)
 		path := "/link/" + string(token)
 		page := g.as["nobody"].get(path)
-		if page.status != 200 || !strings.Contains(page.body, " data-submit") || strings.Contains(page.body, `type="password"`) {
-			t.Fatalf("%d %s", page.status, page.body)
-		}
+		effort.FatalIf(t, page.status != 200 || !strings.Contains(page.body, " data-submit") ||
+			strings.Contains(page.body, `type="password"`), "%d %s", page.status, page.body)
 		a := g.as["nobody"].post(path, "form", uuid.NewString())
-		if a.status != 303 || a.cookie() == "" {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		effort.FatalIf(t, a.status != 303 || a.cookie() == "", "%d %s", a.status, a.body)
 		in := g.browser(a.cookie()).get("/w/" + workspace.String())
 		effort.Is(t, in.status, 200)
 		effort.Lacks(t, in.body, "/you/codes")

@@ -36,9 +36,8 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 	first := member.post(g.path("/check"), "form", form, "address", " anna@acme.test ")
 	again := member.post(g.path("/check"), "form", form, "address", "anna@acme.test")
 	at := first.header.Get("Location")
-	if first.status != 303 || at == "" || again.header.Get("Location") != at || g.wakes.Load() == 0 {
-		t.Fatalf("%d %q, again %d %q", first.status, at, again.status, again.header.Get("Location"))
-	}
+	effort.FatalIf(t, first.status != 303 || at == "" || again.header.Get("Location") != at || g.wakes.Load() == 0,
+		"%d %q, again %d %q", first.status, at, again.status, again.header.Get("Location"))
 	effort.Lacks(t, at, "anna", "the address is in the URL")
 	if page := member.get(at); page.status != 200 || !strings.Contains(page.body, "anna@acme.test") {
 		t.Errorf("%d %s", page.status, page.body)
@@ -48,9 +47,8 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 	member.post(g.path("/check"), "form", form, "address", "ben@acme.test").is(t, 409, "the form with another address")
 	for _, bad := range []string{"", "anna", "a@b@c", `<script>@x`, "a b@acme.test"} {
 		a := member.post(g.path("/check"), "form", uuid.NewString(), "address", bad)
-		if a.status != 422 || !strings.Contains(a.body, `id="problem"`) || strings.Contains(a.body, "<script>@") {
-			t.Errorf("%q: %d", bad, a.status)
-		}
+		effort.ErrorIf(t, a.status != 422 || !strings.Contains(a.body, `id="problem"`) ||
+			strings.Contains(a.body, "<script>@"), "%q: %d", bad, a.status)
 	}
 	effort.Is(t, member.post(g.path("/check"), "address", "anna@acme.test").status, 422, "without the id of the form")
 }
@@ -153,12 +151,9 @@ func TestResultsAreFoundWithoutAnAddressInAURL(t *testing.T) {
 	rows := func(a answer) int { return strings.Count(a.body, ">name") }
 	first := g.as["viewer"].get(path + "/results")
 	from := regexp.MustCompile(`name="from" value="([^"]+)"`).FindStringSubmatch(first.body)
-	if rows(first) != 50 || from == nil {
-		t.Fatalf("%d rows, %v", rows(first), from)
-	}
-	if older := g.as["viewer"].post(path+"/results", "from", from[1]); rows(older) != 10 || strings.Contains(older.body, "Next page ›") {
-		t.Errorf("%d older rows", rows(older))
-	}
+	effort.FatalIf(t, rows(first) != 50 || from == nil, "%d rows, %v", rows(first), from)
+	older := g.as["viewer"].post(path+"/results", "from", from[1])
+	effort.ErrorIf(t, rows(older) != 10 || strings.Contains(older.body, "Next page ›"), "%d older rows", rows(older))
 	for _, c := range []struct {
 		pairs []string
 		want  int
@@ -188,10 +183,9 @@ func TestTheNewestResultsStandOnTheirPage(t *testing.T) {
 	shows := func(v ledger.Verification, rows int, has, lacks string) {
 		t.Helper()
 		a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String()))
-		if got := strings.Count(a.body, ">name"); a.status != 200 || got != rows ||
-			!strings.Contains(a.body, has) || strings.Contains(a.body, lacks) {
-			t.Errorf("%d with %d rows, want %d, %q and no %q", a.status, got, rows, has, lacks)
-		}
+		got := strings.Count(a.body, ">name")
+		effort.ErrorIf(t, a.status != 200 || got != rows || !strings.Contains(a.body, has) ||
+			strings.Contains(a.body, lacks), "%d with %d rows, want %d, %q and no %q", a.status, got, rows, has, lacks)
 	}
 	shows(over, 10, "Newest results", "still to come")
 	shows(running, 4, "still to come", "Reload the page")
@@ -245,9 +239,8 @@ func TestReasonsAreReadOnceForManyAtOnce(t *testing.T) {
 		ids := [2]uuid.UUID{uuid.New(), uuid.New()}
 		for i := range 20 {
 			asked.Go(func() {
-				if found, err := get(t.Context(), ledger.Verification{ID: ids[i%2]}); err != nil || !found.AtLeast {
-					t.Errorf("%+v %v", found, err)
-				}
+				found, err := get(t.Context(), ledger.Verification{ID: ids[i%2]})
+				effort.ErrorIf(t, err != nil || !found.AtLeast, "%+v %v", found, err)
 			})
 		}
 		synctest.Wait()
@@ -290,9 +283,8 @@ func TestTheFourNumbersOfTheCreditsAddUp(t *testing.T) {
 func TestAPageDoesWithoutNodesThatDoNotAnswer(t *testing.T) {
 	g := newRig(t)
 	v := g.verification("list.csv", 9)
-	if page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String())); page.status != 200 || strings.Contains(page.body, "Why is it not done") {
-		t.Errorf("%d", page.status)
-	}
+	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String()))
+	effort.ErrorIf(t, page.status != 200 || strings.Contains(page.body, "Why is it not done"), "%d", page.status)
 }
 
 func TestTheListSaysWhatCreditsAreMissing(t *testing.T) {
@@ -336,10 +328,8 @@ func TestTheExampleCanBeUploaded(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	a := g.as["member"].get(g.path("/example.csv"))
-	if a.header.Get("Content-Disposition") != `attachment; filename="example.csv"` || strings.Count(a.body, "@example.") != 3 ||
-		!strings.HasPrefix(a.body, "email\n") {
-		t.Errorf("%v %q", a.header, a.body)
-	}
+	effort.ErrorIf(t, a.header.Get("Content-Disposition") != `attachment; filename="example.csv"` ||
+		strings.Count(a.body, "@example.") != 3 || !strings.HasPrefix(a.body, "email\n"), "%v %q", a.header, a.body)
 }
 
 // nodes count how often they are asked, and answer one line when they are let.
@@ -381,9 +371,8 @@ func TestNodesAreAskedOnceForAllPagesOfAVerification(t *testing.T) {
 				t.Errorf("%v later: %d lines, asked %d times, want %d", c.after, lines, n.asked.Load(), c.want)
 			}
 		}
-		if get(t.Context(), uuid.New()); n.asked.Load() != 3 {
-			t.Errorf("another verification: asked %d times", n.asked.Load())
-		}
+		get(t.Context(), uuid.New())
+		effort.ErrorIf(t, n.asked.Load() != 3, "another verification: asked %d times", n.asked.Load())
 		n.err = errors.New("nobody answers")
 		for range 2 { // no answer is believed as long as one
 			if lines := get(t.Context(), uuid.UUID{1}); lines != 0 || n.asked.Load() != 4 {
@@ -405,9 +394,8 @@ func TestASlowNodeHoldsNoPageLongerThanASecond(t *testing.T) {
 		}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		if get(gone, uuid.UUID{1}); time.Since(at) != 2*time.Second {
-			t.Error("a page waits whose browser is gone")
-		}
+		get(gone, uuid.UUID{1})
+		effort.ErrorIf(t, time.Since(at) != 2*time.Second, "a page waits whose browser is gone")
 		effort.Is(t, n.asked.Load(), 1, "asked times at once")
 		close(n.let)
 	})

@@ -20,9 +20,7 @@ import (
 // TestEveryCodeHasItsRow and every row a text that can be shown.
 func TestEveryCodeHasItsRow(t *testing.T) {
 	for code, r := range refusals {
-		if r.status < 400 || r.status > 599 || !strings.HasSuffix(r.message, ".") {
-			t.Errorf("%s: %+v", code, r)
-		}
+		effort.ErrorIf(t, r.status < 400 || r.status > 599 || !strings.HasSuffix(r.message, "."), "%s: %+v", code, r)
 	}
 	var ctx fasthttp.RequestCtx
 	WriteIssue(&ctx, api.Code("no such code"), 0)
@@ -42,9 +40,8 @@ func TestFramingIssues(t *testing.T) {
 		{&fasthttp.ErrSmallBuffer{}, api.HeadersTooLarge},
 		{io.ErrUnexpectedEOF, api.BadRequest},
 	} {
-		if got, _ := FramingIssue(c.err); got != c.want {
-			t.Errorf("%v: %s, want %s", c.err, got, c.want)
-		}
+		got, _ := FramingIssue(c.err)
+		effort.ErrorIf(t, got != c.want, "%v: %s, want %s", c.err, got, c.want)
 	}
 }
 
@@ -68,8 +65,7 @@ func TestWarningsAreFew(t *testing.T) {
 		c.Write(begun.Add(time.Duration(i)*time.Millisecond), "stage", "create")
 	}
 	got := lines.String()
-	if n := strings.Count(got, "\n"); n != 3 || strings.Count(got, "more=0") != 1 ||
-		strings.Count(got, "more=4999") != 2 || strings.Count(got, "level=WARN") != 3 {
-		t.Errorf("got %d lines, want 3 that say how many were not logged:\n%s", n, got)
-	}
+	n := strings.Count(got, "\n")
+	effort.ErrorIf(t, n != 3 || strings.Count(got, "more=0") != 1 || strings.Count(got, "more=4999") != 2 ||
+		strings.Count(got, "level=WARN") != 3, "got %d lines, want 3 that say how many were not logged:\n%s", n, got)
 }

@@ -25,9 +25,8 @@ func TestParseTrusted(t *testing.T) {
 	} {
 		effort.Is(t, good.Contains(netip.MustParseAddr(text)), want, "contains", text, !want)
 	}
-	if good.Contains(netip.Addr{}) || (Trusted{}).Contains(netip.MustParseAddr("127.0.0.1")) {
-		t.Error("nobody is trusted")
-	}
+	effort.ErrorIf(t, good.Contains(netip.Addr{}) || (Trusted{}).Contains(netip.MustParseAddr("127.0.0.1")),
+		"nobody is trusted")
 	for _, bad := range []string{"", "10.0.0.0/33", "proxy.example.com", "10.0.0.1:80", "fe80::1%eth0", "10.0.0"} {
 		effort.Denied(ParseTrusted([]string{bad}))(t, ErrNetwork, bad)
 	}
@@ -65,9 +64,8 @@ func TestClientOfARequest(t *testing.T) {
 		}
 		effort.Is(t, trusted.Client(netip.MustParseAddr(c.connected), lines), netip.MustParseAddr(c.want), c.name, c.want)
 	}
-	if got := trusted.Client(netip.Addr{}, [][]byte{[]byte("192.0.2.1")}); got.IsValid() {
-		t.Errorf("a connection without an address has %s", got)
-	}
+	got := trusted.Client(netip.Addr{}, [][]byte{[]byte("192.0.2.1")})
+	effort.ErrorIf(t, got.IsValid(), "a connection without an address has %s", got)
 }
 
 // header writes a header of version 2.
@@ -167,10 +165,9 @@ func TestHeaders(t *testing.T) {
 			more = ""
 		}
 		text, client, refused, err := begin(t, true, proxyHeaderTimeout, c.head+more)
-		if text != "" || !errors.Is(err, ErrProxyHeader) || len(refused) != 1 || refused[0] != c.reason ||
-			IPOf(client) != netip.MustParseAddr("127.0.0.1") {
-			t.Errorf("%s: %q from %s, refused %q, %v", c.name, text, client, refused, err)
-		}
+		effort.ErrorIf(t, text != "" || !errors.Is(err, ErrProxyHeader) || len(refused) != 1 ||
+			refused[0] != c.reason || IPOf(client) != netip.MustParseAddr("127.0.0.1"),
+			"%s: %q from %s, refused %q, %v", c.name, text, client, refused, err)
 	}
 }
 
@@ -181,9 +178,8 @@ func TestWhatIsNoHeader(t *testing.T) {
 		"\r\n\r\n\x00\r\nQUIT", "\x16\x03\x01", strings.Repeat("a", 100_000)} {
 		for _, trust := range []bool{true, false} {
 			got, _, refused, err := begin(t, trust, proxyHeaderTimeout, text)
-			if got != text || err != nil || refused != nil {
-				t.Errorf("%.20q: %.20q, refused %q, %v", text, got, refused, err)
-			}
+			effort.ErrorIf(t, got != text || err != nil || refused != nil,
+				"%.20q: %.20q, refused %q, %v", text, got, refused, err)
 		}
 	}
 }
@@ -192,10 +188,8 @@ func TestWhatIsNoHeader(t *testing.T) {
 func TestHeaderInTime(t *testing.T) {
 	t.Parallel()
 	_, _, refused, err := begin(t, true, 10*time.Millisecond, header(0x21, 0x11, four...)[:20])
-	if !errors.Is(err, ErrProxyHeader) || !errors.Is(err, os.ErrDeadlineExceeded) || len(refused) != 1 ||
-		refused[0] != proxyReasonTimeout {
-		t.Errorf("refused %q, %v", refused, err)
-	}
+	effort.ErrorIf(t, !errors.Is(err, ErrProxyHeader) || !errors.Is(err, os.ErrDeadlineExceeded) || len(refused) != 1 ||
+		refused[0] != proxyReasonTimeout, "refused %q, %v", refused, err)
 }
 
 // TestDeadlinesOfTheOwner hold while a header is read and after it.
@@ -208,9 +202,8 @@ func TestDeadlinesOfTheOwner(t *testing.T) {
 		go func() { _, _ = io.WriteString(far, head) }()
 		effort.OK(t, c.SetDeadline(time.Now().Add(20*time.Millisecond)))
 		_, err := io.ReadAll(c)
-		if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrProxyHeader) {
-			t.Errorf("%.5q: %v", head, err)
-		}
+		effort.ErrorIf(t, !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrProxyHeader),
+			"%.5q: %v", head, err)
 		_ = c.Close()
 	}
 }
@@ -269,9 +262,8 @@ func FuzzHeader(f *testing.F) {
 		c := &proxiedConn{Conn: &sender{from: bytes.NewReader(data), size: int(size) + 1}, listener: l}
 		got, err := io.ReadAll(c)
 		client, rest, ok := model(data)
-		if ok != (err == nil) || ok != (refused == 0) || !ok && !errors.Is(err, ErrProxyHeader) {
-			t.Fatalf("%q: %v, refused %d, want sound: %v", data, err, refused, ok)
-		}
+		effort.FatalIf(t, ok != (err == nil) || ok != (refused == 0) || !ok && !errors.Is(err, ErrProxyHeader),
+			"%q: %v, refused %d, want sound: %v", data, err, refused, ok)
 		if ok && (!bytes.Equal(got, rest) || IPOf(c.RemoteAddr()) != client) {
 			t.Fatalf("%q: %q from %s, want %q from %s", data, got, c.RemoteAddr(), rest, client)
 		}

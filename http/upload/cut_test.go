@@ -83,12 +83,9 @@ func TestStalledClientIsCut(t *testing.T) {
 		conn := rig.dial()
 		conn.begin(path, 100_000, file[:10])
 		sent, failed := trickle(conn.Conn, file[10:], 10, 10*time.Millisecond)
-		if !failed {
-			t.Fatalf("%d bytes at half the floor went through", sent)
-		}
-		if got := rig.durable(id); got < 10 || got > int64(10+sent) {
-			t.Errorf("durable %d of %d sent", got, 10+sent)
-		}
+		effort.FatalIf(t, !failed, "%d bytes at half the floor went through", sent)
+		got := rig.durable(id)
+		effort.ErrorIf(t, got < 10 || got > int64(10+sent), "durable %d of %d sent", got, 10+sent)
 	})
 }
 
@@ -119,9 +116,8 @@ func TestFencedWriterOfAnotherNodeIsCut(t *testing.T) {
 	rig.waitDurable(id, upload.ChunkBytes)
 	effort.Must(rig.store.OpenUpload(context.Background(), id))(t)
 	_, _ = io.WriteString(older.Conn, file[upload.ChunkBytes:])
-	if b, err := io.ReadAll(older); len(b) > 0 {
-		t.Errorf("older writer read %q, %v; want a bare end", b, err)
-	}
+	b, err := io.ReadAll(older)
+	effort.ErrorIf(t, len(b) > 0, "older writer read %q, %v; want a bare end", b, err)
 	effort.Is(t, rig.durable(id), upload.ChunkBytes, "durable")
 }
 
@@ -144,9 +140,8 @@ func TestNothingIsConfirmedBeforeItIsDurable(t *testing.T) {
 	if got := query.reply(); got.status != 308 || got.durable != "" {
 		t.Errorf("query during the write got %d Range %q, want 308 and none", got.status, got.durable)
 	}
-	if n := conn.Reader.Buffered(); n > 0 {
-		t.Errorf("%d bytes of answer before the write ended", n)
-	}
+	n := conn.Reader.Buffered()
+	effort.ErrorIf(t, n > 0, "%d bytes of answer before the write ended", n)
 	close(release)
 	if got := conn.reply(); got.status != 200 || rig.durable(id) != 100 {
 		t.Errorf("got %d with %d durable", got.status, rig.durable(id))
@@ -223,9 +218,8 @@ func TestStateOfTheFenceDecides(t *testing.T) {
 	conn := rig.dial()
 	conn.put(path, 0, 100, file[:50])
 	got := conn.reply()
-	if got.status != 308 || got.durable != "bytes=0-59" || !got.close || rig.durable(id) != 60 {
-		t.Errorf("got %d Range %q close %v with %d durable", got.status, got.durable, got.close, rig.durable(id))
-	}
+	effort.ErrorIf(t, got.status != 308 || got.durable != "bytes=0-59" || !got.close || rig.durable(id) != 60,
+		"got %d Range %q close %v with %d durable", got.status, got.durable, got.close, rig.durable(id))
 }
 
 // TestGapAtTheLedgerTellsTheTrueEnd has a chunk refused because the durable
@@ -275,14 +269,12 @@ func TestStopKeepsWhatArrived(t *testing.T) {
 	rig.waitDurable(id, upload.ChunkBytes)
 	rig.stop()
 	effort.Is(t, conn.reply().refusal(), storageAway)
-	if got := rig.durable(id); got < upload.ChunkBytes || got > upload.ChunkBytes+100 {
-		t.Errorf("durable %d", got)
-	}
+	got := rig.durable(id)
+	effort.ErrorIf(t, got < upload.ChunkBytes || got > upload.ChunkBytes+100, "durable %d", got)
 	effort.ErrIs(t, idle.ended(), nil, "idle connection")
 	rig.stop() // twice is fine
-	if _, err := net.Dial("tcp", rig.storage.Addr().String()); err == nil {
-		t.Error("the listener still takes connections")
-	}
+	_, err := net.Dial("tcp", rig.storage.Addr().String())
+	effort.ErrorIf(t, err == nil, "the listener still takes connections")
 }
 
 // TestEarlyAnswerSurvivesALargeBody sends megabytes to a finished session:
@@ -298,9 +290,8 @@ func TestEarlyAnswerSurvivesALargeBody(t *testing.T) {
 	for range 5 {
 		conn := rig.dial()
 		conn.send("PUT", path, []string{fmt.Sprintf("Content-Length: %d", len(body))}, body)
-		if got := conn.reply(); got.status != 200 || !got.close {
-			t.Fatalf("got %d close %v", got.status, got.close)
-		}
+		got := conn.reply()
+		effort.FatalIf(t, got.status != 200 || !got.close, "got %d close %v", got.status, got.close)
 	}
 }
 
@@ -310,9 +301,8 @@ func TestExpectContinueIsAnswered(t *testing.T) {
 	id, path := rig.create(100)
 	conn := rig.dial()
 	conn.send("PUT", path, []string{"Expect: 100-continue", "Content-Length: 100"}, "")
-	if line, err := conn.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
-		t.Fatalf("got %q, %v", line, err)
-	}
+	line, err := conn.ReadString('\n')
+	effort.FatalIf(t, err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 "), "got %q, %v", line, err)
 	effort.MustBe(t, effort.Must(conn.ReadString('\n'))(t), "\r\n")
 	_, _ = io.WriteString(conn.Conn, bytesOf(100))
 	if got := conn.reply(); got.status != 200 || rig.durable(id) != 100 {

@@ -203,9 +203,8 @@ func TestUsedPortIsSaid(t *testing.T) {
 	o.Listen = rig.storage.Addr().String()
 	s := effort.Must(upload.New(o))(t)
 	var op *net.OpError
-	if err := s.Start(); !errors.As(err, &op) {
-		t.Errorf("start on a used port: %v", err)
-	}
+	err := s.Start()
+	effort.ErrorIf(t, !errors.As(err, &op), "start on a used port: %v", err)
 	effort.ErrIs(t, rig.storage.Start(), upload.ErrStarted, "second start")
 }
 

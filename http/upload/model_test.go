@@ -131,9 +131,8 @@ func TestUploadSessionMatchesItsModel(t *testing.T) {
 			"end":           m.end,
 		})
 		// The bytes of a session that was ended before they were read are erased.
-		if m.model.gone == "" && len(m.model.stored) == total && string(rig.file(m.id)) != string(m.model.stored) {
-			rt.Fatal("the stored bytes are not the model's")
-		}
+		effort.FatalIf(rt, m.model.gone == "" && len(m.model.stored) == total &&
+			string(rig.file(m.id)) != string(m.model.stored), "the stored bytes are not the model's")
 	})
 }
 
@@ -183,9 +182,8 @@ func (m *modelRun) expect(t *rapid.T, conn *rawConn, want modelAnswer) {
 		last := effort.Must(strconv.ParseInt(reply.durable[len("bytes=0-"):], 10, 64))(t)
 		told = last + 1
 	}
-	if told < m.most || told > m.rig.durable(m.id) {
-		t.Fatalf("told %d after %d, the ledger has %d", told, m.most, m.rig.durable(m.id))
-	}
+	effort.FatalIf(t, told < m.most || told > m.rig.durable(m.id),
+		"told %d after %d, the ledger has %d", told, m.most, m.rig.durable(m.id))
 	m.most = told
 }
 
@@ -261,9 +259,8 @@ func (m *modelRun) secondWriter(t *rapid.T) {
 	}, content(t, sent))
 	<-m.rig.book.opened
 	m.span(t, first, rapid.IntRange(first, m.model.total-1).Draw(t, "last"), false)
-	if got, err := older.tryReply(); err == nil {
-		t.Fatalf("the older writer got %d", got.status)
-	}
+	got, err := older.tryReply()
+	effort.FatalIf(t, err == nil, "the older writer got %d", got.status)
 }
 
 // end closes the session for good, seldom.

@@ -22,13 +22,11 @@ func tokens(t *testing.T, fill byte) *upload.Tokens {
 func TestTokenNamesItsVerificationAlways(t *testing.T) {
 	id := uuid.MustParse("6f1d0c53-6f3a-4c3b-9f4e-0123456789ab")
 	one, other := tokens(t, 1), tokens(t, 1)
-	if len(one.Token(id)) != upload.TokenBytes || one.Token(id) != other.Token(id) {
-		t.Fatalf("tokens of one key and id: %d and %d characters, equal: %v",
-			len(one.Token(id)), len(other.Token(id)), one.Token(id) == other.Token(id))
-	}
-	if got, ok := other.Parse(one.Token(id)); !ok || got != id {
-		t.Errorf("Parse = %v, %v; want %v", got, ok, id)
-	}
+	effort.FatalIf(t, len(one.Token(id)) != upload.TokenBytes || one.Token(id) != other.Token(id),
+		"tokens of one key and id: %d and %d characters, equal: %v", len(one.Token(id)), len(other.Token(id)),
+		one.Token(id) == other.Token(id))
+	got, ok := other.Parse(one.Token(id))
+	effort.ErrorIf(t, !ok || got != id, "Parse = %v, %v; want %v", got, ok, id)
 	want := "http://127.0.0.1:8082/upload/" + one.Token(id)
 	for _, base := range []string{"http://127.0.0.1:8082", "http://127.0.0.1:8082/"} {
 		effort.Is(t, one.URL(base, id), want, fmt.Sprintf("URL(%q) =", base))

@@ -108,28 +108,21 @@ func TestStorageURLAnswersByTheTable(t *testing.T) {
 			conn.send(c.method, path, c.headers, c.body)
 			if c.method == "HEAD" {
 				head, err := conn.ReadString('\n')
-				if err != nil || !strings.HasPrefix(head, "HTTP/1.1 405 ") {
-					t.Fatalf("answer begins %q, %v", head, err)
-				}
+				effort.FatalIf(t, err != nil || !strings.HasPrefix(head, "HTTP/1.1 405 "),
+					"answer begins %q, %v", head, err)
 				return
 			}
 			got := conn.reply()
-			if got.status != c.status || got.code != c.code || got.durable != c.rangeHeader || got.close != c.closed {
-				t.Errorf("got %d %q Range %q close %v, want %d %q %q %v", got.status, got.code, got.durable, got.close,
-					c.status, c.code, c.rangeHeader, c.closed)
-			}
-			if (got.status == 200 || got.status == 308) && len(got.body) > 0 {
-				t.Errorf("body %q, want none", got.body)
-			}
-			if got.header.Get("Location") != "" || got.header.Get("X-Request-Id") == "" ||
-				got.header.Get("Cache-Control") != "no-store" {
-				t.Errorf("headers %v", got.header)
-			}
+			effort.ErrorIf(t, got.status != c.status || got.code != c.code || got.durable != c.rangeHeader ||
+				got.close != c.closed, "got %d %q Range %q close %v, want %d %q %q %v", got.status, got.code,
+				got.durable, got.close, c.status, c.code, c.rangeHeader, c.closed)
+			effort.ErrorIf(t, (got.status == 200 || got.status == 308) && len(got.body) > 0,
+				"body %q, want none", got.body)
+			effort.ErrorIf(t, got.header.Get("Location") != "" || got.header.Get("X-Request-Id") == "" ||
+				got.header.Get("Cache-Control") != "no-store", "headers %v", got.header)
 			effort.Is(t, got.header.Get("Allow") == "PUT, OPTIONS", got.status == 405, "Allow")
 			effort.Is(t, rig.durable(id), int64(c.after), "durable", c.after)
-			if c.after == 100 && string(rig.file(id)) != file {
-				t.Error("the stored bytes are not the sent ones")
-			}
+			effort.ErrorIf(t, c.after == 100 && string(rig.file(id)) != file, "the stored bytes are not the sent ones")
 			if c.closed {
 				effort.OK(t, conn.ended())
 				return
@@ -220,10 +213,8 @@ func TestPreflightIsForListedOriginsOnly(t *testing.T) {
 			effort.Is(t, put.status, 308, "preflight")
 			for _, got := range []storageReply{pre, put} {
 				h := got.header
-				if h.Get("Access-Control-Allow-Origin") != wantOrigin || h.Get("Vary") != "Origin" ||
-					h.Get("Access-Control-Allow-Credentials") != "" {
-					t.Errorf("headers %v", h)
-				}
+				effort.ErrorIf(t, h.Get("Access-Control-Allow-Origin") != wantOrigin || h.Get("Vary") != "Origin" ||
+					h.Get("Access-Control-Allow-Credentials") != "", "headers %v", h)
 			}
 			if c.listed && (pre.header.Get("Access-Control-Allow-Methods") != "PUT" ||
 				pre.header.Get("Access-Control-Allow-Headers") != "Content-Type, Content-Range" ||

@@ -47,9 +47,8 @@ func TestATableIsWrittenFromItsColumns(t *testing.T) {
 		effort.Has(t, got, c.want, c.rows)
 	}
 	for _, wrong := range []string{"Member | big | {{.Name}}", "Member", "Member | | x\nfoot | a | b"} {
-		if _, err := page("{{table .Rows}} x\n" + wrong + "\n{{end table}}"); err == nil {
-			t.Errorf("%q is a table", wrong)
-		}
+		_, err := page("{{table .Rows}} x\n" + wrong + "\n{{end table}}")
+		effort.ErrorIf(t, err == nil, "%q is a table", wrong)
 	}
 }
 
@@ -124,16 +123,12 @@ func TestRowsAreCheckedInTheBrowserAsTheServerDoes(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(out, &found)
 	}
-	if err != nil || len(found) != len(same)+len(left) {
-		t.Fatalf("%d answers, %v", len(found), err)
-	}
+	effort.FatalIf(t, err != nil || len(found) != len(same)+len(left), "%d answers, %v", len(found), err)
 	for i, text := range append(same, left...) {
 		var d *intake.Defect
 		_, err := intake.Read(strings.NewReader(text), intake.Limits{RowsMax: 1000})
 		refused := errors.As(err, &d)
-		if err != nil && !refused {
-			t.Fatal(err)
-		}
+		effort.FatalIf(t, err != nil && !refused, "%v", err)
 		switch got := found[i]; {
 		case len(got) > 0 && !refused:
 			t.Errorf("%q: the browser refuses it: %+v", text, got)
@@ -170,10 +165,9 @@ func TestATextIsShortInARegister(t *testing.T) {
 		strings.Repeat("\xff&", 99): strings.Repeat("\ufffd&", 29) + "…",
 	} {
 		got := web.Short(text)
-		if got != want || !utf8.ValidString(got) || len(got) > web.ShortMax ||
-			len(template.HTMLEscapeString(got)) > 2*web.ShortMax {
-			t.Errorf("%.20q of %d bytes: %q, want %q", text, len(text), got, want)
-		}
+		effort.ErrorIf(t, got != want || !utf8.ValidString(got) || len(got) > web.ShortMax ||
+			len(template.HTMLEscapeString(got)) > 2*web.ShortMax, "%.20q of %d bytes: %q, want %q", text, len(text),
+			got, want)
 	}
 	for _, r := range "\"&'+<>" {
 		effort.Is(t, web.Short(strings.Repeat(string(r), 1000)), strings.Repeat(string(r), 47)+"…", r)
@@ -191,9 +185,8 @@ func TestAssetsAreCompressedForWhoTakesIt(t *testing.T) {
 			t.Errorf("Accept-Encoding %q: %v", text, w.Header())
 		}
 	}
-	if assets.Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "none.css") {
-		t.Error("an asset that is not there was served")
-	}
+	effort.ErrorIf(t, assets.Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "none.css"),
+		"an asset that is not there was served")
 }
 
 func TestNounsHaveTheirPlural(t *testing.T) {

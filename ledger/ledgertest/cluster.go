@@ -38,9 +38,8 @@ var processes = []exercise{
 func oneIdentity(d *Fixture) {
 	first := effort.Must(d.Identity(d.T.Context()))(d.T)
 	second := effort.Must(d.Identity(d.T.Context()))(d.T)
-	if first != second || first.Version() != 4 || first.Variant() != uuid.RFC4122 {
-		d.T.Errorf("got %s, then %s", first, second)
-	}
+	effort.ErrorIf(d.T, first != second || first.Version() != 4 || first.Variant() != uuid.RFC4122,
+		"got %s, then %s", first, second)
 }
 
 func rowAsSaid(d *Fixture) {
@@ -55,17 +54,15 @@ func rowAsSaid(d *Fixture) {
 			said.View = []ledger.Incarnation{}
 		}
 		want := ledger.NodeRow{Heartbeat: said, Since: row.Since, Seen: row.Since, Generation: snapshot.Generation}
-		if !reflect.DeepEqual(row, want) || row.Since.IsZero() || snapshot.Now.Before(row.Since) || snapshot.Generation == 0 {
-			d.T.Errorf("got %+v at turn %d, %v, want %+v", row, snapshot.Generation, snapshot.Now, want)
-		}
+		effort.ErrorIf(d.T, !reflect.DeepEqual(row, want) || row.Since.IsZero() || snapshot.Now.Before(row.Since) ||
+			snapshot.Generation == 0, "got %+v at turn %d, %v, want %+v", row, snapshot.Generation, snapshot.Now, want)
 	}
 	snapshot := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
 	sorted := slices.IsSortedFunc(snapshot.Nodes, func(a, b ledger.NodeRow) int {
 		return strings.Compare(string(a.Session[:]), string(b.Session[:]))
 	})
-	if len(snapshot.Nodes) != 2 || !sorted {
-		d.T.Errorf("got %d rows, by session: %v, want two", len(snapshot.Nodes), sorted)
-	}
+	effort.ErrorIf(d.T, len(snapshot.Nodes) != 2 || !sorted,
+		"got %d rows, by session: %v, want two", len(snapshot.Nodes), sorted)
 }
 
 func refreshes(d *Fixture) {
@@ -98,9 +95,8 @@ func publishes(d *Fixture) {
 			if row.Generation != snapshot.Generation || snapshot.Generation != turn+1 || !slices.Equal(row.View, view) {
 				d.T.Errorf("view %d: got %+v at turn %d after %d", i, row, snapshot.Generation, turn)
 			}
-			if (i == 0 || len(views[i-1]) == 0) && row.Before != nil {
-				d.T.Errorf("view %d: before it there was none, not %+v", i, row.Before)
-			}
+			effort.ErrorIf(d.T, (i == 0 || len(views[i-1]) == 0) && row.Before != nil,
+				"view %d: before it there was none, not %+v", i, row.Before)
 			if i > 0 && !slices.Equal(row.Before, views[i-1]) {
 				d.T.Errorf("view before view %d: got %+v, want %+v", i, row.Before, views[i-1])
 			}
@@ -117,9 +113,8 @@ func longViews(d *Fixture) {
 	self := life(d.Node)
 	denied(d.WriteHeartbeat(d.T.Context(), heartbeatOf(self, others...)))(d, ledger.ErrIllegal)
 	b := heartbeatOf(self, others[1:]...)
-	if row, _ := d.Beats(b); !slices.Equal(row.View, b.View) {
-		d.T.Errorf("a view of %d came back with %d", len(b.View), len(row.View))
-	}
+	row, _ := d.Beats(b)
+	effort.ErrorIf(d.T, !slices.Equal(row.View, b.View), "a view of %d came back with %d", len(b.View), len(row.View))
 }
 
 func badHeartbeats(d *Fixture) {
@@ -150,9 +145,8 @@ func badHeartbeats(d *Fixture) {
 	}
 	longest := heartbeatOf(life(d.Node))
 	longest.Name = long[1:]
-	if _, snapshot := d.Beats(longest); len(snapshot.Nodes) != 1 || snapshot.Generation != 1 {
-		d.T.Errorf("refused beats left %+v", snapshot)
-	}
+	_, snapshot := d.Beats(longest)
+	effort.ErrorIf(d.T, len(snapshot.Nodes) != 1 || snapshot.Generation != 1, "refused beats left %+v", snapshot)
 }
 
 func otherCluster(d *Fixture) {
@@ -162,9 +156,8 @@ func otherCluster(d *Fixture) {
 	before := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
 	denied(d.WriteHeartbeat(d.T.Context(), theirs))(d, ledger.ErrOtherCluster)
 	after := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
-	if len(after.Nodes) != 1 || after.Generation != before.Generation {
-		d.T.Errorf("the refused beat left %+v", after)
-	}
+	effort.ErrorIf(d.T, len(after.Nodes) != 1 || after.Generation != before.Generation,
+		"the refused beat left %+v", after)
 	d.ok(d.Leave(d.T.Context(), ours.Session))
 	row, _ := d.Beats(theirs)
 	effort.Is(d.T, row.Cluster, "there", row)
@@ -184,12 +177,10 @@ func leaves(d *Fixture) {
 	for range 2 {
 		d.ok(d.Leave(d.T.Context(), a.Session))
 		row, other := d.row(a.Session), d.row(b.Session)
-		if row.Status != ledger.NodeLeft || row.Dead || row.Generation != before.Generation+1 || row.Since.Before(row.Seen) {
-			d.T.Errorf("got %+v", row)
-		}
-		if other.Status != ledger.NodeIn || other.Generation != before.Generation {
-			d.T.Errorf("the other: %+v", other)
-		}
+		effort.ErrorIf(d.T, row.Status != ledger.NodeLeft || row.Dead || row.Generation != before.Generation+1 ||
+			row.Since.Before(row.Seen), "got %+v", row)
+		effort.ErrorIf(d.T, other.Status != ledger.NodeIn || other.Generation != before.Generation,
+			"the other: %+v", other)
 	}
 	d.ok(d.Retire(d.T.Context(), a.Session, 0, true)) // has left, that is the end of it
 	if row := d.row(a.Session); row.Status != ledger.NodeLeft || row.Dead {
@@ -216,9 +207,8 @@ func retiresInTime(d *Fixture) {
 	for range 2 {
 		d.ok(d.Retire(ctx, a.Session, 0, false))
 		row := d.row(a.Session)
-		if row.Status != ledger.NodeLost || row.Dead || row.Generation != before.Generation+1 || row.Since.Before(row.Seen) {
-			d.T.Errorf("got %+v after turn %d", row, before.Generation)
-		}
+		effort.ErrorIf(d.T, row.Status != ledger.NodeLost || row.Dead || row.Generation != before.Generation+1 ||
+			row.Since.Before(row.Seen), "got %+v after turn %d", row, before.Generation)
 	}
 	if row := d.row(b.Session); row.Status != ledger.NodeIn || row.Generation != before.Generation {
 		d.T.Errorf("the other: %+v", row)
@@ -252,9 +242,8 @@ func deadLater(d *Fixture) {
 	d.ok(d.Retire(ctx, a.Session, Hour, true)) // a lost process isn't waited for
 	d.ok(d.Retire(ctx, a.Session, 0, false))   // and a dead one stays dead
 	row := d.row(a.Session)
-	if row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+1 || row.Since != lost.Since {
-		d.T.Errorf("lost as %+v, then dead: %+v", lost, row)
-	}
+	effort.ErrorIf(d.T, row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+1 ||
+		row.Since != lost.Since, "lost as %+v, then dead: %+v", lost, row)
 	d.ok(d.Retire(ctx, b.Session, 0, true))
 	if row := d.row(b.Session); row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+2 {
 		d.T.Errorf("dead at once: %+v", row)
@@ -274,10 +263,9 @@ func endsOfViews(d *Fixture) {
 		d.Beats(second)
 		d.ok(d.Retire(d.T.Context(), p.Session, 0, false))
 		row := d.row(p.Session)
-		if !slices.Equal(row.View, second.View) || read != (row.Before == nil) ||
-			!read && !slices.Equal(row.Before, first.View) {
-			d.T.Errorf("it had read its publication: %v: view %+v, before it %+v", read, row.View, row.Before)
-		}
+		effort.ErrorIf(d.T, !slices.Equal(row.View, second.View) || read != (row.Before == nil) || !read &&
+			!slices.Equal(row.Before, first.View), "it had read its publication: %v: view %+v, before it %+v", read,
+			row.View, row.Before)
 	}
 }
 
@@ -316,9 +304,8 @@ func silentReceivers(d *Fixture) {
 	d.ok(d.Forget(ctx, d.Node, 0))
 	snapshot := effort.Must(d.ReadNodes(ctx))(d.T)
 	for _, row := range snapshot.Nodes {
-		if row.Status == ledger.NodeIn && row.Session != reader.Session || len(row.Silent) > 0 {
-			d.T.Errorf("forgotten, and %d are silent: %+v", len(row.Silent), row.Status)
-		}
+		effort.ErrorIf(d.T, row.Status == ledger.NodeIn && row.Session != reader.Session || len(row.Silent) > 0,
+			"forgotten, and %d are silent: %+v", len(row.Silent), row.Status)
 	}
 }
 
@@ -361,18 +348,15 @@ func drains(d *Fixture) {
 		}
 	}
 	row, snapshot := d.Beats(second)
-	if !row.DrainAsked || snapshot.Generation != before.Generation+1 {
-		d.T.Errorf("after a beat: %+v at turn %d", row, snapshot.Generation)
-	}
+	effort.ErrorIf(d.T, !row.DrainAsked || snapshot.Generation != before.Generation+1,
+		"after a beat: %+v at turn %d", row, snapshot.Generation)
 	second.View = nil
-	if row, _ = d.Beats(second); !row.DrainAsked {
-		d.T.Errorf("after a publication: %+v", row)
-	}
+	row, _ = d.Beats(second)
+	effort.ErrorIf(d.T, !row.DrainAsked, "after a publication: %+v", row)
 	d.ok(d.Retire(ctx, second.Session, 0, false))
 	d.ok(d.AskDrain(ctx, d.Node)) // it may come back
-	if row, _ = d.Beats(second); !row.DrainAsked {
-		d.T.Errorf("after it came back: %+v", row)
-	}
+	row, _ = d.Beats(second)
+	effort.ErrorIf(d.T, !row.DrainAsked, "after it came back: %+v", row)
 	d.ok(d.Retire(ctx, second.Session, 0, true))
 	d.refused(d.AskDrain(ctx, d.Node), ledger.ErrNoSuchNode)
 }
@@ -398,19 +382,16 @@ func undrains(d *Fixture) {
 		}
 	}
 	row, snapshot := d.Beats(back)
-	if row.DrainAsked || snapshot.Generation != before.Generation+1 {
-		d.T.Errorf("after a beat: %+v at turn %d", row, snapshot.Generation)
-	}
+	effort.ErrorIf(d.T, row.DrainAsked || snapshot.Generation != before.Generation+1,
+		"after a beat: %+v at turn %d", row, snapshot.Generation)
 	d.ok(d.AskDrain(ctx, d.Node))
 	d.ok(d.Retire(ctx, back.Session, 0, false))
 	d.ok(d.Undrain(ctx, d.Node)) // it may come back
-	if row, _ = d.Beats(back); row.DrainAsked {
-		d.T.Errorf("after it came back: %+v", row)
-	}
+	row, _ = d.Beats(back)
+	effort.ErrorIf(d.T, row.DrainAsked, "after it came back: %+v", row)
 	lines := d.logged("node undrain")
-	if len(lines) != 2 || lines[0].Subject != d.Node.String() || lines[0].New != back.Session.String() {
-		d.T.Errorf("two wishes were taken back, the log has %+v", lines)
-	}
+	effort.ErrorIf(d.T, len(lines) != 2 || lines[0].Subject != d.Node.String() || lines[0].New != back.Session.String(),
+		"two wishes were taken back, the log has %+v", lines)
 	d.ok(d.Retire(ctx, back.Session, 0, true))
 	d.refused(d.Undrain(ctx, d.Node), ledger.ErrNoSuchNode)
 }
@@ -425,9 +406,8 @@ func forgetsNoneAlive(d *Fixture) {
 	before := effort.Must(d.ReadNodes(ctx))(d.T)
 	d.refused(d.Forget(ctx, d.Node, Hour), ledger.ErrNodeAlive)
 	after := effort.Must(d.ReadNodes(ctx))(d.T)
-	if len(after.Nodes) != 2 || after.Generation != before.Generation || d.row(old.Session).Dead {
-		d.T.Errorf("a refused forget left %+v", after)
-	}
+	effort.ErrorIf(d.T, len(after.Nodes) != 2 || after.Generation != before.Generation || d.row(old.Session).Dead,
+		"a refused forget left %+v", after)
 }
 
 func forgetsWhenRead(d *Fixture) {
@@ -438,9 +418,8 @@ func forgetsWhenRead(d *Fixture) {
 	for range 2 {
 		d.ok(d.Forget(ctx, d.Node, 0))
 		row := d.row(gone.Session)
-		if row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+1 {
-			d.T.Errorf("not read by the other: %+v", row)
-		}
+		effort.ErrorIf(d.T, row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+1,
+			"not read by the other: %+v", row)
 	}
 	stays.Read = before.Generation
 	d.Beats(stays)
@@ -450,10 +429,8 @@ func forgetsWhenRead(d *Fixture) {
 	d.Beats(stays)
 	d.ok(d.Forget(ctx, d.Node, 0))
 	snapshot := effort.Must(d.ReadNodes(ctx))(d.T)
-	if len(snapshot.Nodes) != 1 || snapshot.Nodes[0].Session != stays.Session ||
-		snapshot.Generation != before.Generation+1 {
-		d.T.Errorf("read by all: %+v", snapshot)
-	}
+	effort.ErrorIf(d.T, len(snapshot.Nodes) != 1 || snapshot.Nodes[0].Session != stays.Session ||
+		snapshot.Generation != before.Generation+1, "read by all: %+v", snapshot)
 	d.refused(d.Forget(ctx, d.Node, 0), ledger.ErrNoSuchNode)
 }
 
@@ -464,9 +441,8 @@ func forgetsLeft(d *Fixture) {
 	d.Beats(other)
 	d.ok(d.Leave(ctx, gone.Session))
 	d.ok(d.Forget(ctx, d.Node, Hour)) // not read by the other
-	if row := d.row(gone.Session); row.Status != ledger.NodeLeft || row.Dead {
-		d.T.Errorf("got %+v", row)
-	}
+	row := d.row(gone.Session)
+	effort.ErrorIf(d.T, row.Status != ledger.NodeLeft || row.Dead, "got %+v", row)
 	d.ok(d.Leave(ctx, other.Session))
 	d.ok(d.Forget(ctx, d.Node, Hour)) // none is left that had to
 	d.ok(d.Forget(ctx, other.Node, Hour))
@@ -500,9 +476,7 @@ func (d *Fixture) Beats(b ledger.Heartbeat) (ledger.NodeRow, ledger.NodeSnapshot
 func rowIn(d *Fixture, snapshot ledger.NodeSnapshot, session uuid.UUID) ledger.NodeRow {
 	d.T.Helper()
 	n := rowOf(snapshot, session)
-	if n == nil {
-		d.T.Fatalf("process %s is not among the %d rows", session, len(snapshot.Nodes))
-	}
+	effort.FatalIf(d.T, n == nil, "process %s is not among the %d rows", session, len(snapshot.Nodes))
 	return *n
 }
 

@@ -54,9 +54,8 @@ func witnesses(d *Fixture, id uuid.UUID, want ...string) {
 	list := d.Witnesses(id, 0)
 	effort.MustBe(d.T, len(list), len(want), "settlements")
 	for i, k := range list {
-		if k.Number != int64(i+1) || k.Evidence != want[i] || len(k.Results) == 0 {
-			d.T.Errorf("got %d with %q and %d results, want %d with %q", k.Number, k.Evidence, len(k.Results), i+1, want[i])
-		}
+		effort.ErrorIf(d.T, k.Number != int64(i+1) || k.Evidence != want[i] || len(k.Results) == 0,
+			"got %d with %q and %d results, want %d with %q", k.Number, k.Evidence, len(k.Results), i+1, want[i])
 	}
 }
 
@@ -78,9 +77,7 @@ var evidences = []exercise{
 		}
 		told, err := d.Evidence(d.T.Context(), v.ID, 99, func(ledger.StoredSettlement) error { return errors.New("called") })
 		d.ok(err)
-		if told.LeasedUntil.IsZero() {
-			d.T.Error("it is leased, and Evidence does not say so")
-		}
+		effort.ErrorIf(d.T, told.LeasedUntil.IsZero(), "it is leased, and Evidence does not say so")
 		told.LeasedUntil, told.LeasedBy = time.Time{}, uuid.Nil // not of Verification
 		effort.Is(d.T, told, d.Sees(v.ID), "stored")
 	}},
@@ -162,16 +159,14 @@ var evidences = []exercise{
 		denied(d.Evidence(d.T.Context(), bare.ID, 0, nothing))(d, ledger.ErrResultsExpired)
 		erased, err := d.Evidence(d.T.Context(), v.ID, 0, nothing)
 		d.refused(err, ledger.ErrResultsExpired)
-		if erased.ID != v.ID || erased.Status != ledger.Completed || erased.Counts.Sum() != 1 {
-			d.T.Errorf("what is erased is told as %+v", erased)
-		}
+		effort.ErrorIf(d.T, erased.ID != v.ID || erased.Status != ledger.Completed || erased.Counts.Sum() != 1,
+			"what is erased is told as %+v", erased)
 		witnesses(d, running.ID, "kept")
 		had := effort.Must(d.Evidence(d.T.Context(), running.ID, math.MaxInt64, nothing))(d.T)
 		d.ok(d.Release(d.T.Context(), k))
 		free := effort.Must(d.Evidence(d.T.Context(), running.ID, 1, nothing))(d.T)
-		if !had.LeasedUntil.After(had.Created) || !free.LeasedUntil.IsZero() {
-			d.T.Errorf("it is leased until %v, and after its release %v", had.LeasedUntil, free.LeasedUntil)
-		}
+		effort.ErrorIf(d.T, !had.LeasedUntil.After(had.Created) || !free.LeasedUntil.IsZero(),
+			"it is leased until %v, and after its release %v", had.LeasedUntil, free.LeasedUntil)
 		// A settlement may be repeated after its results are erased.
 		effort.Must(d.Settle(d.T.Context(), witnessed(l, 1, 0, "again")))(d.T)
 		denied(d.Evidence(d.T.Context(), v.ID, 0, nothing))(d, ledger.ErrResultsExpired)
@@ -200,9 +195,8 @@ func (d *Fixture) knows(keys []string, want ...ledger.Fact) {
 	for _, f := range want {
 		wanted[f.Key] = f
 	}
-	if len(got) != len(want) || !reflect.DeepEqual(byKey, wanted) {
-		d.T.Errorf("known of %q: got %+v, want %+v", keys, got, want)
-	}
+	effort.ErrorIf(d.T, len(got) != len(want) || !reflect.DeepEqual(byKey, wanted),
+		"known of %q: got %+v, want %+v", keys, got, want)
 }
 
 func learns(d *Fixture) {

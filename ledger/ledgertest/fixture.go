@@ -57,9 +57,7 @@ func (d *Fixture) Asks(bytes int64) ledger.NewVerification {
 func (d *Fixture) Creates(bytes int64) ledger.Verification {
 	d.T.Helper()
 	v, created, err := d.Create(d.T.Context(), d.Asks(bytes))
-	if err != nil || !created {
-		d.T.Fatalf("create: created %v, %v", created, err)
-	}
+	effort.FatalIf(d.T, err != nil || !created, "create: created %v, %v", created, err)
 	return v
 }
 
@@ -265,9 +263,8 @@ func actsWhileItMay(d *Fixture) {
 		by, _ := ledger.UserOf(u.MadeBy)
 		uploads := ledger.WithActing(ctx, ledger.Acting{User: by, Workspace: d.Workspace, Role: ledger.Member})
 		u, err = d.AppendChunk(uploads, file.ID, u.Writer, 0, []byte("a@b.tst"))
-		if !errors.Is(err, c.file) || (u.Durable == 7) != (c.file == nil) {
-			d.T.Errorf("%s: an upload: %+v, %v; want %v", c.name, u, err, c.file)
-		}
+		effort.ErrorIf(d.T, !errors.Is(err, c.file) || (u.Durable == 7) != (c.file == nil),
+			"%s: an upload: %+v, %v; want %v", c.name, u, err, c.file)
 		invitation := d.invitation(uuid.NewString()+"@acme.test", ledger.Owner)
 		invitation.MadeBy = acts(in.User.ID)
 		for what, change := range map[string]func(ctx context.Context) error{
@@ -308,9 +305,8 @@ func keysOfOwners(d *Fixture) {
 		k := effort.Must(d.KeyByID(ctx, "abcdefghij12"))(d.T)
 		all := effort.Must(d.Keys(ctx, d.Workspace))(d.T)
 		for _, l := range all {
-			if l.Works() != (want || l.ID != k.ID) || k.Works() != want {
-				d.T.Errorf("%s: %s works: %v, %v; want %v", when, l.ID, l.Works(), k.Works(), want)
-			}
+			effort.ErrorIf(d.T, l.Works() != (want || l.ID != k.ID) || k.Works() != want,
+				"%s: %s works: %v, %v; want %v", when, l.ID, l.Works(), k.Works(), want)
 		}
 	}
 	disable := func(yes bool) { effort.Must(d.DisableUser(ctx, anna, yes))(d.T) }

@@ -33,9 +33,7 @@ func (d *Fixture) leased(node uuid.UUID, limit int, ttl time.Duration, want ...u
 	for i := range list {
 		same = same && list[i].ID == want[i]
 	}
-	if !same {
-		d.T.Errorf("leased %d verifications, want %d, or in another order", len(list), len(want))
-	}
+	effort.ErrorIf(d.T, !same, "leased %d verifications, want %d, or in another order", len(list), len(want))
 	return list
 }
 
@@ -90,9 +88,7 @@ var leases = []exercise{
 		}
 		l := ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: 1}
 		held := until()
-		if _, err := d.Prepare(d.T.Context(), l, 1, 0, 1); err != nil {
-			d.T.Error(err)
-		}
+		effort.Denied(d.Prepare(d.T.Context(), l, 1, 0, 1))(d.T, nil)
 		if got := until(); got.After(held) {
 			d.T.Errorf("work made the lease longer: until %v, and then until %v", held, got)
 		}
@@ -111,9 +107,8 @@ var leases = []exercise{
 		d.leased(d.Node, 1, Hour, order[0])
 		d.leased(d.Node, 1, 0, order[1])
 		leases := effort.Must(d.Renew(d.T.Context(), d.Node, 0))(d.T)
-		if len(leases) != 1 || leases[0] != (ledger.Lease{Verification: order[0], Node: d.Node, Epoch: 1}) {
-			d.T.Errorf("renewed: %+v", leases)
-		}
+		effort.ErrorIf(d.T, len(leases) != 1 ||
+			leases[0] != (ledger.Lease{Verification: order[0], Node: d.Node, Epoch: 1}), "renewed: %+v", leases)
 		d.leased(uuid.New(), 5, Hour, order...) // prolonged by nothing is expired
 	}},
 	{"a lease given back may be taken at once", 0, func(d *Fixture) {
@@ -128,14 +123,12 @@ var leases = []exercise{
 	{"some workspaces are passed over", 0, func(d *Fixture) {
 		first, other := d.Uploads(), uuid.New()
 		list, err := d.Lease(d.T.Context(), d.Node, 5, Hour, d.Workspace, other)
-		if d.ok(err); len(list) != 0 {
-			d.T.Errorf("leased %d of a workspace that has its share", len(list))
-		}
+		d.ok(err)
+		effort.ErrorIf(d.T, len(list) != 0, "leased %d of a workspace that has its share", len(list))
 		denied(d.Lease(d.T.Context(), d.Node, 5, Hour, make([]uuid.UUID, ledger.ExceptMax+1)...))(d, ledger.ErrIllegal)
 		for _, n := range []int{1, 9, 65, ledger.ExceptMax} {
-			if list, err = d.Lease(d.T.Context(), d.Node, 5, 0, make([]uuid.UUID, n)...); err != nil || len(list) != 1 {
-				d.T.Errorf("leased %d besides %d others: %v", len(list), n, err)
-			}
+			list, err = d.Lease(d.T.Context(), d.Node, 5, 0, make([]uuid.UUID, n)...)
+			effort.ErrorIf(d.T, err != nil || len(list) != 1, "leased %d besides %d others: %v", len(list), n, err)
 		}
 		d.leased(d.Node, 5, Hour, first.ID)
 	}},
@@ -146,9 +139,8 @@ var leases = []exercise{
 		for range 2 {
 			parked := effort.Must(d.Park(d.T.Context(), l, far, []byte("state")))(d.T)
 			d.is(parked, ledger.WaitingReceivers)
-			if parked != d.Sees(v.ID) || !parked.NextTry.Equal(far.Next) || !parked.Expected.Equal(far.Expected) {
-				d.T.Errorf("parked: %+v", parked)
-			}
+			effort.ErrorIf(d.T, parked != d.Sees(v.ID) || !parked.NextTry.Equal(far.Next) ||
+				!parked.Expected.Equal(far.Expected), "parked: %+v", parked)
 		}
 		d.leased(uuid.New(), 5, Hour) // it is not its time
 		denied(d.Settle(d.T.Context(), ledger.Settlement{Lease: l, Number: 1, Results: []ledger.Result{
@@ -214,17 +206,13 @@ var leases = []exercise{
 		for range 2 {
 			waiting := effort.Must(d.Wait(d.T.Context(), l, ledger.Estimate{Next: next}))(d.T)
 			d.is(waiting, ledger.WaitingReceivers)
-			if waiting != d.Sees(v.ID) || !waiting.NextTry.Equal(next) {
-				d.T.Errorf("got %+v", waiting)
-			}
+			effort.ErrorIf(d.T, waiting != d.Sees(v.ID) || !waiting.NextTry.Equal(next), "got %+v", waiting)
 		}
 		d.Settles(l, 1, 0, 0, smtp.Valid)
 		d.is(d.Sees(v.ID), ledger.WaitingReceivers)
 		back := effort.Must(d.Wait(d.T.Context(), l, ledger.Estimate{}))(d.T)
 		d.is(back, "verifying")
-		if !back.NextTry.IsZero() {
-			d.T.Errorf("next try: %v", back.NextTry)
-		}
+		effort.ErrorIf(d.T, !back.NextTry.IsZero(), "next try: %v", back.NextTry)
 		effort.Must(d.Wait(d.T.Context(), l, ledger.Estimate{Next: next}))(d.T)
 		d.is(d.Settles(l, 2, 1, 1, smtp.Valid), "completed")
 	}},
@@ -241,16 +229,13 @@ var intake = []exercise{
 		second, l := d.Prepares(3)
 		d.is(second, ledger.WaitingCredits)
 		d.has(5, 2, 3, 0)
-		if _, err = d.Prepare(d.T.Context(), l, 3, 0, 3); err != nil {
-			d.T.Errorf("run again without credits: %v", err)
-		}
+		_, err = d.Prepare(d.T.Context(), l, 3, 0, 3)
+		effort.ErrorIf(d.T, err != nil, "run again without credits: %v", err)
 		d.leased(uuid.New(), 5, Hour) // nobody can work on it
 		d.Grants(1)
 		v := d.Sees(second.ID)
 		d.is(v, "verifying")
-		if v.Issue != nil || v.Held != 3 {
-			d.T.Errorf("funded: %+v", v)
-		}
+		effort.ErrorIf(d.T, v.Issue != nil || v.Held != 3, "funded: %+v", v)
 		d.leased(uuid.New(), 5, Hour, second.ID)
 	}},
 	{"a grant funds the oldest first and skips what does not fit", 0, func(d *Fixture) {
@@ -290,9 +275,7 @@ var intake = []exercise{
 		for range 2 {
 			v := effort.Must(d.Refuse(d.T.Context(), l, issue))(d.T)
 			d.is(v, "failed")
-			if v.Issue == nil || *v.Issue != issue || v.Total != -1 {
-				d.T.Errorf("refused: %+v", v)
-			}
+			effort.ErrorIf(d.T, v.Issue == nil || *v.Issue != issue || v.Total != -1, "refused: %+v", v)
 		}
 		d.has(5, 5, 0, 0)
 	}},

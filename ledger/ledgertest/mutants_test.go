@@ -194,15 +194,11 @@ func TestEveryMutantFits(t *testing.T) {
 		if text := m.source(t); strings.Count(text, m.from) != 1 || m.from == m.to {
 			t.Errorf("%s: %q stands %d times in %s, want once", m.name, m.from, strings.Count(text, m.from), m.file)
 		}
-		if names[m.name] {
-			t.Errorf("%s: there are two", m.name)
-		}
+		effort.ErrorIf(t, names[m.name], "%s: there are two", m.name)
 		names[m.name] = true
 		m.mustCompile(t, packages)
 	}
-	if len(list) < 200 {
-		t.Errorf("%d mutants, 200 were here", len(list))
-	}
+	effort.ErrorIf(t, len(list) < 200, "%d mutants, 200 were here", len(list))
 }
 
 // compiled opens what the compiler wrote of each package.

@@ -50,9 +50,8 @@ func (d *Fixture) tunes() ledger.Settings {
 func (d *Fixture) hold(want ...ledger.ThrottleOverride) {
 	d.T.Helper()
 	got := d.tunes().Overrides
-	if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
-		d.T.Errorf("overrides: got %+v, want %+v", got, want)
-	}
+	effort.ErrorIf(d.T, len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want),
+		"overrides: got %+v, want %+v", got, want)
 }
 
 // logged returns the lines of an action, newest first, without ids and times.
@@ -60,9 +59,7 @@ func (d *Fixture) logged(action string) (lines []ledger.LogLine) {
 	d.T.Helper()
 	list := effort.Must(d.OperatorLog(d.T.Context(), ledger.LogQuery{Limit: ledger.LogLinesMax}))(d.T)
 	for _, l := range list {
-		if l.ID == uuid.Nil || l.At.IsZero() {
-			d.T.Errorf("a line without id or time: %+v", l)
-		}
+		effort.ErrorIf(d.T, l.ID == uuid.Nil || l.At.IsZero(), "a line without id or time: %+v", l)
 		if l.Action == action {
 			l.ID, l.At = uuid.Nil, time.Time{}
 			lines = append(lines, l)
@@ -86,16 +83,14 @@ func ends(o ledger.ThrottleOverride) string { return " until " + o.Expires.Forma
 func sets(d *Fixture) {
 	ctx := ledger.WithAuthor(d.T.Context(), "ada")
 	before := d.tunes()
-	if before.Now.IsZero() || len(before.Overrides)+len(before.Weights) != 0 || before.Weights == nil {
-		d.T.Errorf("of a new ledger: %+v", before)
-	}
+	effort.ErrorIf(d.T, before.Now.IsZero() || len(before.Overrides)+len(before.Weights) != 0 || before.Weights == nil,
+		"of a new ledger: %+v", before)
 	o := Halves("mx:example.net")
 	o.Fields["sessions"] = "2"
 	first := effort.Must(d.SetOverride(ctx, o, Hour))(d.T)
 	o.Author, o.Created, o.Expires = "ada", first.Created, first.Created.Add(Hour)
-	if !reflect.DeepEqual(first, o) || first.Created.Before(before.Now) || first.Created.After(d.tunes().Now) {
-		d.T.Errorf("got %+v, want %+v", first, o)
-	}
+	effort.ErrorIf(d.T, !reflect.DeepEqual(first, o) || first.Created.Before(before.Now) ||
+		first.Created.After(d.tunes().Now), "got %+v, want %+v", first, o)
 	d.nextMillisecond(first.Created)
 	second := d.Overrides(ledger.ThrottleOverride{ID: uuid.UUID{1}, Key: o.Key, Reason: "more",
 		Fields: map[string]string{"sessions": "1", "pause": "yes"}}, 2*Hour)
@@ -142,31 +137,25 @@ func setsForASecond(d *Fixture) {
 		t := d.tunes()
 		holds := slices.ContainsFunc(t.Overrides, func(o ledger.ThrottleOverride) bool { return o.ID == short.ID })
 		over := !t.Now.Before(short.Expires)
-		if seen = seen || holds; over && holds {
-			d.T.Fatalf("holds at %v, until %v", t.Now, short.Expires)
-		}
+		seen = seen || holds
+		effort.FatalIf(d.T, over && holds, "holds at %v, until %v", t.Now, short.Expires)
 		if over && !seen {
 			d.T.Log("the test was too slow to see it hold")
 		}
 		if over {
 			break
 		}
-		if time.Since(begun) > time.Minute {
-			d.T.Fatal("the ledger's clock stands")
-		}
+		effort.FatalIf(d.T, time.Since(begun) > time.Minute, "the ledger's clock stands")
 	}
 	again := ledger.ThrottleOverride{ID: short.ID, Key: short.Key, Fields: short.Fields}
 	denied(d.SetOverride(d.T.Context(), again, Hour))(d, ledger.ErrIllegal, "the id of what is over")
 	d.hold(stays)
 	ended := effort.Must(d.ClearOverrides(d.T.Context(), ledger.Clearing{Key: "example.net"}))(d.T)
-	if len(ended) != 1 || ended[0].ID != stays.ID {
-		d.T.Errorf("cleared %+v", ended)
-	}
+	effort.ErrorIf(d.T, len(ended) != 1 || ended[0].ID != stays.ID, "cleared %+v", ended)
 	// Nothing is said about ended overrides: neither that they held before, nor that they ended.
 	d.Overrides(Halves("example.net"), Hour)
-	if lines := d.logged("throttle set"); len(lines) != 3 || lines[0].Old != "" || lines[1].Old != "rate=5/s" {
-		d.T.Errorf("log: %+v", lines)
-	}
+	lines := d.logged("throttle set")
+	effort.ErrorIf(d.T, len(lines) != 3 || lines[0].Old != "" || lines[1].Old != "rate=5/s", "log: %+v", lines)
 }
 
 func badOverrides(d *Fixture) {
@@ -210,14 +199,11 @@ func longestOverride(d *Fixture) {
 	o := ledger.ThrottleOverride{ID: uuid.New(), Key: text, Reason: text, Author: "is filled in",
 		Fields: map[string]string{"a": text[:600], "b": text[600 : ledger.OperatorTextMax-2]}}
 	kept := effort.Must(d.SetOverride(ledger.WithAuthor(d.T.Context(), text), o, ledger.OverrideMax))(d.T)
-	if kept.Author != text || kept.Expires.Sub(kept.Created) != ledger.OverrideMax {
-		d.T.Errorf("by %q, from %v to %v", kept.Author, kept.Created, kept.Expires)
-	}
+	effort.ErrorIf(d.T, kept.Author != text || kept.Expires.Sub(kept.Created) != ledger.OverrideMax,
+		"by %q, from %v to %v", kept.Author, kept.Created, kept.Expires)
 	d.hold(kept)
 	ended := effort.Must(d.ClearOverrides(d.T.Context(), ledger.Clearing{ID: o.ID, Reason: text}))(d.T)
-	if len(ended) != 1 || !reflect.DeepEqual(ended[0], kept) {
-		d.T.Errorf("cleared %+v", ended)
-	}
+	effort.ErrorIf(d.T, len(ended) != 1 || !reflect.DeepEqual(ended[0], kept), "cleared %+v", ended)
 }
 
 func clears(d *Fixture) {
@@ -225,9 +211,8 @@ func clears(d *Fixture) {
 	clear := func(c ledger.Clearing, want ...ledger.ThrottleOverride) {
 		d.T.Helper()
 		got := effort.Must(d.ClearOverrides(ctx, c))(d.T)
-		if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
-			d.T.Errorf("%+v: cleared %+v, want %+v", c, got, want)
-		}
+		effort.ErrorIf(d.T, len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want),
+			"%+v: cleared %+v, want %+v", c, got, want)
 	}
 	var list []ledger.ThrottleOverride
 	for i, o := range []ledger.ThrottleOverride{Halves("a.test"), Halves("a.test"), Halves("a.test"),
@@ -269,12 +254,10 @@ func weighs(d *Fixture) {
 		w := effort.Must(d.SetWeight(ctx, d.Workspace, weight))(d.T)
 		list := effort.Must(d.Workspaces(ctx))(d.T)
 		at := slices.Index(list, w)
-		if w.ID != d.Workspace || w.Name != "desk" || w.Weight != weight || at < 0 || list[1-at].Weight != 1 {
-			d.T.Errorf("got %+v of %+v", w, list)
-		}
-		if got := d.tunes().Weights; !maps.Equal(got, want) {
-			d.T.Errorf("weights: got %v, want %v", got, want)
-		}
+		effort.ErrorIf(d.T, w.ID != d.Workspace || w.Name != "desk" || w.Weight != weight || at < 0 ||
+			list[1-at].Weight != 1, "got %+v of %+v", w, list)
+		got := d.tunes().Weights
+		effort.ErrorIf(d.T, !maps.Equal(got, want), "weights: got %v, want %v", got, want)
 	}
 	weigh(1, nil)
 	weigh(ledger.WeightMax, map[uuid.UUID]int{d.Workspace: ledger.WeightMax})
@@ -310,9 +293,7 @@ func pagesLog(d *Fixture) {
 	for i, l := range all[:notes] {
 		want := ledger.LogLine{ID: l.ID, At: l.At, Action: "test", Workspace: d.Workspace,
 			Subject: string(rune('a' + notes - 1 - i)), Old: "was", New: "is", Reason: "because"}
-		if l != want || l.At.Before(all[i+1].At) {
-			d.T.Errorf("line %d: got %+v, want %+v", i, l, want)
-		}
+		effort.ErrorIf(d.T, l != want || l.At.Before(all[i+1].At), "line %d: got %+v, want %+v", i, l, want)
 	}
 	for size := 1; size <= notes+2; size++ {
 		var paged []ledger.LogLine
@@ -383,9 +364,7 @@ func authors(d *Fixture) {
 		"node forget"}
 	for _, action := range actions {
 		lines := slices.DeleteFunc(d.logged(action), func(l ledger.LogLine) bool { return l.New == "desk" })
-		if len(lines) != 1 || lines[0].Author != "ada" || lines[0].Old != "" {
-			d.T.Errorf("%s: %+v", action, lines)
-		}
+		effort.ErrorIf(d.T, len(lines) != 1 || lines[0].Author != "ada" || lines[0].Old != "", "%s: %+v", action, lines)
 	}
 	if l := d.logged("grant"); l[0].New != "7 credits" || l[0].Reason != "paid" {
 		d.T.Errorf("grant: %+v", l)

@@ -71,9 +71,7 @@ func expectsAgain(d *Fixture) {
 		again.Expected = expected
 		v := effort.Must(d.Settle(d.T.Context(), again))(d.T)
 		expect(d, v, inMinutes(1)) // the first stays
-		if v.Settlements != 1 || v.Counts.Valid != 1 {
-			d.T.Errorf("got %+v", v)
-		}
+		effort.ErrorIf(d.T, v.Settlements != 1 || v.Counts.Valid != 1, "got %+v", v)
 	}
 	d.ok(d.Release(d.T.Context(), l))
 	v := effort.Must(d.Settle(d.T.Context(), s))(d.T)

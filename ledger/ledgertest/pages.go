@@ -56,9 +56,8 @@ var singles = []exercise{
 		d.is(v, ledger.WaitingCredits)
 		v = effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 		d.is(v, ledger.State(ledger.Cancelled))
-		if v.SingleOutcome != smtp.Undecided || v.SingleEmail != "a@b.test" || v.Counts.Cancelled != 1 {
-			d.T.Errorf("cancelled: %+v", v)
-		}
+		effort.ErrorIf(d.T, v.SingleOutcome != smtp.Undecided || v.SingleEmail != "a@b.test" || v.Counts.Cancelled != 1,
+			"cancelled: %+v", v)
 	}},
 	{"the address goes with the results", 1, singlesRetention},
 	{"the log tells who made and cancelled verifications", 9, logsFiles},
@@ -71,10 +70,9 @@ func checksOne(d *Fixture) {
 	v := effort.Must(d.CreateSingle(ctx, c))(d.T)
 	want := `"""a,\""b""@Example.TEST"` + "\n"
 	d.is(v, ledger.State(ledger.Preparing))
-	if v.ID != c.ID || v.Identity != c.Identity || v.Workspace != d.Workspace || v.Kind != ledger.Single || v.SingleEmail != c.Address ||
-		v.Filename != "" || v.Bytes != int64(len(want)) || v.Durable != v.Bytes || v.Total != -1 || v.MadeBy != "user:7" {
-		d.T.Errorf("made: %+v", v)
-	}
+	effort.ErrorIf(d.T, v.ID != c.ID || v.Identity != c.Identity || v.Workspace != d.Workspace ||
+		v.Kind != ledger.Single || v.SingleEmail != c.Address || v.Filename != "" || v.Bytes != int64(len(want)) ||
+		v.Durable != v.Bytes || v.Total != -1 || v.MadeBy != "user:7", "made: %+v", v)
 	effort.Is(d.T, bytesOf(d, v.ID), want, "file")
 	effort.Is(d.T, d.Sees(v.ID), v, "read")
 	if u, err := d.OpenUpload(ctx, v.ID); err != nil || u.Status != ledger.Preparing || u.Writer != 0 {
@@ -82,9 +80,8 @@ func checksOne(d *Fixture) {
 	}
 	for kind, want := range map[ledger.Kind]int{ledger.Bulk: 0, ledger.Single: 1, "": 1} {
 		list, err := d.History(ctx, ledger.HistoryQuery{Workspace: d.Workspace, Kind: kind, Limit: 9})
-		if err != nil || len(list) != want || want == 1 && list[0] != v {
-			d.T.Errorf("kind %q: %+v, %v", kind, list, err)
-		}
+		effort.ErrorIf(d.T, err != nil || len(list) != want || want == 1 && list[0] != v,
+			"kind %q: %+v, %v", kind, list, err)
 	}
 	l := d.Takes(v.ID)
 	v = effort.Must(d.Prepare(ctx, l, 1, 0, 1))(d.T)
@@ -95,9 +92,8 @@ func checksOne(d *Fixture) {
 	v = effort.Must(d.Settle(ctx, b))(d.T)
 	d.is(v, ledger.State(ledger.Completed))
 	d.has(3, 2, 0, 1)
-	if v.SingleOutcome != smtp.CatchAll || v.SingleEmail != c.Address || d.Sees(v.ID) != v {
-		d.T.Errorf("settled: %+v", v)
-	}
+	effort.ErrorIf(d.T, v.SingleOutcome != smtp.CatchAll || v.SingleEmail != c.Address || d.Sees(v.ID) != v,
+		"settled: %+v", v)
 	if list := d.Reads(v.ID); len(list) != 1 || list[0] != b.Results[0] {
 		d.T.Errorf("results: %+v", list)
 	}
@@ -151,9 +147,7 @@ func singlesWithin(d *Fixture) {
 		at := d.other(d.T, 0)
 		one := at.Singles("a@b.test")
 		one.Limits = c.limits
-		if _, err := d.CreateSingle(d.T.Context(), one); err != nil {
-			d.T.Errorf("%+v: %v", c.limits, err)
-		}
+		effort.Denied(d.CreateSingle(d.T.Context(), one))(d.T, nil, c.limits)
 		one.ID, one.Identity = uuid.New(), uuid.New()
 		_, err := d.CreateSingle(d.T.Context(), one)
 		d.refused(err, c.want)
@@ -173,9 +167,8 @@ func singlesRetention(d *Fixture) {
 	d.nextMillisecond(d.Sees(v.ID).Completed)
 	d.sweeps(ledger.Retention{Uploads: time.Nanosecond, Results: time.Nanosecond}, 2)
 	v = d.Sees(v.ID)
-	if v.SingleEmail != "" || v.SingleOutcome != smtp.Valid || !v.UploadDeleted {
-		d.T.Errorf("after the retention: %+v", v)
-	}
+	effort.ErrorIf(d.T, v.SingleEmail != "" || v.SingleOutcome != smtp.Valid || !v.UploadDeleted,
+		"after the retention: %+v", v)
 	denied(d.OpenFile(ctx, v.ID))(d, ledger.ErrIllegal)
 	_, err := d.RecentResults(ctx, ledger.RecentQuery{Workspace: d.Workspace, Verification: v.ID, Limit: 1})
 	d.refused(err, ledger.ErrResultsExpired)
@@ -295,13 +288,10 @@ func pagesWorkspaceLog(d *Fixture) {
 		if l.Actor == acts(in.User.ID) {
 			want.Email = "anna@acme.test"
 		}
-		if l != want || l.At.Before(all[i+1].At) {
-			d.T.Errorf("line %d: got %+v, want %+v", i, l, want)
-		}
+		effort.ErrorIf(d.T, l != want || l.At.Before(all[i+1].At), "line %d: got %+v, want %+v", i, l, want)
 	}
-	if all[lines-1].Email == "" || all[lines-2].Actor != "key:abcdefghij12" || all[2].Actor != "" {
-		d.T.Errorf("actors: %+v", all)
-	}
+	effort.ErrorIf(d.T, all[lines-1].Email == "" || all[lines-2].Actor != "key:abcdefghij12" || all[2].Actor != "",
+		"actors: %+v", all)
 	for size := 1; size <= lines+3; size++ {
 		var paged []ledger.WorkspaceLine
 		for q := (ledger.WorkspaceLogQuery{Limit: size}); ; {

@@ -58,9 +58,8 @@ func recentInPages(d *Fixture) {
 	want := []int64{2, 1, 0, 5, 4, 3}
 	for limit := 1; limit <= 7; limit++ {
 		list, looked := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: limit})
-		if !slices.Equal(ordinals(list), want) || len(looked) != (6+limit-1)/limit || slices.Max(looked) > 2 {
-			d.T.Errorf("pages of %d: %v, looked at %v", limit, ordinals(list), looked)
-		}
+		effort.ErrorIf(d.T, !slices.Equal(ordinals(list), want) || len(looked) != (6+limit-1)/limit ||
+			slices.Max(looked) > 2, "pages of %d: %v, looked at %v", limit, ordinals(list), looked)
 	}
 	first, err := d.RecentResults(d.T.Context(), ledger.RecentQuery{Workspace: d.Workspace, Verification: v.ID, Limit: 4})
 	d.ok(err)
@@ -126,9 +125,8 @@ func recentFiltered(d *Fixture) {
 		for _, n := range looked {
 			sum += n
 		}
-		if !slices.Equal(ordinals(list), c.want) || sum != c.looked {
-			d.T.Errorf("%+v: %v, %d settlements looked at, want %v, %d", c.query, ordinals(list), sum, c.want, c.looked)
-		}
+		effort.ErrorIf(d.T, !slices.Equal(ordinals(list), c.want) || sum != c.looked,
+			"%+v: %v, %d settlements looked at, want %v, %d", c.query, ordinals(list), sum, c.want, c.looked)
 		c.query.Limit = 1
 		if list, _ := d.Recently(c.query); !slices.Equal(ordinals(list), c.want) {
 			d.T.Errorf("%+v one by one: %v, want %v", c.query, ordinals(list), c.want)
@@ -144,17 +142,15 @@ func recentSearches(d *Fixture) {
 		d.Settles(l, i+1, i, i, smtp.Valid)
 	}
 	list, looked := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, Find: "user0@"})
-	if !slices.Equal(ordinals(list), []int64{0}) || !slices.Equal(looked, []int{most, 2}) {
-		d.T.Errorf("found %v, looked at %v", ordinals(list), looked)
-	}
+	effort.ErrorIf(d.T, !slices.Equal(ordinals(list), []int64{0}) || !slices.Equal(looked, []int{most, 2}),
+		"found %v, looked at %v", ordinals(list), looked)
 	list, looked = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, Reason: smtp.Greylisted})
 	if len(list) != 0 || !slices.Equal(looked, []int{most, 2}) {
 		d.T.Errorf("found %v, looked at %v", ordinals(list), looked)
 	}
 	list, looked = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: ledger.RecentMax})
-	if len(list) != most+2 || !slices.Equal(looked, []int{ledger.RecentMax, 2}) {
-		d.T.Errorf("%d in all, looked at %v", len(list), looked)
-	}
+	effort.ErrorIf(d.T, len(list) != most+2 || !slices.Equal(looked, []int{ledger.RecentMax, 2}),
+		"%d in all, looked at %v", len(list), looked)
 	if list, looked = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, Outcome: smtp.Error}); len(list) != 0 || !slices.Equal(looked, []int{0}) {
 		d.T.Errorf("found %v, looked at %v", ordinals(list), looked)
 	}
@@ -202,9 +198,8 @@ func breaksDown(d *Fixture) {
 	want := []ledger.ReasonCount{{Outcome: smtp.Unknown, Reason: smtp.TimedOut, Count: 35}, {Outcome: smtp.Valid, Reason: smtp.MailboxExists, Count: 2},
 		{Outcome: smtp.Unknown, Reason: smtp.Greylisted, Count: 2}, {Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, Count: 1},
 		{Outcome: smtp.CatchAll, Reason: smtp.AcceptAll, Count: 1}}
-	if !slices.Equal(down.Reasons, want) || down.Verification != d.Sees(v.ID) || down.AtLeast {
-		d.T.Errorf("got %+v, want %+v", down, want)
-	}
+	effort.ErrorIf(d.T, !slices.Equal(down.Reasons, want) || down.Verification != d.Sees(v.ID) || down.AtLeast,
+		"got %+v, want %+v", down, want)
 	worst := []ledger.DomainCount{{Domain: "late.test", Unknown: 3, Reason: smtp.Greylisted}, {Domain: "xn--bcher-kva.test", Unknown: 2, Reason: smtp.TimedOut}}
 	for i := range ledger.WorstDomains - 2 {
 		worst = append(worst, ledger.DomainCount{Domain: fmt.Sprintf("d%02d.test", i), Unknown: 1, Reason: smtp.TimedOut})
@@ -219,9 +214,8 @@ var statements = []exercise{
 		_, l := other.Prepares(3)
 		other.Settles(l, 1, 0, 1, smtp.Valid)
 		st, err := d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Limit: 9})
-		if err != nil || len(st.Moves) != 1 || st.Balance.Granted != 5 || st.Days[ledger.StatementDays-1].Spent != 0 {
-			d.T.Errorf("got %+v, %v", st, err)
-		}
+		effort.ErrorIf(d.T, err != nil || len(st.Moves) != 1 || st.Balance.Granted != 5 ||
+			st.Days[ledger.StatementDays-1].Spent != 0, "got %+v, %v", st, err)
 		effort.Is(d.T, other.AddsUp(1), "", "the other")
 		for _, limit := range []int{0, ledger.StatementMax + 1} {
 			denied(d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Limit: limit}))(d, ledger.ErrIllegal)
@@ -241,9 +235,8 @@ func states(d *Fixture) {
 	d.Grants(5)
 	effort.Must(d.Settle(d.T.Context(), mixed(l, 1, 0, smtp.Valid, smtp.Invalid, smtp.Unknown)))(d.T)
 	st := effort.Must(d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Limit: 9}))(d.T)
-	if len(st.Moves) != 3 || st.More || st.Balance != (ledger.Balance{Granted: 15, Available: 10, Held: 3, Spent: 2}) {
-		d.T.Fatalf("got %+v", st)
-	}
+	effort.FatalIf(d.T, len(st.Moves) != 3 || st.More ||
+		st.Balance != (ledger.Balance{Granted: 15, Available: 10, Held: 3, Spent: 2}), "got %+v", st)
 	if m := st.Moves[0]; m.Granted != 5 || m.Reason != "test" || m.Author != "" || m.Kind != ledger.MoveGrant {
 		d.T.Errorf("the second grant: %+v", m)
 	}
@@ -255,22 +248,18 @@ func states(d *Fixture) {
 		d.T.Errorf("the first grant: %+v", m)
 	}
 	today, now := st.Days[ledger.StatementDays-1], d.tunes().Now
-	if today.Spent+st.Days[ledger.StatementDays-2].Spent != 2 || now.Sub(today.Day) > 2*ledger.Day || today.Day.Truncate(ledger.Day) != today.Day {
-		d.T.Errorf("today, %v: %+v", now, today)
-	}
+	effort.ErrorIf(d.T, today.Spent+st.Days[ledger.StatementDays-2].Spent != 2 || now.Sub(today.Day) > 2*ledger.Day ||
+		today.Day.Truncate(ledger.Day) != today.Day, "today, %v: %+v", now, today)
 	for i := 1; i < len(st.Days); i++ {
 		effort.Is(d.T, st.Days[i].Day.Sub(st.Days[i-1].Day), ledger.Day, "day", i, st.Days[i])
 	}
 	for kind, want := range map[ledger.MoveKind]int{ledger.MoveGrant: 2, ledger.MoveVerification: 1, ledger.MoveCorrection: 0} {
 		only, err := d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Only: kind, Limit: 9})
-		if err != nil || len(only.Moves) != want || only.Balance != st.Balance ||
-			slices.ContainsFunc(only.Moves, func(m ledger.Move) bool { return m.Kind != kind }) {
-			d.T.Errorf("only %s: %+v, %v", kind, only.Moves, err)
-		}
+		effort.ErrorIf(d.T, err != nil || len(only.Moves) != want || only.Balance != st.Balance ||
+			slices.ContainsFunc(only.Moves, func(m ledger.Move) bool { return m.Kind != kind }), "only %s: %+v, %v",
+			kind, only.Moves, err)
 	}
 	page, err := d.Statement(d.T.Context(), ledger.StatementQuery{Workspace: d.Workspace, Limit: 1,
 		After: &ledger.Position{Created: v.Created.Add(-time.Hour)}})
-	if err != nil || len(page.Moves) != 0 || page.More {
-		d.T.Errorf("before all: %+v, %v", page, err)
-	}
+	effort.ErrorIf(d.T, err != nil || len(page.Moves) != 0 || page.More, "before all: %+v, %v", page, err)
 }

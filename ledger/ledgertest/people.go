@@ -84,9 +84,7 @@ func toldAll(d *Fixture) (lines []string) {
 	page, err := d.WorkspaceLog(d.T.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: ledger.WorkspaceLogMax})
 	d.ok(err)
 	for _, l := range page {
-		if l.ID == uuid.Nil || l.At.IsZero() {
-			d.T.Errorf("a line without id or time: %+v", l)
-		}
+		effort.ErrorIf(d.T, l.ID == uuid.Nil || l.At.IsZero(), "a line without id or time: %+v", l)
 		lines = append(lines, strings.Join([]string{l.Actor, l.Email, l.Action, l.Subject, l.Detail}, "|"))
 	}
 	return lines
@@ -107,9 +105,7 @@ func invites(d *Fixture) {
 	made := effort.Must(d.MakeLink(ctx, l))(d.T)
 	want := l
 	want.Created, want.Expires = made.Created, made.Created.Add(ledger.LinkLife)
-	if made != want || made.Created.IsZero() {
-		d.T.Errorf("got %+v, want %+v", made, want)
-	}
+	effort.ErrorIf(d.T, made != want || made.Created.IsZero(), "got %+v, want %+v", made, want)
 	l.Email, l.Created, l.Expires, l.Used = "anna@acme.TEST", made.Expires, made.Created, made.Created
 	again := effort.Must(d.MakeLink(ctx, l))(d.T)
 	effort.Is(d.T, again, made, "again")
@@ -126,9 +122,7 @@ func invites(d *Fixture) {
 	}
 	read, known, err := d.LinkByID(ctx, l.ID)
 	d.ok(err)
-	if read != made || known {
-		d.T.Errorf("read %+v, %v", read, known)
-	}
+	effort.ErrorIf(d.T, read != made || known, "read %+v, %v", read, known)
 	_, _, err = d.LinkByID(ctx, hash())
 	d.refused(err, ledger.ErrNoSuchLink)
 	d.tells("operator||link create|Anna@Acme.test|member")
@@ -206,9 +200,8 @@ func endsLinks(d *Fixture) {
 	d.refused(err, ledger.ErrNoSuchLink)
 	denied(d.AcceptLink(ctx, acceptance(made[1])))(d, ledger.ErrNoSuchLink)
 	again := effort.Must(d.MakeLink(ctx, made[1]))(d.T)
-	if again.Used.IsZero() || again.Used.After(again.Expires) {
-		d.T.Errorf("made again after it was ended: %+v", again)
-	}
+	effort.ErrorIf(d.T, again.Used.IsZero() || again.Used.After(again.Expires),
+		"made again after it was ended: %+v", again)
 	effort.Is(d.T, len(effort.Must(d.OpenLinks(ctx, uuid.Nil))(d.T)), 0, "open in no workspace")
 	d.tells("||link create|a@acme.test|viewer", "||link create|b@acme.test|viewer", "||link create|c@acme.test|viewer",
 		"||link create|used@acme.test|owner", "operator||link end|b@acme.test|viewer",
@@ -226,14 +219,12 @@ func accepts(d *Fixture) {
 	member := ledger.Membership{Workspace: d.Workspace, WorkspaceName: "desk", User: a.User, Email: "Anna@Acme.test",
 		Name: a.Name, Role: ledger.Member, Created: in.User.Created, Seen: in.User.Created}
 	want := ledger.SignedIn{Session: session, User: user, Memberships: []ledger.Membership{member}}
-	if !reflect.DeepEqual(in, want) || in.User.Created.Before(l.Created) {
-		d.T.Errorf("got %+v, want %+v", in, want)
-	}
+	effort.ErrorIf(d.T, !reflect.DeepEqual(in, want) || in.User.Created.Before(l.Created),
+		"got %+v, want %+v", in, want)
 	again := effort.Must(d.AcceptLink(ctx, a))(d.T)
 	read := effort.Must(d.SessionByID(ctx, a.Session.ID, Hour))(d.T)
-	if !reflect.DeepEqual(again, want) || !reflect.DeepEqual(read, want) {
-		d.T.Errorf("again: got %+v and %+v, want %+v", again, read, want)
-	}
+	effort.ErrorIf(d.T, !reflect.DeepEqual(again, want) || !reflect.DeepEqual(read, want),
+		"again: got %+v and %+v, want %+v", again, read, want)
 	effort.Equal(d.T, effort.Must(d.Members(ctx, d.Workspace))(d.T), []ledger.Membership{member}, "members")
 	d.ok(d.EndSession(ctx, a.User, a.Session.ID))
 	_, err := d.AcceptLink(ctx, a) // it was used, and what began with it is over
@@ -271,9 +262,8 @@ func acceptsAgain(d *Fixture) {
 	roleIs := func(role ledger.Role) {
 		d.T.Helper()
 		list := effort.Must(d.Members(ctx, d.Workspace))(d.T)
-		if len(list) != 1 || list[0].Role != role || list[0].Created != in.User.Created {
-			d.T.Errorf("members: %+v, want one with role %s", list, role)
-		}
+		effort.ErrorIf(d.T, len(list) != 1 || list[0].Role != role || list[0].Created != in.User.Created,
+			"members: %+v, want one with role %s", list, role)
 	}
 	for _, c := range []struct{ offered, is ledger.Role }{{ledger.Viewer, ledger.Member}, {ledger.Member, ledger.Member},
 		{ledger.Owner, ledger.Owner}, {ledger.Viewer, ledger.Owner}} {
@@ -287,9 +277,8 @@ func acceptsAgain(d *Fixture) {
 		d.refused(err, ledger.ErrIllegal)
 		a.Password = ""
 		got := effort.Must(d.AcceptLink(ctx, a))(d.T)
-		if got.User != in.User || len(got.Memberships) != 1 || got.Session.ID != a.Session.ID {
-			d.T.Errorf("signed in: %+v", got)
-		}
+		effort.ErrorIf(d.T, got.User != in.User || len(got.Memberships) != 1 || got.Session.ID != a.Session.ID,
+			"signed in: %+v", got)
 		roleIs(c.is)
 	}
 	effort.Is(d.T, len(effort.Must(d.Sessions(ctx, id, Hour))(d.T)), 5, "sessions: an invitation ends none")
@@ -319,15 +308,12 @@ func badAccepts(d *Fixture) {
 		denied(d.AcceptLink(ctx, a))(d, ledger.ErrIllegal, name)
 	}
 	denied(d.AcceptLink(ctx, acceptance(ledger.Link{ID: hash()})))(d, ledger.ErrNoSuchLink)
-	if _, err := d.UserByEmail(ctx, "new@acme.test"); err == nil {
-		d.T.Error("a refused acceptance made a user")
-	}
+	_, err := d.UserByEmail(ctx, "new@acme.test")
+	effort.ErrorIf(d.T, err == nil, "a refused acceptance made a user")
 	a := acceptance(l)
 	a.Name, a.Password = strings.Repeat("é", ledger.NameMax/2), strings.Repeat("p", ledger.OperatorTextMax)
 	in := effort.Must(d.AcceptLink(ctx, a))(d.T)
-	if in.User.Name != a.Name || in.User.Password != a.Password {
-		d.T.Errorf("got %+v", in.User)
-	}
+	effort.ErrorIf(d.T, in.User.Name != a.Name || in.User.Password != a.Password, "got %+v", in.User)
 }
 
 // passwordLink is a link that sets a password.
@@ -359,9 +345,8 @@ func passwordLinks(d *Fixture) {
 		got := effort.Must(d.AcceptLink(ctx, a))(d.T)
 		want := in.User
 		want.Password = a.Password
-		if got.User != want || got.Session.ID != a.Session.ID || len(got.Memberships) != 1 {
-			d.T.Errorf("got %+v", got)
-		}
+		effort.ErrorIf(d.T, got.User != want || got.Session.ID != a.Session.ID || len(got.Memberships) != 1,
+			"got %+v", got)
 	}
 	denied(d.SessionByID(ctx, in.Session.ID, Hour))(d, ledger.ErrNoSuchSession)
 	effort.Must(d.SessionByID(ctx, other.Session.ID, Hour))(d.T)
@@ -389,9 +374,8 @@ func signInLinks(d *Fixture) {
 	a.Password, a.Name = "", "Another"
 	for range 2 {
 		got := effort.Must(d.AcceptLink(ctx, a))(d.T)
-		if got.User != in.User || got.Session.ID != a.Session.ID || len(got.Memberships) != 1 {
-			d.T.Errorf("got %+v", got)
-		}
+		effort.ErrorIf(d.T, got.User != in.User || got.Session.ID != a.Session.ID || len(got.Memberships) != 1,
+			"got %+v", got)
 	}
 	other := acceptance(newer)
 	other.Password = ""
@@ -449,9 +433,7 @@ func disables(d *Fixture) {
 	var first ledger.User
 	for i := range 2 {
 		u := effort.Must(d.DisableUser(ctx, in.User.ID, true))(d.T)
-		if u.Disabled.IsZero() || i > 0 && u != first {
-			d.T.Errorf("disabled: %+v, at first %+v", u, first)
-		}
+		effort.ErrorIf(d.T, u.Disabled.IsZero() || i > 0 && u != first, "disabled: %+v, at first %+v", u, first)
 		first = u
 	}
 	effort.Is(d.T, effort.Must(d.UserByEmail(ctx, "anna@acme.test"))(d.T), first, "found")
@@ -473,9 +455,7 @@ func disables(d *Fixture) {
 	denied(d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: in.User.ID, Life: Hour}))(d, ledger.ErrNoSuchUser)
 	denied(d.MakeLink(ctx, passwordLink("anna@acme.test")))(d, ledger.ErrNoSuchUser)
 	list := effort.Must(d.Members(ctx, d.Workspace))(d.T)
-	if len(list) != 2 || !list[0].Disabled || list[1].Disabled {
-		d.T.Errorf("members: %+v", list)
-	}
+	effort.ErrorIf(d.T, len(list) != 2 || !list[0].Disabled || list[1].Disabled, "members: %+v", list)
 	for range 2 {
 		u := effort.Must(d.DisableUser(ctx, in.User.ID, false))(d.T)
 		effort.Is(d.T, u, in.User, "enabled")
@@ -537,9 +517,8 @@ func setsRoles(d *Fixture) {
 	other := d.other(d.T, 0)
 	in := other.Joins("dora@acme.test", ledger.Viewer)
 	d.refused(d.SetRole(ctx, d.Workspace, in.User.ID, ledger.Owner), ledger.ErrNoSuchUser)
-	if _, err := other.AcceptLink(ctx, withoutPassword(other.links(other.invitation("anna@acme.test", ledger.Viewer)))); err != nil {
-		d.T.Error(err)
-	}
+	_, err := other.AcceptLink(ctx, withoutPassword(other.links(other.invitation("anna@acme.test", ledger.Viewer))))
+	effort.ErrorIf(d.T, err != nil, "%v", err)
 	signed := effort.Must(d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: anna.ID, Life: Hour}))(d.T)
 	if m := signed.Memberships; len(m) != 2 || m[0].WorkspaceName > m[1].WorkspaceName || m[0].Workspace == m[1].Workspace {
 		d.T.Errorf("memberships: %+v", m)
@@ -574,9 +553,7 @@ func lastOwner(d *Fixture) {
 	d.Joins("cleo@acme.test", ledger.Owner)
 	d.ok(d.SetRole(ctx, d.Workspace, anna.ID, ""))
 	in := effort.Must(d.BeginSession(ctx, ledger.NewSession{ID: hash(), User: anna.ID, Life: Hour}))(d.T)
-	if len(in.Memberships) != 0 || in.User != anna {
-		d.T.Errorf("without a membership: %+v", in)
-	}
+	effort.ErrorIf(d.T, len(in.Memberships) != 0 || in.User != anna, "without a membership: %+v", in)
 }
 
 // endsInvitations: a lower role ends what its member made and what is for their email, in that workspace only.

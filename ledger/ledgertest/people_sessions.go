@@ -71,9 +71,8 @@ func beginsSessions(d *Fixture) {
 	first := effort.Must(d.BeginSession(ctx, n))(d.T)
 	want := ledger.Session{ID: n.ID, User: in.User.ID, Created: first.Session.Created, Seen: first.Session.Created,
 		Ends: first.Session.Created.Add(2 * Hour), Agent: "Safari", Network: "192.0.2.1"}
-	if first.Session != want || first.User != in.User || len(first.Memberships) != 1 || first.Memberships[0].Role != ledger.Owner {
-		d.T.Errorf("got %+v, want %+v", first, want)
-	}
+	effort.ErrorIf(d.T, first.Session != want || first.User != in.User || len(first.Memberships) != 1 ||
+		first.Memberships[0].Role != ledger.Owner, "got %+v, want %+v", first, want)
 	n.Agent, n.Life = "Chrome", Hour
 	again := effort.Must(d.BeginSession(ctx, n))(d.T)
 	effort.Is(d.T, again.Session, want, "again")
@@ -110,9 +109,7 @@ func sessionsEnd(d *Fixture) {
 		now := d.tunes().Now
 		got, err := d.SessionByID(ctx, short.ID, Hour)
 		after := d.tunes().Now
-		if err == nil && !now.Before(got.Session.Ends) {
-			d.T.Fatalf("holds at %v, until %v", now, got.Session.Ends)
-		}
+		effort.FatalIf(d.T, err == nil && !now.Before(got.Session.Ends), "holds at %v, until %v", now, got.Session.Ends)
 		if err != nil {
 			d.refused(err, ledger.ErrNoSuchSession)
 			if list, err := d.Sessions(ctx, in.User.ID, Hour); err != nil || len(list) != 1 {
@@ -120,9 +117,7 @@ func sessionsEnd(d *Fixture) {
 			}
 			break
 		}
-		if time.Since(begun) > time.Minute {
-			d.T.Fatal("the ledger's clock stands")
-		}
+		effort.FatalIf(d.T, time.Since(begun) > time.Minute, "the ledger's clock stands")
 	}
 	d.ok(d.UseSessions(ctx, []ledger.Hash{short.ID}))
 	over(d, short.ID)
@@ -140,14 +135,11 @@ func sessionsIdle(d *Fixture) {
 	d.ok(d.UseSessions(ctx, nil))
 	d.ok(d.UseSessions(ctx, []ledger.Hash{hash(), in.Session.ID, in.Session.ID}))
 	got := effort.Must(d.SessionByID(ctx, in.Session.ID, Hour))(d.T)
-	if !got.Session.Seen.After(in.Session.Seen.Add(4*time.Millisecond)) || got.Session.Ends != in.Session.Ends ||
-		got.Memberships[0].Seen != got.Session.Seen {
-		d.T.Errorf("used: %+v", got)
-	}
+	effort.ErrorIf(d.T, !got.Session.Seen.After(in.Session.Seen.Add(4*time.Millisecond)) ||
+		got.Session.Ends != in.Session.Ends || got.Memberships[0].Seen != got.Session.Seen, "used: %+v", got)
 	list := effort.Must(d.Members(ctx, d.Workspace))(d.T)
-	if len(list) != 1 || list[0].Seen != got.Session.Seen {
-		d.T.Errorf("members: %+v, want seen at %v", list, got.Session.Seen)
-	}
+	effort.ErrorIf(d.T, len(list) != 1 || list[0].Seen != got.Session.Seen,
+		"members: %+v, want seen at %v", list, got.Session.Seen)
 	d.ok(d.EndSession(ctx, in.User.ID, in.Session.ID))
 	d.nextMillisecond(got.Session.Seen)
 	d.ok(d.UseSessions(ctx, []ledger.Hash{in.Session.ID}))
@@ -250,9 +242,8 @@ func agents(d *Fixture) {
 		"a\x00b\xe2\x82c\xff": "abc"} {
 		got, err := d.BeginSession(d.T.Context(), ledger.NewSession{ID: hash(), User: in.User.ID, Agent: given, Network: given, Life: Hour})
 		d.ok(err)
-		if got.Session.Agent != want || got.Session.Network != want {
-			d.T.Errorf("%q: got %q and %q, want %q", given, got.Session.Agent, got.Session.Network, want)
-		}
+		effort.ErrorIf(d.T, got.Session.Agent != want || got.Session.Network != want,
+			"%q: got %q and %q, want %q", given, got.Session.Agent, got.Session.Network, want)
 	}
 }
 
@@ -263,9 +254,8 @@ func rolesOfSessions(d *Fixture) {
 	for _, role := range []ledger.Role{ledger.Viewer, ledger.Member, ""} {
 		d.ok(d.SetRole(ctx, d.Workspace, in.User.ID, role))
 		got := effort.Must(d.SessionByID(ctx, in.Session.ID, Hour))(d.T)
-		if role == "" && len(got.Memberships) != 0 || role != "" && (len(got.Memberships) != 1 || got.Memberships[0].Role != role) {
-			d.T.Errorf("as %q: %+v", role, got.Memberships)
-		}
+		effort.ErrorIf(d.T, role == "" && len(got.Memberships) != 0 || role != "" &&
+			(len(got.Memberships) != 1 || got.Memberships[0].Role != role), "as %q: %+v", role, got.Memberships)
 	}
 }
 
@@ -279,9 +269,7 @@ func waits(d *Fixture, r ledger.AttemptRule, subjects []ledger.Hash, want ...tim
 	until := effort.Must(d.FailedSignIn(d.T.Context(), subjects, r))(d.T)
 	after := d.tunes().Now
 	asked := effort.Must(d.SignInWaits(d.T.Context(), subjects))(d.T)
-	if !slices.Equal(asked, until) || len(until) != len(want) {
-		d.T.Fatalf("counted: %v, asked: %v", until, asked)
-	}
+	effort.FatalIf(d.T, !slices.Equal(asked, until) || len(until) != len(want), "counted: %v, asked: %v", until, asked)
 	for i, w := range want {
 		if w == 0 && !until[i].IsZero() || w > 0 && (until[i].Before(before.Add(w)) || until[i].After(after.Add(w))) {
 			d.T.Errorf("subject %d between %v and %v: until %v, want %v more", i, before, after, until[i], w)
@@ -305,9 +293,7 @@ func attemptsWait(d *Fixture) {
 	}
 	d.ok(d.ForgetFailures(d.T.Context(), hash()))
 	asked := effort.Must(d.SignInWaits(d.T.Context(), []ledger.Hash{a, b}))(d.T)
-	if !asked[0].IsZero() || asked[1].IsZero() {
-		d.T.Errorf("after one was forgotten: %v", asked)
-	}
+	effort.ErrorIf(d.T, !asked[0].IsZero() || asked[1].IsZero(), "after one was forgotten: %v", asked)
 	waits(d, slow, []ledger.Hash{a}, 0)
 	minute := ledger.AttemptRule{Free: 1, Window: Hour, First: time.Minute, Most: time.Minute}
 	waits(d, minute, []ledger.Hash{hash()}, time.Minute)
@@ -348,9 +334,8 @@ func acceptsByProvider(d *Fixture) {
 	a := byProvider(d.links(d.invitation("Anna@acme.test", ledger.Member)), subject)
 	for range 2 {
 		in := effort.Must(d.AcceptLink(ctx, a))(d.T)
-		if in.User.OIDC != a.OIDC || in.User.Password != "" || in.User.TOTP != "" || in.User.ID != a.User || len(in.Memberships) != 1 {
-			d.T.Errorf("got %+v", in)
-		}
+		effort.ErrorIf(d.T, in.User.OIDC != a.OIDC || in.User.Password != "" || in.User.TOTP != "" ||
+			in.User.ID != a.User || len(in.Memberships) != 1, "got %+v", in)
 	}
 	for _, read := range []func() (ledger.User, error){
 		func() (ledger.User, error) { return d.UserByOIDC(ctx, a.OIDC) },
@@ -392,16 +377,12 @@ func invitesTakeNothing(d *Fixture) {
 		a := withoutPassword(l)
 		a.OIDC = in.User.OIDC
 		got := effort.Must(d.AcceptLink(ctx, a))(d.T)
-		if got.User != in.User || got.Memberships[0].Role != ledger.Owner {
-			d.T.Errorf("got %+v", got)
-		}
+		effort.ErrorIf(d.T, got.User != in.User || got.Memberships[0].Role != ledger.Owner, "got %+v", got)
 	}
 	// A link of an operator's for a password sets one, whoever the user is.
 	a := acceptance(d.links(passwordLink("anna@acme.test")))
 	got := effort.Must(d.AcceptLink(ctx, a))(d.T)
-	if got.User.Password != a.Password || got.User.OIDC != without.User.OIDC {
-		d.T.Errorf("got %+v", got.User)
-	}
+	effort.ErrorIf(d.T, got.User.Password != a.Password || got.User.OIDC != without.User.OIDC, "got %+v", got.User)
 }
 
 func bindsProviders(d *Fixture) {
@@ -471,9 +452,7 @@ func findsInvitations(d *Fixture) {
 	found := func(want ...ledger.Link) {
 		d.T.Helper()
 		got, err := d.Invitations(ctx, email)
-		if err != nil || len(got) != len(want) {
-			d.T.Fatalf("got %+v, %v, want %+v", got, err, want)
-		}
+		effort.FatalIf(d.T, err != nil || len(got) != len(want), "got %+v, %v, want %+v", got, err, want)
 		for i := range want {
 			effort.Is(d.T, got[i], want[i])
 		}
@@ -586,9 +565,8 @@ func provesAnew(d *Fixture) {
 		effort.Must(d.BeginSession(ctx, n))(d.T)
 		d.ok(change())
 		n.ID = hash()
-		if _, err = d.BeginSession(ctx, n); !errors.Is(err, ledger.ErrChanged) {
-			d.T.Errorf("%s: got %v, want %v", what, err, ledger.ErrChanged)
-		}
+		_, err = d.BeginSession(ctx, n)
+		effort.ErrorIf(d.T, !errors.Is(err, ledger.ErrChanged), "%s: got %v, want %v", what, err, ledger.ErrChanged)
 		a := ledger.Accept{Link: d.links(d.invitation(anna.Email, ledger.Owner)).ID, Session: n}
 		if _, err = d.AcceptLink(ctx, a); !errors.Is(err, ledger.ErrChanged) {
 			d.T.Errorf("%s, with a link: got %v, want %v", what, err, ledger.ErrChanged)
@@ -673,8 +651,7 @@ func racePeople(d *Fixture) {
 				d.T.Errorf("%s: %v", r.name, err)
 			}
 		})
-		if n := won.Load(); n != int64(r.wins) || !r.after(desk, in) {
-			d.T.Errorf("%s: %d won, want %d", r.name, n, r.wins)
-		}
+		n := won.Load()
+		effort.ErrorIf(d.T, n != int64(r.wins) || !r.after(desk, in), "%s: %d won, want %d", r.name, n, r.wins)
 	}
 }

@@ -30,18 +30,16 @@ var quotas = []exercise{
 func (d *Fixture) uses(want ledger.Limits) {
 	d.T.Helper()
 	u := effort.Must(d.Usage(d.T.Context(), d.Workspace))(d.T)
-	if u.Used != want || u.ID != d.Workspace {
-		d.T.Errorf("workspace %s uses %s, want %s of %s", u.ID, u.Used, want, d.Workspace)
-	}
+	effort.ErrorIf(d.T, u.Used != want || u.ID != d.Workspace,
+		"workspace %s uses %s, want %s of %s", u.ID, u.Used, want, d.Workspace)
 }
 
 // asks tries a create and fails the test unless it ends so.
 func asks(d *Fixture, n ledger.NewVerification, want error) ledger.Verification {
 	d.T.Helper()
 	v, created, err := d.Create(d.T.Context(), n)
-	if !errors.Is(err, want) || err == nil && !created {
-		d.T.Errorf("create of %d bytes: created %v, %v, want %v", n.Bytes, created, err, want)
-	}
+	effort.ErrorIf(d.T, !errors.Is(err, want) || err == nil && !created,
+		"create of %d bytes: created %v, %v, want %v", n.Bytes, created, err, want)
 	return v
 }
 
@@ -57,9 +55,8 @@ func storesUpToTheLimit(d *Fixture) {
 	small := asks(d, limited(10), nil) // just as much as there may be
 	asks(d, limited(1), ledger.ErrTooManyBytes)
 	first.Limits.Stored = 1
-	if again, created, err := d.Create(d.T.Context(), first); err != nil || created || again.ID != v.ID {
-		d.T.Errorf("recovered: %v, %v", created, err)
-	}
+	again, created, err := d.Create(d.T.Context(), first)
+	effort.ErrorIf(d.T, err != nil || created || again.ID != v.ID, "recovered: %v, %v", created, err)
 	other := d.other(d.T, 0)
 	theirs := limited(30)
 	theirs.Workspace = other.Workspace
@@ -165,10 +162,9 @@ func countsUnpaid(d *Fixture) {
 	asks(d, first, nil)
 	_, _, err := d.Create(d.T.Context(), limited(1))
 	var later *ledger.Later
-	if !errors.Is(err, ledger.ErrTooManyUnpaid) || !errors.As(err, &later) || later.After > ledger.UnpaidWithin ||
-		later.After < ledger.UnpaidWithin-time.Minute {
-		d.T.Errorf("one too many: %v, %+v", err, later)
-	}
+	effort.ErrorIf(d.T, !errors.Is(err, ledger.ErrTooManyUnpaid) || !errors.As(err, &later) ||
+		later.After > ledger.UnpaidWithin || later.After < ledger.UnpaidWithin-time.Minute, "one too many: %v, %+v",
+		err, later)
 	if _, created, err := d.Create(d.T.Context(), first); err != nil || created {
 		d.T.Errorf("recovered: %v, %v", created, err)
 	}
@@ -194,9 +190,7 @@ func countsUnpaid(d *Fixture) {
 func (d *Fixture) cancels(id uuid.UUID) {
 	d.T.Helper()
 	v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, id))(d.T)
-	if !v.Status.Final() {
-		d.T.Errorf("cancelled and %s", v.Status)
-	}
+	effort.ErrorIf(d.T, !v.Status.Final(), "cancelled and %s", v.Status)
 }
 
 func ownLimits(d *Fixture) {
@@ -207,9 +201,8 @@ func ownLimits(d *Fixture) {
 		c.Workspace = d.Workspace
 		u := effort.Must(d.SetLimits(d.T.Context(), c))(d.T)
 		seen := effort.Must(d.Usage(d.T.Context(), d.Workspace))(d.T)
-		if u.Own != want || !reflect.DeepEqual(u, seen) || u.Name != "desk" || u.Weight != 1 {
-			d.T.Errorf("got %+v, then %+v, want %s", u, seen, want)
-		}
+		effort.ErrorIf(d.T, u.Own != want || !reflect.DeepEqual(u, seen) || u.Name != "desk" || u.Weight != 1,
+			"got %+v, then %+v, want %s", u, seen, want)
 		effort.Is(d.T, effort.Must(d.Usage(d.T.Context(), other.Workspace))(d.T).Own, (ledger.Limits{}),
 			"another workspace has")
 	}

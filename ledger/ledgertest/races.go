@@ -79,9 +79,8 @@ func racesCreates(d *Fixture, id func(n ledger.NewVerification) uuid.UUID) {
 			made = append(made, v)
 		}
 	})
-	if len(made) != 1 || len(told) != 1 {
-		d.T.Fatalf("%d were told that they created it, and all of %d verifications", len(made), len(told))
-	}
+	effort.FatalIf(d.T, len(made) != 1 || len(told) != 1,
+		"%d were told that they created it, and all of %d verifications", len(made), len(told))
 	want := 4
 	if made[0].Bytes != n.Bytes {
 		want = 28
@@ -93,9 +92,8 @@ func racesCreates(d *Fixture, id func(n ledger.NewVerification) uuid.UUID) {
 func sound(d *Fixture, granted ledger.Credits) {
 	b, err := d.Balance(d.T.Context(), d.Workspace)
 	sums := b.Granted == granted && granted == b.Available+b.Held+b.Spent
-	if err != nil || !sums || min(b.Available, b.Held, b.Spent) < 0 {
-		d.T.Errorf("account %+v of %d granted, %v", b, granted, err)
-	}
+	effort.ErrorIf(d.T, err != nil || !sums || min(b.Available, b.Held, b.Spent) < 0,
+		"account %+v of %d granted, %v", b, granted, err)
 }
 
 // raceForCredits: half of the files are funded. Then all of those return their credits at once, which lets the others
@@ -107,9 +105,7 @@ func raceForCredits(d *Fixture) {
 	list := effort.Must(d.Lease(d.T.Context(), d.Node, 64, Hour))(d.T)
 	racing(64, func(i int) {
 		l := ledger.Lease{Verification: list[i].ID, Node: d.Node, Epoch: list[i].Epoch}
-		if _, err := d.Prepare(d.T.Context(), l, 2, 0, 2); err != nil {
-			d.T.Errorf("prepare: %v", err)
-		}
+		effort.Denied(d.Prepare(d.T.Context(), l, 2, 0, 2))(d.T, nil, "prepare")
 		sound(d, 64)
 	})
 	d.has(64, 0, 64, 0)
@@ -140,9 +136,7 @@ func raceGrants(d *Fixture) {
 		if i%2 == 0 {
 			id = uuid.New()
 		}
-		if _, err := d.Grant(d.T.Context(), id, d.Workspace, 1, "race"); err != nil {
-			d.T.Errorf("grant: %v", err)
-		}
+		effort.Denied(d.Grant(d.T.Context(), id, d.Workspace, 1, "race"))(d.T, nil, "grant")
 	})
 	d.has(9, 1, 8, 0) // eight fresh grants and one that was made eight times
 }
@@ -150,9 +144,7 @@ func raceGrants(d *Fixture) {
 func raceSettles(d *Fixture) {
 	v, l := d.Prepares(20)
 	racing(16, func(int) {
-		if _, err := d.Settle(d.T.Context(), Batch(l, 1, 0, 9, smtp.Valid)); err != nil {
-			d.T.Errorf("settle: %v", err)
-		}
+		effort.Denied(d.Settle(d.T.Context(), Batch(l, 1, 0, 9, smtp.Valid)))(d.T, nil, "settle")
 	})
 	var accepted atomic.Int64
 	racing(10, func(i int) { // ten different batches for one number
@@ -191,21 +183,18 @@ func raceCancel(d *Fixture) {
 				_, err = d.FinishCancel(d.T.Context(), l)
 			}
 			// A late call gets its error, and nothing else can go wrong.
-			if err != nil && !errors.Is(err, ledger.ErrStaleEpoch) && !errors.Is(err, ledger.ErrIllegal) {
-				d.T.Errorf("racer %d: %v", i, err)
-			}
+			effort.ErrorIf(d.T, err != nil && !errors.Is(err, ledger.ErrStaleEpoch) &&
+				!errors.Is(err, ledger.ErrIllegal), "racer %d: %v", i, err)
 		})
 		if v = d.Sees(v.ID); v.Status == ledger.Cancelling {
 			effort.Must(d.FinishCancel(d.T.Context(), l))(d.T)
 			v = d.Sees(v.ID)
 		}
-		if !v.Status.Final() || v.Held != 0 || v.Counts.Sum() != 6 {
-			d.T.Errorf("ended as %s holding %d with %+v", v.Status, v.Held, v.Counts)
-		}
+		effort.ErrorIf(d.T, !v.Status.Final() || v.Held != 0 || v.Counts.Sum() != 6,
+			"ended as %s holding %d with %+v", v.Status, v.Held, v.Counts)
 		for _, t := range told {
-			if t.Status != v.Status && (t.Status != ledger.Cancelling || v.Status != ledger.Cancelled) {
-				d.T.Errorf("a cancel was told %s, and it ends as %s", t.Status, v.Status)
-			}
+			effort.ErrorIf(d.T, t.Status != v.Status && (t.Status != ledger.Cancelling || v.Status != ledger.Cancelled),
+				"a cancel was told %s, and it ends as %s", t.Status, v.Status)
 		}
 		_ = settles() // refused or known
 		effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
@@ -233,9 +222,8 @@ func raceLeases(d *Fixture) {
 	owner := map[uuid.UUID]int{}
 	for i, list := range handed {
 		for _, v := range list {
-			if before, ok := owner[v.ID]; ok {
-				d.T.Errorf("nodes %d and %d have the same verification", before, i)
-			}
+			before, ok := owner[v.ID]
+			effort.ErrorIf(d.T, ok, "nodes %d and %d have the same verification", before, i)
 			owner[v.ID] = i
 		}
 	}
@@ -251,9 +239,7 @@ func raceWriters(d *Fixture) {
 			data := fmt.Appendf(nil, "w%d at %2d", i, u.Durable/8)
 			u, err = d.AppendChunk(d.T.Context(), v.ID, u.Writer, u.Durable, data)
 		}
-		if err != nil && !errors.Is(err, ledger.ErrFenced) {
-			d.T.Errorf("writer %d: %v", i, err)
-		}
+		effort.ErrorIf(d.T, err != nil && !errors.Is(err, ledger.ErrFenced), "writer %d: %v", i, err)
 	})
 	// The newest writer is never fenced, so that the file is whole.
 	d.is(d.Sees(v.ID), "preparing")
@@ -288,9 +274,7 @@ func raceOverrides(d *Fixture) {
 	o := Halves("example.net")
 	racing(16, func(int) {
 		kept, err := d.SetOverride(d.T.Context(), o, Hour)
-		if err != nil || kept.ID != o.ID || kept.Key != o.Key {
-			d.T.Errorf("set: %+v, %v", kept, err)
-		}
+		effort.ErrorIf(d.T, err != nil || kept.ID != o.ID || kept.Key != o.Key, "set: %+v, %v", kept, err)
 	})
 	effort.Is(d.T, len(d.tunes().Overrides), 1, "hold")
 	var ended atomic.Int64
@@ -300,12 +284,9 @@ func raceOverrides(d *Fixture) {
 		ended.Add(int64(len(list)))
 	})
 	d.hold()
-	if set, cleared := len(d.logged("throttle set")), len(d.logged("throttle clear")); set != 1 || cleared != 1 {
-		d.T.Errorf("%d lines about setting, %d about clearing", set, cleared)
-	}
-	if ended.Load() < 1 {
-		d.T.Error("nobody was told that it ended")
-	}
+	set, cleared := len(d.logged("throttle set")), len(d.logged("throttle clear"))
+	effort.ErrorIf(d.T, set != 1 || cleared != 1, "%d lines about setting, %d about clearing", set, cleared)
+	effort.ErrorIf(d.T, ended.Load() < 1, "nobody was told that it ended")
 }
 
 // racingProcesses publish at once; a cluster does so when a member dies.
@@ -354,9 +335,8 @@ func raceViews(d *Fixture) {
 	}
 	turns := map[int64]uuid.UUID{}
 	for _, p := range published {
-		if other, taken := turns[p.turn]; taken && other != p.process.Session {
-			d.T.Errorf("turn %d is of two processes", p.turn)
-		}
+		other, taken := turns[p.turn]
+		effort.ErrorIf(d.T, taken && other != p.process.Session, "turn %d is of two processes", p.turn)
 		turns[p.turn] = p.process.Session
 	}
 	snapshot := effort.Must(d.ReadNodes(d.T.Context()))(d.T)
@@ -393,9 +373,8 @@ func holds(d *Fixture, snapshot ledger.NodeSnapshot, published []publication) {
 		}
 	}
 	for _, row := range snapshot.Nodes {
-		if row.Generation > snapshot.Generation {
-			d.T.Errorf("a roll of turn %d with a publication of turn %d", snapshot.Generation, row.Generation)
-		}
+		effort.ErrorIf(d.T, row.Generation > snapshot.Generation,
+			"a roll of turn %d with a publication of turn %d", snapshot.Generation, row.Generation)
 	}
 }
 
@@ -411,14 +390,11 @@ func raceRetire(d *Fixture) {
 	_, before := d.Beats(gone)
 	racing(racingProcesses, func(i int) {
 		effort.ErrIs(d.T, d.Retire(d.T.Context(), gone.Session, 0, i%2 == 0), nil, "retire")
-		if _, err := d.WriteHeartbeat(d.T.Context(), others[i]); err != nil {
-			d.T.Errorf("beat: %v", err)
-		}
+		effort.Denied(d.WriteHeartbeat(d.T.Context(), others[i]))(d.T, nil, "beat")
 	})
 	row := d.row(gone.Session)
-	if row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+1 {
-		d.T.Errorf("got %+v after turn %d", row, before.Generation)
-	}
+	effort.ErrorIf(d.T, row.Status != ledger.NodeLost || !row.Dead || row.Generation != before.Generation+1,
+		"got %+v after turn %d", row, before.Generation)
 }
 
 // raceFacts: nodes that learn the same in another order do not stop each other.

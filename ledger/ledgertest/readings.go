@@ -60,18 +60,15 @@ var readings = []exercise{
 		for kind, want := range map[ledger.Kind]int{ledger.Bulk: 1, ledger.Single: 0, "": 1} {
 			q := ledger.HistoryQuery{Workspace: d.Workspace, Kind: kind, Limit: 9}
 			list := effort.Must(d.History(d.T.Context(), q))(d.T)
-			if len(list) != want || want == 1 && list[0] != v {
-				d.T.Errorf("kind %q: got %d, want %d", kind, len(list), want)
-			}
+			effort.ErrorIf(d.T, len(list) != want || want == 1 && list[0] != v,
+				"kind %q: got %d, want %d", kind, len(list), want)
 		}
 	}},
 	{"history of those that are open", 0, func(d *Fixture) {
 		over, open := d.Creates(7), d.Creates(7)
 		effort.Must(d.Cancel(d.T.Context(), d.Workspace, over.ID))(d.T)
 		list := effort.Must(d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Open: true, Limit: 9}))(d.T)
-		if len(list) != 1 || list[0] != open {
-			d.T.Errorf("open are %+v, want %+v", list, open)
-		}
+		effort.ErrorIf(d.T, len(list) != 1 || list[0] != open, "open are %+v, want %+v", list, open)
 	}},
 	{"open ones are told with who has them", 4, func(d *Fixture) {
 		v, l := d.Prepares(1)
@@ -80,9 +77,7 @@ var readings = []exercise{
 		seen := func(id uuid.UUID) ledger.Verification {
 			list := effort.Must(d.OpenVerifications(d.T.Context(), 100_000))(d.T)
 			i := slices.IndexFunc(list, func(v ledger.Verification) bool { return v.ID == id })
-			if i < 0 {
-				d.T.Fatalf("%s is not among the %d open ones", id, len(list))
-			}
+			effort.FatalIf(d.T, i < 0, "%s is not among the %d open ones", id, len(list))
 			return list[i]
 		}
 		if got := seen(v.ID); got.LeasedBy != uuid.Nil || !got.LeasedUntil.IsZero() || !got.ParkedUntil.IsZero() {
@@ -155,14 +150,12 @@ func entries(d *Fixture) {
 		for more := true; more; {
 			s := effort.Must(d.Entries(d.T.Context(), q))(d.T)
 			sums := ledger.Sums{Held: 8, Charged: 3, Released: 5}
-			if s.Count != 5 || s.Sums != sums || s.Verification.ID != v.ID {
-				d.T.Fatalf("got %+v of %d entries, want %+v of 5", s.Sums, s.Count, sums)
-			}
+			effort.FatalIf(d.T, s.Count != 5 || s.Sums != sums || s.Verification.ID != v.ID,
+				"got %+v of %d entries, want %+v of 5", s.Sums, s.Count, sums)
 			for _, e := range s.Entries {
 				got[fmt.Sprintf("%s %d", e.Kind, e.Number)] += e.Amount
-				if len(got) > 1 && e.At.After(before.At) || e.At.IsZero() {
-					d.T.Errorf("%+v comes after %+v", e, before)
-				}
+				effort.ErrorIf(d.T, len(got) > 1 && e.At.After(before.At) || e.At.IsZero(),
+					"%+v comes after %+v", e, before)
 				before = e
 				q.After = &before
 			}

@@ -73,9 +73,7 @@ var settlements = []exercise{
 		newer := ledger.Lease{Verification: v.ID, Node: next, Epoch: taken[0].Epoch}
 		_, err := d.Settle(d.T.Context(), Batch(newer, 1, 0, 0, smtp.Valid)) // and not the new owner's
 		d.refused(err, ledger.ErrStaleEpoch)
-		if taken[0].Settlements != 1 || taken[0].Held != 2 {
-			d.T.Errorf("taken over: %+v", taken[0])
-		}
+		effort.ErrorIf(d.T, taken[0].Settlements != 1 || taken[0].Held != 2, "taken over: %+v", taken[0])
 		d.has(5, 2, 2, 1)
 	}},
 	{"an address is charged once", 9, func(d *Fixture) {
@@ -201,9 +199,8 @@ func cancelsAtOnce(d *Fixture, id uuid.UUID, unchecked int64) {
 	for range 2 {
 		v := effort.Must(d.Cancel(d.T.Context(), d.Workspace, id))(d.T)
 		d.is(v, "cancelled")
-		if v.Counts.Cancelled != unchecked || v.Held != 0 {
-			d.T.Errorf("counts %+v holding %d, want %d cancelled", v.Counts, v.Held, unchecked)
-		}
+		effort.ErrorIf(d.T, v.Counts.Cancelled != unchecked || v.Held != 0,
+			"counts %+v holding %d, want %d cancelled", v.Counts, v.Held, unchecked)
 	}
 	d.leased(uuid.New(), 5, Hour)
 }

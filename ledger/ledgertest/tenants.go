@@ -18,9 +18,8 @@ var tenants = []exercise{
 	{"a workspace is made once", 0, func(d *Fixture) {
 		again := effort.Must(d.CreateWorkspace(d.T.Context(), d.Workspace, "another name"))(d.T)
 		list := effort.Must(d.Workspaces(d.T.Context()))(d.T)
-		if again.Name != "desk" || len(list) != 1 || list[0] != again || again.Created.IsZero() {
-			d.T.Errorf("got %+v and the list %+v", again, list)
-		}
+		effort.ErrorIf(d.T, again.Name != "desk" || len(list) != 1 || list[0] != again || again.Created.IsZero(),
+			"got %+v and the list %+v", again, list)
 	}},
 	{"a grant counts once", 0, func(d *Fixture) {
 		id := uuid.New()
@@ -41,9 +40,8 @@ var tenants = []exercise{
 		first := effort.Must(d.Secret(d.T.Context(), "urls", 32))(d.T)
 		second := effort.Must(d.Secret(d.T.Context(), "urls", 32))(d.T)
 		other := effort.Must(d.Secret(d.T.Context(), "cursors", 32))(d.T)
-		if len(first) != 32 || !bytes.Equal(first, second) || bytes.Equal(first, other) {
-			d.T.Error("secrets: want the same value for a name, another for another name, 32 bytes each")
-		}
+		effort.ErrorIf(d.T, len(first) != 32 || !bytes.Equal(first, second) || bytes.Equal(first, other),
+			"secrets: want the same value for a name, another for another name, 32 bytes each")
 	}},
 	{"the book answers", 0, func(d *Fixture) { d.ok(d.Ping(d.T.Context())) }},
 }
@@ -54,21 +52,15 @@ func keyLife(d *Fixture) {
 	made := effort.Must(d.CreateKey(ctx, k))(d.T)
 	again := effort.Must(d.CreateKey(ctx, k))(d.T)
 	read := effort.Must(d.KeyByID(ctx, k.ID))(d.T)
-	if made != again || made != read || made.SecretSHA256 != k.SecretSHA256 || made.Created.IsZero() ||
-		!made.Revoked.IsZero() {
-		d.T.Errorf("made %+v, again %+v, read %+v", made, again, read)
-	}
+	effort.ErrorIf(d.T, made != again || made != read || made.SecretSHA256 != k.SecretSHA256 || made.Created.IsZero() ||
+		!made.Revoked.IsZero(), "made %+v, again %+v, read %+v", made, again, read)
 	revoked := effort.Must(d.RevokeKey(ctx, k.ID))(d.T)
 	for start := time.Now(); time.Since(start) < 5*time.Millisecond; { // the clock must have moved on
 		twice := effort.Must(d.RevokeKey(ctx, k.ID))(d.T)
-		if revoked.Revoked.IsZero() || twice != revoked {
-			d.T.Fatalf("revoked %+v, then %+v", revoked, twice)
-		}
+		effort.FatalIf(d.T, revoked.Revoked.IsZero() || twice != revoked, "revoked %+v, then %+v", revoked, twice)
 	}
 	list := effort.Must(d.Keys(ctx, d.Workspace))(d.T)
-	if len(list) != 1 || list[0] != revoked {
-		d.T.Errorf("keys: got %+v, want the revoked one", list)
-	}
+	effort.ErrorIf(d.T, len(list) != 1 || list[0] != revoked, "keys: got %+v, want the revoked one", list)
 }
 
 func keyActors(d *Fixture) {
@@ -77,22 +69,17 @@ func keyActors(d *Fixture) {
 	k := ledger.Key{ID: "abcdefghij12", Workspace: d.Workspace, Label: "laptop", MadeBy: "is filled in", RevokedBy: "too"}
 	made := effort.Must(d.CreateKey(ctx, k))(d.T)
 	again := effort.Must(d.CreateKey(d.T.Context(), k))(d.T)
-	if made.MadeBy != acts(in.User.ID) || made.RevokedBy != "" || !made.LastUsed.IsZero() || again != made {
-		d.T.Errorf("made %+v, again %+v", made, again)
-	}
+	effort.ErrorIf(d.T, made.MadeBy != acts(in.User.ID) || made.RevokedBy != "" || !made.LastUsed.IsZero() ||
+		again != made, "made %+v, again %+v", made, again)
 	other := effort.Must(d.CreateKey(d.T.Context(), ledger.Key{ID: "bbbbbbbbbb12", Workspace: d.Workspace}))(d.T)
 	d.ok(d.UseKeys(ctx, nil))
 	d.ok(d.UseKeys(ctx, []string{"nobody", k.ID, k.ID, "a\x00", "\xff"}))
 	used := effort.Must(d.KeyByID(ctx, k.ID))(d.T)
-	if used.LastUsed.Before(made.Created) || used.LastUsed.After(d.tunes().Now) {
-		d.T.Errorf("used: %+v", used)
-	}
+	effort.ErrorIf(d.T, used.LastUsed.Before(made.Created) || used.LastUsed.After(d.tunes().Now), "used: %+v", used)
 	d.nextMillisecond(used.LastUsed)
 	d.ok(d.UseKeys(ctx, []string{k.ID}))
 	later := effort.Must(d.KeyByID(ctx, k.ID))(d.T)
-	if !later.LastUsed.After(used.LastUsed) {
-		d.T.Errorf("used at %v, then at %v", used.LastUsed, later.LastUsed)
-	}
+	effort.ErrorIf(d.T, !later.LastUsed.After(used.LastUsed), "used at %v, then at %v", used.LastUsed, later.LastUsed)
 	revoked := effort.Must(d.RevokeKey(ledger.WithActor(ctx, "operator"), k.ID))(d.T)
 	want := later
 	want.Revoked, want.RevokedBy = revoked.Revoked, "operator"
@@ -137,9 +124,8 @@ var limits = []exercise{
 			list := effort.Must(d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: limit}))(d.T)
 			s, err := d.Entries(d.T.Context(), ledger.EntriesQuery{Workspace: d.Workspace, Verification: v.ID, Limit: limit})
 			d.ok(err)
-			if len(list) != 0 || len(s.Entries) != 0 || s.Count != 1 {
-				d.T.Errorf("limit %d: %d verifications and %d entries of %d", limit, len(list), len(s.Entries), s.Count)
-			}
+			effort.ErrorIf(d.T, len(list) != 0 || len(s.Entries) != 0 || s.Count != 1,
+				"limit %d: %d verifications and %d entries of %d", limit, len(list), len(s.Entries), s.Count)
 		}
 	}},
 	{"the largest rest that is cancelled at once", ledger.SettlementMax, func(d *Fixture) {
@@ -194,9 +180,7 @@ func unkeptTexts(d *Fixture) {
 	d.has(5, 5, 0, 0)
 	spaces := effort.Must(d.Workspaces(ctx))(d.T)
 	keys := effort.Must(d.Keys(ctx, d.Workspace))(d.T)
-	if len(spaces) != 1 || len(keys) != 0 {
-		d.T.Errorf("made %d workspaces and %d keys", len(spaces)-1, len(keys))
-	}
+	effort.ErrorIf(d.T, len(spaces) != 1 || len(keys) != 0, "made %d workspaces and %d keys", len(spaces)-1, len(keys))
 }
 
 // repeats are calls that look like one that was executed, and are not it.

@@ -21,13 +21,10 @@ var uploads = []exercise{
 		n.ID, n.Filename, n.BytesMax, n.Limits = uuid.New(), "renamed.csv", 1, ledger.Limits{Open: 1, Stored: 1, Unpaid: 1}
 		second, again, err := d.Create(d.T.Context(), n)
 		d.ok(err)
-		if !created || again || second.ID != first.ID || second.Filename != "list.csv" {
-			d.T.Errorf("created %v then %v: %+v, %+v", created, again, first, second)
-		}
-		if first.Status != ledger.Uploading || first.Total != -1 || first.Kind != ledger.Bulk ||
-			first.UploadExpires.Sub(first.Created) != Hour {
-			d.T.Errorf("a new one: %+v", first)
-		}
+		effort.ErrorIf(d.T, !created || again || second.ID != first.ID || second.Filename != "list.csv",
+			"created %v then %v: %+v, %+v", created, again, first, second)
+		effort.ErrorIf(d.T, first.Status != ledger.Uploading || first.Total != -1 || first.Kind != ledger.Bulk ||
+			first.UploadExpires.Sub(first.Created) != Hour, "a new one: %+v", first)
 	}},
 	{"who created it is kept", 0, func(d *Fixture) {
 		n := d.Asks(7)
@@ -37,9 +34,8 @@ var uploads = []exercise{
 		again, _, err := d.Create(ledger.WithActor(d.T.Context(), "user:x"), n)
 		d.ok(err)
 		read := effort.Must(d.Verification(d.T.Context(), d.Workspace, first.ID))(d.T)
-		if first.MadeBy != "key:abcdefghij12" || again != first || read != first || d.Creates(1).MadeBy != "" {
-			d.T.Errorf("made %+v, again %+v, read %+v", first, again, read)
-		}
+		effort.ErrorIf(d.T, first.MadeBy != "key:abcdefghij12" || again != first || read != first ||
+			d.Creates(1).MadeBy != "", "made %+v, again %+v, read %+v", first, again, read)
 		_, _, err = d.Create(ledger.WithActor(d.T.Context(), "a\x00"), d.Asks(7))
 		d.refused(err, ledger.ErrIllegal)
 	}},
@@ -50,9 +46,7 @@ var uploads = []exercise{
 		n.ID, n.Workspace = uuid.New(), d.other(d.T, 0).Workspace
 		_, created, err := d.Create(d.T.Context(), n)
 		d.ok(err)
-		if !created {
-			d.T.Error("want a new verification")
-		}
+		effort.ErrorIf(d.T, !created, "want a new verification")
 	}},
 	{"the bytes come back as they were sent", 0, bytesComeBack},
 	{"a chunk repeated is answered again", 0, chunkRepeated},
@@ -60,22 +54,16 @@ var uploads = []exercise{
 		v := d.Creates(7)
 		old := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
 		young := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
-		if young.Writer <= old.Writer {
-			d.T.Errorf("writer %d after %d", young.Writer, old.Writer)
-		}
+		effort.ErrorIf(d.T, young.Writer <= old.Writer, "writer %d after %d", young.Writer, old.Writer)
 		u, err := d.AppendChunk(d.T.Context(), v.ID, old.Writer, 0, []byte("abc"))
 		d.refused(err, ledger.ErrFenced)
-		if u.Durable != 0 || u.Writer != young.Writer {
-			d.T.Errorf("state beside the refusal: %+v", u)
-		}
+		effort.ErrorIf(d.T, u.Durable != 0 || u.Writer != young.Writer, "state beside the refusal: %+v", u)
 	}},
 	{"an upload that is over is not opened again", 0, func(d *Fixture) {
 		v := d.Uploads()
 		before := effort.Must(d.UploadState(d.T.Context(), v.ID))(d.T)
 		after := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
-		if before != after || after.Status != ledger.Preparing {
-			d.T.Errorf("before %+v, after %+v", before, after)
-		}
+		effort.ErrorIf(d.T, before != after || after.Status != ledger.Preparing, "before %+v, after %+v", before, after)
 	}},
 	{"an expired upload takes nothing", 0, func(d *Fixture) {
 		n := d.Asks(7)
@@ -83,9 +71,7 @@ var uploads = []exercise{
 		v, _, err := d.Create(d.T.Context(), n)
 		d.ok(err)
 		u := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
-		if !u.Expired {
-			d.T.Errorf("state: %+v", u)
-		}
+		effort.ErrorIf(d.T, !u.Expired, "state: %+v", u)
 		denied(d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("1234567")))(d, ledger.ErrUploadClosed)
 	}},
 }
@@ -104,9 +90,7 @@ func bytesComeBack(d *Fixture) {
 	for range 2 { // any number of nodes may read it
 		f := effort.Must(d.OpenFile(ctx, v.ID))(d.T)
 		got := effort.Must(io.ReadAll(f))(d.T)
-		if !bytes.Equal(got, sent) {
-			d.T.Errorf("got %d bytes that differ from the %d sent", len(got), len(sent))
-		}
+		effort.ErrorIf(d.T, !bytes.Equal(got, sent), "got %d bytes that differ from the %d sent", len(got), len(sent))
 		d.ok(f.Close())
 	}
 }
@@ -137,9 +121,7 @@ var sweeps = []exercise{
 		d.sweeps(ledger.Retention{}, 0)
 		v = d.Sees(v.ID)
 		d.is(v, "failed")
-		if v.Issue == nil || v.Issue.Code != ledger.UploadExpired {
-			d.T.Errorf("issue: %+v", v.Issue)
-		}
+		effort.ErrorIf(d.T, v.Issue == nil || v.Issue.Code != ledger.UploadExpired, "issue: %+v", v.Issue)
 		d.is(d.Sees(kept.ID), "uploading")
 	}},
 	{"a file that nobody funds fails in the end", 0, func(d *Fixture) {
@@ -149,9 +131,8 @@ var sweeps = []exercise{
 		d.sweeps(ledger.Retention{Funding: time.Nanosecond}, 1)
 		v = d.Sees(v.ID)
 		d.is(v, "failed")
-		if v.Issue == nil || v.Issue.Code != ledger.FundingExpired || v.Counts.Cancelled != 5 {
-			d.T.Errorf("issue %+v, counts %+v", v.Issue, v.Counts)
-		}
+		effort.ErrorIf(d.T, v.Issue == nil || v.Issue.Code != ledger.FundingExpired || v.Counts.Cancelled != 5,
+			"issue %+v, counts %+v", v.Issue, v.Counts)
 		d.Grants(5)
 		d.has(5, 5, 0, 0)
 	}},
@@ -183,9 +164,8 @@ func erases(d *Fixture) {
 	d.refused(d.Results(ctx, d.Workspace, v.ID, func(ledger.Result) error { return nil }), ledger.ErrResultsExpired)
 	denied(d.OpenFile(ctx, v.ID))(d, ledger.ErrIllegal)
 	after := d.Sees(v.ID)
-	if after.Counts.Valid != 2 || after.Status != ledger.Completed || after.Identity != v.Identity {
-		d.T.Errorf("what stays: %+v", after)
-	}
+	effort.ErrorIf(d.T, after.Counts.Valid != 2 || after.Status != ledger.Completed || after.Identity != v.Identity,
+		"what stays: %+v", after)
 	f, err := d.OpenFile(ctx, open.ID) // unfinished files are not touched
 	d.ok(err)
 	d.ok(f.Close())

@@ -29,9 +29,8 @@ func TestGreedyTenantsLeaveAsMuchAsOneOfThemHas(t *testing.T) {
 					t.Errorf("of %d, %d tenants: one has %d with %d free, its share is %d", size, tenants, has, free, share)
 				}
 			}
-			if free > 0 && !p.Take(tenants, 1, 1) {
-				t.Errorf("of %d, %d tenants: %d are free and a new one gets none", size, tenants, free)
-			}
+			effort.ErrorIf(t, free > 0 && !p.Take(tenants, 1, 1),
+				"of %d, %d tenants: %d are free and a new one gets none", size, tenants, free)
 		}
 	}
 }
@@ -63,21 +62,18 @@ func TestAnyCourseKeepsTheSums(t *testing.T) {
 			sum += n
 			effort.MustBe(t, p.Has(tenant), n, "seed", seed, "tenant", tenant, "has")
 		}
-		if sum != p.Used() || sum > size {
-			t.Fatalf("seed %d: %d used of %d, the tenants have %d", seed, p.Used(), size, sum)
-		}
+		effort.FatalIf(t, sum != p.Used() || sum > size,
+			"seed %d: %d used of %d, the tenants have %d", seed, p.Used(), size, sum)
 	}
 }
 
 func TestFullNamesWhoHasItsShare(t *testing.T) {
 	p := New[int](9)
 	greedy(p, 1)
-	if full := p.Full(one); len(full) != 1 || full[0] != 0 {
-		t.Errorf("full: %v", full)
-	}
+	full := p.Full(one)
+	effort.ErrorIf(t, len(full) != 1 || full[0] != 0, "full: %v", full)
 	p.Return(0, 2)
 	effort.Is(t, len(p.Full(one)), 0, "tenants that are full, with room")
-	if p.Return(0, 99); p.Used() != 0 || p.Has(0) != 0 {
-		t.Errorf("%d used after all came back", p.Used())
-	}
+	p.Return(0, 99)
+	effort.ErrorIf(t, p.Used() != 0 || p.Has(0) != 0, "%d used after all came back", p.Used())
 }

@@ -103,9 +103,8 @@ func TestTheHouseCannotStopTheOthers(t *testing.T) {
 		for range firstInRow {
 			c.leave(house)
 		}
-		if got := c.order(); slices.Contains(got, 1) {
-			t.Errorf("the tenant came in among the first %d: %v", firstInRow, got)
-		}
+		got := c.order()
+		effort.ErrorIf(t, slices.Contains(got, 1), "the tenant came in among the first %d: %v", firstInRow, got)
 		c.leave(house)
 		c.want("after so many", 1)
 		c.leave(1)
@@ -189,9 +188,8 @@ func (c *course) check(inside map[int]int, places int64) {
 		c.t.Fatalf("%d of %d places are used, the tenants have %d", used, places, sum)
 	}
 	for _, l := range c.q.busy {
-		if l.tenant == house && sum < places || l.tenant != house && c.q.places.Fits(l.tenant, c.q.weight, 1) {
-			c.t.Fatalf("tenant %d waits for a place that it may have", l.tenant)
-		}
+		effort.FatalIf(c.t, l.tenant == house && sum < places || l.tenant != house &&
+			c.q.places.Fits(l.tenant, c.q.weight, 1), "tenant %d waits for a place that it may have", l.tenant)
 	}
 }
 
@@ -235,9 +233,7 @@ func TestManyAtOnce(t *testing.T) {
 						end()
 					}
 					if _, err := q.Take(ctx, tenant); err == nil {
-						if inside.Add(1) > 3 {
-							t.Error("more are inside than there are places")
-						}
+						effort.ErrorIf(t, inside.Add(1) > 3, "more are inside than there are places")
 						inside.Add(-1)
 						q.Return(tenant)
 					}
@@ -249,9 +245,7 @@ func TestManyAtOnce(t *testing.T) {
 	all.Wait()
 	effort.Is(t, q.Waiting(), 0)
 	effort.Is(t, q.places.Used(), 0)
-	if len(q.queues) > queuesMin+16 {
-		t.Errorf("%d lines are remembered", len(q.queues))
-	}
+	effort.ErrorIf(t, len(q.queues) > queuesMin+16, "%d lines are remembered", len(q.queues))
 }
 
 // TestWhoRunsAgainGoesBeforeOthersOfItsTenant, and not before those of another.
@@ -264,9 +258,8 @@ func TestWhoRunsAgainGoesBeforeOthersOfItsTenant(t *testing.T) {
 		take         func(ctx context.Context, tenant string) (bool, error)
 	}{{"new", "a", q.Take}, {"other", "b", q.Take}, {"again", "a", q.TakeAgain}} {
 		go func() {
-			if waited, err := c.take(t.Context(), c.tenant); err != nil || !waited {
-				t.Errorf("%s: waited %v, %v", c.name, waited, err)
-			}
+			waited, err := c.take(t.Context(), c.tenant)
+			effort.ErrorIf(t, err != nil || !waited, "%s: waited %v, %v", c.name, waited, err)
 			came <- c.name
 			q.Return(c.tenant)
 		}()

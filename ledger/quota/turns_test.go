@@ -21,9 +21,8 @@ func TestANewTenantNeverWaitsForAGreedyOne(t *testing.T) {
 	effort.MustBe(t, q.Used(), 50, "one alone has")
 	effort.MustBe(t, q.Waiting(), 9_950, "one alone has")
 	for i := range 10 {
-		if _, now := q.Ask(1, nil, func() {}); !now {
-			t.Errorf("number %d of another tenant waits", i)
-		}
+		_, now := q.Ask(1, nil, func() {})
+		effort.ErrorIf(t, !now, "number %d of another tenant waits", i)
 	}
 }
 
@@ -42,9 +41,8 @@ func TestWhoCameFirstGoesFirst(t *testing.T) {
 		has[i].Done()
 		has[i].Done()
 	}
-	if len(order) != 4 || order[0] != 0 || order[1] != 1 || order[2] != 3 || order[3] != 4 || q.Used() != 0 {
-		t.Errorf("in the order %v, %d are still used", order, q.Used())
-	}
+	effort.ErrorIf(t, len(order) != 4 || order[0] != 0 || order[1] != 1 || order[2] != 3 || order[3] != 4 ||
+		q.Used() != 0, "in the order %v, %d are still used", order, q.Used())
 }
 
 // TestEverybodyGetsItsTurn draws tenants that ask, end and give up in any order: nobody is left when
@@ -72,13 +70,10 @@ func TestEverybodyGetsItsTurn(t *testing.T) {
 				all[i].Done()
 				all = append(all[:i], all[i+1:]...)
 			}
-			if q.Used() > size {
-				t.Fatalf("seed %d: %d of %d are used", seed, q.Used(), size)
-			}
+			effort.FatalIf(t, q.Used() > size, "seed %d: %d of %d are used", seed, q.Used(), size)
 			for tenant := range q.queues {
-				if q.pool.Fits(tenant, q.weight(tenant), 1) {
-					t.Fatalf("seed %d: tenant %d waits and could have one", seed, tenant)
-				}
+				effort.FatalIf(t, q.pool.Fits(tenant, q.weight(tenant), 1),
+					"seed %d: tenant %d waits and could have one", seed, tenant)
 			}
 		}
 		for len(all) > 0 { // those that have one end, the others get theirs
@@ -89,9 +84,8 @@ func TestEverybodyGetsItsTurn(t *testing.T) {
 			all[has].Done()
 			all = slices.Delete(all, has, has+1)
 		}
-		if granted != asked || q.Used() != 0 || q.Waiting() != 0 || len(q.ring) > tenants {
-			t.Fatalf("seed %d: %d asked, %d had their turn, %d used, %d wait", seed, asked, granted, q.Used(), q.Waiting())
-		}
+		effort.FatalIf(t, granted != asked || q.Used() != 0 || q.Waiting() != 0 || len(q.ring) > tenants,
+			"seed %d: %d asked, %d had their turn, %d used, %d wait", seed, asked, granted, q.Used(), q.Waiting())
 	}
 }
 
@@ -114,9 +108,8 @@ func TestManyAtOnceNeverHaveMoreThanThereIs(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if most.Load() > 8 || q.Used() != 0 || q.Waiting() != 0 {
-		t.Errorf("%d at once, %d used and %d wait in the end", most.Load(), q.Used(), q.Waiting())
-	}
+	effort.ErrorIf(t, most.Load() > 8 || q.Used() != 0 || q.Waiting() != 0,
+		"%d at once, %d used and %d wait in the end", most.Load(), q.Used(), q.Waiting())
 }
 
 func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
@@ -124,19 +117,13 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	leave, _ := q.Enter(t.Context(), 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := q.Enter(ctx, 0); !errors.Is(err, context.Canceled) || q.Waiting() != 0 {
-		t.Errorf("%v, %d wait", err, q.Waiting())
-	}
-	if q.Take(1) {
-		t.Error("there are two of one")
-	}
+	_, err := q.Enter(ctx, 0)
+	effort.ErrorIf(t, !errors.Is(err, context.Canceled) || q.Waiting() != 0, "%v, %d wait", err, q.Waiting())
+	effort.ErrorIf(t, q.Take(1), "there are two of one")
 	leave()
-	if !q.Take(1) || q.Take(2) {
-		t.Error("it is not there, or twice")
-	}
-	if q.Give(1); q.Used() != 0 || q.Waits(1) {
-		t.Error("it did not come back")
-	}
+	effort.ErrorIf(t, !q.Take(1) || q.Take(2), "it is not there, or twice")
+	q.Give(1)
+	effort.ErrorIf(t, q.Used() != 0 || q.Waits(1), "it did not come back")
 }
 
 func TestEachFlowOfATenantHasItsTurn(t *testing.T) {

@@ -97,9 +97,8 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 		report, err := s.Audit(t.Context())
 		effort.ErrIs(t, err, nil, c.name)
 		named := slices.ContainsFunc(report.Violations, func(v ledger.Violation) bool { return v.Invariant == c.want })
-		if named != (c.want != "") || c.want == "" && len(report.Violations) > 0 {
-			t.Errorf("%s: %q is not what was named in %+v", c.name, c.want, report.Violations)
-		}
+		effort.ErrorIf(t, named != (c.want != "") || c.want == "" && len(report.Violations) > 0,
+			"%s: %q is not what was named in %+v", c.name, c.want, report.Violations)
 		effort.Is(t, report.Found, int64(len(report.Violations)), c.name, "found")
 		for _, v := range report.Violations {
 			if !slices.ContainsFunc(ledger.Invariants(), func(i ledger.Invariant) bool { return i.ID == v.Invariant }) {
@@ -119,9 +118,8 @@ func TestAuditCountsWhatItReads(t *testing.T) {
 	d.Settles(l, 2, 4, 5, smtp.Unknown)
 	ledgertest.NewFixture(t, s, 0).Creates(7)
 	got := effort.Must(s.Audit(t.Context()))(t)
-	if age := d.Sees(v.ID).Completed.Sub(got.Newest); age.Abs() > time.Minute {
-		t.Errorf("newest entry at %v, %v before the end", got.Newest, age)
-	}
+	age := d.Sees(v.ID).Completed.Sub(got.Newest)
+	effort.ErrorIf(t, age.Abs() > time.Minute, "newest entry at %v, %v before the end", got.Newest, age)
 	want := ledger.AuditReport{Workspaces: 2, Verifications: 2, Chunks: 1, Settlements: 2, Outcomes: 6,
 		Entries: 4, Newest: got.Newest, Violations: []ledger.Violation{}, Corrections: []ledger.Correction{}}
 	effort.Same(t, got, want)

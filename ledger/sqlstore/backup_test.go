@@ -55,12 +55,10 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 	c := &ledgertest.Fixture{Book: copied, T: t, Workspace: d.Workspace, Node: d.Node}
 	c.Audits()
 	b := c.Account()
-	if b.Spent != 600 || b.Granted < before || b.Granted > after {
-		t.Errorf("the copy has %+v, want 600 spent and from %d to %d granted", b, before, after)
-	}
-	if kept := c.Witnesses(v.ID, 5); len(kept) != 1 || kept[0].Evidence != "seen" {
-		t.Errorf("the copy has the evidence %+v", kept)
-	}
+	effort.ErrorIf(t, b.Spent != 600 || b.Granted < before || b.Granted > after,
+		"the copy has %+v, want 600 spent and from %d to %d granted", b, before, after)
+	kept := c.Witnesses(v.ID, 5)
+	effort.ErrorIf(t, len(kept) != 1 || kept[0].Evidence != "seen", "the copy has the evidence %+v", kept)
 	effort.Same(t, effort.Must(copied.SessionByID(t.Context(), in.Session.ID, time.Hour))(t), in,
 		"the copy has the session")
 	if waits, err := copied.SignInWaits(t.Context(), []ledger.Hash{{1}}); err != nil || waits[0].IsZero() {
@@ -125,8 +123,6 @@ func TestALedgerOnAServerIsNotCopied(t *testing.T) {
 	s := openAt(t, url)
 	path := filepath.Join(t.TempDir(), "copy.db")
 	err := s.Backup(t.Context(), path)
-	if s.Embedded() || !errors.Is(err, engine.ErrNotEmbedded) {
-		t.Errorf("got %v", err)
-	}
+	effort.ErrorIf(t, s.Embedded() || !errors.Is(err, engine.ErrNotEmbedded), "got %v", err)
 	effort.Denied(os.Stat(path))(t, os.ErrNotExist, "the file")
 }

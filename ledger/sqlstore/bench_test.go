@@ -129,9 +129,7 @@ func BenchmarkResults(b *testing.B) {
 				next, bytes = next+1, bytes+len(r.Email)
 				return nil
 			})
-			if err != nil || next != benchRows {
-				b.Fatalf("%d rows, %v", next, err)
-			}
+			effort.FatalIf(b, err != nil || next != benchRows, "%d rows, %v", next, err)
 			b.SetBytes(int64(bytes))
 		}
 	})

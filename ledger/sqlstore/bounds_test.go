@@ -167,9 +167,8 @@ func (h *drawn) compares(r ledger.Retention) {
 
 func (h *drawn) same(what string, lists [2][]string) {
 	h.t.Helper()
-	if !slices.Equal(lists[0], lists[1]) {
-		h.t.Fatalf("%s: a look from the beginning finds %x, and one from the bound %x", what, lists[0], lists[1])
-	}
+	effort.FatalIf(h.t, !slices.Equal(lists[0], lists[1]),
+		"%s: a look from the beginning finds %x, and one from the bound %x", what, lists[0], lists[1])
 	if len(lists[1]) > 0 {
 		h.compared++
 	}
@@ -197,14 +196,11 @@ func TestALookFromABoundOverlooksNothing(t *testing.T) {
 			h.compares(r)
 			if h.random.IntN(4) == 0 {
 				w := sweep{sweeper: h.store.sweeper, now: h.now}
-				if w.all(t.Context(), r); w.first != nil {
-					t.Fatal(w.first)
-				}
+				w.all(t.Context(), r)
+				effort.FatalIf(t, w.first != nil, "%v", w.first)
 			}
 		}
-		if h.compared < 100 {
-			t.Errorf("seed %d: %d looks found something", seed, h.compared)
-		}
+		effort.ErrorIf(t, h.compared < 100, "seed %d: %d looks found something", seed, h.compared)
 		h.d.Audits()
 	}
 }
@@ -251,9 +247,8 @@ func blocksRead(t *testing.T, s *server, query string, args ...string) (blocks i
 			Read int `json:"Shared Read Blocks"`
 		}
 	}
-	if err := json.Unmarshal(plan, &explained); err != nil || len(explained) != 1 {
-		t.Fatalf("%s: %v", plan, err)
-	}
+	err := json.Unmarshal(plan, &explained)
+	effort.FatalIf(t, err != nil || len(explained) != 1, "%s: %v", plan, err)
 	return explained[0].Plan.Hit + explained[0].Plan.Read
 }
 
@@ -280,9 +275,8 @@ func TestALookFromABoundReadsPastNothing(t *testing.T) {
 		// From the bound first: who has read past an entry tells others that it is gone.
 		after, whole := blocksRead(t, s, c.query, c.after...), blocksRead(t, s, c.query, c.whole...)
 		t.Logf("%s: %d pages from the bound, %d from the beginning", c.name, after, whole)
-		if after > 10 || whole < 5*after {
-			t.Errorf("%s: %d pages from the bound, %d from the beginning", c.name, after, whole)
-		}
+		effort.ErrorIf(t, after > 10 || whole < 5*after,
+			"%s: %d pages from the bound, %d from the beginning", c.name, after, whole)
 	}
 }
 
@@ -298,9 +292,7 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	leased := func(what string, want uuid.UUID) ledger.Lease {
 		t.Helper()
 		list, err := d.Lease(t.Context(), d.Node, 9, 9*time.Hour)
-		if err != nil || len(list) != 1 || list[0].ID != want {
-			t.Fatalf("%s: leased %d, %v", what, len(list), err)
-		}
+		effort.FatalIf(t, err != nil || len(list) != 1 || list[0].ID != want, "%s: leased %d, %v", what, len(list), err)
 		return ledger.Lease{Verification: want, Node: d.Node, Epoch: list[0].Epoch}
 	}
 	parks := func(l ledger.Lease, until int64) {
@@ -347,9 +339,8 @@ func TestWhatComesLateForASweep(t *testing.T) {
 		t.Helper()
 		n := d.Asks(7)
 		n.UploadExpiry = time.Millisecond
-		if _, _, err := d.Create(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := d.Create(t.Context(), n)
+		effort.FatalIf(t, err != nil, "%v", err)
 	}
 	due("from the beginning", 0)
 	h.at(began - 3000)

@@ -32,14 +32,11 @@ func TestABreakdownForgetsTheDomainsWithFewUnknown(t *testing.T) {
 	}
 	for i := range 20 {
 		ask(fmt.Sprintf("e%d.test", i), 1)
-		if len(c.domains) > c.most {
-			t.Fatalf("%d domains in memory", len(c.domains))
-		}
+		effort.FatalIf(t, len(c.domains) > c.most, "%d domains in memory", len(c.domains))
 	}
 	ask("bad.test", 1)
 	down := c.breakdown()
 	want := []ledger.DomainCount{{Domain: "worst.test", Unknown: 5, Reason: smtp.Greylisted}, {Domain: "bad.test", Unknown: 4, Reason: smtp.Greylisted}}
-	if !down.AtLeast || len(down.Worst) < 2 || down.Worst[0] != want[0] || down.Worst[1] != want[1] || down.Reasons[0].Count != 31 {
-		t.Errorf("got %+v", down)
-	}
+	effort.ErrorIf(t, !down.AtLeast || len(down.Worst) < 2 || down.Worst[0] != want[0] || down.Worst[1] != want[1] ||
+		down.Reasons[0].Count != 31, "got %+v", down)
 }

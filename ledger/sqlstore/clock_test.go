@@ -95,13 +95,11 @@ func fillsForClock(d *ledgertest.Fixture) clocked {
 // sweeps expects what a sweep answers, and that nothing is gone.
 func (c clocked) sweeps(t *testing.T, s *Store, want error) {
 	t.Helper()
-	if n, err := s.Sweep(t.Context(), kept); n != 0 || !errors.Is(err, want) {
-		t.Errorf("sweep: changed %d, %v, want %v", n, err, want)
-	}
+	n, err := s.Sweep(t.Context(), kept)
+	effort.ErrorIf(t, n != 0 || !errors.Is(err, want), "sweep: changed %d, %v, want %v", n, err, want)
 	effort.Is(t, len(c.d.Reads(c.done)), 2, "results are left of 2")
-	if a, b := c.d.Sees(c.uploading).Status, c.d.Sees(c.unfunded).Status; a != ledger.Uploading || b != ledger.Waiting {
-		t.Errorf("the files are %s and %s", a, b)
-	}
+	a, b := c.d.Sees(c.uploading).Status, c.d.Sees(c.unfunded).Status
+	effort.ErrorIf(t, a != ledger.Uploading || b != ledger.Waiting, "the files are %s and %s", a, b)
 }
 
 // TestAfterAStandstillSweepsWorkAgain: an embedded ledger that nobody had for 40 days, whose
@@ -136,9 +134,7 @@ func TestAfterAStandstillSweepsWorkAgain(t *testing.T) {
 	err = s.view(t.Context(), func(t *tx) error {
 		return t.Row(`SELECT unixepoch() * 1000 - swept FROM ledger_clock`).Scan(&swept)
 	})
-	if err != nil || swept > 0 {
-		t.Errorf("the last sweep is noted %d ms ago: %v", swept, err)
-	}
+	effort.ErrorIf(t, err != nil || swept > 0, "the last sweep is noted %d ms ago: %v", swept, err)
 }
 
 // aside gives what runs statements on a server behind the ledger's back.
@@ -148,8 +144,7 @@ func aside(t *testing.T, url string) func(statements string) {
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	return func(statements string) {
 		t.Helper()
-		if _, err := conn.PgConn().Exec(t.Context(), statements).ReadAll(); err != nil {
-			t.Fatalf("%s: %v", statements, err)
-		}
+		_, err := conn.PgConn().Exec(t.Context(), statements).ReadAll()
+		effort.FatalIf(t, err != nil, "%s: %v", statements, err)
 	}
 }

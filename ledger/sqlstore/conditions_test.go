@@ -113,9 +113,7 @@ func ofProcesses(t *tx, none uuid.UUID) map[string]func() (int64, error) {
 func nothing(t *testing.T, what string) func(n int64, err error) {
 	return func(n int64, err error) {
 		t.Helper()
-		if n != 0 || err != nil {
-			t.Errorf("%s: %d rows changed, %v", what, n, err)
-		}
+		effort.ErrorIf(t, n != 0 || err != nil, "%s: %d rows changed, %v", what, n, err)
 	}
 }
 
@@ -132,9 +130,8 @@ func storesTimes(t *testing.T, s *Store) {
 		made := number(t, s, `SELECT count(*) FROM `+table)
 		recent := number(t, s, `SELECT count(*) FROM `+table+` WHERE created <= {now} AND {now} - created < ?`,
 			time.Hour.Milliseconds())
-		if made == 0 || recent != made {
-			t.Errorf("%s: %d of %d rows were made in the last hour", table, recent, made)
-		}
+		effort.ErrorIf(t, made == 0 || recent != made,
+			"%s: %d of %d rows were made in the last hour", table, recent, made)
 	}
 }
 
@@ -196,9 +193,8 @@ func servesByID(t *testing.T, s *Store) {
 		d.Grants(3)
 		for _, want := range []uuid.UUID{first, second} {
 			list, err := s.Lease(t.Context(), d.Node, 1, time.Hour)
-			if err != nil || len(list) != 1 || list[0].ID != want {
-				t.Fatalf("leased %+v, %v, want %s", list, err, want)
-			}
+			effort.FatalIf(t, err != nil || len(list) != 1 || list[0].ID != want,
+				"leased %+v, %v, want %s", list, err, want)
 		}
 	}
 }

@@ -58,9 +58,8 @@ func newRed(t *testing.T, url string, change func(string)) *red {
 func (r *red) finds(want int64) map[string]bool {
 	r.t.Helper()
 	report, err := r.Audit(r.t.Context())
-	if err != nil || report.Found != want {
-		r.t.Fatalf("found %d, want %d: %+v, %v", report.Found, want, report.Violations, err)
-	}
+	effort.FatalIf(r.t, err != nil || report.Found != want,
+		"found %d, want %d: %+v, %v", report.Found, want, report.Violations, err)
 	subjects := map[string]bool{}
 	for _, v := range report.Violations {
 		subjects[v.Subject] = true
@@ -90,9 +89,8 @@ func (r *red) goesOn(want ledger.Balance) {
 	r.finds(0)
 	st := effort.Must(r.Statement(r.t.Context(), ledger.StatementQuery{Workspace: r.Workspace, Limit: 9}))(r.t)
 	for _, m := range st.Moves {
-		if m.Kind == ledger.MoveCorrection && (m.Author != "mara" || m.Reason != "by hand" || m.Verification != nil) {
-			r.t.Errorf("the correction: %+v", m)
-		}
+		effort.ErrorIf(r.t, m.Kind == ledger.MoveCorrection &&
+			(m.Author != "mara" || m.Reason != "by hand" || m.Verification != nil), "the correction: %+v", m)
 	}
 }
 
@@ -124,9 +122,8 @@ func TestAnAccountThatWasChangedByHandIsCorrected(t *testing.T) {
 				"hold 2, release 2"},
 		} {
 			r.change(`UPDATE workspaces SET ` + c.statement)
-			if subjects := r.finds(violations(c.statement)); !subjects[r.Workspace.String()] {
-				r.t.Errorf("%s: found about %v", c.name, subjects)
-			}
+			subjects := r.finds(violations(c.statement))
+			effort.ErrorIf(r.t, !subjects[r.Workspace.String()], "%s: found about %v", c.name, subjects)
 			wanted := call(r.Workspace)
 			wanted.Keep = c.keep
 			done := r.corrects(wanted)
@@ -142,9 +139,8 @@ func TestAnAccountThatWasChangedByHandIsCorrected(t *testing.T) {
 				Held: before.Held, Spent: before.Spent + c.by.Spent}
 			effort.Is(r.t, r.Account(), before, fmt.Sprintf("%s: the account is", c.name))
 			again := r.corrects(wanted) // sent again
-			if len(again.Entries) != len(done.Entries) || again.Number != done.Number || !again.At.Equal(done.At) {
-				r.t.Errorf("%s: %+v, and again %+v", c.name, done, again)
-			}
+			effort.ErrorIf(r.t, len(again.Entries) != len(done.Entries) || again.Number != done.Number ||
+				!again.At.Equal(done.At), "%s: %+v, and again %+v", c.name, done, again)
 			r.finds(0)
 		}
 		r.goesOn(before)
@@ -165,9 +161,8 @@ func TestWhatHappenedToAVerificationIsNotedAsKnown(t *testing.T) {
 	inRed(t, func(r *red) {
 		before := r.Account()
 		// As a grant with the id of the verification once did.
-		if r.finds(0); r.Sees(r.done).Held != 0 {
-			r.t.Fatal("it holds credits")
-		}
+		r.finds(0)
+		effort.FatalIf(r.t, r.Sees(r.done).Held != 0, "it holds credits")
 		r.change(`INSERT INTO entries (subject, number, kind, workspace, amount, created, reason)
 			SELECT id, 0, 'grant', workspace, 7, created, '' FROM verifications WHERE completed > 0`)
 		r.change(`UPDATE credit_days SET credits = credits + 7 WHERE kind = 'grant'`)
@@ -176,29 +171,23 @@ func TestWhatHappenedToAVerificationIsNotedAsKnown(t *testing.T) {
 		r.finds(1)
 		r.change(`UPDATE verifications SET count_valid = 0, count_error = 1 WHERE completed > 0`)
 		subjects := r.finds(4)
-		if len(subjects) != 1 || !subjects[r.done.String()] {
-			r.t.Fatalf("found about %v", subjects)
-		}
+		effort.FatalIf(r.t, len(subjects) != 1 || !subjects[r.done.String()], "found about %v", subjects)
 		done := r.corrects(call(r.done))
-		if len(done.Findings) != 4 || len(done.Entries) != 0 || done.Workspace != uuid.Nil {
-			r.t.Errorf("corrected %+v", done)
-		}
+		effort.ErrorIf(r.t, len(done.Findings) != 4 || len(done.Entries) != 0 || done.Workspace != uuid.Nil,
+			"corrected %+v", done)
 		effort.Is(r.t, r.Account(), before, "account")
 		report, err := r.Audit(r.t.Context())
-		if err != nil || report.Found != 0 || len(report.Corrections) != 1 || report.Corrections[0].ID != done.ID {
-			r.t.Errorf("audit: %+v, %v", report, err)
-		}
+		effort.ErrorIf(r.t, err != nil || report.Found != 0 || len(report.Corrections) != 1 ||
+			report.Corrections[0].ID != done.ID, "audit: %+v, %v", report, err)
 		lines, err := r.OperatorLog(r.t.Context(), ledger.LogQuery{Limit: 1})
-		if err != nil || len(lines) != 1 || lines[0].Action != "audit correct" || lines[0].Author != "mara" ||
-			lines[0].Reason != "by hand" || lines[0].Subject != r.done.String() || !strings.Contains(lines[0].Old, "and 3 more") {
-			r.t.Errorf("the log says %+v, %v", lines, err)
-		}
+		effort.ErrorIf(r.t, err != nil || len(lines) != 1 || lines[0].Action != "audit correct" ||
+			lines[0].Author != "mara" || lines[0].Reason != "by hand" || lines[0].Subject != r.done.String() ||
+			!strings.Contains(lines[0].Old, "and 3 more"), "the log says %+v, %v", lines, err)
 		effort.Denied(r.Correct(r.t.Context(), call(r.done)))(r.t, ledger.ErrNothingFound, "again")
 		r.change(`UPDATE verifications SET count_error = 2, count_unknown = 0 WHERE completed > 0`)
 		effort.Not(r.t, effort.Must(r.Audit(r.t.Context()))(r.t).Found, 0, "what came later is not found")
-		if again := r.corrects(call(r.done)); again.Number != 2 {
-			r.t.Errorf("corrected for the second time: %+v", again)
-		}
+		again := r.corrects(call(r.done))
+		effort.ErrorIf(r.t, again.Number != 2, "corrected for the second time: %+v", again)
 		r.goesOn(before)
 	})
 }
@@ -231,8 +220,6 @@ func TestWhatNoCorrectionSetsRight(t *testing.T) {
 		r.corrects(keep)
 		r.finds(0)
 		report, err := r.Audit(r.t.Context())
-		if err != nil || len(report.Corrections) != 1 {
-			r.t.Errorf("audit: %+v, %v", report, err)
-		}
+		effort.ErrorIf(r.t, err != nil || len(report.Corrections) != 1, "audit: %+v, %v", report, err)
 	})
 }

@@ -106,14 +106,10 @@ func checkAfterKill(t *testing.T, url string, told map[string]*steps, granted, u
 		effort.ErrIs(t, s.Close(), nil)
 	}()
 	report, err := s.Audit(t.Context())
-	if err != nil || len(report.Violations) > 0 {
-		t.Errorf("audit: %+v, %v", report.Violations, err)
-	}
+	effort.ErrorIf(t, err != nil || len(report.Violations) > 0, "audit: %+v, %v", report.Violations, err)
 	states := func(kind string) map[uuid.UUID]int64 { return told[kind].last }
 	for id := range states("create") {
-		if _, err := s.UploadState(t.Context(), id); err != nil {
-			t.Errorf("created and gone: %v", err)
-		}
+		effort.Denied(s.UploadState(t.Context(), id))(t, nil, "created and gone")
 	}
 	for id, bytes := range states("durable") {
 		if u, err := s.UploadState(t.Context(), id); err != nil || u.Durable < bytes {
@@ -123,9 +119,7 @@ func checkAfterKill(t *testing.T, url string, told map[string]*steps, granted, u
 	for id, number := range states("settle") {
 		n := int64(0)
 		err := s.Settled(t.Context(), id, func([]int64) error { n++; return nil })
-		if err != nil || n < number {
-			t.Errorf("%d settlements were answered, %d are there: %v", number, n, err)
-		}
+		effort.ErrorIf(t, err != nil || n < number, "%d settlements were answered, %d are there: %v", number, n, err)
 	}
 	sum := ledger.Credits(0)
 	list, err := s.Workspaces(t.Context())
@@ -134,9 +128,8 @@ func checkAfterKill(t *testing.T, url string, told map[string]*steps, granted, u
 		err = errors.Join(err, failed)
 		sum += b.Granted
 	}
-	if err != nil || int(sum) < granted || int(sum) > granted+untold {
-		t.Errorf("%d credits were granted, %d are there, at most %d untold: %v", granted, sum, untold, err)
-	}
+	effort.ErrorIf(t, err != nil || int(sum) < granted || int(sum) > granted+untold,
+		"%d credits were granted, %d are there, at most %d untold: %v", granted, sum, untold, err)
 }
 
 // TestChildOfTheCrashTest is the child: it works until it is killed.
@@ -190,9 +183,8 @@ func work(d *ledgertest.Fixture, tell func(kind string, id uuid.UUID, number int
 	v = list[0]
 	l := ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: v.Epoch}
 	if v.Status == ledger.Preparing {
-		if v, err = d.Prepare(d.T.Context(), l, 6, 0, 6); err != nil {
-			d.T.Errorf("prepare: %v", err)
-		}
+		v, err = d.Prepare(d.T.Context(), l, 6, 0, 6)
+		effort.ErrorIf(d.T, err != nil, "prepare: %v", err)
 	}
 	for v.Status == ledger.Verifying {
 		first := v.Total - v.Left()

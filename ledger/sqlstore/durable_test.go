@@ -42,9 +42,7 @@ func TestAServerThatForgetsIsMended(t *testing.T) {
 		changeAndReload(t, url, `ALTER SYSTEM SET `+name+` = off`)
 		_, opened := sqlstore.Open(t.Context(), url, sqlstore.Options{})
 		for _, err := range []error{opened, sqlstore.Migrate(t.Context(), url)} {
-			if !errors.Is(err, engine.ErrDurability) {
-				t.Fatalf("%s is off: got %v, want ErrDurability", name, err)
-			}
+			effort.FatalIf(t, !errors.Is(err, engine.ErrDurability), "%s is off: got %v, want ErrDurability", name, err)
 		}
 		run(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rollcall'`)
 		effort.Denied(before.Grant(t.Context(), uuid.New(), uuid.New(), 1, ""))(t, engine.ErrDurability, name,
@@ -140,9 +138,8 @@ func TestPragmasThatForgetAreRefused(t *testing.T) {
 		if err == nil {
 			err = s.Close()
 		}
-		if errors.Is(err, engine.ErrDurability) == c.sound || c.sound && err != nil {
-			t.Errorf("%s: got %v", c.pragmas, err)
-		}
+		effort.ErrorIf(t, errors.Is(err, engine.ErrDurability) == c.sound || c.sound && err != nil,
+			"%s: got %v", c.pragmas, err)
 	}
 }
 
@@ -183,20 +180,16 @@ func TestAReserveOfDiskIsKeptForMoney(t *testing.T) {
 	if again, created, err := d.Create(ctx, known); err != nil || created || again.ID != uploading.ID {
 		t.Errorf("recovered: %v, %v", created, err)
 	}
-	if _, err := d.AppendChunk(ctx, uploading.ID, u.Writer, 0, []byte("abc")); err != nil {
-		t.Errorf("a chunk that is there, again: %v", err)
-	}
+	effort.Denied(d.AppendChunk(ctx, uploading.ID, u.Writer, 0, []byte("abc")))(t, nil, "a chunk that is there, again")
 	d.Settles(working, 1, 0, 1, smtp.Valid)
 	d.Grants(1)
-	if got := d.Account(); got.Spent != 2 || got.Granted != 10 {
-		t.Errorf("account %+v", got)
-	}
+	got := d.Account()
+	effort.ErrorIf(t, got.Spent != 2 || got.Granted != 10, "account %+v", got)
 	effort.Is(t, effort.Metric(t, registry, "rollcall_ledger_disk_free_bytes"), 1<<20-1, "bytes are told to be free")
 
 	free.Store(1 << 20)
-	if after, err = d.AppendChunk(ctx, uploading.ID, u.Writer, 3, []byte("defg")); err != nil || after.Status != "preparing" {
-		t.Errorf("append with room: %+v, %v", after, err)
-	}
+	after, err = d.AppendChunk(ctx, uploading.ID, u.Writer, 3, []byte("defg"))
+	effort.ErrorIf(t, err != nil || after.Status != "preparing", "append with room: %+v, %v", after, err)
 	d.Creates(7)
 }
 
@@ -214,9 +207,8 @@ func TestWhatWasErasedIsRoom(t *testing.T) {
 		t.Errorf("nothing is erased: %v", err)
 	}
 	effort.Must(d.Cancel(t.Context(), d.Workspace, v.ID))(t)
-	if inside := effort.Metric(t, registry, "rollcall_ledger_file_free_bytes"); inside < 2<<20 || inside > 3<<20 {
-		t.Errorf("%.0f bytes are free in the file", inside)
-	}
+	inside := effort.Metric(t, registry, "rollcall_ledger_file_free_bytes")
+	effort.ErrorIf(t, inside < 2<<20 || inside > 3<<20, "%.0f bytes are free in the file", inside)
 	if _, _, err := d.Create(t.Context(), n); err != nil {
 		t.Errorf("2 MiB were erased: %v", err)
 	}
@@ -233,9 +225,8 @@ func TestADiskThatCannotBeAskedIsNotInTheWay(t *testing.T) {
 	d, _ := onDisk(t, func(string) (int64, error) { return 0, fails })
 	d.Creates(7)
 	fails = nil
-	if _, _, err := d.Create(t.Context(), d.Asks(7)); !errors.Is(err, ledger.ErrNoRoom) {
-		t.Errorf("with nothing free: %v", err)
-	}
+	_, _, err := d.Create(t.Context(), d.Asks(7))
+	effort.ErrorIf(t, !errors.Is(err, ledger.ErrNoRoom), "with nothing free: %v", err)
 }
 
 // TestTheDiskIsAskedOnceASecond at most, and not at all without a reserve.
@@ -247,9 +238,8 @@ func TestTheDiskIsAskedOnceASecond(t *testing.T) {
 		d := ledgertest.NewFixture(t, s, 0)
 		d.Creates(7)
 		d.Creates(7)
-		if n := asked.Load(); n > most || (n == 0) != (most == 0) {
-			t.Errorf("reserve %d: asked %d times", reserve, n)
-		}
+		n := asked.Load()
+		effort.ErrorIf(t, n > most || (n == 0) != (most == 0), "reserve %d: asked %d times", reserve, n)
 		effort.OK(t, s.Close())
 	}
 }

@@ -75,9 +75,7 @@ func TestNoFailedStatementIsOverlooked(t *testing.T) {
 				err := call()
 				notes[0].fails, notes[1].fails = nil, nil
 				if !fails.done {
-					if err != nil || after < 1 {
-						t.Fatalf("after %d statements that failed: %v", after, err)
-					}
+					effort.FatalIf(t, err != nil || after < 1, "after %d statements that failed: %v", after, err)
 					return
 				}
 				effort.ErrIs(t, err, errFailed, "statement", after+1, "failed, the call answered")

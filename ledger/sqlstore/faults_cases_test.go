@@ -255,9 +255,8 @@ const anna = "anna@acme.test"
 
 func (s *scene) links() {
 	s.person(anna)
-	if _, err := s.MakeLink(s.T.Context(), ledger.Link{ID: s.hash("password"), Purpose: ledger.PasswordLink, Email: anna}); err != nil {
-		s.T.Fatal(err)
-	}
+	_, err := s.MakeLink(s.T.Context(), ledger.Link{ID: s.hash("password"), Purpose: ledger.PasswordLink, Email: anna})
+	effort.FatalIf(s.T, err != nil, "%v", err)
 }
 
 // movesOfPeople are those of who signs in that were wrong once when the answer to their commit was lost: a link, a code

@@ -147,9 +147,7 @@ func (f *faulty) without(m move, n int64) calm {
 	if err == nil {
 		err = f.audits()
 	}
-	if err != nil || sees.begun != 1 {
-		f.t.Fatalf("without faults: %d transactions, %v", sees.begun, err)
-	}
+	effort.FatalIf(f.t, err != nil || sees.begun != 1, "without faults: %d transactions, %v", sees.begun, err)
 	c.after, c.answer, c.statements = f.reads(s), s.named(answer), sees.statements
 	f.calm[n] = c
 	return c

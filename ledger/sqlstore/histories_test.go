@@ -189,9 +189,7 @@ func (y *tally) onServer(t *testing.T, seed uint64, cuts bool) {
 	for _, n := range nodes {
 		y.cuts.Add(int64(n.proxy.Injected()))
 	}
-	if cuts && y.cuts.Load() == 0 {
-		t.Error("nothing was cut")
-	}
+	effort.ErrorIf(t, cuts && y.cuts.Load() == 0, "nothing was cut")
 }
 
 // The mistakes that a checked history must find. Each leaves the tables in order, so that no audit sees it.

@@ -76,9 +76,7 @@ func TestALockedAccountStopsNobodyElse(t *testing.T) {
 		came := returned() - before
 		t.Logf("%s: %v at the median, %v at most; meanwhile %v waits for the row ended", name, took[writes/2],
 			took[writes-1], came)
-		if came > writes/4 {
-			t.Errorf("%d times %s took as long as %v waits for the row", writes, name, came)
-		}
+		effort.ErrorIf(t, came > writes/4, "%d times %s took as long as %v waits for the row", writes, name, came)
 	}
 }
 
@@ -131,9 +129,7 @@ func TestALeasePassesOverWhatASilentTransactionHolds(t *testing.T) {
 			for _, v := range leased {
 				got = append(got, v.ID)
 			}
-			if err != nil || !slices.Equal(got, want) {
-				t.Errorf("leased %v, %v, want %v", got, err, want)
-			}
+			effort.ErrorIf(t, err != nil || !slices.Equal(got, want), "leased %v, %v, want %v", got, err, want)
 			if want == nil {
 				s.does(t, `ROLLBACK`)
 			}
@@ -188,9 +184,8 @@ func TestACommitIsNotStoppedByTheCaller(t *testing.T) {
 			defer cancel()
 			return rename(tx, s.a, "committed")
 		})
-		if got := s.names(t); err != nil || !slices.Contains(got, "committed") {
-			t.Errorf("%v: %q", err, got)
-		}
+		got := s.names(t)
+		effort.ErrorIf(t, err != nil || !slices.Contains(got, "committed"), "%v: %q", err, got)
 	})
 }
 
@@ -301,9 +296,8 @@ func TestAFloodDelaysAnothersWriteByOneTransaction(t *testing.T) {
 				t.Errorf("another workspace's write waited for %d chunks and the node's for %d, want at most %d, or three quarters of %d",
 					small, own, most, same)
 			}
-			if same < writers/2 {
-				t.Errorf("a write of the same workspace waited for %d chunks: there is no flood", same)
-			}
+			effort.ErrorIf(t, same < writers/2,
+				"a write of the same workspace waited for %d chunks: there is no flood", same)
 		})
 	}
 }

@@ -47,9 +47,8 @@ func newServer(t *testing.T, seams engine.Seams) *server {
 // does runs statements as the other client.
 func (s *server) does(t *testing.T, statements string) {
 	t.Helper()
-	if _, err := s.aside.PgConn().Exec(t.Context(), statements).ReadAll(); err != nil {
-		t.Fatalf("%s: %v", statements, err)
-	}
+	_, err := s.aside.PgConn().Exec(t.Context(), statements).ReadAll()
+	effort.FatalIf(t, err != nil, "%s: %v", statements, err)
 }
 
 // waited counts how often a transaction waited for a lock until it was run again.

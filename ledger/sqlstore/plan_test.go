@@ -86,9 +86,8 @@ func TestHotQueriesUseTheirIndex(t *testing.T) {
 		want = strings.Replace(want, "users by email", "sqlite_autoindex_users_2", 1)
 		want = strings.Replace(want, "days of workspace", "PRIMARY KEY", 1)
 		plan := explain(t, s, c.query) + " "
-		if !strings.Contains(plan, "INDEX "+want+" ") && !strings.Contains(plan, "USING "+want+" ") || strings.Contains(plan, "SCAN settlements") {
-			t.Errorf("%s: %s is not used: %s", c.name, want, plan)
-		}
+		effort.ErrorIf(t, !strings.Contains(plan, "INDEX "+want+" ") && !strings.Contains(plan, "USING "+want+" ") ||
+			strings.Contains(plan, "SCAN settlements"), "%s: %s is not used: %s", c.name, want, plan)
 		effort.Lacks(t, plan, "TEMP B-TREE", c.name, "sorts")
 	}
 }
@@ -120,9 +119,8 @@ func TestHotQueriesAreCompiledOnce(t *testing.T) {
 			effort.OK(t, err, q.name)
 		}
 		handle := uintptr(reflect.ValueOf(stmt).Elem().FieldByName("pstmt").Uint()) // the driver does not tell it
-		if n := sqlite3.Xsqlite3_stmt_status(tls, handle, sqlite3.SQLITE_STMTSTATUS_REPREPARE, 0); n > 0 {
-			t.Errorf("%s: compiled %d times for 3 executions", q.name, 1+n)
-		}
+		n := sqlite3.Xsqlite3_stmt_status(tls, handle, sqlite3.SQLITE_STMTSTATUS_REPREPARE, 0)
+		effort.ErrorIf(t, n > 0, "%s: compiled %d times for 3 executions", q.name, 1+n)
 		effort.ErrIs(t, stmt.Close(), nil, q.name)
 	}
 }

@@ -107,9 +107,8 @@ func TestPollIsOnePointRead(t *testing.T) {
 	})
 	effort.MustBe(t, len(noted), polls, "statements for polls", noted)
 	plan := explain(t, s, noted[0])
-	if want := "SEARCH verifications USING INDEX sqlite_autoindex_verifications_1 (id=?)"; plan != want {
-		t.Errorf("a poll is answered by %s, want %s", plan, want)
-	}
+	want := "SEARCH verifications USING INDEX sqlite_autoindex_verifications_1 (id=?)"
+	effort.ErrorIf(t, plan != want, "a poll is answered by %s, want %s", plan, want)
 }
 
 // poller starts the API over a desk's ledger and gives what polls one verification.
@@ -139,8 +138,7 @@ func poller(t *testing.T, d *ledgertest.Fixture, id uuid.UUID) func() {
 		answer := effort.Must(nethttp.DefaultClient.Do(request))(t)
 		defer answer.Body.Close()
 		body, err := io.ReadAll(answer.Body)
-		if err != nil || answer.StatusCode != nethttp.StatusOK || !strings.Contains(string(body), id.String()) {
-			t.Fatalf("poll: %d %s, %v", answer.StatusCode, body, err)
-		}
+		effort.FatalIf(t, err != nil || answer.StatusCode != nethttp.StatusOK ||
+			!strings.Contains(string(body), id.String()), "poll: %d %s, %v", answer.StatusCode, body, err)
 	}
 }

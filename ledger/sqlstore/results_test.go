@@ -73,12 +73,8 @@ func TestAPageOfResultsThatIsCutGoesOn(t *testing.T) {
 		want++
 		return nil
 	})
-	if err != nil || want != settlements*each {
-		t.Errorf("%d of %d results, %v", want, settlements*each, err)
-	}
-	if cuts.Load() < 5 {
-		t.Errorf("%d pages were asked for: nothing was cut", cuts.Load())
-	}
+	effort.ErrorIf(t, err != nil || want != settlements*each, "%d of %d results, %v", want, settlements*each, err)
+	effort.ErrorIf(t, cuts.Load() < 5, "%d pages were asked for: nothing was cut", cuts.Load())
 }
 
 // TestWhatAnotherProcessSettledIsKnown: two processes use one lease, as one that lost its

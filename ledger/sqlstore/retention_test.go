@@ -91,9 +91,7 @@ func payloads(t *testing.T, path string) (list [][]byte) {
 		effort.OK(t, rows.Scan(&payload))
 		list = append(list, payload)
 	}
-	if rows.Err() != nil || len(list) != 6 {
-		t.Fatalf("%d payloads, %v", len(list), rows.Err())
-	}
+	effort.FatalIf(t, rows.Err() != nil || len(list) != 6, "%d payloads, %v", len(list), rows.Err())
 	return list
 }
 

@@ -59,9 +59,7 @@ func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
 			if err == nil {
 				err = s.Close()
 			}
-			if c.want == nil && err != nil {
-				t.Error(err)
-			}
+			effort.ErrorIf(t, c.want == nil && err != nil, "%v", err)
 		}
 	}
 	effort.ErrIs(t, sqlstore.Migrate(t.Context(), url), engine.ErrSchemaNew, "migrate what is of the future")
@@ -98,12 +96,10 @@ func TestAReaderOfAServerWritesNothing(t *testing.T) {
 	d.Settles(l, 1, 0, 0, smtp.Valid)
 	reader := effort.Must(sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{}))(t)
 	report, err := reader.Audit(t.Context())
-	if err != nil || len(report.Violations) != 0 || report.Outcomes != 1 || report.Entries != 3 {
-		t.Errorf("audit %+v, %v", report, err)
-	}
-	if _, err = reader.Grant(t.Context(), uuid.New(), d.Workspace, 1, ""); !errors.Is(err, engine.ErrReadOnly) {
-		t.Errorf("grant: got %v, want ErrReadOnly", err)
-	}
+	effort.ErrorIf(t, err != nil || len(report.Violations) != 0 || report.Outcomes != 1 || report.Entries != 3,
+		"audit %+v, %v", report, err)
+	_, err = reader.Grant(t.Context(), uuid.New(), d.Workspace, 1, "")
+	effort.ErrorIf(t, !errors.Is(err, engine.ErrReadOnly), "grant: got %v, want ErrReadOnly", err)
 	effort.OK(t, reader.Close())
 }
 
@@ -132,9 +128,8 @@ func TestNothingSecretIsTold(t *testing.T) {
 		_, opened := sqlstore.Open(t.Context(), c.url, o)
 		_, read := sqlstore.OpenReadOnly(t.Context(), c.url, o)
 		for _, err := range []error{opened, read, sqlstore.Migrate(t.Context(), c.url)} {
-			if err == nil || c.want != nil && !errors.Is(err, c.want) {
-				t.Errorf("%s: got %v, want %v", c.name, err, c.want)
-			}
+			effort.ErrorIf(t, err == nil || c.want != nil && !errors.Is(err, c.want),
+				"%s: got %v, want %v", c.name, err, c.want)
 			effort.Lacks(t, fmt.Sprintf("%v %+v", err, err), "hunter2", c.name, "the password is told")
 		}
 	}
@@ -145,9 +140,8 @@ func TestNothingSecretIsTold(t *testing.T) {
 	d := ledgertest.NewFixture(t, store, 0)
 	changeAt(t, url, `ALTER TABLE api_keys ADD CONSTRAINT never CHECK (label <> 'hunter2')`)
 	_, err := store.CreateKey(t.Context(), ledger.Key{ID: "key", Workspace: d.Workspace, Label: "hunter2"})
-	if err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(log.String(), "hunter2") {
-		t.Errorf("got %v and the log %s", err, log.String())
-	}
+	effort.ErrorIf(t, err == nil || strings.Contains(err.Error(), "hunter2") ||
+		strings.Contains(log.String(), "hunter2"), "got %v and the log %s", err, log.String())
 }
 
 // TestTheURLMayNameAFolderOfASocket as pgx and libpq have it.

@@ -84,9 +84,7 @@ func TestSorterBringsResultsIntoOrder(t *testing.T) {
 				n++
 				return nil
 			})
-			if err != nil || n != len(want) {
-				t.Errorf("%d of %d results, %v", n, len(want), err)
-			}
+			effort.ErrorIf(t, err != nil || n != len(want), "%d of %d results, %v", n, len(want), err)
 			left := effort.Must(os.ReadDir(folder))(t)
 			effort.Is(t, len(left), 0, "the folder has")
 		})
@@ -128,9 +126,7 @@ func TestSorterFileIsItsOwn(t *testing.T) {
 	}
 	fillSorter(t, s, results)
 	info, err := s.file.Stat()
-	if err != nil || info.Mode() != 0o600 || info.Size() < 4000*600 {
-		t.Errorf("the file: %+v, %v", info, err)
-	}
+	effort.ErrorIf(t, err != nil || info.Mode() != 0o600 || info.Size() < 4000*600, "the file: %+v, %v", info, err)
 	effort.Denied(os.Lstat(s.file.Name()))(t, os.ErrNotExist, "its name stands")
 }
 

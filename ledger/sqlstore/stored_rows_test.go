@@ -145,10 +145,9 @@ func forgetsEnded(t *testing.T, s *Store) {
 	effort.OK(t, s.Learn(t.Context(), []ledger.Fact{young}))
 	effort.Is(t, effort.Must(s.Sweep(t.Context(), ledger.Retention{}))(t), 0, "sweep: verifications")
 	snapshot, err := s.ReadNodes(t.Context())
-	if err != nil || len(snapshot.Nodes) != 2 || snapshot.Nodes[0].Session != short ||
-		snapshot.Nodes[1].Session != (uuid.UUID{4}) {
-		t.Errorf("left: %+v, %v, want one that ended lately and one that is in", snapshot, err)
-	}
+	effort.ErrorIf(t, err != nil || len(snapshot.Nodes) != 2 || snapshot.Nodes[0].Session != short ||
+		snapshot.Nodes[1].Session != (uuid.UUID{4}), "left: %+v, %v, want one that ended lately and one that is in",
+		snapshot, err)
 	effort.Is(t, number(t, s, `SELECT count(*) FROM receiver_facts`), 1)
 }
 
@@ -158,9 +157,8 @@ func boundsSweep(t *testing.T, s *Store) {
 	for range sweepMax + 1 {
 		n := d.Asks(7)
 		n.UploadExpiry = 0
-		if _, _, err := d.Create(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := d.Create(t.Context(), n)
+		effort.FatalIf(t, err != nil, "%v", err)
 	}
 	for _, want := range []int{sweepMax, 1, 0} {
 		effort.Is(t, effort.Must(s.Sweep(t.Context(), ledger.Retention{}))(t), want, "changed")
@@ -197,9 +195,7 @@ func logsOperators(t *testing.T, s *Store) {
 			return err
 		}, `SELECT action, workspace, subject, detail, reason FROM operator_log WHERE workspace = ? AND created > 0`, w[:])
 	})
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v, %v", got, want, err)
-	}
+	effort.ErrorIf(t, err != nil || !reflect.DeepEqual(got, want), "got %v, want %v, %v", got, want, err)
 	effort.Is(t, number(t, s, `SELECT count(*) FROM entries WHERE subject = ? AND reason = 'paid'`, g[:]), 1,
 		"entries with the reason of the grant")
 }
@@ -244,9 +240,8 @@ func auditsPages(t *testing.T, s *Store) {
 	} {
 		run(t, s, c.statement)
 		report, err := s.Audit(t.Context())
-		if err != nil || len(report.Violations) != c.listed || report.Found < c.found {
-			t.Errorf("%s: found %d, lists %d, %v", c.statement, report.Found, len(report.Violations), err)
-		}
+		effort.ErrorIf(t, err != nil || len(report.Violations) != c.listed || report.Found < c.found,
+			"%s: found %d, lists %d, %v", c.statement, report.Found, len(report.Violations), err)
 	}
 }
 
@@ -271,9 +266,7 @@ func lifted(t *testing.T, s *Store, id uuid.UUID, want bool) {
 		got, err = t.Lifted(id)
 		return err
 	})
-	if err != nil || got != want {
-		t.Errorf("cleared: got %v, %v, want %v", got, err, want)
-	}
+	effort.ErrorIf(t, err != nil || got != want, "cleared: got %v, %v, want %v", got, err, want)
 }
 
 // boundsOverrides: as many hold as every node can read each second; one that is over,
@@ -335,9 +328,8 @@ func pagesOneMoment(t *testing.T, s *Store) {
 	q, seen := ledger.LogQuery{Limit: 1}, map[uuid.UUID]bool{}
 	for range lines {
 		page, err := s.OperatorLog(t.Context(), q)
-		if err != nil || len(page) != 1 || page[0].Action != "one moment" || seen[page[0].ID] {
-			t.Fatalf("after %d lines: %+v, %v", len(seen), page, err)
-		}
+		effort.FatalIf(t, err != nil || len(page) != 1 || page[0].Action != "one moment" || seen[page[0].ID],
+			"after %d lines: %+v, %v", len(seen), page, err)
 		seen[page[0].ID], q.Before, q.After = true, page[0].At, page[0].ID
 	}
 	run(t, s, `DELETE FROM operator_log WHERE action = 'one moment'`)
@@ -374,9 +366,8 @@ func believesNobodyDisabled(t *testing.T, s *Store, user uuid.UUID) {
 	effort.Is(t, number(t, s, `SELECT seen FROM user_sessions WHERE id = ?`, over[:]), 7,
 		"a session that is over was seen")
 	run(t, s, `UPDATE users SET disabled = 1 WHERE id = ?`, user[:])
-	if in, err := s.SessionByID(t.Context(), holds, time.Hour); !errors.Is(err, ledger.ErrNoSuchSession) {
-		t.Errorf("of somebody disabled: %+v, %v", in, err)
-	}
+	in, err := s.SessionByID(t.Context(), holds, time.Hour)
+	effort.ErrorIf(t, !errors.Is(err, ledger.ErrNoSuchSession), "of somebody disabled: %+v, %v", in, err)
 	run(t, s, `UPDATE users SET disabled = 0 WHERE id = ?`, user[:])
 }
 
@@ -404,23 +395,15 @@ func boundsMembers(t *testing.T, s *Store) {
 		}
 	}
 	full()
-	if _, err := s.MakeLink(t.Context(), inviting(d, 1)); err != nil {
-		t.Errorf("the last one again: %v", err)
-	}
+	effort.Denied(s.MakeLink(t.Context(), inviting(d, 1)))(t, nil, "the last one again")
 	effort.OK(t, s.EndLink(t.Context(), d.Workspace, inviting(d, 0).ID))
-	if _, err := s.MakeLink(t.Context(), inviting(d, 3)); err != nil {
-		t.Errorf("after one was ended: %v", err)
-	}
+	effort.Denied(s.MakeLink(t.Context(), inviting(d, 3)))(t, nil, "after one was ended")
 	full()
 	run(t, s, `UPDATE links SET expires = {now}, ends = {now} WHERE email = '1@acme.test'`)
-	if _, err := s.MakeLink(t.Context(), inviting(d, 4)); err != nil {
-		t.Errorf("after one that expired: %v", err)
-	}
+	effort.Denied(s.MakeLink(t.Context(), inviting(d, 4)))(t, nil, "after one that expired")
 	full()
 	other := ledgertest.NewFixture(t, s, 0)
-	if _, err := s.MakeLink(t.Context(), inviting(other, 0)); err != nil {
-		t.Errorf("in another workspace: %v", err)
-	}
+	effort.Denied(s.MakeLink(t.Context(), inviting(other, 0)))(t, nil, "in another workspace")
 }
 
 // endsLinksByTime: a link can be used until its time, and not from then on.
@@ -448,9 +431,7 @@ func endsLinksByTime(t *testing.T, s *Store) {
 	}
 	move(60_000)
 	effort.Is(t, len(effort.Must(s.OpenLinks(t.Context(), d.Workspace))(t)), 1, "open")
-	if _, err := s.AcceptLink(t.Context(), a); err != nil {
-		t.Error(err)
-	}
+	effort.Denied(s.AcceptLink(t.Context(), a))(t, nil)
 	lines := number(t, s, `SELECT count(*) FROM workspace_log WHERE workspace = ?`, d.Workspace[:])
 	effort.Is(t, lines, 2, "lines, want one of the invitation and one of the member")
 }
@@ -469,28 +450,20 @@ func countsWithinTheWindow(t *testing.T, s *Store) {
 	}
 	early, late, waited := ledger.Hash{1}, ledger.Hash{2}, ledger.Hash{3}
 	for _, subject := range []ledger.Hash{early, late, waited} {
-		if !fails(subject).IsZero() {
-			t.Error("the first failure waits")
-		}
+		effort.ErrorIf(t, !fails(subject).IsZero(), "the first failure waits")
 	}
 	back(early, time.Hour-time.Minute)
 	back(late, time.Hour)
-	if fails(early).IsZero() || !fails(late).IsZero() {
-		t.Error("the window ends too early or too late")
-	}
+	effort.ErrorIf(t, fails(early).IsZero() || !fails(late).IsZero(), "the window ends too early or too late")
 	// The second one was refused for a minute, and so the failures stay for an hour after that.
-	if fails(waited).IsZero() {
-		t.Error("the second failure does not wait")
-	}
+	effort.ErrorIf(t, fails(waited).IsZero(), "the second failure does not wait")
 	back(waited, time.Hour+30*time.Second)
 	before := time.Now()
 	if until := fails(waited); until.Sub(before) < 2*time.Minute-time.Second {
 		t.Errorf("the third failure waits until %v", until)
 	}
 	back(waited, time.Hour+2*time.Minute+time.Second)
-	if !fails(waited).IsZero() {
-		t.Error("what is over waits")
-	}
+	effort.ErrorIf(t, !fails(waited).IsZero(), "what is over waits")
 }
 
 // forgetsPeople: a sweep forgets sessions, links and failed sign-ins that are over, each after its time, however many; the log

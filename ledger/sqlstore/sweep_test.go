@@ -34,9 +34,8 @@ func TestAProcessThatCannotBeForgottenStopsNoOther(t *testing.T) {
 		t.Error("the sweep says nothing of a process that cannot be forgotten")
 	}
 	snapshot, err := s.ReadNodes(t.Context())
-	if err != nil || len(snapshot.Nodes) != 1 || snapshot.Nodes[0].Session != sessions[0] {
-		t.Errorf("left: %+v, %v, want the first only", snapshot.Nodes, err)
-	}
+	effort.ErrorIf(t, err != nil || len(snapshot.Nodes) != 1 || snapshot.Nodes[0].Session != sessions[0],
+		"left: %+v, %v, want the first only", snapshot.Nodes, err)
 }
 
 // TestASweepGoesOnAfterFailures: more verifications fail than one question of a sweep lists. One that is sound is
@@ -51,9 +50,8 @@ func TestASweepGoesOnAfterFailures(t *testing.T) {
 		WHEN OLD.id <> x'%x' BEGIN SELECT RAISE(ABORT, 'stuck'); END`, ids[broken][:]))
 	for i := range 2 {
 		n, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
-		if n != 1-i || err == nil || !s.erasedResults(t, ids[broken]) {
-			t.Fatalf("changed %d: what is behind them is not swept: %v", n, err)
-		}
+		effort.FatalIf(t, n != 1-i || err == nil || !s.erasedResults(t, ids[broken]),
+			"changed %d: what is behind them is not swept: %v", n, err)
 		effort.Is(t, effort.Metric(t, s.metrics, "rollcall_ledger_unswept"), broken, "said to be left")
 	}
 	for _, id := range ids[:broken] {
@@ -68,9 +66,7 @@ func TestASweepGoesOnAfterFailures(t *testing.T) {
 		}
 	}
 	for _, id := range ids {
-		if !s.erasedResults(t, id) {
-			t.Errorf("%s has its results still", id)
-		}
+		effort.ErrorIf(t, !s.erasedResults(t, id), "%s has its results still", id)
 	}
 }
 
@@ -83,9 +79,8 @@ func TestASweepGivesUpWhenTheDatabaseIsAway(t *testing.T) {
 	good := ids[silentMax+1]
 	aside(t, s.url)(refusesErasing(fmt.Sprintf(`OLD.id <> '\x%x'`, good[:]), "55P03"))
 	n, err := s.Sweep(t.Context(), ledger.Retention{Results: 1})
-	if tried := strings.Count(log.String(), "a part of a sweep failed"); n != 0 || err == nil || tried != silentMax {
-		t.Errorf("changed %d after %d failures, %v", n, tried, err)
-	}
+	tried := strings.Count(log.String(), "a part of a sweep failed")
+	effort.ErrorIf(t, n != 0 || err == nil || tried != silentMax, "changed %d after %d failures, %v", n, tried, err)
 	if n, err = s.Sweep(t.Context(), ledger.Retention{Results: 1}); n != 1 || err == nil || !s.erasedResults(t, good) {
 		t.Errorf("changed %d: what is behind them is not swept: %v", n, err)
 	}

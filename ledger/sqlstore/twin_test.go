@@ -100,18 +100,16 @@ func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
 				t.Errorf("seed %d: looked over what can be worked on %d times, and then from %d on", seed, b.looks, from.from)
 			}
 			report, err := b.store.Audit(t.Context())
-			if err != nil || len(report.Violations) != 0 || report.Verifications != int64(life.Verifications) {
-				t.Errorf("seed %d: audit: %+v, %v", seed, report, err)
-			}
+			effort.ErrorIf(t, err != nil || len(report.Violations) != 0 ||
+				report.Verifications != int64(life.Verifications), "seed %d: audit: %+v, %v", seed, report, err)
 			life = simulation.RunClusterBeside(b, seed, operations/2)
 			effort.MustBe(t, life.Violation, "", "seed", seed, "of a cluster")
 			if err := b.store.Close(); err != nil { // a server has not connections for all of them
 				t.Error(err)
 			}
 		}
-		if verifications == 0 || faults == 0 {
-			t.Errorf("%d verifications and %d faults: nothing happened", verifications, faults)
-		}
+		effort.ErrorIf(t, verifications == 0 || faults == 0,
+			"%d verifications and %d faults: nothing happened", verifications, faults)
 	}
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()

@@ -46,9 +46,7 @@ func work(ctx context.Context, tracer *Tracer, id uuid.UUID) {
 
 func TestNothingIsDoneWhileTracingIsOff(t *testing.T) {
 	off, err := New(t.Context(), Options{})
-	if off != nil || err != nil {
-		t.Fatalf("got %v and %v, want nothing", off, err)
-	}
+	effort.FatalIf(t, off != nil || err != nil, "got %v and %v, want nothing", off, err)
 	id, ctx := uuid.New(), context.Background()
 	effort.Is(t, testing.AllocsPerRun(100, func() { work(ctx, off, id) }), 0)
 	effort.OK(t, off.Stop(ctx))
@@ -65,9 +63,8 @@ func TestSpansStandBelowTheOneTheyBelongTo(t *testing.T) {
 	for _, name := range []Name{LedgerWrite, LedgerRead} {
 		effort.Is(t, spans[string(name)].Parent().SpanID(), outer, fmt.Sprintf("%s stands below", name))
 	}
-	if spans[string(Lease)].Parent().IsValid() || len(spans) != 4 {
-		t.Errorf("spans %v, want four, and the lease at the top", spans)
-	}
+	effort.ErrorIf(t, spans[string(Lease)].Parent().IsValid() || len(spans) != 4,
+		"spans %v, want four, and the lease at the top", spans)
 }
 
 func TestOnlyThePartThatWasAskedForIsSampled(t *testing.T) {
@@ -85,13 +82,11 @@ func TestNoAddressAndNoLongTextGetsIntoASpan(t *testing.T) {
 	s.End(true)
 	got := kept.Ended()[0]
 	for _, a := range got.Attributes() {
-		if v := a.Value.AsString(); strings.Contains(v, "anna") || len(v) > wordBytesMax {
-			t.Errorf("%s is %q", a.Key, v)
-		}
+		v := a.Value.AsString()
+		effort.ErrorIf(t, strings.Contains(v, "anna") || len(v) > wordBytesMax, "%s is %q", a.Key, v)
 	}
-	if len(got.Attributes()) != 2 || got.Status().Description != "" {
-		t.Errorf("attributes %v, status %q", got.Attributes(), got.Status().Description)
-	}
+	effort.ErrorIf(t, len(got.Attributes()) != 2 || got.Status().Description != "",
+		"attributes %v, status %q", got.Attributes(), got.Status().Description)
 }
 
 func TestEndpointsAreURLs(t *testing.T) {

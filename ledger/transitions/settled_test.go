@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/config/effort"
 	"rollcall/ledger"
 )
 
@@ -26,9 +27,8 @@ func TestWhatIsSettledIsKnownAsOfItsRow(t *testing.T) {
 	for ordinal, want := range map[int64]bool{0: true, 1: false, 7: true, 62: false, 63: true, 64: true, 65: false,
 		sliceOrdinals - 1: false, sliceOrdinals: true, sliceOrdinals + 63: false, 1 << 39: true, 1<<39 + sliceOrdinals: false} {
 		got, twice, err := s.first(rowOf(1, 5, 2), []int64{2, ordinal})
-		if err != nil || twice != want || twice && got != ordinal {
-			t.Errorf("ordinal %d: %d, %v, %v, want %v", ordinal, got, twice, err, want)
-		}
+		effort.ErrorIf(t, err != nil || twice != want || twice && got != ordinal,
+			"ordinal %d: %d, %v, %v, want %v", ordinal, got, twice, err, want)
 	}
 	for name, v := range map[string]*Row{"another one": rowOf(2, 5, 2), "another lease": rowOf(1, 6, 2),
 		"more settlements": rowOf(1, 5, 3), "fewer settlements": rowOf(1, 5, 1)} {
@@ -61,19 +61,16 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	for id := range byte(10) {
 		s.settled(rowOf(id, 1, 1), 1, []int64{0})
 	}
-	if len(s.sets) != 3 || s.bytes != 3*sliceBytes || s.sets[uuid.UUID{9}] == nil {
-		t.Errorf("%d sets of %d bytes are remembered", len(s.sets), s.bytes)
-	}
+	effort.ErrorIf(t, len(s.sets) != 3 || s.bytes != 3*sliceBytes || s.sets[uuid.UUID{9}] == nil,
+		"%d sets of %d bytes are remembered", len(s.sets), s.bytes)
 	large := newSettledSet(1)
 	large.add([]int64{0, sliceOrdinals, 2 * sliceOrdinals, 3 * sliceOrdinals})
 	s.keep(uuid.UUID{77}, large)
-	if len(s.sets) != 1 || s.bytes != 4*sliceBytes || s.sets[uuid.UUID{77}] != large {
-		t.Errorf("%d sets of %d bytes are remembered beside a large one", len(s.sets), s.bytes)
-	}
+	effort.ErrorIf(t, len(s.sets) != 1 || s.bytes != 4*sliceBytes || s.sets[uuid.UUID{77}] != large,
+		"%d sets of %d bytes are remembered beside a large one", len(s.sets), s.bytes)
 	over := rowOf(77, 1, 2)
 	over.Status = ledger.Completed
 	s.settled(over, 2, []int64{9})
-	if len(s.sets) != 0 || s.bytes != 0 {
-		t.Errorf("%d sets of %d bytes are remembered of what is over", len(s.sets), s.bytes)
-	}
+	effort.ErrorIf(t, len(s.sets) != 0 || s.bytes != 0,
+		"%d sets of %d bytes are remembered of what is over", len(s.sets), s.bytes)
 }

@@ -93,9 +93,7 @@ func TestWhatIsPackedIsUnpacked(t *testing.T) {
 		list := entries().Draw(t, "list")
 		packed := effort.Must(Pack(list))(t)
 		got, err := unpackAll(packed)
-		if err != nil || !reflect.DeepEqual(got, list) {
-			t.Fatalf("%v\n got %+v\nwant %+v", err, got, list)
-		}
+		effort.FatalIf(t, err != nil || !reflect.DeepEqual(got, list), "%v\n got %+v\nwant %+v", err, got, list)
 	})
 }
 
@@ -110,14 +108,11 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 	}
 	packed := effort.Must(Pack([]Entry{{Case: c}}))(t)
 	got, err := unpackAll(packed)
-	if err != nil || len(got) != 1 || len(got[0].Case.Attempts) != AttemptsMax {
-		t.Fatalf("%v, %d", err, len(got))
-	}
+	effort.FatalIf(t, err != nil || len(got) != 1 || len(got[0].Case.Attempts) != AttemptsMax, "%v, %d", err, len(got))
 	a := got[0].Case.Attempts[AttemptsMax-1]
-	if len(a.Host) != NameMax || len(a.Source) != NameMax || len(a.Rule) != NameMax || len(a.Text) != TextMax || len(a.Cause.Why) != WhyMax ||
-		!a.At.Equal(noon.Add((AttemptsMax+2)*time.Second)) || got[0].Case.Hosts != 255 || got[0].Case.Omitted != 0 {
-		t.Errorf("%+v", got[0].Case)
-	}
+	effort.ErrorIf(t, len(a.Host) != NameMax || len(a.Source) != NameMax || len(a.Rule) != NameMax ||
+		len(a.Text) != TextMax || len(a.Cause.Why) != WhyMax || !a.At.Equal(noon.Add((AttemptsMax+2)*time.Second)) ||
+		got[0].Case.Hosts != 255 || got[0].Case.Omitted != 0, "%+v", got[0].Case)
 }
 
 // TestSizeIsNoLessThanWhatIsPacked: whoever keeps to RawMax by Size is never refused, though every text is another.
@@ -145,9 +140,7 @@ func TestSizeIsNoLessThanWhatIsPacked(t *testing.T) {
 		}
 	}
 	effort.Denied(Pack(list))(t, ErrTooMuch, "twice the bound")
-	if _, err := Pack(make([]Entry, EntriesMax)); err != nil {
-		t.Errorf("%d cases: %v", EntriesMax, err)
-	}
+	effort.Denied(Pack(make([]Entry, EntriesMax)))(t, nil, EntriesMax, "cases")
 	effort.Denied(Pack(make([]Entry, EntriesMax+1)))(t, ErrTooMuch, fmt.Sprintf("%d cases", EntriesMax+1))
 }
 
@@ -208,16 +201,14 @@ func FuzzUnpack(f *testing.F) {
 			return // it was written more thriftily than we do
 		}
 		again, err2 := unpackAll(packed)
-		if err != nil || err2 != nil || !reflect.DeepEqual(list, again) {
-			t.Errorf("%v, %v\n got %+v\nwant %+v", err, err2, again, list)
-		}
+		effort.ErrorIf(t, err != nil || err2 != nil || !reflect.DeepEqual(list, again),
+			"%v, %v\n got %+v\nwant %+v", err, err2, again, list)
 	})
 }
 
 func TestTimes(t *testing.T) {
 	for _, want := range []time.Time{{}, time.UnixMilli(1).UTC(), time.Date(2030, 1, 2, 3, 4, 5, 6e6, time.UTC)} {
-		if got := TimeOf(Millis(want)); !got.Equal(want) || got.IsZero() != want.IsZero() {
-			t.Errorf("got %v, want %v", got, want)
-		}
+		got := TimeOf(Millis(want))
+		effort.ErrorIf(t, !got.Equal(want) || got.IsZero() != want.IsZero(), "got %v, want %v", got, want)
 	}
 }

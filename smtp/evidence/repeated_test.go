@@ -67,14 +67,11 @@ func TestRepeatedRepliesAreCleanedAlike(t *testing.T) {
 			if n > 0 {
 				named++
 			}
-			if Clean(r) != first || !r.Address.ASCII() {
-				t.Fatalf("%q, but %q for %q of %q", first, Clean(r), r.Reply.Lines, r.Address)
-			}
+			effort.FatalIf(t, Clean(r) != first || !r.Address.ASCII(),
+				"%q, but %q for %q of %q", first, Clean(r), r.Reply.Lines, r.Address)
 		}
 	})
-	if same == 0 || named == 0 {
-		t.Errorf("%d were the same, %d with their names", same, named)
-	}
+	effort.ErrorIf(t, same == 0 || named == 0, "%d were the same, %d with their names", same, named)
 }
 
 // TestKeysOfReplies: whom a reply names makes no difference, all else does.
@@ -92,9 +89,7 @@ func TestKeysOfReplies(t *testing.T) {
 		"http://example.org/?a=anna.b@example.com": "",
 	} {
 		key, _, ok := AppendKey(nil, smtp.Reply{Lines: []string{line}}, anna)
-		if ok != (want != "") || ok && string(key) != want {
-			t.Errorf("%q: %q, %v", line, key, ok)
-		}
+		effort.ErrorIf(t, ok != (want != "") || ok && string(key) != want, "%q: %q, %v", line, key, ok)
 	}
 	if _, _, ok := AppendKey(nil, smtp.Reply{Lines: make([]string, repeatedBytes+1)}, anna); ok {
 		t.Error("a reply of any length has a key")

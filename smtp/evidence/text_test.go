@@ -92,9 +92,8 @@ func TestUnreadable(t *testing.T) {
 	} {
 		raw := rawOf(tc.line)
 		raw.Stage, raw.Reply.Code = smtp.StageRcpt, tc.code
-		if a := Note(raw); a.Unreadable() != tc.want {
-			t.Errorf("%d %q: %q is unreadable: %v", tc.code, tc.line, a.Text, !tc.want)
-		}
+		a := Note(raw)
+		effort.ErrorIf(t, a.Unreadable() != tc.want, "%d %q: %q is unreadable: %v", tc.code, tc.line, a.Text, !tc.want)
 	}
 }
 
@@ -110,9 +109,8 @@ func TestCleanKeepsAPlainWord(t *testing.T) {
 func TestCleanTakesANameBesideTheSource(t *testing.T) {
 	r := rawOf("probe.host2001:db8::25: blocked")
 	r.Hello, r.Source = "probe.host", "2001:db8::25"
-	if got, want := Clean(r), `\~: blocked`; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	got, want := Clean(r), `\~: blocked`
+	effort.ErrorIf(t, got != want, "%q, want %q", got, want)
 }
 
 func TestCleanKnowsIPv6HoweverSpelled(t *testing.T) {
@@ -128,10 +126,9 @@ func TestCleanBoundsTheText(t *testing.T) {
 	long := strings.Repeat("please read ", 50) + "first.secret-local-part-of-somebody@mail.test " +
 		strings.Repeat("our pages ", 300)
 	got := Clean(rawOf(long, strings.Repeat("jane@mail.test ", 500)+"user unknown"))
-	if len(got) > TextMax || !strings.HasPrefix(got, "please read") || !strings.HasSuffix(got, "user unknown") ||
-		strings.Contains(got, "secret") || strings.Contains(got, "jane") || strings.Contains(got, "mail.test") {
-		t.Errorf("%d bytes: %q", len(got), got)
-	}
+	effort.ErrorIf(t, len(got) > TextMax || !strings.HasPrefix(got, "please read") ||
+		!strings.HasSuffix(got, "user unknown") || strings.Contains(got, "secret") || strings.Contains(got, "jane") ||
+		strings.Contains(got, "mail.test"), "%d bytes: %q", len(got), got)
 	for size := TextMax - 3; size < TextMax+3; size++ {
 		if got := Clean(rawOf(strings.Repeat("x ", size/2) + "x")); len(got) > TextMax {
 			t.Errorf("%d bytes of %d", len(got), size)

@@ -42,12 +42,10 @@ func TestSuggestionsAreCautious(t *testing.T) {
 		}
 	}
 	t.Logf("wrong: %d of %d %v; missed: %d of %d %v", len(wrong), len(real), wrong, len(missed), len(typos), missed)
-	if len(real) < 2000 || len(wrong)*1000 >= len(real) {
-		t.Errorf("%d of %d real domains got a suggestion: %v", len(wrong), len(real), wrong)
-	}
-	if len(missed)*10 > len(typos) {
-		t.Errorf("%d of %d typing errors got none: %v", len(missed), len(typos), missed)
-	}
+	effort.ErrorIf(t, len(real) < 2000 || len(wrong)*1000 >= len(real),
+		"%d of %d real domains got a suggestion: %v", len(wrong), len(real), wrong)
+	effort.ErrorIf(t, len(missed)*10 > len(typos),
+		"%d of %d typing errors got none: %v", len(missed), len(typos), missed)
 }
 
 func TestFlags(t *testing.T) {
@@ -64,9 +62,8 @@ func TestFlags(t *testing.T) {
 		f := new(Cache).Of(email)
 		effort.Is(t, string(f.Append(nil)), want, email)
 		const message = "mailbox_exists The receiver accepts mail [or so]."
-		if text, back := Cut(string(f.Append([]byte(message)))); text != message || back != f {
-			t.Errorf("%s: cut into %q and %+v", email, text, back)
-		}
+		text, back := Cut(string(f.Append([]byte(message))))
+		effort.ErrorIf(t, text != message || back != f, "%s: cut into %q and %+v", email, text, back)
 	}
 }
 
@@ -76,19 +73,17 @@ func TestListsAreInOrder(t *testing.T) {
 	all := effort.Must(Lists())(t)
 	seen := map[string]string{}
 	for _, l := range all {
-		if l.What == "" || l.Source == "" || l.Licence == "" || l.Date.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) ||
-			l.Entries < 10 {
-			t.Errorf("%s: got %+v", l.Name, List{l.Name, l.What, l.Source, l.Licence, l.Date, l.Entries, nil})
-		}
+		effort.ErrorIf(t, l.What == "" || l.Source == "" || l.Licence == "" ||
+			l.Date.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) || l.Entries < 10, "%s: got %+v", l.Name,
+			List{l.Name, l.What, l.Source, l.Licence, l.Date, l.Entries, nil})
 		for _, word := range l.words {
 			other := seen[word]
 			if l.Name == "operators" {
 				continue
 			}
-			if other != "" && l.Name != "providers" || word != strings.ToLower(word) || word == "" ||
-				strings.Contains(word, " ") {
-				t.Errorf("%s: %q is there twice (%s), or is no name in lower case", l.Name, word, other)
-			}
+			effort.ErrorIf(t, other != "" && l.Name != "providers" || word != strings.ToLower(word) || word == "" ||
+				strings.Contains(word, " "), "%s: %q is there twice (%s), or is no name in lower case", l.Name, word,
+				other)
 			seen[word] = l.Name
 		}
 	}
@@ -105,14 +100,12 @@ func TestOperators(t *testing.T) {
 	names, ends := map[string]bool{}, map[string]bool{}
 	for i, line := range l.words {
 		words := strings.Fields(line)
-		if words[0] != strconv.Itoa(i+1) || names[words[1]] || strings.ContainsAny(words[1], " =,[]") || len(words) < 3 {
-			t.Errorf("line %d: %q: numbers go up by one, each name is there once", i+1, line)
-		}
+		effort.ErrorIf(t, words[0] != strconv.Itoa(i+1) || names[words[1]] || strings.ContainsAny(words[1], " =,[]") ||
+			len(words) < 3, "line %d: %q: numbers go up by one, each name is there once", i+1, line)
 		names[words[1]] = true
 		for _, end := range words[2:] {
-			if ends[end] || strings.ToLower(end) != end || !strings.Contains(end, ".") {
-				t.Errorf("line %d: %s is there twice or no host's", i+1, end)
-			}
+			effort.ErrorIf(t, ends[end] || strings.ToLower(end) != end || !strings.Contains(end, "."),
+				"line %d: %s is there twice or no host's", i+1, end)
 			ends[end] = true
 		}
 	}

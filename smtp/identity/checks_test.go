@@ -100,9 +100,8 @@ func TestChecks(t *testing.T) {
 			case ReturnPath:
 				f = CheckReturnPath(t.Context(), r, c.source.ReturnPath)
 			}
-			if f.Check != c.check || f.State != c.want || !strings.Contains(f.Saw, c.saw) {
-				t.Errorf("got %s, %s: %q; want %s, %q", f.Check, f.State, f.Saw, c.want, c.saw)
-			}
+			effort.ErrorIf(t, f.Check != c.check || f.State != c.want || !strings.Contains(f.Saw, c.saw),
+				"got %s, %s: %q; want %s, %q", f.Check, f.State, f.Saw, c.want, c.saw)
 			effort.Is(t, f.State == OK, f.Next == "", f.State, "what to do next", f.Next)
 			effort.Is(t, f.trouble, c.want == Skipped, "trouble")
 		})
@@ -136,10 +135,9 @@ func TestBlockLists(t *testing.T) {
 			}
 			l := NewLists([]string{"bl.example"}, func() ([]byte, error) { return nil, nil }, func([]byte) error { return nil })
 			got := l.Check(t.Context(), z.client(), source(), time.Unix(1e9, 0))
-			if len(got) != 1 || got[0].State != c.want || !strings.Contains(got[0].Saw, c.saw) ||
-				got[0].Source != "192.0.2.10" || got[0].List != "bl.example" {
-				t.Errorf("got %+v, want %s, %q", got, c.want, c.saw)
-			}
+			effort.ErrorIf(t, len(got) != 1 || got[0].State != c.want || !strings.Contains(got[0].Saw, c.saw) ||
+				got[0].Source != "192.0.2.10" || got[0].List != "bl.example", "got %+v, want %s, %q", got, c.want,
+				c.saw)
 		})
 	}
 }

@@ -66,9 +66,8 @@ func TestReachIsBounded(t *testing.T) {
 	}
 	effort.Is(t, len(r.receivers), reachMax)
 	r.Note("later", true, now.Add(silentFor))
-	if len(r.receivers) != 1 || CheckReach(r, now.Add(silentFor)).State != OK {
-		t.Errorf("%d receivers are kept when all are old, want 1", len(r.receivers))
-	}
+	effort.ErrorIf(t, len(r.receivers) != 1 || CheckReach(r, now.Add(silentFor)).State != OK,
+		"%d receivers are kept when all are old, want 1", len(r.receivers))
 }
 
 // host is a mail host on loopback; it gives what it was told after its greeting.
@@ -139,17 +138,14 @@ func TestNothingIsSaidBeforeTheEndOfAGreeting(t *testing.T) {
 	go func() { greeted <- Greets(ours) }()
 	_ = theirs.SetDeadline(time.Now().Add(10 * time.Second))
 	for _, line := range []string{"220-mx ESMTP\r\n", "220 mx ESMTP\r\n"} {
-		if _, err := io.WriteString(theirs, line); err != nil {
-			t.Fatalf("it doesn't read %q: %v", line, err)
-		}
+		_, err := io.WriteString(theirs, line)
+		effort.FatalIf(t, err != nil, "it doesn't read %q: %v", line, err)
 	}
 	if line, _ := bufio.NewReader(theirs).ReadString('\n'); line != "QUIT\r\n" {
 		t.Errorf("it was told %q", line)
 	}
 	_ = theirs.Close()
-	if !<-greeted {
-		t.Error("this is a greeting")
-	}
+	effort.ErrorIf(t, !<-greeted, "this is a greeting")
 }
 
 func TestAHostThatSaysNothingIsNotWaitedForForEver(t *testing.T) {
@@ -163,9 +159,7 @@ func TestAHostThatSaysNothingIsNotWaitedForForEver(t *testing.T) {
 	z := newZone(t, "host.example. A 127.0.0.1")
 	found := effort.Must(hostsOf(t.Context(), z.client(), "host.example"))(t)
 	effort.MustBe(t, len(found), 1)
-	if greets(ctx, Way{Dial: dial, Port: 25}, found[0]) {
-		t.Error("a silent host greets")
-	}
+	effort.ErrorIf(t, greets(ctx, Way{Dial: dial, Port: 25}, found[0]), "a silent host greets")
 	effort.Denied(hostsOf(t.Context(), away{}, "host.example"))(t, errDNS)
 	many := make([]string, 0, reachAddrs+1)
 	for i := range reachAddrs + 1 {

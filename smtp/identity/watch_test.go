@@ -135,9 +135,7 @@ func TestAnOperatorNeedNotWait(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go w.Run(ctx)
 		synctest.Wait()
-		if w.Report().Fit() {
-			t.Fatal("it is fit without any name")
-		}
+		effort.FatalIf(t, w.Report().Fit(), "it is fit without any name")
 		b.add(t, sound...)
 		before := time.Now()
 		if r, err := w.Again(ctx); err != nil || !r.Fit() || !time.Now().Equal(before) {
@@ -157,9 +155,7 @@ func TestTroubleWithDNS(t *testing.T) {
 		var log bytes.Buffer
 		b := newBook(t, sound[1:]...) // no PTR
 		w := watchOf(t, options(b, &log))
-		if w.Once(t.Context()).Fit() {
-			t.Fatal("it is fit without a PTR")
-		}
+		effort.FatalIf(t, w.Once(t.Context()).Fit(), "it is fit without a PTR")
 		b.breakAll(true)
 		pass(keptFor - time.Second)
 		if r := w.Once(t.Context()); r.Fit() || r.Incomplete() {
@@ -174,13 +170,10 @@ func TestTroubleWithDNS(t *testing.T) {
 			effort.Is(t, f.State, Skipped, f)
 			effort.Has(t, f.Saw, "not checked", f)
 		}
-		if w.wait(r) > failingEvery*21/20 {
-			t.Errorf("it is looked at again after %s", w.wait(r))
-		}
+		effort.ErrorIf(t, w.wait(r) > failingEvery*21/20, "it is looked at again after %s", w.wait(r))
 		r.Findings[1].State, r.Findings[1].trouble = OK, false // one answer came
-		if !r.Fit() || !r.Incomplete() || r.Blind() || r.Why() != "" {
-			t.Errorf("when its hello name is known: %+v, because %s", r, r.Why())
-		}
+		effort.ErrorIf(t, !r.Fit() || !r.Incomplete() || r.Blind() || r.Why() != "",
+			"when its hello name is known: %+v, because %s", r, r.Why())
 	})
 }
 
@@ -225,9 +218,8 @@ func TestWhatIsInMemoryIsLookedAtWithoutDNS(t *testing.T) {
 		}
 		pass(lookEvery + time.Second)
 		synctest.Wait()
-		if !strings.HasPrefix(w.Report().Why(), "port25: port 25 seems to be blocked") {
-			t.Errorf("got %q", w.Report().Why())
-		}
+		effort.ErrorIf(t, !strings.HasPrefix(w.Report().Why(), "port25: port 25 seems to be blocked"),
+			"got %q", w.Report().Why())
 		pass(silentFor)
 		synctest.Wait()
 		if r := w.Report(); !r.Fit() || b.questions() != first {
@@ -248,9 +240,8 @@ func TestSourcesThatNoReceiverSees(t *testing.T) {
 			return []Source{s}, nil
 		}
 		r := watchOf(t, o).Once(t.Context())
-		if !r.Fit() || r.Incomplete() || (b.questions() == 0) != lab {
-			t.Errorf("lab %v: got %+v and %d questions", lab, r, b.questions())
-		}
+		effort.ErrorIf(t, !r.Fit() || r.Incomplete() || (b.questions() == 0) != lab,
+			"lab %v: got %+v and %d questions", lab, r, b.questions())
 		hello := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Check == Hello && f.State == OK })
 		effort.Not(t, hello, lab, "the hello name is looked at")
 		if f := r.Findings[0]; f.State != Skipped || !strings.Contains(f.Saw, "loopback") || (f.Next == "") != lab {
@@ -263,14 +254,11 @@ func TestSourcesThatAreNotKnown(t *testing.T) {
 	var log bytes.Buffer
 	o := options(newBook(t, sound...), &log)
 	o.Sources = func() ([]Source, error) { return nil, errors.New("no way to the Internet") }
-	if r := watchOf(t, o).Once(t.Context()); !r.Incomplete() || !strings.Contains(r.Findings[0].Saw, "no way") {
-		t.Errorf("got %+v", r)
-	}
+	r := watchOf(t, o).Once(t.Context())
+	effort.ErrorIf(t, !r.Incomplete() || !strings.Contains(r.Findings[0].Saw, "no way"), "got %+v", r)
 }
 
 func TestLocalFor(t *testing.T) {
 	got, err := LocalFor(netip.MustParseAddr("127.0.0.1"))
-	if err != nil || !got.IsLoopback() {
-		t.Errorf("got %v, %v", got, err)
-	}
+	effort.ErrorIf(t, err != nil || !got.IsLoopback(), "got %v, %v", got, err)
 }

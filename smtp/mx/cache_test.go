@@ -142,18 +142,15 @@ func TestCacheExpiry(t *testing.T) {
 				route := effort.Must(r.Lookup(t.Context(), "clean.test"))(t)
 				// The MX record came a second before the address.
 				left := time.Until(route.Expires)
-				if left < tc.believed-time.Second || left > tc.believed {
-					t.Errorf("expires in %s, want %s", left, tc.believed)
-				}
+				effort.ErrorIf(t, left < tc.believed-time.Second || left > tc.believed,
+					"expires in %s, want %s", left, tc.believed)
 				s.count()
 				wait(tc.believed - 2*time.Second)
-				if lookup(t, r, "clean.test"); s.count() != 0 {
-					t.Error("asked again too early")
-				}
+				lookup(t, r, "clean.test")
+				effort.ErrorIf(t, s.count() != 0, "asked again too early")
 				wait(2 * time.Second)
-				if lookup(t, r, "clean.test"); s.count() == 0 {
-					t.Error("not asked again")
-				}
+				lookup(t, r, "clean.test")
+				effort.ErrorIf(t, s.count() == 0, "not asked again")
 			})
 		})
 	}
@@ -181,9 +178,8 @@ func TestOneFamilyFails(t *testing.T) {
 		effort.Is(t, lookup(t, r, "clean.test"), cleanRoute)
 		s.set("mx.clean.test. AAAA", "mx.clean.test. AAAA 2001:db8::1")
 		wait(time.Minute)
-		if got, want := lookup(t, r, "clean.test"), cleanRoute+" 2001:db8::1"; got != want {
-			t.Errorf("a minute later got %s, want %s", got, want)
-		}
+		got, want := lookup(t, r, "clean.test"), cleanRoute+" 2001:db8::1"
+		effort.ErrorIf(t, got != want, "a minute later got %s, want %s", got, want)
 	})
 }
 
@@ -196,9 +192,8 @@ func TestRouteWithoutItsBestHost(t *testing.T) {
 			{addrs: testAddrs(1), expires: time.Now().Add(time.Hour)},
 		}
 		route, err := planRoute("d.test", hosts, answers, r.seed)
-		if err != nil || len(route.Hosts) != 1 || !route.Expires.IsZero() {
-			t.Errorf("%+v, %v, want the other host and no time to believe it", route, err)
-		}
+		effort.ErrorIf(t, err != nil || len(route.Hosts) != 1 || !route.Expires.IsZero(),
+			"%+v, %v, want the other host and no time to believe it", route, err)
 	})
 }
 
@@ -219,15 +214,13 @@ func TestCacheBound(t *testing.T) {
 		for i := range 10 {
 			lookup(t, r, numbered(i))
 			lookup(t, r, "clean.test")
-			if n := r.routes.entries.Len(); n > 3 {
-				t.Fatalf("%d routes kept", n)
-			}
+			n := r.routes.entries.Len()
+			effort.FatalIf(t, n > 3, "%d routes kept", n)
 		}
 		effort.Is(t, s.count(), 3*10+2, "questions, want 32: what was used all the time was forgotten")
 		// Its route is gone, and what was said of its addresses.
-		if lookup(t, r, numbered(0)); s.count() != 3 {
-			t.Error("what was not used is still there")
-		}
+		lookup(t, r, numbered(0))
+		effort.ErrorIf(t, s.count() != 3, "what was not used is still there")
 	})
 }
 
@@ -269,9 +262,8 @@ func TestSlowDomainsOfOneTenantDelayNobodyElse(t *testing.T) {
 		if took := time.Since(began); took > 2*s.takes { // MX and A
 			t.Errorf("another tenant waited for %s", took)
 		}
-		if n := r.Waiting(); n < 10_000 {
-			t.Errorf("only %d wait: the test shows nothing", n)
-		}
+		n := r.Waiting()
+		effort.ErrorIf(t, n < 10_000, "only %d wait: the test shows nothing", n)
 	})
 }
 
@@ -282,9 +274,8 @@ func TestWaitingUsesUpNoTime(t *testing.T) {
 		end := crowd(t, r, "one", 300)
 		wait(10 * time.Minute)
 		end()
-		if n := s.count(); n < 300 || time.Since(began) < 2*nameBudget {
-			t.Errorf("%d questions for 300 domains", n)
-		}
+		n := s.count()
+		effort.ErrorIf(t, n < 300 || time.Since(began) < 2*nameBudget, "%d questions for 300 domains", n)
 		effort.Is(t, r.Waiting(), 0)
 		effort.Is(t, r.routes.slots.Used(), 0)
 	})

@@ -177,9 +177,8 @@ func TestServersTakeTurns(t *testing.T) {
 			asked := r.Stats().Queries - uint64(len(good.queries()))
 			// Up to three times for a name, because a question is repeated that is not answered soon; for the second
 			// name only if it answers.
-			if asked == 0 || !tc.perName && asked > 3 || tc.perName && (asked < 2 || asked > 6) {
-				t.Errorf("the first server was asked %d times", asked)
-			}
+			effort.ErrorIf(t, asked == 0 || !tc.perName && asked > 3 || tc.perName && (asked < 2 || asked > 6),
+				"the first server was asked %d times", asked)
 		})
 	}
 }
@@ -204,9 +203,8 @@ func TestLostPacketIsSentAgain(t *testing.T) {
 	})
 	r := startResolver(t, testOptions(z.addr))
 	effort.Is(t, lookup(t, r, "clean.test"), cleanRoute)
-	if s := r.Stats(); s.Repeated != 1 || s.Queries != 3 {
-		t.Errorf("%+v, want 3 queries, 1 repeated", s)
-	}
+	s := r.Stats()
+	effort.ErrorIf(t, s.Repeated != 1 || s.Queries != 3, "%+v, want 3 queries, 1 repeated", s)
 }
 
 // TestServerWithoutEDNS: RFC 6891 §6.2.2.
@@ -261,9 +259,8 @@ func TestLookupEndsWithItsContext(t *testing.T) {
 	r := startResolver(t, o)
 	begin := time.Now()
 	effort.Denied(r.Lookup(ctx, "slow.test"))(t, context.Canceled)
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("let go after %s", took)
-	}
+	took := time.Since(begin)
+	effort.ErrorIf(t, took > 5*time.Second, "let go after %s", took)
 }
 
 // TestCloseEndsLookups: Close waits for nothing but what is under way, which it
@@ -337,12 +334,9 @@ func TestSocketsAreKeptAndRetired(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(ports) < 3 || len(ports) > 10 {
-		t.Errorf("%d questions from %d ports, want 3", 2*socketUses+1, len(ports))
-	}
+	effort.ErrorIf(t, len(ports) < 3 || len(ports) > 10,
+		"%d questions from %d ports, want 3", 2*socketUses+1, len(ports))
 	for port, uses := range ports {
-		if uses > socketUses {
-			t.Errorf("%d questions from %s, want at most %d", uses, port, socketUses)
-		}
+		effort.ErrorIf(t, uses > socketUses, "%d questions from %s, want at most %d", uses, port, socketUses)
 	}
 }

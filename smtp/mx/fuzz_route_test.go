@@ -60,24 +60,18 @@ func FuzzRoute(f *testing.F) {
 func checkRoute(t *testing.T, o Options, route Route) {
 	t.Helper()
 	none := len(route.Hosts) == 0
-	if none != (route.NoMail != smtp.ReasonNone) || none != (route.Receiver == "") || len(route.Hosts) > hostsMax {
-		t.Fatalf("%+v", route)
-	}
+	effort.FatalIf(t, none != (route.NoMail != smtp.ReasonNone) || none != (route.Receiver == "") ||
+		len(route.Hosts) > hostsMax, "%+v", route)
 	total := 0
 	for _, h := range route.Hosts {
-		if !isHostName(h.Name) || h.Name != strings.ToLower(h.Name) || len(h.Addrs) == 0 {
-			t.Fatalf("host %q with %d addresses", h.Name, len(h.Addrs))
-		}
+		effort.FatalIf(t, !isHostName(h.Name) || h.Name != strings.ToLower(h.Name) || len(h.Addrs) == 0,
+			"host %q with %d addresses", h.Name, len(h.Addrs))
 		for _, a := range h.Addrs {
-			if !o.Allow(a) {
-				t.Fatalf("%v may not be dialled and is in the route", a)
-			}
+			effort.FatalIf(t, !o.Allow(a), "%v may not be dialled and is in the route", a)
 		}
 		total += len(h.Addrs)
 	}
-	if total > routeAddrsMax {
-		t.Fatalf("%d addresses", total)
-	}
+	effort.FatalIf(t, total > routeAddrsMax, "%d addresses", total)
 }
 
 // answerBytes is what follows the number of a message with one answer, without its question.

@@ -74,9 +74,7 @@ func (z *zone) add(t testing.TB, records ...string) {
 	defer z.mu.Unlock()
 	for _, text := range records {
 		rr, err := dns.NewRR(text)
-		if err != nil || rr == nil {
-			t.Fatalf("record %q: %v", text, err)
-		}
+		effort.FatalIf(t, err != nil || rr == nil, "record %q: %v", text, err)
 		name := dns.CanonicalName(rr.Header().Name)
 		z.records[name] = append(z.records[name], rr)
 	}

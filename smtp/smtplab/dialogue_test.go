@@ -27,9 +27,8 @@ func (w *wire) play(script string) {
 			w.handshake()
 		default:
 			want := strings.ReplaceAll(strings.TrimPrefix(step, "< "), " / ", "\n")
-			if got := w.reply(); !strings.HasPrefix(got, want) {
-				w.t.Fatalf("reply %q, want %q...", got, want)
-			}
+			got := w.reply()
+			effort.FatalIf(w.t, !strings.HasPrefix(got, want), "reply %q, want %q...", got, want)
 		}
 	}
 }
@@ -37,9 +36,7 @@ func (w *wire) play(script string) {
 func (w *wire) ends(reset bool) {
 	w.t.Helper()
 	rest, err := io.ReadAll(w.r)
-	if len(rest) > 0 {
-		w.t.Fatalf("read %q, want the end", rest)
-	}
+	effort.FatalIf(w.t, len(rest) > 0, "read %q, want the end", rest)
 	effort.MustBe(w.t, reset, errors.Is(err, syscall.ECONNRESET), "the end", err, "want a reset")
 }
 

@@ -69,15 +69,12 @@ func TestAnswersByShape(t *testing.T) {
 		for _, network := range []string{"udp", "tcp"} {
 			in := ask(t, l, network, c.name, c.qtype)
 			got := strings.Join(rdata(in.Answer), " ")
-			if in.Rcode != c.rcode || got != c.want {
-				t.Errorf("%s %s %s: %s %q, want %s %q", network, c.name, dns.TypeToString[c.qtype],
-					dns.RcodeToString[in.Rcode], got, dns.RcodeToString[c.rcode], c.want)
-			}
+			effort.ErrorIf(t, in.Rcode != c.rcode || got != c.want, "%s %s %s: %s %q, want %s %q", network, c.name,
+				dns.TypeToString[c.qtype], dns.RcodeToString[in.Rcode], got, dns.RcodeToString[c.rcode], c.want)
 			told := in.Rcode == dns.RcodeSuccess || in.Rcode == dns.RcodeNameError
 			negative := told && len(in.Answer) == 0
-			if _, ok := first(in.Ns).(*dns.SOA); ok != negative {
-				t.Errorf("%s: SOA %v, want it in negative answers only (RFC 2308)", c.name, ok)
-			}
+			_, ok := first(in.Ns).(*dns.SOA)
+			effort.ErrorIf(t, ok != negative, "%s: SOA %v, want it in negative answers only (RFC 2308)", c.name, ok)
 		}
 	}
 }
@@ -98,9 +95,8 @@ func TestTruncatedOverUDP(t *testing.T) {
 		t.Errorf("TCP: %v, want one MX", in)
 	}
 	tally := l.Manners().DNS
-	if tally.Queries != 2 || tally.TCP != 1 || tally.ByType["MX"] != 2 || tally.Zones != 1 {
-		t.Errorf("DNS tally %+v", tally)
-	}
+	effort.ErrorIf(t, tally.Queries != 2 || tally.TCP != 1 || tally.ByType["MX"] != 2 || tally.Zones != 1,
+		"DNS tally %+v", tally)
 }
 
 func TestSilentDNS(t *testing.T) {
@@ -145,9 +141,8 @@ func TestSameNameSameAddressInEveryLab(t *testing.T) {
 func TestHostsMaxAnswersServFail(t *testing.T) {
 	l := startLab(t, func(o *Options) { o.HostsMax = 1 })
 	hostAddr(t, l, "mx1.a-clean.test")
-	if in := ask(t, l, "udp", "mx1.b-clean.test", dns.TypeA); in.Rcode != dns.RcodeServerFailure {
-		t.Errorf("second host: %s, want SERVFAIL", dns.RcodeToString[in.Rcode])
-	}
+	in := ask(t, l, "udp", "mx1.b-clean.test", dns.TypeA)
+	effort.ErrorIf(t, in.Rcode != dns.RcodeServerFailure, "second host: %s, want SERVFAIL", dns.RcodeToString[in.Rcode])
 	hostAddr(t, l, "mx1.a-clean.test")
 }
 
@@ -190,17 +185,13 @@ func TestAddedDomains(t *testing.T) {
 func TestRareShapes(t *testing.T) {
 	l := startLab(t, nil)
 	literal := mxHosts(t, l, "a-literalmx.test")
-	if len(literal) != 1 || literal[0] != literalMX {
-		t.Errorf("literalmx: %v", literal)
-	}
-	if more := mxHosts(t, l, "a-literalmore.test"); len(more) != 2 || more[1] != "mx1.a-literalmore.test" {
-		t.Errorf("literalmore: %v", more)
-	}
+	effort.ErrorIf(t, len(literal) != 1 || literal[0] != literalMX, "literalmx: %v", literal)
+	more := mxHosts(t, l, "a-literalmore.test")
+	effort.ErrorIf(t, len(more) != 2 || more[1] != "mx1.a-literalmore.test", "literalmore: %v", more)
 	many := ask(t, l, "tcp", "a-manymx.test", dns.TypeMX).Answer
 	best := many[len(many)-1].(*dns.MX)
-	if len(many) != manyMX || best.Mx != "mx1.a-manymx.test." || best.Preference != 10 {
-		t.Errorf("manymx: %d records, the last one %v", len(many), best)
-	}
+	effort.ErrorIf(t, len(many) != manyMX || best.Mx != "mx1.a-manymx.test." || best.Preference != 10,
+		"manymx: %d records, the last one %v", len(many), best)
 	for _, host := range []string{"mx1", "mx2", "mx110"} {
 		dialHost(t, l, host+".a-manymx.test").says("", "220 "+host)
 	}
@@ -239,18 +230,13 @@ func TestHostsWithManyAddresses(t *testing.T) {
 	effort.MustBe(t, len(many), manyAddresses, "addresses")
 	seen := make(map[netip.Addr]bool)
 	for i, addr := range many {
-		if seen[addr] || !l.Network().Contains(addr) {
-			t.Errorf("%s comes twice or is outside of the lab", addr)
-		}
+		effort.ErrorIf(t, seen[addr] || !l.Network().Contains(addr), "%s comes twice or is outside of the lab", addr)
 		seen[addr] = true
-		if i%100 == 0 && listens(addr) != (i == 0) {
-			t.Errorf("address %d listens: %v", i, i != 0)
-		}
+		effort.ErrorIf(t, i%100 == 0 && listens(addr) != (i == 0), "address %d listens: %v", i, i != 0)
 	}
 	two := addresses(t, l, "mx1.a-addressdown.test")
-	if len(two) != 2 || listens(two[0]) || !listens(two[1]) {
-		t.Errorf("addressdown: %v, want the second one alone to listen", two)
-	}
+	effort.ErrorIf(t, len(two) != 2 || listens(two[0]) || !listens(two[1]),
+		"addressdown: %v, want the second one alone to listen", two)
 }
 
 func TestASmallNetworkKeepsRoomForHosts(t *testing.T) {
@@ -294,19 +280,16 @@ func TestChainsHaveTheirLength(t *testing.T) {
 		{"a-chainlong.test", dns.TypeMX, 17},
 		{"eu.a-chain.test", dns.TypeMX, 16},
 	} {
-		if hops, found := follow(t, l, c.name, c.qtype); hops != c.hops || !found {
-			t.Errorf("%s: %d CNAMEs, found %v; want %d", c.name, hops, found, c.hops)
-		}
+		hops, found := follow(t, l, c.name, c.qtype)
+		effort.ErrorIf(t, hops != c.hops || !found, "%s: %d CNAMEs, found %v; want %d", c.name, hops, found, c.hops)
 	}
 	for _, domain := range []string{"a-hostchain.test", "a-hostchainlong.test"} {
-		if hosts := mxHosts(t, l, domain); len(hosts) != 1 || hosts[0] != "c1."+domain {
-			t.Errorf("MX of %s: %v", domain, hosts)
-		}
+		hosts := mxHosts(t, l, domain)
+		effort.ErrorIf(t, len(hosts) != 1 || hosts[0] != "c1."+domain, "MX of %s: %v", domain, hosts)
 	}
 	for _, n := range []string{"c11", "c0"} {
-		if in := ask(t, l, "udp", n+".a-hostchain.test", dns.TypeA); len(in.Answer) != 0 {
-			t.Errorf("%s.a-hostchain.test: %v", n, in.Answer)
-		}
+		in := ask(t, l, "udp", n+".a-hostchain.test", dns.TypeA)
+		effort.ErrorIf(t, len(in.Answer) != 0, "%s.a-hostchain.test: %v", n, in.Answer)
 	}
 }
 
@@ -319,9 +302,7 @@ func TestIPv6Only(t *testing.T) {
 	l := startLab(t, nil)
 	for _, domain := range []string{"a-sixonly.test", "b-sixonly.test"} {
 		hosts := mxHosts(t, l, domain)
-		if len(hosts) != 1 || hosts[0] != "mx1.sixonly.test" {
-			t.Fatalf("MX of %s: %v", domain, hosts)
-		}
+		effort.FatalIf(t, len(hosts) != 1 || hosts[0] != "mx1.sixonly.test", "MX of %s: %v", domain, hosts)
 		if in := ask(t, l, "udp", hosts[0], dns.TypeA); len(in.Answer) != 0 {
 			t.Errorf("%s has an IPv4 address: %v", hosts[0], in.Answer)
 		}
@@ -343,8 +324,7 @@ func TestIPv6Only(t *testing.T) {
 func TestAnIPv6AddressThatNobodyMayDial(t *testing.T) {
 	l := startLab(t, nil)
 	in := ask(t, l, "udp", "mx1.a-sixinside.test", dns.TypeAAAA)
-	if len(in.Answer) != 1 || in.Answer[0].(*dns.AAAA).AAAA.String() != insideV6.String() {
-		t.Errorf("AAAA: %v", in.Answer)
-	}
+	effort.ErrorIf(t, len(in.Answer) != 1 || in.Answer[0].(*dns.AAAA).AAAA.String() != insideV6.String(),
+		"AAAA: %v", in.Answer)
 	dialHost(t, l, "mx1.a-sixinside.test").says("", "220")
 }

@@ -128,9 +128,8 @@ func TestForcepointBlocksTheAddress(t *testing.T) {
 		line, _ := w.r.ReadString('\n')
 		return line != ""
 	})
-	if waited := time.Since(start); waited < 3*500*time.Millisecond {
-		t.Errorf("blocked for %v, want 3 hours of 500 ms", waited)
-	}
+	waited := time.Since(start)
+	effort.ErrorIf(t, waited < 3*500*time.Millisecond, "blocked for %v, want 3 hours of 500 ms", waited)
 }
 
 func TestIonosWantsOneHelloName(t *testing.T) {

@@ -20,19 +20,15 @@ func TestThereAre64HostileBehavioursTwice(t *testing.T) {
 	effort.Is(t, len(rows), 64)
 	byName := builtin()
 	for i, r := range rows {
-		if r.Number != i+1 || r.About == "" || r.Stage == smtp.StageNone {
-			t.Errorf("row %d: %d %q %s", i+1, r.Number, r.About, r.Stage)
-		}
+		effort.ErrorIf(t, r.Number != i+1 || r.About == "" || r.Stage == smtp.StageNone,
+			"row %d: %d %q %s", i+1, r.Number, r.About, r.Stage)
 		clear, twin := byName[r.Name], byName[r.Name+"tls"]
-		if clear == nil || clear.Family != "hostile" || clear.NeedsTLS {
-			t.Errorf("%s: %+v in clear", r.Name, clear)
-		}
-		if twin == nil || twin.Family != "hostiletls" || !twin.NeedsTLS || twin.TLS == TLSNone {
-			t.Errorf("%s: %+v after STARTTLS", r.Name, twin)
-		}
-		if clear != nil && clear.Fixed != smtp.Unknown && hostileShows[r.Name] == nil {
-			t.Errorf("%s: no test shows it", r.Name)
-		}
+		effort.ErrorIf(t, clear == nil || clear.Family != "hostile" || clear.NeedsTLS,
+			"%s: %+v in clear", r.Name, clear)
+		effort.ErrorIf(t, twin == nil || twin.Family != "hostiletls" || !twin.NeedsTLS || twin.TLS == TLSNone,
+			"%s: %+v after STARTTLS", r.Name, twin)
+		effort.ErrorIf(t, clear != nil && clear.Fixed != smtp.Unknown && hostileShows[r.Name] == nil,
+			"%s: no test shows it", r.Name)
 	}
 	of := make(map[string]int)
 	for _, p := range Personalities() {
@@ -150,9 +146,8 @@ func showsNothing(h *hostileWire) {
 	if h.stage == smtp.StageTLS {
 		h.play("< 220")
 	}
-	if rest := h.rest(); len(rest) > 0 {
-		h.t.Errorf("read %q, want nothing", rest)
-	}
+	rest := h.rest()
+	effort.ErrorIf(h.t, len(rest) > 0, "read %q, want nothing", rest)
 }
 
 func showsReply(wants ...string) func(*hostileWire) {
@@ -205,9 +200,8 @@ func showsLate(seconds int) func(*hostileWire) {
 	return func(h *hostileWire) {
 		h.upTo(smtp.StageHello)
 		h.says("", "250")
-		if waited, least := time.Since(h.dialled), time.Duration(seconds)*hostileSecond; waited < least {
-			h.t.Errorf("after %v, want at least %v", waited, least)
-		}
+		waited, least := time.Since(h.dialled), time.Duration(seconds)*hostileSecond
+		effort.ErrorIf(h.t, waited < least, "after %v, want at least %v", waited, least)
 	}
 }
 
@@ -215,9 +209,8 @@ func showsStutter(h *hostileWire) {
 	start := time.Now()
 	h.upTo(smtp.StageHello)
 	reply := h.says("", "250")
-	if waited, least := time.Since(start), time.Duration(len(reply))*hostileSecond; waited < least {
-		h.t.Errorf("%d bytes within %v, want at least %v", len(reply), waited, least)
-	}
+	waited, least := time.Since(start), time.Duration(len(reply))*hostileSecond
+	effort.ErrorIf(h.t, waited < least, "%d bytes within %v, want at least %v", len(reply), waited, least)
 }
 
 func showsLF(h *hostileWire) {
@@ -225,9 +218,8 @@ func showsLF(h *hostileWire) {
 	if h.twin {
 		h.send("EHLO x\r\n")
 	}
-	if line, err := h.r.ReadString('\n'); err != nil || strings.Contains(line, "\r") {
-		h.t.Errorf("line %q, %v: want no CR", line, err)
-	}
+	line, err := h.r.ReadString('\n')
+	effort.ErrorIf(h.t, err != nil || strings.Contains(line, "\r"), "line %q, %v: want no CR", line, err)
 }
 
 // showsSplit reads a line that comes byte by byte. Inside of TLS each read gives one byte; in clear a reader that
@@ -282,9 +274,7 @@ func showsCertificate(ok func(h *hostileWire, state tls.ConnectionState) bool) f
 	return func(h *hostileWire) {
 		h.upTo(smtp.StageTLS)
 		h.play("< 220\nTLS")
-		if !ok(h, h.conn.(*tls.Conn).ConnectionState()) {
-			h.t.Error("the certificate is not what its name says")
-		}
+		effort.ErrorIf(h.t, !ok(h, h.conn.(*tls.Conn).ConnectionState()), "the certificate is not what its name says")
 	}
 }
 
@@ -299,17 +289,15 @@ func showsRenegotiation(h *hostileWire) {
 func showsAgain(h *hostileWire) {
 	h.upTo(smtp.StageTLS)
 	h.play("< 220\nTLS\n> EHLO x")
-	if reply := h.reply(); !strings.HasSuffix(reply, "STARTTLS") {
-		h.t.Errorf("EHLO inside TLS: %q", reply)
-	}
+	reply := h.reply()
+	effort.ErrorIf(h.t, !strings.HasSuffix(reply, "STARTTLS"), "EHLO inside TLS: %q", reply)
 	h.says("STARTTLS", "454")
 }
 
 func showsExtensions(h *hostileWire) {
 	h.upTo(smtp.StageHello)
-	if lines := strings.Count(h.reply(), "\n"); lines < 10_000 {
-		h.t.Errorf("%d lines", lines)
-	}
+	lines := strings.Count(h.reply(), "\n")
+	effort.ErrorIf(h.t, lines < 10_000, "%d lines", lines)
 }
 
 func showsSecondTry(h *hostileWire) {
@@ -319,9 +307,8 @@ func showsSecondTry(h *hostileWire) {
 
 func showsLong(h *hostileWire) {
 	h.upTo(smtp.StageRcpt)
-	if n := len(h.reply()); n < 60<<10-200 || n > 60<<10 {
-		h.t.Errorf("%d bytes, want about 60 KiB", n)
-	}
+	n := len(h.reply())
+	effort.ErrorIf(h.t, n < 60<<10-200 || n > 60<<10, "%d bytes, want about 60 KiB", n)
 }
 
 // hostileShows has a raw client for each row whose outcome can be known, which sees the behaviour or fails. Where

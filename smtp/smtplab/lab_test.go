@@ -80,9 +80,8 @@ func dialHost(t testing.TB, l *Lab, host string) *wire {
 
 func (w *wire) send(text string) {
 	w.t.Helper()
-	if _, err := w.conn.Write([]byte(text)); err != nil {
-		w.t.Fatalf("send %q: %v", text, err)
-	}
+	_, err := w.conn.Write([]byte(text))
+	effort.FatalIf(w.t, err != nil, "send %q: %v", text, err)
 }
 
 // reply reads a whole reply as text with "\n" between its lines.
@@ -107,9 +106,7 @@ func (w *wire) says(command, want string) string {
 		w.send(command + "\r\n")
 	}
 	got := w.reply()
-	if !strings.HasPrefix(got, want) {
-		w.t.Fatalf("after %q: reply %q, want %q...", command, got, want)
-	}
+	effort.FatalIf(w.t, !strings.HasPrefix(got, want), "after %q: reply %q, want %q...", command, got, want)
 	return got
 }
 
@@ -142,12 +139,9 @@ func TestLimits(t *testing.T) {
 					let++
 				}
 			}
-			if let < c.let || let > c.let+1 {
-				t.Errorf("%d of 100 were let through, want %d", let, c.let)
-			}
-			if u := m.between(start, start.Add(time.Hour)); u.Asked != 100 || u.Let != let || u.Held != 100-let {
-				t.Errorf("the meter has %+v", u)
-			}
+			effort.ErrorIf(t, let < c.let || let > c.let+1, "%d of 100 were let through, want %d", let, c.let)
+			u := m.between(start, start.Add(time.Hour))
+			effort.ErrorIf(t, u.Asked != 100 || u.Let != let || u.Held != 100-let, "the meter has %+v", u)
 		})
 	}
 }
@@ -163,9 +157,8 @@ func TestUseAcrossAChange(t *testing.T) {
 		m.count(false, start.Add(time.Duration(i)*100*time.Millisecond))
 	}
 	u := m.between(start, start.Add(20*time.Second))
-	if u.Possible != 70 || u.Let < 68 || u.Let > 71 || u.Share() < 0.97 || u.HeldShare() < 0.6 {
-		t.Errorf("%+v, share %.2f, held %.2f", u, u.Share(), u.HeldShare())
-	}
+	effort.ErrorIf(t, u.Possible != 70 || u.Let < 68 || u.Let > 71 || u.Share() < 0.97 || u.HeldShare() < 0.6,
+		"%+v, share %.2f, held %.2f", u, u.Share(), u.HeldShare())
 	if u := m.between(start.Add(12*time.Second), start.Add(15*time.Second)); u.Possible != 6 || u.Asked != 30 {
 		t.Errorf("in the middle: %+v", u)
 	}

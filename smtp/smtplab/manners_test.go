@@ -65,9 +65,8 @@ func TestSheetCountsWhatClientsDo(t *testing.T) {
 
 	sheet := l.Manners()
 	got := sheet.Receivers["a-nopipe.test"]
-	if got.FirstSession.IsZero() || got.LastSession.Before(got.FirstSession) {
-		t.Errorf("session times %v and %v", got.FirstSession, got.LastSession)
-	}
+	effort.ErrorIf(t, got.FirstSession.IsZero() || got.LastSession.Before(got.FirstSession),
+		"session times %v and %v", got.FirstSession, got.LastSession)
 	got.FirstSession, got.LastSession = time.Time{}, time.Time{}
 	want := Tally{
 		Sessions: 2, SessionsAtOnce: 2, SessionsIn1s: 2, SessionsIn60s: 2,
@@ -81,14 +80,11 @@ func TestSheetCountsWhatClientsDo(t *testing.T) {
 		other.FirstSession, other.LastSession = time.Time{}, time.Time{}
 		effort.Is(t, other, want, name, "tally")
 	}
-	if sheet.Addresses != 3 || sheet.AddressRcptsMax != 2 || sheet.Uncounted != 0 {
-		t.Errorf("addresses %d, most %d, uncounted %d", sheet.Addresses, sheet.AddressRcptsMax, sheet.Uncounted)
-	}
+	effort.ErrorIf(t, sheet.Addresses != 3 || sheet.AddressRcptsMax != 2 || sheet.Uncounted != 0,
+		"addresses %d, most %d, uncounted %d", sheet.Addresses, sheet.AddressRcptsMax, sheet.Uncounted)
 	effort.Is(t, l.Rcpts("anna@a-nopipe.test"), 2, "RCPTs for anna")
 	checkEvents(t, l)
-	if _, err := json.Marshal(sheet); err != nil {
-		t.Errorf("sheet as JSON: %v", err)
-	}
+	effort.Denied(json.Marshal(sheet))(t, nil, "sheet as JSON")
 }
 
 // checkEvents looks at the log that the sessions above leave, cut at five.
@@ -97,9 +93,8 @@ func checkEvents(t *testing.T, l *Lab) {
 	var kinds []string
 	for _, e := range l.Events() {
 		kinds = append(kinds, e.Kind)
-		if e.Host != "mx1.a-nopipe.test" || e.Client != "127.0.0.1" || e.At.IsZero() || e.Session < 1 {
-			t.Errorf("event %+v", e)
-		}
+		effort.ErrorIf(t, e.Host != "mx1.a-nopipe.test" || e.Client != "127.0.0.1" || e.At.IsZero() || e.Session < 1,
+			"event %+v", e)
 	}
 	effort.Is(t, strings.Join(kinds, " "), "connect rcpt rcpt rcpt rcpt", "events")
 	if e := l.Events()[2]; e.Address != "anna@a-nopipe.test" || e.Code != 250 {
@@ -147,9 +142,8 @@ func TestGreylistingWaits(t *testing.T) {
 				})
 			}
 			passes(rcpt, "250")
-			if waited := time.Since(start); waited < wait {
-				t.Errorf("passed after %v", waited)
-			}
+			waited := time.Since(start)
+			effort.ErrorIf(t, waited < wait, "passed after %v", waited)
 			passes("RCPT TO:<ghost@a-"+c.personality+".test>", "550")
 			w.says("RSET", "250")
 			w.says("MAIL FROM:<another@probe.example>", "250")
@@ -221,9 +215,8 @@ func TestOneSessionAfterAnotherIsOneAtOnce(t *testing.T) {
 		_ = w.conn.Close()
 	}
 	got := l.Manners().Receivers["a-onesession.test"]
-	if got.SessionsAtOnce != 1 || got.LimitsHit != 0 || got.Sessions != 100 {
-		t.Errorf("%d sessions, %d at once, %d over the limit", got.Sessions, got.SessionsAtOnce, got.LimitsHit)
-	}
+	effort.ErrorIf(t, got.SessionsAtOnce != 1 || got.LimitsHit != 0 || got.Sessions != 100,
+		"%d sessions, %d at once, %d over the limit", got.Sessions, got.SessionsAtOnce, got.LimitsHit)
 }
 
 // TestLastReplyIsNotLost sends on behind the command whose reply ends the session.
@@ -265,9 +258,8 @@ func TestLimitsStepIn(t *testing.T) {
 				limited++
 			}
 		}
-		if hits := l.Manners().Receivers["a-ratelimit.test"].LimitsHit; limited == 0 || hits != limited {
-			t.Errorf("%d replies of the limit, %d counted", limited, hits)
-		}
+		hits := l.Manners().Receivers["a-ratelimit.test"].LimitsHit
+		effort.ErrorIf(t, limited == 0 || hits != limited, "%d replies of the limit, %d counted", limited, hits)
 	})
 	t.Run("slow after errors", func(t *testing.T) {
 		p := Personality{Name: "soft", Guard: GuardSlow, GuardAt: 1}

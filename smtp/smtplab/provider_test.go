@@ -64,9 +64,8 @@ func TestProvidersAnswerEachKindOfMailbox(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			domain := "a-" + p.Name + ".test"
 			hosts := mxHosts(t, l, domain)
-			if len(hosts) == 0 || !strings.HasSuffix(hosts[0], "."+p.MXSuffix) && p.MXSuffix != "" {
-				t.Fatalf("MX %v, want a name beneath %s", hosts, p.MXSuffix)
-			}
+			effort.FatalIf(t, len(hosts) == 0 || !strings.HasSuffix(hosts[0], "."+p.MXSuffix) && p.MXSuffix != "",
+				"MX %v, want a name beneath %s", hosts, p.MXSuffix)
 			w := openAt(t, l, hosts[0])
 			for kind := range Busy + 1 {
 				address := localsOf[kind] + "@" + domain
@@ -97,23 +96,18 @@ func TestWhatProvidersSayAboutUsIsNeverValid(t *testing.T) {
 		}
 		n++
 		e := l.Truth("anna@a-" + p.Name + ".test")
-		if e.Knowable || !e.Wrong(smtp.Valid) || e.Outcome != smtp.Unknown && !p.Hard {
-			t.Errorf("%s: %+v", p.Name, e)
-		}
+		effort.ErrorIf(t, e.Knowable || !e.Wrong(smtp.Valid) || e.Outcome != smtp.Unknown && !p.Hard,
+			"%s: %+v", p.Name, e)
 		said := 0
 		for _, words := range []string{p.Words.Greeting, p.Words.Hello, p.Words.Mail, p.Words.Any} {
 			if words != "" {
 				said++
 			}
-			if strings.HasPrefix(words, "2") {
-				t.Errorf("%s: says %q", p.Name, words)
-			}
+			effort.ErrorIf(t, strings.HasPrefix(words, "2"), "%s: says %q", p.Name, words)
 		}
 		effort.Is(t, said, 1, fmt.Sprintf("%s: speaks at stages", p.Name))
 	}
-	if n < 70 {
-		t.Errorf("%d personalities speak about us", n)
-	}
+	effort.ErrorIf(t, n < 70, "%d personalities speak about us", n)
 }
 
 func TestOnlyTheLabsOwnNamesBeneathProviders(t *testing.T) {
@@ -140,13 +134,11 @@ func TestOnlyTheLabsOwnNamesBeneathProviders(t *testing.T) {
 		{"mx1.a-google.test", dns.RcodeSuccess, false},
 	} {
 		in := ask(t, l, "udp", c.name, dns.TypeA)
-		if in.Rcode != c.rcode || len(in.Answer) > 0 != c.found {
-			t.Errorf("%s: %s with %d records", c.name, dns.RcodeToString[in.Rcode], len(in.Answer))
-		}
+		effort.ErrorIf(t, in.Rcode != c.rcode || len(in.Answer) > 0 != c.found,
+			"%s: %s with %d records", c.name, dns.RcodeToString[in.Rcode], len(in.Answer))
 	}
-	if hosts := mxHosts(t, l, "firm.example"); len(hosts) != 1 || hosts[0] != "mx1.firm-example.l.google.com" {
-		t.Errorf("MX of firm.example: %v", hosts)
-	}
+	hosts := mxHosts(t, l, "firm.example")
+	effort.ErrorIf(t, len(hosts) != 1 || hosts[0] != "mx1.firm-example.l.google.com", "MX of firm.example: %v", hosts)
 	for _, c := range []struct{ host, domain string }{
 		{"mx1.firm-example.l.google.com", "firm.example"},
 		{"mx1.a-google.l.google.com", "tenant.example"},
@@ -195,9 +187,8 @@ func TestGreylistsOfTheWorld(t *testing.T) {
 				}
 				return passed
 			})
-			if waited := time.Since(start); waited < least {
-				t.Errorf("passed after %v, want %v", waited, least)
-			}
+			waited := time.Since(start)
+			effort.ErrorIf(t, waited < least, "passed after %v, want %v", waited, least)
 		})
 	}
 }

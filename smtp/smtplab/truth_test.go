@@ -51,9 +51,8 @@ func TestTruth(t *testing.T) {
 		{"no address", smtp.Undecided, smtp.ReasonNone, false},
 	} {
 		e := l.Truth(c.address)
-		if !e.Right(c.want, c.reason) || e.Knowable != c.knowable {
-			t.Errorf("%s: %+v, want %s %s, knowable %v", c.address, e, c.want, c.reason, c.knowable)
-		}
+		effort.ErrorIf(t, !e.Right(c.want, c.reason) || e.Knowable != c.knowable,
+			"%s: %+v, want %s %s, knowable %v", c.address, e, c.want, c.reason, c.knowable)
 	}
 }
 
@@ -97,9 +96,7 @@ func TestEveryPersonalityIsDocumented(t *testing.T) {
 		seen[p.Name] = true
 	}
 	for _, w := range sampleWeights {
-		if !seen[w.personality] {
-			t.Errorf("Sample weighs %s, which is no personality", w.personality)
-		}
+		effort.ErrorIf(t, !seen[w.personality], "Sample weighs %s, which is no personality", w.personality)
 	}
 }
 
@@ -108,17 +105,13 @@ func TestSample(t *testing.T) {
 	const n, domains = 20_000, 500
 	list := Sample(7, n, domains)
 	effort.Equal(t, list, Sample(7, n, domains), "the same seed gives another list")
-	if slices.Equal(list, Sample(8, n, domains)) {
-		t.Error("another seed gives the same list")
-	}
+	effort.ErrorIf(t, slices.Equal(list, Sample(8, n, domains)), "another seed gives the same list")
 	seen := make(map[string]bool)
 	names := make(map[string]int)
 	outcomes := make(map[smtp.Outcome]int)
 	harvest := make(map[string]int)
 	for _, address := range list {
-		if seen[address] {
-			t.Fatalf("%s comes twice", address)
-		}
+		effort.FatalIf(t, seen[address], "%s comes twice", address)
 		seen[address] = true
 		_, domain, _ := strings.Cut(address, "@")
 		names[domain]++
@@ -128,25 +121,19 @@ func TestSample(t *testing.T) {
 			harvest[domain]++
 		}
 	}
-	if len(seen) != n || len(names) != domains {
-		t.Errorf("%d addresses at %d domains, want %d at %d", len(seen), len(names), n, domains)
-	}
+	effort.ErrorIf(t, len(seen) != n || len(names) != domains,
+		"%d addresses at %d domains, want %d at %d", len(seen), len(names), n, domains)
 	least := map[smtp.Outcome]int{
 		smtp.Valid: n / 2, smtp.Invalid: n / 10, smtp.CatchAll: n / 20, smtp.Unknown: 1,
 	}
 	for outcome, least := range least {
-		if outcomes[outcome] < least {
-			t.Errorf("%d are %s, want at least %d", outcomes[outcome], outcome, least)
-		}
+		effort.ErrorIf(t, outcomes[outcome] < least, "%d are %s, want at least %d", outcomes[outcome], outcome, least)
 	}
 	for domain, refused := range harvest {
-		if refused >= 25 {
-			t.Errorf("%s refuses %d, which is its limit", domain, refused)
-		}
+		effort.ErrorIf(t, refused >= 25, "%s refuses %d, which is its limit", domain, refused)
 	}
-	if Sample(1, 0, 5) != nil || Sample(1, 5, 0) != nil {
-		t.Error("a list without addresses or domains is not empty")
-	}
+	effort.ErrorIf(t, Sample(1, 0, 5) != nil || Sample(1, 5, 0) != nil,
+		"a list without addresses or domains is not empty")
 }
 
 // TestContactsExample holds the example file, what is expected of it, and the lab against each other.
@@ -168,15 +155,11 @@ func TestContactsExample(t *testing.T) {
 		if row := expected[i+1]; row[0] != address || row[1] != e.Outcome.String() {
 			t.Errorf("row %d expects %v, the lab says %s %s", i+2, row, address, e.Outcome)
 		}
-		if !e.Knowable && e.Outcome != smtp.Unknown {
-			t.Errorf("%s: an example should be easy to know", address)
-		}
+		effort.ErrorIf(t, !e.Knowable && e.Outcome != smtp.Unknown, "%s: an example should be easy to know", address)
 		seen[e.Outcome.String()]++
 	}
 	for _, o := range []smtp.Outcome{smtp.Valid, smtp.Invalid, smtp.CatchAll, smtp.Unknown} {
-		if seen[o.String()] < 3 {
-			t.Errorf("only %d are %s", seen[o.String()], o)
-		}
+		effort.ErrorIf(t, seen[o.String()] < 3, "only %d are %s", seen[o.String()], o)
 	}
 }
 

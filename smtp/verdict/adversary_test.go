@@ -29,9 +29,7 @@ var (
 func ownFaults(t *testing.T) []goldenLine {
 	t.Helper()
 	list := goldenLines(t, "testdata/replies/public-own-faults.txt")
-	if len(list) < 400 {
-		t.Fatalf("only %d replies", len(list))
-	}
+	effort.FatalIf(t, len(list) < 400, "only %d replies", len(list))
 	return list
 }
 
@@ -66,9 +64,7 @@ func TestOwnFaultsAreUnknownAtTheOnlyHost(t *testing.T) {
 			}
 		}
 	}
-	if tried < 1000 {
-		t.Errorf("only %d were tried", tried)
-	}
+	effort.ErrorIf(t, tried < 1000, "only %d were tried", tried)
 }
 
 // The words of every rule, inside a link, leave a reply's verdict what it is without the link. Left out are
@@ -105,7 +101,5 @@ func TestWordsInsideLinksDecideNothing(t *testing.T) {
 			}
 		}
 	}
-	if tried < 50_000 {
-		t.Errorf("only %d were tried", tried)
-	}
+	effort.ErrorIf(t, tried < 50_000, "only %d were tried", tried)
 }

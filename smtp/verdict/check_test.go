@@ -57,16 +57,13 @@ func TestLoad(t *testing.T) {
 	s := effort.Must(Load("verdict.toml", []byte(ownHead+ownRule)))(t)
 	a := sample(t, "rcpt@mx1.mail.test | 550 5.9.1 Elvis has left the building")
 	v := s.Decide(&a)
-	if v.Rule != "ours-gone" || v.Outcome != smtp.Invalid || v.Version == 0 || a.Rule != v.Rule || a.Version != v.Version {
-		t.Errorf("%+v, %+v", v, a)
-	}
-	if other := s.Judge(sample(t, "550 5.9.1 Elvis has left the building")); other.Rule == "ours-gone" {
-		t.Errorf("the scope is not kept: %+v", other)
-	}
+	effort.ErrorIf(t, v.Rule != "ours-gone" || v.Outcome != smtp.Invalid || v.Version == 0 || a.Rule != v.Rule ||
+		a.Version != v.Version, "%+v, %+v", v, a)
+	other := s.Judge(sample(t, "550 5.9.1 Elvis has left the building"))
+	effort.ErrorIf(t, other.Rule == "ours-gone", "the scope is not kept: %+v", other)
 	effort.Is(t, len(s.Changes()), 0, s.Changes())
-	if info, ok := s.Rule("ours-gone"); !ok || !info.Own || info.Line != 4 || info.Meaning != "They are gone." {
-		t.Errorf("%+v", info)
-	}
+	info, ok := s.Rule("ours-gone")
+	effort.ErrorIf(t, !ok || !info.Own || info.Line != 4 || info.Meaning != "They are gone.", "%+v", info)
 }
 
 // secondRule is the good rule and another one like it.
@@ -143,9 +140,8 @@ func TestLoadFindsFaults(t *testing.T) {
 	t.Parallel()
 	for _, test := range effort.Some(faultyFiles) {
 		_, err := Load("verdict.toml", []byte(test.file))
-		if !errors.Is(err, ErrFaults) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s\n got %v\nwant %s", test.file, err, test.want)
-		}
+		effort.ErrorIf(t, !errors.Is(err, ErrFaults) || !strings.Contains(err.Error(), test.want),
+			"%s\n got %v\nwant %s", test.file, err, test.want)
 	}
 }
 
@@ -194,9 +190,7 @@ func TestAcceptanceAtAHost(t *testing.T) {
 			t.Errorf("%s: %+v", head, v)
 		}
 		v := s.Judge(sample(t, "rcpt@aspmx.l.google.com | 250 ok"))
-		if strings.Contains(head, "scope") && v.Rule != "accepted" {
-			t.Errorf("%s: %+v", head, v)
-		}
+		effort.ErrorIf(t, strings.Contains(head, "scope") && v.Rule != "accepted", "%s: %+v", head, v)
 	}
 }
 
@@ -207,9 +201,8 @@ func TestAcceptanceWithWords(t *testing.T) {
 		`miss = ["250 ok"]`))))(t)
 	for _, host := range []string{"", "a", "mx.mail.test", "aspmx.l.google.com"} {
 		a := sample(t, "250 we will see")
-		if a.Host = host; s.Judge(a).Rule != "ours-gone" {
-			t.Errorf("%q: %+v", host, s.Judge(a))
-		}
+		a.Host = host
+		effort.ErrorIf(t, s.Judge(a).Rule != "ours-gone", "%q: %+v", host, s.Judge(a))
 	}
 }
 
@@ -218,18 +211,15 @@ func TestNarrowScopeFirst(t *testing.T) {
 	file := func(name, id, scope string) *ruleFile {
 		f, found := readFile(name, []byte(fmt.Sprintf("title = \"x\"\nscope = [%q]\n", scope)+
 			strings.Replace(ownRule, "ours-gone", id, 1)), false)
-		if len(found) > 0 {
-			t.Fatal(found)
-		}
+		effort.FatalIf(t, len(found) > 0, "%v", found)
 		return f
 	}
 	s := compile([]*ruleFile{file("a.toml", "wide", "mail.test"), file("b.toml", "narrow", "eu.mail.test")})
 	for host, want := range map[string]string{"mx.eu.mail.test": "narrow", "eu.mail.test": "narrow",
 		"mx.mail.test": "wide", "mx.xeu.mail.test": "wide", "mx.test": "not-an-answer", "": "not-an-answer",
 		"..": "not-an-answer", "a.b.c.d.e.f.g.h.i.j.eu.mail.test": "narrow"} {
-		if v := s.Judge(sample(t, "rcpt@"+host+" | 550 5.9.1 left the building")); host != "" && v.Rule != want {
-			t.Errorf("%q: %s, want %s", host, v.Rule, want)
-		}
+		v := s.Judge(sample(t, "rcpt@"+host+" | 550 5.9.1 left the building"))
+		effort.ErrorIf(t, host != "" && v.Rule != want, "%q: %s, want %s", host, v.Rule, want)
 	}
 }
 
@@ -237,9 +227,7 @@ func TestNarrowScopeFirst(t *testing.T) {
 func TestGuardsGoBeforeInvalid(t *testing.T) {
 	for _, host := range []string{"aspmx.l.google.com", "mx.yandex.net", "example-com.mail.protection.outlook.com"} {
 		v := Builtin().Judge(sample(t, "rcpt@"+host+" | 550 5.1.1 user unknown, your ip is on our blacklist"))
-		if v.Outcome == smtp.Invalid || v.Blame != smtp.BlameSource {
-			t.Errorf("%s: %+v", host, v)
-		}
+		effort.ErrorIf(t, v.Outcome == smtp.Invalid || v.Blame != smtp.BlameSource, "%s: %+v", host, v)
 	}
 }
 
@@ -255,9 +243,8 @@ func TestLoadAtItsBounds(t *testing.T) {
 		}
 		return []byte(b.String())
 	}
-	if _, found := readFile("x", many(rulesMax-ours), true); len(found) > 0 {
-		t.Fatal(found)
-	}
+	_, found := readFile("x", many(rulesMax-ours), true)
+	effort.FatalIf(t, len(found) > 0, "%v", found)
 	if _, err := Load("x", many(rulesMax-ours+1)); err == nil || !strings.Contains(err.Error(), "rules, but 1024") {
 		t.Errorf("%v", err)
 	}
@@ -269,9 +256,8 @@ func TestLoadAtItsBounds(t *testing.T) {
 		_, err := parseWords(list)
 		return err
 	}
-	if words(phrasesMax) != nil || words(phrasesMax+1) == nil {
-		t.Errorf("%v, %v", words(phrasesMax), words(phrasesMax+1))
-	}
+	effort.ErrorIf(t, words(phrasesMax) != nil || words(phrasesMax+1) == nil,
+		"%v, %v", words(phrasesMax), words(phrasesMax+1))
 	if _, err := Load("x", make([]byte, fileBytesMax+1)); err == nil || !strings.Contains(err.Error(), "is larger") {
 		t.Errorf("%v", err)
 	}

@@ -98,8 +98,6 @@ func TestWhatGivesInvalid(t *testing.T) {
 				hosts[a.Host] = true
 			}
 		}
-		if c.Hosts == 0 || len(hosts) < c.Hosts {
-			t.Fatalf("invalid from %+v", c)
-		}
+		effort.FatalIf(t, c.Hosts == 0 || len(hosts) < c.Hosts, "invalid from %+v", c)
 	})
 }

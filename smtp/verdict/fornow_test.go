@@ -44,9 +44,8 @@ func TestADenialForNowIsNone(t *testing.T) {
 		rules.Decide(&a)
 		effort.Is(t, a.Outcome, smtp.Undecided, reply, a.Reason, a.Rule)
 		effort.Is(t, a.Reason == smtp.NotAccepted, denies, reply)
-		if _, refused := Control(a); refused {
-			t.Errorf("%s: refuses a control probe", reply)
-		}
+		_, refused := Control(a)
+		effort.ErrorIf(t, refused, "%s: refuses a control probe", reply)
 		once := evidence.Case{Attempts: []evidence.Attempt{a}, Hosts: 1, GaveUp: true}
 		if o, _ := Conclude(once); o != smtp.Unknown {
 			t.Errorf("%s: once %v", reply, o)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )
@@ -26,9 +27,8 @@ func FuzzJudge(f *testing.F) {
 			},
 		})
 		checkContract(t, fmt.Sprintf("%+v", a), a)
-		if v := Builtin().Judge(a); v.Wait < 0 || v.Wait > waitMax || v != Builtin().Judge(a) {
-			t.Errorf("%+v", v)
-		}
+		v := Builtin().Judge(a)
+		effort.ErrorIf(t, v.Wait < 0 || v.Wait > waitMax || v != Builtin().Judge(a), "%+v", v)
 	})
 }
 
@@ -58,9 +58,8 @@ func FuzzRuleFile(f *testing.F) {
 			if len(r.scope) > 0 {
 				a.Host = r.scope[0]
 			}
-			if v := s.Judge(a); v.Rule != r.doc.ID && !strings.Contains(r.doc.Match[0], "@") {
-				t.Errorf("%s: %+v", r.doc.ID, v)
-			}
+			v := s.Judge(a)
+			effort.ErrorIf(t, v.Rule != r.doc.ID && !strings.Contains(r.doc.Match[0], "@"), "%s: %+v", r.doc.ID, v)
 		}
 	})
 }

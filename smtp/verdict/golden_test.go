@@ -24,9 +24,7 @@ func (v Verdict) golden() string {
 
 func TestGoldenReplies(t *testing.T) {
 	files, err := filepath.Glob("testdata/replies/*.txt")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
+	effort.FatalIf(t, err != nil || len(files) < 5, "%d files, %v", len(files), err)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			content := effort.Must(os.ReadFile(file))(t)

@@ -113,9 +113,8 @@ func TestNoReply(t *testing.T) {
 		if test.err == nil {
 			v = Builtin().Judge(evidence.Attempt{Stage: test.stage})
 		}
-		if v.golden() != test.want || v.Rule == "" {
-			t.Errorf("%v, %v:\n got %s\nwant %s", test.stage, test.err, v.golden(), test.want)
-		}
+		effort.ErrorIf(t, v.golden() != test.want || v.Rule == "",
+			"%v, %v:\n got %s\nwant %s", test.stage, test.err, v.golden(), test.want)
 	}
 }
 

@@ -35,8 +35,7 @@ func TestStatements(t *testing.T) {
 		effort.Is(t, l.statementOf(apart(text)), want, fmt.Sprintf("%q says", text))
 	}
 	for _, file := range []string{"[de]\nname: voll", "full: voll", "[de]\nfull: (voll", "[de]\nfull: Voll"} {
-		if _, err := readLanguages(file); err == nil {
-			t.Errorf("%q has no fault", file)
-		}
+		_, err := readLanguages(file)
+		effort.ErrorIf(t, err == nil, "%q has no fault", file)
 	}
 }

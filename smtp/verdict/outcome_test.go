@@ -136,8 +136,6 @@ func TestTemporaryRefusalsAreNeverAnAnswer(t *testing.T) {
 // report prints how many cases were concluded.
 func report(t *testing.T, tried, least int) {
 	t.Helper()
-	if tried < least {
-		t.Errorf("only %d cases", tried)
-	}
+	effort.ErrorIf(t, tried < least, "only %d cases", tried)
 	t.Logf("%d cases", tried)
 }

@@ -18,9 +18,7 @@ type goldenLine struct{ place, stage, reply, verdict string }
 func goldenLines(t *testing.T, pattern string) []goldenLine {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files match %s, %v", len(files), pattern, err)
-	}
+	effort.FatalIf(t, err != nil || len(files) == 0, "%d files match %s, %v", len(files), pattern, err)
 	var list []goldenLine
 	for _, file := range files {
 		content := effort.Must(os.ReadFile(file))(t)
@@ -43,9 +41,7 @@ func providerHosts(t *testing.T) map[string]bool {
 			hosts["mx."+suffix] = true
 		}
 	}
-	if len(hosts) < 50 {
-		t.Fatalf("there are rules for %d providers only", len(hosts))
-	}
+	effort.FatalIf(t, len(hosts) < 50, "there are rules for %d providers only", len(hosts))
 	return hosts
 }
 
@@ -75,9 +71,7 @@ func TestNoProviderBlamesTheAddressForUs(t *testing.T) {
 			}
 		}
 	}
-	if tried < 10_000 {
-		t.Errorf("only %d replies were tried", tried)
-	}
+	effort.ErrorIf(t, tried < 10_000, "only %d replies were tried", tried)
 }
 
 // What everybody says of a missing mailbox, a provider may say as well.
@@ -96,7 +90,5 @@ func TestEveryProviderMayUseTheWordsOfOthers(t *testing.T) {
 			tried++
 		}
 	}
-	if tried < 1000 {
-		t.Errorf("only %d replies were tried", tried)
-	}
+	effort.ErrorIf(t, tried < 1000, "only %d replies were tried", tried)
 }

@@ -61,9 +61,7 @@ func TestPublicServers(t *testing.T) {
 			})
 		})
 	}
-	if played < 40 {
-		t.Errorf("only %d were played", played)
-	}
+	effort.ErrorIf(t, played < 40, "only %d were played", played)
 }
 
 // DialContext makes it an smtp.Dialer.
@@ -183,9 +181,7 @@ func (e *publicEngine) reply(raw *evidence.Raw) (smtp.Reply, error) {
 
 func (e *publicEngine) failed(raw *evidence.Raw, err error) (smtp.Reply, error) {
 	f := (*smtp.Failure)(nil)
-	if !errors.As(err, &f) {
-		e.t.Fatal(err)
-	}
+	effort.FatalIf(e.t, !errors.As(err, &f), "%v", err)
 	if f.NoHELO {
 		e.mode = smtp.TLSOffHELO
 	}

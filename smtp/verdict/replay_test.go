@@ -70,15 +70,12 @@ func TestReplayJudgesAnew(t *testing.T) {
 			Hosts: c.is.Hosts, Behaviour: c.is.Behaviour, GaveUp: c.is.GaveUp, Why: c.is.Why}
 		before.Behaviour.Controls = slices.Clone(c.is.Behaviour.Controls)
 		after, outcome, reason := Builtin().Replay(c.is)
-		if outcome != c.outcome || reason != c.reason || after.Behaviour.Accepted != c.behaviour[0] ||
-			after.Behaviour.Refused != c.behaviour[1] {
-			t.Errorf("%s: got %v %v and %+v", name, outcome, reason, after.Behaviour)
-		}
+		effort.ErrorIf(t, outcome != c.outcome || reason != c.reason || after.Behaviour.Accepted != c.behaviour[0] ||
+			after.Behaviour.Refused != c.behaviour[1], "%s: got %v %v and %+v", name, outcome, reason, after.Behaviour)
 		effort.Same(t, c.is, before, name, "the case was changed: , was")
 		again, o, r := Builtin().Replay(after)
-		if o != outcome || r != reason || !reflect.DeepEqual(again, after) {
-			t.Errorf("%s: replayed twice: %+v, %v %v", name, again, o, r)
-		}
+		effort.ErrorIf(t, o != outcome || r != reason || !reflect.DeepEqual(again, after),
+			"%s: replayed twice: %+v, %v %v", name, again, o, r)
 	}
 }
 
@@ -118,14 +115,11 @@ func TestReplayByTheSameRulesChangesNothing(t *testing.T) {
 		}
 		outcome, reason := Conclude(c)
 		after, o, why := Builtin().Replay(c)
-		if o != outcome || why != reason || !reflect.DeepEqual(after.Behaviour, c.Behaviour) {
-			t.Fatalf("case %d: %+v gave %v %v, and %v %v again", n, c, outcome, reason, o, why)
-		}
+		effort.FatalIf(t, o != outcome || why != reason || !reflect.DeepEqual(after.Behaviour, c.Behaviour),
+			"case %d: %+v gave %v %v, and %v %v again", n, c, outcome, reason, o, why)
 		outcomes[o]++
 	}
-	if len(outcomes) < 5 {
-		t.Errorf("only %v came about", outcomes)
-	}
+	effort.ErrorIf(t, len(outcomes) < 5, "only %v came about", outcomes)
 }
 
 // FuzzReplay: whatever is stored can be replayed, and what was replayed is replayed to the same.
@@ -145,9 +139,8 @@ func FuzzReplay(f *testing.F) {
 		_ = evidence.Unpack(packed, func(e evidence.Entry) error {
 			once, outcome, reason := rules.Replay(e.Case)
 			twice, o, r := rules.Replay(once)
-			if o != outcome || r != reason || !reflect.DeepEqual(once, twice) {
-				t.Errorf("%+v: %v %v, then %v %v", e.Case, outcome, reason, o, r)
-			}
+			effort.ErrorIf(t, o != outcome || r != reason || !reflect.DeepEqual(once, twice),
+				"%+v: %v %v, then %v %v", e.Case, outcome, reason, o, r)
 			if c, _ := Conclude(once); c != outcome {
 				t.Errorf("%+v concludes %v, was replayed to %v", once, c, outcome)
 			}

@@ -196,9 +196,7 @@ func TestPlainRefusalsInManyLanguages(t *testing.T) {
 			}
 		}
 	}
-	if tried < 3000 {
-		t.Errorf("only %d were tried", tried)
-	}
+	effort.ErrorIf(t, tried < 3000, "only %d were tried", tried)
 }
 
 // sentences gives those of testdata/translated.txt, which has one in a line, and of testdata/spoken.txt, by what they
@@ -226,9 +224,7 @@ func sentences(t *testing.T) map[string][]string {
 func TestSentencesOfManyLanguages(t *testing.T) {
 	list, missed := sentences(t), 0
 	for about, code := range map[string]string{"missing": "550 ", "disabled": "550 ", "full": "552 "} {
-		if len(list[about]) < 100 {
-			t.Fatalf("only %d sentences for %s", len(list[about]), about)
-		}
+		effort.FatalIf(t, len(list[about]) < 100, "only %d sentences for %s", len(list[about]), about)
 		for _, text := range list[about] {
 			for _, form := range []string{text, withoutAccents(text)} {
 				v := judgeAt(t, code+strings.ReplaceAll(form, "^", "john.doe@example.com"), "mx.example.com")
@@ -247,9 +243,7 @@ func TestSentencesOfManyLanguages(t *testing.T) {
 			t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
 		}
 	}
-	if len(list["not"]) < 700 {
-		t.Errorf("only %d sentences about other things", len(list["not"]))
-	}
+	effort.ErrorIf(t, len(list["not"]) < 700, "only %d sentences about other things", len(list["not"]))
 }
 
 // What is said under a condition is not said, in any language; a condition in another clause changes nothing.
@@ -286,9 +280,7 @@ func TestConditionsSayNothing(t *testing.T) {
 			}
 		}
 	}
-	if tried < 500 {
-		t.Errorf("only %d were tried", tried)
-	}
+	effort.ErrorIf(t, tried < 500, "only %d were tried", tried)
 }
 
 // withoutAccents writes as servers do that know ASCII only, in scripts that have it.
@@ -377,9 +369,7 @@ func TestAsides(t *testing.T) {
 // would end an address whose mailbox is not what was refused. Its figures are printed with -v.
 func TestUnseen(t *testing.T) {
 	for of, s := range scoreReplies(t, "testdata/unseen.txt", t.Errorf) {
-		if s.missed*20 > s.of {
-			t.Errorf("%s: %d of %d are missed, more than 5 %%", of, s.missed, s.of)
-		}
+		effort.ErrorIf(t, s.missed*20 > s.of, "%s: %d of %d are missed, more than 5 %%", of, s.missed, s.of)
 	}
 }
 

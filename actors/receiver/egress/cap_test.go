@@ -51,9 +51,8 @@ func TestNothingIsClaimedBlindly(t *testing.T) {
 			for range 5 {
 				got, wait := p.Claim(0, "a", time.Now(), 7)
 				left, next := p.Remaining(0, "a", time.Now(), true)
-				if got != want || want == 0 && (left != 0 || wait != noteEvery || next != noteEvery) {
-					t.Errorf("cap %d: %d claimed, %d left, again in %s and %s", most, got, left, wait, next)
-				}
+				effort.ErrorIf(t, got != want || want == 0 && (left != 0 || wait != noteEvery || next != noteEvery),
+					"cap %d: %d claimed, %d left, again in %s and %s", most, got, left, wait, next)
 				<-time.After(2 * noteEvery)
 				synctest.Wait()
 			}
@@ -69,9 +68,8 @@ func TestWithoutALedgerNothingIsFlushed(t *testing.T) {
 	p := poolOf(sourceA)
 	effort.ErrIs(t, p.Flush(t.Context()), nil, "before it is bound")
 	p.Bind(capped(5, nil))
-	if n, _ := p.Claim(0, "a", begin, 7); n != 5 {
-		t.Errorf("%d of 5 claimed", n)
-	}
+	n, _ := p.Claim(0, "a", begin, 7)
+	effort.ErrorIf(t, n != 5, "%d of 5 claimed", n)
 	effort.OK(t, p.Flush(t.Context()))
 }
 
@@ -104,14 +102,11 @@ func TestCapOutlivesCrashes(t *testing.T) {
 				t.Errorf("process %d: %d claimed, %d counted, of %d", process, claimed, used, most)
 			}
 		}
-		if claimed > most || claimed < most-processes*lostMost {
-			t.Errorf("%d of %d claimed", claimed, most)
-		}
+		effort.ErrorIf(t, claimed > most || claimed < most-processes*lostMost, "%d of %d claimed", claimed, most)
 		var fact struct{ Used int }
 		facts, _ := kept.Known(t.Context(), []string{throttle.SourcePrefix + sourceA})
-		if err := json.Unmarshal(facts[0].Data, &fact); err != nil || fact.Used > most {
-			t.Errorf("kept %+v: %v", fact, err)
-		}
+		err := json.Unmarshal(facts[0].Data, &fact)
+		effort.ErrorIf(t, err != nil || fact.Used > most, "kept %+v: %v", fact, err)
 	})
 }
 
@@ -129,9 +124,8 @@ func TestReceiversShareACap(t *testing.T) {
 		got, _ = p.Claim(0, "b", begin, 1)
 		b += got
 	}
-	if a < most/2-20 || a > most/2+20 || a+b > most {
-		t.Errorf("of %d a greedy receiver has %d, a slow one %d", most, a, b)
-	}
+	effort.ErrorIf(t, a < most/2-20 || a > most/2+20 || a+b > most,
+		"of %d a greedy receiver has %d, a slow one %d", most, a, b)
 	if got, wait := p.Claim(0, "a", begin, 1); got != 0 || wait != untilMidnight(begin) {
 		t.Errorf("%d more, wait %s", got, wait)
 	}
@@ -164,9 +158,7 @@ func TestCapOutlivesTheProcess(t *testing.T) {
 					now = time.Now()
 				}
 				used := first.State(now)[0].Today
-				if used == 0 || most > 0 && used != most {
-					t.Fatalf("%d of %d were asked", used, most)
-				}
+				effort.FatalIf(t, used == 0 || most > 0 && used != most, "%d of %d were asked", used, most)
 				effort.OK(t, first.Flush(t.Context()))
 				second := poolOf(sourceA)
 				second.State(now) // who looks at sources does so before they are bound
@@ -174,9 +166,8 @@ func TestCapOutlivesTheProcess(t *testing.T) {
 				second.State(now)
 				synctest.Wait()
 				effort.Is(t, second.State(now)[0].Today, used, "asked, as the next process has it")
-				if got, _ := second.Claim(0, "a", now, 10); most > 0 && got > 0 {
-					t.Errorf("%d more than %d in a day", got, most)
-				}
+				got, _ := second.Claim(0, "a", now, 10)
+				effort.ErrorIf(t, most > 0 && got > 0, "%d more than %d in a day", got, most)
 				synctest.Wait()
 			})
 		})

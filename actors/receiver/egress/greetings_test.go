@@ -58,22 +58,18 @@ func TestAnInterceptedNetwork(t *testing.T) {
 			domains[fmt.Sprint(i)], addresses[addr] = true, true
 		}
 		want := !refused && len(domains) >= enough(greeter) && len(addresses) >= enough(greeter)
-		if got := p.Intercepts(greeter, now); got != want || want && found != 1 ||
-			p.Intercepts("", now) || p.Intercepts("x.example", now) {
-			t.Errorf("seed %d: %v and told %d times; want %v", seed, got, found, want)
-		}
-		if p.Intercepts(greeter, now.Add(interceptedFor)) {
-			t.Errorf("seed %d: it is believed for ever", seed)
-		}
+		got := p.Intercepts(greeter, now)
+		effort.ErrorIf(t, got != want || want && found != 1 || p.Intercepts("", now) || p.Intercepts("x.example", now),
+			"seed %d: %v and told %d times; want %v", seed, got, found, want)
+		effort.ErrorIf(t, p.Intercepts(greeter, now.Add(interceptedFor)), "seed %d: it is believed for ever", seed)
 	}
 	p := &Pool{greetings: newGreetings()}
 	for i := range 2 * greetingsMax {
 		p.NoteAccepted(fmt.Sprintf("s%d.example", i), "mx.d.example", netip.Addr{}, time.Now())
 		p.NoteRefused(fmt.Sprintf("s%d.example", i), fmt.Sprintf("mx.d%d.example", i), time.Now())
 	}
-	if n, m := p.greetings.by.Len(), p.greetings.apart.Len(); n > greetingsMax || m > greetingsMax {
-		t.Errorf("%d greeters and %d hosts are kept", n, m)
-	}
+	n, m := p.greetings.by.Len(), p.greetings.apart.Len()
+	effort.ErrorIf(t, n > greetingsMax || m > greetingsMax, "%d greeters and %d hosts are kept", n, m)
 }
 
 // TestAnotherGreeterIsDoubted: what is accepted at a host where somebody else told mailboxes apart is no answer,
@@ -83,9 +79,8 @@ func TestAnotherGreeterIsDoubted(t *testing.T) {
 	for _, before := range names {
 		for _, later := range names {
 			p, now := &Pool{greetings: newGreetings()}, time.Now()
-			if p.Doubts(later, "mx.d.example", now) {
-				t.Errorf("%q is doubted at a host that was never heard", later)
-			}
+			effort.ErrorIf(t, p.Doubts(later, "mx.d.example", now),
+				"%q is doubted at a host that was never heard", later)
 			p.NoteRefused(before, "mx.d.example", now)
 			want := later != "" && later != before
 			effort.Is(t, p.Doubts(later, "mx.d.example", now), want, fmt.Sprintf("%q after %q: doubted", later, before))

@@ -50,9 +50,8 @@ func TestNewPoolSaysWhatIsWrong(t *testing.T) {
 		"none": nil, "no hello name": {{Open: noSession}}, "no way to open": {{Hello: "probe.example"}},
 		"twice": {good, good},
 	} {
-		if _, err := egress.NewPool(list); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		_, err := egress.NewPool(list)
+		effort.ErrorIf(t, err == nil, "%s: no error", name)
 	}
 }
 
@@ -91,12 +90,10 @@ func TestSuspendedByMany(t *testing.T) {
 		now := begin.Add(10 * time.Minute)
 		st := p.State(now)
 		usable, _ := p.Usable(0, "another", now)
-		if last != tc.suspended || usable == tc.suspended || now.Before(st[0].SuspendedUntil) != tc.suspended {
-			t.Errorf("%s: suspended %v, state %+v", tc.name, last, st)
-		}
-		if st[0].Spoken != tc.spoken || !tc.suspended && st[0].Blocked != tc.blocked {
-			t.Errorf("%s: state %+v", tc.name, st[0])
-		}
+		effort.ErrorIf(t, last != tc.suspended || usable == tc.suspended ||
+			now.Before(st[0].SuspendedUntil) != tc.suspended, "%s: suspended %v, state %+v", tc.name, last, st)
+		effort.ErrorIf(t, st[0].Spoken != tc.spoken || !tc.suspended && st[0].Blocked != tc.blocked,
+			"%s: state %+v", tc.name, st[0])
 		if tc.suspended && st[0].Reason != smtp.SourceIdentity {
 			t.Errorf("%s: suspended because of %s", tc.name, st[0].Reason)
 		}
@@ -109,17 +106,14 @@ func TestRefusalsAreForgivenInAnHour(t *testing.T) {
 	p := poolOf(sourceA, sourceB)
 	p.NoteBlocked(0, "a", begin, smtp.SourceBlocked)
 	p.NoteBlocked(0, "b", begin, smtp.SourceBlocked)
-	if p.NoteBlocked(0, "c", begin.Add(time.Hour+time.Second), smtp.SourceBlocked) {
-		t.Error("suspended for refusals of more than an hour ago")
-	}
+	effort.ErrorIf(t, p.NoteBlocked(0, "c", begin.Add(time.Hour+time.Second), smtp.SourceBlocked),
+		"suspended for refusals of more than an hour ago")
 	p.NoteBlocked(0, "d", begin.Add(time.Hour+time.Second), smtp.SourceBlocked)
 	p.NoteAnswered(0, "d", begin.Add(time.Hour+2*time.Second))
-	if p.NoteBlocked(0, "e", begin.Add(time.Hour+3*time.Second), smtp.SourceBlocked) {
-		t.Error("suspended though a receiver has taken it since")
-	}
-	if !p.NoteBlocked(0, "f", begin.Add(time.Hour+4*time.Second), smtp.SourceBlocked) {
-		t.Error("not suspended by three")
-	}
+	effort.ErrorIf(t, p.NoteBlocked(0, "e", begin.Add(time.Hour+3*time.Second), smtp.SourceBlocked),
+		"suspended though a receiver has taken it since")
+	effort.ErrorIf(t, !p.NoteBlocked(0, "f", begin.Add(time.Hour+4*time.Second), smtp.SourceBlocked),
+		"not suspended by three")
 }
 
 // TestSourceOnTrial: after a suspension one receiver is spoken to; what it says decides.
@@ -136,41 +130,30 @@ func TestSourceOnTrial(t *testing.T) {
 		ok, _ := p.Use(0, key, at)
 		return ok
 	}
-	if use("d", begin.Add(time.Hour-time.Second)) {
-		t.Error("a suspended source speaks")
-	}
+	effort.ErrorIf(t, use("d", begin.Add(time.Hour-time.Second)), "a suspended source speaks")
 	now := begin.Add(time.Hour)
-	if !usable("d", now) || !use("e", now) || usable("d", now) || !use("e", now) {
-		t.Error("not one receiver is asked first")
-	}
-	if st := p.State(now)[0]; !st.OnTrial || now.Before(st.SuspendedUntil) {
-		t.Errorf("state %+v", st)
-	}
+	effort.ErrorIf(t, !usable("d", now) || !use("e", now) || usable("d", now) || !use("e", now),
+		"not one receiver is asked first")
+	st := p.State(now)[0]
+	effort.ErrorIf(t, !st.OnTrial || now.Before(st.SuspendedUntil), "state %+v", st)
 	if p.NoteBlocked(0, "d", now, smtp.SourceBlocked) { // said by a session from before
 		t.Error("suspended by a receiver that was not asked")
 	}
-	if !p.NoteBlocked(0, "e", now, smtp.SourceBlocked) || use("e", now.Add(2*time.Hour-time.Second)) {
-		t.Error("not suspended for twice as long")
-	}
+	effort.ErrorIf(t, !p.NoteBlocked(0, "e", now, smtp.SourceBlocked) || use("e", now.Add(2*time.Hour-time.Second)),
+		"not suspended for twice as long")
 	now = now.Add(2 * time.Hour)
-	if !use("f", now) || use("g", now) || !use("g", now.Add(trial)) {
-		t.Error("a receiver that says nothing keeps the source for ever")
-	}
+	effort.ErrorIf(t, !use("f", now) || use("g", now) || !use("g", now.Add(trial)),
+		"a receiver that says nothing keeps the source for ever")
 	p.NoteAnswered(0, "f", now.Add(trial)) // too late, it is another one's turn
-	if use("h", now.Add(trial)) {
-		t.Error("taken for healthy by a receiver that was not asked")
-	}
+	effort.ErrorIf(t, use("h", now.Add(trial)), "taken for healthy by a receiver that was not asked")
 	p.NoteAnswered(0, "g", now.Add(trial))
-	if !use("h", now.Add(trial)) || p.State(now.Add(trial))[0].OnTrial {
-		t.Error("still on trial")
-	}
+	effort.ErrorIf(t, !use("h", now.Add(trial)) || p.State(now.Add(trial))[0].OnTrial, "still on trial")
 	for n := range 12 { // however often, never for more than a day
 		for _, key := range []string{"a", "b", "c"} {
 			p.NoteBlocked(0, key, now.Add(trial), smtp.SourceBlocked)
 		}
-		if left := p.State(now.Add(trial))[0].SuspendedUntil.Sub(now.Add(trial)); left > 24*time.Hour {
-			t.Errorf("suspension %d lasts %s", n, left)
-		}
+		left := p.State(now.Add(trial))[0].SuspendedUntil.Sub(now.Add(trial))
+		effort.ErrorIf(t, left > 24*time.Hour, "suspension %d lasts %s", n, left)
 		now = now.Add(48 * time.Hour)
 		p.Use(0, "a", now.Add(trial))
 	}
@@ -197,13 +180,11 @@ func TestShortHour(t *testing.T) {
 	p.NoteBlocked(0, "a", begin, smtp.SourceBlocked)
 	p.NoteBlocked(0, "b", begin, smtp.SourceBlocked)
 	now := begin.Add(hour.Of(time.Hour) + 1)
-	if p.NoteBlocked(0, "c", now, smtp.SourceBlocked) || p.State(now)[0].Blocked != 1 {
-		t.Errorf("suspended for refusals of more than its hour ago: %+v", p.State(now)[0])
-	}
+	effort.ErrorIf(t, p.NoteBlocked(0, "c", now, smtp.SourceBlocked) || p.State(now)[0].Blocked != 1,
+		"suspended for refusals of more than its hour ago: %+v", p.State(now)[0])
 	p.NoteBlocked(0, "d", now, smtp.SourceBlocked)
-	if !p.NoteBlocked(0, "e", now, smtp.SourceBlocked) || !p.State(now)[0].SuspendedUntil.Equal(now.Add(hour.Of(time.Hour))) {
-		t.Errorf("suspended: %+v", p.State(now)[0])
-	}
+	effort.ErrorIf(t, !p.NoteBlocked(0, "e", now, smtp.SourceBlocked) ||
+		!p.State(now)[0].SuspendedUntil.Equal(now.Add(hour.Of(time.Hour))), "suspended: %+v", p.State(now)[0])
 	now = now.Add(hour.Of(time.Hour))
 	if ok, _ := p.Use(0, "f", now); !ok {
 		t.Fatal("not tried after its hour")

@@ -20,17 +20,13 @@ func TestFIFO(t *testing.T) {
 				in++
 			}
 			for range rapid.IntRange(0, q.Len()).Draw(rt, "pop") {
-				if next := q.Peek(); next != out {
-					rt.Fatalf("%d is next, want %d", next, out)
-				}
-				if got := q.Pop(); got != out {
-					rt.Fatalf("%d came out, want %d", got, out)
-				}
+				next := q.Peek()
+				effort.FatalIf(rt, next != out, "%d is next, want %d", next, out)
+				got := q.Pop()
+				effort.FatalIf(rt, got != out, "%d came out, want %d", got, out)
 				out++
 			}
-			if q.Len() != in-out {
-				rt.Fatalf("%d wait, want %d", q.Len(), in-out)
-			}
+			effort.FatalIf(rt, q.Len() != in-out, "%d wait, want %d", q.Len(), in-out)
 		}
 	})
 }

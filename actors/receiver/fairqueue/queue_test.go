@@ -92,9 +92,7 @@ func apart(rt *rapid.T, what string, all []item, served func(item) float64) {
 	for _, one := range all {
 		least, most = min(least, served(one)), max(most, served(one))
 	}
-	if most-least > 2 {
-		rt.Fatalf("%s: %v and %v turns", what, least, most)
-	}
+	effort.FatalIf(rt, most-least > 2, "%s: %v and %v turns", what, least, most)
 }
 
 // TestEqualsHaveNoFixedOrder: a receiver that lets every second RCPT through lets both of two tenants through.
@@ -112,9 +110,7 @@ func TestEqualsHaveNoFixedOrder(t *testing.T) {
 			passed[one.tenant]++
 		}
 	}
-	if min(passed[0], passed[1]) < 30 {
-		t.Errorf("of 100 that pass %v are theirs", passed)
-	}
+	effort.ErrorIf(t, min(passed[0], passed[1]) < 30, "of 100 that pass %v are theirs", passed)
 }
 
 // TestLatestComesFirst: of those that were served as much, the latest arrival is next.
@@ -125,9 +121,8 @@ func TestLatestComesFirst(t *testing.T) {
 		q.push(h, item{tenant: tenant})
 	}
 	for want := byte(4); h.Queued() > 0; want-- {
-		if got := q.serve(h); got.tenant != want {
-			t.Fatalf("tenant %d is served, want %d", got.tenant, want)
-		}
+		got := q.serve(h)
+		effort.FatalIf(t, got.tenant != want, "tenant %d is served, want %d", got.tenant, want)
 	}
 }
 
@@ -151,9 +146,7 @@ func TestNobodySavesUpTurns(t *testing.T) {
 		} else {
 			ahead--
 		}
-		if ahead > 2 {
-			t.Fatalf("%d turns more", ahead)
-		}
+		effort.FatalIf(t, ahead > 2, "%d turns more", ahead)
 	}
 }
 
@@ -175,9 +168,7 @@ func TestServedElsewhereStillGetsOn(t *testing.T) {
 			q.push(here, c.poor)
 			got[q.serve(here)]++
 		}
-		if got[c.rich] < 200 || got[c.poor] < 700 {
-			t.Errorf("%s: turns %v", name, got)
-		}
+		effort.ErrorIf(t, got[c.rich] < 200 || got[c.poor] < 700, "%s: turns %v", name, got)
 	}
 }
 
@@ -195,9 +186,7 @@ func TestEverybodyGetsSessions(t *testing.T) {
 				q.push(q.NewHostQueue(fmt.Sprintf("%d-%d", tenant, n)), item{tenant: tenant})
 			}
 		}
-		if q.Unserved() != 2*hosts {
-			rt.Fatalf("%d of %d host queues wait for a session", q.Unserved(), 2*hosts)
-		}
+		effort.FatalIf(rt, q.Unserved() != 2*hosts, "%d of %d host queues wait for a session", q.Unserved(), 2*hosts)
 		type session struct {
 			h *fairqueue.HostQueue[item]
 			f *fairqueue.Flow[item]
@@ -235,9 +224,8 @@ func TestHostQueuesWithASessionAreNotNext(t *testing.T) {
 	one, f := q.NewHostQueue("one"), q.flow(item{})
 	next := func(want *fairqueue.HostQueue[item], when string) {
 		t.Helper()
-		if got, _ := q.Next(); got != want {
-			t.Errorf("%s: %v is next, want %v", when, got, want)
-		}
+		got, _ := q.Next()
+		effort.ErrorIf(t, got != want, "%s: %v is next, want %v", when, got, want)
 	}
 	next(nil, "nothing waits")
 	q.push(one, item{})
@@ -254,9 +242,8 @@ func TestHostQueuesWithASessionAreNotNext(t *testing.T) {
 	next(one, "it is back")
 	one.Remove(func(item) bool { return true })
 	next(nil, "all was removed")
-	if q.Queued() != 0 || q.Unserved() != 0 || one.Queued() != 0 {
-		t.Errorf("%d items, %d host queues, %d here", q.Queued(), q.Unserved(), one.Queued())
-	}
+	effort.ErrorIf(t, q.Queued() != 0 || q.Unserved() != 0 || one.Queued() != 0,
+		"%d items, %d host queues, %d here", q.Queued(), q.Unserved(), one.Queued())
 }
 
 // TestOneWithASessionWaitsBehind: while a flow has a session, the other one is next, and what it
@@ -300,9 +287,7 @@ func TestOpeningCosts(t *testing.T) {
 		got[f]++
 	}
 	for f, n := range got {
-		if len(got) != 2 || n != 5 {
-			t.Errorf("%v got %d of 10 sessions", f, n)
-		}
+		effort.ErrorIf(t, len(got) != 2 || n != 5, "%v got %d of 10 sessions", f, n)
 	}
 }
 
@@ -313,13 +298,11 @@ func TestWeightsAreAskedForAgain(t *testing.T) {
 	f := q.flow(item{tenant: 1})
 	q.push(q.NewHostQueue("mx"), item{tenant: 1})
 	weights[1] = 5
-	if q.Sweep(begin); f.Weight() != 5 {
-		t.Errorf("weight %d", f.Weight())
-	}
+	q.Sweep(begin)
+	effort.ErrorIf(t, f.Weight() != 5, "weight %d", f.Weight())
 	weights[1] = -1
-	if q.Sweep(begin); f.Weight() != 1 {
-		t.Errorf("weight %d", f.Weight())
-	}
+	q.Sweep(begin)
+	effort.ErrorIf(t, f.Weight() != 1, "weight %d", f.Weight())
 }
 
 // TestEachHasRoom: one flow takes a quarter of all room, or half of what the others of its tenant
@@ -337,13 +320,10 @@ func TestEachHasRoom(t *testing.T) {
 		return n
 	}
 	for n, one := range []item{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 1}} {
-		if got, want := fill(one), []int{25_000, 12_500, 15_625, 7_813, 9_766}[n]; got != want {
-			t.Errorf("flow %d finds room for %d, want %d", n, got, want)
-		}
+		got, want := fill(one), []int{25_000, 12_500, 15_625, 7_813, 9_766}[n]
+		effort.ErrorIf(t, got != want, "flow %d finds room for %d, want %d", n, got, want)
 	}
-	if q.Queued() >= most {
-		t.Errorf("%d items wait, at most %d may", q.Queued(), most)
-	}
+	effort.ErrorIf(t, q.Queued() >= most, "%d items wait, at most %d may", q.Queued(), most)
 }
 
 // TestFraction: what a flow can expect, by weights and by the flows of its tenant.
@@ -377,13 +357,9 @@ func TestContended(t *testing.T) {
 	h, other := q.NewHostQueue("mx"), q.NewHostQueue("other")
 	q.push(h, item{1, 1})
 	q.push(h, item{1, 1})
-	if q.Contended() {
-		t.Error("one flow contends with itself")
-	}
+	effort.ErrorIf(t, q.Contended(), "one flow contends with itself")
 	q.push(other, item{1, 2})
-	if !q.Contended() {
-		t.Error("a flow in another host queue does not contend")
-	}
+	effort.ErrorIf(t, !q.Contended(), "a flow in another host queue does not contend")
 }
 
 // TestRankIsThatOfTheLeastServed: the host queue in which the one waits who was served least comes before the others.
@@ -396,14 +372,12 @@ func TestRankIsThatOfTheLeastServed(t *testing.T) {
 		q.push(busy, item{tenant: 1})
 		q.serve(busy)
 	}
-	if poor.Rank().Compare(busy.Rank()) >= 0 || busy.Rank().Compare(poor.Rank()) <= 0 {
-		t.Errorf("%v is not before %v", poor.Rank(), busy.Rank())
-	}
+	effort.ErrorIf(t, poor.Rank().Compare(busy.Rank()) >= 0 || busy.Rank().Compare(poor.Rank()) <= 0,
+		"%v is not before %v", poor.Rank(), busy.Rank())
 	effort.Is(t, busy.Rank().Compare(busy.Rank()), 0, "a rank differs from itself")
 	effort.Is(t, busy.First(), q.flow(item{tenant: 1}), "is first")
-	if f := q.NewHostQueue("empty").First(); f != nil {
-		t.Errorf("%v is first where nobody waits", f)
-	}
+	f := q.NewHostQueue("empty").First()
+	effort.ErrorIf(t, f != nil, "%v is first where nobody waits", f)
 }
 
 // TestWhoIsGoneIsForgotten: who has nothing waiting is remembered for a minute, with what was
@@ -416,9 +390,8 @@ func TestWhoIsGoneIsForgotten(t *testing.T) {
 	gone := q.serve(h)
 	f := q.flow(gone)
 	effort.Is(t, f.Queued(), 0, "queued")
-	if q.Sweep(begin.Add(time.Hour)); q.Tenants() != 2 {
-		t.Error("one in the order for sessions is forgotten")
-	}
+	q.Sweep(begin.Add(time.Hour))
+	effort.ErrorIf(t, q.Tenants() != 2, "one in the order for sessions is forgotten")
 	q.Next() // the one that is gone leaves the order for sessions
 	h.Opened(q.flow(item{3 - gone.tenant, 1}))
 	q.Next()
@@ -426,9 +399,7 @@ func TestWhoIsGoneIsForgotten(t *testing.T) {
 	effort.Is(t, q.flow(gone), f, "forgotten within a minute")
 	h.Forget()
 	q.Sweep(begin.Add(time.Minute))
-	if q.Tenants() != 1 || h.Queued() != 1 {
-		t.Errorf("%d tenants, %d wait", q.Tenants(), h.Queued())
-	}
+	effort.ErrorIf(t, q.Tenants() != 1 || h.Queued() != 1, "%d tenants, %d wait", q.Tenants(), h.Queued())
 	f = q.flow(item{3 - gone.tenant, 1})
 	q.serve(h)
 	q.Sweep(begin.Add(time.Hour))

@@ -70,9 +70,7 @@ func within(rt *rapid.T, what string, all []item, most float64, had func(item) f
 	for _, one := range all {
 		low, high = min(low, had(one)), max(high, had(one))
 	}
-	if high-low > most {
-		rt.Fatalf("%s: %v and %v turns", what, low, high)
-	}
+	effort.FatalIf(rt, high-low > most, "%s: %v and %v turns", what, low, high)
 }
 
 // TestNobodyIsPutBackForEver: who used up much while another one waited for a host that is down
@@ -100,9 +98,7 @@ func TestNobodyIsPutBackForEver(t *testing.T) {
 	for q.push(up, good); q.serve(up) == good; turns++ {
 		q.push(up, good)
 	}
-	if turns > 302 {
-		t.Errorf("another one has %d turns first in its host queue", turns)
-	}
+	effort.ErrorIf(t, turns > 302, "another one has %d turns first in its host queue", turns)
 }
 
 // TestScarceIsRemembered: who comes back each few minutes with one more bad item is not new each
@@ -128,11 +124,9 @@ func TestScarceIsRemembered(t *testing.T) {
 	}
 	effort.MustBe(t, serve(begin), poisoned, "the latest is not first")
 	for minutes := 2; minutes < 60; minutes += 2 {
-		if serve(begin.Add(time.Duration(minutes)*time.Minute)) == poisoned {
-			t.Fatalf("after %d minutes it is served as if it were new", minutes)
-		}
+		effort.FatalIf(t, serve(begin.Add(time.Duration(minutes)*time.Minute)) == poisoned,
+			"after %d minutes it is served as if it were new", minutes)
 	}
-	if q.Sweep(begin.Add(2 * time.Hour)); q.Tenants() != 1 {
-		t.Errorf("%d tenants are remembered after two hours", q.Tenants())
-	}
+	q.Sweep(begin.Add(2 * time.Hour))
+	effort.ErrorIf(t, q.Tenants() != 1, "%d tenants are remembered after two hours", q.Tenants())
 }

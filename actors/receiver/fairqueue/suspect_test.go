@@ -48,9 +48,8 @@ func TestSuspectsComeFewInARow(t *testing.T) {
 		pop := func() {
 			normal := waiting[fairqueue.Normal] > 0
 			one, _ := h.Pop()
-			if waiting[fairqueue.First] > 0 && one.class != fairqueue.First {
-				rt.Fatalf("%d came while %d first ones wait", one.number, waiting[fairqueue.First])
-			}
+			effort.FatalIf(rt, waiting[fairqueue.First] > 0 && one.class != fairqueue.First,
+				"%d came while %d first ones wait", one.number, waiting[fairqueue.First])
 			others := waiting[fairqueue.Normal]+waiting[fairqueue.Suspect] > 0
 			if isRetry := one.class == fairqueue.Retry; one.class != fairqueue.First && others && waiting[fairqueue.Retry] > 0 &&
 				isRetry != (retries < fairqueue.RetriesInRow) {
@@ -65,12 +64,9 @@ func TestSuspectsComeFewInARow(t *testing.T) {
 			case fairqueue.Retry:
 				retries++
 			}
-			if normal && one.class == fairqueue.Suspect && row > fairqueue.SuspectsInRow {
-				rt.Fatalf("%d suspects in a row while %d normal ones wait", row, waiting[fairqueue.Normal])
-			}
-			if one.number <= last[one.class] {
-				rt.Fatalf("%d came after %d", one.number, last[one.class])
-			}
+			effort.FatalIf(rt, normal && one.class == fairqueue.Suspect && row > fairqueue.SuspectsInRow,
+				"%d suspects in a row while %d normal ones wait", row, waiting[fairqueue.Normal])
+			effort.FatalIf(rt, one.number <= last[one.class], "%d came after %d", one.number, last[one.class])
 			last[one.class] = one.number
 		}
 		for n := range rapid.IntRange(1, 100).Draw(rt, "items") {

@@ -37,15 +37,12 @@ func TestWhoHasNothingToDoMakesRoomAtOnce(t *testing.T) {
 		all = append(all, come(s, 1))
 	}
 	waiting := come(s, 1)
-	if waiting.granted {
-		t.Fatal("one workspace has more than half")
-	}
+	effort.FatalIf(t, waiting.granted, "one workspace has more than half")
 	all[2].slot.SetIdle(true)
 	effort.MustBe(t, all[2].yielded, 1, "nobody asked the one without work to end")
 	all[2].slot.Leave()
-	if !waiting.granted || int(s.quota.Used()) != 4 || s.Waiting() != 0 {
-		t.Errorf("seated %v, %d used, %d wait", waiting.granted, int(s.quota.Used()), s.Waiting())
-	}
+	effort.ErrorIf(t, !waiting.granted || int(s.quota.Used()) != 4 || s.Waiting() != 0,
+		"seated %v, %d used, %d wait", waiting.granted, int(s.quota.Used()), s.Waiting())
 }
 
 func TestThoseGoFirstWhoRestedLongest(t *testing.T) {
@@ -59,9 +56,8 @@ func TestThoseGoFirstWhoRestedLongest(t *testing.T) {
 	all[0].slot.SetIdle(true)
 	all[3].slot.SetIdle(false)
 	come(s, 1)
-	if all[1].yielded != 1 || all[0].yielded+all[3].yielded != 0 {
-		t.Errorf("asked to end: %d %d %d", all[0].yielded, all[1].yielded, all[3].yielded)
-	}
+	effort.ErrorIf(t, all[1].yielded != 1 || all[0].yielded+all[3].yielded != 0,
+		"asked to end: %d %d %d", all[0].yielded, all[1].yielded, all[3].yielded)
 	all[1].slot.Stay() // it got work just then: the next one is asked
 	effort.Is(t, all[0].yielded, 1, "nobody else was asked")
 }
@@ -103,9 +99,7 @@ func TestNobodyIsLeftWaiting(t *testing.T) {
 				}
 			}
 			answer()
-			if int(s.quota.Used()) > size {
-				t.Fatalf("seed %d: %d of %d", seed, int(s.quota.Used()), size)
-			}
+			effort.FatalIf(t, int(s.quota.Used()) > size, "seed %d: %d of %d", seed, int(s.quota.Used()), size)
 		}
 		if g := come(s, 9); !g.granted {
 			t.Fatalf("seed %d: who comes new waits with %d of %d used", seed, int(s.quota.Used()), size)
@@ -124,14 +118,11 @@ func TestNobodyIsLeftWaiting(t *testing.T) {
 			answer()
 		}
 		for _, g := range all {
-			if !g.granted {
-				t.Fatalf("seed %d: one never had its turn", seed)
-			}
+			effort.FatalIf(t, !g.granted, "seed %d: one never had its turn", seed)
 			g.slot.Leave()
 			g.slot.Leave()
 		}
-		if int(s.quota.Used()) != 0 || s.asked != 0 || s.idle.Len() != 0 {
-			t.Fatalf("seed %d: %d used, %d asked, %d rest in the end", seed, int(s.quota.Used()), s.asked, s.idle.Len())
-		}
+		effort.FatalIf(t, int(s.quota.Used()) != 0 || s.asked != 0 || s.idle.Len() != 0,
+			"seed %d: %d used, %d asked, %d rest in the end", seed, int(s.quota.Used()), s.asked, s.idle.Len())
 	}
 }

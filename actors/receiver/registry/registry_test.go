@@ -40,13 +40,9 @@ func dialled(t *testing.T, s *Handle, n int, cancel func()) []*ConnSlot {
 	slots := NewSlots(2 * n)
 	var out []*ConnSlot
 	for range n {
-		if !slots.Take(uuid.Nil, 1) {
-			t.Fatal("no slot")
-		}
+		effort.FatalIf(t, !slots.Take(uuid.Nil, 1), "no slot")
 		one := s.Dial(s.share.Load().Version, n, uuid.Nil, slots)
-		if one == nil || !one.Begin(s.share.Load().Version, cancel) {
-			t.Fatal("no socket")
-		}
+		effort.FatalIf(t, one == nil || !one.Begin(s.share.Load().Version, cancel), "no socket")
 		out = append(out, one)
 	}
 	return out
@@ -69,9 +65,8 @@ func TestNothingBeforeTheFirstShares(t *testing.T) {
 	effort.Is(t, l.Count(), 1, "actors")
 	s.Leave()
 	s.Leave()
-	if l.Count() != 0 || len(l.entries) != 0 {
-		t.Errorf("%d actors and %d places when it is gone", l.Count(), len(l.entries))
-	}
+	effort.ErrorIf(t, l.Count() != 0 || len(l.entries) != 0,
+		"%d actors and %d places when it is gone", l.Count(), len(l.entries))
 }
 
 // TestApplyingSharesWaits: for what is under way under a larger share, and for connections
@@ -129,9 +124,7 @@ func TestApplyingSharesIsHardAfterAWhile(t *testing.T) {
 		effort.Is(t, time.Since(begun), HardAfter, "ended after")
 		sockets[0].Close()
 		synctest.Wait()
-		if len(done) > 0 {
-			t.Error("complied with one socket left")
-		}
+		effort.ErrorIf(t, len(done) > 0, "complied with one socket left")
 		sockets[1].Close()
 		effort.ErrIs(t, <-done, nil)
 	})
@@ -158,13 +151,11 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 		first, gone := dial(), make(chan struct{})
 		first.CloseWhen(gone)
 		second, goneToo := dial(), make(chan struct{})
-		if second == nil || dial() != nil {
-			t.Fatal("the place of a silent session is free, or it takes a slot of the node")
-		}
+		effort.FatalIf(t, second == nil || dial() != nil,
+			"the place of a silent session is free, or it takes a slot of the node")
 		second.CloseWhen(goneToo)
-		if slots.Take(uuid.Nil, 1) {
-			t.Error("as many as there are slots wait for their ends, and one more takes none")
-		}
+		effort.ErrorIf(t, slots.Take(uuid.Nil, 1),
+			"as many as there are slots wait for their ends, and one more takes none")
 		if keys := l.Silent(); len(keys) != 1 || keys[0] != "x" || l.SilentCount() != 2 {
 			t.Errorf("%d silent sessions of %q", l.SilentCount(), keys)
 		}
@@ -173,9 +164,8 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 		told = 0
 		close(gone)
 		synctest.Wait()
-		if told != 1 || l.SilentCount() != 1 || slots.Take(uuid.Nil, 1) {
-			t.Errorf("told %d times of one end, %d are silent", told, l.SilentCount())
-		}
+		effort.ErrorIf(t, told != 1 || l.SilentCount() != 1 || slots.Take(uuid.Nil, 1),
+			"told %d times of one end, %d are silent", told, l.SilentCount())
 		close(goneToo)
 		synctest.Wait()
 		if third := dial(); third == nil || l.SilentCount() != 0 || len(l.Silent()) != 0 {
@@ -183,9 +173,7 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 		} else {
 			third.CloseWhen(gone) // it is already
 		}
-		if !slots.Take(uuid.Nil, 1) || len(slot.slots) != 0 {
-			t.Error("a session that is gone keeps something")
-		}
+		effort.ErrorIf(t, !slots.Take(uuid.Nil, 1) || len(slot.slots) != 0, "a session that is gone keeps something")
 	})
 }
 
@@ -203,9 +191,7 @@ func TestSilentSessionsCountInAShare(t *testing.T) {
 		synctest.Wait()
 		sockets[1].Close()
 		synctest.Wait()
-		if len(done) > 0 {
-			t.Error("complied with a silent session and two others, and two are allowed")
-		}
+		effort.ErrorIf(t, len(done) > 0, "complied with a silent session and two others, and two are allowed")
 		sockets[2].Close()
 		effort.ErrIs(t, <-done, nil)
 		close(gone)
@@ -221,9 +207,7 @@ func TestApplyingSharesEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		effort.ErrIs(t, l.ApplyShares(ctx, of(0, 1)), context.DeadlineExceeded, "error")
-		if one.MayGoOn(0) || slot.Dial(1, 1, uuid.Nil, NewSlots(1)) != nil {
-			t.Error("the old share holds on")
-		}
+		effort.ErrorIf(t, one.MayGoOn(0) || slot.Dial(1, 1, uuid.Nil, NewSlots(1)) != nil, "the old share holds on")
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		effort.ErrIs(t, l.ApplyShares(ctx, of(0, 1)), context.DeadlineExceeded, "error of the second call")
@@ -245,9 +229,8 @@ func TestWhatWasPermittedBefore(t *testing.T) {
 		if got := one.Begin(turn, func() {}); got != tc.may || one.MayGoOn(turn) != tc.may {
 			t.Errorf("%s: begun %v, may go on %v", tc.name, got, one.MayGoOn(turn))
 		}
-		if next := slot.Dial(turn, 9, uuid.Nil, NewSlots(9)); (next != nil) != tc.may {
-			t.Errorf("%s: dialled %v", tc.name, next != nil)
-		}
+		next := slot.Dial(turn, 9, uuid.Nil, NewSlots(9))
+		effort.ErrorIf(t, (next != nil) != tc.may, "%s: dialled %v", tc.name, next != nil)
 	}
 }
 
@@ -257,13 +240,9 @@ func TestSocketsAreCountedOverActors(t *testing.T) {
 	sockets := dialled(t, first, 3, func() {})
 	first.Leave()
 	second := l.Enter("x", first.allow)
-	if second.Dial(0, 3, uuid.Nil, NewSlots(3)) != nil {
-		t.Error("a fourth socket of three")
-	}
+	effort.ErrorIf(t, second.Dial(0, 3, uuid.Nil, NewSlots(3)) != nil, "a fourth socket of three")
 	sockets[0].Close()
-	if second.Dial(0, 3, uuid.Nil, NewSlots(3)) == nil {
-		t.Error("no socket though one is free")
-	}
+	effort.ErrorIf(t, second.Dial(0, 3, uuid.Nil, NewSlots(3)) == nil, "no socket though one is free")
 }
 
 // TestSharesAreAppliedToManyAtOnce: actors come, dial, work and go while shares change.
@@ -291,16 +270,13 @@ func TestSharesAreAppliedToManyAtOnce(t *testing.T) {
 	for n := range 200 {
 		effort.OK(t, l.ApplyShares(t.Context(), of(n%5, 4)))
 		l.mu.Lock()
-		if p := l.entries["x"]; p != nil && len(p.excess()) > 0 {
-			t.Error("above the share after Comply")
-		}
+		p := l.entries["x"]
+		effort.ErrorIf(t, p != nil && len(p.excess()) > 0, "above the share after Comply")
 		l.mu.Unlock()
 	}
 	cancel()
 	running.Wait()
-	if len(l.entries) != 0 || l.Count() != 0 {
-		t.Errorf("%d places, %d actors left", len(l.entries), l.Count())
-	}
+	effort.ErrorIf(t, len(l.entries) != 0 || l.Count() != 0, "%d places, %d actors left", len(l.entries), l.Count())
 }
 
 // TestPart: shares are compared as fractions.

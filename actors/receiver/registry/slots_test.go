@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"rollcall/config/effort"
 )
 
 // TestWorkspacesShareTheSessionsOfANode draws workspaces of different weights that open and close
@@ -28,9 +30,7 @@ func TestWorkspacesShareTheSessionsOfANode(t *testing.T) {
 				s.Give(uuid.UUID{byte(w)})
 				has[w]--
 			}
-			if s.Free() < 0 {
-				t.Fatalf("seed %d: %d slots are free", seed, s.Free())
-			}
+			effort.FatalIf(t, s.Free() < 0, "seed %d: %d slots are free", seed, s.Free())
 		}
 		for more := true; more; { // all want all
 			more = false
@@ -46,12 +46,9 @@ func TestWorkspacesShareTheSessionsOfANode(t *testing.T) {
 			sum += has[w]
 			weights += weight(w)
 		}
-		if sum != size-s.Free() {
-			t.Fatalf("seed %d: %d of %d are taken and %d free", seed, sum, size, s.Free())
-		}
-		if !s.Take(uuid.UUID{99}, 1) {
-			t.Errorf("seed %d: who comes new gets none of %d beside %v", seed, size, has)
-		}
+		effort.FatalIf(t, sum != size-s.Free(), "seed %d: %d of %d are taken and %d free", seed, sum, size, s.Free())
+		effort.ErrorIf(t, !s.Take(uuid.UUID{99}, 1),
+			"seed %d: who comes new gets none of %d beside %v", seed, size, has)
 		if least := size / (weights + 1); spaces == 1 && has[0] < least {
 			t.Errorf("seed %d: one alone has %d of %d", seed, has[0], size)
 		}

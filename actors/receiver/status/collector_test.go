@@ -45,9 +45,8 @@ func TestCollectedReceiversAreBounded(t *testing.T) {
 		shown := 0.0
 		for i := max(0, n-most); i < n; i++ {
 			key := fmt.Sprintf("r%03d.example", i)
-			if v, here := got[key]; !here || v != float64(i) {
-				t.Errorf("of %d receivers, %s has %v queued", n, key, v)
-			}
+			v, here := got[key]
+			effort.ErrorIf(t, !here || v != float64(i), "of %d receivers, %s has %v queued", n, key, v)
 			shown += float64(i)
 		}
 		effort.Is(t, got["(rest)"], sum-shown, fmt.Sprintf("of %d receivers the rest has queued", n))
@@ -69,9 +68,7 @@ func TestTheRestIsAddedUp(t *testing.T) {
 // TestAReceiverThatIsHereTwiceHasOneSeries, of the busier, and nothing is told before there is a node.
 func TestAReceiverThatIsHereTwiceHasOneSeries(t *testing.T) {
 	got := series(t, []inspect.Receiver{{Key: "a", Queued: 1}, {Key: "a", Queued: 2}}, true)["rollcall_receiver_queued"]
-	if got["a"] != 2 || got["(rest)"] != 1 || len(got) != 2 {
-		t.Errorf("series %v", got)
-	}
+	effort.ErrorIf(t, got["a"] != 2 || got["(rest)"] != 1 || len(got) != 2, "series %v", got)
 	if got := series(t, nil, false); len(got) > 0 {
 		t.Errorf("before there is a node: %v", got)
 	}

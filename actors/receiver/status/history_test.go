@@ -43,9 +43,8 @@ func TestAHistoryCounts(t *testing.T) {
 	got := of(t, &all, begin, "example")
 	want := inspect.Minute{At: begin, Asked: 6, Accepted: 1, Refused: 2, Deferred: 1, Opened: 1, Cause: "free",
 		AllowedLast: 0}
-	if len(got.Minutes) != 1 || got.Minutes[0] != want || got.Domain != "domain.example" {
-		t.Errorf("%s: %+v, want %+v", got.Domain, got.Minutes, want)
-	}
+	effort.ErrorIf(t, len(got.Minutes) != 1 || got.Minutes[0] != want || got.Domain != "domain.example",
+		"%s: %+v, want %+v", got.Domain, got.Minutes, want)
 }
 
 // TestAMinuteTellsItsCause: the minute has the most sessions of its moments, the newest queue, the
@@ -69,12 +68,9 @@ func TestAMinuteTellsItsCause(t *testing.T) {
 	}
 	got := h.Last(begin.Add(time.Minute-1), 60)
 	want := inspect.Minute{At: begin, Sessions: 3, Queued: 4, Allowed: 5, AllowedLast: 8, Cause: "budget"}
-	if len(got) != 1 || got[0] != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-	if later := h.Last(begin.Add(61*time.Minute), 60); len(later) != 0 {
-		t.Errorf("an hour later: %+v", later)
-	}
+	effort.ErrorIf(t, len(got) != 1 || got[0] != want, "%+v, want %+v", got, want)
+	later := h.Last(begin.Add(61*time.Minute), 60)
+	effort.ErrorIf(t, len(later) != 0, "an hour later: %+v", later)
 }
 
 // TestAMinuteIsNotThatBefore: what was there in the minute before counts in that one only.
@@ -92,9 +88,7 @@ func TestAMinuteIsNotThatBefore(t *testing.T) {
 	observe(70*time.Second, wire.Cause_BUDGET, wire.Cause_ALLOWANCE)
 	observe(85*time.Second, wire.Cause_ALLOWANCE, wire.Cause_ALLOWANCE)
 	got := h.Last(begin.Add(85*time.Second), 60)
-	if len(got) != 2 || got[0].Cause != "budget" || got[1].Cause != "allowance" {
-		t.Errorf("%+v", got)
-	}
+	effort.ErrorIf(t, len(got) != 2 || got[0].Cause != "budget" || got[1].Cause != "allowance", "%+v", got)
 }
 
 func TestAHistoryIsBounded(t *testing.T) {
@@ -116,21 +110,16 @@ func TestHistoriesOfReceiversThatAreGoneMakeRoom(t *testing.T) {
 		h.Asked(begin, 1, "")
 		list = append(list, h)
 	}
-	if all.Open("more", begin, true) != nil || all.Open("more", begin, false) != nil {
-		t.Fatal("a history more than there is room for")
-	}
-	if got, _ := all.Record(begin, "", 1<<30); got.Dropped != 1 {
-		t.Errorf("%d dropped", got.Dropped)
-	}
+	effort.FatalIf(t, all.Open("more", begin, true) != nil || all.Open("more", begin, false) != nil,
+		"a history more than there is room for")
+	got, _ := all.Record(begin, "", 1<<30)
+	effort.ErrorIf(t, got.Dropped != 1, "%d dropped", got.Dropped)
 	list[7].Close(begin.Add(time.Minute))
 	list[3].Close(begin.Add(2 * time.Minute))
-	if all.Open("more", begin, true) == nil || of(t, &all, begin, "7").Key != "" || of(t, &all, begin, "3").Key == "" {
-		t.Error("not the one that was used least recently made room")
-	}
+	effort.ErrorIf(t, all.Open("more", begin, true) == nil || of(t, &all, begin, "7").Key != "" ||
+		of(t, &all, begin, "3").Key == "", "not the one that was used least recently made room")
 	effort.Is(t, all.Open("3", begin, true), list[3], "a receiver that comes back has lost its history")
-	if all.Open("another", begin, true) != nil {
-		t.Error("a receiver that came back has made room")
-	}
+	effort.ErrorIf(t, all.Open("another", begin, true) != nil, "a receiver that came back has made room")
 }
 
 func TestHistoriesAreReadInPages(t *testing.T) {
@@ -142,14 +131,10 @@ func TestHistoriesAreReadInPages(t *testing.T) {
 	for whole := false; !whole; pages++ {
 		page, last := all.Record(begin, after, 1000)
 		for _, r := range page.Receivers {
-			if seen[r.Key] {
-				t.Errorf("%s comes twice", r.Key)
-			}
+			effort.ErrorIf(t, seen[r.Key], "%s comes twice", r.Key)
 			seen[r.Key], after = true, r.Key
 		}
 		whole = last
 	}
-	if len(seen) != 50 || pages < 5 {
-		t.Errorf("%d receivers in %d pages", len(seen), pages)
-	}
+	effort.ErrorIf(t, len(seen) != 50 || pages < 5, "%d receivers in %d pages", len(seen), pages)
 }

@@ -28,9 +28,8 @@ func TestFewLabelsAppear(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "seconds")) * time.Second)
 			all := loadOf(t, kind, step, n)
 			top, rest := l.busiest(now, all)
-			if len(top) > collectedMax || len(top)+len(rest) != len(all) {
-				t.Fatalf("%d shown and %d the rest of %d", len(top), len(rest), len(all))
-			}
+			effort.FatalIf(t, len(top) > collectedMax || len(top)+len(rest) != len(all),
+				"%d shown and %d the rest of %d", len(top), len(rest), len(all))
 			for _, r := range top {
 				if at, known := seen[r.Key]; !known || now.Sub(at) > labelsPer {
 					came = append(came, now)
@@ -40,9 +39,7 @@ func TestFewLabelsAppear(t *testing.T) {
 			for len(came) > 0 && now.Sub(came[0]) >= labelsPer {
 				came = came[1:]
 			}
-			if len(came) >= 100 {
-				t.Fatalf("%d labels appeared within an hour", len(came))
-			}
+			effort.FatalIf(t, len(came) >= 100, "%d labels appeared within an hour", len(came))
 		}
 	})
 }

@@ -21,12 +21,9 @@ func TestTalliesAddUpTheLastSpans(t *testing.T) {
 		r.Of(at - 50).Deferred += 99 // far too late
 		n := min(at-99, status.Spans)
 		all := r.Sum(at)
-		if want := int32(min(2*(at-99), 2*status.Spans-1)); all.Asked != want {
-			t.Fatalf("at %d: %d asked, want %d", at, all.Asked, want)
-		}
-		if all.Refused != int32(2*n) || all.Deferred != 0 || all.Answered != 0 {
-			t.Fatalf("at %d: %+v", at, all)
-		}
+		want := int32(min(2*(at-99), 2*status.Spans-1))
+		effort.FatalIf(t, all.Asked != want, "at %d: %d asked, want %d", at, all.Asked, want)
+		effort.FatalIf(t, all.Refused != int32(2*n) || all.Deferred != 0 || all.Answered != 0, "at %d: %+v", at, all)
 	}
 	effort.Is(t, r.Sum(300), (status.Tally{}), "long after")
 }
@@ -35,9 +32,8 @@ func TestTalliesAddUpTheLastSpans(t *testing.T) {
 func TestBlockedInAWord(t *testing.T) {
 	for c := range status.Causes {
 		b := status.Blocked{Cause: wire.Cause(c)}
-		if b.Word() != inspect.Causes[c] || b.Free() != (c == 0) {
-			t.Errorf("cause %d: %q, free %v", c, b.Word(), b.Free())
-		}
+		effort.ErrorIf(t, b.Word() != inspect.Causes[c] || b.Free() != (c == 0),
+			"cause %d: %q, free %v", c, b.Word(), b.Free())
 	}
 	for _, c := range []wire.Cause{-1, wire.Cause(status.Causes)} {
 		effort.Is(t, (status.Blocked{Cause: c}).Word(), "", fmt.Sprintf("cause %d", c))

@@ -28,17 +28,13 @@ func TestTracesAreBoundedAndEnd(t *testing.T) {
 	}
 	traces.Add(now, "nobody asks for this", inspect.TraceLine{})
 	lines, _ := traces.Read(now, "0", only("0"), inspect.AnySource, 0)
-	if len(lines) != linesMax || lines[0].Line != "10" || lines[linesMax-1].Line != fmt.Sprint(linesMax+9) {
-		t.Errorf("%d lines are kept, from %q", len(lines), lines[0].Line)
-	}
-	if rest, _ := traces.Read(now, "0", only("0"), "192.0.2.1", lines[linesMax-3].Number); len(rest) != 2 {
-		t.Errorf("%d lines are newer, want 2", len(rest))
-	}
+	effort.ErrorIf(t, len(lines) != linesMax || lines[0].Line != "10" ||
+		lines[linesMax-1].Line != fmt.Sprint(linesMax+9), "%d lines are kept, from %q", len(lines), lines[0].Line)
+	rest, _ := traces.Read(now, "0", only("0"), "192.0.2.1", lines[linesMax-3].Number)
+	effort.ErrorIf(t, len(rest) != 2, "%d lines are newer, want 2", len(rest))
 	now = now.Add(10 * time.Second)
 	traces.Add(now, "0", inspect.TraceLine{}) // whoever comes next ends what is over
-	if traces.On() {
-		t.Error("a trace that nobody asks for goes on")
-	}
+	effort.ErrorIf(t, traces.On(), "a trace that nobody asks for goes on")
 	if lines, err := traces.Read(now, "0", only("0"), inspect.AnySource, 0); err != nil || len(lines) != 0 {
 		t.Errorf("a trace that begins anew has %d lines and %v", len(lines), err)
 	}
@@ -55,12 +51,8 @@ func TestLinesGoOnAfterARestart(t *testing.T) {
 			traces.Add(now, "x", inspect.TraceLine{})
 		}
 		lines, err := traces.Read(now, "x", only("x"), inspect.AnySource, after)
-		if err != nil || len(lines) != linesMax {
-			t.Fatalf("process %d: %d lines and %v", process, len(lines), err)
-		}
+		effort.FatalIf(t, err != nil || len(lines) != linesMax, "process %d: %d lines and %v", process, len(lines), err)
 		after, now = lines[len(lines)-1].Number, now.Add(5*time.Second)
 	}
-	if after >= 1<<53 {
-		t.Errorf("%d is more than a number of JSON bears", after)
-	}
+	effort.ErrorIf(t, after >= 1<<53, "%d is more than a number of JSON bears", after)
 }

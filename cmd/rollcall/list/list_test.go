@@ -86,10 +86,9 @@ func TestListsArePut(t *testing.T) {
 			rows = append(rows, d.Row)
 			return true
 		})
-		if err != nil || l.Form != x.form || !reflect.DeepEqual(got, x.want) || !reflect.DeepEqual(rows, x.rows) ||
-			skipped != x.skipped {
-			t.Errorf("%s: got %q, %q, rows %v, %d skipped, %v; want %+v", x.name, l.Form, got, rows, skipped, err, x)
-		}
+		effort.ErrorIf(t, err != nil || l.Form != x.form || !reflect.DeepEqual(got, x.want) ||
+			!reflect.DeepEqual(rows, x.rows) || skipped != x.skipped,
+			"%s: got %q, %q, rows %v, %d skipped, %v; want %+v", x.name, l.Form, got, rows, skipped, err, x)
 	}
 }
 
@@ -156,8 +155,7 @@ func TestCleanCopies(t *testing.T) {
 	l := effort.Must(Open("x.csv", strings.NewReader(text), int64(len(text)), Options{}))(t)
 	var b bytes.Buffer
 	c, err := l.Clean(&b, true)
-	if want := "anna@a.test\nbert@b.test\nc@c.test\nd@d.test\nanna@a.test\n"; err != nil || b.String() != want ||
-		c.Kept != 2 || c.Written() != 5 || fmt.Sprint(len(c.Corrected), len(c.LeftOut)) != "2 2" {
-		t.Errorf("got %q, %+v, %v", b.String(), c, err)
-	}
+	want := "anna@a.test\nbert@b.test\nc@c.test\nd@d.test\nanna@a.test\n"
+	effort.ErrorIf(t, err != nil || b.String() != want || c.Kept != 2 || c.Written() != 5 ||
+		fmt.Sprint(len(c.Corrected), len(c.LeftOut)) != "2 2", "got %q, %+v, %v", b.String(), c, err)
 }

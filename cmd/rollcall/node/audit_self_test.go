@@ -60,24 +60,19 @@ func TestSelfAuditRunsSoonAndThenEveryHour(t *testing.T) {
 			{err: errors.New("database away")},
 		}}
 		metrics, log := selfAuditRig(t, file, script, 5*time.Hour)
-		if len(script.at) < 4 || len(script.at) > 6 {
-			t.Fatalf("%d audits in 5 h: %v", len(script.at), script.at)
-		}
-		if first := script.at[0].Sub(start); first > auditFirst {
-			t.Errorf("the first audit after %v", first)
-		}
+		effort.FatalIf(t, len(script.at) < 4 || len(script.at) > 6, "%d audits in 5 h: %v", len(script.at), script.at)
+		first := script.at[0].Sub(start)
+		effort.ErrorIf(t, first > auditFirst, "the first audit after %v", first)
 		for i, wait := range []time.Duration{30 * time.Second, time.Hour} {
 			gap := script.at[i+1].Sub(script.at[i]) - wait
-			if gap < 57*time.Minute || gap > 63*time.Minute {
-				t.Errorf("audit %d begins %v after the end of the one before", i+1, gap)
-			}
+			effort.ErrorIf(t, gap < 57*time.Minute || gap > 63*time.Minute,
+				"audit %d begins %v after the end of the one before", i+1, gap)
 		}
 		want := float64(script.at[0].Add(30*time.Second).UnixMilli()) / 1000
 		effort.Is(t, metrics["last_success_timestamp_seconds"], want, "last success at")
 		effort.Is(t, metrics["duration_seconds"], 30, "took s")
-		if strings.Count(log, "self-audit failed") < 2 || strings.Contains(log, "ERROR") {
-			t.Errorf("log:\n%s", log)
-		}
+		effort.ErrorIf(t, strings.Count(log, "self-audit failed") < 2 || strings.Contains(log, "ERROR"),
+			"log:\n%s", log)
 	})
 }
 
@@ -90,10 +85,9 @@ func TestSelfAuditTellsViolations(t *testing.T) {
 			report.Violations = append(report.Violations, ledger.Violation{Invariant: "I4", Subject: "abc", Detail: "secret"})
 		}
 		metrics, log := selfAuditRig(t, file, &auditScript{steps: []auditStep{{report: report}}}, 10*time.Minute)
-		if n := strings.Count(log, `"the books do not add up" invariant=I4 subject=abc`); n != violationsLogged ||
-			strings.Contains(log, "secret") || !strings.Contains(log, "violations=2000") {
-			t.Errorf("%d lines in\n%s", n, log)
-		}
+		n := strings.Count(log, `"the books do not add up" invariant=I4 subject=abc`)
+		effort.ErrorIf(t, n != violationsLogged || strings.Contains(log, "secret") ||
+			!strings.Contains(log, "violations=2000"), "%d lines in\n%s", n, log)
 		effort.Is(t, metrics["violations"], 2000, "metric")
 	})
 }

@@ -25,12 +25,10 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 	}
 	const prefix = "rollcall_throttle_"
 	at := read()
-	if at[prefix+"file_used"] != 1 || at[prefix+"overrides"] != 0 || at[prefix+"override_ends_timestamp_seconds"] != 0 {
-		t.Errorf("at first: %v", at)
-	}
-	if loaded := at[prefix+"file_loaded_timestamp_seconds"]; loaded < float64(began.Unix()) {
-		t.Errorf("loaded at %v, want now", loaded)
-	}
+	effort.ErrorIf(t, at[prefix+"file_used"] != 1 || at[prefix+"overrides"] != 0 ||
+		at[prefix+"override_ends_timestamp_seconds"] != 0, "at first: %v", at)
+	loaded := at[prefix+"file_loaded_timestamp_seconds"]
+	effort.ErrorIf(t, loaded < float64(began.Unix()), "loaded at %v, want now", loaded)
 	var set throttle.Override
 	effort.OK(t, set.Set(throttle.Fields()[0], throttle.DefaultLimits().Text(throttle.Fields()[0])))
 	later, soon := time.Unix(2_000_000_000, 0), time.Unix(1_900_000_000, 0)
@@ -52,11 +50,8 @@ func TestThrottleMetricsFollowTheTable(t *testing.T) {
 	}
 	m.file(errors.New("line 3"))
 	at = read()
-	if at[prefix+"file_used"] != 0 || at[prefix+"overrides"] != 2 || at[prefix+"rules"] != 1 ||
-		at[prefix+"override_ends_timestamp_seconds"] != 1_900_000_000 {
-		t.Errorf("with a fault, a rule and two overrides: %v", at)
-	}
-	if m.file(nil); read()[prefix+"file_used"] != 1 {
-		t.Error("the file is used again, and the metric does not say so")
-	}
+	effort.ErrorIf(t, at[prefix+"file_used"] != 0 || at[prefix+"overrides"] != 2 || at[prefix+"rules"] != 1 ||
+		at[prefix+"override_ends_timestamp_seconds"] != 1_900_000_000, "with a fault, a rule and two overrides: %v", at)
+	m.file(nil)
+	effort.ErrorIf(t, read()[prefix+"file_used"] != 1, "the file is used again, and the metric does not say so")
 }

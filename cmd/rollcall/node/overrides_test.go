@@ -36,20 +36,17 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 		Read:   func(context.Context) (ledger.Settings, error) { return found, failure }}}
 	check := func(when string, rate string, connections, replanned int) {
 		t.Helper()
-		if err := follower.read(t.Context()); !errors.Is(err, failure) {
-			t.Fatal(err)
-		}
+		err := follower.read(t.Context())
+		effort.FatalIf(t, !errors.Is(err, failure), "%v", err)
 		a := table.For("slow.example")
-		if a.RcptRate.String() != rate || a.Connections != connections || replans != replanned {
-			t.Errorf("%s: %s, %d connections, %d replans; want %s, %d, %d", when, a.RcptRate, a.Connections, replans,
-				rate, connections, replanned)
-		}
+		effort.ErrorIf(t, a.RcptRate.String() != rate || a.Connections != connections || replans != replanned,
+			"%s: %s, %d connections, %d replans; want %s, %d, %d", when, a.RcptRate, a.Connections, replans, rate,
+			connections, replanned)
 	}
 	check("at first", "1/s", 1, 1)
 	check("again", "1/s", 1, 1)
-	if w, other := follower.Weight(customer), follower.Weight(uuid.New()); w != 7 || other != 1 {
-		t.Errorf("weights %d and %d, want 7 and 1", w, other)
-	}
+	w, other := follower.Weight(customer), follower.Weight(uuid.New())
+	effort.ErrorIf(t, w != 7 || other != 1, "weights %d and %d, want 7 and 1", w, other)
 	now, failure = now.Add(2*time.Minute), errors.New("no ledger")
 	check("when the second is over and the ledger silent", "1/s", 2, 2)
 	now = now.Add(time.Hour)
@@ -58,9 +55,8 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 	check("when they are cleared", "5/s", 2, 3)
 	effort.Is(t, len(table.Rules(throttle.LayerOverride)), 0, "overrides in force")
 	for _, e := range table.Explain("slow.example") {
-		if len(e.Said) > 1 && e.Said[len(e.Said)-1].Layer == throttle.LayerOverride {
-			t.Errorf("%s is still overridden", e.Field)
-		}
+		effort.ErrorIf(t, len(e.Said) > 1 && e.Said[len(e.Said)-1].Layer == throttle.LayerOverride,
+			"%s is still overridden", e.Field)
 	}
 }
 

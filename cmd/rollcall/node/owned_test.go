@@ -31,10 +31,9 @@ func TestWhatTheNodeKeepsIsItsOwn(t *testing.T) {
 	} {
 		effort.OK(t, os.Chmod(c.path, c.mode))
 		err := checkOwned(folder)
-		if c.ok != (err == nil) || !c.ok && (!errors.Is(err, errNotOurs) ||
-			!strings.Contains(err.Error(), "run: chmod go-w "+c.path)) {
-			t.Errorf("%s with mode %04o: %v", c.path, c.mode, err)
-		}
+		effort.ErrorIf(t, c.ok != (err == nil) || !c.ok &&
+			(!errors.Is(err, errNotOurs) || !strings.Contains(err.Error(), "run: chmod go-w "+c.path)),
+			"%s with mode %04o: %v", c.path, c.mode, err)
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a file away")

@@ -43,9 +43,8 @@ func certificatesAreFollowed(t *testing.T) {
 	want := func(what string, end time.Time, used float64) {
 		t.Helper()
 		effort.Is(t, served().Unix(), end.Unix(), what, "served until")
-		if got := effort.Metric(t, registry, endsMetric, "listener=admin"); got != float64(end.Unix()) {
-			t.Errorf("%s: the metric says %v, want %v", what, got, end.Unix())
-		}
+		got := effort.Metric(t, registry, endsMetric, "listener=admin")
+		effort.ErrorIf(t, got != float64(end.Unix()), "%s: the metric says %v, want %v", what, got, end.Unix())
 		effort.Is(t, effort.Metric(t, registry, "rollcall_tls_certificate_used", "listener=admin"), used, what, "used")
 	}
 	waitFor := func(text string) {

@@ -13,7 +13,5 @@ import (
 func TestTracingIsOffByDefault(t *testing.T) {
 	n := &Node{}
 	effort.OK(t, n.startTracing(t.Context(), config.Default(), uuid.New(), slog.New(slog.DiscardHandler)))
-	if n.tracer != nil || len(n.stops) != 0 {
-		t.Error("something is traced")
-	}
+	effort.ErrorIf(t, n.tracer != nil || len(n.stops) != 0, "something is traced")
 }

@@ -26,9 +26,7 @@ func TestRulesFollowTheirFile(t *testing.T) {
 func rulesFollowTheirFile(t *testing.T, own string) {
 	metrics := prometheus.NewRegistry()
 	l, err := openRules(config.Default().Verdict, metrics)
-	if err != nil || l.Now() != verdict.Builtin() {
-		t.Fatal(err)
-	}
+	effort.FatalIf(t, err != nil || l.Now() != verdict.Builtin(), "%v", err)
 	logged := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
@@ -41,9 +39,8 @@ func rulesFollowTheirFile(t *testing.T, own string) {
 		effort.OK(t, os.WriteFile("new.toml", []byte(c.text), 0o600))
 		effort.OK(t, os.Rename("new.toml", config.Default().Verdict.File))
 		effort.Has(t, <-logged, c.want, c.text, "logged")
-		if _, ok := l.Now().Rule("ours"); !ok {
-			t.Errorf("%q: the rule is not in force", c.text)
-		}
+		_, ok := l.Now().Rule("ours")
+		effort.ErrorIf(t, !ok, "%q: the rule is not in force", c.text)
 		used := float64(1)
 		if c.text == "x" || c.text == "" {
 			used = 0

@@ -25,9 +25,7 @@ func TestTheWarmUpOfTheDocs(t *testing.T) {
 	printed, _, ended := strings.Cut(printed, "<!-- warm-up end -->")
 	_, printed, fenced := strings.Cut(printed, "```toml\n")
 	printed, _, closed := strings.Cut(printed, "```")
-	if !begun || !ended || !fenced || !closed {
-		t.Fatal("docs/operators/receivers.md has no example of a warm-up")
-	}
+	effort.FatalIf(t, !begun || !ended || !fenced || !closed, "docs/operators/receivers.md has no example of a warm-up")
 	folder := t.TempDir()
 	for file, lines := range map[string]string{"rollcall.toml": printed,
 		"throttle.toml": strings.ReplaceAll(printed, "[throttle.sources.", "[sources.")} {
@@ -60,9 +58,8 @@ func warmedUp(t *testing.T, name, file, variable string) {
 	receiver.Kinds(r) // as a node does
 	for i, want := range []int{500, 1000, 2000, 4000} {
 		found := r.Sources.State(day)
-		if len(found) != 1 || found[0].Source != "192.0.2.7" || found[0].PerDay != want {
-			t.Errorf("%s: on day %d: %+v, want %d", name, i+1, found, want)
-		}
+		effort.ErrorIf(t, len(found) != 1 || found[0].Source != "192.0.2.7" || found[0].PerDay != want,
+			"%s: on day %d: %+v, want %d", name, i+1, found, want)
 		day = day.AddDate(0, 0, 1)
 	}
 }

@@ -27,7 +27,5 @@ func TestColoursHaveNoWidth(t *testing.T) {
 	want := strings.NewReplacer("\nfailed", "\n\x1b[31mfailed\x1b[0m", "paused", "\x1b[33mpaused\x1b[0m", "valid",
 		"\x1b[32mvalid\x1b[0m", "log", "\x1b[1mlog\x1b[0m").Replace(plain)
 	effort.Is(t, show(true), want)
-	if ShowsColours(&bytes.Buffer{}) {
-		t.Error("what is no terminal shows colours")
-	}
+	effort.ErrorIf(t, ShowsColours(&bytes.Buffer{}), "what is no terminal shows colours")
 }

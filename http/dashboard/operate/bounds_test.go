@@ -19,9 +19,8 @@ const pageMax = 512 << 10
 func (v *visitor) bounded(path string) string {
 	v.t.Helper()
 	a := v.get(path)
-	if a.status != 200 || len(a.body) > pageMax*2/3 {
-		v.t.Errorf("%s: %d with %d bytes", path, a.status, len(a.body))
-	}
+	effort.ErrorIf(v.t, a.status != 200 || len(a.body) > pageMax*2/3,
+		"%s: %d with %d bytes", path, a.status, len(a.body))
 	return a.body
 }
 
@@ -44,9 +43,7 @@ func TestTextsOfCustomersFillAPageAndNoMore(t *testing.T) {
 	whole := func(pattern string, bytes int) {
 		t.Helper()
 		link := regexp.MustCompile(`href="(` + pattern + `[^"?]+)"`).FindStringSubmatch(page)
-		if link == nil {
-			t.Fatalf("nothing leads to %s", pattern)
-		}
+		effort.FatalIf(t, link == nil, "nothing leads to %s", pattern)
 		if !strings.Contains(v.bounded(link[1]), html.EscapeString(strings.Repeat("&", bytes-len("129")))) {
 			t.Errorf("%s does not show the whole text", link[1])
 		}

@@ -52,9 +52,8 @@ func TestChecksThatFailAreShownFirst(t *testing.T) {
 	nodes := []nodeHealth{of("ok", "ok", "skipped", "fail"), of("warn", "ok", "ok")}
 	divideChecks(nodes, 4)
 	one, two := nodes[0], nodes[1]
-	if len(one.Bad) != 1 || len(two.Bad) != 1 || len(one.Rest) != 2 || len(two.Rest) != 0 || one.More != 1 || two.More != 2 {
-		t.Errorf("%+v %+v", one, two)
-	}
+	effort.ErrorIf(t, len(one.Bad) != 1 || len(two.Bad) != 1 || len(one.Rest) != 2 || len(two.Rest) != 0 ||
+		one.More != 1 || two.More != 2, "%+v %+v", one, two)
 }
 
 func TestCountdown(t *testing.T) {

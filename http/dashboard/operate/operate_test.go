@@ -93,9 +93,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	v := visit(t, g, "eve", false)
 	form := url.Values{"name": {"node-2"}}
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://elsewhere.test"}} {
-		if a := v.send("POST", "/cluster/"+g.Node.String()+"/drain", form, header...); a.status != 403 || len(g.Asked()) > 0 {
-			t.Errorf("%q: %d", header, a.status)
-		}
+		a := v.send("POST", "/cluster/"+g.Node.String()+"/drain", form, header...)
+		effort.ErrorIf(t, a.status != 403 || len(g.Asked()) > 0, "%q: %d", header, a.status)
 	}
 }
 
@@ -123,9 +122,8 @@ func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 	}
 	held := g.Overrides(t)
 	i := slices.IndexFunc(held, func(o ledger.ThrottleOverride) bool { return o.Key == "fast.test" })
-	if len(held) != 2 || i < 0 || held[i].Author != "eve" || held[i].Reason != "ticket 1" || held[i].Expires.Sub(held[i].Created) != 2*time.Hour {
-		t.Fatalf("%+v", held)
-	}
+	effort.FatalIf(t, len(held) != 2 || i < 0 || held[i].Author != "eve" || held[i].Reason != "ticket 1" ||
+		held[i].Expires.Sub(held[i].Created) != 2*time.Hour, "%+v", held)
 	for field, wrong := range map[string]string{"for": "soon", "value": "quick", "reason": "", "form": "x", "field": "colour"} {
 		bad := url.Values{}
 		for k := range form {
@@ -150,16 +148,14 @@ func TestWhatCannotBeTakenBackAsksForTheName(t *testing.T) {
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	for _, path := range []string{"/cluster/" + g.Node.String() + "/drain", "/cluster/" + g.Lost().String() + "/forget"} {
-		if a := v.send("POST", path, url.Values{"name": {"node-9"}}); a.status != 422 || len(g.Asked()) > 0 {
-			t.Errorf("%s with another name: %d", path, a.status)
-		}
+		a := v.send("POST", path, url.Values{"name": {"node-9"}})
+		effort.ErrorIf(t, a.status != 422 || len(g.Asked()) > 0, "%s with another name: %d", path, a.status)
 	}
 	effort.Is(t, v.send("POST", "/cluster/"+uuid.NewString()+"/drain", url.Values{"name": {"node-2"}}).status, 404,
 		"a node that is none")
 	v.send("POST", "/cluster/"+g.Node.String()+"/drain", url.Values{"name": {"node-2"}})
-	if asked := g.Asked(); len(asked) != 1 || asked[0] != "drain "+g.Node.String()+" by eve" {
-		t.Errorf("asked %q", asked)
-	}
+	asked := g.Asked()
+	effort.ErrorIf(t, len(asked) != 1 || asked[0] != "drain "+g.Node.String()+" by eve", "asked %q", asked)
 }
 
 func TestAGrantIsGrantedOnce(t *testing.T) {
@@ -244,9 +240,8 @@ func TestFiltersAndParts(t *testing.T) {
 		for _, path := range []string{"/", "/receivers/live"} {
 			a := v.get(path + query)
 			for _, key := range []string{"mx.slow.test", "uni.test", "strict.test", "quiet.test"} {
-				if got := strings.Contains(a.body, `href="/receivers/`+key); got != slices.Contains(want, key) {
-					t.Errorf("%s%s has %s: %v", path, query, key, got)
-				}
+				got := strings.Contains(a.body, `href="/receivers/`+key)
+				effort.ErrorIf(t, got != slices.Contains(want, key), "%s%s has %s: %v", path, query, key, got)
 			}
 			effort.Has(t, a.body, "node-3", path, query, "does not name the node without an answer")
 		}
@@ -308,9 +303,8 @@ func TestOverridesCountDownByMinutes(t *testing.T) {
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "other.test", Fields: map[string]string{"rcpt_rate": "2/s"}, Reason: "ticket 2"})
 	a := v.get("/throttles/live")
 	tag := a.header.Get("ETag")
-	if a.status != 200 || !strings.Contains(a.body, "ticket 2") || strings.Count(a.body, "in 1 h 0 min")+strings.Count(a.body, "in 59 min") != 2 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	effort.FatalIf(t, a.status != 200 || !strings.Contains(a.body, "ticket 2") ||
+		strings.Count(a.body, "in 1 h 0 min")+strings.Count(a.body, "in 59 min") != 2, "%d %s", a.status, a.body)
 	g.Later(-30 * time.Minute)
 	if a := v.get("/throttles/live"); strings.Contains(a.body, "state warn") || strings.Count(a.body, "in 1 h 30 min")+strings.Count(a.body, "in 1 h 29 min") != 2 {
 		t.Errorf("an hour and a half before the end: %s", a.body)

@@ -100,8 +100,7 @@ func (v *visitor) get(path string) answer { v.t.Helper(); return v.send("GET", p
 func visit(t *testing.T, g *pagetest.Rig, author string, readOnly bool) *visitor {
 	t.Helper()
 	v := &visitor{t: t, g: g}
-	if a := v.send("POST", g.Link(author, readOnly), url.Values{}); a.status != 303 || v.cookie == "" {
-		t.Fatalf("the link answers %d, with the cookie %q", a.status, v.cookie)
-	}
+	a := v.send("POST", g.Link(author, readOnly), url.Values{})
+	effort.FatalIf(t, a.status != 303 || v.cookie == "", "the link answers %d, with the cookie %q", a.status, v.cookie)
 	return v
 }

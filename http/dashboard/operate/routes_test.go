@@ -126,9 +126,8 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 			got := v.send(method, row.path(g), form)
 			effort.Is(t, got.status, row.want[i], pattern, "by", i, got.body)
 			checkPage(t, pattern, got)
-			if changed := g.Asked(); i < 2 && len(changed) > 0 {
-				t.Errorf("%s by %d changed %q", pattern, i, changed)
-			}
+			changed := g.Asked()
+			effort.ErrorIf(t, i < 2 && len(changed) > 0, "%s by %d changed %q", pattern, i, changed)
 		}
 	}
 	last := "POST /sign-out"

@@ -46,9 +46,8 @@ func TestNodesOfOneMachineKeepTheirSessionsApart(t *testing.T) {
 	for host, want := range map[string]string{"127.0.0.1": cookieName, "127.0.0.1:07947": cookieName + "-7947", "[::1]:80": cookieName + "-80"} {
 		v := &visitor{t: t, g: one}
 		got := v.send("POST", one.Link("eve", false), url.Values{}, "Host", host)
-		if set := strings.Join(got.header.Values("Set-Cookie"), "\n"); !strings.HasPrefix(set, want+"=") {
-			t.Errorf("at %s: %s", host, set)
-		}
+		set := strings.Join(got.header.Values("Set-Cookie"), "\n")
+		effort.ErrorIf(t, !strings.HasPrefix(set, want+"="), "at %s: %s", host, set)
 	}
 }
 
@@ -68,9 +67,8 @@ func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
 		}
 		v := &visitor{t: t, g: g}
 		a := v.get(asked)
-		if to := a.header.Get("Location"); a.status == 303 && to != "/sign-in" {
-			t.Errorf("%s leads to %s", asked, to)
-		}
+		to := a.header.Get("Location")
+		effort.ErrorIf(t, a.status == 303 && to != "/sign-in", "%s leads to %s", asked, to)
 		v.get("/sign-in")
 		effort.Is(t, v.land(), want, fmt.Sprintf("after %s", asked))
 		effort.Is(t, v.next, "", fmt.Sprintf("after %s the browser still remembers", asked))

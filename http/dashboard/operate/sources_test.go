@@ -41,10 +41,9 @@ func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
 			}
 		}
 		held := holds(t, g, "192.0.2.7")
-		if len(held) != 1 || held[0].Fields["pause"] != want || len(held[0].Fields) != 1 || held[0].Author != "eve" ||
-			held[0].Reason != "listed" || held[0].Expires.Sub(held[0].Created) != 2*time.Hour {
-			t.Fatalf("%s: %+v", to, held)
-		}
+		effort.FatalIf(t, len(held) != 1 || held[0].Fields["pause"] != want || len(held[0].Fields) != 1 ||
+			held[0].Author != "eve" || held[0].Reason != "listed" ||
+			held[0].Expires.Sub(held[0].Created) != 2*time.Hour, "%s: %+v", to, held)
 		resume := url.Values{"source": {"192.0.2.7"}, "to": {"resume"}}
 		if a := v.send("POST", "/sources/change", resume); a.status != 422 || len(holds(t, g, "192.0.2.7")) != 1 {
 			t.Errorf("resumed without a reason: %d", a.status)
@@ -105,9 +104,8 @@ func TestAnOverrideOfMoreThanPauseIsNotEnded(t *testing.T) {
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "source:192.0.2.8", Reason: "ticket <b>",
 		Fields: map[string]string{"pause": "yes", "source_per_day": "10"}})
 	a := v.send("POST", "/sources/change", url.Values{"source": {"192.0.2.8"}, "to": {"resume"}, "reason": {"over"}})
-	if a.status != 422 || !strings.Contains(a.body, "still held by an override") || !strings.Contains(a.body, "ticket &lt;b&gt;") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	effort.ErrorIf(t, a.status != 422 || !strings.Contains(a.body, "still held by an override") ||
+		!strings.Contains(a.body, "ticket &lt;b&gt;"), "%d %s", a.status, a.body)
 	effort.Is(t, len(holds(t, g, "192.0.2.8")), 1, "hold")
 }
 

@@ -34,9 +34,8 @@ func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
 		`href="/verifications/`+g.Open.ID.String(), "The rest of its file: 0 of 64 bytes have arrived.")
 	for find, want := range map[string]string{"UNPAID": "unpaid.csv", "acme": "slow &lt;i&gt;.csv", g.Overdue.ID.String()[:12]: "late &lt;i&gt;.csv"} {
 		a := v.get("/verifications?find=" + find)
-		if a.has(t, find, want); find == "UNPAID" && strings.Contains(a.body, "late ") {
-			t.Errorf("%s finds another file too", find)
-		}
+		a.has(t, find, want)
+		effort.ErrorIf(t, find == "UNPAID" && strings.Contains(a.body, "late "), "%s finds another file too", find)
 	}
 	effort.Has(t, v.get("/verifications?find=anna").body, "No unfinished verification matches",
 		"what no file and no workspace is called finds something")
@@ -58,10 +57,9 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 	v.get("/verifications/"+g.Overdue.ID.String()+"?after=x").is(t, 400, "a page that begins nowhere")
 	v.get("/verifications/"+g.Over.ID.String()).has(t, "one that is over", "gone.csv", "cancelled", "by anna@acme.test", "Finished")
 	g.Away(true)
-	if a := v.get("/verifications/" + g.Open.ID.String()); a.status != 200 || !strings.Contains(a.body, "Its name, credits") ||
-		!strings.Contains(a.body, "mx.slow.test") {
-		t.Errorf("without the ledger: %d %s", a.status, a.body)
-	}
+	a := v.get("/verifications/" + g.Open.ID.String())
+	effort.ErrorIf(t, a.status != 200 || !strings.Contains(a.body, "Its name, credits") ||
+		!strings.Contains(a.body, "mx.slow.test"), "without the ledger: %d %s", a.status, a.body)
 }
 
 func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {

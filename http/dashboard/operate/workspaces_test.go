@@ -92,15 +92,13 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 	for range 2 {
 		a := v.send("POST", ofWorkspace("/invite")(g), form)
 		m := once.FindStringSubmatch(a.body)
-		if a.status != 200 || m == nil || !strings.Contains(a.body, "The link for ben@acme.test") {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		effort.FatalIf(t, a.status != 200 || m == nil || !strings.Contains(a.body, "The link for ben@acme.test"),
+			"%d %s", a.status, a.body)
 		links = append(links, m[1])
 	}
 	open := g.Links(t)
-	if links[0] != links[1] || len(open) != 1 || open[0].Email != "ben@acme.test" || open[0].Role != ledger.Viewer || open[0].MadeBy != "operator eve" {
-		t.Errorf("links %q, open %+v", links, open)
-	}
+	effort.ErrorIf(t, links[0] != links[1] || len(open) != 1 || open[0].Email != "ben@acme.test" ||
+		open[0].Role != ledger.Viewer || open[0].MadeBy != "operator eve", "links %q, open %+v", links, open)
 	effort.Is(t, noted(t, g, "eve", "user invite"), 1, "noted times")
 	if a := v.get(ofWorkspace("")(g)); once.MatchString(a.body) {
 		t.Error("the link is shown again")
@@ -148,9 +146,8 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	stranger := ofWorkspace("/people/" + uuid.NewString())(g)
 	elsewhere := "/workspaces/" + g.Poor.Workspace.String() + "/people/" + g.Anna.String()
 	for _, path := range []string{stranger, elsewhere} {
-		if a := v.send("POST", path+"/disable", url.Values{}); a.status != 404 || g.People(t)[0].Disabled {
-			t.Errorf("%s: %d", path, a.status)
-		}
+		a := v.send("POST", path+"/disable", url.Values{})
+		effort.ErrorIf(t, a.status != 404 || g.People(t)[0].Disabled, "%s: %d", path, a.status)
 	}
 }
 

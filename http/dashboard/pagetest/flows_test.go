@@ -28,16 +28,13 @@ func TestDownloads(t *testing.T) {
 		t.Errorf("all results are %d rows, want a header and 10", len(rows))
 	}
 	rows := download(b, folder, func() { b.press("CSV of catch-all") })
-	if len(rows) != 3 || rows[1][1] != "catch_all" {
-		t.Errorf("the results of one outcome are %v", rows)
-	}
+	effort.ErrorIf(t, len(rows) != 3 || rows[1][1] != "catch_all", "the results of one outcome are %v", rows)
 	rows = download(b, folder, func() {
 		b.do(chromedp.SendKeys(chromedp.ID("part-outcome"), "valid"))
 		b.press("Download these")
 	})
-	if len(rows) != 5 || rows[1][0] != "'+anna@acme.test" || rows[1][1] != "valid" {
-		t.Errorf("the results for a spreadsheet are %v", rows)
-	}
+	effort.ErrorIf(t, len(rows) != 5 || rows[1][0] != "'+anna@acme.test" || rows[1][1] != "valid",
+		"the results for a spreadsheet are %v", rows)
 	// Their own list has other columns, other rows and other spellings, and is in what spreadsheets save.
 	user, domain, _ := strings.Cut(settled[1].Email, "@")
 	own := filepath.Join(t.TempDir(), "Kunden.csv")
@@ -146,9 +143,8 @@ func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
 // settle gives more results to the verification that was made last.
 func (p *place) settle(from, to int) {
 	p.t.Helper()
-	if _, err := p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 2, Results: results(to)[from:]}); err != nil {
-		p.t.Fatal(err)
-	}
+	_, err := p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 2, Results: results(to)[from:]})
+	effort.FatalIf(p.t, err != nil, "%v", err)
 }
 
 func TestColours(t *testing.T) {
@@ -163,9 +159,7 @@ func TestColours(t *testing.T) {
 	light := paper()
 	b.prefers("dark")
 	dark := paper()
-	if light == dark {
-		t.Fatalf("the page is %s in light and in dark", light)
-	}
+	effort.FatalIf(t, light == dark, "the page is %s in light and in dark", light)
 	for _, c := range []struct{ kept, want string }{{"light", light}, {"dark", dark}} {
 		b.prefers(map[string]string{"light": "dark", "dark": "light"}[c.kept])
 		b.do(chromedp.SendKeys(chromedp.ID("colours"), c.kept))

@@ -84,8 +84,6 @@ func module(t testing.TB, name string) string {
 	if err == nil {
 		_, err = os.Stat(path)
 	}
-	if err != nil {
-		t.Fatal(name + " is missing: run npm ci in http/dashboard/pagetest/npm")
-	}
+	effort.FatalIf(t, err != nil, "%v", name+" is missing: run npm ci in http/dashboard/pagetest/npm")
 	return path
 }

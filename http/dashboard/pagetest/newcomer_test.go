@@ -36,9 +36,7 @@ func TestAsANewcomer(t *testing.T) {
 	address := regexp.MustCompile(`API +(http://\S+)`).FindStringSubmatch(said)
 	storage := regexp.MustCompile(`upload +(http://\S+)`).FindStringSubmatch(said)
 	link := regexp.MustCompile(`(http://\S+)(/link/\S+)`).FindStringSubmatch(said)
-	if address == nil || storage == nil || link == nil {
-		t.Fatalf("serve --dev says no address or link: %s", said)
-	}
+	effort.FatalIf(t, address == nil || storage == nil || link == nil, "serve --dev says no address or link: %s", said)
 	b := &tab{t: t, root: link[1]}
 	b.open(address[1], storage[1])
 	b.prefers("light")
@@ -93,9 +91,8 @@ func (b *tab) image(name string) {
 		err = os.WriteFile(filepath.Join("../../../docs/images", name+".png"), picture, 0o644)
 	}
 	b.must(err)
-	if len(picture) > imageBytes {
-		b.t.Errorf("the picture %s has %d bytes, at most %d are allowed", name, len(picture), imageBytes)
-	}
+	effort.ErrorIf(b.t, len(picture) > imageBytes,
+		"the picture %s has %d bytes, at most %d are allowed", name, len(picture), imageBytes)
 }
 
 // startDev builds the program and starts serve --dev in an empty folder. It gives what is said until the link is there.

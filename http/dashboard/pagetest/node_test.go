@@ -105,9 +105,7 @@ var one struct {
 func theNode(t testing.TB) *node {
 	t.Helper()
 	one.Do(func() { one.node, one.stop, one.err = startNode() })
-	if one.err != nil {
-		t.Fatal(one.err)
-	}
+	effort.FatalIf(t, one.err != nil, "%v", one.err)
 	return one.node
 }
 

@@ -59,9 +59,8 @@ func TestEveryPageOfOperatorsIsInTheTable(t *testing.T) {
 		if strings.HasSuffix(route, "/live") || strings.Contains("/assets/{name} /docs/{page} /openapi.yaml /status", r[1]) {
 			continue
 		}
-		if !slices.ContainsFunc(operatorTable, func(s shown) bool { return s.route == route }) {
-			t.Errorf("%s is not in the table of pages", route)
-		}
+		effort.ErrorIf(t, !slices.ContainsFunc(operatorTable, func(s shown) bool { return s.route == route }),
+			"%s is not in the table of pages", route)
 	}
 }
 

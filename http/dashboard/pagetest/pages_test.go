@@ -166,9 +166,7 @@ func (p *place) codesOn() {
 			err = p.book.SetTOTP(p.t.Context(), m.User, "sealed", sessions[0].ID)
 		}
 	}
-	if err != nil || len(members) == 0 {
-		p.t.Fatalf("codes of %d members: %v", len(members), err)
-	}
+	effort.FatalIf(p.t, err != nil || len(members) == 0, "codes of %d members: %v", len(members), err)
 }
 
 // everyState fills a list.
@@ -185,9 +183,7 @@ func (p *place) everyState() {
 func TestEveryPageIsInTheTable(t *testing.T) {
 	text := effort.Must(os.ReadFile("../access.go"))(t)
 	routes := regexp.MustCompile(`pattern: "(GET) ([^"]+)"`).FindAllStringSubmatch(string(text), -1)
-	if len(routes) < 5 {
-		t.Fatalf("only %d routes were found", len(routes))
-	}
+	effort.FatalIf(t, len(routes) < 5, "only %d routes were found", len(routes))
 	for _, r := range routes {
 		route := r[1] + " " + r[2]
 		if noPage[route] == "" && !slices.ContainsFunc(table, func(s shown) bool { return s.route == route && s.status == 0 }) {
@@ -302,9 +298,7 @@ func weigh(t *testing.T, b *tab, name, html string) {
 		over = ", more than the 60 KB that are wanted"
 	}
 	t.Logf("%s: %.1f KB gzipped with %d files%s; first contentful paint after %.0f ms", name, float64(sum)/1024, len(asked)-1, over, paint)
-	if sum > pageBytes {
-		t.Errorf("%s weighs %d bytes gzipped, at most %d are allowed", name, sum, pageBytes)
-	}
+	effort.ErrorIf(t, sum > pageBytes, "%s weighs %d bytes gzipped, at most %d are allowed", name, sum, pageBytes)
 }
 
 // squeezed is the length of a text after gzip.
@@ -360,15 +354,12 @@ func checkHTML(t *testing.T, program string, all []served) {
 			Line, Column    int
 		}
 	}
-	if failed := json.Unmarshal(out, &files); failed != nil {
-		t.Fatalf("html-validate: %v, %v: %.300s", err, failed, out)
-	}
+	failed := json.Unmarshal(out, &files)
+	effort.FatalIf(t, failed != nil, "html-validate: %v, %v: %.300s", err, failed, out)
 	for _, f := range files {
 		for _, m := range f.Messages {
 			t.Errorf("%s:%d:%d: %s: %s", filepath.Base(f.FilePath), m.Line, m.Column, m.RuleID, m.Message)
 		}
 	}
-	if err != nil && len(files) == 0 {
-		t.Fatalf("html-validate: %v", err)
-	}
+	effort.FatalIf(t, err != nil && len(files) == 0, "html-validate: %v", err)
 }

@@ -69,12 +69,9 @@ func (b *tab) follow(p *place, id uuid.UUID, so func() bool) (values int) {
 		bars, ok := tried[[]int64](b, "document.getElementById('bar') ? [...window.__bars || [], document.getElementById('bar').value] : []")
 		if ok && len(bars) > 0 && bars[len(bars)-1] > 1 {
 			bar := bars[len(bars)-1]
-			if stored := p.durable(id); bar > stored {
-				b.t.Errorf("the bar shows %d bytes, %d are stored", bar, stored)
-			}
-			if !slices.IsSorted(bars) {
-				b.t.Fatalf("the bar went back: %v", bars)
-			}
+			stored := p.durable(id)
+			effort.ErrorIf(b.t, bar > stored, "the bar shows %d bytes, %d are stored", bar, stored)
+			effort.FatalIf(b.t, !slices.IsSorted(bars), "the bar went back: %v", bars)
 			seen[bar] = true
 		}
 		return so()
@@ -90,9 +87,8 @@ func (p *place) stored(id uuid.UUID, content []byte) {
 	r := effort.Must(p.book.OpenFile(p.t.Context(), id))(p.t)
 	defer r.Close()
 	got, err := io.ReadAll(r)
-	if err != nil || !bytes.Equal(got, content) {
-		p.t.Errorf("%d bytes are stored that are not the %d of the file, %v", len(got), len(content), err)
-	}
+	effort.ErrorIf(p.t, err != nil || !bytes.Equal(got, content),
+		"%d bytes are stored that are not the %d of the file, %v", len(got), len(content), err)
 }
 
 func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
@@ -143,9 +139,8 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	b.shows("It needs at most")
 	b.press("Continue the upload")
 	b.shows("This is another file, or it was changed.")
-	if now := p.durable(id); now >= int64(len(content)) {
-		t.Fatalf("%d bytes are stored after another file was chosen", now)
-	}
+	now := p.durable(id)
+	effort.FatalIf(t, now >= int64(len(content)), "%d bytes are stored after another file was chosen", now)
 	b.choose(path)
 	b.shows("It needs at most")
 	eval[bool](b, barWatch)
@@ -154,9 +149,7 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	b.shows("The file has arrived.")
 	p.stored(id, content)
 	effort.Is(t, p.newest().ID, id, "the reload made a second verification")
-	if values < 2 {
-		t.Errorf("the bar was seen at only %d places: it tells nothing", values)
-	}
+	effort.ErrorIf(t, values < 2, "the bar was seen at only %d places: it tells nothing", values)
 	t.Logf("%d bytes, 3 cuts, one reload; the bar was seen at %d places", len(content), values)
 }
 
@@ -183,9 +176,8 @@ func TestAnUploadIsCancelled(t *testing.T) {
 	v := effort.Must(p.book.Store.Verification(t.Context(), p.id, id))(t)
 	effort.Is(t, v.Status, ledger.Cancelled, "the verification is")
 	b.goTo(p.path + "/upload")
-	if !eval[bool](b, "document.getElementById('unfinished').hidden && localStorage.length === 0") {
-		t.Error("the page wants to go on with an upload that was cancelled")
-	}
+	effort.ErrorIf(t, !eval[bool](b, "document.getElementById('unfinished').hidden && localStorage.length === 0"),
+		"the page wants to go on with an upload that was cancelled")
 }
 
 // drag sends an event of dragging to the page: files by name, with one row each.
@@ -209,9 +201,8 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 	b.goTo(p.path)
 	b.shows("You can also drop a CSV anywhere on this page.")
 	b.window(320, 900) // where nothing is said of it
-	if eval[bool](b, visible("upload")+" || "+visible("dropping")) {
-		t.Error("the part that uploads is seen before anything is dropped")
-	}
+	effort.ErrorIf(t, eval[bool](b, visible("upload")+" || "+visible("dropping")),
+		"the part that uploads is seen before anything is dropped")
 	b.drag("dragover", "contacts.csv")
 	b.shows("Drop the CSV here to upload it.")
 	b.drag("dragleave", "contacts.csv")
@@ -222,9 +213,8 @@ func TestAFileIsDroppedOnTheList(t *testing.T) {
 	b.until("!" + visible("dropping") + " && document.activeElement.id === 'file'")
 	b.drag("drop", "contacts.csv")
 	b.shows("It needs at most 1 credit; 1 000 are available.")
-	if !eval[bool](b, "document.documentElement.scrollWidth <= innerWidth") {
-		t.Error("the part that uploads is wider than the window")
-	}
+	effort.ErrorIf(t, !eval[bool](b, "document.documentElement.scrollWidth <= innerWidth"),
+		"the part that uploads is wider than the window")
 	b.press("Upload and check")
 	b.shows("The file has arrived. We're checking that it's in order. Then its addresses are checked.")
 	v := p.newest()

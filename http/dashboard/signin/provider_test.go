@@ -34,9 +34,8 @@ func TestNobodyElseWaitsWhileTheProviderIsAsked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	begin := func() {
-		if _, _, err := p.Begin(ctx); !errors.Is(err, signin.ErrAway) {
-			t.Errorf("got %v, want ErrAway", err)
-		}
+		_, _, err := p.Begin(ctx)
+		effort.ErrorIf(t, !errors.Is(err, signin.ErrAway), "got %v, want ErrAway", err)
 	}
 	all.Go(begin)
 	<-arrived
@@ -64,9 +63,8 @@ func TestAnIssuerThatNamesItselfOtherwiseIsNone(t *testing.T) {
 	p := signin.NewProvider(signin.ProviderOptions{Issuer: server.URL, ClientID: "rollcall", Redirect: func() string { return "" },
 		Now: func() time.Time { return now }})
 	for range 3 {
-		if to, _, err := p.Begin(t.Context()); !errors.Is(err, signin.ErrAway) || to != "" {
-			t.Errorf("led to %q, %v", to, err)
-		}
+		to, _, err := p.Begin(t.Context())
+		effort.ErrorIf(t, !errors.Is(err, signin.ErrAway) || to != "", "led to %q, %v", to, err)
 	}
 	effort.Is(t, asked.Load(), 1, "a provider that is none was asked times within a moment")
 	now = now.Add(6 * time.Second)

@@ -55,9 +55,7 @@ func TestAnInvitationOpensNoAccount(t *testing.T) {
 			t.Errorf("a cookie: %v, %v", cookie != "", err)
 		}
 	}
-	if _, err := signin.Join(t.Context(), g.service, anna, link); err != nil {
-		t.Error(err)
-	}
+	effort.Denied(signin.Join(t.Context(), g.service, anna, link))(t, nil)
 }
 
 // TestGuessesAtOnceAreCounted: of sixty wrong passwords that come at the same time five are tried.
@@ -169,18 +167,15 @@ func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
 		var first signin.Token
 		begin := func() {
 			var err error
-			if first, err = g.service.Code(ctx, wanted.Step, codes[i], here); err != nil {
-				t.Error(err)
-			}
+			first, err = g.service.Code(ctx, wanted.Step, codes[i], here)
+			effort.ErrorIf(t, err != nil, "%v", err)
 		}
 		book := between{Book: g.book, before: begin, after: nothing}
 		if i == 1 {
 			book.before, book.after = nothing, begin
 		}
 		second, err := g.node(book).Code(ctx, wanted.Step, codes[i], here)
-		if err != nil || second != first {
-			t.Errorf("%s: the same session: %v, %v", when, second == first, err)
-		}
+		effort.ErrorIf(t, err != nil || second != first, "%s: the same session: %v, %v", when, second == first, err)
 	}
 }
 
@@ -233,9 +228,8 @@ func TestAnAnswerToALongAgoQuestion(t *testing.T) {
 func TestCookiesOfNobodyAreNotRemembered(t *testing.T) {
 	g := newRig(t)
 	for range 100 {
-		if _, err := g.service.Session(context.Background(), signin.NewToken()); !errors.Is(err, ledger.ErrNoSuchSession) {
-			t.Fatal(err)
-		}
+		_, err := g.service.Session(context.Background(), signin.NewToken())
+		effort.FatalIf(t, !errors.Is(err, ledger.ErrNoSuchSession), "%v", err)
 	}
 	effort.Is(t, signin.Ended(g.service), 0, "are remembered")
 }

@@ -119,18 +119,16 @@ func TestPasswordsOfAllKinds(t *testing.T) {
 		}
 	}
 	for _, p := range signin.Common {
-		if utf8.RuneCountInString(p) < signin.PasswordLeast || p != strings.ToLower(p) {
-			t.Errorf("%q on the list can never be chosen", p)
-		}
+		effort.ErrorIf(t, utf8.RuneCountInString(p) < signin.PasswordLeast || p != strings.ToLower(p),
+			"%q on the list can never be chosen", p)
 	}
 }
 
 func TestKeptPasswords(t *testing.T) {
 	one, err := signin.HashPassword(good)
 	other, err2 := signin.HashPassword(good)
-	if err != nil || err2 != nil || one == other || !strings.HasPrefix(one, "$argon2id$v=19$m=19456,t=2,p=1$") {
-		t.Fatalf("%v %v: %q and %q", err, err2, one, other)
-	}
+	effort.FatalIf(t, err != nil || err2 != nil || one == other ||
+		!strings.HasPrefix(one, "$argon2id$v=19$m=19456,t=2,p=1$"), "%v %v: %q and %q", err, err2, one, other)
 	// Created by the reference program: argon2 -id -t 2 -m 16 -p 1 with the salt "somesalt".
 	const reference = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 	for _, c := range []struct {
@@ -158,9 +156,8 @@ func TestSignInAndOut(t *testing.T) {
 	ctx := context.Background()
 	cookie := effort.Must(g.service.SignIn(ctx, uuid.New(), " Anna@Example.com ", good, here))(t)
 	in, err := g.service.Session(ctx, cookie)
-	if err != nil || in.User.Email != "anna@example.com" || len(in.Memberships) != 1 {
-		t.Fatalf("sign in: %v %+v", err, in)
-	}
+	effort.FatalIf(t, err != nil || in.User.Email != "anna@example.com" || len(in.Memberships) != 1,
+		"sign in: %v %+v", err, in)
 	effort.Is(t, len(cookie), 43, "a cookie of characters")
 	for _, bad := range []signin.Token{"", "x", cookie + "A", cookie[:42], signin.NewToken(), signin.Token(strings.ToLower(string(cookie)))} {
 		effort.Denied(g.service.Session(ctx, bad))(t, ledger.ErrNoSuchSession, fmt.Sprintf("cookie %q", bad))
@@ -185,17 +182,12 @@ func TestWrongPasswordsWaitAndSayTheSame(t *testing.T) {
 				password = good // who is disabled is told what all are told
 			}
 			_, err := g.service.SignIn(ctx, uuid.New(), email, password, here)
-			if try <= 5 && !errors.Is(err, signin.ErrWrong) {
-				t.Errorf("%s, try %d: %v", email, try, err)
-			}
-			if try == 6 && !errors.As(err, &wait) {
-				t.Errorf("%s, try 6: %v, want a wait", email, err)
-			}
+			effort.ErrorIf(t, try <= 5 && !errors.Is(err, signin.ErrWrong), "%s, try %d: %v", email, try, err)
+			effort.ErrorIf(t, try == 6 && !errors.As(err, &wait), "%s, try 6: %v, want a wait", email, err)
 		}
 	}
-	if until := time.Until(wait.Until); until < 50*time.Second || until > 70*time.Second {
-		t.Errorf("the first wait is %v, want a minute", until)
-	}
+	until := time.Until(wait.Until)
+	effort.ErrorIf(t, until < 50*time.Second || until > 70*time.Second, "the first wait is %v, want a minute", until)
 	if _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.As(err, &wait) {
 		t.Errorf("the right password while one waits: %v", err)
 	}
@@ -216,9 +208,7 @@ func TestAThirdPasswordAtOnceIsBusy(t *testing.T) {
 		_, err := g.service.SignIn(t.Context(), uuid.New(), "anna@example.com", good, here)
 		effort.ErrIs(t, err, signin.ErrBusy, "while two are tried")
 		free()
-		if _, err := g.service.SignIn(t.Context(), uuid.New(), "anna@example.com", good, here); err != nil {
-			t.Errorf("afterwards: %v", err)
-		}
+		effort.Denied(g.service.SignIn(t.Context(), uuid.New(), "anna@example.com", good, here))(t, nil, "afterwards")
 	})
 }
 
@@ -235,9 +225,7 @@ func TestASessionIsBelievedForFourSeconds(t *testing.T) {
 	}
 	all.Wait()
 	first := g.book.asked.Load()
-	if first < 1 || first > 20 {
-		t.Fatalf("%d questions", first)
-	}
+	effort.FatalIf(t, first < 1 || first > 20, "%d questions", first)
 	if err := g.book.Store.EndSession(ctx, in.User.ID, in.Session.ID); err != nil { // on another node
 		t.Fatal(err)
 	}
@@ -259,9 +247,7 @@ func TestNobodyIsSignedOutWhileTheLedgerIsAway(t *testing.T) {
 		t.Errorf("while the ledger is away: %v", err)
 	}
 	g.book.away.Store(false)
-	if _, err := g.service.Session(context.Background(), cookie); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
+	effort.Denied(g.service.Session(context.Background(), cookie))(t, nil, "afterwards")
 }
 
 func TestUseIsNotedOnceForMany(t *testing.T) {
@@ -284,9 +270,7 @@ func TestAPasswordLinkEndsAllSessions(t *testing.T) {
 	fresh, err := g.service.Accept(ctx, signin.Accepting{Link: token, Form: uuid.New(), Password: "another good password"}, here)
 	effort.OK(t, err)
 	effort.Denied(g.service.Session(ctx, old))(t, ledger.ErrNoSuchSession, "the old session")
-	if _, err := g.service.Session(ctx, fresh); err != nil {
-		t.Errorf("the new session: %v", err)
-	}
+	effort.Denied(g.service.Session(ctx, fresh))(t, nil, "the new session")
 	if _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.Is(err, signin.ErrWrong) {
 		t.Errorf("the old password: %v", err)
 	}

@@ -38,18 +38,14 @@ func TestACodeWorksOnceAndAboutItsTime(t *testing.T) {
 		}
 	}
 	s, ok := signin.BeginTOTP(secret, nil, uuid.New(), at(0)[:3]+" "+at(0)[3:], now)
-	if !ok {
-		t.Fatal("the right code is refused")
-	}
+	effort.FatalIf(t, !ok, "the right code is refused")
 	for _, used := range []string{at(0), at(-1), "", at(0)[:5], at(0) + "0", "000000"} {
 		if _, ok := s.Use(used, now); ok && used != at(1) {
 			t.Errorf("%q is taken after a newer one was used", used)
 		}
 	}
 	next, ok := s.Use(at(1), now)
-	if !ok {
-		t.Error("the next code is refused")
-	}
+	effort.ErrorIf(t, !ok, "the next code is refused")
 	if _, ok := next.Use(at(1), now); ok {
 		t.Error("a code is taken twice")
 	}
@@ -60,13 +56,10 @@ func TestCodesOfOneUseWorkOnce(t *testing.T) {
 	now := time.Unix(1_700_000_010, 0)
 	codes := []string{signin.RecoveryCode([]byte("abcdefghij")), signin.RecoveryCode([]byte("0123456789"))}
 	s, ok := signin.BeginTOTP(secret, codes, uuid.New(), signin.TOTPCode(secret, signin.TOTPStep(now)), now)
-	if !ok || len(codes[0]) != 19 || codes[0] == codes[1] {
-		t.Fatalf("%v %q", ok, codes)
-	}
+	effort.FatalIf(t, !ok || len(codes[0]) != 19 || codes[0] == codes[1], "%v %q", ok, codes)
 	used, ok := s.Use(strings.ToLower(strings.ReplaceAll(codes[0], "-", " ")), now)
-	if !ok || len(used.Recovery) != 1 || len(s.Recovery) != 2 {
-		t.Fatalf("%v, %d left, %d before", ok, len(used.Recovery), len(s.Recovery))
-	}
+	effort.FatalIf(t, !ok || len(used.Recovery) != 1 || len(s.Recovery) != 2,
+		"%v, %d left, %d before", ok, len(used.Recovery), len(s.Recovery))
 	if _, ok := used.Use(codes[0], now); ok {
 		t.Error("taken twice")
 	}
@@ -82,15 +75,13 @@ func TestWhatAppsRead(t *testing.T) {
 	t.Parallel()
 	text := signin.TOTPURI("Rollcall", "anna+x@acme.test", secret)
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "otpauth" || u.Host != "totp" || u.Path != "/Rollcall:anna+x@acme.test" ||
-		u.Query().Get("secret") != "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" || u.Query().Get("issuer") != "Rollcall" {
-		t.Errorf("%s: %v", text, err)
-	}
+	effort.ErrorIf(t, err != nil || u.Scheme != "otpauth" || u.Host != "totp" ||
+		u.Path != "/Rollcall:anna+x@acme.test" || u.Query().Get("secret") != "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" ||
+		u.Query().Get("issuer") != "Rollcall", "%s: %v", text, err)
 	effort.Is(t, signin.SecretText(secret), "GEZD GNBV GY3T QOJQ GEZD GNBV GY3T QOJQ")
 	width, path, err := signin.QRPicture(text)
-	if err != nil || width < 29 || !strings.HasPrefix(path, "M4 4h7v1h-7z") || strings.Trim(path, "Mhvz0123456789- ") != "" {
-		t.Errorf("%d %.40s %v", width, path, err)
-	}
+	effort.ErrorIf(t, err != nil || width < 29 || !strings.HasPrefix(path, "M4 4h7v1h-7z") ||
+		strings.Trim(path, "Mhvz0123456789- ") != "", "%d %.40s %v", width, path, err)
 	if _, _, err := signin.QRPicture(strings.Repeat("x", 10_000)); err == nil {
 		t.Error("a picture of 10,000 bytes")
 	}

@@ -165,8 +165,6 @@ func Filled(t testing.TB, fill func(ctx context.Context, url string) error) stri
 			template.err = fill(context.Background(), s.URL(name))
 		}
 	})
-	if template.err != nil {
-		t.Fatal(template.err)
-	}
+	effort.FatalIf(t, template.err != nil, "%v", template.err)
 	return s.NewDatabase(t, "copy"+strconv.FormatInt(databases.Add(1), 10), name)
 }

@@ -73,9 +73,7 @@ func family(t *testing.T, folder string) []int {
 	first, _, _ := strings.Cut(string(text), "\n")
 	parent := effort.Must(strconv.Atoi(first))(t)
 	pids, err := children(parent)
-	if err != nil || len(pids) == 0 {
-		t.Fatalf("children of %d: %v, %v", parent, pids, err)
-	}
+	effort.FatalIf(t, err != nil || len(pids) == 0, "children of %d: %v, %v", parent, pids, err)
 	return append(pids, parent)
 }
 

@@ -64,9 +64,8 @@ func (r *rig) through() *pgx.Conn {
 // exec runs a statement that must succeed.
 func (r *rig) exec(conn *pgx.Conn, statement string) {
 	r.t.Helper()
-	if _, err := conn.Exec(r.t.Context(), statement); err != nil {
-		r.t.Fatalf("%s: %v", statement, err)
-	}
+	_, err := conn.Exec(r.t.Context(), statement)
+	effort.FatalIf(r.t, err != nil, "%s: %v", statement, err)
 }
 
 // marked reports whether a mark is in the table, seen past the proxy. It waits for
@@ -156,9 +155,8 @@ func (r *rig) faults() {
 			r.proxy.SetPlan(nil)
 			var failure *pgconn.PgError
 			answered := errors.As(err, &failure)
-			if err == nil || answered != (tt.code != "") || answered && failure.Code != tt.code {
-				t.Errorf("the client got %v, want code %q", err, tt.code)
-			}
+			effort.ErrorIf(t, err == nil || answered != (tt.code != "") || answered && failure.Code != tt.code,
+				"the client got %v, want code %q", err, tt.code)
 			effort.Is(t, conn.IsClosed(), tt.code == "", "connection closed")
 			effort.Is(t, r.proxy.Counts()[tt.kind]-before, 1, "injected times")
 			if tt.code != "" { // the connection is fit for more
@@ -184,7 +182,6 @@ func (r *rig) failedStatement() {
 	}
 	_, err := conn.Exec(t.Context(), "SELECT 2")
 	var failure *pgconn.PgError
-	if !errors.As(err, &failure) || failure.Code != "25P02" {
-		t.Errorf("got %v, want 25P02: in failed sql transaction", err)
-	}
+	effort.ErrorIf(t, !errors.As(err, &failure) || failure.Code != "25P02",
+		"got %v, want 25P02: in failed sql transaction", err)
 }

@@ -58,18 +58,14 @@ func lives(t *testing.T, live func(seed uint64) Life) (sum Life) {
 	t.Logf("%d seeds of %d operations: %d answers, %d transactions, %d commits, %d with a fault, %d verifications, %v",
 		n, *operations, sum.Answers, sum.Transactions, sum.Commits, sum.Faults, sum.Verifications,
 		time.Since(began).Round(time.Millisecond))
-	if sum.Faults == 0 || sum.Commits == 0 {
-		t.Error("nothing happened")
-	}
+	effort.ErrorIf(t, sum.Faults == 0 || sum.Commits == 0, "nothing happened")
 	return sum
 }
 
 // TestEveryLifeKeepsTheBooks simulates -seeds lives.
 func TestEveryLifeKeepsTheBooks(t *testing.T) {
 	sum := lives(t, func(seed uint64) Life { return Run(seed, *operations) })
-	if sum.Verifications == 0 && !t.Failed() {
-		t.Error("no verification was made")
-	}
+	effort.ErrorIf(t, sum.Verifications == 0 && !t.Failed(), "no verification was made")
 }
 
 // TestEveryLifeOfAClusterKeepsItsTurns simulates -seeds lives of processes.

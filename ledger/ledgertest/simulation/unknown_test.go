@@ -57,9 +57,7 @@ func tries(t *testing.T, test func(t *testing.T, seed uint64, f fate, answers *i
 			for seed := range uint64(triesMax) {
 				test(t, seed, f, &answers)
 			}
-			if answers < triesMax/2 {
-				t.Errorf("%d of %d calls answered", answers, triesMax)
-			}
+			effort.ErrorIf(t, answers < triesMax/2, "%d of %d calls answered", answers, triesMax)
 		})
 	}
 }
@@ -84,10 +82,9 @@ func TestWhatIsAnsweredAsClearedWasCleared(t *testing.T) {
 		if !answered(t, err, f, answers) {
 			return
 		}
-		if cleared := p.memory.cluster.overrides[o.ID].cleared; cleared != (len(ended) == 1) ||
-			f != late && cleared != (f == lost) {
-			t.Errorf("seed %d: cleared %v, answered %+v", seed, cleared, ended)
-		}
+		cleared := p.memory.cluster.overrides[o.ID].cleared
+		effort.ErrorIf(t, cleared != (len(ended) == 1) || f != late && cleared != (f == lost),
+			"seed %d: cleared %v, answered %+v", seed, cleared, ended)
 	})
 }
 
@@ -108,9 +105,8 @@ func TestAllThatOneCallClearedIsAnswered(t *testing.T) {
 		if f == late && len(ended) == 1 && ended[0].ID == first.ID && second.ID == uuid.Nil {
 			return // nobody else got a turn
 		}
-		if len(ended) != 2 || ended[0].ID != first.ID || ended[1].ID != second.ID {
-			t.Errorf("seed %d: answered %+v, %v", seed, ended, err)
-		}
+		effort.ErrorIf(t, len(ended) != 2 || ended[0].ID != first.ID || ended[1].ID != second.ID,
+			"seed %d: answered %+v, %v", seed, ended, err)
 	})
 }
 
@@ -212,8 +208,7 @@ func TestOneCallIsToldThatItCreated(t *testing.T) {
 		}
 		// Nobody can know whether a run that is not answered made it, unless it was committed.
 		twice := mine && others == 1 && f != never && f != late
-		if !mine && others == 0 || others > 1 || twice || f == again && mine || f == lost && !mine {
-			t.Errorf("seed %d: told to this one: %v, to others: %d", seed, mine, others)
-		}
+		effort.ErrorIf(t, !mine && others == 0 || others > 1 || twice || f == again && mine || f == lost && !mine,
+			"seed %d: told to this one: %v, to others: %d", seed, mine, others)
 	})
 }

@@ -36,9 +36,8 @@ func migratorAt(t *testing.T, url string, d dialect) *DB {
 // does runs a statement behind the migration's back.
 func (s *DB) does(t *testing.T, statement string) {
 	t.Helper()
-	if _, err := s.writer.db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	_, err := s.writer.db.ExecContext(t.Context(), statement)
+	effort.FatalIf(t, err != nil, "%s: %v", statement, err)
 }
 
 // schemaOf describes all tables, columns, constraints and indexes of a ledger.
@@ -96,16 +95,14 @@ func TestAMigrationIsTakenUpWhereItWasCut(t *testing.T) {
 			cuts := 0
 			for version := 1; version <= book.Version; version++ {
 				list, err := book.steps(version)
-				if err != nil || len(list) == 0 {
-					t.Fatalf("migration %d has %d steps: %v", version, len(list), err)
-				}
+				effort.FatalIf(t, err != nil || len(list) == 0,
+					"migration %d has %d steps: %v", version, len(list), err)
 				for i := range list {
 					if err := s.migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "cut here") {
 						t.Fatalf("migration %d, step %d: it was not cut: %v", version, i+1, err)
 					}
-					if cuts == 0 && s.has(t, "workspaces") != (w.name == "cockroachdb") {
-						t.Fatalf("whether the statement before the cut is committed: %v", w.name != "cockroachdb")
-					}
+					effort.FatalIf(t, cuts == 0 && s.has(t, "workspaces") != (w.name == "cockroachdb"),
+						"whether the statement before the cut is committed: %v", w.name != "cockroachdb")
 					s.does(t, fmt.Sprint(`UPDATE cut SET upto = `, 1000*version+i+1))
 					cuts++
 				}
@@ -160,9 +157,7 @@ func worksAt(t *testing.T, url string) {
 	workspace := addWorkspace(t, s, "works")
 	effort.ErrIs(t, grant(t.Context(), s, workspace), nil)
 	effort.Is(t, effort.Must(granted(t.Context(), s, workspace))(t), 1, "granted")
-	if _, err := s.BelievedNow(t.Context()); err != nil {
-		t.Error(err)
-	}
+	effort.Denied(s.BelievedNow(t.Context()))(t, nil)
 	effort.ErrIs(t, s.Close(), nil)
 }
 
@@ -179,9 +174,8 @@ func TestASchemaChangeThatFailsIsTold(t *testing.T) {
 	s.does(t, `CREATE EVENT TRIGGER fails ON ddl_command_start WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION fails()`)
 	err := s.migrate(t.Context())
 	s.does(t, `DROP EVENT TRIGGER fails`)
-	if !errors.Is(err, ErrSchemaChange) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnavailable) {
-		t.Errorf("got %v, want ErrSchemaChange and nothing else", err)
-	}
+	effort.ErrorIf(t, !errors.Is(err, ErrSchemaChange) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnavailable),
+		"got %v, want ErrSchemaChange and nothing else", err)
 	effort.Denied(Open(t.Context(), url, book, Options{}))(t, ErrSchemaOld, "the ledger of a migration that failed")
 	effort.OK(t, s.migrate(t.Context()))
 	worksAt(t, url)
@@ -255,9 +249,7 @@ func TestAMigrationBesideALongTransactionStopsNobody(t *testing.T) {
 	}
 	effort.Must(long.Exec(t.Context(), `COMMIT`))(t)
 	effort.OK(t, <-migrated)
-	if writes < 3 {
-		t.Errorf("%d writes", writes)
-	}
+	effort.ErrorIf(t, writes < 3, "%d writes", writes)
 }
 
 // beginsLong begins a transaction that changes verifications, and does not end.

@@ -64,9 +64,8 @@ func newServer(t *testing.T, d dialect) *server {
 // does runs statements as the other client.
 func (s *server) does(t *testing.T, statements string) {
 	t.Helper()
-	if _, err := s.aside.PgConn().Exec(t.Context(), statements).ReadAll(); err != nil {
-		t.Fatalf("%s: %v", statements, err)
-	}
+	_, err := s.aside.PgConn().Exec(t.Context(), statements).ReadAll()
+	effort.FatalIf(t, err != nil, "%s: %v", statements, err)
 }
 
 // rename is a transaction that changes one workspace.
@@ -112,9 +111,8 @@ func TestACommitThatFailsIsRunAgain(t *testing.T) {
 			}
 			return nil // nothing has failed so far
 		})
-		if err != nil || runs != 2 || seen != 1 {
-			t.Errorf("%v after %d runs, %d seen unchanged; want two runs, the second of which sees one", err, runs, seen)
-		}
+		effort.ErrorIf(t, err != nil || runs != 2 || seen != 1,
+			"%v after %d runs, %d seen unchanged; want two runs, the second of which sees one", err, runs, seen)
 		effort.Equal(t, s.names(t), []string{"changed by the other", "changed by us"})
 		effort.Is(t, effort.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why="+whyConflict), 1)
 	})
@@ -220,14 +218,12 @@ func TestWhatEndsATransaction(t *testing.T) {
 					}
 					return c.fail(tx, runs)
 				})
-				if runs < c.runs || c.want == nil && err != nil || c.want != nil && err == nil ||
-					c.want != nil && !errors.Is(err, c.want) && c.want != errSomething {
-					t.Errorf("got %v after %d runs, want %v after %d", err, runs, c.want, c.runs)
-				}
+				effort.ErrorIf(t, runs < c.runs || c.want == nil && err != nil || c.want != nil && err == nil ||
+					c.want != nil && !errors.Is(err, c.want) && c.want != errSomething,
+					"got %v after %d runs, want %v after %d", err, runs, c.want, c.runs)
 				effort.Is(t, slices.Contains(s.names(t), c.name), c.want == nil, "there", err)
-				if err != nil && errors.Is(err, ErrUnavailable) != (c.want == ErrUnavailable) {
-					t.Errorf("got %v", err)
-				}
+				effort.ErrorIf(t, err != nil && errors.Is(err, ErrUnavailable) != (c.want == ErrUnavailable),
+					"got %v", err)
 			})
 		}
 	})
@@ -257,9 +253,8 @@ func TestATransactionIsSerializableWhateverTheDefault(t *testing.T) {
 			if name == "snapshot" {
 				weakened = fallback == "serializable" // readers set it for all that they ask
 			}
-			if err != nil || level != "serializable" || !weakened {
-				t.Errorf("%s: %v: %q, the default is %q", name, err, level, fallback)
-			}
+			effort.ErrorIf(t, err != nil || level != "serializable" || !weakened,
+				"%s: %v: %q, the default is %q", name, err, level, fallback)
 		}
 		effort.OK(t, store.Close())
 	}
@@ -465,9 +460,7 @@ func TestRowsAreCutOffInTheMiddle(t *testing.T) {
 			return r.Scan(&n)
 		}, `SELECT n FROM generate_series(1, 3000000) AS n`)
 	})
-	if !errors.Is(err, ErrUnavailable) || rows >= 3_000_000 {
-		t.Errorf("got %v after %d rows", err, rows)
-	}
+	effort.ErrorIf(t, !errors.Is(err, ErrUnavailable) || rows >= 3_000_000, "got %v after %d rows", err, rows)
 }
 
 // TestAPanicLeavesNoTransactionBehind: the session is not used again.
@@ -522,9 +515,8 @@ func TestAReadingThatIsSilentInTheMiddleEnds(t *testing.T) {
 	if paused {
 		effort.OK(t, postgres.Shared(t).Resume())
 	}
-	if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
-		t.Errorf("got %v, want ErrUnavailable, the caller's time: %v", err, ctx.Err())
-	}
+	effort.ErrorIf(t, !errors.Is(err, ErrUnavailable) || ctx.Err() != nil,
+		"got %v, want ErrUnavailable, the caller's time: %v", err, ctx.Err())
 }
 
 // TestACommitThatIsSilentEnds: the database stops before it, and nobody knows.
@@ -548,9 +540,8 @@ func TestACommitThatIsSilentEnds(t *testing.T) {
 	if runs > 0 {
 		effort.OK(t, postgres.Shared(t).Resume())
 	}
-	if !errors.Is(err, ErrUnknown) || ctx.Err() != nil {
-		t.Errorf("got %v after %d runs, want ErrUnknown, the caller's time: %v", err, runs, ctx.Err())
-	}
+	effort.ErrorIf(t, !errors.Is(err, ErrUnknown) || ctx.Err() != nil,
+		"got %v after %d runs, want ErrUnknown, the caller's time: %v", err, runs, ctx.Err())
 }
 
 // TestACommitThatTheCallerStops: whoever stops waiting when all is written doesn't keep it from being committed.
@@ -561,8 +552,7 @@ func TestACommitThatTheCallerStops(t *testing.T) {
 			defer stop()
 			return rename(tx, s.a, "changed by us")
 		})
-		if got := s.names(t); err != nil || got[0] != "changed by us" {
-			t.Errorf("got %q, %v", got, err)
-		}
+		got := s.names(t)
+		effort.ErrorIf(t, err != nil || got[0] != "changed by us", "got %q, %v", got, err)
 	})
 }

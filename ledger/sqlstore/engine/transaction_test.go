@@ -68,9 +68,7 @@ func busy(t *testing.T, s *DB) error {
 		return errors.Join(failed, conn.Close())
 	})
 	var e *sqlite.Error
-	if failed != nil || !errors.As(err, &e) {
-		t.Fatalf("no busy error: %v, %v", err, failed)
-	}
+	effort.FatalIf(t, failed != nil || !errors.As(err, &e), "no busy error: %v, %v", err, failed)
 	return err
 }
 
@@ -95,9 +93,8 @@ func TestATransactionIsRunAgainForPassingReasonsOnly(t *testing.T) {
 			}
 			return spoiled(w, c.err)(t)
 		})
-		if runs != c.want || (err == nil) != c.ok || !c.ok && !errors.Is(err, c.err) {
-			t.Errorf("%s: %d runs and %v, want %d", c.name, runs, err, c.want)
-		}
+		effort.ErrorIf(t, runs != c.want || (err == nil) != c.ok || !c.ok && !errors.Is(err, c.err),
+			"%s: %d runs and %v, want %d", c.name, runs, err, c.want)
 	}
 	effort.Is(t, effort.Must(granted(t.Context(), s, w))(t), 1, "one of them was committed, once")
 }
@@ -126,9 +123,7 @@ func TestWritesCountsBothEndsOfATransaction(t *testing.T) {
 	s, w := openForTest(t)
 	for _, end := range []error{nil, errors.New("wrong")} {
 		before, still := s.Writes()
-		if !still {
-			t.Error("something is being written, before")
-		}
+		effort.ErrorIf(t, !still, "something is being written, before")
 		during := before
 		err := s.Update(t.Context(), func(tx *Tx) error {
 			if during, still = s.Writes(); still || during == before {

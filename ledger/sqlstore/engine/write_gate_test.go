@@ -30,9 +30,7 @@ func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
 	} {
 		g := newWriteGate()
 		leave, only, err := g.enter(t.Context(), c.in.workspace, c.in.alone)
-		if err != nil || only != c.in.alone {
-			t.Fatalf("%+v: alone in the process: %v, %v", c.in, only, err)
-		}
+		effort.FatalIf(t, err != nil || only != c.in.alone, "%+v: alone in the process: %v, %v", c.in, only, err)
 		for _, v := range c.not {
 			soon, cancel := context.WithTimeout(t.Context(), 3*aloneTime) // longer than it waits to be alone
 			if _, _, err := g.enter(soon, v.workspace, v.alone); !errors.Is(err, context.DeadlineExceeded) {
@@ -44,9 +42,7 @@ func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
 			soon, cancel := context.WithTimeout(t.Context(), 20*aloneTime)
 			out, only, err := g.enter(soon, v.workspace, v.alone)
 			cancel()
-			if err != nil || only {
-				t.Fatalf("%+v beside %+v: alone in the process: %v, %v", v, c.in, only, err)
-			}
+			effort.FatalIf(t, err != nil || only, "%+v beside %+v: alone in the process: %v, %v", v, c.in, only, err)
 			out()
 		}
 		leave()
@@ -90,7 +86,6 @@ func TestTheGateIsForOneAloneAfterTwoConflicts(t *testing.T) {
 		}
 		return nil
 	})
-	if want := []bool{false, false, true, false, false, true}; err != nil || !slices.Equal(alone, want) {
-		t.Errorf("alone in its runs: %v, want %v; %v", alone, want, err)
-	}
+	want := []bool{false, false, true, false, false, true}
+	effort.ErrorIf(t, err != nil || !slices.Equal(alone, want), "alone in its runs: %v, want %v; %v", alone, want, err)
 }
