@@ -151,13 +151,11 @@ func TestRemotePortOfALonelyNodeRefusesStreamsAndCalls(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), linkWait)
 	defer cancel()
 	client := remote.NewRemotingClient(conn)
-	if _, err := client.ListProcesses(ctx, &remote.ListProcessesRequest{}); status.Code(err) != codes.Unimplemented {
-		t.Errorf("ListProcesses: got %v, want Unimplemented", err)
-	}
+	_, err := client.ListProcesses(ctx, &remote.ListProcessesRequest{})
+	effort.ErrorIf(t, status.Code(err) != codes.Unimplemented, "ListProcesses: got %v, want Unimplemented", err)
 	stream := effort.Must(client.Receive(ctx))(t)
-	if _, err := stream.Recv(); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("Receive: got %v, want PermissionDenied", err)
-	}
+	_, err = stream.Recv()
+	effort.ErrorIf(t, status.Code(err) != codes.PermissionDenied, "Receive: got %v, want PermissionDenied", err)
 }
 
 // TestTheTimesOfTheProductAreInOrder: the guarantees of a cluster rely on it.

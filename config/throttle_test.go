@@ -254,10 +254,9 @@ func TestAFaultyThrottleFileIsLoggedAndChangesNothing(t *testing.T) {
 
 	rewrite(t, base.File, "[default]\nconections = 44\n")
 	effort.Has(t, receive(t, logged), "throttle.toml:2:1")
-	if s := receive(t, applied); !errors.Is(s.Err, ErrInvalid) || len(s.Rules) != 1 ||
-		s.Rules[0].Set.Text(throttle.FieldConnections) != "3" {
-		t.Errorf("with a fault: %+v, want the rules as they were", s)
-	}
+	s := receive(t, applied)
+	effort.ErrorIf(t, !errors.Is(s.Err, ErrInvalid) || len(s.Rules) != 1 ||
+		s.Rules[0].Set.Text(throttle.FieldConnections) != "3", "with a fault: %+v, want the rules as they were", s)
 	effort.Not(t, file.State().Err, nil, "the node does not know of the fault")
 	rewrite(t, base.File, "[default]\nconnections = 555\n")
 	if s := receive(t, applied); s.Err != nil || s.Rules[0].Set.Text(throttle.FieldConnections) != "555" {
@@ -324,9 +323,8 @@ func TestAThrottleFileIsComparedByItsContent(t *testing.T) {
 		t.Errorf("of the same size and time: %v %+v", changed, s)
 	}
 	write("[default]\nconnections = 5\n", at.Add(time.Hour))
-	if _, changed := file.again(); changed {
-		t.Error("a file that says the same was loaded again")
-	}
+	_, changed := file.again()
+	effort.ErrorIf(t, changed, "a file that says the same was loaded again")
 }
 
 // lines is a writer that sends each write to a channel.

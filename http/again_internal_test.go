@@ -198,9 +198,8 @@ func TestQuestionsAreShared(t *testing.T) {
 	}
 	effort.ErrorIf(t, failed == 0 || panics.Load() != 1 || book.asked.Load() > 11,
 		"%d failed, %d panics, %d questions", failed, panics.Load(), book.asked.Load())
-	if balance, err := b.read(t.Context(), workspace); err != nil || balance.Available < 3 {
-		t.Errorf("afterwards: %+v %v", balance, err)
-	}
+	balance, err := b.read(t.Context(), workspace)
+	effort.ErrorIf(t, err != nil || balance.Available < 3, "afterwards: %+v %v", balance, err)
 }
 
 // TestAnswersAreKeptWhileNothingIsWritten reads one answer again and again, while things are written between.

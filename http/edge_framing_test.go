@@ -107,9 +107,8 @@ func TestFraming(t *testing.T) {
 			for len(got) > 0 && got[0].status == http.StatusContinue {
 				got = got[1:]
 			}
-			if len(got) != 1 || got[0].status != c.status || got[0].code() != c.code {
-				t.Fatalf("got %s, want one answer %d %q", describe(got), c.status, c.code)
-			}
+			effort.FatalIf(t, len(got) != 1 || got[0].status != c.status || got[0].code() != c.code,
+				"got %s, want one answer %d %q", describe(got), c.status, c.code)
 			if c.status != 200 {
 				e.checker.checkError(t, call{method: "?", path: c.name}, got[0])
 			}
@@ -152,9 +151,8 @@ func TestSmuggling(t *testing.T) {
 			}
 		}
 	}
-	if a := e.do(get("/v1/verifications")); strings.Contains(string(a.body), "uploading") {
-		t.Errorf("a hidden request made a verification: %s", a.body)
-	}
+	a := e.do(get("/v1/verifications"))
+	effort.ErrorIf(t, strings.Contains(string(a.body), "uploading"), "a hidden request made a verification: %s", a.body)
 }
 
 // TestKeyTwice refuses what the library would read as the first of the two.
@@ -185,9 +183,8 @@ func TestHeadersTwice(t *testing.T) {
 	} {
 		got := exchange(t, e, "POST /v1/verifications HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"+
 			"X-API-Key: "+e.key+"\r\n"+c.headers+"\r\n")
-		if len(got) != 1 || got[0].code() != c.code {
-			t.Errorf("%q: got %s, want %s", c.headers, describe(got), c.code)
-		}
+		effort.ErrorIf(t, len(got) != 1 || got[0].code() != c.code,
+			"%q: got %s, want %s", c.headers, describe(got), c.code)
 	}
 }
 
@@ -220,9 +217,8 @@ func TestTargets(t *testing.T) {
 		{"CONNECT a:443", 404, "route_not_found"},
 	} {
 		got := exchange(t, e, c.line+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-API-Key: "+e.key+"\r\n\r\n")
-		if len(got) != 1 || got[0].status != c.status || got[0].code() != c.code {
-			t.Errorf("%s: got %s, want %d %q", c.line, describe(got), c.status, c.code)
-		}
+		effort.ErrorIf(t, len(got) != 1 || got[0].status != c.status || got[0].code() != c.code,
+			"%s: got %s, want %d %q", c.line, describe(got), c.status, c.code)
 	}
 }
 
@@ -240,9 +236,8 @@ func TestBodyThatEnds(t *testing.T) {
 	for _, a := range readAnswers(t, c) {
 		effort.ErrorIf(t, a.status < 400, "answered %d to half a request", a.status)
 	}
-	if a := e.do(get("/v1/verifications")); strings.Contains(string(a.body), "uploading") {
-		t.Errorf("half a request made a verification: %s", a.body)
-	}
+	a := e.do(get("/v1/verifications"))
+	effort.ErrorIf(t, strings.Contains(string(a.body), "uploading"), "half a request made a verification: %s", a.body)
 }
 
 // TestPipelinedRequests answers sound requests on one connection, in order.
@@ -394,9 +389,8 @@ func TestProxyHeadersThatAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, trusting(t, c.trusted))
 			got := exchange(t, e, c.head+strings.ReplaceAll(good, "KEY", e.key)+good)
-			if len(got) != 1 || got[0].status != 400 || got[0].code() != "bad_request" {
-				t.Fatalf("got %s, want one answer 400", describe(got))
-			}
+			effort.FatalIf(t, len(got) != 1 || got[0].status != 400 || got[0].code() != "bad_request",
+				"got %s, want one answer 400", describe(got))
 			effort.Is(t, listentest.Counts(t, e.registry, "rollcall_http_proxy_headers_refused_total"), c.counted, "counted")
 		})
 	}
@@ -429,9 +423,8 @@ func TestConnectionsCountForTheClient(t *testing.T) {
 	first, conn := open(listentest.ProxyHeader("192.0.2.1") + get)
 	effort.FatalIf(t, !answered(first), "the first connection is not answered")
 	for _, head := range []string{"", "", listentest.ProxyHeader("192.0.2.2")} {
-		if r, _ := open(head + get); !answered(r) {
-			t.Errorf("a connection with %q is not answered", head)
-		}
+		r, _ := open(head + get)
+		effort.ErrorIf(t, !answered(r), "a connection with %q is not answered", head)
 	}
 	for _, more := range []string{get, ""} { // one of five is free
 		r, _ := open(listentest.ProxyHeader("192.0.2.1") + more)

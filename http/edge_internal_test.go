@@ -202,9 +202,8 @@ func TestBadKeysPushNoGoodOneOut(t *testing.T) {
 	c := newKeyCache(book, time.Now)
 	effort.Must(c.askLedger(t.Context(), api.Key{ID: "good"}))(t)
 	for i := range badKeysMax + 10 {
-		if _, err := c.askLedger(t.Context(), api.Key{ID: fmt.Sprint("bad ", i)}); !errors.Is(err, errBadKey) {
-			t.Fatal(err)
-		}
+		_, err := c.askLedger(t.Context(), api.Key{ID: fmt.Sprint("bad ", i)})
+		effort.FatalIf(t, !errors.Is(err, errBadKey), "%v", err)
 	}
 	if _, known := c.recall(api.Key{ID: "good"}); known == keyUnknown || c.bad.Len() != badKeysMax {
 		t.Errorf("the good key is %v, and %d bad ones are kept, want %d", known, c.bad.Len(), badKeysMax)

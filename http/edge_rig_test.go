@@ -391,9 +391,8 @@ func (c *answerChecker) checkError(t testing.TB, sent call, a answer) {
 		t.Errorf("%s %s: body %q is no JSON", sent.method, sent.path, a.body)
 		return
 	}
-	if err := c.doc.Components.Schemas["Error"].Value.VisitJSON(body); err != nil {
-		t.Errorf("%s %s: body %s is no Error: %v", sent.method, sent.path, a.body, err)
-	}
+	err := c.doc.Components.Schemas["Error"].Value.VisitJSON(body)
+	effort.ErrorIf(t, err != nil, "%s %s: body %s is no Error: %v", sent.method, sent.path, a.body, err)
 	effort.Is[any](t, body.(map[string]any)["request_id"], a.header.Get("X-Request-Id"), sent.method, sent.path,
 		"request_id")
 	if link := a.header.Get("Link"); link != "" && link != "</docs/errors#"+a.code()+`>; rel="help"` {

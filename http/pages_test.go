@@ -89,9 +89,8 @@ func TestPagesGetWhatIsNotOfTheAPI(t *testing.T) {
 	if a, _ := e.page(t, "GET", "/openapi.yaml", nil); a.status != 200 || a.header.Get("Content-Type") != "application/yaml" {
 		t.Errorf("the description: %d", a.status)
 	}
-	if a := e.do(get("/v1/credits")); a.status != 200 || string(a.body) != `{"credits":1000000}` {
-		t.Errorf("credits: %d %s", a.status, a.body)
-	}
+	a := e.do(get("/v1/credits"))
+	effort.ErrorIf(t, a.status != 200 || string(a.body) != `{"credits":1000000}`, "credits: %d %s", a.status, a.body)
 }
 
 func TestPagesAreNowhereWithoutPages(t *testing.T) {

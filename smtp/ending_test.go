@@ -142,17 +142,15 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 			f.say("250 fine")
 			f.hear("RCPT")
 		}, func(t *testing.T, s *Session) {
-			if _, err := s.Probe(t.Context(), address, Ask{}); err == nil || s.Open() {
-				t.Errorf("the far side said nothing: %v", err)
-			}
+			_, err := s.Probe(t.Context(), address, Ask{})
+			effort.ErrorIf(t, err == nil || s.Open(), "the far side said nothing: %v", err)
 		}},
 		"after 421": {func(f *far) {
 			f.hear("MAIL")
 			f.say("421 later")
 		}, func(t *testing.T, s *Session) {
-			if _, err := s.Probe(t.Context(), address, Ask{}); err == nil || s.Open() {
-				t.Errorf("the far side said 421: %v", err)
-			}
+			_, err := s.Probe(t.Context(), address, Ask{})
+			effort.ErrorIf(t, err == nil || s.Open(), "the far side said 421: %v", err)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

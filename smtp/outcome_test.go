@@ -16,9 +16,8 @@ func TestOutcomesKeepTheirNumbers(t *testing.T) {
 		effort.ErrorIf(t, o.String() != name || o.Final() != (i > 0) || o.Free() != (name == "unknown"),
 			"%d: %v, final %v, free %v; want %s", i, o, o.Final(), o.Free(), name)
 	}
-	if o := Outcome(len(want)); o.Final() || o.String() != "outcome(6)" {
-		t.Errorf("%v is final", o)
-	}
+	o := Outcome(len(want))
+	effort.ErrorIf(t, o.Final() || o.String() != "outcome(6)", "%v is final", o)
 	for _, o := range Outcomes {
 		effort.ErrorIf(t, !o.Final(), "%v is shown but not final", o)
 	}
@@ -42,9 +41,8 @@ func TestReasonsKeepTheirNumbers(t *testing.T) {
 			t.Errorf("%s: message %q", token, message)
 		}
 	}
-	if r := Reason(len(want)); r.Known() || r.Message() != Internal.Message() || r.String() != "reason(31)" {
-		t.Errorf("%v is known", r)
-	}
+	r := Reason(len(want))
+	effort.ErrorIf(t, r.Known() || r.Message() != Internal.Message() || r.String() != "reason(31)", "%v is known", r)
 }
 
 func TestFailureHidesTheReceiversText(t *testing.T) {

@@ -162,9 +162,8 @@ func TestActorSaysWhenItOnlyWaits(t *testing.T) {
 		}
 		again, self := gets[*wire.Offer](s, r)
 		effort.Is(t, time.Since(began), ladder[0], "asked again after")
-		if m := (<-s.told).(Quiet); !m.Until.IsZero() {
-			t.Errorf("quiet until %v while asking", m.Until)
-		}
+		m := (<-s.told).(Quiet)
+		effort.ErrorIf(t, !m.Until.IsZero(), "quiet until %v while asking", m.Until)
 		s.answers(r, self, again, refused, 2)
 		gets[*wire.ResultsAck](s, r)
 		s.finals(2, true)
@@ -268,9 +267,8 @@ func TestActorTellsDoublesToStop(t *testing.T) {
 			}
 		}
 		s.system.Root.RequestWithCustomSender(self, pulse, old)
-		if m, _ := gets[*wire.Cancel](s, old); m.GetTask().Key() != first.GetTask().Key() {
-			t.Errorf("cancelled %v", m)
-		}
+		m, _ := gets[*wire.Cancel](s, old)
+		effort.ErrorIf(t, m.GetTask().Key() != first.GetTask().Key(), "cancelled %v", m)
 		s.system.Root.RequestWithCustomSender(self, pulse, next) // its own pulse is welcome
 		if m := (<-s.told).(Quiet); m.Until.IsZero() {
 			t.Errorf("told %v, want quiet", m)

@@ -102,9 +102,8 @@ func TestControlProbe(t *testing.T) {
 					t.Errorf("the case says that the habit is known: %v, want %v", known, c.known)
 				}
 			}
-			if h := b.done[0].Case.Behaviour; h.Accepted+h.Refused+len(h.Controls) > 0 {
-				t.Errorf("a refusal carries the habit %+v", h)
-			}
+			h := b.done[0].Case.Behaviour
+			effort.ErrorIf(t, h.Accepted+h.Refused+len(h.Controls) > 0, "a refusal carries the habit %+v", h)
 			left := b.lives(time.Minute)
 			effort.ErrorIf(t, b.left != 0 || len(left) > 0, "%d are left, %d offers", b.left, len(left))
 		})

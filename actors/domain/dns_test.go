@@ -114,9 +114,8 @@ func TestWhatDNSMeansForAnAddress(t *testing.T) {
 				effort.ErrorIf(t, len(hosts) != 1, "offered with %d hosts, want 1", len(hosts))
 			case c.reason != smtp.ReasonNone:
 				b.is(0, smtp.Invalid, c.reason)
-				if got := b.done[0].Case; got.NoRoute != c.reason || len(got.Attempts) > 0 {
-					t.Errorf("the case is %+v", got)
-				}
+				got := b.done[0].Case
+				effort.ErrorIf(t, got.NoRoute != c.reason || len(got.Attempts) > 0, "the case is %+v", got)
 			default:
 				for len(b.done) == 0 { // the name server never says more
 					b.pass(b.wakes.Sub(b.now))
@@ -124,9 +123,8 @@ func TestWhatDNSMeansForAnAddress(t *testing.T) {
 					b.look()
 				}
 				b.is(0, smtp.Unknown, smtp.DNSFailed)
-				if got := b.done[0].Case; got.NoRoute != smtp.DNSFailed || !got.GaveUp {
-					t.Errorf("the case is %+v", got)
-				}
+				got := b.done[0].Case
+				effort.ErrorIf(t, got.NoRoute != smtp.DNSFailed || !got.GaveUp, "the case is %+v", got)
 			}
 		})
 	}

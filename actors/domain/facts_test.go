@@ -25,16 +25,13 @@ func TestFactsAreBelievedForAWhile(t *testing.T) {
 		{"strict.test", factLife + 1, false, false},
 		{"other.test", 0, false, false},
 	} {
-		if catchAll, known := f.Behaviour(c.domain, morning.Add(c.after)).CatchAll(); catchAll != c.catchAll ||
-			known != c.known {
-			t.Errorf("%s after %v: %v (known: %v), want %v (%v)", c.domain, c.after, catchAll, known,
-				c.catchAll, c.known)
-		}
+		catchAll, known := f.Behaviour(c.domain, morning.Add(c.after)).CatchAll()
+		effort.ErrorIf(t, catchAll != c.catchAll || known != c.known,
+			"%s after %v: %v (known: %v), want %v (%v)", c.domain, c.after, catchAll, known, c.catchAll, c.known)
 	}
 	f.Learn("all.test", false, morning.Add(time.Hour)) // it changed its mind
-	if catchAll, known := f.Behaviour("all.test", morning.Add(factLife+time.Hour)).CatchAll(); catchAll || !known {
-		t.Errorf("what was learned last: %v (known: %v), want false", catchAll, known)
-	}
+	catchAll, known := f.Behaviour("all.test", morning.Add(factLife+time.Hour)).CatchAll()
+	effort.ErrorIf(t, catchAll || !known, "what was learned last: %v (known: %v), want false", catchAll, known)
 }
 
 // learnCatchAll has as many control probes accepted as it takes.
@@ -70,9 +67,8 @@ func TestAcceptancesAddUp(t *testing.T) {
 	at = at.Add(partLife)
 	f.Learn("all.test", true, at)
 	for after, want := range map[time.Duration]bool{0: true, factLife: true, factLife + 1: false} {
-		if catchAll, known := f.Behaviour("all.test", at.Add(after)).CatchAll(); known != want || catchAll != want {
-			t.Errorf("after %v: catch-all %v, known %v", after, catchAll, known)
-		}
+		catchAll, known := f.Behaviour("all.test", at.Add(after)).CatchAll()
+		effort.ErrorIf(t, known != want || catchAll != want, "after %v: catch-all %v, known %v", after, catchAll, known)
 	}
 	f.Learn("all.test", true, at.Add(factLife+1))
 	if h := f.Behaviour("all.test", at.Add(factLife+1)); h.Accepted != 1 {

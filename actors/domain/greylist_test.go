@@ -200,9 +200,7 @@ func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
 			b.look()
 		}
 		control := b.offered()
-		if !isControl(control) {
-			t.Fatalf("%+v: offered %v, want a control probe", c, locals(control))
-		}
+		effort.FatalIf(t, !isControl(control), "%+v: offered %v, want a control probe", c, locals(control))
 		b.answers(control, 1, greylisted)
 		b.pass(ladder[0])
 		var both []uint32

@@ -273,9 +273,8 @@ func TestTheAttemptLogIsBounded(t *testing.T) {
 	n := 0
 	next := func() evidence.Attempt { n++; return say(n, smtp.Undecided) }
 	for r.countSaid() < saidMax {
-		if c := add(next(), next()); len(c.Attempts) != 2 {
-			t.Fatalf("below the bound %d attempts are kept of 2", len(c.Attempts))
-		}
+		c := add(next(), next())
+		effort.FatalIf(t, len(c.Attempts) != 2, "below the bound %d attempts are kept of 2", len(c.Attempts))
 	}
 	if c := add(next(), next()); len(c.Attempts) != 1 || c.Omitted != 1 || c.Attempts[0].Text != say(n, 0).Text {
 		t.Fatalf("beyond it: %+v", c)

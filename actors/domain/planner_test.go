@@ -601,12 +601,10 @@ func TestHeldUntilIsQuiet(t *testing.T) {
 	until := morning.Add(10 * time.Minute)
 	b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task, Chunks: []uint64{1}, WaitingMs: wire.Left(b.now, until)})
 	b.look()
-	if got := b.quietUntil(b.now); !got.Equal(until) {
-		t.Errorf("quiet until %v, want %v", got, until)
-	}
-	if got := b.quietUntil(until); !got.IsZero() {
-		t.Errorf("quiet until %v when the time has come", got)
-	}
+	got := b.quietUntil(b.now)
+	effort.ErrorIf(t, !got.Equal(until), "quiet until %v, want %v", got, until)
+	got = b.quietUntil(until)
+	effort.ErrorIf(t, !got.IsZero(), "quiet until %v when the time has come", got)
 }
 
 func TestWhatIsNotOursIsIgnored(t *testing.T) {

@@ -28,19 +28,16 @@ func TestFactsAreReadByOthers(t *testing.T) {
 		f.Learn("some.test", false, time.Now())
 		f.Learn("some.test", true, time.Now()) // the newest is kept
 		effort.OK(t, f.Flush(t.Context()))
-		if got := string(s.Fact("domain/some.test").Data); !strings.HasPrefix(got, "habit1 accepted=1 refused=1 ") {
-			t.Errorf("the store has %q", got)
-		}
+		got := string(s.Fact("domain/some.test").Data)
+		effort.ErrorIf(t, !strings.HasPrefix(got, "habit1 accepted=1 refused=1 "), "the store has %q", got)
 		f = sharing(s)
 		f.Recall(t.Context(), "all.test", "some.test", "new.test")
 		for name, want := range map[string]bool{"all.test": true, "some.test": false} {
-			if got, known := f.Behaviour(name, time.Now()).CatchAll(); !known || got != want {
-				t.Errorf("%s: catch-all %v, known %v; want %v", name, got, known, want)
-			}
+			got, known := f.Behaviour(name, time.Now()).CatchAll()
+			effort.ErrorIf(t, !known || got != want, "%s: catch-all %v, known %v; want %v", name, got, known, want)
 		}
-		if _, known := f.Behaviour("new.test", time.Now()).CatchAll(); known {
-			t.Error("something is known of a domain that nobody learned of")
-		}
+		_, known := f.Behaviour("new.test", time.Now()).CatchAll()
+		effort.ErrorIf(t, known, "something is known of a domain that nobody learned of")
 	})
 }
 
@@ -168,9 +165,7 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 			}
 			if !c.learned {
 				control := b.offered()
-				if !isControl(control) {
-					t.Fatalf("offered: %v, want a control probe", locals(control))
-				}
+				effort.FatalIf(t, !isControl(control), "offered: %v, want a control probe", locals(control))
 				b.controls.recallOver(b.now) // once more, too late
 				b.answers(control, 1, refused)
 			}
@@ -200,7 +195,5 @@ func TestTheClusterIsAskedOnce(t *testing.T) {
 		_, again := s.(recall)
 		effort.ErrorIf(t, again, "the cluster is asked again")
 	}
-	if !isControl(b.offered()) {
-		t.Errorf("offered: %v, want another control probe", locals(b.offered()))
-	}
+	effort.ErrorIf(t, !isControl(b.offered()), "offered: %v, want another control probe", locals(b.offered()))
 }

@@ -79,9 +79,8 @@ func TestWaitsAreTold(t *testing.T) {
 		PerHour: 40, WaitingMs: 60_000})
 	b.says(inspect.Wait{Addresses: 4, For: inspect.ForReceiver, Receiver: at, Cause: "budget",
 		PerHour: 40})
-	if w := b.waits(b.now).Waits[0]; !w.Until.Equal(b.now.Add(time.Minute)) {
-		t.Errorf("nothing is asked until %v", w.Until)
-	}
+	w := b.waits(b.now).Waits[0]
+	effort.ErrorIf(t, !w.Until.Equal(b.now.Add(time.Minute)), "nothing is asked until %v", w.Until)
 	b.answers(o, 1, told{reason: smtp.Greylisted}, 0)
 	b.answers(o, 2, told{reason: smtp.MailboxFull}, 1)
 	b.answers(o, 3, told{outcome: smtp.Valid, reason: smtp.MailboxExists}, 2)
@@ -97,9 +96,8 @@ func TestWaitsAreTold(t *testing.T) {
 			t.Errorf("%s: until %v and %v, want %v", w.Reason, w.Until, w.Last, want)
 		}
 	}
-	if want := morning.Add(b.options.GiveUpAfter); !got.Ends.Equal(want) {
-		t.Errorf("ends at %v, want %v: a mailbox that is full stays so", got.Ends, want)
-	}
+	want := morning.Add(b.options.GiveUpAfter)
+	effort.ErrorIf(t, !got.Ends.Equal(want), "ends at %v, want %v: a mailbox that is full stays so", got.Ends, want)
 	b.backlog.leaveReceiver() // and what was due waits for the receiver
 	b.now = b.now.Add(ladder[0])
 	b.says(inspect.Wait{Addresses: 3, For: inspect.ForReceiver, Receiver: at, Cause: "free"},
@@ -125,16 +123,14 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	b.answers(first, 1, grey, 0, 1, 2)
 	// Put off for five minutes and more, as most are, which is until the second of the
 	// waits is over; the control probe behind it is put off as long.
-	if got, want := b.waits(b.now).Ends, b.now.Add(22*time.Minute); !got.Equal(want) {
-		t.Errorf("ends at %v, want %v", got.Sub(morning), want.Sub(morning))
-	}
+	got, want := b.waits(b.now).Ends, b.now.Add(22*time.Minute)
+	effort.ErrorIf(t, !got.Equal(want), "ends at %v, want %v", got.Sub(morning), want.Sub(morning))
 	b.pass(time.Minute)
 	b.answers(b.offered(), 1, told{reason: smtp.MailboxNotFound, outcome: smtp.Invalid, source: "192.0.2.9"}, 0)
 	b.answers(b.backlog.chunks[len(b.backlog.chunks)-1].offer, 2, grey, 1)
 	w := b.waits(b.now)
-	if want := b.now.Add(10 * time.Minute); w.Ends.Before(want) {
-		t.Errorf("ends at %v, want %v or later", w.Ends.Sub(morning), want.Sub(morning))
-	}
+	want = b.now.Add(10 * time.Minute)
+	effort.ErrorIf(t, w.Ends.Before(want), "ends at %v, want %v or later", w.Ends.Sub(morning), want.Sub(morning))
 	effort.Is(t, w.Deferred, 1, "those that were not asked are expected to be put off")
 }
 

@@ -108,9 +108,8 @@ func TestWitnessesFromElsewhere(t *testing.T) {
 			offer := b.offered()
 			b.answers(offer, 1, bare, 0)
 			b.answers(offer, 2, say, 1)
-			if _, done := b.done[0]; done {
-				t.Fatal("believed")
-			}
+			_, done := b.done[0]
+			effort.FatalIf(t, done, "believed")
 		})
 	}
 	t.Run("too late", func(t *testing.T) {
@@ -120,9 +119,8 @@ func TestWitnessesFromElsewhere(t *testing.T) {
 		b.answers(offer, 1, bare, 0)
 		b.lives(evidence.WitnessWithin + time.Second)
 		b.answers(offer, 2, accepted, 1)
-		if _, done := b.done[0]; done {
-			t.Fatal("believed")
-		}
+		_, done := b.done[0]
+		effort.FatalIf(t, done, "believed")
 	})
 }
 

@@ -45,9 +45,8 @@ func TestWritesInBatches(t *testing.T) {
 		<-time.After(writeEvery + time.Second)
 		synctest.Wait()
 		_, learns, _ := s.Calls()
-		if n := len(learns); n < 5 || n > 7 {
-			t.Errorf("%d writes in ten seconds", n)
-		}
+		n := len(learns)
+		effort.ErrorIf(t, n < 5 || n > 7, "%d writes in ten seconds", n)
 		effort.ErrorIf(t, s.Len() != 20 || string(s.Fact("3").Data) != "83",
 			"%d facts, the newest of 3 is %s", s.Len(), s.Fact("3").Data)
 	})

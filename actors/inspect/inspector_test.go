@@ -203,9 +203,8 @@ func TestWhatASilentNodeMayHaveIsNotDenied(t *testing.T) {
 		t.Errorf("a receiver that may live on the node that is silent: %v", err)
 	}
 	unreachable = nil
-	if _, err := c.Verification(t.Context(), uuid.NewString()); !errors.As(err, &unreachable) {
-		t.Errorf("a verification that the node that is silent may work on: %v", err)
-	}
+	_, err := c.Verification(t.Context(), uuid.NewString())
+	effort.ErrorIf(t, !errors.As(err, &unreachable), "a verification that the node that is silent may work on: %v", err)
 	for i := range 5 {
 		_, err := c.Trace(t.Context(), fmt.Sprint(i), "", nil)
 		effort.ErrorIf(t, i == 4 && (err == nil || errors.Is(err, cluster.ErrLost)),
@@ -338,9 +337,8 @@ func TestExplainSaysWhoSaysWhat(t *testing.T) {
 	got, err = c.Explain(ctx, "source:default")
 	effort.ErrorIf(t, err != nil || len(got.Notes) != 0, "the source that the system chooses: %v, %q", err, got.Notes)
 	for name, want := range map[string]string{"nobody.example": "takes no mail", "not a name": "", "source:x": ""} {
-		if _, err := c.Explain(ctx, name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := c.Explain(ctx, name)
+		effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), want), "%s: %v", name, err)
 	}
 }
 
@@ -360,10 +358,9 @@ func TestExplainWithoutDNS(t *testing.T) {
 	}
 	for _, name := range []string{"Broken.Example.", "suffix:broken.example"} {
 		got, err := c.ExplainRules(name)
-		if value, by := fieldIn(got, "rcpt_rate"); err != nil || value != "3/s" || by.Name != "example" ||
-			strings.Join(got.Narrower, " ") != "mx.broken.example" {
-			t.Errorf("the rules of %s: %+v, %v", name, got, err)
-		}
+		value, by := fieldIn(got, "rcpt_rate")
+		effort.ErrorIf(t, err != nil || value != "3/s" || by.Name != "example" ||
+			strings.Join(got.Narrower, " ") != "mx.broken.example", "the rules of %s: %+v, %v", name, got, err)
 	}
 	effort.Is(t, effort.Must(c.ExplainRules("source:default"))(t).Key, throttle.SourcePrefix,
 		"the rules of the default source")

@@ -14,7 +14,9 @@ import (
 	"github.com/asynkron/protoactor-go/cluster"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/facts"
 	"rollcall/actors/process"
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/wire"
@@ -108,9 +110,8 @@ func TestCrashInASession(t *testing.T) {
 		o := smtp.Outcome(a.GetOutcome())
 		effort.ErrorIf(t, o != smtp.Valid, "answer after the crash: %s %s", o, smtp.Reason(a.GetReason()))
 	}
-	if n := calls.Load(); n < 2 || c.ended > 0 {
-		t.Errorf("%d sessions, the actor ended %d times", n, c.ended)
-	}
+	n := calls.Load()
+	effort.ErrorIf(t, n < 2 || c.ended > 0, "%d sessions, the actor ended %d times", n, c.ended)
 	if n := b.options.Slots.Free(); n < slotsOfWorld-int(calls.Load())+1 {
 		t.Errorf("%d slots are free of %d, with %d sessions that can be open", n, slotsOfWorld, calls.Load()-1)
 	}
@@ -209,5 +210,74 @@ func TestAskStopsAtRefusalsOfUs(t *testing.T) {
 	effort.ErrorIf(t, n > 3+openedWide().Connections, "%d RCPTs to a receiver that refuses us", n)
 	if !scheduler.EndsBatch(&scheduler.Judgement{Verdict: verdict.Verdict{Action: verdict.ActOtherSource}}) {
 		t.Error("a refusal of us does not stop a session")
+	}
+}
+
+// TestWhatIsKeptOfASleepingReceiverIsForgotten: it lives nowhere, and would know it all again.
+func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
+	t.Parallel()
+	m := facts.Snapshot{V: facts.SnapshotVersion, Pauses: 2, Paused: 60_000, Limits: []facts.Limit{{Which: 0, Most: 5, Left: 60_000}}}
+	fact := facts.Fact{Key: throttle.SuffixKey("example.net"), Data: m.Encode()}
+	kept := receivertest.Holding(fact)
+	o := testOptions(openedWide())
+	o.Facts = kept
+	o.Registry.stateWriter(o)
+	got, err := o.Registry.ForgetKept(t.Context(), "example.net", scheduler.ForgetBlock)
+	effort.FatalIf(t, err != nil || len(got) != 1 || got[0].Key != fact.Key || len(got[0].Dropped) != 1,
+		"%v %+v", err, got)
+	effort.Is(t, len(effort.Must(o.Registry.ForgetKept(t.Context(), "another.net", scheduler.ForgetAll))(t)), 0, "another")
+	if m, err := facts.Decode(kept.Fact(fact.Key).Data); err != nil || m.Paused != 0 || len(m.Limits) != 1 {
+		t.Errorf("%v %+v", err, m)
+	}
+}
+
+// TestAfterAPauseNothingIsAskedThatHadNotBegun: the actor lives on with its sessions, and asks again
+// what it is offered again.
+func TestAfterAPauseNothingIsAskedThatHadNotBegun(t *testing.T) {
+	t.Parallel()
+	a := openedWide()
+	a.RcptRate = throttle.Rate{Events: 5, Per: time.Second / 10}
+	b := newBench(t, 0, "clean", a)
+	var pauses atomic.Uint64
+	b.options.Pauses = pauses.Load
+	b.pid = b.spawn()
+	c, client := b.customer(1, 500, known)
+	c.until("answers", func() bool { return len(c.answers) >= 10 })
+	pauses.Add(1)
+	asked := func() int { return b.lab.Manners().Total.Rcpts }
+	before := asked()
+	<-time.After(2 * time.Second) // a hundred by the rate
+	more := asked() - before
+	effort.ErrorIf(t, more > 5, "%d were asked after the pause", more)
+	c.mu.Lock()
+	answered := len(c.answers)
+	c.chunk++
+	again := &wire.Offer{Task: c.task, Chunk: c.chunk, Hosts: []*wire.Host{b.host},
+		Probes: []*wire.Probe{{Ordinal: 499, Local: known(499)}}}
+	c.mu.Unlock()
+	b.system.Root.Send(client, again)
+	c.until("an answer to what was offered again", func() bool { return len(c.answers) > answered })
+	effort.ErrorIf(t, c.ended > 0 || c.moved > 0, "the actor ended %d times, and told of %d moves", c.ended, c.moved)
+}
+
+// TestHostsThatBearLessThanTheyOffer asks existing and missing mailboxes, on real connections, of hosts that
+// refuse EHLO, and of hosts whose sessions break as soon as they are encrypted: each is answered.
+func TestHostsThatBearLessThanTheyOffer(t *testing.T) {
+	for _, personality := range []string{"heloonly", "heloagain", "tlsdies", "tlsmute"} {
+		t.Run(personality, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, 0, personality, openedWide())
+			c, _ := b.customer(1, 4, func(n int) string { return []string{"anna", "ghosta", "bert", "ghostb"}[n] })
+			c.until("all answers", func() bool { return len(c.told) >= 4 })
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, a := range c.told {
+				want := smtp.Valid
+				if a.Ordinal%2 == 1 {
+					want = smtp.Invalid
+				}
+				effort.Is(t, a.Outcome, want, a.Ordinal, a.Reason)
+			}
+		})
 	}
 }

@@ -58,16 +58,14 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 		"> RCPT TO:<…@" + b.domain + ">", "< 250", "* ready"} {
 		effort.Has(t, seen, want, "no line has")
 	}
-	if more, _ := living.Trace(time.Now(), "x", "192.0.2.1", 0); len(more) != 0 {
-		t.Errorf("%d lines of another source", len(more))
-	}
+	more, _ := living.Trace(time.Now(), "x", "192.0.2.1", 0)
+	effort.ErrorIf(t, len(more) != 0, "%d lines of another source", len(more))
 
 	found := living.CollectStatus(t.Context())
 	effort.FatalIf(t, len(found) != 1 || found[0].Key != "x" || found[0].Sessions != 1 || found[0].Queued == 0,
 		"the found is %+v", found)
-	if got := living.Detail(t.Context(), "y"); len(got) != 0 {
-		t.Errorf("another receiver has %d details", len(got))
-	}
+	got := living.Detail(t.Context(), "y")
+	effort.ErrorIf(t, len(got) != 0, "another receiver has %d details", len(got))
 	detail := living.Detail(t.Context(), "x")
 	effort.FatalIf(t, len(detail) != 1 || len(detail[0].SessionList) != 1, "the detail is %+v", detail)
 	old := detail[0].SessionList[0].ID

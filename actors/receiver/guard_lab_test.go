@@ -125,9 +125,8 @@ func TestGuardOnTheWire(t *testing.T) {
 		}
 	})
 	effort.ErrorIf(t, invalid > 25 || invalid < 20, "%d addresses were judged, the guard let 25 through", invalid)
-	if n := b.lab.Manners().Total.Tripped; n > openedWide().Connections {
-		t.Errorf("the guard stepped in %d times", n)
-	}
+	n := b.lab.Manners().Total.Tripped
+	effort.ErrorIf(t, n > openedWide().Connections, "the guard stepped in %d times", n)
 }
 
 // TestIPv6OnTheWire: a host with an IPv6 address alone is asked like any other.

@@ -143,10 +143,8 @@ func TestAnotherGreeterAtAHostThatToldApart(t *testing.T) {
 		accept(conn)
 	}), &locked{})
 	one := b.at(0)
-	if outcome, reason := one.askOne(1, 0); outcome != smtp.Invalid {
-		t.Fatalf("the host itself: %v %v", outcome, reason)
-	}
-	if outcome, reason := one.askOne(2, 0); outcome != smtp.Undecided || reason != smtp.Intercepted {
-		t.Errorf("somebody else: %v %v", outcome, reason)
-	}
+	outcome, reason := one.askOne(1, 0)
+	effort.FatalIf(t, outcome != smtp.Invalid, "the host itself: %v %v", outcome, reason)
+	outcome, reason = one.askOne(2, 0)
+	effort.ErrorIf(t, outcome != smtp.Undecided || reason != smtp.Intercepted, "somebody else: %v %v", outcome, reason)
 }

@@ -183,9 +183,8 @@ func TestLostWritesNothingMore(t *testing.T) {
 		r.wait()
 		calls, asked := book.calls.Load(), w.mailboxes.times()["later@good.test"]
 		<-time.After(3 * time.Hour) // the address would be due, and given up
-		if again := book.calls.Load(); again != calls {
-			w.t.Errorf("%d more calls of the ledger after the end", again-calls)
-		}
+		again := book.calls.Load()
+		effort.ErrorIf(w.t, again != calls, "%d more calls of the ledger after the end", again-calls)
 		if again := w.mailboxes.times()["later@good.test"]; again != asked {
 			w.t.Errorf("asked %d times more after the end", again-asked)
 		}
@@ -560,9 +559,8 @@ func TestNothingIsAskedWhileNothingCanBeSettled(t *testing.T) {
 		book.away.Store(false)
 		w.until(v.ID, "settled", func(v ledger.Verification) bool { return v.Counts.Sum() == 1 })
 		<-time.After(10 * time.Second)
-		if n := w.mailboxes.times()["soon@good.test"]; n < 2 {
-			w.t.Error("nothing was asked any more after the ledger came back")
-		}
+		n := w.mailboxes.times()["soon@good.test"]
+		effort.ErrorIf(w.t, n < 2, "nothing was asked any more after the ledger came back")
 	})
 }
 

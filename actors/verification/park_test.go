@@ -85,9 +85,8 @@ func TestASettlementTellsWhatTheRestWaitsFor(t *testing.T) {
 		id := w.uploads("second@good.test", "later@fine.test", "no@bad.test").ID
 		leased, lease := w.leases(w.node, id)
 		r := w.starts(w.options(book), leased, lease)
-		if i := <-book.told; i != nil {
-			w.t.Errorf("while it is verifying its customer is told %+v", i)
-		}
+		i := <-book.told
+		effort.ErrorIf(w.t, i != nil, "while it is verifying its customer is told %+v", i)
 		const why = "1 address waits for fine.test, which "
 		if i := <-book.told; i == nil || !strings.HasPrefix(i.Message, why) || strings.Contains(i.Message, "another") {
 			w.t.Errorf("after one of two its customer is told %+v", i)

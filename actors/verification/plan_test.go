@@ -126,19 +126,16 @@ func TestPlanBeginsNoMoreThanItMay(t *testing.T) {
 	f := readLines(t, slices.Concat(rowsOf("one.test"), rowsOf("two.test"), rowsOf("three.test"))...)
 	p := newPlan(f, newBitset(f.Len()))
 	for i, want := range []bool{true, true, false} {
-		if _, ok := p.begin(2); ok != want {
-			t.Fatalf("begin %d: %v, want %v", i, ok, want)
-		}
+		_, ok := p.begin(2)
+		effort.FatalIf(t, ok != want, "begin %d: %v, want %v", i, ok, want)
 	}
 	p.end("one.test")
 	p.behind.Store(true)
-	if _, ok := p.begin(2); ok {
-		t.Fatal("a domain is begun although the ledger is far behind")
-	}
+	_, ok := p.begin(2)
+	effort.FatalIf(t, ok, "a domain is begun although the ledger is far behind")
 	p.behind.Store(false)
-	if name, ok := p.begin(2); !ok || name != "three.test" {
-		t.Errorf("begun %q (%v), want three.test", name, ok)
-	}
+	name, ok := p.begin(2)
+	effort.ErrorIf(t, !ok || name != "three.test", "begun %q (%v), want three.test", name, ok)
 }
 
 // TestSmallDomainsCountForLess: as many begin as have the addresses of one that is whole.
@@ -160,18 +157,15 @@ func TestDomainsThatOnlyWaitMakeRoomForOthers(t *testing.T) {
 	f := readLines(t, slices.Concat(rowsOf("one.test"), rowsOf("two.test"), rowsOf("three.test"))...)
 	p := newPlan(f, newBitset(f.Len()))
 	p.begin(1)
-	if name, ok := p.begin(1); ok {
-		t.Fatalf("%s is begun beside a busy domain, want one at a time", name)
-	}
+	name, ok := p.begin(1)
+	effort.FatalIf(t, ok, "%s is begun beside a busy domain, want one at a time", name)
 	p.noteWait(p.open["one.test"], noon)
-	if name, ok := p.begin(1); !ok || name != "two.test" {
-		t.Fatalf("begun %q (%v) while the first only waits, want two.test", name, ok)
-	}
+	name, ok = p.begin(1)
+	effort.FatalIf(t, !ok || name != "two.test", "begun %q (%v) while the first only waits, want two.test", name, ok)
 	p.noteWait(p.open["one.test"], time.Time{}) // both are busy
 	p.end("two.test")
-	if name, ok := p.begin(1); ok {
-		t.Fatalf("%s is begun beside a busy domain, want one at a time", name)
-	}
+	name, ok = p.begin(1)
+	effort.FatalIf(t, ok, "%s is begun beside a busy domain, want one at a time", name)
 }
 
 func TestPlanIsQuietWhenAllItsDomainsAre(t *testing.T) {

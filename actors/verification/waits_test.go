@@ -84,9 +84,8 @@ func TestAPauseMakesItWait(t *testing.T) {
 		if v, _ := r.asks(); v.Status != "verifying" || v.Finish.IsZero() {
 			t.Errorf("5 s after it was resumed %s, expected at %v (%s)", v.Status, v.Finish, v.Why)
 		}
-		if i := w.sees(r.id).Issue; i != nil {
-			t.Errorf("after it was resumed its customer is told %+v", i)
-		}
+		i := w.sees(r.id).Issue
+		effort.ErrorIf(t, i != nil, "after it was resumed its customer is told %+v", i)
 		r.wait()
 		effort.Is(t, w.sees(r.id).Status, ledger.Completed, "at the end")
 	})

@@ -81,19 +81,16 @@ func TestAttemptsOfNewerProgramsAreReadAsFarAsTheyAreKnown(t *testing.T) {
 func TestGreylistedProbes(t *testing.T) {
 	for _, from := range []string{"192.0.2.1", "2001:db8::1", ""} {
 		p := &Probe{Local: "anna"}
-		if _, _, ok := p.Greylisted(); ok {
-			t.Error("a new probe was greylisted")
-		}
+		_, _, ok := p.Greylisted()
+		effort.ErrorIf(t, ok, "a new probe was greylisted")
 		p.Greylist(5*time.Minute, from)
-		if ago, got, ok := passed(t, p).Greylisted(); !ok || ago != 5*time.Minute || got != from {
-			t.Errorf("%q: %v, %q, %v", from, ago, got, ok)
-		}
+		ago, got, ok := passed(t, p).Greylisted()
+		effort.ErrorIf(t, !ok || ago != 5*time.Minute || got != from, "%q: %v, %q, %v", from, ago, got, ok)
 	}
 	p := &Probe{}
 	p.Greylist(0, "no address")
-	if ago, from, ok := p.Greylisted(); !ok || ago != time.Millisecond || from != "" {
-		t.Errorf("%v, %q, %v", ago, from, ok)
-	}
+	ago, from, ok := p.Greylisted()
+	effort.ErrorIf(t, !ok || ago != time.Millisecond || from != "", "%v, %q, %v", ago, from, ok)
 	n := proto.Size(p)
 	effort.ErrorIf(t, n > 10, "%d bytes", n)
 }

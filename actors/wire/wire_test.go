@@ -110,13 +110,11 @@ func TestTimesToComeTravelAsDurations(t *testing.T) {
 	} {
 		ms := Left(now, c.until)
 		effort.ErrorIf(t, c.ms != math.MaxInt64 && ms != c.ms, "%s: %d ms, want %d", c.name, ms, c.ms)
-		if got := Until(there, ms); !got.Equal(c.want) {
-			t.Errorf("%s: until %v, want %v", c.name, got, c.want)
-		}
+		got := Until(there, ms)
+		effort.ErrorIf(t, !got.Equal(c.want), "%s: until %v, want %v", c.name, got, c.want)
 	}
-	if got := Until(now, math.MinInt64); !got.IsZero() {
-		t.Errorf("a negative wait ends %v", got)
-	}
+	got := Until(now, math.MinInt64)
+	effort.ErrorIf(t, !got.IsZero(), "a negative wait ends %v", got)
 }
 
 // The largest messages fit: 500 probes with local parts of 64 octets, five hosts
@@ -156,9 +154,8 @@ func TestGeneratedCodeIsThatOfTheSource(t *testing.T) {
 	}
 	out := t.TempDir()
 	c := exec.Command("protoc", "--go_out="+out, "--go_opt=paths=source_relative", "wire.proto")
-	if text, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
+	text, err := c.CombinedOutput()
+	effort.FatalIf(t, err != nil, "%v: %s", err, text)
 	fresh := effort.Must(os.ReadFile(filepath.Join(out, "wire.pb.go")))(t)
 	kept := effort.Must(os.ReadFile("wire.pb.go"))(t)
 	effort.ErrorIf(t, !bytes.Equal(withoutVersions(fresh), withoutVersions(kept)),

@@ -239,16 +239,14 @@ func TestTheGuardTellsWhatMembersSend(t *testing.T) {
 		{"nothing", nil, badSeal},
 	} {
 		i := inspector{label: "test", keys: ring(t, text)}
-		if got, _ := i.packet(sealedPacket(1, key, c.plain)); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
-		}
+		got, _ := i.packet(sealedPacket(1, key, c.plain))
+		effort.ErrorIf(t, got != c.want, "%s: got %q, want %q", c.name, got, c.want)
 		if c.plain == nil {
 			continue
 		}
 		i.keys = nil
-		if got, _ := i.packet(labelled("test", c.plain)); got != c.want {
-			t.Errorf("%s, without keys: got %q, want %q", c.name, got, c.want)
-		}
+		got, _ = i.packet(labelled("test", c.plain))
+		effort.ErrorIf(t, got != c.want, "%s, without keys: got %q, want %q", c.name, got, c.want)
 	}
 	for _, c := range []struct {
 		name   string

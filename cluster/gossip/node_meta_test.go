@@ -77,9 +77,8 @@ func TestANodeIsCheckedByItsMetaAndProtocol(t *testing.T) {
 		}
 		effort.Is(t, got, c.want, c.name)
 	}
-	if r := check(&memberlist.Node{Meta: bytes.Repeat([]byte{'{'}, 100)}, self); r == nil || r.what != "card" {
-		t.Errorf("no card: got %v", r)
-	}
+	r := check(&memberlist.Node{Meta: bytes.Repeat([]byte{'{'}, 100)}, self)
+	effort.ErrorIf(t, r == nil || r.what != "card", "no card: got %v", r)
 }
 
 // listed makes a node as the library gives it.

@@ -128,12 +128,10 @@ func TestARenewedCertificateIsUsed(t *testing.T) {
 	now := time.Now()
 	old := i.Expires()
 	f.put(f.issue("a", now, 200*24*time.Hour))
-	if got := i.current(now).cert.Leaf.NotAfter; !got.Equal(old) {
-		t.Errorf("the files were looked at within %s", lookEvery)
-	}
-	if got := i.current(now.Add(2 * lookEvery)).cert.Leaf.NotAfter; !got.After(old.Add(100 * 24 * time.Hour)) {
-		t.Errorf("expires %s, want the renewed certificate's end", got)
-	}
+	got := i.current(now).cert.Leaf.NotAfter
+	effort.ErrorIf(t, !got.Equal(old), "the files were looked at within %s", lookEvery)
+	got = i.current(now.Add(2 * lookEvery)).cert.Leaf.NotAfter
+	effort.ErrorIf(t, !got.After(old.Add(100*24*time.Hour)), "expires %s, want the renewed certificate's end", got)
 }
 
 func TestAChangeThatCannotBeUsedKeepsTheOld(t *testing.T) {

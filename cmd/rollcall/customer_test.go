@@ -134,10 +134,9 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	says("3 of 3: 3 completed", "status", id[:9]+"…")
 	results := effort.Must(os.ReadFile(filepath.Join(c.folder, "r.csv")))(t)
 	says(string(results), "results", strings.ToUpper(id[:8]))
-	if code, _, stderr := c.run("results", id, "--out", "r.csv"); code != exitFailed || !strings.Contains(stderr,
-		"--force") {
-		t.Errorf("results over a file: got code %d and %q", code, stderr)
-	}
+	code, _, stderr := c.run("results", id, "--out", "r.csv")
+	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stderr, "--force"),
+		"results over a file: got code %d and %q", code, stderr)
 	says("", "results", id, "--out", "r.csv", "--force")
 	says(id+" is completed already: there is nothing to cancel", "cancel", id[:8])
 	for _, x := range []struct {

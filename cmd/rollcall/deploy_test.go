@@ -361,8 +361,7 @@ func TestAlertsFire(t *testing.T) {
 	for _, args := range all {
 		c := exec.CommandContext(t.Context(), tool, args...)
 		c.Dir = filepath.Join(HouseRoot, "deploy", "prometheus")
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Errorf("promtool %q: %v\n%s", args, err, out)
-		}
+		out, err := c.CombinedOutput()
+		effort.ErrorIf(t, err != nil, "promtool %q: %v\n%s", args, err, out)
 	}
 }

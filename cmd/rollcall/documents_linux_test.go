@@ -307,9 +307,8 @@ func quotedForShell(text string) string { return "'" + strings.ReplaceAll(text, 
 // tell has the shell read lines.
 func (h *scriptShell) tell(lines string) {
 	h.t.Helper()
-	if _, err := io.WriteString(h.in, lines+"\n"); err != nil {
-		h.t.Fatalf("%v: %s", err, h.failed.String())
-	}
+	_, err := io.WriteString(h.in, lines+"\n")
+	effort.FatalIf(h.t, err != nil, "%v: %s", err, h.failed.String())
 }
 
 // block runs one block and gives what it prints.

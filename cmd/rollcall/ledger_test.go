@@ -169,10 +169,9 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	node.waitFor("Ctrl-C ends it")
 	copied := filepath.Join(c.folder, "restore", "rollcall-data", "ledger.db")
 	effort.OK(t, os.MkdirAll(filepath.Dir(copied), 0o700))
-	if code, stdout, stderr := c.run("backup", copied); code != exitDone || !strings.HasPrefix(stdout,
-		"copied the ledger sqlite:") {
-		t.Fatalf("backup: code %d, %s%s", code, stdout, stderr)
-	}
+	code, stdout, stderr := c.run("backup", copied)
+	effort.FatalIf(t, code != exitDone || !strings.HasPrefix(stdout, "copied the ledger sqlite:"),
+		"backup: code %d, %s%s", code, stdout, stderr)
 	restored := *c
 	restored.folder = filepath.Join(c.folder, "restore")
 	restored.spoilsTheBooks()

@@ -188,9 +188,8 @@ func ownedBy(t *testing.T, user string) string {
 	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil { // of all folders of the test
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("chown", user+":", folder).CombinedOutput(); err != nil {
-		t.Fatalf("chown: %v: %s", err, out)
-	}
+	out, err := exec.Command("chown", user+":", folder).CombinedOutput()
+	effort.FatalIf(t, err != nil, "chown: %v: %s", err, out)
 	return folder
 }
 

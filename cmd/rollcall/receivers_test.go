@@ -93,10 +93,9 @@ func TestReceiversAreWatched(t *testing.T) {
 		effort.ErrIs(t, v.run(ctx), nil)
 		cancel()
 		if asJSON {
-			if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 3 ||
-				!strings.HasPrefix(lines[1], `{"error":`) || !strings.Contains(lines[0], "example.test") {
-				t.Errorf("got %d lines\n%s", len(lines), out.String())
-			}
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			effort.ErrorIf(t, len(lines) != 3 || !strings.HasPrefix(lines[1], `{"error":`) ||
+				!strings.Contains(lines[0], "example.test"), "got %d lines\n%s", len(lines), out.String())
 			continue
 		}
 		holds(t, out.String(), "Z\n\nRECEIVER", "this cannot be answered now", "No receiver is asked now.")
@@ -180,14 +179,10 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	holds(t, unfolded(explained), "At most 20 addresses in a session (rcpts_per_connection), learned at ",
 		"Z because it ended sessions after as many, until ", "Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ")
 	var found admin.Details
-	if err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found); err != nil ||
-		len(found.Receivers) != 2 {
-		t.Errorf("%v", err)
-	}
-	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil || !strings.Contains(err.Error(),
-		"no such receiver is asked now") {
-		t.Errorf("%v", err)
-	}
+	err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found)
+	effort.ErrorIf(t, err != nil || len(found.Receivers) != 2, "%v", err)
+	_, _, err = b.run(t.Context(), "receivers", "show", "none.test")
+	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "no such receiver is asked now"), "%v", err)
 	b.inspector.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost: it does not answer"}}
 	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil ||
 		!strings.Contains(err.Error(), "node-3 (lost: it does not answer): it may live there") {
@@ -196,13 +191,10 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	holds(t, b.must("receivers", "close", "example.test", "17", "--node", "node-2"),
 		"Session 17 of example.test on node-2")
 	effort.Is(t, b.inspector.closed, "example.test node-2 17", "closed")
-	if _, _, err := b.run(t.Context(), "receivers", "close", "example.test", "17"); !isUsage(err) ||
-		!strings.Contains(err.Error(), "node-1, node-2") {
-		t.Errorf("two nodes: %v", err)
-	}
-	if _, _, err := b.run(t.Context(), "receivers", "close", "example.test", "18"); err == nil || isUsage(err) {
-		t.Errorf("no such session: %v", err)
-	}
+	_, _, err = b.run(t.Context(), "receivers", "close", "example.test", "17")
+	effort.ErrorIf(t, !isUsage(err) || !strings.Contains(err.Error(), "node-1, node-2"), "two nodes: %v", err)
+	_, _, err = b.run(t.Context(), "receivers", "close", "example.test", "18")
+	effort.ErrorIf(t, err == nil || isUsage(err), "no such session: %v", err)
 	b.misused("receivers", "close", "example.test", "x")
 	b.inspector.details = b.inspector.details[:1]
 	holds(t, b.must("receivers", "close", "example.test", "17", "--json"),

@@ -102,9 +102,8 @@ allow_networks = ["127.0.0.0/8"]
 func (c *scriptCluster) serves(name string) {
 	c.t.Helper()
 	log := filepath.Join(c.folder, name, "log")
-	if err := os.Remove(log); err != nil && !os.IsNotExist(err) {
-		c.t.Fatal(err)
-	}
+	err := os.Remove(log)
+	effort.FatalIf(c.t, err != nil && !os.IsNotExist(err), "%v", err)
 	starts := func() { c.members[name] = serveLogged(c.cli, log, "serve", "--config", name+"/rollcall.toml") }
 	starts()
 	until(c.t, func() (bool, string) {

@@ -140,9 +140,8 @@ func TestScoreReportCounts(t *testing.T) {
 	for _, bad := range []part{{all: append(fair, of(smtp.Valid, smtp.MailboxExists))},
 		{sheet: smtplab.Sheet{Tripped: map[string]int{"harvest": 2}}}, {sheet: smtplab.Sheet{Total: smtplab.Tally{Data: 1}}},
 		{again: admin.ReplaySummary{Outcomes: 1}}} {
-		if r := newScoreReport([]part{bad}); r.good() {
-			t.Errorf("%+v is good", r)
-		}
+		r := newScoreReport([]part{bad})
+		effort.ErrorIf(t, r.good(), "%+v is good", r)
 	}
 }
 

@@ -81,10 +81,9 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	var keys struct{ Keys []admin.Key }
 	ask(&map[string]any{}, "key", "revoke", id[:8], "--json")
 	for _, name := range []string{"t", id[:8], "nobody"} {
-		if code, _, said := c.run("key", "revoke", name); code != exitFailed ||
-			!strings.Contains(said, "there is no good key") {
-			t.Errorf("key revoke %s: got code %d and %q", name, code, said)
-		}
+		code, _, said := c.run("key", "revoke", name)
+		effort.ErrorIf(t, code != exitFailed || !strings.Contains(said, "there is no good key"),
+			"key revoke %s: got code %d and %q", name, code, said)
 	}
 	ask(&keys, "key", "list", "--workspace", workspace, "--json")
 	effort.ErrorIf(t, len(keys.Keys) != 1 || keys.Keys[0].Label != "t" || keys.Keys[0].RevokedAt == nil,
@@ -92,10 +91,9 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	var report map[string]any
 	ask(&report, "audit", "--json")
 	effort.ErrorIf(t, fmt.Sprint(report["violations"]) != "[]", "audit: got %v", report)
-	if code, _, stderr := c.run("workspace", "list", "--token", "wrong"); code != exitFailed ||
-		!strings.Contains(stderr, "refuses the token") {
-		t.Errorf("wrong token: got code %d and %q", code, stderr)
-	}
+	code, _, stderr := c.run("workspace", "list", "--token", "wrong")
+	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stderr, "refuses the token"),
+		"wrong token: got code %d and %q", code, stderr)
 	if code, _, stderr := c.run("serve"); code != exitFailed || strings.Count(lastLines(stderr), "\n") != 1 {
 		t.Errorf("a second node in the same folder: got code %d and %q", code, stderr)
 	}

@@ -218,12 +218,10 @@ func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
 				s.sum("rollcall_upload_places_refused_total", "share") >= uploads-32
 		})
 	})
-	if n := s.sum("rollcall_uploads_receiving", ""); n > 32 {
-		t.Errorf("the first tenant has %v of 64 places", n)
-	}
-	if n := s.sum("rollcall_upload_places_refused_total", "full"); n > 0 {
-		t.Errorf("%v uploads found no place free", n)
-	}
+	n := s.sum("rollcall_uploads_receiving", "")
+	effort.ErrorIf(t, n > 32, "the first tenant has %v of 64 places", n)
+	n = s.sum("rollcall_upload_places_refused_total", "full")
+	effort.ErrorIf(t, n > 0, "%v uploads found no place free", n)
 }
 
 // TestSilentSocketsOfOneAddressLeavePlaces: a stranger opens more connections than the listeners have

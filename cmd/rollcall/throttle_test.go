@@ -438,13 +438,11 @@ func TestPauseAndResume(t *testing.T) {
 		{"sources", "2001:DB8::7", "source:2001:db8::7"}, {"sources", "default", "source:"}} {
 		for word, want := range map[string]string{"pause": "yes", "drain": "drain"} {
 			holds(t, b.must(c.group, word, c.name, "--for", "10m", "--reason", "x"), "pause  no", want)
-			if x, _ := b.inspector.Explain(t.Context(), c.key); pause(x) != want {
-				t.Errorf("%s %s: pause is %q", c.group, word, pause(x))
-			}
+			x, _ := b.inspector.Explain(t.Context(), c.key)
+			effort.ErrorIf(t, pause(x) != want, "%s %s: pause is %q", c.group, word, pause(x))
 			holds(t, b.must(c.group, "resume", c.name), c.name+" is asked again: override ")
-			if x, _ := b.inspector.Explain(t.Context(), c.key); pause(x) != "no" {
-				t.Errorf("%s resume: pause is %q", c.group, pause(x))
-			}
+			x, _ = b.inspector.Explain(t.Context(), c.key)
+			effort.ErrorIf(t, pause(x) != "no", "%s resume: pause is %q", c.group, pause(x))
 		}
 	}
 	holds(t, b.must("receivers", "resume", "example.test"), "example.test is not paused: there was no override to end.")

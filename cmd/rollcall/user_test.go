@@ -116,10 +116,9 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 	effort.MustBe(t, len(all.Workspaces), 1, "workspaces", all)
 	workspace := all.Workspaces[0].ID
 	list := api + "/w/" + workspace
-	if status, text, _ := pageOf(t, "GET", list, owner, nil); status != 200 || !strings.Contains(text,
-		"1\u202f000\u202f000") {
-		t.Errorf("the workspace of serve --dev: %d without its credits", status)
-	}
+	status, text, _ := pageOf(t, "GET", list, owner, nil)
+	effort.ErrorIf(t, status != 200 || !strings.Contains(text, "1\u202f000\u202f000"),
+		"the workspace of serve --dev: %d without its credits", status)
 	code, link, stderr := c.run("user", "invite", "--workspace", workspace, "--role", "viewer", "anna@example.com")
 	effort.FatalIf(t, code != exitDone || !strings.Contains(stderr, "not shown again"), "invite: %d %s", code, stderr)
 	anna := accept(t, strings.TrimSpace(link), "the password of the second one")
@@ -160,10 +159,8 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 	}
 	ask(&reset, "user", "end-two-step", "anna@example.com")
 	effort.ErrorIf(t, reset.HasCodes, "end-two-step: %+v", reset)
-	if status, _, session := signInTo(t, api, "anna@example.com", "a new password of hers"); status != 303 ||
-		session == "" {
-		t.Errorf("after end-two-step the password alone: %d", status)
-	}
+	status, _, session := signInTo(t, api, "anna@example.com", "a new password of hers")
+	effort.ErrorIf(t, status != 303 || session == "", "after end-two-step the password alone: %d", status)
 	ask(&disabled, "user", "enable", "anna@example.com")
 	effort.ErrorIf(t, disabled.Disabled, "enable: %+v", disabled)
 	for _, wrong := range [][]string{{"user", "disable", "nobody@example.com"}, {"user", "password",
@@ -201,10 +198,9 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	refused := func(want string) {
 		t.Helper()
 		for _, args := range asks {
-			if code, _, stderr := c.run(args...); code != exitFailed || !strings.Contains(stderr,
-				"dashboard.oidc_secret_file: "+want) {
-				t.Errorf("rollcall %q: code %d, %s, want %q", args, code, stderr, want)
-			}
+			code, _, stderr := c.run(args...)
+			effort.ErrorIf(t, code != exitFailed || !strings.Contains(stderr, "dashboard.oidc_secret_file: "+want),
+				"rollcall %q: code %d, %s, want %q", args, code, stderr, want)
 		}
 	}
 	// Another node of this machine may have the usual ones.
@@ -214,19 +210,16 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	effort.OK(t, os.Chmod(secret, 0o640))
 	refused("provider: the secret cannot be used: others can read " + secret + "; run: chmod 600 " + secret)
 	effort.OK(t, os.Chmod(secret, 0o600))
-	if code, stdout, stderr := c.run("config", "check", file); code != exitDone || !strings.Contains(stdout, "is fine") {
-		t.Errorf("config check: %d %s", code, stderr)
-	}
+	code, stdout, stderr := c.run("config", "check", file)
+	effort.ErrorIf(t, code != exitDone || !strings.Contains(stdout, "is fine"), "config check: %d %s", code, stderr)
 	node, api := startDev(c, "ROLLCALL_DASHBOARD_OIDC_ISSUER="+away, "ROLLCALL_DASHBOARD_OIDC_CLIENT_ID=rollcall",
 		"ROLLCALL_DASHBOARD_OIDC_SECRET_FILE="+secret, "ROLLCALL_DASHBOARD_OIDC_NAME=Acme login")
-	if status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil); status != 200 || !strings.Contains(text,
-		"Sign in with Acme login") {
-		t.Errorf("sign-in: %d %s", status, text)
-	}
-	if status, text, _ := pageOf(t, "GET", api+"/oidc/start", "", nil); status != 503 || !strings.Contains(text,
-		"Acme login isn&#39;t answering") {
-		t.Errorf("the provider is away: %d %s", status, text)
-	}
+	status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil)
+	effort.ErrorIf(t, status != 200 || !strings.Contains(text, "Sign in with Acme login"),
+		"sign-in: %d %s", status, text)
+	status, text, _ = pageOf(t, "GET", api+"/oidc/start", "", nil)
+	effort.ErrorIf(t, status != 503 || !strings.Contains(text, "Acme login isn&#39;t answering"),
+		"the provider is away: %d %s", status, text)
 	node.terminate()
 	effort.OK(t, os.WriteFile(secret, nil, 0o600))
 	c.environ = ports
@@ -248,30 +241,25 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	for _, path := range []string{"/", "/receivers/live", "/receivers/google.com", "/verifications", "/throttles",
 		"/throttles?name=google.com", "/cluster", "/sources", "/workspaces", "/log", "/health",
 		"/throttles/live", "/sources/live"} {
-		if status, text := in.ask("GET", base+path, nil); status != http.StatusOK || !strings.Contains(text, "<h1") &&
-			!strings.HasSuffix(path, "live") {
-			t.Errorf("%s: %d %.300s", path, status, text)
-		}
+		status, text := in.ask("GET", base+path, nil)
+		effort.ErrorIf(t, status != http.StatusOK || !strings.Contains(text, "<h1") && !strings.HasSuffix(path, "live"),
+			"%s: %d %.300s", path, status, text)
 	}
-	if status, text := in.ask("GET", base+"/workspaces", nil); status != http.StatusOK || !strings.Contains(text,
-		">dev<") {
-		t.Errorf("the workspaces: %d %s", status, text)
-	}
-	if status, text := in.ask("GET", base+"/health", nil); status != http.StatusOK || !strings.Contains(text,
-		"<h2>This node, ") {
-		t.Errorf("the health of the node: %d %s", status, text)
-	}
+	status, text := in.ask("GET", base+"/workspaces", nil)
+	effort.ErrorIf(t, status != http.StatusOK || !strings.Contains(text, ">dev<"),
+		"the workspaces: %d %s", status, text)
+	status, text = in.ask("GET", base+"/health", nil)
+	effort.ErrorIf(t, status != http.StatusOK || !strings.Contains(text, "<h2>This node, "),
+		"the health of the node: %d %s", status, text)
 	in.pauseSource(base)
 	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b"}, "name": {"acme-clean.test"},
 		"field": {"rcpt_rate"},
 		"value": {"1/s"}, "for": {"1h"}, "reason": {"a test"}}
-	if status, text := in.ask("POST", base+"/throttles/preview", form); status != http.StatusOK ||
-		!strings.Contains(text, "Set the override") {
-		t.Errorf("preview: %d %s", status, text)
-	}
-	if status, text := in.ask("POST", base+"/throttles/set", form); status != http.StatusSeeOther {
-		t.Errorf("set: %d %s", status, text)
-	}
+	status, text = in.ask("POST", base+"/throttles/preview", form)
+	effort.ErrorIf(t, status != http.StatusOK || !strings.Contains(text, "Set the override"),
+		"preview: %d %s", status, text)
+	status, text = in.ask("POST", base+"/throttles/set", form)
+	effort.ErrorIf(t, status != http.StatusSeeOther, "set: %d %s", status, text)
 	if code, stdout, _ := c.run("throttle", "explain", "acme-clean.test"); code != exitDone || !strings.Contains(stdout,
 		"eve") {
 		t.Errorf("the command does not see it: %s", stdout)
@@ -282,13 +270,11 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	err := json.Unmarshal([]byte(stdout), &link)
 	effort.FatalIf(t, err != nil || !link.ReadOnly, "%v in %s", err, stdout)
 	observer := operatorOf(t, link.URL)
-	if status, _ := observer.ask("GET", base+"/", nil); status != http.StatusOK {
-		t.Errorf("an observer sees nothing: %d", status)
-	}
+	status, _ = observer.ask("GET", base+"/", nil)
+	effort.ErrorIf(t, status != http.StatusOK, "an observer sees nothing: %d", status)
 	form.Set("form", "5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2c")
-	if status, _ := observer.ask("POST", base+"/throttles/set", form); status != http.StatusForbidden {
-		t.Errorf("an observer sets an override: %d", status)
-	}
+	status, _ = observer.ask("POST", base+"/throttles/set", form)
+	effort.ErrorIf(t, status != http.StatusForbidden, "an observer sets an override: %d", status)
 }
 
 // operator is who signed in to the operator's pages.

@@ -61,9 +61,8 @@ func TestVerdictJudge(t *testing.T) {
 	effort.ErrorIf(t, err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Action != "greylist" ||
 		view.Wait != "5m0s" || view.Rule == "" || view.Meaning == "" || view.Version == 0, "%v, %s", err, out)
 	for _, args := range [][]string{{}, {"hello"}, {"--stage", "data", "550 no"}, {"--address", "x", "550 no"}} {
-		if _, err := runRoot(t, append([]string{"verdict", "judge"}, args...)...); !isUsage(err) {
-			t.Errorf("%q: %v", args, err)
-		}
+		_, err := runRoot(t, append([]string{"verdict", "judge"}, args...)...)
+		effort.ErrorIf(t, !isUsage(err), "%q: %v", args, err)
 	}
 }
 

@@ -151,12 +151,10 @@ func TestARefusedFileIsToldWithItsRowAndForgotten(t *testing.T) {
 func TestACutDownloadLeavesNoFileAndKeepsTheIdentity(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "r.csv")
 	r, _, _ := newTestRun(t, service(t, "completed", someResults[:60]), verifyFlags{out: term.OutFile{Name: out}})
-	if err := r.run(t.Context()); err == nil || !strings.Contains(client.Advised(err), "run the command again") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Stat(out); err == nil {
-		t.Error("a cut file was left as the results")
-	}
+	err := r.run(t.Context())
+	effort.ErrorIf(t, err == nil || !strings.Contains(client.Advised(err), "run the command again"), "got %v", err)
+	_, err = os.Stat(out)
+	effort.ErrorIf(t, err == nil, "a cut file was left as the results")
 	effort.Denied(os.Stat(r.memory.file))(t, nil, "the identity is gone")
 }
 

@@ -146,10 +146,9 @@ func TestOperatorTour(t *testing.T) {
 	id, _ := w["id"].(string)
 	effort.FatalIf(t, status != 200 || uuid.Validate(id) != nil || w["name"] != "Example" || len(w) != 2,
 		"create workspace: %d %v", status, w)
-	if _, list := r.call("GET", "/v1/workspaces", ""); !holds(list["workspaces"], "id", id, "id", "name",
-		"created_at", "weight") {
-		t.Errorf("workspaces: %v", list)
-	}
+	_, list := r.call("GET", "/v1/workspaces", "")
+	effort.ErrorIf(t, !holds(list["workspaces"], "id", id, "id", "name", "created_at", "weight"),
+		"workspaces: %v", list)
 	status, k := r.call("POST", "/v1/workspaces/"+id+"/keys", `{"label":"laptop"}`)
 	text, _ := k["key"].(string)
 	parsed, ok := api.ParseKey([]byte(text))
@@ -164,13 +163,11 @@ func TestOperatorTour(t *testing.T) {
 		effort.ErrorIf(t, status != 200 || !same(b, want), "grant: %d %v", status, b)
 	}
 	effort.Not(t, r.wakes.Load(), 0, "a grant did not wake the engine")
-	if _, b := r.call("GET", "/v1/workspaces/"+id+"/credits", ""); !same(b, want) {
-		t.Errorf("balance: %v", b)
-	}
-	if _, list := r.call("GET", "/v1/workspaces/"+id+"/keys", ""); !holds(list["keys"], "revoked_at", nil,
-		"id", "label", "created_at", "revoked_at") {
-		t.Errorf("keys: %v", list)
-	}
+	_, b := r.call("GET", "/v1/workspaces/"+id+"/credits", "")
+	effort.ErrorIf(t, !same(b, want), "balance: %v", b)
+	_, list = r.call("GET", "/v1/workspaces/"+id+"/keys", "")
+	effort.ErrorIf(t, !holds(list["keys"], "revoked_at", nil, "id", "label", "created_at", "revoked_at"),
+		"keys: %v", list)
 	status, revoked := r.call("POST", "/v1/keys/"+parsed.ID+"/revoke", "")
 	effort.ErrorIf(t, status != 200 || revoked["id"] != parsed.ID || revoked["revoked_at"] == nil || len(revoked) != 2,
 		"revoke: %d %v", status, revoked)
@@ -276,10 +273,9 @@ func TestReady(t *testing.T) {
 	effort.Is(t, ready(), 503, "ready without a ledger")
 	r.book.sick.Store(false)
 	outside.Store(true)
-	if status, text := r.raw("GET", "/readyz", "", ""); status != 503 || !strings.Contains(text, "not_ready") ||
-		!strings.Contains(text, "the node has not joined yet") {
-		t.Errorf("outside of the cluster: %d %s", status, text)
-	}
+	status, text := r.raw("GET", "/readyz", "", "")
+	effort.ErrorIf(t, status != 503 || !strings.Contains(text, "not_ready") ||
+		!strings.Contains(text, "the node has not joined yet"), "outside of the cluster: %d %s", status, text)
 	outside.Store(false)
 	effort.Is(t, ready(), 200, "not ready again")
 	r.draining.Store(true)
@@ -310,10 +306,9 @@ func TestTokenIsMadeOnce(t *testing.T) {
 	left, _ := os.ReadDir(dir)
 	effort.ErrorIf(t, len(left) != 1, "%d files are left in the data directory, want 1", len(left))
 	effort.OK(t, os.Chmod(path, 0o644))
-	if _, err := admin.EnsureToken(dir); !errors.Is(err, admin.ErrToken) || !strings.Contains(err.Error(),
-		"chmod 600") {
-		t.Errorf("a token that others can read: %v", err)
-	}
+	_, err := admin.EnsureToken(dir)
+	effort.ErrorIf(t, !errors.Is(err, admin.ErrToken) || !strings.Contains(err.Error(), "chmod 600"),
+		"a token that others can read: %v", err)
 	effort.OK(t, errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 0)))
 	effort.Denied(admin.EnsureToken(dir))(t, admin.ErrToken, "an empty token")
 }
@@ -381,9 +376,8 @@ func TestIdentity(t *testing.T) {
 	fails = errors.New("too late")
 	sent(r.ask("POST", "/v1/identity/check", "")).says(t, 503, "unavailable", "a look that is too slow")
 	now = good
-	if _, text := r.raw("GET", "/readyz", "", ""); text != `{"status":"ready"}`+"\n" {
-		t.Errorf("readyz of a node that is fit: %s", text)
-	}
+	_, text := r.raw("GET", "/readyz", "", "")
+	effort.ErrorIf(t, text != `{"status":"ready"}`+"\n", "readyz of a node that is fit: %s", text)
 	now = identity.Report{}
 	if _, out := r.call("GET", "/v1/identity", ""); out["checked_at"] != nil || out["fit"] != false {
 		t.Errorf("before the first look: %v", out)

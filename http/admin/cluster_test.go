@@ -318,9 +318,8 @@ func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
 	f.set(func() { f.keys, f.fails = nil, admin.ErrNoKeyring })
 	for _, body := range []string{"", use} {
 		method := map[bool]string{true: "GET", false: "POST"}[body == ""]
-		if status, out := r.call(method, "/v1/cluster/keys", body); status != 409 || codeOf(out) != "no_keyring" {
-			t.Errorf("%s without keys: %d %v", method, status, out)
-		}
+		status, out := r.call(method, "/v1/cluster/keys", body)
+		effort.ErrorIf(t, status != 409 || codeOf(out) != "no_keyring", "%s without keys: %d %v", method, status, out)
 	}
 	f.set(func() { f.fails = errors.New("stopped") })
 	sent(r.ask("POST", "/v1/cluster/keys", use)).is(t, 503, "of a cluster that does not answer")

@@ -122,9 +122,8 @@ func TestEvidenceThatIsNotThere(t *testing.T) {
 	damaged.Evidence = []byte("no cases")
 	effort.Must(d.Settle(t.Context(), damaged))(t)
 	refused(running.ID.String(), "user1@example.test", 500, "damaged", "rollcall audit")
-	if text := log.String(); strings.Contains(text, "@") || !strings.Contains(text, "cannot be read") {
-		t.Errorf("log: %s", text)
-	}
+	text := log.String()
+	effort.ErrorIf(t, strings.Contains(text, "@") || !strings.Contains(text, "cannot be read"), "log: %s", text)
 }
 
 // TestReplayListsWhatWouldChange by the rules of now, and all with all.

@@ -40,9 +40,8 @@ func TestEntriesOfAVerification(t *testing.T) {
 		after = "&after=" + next
 	}
 	effort.Is(t, strings.Join(lines, ", "), "release 2 1, charge 1 2, hold <nil> 3", "entries")
-	if _, page := r.call("GET", path, ""); len(page["entries"].([]any)) != 3 || page["next"] != nil {
-		t.Errorf("without a limit: %v", page)
-	}
+	_, page := r.call("GET", path, "")
+	effort.ErrorIf(t, len(page["entries"].([]any)) != 3 || page["next"] != nil, "without a limit: %v", page)
 	for query, want := range map[string]int{"?limit=0": 400, "?limit=1001": 400, "?limit=a": 400,
 		"?after=a": 400, "?after=1.2.gift": 400, "?after=1.2": 400, "?limit=1000": 200} {
 		sent(r.ask("GET", path+query, "")).is(t, want, query)

@@ -207,10 +207,9 @@ func TestWhatIsNoOverride(t *testing.T) {
 	sent(r.ask("POST", "/v1/throttle/overrides", over)).says(t, 409, "new id", "set again when it does not hold")
 	r.inspector.fail(errors.New("no DNS"))
 	loose := overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, "")
-	if status, text := r.ask("POST", "/v1/throttle/overrides", loose); status != 409 ||
-		!strings.Contains(text, "could not be looked up") || !strings.Contains(text, "--force") {
-		t.Errorf("more, without DNS: %d %s", status, text)
-	}
+	status, text := r.ask("POST", "/v1/throttle/overrides", loose)
+	effort.ErrorIf(t, status != 409 || !strings.Contains(text, "could not be looked up") ||
+		!strings.Contains(text, "--force"), "more, without DNS: %d %s", status, text)
 	for name, body := range map[string]string{
 		"less, without DNS":         overrideBody(uuid.NewString(), "nobody.test", `"connections":"1"`, ""),
 		"more, without DNS, forced": overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, `,"force":true`),

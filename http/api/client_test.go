@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -284,3 +285,45 @@ func TestNextByte(t *testing.T) {
 }
 
 // TestErrorsNameCommands and no paths of the API, whatever a node answers.
+
+func TestNewKeysAreReadBack(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		text, made := NewKey()
+		read, ok := ParseKey([]byte(text))
+		effort.FatalIf(t, !ok || read != made || len(text) != KeyLength || seen[text],
+			"%q: read %+v, %v; made %+v", text, read, ok, made)
+		effort.MustBe(t, made.SHA256, sha256.Sum256([]byte(text[len(text)-49:])), "the hash is not that of the secret")
+		seen[text] = true
+	}
+}
+
+// TestEverySlipIsSeen changes each character of a key, swaps neighbours and cuts it.
+func TestEverySlipIsSeen(t *testing.T) {
+	text, _ := NewKey()
+	for i := range text {
+		b := []byte(text)
+		b[i] ^= 1
+		_, ok := ParseKey(b)
+		effort.ErrorIf(t, ok, "a slip at %d is not seen", i)
+		_, ok = ParseKey([]byte(text[:i]))
+		effort.ErrorIf(t, ok, "a key cut at %d is read", i)
+		if i > 0 && text[i] != text[i-1] {
+			b = []byte(text)
+			b[i], b[i-1] = b[i-1], b[i]
+			_, ok := ParseKey(b)
+			effort.ErrorIf(t, ok, "neighbours swapped at %d are not seen", i)
+		}
+	}
+	_, ok := ParseKey([]byte(text + "0"))
+	effort.ErrorIf(t, ok, "a longer key is read")
+}
+
+func FuzzParse(f *testing.F) {
+	text, _ := NewKey()
+	f.Add([]byte(text))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		k, ok := ParseKey(b)
+		effort.ErrorIf(t, ok && (len(b) != KeyLength || len(k.ID) != idLength), "%q gives %+v", b, k)
+	})
+}

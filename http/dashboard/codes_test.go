@@ -40,9 +40,8 @@ func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
 		t.Errorf("%d, and %d sessions, want the first one and this one", page.status, n)
 	}
 	fields[5] = "wrong wrong wrong"
-	if a := g.as["nobody"].post("/sign-in", fields...); a.status != 401 || a.cookie() != "" {
-		t.Errorf("the same form with a wrong password: %d", a.status)
-	}
+	a := g.as["nobody"].post("/sign-in", fields...)
+	effort.ErrorIf(t, a.status != 401 || a.cookie() != "", "the same form with a wrong password: %d", a.status)
 	other := append([]string{}, fields...)
 	other[3], other[5] = "member@acme.test", password
 	if a := g.as["nobody"].post("/sign-in", other...); a.status != 303 || a.cookie() == first.cookie() {
@@ -54,9 +53,8 @@ func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
 		t.Errorf("the same form after signing out: %d", a.status)
 	}
 	for _, form := range []string{"", "x"} {
-		if a := g.as["nobody"].post("/sign-in", "form", form, "email", "viewer@acme.test", "password", password); a.status != 422 || a.cookie() != "" {
-			t.Errorf("form %q: %d", form, a.status)
-		}
+		a := g.as["nobody"].post("/sign-in", "form", form, "email", "viewer@acme.test", "password", password)
+		effort.ErrorIf(t, a.status != 422 || a.cookie() != "", "form %q: %d", form, a.status)
 	}
 	effort.Is(t, g.counted("rollcall_sign_ins_total", "way=password", "result=done"), 3, "sign-ins are counted")
 	effort.Is(t, g.counted("rollcall_sign_ins_total", "way=password", "result=refused"), 2)
@@ -230,9 +228,8 @@ func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 	if first.status != 200 || second.status != 200 || len(one) != 10 || strings.Join(one, "") != strings.Join(two, "") {
 		t.Fatalf("the form twice: %d %d, %d and %d codes", first.status, second.status, len(one), len(two))
 	}
-	if a := g.as["owner"].post("/you/codes", "form", uuid.NewString(), "password", password, "code", g.code(secret, 0)); a.status != 303 {
-		t.Errorf("another form: %d", a.status)
-	}
+	a := g.as["owner"].post("/you/codes", "form", uuid.NewString(), "password", password, "code", g.code(secret, 0))
+	effort.ErrorIf(t, a.status != 303, "another form: %d", a.status)
 	effort.Is(t, elsewhere.get("/you").status, 303, "another session still opens /you")
 	page := g.as["owner"].get("/you")
 	effort.ErrorIf(t, page.status != 200 || !strings.Contains(page.body, "It's on: signing in asks") ||
@@ -341,9 +338,8 @@ func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
 	}
 	effort.Is(t, elsewhere.get("/you").status, 303, "another session still opens /you")
 	g.as["owner"].get("/you?done=codes-off").says(t, 200, "Two-step sign-in is off.", "this session")
-	if a := g.as["nobody"].signIn("owner@acme.test", password, "/"); a.status != 303 || a.cookie() == "" {
-		t.Errorf("the password alone: %d", a.status)
-	}
+	a := g.as["nobody"].signIn("owner@acme.test", password, "/")
+	effort.ErrorIf(t, a.status != 303 || a.cookie() == "", "the password alone: %d", a.status)
 }
 
 // oneUse are the recovery codes on a page.
@@ -364,9 +360,8 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 	for name, c := range map[string]struct{ form, password, code string }{
 		"a wrong password": {form[1], "wrong wrong wrong", g.code(secret, 0)}, "a wrong code": {form[1], password, "000000"},
 		"no form": {"x", password, g.code(secret, 0)}} {
-		if a := owner.post("/you/codes/new", "form", c.form, "password", c.password, "code", c.code); a.status != 422 || len(a.oneUse()) != 0 {
-			t.Errorf("%s: %d", name, a.status)
-		}
+		a := owner.post("/you/codes/new", "form", c.form, "password", c.password, "code", c.code)
+		effort.ErrorIf(t, a.status != 422 || len(a.oneUse()) != 0, "%s: %d", name, a.status)
 	}
 	sent := []string{"form", form[1], "password", password, "code", g.code(secret, 0)}
 	first, again := owner.post("/you/codes/new", sent...), owner.post("/you/codes/new", sent...)
@@ -379,9 +374,8 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 		t.Errorf("%d %s", page.status, page.body)
 	}
 	effort.Is(t, g.give(g.step(), old[0]).status, 401, "an old code")
-	if a := g.give(g.step(), codes[0]); a.status != 303 || a.cookie() == "" {
-		t.Errorf("a new code: %d", a.status)
-	}
+	a := g.give(g.step(), codes[0])
+	effort.ErrorIf(t, a.status != 303 || a.cookie() == "", "a new code: %d", a.status)
 	lines, err := g.book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 10})
 	noted := 0
 	for _, l := range lines {
@@ -469,7 +463,6 @@ func TestANewPasswordWantsTheCodeWhereCodesAreOn(t *testing.T) {
 		effort.Is(t, a.status, 422, "with", code)
 		effort.Has(t, a.body, "code is wrong", "with", code)
 	}
-	if a := owner.post("/you/password", "old", password, "password", fresh, "code", g.code(secret, 0)); a.status != 303 || a.cookie() == "" {
-		t.Errorf("with the code: %d", a.status)
-	}
+	a := owner.post("/you/password", "old", password, "password", fresh, "code", g.code(secret, 0))
+	effort.ErrorIf(t, a.status != 303 || a.cookie() == "", "with the code: %d", a.status)
 }

@@ -99,9 +99,8 @@ func TestAKeyStopsWithItsMaker(t *testing.T) {
 		if c.role == ledger.Owner {
 			continue
 		}
-		if err := g.book.SetRole(t.Context(), g.workspace, user, ledger.Owner); c.role != "" && err != nil {
-			t.Fatal(err)
-		}
+		err := g.book.SetRole(t.Context(), g.workspace, user, ledger.Owner)
+		effort.FatalIf(t, c.role != "" && err != nil, "%v", err)
 	}
 }
 
@@ -158,9 +157,8 @@ func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
 		owner.post(page+"/role", "form", uuid.NewString(), "role", "viewer").is(t, 303, "role")
 	}
 	effort.Is(t, them.get(g.path("/upload")).status, 403, "who is a viewer now still uploads")
-	if a := owner.post(page+"/sessions", "form", uuid.NewString()); a.status != 303 || them.get(g.path("")).status != 303 {
-		t.Errorf("sessions: %d", a.status)
-	}
+	a := owner.post(page+"/sessions", "form", uuid.NewString())
+	effort.ErrorIf(t, a.status != 303 || them.get(g.path("")).status != 303, "sessions: %d", a.status)
 	owner.post(page+"/role", "form", uuid.NewString(), "remove", "1").is(t, 303, "remove")
 	effort.Is(t, owner.get(page).status, 404, "who was removed is still there")
 	log := owner.get(g.path("/activity")).body

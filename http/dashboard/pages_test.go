@@ -220,12 +220,10 @@ func TestUploadsAreCreatedOnceAndRecovered(t *testing.T) {
 	if a := g.as["member"].send("POST", path, nil, "Idempotency-Key", "x"); a.status != 422 || !strings.Contains(a.body, "invalid_idempotency_key") {
 		t.Errorf("a bad identity: %d %s", a.status, a.body)
 	}
-	if a := g.as["member"].send("POST", path, nil, append([]string{"Sec-Fetch-Site", "cross-site"}, headers...)...); a.status != 403 {
-		t.Errorf("from another site: %d", a.status)
-	}
-	if a := g.as["stranger"].get("/w/" + g.other.String() + "/verifications/" + id + "/upload"); a.status != 404 {
-		t.Errorf("by its id from another workspace: %d %s", a.status, a.body)
-	}
+	a := g.as["member"].send("POST", path, nil, append([]string{"Sec-Fetch-Site", "cross-site"}, headers...)...)
+	effort.ErrorIf(t, a.status != 403, "from another site: %d", a.status)
+	a = g.as["stranger"].get("/w/" + g.other.String() + "/verifications/" + id + "/upload")
+	effort.ErrorIf(t, a.status != 404, "by its id from another workspace: %d %s", a.status, a.body)
 	if page := g.as["viewer"].get(path + "/" + id).body; !strings.Contains(page, "my list.csv") || strings.Contains(page, "/upload/") {
 		t.Error("the page of a viewer has no name, or the upload URL")
 	}

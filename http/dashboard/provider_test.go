@@ -36,9 +36,8 @@ type visitor struct {
 func (b *browser) leave(p *pagetest.Provider, a answer) visitor {
 	b.g.t.Helper()
 	to, err := url.Parse(a.header.Get("Location"))
-	if err != nil || a.status != 303 || !strings.HasPrefix(to.String(), p.URL+"/authorize?") {
-		b.g.t.Fatalf("led to %q with %d: %.300s", a.header.Get("Location"), a.status, a.body)
-	}
+	effort.FatalIf(b.g.t, err != nil || a.status != 303 || !strings.HasPrefix(to.String(), p.URL+"/authorize?"),
+		"led to %q with %d: %.300s", a.header.Get("Location"), a.status, a.body)
 	v := visitor{browser: b, p: p, asked: to.Query()}
 	for _, c := range (&http.Response{Header: a.header}).Cookies() {
 		if c.Name == "__Host-rollcall-visit" {
@@ -161,9 +160,8 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 	effort.ErrorIf(t, err != nil || u.Password != "" || u.OIDC != p.URL+" s-1" || u.Name != "Name of s-1",
 		"made %+v, %v", u, err)
 	// Found by the subject from now on, whatever email the provider says, verified or not.
-	if a := g.start(p, "/").as("s-1", "renamed@acme.test", "email_verified", false); a.status != 303 || a.cookie() == "" {
-		t.Errorf("later: %d", a.status)
-	}
+	a := g.start(p, "/").as("s-1", "renamed@acme.test", "email_verified", false)
+	effort.ErrorIf(t, a.status != 303 || a.cookie() == "", "later: %d", a.status)
 	if a := mine.post("/sign-out"); a.status != 303 || mine.get("/you").status != 303 {
 		t.Errorf("signed out: %d, and then %d", a.status, mine.get("/you").status)
 	}

@@ -67,10 +67,9 @@ func TestFailuresAreToldInOneSentence(t *testing.T) {
 	for range 5 {
 		g.as["nobody"].signIn("owner@acme.test", "wrong wrong wrong", "/")
 	}
-	if a := g.as["nobody"].signIn("owner@acme.test", password, "/"); a.status != 429 || a.header.Get("Retry-After") == "" ||
-		!strings.Contains(a.body, "Try again at ") {
-		t.Errorf("after six failures: %d %v", a.status, a.header)
-	}
+	a := g.as["nobody"].signIn("owner@acme.test", password, "/")
+	effort.ErrorIf(t, a.status != 429 || a.header.Get("Retry-After") == "" ||
+		!strings.Contains(a.body, "Try again at "), "after six failures: %d %v", a.status, a.header)
 }
 
 func TestNobodySignsInWithoutEncryption(t *testing.T) {
@@ -80,32 +79,27 @@ func TestNobodySignsInWithoutEncryption(t *testing.T) {
 	if a := g.as["nobody"].get("/sign-in"); !strings.Contains(a.body, "Sign-in is off") || strings.Contains(a.body, "<form") {
 		t.Errorf("the form is shown: %d", a.status)
 	}
-	if a := g.as["nobody"].signIn("owner@acme.test", password, "/"); a.status != 403 || a.cookie() != "" {
-		t.Errorf("%d", a.status)
-	}
+	a := g.as["nobody"].signIn("owner@acme.test", password, "/")
+	effort.ErrorIf(t, a.status != 403 || a.cookie() != "", "%d", a.status)
 	link := "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))
-	if a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", password); a.status != 403 || a.cookie() != "" {
-		t.Errorf("a link: %d", a.status)
-	}
+	a = g.as["nobody"].post(link, "form", uuid.NewString(), "password", password)
+	effort.ErrorIf(t, a.status != 403 || a.cookie() != "", "a link: %d", a.status)
 	safe := "https://rollcall.example"
 	g.public.Store(&safe)
-	if a := g.as["nobody"].get("/sign-in"); a.header.Get("Strict-Transport-Security") != "max-age=31536000" ||
-		!strings.Contains(a.body, "<form") {
-		t.Errorf("over https: %v", a.header)
-	}
+	a = g.as["nobody"].get("/sign-in")
+	effort.ErrorIf(t, a.header.Get("Strict-Transport-Security") != "max-age=31536000" ||
+		!strings.Contains(a.body, "<form"), "over https: %v", a.header)
 }
 
 func TestALinkIsShownOftenAndUsedOnce(t *testing.T) {
 	g := newRig(t)
 	link := "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))
 	for range 3 { // programs that look at links in advance
-		if a := g.as["nobody"].get(link); a.status != 200 || !strings.Contains(a.body, "new@acme.test") {
-			t.Fatalf("%d", a.status)
-		}
+		a := g.as["nobody"].get(link)
+		effort.FatalIf(t, a.status != 200 || !strings.Contains(a.body, "new@acme.test"), "%d", a.status)
 	}
-	if a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", "short"); a.status != 422 || !strings.Contains(a.body, "too short") {
-		t.Errorf("a short password: %d", a.status)
-	}
+	a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", "short")
+	effort.ErrorIf(t, a.status != 422 || !strings.Contains(a.body, "too short"), "a short password: %d", a.status)
 	form := uuid.NewString()
 	first := g.as["nobody"].post(link, "form", form, "name", "Neo", "password", "a good new password")
 	second := g.as["nobody"].post(link, "form", form, "name", "Neo", "password", "a good new password")
@@ -148,9 +142,8 @@ func TestAnInvitationIsAcceptedInTheSessionOfWhoItIsFor(t *testing.T) {
 		t.Errorf("for somebody else: %s", a)
 	}
 	for name, want := range map[string]int{"nobody": 303, "member": 404} {
-		if a := g.as[name].post(link, "form", uuid.NewString(), "way", "session"); a.status != want || a.cookie() != "" {
-			t.Errorf("%s: %d", name, a.status)
-		}
+		a := g.as[name].post(link, "form", uuid.NewString(), "way", "session")
+		effort.ErrorIf(t, a.status != want || a.cookie() != "", "%s: %d", name, a.status)
 	}
 	viewer := g.as["viewer"]
 	if a := viewer.get(link).body; !strings.Contains(a, "Accept the invitation") || strings.Contains(a, `type="password"`) {
@@ -171,10 +164,9 @@ func TestAnInvitationIsAcceptedInTheSessionOfWhoItIsFor(t *testing.T) {
 		a := viewer.get("/", "Cookie", last+"; __Host-rollcall="+viewer.session)
 		effort.Is(t, a.header.Get("Location"), "/w/"+w.String(), "/ leads to", w, "with", last)
 	}
-	if a := viewer.get("/", "Cookie", "__Host-rollcall-workspace="+uuid.NewString()+"; __Host-rollcall="+viewer.session); a.status != 303 ||
-		!strings.HasPrefix(a.header.Get("Location"), "/w/") {
-		t.Errorf("with a workspace of others: %d", a.status)
-	}
+	a := viewer.get("/", "Cookie", "__Host-rollcall-workspace="+uuid.NewString()+"; __Host-rollcall="+viewer.session)
+	effort.ErrorIf(t, a.status != 303 || !strings.HasPrefix(a.header.Get("Location"), "/w/"),
+		"with a workspace of others: %d", a.status)
 }
 
 func TestOnesOwnPageEndsSessionsAndChangesThePassword(t *testing.T) {

@@ -192,9 +192,8 @@ func TestTheNewestResultsStandOnTheirPage(t *testing.T) {
 	effort.Must(g.book.Sweep(t.Context(), ledger.Retention{Results: 1}))(t)
 	shows(over, 0, "list.csv", "Newest results")
 	shows(running, 4, "Newest results", "Reload the page")
-	if a := g.as["viewer"].get(g.path("/verifications/"+over.ID.String()) + "/results"); a.status != 410 || !strings.Contains(a.body, "The counts stay") {
-		t.Errorf("erased results: %d", a.status)
-	}
+	a := g.as["viewer"].get(g.path("/verifications/"+over.ID.String()) + "/results")
+	effort.ErrorIf(t, a.status != 410 || !strings.Contains(a.body, "The counts stay"), "erased results: %d", a.status)
 }
 
 // TestReasonsAreGoneWithTheResults also when they were read before.
@@ -203,9 +202,8 @@ func TestReasonsAreGoneWithTheResults(t *testing.T) {
 	v := g.verification("list.csv", 1, result(0, "anna@acme.test", smtp.Valid, smtp.MailboxExists))
 	path := g.path("/verifications/" + v.ID.String() + "/reasons")
 	for range 2 {
-		if a := g.as["viewer"].get(path); a.status != 200 || !strings.Contains(a.body, "mailbox_exists") {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		a := g.as["viewer"].get(path)
+		effort.FatalIf(t, a.status != 200 || !strings.Contains(a.body, "mailbox_exists"), "%d %s", a.status, a.body)
 	}
 	effort.Is(t, g.book.breakdowns.Load(), 1, "the file was read times")
 	effort.Must(g.book.Sweep(t.Context(), ledger.Retention{Results: 1}))(t)

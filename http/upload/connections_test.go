@@ -57,9 +57,8 @@ func TestSilentConnectionsEnd(t *testing.T) {
 		}
 	}()
 	for name, c := range map[string]*rawConn{"silent": silent, "trickling": trickling} {
-		if rest, err := io.ReadAll(c); len(rest) > 0 || listen.IsTimeout(err) {
-			t.Errorf("%s: %q, %v, want an end", name, rest, err)
-		}
+		rest, err := io.ReadAll(c)
+		effort.ErrorIf(t, len(rest) > 0 || listen.IsTimeout(err), "%s: %q, %v, want an end", name, rest, err)
 	}
 	<-done
 }
@@ -95,9 +94,8 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 		c.put(path, 0, total, bytesOf(total))
 		got := c.reply()
 		again, err := strconv.Atoi(got.header.Get("Retry-After"))
-		if err != nil || again < 1 || again > 10 || got.status != 429 || got.code != "rate_limited" {
-			t.Errorf("got %s, want 429 rate_limited with Retry-After", got.refusal())
-		}
+		effort.ErrorIf(t, err != nil || again < 1 || again > 10 || got.status != 429 || got.code != "rate_limited",
+			"got %s, want 429 rate_limited with Retry-After", got.refusal())
 	}
 	light := r.space
 	effort.Must(r.store.CreateWorkspace(context.Background(), heavy, "heavy"))(t)

@@ -134,9 +134,8 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 		t.Helper()
 		seconds, err := strconv.Atoi(got.header.Get("Retry-After"))
 		soon := err == nil && seconds >= 1 && seconds <= 10
-		if !soon || got.status != 429 || got.code != "rate_limited" || !got.close {
-			t.Errorf("got %s, want 429 rate_limited, again after 1 to 10, close true", got.refusal())
-		}
+		effort.ErrorIf(t, !soon || got.status != 429 || got.code != "rate_limited" || !got.close,
+			"got %s, want 429 rate_limited, again after 1 to 10, close true", got.refusal())
 	}
 	second := rig.dial()
 	second.put(secondPath, 0, total, file)
@@ -172,12 +171,10 @@ func TestStopWithoutStart(t *testing.T) {
 	rig := newStorageRig(t, nil)
 	good := rig.options()
 	s := effort.Must(upload.New(good))(t)
-	if err := s.Stop(context.Background()); err != nil || s.Addr() != nil {
-		t.Errorf("stop without start: %v, address %v", err, s.Addr())
-	}
-	if _, err := upload.New(good); err == nil {
-		t.Error("the same metrics were registered twice")
-	}
+	err := s.Stop(context.Background())
+	effort.ErrorIf(t, err != nil || s.Addr() != nil, "stop without start: %v, address %v", err, s.Addr())
+	_, err = upload.New(good)
+	effort.ErrorIf(t, err == nil, "the same metrics were registered twice")
 }
 
 // TestStopRightAfterStart catches fasthttp between Start and its first accept.
@@ -249,8 +246,7 @@ func TestAnUploadEndsWithItsUser(t *testing.T) {
 		got := there.reply()
 		after, err := r.store.UploadState(ctx, v.ID)
 		whole := err == nil && after.Status == ledger.Preparing
-		if fmt.Sprintf("%d %s", got.status, got.code) != c.want || whole != (got.status == 200) {
-			t.Errorf("%s: the last bytes: %s, want %s; then %+v, %v", name, got.refusal(), c.want, after, err)
-		}
+		effort.ErrorIf(t, fmt.Sprintf("%d %s", got.status, got.code) != c.want || whole != (got.status == 200),
+			"%s: the last bytes: %s, want %s; then %+v, %v", name, got.refusal(), c.want, after, err)
 	}
 }

@@ -42,16 +42,14 @@ func TestAlteredTokenIsUnknown(t *testing.T) {
 		"padded": token[:62] + "==", "with a line end": token[:63] + "\n", "zeros": strings.Repeat("A", 64),
 	}
 	for name, text := range bad {
-		if id, ok := made.Parse(text); ok {
-			t.Errorf("a token that is %s names %v", name, id)
-		}
+		id, ok := made.Parse(text)
+		effort.ErrorIf(t, ok, "a token that is %s names %v", name, id)
 	}
 	for i := range token {
 		for _, c := range "Az0-_" {
 			if altered := token[:i] + string(c) + token[i+1:]; altered != token {
-				if id, ok := made.Parse(altered); ok {
-					t.Fatalf("with character %d changed to %q the token names %v", i, c, id)
-				}
+				id, ok := made.Parse(altered)
+				effort.FatalIf(t, ok, "with character %d changed to %q the token names %v", i, c, id)
 			}
 		}
 	}

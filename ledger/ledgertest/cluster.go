@@ -183,9 +183,8 @@ func leaves(d *Fixture) {
 			"the other: %+v", other)
 	}
 	d.ok(d.Retire(d.T.Context(), a.Session, 0, true)) // has left, that is the end of it
-	if row := d.row(a.Session); row.Status != ledger.NodeLeft || row.Dead {
-		d.T.Errorf("retired after it left: %+v", row)
-	}
+	row := d.row(a.Session)
+	effort.ErrorIf(d.T, row.Status != ledger.NodeLeft || row.Dead, "retired after it left: %+v", row)
 	d.ok(d.Retire(d.T.Context(), b.Session, 0, false))
 	lost := d.row(b.Session)
 	d.ok(d.Leave(d.T.Context(), b.Session))
@@ -210,9 +209,8 @@ func retiresInTime(d *Fixture) {
 		effort.ErrorIf(d.T, row.Status != ledger.NodeLost || row.Dead || row.Generation != before.Generation+1 ||
 			row.Since.Before(row.Seen), "got %+v after turn %d", row, before.Generation)
 	}
-	if row := d.row(b.Session); row.Status != ledger.NodeIn || row.Generation != before.Generation {
-		d.T.Errorf("the other: %+v", row)
-	}
+	row := d.row(b.Session)
+	effort.ErrorIf(d.T, row.Status != ledger.NodeIn || row.Generation != before.Generation, "the other: %+v", row)
 }
 
 // deadLeases: others need not wait for the leases of a dead process, unless its node runs again.
@@ -343,9 +341,8 @@ func drains(d *Fixture) {
 	}
 	for session, want := range map[uuid.UUID]bool{first.Session: false, second.Session: true,
 		other.Session: false} {
-		if row := d.row(session); row.DrainAsked != want {
-			d.T.Errorf("asked: %v, want %v, of %+v", row.DrainAsked, want, row)
-		}
+		row := d.row(session)
+		effort.ErrorIf(d.T, row.DrainAsked != want, "asked: %v, want %v, of %+v", row.DrainAsked, want, row)
 	}
 	row, snapshot := d.Beats(second)
 	effort.ErrorIf(d.T, !row.DrainAsked || snapshot.Generation != before.Generation+1,
@@ -377,9 +374,8 @@ func undrains(d *Fixture) {
 		d.ok(d.Undrain(ctx, d.Node))
 	}
 	for session, want := range map[uuid.UUID]bool{left.Session: true, back.Session: false, other.Session: true} {
-		if row := d.row(session); row.DrainAsked != want {
-			d.T.Errorf("asked: %v, want %v, of %+v", row.DrainAsked, want, row)
-		}
+		row := d.row(session)
+		effort.ErrorIf(d.T, row.DrainAsked != want, "asked: %v, want %v, of %+v", row.DrainAsked, want, row)
 	}
 	row, snapshot := d.Beats(back)
 	effort.ErrorIf(d.T, row.DrainAsked || snapshot.Generation != before.Generation+1,

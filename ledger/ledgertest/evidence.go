@@ -66,15 +66,13 @@ var evidences = []exercise{
 		for i, s := range []ledger.Settlement{witnessed(l, 1, 3, raw), witnessed(l, 2, 0, ""),
 			witnessed(l, 3, 2, "third")} {
 			effort.Must(d.Settle(d.T.Context(), s))(d.T)
-			if got := d.Witnesses(v.ID, int64(i)); len(got) != 1 || got[0].Epoch != l.Epoch ||
-				len(got[0].Results) != 1 || got[0].Results[0] != s.Results[0] {
-				d.T.Errorf("got %+v, want %+v", got, s)
-			}
+			got := d.Witnesses(v.ID, int64(i))
+			effort.ErrorIf(d.T, len(got) != 1 || got[0].Epoch != l.Epoch || len(got[0].Results) != 1 ||
+				got[0].Results[0] != s.Results[0], "got %+v, want %+v", got, s)
 		}
 		witnesses(d, v.ID, raw, "", "third")
-		if got := d.Witnesses(v.ID, 3); len(got) != 0 {
-			d.T.Errorf("after the last: %+v", got)
-		}
+		got := d.Witnesses(v.ID, 3)
+		effort.ErrorIf(d.T, len(got) != 0, "after the last: %+v", got)
 		told, err := d.Evidence(d.T.Context(), v.ID, 99, func(ledger.StoredSettlement) error { return errors.New("called") })
 		d.ok(err)
 		effort.ErrorIf(d.T, told.LeasedUntil.IsZero(), "it is leased, and Evidence does not say so")

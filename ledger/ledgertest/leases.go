@@ -79,9 +79,8 @@ var leases = []exercise{
 		}
 		before := v.Created
 		d.leased(d.Node, 1, Hour, v.ID)
-		if got := until().Sub(before); got < Hour || got > Hour+Hour/2 {
-			d.T.Errorf("leased for %v, want an hour", got)
-		}
+		got := until().Sub(before)
+		effort.ErrorIf(d.T, got < Hour || got > Hour+Hour/2, "leased for %v, want an hour", got)
 		_, err := d.Renew(d.T.Context(), d.Node, Hour/4) // a shorter one counts too
 		if d.ok(err); until().Sub(before) < Hour/4 || until().Sub(before) > Hour/2 {
 			d.T.Errorf("renewed for %v, want a quarter of an hour", until().Sub(before))
@@ -155,9 +154,8 @@ var leases = []exercise{
 		effort.Is(d.T, string(effort.Must(d.Parked(d.T.Context(), w.ID))(d.T)), "new", "parked work")
 		m.Epoch = d.leased(d.Node, 5, Hour, w.ID)[0].Epoch
 		d.is(d.Settles(m, 1, 0, 1, smtp.Valid), "completed")
-		if state, err := d.Parked(d.T.Context(), w.ID); err != nil || state != nil {
-			d.T.Errorf("a finished verification has parked work: %q, %v", state, err)
-		}
+		state, err := d.Parked(d.T.Context(), w.ID)
+		effort.ErrorIf(d.T, err != nil || state != nil, "a finished verification has parked work: %q, %v", state, err)
 	}},
 	{"what is parked is cancelled at once", 5000, func(d *Fixture) {
 		small, l := d.Prepares(2)

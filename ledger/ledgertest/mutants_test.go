@@ -238,9 +238,8 @@ func (m mutant) mustCompile(t *testing.T, packages types.Importer) {
 	}
 	config := types.Config{Importer: packages, Error: func(err error) {
 		// A file without bodies doesn't use all that it imports.
-		if at, is := errors.AsType[types.Error](err); is && set.Position(at.Pos).Filename == path {
-			t.Errorf("%s does not build: %v", m.name, err)
-		}
+		at, is := errors.AsType[types.Error](err)
+		effort.ErrorIf(t, is && set.Position(at.Pos).Filename == path, "%s does not build: %v", m.name, err)
 	}}
 	_, _ = config.Check(in.ImportPath, set, files, nil)
 }

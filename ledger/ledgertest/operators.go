@@ -366,9 +366,8 @@ func authors(d *Fixture) {
 		lines := slices.DeleteFunc(d.logged(action), func(l ledger.LogLine) bool { return l.New == "desk" })
 		effort.ErrorIf(d.T, len(lines) != 1 || lines[0].Author != "ada" || lines[0].Old != "", "%s: %+v", action, lines)
 	}
-	if l := d.logged("grant"); l[0].New != "7 credits" || l[0].Reason != "paid" {
-		d.T.Errorf("grant: %+v", l)
-	}
+	l := d.logged("grant")
+	effort.ErrorIf(d.T, l[0].New != "7 credits" || l[0].Reason != "paid", "grant: %+v", l)
 	before := page(d, ledger.LogQuery{Limit: ledger.LogLinesMax})
 	for _, err := range do(ledger.WithAuthor(d.T.Context(), "a\x00"))[:3] {
 		d.refused(err, ledger.ErrIllegal)

@@ -75,9 +75,8 @@ func checksOne(d *Fixture) {
 		v.Durable != v.Bytes || v.Total != -1 || v.MadeBy != "user:7", "made: %+v", v)
 	effort.Is(d.T, bytesOf(d, v.ID), want, "file")
 	effort.Is(d.T, d.Sees(v.ID), v, "read")
-	if u, err := d.OpenUpload(ctx, v.ID); err != nil || u.Status != ledger.Preparing || u.Writer != 0 {
-		d.T.Errorf("upload: %+v, %v", u, err)
-	}
+	u, err := d.OpenUpload(ctx, v.ID)
+	effort.ErrorIf(d.T, err != nil || u.Status != ledger.Preparing || u.Writer != 0, "upload: %+v, %v", u, err)
 	for kind, want := range map[ledger.Kind]int{ledger.Bulk: 0, ledger.Single: 1, "": 1} {
 		list, err := d.History(ctx, ledger.HistoryQuery{Workspace: d.Workspace, Kind: kind, Limit: 9})
 		effort.ErrorIf(d.T, err != nil || len(list) != want || want == 1 && list[0] != v,
@@ -94,9 +93,8 @@ func checksOne(d *Fixture) {
 	d.has(3, 2, 0, 1)
 	effort.ErrorIf(d.T, v.SingleOutcome != smtp.CatchAll || v.SingleEmail != c.Address || d.Sees(v.ID) != v,
 		"settled: %+v", v)
-	if list := d.Reads(v.ID); len(list) != 1 || list[0] != b.Results[0] {
-		d.T.Errorf("results: %+v", list)
-	}
+	list := d.Reads(v.ID)
+	effort.ErrorIf(d.T, len(list) != 1 || list[0] != b.Results[0], "results: %+v", list)
 	witnesses(d, v.ID, "seen")
 }
 

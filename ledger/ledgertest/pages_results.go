@@ -72,9 +72,8 @@ func recentInPages(d *Fixture) {
 	list, _ = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9})
 	effort.Equal(d.T, ordinals(list), append([]int64{8, 7, 6}, want...), "all at the end")
 	beyond := &ledger.RecentPlace{Settlement: 9, Row: 2}
-	if more, _ := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, From: beyond}); len(more) != 9 {
-		d.T.Errorf("from a place that is not there yet: %v", ordinals(more))
-	}
+	more, _ := d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, From: beyond})
+	effort.ErrorIf(d.T, len(more) != 9, "from a place that is not there yet: %v", ordinals(more))
 }
 
 // mixed is a settlement of one outcome after the other, each with its reason, for addresses of two domains.
@@ -145,9 +144,8 @@ func recentSearches(d *Fixture) {
 	effort.ErrorIf(d.T, !slices.Equal(ordinals(list), []int64{0}) || !slices.Equal(looked, []int{most, 2}),
 		"found %v, looked at %v", ordinals(list), looked)
 	list, looked = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: 9, Reason: smtp.Greylisted})
-	if len(list) != 0 || !slices.Equal(looked, []int{most, 2}) {
-		d.T.Errorf("found %v, looked at %v", ordinals(list), looked)
-	}
+	effort.ErrorIf(d.T, len(list) != 0 || !slices.Equal(looked, []int{most, 2}),
+		"found %v, looked at %v", ordinals(list), looked)
 	list, looked = d.Recently(ledger.RecentQuery{Verification: v.ID, Limit: ledger.RecentMax})
 	effort.ErrorIf(d.T, len(list) != most+2 || !slices.Equal(looked, []int{ledger.RecentMax, 2}),
 		"%d in all, looked at %v", len(list), looked)
@@ -240,10 +238,9 @@ func states(d *Fixture) {
 	if m := st.Moves[0]; m.Granted != 5 || m.Reason != "test" || m.Author != "" || m.Kind != ledger.MoveGrant {
 		d.T.Errorf("the second grant: %+v", m)
 	}
-	if m := st.Moves[1]; m.Kind != ledger.MoveVerification || m.ID != v.ID || *m.Verification != d.Sees(v.ID) || m.Held != 6 || m.Charged != 2 ||
-		m.GivenBack != 1 || !m.At.Equal(v.Created) {
-		d.T.Errorf("the file: %+v", m)
-	}
+	m := st.Moves[1]
+	effort.ErrorIf(d.T, m.Kind != ledger.MoveVerification || m.ID != v.ID || *m.Verification != d.Sees(v.ID) ||
+		m.Held != 6 || m.Charged != 2 || m.GivenBack != 1 || !m.At.Equal(v.Created), "the file: %+v", m)
 	if m := st.Moves[2]; m.ID != id || m.Granted != 10 || m.Reason != "invoice 7" || m.Author != "mara" || m.At.IsZero() {
 		d.T.Errorf("the first grant: %+v", m)
 	}

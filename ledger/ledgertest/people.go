@@ -333,9 +333,8 @@ func passwordLinks(d *Fixture) {
 	_, _, err := d.LinkByID(ctx, older.ID)
 	d.refused(err, ledger.ErrNoSuchLink)
 	for _, l := range []ledger.Link{newer, bens, invited} {
-		if got, known, err := d.LinkByID(ctx, l.ID); err != nil || !known || got != l {
-			d.T.Errorf("got %+v, %v, %v, want %+v", got, known, err, l)
-		}
+		got, known, err := d.LinkByID(ctx, l.ID)
+		effort.ErrorIf(d.T, err != nil || !known || got != l, "got %+v, %v, %v, want %+v", got, known, err, l)
 	}
 	a := acceptance(newer)
 	a.Password = ""
@@ -570,9 +569,8 @@ func endsInvitations(d *Fixture) {
 		anna := d.Joins(email, ledger.Member).User
 		open := func(l ledger.Link, want bool) {
 			d.T.Helper()
-			if _, _, err := d.LinkByID(ctx, l.ID); (err == nil) != want {
-				d.T.Errorf("%d: the invitation of %s by %s: %v", i, l.Email, l.MadeBy, err)
-			}
+			_, _, err := d.LinkByID(ctx, l.ID)
+			effort.ErrorIf(d.T, (err == nil) != want, "%d: the invitation of %s by %s: %v", i, l.Email, l.MadeBy, err)
 		}
 		self := d.links(d.invitation(email, ledger.Owner))
 		d.ok(d.SetRole(ctx, d.Workspace, anna.ID, ledger.Owner))

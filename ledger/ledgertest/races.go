@@ -247,12 +247,10 @@ func raceWriters(d *Fixture) {
 	for i := range chunks {
 		var writer, at int
 		var chunk [8]byte
-		if _, err := f.Read(chunk[:]); err != nil {
-			d.T.Fatalf("chunk %d: %v", i, err)
-		}
-		if _, err := fmt.Sscanf(string(chunk[:]), "w%d at %d", &writer, &at); err != nil || at != i {
-			d.T.Errorf("chunk %d is %q", i, chunk)
-		}
+		_, err := f.Read(chunk[:])
+		effort.FatalIf(d.T, err != nil, "chunk %d: %v", i, err)
+		_, err = fmt.Sscanf(string(chunk[:]), "w%d at %d", &writer, &at)
+		effort.ErrorIf(d.T, err != nil || at != i, "chunk %d is %q", i, chunk)
 	}
 	d.ok(f.Close())
 }

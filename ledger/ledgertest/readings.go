@@ -18,9 +18,8 @@ import (
 var readings = []exercise{
 	{"results come in the order of the file, each address once", 9, func(d *Fixture) {
 		v, l := d.Prepares(6)
-		if got := d.Reads(v.ID); len(got) != 0 {
-			d.T.Errorf("before any outcome: %+v", got)
-		}
+		got := d.Reads(v.ID)
+		effort.ErrorIf(d.T, len(got) != 0, "before any outcome: %+v", got)
 		d.Settles(l, 1, 3, 4, smtp.Invalid)
 		d.Settles(l, 2, 0, 1, smtp.CatchAll)
 		want := []ledger.Result{OneResult(0, smtp.CatchAll), OneResult(1, smtp.CatchAll),
@@ -40,9 +39,8 @@ var readings = []exercise{
 		}
 		got := d.Reads(v.ID)
 		for i, r := range got {
-			if want := OneResult(int64(i), smtp.Outcomes[(n-1-i)%3]); r != want {
-				d.T.Fatalf("result %d: got %+v, want %+v", i, r, want)
-			}
+			want := OneResult(int64(i), smtp.Outcomes[(n-1-i)%3])
+			effort.FatalIf(d.T, r != want, "result %d: got %+v, want %+v", i, r, want)
 		}
 		effort.Is(d.T, len(got), n, "results")
 	}},
@@ -112,9 +110,8 @@ var readings = []exercise{
 		check(first, second)
 		effort.Must(d.Cancel(ctx, first.Workspace, first.ID))(d.T)
 		check(second)
-		if list, err := d.OpenVerifications(ctx, 0); len(list) > 0 || err != nil {
-			d.T.Errorf("at most none: %d, %v", len(list), err)
-		}
+		list, err := d.OpenVerifications(ctx, 0)
+		effort.ErrorIf(d.T, len(list) > 0 || err != nil, "at most none: %d, %v", len(list), err)
 	}},
 	{"a workspace does not see the files of others", 9, func(d *Fixture) {
 		v, l := d.Prepares(1)

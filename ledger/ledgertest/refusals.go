@@ -160,9 +160,8 @@ func refusedCreates(d *Fixture) {
 	} {
 		n := d.Asks(7)
 		c.change(&n)
-		if _, _, err := d.Create(d.T.Context(), n); !errors.Is(err, c.want) {
-			d.T.Errorf("%s: got %v, want %v", c.name, err, c.want)
-		}
+		_, _, err := d.Create(d.T.Context(), n)
+		effort.ErrorIf(d.T, !errors.Is(err, c.want), "%s: got %v, want %v", c.name, err, c.want)
 	}
 	effort.Must(d.Cancel(d.T.Context(), d.Workspace, known.ID))(d.T)
 	n := d.Asks(7)

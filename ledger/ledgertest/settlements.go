@@ -22,9 +22,8 @@ var settlements = []exercise{
 		done := d.Settles(l, 2, 0, 2, smtp.Valid)
 		d.is(done, "completed")
 		d.has(10, 7, 0, 3)
-		if want := (ledger.Counts{Valid: 3, Unknown: 2}); done.Counts != want || done.Held != 0 || done.Settlements != 2 {
-			d.T.Errorf("got %+v", done)
-		}
+		want := (ledger.Counts{Valid: 3, Unknown: 2})
+		effort.ErrorIf(d.T, done.Counts != want || done.Held != 0 || done.Settlements != 2, "got %+v", done)
 		effort.Is(d.T, done, d.Sees(v.ID), "stored")
 	}},
 	{"every outcome but unknown costs one credit", 5, func(d *Fixture) {
@@ -120,9 +119,8 @@ var settlements = []exercise{
 			got = append(got, append([]int64(nil), ordinals...))
 			return nil
 		}))
-		if want := [][]int64{{4, 5}, {0, 1}}; !reflect.DeepEqual(got, want) {
-			d.T.Errorf("got %v, want %v", got, want)
-		}
+		want := [][]int64{{4, 5}, {0, 1}}
+		effort.ErrorIf(d.T, !reflect.DeepEqual(got, want), "got %v, want %v", got, want)
 	}},
 }
 

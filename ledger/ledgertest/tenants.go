@@ -25,9 +25,8 @@ var tenants = []exercise{
 		id := uuid.New()
 		for range 2 {
 			b := effort.Must(d.Grant(d.T.Context(), id, d.Workspace, 7, "paid"))(d.T)
-			if want := (ledger.Balance{Granted: 7, Available: 7}); b != want {
-				d.T.Errorf("got %+v, want %+v", b, want)
-			}
+			want := (ledger.Balance{Granted: 7, Available: 7})
+			effort.ErrorIf(d.T, b != want, "got %+v, want %+v", b, want)
 		}
 		d.Grants(3)
 		d.has(10, 10, 0, 0)
@@ -207,9 +206,8 @@ var repeats = []exercise{
 		for _, issue := range []ledger.Issue{{Code: "csv_malformed", Row: 4}, {Code: "csv_encoding", Row: 3}} {
 			denied(d.Refuse(d.T.Context(), l, issue))(d, ledger.ErrStaleEpoch)
 		}
-		if got := d.Sees(l.Verification).Issue; got == nil || *got != first {
-			d.T.Errorf("issue: %+v", got)
-		}
+		got := d.Sees(l.Verification).Issue
+		effort.ErrorIf(d.T, got == nil || *got != first, "issue: %+v", got)
 	}},
 	{"a chunk that is not the newest, or not the writer's", 0, func(d *Fixture) {
 		ctx := d.T.Context()
@@ -236,9 +234,8 @@ var repeats = []exercise{
 		for _, after := range []time.Duration{time.Minute, 2 * time.Minute, time.Second} {
 			next := v.Created.Add(after)
 			effort.Must(d.Wait(d.T.Context(), l, ledger.Estimate{Next: next}))(d.T)
-			if got := d.Sees(v.ID).NextTry; !got.Equal(next) {
-				d.T.Errorf("next try %v, want %v", got, next)
-			}
+			got := d.Sees(v.ID).NextTry
+			effort.ErrorIf(d.T, !got.Equal(next), "next try %v, want %v", got, next)
 		}
 	}},
 }

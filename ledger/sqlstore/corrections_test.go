@@ -197,9 +197,8 @@ func TestWhatNoCorrectionSetsRight(t *testing.T) {
 	inRed(t, func(r *red) {
 		refuses := func(what string, c ledger.CorrectionCall, want error) {
 			r.t.Helper()
-			if done, err := r.Correct(r.t.Context(), c); !errors.Is(err, want) {
-				r.t.Errorf("%s: %+v, %v", what, done, err)
-			}
+			done, err := r.Correct(r.t.Context(), c)
+			effort.ErrorIf(r.t, !errors.Is(err, want), "%s: %+v, %v", what, done, err)
 		}
 		refuses("a sound workspace", call(r.Workspace), ledger.ErrNothingFound)
 		refuses("nobody", call(uuid.New()), ledger.ErrNothingFound)

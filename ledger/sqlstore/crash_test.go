@@ -112,9 +112,8 @@ func checkAfterKill(t *testing.T, url string, told map[string]*steps, granted, u
 		effort.Denied(s.UploadState(t.Context(), id))(t, nil, "created and gone")
 	}
 	for id, bytes := range states("durable") {
-		if u, err := s.UploadState(t.Context(), id); err != nil || u.Durable < bytes {
-			t.Errorf("%d bytes were durable, %d are: %v", bytes, u.Durable, err)
-		}
+		u, err := s.UploadState(t.Context(), id)
+		effort.ErrorIf(t, err != nil || u.Durable < bytes, "%d bytes were durable, %d are: %v", bytes, u.Durable, err)
 	}
 	for id, number := range states("settle") {
 		n := int64(0)

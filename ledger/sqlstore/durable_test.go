@@ -203,20 +203,17 @@ func TestWhatWasErasedIsRoom(t *testing.T) {
 	d.Fills(v)
 	free.Store(1 << 18)
 	n := d.Asks(7)
-	if _, _, err := d.Create(t.Context(), n); !errors.Is(err, ledger.ErrNoRoom) {
-		t.Errorf("nothing is erased: %v", err)
-	}
+	_, _, err := d.Create(t.Context(), n)
+	effort.ErrorIf(t, !errors.Is(err, ledger.ErrNoRoom), "nothing is erased: %v", err)
 	effort.Must(d.Cancel(t.Context(), d.Workspace, v.ID))(t)
 	inside := effort.Metric(t, registry, "rollcall_ledger_file_free_bytes")
 	effort.ErrorIf(t, inside < 2<<20 || inside > 3<<20, "%.0f bytes are free in the file", inside)
-	if _, _, err := d.Create(t.Context(), n); err != nil {
-		t.Errorf("2 MiB were erased: %v", err)
-	}
+	_, _, err = d.Create(t.Context(), n)
+	effort.ErrorIf(t, err != nil, "2 MiB were erased: %v", err)
 	free.Store(1<<18 - 1)
 	n.Identity, n.ID = uuid.New(), uuid.New()
-	if _, _, err := d.Create(t.Context(), n); !errors.Is(err, ledger.ErrNoRoom) {
-		t.Errorf("the log has no room: %v", err)
-	}
+	_, _, err = d.Create(t.Context(), n)
+	effort.ErrorIf(t, !errors.Is(err, ledger.ErrNoRoom), "the log has no room: %v", err)
 }
 
 // TestADiskThatCannotBeAskedIsNotInTheWay: a file system may not tell.
@@ -261,9 +258,8 @@ func TestWhatTheDiskHasNotAnsweredIsNotInTheWay(t *testing.T) {
 		first <- err
 	}()
 	<-asked
-	if _, _, err := s.Create(t.Context(), d.Asks(7)); err != nil {
-		t.Errorf("beside one that asks the disk: %v", err)
-	}
+	_, _, err := s.Create(t.Context(), d.Asks(7))
+	effort.ErrorIf(t, err != nil, "beside one that asks the disk: %v", err)
 	close(answer)
 	effort.ErrIs(t, <-first, nil)
 }

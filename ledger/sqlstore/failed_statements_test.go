@@ -258,9 +258,8 @@ var calls = []callOf{
 		d.Prepares(9)
 		n := d.Asks(7)
 		n.UploadExpiry = 0
-		if _, _, err := d.Create(d.T.Context(), n); err != nil {
-			d.T.Fatal(err)
-		}
+		_, _, err := d.Create(d.T.Context(), n)
+		effort.FatalIf(d.T, err != nil, "%v", err)
 		effort.OK(d.T, d.Learn(d.T.Context(), []ledger.Fact{{Key: "old.test", Expires: time.UnixMilli(1)}}))
 		old := d.Overrides(ledgertest.Halves("example.net"), ledgertest.Hour)
 		run(d.T, d.Book.(*Store), `UPDATE throttle_overrides SET ends = 2 WHERE id = ?`, old.ID[:])

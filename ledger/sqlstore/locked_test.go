@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,9 +30,8 @@ func TestALockedAccountStopsNobodyElse(t *testing.T) {
 	for range writers {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := s.Grant(ctx, uuid.New(), s.a, 1, ""); err == nil {
-					t.Error("the row was not locked")
-				}
+				_, err := s.Grant(ctx, uuid.New(), s.a, 1, "")
+				effort.ErrorIf(t, err == nil, "the row was not locked")
 			}
 		})
 	}
@@ -168,9 +168,8 @@ func TestWhatARunBeforeDidIsWaitedFor(t *testing.T) {
 				<-time.After(5 * time.Millisecond)
 			}
 			s.does(t, `COMMIT`)
-			if err := <-done; err != nil || !seen {
-				t.Errorf("%s: seen %v, %v", name, seen, err)
-			}
+			err := <-done
+			effort.ErrorIf(t, err != nil || !seen, "%s: seen %v, %v", name, seen, err)
 		}
 	})
 }
@@ -300,4 +299,31 @@ func TestAFloodDelaysAnothersWriteByOneTransaction(t *testing.T) {
 				"a write of the same workspace waited for %d chunks: there is no flood", same)
 		})
 	}
+}
+
+// TestWritersAtOneAccountAllGetThrough lets all writers of two nodes change one
+// account and its verifications: conflicts are many, refusals are none.
+func TestWritersAtOneAccountAllGetThrough(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, engine.Seams{})
+	const nodes, writers, rounds = 2, 8, 10
+	var all sync.WaitGroup
+	for range nodes {
+		node := effort.Must(Open(t.Context(), s.url, Options{}))(t)
+		t.Cleanup(func() { _ = node.Close() })
+		for range writers {
+			all.Go(func() {
+				for range rounds {
+					_, granted := node.Grant(t.Context(), uuid.New(), s.a, 1, "")
+					_, _, created := node.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: s.a,
+						Identity: uuid.New(), Filename: "list.csv", Bytes: 1, BytesMax: 1,
+						Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, UploadExpiry: time.Hour})
+					effort.ErrIs(t, errors.Join(granted, created), nil)
+				}
+			})
+		}
+	}
+	all.Wait()
+	effort.Is(t, effort.Must(s.Balance(t.Context(), s.a))(t).Granted, nodes*writers*rounds)
+	t.Logf("%d transactions", 2*nodes*writers*rounds)
 }

@@ -108,9 +108,8 @@ func TestSorterHoldsLittle(t *testing.T) {
 			results = append(results, sorterResult(o*10, 100))
 		}
 		effort.OK(t, s.add(batchOf(t, results)))
-		if n := held(); n > sorterMemory {
-			t.Fatalf("holds %d bytes, at most %d wanted", n, sorterMemory)
-		}
+		n := held()
+		effort.FatalIf(t, n > sorterMemory, "holds %d bytes, at most %d wanted", n, sorterMemory)
 	}
 	effort.OK(t, s.filled())
 	effort.Is(t, held(), 0, "filled, it holds bytes")

@@ -411,18 +411,16 @@ func endsLinksByTime(t *testing.T, s *Store) {
 	d := ledgertest.NewFixture(t, s, 0)
 	l, a := inviting(d, 0), ledger.Accept{User: uuid.New(), Password: "$argon2id$1"}
 	made := effort.Must(s.MakeLink(t.Context(), l))(t)
-	if left := number(t, s, `SELECT ends - {now} FROM links WHERE id = ?`, l.ID[:]); left <= 0 || left > ledger.LinkLife.Milliseconds() {
-		t.Errorf("it holds for %d ms", left)
-	}
+	left := number(t, s, `SELECT ends - {now} FROM links WHERE id = ?`, l.ID[:])
+	effort.ErrorIf(t, left <= 0 || left > ledger.LinkLife.Milliseconds(), "it holds for %d ms", left)
 	a.Link, a.Session = l.ID, ledger.NewSession{ID: l.ID, Life: time.Hour}
 	move := func(left int) {
 		run(t, s, `UPDATE links SET created = {now} - ?, expires = {now} + ?, ends = {now} + ? WHERE id = ?`,
 			ledger.LinkLife.Milliseconds(), left, left, l.ID[:])
 	}
 	move(0)
-	if _, _, err := s.LinkByID(t.Context(), l.ID); !errors.Is(err, ledger.ErrNoSuchLink) {
-		t.Errorf("read when it is over: %v", err)
-	}
+	_, _, err := s.LinkByID(t.Context(), l.ID)
+	effort.ErrorIf(t, !errors.Is(err, ledger.ErrNoSuchLink), "read when it is over: %v", err)
 	effort.Denied(s.AcceptLink(t.Context(), a))(t, ledger.ErrNoSuchLink, "used when it is over")
 	effort.Is(t, len(effort.Must(s.OpenLinks(t.Context(), d.Workspace))(t)), 0, "open")
 	effort.ErrIs(t, s.EndLink(t.Context(), d.Workspace, l.ID), nil, "ended when it is over")
@@ -459,9 +457,8 @@ func countsWithinTheWindow(t *testing.T, s *Store) {
 	effort.ErrorIf(t, fails(waited).IsZero(), "the second failure does not wait")
 	back(waited, time.Hour+30*time.Second)
 	before := time.Now()
-	if until := fails(waited); until.Sub(before) < 2*time.Minute-time.Second {
-		t.Errorf("the third failure waits until %v", until)
-	}
+	until := fails(waited)
+	effort.ErrorIf(t, until.Sub(before) < 2*time.Minute-time.Second, "the third failure waits until %v", until)
 	back(waited, time.Hour+2*time.Minute+time.Second)
 	effort.ErrorIf(t, !fails(waited).IsZero(), "what is over waits")
 }

@@ -32,13 +32,11 @@ func TestWhatIsSettledIsKnownAsOfItsRow(t *testing.T) {
 	}
 	for name, v := range map[string]*Row{"another one": rowOf(2, 5, 2), "another lease": rowOf(1, 6, 2),
 		"more settlements": rowOf(1, 5, 3), "fewer settlements": rowOf(1, 5, 1)} {
-		if _, _, err := s.first(v, []int64{0}); !errors.Is(err, errBehind) {
-			t.Errorf("%s: %v, want %v", name, err, errBehind)
-		}
+		_, _, err := s.first(v, []int64{0})
+		effort.ErrorIf(t, !errors.Is(err, errBehind), "%s: %v, want %v", name, err, errBehind)
 	}
-	if _, twice, err := s.first(rowOf(3, 1, 0), []int64{0}); twice || err != nil {
-		t.Errorf("before the first settlement: %v, %v", twice, err)
-	}
+	_, twice, err := s.first(rowOf(3, 1, 0), []int64{0})
+	effort.ErrorIf(t, twice || err != nil, "before the first settlement: %v, %v", twice, err)
 }
 
 // TestAGapIsNotPassedOver: a settlement that came without the one before it leaves nothing known.
@@ -47,12 +45,10 @@ func TestAGapIsNotPassedOver(t *testing.T) {
 	s.settled(rowOf(1, 5, 1), 1, []int64{0})
 	s.settled(rowOf(1, 5, 3), 3, []int64{2})
 	s.settled(rowOf(1, 6, 2), 2, []int64{1})
-	if _, _, err := s.first(rowOf(1, 5, 3), []int64{1}); !errors.Is(err, errBehind) {
-		t.Errorf("got %v, want %v", err, errBehind)
-	}
-	if _, twice, err := s.first(rowOf(1, 5, 1), []int64{0}); !twice || err != nil {
-		t.Errorf("what was known: %v, %v", twice, err)
-	}
+	_, _, err := s.first(rowOf(1, 5, 3), []int64{1})
+	effort.ErrorIf(t, !errors.Is(err, errBehind), "got %v, want %v", err, errBehind)
+	_, twice, err := s.first(rowOf(1, 5, 1), []int64{0})
+	effort.ErrorIf(t, !twice || err != nil, "what was known: %v, %v", twice, err)
 }
 
 // TestWhatIsRememberedIsBounded: the newest stays, whatever it takes, and what is final goes.

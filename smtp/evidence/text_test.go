@@ -130,9 +130,8 @@ func TestCleanBoundsTheText(t *testing.T) {
 		!strings.HasSuffix(got, "user unknown") || strings.Contains(got, "secret") || strings.Contains(got, "jane") ||
 		strings.Contains(got, "mail.test"), "%d bytes: %q", len(got), got)
 	for size := TextMax - 3; size < TextMax+3; size++ {
-		if got := Clean(rawOf(strings.Repeat("x ", size/2) + "x")); len(got) > TextMax {
-			t.Errorf("%d bytes of %d", len(got), size)
-		}
+		got := Clean(rawOf(strings.Repeat("x ", size/2) + "x"))
+		effort.ErrorIf(t, len(got) > TextMax, "%d bytes of %d", len(got), size)
 	}
 	if got := Clean(rawOf(strings.Repeat("x", 3*TextMax))); len(got) > TextMax {
 		t.Errorf("%d bytes", len(got))

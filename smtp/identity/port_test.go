@@ -141,9 +141,8 @@ func TestNothingIsSaidBeforeTheEndOfAGreeting(t *testing.T) {
 		_, err := io.WriteString(theirs, line)
 		effort.FatalIf(t, err != nil, "it doesn't read %q: %v", line, err)
 	}
-	if line, _ := bufio.NewReader(theirs).ReadString('\n'); line != "QUIT\r\n" {
-		t.Errorf("it was told %q", line)
-	}
+	line, _ := bufio.NewReader(theirs).ReadString('\n')
+	effort.ErrorIf(t, line != "QUIT\r\n", "it was told %q", line)
 	_ = theirs.Close()
 	effort.ErrorIf(t, !<-greeted, "this is a greeting")
 }

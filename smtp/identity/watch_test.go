@@ -116,9 +116,8 @@ func TestWhatFailsIsLookedAtEachMinuteUntilItIsMended(t *testing.T) {
 		if r := w.Report(); r.Fit() || r.Why() != "ptr of 192.0.2.10: the address has no PTR" {
 			t.Errorf("after %s: got %q", checkEvery, r.Why())
 		}
-		if n := strings.Count(log.String(), "identity check does not pass"); n != 1 {
-			t.Errorf("%d lines were written, want 1:\n%s", n, log.String())
-		}
+		n := strings.Count(log.String(), "identity check does not pass")
+		effort.ErrorIf(t, n != 1, "%d lines were written, want 1:\n%s", n, log.String())
 		b.add(t, sound[0])
 		pass(failingEvery + time.Second)
 		if synctest.Wait(); !w.Report().Fit() || !strings.Contains(log.String(), "passes again") {
@@ -143,9 +142,8 @@ func TestAnOperatorNeedNotWait(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if r, err := w.Again(ctx); !errors.Is(err, context.Canceled) || !r.Fit() {
-			t.Errorf("when nothing runs any more: %+v, %v", r, err)
-		}
+		r, err := w.Again(ctx)
+		effort.ErrorIf(t, !errors.Is(err, context.Canceled) || !r.Fit(), "when nothing runs any more: %+v, %v", r, err)
 	})
 }
 

@@ -83,9 +83,8 @@ func TestGuardsTripAtTheirBound(t *testing.T) {
 			effort.Is(t, len(l.Manners().Tripped), 0, "tripped below the bound")
 			effort.Is(t, w.codes(domain, c.at), c.then, "at the bound")
 			sheet := l.Manners()
-			if want := map[string]int{c.guard: 1}; !maps.Equal(sheet.Tripped, want) {
-				t.Errorf("tripped %v, want %v", sheet.Tripped, want)
-			}
+			want := map[string]int{c.guard: 1}
+			effort.ErrorIf(t, !maps.Equal(sheet.Tripped, want), "tripped %v, want %v", sheet.Tripped, want)
 			effort.Is(t, sheet.Receivers[domain].Tripped, 1, "tally", sheet.Receivers[domain])
 			effort.Is(t, sheet.Total.LimitsHit, 1, "tally", sheet.Receivers[domain])
 			other := dialFrom(t, l, mxOf(domain), "127.0.0.2")

@@ -97,9 +97,8 @@ func checkEvents(t *testing.T, l *Lab) {
 			"event %+v", e)
 	}
 	effort.Is(t, strings.Join(kinds, " "), "connect rcpt rcpt rcpt rcpt", "events")
-	if e := l.Events()[2]; e.Address != "anna@a-nopipe.test" || e.Code != 250 {
-		t.Errorf("third event %+v", e)
-	}
+	e := l.Events()[2]
+	effort.ErrorIf(t, e.Address != "anna@a-nopipe.test" || e.Code != 250, "third event %+v", e)
 	effort.Is(t, l.Manners().EventsDropped, 4)
 }
 
@@ -158,25 +157,19 @@ func TestGreylistingLearnsAClient(t *testing.T) {
 	const wait = time.Minute
 	for i := range greylistPasses {
 		rcpt := string(rune('a' + i))
-		if left, known := m.greylist("us", rcpt, greylistRule{wait: wait}, now); left != wait || known {
-			t.Fatalf("first time of %s: %v, %v", rcpt, left, known)
-		}
-		if left, _ := m.greylist("us", rcpt, greylistRule{wait: wait}, now.Add(2*wait)); left > 0 {
-			t.Fatalf("second time of %s: still %v", rcpt, left)
-		}
-		if left, _ := m.greylist("us", rcpt, greylistRule{wait: wait}, now.Add(2*wait)); left > 0 {
-			t.Fatalf("third time of %s: still %v", rcpt, left)
-		}
+		left, known := m.greylist("us", rcpt, greylistRule{wait: wait}, now)
+		effort.FatalIf(t, left != wait || known, "first time of %s: %v, %v", rcpt, left, known)
+		left, _ = m.greylist("us", rcpt, greylistRule{wait: wait}, now.Add(2*wait))
+		effort.FatalIf(t, left > 0, "second time of %s: still %v", rcpt, left)
+		left, _ = m.greylist("us", rcpt, greylistRule{wait: wait}, now.Add(2*wait))
+		effort.FatalIf(t, left > 0, "third time of %s: still %v", rcpt, left)
 	}
-	if left, _ := m.greylist("us", "new", greylistRule{wait: wait}, now); left > 0 {
-		t.Errorf("a client that came back %d times waits %v", greylistPasses, left)
-	}
-	if left, _ := m.greylist("them", "new", greylistRule{wait: wait}, now); left != wait {
-		t.Errorf("another client waits %v, want %v", left, wait)
-	}
-	if left, _ := m.greylist("us", "new", greylistRule{wait: wait, always: true}, now); left != wait {
-		t.Errorf("where no client is learned it waits %v, want %v", left, wait)
-	}
+	left, _ := m.greylist("us", "new", greylistRule{wait: wait}, now)
+	effort.ErrorIf(t, left > 0, "a client that came back %d times waits %v", greylistPasses, left)
+	left, _ = m.greylist("them", "new", greylistRule{wait: wait}, now)
+	effort.ErrorIf(t, left != wait, "another client waits %v, want %v", left, wait)
+	left, _ = m.greylist("us", "new", greylistRule{wait: wait, always: true}, now)
+	effort.ErrorIf(t, left != wait, "where no client is learned it waits %v, want %v", left, wait)
 }
 
 func TestPostscreenPassesTheSecondVisit(t *testing.T) {
@@ -326,14 +319,12 @@ func TestTakenPortIsNamed(t *testing.T) {
 	l := startLab(t, nil)
 	o := Defaults()
 	o.SMTPPort = l.SMTPPort()
-	if second, err := Start(o); !errors.Is(err, ErrPortTaken) {
-		t.Errorf("same SMTP port: %v, %v; want ErrPortTaken", second, err)
-	}
+	second, err := Start(o)
+	effort.ErrorIf(t, !errors.Is(err, ErrPortTaken), "same SMTP port: %v, %v; want ErrPortTaken", second, err)
 	o = Defaults()
 	o.DNSListen = netip.MustParseAddrPort(l.DNSAddr())
-	if second, err := Start(o); !errors.Is(err, ErrPortTaken) {
-		t.Errorf("same DNS port: %v, %v; want ErrPortTaken", second, err)
-	}
+	second, err = Start(o)
+	effort.ErrorIf(t, !errors.Is(err, ErrPortTaken), "same DNS port: %v, %v; want ErrPortTaken", second, err)
 }
 
 func TestNetworkOfTheHosts(t *testing.T) {
@@ -394,13 +385,11 @@ func TestTheSheetIsShownWhileTheLabRuns(t *testing.T) {
 		return answer.Code, string(text)
 	}
 	var sheet Sheet
-	if _, text := show("GET", "/sheet"); json.Unmarshal([]byte(text), &sheet) != nil {
-		t.Fatalf("no sheet: %s", text)
-	}
-	if got := sheet.Receivers["acme-clean.test"]; got.SessionsOpen != 1 || got.SessionsAtOnce != 1 ||
-		got.SessionsIn60s != 1 || got.RcptsIn1s != 2 || got.Refused != 1 {
-		t.Errorf("the sheet of the receiver: got %+v", got)
-	}
+	_, text := show("GET", "/sheet")
+	effort.FatalIf(t, json.Unmarshal([]byte(text), &sheet) != nil, "no sheet: %s", text)
+	got := sheet.Receivers["acme-clean.test"]
+	effort.ErrorIf(t, got.SessionsOpen != 1 || got.SessionsAtOnce != 1 || got.SessionsIn60s != 1 ||
+		got.RcptsIn1s != 2 || got.Refused != 1, "the sheet of the receiver: got %+v", got)
 	for _, c := range []struct {
 		name, method, path string
 		code               int

@@ -245,9 +245,8 @@ func TestLoadAtItsBounds(t *testing.T) {
 	}
 	_, found := readFile("x", many(rulesMax-ours), true)
 	effort.FatalIf(t, len(found) > 0, "%v", found)
-	if _, err := Load("x", many(rulesMax-ours+1)); err == nil || !strings.Contains(err.Error(), "rules, but 1024") {
-		t.Errorf("%v", err)
-	}
+	_, err := Load("x", many(rulesMax-ours+1))
+	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "rules, but 1024"), "%v", err)
 	words := func(n int) error {
 		list := make([]string, n)
 		for i := range list {
@@ -258,9 +257,8 @@ func TestLoadAtItsBounds(t *testing.T) {
 	}
 	effort.ErrorIf(t, words(phrasesMax) != nil || words(phrasesMax+1) == nil,
 		"%v, %v", words(phrasesMax), words(phrasesMax+1))
-	if _, err := Load("x", make([]byte, fileBytesMax+1)); err == nil || !strings.Contains(err.Error(), "is larger") {
-		t.Errorf("%v", err)
-	}
+	_, err = Load("x", make([]byte, fileBytesMax+1))
+	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "is larger"), "%v", err)
 }
 
 func TestLoadFile(t *testing.T) {

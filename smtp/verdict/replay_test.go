@@ -141,9 +141,8 @@ func FuzzReplay(f *testing.F) {
 			twice, o, r := rules.Replay(once)
 			effort.ErrorIf(t, o != outcome || r != reason || !reflect.DeepEqual(once, twice),
 				"%+v: %v %v, then %v %v", e.Case, outcome, reason, o, r)
-			if c, _ := Conclude(once); c != outcome {
-				t.Errorf("%+v concludes %v, was replayed to %v", once, c, outcome)
-			}
+			c, _ := Conclude(once)
+			effort.ErrorIf(t, c != outcome, "%+v concludes %v, was replayed to %v", once, c, outcome)
 			return nil
 		})
 	})

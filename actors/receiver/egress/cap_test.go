@@ -126,17 +126,14 @@ func TestReceiversShareACap(t *testing.T) {
 	}
 	effort.ErrorIf(t, a < most/2-20 || a > most/2+20 || a+b > most,
 		"of %d a greedy receiver has %d, a slow one %d", most, a, b)
-	if got, wait := p.Claim(0, "a", begin, 1); got != 0 || wait != untilMidnight(begin) {
-		t.Errorf("%d more, wait %s", got, wait)
-	}
+	got, wait := p.Claim(0, "a", begin, 1)
+	effort.ErrorIf(t, got != 0 || wait != untilMidnight(begin), "%d more, wait %s", got, wait)
 	p.Return(0, "a", egress.DayOf(begin), 3)
-	if got, _ := p.Claim(0, "a", begin, 10); got != 3 {
-		t.Errorf("%d of three that were returned", got)
-	}
+	got, _ = p.Claim(0, "a", begin, 10)
+	effort.ErrorIf(t, got != 3, "%d of three that were returned", got)
 	tomorrow := begin.Add(untilMidnight(begin))
-	if got, _ := p.Claim(0, "a", tomorrow, 10); got != 10 {
-		t.Errorf("%d of ten on the next day", got)
-	}
+	got, _ = p.Claim(0, "a", tomorrow, 10)
+	effort.ErrorIf(t, got != 10, "%d of ten on the next day", got)
 	p.Return(0, "a", egress.DayOf(begin), 5)
 	effort.Is(t, p.State(tomorrow)[0].Today, 10, "of today count after yesterday's were returned")
 }

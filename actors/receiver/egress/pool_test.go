@@ -186,10 +186,8 @@ func TestShortHour(t *testing.T) {
 	effort.ErrorIf(t, !p.NoteBlocked(0, "e", now, smtp.SourceBlocked) ||
 		!p.State(now)[0].SuspendedUntil.Equal(now.Add(hour.Of(time.Hour))), "suspended: %+v", p.State(now)[0])
 	now = now.Add(hour.Of(time.Hour))
-	if ok, _ := p.Use(0, "f", now); !ok {
-		t.Fatal("not tried after its hour")
-	}
-	if ok, next := p.Use(0, "g", now); ok || !next.Equal(now.Add(hour.Of(trial))) {
-		t.Errorf("another one is tried: %v, at %v", ok, next.Sub(now))
-	}
+	ok, _ := p.Use(0, "f", now)
+	effort.FatalIf(t, !ok, "not tried after its hour")
+	ok, next := p.Use(0, "g", now)
+	effort.ErrorIf(t, ok || !next.Equal(now.Add(hour.Of(trial))), "another one is tried: %v, at %v", ok, next.Sub(now))
 }

@@ -25,9 +25,8 @@ func TestALinkIsUsedOnceAndByItsPostAlone(t *testing.T) {
 			t.Fatalf("GET: %d, cookie %q", a.status, stranger.cookie)
 		}
 	}
-	if a := stranger.send("POST", link, url.Values{}); a.status != 303 || stranger.get("/").status != 200 {
-		t.Fatalf("POST: %d", a.status)
-	}
+	a := stranger.send("POST", link, url.Values{})
+	effort.FatalIf(t, a.status != 303 || stranger.get("/").status != 200, "POST: %d", a.status)
 	second := &visitor{t: t, g: g}
 	if a := second.send("POST", link, url.Values{}); a.status != 404 || second.cookie != "" {
 		t.Errorf("a used link answers %d, cookie %q", a.status, second.cookie)

@@ -88,9 +88,8 @@ func TestTheLinkOfAPartThatWasSignedOutReturns(t *testing.T) {
 	g.Later(2 * time.Hour)
 	effort.MustBe(t, v.get("/receivers/mx.slow.test/live").status, 401, "the part")
 	a := v.get("/sign-in?next=" + url.QueryEscape("/receivers/mx.slow.test")) // as the script writes the link
-	if to := a.header.Get("Location"); a.status != 303 || to != "/sign-in" {
-		t.Errorf("%d to %s", a.status, to)
-	}
+	to := a.header.Get("Location")
+	effort.ErrorIf(t, a.status != 303 || to != "/sign-in", "%d to %s", a.status, to)
 	effort.Is(t, v.land(), "/receivers/mx.slow.test", "it leads to")
 	if to := v.get("/sign-in?next=%2Fcluster").header.Get("Location"); to != "/cluster" { // with a session
 		t.Errorf("who is signed in is led to %s", to)

@@ -68,13 +68,11 @@ func TestTheSourceThatTheSystemChooses(t *testing.T) {
 	effort.Is(t, page.status, 200)
 	effort.Has(t, page.body, "Resume default")
 	form := url.Values{"form": {uuid.NewString()}, "source": {"default"}, "to": {"drain"}, "for": {"1h"}, "reason": {"x"}}
-	if a := v.send("POST", "/sources/change", form); a.status != 303 || len(holds(t, g, "")) != 1 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	a := v.send("POST", "/sources/change", form)
+	effort.FatalIf(t, a.status != 303 || len(holds(t, g, "")) != 1, "%d %s", a.status, a.body)
 	form.Set("to", "resume")
-	if a := v.send("POST", "/sources/change", form); a.status != 303 || len(holds(t, g, "")) != 0 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	a = v.send("POST", "/sources/change", form)
+	effort.ErrorIf(t, a.status != 303 || len(holds(t, g, "")) != 0, "%d %s", a.status, a.body)
 }
 
 func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {

@@ -76,9 +76,8 @@ func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {
 	newest.has(t, "the first page", "111 moves", "110 held in all", "110 charged", "0 still held", "Next page")
 	_, older := v.follow(newest, path+"?after=")
 	older.has(t, "the second page", ">hold</td>", "111 moves", "110 held in all", "First page")
-	if a, b := rows(newest), rows(older); a != 100 || b != 11 {
-		t.Errorf("%d entries and then %d", a, b)
-	}
+	a, b := rows(newest), rows(older)
+	effort.ErrorIf(t, a != 100 || b != 11, "%d entries and then %d", a, b)
 }
 
 func TestEvidenceIsFoundByAddress(t *testing.T) {

@@ -47,15 +47,13 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 	v := visit(t, g, "eve", false)
 	v.get(ofWorkspace("")(g)).has(t, "the workspace", "billing &lt;b&gt;", "works", "rc_"+g.Key.ID, "never", ofKey("")(g))
 	v.get(ofKey("")(g)).has(t, "the question", "Revoke the key “billing &lt;b&gt;”?", "rc_"+g.Key.ID, "never used", "Keep it")
-	if k := g.APIKeys(t)[0]; !k.Revoked.IsZero() {
-		t.Fatal("asking revoked it")
-	}
+	k := g.APIKeys(t)[0]
+	effort.FatalIf(t, !k.Revoked.IsZero(), "asking revoked it")
 	for range 2 {
 		v.send("POST", ofKey("/revoke")(g), url.Values{}).must(t, 303)
 	}
-	if k := g.APIKeys(t)[0]; k.Revoked.IsZero() {
-		t.Error("it still works")
-	}
+	k = g.APIKeys(t)[0]
+	effort.ErrorIf(t, k.Revoked.IsZero(), "it still works")
 	effort.Is(t, noted(t, g, "eve", "key revoke"), 1, "noted times")
 	v.get(ofKey("")(g)).has(t, "the question again", "already revoked")
 	effort.Is(t, v.get(ofWorkspace("/keys/zzzzzzzz2345")(g)).status, 404, "no key")
@@ -100,9 +98,8 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 	effort.ErrorIf(t, links[0] != links[1] || len(open) != 1 || open[0].Email != "ben@acme.test" ||
 		open[0].Role != ledger.Viewer || open[0].MadeBy != "operator eve", "links %q, open %+v", links, open)
 	effort.Is(t, noted(t, g, "eve", "user invite"), 1, "noted times")
-	if a := v.get(ofWorkspace("")(g)); once.MatchString(a.body) {
-		t.Error("the link is shown again")
-	}
+	a := v.get(ofWorkspace("")(g))
+	effort.ErrorIf(t, once.MatchString(a.body), "the link is shown again")
 	form.Set("role", "owner")
 	v.send("POST", ofWorkspace("/invite")(g), form).says(t, 422, "sent before", "the same form for another role")
 	for field, wrong := range map[string]string{"email": "ben", "role": "admin", "form": "x"} {
@@ -127,9 +124,8 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	before := len(g.Log(t))
 	for range 2 {
 		v.send("POST", ofAnna("/disable")(g), url.Values{}).must(t, 303)
-		if m := g.People(t)[0]; !m.Disabled {
-			t.Error("she is not disabled")
-		}
+		m := g.People(t)[0]
+		effort.ErrorIf(t, !m.Disabled, "she is not disabled")
 	}
 	lines := g.Log(t)
 	if once := slices.IndexFunc(lines, func(l ledger.LogLine) bool { return l.Action == "user disable" && l.New == "true" && l.Author == "eve" }); once < 0 {
@@ -140,9 +136,8 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	effort.Is(t, len(g.Log(t))-before, first, fmt.Sprintf("noted again: %d lines, then", first))
 	v.get(ofWorkspace("")(g)).has(t, "the member", "disabled", "Let them sign in")
 	v.send("POST", ofAnna("/enable")(g), url.Values{})
-	if m := g.People(t)[0]; m.Disabled {
-		t.Error("she is still disabled")
-	}
+	m := g.People(t)[0]
+	effort.ErrorIf(t, m.Disabled, "she is still disabled")
 	stranger := ofWorkspace("/people/" + uuid.NewString())(g)
 	elsewhere := "/workspaces/" + g.Poor.Workspace.String() + "/people/" + g.Anna.String()
 	for _, path := range []string{stranger, elsewhere} {
@@ -159,9 +154,8 @@ func TestWeightAndLimitsAreSet(t *testing.T) {
 		v.send("POST", ofWorkspace("/weight")(g), url.Values{"weight": {"3"}})
 		v.send("POST", ofWorkspace("/limits")(g), url.Values{"open": {"7"}, "stored": {"1,000"}, "unpaid": {"0"}, "reason": {"contract"}})
 	}
-	if u := g.Usage(t); u.Weight != 3 || u.Own != (ledger.Limits{Open: 7, Stored: 1000}) {
-		t.Errorf("%+v", u)
-	}
+	u := g.Usage(t)
+	effort.ErrorIf(t, u.Weight != 3 || u.Own != (ledger.Limits{Open: 7, Stored: 1000}), "%+v", u)
 	effort.Is(t, noted(t, g, "eve", "workspace weight"), 1, "the weight is noted times")
 	v.get(ofWorkspace("")(g)).has(t, "the workspace", "Unfinished verifications", ">7</td>", "an operator", "1.0 kB", "the node's configuration",
 		`value="7"`, `value="1000"`, `value="0"`, `value="3"`)

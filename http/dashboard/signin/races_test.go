@@ -51,9 +51,8 @@ func TestAnInvitationOpensNoAccount(t *testing.T) {
 	link := g.link(ledger.Link{Purpose: ledger.InviteLink, Email: "Anna@Example.com"})
 	for _, password := range []string{good, good + "!", ""} {
 		a := signin.Accepting{Link: link, Form: uuid.New(), Name: "Anna", Password: password}
-		if cookie, err := g.service.Accept(t.Context(), a, here); !errors.Is(err, signin.ErrKnown) || cookie != "" {
-			t.Errorf("a cookie: %v, %v", cookie != "", err)
-		}
+		cookie, err := g.service.Accept(t.Context(), a, here)
+		effort.ErrorIf(t, !errors.Is(err, signin.ErrKnown) || cookie != "", "a cookie: %v, %v", cookie != "", err)
 	}
 	effort.Denied(signin.Join(t.Context(), g.service, anna, link))(t, nil)
 }

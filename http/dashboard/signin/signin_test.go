@@ -188,14 +188,12 @@ func TestWrongPasswordsWaitAndSayTheSame(t *testing.T) {
 	}
 	until := time.Until(wait.Until)
 	effort.ErrorIf(t, until < 50*time.Second || until > 70*time.Second, "the first wait is %v, want a minute", until)
-	if _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here); !errors.As(err, &wait) {
-		t.Errorf("the right password while one waits: %v", err)
-	}
+	_, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here)
+	effort.ErrorIf(t, !errors.As(err, &wait), "the right password while one waits: %v", err)
 	elsewhere := here
 	elsewhere.Network = "198.51.100.7"
-	if _, err := g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, elsewhere); err != nil {
-		t.Errorf("from another network: %v", err)
-	}
+	_, err = g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, elsewhere)
+	effort.ErrorIf(t, err != nil, "from another network: %v", err)
 	effort.Not(t, in.User.Email, "", "no user")
 }
 
@@ -243,9 +241,8 @@ func TestNobodyIsSignedOutWhileTheLedgerIsAway(t *testing.T) {
 	effort.Must(g.service.Session(context.Background(), cookie))(t)
 	g.book.away.Store(true)
 	g.pass(time.Minute)
-	if _, err := g.service.Session(context.Background(), cookie); err == nil || errors.Is(err, ledger.ErrNoSuchSession) {
-		t.Errorf("while the ledger is away: %v", err)
-	}
+	_, err := g.service.Session(context.Background(), cookie)
+	effort.ErrorIf(t, err == nil || errors.Is(err, ledger.ErrNoSuchSession), "while the ledger is away: %v", err)
 	g.book.away.Store(false)
 	effort.Denied(g.service.Session(context.Background(), cookie))(t, nil, "afterwards")
 }

@@ -33,16 +33,14 @@ func TestACodeWorksOnceAndAboutItsTime(t *testing.T) {
 	now := time.Unix(1_700_000_010, 0)
 	at := func(periods int) string { return signin.TOTPCode(secret, signin.TOTPStep(now)+int64(periods)) }
 	for off, want := range map[int]bool{-2: false, -1: true, 0: true, 1: true, 2: false} {
-		if _, ok := signin.BeginTOTP(secret, nil, uuid.New(), at(off), now); ok != want {
-			t.Errorf("a code of %d periods off: %v", off, ok)
-		}
+		_, ok := signin.BeginTOTP(secret, nil, uuid.New(), at(off), now)
+		effort.ErrorIf(t, ok != want, "a code of %d periods off: %v", off, ok)
 	}
 	s, ok := signin.BeginTOTP(secret, nil, uuid.New(), at(0)[:3]+" "+at(0)[3:], now)
 	effort.FatalIf(t, !ok, "the right code is refused")
 	for _, used := range []string{at(0), at(-1), "", at(0)[:5], at(0) + "0", "000000"} {
-		if _, ok := s.Use(used, now); ok && used != at(1) {
-			t.Errorf("%q is taken after a newer one was used", used)
-		}
+		_, ok := s.Use(used, now)
+		effort.ErrorIf(t, ok && used != at(1), "%q is taken after a newer one was used", used)
 	}
 	next, ok := s.Use(at(1), now)
 	effort.ErrorIf(t, !ok, "the next code is refused")

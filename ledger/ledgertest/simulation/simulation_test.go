@@ -76,11 +76,9 @@ func TestEveryLifeOfAClusterKeepsItsTurns(t *testing.T) {
 // TestASeedReplaysExactly: twice the same seed is twice the same life.
 func TestASeedReplaysExactly(t *testing.T) {
 	for seed := range uint64(effort.Cases(20)) {
-		if a, b := Run(seed, 500), Run(seed, 500); a != b {
-			t.Errorf("seed %d: %+v, then %+v", seed, a, b)
-		}
-		if a, b := RunCluster(seed, 500), RunCluster(seed, 500); a != b {
-			t.Errorf("seed %d of a cluster: %+v, then %+v", seed, a, b)
-		}
+		a, b := Run(seed, 500), Run(seed, 500)
+		effort.ErrorIf(t, a != b, "seed %d: %+v, then %+v", seed, a, b)
+		a, b = RunCluster(seed, 500), RunCluster(seed, 500)
+		effort.ErrorIf(t, a != b, "seed %d of a cluster: %+v, then %+v", seed, a, b)
 	}
 }

@@ -137,17 +137,15 @@ func TestANodeThatACallForgotIsAnsweredAsForgotten(t *testing.T) {
 func TestANodeThatWasAskedToDrainIsThereThoughItIsForgotten(t *testing.T) {
 	tries(t, func(t *testing.T, seed uint64, f fate, answers *int) {
 		p, node := lostNode(t, seed, func(p *processes, node uuid.UUID) {
-			if err := p.book.Forget(context.Background(), node, 0); err != nil && !errors.Is(err, ledger.ErrNoSuchNode) {
-				t.Error(err)
-			}
+			err := p.book.Forget(context.Background(), node, 0)
+			effort.ErrorIf(t, err != nil && !errors.Is(err, ledger.ErrNoSuchNode), "%v", err)
 		}, f)
 		answered(t, p.book.AskDrain(context.Background(), node), f, answers)
 	})
 	tries(t, func(t *testing.T, seed uint64, f fate, answers *int) {
 		p, node := lostNode(t, seed, func(p *processes, node uuid.UUID) {
-			if err := p.book.Forget(context.Background(), node, 0); err != nil && !errors.Is(err, ledger.ErrNoSuchNode) {
-				t.Error(err)
-			}
+			err := p.book.Forget(context.Background(), node, 0)
+			effort.ErrorIf(t, err != nil && !errors.Is(err, ledger.ErrNoSuchNode), "%v", err)
 		}, f)
 		answered(t, p.book.Undrain(context.Background(), node), f, answers)
 	})

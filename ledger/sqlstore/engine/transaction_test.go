@@ -136,13 +136,11 @@ func TestWritesCountsBothEndsOfATransaction(t *testing.T) {
 			t.Errorf("afterwards: count %d after %d and %d, still %t", after, during, before, still)
 		}
 	}
-	if _, still := (&DB{dialect: postgresDialect(), writer: s.writer}).Writes(); still {
-		t.Error("a server keeps still, where other nodes write")
-	}
+	_, still := (&DB{dialect: postgresDialect(), writer: s.writer}).Writes()
+	effort.ErrorIf(t, still, "a server keeps still, where other nodes write")
 	path := filepath.Join(filepath.Dir(s.lock.Name()), "ledger.db")
 	reader := effort.Must(OpenReadOnly(t.Context(), "sqlite:"+path, book, Options{}))(t)
 	defer func() { _ = reader.Close() }()
-	if _, still := reader.Writes(); still {
-		t.Error("a ledger that another process may write keeps still")
-	}
+	_, still = reader.Writes()
+	effort.ErrorIf(t, still, "a ledger that another process may write keeps still")
 }
