@@ -167,7 +167,6 @@ func (b *heartbeats) failed(ctx context.Context, err error) time.Duration {
 	return b.node.times.Soon
 }
 
-// row returns this process's heartbeat.
 func (b *heartbeats) row(silent []uint64) ledger.Heartbeat {
 	n, load := b.node, b.node.options.Load()
 	return ledger.Heartbeat{Incarnation: ledger.Incarnation{Session: n.meta.Session, Node: n.meta.Node},

@@ -80,7 +80,6 @@ func (l *loops) fail(err error) {
 	}
 }
 
-// drains is whether this node gives its work away.
 type drains struct {
 	wished   atomic.Bool         // an operator wants it
 	stopping atomic.Bool         // it ends
@@ -197,7 +196,6 @@ func (s *seenMembers) nameOf(address string) (name string, ok bool) {
 	return name, ok
 }
 
-// note notes the members that gossip sees.
 func (s *seenMembers) note(members []gossip.Member, self gossip.NodeMeta) {
 	next := &seen{names: map[string]bool{self.Name: true}, at: map[string]string{self.Actors: self.Name}}
 	for _, m := range members {

@@ -13,7 +13,6 @@ import (
 	"rollcall/ledger"
 )
 
-// activation is one living virtual actor on this node.
 type activation struct {
 	identity *pcluster.ClusterIdentity
 	pid      *actor.PID
@@ -71,7 +70,6 @@ func (p *placement) activate(c actor.Context, identity *pcluster.ClusterIdentity
 	return a.pid
 }
 
-// ended forgets an actor that stopped.
 func (p *placement) ended(id string) {
 	a := p.byPID[id]
 	if a == nil {

@@ -262,7 +262,6 @@ func (c *cursorSealer) open(text []byte, workspace uuid.UUID, kind ledger.Kind) 
 	}, true
 }
 
-// bindCursor is the associated data of a cursor.
 func bindCursor(workspace uuid.UUID, kind ledger.Kind) []byte {
 	return append(workspace[:], kind...)
 }

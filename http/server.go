@@ -394,7 +394,6 @@ func (m *metrics) count(r route, status int) {
 	(*c).Inc()
 }
 
-// page counts one answer of a page whose route is known.
 func (m *metrics) page(name string, status int, took time.Duration) {
 	if status < 100 || status >= 600 {
 		status = 500 // no status of ours

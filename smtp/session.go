@@ -109,7 +109,6 @@ func (s *Session) Host() string { return s.host }
 // Source returns our address in the session; the zero value when the connection has none.
 func (s *Session) Source() netip.Addr { return s.source }
 
-// sourceOf returns our address of a connection.
 func sourceOf(conn net.Conn) netip.Addr {
 	if at, ok := conn.LocalAddr().(*net.TCPAddr); ok {
 		return at.AddrPort().Addr().Unmap()

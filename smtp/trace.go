@@ -42,7 +42,6 @@ func (s *Session) traceSaid(commands []byte) {
 	}
 }
 
-// traceHeard passes a reply to the tracer.
 func (s *Session) traceHeard(reply Reply, of Address) {
 	if s.tracer != nil && s.tracer.On() {
 		s.tracer.Heard(reply, of)

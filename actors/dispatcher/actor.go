@@ -16,7 +16,6 @@ import (
 	"rollcall/ledger/tracing"
 )
 
-// leased is one lease of ours.
 type leased struct {
 	workspace uuid.UUID
 	epoch     int64
@@ -142,7 +141,6 @@ func (s *shell) Receive(c actor.Context) {
 	s.announceDrained()
 }
 
-// after sends a message to the dispatcher later.
 func (s *shell) after(c actor.Context, wait time.Duration, message any) {
 	root, self := c.ActorSystem().Root, c.Self()
 	time.AfterFunc(wait, func() {
@@ -173,7 +171,6 @@ func (s *shell) checkCancelled(c actor.Context) {
 	}
 }
 
-// searchWork asks for work.
 func (s *shell) searchWork(c actor.Context, now time.Time) {
 	if s.search.underWay {
 		s.search.again = true
@@ -341,7 +338,6 @@ func (s *shell) crashed(c actor.Context, now time.Time, id uuid.UUID) {
 	s.ended(c, now, id)
 }
 
-// setMetrics sets the gauges of leases and addresses in work.
 func (s *shell) setMetrics() {
 	m := s.options.Metrics
 	m.leases.Set(float64(len(s.leased)))

@@ -48,7 +48,6 @@ func newAdmissionQueue(most int64, weight func(uuid.UUID) int) admissionQueue {
 // isSmall reports whether a file needs little memory.
 func (l *admissionQueue) isSmall(bytes int64) bool { return bytes <= min(smallBytes, l.small.Size()) }
 
-// join puts a verification at the end of the queue.
 func (l *admissionQueue) join(now time.Time, v ledger.Verification) {
 	l.waiters = append(l.waiters, waiter{v, now})
 }
@@ -90,7 +89,6 @@ func (l *admissionQueue) take(v ledger.Verification, small bool) bool {
 	return true
 }
 
-// leave takes a verification out of the queue.
 func (l *admissionQueue) leave(id uuid.UUID) {
 	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool { return w.state.ID == id })
 }

@@ -84,7 +84,6 @@ func (d *Dispatcher) Lookup(id uuid.UUID) (inspect.Verification, bool) {
 	return v, ok && err == nil
 }
 
-// forwardLookup forwards a question to the verification's actor.
 func (s *shell) forwardLookup(c actor.Context, id uuid.UUID) {
 	if l := s.leased[id]; l != nil && l.pid != nil {
 		c.RequestWithCustomSender(l.pid, verification.Ask{}, c.Sender())

@@ -23,7 +23,6 @@ const (
 	renewWithin = (leaseTTL - leaseMargin) / 2
 )
 
-// renewing is the renewal of our leases.
 type renewing struct {
 	underWay bool
 	late     bool      // the next one is due while one is under way

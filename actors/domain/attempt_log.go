@@ -133,7 +133,6 @@ func (r *attemptLog) newestTime(p pending) time.Time {
 	return evidence.TimeOf(r.notes[p.newest].at)
 }
 
-// freeNote returns the number of a free note.
 func (r *attemptLog) freeNote() uint32 {
 	if number := r.free; number != 0 {
 		r.free = r.notes[number].older
@@ -180,7 +179,6 @@ func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) (uint32, bool) {
 	return place, true
 }
 
-// countSaid returns how many different answers are kept.
 func (r *attemptLog) countSaid() int { return len(r.said) - 1 - len(r.unused) }
 
 // releaseSaid drops one use of a kept answer.

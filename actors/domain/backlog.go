@@ -277,7 +277,6 @@ func (b *backlog) countBehind(now time.Time) (n int, oldest time.Duration) {
 	return n, oldest
 }
 
-// takeAck takes the answer to an offer.
 func (b *backlog) takeAck(now time.Time, m *wire.OfferAck) {
 	o := b.chunkOf(m.GetChunk())
 	if !b.isMine(m.GetTask()) || o == nil {
@@ -355,7 +354,6 @@ func (b *backlog) finishChunk(now time.Time, o *open) {
 	}
 }
 
-// closeChunk removes a chunk from those that are out.
 func (b *backlog) closeChunk(o *open) {
 	b.options.Load.giveAddresses(b.work.Workspace, len(o.left))
 	b.chunks = slices.DeleteFunc(b.chunks, func(other *open) bool { return other == o })
@@ -380,7 +378,6 @@ func (b *backlog) putBack(ordinal uint32) {
 	}
 }
 
-// takeAllBack makes everything that is out ready again.
 func (b *backlog) takeAllBack() {
 	for len(b.chunks) > 0 {
 		b.takeBack(b.chunks[0])

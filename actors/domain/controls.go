@@ -64,13 +64,11 @@ type controlProbe struct {
 	notes    []evidence.Attempt // for the Behaviour; never changed, only replaced
 }
 
-// noteAttempts files an attempt at a control probe.
 func (k *controlProbe) noteAttempts(list []evidence.Attempt) {
 	notes := slices.Concat(k.notes, list)
 	k.notes = notes[max(0, len(notes)-evidence.ControlsMax):]
 }
 
-// localOf returns the local part of an address or of the control probe.
 func (k *controls) localOf(ordinal uint32) string {
 	if ordinal == controlOrdinal {
 		return k.local
@@ -175,7 +173,6 @@ func (k *controls) isNeeded(now time.Time) bool {
 		!k.witness && (waits == smtp.ReasonNone || waits == smtp.Greylisted) && !k.knowsBehaviour(now)
 }
 
-// takeAnswer takes the answer to a control probe.
 func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answerOf) {
 	if k.witness {
 		k.takeTestimony(now, c, m)
@@ -265,7 +262,6 @@ func (k *controls) staysRefused(c evidence.Case) bool {
 		})
 }
 
-// closed reports whether a case has an outcome.
 func closed(c evidence.Case) bool {
 	outcome, _ := verdict.Conclude(c)
 	return outcome.Final()

@@ -19,7 +19,6 @@ const (
 	drainPause = time.Millisecond
 )
 
-// step is one action of the shell.
 type step any
 
 type (
@@ -44,16 +43,13 @@ type job struct {
 // since turns a time into the form of pending.
 func (j *job) since(now time.Time) time.Duration { return now.Sub(j.start) }
 
-// addStep adds an action for the shell.
 func (j *job) addStep(s step) { j.steps = append(j.steps, s) }
 
 // isCut reports whether finalsMax addresses became final in this round, so that others wait for the next.
 func (j *job) isCut() bool { return len(j.finals) >= finalsMax }
 
-// finalRooms hold the finals of one round.
 var finalRooms = sync.Pool{New: func() any { return new([]Final) }}
 
-// takeFinals returns the finals of this round and clears them.
 func (j *job) takeFinals() []Final {
 	finals := slices.Clone(j.finals)
 	if room := j.finals; room != nil {
@@ -112,7 +108,6 @@ func earliest(times ...time.Time) (first time.Time) {
 	return first
 }
 
-// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

@@ -152,7 +152,6 @@ func (pl *planner) restore(now time.Time, left *Parked) {
 	pl.backlog.ordinals = fresh
 }
 
-// restoreOne restores one address.
 func (pl *planner) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress) {
 	since := func(ms int64) time.Duration { return time.UnixMilli(ms).Sub(now) } // of the planner, which begins now
 	p := pending{ordinal: ordinal, since: since(one.Since), due: since(one.Due), reason: one.Reason,

@@ -34,7 +34,6 @@ func newRandomLocals(seed [32]byte) randomLocals {
 	return randomLocals{rand: r, used: map[string]struct{}{}, turn: r.IntN(len(shapes))}
 }
 
-// next returns another local part.
 func (l *randomLocals) next() string {
 	shape := shapes[l.turn%len(shapes)]
 	l.turn++
@@ -55,7 +54,6 @@ var shapes = [...]func(l *randomLocals) string{
 	func(l *randomLocals) string { return l.word(3) + "_" + l.word(3) },
 }
 
-// word makes a word of so many syllables.
 func (l *randomLocals) word(syllables int) string {
 	var w string
 	for range syllables {

@@ -98,7 +98,6 @@ func (b *backlog) takePulse(now time.Time, m *wire.Pulse) {
 	}
 }
 
-// leaveReceiver forgets the receiver.
 func (b *backlog) leaveReceiver() {
 	b.receiver.forget()
 	b.retries.barren = smtp.ReasonNone

@@ -43,7 +43,6 @@ func (r *retries) nextDue() time.Time {
 	return r.start.Add(r.deferred[0].due)
 }
 
-// pushDeferred defers an address.
 func (r *retries) pushDeferred(p pending) {
 	r.stats.push(&p, r.expectAnswer(&p))
 	heap.Push(&r.deferred, p)

@@ -162,7 +162,6 @@ type deferralCount struct {
 	again, answered int // of those that were asked again, ever
 }
 
-// countOf returns the count of a reason.
 func (t *deferralStats) countOf(r smtp.Reason) *deferralCount {
 	p := t.by[r]
 	if p == nil {

@@ -58,7 +58,6 @@ type Writer struct {
 	failed  int                  // guarded by mu; writes in a row
 }
 
-// question is about one key.
 type question struct {
 	since time.Time
 	tell  []func(f Fact)
@@ -180,7 +179,6 @@ func (w *Writer) Know(key string, tell func(f Fact)) {
 	}
 }
 
-// readNext asks for the next keys.
 func (w *Writer) readNext() {
 	w.mu.Lock()
 	batch := make(map[string]*question, min(len(w.wanted), ledger.FactsMax))
@@ -233,7 +231,6 @@ func (w *Writer) askAgain(batch map[string]*question) {
 	w.planRead(within / 4)
 }
 
-// planRead plans the next question, if there is one.
 func (w *Writer) planRead(wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -93,7 +93,6 @@ func (i *Inspector) compare(ctx context.Context, out *Explanation) {
 	out.Others, _, _ = i.Files(ctx) // the next query names the nodes that don't answer
 }
 
-// explainSource is Explain of one of our sources.
 func (i *Inspector) explainSource(ctx context.Context, name string) (Explanation, error) {
 	out, err := i.ExplainRules(name)
 	if err != nil {

@@ -94,7 +94,6 @@ type Query[Ask, Answer any] struct {
 	of   func(i *Inspector, ctx context.Context, ask Ask) (Answer, error) // this node answers
 }
 
-// question is what one node asks another.
 type question struct {
 	Kind string          `json:"kind"`
 	Ask  json.RawMessage `json:"ask,omitempty"`
@@ -109,7 +108,6 @@ type reply[Answer any] struct {
 	err   error
 }
 
-// unpackedMax bounds an answer that is unpacked.
 const unpackedMax = 32 << 20
 
 // errAlone says that the inspector has not joined yet.
@@ -224,7 +222,6 @@ func pack(answer any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// unpack reads what pack wrote.
 func unpack(body []byte, into any) error {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err == nil {

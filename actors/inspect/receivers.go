@@ -37,7 +37,6 @@ var queries = map[string]func(context.Context, *Inspector, json.RawMessage) (any
 
 var receiversQuery = Query[none, *receiverTable]{"receivers", (*Inspector).ownReceivers}
 
-// receiverTable is the live table of one node.
 type receiverTable struct {
 	Receivers []Receiver `json:"receivers"`
 	More      int        `json:"more,omitempty"` // that were left out
@@ -413,7 +412,6 @@ func (i *Inspector) ownHealth() Health {
 	return h
 }
 
-// clip cuts a text that is too long.
 func clip(text string) string {
 	if all := []rune(text); len(all) > sawMax {
 		return string(all[:sawMax]) + "…"

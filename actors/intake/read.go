@@ -335,7 +335,6 @@ const FieldBytesMax = 1024
 // rounded up to a page.
 const recordWindow = 4096
 
-// record is one record of the file.
 type record struct {
 	field []byte // the value of its only field, quotes taken off; valid until the next record
 	size  int    // bytes it takes in the file, with its line end

@@ -145,7 +145,6 @@ type pool struct {
 	idle atomic.Int32
 }
 
-// startWork runs work in a new goroutine.
 func (p *pool) startWork(work func()) {
 	select {
 	case p.work <- work:

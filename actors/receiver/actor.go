@@ -308,5 +308,4 @@ func clientOf(sender *actor.PID) scheduler.Client {
 	return scheduler.Client{Name: sender.Address + "/" + sender.Id, Address: sender.Address, ID: sender.Id}
 }
 
-// pidOf returns the address of a client's actor.
 func pidOf(c scheduler.Client) *actor.PID { return actor.NewPID(c.Address, c.ID) }

@@ -60,7 +60,6 @@ func (l *Registry) CollectSources(ctx context.Context, pool *egress.Pool) []insp
 	return out
 }
 
-// sourceOf returns a source's state in the form shown to people.
 func sourceOf(s egress.SourceState, sessions int, now time.Time) inspect.Source {
 	out := inspect.Source{Source: s.Source, Hello: s.Hello, State: "used", Sessions: sessions, Today: s.Today,
 		PerDay: s.PerDay, Spoken: s.Spoken, Blocked: s.Blocked}

@@ -427,7 +427,6 @@ func (a *sessionActor) judge(p *scheduler.Probe, one smtp.Answer) scheduler.Judg
 	return a.repeated.Judge(&a.options, p.Address, one, raw)
 }
 
-// fail ends the session in a report.
 func (a *sessionActor) fail(r *scheduler.Report, err error) {
 	a.tracedFailure(err)
 	judged := a.judgeFailure(a.smtp.Host(), err)

@@ -50,7 +50,6 @@ func (t *tracer) Heard(reply smtp.Reply, of smtp.Address) {
 	t.line(fmt.Sprintf("< %d %s", reply.Code, text))
 }
 
-// opened notes that a session is ready.
 func (t *tracer) opened(s *smtp.Session) {
 	if !t.On() {
 		return
@@ -62,7 +61,6 @@ func (t *tracer) opened(s *smtp.Session) {
 	}
 }
 
-// ended notes why a session didn't open, or ended.
 func (t *tracer) ended(err error) {
 	if t == nil || !t.On() {
 		return

@@ -214,7 +214,6 @@ func (a *Actor) stop() {
 	a.addLeft(-a.left)
 }
 
-// addLeft updates the node's count of open addresses.
 func (a *Actor) addLeft(n int64) {
 	a.left += n
 	a.options.Left.Add(n)
@@ -577,7 +576,6 @@ func (a *Actor) checkCancelled(c actor.Context) {
 	})
 }
 
-// beginCancel begins the cancel if the ledger says so.
 func (a *Actor) beginCancel(state ledger.Verification) {
 	if state.Status == ledger.Cancelling && a.mode == working {
 		a.mode = cancelling

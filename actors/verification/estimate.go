@@ -143,7 +143,6 @@ func spell(seconds float64) time.Duration {
 	return time.Duration(min(seconds, 365*24*3600) * float64(time.Second))
 }
 
-// latest returns the later of two times.
 func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

@@ -83,7 +83,6 @@ func casesOf(d *domain.Parked) []*evidence.Case {
 // errTooMuch says that a state doesn't fit into the ledger.
 var errTooMuch = errors.New("verification: too large to be parked")
 
-// pack returns the stored form.
 func (l *leftover) pack() ([]byte, error) {
 	addresses := 0
 	for i := range l.Domains {
@@ -208,7 +207,6 @@ func (a *Actor) askParked(c actor.Context, next time.Time, ask any) {
 	}
 }
 
-// earliest returns the earlier of two times.
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

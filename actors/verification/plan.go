@@ -130,7 +130,6 @@ func (p *plan) takeUp(list []domain.Parked) {
 	}
 }
 
-// remaining returns how many addresses have no outcome yet.
 func (p *plan) remaining() int { return len(p.order) - p.final }
 
 // wholeDomain: a domain with so many addresses counts as one at work, a smaller one as the fraction: it is done after a
@@ -273,7 +272,6 @@ func (p *plan) noteWait(w *work, until time.Time) {
 	}
 }
 
-// end forgets a domain whose actor has ended.
 func (p *plan) end(name string) {
 	if w := p.open[name]; w != nil {
 		p.noteWait(w, time.Time{})

@@ -121,7 +121,6 @@ func (g *Gossip) ownNetwork(ip net.IP, port int) error {
 
 func netAddress(ip net.IP, port int) net.Addr { return &net.TCPAddr{IP: ip, Port: port} }
 
-// configure returns the library's settings.
 func (g *Gossip) configure(o Options) *memberlist.Config {
 	c := memberlist.DefaultLANConfig()
 	c.Name = g.self.Session.String()

@@ -166,7 +166,6 @@ func (g *packetFilter) drop(unit string, why reason, label string, from net.Addr
 	}
 }
 
-// fingerprints names our keys for a log.
 func (i inspector) fingerprints() []string {
 	var names []string
 	for _, k := range i.keys.List() {

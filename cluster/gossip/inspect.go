@@ -368,7 +368,6 @@ func newMeters(r prometheus.Registerer, t *table) (*meters, error) {
 	return m, err
 }
 
-// unregister removes the metrics of a stopped gossip.
 func (m *meters) unregister() {
 	for _, c := range m.all {
 		m.with.Unregister(c)

@@ -267,7 +267,6 @@ func (g *Gossip) copied(address string) string {
 		g.self.Ledger, g.self.Name)
 }
 
-// refuse counts and logs a refusal.
 func (g *Gossip) refuse(r *refusal, n *memberlist.Node) error {
 	g.meters.refuse(r.what)
 	g.limiter.warn("refused "+r.what+" "+n.Address(), "node is refused", "err", r.text)

@@ -273,7 +273,6 @@ func (t *table) takes(session uuid.UUID) (refused, room bool) {
 	return t.refused[session], t.members[session] != nil || len(t.members) < membersMax
 }
 
-// addresses returns the gossip addresses of all members.
 func (t *table) addresses() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

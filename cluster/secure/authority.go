@@ -153,7 +153,6 @@ func ReadCertificate(text []byte) (*x509.Certificate, error) {
 	return nil, errors.Join(errors.New("no certificate in PEM form"), ErrCertificate)
 }
 
-// date formats a time for an error.
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // config is the TLS configuration common to both sides. There is no session resumption: it would outlive a change of

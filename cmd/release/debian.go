@@ -46,7 +46,6 @@ func makeTar(entries []entry, at time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// makeTarGz makes a tar.gz archive.
 func makeTarGz(entries []entry, at time.Time) ([]byte, error) {
 	archive, err := makeTar(entries, at)
 	if err != nil {

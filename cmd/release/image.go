@@ -27,7 +27,6 @@ const mediaPrefix = "application/vnd.oci.image."
 // layout collects the blobs of an OCI image layout.
 type layout struct{ entries []entry }
 
-// addBlob stores a blob under its digest.
 func (l *layout) addBlob(mediaType string, body []byte) descriptor {
 	sum := fmt.Sprintf("%x", sha256.Sum256(body))
 	l.entries = append(l.entries, entry{name: "blobs/sha256/" + sum, mode: 0o644, body: body})

@@ -231,7 +231,6 @@ func newClusterKeys(node *adminFlags) *cobra.Command {
 	return c
 }
 
-// newKeyFileView describes a new key without its secret.
 type newKeyFileView struct {
 	File        string `json:"file"`
 	Fingerprint string `json:"fingerprint"`

@@ -75,7 +75,6 @@ func cancelText(done api.Cancellation) string {
 	return fmt.Sprintf("%s is %s: what is not checked yet is given back", done.ID, done.Status)
 }
 
-// checkedView is what check --json prints.
 type checkedView struct {
 	ID string `json:"id"`
 	resultView

@@ -254,7 +254,6 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 	}
 }
 
-// scopeWords name the scopes of causes for people.
 var scopeWords = map[string]string{"address": "this address alone", "domain": "its mail domain",
 	"list": "one customer's list", "source": "our source at this receiver", "receiver": "the whole receiver"}
 

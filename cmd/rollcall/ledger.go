@@ -364,7 +364,6 @@ type correctionView struct {
 	ledger.Correction
 }
 
-// correct makes a correction, through the node or in the ledger itself.
 func correct(ctx context.Context, from *ledgerFlags, call admin.CorrectionCall) (done correctionView, err error) {
 	err = from.at(func(client *client.Admin, at reading) error {
 		done.Read = at

@@ -62,7 +62,6 @@ func softwareSentence(s *inspect.Software) string {
 	return text
 }
 
-// limitSentence is the sentence about a learned limit.
 func limitSentence(l inspect.Limit, now time.Time) string {
 	words, known := limitWords[l.Field]
 	text := fmt.Sprintf("At most %s %s (%s)", l.Value, words.what, l.Field)

@@ -156,7 +156,6 @@ func (x explanation) notes() (notes []string) {
 	return append(notes, filesState(x.Others, x.Silent)...)
 }
 
-// present writes the state of a receiver on its nodes.
 func (x explanation) present(b *term.Page, d inspect.ReceiverDetail) {
 	b.WriteByte('\n')
 	text := fmt.Sprintf("Now, on %s: %s", d.Node, stateText(d.Receiver, x.now))

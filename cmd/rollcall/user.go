@@ -83,7 +83,6 @@ func newUserList(node *adminFlags) *cobra.Command {
 	}, func(b *term.Page, found admin.UserPage) { printUsers(b, found.Users, *workspace != "") })
 }
 
-// printUsers shows users as a table, members with their roles.
 func printUsers(b *term.Page, users []admin.UserLine, members bool) {
 	head := []string{"EMAIL", "NAME", "STATE", "CREATED"}
 	if members {
@@ -155,7 +154,6 @@ func newUserEndTwoStep(node *adminFlags) *cobra.Command {
 	}, func(b *term.Page, u admin.UserLine) { printUsers(b, []admin.UserLine{u}, false) })
 }
 
-// operateAnswer is what `rollcall operate --json` prints.
 type operateAnswer struct {
 	URL string `json:"url"`
 	admin.OperateLink

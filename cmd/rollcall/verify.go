@@ -174,7 +174,6 @@ func addFormFlags(c *cobra.Command, f *verifyFlags) {
 		"formula (= + - @, tab, CR)")
 }
 
-// checkForm refuses flags for the form of results that don't go together.
 func (f verifyFlags) checkForm() error {
 	switch {
 	case f.spreadsheet && f.json && f.out.Name == "":

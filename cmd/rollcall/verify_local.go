@@ -161,7 +161,6 @@ func tryHosts(ctx context.Context, dial smtp.Dialer, hosts []netip.Addr, port in
 		errPortClosed, len(hosts))
 }
 
-// input is the file to verify, open for reading.
 type input struct {
 	*os.File
 	name string

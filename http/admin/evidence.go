@@ -222,7 +222,6 @@ func deciding(c evidence.Case) string {
 	return last.RuleName()
 }
 
-// changes lists the changes in the order of display.
 func (p *replayer) changes() []Change {
 	list := []Change{}
 	for _, from := range smtp.Outcomes {

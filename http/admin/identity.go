@@ -169,7 +169,6 @@ func shownLine(l ledger.LogLine) LogLine {
 	return out
 }
 
-// logQuery reads ?before=, ?after= and ?limit=.
 func logQuery(r *http.Request) (q ledger.LogQuery, err error) {
 	values := r.URL.Query()
 	if q.Limit, err = limitOf(r, entriesShown, ledger.LogLinesMax); err != nil {

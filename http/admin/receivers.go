@@ -204,7 +204,6 @@ func (d receiverOps) Sources(ctx context.Context) (found []inspect.Source, silen
 	return full(found), full(silent), err
 }
 
-// forgottenWords describes it in the operator log.
 func forgottenWords(what string, found []inspect.Forgotten, quiet []inspect.UnreachableNode) string {
 	n := 0
 	for _, f := range found {

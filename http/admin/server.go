@@ -83,7 +83,6 @@ type Options struct {
 	Pages func(*Service) (Pages, error)
 }
 
-// tokenMin refuses a token that could be guessed.
 const tokenMin = 16
 
 // Times of the listener. Operators' calls are small and few; the audit of a large ledger is the long one.

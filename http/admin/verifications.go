@@ -197,7 +197,6 @@ func (d verificationOps) ofEvidence(step string, status ledger.Status, err error
 	return d.ofLedger(step, err)
 }
 
-// parsePlace reads EntriesPage.Next.
 func parsePlace(text string) (*ledger.Entry, error) {
 	var ms int64
 	var e ledger.Entry
@@ -278,7 +277,6 @@ func parked(v ledger.Verification) bool {
 	return v.State() == ledger.WaitingReceivers && v.ParkedUntil.After(time.Now())
 }
 
-// whyNobody says why no node works on a verification.
 func (d verificationOps) whyNobody(ctx context.Context, v ledger.Verification) (string, error) {
 	switch state := v.State(); {
 	case state == ledger.State(ledger.Uploading):

@@ -221,7 +221,6 @@ type route struct {
 	handle  handler
 }
 
-// routes is every route.
 var routes = []route{
 	{pattern: "GET /{$}", handle: home},
 	{pattern: "GET /assets/{name}", handle: asset},
@@ -283,7 +282,6 @@ var routes = []route{
 //go:embed pages
 var pageFiles embed.FS
 
-// frame is the content of the layout around a page's body.
 type frame struct {
 	web.Frame
 	User      *ledger.User

@@ -45,10 +45,8 @@ type linkRow struct {
 	By  string
 }
 
-// peoplePath is the path of the page of the members.
 func peoplePath(r *request) string { return r.base() + "/people" }
 
-// showPeople answers GET /w/{ws}/people.
 func showPeople(d *Dashboard, w http.ResponseWriter, r *request) error {
 	done := map[string]string{
 		"role":     "The role was changed. It takes effect within 5 seconds.",
@@ -165,7 +163,6 @@ type memberView struct {
 // Who is the member's name, or email.
 func (m memberView) Who() string { return cmp.Or(m.Name, m.Email) }
 
-// memberOfPath finds the member that a path names.
 func memberOfPath(book Book, r *request) (memberView, error) {
 	members, err := book.Members(r.Context(), r.workspace())
 	if err != nil {
@@ -180,7 +177,6 @@ func memberOfPath(book Book, r *request) (memberView, error) {
 	return memberView{}, web.Nothing
 }
 
-// showMember answers GET /w/{ws}/people/{user}: a member with the possible changes.
 func showMember(d *Dashboard, w http.ResponseWriter, r *request) error {
 	m, err := memberOfPath(d.o.Book, r)
 	if err != nil {

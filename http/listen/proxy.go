@@ -192,7 +192,6 @@ func (c *proxiedConn) beginsWith(signature []byte) (bool, error) {
 	return true, nil
 }
 
-// header reads a header of version 2.
 func (c *proxiedConn) header() error {
 	h, err := proxyproto.Read(c.head)
 	if err != nil {

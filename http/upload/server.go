@@ -303,7 +303,6 @@ func (m *metrics) register(to prometheus.Registerer) error {
 
 func (m *metrics) count(status int) { m.requests.WithLabelValues(strconv.Itoa(status)).Inc() }
 
-// finished counts an answer and how long its request took.
 func (m *metrics) finished(status int, took time.Duration) {
 	m.count(status)
 	if class := status / 100; class >= 1 && class < len(listen.Classes) {

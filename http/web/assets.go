@@ -36,7 +36,6 @@ var assetTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "te
 // assetAge is how long a browser keeps a file whose name changes with its content, in seconds.
 const assetAge = 31536000
 
-// asset is one file, plain and compressed.
 type asset struct {
 	kind        string
 	plain, gzip []byte

@@ -128,7 +128,6 @@ func makeLink(t rows, actor string, l ledger.Link) (ledger.Link, error) {
 	return l, logChange(t, actor, l.Workspace, line)
 }
 
-// personal reports whether a link is for an existing user, without a workspace.
 func personal(l ledger.Link) bool {
 	return l.Purpose == ledger.PasswordLink || l.Purpose == ledger.SignInLink
 }
@@ -306,7 +305,6 @@ func (b *Book) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, kno
 // linkOf are linkColumns for a join.
 var linkOf = "l." + strings.ReplaceAll(linkColumns, ", ", ", l.")
 
-// openLinks finds the open invitations to a workspace.
 const openLinks = `SELECT ` + linkColumns + ` FROM links WHERE workspace = ? AND ends > {now}`
 
 // OpenLinks lists the open invitations to a workspace, newest first.
@@ -317,7 +315,6 @@ func (b *Book) OpenLinks(ctx context.Context, workspace uuid.UUID) ([]ledger.Lin
 	return b.newestLinks(ctx, openLinks, workspace[:])
 }
 
-// invitations finds the open invitations of an email.
 const invitations = `SELECT ` + linkColumns + ` FROM links WHERE folded = ? AND ends > {now} AND purpose = 'invite'`
 
 // Invitations lists the open invitations of an email, newest first.
@@ -366,7 +363,6 @@ func (t rows) setMember(workspace, user uuid.UUID, role ledger.Role, now time.Ti
 	return ledger.Wrap(err, "write membership")
 }
 
-// members finds the members of a workspace.
 const members = `SELECT m.user_id, u.email, u.name, m.role, m.created, u.seen, u.disabled, w.name
 	FROM memberships m JOIN users u ON u.id = m.user_id JOIN workspaces w ON w.id = m.workspace WHERE m.workspace = ?`
 
@@ -428,7 +424,6 @@ func join(t rows, actor string, l *linkRow, u *ledger.User, now time.Time) error
 	return logChange(t, actor, l.Workspace, line)
 }
 
-// roleLine returns the log line of a changed role.
 func roleLine(email string, old, now ledger.Role) ledger.WorkspaceLine {
 	return ledger.WorkspaceLine{Action: "member role", Subject: email, Detail: string(old) + " to " + string(now)}
 }

@@ -240,7 +240,6 @@ func (b *Book) UseSessions(ctx context.Context, ids []ledger.Hash) error {
 	}), "note the use of %d sessions", len(ids))
 }
 
-// noteUse records the use of some sessions.
 func (t rows) noteUse(in string, ids []any, now time.Time) error {
 	args := append([]any{now.UnixMilli(), now.UnixMilli(), now.UnixMilli()}, ids...)
 	if _, err := t.Exec(`UPDATE user_sessions SET seen = ? WHERE ends > ? AND seen < ? AND id`+in, args...); err != nil {
@@ -251,7 +250,6 @@ func (t rows) noteUse(in string, ids []any, now time.Time) error {
 	return err
 }
 
-// attempts is the failed sign-ins of one subject.
 type attempts struct {
 	subject  ledger.Hash
 	failures int

@@ -31,7 +31,6 @@ const (
 	pageOfUsers = `SELECT ` + userColumns + ` FROM users WHERE folded > ? ORDER BY folded LIMIT ?`
 )
 
-// readUser reads a user by id; nil when there is none.
 func (t rows) readUser(id uuid.UUID) (*ledger.User, error) { return t.oneUser(userByID, id[:]) }
 
 // userOf reads a user by email; nil when there is none. It skips the query for an invalid email.

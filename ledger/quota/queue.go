@@ -40,7 +40,6 @@ type tenantQueue[Tenant comparable] struct {
 	waits       []*waiter
 }
 
-// waiter waits for a place.
 type waiter struct {
 	number int64
 	ready  chan struct{} // closed when it has the place, or the queue is closed

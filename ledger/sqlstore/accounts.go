@@ -28,7 +28,6 @@ const (
 	countDay  = ` ON CONFLICT (workspace, day, kind) DO UPDATE SET credits = credit_days.credits + excluded.credits`
 )
 
-// dayKind is the key of a row of credit_days.
 type dayKind struct {
 	workspace uuid.UUID
 	day       int64

@@ -64,7 +64,6 @@ func (c *tally) add(b *ledger.Batch) {
 	}
 }
 
-// domain returns the counts for the domain of an address.
 func (c *tally) domain(email []byte) *unknowns {
 	c.folded = c.folded[:0]
 	ascii := true
@@ -106,7 +105,6 @@ func (c *tally) byUnknown() []string {
 	})
 }
 
-// count adds one address.
 func (u *unknowns) count(r smtp.Reason) {
 	u.all++
 	at := slices.IndexFunc(u.reasons, func(c ledger.ReasonCount) bool { return c.Reason == r })
@@ -217,7 +215,6 @@ func (s files) withResults(ctx context.Context, workspace, id uuid.UUID) (v *tra
 	return v, err
 }
 
-// recent is one page during the reading.
 type recent struct {
 	query ledger.RecentQuery
 	find  []byte // case-folded

@@ -101,7 +101,6 @@ func (s files) VerificationsSince(ctx context.Context, since time.Time, limit in
 	}, "list verifications since %s", since.UTC().Format(time.DateOnly))
 }
 
-// verificationsBetween finds the ids in a range.
 const verificationsBetween = `SELECT id FROM verifications WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?`
 
 // VerificationsLike returns the verifications' ids in a range, of all workspaces, in order, at most limit.

@@ -91,7 +91,6 @@ func written(b ledger.Heartbeat) []any {
 		b.Read, packedHashes(b.Silent), b.Leases, b.Addresses, b.Receivers}
 }
 
-// stored returns the stored form of a bool.
 func stored(b bool) int64 {
 	if b {
 		return 1
@@ -196,7 +195,6 @@ func packed(view []ledger.Incarnation) []byte {
 	return b
 }
 
-// unpacked reads a stored view.
 func unpacked(b []byte) []ledger.Incarnation {
 	const size = len(uuid.UUID{})
 	view := make([]ledger.Incarnation, 0, len(b)/(2*size))
@@ -214,7 +212,6 @@ func packedHashes(list []uint64) (b []byte) {
 	return b
 }
 
-// unpackedHashes reads stored silent receivers.
 func unpackedHashes(b []byte) (list []uint64) {
 	const size = 8
 	for ; len(b) >= size; b = b[size:] {

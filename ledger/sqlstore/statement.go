@@ -104,7 +104,6 @@ func (t accountRows) turned(q ledger.StatementQuery, scan func(rows *sql.Rows) e
 	return t.Each(scan, older, q.Workspace[:], ledger.Millis(q.After.Created), q.After.ID[:], q.Limit+1)
 }
 
-// grants adds the page's grants.
 func (t accountRows) grants(q ledger.StatementQuery, st *ledger.WorkspaceStatement) error {
 	return ledger.Wrap(t.turned(q, func(rows *sql.Rows) error {
 		m := ledger.Move{Kind: ledger.MoveGrant}
@@ -169,7 +168,6 @@ func (s statements) Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.
 	}, "list entries of verification %s", q.Verification)
 }
 
-// sums adds up all entries by kind.
 func (t accountRows) sums(q ledger.EntriesQuery, st *ledger.Statement) error {
 	return t.Each(func(rows *sql.Rows) error {
 		var kind ledger.EntryKind

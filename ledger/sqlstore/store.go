@@ -64,7 +64,6 @@ type base struct {
 	unswept        prometheus.Gauge
 }
 
-// newStore makes the ledger in a database.
 func newStore(db *engine.DB, o Options) (*Store, error) {
 	b := &base{db: db, bounds: newBounds(), unswept: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_ledger_unswept",
 		Help: "Erasures and expiries of verifications that failed in sweeps of this node and are tried again; 1,000 at most are counted."})}

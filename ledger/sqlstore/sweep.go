@@ -105,7 +105,6 @@ func (s sweeper) Sweep(ctx context.Context, r ledger.Retention) (int, error) {
 	return w.changed, nil
 }
 
-// sweeper runs sweeps.
 type sweeper struct {
 	*base
 	moves transitions.Engine

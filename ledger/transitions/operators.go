@@ -97,7 +97,6 @@ func said(older []ledger.ThrottleOverride, fields map[string]string) map[string]
 	return before
 }
 
-// written returns fields as text for the operator log.
 func written(fields map[string]string) string {
 	var words []string
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
@@ -154,7 +153,6 @@ func cleared(t Tables, list []ledger.ThrottleOverride) (ended []ledger.ThrottleO
 	return ended, nil
 }
 
-// endOverride ends the overrides that c names.
 func endOverride(t Tables, c ledger.Clearing) (ended []ledger.ThrottleOverride, err error) {
 	holding, err := t.ActiveOverrides(c.Key)
 	if err != nil {

@@ -101,7 +101,6 @@ func (e Engine) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset in
 	return u, ledger.Wrap(err, "append to upload %s at byte %d", id, offset)
 }
 
-// part is a piece of an upload.
 type part struct {
 	writer, offset int64
 	data           []byte

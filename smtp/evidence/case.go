@@ -241,7 +241,6 @@ func (a *Attempt) Unreadable() bool {
 	return a.Stage == smtp.StageRcpt && a.Code >= 500 && a.Outcome == smtp.Undecided && strange > plain
 }
 
-// troubleOf returns the kind of a session's error.
 func troubleOf(err error) Trouble {
 	var timeout net.Error
 	switch {

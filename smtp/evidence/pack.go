@@ -272,7 +272,6 @@ type unpacker struct {
 	ordinal, at int64
 }
 
-// tables reads the tables to which the cases refer.
 func (u *unpacker) tables() {
 	for n := u.in.count(); n > 0 && !u.in.bad; n-- {
 		u.texts = append(u.texts, string(u.in.bytes(u.in.below(TextMax+1))))

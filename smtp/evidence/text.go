@@ -334,7 +334,6 @@ func (o *names) put(plain string, m byte) {
 
 func isMark(r rune) bool { return r == mark || r == MarkAsked || r == MarkOurs }
 
-// plain returns a name as it appears in a text.
 func plain(name string) string {
 	if name == "" {
 		return ""

@@ -104,7 +104,6 @@ func (w *Watch) publish(checked time.Time) Report {
 	return report
 }
 
-// logChanges logs a line for each check whose result changed.
 func (w *Watch) logChanges(was, is Report) {
 	known := map[about]State{}
 	for _, f := range was.Findings {
@@ -192,7 +191,6 @@ func unseen(s Source, why string, lab bool) []Finding {
 	return out
 }
 
-// together runs checks, several at a time, and returns all findings.
 func together(checks []func() []Finding) []Finding {
 	found := make([][]Finding, len(checks))
 	slots := make(chan struct{}, atOnce)

@@ -156,7 +156,6 @@ func failure(kind Kind, name string, qtype uint16, err error) *Error {
 	return &Error{Kind: kind, Name: plain(name), Type: dns.TypeToString[qtype], Err: err}
 }
 
-// kindOf returns the kind of an exchange's error.
 func kindOf(err error) Kind {
 	var network net.Error
 	switch {

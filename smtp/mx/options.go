@@ -57,7 +57,6 @@ type Options struct {
 	Weight func(tenant string) int
 }
 
-// readServers returns the servers of a resolv.conf.
 func readServers(path string) ([]string, error) {
 	config, err := dns.ClientConfigFromFile(path)
 	if err != nil {

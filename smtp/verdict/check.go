@@ -9,7 +9,6 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// check returns the faults in the operator's rules of a set, or in the built-in ones.
 func (s *Rules) check(own bool) faults {
 	var found faults
 	ids := map[string]*rule{}

@@ -106,7 +106,6 @@ func (m *machine) number(tree []branch) {
 	}
 }
 
-// lastOf returns the end of the list of outputs that begins at a place.
 func (m *machine) lastOf(place *uint32) *uint32 {
 	for *place != 0 {
 		place = &m.outputs[*place].next

@@ -184,7 +184,6 @@ var (
 // idMax keeps an id within evidence.NameMax and readable in a table.
 const idMax = 64
 
-// read parses the patterns and verdict of a rule.
 func (r *rule) read() faults {
 	var found faults
 	note := func(key string, err error) {

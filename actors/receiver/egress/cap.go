@@ -58,7 +58,6 @@ type capFact struct {
 	Used int   `json:"used"`
 }
 
-// capVersion is the version of a capFact's text.
 const capVersion = 1
 
 // DayOf returns the number of a day, UTC, counted from 1970.

@@ -46,7 +46,6 @@ func (s *Slots) putAside(workspace uuid.UUID) bool {
 	return true
 }
 
-// endAside ends what putAside began.
 func (s *Slots) endAside() { s.aside.Add(1) }
 
 // ReceiverSlots bound the receivers in work on a node, over all workspaces: one workspace alone may have half of them,

@@ -195,7 +195,6 @@ func connectionPlaces(configured, part int, log *slog.Logger, listener string) i
 	return places
 }
 
-// workspaceLimits are the limits of a workspace without limits of its own.
 func workspaceLimits(c config.Config) ledger.Limits {
 	return ledger.Limits{Open: int64(c.Limits.MaxOpenVerifications), Stored: c.Limits.StoredBytes,
 		Unpaid: int64(c.Limits.UnpaidPerDay)}

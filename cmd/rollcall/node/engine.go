@@ -132,7 +132,6 @@ func AllowNetworks(c config.Config) ([]netip.Prefix, error) {
 	return parsed("smtp.allow_networks", c.SMTP.AllowNetworks, netip.ParsePrefix)
 }
 
-// parsed reads the texts of a setting.
 func parsed[T any](key string, texts []string, parse func(string) (T, error)) (list []T, err error) {
 	for _, text := range texts {
 		one, err := parse(text)

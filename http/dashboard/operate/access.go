@@ -168,7 +168,6 @@ func whole[V any](page, title string, read func(*Pages, *request) (V, error)) ha
 	}
 }
 
-// routes is every route.
 var routes = []route{
 	{pattern: "GET /sign-in", open: true, handle: signIn},
 	{pattern: "GET /link/{code}", open: true, handle: showLink},

@@ -145,7 +145,6 @@ func (p *Pages) signedOut(w http.ResponseWriter, r *http.Request, to route) {
 	}
 }
 
-// frame is the content of the layout around a page's body.
 type frame struct {
 	web.Frame
 	In    *session

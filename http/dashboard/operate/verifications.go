@@ -184,7 +184,6 @@ type waitsView struct {
 	Left  string // expected time left; "": unknown
 }
 
-// waitView is a wait with a link to its receiver.
 type waitView struct {
 	inspect.Wait
 	Words string

@@ -399,7 +399,6 @@ func (s TOTPState) useCode(code string, now time.Time) (TOTPState, bool) {
 	return s, false
 }
 
-// plainCode is a code without separators.
 func plainCode(code string) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "", "-", "", "\u00a0", "", "\u202f", "").Replace(code))
 }
@@ -418,7 +417,6 @@ func RecoveryCode(random []byte) string {
 // SecretText writes a secret for people.
 func SecretText(secret []byte) string { return grouped(totpLetters.EncodeToString(secret), " ") }
 
-// grouped parts a text into groups of four.
 func grouped(text, between string) string {
 	var groups []string
 	for part := range slices.Chunk([]byte(text), 4) {

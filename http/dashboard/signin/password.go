@@ -185,7 +185,6 @@ type subjectQueues struct {
 	taken map[ledger.Hash]*subjectQueue // guarded by mu
 }
 
-// subjectQueue is the queue of one subject.
 type subjectQueue struct {
 	busy chan struct{}
 	in   int // that run or wait; guarded by mu of subjectQueues

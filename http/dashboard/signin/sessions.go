@@ -44,7 +44,6 @@ type sessionCache struct {
 	ended map[ledger.Hash]time.Time // guarded by mu: ended here; until when that is remembered
 }
 
-// cachedSession is an answer and its expiry.
 type cachedSession struct {
 	in    ledger.SignedIn
 	until time.Time

@@ -215,7 +215,6 @@ const (
 	sweptEvery = time.Minute
 )
 
-// clockReading is a reading of the clocks at one moment.
 type clockReading struct {
 	ledger, swept time.Time     // by the ledger's clock: now, and at the last sweep
 	node          time.Time     // for a ledger on a server: by this machine's clock; zero: it is the same clock

@@ -351,7 +351,6 @@ const (
 	kindRead  = "read"
 )
 
-// meters are the metrics of a DB.
 type meters struct {
 	retries *prometheus.CounterVec // by why
 	failed  *prometheus.CounterVec // by kind
@@ -422,7 +421,6 @@ func (m meters) register(to prometheus.Registerer) error {
 	return nil
 }
 
-// fails counts a failed call of a kind.
 func (m meters) fails(kind string, err error) {
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) {
 		m.failed.WithLabelValues(kind).Inc()
