@@ -69,12 +69,10 @@ func summaryOf(v ledger.Verification) api.Summary {
 			Errors:    v.Counts.Error,
 			Cancelled: v.Counts.Cancelled,
 		},
+		CompletedAt: api.TimeOrNull(v.Completed),
 	}
 	if v.Total >= 0 {
 		sum.Progress.Total = &v.Total
-	}
-	if !v.Completed.IsZero() {
-		sum.CompletedAt = new(api.Time(v.Completed))
 	}
 	if v.Kind == ledger.Single && v.Status.Final() && v.SingleOutcome.Final() {
 		sum.Outcome = textOrNull(v.SingleOutcome.String())

@@ -221,16 +221,8 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 	fmt.Fprintf(b, "%-26s%-10s%-5s%-6s%-10s%s\n", term.Stamp(time.Time(a.At)), a.Stage, tls, code,
 		term.Dash(a.Enhanced), b.Mark("", outcome))
 	under := func(format string, args ...any) { b.Para(attemptIndent, format, args...) }
-	where := "host " + term.Dash(a.Host)
-	if a.Source != "" {
-		where += ", from " + a.Source
-	}
-	under("%s", where)
-	by := "by no rule"
-	if a.Rule != "" {
-		by = "by rule " + a.Rule
-	}
-	under("%s, to blame: %s, %s", a.Reason, a.Blame, by)
+	under("host %s%s", term.Dash(a.Host), after(", from ", a.Source))
+	under("%s, to blame: %s, by %s", a.Reason, a.Blame, cmp.Or(after("rule ", a.Rule), "no rule"))
 	if a.Others {
 		under("not about this address: others got this reply, and it had to wait")
 	}
@@ -337,11 +329,8 @@ func writeReplayed(b *term.Page, r admin.Replayed) {
 		if r.Before == r.After && one.when == "was" {
 			continue
 		}
-		by := "no rule"
-		if one.judge.Rule != "" {
-			by = "rule " + one.judge.Rule
-		}
-		b.Behind("    "+one.when+"  ", "%s, %s, by %s", one.judge.Outcome, one.judge.Reason, by)
+		b.Behind("    "+one.when+"  ", "%s, %s, by %s", one.judge.Outcome, one.judge.Reason,
+			cmp.Or(after("rule ", one.judge.Rule), "no rule"))
 	}
 }
 

@@ -88,22 +88,16 @@ func nameOnce(part, path string) error {
 	if err == nil {
 		err = errors.Join(f.Close(), os.Rename(part, path))
 	}
-	if err != nil {
-		return fmt.Errorf("give the backup its name: %w", err)
-	}
-	return nil
+	return ledger.Wrap(err, "give the backup its name")
 }
 
 // syncFolder makes the names in a folder durable.
 func syncFolder(name string) error {
 	folder, err := os.Open(name)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", name, err)
+	if err == nil {
+		err = errors.Join(folder.Sync(), folder.Close())
 	}
-	if err := errors.Join(folder.Sync(), folder.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", name, err)
-	}
-	return nil
+	return ledger.Wrap(err, "sync %s", name)
 }
 
 var errNotRenewed = errors.New("nothing was renewed")
@@ -264,12 +258,8 @@ type invariantView struct {
 }
 
 func newAuditView(r ledger.AuditReport, read reading, took time.Duration) auditView {
-	if r.Violations == nil {
-		r.Violations = []ledger.Violation{}
-	}
-	if r.Corrections == nil {
-		r.Corrections = []ledger.Correction{}
-	}
+	r.Violations = append([]ledger.Violation{}, r.Violations...) // never null in JSON
+	r.Corrections = append([]ledger.Correction{}, r.Corrections...)
 	view := auditView{Read: read, AuditReport: r, Took: took.Seconds()}
 	for _, i := range ledger.Invariants() {
 		broken := 0
@@ -429,11 +419,8 @@ func (a auditView) printCorrections(b *term.Page) {
 		b.WriteString("\nCORRECTED, newest first\n")
 	}
 	for _, c := range a.Corrections {
-		by := ""
-		if c.Author != "" {
-			by = " by " + c.Author
-		}
 		fmt.Fprintf(b, "    %s\n", term.Printable(c.Subject))
-		b.Para(8, "findings: %d; corrected %s%s: %s", len(c.Findings), c.At.UTC().Format(time.RFC3339), by, c.Reason)
+		b.Para(8, "findings: %d; corrected %s%s: %s", len(c.Findings), c.At.UTC().Format(time.RFC3339),
+			after(" by ", c.Author), c.Reason)
 	}
 }

@@ -143,9 +143,7 @@ func (v *progressView) tell(m moment) {
 			text += term.LeftText(rate, m.total-m.done)
 		}
 	}
-	if m.outcomes != "" {
-		text += ": " + m.outcomes
-	}
+	text += after(": ", m.outcomes)
 	due := m.done != v.lastDone && now.Sub(v.written) >= plainEvery
 	switch {
 	case v.terminal:

@@ -102,10 +102,7 @@ func (v receiversTable) pick(found inspect.Receivers, part string) inspect.Recei
 
 // printReceiverList writes receivers in at most lines lines; 0: any number.
 func printReceiverList(b *term.Page, found inspect.Receivers, lines int) {
-	now := found.At
-	if now.IsZero() {
-		now = time.Now()
-	}
+	now := cmp.Or(found.At, time.Now())
 	g := receiversGrid()
 	used, shown := 1, 0 // the heading
 	for _, r := range found.Receivers {
@@ -149,10 +146,7 @@ func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 		term.Percent(r.Deferred), term.Short(int64(r.Queued)), oldest, stateText(r, now)}}}
 	if len(r.Sources) > 1 {
 		for _, s := range r.Sources {
-			state := s.State
-			if !s.Until.IsZero() {
-				state += " " + term.Left(s.Until, now)
-			}
+			state := s.State + when(" ", s.Until, now, term.Left)
 			rows = append(rows, term.Row{Cells: []string{"  " + sourceName(s.Source), fmt.Sprint(s.Sessions),
 				"-/" + term.Figure(s.Rate.Rate), term.Short(int64(s.Budget)), "", "", "", "", state}})
 		}
@@ -460,10 +454,7 @@ func printSources(b *term.Page, found admin.Sources, now time.Time) {
 		Least: 8, Wrap: true}, {Name: "SESS", Right: true}, {Name: "TODAY", Right: true}, {Name: "PER DAY", Right: true},
 		{Name: "SPOKEN", Right: true}, {Name: "BLOCKED", Right: true}}}
 	for _, s := range found.Sources {
-		state, perDay := s.State, "-"
-		if !s.Until.IsZero() {
-			state += " " + term.Left(s.Until, now)
-		}
+		state, perDay := s.State+when(" ", s.Until, now, term.Left), "-"
 		if s.PerDay > 0 {
 			perDay = term.Short(int64(s.PerDay))
 		}

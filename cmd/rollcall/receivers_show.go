@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,12 +70,7 @@ func limitSentence(l inspect.Limit, now time.Time) string {
 	if !known {
 		text = fmt.Sprintf("%s is %s", l.Field, l.Value)
 	}
-	if !l.Since.IsZero() {
-		text += ", learned at " + term.Clock(l.Since, now)
-	}
-	if l.From != "" {
-		text += " because " + l.From
-	}
+	text += when(", learned at ", l.Since, now, term.Clock) + after(" because ", l.From)
 	if l.Until.IsZero() {
 		return text + "."
 	}
@@ -91,16 +88,11 @@ func rateSentence(s inspect.ReceiverSource, now time.Time) string {
 		return ""
 	}
 	text := fmt.Sprintf("Asked %s/s of the %s/s allowed from %s", term.Figure(t.Rate), term.Figure(t.Ceiling),
-		sourceName(s.Source))
-	if !t.Since.IsZero() {
-		text += " since " + term.Clock(t.Since, now)
-	}
+		sourceName(s.Source)) + when(" since ", t.Since, now, term.Clock)
 	if t.Phase != "" {
 		text += " (" + t.Phase + ")"
 	}
-	if t.Why != "" {
-		text += ": " + t.Why
-	}
+	text += after(": ", t.Why)
 	if t.Edge > 0 {
 		text += fmt.Sprintf("; %s/s was too fast", term.Figure(t.Edge))
 	}
@@ -112,14 +104,29 @@ func suspensionSentence(s inspect.ReceiverSource, now time.Time) string {
 	if s.State != "resting" && s.State != "paused" && s.State != "draining" {
 		return ""
 	}
-	text := fmt.Sprintf("%s is %s here", sourceName(s.Source), s.State)
-	if s.Reason != "" {
-		text += " because of " + s.Reason
+	return fmt.Sprintf("%s is %s here", sourceName(s.Source), s.State) + after(" because of ", s.Reason) +
+		when(", ", s.Until, now, term.Until) + "."
+}
+
+// after puts words before a text, if there is one.
+func after(words, text string) string {
+	if text == "" {
+		return ""
 	}
-	if !s.Until.IsZero() {
-		text += ", " + term.Until(s.Until, now)
+	return words + text
+}
+
+// when puts words before a time as show writes it; "" for the zero time.
+func when(words string, t, now time.Time, show func(t, now time.Time) string) string {
+	if t.IsZero() {
+		return ""
 	}
-	return text + "."
+	return words + show(t, now)
+}
+
+// listed joins the texts that are not empty.
+func listed(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), ", ")
 }
 
 func newReceiversShow(node *adminFlags) *cobra.Command {
@@ -197,29 +204,12 @@ func (s receiverSheet) head() {
 
 // judged says when a reply came, from where, and its verdict.
 func (s receiverSheet) judged(r inspect.Reply, ago time.Duration) string {
-	parts := []string{}
+	since := ""
 	if ago > 0 {
-		parts = append(parts, term.Span(ago)+" ago")
+		since = term.Span(ago) + " ago"
 	}
-	if r.Host != "" {
-		parts = append(parts, "by "+r.Host)
-	}
-	if r.Source != "" {
-		parts = append(parts, "to "+r.Source)
-	}
-	switch {
-	case r.Action != "":
-		parts = append(parts, "taken for: "+r.Action)
-	case r.Reason != "":
-		parts = append(parts, "taken for: "+r.Reason)
-	}
-	if r.Rule != "" {
-		parts = append(parts, "rule "+r.Rule)
-	}
-	if !r.Until.IsZero() {
-		parts = append(parts, term.Until(r.Until, s.now))
-	}
-	return strings.Join(parts, ", ")
+	return listed(since, after("by ", r.Host), after("to ", r.Source), after("taken for: ", cmp.Or(r.Action, r.Reason)),
+		after("rule ", r.Rule), when("", r.Until, s.now, term.Until))
 }
 
 // hour shows the last hour, a column for each minute: the mean of what was asked, and what was allowed and what waited
@@ -279,10 +269,7 @@ func (s receiverSheet) sources() {
 		{Name: "BUDGET", Right: true}, {Name: "PACE/S", Right: true}, {Name: "FLOOR", Right: true},
 		{Name: "CEILING", Right: true}, {Name: "EDGE", Right: true}, {Name: "PHASE", Least: 8, Wrap: true}}}
 	for _, one := range s.d.Sources {
-		state := one.State
-		if !one.Until.IsZero() {
-			state += " " + term.Left(one.Until, s.now)
-		}
+		state := one.State + when(" ", one.Until, s.now, term.Left)
 		edge := "-"
 		if one.Rate.Edge > 0 {
 			edge = term.Figure(one.Rate.Edge)

@@ -100,24 +100,11 @@ func (x explanation) line(b *term.Page, field, value string, said inspect.Said) 
 
 // from describes the origin of a value: the rule, its place, and the end of an override.
 func from(said inspect.Said, now time.Time) string {
-	var parts []string
-	if said.Name != "" {
-		parts = append(parts, ruleKey(said.Name))
+	place := said.Where
+	if said.ID != "" {
+		place = fmt.Sprintf("override %.8s by %s", said.ID, cmp.Or(said.Author, "nobody named"))
 	}
-	switch {
-	case said.ID != "":
-		parts = append(parts, fmt.Sprintf("override %.8s by %s", said.ID, cmp.Or(said.Author, "nobody named")))
-	case said.Where != "":
-		parts = append(parts, said.Where)
-	}
-	if !said.Until.IsZero() {
-		parts = append(parts, term.Until(said.Until, now))
-	}
-	text := strings.Join(parts, ", ")
-	if said.Reason != "" {
-		text += ": " + said.Reason
-	}
-	return text
+	return listed(ruleKey(said.Name), place, when("", said.Until, now, term.Until)) + after(": ", said.Reason)
 }
 
 // notes lists what the table does not show.

@@ -53,10 +53,7 @@ var waitsFor = map[string]string{
 
 // printVerification shows what addresses wait for, in at most limit rows; 0: all.
 func printVerification(b *term.Page, v inspect.Verification, limit int) {
-	now := v.At
-	if now.IsZero() {
-		now = time.Now()
-	}
+	now := cmp.Or(v.At, time.Now())
 	line := b.Field
 	line("verification", "%s", v.ID)
 	line("status", "%s", v.Status)
@@ -122,10 +119,7 @@ func waitsGrid(waits []inspect.Wait, now time.Time) *term.Table {
 			term.Dash(cmp.Or(one.Cause, one.Reason)), term.Dash(term.Left(one.Until, now)), term.Dash(term.Left(one.Last,
 				now)), perHour}}
 		if text := waitsFor[one.For]; text != "" {
-			if !one.Until.IsZero() {
-				text += fmt.Sprintf("; the first goes on at %s", term.Clock(one.Until, now))
-			}
-			row.Below = []string{text}
+			row.Below = []string{text + when("; the first goes on at ", one.Until, now, term.Clock)}
 		}
 		g.Rows = append(g.Rows, row)
 	}

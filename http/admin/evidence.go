@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,13 +49,9 @@ func FindEvidence(ctx context.Context, book EvidenceBook, id uuid.UUID, address 
 	var f FoundEvidence
 	v, err := book.Evidence(ctx, id, 0, func(k ledger.StoredSettlement) error {
 		for i := range k.Results.Len() {
-			if !wanted.is(k.Results.Email(i)) {
-				continue
+			if wanted.is(k.Results.Email(i)) {
+				return cmp.Or(f.take(k, i), errFound)
 			}
-			if err := f.take(k, i); err != nil {
-				return err
-			}
-			return errFound
 		}
 		return nil
 	})
@@ -71,19 +68,20 @@ func FindEvidence(ctx context.Context, book EvidenceBook, id uuid.UUID, address 
 // take reads result i of a settlement and its case.
 func (f *FoundEvidence) take(k ledger.StoredSettlement, i int) error {
 	f.Settlement, f.SettledAt, f.Result = k.Number, k.At, k.Results.Result(i)
-	if len(k.Evidence) == 0 {
-		return nil
-	}
-	err := evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
+	return eachCase(k, func(e evidence.Entry) error {
 		if e.Ordinal == f.Result.Ordinal {
 			f.Case = &e.Case
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("settlement %d: %w", k.Number, err)
+}
+
+// eachCase calls do for each case of a settlement, if its evidence was kept.
+func eachCase(k ledger.StoredSettlement, do func(evidence.Entry) error) error {
+	if len(k.Evidence) == 0 {
+		return nil
 	}
-	return nil
+	return ledger.Wrap(evidence.Unpack(k.Evidence, do), "settlement %d", k.Number)
 }
 
 type spelling struct {
@@ -171,14 +169,11 @@ type replayer struct {
 func (p *replayer) settlement(k ledger.StoredSettlement) error {
 	results := k.Results
 	p.summary.Addresses += int64(results.Len())
-	if len(k.Evidence) == 0 {
-		return nil
-	}
 	places := make(map[int64]int, results.Len())
 	for i, ordinal := range results.Ordinals {
 		places[ordinal] = i
 	}
-	err := evidence.Unpack(k.Evidence, func(e evidence.Entry) error {
+	return eachCase(k, func(e evidence.Entry) error {
 		i, settled := places[e.Ordinal]
 		if !settled {
 			return fmt.Errorf("ordinal %d was not settled with it: %w", e.Ordinal, evidence.ErrPacked)
@@ -186,10 +181,6 @@ func (p *replayer) settlement(k ledger.StoredSettlement) error {
 		delete(places, e.Ordinal) // a second case of an address is damage too
 		return p.address(results, i, e.Case)
 	})
-	if err != nil {
-		return fmt.Errorf("settlement %d: %w", k.Number, err)
-	}
-	return nil
 }
 
 func (p *replayer) address(results *ledger.Batch, i int, c evidence.Case) error {

@@ -40,10 +40,8 @@ type Finding struct {
 
 // IdentityOf converts a report to the form of the API.
 func IdentityOf(r identity.Report, enforced bool) Identity {
-	out := Identity{Fit: r.Fit(), Enforced: enforced, Probing: r.Fit() || !enforced, Why: r.Why(), Findings: []Finding{}}
-	if !r.Checked.IsZero() {
-		out.Checked = new(api.Time(r.Checked))
-	}
+	out := Identity{Fit: r.Fit(), Enforced: enforced, Probing: r.Fit() || !enforced, Why: r.Why(),
+		Checked: api.TimeOrNull(r.Checked), Findings: []Finding{}}
 	for _, f := range r.Findings {
 		out.Findings = append(out.Findings, Finding{Check: f.Check, Source: f.Source, List: f.List,
 			State: f.State, Saw: f.Saw, Next: f.Next, Checked: api.Time(f.At)})

@@ -125,8 +125,7 @@ func ask[T any](
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	found, err := do(ctx)
-	var refused *Refusal
-	if err != nil && !errors.As(err, &refused) {
+	if _, refused := errors.AsType[*Refusal](err); err != nil && !refused {
 		err = refuse(err)
 	}
 	return found, err
@@ -287,17 +286,17 @@ func readBody(r *http.Request, into any, most int64) error {
 }
 
 func workspaceID(r *http.Request) (uuid.UUID, error) {
-	id, err := uuid.Parse(r.PathValue("id"))
-	if err != nil {
-		err = invalid("the workspace id must be a UUID; see GET /v1/workspaces")
-	}
-	return id, err
+	return idOf(r, "id", "the workspace id must be a UUID; see GET /v1/workspaces")
 }
 
 func verificationID(r *http.Request) (uuid.UUID, error) {
-	id, err := uuid.Parse(r.PathValue("id"))
+	return idOf(r, "id", "the verification id must be a UUID")
+}
+
+func idOf(r *http.Request, name, otherwise string) (uuid.UUID, error) {
+	id, err := uuid.Parse(r.PathValue(name))
 	if err != nil {
-		err = invalid("the verification id must be a UUID")
+		err = invalid(otherwise)
 	}
 	return id, err
 }

@@ -122,12 +122,8 @@ func userLine(u ledger.User) UserLine {
 }
 
 func memberLine(m ledger.Membership) UserLine {
-	out := UserLine{Email: m.Email, Name: m.Name, Role: string(m.Role), CreatedAt: api.Time(m.Created),
-		Disabled: m.Disabled}
-	if !m.Seen.IsZero() {
-		out.SeenAt = new(api.Time(m.Seen))
-	}
-	return out
+	return UserLine{Email: m.Email, Name: m.Name, Role: string(m.Role), CreatedAt: api.Time(m.Created),
+		SeenAt: api.TimeOrNull(m.Seen), Disabled: m.Disabled}
 }
 
 func askPeople[T any](ctx context.Context, d *common, step string, do func(context.Context) (T, error)) (T, error) {
@@ -212,49 +208,47 @@ func (d userOps) makeLink(ctx context.Context, token signin.Token, l ledger.Link
 
 // DisableUser keeps a user from signing in, and ends their sessions and links; with false the user may sign in again.
 func (d userOps) DisableUser(ctx context.Context, email string, disabled bool) (ledger.User, error) {
-	u, err := d.changeUser(ctx, "disable user", email, func(ctx context.Context, u *ledger.User) (err error) {
+	return d.changeUser(ctx, "disable user", email, func(ctx context.Context, u *ledger.User) (ledger.LogLine, error) {
+		var err error
 		*u, err = d.options.People.DisableUser(ctx, u.ID, disabled)
-		return err
+		return line("user disable", u.Email, strconv.FormatBool(disabled)), err
 	})
-	if err == nil {
-		d.note(ctx, line("user disable", u.Email, strconv.FormatBool(disabled)))
-	}
-	return u, err
 }
 
 // EndSessions signs a user out everywhere, and returns how many sessions that ended.
 func (d userOps) EndSessions(ctx context.Context, email string) (u ledger.User, ended int, err error) {
-	u, err = d.changeUser(ctx, "end sessions", email, func(ctx context.Context, u *ledger.User) (err error) {
+	u, err = d.changeUser(ctx, "end sessions", email, func(ctx context.Context, u *ledger.User) (ledger.LogLine, error) {
+		var err error
 		ended, err = d.options.People.EndSessions(ctx, u.ID, ledger.Hash{})
-		return err
+		return line("user end-sessions", u.Email, strconv.Itoa(ended)), err
 	})
-	if err == nil {
-		d.note(ctx, line("user end-sessions", u.Email, strconv.Itoa(ended)))
-	}
 	return u, ended, err
 }
 
 // ResetTOTP turns off a user's two-step sign-in, and signs them out everywhere.
 func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, error) {
-	u, err := d.changeUser(ctx, "reset codes", email, func(ctx context.Context, u *ledger.User) error {
-		return d.options.People.SetTOTP(ctx, u.ID, "", ledger.Hash{})
+	u, err := d.changeUser(ctx, "reset codes", email, func(ctx context.Context, u *ledger.User) (ledger.LogLine, error) {
+		return line("user end-two-step", u.Email, ""), d.options.People.SetTOTP(ctx, u.ID, "", ledger.Hash{})
 	})
-	if err == nil {
-		d.note(ctx, line("user end-two-step", u.Email, ""))
-	}
 	u.TOTP = ""
 	return u, err
 }
 
+// changeUser changes the user with an email, and notes the line that do returns.
 func (d userOps) changeUser(ctx context.Context, step, email string,
-	do func(ctx context.Context, u *ledger.User) error) (ledger.User, error) {
-	return askPeople(ctx, d.common, step, func(ctx context.Context) (ledger.User, error) {
+	do func(ctx context.Context, u *ledger.User) (ledger.LogLine, error)) (ledger.User, error) {
+	var done ledger.LogLine
+	u, err := askPeople(ctx, d.common, step, func(ctx context.Context) (ledger.User, error) {
 		u, err := d.options.People.UserByEmail(ctx, strings.TrimSpace(email))
 		if err == nil {
-			err = do(ctx, &u)
+			done, err = do(ctx, &u)
 		}
 		return u, err
 	})
+	if err == nil {
+		d.note(ctx, done)
+	}
+	return u, err
 }
 
 func (d *common) ofPeople(step string, err error) error {

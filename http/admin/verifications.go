@@ -112,8 +112,8 @@ func entriesOf(r *http.Request) (q EntriesCall, err error) {
 	if q.Workspace, err = workspaceID(r); err != nil {
 		return q, err
 	}
-	if q.Verification, err = uuid.Parse(r.PathValue("verification")); err != nil {
-		return q, invalid("the verification id must be a UUID")
+	if q.Verification, err = idOf(r, "verification", "the verification id must be a UUID"); err != nil {
+		return q, err
 	}
 	q.After = r.URL.Query().Get("after")
 	q.Limit, err = limitOf(r, entriesShown, ledger.EntriesMax)

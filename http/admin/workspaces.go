@@ -67,11 +67,7 @@ type RevokedKey struct {
 }
 
 func shownKey(k ledger.Key) Key {
-	out := Key{ID: k.ID, Label: k.Label, CreatedAt: api.Time(k.Created)}
-	if !k.Revoked.IsZero() {
-		out.RevokedAt = new(api.Time(k.Revoked))
-	}
-	return out
+	return Key{ID: k.ID, Label: k.Label, CreatedAt: api.Time(k.Created), RevokedAt: api.TimeOrNull(k.Revoked)}
 }
 
 // WorkspaceLine is a workspace with its balance.

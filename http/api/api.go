@@ -13,6 +13,14 @@ var OpenAPI []byte
 // Time is a moment in an answer: RFC 3339, UTC, always with milliseconds.
 type Time time.Time
 
+// TimeOrNull returns a time for an answer; nil, which is written as null, for the zero time.
+func TimeOrNull(t time.Time) *Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(Time(t))
+}
+
 // timeLayout is RFC 3339 in UTC with a fixed fraction, so that texts sort as times do.
 const timeLayout = "2006-01-02T15:04:05.000Z"
 

@@ -304,8 +304,6 @@ type proof struct {
 	Codes bool
 }
 
-func proofOf(key string, user *ledger.User, codes bool) proof { return proof{key, user, codes} }
-
 // menu is the menu of a member, with the least role of each entry.
 var menu = []struct {
 	key, path, word string

@@ -69,6 +69,7 @@ func New(ctx context.Context, o Options) (*Dashboard, error) {
 	if d.signIns, err = newSignIns(o.Registerer); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
+	proofOf := func(key string, user *ledger.User, codes bool) proof { return proof{key, user, codes} }
 	if d.Site, err = web.NewSite(pageFiles, template.FuncMap{"proof": proofOf}, o.Log, d.fail); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
@@ -225,7 +226,6 @@ func (e *ledgerError) Unwrap() error { return e.err }
 // anything: see ledger.Acting.
 func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var page failure
-	var unanswered *ledgerError
 	switch {
 	case errors.As(err, &page):
 	case errors.Is(err, ledger.ErrNoSuchSession):
@@ -236,7 +236,7 @@ func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 			Next: "Ask an owner of the workspace for another role.", Link: "/", Label: "Back"}
 	default:
 		step := ""
-		if errors.As(err, &unanswered) {
+		if unanswered, is := errors.AsType[*ledgerError](err); is {
 			step, err = unanswered.step, unanswered.err
 		}
 		d.log.Warn("ledger did not answer a page", "stage", step, "request", httpd.PageRequestOf(r.Context()).ID, "err", err)

@@ -209,7 +209,7 @@ func search(ctx context.Context, book Book, q ledger.HistoryQuery, fits func(led
 		if len(read) < q.Limit {
 			return found, last, false, nil
 		}
-		q.After = &ledger.Position{Created: last.Created, ID: last.ID}
+		q.After = new(last)
 	}
 	return found, last, true, nil
 }

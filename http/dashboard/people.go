@@ -449,7 +449,13 @@ func newBreakdowns() *breakdowns {
 func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) (ledger.Breakdown, error) {
 	kept, known := b.kept.Get(v.ID)
 	if !known {
-		read, err, _ := b.reading.Do(v.ID.String(), func() (any, error) { return b.read(ctx, book, v) })
+		read, err, _ := b.reading.Do(v.ID.String(), func() (any, error) {
+			read, err := book.Breakdown(ctx, v.Workspace, v.ID)
+			if err == nil {
+				b.kept.Add(v.ID, read)
+			}
+			return read, err
+		})
 		return read.(ledger.Breakdown), err
 	}
 	// No settlement is above the last one, so this only checks whether they have expired.
@@ -460,14 +466,6 @@ func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) 
 		return ledger.Breakdown{}, err
 	}
 	return kept, nil
-}
-
-func (b *breakdowns) read(ctx context.Context, book Book, v ledger.Verification) (ledger.Breakdown, error) {
-	read, err := book.Breakdown(ctx, v.Workspace, v.ID)
-	if err == nil {
-		b.kept.Add(v.ID, read)
-	}
-	return read, err
 }
 
 func showBreakdown(d *Dashboard, w http.ResponseWriter, r *request, v ledger.Verification) error {

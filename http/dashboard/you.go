@@ -167,8 +167,7 @@ func giveCode(d *Dashboard, w http.ResponseWriter, r *request) error {
 	step := r.PostFormValue("step")
 	token, err := d.signin.Code(strangers(r), step, r.PostFormValue("code"), browserOf(r))
 	d.signIns.count("code", err)
-	var wait *signin.Wait
-	if errors.Is(err, signin.ErrCode) || errors.As(err, &wait) {
+	if _, waits := errors.AsType[*signin.Wait](err); waits || errors.Is(err, signin.ErrCode) {
 		status, problem := d.signInProblem(w, err)
 		return d.codeForm(w, r, status, codeView{Step: step, Next: next, Problem: problem})
 	}

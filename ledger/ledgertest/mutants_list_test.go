@@ -192,8 +192,8 @@ var list = append([]mutant{
 		"e.number = s.number", books},
 	{"SQL: evidence after its retention", sqlEvidence, "\tif v.ResultsDeleted {",
 		"\tif v.UploadDeleted && v.ResultsDeleted {", books},
-	{"SQL: evidence that is not erased", sqlSweep, "return s.eraseSlices(ctx, id, erase, evidenceErased)",
-		"return nil", books},
+	{"SQL: evidence that is not erased", sqlSweep, "s.eraseSlices(ctx, id, eraseEvidence, evidenceErased)",
+		"error(nil)", books},
 	{"SQL: one slice erased", sqlSweep, "erased == most; {", "erased == most; most = -1 {", books},
 
 	// The processes of a cluster and what is known of receivers.

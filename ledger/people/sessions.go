@@ -156,13 +156,7 @@ func (b *Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration,
 	ledger.SignedIn, error) {
 	return ledger.Run(ctx, b.runView, func(t rows) (ledger.SignedIn, error) {
 		in, err := t.signedIn(id, idle)
-		if err == nil && in == nil {
-			err = none
-		}
-		if err != nil {
-			return ledger.SignedIn{}, err
-		}
-		return *in, nil
+		return orNone(in, err, none)
 	}, "%s", what)
 }
 

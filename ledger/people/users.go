@@ -109,14 +109,19 @@ func (b *Book) UserByOIDC(ctx context.Context, identity string) (ledger.User, er
 func (b *Book) findUser(ctx context.Context, by string, read func(t rows) (*ledger.User, error)) (ledger.User, error) {
 	return ledger.Run(ctx, b.runView, func(t rows) (ledger.User, error) {
 		u, err := read(t)
-		if err == nil && u == nil {
-			err = ledger.ErrNoSuchUser
-		}
-		if err != nil {
-			return ledger.User{}, err
-		}
-		return *u, nil
+		return orNone(u, err, ledger.ErrNoSuchUser)
 	}, "read a user by %s", by)
+}
+
+// orNone returns what was found; none is the error for nil.
+func orNone[T any](found *T, err, none error) (value T, _ error) {
+	if err == nil && found == nil {
+		err = none
+	}
+	if err == nil {
+		value = *found
+	}
+	return value, err
 }
 
 // Users lists all users by email.

@@ -34,7 +34,6 @@ type dayKind struct {
 	kind      ledger.EntryKind
 }
 
-// Enter writes entries and adds them to their day. The table's key refuses duplicates.
 func (t accountRows) Enter(entries ...transitions.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -103,7 +102,6 @@ func (a *audit) days(t *tx) error {
 	})
 }
 
-// Account reads a workspace's balance. ErrNoSuchWorkspace.
 func (t accountRows) Account(workspace uuid.UUID) (ledger.Balance, error) {
 	var b ledger.Balance
 	err := t.Row(`SELECT granted, available, held, spent FROM workspaces WHERE id = ?`, workspace[:]).
@@ -114,14 +112,12 @@ func (t accountRows) Account(workspace uuid.UUID) (ledger.Balance, error) {
 	return b, err
 }
 
-// Credit adds by to a workspace's account if the given amount is available.
 func (t accountRows) Credit(workspace uuid.UUID, by ledger.Balance, available ledger.Credits) (int64, error) {
 	return t.Exec(`UPDATE workspaces SET granted = granted + ?, available = available + ?, held = held + ?,
 		spent = spent + ? WHERE id = ? AND available >= ?`,
 		by.Granted, by.Available, by.Held, by.Spent, workspace[:], available)
 }
 
-// Granted reads the entry of a grant.
 func (t accountRows) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
 	const known = `SELECT workspace, amount FROM entries WHERE subject = ? AND number = 0 AND kind = ?`
 	found, err := engine.Find(t, "read a grant", func(scan engine.Scan) (transitions.Entry, error) {
@@ -164,13 +160,11 @@ func (t accountRows) Correction(id uuid.UUID) (*ledger.Correction, error) {
 	return c, err
 }
 
-// Corrected counts the corrections of a subject.
 func (t accountRows) Corrected(subject string) (n int64, err error) {
 	err = t.Row(`SELECT count(*) FROM corrections WHERE subject = ?`, subject).Scan(&n)
 	return n, err
 }
 
-// Correct writes a correction.
 func (t accountRows) Correct(c ledger.Correction) error {
 	findings, err := json.Marshal(c.Findings)
 	if err != nil {

@@ -161,10 +161,7 @@ var recentOf = [...]string{
 // own snapshot. Memory holds the page and one settlement.
 func (s files) RecentResults(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error) {
 	page, err := s.recent(ctx, q)
-	if err != nil {
-		return ledger.RecentPage{}, fmt.Errorf("read recent results of verification %s: %w", q.Verification, err)
-	}
-	return page, nil
+	return page, ledger.Wrap(err, "read recent results of verification %s", q.Verification)
 }
 
 func (s files) recent(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error) {

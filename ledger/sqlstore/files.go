@@ -27,7 +27,6 @@ func (s *base) verification(ctx context.Context, id uuid.UUID) (v *transitions.R
 	return v, err
 }
 
-// Verification reads a verification of a workspace. ErrNoSuchVerification also for those of other workspaces.
 func (s files) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) (ledger.Verification, error) {
 		v, err := t.ReadOf(workspace, id)
@@ -87,7 +86,6 @@ func withLease(v *transitions.Row) ledger.Verification {
 	return v.Verification
 }
 
-// OpenVerifications returns the open verifications of all workspaces with their nodes, oldest first, at most limit.
 func (s files) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
 	return listed(ctx, s, withLease, "list open verifications",
 		`SELECT `+verificationColumns+` FROM verifications WHERE completed = 0 ORDER BY created, id LIMIT ?`, max(limit, 0))
@@ -103,7 +101,6 @@ func (s files) VerificationsSince(ctx context.Context, since time.Time, limit in
 
 const verificationsBetween = `SELECT id FROM verifications WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?`
 
-// VerificationsLike returns the verifications' ids in a range, of all workspaces, in order, at most limit.
 func (s files) VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error) {
 	return ledger.Run(ctx, s.view, func(t *tx) ([]uuid.UUID, error) {
 		return engine.List(t, "read", engine.Only[uuid.UUID], verificationsBetween, from[:], to[:], max(limit, 0))
@@ -117,7 +114,6 @@ func (s files) Parked(ctx context.Context, id uuid.UUID) (state []byte, err erro
 	}, "read the parked work of verification %s", id)
 }
 
-// UploadState reads the state of one upload. ErrNoSuchVerification.
 func (s files) UploadState(ctx context.Context, id uuid.UUID) (ledger.Upload, error) {
 	v, err := s.verification(ctx, id)
 	if err != nil {

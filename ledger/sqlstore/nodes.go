@@ -33,10 +33,7 @@ func (s secrets) Identity(ctx context.Context) (uuid.UUID, error) {
 // identityOf returns the id that a secret gives.
 func identityOf(value []byte) (uuid.UUID, error) {
 	id, err := uuid.NewRandomFromReader(bytes.NewReader(value))
-	if err != nil {
-		return uuid.Nil, fmt.Errorf("ledger's identity: %w", err)
-	}
-	return id, nil
+	return id, ledger.Wrap(err, "ledger's identity")
 }
 
 // RenewIdentity gives the ledger a new id, removes the rows of all processes, and returns both ids. It changes
@@ -70,10 +67,7 @@ func (s secrets) RenewIdentity(ctx context.Context, within time.Duration, reason
 		}
 		return t.Log(ledger.LogLine{Action: "ledger renew", Old: was.String(), New: is.String(), Reason: reason})
 	})
-	if err != nil {
-		return was, is, fmt.Errorf("renew the ledger's identity: %w", err)
-	}
-	return was, is, nil
+	return was, is, ledger.Wrap(err, "renew the ledger's identity")
 }
 
 // NextGeneration returns the next generation. The transaction locks the counter until its end, so that generations
@@ -105,13 +99,11 @@ func (t processRows) Refresh(b ledger.Heartbeat) (int64, error) {
 		append(written(b), b.Session[:], packed(b.View), b.Cluster)...)
 }
 
-// Publish writes a heartbeat with a new view.
 func (t processRows) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 	return t.Exec(`UPDATE nodes SET `+sets+`, before_view = current_view, current_view = ?, turn = ?
 		WHERE session = ? AND standing = 0`, append(written(b), packed(b.View), turn, b.Session[:])...)
 }
 
-// Enrol writes a heartbeat in a new row, or replaces an old one.
 func (t processRows) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 	return t.Exec(`INSERT INTO nodes (node, cluster, name, version, actors, draining, started,
 		read_turn, silent, leases, addresses, receivers, current_view, turn, session, standing, since, seen)
@@ -126,7 +118,6 @@ func (t processRows) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 		append(written(b), packed(b.View), turn, b.Session[:])...)
 }
 
-// End writes the end of a row if it is unchanged.
 func (t processRows) End(before *ledger.NodeRow, e transitions.Ending) (int64, error) {
 	return t.Exec(`UPDATE nodes SET standing = ?, turn = ?, dead = ?,
 		since = CASE WHEN standing = ? THEN since ELSE {now} END,
@@ -137,12 +128,10 @@ func (t processRows) End(before *ledger.NodeRow, e transitions.Ending) (int64, e
 		before.Generation)
 }
 
-// AskDrain writes whether an operator wants the row's process to drain.
 func (t processRows) AskDrain(session uuid.UUID, asked bool) (int64, error) {
 	return t.Exec(`UPDATE nodes SET drain_asked = ? WHERE session = ?`, stored(asked), session[:])
 }
 
-// Remove deletes a row.
 func (t processRows) Remove(session uuid.UUID) (int64, error) {
 	return t.Exec(`DELETE FROM nodes WHERE session = ?`, session[:])
 }
@@ -167,7 +156,6 @@ func scanNode(scan engine.Scan, more ...any) (ledger.NodeRow, error) {
 	return n, nil
 }
 
-// Node reads one row, nil when there is none, and the ledger's time.
 func (t processRows) Node(session uuid.UUID) (*ledger.NodeRow, int64, error) {
 	var now int64
 	n, err := engine.Find(t, "read node's row", func(scan engine.Scan) (ledger.NodeRow, error) {
@@ -222,7 +210,6 @@ func unpackedHashes(b []byte) (list []uint64) {
 
 func textArg(text string) any { return text }
 
-// Learn writes facts and replaces those with the same keys.
 func (t processRows) Learn(facts []ledger.Fact) error {
 	return engine.InHandfuls(facts, func(part []ledger.Fact) error {
 		args := make([]any, 0, 3*len(part))

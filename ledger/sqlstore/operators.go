@@ -18,7 +18,6 @@ import (
 	"rollcall/ledger/sqlstore/engine"
 )
 
-// Log writes a line of the operator log.
 func (t operatorRows) Log(l ledger.LogLine) error {
 	author, err := t.authorOf()
 	if err != nil {
@@ -63,7 +62,6 @@ func scanOverride(scan engine.Scan) (o ledger.ThrottleOverride, err error) {
 	return o, nil
 }
 
-// Override reads an override, active or not; nil when there is none.
 func (t operatorRows) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	const read = `SELECT ` + overrideColumns + ` FROM throttle_overrides WHERE id = ?`
 	return engine.Find(t, "read override", scanOverride, read, id[:])
@@ -76,12 +74,10 @@ const (
 	activeOverrides      = `SELECT ` + overrideColumns + holding
 )
 
-// HowMany counts the active overrides.
 func (t operatorRows) HowMany() (n int, err error) {
 	return engine.Value[int](t, "count overrides", countActiveOverrides)
 }
 
-// ActiveOverrides lists the active overrides of a key or of all keys, oldest first.
 func (t operatorRows) ActiveOverrides(key string) (list []ledger.ThrottleOverride, err error) {
 	query, args := activeOverrides, []any{}
 	if key != "" {
@@ -94,7 +90,6 @@ func (t operatorRows) ActiveOverrides(key string) (list []ledger.ThrottleOverrid
 	return list, err
 }
 
-// InsertOverride writes an override that is active from now on for that long.
 func (t operatorRows) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
 	fields, err := json.Marshal(o.Fields)
 	if err != nil {
@@ -106,12 +101,10 @@ func (t operatorRows) InsertOverride(o ledger.ThrottleOverride, holds time.Durat
 	return ledger.Wrap(err, "write override")
 }
 
-// EndOverride ends an active override.
 func (t operatorRows) EndOverride(id uuid.UUID) (int64, error) {
 	return t.Exec(`UPDATE throttle_overrides SET ends = {now} WHERE id = ? AND ends > {now}`, id[:])
 }
 
-// Lifted reports whether an override was ended before its time. It waits for a transaction that is changing it.
 func (t operatorRows) Lifted(id uuid.UUID) (lifted bool, err error) {
 	// No row: it was never set, or a sweep has deleted it.
 	const read = `SELECT ends < expires FROM throttle_overrides WHERE id = ? {lock}`
@@ -201,7 +194,6 @@ func (s operators) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger
 	}, "read operator log")
 }
 
-// LogIn writes a line of the log of a workspace.
 func (t operatorRows) LogIn(workspace uuid.UUID, l ledger.WorkspaceLine) error {
 	if l.ID == uuid.Nil {
 		l.ID = newLine()

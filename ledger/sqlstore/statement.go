@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -86,10 +87,7 @@ func (t accountRows) moves(q ledger.StatementQuery, st *ledger.WorkspaceStatemen
 		}
 	}
 	slices.SortFunc(st.Moves, func(a, b ledger.Move) int {
-		if at := b.At.Compare(a.At); at != 0 {
-			return at
-		}
-		return bytes.Compare(b.ID[:], a.ID[:])
+		return cmp.Or(b.At.Compare(a.At), bytes.Compare(b.ID[:], a.ID[:]))
 	})
 	st.More = len(st.Moves) > q.Limit
 	st.Moves = st.Moves[:min(q.Limit, len(st.Moves))]

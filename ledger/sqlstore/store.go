@@ -199,7 +199,7 @@ var (
 )
 
 // The statements about accounts and entries; verifications; workspaces and keys; processes and their facts;
-// operators and logs.
+// operators and logs. transitions.Tables and people.Tx say what they do.
 type (
 	accountRows      struct{ *engine.Tx }
 	verificationRows struct{ *engine.Tx }
@@ -241,27 +241,22 @@ func (s *base) glance(ctx context.Context, do func(t *tx) error) error {
 // database provides the transactions for package transitions and package people.
 type database struct{ *base }
 
-// Update runs do in one transaction.
 func (d database) Update(ctx context.Context, in transitions.Scope, do func(t transitions.Tables) error) error {
 	return d.db.UpdateIn(ctx, engine.Scope(in), d.withActing(func(t *tx) error { return do(t) }))
 }
 
-// View runs do in a session for reading.
 func (d database) View(ctx context.Context, do func(t transitions.Tables) error) error {
 	return d.view(ctx, func(t *tx) error { return do(t) })
 }
 
-// UpdatePeople runs do in one transaction.
 func (d database) UpdatePeople(ctx context.Context, do func(t people.Tx) error) error {
 	return d.update(ctx, func(t *tx) error { return do(t) })
 }
 
-// ViewPeople runs do in a session for reading.
 func (d database) ViewPeople(ctx context.Context, do func(t people.Tx) error) error {
 	return d.view(ctx, func(t *tx) error { return do(t) })
 }
 
-// Doubt reports whether an earlier run of this transaction may have been committed.
 func (t *tx) Doubt() bool { return t.Tx.Doubt }
 
 // Room returns ledger.ErrNoRoom while the disk of an embedded ledger is nearly full.

@@ -301,12 +301,8 @@ func (s sweeper) eraseUpload(ctx context.Context, id uuid.UUID) error {
 	})
 }
 
-// eraseEvidence deletes the evidence of a final verification, in slices.
-func (s sweeper) eraseEvidence(ctx context.Context, id uuid.UUID) error {
-	const erase = `DELETE FROM evidence WHERE verification = ? AND number IN
-		(SELECT number FROM evidence WHERE verification = ? ORDER BY number LIMIT ?)`
-	return s.eraseSlices(ctx, id, erase, evidenceErased)
-}
+const eraseEvidence = `DELETE FROM evidence WHERE verification = ? AND number IN
+	(SELECT number FROM evidence WHERE verification = ? ORDER BY number LIMIT ?)`
 
 // eraseSlices runs a statement that deletes at most that many lines of a verification, each time in its own
 // transaction, until it finds fewer.
@@ -331,7 +327,7 @@ func (s sweeper) eraseResults(ctx context.Context, id uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	if err := s.eraseEvidence(ctx, id); err != nil {
+	if err := s.eraseSlices(ctx, id, eraseEvidence, evidenceErased); err != nil {
 		return err
 	}
 	const erase = `UPDATE settlements SET payload = ? WHERE verification = ? AND number > ? AND number <= ?`

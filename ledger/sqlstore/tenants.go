@@ -192,7 +192,6 @@ func (s tenants) RevokeKey(ctx context.Context, id string) (ledger.Key, error) {
 	}, "revoke key %s", id)
 }
 
-// Secret returns the named random value, made once at first use.
 func (s secrets) Secret(ctx context.Context, name string, size int) (value []byte, err error) {
 	const read = `SELECT value FROM secrets WHERE name = ?`
 	err = s.view(ctx, func(t *tx) error { return t.Row(read, name).Scan(&value) })
@@ -217,7 +216,6 @@ func (s secrets) Secret(ctx context.Context, name string, size int) (value []byt
 	return value, nil
 }
 
-// Limits reads the limits set for a workspace; 0 is the default.
 func (t tenantRows) Limits(workspace uuid.UUID) (l ledger.Limits, err error) {
 	err = t.Row(`SELECT coalesce(open, 0), coalesce(stored, 0), coalesce(unpaid, 0) FROM workspace_limits
 		WHERE workspace = ?`, workspace[:]).Scan(&l.Open, &l.Stored, &l.Unpaid)
@@ -230,7 +228,6 @@ func (t tenantRows) Limits(workspace uuid.UUID) (l ledger.Limits, err error) {
 const sumStored = `SELECT coalesce(CAST(sum(bytes) AS BIGINT), 0) FROM verifications
 	WHERE workspace = ? AND upload_deleted = 0`
 
-// Stored adds up the declared bytes of the verifications with an upload that is not erased.
 func (t verificationRows) Stored(workspace uuid.UUID) (sum int64, err error) {
 	err = t.Row(sumStored, workspace[:]).Scan(&sum)
 	return sum, err
@@ -239,7 +236,6 @@ func (t verificationRows) Stored(workspace uuid.UUID) (sum int64, err error) {
 const countUnpaid = `SELECT count(*), coalesce(min(created), 0), {now} FROM verifications
 	WHERE workspace = ? AND paid = 0 AND created > {now} - ?`
 
-// Unpaid counts the recent verifications that never held a credit.
 func (t verificationRows) Unpaid(workspace uuid.UUID) (u transitions.Unpaid, err error) {
 	err = t.Row(countUnpaid, workspace[:], ledger.UnpaidWithin.Milliseconds()).Scan(&u.Count, &u.Oldest, &u.Now)
 	return u, err

@@ -54,25 +54,21 @@ func scanVerification(scan engine.Scan) (*transitions.Row, error) {
 	return &v, nil
 }
 
-// Read reads one verification by its id.
 func (t verificationRows) Read(id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ?`
 	return scanVerification(t.Row(read, id[:]).Scan)
 }
 
-// Await is Read, and waits for a transaction that is changing the row.
 func (t verificationRows) Await(id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? {lock}`
 	return scanVerification(t.Row(read, id[:]).Scan)
 }
 
-// ReadOf reads a verification of a workspace; those of others do not exist for it.
 func (t verificationRows) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE id = ? AND workspace = ?`
 	return scanVerification(t.Row(read, id[:], workspace[:]).Scan)
 }
 
-// ReadIdentity reads the verification with an idempotency key.
 func (t verificationRows) ReadIdentity(workspace, identity uuid.UUID) (*transitions.Row, error) {
 	const read = `SELECT ` + verificationColumns + ` FROM verifications WHERE workspace = ? AND identity = ?`
 	return scanVerification(t.Row(read, workspace[:], identity[:]).Scan)
@@ -80,7 +76,6 @@ func (t verificationRows) ReadIdentity(workspace, identity uuid.UUID) (*transiti
 
 const countOpen = `SELECT count(*) FROM verifications WHERE workspace = ? AND completed = 0`
 
-// Open counts the verifications of a workspace that are not final.
 func (t verificationRows) Open(workspace uuid.UUID) (n int64, err error) {
 	err = t.Row(countOpen, workspace[:]).Scan(&n)
 	return n, err
@@ -90,7 +85,6 @@ func (t verificationRows) Open(workspace uuid.UUID) (n int64, err error) {
 const covered = `workspace = ? AND issue_code = 'credits_required'
 	AND total <= (SELECT available FROM workspaces WHERE id = ?)`
 
-// Unfunded returns the oldest verification that waits for credits and is covered.
 func (t verificationRows) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 	const next = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + covered + `
 		ORDER BY created, id LIMIT 1`
@@ -98,25 +92,19 @@ func (t verificationRows) Unfunded(workspace uuid.UUID) (*transitions.Row, error
 	if errors.Is(err, ledger.ErrNoSuchVerification) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("find verifications that wait for credits: %w", err)
-	}
-	return v, nil
+	return v, ledger.Wrap(err, "find verifications that wait for credits")
 }
 
-// Short lists the credits that each waiting verification of a workspace needs.
 func (t verificationRows) Short(workspace uuid.UUID) (map[uuid.UUID]int64, error) {
 	return engine.Pairs[uuid.UUID, int64](t, "list what waits for credits", `SELECT id, total FROM verifications
 		WHERE workspace = ? AND issue_code = 'credits_required'`, workspace[:])
 }
 
-// Tell renews the message of a verification that waits for credits.
 func (t verificationRows) Tell(id uuid.UUID, message string) error {
 	_, err := t.Exec(`UPDATE verifications SET issue_message = ? WHERE id = ?`, message, id[:])
 	return ledger.Wrap(err, "renew message")
 }
 
-// Insert makes a verification that is uploading.
 func (t verificationRows) Insert(n ledger.NewVerification, single string) error {
 	kind := ledger.Bulk
 	if single != "" {
@@ -142,7 +130,6 @@ func issueOf(v *transitions.Row) ledger.Issue {
 	return issue
 }
 
-// Move writes the state of a verification.
 func (t verificationRows) Move(s transitions.Step) (int64, error) {
 	v, issue := s.After, issueOf(s.After)
 	var node any // NULL for nobody
@@ -160,7 +147,6 @@ func (t verificationRows) Move(s transitions.Step) (int64, error) {
 		stored(v.UploadDeleted), node, v.LeaseExpires, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
-// Measure writes what intake found.
 func (t verificationRows) Measure(s transitions.Step) (int64, error) {
 	v := s.After
 	return t.Exec(`UPDATE verifications SET records = ?, duplicates = ?, total = ?
@@ -168,25 +154,21 @@ func (t verificationRows) Measure(s transitions.Step) (int64, error) {
 		v.Rows, v.Duplicates, v.Total, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
-// Fence makes the caller the newest writer of an upload.
 func (t verificationRows) Fence(id uuid.UUID, from, to int64) (int64, error) {
 	return t.Exec(`UPDATE verifications SET writer = ? WHERE id = ? AND writer = ?`, to, id[:], from)
 }
 
 const fetchChunk = `SELECT data FROM upload_chunks WHERE verification = ? AND at_byte = ?`
 
-// Chunk reads the stored chunk at offset; nil when there is none.
 func (t verificationRows) Chunk(id uuid.UUID, offset int64) (data []byte, err error) {
 	return engine.Value[[]byte](t, "read a chunk", fetchChunk, id[:], offset)
 }
 
-// Append stores a chunk.
 func (t verificationRows) Append(id uuid.UUID, offset int64, data []byte) error {
 	_, err := t.Exec(`INSERT INTO upload_chunks (verification, at_byte, data) VALUES (?, ?, ?)`, id[:], offset, data)
 	return err
 }
 
-// Lengthen adds to the number of stored bytes.
 func (t verificationRows) Lengthen(id uuid.UUID, writer, from, to int64) (int64, error) {
 	return t.Exec(`UPDATE verifications SET durable = ? WHERE id = ? AND durable = ? AND writer = ?`,
 		to, id[:], from, writer)
@@ -225,7 +207,6 @@ func (t verificationRows) passing(text string) string {
 	return text
 }
 
-// Free lists free verifications with work.
 func (t *tx) Free(limit int, except []uuid.UUID) ([]*transitions.Row, error) {
 	at, _ := t.base.bounds.get(leasing)
 	return t.free(at, limit, except)
@@ -252,20 +233,17 @@ func (t verificationRows) free(from bound, limit int, except []uuid.UUID) ([]*tr
 	return append(list, more...), err
 }
 
-// KeepParked writes the state of a verification's work.
 func (t verificationRows) KeepParked(id uuid.UUID, state []byte) error {
 	_, err := t.Exec(`INSERT INTO parked_work (verification, data) VALUES (?, ?)
 		ON CONFLICT (verification) DO UPDATE SET data = excluded.data`, id[:], state)
 	return err
 }
 
-// ForgetParked deletes the state of a verification's work.
 func (t verificationRows) ForgetParked(id uuid.UUID) error {
 	_, err := t.Exec(`DELETE FROM parked_work WHERE verification = ?`, id[:])
 	return err
 }
 
-// Take leases a verification to a node at the next epoch.
 func (t verificationRows) Take(id, node uuid.UUID, epoch int64, ttl time.Duration) (int64, error) {
 	return t.Exec(`UPDATE verifications SET lease_node = ?, lease_expires = {now} + ?, epoch = epoch + 1
 		WHERE id = ? AND epoch = ?`, node[:], ttl.Milliseconds(), id[:], epoch)
@@ -274,7 +252,6 @@ func (t verificationRows) Take(id, node uuid.UUID, epoch int64, ttl time.Duratio
 const renewLeases = `UPDATE verifications SET lease_expires = {now} + ?
 	WHERE lease_node = ? AND lease_expires > {now} RETURNING id, epoch`
 
-// Renew extends all unexpired leases of a node and returns them.
 func (t verificationRows) Renew(node uuid.UUID, ttl time.Duration) (leases []ledger.Lease, err error) {
 	return engine.List(t, "renew leases", func(scan engine.Scan) (ledger.Lease, error) {
 		l := ledger.Lease{Node: node}
@@ -283,12 +260,10 @@ func (t verificationRows) Renew(node uuid.UUID, ttl time.Duration) (leases []led
 	}, renewLeases, ttl.Milliseconds(), node[:])
 }
 
-// Drop ends a lease.
 func (t verificationRows) Drop(id uuid.UUID, epoch int64) (int64, error) {
 	return t.Exec(`UPDATE verifications SET lease_node = NULL, lease_expires = 0 WHERE id = ? AND epoch = ?`, id[:], epoch)
 }
 
-// Settle appends the results of one settlement.
 func (t verificationRows) Settle(n ledger.Settlement, p ledger.Payload) error {
 	c := p.Counts
 	_, err := t.Exec(`INSERT INTO settlements (verification, number, epoch, created,
@@ -299,14 +274,12 @@ func (t verificationRows) Settle(n ledger.Settlement, p ledger.Payload) error {
 	return err
 }
 
-// KeepEvidence adds the evidence of a stored settlement.
 func (t verificationRows) KeepEvidence(n ledger.Settlement) error {
 	_, err := t.Exec(`INSERT INTO evidence (verification, number, data) VALUES (?, ?, ?)`,
 		n.Lease.Verification[:], n.Number, n.Evidence)
 	return err
 }
 
-// Count writes the changes that a settlement makes to its verification.
 func (t verificationRows) Count(s transitions.Step) (int64, error) {
 	v, c := s.After, s.After.Counts
 	return t.Exec(`UPDATE verifications SET settlements = ?, held = ?, count_valid = ?, count_invalid = ?,
@@ -316,7 +289,6 @@ func (t verificationRows) Count(s transitions.Step) (int64, error) {
 		ledger.Millis(v.Expected), issueOf(v).Message, v.ID[:], s.Before.Status, s.Before.Epoch, s.Before.Settlements)
 }
 
-// Settled reads the epoch and digest of a settlement. ErrStaleEpoch when there is none.
 func (t verificationRows) Settled(id uuid.UUID, number int64) (epoch int64, digest []byte, err error) {
 	const known = `SELECT epoch, digest FROM settlements WHERE verification = ? AND number = ?`
 	err = t.Row(known, id[:], number).Scan(&epoch, &digest)
@@ -326,7 +298,6 @@ func (t verificationRows) Settled(id uuid.UUID, number int64) (epoch int64, dige
 	return epoch, digest, err
 }
 
-// Ordinals reads the ordinals of a settlement. ErrStaleEpoch when there is none.
 func (t verificationRows) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
 	const one = `SELECT payload FROM settlements WHERE verification = ? AND number = ?`
 	payload, err := engine.Find(t, "read a settlement", engine.Only[[]byte], one, id[:], number)

@@ -257,12 +257,9 @@ func remove(t Tables, row *ledger.NodeRow) error {
 
 // readByAll reports whether every joined process has read a row's generation.
 func readByAll(roll ledger.NodeSnapshot, row *ledger.NodeRow) bool {
-	for _, other := range roll.Nodes {
-		if other.Status == ledger.NodeIn && other.Session != row.Session && other.Read < row.Generation {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(roll.Nodes, func(other ledger.NodeRow) bool {
+		return other.Status == ledger.NodeIn && other.Session != row.Session && other.Read < row.Generation
+	})
 }
 
 // Learn stores facts about receivers.

@@ -321,8 +321,7 @@ func (r *Resolver) ask(ctx context.Context, name string, qtype uint16, chainMax 
 
 // asError makes an *Error of a shared lookup's error.
 func asError(err error, name string) error {
-	var known *Error
-	if errors.As(err, &known) || errors.Is(err, ErrClosed) {
+	if _, known := errors.AsType[*Error](err); known || errors.Is(err, ErrClosed) {
 		return err
 	}
 	return &Error{Kind: TimedOut, Name: name, Err: fmt.Errorf("addresses: %w", err)}

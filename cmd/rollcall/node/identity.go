@@ -137,8 +137,7 @@ func (s *selfCheck) note(receiver string, err error) {
 	if s.reach == nil {
 		return
 	}
-	var failed *smtp.Failure
-	if !errors.As(err, &failed) || failed.Stage > smtp.StageConnect {
+	if failed, is := errors.AsType[*smtp.Failure](err); !is || failed.Stage > smtp.StageConnect {
 		s.reach.Note(receiver, true, time.Now())
 		return
 	}

@@ -213,13 +213,12 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, f web.Failure) {
 
 // refuse answers for an error of the service, or with the page of a web.Failure.
 func (p *Pages) refuse(w http.ResponseWriter, r *request, err error) {
-	var page web.Failure
-	if errors.As(err, &page) {
+	if page, is := errors.AsType[web.Failure](err); is {
 		p.fail(w, r.Request, page)
 		return
 	}
-	var refused *admin.Refusal
-	if !errors.As(err, &refused) {
+	refused, is := errors.AsType[*admin.Refusal](err)
+	if !is {
 		refused = &admin.Refusal{Status: http.StatusInternalServerError, Message: "report this"}
 	}
 	f := web.Failure{Status: refused.Status, Title: "This wasn't done", Text: sentence(refused),

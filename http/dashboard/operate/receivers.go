@@ -218,10 +218,7 @@ func (p *Pages) readReceiver(r *request) (receiverView, error) {
 	}
 	explained, wrong := p.service.Explain(r.Context(), key, false)
 	if wrong != nil {
-		if err == nil {
-			err = wrong
-		}
-		return v, err
+		return v, cmp.Or(err, wrong)
 	}
 	v.Notes = explained.Notes
 	if err != nil {

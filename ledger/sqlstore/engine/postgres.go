@@ -203,8 +203,7 @@ type access struct {
 func connector(url string, a access) (*sql.DB, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		var file *fs.PathError // such as that of a certificate
-		if errors.As(err, &file) {
+		if file, is := errors.AsType[*fs.PathError](err); is { // such as that of a certificate
 			return nil, fmt.Errorf("ledger url %q: %w: %w", redacted(url), ErrURL, file)
 		}
 		return nil, fmt.Errorf("ledger url %q: %w", redacted(url), ErrURL)
