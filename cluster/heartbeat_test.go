@@ -57,9 +57,10 @@ func process(session byte) ledger.Incarnation {
 // newBeating makes a node that beats when it is told to.
 func newBeating(l *table, applyShares func(ctx context.Context, of func(string) (int, int)) error) *Node {
 	n := &Node{log: slog.New(slog.NewTextHandler(io.Discard, nil)), peers: &Peers{Book: l}, meta: card(1),
-		lookup: &lookup{view: newCurrent()}, options: Options{ApplyShares: applyShares,
+		lookup: &lookup{}, options: Options{ApplyShares: applyShares,
 			Load: func() Load { return Load{Leases: 3} }},
 		times: DefaultTimes()}
+	n.lookup.view.Store(&view{})
 	n.heartbeats = newHeartbeats(n)
 	return n
 }

@@ -103,20 +103,20 @@ const (
 
 // New makes a node that is no member yet: nothing listens, and its methods answer as if it knew no others. Parts of the
 // process that need it can be made before Serve.
-func New(o Options) (*Node, error) {
+func New(o Options) *Node {
 	n := &Node{options: o, log: o.Log, peers: o.Peers, times: o.times(),
-		lookup:    &lookup{view: newCurrent()},
+		lookup:    &lookup{},
 		topology:  &topology{ready: make(chan struct{}), addresses: map[uuid.UUID]string{}},
 		answering: answering{log: o.Log, places: make(chan struct{}, queriesMax)},
 		loops:     loops{again: make(chan struct{}, 1), failures: make(chan error, 1)}}
+	n.lookup.view.Store(&view{})
 	n.heartbeats = newHeartbeats(n)
 	n.metrics = newMetrics(o.Registerer, n)
-	n.lookup.metrics = n.metrics
 	n.system = newSystem(o.Log)
 	if o.Prepare != nil {
 		o.Prepare(n.system)
 	}
-	return n, nil
+	return n
 }
 
 // Serve makes this process a member that hosts these kinds and answers queries (nil: none), and returns when it knows

@@ -47,13 +47,11 @@ func (e *echo) Receive(c actor.Context) {
 func startEcho(t *testing.T) (*Node, *atomic.Int64) {
 	t.Helper()
 	living := &atomic.Int64{}
-	n, err := New(Options{Name: "test", Host: "here", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	n := New(Options{Name: "test", Host: "here", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		ApplyShares: func(context.Context, func(string) (int, int)) error { return nil },
 		Load:        func() Load { return Load{} }, Registerer: prometheus.NewRegistry()})
-	if err == nil {
-		err = n.Serve(t.Context(), Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{living} })}, nil)
-	}
-	effort.OK(t, err)
+	kinds := Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{living} })}
+	effort.OK(t, n.Serve(t.Context(), kinds, nil))
 	t.Cleanup(func() { _ = n.Stop(context.Background()) })
 	return n, living
 }
@@ -91,7 +89,7 @@ func TestOneIdentityIsOneActor(t *testing.T) {
 // TestNodeAloneEndsItsSessions: it has no shares to give up, but sessions that want to say QUIT.
 func TestNodeAloneEndsItsSessions(t *testing.T) {
 	ended := 0
-	n, err := New(Options{Name: "test", Host: "here", Log: slog.New(slog.DiscardHandler),
+	n := New(Options{Name: "test", Host: "here", Log: slog.New(slog.DiscardHandler),
 		ApplyShares: func(_ context.Context, of func(string) (int, int)) error {
 			if k, _ := of("example.net"); k == 0 {
 				ended++
@@ -99,10 +97,8 @@ func TestNodeAloneEndsItsSessions(t *testing.T) {
 			return nil
 		},
 		Load: func() Load { return Load{} }, Registerer: prometheus.NewRegistry()})
-	if err == nil {
-		err = n.Serve(t.Context(), Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{&atomic.Int64{}} })}, nil)
-	}
-	effort.OK(t, err)
+	kinds := Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{&atomic.Int64{}} })}
+	effort.OK(t, n.Serve(t.Context(), kinds, nil))
 	if err := errors.Join(n.Stop(t.Context()), n.Stop(t.Context())); err != nil || ended != 1 {
 		t.Errorf("sessions were ended %d times, %v", ended, err)
 	}
@@ -211,14 +207,11 @@ func TestLogsCarryNoMessages(t *testing.T) {
 func TestDeadLettersAreNotShown(t *testing.T) {
 	const canary = "canary.person@private.example"
 	var out effort.Log
-	n, err := New(Options{Name: "test", Host: "here", Registerer: prometheus.NewRegistry(),
+	n := New(Options{Name: "test", Host: "here", Registerer: prometheus.NewRegistry(),
 		Log:         slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		ApplyShares: func(context.Context, func(string) (int, int)) error { return nil },
 		Load:        func() Load { return Load{} }})
-	if err == nil {
-		err = n.Serve(t.Context(), Kinds{"none": actor.PropsFromFunc(func(actor.Context) {})}, nil)
-	}
-	effort.OK(t, err)
+	effort.OK(t, n.Serve(t.Context(), Kinds{"none": actor.PropsFromFunc(func(actor.Context) {})}, nil))
 	nobody := actor.NewPID(n.System().Address(), "nobody")
 	ask := &wire.KeysAsk{Fingerprint: canary}
 	if _, err := n.System().Root.RequestFuture(nobody, ask, linkWait).Result(); err == nil {

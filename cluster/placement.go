@@ -26,10 +26,6 @@ type placement struct {
 	byPID  map[string]*activation
 }
 
-func newPlacement(l *lookup) *placement {
-	return &placement{lookup: l, byKey: map[string]*activation{}, byPID: map[string]*activation{}}
-}
-
 func (p *placement) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *pcluster.ActivationRequest:
@@ -104,8 +100,7 @@ const resolveAttempt = time.Second
 // its present view, so that no second activation lives on after a member joins.
 type lookup struct {
 	cluster   *pcluster.Cluster
-	view      *current
-	metrics   *metrics
+	view      atomic.Pointer[view]
 	placement *actor.PID
 	down      atomic.Bool
 }
@@ -116,8 +111,9 @@ type viewChanged struct{}
 // Setup implements the library's IdentityLookup.
 func (l *lookup) Setup(c *pcluster.Cluster, _ []string, _ bool) {
 	l.cluster = c
-	props := actor.PropsFromProducer(func() actor.Actor { return newPlacement(l) },
-		actor.WithSupervisor(actor.NewOneForOneStrategy(10, 10*time.Second, stopFailing)))
+	props := actor.PropsFromProducer(func() actor.Actor {
+		return &placement{lookup: l, byKey: map[string]*activation{}, byPID: map[string]*activation{}}
+	}, actor.WithSupervisor(actor.NewOneForOneStrategy(10, 10*time.Second, stopFailing)))
 	pid, err := c.ActorSystem.Root.SpawnNamed(props, placementName)
 	if err != nil {
 		panic(err) // a bug: Setup ran twice
@@ -210,14 +206,6 @@ func (s viewInputs) computeView() *view {
 	}
 	slices.SortFunc(v.members, func(a, b ledger.Incarnation) int { return slices.Compare(a.Session[:], b.Session[:]) })
 	return v
-}
-
-type current struct{ atomic.Pointer[view] }
-
-func newCurrent() *current {
-	c := &current{}
-	c.Store(&view{})
-	return c
 }
 
 // fence knows when the others may count this process out. Safe for concurrent use.

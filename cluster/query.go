@@ -327,10 +327,7 @@ func changeKeys(ring *gossip.Keyring, log *slog.Logger, ask *wire.KeysAsk) *wire
 	case wire.KeysAsk_REMOVE:
 		err = ring.Remove(ask.GetFingerprint())
 	}
-	answer := &wire.Keys{}
-	for _, k := range ring.List() { // the primary first
-		answer.Fingerprints = append(answer.Fingerprints, k.Fingerprint)
-	}
+	answer := &wire.Keys{Fingerprints: ring.Fingerprints()}
 	if err != nil {
 		answer.Refused = err.Error()
 	}

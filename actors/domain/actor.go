@@ -82,7 +82,7 @@ func (a *Actor) Receive(c actor.Context) {
 		if left, ok := a.planner.park(now); ok {
 			c.Send(c.Parent(), left)
 		} else {
-			c.Send(c.Parent(), NotParked{Domain: a.planner.work.Domain})
+			c.Send(c.Parent(), NotParked{})
 		}
 	case Resume:
 		a.planner.held = false

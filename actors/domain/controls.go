@@ -81,10 +81,7 @@ func (k *controls) nextControl() time.Time {
 	if len(k.accepted) == 0 || k.asking {
 		return time.Time{}
 	}
-	if k.next.Before(k.canaryBy) {
-		return k.canaryBy
-	}
-	return k.next
+	return later(k.next, k.canaryBy)
 }
 
 // beginControl makes a new control probe, to be offered now.

@@ -15,7 +15,7 @@ type (
 	Park      struct{}
 	Resume    struct{}
 	Leave     struct{}
-	NotParked struct{ Domain string }
+	NotParked struct{}
 )
 
 // leaveWithin is how long a domain that is left waits for what is on the wire: as long as a receiver that moves does.

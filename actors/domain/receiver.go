@@ -59,11 +59,6 @@ func (r *receiver) nextPause() time.Duration {
 	return min(resolvePause<<min(r.failures-1, 8), resolveMax)
 }
 
-// forget resets the state, for another receiver actor or for a later lookup.
-func (r *receiver) forget() {
-	*r = receiver{failures: r.failures, lost: r.lost, heard: r.heard, reaching: r.reaching}
-}
-
 // isMissed reports whether lookups failed for so long that its work counts as waiting.
 func (r *receiver) isMissed() bool { return r.reaching && r.failures > missedMax }
 
@@ -99,7 +94,8 @@ func (b *backlog) takePulse(now time.Time, m *wire.Pulse) {
 }
 
 func (b *backlog) leaveReceiver() {
-	b.receiver.forget()
+	r := b.receiver
+	b.receiver = receiver{failures: r.failures, lost: r.lost, heard: r.heard, reaching: r.reaching}
 	b.retries.barren = smtp.ReasonNone
 	b.addStep(leave{})
 }

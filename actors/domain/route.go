@@ -26,24 +26,19 @@ type route struct {
 	keyOf    string          // its behaviourKey
 }
 
-// takeRoute takes the answer of DNS and reports whether there is a host to dial.
+// takeRoute takes the answer of DNS and reports whether there is an address to dial: receivers take no other offer.
 func (r *route) takeRoute(found mx.Route, err error) bool {
 	r.asked = false
 	switch {
 	case err == nil && found.NoMail != smtp.ReasonNone:
 		r.closed = found.NoMail
 		return false
-	case err != nil || !reachable(found):
+	case err != nil || !slices.ContainsFunc(found.Hosts, func(h mx.Host) bool { return len(h.Addrs) > 0 }):
 		r.silent = true
 		return false
 	}
 	r.Route, r.hosts = found, wire.Hosts(found.Hosts)
 	return true
-}
-
-// reachable reports whether a route has an address to dial; no receiver takes an offer without one.
-func reachable(r mx.Route) bool {
-	return slices.ContainsFunc(r.Hosts, func(h mx.Host) bool { return len(h.Addrs) > 0 })
 }
 
 // hearHost notes the host of an answer about a mailbox.

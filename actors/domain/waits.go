@@ -238,11 +238,5 @@ func (t *deferralStats) expectDeferred() (float64, time.Duration) {
 
 // reasons returns the reasons of deferred addresses, in the order of their numbers.
 func (t *deferralStats) reasons() []smtp.Reason {
-	var out []smtp.Reason
-	for _, r := range slices.Sorted(maps.Keys(t.by)) {
-		if t.by[r].addresses > 0 {
-			out = append(out, r)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.by)), func(r smtp.Reason) bool { return t.by[r].addresses <= 0 })
 }

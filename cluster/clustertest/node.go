@@ -30,10 +30,7 @@ type Options struct {
 
 // startNode makes the node a member.
 func (o Options) startNode(ctx context.Context) (*cluster.Node, error) {
-	n, err := cluster.New(o.Options)
-	if err != nil {
-		return nil, err
-	}
+	n := cluster.New(o.Options)
 	n.SetIneligible(o.Ineligible)
 	if err := n.Serve(ctx, o.Kinds, o.Answer); err != nil {
 		return nil, err

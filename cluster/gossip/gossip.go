@@ -95,8 +95,8 @@ func (g *Gossip) listen(o Options) error {
 	g.filter = &packetFilter{NodeAwareTransport: transport, networks: o.Networks, meters: g.meters, limiter: g.limiter,
 		inspect: inspector{label: o.Cluster, keys: o.Keys}}
 	ip, port, err := transport.FinalAdvertiseAddr(c.AdvertiseAddr, c.AdvertisePort)
-	if err == nil {
-		err = g.ownNetwork(ip, port)
+	if err == nil && !g.filter.allowed(netAddress(ip, port)) { // all members would refuse it; our own library would crash
+		err = fmt.Errorf("this node's own address %s is in no network of cluster.allow_networks: add one", ip)
 	}
 	if err != nil {
 		return errors.Join(err, transport.Shutdown())
@@ -106,15 +106,6 @@ func (g *Gossip) listen(o Options) error {
 	c.Transport = g.filter
 	if g.list, err = memberlist.Create(c); err != nil {
 		return errors.Join(err, g.filter.Shutdown())
-	}
-	return nil
-}
-
-// ownNetwork refuses an address of this node outside of the allowed networks: all members would refuse it, and even the
-// own library, which would crash later.
-func (g *Gossip) ownNetwork(ip net.IP, port int) error {
-	if !g.filter.allowed(netAddress(ip, port)) {
-		return fmt.Errorf("this node's own address %s is in no network of cluster.allow_networks: add one", ip)
 	}
 	return nil
 }
@@ -304,8 +295,6 @@ func (g *Gossip) kick() {
 	}
 }
 
-func (g *Gossip) now() time.Time { return time.Now() }
-
 // announce signals changes after a quiet moment, and notices when this process has been displaced.
 func (g *Gossip) announce(ctx context.Context) {
 	known := map[uuid.UUID]Member{}
@@ -331,8 +320,8 @@ func (g *Gossip) announce(ctx context.Context) {
 		case by == nil:
 			hiddenSince = time.Time{}
 		case hiddenSince.IsZero():
-			hiddenSince = g.now()
-		case !told && g.now().Sub(hiddenSince) >= g.displacedAfter():
+			hiddenSince = time.Now()
+		case !told && time.Since(hiddenSince) >= g.displacedAfter():
 			told = true
 			g.displaced <- *by // has room: it is sent once
 		}

@@ -135,15 +135,8 @@ func (g *packetFilter) allowed(a net.Addr) bool {
 		return true
 	}
 	from, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return false
-	}
-	for _, n := range g.networks {
-		if n.Contains(from.Addr().Unmap().WithZone("")) {
-			return true
-		}
-	}
-	return false
+	address := from.Addr().Unmap().WithZone("")
+	return err == nil && slices.ContainsFunc(g.networks, func(n netip.Prefix) bool { return n.Contains(address) })
 }
 
 // drop counts a dropped message, and logs it if a person may have to act.
@@ -155,7 +148,7 @@ func (g *packetFilter) drop(unit string, why reason, label string, from net.Addr
 			"from", from.String(), "its_cluster", label, "our_cluster", g.inspect.label)
 	case otherKey:
 		g.limiter.warn(string(why), "dropped gossip encrypted with a key that is not on our ring",
-			"from", from.String(), "our_keys", g.inspect.fingerprints())
+			"from", from.String(), "our_keys", g.inspect.keys.Fingerprints())
 	case notEncrypted:
 		g.limiter.warn(string(why), "dropped unencrypted gossip: its node has no gossip_key_file", "from", from.String())
 	case otherNetwork:
@@ -164,14 +157,6 @@ func (g *packetFilter) drop(unit string, why reason, label string, from net.Addr
 		g.limiter.warn(string(why), "dropped gossip that no member sends", "from", from.String(),
 			"unit", unit, "reason", string(why))
 	}
-}
-
-func (i inspector) fingerprints() []string {
-	var names []string
-	for _, k := range i.keys.List() {
-		names = append(names, k.Fingerprint)
-	}
-	return names
 }
 
 func (g *packetFilter) PacketCh() <-chan *memberlist.Packet { return g.packets }

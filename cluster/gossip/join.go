@@ -103,7 +103,7 @@ func (g *Gossip) try(address string) error {
 // absent returns addresses of seeds and vanished members where no member is known now, in random order, at most
 // joinRoundMax.
 func (g *Gossip) absent(ctx context.Context) []string {
-	wanted := g.table.lost(g.now())
+	wanted := g.table.lost(time.Now())
 	found := make([][]string, len(g.seeds))
 	var lookups sync.WaitGroup
 	for i, seed := range g.seeds {
@@ -207,11 +207,9 @@ func check(n *memberlist.Node, self NodeMeta) *refusal {
 // events receives the library's events. It is called with the library's lock held.
 type events struct{ g *Gossip }
 
-func (e events) NotifyJoin(n *memberlist.Node) { e.g.table.put(n, e.g.now()) }
-
-func (e events) NotifyUpdate(n *memberlist.Node) { e.g.table.put(n, e.g.now()) }
-
-func (e events) NotifyLeave(n *memberlist.Node) { e.g.table.drop(n, e.g.now()) }
+func (e events) NotifyJoin(n *memberlist.Node)   { e.g.table.put(n, time.Now()) }
+func (e events) NotifyUpdate(n *memberlist.Node) { e.g.table.put(n, time.Now()) }
+func (e events) NotifyLeave(n *memberlist.Node)  { e.g.table.drop(n, time.Now()) }
 
 // NotifyAlive implements memberlist.AliveDelegate: it is called for every message that a node is alive, over packets or
 // streams.

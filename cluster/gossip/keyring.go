@@ -9,12 +9,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"github.com/google/renameio/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/google/renameio/v2"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -48,12 +49,6 @@ type Keyring struct {
 	// shifts the slice that its readers walk without a lock. Messages that only a removed key decrypts are dropped
 	// before the library sees them.
 	library *memberlist.Keyring
-}
-
-// Key is one key of a ring, without its secret.
-type Key struct {
-	Fingerprint string // the first 8 hex digits of its SHA-256
-	Primary     bool   // it seals
 }
 
 // NewKey makes a key, in base64.
@@ -149,6 +144,7 @@ func parseKey(text string) ([]byte, error) {
 	return key, nil
 }
 
+// fingerprintOf returns the first 8 hex digits of a key's SHA-256.
 func fingerprintOf(key []byte) string {
 	sum := sha256.Sum256(key)
 	return hex.EncodeToString(sum[:4])
@@ -158,13 +154,13 @@ func same(key []byte) func([]byte) bool {
 	return func(k []byte) bool { return string(k) == string(key) }
 }
 
-// List returns the keys, the primary first.
-func (k *Keyring) List() []Key {
+// Fingerprints returns those of the keys, the primary's first.
+func (k *Keyring) Fingerprints() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	list := make([]Key, len(k.keys))
+	list := make([]string, len(k.keys))
 	for i, key := range k.keys {
-		list[i] = Key{Fingerprint: fingerprintOf(key), Primary: i == 0}
+		list[i] = fingerprintOf(key)
 	}
 	return list
 }

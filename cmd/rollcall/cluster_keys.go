@@ -334,28 +334,29 @@ func fingerprintOf(arg string) (string, error) {
 	if lower := strings.ToLower(arg); fingerprintForm.MatchString(lower) {
 		return lower, nil
 	}
-	key, err := onlyKey(arg)
+	fingerprint, err := onlyKey(arg)
 	if errors.Is(err, errNoKeyFile) {
 		return "", fmt.Errorf("%s is neither a fingerprint (8 hex digits) nor a file: see `rollcall cluster keys list`", arg)
 	}
-	return key.Fingerprint, err
+	return fingerprint, err
 }
 
 var errNoKeyFile = errors.New("there is no file")
 
-// onlyKey opens a file with one key. Other users must not be able to read it.
-func onlyKey(name string) (key keyring.Key, err error) {
+// onlyKey returns the fingerprint of the key in a file with one key. Other users must not be able to read it.
+func onlyKey(name string) (string, error) {
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
-		return key, fmt.Errorf("%w %s: check the path", errNoKeyFile, name)
+		return "", fmt.Errorf("%w %s: check the path", errNoKeyFile, name)
 	}
 	ring, err := keyring.LoadKeyring(name)
 	if err != nil {
-		return key, err
+		return "", err
 	}
-	if keys := ring.List(); len(keys) > 1 {
-		return key, manyKeys(name, len(keys))
+	keys := ring.Fingerprints()
+	if len(keys) > 1 {
+		return "", manyKeys(name, len(keys))
 	}
-	return ring.List()[0], nil
+	return keys[0], nil
 }
 
 func manyKeys(name string, n int) error {

@@ -190,10 +190,7 @@ func replyText(r inspect.Reply) string {
 	if r.Code > 0 && !strings.HasPrefix(text, fmt.Sprint(r.Code)) {
 		text = strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, text))
 	}
-	if text == "" {
-		text = r.Reason
-	}
-	if text != "" && r.Stage != "" {
+	if text = cmp.Or(text, r.Reason); text != "" && r.Stage != "" {
 		text = r.Stage + ": " + text
 	}
 	return term.Printable(text)

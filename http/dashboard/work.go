@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -204,11 +205,7 @@ func (c *waitsCache) answer(ctx context.Context, id uuid.UUID) *waitsAnswer {
 		c.kept = map[uuid.UUID]*waitsAnswer{}
 	}
 	if len(c.kept) >= waitsMax {
-		for other, a := range c.kept {
-			if a.over(now) {
-				delete(c.kept, other)
-			}
-		}
+		maps.DeleteFunc(c.kept, func(_ uuid.UUID, a *waitsAnswer) bool { return a.over(now) })
 	}
 	if len(c.kept) >= waitsMax {
 		return nil

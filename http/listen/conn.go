@@ -376,7 +376,7 @@ func RefuseTransferEncoding(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	switch raw := h.RawHeaders(); {
 	case HasFoldedLine(raw):
 		mark = FoldedMark
-	case h.ContentLength() == -1 || hasTransferEncoding(raw):
+	case h.ContentLength() == -1 || HasHeader(raw, fasthttp.HeaderTransferEncoding):
 		mark = "1"
 	}
 	if mark != "" {
@@ -398,15 +398,13 @@ func HasFoldedLine(raw []byte) bool {
 	return false
 }
 
-// hasTransferEncoding looks for the header at the start of a line.
-func hasTransferEncoding(raw []byte) bool {
-	const name = "transfer-encoding:"
-	for len(raw) > 0 {
-		line, rest, _ := bytes.Cut(raw, []byte("\n"))
-		if len(line) >= len(name) && line[0]|0x20 == 't' && bytes.EqualFold(line[:len(name)], []byte(name)) {
+// HasHeader looks for a header in the raw head, because the library hides a missing Content-Length and drops
+// "Transfer-Encoding: identity".
+func HasHeader(raw []byte, name string) bool {
+	for line := range bytes.Lines(raw) {
+		if len(line) > len(name) && line[len(name)] == ':' && bytes.EqualFold(line[:len(name)], []byte(name)) {
 			return true
 		}
-		raw = rest
 	}
 	return false
 }
@@ -429,8 +427,8 @@ func FramingIssue(err error) (code api.Code, retryAfter int) {
 
 // IsTimeout reports whether a client was too slow.
 func IsTimeout(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
+	timeout, is := errors.AsType[net.Error](err)
+	return is && timeout.Timeout()
 }
 
 // warnEvery is how often one kind of warning about the ledger is logged: customers may send a thousand requests a

@@ -1,7 +1,6 @@
 package upload
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -48,8 +47,9 @@ func (s *Server) recovered(ctx *fasthttp.RequestCtx) {
 
 // serve answers in this order: framing, route, method, origin, then the session's own rules.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
-	folded := listen.HasFoldedLine(ctx.Request.Header.RawHeaders())
-	if folded || ctx.Request.Header.ContentLength() != 0 || rawHas(ctx, fasthttp.HeaderTransferEncoding) {
+	raw := ctx.Request.Header.RawHeaders()
+	folded, transfer := listen.HasFoldedLine(raw), listen.HasHeader(raw, fasthttp.HeaderTransferEncoding)
+	if folded || ctx.Request.Header.ContentLength() != 0 || transfer {
 		listen.CloseAfter(ctx) // taken back by receive, when it has read the last byte
 	}
 	ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
@@ -60,7 +60,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	switch {
 	case folded:
 		listen.WriteIssue(ctx, api.BadRequest, 0)
-	case rawHas(ctx, fasthttp.HeaderTransferEncoding):
+	case transfer:
 		listen.WriteIssue(ctx, api.LengthRequired, 0)
 	case !found:
 		listen.WriteIssue(ctx, api.RouteNotFound, 0)
@@ -143,27 +143,16 @@ func headOf(ctx *fasthttp.RequestCtx) Request {
 	h := &ctx.Request.Header
 	r := Request{
 		Length:   int64(h.ContentLength()),
-		Transfer: rawHas(ctx, fasthttp.HeaderTransferEncoding),
+		Transfer: listen.HasHeader(h.RawHeaders(), fasthttp.HeaderTransferEncoding),
 		Encoded:  len(h.PeekAll(fasthttp.HeaderContentEncoding)) > 0,
 	}
-	if !rawHas(ctx, fasthttp.HeaderContentLength) {
+	if !listen.HasHeader(h.RawHeaders(), fasthttp.HeaderContentLength) {
 		r.Length = LengthUnknown // fasthttp says 0
 	}
 	for _, value := range h.PeekAll(fasthttp.HeaderContentRange) {
 		r.ContentRanges = append(r.ContentRanges, string(value))
 	}
 	return r
-}
-
-// rawHas looks for a header in the raw head, because fasthttp hides a missing Content-Length and drops
-// "Transfer-Encoding: identity".
-func rawHas(ctx *fasthttp.RequestCtx, name string) bool {
-	for line := range bytes.Lines(ctx.Request.Header.RawHeaders()) {
-		if key, _, found := bytes.Cut(line, []byte(":")); found && bytes.EqualFold(key, []byte(name)) {
-			return true
-		}
-	}
-	return false
 }
 
 func crowded(string) string { return listen.RefusalText(api.RateLimited, listen.Jitter(1, 9)) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,7 +95,7 @@ func (p *put) decide(token string) (Decision, error) {
 // fence, because an older writer may have stored more meanwhile.
 func (p *put) take() (Decision, error) {
 	s, id, workspace := p.s, p.state.Verification, p.state.Workspace
-	if !s.places.Take(workspace, s.weight(workspace), 1) {
+	if !s.places.Take(workspace, s.o.Weight(workspace), 1) {
 		reason := listen.NoPlace
 		if s.places.Used() < s.places.Size() {
 			reason = listen.NoShare
@@ -379,11 +380,7 @@ func (p *paces) noteRead(workspace uuid.UUID, n int64, now time.Time) time.Durat
 	defer p.mu.Unlock()
 	paid, known := p.paid[workspace]
 	if !known && len(p.paid) >= pacesKept {
-		for other, until := range p.paid {
-			if !until.After(now) {
-				delete(p.paid, other)
-			}
-		}
+		maps.DeleteFunc(p.paid, func(_ uuid.UUID, until time.Time) bool { return !until.After(now) })
 	}
 	if paid.Before(now) {
 		paid = now

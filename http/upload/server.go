@@ -99,7 +99,6 @@ type Server struct {
 	server  *fasthttp.Server
 	metrics metrics
 	places  *quota.Pool[uuid.UUID] // of uploads that send bytes, by workspace
-	weight  func(workspace uuid.UUID) int
 	rates   *paces
 	ending  chan struct{} // closed when Stop begins
 	buffers sync.Pool     // of *[]byte, ChunkBytes long
@@ -118,7 +117,7 @@ type Server struct {
 // New makes a storage listener that does not listen yet. It fails when its metrics are registered already.
 func New(o Options) (*Server, error) {
 	s := &Server{o: o, origins: listen.NewOrigins(o.AllowedOrigins), places: quota.New[uuid.UUID](int64(o.UploadsMax)),
-		weight: o.Weight, rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}),
+		rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}),
 		trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
 	s.buffers.New = func() any { b := make([]byte, ChunkBytes); return &b }
 	s.root, s.abort = context.WithCancel(context.Background())
@@ -220,10 +219,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-var (
-	// ErrStarted means that Start was called twice.
-	ErrStarted = errors.New("upload: started already")
-)
+// ErrStarted means that Start was called twice.
+var ErrStarted = errors.New("upload: started already")
 
 // The refusals of a session. When several apply, the first in this list is returned.
 var (

@@ -128,9 +128,8 @@ func decideData(s Session, span Range, length int64) Decision {
 		return refuse(ErrLengthMismatch)
 	case length != span.Last-span.First+1:
 		return refuse(ErrRangeInvalid)
-	case span.First > s.Durable: // a gap: the client continues at the durable end
-		return After(s)
-	case span.Last < s.Durable: // all of it is durable
+	case span.First > s.Durable, // a gap: the client continues at the durable end
+		span.Last < s.Durable: // all of it is durable
 		return After(s)
 	}
 	skip := s.Durable - span.First

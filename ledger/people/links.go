@@ -193,10 +193,7 @@ func accept(ctx context.Context, t rows, a ledger.Accept) error {
 	if u, err = userOfLink(ctx, t, l, u, a, now); err != nil {
 		return err
 	}
-	actor := ledger.Actor(ctx)
-	if actor == "" {
-		actor = userActor + u.ID.String()
-	}
+	actor := cmp.Or(ledger.Actor(ctx), userActor+u.ID.String())
 	if l.Purpose == ledger.InviteLink {
 		if err := join(t, actor, l, u, now); err != nil {
 			return err

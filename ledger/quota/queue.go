@@ -3,6 +3,7 @@ package quota
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -160,11 +161,9 @@ func (q *Queue[Tenant]) queueOf(t Tenant) *tenantQueue[Tenant] {
 		return l
 	}
 	if len(q.queues) >= queuesMin+2*len(q.busy) {
-		for tenant, l := range q.queues {
-			if len(l.waits) == 0 && l.virtualTime <= q.clock {
-				delete(q.queues, tenant)
-			}
-		}
+		maps.DeleteFunc(q.queues, func(_ Tenant, l *tenantQueue[Tenant]) bool {
+			return len(l.waits) == 0 && l.virtualTime <= q.clock
+		})
 	}
 	l := &tenantQueue[Tenant]{tenant: t}
 	q.queues[t] = l

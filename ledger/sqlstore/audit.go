@@ -47,8 +47,7 @@ func (s auditor) audit(ctx context.Context) (*audit, error) {
 		return nil
 	}))
 	if errors.Is(err, errRow) || engine.Damaged(err) {
-		a.add(ledger.Violation{Invariant: ledger.Storage, Subject: "ledger",
-			Detail: fmt.Sprintf("the audit ended here, the rest was not looked at: %v", err)})
+		a.addViolation(ledger.Storage, "ledger", "the audit ended here, the rest was not looked at: %v", err)
 		err = nil
 	}
 	return a, err
@@ -64,6 +63,11 @@ type audit struct {
 	known     map[uuid.UUID]bool               // corrections by id
 	corrected map[string]int64                 // number of corrections of a subject
 	accounts  map[string]ledger.AuditedAccount // with a difference, by subject
+}
+
+// addViolation adds a violation whose detail has the form of fmt.Sprintf.
+func (a *audit) addViolation(invariant, subject, detail string, args ...any) {
+	a.add(ledger.Violation{Invariant: invariant, Subject: subject, Detail: fmt.Sprintf(detail, args...)})
 }
 
 // add counts violations that are not corrected, and lists them up to the bound.
@@ -132,8 +136,7 @@ func (a *audit) file(t *tx, v *transitions.Row) error {
 	}
 	a.entries += int64(n)
 	if v.Paid != (n > 0) {
-		a.add(ledger.Violation{Invariant: ledger.Paid, Subject: v.ID.String(),
-			Detail: fmt.Sprintf("the row says %v, there are %d entries", v.Paid, n)})
+		a.addViolation(ledger.Paid, v.ID.String(), "the row says %v, there are %d entries", v.Paid, n)
 	}
 	err = t.Each(func(rows *sql.Rows) error { return a.settlement(check, v, rows) }, `SELECT number, epoch,
 		first_ordinal, last_ordinal, count_valid, count_invalid, count_catch_all, count_unknown, count_error,
@@ -151,12 +154,10 @@ func (a *audit) file(t *tx, v *transitions.Row) error {
 	}
 	a.report.Chunks += chunks
 	if v.UploadDeleted && chunks > 0 {
-		a.add(ledger.Violation{Invariant: ledger.Erased, Subject: v.ID.String(),
-			Detail: fmt.Sprintf("%d bytes of its upload are there, which is erased", bytes)})
+		a.addViolation(ledger.Erased, v.ID.String(), "%d bytes of its upload are there, which is erased", bytes)
 	}
 	if bytes != v.Durable && !v.UploadDeleted && !v.Status.Final() {
-		a.add(ledger.Violation{Invariant: "I13", Subject: v.ID.String(),
-			Detail: fmt.Sprintf("%d bytes are stored, %d were answered as durable", bytes, v.Durable)})
+		a.addViolation("I13", v.ID.String(), "%d bytes are stored, %d were answered as durable", bytes, v.Durable)
 	}
 	return nil
 }
@@ -177,8 +178,7 @@ func (a *audit) settlement(check *ledger.FileCheck, v *transitions.Row, rows *sq
 		return nil
 	}
 	wrong := func(invariant, format string, args ...any) {
-		a.add(ledger.Violation{Invariant: invariant, Subject: v.ID.String(),
-			Detail: fmt.Sprintf("settlement %d ", number) + fmt.Sprintf(format, args...)})
+		a.addViolation(invariant, v.ID.String(), "settlement %d "+format, append([]any{number}, args...)...)
 	}
 	if err := a.batch.Decode(payload); err != nil {
 		wrong("I12", "cannot be read: %v", err)
@@ -219,8 +219,7 @@ func (a *audit) orphans(t *tx) error {
 			return err
 		}
 		if n > 0 {
-			a.add(ledger.Violation{Invariant: ledger.Owned, Subject: o.table,
-				Detail: fmt.Sprintf("%d are of a %s that is not there, or over", n, o.of)})
+			a.addViolation(ledger.Owned, o.table, "%d are of a %s that is not there, or over", n, o.of)
 		}
 	}
 	return nil
@@ -232,8 +231,7 @@ func (a *audit) erased(t *tx) error {
 		var id uuid.UUID
 		var n int64
 		err := scan(rows, &id, &n)
-		a.add(ledger.Violation{Invariant: ledger.Erased, Subject: id.String(),
-			Detail: fmt.Sprintf("the evidence of %d settlements is there, their results are erased", n)})
+		a.addViolation(ledger.Erased, id.String(), "the evidence of %d settlements is there, their results are erased", n)
 		return err
 	}, `SELECT e.verification, count(*) FROM evidence e
 		JOIN settlements s ON s.verification = e.verification AND s.number = e.number
@@ -247,8 +245,7 @@ func (a *audit) identities(t *tx) error {
 		var workspace, identity uuid.UUID
 		var n int64
 		err := scan(rows, &workspace, &identity, &n)
-		a.add(ledger.Violation{Invariant: "I11", Subject: workspace.String(),
-			Detail: fmt.Sprintf("%d verifications have idempotency key %s", n, identity)})
+		a.addViolation("I11", workspace.String(), "%d verifications have idempotency key %s", n, identity)
 		return err
 	}, `SELECT workspace, identity, count(*) FROM verifications
 		GROUP BY workspace, identity HAVING count(*) > 1`)
@@ -269,7 +266,7 @@ func (a *audit) operators(t *tx) error {
 			var id uuid.UUID
 			var n int64
 			err := scan(rows, &id, &n)
-			a.add(ledger.Violation{Invariant: ledger.Bounds, Subject: id.String(), Detail: fmt.Sprintf(o.detail, n)})
+			a.addViolation(ledger.Bounds, id.String(), o.detail, n)
 			return err
 		}, o.query)
 		if err != nil {
@@ -308,8 +305,7 @@ func (a *audit) workspaces(t *tx) error {
 	}
 	a.report.Newest = ledger.Clock(newest)
 	if a.entries != a.report.Entries {
-		a.add(ledger.Violation{Invariant: "I3", Subject: "entries",
-			Detail: fmt.Sprintf("%d belong to no verification", a.report.Entries-a.entries)})
+		a.addViolation("I3", "entries", "%d belong to no verification", a.report.Entries-a.entries)
 	}
 	return ledger.Wrap(t.Each(func(rows *sql.Rows) error {
 		var id uuid.UUID

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -466,12 +467,10 @@ func (l *lateChores) count() int {
 }
 
 // some returns lateTried of them at random, or all when there are fewer.
-func (l *lateChores) some() (list []task) {
+func (l *lateChores) some() []task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.all {
-		list = append(list, c)
-	}
+	list := slices.Collect(maps.Keys(l.all))
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list[:min(len(list), lateTried)]
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/miekg/dns"
@@ -95,13 +96,7 @@ func read(answer *dns.Msg, qtype uint16) ([]dns.RR, error) {
 	case len(answer.Answer) == 0 && !answer.Authoritative && !answer.RecursionAvailable:
 		return nil, fmt.Errorf("%w: the DNS server only names other servers", errDNS)
 	}
-	var out []dns.RR
-	for _, rr := range answer.Answer {
-		if rr.Header().Rrtype == qtype {
-			out = append(out, rr)
-		}
-	}
-	return out, nil
+	return slices.DeleteFunc(slices.Clone(answer.Answer), func(rr dns.RR) bool { return rr.Header().Rrtype != qtype }), nil
 }
 
 // addresses asks for the addresses of a name in both families.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"sync"
@@ -76,11 +77,7 @@ func (l *Lists) remember() {
 
 // save stores the answers that are still valid. If it fails, a restart asks again.
 func (l *Lists) save(now time.Time) {
-	for key, a := range l.known {
-		if now.Sub(a.At) >= askedAgain {
-			delete(l.known, key)
-		}
-	}
+	maps.DeleteFunc(l.known, func(_ string, a listed) bool { return now.Sub(a.At) >= askedAgain })
 	if text, err := json.Marshal(l.known); err == nil {
 		_ = l.keep(text)
 	}

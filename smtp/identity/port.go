@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -59,11 +60,7 @@ func (r *Reach) Note(receiver string, answered bool, now time.Time) {
 
 // forget makes room by removing receivers not dialled recently. It reports whether there is room now.
 func (r *Reach) forget(now time.Time) bool {
-	for key, t := range r.receivers {
-		if now.Sub(t.at) >= silentFor {
-			delete(r.receivers, key)
-		}
-	}
+	maps.DeleteFunc(r.receivers, func(_ string, t tried) bool { return now.Sub(t.at) >= silentFor })
 	return len(r.receivers) < reachMax
 }
 

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -240,9 +241,7 @@ func (s *Rules) taker(r *rule, phrase string) (first string) {
 					if v.Rule == r.doc.ID {
 						return ""
 					}
-					if first == "" {
-						first = v.Rule
-					}
+					first = cmp.Or(first, v.Rule)
 				}
 			}
 		}

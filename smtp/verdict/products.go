@@ -101,12 +101,7 @@ func (s *Rules) isProduct(words []string, bracketed bool) bool {
 	if len(words) == 0 {
 		return false
 	}
-	others := words[:0:0]
-	for _, word := range words {
-		if !isOfProduct(word) {
-			others = append(others, word)
-		}
-	}
+	others := slices.DeleteFunc(slices.Clone(words), isOfProduct)
 	if len(others) == 0 && slices.ContainsFunc(words, func(word string) bool { return vendors[word] }) {
 		return true
 	}

@@ -132,21 +132,20 @@ var suffixForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([
 
 func decodeFaults(name string, err error) faults {
 	var found faults
-	var missing *toml.StrictMissingError
-	var one *toml.DecodeError
-	switch {
-	case errors.As(err, &missing):
+	if missing, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		for i := range missing.Errors {
 			line, column := missing.Errors[i].Position()
 			found.add(fmt.Sprintf("%s:%d:%d: ", name, line, column), "%s is not known here: check the spelling",
 				strings.Join(missing.Errors[i].Key(), "."))
 		}
-	case errors.As(err, &one):
-		line, column := one.Position()
-		found.add(fmt.Sprintf("%s:%d:%d: ", name, line, column), "%s", strings.TrimPrefix(one.Error(), "toml: "))
-	default:
-		found.add(name+":1: ", "%s", strings.TrimPrefix(err.Error(), "toml: "))
+		return found
 	}
+	place := name + ":1: "
+	if one, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, column := one.Position()
+		place = fmt.Sprintf("%s:%d:%d: ", name, line, column)
+	}
+	found.add(place, "%s", strings.TrimPrefix(err.Error(), "toml: "))
 	return found
 }
 

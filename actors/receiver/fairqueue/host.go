@@ -3,6 +3,7 @@ package fairqueue
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 )
@@ -237,11 +238,9 @@ func (h *HostQueue[T]) noteUnserved() {
 // Forget drops flows and tenants that have nothing queued and would gain nothing by starting again.
 func (h *HostQueue[T]) Forget() {
 	for t, w := range h.workspaces {
-		for f, v := range w.verifications {
-			if w.order.forgettable(&v.entry) && !v.listed {
-				delete(w.verifications, f)
-			}
-		}
+		maps.DeleteFunc(w.verifications, func(_ *Flow[T], v *verificationQueue[T]) bool {
+			return w.order.forgettable(&v.entry) && !v.listed
+		})
 		if len(w.verifications) == 0 && h.order.forgettable(&w.entry) {
 			delete(h.workspaces, t)
 		}

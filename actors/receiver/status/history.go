@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -100,9 +101,7 @@ func (r *History) Asked(now time.Time, n int32, domain string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.minute(now).asked += n
-	if r.domain == "" {
-		r.domain = domain
-	}
+	r.domain = cmp.Or(r.domain, domain)
 }
 
 // Opened counts a session that is dialled.

@@ -3,6 +3,7 @@ package list
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -200,10 +201,7 @@ func (l *List) describeForm(chosen bool) string {
 	}
 	if l.Width > 1 || l.sep {
 		names := map[rune]string{';': "semicolons", '\t': "tabs", ',': "commas", '|': "bars"}
-		name := names[l.delimiter]
-		if name == "" {
-			name = fmt.Sprintf("%q", l.delimiter)
-		}
+		name := cmp.Or(names[l.delimiter], fmt.Sprintf("%q", l.delimiter))
 		parts = append(parts, fmt.Sprintf("of %d columns with %s between", l.Width, name))
 	}
 	if len(parts) == 0 && !chosen {

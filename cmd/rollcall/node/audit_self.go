@@ -96,10 +96,7 @@ func (s *selfAudit) once(ctx context.Context) {
 	s.violations.Set(float64(report.Found))
 	s.last.Set(float64(time.Now().UnixMilli()) / 1000)
 	s.took.Set(took.Seconds())
-	for i, v := range report.Violations {
-		if i == violationsLogged {
-			break
-		}
+	for _, v := range report.Violations[:min(len(report.Violations), violationsLogged)] {
 		s.log.Error("the books do not add up", "invariant", v.Invariant, "subject", v.Subject)
 	}
 	if report.Found > violationsLogged {

@@ -140,8 +140,9 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 	}
 	operate := admin.Options{Listen: c.Admin.Listen, TLS: settings, Hosts: c.Admin.Hosts, Book: book, Token: o.token,
 		People: book, PagesURL: n.pagesURL, Limits: workspaceLimits(c),
-		Gatherer: o.registry, Draining: n.draining, Wake: o.wake, Log: o.log,
-		Cluster: membersView{c.Cluster.Name, n.Cluster}, Ready: n.Cluster.Ready,
+		Gatherer: o.registry, Wake: o.wake, Log: o.log,
+		Draining: func() bool { return n.stopping.Load() || n.Cluster.Draining() },
+		Cluster:  membersView{c.Cluster.Name, n.Cluster}, Ready: n.Cluster.Ready,
 		Identity: n.Identity, CheckIdentity: n.CheckIdentity, Throttle: n.table,
 		ThrottleFile: func() admin.ThrottleFile { return throttleFileView(n.file.State()) },
 		Inspector:    n.inspector, Tuned: n.settings.Wake,

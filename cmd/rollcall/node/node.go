@@ -199,11 +199,6 @@ func (n *Node) add(name string, stop func(ctx context.Context) error) {
 	n.stops = append(n.stops, stopper{name, stop})
 }
 
-// draining reports whether this node gives its work away and should get no requests.
-func (n *Node) draining() bool {
-	return n.stopping.Load() || n.Cluster.Draining()
-}
-
 // Identity returns the last report on this node's identity.
 func (n *Node) Identity() admin.Identity { return n.self.view() }
 

@@ -75,12 +75,8 @@ func (f *settingsFollower) WeightOf(workspace string) int {
 // apply puts the overrides that hold now into the table, if they have changed.
 func (f *settingsFollower) apply() {
 	now := f.options.Clock()
-	var holding []ledger.ThrottleOverride
-	for _, o := range f.last {
-		if o.Expires.After(now) {
-			holding = append(holding, o)
-		}
-	}
+	ended := func(o ledger.ThrottleOverride) bool { return !o.Expires.After(now) }
+	holding := slices.DeleteFunc(slices.Clone(f.last), ended)
 	same := func(a, b ledger.ThrottleOverride) bool { return a.ID == b.ID }
 	if slices.EqualFunc(holding, f.holding, same) {
 		return

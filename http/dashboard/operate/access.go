@@ -11,30 +11,27 @@ import (
 	"rollcall/ledger"
 )
 
-func (p *Pages) keyOf(r *request) (k keyView, workspace uuid.UUID, err error) {
-	if workspace, err = workspaceOf(r); err != nil {
-		return k, workspace, err
-	}
-	keys, err := p.service.ListKeys(r.Context(), workspace)
+func (p *Pages) keyOf(r *request) (k keyView, err error) {
+	keys, err := p.service.ListKeys(r.Context(), r.id)
 	if err != nil {
-		return k, workspace, err
+		return k, err
 	}
 	i := slices.IndexFunc(keys, func(k ledger.Key) bool { return k.ID == r.PathValue("key") })
 	if i < 0 {
-		return k, workspace, web.Failure{Status: http.StatusNotFound, Title: "There is no such key",
+		return k, web.Failure{Status: http.StatusNotFound, Title: "There is no such key",
 			Text: "This workspace has no key with this name.", Next: "Look at the list.",
-			Link: "/workspaces/" + workspace.String(), Label: "To the workspace"}
+			Link: "/workspaces/" + r.id.String(), Label: "To the workspace"}
 	}
-	return keyView{keys[i]}, workspace, nil
+	return keyView{keys[i]}, nil
 }
 
 // askRevoke answers GET /workspaces/{id}/keys/{key}: it asks for confirmation.
 func askRevoke(p *Pages, w http.ResponseWriter, r *request) error {
-	k, id, err := p.keyOf(r)
+	k, err := p.keyOf(r)
 	if err != nil {
 		return err
 	}
-	path := "/workspaces/" + id.String()
+	path := "/workspaces/" + r.id.String()
 	v := web.Confirm{Title: "Revoke the key “" + k.Name() + "”?", Up: "The workspace", Back: path, Verb: "Revoke the key",
 		Text: []string{"The customer's programs that use it will be refused, within 5 seconds. This can't be undone.",
 			"It begins with rc_" + k.ID + " and was " + web.Used(k.LastUsed) + "."}, Stay: "Keep it"}
@@ -49,22 +46,18 @@ func askRevoke(p *Pages, w http.ResponseWriter, r *request) error {
 
 // revokeKey answers POST /workspaces/{id}/keys/{key}/revoke. A second time changes nothing.
 func revokeKey(p *Pages, w http.ResponseWriter, r *request) error {
-	k, id, err := p.keyOf(r)
+	k, err := p.keyOf(r)
 	if err != nil {
 		return err
 	}
 	if _, err := p.service.RevokeKey(r.Context(), k.ID); err != nil {
 		return err
 	}
-	return back(w, r, id, "revoked")
+	return back(w, r, "revoked")
 }
 
 // invite answers POST /workspaces/{id}/invite with the link, once. A repeated form gives the same link.
 func invite(p *Pages, w http.ResponseWriter, r *request) error {
-	id, err := workspaceOf(r)
-	if err != nil {
-		return err
-	}
 	in := workspaceForm{Form: r.PostFormValue("form"), Email: web.Text(r.Request, "email"),
 		Role: ledger.Role(r.PostFormValue("role"))}
 	form, err := uuid.Parse(in.Form)
@@ -72,7 +65,8 @@ func invite(p *Pages, w http.ResponseWriter, r *request) error {
 		in.Invite, in.Form = "The form was too old. Please send it again.", ""
 		return p.showWorkspace(w, r, http.StatusUnprocessableEntity, workspaceView{In: in})
 	}
-	made, err := p.service.Invite(r.Context(), admin.InviteCall{Form: form, Workspace: id, Email: in.Email, Role: in.Role})
+	call := admin.InviteCall{Form: form, Workspace: r.id, Email: in.Email, Role: in.Role}
+	made, err := p.service.Invite(r.Context(), call)
 	if err == nil {
 		return p.showWorkspace(w, r, http.StatusOK, workspaceView{Link: &made})
 	}
@@ -85,11 +79,7 @@ func invite(p *Pages, w http.ResponseWriter, r *request) error {
 
 // personOf finds the member of a path, which has an id and no email.
 func (p *Pages) personOf(r *request) (m ledger.Membership, err error) {
-	id, err := workspaceOf(r)
-	if err != nil {
-		return m, err
-	}
-	members, err := p.service.ListMembers(r.Context(), id)
+	members, err := p.service.ListMembers(r.Context(), r.id)
 	if err != nil {
 		return m, err
 	}
@@ -100,7 +90,7 @@ func (p *Pages) personOf(r *request) (m ledger.Membership, err error) {
 	}
 	return m, web.Failure{Status: http.StatusNotFound, Title: "There is no such member",
 		Text: "They aren't a member of this workspace, or no longer are.", Next: "Look at the list.",
-		Link: "/workspaces/" + id.String(), Label: "To the workspace"}
+		Link: "/workspaces/" + r.id.String(), Label: "To the workspace"}
 }
 
 // endSessions answers POST /workspaces/{id}/people/{user}/end-sessions. A second time there is nothing to end.
@@ -112,7 +102,7 @@ func endSessions(p *Pages, w http.ResponseWriter, r *request) error {
 	if _, _, err := p.service.EndSessions(r.Context(), m.Email); err != nil {
 		return err
 	}
-	return back(w, r, m.Workspace, "sessions")
+	return back(w, r, "sessions")
 }
 
 // disable and enable answer the forms of a member. A second time changes nothing and is not noted.
@@ -130,7 +120,7 @@ func setDisabled(disabled bool, done string) handler {
 				return err
 			}
 		}
-		return back(w, r, m.Workspace, done)
+		return back(w, r, done)
 	}
 }
 

@@ -95,6 +95,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type request struct {
 	*http.Request
 	in session
+	id uuid.UUID // in the path; Nil: it has none
 }
 
 func (p *Pages) admit(to route) http.Handler {
@@ -127,9 +128,25 @@ func (p *Pages) admit(to route) http.Handler {
 }
 
 func (p *Pages) answer(w http.ResponseWriter, r *request, to route) {
-	if err := to.handle(p, w, r); err != nil {
+	err := r.readID()
+	if err == nil {
+		err = to.handle(p, w, r)
+	}
+	if err != nil {
 		p.refuse(w, r, err)
 	}
+}
+
+// readID reads the id of a workspace or a verification in the path, if it has one.
+func (r *request) readID() (err error) {
+	if text := r.PathValue("id"); text != "" {
+		if r.id, err = uuid.Parse(text); err != nil && strings.HasPrefix(r.URL.Path, "/verifications/") {
+			return errNoVerification
+		} else if err != nil {
+			return errNoWorkspace
+		}
+	}
+	return nil
 }
 
 func (p *Pages) signedOut(w http.ResponseWriter, r *http.Request, to route) {

@@ -204,11 +204,7 @@ var errNoVerification = &admin.Refusal{Status: http.StatusNotFound, Message: "th
 	"with the one that its customer was given"}
 
 func (p *Pages) readWaits(r *request) (v waitsView, err error) {
-	id, err := uuid.Parse(r.PathValue("id"))
-	if err != nil {
-		return v, errNoVerification
-	}
-	if v.Verification, err = p.service.Waits(r.Context(), id); err != nil {
+	if v.Verification, err = p.service.Waits(r.Context(), r.id); err != nil {
 		return v, err
 	}
 	if !ledger.Status(v.Status).Final() {
@@ -262,11 +258,7 @@ func verification(p *Pages, w http.ResponseWriter, r *request) error {
 }
 
 func (p *Pages) readBook(r *request, v *verificationView) (err error) {
-	id, err := uuid.Parse(v.Now.ID)
-	if err != nil {
-		return err
-	}
-	if v.Row, err = p.service.ReadVerification(r.Context(), id); err != nil {
+	if v.Row, err = p.service.ReadVerification(r.Context(), r.id); err != nil {
 		return err
 	}
 	v.Name = fileName(v.Row)
@@ -281,13 +273,12 @@ func (p *Pages) readBook(r *request, v *verificationView) (err error) {
 	v.MadeBy = p.makerOf(r.Context(), v.Row.Workspace, v.Row.MadeBy)
 	after := r.URL.Query().Get("after")
 	if after != "" {
-		v.Money.Pager.First = "/verifications/" + id.String() + "#money"
+		v.Money.Pager.First = "/verifications/" + r.id.String() + "#money"
 	}
 	v.Money.EntriesPage, err = p.service.ReadEntries(r.Context(), admin.EntriesCall{
-		Workspace: v.Row.Workspace, Verification: id,
-		After: after, Limit: entriesShown})
+		Workspace: v.Row.Workspace, Verification: r.id, After: after, Limit: entriesShown})
 	if v.Money.Next != "" {
-		v.Money.Pager.More = "/verifications/" + id.String() + "?after=" + v.Money.Next + "#money"
+		v.Money.Pager.More = "/verifications/" + r.id.String() + "?after=" + v.Money.Next + "#money"
 	}
 	return err
 }
@@ -327,15 +318,12 @@ type evidenceView struct {
 // showEvidence answers POST /verifications/{id}/evidence. It changes nothing, so observers may use it; it is a POST so
 // that the address is in no URL.
 func showEvidence(p *Pages, w http.ResponseWriter, r *request) error {
-	id, err := uuid.Parse(r.PathValue("id"))
-	if err != nil {
-		return errNoVerification
-	}
-	v := evidenceView{Back: "/verifications/" + id.String(), Name: "the verification"}
-	if v.FoundEvidence, err = p.service.ReadEvidence(r.Context(), id, web.Text(r.Request, "address")); err != nil {
+	v := evidenceView{Back: "/verifications/" + r.id.String(), Name: "the verification"}
+	var err error
+	if v.FoundEvidence, err = p.service.ReadEvidence(r.Context(), r.id, web.Text(r.Request, "address")); err != nil {
 		return noEvidence(v.Back, err)
 	}
-	if row, err := p.service.ReadVerification(r.Context(), id); err == nil {
+	if row, err := p.service.ReadVerification(r.Context(), r.id); err == nil {
 		v.Name = fileName(row)
 	}
 	v.Talk = web.TalkOf(v.Result, v.Case, true)

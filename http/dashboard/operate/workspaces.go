@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -89,14 +90,6 @@ func (k keyView) Name() string { return web.KeyName(k.Key) }
 
 var errNoWorkspace = &admin.Refusal{Status: http.StatusNotFound, Message: "there is no such workspace; see GET /v1/workspaces"}
 
-func workspaceOf(r *request) (uuid.UUID, error) {
-	id, err := uuid.Parse(r.PathValue("id"))
-	if err != nil {
-		err = errNoWorkspace
-	}
-	return id, err
-}
-
 func workspace(p *Pages, w http.ResponseWriter, r *request) error {
 	done := map[string]string{
 		"granted":  "The credits were granted.",
@@ -111,13 +104,9 @@ func workspace(p *Pages, w http.ResponseWriter, r *request) error {
 }
 
 func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v workspaceView) error {
-	id, err := workspaceOf(r)
-	if err != nil {
-		return err
-	}
-	v.Path, v.Changes, v.Invites = "/workspaces/"+id.String(), !r.in.ReadOnly, p.service.Invites()
+	v.Path, v.Changes, v.Invites = "/workspaces/"+r.id.String(), !r.in.ReadOnly, p.service.Invites()
 	for _, read := range []func(*request, uuid.UUID, *workspaceView) error{p.readAccount, p.readAccess, p.readWork} {
-		if err := read(r, id, &v); err != nil {
+		if err := read(r, r.id, &v); err != nil {
 			return err
 		}
 	}
@@ -127,9 +116,7 @@ func (p *Pages) showWorkspace(w http.ResponseWriter, r *request, status int, v w
 	if v.In.Weight == "" {
 		v.In.Weight = strconv.Itoa(v.Weight)
 	}
-	if v.In.Role == "" {
-		v.In.Role = ledger.Member
-	}
+	v.In.Role = cmp.Or(v.In.Role, ledger.Member)
 	return p.show(w, r, status, "workspace", titled(v.Name+" · Workspaces", "workspaces", v))
 }
 
@@ -209,16 +196,12 @@ func problemOf(err error) (problem string, other error) {
 }
 
 // back redirects to the page of a workspace, which says what was done.
-func back(w http.ResponseWriter, r *request, id uuid.UUID, done string) error {
-	return seeOther(w, r, "/workspaces/"+id.String()+"?done="+done)
+func back(w http.ResponseWriter, r *request, done string) error {
+	return seeOther(w, r, "/workspaces/"+r.id.String()+"?done="+done)
 }
 
 // grant answers POST /workspaces/{id}/grant. A repeated form grants once.
 func grant(p *Pages, w http.ResponseWriter, r *request) error {
-	workspace, err := workspaceOf(r)
-	if err != nil {
-		return err
-	}
 	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	in := workspaceForm{Form: of("form"), Credits: of("credits"), Reason: of("reason")}
 	id, wrongForm := uuid.Parse(in.Form)
@@ -232,10 +215,10 @@ func grant(p *Pages, w http.ResponseWriter, r *request) error {
 		in.Grant = "Say why: the customer's statement and the operator log keep it."
 	}
 	if in.Grant == "" {
-		call := admin.GrantCall{ID: id, Workspace: workspace, Credits: credits, Reason: in.Reason}
+		call := admin.GrantCall{ID: id, Workspace: r.id, Credits: credits, Reason: in.Reason}
 		_, err := p.service.Grant(r.Context(), call)
 		if err == nil {
-			return back(w, r, workspace, "granted")
+			return back(w, r, "granted")
 		}
 		if in.Grant, err = problemOf(err); err != nil {
 			return err
@@ -247,16 +230,12 @@ func grant(p *Pages, w http.ResponseWriter, r *request) error {
 
 // setWeight answers POST /workspaces/{id}/weight. The same weight again changes nothing.
 func setWeight(p *Pages, w http.ResponseWriter, r *request) error {
-	id, err := workspaceOf(r)
-	if err != nil {
-		return err
-	}
 	in := workspaceForm{Weight: web.Text(r.Request, "weight")}
 	weight, err := strconv.Atoi(in.Weight)
 	if err != nil {
 		in.Turns = fmt.Sprintf("Write the weight as a whole number from 1 to %d.", ledger.WeightMax)
-	} else if _, err = p.service.SetWeight(r.Context(), id, weight); err == nil {
-		return back(w, r, id, "weight")
+	} else if _, err = p.service.SetWeight(r.Context(), r.id, weight); err == nil {
+		return back(w, r, "weight")
 	} else if in.Turns, err = problemOf(err); err != nil {
 		return err
 	}
@@ -265,10 +244,6 @@ func setWeight(p *Pages, w http.ResponseWriter, r *request) error {
 
 // setLimits answers POST /workspaces/{id}/limits. The same limits again change nothing.
 func setLimits(p *Pages, w http.ResponseWriter, r *request) error {
-	id, err := workspaceOf(r)
-	if err != nil {
-		return err
-	}
 	of := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 	in := workspaceForm{Open: of("open"), Stored: of("stored"), Unpaid: of("unpaid"), Why: of("reason")}
 	call := admin.LimitsCall{Reason: in.Why}
@@ -283,9 +258,9 @@ func setLimits(p *Pages, w http.ResponseWriter, r *request) error {
 		*field.to = &n
 	}
 	if in.Bounds == "" {
-		_, err := p.service.SetLimits(r.Context(), id, call)
+		_, err := p.service.SetLimits(r.Context(), r.id, call)
 		if err == nil {
-			return back(w, r, id, "limits")
+			return back(w, r, "limits")
 		}
 		if in.Bounds, err = problemOf(err); err != nil {
 			return err

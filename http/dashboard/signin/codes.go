@@ -100,8 +100,7 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 	err = s.spendCode(ctx, u, code, b, func(next TOTPState) error {
 		n := s.newSession(token, b)
 		n.TOTPWas, n.TOTP = u.TOTP, s.states.seal(u.ID.String(), next)
-		_, err := s.begin(ctx, u, at.Link, n)
-		return err
+		return s.begin(ctx, u, at.Link, n)
 	})
 	if err != nil {
 		return "", err
@@ -111,14 +110,14 @@ func (s *Service) Code(ctx context.Context, sealed, code string, b Browser) (Tok
 
 // begin begins a session of a proven user, or finds it begun, and accepts an invitation; "": none. Errors: ErrWrong if
 // the user was disabled or changed the way of signing in since, ErrFormUsed, ledger.ErrChanged for a used code.
-func (s *Service) begin(ctx context.Context, u ledger.User, link Token, n ledger.NewSession) (in ledger.SignedIn, err error) {
+func (s *Service) begin(ctx context.Context, u ledger.User, link Token, n ledger.NewSession) (err error) {
 	n.User, n.Proved = u.ID, u.Factors()
 	if link != "" {
 		id, _ := link.Hash()
-		in, err = s.book.AcceptLink(ctx, ledger.Accept{Link: id, OIDC: u.OIDC, Session: n})
+		_, err = s.book.AcceptLink(ctx, ledger.Accept{Link: id, OIDC: u.OIDC, Session: n})
 		s.sessions.forgetUser(u)
 	} else {
-		in, err = s.book.BeginSession(ctx, n)
+		_, err = s.book.BeginSession(ctx, n)
 	}
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchUser), errors.Is(err, ledger.ErrChanged) && n.TOTP == "":
@@ -126,7 +125,7 @@ func (s *Service) begin(ctx context.Context, u ledger.User, link Token, n ledger
 	case errors.Is(err, ledger.ErrIllegal):
 		err = ErrFormUsed
 	}
-	return in, err
+	return err
 }
 
 // proveCode uses up a code of a user, and counts a wrong one as a failure. ErrCode, *Wait, ErrBusy.

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -230,9 +231,7 @@ func (p *Provider) askUserInfo(ctx context.Context, known *oidc.Provider, tokens
 	if err != nil || info.Subject != subject || info.Claims(&more) != nil { // Core, 5.3.2
 		return c
 	}
-	if more.Name == "" {
-		more.Name = c.Name
-	}
+	more.Name = cmp.Or(more.Name, c.Name)
 	return more
 }
 
@@ -400,7 +399,7 @@ func (s *Service) enter(ctx context.Context, u ledger.User, v Visit, token Token
 	if err := s.wantCode(u, v.Link); err != nil {
 		return err
 	}
-	_, err := s.begin(ctx, u, v.Link, s.newSession(token, b))
+	err := s.begin(ctx, u, v.Link, s.newSession(token, b))
 	if errors.Is(err, ErrWrong) || errors.Is(err, ErrFormUsed) {
 		err = ErrNotInvited
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -118,11 +119,7 @@ func (c *sessionCache) forget(id ledger.Hash) {
 	c.known.Remove(id)
 	c.used.Forget(id)
 	now := c.now()
-	for old, at := range c.ended {
-		if now.Sub(at) > endedFor {
-			delete(c.ended, old)
-		}
-	}
+	maps.DeleteFunc(c.ended, func(_ ledger.Hash, at time.Time) bool { return now.Sub(at) > endedFor })
 	if len(c.ended) < sessionsMax {
 		c.ended[id] = now
 	}

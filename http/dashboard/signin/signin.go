@@ -114,7 +114,7 @@ func (s *Service) SignIn(ctx context.Context, form uuid.UUID, email, password st
 		return "", err
 	}
 	token := s.TokenOf("sign in", form.String(), user.ID.String())
-	if _, err := s.begin(ctx, user, "", s.newSession(token, b)); err != nil {
+	if err := s.begin(ctx, user, "", s.newSession(token, b)); err != nil {
 		return "", err
 	}
 	return token, nil

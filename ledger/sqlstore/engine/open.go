@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -93,9 +94,7 @@ func newDB(d dialect, m Schema, o Options) (*DB, error) {
 	if o.Seams.NodeClock != nil {
 		s.clock.node = o.Seams.NodeClock
 	}
-	if s.retryWait == 0 {
-		s.retryWait = waitMin
-	}
+	s.retryWait = cmp.Or(s.retryWait, waitMin)
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
