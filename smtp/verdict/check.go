@@ -106,9 +106,13 @@ func (r *rule) checkInvalid() faults {
 // checkPhrases finds phrases that contain another phrase of the same rule, because they are useless.
 func (r *rule) checkPhrases() faults {
 	var found faults
+	all := make([]string, len(r.phrases))
+	for i, phrase := range r.phrases {
+		all[i] = edged(phrase)
+	}
 	for i, long := range r.phrases {
 		for j, short := range r.phrases {
-			if i != j && holds(long, short) {
+			if i != j && strings.Contains(all[i], all[j]) {
 				found.add(r.at("words"), "%q holds %q, which is enough: take the longer one out", long, short)
 			}
 		}

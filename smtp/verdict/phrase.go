@@ -101,14 +101,13 @@ func plainPhrase(text string) string {
 }
 
 // holds reports whether every text with the phrase long also has the phrase short.
-func holds(long, short string) bool {
-	prefix, open := strings.CutSuffix(short, "*")
-	long, longOpen := strings.CutSuffix(long, "*")
-	if long = " " + long; !longOpen {
-		long += " "
+func holds(long, short string) bool { return strings.Contains(edged(long), edged(short)) }
+
+// edged is a phrase with the spaces around it; an open one has none behind it.
+func edged(phrase string) string {
+	text, open := strings.CutSuffix(phrase, "*")
+	if open {
+		return " " + text
 	}
-	if prefix = " " + prefix; !open {
-		prefix += " "
-	}
-	return strings.Contains(long, prefix)
+	return " " + text + " "
 }
