@@ -47,8 +47,10 @@ type Assets struct {
 	urls  map[string]string // by the name in the folder
 }
 
-// NewAssets reads and compresses them.
-func NewAssets() (*Assets, error) {
+// NewAssets reads and compresses them, once for all sites of a process.
+var NewAssets = sync.OnceValues(readAssets)
+
+func readAssets() (*Assets, error) {
 	a := &Assets{byURL: map[string]asset{}, urls: map[string]string{}}
 	files, err := assetFiles.ReadDir("assets")
 	if err != nil {
