@@ -548,8 +548,7 @@ func TestOptionsAreCompleteOrRefused(t *testing.T) {
 	} {
 		o := testOptions()
 		change(&o)
-		_, err := Open(t.Context(), dial, "mx.example", anyAddrPort, o)
-		effort.ErrIs(t, err, ErrOptions, name)
+		effort.Denied(Open(t.Context(), dial, "mx.example", anyAddrPort, o))(t, ErrOptions, name)
 	}
 }
 

@@ -75,8 +75,7 @@ func newTestRun(t *testing.T, client *client.API, f verifyFlags) (r *verifyRun, 
 func TestResultsGoToStandardOutputAndTheTableBesideIt(t *testing.T) {
 	quoted := strings.Replace(someResults, `"b,b"@a.test`, `"""b,b""@a.test"`, 1)
 	r, stdout, stderr := newTestRun(t, service(t, "cancelled", quoted), verifyFlags{})
-	err := r.run(t.Context())
-	effort.ErrHas(t, err, "cancelled")
+	effort.ErrHas(t, r.run(t.Context()), "cancelled")
 	effort.Is(t, stdout.String(), quoted, "standard output", stdout, "the service's bytes")
 	holds(t, stderr.String(), "valid      1          25.0 %   1\n", "unknown    1          25.0 %   0\n",
 		"cancelled  1          25.0 %   0\n", "total      4          100.0 %  2\n",

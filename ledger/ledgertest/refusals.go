@@ -80,8 +80,7 @@ var refusals = []exercise{
 			"another amount":    {id, d.Workspace, 6},
 			"another workspace": {id, o.Workspace, 5},
 		} {
-			_, err := d.Grant(d.T.Context(), c.id, c.workspace, c.n, "")
-			effort.ErrIs(d.T, err, ledger.ErrIllegal, name)
+			effort.Denied(d.Grant(d.T.Context(), c.id, c.workspace, c.n, ""))(d.T, ledger.ErrIllegal, name)
 		}
 		d.has(10, 10, 0, 0)
 	}},
@@ -193,8 +192,7 @@ func refusedChunks(d *Fixture) {
 		{"after the end", u.Writer, ledger.ChunkBytesMax + 9, "x", ledger.ErrUploadClosed},
 		{"older writer after the end", u.Writer - 1, 0, "x", ledger.ErrFenced},
 	} {
-		_, err := d.AppendChunk(d.T.Context(), v.ID, c.writer, c.at, []byte(c.data))
-		effort.ErrIs(d.T, err, c.want, c.name)
+		effort.Denied(d.AppendChunk(d.T.Context(), v.ID, c.writer, c.at, []byte(c.data)))(d.T, c.want, c.name)
 	}
 	effort.Must(d.Cancel(d.T.Context(), d.Workspace, v.ID))(d.T)
 	denied(d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("x")))(d, ledger.ErrUploadClosed)

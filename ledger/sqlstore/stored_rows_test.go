@@ -64,8 +64,7 @@ func run(t testing.TB, s *Store, statement string, args ...any) {
 // number asks a ledger for one.
 func number(t *testing.T, s *Store, question string, args ...any) (n int64) {
 	t.Helper()
-	err := s.view(t.Context(), func(t *tx) error { return t.Row(question, args...).Scan(&n) })
-	effort.OK(t, err, question)
+	effort.OK(t, s.view(t.Context(), func(t *tx) error { return t.Row(question, args...).Scan(&n) }), question)
 	return n
 }
 

@@ -289,8 +289,7 @@ func TestConnectionsSayWhoTheyAreAndWaitForNothingLong(t *testing.T) {
 	store := effort.Must(Open(t.Context(), s.url+"&statement_timeout=0", book, Options{}))(t)
 	defer func() { _ = store.Close() }()
 	show := func(run func(context.Context, func(*Tx) error) error, name string) (value string) {
-		err := run(t.Context(), func(t *Tx) error { return t.Row(`SHOW ` + name).Scan(&value) })
-		effort.ErrIs(t, err, nil, name)
+		effort.ErrIs(t, run(t.Context(), func(t *Tx) error { return t.Row(`SHOW ` + name).Scan(&value) }), nil, name)
 		return value
 	}
 	for _, c := range []struct{ name, written, read string }{
