@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/publicsuffix"
-
 	"rollcall/smtp"
+	"rollcall/smtp/mx"
 	"rollcall/smtp/throttle"
 )
 
@@ -198,14 +197,7 @@ func narrower(t *throttle.Table, name string) []string {
 }
 
 // baseOf is the operator's own domain of a receiver key.
-func baseOf(key string) string {
-	name := throttle.AnchorOf(key)
-	base, err := publicsuffix.EffectiveTLDPlusOne(name)
-	if err != nil {
-		return name
-	}
-	return base
-}
+func baseOf(key string) string { return mx.Registrable(throttle.AnchorOf(key)) }
 
 // besideMax bounds the keys that are listed beside one.
 const besideMax = 50

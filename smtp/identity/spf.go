@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 
 	"blitiri.com.ar/go/spf"
 	"github.com/miekg/dns"
@@ -64,11 +65,7 @@ func (n names) LookupTXT(ctx context.Context, name string) (out []string, err er
 	records, err := n.ask(ctx, name, dns.TypeTXT)
 	for _, rr := range records {
 		if txt, ok := rr.(*dns.TXT); ok {
-			whole := "" // RFC 7208 §3.3: strings are joined without spaces
-			for _, part := range txt.Txt {
-				whole += part
-			}
-			out = append(out, whole)
+			out = append(out, strings.Join(txt.Txt, "")) // RFC 7208 §3.3: without spaces
 		}
 	}
 	return out, err

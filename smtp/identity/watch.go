@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -203,11 +204,7 @@ func together(checks []func() []Finding) []Finding {
 		})
 	}
 	all.Wait()
-	var out []Finding
-	for _, list := range found {
-		out = append(out, list...)
-	}
-	return out
+	return slices.Concat(found...)
 }
 
 const (

@@ -106,7 +106,7 @@ func planRoute(domain string, hosts []mxRecord, answers []hostAnswer, seed mapha
 		return route, nil
 	}
 	// The key must not depend on the seed: all nodes need the same key.
-	route.Receiver = receiverKey(route.Hosts[0].Name)
+	route.Receiver = Registrable(route.Hosts[0].Name)
 	slices.SortStableFunc(route.Hosts, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(a.Preference, b.Preference),
 			cmp.Compare(maphash.String(seed, a.Name), maphash.String(seed, b.Name)))
@@ -132,13 +132,12 @@ func boundAddrs(hosts []Host) []Host {
 	return hosts
 }
 
-// receiverKey is the registrable domain of a host, or the host itself if it has none.
-func receiverKey(host string) string {
-	key, err := publicsuffix.EffectiveTLDPlusOne(host)
-	if err != nil {
-		return host
+// Registrable returns the registrable domain of a name, or the name itself if it has none.
+func Registrable(name string) string {
+	if domain, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
+		return domain
 	}
-	return key
+	return name
 }
 
 // Host is one mail host of a domain, with its addresses.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-	"golang.org/x/net/publicsuffix"
 
+	"rollcall/smtp/mx"
 	"rollcall/smtp/throttle"
 )
 
@@ -78,7 +78,7 @@ func Greeter(host, greeting, hello string) string {
 		if !strings.Contains(name, ".") || strings.ContainsAny(name, "@/:*") {
 			continue
 		}
-		if name = registrable(name); name == registrable(strings.ToLower(host)) {
+		if name = mx.Registrable(name); name == mx.Registrable(strings.ToLower(host)) {
 			return ""
 		}
 		return name
@@ -94,14 +94,6 @@ func Greeter(host, greeting, hello string) string {
 
 // unnamedBytes bounds the stored text of a server without a name.
 const unnamedBytes = 120
-
-// registrable is the registrable domain of a name, or the name where it has none.
-func registrable(name string) string {
-	if base, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
-		return base
-	}
-	return name
-}
 
 // NoteRefused notes that a greeter refused somebody at an MX host: it tells mailboxes apart.
 func (p *Pool) NoteRefused(greeter, host string, now time.Time) {
@@ -129,7 +121,7 @@ func (p *Pool) NoteAccepted(greeter, host string, at netip.Addr, now time.Time) 
 			return false
 		}
 	}
-	g.accepted[registrable(host)] = at
+	g.accepted[mx.Registrable(host)] = at
 	if len(g.accepted) < enough {
 		return false
 	}

@@ -147,15 +147,13 @@ func live[V any](page, part string, read func(*Pages, *request) (V, error)) hand
 	}
 }
 
-// whole answers with a page that shows the result of one function. Its refreshing part shows the same, see live.
-func whole[V any](page, title string, read func(*Pages, *request) (V, error)) handler {
-	return func(p *Pages, w http.ResponseWriter, r *request) error {
-		v, err := read(p, r)
-		if err != nil {
-			return err
-		}
-		return p.show(w, r, http.StatusOK, page, refreshing(title, page, v))
+// sources answers with a page whose refreshing part shows the same, see live.
+func sources(p *Pages, w http.ResponseWriter, r *request) error {
+	v, err := p.readSources(r)
+	if err != nil {
+		return err
 	}
+	return p.show(w, r, http.StatusOK, "sources", refreshing("Sources", "sources", v))
 }
 
 var routes = []route{
@@ -194,7 +192,7 @@ var routes = []route{
 	{pattern: "POST /cluster/{node}/undrain", changes: true, handle: undrain},
 	{pattern: "POST /cluster/{node}/forget", changes: true, handle: forgetNode},
 
-	{pattern: "GET /sources", handle: whole("sources", "Sources", (*Pages).readSources)},
+	{pattern: "GET /sources", handle: sources},
 	{pattern: "GET /sources/live", part: true, handle: live("sources", "live", (*Pages).readSources)},
 	{pattern: "GET /sources/change", handle: askSource},
 	{pattern: "POST /sources/change", changes: true, handle: changeSource},
