@@ -5,8 +5,14 @@ import (
 	"time"
 )
 
-// rowDry bad answers in a row to addresses asked again are enough to slow down.
-const rowDry = 4
+const (
+	// rowDry bad answers in a row to addresses asked again are enough to slow down.
+	rowDry = 4
+
+	// fewInSecond good answers in a second may be all that a limit lets through, if more than fewBad of the newest first
+	// tries are bad.
+	fewInSecond, fewBad = 2, 0.3
+)
 
 // dry is a row of bad answers to addresses asked again, with no good answer to anybody in between.
 type dry struct {
@@ -32,4 +38,9 @@ func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
 	p.enter(PhaseHolding, now, fmt.Sprintf("nobody got a good answer for %s at %s; now %s", quietNothing, perSecond(from),
 		perSecond(p.rate)))
 	return Slower
+}
+
+// FewPass reports whether so few pass in a second that the newest good answer may have used it up.
+func FewPass(p *Pace, now time.Time) bool {
+	return p.flow.over(now) <= fewInSecond && p.firsts.badShare(now.Add(-settledIn)) > fewBad
 }

@@ -48,6 +48,7 @@ type recheck struct {
 	first     throttle.Try
 	judgement Judgement
 	due       time.Time
+	drawn     bool      // due was drawn after others were answered
 	until     time.Time // then it is deferred, whatever others get
 }
 
@@ -357,14 +358,7 @@ func (qs *queues) readmitWaiting(now time.Time) {
 	}
 	kept := qs.waiting[:0]
 	for _, one := range qs.waiting {
-		may, alone := false, false
-		if !now.Before(one.due) {
-			may, alone = qs.mayAskAgain(now, one.probe)
-			if may && !alone && qs.fair.Queued() > 0 {
-				_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, one.probe.hosts))
-				may = o == nil || throttle.MayAskAgain(o.pace, now)
-			}
-		}
+		may, alone := qs.isDue(now, one)
 		switch {
 		case one.probe.chunk.gone():
 			one.probe.recheck = nil
@@ -381,6 +375,26 @@ func (qs *queues) readmitWaiting(now time.Time) {
 	}
 	clear(qs.waiting[len(kept):])
 	qs.waiting = kept
+}
+
+// isDue reports whether a waiting address may be asked again, and whether only with nobody else. Where few pass in a
+// second, the good answer that lets it may have used that second up: then a moment of the next one is drawn.
+func (qs *queues) isDue(now time.Time, one *recheck) (may, alone bool) {
+	if now.Before(one.due) {
+		return false, false
+	}
+	may, alone = qs.mayAskAgain(now, one.probe)
+	_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, one.probe.hosts))
+	switch {
+	case alone || o == nil:
+	case one.drawn:
+		may = true
+	case may && qs.fair.Queued() > 0 && !throttle.MayAskAgain(o.pace, now):
+		may = false
+	case may && throttle.FewPass(o.pace, now):
+		one.due, one.drawn, may = now.Add(qs.jitter(recheckAfter/2)), true, false
+	}
+	return may, alone
 }
 
 // readmitLongest keeps deferred addresses aside while nothing passes. When one may be asked, it requeues the longest

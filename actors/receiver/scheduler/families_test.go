@@ -434,3 +434,17 @@ func summary(w *drawn, all []figures) string {
 	}
 	return strings.Join(out, "; ")
 }
+
+// TestRetriesMeetAnySecond where one RCPT a second passes: right after a good answer they would all be put off.
+func TestRetriesMeetAnySecond(t *testing.T) {
+	var all seconds
+	for seed := range uint64(40) {
+		w := drawLow(rand.New(rand.NewPCG(seed, 1)))
+		w.far.limit.rcpts, w.far.limit.countsBad, w.far.limit.fixed = rate(1, time.Second), false, seed%2 == 0
+		w.told.RcptRate, w.addresses = rate(5, time.Second), 60
+		_, tr := w.play(t, seed)
+		played := tr.between(0, 1000)
+		all.asked, all.limited = all.asked+played.asked, all.limited+played.limited
+	}
+	effort.ErrorIf(t, 100*all.limited > 36*all.asked, "%d of %d are put off", all.limited, all.asked)
+}
