@@ -3,9 +3,10 @@ package smtp
 import (
 	"fmt"
 	"math/rand/v2"
-	"rollcall/config/effort"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // TestHELOFollowsEveryRefusalOfEHLO draws refusals of EHLO and what follows: only what HELO gets counts, and

@@ -1,11 +1,11 @@
 package domain
 
 import (
-	"rollcall/config/effort"
 	"testing"
 	"time"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 )

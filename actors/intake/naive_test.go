@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
-	"rollcall/config/effort"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"rollcall/config/effort"
 	"rollcall/smtp"
 )
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"rollcall/ledger"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -14,6 +13,7 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/http/admin"
+	"rollcall/ledger"
 )
 
 func newCredits(e environment) *cobra.Command {

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"rollcall/ledger"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/http/api"
+	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/flags"
 )

@@ -3,11 +3,11 @@ package main
 import (
 	"os/exec"
 	"path/filepath"
-	"rollcall/http/api"
 	"strings"
 	"testing"
 
 	"rollcall/config/effort"
+	"rollcall/http/api"
 )
 
 // TestClientsOfThreeLanguages runs the Go client and the samples in Python and JavaScript against a node: the same file

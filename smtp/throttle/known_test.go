@@ -1,9 +1,10 @@
 package throttle
 
 import (
-	"rollcall/config/effort"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 func TestKnownOperators(t *testing.T) {

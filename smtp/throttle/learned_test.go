@@ -1,9 +1,10 @@
 package throttle
 
 import (
-	"rollcall/config/effort"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // TestLearned: which lessons change an allowance, how, and for how long.

@@ -3,9 +3,10 @@ package throttle
 import (
 	"fmt"
 	"math/rand/v2"
-	"rollcall/config/effort"
 	"testing"
 	"time"
+
+	"rollcall/config/effort"
 )
 
 // askedReceiver is a receiver that is asked at the pace that it is let go, one at a time. It lets limit of them pass in a second.

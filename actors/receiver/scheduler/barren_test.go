@@ -3,13 +3,13 @@ package scheduler
 import (
 	"errors"
 	"fmt"
-	"rollcall/config/effort"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"rollcall/actors/wire"
+	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
 	"rollcall/smtp/throttle"

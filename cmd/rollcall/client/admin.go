@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"rollcall/ledger"
 	"strings"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"rollcall/actors/inspect"
 	"rollcall/config"
 	"rollcall/http/admin"
+	"rollcall/ledger"
 )
 
 // adminBytesMax bounds an answer of the admin listener. Guess: a hundred thousand workspaces with their names.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"rollcall/actors/inspect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"rollcall/actors/inspect"
 	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"

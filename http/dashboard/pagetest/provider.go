@@ -11,13 +11,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"rollcall/config/effort"
 	"sync"
 	"testing"
 	"time"
 
 	jose "github.com/go-jose/go-jose/v4"
 	"github.com/google/uuid"
+
+	"rollcall/config/effort"
 )
 
 // ClientID and Secret are those of the only client.
