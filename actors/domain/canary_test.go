@@ -20,6 +20,15 @@ type fastReceiver struct {
 	truth  func(p *wire.Probe) told
 }
 
+// finish plays until every address has an outcome, for so long at most.
+func (w *fastReceiver) finish(most time.Duration) {
+	w.reach()
+	w.take()
+	for w.left > 0 && w.now.Before(morning.Add(most)) {
+		w.tick(5, time.Second)
+	}
+}
+
 // take accepts what is offered.
 func (r *fastReceiver) take() {
 	for offers := r.offers(); len(offers) > 0; offers = r.offers() {

@@ -274,11 +274,7 @@ func TestAnUnreadableRefusalCostsOneControl(t *testing.T) {
 			controls++
 			return say
 		}
-		w.reach()
-		w.take()
-		for w.left > 0 && w.now.Before(morning.Add(2*time.Hour)) {
-			w.tick(5, time.Second)
-		}
+		w.finish(2 * time.Hour)
 		effort.ErrorIf(t, unreadable != (controls == 1) || w.left > 0 && unreadable,
 			"seed %d, %q: %d control probes, %d are left", seed, say.text, controls, w.left)
 		for ordinal, f := range w.done {

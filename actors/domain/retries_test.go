@@ -244,11 +244,7 @@ func TestASteadyDenialForNowTellsApart(t *testing.T) {
 			}
 			return told{reason: reason, code: code}
 		}
-		w.reach()
-		w.take()
-		for w.left > 0 && w.now.Before(morning.Add(4*time.Hour)) {
-			w.tick(5, time.Second)
-		}
+		w.finish(4 * time.Hour)
 		for ordinal, f := range w.done {
 			want, why := smtp.Unknown, reason
 			if exists(ordinal) && reason == smtp.NotAccepted {
@@ -289,11 +285,7 @@ func TestAControlProbeUnderAnotherName(t *testing.T) {
 			}
 			return refused
 		}
-		w.reach()
-		w.take()
-		for w.left > 0 && w.now.Before(morning.Add(4*time.Hour)) {
-			w.tick(5, time.Second)
-		}
+		w.finish(4 * time.Hour)
 		for ordinal, f := range w.done {
 			effort.ErrorIf(t, ordinal%3 != 0 && f.Outcome != smtp.Valid,
 				"seed %d, %v: %d is %v %v", seed, odd.reason, ordinal, f.Outcome, f.Reason)
@@ -323,11 +315,7 @@ func TestAGreylistInWordsAboutMailboxes(t *testing.T) {
 			}
 			return accepted
 		}
-		w.reach()
-		w.take()
-		for w.left > 0 && w.now.Before(morning.Add(4*time.Hour)) {
-			w.tick(5, time.Second)
-		}
+		w.finish(4 * time.Hour)
 		for ordinal, f := range w.done {
 			effort.ErrorIf(t, f.Outcome != smtp.Valid,
 				"seed %d, %v: %d is %v %v", seed, reason, ordinal, f.Outcome, f.Reason)
