@@ -22,6 +22,7 @@ import (
 	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
 	"rollcall/config/effort"
+	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
 )
 
@@ -60,7 +61,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
-	code := m.Run()
+	code := postgres.Main(m)
 	if binaryFolder != "" {
 		os.RemoveAll(binaryFolder)
 	}

@@ -100,7 +100,7 @@ func TestAFullDiskPausesTheWorkAndLosesNothing(t *testing.T) {
 func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, d disk) {
 	ctx, cancel := context.WithTimeout(t.Context(), faultWithin())
 	defer cancel()
-	sample := pacedSample(4500, 300) // long enough that it is not over when a busy machine comes to fill the disk
+	sample := pacedSample(1500, 100) // those that nobody answers about last 12 s
 	r.open(int64(len(sample)))
 	other := r.bystander(ctx)
 	log := node.listen()

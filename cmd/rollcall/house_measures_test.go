@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -188,9 +189,16 @@ func upward(s source) (out []string) {
 	return out
 }
 
-// citation finds names of documents in capitals, as nobody can look them up, and of documents in docs.
-var citation = regexp.MustCompile(`\b(?:RELIABILITY|PROTOACTOR|DASHBOARD|NEWCOMER|DESIGN|STYLE|CAUSES|HEART|PEERS|SPEED|HOUSE)\b` +
-	`|\b(?:SPEC|MEASURED)\.md|\bRECEIVERS [A-Z]\d|\bdocs/[a-z/-]+\.md`)
+// inCapitals are the names of documents that nobody can look up.
+const inCapitals = "RELIABILITY|PROTOACTOR|DASHBOARD|NEWCOMER|DESIGN|STYLE|CAUSES|HEART|PEERS|SPEED|HOUSE"
+
+var (
+	// citation finds them, and the names of documents in docs.
+	citation = regexp.MustCompile(`\b(?:` + inCapitals + `)\b` +
+		`|\b(?:SPEC|MEASURED)\.md|\bRECEIVERS [A-Z]\d|\bdocs/[a-z/-]+\.md`)
+	// mayCite are parts of which each citation has one: to look for them is fast.
+	mayCite = append(strings.Split(inCapitals, "|"), "SPEC.md", "MEASURED.md", "RECEIVERS", "docs/")
+)
 
 // countCitations counts what texts of the repository cite and the repository does not have.
 func countCitations(t *testing.T, found map[string]int) {
@@ -212,6 +220,10 @@ func countCitations(t *testing.T, found map[string]int) {
 		text, err := os.ReadFile(name)
 		if err != nil || path.Base(name) == "house_measures_test.go" || relative == "CHANGELOG.md" {
 			return err
+		}
+		cites := func(part string) bool { return bytes.Contains(text, []byte(part)) }
+		if !slices.ContainsFunc(mayCite, cites) {
+			return nil
 		}
 		for _, cited := range citation.FindAllString(string(text), -1) {
 			if _, err := os.Stat(filepath.Join(HouseRoot, filepath.FromSlash(cited))); err != nil {

@@ -21,8 +21,7 @@ import (
 func TestLedgerRenew(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
-	server := postgres.New(t, postgres.Options{})
-	url := server.NewDatabase(t, "original", "")
+	original, url := newDatabase(t)
 	effort.OK(t, sqlstore.Migrate(t.Context(), url, func(string) {}))
 	identity := func(url string) string {
 		t.Helper()
@@ -35,7 +34,7 @@ func TestLedgerRenew(t *testing.T) {
 		return id.String()
 	}
 	before := identity(url)
-	copied := server.NewDatabase(t, "copied", "original")
+	copied := postgres.Shared(t).NewDatabase(t, original+"copy", original)
 	effort.MustBe(t, identity(copied), before, "the identity of a copy")
 	for _, refused := range []struct {
 		url, says string

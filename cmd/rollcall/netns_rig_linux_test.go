@@ -195,20 +195,19 @@ func (r *netRig) writeToken(c *cli) {
 // startDatabase starts PostgreSQL, which nodes reach in a place of its own.
 func (r *netRig) startDatabase(t *testing.T) (url string) {
 	t.Helper()
-	server := postgres.New(t, postgres.Options{})
-	direct := server.NewDatabase(t, "networks", "")
+	name, direct := newDatabase(t)
 	r.book = effort.Must(pgx.Connect(t.Context(), direct))(t)
 	t.Cleanup(func() { _ = r.book.Close(context.WithoutCancel(t.Context())) })
 	home := r.hub.places[database]
 	at := fmt.Sprintf("%s:%d", home.addr, ledgerPort)
 	l := effort.Must(home.listen(at))(t)
-	network, socket := server.Address()
+	network, socket := postgres.Shared(t).Address()
 	f := &front{listener: l, pick: func() string { return socket }}
 	f.dial = func(ctx context.Context, to string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, to)
 	}
 	f.run(t)
-	return "postgres://rollcall@" + at + "/networks?sslmode=disable"
+	return "postgres://rollcall@" + at + "/" + name + "?sslmode=disable"
 }
 
 // migrate makes the tables, from the database's own place.

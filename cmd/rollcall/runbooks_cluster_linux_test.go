@@ -32,11 +32,11 @@ type scriptCluster struct {
 // newScriptCluster starts three nodes with certificates and a gossip key.
 func newScriptCluster(t *testing.T) *scriptCluster {
 	t.Helper()
-	server := postgres.New(t, postgres.Options{})
 	c := &scriptCluster{rig: &rig{cli: newCLI(t)}, lab: startLab(t, smtplab.Defaults()), members: map[string]*background{}}
-	proxy := effort.Must(postgres.StartProxy(server.NewDatabase(t, "documents", "")))(t)
+	database, direct := newDatabase(t)
+	proxy := effort.Must(postgres.StartProxy(direct))(t)
 	t.Cleanup(func() { effort.OK(t, proxy.Close()) })
-	c.ledger, c.url = proxy, proxy.URL("documents")
+	c.ledger, c.url = proxy, proxy.URL(database)
 	for i := range c.ports {
 		c.ports[i] = freePort(t)
 	}
@@ -126,9 +126,9 @@ func (c *scriptCluster) ends(name string, signal os.Signal) {
 func (c *scriptCluster) isSound() {
 	c.t.Helper()
 	until(c.t, func() (bool, string) {
-		_, out, errs := c.run("cluster", "members")
+		out := c.shows("cluster", "members")
 		_, table, _ := strings.Cut(out, "\n\n")
-		return strings.Count(table, " serving ") >= 3 && !strings.Contains(table, "\n\n"), "a sound cluster: " + out + errs
+		return strings.Count(table, " serving ") >= 3 && !strings.Contains(table, "\n\n"), "a sound cluster: " + out
 	})
 }
 
@@ -147,8 +147,8 @@ func (c *scriptCluster) works(name string) {
 			c.submits(100, "documents-clean.test", "documents-plain.test")
 			submitted = time.Now()
 		}
-		_, out, errs := c.run("cluster", "members")
-		return at.MatchString(out), name + " has a lease: " + out + errs
+		out := c.shows("cluster", "members")
+		return at.MatchString(out), name + " has a lease: " + out
 	})
 }
 

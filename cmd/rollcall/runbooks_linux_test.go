@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,9 +80,19 @@ func untilLogged(t *testing.T, file, text string) {
 func untilPrinted(c *cli, text string, args ...string) {
 	c.t.Helper()
 	until(c.t, func() (bool, string) {
-		_, out, errs := c.run(args...)
-		return strings.Contains(out+errs, text), fmt.Sprintf("rollcall %q prints %q, not\n%s%s", args, text, out, errs)
+		out := c.shows(args...)
+		return strings.Contains(out, text), fmt.Sprintf("rollcall %q prints %q, not\n%s", args, text, out)
 	})
+}
+
+// shows gives what a command prints. It runs in this process, since it is asked again and again.
+func (c *cli) shows(args ...string) string {
+	environ := append(slices.Clip(c.environ), "ROLLCALL_DATA_DIR="+filepath.Join(c.folder, "rollcall-data"))
+	out, errs, err := runHere(c.t.Context(), false, environ, "", args...)
+	if err != nil {
+		errs += err.Error()
+	}
+	return out + errs
 }
 
 // until waits for something that is looked at again and again.
