@@ -150,7 +150,7 @@ func (n *Node) end() {
 func (n *Node) stop() error {
 	n.once.Do(func() {
 		if n.Node != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			n.ended = n.Stop(ctx)
 		}

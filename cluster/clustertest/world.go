@@ -25,9 +25,6 @@ const (
 	// alarms, which the stories tolerate: they wait for a state, and check in between only what must never happen.
 	scale = 0.2
 
-	// stopWithin bounds the end of a node.
-	stopWithin = 20 * time.Second
-
 	// atOnce is how many worlds may run at the same time. More of them starve each other of the processor, and all
 	// nodes time out.
 	atOnce = 6

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/config/effort"
+	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
@@ -121,7 +122,8 @@ func TestUnreadableRequestIsRefused(t *testing.T) {
 // TestOneTooManyIsAskedToWait fills the bound on uploads, then the one on connections.
 func TestOneTooManyIsAskedToWait(t *testing.T) {
 	t.Parallel()
-	rig := newStorageRig(t, func(o *upload.Options) { o.UploadsMax, o.ConnectionsMax = 1, 5 })
+	registry := prometheus.NewRegistry()
+	rig := newStorageRig(t, func(o *upload.Options) { o.UploadsMax, o.ConnectionsMax, o.Registerer = 1, 5, registry })
 	const total = upload.ChunkBytes + 10
 	file := bytesOf(total)
 	first, firstPath := rig.create(total)
@@ -142,6 +144,9 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 	wait(second.reply())
 	effort.OK(t, second.ended())
 	_ = second.Close()
+	listentest.Within(t, "the place to be free", func() bool {
+		return listentest.Value(t, registry, "rollcall_upload_connections") == 1
+	})
 	query := rig.dial()
 	query.query(secondPath, total)
 	effort.Is(t, query.reply().status, 308, "a query")

@@ -32,7 +32,7 @@ func racing(n int, do func(i int)) {
 
 var races = []exercise{
 	{"32 creates of one identity make one verification", 0, raceCreates},
-	{"64 files race for half the credits they need", 64, raceForCredits},
+	{"32 files race for half the credits they need", 32, raceForCredits},
 	{"grants race with each other and with files that wait", 0, raceGrants},
 	{"one batch settled by 16 at once counts once", 20, raceSettles},
 	{"cancel races with the last settlements", 60, raceCancel},
@@ -99,31 +99,31 @@ func sound(d *Fixture, granted ledger.Credits) {
 // raceForCredits: half of the files are funded. Then all of those return their credits at once, which lets the others
 // in.
 func raceForCredits(d *Fixture) {
-	for range 64 {
+	for range 32 {
 		d.Uploads()
 	}
-	list := effort.Must(d.Lease(d.T.Context(), d.Node, 64, Hour))(d.T)
-	racing(64, func(i int) {
+	list := effort.Must(d.Lease(d.T.Context(), d.Node, 32, Hour))(d.T)
+	racing(32, func(i int) {
 		l := ledger.Lease{Verification: list[i].ID, Node: d.Node, Epoch: list[i].Epoch}
 		effort.Denied(d.Prepare(d.T.Context(), l, 2, 0, 2))(d.T, nil, "prepare")
-		sound(d, 64)
+		sound(d, 32)
 	})
-	d.has(64, 0, 64, 0)
+	d.has(32, 0, 32, 0)
 	for range 2 {
-		_, err := d.Lease(d.T.Context(), d.Node, 64, Hour) // the waiting ones were returned
+		_, err := d.Lease(d.T.Context(), d.Node, 32, Hour) // the waiting ones were returned
 		d.ok(err)
-		all := effort.Must(d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 64}))(d.T)
+		all := effort.Must(d.History(d.T.Context(), ledger.HistoryQuery{Workspace: d.Workspace, Limit: 32}))(d.T)
 		funded := slices.DeleteFunc(all, func(v ledger.Verification) bool { return v.Status != ledger.Verifying })
-		effort.Is(d.T, len(funded), 32)
+		effort.Is(d.T, len(funded), 16)
 		racing(len(funded), func(i int) {
 			l := ledger.Lease{Verification: funded[i].ID, Node: d.Node, Epoch: funded[i].Epoch}
 			v, err := d.Settle(d.T.Context(), Batch(l, 1, 0, 1, smtp.Unknown))
 			effort.ErrIs(d.T, err, nil, "settle")
 			effort.Is(d.T, v.Status, ledger.Completed, "settle")
-			sound(d, 64)
+			sound(d, 32)
 		})
 	}
-	d.has(64, 64, 0, 0)
+	d.has(32, 32, 0, 0)
 }
 
 func raceGrants(d *Fixture) {
@@ -290,7 +290,7 @@ func raceOverrides(d *Fixture) {
 // racingProcesses publish at once; a cluster does so when a member dies.
 const (
 	racingProcesses = 16
-	racingViews     = 12 // that each of them publishes
+	racingViews     = 4 // that each of them publishes
 )
 
 // publication is a view that its process saw in the ledger, and its generation.

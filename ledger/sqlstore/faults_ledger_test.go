@@ -32,10 +32,10 @@ type faulty struct {
 	through       *sqlstore.Store
 	past          *sqlstore.Store
 	conn          *pgx.Conn      // past it as well
-	calm          map[int64]calm // of the move at hand, by size
+	at            int            // the number of the move at hand
+	calm          map[int64]calm // of it, by size
 	runs          int            // so far
 	tried, faults int            // runs of the moves, and faults in them
-	only          postgres.Kind  // the one point to cut at; "": all of them
 }
 
 // calm is what a move does without faults.

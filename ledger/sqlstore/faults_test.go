@@ -81,40 +81,46 @@ func (p *script) plan(s postgres.Statement) postgres.Act {
 	return act
 }
 
-// lanes is how many ledgers there are for each way to speak to the database, so
+// lanes is how many ledgers a long run has for each way to speak to the database, so
 // that a run with -parallel 6 uses the time in which they wait.
 const lanes = 3
+
+// sizes are the numbers of addresses of a move's file.
+var sizes = []int64{3, 7, 40}
 
 // TestFaultsLeaveTheBookAsItIs puts faults at each money transaction: its commit is cut at four points, its statements
 // fail, its database is away for long. Once a call of it succeeds, every row of the book and the answer must be what
 // they are without faults, and a further call must change nothing. It is done as with PostgreSQL and as with
-// CockroachDB, both on PostgreSQL.
+// CockroachDB, both on PostgreSQL. How the two are spoken to is no matter of the move: in a default run each move is
+// cut at one point of CockroachDB's two commits, in turns.
 func TestFaultsLeaveTheBookAsItIs(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
+	t.Parallel()
+	lanes := lanes
+	if *cuts < thoroughCuts {
+		lanes = 1
+	}
 	t.Run("lanes", func(t *testing.T) {
 		for lane := range lanes {
 			t.Run(fmt.Sprintf("postgresql %d", lane), func(t *testing.T) {
 				t.Parallel()
-				newFaulty(t, false).each(lane, func(f *faulty, m move) {
-					f.cuts(m, 1, *cuts)
+				newFaulty(t, false).each(lane, lanes, func(f *faulty, m move) {
+					f.cuts(m, 1, *cuts, points...)
 					f.failures(m)
 					f.givesUp(m)
 				})
 			})
 			t.Run(fmt.Sprintf("cockroachdb %d", lane), func(t *testing.T) {
 				t.Parallel()
-				newFaulty(t, true).each(lane, func(f *faulty, m move) {
-					fewer := (*cuts + 4) / 5
-					f.cuts(m, 1, fewer) // RELEASE
-					if f.only = postgres.CutExecuted; *cuts >= thoroughCuts {
-						f.only = ""
+				newFaulty(t, true).each(lane, lanes, func(f *faulty, m move) {
+					if *cuts < thoroughCuts {
+						f.cuts(m, 1+f.at/len(points)%2, 1, points[f.at%len(points)])
+						return
 					}
-					f.cuts(m, 2, fewer) // and the COMMIT after it, which decides nothing
-					f.only = ""
-					if *cuts >= thoroughCuts {
-						f.failures(m)
-						f.givesUp(m)
-					}
+					f.cuts(m, 1, *cuts/5, points...) // RELEASE
+					f.cuts(m, 2, *cuts/5, points...) // and the COMMIT after it, which decides nothing
+					f.failures(m)
+					f.givesUp(m)
 				})
 			})
 		}
@@ -123,12 +129,12 @@ func TestFaultsLeaveTheBookAsItIs(t *testing.T) {
 
 // Each calls do for each move of a lane. Each book equals the one without faults, which was audited; the last one of
 // a move is audited as well, for what is not compared.
-func (f *faulty) each(lane int, do func(f *faulty, m move)) {
+func (f *faulty) each(lane, lanes int, do func(f *faulty, m move)) {
 	all := slices.Concat(moves, movesOfPeople)
 	for i := lane; i < len(all); i += lanes {
 		f.t.Run(all[i].name, func(t *testing.T) {
 			one := *f
-			one.t, one.calm = t, map[int64]calm{}
+			one.t, one.at, one.calm = t, i, map[int64]calm{}
 			do(&one, all[i])
 			t.Logf("%d runs with %d faults", one.tried, one.faults)
 			effort.ErrIs(t, one.audits(), nil)
@@ -136,11 +142,14 @@ func (f *faulty) each(lane int, do func(f *faulty, m move)) {
 	}
 }
 
-// tries runs a move under scripts, and counts them.
+// tries runs a move under scripts, and counts them. In a default run a move has one size.
 func (f *faulty) tries(m move, fault string, scripts []*script) {
 	f.t.Helper()
 	for i, under := range scripts {
-		n := []int64{3, 7, 40}[i%3]
+		n := sizes[f.at%len(sizes)]
+		if *cuts >= thoroughCuts {
+			n = sizes[i%len(sizes)]
+		}
 		if err := f.meets(m, n, under); err != nil {
 			f.t.Errorf("%s, run %d with %d addresses, %+v: %v", fault, i, n, under.act, err)
 		}
@@ -148,13 +157,10 @@ func (f *faulty) tries(m move, fault string, scripts []*script) {
 	}
 }
 
-// cuts cuts the given commit of a transaction n times at each point; in two of
+// cuts cuts the given commit of a transaction n times at each of some points; in two of
 // three runs more faults may come after it, at statements drawn by a seed.
-func (f *faulty) cuts(m move, commit, n int) {
-	for p, point := range points {
-		if f.only != "" && f.only != point {
-			continue
-		}
+func (f *faulty) cuts(m move, commit, n int, at ...postgres.Kind) {
+	for p, point := range at {
 		var scripts []*script
 		for i := range n {
 			r := rand.New(rand.NewPCG(uint64(p), uint64(i)))
@@ -170,7 +176,7 @@ func (f *faulty) cuts(m move, commit, n int) {
 
 // failures makes each statement of the transaction fail.
 func (f *faulty) failures(m move) {
-	last := f.without(m, 3).statements
+	last := f.without(m, sizes[f.at%len(sizes)]).statements
 	for i, act := range failures {
 		var scripts []*script
 		for n := 1; n <= last; n++ {

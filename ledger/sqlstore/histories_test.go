@@ -27,7 +27,7 @@ import (
 var (
 	historiesN = flag.Int("histories", 2, "how many concurrent histories are checked on SQLite")
 	serverN    = flag.Int("serverhistories", 1, "how many of them on PostgreSQL, and as many with cuts")
-	serverSize = flag.Int("serverhistory", 600, "operations of each history on PostgreSQL")
+	serverSize = flag.Int("serverhistory", 300, "operations of each history on PostgreSQL")
 	scratch    = flag.String("scratch", "", "folder for the SQLite files of histories and races; "+
 		"a memory file system is faster than a disk")
 )

@@ -66,7 +66,7 @@ func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
 }
 
 func TestManyMayMigrateAtOnce(t *testing.T) {
-	for range 3 {
+	for range effort.Cases(1) {
 		url := postgres.Empty(t)
 		var all sync.WaitGroup
 		for range 6 {

@@ -29,7 +29,7 @@ import (
 )
 
 // Patience is how long a test waits for an answer.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // Dial connects from an address of this machine.
 func Dial(t *testing.T, from, to string) net.Conn {

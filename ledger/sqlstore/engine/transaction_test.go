@@ -5,7 +5,9 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -222,4 +224,51 @@ func TestTheGateIsForOneAloneAfterTwoConflicts(t *testing.T) {
 	})
 	want := []bool{false, false, true, false, false, true}
 	effort.ErrorIf(t, err != nil || !slices.Equal(alone, want), "alone in its runs: %v, want %v; %v", alone, want, err)
+}
+
+// TestAFloodDelaysAnothersWriteByOneTransaction: 32 writers of one workspace are at work or in line, at the one session
+// of the embedded database and at those of a server. A writer of another workspace, and the node itself, has a session
+// at once, or when the first of theirs ends.
+func TestAFloodDelaysAnothersWriteByOneTransaction(t *testing.T) {
+	t.Parallel()
+	for size, atWork := range map[int]int{1: 1, writersMax: 6} {
+		const writers = 32
+		p := newPool(nil, dialect{}, size, func(uuid.UUID, time.Duration) {})
+		flood, begun, end := uuid.New(), make(chan uuid.UUID, writers+2), make(chan struct{})
+		var all sync.WaitGroup
+		writes := func(who uuid.UUID) {
+			all.Go(func() {
+				s := effort.Must(p.take(ledger.WithTenant(t.Context(), who), false, 0))(t)
+				if begun <- who; who == flood {
+					<-end
+				}
+				p.put(s)
+			})
+		}
+		for range writers {
+			writes(flood)
+		}
+		for len(begun)+p.turns.Waiting() < writers {
+			<-time.After(time.Millisecond)
+		}
+		effort.Is(t, len(begun), atWork, size, "sessions: at work")
+		for range len(begun) {
+			<-begun
+		}
+		for _, who := range []uuid.UUID{uuid.New(), uuid.Nil} {
+			line := p.turns.Waiting()
+			for writes(who); len(begun) == 0 && p.turns.Waiting() == line; {
+				<-time.After(time.Millisecond)
+			}
+			if len(begun) == 0 { // it stands in line
+				end <- struct{}{}
+			}
+			effort.MustBe(t, <-begun, who, size, "sessions: begins next")
+			if size == 1 {
+				effort.Is(t, <-begun, flood, "begins after it")
+			}
+		}
+		close(end)
+		all.Wait()
+	}
 }
