@@ -150,8 +150,11 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 		{[]string{"check", "anna"}, exitUsage, `"anna" is no email address`},
 		{[]string{"credits", "shw"}, exitUsage, "did you mean show?"},
 		{[]string{"list", "--key", "rc_wrong"}, exitFailed, "invalid_api_key"},
+		{[]string{"verify", "list.csv", "--api", "http://127.0.0.1:1"}, exitFailed,
+			"no Rollcall API answers at http://127.0.0.1:1: start a node with `rollcall serve`, or check --api"},
 	} {
-		if code, stdout, stderr := c.run(x.args...); code != x.code || !strings.Contains(stderr, x.want) || stdout != "" {
+		if code, stdout, stderr := c.run(x.args...); code != x.code || !strings.Contains(stderr, x.want) || stdout != "" ||
+			code == exitFailed && strings.Count(lastLines(stderr), "\n") != 1 {
 			t.Errorf("rollcall %q: got code %d, %q and %q, want %d and %q", x.args, code, stdout, stderr, x.code, x.want)
 		}
 	}

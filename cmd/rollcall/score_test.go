@@ -162,8 +162,7 @@ func TestTheLabShowsItsSheetWhileItRuns(t *testing.T) {
 }
 
 func TestWrongFlagsOfTheLab(t *testing.T) {
-	t.Parallel()
-	c := newCLI(t)
+	c := newHere(t)
 	for _, x := range []struct {
 		name string
 		args []string
@@ -186,8 +185,7 @@ func TestWrongFlagsOfTheLab(t *testing.T) {
 }
 
 func TestTheLabListsItsPersonalities(t *testing.T) {
-	t.Parallel()
-	c := newCLI(t)
+	c := newHere(t)
 	code, stdout, stderr := c.run("lab", "--list", "--json")
 	var views []personalityView
 	err := json.Unmarshal([]byte(stdout), &views)

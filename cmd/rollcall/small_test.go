@@ -41,8 +41,7 @@ func TestHelpOfFlagsHasNoStrayQuotes(t *testing.T) {
 }
 
 func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
-	t.Parallel()
-	c := newCLI(t)
+	c := newHere(t)
 	code, version, _ := c.run("version")
 	if code, stdout, _ := c.run("--version"); code != exitDone || stdout != version || !strings.HasPrefix(stdout,
 		"rollcall ") {
@@ -119,8 +118,7 @@ func TestPipedTablesAreWhole(t *testing.T) {
 // TestOutIsTriedBeforeTheWork: it is refused at once, with what to do, and leaves nothing behind;
 // no byte of anything that is there changes.
 func TestOutIsTriedBeforeTheWork(t *testing.T) {
-	t.Parallel()
-	c := newCLI(t)
+	c := newHere(t)
 	const list = "email\na@nobody.invalid\n"
 	c.write("list.csv", list)
 	c.write("old.csv", "old")
@@ -160,11 +158,9 @@ func TestOutIsTriedBeforeTheWork(t *testing.T) {
 	effort.Is(t, treeOf(t, c.folder), before)
 	appended := effort.Must(os.OpenFile(in("list.csv"), os.O_APPEND|os.O_WRONLY, 0))(t)
 	defer appended.Close()
-	command := c.command(t.Context(), "verify", "--lab", "list.csv")
-	command.Stdout = appended
-	if err := command.Run(); err == nil || treeOf(t, c.folder) != before {
-		t.Errorf("appended to itself: got %v and\n%s", err, treeOf(t, c.folder))
-	}
+	code := run(t.Context(), []string{"verify", "--lab", "list.csv"}, appended, io.Discard)
+	effort.Is(t, code, exitFailed, "appended to itself")
+	effort.Is(t, treeOf(t, c.folder), before, "appended to itself")
 }
 
 // treeOf is every name below a folder with what is in it.
