@@ -368,9 +368,9 @@ var usual = []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute,
 
 func mixes() []mix {
 	return []mix{
-		{name: "rate-limited", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4, list: addresses(1, 3000, 2),
+		{name: "rate-limited", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4, list: addresses(1, 1500, 2),
 			at: func(string) (string, habits) { return "slow.test", habits{perSecond: 5} }},
-		{name: "rate-limited, untold", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4, list: addresses(1, 3000, 2),
+		{name: "rate-limited, untold", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4, list: addresses(1, 1500, 2),
 			at: func(string) (string, habits) { return "slow.test", habits{perSecond: 5, untold: true} }},
 		{name: "rate-limited, all accepted", waits: usual, domainsMax: 1024, least: 0.7, most: 1.4,
 			list: addresses(1, 600, 1),
@@ -379,18 +379,18 @@ func mixes() []mix {
 			at: func(d string) (string, habits) { return d, habits{perSecond: 5, grey: 12 * time.Minute} }},
 		{name: "slow and greylisting", waits: usual, domainsMax: 1024, least: 0.35, most: 2, list: addresses(1, 2000, 2),
 			at: func(string) (string, habits) { return "both.test", habits{perSecond: 2, grey: 4 * time.Minute} }},
-		{name: "many domains at one receiver", waits: usual, domainsMax: 200, least: 0.4, most: 3, list: addresses(600, 2, 2),
+		{name: "many domains at one receiver", waits: usual, domainsMax: 100, least: 0.4, most: 3, list: addresses(300, 2, 2),
 			at: func(string) (string, habits) {
 				return "host.test", habits{perSecond: 10, latency: 100 * time.Millisecond}
 			}},
-		{name: "more domains than at a time", waits: usual, domainsMax: 25, least: 0.5, most: 2, list: addresses(1000, 2, 2),
+		{name: "more domains than at a time", waits: usual, domainsMax: 15, least: 0.5, most: 2, list: addresses(600, 2, 2),
 			at: func(d string) (string, habits) { return d, habits{perSecond: 2, latency: 800 * time.Millisecond} }},
 		{name: "greylisting, short waits", waits: []time.Duration{time.Second, 2 * time.Second, 4 * time.Second},
 			domainsMax: 1024, least: 0.3, most: 3, list: addresses(20, 10, 2),
 			at: func(d string) (string, habits) { return d, habits{perSecond: 5, grey: 5 * time.Second} }},
 		{name: "greylisting, usual waits", waits: usual, domainsMax: 1024, least: 0.3, most: 3, list: addresses(50, 4, 2),
 			at: func(d string) (string, habits) { return d, habits{perSecond: 5, grey: 4 * time.Minute} }},
-		{name: "refusals bounded", waits: usual, domainsMax: 1024, least: 0.5, most: 2, list: addresses(1, 120, 2),
+		{name: "refusals bounded", waits: usual, domainsMax: 1024, least: 0.5, most: 2, list: addresses(1, 80, 2),
 			at: func(string) (string, habits) { return "strict.test", habits{perSecond: 5, refusals: 20} }},
 		{name: "everyday", waits: usual, domainsMax: 1024, least: 0.3, most: 3, list: everyday, at: everydayAt},
 	}
