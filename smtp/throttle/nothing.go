@@ -33,6 +33,10 @@ const (
 	// one by the second doesn't.
 	longLeast = 3 * time.Second
 
+	// A penalty lasts for penaltyLeast or longer. After penaltySure two addresses asked alone have failed in it, which
+	// deferred mailboxes seldom do one after the other. For penaltyRecent the next one is expected.
+	penaltyLeast, penaltySure, penaltyRecent = 3 * time.Second, 7 * time.Second, time.Minute
+
 	// cycleMost bounds how long a raise is watched where a limit counts over a long time.
 	cycleMost = time.Minute
 
@@ -78,6 +82,7 @@ type cycle struct {
 	failed time.Time     // when the first of the first row that ended a raise was sent
 	went   time.Duration // how long everything passed in it
 	steady bool          // see wasSteady
+	closed time.Duration // how long nothing passed before it, if we had been too fast
 }
 
 // nothingPasses begins to ask one address at a time.
@@ -118,6 +123,9 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 		neverPassed: x.ended.IsZero() && x.cycled == 0,
 		proven:      now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
 	at := p.firsts.badSince(now)
+	if p.dry.n > 0 && p.dry.from.Before(at) {
+		at = p.dry.from
+	}
 	x.went, x.steady = at.Sub(x.from), wasSteady(p, at)
 	x.stepped = at.Sub(p.stepped) < quietNothing
 	x.raised = at.Sub(p.failedAt) < quietNothing && !x.good.After(p.failedAt)
@@ -216,10 +224,13 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	x := &p.nothing
 	took := now.Sub(x.since)
 	why := x.otherCause(t, now)
+	closed := time.Duration(0)
 	switch {
 	case why == "":
+		closed = took
 		why = "it was too fast"
 		goLower(p, took, now)
+		p.firsts.dropRow()
 	case p.test.open:
 		p.search = p.test.saved
 	}
@@ -227,7 +238,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	if t.Domain != "" { // a fresh one passed
 		before = votes{}
 	}
-	*x = Nothing{good: x.good, cycle: cycle{ended: now, from: now, was: x.cycled}, votes: before}
+	*x = Nothing{good: x.good, cycle: cycle{ended: now, from: now, was: x.cycled, closed: closed}, votes: before}
 	p.test.open = false
 	p.later = transients{}
 	p.firsts.forgetRow()
@@ -249,6 +260,14 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 		return "the receiver answers again"
 	}
 	return ""
+}
+
+// settle learns what asking an address again showed. Soon after a penalty, failing again shows nothing: it may be the
+// next one.
+func settle(p *Pace, first *Try, passed bool) {
+	if x := &p.nothing; passed || x.closed < penaltySure || x.cycled >= rowShort {
+		p.firsts.settle(first, passed)
+	}
 }
 
 // goLower lowers the pace after nothing has passed for a while: to that before a raise, or to what passes at a limit.
@@ -277,6 +296,8 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	}
 	lower, edge := from, 0.0
 	switch {
+	case min(x.closed, lasted) >= penaltyLeast && x.went < longLeast && !p.long: // a penalty again: more passed than may
+		lower, edge = from/2, from
 	case measured:
 		lower, edge = min(to, from), x.limit
 	case through > 0:

@@ -256,10 +256,12 @@ func take(p *Pace, t Try, now time.Time) {
 		return
 	}
 	t.Result = Answered
-	if add(p, &t); p.nothing.on {
+	if p.nothing.on {
 		p.resume(&t, now)
+		add(p, &t)
 		return
 	}
+	add(p, &t)
 	p.judge(0, now)
 }
 
@@ -362,7 +364,7 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now ti
 	if !passed && chance >= likelyOwn && chance < surelyOurs { // it was paid for
 		p.credit = min(creditMost, p.credit+chance)
 	}
-	p.firsts.settle(&first, passed)
+	settle(p, &first, passed)
 	if !passed || first.Sent.Before(p.counted) {
 		return Unchanged
 	}

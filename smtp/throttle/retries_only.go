@@ -21,7 +21,8 @@ type dry struct {
 }
 
 // runDry handles a bad answer to an address asked again. Where a limit is known and nobody gets a good answer for long,
-// it may be lower than that, which first tries don't show if all were tried: the pace is halved.
+// it may be lower than that, which first tries don't show if all were tried: the pace is halved. Soon after a penalty a
+// short row is the next one.
 func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
 	if p.edge == 0 || p.nothing.on || p.grey.on || p.test.open || sent.Before(p.counted) || !MayBeOurs(p, kind) {
 		return Unchanged
@@ -29,7 +30,15 @@ func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
 	if p.dry.n++; p.dry.n == 1 {
 		p.dry.from = now
 	}
-	if p.dry.n < rowDry || now.Sub(p.dry.from) < quietNothing {
+	switch x := &p.nothing; {
+	case p.dry.n < rowDry:
+		return Unchanged
+	case x.closed >= penaltyLeast && now.Sub(x.ended) < penaltyRecent:
+		p.stopAsking(now, "", "")
+		p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses asked again got a good answer at %s, "+
+			"as in the penalty before: one is asked at a time", p.dry.n, perSecond(p.rate)))
+		return NothingPasses
+	case now.Sub(p.dry.from) < quietNothing:
 		return Unchanged
 	}
 	from := p.rate

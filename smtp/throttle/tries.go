@@ -190,6 +190,13 @@ func (f *firsts) add(t *Try) {
 // forgetRow ends the row of bad ones.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
+// dropRow ends the row of bad ones and forgets them, since their cause is known.
+func (f *firsts) dropRow() {
+	n := min(f.row, f.n)
+	f.next, f.n = (f.next-n+firstsKept)%firstsKept, f.n-n
+	f.forgetRow()
+}
+
 // rowFails reports whether enough in a row are bad to conclude that nothing passes: rowNothing where none has passed,
 // else more than chance allows at the earlier or usual share of failures. Replies that have always been about their
 // address count less.

@@ -437,14 +437,32 @@ func summary(w *drawn, all []figures) string {
 
 // TestRetriesMeetAnySecond where one RCPT a second passes: right after a good answer they would all be put off.
 func TestRetriesMeetAnySecond(t *testing.T) {
-	var all seconds
-	for seed := range uint64(40) {
-		w := drawLow(rand.New(rand.NewPCG(seed, 1)))
+	putOffAtMost(t, 34, func(seed uint64, w *drawn) {
 		w.far.limit.rcpts, w.far.limit.countsBad, w.far.limit.fixed = rate(1, time.Second), false, seed%2 == 0
 		w.told.RcptRate, w.addresses = rate(5, time.Second), 60
+	})
+}
+
+// TestAPenaltyIsKnownAgain: after a penalty a row of bad answers is the next one, whoever is asked again in it.
+func TestAPenaltyIsKnownAgain(t *testing.T) {
+	putOffAtMost(t, 34, func(seed uint64, w *drawn) {
+		l := &w.far.limit
+		l.rcpts, l.countsBad, l.penalty = rate(int(1+seed%2), time.Second), true, secondsOf(int(10+seed%3*5))
+		w.told.RcptRate, w.addresses = rate(5*l.rcpts.Events, time.Second), 40
+	})
+}
+
+// putOffAtMost plays forty worlds at low limits, of which so many per cent of the RCPTs may be put off.
+func putOffAtMost(t *testing.T, most int, change func(seed uint64, w *drawn)) {
+	t.Helper()
+	asked, limited := 0, 0
+	for seed := range uint64(40) {
+		w := drawLow(rand.New(rand.NewPCG(seed, 1)))
+		change(seed, w)
 		_, tr := w.play(t, seed)
 		played := tr.between(0, 1000)
-		all.asked, all.limited = all.asked+played.asked, all.limited+played.limited
+		asked, limited = asked+played.asked, limited+played.limited
 	}
-	effort.ErrorIf(t, 100*all.limited > 34*all.asked, "%d of %d are put off", all.limited, all.asked)
+	t.Logf("%d of %d are put off", limited, asked)
+	effort.ErrorIf(t, 100*limited > most*asked, "%d of %d are put off", limited, asked)
 }
