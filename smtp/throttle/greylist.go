@@ -74,6 +74,9 @@ func (g *Greylist) Sooner() time.Duration {
 
 // How greylisting of every address is found, and distinguished from a limit.
 const (
+	// raiseAgain is how much the pace of a test rises where only addresses asked again are left.
+	raiseAgain = 1.5
+
 	// greyVotes is how often a fresh address must fail right after an address asked again has passed.
 	greyVotes = 3
 
@@ -333,6 +336,9 @@ func agreed(v votes) string {
 type compared struct {
 	next     time.Time // when one more may be asked again
 	followed bool      // the newest of them passed, and no new one was answered since
+	alone    int       // how many of them passed in a row, with no new one in between
+	raised   bool      // the pace was raised because of such
+	ended    bool      // one failed after that
 	votes    votes     // new ones that failed right behind such
 	passed   float64   // of those asked again
 	again    float64
@@ -343,8 +349,11 @@ type compared struct {
 // takeAgain handles an address asked again.
 func (c *compared) takeAgain(passed bool) {
 	c.again++
+	c.alone++
 	if c.followed = passed; passed {
 		c.passed++
+	} else {
+		c.alone = 0
 	}
 }
 
@@ -357,7 +366,7 @@ func (c *compared) takeFresh(bad float64, kind string) bool {
 			c.votes.addKind(kind)
 		}
 	}
-	c.followed = false
+	c.followed, c.alone = false, 0
 	if c.votes.n < greyVotes {
 		return false
 	}
@@ -367,6 +376,45 @@ func (c *compared) takeFresh(bad float64, kind string) bool {
 		odds += likelihood(x[0], x[1], x[0]/x[1]) - likelihood(x[0], x[1], all)
 	}
 	return odds >= greyOdds && c.passed/c.again >= good/c.fresh+greyMargin
+}
+
+// testAgain handles an address that was asked again during a test. Where most are deferred it shows as much as a new
+// one, since it was sent at the lower pace too. Where few are, most of those asked again are deferred at any pace.
+func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time) {
+	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
+		return
+	}
+	p.test.again.takeAgain(passed)
+	switch {
+	case !p.test.open:
+	case passed:
+		p.test.tries++
+		weighAnswer(p, 0, false, now)
+		noneFresh(p, true, now)
+	default:
+		ours := p.firsts.kinds.of(kind).transientChance()
+		p.test.tries += ours
+		noneFresh(p, false, now)
+		weighAnswer(p, ours, true, now)
+	}
+}
+
+// noneFresh raises the pace of a test by half where only addresses asked again are left, and pass: new ones would
+// decide it, and at a low pace the rest would take long. The first that fails after a raise ends this.
+func noneFresh(p *Pace, passed bool, now time.Time) {
+	c := &p.test.again
+	switch {
+	case !passed && c.raised:
+		c.raised, c.ended = false, true
+		p.rate /= raiseAgain
+	case !p.test.open || c.ended || c.fresh > 0 || c.alone < passesAlone || raiseAgain*p.rate > p.test.saved.rate:
+		return
+	default:
+		c.raised, c.alone = true, 0
+		p.rate *= raiseAgain
+	}
+	p.stretch(now)
+	p.enter(PhaseTesting, now, "no new address waits, only those asked again show the limit; now "+perSecond(p.rate))
 }
 
 // freshPass reports whether most of the new ones pass, of a few at least.

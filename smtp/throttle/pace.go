@@ -237,6 +237,10 @@ func (p *Pace) Good(t Try, now time.Time) {
 		p.passed(t.Sent, now)
 		p.againAlone(true, now)
 		return
+	case t.Unsure && p.test.open && p.test.share > shareSure:
+		p.passed(t.Sent, now)
+		testAgain(p, t.Sent, true, "", now)
+		return
 	case t.Unsure && p.grey.on && p.grey.unsure < unsureMost:
 		p.grey.unsure++
 		p.grey.passed = later(p.grey.passed, now)
@@ -579,25 +583,6 @@ func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 		p.stretch(now)
 		p.enter(PhaseHolding, now, fmt.Sprintf("fewer addresses are deferred at %s than at %s: a limit of about %s", perSecond(p.rate),
 			perSecond(p.test.saved.rate), perSecond(p.edge)))
-	}
-}
-
-// testAgain handles an address that was asked again during a test. Where most are deferred it shows as much as a new
-// one, since it was sent at the lower pace too. Where few are, most of those asked again are deferred at any pace.
-func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time) {
-	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
-		return
-	}
-	p.test.again.takeAgain(passed)
-	switch {
-	case !p.test.open:
-	case passed:
-		p.test.tries++
-		weighAnswer(p, 0, false, now)
-	default:
-		ours := p.firsts.kinds.of(kind).transientChance()
-		p.test.tries += ours
-		weighAnswer(p, ours, true, now)
 	}
 }
 

@@ -234,6 +234,31 @@ func TestPaceTellsMailboxesFromALimit(t *testing.T) {
 	}
 }
 
+// TestATestGoesOnWithoutNewAddresses: where all have been asked, and pass when asked again, the pace of a test returns.
+func TestATestGoesOnWithoutNewAddresses(t *testing.T) {
+	a := beginAsking(3, 0)
+	for i := 0; a.pace.Explain().Phase != PhaseTesting; i++ {
+		effort.FatalIf(t, i > 100, "no test began: %+v", a.pace.Explain())
+		a.now = a.now.Add(time.Second / 3)
+		if i%7 == 0 {
+			a.pace.Good(Try{Sent: a.now}, a.now)
+		} else {
+			a.pace.Bad(Try{Sent: a.now, Result: Deferred, Kind: "451", Domain: "d"}, a.now)
+		}
+	}
+	began, n := a.now, 0
+	for a.pace.rate < 1.5 {
+		rate, until := a.pace.Permits()
+		a.now = later(a.now.Add(time.Duration(float64(time.Second)/rate.PerSecond())), until)
+		if n++; n%2 == 0 { // one that an earlier owner of its file may have asked shows no more
+			a.pace.Good(Try{Sent: a.now, Unsure: true}, a.now)
+		} else {
+			a.pace.Retried(a.now, true, true, "", a.now)
+		}
+		effort.FatalIf(t, a.now.Sub(began) > time.Minute, "after a minute: %+v", a.pace.Explain())
+	}
+}
+
 // TestRefusalsBesideGreylisting: where a receiver greylists everybody, refusals of those that have waited long enough
 // say nothing of our pace. Deferrals of another kind do.
 func TestRefusalsBesideGreylisting(t *testing.T) {
