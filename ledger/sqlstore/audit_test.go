@@ -159,18 +159,3 @@ func TestAuditSeesSpoiledPages(t *testing.T) {
 		t.Errorf("only %d of %d pages were told", told, len(sound)/page)
 	}
 }
-
-// TestTheDatabaseRefusesABadAccount: the balance is checked by the row itself.
-func TestTheDatabaseRefusesABadAccount(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
-	defer func() { _ = s.Close() }()
-	ledgertest.NewFixture(t, s, 9)
-	for _, statement := range []string{
-		`UPDATE workspaces SET available = available - 1`,
-		`UPDATE workspaces SET available = -1, held = 10`,
-		`UPDATE workspaces SET spent = -1, held = 1`,
-	} {
-		effort.Not(t, tryChange(path, statement), nil, "accepted", statement)
-	}
-}

@@ -8,6 +8,7 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/transitions"
 )
 
@@ -15,9 +16,9 @@ import (
 // day, beside those of other kinds and of other workspaces.
 func TestDaysAddUpTheEntriesOfOneStatement(t *testing.T) {
 	t.Parallel()
-	s, w := openForTest(t)
-	other := uuid.New()
-	effort.Must(s.CreateWorkspace(t.Context(), other, "other"))(t)
+	s := effort.Must(Open(t.Context(), NewFile(t), Options{}))(t)
+	t.Cleanup(func() { _ = s.Close() })
+	w, other := ledgertest.NewFixture(t, s, 0).Workspace, ledgertest.NewFixture(t, s, 0).Workspace
 	entry := func(workspace uuid.UUID, number int64, kind ledger.EntryKind, amount ledger.Credits) transitions.Entry {
 		return transitions.Entry{Subject: workspace, Number: number, Kind: kind, Workspace: workspace, Amount: amount, Reason: "test"}
 	}

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore/engine"
 )
 
@@ -79,47 +79,17 @@ func TestALockedAccountStopsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestATransactionOfAPausedNodeEnds: the database ends it, so that others get what it held, and it runs again.
-func TestATransactionOfAPausedNodeEnds(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, engine.Seams{})
-	runs := 0
-	err := s.update(t.Context(), func(tx *tx) error {
-		runs++
-		if err := rename(tx, s.a, "paused"); err != nil {
-			return err
-		}
-		if runs == 1 {
-			if _, err := tx.Exec(`SET idle_in_transaction_session_timeout = '50ms'`); err != nil { // idleTime in short
-				return err
-			}
-			// It waits for the row, and only the end of the transaction lets it have that.
-			s.does(t, `UPDATE workspaces SET name = 'other' WHERE id = '\x`+hex(s.a)+`'`)
-		}
-		return nil
-	})
-	if got := s.names(t); err != nil || runs != 2 || !slices.Contains(got, "paused") {
-		t.Errorf("%v after %d runs: %q", err, runs, got)
-	}
-}
-
-// prepared makes a verification whose bytes are all there, so that it can be leased.
-func (s *Store) prepared(t *testing.T, workspace uuid.UUID) uuid.UUID {
+// uploaded makes a verification that can be leased.
+func (s *server) uploaded(t *testing.T, workspace uuid.UUID) uuid.UUID {
 	t.Helper()
-	v := s.created(t, t.Context(), workspace, 1)
-	u, err := s.OpenUpload(t.Context(), v.ID)
-	if err == nil {
-		_, err = s.AppendChunk(t.Context(), v.ID, u.Writer, 0, []byte{'x'})
-	}
-	effort.OK(t, err)
-	return v.ID
+	return (&ledgertest.Fixture{Book: s.Store, T: t, Workspace: workspace}).Uploads().ID
 }
 
 // TestALeasePassesOverWhatASilentTransactionHolds: the file of another workspace is handed out.
 func TestALeasePassesOverWhatASilentTransactionHolds(t *testing.T) {
 	t.Parallel()
 	onServer(t, func(t *testing.T, s *server) {
-		first, second := s.prepared(t, s.a), s.prepared(t, s.b)
+		first, second := s.uploaded(t, s.a), s.uploaded(t, s.b)
 		s.does(t, `BEGIN; UPDATE verifications SET filename = filename WHERE id = '\x`+hex(first)+`'`)
 		node := uuid.New()
 		for _, want := range [][]uuid.UUID{{second}, nil, {first}} {
@@ -140,7 +110,7 @@ func TestALeasePassesOverWhatASilentTransactionHolds(t *testing.T) {
 func TestWhatARunBeforeDidIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	onServer(t, func(t *testing.T, s *server) {
-		id, node := s.prepared(t, s.a), uuid.New()
+		id, node := s.uploaded(t, s.a), uuid.New()
 		o := effort.Must(s.SetOverride(t.Context(), ledger.ThrottleOverride{ID: uuid.New(), Key: "a.test",
 			Fields: map[string]string{"rate": "5"}}, time.Hour))(t)
 		for name, c := range map[string]struct {
@@ -171,54 +141,4 @@ func TestWhatARunBeforeDidIsWaitedFor(t *testing.T) {
 			effort.ErrorIf(t, err != nil || !seen, "%s: seen %v, %v", name, seen, err)
 		}
 	})
-}
-
-// TestACommitIsNotStoppedByTheCaller: he gives up when all is done but the commit, which goes on.
-func TestACommitIsNotStoppedByTheCaller(t *testing.T) {
-	t.Parallel()
-	onServer(t, func(t *testing.T, s *server) {
-		ctx, cancel := context.WithCancel(t.Context())
-		err := s.update(ctx, func(tx *tx) error {
-			defer cancel()
-			return rename(tx, s.a, "committed")
-		})
-		got := s.names(t)
-		effort.ErrorIf(t, err != nil || !slices.Contains(got, "committed"), "%v: %q", err, got)
-	})
-}
-
-func (s *Store) created(t *testing.T, ctx context.Context, workspace uuid.UUID, size int64) ledger.Verification {
-	t.Helper()
-	v, _, err := s.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: workspace, Identity: uuid.New(),
-		Filename: "list.csv", Bytes: size, BytesMax: size,
-		Limits: ledger.Limits{Open: 1 << 20, Stored: 1 << 60, Unpaid: 1 << 20}, UploadExpiry: time.Hour})
-	effort.OK(t, err)
-	return v
-}
-
-// TestWritersAtOneAccountAllGetThrough lets all writers of two nodes change one
-// account and its verifications: conflicts are many, refusals are none.
-func TestWritersAtOneAccountAllGetThrough(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, engine.Seams{})
-	const nodes, writers, rounds = 2, 8, 5
-	var all sync.WaitGroup
-	for range nodes {
-		node := effort.Must(Open(t.Context(), s.url, Options{}))(t)
-		t.Cleanup(func() { _ = node.Close() })
-		for range writers {
-			all.Go(func() {
-				for range rounds {
-					_, granted := node.Grant(t.Context(), uuid.New(), s.a, 1, "")
-					_, _, created := node.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: s.a,
-						Identity: uuid.New(), Filename: "list.csv", Bytes: 1, BytesMax: 1,
-						Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}, UploadExpiry: time.Hour})
-					effort.ErrIs(t, errors.Join(granted, created), nil)
-				}
-			})
-		}
-	}
-	all.Wait()
-	effort.Is(t, effort.Must(s.Balance(t.Context(), s.a))(t).Granted, nodes*writers*rounds)
-	t.Logf("%d transactions", 2*nodes*writers*rounds)
 }

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 
@@ -55,34 +54,6 @@ func (s *server) does(t *testing.T, statements string) {
 func (s *server) waited(t *testing.T) float64 {
 	t.Helper()
 	return effort.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why=busy")
-}
-
-// rename is a transaction that changes one workspace.
-func rename(t *tx, id uuid.UUID, name string) error {
-	_, err := t.Exec(`UPDATE workspaces SET name = ? WHERE id = ?`, name, id[:])
-	return err
-}
-
-// names reads the names of both workspaces.
-func (s *server) names(t *testing.T) []string {
-	t.Helper()
-	var names []string
-	list := effort.Must(s.Workspaces(t.Context()))(t)
-	for _, w := range list {
-		names = append(names, w.Name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// openForTest opens a ledger with one workspace.
-func openForTest(t *testing.T) (*Store, uuid.UUID) {
-	t.Helper()
-	s := effort.Must(Open(t.Context(), NewFile(t), Options{RetryWait: soon}))(t)
-	t.Cleanup(func() { _ = s.Close() })
-	w := uuid.New()
-	effort.Must(s.CreateWorkspace(t.Context(), w, "desk"))(t)
-	return s, w
 }
 
 func hex(id uuid.UUID) string { return strings.ReplaceAll(id.String(), "-", "") }

@@ -63,16 +63,9 @@ func makeLedger(t *testing.T, path string) {
 // change runs a statement behind the ledger's back.
 func change(t *testing.T, path, statement string) {
 	t.Helper()
-	effort.OK(t, tryChange(path, statement))
-}
-
-func tryChange(path, statement string) error {
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		return err
-	}
-	_, err = db.Exec(statement)
-	return errors.Join(err, db.Close())
+	db := effort.Must(sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)"))(t)
+	_, err := db.Exec(statement)
+	effort.OK(t, errors.Join(err, db.Close()))
 }
 
 func TestMigrateMakesTheLedgerWhereTheURLSays(t *testing.T) {

@@ -1,10 +1,8 @@
 package sqlstore
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -26,8 +24,6 @@ func TestWhatTheTablesKeep(t *testing.T) {
 		t.Parallel()
 		s := effort.Must(Open(t.Context(), url, Options{}))(t)
 		t.Cleanup(func() { _ = s.Close() })
-		t.Run("what operators do, once", func(t *testing.T) { logsOperators(t, s) })
-		t.Run("the outcome of a single", func(t *testing.T) { storesSingle(t, s) })
 		t.Run("no change without its condition", func(t *testing.T) { changesOnConditions(t, s) })
 		t.Run("when each row was made", func(t *testing.T) { storesTimes(t, s) })
 		t.Run("whole files", func(t *testing.T) { readsWholeFiles(t, s) })
@@ -162,56 +158,6 @@ func boundsSweep(t *testing.T, s *Store) {
 	for _, want := range []int{sweepMax, 1, 0} {
 		effort.Is(t, effort.Must(s.Sweep(t.Context(), ledger.Retention{}))(t), want, "changed")
 	}
-}
-
-// logsOperators: each act has one line, with who and what.
-func logsOperators(t *testing.T, s *Store) {
-	w, g := uuid.New(), uuid.New()
-	for range 2 {
-		_, create := s.CreateWorkspace(t.Context(), w, "Mine")
-		_, key := s.CreateKey(t.Context(), ledger.Key{ID: "abcdefghij12", Workspace: w, Label: "laptop"})
-		_, grant := s.Grant(t.Context(), g, w, 7, "paid")
-		_, revoke := s.RevokeKey(t.Context(), "abcdefghij12")
-		for _, err := range []error{create, key, grant, revoke} {
-			effort.OK(t, err)
-		}
-	}
-	type line struct{ action, workspace, subject, detail, reason string }
-	want := map[line]int{
-		{"workspace create", w.String(), w.String(), "Mine", ""}: 1,
-		{"key create", w.String(), "abcdefghij12", "laptop", ""}: 1,
-		{"grant", w.String(), g.String(), "7 credits", "paid"}:   1,
-		{"key revoke", w.String(), "abcdefghij12", "laptop", ""}: 1,
-	}
-	got := map[line]int{}
-	err := s.view(t.Context(), func(t *tx) error {
-		return t.Each(func(rows *sql.Rows) error {
-			var workspace uuid.UUID
-			var l line
-			err := rows.Scan(&l.action, &workspace, &l.subject, &l.detail, &l.reason)
-			l.workspace = workspace.String()
-			got[l]++
-			return err
-		}, `SELECT action, workspace, subject, detail, reason FROM operator_log WHERE workspace = ? AND created > 0`, w[:])
-	})
-	effort.ErrorIf(t, err != nil || !reflect.DeepEqual(got, want), "got %v, want %v, %v", got, want, err)
-	effort.Is(t, number(t, s, `SELECT count(*) FROM entries WHERE subject = ? AND reason = 'paid'`, g[:]), 1,
-		"entries with the reason of the grant")
-}
-
-// storesSingle: the outcome of its only address is in its row too.
-func storesSingle(t *testing.T, s *Store) {
-	d := ledgertest.NewFixture(t, s, 2)
-	bulk, of := d.Prepares(1)
-	single, l := d.Prepares(1)
-	run(t, s, `UPDATE verifications SET kind = 'single' WHERE id = ?`, single.ID[:])
-	got := d.Settles(of, 1, 0, 0, smtp.CatchAll)
-	effort.Is(t, got.SingleOutcome, smtp.Undecided, "bulk")
-	effort.Is(t, got, d.Sees(bulk.ID), "bulk")
-	got = d.Settles(l, 1, 0, 0, smtp.CatchAll)
-	effort.Is(t, got.SingleOutcome, smtp.CatchAll, "single")
-	effort.Is(t, got, d.Sees(single.ID), "single")
-	d.Audits()
 }
 
 // auditsPages: an audit counts what it does not list, and reads the last page.

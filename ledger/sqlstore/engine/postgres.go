@@ -225,8 +225,8 @@ func connector(url string, a access) (*sql.DB, error) {
 	}
 	if !a.readOnly && !a.patient {
 		// PostgreSQL reads a small table sequentially instead of by index, and then every change of it is a
-		// conflict: heartbeats of different nodes would be repeated once or twice each (BenchmarkBeats). All queries
-		// of writers have an index. CockroachDB ignores the setting.
+		// conflict: heartbeats of different nodes would be repeated once or twice each. All queries of writers have
+		// an index. CockroachDB ignores the setting.
 		settings["enable_seqscan"] = "off"
 	}
 	if a.readOnly {

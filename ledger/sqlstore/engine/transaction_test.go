@@ -226,6 +226,30 @@ func TestTheGateIsForOneAloneAfterTwoConflicts(t *testing.T) {
 	effort.ErrorIf(t, err != nil || !slices.Equal(alone, want), "alone in its runs: %v, want %v; %v", alone, want, err)
 }
 
+// TestATransactionOfAPausedNodeEnds: the database ends it, so that others get what it held, and it runs again.
+func TestATransactionOfAPausedNodeEnds(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, postgresDialect())
+	runs := 0
+	err := s.Update(t.Context(), func(tx *Tx) error {
+		runs++
+		if err := rename(tx, s.a, "paused"); err != nil {
+			return err
+		}
+		if runs == 1 {
+			if _, err := tx.Exec(`SET idle_in_transaction_session_timeout = '50ms'`); err != nil { // idleTime in short
+				return err
+			}
+			// It waits for the row, and only the end of the transaction lets it have that.
+			s.does(t, `UPDATE workspaces SET name = 'other' WHERE id = '\x`+hex(s.a)+`'`)
+		}
+		return nil
+	})
+	if got := s.names(t); err != nil || runs != 2 || !slices.Contains(got, "paused") {
+		t.Errorf("%v after %d runs: %q", err, runs, got)
+	}
+}
+
 // TestAFloodDelaysAnothersWriteByOneTransaction: 32 writers of one workspace are at work or in line, at the one session
 // of the embedded database and at those of a server. A writer of another workspace, and the node itself, has a session
 // at once, or when the first of theirs ends.
