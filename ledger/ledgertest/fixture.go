@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,9 +163,9 @@ func (d *Fixture) Reads(id uuid.UUID) []ledger.Result {
 	return list
 }
 
-// Exercise runs the whole suite; open gives a new, empty book each time and closes it with the test. Closing a
-// book twice must be harmless.
-func Exercise(t *testing.T, open func(t *testing.T) ledger.Book) {
+// Exercise runs the suite, or some groups of it; open gives a new, empty book each time and closes it with the test.
+// Closing a book twice must be harmless.
+func Exercise(t *testing.T, open func(t *testing.T) ledger.Book, groups ...string) {
 	for _, group := range []struct {
 		name  string
 		tests []exercise
@@ -176,6 +177,9 @@ func Exercise(t *testing.T, open func(t *testing.T) ledger.Book) {
 		{"people", people}, {"people sessions", peopleSessions}, {"single checks", singles},
 		{"recent results", recents}, {"statements", statements},
 	} {
+		if len(groups) > 0 && !slices.Contains(groups, group.name) {
+			continue
+		}
 		t.Run(group.name, func(t *testing.T) {
 			for _, e := range group.tests {
 				t.Run(e.name, func(t *testing.T) {

@@ -105,9 +105,10 @@ var leases = []exercise{
 		order := older(kept, lost)
 		d.leased(d.Node, 1, Hour, order[0])
 		d.leased(d.Node, 1, 0, order[1])
-		leases := effort.Must(d.Renew(d.T.Context(), d.Node, 0))(d.T)
+		leases := effort.Must(d.Renew(d.T.Context(), d.Node, Hour))(d.T)
 		effort.ErrorIf(d.T, len(leases) != 1 ||
 			leases[0] != (ledger.Lease{Verification: order[0], Node: d.Node, Epoch: 1}), "renewed: %+v", leases)
+		effort.Must(d.Renew(d.T.Context(), d.Node, 0))(d.T)
 		d.leased(uuid.New(), 5, Hour, order...) // prolonged by nothing is expired
 	}},
 	{"a lease given back may be taken at once", 0, func(d *Fixture) {

@@ -429,7 +429,7 @@ var list = append([]mutant{
 		"\tbefore := len(set.slices)\n\tset.add(ordinals[1:])", lives},
 	{"gap in what is settled", settleRules, "set.upTo != number-1 {", "set.upTo > number-1 {", memories},
 	{"settlements read but for the first", settleRules, "\t\tset.add(ordinals)\n\t\tif err", "\t\tset.add(ordinals[:0])\n\t\tif err", lives},
-	{"settlements read too late", settleRules, "n.Number > 1 && !e.settled.knows(", "n.Number < 1 && !e.settled.knows(", unknowns},
+	{"settlements read too late", settleRules, "n.Number > 1 && !e.settled.knows(", "n.Number < 1 && !e.settled.knows(", onces},
 	{"next ordinal taken for settled", settleRules, "ordinal%sliceOrdinals/64]&(1<<(ordinal%64)) != 0",
 		"ordinal%sliceOrdinals/64]&(1<<(ordinal%63)) != 0", memories},
 	{"slice of another place", settleRules, "slice := s.slices[ordinal/sliceOrdinals]\n\treturn", "slice := s.slices[ordinal/sliceOrdinals%2]\n\treturn",

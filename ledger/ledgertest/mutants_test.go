@@ -96,8 +96,10 @@ var (
 	corrections = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAnAccountThat.*|TestWhatHappenedTo.*|TestWhatNoCorrection.*)$/^sqlite$"}}}
 	// memories are the tests of what package transitions remembers of settlements.
 	memories = suite{folder: "./ledger/transitions", stages: [][]string{{}}}
-	// unknowns are the tests of what is created when answers to commits are lost.
-	unknowns = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestFaults"}}}
+	// unknowns are the exercises with faults: answers to commits are lost.
+	unknowns = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestConformance$/^postgresql$"}}}
+	// onces are the tests of how many transactions a call takes.
+	onces = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestASettlementIsOne"}}}
 	// cuts are the tests of pages that are cut.
 	cuts = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestAPageOfResults"}}}
 	// words are the tests of package ledger itself.

@@ -54,7 +54,7 @@ func storesUpToTheLimit(d *Fixture) {
 	asks(d, limited(11), ledger.ErrTooManyBytes)
 	small := asks(d, limited(10), nil) // just as much as there may be
 	asks(d, limited(1), ledger.ErrTooManyBytes)
-	first.Limits.Stored = 1
+	first.ID, first.Limits.Stored = uuid.New(), 1
 	again, created, err := d.Create(d.T.Context(), first)
 	effort.ErrorIf(d.T, err != nil || created || again.ID != v.ID, "recovered: %v, %v", created, err)
 	other := d.other(d.T, 0)
@@ -165,6 +165,7 @@ func countsUnpaid(d *Fixture) {
 	effort.ErrorIf(d.T, !errors.Is(err, ledger.ErrTooManyUnpaid) || !errors.As(err, &later) ||
 		later.After > ledger.UnpaidWithin || later.After < ledger.UnpaidWithin-time.Minute, "one too many: %v, %+v",
 		err, later)
+	first.ID = uuid.New()
 	if _, created, err := d.Create(d.T.Context(), first); err != nil || created {
 		d.T.Errorf("recovered: %v, %v", created, err)
 	}
@@ -287,6 +288,7 @@ func keyUsedAgain(d *Fixture) {
 	n := d.Asks(7)
 	v := asks(d, n, nil)
 	d.cancels(v.ID)
+	n.ID = uuid.New()
 	if again, created, err := d.Create(d.T.Context(), n); err != nil || created || again.Status != ledger.Cancelled {
 		d.T.Errorf("before its time: %+v, created %v, %v", again, created, err)
 	}

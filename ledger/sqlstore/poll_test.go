@@ -21,6 +21,8 @@ import (
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
+	"rollcall/ledger/transitions"
+	"rollcall/smtp"
 )
 
 // notebook is a driver that notes each statement that another one runs, and may fail one in its place. Its connections
@@ -112,6 +114,19 @@ func TestPollIsOnePointRead(t *testing.T) {
 	plan := explain(t, s, noted[0])
 	want := "SEARCH verifications USING INDEX sqlite_autoindex_verifications_1 (id=?)"
 	effort.ErrorIf(t, plan != want, "a poll is answered by %s, want %s", plan, want)
+}
+
+// TestASettlementIsOneTransaction, also of a process that has not read those before it.
+func TestASettlementIsOneTransaction(t *testing.T) {
+	s, notes := openNoted(t, Options{})
+	d := ledgertest.NewFixture(t, s, 3)
+	_, l := d.Prepares(3)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	s.Engine = transitions.New(database{s.base}) // which remembers nothing
+	notes[0].take()
+	d.Settles(l, 2, 1, 1, smtp.Valid)
+	begun := slices.DeleteFunc(notes[0].take(), func(text string) bool { return text != "BEGIN IMMEDIATE" })
+	effort.Is(t, len(begun), 1, "transactions")
 }
 
 // poller starts the API over a desk's ledger and gives what polls one verification.

@@ -54,21 +54,22 @@ func TestResultsHoldNoSession(t *testing.T) {
 func TestAPageOfResultsThatIsCutGoesOn(t *testing.T) {
 	t.Parallel()
 	const settlements, each = 70, 100
-	f := newFaulty(t, false)
-	d := ledgertest.NewFixture(t, f.past, settlements*each)
+	url := sqlstore.NewLedger(t)
+	proxy, through := throughProxy(t, url)
+	d := ledgertest.NewFixture(t, openAt(t, url), settlements*each)
 	v, l := d.Prepares(settlements * each)
 	for n := range int64(settlements) {
 		d.Settles(l, n+1, n*each, (n+1)*each-1, smtp.Valid)
 	}
 	var cuts atomic.Int64
-	f.proxy.SetPlan(func(s postgres.Statement) postgres.Act {
+	proxy.SetPlan(func(s postgres.Statement) postgres.Act {
 		if strings.Contains(s.Text, "SELECT payload FROM settlements") && cuts.Add(1) <= 5 {
 			return postgres.Act{Kind: postgres.CutAnswer, Rows: 9}
 		}
 		return postgres.Act{}
 	})
 	want := int64(0)
-	err := f.through.Results(t.Context(), d.Workspace, v.ID, func(r ledger.Result) error {
+	err := through.Results(t.Context(), d.Workspace, v.ID, func(r ledger.Result) error {
 		effort.Is(t, r.Ordinal, want, "ordinal")
 		want++
 		return nil

@@ -45,9 +45,8 @@ var empties = `DELETE FROM ` + strings.Join([]string{"workspace_log", "credit_da
 	`; DELETE FROM `) + `; UPDATE cluster_turn SET turn = 0`
 
 // shelf gives the same ledger of a server again and again, emptied by its owner.
-func shelf(t *testing.T, owner, user string) func(t *testing.T) ledger.Book {
+func shelf(t *testing.T, owner string, store *sqlstore.Store) func(t *testing.T) ledger.Book {
 	t.Helper()
-	store := openAt(t, user)
 	conn := effort.Must(pgx.Connect(t.Context(), owner))(t)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
 	return func(t *testing.T) ledger.Book {
@@ -69,6 +68,16 @@ func TestConformance(t *testing.T) {
 	t.Run("postgresql", func(t *testing.T) {
 		t.Parallel()
 		owner := rightful(t) // with the rights of a node and no more
-		ledgertest.Exercise(t, shelf(t, owner, as(t, owner, nodeUser)))
+		ledgertest.Exercise(t, faultyShelf(t, owner, as(t, owner, nodeUser)))
+	})
+	t.Run("cockroachdb's way", func(t *testing.T) {
+		t.Parallel()
+		owner := sqlstore.NewLedger(t)
+		changeAt(t, owner, imitation)
+		groups := []string{"intake", "settlements", "cancel"}
+		if *cuts > cutsFew {
+			groups = nil // all
+		}
+		ledgertest.Exercise(t, faultyShelf(t, owner, owner), groups...)
 	})
 }
