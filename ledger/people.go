@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,17 +58,7 @@ const (
 // Allows reports whether role r has the rights of role needed. An unknown role has none.
 func (r Role) Allows(needed Role) bool { return needed.rank() > 0 && r.rank() >= needed.rank() }
 
-func (r Role) rank() int {
-	switch r {
-	case Viewer:
-		return 1
-	case Member:
-		return 2
-	case Owner:
-		return 3
-	}
-	return 0
-}
+func (r Role) rank() int { return slices.Index([]Role{Viewer, Member, Owner}, r) + 1 }
 
 // User is a person who signs in to the pages.
 type User struct {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -380,15 +381,8 @@ type Limits struct {
 
 // Or replaces limits that are not set by the defaults.
 func (l Limits) Or(defaults Limits) Limits {
-	for _, field := range []struct {
-		own     *int64
-		instead int64
-	}{{&l.Open, defaults.Open}, {&l.Stored, defaults.Stored}, {&l.Unpaid, defaults.Unpaid}} {
-		if *field.own == 0 {
-			*field.own = field.instead
-		}
-	}
-	return l
+	return Limits{Open: cmp.Or(l.Open, defaults.Open), Stored: cmp.Or(l.Stored, defaults.Stored),
+		Unpaid: cmp.Or(l.Unpaid, defaults.Unpaid)}
 }
 
 // String returns the limits as text for the operator log.

@@ -1,7 +1,10 @@
 package ledgertest
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,17 +42,12 @@ func (d *Fixture) leased(node uuid.UUID, limit int, ttl time.Duration, want ...u
 
 // older returns verifications by creation, then id: the order in which they are served.
 func older(list ...ledger.Verification) []uuid.UUID {
+	slices.SortFunc(list, func(a, b ledger.Verification) int {
+		return cmp.Or(a.Created.Compare(b.Created), bytes.Compare(a.ID[:], b.ID[:]))
+	})
 	var ids []uuid.UUID
-	for len(list) > 0 {
-		first := 0
-		for i, v := range list {
-			if v.Created.Before(list[first].Created) ||
-				v.Created.Equal(list[first].Created) && v.ID.String() < list[first].ID.String() {
-				first = i
-			}
-		}
-		ids = append(ids, list[first].ID)
-		list = append(list[:first:first], list[first+1:]...)
+	for _, v := range list {
+		ids = append(ids, v.ID)
 	}
 	return ids
 }

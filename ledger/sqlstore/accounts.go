@@ -118,17 +118,13 @@ func (t accountRows) Credit(workspace uuid.UUID, by ledger.Balance, available le
 		by.Granted, by.Available, by.Held, by.Spent, workspace[:], available)
 }
 
-func (t accountRows) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
+func (t accountRows) Granted(id uuid.UUID) (*transitions.Entry, error) {
 	const known = `SELECT workspace, amount FROM entries WHERE subject = ? AND number = 0 AND kind = ?`
-	found, err := engine.Find(t, "read a grant", func(scan engine.Scan) (transitions.Entry, error) {
+	return engine.Find(t, "read a grant", func(scan engine.Scan) (transitions.Entry, error) {
 		e := transitions.Entry{Subject: id, Kind: ledger.EntryGrant}
 		err := scan(&e.Workspace, &e.Amount)
 		return e, err
 	}, known, id[:], ledger.EntryGrant)
-	if found == nil {
-		return transitions.Entry{}, false, err
-	}
-	return *found, true, nil
 }
 
 const correctionColumns = `id, subject, number, workspace, created, author, reason, findings`

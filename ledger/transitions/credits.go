@@ -51,14 +51,14 @@ func (e Engine) isVerification(ctx context.Context, id uuid.UUID) (bool, error) 
 // grant adds credits; taken says that the id of the grant is that of a verification. It changes the account before
 // it reads it, because a transaction that reads a row first loses against a concurrent one that does the same.
 func grant(t Tables, e Entry, taken bool) error {
-	known, found, err := t.Granted(e.Subject)
+	known, err := t.Granted(e.Subject)
 	if err != nil {
 		return fmt.Errorf("look for the grant: %w", err)
 	}
-	if found && known.Workspace == e.Workspace && known.Amount == e.Amount {
+	if known != nil && known.Workspace == e.Workspace && known.Amount == e.Amount {
 		return nil
 	}
-	if refused := refuseGrant(e, found, taken); refused != nil {
+	if refused := refuseGrant(e, known != nil, taken); refused != nil {
 		if _, err := t.Account(e.Workspace); err != nil {
 			return err
 		}

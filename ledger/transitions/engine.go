@@ -229,8 +229,8 @@ type Tables interface {
 	// kind) refuses duplicates. Call it after Credit: entries refer to the workspace, so writing them reads the
 	// account's row, and a transaction that reads a row before changing it can lose against a concurrent one.
 	Enter(entries ...Entry) error
-	// Granted reads the entry of a grant, and reports whether there is one.
-	Granted(id uuid.UUID) (Entry, bool, error)
+	// Granted reads the entry of a grant; nil when there is none.
+	Granted(id uuid.UUID) (*Entry, error)
 	// Log writes a line of the operator log with the time now and the context's author. It makes an id for a nil ID,
 	// and does not write an existing line again. ledger.ErrIllegal for an author that cannot be stored.
 	Log(l ledger.LogLine) error

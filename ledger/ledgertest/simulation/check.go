@@ -12,13 +12,14 @@ import (
 
 // edges are the legal steps of a verification as the interface promises them,
 // written a second time so that a mistake in package ledger is seen.
-var edges = map[ledger.State]string{
-	"uploading":         "preparing cancelled failed",
-	"preparing":         "verifying waiting_credits failed cancelled",
-	"waiting_credits":   "verifying cancelled failed",
-	"verifying":         "waiting_receivers completed completed_with_errors cancelled cancelling failed",
-	"waiting_receivers": "verifying completed completed_with_errors cancelled cancelling failed",
-	"cancelling":        "cancelled",
+var edges = map[ledger.State][]ledger.State{
+	"uploading":       {"preparing", "cancelled", "failed"},
+	"preparing":       {"verifying", "waiting_credits", "failed", "cancelled"},
+	"waiting_credits": {"verifying", "cancelled", "failed"},
+	"verifying": {"waiting_receivers", "completed", "completed_with_errors", "cancelled", "cancelling",
+		"failed"},
+	"waiting_receivers": {"verifying", "completed", "completed_with_errors", "cancelled", "cancelling", "failed"},
+	"cancelling":        {"cancelled"},
 }
 
 // wrong notes a broken promise; the life ends with the first.
@@ -63,7 +64,7 @@ func (w *world) checkCommit() {
 func (w *world) checkStep(s *saved) {
 	before, after := &s.row, &s.file.row
 	from, to := before.State(), after.State()
-	if from != to && !contains(edges[from], string(to)) {
+	if from != to && !slices.Contains(edges[from], to) {
 		w.wrong("I19", "from %s to %s", from, to)
 	}
 	if before.Status.Final() && (before.Status != after.Status || before.Counts != after.Counts ||
@@ -158,21 +159,6 @@ func (w *world) checkRow(r *transitions.Row) {
 	if r.Kind == ledger.Single && (r.Status == ledger.Uploading || r.SingleEmail == "") {
 		w.wrong("row", "a check of %q is %s", r.SingleEmail, r.Status)
 	}
-}
-
-// contains reports whether a list of words has one.
-func contains(words, word string) bool {
-	for len(words) > 0 {
-		i := 0
-		for i < len(words) && words[i] != ' ' {
-			i++
-		}
-		if words[:i] == word {
-			return true
-		}
-		words = words[min(i+1, len(words)):]
-	}
-	return false
 }
 
 // checkFile recomputes one verification from its entries and settlements.

@@ -332,12 +332,13 @@ func (m *memory) Enter(entries ...transitions.Entry) error {
 }
 
 // Granted reads the entry of a grant.
-func (m *accountTables) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
-	if err := m.statement(); err != nil {
-		return transitions.Entry{}, false, err
-	}
+func (m *accountTables) Granted(id uuid.UUID) (*transitions.Entry, error) {
 	e, found := m.grants[id]
-	return e, found, nil
+	if err := m.statement(); err != nil || !found {
+		return nil, err
+	}
+	e.Reason = "" // which nobody reads
+	return &e, nil
 }
 
 // Log keeps the line.

@@ -137,13 +137,8 @@ func (t *twin) Enter(entries ...transitions.Entry) error {
 	return done(t.both, "enter", func(x transitions.Tables) error { return x.Enter(entries...) })
 }
 
-func (t *twin) Granted(id uuid.UUID) (transitions.Entry, bool, error) {
-	answer, err := same(t.both, "granted", func(x transitions.Tables) (two[transitions.Entry, bool], error) {
-		e, found, err := x.Granted(id)
-		e.Reason = ""
-		return two[transitions.Entry, bool]{e, found}, err
-	})
-	return answer.a, answer.b, err
+func (t *twin) Granted(id uuid.UUID) (*transitions.Entry, error) {
+	return same(t.both, "granted", func(x transitions.Tables) (*transitions.Entry, error) { return x.Granted(id) })
 }
 
 func (t clusterTwin) Log(l ledger.LogLine) error {

@@ -11,6 +11,7 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/ledger"
+	"rollcall/ledger/transitions"
 )
 
 // These tests are about calls whose first commit is not answered: it was executed (lost), it was not (never), or it is
@@ -135,20 +136,16 @@ func TestANodeThatACallForgotIsAnsweredAsForgotten(t *testing.T) {
 }
 
 func TestANodeThatWasAskedToDrainIsThereThoughItIsForgotten(t *testing.T) {
-	tries(t, func(t *testing.T, seed uint64, f fate, answers *int) {
-		p, node := lostNode(t, seed, func(p *processes, node uuid.UUID) {
-			err := p.book.Forget(context.Background(), node, 0)
-			effort.ErrorIf(t, err != nil && !errors.Is(err, ledger.ErrNoSuchNode), "%v", err)
-		}, f)
-		answered(t, p.book.AskDrain(context.Background(), node), f, answers)
-	})
-	tries(t, func(t *testing.T, seed uint64, f fate, answers *int) {
-		p, node := lostNode(t, seed, func(p *processes, node uuid.UUID) {
-			err := p.book.Forget(context.Background(), node, 0)
-			effort.ErrorIf(t, err != nil && !errors.Is(err, ledger.ErrNoSuchNode), "%v", err)
-		}, f)
-		answered(t, p.book.Undrain(context.Background(), node), f, answers)
-	})
+	for _, wish := range []func(transitions.Engine, context.Context, uuid.UUID) error{
+		transitions.Engine.AskDrain, transitions.Engine.Undrain} {
+		tries(t, func(t *testing.T, seed uint64, f fate, answers *int) {
+			p, node := lostNode(t, seed, func(p *processes, node uuid.UUID) {
+				err := p.book.Forget(context.Background(), node, 0)
+				effort.ErrorIf(t, err != nil && !errors.Is(err, ledger.ErrNoSuchNode), "%v", err)
+			}, f)
+			answered(t, wish(p.book, context.Background(), node), f, answers)
+		})
+	}
 }
 
 // TestALeaseThatACallTookIsAnsweredAsItIs: the verification is settled on by its holder of before between two runs.
