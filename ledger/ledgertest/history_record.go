@@ -27,19 +27,17 @@ type History struct {
 	passing bool    // see Options
 }
 
-// Operations is the number of calls, with those of the last reading.
-func (h *History) Operations() int { return len(h.done) }
-
-// Unknown is the number of runs of a transaction of which the ledger did not know at once whether they were committed.
-func (h *History) Unknown() int {
-	n := 0
+// String counts the calls, with those of the last reading, and the runs of a transaction of which the ledger did not
+// know at once whether they were committed.
+func (h *History) String() string {
+	unknown := 0
 	for _, op := range h.done {
-		n += op.repeats
+		unknown += op.repeats
 		if op.answer.unknown {
-			n++
+			unknown++
 		}
 	}
-	return n
+	return fmt.Sprintf("%d operations, %d unknown runs", len(h.done), unknown)
 }
 
 // RecordHistory makes three workspaces in an empty book and lets 16 clients work on them at once; books are connections
@@ -171,30 +169,6 @@ func textOf(lines []listed) string {
 		line(&text, l.rank, l.epoch, l.status)
 	}
 	return text.String()
-}
-
-// Summary says how often each kind of call was accepted, was refused and failed, and how the files ended.
-func (h *History) Summary() string {
-	accepted, refused, failed := map[kind]int{}, map[kind]int{}, map[kind]int{}
-	last, ends := map[int]ledger.Status{}, map[ledger.Status]int{}
-	for _, op := range h.done {
-		switch {
-		case op.answer.refusal != "":
-			refused[op.call.kind]++
-			continue
-		case op.answer.unknown || op.answer.unchanged:
-			failed[op.call.kind]++
-			continue
-		}
-		accepted[op.call.kind]++
-		if op.call.kind == verification {
-			last[op.call.rank] = op.answer.file.status
-		}
-	}
-	for _, status := range last {
-		ends[status]++
-	}
-	return fmt.Sprintf("accepted %v, refused %v, failed %v, ends %v", accepted, refused, failed, ends)
 }
 
 // work makes the calls that need a lease.

@@ -1,7 +1,6 @@
 package sqlstore_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -116,32 +115,6 @@ func TestAReopenedLedgerGivesBackTheLeases(t *testing.T) {
 	_, err = d.Settle(t.Context(), ledgertest.Batch(l, 1, 0, 0, smtp.Valid))
 	effort.ErrIs(t, err, ledger.ErrStaleEpoch, "the dead owner's settlement")
 	effort.Is(t, d.Takes(v.ID).Epoch, l.Epoch+1, "epoch after", l.Epoch)
-}
-
-// TestACancelledCallLeavesNoTransactionBehind ends many calls in the middle; the
-// writer must stay usable and the books sound.
-func TestACancelledCallLeavesNoTransactionBehind(t *testing.T) {
-	d := ledgertest.NewFixture(t, openStore(t), 0)
-	granted := ledger.Credits(0)
-	for i := range 60 {
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() {
-			_, err := d.Grant(ctx, uuid.New(), d.Workspace, 1, "raced")
-			done <- err
-		}()
-		if i%2 == 0 {
-			cancel()
-		}
-		if err := <-done; err == nil {
-			granted++
-		} else if !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-		cancel()
-	}
-	b := d.Account()
-	effort.ErrorIf(t, b.Granted != granted || granted < 30, "granted %d, acknowledged %d", b.Granted, granted)
 }
 
 // TestCloseFoldsTheLog: after a clean end the ledger is one file, with nothing beside it that holds what was erased.

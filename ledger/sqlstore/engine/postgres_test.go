@@ -371,16 +371,26 @@ func TestASilentDatabaseIsGivenUp(t *testing.T) {
 	effort.Is(t, effort.Must(granted(t.Context(), s.DB, s.a))(t), 2, "the two grants that were answered")
 }
 
-// TestAnAttemptEndsByItself: a caller that waits for ever gets an answer too.
-func TestAnAttemptEndsByItself(t *testing.T) {
-	s := newServer(t, postgresDialect())
+// eachSession does something with each session, none of which is in use.
+func (s *server) eachSession(do func(s *session)) {
 	for _, p := range []*pool{s.writer, s.readers} {
 		for range cap(p.free) {
 			session := <-p.free
-			session.dialect.attempt, session.dialect.ending = 20*time.Millisecond, 20*time.Millisecond
+			do(session)
 			p.free <- session
 		}
 	}
+}
+
+// shortens bounds the attempts, and COMMIT and ROLLBACK by even less.
+func (s *server) shortens(attempt time.Duration) {
+	s.eachSession(func(s *session) { s.dialect.attempt, s.dialect.ending = attempt, 20*time.Millisecond })
+}
+
+// TestAnAttemptEndsByItself: a caller that waits for ever gets an answer too.
+func TestAnAttemptEndsByItself(t *testing.T) {
+	s := newServer(t, postgresDialect())
+	s.shortens(20 * time.Millisecond)
 	effort.OK(t, postgres.Shared(t).Pause())
 	wrote := grant(t.Context(), s.DB, s.a)
 	_, read := granted(t.Context(), s.DB, s.a)
@@ -478,28 +488,18 @@ func TestAPanicLeavesNoTransactionBehind(t *testing.T) {
 				panic("a fault of ours")
 			})
 		}()
-		for _, p := range []*pool{s.writer, s.readers} {
-			for range cap(p.free) {
-				session := <-p.free
-				if session.conn != nil && session.connReports(func(c any) bool {
-					return c.(*stdlib.Conn).Conn().PgConn().TxStatus() != 'I'
-				}) {
-					t.Errorf("%s: a session is given back inside a transaction", name)
-				}
-				p.free <- session
-			}
-		}
+		s.eachSession(func(s *session) {
+			effort.ErrorIf(t, s.conn != nil && s.connReports(func(c any) bool {
+				return c.(*stdlib.Conn).Conn().PgConn().TxStatus() != 'I'
+			}), "%s: a session is given back inside a transaction", name)
+		})
 	}
 }
 
 // TestAReadingThatIsSilentInTheMiddleEnds: the database stops when the transaction of a request has begun.
 func TestAReadingThatIsSilentInTheMiddleEnds(t *testing.T) {
 	s := newServer(t, postgresDialect())
-	for range cap(s.readers.free) {
-		session := <-s.readers.free
-		session.dialect.attempt, session.dialect.ending = 200*time.Millisecond, 20*time.Millisecond
-		s.readers.free <- session
-	}
+	s.shortens(200 * time.Millisecond)
 	paused := false
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // for a ledger that waits for ever
 	defer cancel()
@@ -520,11 +520,7 @@ func TestAReadingThatIsSilentInTheMiddleEnds(t *testing.T) {
 // TestACommitThatIsSilentEnds: the database stops before it, and nobody knows.
 func TestACommitThatIsSilentEnds(t *testing.T) {
 	s := newServer(t, postgresDialect())
-	for range cap(s.writer.free) {
-		session := <-s.writer.free
-		session.dialect.attempt, session.dialect.ending = 200*time.Millisecond, 20*time.Millisecond
-		s.writer.free <- session
-	}
+	s.shortens(200 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // for a ledger that waits for ever
 	defer cancel()
 	runs := 0
