@@ -143,7 +143,7 @@ func TestWhoWaitsAsToldMeetsNoLimit(t *testing.T) {
 
 // panickyBook panics on the first question about a balance and waits in the second.
 type panickyBook struct {
-	Book
+	ledger.Book
 	asked   atomic.Int64
 	entered chan struct{}
 	open    chan struct{}

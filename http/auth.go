@@ -163,7 +163,7 @@ const (
 // keyCache caches the ledger's answers about keys. Good ones stay after goodKeyLife: then the ledger is asked again,
 // but they do not count as guesses.
 type keyCache struct {
-	book Book
+	book ledger.Book
 	now  func() time.Time
 	ask  singleflight.Group
 	used *ledger.Uses[string]
@@ -178,7 +178,7 @@ type goodKey struct {
 	until time.Time
 }
 
-func newKeyCache(book Book, now func() time.Time) *keyCache {
+func newKeyCache(book ledger.Book, now func() time.Time) *keyCache {
 	return &keyCache{book: book, now: now, good: newLRU[goodKey](goodKeysMax), bad: newLRU[time.Time](badKeysMax),
 		used: ledger.NewUses(func(ctx context.Context, ids []string) error { return book.UseKeys(ctx, ids) })}
 }

@@ -15,7 +15,7 @@
 //
 // Checks are made in one fixed order, so that the same bad request always gets the same answer: framing, route, method,
 // network address, key, origin, rate of the key, syntax, existence, state, size. The package decides nothing about work
-// or money: it asks the ledger through Book.
+// or money: it asks the ledger (ledger.Book).
 //
 // It follows RFC 9110, RFC 9112, RFC 4180 (results) and RFC 9562 (UUIDs); the
 // browser rules are those of the Fetch standard. Start with Options, Server and routes.

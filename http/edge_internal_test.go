@@ -217,7 +217,7 @@ func TestBadKeysPushNoGoodOneOut(t *testing.T) {
 
 // guessedBook knows some keys.
 type guessedBook struct {
-	Book
+	ledger.Book
 	good map[string]ledger.Key
 }
 

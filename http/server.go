@@ -201,19 +201,6 @@ func waitUntil(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// Book is the API's part of the ledger; ledger.Book implements it.
-type Book interface {
-	KeyByID(ctx context.Context, id string) (ledger.Key, error)
-	UseKeys(ctx context.Context, ids []string) error
-	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
-	Secret(ctx context.Context, name string, bytes int) ([]byte, error)
-	Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error)
-	Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error)
-	History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error)
-	Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error)
-	Results(ctx context.Context, workspace, id uuid.UUID, yield func(ledger.Result) error) error
-}
-
 // Rate is a token bucket: PerSecond tokens are added, at most Burst are kept.
 type Rate struct {
 	PerSecond float64 // above 0
@@ -255,7 +242,7 @@ func DefaultLimits() Limits {
 // Options are the options of a Server; all are required unless their line says otherwise.
 type Options struct {
 	Listen         string                    // host:port; port 0 takes a free one, see Addr
-	Book           Book                      // the ledger
+	Book           ledger.Book               // see ledger.Files
 	Writes         func() (uint64, bool)     // see sqlstore.Store.Writes; nil: each answer is read anew
 	PublicUpload   func(id uuid.UUID) string // the upload URL of a verification, always the same for it
 	AllowedOrigins []string                  // exact, such as https://app.example.com; may be empty

@@ -95,7 +95,7 @@ func (f *fakeCluster) calls() string {
 }
 
 // noBook is a ledger that nobody asks.
-type noBook struct{ admin.Book }
+type noBook struct{ ledger.Book }
 
 // Note drops what is noted.
 func (noBook) Note(context.Context, ledger.LogLine) error { return nil }

@@ -60,7 +60,7 @@ func newRig(t *testing.T, changes ...func(*admin.Options)) *rig {
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_test_total"}))
 	o := admin.Options{
 		Listen: "127.0.0.1:0", Book: r.book, Token: token, Limits: ledger.Limits{Open: 5, Stored: 6, Unpaid: 7}, Gatherer: registry,
-		Draining: r.draining.Load, Wake: func() { r.wakes.Add(1) }, Log: slog.New(slog.DiscardHandler), People: r.book,
+		Draining: r.draining.Load, Wake: func() { r.wakes.Add(1) }, Log: slog.New(slog.DiscardHandler),
 		PagesURL: func() string { return "" }, Tuned: func() {}, Ready: func(context.Context) error { return nil },
 		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{} }, Inspector: &fakeInspector{},
 		Identity: func() admin.Identity { return admin.Identity{Probing: true} },
@@ -312,8 +312,6 @@ func TestTokenIsMadeOnce(t *testing.T) {
 	effort.OK(t, errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 0)))
 	effort.Denied(admin.EnsureToken(dir))(t, admin.ErrToken, "an empty token")
 }
-
-var _ admin.Book = (ledger.Book)(nil)
 
 // TestLimitsOfAWorkspace are shown with what is used, changed one by one, and refused out of
 // their bounds; what nobody set is the default of the node.

@@ -15,12 +15,6 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// EvidenceBook is the evidence in the ledger; ledger.Book is one.
-type EvidenceBook interface {
-	Evidence(ctx context.Context, id uuid.UUID, after int64, yield func(ledger.StoredSettlement) error) (
-		ledger.Verification, error)
-}
-
 // Verdict is an outcome and its reason.
 type Verdict struct {
 	Outcome string `json:"outcome"`
@@ -43,7 +37,7 @@ var ErrNotSettled = errors.New("no outcome of this address is settled")
 var errFound = errors.New("found")
 
 // FindEvidence looks up one address of a verification, in any spelling. ErrNotSettled; errors of the ledger.
-func FindEvidence(ctx context.Context, book EvidenceBook, id uuid.UUID, address string) (FoundEvidence, error) {
+func FindEvidence(ctx context.Context, book ledger.Book, id uuid.UUID, address string) (FoundEvidence, error) {
 	parsed, wrong := smtp.ParseAddress(address)
 	wanted := spelling{text: address, parsed: parsed, whole: wrong == nil}
 	var f FoundEvidence
@@ -144,7 +138,7 @@ type Change struct {
 
 // ReplayEvidence judges the evidence of a verification again and calls yield for each address whose outcome or reason would
 // change, or for all. It makes no connection and writes nothing. Memory holds one settlement at a time.
-func ReplayEvidence(ctx context.Context, book EvidenceBook, id uuid.UUID, q ReplayQuery) (ReplaySummary, error) {
+func ReplayEvidence(ctx context.Context, book ledger.Book, id uuid.UUID, q ReplayQuery) (ReplaySummary, error) {
 	p := replayer{query: q, summary: ReplaySummary{Verification: id}}
 	v, err := book.Evidence(ctx, id, 0, p.settlement)
 	p.summary.Status = v.Status

@@ -184,7 +184,7 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 		packed := effort.Must(evidence.Pack(entries))(t)
 		s.Evidence = packed
 		q.Yield = func(admin.Replayed) error { return nil }
-		effort.Denied(admin.ReplayEvidence(t.Context(), one{s}, v.ID, q))(t, evidence.ErrPacked, name)
+		effort.Denied(admin.ReplayEvidence(t.Context(), one{s: s}, v.ID, q))(t, evidence.ErrPacked, name)
 	}
 }
 
@@ -205,7 +205,10 @@ func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
 }
 
 // one is a ledger of one settlement.
-type one struct{ s ledger.Settlement }
+type one struct {
+	ledger.Book
+	s ledger.Settlement
+}
 
 func (o one) Evidence(_ context.Context, _ uuid.UUID, _ int64, yield func(ledger.StoredSettlement) error) (
 	ledger.Verification, error) {

@@ -27,8 +27,7 @@ func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 	var logs bytes.Buffer
 	var service *admin.Service
 	r := newRig(t, func(o *admin.Options) {
-		book := closedLog{o.Book.(*sickBook)}
-		o.Book, o.People, o.PagesURL = book, book, func() string { return "https://rollcall.test" }
+		o.Book, o.PagesURL = closedLog{o.Book.(*sickBook)}, func() string { return "https://rollcall.test" }
 		o.Inspector = &fakeInspector{}
 		o.Log = slog.New(slog.NewTextHandler(&logs, nil))
 		o.Pages = func(d *admin.Service) (admin.Pages, error) { service = d; return nil, nil }

@@ -16,7 +16,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -25,39 +24,18 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// Book is the operators' part of the ledger; ledger.Book implements it.
-type Book interface {
-	CreateWorkspace(ctx context.Context, id uuid.UUID, name string) (ledger.Workspace, error)
-	Workspaces(ctx context.Context) ([]ledger.Workspace, error)
-	CreateKey(ctx context.Context, k ledger.Key) (ledger.Key, error)
-	Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error)
-	RevokeKey(ctx context.Context, id string) (ledger.Key, error)
-	Grant(ctx context.Context, id, workspace uuid.UUID, n ledger.Credits, reason string) (ledger.Balance, error)
-	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
-	Entries(ctx context.Context, q ledger.EntriesQuery) (ledger.Statement, error)
-	OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error)
-	VerificationsLike(ctx context.Context, from, to uuid.UUID, limit int) ([]uuid.UUID, error)
-	History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error)
-	Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error)
-	EvidenceBook
-	Audit(ctx context.Context) (ledger.AuditReport, error)
-	ledger.Operators
-	Ping(ctx context.Context) error
-}
-
 // Options are the options of a Server; all are required but TLS, Hosts and Pages. The functions must not block.
 type Options struct {
-	Listen    string              // host:port, port 0 takes a free one, see Addr; or unix:PATH, made with mode 0660
-	TLS       *tls.Config         // of a TCP listener; nil: requests are not encrypted
-	Hosts     []string            // further allowed hosts of requests, without ports
-	Book      Book                // the ledger
+	Listen    string      // host:port, port 0 takes a free one, see Addr; or unix:PATH, made with mode 0660
+	TLS       *tls.Config // of a TCP listener; nil: requests are not encrypted
+	Hosts     []string    // further allowed hosts of requests, without ports
+	Book      ledger.Book
 	Token     string              // see EnsureToken
 	Gatherer  prometheus.Gatherer // what /metrics shows
 	Draining  func() bool         // true from the moment the node takes no new work
 	Wake      func()              // hint that the ledger has something new, such as a grant
 	Log       *slog.Logger        // operators' changes, at info level
 	Limits    ledger.Limits       // the defaults for workspaces without limits of their own
-	People    People              // the users of the pages
 	PagesURL  func() string       // of the customers' pages; "": this node serves none
 	Cluster   Cluster
 	Inspector Inspector

@@ -14,17 +14,6 @@ import (
 	"rollcall/ledger"
 )
 
-// People is the operators' part of the users of the pages; ledger.People implements it.
-type People interface {
-	MakeLink(ctx context.Context, l ledger.Link) (ledger.Link, error)
-	UserByEmail(ctx context.Context, email string) (ledger.User, error)
-	Users(ctx context.Context, after string, limit int) ([]ledger.User, error)
-	Members(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error)
-	DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (ledger.User, error)
-	EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) (int, error)
-	SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error
-}
-
 const usersShown = 1000
 
 // UserLink is a one-time link, which is shown only now.
@@ -107,7 +96,7 @@ func usersOf(r *http.Request) (in usersCall, err error) {
 
 func (d userOps) listUsers(ctx context.Context, in usersCall) (UserPage, error) {
 	found, err := askPeople(ctx, d.common, "list users", func(ctx context.Context) ([]ledger.User, error) {
-		return d.options.People.Users(ctx, in.after, in.limit)
+		return d.options.Book.Users(ctx, in.after, in.limit)
 	})
 	out := UserPage{Users: mapped(found, userLine)}
 	if len(found) == in.limit {
@@ -144,7 +133,7 @@ func (d userOps) noPages() error {
 
 // ListMembers gives the members of a workspace by email.
 func (d userOps) ListMembers(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error) {
-	return askPeople(ctx, d.common, "list members", with(d.options.People.Members, workspace))
+	return askPeople(ctx, d.common, "list members", with(d.options.Book.Members, workspace))
 }
 
 // InviteCall asks for an invitation link to a workspace.
@@ -186,7 +175,7 @@ func (d userOps) makeLink(ctx context.Context, token signin.Token, l ledger.Link
 		if ledger.CheckEmail(l.Email) != nil {
 			return l, ledger.ErrIllegal
 		}
-		made, err := d.options.People.MakeLink(ctx, l)
+		made, err := d.options.Book.MakeLink(ctx, l)
 		if errors.Is(err, ledger.ErrIllegal) {
 			err = refusal(http.StatusConflict, "conflict", "this id was sent before with other content; use a new id")
 		}
@@ -210,7 +199,7 @@ func (d userOps) makeLink(ctx context.Context, token signin.Token, l ledger.Link
 func (d userOps) DisableUser(ctx context.Context, email string, disabled bool) (ledger.User, error) {
 	return d.changeUser(ctx, "disable user", email, func(ctx context.Context, u *ledger.User) (ledger.LogLine, error) {
 		var err error
-		*u, err = d.options.People.DisableUser(ctx, u.ID, disabled)
+		*u, err = d.options.Book.DisableUser(ctx, u.ID, disabled)
 		return line("user disable", u.Email, strconv.FormatBool(disabled)), err
 	})
 }
@@ -219,7 +208,7 @@ func (d userOps) DisableUser(ctx context.Context, email string, disabled bool) (
 func (d userOps) EndSessions(ctx context.Context, email string) (u ledger.User, ended int, err error) {
 	u, err = d.changeUser(ctx, "end sessions", email, func(ctx context.Context, u *ledger.User) (ledger.LogLine, error) {
 		var err error
-		ended, err = d.options.People.EndSessions(ctx, u.ID, ledger.Hash{})
+		ended, err = d.options.Book.EndSessions(ctx, u.ID, ledger.Hash{})
 		return line("user end-sessions", u.Email, strconv.Itoa(ended)), err
 	})
 	return u, ended, err
@@ -228,7 +217,7 @@ func (d userOps) EndSessions(ctx context.Context, email string) (u ledger.User, 
 // ResetTOTP turns off a user's two-step sign-in, and signs them out everywhere.
 func (d userOps) ResetTOTP(ctx context.Context, email string) (ledger.User, error) {
 	u, err := d.changeUser(ctx, "reset codes", email, func(ctx context.Context, u *ledger.User) (ledger.LogLine, error) {
-		return line("user end-two-step", u.Email, ""), d.options.People.SetTOTP(ctx, u.ID, "", ledger.Hash{})
+		return line("user end-two-step", u.Email, ""), d.options.Book.SetTOTP(ctx, u.ID, "", ledger.Hash{})
 	})
 	u.TOTP = ""
 	return u, err
@@ -239,7 +228,7 @@ func (d userOps) changeUser(ctx context.Context, step, email string,
 	do func(ctx context.Context, u *ledger.User) (ledger.LogLine, error)) (ledger.User, error) {
 	var done ledger.LogLine
 	u, err := askPeople(ctx, d.common, step, func(ctx context.Context) (ledger.User, error) {
-		u, err := d.options.People.UserByEmail(ctx, strings.TrimSpace(email))
+		u, err := d.options.Book.UserByEmail(ctx, strings.TrimSpace(email))
 		if err == nil {
 			done, err = do(ctx, &u)
 		}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
@@ -132,36 +131,9 @@ func (d *Dashboard) formsGoTo() string {
 	return issuer
 }
 
-// Book is the pages' part of the ledger.
-type Book interface {
-	signin.Book
-	Secret(ctx context.Context, name string, bytes int) ([]byte, error)
-	Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error)
-	Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error)
-	History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error)
-	Cancel(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error)
-	Members(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error)
-	Keys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error)
-	KeyByID(ctx context.Context, id string) (ledger.Key, error)
-	CreateKey(ctx context.Context, k ledger.Key) (ledger.Key, error)
-	RevokeKey(ctx context.Context, id string) (ledger.Key, error)
-	MakeLink(ctx context.Context, l ledger.Link) (ledger.Link, error)
-	OpenLinks(ctx context.Context, workspace uuid.UUID) ([]ledger.Link, error)
-	EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) error
-	SetRole(ctx context.Context, workspace, user uuid.UUID, role ledger.Role) error
-	CreateSingle(ctx context.Context, c ledger.CreateSingle) (ledger.Verification, error)
-	RecentResults(ctx context.Context, q ledger.RecentQuery) (ledger.RecentPage, error)
-	Breakdown(ctx context.Context, workspace, id uuid.UUID) (ledger.Breakdown, error)
-	Statement(ctx context.Context, q ledger.StatementQuery) (ledger.WorkspaceStatement, error)
-	Evidence(ctx context.Context, id uuid.UUID, after int64,
-		yield func(ledger.StoredSettlement) error) (ledger.Verification, error)
-	WorkspaceLog(ctx context.Context, q ledger.WorkspaceLogQuery) ([]ledger.WorkspaceLine, error)
-	LogWorkspace(ctx context.Context, workspace uuid.UUID, l ledger.WorkspaceLine) error
-}
-
 // Options are the options of the pages; all are required unless their line says otherwise.
 type Options struct {
-	Book         Book
+	Book         ledger.Book
 	PublicURL    func() string // how browsers reach the pages, without a final slash
 	UploadURL    string        // how they reach the storage
 	MaxFileBytes int64         // of a new file

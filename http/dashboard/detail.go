@@ -113,7 +113,7 @@ var errRead = errors.New("the settlement was read")
 
 // talk finds an outcome by its position in the file, with its evidence; nil when it is not in the settlement. It reads
 // only that settlement.
-func talk(ctx context.Context, book Book, v ledger.Verification, ordinal, settlement int64) (*web.Talk, error) {
+func talk(ctx context.Context, book ledger.Book, v ledger.Verification, ordinal, settlement int64) (*web.Talk, error) {
 	var found *web.Talk
 	_, err := book.Evidence(ctx, v.ID, settlement-1, func(k ledger.StoredSettlement) error {
 		for i := range k.Results.Len() {

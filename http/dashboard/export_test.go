@@ -35,7 +35,7 @@ func NewWaits(ask func(context.Context, string) (inspect.Verification, error), n
 }
 
 // NewBreakdowns gives what the outcomes of final verifications have in common, as a ledger says it.
-func NewBreakdowns(book Book) func(context.Context, ledger.Verification) (ledger.Breakdown, error) {
+func NewBreakdowns(book ledger.Book) func(context.Context, ledger.Verification) (ledger.Breakdown, error) {
 	b := newBreakdowns()
 	return func(ctx context.Context, v ledger.Verification) (ledger.Breakdown, error) { return b.get(ctx, book, v) }
 }

@@ -98,7 +98,7 @@ func makeKey(d *Dashboard, w http.ResponseWriter, r *request) error {
 	}
 }
 
-func keyOfPath(book Book, r *request) (keyView, error) {
+func keyOfPath(book ledger.Book, r *request) (keyView, error) {
 	k, err := book.KeyByID(r.Context(), r.PathValue("key"))
 	switch {
 	case errors.Is(err, ledger.ErrNoSuchKey), err == nil && k.Workspace != r.workspace():
@@ -156,7 +156,7 @@ func (n namer) of(actor string) string {
 }
 
 // namer knows the members of the workspace, and the given keys, or all keys for nil.
-func namerOf(book Book, r *request, keys []ledger.Key) (namer, error) {
+func namerOf(book ledger.Book, r *request, keys []ledger.Key) (namer, error) {
 	n := namer{}
 	members, err := book.Members(r.Context(), r.workspace())
 	if err == nil && keys == nil {
@@ -172,7 +172,7 @@ func namerOf(book Book, r *request, keys []ledger.Key) (namer, error) {
 }
 
 // makers names the creators of verifications. It asks the ledger only when one of them is a user or a key.
-func makers(book Book, r *request, of ...ledger.Verification) (namer, error) {
+func makers(book ledger.Book, r *request, of ...ledger.Verification) (namer, error) {
 	for _, v := range of {
 		if strings.Contains(v.MadeBy, ":") {
 			return namerOf(book, r, nil)

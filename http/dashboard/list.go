@@ -72,7 +72,7 @@ var states = []struct {
 }
 
 // missing says how many credits waiting verifications need; "" when none waits, which needs no ledger call.
-func missing(book Book, r *request, found []ledger.Verification) (string, error) {
+func missing(book ledger.Book, r *request, found []ledger.Verification) (string, error) {
 	waiting, needed := 0, int64(0)
 	for _, v := range found {
 		if v.State() == ledger.WaitingCredits {
@@ -190,7 +190,7 @@ func list(d *Dashboard, w http.ResponseWriter, r *request) error {
 
 // search reads the history until a page is full, the history ends, or listReads reads were made. more reports whether
 // there may be matches older than last.
-func search(ctx context.Context, book Book, q ledger.HistoryQuery, fits func(ledger.Status) bool) (
+func search(ctx context.Context, book ledger.Book, q ledger.HistoryQuery, fits func(ledger.Status) bool) (
 	found []ledger.Verification, last ledger.Position, more bool, err error) {
 	for range listReads {
 		read, err := book.History(ctx, q)

@@ -163,7 +163,7 @@ type memberView struct {
 // Who is the member's name, or email.
 func (m memberView) Who() string { return cmp.Or(m.Name, m.Email) }
 
-func memberOfPath(book Book, r *request) (memberView, error) {
+func memberOfPath(book ledger.Book, r *request) (memberView, error) {
 	members, err := book.Members(r.Context(), r.workspace())
 	if err != nil {
 		return memberView{}, at("read members", err)
@@ -381,7 +381,7 @@ func rowsOf(results []ledger.RecentResult) (rows []resultView) {
 }
 
 // newest reads the newest results of a verification; nil when they have expired.
-func newest(book Book, r *request, v ledger.Verification) (*registerView, error) {
+func newest(book ledger.Book, r *request, v ledger.Verification) (*registerView, error) {
 	page, err := book.RecentResults(r.Context(),
 		ledger.RecentQuery{Workspace: r.workspace(), Verification: v.ID, Limit: newestRows})
 	if errors.Is(err, ledger.ErrResultsExpired) {
@@ -446,7 +446,7 @@ func newBreakdowns() *breakdowns {
 }
 
 // get gives the breakdown of a final verification while its results are kept: ledger.ErrResultsExpired after that.
-func (b *breakdowns) get(ctx context.Context, book Book, v ledger.Verification) (ledger.Breakdown, error) {
+func (b *breakdowns) get(ctx context.Context, book ledger.Book, v ledger.Verification) (ledger.Breakdown, error) {
 	kept, known := b.kept.Get(v.ID)
 	if !known {
 		read, err, _ := b.reading.Do(v.ID.String(), func() (any, error) {

@@ -202,7 +202,7 @@ func (d *Dashboard) linkForm(w http.ResponseWriter, r *request, status int, v li
 
 // workspaceName returns the name of a workspace for its members; "" when it has none or the ledger does not answer,
 // because an invitation can be accepted without it.
-func workspaceName(book Book, r *request, id uuid.UUID) string {
+func workspaceName(book ledger.Book, r *request, id uuid.UUID) string {
 	members, err := book.Members(strangers(r), id)
 	if err != nil || len(members) == 0 {
 		return ""

@@ -216,7 +216,7 @@ func TestReasonsAreGoneWithTheResults(t *testing.T) {
 
 // slowBook is a ledger that reads the reasons of a file only when the test lets it.
 type slowBook struct {
-	dashboard.Book
+	ledger.Book
 	read atomic.Int64
 	let  chan struct{}
 }

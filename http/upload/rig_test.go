@@ -47,7 +47,7 @@ func newStorageRig(t testing.TB, tweak func(*upload.Options)) *storageRig {
 	tokens := effort.Must(upload.NewTokens(bytes.Repeat([]byte{7}, upload.TokenKeyBytes)))(t)
 	r := &storageRig{t: t, tokens: tokens, log: &effort.Log{}, woken: make(chan struct{}, 1024)}
 	r.store, r.space = openBook(t)
-	r.book = &hookedBook{Book: r.store}
+	r.book = &hookedBook{Files: r.store}
 	o := upload.DefaultOptions()
 	o.Listen, o.Book, o.Tokens = "127.0.0.1:0", r.book, tokens
 	o.AllowedOrigins = []string{"https://app.example"}
@@ -239,7 +239,7 @@ func (c *rawConn) ended() error {
 
 // hookedBook lets a test hold or fail the ledger's writes, see that a writer came in, and let a session expire at once.
 type hookedBook struct {
-	upload.Book
+	ledger.Files
 	opened   chan struct{} // one token per OpenUpload, when the test wants them
 	onOpen   func()        // before each OpenUpload; set before the first request
 	mu       sync.Mutex    // guards the fields below
@@ -272,7 +272,7 @@ func (b *hookedBook) aged(u ledger.Upload) ledger.Upload {
 }
 
 func (b *hookedBook) UploadState(ctx context.Context, id uuid.UUID) (ledger.Upload, error) {
-	u, err := b.Book.UploadState(ctx, id)
+	u, err := b.Files.UploadState(ctx, id)
 	return b.aged(u), err
 }
 
@@ -280,7 +280,7 @@ func (b *hookedBook) OpenUpload(ctx context.Context, id uuid.UUID) (ledger.Uploa
 	if b.onOpen != nil {
 		b.onOpen()
 	}
-	u, err := b.Book.OpenUpload(ctx, id)
+	u, err := b.Files.OpenUpload(ctx, id)
 	select {
 	case b.opened <- struct{}{}:
 	default:
@@ -294,7 +294,7 @@ func (b *hookedBook) AppendChunk(
 	b.mu.Lock()
 	f := b.onAppend
 	b.mu.Unlock()
-	write := func() (ledger.Upload, error) { return b.Book.AppendChunk(ctx, id, writer, offset, data) }
+	write := func() (ledger.Upload, error) { return b.Files.AppendChunk(ctx, id, writer, offset, data) }
 	if f == nil {
 		return write()
 	}

@@ -22,18 +22,11 @@ import (
 	"rollcall/ledger/tracing"
 )
 
-// Book is the storage listener's part of the ledger; ledger.Files implements it.
-type Book interface {
-	UploadState(ctx context.Context, id uuid.UUID) (ledger.Upload, error)
-	OpenUpload(ctx context.Context, id uuid.UUID) (ledger.Upload, error)
-	AppendChunk(ctx context.Context, id uuid.UUID, writer, offset int64, data []byte) (ledger.Upload, error)
-}
-
 // Options are the options of a Server. All but AllowedOrigins, TLS and Trusted are required; DefaultOptions fills in
 // the limits.
 type Options struct {
 	Listen         string        // host:port; port 0 takes a free one, see Addr
-	Book           Book          // where the bytes go
+	Book           ledger.Files  // where the bytes go
 	Tokens         *Tokens       // makes and checks the secret in the URL
 	AllowedOrigins []string      // exact browser origins; none: no browser may upload
 	PagesOrigin    func() string // the origin of our own pages, which may upload too; "" for none; may be nil

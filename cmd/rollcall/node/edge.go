@@ -139,7 +139,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		return fmt.Errorf("admin.tls_cert: %w", err)
 	}
 	operate := admin.Options{Listen: c.Admin.Listen, TLS: settings, Hosts: c.Admin.Hosts, Book: book, Token: o.token,
-		People: book, PagesURL: n.pagesURL, Limits: workspaceLimits(c),
+		PagesURL: n.pagesURL, Limits: workspaceLimits(c),
 		Gatherer: o.registry, Wake: o.wake, Log: o.log,
 		Draining: func() bool { return n.stopping.Load() || n.Cluster.Draining() },
 		Cluster:  membersView{c.Cluster.Name, n.Cluster}, Ready: n.Cluster.Ready,

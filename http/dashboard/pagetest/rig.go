@@ -137,7 +137,7 @@ func Start(t testing.TB) *Rig {
 	table := effort.Must(throttle.NewTable(nil))(t)
 	g := &Rig{t: t, book: &moodyBook{Store: store}, table: table, Node: uuid.New()}
 	g.book.now = g.now
-	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, People: g.book, Limits: limits,
+	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, Limits: limits,
 		PagesURL: func() string { return "https://rollcall.test/" }, Token: Token, Gatherer: prometheus.NewRegistry(),
 		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Inspector: g,
 		Cluster: members{g}, Throttle: table,

@@ -1,5 +1,5 @@
 // Package signin identifies the user of a page: passwords, codes, a provider, sessions in cookies, one-time links, and
-// delays against guessing. It is plain Go over Book and knows neither pages nor HTTP.
+// delays against guessing. It is plain Go over ledger.People and knows neither pages nor HTTP.
 //
 // A cookie and a link hold 256 random bits; the ledger stores only their SHA-256. The ledger's answer about a session
 // is cached for four seconds, so that an ended session is refused everywhere within five. An unknown email and a wrong

@@ -136,14 +136,14 @@ func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 
 // between is a book in which another node does something before or after a user is read.
 type between struct {
-	signin.Book
+	ledger.People
 	before, after func()
 }
 
 func (b between) UserByEmail(ctx context.Context, email string) (ledger.User, error) {
 	b.before()
 	defer b.after()
-	return b.Book.UserByEmail(ctx, email)
+	return b.People.UserByEmail(ctx, email)
 }
 
 // TestTheSameStepAndCodeAtTwoNodes is one session, whenever the other node has begun it, and no failure.
@@ -169,7 +169,7 @@ func TestTheSameStepAndCodeAtTwoNodes(t *testing.T) {
 			first, err = g.service.Code(ctx, wanted.Step, codes[i], here)
 			effort.ErrorIf(t, err != nil, "%v", err)
 		}
-		book := between{Book: g.book, before: begin, after: nothing}
+		book := between{People: g.book, before: begin, after: nothing}
 		if i == 1 {
 			book.before, book.after = nothing, begin
 		}

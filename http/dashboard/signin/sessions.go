@@ -33,7 +33,7 @@ const (
 
 // sessionCache caches the ledger's answers about sessions.
 type sessionCache struct {
-	book Book
+	book ledger.People
 	idle time.Duration
 	now  func() time.Time
 	ask  singleflight.Group
@@ -50,7 +50,7 @@ type cachedSession struct {
 	until time.Time
 }
 
-func newSessionCache(book Book, idle time.Duration, now func() time.Time) *sessionCache {
+func newSessionCache(book ledger.People, idle time.Duration, now func() time.Time) *sessionCache {
 	c := &sessionCache{book: book, idle: idle, now: now, ended: map[ledger.Hash]time.Time{},
 		used: ledger.NewUses(book.UseSessions)}
 	c.known, _ = lru.New[ledger.Hash, cachedSession](sessionsMax)

@@ -13,30 +13,6 @@ import (
 	"rollcall/ledger"
 )
 
-// Book is the part of the ledger for signing in; ledger.People implements it.
-type Book interface {
-	LinkByID(ctx context.Context, id ledger.Hash) (ledger.Link, bool, error)
-	AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error)
-	UserByEmail(ctx context.Context, email string) (ledger.User, error)
-	SetPassword(ctx context.Context, user uuid.UUID, password string, but ledger.Hash) error
-	Invitations(ctx context.Context, email string) ([]ledger.Link, error)
-	UserByOIDC(ctx context.Context, identity string) (ledger.User, error)
-	BindOIDC(ctx context.Context, user uuid.UUID, identity string) error
-	UnbindOIDC(ctx context.Context, user uuid.UUID, but ledger.Hash) error
-	SetTOTP(ctx context.Context, user uuid.UUID, state string, but ledger.Hash) error
-	UseTOTP(ctx context.Context, user uuid.UUID, was, state string) error
-	RenewTOTP(ctx context.Context, user uuid.UUID, was, state string) error
-	BeginSession(ctx context.Context, n ledger.NewSession) (ledger.SignedIn, error)
-	SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error)
-	UseSessions(ctx context.Context, ids []ledger.Hash) error
-	Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) ([]ledger.Session, error)
-	EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) error
-	EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) (int, error)
-	FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledger.AttemptRule) ([]time.Time, error)
-	SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.Time, error)
-	ForgetFailures(ctx context.Context, subject ledger.Hash) error
-}
-
 // ErrWrong: no user has this email with this password. It does not tell which of the two is wrong.
 var ErrWrong = errors.New("signin: email and password do not match")
 
@@ -56,7 +32,7 @@ var (
 
 // Options are the options of a Service; all but Now are required.
 type Options struct {
-	Book   Book
+	Book   ledger.People
 	Secret []byte           // 32 bytes, the same on every node
 	Idle   time.Duration    // how long an unused session lasts
 	Life   time.Duration    // how long a session lasts at most
@@ -67,7 +43,7 @@ type Options struct {
 
 // Service signs people in. Safe for concurrent use.
 type Service struct {
-	book     Book
+	book     ledger.People
 	secret   []byte
 	life     time.Duration
 	idle     time.Duration

@@ -73,7 +73,7 @@ func newRig(t *testing.T) *rig {
 	return g
 }
 
-func (g *rig) node(book signin.Book) *signin.Service {
+func (g *rig) node(book ledger.People) *signin.Service {
 	return signin.New(signin.Options{Book: book, Secret: []byte(strings.Repeat("k", 32)), Idle: time.Hour,
 		Life: 24 * time.Hour, Now: func() time.Time { return *g.now.Load() }})
 }
