@@ -42,7 +42,7 @@ type Dashboard struct {
 	signin *signin.Service
 
 	breakdowns *breakdowns
-	waiting    waitsCache
+	waiting    *waitsCache
 	// tags are the tags of made parts by their content, so that an unchanged part need not be made again for comparison.
 	tags    *lru.Cache[partKey, string]
 	now     func() time.Time
@@ -63,7 +63,7 @@ func New(ctx context.Context, o Options) (*Dashboard, error) {
 	asked := o.newProvider()
 	d := &Dashboard{o: o, log: o.Log, now: o.Now, provider: asked,
 		signin: signin.New(signin.Options{Book: o.Book, Secret: secret, Idle: o.SessionIdle, Life: o.SessionLife, Now: o.Now,
-			Provider: asked}), waiting: waitsCache{ask: o.Waits, now: o.Now, log: o.Log}, breakdowns: newBreakdowns()}
+			Provider: asked}), waiting: newWaitsCache(o), breakdowns: newBreakdowns()}
 	d.tags, _ = lru.New[partKey, string](tagsMax)
 	if d.signIns, err = newSignIns(o.Registerer); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)

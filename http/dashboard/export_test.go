@@ -25,12 +25,9 @@ var (
 	LocalPath   = localPath
 )
 
-// WaitsMax bounds the answers that are kept.
-const WaitsMax = waitsMax
-
 // NewWaits gives the answers to what addresses wait for, as numbers of lines.
 func NewWaits(ask func(context.Context, string) (inspect.Verification, error), now func() time.Time) func(context.Context, uuid.UUID) int {
-	c := &waitsCache{ask: ask, now: now, log: slog.New(slog.DiscardHandler)}
+	c := newWaitsCache(Options{Waits: ask, Now: now, Log: slog.New(slog.DiscardHandler)})
 	return func(ctx context.Context, id uuid.UUID) int { return len(c.get(ctx, id)) }
 }
 

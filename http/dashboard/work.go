@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
 
 	"rollcall/actors/inspect"
 	"rollcall/http/web"
@@ -155,86 +155,62 @@ const (
 	// waitsBelieved is how long an answer is cached for all pages: as long as the fastest page's interval.
 	waitsBelieved = 2 * time.Second
 
-	// waitsMax bounds the cached answers: some 1 kB each.
+	// waitsMax bounds the cached answers, some 1 kB each. At the bound the least recently used is dropped.
 	waitsMax = 1000
 )
 
 // waitsCache asks the nodes what addresses wait for, and caches each answer for a moment. However many pages show a
 // verification, the nodes get one question at a time. Safe for concurrent use.
 type waitsCache struct {
-	ask func(ctx context.Context, verification string) (inspect.Verification, error)
-	now func() time.Time
-	log *slog.Logger
-
-	mu   sync.Mutex
-	kept map[uuid.UUID]*waitsAnswer // guarded by mu
+	ask    func(ctx context.Context, verification string) (inspect.Verification, error)
+	now    func() time.Time
+	log    *slog.Logger
+	asking singleflight.Group // by the id of the verification
+	kept   *lru.Cache[uuid.UUID, waitsAnswer]
 }
 
-// waitsAnswer is the nodes' answer, perhaps still awaited.
 type waitsAnswer struct {
-	done  chan struct{} // closed when there is an answer
-	until time.Time     // its expiry; zero while there is no answer. Guarded by mu of the cache
-	lines []waitLine    // written before done is closed
+	lines []waitLine
+	until time.Time
 }
 
-// get returns what the open addresses of a verification wait for; none when there is no answer in time, or when too
-// many verifications are asked about at once.
+func newWaitsCache(o Options) *waitsCache {
+	c := &waitsCache{ask: o.Waits, now: o.Now, log: o.Log}
+	c.kept, _ = lru.New[uuid.UUID, waitsAnswer](waitsMax)
+	return c
+}
+
+// get returns what the open addresses of a verification wait for; none when there is no answer in time.
 func (c *waitsCache) get(ctx context.Context, id uuid.UUID) []waitLine {
-	a := c.answer(ctx, id)
-	if a == nil {
-		return nil
-	}
-	select {
-	case <-a.done:
+	if a, known := c.kept.Get(id); known && c.now().Before(a.until) {
 		return a.lines
+	}
+	answer := c.asking.DoChan(id.String(), func() (any, error) {
+		return c.find(context.WithoutCancel(ctx), id), nil // others may wait for it after this page is gone
+	})
+	select {
+	case a := <-answer:
+		return a.Val.([]waitLine)
 	case <-time.After(waitTime):
 	case <-ctx.Done():
 	}
 	return nil
 }
 
-// answer returns the cached or awaited answer, or asks; nil when there is no room.
-func (c *waitsCache) answer(ctx context.Context, id uuid.UUID) *waitsAnswer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	if a := c.kept[id]; a != nil && !a.over(now) {
-		return a
-	}
-	if c.kept == nil {
-		c.kept = map[uuid.UUID]*waitsAnswer{}
-	}
-	if len(c.kept) >= waitsMax {
-		maps.DeleteFunc(c.kept, func(_ uuid.UUID, a *waitsAnswer) bool { return a.over(now) })
-	}
-	if len(c.kept) >= waitsMax {
-		return nil
-	}
-	a := &waitsAnswer{done: make(chan struct{})}
-	c.kept[id] = a
-	go c.find(context.WithoutCancel(ctx), id, a) // others may wait for it after this page is gone
-	return a
-}
-
-// over reports whether an answer has expired. The cache's mu is held.
-func (a *waitsAnswer) over(now time.Time) bool { return !a.until.IsZero() && !now.Before(a.until) }
-
 // find asks the nodes. A missing answer is cached as long as an answer.
-func (c *waitsCache) find(ctx context.Context, id uuid.UUID, a *waitsAnswer) {
+func (c *waitsCache) find(ctx context.Context, id uuid.UUID) (lines []waitLine) {
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
 			c.log.Error("asking what addresses wait for panicked", "verification", id, "err", fmt.Sprintf("%T", p))
 		}
-		c.mu.Lock()
-		a.until = c.now().Add(waitsBelieved)
-		c.mu.Unlock()
-		close(a.done)
+		c.kept.Add(id, waitsAnswer{lines, c.now().Add(waitsBelieved)})
 	}()
 	if found, err := c.ask(ctx, id.String()); err == nil {
-		a.lines = linesOf(found.Waits, c.now())
+		lines = linesOf(found.Waits, c.now())
 	}
+	return lines
 }
 
 // waits returns what the open addresses of a verification wait for; none without an answer in time.

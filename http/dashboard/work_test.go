@@ -398,23 +398,3 @@ func TestASlowNodeHoldsNoPageLongerThanASecond(t *testing.T) {
 		close(n.let)
 	})
 }
-
-func TestAnswersOfTheNodesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := &nodes{let: make(chan struct{})}
-		now := time.Now()
-		get := dashboard.NewWaits(n.waits, func() time.Time { return now })
-		gone, leave := context.WithCancel(t.Context())
-		leave()
-		for range dashboard.WaitsMax + 5 {
-			get(gone, uuid.New())
-		}
-		synctest.Wait()
-		effort.Is(t, n.asked.Load(), dashboard.WaitsMax)
-		close(n.let)
-		synctest.Wait()
-		effort.Is(t, get(t.Context(), uuid.New()), 0, "more answers are kept than the bound")
-		now = now.Add(2 * time.Second)
-		effort.Is(t, get(t.Context(), uuid.New()), 1, "answers that are not believed any more take the room of others")
-	})
-}
