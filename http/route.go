@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -277,6 +278,6 @@ func (s *Server) handleError(ctx *fasthttp.RequestCtx, err error) {
 	listen.CloseAfter(ctx)
 	code, again := listen.FramingIssue(err)
 	listen.WriteIssue(ctx, code, again)
-	s.metrics.count(routeNone, ctx.Response.StatusCode())
+	s.metrics.requests.WithLabelValues(routeNames[routeNone], strconv.Itoa(ctx.Response.StatusCode())).Inc()
 	s.log.Debug("request refused", "code", string(code), "request", listen.RequestID(ctx))
 }

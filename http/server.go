@@ -299,10 +299,6 @@ type metrics struct {
 	panics   prometheus.Counter
 	working  atomic.Int64 // requests in work
 	conns    *listen.Metrics
-
-	// byStatus and byClass save the look-up of a label pair on each request.
-	byStatus [routeCount][600]atomic.Pointer[prometheus.Counter]
-	byClass  [routeCount][len(listen.Classes)]atomic.Pointer[prometheus.Observer]
 	pages    map[string]bool // the routes of pages; it does not change
 }
 
@@ -342,8 +338,8 @@ func newMetrics(r prometheus.Registerer, pages []string) (*metrics, error) {
 			return nil, err
 		}
 	}
-	for r := routeNone + 1; r < routeCount; r++ {
-		m.observer(r, 200)
+	for _, route := range routeNames[routeNone+1:] {
+		m.took.WithLabelValues(route, "2xx")
 	}
 	for _, route := range pages {
 		m.pages[route] = true
@@ -354,39 +350,13 @@ func newMetrics(r prometheus.Registerer, pages []string) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) observer(r route, status int) prometheus.Observer {
-	class := status / 100
-	if class < 1 || class >= len(listen.Classes) {
-		class = 5 // no status of ours
-	}
-	slot := &m.byClass[r][class]
-	o := slot.Load()
-	if o == nil {
-		o = new(m.took.WithLabelValues(routeNames[r], listen.Classes[class]))
-		slot.Store(o)
-	}
-	return *o
-}
-
-func (m *metrics) count(r route, status int) {
-	if status < 0 || status >= len(m.byStatus[r]) {
-		return
-	}
-	slot := &m.byStatus[r][status]
-	c := slot.Load()
-	if c == nil {
-		c = new(m.requests.WithLabelValues(routeNames[r], strconv.Itoa(status)))
-		slot.Store(c)
-	}
-	(*c).Inc()
-}
-
-func (m *metrics) page(name string, status int, took time.Duration) {
+// answered counts an answer of a route, and its time.
+func (m *metrics) answered(route string, status int, took time.Duration) {
 	if status < 100 || status >= 600 {
 		status = 500 // no status of ours
 	}
-	m.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
-	m.took.WithLabelValues(name, listen.Classes[status/100]).Observe(took.Seconds())
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	m.took.WithLabelValues(route, listen.Classes[status/100]).Observe(took.Seconds())
 }
 
 // finished counts a request and writes its access line and its span: route, method,
@@ -397,11 +367,8 @@ func (s *Server) finished(r *request, began time.Time) {
 	name := routeNames[r.route]
 	if r.page != nil && s.metrics.pages[r.page.Route] {
 		name = r.page.Route
-		s.metrics.page(name, status, took)
-	} else {
-		s.metrics.count(r.route, status)
-		s.metrics.observer(r.route, status).Observe(took.Seconds())
 	}
+	s.metrics.answered(name, status, took)
 	if r.span.On() {
 		r.span.Word(tracing.Route, name)
 		r.span.Word(tracing.Method, methodName(r.Method()))
