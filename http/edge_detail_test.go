@@ -202,48 +202,10 @@ func TestDetailShowsEachStatus(t *testing.T) {
 	}
 }
 
-// TestCreditsAreHeldSpentAndGivenBack: of nine addresses one is charged, one is free and seven are cancelled.
-func TestCreditsAreHeldSpentAndGivenBack(t *testing.T) {
-	t.Parallel()
-	e := newEdge(t, nil)
-	d := driver{edge: e, t: t, ctx: context.Background()}
-	reads := func(path string, into any) {
-		t.Helper()
-		effort.OK(t, json.Unmarshal(e.do(get(path)).body, into))
-	}
-	wantCredits := func(want int64) {
-		t.Helper()
-		var c api.Credits
-		reads("/v1/credits", &c)
-		effort.Is(t, c.Credits, want, "credits")
-	}
-	id, l := d.prepared(nil)
-	wantCredits(edgeCredits - 9)
-	settled := outcomes(smtp.Valid, smtp.Unknown)
-	d.must(d.book.Settle(d.ctx, ledger.Settlement{Lease: l, Number: 1, Results: settled}))
-	wantCredits(edgeCredits - 8)
-	d.must(d.book.Cancel(d.ctx, d.workspace, id))
-	d.must(d.book.FinishCancel(d.ctx, l))
-	wantCredits(edgeCredits - 1)
-	var h api.History
-	reads("/v1/verifications", &h)
-	p := h.Verifications[0].Progress
-	effort.ErrorIf(t, *p.Total != 9 || p.Completed != 2 || p.Cancelled != 7, "the history has %+v", p)
-}
-
-// TestDetailAges asks less often for what takes long, and hides an upload URL that has expired.
-func TestDetailAges(t *testing.T) {
+func TestAnExpiredUploadURLIsHidden(t *testing.T) {
 	t.Parallel()
 	clk := newClock()
 	e := newEdge(t, func(o *httpd.Options) { o.Now = clk.now })
-	for _, c := range []struct {
-		age  time.Duration
-		want string
-	}{{0, "1"}, {25 * time.Second, "2"}, {time.Hour, "30"}} {
-		id := e.verified(9, nil)
-		clk.nanos.Store(time.Now().Add(c.age).UnixNano())
-		effort.Is(t, e.detail(t, id).RetryAfter, c.want, fmt.Sprintf("verifying for %v: Retry-After", c.age))
-	}
 	id := e.create("5")
 	clk.nanos.Store(time.Now().Add(time.Hour).UnixNano())
 	effort.ErrorIf(t, e.detail(t, id).Upload, "an expired upload URL is still shown")

@@ -231,15 +231,15 @@ func TestUploadsAreCreatedOnceAndRecovered(t *testing.T) {
 
 func TestDownloadsHoldWhatWasAskedFor(t *testing.T) {
 	g := newRig(t)
-	v := g.verification("my list.csv", 3, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists),
+	v := g.verification("mü;list.csv", 3, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists),
 		result(1, "=b@x.test", smtp.Invalid, smtp.MailboxNotFound), result(2, "c@x.test", smtp.Invalid, smtp.MailboxFull))
 	path := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String() + "/results.csv"
 	for query, want := range map[string]struct{ emails, name string }{
-		"":                          {"a@ '=b@ c@", "my_list-results.csv"},
-		"?outcome=invalid":          {"'=b@ c@", "my_list-results-invalid.csv"},
-		"?outcome=&reason=":         {"a@ '=b@ c@", "my_list-results.csv"},
-		"?reason=mailbox_full":      {"c@", "my_list-results-mailbox_full.csv"},
-		"?for=program":              {"a@ =b@ c@", "my_list-results.csv"},
+		"":                          {"a@ '=b@ c@", "m__list-results.csv"},
+		"?outcome=invalid":          {"'=b@ c@", "m__list-results-invalid.csv"},
+		"?outcome=&reason=":         {"a@ '=b@ c@", "m__list-results.csv"},
+		"?reason=mailbox_full":      {"c@", "m__list-results-mailbox_full.csv"},
+		"?for=program":              {"a@ =b@ c@", "m__list-results.csv"},
 		"?for=spreadsheet":          {"", ""},
 		"?outcome=valid&reason=eai": {"", ""}, "?for=other": {"", ""}, "?outcome=none": {"", ""},
 	} {
@@ -256,7 +256,7 @@ func TestDownloadsHoldWhatWasAskedFor(t *testing.T) {
 			}
 		}
 		if got := strings.Join(emails, " "); a.status != 200 || got != want.emails ||
-			!strings.Contains(a.header.Get("Content-Disposition"), `filename="`+want.name+`"`) ||
+			a.header.Get("Content-Disposition") != `attachment; filename="`+want.name+`"; filename*=UTF-8''m%C3%BC%3B`+want.name[3:] ||
 			a.header.Get("Content-Type") != "text/csv" || a.header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %d %q %v", query, a.status, got, a.header)
 		}
