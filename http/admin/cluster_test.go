@@ -215,10 +215,6 @@ func TestDrainAndForget(t *testing.T) {
 		{"this one", "undrain", `{}`, nil, 200, "", "undrain 5f2c91aa"},
 		{"another one", "undrain", `{"node":"node-2"}`, nil, 200, "", "undrain 5f2c0000"},
 		{"one that left", "undrain", `{"node":"pad"}`, nil, 409, "node_ended", ""},
-		{"unknown", "undrain", `{"node":"x"}`, nil, 404, "node_not_found", ""},
-		{"gone meanwhile", "undrain", `{}`, fmt.Errorf("undrain: %w", ledger.ErrNoSuchNode), 404, "node_not_found",
-			"undrain 5f2c91aa"},
-		{"no ledger", "undrain", `{}`, down, 503, "unavailable", "undrain 5f2c91aa"},
 		{"a lost one", "forget", `{"node":"pod"}`, nil, 200, "", "forget b0000000"},
 		{"this one", "forget", `{"node":"node-1"}`, nil, 409, "node_alive", ""},
 		{"none", "forget", `{}`, nil, 409, "node_alive", ""},
@@ -238,20 +234,6 @@ func TestDrainAndForget(t *testing.T) {
 		effort.ErrorIf(t, status == 200 && (out["name"] == nil || out["session"] == nil),
 			"%s %s: answered %v, want a member", c.call, c.name, out)
 	}
-}
-
-// TestClusterCallsAreTheOperators: none without the token.
-func TestClusterCallsAreTheOperators(t *testing.T) {
-	f := &fakeCluster{known: admin.Membership{Members: five()}}
-	r := newRig(t, withCluster(f))
-	for _, call := range []string{"GET members", "POST drain", "POST undrain", "POST forget", "GET keys", "POST keys"} {
-		method, name, _ := strings.Cut(call, " ")
-		for _, authorization := range []string{"", "Bearer wrong"} {
-			sent(r.raw(method, "/v1/cluster/"+name, `{}`, authorization)).is(t, 401, call, authorization)
-		}
-	}
-	sent(r.ask("DELETE", "/v1/cluster/members", "")).is(t, 405, "DELETE")
-	effort.Is(t, f.calls(), "", "the cluster was asked")
 }
 
 // canary is a key that must be seen nowhere.

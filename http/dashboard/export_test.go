@@ -40,8 +40,5 @@ func NewBreakdowns(book ledger.Book) func(context.Context, ledger.Verification) 
 // EveryOf is looked at alone.
 var EveryOf = everyOf
 
-// LiveView is what a part shows, and KeyOf what tells two apart.
+// LiveView is what a part shows.
 type LiveView = liveView
-
-// KeyOf is looked at alone.
-var KeyOf = keyOf
