@@ -68,11 +68,12 @@ var elsewhere = map[string]string{
 func TestEveryFormTwiceIsOnce(t *testing.T) {
 	t.Parallel()
 	kept := func(g *pagetest.Rig) string {
-		people := g.People(t)
+		people := pagetest.Of(t, g, g.Book.Members)
 		for i := range people {
 			people[i].Seen = people[i].Created
 		}
-		return fmt.Sprint(g.Balance(t), g.APIKeys(t), people, g.Links(t), g.Sessions(t), g.Usage(t), g.Overrides(t))
+		return fmt.Sprint(pagetest.Of(t, g, g.Book.Balance), pagetest.Of(t, g, g.Book.Keys), people,
+			pagetest.Of(t, g, g.Book.OpenLinks), g.Sessions(t), pagetest.Of(t, g, g.Book.Usage), g.Overrides(t))
 	}
 	for _, pattern := range operate.Patterns() {
 		row := table[pattern]

@@ -166,7 +166,7 @@ func TestAGrantIsGrantedOnce(t *testing.T) {
 	for range 2 {
 		v.send("POST", path, form).must(t, 303)
 	}
-	effort.Is(t, g.Balance(t).Granted, 2500, "granted")
+	effort.Is(t, pagetest.Of(t, g, g.Book.Balance).Granted, 2500, "granted")
 	for field, wrong := range map[string]string{"credits": "-1", "reason": "", "form": "x"} {
 		bad := url.Values{"form": {uuid.NewString()}, "credits": {"5"}, "reason": {"x"}}
 		bad.Set(field, wrong)
@@ -174,7 +174,7 @@ func TestAGrantIsGrantedOnce(t *testing.T) {
 	}
 	form.Set("credits", "7") // the same form with another sum
 	effort.Is(t, v.send("POST", path, form).status, 422, "a form that says something else the second time")
-	effort.Is(t, g.Balance(t).Granted, 2500, "granted")
+	effort.Is(t, pagetest.Of(t, g, g.Book.Balance).Granted, 2500, "granted")
 }
 
 var link = regexp.MustCompile(`href="([^"]+)"`)
@@ -202,15 +202,16 @@ func TestTheFirstPageFindsFiles(t *testing.T) {
 	if first := v.get("/").body; !strings.Contains(first, `action="/verifications"`) || !strings.Contains(first, `name="find"`) {
 		t.Error("the first page does not ask for a file")
 	}
-	asked := g.Listed()
+	asked := g.Book.Listed.Load()
 	v.get("/receivers/live")
 	v.get("/receivers/live")
-	if n := g.Listed(); n != asked || asked == 0 {
+	if n := g.Book.Listed.Load(); n != asked || asked == 0 {
 		t.Errorf("the ledger was asked for open files %d times by the polled part", n-asked)
 	}
-	g.Expect(time.Now().Add(-3 * time.Hour))
+	ago := time.Now().Add(-3 * time.Hour)
+	g.Book.Ends.Store(&ago)
 	effort.Has(t, v.get("/").body, "overdue by 3 h", "the first page does not say that a file is overdue")
-	g.Away(true)
+	g.Book.Away.Store(true)
 	if a := v.get("/"); a.status != 200 || !strings.Contains(a.body, "unfinished files aren't shown") || !strings.Contains(a.body, `href="/receivers/uni.test`) {
 		t.Errorf("without the ledger: %d %s", a.status, a.body)
 	}
@@ -219,7 +220,7 @@ func TestTheFirstPageFindsFiles(t *testing.T) {
 func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	g := pagetest.Start(t)
-	g.Away(true)
+	g.Book.Away.Store(true)
 	v := visit(t, g, "eve", false)
 	for path, want := range map[string]int{"/": 200, "/receivers/mx.slow.test": 200, "/cluster": 200, "/sources": 200, "/health": 200,
 		"/throttles": 200, "/verifications": 503, "/workspaces": 503} {
@@ -227,7 +228,7 @@ func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 	}
 	effort.Has(t, v.get("/throttles").body, "The ledger isn't answering",
 		"the throttles do not say that overrides are missing")
-	g.Away(false)
+	g.Book.Away.Store(false)
 	effort.Is(t, v.get("/verifications").status, 200, "after it came back")
 }
 
@@ -319,7 +320,7 @@ func TestOverridesCountDownByMinutes(t *testing.T) {
 	}
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "third.test", Fields: map[string]string{"rcpt_rate": "3/s"}, Reason: "ticket 3"})
 	v.send("GET", "/throttles/live", nil, "If-None-Match", tag).says(t, 200, "ticket 3", "a new override")
-	g.Away(true)
+	g.Book.Away.Store(true)
 	if a := v.get("/throttles/live"); a.status != 200 || !strings.Contains(a.body, "The ledger isn't answering") || strings.Contains(a.body, "Each one is listed here") {
 		t.Errorf("without the ledger: %d %s", a.status, a.body)
 	}

@@ -123,7 +123,7 @@ func TestHealthShowsEveryNode(t *testing.T) {
 		}
 		at += 1 + i
 	}
-	g.Away(true)
+	g.Book.Away.Store(true)
 	g.Alone()
 	a := v.get("/health")
 	for _, want := range []string{"Other nodes are not shown", "This node", "Ask the provider to open it."} {

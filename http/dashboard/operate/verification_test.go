@@ -56,7 +56,7 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 		"a verification without entries does not say so")
 	v.get("/verifications/"+g.Overdue.ID.String()+"?after=x").is(t, 400, "a page that begins nowhere")
 	v.get("/verifications/"+g.Over.ID.String()).has(t, "one that is over", "gone.csv", "cancelled", "by anna@acme.test", "Finished")
-	g.Away(true)
+	g.Book.Away.Store(true)
 	a := v.get("/verifications/" + g.Open.ID.String())
 	effort.ErrorIf(t, a.status != 200 || !strings.Contains(a.body, "Its name, credits") ||
 		!strings.Contains(a.body, "mx.slow.test"), "without the ledger: %d %s", a.status, a.body)

@@ -47,12 +47,12 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 	v := visit(t, g, "eve", false)
 	v.get(ofWorkspace("")(g)).has(t, "the workspace", "billing &lt;b&gt;", "works", "rc_"+g.Key.ID, "never", ofKey("")(g))
 	v.get(ofKey("")(g)).has(t, "the question", "Revoke the key “billing &lt;b&gt;”?", "rc_"+g.Key.ID, "never used", "Keep it")
-	k := g.APIKeys(t)[0]
+	k := pagetest.Of(t, g, g.Book.Keys)[0]
 	effort.FatalIf(t, !k.Revoked.IsZero(), "asking revoked it")
 	for range 2 {
 		v.send("POST", ofKey("/revoke")(g), url.Values{}).must(t, 303)
 	}
-	k = g.APIKeys(t)[0]
+	k = pagetest.Of(t, g, g.Book.Keys)[0]
 	effort.ErrorIf(t, k.Revoked.IsZero(), "it still works")
 	effort.Is(t, noted(t, g, "eve", "key revoke"), 1, "noted times")
 	v.get(ofKey("")(g)).has(t, "the question again", "already revoked")
@@ -94,7 +94,7 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 			"%d %s", a.status, a.body)
 		links = append(links, m[1])
 	}
-	open := g.Links(t)
+	open := pagetest.Of(t, g, g.Book.OpenLinks)
 	effort.ErrorIf(t, links[0] != links[1] || len(open) != 1 || open[0].Email != "ben@acme.test" ||
 		open[0].Role != ledger.Viewer || open[0].MadeBy != "operator eve", "links %q, open %+v", links, open)
 	effort.Is(t, noted(t, g, "eve", "user invite"), 1, "noted times")
@@ -107,7 +107,7 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 		bad.Set(field, wrong)
 		v.send("POST", ofWorkspace("/invite")(g), bad).says(t, 422, `id="problem"`, field, wrong)
 	}
-	effort.Is(t, len(g.Links(t)), 1, "invitations are open")
+	effort.Is(t, len(pagetest.Of(t, g, g.Book.OpenLinks)), 1, "invitations are open")
 }
 
 func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
@@ -124,7 +124,7 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	before := len(g.Log(t))
 	for range 2 {
 		v.send("POST", ofAnna("/disable")(g), url.Values{}).must(t, 303)
-		m := g.People(t)[0]
+		m := pagetest.Of(t, g, g.Book.Members)[0]
 		effort.ErrorIf(t, !m.Disabled, "she is not disabled")
 	}
 	lines := g.Log(t)
@@ -136,13 +136,13 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	effort.Is(t, len(g.Log(t))-before, first, fmt.Sprintf("noted again: %d lines, then", first))
 	v.get(ofWorkspace("")(g)).has(t, "the member", "disabled", "Let them sign in")
 	v.send("POST", ofAnna("/enable")(g), url.Values{})
-	m := g.People(t)[0]
+	m := pagetest.Of(t, g, g.Book.Members)[0]
 	effort.ErrorIf(t, m.Disabled, "she is still disabled")
 	stranger := ofWorkspace("/people/" + uuid.NewString())(g)
 	elsewhere := "/workspaces/" + g.Poor.Workspace.String() + "/people/" + g.Anna.String()
 	for _, path := range []string{stranger, elsewhere} {
 		a := v.send("POST", path+"/disable", url.Values{})
-		effort.ErrorIf(t, a.status != 404 || g.People(t)[0].Disabled, "%s: %d", path, a.status)
+		effort.ErrorIf(t, a.status != 404 || pagetest.Of(t, g, g.Book.Members)[0].Disabled, "%s: %d", path, a.status)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestWeightAndLimitsAreSet(t *testing.T) {
 		v.send("POST", ofWorkspace("/weight")(g), url.Values{"weight": {"3"}})
 		v.send("POST", ofWorkspace("/limits")(g), url.Values{"open": {"7"}, "stored": {"1,000"}, "unpaid": {"0"}, "reason": {"contract"}})
 	}
-	u := g.Usage(t)
+	u := pagetest.Of(t, g, g.Book.Usage)
 	effort.ErrorIf(t, u.Weight != 3 || u.Own != (ledger.Limits{Open: 7, Stored: 1000}), "%+v", u)
 	effort.Is(t, noted(t, g, "eve", "workspace weight"), 1, "the weight is noted times")
 	v.get(ofWorkspace("")(g)).has(t, "the workspace", "Unfinished verifications", ">7</td>", "an operator", "1.0 kB", "the node's configuration",
@@ -166,7 +166,7 @@ func TestWeightAndLimitsAreSet(t *testing.T) {
 		"/limits?2": {"open": {"1"}, "stored": {"0"}, "unpaid": {"0"}, "reason": {strings.Repeat("x", 201)}}} {
 		v.send("POST", ofWorkspace(path)(g), form).says(t, 422, `id="problem"`, path, form)
 	}
-	if u := g.Usage(t); u.Weight != 3 || u.Own != (ledger.Limits{Open: 7, Stored: 1000}) {
+	if u := pagetest.Of(t, g, g.Book.Usage); u.Weight != 3 || u.Own != (ledger.Limits{Open: 7, Stored: 1000}) {
 		t.Errorf("what was refused changed something: %+v", u)
 	}
 	for _, path := range []string{"/workspaces/x", "/workspaces/" + uuid.NewString()} {

@@ -7,11 +7,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,18 +29,16 @@ const (
 
 // Provider is a provider that ends with its test. Safe for concurrent use.
 type Provider struct {
-	URL string // the issuer
+	URL       string       // the issuer
+	Away      atomic.Bool  // it answers nothing useful
+	Foreign   atomic.Bool  // it signs with an unpublished key
+	Exchanged atomic.Int64 // how often a code was exchanged
 
 	t  testing.TB
 	mu sync.Mutex
 
-	key    *rsa.PrivateKey  // guarded by mu
-	number int              // guarded by mu: of the key
 	grants map[string]grant // guarded by mu: by the code
-	away   bool             // guarded by mu
-	sign   *rsa.PrivateKey  // guarded by mu: another key to sign with; nil: the right one
 	info   map[string]any   // guarded by mu: the answer of UserInfo
-	tokens int              // guarded by mu: how often a code was exchanged
 	front  string           // guarded by mu: origin of its page; "": the same
 }
 
@@ -54,14 +52,10 @@ type grant struct {
 func StartProvider(t testing.TB) *Provider {
 	t.Helper()
 	p := &Provider{t: t, grants: map[string]grant{}}
-	p.Rotate()
 	m := http.NewServeMux()
 	m.HandleFunc("GET /.well-known/openid-configuration", p.discover)
 	m.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
-		p.mu.Lock()
-		set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: fmt.Sprint(p.number), Algorithm: "RS256", Use: "sig"}}}
-		p.mu.Unlock()
-		p.answer(w, set)
+		p.answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: keys()[0].Public(), KeyID: keyID, Algorithm: "RS256", Use: "sig"}}})
 	})
 	m.HandleFunc("POST /token", p.token)
 	m.HandleFunc("GET /info", func(w http.ResponseWriter, _ *http.Request) {
@@ -70,10 +64,7 @@ func StartProvider(t testing.TB) *Provider {
 		p.answer(w, p.info)
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.mu.Lock()
-		away := p.away
-		p.mu.Unlock()
-		if away {
+		if p.Away.Load() {
 			http.Error(w, "away", http.StatusBadGateway)
 			return
 		}
@@ -98,8 +89,10 @@ func (p *Provider) answer(w http.ResponseWriter, v any) {
 	effort.ErrIs(p.t, json.NewEncoder(w).Encode(v), nil)
 }
 
-// keys are made once for all tests: the two of providers, and a foreign one.
-var keys = sync.OnceValue(func() (made [3]*rsa.PrivateKey) {
+const keyID = "1"
+
+// keys are made once for all tests: that of providers, and a foreign one.
+var keys = sync.OnceValue(func() (made [2]*rsa.PrivateKey) {
 	for i := range made {
 		var err error
 		if made[i], err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
@@ -108,28 +101,6 @@ var keys = sync.OnceValue(func() (made [3]*rsa.PrivateKey) {
 	}
 	return made
 })
-
-// Rotate replaces the key by the next one. There are two.
-func (p *Provider) Rotate() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.key = keys()[p.number]
-	p.number++
-}
-
-// SignForeign makes the provider sign with an unpublished key.
-func (p *Provider) SignForeign() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sign = keys()[2]
-}
-
-// Away makes the provider answer nothing useful, or work again.
-func (p *Provider) Away(yes bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.away = yes
-}
 
 // SetInfo sets the answer of UserInfo.
 func (p *Provider) SetInfo(info map[string]any) {
@@ -143,13 +114,6 @@ func (p *Provider) SetFront(origin string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.front = origin
-}
-
-// Exchanged is how often a code was exchanged.
-func (p *Provider) Exchanged() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.tokens
 }
 
 // Claims are the provider's claims about a person at a time, for a request with this query. Change has names and values
@@ -198,9 +162,12 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	delete(p.grants, code)
-	p.tokens++
-	key := cmp.Or(p.sign, p.key)
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: fmt.Sprint(p.number)}}, nil)
+	p.Exchanged.Add(1)
+	key := keys()[0]
+	if p.Foreign.Load() {
+		key = keys()[1]
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: keyID}}, nil)
 	if err != nil {
 		p.t.Error(err)
 		return

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,27 +41,28 @@ type Rig struct {
 	Node      uuid.UUID           // a session of the cluster
 	Override  ledger.ThrottleOverride
 
+	Book *MoodyBook
+
 	t       testing.TB
-	book    *moodyBook
 	service *admin.Service
+	pages   *operate.Pages
 	table   *throttle.Table
 
 	mu    sync.Mutex
-	pages *operate.Pages
 	asked []string
 	alone bool          // no node can be asked
 	late  time.Duration // offset of the pages' clock
 	held  time.Time     // fixed time for the pages; zero: the real clock
 }
 
-// moodyBook is a ledger that can stop answering.
-type moodyBook struct {
+// MoodyBook is a ledger that can stop answering.
+type MoodyBook struct {
 	*sqlstore.Store
-	now    func() time.Time
-	mu     sync.Mutex
-	away   bool
-	listed int       // how often it was asked for open verifications
-	ends   time.Time // when each of them was expected to end; zero: the ledger's time
+	Away   atomic.Bool
+	Listed atomic.Int64              // how often it was asked for open verifications
+	Ends   atomic.Pointer[time.Time] // when each of them was expected to end; nil: the ledger's time
+
+	now func() time.Time
 }
 
 var (
@@ -69,17 +70,15 @@ var (
 	errAlone = errors.New("the test's node knows no other")
 )
 
-func (b *moodyBook) gone() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.away {
+func (b *MoodyBook) gone() error {
+	if b.Away.Load() {
 		return errAway
 	}
 	return nil
 }
 
 // Settings and others fail while the ledger is away. Overrides end by the pages' clock.
-func (b *moodyBook) Settings(ctx context.Context) (ledger.Settings, error) {
+func (b *MoodyBook) Settings(ctx context.Context) (ledger.Settings, error) {
 	if err := b.gone(); err != nil {
 		return ledger.Settings{}, err
 	}
@@ -89,7 +88,7 @@ func (b *moodyBook) Settings(ctx context.Context) (ledger.Settings, error) {
 }
 
 // Ping fails while the ledger is away.
-func (b *moodyBook) Ping(ctx context.Context) error {
+func (b *MoodyBook) Ping(ctx context.Context) error {
 	if err := b.gone(); err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func (b *moodyBook) Ping(ctx context.Context) error {
 }
 
 // OperatorLog fails while the ledger is away.
-func (b *moodyBook) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
+func (b *MoodyBook) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
 	if err := b.gone(); err != nil {
 		return nil, err
 	}
@@ -105,7 +104,7 @@ func (b *moodyBook) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledge
 }
 
 // Workspaces fails while the ledger is away.
-func (b *moodyBook) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
+func (b *MoodyBook) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
 	if err := b.gone(); err != nil {
 		return nil, err
 	}
@@ -113,18 +112,15 @@ func (b *moodyBook) Workspaces(ctx context.Context) ([]ledger.Workspace, error) 
 }
 
 // OpenVerifications fails while the ledger is away.
-func (b *moodyBook) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
-	b.mu.Lock()
-	b.listed++
-	ends := b.ends
-	b.mu.Unlock()
+func (b *MoodyBook) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
+	b.Listed.Add(1)
 	if err := b.gone(); err != nil {
 		return nil, err
 	}
 	found, err := b.Store.OpenVerifications(ctx, limit)
-	for i := range found {
-		if !ends.IsZero() {
-			found[i].Expected = ends
+	if ends := b.Ends.Load(); ends != nil {
+		for i := range found {
+			found[i].Expected = *ends
 		}
 	}
 	return found, err
@@ -135,9 +131,9 @@ func Start(t testing.TB) *Rig {
 	t.Helper()
 	store := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	table := effort.Must(throttle.NewTable(nil))(t)
-	g := &Rig{t: t, book: &moodyBook{Store: store}, table: table, Node: uuid.New()}
-	g.book.now = g.now
-	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.book, Limits: limits,
+	g := &Rig{t: t, Book: &MoodyBook{Store: store}, table: table, Node: uuid.New()}
+	g.Book.now = g.now
+	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Hosts: []string{"ops.test"}, Book: g.Book, Limits: limits,
 		PagesURL: func() string { return "https://rollcall.test/" }, Token: Token, Gatherer: prometheus.NewRegistry(),
 		Draining: func() bool { return false }, Log: slog.New(slog.DiscardHandler), Inspector: g,
 		Cluster: members{g}, Throttle: table,
@@ -158,52 +154,21 @@ func Start(t testing.TB) *Rig {
 	return g
 }
 
-// current serves the present pages.
-type current struct{ g *Rig }
-
-// ServeHTTP implements admin.Pages.
-func (c current) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.g.running().ServeHTTP(w, r) }
-
-// Link implements admin.Pages.
-func (c current) Link(author string, readOnly bool) (string, time.Time) {
-	return c.g.running().Link(author, readOnly)
-}
-
-func (g *Rig) made(d *admin.Service) (admin.Pages, error) {
+func (g *Rig) made(d *admin.Service) (_ admin.Pages, err error) {
 	g.service = d
-	return current{g}, g.make()
-}
-
-// make makes the pages anew.
-func (g *Rig) make() error {
-	pages, err := operate.New(operate.Options{Service: g.service, Log: slog.New(slog.DiscardHandler), Now: g.now})
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.pages = pages
-	return err
-}
-
-// Restart makes the pages anew with the same token, as a restarted node does.
-func (g *Rig) Restart(t testing.TB) {
-	t.Helper()
-	effort.OK(t, g.make())
-}
-
-func (g *Rig) running() *operate.Pages {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.pages
+	g.pages, err = operate.New(operate.Options{Service: d, Log: slog.New(slog.DiscardHandler), Now: g.now})
+	return g.pages, err
 }
 
 // fill puts a customer with work and an override into the ledger.
 func fill(ctx context.Context, g *Rig) (err error) {
-	if g.Workspace, err = g.book.CreateWorkspace(ctx, uuid.New(), "acme <b>"); err != nil {
+	if g.Workspace, err = g.Book.CreateWorkspace(ctx, uuid.New(), "acme <b>"); err != nil {
 		return err
 	}
-	if _, err = g.book.Grant(ctx, uuid.New(), g.Workspace.ID, 1000, "test"); err != nil {
+	if _, err = g.Book.Grant(ctx, uuid.New(), g.Workspace.ID, 1000, "test"); err != nil {
 		return err
 	}
-	if g.Open, _, err = g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.Workspace.ID, Identity: uuid.New(),
+	if g.Open, _, err = g.Book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.Workspace.ID, Identity: uuid.New(),
 		Filename: "slow <i>.csv", Bytes: 64, BytesMax: 1 << 20, UploadExpiry: time.Hour,
 		Limits: limits}); err != nil {
 		return err
@@ -217,7 +182,7 @@ func fill(ctx context.Context, g *Rig) (err error) {
 		}
 	}
 	ctx = ledger.WithAuthor(ctx, "eve <eve@ops>")
-	g.Override, err = g.book.SetOverride(ctx, ledger.ThrottleOverride{ID: uuid.New(), Key: "mx.slow.test",
+	g.Override, err = g.Book.SetOverride(ctx, ledger.ThrottleOverride{ID: uuid.New(), Key: "mx.slow.test",
 		Fields: map[string]string{"rcpt_rate": "1/s"}, Reason: "ticket <812>"}, time.Hour)
 	return err
 }
@@ -227,29 +192,8 @@ var limits = ledger.Limits{Open: 5, Stored: 1 << 30, Unpaid: 1 << 30}
 
 // Link makes a path that signs somebody in once.
 func (g *Rig) Link(author string, readOnly bool) string {
-	path, _ := g.running().Link(author, readOnly)
+	path, _ := g.pages.Link(author, readOnly)
 	return path
-}
-
-// Away makes the ledger stop answering, or answer again.
-func (g *Rig) Away(yes bool) {
-	g.book.mu.Lock()
-	defer g.book.mu.Unlock()
-	g.book.away = yes
-}
-
-// Listed returns how often the ledger was asked for open verifications.
-func (g *Rig) Listed() int {
-	g.book.mu.Lock()
-	defer g.book.mu.Unlock()
-	return g.book.listed
-}
-
-// Expect sets when every open verification is expected to end.
-func (g *Rig) Expect(ends time.Time) {
-	g.book.mu.Lock()
-	defer g.book.mu.Unlock()
-	g.book.ends = ends
 }
 
 // Later advances the pages' clock.
@@ -287,20 +231,14 @@ func (g *Rig) Asked() []string {
 // Overrides returns the active ones.
 func (g *Rig) Overrides(t testing.TB) []ledger.ThrottleOverride {
 	t.Helper()
-	found := effort.Must(g.book.Settings(t.Context()))(t)
+	found := effort.Must(g.Book.Settings(t.Context()))(t)
 	return found.Overrides
 }
 
 // SetOverride sets an override for an hour, as another node does.
 func (g *Rig) SetOverride(t testing.TB, o ledger.ThrottleOverride) {
 	t.Helper()
-	effort.Must(g.book.SetOverride(t.Context(), o, time.Hour))(t)
-}
-
-// Balance returns the balance of the workspace.
-func (g *Rig) Balance(t testing.TB) ledger.Balance {
-	t.Helper()
-	return read(t, g.book.Balance, g.Workspace.ID)
+	effort.Must(g.Book.SetOverride(t.Context(), o, time.Hour))(t)
 }
 
 func note(ctx context.Context, g *Rig, format string, args ...any) error {
