@@ -65,7 +65,8 @@ func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	asked(0, "")
 }
 
-// TestEverythingAPartShowsIsInItsKey: a key is of the part's JSON, so nothing that a template sees may be left out of that.
+// TestEverythingAPartShowsIsInItsKey: a key is of the part's JSON, so nothing that a template sees may be left out of
+// that.
 func TestEverythingAPartShowsIsInItsKey(t *testing.T) {
 	t.Parallel()
 	var look func(of reflect.Type)

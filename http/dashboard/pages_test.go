@@ -256,7 +256,8 @@ func TestDownloadsHoldWhatWasAskedFor(t *testing.T) {
 			}
 		}
 		if got := strings.Join(emails, " "); a.status != 200 || got != want.emails ||
-			a.header.Get("Content-Disposition") != `attachment; filename="`+want.name+`"; filename*=UTF-8''m%C3%BC%3B`+want.name[3:] ||
+			a.header.Get("Content-Disposition") != `attachment; filename="`+want.name+
+				`"; filename*=UTF-8''m%C3%BC%3B`+want.name[3:] ||
 			a.header.Get("Content-Type") != "text/csv" || a.header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: %d %q %v", query, a.status, got, a.header)
 		}
