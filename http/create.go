@@ -1,9 +1,11 @@
 package http
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"sync"
 	"time"
 
@@ -128,55 +130,30 @@ func only(h *fasthttp.RequestHeader, name string) (value []byte, count int) {
 
 // parseLength reads decimal digits. A number beyond 64 bits counts as too large, not as malformed.
 func parseLength(text []byte) (int64, bool) {
-	var n int64
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		if n > (math.MaxInt64-9)/10 {
-			n = math.MaxInt64
-			continue
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, n >= 1
+	n, _ := strconv.ParseInt(string(text), 10, 64) // the largest when it is beyond
+	return n, n >= 1 && len(bytes.Trim(text, "0123456789")) == 0
 }
 
 type identity struct{ workspace, key uuid.UUID }
 
 // createLock admits one create of an identity at a time.
 type createLock struct {
-	wait time.Duration // for the one inside
-
-	mu     sync.Mutex
-	inside map[identity]chan struct{} // guarded by mu; closed when the one inside leaves
-}
-
-func newCreateLock(wait time.Duration) *createLock {
-	return &createLock{wait: wait, inside: make(map[identity]chan struct{})}
+	wait   time.Duration // for the one inside
+	inside sync.Map      // by identity; a chan struct{} that is closed when the one inside leaves
 }
 
 // enter waits for its turn, at most g.wait; leave must be called when ok.
 func (g *createLock) enter(ctx context.Context, id identity) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, g.wait)
 	defer cancel()
+	mine := make(chan struct{})
 	for {
-		g.mu.Lock()
-		busy := g.inside[id]
-		if busy == nil {
-			mine := make(chan struct{})
-			g.inside[id] = mine
-			g.mu.Unlock()
-			return func() {
-				g.mu.Lock()
-				delete(g.inside, id)
-				g.mu.Unlock()
-				close(mine)
-			}, true
+		busy, taken := g.inside.LoadOrStore(id, mine)
+		if !taken {
+			return func() { g.inside.Delete(id); close(mine) }, true
 		}
-		g.mu.Unlock()
 		select {
-		case <-busy:
+		case <-busy.(chan struct{}):
 		case <-ctx.Done():
 			return nil, false
 		}

@@ -316,7 +316,7 @@ func TestStopAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for i := range 100 {
-		s := effort.Must(httpd.New(e.options(func(o *httpd.Options) { o.Registerer = prometheus.NewRegistry() })))(t)
+		s := httpd.New(e.options(func(o *httpd.Options) { o.Registerer = prometheus.NewRegistry() }))
 		if i > 0 {
 			effort.OK(t, s.Start())
 		}

@@ -65,7 +65,7 @@ func newEdge(t testing.TB, tweak func(*httpd.Options)) *edge {
 		logs: &effort.Log{}, checker: newAnswerChecker(t), free: free,
 	}
 	e.workspace, e.key, e.keyID = e.customer("first")
-	e.server = effort.Must(httpd.New(e.options(tweak)))(t)
+	e.server = httpd.New(e.options(tweak))
 	effort.OK(t, e.server.Start())
 	e.url = "http://" + e.server.Addr().String()
 	t.Cleanup(func() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
@@ -48,7 +49,7 @@ type Server struct {
 	listener *listen.Listener
 	keys     *keyCache
 	limits   *requestLimits
-	creates  *createLock
+	creates  createLock
 	balances *reads[uuid.UUID, ledger.Balance] // by workspace
 	details  *reads[detailOf, ledger.Verification]
 	listings *reads[historyOf, []byte] // pages of history, as they are sent
@@ -65,21 +66,18 @@ type Server struct {
 	stop     sync.Mutex    // serializes Stop
 }
 
-// New builds a server that does not listen yet. It fails when its metrics are registered already.
-func New(o Options) (*Server, error) {
+// New builds a server that does not listen yet.
+func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	m, err := newMetrics(o.Registerer, o.PageRoutes)
-	if err != nil {
-		return nil, fmt.Errorf("http: register metrics: %w", err)
-	}
+	m := newMetrics(o.Registerer, o.PageRoutes)
 	s := &Server{
 		options:  o,
 		origins:  listen.NewOrigins(o.AllowedOrigins),
 		keys:     newKeyCache(o.Book, o.Now),
 		limits:   newRequestLimits(o.Limits, o.Nodes, o.Now),
-		creates:  newCreateLock(createWait),
+		creates:  createLock{wait: createWait},
 		polls:    newPolls(o.Limits.Reads, o.Nodes),
 		balances: newReads(o.Book.Balance, o.Writes, m.panics.Inc),
 		metrics:  m,
@@ -108,7 +106,7 @@ func New(o Options) (*Server, error) {
 		CloseOnShutdown:              true,
 		Logger:                       listen.Quiet{Log: o.Log},
 	}
-	return s, nil
+	return s
 }
 
 // Start binds the address and serves until Stop. It asks the ledger for the key
@@ -309,35 +307,30 @@ var limitNames = [...]string{"bad_keys", "key_lookups", "reads", "creates", "dow
 // latencies are the buckets of the time of short answers.
 var latencies = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
-func newMetrics(r prometheus.Registerer, pages []string) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, pages []string) *metrics {
+	auto := promauto.With(r)
 	m := &metrics{pages: make(map[string]bool, len(pages)),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+		requests: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_http_requests_total", Help: "Answered API requests and pages, by route and status.",
 		}, []string{"route", "status"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		took: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "rollcall_http_request_seconds",
 			Help:    "Time to the head of the answer of an API request or a page, by route and class of status (2xx, 4xx, 5xx).",
 			Buckets: latencies,
 		}, []string{"route", "class"}),
-		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
+		limited: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_http_limited_total",
 			Help: "API requests refused by a limit of a caller (bad_keys, key_lookups, reads, creates, downloads), of a " +
 				"workspace (open, stored_bytes, unpaid, in_flight) or of the ledger's disk (disk).",
 		}, []string{"limit"}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
+		panics: auto.NewCounter(prometheus.CounterOpts{
 			Name: "rollcall_http_panics_total", Help: "API requests that ended in internal_error; must stay 0.",
 		}),
+		conns: listen.NewMetrics(r, "rollcall_http", "API"),
 	}
-	m.conns = listen.NewMetrics("rollcall_http", "API")
-	flying := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_http_requests_in_flight", Help: "API requests in work, downloads of results included.",
 	}, func() float64 { return float64(m.working.Load()) })
-	own := []prometheus.Collector{m.requests, m.took, m.limited, m.panics, flying}
-	for _, c := range append(own, m.conns.Collectors()...) {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
-	}
 	for _, route := range routeNames[routeNone+1:] {
 		m.took.WithLabelValues(route, "2xx")
 	}
@@ -347,7 +340,7 @@ func newMetrics(r prometheus.Registerer, pages []string) (*metrics, error) {
 	for _, limit := range limitNames {
 		m.limited.WithLabelValues(limit)
 	}
-	return m, nil
+	return m
 }
 
 // answered counts an answer of a route, and its time.

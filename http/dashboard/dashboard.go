@@ -15,6 +15,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
@@ -63,11 +64,8 @@ func New(ctx context.Context, o Options) (*Dashboard, error) {
 	asked := o.newProvider()
 	d := &Dashboard{o: o, log: o.Log, now: o.Now, provider: asked,
 		signin: signin.New(signin.Options{Book: o.Book, Secret: secret, Idle: o.SessionIdle, Life: o.SessionLife, Now: o.Now,
-			Provider: asked}), waiting: newWaitsCache(o), breakdowns: newBreakdowns()}
+			Provider: asked}), waiting: newWaitsCache(o), breakdowns: newBreakdowns(), signIns: newSignIns(o.Registerer)}
 	d.tags, _ = lru.New[partKey, string](tagsMax)
-	if d.signIns, err = newSignIns(o.Registerer); err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
-	}
 	proofOf := func(key string, user *ledger.User, codes bool) proof { return proof{key, user, codes} }
 	if d.Site, err = web.NewSite(pageFiles, template.FuncMap{"proof": proofOf}, o.Log, d.fail); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
@@ -141,17 +139,17 @@ type Options struct {
 	PerWorkspace ledger.Limits // defaults of a workspace, as for the API
 	// Waits asks all nodes what the open addresses of a verification wait for.
 	Waits       func(ctx context.Context, verification string) (inspect.Verification, error)
-	SessionIdle time.Duration         // how long an unused session lasts
-	SessionLife time.Duration         // how long a session lasts at most
-	Checks      func() bool           // whether this node checks addresses
-	Version     string                // of the program, at the foot of each page
-	Dev         bool                  // its receivers are simulated ones
-	Contact     string                // where people get help, such as an email address or a URL; may be empty
-	Provider    *Provider             // nil: people sign in with passwords only
-	Wake        func()                // called when the ledger has something new
-	Log         *slog.Logger          // what went wrong
-	Registerer  prometheus.Registerer // gets rollcall_sign_ins_total
-	Now         func() time.Time      // nil: time.Now
+	SessionIdle time.Duration           // how long an unused session lasts
+	SessionLife time.Duration           // how long a session lasts at most
+	Checks      func() bool             // whether this node checks addresses
+	Version     string                  // of the program, at the foot of each page
+	Dev         bool                    // its receivers are simulated ones
+	Contact     string                  // where people get help, such as an email address or a URL; may be empty
+	Provider    *signin.ProviderOptions // nil: people sign in with passwords only
+	Wake        func()                  // called when the ledger has something new
+	Log         *slog.Logger            // what went wrong
+	Registerer  prometheus.Registerer   // gets rollcall_sign_ins_total
+	Now         func() time.Time        // nil: time.Now
 }
 
 // originOf is scheme, host and port of a URL; "" for none.
@@ -247,8 +245,8 @@ var (
 
 type signIns struct{ counts *prometheus.CounterVec }
 
-func newSignIns(r prometheus.Registerer) (signIns, error) {
-	s := signIns{prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_sign_ins_total",
+func newSignIns(r prometheus.Registerer) signIns {
+	s := signIns{promauto.With(r).NewCounterVec(prometheus.CounterOpts{Name: "rollcall_sign_ins_total",
 		Help: "Sign-ins to the pages, by way (password, code after it, link, provider) and result (done, code_wanted: goes on " +
 			"with a code or chooses an invitation, refused: wrong or not allowed, wait: too many failures, busy, failed: " +
 			"the ledger or the provider did not answer)."}, []string{"way", "result"})}
@@ -257,7 +255,7 @@ func newSignIns(r prometheus.Registerer) (signIns, error) {
 			s.counts.WithLabelValues(way, result)
 		}
 	}
-	return s, r.Register(s.counts)
+	return s
 }
 
 func (s signIns) count(way string, err error) {

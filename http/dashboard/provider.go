@@ -15,14 +15,6 @@ import (
 	"rollcall/ledger"
 )
 
-// Provider is an OpenID Connect provider with which people may sign in.
-type Provider struct {
-	Issuer   string
-	ClientID string
-	Secret   string
-	Name     string // on buttons
-}
-
 // backPath is the path to which the provider sends browsers back.
 const backPath = "/oidc/back"
 
@@ -37,8 +29,9 @@ func (o Options) newProvider() *signin.Provider {
 	if o.Provider == nil {
 		return nil
 	}
-	return signin.NewProvider(signin.ProviderOptions{Issuer: o.Provider.Issuer, ClientID: o.Provider.ClientID, Secret: o.Provider.Secret,
-		Redirect: func() string { return o.PublicURL() + backPath }, Now: o.Now})
+	of := *o.Provider
+	of.Redirect, of.Now = func() string { return o.PublicURL() + backPath }, o.Now
+	return signin.NewProvider(of)
 }
 
 // providerName is the provider's name on buttons; "": there is none.

@@ -12,6 +12,7 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/dashboard"
 	"rollcall/http/dashboard/pagetest"
+	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 )
 
@@ -19,7 +20,8 @@ func withProvider(t testing.TB) (*rig, *pagetest.Provider) {
 	t.Helper()
 	p := pagetest.StartProvider(t)
 	g := newRigWith(t, func(o *dashboard.Options) {
-		o.Provider = &dashboard.Provider{Issuer: p.URL, ClientID: pagetest.ClientID, Secret: pagetest.Secret, Name: "Acme login"}
+		o.Provider = &signin.ProviderOptions{Issuer: p.URL, ClientID: pagetest.ClientID, Secret: pagetest.Secret,
+			Name: "Acme login"}
 	})
 	return g, p
 }

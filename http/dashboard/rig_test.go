@@ -133,13 +133,12 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 	for _, set := range limit {
 		set(&limits)
 	}
-	server, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: g.book, Pages: g.pages.Handler(), PageRoutes: dashboard.Routes(),
+	server := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: g.book, Pages: g.pages.Handler(), PageRoutes: dashboard.Routes(),
 		PublicUpload: func(id uuid.UUID) string { return "http://127.0.0.1:7/upload/" + id.String() }, Limits: limits,
 		MaxFileBytes: 1 << 20, MaxRows: 1000, PerWorkspace: ledger.Limits{Open: 100, Stored: 1 << 30, Unpaid: 1000},
 		UploadExpiry: time.Hour, Log: log, Registerer: g.metrics, Wake: func() {},
 		Nodes: func() int { return 1 }, Weight: func(uuid.UUID) int { return 1 },
 		Now: func() time.Time { return time.Now().Add(time.Duration(g.ahead.Load())) }})
-	effort.OK(t, err)
 	effort.OK(t, server.Start())
 	g.url, g.server = "http://"+server.Addr().String(), server
 	g.public.Store(&g.url)

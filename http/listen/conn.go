@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/api"
@@ -319,20 +320,27 @@ func KeepOpen(ctx *fasthttp.RequestCtx) {
 
 // Metrics are the counts of a listener's connections.
 type Metrics struct {
-	open    prometheus.GaugeFunc
 	refused *prometheus.CounterVec // reason
 	headers *prometheus.CounterVec // reason; of PROXY headers
 	now     atomic.Pointer[Listener]
 }
 
-// NewMetrics makes the metrics of a listener, whose name is for people.
-func NewMetrics(prefix, name string) *Metrics {
-	m := &Metrics{refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "_connections_refused_total",
-		Help: "Connections to the " + name + " that were refused, with an answer or just closed, by reason: share " +
-			"(their network address had as many as were still free) or full (none was free).",
-	}, []string{"reason"})}
-	m.open = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+// NewMetrics registers the metrics of a listener, whose name is for people.
+func NewMetrics(to prometheus.Registerer, prefix, name string) *Metrics {
+	auto := promauto.With(to)
+	m := &Metrics{
+		refused: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: prefix + "_connections_refused_total",
+			Help: "Connections to the " + name + " that were refused, with an answer or just closed, by reason: share " +
+				"(their network address had as many as were still free) or full (none was free).",
+		}, []string{"reason"}),
+		headers: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: prefix + "_proxy_headers_refused_total",
+			Help: "Connections to the " + name + " that were refused for their PROXY header, by reason: untrusted (the peer " +
+				"is not in http.trusted_proxies), version (1 is not supported), malformed or timeout.",
+		}, []string{"reason"}),
+	}
+	auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "_connections", Help: "Open connections to the " + name + ", busy or idle.",
 	}, func() float64 {
 		if l := m.now.Load(); l != nil {
@@ -343,20 +351,10 @@ func NewMetrics(prefix, name string) *Metrics {
 	for _, reason := range []string{NoShare, NoPlace} {
 		m.refused.WithLabelValues(reason)
 	}
-	m.headers = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: prefix + "_proxy_headers_refused_total",
-		Help: "Connections to the " + name + " that were refused for their PROXY header, by reason: untrusted (the peer is " +
-			"not in http.trusted_proxies), version (1 is not supported), malformed or timeout.",
-	}, []string{"reason"})
 	for _, reason := range proxyReasons {
 		m.headers.WithLabelValues(reason)
 	}
 	return m
-}
-
-// Collectors are the metrics to register.
-func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.open, m.refused, m.headers}
 }
 
 func (m *Metrics) proxyRefused(reason string) { m.headers.WithLabelValues(reason).Inc() }

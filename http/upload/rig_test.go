@@ -57,7 +57,7 @@ func newStorageRig(t testing.TB, tweak func(*upload.Options)) *storageRig {
 	if tweak != nil {
 		tweak(&o)
 	}
-	r.storage = effort.Must(upload.New(o))(t)
+	r.storage = upload.New(o)
 	effort.OK(t, r.storage.Start())
 	t.Cleanup(func() {
 		r.stop()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/valyala/fasthttp"
 
 	"rollcall/http/listen"
@@ -101,16 +102,15 @@ type Server struct {
 	abort   context.CancelFunc
 
 	draining atomic.Bool
-	stopping sync.Once  // closes ending
-	mu       sync.Mutex // guards listener and served
-	listener *listen.Listener
-	served   chan struct{} // closed when Serve has returned
+	stopping sync.Once        // closes ending
+	listener *listen.Listener // nil before Start
+	served   chan struct{}    // closed when Serve has returned
 }
 
-// New makes a storage listener that does not listen yet. It fails when its metrics are registered already.
-func New(o Options) (*Server, error) {
+// New makes a storage listener that does not listen yet.
+func New(o Options) *Server {
 	s := &Server{o: o, origins: listen.NewOrigins(o.AllowedOrigins), places: quota.New[uuid.UUID](int64(o.UploadsMax)),
-		rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}),
+		rates: newPaces(o.BytesPerSecond), ending: make(chan struct{}), metrics: newMetrics(o.Registerer),
 		trouble: listen.Warning{Log: o.Log, Message: "upload not stored"}}
 	s.buffers.New = func() any { b := make([]byte, ChunkBytes); return &b }
 	s.root, s.abort = context.WithCancel(context.Background())
@@ -133,10 +133,7 @@ func New(o Options) (*Server, error) {
 
 		DisablePreParseMultipartForm: true,
 	}
-	if err := s.metrics.register(o.Registerer); err != nil {
-		return nil, fmt.Errorf("register storage metrics: %w", err)
-	}
-	return s, nil
+	return s
 }
 
 // The listener's fixed settings.
@@ -155,32 +152,24 @@ const (
 )
 
 // Start binds the address and serves until Stop.
-func (s *Server) Start() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.listener != nil {
-		return fmt.Errorf("start storage listener: %w", ErrStarted)
-	}
-	var err error
+func (s *Server) Start() (err error) {
 	s.listener, err = listen.On(s.o.Listen, listen.Options{Max: s.o.ConnectionsMax, Trusted: s.o.Trusted, TLS: s.o.TLS,
 		Linger: s.o.LingerTimeout, Drain: lingerBytes, Answer: crowded, Metrics: s.metrics.conns})
 	if err != nil {
 		return fmt.Errorf("start storage listener: %w", err)
 	}
 	s.served = make(chan struct{})
-	go func(l net.Listener, served chan struct{}) {
-		defer close(served)
-		if err := s.server.Serve(l); err != nil {
+	go func() {
+		defer close(s.served)
+		if err := s.server.Serve(s.listener); err != nil {
 			s.o.Log.Error("storage listener ended", "err", err)
 		}
-	}(s.listener, s.served)
+	}()
 	return nil
 }
 
 // Addr is the bound address after Start, nil before.
 func (s *Server) Addr() net.Addr {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.listener == nil {
 		return nil
 	}
@@ -192,28 +181,22 @@ func (s *Server) Addr() net.Addr {
 func (s *Server) Stop(ctx context.Context) error {
 	s.draining.Store(true)
 	s.stopping.Do(func() { close(s.ending) })
-	s.mu.Lock()
-	listener, served := s.listener, s.served
-	s.mu.Unlock()
-	if listener == nil {
+	if s.listener == nil {
 		return nil
 	}
 	// fasthttp's Shutdown does nothing before its Serve has reached the listener, so close the listener here and wait
 	// for Serve first.
-	_ = listener.Close()
-	<-served
-	listener.Interrupt()
+	_ = s.listener.Close()
+	<-s.served
+	s.listener.Interrupt()
 	err := s.server.ShutdownWithContext(ctx)
 	s.abort() // requests still running have used up the caller's time
-	listener.Wait(ctx)
+	s.listener.Wait(ctx)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("stop storage listener: %w", err)
 	}
 	return nil
 }
-
-// ErrStarted means that Start was called twice.
-var ErrStarted = errors.New("upload: started already")
 
 // The refusals of a session. When several apply, the first in this list is returned.
 var (
@@ -246,49 +229,46 @@ type metrics struct {
 	full      prometheus.Counter
 }
 
-func (m *metrics) register(to prometheus.Registerer) error {
-	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rollcall_upload_requests_total", Help: "Answers of the storage URL, by status.",
-	}, []string{"status"})
-	m.bytes = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_upload_durable_bytes_total", Help: "Uploaded bytes made durable.",
-	})
-	m.full = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_upload_disk_full_total",
-		Help: "Uploads refused because less than ledger.disk_reserve was free on the disk of the ledger.",
-	})
-	m.receiving = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "rollcall_uploads_receiving", Help: "Uploads that are sending bytes.",
-	})
-	m.took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rollcall_upload_request_seconds",
-		Help: "Time of a request of the storage URL, the sending of its bytes included, by class of status " +
-			"(2xx, 3xx: more bytes are expected, 4xx, 5xx).",
-		Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800},
-	}, []string{"class"})
+func newMetrics(to prometheus.Registerer) metrics {
+	auto := promauto.With(to)
+	m := metrics{
+		requests: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "rollcall_upload_requests_total", Help: "Answers of the storage URL, by status.",
+		}, []string{"status"}),
+		bytes: auto.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_upload_durable_bytes_total", Help: "Uploaded bytes made durable.",
+		}),
+		full: auto.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_upload_disk_full_total",
+			Help: "Uploads refused because less than ledger.disk_reserve was free on the disk of the ledger.",
+		}),
+		receiving: auto.NewGauge(prometheus.GaugeOpts{
+			Name: "rollcall_uploads_receiving", Help: "Uploads that are sending bytes.",
+		}),
+		took: auto.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "rollcall_upload_request_seconds",
+			Help: "Time of a request of the storage URL, the sending of its bytes included, by class of status " +
+				"(2xx, 3xx: more bytes are expected, 4xx, 5xx).",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800},
+		}, []string{"class"}),
+		crowded: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "rollcall_upload_places_refused_total",
+			Help: "Uploads that must try again because no place was free, by reason: share (their workspace had as " +
+				"many as were still free) or full (none was free).",
+		}, []string{"reason"}),
+		held: auto.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_upload_held_back_seconds_total",
+			Help: "How long uploads were not read because their workspace had reached upload.bytes_per_second.",
+		}),
+		conns: listen.NewMetrics(to, "rollcall_upload", "storage URL"),
+	}
 	for _, class := range listen.Classes[2:] {
 		m.took.WithLabelValues(class)
 	}
-	m.crowded = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rollcall_upload_places_refused_total",
-		Help: "Uploads that must try again because no place was free, by reason: share (their workspace had as " +
-			"many as were still free) or full (none was free).",
-	}, []string{"reason"})
 	for _, reason := range []string{listen.NoShare, listen.NoPlace} {
 		m.crowded.WithLabelValues(reason)
 	}
-	m.held = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "rollcall_upload_held_back_seconds_total",
-		Help: "How long uploads were not read because their workspace had reached upload.bytes_per_second.",
-	})
-	m.conns = listen.NewMetrics("rollcall_upload", "storage URL")
-	own := []prometheus.Collector{m.requests, m.bytes, m.receiving, m.took, m.crowded, m.held, m.full}
-	for _, c := range append(own, m.conns.Collectors()...) {
-		if err := to.Register(c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m
 }
 
 func (m *metrics) count(status int) { m.requests.WithLabelValues(strconv.Itoa(status)).Inc() }

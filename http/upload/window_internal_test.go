@@ -78,8 +78,8 @@ func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
 	const all, rate, clients = 1_000_000, 20_000, 2
 	const window, floor = 10 * time.Second, 150_000 // no client whose reading waits could keep it
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{o: Options{Window: window, WindowBytes: floor}, rates: newPaces(rate), ending: make(chan struct{})}
-		effort.OK(t, s.metrics.register(prometheus.NewRegistry()))
+		s := &Server{o: Options{Window: window, WindowBytes: floor}, rates: newPaces(rate), ending: make(chan struct{}),
+			metrics: newMetrics(prometheus.NewRegistry())}
 		began := time.Now()
 		read := func(workspace byte, size int, took *time.Duration) {
 			client, server := net.Pipe()
@@ -117,8 +117,8 @@ func TestTheEndOfANodeEndsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
 		c := &listen.Conn{Conn: server}
-		s := &Server{o: Options{Window: time.Minute, WindowBytes: 1}, rates: newPaces(1), ending: make(chan struct{})}
-		effort.OK(t, s.metrics.register(prometheus.NewRegistry()))
+		s := &Server{o: Options{Window: time.Minute, WindowBytes: 1}, rates: newPaces(1), ending: make(chan struct{}),
+			metrics: newMetrics(prometheus.NewRegistry())}
 		r := &put{s: s, conn: c, store: 2000, pending: make([]byte, 0, 4000)}
 		time.AfterFunc(3*time.Second, func() {
 			s.draining.Store(true)

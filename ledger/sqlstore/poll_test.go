@@ -136,17 +136,14 @@ func poller(t *testing.T, d *ledgertest.Fixture, id uuid.UUID) func() {
 	effort.Must(d.CreateKey(t.Context(), ledger.Key{ID: key.ID, Workspace: d.Workspace, SecretSHA256: key.SHA256}))(t)
 	limits := http.DefaultLimits()
 	limits.Reads = http.Rate{PerSecond: 1e6, Burst: 1e6}
-	server, err := http.New(http.Options{
+	server := http.New(http.Options{
 		Listen: "127.0.0.1:0", Book: d.Book, Limits: limits,
 		PublicUpload: func(id uuid.UUID) string { return "http://storage.test/" + id.String() },
 		MaxFileBytes: 1000, MaxRows: 1000, PerWorkspace: ledger.Limits{Open: 10, Stored: 1 << 30, Unpaid: 10}, UploadExpiry: time.Hour,
 		Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Wake: func() {},
 		Nodes: func() int { return 1 }, Weight: func(uuid.UUID) int { return 1 },
 	})
-	if err == nil {
-		err = server.Start()
-	}
-	effort.OK(t, err)
+	effort.OK(t, server.Start())
 	t.Cleanup(func() { _ = server.Stop(context.WithoutCancel(t.Context())) })
 	return func() {
 		t.Helper()

@@ -91,10 +91,7 @@ func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore
 	}
 	n.add("certificate of storage", unfollow)
 	storage.TLS = settings
-	files, err := upload.New(storage)
-	if err != nil {
-		return nil, err
-	}
+	files := upload.New(storage)
 	if err := files.Start(); err != nil {
 		return nil, listenError("upload", c.Upload.Listen, err)
 	}
@@ -118,10 +115,7 @@ func (n *Node) startAPI(ctx context.Context, c config.Config, book *sqlstore.Sto
 	if err := n.addPages(ctx, c, book, &public); err != nil {
 		return err
 	}
-	api, err := httpd.New(public)
-	if err != nil {
-		return err
-	}
+	api := httpd.New(public)
 	if err := api.Start(); err != nil {
 		return listenError("http", c.HTTP.Listen, err)
 	}
@@ -323,7 +317,7 @@ func (n *Node) addPages(ctx context.Context, c config.Config, book *sqlstore.Sto
 }
 
 // ProviderOf returns the configured provider, with its secret read; nil for none. It makes no connection.
-func ProviderOf(d config.Dashboard) (*pages.Provider, error) {
+func ProviderOf(d config.Dashboard) (*signin.ProviderOptions, error) {
 	if !d.Enabled || d.OIDCIssuer == "" {
 		return nil, nil
 	}
@@ -331,7 +325,7 @@ func ProviderOf(d config.Dashboard) (*pages.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dashboard.oidc_secret_file: %w", err)
 	}
-	return &pages.Provider{Issuer: d.OIDCIssuer, ClientID: d.OIDCClientID, Secret: secret, Name: d.OIDCName}, nil
+	return &signin.ProviderOptions{Issuer: d.OIDCIssuer, ClientID: d.OIDCClientID, Secret: secret, Name: d.OIDCName}, nil
 }
 
 // pagesURL is the URL of the pages; "" until the listener has its address, and when they are disabled.

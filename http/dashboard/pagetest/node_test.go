@@ -144,11 +144,8 @@ func startNode(change ...func(*dashboard.Options)) (n *node, stop func(), err er
 	storage := upload.DefaultOptions()
 	storage.Listen, storage.Book, storage.Tokens, storage.Wake = "127.0.0.1:0", store, tokens, func() {}
 	storage.Log, storage.Registerer, storage.PagesOrigin = log, prometheus.NewRegistry(), func() string { return n.url }
-	files, err := upload.New(storage)
-	if err == nil {
-		err = files.Start()
-	}
-	if err != nil {
+	files := upload.New(storage)
+	if err = files.Start(); err != nil {
 		return nil, nil, err
 	}
 	ends = append(ends, func() { _ = files.Stop(ctx) })
@@ -183,15 +180,12 @@ func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func
 	limits := httpd.DefaultLimits()
 	wide := httpd.Rate{PerSecond: 1e6, Burst: 1e6}
 	limits.Reads, limits.Creates, limits.Pages = wide, wide, wide
-	server, err := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: n.book, Pages: n.pages.Handler(),
+	server := httpd.New(httpd.Options{Listen: "127.0.0.1:0", Book: n.book, Pages: n.pages.Handler(),
 		PublicUpload: func(id uuid.UUID) string { return tokens.URL(n.storage.url(), id) }, Limits: limits,
 		MaxFileBytes: fileMax, MaxRows: 1_000_000, PerWorkspace: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1 << 30},
 		UploadExpiry: time.Hour, Log: log, Registerer: prometheus.NewRegistry(), Now: time.Now, Wake: func() {},
 		Nodes: func() int { return 1 }, Weight: func(uuid.UUID) int { return 1 }})
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
+	if err = server.Start(); err != nil {
 		return nil, err
 	}
 	if n.web, err = newProxy(server.Addr().String()); err != nil {

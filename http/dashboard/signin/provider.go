@@ -42,11 +42,12 @@ var (
 	ErrRefused = errors.New("provider: it did not identify the user")
 )
 
-// ProviderOptions are the options of a Provider; all but Now are required.
+// ProviderOptions are the options of a Provider; all but Name and Now are required.
 type ProviderOptions struct {
 	Issuer   string
 	ClientID string
 	Secret   string
+	Name     string           // for people
 	Redirect func() string    // URL to which it sends browsers back, registered there
 	Now      func() time.Time // nil: time.Now
 }
