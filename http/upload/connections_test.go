@@ -21,25 +21,56 @@ import (
 	"rollcall/ledger"
 )
 
-// TestAnAddressHasNoMoreConnectionsThanAreFree also when connections are encrypted.
+// TestAnAddressHasNoMoreConnectionsThanAreFree also when connections are encrypted: of five places one address gets
+// three, the next one, and a third the last.
 func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
 	t.Parallel()
 	settings, trusted := listentest.Pair(t)
 	for _, encrypted := range []bool{false, true} {
-		registry, client := prometheus.NewRegistry(), func(c net.Conn) net.Conn { return c }
+		registry := prometheus.NewRegistry()
 		r := newStorageRig(t, func(o *upload.Options) {
 			o.UploadsMax, o.ConnectionsMax, o.Registerer = 1, 5, registry
 			if encrypted {
 				o.TLS = settings
 			}
 		})
-		if encrypted {
-			client = func(c net.Conn) net.Conn {
-				return tls.Client(c, &tls.Config{RootCAs: trusted, ServerName: "localhost"})
-			}
+		dial := func(from string) net.Conn {
+			t.Helper()
+			return listentest.Dial(t, from, r.storage.Addr().String())
 		}
-		listentest.Crowded{Name: "rollcall_upload", At: r.storage.Addr().String(), Registry: registry, Full: 429,
-			Client: client}.CheckShares(t)
+		open := func(want float64) {
+			t.Helper()
+			listentest.Within(t, "the connections to be counted", func() bool {
+				return effort.Metric(t, registry, "rollcall_upload_connections") == want
+			})
+		}
+		refused := func(from string) {
+			t.Helper()
+			c := dial(from)
+			if encrypted {
+				c = tls.Client(c, &tls.Config{RootCAs: trusted, ServerName: "localhost"})
+			}
+			a := effort.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
+			again, _ := strconv.Atoi(a.Header.Get("Retry-After"))
+			effort.ErrorIf(t, a.StatusCode != 429 || again < 1 || !a.Close, "one too many from %s: %d, Retry-After %d, close %v",
+				from, a.StatusCode, again, a.Close)
+		}
+		first := dial("127.0.0.1")
+		dial("127.0.0.1")
+		dial("127.0.0.1")
+		open(3)
+		refused("127.0.0.1")
+		dial("127.0.0.2")
+		open(4)
+		refused("127.0.0.2")
+		dial("127.0.0.3")
+		open(5)
+		refused("127.0.0.4")
+		effort.Is(t, listentest.Counts(t, registry, "rollcall_upload_connections_refused_total"), "full=1 share=2")
+		_ = first.Close()
+		open(4)
+		dial("127.0.0.4")
+		open(5)
 	}
 }
 
@@ -83,7 +114,7 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 		c := r.dial()
 		c.begin(path, total, "half of it")
 		listentest.Within(t, "the place to be taken", func() bool {
-			return listentest.Value(t, registry, "rollcall_uploads_receiving") == want
+			return effort.Metric(t, registry, "rollcall_uploads_receiving") == want
 		})
 		return c
 	}
@@ -110,7 +141,7 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 	effort.Is(t, listentest.Counts(t, registry, "rollcall_upload_places_refused_total"), "full=1 share=1", "counted")
 	_ = first.Conn.Close()
 	listentest.Within(t, "the place to come back", func() bool {
-		return listentest.Value(t, registry, "rollcall_uploads_receiving") == 3
+		return effort.Metric(t, registry, "rollcall_uploads_receiving") == 3
 	})
 }
 

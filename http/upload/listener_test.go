@@ -145,7 +145,7 @@ func TestOneTooManyIsAskedToWait(t *testing.T) {
 	effort.OK(t, second.ended())
 	_ = second.Close()
 	listentest.Within(t, "the place to be free", func() bool {
-		return listentest.Value(t, registry, "rollcall_upload_connections") == 1
+		return effort.Metric(t, registry, "rollcall_upload_connections") == 1
 	})
 	query := rig.dial()
 	query.query(secondPath, total)
