@@ -426,7 +426,10 @@ func TestConnectionsCountForTheClient(t *testing.T) {
 		r, _ := open(head + get)
 		effort.ErrorIf(t, !answered(r), "a connection with %q is not answered", head)
 	}
-	for _, more := range []string{get, ""} { // one of five is free
+	for _, more := range []string{get, ""} {
+		listentest.Within(t, "one of five to be free", func() bool {
+			return effort.Metric(t, e.registry, "rollcall_http_connections") == 4
+		})
 		r, _ := open(listentest.ProxyHeader("192.0.2.1") + more)
 		if a, err := http.ReadResponse(r, nil); err != nil || a.StatusCode != 429 || a.Header.Get("Retry-After") == "" {
 			t.Errorf("a second connection of one client that sends %q: %v, %v, want 429", more, a, err)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -255,30 +254,4 @@ func TestRowsReadBack(t *testing.T) {
 		want := []string{row.Email, row.Outcome.String(), row.Reason.Message(), string(api.AppendTime(nil, row.At))}
 		effort.Equal(t, records[i], want, "row", i)
 	}
-}
-
-// TestOneCreationAtATime: of two with one identity the second waits for the first, for
-// a bounded time, and others don't.
-func TestOneCreationAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := createLock{wait: createWait}
-		leave, ok := g.enter(t.Context(), identity{key: [16]byte{1}})
-		effort.FatalIf(t, !ok, "the first is not let in")
-		if other, ok := g.enter(t.Context(), identity{key: [16]byte{2}}); !ok {
-			t.Error("another one is not let in")
-		} else {
-			other()
-		}
-		began := time.Now()
-		if _, ok := g.enter(t.Context(), identity{key: [16]byte{1}}); ok || time.Since(began) != createWait {
-			t.Errorf("the second is let in: %v, after %s, want a refusal after %s", ok, time.Since(began), createWait)
-		}
-		time.AfterFunc(createWait-time.Second, leave)
-		began = time.Now()
-		again, ok := g.enter(t.Context(), identity{key: [16]byte{1}})
-		effort.FatalIf(t, !ok || time.Since(began) != createWait-time.Second,
-			"the third is let in: %v, after %s, want when the first leaves", ok, time.Since(began))
-		again()
-		g.inside.Range(func(id, _ any) bool { t.Error(id, "is kept"); return true })
-	})
 }

@@ -125,8 +125,12 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 		c.put(path, 0, total, bytesOf(total))
 		got := c.reply()
 		again, err := strconv.Atoi(got.header.Get("Retry-After"))
-		effort.ErrorIf(t, err != nil || again < 1 || again > 10 || got.status != 429 || got.code != "rate_limited",
-			"got %s, want 429 rate_limited with Retry-After", got.refusal())
+		effort.ErrorIf(t, err != nil || again < 1 || again > 10 || got.status != 429 || got.code != "rate_limited" ||
+			!got.close, "got %s, want 429 rate_limited with Retry-After, close true", got.refusal())
+		effort.OK(t, c.ended())
+		c = r.dial()
+		c.query(path, total)
+		effort.Is(t, c.reply().status, 308, "a query, which needs no place")
 	}
 	light := r.space
 	effort.Must(r.store.CreateWorkspace(context.Background(), heavy, "heavy"))(t)
@@ -156,7 +160,6 @@ func TestStorageBehindAProxy(t *testing.T) {
 		{"127.0.0.1", listentest.ProxyHeader("192.0.2.1"), 404, ""},
 		{"10.0.0.1", "", 404, ""},
 		{"10.0.0.1", listentest.ProxyHeader("192.0.2.1"), 400, "untrusted=1"},
-		{"127.0.0.1", "PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\n", 400, "version=1"},
 		{"127.0.0.1", "PUT /upload/nobody HTTP/1.1\r\nHost: a\r\nX-Long: a\r\n b\r\n\r\n", 400, ""}, // a folded line
 	} {
 		trusted := effort.Must(listen.ParseTrusted([]string{c.trusted}))(t)
@@ -190,21 +193,24 @@ func TestStorageTLS(t *testing.T) {
 	effort.Is(t, listentest.Ask(t, dial(), nobody).StatusCode, 404, "nobody's upload")
 }
 
-// TestNoRoomForMoreBytes: what was stored before stays, and the customer is told to come again.
-func TestNoRoomForMoreBytes(t *testing.T) {
+// TestWhatTheLedgerTakesNoMoreOf: the customer is told to come again when there is no room, and the true end when a
+// chunk begins elsewhere. What was stored before stays.
+func TestWhatTheLedgerTakesNoMoreOf(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
-	id, path := rig.create(20)
-	rig.book.hook(func(func() (ledger.Upload, error)) (ledger.Upload, error) {
-		return ledger.Upload{}, ledger.ErrNoRoom
-	})
-	conn := rig.dial()
-	conn.put(path, 0, 20, bytesOf(20))
-	effort.Is(t, conn.reply().refusal(), "503 storage_unavailable, again after 60, close true")
-	rig.book.hook(nil)
-	conn = rig.dial()
-	conn.put(path, 0, 20, bytesOf(20))
-	if got := conn.reply(); got.status != 200 || rig.durable(id) != 20 {
-		t.Errorf("with room: %d, %d durable", got.status, rig.durable(id))
+	for fault, want := range map[error]string{ledger.ErrNoRoom: "503 storage_unavailable, again after 60, close true",
+		ledger.ErrGap: "308 , again after , close true"} {
+		id, path := rig.create(20)
+		rig.book.hook(func(func() (ledger.Upload, error)) (ledger.Upload, error) { return ledger.Upload{}, fault })
+		conn := rig.dial()
+		conn.put(path, 0, 20, bytesOf(20))
+		got := conn.reply()
+		effort.Is(t, got.refusal(), want)
+		effort.Is(t, got.durable, "", "Range")
+		rig.book.hook(nil)
+		conn = rig.dial()
+		conn.put(path, 0, 20, bytesOf(20))
+		effort.Is(t, conn.reply().status, 200, "afterwards")
+		effort.Is(t, rig.durable(id), 20)
 	}
 }

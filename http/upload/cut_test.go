@@ -197,22 +197,6 @@ func TestStateOfTheFenceDecides(t *testing.T) {
 		"got %d Range %q close %v with %d durable", got.status, got.durable, got.close, rig.durable(id))
 }
 
-// TestGapAtTheLedgerTellsTheTrueEnd has a chunk refused because the durable
-// end is elsewhere: the client goes on from there.
-func TestGapAtTheLedgerTellsTheTrueEnd(t *testing.T) {
-	t.Parallel()
-	rig := newStorageRig(t, nil)
-	_, path := rig.create(100)
-	rig.book.hook(func(func() (ledger.Upload, error)) (ledger.Upload, error) {
-		return ledger.Upload{}, ledger.ErrGap
-	})
-	conn := rig.dial()
-	conn.put(path, 0, 100, bytesOf(100))
-	if got := conn.reply(); got.status != 308 || got.durable != "" || !got.close {
-		t.Errorf("got %d Range %q close %v, want 308, none, true", got.status, got.durable, got.close)
-	}
-}
-
 // TestCancelDuringUploadEndsIt cancels while the body is on its way.
 func TestCancelDuringUploadEndsIt(t *testing.T) {
 	t.Parallel()

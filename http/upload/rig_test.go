@@ -27,8 +27,6 @@ import (
 	"rollcall/ledger/sqlstore"
 )
 
-// listentest.Patience is how long a test waits for what must come.
-
 // storageRig is a storage listener on loopback, over a ledger of its own.
 type storageRig struct {
 	t       testing.TB
@@ -110,15 +108,7 @@ func (r *storageRig) durable(id uuid.UUID) int64 {
 // waitDurable waits until the ledger has exactly that many bytes.
 func (r *storageRig) waitDurable(id uuid.UUID, want int64) {
 	r.t.Helper()
-	deadline := time.After(listentest.Patience)
-	tick := time.Tick(2 * time.Millisecond)
-	for r.durable(id) != want {
-		select {
-		case <-tick:
-		case <-deadline:
-			r.t.Fatalf("durable bytes are %d, want %d", r.durable(id), want)
-		}
-	}
+	listentest.Within(r.t, fmt.Sprint(want, " durable bytes"), func() bool { return r.durable(id) == want })
 }
 
 // file is what the engine would read.

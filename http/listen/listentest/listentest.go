@@ -41,10 +41,10 @@ func Dial(t *testing.T, from, to string) net.Conn {
 	return c
 }
 
-// Within waits for a condition, at most ten seconds.
-func Within(t *testing.T, what string, done func() bool) {
+// Within waits for a condition, at most as long as for an answer.
+func Within(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(Patience)
 	tick := time.Tick(5 * time.Millisecond)
 	for !done() {
 		select {
