@@ -284,8 +284,6 @@ func TestNextByte(t *testing.T) {
 	}
 }
 
-// TestErrorsNameCommands and no paths of the API, whatever a node answers.
-
 func TestNewKeysAreReadBack(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {

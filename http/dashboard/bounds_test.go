@@ -179,40 +179,22 @@ func (g *rig) kept() string {
 	g.t.Helper()
 	ctx := g.t.Context()
 	var all []any
-	must := func(err error) {
-		effort.OK(g.t, err)
-	}
 	for _, w := range []uuid.UUID{g.workspace, g.other} {
-		balance, err := g.book.Balance(ctx, w)
-		must(err)
-		history, err := g.book.Store.History(ctx, ledger.HistoryQuery{Workspace: w, Limit: 100})
-		must(err)
-		for _, v := range history {
+		for _, v := range effort.Must(g.book.Store.History(ctx, ledger.HistoryQuery{Workspace: w, Limit: 100}))(g.t) {
 			all = append(all, v.ID, v.Status, v.Counts, v.Held, v.MadeBy)
 		}
-		keys, err := g.book.Keys(ctx, w)
-		must(err)
-		for _, k := range keys {
+		for _, k := range effort.Must(g.book.Keys(ctx, w))(g.t) {
 			all = append(all, k.ID, k.Label, k.MadeBy, k.Revoked, k.RevokedBy)
 		}
-		links, err := g.book.OpenLinks(ctx, w)
-		must(err)
-		members, err := g.book.Members(ctx, w)
-		must(err)
-		for _, m := range members {
-			sessions, err := g.book.Sessions(ctx, m.User, time.Hour)
-			must(err)
-			u, err := g.book.UserByEmail(ctx, m.Email)
-			must(err)
+		for _, m := range effort.Must(g.book.Members(ctx, w))(g.t) {
+			sessions := effort.Must(g.book.Sessions(ctx, m.User, time.Hour))(g.t)
+			u := effort.Must(g.book.UserByEmail(ctx, m.Email))(g.t)
 			all = append(all, m.Email, m.Name, m.Role, m.Disabled, u.Password, len(sessions))
 		}
-		log, err := g.book.WorkspaceLog(ctx, ledger.WorkspaceLogQuery{Workspace: w, Limit: 100})
-		must(err)
-		all = append(all, balance, links, log)
+		all = append(all, effort.Must(g.book.Balance(ctx, w))(g.t), effort.Must(g.book.OpenLinks(ctx, w))(g.t),
+			effort.Must(g.book.WorkspaceLog(ctx, ledger.WorkspaceLogQuery{Workspace: w, Limit: 100}))(g.t))
 	}
-	log, err := g.book.OperatorLog(ctx, ledger.LogQuery{Limit: 100})
-	must(err)
-	return fmt.Sprint(append(all, log)...)
+	return fmt.Sprint(append(all, effort.Must(g.book.OperatorLog(ctx, ledger.LogQuery{Limit: 100}))(g.t))...)
 }
 
 // twice are the forms that change something: who sends each, where, and what. Each is sent twice as it is.

@@ -79,14 +79,19 @@ func TestRefusedBodiesNeverAct(t *testing.T) {
 		"broken, from another site":     {good + "&x=%zz", []string{"Sec-Fetch-Site", "cross-site"}, 403},
 		"JSON":                          {`{"form":"` + uuid.NewString() + `"}`, []string{"Content-Type", "application/json"}, 422},
 		"text, from another site":       {good, []string{"Content-Type", "text/plain", "Sec-Fetch-Site", "cross-site"}, 403},
+		"from another site":             {good, []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		"from a neighbour":              {good, []string{"Sec-Fetch-Site", "same-site"}, 403},
 		"a foreign origin and no other": {good, []string{"Sec-Fetch-Site", "", "Origin", "https://evil.test"}, 403},
+		"no origin":                     {good, []string{"Sec-Fetch-Site", "", "Origin", "null"}, 403},
 	} {
 		a := g.as["owner"].raw("POST", path, c.body, c.headers...)
 		effort.Is(t, a.status, c.want, name)
 		effort.Has(t, a.body, "</html>", name)
+		effort.Is(t, strings.Contains(a.body, "another site"), c.want == 403, name)
 	}
 	effort.Is(t, effort.Must(g.book.Verification(t.Context(), g.workspace, v.ID))(t).Status, ledger.Uploading,
 		"it was changed")
+	g.as["owner"].raw("POST", path, good, "Sec-Fetch-Site", "", "Origin", g.url).is(t, 303, "our own origin")
 	create := "/w/" + g.workspace.String() + "/verifications"
 	headers := []string{"Sec-Fetch-Site", "cross-site", "Idempotency-Key", uuid.NewString(), "X-Upload-Content-Length", "10"}
 	for _, body := range []string{"", long} {

@@ -188,24 +188,6 @@ func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 	effort.Lacks(t, viewer.get(base).body, "htmx", "the page of a final verification loads the library")
 }
 
-func TestFormsOfOtherSitesAreRefused(t *testing.T) {
-	g := newRig(t)
-	v := g.verification("list.csv", 3)
-	path := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String() + "/cancel"
-	owner := g.as["owner"]
-	for name, headers := range map[string][]string{
-		"cross-site": {"Sec-Fetch-Site", "cross-site"}, "same-site": {"Sec-Fetch-Site", "same-site"},
-		"foreign origin": {"Sec-Fetch-Site", "", "Origin", "https://evil.test"}, "null": {"Sec-Fetch-Site", "", "Origin", "null"},
-	} {
-		a := owner.send("POST", path, form(), headers...)
-		effort.Is(t, a.status, 403, name)
-		effort.Has(t, a.body, "another site", name)
-	}
-	effort.Is(t, effort.Must(g.book.Verification(t.Context(), g.workspace, v.ID))(t).Status, ledger.Verifying,
-		"it was changed")
-	effort.Is(t, owner.send("POST", path, form(), "Sec-Fetch-Site", "", "Origin", g.url).status, 303, "our own origin")
-}
-
 func TestUploadsAreCreatedOnceAndRecovered(t *testing.T) {
 	g := newRig(t)
 	path := "/w/" + g.workspace.String() + "/verifications"
@@ -315,7 +297,7 @@ func TestALedgerThatIsAwayGetsAPageThatLoadsItselfAgain(t *testing.T) {
 }
 
 func TestSmallThings(t *testing.T) {
-	for text, want := range map[string]string{"/w/x?a=b": "/w/x?a=b", "": "/", "//evil.test": "/", "https://evil.test": "/", "/\\evil.test": "/",
+	for text, want := range map[string]string{"/w/x?a=b": "/w/x?a=b", "": "/", "//evil.test": "/", "///evil.test": "/", "https://evil.test": "/", "/\\evil.test": "/",
 		"javascript:alert(1)": "/", "/a\r\nb": "/", "evil": "/", "/\t/evil.test": "/"} {
 		effort.Is(t, dashboard.LocalPath(text), want, fmt.Sprintf("next %q", text))
 	}

@@ -206,6 +206,8 @@ func TestTheProviderSignsInNobodyWhomItShouldNot(t *testing.T) {
 	if a := g.chooses(g.start(p, "/").as("s-3", "invited@acme.test", "email_verified", "true", "aud", []string{"rollcall", "other"}, "azp", "rollcall"), 1); a.status != 303 {
 		t.Errorf("verified as a text: %d %s", a.status, a.body)
 	}
+	p.Foreign.Store(true)
+	g.refuses("signed with a foreign key", g.start(p, "/").as("s-1", "bound@acme.test"))
 }
 
 func TestAnAnswerBelongsToOneBrowserAndOneAttempt(t *testing.T) {
@@ -231,14 +233,6 @@ func TestAnAnswerBelongsToOneBrowserAndOneAttempt(t *testing.T) {
 	g.now.Add(601)
 	g.refuses("too late", mine.back(code, mine.asked.Get("state")))
 	effort.Is(t, p.Exchanged.Load(), 1, "codes were exchanged")
-}
-
-func TestForeignKeysAreRefused(t *testing.T) {
-	t.Parallel()
-	g, p := withProvider(t)
-	g.oidcUser(p, "s-1", "bound@acme.test")
-	p.Foreign.Store(true)
-	g.refuses("signed with a foreign key", g.start(p, "/").as("s-1", "bound@acme.test"))
 }
 
 func TestPasswordsWorkWhileTheProviderIsAway(t *testing.T) {
