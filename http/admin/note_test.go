@@ -30,7 +30,7 @@ func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 		o.Book, o.PagesURL = closedLog{o.Book.(*sickBook)}, func() string { return "https://rollcall.test" }
 		o.Inspector = &fakeInspector{}
 		o.Log = slog.New(slog.NewTextHandler(&logs, nil))
-		o.Pages = func(d *admin.Service) (admin.Pages, error) { service = d; return nil, nil }
+		o.Pages = func(d *admin.Service) admin.Pages { service = d; return nil }
 	})
 	w := effort.Must(r.book.CreateWorkspace(t.Context(), uuid.New(), "acme"))(t)
 	const email = "anna@acme.test"

@@ -58,7 +58,7 @@ type Options struct {
 	Identity      func() Identity
 	CheckIdentity func(ctx context.Context) (Identity, error)
 	// Pages makes the operators' web pages, for all other paths of this listener; nil: there are none.
-	Pages func(*Service) (Pages, error)
+	Pages func(*Service) Pages
 }
 
 const tokenMin = 16
@@ -94,10 +94,7 @@ func New(o Options) (*Server, error) {
 	s.long, s.drain = context.WithCancel(context.Background())
 	s.service = newService(s.long, o)
 	if o.Pages != nil {
-		var err error
-		if s.pages, err = o.Pages(s.service); err != nil {
-			return nil, fmt.Errorf("admin: pages: %w", err)
-		}
+		s.pages = o.Pages(s.service)
 	}
 	s.http = &http.Server{
 		Handler:           o.withHost(s.routes()),

@@ -67,9 +67,7 @@ func New(ctx context.Context, o Options) (*Dashboard, error) {
 			Provider: asked}), waiting: newWaitsCache(o), breakdowns: newBreakdowns(), signIns: newSignIns(o.Registerer)}
 	d.tags, _ = lru.New[partKey, string](tagsMax)
 	proofOf := func(key string, user *ledger.User, codes bool) proof { return proof{key, user, codes} }
-	if d.Site, err = web.NewSite(pageFiles, template.FuncMap{"proof": proofOf}, o.Log, d.fail); err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
-	}
+	d.Site = web.NewSite(pageFiles, template.FuncMap{"proof": proofOf}, o.Log, d.fail)
 	for _, r := range routes {
 		d.Handle(r.pattern, d.admit(r))
 	}

@@ -129,7 +129,7 @@ func TestEveryPageHasItsHeadersAndParts(t *testing.T) {
 func TestPagesStaySmall(t *testing.T) {
 	g := newRig(t)
 	sizes := 0
-	assets := effort.Must(web.NewAssets())(t)
+	assets := web.NewAssets()
 	for _, name := range assets.URLs() {
 		a := g.as["nobody"].get(name, "Accept-Encoding", "gzip")
 		effort.ErrorIf(t, a.status != 200 || a.header.Get("Content-Encoding") != "gzip" ||

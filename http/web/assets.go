@@ -48,40 +48,34 @@ type Assets struct {
 }
 
 // NewAssets reads and compresses them, once for all sites of a process.
-var NewAssets = sync.OnceValues(readAssets)
+var NewAssets = sync.OnceValue(readAssets)
 
-func readAssets() (*Assets, error) {
+func readAssets() *Assets {
 	a := &Assets{byURL: map[string]asset{}, urls: map[string]string{}}
-	files, err := assetFiles.ReadDir("assets")
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range files {
-		plain, err := assetFiles.ReadFile(path.Join("assets", f.Name()))
-		if err != nil {
-			return nil, err
-		}
+	for _, f := range must(assetFiles.ReadDir("assets")) {
+		plain := must(assetFiles.ReadFile(path.Join("assets", f.Name())))
 		var b bytes.Buffer
-		z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := z.Write(plain); err != nil {
-			return nil, err
-		}
-		if err := z.Close(); err != nil {
-			return nil, err
-		}
+		z := must(gzip.NewWriterLevel(&b, gzip.BestCompression))
+		must(z.Write(plain))
+		must(z, z.Close())
 		end := path.Ext(f.Name())
 		sum := sha256.Sum256(plain)
 		name := strings.TrimSuffix(f.Name(), end) + "." + hex.EncodeToString(sum[:8]) + end
 		if assetTypes[end] == "" {
-			return nil, fmt.Errorf("no media type for %s", f.Name())
+			panic("no media type for " + f.Name())
 		}
 		a.byURL[name] = asset{kind: assetTypes[end], plain: plain, gzip: b.Bytes()}
 		a.urls[f.Name()] = "/assets/" + name
 	}
-	return a, nil
+	return a
+}
+
+// must returns what is made of the program's own files. A fault of them is found by every test.
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }
 
 // URL is the path of a file by its name in the folder, for templates.
@@ -143,20 +137,16 @@ var (
 )
 
 // guide is every page by its name, made once. Raw HTML is left out, although the Markdown is our own.
-var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
+var guide = sync.OnceValue(func() map[string]GuidePage {
 	pages := map[string]GuidePage{}
 	writer := goldmark.New(goldmark.WithExtensions(extension.Table),
 		goldmark.WithParserOptions(parser.WithAutoHeadingID()))
-	names, err := fs.Glob(docs.Customers, "customers/*.md")
-	for _, name := range names {
-		source, failed := docs.Customers.ReadFile(name)
+	for _, name := range must(fs.Glob(docs.Customers, "customers/*.md")) {
+		source := must(docs.Customers.ReadFile(name))
 		var b bytes.Buffer
-		if failed == nil {
-			failed = writer.Convert(source, &b)
-		}
-		title := guideTitle.FindSubmatch(source)
-		if failed != nil || title == nil {
-			return nil, fmt.Errorf("guide %s: no title, or %w", name, failed)
+		err, title := writer.Convert(source, &b), guideTitle.FindSubmatch(source)
+		if err != nil || title == nil {
+			panic(fmt.Errorf("guide %s: no title, or %w", name, err))
 		}
 		text := guideLinks.ReplaceAllString(b.String(), `href="/docs/$1$2"`)
 		text = guideElsewhere.ReplaceAllString(text, "$1")
@@ -175,7 +165,7 @@ var guide = sync.OnceValues(func() (map[string]GuidePage, error) {
 		text = strings.ReplaceAll(text, "</table>", "</table></div>")
 		pages[strings.TrimSuffix(path.Base(name), ".md")] = GuidePage{Title: string(title[1]), Text: template.HTML(text)}
 	}
-	return pages, err
+	return pages
 })
 
 // guideCode matches the code of an error.
@@ -197,11 +187,7 @@ func withCodeNames(text string) string {
 // Guide returns a page of the customers' guide: the first one for "". Error: Nothing. It panics for faults of the
 // documents, which tests find.
 func Guide(name string) (GuidePage, error) {
-	pages, err := guide()
-	if err != nil {
-		panic(err)
-	}
-	page, ok := pages[cmp.Or(name, "README")]
+	page, ok := guide()[cmp.Or(name, "README")]
 	if !ok {
 		return page, Nothing
 	}

@@ -197,7 +197,7 @@ var formats = template.FuncMap{"num": number, "size": Size, "share": func(part, 
 	return Share(reflect.ValueOf(part).Int(), reflect.ValueOf(whole).Int())
 }, "plural": func(n any, unit string) string {
 	return Plural(reflect.ValueOf(n).Int(), unit)
-}, "email": isEmail, "short": Short, "age": Age, "when": When, "stamp": Stamp, "outcome": OutcomeWord,
+}, "email": isEmail, "short": Short, "age": Age, "when": When, "outcome": OutcomeWord,
 	"sign": func(outcome string) string { return signs[outcome] }, "any": anyHas,
 	"at":    func(t any, none ...string) template.HTML { return timeTag(t, When, none) },
 	"exact": func(t any, none ...string) template.HTML { return timeTag(t, Exact, none) },

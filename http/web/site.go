@@ -30,17 +30,11 @@ type Site struct {
 	fail   func(http.ResponseWriter, *http.Request, Failure)
 }
 
-// NewSite reads the pages of a folder. fail answers with the page "error".
+// NewSite reads the pages of a folder, and panics for a fault in them. fail answers with the page "error".
 func NewSite(files fs.FS, funcs template.FuncMap, log *slog.Logger,
-	fail func(http.ResponseWriter, *http.Request, Failure)) (*Site, error) {
-	s := &Site{mux: http.NewServeMux(), log: log, fail: fail}
-	var err error
-	if s.assets, err = NewAssets(); err != nil {
-		return nil, err
-	}
-	if s.Pages, err = NewPages(s.assets, files, funcs); err != nil {
-		return nil, err
-	}
+	fail func(http.ResponseWriter, *http.Request, Failure)) *Site {
+	s := &Site{mux: http.NewServeMux(), log: log, fail: fail, assets: NewAssets()}
+	s.Pages = must(NewPages(s.assets, files, funcs))
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, Failure{Status: http.StatusForbidden, Title: "This request came from another site",
@@ -48,7 +42,7 @@ func NewSite(files fs.FS, funcs template.FuncMap, log *slog.Logger,
 			Next: "Open the page here and send the form again."})
 	}))
 	s.guard = cross.Handler(http.HandlerFunc(s.findRoute))
-	return s, nil
+	return s
 }
 
 // Handle adds a route, as http.ServeMux does.

@@ -22,7 +22,7 @@ import (
 // TestATableIsWrittenFromItsColumns: one line is a column, an empty one is left out, and texts are escaped.
 func TestATableIsWrittenFromItsColumns(t *testing.T) {
 	t.Parallel()
-	assets := effort.Must(web.NewAssets())(t)
+	assets := web.NewAssets()
 	type row struct {
 		Name, Note string
 		Seen       int
@@ -175,7 +175,7 @@ func TestATextIsShortInARegister(t *testing.T) {
 }
 
 func TestAssetsAreCompressedForWhoTakesIt(t *testing.T) {
-	assets := effort.Must(web.NewAssets())(t)
+	assets := web.NewAssets()
 	name := assets.URLs()[0][len("/assets/"):]
 	for text, want := range map[string]bool{"gzip": true, "br, gzip;q=0.5": true, "gzip;q=0": false, "gzip;q=0.0": false,
 		"br": false, "": false, "GZIP": true} {

@@ -142,7 +142,7 @@ func (n *Node) startAdmin(ctx context.Context, c config.Config, book *sqlstore.S
 		Inspector:    n.inspector, Tuned: n.settings.Wake,
 		ReplayThrottle: func(ctx context.Context, candidate string) (inspect.Replayed, error) {
 			return n.replay(ctx, c.Throttle, candidate)
-		}, ReplayOverride: n.replayOverride, Pages: func(d *admin.Service) (admin.Pages, error) {
+		}, ReplayOverride: n.replayOverride, Pages: func(d *admin.Service) admin.Pages {
 			return operate.New(operate.Options{Service: d, TLS: settings != nil, Log: o.log, Version: ThisVersion().Version})
 		}}
 	n.stops = append([]stopper{{"certificate of admin", unfollow}}, n.stops...)

@@ -51,25 +51,22 @@ type Pages struct {
 }
 
 // New makes the pages.
-func New(o Options) (*Pages, error) {
+func New(o Options) *Pages {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	p := &Pages{service: o.Service, tls: o.TLS, version: o.Version, now: o.Now, lands: map[string]bool{},
 		sessions: newSessionStore(o.Now)}
-	var err error
-	if p.Site, err = web.NewSite(pageFiles, template.FuncMap{"percent": percent, "rate": rateText, "left": p.left,
+	p.Site = web.NewSite(pageFiles, template.FuncMap{"percent": percent, "rate": rateText, "left": p.left,
 		"countdown": p.countdown, "sourcePath": sourcePath, "sourceRule": admin.SourceRule, "receiver": receiverPath,
 		"source": inspect.SourceName, "state": stateOf, "explain": explainPath, "plain": nameText,
 		"sentence": web.Sentence, "until": untilText(o.Now), "fieldsOf": fieldsOf, "word": stateWord},
-		o.Log, p.fail); err != nil {
-		return nil, err
-	}
+		o.Log, p.fail)
 	for _, r := range routes {
 		p.Handle(r.pattern, p.admit(r))
 		p.lands[r.pattern] = strings.HasPrefix(r.pattern, "GET ") && !r.open && !r.part
 	}
-	return p, nil
+	return p
 }
 
 // Link makes a path that signs in once, and returns its expiry.

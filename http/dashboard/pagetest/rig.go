@@ -154,10 +154,9 @@ func Start(t testing.TB) *Rig {
 	return g
 }
 
-func (g *Rig) made(d *admin.Service) (_ admin.Pages, err error) {
-	g.service = d
-	g.pages, err = operate.New(operate.Options{Service: d, Log: slog.New(slog.DiscardHandler), Now: g.now})
-	return g.pages, err
+func (g *Rig) made(d *admin.Service) admin.Pages {
+	g.service, g.pages = d, operate.New(operate.Options{Service: d, Log: slog.New(slog.DiscardHandler), Now: g.now})
+	return g.pages
 }
 
 // fill puts a customer with work and an override into the ledger.
