@@ -96,7 +96,7 @@ func FuzzCreateHeaders(f *testing.F) {
 }
 
 func FuzzCursor(f *testing.F) {
-	c := effort.Must(newCursorSealer(make([]byte, cursorKeyBytes)))(f)
+	c := newCursorSealer([cursorKeyBytes]byte{})
 	workspace := uuid.New()
 	p := ledger.Position{Created: time.UnixMilli(1_760_000_000_123), ID: uuid.New()}
 	good := c.seal(p, workspace, ledger.Bulk)

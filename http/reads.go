@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -224,19 +223,18 @@ const cursorSize = 8 + 16
 // with the same filter can use them: AES-256-GCM with workspace and filter as associated data.
 type cursorSealer struct{ aead cipher.AEAD }
 
-func newCursorSealer(key []byte) (*cursorSealer, error) {
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("key of the cursors: %w", err)
+func newCursorSealer(key [cursorKeyBytes]byte) (c cursorSealer) {
+	block, err := aes.NewCipher(key[:])
+	if err == nil {
+		c.aead, err = cipher.NewGCMWithRandomNonce(block)
 	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		return nil, fmt.Errorf("key of the cursors: %w", err)
+		panic(err) // the key has the right length
 	}
-	return &cursorSealer{aead: aead}, nil
+	return c
 }
 
-func (c *cursorSealer) seal(p ledger.Position, workspace uuid.UUID, kind ledger.Kind) string {
+func (c cursorSealer) seal(p ledger.Position, workspace uuid.UUID, kind ledger.Kind) string {
 	var plain [cursorSize]byte
 	binary.BigEndian.PutUint64(plain[:8], uint64(p.Created.UnixNano()))
 	copy(plain[8:], p.ID[:])
@@ -244,7 +242,7 @@ func (c *cursorSealer) seal(p ledger.Position, workspace uuid.UUID, kind ledger.
 }
 
 // open reads a cursor; false for one that is malformed, altered, or of another workspace or filter.
-func (c *cursorSealer) open(text []byte, workspace uuid.UUID, kind ledger.Kind) (ledger.Position, bool) {
+func (c cursorSealer) open(text []byte, workspace uuid.UUID, kind ledger.Kind) (ledger.Position, bool) {
 	if len(text) > cursorMax {
 		return ledger.Position{}, false
 	}

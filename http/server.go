@@ -54,7 +54,7 @@ type Server struct {
 	details  *reads[detailOf, ledger.Verification]
 	listings *reads[historyOf, []byte] // pages of history, as they are sent
 	polls    *polls
-	cursors  *cursorSealer
+	cursors  cursorSealer
 	metrics  *metrics
 	log      *slog.Logger
 	noAnswer listen.Warning
@@ -118,9 +118,7 @@ func (s *Server) Start() error {
 	if err != nil {
 		return fmt.Errorf("http: read the key of the cursors: %w", err)
 	}
-	if s.cursors, err = newCursorSealer(key); err != nil {
-		return fmt.Errorf("http: %w", err)
-	}
+	s.cursors = newCursorSealer([cursorKeyBytes]byte(key))
 	s.listener, err = listen.On(s.options.Listen, listen.Options{Max: s.options.Limits.ConnsMax,
 		Trusted: s.options.Trusted, TLS: s.options.TLS, Stall: writeStall, Linger: lingerTime, Drain: lingerBytes,
 		Answer: crowdedAnswer, Metrics: s.metrics.conns})

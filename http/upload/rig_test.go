@@ -2,7 +2,6 @@ package upload_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,12 +41,12 @@ type storageRig struct {
 
 func newStorageRig(t testing.TB, tweak func(*upload.Options)) *storageRig {
 	t.Helper()
-	tokens := effort.Must(upload.NewTokens(bytes.Repeat([]byte{7}, upload.TokenKeyBytes)))(t)
-	r := &storageRig{t: t, tokens: tokens, log: &effort.Log{}, woken: make(chan struct{}, 1024)}
+	r := &storageRig{t: t, tokens: upload.NewTokens([upload.TokenKeyBytes]byte{7}), log: &effort.Log{},
+		woken: make(chan struct{}, 1024)}
 	r.store, r.space = openBook(t)
 	r.book = &hookedBook{Files: r.store}
 	o := upload.DefaultOptions()
-	o.Listen, o.Book, o.Tokens = "127.0.0.1:0", r.book, tokens
+	o.Listen, o.Book, o.Tokens = "127.0.0.1:0", r.book, r.tokens
 	o.AllowedOrigins = []string{"https://app.example"}
 	o.Wake = func() { r.woken <- struct{}{} }
 	o.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -4,8 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
@@ -147,9 +145,6 @@ const TokenBytes = 64
 // PathPrefix precedes the token in the path of an upload URL.
 const PathPrefix = "/upload/"
 
-// ErrTokenKey means that the signing key does not have TokenKeyBytes bytes.
-var ErrTokenKey = errors.New("upload: the token key has the wrong length")
-
 // Tokens makes and checks the secret of an upload URL. A token is a bearer secret of 256 bits: it names one
 // verification and proves that we made it. The same id always gives the same token, so that a repeated creation gives
 // the same URL. Safe for concurrent use.
@@ -157,15 +152,8 @@ type Tokens struct {
 	key [TokenKeyBytes]byte
 }
 
-// NewTokens makes Tokens with a key. Error: ErrTokenKey.
-func NewTokens(key []byte) (*Tokens, error) {
-	if len(key) != TokenKeyBytes {
-		return nil, fmt.Errorf("%w: %d bytes instead of %d", ErrTokenKey, len(key), TokenKeyBytes)
-	}
-	t := &Tokens{}
-	copy(t.key[:], key)
-	return t, nil
-}
+// NewTokens makes Tokens with a key.
+func NewTokens(key [TokenKeyBytes]byte) *Tokens { return &Tokens{key} }
 
 // Token is the token of a verification: TokenBytes characters of base64url (RFC 4648 §5). Never log it.
 func (t *Tokens) Token(id uuid.UUID) string {

@@ -68,14 +68,11 @@ func (n *Node) startEdge(ctx context.Context, c config.Config, book *sqlstore.St
 
 func (n *Node) startStorage(ctx context.Context, c config.Config, book *sqlstore.Store, o edgeOptions) (*upload.Tokens,
 	error) {
-	secret, err := book.Secret(ctx, "upload-url", 32)
+	secret, err := book.Secret(ctx, "upload-url", upload.TokenKeyBytes)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := upload.NewTokens(secret)
-	if err != nil {
-		return nil, err
-	}
+	tokens := upload.NewTokens([upload.TokenKeyBytes]byte(secret))
 	storage := upload.DefaultOptions()
 	storage.Listen, storage.Book, storage.Tokens = c.Upload.Listen, book, tokens
 	storage.AllowedOrigins, storage.Wake, storage.Log, storage.Registerer = c.HTTP.AllowedOrigins, o.wake, o.log,

@@ -1,7 +1,6 @@
 package pagetest_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -136,10 +135,7 @@ func startNode(change ...func(*dashboard.Options)) (n *node, stop func(), err er
 	}
 	ends = append(ends, func() { _ = store.Close() })
 	n = &node{book: &countingBook{Store: store}, logs: &effort.Log{}}
-	tokens, err := upload.NewTokens(bytes.Repeat([]byte{7}, upload.TokenKeyBytes))
-	if err != nil {
-		return nil, nil, err
-	}
+	tokens := upload.NewTokens([upload.TokenKeyBytes]byte{7})
 	log := slog.New(slog.NewTextHandler(n.logs, nil))
 	storage := upload.DefaultOptions()
 	storage.Listen, storage.Book, storage.Tokens, storage.Wake = "127.0.0.1:0", store, tokens, func() {}
