@@ -14,7 +14,7 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/http/dashboard"
-	"rollcall/http/dashboard/signin"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/http/web"
 	"rollcall/ledger"
 	"rollcall/smtp"
@@ -22,12 +22,6 @@ import (
 
 // pageMax bounds a page, as package view enforces it.
 const pageMax = 512 << 10
-
-// ands are the worst text of so many bytes: HTML writes each with five. It ends so that no two are the same.
-func ands(bytes, number int) string {
-	end := fmt.Sprint(number)
-	return strings.Repeat("&", bytes-len(end)) + end
-}
 
 // bounded fails unless a page is answered and takes half of what a page may.
 func (g *rig) bounded(path string) answer {
@@ -40,12 +34,9 @@ func (g *rig) bounded(path string) answer {
 // named makes an owner whose name has all the bytes that it may have, and gives the context in which they act.
 func (g *rig) named(number int) context.Context {
 	g.t.Helper()
-	id := uuid.New()
-	link, _ := g.invite(ands(ledger.EmailMax-len("@acme.test"), number)+"@acme.test", g.workspace, ledger.Owner).Hash()
-	session, _ := signin.NewToken().Hash()
-	effort.Must(g.book.AcceptLink(g.t.Context(), ledger.Accept{Link: link, User: id, Name: ands(ledger.NameMax, number),
-		Password: keptPassword, Session: ledger.NewSession{ID: session, Life: time.Hour}}))(g.t)
-	return ledger.WithActor(g.t.Context(), "user:"+id.String())
+	in, _ := pagetest.Join(g.t, g.book, g.workspace, pagetest.Ands(ledger.EmailMax-len("@acme.test"), number)+"@acme.test",
+		pagetest.Ands(ledger.NameMax, number), ledger.Owner)
+	return ledger.WithActor(g.t.Context(), "user:"+in.User.ID.String())
 }
 
 // morePattern is the link to the next page of a list.
@@ -78,7 +69,7 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 	}
 	for i := range invited {
 		effort.Must(g.book.MakeLink(ctx, ledger.Link{ID: ledger.Hash{1, byte(i), byte(i >> 8)}, Purpose: ledger.InviteLink,
-			Workspace: g.workspace, Email: ands(ledger.EmailMax-len("@acme.test"), 10_000+i) + "@acme.test", Role: ledger.Viewer,
+			Workspace: g.workspace, Email: pagetest.Ands(ledger.EmailMax-len("@acme.test"), 10_000+i) + "@acme.test", Role: ledger.Viewer,
 			MadeBy: ledger.Actor(ctx)}))(t)
 	}
 	pages := g.walk(g.path("/people"))
@@ -94,7 +85,7 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 	}
 	link := regexp.MustCompile(`href="(/w/[^"]+/people/[^"?]+)"`).FindStringSubmatch(pages[4])
 	effort.FatalIf(t, link == nil, "no member has a link")
-	name := ands(ledger.NameMax, 0)
+	name := pagetest.Ands(ledger.NameMax, 0)
 	effort.Lacks(t, pages[4], html.EscapeString(name[:web.ShortMax]), "a register has a whole text")
 	effort.Has(t, g.bounded(link[1]).body, html.EscapeString(name[:ledger.NameMax-3]),
 		"the page of a member does not show the whole name")
@@ -106,7 +97,7 @@ func TestKeysFillAPageAndNoMore(t *testing.T) {
 	ctx := g.named(0)
 	key := func(i int) string { return fmt.Sprintf("key%09d", i) }
 	for i := range 450 {
-		k := ledger.Key{ID: key(i), Workspace: g.workspace, Label: ands(200, i)}
+		k := ledger.Key{ID: key(i), Workspace: g.workspace, Label: pagetest.Ands(200, i)}
 		_, err := g.book.CreateKey(ctx, k)
 		if err == nil && i >= 250 {
 			_, err = g.book.RevokeKey(ctx, k.ID)
@@ -126,7 +117,7 @@ func TestKeysFillAPageAndNoMore(t *testing.T) {
 		}
 	}
 	effort.Is(t, g.as["owner"].get(g.path("/keys?page=x")).status, 404, "no page")
-	effort.Has(t, g.bounded(g.path("/keys/"+key(7))).body, html.EscapeString(ands(200, 7)),
+	effort.Has(t, g.bounded(g.path("/keys/"+key(7))).body, html.EscapeString(pagetest.Ands(200, 7)),
 		"the page of a key does not show its whole label")
 }
 
@@ -137,8 +128,8 @@ func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 	var last ledger.Verification
 	for i := range 101 {
 		v, _, err := g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.workspace, Identity: uuid.New(),
-			Filename: ands(1024, i), Bytes: 4, BytesMax: 1 << 20, Limits: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1000},
-			UploadExpiry: time.Hour})
+			Filename: pagetest.Ands(1024, i), Bytes: 4, BytesMax: 1 << 20, UploadExpiry: time.Hour,
+			Limits: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1000}})
 		effort.OK(t, err)
 		last = v
 	}
@@ -153,16 +144,16 @@ func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 func TestAddressesFillAPageAndNoMore(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
-	effort.Must(g.book.Grant(t.Context(), uuid.New(), g.workspace, 10_000, ands(ledger.OperatorTextMax, 0)))(t)
+	effort.Must(g.book.Grant(t.Context(), uuid.New(), g.workspace, 10_000, pagetest.Ands(ledger.OperatorTextMax, 0)))(t)
 	var results []ledger.Result
 	for i := range 60 {
-		email := ands(ledger.EmailBytesMax/2-1, i) + "@" + ands(ledger.EmailBytesMax/2, i)
+		email := pagetest.Ands(ledger.EmailBytesMax/2-1, i) + "@" + pagetest.Ands(ledger.EmailBytesMax/2, i)
 		results = append(results, result(int64(i), email, smtp.Unknown, smtp.Greylisted))
 	}
 	results[59].Outcome, results[59].Reason = smtp.Valid, smtp.MailboxExists // which costs a credit: the days are drawn
 	var v ledger.Verification
 	for i := range 49 { // with the two grants: 51 moves of credits
-		v = g.verification(ands(1024, i), 60, results...)
+		v = g.verification(pagetest.Ands(1024, i), 60, results...)
 	}
 	base := g.path("/verifications/" + v.ID.String())
 	for path, want := range map[string]int{base: 10 + 6, base + "/results": 50, base + "/reasons": 21 + 2,

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 )
@@ -278,7 +279,7 @@ func TestTheSecondPageTellsNobodyAnything(t *testing.T) {
 	step = g.step()
 	u, err := g.book.UserByEmail(t.Context(), "owner@acme.test")
 	if err == nil {
-		err = g.book.SetPassword(t.Context(), u.ID, strings.Replace(keptPassword, "$H7l", "$aaa", 1), ledger.Hash{})
+		err = g.book.SetPassword(t.Context(), u.ID, strings.Replace(pagetest.KeptPassword, "$H7l", "$aaa", 1), ledger.Hash{})
 	}
 	if a := g.give(step, recovery[0]); err != nil || a.status != 401 || a.cookie() != "" {
 		t.Errorf("after the password was changed: %d, %v", a.status, err)

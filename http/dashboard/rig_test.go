@@ -22,6 +22,7 @@ import (
 	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/dashboard"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
 	"rollcall/ledger/ledgertest"
@@ -34,10 +35,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// password is that of everybody, and its text as the book keeps it, which costs next to nothing to try.
-const password = "a horse that nobody rides"
-
-const keptPassword = "$argon2id$v=19$m=8,t=1,p=1$H7lUOLmAlOobe3snqv3ZhQ$DmKhrNge8PeWCihcU87uy4ApxBcCbVfZfLfMBUv2V5M"
+const password = pagetest.Password
 
 // rig is the pages on a real listener with a real ledger: one workspace with credits, a viewer, a member and an owner of
 // it, and an owner of another one.
@@ -149,7 +147,8 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 		g.pages.Stop()
 		effort.OK(t, store.Close())
 	})
-	g.workspace, g.other = g.newWorkspace("acme"), g.newWorkspace("elsewhere")
+	g.workspace = pagetest.Workspace(t, g.book, "acme", 1000).ID
+	g.other = pagetest.Workspace(t, g.book, "elsewhere", 1000).ID
 	g.as["nobody"] = g.browser("")
 	for _, role := range []ledger.Role{ledger.Viewer, ledger.Member, ledger.Owner} {
 		g.as[string(role)] = g.join(string(role)+"@acme.test", g.workspace, role)
@@ -176,35 +175,16 @@ func (g *rig) secret() []byte {
 
 func (g *rig) clock() time.Time { return time.Now().Add(time.Duration(g.now.Load()) * time.Second) }
 
-func (g *rig) newWorkspace(name string) uuid.UUID {
-	g.t.Helper()
-	w, err := g.book.CreateWorkspace(context.Background(), uuid.New(), name)
-	if err == nil {
-		_, err = g.book.Grant(context.Background(), uuid.New(), w.ID, 1000, "test")
-	}
-	effort.OK(g.t, err)
-	return w.ID
-}
-
 // join makes a user a member of a workspace, and gives a browser in which they are signed in.
 func (g *rig) join(email string, workspace uuid.UUID, role ledger.Role) *browser {
 	g.t.Helper()
-	token := g.invite(email, workspace, role)
-	link, _ := token.Hash()
-	session := signin.NewToken()
-	id, _ := session.Hash()
-	effort.Must(g.book.AcceptLink(context.Background(), ledger.Accept{Link: link, User: uuid.New(), Password: keptPassword,
-		Session: ledger.NewSession{ID: id, Agent: "test", Network: "127.0.0.1", Life: time.Hour}}))(g.t)
-	return g.browser(string(session))
+	_, cookie := pagetest.Join(g.t, g.book, workspace, email, "", role)
+	return g.browser(string(cookie))
 }
 
 func (g *rig) invite(email string, workspace uuid.UUID, role ledger.Role) signin.Token {
 	g.t.Helper()
-	token := signin.NewToken()
-	id, _ := token.Hash()
-	effort.Must(g.book.MakeLink(context.Background(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: workspace,
-		Email: email, Role: role, MadeBy: "operator test"}))(g.t)
-	return token
+	return pagetest.Invite(g.t, g.book, workspace, email, role)
 }
 
 // browser is a browser with the cookie of a session, or without one.

@@ -20,6 +20,7 @@ import (
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/dashboard"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/http/dashboard/signin"
 	"rollcall/http/upload"
 	"rollcall/ledger"
@@ -29,10 +30,7 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// password is that of everybody, and its text as the book keeps it, which costs next to nothing to try.
-const password = "a horse that nobody rides"
-
-const keptPassword = "$argon2id$v=19$m=8,t=1,p=1$H7lUOLmAlOobe3snqv3ZhQ$DmKhrNge8PeWCihcU87uy4ApxBcCbVfZfLfMBUv2V5M"
+const password = pagetest.Password
 
 // fileMax bounds an upload to a node of these tests.
 const fileMax = 64 << 20
@@ -40,52 +38,43 @@ const fileMax = 64 << 20
 // node is the listeners of a node, pages, API and storage, with a real ledger. A proxy stands before each, which tests
 // cut. What receivers would say is written into the ledger by tests, so that every state can be shown.
 type node struct {
-	book         *countingBook
+	book         *awayBook
 	pages        *dashboard.Dashboard
 	url          string // of the pages
 	web, storage *proxy
 	logs         *effort.Log
 }
 
-// countingBook is the ledger of a node. It counts what the pages ask of it, and can be away.
-type countingBook struct {
+// awayBook is the ledger of a node. It can be away.
+type awayBook struct {
 	*sqlstore.Store
 	away atomic.Bool
-	read atomic.Int64
 }
 
 var errAway = errors.New("the test's ledger is away")
 
-func (b *countingBook) asked() error {
-	b.read.Add(1)
+func (b *awayBook) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error) {
 	if b.away.Load() {
-		return errAway
-	}
-	return nil
-}
-
-func (b *countingBook) History(ctx context.Context, q ledger.HistoryQuery) ([]ledger.Verification, error) {
-	if err := b.asked(); err != nil {
-		return nil, err
+		return nil, errAway
 	}
 	return b.Store.History(ctx, q)
 }
 
-func (b *countingBook) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
-	if err := b.asked(); err != nil {
-		return ledger.Verification{}, err
+func (b *awayBook) Verification(ctx context.Context, workspace, id uuid.UUID) (ledger.Verification, error) {
+	if b.away.Load() {
+		return ledger.Verification{}, errAway
 	}
 	return b.Store.Verification(ctx, workspace, id)
 }
 
-func (b *countingBook) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error) {
-	if err := b.asked(); err != nil {
-		return ledger.Balance{}, err
+func (b *awayBook) Balance(ctx context.Context, workspace uuid.UUID) (ledger.Balance, error) {
+	if b.away.Load() {
+		return ledger.Balance{}, errAway
 	}
 	return b.Store.Balance(ctx, workspace)
 }
 
-func (b *countingBook) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
+func (b *awayBook) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
 	if b.away.Load() {
 		return ledger.SignedIn{}, errAway
 	}
@@ -134,7 +123,7 @@ func startNode(change ...func(*dashboard.Options)) (n *node, stop func(), err er
 		return nil, nil, err
 	}
 	ends = append(ends, func() { _ = store.Close() })
-	n = &node{book: &countingBook{Store: store}, logs: &effort.Log{}}
+	n = &node{book: &awayBook{Store: store}, logs: &effort.Log{}}
 	tokens := upload.NewTokens([upload.TokenKeyBytes]byte{7})
 	log := slog.New(slog.NewTextHandler(n.logs, nil))
 	storage := upload.DefaultOptions()
@@ -208,11 +197,7 @@ type place struct {
 
 func (n *node) workspace(t testing.TB, name string, credits int64) *place {
 	t.Helper()
-	w, err := n.book.CreateWorkspace(t.Context(), uuid.New(), name)
-	if err == nil && credits > 0 {
-		_, err = n.book.Grant(t.Context(), uuid.New(), w.ID, ledger.Credits(credits), "test")
-	}
-	effort.OK(t, err)
+	w := pagetest.Workspace(t, n.book, name, ledger.Credits(credits))
 	return &place{node: n, t: t, id: w.ID, path: "/w/" + w.ID.String()}
 }
 
@@ -241,15 +226,8 @@ type person struct {
 func (p *place) join(role ledger.Role) person {
 	p.t.Helper()
 	email := fmt.Sprintf("%s-%s@acme.test", role, uuid.NewString()[:6])
-	path := p.link(ledger.InviteLink, email, role)
-	link, _ := signin.Token(path[len("/link/"):]).Hash()
-	session := signin.NewToken()
-	id, _ := session.Hash()
-	who := person{email: email, user: uuid.New(), token: string(session), id: id}
-	effort.Must(p.book.AcceptLink(p.t.Context(), ledger.Accept{Link: link, User: who.user, Password: keptPassword,
-		Session: ledger.NewSession{ID: id, Agent: "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0", Network: "127.0.0.1",
-			Life: time.Hour}}))(p.t)
-	return who
+	in, cookie := pagetest.Join(p.t, p.book, p.id, email, "", role)
+	return person{email: email, user: in.User.ID, token: string(cookie), id: in.Session.ID}
 }
 
 // engine is what an engine does, at a node of its own.

@@ -70,17 +70,10 @@ var (
 	errAlone = errors.New("the test's node knows no other")
 )
 
-func (b *MoodyBook) gone() error {
-	if b.Away.Load() {
-		return errAway
-	}
-	return nil
-}
-
 // Settings and others fail while the ledger is away. Overrides end by the pages' clock.
 func (b *MoodyBook) Settings(ctx context.Context) (ledger.Settings, error) {
-	if err := b.gone(); err != nil {
-		return ledger.Settings{}, err
+	if b.Away.Load() {
+		return ledger.Settings{}, errAway
 	}
 	found, err := b.Store.Settings(ctx)
 	found.Overrides = slices.DeleteFunc(found.Overrides, func(o ledger.ThrottleOverride) bool { return !o.Expires.After(b.now()) })
@@ -89,24 +82,24 @@ func (b *MoodyBook) Settings(ctx context.Context) (ledger.Settings, error) {
 
 // Ping fails while the ledger is away.
 func (b *MoodyBook) Ping(ctx context.Context) error {
-	if err := b.gone(); err != nil {
-		return err
+	if b.Away.Load() {
+		return errAway
 	}
 	return b.Store.Ping(ctx)
 }
 
 // OperatorLog fails while the ledger is away.
 func (b *MoodyBook) OperatorLog(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
-	if err := b.gone(); err != nil {
-		return nil, err
+	if b.Away.Load() {
+		return nil, errAway
 	}
 	return b.Store.OperatorLog(ctx, q)
 }
 
 // Workspaces fails while the ledger is away.
 func (b *MoodyBook) Workspaces(ctx context.Context) ([]ledger.Workspace, error) {
-	if err := b.gone(); err != nil {
-		return nil, err
+	if b.Away.Load() {
+		return nil, errAway
 	}
 	return b.Store.Workspaces(ctx)
 }
@@ -114,8 +107,8 @@ func (b *MoodyBook) Workspaces(ctx context.Context) ([]ledger.Workspace, error) 
 // OpenVerifications fails while the ledger is away.
 func (b *MoodyBook) OpenVerifications(ctx context.Context, limit int) ([]ledger.Verification, error) {
 	b.Listed.Add(1)
-	if err := b.gone(); err != nil {
-		return nil, err
+	if b.Away.Load() {
+		return nil, errAway
 	}
 	found, err := b.Store.OpenVerifications(ctx, limit)
 	if ends := b.Ends.Load(); ends != nil {
@@ -150,7 +143,7 @@ func Start(t testing.TB) *Rig {
 		defer cancel()
 		effort.OK(t, errors.Join(server.Stop(ctx), store.Close()))
 	})
-	effort.OK(t, fill(t.Context(), g))
+	fill(t.Context(), g)
 	return g
 }
 
@@ -160,30 +153,20 @@ func (g *Rig) made(d *admin.Service) admin.Pages {
 }
 
 // fill puts a customer with work and an override into the ledger.
-func fill(ctx context.Context, g *Rig) (err error) {
-	if g.Workspace, err = g.Book.CreateWorkspace(ctx, uuid.New(), "acme <b>"); err != nil {
-		return err
-	}
-	if _, err = g.Book.Grant(ctx, uuid.New(), g.Workspace.ID, 1000, "test"); err != nil {
-		return err
-	}
-	if g.Open, _, err = g.Book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.Workspace.ID, Identity: uuid.New(),
-		Filename: "slow <i>.csv", Bytes: 64, BytesMax: 1 << 20, UploadExpiry: time.Hour,
-		Limits: limits}); err != nil {
-		return err
-	}
-	if err := fillAccess(ctx, g, "abcdefgh2345", "billing <b>", "anna@acme.test", "Anna <b>"); err != nil {
-		return err
-	}
-	for _, do := range []func(context.Context, *Rig) error{fillOverdue, fillOver, fillPoor} {
-		if err := do(ctx, g); err != nil {
-			return err
-		}
-	}
-	ctx = ledger.WithAuthor(ctx, "eve <eve@ops>")
-	g.Override, err = g.Book.SetOverride(ctx, ledger.ThrottleOverride{ID: uuid.New(), Key: "mx.slow.test",
-		Fields: map[string]string{"rcpt_rate": "1/s"}, Reason: "ticket <812>"}, time.Hour)
-	return err
+func fill(ctx context.Context, g *Rig) {
+	g.Workspace = Workspace(g.t, g.Book, "acme <b>", 1000)
+	var err error
+	g.Open, _, err = g.Book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.Workspace.ID, Identity: uuid.New(),
+		Filename: "slow <i>.csv", Bytes: 64, BytesMax: 1 << 20, UploadExpiry: time.Hour, Limits: limits})
+	effort.OK(g.t, err)
+	g.Key = effort.Must(g.Book.CreateKey(ctx, ledger.Key{ID: "abcdefgh2345", Workspace: g.Workspace.ID, Label: "billing <b>"}))(g.t)
+	anna, _ := Join(g.t, g.Book, g.Workspace.ID, "anna@acme.test", "Anna <b>", ledger.Owner)
+	g.Anna = anna.User.ID
+	fillOverdue(ctx, g)
+	fillOver(ctx, g)
+	g.Poor, _ = g.prepared(ctx, Workspace(g.t, g.Book, "poor & co", 0).ID, "unpaid.csv", 3)
+	g.Override = effort.Must(g.Book.SetOverride(ledger.WithAuthor(ctx, "eve <eve@ops>"), ledger.ThrottleOverride{ID: uuid.New(),
+		Key: "mx.slow.test", Fields: map[string]string{"rcpt_rate": "1/s"}, Reason: "ticket <812>"}, time.Hour))(g.t)
 }
 
 // limits are the defaults of a workspace.
