@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -24,8 +23,7 @@ import (
 // settle gives more results to the verification that was made last.
 func (g *rig) settle(number int64, results ...ledger.Result) {
 	g.t.Helper()
-	_, err := g.book.Settle(context.Background(), ledger.Settlement{Lease: g.held, Number: number, Results: results})
-	effort.FatalIf(g.t, err != nil, "%v", err)
+	effort.Must(g.book.Settle(g.t.Context(), ledger.Settlement{Lease: g.held, Number: number, Results: results}))(g.t)
 }
 
 // The balance comes with the part when the verification has moved credits, and costs a question to the ledger only
@@ -156,20 +154,12 @@ func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
 	none := g.create("none.csv", 10)
 	effort.Must(g.book.Cancel(t.Context(), g.workspace, none.ID))(t)
 	some := g.verification("some.csv", 2, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
-	_, err := g.book.Cancel(t.Context(), g.workspace, some.ID)
-	if err == nil {
-		_, err = g.book.FinishCancel(t.Context(), g.held)
-	}
+	effort.Must(g.book.Cancel(t.Context(), g.workspace, some.ID))(t)
+	effort.Must(g.book.FinishCancel(t.Context(), g.held))(t)
 	failed := g.create("failed.csv", 4)
-	u, failing := g.book.OpenUpload(t.Context(), failed.ID)
-	if failing == nil {
-		_, failing = g.book.AppendChunk(t.Context(), failed.ID, u.Writer, 0, []byte("a@b\n"))
-	}
-	if failing == nil {
-		_, failing = g.book.Refuse(t.Context(), g.lease(failed.ID), ledger.Issue{Code: "invalid_row", Message: "The row has no address.", Row: 7,
-			Text: "anna@<b>"})
-	}
-	effort.FatalIf(t, err != nil || failing != nil, "%v %v", err, failing)
+	g.engine().FillsWith(failed, []byte("a@b\n"))
+	effort.Must(g.book.Refuse(t.Context(), g.lease(failed.ID), ledger.Issue{Code: "invalid_row",
+		Message: "The row has no address.", Row: 7, Text: "anna@<b>"}))(t)
 	for _, c := range []struct {
 		id   uuid.UUID
 		as   string

@@ -110,12 +110,8 @@ func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 				email := uuid.NewString()[:8] + "@acme.test"
 				warm := &browser{g: node, session: g.join(email, g.workspace, ledger.Owner).session}
 				effort.MustBe(t, warm.get(g.path("")).status, 200, "an owner at node", i)
-				u, err := g.book.UserByEmail(t.Context(), email)
 				path := table[pattern].path(g)
-				if err == nil {
-					err = c.end(u)
-				}
-				effort.OK(t, err)
+				effort.OK(t, c.end(effort.Must(g.book.UserByEmail(t.Context(), email))(t)))
 				before := g.kept()
 				a := warm.send("POST", path, table[pattern].form, table[pattern].header...)
 				effort.ErrorIf(t, a.status != want, "%s, %s at node %d: %d, want %d", pattern, name, i, a.status, want)

@@ -56,19 +56,15 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 // judged makes a verification in which a settlement of outcomes came with their evidence.
 func (g *rig) judged(results []ledger.Result, cases map[int64]evidence.Case) ledger.Verification {
 	g.t.Helper()
-	v := g.verification("list.csv", int64(len(results)))
+	g.verification("list.csv", int64(len(results)))
 	var entries []evidence.Entry
 	for _, r := range results {
 		if c, ok := cases[r.Ordinal]; ok {
 			entries = append(entries, evidence.Entry{Ordinal: r.Ordinal, Case: c})
 		}
 	}
-	packed, err := evidence.Pack(entries)
-	if err == nil {
-		v, err = g.book.Settle(context.Background(), ledger.Settlement{Lease: g.held, Number: 1, Results: results, Evidence: packed})
-	}
-	effort.OK(g.t, err)
-	return v
+	return effort.Must(g.book.Settle(context.Background(), ledger.Settlement{Lease: g.held, Number: 1, Results: results,
+		Evidence: effort.Must(evidence.Pack(entries))(g.t)}))(g.t)
 }
 
 func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
@@ -127,12 +123,9 @@ func TestOneSettlementIsRead(t *testing.T) {
 	}
 	at := g.as["member"].post(g.path("/check"), "form", uuid.NewString(), "address", "anna@acme.test").header.Get("Location")
 	l := g.lease(uuid.MustParse(at[strings.LastIndex(at, "/")+1:]))
-	_, err := g.book.Prepare(t.Context(), l, 1, 0, 1)
-	if err == nil {
-		_, err = g.book.Settle(t.Context(), ledger.Settlement{Lease: l, Number: 1,
-			Results: []ledger.Result{result(0, "anna@acme.test", smtp.Valid, smtp.MailboxExists)}})
-	}
-	effort.OK(t, err)
+	effort.Must(g.book.Prepare(t.Context(), l, 1, 0, 1))(t)
+	effort.Must(g.book.Settle(t.Context(), ledger.Settlement{Lease: l, Number: 1,
+		Results: []ledger.Result{result(0, "anna@acme.test", smtp.Valid, smtp.MailboxExists)}}))(t)
 	g.as["viewer"].get(at+"/addresses/0").says(t, 200, "anna@acme.test", "a check of one address")
 }
 

@@ -146,8 +146,8 @@ func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
 // settle gives more results to the verification that was made last.
 func (p *place) settle(from, to int) {
 	p.t.Helper()
-	_, err := p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 2, Results: results(to)[from:]})
-	effort.FatalIf(p.t, err != nil, "%v", err)
+	effort.Must(p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 2,
+		Results: results(to)[from:]}))(p.t)
 }
 
 func TestColours(t *testing.T) {

@@ -269,25 +269,21 @@ func (p *place) checked() ledger.Verification {
 	v := effort.Must(p.book.CreateSingle(p.t.Context(), ledger.CreateSingle{
 		ID: uuid.New(), Workspace: p.id, Identity: uuid.New(),
 		Address: "ghost@acme-clean.test", Limits: ledger.Limits{Open: 1000, Stored: 1 << 40, Unpaid: 1000}}))(p.t)
-	return p.refused(p.leased(v), "No such user ^ here")
+	p.leased(v)
+	return p.refused("No such user ^ here")
 }
 
 // refused settles a check that is leased: the receiver said that there is no such mailbox, in these words.
-func (p *place) refused(v ledger.Verification, words string) ledger.Verification {
+func (p *place) refused(words string) ledger.Verification {
 	p.t.Helper()
 	said := evidence.Attempt{At: time.Now(), Stage: smtp.StageRcpt, Host: "mx1.acme-clean.test", TLS: true, Code: 550,
 		Enhanced: smtp.EnhancedCode{5, 1, 1}, Text: words, Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, Rule: "rcpt-5.1.1"}
-	packed, err := evidence.Pack([]evidence.Entry{{Case: evidence.Case{Attempts: []evidence.Attempt{said}, Hosts: 1,
-		Behaviour: evidence.AcceptBehaviour{Refused: 1, First: said.At, Last: said.At, Controls: []evidence.Attempt{said}}}}})
-	if err == nil {
-		_, err = p.book.Prepare(p.t.Context(), p.held, 1, 0, 1)
-	}
-	if err == nil {
-		v, err = p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 1, Evidence: packed, Results: []ledger.Result{
-			{Email: "ghost@acme-clean.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: said.At}}})
-	}
-	effort.OK(p.t, err)
-	return v
+	packed := effort.Must(evidence.Pack([]evidence.Entry{{Case: evidence.Case{Attempts: []evidence.Attempt{said}, Hosts: 1,
+		Behaviour: evidence.AcceptBehaviour{Refused: 1, First: said.At, Last: said.At, Controls: []evidence.Attempt{said}}}}}))(p.t)
+	effort.Must(p.book.Prepare(p.t.Context(), p.held, 1, 0, 1))(p.t)
+	return effort.Must(p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 1, Evidence: packed,
+		Results: []ledger.Result{{Email: "ghost@acme-clean.test", Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound,
+			At: said.At}}}))(p.t)
 }
 
 // leased leases a verification. The caller holds leasing.

@@ -306,11 +306,8 @@ func squeezed(t testing.TB, text string) int {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, err := io.WriteString(z, text)
-	if err == nil {
-		err = z.Close()
-	}
-	effort.OK(t, err)
+	effort.Must(io.WriteString(z, text))(t)
+	effort.OK(t, z.Close())
 	return b.Len()
 }
 
