@@ -143,7 +143,7 @@ type Options struct {
 	Version     string                  // of the program, at the foot of each page
 	Dev         bool                    // its receivers are simulated ones
 	Contact     string                  // where people get help, such as an email address or a URL; may be empty
-	Provider    *signin.ProviderOptions // nil: people sign in with passwords only
+	Provider    *signin.ProviderOptions // without Redirect and Now; nil: people sign in with passwords only
 	Wake        func()                  // called when the ledger has something new
 	Log         *slog.Logger            // what went wrong
 	Registerer  prometheus.Registerer   // gets rollcall_sign_ins_total
