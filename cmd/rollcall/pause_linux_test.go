@@ -48,15 +48,3 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 }
 
 const pacedRate = 20
-
-// warnings counts the lines that are more than information.
-func (l *nodeLog) warnings() (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line, times := range l.lines {
-		if line.Level != "INFO" {
-			n += times
-		}
-	}
-	return n
-}
