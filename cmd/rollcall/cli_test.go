@@ -254,32 +254,56 @@ func TestAUsedPortIsToldInOneLine(t *testing.T) {
 		"got code %d and %q", code, stderr)
 }
 
-// background is a run of the binary that goes on beside the test.
+// background is a program that goes on beside the test.
 type background struct {
 	t       *testing.T
 	command *exec.Cmd
-	lines   chan string // of standard output and standard error
-	ended   chan error
+	lines   chan string   // of standard output and standard error; nil when these go elsewhere
+	ended   chan struct{} // closed at its end
+	err     error         // of its end; read after ended
+}
+
+// starter starts a program that goes on until a channel is closed.
+type starter func(command *exec.Cmd, until <-chan struct{}) error
+
+// startHere is the starter of programs that are in no network of their own.
+func startHere(command *exec.Cmd, _ <-chan struct{}) error { return command.Start() }
+
+// beside starts a program, which is killed when the test ends.
+func beside(t *testing.T, command *exec.Cmd, start starter) *background {
+	t.Helper()
+	b := &background{t: t, command: command, ended: make(chan struct{})}
+	effort.OK(t, start(command, b.ended))
+	go func() {
+		b.err = command.Wait()
+		close(b.ended)
+	}()
+	t.Cleanup(func() {
+		_ = command.Process.Kill() // fails when it has ended, as it should
+		<-b.ended
+	})
+	return b
+}
+
+// listened is beside for a program whose lines are looked at.
+func listened(t *testing.T, command *exec.Cmd, start starter) *background {
+	t.Helper()
+	reader, writer := io.Pipe()
+	command.Stdout, command.Stderr = writer, writer
+	b := beside(t, command, start)
+	b.lines = make(chan string, 1000)
+	go readLines(reader, b.lines)
+	go func() {
+		<-b.ended
+		writer.Close()
+	}()
+	return b
 }
 
 // start starts the binary and collects its lines.
 func (c *cli) start(args ...string) *background {
 	c.t.Helper()
-	command := c.command(context.Background(), args...)
-	reader, writer := io.Pipe()
-	command.Stdout, command.Stderr = writer, writer
-	effort.OK(c.t, command.Start())
-	b := &background{t: c.t, command: command, lines: make(chan string, 1000), ended: make(chan error, 1)}
-	go readLines(reader, b.lines)
-	go func() {
-		err := command.Wait()
-		writer.Close()
-		b.ended <- err
-	}()
-	c.t.Cleanup(func() {
-		_ = command.Process.Kill() // fails when it has ended, as it should
-	})
-	return b
+	return listened(c.t, c.command(context.Background(), args...), startHere)
 }
 
 // readLines sends lines until the reader ends; lines beyond the channel's room are dropped.
@@ -329,10 +353,16 @@ func (b *background) waitFor(text string) string {
 func (b *background) stop(signal os.Signal) int {
 	b.t.Helper()
 	effort.OK(b.t, b.command.Process.Signal(signal))
+	return b.wait(30 * time.Second) // the operators' contract
+}
+
+// wait waits for the end and gives the exit code, -1 for a signal.
+func (b *background) wait(within time.Duration) int {
+	b.t.Helper()
 	select {
 	case <-b.ended:
-	case <-time.After(30 * time.Second): // the operators' contract
-		b.t.Fatal("it did not end within 30 s")
+	case <-time.After(within):
+		b.t.Fatalf("%s did not end within %v", b.command.Path, within)
 	}
 	return b.command.ProcessState.ExitCode()
 }

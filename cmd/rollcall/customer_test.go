@@ -63,9 +63,7 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 	effort.Has(t, line, "and charges for it", "it does not say that it charges")
 	b.waitFor("to come back to it, run the same command again")
 	end := b.waitFor("to end it, run: rollcall cancel ")
-	if err := <-b.ended; b.command.ProcessState.ExitCode() != exitStopped {
-		t.Errorf("interrupted: %v, want exit code %d", err, exitStopped)
-	}
+	effort.Is(t, b.wait(cliWait), exitStopped, "interrupted: got code")
 	b = c.start("verify", "list.csv", "--api", service)
 	b.waitFor("verifying")
 	effort.Is(t, b.stop(syscall.SIGTERM), exitStopped, "ended: got code")

@@ -271,9 +271,8 @@ func (c *customer) peek() error {
 func (b *background) kill() {
 	b.t.Helper()
 	effort.OK(b.t, b.command.Process.Kill())
-	if err := <-b.ended; err == nil || b.command.ProcessState.Exited() {
-		b.t.Fatalf("the node ended by itself: %v, %v", err, b.command.ProcessState)
-	}
+	b.wait(cliWait)
+	effort.FatalIf(b.t, b.command.ProcessState.Exited(), "the node ended by itself: %v", b.command.ProcessState)
 }
 
 // startLab starts a lab in this process, which ends with the test.

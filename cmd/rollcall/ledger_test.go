@@ -97,7 +97,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	effort.Has(t, stdout, "every invariant holds", "audit of the restored file")
 	node = c.start("serve", "--dev")
 	node.waitFor("rollcall verify examples/contacts.csv --api")
-	effort.OK(t, <-verify.ended)
+	effort.Is(t, verify.wait(cliWait), exitDone, "verify")
 	results, err := os.ReadFile(filepath.Join(c.folder, "r.csv"))
 	n := strings.Count(string(results), ",valid,")
 	effort.ErrorIf(t, err != nil || n != 20, "got %d valid addresses and %v, want 20", n, err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -119,17 +118,9 @@ func (s *space) listen(address string) (l net.Listener, err error) {
 	return l, err
 }
 
-// life is a program that runs inside a namespace, and dies with the test binary.
-type life struct {
-	command *exec.Cmd
-	ended   chan struct{} // closed at the end
-	err     error         // of its end; read after ended
-}
-
-// start starts command inside the namespace. The thread that does so stays for
-// the whole life of the program: its end is the signal of Pdeathsig (prctl(2)).
-func (s *space) start(command *exec.Cmd) (*life, error) {
-	l := &life{command: command, ended: make(chan struct{})}
+// start is the starter of programs inside the namespace, which die with the test binary. The thread that starts one
+// stays for its whole life: the thread's end is the signal of Pdeathsig (prctl(2)).
+func (s *space) start(command *exec.Cmd, until <-chan struct{}) error {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.WaitDelay = time.Second
 	started := make(chan error)
@@ -139,32 +130,11 @@ func (s *space) start(command *exec.Cmd) (*life, error) {
 		if err == nil {
 			err = command.Start()
 		}
-		started <- err
-		if err == nil {
-			l.err = command.Wait()
+		if started <- err; err == nil {
+			<-until
 		}
-		close(l.ended)
 	}()
-	return l, <-started
-}
-
-// signal sends a signal; a program that has ended gets none.
-func (l *life) signal(t *testing.T, signal os.Signal) {
-	t.Helper()
-	err := l.command.Process.Signal(signal)
-	effort.FatalIf(t, err != nil && !errors.Is(err, os.ErrProcessDone), "%v", err)
-}
-
-// wait waits for the end and gives the exit code, -1 for a signal.
-func (l *life) wait(t *testing.T, within time.Duration) int {
-	t.Helper()
-	select {
-	case <-l.ended:
-		return l.command.ProcessState.ExitCode()
-	case <-time.After(within):
-		t.Fatalf("%s did not end within %v", l.command.Path, within)
-		return 0
-	}
+	return <-started
 }
 
 // needSpaces skips the test, with one line, where it may not make networks.

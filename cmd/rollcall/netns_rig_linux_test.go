@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -59,7 +58,6 @@ const (
 type netRig struct {
 	*rig // of customers and operators: they reach any node that is well
 	hub  *hub
-	lab  *life
 	// truth knows the right outcomes; nobody asks it anything else.
 	truth *smtplab.Lab
 	book  *pgx.Conn // into the ledger, past every cut
@@ -76,7 +74,7 @@ type netNode struct {
 	name  string
 	place *place
 	admin string // its URL for operators
-	life  *life
+	life  *background
 	log   string // path
 
 	mu      sync.Mutex
@@ -216,8 +214,8 @@ func (r *netRig) migrate(url string) (code int, stdout, stderr string) {
 	c.Env = append(c.Env, "ROLLCALL_LEDGER_URL="+url)
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
-	l := effort.Must(r.hub.places[database].start(c))(r.t)
-	return l.wait(r.t, cliWait), out.String(), errs.String()
+	code = beside(r.t, c, r.hub.places[database].start).wait(cliWait)
+	return code, out.String(), errs.String()
 }
 
 // startLab starts the lab in its place, every address of whose network is its own.
@@ -228,46 +226,7 @@ func (r *netRig) startLab(t *testing.T) {
 	r.hub.ip(t, "route add "+labNetwork+" via "+home.addr)
 	c := r.command(context.Background(), "lab", "--json", "--network", labNetwork, "--dns", labDNS,
 		"--smtp-port", "25", "--greylist-wait", "1s", "--events", fmt.Sprint(netEvents), "--sheet", home.addr+":8025")
-	ready := &signalWriter{want: "smtp_port", seen: make(chan struct{})}
-	c.Stdout, c.Stderr = ready, ready
-	r.lab = effort.Must(home.start(c))(t)
-	t.Cleanup(func() { r.lab.signal(t, syscall.SIGKILL) })
-	select {
-	case <-ready.seen:
-	case <-r.lab.ended:
-		t.Fatalf("the lab ended: %v\n%s", r.lab.err, ready)
-	case <-time.After(cliWait):
-		t.Fatalf("the lab does not run\n%s", ready)
-	}
-}
-
-// signalWriter keeps what is written and says when a text was in it.
-type signalWriter struct {
-	want string
-	seen chan struct{}
-
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-	told bool            // guarded by mu
-}
-
-// Write implements io.Writer.
-func (w *signalWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text.Write(p)
-	if !w.told && strings.Contains(w.text.String(), w.want) {
-		w.told = true
-		close(w.seen)
-	}
-	return len(p), nil
-}
-
-// String is all that was written.
-func (w *signalWriter) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
+	listened(t, c, home.start).waitFor("smtp_port")
 }
 
 // anyNode picks nodes that are well in turn.
@@ -321,13 +280,8 @@ func (r *netRig) start(n *netNode) {
 	log := effort.Must(os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(r.t)
 	c := n.command(context.Background(), "serve", "--config", "node.toml")
 	c.Stdout, c.Stderr = log, log
-	n.life = effort.Must(n.place.start(c))(r.t)
+	n.life = beside(r.t, c, n.place.start)
 	_ = log.Close() // it is the program's
-	life := n.life
-	r.t.Cleanup(func() {
-		life.signal(r.t, syscall.SIGKILL)
-		<-life.ended
-	})
 	n.become(recovering)
 }
 
@@ -335,16 +289,14 @@ func (r *netRig) start(n *netNode) {
 func (r *netRig) kill(n *netNode) {
 	r.t.Helper()
 	r.hurts(n)
-	n.life.signal(r.t, syscall.SIGKILL)
-	n.life.wait(r.t, cliWait)
+	n.life.kill()
 }
 
 // stop ends a node as an operator does.
 func (r *netRig) stop(n *netNode) {
 	r.t.Helper()
 	r.hurts(n)
-	n.life.signal(r.t, syscall.SIGTERM)
-	effort.Is(r.t, n.life.wait(r.t, cliWait), exitDone, fmt.Sprintf("SIGTERM to %s: got code", n.name))
+	n.life.terminate()
 }
 
 // awaitWell waits until nodes answer customers, all of them if none is named. A node that ends because a busy machine's

@@ -102,8 +102,7 @@ refused_per_hour = 1000000
 	}
 	awaitListener(t, s, "127.0.0.1:10023")
 	began, verify := time.Now(), c.command(t.Context(), "verify", "list.csv", "--config", "node.toml", "--out", "out.csv")
-	life := effort.Must(s.start(verify))(t)
-	effort.MustBe(t, life.wait(t, 5*time.Minute), exitDone, "verify ended with")
+	effort.MustBe(t, beside(t, verify, s.start).wait(5*time.Minute), exitDone, "verify ended with")
 	results := effort.Must(os.ReadFile(filepath.Join(c.folder, "out.csv")))(t)
 	var got strings.Builder
 	for line := range strings.Lines(string(results)) {
@@ -159,10 +158,10 @@ func (r realServer) begin(t *testing.T, s *space, address string) string {
 // begin starts a program in the space until the test ends.
 func begin(t *testing.T, s *space, command *exec.Cmd) {
 	t.Helper()
-	life := effort.Must(s.start(command))(t)
+	b := beside(t, command, s.start)
 	t.Cleanup(func() {
-		life.signal(t, syscall.SIGTERM)
-		life.wait(t, 20*time.Second)
+		_ = command.Process.Signal(syscall.SIGTERM)
+		b.wait(20 * time.Second)
 	})
 }
 

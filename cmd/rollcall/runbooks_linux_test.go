@@ -60,12 +60,9 @@ func serveLogged(c *cli, log string, args ...string) *background {
 	c.t.Helper()
 	file := effort.Must(os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(c.t)
 	defer file.Close()
-	b := &background{t: c.t, command: c.command(context.Background(), args...), ended: make(chan error, 1)}
-	b.command.Stdout, b.command.Stderr = file, file
-	effort.OK(c.t, b.command.Start())
-	go func() { b.ended <- b.command.Wait() }()
-	c.t.Cleanup(func() { _ = b.command.Process.Kill() }) // fails when it has ended
-	return b
+	command := c.command(context.Background(), args...)
+	command.Stdout, command.Stderr = file, file
+	return beside(c.t, command, startHere)
 }
 
 func untilLogged(t *testing.T, file, text string) {
