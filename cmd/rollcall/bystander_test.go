@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,13 +36,7 @@ const bystanderFile = "email\nghost1@by-clean.test\nghost2@by-clean.test\n"
 // bystander makes the other tenant; the node must run.
 func (r *rig) bystander(ctx context.Context) *bystander {
 	r.t.Helper()
-	b := &bystander{t: r.t, rig: r, identity: uuid.New()}
-	token, err := client.ReadToken(filepath.Join(r.folder, "rollcall-data"))
-	if err == nil {
-		b.tenant, err = client.OpenTenant(ctx, client.NewAdmin(r.admin, token), client.TenantOptions{
-			File: filepath.Join(r.folder, "bystander.json"), Workspace: "bystander", Credits: 100})
-	}
-	effort.OK(r.t, err)
+	b := &bystander{t: r.t, rig: r, tenant: r.tenantOf("bystander", 100), identity: uuid.New()}
 	b.client = client.NewAPI(r.api, b.tenant.Key, func(string) {})
 	for _, made := range []*api.Creation{&b.finished, &b.doomed, &b.waiting} {
 		*made = effort.Must(b.client.Create(ctx, uuid.New(), int64(len(bystanderFile)), "by.csv"))(r.t)

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -108,8 +106,7 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 		return effort.Must(look(ctx, c, bigID))(t).Progress.Completed > 100
 	})
 	own := awaitEnd(ctx, t, c, mustHandIn(ctx, t, c, small("dora")))
-	effort.OK(t, os.Remove(filepath.Join(j.folder, "tenant.json")))
-	j.open(1000) // another workspace
+	j.tenant = j.tenantOf("another", 1000)
 	other := awaitEnd(ctx, t, j.client(), mustHandIn(ctx, t, j.client(), small("emil")))
 	t.Logf("ten addresses took %.1f s alone, %.1f s behind %d bytes of the same workspace, %.1f s of another one",
 		alone.Seconds(), own.Seconds(), len(big), other.Seconds())

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,12 +88,19 @@ func (r *rig) serve(args ...string) *background {
 // open makes the tenant, with credits; the node must run.
 func (r *rig) open(credits int64) {
 	r.t.Helper()
-	token, err := client.ReadToken(filepath.Join(r.folder, "rollcall-data"))
-	if err == nil {
-		r.tenant, err = client.OpenTenant(r.t.Context(), client.NewAdmin(r.admin, token), client.TenantOptions{
-			File: filepath.Join(r.folder, "tenant.json"), Workspace: "rig", Credits: credits})
-	}
-	effort.OK(r.t, err)
+	r.tenant = r.tenantOf("rig", credits)
+}
+
+// tenantOf gives a tenant with credits of its own.
+func (r *rig) tenantOf(workspace string, credits int64) client.Tenant {
+	r.t.Helper()
+	return effort.Must(client.OpenTenant(r.t.Context(), adminOf(r.t, r.ours()), client.TenantOptions{
+		File: filepath.Join(r.folder, workspace+".json"), Workspace: workspace, Credits: credits}))(r.t)
+}
+
+// ours is the environment for calls in this process, whose folder is another one.
+func (c *cli) ours() []string {
+	return append(slices.Clip(c.environ), "ROLLCALL_DATA_DIR="+filepath.Join(c.folder, "rollcall-data"))
 }
 
 // client is a customer's client that repeats requests, as ours does.
@@ -105,8 +113,7 @@ func (r *rig) client() *client.API {
 // balance is what the operator sees.
 func (r *rig) balance() ledger.Balance {
 	r.t.Helper()
-	token := effort.Must(client.ReadToken(filepath.Join(r.folder, "rollcall-data")))(r.t)
-	return effort.Must(client.NewAdmin(r.admin, token).Balance(r.t.Context(), r.tenant.Workspace))(r.t)
+	return effort.Must(adminOf(r.t, r.ours()).Balance(r.t.Context(), r.tenant.Workspace))(r.t)
 }
 
 // audit runs the operator's command, against the node or, without one, on the file.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/cmd/rollcall/client"
 	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
 	"rollcall/smtp/smtplab"
@@ -19,126 +18,26 @@ import (
 
 // These tests run the blocks of documents about a cluster.
 
-// scriptCluster is a cluster of processes on loopback: node-1 at 127.0.0.1, and so on.
+// scriptCluster is a crowd whose ledger may go away.
 type scriptCluster struct {
-	*rig    // node-1 as operators see it, and a customer of the node that works
-	lab     *smtplab.Lab
-	ledger  *postgres.Proxy
-	url     string
-	ports   [5]int // of the API, uploads, the admin listener, gossip and actors, on all
-	members map[string]*background
+	*crowd
+	ledger *postgres.Proxy
 }
 
-// newScriptCluster starts three nodes with certificates and a gossip key.
-func newScriptCluster(t *testing.T) *scriptCluster {
+// newScriptCluster starts three nodes.
+func newScriptCluster(t *testing.T) scriptCluster {
 	t.Helper()
-	c := &scriptCluster{rig: &rig{cli: newCLI(t)}, lab: startLab(t, smtplab.Defaults()), members: map[string]*background{}}
 	database, direct := newDatabase(t)
 	proxy := effort.Must(postgres.StartProxy(direct))(t)
 	t.Cleanup(func() { effort.OK(t, proxy.Close()) })
-	c.ledger, c.url = proxy, proxy.URL(database)
-	for i := range c.ports {
-		c.ports[i] = freePort(t)
-	}
-	c.api, c.admin = fmt.Sprintf("http://127.0.0.1:%d", c.ports[0]), fmt.Sprintf("http://127.0.0.1:%d", c.ports[2])
-	c.does("cluster", "cert", "init")
-	c.does("cluster", "keys", "new", "gossip.key")
-	for _, name := range []string{"node-1", "node-2", "node-3"} {
-		c.does("cluster", "cert", "node", name)
-		c.configures(name, c.ports[3])
-	}
-	c.does("migrate", "--config", "node-1/rollcall.toml")
-	for _, name := range []string{"node-1", "node-2", "node-3"} {
-		c.serves(name)
-	}
-	token := effort.Must(os.ReadFile(filepath.Join(c.folder, "node-1", "data", "admin.token")))(t)
-	c.environ = []string{"ROLLCALL_ADMIN=" + c.admin, "ROLLCALL_ADMIN_TOKEN=" + strings.TrimSpace(string(token))}
-	c.isSound()
-	return c
-}
-
-// configures writes the configuration of a node. With another gossip port than that of the
-// others neither side finds the other.
-func (c *scriptCluster) configures(name string, gossip int) {
-	c.t.Helper()
-	key, err := os.ReadFile(filepath.Join(c.folder, "gossip.key"))
-	if err == nil {
-		err = os.MkdirAll(filepath.Join(c.folder, name), 0o700)
-	}
-	effort.OK(c.t, err)
-	if _, err := os.Stat(filepath.Join(c.folder, name, "gossip.key")); err != nil {
-		c.write(name+"/gossip.key", string(key))
-	}
-	at, p := "127.0.0."+strings.TrimPrefix(name, "node-"), c.ports
-	c.write(name+"/rollcall.toml", fmt.Sprintf(`
-data_dir = "%[1]s/data"
-[http]
-listen = "%[2]s:%[3]d"
-[upload]
-listen = "%[2]s:%[4]d"
-[admin]
-listen = "%[2]s:%[5]d"
-[ledger]
-url = %[8]q
-[cluster]
-gossip_listen = "%[2]s:%[6]d"
-actor_listen = "%[2]s:%[7]d"
-join = ["127.0.0.1:%[11]d", "127.0.0.2:%[11]d", "127.0.0.3:%[11]d"]
-gossip_key_file = "%[1]s/gossip.key"
-tls_ca_file = "certs/ca.crt"
-tls_cert_file = "certs/%[1]s.crt"
-tls_key_file = "certs/%[1]s.key"
-[dns]
-servers = [%[9]q]
-[smtp]
-port = %[10]d
-hello_name = "rollcall.example"
-allow_networks = ["127.0.0.0/8"]
-`, name, at, p[0], p[1], p[2], gossip, p[4], c.url, c.lab.DNSAddr(), c.lab.SMTPPort(), gossip))
-}
-
-// serves starts a node and waits until it serves. A node whose ledger does not answer in time, as on a busy machine,
-// ends: then it is started again, as systemd does.
-func (c *scriptCluster) serves(name string) {
-	c.t.Helper()
-	log := filepath.Join(c.folder, name, "log")
-	err := os.Remove(log)
-	effort.FatalIf(c.t, err != nil && !os.IsNotExist(err), "%v", err)
-	starts := func() { c.members[name] = serveLogged(c.cli, log, "serve", "--config", name+"/rollcall.toml") }
-	starts()
-	until(c.t, func() (bool, string) {
-		select {
-		case <-c.members[name].ended:
-			starts()
-		default:
-		}
-		found, err := os.ReadFile(log)
-		return strings.Contains(string(found), "node started"), fmt.Sprintf("%s has started: %v\n%s", name, err, found)
-	})
-}
-
-func (c *scriptCluster) ends(name string, signal os.Signal) {
-	c.t.Helper()
-	c.members[name].stop(signal)
-}
-
-// isSound waits until all nodes serve and nothing is said below the table.
-func (c *scriptCluster) isSound() {
-	c.t.Helper()
-	until(c.t, func() (bool, string) {
-		out := c.shows("cluster", "members")
-		_, table, _ := strings.Cut(out, "\n\n")
-		return strings.Count(table, " serving ") >= 3 && !strings.Contains(table, "\n\n"), "a sound cluster: " + out
-	})
+	return scriptCluster{newCrowd(t, startLab(t, smtplab.Defaults()), proxy.URL(database), "", ""), proxy}
 }
 
 // works has a node work on a file. The one that gets a file looks for work first; when another was quicker, or
 // the file is finished or waits before we have looked, the next one tells.
-func (c *scriptCluster) works(name string) {
+func (c scriptCluster) works(name string) {
 	c.t.Helper()
-	_, token, _ := strings.Cut(c.environ[1], "=")
-	c.tenant = effort.Must(client.OpenTenant(c.t.Context(), client.NewAdmin(c.admin, token), client.TenantOptions{
-		File: filepath.Join(c.folder, "tenant.json"), Workspace: "documents", Credits: 10_000}))(c.t)
+	c.open(10_000)
 	c.api = fmt.Sprintf("http://127.0.0.%s:%d", strings.TrimPrefix(name, "node-"), c.ports[0])
 	at := regexp.MustCompile(`(?m)  ` + name + `  serving .* [1-9][0-9]* +[0-9,]+ +[0-9,]+$`)
 	var submitted time.Time
@@ -153,14 +52,14 @@ func (c *scriptCluster) works(name string) {
 }
 
 // script runs the blocks of a document where the certificates are.
-func (c *scriptCluster) script(s script) []string {
+func (c scriptCluster) script(s script) []string {
 	c.t.Helper()
 	s.folder, s.environ = c.folder, c.environ
 	return s.run(c.t)
 }
 
 // wasCalled wants that a stand-in was called in this way, and no other one since.
-func (c *scriptCluster) wasCalled(line string) {
+func (c scriptCluster) wasCalled(line string) {
 	c.t.Helper()
 	called := filepath.Join(c.folder, "called")
 	effort.Is(c.t, string(effort.Must(os.ReadFile(called))(c.t)), line+"\n", "called: and", line)

@@ -1,27 +1,21 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
 
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/http/listen/listentest"
 	"rollcall/smtp/smtplab"
 )
 
 // These tests run the blocks of documents about one node.
-
-// scriptWait bounds what a document waits for.
-const scriptWait = time.Minute
 
 // scriptNode is a node with a folder etc for its files, whose log is a file.
 type scriptNode struct {
@@ -55,16 +49,6 @@ func (n *scriptNode) starts(args ...string) {
 
 func (n *scriptNode) logs(text string) { n.t.Helper(); untilLogged(n.t, n.log, text) }
 
-// serveLogged starts the binary beside the test, with a file as its log.
-func serveLogged(c *cli, log string, args ...string) *background {
-	c.t.Helper()
-	file := effort.Must(os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(c.t)
-	defer file.Close()
-	command := c.command(context.Background(), args...)
-	command.Stdout, command.Stderr = file, file
-	return beside(c.t, command, startHere)
-}
-
 func untilLogged(t *testing.T, file, text string) {
 	t.Helper()
 	until(t, func() (bool, string) {
@@ -80,29 +64,6 @@ func untilPrinted(c *cli, text string, args ...string) {
 		out := c.shows(args...)
 		return strings.Contains(out, text), fmt.Sprintf("rollcall %q prints %q, not\n%s", args, text, out)
 	})
-}
-
-// shows gives what a command prints. It runs in this process, since it is asked again and again.
-func (c *cli) shows(args ...string) string {
-	environ := append(slices.Clip(c.environ), "ROLLCALL_DATA_DIR="+filepath.Join(c.folder, "rollcall-data"))
-	out, errs, err := runHere(c.t.Context(), false, environ, "", args...)
-	if err != nil {
-		errs += err.Error()
-	}
-	return out + errs
-}
-
-// until waits for something that is looked at again and again.
-func until(t *testing.T, look func() (is bool, what string)) {
-	t.Helper()
-	for end := time.Now().Add(scriptWait); ; {
-		is, what := look()
-		if is {
-			return
-		}
-		effort.FatalIf(t, time.Now().After(end) || term.Sleep(t.Context(), 100*time.Millisecond) != nil,
-			"still waiting for: %s", what)
-	}
 }
 
 // submits has the customer submit addresses, so many at each domain, and gives the verification.

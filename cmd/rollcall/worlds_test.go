@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ type world struct {
 	waits    []time.Duration     // greylist_waits
 	giveUp   time.Duration       // give_up_after
 	within   time.Duration       // after which nobody looks on; 0: loadWait
-	nodes    int                 // 0: one
+	three    bool                // nodes, and not one
 	kills    int                 // so many of the nodes are killed, one after the other
 	stops    time.Duration       // and instead of that they are stopped for so long
 	score    float64             // of its hidden limit, the part that must be used; and less than putOffMost put off
@@ -81,11 +82,7 @@ func TestWorlds(t *testing.T) {
 		for _, path := range underTest() {
 			t.Run(strings.ReplaceAll(w.name, "/", " a ")+" "+named(path), func(t *testing.T) {
 				t.Parallel()
-				run := w.run
-				if w.nodes > 0 {
-					run = w.runCluster
-				}
-				w.check(t, path, run(t, path))
+				w.check(t, path, w.run(t, path))
 			})
 		}
 	}
@@ -144,29 +141,54 @@ refused_per_hour = 1000000
 		cmp.Or(w.most.RcptsIn1s, wide), cmp.Or(w.most.RcptsPerSession, wide), w.told)
 }
 
-// run has one node work on the list to its end, or for as long as its steps take.
+// run has the list worked on to its end, or for as long as its steps take.
 func (w *world) run(t *testing.T, path string) (s seen) {
 	t.Helper()
 	lab := w.lab(t)
-	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: w.settings()})
-	r.binary = path
-	node := r.serve()
-	node.waitFor("node started")
-	r.open(int64(len(w.list)))
+	all := &crowd{}
+	if w.three {
+		url := postgres.New(t, postgres.Options{}).NewDatabase(t, "crowd", "")
+		all = newCrowd(t, lab, url, w.settings(), path)
+	} else {
+		all.rig = newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: w.settings()})
+		all.binary = path
+		all.serve().waitFor("node started")
+	}
+	all.open(int64(len(w.list)))
 	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(w.within, loadWait)+w.lasts())
 	defer cancel()
 	w.hide(t, lab, 0)
-	c, began := r.client(), time.Now()
+	c, began := all.client(), time.Now()
 	id := effort.Must(handIn(ctx, c, "world.csv", []byte("email\n"+strings.Join(w.list, "\n")+"\n")))(t)
 	if len(w.steps) > 0 {
 		w.judge(ctx, t, path, lab)
 	} else {
+		w.hurt(ctx, lab, all)
 		end(ctx, c, id)
 	}
+	took := time.Since(began)
 	s = w.look(t, lab, c, id)
-	s.took = time.Since(began)
-	node.terminate()
+	s.took = took
 	return s
+}
+
+// hurt kills nodes in turn while the others go on, or stops their processes for a while.
+func (w *world) hurt(ctx context.Context, lab *smtplab.Lab, all *crowd) {
+	for i := range w.kills {
+		for lab.Manners().Addresses < (i+1)*len(w.list)/5 && term.Sleep(ctx, 50*time.Millisecond) == nil {
+			continue
+		}
+		name := fmt.Sprintf("node-%d", i+1)
+		node := all.members[name]
+		if w.stops == 0 {
+			node.kill()
+			all.serves(name)
+			continue
+		}
+		effort.OK(all.t, node.command.Process.Signal(syscall.SIGSTOP))
+		_ = term.Sleep(ctx, w.stops)
+		effort.OK(all.t, node.command.Process.Signal(syscall.SIGCONT))
+	}
 }
 
 // end waits for the end of a verification, or of ctx.
@@ -258,39 +280,6 @@ func (w *world) judge(ctx context.Context, t *testing.T, path string, lab *smtpl
 		}
 		t.Log(row)
 	}
-}
-
-// runCluster has several nodes work on the list, of which some are killed in turn while the others go on.
-func (w *world) runCluster(t *testing.T, path string) (s seen) {
-	t.Helper()
-	lab := w.lab(t)
-	c := newCrowd(t, postgres.New(t, postgres.Options{}), lab, w.settings(), w.nodes, path)
-	for _, m := range c.nodes {
-		c.start(m)
-	}
-	await(t.Context(), t, "the nodes agree", c.agree)
-	began := time.Now()
-	id := c.submit([]byte("email\n" + strings.Join(w.list, "\n") + "\n"))
-	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(w.within, loadWait))
-	defer cancel()
-	for i, m := range c.nodes[:w.kills] {
-		for lab.Manners().Addresses < (i+1)*len(w.list)/(w.nodes+2) && term.Sleep(ctx, 50*time.Millisecond) == nil {
-			continue
-		}
-		if w.stops > 0 {
-			c.stop(m, w.stops)
-			continue
-		}
-		m.life.kill()
-		c.start(m)
-	}
-	for !c.done(id) && term.Sleep(ctx, 50*time.Millisecond) == nil {
-		continue
-	}
-	took := time.Since(began)
-	s = w.look(t, lab, c.nodes[0].client(), id.String())
-	s.took = took
-	return s
 }
 
 // ratelimited is how many RCPTs a second the lab's ratelimit lets through.
@@ -411,7 +400,7 @@ func longWorlds() []*world {
 		{"", 0, 0}, {", each killed in turn", 3, 0},
 		{", each stopped for 8 s", 3, 8 * time.Second}, {", each stopped for 30 s", 3, 30 * time.Second},
 	} {
-		all = append(all, &world{name: "three nodes" + x.name, nodes: 3, kills: x.kills, stops: x.stops,
+		all = append(all, &world{name: "three nodes" + x.name, three: true, kills: x.kills, stops: x.stops,
 			list: drawList(9_000, unclear), most: allowed{RcptsIn1s: 5}, greylist: time.Second, waits: inSeconds(2, 4, 8),
 			giveUp: time.Minute})
 	}
