@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
 	"rollcall/config/effort"
@@ -54,6 +55,15 @@ func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Con
 		Log: slog.New(slog.NewTextHandler(w, nil))}))(t)
 	t.Cleanup(func() { effort.OK(t, node.StopNode(context.Background(), n)) })
 	return n
+}
+
+// customerOf makes a tenant with credits at a node of this process, and gives the tenant's client.
+func customerOf(t *testing.T, n *node.Node, folder, workspace string, credits int64) *client.API {
+	t.Helper()
+	token := effort.Must(client.ReadToken(folder))(t)
+	tenant := effort.Must(client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
+		File: filepath.Join(folder, workspace+".json"), Workspace: workspace, Credits: credits}))(t)
+	return client.NewAPI(n.APIURL, tenant.Key, func(string) {})
 }
 
 // submit puts a file into the ledger as the edge would, with credits for it.

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
-	"log/slog"
 	"net"
 	"path/filepath"
 	"strings"
@@ -89,21 +89,14 @@ func (f fault) run(t *testing.T) {
 	effort.OnlyNode(t)
 	lab := trialLab()
 	lab.GreylistWait, lab.SecondLasts = faultWait, 250*time.Millisecond
-	tr := effort.Must(startTrial(t.Context(), trialOptions{
-		folder: filepath.Join(t.TempDir(), "data"), log: slog.New(slog.DiscardHandler),
-		lab: lab,
-		change: func(l *smtplab.Lab, c *config.Config) {
-			c.Retry.GiveUpAfter = config.Duration{Duration: 8 * faultWait}
-			c.Retry.GreylistWaits = []config.Duration{{Duration: faultWait}, {Duration: 2 * faultWait}}
-			c.Retry.ControlWaits = []config.Duration{{Duration: faultWait / 4}, {Duration: faultWait / 2}}
-			if f.on != nil {
-				f.on(t, l, c)
-			}
-		},
-	}))(t)
-	defer func() {
-		effort.ErrIs(t, tr.stop(context.Background()), nil)
-	}()
+	tr := startTrial(t, lab, func(l *smtplab.Lab, c *config.Config) {
+		c.Retry.GiveUpAfter = config.Duration{Duration: 8 * faultWait}
+		c.Retry.GreylistWaits = []config.Duration{{Duration: faultWait}, {Duration: 2 * faultWait}}
+		c.Retry.ControlWaits = []config.Duration{{Duration: faultWait / 4}, {Duration: faultWait / 2}}
+		if f.on != nil {
+			f.on(t, l, c)
+		}
+	})
 	list := f.addresses(t, tr.lab)
 	if f.during != nil {
 		done := make(chan struct{})
@@ -113,14 +106,9 @@ func (f fault) run(t *testing.T) {
 		}()
 		defer func() { <-done }()
 	}
-	within := faultEnd
-	if f.end > 0 {
-		within = f.end
-	}
-	all, id, err := tr.verify(t.Context(), list, within)
-	effort.OK(t, err)
+	all, id := tr.verify(t, list, cmp.Or(f.end, faultEnd))
 	f.check(t, all)
-	again := effort.Must(tr.replay(t.Context(), id, all))(t)
+	again := tr.replay(t, id, all)
 	effort.Is(t, again.Same, again.Addresses, "replayed")
 }
 
@@ -319,7 +307,7 @@ func innerFaults() []fault {
 		{name: "receivers vanish in the middle", end: vanishedEnd, personalities: append(plain, plain...),
 			during: func(t *testing.T, tr *trial) {
 				waitUntil(t, func() bool { return tr.lab.Manners().Total.Rcpts > 8 })
-				effort.ErrIs(t, stopLabWithin(t.Context(), tr.lab), nil)
+				stopLab(t, tr.lab)
 			}},
 		{name: "the ledger stalls", personalities: plain, known: 100, during: stallLedger},
 	}

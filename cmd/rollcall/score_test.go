@@ -105,7 +105,7 @@ func TestLabScoreOfHonestReceivers(t *testing.T) {
 	effort.OnlyNode(t)
 	// What cannot be known would take the minute until it is given up. On a busy machine more
 	// is unfinished; what is finished is known. What ends after the results were read is replayed too.
-	r := effort.Must(score(t.Context(), "honest", 120, 20*time.Second))(t)
+	r := score(t, "honest", 120, 20*time.Second)
 	effort.ErrorIf(t, !r.good() || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed < r.Addresses-r.Unfinished ||
 		r.Replayed < 20 || r.Addresses != 120, "%+v", r)
 }
@@ -118,7 +118,7 @@ func TestAccuracy(t *testing.T) {
 	}
 	for mix, n := range map[string]int{mixEveryday: 6000, mixAll: 6000, mixBad: 1000} {
 		t.Run(mix, func(t *testing.T) {
-			r := effort.Must(score(t.Context(), mix, n, 6*time.Minute))(t)
+			r := score(t, mix, n, 6*time.Minute)
 			t.Logf("%s", effort.Must(json.MarshalIndent(r, "", "  "))(t))
 			effort.ErrorIf(t, !r.good(), "see what is wrong, changed and rude")
 		})

@@ -59,17 +59,7 @@ func newShared(t *testing.T, change func(c *config.Config)) *shared {
 		c.HTTP.ReadsPerSecond, c.HTTP.Burst = 1000, 1000
 		change(c)
 	})
-	token := effort.Must(client.ReadToken(folder))(t)
-	s := &shared{t: t, node: n}
-	for name, made := range map[string]struct {
-		client  **client.API
-		credits int64
-	}{"first": {&s.first, 0}, "second": {&s.second, 1000}} {
-		who := effort.Must(client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
-			File: filepath.Join(t.TempDir(), "tenant.json"), Workspace: name, Credits: made.credits}))(t)
-		*made.client = client.NewAPI(n.APIURL, who.Key, func(string) {})
-	}
-	return s
+	return &shared{t, n, customerOf(t, n, folder, "first", 0), customerOf(t, n, folder, "second", 1000)}
 }
 
 // file has the second tenant send ten addresses, and gives how long it took until the last was known.
@@ -155,19 +145,10 @@ func waitedPerRan(before, after map[string]threadTime) float64 {
 	return float64(sum.waited) / float64(max(sum.ran, int64(time.Millisecond)))
 }
 
-// sum adds up a metric's series that have a label's value, or all for "".
-func (s *shared) sum(name, value string) (sum float64) {
+// sum adds up a metric's series that have these labels.
+func (s *shared) sum(name string, labels ...string) float64 {
 	s.t.Helper()
-	families := effort.Must(s.node.Registry.Gather())(s.t)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() != name || value != "" && m.GetLabel()[0].GetValue() != value {
-				continue
-			}
-			sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
-	return sum
+	return effort.Sum(s.t, s.node.Registry, name, labels...)
 }
 
 // until waits for a state of the node.
@@ -214,13 +195,13 @@ func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
 			}()
 		}
 		s.until("the places to be taken", func() bool {
-			return s.sum("rollcall_uploads_receiving", "") >= 32 &&
-				s.sum("rollcall_upload_places_refused_total", "share") >= uploads-32
+			return s.sum("rollcall_uploads_receiving") >= 32 &&
+				s.sum("rollcall_upload_places_refused_total", "reason=share") >= uploads-32
 		})
 	})
-	n := s.sum("rollcall_uploads_receiving", "")
+	n := s.sum("rollcall_uploads_receiving")
 	effort.ErrorIf(t, n > 32, "the first tenant has %v of 64 places", n)
-	n = s.sum("rollcall_upload_places_refused_total", "full")
+	n = s.sum("rollcall_upload_places_refused_total", "reason=full")
 	effort.ErrorIf(t, n > 0, "%v uploads found no place free", n)
 }
 
@@ -253,13 +234,13 @@ func TestSilentSocketsOfOneAddressLeavePlaces(t *testing.T) {
 			}
 		}
 		s.until("the places to be taken", func() bool {
-			return s.sum("rollcall_http_connections", "") >= 512 && s.sum("rollcall_upload_connections", "") >= 512 &&
-				s.sum("rollcall_http_connections_refused_total", "share") >= sockets-512 &&
-				s.sum("rollcall_upload_connections_refused_total", "share") >= sockets-512
+			return s.sum("rollcall_http_connections") >= 512 && s.sum("rollcall_upload_connections") >= 512 &&
+				s.sum("rollcall_http_connections_refused_total", "reason=share") >= sockets-512 &&
+				s.sum("rollcall_upload_connections_refused_total", "reason=share") >= sockets-512
 		})
 	})
 	for _, name := range []string{"rollcall_http_connections_refused_total", "rollcall_upload_connections_refused_total"} {
-		n := s.sum(name, "full")
+		n := s.sum(name, "reason=full")
 		effort.ErrorIf(t, n > 0, "%s: %v connections found no place free", name, n)
 	}
 }
@@ -301,9 +282,9 @@ func TestAFloodOfUploadsLeavesTurns(t *testing.T) {
 				}
 			})
 		}
-		s.until("the flood", func() bool { return s.sum("rollcall_uploads_receiving", "") >= 32 && created.Load() > 50 })
+		s.until("the flood", func() bool { return s.sum("rollcall_uploads_receiving") >= 32 && created.Load() > 50 })
 	})
-	stored := s.sum("rollcall_upload_durable_bytes_total", "")
+	stored := s.sum("rollcall_upload_durable_bytes_total")
 	t.Logf("the first created %d verifications, %d were refused, and stored %.0f MB", created.Load(), refused.Load(),
 		stored/1e6)
 	effort.ErrorIf(t, stored < 10<<20, "the first stored %.0f bytes, which is no flood", stored)
@@ -364,11 +345,11 @@ func TestFilesAtSilentReceiversLeaveLeases(t *testing.T) {
 		for i := range files {
 			s.sends(ctx, fmt.Sprintf("n%d-silent.test", i), 1)
 		}
-		s.until("its share of the leases to be taken", func() bool { return s.sum("rollcall_leases", "") >= most/2 })
+		s.until("its share of the leases to be taken", func() bool { return s.sum("rollcall_leases") >= most/2 })
 	})
 	// Files at silent receivers end for nobody, but the second tenant's last one may just have ended.
-	s.until("one tenant to have its share of the leases", func() bool { return s.sum("rollcall_leases", "") <= most/2 })
-	effort.Is(t, s.sum("rollcall_workspaces_full", ""), 1, "workspaces have their share")
+	s.until("one tenant to have its share of the leases", func() bool { return s.sum("rollcall_leases") <= most/2 })
+	effort.Is(t, s.sum("rollcall_workspaces_full"), 1, "workspaces have their share")
 }
 
 // TestFilesThatWaitForLongTakeNoLease: they are parked, and are cancelled at once all the same.
@@ -386,7 +367,7 @@ func TestFilesThatWaitForLongTakeNoLease(t *testing.T) {
 			last = s.sends(ctx, fmt.Sprintf("n%d-tempfail.test", i), 1)
 		}
 		s.until("all to be parked", func() bool {
-			return s.sum("rollcall_verifications_parked_total", "") >= files && s.sum("rollcall_leases", "") == 0
+			return s.sum("rollcall_verifications_parked_total") >= files && s.sum("rollcall_leases") == 0
 		})
 	})
 	d, _, err := s.first.Detail(t.Context(), last.String())
@@ -409,8 +390,8 @@ func TestLargeFilesOfOneTenantLetOthersPass(t *testing.T) {
 		for range files {
 			s.sends(ctx, "many-clean.test", addresses)
 		}
-		s.until("large files to wait for memory", func() bool { return s.sum("rollcall_files_waiting", "") >= files-2 })
+		s.until("large files to wait for memory", func() bool { return s.sum("rollcall_files_waiting") >= files-2 })
 	})
-	n := s.sum("rollcall_file_bytes", "")
+	n := s.sum("rollcall_file_bytes")
 	effort.ErrorIf(t, n > 8<<20, "%v bytes of files are in memory", n)
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -18,9 +17,6 @@ import (
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"rollcall/cmd/rollcall/client"
-	"rollcall/cmd/rollcall/node"
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/config/effort"
 	spans "rollcall/ledger/tracing"
@@ -88,8 +84,13 @@ func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
 		}
 	}
 	addresses := int64(strings.Count(file.String(), "@"))
-	id, key, target := sendFile(t, n, folder, "email\n"+file.String(), addresses)
-	secret = append(secret, key, target[strings.LastIndex(target, "/")+1:])
+	customer, text := customerOf(t, n, folder, "traced", addresses), "email\n"+file.String()
+	made := effort.Must(customer.Create(t.Context(), uuid.New(), int64(len(text)), "a.csv"))(t)
+	target, reader := made.Upload.URL, strings.NewReader(text)
+	effort.OK(t, customer.Upload(t.Context(), target, reader, reader.Size(), func(int64) {}))
+	end(t.Context(), customer, made.ID)
+	effort.OK(t, writeResults(t.Context(), customer, made.ID, io.Discard))
+	secret = append(secret, customer.Key, target[strings.LastIndex(target, "/")+1:])
 	if err := n.Stop(t.Context()); err != nil { // sessions end, and then the last spans are sent
 		t.Fatal(err)
 	}
@@ -98,30 +99,7 @@ func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
 	for _, s := range secret {
 		effort.ErrorIf(t, bytes.Contains(o.bytes, []byte(s)), "the collector was told %q", s)
 	}
-	o.check(t, id, addresses)
-}
-
-// sendFile has a file verified as a customer does.
-func sendFile(t *testing.T, n *node.Node, folder, file string, credits int64) (id, key, target string) {
-	t.Helper()
-	token := effort.Must(client.ReadToken(folder))(t)
-	tenant := effort.Must(client.OpenTenant(t.Context(), client.NewAdmin(n.AdminURL, token), client.TenantOptions{
-		File: filepath.Join(folder, "tenant.json"), Workspace: "traced", Credits: credits}))(t)
-	customer := client.NewAPI(n.APIURL, tenant.Key, func(string) {})
-	made := effort.Must(customer.Create(t.Context(), uuid.New(), int64(len(file)), "a.csv"))(t)
-	reader := strings.NewReader(file)
-	effort.OK(t, customer.Upload(t.Context(), made.Upload.URL, reader, reader.Size(), func(int64) {}))
-	within := time.Now().Add(time.Minute)
-	for {
-		d, wait, err := customer.Detail(t.Context(), made.ID)
-		effort.FatalIf(t, err != nil || time.Now().After(within), "not final: %+v, %v", d, err)
-		if d.Status == "completed" {
-			break
-		}
-		effort.OK(t, term.Sleep(t.Context(), min(wait, 200*time.Millisecond)))
-	}
-	effort.OK(t, writeResults(t.Context(), customer, made.ID, io.Discard))
-	return made.ID, tenant.Key, made.Upload.URL
+	o.check(t, made.ID, addresses)
 }
 
 // check looks for each kind of span, what it tells, and what stands below it.

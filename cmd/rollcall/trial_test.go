@@ -3,17 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
+	"encoding/csv"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"testing"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,10 +18,9 @@ import (
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
+	"rollcall/config/effort"
 	"rollcall/http/admin"
-	"rollcall/ledger"
 	"rollcall/smtp"
-	"rollcall/smtp/flags"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
 	"rollcall/smtp/verdict"
@@ -37,55 +33,36 @@ type part struct {
 	again admin.ReplaySummary
 }
 
-// score makes a list of n addresses, verifies it and counts the results.
-func score(ctx context.Context, mix string, n int, within time.Duration) (scoreReport, error) {
-	parts, err := scoreParts(ctx, mix, n, within)
-	return newScoreReport(parts), err
-}
-
-// scoreParts gives each family of personalities a lab and a node of its own for mixAll: a source refused by many
-// receivers is suspended at all, so the families that refuse us would block the others. They run at the same time,
-// nearly all of which is waiting. Other mixes are one part.
-func scoreParts(ctx context.Context, mix string, n int, within time.Duration) ([]part, error) {
+// score makes a list of n addresses, verifies it and counts the results. It gives each family of personalities a lab
+// and a node of its own for mixAll: a source refused by many receivers is suspended at all, so the families that refuse
+// us would block the others. They run at the same time, nearly all of which is waiting.
+func score(t *testing.T, mix string, n int, within time.Duration) scoreReport {
+	t.Helper()
 	if mix != mixAll {
-		one, err := scorePart(ctx, mix, n, within)
-		return []part{one}, err
+		return newScoreReport([]part{scorePart(t, mix, n, within)})
 	}
 	members := map[string]int{}
 	for _, p := range smtplab.Personalities() {
 		members[p.Family]++
 	}
 	families := slices.Sorted(maps.Keys(members))
-	parts, errs := make([]part, len(families)), make([]error, len(families))
-	var running sync.WaitGroup
-	for i, family := range families {
-		running.Go(func() {
-			own := max(1, n*members[family]/len(smtplab.Personalities()))
-			parts[i], errs[i] = scorePart(ctx, family, own, within)
-		})
+	done, parts := make(chan part, len(families)), []part(nil)
+	atOnce(t, families, func(family string) string { return family }, func(t *testing.T, family string) {
+		done <- scorePart(t, family, max(1, n*members[family]/len(smtplab.Personalities())), within)
+	})
+	close(done)
+	for one := range done {
+		parts = append(parts, one)
 	}
-	running.Wait()
-	return parts, errors.Join(errs...)
+	return newScoreReport(parts)
 }
 
 // scorePart verifies one list with its own node against its own lab.
-func scorePart(ctx context.Context, mix string, n int, within time.Duration) (done part, err error) {
-	folder, err := os.MkdirTemp("", "rollcall-score-")
-	if err != nil {
-		return done, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	t, err := startTrial(ctx, trialOptions{folder: folder, log: slog.New(slog.DiscardHandler), lab: trialLab()})
-	if err != nil {
-		return done, err
-	}
-	defer func() { err = errors.Join(err, t.stop(ctx)) }()
-	all, id, err := t.verify(ctx, scoreList(t.lab, mix, n), within)
-	if err != nil {
-		return done, err
-	}
-	again, err := t.replay(ctx, id, all)
-	return part{all, t.lab.Manners(), again}, err
+func scorePart(t *testing.T, mix string, n int, within time.Duration) part {
+	t.Helper()
+	tr := startTrial(t, trialLab(), func(*smtplab.Lab, *config.Config) {})
+	all, id := tr.verify(t, scoreList(tr.lab, mix, n), within)
+	return part{all, tr.lab.Manners(), tr.replay(t, id, all)}
 }
 
 // Mixes beside those of one family of personalities.
@@ -144,14 +121,15 @@ func interleaved(list []labelled) []labelled {
 }
 
 // replay judges every attempt of a verification again, from the stored evidence.
-func (t *trial) replay(ctx context.Context, id uuid.UUID, all []judged) (admin.ReplaySummary, error) {
-	return admin.ReplayEvidence(ctx, t.node.Book, id, admin.ReplayQuery{Rules: verdict.Builtin(), All: true,
-		Yield: func(one admin.Replayed) error {
+func (tr *trial) replay(t *testing.T, id string, all []judged) admin.ReplaySummary {
+	t.Helper()
+	return effort.Must(admin.ReplayEvidence(t.Context(), tr.node.Book, uuid.MustParse(id), admin.ReplayQuery{
+		Rules: verdict.Builtin(), All: true, Yield: func(one admin.Replayed) error {
 			if one.Ordinal >= int64(len(all)) || one.Address != all[one.Ordinal].address {
 				return fmt.Errorf("there is evidence for address %d, which isn't in the list", one.Ordinal)
 			}
 			return nil
-		}})
+		}}))(t)
 }
 
 // A trial scales the long waits of real receivers, so that it ends in minutes. The limits are the shipped ones, so that
@@ -184,21 +162,12 @@ type judged struct {
 	reason  smtp.Reason
 }
 
-// trialOptions say how a trial runs.
-type trialOptions struct {
-	folder string // of its data
-	log    *slog.Logger
-	lab    smtplab.Options
-	change func(l *smtplab.Lab, c *config.Config) // nil: nothing
-}
-
 // trial is a lab and a whole node in this process: ledger, actors, sockets.
 type trial struct {
 	folder string // of its data
 	lab    *smtplab.Lab
 	node   *node.Node
 	client *client.API
-	tenant client.Tenant
 }
 
 func trialLab() smtplab.Options {
@@ -208,36 +177,17 @@ func trialLab() smtplab.Options {
 	return o
 }
 
-// startTrial starts both; stop must be called when there is no error.
-func startTrial(ctx context.Context, o trialOptions) (t *trial, err error) {
-	begun := &trial{folder: o.folder}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, begun.stop(ctx))
-		}
-	}()
-	if begun.lab, err = smtplab.Start(o.lab); err != nil {
-		return nil, fmt.Errorf("start the lab: %w", err)
-	}
-	c := trialConfig(o.folder, begun.lab)
-	if o.change != nil {
-		o.change(begun.lab, &c)
-	}
-	if begun.node, err = node.Start(ctx, c, node.Options{Log: o.log, Hour: trialHour}); err != nil {
-		return nil, err
-	}
-	token, err := client.ReadToken(o.folder)
-	if err != nil {
-		return nil, err
-	}
-	begun.tenant, err = client.OpenTenant(ctx, client.NewAdmin(begun.node.AdminURL, token), client.TenantOptions{
-		File: filepath.Join(o.folder, "tenant.json"), Workspace: "lab score", Credits: c.Limits.MaxRows,
-	})
-	if err != nil {
-		return nil, err
-	}
-	begun.client = client.NewAPI(begun.node.APIURL, begun.tenant.Key, func(string) {})
-	return begun, nil
+// startTrial starts both, until the test ends.
+func startTrial(t *testing.T, o smtplab.Options, change func(l *smtplab.Lab, c *config.Config)) *trial {
+	t.Helper()
+	tr := &trial{folder: filepath.Join(t.TempDir(), "data"), lab: startLab(t, o)}
+	c := trialConfig(tr.folder, tr.lab)
+	change(tr.lab, &c)
+	tr.node = effort.Must(node.Start(context.Background(), c, node.Options{Log: slog.New(slog.DiscardHandler),
+		Hour: trialHour}))(t)
+	t.Cleanup(func() { effort.ErrIs(t, node.StopNode(context.Background(), tr.node), nil) })
+	tr.client = customerOf(t, tr.node, tr.folder, "lab score", c.Limits.MaxRows)
+	return tr
 }
 
 // trialConfig is the configuration of a trial's node: the defaults, except for its folder, the lab, and the waits.
@@ -256,91 +206,27 @@ func trialConfig(folder string, lab *smtplab.Lab) config.Config {
 	return c
 }
 
-// stop ends the node, then the lab.
-func (t *trial) stop(ctx context.Context) (err error) {
-	if t.node != nil {
-		err = node.StopNode(ctx, t.node)
-	}
-	if t.lab != nil {
-		err = errors.Join(err, stopLabWithin(ctx, t.lab))
-	}
-	return err
-}
-
-// verify verifies a list for a limited time, and returns the results in the order of the list, with the verification's
-// id.
-func (t *trial) verify(ctx context.Context, list []labelled, within time.Duration) ([]judged, uuid.UUID, error) {
-	var file bytes.Buffer
-	file.WriteString("email\n")
+// verify verifies a list for a limited time, and gives the results in the order of the list, as a customer reads them,
+// with the verification's id.
+func (tr *trial) verify(t *testing.T, list []labelled, within time.Duration) ([]judged, string) {
+	t.Helper()
+	var file, results bytes.Buffer
+	lines := csv.NewWriter(&file)
+	_ = lines.Write([]string{"email"})
 	for _, l := range list {
-		file.WriteString(csvField(l.address))
-		file.WriteByte('\n')
+		_ = lines.Write([]string{l.address})
 	}
-	size := int64(file.Len())
-	made, err := t.client.Create(ctx, uuid.New(), size, "labelled.csv")
-	if err != nil {
-		return nil, uuid.Nil, err
-	}
-	if made.Upload == nil || made.Upload.Method != "" && made.Upload.Method != http.MethodPut {
-		return nil, uuid.Nil, errors.New("the node expects no upload by PUT: a bug of this program")
-	}
-	err = t.client.Upload(ctx, made.Upload.URL, bytes.NewReader(file.Bytes()), size, func(int64) {})
-	if err != nil {
-		return nil, uuid.Nil, err
-	}
-	run, limited := verifyRun{client: t.client, view: newProgressView(io.Discard), poll: pollLocal}, ctx
-	if within > 0 {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, within)
-		defer cancel()
-	}
-	detail, err := run.wait(limited, made.ID)
-	switch {
-	case err != nil && limited.Err() != nil && ctx.Err() == nil: // the rest is unfinished
-	case err != nil:
-		return nil, uuid.Nil, err
-	case detail.Status != string(ledger.Completed) && detail.Status != string(ledger.CompletedWithErrors):
-		return nil, uuid.Nil, fmt.Errorf("the verification ended as %s", detail.Status)
-	}
-	id, err := uuid.Parse(made.ID)
-	if err != nil {
-		return nil, uuid.Nil, fmt.Errorf("the verification's number: %w", err)
-	}
-	all, err := t.judge(ctx, made.ID, list)
-	return all, id, err
-}
-
-// csvField quotes a cell with special characters of CSV (RFC 4180 §2).
-func csvField(s string) string {
-	if !strings.ContainsAny(s, "\",\r\n") {
-		return s
-	}
-	return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
-}
-
-// judge reads the results as a customer does.
-func (t *trial) judge(ctx context.Context, id string, list []labelled) ([]judged, error) {
-	outcomes, reasons := resultWords()
-	rows := make(map[string]judged, len(list))
-	err := t.client.EachResult(ctx, id, io.Discard, func(row []string) error {
-		outcome, known := outcomes[row[1]]
-		text, _ := flags.Cut(row[2])
-		reason, explained := reasons[text]
-		if !known || !explained {
-			return fmt.Errorf("the results say %q and %q, which are unknown words", row[1], row[2])
-		}
-		rows[strings.Clone(row[0])] = judged{outcome: outcome, reason: reason}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]judged, len(list))
+	lines.Flush()
+	id := mustHandIn(t.Context(), t, tr.client, file.Bytes())
+	limited, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	end(limited, tr.client, id)
+	effort.OK(t, writeResults(t.Context(), tr.client, id, &results))
+	rows, all := effort.Must(readRows(&results))(t), make([]judged, len(list))
 	for i, l := range list {
-		all[i] = rows[l.address]
-		all[i].labelled = l
+		all[i] = judged{l, rows[l.address].outcome, rows[l.address].reason}
 	}
-	return all, nil
+	return all, id
 }
 
 func resultWords() (map[string]smtp.Outcome, map[string]smtp.Reason) {
