@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -274,18 +273,23 @@ func TestFunctionsAndFilesStayReadable(t *testing.T) {
 	}
 }
 
-func TestNothingSleeps(t *testing.T) {
+// insteadOf are calls that nobody makes: what is done instead, and the package that may call it all the same. How
+// much a run of the tests tries is said in config/effort alone.
+var insteadOf = []struct {
+	call         *regexp.Regexp
+	instead, but string
+}{
+	{regexp.MustCompile(`time\.Sleep\b`), "wait for what you wait for", ""},
+	{regexp.MustCompile(`rapid\.Check\(`), "write effort.Check", "config/effort"},
+	{regexp.MustCompile(`flag\.\w+\("long"`), "ask effort.Long", "config/effort"},
+}
+
+func TestNobodyCallsWhatHasABetterCall(t *testing.T) {
 	for _, s := range sources(t) {
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			selector, ok := n.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			if x, ok := selector.X.(*ast.Ident); ok && x.Name == "time" && selector.Sel.Name == "Sleep" {
-				t.Errorf("%s: time.Sleep: wait for what you wait for", s.set.Position(n.Pos()))
-			}
-			return true
-		})
+		for _, x := range insteadOf {
+			found := x.call.Find(s.text)
+			effort.ErrorIf(t, found != nil && s.folder != x.but, "%s: %s: %s", s.path, found, x.instead)
+		}
 	}
 }
 
@@ -410,40 +414,6 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 		row := fmt.Sprintf("| `%s` | %s |", token, sentence)
 		effort.ErrorIf(t, !strings.Contains(string(documented), row), "docs/customers/api.md has no row %s", row)
 	}
-}
-
-// How much a run of the tests tries is said in config/effort alone: no other package has a
-// flag for it, nor asks rapid itself.
-func TestEffortIsSaidInOnePlace(t *testing.T) {
-	for _, s := range sources(t) {
-		if s.folder == "config/effort" {
-			continue
-		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			selector, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			from, ok := selector.X.(*ast.Ident)
-			switch {
-			case ok && from.Name == "rapid" && selector.Sel.Name == "Check":
-				t.Errorf("%s: rapid.Check: write effort.Check", s.set.Position(n.Pos()))
-			case ok && from.Name == "flag" && len(call.Args) > 0 && isText(call.Args[0], "long"):
-				t.Errorf("%s: a flag -long: ask effort.Long", s.set.Position(n.Pos()))
-			}
-			return true
-		})
-	}
-}
-
-// isText reports whether an expression is a text as it stands.
-func isText(e ast.Expr, text string) bool {
-	literal, ok := e.(*ast.BasicLit)
-	return ok && literal.Value == strconv.Quote(text)
 }
 
 // schedulerParts are the parts of the scheduler, by the types that make one. Who has a pointer to one knows it.
