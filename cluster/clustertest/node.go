@@ -159,18 +159,7 @@ func (n *Node) stop() error {
 }
 
 // Metric returns the value of a gauge or the sum of a counter; 0 if there is none.
-func (n *Node) Metric(name string) (sum float64) {
-	families, err := n.Metrics.Gather()
-	if err != nil {
-		return -1
-	}
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-		}
-	}
-	return sum
+func (n *Node) Metric(name string) float64 {
+	n.world.t.Helper()
+	return effort.Sum(n.world.t, n.Metrics, name)
 }

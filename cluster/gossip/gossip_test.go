@@ -158,48 +158,41 @@ func TestEndsComeInAnyOrderAndOnceEach(t *testing.T) {
 	effort.ErrIs(t, nodes[2].Stop(), nil, "stop without leave")
 }
 
-// A partition that outlives the library's memory of the dead heals by itself, from the seeds.
+// A partition that outlives the library's memory of the dead heals by itself, from the seeds, and where the only seed
+// is gone, because members remember whom they have lost.
 func TestALongPartitionHeals(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	t.Parallel()
-	network := gossiptest.New()
-	nodes := cluster(t, network, 3, shortMemory)
-	network.Isolate(nodes[2].Address())
-	forget(t, nodes[:2], "node-a", "node-b")
-	forget(t, nodes[2:], "node-c")
-	network.Heal()
-	for _, n := range nodes {
-		n.awaitNames(t, "node-a", "node-b", "node-c")
+	for name, seeds := range map[string]int{"with its seed": 1, "without": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			network := gossiptest.New()
+			nodes := cluster(t, network, 3, func(o *Options) {
+				cutOff(o)
+				o.Timing.DeadTime = 100 * time.Millisecond
+			})
+			if seeds == 0 {
+				nodes[0].wire.Kill() // node-a is the seed of the others
+				nodes = nodes[1:]
+			}
+			last := len(nodes) - 1
+			network.Isolate(nodes[last].Address())
+			forget(t, nodes[:last])
+			forget(t, nodes[last:])
+			network.Heal()
+			for _, n := range nodes {
+				n.awaitNames(t, names(nodes...)...)
+			}
+		})
 	}
 }
 
-// The same where the only seed is gone: members remember whom they have lost.
-func TestALongPartitionHealsWithoutItsSeed(t *testing.T) {
-	effort.NotShort(t, "takes seconds")
-	t.Parallel()
-	network := gossiptest.New()
-	nodes := cluster(t, network, 3, shortMemory) // node-a is the seed of the others
-	nodes[0].wire.Kill()
-	network.Isolate(nodes[2].Address())
-	forget(t, nodes[1:2], "node-b")
-	forget(t, nodes[2:], "node-c")
-	network.Heal()
-	for _, n := range nodes[1:] {
-		n.awaitNames(t, "node-b", "node-c")
-	}
-}
-
-func shortMemory(o *Options) {
-	cutOff(o)
-	o.Timing.DeadTime = 100 * time.Millisecond
-}
-
-// forget waits until nodes see no others than these, and then long enough for the
+// forget waits until nodes see no others than themselves, and then long enough for the
 // library to forget the dead, which it does not tell: DeadTime and two rounds of pings.
-func forget(t *testing.T, nodes []*node, names ...string) {
+func forget(t *testing.T, nodes []*node) {
 	t.Helper()
 	for _, n := range nodes {
-		n.awaitNames(t, names...)
+		n.awaitNames(t, names(nodes...)...)
 	}
 	<-time.After(100*time.Millisecond + 3*quick().ProbeInterval)
 }

@@ -141,17 +141,17 @@ func TestStrangersAreCounted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const metric = "rollcall_cluster_peers_refused_total"
-			before := r.first.count(t, metric, c.reason)
+			before := r.first.count(t, metric, "reason="+c.reason)
 			conn := effort.Must(net.Dial("tcp", at))(t)
 			c.say(conn)
 			effort.OK(t, conn.Close())
 			deadline, tick := time.After(rigWait), time.NewTicker(time.Millisecond)
 			defer tick.Stop()
-			for r.first.count(t, metric, c.reason) != before+1 {
+			for r.first.count(t, metric, "reason="+c.reason) != before+1 {
 				select {
 				case <-tick.C:
 				case <-deadline:
-					t.Fatalf("%v were counted as %s, want 1", r.first.count(t, metric, c.reason)-before, c.reason)
+					t.Fatalf("%v were counted as %s, want 1", r.first.count(t, metric, "reason="+c.reason)-before, c.reason)
 				}
 			}
 		})

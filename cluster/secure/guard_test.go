@@ -83,7 +83,7 @@ func TestWhatAMemberMayNotSendIsDropped(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			before := 0.0
 			if c.reason != "" {
-				before = r.first.count(t, "rollcall_cluster_envelopes_dropped_total", c.reason)
+				before = r.first.count(t, "rollcall_cluster_envelopes_dropped_total", "reason="+c.reason)
 			}
 			p.tell(c.message, c.change)
 			if c.reason == "" {
@@ -92,7 +92,7 @@ func TestWhatAMemberMayNotSendIsDropped(t *testing.T) {
 			}
 			p.tell(keys(c.name), nil)
 			a.want(c.name) // on the same stream, by the same actor, and nothing before it
-			effort.Is(t, r.first.count(t, "rollcall_cluster_envelopes_dropped_total", c.reason), before+1,
+			effort.Is(t, r.first.count(t, "rollcall_cluster_envelopes_dropped_total", "reason="+c.reason), before+1,
 				"messages were dropped as", c.reason)
 		})
 	}
@@ -164,7 +164,7 @@ func TestWhatWouldCrashTheLibraryEndsTheStream(t *testing.T) {
 			a.want("good")
 		})
 	}
-	got := r.first.count(t, "rollcall_cluster_stream_panics_total", "")
+	got := r.first.count(t, "rollcall_cluster_stream_panics_total")
 	effort.ErrorIf(t, got != 0, "the library panicked %v times, although it was shielded", got)
 }
 
@@ -216,12 +216,12 @@ func TestCallsAreRefused(t *testing.T) {
 	r := newRig(t)
 	a := r.first.spawn(t)
 	p := r.member(t, a)
-	before := r.first.count(t, "rollcall_cluster_peers_refused_total", "call")
+	before := r.first.count(t, "rollcall_cluster_peers_refused_total", "reason=call")
 	_, err := p.client.ListProcesses(t.Context(), &remote.ListProcessesRequest{})
 	effort.Is(t, status.Code(err), codes.Unimplemented, "ListProcesses", err)
 	_, err = p.client.GetProcessDiagnostics(t.Context(), &remote.GetProcessDiagnosticsRequest{})
 	effort.Is(t, status.Code(err), codes.Unimplemented, "GetProcessDiagnostics", err)
-	effort.Is(t, r.first.count(t, "rollcall_cluster_peers_refused_total", "call")-before, 2)
+	effort.Is(t, r.first.count(t, "rollcall_cluster_peers_refused_total", "reason=call")-before, 2)
 }
 
 func TestAMemberNoMoreIsHeardNoMore(t *testing.T) {
@@ -268,5 +268,5 @@ func TestAPanicOfTheLibraryEndsOnlyTheStream(t *testing.T) {
 	err := guard.Stream(nil, stream, nil, func(any, grpc.ServerStream) error { panic(secretText) })
 	effort.ErrorIf(t, status.Code(err) != codes.Internal || n.log.Has(secretText),
 		"got %v; the log tells the message: %v", err, n.log.Has(secretText))
-	effort.Is(t, n.count(t, "rollcall_cluster_stream_panics_total", ""), 1, "panics were counted")
+	effort.Is(t, n.count(t, "rollcall_cluster_stream_panics_total"), 1, "panics were counted")
 }

@@ -322,18 +322,10 @@ func (p *probe) want(mark string) {
 	effort.FatalIf(p.t, !ok || m.Fingerprints[0] != mark, "the actor saw %T %v, want the message %q", got, got, mark)
 }
 
-func (n *node) count(t *testing.T, metric, reason string) float64 {
+// count gives a counter, of one label or of none.
+func (n *node) count(t *testing.T, metric string, label ...string) float64 {
 	t.Helper()
-	families := effort.Must(n.metrics.Gather())(t)
-	for _, f := range families {
-		for _, m := range f.Metric {
-			if f.GetName() == metric && (len(m.Label) == 0 || m.Label[0].GetValue() == reason) {
-				return m.Counter.GetValue()
-			}
-		}
-	}
-	t.Fatalf("no metric %s with reason %s", metric, reason)
-	return 0
+	return effort.Metric(t, n.metrics, metric, label...)
 }
 
 // peer is a client that says what it likes to a node's port.
