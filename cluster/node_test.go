@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"reflect"
 	"runtime"
@@ -46,10 +45,17 @@ func (e *echo) Receive(c actor.Context) {
 
 func startEcho(t *testing.T) (*Node, *atomic.Int64) {
 	t.Helper()
+	return startAlone(t, func(*Options) {})
+}
+
+// startAlone starts a node without peers whose virtual actors are echoes, and gives how many of them live.
+func startAlone(t *testing.T, change func(o *Options)) (*Node, *atomic.Int64) {
+	t.Helper()
 	living := &atomic.Int64{}
-	n := New(Options{Name: "test", Host: "here", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		ApplyShares: func(context.Context, func(string) (int, int)) error { return nil },
-		Load:        func() Load { return Load{} }, Registerer: prometheus.NewRegistry()})
+	o := Options{Name: "test", Host: "here", Log: slog.New(slog.DiscardHandler), ApplyShares: obey,
+		Load: func() Load { return Load{} }, Registerer: prometheus.NewRegistry()}
+	change(&o)
+	n := New(o)
 	kinds := Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{living} })}
 	effort.OK(t, n.Serve(t.Context(), kinds, nil))
 	t.Cleanup(func() { _ = n.Stop(context.Background()) })
@@ -89,16 +95,14 @@ func TestOneIdentityIsOneActor(t *testing.T) {
 // TestNodeAloneEndsItsSessions: it has no shares to give up, but sessions that want to say QUIT.
 func TestNodeAloneEndsItsSessions(t *testing.T) {
 	ended := 0
-	n := New(Options{Name: "test", Host: "here", Log: slog.New(slog.DiscardHandler),
-		ApplyShares: func(_ context.Context, of func(string) (int, int)) error {
+	n, _ := startAlone(t, func(o *Options) {
+		o.ApplyShares = func(_ context.Context, of func(string) (int, int)) error {
 			if k, _ := of("example.net"); k == 0 {
 				ended++
 			}
 			return nil
-		},
-		Load: func() Load { return Load{} }, Registerer: prometheus.NewRegistry()})
-	kinds := Kinds{"echo": actor.PropsFromProducer(func() actor.Actor { return &echo{&atomic.Int64{}} })}
-	effort.OK(t, n.Serve(t.Context(), kinds, nil))
+		}
+	})
 	if err := errors.Join(n.Stop(t.Context()), n.Stop(t.Context())); err != nil || ended != 1 {
 		t.Errorf("sessions were ended %d times, %v", ended, err)
 	}
@@ -207,11 +211,9 @@ func TestLogsCarryNoMessages(t *testing.T) {
 func TestDeadLettersAreNotShown(t *testing.T) {
 	const canary = "canary.person@private.example"
 	var out effort.Log
-	n := New(Options{Name: "test", Host: "here", Registerer: prometheus.NewRegistry(),
-		Log:         slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		ApplyShares: func(context.Context, func(string) (int, int)) error { return nil },
-		Load:        func() Load { return Load{} }})
-	effort.OK(t, n.Serve(t.Context(), Kinds{"none": actor.PropsFromFunc(func(actor.Context) {})}, nil))
+	n, _ := startAlone(t, func(o *Options) {
+		o.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
 	nobody := actor.NewPID(n.System().Address(), "nobody")
 	ask := &wire.KeysAsk{Fingerprint: canary}
 	if _, err := n.System().Root.RequestFuture(nobody, ask, linkWait).Result(); err == nil {

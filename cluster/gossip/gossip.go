@@ -60,12 +60,8 @@ func Start(o Options) (*Gossip, error) {
 		limiter: newLogLimiter(o.Log), signal: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		displaced: make(chan Member, 1)}
 	g.table = newTable(g.kick)
-	var err error
-	if g.meters, err = newMeters(o.Registerer, g.table); err != nil {
-		return nil, fmt.Errorf("gossip: register metrics: %w", err)
-	}
+	g.meters = newMeters(o.Registerer, g.table)
 	if err := g.listen(o); err != nil {
-		g.meters.unregister()
 		return nil, fmt.Errorf("gossip: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -280,7 +276,6 @@ func (g *Gossip) Stop() error {
 	g.stop()
 	err := g.list.Shutdown()
 	g.loops.Wait()
-	g.meters.unregister()
 	if err != nil {
 		return fmt.Errorf("gossip: stop: %w", err)
 	}

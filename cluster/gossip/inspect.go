@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/cipher"
 	"encoding/binary"
-	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -339,13 +338,11 @@ type meters struct {
 	units   *prometheus.CounterVec
 	drops   *prometheus.CounterVec
 	refused *prometheus.CounterVec
-	all     []prometheus.Collector
-	with    prometheus.Registerer
 }
 
 // newMeters registers the metrics; t is where the members are counted.
-func newMeters(r prometheus.Registerer, t *table) (*meters, error) {
-	m := &meters{with: r,
+func newMeters(r prometheus.Registerer, t *table) *meters {
+	m := &meters{
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_bytes_total",
 			Help: "Bytes of gossip, by direction and unit (packet, stream)."}, []string{"direction", "unit"}),
 		units: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_units_total",
@@ -355,23 +352,13 @@ func newMeters(r prometheus.Registerer, t *table) (*meters, error) {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rollcall_gossip_refused_total",
 			Help: "Times a node was refused as a member, by what differs."}, []string{"reason"}),
 	}
-	m.all = []prometheus.Collector{m.bytes, m.units, m.drops, m.refused}
+	r.MustRegister(m.bytes, m.units, m.drops, m.refused)
 	for _, state := range []string{stateAlive, stateSuspect, stateDraining} {
-		m.all = append(m.all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_gossip_members",
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rollcall_gossip_members",
 			Help:        "Members that this node sees, itself included: alive, suspect (no answer), or draining.",
 			ConstLabels: prometheus.Labels{"state": state}}, func() float64 { return float64(t.count(state)) }))
 	}
-	var err error
-	for _, c := range m.all {
-		err = errors.Join(err, r.Register(c))
-	}
-	return m, err
-}
-
-func (m *meters) unregister() {
-	for _, c := range m.all {
-		m.with.Unregister(c)
-	}
+	return m
 }
 
 func (m *meters) received(unit string, n int) {
