@@ -56,73 +56,66 @@ func newClusterDrain(node *adminFlags) *cobra.Command {
 		Example: "  rollcall cluster drain node-2 --wait && ssh node-2 systemctl restart rollcall\n" +
 			"  rollcall cluster drain --yes --wait",
 	}
-	wait := c.Flags().Bool("wait", false, "return when it has no leases and no receivers left")
-	named := oneNode(c, " It takes no more work until it is started again or undrained")
+	return nodeChange{what: "drain", missing: " It takes no more work until it is started again or undrained",
+		asked: "%s is asked to drain: it gives its work away and takes no more until it is started again\n" +
+			"or undrained. See `rollcall cluster members`.\n",
+		waits: "return when it has no leases and no receivers left", ended: untilDrained,
+		done: "%s has no leases and no receivers left: it can be stopped.\n"}.newCommand(node, c)
+}
+
+// nodeChange is a command that asks a node to drain, or to take work again.
+type nodeChange struct {
+	what    string // drain or undrain
+	missing string // is added to the error when no node is named
+	asked   string // is printed of the node, or done with --wait
+	waits   string // the help of --wait
+	ended   func() func(m admin.Member) (done bool, err error)
+	done    string
+}
+
+func (n nodeChange) newCommand(node *adminFlags, c *cobra.Command) *cobra.Command {
+	wait := c.Flags().Bool("wait", false, n.waits)
+	yes := c.Flags().Bool("yes", false, "instead of NODE: the node that is asked")
 	return adminCommand(node, c, func(to *client.Admin, args []string) (m admin.Member, err error) {
-		name, err := named(args)
-		if err != nil {
+		if len(args) == 0 && !*yes {
+			return m, term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node " +
+				"that is asked." + n.missing)
+		}
+		call := admin.NodeCall{Node: cmp.Or(args...)}
+		if err := to.Ask(c.Context(), "POST", "/v1/cluster/"+n.what, call, &m); err != nil {
 			return m, err
 		}
-		d := drain{client: to, tell: c.ErrOrStderr()}
-		if m, err = d.ask(c.Context(), name); err == nil && *wait {
-			m, err = d.wait(c.Context(), m, drainEvery)
+		if n.what == "drain" {
+			warnIfLast(c.Context(), to, c.ErrOrStderr(), m)
 		}
-		return m, err
-	}, saysOfNode(wait, "%s is asked to drain: it gives its work away and takes no more until it is started again\n"+
-		"or undrained. See `rollcall cluster members`.\n", "%s has no leases and no receivers left: it can be stopped.\n"))
-}
-
-// saysOfNode returns a printer of the request to a node, or with wait of its result.
-func saysOfNode(waited *bool, asked, done string) func(b *term.Page, m admin.Member) {
-	return func(b *term.Page, m admin.Member) {
-		text := asked
-		if *waited {
-			text = done
+		if *wait {
+			return watchNode(c.Context(), to, c.ErrOrStderr(), m, drainEvery, n.what, n.ended())
+		}
+		return m, nil
+	}, func(b *term.Page, m admin.Member) {
+		text := n.asked
+		if *wait {
+			text = n.done
 		}
 		fmt.Fprintf(b, text, nodeTitle(m))
-	}
+	})
 }
 
-// oneNode lets a command accept a NODE, or --yes for the node that is asked, and returns which is meant. more is added
-// to the error when neither is given.
-func oneNode(c *cobra.Command, more string) func(args []string) (string, error) {
-	yes := c.Flags().Bool("yes", false, "instead of NODE: the node that is asked")
-	return func(args []string) (string, error) {
-		if len(args) == 0 && !*yes {
-			return "", term.UsageError("NODE is missing: name one of `rollcall cluster members`, or give --yes for the node " +
-				"that is asked." + more)
-		}
-		return cmp.Or(args...), nil
-	}
-}
-
-type drain struct {
-	client *client.Admin
-	tell   io.Writer
-}
-
-// ask asks for the drain, and warns when no other node is left to work.
-func (d drain) ask(ctx context.Context, node string) (m admin.Member, err error) {
-	if err := d.client.Ask(ctx, "POST", "/v1/cluster/drain", admin.NodeCall{Node: node}, &m); err != nil {
-		return m, err
-	}
-	known, err := d.client.Members(ctx)
-	if err != nil { // the drain is requested anyway
-		return m, nil
-	}
-	if !slices.ContainsFunc(known.Members, func(o admin.Member) bool {
+// warnIfLast tells when no other node is left to work.
+func warnIfLast(ctx context.Context, to *client.Admin, tell io.Writer, m admin.Member) {
+	known, err := to.Members(ctx)
+	if err == nil && !slices.ContainsFunc(known.Members, func(o admin.Member) bool {
 		return o.Node != m.Node && o.State == admin.StateServing
 	}) {
-		fmt.Fprintln(d.tell, "No other node is serving: verifications wait until one is.")
+		fmt.Fprintln(tell, "No other node is serving: verifications wait until one is.")
 	}
-	return m, nil
 }
 
-// wait returns the member once that process has no work left. Its error wraps errLostDraining when it was retired
-// before, errUndrained when it takes work again, errDeaf when nodes do not answer.
-func (d drain) wait(ctx context.Context, m admin.Member, every time.Duration) (admin.Member, error) {
+// untilDrained ends when a process has no work left. The error wraps errLostDraining when it was retired before, and
+// errUndrained when it takes work again.
+func untilDrained() func(admin.Member) (bool, error) {
 	drains := false
-	return watchNode(ctx, d.client, d.tell, m, every, "drain", func(m admin.Member) (done bool, err error) {
+	return func(m admin.Member) (done bool, err error) {
 		switch {
 		case m.State == admin.StateLeft, m.State == admin.StateDraining && m.Leases == 0 && m.Receivers == 0:
 			return true, nil
@@ -134,7 +127,7 @@ func (d drain) wait(ctx context.Context, m admin.Member, every time.Duration) (a
 		}
 		drains = drains || m.State == admin.StateDraining
 		return false, nil
-	})
+	}
 }
 
 // watchNode watches a process until ended returns true, prints its changes, and returns its last state. A process that
@@ -373,31 +366,18 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 		Example: "  rollcall cluster undrain node-2 --wait\n" +
 			"  rollcall cluster undrain --yes",
 	}
-	wait := c.Flags().Bool("wait", false, "return when it takes work")
-	named := oneNode(c, "")
-	return adminCommand(node, c, func(to *client.Admin, args []string) (m admin.Member, err error) {
-		name, err := named(args)
-		if err != nil {
-			return m, err
-		}
-		err = to.Ask(c.Context(), "POST", "/v1/cluster/undrain", admin.NodeCall{Node: name}, &m)
-		if err == nil && *wait {
-			m, err = waitServing(c.Context(), to, c.ErrOrStderr(), m, drainEvery)
-		}
-		return m, err
-	}, saysOfNode(wait, "%s is asked to take work again. See `rollcall cluster members`.\n", "%s takes work.\n"))
+	return nodeChange{what: "undrain", asked: "%s is asked to take work again. See `rollcall cluster members`.\n",
+		waits: "return when it takes work", ended: untilServing, done: "%s takes work.\n"}.newCommand(node, c)
 }
 
 // unfitLooks is how many looks in a row must find a node unfit: until the next heartbeat the view of an undrained node
 // still lacks the node itself, which looks the same.
 const unfitLooks = 5
 
-// waitServing returns the member once the process takes work. Its error wraps errNotServing when that needs an
-// operator, errDeaf when nodes do not answer.
-func waitServing(ctx context.Context, client *client.Admin, tell io.Writer, m admin.Member,
-	every time.Duration) (admin.Member, error) {
+// untilServing ends when a process takes work. The error wraps errNotServing when that needs an operator.
+func untilServing() func(admin.Member) (bool, error) {
 	unfit := 0
-	return watchNode(ctx, client, tell, m, every, "undrain", func(m admin.Member) (bool, error) {
+	return func(m admin.Member) (bool, error) {
 		switch m.State {
 		case admin.StateServing:
 			return true, nil
@@ -412,5 +392,5 @@ func waitServing(ctx context.Context, client *client.Admin, tell io.Writer, m ad
 				nodeTitle(m), errNotServing)
 		}
 		return false, nil
-	})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -399,8 +400,8 @@ func TestDrainIsWaitedFor(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newClusterRig(t, c.frames...)
 			var told bytes.Buffer
-			d := drain{client: adminOf(t, r.environ), tell: &told}
-			m, err := d.wait(t.Context(), trio().Members[1], time.Millisecond)
+			m, err := watchNode(t.Context(), adminOf(t, r.environ), &told, trio().Members[1], time.Millisecond, "drain",
+				untilDrained())
 			effort.ErrorIf(t, !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || err == nil &&
 				m.Leases+m.Receivers != 0, "got %+v and %v, want %v", m, err, c.err)
 			lines := slices.Collect(strings.Lines(told.String()))
@@ -414,8 +415,8 @@ func TestDrainIsWaitedFor(t *testing.T) {
 			cancel()
 		}
 	}
-	d := drain{client: adminOf(t, r.environ), tell: &bytes.Buffer{}}
-	effort.Denied(d.wait(ctx, trio().Members[1], time.Millisecond))(t, context.Canceled, "interrupted")
+	effort.Denied(watchNode(ctx, adminOf(t, r.environ), io.Discard, trio().Members[1], time.Millisecond, "drain",
+		untilDrained()))(t, context.Canceled, "interrupted")
 }
 
 // TestForgetAsksAPerson and takes nothing but a yes for a yes.

@@ -197,51 +197,46 @@ func replyText(r inspect.Reply) string {
 }
 
 func pauseCommands(node *adminFlags) []*cobra.Command {
-	key := func(arg string) (string, error) { return sourceKey(arg), nil }
-	pause := pauseCommand{node: node, word: "pause", value: throttle.PauseYes, arg: "KEY", key: key,
-		short: "Pause a receiver for a time",
-		long: "Pause a receiver for a time: its sessions end after the command in progress. Its addresses wait; none is\n" +
-			"lost or asked twice because of it.",
-		example: "  rollcall receivers pause example.net --for 2h --reason \"their postmaster asked\""}
-	drain := pauseCommand{node: node, word: "drain", value: throttle.PauseDrain, arg: "KEY", key: key,
-		short: "Open no more sessions to a receiver for a time; open ones run to their end",
-		long: "Open no more sessions to a receiver for a time. Open ones run to their end.\n" +
-			"Its addresses wait; none is lost.",
-		example: "  rollcall receivers drain example.net --for 30m --reason maintenance"}
-	resume := pauseCommand{node: node, word: "resume", arg: "KEY", key: key,
-		short: "End the pause or the drain of a receiver"}
-	return []*cobra.Command{newPause(pause), newPause(drain), newResume(resume)}
+	r := pausable{node, "KEY", func(arg string) (string, error) { return sourceKey(arg), nil }}
+	return []*cobra.Command{
+		r.newPause("pause", throttle.PauseYes, &cobra.Command{Short: "Pause a receiver for a time",
+			Long: "Pause a receiver for a time: its sessions end after the command in progress. Its addresses wait; none is\n" +
+				"lost or asked twice because of it.",
+			Example: "  rollcall receivers pause example.net --for 2h --reason \"their postmaster asked\""}),
+		r.newPause("drain", throttle.PauseDrain, &cobra.Command{
+			Short: "Open no more sessions to a receiver for a time; open ones run to their end",
+			Long: "Open no more sessions to a receiver for a time. Open ones run to their end.\n" +
+				"Its addresses wait; none is lost.",
+			Example: "  rollcall receivers drain example.net --for 30m --reason maintenance"}),
+		r.newResume("End the pause or the drain of a receiver")}
 }
 
-// pauseCommand is a command that pauses a receiver or a source, or ends that.
-type pauseCommand struct {
-	node                 *adminFlags
-	word, arg            string
-	short, long, example string
-	value                throttle.Pause
-	key                  func(arg string) (string, error) // makes a key from the argument
+// pausable is what commands pause, and end the pauses of: receivers or sources.
+type pausable struct {
+	node *adminFlags
+	arg  string
+	key  func(arg string) (string, error) // makes a key from the argument
 }
 
-func newPause(r pauseCommand) *cobra.Command {
-	c := &cobra.Command{Use: r.word + " " + r.arg + " --for DURATION --reason REASON", Short: r.short, Long: r.long,
-		Example: r.example}
+func (p pausable) newPause(word string, value throttle.Pause, c *cobra.Command) *cobra.Command {
+	c.Use = word + " " + p.arg + " --for DURATION --reason REASON"
 	change := addChangeFlags(c)
 	return answerWith(c, func(args []string) (out setView, err error) {
-		key, err := r.key(args[0])
+		key, err := p.key(args[0])
 		if err != nil {
 			return out, err
 		}
-		return change.set(c, r.node, admin.OverrideCall{Key: key,
-			Fields: map[string]string{throttle.FieldPause.String(): string(r.value)}})
+		return change.set(c, p.node, admin.OverrideCall{Key: key,
+			Fields: map[string]string{throttle.FieldPause.String(): string(value)}})
 	}, printSet)
 }
 
-func newResume(r pauseCommand) *cobra.Command {
-	c := &cobra.Command{Use: r.word + " " + r.arg, Short: r.short}
+func (p pausable) newResume(short string) *cobra.Command {
+	c := &cobra.Command{Use: "resume " + p.arg, Short: short}
 	reason := c.Flags().String("reason", "", "why, for the operator log")
-	return adminCommand(r.node, c, func(to *client.Admin, args []string) (done resumedAnswer, err error) {
+	return adminCommand(p.node, c, func(to *client.Admin, args []string) (done resumedAnswer, err error) {
 		done.name = args[0]
-		key, err := r.key(args[0])
+		key, err := p.key(args[0])
 		if err != nil {
 			return done, err
 		}
@@ -416,20 +411,17 @@ func newSourcesCommand(e environment) *cobra.Command {
 	adminCommand(node, c, func(to *client.Admin, _ []string) (admin.Sources, error) {
 		return to.Sources(c.Context())
 	}, func(b *term.Page, found admin.Sources) { printSources(b, found, time.Now()) })
-	rest := pauseCommand{node: node, arg: "ADDRESS", key: keyOfSource}
-	pause, drain, resume := rest, rest, rest
-	pause.word, pause.value = "pause", throttle.PauseYes
-	pause.short = "Pause a source for a time"
-	pause.long = "Pause a source for a time: its sessions end after the command in progress.\n" +
-		"Other sources go on, each within its own limits; without another one the addresses wait."
-	pause.example = "  rollcall sources pause 192.0.2.7 --for 2h --reason \"listed\"\n" +
-		"  rollcall sources pause default --for 10m --reason \"network work\""
-	drain.word, drain.value = "drain", throttle.PauseDrain
-	drain.short = "Open no more sessions from a source for a time; open ones run to their end"
-	drain.long = drain.short + "."
-	drain.example = "  rollcall sources drain 192.0.2.7 --for 6h --reason \"moving away\""
-	resume.word, resume.short = "resume", "End the pause or the drain of a source"
-	c.AddCommand(newPause(pause), newPause(drain), newResume(resume))
+	s := pausable{node, "ADDRESS", keyOfSource}
+	const drains = "Open no more sessions from a source for a time; open ones run to their end"
+	c.AddCommand(
+		s.newPause("pause", throttle.PauseYes, &cobra.Command{Short: "Pause a source for a time",
+			Long: "Pause a source for a time: its sessions end after the command in progress.\n" +
+				"Other sources go on, each within its own limits; without another one the addresses wait.",
+			Example: "  rollcall sources pause 192.0.2.7 --for 2h --reason \"listed\"\n" +
+				"  rollcall sources pause default --for 10m --reason \"network work\""}),
+		s.newPause("drain", throttle.PauseDrain, &cobra.Command{Short: drains, Long: drains + ".",
+			Example: "  rollcall sources drain 192.0.2.7 --for 6h --reason \"moving away\""}),
+		s.newResume("End the pause or the drain of a source"))
 	return c
 }
 
