@@ -147,6 +147,14 @@ func (c *cli) does(args ...string) {
 	effort.FatalIf(c.t, code != exitDone, "rollcall %q: got code %d and %s", args, code, stderr)
 }
 
+// asks runs a command that has to succeed for its answer in JSON.
+func (c *cli) asks(into any, args ...string) {
+	c.t.Helper()
+	code, stdout, stderr := c.run(append(args, "--json")...)
+	effort.MustBe(c.t, code, exitDone, "rollcall", args, "code and", stderr)
+	effort.OK(c.t, json.Unmarshal([]byte(stdout), into), "rollcall", args, stdout)
+}
+
 // write puts a file into the folder and gives its name.
 func (c *cli) write(name, text string) string {
 	c.t.Helper()

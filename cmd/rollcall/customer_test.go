@@ -76,10 +76,8 @@ func TestInterruptedTheServiceGoesOn(t *testing.T) {
 		!strings.Contains(stderr, "cancelled  "),
 		"the same command: got code %d and %q, want the verification that was cancelled", code, stderr)
 	var done api.Cancellation
-	code, stdout, _ = c.run("cancel", id, "--json")
-	if err := json.Unmarshal([]byte(stdout), &done); code != exitDone || err != nil || done.ID != id {
-		t.Errorf("cancel twice: got code %d, %v and %q", code, err, stdout)
-	}
+	c.asks(&done, "cancel", id)
+	effort.Is(t, done.ID, id, "cancelled twice")
 }
 
 // TestACustomerNeedsNoCurl: every operation of the API by a command, in text and JSON.
@@ -87,13 +85,6 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	t.Parallel()
 	c, service, _ := newCustomerCLI(t)
 	c.environ = slices.DeleteFunc(c.environ, func(line string) bool { return strings.HasPrefix(line, "ROLLCALL_ADMIN") })
-	read := func(into any, args ...string) {
-		t.Helper()
-		code, stdout, stderr := c.run(append(args, "--json")...)
-		if err := json.Unmarshal([]byte(stdout), into); code != exitDone || err != nil {
-			t.Fatalf("rollcall %q: got code %d, %v, %q and %q", args, code, err, stdout, stderr)
-		}
-	}
 	says := func(want string, args ...string) {
 		t.Helper()
 		code, stdout, stderr := c.run(args...)
@@ -103,31 +94,31 @@ func TestACustomerNeedsNoCurl(t *testing.T) {
 	const anna = "anna.smith@acme-clean.test"
 	var before, after api.Credits
 	var checked, again checkedView
-	read(&before, "credits")
-	read(&checked, "check", anna)
+	c.asks(&before, "credits")
+	c.asks(&checked, "check", anna)
 	effort.ErrorIf(t, checked.Email != anna || checked.Result != "valid" ||
 		!strings.HasPrefix(checked.Message, "mailbox_exists "), "check: got %+v", checked)
 	says(anna+": valid: mailbox_exists", "check", anna, "--api", service)
-	if read(&after, "credits"); before.Credits-after.Credits != 1 {
+	if c.asks(&after, "credits"); before.Credits-after.Credits != 1 {
 		t.Errorf("two checks cost %d credits, want 1", before.Credits-after.Credits)
 	}
-	if read(&again, "check", anna, "--again", "2"); again.ID == checked.ID || again.Result != "valid" {
+	if c.asks(&again, "check", anna, "--again", "2"); again.ID == checked.ID || again.Result != "valid" {
 		t.Errorf("check --again: got %+v, want another verification", again)
 	}
 	says(term.Grouped(after.Credits-1)+" credits available", "credits")
 	c.write("list.csv", slowList("bert", 3))
 	c.does("verify", "list.csv", "--api", service, "--out", "r.csv")
 	var all, one api.History
-	read(&all, "list")
+	c.asks(&all, "list")
 	effort.FatalIf(t, len(all.Verifications) != 3 || all.Limits.MaxRows == 0 ||
 		*all.Verifications[0].Filename != "list.csv", "list: got %+v, want three, the newest first", all)
-	read(&one, "list", "--limit", "1")
+	c.asks(&one, "list", "--limit", "1")
 	effort.ErrorIf(t, len(one.Verifications) != 1, "list --limit 1: got %+v", one)
 	id := all.Verifications[0].ID
 	says(id, "list")
 	says(anna, "list", "--limit", "0")
 	var d api.Detail
-	read(&d, "status", id[:8])
+	c.asks(&d, "status", id[:8])
 	effort.ErrorIf(t, d.ID != id || d.Input == nil || d.Input.Rows != 3, "status: got %+v", d)
 	says("3 of 3: 3 completed", "status", id[:9]+"…")
 	results := effort.Must(os.ReadFile(filepath.Join(c.folder, "r.csv")))(t)
@@ -201,9 +192,7 @@ func TestTheHistoryFitsATerminal(t *testing.T) {
 // seesStatus is what `rollcall status` has of a verification.
 func (c *cli) seesStatus(id string) (d api.Detail) {
 	c.t.Helper()
-	code, stdout, stderr := c.run("status", id, "--json")
-	err := json.Unmarshal([]byte(stdout), &d)
-	effort.FatalIf(c.t, code != exitDone || err != nil, "status: code %d, %v, %s", code, err, stderr)
+	c.asks(&d, "status", id)
 	effort.MustBe(c.t, d.Issue != nil && d.Issue.Code == api.ReceiversWait, (d.Status == "waiting"), d.Status,
 		"with the issue", d.Issue)
 	return d
@@ -213,10 +202,8 @@ func (c *cli) seesStatus(id string) (d api.Detail) {
 func (c *cli) newest() api.Summary {
 	c.t.Helper()
 	var h api.History
-	code, stdout, stderr := c.run("list", "--limit", "1", "--json")
-	if err := json.Unmarshal([]byte(stdout), &h); code != exitDone || err != nil || len(h.Verifications) != 1 {
-		c.t.Fatalf("list: code %d, %v, %s", code, err, stderr)
-	}
+	c.asks(&h, "list", "--limit", "1")
+	effort.MustBe(c.t, len(h.Verifications), 1, "verifications of list --limit 1")
 	return h.Verifications[0]
 }
 

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -193,16 +194,6 @@ func TestMetricsAreBounded(t *testing.T) {
 	}
 }
 
-// sortedNames are the names of metrics in order.
-func sortedNames(families map[string]*family) []string {
-	var names []string
-	for name := range families {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // String is a metric and its labels as people write them.
 func (f *family) String() string {
 	if len(f.labels) == 0 {
@@ -249,7 +240,7 @@ func TestMetricsDocument(t *testing.T) {
 func writeMetrics(t *testing.T) string {
 	t.Helper()
 	families := metricsOf(t)
-	left := sortedNames(families)
+	left := slices.Sorted(maps.Keys(families))
 	head := effort.Must(os.ReadFile(filepath.Join("testdata", "metrics_head.md")))(t)
 	var b strings.Builder
 	b.Write(head)

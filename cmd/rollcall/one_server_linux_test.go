@@ -248,15 +248,11 @@ func TestProxies(t *testing.T) {
 			proxy.Env = append(os.Environ(), "HOME="+c.folder, "XDG_DATA_HOME="+c.folder, "XDG_CONFIG_HOME="+c.folder)
 			var said strings.Builder
 			proxy.Stdout, proxy.Stderr = &said, &said
-			effort.OK(t, proxy.Start())
-			ended := make(chan error, 1)
-			go func() { ended <- proxy.Wait() }()
-			t.Cleanup(func() { _ = proxy.Process.Kill(); <-ended })
+			b := beside(t, proxy, startHere)
 			until(t, func() (bool, string) {
 				select {
-				case err := <-ended:
-					ended <- err
-					t.Fatalf("%v: %s", err, said.String())
+				case <-b.ended:
+					t.Fatalf("%v: %s", b.err, said.String())
 				default:
 				}
 				conn, err := net.Dial("tcp", front)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -58,38 +57,32 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	node, _ := startDev(c)
-	ask := func(into any, args ...string) {
-		t.Helper()
-		code, stdout, stderr := c.run(args...)
-		effort.MustBe(t, code, exitDone, "rollcall", args, "code and", stderr)
-		effort.OK(t, json.Unmarshal([]byte(stdout), into), "rollcall", args, stdout)
-	}
 	var made, balance, key map[string]any
-	ask(&made, "workspace", "create", "acme", "--json")
+	c.asks(&made, "workspace", "create", "acme")
 	workspace, _ := made["id"].(string)
 	effort.ErrorIf(t, len(made) != 2 || made["name"] != "acme" || workspace == "",
 		"workspace create: got %v, want id and name", made)
-	ask(&balance, "credits", "grant", "--workspace", workspace, "500", "--reason", "test", "--json")
+	c.asks(&balance, "credits", "grant", "--workspace", workspace, "500", "--reason", "test")
 	effort.Is(t, fmt.Sprint(balance), "map[available:500 granted:500 held:0 spent:0]", "credits grant", balance)
-	ask(&balance, "credits", "show", "--workspace", "ACME", "--json")
+	c.asks(&balance, "credits", "show", "--workspace", "ACME")
 	effort.Is(t, fmt.Sprint(balance), "map[available:500 granted:500 held:0 spent:0]", "credits show", balance)
-	ask(&key, "key", "create", "--workspace", workspace, "--label", "t", "--json")
+	c.asks(&key, "key", "create", "--workspace", workspace, "--label", "t")
 	text, _ := key["key"].(string)
 	id, _ := key["id"].(string)
 	effort.ErrorIf(t, len(key) != 2 || !strings.HasPrefix(text, "rc_"+id+"_"),
 		"key create: got %d fields, want id and key", len(key))
 	var keys struct{ Keys []admin.Key }
-	ask(&map[string]any{}, "key", "revoke", id[:8], "--json")
+	c.asks(&map[string]any{}, "key", "revoke", id[:8])
 	for _, name := range []string{"t", id[:8], "nobody"} {
 		code, _, said := c.run("key", "revoke", name)
 		effort.ErrorIf(t, code != exitFailed || !strings.Contains(said, "there is no good key"),
 			"key revoke %s: got code %d and %q", name, code, said)
 	}
-	ask(&keys, "key", "list", "--workspace", workspace, "--json")
+	c.asks(&keys, "key", "list", "--workspace", workspace)
 	effort.ErrorIf(t, len(keys.Keys) != 1 || keys.Keys[0].Label != "t" || keys.Keys[0].RevokedAt == nil,
 		"key list: got %+v, want one revoked key", keys.Keys)
 	var report map[string]any
-	ask(&report, "audit", "--json")
+	c.asks(&report, "audit")
 	effort.ErrorIf(t, fmt.Sprint(report["violations"]) != "[]", "audit: got %v", report)
 	code, _, stderr := c.run("workspace", "list", "--token", "wrong")
 	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stderr, "refuses the token"),

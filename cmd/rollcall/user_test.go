@@ -104,15 +104,9 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	node, api := startDev(c)
-	ask := func(into any, args ...string) {
-		t.Helper()
-		code, stdout, stderr := c.run(append(args, "--json")...)
-		effort.MustBe(t, code, exitDone, "rollcall", args, "code and", stderr)
-		effort.OK(t, json.Unmarshal([]byte(stdout), into), "rollcall", args, stdout)
-	}
 	owner := accept(t, strings.TrimSpace(node.waitFor("/link/")), "the password of the first one")
 	var all struct{ Workspaces []admin.Workspace }
-	ask(&all, "workspace", "list")
+	c.asks(&all, "workspace", "list")
 	effort.MustBe(t, len(all.Workspaces), 1, "workspaces", all)
 	workspace := all.Workspaces[0].ID
 	list := api + "/w/" + workspace
@@ -128,24 +122,24 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 			Disabled    bool
 		}
 	}
-	ask(&found, "user", "list", "--workspace", workspace)
+	c.asks(&found, "user", "list", "--workspace", workspace)
 	effort.ErrorIf(t, len(found.Users) != 2 || found.Users[0].Email != "anna@example.com" ||
 		found.Users[0].Role != "viewer" || found.Users[1].Role != "owner", "user list: %+v", found)
 	var ended struct{ Ended int }
-	ask(&ended, "user", "end-sessions", "anna@example.com")
+	c.asks(&ended, "user", "end-sessions", "anna@example.com")
 	effort.ErrorIf(t, ended.Ended != 1, "end-sessions: %+v", ended)
 	signedOut(t, list, anna)
 	code, link, stderr = c.run("user", "password", "anna@example.com")
 	effort.FatalIf(t, code != exitDone, "password: %s", stderr)
 	anna = accept(t, strings.TrimSpace(link), "a new password of hers")
 	var disabled struct{ Disabled bool }
-	ask(&disabled, "user", "disable", "anna@example.com")
+	c.asks(&disabled, "user", "disable", "anna@example.com")
 	effort.ErrorIf(t, !disabled.Disabled, "disable: %+v", disabled)
 	signedOut(t, list, anna)
 	var reset struct {
 		HasCodes bool `json:"has_codes"`
 	}
-	ask(&reset, "user", "enable", "anna@example.com")
+	c.asks(&reset, "user", "enable", "anna@example.com")
 	effort.ErrorIf(t, reset.HasCodes, "codes of somebody who has none: %+v", reset)
 	switchOn(t, api, "anna@example.com", "a new password of hers")
 	var listed struct {
@@ -154,14 +148,14 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 			HasCodes bool `json:"has_codes"`
 		}
 	}
-	if ask(&listed, "user", "list"); len(listed.Users) != 2 || !listed.Users[0].HasCodes || listed.Users[1].HasCodes {
+	if c.asks(&listed, "user", "list"); len(listed.Users) != 2 || !listed.Users[0].HasCodes || listed.Users[1].HasCodes {
 		t.Errorf("user list: %+v", listed)
 	}
-	ask(&reset, "user", "end-two-step", "anna@example.com")
+	c.asks(&reset, "user", "end-two-step", "anna@example.com")
 	effort.ErrorIf(t, reset.HasCodes, "end-two-step: %+v", reset)
 	status, _, session := signInTo(t, api, "anna@example.com", "a new password of hers")
 	effort.ErrorIf(t, status != 303 || session == "", "after end-two-step the password alone: %d", status)
-	ask(&disabled, "user", "enable", "anna@example.com")
+	c.asks(&disabled, "user", "enable", "anna@example.com")
 	effort.ErrorIf(t, disabled.Disabled, "enable: %+v", disabled)
 	for _, wrong := range [][]string{{"user", "disable", "nobody@example.com"}, {"user", "password",
 		"nobody@example.com"}, {"user", "end-two-step", "nobody@example.com"},
@@ -251,7 +245,6 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	status, text = in.ask("GET", base+"/health", nil)
 	effort.ErrorIf(t, status != http.StatusOK || !strings.Contains(text, "<h2>This node, "),
 		"the health of the node: %d %s", status, text)
-	in.pauseSource(base)
 	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2b"}, "name": {"acme-clean.test"},
 		"field": {"rcpt_rate"},
 		"value": {"1/s"}, "for": {"1h"}, "reason": {"a test"}}
@@ -290,25 +283,6 @@ func operatorOf(t *testing.T, link string) *operator {
 	status, text := o.ask("POST", link, nil)
 	effort.FatalIf(t, status != http.StatusSeeOther || o.cookie == "", "the link %s: %d %s", link, status, text)
 	return o
-}
-
-// pauseSource pauses the first source of a node and resumes it.
-func (o *operator) pauseSource(base string) {
-	o.t.Helper()
-	_, text := o.ask("GET", base+"/sources", nil)
-	found := regexp.MustCompile(`/sources/change\?source=([^&]*)&amp;to=pause`).FindStringSubmatch(text)
-	effort.FatalIf(o.t, found == nil, "no source can be paused: %s", text)
-	source := effort.Must(url.QueryUnescape(found[1]))(o.t)
-	form := url.Values{"form": {"5f2c91aa-8f6e-4b1c-9d53-0c9b7c1f1a2d"}, "source": {source}, "to": {"pause"},
-		"for": {"1h"}, "reason": {"a test of pausing"}}
-	for _, to := range []string{"pause", "resume"} {
-		form.Set("to", to)
-		if status, text := o.ask("POST", base+"/sources/change", form); status != http.StatusSeeOther {
-			o.t.Errorf("%s: %d %s", to, status, text)
-		}
-		_, text := o.ask("GET", base+"/throttles", nil)
-		effort.Is(o.t, strings.Contains(text, "a test of pausing"), to == "pause", "after", to, "an override holds")
-	}
 }
 
 // ask makes a request as a browser does.
