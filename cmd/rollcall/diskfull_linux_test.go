@@ -86,8 +86,7 @@ func TestAFullDiskPausesTheWorkAndLosesNothing(t *testing.T) {
 		if w.prepare != nil {
 			d = w.prepare(t, filepath.Join(r.folder, "rollcall-data"))
 		}
-		node := r.serve()
-		node.waitFor("node started")
+		node := r.serves()
 		if w.prepare == nil {
 			d = limitedFiles(t, node)
 		}
@@ -148,5 +147,5 @@ func TestAFullDiskAtTheFirstStartIsToldInOneLine(t *testing.T) {
 		}
 	}
 	d.free()
-	r.serve().waitFor("node started")
+	r.serves()
 }

@@ -46,13 +46,12 @@ func TestHonestReceiversBesideHostileOnes(t *testing.T) {
 	o := smtplab.Defaults()
 	o.HostsMax, o.SessionsMax = w.files*w.perFile+1000, 2*node.SessionsMax
 	lab := startLab(t, o)
-	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: `
+	r := newRig(t, lab.DNSAddr(), lab.SMTPPort(), `
 [retry]
 greylist_waits = ["5s"]
 give_up_after = "1m"
-`})
-	node := r.serve()
-	node.waitFor("node started")
+`)
+	node := r.serves()
 	ctx, cancel := context.WithTimeout(t.Context(), w.wait)
 	defer cancel()
 	r.open(1_000_000)

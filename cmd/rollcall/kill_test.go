@@ -123,10 +123,9 @@ func (f fire) burn(t *testing.T, url string) {
 	if url != "" {
 		f.settings = fmt.Sprintf("[ledger]\nurl = %q\n", url) + f.settings
 	}
-	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: f.settings})
+	r := newRig(t, lab.DNSAddr(), lab.SMTPPort(), f.settings)
 	r.does("migrate", "--config", "node.toml")
-	node := r.serve()
-	node.waitFor("node started")
+	node := r.serves()
 	r.open(int64(f.rounds*f.addresses) + 7)
 	charged, table := int64(0), "| round | kills | addresses | settled | asked again | most often | took |"
 	for round := range f.rounds {
@@ -218,11 +217,10 @@ func (c *customer) askedAgain(lab *smtplab.Lab) string {
 func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, smtplab.Defaults())
-	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(),
-		settings: "[retry]\ncontrol_waits = [\"200ms\", \"400ms\"]\n[throttle.default]\nrcpt_rate = " +
-			"\"20/s\"\nrcpts_per_connection = 1000\n" + "refused_per_session = 1000\nrefused_per_hour = 1000000\n"})
-	node := r.serve()
-	node.waitFor("node started")
+	r := newRig(t, lab.DNSAddr(), lab.SMTPPort(),
+		"[retry]\ncontrol_waits = [\"200ms\", \"400ms\"]\n[throttle.default]\nrcpt_rate = "+
+			"\"20/s\"\nrcpts_per_connection = 1000\n"+"refused_per_session = 1000\nrefused_per_hour = 1000000\n")
+	node := r.serves()
 	r.open(160)
 	ctx, cancel := context.WithTimeout(t.Context(), cliWait)
 	defer cancel()
@@ -234,7 +232,7 @@ func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	c := submitAll(ctx, t, r, file.Bytes())
 	before := c.reach(ctx, 1)
 	node.terminate()
-	r.serve().waitFor("node started")
+	r.serves()
 	started := time.Now()
 	after := c.reach(ctx, before+1)
 	took := time.Since(started)

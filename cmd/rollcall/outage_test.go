@@ -86,8 +86,7 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 			t.Skip("takes half a minute more; run with -long")
 		}
 		lab, r, p := pacedServerRig(t)
-		node := r.serve()
-		node.waitFor("node started")
+		node := r.serves()
 		ctx, cancel := context.WithTimeout(t.Context(), faultWithin())
 		defer cancel()
 		sample := pacedSample(750, 75)
@@ -144,8 +143,7 @@ func TestStartAndStopWhileTheDatabaseIsAway(t *testing.T) {
 		effort.ErrorIf(t, code != exitFailed || strings.Count(line, "\n") != 1 || !strings.Contains(line, "ledger"),
 			"start: got code %d and %q, want one line about the ledger", code, stderr)
 		x.heal(p)
-		node := r.serve()
-		node.waitFor("node started")
+		node := r.serves()
 		ctx, cancel := context.WithTimeout(t.Context(), cliWait)
 		defer cancel()
 		sample := pacedSample(1500, 300)
@@ -155,7 +153,7 @@ func TestStartAndStopWhileTheDatabaseIsAway(t *testing.T) {
 		x.fail(p)
 		node.stop(syscall.SIGTERM) // fails the test after 30 s, whatever the code
 		x.heal(p)
-		r.serve().waitFor("node started")
+		r.serves()
 		effort.OK(t, c.wait())
 		c.check(lab, sample, 1)
 		r.audit()
@@ -172,7 +170,7 @@ func pacedRig(t *testing.T, settings string) (*smtplab.Lab, *rig) {
 	o := smtplab.Defaults()
 	o.GreylistWait, o.EventsMax = time.Second, 1_000_000
 	lab := startLab(t, o)
-	return lab, newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: settings + paced})
+	return lab, newRig(t, lab.DNSAddr(), lab.SMTPPort(), settings+paced)
 }
 
 // pacedSample is addresses of many kinds, but for the receivers that want more patience than [retry] of paced has.
@@ -339,7 +337,7 @@ func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	server := postgres.New(t, postgres.Options{TCP: true})
 	url := server.NewDatabase(t, "book", "")
-	r := newRig(t, rigOptions{dns: "127.0.0.1:1", smtpPort: 1, settings: fmt.Sprintf("[ledger]\nurl = %q\n", url)})
+	r := newRig(t, "127.0.0.1:1", 1, fmt.Sprintf("[ledger]\nurl = %q\n", url))
 	r.does("migrate", "--config", "node.toml")
 	turn := func(statement string) {
 		t.Helper()
@@ -355,7 +353,6 @@ func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
 	effort.FatalIf(t, code != exitFailed || !strings.Contains(lastLines(stderr), "its fsync is off: run `"+mends+"`"),
 		"got code %d and %s", code, stderr)
 	turn(mends)
-	node := r.serve()
-	node.waitFor("node started")
+	node := r.serves()
 	node.terminate()
 }

@@ -38,9 +38,8 @@ func newJudged(t *testing.T, settings string) *trialRig {
 	o := quickLab()
 	o.Latency = 5 * time.Millisecond
 	lab := startLab(t, o)
-	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: settings})
-	node := r.serve()
-	node.waitFor("node started")
+	r := newRig(t, lab.DNSAddr(), lab.SMTPPort(), settings)
+	node := r.serves()
 	r.open(10_000_000)
 	return &trialRig{r, lab, node}
 }

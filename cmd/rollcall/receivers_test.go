@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,8 +63,8 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 	}
 	holds(t, b.must("receivers", "--limit", "1"), "\nand 2 more\n")
 	var found inspect.Receivers
-	err := json.Unmarshal([]byte(b.must("receivers", "--json", "--limit", "1")), &found)
-	effort.ErrorIf(t, err != nil || len(found.Receivers) != 1 || found.More != 2, "%v %+v", err, found)
+	b.asks(&found, "receivers", "--limit", "1")
+	effort.ErrorIf(t, len(found.Receivers) != 1 || found.More != 2, "%+v", found)
 	b.inspector.receivers = nil
 	holds(t, b.must("receivers"), "No receiver is asked now.\n")
 	for _, wrong := range []string{"--sort name", "--limit -1", "a b"} {
@@ -179,9 +178,9 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	holds(t, unfolded(explained), "At most 20 addresses in a session (rcpts_per_connection), learned at ",
 		"Z because it ended sessions after as many, until ", "Asked 2.5/s of the 5.0/s allowed from 192.0.2.7 since ")
 	var found admin.Details
-	err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found)
-	effort.ErrorIf(t, err != nil || len(found.Receivers) != 2, "%v", err)
-	_, _, err = b.run(t.Context(), "receivers", "show", "none.test")
+	b.asks(&found, "receivers", "show", "example.test")
+	effort.Is(t, len(found.Receivers), 2, "receivers")
+	_, _, err := b.run(t.Context(), "receivers", "show", "none.test")
 	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "no such receiver is asked now"), "%v", err)
 	b.inspector.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost: it does not answer"}}
 	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil ||
@@ -229,9 +228,9 @@ func TestSoftwareIsShown(t *testing.T) {
 		holds(t, unfolded(show), " software "+tc.want)
 		holds(t, unfolded(b.must("throttle", "explain", "example.test")), " software: "+tc.want)
 		var found admin.Details
-		err := json.Unmarshal([]byte(b.must("receivers", "show", "example.test", "--json")), &found)
-		effort.ErrorIf(t, err != nil || len(found.Receivers) != 1 || found.Receivers[0].Software == nil ||
-			*found.Receivers[0].Software != tc.software, "%+v, %v", found, err)
+		b.asks(&found, "receivers", "show", "example.test")
+		effort.ErrorIf(t, len(found.Receivers) != 1 || found.Receivers[0].Software == nil ||
+			*found.Receivers[0].Software != tc.software, "%+v", found)
 	}
 	x := explanation{now: time.Now(), Explanation: inspect.Explanation{Key: "example.test",
 		Fields: []inspect.ExplainedField{{Field: "refused_per_hour", Value: "1000000", Said: inspect.Said{Layer: "known",
@@ -384,8 +383,8 @@ func TestSourcesAreShown(t *testing.T) {
 		"    two receivers refuse it\n    introduces itself as mail.example.test\n", "\ndefault ",
 		"Without node-9, which does not answer: no answer within 1.5s\n")
 	var found admin.Sources
-	err := json.Unmarshal([]byte(b.must("sources", "--json")), &found)
-	effort.ErrorIf(t, err != nil || len(found.Sources) != 2 || len(found.Silent) != 1, "%v %+v", err, found)
+	b.asks(&found, "sources")
+	effort.ErrorIf(t, len(found.Sources) != 2 || len(found.Silent) != 1, "%+v", found)
 }
 
 func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
@@ -443,8 +442,8 @@ func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 		}
 	}
 	var found inspect.Verification
-	err := json.Unmarshal([]byte(b.must("verification", id, "--json")), &found)
-	effort.ErrorIf(t, err != nil || len(found.Waits) != 37, "%d rows as JSON, %v", len(found.Waits), err)
+	b.asks(&found, "verification", id)
+	effort.Is(t, len(found.Waits), 37, "rows as JSON")
 	b.misused("verification", id, "--limit", "-1")
 }
 

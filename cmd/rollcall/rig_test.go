@@ -40,14 +40,8 @@ type rig struct {
 	tenant     client.Tenant
 }
 
-// rigOptions is what differs from rig to rig.
-type rigOptions struct {
-	dns      string // of the lab
-	smtpPort int
-	settings string // more TOML: [retry], [throttle.default]
-}
-
-func newRig(t *testing.T, o rigOptions) *rig {
+// newRig makes the place of a node that asks a DNS server and receivers at a port; settings are more TOML.
+func newRig(t *testing.T, dns string, smtpPort int, settings string) *rig {
 	t.Helper()
 	r := &rig{cli: newCLI(t)}
 	ports := [3]int{freePort(t), freePort(t), freePort(t)}
@@ -72,7 +66,7 @@ servers = [%q]
 port = %d
 hello_name = "rollcall.example"
 allow_networks = ["127.0.0.0/8"]
-%s`, ports[0], ports[1], ports[2], o.dns, o.smtpPort, o.settings))
+%s`, ports[0], ports[1], ports[2], dns, smtpPort, settings))
 	r.environ = []string{"ROLLCALL_ADMIN=" + r.admin, "ROLLCALL_LEDGER_DISK_RESERVE=0", // tests run on any disk
 		fmt.Sprintf("ROLLCALL_CLUSTER_GOSSIP_LISTEN=127.0.0.1:%d", freePort(t)),
 		fmt.Sprintf("ROLLCALL_CLUSTER_ACTOR_LISTEN=127.0.0.1:%d", freePort(t))}
@@ -83,6 +77,14 @@ allow_networks = ["127.0.0.0/8"]
 func (r *rig) serve(args ...string) *background {
 	r.t.Helper()
 	return r.start(append([]string{"serve", "--config", "node.toml"}, args...)...)
+}
+
+// serves is serve, and waits until the node answers.
+func (r *rig) serves() *background {
+	r.t.Helper()
+	node := r.serve()
+	node.waitFor("node started")
+	return node
 }
 
 // open makes the tenant, with credits; the node must run.

@@ -31,7 +31,7 @@ func newScriptNode(t *testing.T, settings string, files map[string]string) *scri
 	o.GreylistWait = time.Second
 	lab := startLab(t, o)
 	front := newFront(t, lab.DNSAddr())
-	r := newRig(t, rigOptions{dns: front.addr, smtpPort: lab.SMTPPort(), settings: settings})
+	r := newRig(t, front.addr, lab.SMTPPort(), settings)
 	effort.OK(t, os.Mkdir(filepath.Join(r.folder, "etc"), 0o700))
 	for name, text := range files {
 		r.write(name, text)

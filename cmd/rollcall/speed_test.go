@@ -148,10 +148,9 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	o.Latency = w.turn
 	lab := startLab(t, o)
 	defer stopLab(t, lab) // each host of a lab is an open file, of which there are not enough for many labs
-	r := newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: w.settings()})
+	r := newRig(t, lab.DNSAddr(), lab.SMTPPort(), w.settings())
 	r.binary = path
-	node := r.serve()
-	node.waitFor("node started")
+	node := r.serves()
 	log := node.listen()
 	r.open(int64(w.addresses))
 	ctx, cancel := context.WithTimeout(t.Context(), loadWait)

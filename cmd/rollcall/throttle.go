@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -112,17 +110,6 @@ func overrideID(ctx context.Context, node *client.Admin, text string) (uuid.UUID
 		return uuid.Nil, err
 	}
 	return uuid.Parse(id)
-}
-
-func readCandidate(name string) (string, error) {
-	text, err := os.ReadFile(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("there is no file %s: check the path", name)
-	}
-	if err != nil {
-		return "", fmt.Errorf("read %s: %w", filepath.Base(name), err)
-	}
-	return string(text), nil
 }
 
 var errCandidate = errors.New("it cannot be used")

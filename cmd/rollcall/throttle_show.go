@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -346,14 +350,16 @@ const replayTimeout = 5 * time.Minute
 
 // readThrottleCandidate reads a throttle file and checks it, so that errors have its name.
 func readThrottleCandidate(name string) (string, error) {
-	text, err := readCandidate(name)
-	if err != nil {
-		return "", err
-	}
-	if strings.TrimSpace(text) == "" {
+	text, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", fmt.Errorf("there is no file %s: check the path", name)
+	case err != nil:
+		return "", fmt.Errorf("read %s: %w", filepath.Base(name), err)
+	case len(bytes.TrimSpace(text)) == 0:
 		return "", term.UsageError(name + " is empty: there is nothing to try")
 	}
-	return text, faultsOf(name)
+	return string(text), faultsOf(name)
 }
 
 func printThrottleReplay(b *term.Page, r inspect.Replayed) {

@@ -264,6 +264,12 @@ func (b *throttleBench) must(args ...string) string {
 	return stdout
 }
 
+// asks runs a command that has to succeed for its answer in JSON.
+func (b *throttleBench) asks(into any, args ...string) {
+	b.t.Helper()
+	effort.OK(b.t, json.Unmarshal([]byte(b.must(append(args, "--json")...)), into), "rollcall", args)
+}
+
 // misused wants a command to be refused as wrong usage.
 func (b *throttleBench) misused(args ...string) {
 	b.t.Helper()
@@ -305,8 +311,8 @@ func TestARateIsChangedForAnHour(t *testing.T) {
 	effort.Lacks(t, out, "google", "what is known is listed without --all")
 	holds(t, b.must("throttle", "list", "google", "--all"), "KNOWN google.com\n")
 	var listed admin.ThrottleRules
-	err := json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed)
-	effort.ErrorIf(t, err != nil || len(listed.Rules) != 3 || listed.File.Fault == "", "%v %+v", err, listed)
+	b.asks(&listed, "throttle", "list")
+	effort.ErrorIf(t, len(listed.Rules) != 3 || listed.File.Fault == "", "%+v", listed)
 	id := listed.Rules[2].ID
 	holds(t, b.must("throttle", "clear", "--id", id[:8], "--reason", "over"),
 		id[:8]+"  example.test  connections=1 rcpt_rate=2/s")
@@ -338,7 +344,7 @@ func TestBeatenRulesAreMarked(t *testing.T) {
 		"FILE paused.test, beaten by override: nothing of it holds", "beaten by a later override: nothing of it holds")
 	effort.Is(t, strings.Count(unfolded(out), "beaten by"), 3, "rules are marked", out)
 	var listed admin.ThrottleRules
-	effort.OK(t, json.Unmarshal([]byte(b.must("throttle", "list", "--json")), &listed))
+	b.asks(&listed, "throttle", "list")
 	for _, r := range listed.Rules {
 		for _, f := range r.Fields {
 			effort.ErrorIf(t, r.Layer == "file" && f.Beaten != "override",

@@ -23,7 +23,7 @@ import (
 func TestWeightsAreShown(t *testing.T) {
 	b := newThrottleBench(t)
 	var made admin.Workspace
-	effort.OK(t, json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made))
+	b.asks(&made, "workspace", "create", "acme")
 	holds(t, b.must("workspace", "weight", made.ID, "3"), "acme  3")
 	holds(t, b.must("workspace", "list"), "WEIGHT", "acme  3 ")
 	for i, typed := range []string{"acme", "ACME", made.ID[:4], strings.ToUpper(made.ID[:8])} {
@@ -45,7 +45,7 @@ func TestWeightsAreShown(t *testing.T) {
 func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 	b := newThrottleBench(t)
 	var made admin.Workspace
-	effort.OK(t, json.Unmarshal([]byte(b.must("workspace", "create", "acme", "--json")), &made))
+	b.asks(&made, "workspace", "create", "acme")
 	_, _, err := b.book.Create(t.Context(), ledger.NewVerification{ID: uuid.New(), Workspace: uuid.MustParse(made.ID),
 		Identity: uuid.New(), Bytes: 3 << 20, BytesMax: 1 << 30, Limits: ledger.Limits{Open: 9, Stored: 1 << 30, Unpaid: 9}})
 	effort.OK(t, err)

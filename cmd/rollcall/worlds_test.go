@@ -150,9 +150,9 @@ func (w *world) run(t *testing.T, path string) (s seen) {
 		url := postgres.New(t, postgres.Options{}).NewDatabase(t, "crowd", "")
 		all = newCrowd(t, lab, url, w.settings(), path)
 	} else {
-		all.rig = newRig(t, rigOptions{dns: lab.DNSAddr(), smtpPort: lab.SMTPPort(), settings: w.settings()})
+		all.rig = newRig(t, lab.DNSAddr(), lab.SMTPPort(), w.settings())
 		all.binary = path
-		all.serve().waitFor("node started")
+		all.rig.serves()
 	}
 	all.open(int64(len(w.list)))
 	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(w.within, loadWait)+w.lasts())
