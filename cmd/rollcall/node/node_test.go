@@ -317,10 +317,9 @@ func TestOverridesHoldToTheirEnd(t *testing.T) {
 		{ID: uuid.New(), Key: "slow.example", Fields: map[string]string{"connections": "1"}, Expires: now.Add(time.Minute)},
 	}}
 	var failure error
-	follower := &settingsFollower{options: settingsOptions{Table: table, Clock: func() time.Time { return now },
-		Replan: func() { replans++ },
-		Log:    slog.New(slog.DiscardHandler),
-		Read:   func(context.Context) (ledger.Settings, error) { return found, failure }}}
+	follower := &settingsFollower{table: table, clock: func() time.Time { return now }, replan: func() { replans++ },
+		log:  slog.New(slog.DiscardHandler),
+		from: func(context.Context) (ledger.Settings, error) { return found, failure }}
 	check := func(when string, rate string, connections, replanned int) {
 		t.Helper()
 		err := follower.read(t.Context())
@@ -358,10 +357,9 @@ func TestTheEndOfAnOverrideIsLogged(t *testing.T) {
 	cleared.ID, cleared.Key, cleared.Expires = uuid.New(), "other.example", now.Add(time.Hour)
 	found := ledger.Settings{Overrides: []ledger.ThrottleOverride{ends, cleared}}
 	var out bytes.Buffer
-	follower := &settingsFollower{options: settingsOptions{Table: table, Clock: func() time.Time { return now },
-		Replan: func() {},
-		Log:    slog.New(slog.NewTextHandler(&out, nil)),
-		Read:   func(context.Context) (ledger.Settings, error) { return found, nil }}}
+	follower := &settingsFollower{table: table, clock: func() time.Time { return now }, replan: func() {},
+		log:  slog.New(slog.NewTextHandler(&out, nil)),
+		from: func(context.Context) (ledger.Settings, error) { return found, nil }}
 	follow := func() {
 		t.Helper()
 		effort.OK(t, follower.read(t.Context()))

@@ -23,19 +23,15 @@ const (
 	settingsWithin = 5 * time.Second
 )
 
-type settingsOptions struct {
-	Read   func(ctx context.Context) (ledger.Settings, error)
-	Table  *throttle.Table  // gets the overrides
-	Clock  func() time.Time // the ledger's, as far as it is known
-	Replan func()           // lets the receivers look at their allowances again
-	Log    *slog.Logger
-}
-
 // settingsFollower follows what operators change while a node runs: overrides of throttles and the weights of
 // workspaces. The ledger keeps them for all nodes, and each node reads them every second. What was read last holds
 // while the ledger does not answer; an override never holds beyond its own end. Safe for concurrent use.
 type settingsFollower struct {
-	options settingsOptions
+	from   func(ctx context.Context) (ledger.Settings, error)
+	table  *throttle.Table  // gets the overrides
+	clock  func() time.Time // the ledger's, as far as it is known
+	replan func()           // lets the receivers look at their allowances again
+	log    *slog.Logger
 
 	again   chan struct{}
 	weights atomic.Pointer[map[uuid.UUID]int]
@@ -49,7 +45,7 @@ type settingsFollower struct {
 func (f *settingsFollower) read(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, settingsWithin)
 	defer cancel()
-	found, err := f.options.Read(within)
+	found, err := f.from(within)
 	if err == nil {
 		f.last = found.Overrides
 		f.weights.Store(&found.Weights)
@@ -74,7 +70,7 @@ func (f *settingsFollower) WeightOf(workspace string) int {
 
 // apply puts the overrides that hold now into the table, if they have changed.
 func (f *settingsFollower) apply() {
-	now := f.options.Clock()
+	now := f.clock()
 	ended := func(o ledger.ThrottleOverride) bool { return !o.Expires.After(now) }
 	holding := slices.DeleteFunc(slices.Clone(f.last), ended)
 	same := func(a, b ledger.ThrottleOverride) bool { return a.ID == b.ID }
@@ -82,14 +78,14 @@ func (f *settingsFollower) apply() {
 		return
 	}
 	rules := f.rules(holding)
-	if err := f.options.Table.Replace(throttle.LayerOverride, rules); err != nil {
-		f.options.Log.Error("overrides not used", "err", err)
+	if err := f.table.Replace(throttle.LayerOverride, rules); err != nil {
+		f.log.Error("overrides not used", "err", err)
 		return
 	}
 	f.logEnded(holding, now)
 	f.holding = holding
-	f.options.Log.Info("overrides in force", "overrides", len(rules))
-	f.options.Replan()
+	f.log.Info("overrides in force", "overrides", len(rules))
+	f.replan()
 }
 
 // logEnded logs the overrides that have just expired. A cleared one was logged by the command that cleared it.
@@ -99,7 +95,7 @@ func (f *settingsFollower) logEnded(holding []ledger.ThrottleOverride, now time.
 		if o.Expires.After(now.Add(endsApart)) || slices.ContainsFunc(holding, holds) {
 			continue
 		}
-		f.options.Log.Info("throttle ended", "override", o.ID, "key", o.Key, "fields", o.Fields, "author", o.Author,
+		f.log.Info("throttle ended", "override", o.ID, "key", o.Key, "fields", o.Fields, "author", o.Author,
 			"reason", o.Reason, "since", o.Created, "until", o.Expires)
 	}
 }
@@ -119,7 +115,7 @@ func (f *settingsFollower) rules(overrides []ledger.ThrottleOverride) []throttle
 			err = r.Check()
 		}
 		if err != nil {
-			f.options.Log.Warn("unknown override ignored", "override", o.ID, "err", err)
+			f.log.Warn("unknown override ignored", "override", o.ID, "err", err)
 			continue
 		}
 		rules = append(rules, r)
@@ -137,13 +133,12 @@ func (f *settingsFollower) Wake() {
 
 // followSettings reads once, so that nothing is asked before the overrides are known, and then
 // follows until the stop that it returns.
-func followSettings(ctx context.Context, o settingsOptions) (f *settingsFollower, stop func(context.Context) error,
-	err error) {
-	f = &settingsFollower{options: o, again: make(chan struct{}, 1)}
+func followSettings(ctx context.Context, f *settingsFollower) (stop func(context.Context) error, err error) {
+	f.again = make(chan struct{}, 1)
 	if err := f.read(ctx); err != nil {
-		return nil, nil, fmt.Errorf("read the overrides of throttles: %w", err)
+		return nil, fmt.Errorf("read the overrides of throttles: %w", err)
 	}
-	return f, process.Background(ctx, f.run), nil
+	return process.Background(ctx, f.run), nil
 }
 
 func (f *settingsFollower) run(ctx context.Context) {
@@ -158,7 +153,7 @@ func (f *settingsFollower) run(ctx context.Context) {
 		err := f.read(ctx)
 		failing := err != nil && ctx.Err() == nil
 		if failing && !f.failing {
-			f.options.Log.Warn("overrides not read, known ones stay until they end", "err", err)
+			f.log.Warn("overrides not read, known ones stay until they end", "err", err)
 		}
 		f.failing = failing
 	}

@@ -51,9 +51,9 @@ func (n *Node) startThrottling(ctx context.Context, c config.Config, book *sqlst
 		return err
 	}
 	t.shown = newThrottleMetrics(o.registry, t.table)
-	var stop func(context.Context) error
-	t.settings, stop, err = followSettings(ctx, settingsOptions{Read: book.Settings, Table: t.table, Clock: n.clock,
-		Replan: n.work.receivers.Replan, Log: o.log})
+	t.settings = &settingsFollower{from: book.Settings, table: t.table, clock: n.clock,
+		replan: n.work.receivers.Replan, log: o.log}
+	stop, err := followSettings(ctx, t.settings)
 	if err != nil {
 		return err
 	}
