@@ -34,27 +34,13 @@ func TestANodeCertificateSaysOnlyWhatItMust(t *testing.T) {
 		"CA %v, path length zero %v, subject %s", root.IsCA, root.MaxPathLenZero, root.Subject)
 }
 
-func TestIssueRefuses(t *testing.T) {
+func TestNamesAndEndsThatAreIssued(t *testing.T) {
 	now := time.Now()
 	ca := effort.Must(secure.NewAuthority("mail", now, 24*time.Hour))(t)
-	for _, c := range []struct {
-		name, node string
-		validity   time.Duration
-		want       error
-	}{
-		{"a name that is none", "no name", time.Hour, secure.ErrName},
-		{"an end after the CA's", "a", 25 * time.Hour, secure.ErrCertificate},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			effort.Denied(ca.Issue(c.node, now, c.validity))(t, c.want)
-		})
-	}
-}
-
-func TestANameLongerThanACommonNameIsIssued(t *testing.T) {
-	ca := effort.Must(secure.NewAuthority("mail", time.Now(), 24*time.Hour))(t)
-	name := strings.Repeat("long.", 15) + "name"
-	pair := effort.Must(ca.Issue(name, time.Now(), time.Hour))(t)
+	effort.Denied(ca.Issue("no name", now, time.Hour))(t, secure.ErrName, "a name that is none")
+	effort.Denied(ca.Issue("a", now, 25*time.Hour))(t, secure.ErrCertificate, "an end after the CA's")
+	name := strings.Repeat("long.", 15) + "name" // longer than a common name
+	pair := effort.Must(ca.Issue(name, now, time.Hour))(t)
 	effort.Is(t, effort.Must(secure.ReadCertificate(pair.Cert))(t).DNSNames[0], name, "certificate")
 }
 

@@ -116,12 +116,6 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-func TestTheGroupMayReadTheKey(t *testing.T) {
-	f := newFolder(t)
-	effort.OK(t, os.Chmod(f.keyFile, 0o440))
-	effort.Denied(f.load())(t, nil)
-}
-
 func TestARenewedCertificateIsUsed(t *testing.T) {
 	f := newFolder(t)
 	i := effort.Must(f.load())(t)
@@ -194,8 +188,9 @@ func TestTheEndIsToldOnceADayFromAMonthBefore(t *testing.T) {
 	}
 }
 
-func TestTheCAFileMayHoldSeveral(t *testing.T) {
+func TestTheCAFileMayHoldSeveralAndTheGroupReadTheKey(t *testing.T) {
 	f := newFolder(t)
 	f.write(f.caFile, append(newCA(t).Pair().Cert, f.ca.Pair().Cert...))
+	effort.OK(t, os.Chmod(f.keyFile, 0o440))
 	effort.Denied(f.load())(t, nil)
 }

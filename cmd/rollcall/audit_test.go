@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,11 +59,7 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	node.waitFor("ledger audited")
 	metric := func(want string) {
 		t.Helper()
-		answer := effort.Must(http.Get("http://" + admin + "/metrics"))(t)
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		effort.ErrorIf(t, err != nil || !strings.Contains(string(text), "\nrollcall_audit_violations "+want+"\n"),
-			"violations are not %s, %v", want, err)
+		effort.Has(t, get(t, "http://"+admin+"/metrics"), "\nrollcall_audit_violations "+want+"\n")
 	}
 	metric("0")
 	c.spoilsTheBooks()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -92,7 +91,7 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 		sample := pacedSample(750, 75)
 		r.open(int64(len(sample)))
 		other := r.bystander(ctx)
-		log, before := node.listen(), r.goroutines(ctx)
+		log, before := node.listen(), r.goroutines()
 		c := submitAll(ctx, t, r, []byte("email\n"+strings.Join(sample, "\n")+"\n"))
 		c.reach(ctx, 100)
 
@@ -112,7 +111,7 @@ func TestTheDatabaseIsAwayAndTheWorkGoesOnAfterwards(t *testing.T) {
 		log.quiet()
 		n := log.count(x.not)
 		effort.ErrorIf(t, n > 0, "%d times in the log: %s", n, x.not)
-		after := r.goroutines(ctx)
+		after := r.goroutines()
 		effort.ErrorIf(t, after > before+goroutinesMore, "%d goroutines after the fault, %d before", after, before)
 		node.terminate()
 	})
@@ -198,16 +197,6 @@ func pacedServerRig(t *testing.T) (*smtplab.Lab, *rig, *postgres.Proxy) {
 	return lab, r, p
 }
 
-// scrape gives the metrics of the node, as text.
-func (r *rig) scrape(ctx context.Context) string {
-	r.t.Helper()
-	request := effort.Must(http.NewRequestWithContext(ctx, http.MethodGet, r.admin+"/metrics", nil))(r.t)
-	answer := effort.Must(http.DefaultClient.Do(request))(r.t)
-	defer answer.Body.Close()
-	text := effort.Must(io.ReadAll(answer.Body))(r.t)
-	return string(text)
-}
-
 // sumOf adds up the series of a metric in a text of metrics, and reports whether there is one.
 func sumOf(text, name string) (sum float64, found bool) {
 	for line := range strings.Lines(text) {
@@ -221,18 +210,18 @@ func sumOf(text, name string) (sum float64, found bool) {
 }
 
 // metric is the sum of a metric of the node.
-func (r *rig) metric(ctx context.Context, name string) float64 {
+func (r *rig) metric(name string) float64 {
 	r.t.Helper()
-	sum, found := sumOf(r.scrape(ctx), name)
+	sum, found := sumOf(get(r.t, r.admin+"/metrics"), name)
 	effort.FatalIf(r.t, !found, "the node has no metric %s", name)
 	return sum
 }
 
 // goroutines is how many goroutines the node says it has, but for one for each living
 // receiver: they answer about themselves while these metrics are gathered.
-func (r *rig) goroutines(ctx context.Context) int {
+func (r *rig) goroutines() int {
 	r.t.Helper()
-	text := r.scrape(ctx)
+	text := get(r.t, r.admin+"/metrics")
 	all, known := sumOf(text, "go_goroutines")
 	receivers, alsoKnown := sumOf(text, "rollcall_receivers")
 	effort.FatalIf(r.t, !known || !alsoKnown, "the metrics have no goroutines, or no receivers")

@@ -34,7 +34,7 @@ func TestAProcessThatIsStoppedGoesOn(t *testing.T) {
 	defer cancel()
 	await(ctx, t, "one line for each pause", func() bool {
 		told := log.count("process was paused")
-		return told > 0 && float64(told) == r.metric(ctx, "rollcall_process_pauses_total")
+		return told > 0 && float64(told) == r.metric("rollcall_process_pauses_total")
 	})
 	log.quiet("process was paused")
 	c.check(lab, sample, 1)

@@ -158,14 +158,14 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	c, pid := r.client(), node.command.Process.Pid
 	before := effort.Must(processorOf(pid))(t)
 	const objects = "go_memstats_mallocs_total"
-	first, second := r.metric(ctx, objects), r.metric(ctx, objects) // a look takes some too
+	first, second := r.metric(objects), r.metric(objects) // a look takes some too
 	id := effort.Must(handIn(ctx, c, "speed.csv", file))(t)
 	seen := make(chan time.Time, 1)
 	go func() { seen <- seeTheEnd(ctx, c, id) }()
 	held, looks := r.mostHeld(ctx, log, lab)
 	after := effort.Must(processorOf(pid))(t)
 	s.processor, s.held = after-before, held
-	s.objects = r.metric(ctx, objects) - second - float64(looks+1)*(second-first)
+	s.objects = r.metric(objects) - second - float64(looks+1)*(second-first)
 	s.memory = effort.Must(memoryMost(pid))(t)
 	ended := log.first("verification finished")
 	s.engine, s.seen, s.sheet = ended.Sub(log.first("verification created")), (<-seen).Sub(ended), lab.Manners().Total
@@ -197,7 +197,7 @@ func (r *rig) mostHeld(ctx context.Context, log *nodeLog, lab *smtplab.Lab) (mos
 	for log.count("verification finished") == 0 {
 		accepted = append(accepted, float64(lab.Manners().Total.Accepted))
 		settled := 0.0
-		for _, match := range validOutcomes.FindAllStringSubmatch(r.scrape(ctx), -1) {
+		for _, match := range validOutcomes.FindAllStringSubmatch(get(r.t, r.admin+"/metrics"), -1) {
 			n, _ := strconv.ParseFloat(match[1], 64)
 			settled += n
 		}
