@@ -110,11 +110,6 @@ func (c *crowd) serves(name string) {
 	})
 }
 
-func (c *crowd) ends(name string, signal os.Signal) {
-	c.t.Helper()
-	c.members[name].stop(signal)
-}
-
 // isSound waits until all nodes serve and nothing is said below the table.
 func (c *crowd) isSound() {
 	c.t.Helper()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -42,8 +41,8 @@ func hurry(c *config.Config) {
 	c.Retry.GiveUpAfter = config.Duration{Duration: 12 * labGreylist}
 }
 
-// labNode starts a node with a lab of its own in a folder; its log goes to w.
-func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Config)) *node.Node {
+// labNode starts a node with a lab of its own in a folder.
+func labNode(t testing.TB, folder string, change func(c *config.Config)) *node.Node {
 	t.Helper()
 	effort.NotShort(t, "a whole node")
 	effort.OnlyNode(t)
@@ -52,7 +51,7 @@ func labNode(t testing.TB, folder string, w io.Writer, change func(c *config.Con
 	hurry(&c)
 	change(&c)
 	n := effort.Must(node.Start(context.Background(), c, node.Options{Lab: true, LabGreylist: labGreylist,
-		Log: slog.New(slog.NewTextHandler(w, nil))}))(t)
+		Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { effort.OK(t, node.StopNode(context.Background(), n)) })
 	return n
 }
@@ -122,7 +121,7 @@ func results(t testing.TB, n *node.Node, v ledger.Verification) map[string]ledge
 
 func TestSampleOfTheLabIsAnsweredRightWithManners(t *testing.T) {
 	t.Parallel()
-	n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(c *config.Config) { openedWide(t, c, false) })
+	n := labNode(t, filepath.Join(t.TempDir(), "data"), func(c *config.Config) { openedWide(t, c, false) })
 	const addresses = 1500
 	sample := smtplab.Sample(7, addresses, 300)
 	v := finish(t, n, submit(t, n, []byte("email\n"+strings.Join(sample, "\n")+"\n"), addresses), 2*time.Minute)

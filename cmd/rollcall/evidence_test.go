@@ -35,7 +35,7 @@ type witnessRig struct {
 }
 
 // newWitnessRig settles cases, as the rules of now conclude, and one address without evidence.
-func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Options)) *witnessRig {
+func newWitnessRig(t *testing.T, cases []evidence.Case) *witnessRig {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	book, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
@@ -54,11 +54,7 @@ func newWitnessRig(t *testing.T, cases []evidence.Case, change func(*admin.Optio
 	}
 	effort.OK(t, err)
 	d.Settles(l, 2, int64(len(cases)), int64(len(cases)), smtp.Valid)
-	var o admin.Options
-	if change != nil {
-		change(&o)
-	}
-	url, token := serveAdmin(t, book, o)
+	url, token := serveAdmin(t, book, admin.Options{})
 	return &witnessRig{t: t, path: path, id: v.ID.String(), desk: d, args: []string{"--admin", url, "--token", token}}
 }
 
@@ -113,7 +109,7 @@ func shownCases() []evidence.Case {
 
 // TestEvidenceOfAnAddressIsShown within 80 columns, whatever a receiver wrote.
 func TestEvidenceOfAnAddressIsShown(t *testing.T) {
-	r := newWitnessRig(t, shownCases(), nil)
+	r := newWitnessRig(t, shownCases())
 	for address, want := range map[string][]string{
 		"user0@EXAMPLE.test": {"address       user0@example.test\n",
 			"outcome       invalid: mailbox_not_found The receiver says",
@@ -148,7 +144,7 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 }
 
 func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
-	r := newWitnessRig(t, shownCases(), nil)
+	r := newWitnessRig(t, shownCases())
 	const other = "00000000-0000-4000-8000-000000000000"
 	for _, c := range []struct {
 		args  []string
@@ -172,7 +168,7 @@ func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
 
 // TestReplayIsShown as lines and as JSON; exit code 0 though something would change.
 func TestReplayIsShown(t *testing.T) {
-	r := newWitnessRig(t, shownCases(), nil)
+	r := newWitnessRig(t, shownCases())
 	before := r.desk.Account()
 	text, err := r.run("replay", r.id[:6]) // its beginning is enough
 	for _, words := range []string{"user4@example.test\n    was  unknown, policy, by rule older@00000001\n" +
@@ -198,7 +194,7 @@ func TestReplayIsShown(t *testing.T) {
 
 // TestWithoutANodeTheLedgerIsRead, unless the operator has named a node.
 func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
-	r := newWitnessRig(t, shownCases(), nil)
+	r := newWitnessRig(t, shownCases())
 	flags := &ledgerFlags{node: &adminFlags{environ: environment{"ROLLCALL_DATA_DIR=" + filepath.Dir(r.path)}}}
 	away := func(*client.Admin, reading) error { return fmt.Errorf("asked: %w", client.ErrNoNode) }
 	var found admin.FoundEvidence
@@ -247,7 +243,7 @@ miss = ["550 5.7.1 blocked"]
 // TestReplayByACandidate judges by a rule file that no node has, and tells the faults of a bad one.
 func TestReplayByACandidate(t *testing.T) {
 	t.Parallel()
-	r := newWitnessRig(t, shownCases(), nil)
+	r := newWitnessRig(t, shownCases())
 	file := filepath.Join(t.TempDir(), "verdict.toml")
 	writes := func(text string) {
 		t.Helper()

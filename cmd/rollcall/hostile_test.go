@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -93,7 +92,7 @@ func TestReceiversThatAnswerNobody(t *testing.T) {
 	if effort.Long() {
 		kinds = append(kinds, "silent") // a greeting is waited for a minute
 	}
-	n := labNode(t, t.TempDir(), io.Discard, func(c *config.Config) {
+	n := labNode(t, t.TempDir(), func(c *config.Config) {
 		openedWide(t, c, false)
 		c.Retry.GiveUpAfter = config.Duration{Duration: 2 * time.Second}
 	})

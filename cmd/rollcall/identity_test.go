@@ -301,7 +301,7 @@ func TestDoctorAsksTheNode(t *testing.T) {
 
 // TestTheLabNeedsNoSetUp starts a node as --dev and --lab do.
 func TestTheLabNeedsNoSetUp(t *testing.T) {
-	n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(*config.Config) {})
+	n := labNode(t, filepath.Join(t.TempDir(), "data"), func(*config.Config) {})
 	found := n.Identity()
 	effort.ErrorIf(t, !found.Fit || !found.Probing || n.Cluster.Members()[0].Ineligible, "got %+v", found)
 	for _, finding := range found.Findings {

@@ -3,7 +3,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -103,7 +102,7 @@ func metricsOf(t *testing.T) map[string]*family {
 	t.Helper()
 	effort.NotShort(t, "a whole node")
 	allMetrics.once.Do(func() {
-		n := labNode(t, filepath.Join(t.TempDir(), "data"), io.Discard, func(c *config.Config) {
+		n := labNode(t, filepath.Join(t.TempDir(), "data"), func(c *config.Config) {
 			openedWide(t, c, false)
 		})
 		allMetrics.file = smtplab.Sample(11, 500, 150)

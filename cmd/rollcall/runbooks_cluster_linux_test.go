@@ -82,7 +82,7 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 		},
 		members: func() {
 			c.wasCalled("systemctl restart rollcall")
-			c.ends("node-3", syscall.SIGTERM)
+			c.members["node-3"].stop(syscall.SIGTERM)
 			c.serves("node-3")
 			c.isSound()
 		}}})
@@ -110,13 +110,13 @@ func TestTheRunbooksOfAClusterThatChanges(t *testing.T) {
 func TestTheRunbooksOfAClusterThatIsHurt(t *testing.T) {
 	t.Parallel()
 	c := newScriptCluster(t)
-	c.ends("node-3", syscall.SIGTERM)
+	c.members["node-3"].stop(syscall.SIGTERM)
 	c.configures("node-3", freePort(t))
 	c.serves("node-3")
 	untilPrinted(c.cli, "Unseen: ", "cluster", "members")
 	c.script(script{document: "operators/runbooks/partition.md",
 		names: map[string]string{"/etc/rollcall/node.crt": "certs/node-1.crt"}})
-	c.ends("node-3", syscall.SIGTERM)
+	c.members["node-3"].stop(syscall.SIGTERM)
 	c.configures("node-3", c.ports[3])
 	c.serves("node-3")
 	c.isSound()

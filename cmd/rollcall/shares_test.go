@@ -53,7 +53,7 @@ type shared struct {
 func newShared(t *testing.T, change func(c *config.Config)) *shared {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "data")
-	n := labNode(t, folder, io.Discard, func(c *config.Config) {
+	n := labNode(t, folder, func(c *config.Config) {
 		openedWide(t, c, false)
 		c.HTTP.CreatesPerSecond, c.HTTP.CreatesBurst = 1000, 1000 // the first is not to be slowed by these
 		c.HTTP.ReadsPerSecond, c.HTTP.Burst = 1000, 1000

@@ -69,7 +69,7 @@ func about(s *trace.Span, key spans.Key) *common.AnyValue {
 func TestTracesTellWhatTookTimeAndNoAddress(t *testing.T) {
 	t.Parallel()
 	o, folder := newOTLP(t), filepath.Join(t.TempDir(), "data")
-	n := labNode(t, folder, io.Discard, func(c *config.Config) {
+	n := labNode(t, folder, func(c *config.Config) {
 		openedWide(t, c, false)
 		c.Tracing = config.Tracing{Endpoint: strings.TrimPrefix(o.URL, "http://"), Sample: 1}
 	})

@@ -126,7 +126,7 @@ func TestUnknownRepliesAreListed(t *testing.T) {
 		return evidence.Case{Attempts: []evidence.Attempt{a, a}, Hosts: 1, GaveUp: true}
 	}
 	r := newWitnessRig(t, []evidence.Case{said("anna", 550, "Blorp <anna@example.com>"), said("bert", 550,
-		"Blorp <bert@example.com>"), said("carl", 553, "Quux"), said("dora", 550, "User unknown")}, nil)
+		"Blorp <bert@example.com>"), said("carl", 553, "Quux"), said("dora", 550, "User unknown")})
 	r.args = []string{"--ledger", "sqlite:" + r.path}
 	text, err := r.run("verdict", "unknown")
 	if err != nil || !strings.HasPrefix(text, "# 4 times; addresses: 2 unknown\nrcpt@mx.example.com | 550 blorp <^>\n# "+
