@@ -199,10 +199,9 @@ func (r *netRig) startDatabase(t *testing.T) (url string) {
 	home := r.hub.places[database]
 	at := fmt.Sprintf("%s:%d", home.addr, ledgerPort)
 	l := effort.Must(home.listen(at))(t)
-	network, socket := postgres.Shared(t).Address()
-	f := &front{listener: l, pick: func() string { return socket }}
+	f := &front{listener: l, pick: postgres.Shared(t).Address}
 	f.dial = func(ctx context.Context, to string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, to)
+		return new(net.Dialer).DialContext(ctx, "tcp", to)
 	}
 	f.run(t)
 	return "postgres://rollcall@" + at + "/" + name + "?sslmode=disable"

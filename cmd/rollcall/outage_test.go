@@ -324,7 +324,7 @@ func (l *nodeLog) show() {
 func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()
-	server := postgres.New(t, postgres.Options{TCP: true})
+	server := postgres.New(t, postgres.Options{})
 	url := server.NewDatabase(t, "book", "")
 	r := newRig(t, "127.0.0.1:1", 1, fmt.Sprintf("[ledger]\nurl = %q\n", url))
 	r.does("migrate", "--config", "node.toml")

@@ -1,11 +1,11 @@
 // Package postgres starts a real PostgreSQL for tests, in a temporary folder.
 //
 // The server is of the machine (initdb and postgres of PATH, else the newest of the usual Debian folder, 15 or newer);
-// nothing is ever downloaded. It listens on a unix socket in its own folder, on loopback TCP only when asked, and dies
-// with the test binary. As root it runs as an unprivileged user, since PostgreSQL refuses to run as root.
+// nothing is ever downloaded. It listens on a port of the loopback address, and dies with the test binary. As root it
+// runs as an unprivileged user, since PostgreSQL refuses to run as root.
 //
-// It is no server to keep anything in: every user of the machine who can reach the socket is its superuser, and without
-// Options.Durable nothing is synced.
+// It is no server to keep anything in: every user of the machine is its superuser, and without Options.Durable nothing
+// is synced.
 //
 // A Proxy stands in front of a server and loses, delays and falsifies on demand, so that a test can put a fault at any
 // statement, and above all at a commit. It knows the text of each statement that runs, also of prepared ones, and

@@ -98,7 +98,7 @@ func owner() (*syscall.Credential, error) {
 
 // shared is the one server of a run of a package's tests, started when it is first asked for.
 var shared = sync.OnceValues(func() (*Server, error) {
-	return Start(context.Background(), Options{TCP: true})
+	return Start(context.Background(), Options{})
 })
 
 // used reports whether there is one to stop; databases counts those made on it.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -156,11 +155,8 @@ func (p *Proxy) accept() {
 
 // dial connects to the server.
 func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
-	port := strconv.Itoa(int(p.upstream.Port))
-	if filepath.IsAbs(p.upstream.Host) {
-		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(p.upstream.Host, ".s.PGSQL."+port))
-	}
-	return new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(p.upstream.Host, port))
+	at := net.JoinHostPort(p.upstream.Host, strconv.Itoa(int(p.upstream.Port)))
+	return new(net.Dialer).DialContext(ctx, "tcp", at)
 }
 
 // decide asks the plan about statements that are sent in one go. The text is

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,8 +27,6 @@ const (
 	ConnectionsMax = 250
 	// superuser is the one user of a server.
 	superuser = "rollcall"
-	// socketPort names the unix socket of a server without TCP; PostgreSQL's own.
-	socketPort = 5432
 	// portsMax bounds the ports tried, since another process may take one that was free a moment ago.
 	portsMax = 3
 	// startMax bounds the wait for a server: it takes half a second here, and recovers from a crash in one.
@@ -40,8 +37,6 @@ const (
 
 // Options say how a server is started. The zero value is complete.
 type Options struct {
-	// TCP lets the server listen on a port of 127.0.0.1 as well; URL then names it.
-	TCP bool
 	// Durable has the files on the disk of temporary files, where a commit takes as long
 	// as it takes a real server: for benchmarks. Without it they are in memory where the
 	// machine has a place for that: each commit is synced all the same, and takes no time.
@@ -71,7 +66,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, bin: bin, port: socketPort}
+	s := &Server{options: o, bin: bin}
 	if s.runAs, err = owner(); err != nil {
 		return nil, err
 	}
@@ -95,10 +90,6 @@ func newFolder(runAs *syscall.Credential, durable bool) (string, error) {
 	parent := os.TempDir()
 	if info, err := os.Stat(memory); err == nil && info.IsDir() && !durable {
 		parent = memory
-	}
-	// A socket's path has at most 107 bytes (unix(7)); ours adds some 50.
-	if len(parent) > 50 {
-		parent = "/tmp"
 	}
 	folder, err := os.MkdirTemp(parent, "rollcall-pg-")
 	if err != nil || runAs == nil {
@@ -141,11 +132,7 @@ func (s *Server) initialise(ctx context.Context) error {
 }
 
 // launchFirst launches a new server, on a port that it keeps.
-func (s *Server) launchFirst(ctx context.Context) error {
-	if !s.options.TCP {
-		return s.launch(ctx)
-	}
-	var err error
+func (s *Server) launchFirst(ctx context.Context) (err error) {
 	for range portsMax {
 		if s.port, err = freePort(ctx); err != nil {
 			return err
@@ -160,13 +147,10 @@ func (s *Server) launchFirst(ctx context.Context) error {
 // launch starts the server on the cluster and waits until it takes connections.
 func (s *Server) launch(ctx context.Context) error {
 	settings := map[string]string{
-		"listen_addresses": "", "port": strconv.Itoa(s.port), "unix_socket_directories": s.folder,
+		"listen_addresses": "127.0.0.1", "port": strconv.Itoa(s.port), "unix_socket_directories": "",
 		"max_connections": strconv.Itoa(ConnectionsMax), "shared_buffers": "64MB",
 		"max_wal_size": "1GB", "logging_collector": "off",
 		"log_destination": "stderr",
-	}
-	if s.options.TCP {
-		settings["listen_addresses"] = "127.0.0.1"
 	}
 	if !s.options.Durable {
 		// No test lives so long that it would help, and with many databases it is a load.
@@ -203,23 +187,13 @@ func freePort(ctx context.Context) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// URL is a connection string for database ("postgres" always exists): over TCP
-// when the server has it, else over the unix socket.
+// URL is a connection string for database ("postgres" always exists).
 func (s *Server) URL(database string) string {
-	if s.options.TCP {
-		return fmt.Sprintf("postgres://%s@127.0.0.1:%d/%s?sslmode=disable", superuser, s.port, database)
-	}
-	q := url.Values{"host": {s.folder}, "port": {strconv.Itoa(s.port)}, "user": {superuser}, "sslmode": {"disable"}}
-	return "postgres:///" + database + "?" + q.Encode()
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", superuser, s.Address(), database)
 }
 
-// Address is where the server listens, for net.Dial.
-func (s *Server) Address() (network, address string) {
-	if s.options.TCP {
-		return "tcp", "127.0.0.1:" + strconv.Itoa(s.port)
-	}
-	return "unix", filepath.Join(s.folder, ".s.PGSQL."+strconv.Itoa(s.port))
-}
+// Address is where the server listens.
+func (s *Server) Address() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
 // Create makes the database name as a copy of template, which must have no connections; an empty template is
 // PostgreSQL's own.
@@ -297,7 +271,7 @@ func (s *Server) end() error {
 	return errors.Join(err, p.stop())
 }
 
-// Restart starts a crashed server again, on the same socket and port. ErrState, ErrStart.
+// Restart starts a crashed server again, on the same port. ErrState, ErrStart.
 func (s *Server) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startMax)
 	defer cancel()
