@@ -57,6 +57,7 @@ type Nothing struct {
 	again bool // the next is an address asked before, not a fresh one
 
 	domain, tenant string // of all that failed; "": there were several
+	few            bool   // which is no sign that it is the cause
 
 	passedAgain int   // addresses asked again that passed since a fresh one did
 	votes       votes // fresh ones that failed right after such
@@ -92,10 +93,8 @@ func (p *Pace) nothingPasses(now time.Time) Effect {
 		p.grey.begin(p, agreed(grey), now)
 		return Unchanged
 	}
-	if n < rowOfOne && refused < n { // so few may be of one domain by chance
-		domain, tenant = "", ""
-	}
 	p.stopAsking(now, domain, tenant)
+	p.nothing.few = n < rowOfOne && refused < n // so few may be of one domain by chance
 	p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses got a good answer at %s: one is asked at a time", n,
 		perSecond(p.rate)))
 	if 2*refused > n {
@@ -174,12 +173,16 @@ func (x *Nothing) nextAlone(now time.Time) time.Time {
 // failedAlone handles a bad answer to a fresh address asked alone.
 func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	x := &p.nothing
+	if p.firsts.row == 1 { // since the receiver was taken over, say
+		x.domain, x.tenant, x.few = t.Domain, t.Tenant, true
+	}
 	if t.Domain != x.domain {
 		x.domain = ""
 	}
 	if t.Tenant != x.tenant {
 		x.tenant = ""
 	}
+	x.few = x.few && p.firsts.row < rowOfOne
 	x.again = true
 	if x.passedAgain > x.before {
 		x.before = x.passedAgain
@@ -250,7 +253,8 @@ func (p *Pace) resume(t *Try, now time.Time) {
 // otherCause returns the cause if it wasn't our pace; "": nothing shows that.
 func (x *Nothing) otherCause(t *Try, now time.Time) string {
 	switch {
-	case x.domain != "" && t.Domain != "" && t.Domain != x.domain, x.tenant != "" && t.Tenant != "" && t.Tenant != x.tenant:
+	case !x.few && (x.domain != "" && t.Domain != "" && t.Domain != x.domain ||
+		x.tenant != "" && t.Tenant != "" && t.Tenant != x.tenant):
 		return "others are answered: it was about one mail domain or one customer's list"
 	case x.excused:
 		return "too many sessions were open, or they were opened too fast"

@@ -233,7 +233,7 @@ func (p *Pace) OnLatency(d time.Duration) { p.answer += (d - p.answer) / 16 }
 func (p *Pace) Good(t Try, now time.Time) {
 	switch x := &p.nothing; {
 	case t.Sent.Before(p.counted):
-	case t.Unsure && x.on && x.domain == "" && x.tenant == "":
+	case t.Unsure && x.on && (x.few || x.domain == "" && x.tenant == ""):
 		p.passed(t.Sent, now)
 		p.againAlone(true, now)
 		return
@@ -320,7 +320,7 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 		oddsOf(p.firsts.row, p.firsts.failedBefore()) >= rowNearOdds && now.Sub(p.nothing.good) >= quietNothing:
 		return p.nothingPasses(now)
 	}
-	newest := &p.firsts.newest().entry
+	newest := p.firsts.newest()
 	if near := p.edge > 0 && p.rate >= below*p.edge; near && !p.test.open &&
 		oddsOf(p.firsts.clear, max(usual, p.firsts.ownBefore())) >= rowNearOdds {
 		return p.stepBack(now)

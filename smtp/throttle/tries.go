@@ -48,6 +48,9 @@ const (
 	// against chance at which a row of them is a block: 1 in 10,000.
 	refusedUsual, blockedOdds = 0.03, 9.2
 
+	// failingOthers is how many addresses of other domains must pass before one domain counts as failing.
+	failingOthers = 3
+
 	// settledIn is the time before a bad answer over which good ones are counted. Where fewer than fewPass pass, then or
 	// since then, it may be a penalty: then failing again shows nothing.
 	settledIn = 5 * time.Second
@@ -90,10 +93,11 @@ type firsts struct {
 	list    []storedTry // firstsKept, made with the first bad one: most receivers never send one
 	next    int         // of list
 	n       int
-	plainAt [2]time.Time // the first and the newest good one before it
-	plain   int          // good ones before that
-	row     int          // bad ones in a row
-	clear   int          // how many of these may not be about their address
+	plainAt [2]time.Time        // the first and the newest good one before it
+	plain   int                 // good ones before that
+	row     int                 // bad ones in a row
+	clear   int                 // how many of these may not be about their address
+	failing map[string]struct{} // mail domains whose addresses get only bad answers while others pass
 	kinds   replyKinds
 }
 
@@ -175,16 +179,45 @@ func (f *firsts) add(t *Try) {
 		f.next = f.n
 	}
 	one := storedTry{sent: t.Sent, domain: t.Domain, tenant: t.Tenant, grey: t.Greylisted, entry: entry{result: t.Result}}
-	if t.Result == Answered {
-		f.forgetRow()
-	} else {
+	if t.Result != Answered {
 		one.kind = f.kinds.of(t.Kind)
-		if f.row++; one.kind.transientChance() >= likelyOwn {
-			f.clear++
-		}
 	}
 	f.list[f.next] = one
 	f.next, f.n = (f.next+1)%firstsKept, min(f.n+1, firstsKept)
+	if t.Result == Answered {
+		delete(f.failing, t.Domain)
+		f.forgetRow()
+		return
+	}
+	f.findFailing(t.Domain)
+	if f.row++; f.chance(&one) >= likelyOwn {
+		f.clear++
+	}
+}
+
+// findFailing finds out whether a mail domain is failing: none of its addresses gets a good answer, and that isn't
+// chance, given how many of other domains get one.
+func (f *firsts) findFailing(domain string) {
+	bad, good, others := 0.0, 0.0, 1.0
+	for i := range f.n {
+		switch one := f.nth(i); {
+		case one.domain == "": // not known
+		case one.domain != domain && one.kind == nil:
+			good++
+		case one.domain != domain:
+			others++
+		case one.kind == nil:
+			return
+		default:
+			bad++
+		}
+	}
+	if good >= failingOthers && bad*-math.Log(others/(good+others)) >= blockedOdds {
+		if f.failing == nil || len(f.failing) >= kindsMax {
+			f.failing = map[string]struct{}{}
+		}
+		f.failing[domain] = struct{}{}
+	}
 }
 
 // forgetRow ends the row of bad ones.
@@ -222,7 +255,7 @@ func (f *firsts) failedBefore() float64 {
 // estimated to be about their address.
 func (f *firsts) countOwn(skip int) (own, bad float64) {
 	for i := skip; i < f.n; i++ {
-		if e := &f.nth(i).entry; e.kind != nil {
+		if e := f.nth(i); e.kind != nil {
 			own, bad = own+1-f.chance(e), bad+1
 		}
 	}
@@ -287,9 +320,10 @@ func (f *firsts) newestKind() string {
 }
 
 // chance returns how likely it is that a first try's bad answer isn't about its address.
-func (f *firsts) chance(e *entry) float64 {
+func (f *firsts) chance(e *storedTry) float64 {
+	_, failing := f.failing[e.domain]
 	switch {
-	case e.kind == nil || e.became == ofAddress:
+	case e.kind == nil || e.became == ofAddress || failing:
 		return 0
 	case e.became == transient:
 		return 1
@@ -337,7 +371,7 @@ type sample struct {
 // since summarizes the first tries since a time, at most so many.
 func (f *firsts) since(from time.Time, most int) (s sample) {
 	for ; s.n < min(f.n, most) && !f.nth(s.n).sent.Before(from); s.n++ {
-		s.likely += f.chance(&f.nth(s.n).entry)
+		s.likely += f.chance(f.nth(s.n))
 	}
 	if s.n > 0 {
 		s.likely /= float64(s.n)

@@ -296,8 +296,8 @@ func (qs *queues) letOthersGo(now time.Time, o *egressPath, p *Probe) bool {
 	if !(domain != "" && w.OtherDomain || tenant != "" && w.OtherTenant) {
 		return false
 	}
-	if qs.parked[p.Address.Domain] == nil {
-		qs.parked[p.Address.Domain] = &heldDomain{until: now.Add(asideWhile)}
+	if qs.parked[p.Address.Domain] == nil { // until another may be asked
+		qs.parked[p.Address.Domain] = &heldDomain{until: later(now, o.pace.Explain().Until).Add(asideWhile)}
 	}
 	return true
 }

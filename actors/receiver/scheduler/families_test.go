@@ -64,6 +64,7 @@ type drawn struct {
 	span      time.Duration // how long it is looked at, at most
 	from      int           // the second from which it counts what is used
 	spare     time.Duration // that may be lost beside the ideal, as with an outage
+	others    bool          // nobody waits for addresses that can't get an outcome
 	takeover  time.Duration // when the scheduler is thrown away; 0: never
 	against   *drawn        // by whose ideal it is judged; nil: its own
 	wanted    figures       // 0: not looked at
@@ -197,7 +198,7 @@ func (w *drawn) begin(t tester, seed uint64) *trial {
 	}
 	tr := newTrial(t, w.told, w.stated, w.far, seed)
 	tr.turn, tr.jitter, tr.waits = w.turn, w.jitter, w.waits
-	tr.remember = w.takeover > 0
+	tr.remember, tr.others = w.takeover > 0, w.others
 	tr.beginScheduler(w.stated, w.waits)
 	for d := range w.domains {
 		for tenant := range w.tenants {

@@ -46,6 +46,7 @@ type limitOf struct {
 type oddOf struct {
 	share float64 // from 0 to 1
 	of    int     // of the customer of this number only, from 1; 0: of all
+	at    string  // of mail domains with this end only
 	reply smtp.Reply
 	cut   bool          // it closes after that, or resets when there is no reply
 	grey  time.Duration // that is how it answers for so long, and then like others; 0: for ever
@@ -214,6 +215,9 @@ func (s *unknownReceiver) oddAt(tenant int, address string) *oddOf {
 	x := chance(s.salt, address)
 	for i := range s.odd {
 		o := &s.odd[i]
+		if !strings.HasSuffix(address, o.at) {
+			continue
+		}
 		if x -= o.share; x < 0 {
 			if o.of == 0 || o.of == tenant+1 {
 				return o
@@ -401,6 +405,7 @@ type trial struct {
 	counts    [truths]int
 	series    map[int64]*seconds // by second since the beginning
 	all, left int                // addresses, and those that were not offered yet
+	others    bool               // nobody waits for addresses that can't get an outcome
 	unsettled int                // addresses without an outcome that can get one
 	little    int                // a tenth of all those
 	wrong     int                // outcomes that are not true
@@ -498,7 +503,9 @@ func (tr *trial) play(until time.Time) {
 	tr.now = until
 }
 
-func (tr *trial) done() bool { return len(tr.tasks) > 0 && tr.unsettled == 0 && tr.left == 0 }
+func (tr *trial) done() bool {
+	return len(tr.tasks) > 0 && tr.unsettled == 0 && (tr.left == 0 || tr.others)
+}
 
 func (tr *trial) step() {
 	tr.told = false

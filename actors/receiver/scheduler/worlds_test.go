@@ -27,6 +27,7 @@ func families() []family {
 		{"penalties", "85 % used (50 % where it is 30 s), 1 % put off", 4, 0.5, drawPenalties},
 		{"openings", "70 % used after 100 s (50 % with a penalty)", 4, 0.5, drawOpenings},
 		{"odd", "1.1 times the time without them, 1.3 times where there are 20 %", 4, 0.7, drawOddMailboxes},
+		{"failing", "the others done in 1.3 of the ideal (and 15 s where nothing is stated)", 4, 0.7, drawFailing},
 		{"greylisting", "all done in 1.15 of the ideal", 4, 0.5, drawGreylisting},
 		{"trusting", "1.15 of the ideal without greylisting, twice its wait and 15 s", 4, 0.5, drawTrusting},
 		{"most", "all done in 1.3 of the ideal", 4, 0.5, drawMost},
@@ -375,6 +376,30 @@ func drawOddMailboxes(r *rand.Rand) *drawn {
 		w.wanted[timeTaken] = 1.3
 	}
 	return w.describe("odd mailboxes")
+}
+
+// drawFailing draws a mail domain, or a customer's list, whose addresses never get an outcome, beside others.
+func drawFailing(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	w.stated, w.hosts, w.others = r.IntN(2) == 0, 1, true
+	w.waits = []time.Duration{time.Minute, 3 * time.Minute, 10 * time.Minute}
+	w.domains = one(r, 2, 3, 10, 30)
+	w.told.RcptRate, w.told.ConnectionRate = rate(one(r, 5, 10, 20, 30), time.Second), rate(50, time.Second)
+	w.addresses = int(w.rate() * 100)
+	if !w.stated {
+		w.spare = 15 * time.Second
+	}
+	for len(w.far.odd) == 0 {
+		w.far.odd = drawOdd(r, 1)
+	}
+	o := &w.far.odd[0]
+	if o.share = 1; w.tenants > 1 && r.IntN(3) == 0 {
+		o.of = 1
+	} else {
+		o.at = "@d0.example"
+	}
+	w.wanted = figures{timeTaken: 1.3}
+	return w.describe("a failing domain or list")
 }
 
 // drawOutage draws a receiver that for a while refuses connections and resets those that are open, says nothing, or
