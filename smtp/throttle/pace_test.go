@@ -172,6 +172,35 @@ func TestPaceStopsWhereNothingPasses(t *testing.T) {
 	}
 }
 
+// TestADomainFailsBesideOthers only: not one whose turn comes just as nothing passes any more, as in a penalty.
+func TestADomainFailsBesideOthers(t *testing.T) {
+	for _, beside := range []bool{true, false} {
+		a := beginAsking(50, 0)
+		ask := func(domain string, passes bool) {
+			a.now = a.now.Add(20 * time.Millisecond)
+			if one := (Try{Sent: a.now, Kind: "451", Domain: domain}); passes {
+				a.pace.Good(one, a.now)
+			} else {
+				one.Result = Deferred
+				a.pace.Bad(one, a.now)
+			}
+		}
+		ask("others", false) // none is kept before
+		for range 20 {
+			if beside {
+				ask("failing", false)
+			}
+			ask("others", true)
+		}
+		for range 4 {
+			ask("failing", false)
+		}
+		if _, failing := a.pace.firsts.failing["failing"]; failing != beside {
+			t.Errorf("beside others: %v; failing: %v", beside, failing)
+		}
+	}
+}
+
 // TestPaceReturns to the pace of before soon after a limit far below it has ended, and seldom tries to before that.
 func TestPaceReturns(t *testing.T) {
 	for _, limit := range []int{1, 3, 10} {

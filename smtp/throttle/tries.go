@@ -196,23 +196,23 @@ func (f *firsts) add(t *Try) {
 }
 
 // findFailing finds out whether a mail domain is failing: none of its addresses gets a good answer, and that isn't
-// chance, given how many of other domains get one.
+// chance, given how many of other domains got one since the first of these failed.
 func (f *firsts) findFailing(domain string) {
-	bad, good, others := 0.0, 0.0, 1.0
+	var bad, good, others, passed, failed float64
 	for i := range f.n {
 		switch one := f.nth(i); {
 		case one.domain == "": // not known
-		case one.domain != domain && one.kind == nil:
-			good++
-		case one.domain != domain:
-			others++
-		case one.kind == nil:
+		case one.domain == domain && one.kind == nil:
 			return
+		case one.domain == domain:
+			bad, good, others = bad+1, passed, failed
+		case one.kind == nil:
+			passed++
 		default:
-			bad++
+			failed++
 		}
 	}
-	if good >= failingOthers && bad*-math.Log(others/(good+others)) >= blockedOdds {
+	if good >= failingOthers && bad*-math.Log((others+1)/(good+others+1)) >= blockedOdds {
 		if f.failing == nil || len(f.failing) >= kindsMax {
 			f.failing = map[string]struct{}{}
 		}
