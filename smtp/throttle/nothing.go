@@ -57,7 +57,7 @@ type Nothing struct {
 	again bool // the next is an address asked before, not a fresh one
 
 	domain, tenant string // of all that failed; "": there were several
-	few            bool   // which is no sign that it is the cause
+	few            bool   // so few failed that this shows nothing about the cause
 
 	passedAgain int   // addresses asked again that passed since a fresh one did
 	votes       votes // fresh ones that failed right after such
@@ -94,7 +94,7 @@ func (p *Pace) nothingPasses(now time.Time) Effect {
 		return Unchanged
 	}
 	p.stopAsking(now, domain, tenant)
-	p.nothing.few = n < rowOfOne && refused < n // so few may be of one domain by chance
+	p.nothing.few = n < rowOfOne && refused < n // they may be of one domain by chance
 	p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses got a good answer at %s: one is asked at a time", n,
 		perSecond(p.rate)))
 	if 2*refused > n {
@@ -173,7 +173,7 @@ func (x *Nothing) nextAlone(now time.Time) time.Time {
 // failedAlone handles a bad answer to a fresh address asked alone.
 func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	x := &p.nothing
-	if p.firsts.row == 1 { // since the receiver was taken over, say
+	if p.firsts.row == 1 { // the first that failed here, as after a takeover
 		x.domain, x.tenant, x.few = t.Domain, t.Tenant, true
 	}
 	if t.Domain != x.domain {

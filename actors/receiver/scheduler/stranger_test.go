@@ -46,7 +46,7 @@ type limitOf struct {
 type oddOf struct {
 	share float64 // from 0 to 1
 	of    int     // of the customer of this number only, from 1; 0: of all
-	at    string  // of mail domains with this end only
+	at    string  // of addresses with this end only
 	reply smtp.Reply
 	cut   bool          // it closes after that, or resets when there is no reply
 	grey  time.Duration // that is how it answers for so long, and then like others; 0: for ever
