@@ -96,7 +96,6 @@ var mayImport = map[string][]string{
 	"actors/intake":       {"smtp"},
 	"ledger":              {"ledger", "smtp"},
 	"ledger/transitions":  {"ledger"},
-	"ledger/people":       {"ledger"},
 	"ledger/tracing":      {}, // a leaf, for whatever tells how long it took
 	"ledger/quota":        {}, // a leaf, for whatever tenants share
 	"cluster/clustertest": {"cluster", "config/effort", "ledger"},
@@ -129,7 +128,7 @@ var mayImport = map[string][]string{
 
 // staysIn says where a foreign module or a part of the standard library may be used.
 var staysIn = map[string][]string{
-	"database/sql":                      {"ledger/sqlstore", "ledger/people"},
+	"database/sql":                      {"ledger/sqlstore"},
 	"modernc.org/sqlite":                {"ledger/sqlstore"},
 	"github.com/jackc/pgx":              {"ledger/sqlstore", "ledger/ledgertest"},
 	"github.com/cockroachdb":            {"ledger/sqlstore"},

@@ -296,7 +296,7 @@ var list = append([]mutant{
 	{"SQL: weight of nothing set", sqlTenants, "workspaces.id), 1)`", "workspaces.id), 0)`", books},
 	{"SQL: nobody did it", sqlOperators, "author := ledger.Author(t.Context())\n", "author := ledger.Author(t.Context())[:0]\n", books},
 	{"SQL: note refused when repeated", sqlOperators, "?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`", "?, ?, ?, ?, ?, ?, ?)`", books},
-	{"SQL: log without an order", sqlOperators, "ORDER BY created DESC, id DESC LIMIT", "ORDER BY created DESC, id LIMIT", books},
+	{"SQL: pages without an order", sqlEvidence, "ORDER BY created DESC, id DESC LIMIT", "ORDER BY created DESC, id LIMIT", books},
 	{"SQL: line on two pages", sqlOperators, "(created, id) < (?, ?)", "(created, id) <= (?, ?)", books},
 	{"lines of a millisecond missed", sqlOperators, "q.Before.Add(time.Millisecond - 1)", "q.Before", books},
 	{"log of any length", sqlOperators, "if q.Limit < 1 || q.Limit > ledger.LogLinesMax {", "if q.Limit < -9 {", books},

@@ -169,9 +169,8 @@ func (s operators) Note(ctx context.Context, l ledger.LogLine) error {
 
 const (
 	logColumns  = `id, created, action, author, workspace, subject, old, detail, reason`
-	pageOfLog   = ` ORDER BY created DESC, id DESC LIMIT ?`
-	newestLines = `SELECT ` + logColumns + ` FROM operator_log` + pageOfLog
-	olderLines  = `SELECT ` + logColumns + ` FROM operator_log WHERE (created, id) < (?, ?)` + pageOfLog
+	newestLines = `SELECT ` + logColumns + ` FROM operator_log` + newestFirst
+	olderLines  = `SELECT ` + logColumns + ` FROM operator_log WHERE (created, id) < (?, ?)` + newestFirst
 )
 
 // OperatorLog returns one page, newest first, as one range read of an index.

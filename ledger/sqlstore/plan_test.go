@@ -8,13 +8,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"modernc.org/libc"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rollcall/config/effort"
-	"rollcall/ledger/people"
+	"rollcall/ledger"
 	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
@@ -24,11 +26,11 @@ import (
 func hotQueries() []hotQuery {
 	const ids = `SELECT id FROM verifications WHERE `
 	const cursor = ` AND (created, id) < (?, ?)`
-	var hot []hotQuery
-	for _, q := range people.Queries {
-		hot = append(hot, hotQuery{q.Name, q.Text, q.Index})
+	endQuery := func(of links) string {
+		query, _ := of.endStatement(time.Time{})
+		return query
 	}
-	return append(hot, []hotQuery{
+	return []hotQuery{
 		{"history", ids + `workspace = ?` + cursor + newestFirst, "verifications_history"},
 		{"history of a kind", ids + `workspace = ? AND kind = ?` + cursor + newestFirst, "verifications_history_kind"},
 		{"those whose ids begin alike", verificationsBetween, "verifications by id"},
@@ -68,7 +70,21 @@ func hotQueries() []hotQuery {
 		{"page of settlements", pageOfSettlements, "settlements of verification"},
 		{"settlement with its evidence", settlementByNumber, "settlements of verification"},
 		{"evidence of a settlement", settlementByNumber, "evidence of settlement"},
-	}...)
+		{"what a session may do", mayDo, "memberships_user"},
+		{"sessions of a user", heldSessions, "user_sessions_user"},
+		{"open invitations", openLinks, "links_workspace"},
+		{"members and invitations", countMembers, "links_workspace"},
+		{"links of somebody", endQuery(links{folded: "x"}), "links_folded"},
+		{"links for a password of somebody", endQuery(links{folded: "x", purpose: ledger.PasswordLink}), "links_folded"},
+		{"invitations to a workspace that somebody made", endQuery(links{madeBy: "x", workspace: uuid.New()}),
+			"links_workspace"},
+		{"the newest of a workspace's log", newestWorkspaceLines, "workspace_log_newest"},
+		{"a workspace's log before a line", olderWorkspaceLines, "workspace_log_newest"},
+		{"who has an email", userByEmail, "users by email"},
+		{"users after an email", pageOfUsers, "users by email"},
+		{"who signs in by a provider", userByOIDC, "users_oidc"},
+		{"invitations of somebody", invitations, "links_folded"},
+	}
 }
 
 type hotQuery struct{ name, query, index string }

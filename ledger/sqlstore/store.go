@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/ledger"
-	"rollcall/ledger/people"
 	"rollcall/ledger/sqlstore/engine"
 	"rollcall/ledger/transitions"
 )
@@ -31,7 +30,7 @@ type Options = engine.Options
 type Store struct {
 	*base
 	transitions.Engine
-	*people.Book
+	people
 	tenants
 	secrets
 	operators
@@ -74,7 +73,7 @@ func newStore(db *engine.DB, o Options) (*Store, error) {
 		}
 	}
 	moves := transitions.New(database{b})
-	return &Store{base: b, Engine: moves, Book: people.New(database{b}), tenants: tenants{b}, secrets: secrets{b},
+	return &Store{base: b, Engine: moves, people: people{b}, tenants: tenants{b}, secrets: secrets{b},
 		operators: operators{b}, files: files{b}, statements: statements{b}, sweeper: sweeper{b, moves}, auditor: auditor{b}}, nil
 }
 
@@ -190,28 +189,28 @@ type tx struct {
 	tenantRows
 	processRows
 	operatorRows
+	peopleRows
 	base *base
 }
 
-var (
-	_ transitions.Tables = (*tx)(nil)
-	_ people.Tx          = (*tx)(nil)
-)
+var _ transitions.Tables = (*tx)(nil)
 
 // The statements about accounts and entries; verifications; workspaces and keys; processes and their facts;
-// operators and logs. transitions.Tables and people.Tx say what they do.
+// operators and logs; people. transitions.Tables says what most of them do.
 type (
 	accountRows      struct{ *engine.Tx }
 	verificationRows struct{ *engine.Tx }
 	tenantRows       struct{ *engine.Tx }
 	processRows      struct{ *engine.Tx }
 	operatorRows     struct{ *engine.Tx }
+	peopleRows       struct{ *engine.Tx }
 )
 
 // within adapts do to a transaction of the engine.
 func (s *base) within(do func(t *tx) error) func(t *engine.Tx) error {
 	return func(t *engine.Tx) error {
-		return do(&tx{t, accountRows{t}, verificationRows{t}, tenantRows{t}, processRows{t}, operatorRows{t}, s})
+		return do(&tx{t, accountRows{t}, verificationRows{t}, tenantRows{t}, processRows{t}, operatorRows{t},
+			peopleRows{t}, s})
 	}
 }
 
@@ -238,7 +237,7 @@ func (s *base) glance(ctx context.Context, do func(t *tx) error) error {
 	return s.db.Glance(ctx, s.within(do))
 }
 
-// database provides the transactions for package transitions and package people.
+// database provides the transactions for package transitions.
 type database struct{ *base }
 
 func (d database) Update(ctx context.Context, in transitions.Scope, do func(t transitions.Tables) error) error {
@@ -246,14 +245,6 @@ func (d database) Update(ctx context.Context, in transitions.Scope, do func(t tr
 }
 
 func (d database) View(ctx context.Context, do func(t transitions.Tables) error) error {
-	return d.view(ctx, func(t *tx) error { return do(t) })
-}
-
-func (d database) UpdatePeople(ctx context.Context, do func(t people.Tx) error) error {
-	return d.update(ctx, func(t *tx) error { return do(t) })
-}
-
-func (d database) ViewPeople(ctx context.Context, do func(t people.Tx) error) error {
 	return d.view(ctx, func(t *tx) error { return do(t) })
 }
 

@@ -1,4 +1,4 @@
-package people
+package sqlstore
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func scanSession(scan engine.Scan) (s ledger.Session, err error) {
 }
 
 // readSession reads a session, even an ended one; nil when there is none.
-func (t rows) readSession(id ledger.Hash) (*ledger.Session, error) {
+func (t peopleRows) readSession(id ledger.Hash) (*ledger.Session, error) {
 	const read = `SELECT ` + sessionColumns + ` FROM user_sessions WHERE id = ?`
 	return engine.Find(t, "read session", scanSession, read, id[:])
 }
@@ -31,7 +31,7 @@ func (t rows) readSession(id ledger.Hash) (*ledger.Session, error) {
 const heldSessions = `SELECT ` + sessionColumns + ` FROM user_sessions WHERE user_id = ? AND ends > ?`
 
 // addSession writes a new session, and records that its user was seen.
-func (t rows) addSession(s ledger.Session) error {
+func (t peopleRows) addSession(s ledger.Session) error {
 	_, err := t.Exec(`INSERT INTO user_sessions (`+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`, s.ID[:], s.User[:],
 		ledger.Millis(s.Created), ledger.Millis(s.Seen), ledger.Millis(s.Ends), s.Agent, s.Network)
 	if err == nil {
@@ -50,7 +50,7 @@ const mayDo = `SELECT s.id, s.user_id, s.created, s.seen, s.ends, s.agent, s.net
 	WHERE s.id = ? AND s.ends > {now} AND s.seen >= {now} - ? AND u.disabled = 0`
 
 // signedIn reads the rights of a session in one statement; nil when it is not valid.
-func (t rows) signedIn(id ledger.Hash, idle time.Duration) (in *ledger.SignedIn, err error) {
+func (t peopleRows) signedIn(id ledger.Hash, idle time.Duration) (in *ledger.SignedIn, err error) {
 	err = t.Each(func(rows *sql.Rows) error {
 		if in == nil {
 			in = &ledger.SignedIn{}
@@ -96,8 +96,8 @@ func scanMayDo(scan engine.Scan, in *ledger.SignedIn) (m *ledger.Membership, err
 const forEver = 1 << 62 * time.Nanosecond
 
 // BeginSession signs a user in.
-func (b *Book) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.SignedIn, error) {
-	err := b.changeUser(ctx, n.User, func(t rows, u *ledger.User, now time.Time) error {
+func (s people) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.SignedIn, error) {
+	err := s.changeUser(ctx, n.User, func(t *tx, u *ledger.User, now time.Time) error {
 		if !u.Disabled.IsZero() {
 			return ledger.ErrNoSuchUser
 		}
@@ -107,12 +107,12 @@ func (b *Book) BeginSession(ctx context.Context, n ledger.NewSession) (ledger.Si
 		if err := stillProved(n, u); err != nil {
 			return err
 		}
-		return begin(ctx, t, n, u, now)
+		return beginSession(ctx, t, n, u, now)
 	})
 	if err != nil {
 		return ledger.SignedIn{}, ledger.Wrap(err, "begin a session of user %s", n.User)
 	}
-	return b.signedIn(ctx, n.ID, forEver, ledger.ErrNoSuchUser, "begin a session")
+	return s.signedIn(ctx, n.ID, forEver, ledger.ErrNoSuchUser, "begin a session")
 }
 
 // stillProved refuses a session if the user's factors have changed since the proof. ErrChanged.
@@ -123,8 +123,8 @@ func stillProved(n ledger.NewSession, u *ledger.User) error {
 	return nil
 }
 
-// begin makes a session, or finds the one already made. Above the limit it ends the least recently used one.
-func begin(ctx context.Context, t rows, n ledger.NewSession, u *ledger.User, now time.Time) error {
+// beginSession makes a session, or finds the one already made. Above the limit it ends the least recently used one.
+func beginSession(ctx context.Context, t *tx, n ledger.NewSession, u *ledger.User, now time.Time) error {
 	known, err := t.readSession(n.ID)
 	switch {
 	case err != nil:
@@ -135,7 +135,7 @@ func begin(ctx context.Context, t rows, n ledger.NewSession, u *ledger.User, now
 		return fmt.Errorf("the id of the session was used before: %w", ledger.ErrIllegal)
 	}
 	if n.TOTP != "" {
-		if err := t.replaceTOTP(ctx, u, n.TOTPWas, n.TOTP, change{}, now); err != nil {
+		if err := t.replaceTOTP(ctx, u, n.TOTPWas, n.TOTP, signInChange{}, now); err != nil {
 			return err
 		}
 	}
@@ -152,22 +152,22 @@ const endLeastUsed = `UPDATE user_sessions SET ends = ? WHERE id IN (SELECT id F
 	WHERE user_id = ? AND ends > ? ORDER BY seen DESC, created DESC, id DESC LIMIT 1000000 OFFSET ?)`
 
 // signedIn reads the rights of a session; none is the error for an invalid session, and what begins each error.
-func (b *Book) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error, what string) (
+func (s people) signedIn(ctx context.Context, id ledger.Hash, idle time.Duration, none error, what string) (
 	ledger.SignedIn, error) {
-	return ledger.Run(ctx, b.runView, func(t rows) (ledger.SignedIn, error) {
+	return ledger.Run(ctx, s.view, func(t *tx) (ledger.SignedIn, error) {
 		in, err := t.signedIn(id, idle)
 		return orNone(in, err, none)
 	}, "%s", what)
 }
 
 // SessionByID returns a session with its current rights.
-func (b *Book) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
-	return b.signedIn(ctx, id, idle, ledger.ErrNoSuchSession, "read a session")
+func (s people) SessionByID(ctx context.Context, id ledger.Hash, idle time.Duration) (ledger.SignedIn, error) {
+	return s.signedIn(ctx, id, idle, ledger.ErrNoSuchSession, "read a session")
 }
 
 // Sessions lists the valid sessions of a user, the most recently used first.
-func (b *Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) ([]ledger.Session, error) {
-	list, err := ledger.Run(ctx, b.runView, func(t rows) ([]ledger.Session, error) {
+func (s people) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration) ([]ledger.Session, error) {
+	list, err := ledger.Run(ctx, s.view, func(t *tx) ([]ledger.Session, error) {
 		now, err := t.Now()
 		if err != nil {
 			return nil, err
@@ -182,7 +182,7 @@ func (b *Book) Sessions(ctx context.Context, user uuid.UUID, idle time.Duration)
 }
 
 // endSessions ends the sessions of a user except one, and returns those that were valid.
-func (t rows) endSessions(user uuid.UUID, but ledger.Hash, now time.Time) ([]ledger.Hash, error) {
+func (t peopleRows) endSessions(user uuid.UUID, but ledger.Hash, now time.Time) ([]ledger.Hash, error) {
 	return engine.List(t, "end sessions", func(scan engine.Scan) (id ledger.Hash, err error) {
 		err = scan(hashed{&id})
 		return id, err
@@ -191,8 +191,8 @@ func (t rows) endSessions(user uuid.UUID, but ledger.Hash, now time.Time) ([]led
 }
 
 // EndSession ends a session of this user.
-func (b *Book) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) error {
-	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
+func (s people) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) error {
+	return ledger.Wrap(s.update(ctx, func(t *tx) error {
 		_, err := t.Exec(`UPDATE user_sessions SET ends = {now} WHERE id = ? AND user_id = ? AND ends > {now}`,
 			id[:], user[:])
 		return err
@@ -200,11 +200,11 @@ func (b *Book) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) e
 }
 
 // EndSessions ends all sessions of a user except one, and returns how many were valid.
-func (b *Book) EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) (int, error) {
+func (s people) EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) (int, error) {
 	// tried collects from all runs that reached their commit. After a commit without our knowledge the next run does
 	// not find those sessions; after any other run it finds them again.
 	tried := map[ledger.Hash]bool{}
-	err := b.changeUser(ctx, user, func(t rows, _ *ledger.User, now time.Time) error {
+	err := s.changeUser(ctx, user, func(t *tx, _ *ledger.User, now time.Time) error {
 		ended, err := t.endSessions(user, but, now)
 		for _, id := range ended {
 			tried[id] = true
@@ -218,14 +218,14 @@ func (b *Book) EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash)
 }
 
 // UseSessions records that sessions were used now and their users seen.
-func (b *Book) UseSessions(ctx context.Context, ids []ledger.Hash) error {
+func (s people) UseSessions(ctx context.Context, ids []ledger.Hash) error {
 	if len(ids) > ledger.BatchMax {
 		return fmt.Errorf("note the use of %d sessions, %d are allowed: %w", len(ids), ledger.BatchMax, ledger.ErrIllegal)
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
+	return ledger.Wrap(s.update(ctx, func(t *tx) error {
 		now, err := t.Now()
 		if err != nil {
 			return err
@@ -234,7 +234,7 @@ func (b *Book) UseSessions(ctx context.Context, ids []ledger.Hash) error {
 	}), "note the use of %d sessions", len(ids))
 }
 
-func (t rows) noteUse(in string, ids []any, now time.Time) error {
+func (t peopleRows) noteUse(in string, ids []any, now time.Time) error {
 	args := append([]any{now.UnixMilli(), now.UnixMilli(), now.UnixMilli()}, ids...)
 	if _, err := t.Exec(`UPDATE user_sessions SET seen = ? WHERE ends > ? AND seen < ? AND id`+in, args...); err != nil {
 		return err
@@ -253,7 +253,7 @@ type attempts struct {
 	call     uuid.UUID // the call that last counted
 }
 
-func (t rows) readAttempts(subjects []ledger.Hash) (list []attempts, err error) {
+func (t peopleRows) readAttempts(subjects []ledger.Hash) (list []attempts, err error) {
 	err = engine.In(subjects, hashArg, func(in string, hashes []any) error {
 		more, err := engine.List(t, "read failed sign-ins", func(scan engine.Scan) (a attempts, err error) {
 			err = scan(hashed{&a.subject}, &a.failures, &a.since, &a.refused, &a.ends, &a.call)
@@ -266,7 +266,7 @@ func (t rows) readAttempts(subjects []ledger.Hash) (list []attempts, err error) 
 }
 
 // keepAttempts writes the attempts of a subject and replaces earlier ones.
-func (t rows) keepAttempts(a attempts) error {
+func (t peopleRows) keepAttempts(a attempts) error {
 	_, err := t.Exec(`INSERT INTO sign_in_attempts (subject, failures, since, refused, ends, last_call)
 		VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures,
 		since = excluded.since, refused = excluded.refused, ends = excluded.ends, last_call = excluded.last_call`,
@@ -275,7 +275,7 @@ func (t rows) keepAttempts(a attempts) error {
 }
 
 // FailedSignIn counts a failed sign-in under some subjects.
-func (b *Book) FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledger.AttemptRule) ([]time.Time, error) {
+func (s people) FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledger.AttemptRule) ([]time.Time, error) {
 	waits := make([]time.Time, len(subjects))
 	call := uuid.New()
 	err := r.Check()
@@ -283,12 +283,12 @@ func (b *Book) FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledge
 		err = checkBatch(subjects)
 	}
 	if err == nil && len(subjects) > 0 {
-		err = b.runUpdate(ctx, func(t rows) error {
+		err = s.update(ctx, func(t *tx) error {
 			now, err := t.Now()
 			if err != nil {
 				return err
 			}
-			until, err := fail(t, subjects, r, call, now.UnixMilli())
+			until, err := countFailure(t, subjects, r, call, now.UnixMilli())
 			for i, s := range subjects {
 				waits[i] = until[s]
 			}
@@ -301,8 +301,8 @@ func (b *Book) FailedSignIn(ctx context.Context, subjects []ledger.Hash, r ledge
 	return waits, nil
 }
 
-// fail counts a failure under each subject, and returns until when each is refused.
-func fail(t rows, subjects []ledger.Hash, r ledger.AttemptRule, call uuid.UUID, now int64) (
+// countFailure counts a failure under each subject, and returns until when each is refused.
+func countFailure(t *tx, subjects []ledger.Hash, r ledger.AttemptRule, call uuid.UUID, now int64) (
 	map[ledger.Hash]time.Time, error) {
 	subjects = differing(subjects)
 	known, err := t.readAttempts(subjects)
@@ -328,13 +328,13 @@ func fail(t rows, subjects []ledger.Hash, r ledger.AttemptRule, call uuid.UUID, 
 				return nil, err
 			}
 		}
-		until[subject] = refused(a, now)
+		until[subject] = a.refusedUntil(now)
 	}
 	return until, nil
 }
 
-// refused returns the end of a refusal if it is in the future.
-func refused(a attempts, now int64) time.Time {
+// refusedUntil returns the end of a refusal if it is in the future.
+func (a attempts) refusedUntil(now int64) time.Time {
 	if a.refused <= now {
 		return time.Time{}
 	}
@@ -348,11 +348,11 @@ func differing(subjects []ledger.Hash) []ledger.Hash {
 }
 
 // SignInWaits returns until when subjects are refused.
-func (b *Book) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.Time, error) {
+func (s people) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.Time, error) {
 	waits := make([]time.Time, len(subjects))
 	err := checkBatch(subjects)
 	if err == nil && len(subjects) > 0 {
-		err = b.runView(ctx, func(t rows) error {
+		err = s.view(ctx, func(t *tx) error {
 			now, err := t.Now()
 			if err != nil {
 				return err
@@ -360,7 +360,7 @@ func (b *Book) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.
 			known, err := t.readAttempts(differing(subjects))
 			for i, s := range subjects {
 				if at := slices.IndexFunc(known, func(a attempts) bool { return a.subject == s }); at >= 0 {
-					waits[i] = refused(known[at], now.UnixMilli())
+					waits[i] = known[at].refusedUntil(now.UnixMilli())
 				}
 			}
 			return err
@@ -373,8 +373,8 @@ func (b *Book) SignInWaits(ctx context.Context, subjects []ledger.Hash) ([]time.
 }
 
 // ForgetFailures deletes the failures of a subject.
-func (b *Book) ForgetFailures(ctx context.Context, subject ledger.Hash) error {
-	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
+func (s people) ForgetFailures(ctx context.Context, subject ledger.Hash) error {
+	return ledger.Wrap(s.update(ctx, func(t *tx) error {
 		_, err := t.Exec(`DELETE FROM sign_in_attempts WHERE subject = ?`, subject[:])
 		return err
 	}), "forget failed sign-ins")

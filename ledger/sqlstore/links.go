@@ -1,4 +1,4 @@
-package people
+package sqlstore
 
 import (
 	"cmp"
@@ -23,14 +23,14 @@ type links struct {
 	workspace uuid.UUID
 }
 
-type linkRow struct {
+type storedLink struct {
 	ledger.Link
 	session ledger.Hash // the session that it began; zero: none
 }
 
 const linkColumns = `id, purpose, workspace, email, role, made_by, created, expires, ends, used_by`
 
-func scanLink(scan engine.Scan) (l linkRow, err error) {
+func scanLink(scan engine.Scan) (l storedLink, err error) {
 	var ends time.Time
 	err = scan(hashed{&l.ID}, &l.Purpose, &l.Workspace, &l.Email, &l.Role, &l.MadeBy, engine.At(&l.Created),
 		engine.At(&l.Expires), engine.At(&ends), hashed{&l.session})
@@ -41,11 +41,11 @@ func scanLink(scan engine.Scan) (l linkRow, err error) {
 }
 
 // readLink reads a link; nil when there is none.
-func (t rows) readLink(id ledger.Hash) (*linkRow, error) {
+func (t peopleRows) readLink(id ledger.Hash) (*storedLink, error) {
 	return engine.Find(t, "read link", scanLink, `SELECT `+linkColumns+` FROM links WHERE id = ?`, id[:])
 }
 
-func (t rows) addLink(l ledger.Link) error {
+func (t peopleRows) addLink(l ledger.Link) error {
 	_, err := t.Exec(`INSERT INTO links (`+linkColumns+`, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		l.ID[:], l.Purpose, l.Workspace[:], l.Email, l.Role, l.MadeBy, ledger.Millis(l.Created), ledger.Millis(l.Expires),
 		ledger.Millis(l.Expires), []byte{}, []byte(ledger.FoldEmail(l.Email)))
@@ -53,7 +53,7 @@ func (t rows) addLink(l ledger.Link) error {
 }
 
 // useLink ends an open link.
-func (t rows) useLink(id, session ledger.Hash, now time.Time) (int64, error) {
+func (t peopleRows) useLink(id, session ledger.Hash, now time.Time) (int64, error) {
 	return t.Exec(`UPDATE links SET ends = ?, used_by = ? WHERE id = ? AND ends > ?`,
 		now.UnixMilli(), blob(session), id[:], now.UnixMilli())
 }
@@ -74,24 +74,24 @@ func (of links) endStatement(now time.Time) (query string, args []any) {
 }
 
 // endLinks ends the selected open links.
-func (t rows) endLinks(of links, now time.Time) error {
+func (t peopleRows) endLinks(of links, now time.Time) error {
 	query, args := of.endStatement(now)
 	_, err := t.Exec(query, args...)
 	return ledger.Wrap(err, "end links")
 }
 
 // MakeLink stores a link.
-func (b *Book) MakeLink(ctx context.Context, l ledger.Link) (ledger.Link, error) {
+func (s people) MakeLink(ctx context.Context, l ledger.Link) (ledger.Link, error) {
 	if !personal(l) {
-		if err := b.isWorkspace(ctx, l.Workspace); err != nil {
+		if err := s.isWorkspace(ctx, l.Workspace); err != nil {
 			return ledger.Link{}, ledger.Wrap(err, "make a link")
 		}
 	}
-	return ledger.Run(ctx, b.runUpdate, func(t rows) (ledger.Link, error) { return makeLink(t, ledger.Actor(ctx), l) },
+	return ledger.Run(ctx, s.update, func(t *tx) (ledger.Link, error) { return makeLink(t, ledger.Actor(ctx), l) },
 		"make a link")
 }
 
-func makeLink(t rows, actor string, l ledger.Link) (ledger.Link, error) {
+func makeLink(t *tx, actor string, l ledger.Link) (ledger.Link, error) {
 	known, err := t.readLink(l.ID)
 	if err != nil {
 		return l, err
@@ -134,7 +134,7 @@ func personal(l ledger.Link) bool {
 
 // mayBeInvited refuses a link that nobody could use, or that its maker may not make. ErrNoSuchUser, ErrNotOwner,
 // ErrTooManyMembers.
-func mayBeInvited(t rows, l ledger.Link, now time.Time) error {
+func mayBeInvited(t *tx, l ledger.Link, now time.Time) error {
 	if personal(l) {
 		u, err := t.userOf(l.Email)
 		if err == nil && (u == nil || !u.Disabled.IsZero()) {
@@ -153,14 +153,14 @@ func mayBeInvited(t rows, l ledger.Link, now time.Time) error {
 }
 
 // AcceptLink uses a link and begins a session.
-func (b *Book) AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error) {
-	if err := b.runUpdate(ctx, func(t rows) error { return accept(ctx, t, a) }); err != nil {
+func (s people) AcceptLink(ctx context.Context, a ledger.Accept) (ledger.SignedIn, error) {
+	if err := s.update(ctx, func(t *tx) error { return acceptLink(ctx, t, a) }); err != nil {
 		return ledger.SignedIn{}, fmt.Errorf("accept a link: %w", err)
 	}
-	return b.signedIn(ctx, a.Session.ID, forEver, ledger.ErrNoSuchLink, "accept a link")
+	return s.signedIn(ctx, a.Session.ID, forEver, ledger.ErrNoSuchLink, "accept a link")
 }
 
-func accept(ctx context.Context, t rows, a ledger.Accept) error {
+func acceptLink(ctx context.Context, t *tx, a ledger.Accept) error {
 	l, err := t.readLink(a.Link)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func accept(ctx context.Context, t rows, a ledger.Accept) error {
 	}
 	actor := cmp.Or(ledger.Actor(ctx), userActor+u.ID.String())
 	if l.Purpose == ledger.InviteLink {
-		if err := join(t, actor, l, u, now); err != nil {
+		if err := joinWorkspace(t, actor, l, u, now); err != nil {
 			return err
 		}
 	}
@@ -204,12 +204,12 @@ func accept(ctx context.Context, t rows, a ledger.Accept) error {
 		return err
 	}
 	a.Session.User = u.ID
-	return begin(ctx, t, a.Session, u, now)
+	return beginSession(ctx, t, a.Session, u, now)
 }
 
 // userOfLink makes or changes the user of a link, and returns the user. An invitation changes no existing user,
 // because its maker also has the link.
-func userOfLink(ctx context.Context, t rows, l *linkRow, u *ledger.User, a ledger.Accept, now time.Time) (
+func userOfLink(ctx context.Context, t *tx, l *storedLink, u *ledger.User, a ledger.Accept, now time.Time) (
 	*ledger.User, error) {
 	if u != nil && l.Purpose != ledger.PasswordLink {
 		if a.Password != "" || a.OIDC != "" && a.OIDC != u.OIDC {
@@ -224,7 +224,7 @@ func userOfLink(ctx context.Context, t rows, l *linkRow, u *ledger.User, a ledge
 	}
 	if u != nil {
 		u.Password = a.Password
-		return u, t.writeUser(ctx, u, now, change{ends: true})
+		return u, t.writeUser(ctx, u, now, signInChange{ends: true})
 	}
 	if err := mayBeNew(t, a); err != nil {
 		return nil, err
@@ -234,7 +234,7 @@ func userOfLink(ctx context.Context, t rows, l *linkRow, u *ledger.User, a ledge
 }
 
 // mayBeNew refuses an invalid new user. ErrIllegal, ErrIdentityTaken.
-func mayBeNew(t rows, a ledger.Accept) error {
+func mayBeNew(t *tx, a ledger.Accept) error {
 	if a.User == uuid.Nil || len(a.Name) > ledger.NameMax {
 		return fmt.Errorf("a user without an id, or a name of more than %d bytes: %w", ledger.NameMax, ledger.ErrIllegal)
 	}
@@ -255,8 +255,8 @@ func mayBeNew(t rows, a ledger.Accept) error {
 }
 
 // EndLink ends an invitation to a workspace.
-func (b *Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) error {
-	return ledger.Wrap(b.runUpdate(ctx, func(t rows) error {
+func (s people) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash) error {
+	return ledger.Wrap(s.update(ctx, func(t *tx) error {
 		l, err := t.readLink(id)
 		if err != nil {
 			return err
@@ -278,11 +278,11 @@ func (b *Book) EndLink(ctx context.Context, workspace uuid.UUID, id ledger.Hash)
 }
 
 // LinkByID returns an open link, and whether a user with its email exists.
-func (b *Book) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, known bool, err error) {
+func (s people) LinkByID(ctx context.Context, id ledger.Hash) (l ledger.Link, known bool, err error) {
 	var user sql.Null[[]byte]
 	var disabled, now time.Time
-	l, err = ledger.Run(ctx, b.runView, func(t rows) (ledger.Link, error) {
-		row, err := engine.Find(t, "ask", func(scan engine.Scan) (linkRow, error) {
+	l, err = ledger.Run(ctx, s.view, func(t *tx) (ledger.Link, error) {
+		row, err := engine.Find(t, "ask", func(scan engine.Scan) (storedLink, error) {
 			return scanLink(func(into ...any) error {
 				return scan(append(into, &user, engine.At(&disabled), engine.At(&now))...)
 			})
@@ -305,26 +305,26 @@ var linkOf = "l." + strings.ReplaceAll(linkColumns, ", ", ", l.")
 const openLinks = `SELECT ` + linkColumns + ` FROM links WHERE workspace = ? AND ends > {now}`
 
 // OpenLinks lists the open invitations to a workspace, newest first.
-func (b *Book) OpenLinks(ctx context.Context, workspace uuid.UUID) ([]ledger.Link, error) {
+func (s people) OpenLinks(ctx context.Context, workspace uuid.UUID) ([]ledger.Link, error) {
 	if workspace == uuid.Nil {
 		return nil, nil // password links have no workspace
 	}
-	return b.newestLinks(ctx, openLinks, workspace[:])
+	return s.newestLinks(ctx, openLinks, workspace[:])
 }
 
 const invitations = `SELECT ` + linkColumns + ` FROM links WHERE folded = ? AND ends > {now} AND purpose = 'invite'`
 
 // Invitations lists the open invitations of an email, newest first.
-func (b *Book) Invitations(ctx context.Context, email string) ([]ledger.Link, error) {
+func (s people) Invitations(ctx context.Context, email string) ([]ledger.Link, error) {
 	if ledger.CheckEmail(email) != nil {
 		return nil, nil // an invalid email has none
 	}
-	return b.newestLinks(ctx, invitations, []byte(ledger.FoldEmail(email)))
+	return s.newestLinks(ctx, invitations, []byte(ledger.FoldEmail(email)))
 }
 
 // newestLinks lists links, newest first.
-func (b *Book) newestLinks(ctx context.Context, query string, arg any) ([]ledger.Link, error) {
-	list, err := ledger.Run(ctx, b.runView, func(t rows) ([]ledger.Link, error) {
+func (s people) newestLinks(ctx context.Context, query string, arg any) ([]ledger.Link, error) {
+	list, err := ledger.Run(ctx, s.view, func(t *tx) ([]ledger.Link, error) {
 		return engine.List(t, "read", func(scan engine.Scan) (ledger.Link, error) {
 			l, err := scanLink(scan)
 			return l.Link, err
@@ -348,13 +348,13 @@ const (
 )
 
 // readRole reads the role of a user in a workspace; "": none.
-func (t rows) readRole(workspace, user uuid.UUID) (role ledger.Role, err error) {
+func (t peopleRows) readRole(workspace, user uuid.UUID) (role ledger.Role, err error) {
 	return engine.Value[ledger.Role](t, "read membership",
 		`SELECT role FROM memberships WHERE workspace = ? AND user_id = ?`, workspace[:], user[:])
 }
 
 // setMember writes a membership and replaces an earlier one.
-func (t rows) setMember(workspace, user uuid.UUID, role ledger.Role, now time.Time) error {
+func (t peopleRows) setMember(workspace, user uuid.UUID, role ledger.Role, now time.Time) error {
 	_, err := t.Exec(`INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, ?, ?)
 		ON CONFLICT (workspace, user_id) DO UPDATE SET role = excluded.role`, workspace[:], user[:], role, ledger.Millis(now))
 	return ledger.Wrap(err, "write membership")
@@ -364,8 +364,8 @@ const members = `SELECT m.user_id, u.email, u.name, m.role, m.created, u.seen, u
 	FROM memberships m JOIN users u ON u.id = m.user_id JOIN workspaces w ON w.id = m.workspace WHERE m.workspace = ?`
 
 // Members lists the members of a workspace by email.
-func (b *Book) Members(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error) {
-	list, err := ledger.Run(ctx, b.runView, func(t rows) ([]ledger.Membership, error) {
+func (s people) Members(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error) {
+	list, err := ledger.Run(ctx, s.view, func(t *tx) ([]ledger.Membership, error) {
 		if _, err := t.Account(workspace); err != nil {
 			return nil, err
 		}
@@ -389,7 +389,7 @@ const userActor = "user:"
 
 // onlyOwner refuses a user who is disabled or not an owner of a workspace: a node's knowledge of owners may be
 // seconds old. ErrNotOwner.
-func onlyOwner(t rows, actor string, workspace uuid.UUID) error {
+func onlyOwner(t *tx, actor string, workspace uuid.UUID) error {
 	text, is := strings.CutPrefix(actor, userActor)
 	if !is {
 		return nil
@@ -405,8 +405,8 @@ func onlyOwner(t rows, actor string, workspace uuid.UUID) error {
 	return err
 }
 
-// join makes the user of an invitation a member, or gives a member the role if it is higher.
-func join(t rows, actor string, l *linkRow, u *ledger.User, now time.Time) error {
+// joinWorkspace makes the user of an invitation a member, or gives a member the role if it is higher.
+func joinWorkspace(t *tx, actor string, l *storedLink, u *ledger.User, now time.Time) error {
 	is, err := t.readRole(l.Workspace, u.ID)
 	if err != nil || is.Allows(l.Role) {
 		return err
@@ -426,15 +426,15 @@ func roleLine(email string, old, now ledger.Role) ledger.WorkspaceLine {
 }
 
 // SetRole changes a member's role.
-func (b *Book) SetRole(ctx context.Context, workspace, user uuid.UUID, role ledger.Role) error {
-	err := b.isWorkspace(ctx, workspace)
+func (s people) SetRole(ctx context.Context, workspace, user uuid.UUID, role ledger.Role) error {
+	err := s.isWorkspace(ctx, workspace)
 	if err == nil {
-		err = b.runUpdate(ctx, func(t rows) error { return setRole(t, ledger.Actor(ctx), workspace, user, role) })
+		err = s.update(ctx, func(t *tx) error { return setRole(t, ledger.Actor(ctx), workspace, user, role) })
 	}
 	return ledger.Wrap(err, "set the role of user %s in workspace %s", user, workspace)
 }
 
-func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) error {
+func setRole(t *tx, actor string, workspace, user uuid.UUID, role ledger.Role) error {
 	is, err := t.readRole(workspace, user)
 	switch {
 	case err != nil || is == "" && role == "":
@@ -486,7 +486,7 @@ func setRole(t rows, actor string, workspace, user uuid.UUID, role ledger.Role) 
 
 // endInvitations ends the open invitations to a workspace that a member made or got: with one the member could
 // regain a lost role.
-func endInvitations(t rows, workspace uuid.UUID, u *ledger.User, now time.Time) error {
+func endInvitations(t *tx, workspace uuid.UUID, u *ledger.User, now time.Time) error {
 	made := links{madeBy: userActor + u.ID.String(), purpose: ledger.InviteLink, workspace: workspace}
 	if err := t.endLinks(made, now); err != nil {
 		return err
