@@ -43,11 +43,11 @@ func (a *acceptances) takeAccepted() []pending {
 }
 
 // proveBefore notes when a control probe was refused: acceptances before that are true.
-func (a *acceptances) proveBefore(log *attemptLog, at time.Time) {
+func (a *acceptances) proveBefore(at time.Time) {
 	rest := a.accepted[:0]
 	a.proven = slices.Grow(a.proven, len(a.accepted))
 	for _, p := range a.accepted {
-		if log.newestTime(p).After(at) {
+		if p.newestTime().After(at) {
 			rest = append(rest, p)
 		} else {
 			a.proven = append(a.proven, p)

@@ -24,22 +24,19 @@ const (
 	// sourcesMax bounds the source addresses that a planner tells apart; greylisting at further ones isn't noted. A
 	// node has a few, a cluster some tens.
 	sourcesMax = 1000
-
-	// attemptsPage is how many attempts are made at once: 5 KB.
-	attemptsPage = 31
 )
 
 // note is one attempt at an address: when, and the answer.
 type note struct {
-	at    int64  // as wire.Millis
-	said  uint32 // index in attemptLog.said
-	older uint32 // note of the attempt before; 0: there is none
+	at    int64 // as evidence.Millis
+	said  *said
+	older *note // the attempt before; nil: there is none
 }
 
 // said is an attempt without its time, which many addresses may share.
 type said struct {
 	attempt evidence.Attempt
-	refs    uint32
+	refs    int
 	loose   bool // counts as text of the node: see Load.keepBytes
 }
 
@@ -50,107 +47,68 @@ type said struct {
 // it is kept without its text, which no rule reads.
 type attemptLog struct {
 	load    *Load
-	notes   []note // the first is not used
-	free    uint32 // first of the free notes, chained by older
-	said    []said // the first is not used
-	unused  []uint32
-	places  map[evidence.Attempt]uint32 // of said
-	sources []string                    // by number, from 1
-
-	page     []evidence.Attempt // for cases that are taken
-	pageSize int
+	said    map[evidence.Attempt]*said
+	sources []string // by number, from 1
 }
 
 func newAttemptLog(load *Load) *attemptLog {
-	return &attemptLog{load: load, notes: make([]note, 1), said: make([]said, 1), places: map[evidence.Attempt]uint32{}}
+	return &attemptLog{load: load, said: map[evidence.Attempt]*said{}}
 }
 
 // takeCase removes the kept case of an address and returns it.
 func (r *attemptLog) takeCase(p *pending) evidence.Case {
-	c := r.readCase(*p, r.makeAttempts(int(p.kept)))
-	for range p.kept {
-		at := p.newest
-		n := &r.notes[at]
+	c := p.readCase()
+	for n := p.newest; n != nil; n = n.older {
 		r.releaseSaid(n.said)
-		p.newest, n.older, r.free = n.older, r.free, at
 	}
-	p.newest, p.kept, p.omitted = 0, 0, 0
+	p.newest, p.kept, p.omitted = nil, 0, 0
 	return c
 }
 
-// readCase fills attempts with the kept ones of an address.
-func (r *attemptLog) readCase(p pending, attempts []evidence.Attempt) evidence.Case {
-	at := p.newest
-	for i := len(attempts) - 1; i >= 0; i-- {
-		n := r.notes[at]
-		attempts[i] = r.said[n.said].attempt
+// readCase returns the kept case of an address.
+func (p *pending) readCase() evidence.Case {
+	attempts := make([]evidence.Attempt, p.kept)
+	i := len(attempts)
+	for n := p.newest; n != nil; n = n.older {
+		i--
+		attempts[i] = n.said.attempt
 		attempts[i].At = evidence.TimeOf(n.at)
-		at = n.older
 	}
 	return evidence.Case{Omitted: int(p.omitted), Attempts: attempts}
-}
-
-// makeAttempts makes room for n attempts in a page that the next cases share: cases that are taken together are settled
-// together.
-func (r *attemptLog) makeAttempts(n int) []evidence.Attempt {
-	if len(r.page) < n {
-		r.pageSize = min(2*r.pageSize+1, attemptsPage)
-		r.page = make([]evidence.Attempt, max(n, r.pageSize))
-	}
-	page := r.page[:n:n]
-	r.page = r.page[n:]
-	return page
 }
 
 // keepCase files the attempts of a case under an address that has none.
 func (r *attemptLog) keepCase(p *pending, c evidence.Case) {
 	omitted := c.Omitted
-	newer := uint32(0)
-	for i := len(c.Attempts) - 1; i >= 0; i-- { // the newest is kept first
-		place, ok := r.fileSaid(c.Attempts[i], i == len(c.Attempts)-1)
-		if !ok {
+	for i, a := range c.Attempts {
+		s := r.fileSaid(a, i == len(c.Attempts)-1)
+		if s == nil {
 			omitted++
 			continue
 		}
-		number := r.freeNote()
-		r.notes[number] = note{at: evidence.Millis(c.Attempts[i].At), said: place}
-		if newer == 0 {
-			p.newest = number
-		} else {
-			r.notes[newer].older = number
-		}
-		newer = number
+		p.newest = &note{at: evidence.Millis(a.At), said: s, older: p.newest}
 		p.kept++
 	}
 	p.omitted = uint16(min(omitted, 1<<16-1))
 }
 
 // newestTime is when the newest attempt at an address was answered.
-func (r *attemptLog) newestTime(p pending) time.Time {
-	if p.newest == 0 {
+func (p *pending) newestTime() time.Time {
+	if p.newest == nil {
 		return time.Time{}
 	}
-	return evidence.TimeOf(r.notes[p.newest].at)
+	return evidence.TimeOf(p.newest.at)
 }
 
-func (r *attemptLog) freeNote() uint32 {
-	if number := r.free; number != 0 {
-		r.free = r.notes[number].older
-		return number
-	}
-	r.notes = append(r.notes, note{})
-	return uint32(len(r.notes) - 1)
-}
-
-// fileSaid returns the number under which an answer is kept; false: there is no room for it.
-func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) (uint32, bool) {
+// fileSaid returns the answer as it is kept; nil: there is no room for it.
+func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) *said {
 	a.At = time.Time{}
-	if place, known := r.places[a]; known {
-		r.said[place].refs++
-		return place, true
+	if s := r.said[a]; s != nil {
+		s.refs++
+		return s
 	}
-	s := said{refs: 1}
-	if r.countSaid() >= saidMax {
+	s := &said{refs: 1}
+	if len(r.said) >= saidMax {
 		bare := a
 		bare.Text, bare.Enhanced = "", smtp.EnhancedCode{}
 		switch {
@@ -160,48 +118,36 @@ func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) (uint32, bool) {
 			return r.fileSaid(bare, newest)
 		case newest && a.Outcome == smtp.Valid: // few: hosts times sources
 		default:
-			return 0, false
+			return nil
 		}
 	}
 	a.Host, a.Source = unique.Make(a.Host).Value(), unique.Make(a.Source).Value()
 	a.Rule = unique.Make(a.Rule).Value()
 	s.attempt = a
-	var place uint32
-	if n := len(r.unused); n > 0 {
-		place = r.unused[n-1]
-		r.unused = r.unused[:n-1]
-		r.said[place] = s
-	} else {
-		place = uint32(len(r.said))
-		r.said = append(r.said, s)
-	}
-	r.places[a] = place
-	return place, true
+	r.said[a] = s
+	return s
 }
 
-func (r *attemptLog) countSaid() int { return len(r.said) - 1 - len(r.unused) }
-
 // releaseSaid drops one use of a kept answer.
-func (r *attemptLog) releaseSaid(place uint32) {
-	s := &r.said[place]
-	if s.refs--; s.refs > 0 {
-		return
+func (r *attemptLog) releaseSaid(s *said) {
+	if s.refs--; s.refs == 0 {
+		r.forgetText(s)
+		delete(r.said, s.attempt)
 	}
+}
+
+// forgetText returns the bytes that an answer counts for the node.
+func (r *attemptLog) forgetText(s *said) {
 	if s.loose {
 		r.load.forgetBytes(saidBytes + len(s.attempt.Text))
+		s.loose = false
 	}
-	delete(r.places, s.attempt)
-	*s = said{}
-	r.unused = append(r.unused, place)
 }
 
 // close returns the bytes counted for the node: the work is over.
 func (r *attemptLog) close() {
-	for i := range r.said {
-		if r.said[i].loose {
-			r.load.forgetBytes(saidBytes + len(r.said[i].attempt.Text))
-			r.said[i].loose = false
-		}
+	for _, s := range r.said {
+		r.forgetText(s)
 	}
 }
 

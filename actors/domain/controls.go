@@ -269,7 +269,7 @@ func (k *controls) tellsApart(now time.Time, refused evidence.Attempt) {
 	k.options.Facts.Learn(behaviourKey(k.work.Domain, refused.Host), false, now)
 	k.endControl()
 	k.moveTo(now, refused.Host)
-	k.proveBefore(k.retries.log, refused.At)
+	k.proveBefore(refused.At)
 }
 
 // moveTo asks the waiting acceptances again when another host answers now: control probes there say nothing about the

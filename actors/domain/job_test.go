@@ -245,8 +245,7 @@ func TestTheAttemptLogKeepsCases(t *testing.T) {
 				len(got.Attempts) > 0 && !reflect.DeepEqual(got.Attempts, want[i].Attempts),
 				"address %d has %+v, want %+v", i, got, want[i])
 		}
-		effort.FatalIf(t, r.countSaid() != 0 || len(r.places) != 0,
-			"%d are kept of nothing, %d places", r.countSaid(), len(r.places))
+		effort.FatalIf(t, len(r.said) != 0, "%d are kept of nothing", len(r.said))
 	})
 }
 
@@ -272,7 +271,7 @@ func TestTheAttemptLogIsBounded(t *testing.T) {
 	}
 	n := 0
 	next := func() evidence.Attempt { n++; return say(n, smtp.Undecided) }
-	for r.countSaid() < saidMax {
+	for len(r.said) < saidMax {
 		c := add(next(), next())
 		effort.FatalIf(t, len(c.Attempts) != 2, "below the bound %d attempts are kept of 2", len(c.Attempts))
 	}
@@ -295,13 +294,13 @@ func TestTheAttemptLogIsBounded(t *testing.T) {
 	for i := range 1000 {
 		add(say(n+i, smtp.Valid))
 	}
-	got := r.countSaid()
+	got := len(r.said)
 	effort.ErrorIf(t, got > saidMax+textsMax/1000, "%d are kept", got)
 	for i := range list {
 		r.takeCase(&list[i])
 	}
 	used := load.texts.Load()
-	effort.ErrorIf(t, used != 0 || r.countSaid() != 0, "at the end %d bytes count, %d are kept", used, r.countSaid())
+	effort.ErrorIf(t, used != 0 || len(r.said) != 0, "at the end %d bytes count, %d are kept", used, len(r.said))
 }
 
 // TestTheEndGivesBackTheNodesShare: also of what has no outcome.

@@ -114,7 +114,7 @@ func (pl *planner) export() Parked {
 func (r *retries) exportAddress(p pending) ParkedAddress {
 	wall := func(d time.Duration) int64 { return r.start.Add(d).UnixMilli() }
 	one := ParkedAddress{Ordinal: p.ordinal, Since: wall(p.since), Due: wall(p.due),
-		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: r.log.readCase(p, make([]evidence.Attempt, p.kept))}
+		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: p.readCase()}
 	if p.from != 0 {
 		one.IsGrey, one.Grey, one.From = true, wall(p.grey), r.log.sources[p.from-1]
 	}

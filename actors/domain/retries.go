@@ -173,18 +173,18 @@ func (r *retries) countDue(now time.Time) map[smtp.Reason]int {
 }
 
 // pending is what is kept of one address from its first answer to its outcome. There may be as many as a file has rows:
-// 40 bytes each, and 16 for each attempt, which the attempt log holds. Its times count from the start of the planner.
+// 48 bytes each, and 24 for each attempt that the attempt log keeps. Its times count from the start of the planner.
 type pending struct {
 	since   time.Duration // the first answer, from which the time to give up counts
 	due     time.Duration // the next attempt
 	grey    time.Duration // first deferred itself, at the source from
+	newest  *note         // the newest attempt; nil: there is none
 	ordinal uint32
-	newest  uint32      // note of the newest attempt; 0: there is none
 	omitted uint16      // attempts that are not kept
 	from    uint16      // number of a source; 0: not deferred itself
 	reason  smtp.Reason // why it was deferred last
 	waits   uint8       // how many of the configured waits are used up, at most waitsMax
-	kept    uint8       // notes
+	kept    uint8       // attempts that are
 	marks   uint8
 }
 
