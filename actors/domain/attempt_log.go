@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"slices"
 	"time"
 	"unique"
 
@@ -20,10 +19,6 @@ const (
 
 	// saidBytes is about the size of one answer without its text.
 	saidBytes = 200
-
-	// sourcesMax bounds the source addresses that a planner tells apart; greylisting at further ones isn't noted. A
-	// node has a few, a cluster some tens.
-	sourcesMax = 1000
 )
 
 // note is one attempt at an address: when, and the answer.
@@ -46,9 +41,8 @@ type said struct {
 // that are tried on it later would judge it differently. An acceptance is the exception: the outcome depends on it, so
 // it is kept without its text, which no rule reads.
 type attemptLog struct {
-	load    *Load
-	said    map[evidence.Attempt]*said
-	sources []string // by number, from 1
+	load *Load
+	said map[evidence.Attempt]*said
 }
 
 func newAttemptLog(load *Load) *attemptLog {
@@ -149,16 +143,4 @@ func (r *attemptLog) close() {
 	for _, s := range r.said {
 		r.forgetText(s)
 	}
-}
-
-// sourceNumber returns the number of a source address; 0: there are too many.
-func (r *attemptLog) sourceNumber(address string) uint16 {
-	if i := slices.Index(r.sources, address); i >= 0 {
-		return uint16(i + 1)
-	}
-	if len(r.sources) == sourcesMax {
-		return 0
-	}
-	r.sources = append(r.sources, unique.Make(address).Value())
-	return uint16(len(r.sources))
 }

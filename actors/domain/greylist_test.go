@@ -155,23 +155,10 @@ func TestEarlyOnce(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
 	b.answers(b.offered(), 1, greyFrom(sourceA))
-	s, from := &b.retries, b.retries.log.sourceNumber(sourceA)
+	s, from := &b.retries, b.retries.sourceOf(sourceA)
 	b.retries.speedUpGreylisted(b.now, from, 30*time.Second)
 	b.retries.speedUpGreylisted(b.now, from, 10*time.Second)
 	effort.Is(t, s.deferred[0].due, 30*time.Second, "due after, want what the first that passed had waited")
-}
-
-// TestSourcesAreBounded: from one too many nothing is known of greylisting.
-func TestSourcesAreBounded(t *testing.T) {
-	r := newAttemptLog(NewLoad(equalWeight))
-	for i := range sourcesMax {
-		effort.MustBe(t, r.sourceNumber(time.Duration(i).String()), uint16(i+1), "source", i, "has number")
-	}
-	effort.ErrorIf(t, r.sourceNumber("one more") != 0 || r.sourceNumber("0s") != 1, "the bound does not hold")
-	var p pending
-	a := &retries{job: &job{start: morning}, log: r}
-	a.noteDeferred(morning, &p, &answerOf{attempts: greyFrom("one more").attempts(morning)})
-	effort.Is(t, p.from, 0, "its clock runs without a source")
 }
 
 // TestAControlProbeWaitsBesideTheGreylisted, and not after them, also where only one address is greylisted. It comes as

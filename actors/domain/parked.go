@@ -87,8 +87,10 @@ func (pl *planner) exportLeft(now time.Time) (Parked, bool) {
 // export returns the state to continue from. Nothing is out.
 func (pl *planner) export() Parked {
 	out := Parked{Domain: pl.work.Domain, GreyWaits: map[string]int64{}}
-	for number, wait := range pl.retries.greyWaits {
-		out.GreyWaits[pl.retries.log.sources[number-1]] = wait.Milliseconds()
+	for address, at := range pl.retries.sources {
+		if at.enough > 0 {
+			out.GreyWaits[address] = at.enough.Milliseconds()
+		}
 	}
 	if k := &pl.controls; k.asking && !k.witness {
 		out.Control = &ParkedControl{Local: k.local, Asked: k.asked, Notes: evidence.Case{Attempts: k.notes}}
@@ -115,8 +117,8 @@ func (r *retries) exportAddress(p pending) ParkedAddress {
 	wall := func(d time.Duration) int64 { return r.start.Add(d).UnixMilli() }
 	one := ParkedAddress{Ordinal: p.ordinal, Since: wall(p.since), Due: wall(p.due),
 		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: p.readCase()}
-	if p.from != 0 {
-		one.IsGrey, one.Grey, one.From = true, wall(p.grey), r.log.sources[p.from-1]
+	if p.from != nil {
+		one.IsGrey, one.Grey, one.From = true, wall(p.grey), p.from.address
 	}
 	return one
 }
@@ -124,9 +126,7 @@ func (r *retries) exportAddress(p pending) ParkedAddress {
 // restore takes over the state that another planner exported.
 func (pl *planner) restore(now time.Time, left *Parked) {
 	for source, wait := range left.GreyWaits {
-		if number := pl.retries.log.sourceNumber(source); number != 0 {
-			pl.retries.greyWaits[number] = time.Duration(wait) * time.Millisecond
-		}
+		pl.retries.sourceOf(source).enough = time.Duration(wait) * time.Millisecond
 	}
 	if k := left.Control; k != nil && k.Local != "" {
 		pl.controls.asking, pl.controls.local, pl.controls.asked = true, k.Local, max(k.Asked, 1)
@@ -157,7 +157,7 @@ func (pl *planner) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress)
 	p := pending{ordinal: ordinal, since: since(one.Since), due: since(one.Due), reason: one.Reason,
 		waits: one.Waits, marks: one.Marks}
 	if one.IsGrey {
-		p.from, p.grey = pl.retries.log.sourceNumber(one.From), since(one.Grey)
+		p.from, p.grey = pl.retries.sourceOf(one.From), since(one.Grey)
 	}
 	pl.retries.log.keepCase(&p, one.Case)
 	if !one.Accepted {

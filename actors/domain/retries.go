@@ -13,21 +13,20 @@ import (
 // retries are the addresses that were answered and have no outcome, and what is known of them.
 type retries struct {
 	*job
-	route     *route
-	log       *attemptLog // the attempts at them
-	deferred  deferrals
-	again     map[uint32]pending       // deferred before, and out again
-	ripe      int                      // due addresses in deferred, counted at ripeAt, less those popped since
-	ripeAt    time.Duration            // since the start of the planner
-	stats     deferralStats            // of deferred
-	greyWaits map[uint16]time.Duration // the shortest wait after which a greylisted address passed, by source
-	vain      greyVain
-	barren    smtp.Reason // why all that waits is given up: the receiver answers no address
+	route    *route
+	log      *attemptLog // the attempts at them
+	deferred deferrals
+	again    map[uint32]pending     // deferred before, and out again
+	ripe     int                    // due addresses in deferred, counted at ripeAt, less those popped since
+	ripeAt   time.Duration          // since the start of the planner
+	stats    deferralStats          // of deferred
+	sources  map[string]*greySource // by address
+	barren   smtp.Reason            // why all that waits is given up: the receiver answers no address
 }
 
 func newRetries(j *job, r *route) retries {
 	return retries{job: j, route: r, log: newAttemptLog(j.options.Load), again: map[uint32]pending{},
-		stats: deferralStats{by: map[smtp.Reason]*deferralCount{}}, greyWaits: map[uint16]time.Duration{}}
+		stats: deferralStats{by: map[smtp.Reason]*deferralCount{}}, sources: map[string]*greySource{}}
 }
 
 // hasDue reports whether the time of a deferred address has come.
@@ -128,8 +127,8 @@ func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordi
 		q.Ordinal, q.Local = ordinal, locals.String()[from:]
 		p, before := r.again[ordinal]
 		q.Asked = p.marks&markAsked != 0
-		if q.Retry = before; p.from != 0 && p.marks&markHeld == 0 {
-			q.Greylist(r.since(now)-p.grey, r.log.sources[p.from-1])
+		if q.Retry = before; p.from != nil && p.marks&markHeld == 0 {
+			q.Greylist(r.since(now)-p.grey, p.from.address)
 		}
 		list[i] = q
 	}
@@ -173,15 +172,15 @@ func (r *retries) countDue(now time.Time) map[smtp.Reason]int {
 }
 
 // pending is what is kept of one address from its first answer to its outcome. There may be as many as a file has rows:
-// 48 bytes each, and 24 for each attempt that the attempt log keeps. Its times count from the start of the planner.
+// 56 bytes each, and 24 for each attempt that the attempt log keeps. Its times count from the start of the planner.
 type pending struct {
 	since   time.Duration // the first answer, from which the time to give up counts
 	due     time.Duration // the next attempt
 	grey    time.Duration // first deferred itself, at the source from
+	from    *greySource   // nil: not deferred itself
 	newest  *note         // the newest attempt; nil: there is none
 	ordinal uint32
 	omitted uint16      // attempts that are not kept
-	from    uint16      // number of a source; 0: not deferred itself
 	reason  smtp.Reason // why it was deferred last
 	waits   uint8       // how many of the configured waits are used up, at most waitsMax
 	kept    uint8       // attempts that are

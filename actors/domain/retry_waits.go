@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unique"
 
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -77,11 +78,11 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 	if m.wait <= 0 || nth >= 0 && wasDeferred(m.attempts) {
 		waits := r.options.Waits(r.route.key)
 		own := waits[min(nth, len(waits)-1)]
-		if p.waits == 0 && p.from != 0 {
+		if p.waits == 0 && p.from != nil {
 			own = max(0, own-(r.since(now)-p.grey)) // from the first answer
 		}
 		if m.reason == smtp.Greylisted {
-			own = r.vain.skipShort(p, r.since(now)+own, waits[min(1, len(waits)-1):]) - r.since(now)
+			own = skipShort(p, r.since(now)+own, waits[min(1, len(waits)-1):]) - r.since(now)
 		}
 		left := p.since + r.options.GiveUpAfter - r.since(now)
 		if left > 0 && (left >= own/2 || !slices.ContainsFunc(m.attempts, isRcptFor)) {
@@ -103,15 +104,14 @@ func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
 			continue
 		}
 		last := m.attempts[len(m.attempts)-1]
-		number := r.log.sourceNumber(last.Source)
-		if first.Source != last.Source || number == p.from && number != 0 { // its clock runs
+		if first.Source != last.Source || p.from != nil && p.from.address == last.Source { // its clock runs
 			continue
 		}
 		ago := min(max(0, now.Sub(first.At)), m.out) // by the clock of another node
-		if p.from == 0 || m.reason == smtp.Greylisted {
+		if p.from == nil || m.reason == smtp.Greylisted {
 			p.waits = 0
 		}
-		p.from, p.grey = number, r.since(now)-ago
+		p.from, p.grey = r.sourceOf(last.Source), r.since(now)-ago
 		p.marks &^= markEarly | markHeld
 		return
 	}
@@ -119,16 +119,14 @@ func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
 
 // expectAnswer returns when a deferred address is expected to be answered.
 func (r *retries) expectAnswer(p *pending) time.Duration {
-	if p.reason != smtp.Greylisted || p.from == 0 || p.marks&markNamed != 0 {
+	if p.reason != smtp.Greylisted || p.from == nil || p.marks&markNamed != 0 {
 		return p.due
 	}
-	least, known := r.greyWaits[p.from]
-	if known {
-		return max(p.due, p.grey+least)
+	if p.from.enough > 0 {
+		return max(p.due, p.grey+p.from.enough)
 	}
-	least = greyPrior
 	at, waits := p.due, r.options.Waits(r.route.key)
-	for i := int(p.waits); i < greyTries && at-p.grey < least; i++ {
+	for i := int(p.waits); i < greyTries && at-p.grey < greyPrior; i++ {
 		at += waits[min(i, len(waits)-1)]
 	}
 	return at
@@ -138,22 +136,22 @@ func (r *retries) expectAnswer(p *pending) time.Duration {
 // client through from then on, so the others are asked again soon: once each, and only after they waited as long as
 // this one, because some greylists punish an early retry.
 func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
-	if p.from == 0 || p.reason != smtp.Greylisted || last.Stage != smtp.StageRcpt || last.Outcome == smtp.Undecided ||
-		r.log.sourceNumber(last.Source) != p.from {
+	if p.from == nil || p.reason != smtp.Greylisted || last.Stage != smtp.StageRcpt || last.Outcome == smtp.Undecided ||
+		last.Source != p.from.address {
 		return
 	}
-	waited := r.since(now) - p.grey
-	if least, known := r.greyWaits[p.from]; known && waited > least-least/4 {
+	waited := max(1, r.since(now)-p.grey)
+	if least := p.from.enough; least > 0 && waited > least-least/4 {
 		return // they were sped up for about as short a wait before
 	}
-	r.greyWaits[p.from] = waited
+	p.from.enough = waited
 	r.speedUpGreylisted(now, p.from, waited)
 	r.recountGreylisted(waited)
 }
 
 // speedUpGreylisted makes greylisted addresses due once they have waited that long. A wait that the receiver named
 // stays.
-func (r *retries) speedUpGreylisted(now time.Time, from uint16, waited time.Duration) {
+func (r *retries) speedUpGreylisted(now time.Time, from *greySource, waited time.Duration) {
 	at := r.since(now)
 	for i := range r.deferred {
 		p := &r.deferred[i]
@@ -191,40 +189,47 @@ const (
 	vainMore = 8
 )
 
-// greyVain is how long greylisted addresses of a source waited in vain while none has passed.
-type greyVain struct {
-	from   uint16
-	n      int
-	waited time.Duration // the longest of them
-	used   time.Duration // no address is asked again after so short a wait; 0: after any
+// greySource is one of our sources, and how long greylisted addresses waited there.
+type greySource struct {
+	address string
+	enough  time.Duration // the shortest wait after which one passed; 0: none has
+	vain    int           // waits in vain while none has passed
+	waited  time.Duration // the longest of them
+	used    time.Duration // no address is asked again after so short a wait; 0: after any
+}
+
+// sourceOf returns the source with an address, a new one if it isn't known.
+func (r *retries) sourceOf(address string) *greySource {
+	s := r.sources[address]
+	if s == nil {
+		s = &greySource{address: unique.Make(address).Value()}
+		r.sources[s.address] = s
+	}
+	return s
 }
 
 // noteInVain notes that a greylisted address was asked again and is still greylisted. Where several were, the others
 // use up their configured waits up to that one without being asked.
 func (r *retries) noteInVain(now time.Time, p *pending, m *answerOf) {
-	if _, known := r.greyWaits[p.from]; known || len(m.attempts) == 0 || p.from == 0 ||
-		p.reason != smtp.Greylisted || m.reason != smtp.Greylisted {
+	v := p.from
+	if v == nil || v.enough > 0 || len(m.attempts) == 0 || p.reason != smtp.Greylisted || m.reason != smtp.Greylisted {
 		return
 	}
 	last := m.attempts[len(m.attempts)-1]
-	if r.log.sourceNumber(last.Source) != p.from {
+	if last.Source != v.address {
 		return
 	}
-	v := &r.vain
-	if v.from != p.from {
-		*v = greyVain{from: p.from}
-	}
-	v.n++
+	v.vain++
 	v.waited = max(v.waited, r.since(now)-min(max(0, now.Sub(last.At)), m.out)-p.grey)
-	if v.n < vainAgree || v.waited <= v.used || len(r.deferred) < vainOthers {
+	if v.vain < vainAgree || v.waited <= v.used || len(r.deferred) < vainOthers {
 		return
 	}
 	v.used = v.waited + v.waited/vainMore
 	waits := r.options.Waits(r.route.key)
 	for i := range r.deferred {
-		if p := &r.deferred[i]; p.reason == smtp.Greylisted && p.marks&markNamed == 0 {
+		if p := &r.deferred[i]; p.reason == smtp.Greylisted && p.from == v && p.marks&markNamed == 0 {
 			ends := p.since + r.options.GiveUpAfter
-			p.due = max(p.due, min(v.skipShort(p, p.due, waits), ends))
+			p.due = max(p.due, min(skipShort(p, p.due, waits), ends))
 		}
 	}
 	heap.Init(&r.deferred)
@@ -232,8 +237,8 @@ func (r *retries) noteInVain(now time.Time, p *pending, m *answerOf) {
 }
 
 // skipShort returns when a greylisted address is asked instead of at due, by the waits that follow.
-func (v *greyVain) skipShort(p *pending, due time.Duration, waits []time.Duration) time.Duration {
-	for p.from == v.from && p.ordinal%vainSample != 0 && due-p.grey <= v.used && p.waits < waitsMax {
+func skipShort(p *pending, due time.Duration, waits []time.Duration) time.Duration {
+	for p.from != nil && p.ordinal%vainSample != 0 && due-p.grey <= p.from.used && p.waits < waitsMax {
 		due += waits[min(int(p.waits), len(waits)-1)]
 		p.waits++
 	}
