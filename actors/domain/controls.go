@@ -131,7 +131,7 @@ func (k *controls) recallOver(now time.Time) {
 // offerControl offers the control probe as a due address: many addresses may wait for it.
 func (k *controls) offerControl(now time.Time) {
 	since := k.since(now)
-	p := pending{ordinal: controlOrdinal, since: since, due: since - 1} // never 0: see deferralStats.control
+	p := pending{ordinal: controlOrdinal, since: since, due: since - 1} // never 0: see deferredCounts.control
 	k.retries.pushDeferred(p)
 }
 
@@ -149,11 +149,11 @@ func (k *controls) pauseControls(now time.Time) {
 }
 
 // endsAt estimates when it is known whether the domain accepts everything: nearly all domains refuse the first control
-// probe, and those that don't refuse none.
-func (k *controls) endsAt(now time.Time) time.Time {
+// probe, which is expected to be answered at deferred if that isn't 0, and those that don't refuse none.
+func (k *controls) endsAt(now time.Time, deferred time.Duration) time.Time {
 	end, pauses := later(now, k.nextControl()), k.options.ControlPauses
-	if put := k.retries.stats.control; put > 0 {
-		end = later(end, k.start.Add(put))
+	if deferred > 0 {
+		end = later(end, k.start.Add(deferred))
 	}
 	if accepted := k.behaviourOf(now, k.host).Accepted; accepted > 0 {
 		for i := accepted + 1; i < evidence.ControlsEnough; i++ {

@@ -16,17 +16,17 @@ type retries struct {
 	route    *route
 	log      *attemptLog // the attempts at them
 	deferred deferrals
-	again    map[uint32]pending     // deferred before, and out again
-	ripe     int                    // due addresses in deferred, counted at ripeAt, less those popped since
-	ripeAt   time.Duration          // since the start of the planner
-	stats    deferralStats          // of deferred
+	again    map[uint32]pending // deferred before, and out again
+	ripe     int                // due addresses in deferred, counted at ripeAt, less those popped since
+	ripeAt   time.Duration      // since the start of the planner
+	stats    deferralStats
 	sources  map[string]*greySource // by address
 	barren   smtp.Reason            // why all that waits is given up: the receiver answers no address
 }
 
 func newRetries(j *job, r *route) retries {
 	return retries{job: j, route: r, log: newAttemptLog(j.options.Load), again: map[uint32]pending{},
-		stats: deferralStats{by: map[smtp.Reason]*deferralCount{}}, sources: map[string]*greySource{}}
+		stats: deferralStats{by: map[smtp.Reason]askedAgain{}}, sources: map[string]*greySource{}}
 }
 
 // hasDue reports whether the time of a deferred address has come.
@@ -43,7 +43,6 @@ func (r *retries) nextDue() time.Time {
 }
 
 func (r *retries) pushDeferred(p pending) {
-	r.stats.push(&p, r.expectAnswer(&p))
 	heap.Push(&r.deferred, p)
 }
 
@@ -53,7 +52,6 @@ func (r *retries) popDue() uint32 {
 	if p.ordinal != controlOrdinal {
 		r.ripe = max(0, r.ripe-1)
 	}
-	r.stats.pop(&p)
 	r.again[p.ordinal] = p
 	return p.ordinal
 }
@@ -147,28 +145,6 @@ func (r *retries) extendWaits(now time.Time, lost time.Duration) {
 		p.since, p.marks = excused(p.since), p.marks|markHeld
 		r.again[ordinal] = p
 	}
-	for _, c := range r.stats.by {
-		c.since = excused(c.since)
-	}
-}
-
-// countDue counts, by reason, the deferred addresses that are due. Where more than dueMax are due, all deferred ones
-// count as due.
-func (r *retries) countDue(now time.Time) map[smtp.Reason]int {
-	out, n := map[smtp.Reason]int{}, 0
-	r.deferred.due(r.since(now), func(p *pending) bool {
-		if n++; p.ordinal != controlOrdinal {
-			out[p.reason]++
-		}
-		return n < dueMax
-	})
-	if n < dueMax {
-		return out
-	}
-	for _, reason := range r.stats.reasons() {
-		out[reason] = r.stats.countOf(reason).addresses
-	}
-	return out
 }
 
 // pending is what is kept of one address from its first answer to its outcome. There may be as many as a file has rows:

@@ -2,7 +2,6 @@ package domain
 
 import (
 	"container/heap"
-	"math"
 	"slices"
 	"time"
 	"unique"
@@ -117,15 +116,15 @@ func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
 	}
 }
 
-// expectAnswer returns when a deferred address is expected to be answered.
-func (r *retries) expectAnswer(p *pending) time.Duration {
+// expectAnswer returns when a deferred address is expected to be answered, by the configured waits.
+func expectAnswer(p *pending, waits []time.Duration) time.Duration {
 	if p.reason != smtp.Greylisted || p.from == nil || p.marks&markNamed != 0 {
 		return p.due
 	}
 	if p.from.enough > 0 {
 		return max(p.due, p.grey+p.from.enough)
 	}
-	at, waits := p.due, r.options.Waits(r.route.key)
+	at := p.due
 	for i := int(p.waits); i < greyTries && at-p.grey < greyPrior; i++ {
 		at += waits[min(i, len(waits)-1)]
 	}
@@ -146,7 +145,6 @@ func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
 	}
 	p.from.enough = waited
 	r.speedUpGreylisted(now, p.from, waited)
-	r.recountGreylisted(waited)
 }
 
 // speedUpGreylisted makes greylisted addresses due once they have waited that long. A wait that the receiver named
@@ -163,21 +161,6 @@ func (r *retries) speedUpGreylisted(now time.Time, from *greySource, waited time
 		}
 	}
 	heap.Init(&r.deferred)
-}
-
-// recountGreylisted updates the counts of greylisted addresses whose due times changed.
-func (r *retries) recountGreylisted(waited time.Duration) {
-	c := r.stats.countOf(smtp.Greylisted)
-	if c.wait = min(c.wait, waited); c.addresses == 0 {
-		return
-	}
-	c.addresses = 0
-	for i := range r.deferred {
-		if p := &r.deferred[i]; p.reason == smtp.Greylisted {
-			r.stats.push(p, r.expectAnswer(p))
-		}
-	}
-	c.wait = min(c.wait, waited)
 }
 
 const (
@@ -233,7 +216,6 @@ func (r *retries) noteInVain(now time.Time, p *pending, m *answerOf) {
 		}
 	}
 	heap.Init(&r.deferred)
-	r.recountGreylisted(math.MaxInt64)
 }
 
 // skipShort returns when a greylisted address is asked instead of at due, by the waits that follow.

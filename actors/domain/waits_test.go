@@ -33,25 +33,6 @@ func checkWaits(t failer, a *planner, now time.Time) {
 	if sum != a.left {
 		t.Fatalf("%d addresses are open, and %d wait: %+v", a.left, sum, w.Waits)
 	}
-	if len(a.retries.deferred) > 1000 {
-		return // each turn would take long
-	}
-	by := map[smtp.Reason]int{}
-	for _, p := range a.retries.deferred {
-		if p.ordinal == controlOrdinal {
-			continue
-		}
-		by[p.reason]++
-		if c := a.retries.stats.countOf(p.reason); p.due < c.first || p.due > c.last || c.ends < p.due {
-			t.Fatalf("an address is due at %v, and told for %v is %v to %v, and %v", p.due, p.reason,
-				c.first, c.last, c.ends)
-		}
-	}
-	for r, c := range a.retries.stats.by {
-		if c.addresses != by[r] {
-			t.Fatalf("%d addresses are put off for %v, and %d are counted", by[r], r, c.addresses)
-		}
-	}
 }
 
 // says compares what a planner tells, without times.
@@ -132,20 +113,6 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	want = b.now.Add(10 * time.Minute)
 	effort.ErrorIf(t, w.Ends.Before(want), "ends at %v, want %v or later", w.Ends.Sub(morning), want.Sub(morning))
 	effort.Is(t, w.Deferred, 1, "those that were not asked are expected to be put off")
-}
-
-// TestManyThatAreDueAreNotLookedAt: beyond a bound all that are put off are said to wait for the receiver.
-func TestManyThatAreDueAreNotLookedAt(t *testing.T) {
-	b := newBench(t, testOptions(), dueMax+100)
-	for i := range uint32(dueMax + 100) {
-		p := pending{ordinal: i, due: time.Duration(i), reason: smtp.Greylisted}
-		b.retries.stats.push(&p, p.due)
-		b.retries.deferred = append(b.retries.deferred, p) // sorted is a heap
-	}
-	b.backlog.next = len(b.backlog.ordinals)
-	b.route.hosts, b.route.key = wire.Hosts(testRoute.Hosts), "receiver.test"
-	b.now = b.now.Add(time.Hour)
-	b.says(inspect.Wait{Addresses: dueMax + 100, For: inspect.ForReceiver, Receiver: "receiver.test", Cause: "free"})
 }
 
 // TestOffersNameTheWorkspace, also when they are sent again.
