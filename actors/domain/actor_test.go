@@ -111,12 +111,7 @@ func gets[M any](s *stage, at *actor.PID) (M, *actor.PID) {
 
 // answers sends results for the first probes of an offer from a receiver.
 func (s *stage) answers(from, to *actor.PID, o *wire.Offer, say told, n int) {
-	m := &wire.Results{Task: o.GetTask(), Chunk: o.GetChunk(), Batch: 1, Credit: 1}
-	var texts wire.Texts
-	for _, p := range o.GetProbes()[:n] {
-		m.Answers = append(m.Answers, say.answer(&texts, p.GetOrdinal(), time.Now()))
-	}
-	m.Texts = texts.List()
+	m := results(o, 1, time.Now(), o.GetProbes()[:n], say.toAll)
 	s.system.Root.RequestWithCustomSender(to, m, from)
 }
 
@@ -134,40 +129,6 @@ func (s *stage) finals(want int, done bool) {
 			s.t.Fatal("the parent is told nothing")
 		}
 	}
-}
-
-func TestActorOffersAndTellsItsParent(t *testing.T) {
-	withActor(t, func(s *stage) {
-		r := s.receiver()
-		offer, self := gets[*wire.Offer](s, r)
-		effort.FatalIf(t, len(offer.GetProbes()) != 2 || offer.GetProbes()[1].GetLocal() != "bert" ||
-			offer.GetTask().GetEpoch() != 1, "offered %v", offer)
-		s.answers(r, self, offer, refused, 2)
-		gets[*wire.ResultsAck](s, r)
-		s.finals(2, true)
-	})
-}
-
-func TestActorSaysWhenItOnlyWaits(t *testing.T) {
-	withActorOf(t, func(_ *stage, o *Options) { // no control probe, which would wait beside them
-		o.Facts.Learn(testBehaviour, false, time.Now())
-	}, func(s *stage) {
-		r := s.receiver()
-		offer, self := gets[*wire.Offer](s, r)
-		began := time.Now()
-		s.answers(r, self, offer, greylisted, 2)
-		gets[*wire.ResultsAck](s, r)
-		if m := (<-s.told).(Quiet); !m.Until.Equal(began.Add(ladder[0])) {
-			t.Errorf("quiet until %v, want %v", m.Until, began.Add(ladder[0]))
-		}
-		again, self := gets[*wire.Offer](s, r)
-		effort.Is(t, time.Since(began), ladder[0], "asked again after")
-		m := (<-s.told).(Quiet)
-		effort.ErrorIf(t, !m.Until.IsZero(), "quiet until %v while asking", m.Until)
-		s.answers(r, self, again, refused, 2)
-		gets[*wire.ResultsAck](s, r)
-		s.finals(2, true)
-	})
 }
 
 func TestActorFollowsItsReceiver(t *testing.T) {

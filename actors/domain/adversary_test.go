@@ -217,13 +217,7 @@ func (a *adversary) numbers() (list []uint64) {
 // answer sends results until they arrive once, as a receiver does.
 func (a *adversary) answer(m *wire.Offer, probes []*wire.Probe) {
 	a.batch[m.GetChunk()]++
-	r := &wire.Results{Task: m.GetTask(), Chunk: m.GetChunk(), Batch: a.batch[m.GetChunk()], Credit: 1}
-	var texts wire.Texts
-	for _, p := range probes {
-		say := a.says(p.GetOrdinal())
-		r.Answers = append(r.Answers, say.answer(&texts, p.GetOrdinal(), a.now))
-	}
-	r.Texts = texts.List()
+	r := results(m, a.batch[m.GetChunk()], a.now, probes, func(p *wire.Probe) told { return a.says(p.GetOrdinal()) })
 	a.post(func() { a.b.takeResults(a.now, r) })
 }
 

@@ -60,12 +60,8 @@ func (r *fastReceiver) tick(addresses int, d time.Duration) {
 		left := r.probes[o.GetChunk()]
 		n := min(len(left), addresses)
 		r.batch++
-		m := &wire.Results{Task: o.GetTask(), Chunk: o.GetChunk(), Batch: r.batch, Credit: chunksMax}
-		var texts wire.Texts
-		for _, p := range left[:n] {
-			m.Answers = append(m.Answers, r.truth(p).answer(&texts, p.GetOrdinal(), r.now))
-		}
-		m.Texts = texts.List()
+		m := results(o, r.batch, r.now, left[:n], r.truth)
+		m.Credit = chunksMax
 		r.asked += n
 		addresses -= n
 		if r.probes[o.GetChunk()] = left[n:]; n == len(left) {

@@ -208,22 +208,6 @@ func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 	effort.Is(t, b.left, 0, "left")
 }
 
-func TestKnownBehaviourNeedsNoControlProbe(t *testing.T) {
-	for catchAll, want := range map[bool]smtp.Outcome{true: smtp.CatchAll, false: smtp.Valid} {
-		o := testOptions()
-		o.Facts.Learn(testBehaviour, catchAll, morning)
-		o.Facts.Learn(testBehaviour, catchAll, morning)
-		o.Facts.Learn(testBehaviour, catchAll, morning)
-		b := newBench(t, o, 2)
-		b.reach()
-		b.answers(b.offered(), 1, accepted)
-		effort.ErrorIf(t, len(b.done) != 2 || b.done[1].Outcome != want || len(b.offers()) != 0,
-			"catch-all %v: %v, %d offers", catchAll, b.done, len(b.offers()))
-		h := b.done[0].Case.Behaviour
-		effort.ErrorIf(t, h.Accepted+h.Refused != 3 || len(h.Controls) != 0, "the case has the habit %+v", h)
-	}
-}
-
 // TestReceiversThatDoNotAnswerAtRcpt: the rules know them, and no control probe is asked.
 func TestReceiversThatDoNotAnswerAtRcpt(t *testing.T) {
 	b := newBench(t, testOptions(), 2)
@@ -419,11 +403,7 @@ func TestAcceptedBehindTheCanary(t *testing.T) {
 	at := b.now
 	b.now = b.now.Add(time.Millisecond)
 	b.answers(offer, 2000, accepted, suspectAfter+1)
-	var texts wire.Texts
-	m := &wire.Results{Task: canary.GetTask(), Chunk: canary.GetChunk(), Batch: 1, Answers: []*wire.Answer{
-		refused.answer(&texts, controlOrdinal, at)}}
-	m.Texts = texts.List()
-	b.takeResults(b.now, m)
+	b.takeResults(b.now, results(canary, 1, at, canary.GetProbes(), refused.toAll))
 	b.look()
 	b.is(suspectAfter, smtp.Valid, smtp.MailboxExists)
 	_, early := b.done[suspectAfter+1]
@@ -459,12 +439,4 @@ func TestGuardIsNotForgotten(t *testing.T) {
 	f.Learn("x.test", false, morning.Add(2*guardFor))
 	effort.ErrorIf(t, f.Suspect("x.test", morning.Add(2*guardFor)) || !f.Pause("x.test").IsZero(),
 		"suspected though a control probe was refused")
-}
-
-func TestRefusalsAreBounded(t *testing.T) {
-	f := NewFacts()
-	for i := range 2 * refusalsMax {
-		f.Refused(strings.Repeat("x", i%200)+string(rune('a'+i%26))+time.Duration(i).String(), morning)
-		effort.FatalIf(t, f.refusals.Len() > refusalsMax, "%d domains are counted", f.refusals.Len())
-	}
 }

@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -73,20 +72,6 @@ func TestAcceptancesAddUp(t *testing.T) {
 	f.Learn("all.test", true, at.Add(factLife+1))
 	if h := f.Behaviour("all.test", at.Add(factLife+1)); h.Accepted != 1 {
 		t.Errorf("what is over counts on: %+v", h)
-	}
-}
-
-func TestFactsAreBounded(t *testing.T) {
-	effort.NotShort(t, "takes seconds")
-	f := NewFacts()
-	for i := range factsMax + 10 {
-		f.Learn(fmt.Sprintf("d%d.test", i), false, morning)
-		f.Behaviour("d0.test", morning)
-	}
-	effort.Is(t, f.domains.Len(), factsMax, "kept")
-	for _, used := range []int{0, factsMax + 9} {
-		_, known := f.Behaviour(fmt.Sprintf("d%d.test", used), morning).CatchAll()
-		effort.ErrorIf(t, !known, "%d, used lately, is forgotten", used)
 	}
 }
 

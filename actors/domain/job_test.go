@@ -9,7 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
@@ -26,11 +25,7 @@ func TestCaseOfAnAddress(t *testing.T) {
 	b.pass(5 * time.Minute)
 	evidence, told := b.now, b.offered()
 	b.now = b.now.Add(3 * time.Second) // the answer takes a while
-	var texts wire.Texts
-	m := &wire.Results{Task: told.GetTask(), Chunk: told.GetChunk(), Batch: 1,
-		Answers: []*wire.Answer{refused.answer(&texts, 0, evidence)}}
-	m.Texts = texts.List()
-	b.takeResults(b.now, m)
+	b.takeResults(b.now, results(told, 1, evidence, told.GetProbes(), refused.toAll))
 	b.look()
 	c := b.done[0].Case
 	var reasons []smtp.Reason

@@ -122,14 +122,9 @@ func (b *bench) answerAll(s *script) {
 			return
 		}
 		for _, o := range offers {
-			var texts wire.Texts
-			m := &wire.Results{Task: o.GetTask(), Chunk: o.GetChunk(), Batch: 1, Credit: 1}
-			for _, p := range o.GetProbes() {
-				say := s.says(p.GetLocal(), b.now)
-				m.Answers = append(m.Answers, say.answer(&texts, p.GetOrdinal(), b.now))
-			}
-			m.Texts = texts.List()
-			b.takeResults(b.now, m)
+			b.takeResults(b.now, results(o, 1, b.now, o.GetProbes(), func(p *wire.Probe) told {
+				return s.says(p.GetLocal(), b.now)
+			}))
 		}
 		b.look()
 	}

@@ -154,19 +154,6 @@ func TestAnIdleReceiverThatEndsIsNoFault(t *testing.T) {
 	effort.Is(t, b.backlog.receiver.lost, 0, "receivers count as lost that had nothing")
 }
 
-func TestReceiverThatIsNeverToBeHadBeforeTheDeadline(t *testing.T) {
-	b := newBench(t, testOptions(), 3)
-	b.work.Deadline = morning.Add(time.Hour)
-	b.takeRoute(b.now, testRoute, nil)
-	b.look()
-	for len(b.done) == 0 && b.now.Sub(morning) < 2*time.Hour {
-		b.receivers(false)
-	}
-	b.is(2, smtp.Unknown, smtp.ReceiverRateLimited)
-	took := b.now.Sub(morning)
-	effort.ErrorIf(t, took < time.Hour || took > time.Hour+resolveMax, "given up after %v, want the deadline", took)
-}
-
 // TestReceiverThatMoved: all that it has not answered is offered to the next one
 // without waiting, and what it says behind its last word still counts.
 func TestReceiverThatMoved(t *testing.T) {
@@ -188,20 +175,6 @@ func TestReceiverThatMoved(t *testing.T) {
 	b.answers(second, 1, refused)
 	effort.ErrorIf(t, b.left != 0 || b.options.Load.Addresses() != 0,
 		"%d are left, %d count as out", b.left, b.options.Load.Addresses())
-}
-
-// TestPausesBeginAnewAfterAnAnswer: what was hard to reach once may be easy to reach now.
-func TestPausesBeginAnewAfterAnAnswer(t *testing.T) {
-	b := newBench(t, testOptions(), 2)
-	b.reach()
-	for range 3 {
-		b.ack(b.offered(), 0, wire.Refusal_DRAINING)
-		b.receivers(true)
-	}
-	b.answers(b.offered(), 1, refused, 0)
-	b.backlog.loseReceiver(b.now, 0)
-	b.look()
-	effort.Equal(t, b.receivers(true), []time.Duration{resolvePause}, "pauses")
 }
 
 // TestShortWaitsGrow: who names a short wait each time is asked as often as one who names none, but for the first

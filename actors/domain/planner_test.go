@@ -72,7 +72,7 @@ func newBench(t *testing.T, o Options, addresses int) *bench {
 	for i := range ordinals {
 		ordinals[i] = uint32(i)
 	}
-	w := Work{Verification: uuid.UUID{7}, Epoch: 1, Domain: "example.test", Ordinals: ordinals,
+	w := Work{Verification: uuid.UUID{7}, Workspace: uuid.UUID{3}, Epoch: 1, Domain: "example.test", Ordinals: ordinals,
 		Local: func(ordinal uint32) string { return fmt.Sprintf("user%d", ordinal) }}
 	b := &bench{t: t, now: morning, done: map[uint32]Final{},
 		planner: newPlanner(morning, o, w, testSeed)}
@@ -226,10 +226,22 @@ func (say told) attempts(at time.Time) []evidence.Attempt {
 	return []evidence.Attempt{a}
 }
 
-// answer is the message for what is told about an ordinal.
-func (say told) answer(texts *wire.Texts, ordinal uint32, at time.Time) *wire.Answer {
-	return &wire.Answer{Ordinal: ordinal, Outcome: uint32(say.outcome), Reason: uint32(say.reason),
-		WaitMs: say.wait.Milliseconds(), Attempts: texts.Attempts(say.attempts(at))}
+// toAll says the same about each probe.
+func (say told) toAll(*wire.Probe) told { return say }
+
+// results is one batch of answers about some probes of an offer.
+func results(
+	o *wire.Offer, batch uint64, at time.Time, probes []*wire.Probe, says func(p *wire.Probe) told,
+) *wire.Results {
+	m := &wire.Results{Task: o.GetTask(), Chunk: o.GetChunk(), Batch: batch, Credit: 1}
+	var texts wire.Texts
+	for _, p := range probes {
+		say := says(p)
+		m.Answers = append(m.Answers, &wire.Answer{Ordinal: p.GetOrdinal(), Outcome: uint32(say.outcome),
+			Reason: uint32(say.reason), WaitMs: say.wait.Milliseconds(), Attempts: texts.Attempts(say.attempts(at))})
+	}
+	m.Texts = texts.List()
+	return m
 }
 
 var (
@@ -241,15 +253,10 @@ var (
 // answers sends one batch of results with the same answer to some probes of an offer, or to all.
 func (b *bench) answers(o *wire.Offer, batch uint64, say told, which ...uint32) {
 	b.t.Helper()
-	m := &wire.Results{Task: o.GetTask(), Chunk: o.GetChunk(), Batch: batch, Credit: 1,
-		BarrenMs: b.barren.Milliseconds(), BarrenReason: uint32(smtp.Protocol)}
-	var texts wire.Texts
-	for _, p := range o.GetProbes() {
-		if len(which) == 0 || slices.Contains(which, p.GetOrdinal()) {
-			m.Answers = append(m.Answers, say.answer(&texts, p.GetOrdinal(), b.now))
-		}
-	}
-	m.Texts = texts.List()
+	m := results(o, batch, b.now, slices.DeleteFunc(slices.Clone(o.GetProbes()), func(p *wire.Probe) bool {
+		return len(which) > 0 && !slices.Contains(which, p.GetOrdinal())
+	}), say.toAll)
+	m.BarrenMs, m.BarrenReason = b.barren.Milliseconds(), uint32(smtp.Protocol)
 	b.takeResults(b.now, m)
 	b.look()
 }
@@ -359,24 +366,6 @@ func TestWaitsBetweenAttempts(t *testing.T) {
 	}
 }
 
-func TestGivenUpWithTheLastReason(t *testing.T) {
-	b := newBench(t, testOptions(), 1)
-	b.reach()
-	says := []told{greylisted, {reason: smtp.ReceiverBusy}, {reason: smtp.TimedOut}}
-	asked := 0
-	for len(b.done) == 0 {
-		b.answers(b.offered(), 1, says[min(asked, 2)])
-		asked++
-		if len(b.done) == 0 {
-			b.pass(b.wakes.Sub(b.now))
-		}
-	}
-	b.is(0, smtp.Unknown, smtp.TimedOut)
-	if asked != 14 { // 0, 1, 6, 11 … 56, 60 minutes
-		t.Errorf("asked %d times, want 14", asked)
-	}
-}
-
 func TestAnswersNobodyKnowsAreAskedAgain(t *testing.T) {
 	for _, c := range []told{
 		{outcome: smtp.Valid}, {outcome: 9, reason: smtp.MailboxExists}, {outcome: smtp.Valid, reason: 200},
@@ -406,22 +395,6 @@ func TestNoMailAfterAnAcceptance(t *testing.T) {
 	for i := range uint32(3) {
 		b.is(i, smtp.Invalid, smtp.NoMailService)
 	}
-}
-
-func TestRouteThatMovesToAnotherReceiver(t *testing.T) {
-	b := newBench(t, testOptions(), 1)
-	b.reach()
-	b.answers(b.offered(), 1, greylisted)
-	b.route.Expires = b.now
-	b.pass(time.Minute)
-	b.wants(findRoute{})
-	moved := testRoute
-	moved.Receiver = "other.test"
-	b.takeRoute(b.now, moved, nil)
-	b.look()
-	b.wants(leave{}, findReceiver{})
-	b.finds(true)
-	effort.Is(t, b.offered().GetChunk(), 2, "a chunk number was used twice")
 }
 
 func TestCredit(t *testing.T) {
@@ -458,14 +431,7 @@ func TestChunksGrowWithTheReceiversSpeed(t *testing.T) {
 			b.look()
 		}
 		b.now = b.now.Add(took)
-		m := &wire.Results{Task: b.backlog.task, Chunk: offer.GetChunk(), Batch: 1, Credit: 1}
-		var texts wire.Texts
-		for _, p := range offer.GetProbes() {
-			m.Answers = append(m.Answers, refused.answer(&texts, p.GetOrdinal(), b.now))
-		}
-		m.Texts = texts.List()
-		b.takeResults(b.now, m)
-		b.look()
+		b.answers(offer, 1, refused)
 	}
 	want := []int{500, 500, 500, 250, 125, 62, 31, 25, 25}
 	effort.Equal(t, sizes, want, "chunks")
@@ -519,20 +485,10 @@ func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
 	effort.Is(t, len(other.offered().GetProbes()), 3, "another workspace offers")
 }
 
-func TestDomainsOfANodeAreShared(t *testing.T) {
-	l := NewLoad(equalWeight)
-	greedy, n := uuid.UUID{1}, 0
-	for ; l.Begin(greedy); n++ {
-	}
-	effort.ErrorIf(t, n != openMax/2 || !l.Begin(uuid.UUID{2}),
-		"one workspace has %d domains of %d, and another none", n, openMax)
-	l.End(greedy, n)
-	effort.Is(t, l.open.Used(), 1, "domains at the end")
-}
-
+// TestRefusedOffersPause, longer each time, and after an answer as at first.
 func TestRefusedOffersPause(t *testing.T) {
 	for _, why := range []wire.Refusal{wire.Refusal_FULL, wire.Refusal_STALE_EPOCH, wire.Refusal_DRAINING} {
-		b := newBench(t, testOptions(), 1)
+		b := newBench(t, testOptions(), 2)
 		b.reach()
 		var pauses []time.Duration
 		for range 7 {
@@ -544,8 +500,11 @@ func TestRefusedOffersPause(t *testing.T) {
 		ms := time.Millisecond
 		want := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms}
 		effort.Equal(t, pauses, want, why, "pauses")
-		b.answers(b.offered(), 1, refused)
+		b.answers(b.offered(), 1, refused, 0)
 		b.is(0, smtp.Invalid, smtp.MailboxNotFound)
+		b.backlog.loseReceiver(b.now, 0)
+		b.look()
+		effort.Equal(t, b.receivers(true), []time.Duration{resolvePause}, "pauses")
 	}
 }
 
@@ -570,6 +529,9 @@ func TestSilence(t *testing.T) {
 	again := b.offered()
 	effort.FatalIf(t, again.GetChunk() != first.GetChunk() || !slices.Equal(locals(again), locals(first)),
 		"an offer that nobody answered is not sent again")
+	for _, o := range []*wire.Offer{first, again} {
+		effort.Is(t, uuid.UUID(o.GetWorkspace()), b.work.Workspace, "offered for")
+	}
 	b.ack(first, 1, wire.Refusal_NONE)
 	b.answers(first, 1, refused, 0)
 	b.pass(4900 * time.Millisecond)
@@ -578,20 +540,6 @@ func TestSilence(t *testing.T) {
 	b.wants(leave{}, findReceiver{after: resolvePause})
 	b.finds(true)
 	effort.Equal(t, locals(b.offered()), []string{"user1"}, "offered again")
-}
-
-func TestPulsesTellOfLostChunks(t *testing.T) {
-	b := newBench(t, testOptions(), 2)
-	b.reach()
-	first := b.offered()
-	b.ack(first, 0, wire.Refusal_NONE)
-	for range 6 {
-		b.now = b.now.Add(time.Second)
-		b.backlog.takePulse(b.now, &wire.Pulse{Task: b.backlog.task})
-		b.look()
-	}
-	again := b.offered()
-	effort.ErrorIf(t, again.GetChunk() != 2 || len(again.GetProbes()) != 2, "offered again: %v", again)
 }
 
 func TestHeldUntilIsQuiet(t *testing.T) {

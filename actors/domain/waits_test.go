@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"rollcall/actors/inspect"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
@@ -115,21 +113,6 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	effort.Is(t, w.Deferred, 1, "those that were not asked are expected to be put off")
 }
 
-// TestOffersNameTheWorkspace, also when they are sent again.
-func TestOffersNameTheWorkspace(t *testing.T) {
-	b := newBench(t, testOptions(), 1)
-	w := b.work
-	w.Workspace = uuid.UUID{9}
-	b.planner = newPlanner(b.now, b.options, w, testSeed)
-	b.look()
-	b.reach()
-	for range 2 {
-		got := b.offered().GetWorkspace()
-		effort.ErrorIf(t, string(got) != string(w.Workspace[:]), "offered for workspace %x", got)
-		b.pass(ackWithin)
-	}
-}
-
 // TestAChangedTableIsFollowed: a rule that makes a key of its own takes what is out along.
 func TestAChangedTableIsFollowed(t *testing.T) {
 	o := testOptions()
@@ -187,7 +170,9 @@ func TestActorTellsWhatItWaitsFor(t *testing.T) {
 			w.Waits[0].For != inspect.ForReceiver, "after %v: %+v", time.Since(began), w)
 		s.answers(r, self, offer, greylisted, 2)
 		gets[*wire.ResultsAck](s, r)
-		<-s.told // Quiet
+		if m := (<-s.told).(Quiet); !m.Until.Equal(time.Now().Add(ladder[0])) {
+			t.Errorf("quiet until %v, want %v", m.Until, time.Now().Add(ladder[0]))
+		}
 		effort.Not(t, len(s.waits), 0, "it said that nothing can be asked before it said why")
 		if w := <-s.waits; time.Since(began) != tellEvery || w.Waits[0].Reason != smtp.Greylisted.String() {
 			t.Errorf("after %v: %+v", time.Since(began), w)
@@ -197,7 +182,8 @@ func TestActorTellsWhatItWaitsFor(t *testing.T) {
 			t.Errorf("told again while nothing changed: %+v", <-s.waits)
 		}
 		again, self := gets[*wire.Offer](s, r)
-		<-s.told
+		m := (<-s.told).(Quiet)
+		effort.ErrorIf(t, !m.Until.IsZero(), "quiet until %v while asking", m.Until)
 		s.answers(r, self, again, refused, 2)
 		gets[*wire.ResultsAck](s, r)
 		s.finals(2, true)
