@@ -436,21 +436,3 @@ func onSockets(r throttle.Rate, late time.Duration) throttle.Rate {
 	r.Per -= min(time.Millisecond+late, r.Per/2)
 	return r
 }
-
-// TestAttemptsOnTheWire: an answer of the lab arrives with what the lab said.
-func TestAttemptsOnTheWire(t *testing.T) {
-	t.Parallel()
-	a := openedWide()
-	a.RcptRate = throttle.Rate{Events: 100, Per: time.Second}
-	b := newBench(t, 0, "clean", a)
-	c, _ := b.customer(1, 20, half)
-	c.until("all answers", func() bool { return len(c.answers) == 20 })
-	for _, one := range c.told {
-		effort.MustBe(t, len(one.Attempts), 1, "attempts")
-		at := one.Attempts[0]
-		effort.ErrorIf(t, at.Stage != smtp.StageRcpt || at.Host != b.host.GetName() || at.Code == 0 || at.Rule == "" ||
-			time.Since(at.At).Abs() > time.Minute || strings.Contains(at.Text, b.domain) ||
-			strings.Contains(at.Text, "ghost"), "attempt %+v", at)
-		one.Agrees(t, 1)
-	}
-}

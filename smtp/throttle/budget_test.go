@@ -9,42 +9,6 @@ import (
 	"rollcall/config/effort"
 )
 
-func TestBudget(t *testing.T) {
-	b := NewBudget(3, 0, 0)
-	now := start
-	if n, _ := b.Ready(now); n != 3 {
-		t.Fatalf("%d probes at the beginning, want 3", n)
-	}
-	b.Begin(3)
-	if n, next := b.Ready(now); n != 0 || !next.IsZero() {
-		t.Fatalf("%d probes, next %s with all open, want none and no time", n, next)
-	}
-	b.Refused(now)
-	b.Accepted(now)
-	b.Undo(1)
-	if n, _ := b.Ready(now); n != 2 {
-		t.Errorf("%d probes after a refusal and an acceptance, want 2", n)
-	}
-	b.Begin(2)
-	for range 2 {
-		b.Refused(now.Add(90 * time.Second))
-	}
-	n, next := b.Ready(now.Add(2 * time.Minute))
-	if wait := next.Sub(now); n != 0 || wait < time.Hour || wait > time.Hour+time.Minute {
-		t.Errorf("%d probes, next after %s with all spent, want none for an hour", n, wait)
-	}
-	if n, _ := b.Ready(next); n != 1 {
-		t.Errorf("%d probes when the first refusal is forgotten, want 1", n)
-	}
-	if n, _ := b.Ready(now.Add(2 * time.Hour)); n != 3 {
-		t.Errorf("%d probes after two hours, want 3", n)
-	}
-	b.Set(7, 0)
-	if n, _ := b.Ready(now.Add(2 * time.Hour)); n != 7 {
-		t.Errorf("%d probes after Set(7), want 7", n)
-	}
-}
-
 // TestBudgetAgainstAList: whatever is asked and answered, a probe is granted only when the refusals of the last hour
 // and the open probes leave room, counted from a plain list of all that happened; and memory is bounded.
 func TestBudgetAgainstAList(t *testing.T) {

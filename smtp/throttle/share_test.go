@@ -23,8 +23,8 @@ func drawAllowance(t *rapid.T) Limits {
 	return a
 }
 
-// TestSharesNeverExceedTheWhole: however n votes fall on the sides, they together use no more than the allowance, and
-// what is per session is the same for all.
+// TestSharesNeverExceedTheWhole: however n votes fall on the sides, each has its part, rounded down, so that they
+// together use no more than the allowance, and what is per session is the same for all.
 func TestSharesNeverExceedTheWhole(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		a := drawAllowance(t)
@@ -38,6 +38,8 @@ func TestSharesNeverExceedTheWhole(t *testing.T) {
 			sum.ConnectionRate.Events += s.ConnectionRate.Events
 			sum.RcptRate.Events += s.RcptRate.Events
 			sum.RefusedPerHour += s.RefusedPerHour
+			effort.MustBe(t, s.Connections, a.Connections*k/n, "sessions of", a.Connections, k, "votes of", n)
+			effort.MustBe(t, s.RcptRate.Events, a.RcptRate.Events*k/n, "RCPTs of", a.RcptRate.Events, k, "votes of", n)
 			s.Connections, s.ConnectionRate.Events = a.Connections, a.ConnectionRate.Events
 			s.RcptRate.Events, s.RefusedPerHour = a.RcptRate.Events, a.RefusedPerHour
 			effort.MustBe(t, s, a, "a share changed what is not divided")
@@ -172,39 +174,6 @@ func TestWindowRestsAfterARaise(t *testing.T) {
 			}
 			if n, _ := w.Ready(next); n == 0 {
 				t.Errorf("nothing granted at the time it named")
-			}
-		})
-	}
-}
-
-func TestShare(t *testing.T) {
-	whole := Limits{Connections: 10, ConnectionRate: Rate{30, time.Minute}, RcptRate: Rate{5, time.Second},
-		RcptsPerConnection: 50, RcptsPerTransaction: 3, RefusedPerSession: 8, RefusedPerHour: 20}
-	with := func(connections, dials, rcpts, refused int) Limits {
-		a := whole
-		a.Connections, a.ConnectionRate.Events, a.RcptRate.Events, a.RefusedPerHour =
-			connections, dials, rcpts, refused
-		return a
-	}
-	for _, tc := range []struct {
-		name string
-		k, n int
-		want Limits
-	}{
-		{"one node", 1, 1, whole},
-		{"all votes", 3, 3, whole},
-		{"more than all", 4, 3, whole},
-		{"two of three, rounded down", 2, 3, with(6, 20, 3, 13)},
-		{"one of three", 1, 3, with(3, 10, 1, 6)},
-		{"one of fifty", 1, 50, with(0, 0, 0, 0)},
-		{"no vote", 0, 3, with(0, 0, 0, 0)},
-		{"nobody has a vote", 0, 0, with(0, 0, 0, 0)},
-		{"a vote of nobody's", 1, 0, with(0, 0, 0, 0)},
-		{"less than none", -1, 3, with(0, 0, 0, 0)},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := whole.Share(tc.k, tc.n); got != tc.want {
-				t.Errorf("Share(%d, %d) = %+v\nwant %+v", tc.k, tc.n, got, tc.want)
 			}
 		})
 	}

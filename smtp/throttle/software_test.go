@@ -1,11 +1,8 @@
 package throttle
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"rollcall/config/effort"
 )
 
 // TestSoftwareOf: what real servers show, and what only looks like it. "" is a server of which nothing is known.
@@ -109,48 +106,6 @@ func TestEachRowOfSoftware(t *testing.T) {
 				b.RefusedPerSession < 1) {
 				t.Errorf("%s: %+v", row.name, b)
 			}
-		}
-	}
-}
-
-// TestOnlyOneSoftwareIsBelieved: greetings, replies and hosts are drawn at random. Software that counts
-// by the session is believed where it alone is named, and not beside another one or a gateway.
-// Names of hosts that contain those of products decide nothing.
-func TestOnlyOneSoftwareIsBelieved(t *testing.T) {
-	var marks []softwareRow // each with one mark
-	for _, row := range softwares {
-		for mark := range strings.SplitSeq(row.greeting, "|") {
-			if mark != "" {
-				marks = append(marks, softwareRow{name: row.name, greeting: mark, perSession: row.perSession})
-			}
-		}
-	}
-	noise := []string{"ESMTP", "ready", "(Ubuntu)", "postfix.customer.example", "exim@customer.example", "[192.0.2.1]",
-		"Mon,", "10:00:00", "sendmail-1.example", "#2", "http://haraka.example/exim", "NO", "UCE"}
-	for seed := range effort.Seeds(t, 200) {
-		r := rand.New(rand.NewPCG(seed, 11))
-		words := func(n int) (text string) {
-			for range n {
-				text += " " + noise[r.IntN(len(noise))]
-			}
-			return text
-		}
-		greeting, named, keeps := "exim.customer.example", map[string]bool{}, ""
-		for range r.IntN(3) {
-			one := marks[r.IntN(len(marks))]
-			greeting += words(r.IntN(4)) + " " + one.greeting
-			if one.perSession > 0 {
-				named[one.name] = true
-			} else if keeps == "" {
-				keeps = one.name
-			}
-		}
-		shown := Shown{Greeting: greeting + words(r.IntN(4)), Hello: "postfix.example Hello" + words(r.IntN(6)),
-			Host: []string{"mx.postfix.example", "mx1.customer.example", "a.pphosted.com"}[r.IntN(3)]}
-		s := SoftwareOf(shown)
-		believed := len(named) == 1 && keeps == "" && !strings.HasSuffix(shown.Host, "pphosted.com")
-		if s.CountsBySession() != believed || believed && !named[s.Name] {
-			t.Errorf("seed %d, %+v: %+v, want one of %v: %v", seed, shown, s, named, believed)
 		}
 	}
 }

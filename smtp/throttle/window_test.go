@@ -347,16 +347,6 @@ func TestWindowForgetsNothingAtItsBound(t *testing.T) {
 	}
 }
 
-// TestWindowWithoutEvents: a rate of nothing grants nothing and does not crash.
-func TestWindowWithoutEvents(t *testing.T) {
-	w := NewWindow(Rate{}, start)
-	w.Begin(start, 3)
-	w.Done(start, 3)
-	if n, _ := w.Ready(start.Add(time.Hour)); n != 0 {
-		t.Errorf("%d events", n)
-	}
-}
-
 func mustRate(t *testing.T, text string) Rate {
 	t.Helper()
 	return effort.Must(ParseRate(text))(t)

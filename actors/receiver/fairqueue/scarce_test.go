@@ -55,22 +55,13 @@ func TestScarceIsSharedByWeight(t *testing.T) {
 			had[one] += cost
 			tenants[one.tenant] += cost / float64(weights[one.tenant])
 			// One in four turns goes by what was served in one host queue, as before.
-			within(rt, "tenants", all, 3+2*worth, func(i item) float64 { return tenants[i.tenant] })
+			apart(rt, "tenants", all, 3+2*worth, func(i item) float64 { return tenants[i.tenant] })
 			for tenant := range weights {
 				of := slices.DeleteFunc(slices.Clone(all), func(i item) bool { return i.tenant != tenant })
-				within(rt, "flows", of, 3+2*worth, func(i item) float64 { return had[i] })
+				apart(rt, "flows", of, 3+2*worth, func(i item) float64 { return had[i] })
 			}
 		}
 	})
-}
-
-// within fails when one had so many turns more than another one.
-func within(rt *rapid.T, what string, all []item, most float64, had func(item) float64) {
-	low, high := math.Inf(1), 0.0
-	for _, one := range all {
-		low, high = min(low, had(one)), max(high, had(one))
-	}
-	effort.FatalIf(rt, high-low > most, "%s: %v and %v turns", what, low, high)
 }
 
 // TestNobodyIsPutBackForEver: who used up much while another one waited for a host that is down

@@ -24,13 +24,6 @@ func TestClassOf(t *testing.T) {
 	}
 }
 
-// FuzzClassOf: any bytes are judged.
-func FuzzClassOf(f *testing.F) {
-	f.Add("anna")
-	f.Add("\x00\xff1")
-	f.Fuzz(func(_ *testing.T, local string) { fairqueue.ClassOf(local) })
-}
-
 // numbered is an item of a test.
 type numbered struct {
 	number int

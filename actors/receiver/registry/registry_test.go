@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -280,21 +279,6 @@ func TestSharesAreAppliedToManyAtOnce(t *testing.T) {
 	effort.ErrorIf(t, len(l.entries) != 0 || l.Count() != 0, "%d places, %d actors left", len(l.entries), l.Count())
 }
 
-// TestPart: shares are compared as fractions.
-func TestPart(t *testing.T) {
-	for _, tc := range []struct {
-		a, b Fraction
-		less bool
-	}{
-		{Fraction{1, 2}, Fraction{2, 3}, true}, {Fraction{2, 3}, Fraction{1, 2}, false},
-		{Fraction{1, 2}, Fraction{2, 4}, false}, {Fraction{2, 4}, Fraction{1, 2}, false},
-		{Fraction{0, 1}, Fraction{1, 50}, true}, {Fraction{0, 0}, Fraction{0, 3}, false},
-		{Fraction{1, 1}, Fraction{0, 0}, false}, {Fraction{0, 0}, Fraction{1, 1}, true},
-	} {
-		effort.Is(t, tc.a.isLess(tc.b), tc.less, fmt.Sprintf("%v less than %v", tc.a, tc.b))
-	}
-}
-
 // guest is a receiver of the test: it notes what it is told.
 type guest struct {
 	slot    *ReceiverSlot
@@ -314,21 +298,6 @@ func come(s *ReceiverSlots, workspace byte) *guest {
 		}
 	})
 	return g
-}
-
-func TestWhoHasNothingToDoMakesRoomAtOnce(t *testing.T) {
-	s := NewReceiverSlots(8, nil)
-	var all []*guest
-	for range 4 { // what one workspace may have
-		all = append(all, come(s, 1))
-	}
-	waiting := come(s, 1)
-	effort.FatalIf(t, waiting.granted, "one workspace has more than half")
-	all[2].slot.SetIdle(true)
-	effort.MustBe(t, all[2].yielded, 1, "nobody asked the one without work to end")
-	all[2].slot.Leave()
-	effort.ErrorIf(t, !waiting.granted || int(s.quota.Used()) != 4 || s.Waiting() != 0,
-		"seated %v, %d used, %d wait", waiting.granted, int(s.quota.Used()), s.Waiting())
 }
 
 func TestThoseGoFirstWhoRestedLongest(t *testing.T) {
@@ -410,51 +379,5 @@ func TestNobodyIsLeftWaiting(t *testing.T) {
 		}
 		effort.FatalIf(t, int(s.quota.Used()) != 0 || s.asked != 0 || s.idle.Len() != 0,
 			"seed %d: %d used, %d asked, %d rest in the end", seed, int(s.quota.Used()), s.asked, s.idle.Len())
-	}
-}
-
-// TestWorkspacesShareTheSessionsOfANode draws workspaces of different weights that open and close
-// sessions as they can: there are never more than slots, and one that has none gets one whenever those
-// of the others are as many as they may be.
-func TestWorkspacesShareTheSessionsOfANode(t *testing.T) {
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 3))
-		size, spaces := 20+r.IntN(200), 1+r.IntN(5)
-		s := NewSlots(size)
-		weight := func(w int) int { return 1 + w%2 }
-		has := make([]int, spaces)
-		for range 2000 {
-			w := r.IntN(spaces)
-			switch {
-			case r.IntN(3) > 0:
-				if s.Take(uuid.UUID{byte(w)}, weight(w)) {
-					has[w]++
-				}
-			case has[w] > 0:
-				s.Give(uuid.UUID{byte(w)})
-				has[w]--
-			}
-			effort.FatalIf(t, s.Free() < 0, "seed %d: %d slots are free", seed, s.Free())
-		}
-		for more := true; more; { // all want all
-			more = false
-			for w := range spaces {
-				if s.Take(uuid.UUID{byte(w)}, weight(w)) {
-					has[w]++
-					more = true
-				}
-			}
-		}
-		sum, weights := 0, 0
-		for w := range spaces {
-			sum += has[w]
-			weights += weight(w)
-		}
-		effort.FatalIf(t, sum != size-s.Free(), "seed %d: %d of %d are taken and %d free", seed, sum, size, s.Free())
-		effort.ErrorIf(t, !s.Take(uuid.UUID{99}, 1),
-			"seed %d: who comes new gets none of %d beside %v", seed, size, has)
-		if least := size / (weights + 1); spaces == 1 && has[0] < least {
-			t.Errorf("seed %d: one alone has %d of %d", seed, has[0], size)
-		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
-	"rollcall/actors/wire"
 	"rollcall/config/effort"
 )
 
@@ -91,16 +90,4 @@ func TestTalliesAddUpTheLastSpans(t *testing.T) {
 		effort.FatalIf(t, all.Refused != int32(2*n) || all.Deferred != 0 || all.Answered != 0, "at %d: %+v", at, all)
 	}
 	effort.Is(t, r.Sum(300), (status.Tally{}), "long after")
-}
-
-// TestBlockedInAWord: each cause has the word that people know.
-func TestBlockedInAWord(t *testing.T) {
-	for c := range status.Causes {
-		b := status.Blocked{Cause: wire.Cause(c)}
-		effort.ErrorIf(t, b.Word() != inspect.Causes[c] || b.Free() != (c == 0),
-			"cause %d: %q, free %v", c, b.Word(), b.Free())
-	}
-	for _, c := range []wire.Cause{-1, wire.Cause(status.Causes)} {
-		effort.Is(t, (status.Blocked{Cause: c}).Word(), "", fmt.Sprintf("cause %d", c))
-	}
 }
