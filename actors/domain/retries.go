@@ -103,12 +103,11 @@ const ripeEvery = time.Second
 func (r *retries) countRipe(now time.Time) int {
 	if since := r.since(now); since-r.ripeAt >= ripeEvery {
 		r.ripe, r.ripeAt = 0, since
-		r.deferred.due(since, func(p *pending) bool {
-			if p.ordinal != controlOrdinal {
+		for i := range r.deferred {
+			if p := &r.deferred[i]; p.due <= since && p.ordinal != controlOrdinal {
 				r.ripe++
 			}
-			return true
-		})
+		}
 	}
 	return r.ripe
 }
@@ -189,16 +188,4 @@ func (d *deferrals) Pop() any {
 	last := (*d)[len(*d)-1]
 	*d = (*d)[:len(*d)-1]
 	return last
-}
-
-// due calls do for each address whose time has come, until it returns false: those lie together at the top of the heap.
-func (d deferrals) due(since time.Duration, do func(p *pending) bool) {
-	var below func(i int) bool
-	below = func(i int) bool {
-		if i >= len(d) || d[i].due > since {
-			return true
-		}
-		return do(&d[i]) && below(2*i+1) && below(2*i+2)
-	}
-	below(0)
 }

@@ -38,8 +38,7 @@ type Actor struct {
 // Kinds returns the kind of virtual actor that a node hosts. A session actor that panics is stopped and not restarted:
 // its SMTP session is gone.
 func Kinds(o Options) map[string]*actor.Props {
-	o.Registry.Guard, o.slots = o.Guard, registry.NewReceiverSlots(o.Most, o.Weight)
-	o.Metrics.slots.Store(o.slots)
+	o.Registry.Guard, o.Registry.slots = o.Guard, registry.NewReceiverSlots(o.Most, o.Weight)
 	w, scheduling := o.Registry.stateWriter(o), o.forScheduler()
 	scheduling.Bind()
 	stop := actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
@@ -113,7 +112,6 @@ func (a *Actor) begin(c actor.Context, now time.Time) {
 	root, self := c.ActorSystem().Root, c.Self()
 	a.handle.Listen(func(msg any) { root.Send(self, msg) })
 	a.paused = a.options.pauses()
-	a.options.Metrics.receivers.Inc()
 	offers := a.waiting.offers
 	a.waiting = nil
 	for _, h := range offers {
@@ -211,7 +209,6 @@ func (a *Actor) doStep(c actor.Context, s scheduler.Step) {
 			return newSessionActor(a.scheduling, a.options.pauses, a.options.Tracer, s.Slot)
 		}, a.options.Guard.Dispatch()))
 		a.sessions[s.ID] = pid
-		a.options.Metrics.sessions.Inc()
 		a.options.Metrics.opened.Inc()
 		c.Send(pid, s)
 	case scheduler.AskProbes:
@@ -263,7 +260,6 @@ func (a *Actor) dismissSession(c actor.Context, id int) {
 	if pid := a.sessions[id]; pid != nil {
 		c.Stop(pid)
 		delete(a.sessions, id)
-		a.options.Metrics.sessions.Dec()
 	}
 }
 
@@ -280,8 +276,6 @@ func (a *Actor) stop(c actor.Context) {
 	if a.scheduler == nil {
 		return
 	}
-	a.options.Metrics.receivers.Dec()
-	a.options.Metrics.sessions.Sub(float64(len(a.sessions)))
 	for id, slot := range a.scheduler.Slots() {
 		if a.sessions[id] == nil { // never begun: we crashed
 			slot.Close()

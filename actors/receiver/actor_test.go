@@ -178,7 +178,7 @@ func TestIdleActorEnds(t *testing.T) {
 	ended := make(chan struct{})
 	pid := system.Root.Spawn(actor.PropsFromProducer(func() actor.Actor {
 		o := testOptions(openedWide())
-		o.slots = registry.NewReceiverSlots(0, nil)
+		o.Registry.slots = registry.NewReceiverSlots(0, nil)
 		return newActor(o, o.forScheduler(), nil, 50*time.Millisecond)
 	}))
 	system.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {

@@ -8,7 +8,6 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/process"
-	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/actors/receiver/status"
 )
@@ -16,47 +15,37 @@ import (
 // Metrics counts what the receiver actors of a node do.
 type Metrics struct {
 	*scheduler.Metrics
-	sessions  prometheus.Gauge
 	opened    prometheus.Counter
-	receivers prometheus.Gauge
 	shareless prometheus.Gauge
-
-	slots     atomic.Pointer[registry.ReceiverSlots]
 	collected atomic.Pointer[Registry] // whose receivers are collected; nil: none yet
 }
 
 // NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		Metrics:   scheduler.NewMetrics(r),
-		sessions:  process.NewGauge(r, "smtp_sessions", "SMTP sessions open or opening."),
-		opened:    process.NewCounter(r, "smtp_sessions_opened_total", "SMTP sessions begun."),
-		receivers: process.NewGauge(r, "receivers", "Receiver actors that live on this node."),
+		Metrics: scheduler.NewMetrics(r),
+		opened:  process.NewCounter(r, "smtp_sessions_opened_total", "SMTP sessions begun."),
 		shareless: process.NewGauge(r, "receivers_without_share",
 			"Receiver actors on this node whose share of the limits is zero."),
 	}
-	process.NewGaugeFunc(r, "smtp_sessions_silent",
-		"SMTP sessions that ended here and that receivers may still hold.", m.silent)
-	process.NewGaugeFunc(r, "receivers_waiting",
-		"Receiver actors that wait until fewer than smtp.receivers_at_once have work on this node.", m.waiting)
+	m.gauge(r, "receivers", "Receiver actors that live on this node.", (*Registry).Count)
+	m.gauge(r, "smtp_sessions", "SMTP sessions open or opening.", (*Registry).Sessions)
+	m.gauge(r, "smtp_sessions_silent", "SMTP sessions that ended here and that receivers may still hold.",
+		(*Registry).SilentCount)
+	m.gauge(r, "receivers_waiting",
+		"Receiver actors that wait until fewer than smtp.receivers_at_once have work on this node.", (*Registry).waiting)
 	r.MustRegister(status.NewCollector(m.collectStatus))
 	return m
 }
 
-// waiting counts the receivers that have no slot yet.
-func (m *Metrics) waiting() float64 {
-	if slots := m.slots.Load(); slots != nil {
-		return float64(slots.Waiting())
-	}
-	return 0
-}
-
-// silent counts the sessions of which only the end is awaited.
-func (m *Metrics) silent() float64 {
-	if living := m.collected.Load(); living != nil {
-		return float64(living.SilentCount())
-	}
-	return 0
+// gauge registers a number that the node's receivers are asked for; 0 while there is no node.
+func (m *Metrics) gauge(r prometheus.Registerer, name, help string, count func(living *Registry) int) {
+	process.NewGaugeFunc(r, name, help, func() float64 {
+		if living := m.collected.Load(); living != nil {
+			return float64(count(living))
+		}
+		return 0
+	})
 }
 
 // collectStatus asks the receivers of the node; false: there is none yet.

@@ -1,7 +1,6 @@
 package receiver
 
 import (
-	"rollcall/actors/receiver/registry"
 	"rollcall/actors/receiver/scheduler"
 	"rollcall/ledger/tracing"
 )
@@ -20,8 +19,6 @@ type Options struct {
 	Most    int // receivers in work on this node at a time (NewReceiverSlots); 0: not bounded
 	Metrics *Metrics
 	Tracer  *tracing.Tracer // nil: nothing is traced
-
-	slots *registry.ReceiverSlots // made of Most by Kinds
 }
 
 func (o *Options) forScheduler() scheduler.Options {

@@ -19,7 +19,8 @@ import (
 // them are answered here. Safe for concurrent use.
 type Registry struct {
 	*registry.Registry
-	once sync.Once // for subscribe
+	once  sync.Once               // for subscribe
+	slots *registry.ReceiverSlots // set by Kinds
 
 	mu      sync.Mutex
 	writer  *facts.Writer // nil: nothing is kept
@@ -57,6 +58,9 @@ func (l *Registry) Flush(ctx context.Context) error {
 	}
 	return errors.Join(w.Flush(ctx), sources.Flush(ctx))
 }
+
+// waiting is how many receivers have no slot yet.
+func (l *Registry) waiting() int { return l.slots.Waiting() }
 
 // subscribe listens to an actor system for nodes that are out of reach.
 func (l *Registry) subscribe(system *actor.ActorSystem) {

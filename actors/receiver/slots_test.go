@@ -112,7 +112,7 @@ func TestManyReceiversOfOneWorkspaceKeepNobodyOut(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	effort.ErrorIf(t, w.most > seats, "%d receivers lived at a time, the bound is %d", w.most, seats)
-	effort.Is(t, w.b.options.Metrics.waiting(), 0, "wait when all is done")
+	effort.Is(t, w.b.options.Registry.waiting(), 0, "wait when all is done")
 }
 
 // TestWhoWaitsForASlotIsToldSo: those who offered something hear every second that it waits, and why.
@@ -124,7 +124,7 @@ func TestWhoWaitsForASlotIsToldSo(t *testing.T) {
 	w := &crowded{b: b, props: kinds[kind], answered: map[byte]int{}, pulses: map[wire.Cause]int{},
 		changed: make(chan struct{}, 1)}
 	for range 16 {
-		b.options.Metrics.slots.Load().Take(uuid.UUID{1}, uuid.Nil, func(any) {})
+		b.options.Registry.slots.Take(uuid.UUID{1}, uuid.Nil, func(any) {})
 	}
 	w.offer(1, 1)
 	eventually(t, "two pulses", func() bool {
@@ -132,5 +132,5 @@ func TestWhoWaitsForASlotIsToldSo(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.pulses[wire.Cause_CONNECTIONS] >= 2
 	})
-	effort.ErrorIf(t, b.options.Metrics.waiting() < 1, "nobody waits by the metric")
+	effort.ErrorIf(t, b.options.Registry.waiting() < 1, "nobody waits by the metric")
 }

@@ -89,8 +89,9 @@ func (a *Actor) holdOffer(c actor.Context, now time.Time, m *wire.Offer) {
 	}
 	workspace, _ := uuid.FromBytes(m.GetWorkspace()) // none: the nil workspace
 	root, self, there := c.ActorSystem().Root, c.Self(), false
-	if a.slot, there = a.options.slots.Take(workspace, key.Verification, func(msg any) { root.Send(self, msg) }); there {
-		root.Send(self, registry.SlotGranted{})
+	tell := func(msg any) { root.Send(self, msg) }
+	if a.slot, there = a.options.Registry.slots.Take(workspace, key.Verification, tell); there {
+		tell(registry.SlotGranted{})
 	}
 }
 

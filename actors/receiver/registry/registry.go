@@ -225,6 +225,16 @@ func (p *entry) excess() []*ConnSlot {
 	return out
 }
 
+// Sessions is how many connections are open or opening here.
+func (l *Registry) Sessions() (sum int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.entries {
+		sum += len(p.slots) - p.countSilent()
+	}
+	return sum
+}
+
 // Silent returns the keys of receivers that may still hold sessions which ended here. These can't be ended, so
 // ApplyShares doesn't wait for them; other nodes that may use such a receiver must.
 func (l *Registry) Silent() (keys []string) {
