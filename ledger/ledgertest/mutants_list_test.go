@@ -26,7 +26,7 @@ const (
 	sqlSession   = "ledger/sqlstore/engine/session.go"
 	sqlGate      = "ledger/sqlstore/engine/session.go"
 	sqlServer    = "ledger/sqlstore/engine/postgres.go"
-	queueRules   = "ledger/quota/queue.go"
+	queueRules   = "ledger/quota/slots.go"
 	sqlFault     = "ledger/sqlstore/engine/fault.go"
 	sqlMigration = "ledger/sqlstore/migrations/0001_book.sql"
 
@@ -387,8 +387,7 @@ var list = append([]mutant{
 	{"lanes kept for ever", sqlGate, "l.users == 0 {", "l.users < 0 {", locks},
 	{"never alone", sqlAttempts, "conflicts%(crowdedRuns+1) == crowdedRuns", "conflicts < 0", locks},
 	{"lease that waits for a silent transaction", sqlAttempts, "busy = busy || f.why == whyBusy", "busy = false", locks},
-	{"behind others of its tenant again", queueRules, "l.waits = slices.Insert(l.waits, 0, w)",
-		"l.waits = append(l.waits, w)", turns},
+	{"behind others of its tenant again", queueRules, "(*list.List).PushFront", "(*list.List).PushBack", turns},
 	{"lock waited for long", sqlServer, "lockTime = 500 * time.Millisecond", "lockTime = 5 * time.Second", sessions},
 	{"silent writer kept for long", sqlServer, "idleTime = 2 * time.Second", "idleTime = 15 * time.Second", sessions},
 	{"silent reading of a request", sqlAttempts, "short && long > 0 {", "short && long < 0 {", locks},

@@ -5,5 +5,5 @@
 // Switches" (IEEE/ACM Transactions on Networking 6(2), 1998). One tenant alone gets a half, two greedy ones a third
 // each, n greedy ones 1/(n+1) each, and the same amount stays free for a new one.
 //
-// Read Pool, and Queue for tenants that wait.
+// Read Pool, and Slots for tenants that wait.
 package quota

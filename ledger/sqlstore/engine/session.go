@@ -24,9 +24,9 @@ type session struct {
 	dialect  dialect
 	conn     *sql.Conn // nil: not connected
 	prepared map[string]*sql.Stmt
-	retires  time.Time // when the connection is old enough to close; zero: never
-	broken   bool      // in doubt; not used again
-	user     uuid.UUID // the workspace in whose turn it is used
+	retires  time.Time              // when the connection is old enough to close; zero: never
+	broken   bool                   // in doubt; not used again
+	turn     *quota.Slot[uuid.UUID] // of the workspace that uses it
 }
 
 // connect makes the session ready for use.
@@ -128,7 +128,7 @@ const sessionWeight = 2
 // first.
 type pool struct {
 	db     *sql.DB
-	turns  *quota.Queue[uuid.UUID]
+	turns  *quota.Slots[uuid.UUID]
 	waited func(who uuid.UUID, long time.Duration)
 	free   chan *session
 	closed chan struct{}
@@ -137,7 +137,7 @@ type pool struct {
 // newPool makes a pool of size sessions, which connect at first use. waited gets the time that each use had to wait.
 func newPool(db *sql.DB, d dialect, size int, waited func(who uuid.UUID, long time.Duration)) *pool {
 	p := &pool{db: db, free: make(chan *session, size), closed: make(chan struct{}), waited: waited,
-		turns: quota.NewQueue(int64(size), sessionWeight, uuid.Nil)}
+		turns: quota.NewSlotsFirst(int64(size), func(uuid.UUID) int { return sessionWeight }, uuid.Nil)}
 	for range size {
 		p.free <- &session{db: db, dialect: d}
 	}
@@ -148,29 +148,33 @@ func newPool(db *sql.DB, d dialect, size int, waited func(who uuid.UUID, long ti
 // has waited already. ErrClosed after close, or the error of ctx.
 func (p *pool) take(ctx context.Context, again bool, has time.Duration) (*session, error) {
 	who, began := ledger.TenantOf(ctx), time.Now()
-	ask := p.turns.Take
+	ask := p.turns.Ask
 	if again {
-		ask = p.turns.TakeAgain
+		ask = p.turns.AskAgain
 	}
-	waited, err := ask(ctx, who)
-	long := has
-	if waited {
-		long += time.Since(began)
+	granted, free := make(chan struct{}), p.free
+	turn, now := ask(who, nil, func() { close(granted) })
+	if !now {
+		select {
+		case <-granted:
+		case <-p.closed:
+			free = nil
+		case <-ctx.Done():
+		}
+		has += time.Since(began)
 	}
-	p.waited(who, long)
-	switch {
-	case errors.Is(err, quota.ErrClosed):
-		return nil, ErrClosed
-	case err != nil:
+	p.waited(who, has)
+	if err := ctx.Err(); err != nil {
+		turn.Done()
 		return nil, fmt.Errorf("wait for a connection: %w", err)
 	}
 	select {
 	case <-p.closed:
-	case s := <-p.free:
-		s.user = who
+	case s := <-free:
+		s.turn = turn
 		return s, nil
 	}
-	p.turns.Return(who)
+	turn.Done()
 	return nil, ErrClosed
 }
 
@@ -179,15 +183,14 @@ func (p *pool) put(s *session) {
 		_ = s.close() // it was broken already
 		s.broken = false
 	}
-	who := s.user
+	turn := s.turn
 	p.free <- s
-	p.turns.Return(who)
+	turn.Done()
 }
 
 // close waits until all sessions are back, and ends them. Once only.
 func (p *pool) close() error {
 	close(p.closed)
-	p.turns.Close()
 	var errs []error
 	for range cap(p.free) {
 		errs = append(errs, (<-p.free).close())
