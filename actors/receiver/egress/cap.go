@@ -94,8 +94,16 @@ type Settings struct {
 	Guard  *process.PanicGuard // of goroutines; nil: none
 }
 
+// bound returns the settings; before Bind there are none.
+func (p *Pool) bound() Settings {
+	if s := p.settings.Load(); s != nil {
+		return *s
+	}
+	return Settings{}
+}
+
 // clock returns the time of the ledger.
-func (s *Settings) clock(now time.Time) time.Time {
+func (s Settings) clock(now time.Time) time.Time {
 	if s.Clock != nil {
 		return s.Clock()
 	}
@@ -106,16 +114,11 @@ func (s *Settings) clock(now time.Time) time.Time {
 func (p *Pool) Bind(s Settings) { p.settings.CompareAndSwap(nil, &s) }
 
 // facts is where daily caps are kept; nil: nowhere.
-func (p *Pool) facts() facts.Store {
-	if s := p.settings.Load(); s != nil {
-		return s.Facts
-	}
-	return nil
-}
+func (p *Pool) facts() facts.Store { return p.bound().Facts }
 
 // Limits returns what an operator wants of a source.
 func (p *Pool) Limits(i int) throttle.Limits {
-	if s := p.settings.Load(); s != nil && s.Limits != nil {
+	if s := p.bound(); s.Limits != nil {
 		return s.Limits(p.list[i].Name())
 	}
 	return throttle.Limits{}
@@ -263,7 +266,7 @@ func (p *Pool) noteCaps(now time.Time) {
 
 // begin runs a read or write of daily caps in a goroutine; noting is true until it ends.
 func (p *Pool) begin(do func(ctx context.Context) error, failed string) {
-	s := p.settings.Load()
+	s := p.bound()
 	s.Guard.Go("sources", func() {
 		ctx, cancel := context.WithTimeout(context.Background(), noteWithin)
 		defer cancel()
@@ -296,8 +299,8 @@ func (p *Pool) recallCaps(now time.Time) {
 
 // Flush writes what sources have used and no more, at a clean end of the process.
 func (p *Pool) Flush(ctx context.Context) error {
-	s := p.settings.Load()
-	if s == nil || s.Facts == nil {
+	s := p.bound()
+	if s.Facts == nil {
 		return nil
 	}
 	if err := p.keepCaps(ctx, s.clock(time.Now()), false); err != nil {
@@ -398,11 +401,7 @@ func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
 // addCap adds what an operator wants of a source and what is used of its day. Before the pool
 // is bound nobody knows. Under mu.
 func (p *Pool) addCap(i int, now time.Time, st *SourceState) {
-	s := p.settings.Load()
-	if s == nil {
-		return
-	}
-	now = s.clock(now)
+	now = p.bound().clock(now)
 	a, d := p.Limits(i), p.today(i, now)
 	if !d.read {
 		p.recallCaps(now)

@@ -41,12 +41,16 @@ type greetings struct {
 }
 
 func newGreetings() greetings {
-	by, err := simplelru.NewLRU[string, *greeting](greetingsMax, nil)
-	apart, other := simplelru.NewLRU[string, string](greetingsMax, nil)
-	if err != nil || other != nil {
-		panic("the bound of greeters is not positive")
+	return greetings{by: newLRU[*greeting](greetingsMax), apart: newLRU[string](greetingsMax)}
+}
+
+// newLRU makes a memory with a bound, which is above 0.
+func newLRU[V any](most int) *simplelru.LRU[string, V] {
+	memory, err := simplelru.NewLRU[string, V](most, nil)
+	if err != nil {
+		panic(err)
 	}
-	return greetings{by: by, apart: apart}
+	return memory
 }
 
 // greeting holds the answers of one stranger.

@@ -86,7 +86,7 @@ func NewPool(list []Source) (*Pool, error) {
 		case slices.ContainsFunc(list[:i], func(o Source) bool { return o.Addr == one.Addr }):
 			return nil, fmt.Errorf("receiver sources: source %q is given twice", one.Name())
 		}
-		p.all = append(p.all, &health{contacts: map[string]contact{}})
+		p.all = append(p.all, &health{contacts: newLRU[*contact](contactsMax)})
 	}
 	p.caps = make([]dailyCap, len(list))
 	return p, nil

@@ -1,12 +1,9 @@
 package egress_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,35 +21,19 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 const (
 	sourceA, sourceB, sourceSix = "192.0.2.201", "192.0.2.202", "2001:db8::201"
 
-	trial    = 10 * time.Minute // for one receiver to take a source again
-	contacts = 20_000           // that are remembered
+	trial = 10 * time.Minute // for one receiver to take a source again
 )
 
 // poolOf makes a pool of sources with these addresses; without any, the one that the system chooses.
 func poolOf(addresses ...string) *egress.Pool {
-	list := make([]egress.Source, max(1, len(addresses)))
-	for i := range list {
-		list[i] = egress.Source{Hello: "probe.example", Open: noSession}
-		if len(addresses) > 0 {
-			list[i].Addr = netip.MustParseAddr(addresses[i])
-		}
-	}
-	p, err := egress.NewPool(list)
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
-
-func noSession(context.Context, string, netip.Addr, smtp.TLSMode) (*smtp.Session, error) {
-	return nil, errors.New("there are no sessions here")
+	return receivertest.SourcesOf(receivertest.NoSession, addresses...)
 }
 
 // TestNewPoolSaysWhatIsWrong with its sources.
 func TestNewPoolSaysWhatIsWrong(t *testing.T) {
-	good := egress.Source{Hello: "probe.example", Open: noSession}
+	good := egress.Source{Hello: "probe.example", Open: receivertest.NoSession}
 	for name, list := range map[string][]egress.Source{
-		"none": nil, "no hello name": {{Open: noSession}}, "no way to open": {{Hello: "probe.example"}},
+		"none": nil, "no hello name": {{Open: receivertest.NoSession}}, "no way to open": {{Hello: "probe.example"}},
 		"twice": {good, good},
 	} {
 		_, err := egress.NewPool(list)
@@ -162,19 +143,6 @@ func TestSourceOnTrial(t *testing.T) {
 		now = now.Add(48 * time.Hour)
 		p.Use(0, "a", now.Add(trial))
 	}
-}
-
-// TestContactsAreBounded: at most so many receivers are remembered of a source, and those of
-// more than an hour ago make room.
-func TestContactsAreBounded(t *testing.T) {
-	p := poolOf()
-	for n := range contacts + 500 {
-		p.NoteDialled(0, fmt.Sprint(n), begin)
-	}
-	p.NoteDialled(0, "later", begin.Add(time.Minute+time.Second))
-	effort.Is(t, p.State(begin)[0].Spoken, contacts, "receivers are remembered")
-	p.NoteDialled(0, "much later", begin.Add(2*time.Hour))
-	effort.Is(t, p.State(begin.Add(2 * time.Hour))[0].Spoken, 1, "receivers are remembered an hour later")
 }
 
 // TestShortHour: sources are forgiven, suspended and tried again by the hour of the pool.

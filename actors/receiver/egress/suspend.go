@@ -1,8 +1,9 @@
 package egress
 
 import (
-	"maps"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"rollcall/smtp"
 )
@@ -30,15 +31,14 @@ const (
 	// session may wait 5 min for one reply (RFC 5321 §4.5.3.2), and needs two here.
 	trialFor = 10 * time.Minute
 
-	// contactsMax bounds the receivers remembered for a source. At the bound new ones aren't counted until older ones
-	// are an hour old, so that a source is suspended sooner rather than later: 100 bytes each, 2 MB.
+	// contactsMax bounds the receivers remembered for a source; beyond it those are forgotten that were spoken to
+	// longest ago. 200 bytes each, 4 MB.
 	contactsMax = 20_000
 )
 
 // health is what the pool knows about one source.
 type health struct {
-	contacts map[string]contact // by receiver key
-	pruned   time.Time          // when old contacts were looked for
+	contacts *simplelru.LRU[string, *contact] // by receiver key
 
 	suspendedUntil time.Time
 	suspensions    int         // in a row
@@ -56,25 +56,18 @@ type contact struct{ spoken, blocked time.Time }
 func (p *Pool) NoteDialled(i int, key string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all[i].note(key, now, func(*contact) {})
+	p.all[i].note(key, now)
 }
 
-// note changes what is known of a receiver that is spoken to.
-func (h *health) note(key string, now time.Time, change func(*contact)) {
-	c, known := h.contacts[key]
-	if !known && len(h.contacts) >= contactsMax {
-		if now.Sub(h.pruned) < time.Minute { // looking costs a while
-			return
-		}
-		h.pruned = now
-		maps.DeleteFunc(h.contacts, func(_ string, old contact) bool { return now.Sub(old.spoken) > sourceSpan })
-		if len(h.contacts) >= contactsMax {
-			return
-		}
+// note notes that a receiver is spoken to, and returns what is known of it.
+func (h *health) note(key string, now time.Time) *contact {
+	c, known := h.contacts.Get(key)
+	if !known {
+		c = &contact{}
+		h.contacts.Add(key, c)
 	}
 	c.spoken = now
-	change(&c)
-	h.contacts[key] = c
+	return c
 }
 
 // NoteAnswered notes that a receiver answered about an address: it accepts the source.
@@ -82,7 +75,7 @@ func (p *Pool) NoteAnswered(i int, key string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.all[i]
-	h.note(key, now, func(c *contact) { c.blocked = time.Time{} })
+	h.note(key, now).blocked = time.Time{}
 	if h.open && h.trial == key && !now.Before(h.suspendedUntil) {
 		h.open, h.trial, h.suspensions, h.reason = false, "", 0, smtp.ReasonNone
 	}
@@ -94,7 +87,7 @@ func (p *Pool) NoteBlocked(i int, key string, now time.Time, reason smtp.Reason)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := p.all[i]
-	h.note(key, now, func(c *contact) { c.blocked = now })
+	h.note(key, now).blocked = now
 	if now.Before(h.suspendedUntil) {
 		return false
 	}
@@ -119,7 +112,7 @@ func (p *Pool) tooMany(i int, now time.Time) bool {
 
 // count returns the receivers of the last span, and those that refuse the source.
 func (h *health) count(now time.Time, span time.Duration) (spoken, blocked int) {
-	for _, c := range h.contacts {
+	for _, c := range h.contacts.Values() {
 		if now.Sub(c.spoken) > span {
 			continue
 		}
@@ -136,9 +129,8 @@ func (p *Pool) suspend(h *health, now time.Time, reason smtp.Reason) {
 	h.suspendedUntil = now.Add(p.Hour.Of(min(suspendFirst<<min(h.suspensions, 10), suspendMost)))
 	h.suspensions++
 	h.reason, h.open, h.trial = reason, true, ""
-	for k, c := range h.contacts { // their refusals have counted
+	for _, c := range h.contacts.Values() { // their refusals have counted
 		c.blocked = time.Time{}
-		h.contacts[k] = c
 	}
 }
 
