@@ -1,11 +1,8 @@
 package domain
 
 import (
-	"container/heap"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
@@ -155,24 +152,6 @@ func TestOffersTellWhatIsBehindThem(t *testing.T) {
 		behind -= len(o.GetProbes())
 	}
 	b.backs(offers[len(offers)-1], behind, ackWithin+time.Second+10*time.Minute)
-}
-
-func TestAddressesThatAreDueAreCounted(t *testing.T) {
-	effort.Check(t, func(t *rapid.T) {
-		pl := newPlanner(morning, testOptions(), Work{}, testSeed)
-		s := &pl.retries
-		want := 0
-		for range rapid.IntRange(0, 50).Draw(t, "deferred") {
-			due := time.Duration(rapid.IntRange(0, 20).Draw(t, "due")) * time.Second
-			s.deferred = append(s.deferred, pending{due: due})
-			if due <= 10*time.Second {
-				want++
-			}
-		}
-		heap.Init(&s.deferred)
-		n, _ := pl.backlog.countBehind(morning.Add(10 * time.Second))
-		effort.FatalIf(t, n != want, "%d are due, want %d", n, want)
-	})
 }
 
 func TestWorkThatNobodyTakesIsSaidToWait(t *testing.T) {

@@ -155,21 +155,6 @@ func TestResultsComeAgain(t *testing.T) {
 	effort.Is(t, b.lab.Manners().Receivers[b.domain].Rcpts, 5, "RCPTs for 5 addresses")
 }
 
-func TestStaleEpochIsRefused(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0, "clean", openedWide())
-	c, pid := b.customer(1, 1, known)
-	c.until("answers", func() bool { return len(c.answers) == 1 })
-	newer, older := offerOf(1, b.domain, 1, 1, []*wire.Host{b.host}),
-		offerOf(1, b.domain, 2, 1, []*wire.Host{b.host})
-	newer.Task.Epoch = 2
-	b.system.Root.Send(pid, newer)
-	c.until("answers", func() bool { return len(c.answers) == 2 })
-	b.system.Root.Send(pid, older)
-	c.until("refusal", func() bool { return len(c.refused) == 1 })
-	effort.Is(t, c.refused[0], wire.Refusal_STALE_EPOCH, "refused as")
-}
-
 // TestIdleActorEnds: without work it lives for its time and not longer.
 func TestIdleActorEnds(t *testing.T) {
 	t.Parallel()

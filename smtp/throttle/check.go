@@ -42,9 +42,11 @@ func Check(rules []Rule) []Doubt {
 			if c.hidden(i, f) {
 				continue
 			}
-			c.loosens(i, f)
-			if named {
-				c.beaten(i, f)
+			if isOfReceiver(c.rules[i].Name) {
+				c.loosens(i, f)
+				if named {
+					c.beaten(i, f)
+				}
 			}
 			c.idle(i, f)
 		}
@@ -68,11 +70,14 @@ func (c *doubts) add(rule int, f Field, format string, args ...any) {
 // name checks a rule's name; false: it was doubtful.
 func (c *doubts) name(i int) bool {
 	before := len(c.found)
-	if name := c.rules[i].Name; name != "" && !strings.HasPrefix(name, SourcePrefix) {
+	if name := c.rules[i].Name; isOfReceiver(name) {
 		c.hostName(i, name)
 	}
 	return len(c.found) == before
 }
+
+// isOfReceiver reports whether a rule is for a receiver, and not for everybody or one of our sources.
+func isOfReceiver(name string) bool { return name != "" && !strings.HasPrefix(name, SourcePrefix) }
 
 func (c *doubts) hostName(i int, name string) {
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -125,9 +130,6 @@ func place(r *Rule, f Field) string {
 // loosens looks for rules that allow more than the known limits of an operator.
 func (c *doubts) loosens(i int, f Field) {
 	r := &c.rules[i]
-	if r.Name == "" || strings.HasPrefix(r.Name, SourcePrefix) {
-		return
-	}
 	for k := range c.known {
 		known := &c.known[k]
 		if !under(r.Name, known.Name) && homes[r.Name] != known.Name || !known.Set.Has(f) ||
@@ -143,9 +145,6 @@ func (c *doubts) loosens(i int, f Field) {
 // is narrower.
 func (c *doubts) beaten(i int, f Field) {
 	r := &c.rules[i]
-	if r.Name == "" || strings.HasPrefix(r.Name, SourcePrefix) {
-		return
-	}
 	for k := range c.known {
 		known := &c.known[k]
 		if known.Name == r.Name || !under(known.Name, r.Name) || !known.Set.Has(f) ||

@@ -133,6 +133,14 @@ func (f Field) OfSource() bool { return f == FieldPause || kinds[f].source }
 // OfReceiver reports whether a receiver may have the field set.
 func (f Field) OfReceiver() bool { return !kinds[f].source }
 
+// isOf reports whether what a key or the name of a rule stands for, one of our sources or a receiver, has the field.
+func (f Field) isOf(name string) bool {
+	if strings.HasPrefix(name, SourcePrefix) {
+		return f.OfSource()
+	}
+	return f.OfReceiver()
+}
+
 // Text is the field of a as people write it; Set reads it.
 func (a Limits) Text(f Field) string { return kinds[f].text(&a) }
 

@@ -117,9 +117,8 @@ func (r *Rule) clean() error {
 		return err
 	}
 	r.Name = name
-	isSource := strings.HasPrefix(name, SourcePrefix)
 	for _, f := range r.Set.Fields() {
-		if isSource && !f.OfSource() || !isSource && !f.OfReceiver() {
+		if !f.isOf(name) {
 			return fmt.Errorf("%w: %q: %s cannot be set there", ErrLimits, r.Name, f)
 		}
 	}
@@ -228,36 +227,27 @@ func (t *Table) Source(name string) Limits {
 // Explain returns, for every field of a key from Match or of "source:" and an address, the values that rules give it.
 func (t *Table) Explain(key string) []Explained {
 	l := t.layers.Load()
-	names := slices.Collect(namesOf(key))
-	isSource := strings.HasPrefix(key, SourcePrefix)
-	if isSource {
-		names = []string{"", key}
-	}
 	var out []Explained
 	for _, f := range Fields() {
-		if isSource && !f.OfSource() || !isSource && !f.OfReceiver() {
-			continue
+		if f.isOf(key) {
+			said := l.said(key, f)
+			out = append(out, Explained{Field: f, Text: said[len(said)-1].Text, Said: said})
 		}
-		e := Explained{Field: f, Said: l.said(names, f, isSource)}
-		e.Text = e.Said[len(e.Said)-1].Text
-		out = append(out, e)
 	}
 	return out
 }
 
-// Said is Explain for one field; none for a field that no rule of that name can have.
-func (t *Table) Said(key string, f Field) []Said {
-	l := t.layers.Load()
-	if strings.HasPrefix(key, SourcePrefix) {
-		return l.said([]string{"", key}, f, true)
-	}
-	return l.said(slices.Collect(namesOf(key)), f, false)
-}
+// Said is Explain for one field.
+func (t *Table) Said(key string, f Field) []Said { return t.layers.Load().said(key, f) }
 
-// said returns the values that rules of some names give a field, the weakest first. Of the rules for everybody only the
+// said returns the values that rules give a field of a key, the weakest first. Of the rules for everybody only the
 // built-in one holds for sources.
-func (l *layers) said(names []string, f Field, isSource bool) (out []Said) {
-	for _, name := range names {
+func (l *layers) said(key string, f Field) (out []Said) {
+	names, isSource := namesOf(key), strings.HasPrefix(key, SourcePrefix)
+	if isSource {
+		names = slices.Values([]string{"", key})
+	}
+	for name := range names {
 		for _, r := range l.named[name] {
 			if r.Set.Has(f) && (!isSource || name != "" || r.layer == LayerDefault) {
 				out = append(out, Said{r.Set.Text(f), r.origin(r.layer, f)})

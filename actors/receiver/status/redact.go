@@ -8,20 +8,14 @@ import (
 )
 
 // plainWords are common words of replies. A local part that is one of them gives nothing away, and rules look for them.
-var plainWords = func() map[string]bool {
-	list := map[string]bool{}
-	for _, w := range strings.Fields(`a an and as at be by do for from go if in is it me my no not of off ok on or
-		our so the this to up us was we with you your
-		abuse access account address admin again allowed auth bad blocked block busy check client closed closing
-		command connection contact data denied disabled does domain email error exist failed found full greylisted
-		host hostmaster inbox invalid ip ipv4 ipv6 later limit list local mail mailbox mailer many message messages
-		mx name new open policy postmaster provider quota rate rcpt receiver recipient recipients refused reject
-		rejected relay reply retry root sender server service session smtp source spam support system temporary test
-		tls too transaction try unavailable unknown user users verify virtual webmaster`) {
-		list[w] = true
-	}
-	return list
-}()
+var plainWords = strings.Fields(`a an and as at be by do for from go if in is it me my no not of off ok on or
+	our so the this to up us was we with you your
+	abuse access account address admin again allowed auth bad blocked block busy check client closed closing
+	command connection contact data denied disabled does domain email error exist failed found full greylisted
+	host hostmaster inbox invalid ip ipv4 ipv6 later limit list local mail mailbox mailer many message messages
+	mx name new open policy postmaster provider quota rate rcpt receiver recipient recipients refused reject
+	rejected relay reply retry root sender server service session smtp source spam support system temporary test
+	tls too transaction try unavailable unknown user users verify virtual webmaster`)
 
 // Redact removes the asked local part, as a word and in the forms that receivers make of it, from a cleaned text.
 // Cleaning (smtp/evidence) leaves a local part that is a single word, because rules read words; people and records
@@ -69,7 +63,7 @@ func mayHold(text, local string, plain int) bool {
 // without removes a word from a text, unless it is one of plainWords.
 func without(text, word string) string {
 	at := wordAt(text, word, 0)
-	if at < 0 || plainWords[word] {
+	if at < 0 || slices.Contains(plainWords, word) {
 		return text
 	}
 	var b strings.Builder
