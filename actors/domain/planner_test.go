@@ -295,6 +295,7 @@ func TestRouteAnswers(t *testing.T) {
 			if c.final != smtp.ReasonNone {
 				for i := range uint32(3) {
 					b.is(i, smtp.Invalid, c.final)
+					effort.Is(t, b.done[i].Case.NoRoute, c.final, "why there is no route")
 				}
 			} else if len(b.done) != 0 {
 				t.Errorf("%d are final, want none", len(b.done))
