@@ -39,8 +39,7 @@ type Traces struct {
 type trace struct {
 	stands func(key string) bool
 	until  time.Time           // guarded by Traces.mu
-	lines  []inspect.TraceLine // guarded by Traces.mu; a ring
-	next   int                 // guarded by Traces.mu; its oldest, when it is full
+	lines  []inspect.TraceLine // guarded by Traces.mu; oldest first
 }
 
 // Read returns the newest lines of the receivers that a key stands for, from one source or all ("*"), whose numbers are
@@ -65,10 +64,9 @@ func (t *Traces) Read(
 	}
 	one.until = now.Add(traceFor)
 	out := []inspect.TraceLine{}
-	for i := range one.lines {
-		line := &one.lines[(one.next+i)%len(one.lines)]
+	for _, line := range one.lines {
 		if line.Number > after && (source == inspect.AnySource || line.Source == source) {
-			out = append(out, *line)
+			out = append(out, line)
 		}
 	}
 	return out, nil
@@ -94,14 +92,9 @@ func (t *Traces) Add(now time.Time, key string, line inspect.TraceLine) {
 	t.number++
 	line.Number = t.number
 	for _, one := range t.of {
-		if !one.stands(key) {
-			continue
-		}
-		if len(one.lines) < traceLines {
+		if one.stands(key) {
 			one.lines = append(one.lines, line)
-			continue
+			one.lines = one.lines[max(0, len(one.lines)-traceLines):]
 		}
-		one.lines[one.next] = line
-		one.next = (one.next + 1) % traceLines
 	}
 }
