@@ -94,8 +94,8 @@ type Settings struct {
 	Guard  *process.PanicGuard // of goroutines; nil: none
 }
 
-// bound returns the settings; before Bind there are none.
-func (p *Pool) bound() Settings {
+// boundSettings returns the settings; before Bind there are none.
+func (p *Pool) boundSettings() Settings {
 	if s := p.settings.Load(); s != nil {
 		return *s
 	}
@@ -114,11 +114,11 @@ func (s Settings) clock(now time.Time) time.Time {
 func (p *Pool) Bind(s Settings) { p.settings.CompareAndSwap(nil, &s) }
 
 // facts is where daily caps are kept; nil: nowhere.
-func (p *Pool) facts() facts.Store { return p.bound().Facts }
+func (p *Pool) facts() facts.Store { return p.boundSettings().Facts }
 
 // Limits returns what an operator wants of a source.
 func (p *Pool) Limits(i int) throttle.Limits {
-	if s := p.bound(); s.Limits != nil {
+	if s := p.boundSettings(); s.Limits != nil {
 		return s.Limits(p.list[i].Name())
 	}
 	return throttle.Limits{}
@@ -266,7 +266,7 @@ func (p *Pool) noteCaps(now time.Time) {
 
 // begin runs a read or write of daily caps in a goroutine; noting is true until it ends.
 func (p *Pool) begin(do func(ctx context.Context) error, failed string) {
-	s := p.bound()
+	s := p.boundSettings()
 	s.Guard.Go("sources", func() {
 		ctx, cancel := context.WithTimeout(context.Background(), noteWithin)
 		defer cancel()
@@ -299,7 +299,7 @@ func (p *Pool) recallCaps(now time.Time) {
 
 // Flush writes what sources have used and no more, at a clean end of the process.
 func (p *Pool) Flush(ctx context.Context) error {
-	s := p.bound()
+	s := p.boundSettings()
 	if s.Facts == nil {
 		return nil
 	}
@@ -401,7 +401,7 @@ func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
 // addCap adds what an operator wants of a source and what is used of its day. Before the pool
 // is bound nobody knows. Under mu.
 func (p *Pool) addCap(i int, now time.Time, st *SourceState) {
-	now = p.bound().clock(now)
+	now = p.boundSettings().clock(now)
 	a, d := p.Limits(i), p.today(i, now)
 	if !d.read {
 		p.recallCaps(now)
