@@ -26,16 +26,18 @@ short: ## run the tests that need no child process and no PostgreSQL; seconds
 
 # Where no goroutine is started there is no race: only values and time, documents, generated code. What the
 # browser tests ask of the pages runs with the race detector in the tests of the pages.
-PURE = actors/(intake|receiver/(fairqueue|scheduler))|cmd/release|http/(api|dashboard/pagetest)|ledger/(transitions|ledgertest/simulation)|smtp/(evidence|verdict)
+PURE = actors/(intake|wire|receiver/(fairqueue|scheduler|status))|cmd/(release|rollcall/(list|term))|docs|http/(api|web|dashboard/pagetest)|$\
+	ledger/(tracing|transitions|ledgertest|ledgertest/simulation)|smtp/(evidence|flags|verdict)
 
 # With the race detector the nodes of one process come one after the other (effort.OnlyNode), so that
 # the rows of own faults would wait for six minutes: there those run whose own parts fail.
 ROWS = ^TestOwnFaultsAreNeverToldOfAnAddress$$
 
-# The slowest package of all begins first: at the end it would run alone.
+# The slowest packages begin first: at the end they would run alone. Three run at once, since nodes mostly wait.
+SLOW = cmd/rollcall ledger/sqlstore http/dashboard
 race: ## run the tests with the race detector, where a race can be; make test runs all of them
-	$(GO) test -race -vet=off -timeout 30m -skip '$(ROWS)/^(connections|refusals|manners)$$' \
-		rollcall/ledger/sqlstore $$($(GO) list ./... | grep -vE '^rollcall/($(PURE)|ledger/sqlstore)$$')
+	$(GO) test -race -vet=off -p 3 -timeout 30m -skip '$(ROWS)/^(connections|refusals|manners)$$' \
+		$(SLOW:%=./%) $$($(GO) list ./... | grep -vE '^rollcall/($(PURE))$$')
 
 browser: ## run the tests of the pages in a real browser; needs chromium-headless-shell and npm
 	npm --prefix http/dashboard/pagetest/npm ci --no-audit --no-fund
@@ -44,12 +46,12 @@ browser: ## run the tests of the pages in a real browser; needs chromium-headles
 images: ## make the README's pictures of the pages again (docs/images)
 	ROLLCALL_REQUIRE_BROWSER=1 $(GO) test -count=1 ./http/dashboard/pagetest -run '^TestAsANewcomer$$' -images
 
-# The files that changed since BASE have their mutants run, at most 60, others a tenth,
+# The files that changed since BASE have their mutants run, at most 40, others a twentieth,
 # which the last commit draws.
 BASE ?= $(shell git rev-list -1 --before='12 hours ago' HEAD 2>/dev/null)
 SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2>/dev/null))
 
-mutants: ## break the ledger on purpose, where it changed and in a tenth of the other places
+mutants: ## break the ledger on purpose, where it changed and in a twentieth of the other places
 	$(GO) test ./ledger/ledgertest -mutants ci -base '$(BASE)' -seed $(SEED) -v -timeout 30m
 
 static: ## run staticcheck

@@ -366,6 +366,7 @@ func (l *farewells) Leave(context.Context, uuid.UUID) error {
 
 // TestWhoLeavesNamesWhatIsSilent: after a while in which receivers may hear that it is over.
 func TestWhoLeavesNamesWhatIsSilent(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	l := &farewells{table: table{otherRead: 1}}
 	n := newBeating(&l.table, obey)
 	n.peers.Book = l

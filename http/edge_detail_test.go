@@ -339,7 +339,7 @@ func TestStopCutsWhatDoesNotEnd(t *testing.T) {
 // TestReadersSeeWhatWasWritten: what was written before a request is in its answer, whoever wrote it, while others
 // write and read the same.
 func TestReadersSeeWhatWasWritten(t *testing.T) {
-	const turns, customers = 30, 4
+	turns, customers := max(3, effort.Cases(30)), 4
 	e := newEdge(t, nil)
 	var granted atomic.Int64
 	read := func(path string, into any) error {

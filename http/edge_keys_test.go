@@ -99,6 +99,7 @@ func TestGoodKeysCostNothing(t *testing.T) {
 
 // TestSilentConnectionsToTheAPIEnd after the time for a request, which is told.
 func TestSilentConnectionsToTheAPIEnd(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) { o.Limits.Read = time.Second })
 	c := listentest.Dial(t, "127.0.0.1", e.server.Addr().String())

@@ -280,6 +280,7 @@ func TestManyReceiversFitInOneAnswer(t *testing.T) {
 
 // TestATableThatIsTooLongIsCut, and says how many receivers it leaves out.
 func TestATableThatIsTooLongIsCut(t *testing.T) {
+	effort.Unraced(t, "plain calls with values")
 	c, text := newInspector(t), make([]byte, 12<<10)
 	var busy []Receiver
 	for n := range 400 {

@@ -178,6 +178,7 @@ func TestNoWindowHasNoBound(t *testing.T) {
 // TestTheRuntimeTellsHowLongGoroutinesWait: of more that run than there are processors some wait, and a window
 // that looks shrinks to its least.
 func TestTheRuntimeTellsHowLongGoroutinesWait(t *testing.T) {
+	effort.NotShort(t, "takes a second of a processor")
 	w := newWindow(3, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -185,6 +185,7 @@ func TestIdleActorEnds(t *testing.T) {
 // TestAskStopsAtRefusalsOfUs: a receiver that refuses us whatever the address is
 // not asked for all addresses that a session was given.
 func TestAskStopsAtRefusalsOfUs(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	b := newBench(t, 0, "policy", openedWide())
 	b.options.Stretch, b.options.Waits = 2, []time.Duration{time.Minute} // a first rest of which all are told
@@ -219,6 +220,7 @@ func TestWhatIsKeptOfASleepingReceiverIsForgotten(t *testing.T) {
 // TestAfterAPauseNothingIsAskedThatHadNotBegun: the actor lives on with its sessions, and asks again
 // what it is offered again.
 func TestAfterAPauseNothingIsAskedThatHadNotBegun(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 5, Per: time.Second / 10}

@@ -77,6 +77,7 @@ func (l *locked) Write(p []byte) (int, error) {
 // TestAnInterceptedNetworkIsTold: behind the third unrelated host at which the same stranger accepts a control probe
 // nothing is judged any more, in sessions that are open and in new ones, and people are told once.
 func TestAnInterceptedNetworkIsTold(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	log := &locked{}
 	b := intercepted(t, gateway(t), log)

@@ -303,6 +303,7 @@ func (b *bench) times(kind string) []time.Time {
 // in any window of a tenth of a second, and the limit is used. How much of a rate is used is a figure
 // (docs/developers/measured.md) that falls with a machine that is busy; TestFamilies/told asks for nearly all of it.
 func TestLimitsAsTheLabSeesThem(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	tenth := func(n int) throttle.Rate { return throttle.Rate{Events: n, Per: time.Second / 10} }
 	var running sync.WaitGroup // they wait most of the time: all at once

@@ -74,6 +74,7 @@ func TestSessionsSayQuitUnderLoad(t *testing.T) {
 
 // TestMovedActorIsNotHeldUp by a receiver that does not answer, nor by a ledger.
 func TestMovedActorIsNotHeldUp(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	b := newBench(t, 0, "silent", openedWide())
 	s := &receivertest.Shelf{}
 	b.options.Facts, b.options.Registry, b.options.Stretch = s, NewRegistry(), soonOver
@@ -91,6 +92,7 @@ func TestMovedActorIsNotHeldUp(t *testing.T) {
 // TestNextActorKnows what the last one learned: it does not ask a receiver that refuses us for as long
 // as the last one was going to rest.
 func TestNextActorKnows(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	b := newBench(t, 0, "policy", openedWide())
 	b.options.Facts = &receivertest.Shelf{}

@@ -90,6 +90,7 @@ func (w *crowded) until(workspace byte, n int, other byte) int {
 // TestManyReceiversOfOneWorkspaceKeepNobodyOut: 400 receivers with one address each on 20 slots. All are
 // asked, no more than 20 live at a time, and the ten of another workspace do not wait behind them.
 func TestManyReceiversOfOneWorkspaceKeepNobodyOut(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	const seats, greedy, few = 20, 400, 10
 	b := newBench(t, 20*time.Millisecond, "clean", openedWide())
@@ -117,6 +118,7 @@ func TestManyReceiversOfOneWorkspaceKeepNobodyOut(t *testing.T) {
 
 // TestWhoWaitsForASlotIsToldSo: those who offered something hear every second that it waits, and why.
 func TestWhoWaitsForASlotIsToldSo(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	b := newBench(t, 0, "clean", openedWide())
 	b.options.Most = 16

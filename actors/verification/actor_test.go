@@ -331,6 +331,7 @@ func (b *tardy) Settle(ctx context.Context, s ledger.Settlement) (ledger.Verific
 // TestASlowLedgerIsWaitedFor: no more addresses are asked than it is allowed to be behind, and those that are out when
 // that is seen, which are more on a busy machine.
 func TestASlowLedgerIsWaitedFor(t *testing.T) {
+	effort.NotShort(t, "takes a second of a processor")
 	const addresses, out = 3 * unsettledMax, unsettledMax
 	inBubble(t, addresses, func(w *world) {
 		rows := make([]string, addresses)

@@ -51,6 +51,7 @@ var one = mix{waits: usual, domainsMax: 100, list: addresses(1, 3000, 2),
 
 // TestAPauseMakesItWait: an operator pauses the only receiver and goes on with it later.
 func TestAPauseMakesItWait(t *testing.T) {
+	effort.NotShort(t, "takes a second of a processor")
 	inBubble(t, 10_000, func(w *world) {
 		book := &expecting{Book: w.book}
 		r, tell := one.starts(w, book)

@@ -27,6 +27,7 @@ func (a *answering) set(by func(ctx context.Context, node int, question []byte) 
 
 // TestQueries: every member is asked, within bounds, and who is lost is named.
 func TestQueries(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	var answers answering
 	w := clustertest.New(t, 3, func(i int, o *clustertest.Options) {
 		o.Answer = func(ctx context.Context, question []byte) ([]byte, error) {

@@ -126,6 +126,7 @@ func TestARingThatCannotBeWrittenStaysAsItIs(t *testing.T) {
 // Keys are changed step by step on three nodes that gossip all the time; nothing is
 // dropped, and in the end what only the old key opens is dropped.
 func TestKeysRotateUnderTraffic(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	old, new := NewKey(), NewKey()
 	network := gossiptest.New()

@@ -101,6 +101,7 @@ func TestANodeFromOutsideTheNetworksIsNotHeard(t *testing.T) {
 }
 
 func TestANodeStartsAloneAndJoinsWhenSomebodyIsThere(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	network := gossiptest.New()
 	late := network.Transport()
@@ -119,6 +120,7 @@ func TestANodeStartsAloneAndJoinsWhenSomebodyIsThere(t *testing.T) {
 }
 
 func TestAClusterMeetsAnotherOneLaterAndStaysApart(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	network := gossiptest.New()
 	first := network.Transport()

@@ -456,6 +456,7 @@ func TestNothingIsServedInClearToOthers(t *testing.T) {
 }
 
 func TestPreflight(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	lab := effort.Must(smtplab.Start(smtplab.Defaults()))(t)
 	defer lab.Stop(t.Context())

@@ -242,6 +242,7 @@ miss = ["550 5.7.1 blocked"]
 
 // TestReplayByACandidate judges by a rule file that no node has, and tells the faults of a bad one.
 func TestReplayByACandidate(t *testing.T) {
+	effort.Unraced(t, "rules are read, and text")
 	t.Parallel()
 	r := newWitnessRig(t, shownCases())
 	file := filepath.Join(t.TempDir(), "verdict.toml")

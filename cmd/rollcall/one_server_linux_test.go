@@ -102,6 +102,7 @@ func TestOneServer(t *testing.T) {
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	effort.Children(t)
+	effort.Unraced(t, "systemd reads files")
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("the units are not checked: there is no systemd-analyze")

@@ -101,6 +101,7 @@ func (r *scoreReport) good() bool { return len(r.Wrong) == 0 && r.Changed == 0 &
 // A whole run of a small list: all that can be known is known, nothing is wrong, and
 // the kept evidence gives each outcome and reason again.
 func TestLabScoreOfHonestReceivers(t *testing.T) {
+	effort.NotShort(t, "runs a node for twenty seconds")
 	t.Parallel()
 	effort.OnlyNode(t)
 	// What cannot be known would take the minute until it is given up. On a busy machine more

@@ -36,6 +36,7 @@ func rulesFile(t *testing.T, text string) string {
 }
 
 func TestVerdictJudge(t *testing.T) {
+	effort.Unraced(t, "rules are read, and text")
 	t.Parallel()
 	for _, test := range []struct {
 		args []string
@@ -82,6 +83,7 @@ func TestVerdictList(t *testing.T) {
 }
 
 func TestVerdictCheck(t *testing.T) {
+	effort.Unraced(t, "rules are read, and text")
 	t.Parallel()
 	out, err := runRoot(t, "verdict", "check", rulesFile(t, ownRules))
 	effort.ErrorIf(t, err != nil || !strings.Contains(out, "is fine: 1 rules") ||

@@ -98,6 +98,7 @@ func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
 // listener: the newest 50, and all of them in two pages, as a table and as JSON.
 func TestEntriesOfAManySettledFile(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	const settled = 1200
 	book := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)

@@ -2,8 +2,9 @@
 //
 // There are three sizes. The short one (go test -short) starts no child process
 // and no PostgreSQL, and draws a twentieth of the cases. The default one proves
-// every rule, with few cases. The long one (-long, see `make prove`) draws new
-// cases at every run, and many.
+// every rule, with few cases; with the race detector, which looks for goroutines
+// that meet, it draws as few as the short one. The long one (-long, see
+// `make prove`) draws new cases at every run, and many.
 //
 // Short and default runs draw the same cases each time, so that a run that fails fails again. The long run searches
 // further, with new cases.

@@ -22,7 +22,7 @@ import (
 var long = flag.Bool("long", false, "try much more than a default run does; takes minutes (docs/developers/testing.md)")
 
 const (
-	shortPart  = 20               // a short run draws one in so many of the default run's cases
+	shortPart  = 20               // a short run draws one in so many of the default run's cases, as with the race detector
 	longTimes  = 50               // a long run has so many times the cases of a default run
 	cases      = 100              // of a property, in a default run
 	everRepeat = 1                // the seed of short and default runs
@@ -55,22 +55,26 @@ func Unraced(t testing.TB, why string) {
 	}
 }
 
-// Cases returns how many of n cases this run tries: a twentieth in a short run, at
-// least one; fifty times n in a long one.
+// few reports whether this run tries few cases: a short one does, and so does one with the race detector, which looks
+// for goroutines that meet and not for values.
+func few() bool { return !*long && (testing.Short() || Raced) }
+
+// Cases returns how many of n cases this run tries: a twentieth in a short run and with the race detector, at least
+// one; fifty times n in a long one.
 func Cases(n int) int {
 	switch {
 	case *long:
 		return n * longTimes
-	case testing.Short():
+	case few():
 		return max(1, n/shortPart)
 	default:
 		return n
 	}
 }
 
-// Some returns those items of a table that this run tries: all of them, or every twentieth in a short run.
+// Some returns those items of a table that this run tries: all of them, or every twentieth where Cases are few.
 func Some[T any](items []T) []T {
-	if !testing.Short() {
+	if !few() {
 		return items
 	}
 	var some []T
@@ -87,7 +91,7 @@ func EveryNth(n int) func() bool {
 	switch {
 	case *long:
 		n = 1
-	case testing.Short():
+	case few():
 		n *= shortPart
 	}
 	at := 0
@@ -274,8 +278,8 @@ func set(name string, n int) {
 
 var drawOnce sync.Once
 
-// Check checks a property with rapid: 100 cases by default, 5 in a short run and 5,000 in a long one. -rapid.checks and
-// -rapid.seed override that.
+// Check checks a property with rapid: 100 cases by default, 5 where Cases are few and 5,000 in a long run.
+// -rapid.checks and -rapid.seed override that.
 func Check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	drawOnce.Do(draw)
@@ -284,12 +288,12 @@ func Check(t *testing.T, property func(*rapid.T)) {
 
 // draw sets those flags of rapid that the command line does not set.
 func draw() {
-	checks, seed := cases, everRepeat
-	switch {
-	case *long:
-		checks, seed = cases*longTimes, 0
-	case testing.Short():
-		checks = cases / 4 // rapid's own short mode, a fifth, is not applied on top
+	checks, seed := Cases(cases), everRepeat
+	if *long {
+		seed = 0
+	}
+	if testing.Short() {
+		checks *= 5 // rapid itself tries a fifth in a short run
 	}
 	if !given("rapid.checks") {
 		set("rapid.checks", checks)

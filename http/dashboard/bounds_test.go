@@ -60,6 +60,7 @@ func rowsOn(page string) int { return strings.Count(page, `<th scope="row"`) }
 
 func TestPeopleFillAPageAndNoMore(t *testing.T) {
 	effort.NotShort(t, "makes many people")
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	g := newRig(t)
 	const invited, members = 450, 550 // as many as one workspace may have
@@ -92,6 +93,8 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 }
 
 func TestKeysFillAPageAndNoMore(t *testing.T) {
+	effort.NotShort(t, "fills pages")
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	g := newRig(t)
 	ctx := g.named(0)
@@ -122,6 +125,8 @@ func TestKeysFillAPageAndNoMore(t *testing.T) {
 }
 
 func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
+	effort.NotShort(t, "fills pages")
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	g := newRig(t)
 	ctx := g.named(0)
@@ -142,6 +147,8 @@ func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 }
 
 func TestAddressesFillAPageAndNoMore(t *testing.T) {
+	effort.NotShort(t, "fills pages")
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	g := newRig(t)
 	effort.Must(g.book.Grant(t.Context(), uuid.New(), g.workspace, 10_000, pagetest.Ands(ledger.OperatorTextMax, 0)))(t)
@@ -262,6 +269,7 @@ func with(pairs ...string) url.Values {
 
 // TestEveryFormTwiceIsOnce: the first time changes something, the second time nothing.
 func TestEveryFormTwiceIsOnce(t *testing.T) {
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	g := newRig(t)
 	for _, pattern := range dashboard.Patterns() {

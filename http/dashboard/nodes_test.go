@@ -80,6 +80,7 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 // node.
 func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 	effort.NotShort(t, "posts eighty forms")
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	g := newRig(t)
 	nodes, ctx := []*rig{g, g.anotherNode()}, ledger.WithActor(t.Context(), "operator")

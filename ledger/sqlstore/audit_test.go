@@ -18,7 +18,7 @@ import (
 // named. Which numbers break which invariant is held by the tests of package ledger; here it is that each table is
 // read.
 func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
-	for _, c := range []struct{ name, statement, want string }{
+	for _, c := range effort.Some([]struct{ name, statement, want string }{
 		{"nothing", `SELECT 1`, ""},
 		{"account", `UPDATE workspaces SET granted = granted + 1, available = available + 1`, "I3"},
 		{"account of held", `UPDATE workspaces SET held = held + 1, available = available - 1`, "I4"},
@@ -82,7 +82,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 			UPDATE verifications SET durable = bytes + 1`, ledger.Storage},
 		{"id cut", `UPDATE entries SET workspace = x'0102' WHERE kind = 'charge'`, ledger.Storage},
 		{"id of a verification cut", `UPDATE verifications SET id = x'0102'`, ledger.Storage},
-	} {
+	}) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 		d := ledgertest.NewFixture(t, s, 9)

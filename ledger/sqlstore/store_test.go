@@ -56,21 +56,34 @@ func shelf(t *testing.T, owner string, store *sqlstore.Store) func(t *testing.T)
 	}
 }
 
+// parts are those of the conformance suite that a run plays: all (nil), one of those that move credits in a
+// short run, and where goroutines meet, with the race detector.
+func parts() []string {
+	switch {
+	case effort.Raced:
+		return []string{"tenants", "settlements", "races"}
+	case testing.Short():
+		return []string{"settlements"}
+	}
+	return nil
+}
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		// Each statement of its transactions fails, and what is left of such a transaction would be seen.
 		losses := sqlstore.NewLosses(t)
-		ledgertest.Exercise(t, func(t *testing.T) ledger.Book { return losses.Open(t) })
+		ledgertest.Exercise(t, func(t *testing.T) ledger.Book { return losses.Open(t) }, parts()...)
 		effort.Equal(t, losses.Overlooked(), nil, "statements that never failed")
 	})
 	t.Run("postgresql", func(t *testing.T) {
 		t.Parallel()
 		owner := rightful(t) // with the rights of a node and no more
-		ledgertest.Exercise(t, faultyShelf(t, owner, as(t, owner, nodeUser)))
+		ledgertest.Exercise(t, faultyShelf(t, owner, as(t, owner, nodeUser)), parts()...)
 	})
 	t.Run("cockroachdb's way", func(t *testing.T) {
+		effort.Unraced(t, "the same goroutines as with PostgreSQL")
 		t.Parallel()
 		owner := sqlstore.NewLedger(t)
 		changeAt(t, owner, imitation)

@@ -253,6 +253,7 @@ func crowd(t *testing.T, r *Resolver, tenant string, n int) (end func()) {
 
 // TestSlowDomainsOfOneTenantDelayNobodyElse: not even by one question.
 func TestSlowDomainsOfOneTenantDelayNobodyElse(t *testing.T) {
+	effort.NotShort(t, "takes a second of a processor")
 	slow(t, 100, func(t *testing.T, r *Resolver, s *script) {
 		end := crowd(t, r, "greedy", 20_000)
 		defer end()

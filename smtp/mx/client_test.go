@@ -293,6 +293,7 @@ func TestCloseEndsLookups(t *testing.T) {
 
 // TestManyAtOnce: more lookups than questions may be out, over kept sockets, all answered.
 func TestManyAtOnce(t *testing.T) {
+	effort.NotShort(t, "takes a second of a processor")
 	t.Parallel()
 	z := startZone(t)
 	const domains = 2000

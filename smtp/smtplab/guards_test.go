@@ -54,6 +54,7 @@ func (w *wire) codes(domain, pattern string) string {
 func times(n int, what string) string { return strings.TrimSpace(strings.Repeat(what+" ", n)) }
 
 func TestGuardsTripAtTheirBound(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	for _, c := range []struct {
 		personality, guard string
@@ -113,6 +114,7 @@ func TestGoodAddressesKeepGuardsQuiet(t *testing.T) {
 }
 
 func TestForcepointBlocksTheAddress(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	l := startLab(t, func(o *Options) { o.HourLasts = 500 * time.Millisecond })
 	const domain = "a-forcepoint.test"
@@ -179,6 +181,7 @@ func TestYahooOldPunishesWhoComesBack(t *testing.T) {
 // TestAPatientClientTripsNoGuard asks every guard for unknown addresses alone, two
 // in a session and 20 in an hour, and gets a refusal for each of them.
 func TestAPatientClientTripsNoGuard(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	const hour, perHour, perSession, hours = 400 * time.Millisecond, 20, 2, 3
 	l := startLab(t, func(o *Options) { o.HourLasts = hour })

@@ -275,6 +275,7 @@ func TestLimitsStepIn(t *testing.T) {
 
 // TestWindowAgainstModel adds events at random times and counts them naively.
 func TestWindowAgainstModel(t *testing.T) {
+	effort.Unraced(t, "plain calls with values")
 	random := rand.New(rand.NewPCG(1, 2))
 	w := window{span: time.Second}
 	now := time.Unix(1_800_000_000, 0)

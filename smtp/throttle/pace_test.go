@@ -118,6 +118,7 @@ func TestWhatWasDeferredAtTheStartIsForgotten(t *testing.T) {
 
 // TestPaceFindsALimit that is not told, of any size, keeps just below it, and goes back to what is told when it is gone.
 func TestPaceFindsALimit(t *testing.T) {
+	effort.Unraced(t, "plain calls with values")
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		limit := 2 + r.IntN(60)

@@ -38,8 +38,12 @@ func TestBuiltinRulesHaveNoFaults(t *testing.T) {
 // What is promised of every rule: only RCPT gives an outcome, invalid only a 5xx
 // of both codes and never a policy code but 5.7.13, and "again" says how.
 func TestRulesKeepTheContract(t *testing.T) {
+	step := 1
+	if testing.Short() {
+		step = 19
+	}
 	for stage := smtp.StageNone; stage <= smtp.StageRset; stage++ {
-		for code := 200; code < 600; code++ {
+		for code := 200; code < 600; code += step {
 			for _, enhanced := range []string{
 				"", "2.1.5 ", "4.1.1 ", "5.1.1 ", "5.2.1 ", "5.7.1 ", "5.7.2 ", "5.7.13 ",
 			} {

@@ -26,6 +26,7 @@ func (v *visitor) bounded(path string) string {
 
 func TestTextsOfCustomersFillAPageAndNoMore(t *testing.T) {
 	effort.NotShort(t, "makes long texts")
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	g := pagetest.Start(t)
 	w := g.Crowd(t, 130)
@@ -66,6 +67,8 @@ var elsewhere = map[string]string{
 
 // TestEveryFormTwiceIsOnce: the first time changes the ledger, the second time nothing does.
 func TestEveryFormTwiceIsOnce(t *testing.T) {
+	effort.NotShort(t, "a ledger for each form")
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	kept := func(g *pagetest.Rig) string {
 		people := pagetest.Of(t, g, g.Book.Members)

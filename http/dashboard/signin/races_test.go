@@ -60,6 +60,7 @@ func TestAnInvitationOpensNoAccount(t *testing.T) {
 // TestGuessesAtOnceAreCounted: of sixty wrong passwords of one user that come at the same time five are tried, and of
 // sixty emails that one network tries twenty.
 func TestGuessesAtOnceAreCounted(t *testing.T) {
+	effort.NotShort(t, "takes a second of a processor")
 	for want, email := range map[int64]func() string{
 		5:  func() string { return "anna@example.com" },
 		20: func() string { return uuid.NewString() + "@example.com" },

@@ -126,6 +126,7 @@ func TestPasswordsOfAllKinds(t *testing.T) {
 }
 
 func TestKeptPasswords(t *testing.T) {
+	effort.NotShort(t, "takes a second of a processor")
 	one, err := signin.HashPassword(good)
 	other, err2 := signin.HashPassword(good)
 	effort.FatalIf(t, err != nil || err2 != nil || one == other ||

@@ -213,7 +213,9 @@ func migrateAtOnce(t *testing.T, url string) error {
 	t.Helper()
 	s := migratorAt(t, url, postgresDialect())
 	s.tableLocks = 0
-	return s.migrate(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // it would wait for ever if it were broken
+	defer cancel()
+	return s.migrate(ctx)
 }
 
 // TestAMigrationBesideALongTransactionStopsNobody: somebody changed a row of a table that the
