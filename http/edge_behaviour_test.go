@@ -18,7 +18,6 @@ import (
 	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"
-	"rollcall/http/listen/listentest"
 )
 
 // TestOrigins is the table of browser origins: only the listed one, to the letter.
@@ -150,7 +149,7 @@ func TestDownloadsAtOnce(t *testing.T) {
 	effort.ErrorIf(t, a.status != 429 || a.code() != "rate_limited" || a.header.Get("Retry-After") == "",
 		"second download: %d %s", a.status, a.body)
 	_ = slow.Body.Close() // the client goes away
-	listentest.Within(t, "the slot to come back", func() bool {
+	effort.Within(t, "the slot to come back", func() bool {
 		return e.do(call{method: "HEAD", path: path}).status == 200
 	})
 }

@@ -21,7 +21,6 @@ import (
 	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/api"
-	"rollcall/http/listen/listentest"
 	"rollcall/ledger"
 	"rollcall/smtp"
 )
@@ -261,7 +260,7 @@ func TestResultsExpire(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
 	id := e.verified(2, results(2)).String()
-	listentest.Within(t, "the results to expire", func() bool {
+	effort.Within(t, "the results to expire", func() bool {
 		effort.Must(e.book.Sweep(context.Background(), ledger.Retention{Uploads: time.Hour,
 			Results: time.Millisecond, Funding: time.Hour}))(t)
 		return e.do(get("/v1/verifications/"+id+"/results")).status == 404
@@ -296,7 +295,7 @@ func TestDrain(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- e.server.Stop(ctx) }()
 	var a answer
-	listentest.Within(t, "the drain to begin", func() bool {
+	effort.Within(t, "the drain to begin", func() bool {
 		a = e.do(get("/v1/credits"))
 		return a.status != http.StatusOK
 	})

@@ -15,7 +15,6 @@ import (
 	httpd "rollcall/http"
 	"rollcall/http/api"
 	"rollcall/http/listen"
-	"rollcall/http/listen/listentest"
 	"rollcall/ledger"
 )
 
@@ -102,7 +101,7 @@ func TestSilentConnectionsToTheAPIEnd(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
 	e := newEdge(t, func(o *httpd.Options) { o.Limits.Read = time.Second })
-	c := listentest.Dial(t, "127.0.0.1", e.server.Addr().String())
+	c := effort.Dial(t, "127.0.0.1", e.server.Addr().String())
 	r := bufio.NewReader(c)
 	a, err := http.ReadResponse(r, nil)
 	effort.FatalIf(t, err != nil || a.StatusCode != 408 || !a.Close, "got %v, %v, want 408", a, err)

@@ -35,7 +35,7 @@ func (i *Inspector) ExplainRules(name string) (Explanation, error) {
 		return Explanation{}, err
 	}
 	table := i.options.Table
-	return Explanation{Key: clean, Fields: fields(table.Explain(clean)), Narrower: narrower(table, clean)}, nil
+	return Explanation{Key: clean, Fields: Fields(table.Explain(clean)), Narrower: narrower(table, clean)}, nil
 }
 
 // Explain returns the limits of a mail domain, the key of a receiver or one of our sources, by this node's rules, with
@@ -69,7 +69,7 @@ func (i *Inspector) Explain(ctx context.Context, name string) (Explanation, erro
 	}
 	living := all.Receivers
 	out.Silent = all.Silent
-	out.Fields = fields(table.Explain(out.Key))
+	out.Fields = Fields(table.Explain(out.Key))
 	out.Narrower = narrower(table, throttle.NameOf(out.Key))
 	out.Beside = beside(table, living, base, out.Key)
 	for _, r := range living {
@@ -163,8 +163,8 @@ func HasRule(t *throttle.Table, name string) bool {
 // ruleLayers are those in which rules have names.
 var ruleLayers = [...]throttle.Layer{throttle.LayerKnown, throttle.LayerFile, throttle.LayerOverride}
 
-// fields puts what a table explains into views.
-func fields(list []throttle.Explained) []ExplainedField {
+// Fields puts what a table explains into views.
+func Fields(list []throttle.Explained) []ExplainedField {
 	out := make([]ExplainedField, 0, len(list))
 	for _, e := range list {
 		f := ExplainedField{Field: e.Field.String(), Value: e.Text}

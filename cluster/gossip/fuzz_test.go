@@ -44,7 +44,7 @@ func captured(t *testing.T, key string, n int) [][]byte {
 	}
 	taps[2].Kill() // so that there are suspicions, deaths and indirect pings
 	var plain [][]byte
-	await(t, "packets to learn from", func() bool {
+	effort.Within(t, "packets to learn from", func() bool {
 		plain = plain[:0]
 		for _, p := range taps {
 			p.mu.Lock()
@@ -115,18 +115,18 @@ func TestRandomPacketsAndStreamsDoNotCrashANode(t *testing.T) {
 			packet = sealedPacket(1, key, plain)
 		}
 		if i%400 == 0 { // the queue has room for what was not taken yet
-			await(t, "what was sent is taken", func() bool { return taken() >= i })
+			effort.Within(t, "what was sent is taken", func() bool { return taken() >= i })
 		}
 		_, _ = attacker.WriteTo(packet, n.Address())
 		if i%100 == 0 {
 			write(attacker, n.Address(), sealedStream(1, key, state([]byte{byte(r.IntN(8))}, []byte{0}, plain)))
 		}
 	}
-	await(t, "all are taken", func() bool { return taken() >= count })
+	effort.Within(t, "all are taken", func() bool { return taken() >= count })
 	o = options(t, "node-b")
 	o.Transport, o.Keys, o.Join = network.Transport(), ring(t, text), []string{n.Address()}
 	mustBegin(t, o)
-	await(t, "it takes a new member", func() bool { return n.sees()["node-b"] })
+	effort.Within(t, "it takes a new member", func() bool { return n.sees()["node-b"] })
 }
 
 // write opens a stream, writes b and reads to the end or for a moment.

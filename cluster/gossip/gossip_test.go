@@ -35,7 +35,7 @@ func TestMembersFindEachOtherOverOneAddress(t *testing.T) {
 			t.Errorf("%s: no change was told", n.options.Self.Name)
 		}
 		effort.Not(t, n.counter(t, "rollcall_gossip_bytes_total"), 0, n.options.Self.Name, "no bytes were counted")
-		await(t, "metric says 3 members", func() bool { return n.counter(t, "rollcall_gossip_members") == 3 })
+		effort.Within(t, "metric says 3 members", func() bool { return n.counter(t, "rollcall_gossip_members") == 3 })
 		if got := n.counter(t, "rollcall_gossip_dropped_total"); got != 0 {
 			t.Errorf("%s dropped %v of what members send", n.options.Self.Name, got)
 		}
@@ -78,7 +78,7 @@ func TestAKilledMemberIsNoticedAndItsSuccessorTakesItsPlace(t *testing.T) {
 	for _, n := range nodes[:2] {
 		n.awaitNames(t, "node-a", "node-b")
 	}
-	await(t, "the log says it", func() bool { return nodes[0].log.Has("member gone") })
+	effort.Within(t, "the log says it", func() bool { return nodes[0].log.Has("member gone") })
 	o := nodes[2].options
 	o.Self.Session, o.Self.Started = uuid.New(), o.Self.Started+1
 	o.Transport = network.Transport()
@@ -104,12 +104,12 @@ func TestASilentMemberIsSuspectBeforeItIsGone(t *testing.T) {
 		}
 		return false
 	}
-	await(t, "node-b is suspect", suspect)
-	await(t, "metric says that one is suspect", func() bool {
+	effort.Within(t, "node-b is suspect", suspect)
+	effort.Within(t, "metric says that one is suspect", func() bool {
 		return nodes[0].counter(t, "rollcall_gossip_members", "state=suspect") == 1
 	})
 	network.Heal()
-	await(t, "node-b is alive", func() bool { return !suspect() })
+	effort.Within(t, "node-b is alive", func() bool { return !suspect() })
 	nodes[0].awaitNames(t, "node-a", "node-b")
 }
 
@@ -126,7 +126,7 @@ func TestDrainAndLeaveAreHeard(t *testing.T) {
 	for _, draining := range []bool{true, false, true} {
 		heard(t, "drain", nodes[1].Drain(draining))
 		for _, n := range nodes {
-			await(t, "all know whether node-b drains", func() bool {
+			effort.Within(t, "all know whether node-b drains", func() bool {
 				for _, m := range n.Members() {
 					if m.Draining != (draining && m.Name == "node-b") {
 						return false

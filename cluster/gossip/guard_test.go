@@ -153,7 +153,7 @@ func TestAGuardedNodeLivesOn(t *testing.T) {
 	for _, b := range streams {
 		send(t, n.Address(), b, true)
 	}
-	await(t, "all are counted", func() bool {
+	effort.Within(t, "all are counted", func() bool {
 		dropped := func(unit string) int {
 			return int(n.counter(t, "rollcall_gossip_dropped_total", "reason=seal", unit))
 		}
@@ -346,7 +346,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		c := effort.Must(net.Dial("tcp", n.Address()))(t)
 		defer c.Close()
 	}
-	await(t, "all are open", func() bool { return n.filter.open.Load() == streamsMax })
+	effort.Within(t, "all are open", func() bool { return n.filter.open.Load() == streamsMax })
 	send(t, n.Address(), nil, true) // returns because it is closed at once
 	effort.Is(t, n.counter(t, "rollcall_gossip_dropped_total", "reason=too_many"), 1)
 }

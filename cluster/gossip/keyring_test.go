@@ -167,7 +167,7 @@ func exchange(t *testing.T, nodes []*node) {
 		return counts
 	}
 	before := counts()
-	await(t, "traffic", func() bool {
+	effort.Within(t, "traffic", func() bool {
 		for i, count := range counts() {
 			if count < before[i]+2 {
 				return false

@@ -59,7 +59,7 @@ func TestANodeThatDoesNotBelongIsRefusedOnBothSides(t *testing.T) {
 				effort.Has(t, err.Error(), want, "start")
 			}
 			for _, want := range c.log {
-				await(t, "the member's log says "+want, func() bool { return nodes[0].log.Has(want) })
+				effort.Within(t, "the member's log says "+want, func() bool { return nodes[0].log.Has(want) })
 			}
 			name, labels, _ := strings.Cut(c.metric, " ")
 			got := nodes[0].counter(t, name, strings.Fields(labels)...)
@@ -83,7 +83,7 @@ func TestANodeFromOutsideTheNetworksIsNotHeard(t *testing.T) {
 	nodes := cluster(t, network, 2, func(o *Options) { o.Networks = narrow })
 	network.Transport()
 	_, _ = network.Transport().WriteTo([]byte("x"), nodes[0].Address()) // address 4
-	await(t, "its packet is dropped", func() bool {
+	effort.Within(t, "its packet is dropped", func() bool {
 		return nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=network", "unit=packet") == 1
 	})
 	o := options(t, "stranger")
@@ -134,10 +134,10 @@ func TestAClusterMeetsAnotherOneLaterAndStaysApart(t *testing.T) {
 	other := mustBegin(t, o)
 	network.Heal()
 	for _, n := range []*node{early, other} {
-		await(t, "refused", func() bool { return n.log.Has("node is refused") })
+		effort.Within(t, "refused", func() bool { return n.log.Has("node is refused") })
 		n.awaitNames(t, n.options.Self.Name)
 	}
-	await(t, "the log says it", func() bool { return early.log.Has("members refuse this node") })
+	effort.Within(t, "the log says it", func() bool { return early.log.Has("members refuse this node") })
 }
 
 // A process that does not check anything takes the members as its own and tells
@@ -157,7 +157,7 @@ func TestAStrangerThatDoesNotAskIsNoMember(t *testing.T) {
 	defer list.Shutdown()
 	effort.Must(list.Join([]string{nodes[0].Address()}))(t)
 	refused := func(n *node) bool { return n.counter(t, "rollcall_gossip_refused_total", "reason=ledger") >= 2 }
-	await(t, "its packets are refused too", func() bool { return refused(nodes[0]) && refused(nodes[1]) })
+	effort.Within(t, "its packets are refused too", func() bool { return refused(nodes[0]) && refused(nodes[1]) })
 	for _, n := range nodes {
 		n.awaitNames(t, "node-a", "node-b")
 	}

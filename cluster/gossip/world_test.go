@@ -138,7 +138,7 @@ func (n *node) sees() map[string]bool {
 // awaitNames waits until the node sees these members and no others.
 func (n *node) awaitNames(t *testing.T, want ...string) {
 	t.Helper()
-	await(t, n.options.Self.Name+" sees "+strings.Join(want, " "), func() bool {
+	effort.Within(t, n.options.Self.Name+" sees "+strings.Join(want, " "), func() bool {
 		got := n.sees()
 		for _, name := range want {
 			if !got[name] {
@@ -147,20 +147,6 @@ func (n *node) awaitNames(t *testing.T, want ...string) {
 		}
 		return len(got) == len(want)
 	})
-}
-
-// await looks until ok.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	end := time.After(patience)
-	tick := time.Tick(5 * time.Millisecond)
-	for !ok() {
-		select {
-		case <-tick:
-		case <-end:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }
 
 // counter gives a counter's value by its name and labels ("unit=packet").

@@ -131,15 +131,9 @@ func TestStrangersAreCounted(t *testing.T) {
 			conn := effort.Must(net.Dial("tcp", at))(t)
 			c.say(conn)
 			effort.OK(t, conn.Close())
-			deadline, tick := time.After(rigWait), time.NewTicker(time.Millisecond)
-			defer tick.Stop()
-			for r.first.count(t, metric, "reason="+c.reason) != before+1 {
-				select {
-				case <-tick.C:
-				case <-deadline:
-					t.Fatalf("%v were counted as %s, want 1", r.first.count(t, metric, "reason="+c.reason)-before, c.reason)
-				}
-			}
+			effort.Within(t, "one more to be counted as "+c.reason, func() bool {
+				return r.first.count(t, metric, "reason="+c.reason) == before+1
+			})
 		})
 	}
 }

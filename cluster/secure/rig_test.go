@@ -140,21 +140,11 @@ func (r *rig) awaitAsked(t *testing.T, address string) {
 	r.mu.Lock()
 	before := r.asked[address]
 	r.mu.Unlock()
-	deadline, tick := time.After(rigWait), time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
+	effort.Within(t, "who is at "+address+" to be asked", func() bool {
 		r.mu.Lock()
-		n := r.asked[address] - before
-		r.mu.Unlock()
-		if n >= 2 {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("nobody asked who is at %s", address)
-		}
-	}
+		defer r.mu.Unlock()
+		return r.asked[address] >= before+2
+	})
 }
 
 // admit knows the members' names; without TLS there is none to know.

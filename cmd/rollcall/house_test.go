@@ -113,7 +113,6 @@ var mayImport = map[string][]string{
 	"ledger/sqlstore":     {"ledger", "smtp"},
 	"ledger/ledgertest":   {"config/effort", "ledger", "smtp"},
 
-	"http/listen/listentest":  {"config/effort", "http"},
 	"http/dashboard/pagetest": {"actors/inspect", "config/effort", "http", "ledger", "smtp"},
 
 	"actors/receiver/egress":       {"actors/facts", "actors/process", "smtp"},

@@ -19,7 +19,6 @@ import (
 
 	"rollcall/config"
 	"rollcall/config/effort"
-	"rollcall/http/listen/listentest"
 )
 
 // apartLines make a root whose changes nobody else sees: $1 is an empty folder for them, $2 the only folder of this
@@ -239,7 +238,7 @@ func TestProxies(t *testing.T) {
 			front, upload := freeAddress(t), freeAddress(t)
 			c, service, _ := newCustomerCLI(t, "ROLLCALL_HTTP_PUBLIC_URL=https://"+front, "ROLLCALL_UPLOAD_LISTEN="+upload,
 				"ROLLCALL_UPLOAD_PUBLIC_URL=https://"+front, "ROLLCALL_HTTP_TRUSTED_PROXIES=127.0.0.1")
-			cert, key, _ := listentest.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
+			cert, key, _ := effort.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
 			here := strings.NewReplacer("127.0.0.1:8080", strings.TrimPrefix(service, "http://"), "127.0.0.1:8082", upload,
 				"verify.example.com {", "https://"+front+" {\n\ttls "+cert+" "+key,
 				"listen 80;", "listen "+freeAddress(t)+";", "listen 443", "listen "+front,

@@ -13,7 +13,6 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/http/admin"
-	"rollcall/http/listen/listentest"
 )
 
 // portsGiven counts the ports of freePort.
@@ -162,7 +161,7 @@ func TestANodeWithTLS(t *testing.T) {
 	t.Parallel()
 	effort.NotShort(t, "a whole node")
 	c := newCLI(t)
-	certFile, keyFile, _ := listentest.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
+	certFile, keyFile, _ := effort.WriteCertificate(t, c.folder, time.Now().Add(time.Hour))
 	socket := filepath.Join(os.TempDir(), "rollcall-"+filepath.Base(filepath.Dir(c.folder))+".sock")
 	if len(socket) > 100 {
 		socket = socket[:100]

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,7 +134,7 @@ func (s *fakeInspector) Files(context.Context) ([]inspect.OtherFile, []inspect.U
 }
 
 func (s *fakeInspector) ExplainRules(name string) (inspect.Explanation, error) {
-	return s.explain(inspect.Explanation{Key: name}), nil
+	return inspect.Explanation{Key: name, Fields: inspect.Fields(s.table.Explain(name))}, nil
 }
 
 func (s *fakeInspector) Explain(_ context.Context, name string) (inspect.Explanation, error) {
@@ -152,23 +151,8 @@ func (s *fakeInspector) Explain(_ context.Context, name string) (inspect.Explana
 			x.Receiver = append(x.Receiver, d.Receiver)
 		}
 	}
-	return s.explain(x), s.broken
-}
-
-// explain puts the fields of a key into its explanation.
-func (s *fakeInspector) explain(x inspect.Explanation) inspect.Explanation {
-	said := func(o throttle.Origin) inspect.Said {
-		return inspect.Said{Layer: o.Layer.String(), Name: o.Name, Where: o.Where, ID: o.ID, Author: o.Author,
-			Reason: o.Reason, Until: o.Until}
-	}
-	for _, e := range s.table.Explain(x.Key) {
-		field := inspect.ExplainedField{Field: e.Field.String(), Value: e.Text, Said: said(e.Said[len(e.Said)-1].Origin)}
-		for _, beaten := range slices.Backward(e.Said[:len(e.Said)-1]) {
-			field.Beaten = append(field.Beaten, inspect.SaidValue{Value: beaten.Text, Said: said(beaten.Origin)})
-		}
-		x.Fields = append(x.Fields, field)
-	}
-	return x
+	x.Fields = inspect.Fields(s.table.Explain(x.Key))
+	return x, s.broken
 }
 
 // throttleBench is an admin listener and the commands that ask it.

@@ -90,14 +90,10 @@ func switchOn(t *testing.T, api, email, password string) {
 // signedOut waits until a session opens a page no more: 5 seconds at most.
 func signedOut(t *testing.T, page, cookie string) {
 	t.Helper()
-	tick := time.Tick(100 * time.Millisecond)
-	for range 300 {
-		if status, _, _ := pageOf(t, "GET", page, cookie, nil); status == http.StatusSeeOther {
-			return
-		}
-		<-tick
-	}
-	t.Error("the session still opens the page")
+	effort.Within(t, "the session to open no page", func() bool {
+		status, _, _ := pageOf(t, "GET", page, cookie, nil)
+		return status == http.StatusSeeOther
+	})
 }
 
 func TestPeopleAreInvitedAndSignedOut(t *testing.T) {

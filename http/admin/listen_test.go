@@ -17,7 +17,6 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/listen"
-	"rollcall/http/listen/listentest"
 )
 
 // TestKnownHosts lets requests through that are for this listener, at every path.
@@ -60,7 +59,7 @@ func TestTheAddressAConnectionCameTo(t *testing.T) {
 
 func TestAdminTLS(t *testing.T) {
 	t.Parallel()
-	certFile, keyFile, trusted := listentest.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
+	certFile, keyFile, trusted := effort.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
 	p := effort.Must(listen.LoadPair(certFile, keyFile))(t)
 	r := newRig(t, func(o *admin.Options) { o.TLS = p.Config() })
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}

@@ -81,16 +81,7 @@ func (f *fakeInspector) Explain(_ context.Context, name string) (inspect.Explana
 	if name == "big.test" {
 		x.Domain, x.Key = name, "google.com"
 	}
-	for _, e := range f.table.Explain(x.Key) {
-		last := e.Said[len(e.Said)-1]
-		field := inspect.ExplainedField{Field: e.Field.String(), Value: e.Text,
-			Said: inspect.Said{Layer: last.Layer.String(), Name: last.Name, Where: last.Where}}
-		for i := len(e.Said) - 2; i >= 0; i-- {
-			field.Beaten = append(field.Beaten, inspect.SaidValue{Value: e.Said[i].Text, Said: inspect.Said{
-				Layer: e.Said[i].Layer.String(), Name: e.Said[i].Name, Where: e.Said[i].Where}})
-		}
-		x.Fields = append(x.Fields, field)
-	}
+	x.Fields = inspect.Fields(f.table.Explain(x.Key))
 	return x, f.did("explain %s", name)
 }
 

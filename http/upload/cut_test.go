@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"rollcall/config/effort"
-	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 )
@@ -123,7 +122,7 @@ func TestNothingIsConfirmedBeforeItIsDurable(t *testing.T) {
 	}
 	select {
 	case <-rig.woken:
-	case <-time.After(listentest.Patience):
+	case <-time.After(effort.Patience):
 		t.Error("nobody was woken")
 	}
 }

@@ -20,7 +20,6 @@ import (
 
 	"rollcall/config/effort"
 	"rollcall/http/listen"
-	"rollcall/http/listen/listentest"
 	"rollcall/http/upload"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
@@ -64,7 +63,7 @@ func newStorageRig(t testing.TB, tweak func(*upload.Options)) *storageRig {
 }
 
 func (r *storageRig) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), listentest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), effort.Patience)
 	defer cancel()
 	effort.ErrIs(r.t, r.storage.Stop(ctx), nil, "stop")
 }
@@ -107,7 +106,7 @@ func (r *storageRig) durable(id uuid.UUID) int64 {
 // waitDurable waits until the ledger has exactly that many bytes.
 func (r *storageRig) waitDurable(id uuid.UUID, want int64) {
 	r.t.Helper()
-	listentest.Within(r.t, fmt.Sprint(want, " durable bytes"), func() bool { return r.durable(id) == want })
+	effort.Within(r.t, fmt.Sprint(want, " durable bytes"), func() bool { return r.durable(id) == want })
 }
 
 // file is what the engine would read.
@@ -128,7 +127,7 @@ type rawConn struct {
 func (r *storageRig) dial() *rawConn {
 	r.t.Helper()
 	conn := effort.Must(net.Dial("tcp", r.storage.Addr().String()))(r.t)
-	effort.OK(r.t, conn.SetDeadline(time.Now().Add(listentest.Patience)))
+	effort.OK(r.t, conn.SetDeadline(time.Now().Add(effort.Patience)))
 	r.t.Cleanup(func() { conn.Close() })
 	return &rawConn{t: r.t, Conn: conn, Reader: bufio.NewReader(conn)}
 }

@@ -124,7 +124,7 @@ func TestForcepointBlocksTheAddress(t *testing.T) {
 	effort.MustBe(t, w.codes(domain, "bbbbbb"), times(5, "550")+" end", "six unknown")
 	dialFrom(t, l, mxOf(domain), "127.0.0.1").play("< EOF")
 	dialFrom(t, l, mxOf(domain), "127.0.0.2").play("< 220")
-	until(t, "the block ends", func() bool {
+	effort.Within(t, "the block ends", func() bool {
 		w := dialFrom(t, l, mxOf(domain), "127.0.0.1")
 		line, _ := w.r.ReadString('\n')
 		return line != ""

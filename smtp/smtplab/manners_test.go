@@ -18,20 +18,6 @@ import (
 	"rollcall/config/effort"
 )
 
-// until polls ok until it holds.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(testTimeout)
-	tick := time.Tick(5 * time.Millisecond)
-	for !ok() {
-		select {
-		case <-tick:
-		case <-deadline:
-			t.Fatalf("%s: not within %v", what, testTimeout)
-		}
-	}
-}
-
 func TestSheetCountsWhatClientsDo(t *testing.T) {
 	l := startLab(t, func(o *Options) { o.EventsMax = 5 })
 	one := dialHost(t, l, "mx1.a-nopipe.test")
@@ -61,7 +47,7 @@ func TestSheetCountsWhatClientsDo(t *testing.T) {
 	two.play("< 250\n< 250\n< 250")
 	one.play("> QUIT\n< 221\n< EOF")
 	_ = two.conn.Close()
-	until(t, "both sessions end", func() bool { return l.Manners().Total.SessionsOpen == 0 })
+	effort.Within(t, "both sessions end", func() bool { return l.Manners().Total.SessionsOpen == 0 })
 
 	sheet := l.Manners()
 	got := sheet.Receivers["a-nopipe.test"]
@@ -135,7 +121,7 @@ func TestGreylistingWaits(t *testing.T) {
 			w.says(rcpt, c.first)
 			effort.Is(t, l.Manners().Total.TooEarly, c.early)
 			passes := func(rcpt, code string) {
-				until(t, "the address passes", func() bool {
+				effort.Within(t, "the address passes", func() bool {
 					w.send(rcpt + "\r\n")
 					return strings.HasPrefix(w.reply(), code)
 				})
@@ -228,7 +214,7 @@ func TestLimitsStepIn(t *testing.T) {
 		first.says("", "220")
 		dialHost(t, l, "mx1.a-onesession.test").play("< 421 4.7.0\n< EOF")
 		first.play("> QUIT\n< 221\n< EOF")
-		until(t, "there is room again", func() bool {
+		effort.Within(t, "there is room again", func() bool {
 			w := dialHost(t, l, "mx1.a-onesession.test")
 			defer func() { _ = w.conn.Close() }()
 			return strings.HasPrefix(w.reply(), "220")
@@ -313,7 +299,7 @@ func TestStopEndsEveryGoroutine(t *testing.T) {
 		effort.OK(t, l.Stop(ctx))
 	}
 	// The helper that waits in Stop, and the runtime, may take a moment more.
-	until(t, "goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+	effort.Within(t, "goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 func TestTakenPortIsNamed(t *testing.T) {

@@ -179,7 +179,7 @@ func TestGreylistsOfTheWorld(t *testing.T) {
 			w := openAt(t, l, mxHosts(t, l, domain)[0])
 			w.says("RCPT TO:<anna@"+domain+">", "4")
 			l.wait(least)
-			until(t, "the address passes", func() bool {
+			effort.Within(t, "the address passes", func() bool {
 				w.send("RCPT TO:<anna@" + domain + ">\r\n")
 				passed := strings.HasPrefix(w.reply(), "250")
 				if !passed && p.GreylistEarly {
@@ -213,7 +213,7 @@ func TestHelloGreyKnowsTheHelloName(t *testing.T) {
 	const rcpt = "> RCPT TO:<anna@a-hellogrey.test>\n< "
 	w := dialHost(t, l, "mx1.a-hellogrey.test")
 	w.play("< 220\n> EHLO one.example\n< 250\n> MAIL FROM:<>\n< 250\n" + rcpt + "450")
-	until(t, "the address passes", func() bool {
+	effort.Within(t, "the address passes", func() bool {
 		w.send("RCPT TO:<anna@a-hellogrey.test>\r\n")
 		return strings.HasPrefix(w.reply(), "250")
 	})

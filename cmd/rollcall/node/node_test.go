@@ -24,7 +24,6 @@ import (
 	"rollcall/config"
 	"rollcall/config/effort"
 	"rollcall/http/admin"
-	"rollcall/http/listen/listentest"
 	"rollcall/ledger"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
@@ -124,7 +123,7 @@ func certificatesAreFollowed(t *testing.T) {
 	const endsMetric = "rollcall_tls_certificate_not_after_timestamp_seconds"
 	folder, registry, logged := t.TempDir(), prometheus.NewRegistry(), make(chan string, 100)
 	first, second := time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
-	certFile, keyFile, _ := listentest.WriteCertificate(t, folder, first)
+	certFile, keyFile, _ := effort.WriteCertificate(t, folder, first)
 	certs := newCertificates(registry, slog.New(slog.NewTextHandler(eachLine(logged), nil)))
 	settings, stop, err := certs.follow(t.Context(), "admin", certFile, keyFile)
 	effort.OK(t, err)
@@ -158,10 +157,10 @@ func certificatesAreFollowed(t *testing.T) {
 	effort.OK(t, os.WriteFile(certFile, []byte("nonsense"), 0o600))
 	waitFor("new certificate refused")
 	want("nonsense", first, 0)
-	listentest.WriteCertificate(t, folder, second)
+	effort.WriteCertificate(t, folder, second)
 	waitFor("new certificate in force")
 	want("a good one", second, 1)
-	listentest.WriteCertificate(t, folder, time.Now().Add(-time.Hour))
+	effort.WriteCertificate(t, folder, time.Now().Add(-time.Hour))
 	waitFor("not valid now")
 	want("one that has ended", second, 0)
 	effort.ErrIs(t, stop(context.Background()), nil)

@@ -89,16 +89,13 @@ func (g *Rig) Explain(_ context.Context, name string) (inspect.Explanation, erro
 
 // ExplainRules returns the same.
 func (g *Rig) ExplainRules(name string) (inspect.Explanation, error) {
-	x := inspect.Explanation{Key: name}
-	for _, e := range g.table.Explain(name) {
-		last := e.Said[len(e.Said)-1]
-		f := inspect.ExplainedField{Field: e.Field.String(), Value: e.Text, Said: inspect.Said{Layer: last.Layer.String(), Where: last.Where}}
-		if name == "mx.slow.test" && f.Field == "rcpt_rate" {
+	x := inspect.Explanation{Key: name, Fields: inspect.Fields(g.table.Explain(name))}
+	for i := range x.Fields {
+		if f := &x.Fields[i]; name == "mx.slow.test" && f.Field == "rcpt_rate" {
 			f.Beaten = []inspect.SaidValue{{Value: f.Value, Said: f.Said}}
 			f.Value, f.Said = "1/s", inspect.Said{Layer: "override", Name: name, ID: g.Override.ID.String(), Author: g.Override.Author,
 				Reason: g.Override.Reason, Until: g.Override.Expires}
 		}
-		x.Fields = append(x.Fields, f)
 	}
 	return x, nil
 }

@@ -8,10 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"rollcall/config/effort"
 )
@@ -80,26 +80,10 @@ func family(t *testing.T, folder string) []int {
 // awaitEnd waits until no process is there any more, or waits for its parent only.
 func awaitEnd(t *testing.T, pids []int) {
 	t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.Tick(20 * time.Millisecond)
-	for {
-		left := 0
-		for _, pid := range pids {
+	effort.Within(t, "the processes to end", func() bool {
+		return !slices.ContainsFunc(pids, func(pid int) bool {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if err != nil {
-				continue
-			}
-			if state := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:]); state[0] != 'Z' {
-				left++
-			}
-		}
-		if left == 0 {
-			return
-		}
-		select {
-		case <-tick:
-		case <-deadline:
-			t.Fatalf("%d of %d processes are left", left, len(pids))
-		}
-	}
+			return err == nil && bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])[0] != 'Z'
+		})
+	})
 }

@@ -1,11 +1,10 @@
-package listentest
+package effort
 
 import (
 	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/binary"
@@ -23,25 +22,22 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"rollcall/config/effort"
-	"rollcall/http/listen"
 )
 
-// Patience is how long a test waits for an answer.
-const Patience = time.Minute
+// Patience is how long something that must happen may take on a slow machine.
+const Patience = 3 * time.Minute
 
 // Dial connects from an address of this machine.
 func Dial(t *testing.T, from, to string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	c := effort.Must(dialer.Dial("tcp", to))(t)
-	effort.OK(t, c.SetDeadline(time.Now().Add(Patience)))
+	c := Must(dialer.Dial("tcp", to))(t)
+	OK(t, c.SetDeadline(time.Now().Add(Patience)))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-// Within waits for a condition, at most as long as for an answer.
+// Within waits for a condition.
 func Within(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	deadline := time.After(Patience)
@@ -59,7 +55,7 @@ func Within(t testing.TB, what string, done func() bool) {
 func Counts(t *testing.T, g prometheus.Gatherer, name string) string {
 	t.Helper()
 	var all []string
-	for _, f := range effort.Must(g.Gather())(t) {
+	for _, f := range Must(g.Gather())(t) {
 		for _, m := range f.GetMetric() {
 			if n := m.GetCounter().GetValue(); f.GetName() == name && n > 0 {
 				all = append(all, fmt.Sprintf("%s=%g", m.GetLabel()[0].GetValue(), n))
@@ -82,19 +78,12 @@ func ProxyHeader(client string) string {
 	return string(append(h, payload...))
 }
 
-// Pair makes a certificate and a pool that trusts it.
-func Pair(t *testing.T) (*tls.Config, *x509.CertPool) {
-	t.Helper()
-	certFile, keyFile, trusted := WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
-	return effort.Must(listen.LoadPair(certFile, keyFile))(t).Config(), trusted
-}
-
 // Ask sends a text over a connection and reads one answer.
 func Ask(t *testing.T, c net.Conn, text string) *http.Response {
 	t.Helper()
-	effort.OK(t, c.SetDeadline(time.Now().Add(Patience)))
-	effort.Must(io.WriteString(c, text))(t)
-	a := effort.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
+	OK(t, c.SetDeadline(time.Now().Add(Patience)))
+	Must(io.WriteString(c, text))(t)
+	a := Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	_ = a.Body.Close()
 	return a
 }
@@ -103,8 +92,8 @@ func Ask(t *testing.T, c net.Conn, text string) *http.Response {
 // a folder as tls.crt and tls.key, each atomically. It returns their names and a pool that trusts the certificate.
 func WriteCertificate(t testing.TB, folder string, end time.Time) (certFile, keyFile string, trusted *x509.CertPool) {
 	t.Helper()
-	key := effort.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	serial := effort.Must(rand.Int(rand.Reader, big.NewInt(1<<62)))(t)
+	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	serial := Must(rand.Int(rand.Reader, big.NewInt(1<<62)))(t)
 	from := time.Now().Add(-time.Hour)
 	if !end.After(from) {
 		from = end.Add(-time.Hour)
@@ -113,8 +102,8 @@ func WriteCertificate(t testing.TB, folder string, end time.Time) (certFile, key
 		NotBefore: from, NotAfter: end, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der := effort.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
-	secret := effort.Must(x509.MarshalPKCS8PrivateKey(key))(t)
+	der := Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	secret := Must(x509.MarshalPKCS8PrivateKey(key))(t)
 	certFile, keyFile = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	put(t, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
@@ -127,6 +116,6 @@ func WriteCertificate(t testing.TB, folder string, end time.Time) (certFile, key
 // put replaces a file atomically.
 func put(t testing.TB, name string, text []byte) {
 	t.Helper()
-	effort.OK(t, os.WriteFile(name+".new", text, 0o600))
-	effort.OK(t, os.Rename(name+".new", name))
+	OK(t, os.WriteFile(name+".new", text, 0o600))
+	OK(t, os.Rename(name+".new", name))
 }
