@@ -128,6 +128,7 @@ func TestAuditCountsWhatItReads(t *testing.T) {
 // TestAuditSeesSpoiledPages overwrites each page of a ledger's file in turn. Whatever page it is, the damage is told,
 // by a violation or by an error, and what an audit can read is audited.
 func TestAuditSeesSpoiledPages(t *testing.T) {
+	effort.Unraced(t, "one call after the other")
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
 	d := ledgertest.NewFixture(t, s, 900)

@@ -177,6 +177,7 @@ func (h *drawn) same(what string, lists [2][]string) {
 // TestALookFromABoundOverlooksNothing: in drawn histories it finds what a look from the beginning finds, and in that
 // order.
 func TestALookFromABoundOverlooksNothing(t *testing.T) {
+	effort.Unraced(t, "one call after the other")
 	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	for seed := range uint64(effort.Cases(1)) {

@@ -268,6 +268,7 @@ func (b *broken) AppendChunk(ctx context.Context, id uuid.UUID, writer, offset i
 
 // TestHistoriesFindMistakes shows that the check is not blind.
 func TestHistoriesFindMistakes(t *testing.T) {
+	effort.Unraced(t, "the clients of the other histories")
 	effort.NotShort(t, "takes seconds")
 	t.Parallel()
 	// Whether somebody looks where the mistake was is up to chance. A search without

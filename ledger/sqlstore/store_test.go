@@ -61,7 +61,7 @@ func shelf(t *testing.T, owner string, store *sqlstore.Store) func(t *testing.T)
 func parts() []string {
 	switch {
 	case effort.Raced:
-		return []string{"tenants", "settlements", "races"}
+		return []string{"races"}
 	case testing.Short():
 		return []string{"settlements"}
 	}

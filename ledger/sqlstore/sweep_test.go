@@ -41,6 +41,7 @@ func TestAProcessThatCannotBeForgottenStopsNoOther(t *testing.T) {
 // TestASweepGoesOnAfterFailures: more verifications fail than one question of a sweep lists. One that is sound is
 // swept behind them, and what comes after. The log names each that failed, and all are tried again later.
 func TestASweepGoesOnAfterFailures(t *testing.T) {
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	const broken = sweepMax + 30
 	s, log := openLogged(t, NewFile(t))
@@ -88,6 +89,7 @@ func TestASweepGivesUpWhenTheDatabaseIsAway(t *testing.T) {
 
 // TestASweepTellsRowsThatStayDue, and reaches what is behind them.
 func TestASweepTellsRowsThatStayDue(t *testing.T) {
+	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	s, log := openLogged(t, NewFile(t))
 	settlesEach(t, s, sweepMax+30)
