@@ -56,7 +56,7 @@ var (
 	books = suite{folder: "./ledger/sqlstore", stages: [][]string{
 		{"-test.run", "^TestConformance$/^sqlite$"},
 		{"-test.run", "^(TestTheSchema.*|TestWhatTheTablesKeep)$/^sqlite$"},
-		{"-test.run", "^TestEachStatement.*$/^sqlite$"}}}
+		{"-test.run", "^TestEachTransaction.*$/^sqlite$"}}}
 	// attempts are the tests of what a caller is told when the database fails.
 	attempts = suite{folder: engine, stages: [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart|TestErrorsOfTheEmbedded.*)$"}}}
 	// locks are the tests of who waits for whom, on PostgreSQL.

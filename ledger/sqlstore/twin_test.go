@@ -84,9 +84,9 @@ func (b *beside) Transaction(now int64, do func(t transitions.Tables) (commit bo
 	return err
 }
 
-// TestEachStatementAnswersAsTheTablesInMemory: what the simulation proves about the transitions holds on a real
-// database too, because each statement of it answers there what it answers in the simulation.
-func TestEachStatementAnswersAsTheTablesInMemory(t *testing.T) {
+// TestEachTransactionEndsAsOnTheTablesInMemory: what the simulation proves about the transitions holds on a real
+// database too, because each transaction is refused there as it is in memory, or leaves the same rows.
+func TestEachTransactionEndsAsOnTheTablesInMemory(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
 	t.Parallel()
 	lives := func(t *testing.T, twins uint64, operations int, url func(seed uint64) string) {

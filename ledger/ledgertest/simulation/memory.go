@@ -80,6 +80,8 @@ type identity struct{ workspace, key uuid.UUID }
 
 // transaction is what is common to all tables: their time, and how the transaction at hand is to end.
 type transaction struct {
+	transitions.Tables // nil: the statements about corrections, which no life makes
+
 	now       int64 // milliseconds
 	ran       int64 // when the transaction at hand began; a late commit is checked after that
 	failAfter int   // so many statements; negative: never

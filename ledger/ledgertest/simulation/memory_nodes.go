@@ -20,11 +20,7 @@ type cluster struct {
 	turn      int64
 	facts     map[string]ledger.Fact
 	overrides map[uuid.UUID]overridden
-
-	// These only grow.
-	log         []ledger.LogLine
-	corrections []ledger.Correction
-	lines       []ledger.WorkspaceLine // of the logs of workspaces
+	log       []ledger.LogLine // only grows
 }
 
 type clusterTables struct {
@@ -37,7 +33,7 @@ type clusterTables struct {
 // copied returns a cluster that shares nothing that changes.
 func (c *cluster) copied() *cluster {
 	return &cluster{nodes: maps.Clone(c.nodes), turn: c.turn, facts: maps.Clone(c.facts),
-		overrides: maps.Clone(c.overrides), log: c.log, corrections: c.corrections, lines: c.lines}
+		overrides: maps.Clone(c.overrides), log: c.log}
 }
 
 // alter returns the tables to write to.
@@ -268,42 +264,8 @@ func (m *clusterTables) Lifted(id uuid.UUID) (bool, error) {
 	return m.cluster.overrides[id].cleared, m.statement()
 }
 
-func (t clusterTwin) Lifted(id uuid.UUID) (bool, error) {
-	return same(t.both, "lifted", func(x transitions.Tables) (bool, error) { return x.Lifted(id) })
-}
-
-func (t clusterTwin) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
-	return same(t.both, "override", func(x transitions.Tables) (*ledger.ThrottleOverride, error) { return x.Override(id) })
-}
-
-func (t clusterTwin) HowMany() (int, error) {
-	return same(t.both, "how many", transitions.Tables.HowMany)
-}
-
-func (t clusterTwin) ActiveOverrides(key string) ([]ledger.ThrottleOverride, error) {
-	return same(t.both, "holding", func(x transitions.Tables) ([]ledger.ThrottleOverride, error) {
-		return list(x.ActiveOverrides(key))
-	})
-}
-
-func (t clusterTwin) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
-	return done(t.both, "overrule", func(x transitions.Tables) error { return x.InsertOverride(o, holds) })
-}
-
-func (t clusterTwin) EndOverride(id uuid.UUID) (int64, error) {
-	return same(t.both, "lift", func(x transitions.Tables) (int64, error) { return x.EndOverride(id) })
-}
-
-// LogIn writes a line of the log of a workspace.
-func (m *clusterTables) LogIn(_ uuid.UUID, l ledger.WorkspaceLine) error {
-	if err := m.statement(); err != nil {
-		return err
-	}
-	c := m.alter()
-	l.At = ledger.Clock(m.now)
-	c.lines = append(c.lines, l)
-	return nil
-}
+// LogIn writes a line of the log of a workspace, which nobody reads here.
+func (m *clusterTables) LogIn(uuid.UUID, ledger.WorkspaceLine) error { return m.statement() }
 
 // Limits reads what was set for a workspace: here nobody sets anything.
 func (m *memory) Limits(uuid.UUID) (ledger.Limits, error) { return ledger.Limits{}, m.statement() }
@@ -353,70 +315,4 @@ func (m *memory) EraseUpload(id uuid.UUID, most int64) (left bool, err error) {
 	left = int64(len(f.chunks)) >= most
 	f.chunks = f.chunks[min(most, int64(len(f.chunks))):]
 	return left, nil
-}
-
-func (t *twin) Limits(workspace uuid.UUID) (ledger.Limits, error) {
-	return same(t.both, "limits", func(x transitions.Tables) (ledger.Limits, error) { return x.Limits(workspace) })
-}
-
-func (t *twin) Stored(workspace uuid.UUID) (int64, error) {
-	return same(t.both, "stored", func(x transitions.Tables) (int64, error) { return x.Stored(workspace) })
-}
-
-func (t *twin) Unpaid(workspace uuid.UUID) (transitions.Unpaid, error) {
-	return same(t.both, "unpaid", func(x transitions.Tables) (transitions.Unpaid, error) { return x.Unpaid(workspace) })
-}
-
-// Room is that of the tables in memory: the other database has a disk of its own.
-func (t *twin) Room() error { return t.first.Room() }
-
-func (t *twin) EraseUpload(id uuid.UUID, most int64) (bool, error) {
-	return same(t.both, "erase upload", func(x transitions.Tables) (bool, error) { return x.EraseUpload(id, most) })
-}
-
-// Correction reads a correction.
-func (m *clusterTables) Correction(id uuid.UUID) (*ledger.Correction, error) {
-	for _, c := range m.cluster.corrections {
-		if c.ID == id {
-			return &c, m.statement()
-		}
-	}
-	return nil, m.statement()
-}
-
-// Corrected counts those of a subject.
-func (m *clusterTables) Corrected(subject string) (n int64, err error) {
-	for _, c := range m.cluster.corrections {
-		if c.Subject == subject {
-			n++
-		}
-	}
-	return n, m.statement()
-}
-
-// Correct writes one.
-func (m *clusterTables) Correct(c ledger.Correction) error {
-	if err := m.statement(); err != nil {
-		return err
-	}
-	for _, old := range m.cluster.corrections {
-		if old.ID == c.ID || old.Subject == c.Subject && old.Number == c.Number {
-			return m.abort(errKey)
-		}
-	}
-	c.At, c.Entries = ledger.Clock(m.now), nil
-	m.alter().corrections = append(m.cluster.corrections[:len(m.cluster.corrections):len(m.cluster.corrections)], c)
-	return nil
-}
-
-func (t clusterTwin) Correction(id uuid.UUID) (*ledger.Correction, error) {
-	return same(t.both, "correction", func(x transitions.Tables) (*ledger.Correction, error) { return x.Correction(id) })
-}
-
-func (t clusterTwin) Corrected(subject string) (int64, error) {
-	return same(t.both, "corrected", func(x transitions.Tables) (int64, error) { return x.Corrected(subject) })
-}
-
-func (t clusterTwin) Correct(c ledger.Correction) error {
-	return done(t.both, "correct", func(x transitions.Tables) error { return x.Correct(c) })
 }

@@ -58,7 +58,7 @@ func newWorld(seed uint64) *world {
 	}
 	w.db = &database{tables: m, random: random, check: w.checkCommit, between: w.others, passing: w.pass,
 		chances: chances{statement: some(300), commit: some(200), lost: some(200), late: some(200), between: some(1000)}}
-	w.db.inside = func(do func(t transitions.Tables) bool) { do(m) }
+	w.db.inside = func(_ func(t transitions.Tables) error, run func() (error, bool)) { _, _ = run() }
 	w.book = transitions.New(w.db)
 	for i := range spaces {
 		id := accountAt(i)
@@ -210,9 +210,6 @@ type chances struct {
 	between   int // of 1,000 re-runs: others get their turn before it
 }
 
-// inside runs do on the tables, and commits its changes if it returns nil.
-type inside func(do func(t transitions.Tables) (commit bool))
-
 // database runs transactions on the tables, one at a time, with faults.
 type database struct {
 	tables  *memory
@@ -224,9 +221,10 @@ type database struct {
 	doubt   bool   // of the run at hand: one before it may have been committed
 	waiting func() // executes a late commit; nil: none is waited for
 	passing func() // lets time pass while one is waited for
-	inside  inside // how a transaction is run
-	runs    int64  // transactions begun
-	faults  int64  // of them with a fault
+	// inside calls run, which runs do on the tables and tells whether it refused and whether it is committed.
+	inside func(do func(t transitions.Tables) error, run func() (refusal error, commit bool))
+	runs   int64 // transactions begun
+	faults int64 // of them with a fault
 }
 
 var _ transitions.Database = (*database)(nil)
@@ -281,15 +279,15 @@ func (d *database) attempt(do func(t transitions.Tables) error) (err error) {
 	}
 	became := again
 	err = errAborted // if there is no transaction at all
-	d.inside(func(t transitions.Tables) bool {
+	d.inside(do, func() (refusal error, commit bool) {
 		d.tables.begin(at, errAgain)
 		d.tables.doubt = doubt
-		err = do(t)
+		err = do(d.tables)
 		if err == nil && d.tables.aborted {
 			err = errAborted // a failed statement was overlooked: the database commits nothing
 		}
 		if err != nil {
-			return false
+			return err, false
 		}
 		switch {
 		case d.waiting == nil:
@@ -300,7 +298,7 @@ func (d *database) attempt(do func(t transitions.Tables) error) (err error) {
 			became = committed // it has only read
 		}
 		err = became.answer()
-		return became == committed || became == lost
+		return nil, became == committed || became == lost
 	})
 	switch {
 	case err == nil || became == lost:
@@ -345,11 +343,7 @@ func (f fate) answer() error {
 }
 
 // View runs do once; reads do not fail here.
-func (d *database) View(_ context.Context, do func(t transitions.Tables) error) (err error) {
-	d.inside(func(t transitions.Tables) bool {
-		d.tables.begin(-1, nil)
-		err = do(t)
-		return false
-	})
-	return err
+func (d *database) View(_ context.Context, do func(t transitions.Tables) error) error {
+	d.tables.begin(-1, nil)
+	return do(d.tables)
 }

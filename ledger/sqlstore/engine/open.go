@@ -212,7 +212,7 @@ func openServer(ctx context.Context, url string, m Schema, o Options, a access) 
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	s.readers = newPool(db, d, readersMax, s.meters.waits(kindRead))
+	s.readers = newPool(db, s.dialect, readersMax, s.meters.waits(kindRead))
 	if a.readOnly {
 		return s, nil
 	}
