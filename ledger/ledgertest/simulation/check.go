@@ -33,36 +33,26 @@ func (w *world) wrong(invariant, format string, args ...any) {
 func (w *world) checkCommit() {
 	w.commits++
 	m := w.memory
-	spaces := w.spaces[:0]
-	note := func(workspace uuid.UUID) {
-		if !slices.Contains(spaces, workspace) {
-			spaces = append(spaces, workspace)
-		}
-	}
-	for i := range m.changed {
-		s := &m.changed[i]
-		w.checkStep(s)
-		w.checkFile(s.file)
-		note(s.row.Workspace)
-	}
-	for _, f := range m.inserted {
-		w.checkFile(f)
-		if had := w.has(f.row.Workspace, m.ran); had.Stored > storedMax || had.Unpaid > unpaidMax || m.full {
+	touched := map[uuid.UUID]bool{}
+	for _, f := range m.changed() {
+		was, is := f[0], f[1]
+		w.checkFile(is)
+		touched[is.row.Workspace] = true
+		if was != nil {
+			w.checkStep(&was.row, &is.row)
+		} else if had := w.has(is.row.Workspace, m.ran); had.Stored > storedMax || had.Unpaid > unpaidMax || m.full {
 			w.wrong("limits", "a file was let in with %+v, the disk full: %v", had, m.full)
 		}
 	}
-	for i := range m.touched {
-		note(m.touched[i].id)
+	for i := range m.accounts {
+		if a := &m.accounts[i]; touched[a.id] || *a != m.was.accounts[i] {
+			w.checkAccount(a)
+		}
 	}
-	for _, id := range spaces {
-		w.checkAccount(m.accounts[id])
-	}
-	w.spaces = spaces
 }
 
 // checkStep compares a verification with what it was before the transaction.
-func (w *world) checkStep(s *saved) {
-	before, after := &s.row, &s.file.row
+func (w *world) checkStep(before, after *transitions.Row) {
 	from, to := before.State(), after.State()
 	if from != to && !slices.Contains(edges[from], to) {
 		w.wrong("I19", "from %s to %s", from, to)
@@ -233,10 +223,10 @@ func (w *world) reconcile() {
 			add(e)
 		}
 	}
-	for id, a := range w.memory.accounts {
+	for _, a := range w.memory.accounts {
 		got := ledger.Sums{}
-		if sums[id] != nil {
-			got = *sums[id]
+		if sums[a.id] != nil {
+			got = *sums[a.id]
 		}
 		if a.balance != got.Balance() {
 			w.wrong("I3", "the account is %+v, its entries make %+v", a.balance, got.Balance())

@@ -48,7 +48,7 @@ func RunClusterBeside(second Second, seed uint64, operations int) Life {
 }
 
 func newProcesses(w *world) *processes {
-	p := &processes{world: w, was: w.memory.cluster.copied()}
+	p := &processes{world: w, was: w.memory.cluster}
 	for i := range p.nodes {
 		p.nodes[i] = w.id()
 	}
@@ -200,7 +200,7 @@ func (p *processes) checkCommit() {
 		}
 	}
 	p.checkOverrides()
-	p.was = now.copied()
+	p.was = now
 }
 
 // checkStep looks at what became of one row.

@@ -25,13 +25,7 @@ var errReadBefore = errors.New("simulation: the account was read before it was c
 // accountTables are the accounts and the grants.
 type accountTables struct {
 	*transaction
-	accounts map[uuid.UUID]*account
-	grants   map[uuid.UUID]transitions.Entry
-
-	// Of the transaction at hand.
-	touched []account // as they were
-	granted []uuid.UUID
-	unowned map[uuid.UUID]bool // accounts that were read before anything of them was changed
+	unowned map[uuid.UUID]bool // accounts that the transaction at hand read before it changed anything of them
 }
 
 // account is one workspace.
@@ -56,32 +50,75 @@ type chunk struct {
 	data []byte
 }
 
-// file is one verification with everything that hangs on it. Its lists only grow, but for
-// the chunks, which a refusal erases.
+// file is one verification with everything that hangs on it.
 type file struct {
 	row         transitions.Row
 	parked      string // the state of its work
 	entries     []transitions.Entry
 	settlements []settlement
 	chunks      []chunk
+	made        int64 // number of the book in which it became as it is
 }
 
-// saved is what a file was when the transaction first changed it.
-type saved struct {
-	file                 *file
-	row                  transitions.Row
-	parked               string
-	entries, settlements int
-	chunks               []chunk // which a refusal erases
+// book is what the tables hold. A transaction changes a book of its own, which shares with the one before what it does
+// not change: so that one is there still, and a book is undone by forgetting it.
+type book struct {
+	number   int64
+	files    []*file // by time of creation and id
+	accounts []account
+	grants   []transitions.Entry
+	cluster  *cluster
 }
 
-// identity is the key of the promise "one for ever".
-type identity struct{ workspace, key uuid.UUID }
+// next is a book that may be changed. Whatever is appended to it goes to a place of its own.
+func (b *book) next() *book {
+	return &book{number: b.number + 1, files: slices.Clone(b.files), accounts: slices.Clone(b.accounts),
+		grants: slices.Clip(b.grants), cluster: b.cluster}
+}
 
-// transaction is what is common to all tables: their time, and how the transaction at hand is to end.
+// file returns a verification; nil: there is none.
+func (b *book) file(id uuid.UUID) *file {
+	at := slices.IndexFunc(b.files, func(f *file) bool { return f.row.ID == id })
+	if at < 0 {
+		return nil
+	}
+	return b.files[at]
+}
+
+// identified returns the verification of a workspace with an idempotency key; nil: there is none.
+func (b *book) identified(workspace, key uuid.UUID) *file {
+	at := slices.IndexFunc(b.files, func(f *file) bool { return f.row.Workspace == workspace && f.row.Identity == key })
+	if at < 0 {
+		return nil
+	}
+	return b.files[at]
+}
+
+// account returns a workspace; nil: there is none.
+func (b *book) account(id uuid.UUID) *account {
+	at := slices.IndexFunc(b.accounts, func(a account) bool { return a.id == id })
+	if at < 0 {
+		return nil
+	}
+	return &b.accounts[at]
+}
+
+// grant returns the entry of a grant; nil: there is none.
+func (b *book) grant(id uuid.UUID) *transitions.Entry {
+	at := slices.IndexFunc(b.grants, func(e transitions.Entry) bool { return e.Subject == id })
+	if at < 0 {
+		return nil
+	}
+	return &b.grants[at]
+}
+
+// transaction is what is common to all tables: their book and time, and how the transaction at hand is to end.
 type transaction struct {
 	transitions.Tables // nil: the statements about corrections, which no life makes
 
+	*book
+	was       *book // before the transaction
+	late      *book // of a transaction that is not decided; nil: there is none
 	now       int64 // milliseconds
 	ran       int64 // when the transaction at hand began; a late commit is checked after that
 	failAfter int   // so many statements; negative: never
@@ -95,31 +132,21 @@ type memory struct {
 	*transaction
 	clusterTables
 	accountTables
-	files      []*file // by time of creation and id
-	byID       map[uuid.UUID]*file
-	byIdentity map[identity]*file
-	full       bool // the disk
-
-	// Of the transaction at hand.
-	changed  []saved
-	inserted []*file
-	locked   map[uuid.UUID]bool // files that a transaction without a decision has changed
+	full bool // the disk
 }
 
-func newMemory() *memory {
-	t := &transaction{now: 1_700_000_000_000, failAfter: -1}
-	return &memory{transaction: t, byID: map[uuid.UUID]*file{}, byIdentity: map[identity]*file{},
-		accountTables: accountTables{transaction: t, accounts: map[uuid.UUID]*account{},
-			grants: map[uuid.UUID]transitions.Entry{}},
-		clusterTables: clusterTables{transaction: t, cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{},
-			facts: map[string]ledger.Fact{}, overrides: map[uuid.UUID]overridden{}}}}
+func newMemory(accounts ...account) *memory {
+	t := &transaction{now: 1_700_000_000_000, failAfter: -1, book: &book{accounts: accounts,
+		cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{},
+			overrides: map[uuid.UUID]overridden{}}}}
+	t.was = t.book
+	return &memory{transaction: t, accountTables: accountTables{transaction: t}, clusterTables: clusterTables{t}}
 }
 
 // begin starts a transaction whose statement number after fails; negative: none does.
 func (m *memory) begin(after int, fail error) {
-	m.changed, m.touched = m.changed[:0], m.touched[:0]
-	m.granted, m.inserted = m.granted[:0], m.inserted[:0]
-	m.failAfter, m.failWith, m.aborted, m.clusterWas = after, fail, false, nil
+	m.was, m.book = m.book, m.book.next()
+	m.failAfter, m.failWith, m.aborted = after, fail, false
 	m.ran, m.unowned = m.now, map[uuid.UUID]bool{}
 }
 
@@ -132,7 +159,8 @@ func (m *accountTables) reads(workspace uuid.UUID) {
 
 // changedAccount reports whether the transaction has changed an account.
 func (m *accountTables) changedAccount(workspace uuid.UUID) bool {
-	return slices.ContainsFunc(m.touched, func(a account) bool { return a.id == workspace })
+	was, is := m.was.account(workspace), m.account(workspace)
+	return was != nil && *was != *is
 }
 
 // byAge is the order in which verifications are served.
@@ -141,86 +169,30 @@ func byAge(a, b *file) int {
 }
 
 // rollback makes everything as it was.
-func (m *memory) rollback() {
-	for _, s := range m.changed {
-		f := s.file
-		f.row, f.parked, f.entries = s.row, s.parked, f.entries[:s.entries]
-		f.settlements, f.chunks = f.settlements[:s.settlements], s.chunks
+func (m *memory) rollback() { m.book = m.was }
+
+// changed lists the files that the transaction changed or made, each as it was, nil: it was not there, and as it is.
+func (m *memory) changed() (list [][2]*file) {
+	for _, is := range m.files {
+		if was := m.was.file(is.row.ID); was != is {
+			list = append(list, [2]*file{was, is})
+		}
 	}
-	if m.clusterWas != nil {
-		m.cluster = m.clusterWas
-	}
-	for _, a := range m.touched {
-		*m.accounts[a.id] = a
-	}
-	for _, id := range m.granted {
-		delete(m.grants, id)
-	}
-	for _, f := range m.inserted {
-		at, _ := slices.BinarySearchFunc(m.files, f, byAge)
-		m.files = slices.Delete(m.files, at, at+1)
-		delete(m.byID, f.row.ID)
-		delete(m.byIdentity, identity{f.row.Workspace, f.row.Identity})
-	}
+	return list
 }
 
 // changes reports whether the transaction changed anything.
 func (m *memory) changes() bool {
-	return len(m.changed)+len(m.touched)+len(m.granted)+len(m.inserted) > 0 || m.clusterWas != nil
+	return !slices.Equal(m.was.files, m.files) || !slices.Equal(m.was.accounts, m.accounts) ||
+		len(m.was.grants) != len(m.grants) || m.was.cluster != m.cluster
 }
 
-// postpone rolls back, and returns the way to do it all after all, if nothing else is
-// committed before. What the transaction changed is then to be seen again.
+// postpone rolls back, and returns the way to do it all after all, if nothing else is committed before. What the
+// transaction changed is then to be seen again.
 func (m *memory) postpone() (decide func()) {
-	changed, touched := slices.Clone(m.changed), slices.Clone(m.touched)
-	granted, inserted := slices.Clone(m.granted), slices.Clone(m.inserted)
-	files, accounts := make([]file, len(changed)), make([]account, len(touched))
-	for i, s := range changed {
-		f := s.file
-		files[i] = file{row: f.row, parked: f.parked, entries: slices.Clone(f.entries[s.entries:]),
-			settlements: slices.Clone(f.settlements[s.settlements:]), chunks: slices.Clone(f.chunks)}
-	}
-	for i, a := range touched {
-		accounts[i] = *m.accounts[a.id]
-	}
-	entries := make([]transitions.Entry, len(granted))
-	for i, id := range granted {
-		entries[i] = m.grants[id]
-	}
-	var becomes *cluster
-	if m.clusterWas != nil {
-		becomes = m.cluster.copied()
-		becomes.log = slices.Clone(becomes.log)
-	}
-	m.rollback()
 	ran := m.ran
-	m.locked, m.lockedRest = map[uuid.UUID]bool{}, becomes != nil
-	for _, s := range changed {
-		m.locked[s.file.row.ID] = true
-	}
-	return func() {
-		m.begin(-1, nil)
-		m.ran = ran
-		m.changed, m.touched = append(m.changed, changed...), append(m.touched, touched...)
-		m.granted = append(m.granted, granted...)
-		for _, f := range inserted {
-			m.add(f)
-		}
-		for i, s := range changed {
-			f, after := s.file, &files[i]
-			f.row, f.parked, f.entries = after.row, after.parked, append(f.entries, after.entries...)
-			f.settlements, f.chunks = append(f.settlements, after.settlements...), after.chunks
-		}
-		for i := range accounts {
-			*m.accounts[accounts[i].id] = accounts[i]
-		}
-		for i, id := range granted {
-			m.grants[id] = entries[i]
-		}
-		if becomes != nil {
-			m.clusterWas, m.cluster = m.cluster, becomes
-		}
-	}
+	m.late, m.book = m.book, m.was
+	return func() { m.was, m.book, m.ran = m.book, m.late, ran }
 }
 
 // statement is the start of each one: it fails where the plan says so.
@@ -237,15 +209,17 @@ func (m *transaction) statement() error {
 
 // change returns a file to write to.
 func (m *memory) change(id uuid.UUID) *file {
-	f := m.byID[id]
-	if f == nil {
+	at := slices.IndexFunc(m.files, func(f *file) bool { return f.row.ID == id })
+	if at < 0 {
 		return nil
 	}
-	if !slices.ContainsFunc(m.changed, func(s saved) bool { return s.file == f }) {
-		m.changed = append(m.changed, saved{file: f, row: f.row, parked: f.parked, entries: len(f.entries),
-			settlements: len(f.settlements), chunks: f.chunks})
+	if f := m.files[at]; f.made != m.number {
+		own := *f
+		own.made, own.entries, own.settlements = m.number, slices.Clip(f.entries), slices.Clip(f.settlements)
+		own.chunks = slices.Clip(f.chunks)
+		m.files[at] = &own
 	}
-	return f
+	return m.files[at]
 }
 
 // write returns the row of a file for a change, if it holds; 0 when it does not.
@@ -254,7 +228,7 @@ func (m *memory) write(id uuid.UUID, holds func(r *transitions.Row) bool, change
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
-	f := m.byID[id]
+	f := m.file(id)
 	if f == nil || !holds(&f.row) {
 		return 0, nil
 	}
@@ -271,19 +245,11 @@ func (m *accountTables) Account(workspace uuid.UUID) (ledger.Balance, error) {
 		return ledger.Balance{}, err
 	}
 	m.reads(workspace)
-	a := m.accounts[workspace]
+	a := m.account(workspace)
 	if a == nil {
 		return ledger.Balance{}, ledger.ErrNoSuchWorkspace
 	}
 	return a.balance, nil
-}
-
-// touch returns an account to write to.
-func (m *accountTables) touch(a *account) *account {
-	if !m.changedAccount(a.id) {
-		m.touched = append(m.touched, *a)
-	}
-	return a
 }
 
 // Credit adds to an account, within the constraint of its table.
@@ -291,14 +257,14 @@ func (m *accountTables) Credit(workspace uuid.UUID, by ledger.Balance, available
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
-	a := m.accounts[workspace]
+	a := m.account(workspace)
 	if a == nil || a.balance.Available < available {
 		return 0, nil
 	}
 	if m.unowned[workspace] {
 		return 0, m.abort(errReadBefore)
 	}
-	b := &m.touch(a).balance
+	b := &a.balance
 	b.Granted += by.Granted
 	b.Available += by.Available
 	b.Held += by.Held
@@ -313,32 +279,30 @@ func (m *memory) Enter(entries ...transitions.Entry) error {
 	}
 	for _, e := range entries {
 		m.reads(e.Workspace)
-		if f := m.byID[e.Subject]; f != nil {
+		if f := m.change(e.Subject); f != nil {
 			for _, old := range f.entries {
 				if old.Number == e.Number && old.Kind == e.Kind {
 					return m.abort(errKey)
 				}
 			}
-			f = m.change(e.Subject)
 			f.entries = append(f.entries, e)
 		} else {
-			if _, found := m.grants[e.Subject]; found {
+			if m.grant(e.Subject) != nil {
 				return m.abort(errKey)
 			}
-			m.grants[e.Subject] = e
-			m.granted = append(m.granted, e.Subject)
+			m.grants = append(m.grants, e)
 		}
-		m.touch(m.accounts[e.Workspace]).sums.Add(e.Kind, e.Amount)
+		m.account(e.Workspace).sums.Add(e.Kind, e.Amount)
 	}
 	return nil
 }
 
 // Granted reads the entry of a grant.
 func (m *accountTables) Granted(id uuid.UUID) (*transitions.Entry, error) {
-	e, found := m.grants[id]
-	if err := m.statement(); err != nil || !found {
+	if err := m.statement(); err != nil || m.grant(id) == nil {
 		return nil, err
 	}
+	e := *m.grant(id)
 	e.Reason = "" // which nobody reads
 	return &e, nil
 }
@@ -366,11 +330,11 @@ func (m *memory) read(f *file) (*transitions.Row, error) {
 }
 
 // Read reads one verification by its id.
-func (m *memory) Read(id uuid.UUID) (*transitions.Row, error) { return m.read(m.byID[id]) }
+func (m *memory) Read(id uuid.UUID) (*transitions.Row, error) { return m.read(m.file(id)) }
 
 // Await reads one, unless a transaction that is not decided has changed it: then the wait is too long.
 func (m *memory) Await(id uuid.UUID) (*transitions.Row, error) {
-	if m.locked[id] {
+	if m.late != nil && m.late.file(id) != m.file(id) {
 		return nil, m.abort(errAgain)
 	}
 	return m.Read(id)
@@ -384,7 +348,7 @@ func (m *transaction) abort(with error) error {
 
 // ReadOf reads one of a workspace.
 func (m *memory) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
-	if f := m.byID[id]; f != nil && f.row.Workspace == workspace {
+	if f := m.file(id); f != nil && f.row.Workspace == workspace {
 		return m.read(f)
 	}
 	return m.read(nil)
@@ -392,7 +356,7 @@ func (m *memory) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
 
 // ReadIdentity reads the one with an idempotency key.
 func (m *memory) ReadIdentity(workspace, key uuid.UUID) (*transitions.Row, error) {
-	return m.read(m.byIdentity[identity{workspace, key}])
+	return m.read(m.identified(workspace, key))
 }
 
 // Open counts the verifications of a workspace that are not final.
@@ -413,7 +377,7 @@ func unfunded(r *transitions.Row, workspace uuid.UUID) bool {
 // Unfunded returns the oldest verification that waits for credits and is covered.
 func (m *memory) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 	m.reads(workspace)
-	available := m.accounts[workspace].balance.Available
+	available := m.account(workspace).balance.Available
 	for _, f := range m.files {
 		if unfunded(&f.row, workspace) && f.row.Total <= int64(available) {
 			return m.read(f)
@@ -449,28 +413,20 @@ func (m *memory) Insert(n ledger.NewVerification, single string) error {
 		return err
 	}
 	m.reads(n.Workspace)
-	key := identity{n.Workspace, n.Identity}
-	if m.byID[n.ID] != nil || m.byIdentity[key] != nil {
+	if m.file(n.ID) != nil || m.identified(n.Workspace, n.Identity) != nil {
 		return m.abort(errKey)
 	}
 	kind := ledger.Bulk
 	if single != "" {
 		kind = ledger.Single
 	}
-	f := &file{row: transitions.Row{Verification: ledger.Verification{
+	f := &file{made: m.number, row: transitions.Row{Verification: ledger.Verification{
 		ID: n.ID, Workspace: n.Workspace, Identity: n.Identity, Kind: kind, Filename: n.Filename, SingleEmail: single,
 		Bytes: n.Bytes, UploadExpires: ledger.Clock(m.now + n.UploadExpiry.Milliseconds()),
 		Status: ledger.Uploading, Created: ledger.Clock(m.now), Total: -1, MadeBy: n.MadeBy}, WakeAt: m.now}}
-	m.add(f)
-	return nil
-}
-
-// add puts in a new file.
-func (m *memory) add(f *file) {
 	at, _ := slices.BinarySearchFunc(m.files, f, byAge)
 	m.files = slices.Insert(m.files, at, f)
-	m.byID[f.row.ID], m.byIdentity[identity{f.row.Workspace, f.row.Identity}] = f, f
-	m.inserted = append(m.inserted, f)
+	return nil
 }
 
 // as says that a row is as it was read.
@@ -510,7 +466,7 @@ func (m *memory) Chunk(id uuid.UUID, offset int64) ([]byte, error) {
 	if err := m.statement(); err != nil {
 		return nil, err
 	}
-	for _, c := range m.byID[id].chunks {
+	for _, c := range m.file(id).chunks {
 		if c.at == offset {
 			return c.data, nil
 		}
@@ -640,7 +596,7 @@ func (m *memory) Settled(id uuid.UUID, number int64) (int64, []byte, error) {
 	if err := m.statement(); err != nil {
 		return 0, nil, err
 	}
-	f := m.byID[id]
+	f := m.file(id)
 	if f == nil {
 		return 0, nil, ledger.ErrStaleEpoch
 	}
@@ -657,7 +613,7 @@ func (m *memory) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
 	if err := m.statement(); err != nil {
 		return nil, err
 	}
-	f := m.byID[id]
+	f := m.file(id)
 	if f == nil || number < 1 || number > int64(len(f.settlements)) {
 		return nil, ledger.ErrStaleEpoch
 	}

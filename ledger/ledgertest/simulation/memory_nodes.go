@@ -23,23 +23,18 @@ type cluster struct {
 	log       []ledger.LogLine // only grows
 }
 
-type clusterTables struct {
-	*transaction
-	cluster    *cluster
-	clusterWas *cluster // nil: not changed
-	lockedRest bool     // a transaction without a decision has changed it
-}
+type clusterTables struct{ *transaction }
 
 // copied returns a cluster that shares nothing that changes.
 func (c *cluster) copied() *cluster {
 	return &cluster{nodes: maps.Clone(c.nodes), turn: c.turn, facts: maps.Clone(c.facts),
-		overrides: maps.Clone(c.overrides), log: c.log}
+		overrides: maps.Clone(c.overrides), log: slices.Clip(c.log)}
 }
 
 // alter returns the tables to write to.
 func (m *clusterTables) alter() *cluster {
-	if m.clusterWas == nil {
-		m.clusterWas = m.cluster.copied()
+	if m.cluster == m.was.cluster {
+		m.cluster = m.cluster.copied()
 	}
 	return m.cluster
 }
@@ -258,7 +253,7 @@ func (m *clusterTables) EndOverride(id uuid.UUID) (int64, error) {
 
 // Lifted reports whether an override was ended before its time.
 func (m *clusterTables) Lifted(id uuid.UUID) (bool, error) {
-	if m.lockedRest {
+	if m.late != nil && m.late.cluster != m.cluster {
 		return false, m.abort(errAgain)
 	}
 	return m.cluster.overrides[id].cleared, m.statement()

@@ -47,7 +47,11 @@ func (w *world) live(operations int) Life {
 // newWorld makes the beginning. Each seed has its own mix of faults; some have none of a kind.
 func newWorld(seed uint64) *world {
 	random := rand.New(rand.NewPCG(seed, 0))
-	m := newMemory()
+	var accounts []account
+	for i := range spaces {
+		accounts = append(accounts, account{id: accountAt(i)})
+	}
+	m := newMemory(accounts...)
 	w := &world{random: random, memory: m, epochs: map[uuid.UUID]int64{},
 		grants: map[uuid.UUID]ledger.Credits{}, acked: map[uuid.UUID]bool{}}
 	some := func(most int) int {
@@ -60,10 +64,6 @@ func newWorld(seed uint64) *world {
 		chances: chances{statement: some(300), commit: some(200), lost: some(200), late: some(200), between: some(1000)}}
 	w.db.inside = func(_ func(t transitions.Tables) error, run func() (error, bool)) { _, _ = run() }
 	w.book = transitions.New(w.db)
-	for i := range spaces {
-		id := accountAt(i)
-		m.accounts[id] = &account{id: id}
-	}
 	for range nodesCount {
 		w.nodes = append(w.nodes, &node{id: w.id()})
 	}
@@ -149,9 +149,9 @@ func (w *world) heal() {
 		}
 		w.sweep(round)
 	}
-	for id, a := range w.memory.accounts {
+	for _, a := range w.memory.accounts {
 		if w.violation == "" && a.balance.Held != 0 {
-			w.wrong("I5", "workspace %s holds %d when all is over", id, a.balance.Held)
+			w.wrong("I5", "workspace %s holds %d when all is over", a.id, a.balance.Held)
 		}
 	}
 }
@@ -262,11 +262,12 @@ func (d *database) Update(_ context.Context, _ transitions.Scope, do func(t tran
 // decide ends a late commit: mostly it is executed.
 func (d *database) decide() {
 	execute := d.waiting
-	d.waiting, d.tables.locked, d.tables.lockedRest = nil, nil, false
+	d.waiting = nil
 	if d.random.IntN(3) > 0 {
 		execute()
 		d.check()
 	}
+	d.tables.late = nil
 }
 
 // attempt is one run of a transaction.

@@ -71,29 +71,25 @@ func (t *twin) compare(refusal, failed error) {
 		return
 	}
 	t.memory.failAfter = -1
-	spaces := map[uuid.UUID]bool{}
-	for _, s := range t.memory.changed {
-		t.file(s.file)
-		spaces[s.file.row.Workspace] = true
+	m := t.memory
+	touched := map[uuid.UUID]bool{}
+	for _, f := range m.changed() {
+		t.file(f[1])
+		touched[f[1].row.Workspace] = true
 	}
-	for _, f := range t.memory.inserted {
-		t.file(f)
-		spaces[f.row.Workspace] = true
+	for i, a := range m.accounts {
+		if touched[a.id] || a != m.was.accounts[i] {
+			t.workspace(a.id)
+		}
 	}
-	for _, a := range t.memory.touched {
-		spaces[a.id] = true
-	}
-	for id := range spaces {
-		t.workspace(id)
-	}
-	for _, id := range t.memory.granted {
-		t.same("granted", func(x transitions.Tables) (any, error) { return x.Granted(id) })
+	for _, e := range m.grants[len(m.was.grants):] {
+		t.same("granted", func(x transitions.Tables) (any, error) { return x.Granted(e.Subject) })
 	}
 	for _, except := range [][]uuid.UUID{nil, {accountAt(0)}} {
 		t.same("free", func(x transitions.Tables) (any, error) { return x.Free(3, except) })
 	}
-	if was := t.memory.clusterWas; was != nil {
-		t.cluster(was, t.memory.cluster)
+	if m.was.cluster != m.cluster {
+		t.cluster(m.was.cluster, m.cluster)
 	}
 }
 

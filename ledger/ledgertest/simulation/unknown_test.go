@@ -153,11 +153,11 @@ func TestALeaseThatACallTookIsAnsweredAsItIs(t *testing.T) {
 	tries(t, func(t *testing.T, seed uint64, f fate, answers *int) {
 		p := unanswered(seed, func(*processes) {})
 		p.newUpload()
-		row := &p.memory.files[0].row
-		row.Status = ledger.Preparing
+		row := func() *transitions.Row { return &p.memory.files[0].row }
+		row().Status = ledger.Preparing
 		between := func() {
-			if row.Node == uuid.Nil {
-				row.Settlements++
+			if row().Node == uuid.Nil {
+				row().Settlements++
 			}
 		}
 		p.db.between, p.db.fates = between, []fate{f}
@@ -169,8 +169,9 @@ func TestALeaseThatACallTookIsAnsweredAsItIs(t *testing.T) {
 		if !answered(t, err, f, answers) {
 			return
 		}
-		if !slices.Equal(leases(leased), []int64{row.Epoch}) || row.Node != node || leased[0].Settlements != row.Settlements {
-			t.Errorf("seed %d: answered %+v, %v, the row is %+v", seed, leased, err, row)
+		if !slices.Equal(leases(leased), []int64{row().Epoch}) || row().Node != node ||
+			leased[0].Settlements != row().Settlements {
+			t.Errorf("seed %d: answered %+v, %v, the row is %+v", seed, leased, err, row())
 		}
 	})
 }
