@@ -9,5 +9,6 @@
 // same answers (linearizability). No such order, or none found in time, is a failure. Each workspace is searched by
 // itself, which makes the search short and loses one thing only: that a lease of fewer files than there are takes the
 // oldest of all workspaces together. Of each workspace it must have taken the oldest, unless the ledger may pass over
-// files that another call is changing. Read book for a ledger's duties, and client.next for the calls.
+// files that another call is changing. That ledger is the transitions themselves, over the tables of the simulation:
+// what they do alone others prove, so only what calls do at once is asked here. Read client.next for the calls.
 package ledgertest

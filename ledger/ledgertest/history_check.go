@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"rollcall/ledger/ledgertest/simulation"
 )
 
 // Check looks, for each workspace by itself, for an order of the calls that the model could have answered in the same
@@ -47,7 +49,7 @@ func (h *History) part(workspace int) []porcupine.Operation {
 		if op.call.kind != lease && op.call.kind != renew && op.call.workspace != workspace {
 			continue
 		}
-		if h.passing && op.call.kind == lease {
+		if h.Passing && op.call.kind == lease {
 			op.call.lease.took = maps.Clone(untold)
 			maps.Copy(op.call.lease.took, ranksOf(op.lines))
 		}
@@ -56,8 +58,8 @@ func (h *History) part(workspace int) []porcupine.Operation {
 			lines := slices.DeleteFunc(slices.Clone(op.lines), func(l listed) bool { return h.files[l.rank] != workspace })
 			// What a run before took is answered as it is, though more could be had by then.
 			op.call.lease.anew = op.repeats > 0
-			op.call.lease.all = len(op.lines) < op.call.limit && !op.call.lease.anew && !h.passing
-			if h.passing {
+			op.call.lease.all = len(op.lines) < op.call.limit && !op.call.lease.anew && !h.Passing
+			if h.Passing {
 				op.call.lease.took = ranksOf(lines)
 			}
 			op.call.limit = len(lines)
@@ -134,90 +136,8 @@ const never = math.MaxInt64
 func operations(done []operation) []porcupine.Operation {
 	list := make([]porcupine.Operation, 0, len(done))
 	for _, op := range done {
-		list = append(list, porcupine.Operation{ClientId: op.client, Input: op.call, Call: int64(op.called),
+		list = append(list, porcupine.Operation{ClientId: op.client, Input: &op.call, Call: int64(op.called),
 			Output: op.answer, Return: int64(op.told)})
-	}
-	return list
-}
-
-// model is a ledger that does one thing at a time. What became of a call that told nothing is open: from then on the
-// ledger is one of several, until an answer tells them apart or they come to the same.
-func (h *History) model() porcupine.Model {
-	m := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{&book{files: make([]*file, len(h.files))}} },
-		Step: func(state, input, output any) []any {
-			before, told := state.(*book), output.(answer)
-			switch {
-			case told.unchanged:
-				return []any{before}
-			case told.unknown:
-				return before.open(input.(call))
-			}
-			c := input.(call)
-			var states []any
-			if after, must := before.apply(c); told == must {
-				states = append(states, after)
-			}
-			if c.kind == lease && c.lease.anew && told.list != "" && before.holds(c.node, told.list) {
-				states = append(states, before)
-			}
-			return states
-		},
-		Equal: func(a, b any) bool { return a.(*book).equal(b.(*book)) },
-	}
-	return m.ToModel()
-}
-
-// holds reports whether a node has each file of a list of leases, as the list shows it.
-func (b *book) holds(node int, list string) bool {
-	has := map[string]bool{}
-	for rank, f := range b.files {
-		if f != nil && f.node == node {
-			var one strings.Builder
-			line(&one, rank, f.epoch, f.status)
-			has[one.String()] = true
-		}
-	}
-	for one := range strings.SplitAfterSeq(list, ";") {
-		if one != "" && !has[one] {
-			return false
-		}
-	}
-	return true
-}
-
-// open returns the possible books after a call without an answer. A lease may have taken any number of files here: the
-// others were those of other workspaces.
-func (b *book) open(c call) []any {
-	list := []any{b}
-	switch {
-	case c.kind != lease:
-		after, _ := b.apply(c)
-		return append(list, after)
-	case c.lease.took != nil:
-		return b.openPassing(c)
-	}
-	for limit := range c.limit {
-		c.limit = limit + 1
-		after, _ := b.apply(c)
-		list = append(list, after)
-	}
-	return list
-}
-
-// openPassing is open for a lease that may pass over files: it may have taken any of those that it can have taken.
-func (b *book) openPassing(c call) []any {
-	list, sizes := []any{b}, []int{0}
-	for rank, f := range b.files {
-		if !f.free() || !c.lease.took[rank] {
-			continue
-		}
-		for i := range list { // those of before this file
-			if sizes[i] < c.limit {
-				list = append(list, list[i].(*book).taken(rank, c))
-				sizes = append(sizes, sizes[i]+1)
-			}
-		}
 	}
 	return list
 }
@@ -248,7 +168,7 @@ func (h *History) explain(list []porcupine.Operation, limit time.Duration) strin
 	slices.SortFunc(open, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
 	text.WriteString("and none of these can follow\n")
 	for _, op := range open[:min(len(open), 3)] {
-		_, must := state.([]any)[0].(*book).apply(op.Input.(call))
+		_, must := h.apply(state.([]any)[0].(simulation.Moment), *op.Input.(*call))
 		fmt.Fprintf(&text, "  %s\n    the model: %s\n", describe(op), must)
 	}
 	return text.String()

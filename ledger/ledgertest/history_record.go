@@ -21,10 +21,11 @@ const filesMax = 10_000
 
 // History is the calls of 16 clients to one book, with the answers.
 type History struct {
-	done    []operation
-	files   []int   // the workspace of each file in the book at the end, by rank
-	epochs  []int64 // the last epoch of each, by rank
-	passing bool    // see Options
+	*recorder
+	files  []int             // the workspace of each file in the book at the end, by rank
+	ids    []uuid.UUID       // of each, by rank
+	ranks  map[uuid.UUID]int // of each, by id
+	epochs []int64           // the last epoch of each, by rank
 }
 
 // String counts the calls, with those of the last reading, and the runs of a transaction of which the ledger did not
@@ -70,12 +71,18 @@ func RecordHistory(ctx context.Context, books []ledger.Book, o HistoryOptions) (
 	if err != nil {
 		return nil, err
 	}
-	h := &History{done: r.done, passing: r.Passing}
-	for _, v := range files {
+	h := &History{recorder: r, ranks: map[uuid.UUID]int{}}
+	for i, v := range files {
 		h.files = append(h.files, slices.Index(r.spaces[:], v.Workspace))
+		h.ids, h.ranks[v.ID] = append(h.ids, v.ID), i
 		h.epochs = append(h.epochs, v.Epoch)
 	}
-	return h, h.rank(files)
+	for i := range h.done {
+		if err := h.rank(&h.done[i]); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
 }
 
 // makeWorkspace makes one, also when a fault comes between.
@@ -131,34 +138,25 @@ func (r *recorder) readAll(ctx context.Context) ([]ledger.Verification, error) {
 
 // rank puts the place of each file where its id was: its id is chance, and its
 // time of creation is known when its answer was lost.
-func (h *History) rank(files []ledger.Verification) error {
-	ranks := map[uuid.UUID]int{}
-	for i, v := range files {
-		ranks[v.ID] = i
+func (h *History) rank(op *operation) error {
+	rank, exists := h.ranks[op.call.file]
+	if op.call.rank = rank; !exists {
+		op.call.rank = -1
 	}
-	for i := range h.done {
-		op := &h.done[i]
-		rank, exists := ranks[op.call.file]
-		if op.call.rank = rank; !exists {
-			op.call.rank = -1
-		}
-		if op.created != uuid.Nil {
-			if op.answer.rank, exists = ranks[op.created]; !exists {
-				return fmt.Errorf("verification %s was answered and is lost", op.created)
-			}
-		}
-		for i := range op.lines {
-			if op.lines[i].rank, exists = ranks[op.lines[i].file]; !exists {
-				return fmt.Errorf("verification %s was answered and is lost", op.lines[i].file)
-			}
-		}
-		if op.call.kind == renew { // the only list without an order
-			slices.SortFunc(op.lines, func(a, b listed) int { return cmp.Compare(a.rank, b.rank) })
-		}
-		if len(op.lines) > 0 {
-			op.answer.list = textOf(op.lines)
+	if op.created != uuid.Nil {
+		if op.answer.rank, exists = h.ranks[op.created]; !exists {
+			return fmt.Errorf("verification %s was answered and is lost", op.created)
 		}
 	}
+	for i := range op.lines {
+		if op.lines[i].rank, exists = h.ranks[op.lines[i].file]; !exists {
+			return fmt.Errorf("verification %s was answered and is lost", op.lines[i].file)
+		}
+	}
+	if op.call.kind == renew { // the only list without an order
+		slices.SortFunc(op.lines, func(a, b listed) int { return cmp.Compare(a.rank, b.rank) })
+	}
+	op.answer.list += textOf(op.lines)
 	return nil
 }
 
@@ -166,137 +164,7 @@ func (h *History) rank(files []ledger.Verification) error {
 func textOf(lines []listed) string {
 	var text strings.Builder
 	for _, l := range lines {
-		line(&text, l.rank, l.epoch, l.status)
+		fmt.Fprintf(&text, "%d@%d %s;", l.rank, l.epoch, l.status)
 	}
 	return text.String()
-}
-
-// work makes the calls that need a lease.
-func (b *book) work(c call) (*book, answer) {
-	f := b.files[c.rank]
-	mine := f.node == c.node && f.epoch == c.epoch
-	switch {
-	case b.repeats(c):
-		return b, told(f)
-	case !mine:
-		return b, refused(ledger.ErrStaleEpoch)
-	}
-	switch c.kind {
-	case prepare:
-		return b.prepare(c)
-	case refuse:
-		if f.status != ledger.Preparing {
-			return b, refused(ledger.ErrIllegal)
-		}
-		b = b.clone()
-		f = b.edit(c.rank)
-		f.end(ledger.Failed, defect)
-		return b, told(f)
-	case settle:
-		return b.settle(c)
-	case wait:
-		return b.wait(c)
-	}
-	if f.status != ledger.Cancelling {
-		return b, refused(ledger.ErrIllegal)
-	}
-	return b.clone().refund(c.rank)
-}
-
-// defect is the issue of every file that is refused.
-const defect = "csv_malformed"
-
-// repeats reports whether the same call was accepted before, so that it is answered with the state of now.
-func (b *book) repeats(c call) bool {
-	f := b.files[c.rank]
-	switch c.kind {
-	case settle:
-		batches := strings.Split(f.batches, ";")
-		return c.settled.number >= 1 && c.settled.number < int64(len(batches)) && batches[c.settled.number-1] == c.batch()
-	case prepare:
-		return f.epoch == c.epoch && f.total == c.total && (f.short() || f.funded() && f.node == c.node)
-	case refuse:
-		return f.epoch == c.epoch && f.status == ledger.Failed && f.issue == defect
-	case finishCancel:
-		return f.epoch == c.epoch && f.status == ledger.Cancelled
-	}
-	return false
-}
-
-// batch is the settlement as text.
-func (c call) batch() string {
-	return fmt.Sprintf("%d %d %s", c.epoch, c.settled.first, c.settled.outcomes)
-}
-
-func (b *book) prepare(c call) (*book, answer) {
-	f := b.files[c.rank]
-	if f.status != ledger.Preparing {
-		return b, refused(ledger.ErrIllegal)
-	}
-	b = b.clone()
-	f = b.edit(c.rank)
-	f.total = c.total
-	if ledger.Credits(c.total) <= b.accounts[f.workspace].Available {
-		b.hold(f)
-		return b, told(f)
-	}
-	f.status, f.issue, f.node, f.expired = ledger.Waiting, ledger.CreditsRequired, 0, false
-	return b, told(f)
-}
-
-func (b *book) settle(c call) (*book, answer) {
-	f := b.files[c.rank]
-	n := int64(len(c.settled.outcomes))
-	switch {
-	case c.settled.number != f.settlements+1:
-		return b, refused(ledger.ErrStaleEpoch)
-	case !f.funded() || c.settled.first+n > f.total:
-		return b, refused(ledger.ErrIllegal)
-	}
-	b = b.clone()
-	f = b.edit(c.rank)
-	a := &b.accounts[f.workspace]
-	free := ledger.Credits(strings.Count(c.settled.outcomes, "u"))
-	for _, letter := range []byte(c.settled.outcomes) {
-		f.counts.Add(outcomeOf(letter))
-	}
-	f.settlements = c.settled.number
-	f.batches += c.batch() + ";"
-	f.outcomes += c.settled.outcomes
-	f.held -= ledger.Credits(n)
-	a.Held -= ledger.Credits(n)
-	a.Available += free
-	a.Spent += ledger.Credits(n) - free
-	if f.left() == 0 {
-		switch {
-		case f.status == ledger.Cancelling:
-			f.end(ledger.Cancelled, "")
-		case f.counts.Error > 0:
-			f.end(ledger.CompletedWithErrors, "")
-		default:
-			f.end(ledger.Completed, "")
-		}
-	}
-	if free > 0 {
-		b.fund(f.workspace)
-	}
-	return b, told(f)
-}
-
-// wait marks a file as waiting for receivers, or as verifying again.
-func (b *book) wait(c call) (*book, answer) {
-	f := b.files[c.rank]
-	switch {
-	case f.status == ledger.Cancelling:
-		return b, told(f)
-	case !f.funded():
-		return b, refused(ledger.ErrIllegal)
-	}
-	b = b.clone()
-	f = b.edit(c.rank)
-	f.status, f.issue, f.next = ledger.Verifying, "", !c.next.IsZero()
-	if f.next {
-		f.status = ledger.Waiting
-	}
-	return b, told(f)
 }

@@ -34,7 +34,7 @@ func (w *world) checkCommit() {
 	w.commits++
 	m := w.memory
 	touched := map[uuid.UUID]bool{}
-	for _, f := range m.changed() {
+	for _, f := range m.changedFiles() {
 		was, is := f[0], f[1]
 		w.checkFile(is)
 		touched[is.row.Workspace] = true

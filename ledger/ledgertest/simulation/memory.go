@@ -25,7 +25,7 @@ var errReadBefore = errors.New("simulation: the account was read before it was c
 // accountTables are the accounts and the grants.
 type accountTables struct {
 	*transaction
-	unowned map[uuid.UUID]bool // accounts that the transaction at hand read before it changed anything of them
+	unowned []uuid.UUID // accounts that the transaction at hand read before it changed anything of them
 }
 
 // account is one workspace.
@@ -66,18 +66,18 @@ type book struct {
 	number   int64
 	files    []*file // by time of creation and id
 	accounts []account
-	grants   []transitions.Entry
+	grants   []transitions.Entry // by id
 	cluster  *cluster
 }
 
-// next is a book that may be changed. Whatever is appended to it goes to a place of its own.
-func (b *book) next() *book {
+// nextBook is a book that may be changed. Whatever is appended to it goes to a place of its own.
+func (b *book) nextBook() *book {
 	return &book{number: b.number + 1, files: slices.Clone(b.files), accounts: slices.Clone(b.accounts),
 		grants: slices.Clip(b.grants), cluster: b.cluster}
 }
 
-// file returns a verification; nil: there is none.
-func (b *book) file(id uuid.UUID) *file {
+// fileByID returns a verification; nil: there is none.
+func (b *book) fileByID(id uuid.UUID) *file {
 	at := slices.IndexFunc(b.files, func(f *file) bool { return f.row.ID == id })
 	if at < 0 {
 		return nil
@@ -85,8 +85,8 @@ func (b *book) file(id uuid.UUID) *file {
 	return b.files[at]
 }
 
-// identified returns the verification of a workspace with an idempotency key; nil: there is none.
-func (b *book) identified(workspace, key uuid.UUID) *file {
+// fileByIdentity returns the verification of a workspace with an idempotency key; nil: there is none.
+func (b *book) fileByIdentity(workspace, key uuid.UUID) *file {
 	at := slices.IndexFunc(b.files, func(f *file) bool { return f.row.Workspace == workspace && f.row.Identity == key })
 	if at < 0 {
 		return nil
@@ -94,8 +94,8 @@ func (b *book) identified(workspace, key uuid.UUID) *file {
 	return b.files[at]
 }
 
-// account returns a workspace; nil: there is none.
-func (b *book) account(id uuid.UUID) *account {
+// accountByID returns a workspace; nil: there is none.
+func (b *book) accountByID(id uuid.UUID) *account {
 	at := slices.IndexFunc(b.accounts, func(a account) bool { return a.id == id })
 	if at < 0 {
 		return nil
@@ -103,13 +103,19 @@ func (b *book) account(id uuid.UUID) *account {
 	return &b.accounts[at]
 }
 
-// grant returns the entry of a grant; nil: there is none.
-func (b *book) grant(id uuid.UUID) *transitions.Entry {
-	at := slices.IndexFunc(b.grants, func(e transitions.Entry) bool { return e.Subject == id })
-	if at < 0 {
+// grantByID returns the entry of a grant; nil: there is none.
+func (b *book) grantByID(id uuid.UUID) *transitions.Entry {
+	at, found := b.grantAt(id)
+	if !found {
 		return nil
 	}
 	return &b.grants[at]
+}
+
+func (b *book) grantAt(id uuid.UUID) (int, bool) {
+	return slices.BinarySearchFunc(b.grants, id, func(e transitions.Entry, id uuid.UUID) int {
+		return bytes.Compare(e.Subject[:], id[:])
+	})
 }
 
 // transaction is what is common to all tables: their book and time, and how the transaction at hand is to end.
@@ -132,34 +138,43 @@ type memory struct {
 	*transaction
 	clusterTables
 	accountTables
-	full bool // the disk
+	full bool               // the disk
+	only map[uuid.UUID]bool // what leases may take; nil: all
 }
 
-func newMemory(accounts ...account) *memory {
-	t := &transaction{now: 1_700_000_000_000, failAfter: -1, book: &book{accounts: accounts,
-		cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{},
-			overrides: map[uuid.UUID]overridden{}}}}
-	t.was = t.book
+// newBook is a book with some workspaces and nothing else.
+func newBook(workspaces ...uuid.UUID) *book {
+	b := &book{cluster: &cluster{nodes: map[uuid.UUID]ledger.NodeRow{}, facts: map[string]ledger.Fact{},
+		overrides: map[uuid.UUID]overridden{}}}
+	for _, id := range workspaces {
+		b.accounts = append(b.accounts, account{id: id})
+	}
+	return b
+}
+
+// newMemory is the tables with a book, at a time in milliseconds.
+func newMemory(b *book, now int64) *memory {
+	t := &transaction{book: b, was: b, now: now, failAfter: -1}
 	return &memory{transaction: t, accountTables: accountTables{transaction: t}, clusterTables: clusterTables{t}}
 }
 
 // begin starts a transaction whose statement number after fails; negative: none does.
 func (m *memory) begin(after int, fail error) {
-	m.was, m.book = m.book, m.book.next()
+	m.was, m.book = m.book, m.book.nextBook()
 	m.failAfter, m.failWith, m.aborted = after, fail, false
-	m.ran, m.unowned = m.now, map[uuid.UUID]bool{}
+	m.ran, m.unowned = m.now, m.unowned[:0]
 }
 
 // reads notes that a statement reads an account; also a check of a reference to it does.
 func (m *accountTables) reads(workspace uuid.UUID) {
 	if !m.changedAccount(workspace) {
-		m.unowned[workspace] = true
+		m.unowned = append(m.unowned, workspace)
 	}
 }
 
 // changedAccount reports whether the transaction has changed an account.
 func (m *accountTables) changedAccount(workspace uuid.UUID) bool {
-	was, is := m.was.account(workspace), m.account(workspace)
+	was, is := m.was.accountByID(workspace), m.accountByID(workspace)
 	return was != nil && *was != *is
 }
 
@@ -171,10 +186,11 @@ func byAge(a, b *file) int {
 // rollback makes everything as it was.
 func (m *memory) rollback() { m.book = m.was }
 
-// changed lists the files that the transaction changed or made, each as it was, nil: it was not there, and as it is.
-func (m *memory) changed() (list [][2]*file) {
+// changedFiles lists the files that the transaction changed or made, each as it was (nil: it was not there) and as it
+// is.
+func (m *memory) changedFiles() (list [][2]*file) {
 	for _, is := range m.files {
-		if was := m.was.file(is.row.ID); was != is {
+		if was := m.was.fileByID(is.row.ID); was != is {
 			list = append(list, [2]*file{was, is})
 		}
 	}
@@ -228,7 +244,7 @@ func (m *memory) write(id uuid.UUID, holds func(r *transitions.Row) bool, change
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
-	f := m.file(id)
+	f := m.fileByID(id)
 	if f == nil || !holds(&f.row) {
 		return 0, nil
 	}
@@ -245,7 +261,7 @@ func (m *accountTables) Account(workspace uuid.UUID) (ledger.Balance, error) {
 		return ledger.Balance{}, err
 	}
 	m.reads(workspace)
-	a := m.account(workspace)
+	a := m.accountByID(workspace)
 	if a == nil {
 		return ledger.Balance{}, ledger.ErrNoSuchWorkspace
 	}
@@ -257,11 +273,11 @@ func (m *accountTables) Credit(workspace uuid.UUID, by ledger.Balance, available
 	if err := m.statement(); err != nil {
 		return 0, err
 	}
-	a := m.account(workspace)
+	a := m.accountByID(workspace)
 	if a == nil || a.balance.Available < available {
 		return 0, nil
 	}
-	if m.unowned[workspace] {
+	if slices.Contains(m.unowned, workspace) {
 		return 0, m.abort(errReadBefore)
 	}
 	b := &a.balance
@@ -287,22 +303,23 @@ func (m *memory) Enter(entries ...transitions.Entry) error {
 			}
 			f.entries = append(f.entries, e)
 		} else {
-			if m.grant(e.Subject) != nil {
+			at, found := m.grantAt(e.Subject)
+			if found {
 				return m.abort(errKey)
 			}
-			m.grants = append(m.grants, e)
+			m.grants = slices.Insert(m.grants, at, e)
 		}
-		m.account(e.Workspace).sums.Add(e.Kind, e.Amount)
+		m.accountByID(e.Workspace).sums.Add(e.Kind, e.Amount)
 	}
 	return nil
 }
 
 // Granted reads the entry of a grant.
 func (m *accountTables) Granted(id uuid.UUID) (*transitions.Entry, error) {
-	if err := m.statement(); err != nil || m.grant(id) == nil {
+	if err := m.statement(); err != nil || m.grantByID(id) == nil {
 		return nil, err
 	}
-	e := *m.grant(id)
+	e := *m.grantByID(id)
 	e.Reason = "" // which nobody reads
 	return &e, nil
 }
@@ -330,11 +347,11 @@ func (m *memory) read(f *file) (*transitions.Row, error) {
 }
 
 // Read reads one verification by its id.
-func (m *memory) Read(id uuid.UUID) (*transitions.Row, error) { return m.read(m.file(id)) }
+func (m *memory) Read(id uuid.UUID) (*transitions.Row, error) { return m.read(m.fileByID(id)) }
 
 // Await reads one, unless a transaction that is not decided has changed it: then the wait is too long.
 func (m *memory) Await(id uuid.UUID) (*transitions.Row, error) {
-	if m.late != nil && m.late.file(id) != m.file(id) {
+	if m.late != nil && m.late.fileByID(id) != m.fileByID(id) {
 		return nil, m.abort(errAgain)
 	}
 	return m.Read(id)
@@ -348,7 +365,7 @@ func (m *transaction) abort(with error) error {
 
 // ReadOf reads one of a workspace.
 func (m *memory) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
-	if f := m.file(id); f != nil && f.row.Workspace == workspace {
+	if f := m.fileByID(id); f != nil && f.row.Workspace == workspace {
 		return m.read(f)
 	}
 	return m.read(nil)
@@ -356,7 +373,7 @@ func (m *memory) ReadOf(workspace, id uuid.UUID) (*transitions.Row, error) {
 
 // ReadIdentity reads the one with an idempotency key.
 func (m *memory) ReadIdentity(workspace, key uuid.UUID) (*transitions.Row, error) {
-	return m.read(m.identified(workspace, key))
+	return m.read(m.fileByIdentity(workspace, key))
 }
 
 // Open counts the verifications of a workspace that are not final.
@@ -377,7 +394,7 @@ func unfunded(r *transitions.Row, workspace uuid.UUID) bool {
 // Unfunded returns the oldest verification that waits for credits and is covered.
 func (m *memory) Unfunded(workspace uuid.UUID) (*transitions.Row, error) {
 	m.reads(workspace)
-	available := m.account(workspace).balance.Available
+	available := m.accountByID(workspace).balance.Available
 	for _, f := range m.files {
 		if unfunded(&f.row, workspace) && f.row.Total <= int64(available) {
 			return m.read(f)
@@ -413,7 +430,7 @@ func (m *memory) Insert(n ledger.NewVerification, single string) error {
 		return err
 	}
 	m.reads(n.Workspace)
-	if m.file(n.ID) != nil || m.identified(n.Workspace, n.Identity) != nil {
+	if m.fileByID(n.ID) != nil || m.fileByIdentity(n.Workspace, n.Identity) != nil {
 		return m.abort(errKey)
 	}
 	kind := ledger.Bulk
@@ -466,7 +483,7 @@ func (m *memory) Chunk(id uuid.UUID, offset int64) ([]byte, error) {
 	if err := m.statement(); err != nil {
 		return nil, err
 	}
-	for _, c := range m.file(id).chunks {
+	for _, c := range m.fileByID(id).chunks {
 		if c.at == offset {
 			return c.data, nil
 		}
@@ -498,7 +515,8 @@ func (m *memory) Free(limit int, except []uuid.UUID) (free []*transitions.Row, e
 	for _, f := range m.files {
 		r := f.row
 		r.Now = m.now
-		if r.State().Runnable() && !r.Leased() && r.WakeAt <= m.now && !slices.Contains(except, r.Workspace) {
+		if r.State().Runnable() && !r.Leased() && r.WakeAt <= m.now && !slices.Contains(except, r.Workspace) &&
+			(m.only == nil || m.only[r.ID]) {
 			free = append(free, &r)
 		}
 	}
@@ -596,7 +614,7 @@ func (m *memory) Settled(id uuid.UUID, number int64) (int64, []byte, error) {
 	if err := m.statement(); err != nil {
 		return 0, nil, err
 	}
-	f := m.file(id)
+	f := m.fileByID(id)
 	if f == nil {
 		return 0, nil, ledger.ErrStaleEpoch
 	}
@@ -613,7 +631,7 @@ func (m *memory) Ordinals(id uuid.UUID, number int64) ([]int64, error) {
 	if err := m.statement(); err != nil {
 		return nil, err
 	}
-	f := m.file(id)
+	f := m.fileByID(id)
 	if f == nil || number < 1 || number > int64(len(f.settlements)) {
 		return nil, ledger.ErrStaleEpoch
 	}

@@ -53,7 +53,7 @@ func (n *node) lease(w *world) {
 		}
 		w.epochs[v.ID] = v.Epoch
 		j := &job{lease: ledger.Lease{Verification: v.ID, Node: n.id, Epoch: v.Epoch}, v: v, settled: map[int64]bool{}}
-		for _, s := range w.memory.file(v.ID).settlements {
+		for _, s := range w.memory.fileByID(v.ID).settlements {
 			for _, ordinal := range s.batch.Ordinals {
 				j.settled[ordinal] = true
 			}
@@ -173,7 +173,7 @@ func (n *node) park(w *world, j *job) {
 	state := fmt.Appendf(nil, "epoch %d", j.lease.Epoch)
 	n.told(w, j, act{"park", func() (ledger.Verification, error) {
 		v, err := w.book.Park(context.Background(), j.lease, o, state)
-		f := w.memory.file(j.lease.Verification)
+		f := w.memory.fileByID(j.lease.Verification)
 		parked := f.row.Epoch == j.lease.Epoch && v.Status == ledger.Waiting && err == nil
 		if parked && (f.parked != string(state) || f.row.Node != uuid.Nil || f.row.WakeAt < o.Next.UnixMilli()) {
 			w.wrong("answer", "parked, and the book has %q until %d, node %s", f.parked, f.row.WakeAt, f.row.Node)
@@ -200,9 +200,9 @@ func (n *node) told(w *world, j *job, a act) {
 		_, err := a.call()
 		w.answered(a.what+" again", err, ledger.ErrStaleEpoch, ledger.ErrIllegal)
 	})
-	held := w.memory.file(j.lease.Verification).row.HeldBy(j.lease)
+	held := w.memory.fileByID(j.lease.Verification).row.HeldBy(j.lease)
 	v, err := a.call()
-	row := &w.memory.file(j.lease.Verification).row
+	row := &w.memory.fileByID(j.lease.Verification).row
 	if w.answered(a.what, err, ledger.ErrStaleEpoch) {
 		j.v = v
 	} else if !passing(err) {
@@ -241,7 +241,7 @@ func (n *node) intake(w *world, j *job) {
 }
 
 func (w *world) uploadOf(id uuid.UUID) *upload {
-	f := w.memory.file(id)
+	f := w.memory.fileByID(id)
 	for _, u := range w.uploads {
 		if u.identity == f.row.Identity {
 			return u
@@ -298,7 +298,7 @@ func (w *world) settleTwice(j *job) {
 
 // refused ends a job that the book says is another's: it must be.
 func (n *node) refused(w *world, j *job, what string) {
-	if w.memory.file(j.lease.Verification).row.HeldBy(j.lease) {
+	if w.memory.fileByID(j.lease.Verification).row.HeldBy(j.lease) {
 		w.wrong("lease", "%s was refused to the holder of the lease", what)
 	}
 	n.drop(j)
@@ -367,7 +367,7 @@ var emails = func() (list [totalMax]string) {
 // checkSettled holds the answer "settled" against the book: exactly these outcomes
 // are there under this number, and were written by the node that had the lease.
 func (w *world) checkSettled(s ledger.Settlement, v ledger.Verification) {
-	f := w.memory.file(s.Lease.Verification)
+	f := w.memory.fileByID(s.Lease.Verification)
 	if s.Number < 1 || int(s.Number) > len(f.settlements) || v.Settlements < s.Number {
 		w.wrong("P2", "settlement %d was answered and is not in the book", s.Number)
 		return

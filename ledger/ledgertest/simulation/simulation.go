@@ -47,11 +47,11 @@ func (w *world) live(operations int) Life {
 // newWorld makes the beginning. Each seed has its own mix of faults; some have none of a kind.
 func newWorld(seed uint64) *world {
 	random := rand.New(rand.NewPCG(seed, 0))
-	var accounts []account
+	var workspaces []uuid.UUID
 	for i := range spaces {
-		accounts = append(accounts, account{id: accountAt(i)})
+		workspaces = append(workspaces, accountAt(i))
 	}
-	m := newMemory(accounts...)
+	m := newMemory(newBook(workspaces...), 1_700_000_000_000)
 	w := &world{random: random, memory: m, epochs: map[uuid.UUID]int64{},
 		grants: map[uuid.UUID]ledger.Credits{}, acked: map[uuid.UUID]bool{}}
 	some := func(most int) int {

@@ -217,7 +217,7 @@ func (u *upload) asksOther(w *world, n ledger.NewVerification) {
 
 // mayRefuse returns the limit that a create meets, counted a second time; nil: none.
 func (w *world) mayRefuse(n ledger.NewVerification) error {
-	if w.memory.identified(n.Workspace, n.Identity) != nil {
+	if w.memory.fileByIdentity(n.Workspace, n.Identity) != nil {
 		return nil
 	}
 	had := w.has(n.Workspace, w.memory.now)
@@ -273,7 +273,7 @@ func (u *upload) send(w *world) {
 			after, err := w.book.AppendChunk(context.Background(), u.id, writer, at, data)
 			ok := w.answered("append", err, ledger.ErrFenced, ledger.ErrUploadClosed, ledger.ErrGap, ledger.ErrNoRoom)
 			if !ok {
-				if !passing(err) && w.memory.file(u.id).newest(writer, at, data) {
+				if !passing(err) && w.memory.fileByID(u.id).newest(writer, at, data) {
 					w.wrong("answer", "the chunk at byte %d is stored and was refused: %v", at, err)
 				}
 				return false
@@ -308,7 +308,7 @@ func (u *upload) sees(w *world, now ledger.Upload) {
 	}
 	u.durable = now.Durable
 	at := int64(0)
-	for _, c := range w.memory.file(u.id).chunks {
+	for _, c := range w.memory.fileByID(u.id).chunks {
 		if !bytes.Equal(c.data, u.bytes[at:at+int64(len(c.data))]) {
 			w.wrong("I13", "other bytes are stored than were sent")
 		}
@@ -387,7 +387,7 @@ func (w *world) tick() {
 // answered, once, and none that nobody asked for.
 func (w *world) checkGrants() {
 	for id, n := range w.grants {
-		e := w.memory.grant(id)
+		e := w.memory.grantByID(id)
 		if e != nil && e.Amount != n || w.acked[id] && e == nil {
 			w.wrong("grant", "%d credits were asked for, answered: %v, in the book: %+v", n, w.acked[id], e)
 		}
