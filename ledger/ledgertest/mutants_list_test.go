@@ -397,7 +397,7 @@ var list = append([]mutant{
 	{"commit that failed taken for one", sqlDialect, "return &commitError{d.ended} // the", "return nil // the", sessions},
 	{"unknown commit taken for a failure", sqlDialect, "case errors.As(err, &ambiguous):\n\t\treturn &commitError{err}",
 		"case errors.As(err, &ambiguous):\n\t\treturn err", sessions},
-	{"conclusion without the statement that failed", sqlDialect, "d.failed = errAborted // conclusions",
+	{"conclusion without the statement that failed", sqlAttempts, "err = errAborted // conclusions",
 		"_ = errAborted // conclusions", sessions},
 	{"restarts without end", sqlDialect, "crdb.WithMaxRetries(ctx, restartsMax)", "crdb.WithMaxRetries(ctx, 2*restartsMax)", sessions},
 	{"connection used for ever", sqlSession, "time.Now().After(s.retires)", "time.Now().Before(s.retires)", sessions},

@@ -85,7 +85,7 @@ func (s *DB) roomFor(ctx context.Context, folder string) error {
 }
 
 // embedded reports whether the ledger is a file of this process.
-func (d dialect) embedded() bool { return !d.inCRDB }
+func (d dialect) embedded() bool { return d.file }
 
 // Embedded reports whether the ledger is a file of this process and not on a server.
 func (s *DB) Embedded() bool { return s.dialect.embedded() }

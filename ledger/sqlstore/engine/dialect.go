@@ -32,9 +32,10 @@ type dialect struct {
 	types *strings.Replacer
 	// numbered: arguments are written $1, $2 instead of ?.
 	numbered bool
-	// inCRDB: cockroach-go runs the transactions.
-	inCRDB bool
-	// restarts: the database can rerun a transaction from a savepoint.
+	// file: the database is a file of this process, not a server.
+	file bool
+	// restarts: the database can rerun a transaction from a savepoint, so cockroach-go runs the transactions. PostgreSQL
+	// would keep the snapshot with the conflict.
 	restarts bool
 	// apart: a schema change is always its own transaction, even inside another one.
 	apart bool
@@ -97,7 +98,7 @@ func (s *DB) Text(statement string) string { return s.dialect.text(statement) }
 // only be waited for.
 func sqliteDialect() dialect {
 	return dialect{
-		name: "sqlite",
+		name: "sqlite", file: true,
 		// Take the write lock at once, so that no transaction fails half-way because it cannot get it.
 		begin:    "BEGIN IMMEDIATE",
 		hurried:  "BEGIN IMMEDIATE", // there is one writer
@@ -137,25 +138,12 @@ func judgeSQLite(f failure) fault {
 // restartsMax bounds how often CockroachDB reruns one attempt from its savepoint, without a pause; 0 means no bound.
 const restartsMax = 5
 
-// runInCRDB runs a begun transaction through cockroach-go. PostgreSQL must not return to a savepoint, because that
-// keeps the snapshot with the conflict; so it gets none, and the library sees no errors. On CockroachDB, RELEASE of
-// the savepoint is the commit.
+// runInCRDB runs a begun transaction through cockroach-go. RELEASE of its savepoint is the commit.
 func (s *session) runInCRDB(ctx context.Context, run func() error) error {
 	d := &cockroach{session: s}
-	err := crdb.ExecuteInTx(crdb.WithMaxRetries(ctx, restartsMax), d, func() error {
-		d.failed = run()
-		if d.failed != nil && sqlState(d.failed) == "" && s.connReports(s.dialect.failed) {
-			d.failed = errAborted // conclusions without the failed statement are worthless
-		}
-		if d.failed != nil && !s.dialect.restarts {
-			return errKept
-		}
-		return d.failed
-	})
+	err := crdb.ExecuteInTx(crdb.WithMaxRetries(ctx, restartsMax), d, run)
 	var ambiguous *crdb.AmbiguousCommitError
 	switch {
-	case errors.Is(err, errKept):
-		return d.failed
 	case errors.As(err, &ambiguous):
 		return &commitError{err}
 	case err == nil && d.ended != nil:
@@ -164,23 +152,16 @@ func (s *session) runInCRDB(ctx context.Context, run func() error) error {
 	return err
 }
 
-// errKept replaces an error that the library must not see.
-var errKept = errors.New("failed")
-
 // cockroach is a session's transaction with the interface of cockroach-go.
 type cockroach struct {
 	session *session
-	failed  error // of the closure
 	ended   error // of COMMIT
 }
 
 var _ crdb.Tx = (*cockroach)(nil)
 
-// Exec runs the library's savepoint statements, if the database has savepoints.
+// Exec runs the library's savepoint statements.
 func (d *cockroach) Exec(ctx context.Context, statement string, _ ...any) error {
-	if !d.session.dialect.restarts {
-		return nil
-	}
 	return d.session.control(ctx, statement)
 }
 

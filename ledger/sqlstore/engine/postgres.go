@@ -66,8 +66,8 @@ func postgresDialect() dialect {
 		now:         "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
 		types:       strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT", "{strict}", "", "{keyed}", ""),
 		oneMigrates: "LOCK TABLE schema_steps IN EXCLUSIVE MODE", // before the snapshot is taken
-		numbered:    true, inCRDB: true,
-		judge: judgePostgres, control: controlPostgres,
+		numbered:    true,
+		judge:       judgePostgres, control: controlPostgres,
 		lost:   func(c any) bool { return c.(*stdlib.Conn).Conn().IsClosed() },
 		failed: func(c any) bool { return c.(*stdlib.Conn).Conn().PgConn().TxStatus() == 'E' },
 		hangUp: func(c any) {

@@ -364,8 +364,14 @@ func (s *session) transaction(ctx context.Context, begin string, do func(t *Tx) 
 	if err := s.begin(ctx, begin); err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	run := func() error { return do(&Tx{ctx: ctx, session: s}) }
-	if s.dialect.inCRDB {
+	run := func() error {
+		err := do(&Tx{ctx: ctx, session: s})
+		if err != nil && sqlState(err) == "" && s.connReports(s.dialect.failed) {
+			err = errAborted // conclusions without the failed statement are worthless
+		}
+		return err
+	}
+	if s.dialect.restarts {
 		return s.runInCRDB(ctx, run)
 	}
 	err := run()
