@@ -36,7 +36,7 @@ func inRed(t *testing.T, test func(r *red)) {
 	t.Run("postgresql", func(t *testing.T) {
 		t.Parallel()
 		url := sqlstore.NewLedger(t)
-		test(newRed(t, url, func(s string) { changeAt(t, url, s) }))
+		test(newRed(t, url, func(s string) { run(t, url, s) }))
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"rollcall/config/effort"
 	"rollcall/ledger"
@@ -22,14 +21,6 @@ import (
 	"rollcall/ledger/sqlstore/engine"
 	"rollcall/smtp"
 )
-
-// changeAt runs statements behind the ledger's back.
-func changeAt(t *testing.T, url, statements string) {
-	t.Helper()
-	conn := effort.Must(pgx.Connect(t.Context(), url))(t)
-	_, err := conn.Exec(t.Context(), statements)
-	effort.OK(t, errors.Join(err, conn.Close(t.Context())), statements)
-}
 
 // TestAServerIsMigratedByMigrateAlone follows a database from empty to one of a newer program.
 func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
@@ -47,9 +38,9 @@ func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
 				effort.OK(t, sqlstore.Migrate(t.Context(), url))
 			}
 		}, nil},
-		{"of before", func() { changeAt(t, url, `DELETE FROM schema_versions`) }, engine.ErrSchemaOld},
+		{"of before", func() { run(t, url, `DELETE FROM schema_versions`) }, engine.ErrSchemaOld},
 		{"of the future", func() {
-			changeAt(t, url, `INSERT INTO schema_versions (version, applied) VALUES (1000, 0)`)
+			run(t, url, `INSERT INTO schema_versions (version, applied) VALUES (1000, 0)`)
 		}, engine.ErrSchemaNew},
 	} {
 		c.before()
@@ -138,7 +129,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	store := effort.Must(sqlstore.Open(t.Context(), url, o))(t)
 	defer func() { _ = store.Close() }()
 	d := ledgertest.NewFixture(t, store, 0)
-	changeAt(t, url, `ALTER TABLE api_keys ADD CONSTRAINT never CHECK (label <> 'hunter2')`)
+	run(t, url, `ALTER TABLE api_keys ADD CONSTRAINT never CHECK (label <> 'hunter2')`)
 	_, err := store.CreateKey(t.Context(), ledger.Key{ID: "key", Workspace: d.Workspace, Label: "hunter2"})
 	effort.ErrorIf(t, err == nil || strings.Contains(err.Error(), "hunter2") ||
 		strings.Contains(log.String(), "hunter2"), "got %v and the log %s", err, log.String())

@@ -86,7 +86,7 @@ func TestConformance(t *testing.T) {
 		effort.Unraced(t, "the same goroutines as with PostgreSQL")
 		t.Parallel()
 		owner := sqlstore.NewLedger(t)
-		changeAt(t, owner, imitation)
+		run(t, owner, imitation)
 		groups := []string{"intake", "settlements", "cancel"}
 		if *cuts > cutsFew {
 			groups = nil // all
