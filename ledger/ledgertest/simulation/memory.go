@@ -64,6 +64,7 @@ type file struct {
 // not change: so that one is there still, and a book is undone by forgetting it.
 type book struct {
 	number   int64
+	ran      int64   // when the transaction began; a late commit is checked after that
 	files    []*file // by time of creation and id
 	accounts []account
 	grants   []transitions.Entry // by id
@@ -124,9 +125,8 @@ type transaction struct {
 
 	*book
 	was       *book // before the transaction
-	late      *book // of a transaction that is not decided; nil: there is none
+	late      *book // of a transaction that is not decided, for which all others are refused; nil: there is none
 	now       int64 // milliseconds
-	ran       int64 // when the transaction at hand began; a late commit is checked after that
 	failAfter int   // so many statements; negative: never
 	failWith  error // what that statement answers
 	doubt     bool  // a run before may have been committed
@@ -162,7 +162,7 @@ func newMemory(b *book, now int64) *memory {
 func (m *memory) begin(after int, fail error) {
 	m.was, m.book = m.book, m.book.nextBook()
 	m.failAfter, m.failWith, m.aborted = after, fail, false
-	m.ran, m.unowned = m.now, m.unowned[:0]
+	m.ran, m.unowned = m.now, m.unowned[:0] // of the new book
 }
 
 // reads notes that a statement reads an account; also a check of a reference to it does.
@@ -201,14 +201,6 @@ func (m *memory) changedFiles() (list [][2]*file) {
 func (m *memory) changes() bool {
 	return !slices.Equal(m.was.files, m.files) || !slices.Equal(m.was.accounts, m.accounts) ||
 		len(m.was.grants) != len(m.grants) || m.was.cluster != m.cluster
-}
-
-// postpone rolls back, and returns the way to do it all after all, if nothing else is committed before. What the
-// transaction changed is then to be seen again.
-func (m *memory) postpone() (decide func()) {
-	ran := m.ran
-	m.late, m.book = m.book, m.was
-	return func() { m.was, m.book, m.ran = m.book, m.late, ran }
 }
 
 // statement is the start of each one: it fails where the plan says so.

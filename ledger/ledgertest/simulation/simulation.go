@@ -219,7 +219,6 @@ type database struct {
 	between func() // lets others run before a transaction is run again
 	fates   []fate // of the next commits, before any is drawn
 	doubt   bool   // of the run at hand: one before it may have been committed
-	waiting func() // executes a late commit; nil: none is waited for
 	passing func() // lets time pass while one is waited for
 	// inside calls run, which runs do on the tables and tells whether it refused and whether it is committed.
 	inside func(do func(t transitions.Tables) error, run func() (refusal error, commit bool))
@@ -236,16 +235,16 @@ func (d *database) Update(_ context.Context, _ transitions.Scope, do func(t tran
 	unknown := false
 	for attempt := 1; ; attempt++ {
 		d.doubt = unknown
-		began := d.waiting != nil
+		began := d.tables.late != nil
 		err := d.attempt(do)
 		again := errors.Is(err, errAgain) || errors.Is(err, errUnknown)
 		unknown = unknown || errors.Is(err, errUnknown)
 		over := !again || attempt == attemptsMax
-		if d.waiting != nil && (over || began && d.random.IntN(2) == 0) {
+		if d.tables.late != nil && (over || began && d.random.IntN(2) == 0) {
 			d.decide()
 		}
 		switch {
-		case !over && d.waiting != nil: // its rows are locked: others would wait too
+		case !over && d.tables.late != nil: // its rows are locked: others would wait too
 			d.passing()
 		case !over && d.chance(d.chances.between):
 			d.between()
@@ -261,10 +260,8 @@ func (d *database) Update(_ context.Context, _ transitions.Scope, do func(t tran
 
 // decide ends a late commit: mostly it is executed.
 func (d *database) decide() {
-	execute := d.waiting
-	d.waiting = nil
 	if d.random.IntN(3) > 0 {
-		execute()
+		d.tables.was, d.tables.book = d.tables.book, d.tables.late
 		d.check()
 	}
 	d.tables.late = nil
@@ -275,7 +272,7 @@ func (d *database) attempt(do func(t transitions.Tables) error) (err error) {
 	d.runs++
 	doubt := d.doubt
 	at := -1
-	if d.waiting != nil || d.chance(d.chances.statement) {
+	if d.tables.late != nil || d.chance(d.chances.statement) {
 		at = d.random.IntN(12) // a transaction has a dozen statements at most, mostly
 	}
 	became := again
@@ -291,7 +288,7 @@ func (d *database) attempt(do func(t transitions.Tables) error) (err error) {
 			return err, false
 		}
 		switch {
-		case d.waiting == nil:
+		case d.tables.late == nil:
 			became = d.fate()
 		case d.tables.changes():
 			became = again
@@ -305,7 +302,7 @@ func (d *database) attempt(do func(t transitions.Tables) error) (err error) {
 	case err == nil || became == lost:
 		d.check()
 	case became == late:
-		d.waiting = d.tables.postpone()
+		d.tables.late, d.tables.book = d.tables.book, d.tables.was
 	default:
 		d.tables.rollback()
 	}
