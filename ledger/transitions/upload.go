@@ -20,7 +20,7 @@ func (e Engine) Create(ctx context.Context, n ledger.NewVerification) (ledger.Ve
 	var created bool
 	n.MadeBy = ledger.Actor(ctx)
 	err := e.db.Update(ctx, Scope{Workspace: n.Workspace}, func(t Tables) (err error) {
-		v, created, err = create(t, n)
+		v, created, err = create(t, n, "")
 		// If an earlier run was committed, the row has this call's id.
 		created = err == nil && (created || t.Doubt() && v.ID == n.ID)
 		return err
@@ -32,13 +32,15 @@ func (e Engine) Create(ctx context.Context, n ledger.NewVerification) (ledger.Ve
 	return v.Verification, created, nil
 }
 
-func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error) {
+// create makes a verification, or returns the one with the same workspace and identity; single is the address of a
+// check, "" for a file.
+func create(t Tables, n ledger.NewVerification, single string) (v *Row, created bool, err error) {
 	if _, err := t.Account(n.Workspace); err != nil {
 		return nil, false, err
 	}
 	v, err = t.ReadIdentity(n.Workspace, n.Identity)
 	switch {
-	case err == nil && (v.Bytes != n.Bytes || v.Kind != ledger.Bulk):
+	case err == nil && !sameFile(v, n, single):
 		return nil, false, ledger.ErrIdentityReused
 	case err == nil:
 		return v, false, nil
@@ -57,11 +59,22 @@ func create(t Tables, n ledger.NewVerification) (v *Row, created bool, err error
 	if err := errors.Join(ledger.CheckText(n.Filename), ledger.CheckOperatorText("actor", n.MadeBy)); err != nil {
 		return nil, false, err
 	}
-	if err := insert(t, n, ""); err != nil {
+	if err := insert(t, n, single); err != nil {
 		return nil, false, err
 	}
-	v, err = t.Read(n.ID)
-	return v, true, err
+	if v, err = t.Read(n.ID); err != nil || single == "" {
+		return v, true, err
+	}
+	return v, true, store(t, v, 0, record(single))
+}
+
+// sameFile reports whether a verification is the file, or the check of an address, that is asked for. If its address
+// was erased after the retention, the length decides, as for a file.
+func sameFile(v *Row, n ledger.NewVerification, address string) bool {
+	if address == "" {
+		return v.Kind == ledger.Bulk && v.Bytes == n.Bytes
+	}
+	return v.Kind == ledger.Single && v.Bytes == n.Bytes && (v.SingleEmail == address || v.ResultsDeleted)
 }
 
 // OpenUpload makes the caller the newest writer and fences the older ones. For a finished upload it only returns the
@@ -192,47 +205,15 @@ const (
 func (e Engine) CreateSingle(ctx context.Context, c ledger.CreateSingle) (ledger.Verification, error) {
 	v, err := ledger.Verification{}, c.Check()
 	if err == nil {
-		n := ledger.NewVerification{ID: c.ID, Workspace: c.Workspace, Identity: c.Identity, Bytes: int64(len(record(c.Address))),
+		size := int64(len(record(c.Address)))
+		n := ledger.NewVerification{ID: c.ID, Workspace: c.Workspace, Identity: c.Identity, Bytes: size, BytesMax: size,
 			Limits: c.Limits, MadeBy: ledger.Actor(ctx)}
 		v, err = e.db.updateRow(ctx, Scope{Workspace: c.Workspace}, func(t Tables) (*Row, error) {
-			return createSingle(t, n, c.Address)
+			v, _, err := create(t, n, c.Address)
+			return v, err
 		})
 	}
 	return v, ledger.Wrap(err, "create check in workspace %s", c.Workspace)
-}
-
-func createSingle(t Tables, n ledger.NewVerification, address string) (*Row, error) {
-	if _, err := t.Account(n.Workspace); err != nil {
-		return nil, err
-	}
-	v, err := t.ReadIdentity(n.Workspace, n.Identity)
-	switch {
-	case err == nil && !sameSingle(v, n, address):
-		return nil, ledger.ErrIdentityReused
-	case err == nil:
-		return v, nil
-	case !errors.Is(err, ledger.ErrNoSuchVerification):
-		return nil, err
-	}
-	if err := admit(t, n); err != nil {
-		return nil, err
-	}
-	if err := ledger.CheckOperatorText("actor", n.MadeBy); err != nil {
-		return nil, err
-	}
-	if err := insert(t, n, address); err != nil {
-		return nil, err
-	}
-	if v, err = t.Read(n.ID); err != nil {
-		return nil, err
-	}
-	return v, store(t, v, 0, record(address))
-}
-
-// sameSingle reports whether a verification is the check of an address. If its address was erased after the
-// retention, the length decides, as for a file.
-func sameSingle(v *Row, n ledger.NewVerification, address string) bool {
-	return v.Kind == ledger.Single && v.Bytes == n.Bytes && (v.SingleEmail == address || v.ResultsDeleted)
 }
 
 // record returns the file of one address: a quoted CSV record, so that nothing in the address ends it.
