@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/actors/receiver/receivertest"
 	"rollcall/actors/wire"
 	"rollcall/config/effort"
 	"rollcall/smtp"
@@ -217,13 +218,18 @@ func TestReceiversThatDoNotAnswerAtRcpt(t *testing.T) {
 	effort.ErrorIf(t, b.left != 0 || len(b.offers()) > 0, "%d are left, %d offers", b.left, len(b.offers()))
 }
 
-// TestDoubtIsRemembered: when control probes told nothing, later acceptances are not examined again at once.
+// TestDoubtIsRemembered: when control probes told nothing, later acceptances are not examined again at once, and the
+// cluster isn't asked again.
 func TestDoubtIsRemembered(t *testing.T) {
 	policy := told{outcome: smtp.Unknown, reason: smtp.Policy}
-	b := newBench(t, testOptions(), 3)
+	o := testOptions()
+	o.Facts = sharing(&receivertest.Shelf{})
+	b := newBench(t, o, 3)
 	b.reach()
 	offer := b.offered()
 	b.answers(offer, 1, accepted, 0)
+	b.controls.recallOver(b.now)
+	b.look()
 	for range unclearMax {
 		b.nextControl(20*time.Second, policy)
 	}
@@ -234,6 +240,7 @@ func TestDoubtIsRemembered(t *testing.T) {
 	b.is(1, smtp.Unknown, smtp.Policy)
 	b.lives(time.Second)
 	b.answers(offer, 3, accepted, 2)
+	b.wants()
 	b.nextControl(0, refused)
 	b.is(2, smtp.Valid, smtp.MailboxExists)
 }

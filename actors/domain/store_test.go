@@ -175,25 +175,3 @@ func TestAcceptancesWaitForTheCluster(t *testing.T) {
 		})
 	}
 }
-
-// TestTheClusterIsAskedOnce: a domain whose behaviours stay unknown does not ask again with every acceptance.
-func TestTheClusterIsAskedOnce(t *testing.T) {
-	o := testOptions()
-	o.Facts = sharing(&receivertest.Shelf{})
-	b := newBench(t, o, 4)
-	b.reach()
-	offer := b.offered()
-	b.answers(offer, 1, accepted, 0)
-	b.controls.recallOver(b.now)
-	b.look()
-	for range unclearMax {
-		b.nextControl(20*time.Second, told{outcome: smtp.Unknown, reason: smtp.Policy})
-	}
-	b.lives(unclearFor)
-	b.answers(offer, 2, accepted, 1)
-	for _, s := range b.steps {
-		_, again := s.(recall)
-		effort.ErrorIf(t, again, "the cluster is asked again")
-	}
-	effort.ErrorIf(t, !isControl(b.offered()), "offered: %v, want another control probe", locals(b.offered()))
-}

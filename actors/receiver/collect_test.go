@@ -1,12 +1,9 @@
 package receiver
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -132,45 +129,20 @@ func TestANameStandsForItsKeys(t *testing.T) {
 
 // TestWhatAHostShowsArrives: over a real socket, what a host says to EHLO decides how many it may refuse.
 func TestWhatAHostShowsArrives(t *testing.T) {
-	listener := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer listener.Close()
-	go greetAs(listener, "220 mx.test ESMTP\r\n", "250-mx.test Hello [127.0.0.1], Haraka is at your service.\r\n250 SIZE 0\r\n")
-	at := netip.MustParseAddrPort(listener.Addr().String())
-	b := newBench(t, 0, "plain", stranger())
-	open := openerTo(t, smtp.DialerOptions{Port: int(at.Port())}, smtp.DefaultLimits())
-	b.options.Sources = sourcesOf(func(ctx context.Context, host string, _ netip.Addr, tls smtp.TLSMode) (*smtp.Session, error) {
-		return open(ctx, host, at.Addr(), tls)
-	})
+	b := intercepted(t, serveHosts(t, func(conn net.Conn) {
+		answer(conn, "mx.d0.example", "250-mx.d0.example Hello [127.0.0.1], Haraka is at your service.\r\n250 SIZE 0",
+			"250 2.1.5 ok")
+	}), &locked{})
+	b.options.Allow = func(string) throttle.Limits { return stranger() }
 	b.options.Said = func(string, throttle.Field) []throttle.Said {
 		return []throttle.Said{{Origin: throttle.Origin{Layer: throttle.LayerDefault}}}
 	}
-	_ = b.system.Root.StopFuture(b.pid).Wait() // that has the options of before
-	b.pid = b.spawn()
-	c, _ := b.customer(1, 1, func(int) string { return "a" })
-	c.until("an answer", func() bool { return len(c.answers) == 1 })
+	one := b.at(0)
+	one.askOne(1, 0)
 	detail := b.options.Registry.Detail(t.Context(), "x")
 	effort.ErrorIf(t, len(detail) != 1 || detail[0].Software == nil ||
-		detail[0].Software.Words() != "Haraka, by its EHLO reply" || detail[0].Software.Host != b.host.GetName() ||
+		detail[0].Software.Words() != "Haraka, by its EHLO reply" || detail[0].Software.Host != one.host.GetName() ||
 		!detail[0].Software.Decides, "%+v", detail)
-}
-
-// greetAs serves sessions one after the other, and takes every address.
-func greetAs(listener net.Listener, greeting, hello string) {
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		_, _ = io.WriteString(conn, greeting)
-		for lines := bufio.NewScanner(conn); lines.Scan(); {
-			reply := "250 2.1.5 ok\r\n"
-			if strings.HasPrefix(lines.Text(), "EHLO") {
-				reply = hello
-			}
-			_, _ = io.WriteString(conn, reply)
-		}
-		_ = conn.Close()
-	}
 }
 
 // TestSourcesAreToldWithTheirState, and with their sessions at all receivers.

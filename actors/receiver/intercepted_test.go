@@ -41,10 +41,10 @@ func serveHosts(t *testing.T, serve func(net.Conn)) (port int) {
 const strangersHosts = 5
 
 // accept says yes to everything.
-func accept(conn net.Conn) { answer(conn, "gw.isp.example", "250 ok") }
+func accept(conn net.Conn) { answer(conn, "gw.isp.example", "250 ok", "250 ok") }
 
-// answer greets by a name, says the same to each RCPT, and goes behind a refusal.
-func answer(conn net.Conn, name, rcpt string) {
+// answer greets by a name, says the same to each EHLO and to each RCPT, and goes behind a refusal.
+func answer(conn net.Conn, name, hello, rcpt string) {
 	defer conn.Close()
 	_, _ = fmt.Fprintf(conn, "220 %s ESMTP\r\n", name)
 	for in := bufio.NewScanner(conn); in.Scan(); {
@@ -52,6 +52,8 @@ func answer(conn net.Conn, name, rcpt string) {
 		case strings.HasPrefix(in.Text(), "QUIT"):
 			_, _ = fmt.Fprint(conn, "221 bye\r\n")
 			return
+		case strings.HasPrefix(in.Text(), "EHLO"):
+			_, _ = fmt.Fprintf(conn, "%s\r\n", hello)
 		case strings.HasPrefix(in.Text(), "RCPT"):
 			if _, _ = fmt.Fprintf(conn, "%s\r\n", rcpt); rcpt[0] == '5' {
 				return
@@ -138,7 +140,7 @@ func TestAnotherGreeterAtAHostThatToldApart(t *testing.T) {
 	var sessions atomic.Int32
 	b := intercepted(t, serveHosts(t, func(conn net.Conn) {
 		if sessions.Add(1) == 1 {
-			answer(conn, "mx.d0.example", "550 5.1.1 User unknown")
+			answer(conn, "mx.d0.example", "250 ok", "550 5.1.1 User unknown")
 			return
 		}
 		accept(conn)

@@ -99,7 +99,7 @@ func TestExplainSaysWhatHolds(t *testing.T) {
 			if e.Text != holds.Text(e.Field) || e.Said[len(e.Said)-1].Text != e.Text {
 				t.Errorf("%s: %s is %s, explained as %s by %+v", key, e.Field, holds.Text(e.Field), e.Text, e.Said)
 			}
-			if isSource && !e.Field.OfSource() || !isSource && !e.Field.OfReceiver() {
+			if !e.Field.isOf(key) {
 				t.Errorf("%s has no %s", key, e.Field)
 			}
 		}

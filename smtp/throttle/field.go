@@ -127,16 +127,13 @@ func ParseField(name string) (Field, bool) {
 	return Field(max(i, 0)), i > 0
 }
 
-// OfSource reports whether a source of ours may have the field set.
-func (f Field) OfSource() bool { return f == FieldPause || kinds[f].source }
-
 // OfReceiver reports whether a receiver may have the field set.
 func (f Field) OfReceiver() bool { return !kinds[f].source }
 
 // isOf reports whether what a key or the name of a rule stands for, one of our sources or a receiver, has the field.
 func (f Field) isOf(name string) bool {
 	if strings.HasPrefix(name, SourcePrefix) {
-		return f.OfSource()
+		return f == FieldPause || kinds[f].source
 	}
 	return f.OfReceiver()
 }

@@ -87,7 +87,7 @@ func TestEveryFieldIsItsOwn(t *testing.T) {
 		if again, err := ParseOverride(o.Texts()); err != nil || again != o {
 			t.Errorf("%s: %v comes back as %v, %v", f, o.Texts(), again.Texts(), err)
 		}
-		if parsed, found := ParseField(f.String()); !found || parsed != f || !f.OfSource() && !f.OfReceiver() {
+		if parsed, found := ParseField(f.String()); !found || parsed != f || !f.isOf(SourcePrefix) && !f.isOf("") {
 			t.Errorf("%s is read as %s", f, parsed)
 		}
 	}
