@@ -228,14 +228,11 @@ func (k *controls) voidAccepted(now time.Time) {
 	}
 }
 
-// closeAll makes every waiting address invalid: DNS says that the domain takes no mail.
-func (k *controls) closeAll(now time.Time) {
+// deferWeighed defers every address that waits to be judged, so that it ends as the deferred ones do.
+func (k *controls) deferWeighed() {
 	k.endControl()
-	k.accepted = slices.Concat(k.accepted, k.proven, k.witnesses.doubted)
-	k.proven, k.witnesses.doubted = nil, nil
-	for len(k.accepted) > 0 && !k.isCut() {
-		p, c := k.retries.popOf(&k.accepted)
-		c.NoRoute = k.route.closed
-		k.conclude(now, p.ordinal, c)
+	for _, p := range slices.Concat(k.takeAccepted(), k.proven, k.witnesses.doubted) {
+		k.retries.pushDeferred(p)
 	}
+	k.proven, k.witnesses.doubted = nil, nil
 }

@@ -217,7 +217,7 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 
 // closeAll makes every open address invalid: DNS says that the domain takes no mail.
 func (pl *planner) closeAll(now time.Time) {
-	pl.controls.closeAll(now)
+	pl.controls.deferWeighed()
 	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
 		if p.ordinal != controlOrdinal {
 			c.NoRoute = pl.route.closed
@@ -238,10 +238,7 @@ func (pl *planner) deferAll(now time.Time) {
 func (pl *planner) drainWaiting(now time.Time, all bool, do func(pending, evidence.Case)) bool {
 	for !pl.isCut() {
 		ordinal, ok := pl.backlog.takeNext(now, false)
-		if !ok {
-			ordinal, ok = pl.backlog.takeNext(now, true)
-		}
-		if !ok && all && len(pl.retries.deferred) > 0 {
+		if !ok && (pl.retries.hasDue(now) || all && len(pl.retries.deferred) > 0) {
 			ordinal, ok = pl.retries.popDue(), true
 		}
 		if !ok {
