@@ -56,12 +56,12 @@ func shelf(t *testing.T, owner string, store *sqlstore.Store) func(t *testing.T)
 	}
 }
 
-// parts are those of the conformance suite that a run plays: all (nil), one of those that move credits in a
-// short run, and where goroutines meet, with the race detector.
+// parts are those of the conformance suite that a run plays: all (nil); one of those that move credits in a short run;
+// with the race detector those where goroutines meet, and one whose commits are cut, which races' are not.
 func parts() []string {
 	switch {
 	case effort.Raced:
-		return []string{"races"}
+		return []string{"cancel", "races"}
 	case testing.Short():
 		return []string{"settlements"}
 	}
