@@ -333,7 +333,11 @@ func (p *Pace) Bad(t Try, now time.Time) Effect {
 	if chance >= likelyOwn {
 		p.spend(chance)
 	}
-	if p.test.open {
+	switch {
+	case t.Unsure && p.test.open && p.test.share > shareSure:
+		testAgain(p, t.Sent, false, t.Kind, now)
+		return Unchanged
+	case p.test.open:
 		p.judge(chance, now)
 		return Unchanged
 	}

@@ -289,6 +289,23 @@ func TestATestGoesOnWithoutNewAddresses(t *testing.T) {
 	}
 }
 
+// TestUnsureOnesShowNoGreylisting: an address that an earlier owner may have asked shows no more when it fails than when it
+// passes, so a limit that lets two of three through isn't taken for greylisting.
+func TestUnsureOnesShowNoGreylisting(t *testing.T) {
+	a := beginAsking(9, 0)
+	for n := range 600 {
+		a.now = a.now.Add(time.Second / 3)
+		one := Try{Sent: a.now, Kind: "451", Domain: "d", Unsure: n >= 60}
+		if n%3 > 0 && n >= 60 {
+			a.pace.Good(one, a.now)
+		} else {
+			one.Result = Deferred
+			a.pace.Bad(one, a.now)
+		}
+		effort.FatalIf(t, a.pace.Greylisting(), "after %d: %s", n, a.pace.Explain().Why)
+	}
+}
+
 // TestRefusalsBesideGreylisting: where a receiver greylists everybody, refusals of those that have waited long enough
 // say nothing of our pace. Deferrals of another kind do.
 func TestRefusalsBesideGreylisting(t *testing.T) {
