@@ -404,6 +404,9 @@ func (qs *queues) readmitLongest(now time.Time) {
 	var longest *Probe
 	var since time.Time
 	look := func(p *Probe, first time.Time) {
+		if aside := qs.parked[p.Address.Domain]; aside != nil && now.Before(aside.until) {
+			return // others go first
+		}
 		if longest == nil || first.Before(since) {
 			if may, alone := qs.mayAskAgain(now, p); may && alone {
 				longest, since = p, first
@@ -417,7 +420,11 @@ func (qs *queues) readmitLongest(now time.Time) {
 	}
 	if h != nil && len(h.probes) > 0 {
 		for _, p := range h.probes {
-			look(p, p.deferred)
+			since := p.deferred
+			if since.IsZero() { // it wasn't deferred, so it shows least
+				since = now
+			}
+			look(p, since)
 		}
 		if _, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, h.probes[0].hosts)); o != nil && o.pace.Alone() {
 			h.until = now.Add(asideWhile)

@@ -117,6 +117,30 @@ func TestSmallBesideLarge(t *testing.T) {
 	effort.Is(t, len(all["small.example"]), 10, "of 10 addresses after", len(w.rcpts), "RCPTs")
 }
 
+// TestTheDeferredTakeTheirTurns: while nothing passes, new addresses alternate with deferred ones, which can show
+// greylisting, whatever waits that was asked before without being deferred.
+func TestTheDeferredTakeTheirTurns(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	deferred := 0
+	w.reply = func(p *Probe, _ *simSession) smtp.Reply {
+		if p.recheck != nil {
+			deferred++
+		}
+		return smtp.Reply{Code: 451}
+	}
+	w.heard()
+	w.offer(offerOf(1, "new.example", 1, wire.AddressesMax, hosts("mx1")))
+	w.run(begin.Add(20 * time.Second))
+	before := deferred
+	asked := offerOf(1, "new.example", 2, 50, hosts("mx1"))
+	for _, p := range asked.GetProbes() {
+		p.Asked = true
+	}
+	w.offer(asked)
+	w.run(begin.Add(2 * time.Minute))
+	effort.Is(t, deferred-before >= 5, true, "enough of them were asked again:", deferred-before)
+}
+
 // TestDueRetriesComeFirst: a task has two chunks of 500 here, which take 100 s; what was deferred before
 // and is due has room beside them, and is asked before what was never asked.
 func TestDueRetriesComeFirst(t *testing.T) {
