@@ -289,7 +289,7 @@ func inviting(d *ledgertest.Fixture, id byte) ledger.Link {
 	return l
 }
 
-// insertLink is a row as package people writes it, but for what does not matter here.
+// insertLink is a row as people.go writes it, but for what does not matter here.
 const insertLink = `INSERT INTO links (id, purpose, workspace, email, folded, role, made_by, created, expires, ends, used_by)
 	VALUES (?, 'invite', ?, '0@acme.test', ?, 'viewer', '', 1, ?, 1, ?)`
 
