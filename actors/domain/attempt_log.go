@@ -19,6 +19,9 @@ const (
 
 	// saidBytes is about the size of one answer without its text.
 	saidBytes = 200
+
+	// pageMost is how many notes or attempts are made at once: 5 KB of attempts.
+	pageMost = 31
 )
 
 // note is one attempt at an address: when, and the answer.
@@ -41,8 +44,27 @@ type said struct {
 // that are tried on it later would judge it differently. An acceptance is the exception: the outcome depends on it, so
 // it is kept without its text, which no rule reads.
 type attemptLog struct {
-	load *Load
-	said map[evidence.Attempt]*said
+	load  *Load
+	said  map[evidence.Attempt]*said
+	notes pages[note]
+	taken pages[evidence.Attempt]
+}
+
+// pages makes values a page at a time, for addresses that come and end together.
+type pages[T any] struct {
+	left []T
+	size int
+}
+
+// makeValues returns n new values.
+func (p *pages[T]) makeValues(n int) []T {
+	if len(p.left) < n {
+		p.size = min(2*p.size+1, pageMost)
+		p.left = make([]T, max(n, p.size))
+	}
+	page := p.left[:n:n]
+	p.left = p.left[n:]
+	return page
 }
 
 func newAttemptLog(load *Load) *attemptLog {
@@ -51,7 +73,7 @@ func newAttemptLog(load *Load) *attemptLog {
 
 // takeCase removes the kept case of an address and returns it.
 func (r *attemptLog) takeCase(p *pending) evidence.Case {
-	c := p.readCase()
+	c := p.readCase(r.taken.makeValues(int(p.kept)))
 	for n := p.newest; n != nil; n = n.older {
 		r.releaseSaid(n.said)
 	}
@@ -59,9 +81,8 @@ func (r *attemptLog) takeCase(p *pending) evidence.Case {
 	return c
 }
 
-// readCase returns the kept case of an address.
-func (p *pending) readCase() evidence.Case {
-	attempts := make([]evidence.Attempt, p.kept)
+// readCase returns the kept case of an address, in attempts that it fills.
+func (p *pending) readCase(attempts []evidence.Attempt) evidence.Case {
 	i := len(attempts)
 	for n := p.newest; n != nil; n = n.older {
 		i--
@@ -80,7 +101,9 @@ func (r *attemptLog) keepCase(p *pending, c evidence.Case) {
 			omitted++
 			continue
 		}
-		p.newest = &note{at: evidence.Millis(a.At), said: s, older: p.newest}
+		n := &r.notes.makeValues(1)[0]
+		*n = note{at: evidence.Millis(a.At), said: s, older: p.newest}
+		p.newest = n
 		p.kept++
 	}
 	p.omitted = uint16(min(omitted, 1<<16-1))

@@ -116,7 +116,7 @@ func (pl *planner) export() Parked {
 func (r *retries) exportAddress(p pending) ParkedAddress {
 	wall := func(d time.Duration) int64 { return r.start.Add(d).UnixMilli() }
 	one := ParkedAddress{Ordinal: p.ordinal, Since: wall(p.since), Due: wall(p.due),
-		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: p.readCase()}
+		Reason: p.reason, Waits: p.waits, Marks: p.marks, Case: p.readCase(make([]evidence.Attempt, p.kept))}
 	if p.from != nil {
 		one.IsGrey, one.Grey, one.From = true, wall(p.grey), p.from.address
 	}
