@@ -377,7 +377,7 @@ func TestNobodyIsLeftWaiting(t *testing.T) {
 			g.slot.Leave()
 			g.slot.Leave()
 		}
-		effort.FatalIf(t, int(s.quota.Used()) != 0 || s.asked != 0 || len(s.idle) != 0,
-			"seed %d: %d used, %d asked, %d rest in the end", seed, int(s.quota.Used()), s.asked, len(s.idle))
+		effort.FatalIf(t, int(s.quota.Used()) != 0 || s.asked != 0 || s.idle.Len() != 0,
+			"seed %d: %d used, %d asked, %d rest in the end", seed, int(s.quota.Used()), s.asked, s.idle.Len())
 	}
 }

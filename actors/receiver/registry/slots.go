@@ -1,7 +1,7 @@
 package registry
 
 import (
-	"slices"
+	"container/list"
 	"sync"
 	"sync/atomic"
 
@@ -55,8 +55,8 @@ type ReceiverSlots struct {
 	quota *quota.Slots[uuid.UUID]
 
 	mu    sync.Mutex
-	idle  []*ReceiverSlot // longest idle first
-	asked int             // Yields without an answer
+	idle  list.List // of *ReceiverSlot, the idle ones; longest idle first
+	asked int       // Yields without an answer
 }
 
 // ReceiverSlot is what one receiver has, or waits for.
@@ -65,7 +65,8 @@ type ReceiverSlot struct {
 	quota     *quota.Slot[uuid.UUID]
 	workspace uuid.UUID
 	tell      func(msg any)
-	asked     bool // guarded by mu
+	place     *list.Element // in idle; nil: it has work, or was asked. Guarded by mu
+	asked     bool          // guarded by mu
 }
 
 // SlotGranted tells an actor that its slot is there.
@@ -102,8 +103,8 @@ func (t *ReceiverSlot) SetIdle(idle bool) {
 	s.mu.Lock()
 	if !idle {
 		t.leaveIdle()
-	} else if !t.asked && !slices.Contains(s.idle, t) {
-		s.idle = append(s.idle, t)
+	} else if t.place == nil && !t.asked {
+		t.place = s.idle.PushBack(t)
 	}
 	s.mu.Unlock()
 	s.makeRoom()
@@ -111,8 +112,10 @@ func (t *ReceiverSlot) SetIdle(idle bool) {
 
 // leaveIdle takes a slot off the idle list. Under mu.
 func (t *ReceiverSlot) leaveIdle() {
-	s := t.slots
-	s.idle = slices.DeleteFunc(s.idle, func(idle *ReceiverSlot) bool { return idle == t })
+	if t.place != nil {
+		t.slots.idle.Remove(t.place)
+		t.place = nil
+	}
 }
 
 // Stay answers Yield: the receiver has work again.
@@ -148,9 +151,14 @@ func (s *ReceiverSlots) makeRoom() {
 	}
 	var ask []*ReceiverSlot
 	s.mu.Lock()
-	for s.asked < waiting && len(s.idle) > 0 {
-		own := slices.IndexFunc(s.idle, func(idle *ReceiverSlot) bool { return s.quota.Waits(idle.workspace) })
-		t := s.idle[max(own, 0)]
+	for s.asked < waiting && s.idle.Len() > 0 {
+		t := s.idle.Front().Value.(*ReceiverSlot)
+		for e := s.idle.Front(); e != nil; e = e.Next() {
+			if own := e.Value.(*ReceiverSlot); s.quota.Waits(own.workspace) {
+				t = own
+				break
+			}
+		}
 		t.leaveIdle()
 		t.asked = true
 		s.asked++
