@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -46,6 +48,18 @@ func (j *job) addStep(s step) { j.steps = append(j.steps, s) }
 // isCut reports whether finalsMax addresses became final in this round, so that others wait for the next.
 func (j *job) isCut() bool { return len(j.finals) >= finalsMax }
 
+var finalRooms = sync.Pool{New: func() any { return new([]Final) }}
+
+func (j *job) takeFinals() []Final {
+	finals := slices.Clone(j.finals)
+	if room := j.finals; room != nil {
+		clear(room)
+		j.finals = nil
+		finalRooms.Put(&room)
+	}
+	return finals
+}
+
 // conclude gives an address its outcome, if its case is closed. It is the only place where a Final is made, and
 // verdict.Conclude the only one where an outcome is.
 func (j *job) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
@@ -54,6 +68,9 @@ func (j *job) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
 		return false
 	}
 	j.left--
+	if j.finals == nil {
+		j.finals = (*finalRooms.Get().(*[]Final))[:0]
+	}
 	j.finals = append(j.finals, Final{Ordinal: ordinal, Outcome: outcome, Reason: reason,
 		At: caseTime(now, c), Case: c})
 	return true

@@ -210,9 +210,9 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	pl.controls.weighDoubted(now, pl.backlog.isBusy(now, canarySoon))
 	pl.advance(now)
 	pl.draining = pl.isCut() && pl.left > 0
-	steps, finals := pl.steps, pl.finals
-	pl.steps, pl.finals = nil, nil
-	return steps, finals, pl.wakeAt(now)
+	steps := pl.steps
+	pl.steps = nil
+	return steps, pl.takeFinals(), pl.wakeAt(now)
 }
 
 // closeAll makes every open address invalid: DNS says that the domain takes no mail.
