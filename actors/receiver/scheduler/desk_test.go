@@ -141,6 +141,31 @@ func TestTheDeferredTakeTheirTurns(t *testing.T) {
 	effort.Is(t, deferred-before >= 5, true, "enough of them were asked again:", deferred-before)
 }
 
+// TestTheLongestDeferredIsNext: what has waited longest is asked in the turns of the deferred, before all new ones.
+func TestTheLongestDeferredIsNext(t *testing.T) {
+	w := newWorld(t, openedWide(), 1)
+	returned := 0
+	w.reply = func(p *Probe, _ *simSession) smtp.Reply {
+		if p.retry {
+			returned++
+		}
+		return smtp.Reply{Code: 451}
+	}
+	w.heard()
+	for n := range 2 {
+		w.offer(offerOf(byte(n+1), "new.example", 1, wire.AddressesMax, hosts("mx1")))
+	}
+	w.run(begin.Add(20 * time.Second))
+	again := offerOf(1, "new.example", 2, 20, hosts("mx1"))
+	for i, p := range again.GetProbes() {
+		p.Retry, p.Asked, p.Ordinal = true, true, uint32(2000+i)
+		p.Greylist(time.Minute, "")
+	}
+	w.offer(again)
+	w.run(begin.Add(2 * time.Minute))
+	effort.Is(t, returned >= 8, true, "most turns were theirs:", returned)
+}
+
 // TestDueRetriesComeFirst: a task has two chunks of 500 here, which take 100 s; what was deferred before
 // and is due has room beside them, and is asked before what was never asked.
 func TestDueRetriesComeFirst(t *testing.T) {

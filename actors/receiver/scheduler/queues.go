@@ -61,7 +61,7 @@ func (qs *queues) pushProbe(l *hostQueue, p *Probe) {
 	}
 	class := fairqueue.ClassOf(p.Address.Local)
 	switch {
-	case p.recheck != nil: // it is asked again
+	case p.recheck != nil || p.turn: // it is asked again
 		class = fairqueue.First
 	case p.retry: // a retry ends an address, and greylists forget
 		class = fairqueue.Retry
