@@ -246,8 +246,7 @@ func hostileAnswers() []HostileRow {
 	every := Personality{CatchAll: true, Fixed: smtp.CatchAll, Reasons: []smtp.Reason{smtp.AcceptAll}}
 	cannot := Personality{Words: Words{Any: "252 2.1.5 Cannot VRFY user"}, Fixed: smtp.CatchAll,
 		Reasons: []smtp.Reason{smtp.NoRcptAnswer, smtp.AcceptAll}}
-	const secondTry = 1e-9 // of GreylistWait: so short that any second try passes
-	second := Personality{Greylist: true, GreylistFactor: secondTry,
+	second := Personality{Greylist: true, GreylistWait: 1, // any second try passes
 		Words: Words{Greylist: "451 4.3.0 Temporary failure"}}
 	return []HostileRow{
 		row("all250", "250 to every address", smtp.StageRcpt, every),

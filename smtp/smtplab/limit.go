@@ -34,7 +34,7 @@ type Limit struct {
 	All   bool   // deferred commands count, too
 	Reply string // of a deferral; "": 450 4.7.1; with 421 the session ends
 
-	Sessions bool          // the limit counts sessions, not RCPT commands, and refuses with Words.Busy
+	Sessions bool          // the limit counts sessions, not RCPT commands, and refuses with Words.Crowded
 	Penalty  time.Duration // after an excess, everything is deferred for this long
 }
 

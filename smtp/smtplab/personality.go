@@ -133,7 +133,7 @@ type Words struct {
 	Relay     string // the domain is not ours
 	Limit     string // the refusal at the limit of RCPTs per transaction or per second
 	Guard     string // the refusal of a guard
-	Busy      string // the refusal of a session over a limit
+	Crowded   string // the refusal of a session over a limit
 }
 
 // Personality is the behaviour of one receiver and its DNS: plain data. The zero value with a name is a receiver
@@ -178,9 +178,9 @@ type Personality struct {
 	// addresses is no longer greylisted.
 	Greylist bool
 	PerVisit bool // with Greylist: by client alone, and any later connection passes (postscreen)
-	// GreylistFactor multiplies Options.GreylistWait, which stands for the 300 s of Postgrey; 0: 1. With a tiny
-	// factor the second try passes.
-	GreylistFactor float64
+	// GreylistWait is the first wait; 0: the 300 s of Postgrey, for which Options.GreylistWait stands. After a tiny one
+	// the second try passes.
+	GreylistWait   time.Duration
 	GreylistEarly  bool // a client that asks too early must wait again (Plesk)
 	GreylistHello  bool // the hello name is part of the triplet
 	GreylistAlways bool // even for a client that returned for five addresses

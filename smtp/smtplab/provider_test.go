@@ -172,8 +172,8 @@ func TestGreylistsOfTheWorld(t *testing.T) {
 			l := startLab(t, func(o *Options) { o.GreylistWait = wait })
 			domain := "a-" + p.Name + ".test"
 			least := wait
-			if p.GreylistFactor > 0 {
-				least = time.Duration(float64(wait) * p.GreylistFactor)
+			if p.GreylistWait > 0 {
+				least = wait * (p.GreylistWait / time.Second) / (postgreyWait / time.Second)
 			}
 			start := time.Now()
 			w := openAt(t, l, mxHosts(t, l, domain)[0])

@@ -138,7 +138,7 @@ func (s *session) limits(now time.Time) (reply *phrase, end bool) {
 	p := s.p
 	switch {
 	case p.RcptsPerSession > 0 && s.rcpts > p.RcptsPerSession:
-		return &p.words.busy, true
+		return &p.words.crowded, true
 	case p.RcptsPerTx > 0 && s.tx.rcpts > p.RcptsPerTx:
 		return &p.words.limit, false
 	case p.RcptsPerSecond > 0 && s.host.receiver.memory.tooFast(p.RcptsPerSecond, now):
@@ -146,6 +146,9 @@ func (s *session) limits(now time.Time) (reply *phrase, end bool) {
 	}
 	return nil, false
 }
+
+// postgreyWait is Postgrey's default.
+const postgreyWait = 300 * time.Second
 
 func (s *session) greylist(address []byte, now time.Time) (reply *phrase, wait time.Duration) {
 	memory := &s.host.receiver.memory
@@ -159,8 +162,8 @@ func (s *session) greylist(address []byte, now time.Time) (reply *phrase, wait t
 	if s.p.GreylistHello {
 		who += " " + s.hello
 	}
-	if s.p.GreylistFactor > 0 {
-		wait = max(1, time.Duration(float64(wait)*s.p.GreylistFactor))
+	if s.p.GreylistWait > 0 {
+		wait = max(1, time.Duration(float64(wait)*s.p.GreylistWait.Seconds()/postgreyWait.Seconds()))
 	}
 	left, known := memory.greylist(who, string(address), greylistRule{wait, s.p.GreylistEarly, s.p.GreylistAlways}, now)
 	if left <= 0 {

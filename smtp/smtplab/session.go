@@ -156,7 +156,7 @@ func (s *session) greet(refused bool) error {
 	}
 	if refused || s.limitOn(true, time.Now()) != nil {
 		s.host.tallies.limitHit()
-		return s.sayAndClose(&s.p.words.busy)
+		return s.sayAndClose(&s.p.words.crowded)
 	}
 	if s.breaksAt(smtp.StageGreeting) {
 		if s.p.Break == BreakEcho || s.p.Break == BreakWindow {

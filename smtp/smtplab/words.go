@@ -22,7 +22,7 @@ const (
 	wordsBlocked  = "554 5.7.1 Service unavailable; client [{client}] blocked using zen.test"
 	wordsExcess   = "553 5.7.1 Excessive unknown recipients - possible Open Relay"
 	wordsTx       = "550 5.1.0 Too many bad transactions, bye"
-	wordsBusy     = "421 4.7.0 {host} Too many connections, try again later"
+	wordsCrowded  = "421 4.7.0 {host} Too many connections, try again later"
 )
 
 // The replies of a session that do not depend on a personality.
@@ -40,7 +40,6 @@ const (
 	wordsNeedTLS    = "530 5.7.0 Must issue a STARTTLS command first"
 	wordsTLSReady   = "220 2.0.0 Ready to start TLS"
 	wordsTLSRefused = "454 4.7.0 TLS not available due to local problem"
-	wordsClosing    = "421 4.3.2 {host} Service closing transmission channel"
 	wordsIdle       = "421 4.4.2 {host} Timeout exceeded"
 )
 
@@ -69,7 +68,7 @@ func (w Words) filled() Words {
 	set(&w.Greeting, wordsGreeting)
 	set(&w.Blocked, wordsBlocked)
 	set(&w.NeedTLS, wordsNeedTLS)
-	set(&w.Busy, wordsBusy)
+	set(&w.Crowded, wordsCrowded)
 	set(&w.Greylist, wordsGreylist)
 	set(&w.Relay, wordsRelay)
 	set(&w.Limit, wordsLimit)
@@ -115,7 +114,7 @@ func phraseOf(p *Personality, text string) phrase {
 // vocabulary is every prepared reply of a personality.
 type vocabulary struct {
 	greeting, refuseHello, refuseEHLO, refuseMail, any phrase
-	greylist, relay, limit, guard, busy                phrase
+	greylist, relay, limit, guard, crowded             phrase
 	blocked, first, excess, refuseTx                   phrase
 	ok, mailOK, bye, order, syntax, address            phrase
 	utf8, unknown, long, noData, needTLS, idle         phrase
@@ -132,7 +131,7 @@ func vocabularyOf(p *Personality) *vocabulary {
 	v := &vocabulary{
 		greeting: say(w.Greeting), refuseHello: say(w.Hello), refuseEHLO: say(w.EHLO), refuseMail: say(w.Mail), any: say(w.Any),
 		greylist: say(w.Greylist), relay: say(w.Relay), limit: say(w.Limit), guard: say(w.Guard),
-		busy: say(w.Busy), blocked: say(w.Blocked), first: say(w.First),
+		crowded: say(w.Crowded), blocked: say(w.Blocked), first: say(w.First),
 		excess: say(wordsExcess), refuseTx: say(wordsTx), ok: say(wordsOK), mailOK: say(wordsMailOK),
 		bye:   say(wordsBye),
 		order: say(wordsOrder), syntax: say(wordsSyntax), address: say(wordsAddress), utf8: say(wordsUTF8),
