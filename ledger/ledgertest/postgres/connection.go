@@ -6,6 +6,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // aheadMax bounds the messages of a client that are read while an earlier one is at work, so that its end is noticed
@@ -20,15 +22,18 @@ type connection struct {
 	cancel context.CancelFunc
 	client side
 	server side
-	known  statements
+	asks   *pgproto3.Backend  // reads what the client sends
+	says   *pgproto3.Frontend // reads what the server sends
+	known  statements         // of listen
 
-	requests chan frame // what the client sent
+	requests chan request // what the client sent
 }
 
 // newConnection is a connection of a client, without its server.
 func newConnection(p *Proxy, client net.Conn) *connection {
-	c := &connection{proxy: p, client: newSide(client), requests: make(chan frame, aheadMax),
-		known: statements{prepared: map[string]string{}, portals: map[string]string{}}}
+	c := &connection{proxy: p, client: newSide(client), asks: pgproto3.NewBackend(client, client),
+		requests: make(chan request, aheadMax),
+		known:    statements{prepared: map[string]string{}, portals: map[string]string{}}}
 	c.ctx, c.cancel = context.WithCancel(p.ctx)
 	return c
 }
@@ -61,16 +66,30 @@ func (c *connection) serve() {
 // listen reads the client's messages.
 func (c *connection) listen() {
 	for {
-		f, err := c.client.read()
+		m, err := c.asks.Receive()
 		if err != nil {
 			return
 		}
+		var r request
+		r.text, r.runs = c.known.note(m)
+		if r.frame, err = m.Encode(nil); err != nil {
+			return
+		}
 		select {
-		case c.requests <- f:
+		case c.requests <- r:
 		case <-c.ctx.Done():
 			return
 		}
 	}
+}
+
+// read reads a message of the server.
+func (c *connection) read() (frame, error) {
+	m, err := c.says.Receive()
+	if err != nil {
+		return nil, err
+	}
+	return m.Encode(nil)
 }
 
 // swallow says nothing until the silence ends or the client gives up: pgx says Terminate then, and waits for the end of
@@ -90,12 +109,13 @@ func (c *connection) swallow(hushed <-chan struct{}) {
 	}
 }
 
-// begin passes the beginning of a connection on; false: that was all.
+// begin passes the beginning of a connection on, until the server is ready; false: that was all. No server of this
+// package asks for a password.
 func (c *connection) begin() bool {
-	message, code, err := c.client.readStartup()
-	for err == nil && (code == sslRequest || code == gssRequest) {
+	first, err := c.asks.ReceiveStartupMessage()
+	for err == nil && !passes(first) {
 		if err = c.client.send(frame("N")); err == nil { // not spoken: go on in clear
-			message, code, err = c.client.readStartup()
+			first, err = c.asks.ReceiveStartupMessage()
 		}
 	}
 	if err != nil {
@@ -106,33 +126,21 @@ func (c *connection) begin() bool {
 		return false
 	}
 	context.AfterFunc(c.ctx, func() { _ = server.Close() })
-	c.server = newSide(server)
-	if err := c.server.send(message); err != nil || code == cancelRequest {
+	c.server, c.says = newSide(server), pgproto3.NewFrontend(server, server)
+	_, cancels := first.(*pgproto3.CancelRequest)
+	if f, err := first.Encode(nil); err != nil || c.server.send(f) != nil || cancels {
 		return false
 	}
-	return c.authenticate() == nil
+	return c.answer() == nil
 }
 
-// authenticate passes messages on until the server is ready.
-func (c *connection) authenticate() error {
-	for {
-		f, err := c.server.read()
-		if err != nil {
-			return err
-		}
-		if err := c.client.send(f); err != nil || f.kind() == 'Z' {
-			return err
-		}
-		if !wantsReply(f) {
-			continue
-		}
-		if f, err = c.client.read(); err != nil {
-			return err
-		}
-		if err := c.server.send(f); err != nil {
-			return err
-		}
+// passes reports whether a first message is for the server, and not about encryption.
+func passes(first pgproto3.FrontendMessage) bool {
+	switch first.(type) {
+	case *pgproto3.SSLRequest, *pgproto3.GSSEncRequest:
+		return false
 	}
+	return true
 }
 
 // exchange handles what the client sends up to a Sync or a simple query, and its answer.
@@ -140,19 +148,15 @@ func (c *connection) exchange() error {
 	var frames []frame
 	var texts []string
 	for {
-		var f frame
+		var f request
 		select {
 		case f = <-c.requests:
 		case <-c.ctx.Done():
 			return c.ctx.Err()
 		}
-		text, runs, err := c.known.note(f)
-		if err != nil {
-			return err
-		}
-		frames = append(frames, f)
-		if runs {
-			texts = append(texts, text)
+		frames = append(frames, f.frame)
+		if f.runs {
+			texts = append(texts, f.text)
 		}
 		if f.kind() == 'X' { // Terminate
 			return c.server.send(frames...)
@@ -205,7 +209,7 @@ func (c *connection) do(act Act, text string, frames []frame) error {
 // answer passes the answer on.
 func (c *connection) answer() error {
 	for {
-		f, err := c.server.read()
+		f, err := c.read()
 		if err != nil {
 			return err
 		}
@@ -213,7 +217,7 @@ func (c *connection) answer() error {
 			return err
 		}
 		// What comes slowly is not held back.
-		if f.kind() == 'Z' || c.server.in.Buffered() == 0 {
+		if f.kind() == 'Z' || c.says.ReadBufferLen() == 0 {
 			if err := c.client.out.Flush(); err != nil {
 				return err
 			}
@@ -227,7 +231,7 @@ func (c *connection) answer() error {
 // drain reads and drops the answer, and returns the ReadyForQuery at its end.
 func (c *connection) drain() (frame, error) {
 	for {
-		f, err := c.server.read()
+		f, err := c.read()
 		if err != nil || f.kind() == 'Z' {
 			return f, err
 		}
@@ -237,7 +241,7 @@ func (c *connection) drain() (frame, error) {
 // half passes some rows, then the answer up to the middle of the next row, completion or error.
 func (c *connection) half(rows int) error {
 	for {
-		f, err := c.server.read()
+		f, err := c.read()
 		if err != nil {
 			return err
 		}
@@ -356,9 +360,5 @@ func isRelease(text string) bool {
 	return strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), "RELEASE")
 }
 
-var (
-	// errProtocol: a side sent a message that this proxy doesn't know.
-	errProtocol = errors.New("outside of the protocol")
-	// errCut: the plan ended the connection.
-	errCut = errors.New("cut")
-)
+// errCut: the plan ended the connection.
+var errCut = errors.New("cut")

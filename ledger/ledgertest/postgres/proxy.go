@@ -51,9 +51,6 @@ func StartProxy(upstream string) (*Proxy, error) {
 func (p *Proxy) URL(database string) string {
 	u := url.URL{Scheme: "postgres", Host: p.listener.Addr().String(), Path: "/" + database,
 		User: url.User(p.upstream.User), RawQuery: "sslmode=disable"}
-	if p.upstream.Password != "" {
-		u.User = url.UserPassword(p.upstream.User, p.upstream.Password)
-	}
 	return u.String()
 }
 
