@@ -18,7 +18,7 @@ import (
 var personalitiesText string
 
 // Personalities returns a copy of all built-in personalities, in groups: those of personalities.txt, and the hostile
-// ones.
+// ones after STARTTLS.
 func Personalities() []Personality { return slices.Clone(personalities()) }
 
 // personalities are made once, because some have texts of many KiB.
@@ -27,24 +27,23 @@ var personalities = sync.OnceValue(func() []Personality {
 	if err != nil { // a fault of this package, found by every test
 		panic("smtplab: " + err.Error())
 	}
-	return slices.Concat(all, family("hostile", hostile()), family("hostiletls", hostileInside()))
-})
-
-// family sets the family of its members.
-func family(name string, members []Personality) []Personality {
-	for i := range members {
-		members[i].Family = name
+	for _, p := range all {
+		if p.Family == hostileFamily {
+			all = append(all, afterSTARTTLS(p))
+		}
 	}
-	return members
-}
+	return all
+})
 
 // The words of personalities.txt for values that are numbers here, in the order of the numbers.
 var wordsOf = map[reflect.Type][]string{
 	reflect.TypeFor[Shape](): strings.Fields(`OneMX TwoMX FirstDown AllDown NullMX NullMXMore ImplicitMX DomainAlias
 		HostAlias AliasLoop LostMX InsideMX NoDomain NoData ServerFails Refuses Silent OnlyTCP LiteralMX LiteralMXMore
 		ManyMX ManyAddresses FirstAddressDown HostChain10 HostChain11 DomainChain16 DomainChain17 OnlyIPv6 AlsoInside`),
-	reflect.TypeFor[TLS]():   strings.Fields("None SelfSigned Required Refused Broken Stalled Injected"),
-	reflect.TypeFor[Break](): strings.Fields("None Silent Drop Reset Endless Line Garbage"),
+	reflect.TypeFor[TLS](): strings.Fields(`None SelfSigned Required Refused Broken Stalled Injected Expired RightName
+		WrongName Again Garbage Flood Renegotiate`),
+	reflect.TypeFor[Break](): strings.Fields(`None Silent Drop Reset Endless Line Garbage Say SayReset Half Echo Window
+		Early Twice Behind`),
 	reflect.TypeFor[Block](): strings.Fields("None First Even"),
 	reflect.TypeFor[Mailbox](): strings.Fields(
 		"NotFound Exists Disabled Full OverQuota Restricted Busy Grey Deferred Refused Cut Closing"),
@@ -147,10 +146,12 @@ func (r *reader) setReply(p *Personality, word, text string) (err error) {
 		r.reply = &p.Words.Mailboxes[kind]
 	} else if field := reflect.ValueOf(&p.Words).Elem().FieldByName(word); field.IsValid() {
 		r.reply = field.Addr().Interface().(*string)
+	} else if word == "BreakWords" {
+		r.reply = &p.BreakWords
 	} else {
 		return fmt.Errorf("%s is no reply", word)
 	}
-	*r.reply = text
+	*r.reply = longTexts().Replace(text)
 	if strings.HasPrefix(text, `"`) {
 		*r.reply, err = strconv.Unquote(text)
 	}

@@ -203,6 +203,7 @@ type Personality struct {
 
 	Blocks Block
 
+	Shows           smtp.Stage // of a hostile one: where that is seen; StageNone: at BreakAt
 	BreakAt         smtp.Stage
 	Break           Break
 	BreakEveryOther bool   // only in sessions with an odd number
