@@ -46,65 +46,82 @@ type suite struct {
 // engine is the folder of connections and transactions.
 const engine = "./ledger/sqlstore/engine"
 
-// The suites that must find a mutant.
-var (
+// suites are those that must find a mutant.
+var suites = map[string]suite{
 	// lives is the simulation, which runs package transitions and the states.
-	lives = suite{folder: "./ledger/ledgertest/simulation", stages: [][]string{
-		{"-test.skip", "^TestASeedReplaysExactly$", "-seeds", "30"}, {"-test.run", "^TestEveryLife", "-seeds", "1000"}}}
+	"lives": {folder: "./ledger/ledgertest/simulation", stages: [][]string{
+		{"-test.skip", "^TestASeedReplaysExactly$", "-seeds", "30"}, {"-test.run", "^TestEveryLife", "-seeds", "1000"}}},
 	// books are the conformance suite, the simulation beside the embedded ledger and
 	// the tests of its tables, which run the SQL too.
-	books = suite{folder: "./ledger/sqlstore", stages: [][]string{
+	"books": {folder: "./ledger/sqlstore", stages: [][]string{
 		{"-test.run", "^TestConformance$/^sqlite$"},
 		{"-test.run", "^(TestTheSchema.*|TestWhatTheTablesKeep)$/^sqlite$"},
-		{"-test.run", "^TestEachTransaction.*$/^sqlite$"}}}
+		{"-test.run", "^TestEachTransaction.*$/^sqlite$"}}},
 	// attempts are the tests of what a caller is told when the database fails.
-	attempts = suite{folder: engine, stages: [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart|TestErrorsOfTheEmbedded.*)$"}}}
+	"attempts": {folder: engine, stages: [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart|TestErrorsOfTheEmbedded.*)$"}}},
 	// locks are the tests of who waits for whom, on PostgreSQL.
-	locks = suite{engine, [][]string{{"-test.run", "^(TestTheGate|TestOneIsAt|TestAFlood|TestATransactionOfA)"}}, []suite{
-		{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestALocked|TestALeasePasses|TestWhatARun)"}}}, {folder: engine, stages: [][]string{{"-test.run", "^TestAReadingThat"}}}}}
+	"locks": {engine, [][]string{{"-test.run", "^(TestTheGate|TestOneIsAt|TestAFlood|TestATransactionOfA)"}}, []suite{
+		{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestALocked|TestALeasePasses|TestWhatARun)"}}}, {folder: engine, stages: [][]string{{"-test.run", "^TestAReadingThat"}}}}},
 	// sessions are the tests of connections and commits, on PostgreSQL and in CockroachDB's way.
-	sessions = suite{folder: engine, stages: [][]string{{"-test.run", "^(TestACommit|TestWhatEndsA|TestCockroach|TestAPanic|" +
-		"TestAConnectionIsNot|TestACallThat|TestConnectionsSay|TestAFailedTransaction|TestLostConnections|TestAnAttemptEnds)"}}}
+	"sessions": {folder: engine, stages: [][]string{{"-test.run", "^(TestACommit|TestWhatEndsA|TestCockroach|TestAPanic|" +
+		"TestAConnectionIsNot|TestACallThat|TestConnectionsSay|TestAFailedTransaction|TestLostConnections|TestAnAttemptEnds)"}}},
 	// turns are the tests of package quota.
-	turns = suite{folder: "./ledger/quota", stages: [][]string{{}}}
+	"turns": {folder: "./ledger/quota", stages: [][]string{{}}},
 	// disks are the tests of the reserve of disk.
-	disks = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAReserveOfDisk|TestWhatWasErased)"}}}
+	"disks": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAReserveOfDisk|TestWhatWasErased)"}}},
 	// durable are the tests of what a database must not forget.
-	durable = suite{folder: "./ledger/sqlstore", stages: [][]string{
+	"durable": {folder: "./ledger/sqlstore", stages: [][]string{
 		{"-test.run", "^(TestPragmasThatForgetAreRefused|TestTheOtherLevels.*)$"},
-		{"-test.run", "^TestAServerThatForgetsIsMended$"}}}
+		{"-test.run", "^TestAServerThatForgetsIsMended$"}}},
 	// migrations are the tests of how the schema is changed.
-	migrations = suite{folder: engine, stages: [][]string{
+	"migrations": {folder: engine, stages: [][]string{
 		{"-test.run", "^(TestAMigrationIsTakenUp.*|TestASchemaChange.*)$"},
-		{"-test.run", "^TestAMigration(Beside|GivesUp).*$"}}}
+		{"-test.run", "^TestAMigration(Beside|GivesUp).*$"}}},
 	// clocks are the tests of a clock that jumps.
-	clocks = suite{engine, [][]string{{"-test.run", "^TestWhichClocksAreBelieved$"}}, []suite{
-		{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAClockThatJumps.*|TestAfterAStandstill.*)$"}}}}}
+	"clocks": {engine, [][]string{{"-test.run", "^TestWhichClocksAreBelieved$"}}, []suite{
+		{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAClockThatJumps.*|TestAfterAStandstill.*)$"}}}}},
 	// renewals are the tests of a ledger that gets a new identity.
-	renewals = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestALedgerIsRenewed.*$/^sqlite$"}}}
+	"renewals": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestALedgerIsRenewed.*$/^sqlite$"}}},
 	// looks are the tests of where looks for what is due begin.
-	looks = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestALookFromABoundO|TestWhatIsOverlooked|TestWhatBecomesDue|TestWhatComesLate)"}}}
+	"looks": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestALookFromABoundO|TestWhatIsOverlooked|TestWhatBecomesDue|TestWhatComesLate)"}}},
 	// sweeps are the tests of what a sweep leaves, on disk too.
-	sweeps = suite{folder: "./ledger/sqlstore", stages: [][]string{
-		{"-test.run", "^(TestASweep.*|TestRetentionLeaves.*)$"}}}
+	"sweeps": {folder: "./ledger/sqlstore", stages: [][]string{
+		{"-test.run", "^(TestASweep.*|TestRetentionLeaves.*)$"}}},
 	// opened are the tests of how a ledger is opened, and of its connections.
-	opened = suite{"./ledger/sqlstore", [][]string{
+	"opened": {"./ledger/sqlstore", [][]string{
 		{"-test.run", "^(TestOpenRefuses.*|TestMigrateMakes.*|TestReadersBeside.*|TestAnOldSchema.*|TestAReopened.*|TestCloseFolds.*)$"},
 		{"-test.run", "^(TestAServerIs.*|TestAServersLeases.*|TestAReader.*)$"}}, []suite{{folder: engine, stages: [][]string{
-		{"-test.run", "^(TestAReader.*|TestATransactionIsSerializable.*|TestConnectionsSay.*|TestACommitThatFails.*|TestWhatEndsATransaction)$"}}}}}
+		{"-test.run", "^(TestAReader.*|TestATransactionIsSerializable.*|TestConnectionsSay.*|TestACommitThatFails.*|TestWhatEndsATransaction)$"}}}}},
 	// corrections are the tests of what operators set right.
-	corrections = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAnAccountThat.*|TestWhatHappenedTo.*|TestWhatNoCorrection.*)$/^sqlite$"}}}
+	"corrections": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAnAccountThat.*|TestWhatHappenedTo.*|TestWhatNoCorrection.*)$/^sqlite$"}}},
 	// memories are the tests of what package transitions remembers of settlements.
-	memories = suite{folder: "./ledger/transitions", stages: [][]string{{}}}
+	"memories": {folder: "./ledger/transitions", stages: [][]string{{}}},
 	// unknowns are the exercises with faults: answers to commits are lost.
-	unknowns = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestConformance$/^postgresql$"}}}
+	"unknowns": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestConformance$/^postgresql$"}}},
 	// onces are the tests of how many transactions a call takes.
-	onces = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestASettlementIsOne"}}}
+	"onces": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestASettlementIsOne"}}},
 	// cuts are the tests of pages that are cut.
-	cuts = suite{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestAPageOfResults"}}}
+	"cuts": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestAPageOfResults"}}},
 	// words are the tests of package ledger itself.
-	words = suite{folder: "./ledger", stages: [][]string{{}}}
-)
+	"words": {folder: "./ledger", stages: [][]string{{}}},
+	// days are the tests of the sums of each day.
+	"days": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestDaysAddUp.*|TestAuditFindsWhatWasChanged.*)$"}}},
+	// breakdowns are the tests of what a breakdown forgets.
+	"breakdowns": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestABreakdownForgets"}}},
+	// shown is the part of the conformance suite about what pages show.
+	"shown": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestConformance$/^sqlite$/^(single|recent|statements|operators)"}}},
+	// access are the tests of who may use which page of customers, and of forms that are sent by others or twice.
+	"access": {folder: "./http/dashboard", stages: [][]string{
+		{"-test.run", "^(TestEveryRoute|TestFormsOfOther|TestRefusedBodies|TestSigningIn|TestAKeyIsShown|TestEveryFormTwice)"}, {}}},
+	// signingIn are the tests of package signin.
+	"signingIn": {folder: "./http/dashboard/signin", stages: [][]string{{}}},
+	// provided are the tests of signing in with a provider.
+	"provided": {folder: "./http/dashboard", stages: [][]string{{"-test.run", "^(TestSomebodyInvited|TestTheProvider|TestAnAnswerBelongs|TestAnAccountWith)"}}},
+	// factors are the tests of codes.
+	"factors": {folder: "./http/dashboard", stages: [][]string{{"-test.run", "^Test.*Code"}}},
+	// operating are the tests of the pages of operators.
+	"operating": {folder: "./http/dashboard/operate", stages: [][]string{{}}},
+}
 
 // mutant is one change of one file.
 type mutant struct {
@@ -114,13 +131,36 @@ type mutant struct {
 	suite    suite
 }
 
+// mutants reads testdata/mutants.txt.
+func mutants(t *testing.T) (list []mutant) {
+	t.Helper()
+	file, unescape := "", strings.NewReplacer(`\n`, "\n", `\t`, "\t")
+	for line := range strings.SplitSeq(string(effort.Must(os.ReadFile("testdata/mutants.txt"))(t)), "\n") {
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if line[0] == '[' {
+			file = strings.Trim(line, "[]")
+			continue
+		}
+		head, change, _ := strings.Cut(line, "): ")
+		name, of, _ := strings.Cut(head, " (")
+		from, to, found := strings.Cut(unescape.Replace(change+" "), " => ") // what it becomes may be nothing
+		found = found && suites[of].folder != ""
+		effort.FatalIf(t, !found, "this is no mutant, or of no suite: %s", line)
+		list = append(list, mutant{name, file, from, strings.TrimSuffix(to, " "), suites[of]})
+	}
+	return list
+}
+
 // TestEveryMutantIsFound builds each mutant and runs the suite that must find it,
 // as many at once as there are processors.
 func TestEveryMutantIsFound(t *testing.T) {
 	if *which == "" {
 		t.Skip("breaking the source takes minutes: run with -mutants all, or ci")
 	}
-	chosen := choose(t)
+	list := mutants(t)
+	chosen := choose(t, list)
 	begun := time.Now()
 	var found, missed atomic.Int64
 	t.Run("all", func(t *testing.T) {
@@ -140,7 +180,7 @@ func TestEveryMutantIsFound(t *testing.T) {
 }
 
 // choose gives the mutants of this run: those of changed files, and a twentieth of the others, which the seed draws.
-func choose(t *testing.T) []mutant {
+func choose(t *testing.T, list []mutant) []mutant {
 	t.Helper()
 	if *which == "all" {
 		return list
@@ -189,7 +229,7 @@ func changedFiles(t *testing.T) []string {
 // TestEveryMutantFits keeps the table in step with the source, without running anything: each mutant's words stand
 // there once, and what it makes of them passes the type checker.
 func TestEveryMutantFits(t *testing.T) {
-	names := map[string]bool{}
+	list, names := mutants(t), map[string]bool{}
 	var packages types.Importer // nil: a short run starts no compiler
 	if !testing.Short() {
 		packages = importer.ForCompiler(token.NewFileSet(), "gc", compiled(t))
