@@ -27,19 +27,19 @@ type HostileRow struct {
 func HostileRows() (rows []HostileRow) {
 	for _, p := range personalities() {
 		if p.Family == hostileFamily {
-			rows = append(rows, HostileRow{len(rows) + 1, p.Name, p.About, p.shows()})
+			rows = append(rows, HostileRow{len(rows) + 1, p.Name, p.About, p.shownAt()})
 		}
 	}
 	return rows
 }
 
-// shows is the stage at which a hostile personality is seen to be one.
-func (p *Personality) shows() smtp.Stage { return cmp.Or(p.Shows, p.BreakAt) }
+// shownAt is the stage at which a hostile personality is seen to be one.
+func (p *Personality) shownAt() smtp.Stage { return cmp.Or(p.Shows, p.BreakAt) }
 
 // afterSTARTTLS returns the second personality of a hostile one.
 func afterSTARTTLS(clear Personality) Personality {
 	p := clear
-	if clear.shows() == smtp.StageTLS { // it is about STARTTLS itself
+	if clear.shownAt() == smtp.StageTLS { // it is about STARTTLS itself
 		p.NeedsTLS = true
 		if p.TLS == TLSRefused || p.TLS == TLSNone || p.BreakAt == smtp.StageTLS {
 			p.Fixed = smtp.Unknown

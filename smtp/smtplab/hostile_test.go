@@ -56,7 +56,8 @@ func TestEachHostileBehaviourShows(t *testing.T) {
 		for _, name := range []string{r.Name, r.Name + "tls"} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				h := &hostileWire{t: t, domain: "a-" + name + ".test", stage: r.Stage, about: r.Stage == smtp.StageTLS, twin: name != r.Name}
+				h := &hostileWire{t: t, domain: "a-" + name + ".test", stage: r.Stage,
+					about: r.Stage == smtp.StageTLS, twin: name != r.Name}
 				h.dial(l)
 				hostileShows[r.Name](h)
 			})
