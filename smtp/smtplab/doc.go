@@ -24,7 +24,7 @@
 //
 // There are those that answer by mailbox, with and without STARTTLS; that say the same for every address; that
 // greylist, limit or guard; that refuse us; that DNS shows; broken ones; servers as they come; providers, whose MX
-// hosts have names beneath the real ones, inside the lab's DNS only; and the hostile ones of HostileRows, which begin
+// hosts have names beneath the real ones, inside the lab's DNS only; and the hostile ones, which begin
 // with "h", and with "tls" behind them come after STARTTLS. What a provider says about us is a personality with a word
 // behind its name, such as googlerate and gmxptr; Personality.Base names the provider.
 //

@@ -10,36 +10,18 @@ import (
 	"rollcall/smtp"
 )
 
-// hostileFamily is the family of the personalities of HostileRows in clear.
+// hostileFamily is the family of the behaviours that a client must survive, in clear.
 const hostileFamily = "hostile"
-
-// HostileRow is one of the behaviours that a client must survive, in clear and after STARTTLS.
-type HostileRow struct {
-	Number int
-	Name   string     // the personality in clear; with "tls" behind it, the one after STARTTLS
-	About  string     // one sentence for people
-	Stage  smtp.Stage // where it happens
-}
-
-// HostileRows returns the 64 behaviours in order. Each is two personalities, of the families "hostile" and
-// "hostiletls". The second refuses MAIL before STARTTLS and behaves well until after the handshake; a behaviour at
-// the greeting then comes right after it. If the behaviour is about STARTTLS itself, the second only requires TLS.
-func HostileRows() (rows []HostileRow) {
-	for _, p := range personalities() {
-		if p.Family == hostileFamily {
-			rows = append(rows, HostileRow{len(rows) + 1, p.Name, p.About, p.shownAt()})
-		}
-	}
-	return rows
-}
 
 // shownAt is the stage at which a hostile personality is seen to be one.
 func (p *Personality) shownAt() smtp.Stage { return cmp.Or(p.Shows, p.BreakAt) }
 
-// afterSTARTTLS returns the second personality of a hostile one.
+// afterSTARTTLS returns the second personality of a hostile one, with "tls" behind its name. It refuses MAIL before
+// STARTTLS and behaves well until after the handshake; a behaviour at the greeting then comes right after it. If the
+// behaviour is about STARTTLS itself, the second only requires TLS.
 func afterSTARTTLS(clear Personality) Personality {
 	p := clear
-	if clear.shownAt() == smtp.StageTLS { // it is about STARTTLS itself
+	if clear.shownAt() == smtp.StageTLS {
 		p.NeedsTLS = true
 		if p.TLS == TLSRefused || p.TLS == TLSNone || p.BreakAt == smtp.StageTLS {
 			p.Fixed = smtp.Unknown
