@@ -71,11 +71,11 @@ func defaults() Config {
 // complete derives the settings that were left empty from others.
 func (c *Config) complete() {
 	if c.HTTP.PublicURL == "" {
-		c.HTTP.PublicURL = publicURL(c.HTTP.Listen, c.HTTP.TLSCert)
+		c.HTTP.PublicURL = LocalURL(c.HTTP.Listen, c.HTTP.TLSCert)
 	}
 	if c.Upload.PublicURL == "" {
 		cert, _ := c.UploadTLS()
-		c.Upload.PublicURL = publicURL(c.Upload.Listen, cert)
+		c.Upload.PublicURL = LocalURL(c.Upload.Listen, cert)
 	}
 	if c.Ledger.URL == "" {
 		c.Ledger.URL = "sqlite:" + c.DataDir + "/ledger.db"

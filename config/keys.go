@@ -163,21 +163,6 @@ func joinKey(parts []string) string {
 	return strings.Join(quoted, ".")
 }
 
-// splitKey returns the parts of what joinKey wrote.
-func splitKey(key string) (parts []string) {
-	for key != "" {
-		part := ""
-		if quoted, err := strconv.QuotedPrefix(key); err == nil {
-			part, _ = strconv.Unquote(quoted)
-			key = strings.TrimPrefix(key[len(quoted):], ".")
-		} else {
-			part, key, _ = strings.Cut(key, ".")
-		}
-		parts = append(parts, part)
-	}
-	return parts
-}
-
 // notBare reports whether a key with r in it has to be quoted; host names consist of the other characters, too.
 func notBare(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'

@@ -50,11 +50,8 @@ func Check(file string, environ []string) (c Config, err error) {
 		if err != nil {
 			return c, fmt.Errorf("read %s: %w", file, err)
 		}
-		if found = decode(file, data, &c, at); len(found) > 0 {
-			c, at = defaults(), places{} // the decoder stopped halfway
-			if more := decode(file, without(data, found), &c, at); len(more) > 0 {
-				return defaults(), invalid(found) // its syntax is broken: no other fault can be found
-			}
+		if c, at, found = decodeAll(file, data, defaults); at == nil {
+			return c, invalid(found)
 		}
 	}
 	found = append(found, applyEnviron(&c, environ, at)...)
@@ -62,6 +59,19 @@ func Check(file string, environ []string) (c Config, err error) {
 	c.Throttle.places = at.below("throttle")
 	found = append(found, at.locate(c.faults())...)
 	return c, invalid(found)
+}
+
+// decodeAll reads data into what start makes, and notes in at where each key stands. What has a fault stays as start
+// made it. If the syntax is broken, so that no other fault can be found, at is nil.
+func decodeAll[T any](file string, data []byte, start func() T) (t T, at places, found []Finding) {
+	t, at = start(), places{}
+	if found = decode(file, data, &t, at); len(found) > 0 {
+		t, at = start(), places{} // the decoder stopped halfway
+		if more := decode(file, without(data, found), &t, at); len(more) > 0 {
+			return start(), nil, found
+		}
+	}
+	return t, at, found
 }
 
 // without blanks the lines of findings, and all lines of a faulty table. The others keep their line numbers.
@@ -102,46 +112,26 @@ func readFile(name string) ([]byte, error) {
 // decode reads data into target, which holds the defaults, and notes in at where each key
 // stands. Every fault has the file's name, line and column.
 func decode(file string, data []byte, target any, at places) []Finding {
-	known := keysOf(target)
-	s := scanner{file: file, known: known, at: at}
+	s := scanner{file: file, known: keysOf(target), at: at}
 	s.scan(data)
 	if len(s.found) > 0 { // reads on without a target, for faults that only the decoder finds
-		return append(s.found, decodeFault(file, toml.Unmarshal(data, new(map[string]any)), known)...)
+		return append(s.found, decodeFault(file, toml.Unmarshal(data, new(map[string]any)))...)
 	}
-	return decodeFault(file, toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(target), known)
+	return decodeFault(file, toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields().Decode(target))
 }
 
-func decodeFault(file string, err error, known map[string]form) (found []Finding) {
+func decodeFault(file string, err error) []Finding {
 	if err == nil {
 		return nil
 	}
-	if missing, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-		for i := range missing.Errors {
-			e := &missing.Errors[i]
-			text := fmt.Sprintf("unknown key %q", joinKey(e.Key())) + meantKey(e.Key(), known)
-			found = append(found, place(file, e).finding(SeverityError, text))
-		}
-		return found
-	}
+	at, text := position{file: file}, strings.TrimPrefix(err.Error(), "toml: ")
 	if one, ok := errors.AsType[*toml.DecodeError](err); ok {
-		return []Finding{place(file, one).finding(SeverityError, decodeText(one))}
+		at.line, at.column = one.Position()
+		if key := joinKey(one.Key()); key != "" {
+			text = key + ": " + text
+		}
 	}
-	return []Finding{position{file: file}.finding(SeverityError, strings.TrimPrefix(err.Error(), "toml: "))}
-}
-
-// place is where the decoder found a fault.
-func place(file string, e *toml.DecodeError) position {
-	line, column := e.Position()
-	return position{file, line, column}
-}
-
-// decodeText is the decoder's message about one key.
-func decodeText(e *toml.DecodeError) string {
-	text := strings.TrimPrefix(e.Error(), "toml: ")
-	if key := joinKey(e.Key()); key != "" {
-		return key + ": " + text
-	}
-	return text
+	return []Finding{at.finding(SeverityError, text)}
 }
 
 // EnvironPrefix begins the name of every setting in the environment.
@@ -248,20 +238,20 @@ func setList(v reflect.Value, text string) error {
 	return nil
 }
 
-// lookEvery is how often FileWatch.Each reads its file: soon enough for a person who waits for the effect. Unlike
+// lookEvery is how often FileWatch.Each reads its files: soon enough for a person who waits for the effect. Unlike
 // notifications, reading works on every file system and through the symbolic links of container platforms.
 const lookEvery = time.Second
 
-// FileWatch notices when the content of a file changes. The file need not exist. Not safe for concurrent use.
+// FileWatch notices when the content of files changes. They need not exist. Not safe for concurrent use.
 type FileWatch struct {
-	file  string
+	files []string
 	every time.Duration
-	sum   string // of its content at the last look
+	sum   string // of their content at the last look
 }
 
-// WatchFile takes the file's present content as seen. With an empty name there is no file.
-func WatchFile(file string) *FileWatch {
-	w := &FileWatch{file: file, every: lookEvery}
+// WatchFiles takes the files' present content as seen. An empty name is no file.
+func WatchFiles(files ...string) *FileWatch {
+	w := &FileWatch{files: slices.DeleteFunc(files, func(name string) bool { return name == "" }), every: lookEvery}
 	w.sum = w.content()
 	return w
 }
@@ -269,7 +259,7 @@ func WatchFile(file string) *FileWatch {
 // Found reports whether there was a file at the last look.
 func (w *FileWatch) Found() bool { return w.sum != "" }
 
-// Changed reports whether the file's content differs from the last look.
+// Changed reports whether the content differs from the last look.
 func (w *FileWatch) Changed() bool {
 	before := w.sum
 	w.sum = w.content()
@@ -278,7 +268,7 @@ func (w *FileWatch) Changed() bool {
 
 // Each looks once a second, and calls do when the content has changed, until ctx ends.
 func (w *FileWatch) Each(ctx context.Context, do func()) {
-	if w.file == "" {
+	if len(w.files) == 0 {
 		return
 	}
 	ticker := time.Tick(w.every)
@@ -294,17 +284,17 @@ func (w *FileWatch) Each(ctx context.Context, do func()) {
 	}
 }
 
-// content returns a hash of the file's content; "" when there is no file, and the error when it can't be read.
-func (w *FileWatch) content() string {
-	if w.file == "" {
-		return ""
+// content returns a hash of each file's content: "" when there is no file, and the error when it can't be read.
+func (w *FileWatch) content() (sums string) {
+	for _, file := range w.files {
+		text, err := readFile(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			sums += err.Error()
+		default:
+			sums += fmt.Sprintf("%x", sha256.Sum256(text))
+		}
 	}
-	text, err := readFile(w.file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return ""
-	case err != nil:
-		return err.Error()
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(text))
+	return sums
 }

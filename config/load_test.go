@@ -356,9 +356,3 @@ func FuzzThrottleText(f *testing.F) {
 		effort.Denied(throttle.NewTable(rules))(t, nil, text)
 	})
 }
-
-func TestKeysAreTakenApart(t *testing.T) {
-	for _, parts := range [][]string{{"default"}, {"receivers", "a.b"}, {"receivers", `q"u.o\te`, "tls"}, {"", "x"}, {"a", ""}} {
-		effort.Equal(t, splitKey(joinKey(parts)), parts, joinKey(parts))
-	}
-}

@@ -263,34 +263,13 @@ func inOrder(findings []Finding, file string) {
 
 // parseThrottle reads the text of a file of throttles. Findings are its faults.
 func parseThrottle(file string, data []byte) (Throttle, []Finding) {
-	var form throttleForm
-	at := places{}
-	findings := decode(file, data, &form, at)
+	form, at, findings := decodeAll(file, data, func() (none throttleForm) { return none })
 	t := Throttle{Default: form.Default, Receivers: form.Receivers, Sources: form.Sources, places: at}
-	if len(findings) > 0 {
-		t = namesOf(at)
-	}
 	k := &checker{}
 	t.check(k, "")
 	findings = append(findings, at.locate(k.found)...)
 	inOrder(findings, file)
 	return t, findings
-}
-
-// namesOf returns the receivers and sources named in a file with faulty values, so that faults of names are reported
-// with those of values.
-func namesOf(at places) Throttle {
-	t := Throttle{Receivers: map[string]Allowance{}, Sources: map[string]Source{}, places: at}
-	for key := range at {
-		switch parts := splitKey(key); {
-		case len(parts) < 2:
-		case parts[0] == "receivers":
-			t.Receivers[parts[1]] = Allowance{}
-		case parts[0] == "sources":
-			t.Sources[parts[1]] = Source{}
-		}
-	}
-	return t
 }
 
 // ThrottleState is the rules in effect and the state of the throttle file.
@@ -317,7 +296,7 @@ type ThrottleFile struct {
 
 // OpenThrottle loads what LoadThrottle does, with its errors.
 func OpenThrottle(base Throttle) (*ThrottleFile, error) {
-	f := &ThrottleFile{base: base, watch: WatchFile(base.File)}
+	f := &ThrottleFile{base: base, watch: WatchFiles(base.File)}
 	rules, err := LoadThrottle(base)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -118,30 +117,21 @@ func (s *scanner) value(parts []string, v *unstable.Node, at position) {
 
 // read checks a value of the right kind.
 func (s *scanner) read(parts []string, v *unstable.Node, f form, at position) {
+	of := elem(f.of)
 	if v.Kind != unstable.Array {
-		text := string(v.Data)
-		if readsText(elem(f.of)) && !s.try(parts, v, elem(f.of)) {
-			return
-		}
-		s.allowance(parts, text, at)
+		s.try(parts, v, of)
 		return
 	}
-	var texts []string
-	of := elem(f.of).Elem()
 	for it := v.Children(); it.Next(); {
 		switch node := it.Node(); {
 		case node.Kind == unstable.Comment:
-			continue
 		case node.Kind != unstable.String:
 			s.fault(parts, at, "write "+f.want)
 			return
-		case readsText(of) && !s.try(parts, node, of):
+		case !s.try(parts, node, of.Elem()):
 			return
-		default:
-			texts = append(texts, string(node.Data))
 		}
 	}
-	s.allowance(parts, strings.Join(texts, ","), at)
 }
 
 // elem is the type that a pointer type t points to, or t.
@@ -152,35 +142,16 @@ func elem(t reflect.Type) reflect.Type {
 	return t
 }
 
-// try reads a text as a value of type t.
+// try reads a value of a type that is written as one string.
 func (s *scanner) try(parts []string, v *unstable.Node, t reflect.Type) bool {
+	if !readsText(t) {
+		return true
+	}
 	err := setText(reflect.New(t).Elem(), string(v.Data))
 	if err != nil {
 		s.fault(parts, s.position(v.Raw), err.Error())
 	}
 	return err == nil
-}
-
-// allowance checks the value of a field of an allowance.
-func (s *scanner) allowance(parts []string, text string, at position) {
-	if len(parts) < 2 || !allowanceTable(parts[:len(parts)-1]) {
-		return
-	}
-	if n, err := strconv.ParseInt(text, 0, 64); err == nil { // 1_000 and 0x10 too
-		text = strconv.FormatInt(n, 10)
-	}
-	if field, ok := throttle.ParseField(parts[len(parts)-1]); ok {
-		if err := fieldFault(field, text); err != nil {
-			s.fault(parts, at, err.Error())
-		}
-	}
-}
-
-// allowanceTable reports whether a table holds the fields of an allowance.
-func allowanceTable(parts []string) bool {
-	table := generalKey(parts)
-	return table == "default" || table == "receivers.*" || table == "sources.*" || table == "throttle.default" ||
-		strings.HasPrefix(table, "throttle.receivers.") || strings.HasPrefix(table, "throttle.sources.")
 }
 
 // lineStarts are where the lines of a document begin: the parser's own way to find the line of a

@@ -505,14 +505,6 @@ func offLoopback(hostPort string) bool {
 	return err == nil && !loopback(hostPort)
 }
 
-// Scheme is how the URL of a listener with or without a certificate begins.
-func Scheme(cert string) string {
-	if cert != "" {
-		return "https://"
-	}
-	return "http://"
-}
-
 // everywhere reports whether host:port is all interfaces of this machine.
 func everywhere(hostPort string) bool {
 	host, _, err := net.SplitHostPort(hostPort)
@@ -523,8 +515,8 @@ func everywhere(hostPort string) bool {
 	return host == "" || err == nil && a.IsUnspecified()
 }
 
-// publicURL is the URL of a listener for clients on this machine; "" when the port is not known yet.
-func publicURL(listen, cert string) string {
+// LocalURL is the URL of a listener for clients on this machine; "" when the port is not known yet.
+func LocalURL(listen, cert string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "0" {
 		return ""
@@ -532,5 +524,9 @@ func publicURL(listen, cert string) string {
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return Scheme(cert) + net.JoinHostPort(host, port)
+	scheme := "http://"
+	if cert != "" {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, port)
 }

@@ -148,8 +148,8 @@ func watchNode(ctx context.Context, client *client.Admin, tell io.Writer, m admi
 			if done, err := ended(m); done {
 				return m, err
 			}
-			if text := fmt.Sprintf("%s: leases %s, addresses %s, receivers %s", m.State, term.Grouped(int64(m.Leases)),
-				term.Grouped(m.Addresses), term.Grouped(int64(m.Receivers))); text != told {
+			if text := fmt.Sprintf("%s: leases %s, addresses %s, receivers %s", m.State, term.Grouped(m.Leases),
+				term.Grouped(m.Addresses), term.Grouped(m.Receivers)); text != told {
 				told = text
 				fmt.Fprintln(tell, text)
 			}
@@ -248,8 +248,8 @@ func (t membersTable) print(b *term.Page) {
 			mark, by = "* ", term.Clipped(m.Name, 30)
 		}
 		g.Add(mark+m.Node.String()[:8], term.Printable(m.Name), string(m.State), term.Middle(m.Version, versionMost),
-			term.Span(t.now.Sub(time.Time(m.Since))), term.Short(int64(m.Leases)), term.Short(m.Addresses),
-			term.Short(int64(m.Receivers)))
+			term.Span(t.now.Sub(time.Time(m.Since))), term.Short(m.Leases), term.Short(m.Addresses),
+			term.Short(m.Receivers))
 	}
 	fmt.Fprintf(b, "cluster %s as %s sees it\n\n", term.Clipped(t.Cluster, 30), by)
 	b.Table(&g)

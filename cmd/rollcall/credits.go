@@ -78,8 +78,8 @@ func newCreditsShow(node *adminFlags) *cobra.Command {
 
 func printBalance(b *term.Page, of ledger.Balance) {
 	b.Rows([]string{"GRANTED", "AVAILABLE", "HELD", "SPENT"},
-		[][]string{{term.Grouped(int64(of.Granted)), term.Grouped(int64(of.Available)), term.Grouped(int64(of.Held)),
-			term.Grouped(int64(of.Spent))}})
+		[][]string{{term.Grouped(of.Granted), term.Grouped(of.Available), term.Grouped(of.Held),
+			term.Grouped(of.Spent)}})
 }
 
 const (
@@ -130,8 +130,8 @@ func printStatement(b *term.Page, s statement) {
 	if !s.AddsUp() {
 		sign = "is not"
 	}
-	fmt.Fprintf(b, "\nheld %s %s charged %s + released %s + still held %s\n\n", term.Grouped(int64(s.Held)), sign,
-		term.Grouped(int64(s.Charged)), term.Grouped(int64(s.Released)), term.Grouped(int64(s.StillHeld)))
+	fmt.Fprintf(b, "\nheld %s %s charged %s + released %s + still held %s\n\n", term.Grouped(s.Held), sign,
+		term.Grouped(s.Charged), term.Grouped(s.Released), term.Grouped(s.StillHeld))
 	if s.Count == 0 {
 		fmt.Fprintln(b, "there are no entries: nothing was held")
 		return
@@ -143,7 +143,7 @@ func printStatement(b *term.Page, s statement) {
 		if e.Settlement != nil {
 			settlement = term.Grouped(*e.Settlement)
 		}
-		fmt.Fprintf(b, columns, e.At, e.Kind, settlement, term.Grouped(int64(e.Credits)))
+		fmt.Fprintf(b, columns, e.At, e.Kind, settlement, term.Grouped(e.Credits))
 	}
 	if shown := int64(len(s.Entries)); shown < s.Count {
 		fmt.Fprintf(b, "\nthe newest %s of %s entries; --all shows all\n", term.Grouped(shown), term.Grouped(s.Count))

@@ -1,13 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -87,17 +86,10 @@ func diagnose(ctx context.Context, flags *adminFlags, now bool) (found diagnosis
 
 // adminURL is the URL of a configuration's admin listener for this machine.
 func adminURL(a config.Admin) string {
-	host, port, err := net.SplitHostPort(a.Listen)
-	switch {
-	case err != nil || strings.HasPrefix(a.Listen, config.UnixPrefix):
+	if strings.HasPrefix(a.Listen, config.UnixPrefix) {
 		return a.Listen
-	case port == "0": // only the node knows its port
-		return adminDefault
 	}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return config.Scheme(a.TLSCert) + net.JoinHostPort(host, port)
+	return cmp.Or(config.LocalURL(a.Listen, a.TLSCert), adminDefault) // only the node knows port 0
 }
 
 func examine(ctx context.Context, c config.Config) (admin.Identity, error) {

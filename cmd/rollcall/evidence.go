@@ -136,7 +136,7 @@ func printEvidence(b *term.Page, f admin.Explanation) {
 		case c.NoRoute != "":
 			line("route", "none, DNS says %s", c.NoRoute)
 		case c.Hosts > 0:
-			line("route", "%s", term.Counted(int64(c.Hosts), "host"))
+			line("route", "%s", term.Counted(c.Hosts, "host"))
 		}
 		if text := behaviourLine(*c, time.Time(f.At)); text != "" {
 			line("domain", "%s", text)
@@ -192,7 +192,7 @@ func writeAttempts(b *term.Page, c admin.CaseView) {
 		writeAttemptTable(b, "ATTEMPT", c.Attempts)
 	}
 	if c.Omitted > 0 {
-		b.Notes(term.Grouped(int64(c.Omitted)) + " attempts behind the first ones are left out.")
+		b.Notes(term.Grouped(c.Omitted) + " attempts behind the first ones are left out.")
 	}
 	if len(c.Behaviour.Controls) > 0 {
 		writeAttemptTable(b, "CONTROL OR WITNESS", c.Behaviour.Controls)

@@ -286,7 +286,7 @@ func (a auditView) print(b *term.Page) {
 	for _, i := range a.Invariants {
 		holds := "yes"
 		if i.Violations > 0 {
-			holds = "NO: " + term.Grouped(int64(i.Violations))
+			holds = "NO: " + term.Grouped(i.Violations)
 		}
 		g.Add(i.ID, holds, i.Holds)
 	}
@@ -318,7 +318,7 @@ func (a auditView) printViolations(b *term.Page) {
 		}
 	}
 	fmt.Fprintf(b, "\n%s violations were found, %s are listed; read in %.1f s\n", term.Grouped(a.Found),
-		term.Grouped(int64(len(a.Violations))), a.Took)
+		term.Grouped(len(a.Violations)), a.Took)
 }
 
 func newAuditCorrect(from *ledgerFlags) *cobra.Command {
@@ -391,7 +391,7 @@ func (c correctionView) print(b *term.Page) {
 		if e.Number == ledger.CorrectionMoved {
 			what = "moved now"
 		}
-		g.Add(string(e.Kind), term.Grouped(int64(e.Amount)), what)
+		g.Add(string(e.Kind), term.Grouped(e.Amount), what)
 	}
 	b.Table(g)
 }

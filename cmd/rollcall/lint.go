@@ -162,7 +162,7 @@ func (v *lintView) firstLines() []string {
 		lines = append(lines, d.asLine())
 	}
 	if more := len(v.Defects) - defectsShown; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %s more: rollcall lint --json %s", term.Grouped(int64(more)), v.File))
+		lines = append(lines, fmt.Sprintf("and %s more: rollcall lint --json %s", term.Grouped(more), v.File))
 	}
 	return lines
 }
@@ -188,10 +188,10 @@ func (v *lintView) printTo(b *term.Page) {
 	if n > 0 && v.Out == "" {
 		code = term.Red
 	}
-	text := fmt.Sprintf("%s: %s to send, %s", v.File, term.CountedAddresses(v.Addresses), b.Mark(code, rowsText(n)))
+	text := fmt.Sprintf("%s: %s to send, %s", v.File, term.Counted(v.Addresses, "address"), b.Mark(code, rowsText(n)))
 	if v.Out != "" {
-		text = fmt.Sprintf("%s has %s: %s corrected, %s left out", v.Out, term.CountedAddresses(v.Addresses),
-			term.Grouped(int64(v.Corrected)), term.Grouped(int64(n-v.Corrected)))
+		text = fmt.Sprintf("%s has %s: %s corrected, %s left out", v.Out, term.Counted(v.Addresses, "address"),
+			term.Grouped(v.Corrected), term.Grouped(n-v.Corrected))
 	}
 	if v.Skipped > 0 {
 		text += fmt.Sprintf(", %s without an address", term.Counted(v.Skipped, "row"))
@@ -203,7 +203,7 @@ func rowsText(n int) string {
 	if n == 0 {
 		return "no defects"
 	}
-	return term.Counted(int64(n), "row") + " with a defect"
+	return term.Counted(n, "row") + " with a defect"
 }
 
 func newData() *cobra.Command {
@@ -219,7 +219,7 @@ func newData() *cobra.Command {
 		t := &term.Table{Columns: []term.Column{{Name: "LIST"}, {Name: "ENTRIES", Right: true}, {Name: "DATE"},
 			{Name: "AGE", Right: true}, {Name: "LICENCE"}, {Name: "WHAT", Least: 20, Wrap: true}}}
 		for _, l := range all {
-			t.Add(l.Name, term.Grouped(int64(l.Entries)), l.Date.Format(time.DateOnly), term.Span(now.Sub(l.Date)),
+			t.Add(l.Name, term.Grouped(l.Entries), l.Date.Format(time.DateOnly), term.Span(now.Sub(l.Date)),
 				l.Licence, l.What)
 		}
 		b.Table(t)

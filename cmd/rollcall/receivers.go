@@ -123,7 +123,7 @@ func printReceiverList(b *term.Page, found inspect.Receivers, lines int) {
 		b.Para(0, "No receiver is asked now.")
 	}
 	if more := found.More + len(found.Receivers) - shown; more > 0 {
-		fmt.Fprintf(b, "\nand %s more\n", term.Grouped(int64(more)))
+		fmt.Fprintf(b, "\nand %s more\n", term.Grouped(more))
 	}
 	b.Notes(silentNotes(found.Silent)...)
 }
@@ -142,13 +142,13 @@ func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 		oldest = term.Span(term.Seconds(r.Oldest))
 	}
 	rows := []term.Row{{Cells: []string{r.Key, fmt.Sprintf("%d/%d", r.Sessions, r.Most),
-		term.Figure(r.Rcpts) + "/" + term.Figure(r.Allowed), term.Short(int64(r.Budget)), term.Percent(r.Refused),
-		term.Percent(r.Deferred), term.Short(int64(r.Queued)), oldest, stateText(r, now)}}}
+		term.Figure(r.Rcpts) + "/" + term.Figure(r.Allowed), term.Short(r.Budget), term.Percent(r.Refused),
+		term.Percent(r.Deferred), term.Short(r.Queued), oldest, stateText(r, now)}}}
 	if len(r.Sources) > 1 {
 		for _, s := range r.Sources {
 			state := s.State + when(" ", s.Until, now, term.Left)
 			rows = append(rows, term.Row{Cells: []string{"  " + sourceName(s.Source), fmt.Sprint(s.Sessions),
-				"-/" + term.Figure(s.Rate.Rate), term.Short(int64(s.Budget)), "", "", "", "", state}})
+				"-/" + term.Figure(s.Rate.Rate), term.Short(s.Budget), "", "", "", "", state}})
 		}
 	}
 	last := replyText(r.Last)
@@ -445,10 +445,10 @@ func printSources(b *term.Page, found admin.Sources, now time.Time) {
 	for _, s := range found.Sources {
 		state, perDay := s.State+when(" ", s.Until, now, term.Left), "-"
 		if s.PerDay > 0 {
-			perDay = term.Short(int64(s.PerDay))
+			perDay = term.Short(s.PerDay)
 		}
-		row := term.Row{Cells: []string{sourceName(s.Source), s.Node, state, term.Grouped(int64(s.Sessions)),
-			term.Short(int64(s.Today)), perDay, term.Grouped(int64(s.Spoken)), term.Grouped(int64(s.Blocked))}}
+		row := term.Row{Cells: []string{sourceName(s.Source), s.Node, state, term.Grouped(s.Sessions),
+			term.Short(s.Today), perDay, term.Grouped(s.Spoken), term.Grouped(s.Blocked)}}
 		if s.Reason != "" {
 			row.Below = append(row.Below, s.Reason)
 		}

@@ -183,19 +183,19 @@ func (s receiverSheet) head() {
 	}
 	s.Field("sessions", "%d of %d", d.Sessions, d.Most)
 	s.Field("asked", "%s/s of %s/s allowed, %d on the wire", term.Figure(d.Rcpts), term.Figure(d.Allowed), d.InFlight)
-	queued := term.Grouped(int64(d.Queued))
+	queued := term.Grouped(d.Queued)
 	if d.Queued > 0 {
 		queued += ", the oldest for " + term.Span(term.Seconds(d.Oldest))
 	}
 	if d.Behind > 0 {
-		queued += fmt.Sprintf("; %s of them are not handed over to it yet", term.Grouped(int64(d.Behind)))
+		queued += fmt.Sprintf("; %s of them are not handed over to it yet", term.Grouped(d.Behind))
 	}
 	if d.PerHour > 0 {
-		queued += fmt.Sprintf("; about %s an hour at present", term.Grouped(int64(d.PerHour)))
+		queued += fmt.Sprintf("; about %s an hour at present", term.Grouped(d.PerHour))
 	}
 	s.Field("queued", "%s", queued)
 	s.Field("answers", "%s refused, %s deferred, in the last ten minutes; %s more refusals may be caused this hour",
-		term.Percent(d.Refused), term.Percent(d.Deferred), term.Grouped(int64(d.Budget)))
+		term.Percent(d.Refused), term.Percent(d.Deferred), term.Grouped(d.Budget))
 	if last := replyText(d.Last); last != "" {
 		s.Field("last reply", "%q", last)
 		s.Field("", "%s", s.judged(d.Last, term.Seconds(d.LastAt)))
@@ -275,7 +275,7 @@ func (s receiverSheet) sources() {
 			edge = term.Figure(one.Rate.Edge)
 		}
 		row := term.Row{Cells: []string{sourceName(one.Source), state, fmt.Sprint(one.Sessions),
-			term.Short(int64(one.Budget)),
+			term.Short(one.Budget),
 			term.Figure(one.Rate.Rate), term.Figure(one.Rate.Floor), term.Figure(one.Rate.Ceiling), edge, one.Rate.Phase}}
 		if one.Reason != "" {
 			row.Below = append(row.Below, one.Reason)
@@ -301,7 +301,7 @@ func (s receiverSheet) sessions() {
 		{Name: "TLS", Least: 3}}}
 	for _, one := range s.d.SessionList {
 		g.Add(fmt.Sprint(one.ID), sourceName(one.Source), one.Host, one.State, term.Span(term.Seconds(one.Age)),
-			term.Grouped(int64(one.Rcpts)), term.Grouped(int64(one.Refused)), term.Dash(one.TLS))
+			term.Grouped(one.Rcpts), term.Grouped(one.Refused), term.Dash(one.TLS))
 	}
 	s.WriteString("\n")
 	s.Table(&g)
@@ -314,7 +314,7 @@ func (s receiverSheet) queues() {
 	g := term.Table{Columns: []term.Column{{Name: "VERIFICATION"}, {Name: "WORKSPACE", Least: 8}, {Name: "QUEUED",
 		Right: true}, {Name: "OLD", Right: true}, {Name: "WEIGHT", Right: true}}}
 	for _, q := range s.d.Queues {
-		g.Add(q.Verification, q.Workspace, term.Grouped(int64(q.Queued)), term.Span(term.Seconds(q.Oldest)),
+		g.Add(q.Verification, q.Workspace, term.Grouped(q.Queued), term.Span(term.Seconds(q.Oldest)),
 			fmt.Sprint(q.Weight))
 	}
 	s.WriteString("\n")

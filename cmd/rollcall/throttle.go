@@ -153,7 +153,7 @@ func (v checkView) failsWith() error {
 	if faults == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: %s", v.File, errCandidate, term.Counted(int64(faults), "error"))
+	return fmt.Errorf("%s: %w: %s", v.File, errCandidate, term.Counted(faults, "error"))
 }
 
 func printCheck(b *term.Page, out checkView) {
@@ -162,30 +162,12 @@ func printCheck(b *term.Page, out checkView) {
 	}
 	if out.OK {
 		text := fmt.Sprintf("%s can be used: %s with those of the configuration", out.File,
-			term.Counted(int64(out.Rules), "rule"))
+			term.Counted(out.Rules, "rule"))
 		if n := len(out.Findings); n > 0 {
-			text += ", " + term.Counted(int64(n), "warning")
+			text += ", " + term.Counted(n, "warning")
 		}
 		b.Para(0, "%s.", text)
 	}
-}
-
-// faultsOf returns the faults of a throttle file as one error, without warnings.
-func faultsOf(file string) error {
-	_, findings, err := config.CheckThrottle(file, config.Default().Throttle)
-	if err != nil {
-		return err
-	}
-	var faults []string
-	for _, f := range findings {
-		if f.Severity == config.SeverityError {
-			faults = append(faults, f.String())
-		}
-	}
-	if len(faults) > 0 {
-		return errors.New(strings.Join(faults, "\n"))
-	}
-	return nil
 }
 
 func newThrottleSet(node *adminFlags) *cobra.Command {

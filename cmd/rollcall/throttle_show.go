@@ -19,6 +19,7 @@ import (
 	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/client"
 	"rollcall/cmd/rollcall/term"
+	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/smtp/throttle"
 )
@@ -359,13 +360,14 @@ func readThrottleCandidate(name string) (string, error) {
 	case len(bytes.TrimSpace(text)) == 0:
 		return "", term.UsageError(name + " is empty: there is nothing to try")
 	}
-	return string(text), faultsOf(name)
+	_, err = config.LoadThrottle(config.Throttle{File: name})
+	return string(text), err
 }
 
 func printThrottleReplay(b *term.Page, r inspect.Replayed) {
 	b.Para(0, "The record reaches back %s: %s addresses were asked. %s of the receivers in it would see no difference, "+
-		"%s would.", reach(r.Hours), term.Grouped(int64(r.Asked)),
-		term.Grouped(int64(r.Same)), term.Grouped(int64(len(r.Receivers))))
+		"%s would.", reach(r.Hours), term.Grouped(r.Asked),
+		term.Grouped(r.Same), term.Grouped(len(r.Receivers)))
 	for _, one := range r.Receivers {
 		writeReceiverReplay(b, one)
 	}
@@ -404,13 +406,13 @@ func writeReceiverReplay(b *term.Page, one inspect.ReceiverReplay) {
 	if one.AtLeast {
 		bound, delay = "at least", delay+", or even sooner: more waited than the record shows"
 	}
-	indented(fmt.Sprintf("asked %s, then %s %s; the last of them %s", term.Grouped(int64(one.Asked)), bound,
-		term.Grouped(int64(one.Would)), delay))
+	indented(fmt.Sprintf("asked %s, then %s %s; the last of them %s", term.Grouped(one.Asked), bound,
+		term.Grouped(one.Would), delay))
 	for _, field := range slices.SortedFunc(maps.Keys(one.Fired), func(a, b string) int {
 		return one.Fired[b] - one.Fired[a]
 	}) {
 		if n := one.Fired[field]; n > 0 {
-			indented(fmt.Sprintf("%s would have held it back in %s of the minutes", field, term.Grouped(int64(n))))
+			indented(fmt.Sprintf("%s would have held it back in %s of the minutes", field, term.Grouped(n)))
 		}
 	}
 	if one.Unknown != "" {

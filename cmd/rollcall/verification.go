@@ -101,8 +101,8 @@ func addMoreWaits(b *term.Page, more []inspect.Wait) {
 	for _, w := range more {
 		addresses += w.Addresses
 	}
-	b.Notes(fmt.Sprintf("and %s with %s: add --limit 0 to see them all", term.Counted(int64(len(more)), "more row"),
-		term.CountedAddresses(int64(addresses))))
+	b.Notes(fmt.Sprintf("and %s with %s: add --limit 0 to see them all", term.Counted(len(more), "more row"),
+		term.Counted(addresses, "address")))
 }
 
 // waitsGrid has a row for each thing that addresses wait for, with explanations below it.
@@ -113,9 +113,9 @@ func waitsGrid(waits []inspect.Wait, now time.Time) *term.Table {
 	for _, one := range waits {
 		perHour := "-"
 		if one.PerHour > 0 {
-			perHour = term.Grouped(int64(one.PerHour))
+			perHour = term.Grouped(one.PerHour)
 		}
-		row := term.Row{Cells: []string{term.Grouped(int64(one.Addresses)), one.For, term.Dash(one.Receiver),
+		row := term.Row{Cells: []string{term.Grouped(one.Addresses), one.For, term.Dash(one.Receiver),
 			term.Dash(cmp.Or(one.Cause, one.Reason)), term.Dash(term.Left(one.Until, now)), term.Dash(term.Left(one.Last,
 				now)), perHour}}
 		if text := waitsFor[one.For]; text != "" {

@@ -76,11 +76,8 @@ func preflight(ctx context.Context, c config.Config, in *input) error {
 	}
 	domains := file.Domains()
 	hosts := hostsOf(asking, resolver, domains[:min(len(domains), preflightDomains)])
-	allowed, err := node.AllowNetworks(c)
-	if err != nil {
-		return err
-	}
-	dial := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: allowed, Port: c.SMTP.Port, ConnectTimeout: preflightWait})
+	dial := smtp.NewDialer(smtp.DialerOptions{AllowNetworks: node.AllowNetworks(c), Port: c.SMTP.Port,
+		ConnectTimeout: preflightWait})
 	if err := tryHosts(ctx, dial, hosts, c.SMTP.Port); err != nil {
 		return err
 	}

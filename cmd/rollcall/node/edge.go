@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,7 +15,6 @@ import (
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/process"
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	httpd "rollcall/http"
 	"rollcall/http/admin"
@@ -176,14 +174,12 @@ func apiOptions(c config.Config, book *sqlstore.Store, o edgeOptions, url func(u
 // connectionPlaces is how many connections a listener accepts: as configured, but at most a fraction of the files that
 // this process may open, so that some are left for receivers and the ledger.
 func connectionPlaces(configured, part int, log *slog.Logger, listener string) int {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil ||
-		limit.Cur/uint64(part) >= uint64(configured) {
+	places := openFiles() / part
+	if places >= configured {
 		return configured
 	}
-	places := int(limit.Cur) / part
 	log.Warn("fewer connections than configured, since the system lets this process open few files", "listener", listener,
-		"connections", places, "configured", configured, "files", limit.Cur)
+		"connections", places, "configured", configured, "files", openFiles())
 	return places
 }
 
@@ -194,26 +190,16 @@ func workspaceLimits(c config.Config) ledger.Limits {
 
 // publicURL is the URL of a listener: as configured, or from the address that it got.
 func publicURL(configured, listen, cert string, at net.Addr) string {
-	_, port, err := net.SplitHostPort(listen)
-	if configured != "" && (err != nil || port != "0") {
+	if configured != "" && !strings.HasSuffix(listen, ":0") {
 		return configured
 	}
-	host, bound, err := net.SplitHostPort(at.String())
-	if err != nil {
-		return configured
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return config.Scheme(cert) + net.JoinHostPort(host, bound)
+	return config.LocalURL(at.String(), cert)
 }
 
 func listenError(section, listen string, err error) error {
 	return fmt.Errorf("%s.listen: cannot listen on %s (is another node running? choose another port): %w",
 		section, listen, err)
 }
-
-const certificatesEvery = time.Second
 
 type certificates struct {
 	log  *slog.Logger
@@ -250,28 +236,18 @@ func (c *certificates) follow(ctx context.Context, listener, certFile, keyFile s
 	if certFile == "" {
 		return nil, func(context.Context) error { return nil }, nil
 	}
-	// Watch before loading, so that a change in between is seen.
-	watched := []*config.FileWatch{config.WatchFile(certFile), config.WatchFile(keyFile)}
+	watch := config.WatchFiles(certFile, keyFile) // before loading, so that a change in between is seen
 	pair, err := listen.LoadPair(certFile, keyFile)
 	if err != nil {
 		return nil, nil, err
 	}
 	c.noteLoaded(listener, pair)
 	return pair.Config(), process.Background(ctx, func(ctx context.Context) {
-		for term.Sleep(ctx, certificatesEvery) == nil {
-			c.reload(listener, pair, watched)
-		}
+		watch.Each(ctx, func() { c.reload(listener, pair) })
 	}), nil
 }
 
-func (c *certificates) reload(listener string, pair *listen.Pair, watched []*config.FileWatch) {
-	changed := false
-	for _, w := range watched {
-		changed = w.Changed() || changed
-	}
-	if !changed {
-		return
-	}
+func (c *certificates) reload(listener string, pair *listen.Pair) {
 	if err := pair.Reload(time.Now()); err != nil {
 		c.used.WithLabelValues(listener).Set(0)
 		c.log.Error("new certificate refused, the old one stays in use", "listener", listener, "until", pair.End(),

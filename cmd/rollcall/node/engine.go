@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -111,12 +112,8 @@ func nodeIdentity(c config.Config) (uuid.UUID, error) {
 // NewResolver asks the configured DNS servers, and drops hosts that must not be dialled. With lab it asks the lab's DNS
 // in this process.
 func NewResolver(c config.Config, weight func(tenant string) int, lab bool) (*mx.Resolver, error) {
-	networks, err := AllowNetworks(c)
-	if err != nil {
-		return nil, err
-	}
 	o := mx.Options{Servers: c.DNS.Servers, Timeout: c.DNS.Timeout.Duration, IPv6: hasIPv6(),
-		Allow: smtp.NewDialGuard(networks).Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax,
+		Allow: smtp.NewDialGuard(AllowNetworks(c)).Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax,
 		AtOnce: c.DNS.AtOnce, Weight: weight}
 	if len(c.SMTP.AllowNetworks) == 0 {
 		o.KnownName = "com" // allowed networks mean a lab, whose DNS knows only its own names
@@ -128,19 +125,25 @@ func NewResolver(c config.Config, weight func(tenant string) int, lab bool) (*mx
 }
 
 // AllowNetworks returns the networks that a lab may use; none of them is on the Internet.
-func AllowNetworks(c config.Config) ([]netip.Prefix, error) {
-	return parsed("smtp.allow_networks", c.SMTP.AllowNetworks, netip.ParsePrefix)
+func AllowNetworks(c config.Config) []netip.Prefix {
+	return parsed(c.SMTP.AllowNetworks, netip.MustParsePrefix)
 }
 
-func parsed[T any](key string, texts []string, parse func(string) (T, error)) (list []T, err error) {
-	for _, text := range texts {
-		one, err := parse(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
-		}
-		list = append(list, one)
+// sourceAddresses returns the addresses to speak from; if none is configured, one invalid: the system chooses.
+func sourceAddresses(c config.Config) []netip.Addr {
+	if len(c.SMTP.SourceAddresses) == 0 {
+		return []netip.Addr{{}}
 	}
-	return list, nil
+	return parsed(c.SMTP.SourceAddresses, netip.MustParseAddr)
+}
+
+// parsed reads texts of a configuration, which has been checked.
+func parsed[T any](texts []string, parse func(string) T) []T {
+	list := make([]T, len(texts))
+	for i, text := range texts {
+		list[i] = parse(text)
+	}
+	return list
 }
 
 // hasIPv6 says whether this host has an IPv6 address that the Internet may know.
@@ -211,47 +214,44 @@ func receiverOptions(c config.Config, table *throttle.Table, o engineOptions) (r
 
 // newSources makes the sources of sessions; if none is configured the system chooses the address.
 func newSources(c config.Config, hello string, o engineOptions) (*egress.Pool, error) {
-	networks, err := AllowNetworks(c)
-	if err != nil {
-		return nil, err
-	}
-	addresses, err := parsed("smtp.source_addresses", c.SMTP.SourceAddresses, netip.ParseAddr)
-	if err != nil {
-		return nil, err
-	}
-	if len(addresses) == 0 {
-		addresses = []netip.Addr{{}}
-	}
 	returnPath := cmp.Or(c.SMTP.ReturnPath, "postmaster@"+hello)
 	from, err := smtp.ParseAddress(returnPath)
 	if err != nil {
 		from = smtp.Address{} // then replies are not searched for it
 	}
-	port, limits, list := uint16(c.SMTP.Port), smtp.DefaultLimits(), make([]egress.Source, len(addresses))
+	port, limits, list := uint16(c.SMTP.Port), smtp.DefaultLimits(), []egress.Source(nil)
 	// Unacknowledged bytes are dropped before this node may be counted out. In a trial with short hours, a receiver also
 	// forgets a session that much sooner.
 	limits.Unacknowledged, limits.Unended = cluster.DefaultTimes().Unacknowledged, o.hour.Of(limits.Unended)
-	for i, a := range addresses {
-		dialer := smtp.NewDialer(smtp.DialerOptions{Source: a, AllowNetworks: networks, Port: c.SMTP.Port,
-			ConnectTimeout: smtp.ConnectTimeout})
-		list[i] = egress.Source{Addr: a, Hello: hello, ReturnPath: from, Open: o.opened(func(
+	for _, a := range sourceAddresses(c) {
+		dialer := newDialer(c, a)
+		list = append(list, egress.Source{Addr: a, Hello: hello, ReturnPath: from, Open: o.opened(func(
 			ctx context.Context, host string, at netip.Addr, tls smtp.TLSMode,
 		) (*smtp.Session, error) {
 			return smtp.Open(ctx, dialer, host, netip.AddrPortFrom(at, port),
 				smtp.SessionOptions{HelloName: hello, ReturnPath: returnPath, TLS: tls, Limits: limits})
-		})}
+		})})
 	}
 	return egress.NewPool(list)
 }
 
-// sessionSlots is how many SMTP sessions this process can have.
-func sessionSlots() int {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > 1<<20 {
-		return SessionsMax
-	}
-	return min(SessionsMax, max(64, (int(limit.Cur)-descriptorsKept)/2))
+// newDialer makes the dialer for sessions from an address of this machine.
+func newDialer(c config.Config, source netip.Addr) smtp.Dialer {
+	return smtp.NewDialer(smtp.DialerOptions{Source: source, AllowNetworks: AllowNetworks(c), Port: c.SMTP.Port,
+		ConnectTimeout: smtp.ConnectTimeout})
 }
+
+// openFiles is how many files this process may open.
+func openFiles() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxInt
+	}
+	return int(min(limit.Cur, math.MaxInt))
+}
+
+// sessionSlots is how many SMTP sessions this process can have.
+func sessionSlots() int { return min(SessionsMax, max(64, (openFiles()-descriptorsKept)/2)) }
 
 func (n *Node) workOptions(c config.Config, id uuid.UUID, resolver *mx.Resolver, facts *domain.Facts,
 	o engineOptions) dispatcher.Options {

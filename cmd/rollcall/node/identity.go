@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
@@ -189,9 +188,9 @@ func IdentityOptions(c config.Config) (identity.Options, error) {
 			func(text []byte) error { return term.WriteText(path, text) })
 	}
 	if len(c.Identity.Reach) > 0 {
-		o.Ways, err = waysOut(c)
+		o.Ways = waysOut(c)
 	}
-	return o, err
+	return o, nil
 }
 
 // identitySources are the addresses that receivers see: as configured, or what the system would choose.
@@ -200,18 +199,13 @@ func identitySources(c config.Config, hello, returnPath string) (out []identity.
 	if len(addrs) == 0 {
 		addrs = c.SMTP.SourceAddresses
 	}
-	configured, err := parsed("identity.public_addresses", addrs, netip.ParseAddr)
-	for _, a := range configured {
+	for _, a := range parsed(addrs, netip.MustParseAddr) {
 		out = append(out, identity.Source{Addr: a, Hello: hello, ReturnPath: returnPath})
 	}
-	if err != nil || len(out) > 0 {
-		return out, err
+	if len(out) > 0 {
+		return out, nil
 	}
-	targets, err := sampleTargets(c)
-	if err != nil {
-		return nil, err
-	}
-	for _, to := range targets {
+	for _, to := range sampleTargets(c) {
 		a, failed := identity.LocalFor(to)
 		if failed != nil {
 			err = failed // no route for this family
@@ -227,42 +221,27 @@ func identitySources(c config.Config, hello, returnPath string) (out []identity.
 
 // sampleTargets are addresses that stand for all receivers: documentation addresses for
 // the Internet, the lab's network in a lab.
-func sampleTargets(c config.Config) ([]netip.Addr, error) {
-	networks, err := AllowNetworks(c)
-	if err != nil {
-		return nil, err
-	}
-	if len(networks) > 0 {
-		return []netip.Addr{networks[0].Masked().Addr().Next()}, nil
+func sampleTargets(c config.Config) []netip.Addr {
+	if networks := AllowNetworks(c); len(networks) > 0 {
+		return []netip.Addr{networks[0].Masked().Addr().Next()}
 	}
 	targets := []netip.Addr{netip.MustParseAddr("192.0.2.1")}
 	if hasIPv6() {
 		targets = append(targets, netip.MustParseAddr("2001:db8::1"))
 	}
-	return targets, nil
+	return targets
 }
 
 // waysOut are dialers for the hosts of identity.reach: one for each local address.
-func waysOut(c config.Config) ([]identity.Way, error) {
-	networks, err := AllowNetworks(c)
-	if err != nil {
-		return nil, err
-	}
-	sources := c.SMTP.SourceAddresses
-	if len(sources) == 0 {
-		sources = []string{""}
-	}
-	var out []identity.Way
-	for _, text := range sources {
-		o := smtp.DialerOptions{AllowNetworks: networks, Port: c.SMTP.Port, ConnectTimeout: smtp.ConnectTimeout}
-		if text != "" {
-			if o.Source, err = netip.ParseAddr(text); err != nil {
-				return nil, fmt.Errorf("smtp.source_addresses: %w", err)
-			}
+func waysOut(c config.Config) (out []identity.Way) {
+	for _, source := range sourceAddresses(c) {
+		way := identity.Way{Dial: newDialer(c, source), Port: c.SMTP.Port}
+		if source.IsValid() {
+			way.Source = source.String()
 		}
-		out = append(out, identity.Way{Source: text, Dial: smtp.NewDialer(o), Port: c.SMTP.Port})
+		out = append(out, way)
 	}
-	return out, nil
+	return out
 }
 
 func readIfThere(path string) ([]byte, error) {

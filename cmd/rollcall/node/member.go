@@ -95,11 +95,9 @@ func nodeName(c config.Config) (string, error) {
 func peersOf(c config.Config, book *sqlstore.Store, log *slog.Logger) (*cluster.Peers, error) {
 	p := &cluster.Peers{Book: book, Actors: c.Cluster.ActorListen, Advertise: c.Cluster.Advertise,
 		Gossip: gossip.Options{Cluster: c.Cluster.Name, Listen: c.Cluster.GossipListen,
-			Advertise: c.Cluster.Advertise, Join: c.Cluster.Join, Timing: gossip.DefaultTiming(), Log: log}}
+			Advertise: c.Cluster.Advertise, Join: c.Cluster.Join, Timing: gossip.DefaultTiming(), Log: log,
+			Networks: parsed(c.Cluster.AllowNetworks, netip.MustParsePrefix)}}
 	var err error
-	if p.Gossip.Networks, err = parsed("cluster.allow_networks", c.Cluster.AllowNetworks, netip.ParsePrefix); err != nil {
-		return nil, err
-	}
 	if c.Cluster.GossipKeyFile != "" {
 		if p.Gossip.Keys, err = gossip.LoadKeyring(c.Cluster.GossipKeyFile); err != nil {
 			return nil, fmt.Errorf("cluster.gossip_key_file: %w", err)

@@ -278,7 +278,7 @@ type liveRules struct {
 
 // openRules loads what LoadRules does, with its errors.
 func openRules(c config.Verdict, r prometheus.Registerer) (*liveRules, error) {
-	l := &liveRules{config: c, watch: config.WatchFile(c.File),
+	l := &liveRules{config: c, watch: config.WatchFiles(c.File),
 		fileUsed: process.NewGauge(r, "verdict_file_used", "1: the present file of verdict rules is in use, or there is "+
 			"none. 0: it has a fault, and the rules before it are in force."),
 		loaded: process.NewGauge(r, "verdict_file_loaded_timestamp_seconds",

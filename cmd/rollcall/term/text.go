@@ -64,8 +64,11 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
+// whole is a count of anything.
+type whole interface{ ~int | ~int64 }
+
 // Short writes a count in nine characters at most.
-func Short(n int64) string {
+func Short[N whole](n N) string {
 	if n < 10_000_000 {
 		return Grouped(n)
 	}
@@ -126,24 +129,19 @@ func Dash(text string) string {
 	return text
 }
 
-// Counted writes a number of things, as "1 row" and "1,234 rows".
-func Counted(n int64, thing string) string {
-	if n == 1 {
+// Counted writes a number of things, as "1 row", "1,234 rows" and "2 addresses".
+func Counted[N whole](n N, thing string) string {
+	switch {
+	case n == 1:
 		return "1 " + thing
+	case strings.HasSuffix(thing, "s"):
+		thing += "e"
 	}
 	return Grouped(n) + " " + thing + "s"
 }
 
-// CountedAddresses is counted for addresses.
-func CountedAddresses(n int64) string {
-	if n == 1 {
-		return "1 address"
-	}
-	return Grouped(n) + " addresses"
-}
-
 // Grouped writes a number with thin groups of three, as 1,234,567.
-func Grouped(n int64) string {
+func Grouped[N whole](n N) string {
 	if n < 0 {
 		return "-" + Grouped(-n)
 	}
