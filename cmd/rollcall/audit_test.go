@@ -66,23 +66,16 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 	effort.Has(t, node.waitFor("the books do not add up"), `"invariant":"I3"`, "log")
 	node.waitFor("ledger audited")
 	metric("1")
-	code, stdout, stderr := c.run("audit")
-	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stdout, "I3           NO: 1") ||
-		!strings.Contains(stdout, "To do: ") || !strings.Contains(stderr, "(violations: 1): stop granting"),
-		"audit: got code %d, %s%s", code, stdout, stderr)
-	c.correctsTheBooks(node, report(t, stdout))
+	said := c.fails(exitFailed, "audit")
+	holds(t, said, "I3           NO: 1", "To do: ", "(violations: 1): stop granting")
+	c.correctsTheBooks(node, report(t, said))
 	metric("0")
 	node.terminate()
 	// Without a node the command reads and corrects the ledger itself.
 	c.environ = []string{noNodeHere}
 	c.spoilsTheBooks()
-	_, stdout, _ = c.run("audit")
-	code, _, stderr = c.run("audit", "correct", report(t, stdout), "--keep-account", "--reason", "a gift", "--json")
-	effort.Is(t, code, exitDone, "correct: got code", stderr)
-	code, stdout, stderr = c.run("audit")
-	effort.ErrorIf(t, code != exitDone || !strings.Contains(stdout, "CORRECTED, newest first") ||
-		!strings.Contains(stdout, "found by hand") || !strings.Contains(stdout, "a gift"), "audit: got code %d, %s%s",
-		code, stdout, stderr)
+	c.does("audit", "correct", report(t, c.fails(exitFailed, "audit")), "--keep-account", "--reason", "a gift", "--json")
+	holds(t, c.does("audit"), "CORRECTED, newest first", "found by hand", "a gift")
 }
 
 // noNodeHere has a command look for the node of this machine where none listens, and then read its ledger. At the
@@ -122,23 +115,12 @@ func report(t *testing.T, stdout string) string {
 // correctsTheBooks sets right what was found about a workspace, as an operator would.
 func (c *cli) correctsTheBooks(node *background, workspace string) {
 	c.t.Helper()
-	if code, _, stderr := c.run("audit", "correct", workspace); code != exitUsage || !strings.Contains(stderr,
-		"--reason is missing") {
-		c.t.Errorf("without a reason: code %d, %s", code, stderr)
-	}
-	code, stdout, stderr := c.run("audit", "correct", workspace[:8], "--reason", "found by hand", "--author", "mara")
-	effort.ErrorIf(c.t, code != exitDone || !strings.Contains(stdout, "withdrawal  1        moved now") ||
-		!strings.Contains(stdout, "I3 "), "correct: got code %d, %s%s", code, stdout, stderr)
+	holds(c.t, c.fails(exitUsage, "audit", "correct", workspace), "--reason is missing")
+	holds(c.t, c.does("audit", "correct", workspace[:8], "--reason", "found by hand", "--author", "mara"),
+		"withdrawal  1        moved now", "I3 ")
 	node.waitFor("ledger audited")
 	node.waitFor("ledger audited")
-	if code, stdout, stderr := c.run("audit"); code != exitDone || !strings.Contains(stdout, "every invariant holds") ||
-		!strings.Contains(stdout, "by mara: found by hand") {
-		c.t.Errorf("audit: got code %d, %s%s", code, stdout, stderr)
-	}
-	code, stdout, stderr = c.run("audit", "correct", workspace, "--reason", "again")
-	effort.ErrorIf(c.t, code != exitFailed || !strings.Contains(stderr, "no open finding for this subject"),
-		"again: got code %d, %s%s", code, stdout, stderr)
-	code, stdout, _ = c.run("log", "--json")
-	effort.ErrorIf(c.t, code != exitDone || !strings.Contains(stdout, `"audit correct"`) ||
-		!strings.Contains(stdout, "found by hand"), "log: got code %d, %s", code, stdout)
+	holds(c.t, c.does("audit"), "every invariant holds", "by mara: found by hand")
+	holds(c.t, c.fails(exitFailed, "audit", "correct", workspace, "--reason", "again"), "no open finding for this subject")
+	holds(c.t, c.does("log", "--json"), `"audit correct"`, "found by hand")
 }

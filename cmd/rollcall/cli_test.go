@@ -140,18 +140,26 @@ func (c *cli) run(args ...string) (code int, stdout, stderr string) {
 	return command.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// does runs a command that has to succeed.
-func (c *cli) does(args ...string) {
+// does runs a command that has to succeed, and gives its standard output.
+func (c *cli) does(args ...string) (stdout string) {
 	c.t.Helper()
-	code, _, stderr := c.run(args...)
-	effort.FatalIf(c.t, code != exitDone, "rollcall %q: got code %d and %s", args, code, stderr)
+	code, stdout, stderr := c.run(args...)
+	effort.FatalIf(c.t, code != exitDone, "rollcall %q: got code %d, %s%s", args, code, stdout, stderr)
+	return stdout
+}
+
+// fails runs a command that has to end with another code than 0, and gives all that it says.
+func (c *cli) fails(code int, args ...string) (said string) {
+	c.t.Helper()
+	got, stdout, stderr := c.run(args...)
+	effort.Is(c.t, got, code, "rollcall", args, "code and", stdout+stderr)
+	return stdout + stderr
 }
 
 // asks runs a command that has to succeed for its answer in JSON.
 func (c *cli) asks(into any, args ...string) {
 	c.t.Helper()
-	code, stdout, stderr := c.run(append(args, "--json")...)
-	effort.MustBe(c.t, code, exitDone, "rollcall", args, "code and", stderr)
+	stdout := c.does(append(args, "--json")...)
 	effort.OK(c.t, json.Unmarshal([]byte(stdout), into), "rollcall", args, stdout)
 }
 
@@ -168,57 +176,76 @@ func example(t *testing.T, name string) string {
 	return effort.Must(filepath.Abs(filepath.Join(HouseRoot, "examples", name)))(t)
 }
 
+// TestWrongCallsGetOneClearLineAndTheirCode, and nothing on standard output.
 func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
 	c := newHere(t)
 	c.write("empty.csv", "")
 	c.write("list.csv", "email\na@a.test\n")
 	c.write("bad.toml", "[smtp]\nprot = 25\n")
-	c.write("good.toml", "[smtp]\nport = 25\n")
+	c.does("cluster", "cert", "init")
+	c.does("cluster", "cert", "init", "--dir", "open")
+	effort.OK(t, os.Chmod("open/ca.key", 0o644))
 	const workspace = "00000000-0000-0000-0000-000000000000"
 	c.environ = []string{"ROLLCALL_ADMIN=http://127.0.0.1:1"}
 	for _, x := range []struct {
-		name string
-		args []string
+		args string
 		code int
 		want string
 	}{
-		{"nothing", nil, exitUsage, `rollcall: "rollcall" needs a command`},
-		{"unknown command", []string{"verfy"}, exitUsage, `unknown command "verfy" for "rollcall": did you mean verify?`},
-		{"unknown subcommand", []string{"key", "creat"}, exitUsage, "did you mean create?"},
-		{"unknown flag", []string{"audit", "--jsno"}, exitUsage, "unknown flag: --jsno"},
-		{"missing argument", []string{"verify"}, exitUsage, "FILE is missing"},
-		{"argument too many", []string{"version", "x"}, exitUsage, `unexpected argument "x"`},
-		{"missing workspace", []string{"key", "list"}, exitUsage, "--workspace is missing"},
-		{"a workspace by name, and no node", []string{"credits", "show", "--workspace", "x"}, exitFailed,
-			"no node answers at http://127.0.0.1:1"},
-		{"no credits", []string{"credits", "grant", "--workspace", workspace, "0"}, exitUsage,
-			`"0" is not a number of credits`},
-		{"no key", []string{"verify", "list.csv", "--api", "http://127.0.0.1:1"}, exitUsage,
-			"set ROLLCALL_KEY or give --key"},
-		{"lab and service", []string{"verify", "list.csv", "--api", "http://127.0.0.1:1", "--key", "k", "--lab"},
-			exitUsage, "--lab and --api don't go together"},
-		{"key without service", []string{"verify", "list.csv", "--key", "k"}, exitUsage, "--key needs --api URL"},
-		{"missing file", []string{"verify", "none.csv"}, exitFailed, "there is no file none.csv: check the path"},
-		{"empty file", []string{"verify", "--lab", "empty.csv"}, exitFailed, "empty.csv is empty"},
-		{"a folder", []string{"verify", "."}, exitFailed, ". is not a regular file"},
-		{"no node", []string{"workspace", "list"}, exitFailed,
+		{"", exitUsage, `rollcall: "rollcall" needs a command`},
+		{"verfy", exitUsage, `unknown command "verfy" for "rollcall": did you mean verify?`},
+		{"key creat", exitUsage, "did you mean create?"},
+		{"foo", exitUsage, `unknown command "foo" for "rollcall"` + "\n"}, // no command is near it
+		{"help foo", exitUsage, `unknown command "foo" for "rollcall"`},
+		{"help verfy", exitUsage, `unknown command "verfy" for "rollcall": did you mean verify?`},
+		{"help throttle foo", exitUsage, `unknown command "foo" for "rollcall throttle"`},
+		{"completion bush", exitUsage, `unknown command "bush" for "rollcall completion": did you mean`},
+		{"audit --jsno", exitUsage, "unknown flag: --jsno"},
+		{"verify x.csv --jsn", exitUsage, "did you mean --json?"},
+		{"verify x.csv --labs", exitUsage, "did you mean --lab?"},
+		{"verify x.csv -lab", exitUsage, "did you mean --lab?"},
+		{"verify x.csv --nothing-near", exitUsage, "unknown flag: --nothing-near\n"},
+		{"verify", exitUsage, "FILE is missing"},
+		{"version x", exitUsage, `unexpected argument "x"`},
+		{"key list", exitUsage, "--workspace is missing"},
+		{"credits show --workspace x", exitFailed, "no node answers at http://127.0.0.1:1"},
+		{"credits grant --workspace " + workspace + " 0", exitUsage, `"0" is not a number of credits`},
+		{"verify list.csv --api http://127.0.0.1:1", exitUsage, "set ROLLCALL_KEY or give --key"},
+		{"verify list.csv --api http://127.0.0.1:1 --key k --lab", exitUsage, "--lab and --api don't go together"},
+		{"verify list.csv --key k", exitUsage, "--key needs --api URL"},
+		{"verify x --api here --key k", exitUsage, `"here" is not a URL: write one such as http://127.0.0.1:8080`},
+		{"audit --admin here", exitUsage, `--admin "here" is not a URL: write one such as http://127.0.0.1:8`},
+		{"verify none.csv", exitFailed, "there is no file none.csv: check the path"},
+		{"verify --lab empty.csv", exitFailed, "empty.csv is empty"},
+		{"verify .", exitFailed, ". is not a regular file"},
+		{"workspace list", exitFailed,
 			"no node answers at http://127.0.0.1:1: start one with `rollcall serve`, or give --admin"},
-		{"no node to audit", []string{"audit"}, exitFailed, "no node answers at http://127.0.0.1:1"},
-		{"wrong key in the file", []string{"config", "check", "bad.toml"}, exitFailed,
-			`bad.toml:2:1: unknown key "smtp.prot": did you mean "smtp.port"?`},
-		{"the same for serve", []string{"serve", "--config", "bad.toml"}, exitFailed,
-			`bad.toml:2:1: unknown key "smtp.prot"`},
-		{"missing configuration", []string{"serve", "--config", "none.toml"}, exitFailed,
-			"there is no file none.toml: check the path"},
-		{"good configuration", []string{"config", "check", "good.toml"}, exitDone, ""},
+		{"audit", exitFailed, "no node answers at http://127.0.0.1:1"},
+		{"config check bad.toml", exitFailed, `bad.toml:2:1: unknown key "smtp.prot": did you mean "smtp.port"?`},
+		{"serve --config bad.toml", exitFailed, `bad.toml:2:1: unknown key "smtp.prot"`},
+		{"serve --config none.toml", exitFailed, "there is no file none.toml: check the path"},
+		{"lab --network here", exitUsage, `--network "here" is not a network`},
+		{"lab --network 192.0.2.0/24", exitUsage, "Network"}, // a public one
+		{"lab --dns here", exitUsage, `--dns "here" is not an address and port`},
+		{"lab --dns 192.0.2.1:53", exitUsage, "DNSListen"}, // elsewhere
+		{"lab --network 10.77.0.0/16", exitFailed, "ip route add local"},
+		{"lab --sheet 192.0.2.1:1", exitFailed, "--sheet"},
+		{"cluster cert", exitUsage, "needs a command"},
+		{"cluster cert node", exitUsage, "NAME is missing"},
+		{"cluster cert node Node_1", exitUsage, "node-1.example.net"},
+		{"cluster cert node ../a", exitUsage, "cannot be a node's name"},
+		{"cluster cert node ca --renew", exitUsage, "cannot be a node's name"},
+		{"cluster cert node a --days 0", exitUsage, "1 to 3650"},
+		{"cluster cert node a --days 3651", exitUsage, "1 to 3650"}, // longer than the CA
+		{"cluster cert node a --dir none", exitFailed, "cluster cert init"},
+		{"cluster cert node a --dir open", exitFailed, "chmod 600"},
+		{"cluster cert show none", exitFailed, "no such file"},
 	} {
-		t.Run(x.name, func(t *testing.T) {
-			code, stdout, stderr := c.run(x.args...)
-			effort.Is(t, code, x.code, "rollcall", x.args)
-			effort.Has(t, stderr, x.want, "rollcall", x.args)
-			effort.ErrorIf(t, x.code == exitFailed && (stdout != "" || strings.Count(lastLines(stderr), "\n") != 1),
-				"rollcall %q: got %q and %q, want one line", x.args, stdout, stderr)
-		})
+		code, stdout, stderr := c.run(strings.Fields(x.args)...)
+		effort.Is(t, code, x.code, "rollcall", x.args)
+		effort.Has(t, stderr, x.want, "rollcall", x.args)
+		effort.ErrorIf(t, stdout != "" || x.code == exitFailed && strings.Count(lastLines(stderr), "\n") != 1,
+			"rollcall %s: got %q and %q, want one line", x.args, stdout, stderr)
 	}
 }
 
@@ -236,14 +263,10 @@ func TestVersionAndCompletion(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	var v node.Version
-	code, stdout, _ := c.run("version", "--json")
-	if err := json.Unmarshal([]byte(stdout), &v); code != exitDone || err != nil || v.Interface != node.InterfaceVersion {
-		t.Errorf("got code %d, %v and %+v", code, err, v)
-	}
+	c.asks(&v, "version")
+	effort.Is(t, v.Interface, node.InterfaceVersion)
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if code, stdout, _ := c.run("completion", shell); code != exitDone || !strings.Contains(stdout, "rollcall") {
-			t.Errorf("completion %s: got code %d and %d bytes", shell, code, len(stdout))
-		}
+		effort.Has(t, c.does("completion", shell), "rollcall", shell)
 	}
 }
 
@@ -417,11 +440,7 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	const rows = 20
 	c := newCLI(t)
 	c.environ = hurried
-	list := "email\n"
-	for i := range rows {
-		list += fmt.Sprintf("anna%d@one-clean.test\n", i) // 5 a second, so 4 s
-	}
-	c.write("list.csv", list)
+	c.write("list.csv", numbered("anna", "one-clean.test", rows)) // 4 s
 	b := c.start("verify", "--lab", "list.csv", "--out", "r.csv")
 	b.waitFor("verifying")
 	effort.Is(t, b.stop(syscall.SIGINT), exitStopped, "interrupted: got code")
@@ -431,10 +450,7 @@ func TestStoppedHalfWayTheSameCommandGoesOn(t *testing.T) {
 	effort.ErrorIf(t, err != nil || n != rows, "got %d valid addresses and %v, want %d", n, err, rows)
 	c.environ = []string{"ROLLCALL_LEDGER_URL=sqlite:rollcall-data/verify-lab/ledger.db"}
 	var report struct{ Verifications, Outcomes int64 }
-	code, stdout, _ := c.run("audit", "--json")
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitDone {
-		t.Fatalf("audit: got code %d and %v in %s", code, err, stdout)
-	}
+	c.asks(&report, "audit")
 	effort.Is(t, report.Verifications, 1, report)
 	effort.Is(t, report.Outcomes, rows, report)
 }

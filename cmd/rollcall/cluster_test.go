@@ -15,13 +15,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
-	"rollcall/ledger"
+	"rollcall/ledger/sqlstore"
 )
 
 // These tests call the commands in this process, against a real admin listener
@@ -90,39 +89,21 @@ func (f *fakeCluster) calls() string {
 	return asked
 }
 
-// noBook is a ledger that nobody asks.
-type noBook struct{ ledger.Book }
-
-// Note drops what is noted.
-func (noBook) Note(context.Context, ledger.LogLine) error { return nil }
-
 // clusterRig is an admin listener and the commands that ask it.
 type clusterRig struct {
 	t       *testing.T
 	cluster *fakeCluster
 	environ []string
-	log     *bytes.Buffer // read it after the listener has stopped
-	stop    func()
+	log     effort.Log
 }
 
 func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 	t.Helper()
-	r := &clusterRig{t: t, cluster: &fakeCluster{frames: frames}, log: &bytes.Buffer{}}
-	token := strings.Repeat("t", 20)
-	server, err := admin.New(admin.Options{Listen: "127.0.0.1:0", Book: noBook{}, Token: token,
-		Gatherer: prometheus.NewRegistry(), Draining: func() bool { return false }, Cluster: r.cluster,
-		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	if err == nil {
-		err = server.Start()
-	}
-	effort.OK(t, err)
-	r.environ = []string{"ROLLCALL_ADMIN=http://" + server.Addr().String(), "ROLLCALL_ADMIN_TOKEN=" + token}
-	r.stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), cliWait)
-		defer cancel()
-		effort.ErrIs(t, server.Stop(ctx), nil)
-	})
-	t.Cleanup(r.stop)
+	r := &clusterRig{t: t, cluster: &fakeCluster{frames: frames}}
+	book := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
+	url, token := serveAdmin(t, book, admin.Options{Cluster: r.cluster,
+		Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	r.environ = []string{"ROLLCALL_ADMIN=" + url, "ROLLCALL_ADMIN_TOKEN=" + token}
 	return r
 }
 

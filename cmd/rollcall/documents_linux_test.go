@@ -24,6 +24,7 @@ import (
 // script is a document and the world that its blocks are run in.
 type script struct {
 	document string // below docs
+	mark     string // that the blocks stand below, up to its end; "": all
 	folder   string // that the blocks are run in
 	environ  []string
 	// names are what stands in the document and cannot exist here, such as the address of
@@ -41,12 +42,9 @@ type script struct {
 	inside []string
 }
 
-// block is a fenced block of shell commands, what the document shows below it, and whether
-// it stands between marks for a test of its own.
-type block struct {
-	text, shown string
-	marked      bool
-}
+// block is a fenced block of shell commands, what the document shows below it, and the mark of a test of its own that
+// it stands below.
+type block struct{ text, shown, mark string }
 
 // first is the first line of a block, which names it.
 func (b block) first() string {
@@ -97,7 +95,7 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 		for _, b := range blocksOf(t, name) {
 			if _, is := left[b.first()]; is {
 				delete(left, b.first())
-			} else if !run[name] && !b.marked {
+			} else if !run[name] && b.mark == "" {
 				t.Errorf("%s: no test runs the block %q", name, b.first())
 			}
 		}
@@ -114,14 +112,14 @@ func TestEveryBlockOfTheDocumentsIsRun(t *testing.T) {
 func blocksOf(t *testing.T, document string) (blocks []block) {
 	t.Helper()
 	text := effort.Must(os.ReadFile(filepath.Join(HouseRoot, document)))(t)
-	open, language, indent, near, marked := false, "", "", false, false
+	open, language, indent, near, mark := false, "", "", false, ""
 	for line := range strings.Lines(string(text)) {
 		trimmed := strings.TrimSpace(line)
 		switch fence, is := strings.CutPrefix(trimmed, "```"); {
 		case is && !open:
 			open, language, indent = true, fence, line[:strings.Index(line, "`")]
 			if language == "sh" {
-				blocks = append(blocks, block{marked: marked})
+				blocks = append(blocks, block{mark: mark})
 			}
 		case is:
 			open, near = false, language == "sh"
@@ -129,8 +127,10 @@ func blocksOf(t *testing.T, document string) (blocks []block) {
 			blocks[len(blocks)-1].text += strings.TrimPrefix(line, indent)
 		case open && language == "" && near:
 			blocks[len(blocks)-1].shown += strings.TrimPrefix(line, indent)
+		case strings.HasSuffix(trimmed, " end -->"):
+			mark = ""
 		case strings.HasPrefix(trimmed, "<!-- "):
-			marked = !strings.HasSuffix(trimmed, " end -->")
+			mark, _, _ = strings.Cut(strings.TrimPrefix(trimmed, "<!-- "), ":")
 		case trimmed != "":
 			near = false
 		}
@@ -145,7 +145,7 @@ func (s script) run(t *testing.T) (printed []string) {
 	shell := s.start(t)
 	seen := map[string]bool{}
 	for i, b := range blocksOf(t, name) {
-		if _, left := neverRun[name][b.first()]; left {
+		if _, left := neverRun[name][b.first()]; left || s.mark != "" && s.mark != b.mark {
 			continue
 		}
 		if prepare := s.before[b.first()]; prepare != nil {
@@ -163,8 +163,45 @@ func (s script) run(t *testing.T) (printed []string) {
 	for first := range s.before {
 		effort.ErrorIf(t, !seen[first], "%s has no block that begins with %q", name, first)
 	}
+	effort.ErrorIf(t, printed == nil, "%s has no block %s", name, s.mark)
 	shell.end()
 	return printed
+}
+
+// tour runs the blocks of a document below a mark, at a node with the lab, and gives what they show. Ports and binary
+// are the test's.
+func tour(t *testing.T, document, mark string) string {
+	t.Helper()
+	c := newCLI(t)
+	name := effort.Must(binary())(t)
+	for link, target := range map[string]string{"rollcall": name, "examples": filepath.Dir(example(t,
+		"contacts.csv"))} {
+		effort.OK(t, os.Symlink(target, filepath.Join(c.folder, link)))
+	}
+	_, api := startDev(c)
+	// An override of half a minute is waited for; a quarter of it is as good.
+	return strings.Join(script{mark: mark, document: document, folder: c.folder, environ: c.environ,
+		names: map[string]string{"http://127.0.0.1:8080": api, "--for 30s": "--for 12s"}}.run(t), "")
+}
+
+// TestReadmeTour runs the lines of the README's tour.
+func TestReadmeTour(t *testing.T) {
+	t.Parallel()
+	holds(t, tour(t, "../README.md", "tour"), `{"credits":1000000}`, `"status":"uploading"`, "308\n", "ange: bytes=0-99",
+		"200\n", "Retry-After: ", "email,result,message,checked_at", `"next_cursor":null`, `"status":"completed`,
+		`"invalid_api_key"`, "openapi: ", "OUTCOME", "every invariant holds")
+}
+
+// TestAnEveningFromTheDocs runs the lines of the guide to throttles: why a file is slow, half
+// the rate of a receiver for a while, a candidate tried out, and the override's end.
+func TestAnEveningFromTheDocs(t *testing.T) {
+	t.Parallel()
+	out := tour(t, "operators/receivers.md", "evening")
+	holds(t, out, "400 addresses", "an hour at present", "FIELD ", "built in", "150/min",
+		"postmaster asked us to go slower", "override", "candidate.toml can be used", "evening-clean.test", "throttle set")
+	if last := out[strings.LastIndex(out, "rcpt_rate "):]; strings.Contains(last[:strings.Index(last, "\n")], "override") {
+		t.Errorf("the override did not end:\n%s", out)
+	}
 }
 
 // called gives a text with the names of this world.

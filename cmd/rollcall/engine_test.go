@@ -95,18 +95,14 @@ func awaitVerification(t testing.TB, n *node.Node, v ledger.Verification, within
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	every := time.Tick(20 * time.Millisecond)
-	for {
+	await(ctx, t, "a verification as it is wanted", func() bool {
 		got, err := n.Book.Verification(ctx, v.Workspace, v.ID)
-		if err == nil && as(got) {
-			return got
+		if err == nil {
+			v = got
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not as wanted after %v: %+v", within, got)
-		case <-every:
-		}
-	}
+		return err == nil && as(v)
+	})
+	return v
 }
 
 func results(t testing.TB, n *node.Node, v ledger.Verification) map[string]ledger.Result {

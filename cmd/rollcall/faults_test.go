@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"database/sql"
 	"fmt"
 	"net"
@@ -306,7 +305,7 @@ func innerFaults() []fault {
 	return []fault{
 		{name: "receivers vanish in the middle", end: vanishedEnd, personalities: append(plain, plain...),
 			during: func(t *testing.T, tr *trial) {
-				waitUntil(t, func() bool { return tr.lab.Manners().Total.Rcpts > 8 })
+				effort.Within(t, "RCPTs", func() bool { return tr.lab.Manners().Total.Rcpts > 8 })
 				stopLab(t, tr.lab)
 			}},
 		{name: "the ledger stalls", personalities: plain, known: 100, during: stallLedger},
@@ -315,7 +314,7 @@ func innerFaults() []fault {
 
 // stallLedger keeps the ledger's only place to write, for longer than a writer is patient.
 func stallLedger(t *testing.T, tr *trial) {
-	waitUntil(t, func() bool { return tr.lab.Manners().Total.Rcpts > 4 })
+	effort.Within(t, "RCPTs", func() bool { return tr.lab.Manners().Total.Rcpts > 4 })
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(tr.folder, "ledger.db"))
 	if err != nil {
 		t.Error(err)
@@ -340,21 +339,6 @@ func stallLedger(t *testing.T, tr *trial) {
 
 // stallLasts is more than the 5 s that a writer waits for its turn.
 const stallLasts = 6 * time.Second
-
-// waitUntil waits for something to become true.
-func waitUntil(t *testing.T, so func() bool) {
-	every := time.Tick(10 * time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), faultEnd)
-	defer cancel()
-	for !so() {
-		select {
-		case <-ctx.Done():
-			t.Error("it did not come true")
-			return
-		case <-every:
-		}
-	}
-}
 
 // deadPort is an address on loopback where nobody listens.
 func deadPort(t *testing.T) string {

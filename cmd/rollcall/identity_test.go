@@ -15,7 +15,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/miekg/dns"
 
@@ -219,33 +218,20 @@ hello_name = "rollcall.example"
 public_addresses = [%q]
 `, f.addr, seenAt))
 	named := fmt.Sprintf("--admin=http://127.0.0.1:%d", freePort(t))
-	if code, _, stderr := c.run("doctor", named, "--token", "x"); code != exitFailed ||
-		!strings.Contains(stderr, "no node answers") || strings.Contains(stderr, "--config") {
-		t.Errorf("a node that was named and does not answer: got code %d and %q", code, stderr)
-	}
-	if code, _, stderr := c.run("doctor", named, "--config", "node.toml"); code != exitUsage || !strings.Contains(stderr,
-		"give only one of them") {
-		t.Errorf("a node that was named twice: got code %d and %q", code, stderr)
-	}
-	if code, _, stderr := c.run("doctor"); code != exitFailed || !strings.Contains(stderr, "--config FILE") {
-		t.Errorf("without a node: got code %d and %q", code, stderr)
-	}
-	code, stdout, stderr := c.run("doctor", "--config", "node.toml")
-	if code != exitDone || !strings.Contains(stdout, "warn     spf  192.0.2.10\n         rollcall.example has no SPF "+
-		"record\n") || !strings.Contains(stdout, "v=spf1 ip4:192.0.2.10") ||
-		!strings.HasPrefix(stdout, "what receivers see of this machine, where the node does not run\n") {
-		t.Errorf("without SPF: got code %d\n%s%s", code, stdout, stderr)
-	}
+	silence := c.fails(exitFailed, "doctor", named, "--token", "x")
+	holds(t, silence, "no node answers")
+	effort.Lacks(t, silence, "--config", "a node that was named")
+	holds(t, c.fails(exitUsage, "doctor", named, "--config", "node.toml"), "give only one of them")
+	holds(t, c.fails(exitFailed, "doctor"), "--config FILE")
+	holds(t, c.does("doctor", "--config", "node.toml"),
+		"what receivers see of this machine, where the node does not run\n",
+		"warn     spf  192.0.2.10\n         rollcall.example has no SPF record\n", "v=spf1 ip4:192.0.2.10")
 	f.set(t, reverse, dns.TypePTR)
 	c.environ = append(c.environ, "COLUMNS=80")
-	code, stdout, stderr = c.run("doctor", "--config", "node.toml")
-	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stdout, "fail     ptr  192.0.2.10") ||
-		!strings.Contains(stderr, errUnfit.Error()), "without a PTR: got code %d\n%s%s", code, stdout, stderr)
-	for line := range strings.Lines(stdout) {
-		effort.ErrorIf(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > term.Columns,
-			"a line of more than %d characters: %s", term.Columns, line)
-	}
-	code, stdout, _ = c.run("doctor", "--config", "node.toml", "--json")
+	said := c.fails(exitFailed, "doctor", "--config", "node.toml")
+	holds(t, said, "fail     ptr  192.0.2.10", errUnfit.Error())
+	fits(t, said, term.Columns)
+	code, stdout, _ := c.run("doctor", "--config", "node.toml", "--json")
 	var found admin.Identity
 	err := json.Unmarshal([]byte(stdout), &found)
 	effort.ErrorIf(t, err != nil || code != exitFailed || found.Fit || found.Probing || len(found.Findings) < 4 ||
@@ -259,11 +245,10 @@ func TestDoctorThatCanCheckNothing(t *testing.T) {
 	c.environ = []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t))}
 	c.write("node.toml", fmt.Sprintf("[dns]\nservers = [\"127.0.0.1:%d\"]\n[smtp]\nhello_name = \"rollcall.example\"\n"+
 		"return_path = \"a@rollcall.example\"\n[identity]\npublic_addresses = [%q]\n", freePort(t), seenAt))
-	code, stdout, stderr := c.run("doctor", "--config", "node.toml")
-	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stderr, errBlind.Error()) ||
-		strings.Contains(stdout, "may probe") || !strings.Contains(stdout, "Nothing could be checked") ||
-		!strings.Contains(stdout, "skipped  ptr"), "got code %d\n%s%s", code, stdout, stderr)
-	code, stdout, _ = c.run("doctor", "--config", "node.toml", "--json")
+	said := c.fails(exitFailed, "doctor", "--config", "node.toml")
+	holds(t, said, errBlind.Error(), "Nothing could be checked", "skipped  ptr")
+	effort.Lacks(t, said, "may probe")
+	code, stdout, _ := c.run("doctor", "--config", "node.toml", "--json")
 	var found diagnosis
 	err := json.Unmarshal([]byte(stdout), &found)
 	effort.ErrorIf(t, err != nil || code != exitFailed || found.Fit || found.Probing || !found.Read.Here ||

@@ -76,19 +76,8 @@ func newFire() fire {
 	if *addressesFlag > 0 {
 		addresses = *addressesFlag
 	}
-	f := fire{rounds: (addresses + roundAddresses - 1) / roundAddresses, within: cliWait, settings: `
-[retry]
-greylist_waits = ["300ms", "700ms", "1500ms"]
-give_up_after = "6s"
-control_waits = ["200ms", "400ms"]
-[throttle.default]
-connections = 4
-connection_rate = "1000/s"
-rcpt_rate = "30/s"
-rcpts_per_connection = 1000
-refused_per_session = 1000
-refused_per_hour = 1000000
-`}
+	f := fire{rounds: (addresses + roundAddresses - 1) / roundAddresses, within: cliWait,
+		settings: strings.NewReplacer(`"12s"`, `"6s"`, `"20/s"`, `"30/s"`).Replace(paced)}
 	f.addresses = (addresses + f.rounds - 1) / f.rounds
 	f.domains = min(f.addresses/20+100, roundDomains)
 	f.kills = (kills + f.rounds - 1) / f.rounds
@@ -217,19 +206,12 @@ func (c *customer) askedAgain(lab *smtplab.Lab) string {
 func TestSIGTERMSettlesWhatIsKnownAndTheNextLifeGoesOn(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, smtplab.Defaults())
-	r := newRig(t, lab.DNSAddr(), lab.SMTPPort(),
-		"[retry]\ncontrol_waits = [\"200ms\", \"400ms\"]\n[throttle.default]\nrcpt_rate = "+
-			"\"20/s\"\nrcpts_per_connection = 1000\n"+"refused_per_session = 1000\nrefused_per_hour = 1000000\n")
+	r := newRig(t, lab.DNSAddr(), lab.SMTPPort(), paced)
 	node := r.serves()
 	r.open(160)
 	ctx, cancel := context.WithTimeout(t.Context(), cliWait)
 	defer cancel()
-	var file bytes.Buffer
-	file.WriteString("email\n")
-	for i := range 160 {
-		fmt.Fprintf(&file, "ghost%d@one-clean.test\n", i) // refused at once, 20 a second, so 8 s
-	}
-	c := submitAll(ctx, t, r, file.Bytes())
+	c := submitAll(ctx, t, r, []byte(numbered("ghost", "one-clean.test", 160))) // refused at once, 20 a second, so 8 s
 	before := c.reach(ctx, 1)
 	node.terminate()
 	r.serves()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,16 +45,13 @@ func TestLedgerRenew(t *testing.T) {
 		{"sqlite:" + c.folder + "/ledger.db", "there is nothing to renew", 1, []string{"--reason", "x", "--yes"}},
 	} {
 		c.environ = []string{"ROLLCALL_LEDGER_URL=" + refused.url, "ROLLCALL_LEDGER_DISK_RESERVE=0"}
-		code, stdout, stderr := c.run(append([]string{"ledger", "renew"}, refused.args...)...)
-		effort.Is(t, code, refused.code, refused.args, stdout)
-		effort.Has(t, stderr, refused.says, refused.args)
+		holds(t, c.fails(refused.code, append([]string{"ledger", "renew"}, refused.args...)...), refused.says)
 	}
 	c.environ = []string{"ROLLCALL_LEDGER_URL=" + copied}
-	code, stdout, stderr := c.run("ledger", "renew", "--reason", "a rehearsal", "--yes")
+	said := c.does("ledger", "renew", "--reason", "a rehearsal", "--yes")
 	after := identity(copied)
-	want := fmt.Sprintf("\n%s, was %s\n", after, before)
-	effort.ErrorIf(t, code != exitDone || !strings.HasSuffix(stdout, want) || after == before,
-		"got code %d, %s%s, want %s", code, stdout, stderr, want)
+	holds(t, said, fmt.Sprintf("\n%s, was %s\n", after, before))
+	effort.Not(t, after, before, "the identity of a renewed copy")
 	effort.Is(t, identity(url), before, "the original has the identity now, it was")
 }
 
@@ -67,23 +63,16 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	c := newCLI(t)
 	node, service := startDev(c)
 	tenant := c.dev()
-	list := "email\n"
-	for i := range 20 {
-		list += fmt.Sprintf("anna%d@one-clean.test\n", i) // 5 a second, so 4 s
-	}
-	c.write("list.csv", list)
+	c.write("list.csv", numbered("anna", "one-clean.test", 20)) // 4 s
 	c.environ = append(c.environ, "ROLLCALL_KEY="+tenant.Key)
 	verify := c.start("verify", "list.csv", "--api", service, "--out", "r.csv")
 	verify.waitFor("verifying")
 	var made backupView
-	c.ask(&made, "backup", "copy.db", "--json")
+	c.asks(&made, "backup", "copy.db")
 	info, err := os.Stat(filepath.Join(c.folder, "copy.db"))
 	effort.FatalIf(t, err != nil || info.Mode().Perm() != 0o600 || info.Size() != made.Bytes || made.File != "copy.db",
 		"got %+v and %v, %v", made, info, err)
-	if code, _, stderr := c.run("backup", "copy.db"); code != exitFailed ||
-		!strings.Contains(stderr, "there is a file of this name") {
-		t.Errorf("over a file: got code %d and %s", code, stderr)
-	}
+	holds(t, c.fails(exitFailed, "backup", "copy.db"), "there is a file of this name")
 	left, _ := filepath.Glob(filepath.Join(c.folder, "*.part"))
 	effort.ErrorIf(t, len(left) > 0, "left: %v", left)
 	node.stop(syscall.SIGKILL)
@@ -92,9 +81,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	}
 	effort.OK(t, os.Rename(filepath.Join(c.folder, "copy.db"), filepath.Join(c.folder, "rollcall-data", "ledger.db")))
 	alone := &cli{t: t, folder: c.folder, environ: []string{noNodeHere}} // knows of no node
-	code, stdout, stderr := alone.run("audit")
-	effort.Is(t, code, exitDone, "audit of the restored file", stderr)
-	effort.Has(t, stdout, "every invariant holds", "audit of the restored file")
+	holds(t, alone.does("audit"), "every invariant holds")
 	node = c.start("serve", "--dev")
 	node.waitFor("rollcall verify examples/contacts.csv --api")
 	effort.Is(t, verify.wait(cliWait), exitDone, "verify")
@@ -102,42 +89,28 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	n := strings.Count(string(results), ",valid,")
 	effort.ErrorIf(t, err != nil || n != 20, "got %d valid addresses and %v, want 20", n, err)
 	c.addUp(tenant.Workspace, client.NewAPI(service, tenant.Key, func(string) {}))
-	if code, stdout, _ := c.run("audit"); code != exitDone {
-		t.Errorf("audit at the end: got code %d and %s", code, stdout)
-	}
+	c.does("audit")
 	node.stop(syscall.SIGTERM)
 	// Without a node the command copies the file itself, which it then does not change.
-	code, stdout, stderr = alone.run("backup", "second.db")
-	effort.Is(t, code, exitDone, "without a node", stderr)
-	effort.Has(t, stdout, " bytes in ", "without a node")
-}
-
-// ask runs a command that prints JSON.
-func (c *cli) ask(into any, args ...string) {
-	c.t.Helper()
-	code, stdout, stderr := c.run(args...)
-	effort.FatalIf(c.t, code != exitDone, "rollcall %q: got code %d and %s", args, code, stderr)
-	effort.OK(c.t, json.Unmarshal([]byte(stdout), into), "rollcall", args, "in", stdout)
+	holds(t, alone.does("backup", "second.db"), " bytes in ")
 }
 
 // addUp reads the entries of the one verification of a workspace with 20 addresses, in both forms.
 func (c *cli) addUp(workspace string, customer *client.API) {
 	c.t.Helper()
 	var report struct{ Settlements int64 }
-	c.ask(&report, "audit", "--json")
+	c.asks(&report, "audit")
 	var page api.History
 	_, err := customer.AskJSON(c.t.Context(), "GET", "/v1/verifications", nil, &page)
 	effort.FatalIf(c.t, err != nil || len(page.Verifications) != 1, "history: %+v, %v", page, err)
 	id := page.Verifications[0].ID
 	var s admin.Statement
-	c.ask(&s, "credits", "show", "--workspace", workspace, "--verification", id, "--json")
+	c.asks(&s, "credits", "show", "--workspace", workspace, "--verification", id)
 	effort.ErrorIf(c.t, s.Held != 20 || s.Charged != 20 || s.Released != 0 || s.StillHeld != 0 || s.Next != nil ||
 		s.Count != report.Settlements+1 || int64(len(s.Entries)) != s.Count ||
 		s.Entries[len(s.Entries)-1].Kind != "hold", "entries: %+v with %d settlements", s, report.Settlements)
-	code, stdout, stderr := c.run("credits", "show", "--workspace", workspace, "--verification", id[:8])
-	if code != exitDone || !strings.Contains(stdout, "held 20 = charged 20 + released 0 + still held 0") {
-		c.t.Errorf("entries: got code %d, %s%s", code, stdout, stderr)
-	}
+	holds(c.t, c.does("credits", "show", "--workspace", workspace, "--verification", id[:8]),
+		"held 20 = charged 20 + released 0 + still held 0")
 }
 
 // TestABackupReplacesNothing, neither a file that was there nor one that came
@@ -168,9 +141,7 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 	node.waitFor("Ctrl-C ends it")
 	copied := filepath.Join(c.folder, "restore", "rollcall-data", "ledger.db")
 	effort.OK(t, os.MkdirAll(filepath.Dir(copied), 0o700))
-	code, stdout, stderr := c.run("backup", copied)
-	effort.FatalIf(t, code != exitDone || !strings.HasPrefix(stdout, "copied the ledger sqlite:"),
-		"backup: code %d, %s%s", code, stdout, stderr)
+	holds(t, c.does("backup", copied), "copied the ledger sqlite:")
 	restored := *c
 	restored.folder = filepath.Join(c.folder, "restore")
 	restored.spoilsTheBooks()

@@ -64,21 +64,6 @@ func TestDataShowsEachList(t *testing.T) {
 		"got %v and %s", err, out)
 }
 
-// TestFlagsGetASuggestion, and the one that is meant is named.
-func TestFlagsGetASuggestion(t *testing.T) {
-	t.Parallel()
-	if _, err := here(t, "", "foo"); err == nil || strings.Contains(err.Error(), "did you mean") {
-		t.Errorf("foo: got %v", err) // no command is near it
-	}
-	for flag, want := range map[string]string{"--jsn": "--json?", "--labs": "--lab?", "-lab": "--lab?",
-		"--nothing-near": ""} {
-		_, err := here(t, "", "verify", "x.csv", flag)
-		effort.ErrorIf(t, err == nil || !isUsage(err) || want != "" &&
-			!strings.HasSuffix(err.Error(), "did you mean "+want) || want == "" &&
-			strings.Contains(err.Error(), "did you mean"), "%s: got %v", flag, err)
-	}
-}
-
 // TestWhoDoesTheWork: a service when one is named, this machine only when somebody says so or none is.
 func TestWhoDoesTheWork(t *testing.T) {
 	t.Parallel()
@@ -109,10 +94,7 @@ func TestAListIsVerifiedAndJoined(t *testing.T) {
 	c := newCLI(t)
 	c.environ = hurried
 	bad := c.write("bad.csv", "email\na@one-clean.test\n\nb@one-clean.test\n")
-	if code, stdout, stderr := c.run("verify", "--lab", bad); code != exitFailed || stdout != "" ||
-		!strings.Contains(stderr, "rollcall: row 3: This row is blank. Delete it.\n") {
-		t.Errorf("a blank row: got code %d, %q and %q", code, stdout, stderr)
-	}
+	holds(t, c.fails(exitFailed, "verify", "--lab", bad), "rollcall: row 3: This row is blank. Delete it.\n")
 	command := c.command(t.Context(), "verify", "--lab", "-", "--fix", "--join", "--quiet")
 	command.Stdin = strings.NewReader("name;E-Mail\nJ\xfcrgen;info@one-clean.test\nNobody;\n" +
 		"Bert;<bert@one-clean.test>\nX;x\n")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -168,16 +167,13 @@ func begin(t *testing.T, s *space, command *exec.Cmd) {
 // awaitListener waits until a program takes connections.
 func awaitListener(t *testing.T, s *space, address string) {
 	t.Helper()
-	within, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	for every := time.Tick(50 * time.Millisecond); ; <-every {
-		c, err := s.dial(within, "tcp", address)
+	effort.Within(t, "a listener at "+address, func() bool {
+		c, err := s.dial(t.Context(), "tcp", address)
 		if err == nil {
 			_ = c.Close()
-			return
 		}
-		effort.FatalIf(t, within.Err() != nil, "nobody listens at %s: %v", address, err)
-	}
+		return err == nil
+	})
 }
 
 // ownedBy makes a folder of a user.

@@ -101,8 +101,7 @@ func TestReceiversAreWatched(t *testing.T) {
 		effort.Lacks(t, out.String(), "\x1b", "a terminal's codes go to what is none")
 	}
 	b.inspector.receivers, b.inspector.asked, b.inspector.onAsk = []inspect.Receivers{down}, 0, nil
-	_, _, err := b.run(t.Context(), "receivers", "--watch")
-	effort.ErrorIf(t, err == nil, "a node that does not answer at first is watched")
+	b.refused("this cannot be answered now", "receivers", "--watch")
 }
 
 // TestAScreenHoldsWhatItHas: no more lines than it has, and the rest is counted.
@@ -180,20 +179,15 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 	var found admin.Details
 	b.asks(&found, "receivers", "show", "example.test")
 	effort.Is(t, len(found.Receivers), 2, "receivers")
-	_, _, err := b.run(t.Context(), "receivers", "show", "none.test")
-	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "no such receiver is asked now"), "%v", err)
+	b.refused("no such receiver is asked now", "receivers", "show", "none.test")
 	b.inspector.silent = []inspect.UnreachableNode{{Node: "node-3", Why: "lost: it does not answer"}}
-	if _, _, err := b.run(t.Context(), "receivers", "show", "none.test"); err == nil ||
-		!strings.Contains(err.Error(), "node-3 (lost: it does not answer): it may live there") {
-		t.Errorf("while a node is silent: %v", err)
-	}
+	b.refused("node-3 (lost: it does not answer): it may live there", "receivers", "show", "none.test")
 	holds(t, b.must("receivers", "close", "example.test", "17", "--node", "node-2"),
 		"Session 17 of example.test on node-2")
 	effort.Is(t, b.inspector.closed, "example.test node-2 17", "closed")
-	_, _, err = b.run(t.Context(), "receivers", "close", "example.test", "17")
+	_, _, err := b.run(t.Context(), "receivers", "close", "example.test", "17")
 	effort.ErrorIf(t, !isUsage(err) || !strings.Contains(err.Error(), "node-1, node-2"), "two nodes: %v", err)
-	_, _, err = b.run(t.Context(), "receivers", "close", "example.test", "18")
-	effort.ErrorIf(t, err == nil || isUsage(err), "no such session: %v", err)
+	b.refused("has no session 18", "receivers", "close", "example.test", "18")
 	b.misused("receivers", "close", "example.test", "x")
 	b.inspector.details = b.inspector.details[:1]
 	holds(t, b.must("receivers", "close", "example.test", "17", "--json"),
@@ -281,8 +275,7 @@ func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	for _, wrong := range []string{"example.test", "example.test --reason x --what rest", "--reason x"} {
 		b.misused(append([]string{"receivers", "forget"}, strings.Fields(wrong)...)...)
 	}
-	_, _, err := b.run(t.Context(), "receivers", "forget", "none.test", "--reason", "x")
-	effort.ErrorIf(t, err == nil || isUsage(err), "nobody knows it: %v", err)
+	b.refused("no such receiver is asked now", "receivers", "forget", "none.test", "--reason", "x")
 }
 
 // TestReasonsAreNotCut: what keeps somebody from asking more goes on in the next line, at any
@@ -406,9 +399,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 		"       90  retry     -             greylisted     4m    9m        -\n"+
 			"    another attempt, since they were deferred; the first goes on at 12:04:00Z\n")
 	b.misused("verification", "x")
-	_, _, err := b.run(t.Context(), "verification", "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c12")
-	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "there is no verification with this id"),
-		"another: %v", err)
+	b.refused("there is no verification with this id", "verification", "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c12")
 	d := ledgertest.NewFixture(t, b.book, 5)
 	holds(t, b.must("verification", d.Creates(700).ID.String()), "status        uploading\n",
 		"why           its file is being uploaded: 0 of 700 bytes have arrived")

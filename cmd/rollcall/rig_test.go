@@ -121,9 +121,7 @@ func (r *rig) balance() ledger.Balance {
 // audit runs the operator's command, against the node or, without one, on the file.
 func (r *rig) audit() {
 	r.t.Helper()
-	code, stdout, stderr := r.run("audit")
-	effort.ErrorIf(r.t, code != exitDone || !strings.Contains(stdout, "every invariant holds"),
-		"audit: got code %d, %s%s", code, stdout, stderr)
+	holds(r.t, r.does("audit"), "every invariant holds")
 }
 
 // memoryMost is the most resident memory that a process had, in bytes (Linux).

@@ -162,35 +162,10 @@ func TestTheLabShowsItsSheetWhileItRuns(t *testing.T) {
 	lab.terminate()
 }
 
-func TestWrongFlagsOfTheLab(t *testing.T) {
-	c := newHere(t)
-	for _, x := range []struct {
-		name string
-		args []string
-		code int
-		want string
-	}{
-		{"no network", []string{"--network", "here"}, exitUsage, `--network "here" is not a network`},
-		{"a public network", []string{"--network", "192.0.2.0/24"}, exitUsage, "Network"},
-		{"no address of DNS", []string{"--dns", "here"}, exitUsage, `--dns "here" is not an address and port`},
-		{"DNS elsewhere", []string{"--dns", "192.0.2.1:53"}, exitUsage, "DNSListen"},
-		{"a network that is not here", []string{"--network", "10.77.0.0/16"}, exitFailed, "ip route add local"},
-		{"no place for the sheet", []string{"--sheet", "192.0.2.1:1"}, exitFailed, "--sheet"},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			code, stdout, stderr := c.run(append([]string{"lab"}, x.args...)...)
-			effort.ErrorIf(t, code != x.code || !strings.Contains(stderr, x.want) || stdout != "",
-				"got code %d, %q and %q, want %d and %q", code, stdout, stderr, x.code, x.want)
-		})
-	}
-}
-
 func TestTheLabListsItsPersonalities(t *testing.T) {
 	c := newHere(t)
-	code, stdout, stderr := c.run("lab", "--list", "--json")
 	var views []personalityView
-	err := json.Unmarshal([]byte(stdout), &views)
-	effort.FatalIf(t, err != nil || code != exitDone || stderr != "", "got code %d, %v and %q", code, err, stderr)
+	c.asks(&views, "lab", "--list")
 	all := smtplab.Personalities()
 	effort.MustBe(t, len(views), len(all), "personalities")
 	for i, p := range all {
@@ -198,8 +173,5 @@ func TestTheLabListsItsPersonalities(t *testing.T) {
 			t.Errorf("%s: got %+v", p.Name, v)
 		}
 	}
-	code, stdout, _ = c.run("lab", "--list")
-	if lines := strings.Count(stdout, "\n"); code != exitDone || lines != len(all)+1 {
-		t.Errorf("the table has %d lines, want a heading and %d", lines, len(all))
-	}
+	effort.Is(t, strings.Count(c.does("lab", "--list"), "\n"), len(all)+1, "lines of the table and its heading")
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -73,9 +72,7 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	var keys struct{ Keys []admin.Key }
 	c.asks(&map[string]any{}, "key", "revoke", id[:8])
 	for _, name := range []string{"t", id[:8], "nobody"} {
-		code, _, said := c.run("key", "revoke", name)
-		effort.ErrorIf(t, code != exitFailed || !strings.Contains(said, "there is no good key"),
-			"key revoke %s: got code %d and %q", name, code, said)
+		holds(t, c.fails(exitFailed, "key", "revoke", name), "there is no good key")
 	}
 	c.asks(&keys, "key", "list", "--workspace", workspace)
 	effort.ErrorIf(t, len(keys.Keys) != 1 || keys.Keys[0].Label != "t" || keys.Keys[0].RevokedAt == nil,
@@ -83,77 +80,10 @@ func TestOperatorsCommandsAgainstANode(t *testing.T) {
 	var report map[string]any
 	c.asks(&report, "audit")
 	effort.ErrorIf(t, fmt.Sprint(report["violations"]) != "[]", "audit: got %v", report)
-	code, _, stderr := c.run("workspace", "list", "--token", "wrong")
-	effort.ErrorIf(t, code != exitFailed || !strings.Contains(stderr, "refuses the token"),
-		"wrong token: got code %d and %q", code, stderr)
-	if code, _, stderr := c.run("serve"); code != exitFailed || strings.Count(lastLines(stderr), "\n") != 1 {
-		t.Errorf("a second node in the same folder: got code %d and %q", code, stderr)
-	}
+	holds(t, c.fails(exitFailed, "workspace", "list", "--token", "wrong"), "refuses the token")
+	second := c.fails(exitFailed, "serve") // in the same folder
+	effort.Is(t, strings.Count(lastLines(second), "\n"), 1, second)
 	node.terminate()
-}
-
-// TestReadmeTour runs the lines of the README's tour.
-func TestReadmeTour(t *testing.T) {
-	t.Parallel()
-	out := tour(t, "README.md", "tour")
-	for _, want := range []string{
-		`{"credits":1000000}`, `"status":"uploading"`, "308\n", "ange: bytes=0-99", "200\n", "Retry-After: ",
-		"email,result,message,checked_at", `"next_cursor":null`, `"status":"completed`,
-		`"invalid_api_key"`, "openapi: ", "OUTCOME", "every invariant holds",
-	} {
-		effort.Has(t, out, want, "the tour")
-	}
-}
-
-// tour runs the lines of a document between two marks in one shell, one after the other, against a node with the lab,
-// and stops at the first that fails. Ports and binary are the test's. It gives what they show.
-func tour(t *testing.T, document, mark string) string {
-	t.Helper()
-	shell, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("the lines are not run: there is no bash")
-	}
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("the lines are not run: there is no curl")
-	}
-	text := effort.Must(os.ReadFile(filepath.Join(HouseRoot, document)))(t)
-	_, marked, begun := strings.Cut(string(text), "<!-- "+mark+":")
-	marked, _, ended := strings.Cut(marked, "<!-- "+mark+" end -->")
-	lines := ""
-	for _, block := range strings.Split(marked, "```sh\n")[1:] {
-		block, _, _ = strings.Cut(block, "```")
-		lines += block
-	}
-	effort.FatalIf(t, !begun || !ended || strings.Count(lines, "\n") < 10, "%s has no %s", document, mark)
-	c := newCLI(t)
-	name := effort.Must(binary())(t)
-	for link, target := range map[string]string{"rollcall": name, "examples": filepath.Dir(example(t,
-		"contacts.csv"))} {
-		effort.OK(t, os.Symlink(target, filepath.Join(c.folder, link)))
-	}
-	_, api := startDev(c)
-	// An override of half a minute is waited for; a quarter of it is as good.
-	lines = strings.NewReplacer("http://127.0.0.1:8080", api, "--for 30s", "--for 12s").Replace(lines)
-	c.write("tour.sh", "set -o pipefail\nfail() { echo \"line failed: $BASH_COMMAND\" >&2; exit 1; }\ntrap "+
-		"fail ERR\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+lines) // what it began in the background ends with it
-	script := exec.CommandContext(t.Context(), shell, "tour.sh")
-	script.Dir, script.Env = c.folder, append(os.Environ(), c.environ...)
-	script.WaitDelay = time.Second
-	out, err := script.CombinedOutput()
-	effort.OK(t, err, out)
-	return string(out)
-}
-
-// TestAnEveningFromTheDocs runs the lines of the guide to throttles: why a file is slow, half
-// the rate of a receiver for a while, a candidate tried out, and the override's end.
-func TestAnEveningFromTheDocs(t *testing.T) {
-	t.Parallel()
-	out := tour(t, "docs/operators/receivers.md", "evening")
-	holds(t, out, "400 addresses", "an hour at present", "FIELD ", "built in", "150/min",
-		"postmaster asked us to go slower", "override", "candidate.toml can be used", "evening-clean.test", "throttle set")
-	if last := out[strings.LastIndex(out, "rcpt_rate "):]; strings.Contains(last[:strings.Index(last, "\n")], "override") {
-		t.Errorf("the override did not end:\n%s", out)
-	}
 }
 
 // TestANodeWithTLS is reached by its commands over TLS and at a unix socket.
@@ -175,17 +105,10 @@ func TestANodeWithTLS(t *testing.T) {
 	node.waitFor("rollcall verify examples/contacts.csv --api")
 	c.write("list.csv", "email\na@nobody.invalid\n")
 	c.environ = append(c.environ, "ROLLCALL_KEY="+c.dev().Key)
-	if code, stdout, stderr := c.run("verify", "list.csv", "--api", "https://127.0.0.1:"+api); code != exitDone {
-		t.Errorf("verify over TLS: got code %d, %q and %q", code, stdout, stderr)
-	}
-	for _, args := range [][]string{{"workspace", "list"}, {"workspace", "list", "--admin", "unix:" + socket}} {
-		if code, stdout, stderr := c.run(args...); code != exitDone || !strings.Contains(stdout, "dev") {
-			t.Errorf("rollcall %q: got code %d, %q and %q", args, code, stdout, stderr)
-		}
-	}
-	code, stdout, stderr := c.run("workspace", "list", "--admin", "unix:"+socket+".not")
-	effort.Is(t, code, exitFailed, "no socket", stdout)
-	effort.Has(t, stderr, "no node answers at unix:", "no socket")
+	c.does("verify", "list.csv", "--api", "https://127.0.0.1:"+api)
+	holds(t, c.does("workspace", "list"), "dev")
+	holds(t, c.does("workspace", "list", "--admin", "unix:"+socket), "dev")
+	holds(t, c.fails(exitFailed, "workspace", "list", "--admin", "unix:"+socket+".not"), "no node answers at unix:")
 }
 
 // freeAddress is a port of loopback that was free a moment ago.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -65,15 +64,11 @@ func newShared(t *testing.T, change func(c *config.Config)) *shared {
 // file has the second tenant send ten addresses, and gives how long it took until the last was known.
 func (s *shared) file() time.Duration {
 	s.t.Helper()
-	text := "email\n"
-	for i := range 10 {
-		text += fmt.Sprintf("ghost%d@by-clean.test\n", i)
-	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	s.second.HTTP.CloseIdleConnections() // he comes new
 	began := time.Now()
-	id, err := handIn(ctx, s.second, "small.csv", []byte(text))
+	id, err := handIn(ctx, s.second, "small.csv", []byte(numbered("ghost", "by-clean.test", 10)))
 	effort.FatalIf(s.t, err != nil, "the second tenant's file after %s: %v", time.Since(began), err)
 	tick := time.Tick(20 * time.Millisecond)
 	for ; ; <-tick {
@@ -151,14 +146,6 @@ func (s *shared) sum(name string, labels ...string) float64 {
 	return effort.Sum(s.t, s.node.Registry, name, labels...)
 }
 
-// until waits for a state of the node.
-func (s *shared) until(what string, reached func() bool) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
-	defer cancel()
-	await(ctx, s.t, what, reached)
-}
-
 // raw begins an upload of the first tenant on a connection of its own; the body is for the caller.
 func (s *shared) raw(ctx context.Context, size int64) (net.Conn, error) {
 	mine := *s.first // a client is one goroutine's
@@ -194,7 +181,7 @@ func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
 				}
 			}()
 		}
-		s.until("the places to be taken", func() bool {
+		effort.Within(t, "the places to be taken", func() bool {
 			return s.sum("rollcall_uploads_receiving") >= 32 &&
 				s.sum("rollcall_upload_places_refused_total", "reason=share") >= uploads-32
 		})
@@ -233,7 +220,7 @@ func TestSilentSocketsOfOneAddressLeavePlaces(t *testing.T) {
 				}()
 			}
 		}
-		s.until("the places to be taken", func() bool {
+		effort.Within(t, "the places to be taken", func() bool {
 			return s.sum("rollcall_http_connections") >= 512 && s.sum("rollcall_upload_connections") >= 512 &&
 				s.sum("rollcall_http_connections_refused_total", "reason=share") >= sockets-512 &&
 				s.sum("rollcall_upload_connections_refused_total", "reason=share") >= sockets-512
@@ -282,7 +269,7 @@ func TestAFloodOfUploadsLeavesTurns(t *testing.T) {
 				}
 			})
 		}
-		s.until("the flood", func() bool { return s.sum("rollcall_uploads_receiving") >= 32 && created.Load() > 50 })
+		effort.Within(t, "the flood", func() bool { return s.sum("rollcall_uploads_receiving") >= 32 && created.Load() > 50 })
 	})
 	stored := s.sum("rollcall_upload_durable_bytes_total")
 	t.Logf("the first created %d verifications, %d were refused, and stored %.0f MB", created.Load(), refused.Load(),
@@ -327,12 +314,7 @@ func (s *shared) pays(credits ledger.Credits) {
 // sends has the first tenant send a file of so many addresses of a domain.
 func (s *shared) sends(ctx context.Context, domain string, addresses int) uuid.UUID {
 	s.t.Helper()
-	var text bytes.Buffer
-	text.WriteString("email\n")
-	for i := range addresses {
-		fmt.Fprintf(&text, "ghost%d@%s\n", i, domain)
-	}
-	return uuid.MustParse(mustHandIn(ctx, s.t, s.first, text.Bytes()))
+	return uuid.MustParse(mustHandIn(ctx, s.t, s.first, []byte(numbered("ghost", domain, addresses))))
 }
 
 // TestFilesAtSilentReceiversLeaveLeases: one tenant has more of them than a node works on at a time.
@@ -345,10 +327,10 @@ func TestFilesAtSilentReceiversLeaveLeases(t *testing.T) {
 		for i := range files {
 			s.sends(ctx, fmt.Sprintf("n%d-silent.test", i), 1)
 		}
-		s.until("its share of the leases to be taken", func() bool { return s.sum("rollcall_leases") >= most/2 })
+		effort.Within(t, "its share of the leases to be taken", func() bool { return s.sum("rollcall_leases") >= most/2 })
 	})
 	// Files at silent receivers end for nobody, but the second tenant's last one may just have ended.
-	s.until("one tenant to have its share of the leases", func() bool { return s.sum("rollcall_leases") <= most/2 })
+	effort.Within(t, "one tenant to have its share of leases", func() bool { return s.sum("rollcall_leases") <= most/2 })
 	effort.Is(t, s.sum("rollcall_workspaces_full"), 1, "workspaces have their share")
 }
 
@@ -366,7 +348,7 @@ func TestFilesThatWaitForLongTakeNoLease(t *testing.T) {
 		for i := range files {
 			last = s.sends(ctx, fmt.Sprintf("n%d-tempfail.test", i), 1)
 		}
-		s.until("all to be parked", func() bool {
+		effort.Within(t, "all to be parked", func() bool {
 			return s.sum("rollcall_verifications_parked_total") >= files && s.sum("rollcall_leases") == 0
 		})
 	})
@@ -390,7 +372,7 @@ func TestLargeFilesOfOneTenantLetOthersPass(t *testing.T) {
 		for range files {
 			s.sends(ctx, "many-clean.test", addresses)
 		}
-		s.until("large files to wait for memory", func() bool { return s.sum("rollcall_files_waiting") >= files-2 })
+		effort.Within(t, "large files to wait for memory", func() bool { return s.sum("rollcall_files_waiting") >= files-2 })
 	})
 	n := s.sum("rollcall_file_bytes")
 	effort.ErrorIf(t, n > 8<<20, "%v bytes of files are in memory", n)

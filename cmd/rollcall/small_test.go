@@ -42,29 +42,11 @@ func TestHelpOfFlagsHasNoStrayQuotes(t *testing.T) {
 
 func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
 	c := newHere(t)
-	code, version, _ := c.run("version")
-	if code, stdout, _ := c.run("--version"); code != exitDone || stdout != version || !strings.HasPrefix(stdout,
-		"rollcall ") {
-		t.Errorf("--version: got code %d and %q, want %q", code, stdout, version)
-	}
-	effort.Is(t, code, exitDone, "version: got code")
-	for _, args := range [][]string{{"help"}, {"help", "verify"}, {"help", "throttle", "set"}, {"help", "completion",
-		"bash"}} {
-		if code, stdout, stderr := c.run(args...); code != exitDone || !strings.Contains(stdout, "Usage:") {
-			t.Errorf("rollcall %q: got code %d and %q", args, code, stderr)
-		}
-	}
-	for want, args := range map[string][]string{
-		`unknown command "foo" for "rollcall"`:                              {"help", "foo"},
-		`unknown command "bush" for "rollcall completion": did you mean`:    {"completion", "bush"},
-		`unknown command "verfy" for "rollcall": did you mean verify?`:      {"help", "verfy"},
-		`unknown command "foo" for "rollcall throttle"`:                     {"help", "throttle", "foo"},
-		`"here" is not a URL: write one such as http://127.0.0.1:8080`:      {"verify", "x", "--api", "here", "--key", "k"},
-		`--admin "here" is not a URL: write one such as http://127.0.0.1:8`: {"audit", "--admin", "here"},
-	} {
-		if code, stdout, stderr := c.run(args...); code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
-			t.Errorf("rollcall %q: got code %d, %q and %q, want %q", args, code, stdout, stderr, want)
-		}
+	version := c.does("version")
+	effort.Is(t, c.does("--version"), version)
+	effort.Has(t, version, "rollcall ")
+	for _, args := range []string{"help", "help verify", "help throttle set", "help completion bash"} {
+		effort.Has(t, c.does(strings.Fields(args)...), "Usage:", args)
 	}
 }
 
@@ -110,9 +92,7 @@ func TestPipedTablesAreWhole(t *testing.T) {
 	if out := b.piped("receivers"); !strings.Contains(out, key+"  ") || utf8.RuneCountInString(key) < 30 {
 		t.Errorf("%s is cut in\n%s", key, out)
 	}
-	_, _, err := b.run(t.Context(), "receivers", "nosuch")
-	effort.ErrorIf(t, err == nil || isUsage(err) ||
-		!strings.Contains(err.Error(), `no receiver that is asked now has "nosuch" in its key`), "nosuch: got %v", err)
+	b.refused(`no receiver that is asked now has "nosuch" in its key`, "receivers", "nosuch")
 }
 
 // TestOutIsTriedBeforeTheWork: it is refused at once, with what to do, and leaves nothing behind;

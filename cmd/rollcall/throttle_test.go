@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -170,7 +171,7 @@ func serveAdmin(t *testing.T, book *sqlstore.Store, o admin.Options) (url, token
 	t.Helper()
 	token = strings.Repeat("t", 20)
 	o.Listen, o.Book, o.Token, o.Gatherer = "127.0.0.1:0", book, token, prometheus.NewRegistry()
-	o.Draining, o.Log = func() bool { return false }, slog.New(slog.DiscardHandler)
+	o.Draining, o.Log = func() bool { return false }, cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Wake, o.Ready, o.PagesURL = func() {}, func(context.Context) error { return nil }, func() string { return "" }
 	if o.Tuned == nil {
 		o.Tuned = func() {}
@@ -259,6 +260,14 @@ func (b *throttleBench) misused(args ...string) {
 	b.t.Helper()
 	_, _, err := b.run(b.t.Context(), args...)
 	effort.ErrorIf(b.t, !isUsage(err), "rollcall %q: %v", args, err)
+}
+
+// refused wants a command to fail for another reason than its usage, with a text in the error.
+func (b *throttleBench) refused(want string, args ...string) {
+	b.t.Helper()
+	stdout, _, err := b.run(b.t.Context(), args...)
+	effort.ErrHas(b.t, err, want, "rollcall", args)
+	effort.ErrorIf(b.t, isUsage(err) || stdout != "", "rollcall %q: %v, %s", args, err, stdout)
 }
 
 // holds checks that a text has each of these.
@@ -461,16 +470,11 @@ func TestCandidatesAreTried(t *testing.T) {
 	effort.ErrorIf(t, json.Unmarshal([]byte(stdout), &checked) != nil || !errors.Is(err, errCandidate) || checked.OK ||
 		len(checked.Findings) != 2 || checked.Findings[0].Line != 2 || checked.Findings[1].Line != 3, "bad: %v %s", err,
 		stdout)
-	if stdout, _, err := offline.run(t.Context(), "throttle", "check", bad); err == nil || !strings.Contains(stdout,
-		"error: ") || strings.Contains(stdout, "can be used") {
-		t.Errorf("bad: %v %s", err, stdout)
-	}
-	stdout, _, err = offline.run(t.Context(), "throttle", "check", loose)
-	effort.OK(t, err, "loose")
-	holds(t, stdout, "warning: ", "google.com", "can be used", "1 warning.")
-	if _, _, err := offline.run(t.Context(), "throttle", "check", filepath.Join(dir, "none")); err == nil {
-		t.Error("a file that is not there is fine")
-	}
+	stdout, _, err = offline.run(t.Context(), "throttle", "check", bad)
+	effort.ErrorIf(t, err == nil || !strings.Contains(stdout, "error: ") || strings.Contains(stdout, "can be used"),
+		"bad: %v %s", err, stdout)
+	holds(t, offline.must("throttle", "check", loose), "warning: ", "google.com", "can be used", "1 warning.")
+	offline.refused("no such file", "throttle", "check", filepath.Join(dir, "none"))
 
 	asked := ""
 	b.replay = func(candidate string) (inspect.Replayed, error) {
@@ -491,16 +495,12 @@ func TestCandidatesAreTried(t *testing.T) {
 		"Nothing was changed, and no receiver was asked")
 	effort.ErrorIf(t, strings.Contains(out, "pause would") || !strings.HasPrefix(asked, "[receivers."),
 		"asked %q\n%s", asked, out)
-	if _, _, err := b.run(t.Context(), "throttle", "replay", bad); err == nil || !strings.Contains(err.Error(), ":2:") {
-		t.Errorf("bad: %v", err)
-	}
+	b.refused(":2:", "throttle", "replay", bad)
 	b.misused("throttle", "replay")
 	b.replay = func(string) (inspect.Replayed, error) {
 		return inspect.Replayed{}, fmt.Errorf("%w: loose.toml:1:1: no", admin.ErrCandidate)
 	}
-	if _, _, err := b.run(t.Context(), "throttle", "replay", loose); err == nil || err.Error() != "loose.toml:1:1: no" {
-		t.Errorf("refused by the node: %v", err)
-	}
+	b.refused("loose.toml:1:1: no", "throttle", "replay", loose)
 }
 
 // TestTheDefaultSourceIsNamed wherever it is told who said something.

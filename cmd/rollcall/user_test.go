@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/base32"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -125,9 +124,7 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 	c.asks(&ended, "user", "end-sessions", "anna@example.com")
 	effort.ErrorIf(t, ended.Ended != 1, "end-sessions: %+v", ended)
 	signedOut(t, list, anna)
-	code, link, stderr = c.run("user", "password", "anna@example.com")
-	effort.FatalIf(t, code != exitDone, "password: %s", stderr)
-	anna = accept(t, strings.TrimSpace(link), "a new password of hers")
+	anna = accept(t, strings.TrimSpace(c.does("user", "password", "anna@example.com")), "a new password of hers")
 	var disabled struct{ Disabled bool }
 	c.asks(&disabled, "user", "disable", "anna@example.com")
 	effort.ErrorIf(t, !disabled.Disabled, "disable: %+v", disabled)
@@ -157,9 +154,7 @@ func TestPeopleAreInvitedAndSignedOut(t *testing.T) {
 		"nobody@example.com"}, {"user", "end-two-step", "nobody@example.com"},
 		{"user", "invite", "--workspace", workspace, "no-email"}, {"user", "invite", "--workspace", workspace, "--role",
 			"king", "a@b.test"}} {
-		if code, _, stderr := c.run(wrong...); code != exitFailed || strings.Contains(stderr, "/v1/") {
-			t.Errorf("rollcall %q: code %d, %s", wrong, code, stderr)
-		}
+		effort.Lacks(t, c.fails(exitFailed, wrong...), "/v1/", wrong)
 	}
 	node.terminate()
 }
@@ -170,9 +165,7 @@ func TestThereAreNoPagesWhenTheyAreOff(t *testing.T) {
 	node, api := startDev(c, "ROLLCALL_DASHBOARD_ENABLED=false")
 	status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil)
 	effort.ErrorIf(t, status != 404 || !strings.Contains(text, "route_not_found"), "sign-in: %d %s", status, text)
-	code, _, stderr := c.run("user", "invite", "--workspace", uuid.NewString(), "a@b.test")
-	effort.Is(t, code, exitFailed, "invite")
-	effort.Has(t, stderr, "[dashboard]", "invite")
+	holds(t, c.fails(exitFailed, "user", "invite", "--workspace", uuid.NewString(), "a@b.test"), "[dashboard]")
 	node.terminate()
 }
 
@@ -188,9 +181,7 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	refused := func(want string) {
 		t.Helper()
 		for _, args := range asks {
-			code, _, stderr := c.run(args...)
-			effort.ErrorIf(t, code != exitFailed || !strings.Contains(stderr, "dashboard.oidc_secret_file: "+want),
-				"rollcall %q: code %d, %s, want %q", args, code, stderr, want)
+			holds(t, c.fails(exitFailed, args...), "dashboard.oidc_secret_file: "+want)
 		}
 	}
 	// Another node of this machine may have the usual ones.
@@ -200,8 +191,7 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	effort.OK(t, os.Chmod(secret, 0o640))
 	refused("provider: the secret cannot be used: others can read " + secret + "; run: chmod 600 " + secret)
 	effort.OK(t, os.Chmod(secret, 0o600))
-	code, stdout, stderr := c.run("config", "check", file)
-	effort.ErrorIf(t, code != exitDone || !strings.Contains(stdout, "is fine"), "config check: %d %s", code, stderr)
+	holds(t, c.does("config", "check", file), "is fine")
 	node, api := startDev(c, "ROLLCALL_DASHBOARD_OIDC_ISSUER="+away, "ROLLCALL_DASHBOARD_OIDC_CLIENT_ID=rollcall",
 		"ROLLCALL_DASHBOARD_OIDC_SECRET_FILE="+secret, "ROLLCALL_DASHBOARD_OIDC_NAME=Acme login")
 	status, text, _ := pageOf(t, "GET", api+"/sign-in", "", nil)
@@ -249,15 +239,11 @@ func TestOperatorsSignInByTheirCommand(t *testing.T) {
 		"preview: %d %s", status, text)
 	status, text = in.ask("POST", base+"/throttles/set", form)
 	effort.ErrorIf(t, status != http.StatusSeeOther, "set: %d %s", status, text)
-	if code, stdout, _ := c.run("throttle", "explain", "acme-clean.test"); code != exitDone || !strings.Contains(stdout,
-		"eve") {
-		t.Errorf("the command does not see it: %s", stdout)
-	}
+	holds(t, c.does("throttle", "explain", "acme-clean.test"), "eve")
 
 	var link operateAnswer
-	_, stdout, _ = c.run("operate", "--read-only", "--json")
-	err := json.Unmarshal([]byte(stdout), &link)
-	effort.FatalIf(t, err != nil || !link.ReadOnly, "%v in %s", err, stdout)
+	c.asks(&link, "operate", "--read-only")
+	effort.MustBe(t, link.ReadOnly, true)
 	observer := operatorOf(t, link.URL)
 	status, _ = observer.ask("GET", base+"/", nil)
 	effort.ErrorIf(t, status != http.StatusOK, "an observer sees nothing: %d", status)

@@ -18,13 +18,6 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// runRoot runs a command in this process.
-func runRoot(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	out, errs, err := runHere(t.Context(), false, nil, "", args...)
-	return out + errs, err
-}
-
 //go:embed testdata/own.toml
 var ownRules string
 
@@ -51,33 +44,33 @@ func TestVerdictJudge(t *testing.T) {
 		{[]string{"--rules", rulesFile(t, ownRules), "550 no such user"}, []string{"undecided", "ours",
 			"We do not believe it."}},
 	} {
-		out, err := runRoot(t, append([]string{"verdict", "judge"}, test.args...)...)
+		out, err := here(t, "", append([]string{"verdict", "judge"}, test.args...)...)
 		for _, want := range test.want {
 			effort.ErrorIf(t, err != nil || !strings.Contains(out, want),
 				"%q: %v\n%s\nwants %q", test.args, err, out, want)
 		}
 	}
-	out, err := runRoot(t, "verdict", "judge", "--json", "450 4.2.0 Greylisted, come back in 5 minutes")
+	out, err := here(t, "", "verdict", "judge", "--json", "450 4.2.0 Greylisted, come back in 5 minutes")
 	var view verdictView
 	effort.ErrorIf(t, err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Action != "greylist" ||
 		view.Wait != "5m0s" || view.Rule == "" || view.Meaning == "" || view.Version == 0, "%v, %s", err, out)
 	for _, args := range [][]string{{}, {"hello"}, {"--stage", "data", "550 no"}, {"--address", "x", "550 no"}} {
-		_, err := runRoot(t, append([]string{"verdict", "judge"}, args...)...)
+		_, err := here(t, "", append([]string{"verdict", "judge"}, args...)...)
 		effort.ErrorIf(t, !isUsage(err), "%q: %v", args, err)
 	}
 }
 
 func TestVerdictList(t *testing.T) {
-	out, err := runRoot(t, "verdict", "list")
+	out, err := here(t, "", "verdict", "list")
 	effort.ErrorIf(t, err != nil || !strings.Contains(out, "generic") && !strings.Contains(out, "not-found"),
 		"%v\n%s", err, out)
-	out, err = runRoot(t, "verdict", "list", "--scope", "aspmx.l.google.com", "--json")
+	out, err = here(t, "", "verdict", "list", "--scope", "aspmx.l.google.com", "--json")
 	var list []verdict.Info
 	effort.FatalIf(t, err != nil || json.Unmarshal([]byte(out), &list) != nil || len(list) == 0, "%v\n%s", err, out)
 	for _, r := range list {
 		effort.ErrorIf(t, !inScope(r.Scope, "google.com") || r.Source == "" || r.Date == "", "%+v", r)
 	}
-	if _, err := runRoot(t, "verdict", "list", "--scope", "nobody.test"); err == nil {
+	if _, err := here(t, "", "verdict", "list", "--scope", "nobody.test"); err == nil {
 		t.Error("a list without rules is no error")
 	}
 }
@@ -85,19 +78,19 @@ func TestVerdictList(t *testing.T) {
 func TestVerdictCheck(t *testing.T) {
 	effort.Unraced(t, "rules are read, and text")
 	t.Parallel()
-	out, err := runRoot(t, "verdict", "check", rulesFile(t, ownRules))
+	out, err := here(t, "", "verdict", "check", rulesFile(t, ownRules))
 	effort.ErrorIf(t, err != nil || !strings.Contains(out, "is fine: 1 rules") ||
 		!strings.Contains(out, "now again: retry"), "%v\n%s", err, out)
-	out, err = runRoot(t, "verdict", "check", "--json", rulesFile(t, ownRules))
+	out, err = here(t, "", "verdict", "check", "--json", rulesFile(t, ownRules))
 	var view struct {
 		Rules   int
 		Changes []changeView
 	}
 	effort.ErrorIf(t, err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Rules != 1 ||
 		len(view.Changes) == 0, "%v\n%s", err, out)
-	_, err = runRoot(t, "verdict", "check", rulesFile(t, ownRules+ownRules))
+	_, err = here(t, "", "verdict", "check", rulesFile(t, ownRules+ownRules))
 	effort.ErrorIf(t, !errors.Is(err, verdict.ErrFaults), "%v", err)
-	_, err = runRoot(t, "verdict", "check", "nowhere.toml")
+	_, err = here(t, "", "verdict", "check", "nowhere.toml")
 	effort.ErrorIf(t, !errors.Is(err, os.ErrNotExist), "%v", err)
 }
 
