@@ -73,7 +73,7 @@ func (w *World) open(i int, change func(i int, o *Options)) {
 	n.options = Options{Kinds: w.Echo.kinds(i), Options: cluster.Options{Name: "test", Node: uuid.New(), Host: n.Name,
 		Version: "v1.0.0", Wire: 1, Log: log, Registerer: n.Metrics, ApplyShares: w.Use.applyShares(i),
 		Load: func() cluster.Load { return cluster.Load{} }, Times: Times(),
-		Peers: &cluster.Peers{Book: n.book, Actors: n.door.inside(), Advertise: n.door.host(), Identity: identity, Traffic: traffic,
+		Peers: &cluster.Peers{Book: n.book, Actors: n.door.inside, Advertise: n.door.host, Identity: identity, Traffic: traffic,
 			Gossip: gossip.Options{Cluster: "test", Networks: networks, Timing: Gossip(), Log: log, Transport: n.wire}}}}
 	if i > 0 {
 		n.options.Peers.Gossip.Join = []string{w.nodes[0].wire.Address()}
@@ -121,7 +121,7 @@ func (n *Node) touch() error {
 	if err != nil {
 		return err
 	}
-	n.held, err = tls.Dial("tcp", n.door.inside(), &tls.Config{Certificates: []tls.Certificate{cert},
+	n.held, err = tls.Dial("tcp", n.door.inside, &tls.Config{Certificates: []tls.Certificate{cert},
 		InsecureSkipVerify: true, NextProtos: []string{"h2"}}) // it is asked nothing
 	if err != nil {
 		return err

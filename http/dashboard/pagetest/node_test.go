@@ -35,14 +35,14 @@ const password = pagetest.Password
 // fileMax bounds an upload to a node of these tests.
 const fileMax = 64 << 20
 
-// node is the listeners of a node, pages, API and storage, with a real ledger. A proxy stands before each, which tests
-// cut. What receivers would say is written into the ledger by tests, so that every state can be shown.
+// node is the listeners of a node, pages, API and storage, with a real ledger. A proxy stands before the storage, which
+// tests cut. What receivers would say is written into the ledger by tests, so that every state can be shown.
 type node struct {
-	book         *awayBook
-	pages        *dashboard.Dashboard
-	url          string // of the pages
-	web, storage *proxy
-	logs         *effort.Log
+	book    *awayBook
+	pages   *dashboard.Dashboard
+	url     string // of the pages
+	storage *proxy
+	logs    *effort.Log
 }
 
 // awayBook is the ledger of a node. It can be away.
@@ -137,7 +137,7 @@ func startNode(change ...func(*dashboard.Options)) (n *node, stop func(), err er
 	if n.storage, err = newProxy(files.Addr().String()); err != nil {
 		return nil, nil, err
 	}
-	ends = append(ends, n.storage.stop)
+	ends = append(ends, n.storage.Close)
 	end, err := n.startPages(log, tokens, change)
 	if err != nil {
 		return nil, nil, err
@@ -146,7 +146,7 @@ func startNode(change ...func(*dashboard.Options)) (n *node, stop func(), err er
 	return n, stop, nil
 }
 
-// startPages starts pages and API, and the proxy before them.
+// startPages starts pages and API.
 func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func(*dashboard.Options)) (stop func(), err error) {
 	o := dashboard.Options{Book: n.book, PublicURL: func() string { return n.url },
 		UploadURL: n.storage.url(), MaxFileBytes: fileMax, MaxRows: 1_000_000, SessionIdle: time.Hour,
@@ -173,12 +173,8 @@ func (n *node) startPages(log *slog.Logger, tokens *upload.Tokens, change []func
 	if err = server.Start(); err != nil {
 		return nil, err
 	}
-	if n.web, err = newProxy(server.Addr().String()); err != nil {
-		return nil, err
-	}
-	n.url = n.web.url()
+	n.url = "http://" + server.Addr().String()
 	return func() {
-		n.web.stop()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = server.Stop(ctx)

@@ -126,14 +126,14 @@ func TestAnUploadThatIsCutAndReloaded(t *testing.T) {
 	}
 
 	// The storage is away and the page is loaded again: another file of the same size is refused, the right one goes on.
-	n.storage.away(true)
+	n.storage.Cut(true)
 	b.shows("from the last stored byte on.")
 	b.do(chromedp.Reload())
 	b.shows("big.csv (" + fmt.Sprintf("%.1f", float64(len(content))/1e6) + " MB) is not whole yet.")
 	if kept := eval[string](b, "JSON.stringify(localStorage)"); bytes.Contains([]byte(kept), []byte("/upload/")) || bytes.Contains([]byte(kept), []byte("@")) {
 		t.Errorf("the browser remembers more than it may: %s", kept)
 	}
-	n.storage.away(false)
+	n.storage.Cut(false)
 	n.storage.slow(time.Millisecond)
 	b.choose(other)
 	b.shows("It needs at most")

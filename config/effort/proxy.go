@@ -1,0 +1,108 @@
+package effort
+
+import (
+	"net"
+	"sync"
+)
+
+// Proxy passes connections on to a listener. Safe for concurrent use.
+type Proxy struct {
+	listener net.Listener
+	target   string
+	through  func(toTarget bool, n int)
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // guarded by mu
+	gone  bool                  // guarded by mu; there must be none
+}
+
+// StartProxy passes on what comes to a listener until Close. It calls through, if not nil, before each piece of n bytes
+// in either direction; what was cut meanwhile is not passed on.
+func StartProxy(l net.Listener, target string, through func(toTarget bool, n int)) *Proxy {
+	p := &Proxy{listener: l, target: target, through: through, conns: map[net.Conn]struct{}{}}
+	go p.serve()
+	return p
+}
+
+// Addr is the host:port that it listens at.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+func (p *Proxy) serve() {
+	for {
+		near, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		go p.pass(near)
+	}
+}
+
+// pass connects one connection to the target.
+func (p *Proxy) pass(near net.Conn) {
+	far, err := net.Dial("tcp", p.target)
+	if err != nil {
+		_ = near.Close()
+		return
+	}
+	if !p.keep(near, far) {
+		return
+	}
+	go p.copy(near, far, false)
+	p.copy(far, near, true)
+}
+
+// copy passes bytes on in one direction, and ends both when one ends.
+func (p *Proxy) copy(to, from net.Conn, toTarget bool) {
+	defer p.end(to, from)
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 && p.through != nil {
+			p.through(toTarget, n)
+		}
+		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
+			return
+		}
+	}
+}
+
+// keep notes connections that Cut ends; false: there must be none, and they are closed.
+func (p *Proxy) keep(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		if p.conns[c] = struct{}{}; p.gone {
+			_ = c.Close()
+		}
+	}
+	return !p.gone
+}
+
+func (p *Proxy) end(conns ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+		delete(p.conns, c)
+	}
+}
+
+// Cut resets every connection. New ones are passed on, or closed if it goes away until it is back.
+func (p *Proxy) Cut(away bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = away
+	for c := range p.conns {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = c.Close()
+	}
+	clear(p.conns)
+}
+
+// Close refuses new connections and resets the open ones. It may be called twice.
+func (p *Proxy) Close() {
+	_ = p.listener.Close()
+	p.Cut(true)
+}
