@@ -20,40 +20,40 @@ type Proxy struct {
 // in either direction; what was cut meanwhile is not passed on.
 func StartProxy(l net.Listener, target string, through func(toTarget bool, n int)) *Proxy {
 	p := &Proxy{listener: l, target: target, through: through, conns: map[net.Conn]struct{}{}}
-	go p.serve()
+	go p.acceptAll()
 	return p
 }
 
 // Addr is the host:port that it listens at.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-func (p *Proxy) serve() {
+func (p *Proxy) acceptAll() {
 	for {
 		near, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		go p.pass(near)
+		go p.passOn(near)
 	}
 }
 
-// pass connects one connection to the target.
-func (p *Proxy) pass(near net.Conn) {
+// passOn connects one connection to the target.
+func (p *Proxy) passOn(near net.Conn) {
 	far, err := net.Dial("tcp", p.target)
 	if err != nil {
 		_ = near.Close()
 		return
 	}
-	if !p.keep(near, far) {
+	if !p.keepConns(near, far) {
 		return
 	}
-	go p.copy(near, far, false)
-	p.copy(far, near, true)
+	go p.copyBytes(near, far, false)
+	p.copyBytes(far, near, true)
 }
 
-// copy passes bytes on in one direction, and ends both when one ends.
-func (p *Proxy) copy(to, from net.Conn, toTarget bool) {
-	defer p.end(to, from)
+// copyBytes passes bytes on in one direction, and ends both when one ends.
+func (p *Proxy) copyBytes(to, from net.Conn, toTarget bool) {
+	defer p.endConns(to, from)
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buffer)
@@ -66,19 +66,21 @@ func (p *Proxy) copy(to, from net.Conn, toTarget bool) {
 	}
 }
 
-// keep notes connections that Cut ends; false: there must be none, and they are closed.
-func (p *Proxy) keep(conns ...net.Conn) bool {
+// keepConns notes connections that Cut ends; false: there must be none, and they are closed.
+func (p *Proxy) keepConns(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
-		if p.conns[c] = struct{}{}; p.gone {
+		if p.gone {
 			_ = c.Close()
+		} else {
+			p.conns[c] = struct{}{}
 		}
 	}
 	return !p.gone
 }
 
-func (p *Proxy) end(conns ...net.Conn) {
+func (p *Proxy) endConns(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
