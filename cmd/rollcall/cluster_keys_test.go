@@ -35,21 +35,18 @@ func twoRings() []admin.KeyResult {
 func TestKeysAreMadeInNewFiles(t *testing.T) {
 	r := newClusterRig(t, trio())
 	name := filepath.Join(t.TempDir(), "next.key")
-	stdout, _, err := r.run("", "keys", "new", name, "--json")
-	effort.OK(t, err)
 	var made newKeyFileView
-	effort.OK(t, json.Unmarshal([]byte(stdout), &made))
+	text := r.must("cluster", "keys", "new", name, "--json")
+	effort.OK(t, json.Unmarshal([]byte(text), &made))
 	key, err := readKey(name, nil)
+	effort.Lacks(t, text, key, "the key itself")
 	info, statErr := os.Stat(name)
-	effort.ErrorIf(t, err != nil || statErr != nil || info.Mode().Perm() != 0o600 || len(key) != 44 ||
-		strings.Contains(stdout, key), "the file has a key of %d characters, %v, %v", len(key), err, statErr)
+	effort.ErrorIf(t, err != nil || statErr != nil || info.Mode().Perm() != 0o600 || len(key) != 44,
+		"the file has a key of %d characters, %v, %v", len(key), err, statErr)
 	if print, err := fingerprintOf(name); err != nil || print != made.Fingerprint || made.File != name {
 		t.Errorf("made %+v, and the file's fingerprint is %s, %v", made, print, err)
 	}
-	if _, _, err := r.run("", "keys", "new", name); err == nil || !strings.Contains(err.Error(),
-		"nothing is overwritten") {
-		t.Errorf("over a file: %v", err)
-	}
+	r.refused("nothing is overwritten", "cluster", "keys", "new", name)
 	effort.Is(t, effort.Must(readKey(name, nil))(t), key, "the key was overwritten")
 }
 
@@ -105,7 +102,8 @@ func TestKeysOfACluster(t *testing.T) {
 		{"half a key as second argument", "", []string{"add", one, canaryKey[:20]}, "", "one argument is enough: FILE"},
 		{"nothing", "", []string{"use"}, "", "FINGERPRINT|FILE is missing"},
 	} {
-		stdout, stderr, err := r.run(c.stdin, append([]string{"keys"}, c.args...)...)
+		r.stdin = c.stdin
+		stdout, stderr, err := r.run(append([]string{"cluster", "keys"}, c.args...)...)
 		if err != nil {
 			stderr += err.Error()
 		}
@@ -135,28 +133,16 @@ node-2 (a1000000): its gossip key file cannot be written: read-only file system
 
 node-3 (b2000000): it did not answer in 5 s
 `
-	stdout, _, err := r.run(canaryKey, "keys", "add", "-")
+	r.stdin = canaryKey
+	stdout, _, err := r.run("cluster", "keys", "add", "-")
 	effort.ErrorIf(t, stdout != want || !errors.Is(err, errKeysPartly) ||
 		!strings.Contains(err.Error(), "2 of 3 did not") || !strings.Contains(err.Error(), "do not use the key yet"),
 		"got %v and\n%s\nwant\n%s", err, stdout, want)
-	stdout, _, err = r.run(canaryKey, "keys", "add", "-", "--json")
+	stdout, _, err = r.run("cluster", "keys", "add", "-", "--json")
 	var got admin.KeyAnswer
 	jsonErr := json.Unmarshal([]byte(stdout), &got)
 	effort.ErrorIf(t, jsonErr != nil || len(got.Results) != 3 || got.Results[2].Error == "" ||
 		!errors.Is(err, errKeysPartly), "as JSON: %v, %v and %s", jsonErr, err, stdout)
-}
-
-// certs runs `rollcall cluster cert` in this process and gives what it printed.
-func certs(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	return here(t, "", append([]string{"cluster", "cert"}, args...)...)
-}
-
-func mustCerts(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := certs(t, args...)
-	effort.OK(t, err, "cluster cert", strings.Join(args, " "))
-	return out
 }
 
 // loadNode reads a node's files as a node does.
@@ -166,10 +152,10 @@ func loadNode(dir, name string) (*secure.Identity, error) {
 }
 
 func TestCertificatesAreMadeForNodes(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "certs")
-	out := mustCerts(t, "init", "--dir", dir, "--cluster", "mail")
+	d, dir := desk{t: t, toFile: true}, filepath.Join(t.TempDir(), "certs")
+	out := d.must("cluster", "cert", "init", "--dir", dir, "--cluster", "mail")
 	holds(t, out, "ca.crt", "ca.key", "cluster cert node NAME --dir "+dir)
-	out = mustCerts(t, "node", "node-1.example.net", "--dir", dir)
+	out = d.must("cluster", "cert", "node", "node-1.example.net", "--dir", dir)
 	holds(t, out, "tls_ca_file = ", "tls_cert_file = ", "tls_key_file = ", "node-1.example.net.key")
 	for name, want := range map[string]fs.FileMode{"ca.crt": 0o644, "ca.key": 0o600,
 		"node-1.example.net.crt": 0o644, "node-1.example.net.key": 0o600} {
@@ -179,15 +165,14 @@ func TestCertificatesAreMadeForNodes(t *testing.T) {
 	i := effort.Must(loadNode(dir, "node-1.example.net"))(t)
 	left := time.Until(i.Expires())
 	effort.ErrorIf(t, left < 364*24*time.Hour || left > 365*24*time.Hour, "valid for %s, want a year", left)
-	out = mustCerts(t, "show", filepath.Join(dir, "node-1.example.net.crt"))
+	out = d.must("cluster", "cert", "show", filepath.Join(dir, "node-1.example.net.crt"))
 	effort.Has(t, out, "node-1.example.net", "show says")
 	effort.Has(t, out, "CA of mail", "show says")
-	_, err := certs(t, "show", filepath.Join(dir, "ca.key"))
-	effort.ErrHas(t, err, "no certificate")
+	d.refused("no certificate", "cluster", "cert", "show", filepath.Join(dir, "ca.key"))
 }
 
 func TestCertificatesAsJSON(t *testing.T) {
-	dir := t.TempDir()
+	d, dir := desk{t: t, toFile: true}, t.TempDir()
 	show := filepath.Join(dir, "a.crt")
 	for _, c := range []struct {
 		args []string
@@ -200,7 +185,7 @@ func TestCertificatesAsJSON(t *testing.T) {
 		{[]string{"show", show}, certView{Name: "a", Issuer: "CA of rollcall", Cert: show}},
 	} {
 		var got certView
-		effort.OK(t, json.Unmarshal([]byte(mustCerts(t, append(c.args, "--json")...)), &got))
+		d.asks(&got, append([]string{"cluster", "cert"}, c.args...)...)
 		begins, err := time.Parse(time.RFC3339, got.Begins)
 		effort.ErrorIf(t, err != nil || time.Since(begins) < time.Hour || got.Expires <= got.Begins,
 			"%v: valid from %s to %s", c.args, got.Begins, got.Expires)
@@ -210,9 +195,9 @@ func TestCertificatesAsJSON(t *testing.T) {
 }
 
 func TestCertificatesAreNotOverwritten(t *testing.T) {
-	dir := t.TempDir()
-	mustCerts(t, "init", "--dir", dir)
-	mustCerts(t, "node", "a", "--dir", dir)
+	d, dir := desk{t: t, toFile: true}, t.TempDir()
+	d.must("cluster", "cert", "init", "--dir", dir)
+	d.must("cluster", "cert", "node", "a", "--dir", dir)
 	read := func() string {
 		var all string
 		for _, name := range []string{"ca.crt", "ca.key", "a.crt", "a.key"} {
@@ -227,12 +212,12 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 		if missing != "" {
 			effort.OK(t, os.Rename(filepath.Join(dir, missing), away))
 		}
-		effort.Denied(certs(t, "init", "--dir", dir))(t, fs.ErrExist, fmt.Sprintf("init without %q", missing))
+		effort.Denied(d.said("cluster", "cert", "init", "--dir", dir))(t, fs.ErrExist, "init without", missing)
 		wantErr := fs.ErrExist
 		if strings.HasPrefix(missing, "ca") {
 			wantErr = fs.ErrNotExist
 		}
-		effort.Denied(certs(t, "node", "a", "--dir", dir))(t, wantErr, fmt.Sprintf("node without %q", missing))
+		effort.Denied(d.said("cluster", "cert", "node", "a", "--dir", dir))(t, wantErr, "node without", missing)
 		if missing != "" {
 			effort.OK(t, os.Rename(away, filepath.Join(dir, missing)))
 		}
@@ -241,10 +226,10 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 }
 
 func TestACertificateIsRenewed(t *testing.T) {
-	dir := t.TempDir()
-	mustCerts(t, "init", "--dir", dir)
-	mustCerts(t, "node", "a", "--dir", dir, "--days", "1")
-	mustCerts(t, "node", "a", "--dir", dir, "--days", "10", "--renew")
+	d, dir := desk{t: t, toFile: true}, t.TempDir()
+	d.must("cluster", "cert", "init", "--dir", dir)
+	d.must("cluster", "cert", "node", "a", "--dir", dir, "--days", "1")
+	d.must("cluster", "cert", "node", "a", "--dir", dir, "--days", "10", "--renew")
 	i := effort.Must(loadNode(dir, "a"))(t)
 	left := time.Until(i.Expires())
 	effort.ErrorIf(t, left < 9*24*time.Hour || left > 10*24*time.Hour, "valid for %s, want 10 days", left)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -91,28 +90,19 @@ func (f *fakeCluster) calls() string {
 
 // clusterRig is an admin listener and the commands that ask it.
 type clusterRig struct {
-	t       *testing.T
+	desk
 	cluster *fakeCluster
-	environ []string
 	log     effort.Log
 }
 
 func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 	t.Helper()
-	r := &clusterRig{t: t, cluster: &fakeCluster{frames: frames}}
+	r := &clusterRig{desk: desk{t: t, toFile: true}, cluster: &fakeCluster{frames: frames}}
 	book := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	url, token := serveAdmin(t, book, admin.Options{Cluster: r.cluster,
 		Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	r.environ = []string{"ROLLCALL_ADMIN=" + url, "ROLLCALL_ADMIN_TOKEN=" + token}
 	return r
-}
-
-// run runs `rollcall cluster` with these arguments and standard input.
-func (r *clusterRig) run(stdin string, args ...string) (stdout, stderr string, err error) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), cliWait)
-	defer cancel()
-	return runHere(ctx, false, r.environ, stdin, append([]string{"cluster"}, args...)...)
 }
 
 // tableNow is when the tables of these tests are looked at.
@@ -246,14 +236,10 @@ v0.0.0-20300102030401-0123456789ab (1), v0.0.0-20300102030402-0123456789ab (1).
 // TestMembersAsJSON gives what the node says, for programs.
 func TestMembersAsJSON(t *testing.T) {
 	r := newClusterRig(t, trio())
-	stdout, _, err := r.run("", "members", "--json")
 	var got admin.Membership
-	effort.OK(t, json.Unmarshal([]byte(stdout), &got))
-	effort.ErrorIf(t, err != nil || len(got.Members) != 3 || got.Members[0].Node != trio().Members[0].Node ||
-		strings.Count(stdout, "\n") != 1, "got %v and %s", err, stdout)
-	if stdout, _, err := r.run("", "members"); err != nil || !strings.Contains(stdout, "\n* 5f2c91aa  node-1") {
-		t.Errorf("got %v and %s", err, stdout)
-	}
+	r.asks(&got, "cluster", "members")
+	effort.ErrorIf(t, len(got.Members) != 3 || got.Members[0].Node != trio().Members[0].Node, "got %+v", got)
+	effort.Has(t, r.must("cluster", "members"), "\n* 5f2c91aa  node-1")
 }
 
 // TestWatchedMembers are shown again and again, also after a time without an answer, until the watch is ended.
@@ -291,8 +277,7 @@ func TestWatchedMembers(t *testing.T) {
 		})
 	}
 	r := newClusterRig(t, admin.Membership{Cluster: "broken"})
-	_, _, err := r.run("", "members", "--watch")
-	effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), "did not answer"), "a watch of nothing: %v", err)
+	r.refused("did not answer", "cluster", "members", "--watch")
 }
 
 // with gives a cluster of which one member is changed.
@@ -339,7 +324,8 @@ func TestOneNodeIsDrainedUndrainedAndForgotten(t *testing.T) {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel() // some wait for a second
 			r := newClusterRig(t, c.frames...)
-			stdout, stderr, err := r.run("y\n", strings.Fields(c.args)...)
+			r.stdin = "y\n"
+			stdout, stderr, err := r.run(append([]string{"cluster"}, strings.Fields(c.args)...)...)
 			effort.Is(t, r.cluster.calls(), c.asked, "asked")
 			effort.ErrorIf(t, err != nil != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err),
 				"ended with %v, want %q", err, c.err)

@@ -2,19 +2,12 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
-	"rollcall/cmd/rollcall/client"
-	"rollcall/cmd/rollcall/term"
-	"rollcall/config"
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
@@ -27,18 +20,16 @@ import (
 
 // witnessRig is an operator's listener over a ledger with one settled file.
 type witnessRig struct {
-	t    *testing.T
-	path string // of the ledger
+	desk
 	id   string // of the file
-	args []string
-	desk *ledgertest.Fixture
+	book *ledgertest.Fixture
 }
 
 // newWitnessRig settles cases, as the rules of now conclude, and one address without evidence.
 func newWitnessRig(t *testing.T, cases []evidence.Case) *witnessRig {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "ledger.db")
-	book, err := sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{})
+	folder := t.TempDir()
+	book, err := sqlstore.Open(t.Context(), "sqlite:"+filepath.Join(folder, "ledger.db"), sqlstore.Options{})
 	effort.OK(t, err)
 	d := ledgertest.NewFixture(t, book, 100)
 	v, l := d.Prepares(int64(len(cases) + 2))
@@ -55,19 +46,8 @@ func newWitnessRig(t *testing.T, cases []evidence.Case) *witnessRig {
 	effort.OK(t, err)
 	d.Settles(l, 2, int64(len(cases)), int64(len(cases)), smtp.Valid)
 	url, token := serveAdmin(t, book, admin.Options{})
-	return &witnessRig{t: t, path: path, id: v.ID.String(), desk: d, args: []string{"--admin", url, "--token", token}}
-}
-
-// run runs a command of the operator in this process.
-func (r *witnessRig) run(args ...string) (string, error) {
-	r.t.Helper()
-	where := r.args
-	if args[0] == "replay" { // only the ledger has what it reads
-		where = []string{"--ledger", "sqlite:" + r.path}
-	}
-	out, errs, err := runHere(r.t.Context(), true, nil, "", append(args, where...)...)
-	fits(r.t, out+errs, term.Columns)
-	return out + errs, err
+	environ := []string{"ROLLCALL_ADMIN=" + url, "ROLLCALL_ADMIN_TOKEN=" + token, "ROLLCALL_DATA_DIR=" + folder}
+	return &witnessRig{desk: desk{t: t, environ: environ}, id: v.ID.String(), book: d}
 }
 
 // witnessAt is when everything here was answered.
@@ -125,22 +105,14 @@ func TestEvidenceOfAnAddressIsShown(t *testing.T) {
 		"user3@example.test": {"route         none, DNS says domain_not_found\n", "no attempt was made"},
 		"user5@example.test": {"outcome       valid", "No evidence was kept"},
 	} {
-		text, err := r.run("evidence", r.id, address)
-		effort.ErrIs(t, err, nil, address)
-		holds(t, text, want...)
+		holds(t, r.must("evidence", r.id, address), want...)
 	}
-	text, err := r.run("evidence", r.id, "user2@example.test", "--json")
 	var f admin.Explanation
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &f)
-	}
-	effort.ErrorIf(t, err != nil || f.Case == nil || f.Case.Attempts[2].Text == "" || f.Case.Why != "harvest_guard",
-		"JSON: %v, %s", err, text)
-	text, err = r.run("evidence", r.id, "user0@example.test", "--json")
-	if err != nil || strings.Count(text, `"cause"`) != 1 ||
-		!strings.Contains(text, `{"scope":"receiver","why":"4 of the last 5 new addresses, of 3 domains, got 450 4.2.0"}`) {
-		t.Errorf("JSON: %v, %s", err, text)
-	}
+	r.asks(&f, "evidence", r.id, "user2@example.test")
+	effort.ErrorIf(t, f.Case == nil || f.Case.Attempts[2].Text == "" || f.Case.Why != "harvest_guard", "JSON: %+v", f)
+	text := r.must("evidence", r.id, "user0@example.test", "--json")
+	effort.Is(t, strings.Count(text, `"cause"`), 1, "causes")
+	effort.Has(t, text, `{"scope":"receiver","why":"4 of the last 5 new addresses, of 3 domains, got 450 4.2.0"}`)
 }
 
 func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
@@ -160,7 +132,7 @@ func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
 		{[]string{"replay", "x"}, "is not an id", true},
 		{[]string{"replay", r.id, "--rules", filepath.Join(t.TempDir(), "none.toml")}, "read the rules", false},
 	} {
-		text, err := r.run(c.args...)
+		text, err := r.said(c.args...)
 		effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), c.words) || isUsage(err) != c.usage ||
 			text != "", "%v: got %v and %q, want %q", c.args, err, text, c.words)
 	}
@@ -169,55 +141,21 @@ func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
 // TestReplayIsShown as lines and as JSON; exit code 0 though something would change.
 func TestReplayIsShown(t *testing.T) {
 	r := newWitnessRig(t, shownCases())
-	before := r.desk.Account()
-	text, err := r.run("replay", r.id[:6]) // its beginning is enough
-	for _, words := range []string{"user4@example.test\n    was  unknown, policy, by rule older@00000001\n" +
-		"    now  invalid, mailbox_not_found, by rule ", "6 settled addresses", "5 of them with evidence", "4 stay the same",
-		"unknown     invalid                1\n", "Nothing was charged"} {
-		effort.ErrorIf(t, err != nil || !strings.Contains(text+strings.ReplaceAll(text, "\n", " "), words),
-			"%v: %q is not in\n%s", err, words, text)
-	}
+	before := r.book.Account()
+	text := r.must("replay", r.id[:6]) // its beginning is enough
+	holds(t, text, "user4@example.test\n    was  unknown, policy, by rule older@00000001\n"+
+		"    now  invalid, mailbox_not_found, by rule ", "unknown     invalid                1\n")
+	holds(t, unfolded(text), "6 settled addresses", "5 of them with evidence", "4 stay the same", "Nothing was charged")
 	effort.Is(t, strings.Count(text, "@example.test"), 1, "more is told")
 	effort.Lacks(t, text, "fault", "more is told")
-	text, err = r.run("replay", r.id, "--all")
-	effort.ErrorIf(t, err != nil || strings.Count(text, "@example.test") != 5, "all: %v\n%s", err, text)
-	text, err = r.run("replay", r.id, "--json", "--all")
+	effort.Is(t, strings.Count(r.must("replay", r.id, "--all"), "@example.test"), 5, "all")
+	text = r.must("replay", r.id, "--json", "--all")
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	var last replayLine
-	if err == nil {
-		err = json.Unmarshal([]byte(lines[len(lines)-1]), &last)
-	}
+	err := json.Unmarshal([]byte(lines[len(lines)-1]), &last)
 	effort.ErrorIf(t, err != nil || len(lines) != 7 || !strings.Contains(lines[0], `{"read":{"ledger":`) ||
 		last.Summary == nil || last.Summary.Outcomes != 1, "JSON: %v\n%s", err, text)
-	effort.Is(t, r.desk.Account(), before, fmt.Sprintf("the account was %+v, is", before))
-}
-
-// TestWithoutANodeTheLedgerIsRead, unless the operator has named a node.
-func TestWithoutANodeTheLedgerIsRead(t *testing.T) {
-	r := newWitnessRig(t, shownCases())
-	flags := &ledgerFlags{node: &adminFlags{environ: environment{"ROLLCALL_DATA_DIR=" + filepath.Dir(r.path)}}}
-	away := func(*client.Admin, reading) error { return fmt.Errorf("asked: %w", client.ErrNoNode) }
-	var found admin.FoundEvidence
-	summary, read := admin.ReplaySummary{}, 0
-	own := func(book *sqlstore.Store, _ config.Config, at reading) (err error) {
-		effort.Is(t, at, reading{Ledger: "sqlite:" + r.path}, "read")
-		read++
-		found, err = admin.FindEvidence(t.Context(), book, r.desk.Workspace, "x")
-		effort.ErrorIf(t, err == nil, "a workspace is no verification")
-		q := admin.ReplayQuery{Rules: verdict.Builtin(), Yield: func(admin.Replayed) error { return nil }}
-		list, err := book.Workspaces(t.Context())
-		if err != nil || len(list) != 1 {
-			return errors.Join(err, errors.New("another ledger"))
-		}
-		summary, err = admin.ReplayEvidence(t.Context(), book, uuid.MustParse(r.id), q)
-		return err
-	}
-	err := flags.read(t.Context(), away, own)
-	effort.ErrorIf(t, err != nil || summary.Replayed != 5, "got %v, %+v, %+v", err, found, summary)
-	flags.node.url, flags.node.token = "http://127.0.0.1:1", "x"
-	if err := flags.read(t.Context(), away, own); !errors.Is(err, client.ErrNoNode) || read != 1 {
-		t.Errorf("with a node that was named: %v, read %d times", err, read)
-	}
+	effort.Is(t, r.book.Account(), before, "the account")
 }
 
 // candidate is a rule file that takes an unknown user of one receiver for a disabled one.
@@ -246,20 +184,10 @@ func TestReplayByACandidate(t *testing.T) {
 	t.Parallel()
 	r := newWitnessRig(t, shownCases())
 	file := filepath.Join(t.TempDir(), "verdict.toml")
-	writes := func(text string) {
-		t.Helper()
-		effort.OK(t, os.WriteFile(file, []byte(text), 0o600))
-	}
-	writes(candidate)
-	text, err := r.run("replay", r.id, "--rules", file)
-	for _, words := range []string{"user0@example.test\n", "    now  invalid, mailbox_disabled, by rule tried-out@",
-		"1 would have another outcome, 1 another reason"} {
-		effort.ErrorIf(t, err != nil || !strings.Contains(text+strings.ReplaceAll(text, "\n", " "), words),
-			"%v: %q is not in\n%s", err, words, text)
-	}
-	writes(strings.Replace(candidate, `miss =`, `mis =`, 1))
-	if text, err := r.run("replay", r.id, "--rules", file); err == nil || text != "" ||
-		!strings.Contains(err.Error(), "verdict.toml:") {
-		t.Errorf("a bad file: %v, %s", err, text)
-	}
+	effort.OK(t, os.WriteFile(file, []byte(candidate), 0o600))
+	text := r.must("replay", r.id, "--rules", file)
+	holds(t, text, "user0@example.test\n", "    now  invalid, mailbox_disabled, by rule tried-out@")
+	effort.Has(t, unfolded(text), "1 would have another outcome, 1 another reason")
+	effort.OK(t, os.WriteFile(file, []byte(strings.Replace(candidate, `miss =`, `mis =`, 1)), 0o600))
+	r.refused("verdict.toml:", "replay", r.id, "--rules", file)
 }

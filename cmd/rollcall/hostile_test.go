@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/node"
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/config/effort"
 	"rollcall/ledger"
@@ -108,29 +106,6 @@ func TestReceiversThatAnswerNobody(t *testing.T) {
 		effort.Is(t, r.Outcome, smtp.Unknown, fmt.Sprintf("%s is", email))
 	}
 	t.Logf("%d addresses are unknown after %.1f s", v.Rows, time.Since(begun).Seconds())
-}
-
-func TestABacklogIsShown(t *testing.T) {
-	b := term.NewPage(nil)
-	d := inspect.ReceiverDetail{Receiver: inspect.Receiver{Key: "example.test", Queued: 1500, Behind: 1200, Oldest: 60}}
-	printReceivers(b, []inspect.ReceiverDetail{d}, time.Now())
-	holds(t, unfolded(b.String()), "1,500, the oldest for", "; 1,200 of them are not handed over to it yet")
-}
-
-func TestAReplayOfTooLittleSaysAtLeast(t *testing.T) {
-	for _, c := range []struct {
-		atLeast bool
-		want    string
-	}{
-		{false, "asked 1,500, then at most 1,600; the last of them 10s sooner\n"},
-		{true, "asked 1,500, then at least 1,600; the last of them 10s sooner, or even sooner: more waited than the " +
-			"record shows\n"},
-	} {
-		b := term.NewPage(nil)
-		printThrottleReplay(b, inspect.Replayed{Receivers: []inspect.ReceiverReplay{{Key: "example.test",
-			Asked: 1500, Would: 1600, Delay: -10, AtLeast: c.atLeast}}})
-		effort.Has(t, unfolded(b.String()), unfolded(c.want))
-	}
 }
 
 // unfolded puts a text on one line.

@@ -161,6 +161,7 @@ func TestANamedLedgerIsReadWhoeverRuns(t *testing.T) {
 		{"--config", nil, []string{"--config", "restored.toml"}, off, exitFailed},
 		{"environment", []string{"ROLLCALL_LEDGER_URL=sqlite:" + copied}, nil, off, exitFailed},
 		{"node named", nil, []string{"--admin", "http://" + admin}, sound, exitDone},
+		{"node named that is away", nil, []string{"--admin", "http://127.0.0.1:1"}, "", exitFailed},
 		{"both", nil, []string{"--admin", "http://" + admin, "--ledger", "sqlite:" + copied}, "", exitUsage},
 		{"both by the environment", []string{"ROLLCALL_ADMIN=http://" + admin, "ROLLCALL_LEDGER_URL=sqlite:" + copied}, nil,
 			"", exitUsage},

@@ -14,54 +14,38 @@ import (
 	"rollcall/config/effort"
 )
 
-// here runs a command in this process, with a standard input.
-func here(t *testing.T, stdin string, args ...string) (out string, err error) {
-	t.Helper()
-	stdout, stderr, err := runHere(t.Context(), false, nil, stdin, args...)
-	return stdout + stderr, err
-}
-
 // TestLintTellsEachBadRow: ten of them to a person, all to a program, and a clean copy that is never the input.
 func TestLintTellsEachBadRow(t *testing.T) {
 	t.Parallel()
-	name := filepath.Join(t.TempDir(), "list.csv")
+	d, name := desk{t: t, toFile: true}, filepath.Join(t.TempDir(), "list.csv")
 	text := "email\nanna@a.test\n" + strings.Repeat("Bert <bert@b.test>\n", 9) + "\nnobody\n"
 	effort.OK(t, os.WriteFile(name, []byte(text), 0o600))
-	out, err := here(t, "", "lint", name)
+	out, err := d.said("lint", name)
 	holds(t, out,
 		`row 3, "Bert <bert@b.test>": This row has a name beside the address. Keep the address only: bert@b.test`,
 		"row 12: This row is blank. Delete it.\n", "and 1 more: rollcall lint --json "+name+"\n",
 		name+": 1 address to send, 11 rows with a defect\n")
 	effort.ErrorIf(t, err == nil || isUsage(err), "bad rows: got %v, want a failure", err)
-	out, err = here(t, "", "lint", "--json", name)
+	out, err = d.said("lint", "--json", name)
 	var found lintView
 	effort.ErrorIf(t, json.Unmarshal([]byte(out), &found) != nil || err == nil || len(found.Defects) != 11 ||
 		found.Addresses != 1 || found.Defects[0].Kind != "name_beside_address" || found.Defects[10].Text != "nobody",
 		"got %v and %s", err, out)
 	clean := strings.TrimSuffix(name, ".csv") + ".clean.csv"
-	out, err = here(t, "", "lint", "--fix", name)
-	copied, _ := os.ReadFile(clean)
-	if want := "anna@a.test\n" + strings.Repeat("bert@b.test\n", 9); err != nil || string(copied) != want ||
-		!strings.Contains(out, clean+" has 10 addresses: 9 corrected, 2 left out\n") {
-		t.Errorf("got %v, %q and\n%s", err, copied, out)
-	}
+	effort.Has(t, effort.Must(d.said("lint", "--fix", name))(t), clean+" has 10 addresses: 9 corrected, 2 left out\n")
+	effort.Is(t, string(effort.Must(os.ReadFile(clean))(t)), "anna@a.test\n"+strings.Repeat("bert@b.test\n", 9))
 	for _, args := range [][]string{{}, {"--out", name, "--force"}} { // it is there already; it is the input
-		_, err = here(t, "", append([]string{"lint", "--fix", name}, args...)...)
-		effort.ErrorIf(t, err == nil, "--fix %q: want an error", args)
+		d.refused("", append([]string{"lint", "--fix", name}, args...)...)
 	}
-	kept, _ := os.ReadFile(name)
-	effort.ErrorIf(t, string(kept) != text, "the input has become %q", kept)
-	out, err = here(t, "email\nanna@a.test\n", "lint", "-")
-	effort.ErrorIf(t, err != nil || out != "stdin.csv: 1 address to send, no defects\n",
-		"standard input: got %q, %v", out, err)
+	effort.Is(t, string(effort.Must(os.ReadFile(name))(t)), text, "the input")
+	d.stdin = "email\nanna@a.test\n"
+	effort.Is(t, d.must("lint", "-"), "stdin.csv: 1 address to send, no defects\n", "standard input")
 }
 
 // TestDataShowsEachList with its age.
 func TestDataShowsEachList(t *testing.T) {
 	t.Parallel()
-	out, err := here(t, "", "data")
-	effort.ErrorIf(t, err != nil || !strings.Contains(out, "disposable") || !strings.Contains(out, "CC0-1.0"),
-		"got %v and %s", err, out)
+	holds(t, (&desk{t: t, toFile: true}).must("data"), "disposable", "CC0-1.0")
 }
 
 // TestWhoDoesTheWork: a service when one is named, this machine only when somebody says so or none is.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
@@ -317,31 +315,4 @@ func (l *nodeLog) show() {
 	for line, times := range l.lines {
 		l.t.Logf("%4d times in the log: %s %s", times, line.Level, line.Message)
 	}
-}
-
-// TestAServerThatSyncsNothingIsRefusedAtTheStart: the command ends at once, and its line says what to run. After
-// that the node starts.
-func TestAServerThatSyncsNothingIsRefusedAtTheStart(t *testing.T) {
-	effort.Children(t)
-	t.Parallel()
-	server := postgres.New(t, postgres.Options{})
-	url := server.NewDatabase(t, "book", "")
-	r := newRig(t, "127.0.0.1:1", 1, fmt.Sprintf("[ledger]\nurl = %q\n", url))
-	r.does("migrate", "--config", "node.toml")
-	turn := func(statement string) {
-		t.Helper()
-		conn := effort.Must(pgx.Connect(t.Context(), url))(t)
-		for _, s := range []string{statement, `SELECT pg_reload_conf()`} {
-			effort.Must(conn.Exec(t.Context(), s))(t)
-		}
-		effort.OK(t, errors.Join(conn.Close(t.Context()), server.Crash(), server.Restart(t.Context())))
-	}
-	turn(`ALTER SYSTEM SET fsync = off`)
-	mends := "ALTER SYSTEM SET fsync = on;"
-	code, _, stderr := r.run("serve", "--config", "node.toml")
-	effort.FatalIf(t, code != exitFailed || !strings.Contains(lastLines(stderr), "its fsync is off: run `"+mends+"`"),
-		"got code %d and %s", code, stderr)
-	turn(mends)
-	node := r.serves()
-	node.terminate()
 }

@@ -6,12 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"rollcall/actors/inspect"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 )
@@ -77,22 +75,6 @@ func TestMailboxFullIsExplained(t *testing.T) {
 		effort.ErrorIf(t, explained != (want != "") || !strings.Contains(stderr.String(), want),
 			"got\n%s\nwant %q", stderr, want)
 	}
-}
-
-// TestPipedTablesAreWhole: keys above all, and at a terminal they fit.
-func TestPipedTablesAreWhole(t *testing.T) {
-	b := newThrottleBench(t)
-	b.inspector.receivers = []inspect.Receivers{busyReceivers()}
-	key := ""
-	for _, r := range busyReceivers().Receivers {
-		if len(r.Key) > len(key) {
-			key = r.Key
-		}
-	}
-	if out := b.piped("receivers"); !strings.Contains(out, key+"  ") || utf8.RuneCountInString(key) < 30 {
-		t.Errorf("%s is cut in\n%s", key, out)
-	}
-	b.refused(`no receiver that is asked now has "nosuch" in its key`, "receivers", "nosuch")
 }
 
 // TestOutIsTriedBeforeTheWork: it is refused at once, with what to do, and leaves nothing behind;

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/inspect"
-	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/ledger"
@@ -33,8 +32,8 @@ type fakeInspector struct {
 	table *throttle.Table
 
 	mu        sync.Mutex // guards the fields below
-	receivers []inspect.Receivers
-	asked     int // for receivers: the first, the second, ... and the last for ever
+	receivers *inspect.Receivers
+	asked     int // for lines
 	onAsk     func(n int)
 	details   []inspect.ReceiverDetail
 	sources   []inspect.Source
@@ -45,23 +44,16 @@ type fakeInspector struct {
 	silent    []inspect.UnreachableNode // for receivers and explanations
 	others    []inspect.OtherFile
 	notes     []string
-	broken    error // of what needs DNS
+	broken    error // of receivers and of what needs DNS
 }
 
 func (s *fakeInspector) Receivers(context.Context) (inspect.Receivers, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.receivers) == 0 {
-		return inspect.Receivers{At: time.Now()}, nil
+	if s.receivers == nil {
+		return inspect.Receivers{At: time.Now()}, s.broken
 	}
-	answer := s.receivers[min(s.asked, len(s.receivers)-1)]
-	if s.asked++; s.onAsk != nil {
-		s.onAsk(s.asked)
-	}
-	if answer.More < 0 {
-		return answer, errors.New("down")
-	}
-	return answer, nil
+	return *s.receivers, s.broken
 }
 
 func (s *fakeInspector) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail, error) {
@@ -158,9 +150,8 @@ func (s *fakeInspector) Explain(_ context.Context, name string) (inspect.Explana
 
 // throttleBench is an admin listener and the commands that ask it.
 type throttleBench struct {
-	t         *testing.T
+	desk
 	inspector *fakeInspector
-	environ   []string
 	book      *sqlstore.Store
 	replay    func(candidate string) (inspect.Replayed, error)
 	fault     string // of the throttle file
@@ -193,7 +184,7 @@ func newThrottleBench(t *testing.T) *throttleBench {
 		{Name: "example.test", Set: set, Where: map[throttle.Field]string{0: "throttle.toml:12"}},
 		{Name: "paused.test", Set: fieldsOf(t, map[string]string{"pause": "yes"}),
 			Where: map[throttle.Field]string{0: "throttle.toml:17"}}}))(t)
-	b := &throttleBench{t: t, inspector: &fakeInspector{table: table}, book: book}
+	b := &throttleBench{desk: desk{t: t}, inspector: &fakeInspector{table: table}, book: book}
 	url, token := serveAdmin(t, book, admin.Options{Inspector: b.inspector, Throttle: table, Tuned: b.follow,
 		Limits:       ledger.Limits{Open: 100, Stored: 10 << 30, Unpaid: 1000},
 		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{File: "throttle.toml", Fault: b.fault} },
@@ -221,61 +212,6 @@ func (b *throttleBench) follow() {
 			Until: o.Expires})
 	}
 	effort.ErrIs(b.t, b.inspector.table.Replace(throttle.LayerOverride, rules), nil)
-}
-
-// piped runs a command of the operator whose output goes to another program.
-func (b *throttleBench) piped(args ...string) string {
-	b.t.Helper()
-	out, _, err := runHere(b.t.Context(), false, b.environ, "", args...)
-	effort.ErrIs(b.t, err, nil, "rollcall", args)
-	return out
-}
-
-// run runs a command of the operator at a screen, which all lines must fit.
-func (b *throttleBench) run(ctx context.Context, args ...string) (stdout, stderr string, err error) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, cliWait)
-	defer cancel()
-	stdout, stderr, err = runHere(ctx, true, b.environ, "", args...)
-	fits(b.t, stdout+stderr, term.Columns)
-	return stdout, stderr, err
-}
-
-// must runs a command that has to succeed and gives its output.
-func (b *throttleBench) must(args ...string) string {
-	b.t.Helper()
-	stdout, stderr, err := b.run(b.t.Context(), args...)
-	effort.OK(b.t, err, "rollcall", args, stderr)
-	return stdout
-}
-
-// asks runs a command that has to succeed for its answer in JSON.
-func (b *throttleBench) asks(into any, args ...string) {
-	b.t.Helper()
-	effort.OK(b.t, json.Unmarshal([]byte(b.must(append(args, "--json")...)), into), "rollcall", args)
-}
-
-// misused wants a command to be refused as wrong usage.
-func (b *throttleBench) misused(args ...string) {
-	b.t.Helper()
-	_, _, err := b.run(b.t.Context(), args...)
-	effort.ErrorIf(b.t, !isUsage(err), "rollcall %q: %v", args, err)
-}
-
-// refused wants a command to fail for another reason than its usage, with a text in the error.
-func (b *throttleBench) refused(want string, args ...string) {
-	b.t.Helper()
-	stdout, _, err := b.run(b.t.Context(), args...)
-	effort.ErrHas(b.t, err, want, "rollcall", args)
-	effort.ErrorIf(b.t, isUsage(err) || stdout != "", "rollcall %q: %v, %s", args, err, stdout)
-}
-
-// holds checks that a text has each of these.
-func holds(t *testing.T, text string, wants ...string) {
-	t.Helper()
-	for _, want := range wants {
-		effort.Has(t, text, want)
-	}
 }
 
 // TestARateIsChangedForAnHour: set, explain, list, clear and the log tell the same.
@@ -394,7 +330,7 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 		{"a name", "a!test connections=1 --for 1h --reason x", "only letters", false},
 		{"long author", "a.test connections=1 --for 1h --reason x --author " + strings.Repeat("x", 201), "200 bytes", true},
 	} {
-		stdout, _, err := b.run(t.Context(), append([]string{"throttle", "set"}, strings.Fields(c.args)...)...)
+		stdout, _, err := b.run(append([]string{"throttle", "set"}, strings.Fields(c.args)...)...)
 		effort.ErrorIf(t, err == nil || !strings.Contains(err.Error(), c.want) || isUsage(err) != c.usage ||
 			stdout != "", "%s: got %v and %q, want %q", c.name, err, stdout, c.want)
 	}
@@ -403,19 +339,20 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 	}
 	effort.Has(t, b.must("throttle", "set", "big.test", "rcpt_rate=10/s", "--for", "31d", "--reason", "x",
 		"--force"), "10/s", "forced")
-	_, stderr, err := b.run(t.Context(), "throttle", "set", "exmaple.test", "connections=1", "--for", "1h",
+	_, stderr, err := b.run("throttle", "set", "exmaple.test", "connections=1", "--for", "1h",
 		"--reason", "x")
 	effort.ErrorIf(t, err != nil || !strings.Contains(stderr, "check the spelling"),
 		"a typing error in the key: %v %q", err, stderr)
 	b.inspector.sources = []inspect.Source{{Node: "node-1", Source: "192.0.2.7"}}
 	for key, warns := range map[string]bool{"source:192.0.2.7": false, "source:192.0.2.8": true,
 		"source:default": true} {
-		_, stderr, err := b.run(t.Context(), "throttle", "set", key, "rcpts_per_day=5", "--for", "1h", "--reason", "x")
+		_, stderr, err := b.run("throttle", "set", key, "rcpts_per_day=5", "--for", "1h", "--reason", "x")
 		effort.ErrorIf(t, err != nil || strings.Contains(stderr, "no node has a source") != warns ||
 			strings.Contains(stderr, "source source"), "%s: %v %q", key, err, stderr)
 	}
 	holds(t, b.must("throttle", "explain", "source:192.0.2.7"), "rcpts_per_day          5              override")
-	holds(t, b.must("throttle", "explain", "source:default"), "the source whose address the system chooses")
+	holds(t, b.must("throttle", "explain", "source:default"), "the source whose address the system chooses",
+		"source:default, override\n")
 }
 
 // TestSomethingNarrowerGoesFirst, and throttle set says so.
@@ -463,14 +400,13 @@ func TestCandidatesAreTried(t *testing.T) {
 	}
 	bad := write("bad.toml", "[default]\nconnections = 0\nrcpt_rate = \"5/x\"\n")
 	loose := write("loose.toml", "[receivers.\"google.com\"]\nconnections = 50\n")
-	offline := *b
-	offline.environ = nil
-	stdout, _, err := offline.run(t.Context(), "throttle", "check", bad, "--json")
+	offline := desk{t: t}
+	stdout, _, err := offline.run("throttle", "check", bad, "--json")
 	var checked checkView
 	effort.ErrorIf(t, json.Unmarshal([]byte(stdout), &checked) != nil || !errors.Is(err, errCandidate) || checked.OK ||
 		len(checked.Findings) != 2 || checked.Findings[0].Line != 2 || checked.Findings[1].Line != 3, "bad: %v %s", err,
 		stdout)
-	stdout, _, err = offline.run(t.Context(), "throttle", "check", bad)
+	stdout, _, err = offline.run("throttle", "check", bad)
 	effort.ErrorIf(t, err == nil || !strings.Contains(stdout, "error: ") || strings.Contains(stdout, "can be used"),
 		"bad: %v %s", err, stdout)
 	holds(t, offline.must("throttle", "check", loose), "warning: ", "google.com", "can be used", "1 warning.")
@@ -485,7 +421,8 @@ func TestCandidatesAreTried(t *testing.T) {
 				Asked: 9000, Would: 4500,
 				Delay: 1800, Fired: map[string]int{"rcpt_rate": 55, "connections": 3, "pause": 0},
 				Unknown: "it may bear less",
-				Changes: []inspect.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}}}}, nil
+				Changes: []inspect.FieldChange{{Field: "rcpt_rate", Now: "4/s", Would: "1/s"}}},
+				{Key: "more.test", Asked: 1500, Would: 1600, Delay: -10, AtLeast: true}}}, nil
 	}
 	out := b.must("throttle", "replay", loose)
 	holds(t, out, "The record reaches back 1h30m0s: 12,000 addresses were asked. 3 of the receivers", "\nexample.test\n",
@@ -493,6 +430,8 @@ func TestCandidatesAreTried(t *testing.T) {
 		"    rcpt_rate would have held it back in 55 of the minutes\n    connections would",
 		"Not known: it may bear less", "Warning: a rule", "Without what node-2 recorded: no answer",
 		"Nothing was changed, and no receiver was asked")
+	holds(t, unfolded(out), "more.test asked 1,500, then at least 1,600; the last of them 10s sooner, or even sooner: "+
+		"more waited than the record shows")
 	effort.ErrorIf(t, strings.Contains(out, "pause would") || !strings.HasPrefix(asked, "[receivers."),
 		"asked %q\n%s", asked, out)
 	b.refused(":2:", "throttle", "replay", bad)
@@ -501,10 +440,4 @@ func TestCandidatesAreTried(t *testing.T) {
 		return inspect.Replayed{}, fmt.Errorf("%w: loose.toml:1:1: no", admin.ErrCandidate)
 	}
 	b.refused("loose.toml:1:1: no", "throttle", "replay", loose)
-}
-
-// TestTheDefaultSourceIsNamed wherever it is told who said something.
-func TestTheDefaultSourceIsNamed(t *testing.T) {
-	got := from(inspect.Said{Name: "source:", ID: "0123456789", Author: "anna@host"}, time.Now())
-	effort.Has(t, got, "source:default,", "said by")
 }

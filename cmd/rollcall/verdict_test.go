@@ -2,8 +2,6 @@ package main
 
 import (
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +29,7 @@ func rulesFile(t *testing.T, text string) string {
 func TestVerdictJudge(t *testing.T) {
 	effort.Unraced(t, "rules are read, and text")
 	t.Parallel()
+	d := desk{t: t, toFile: true}
 	for _, test := range []struct {
 		args []string
 		want []string
@@ -44,54 +43,42 @@ func TestVerdictJudge(t *testing.T) {
 		{[]string{"--rules", rulesFile(t, ownRules), "550 no such user"}, []string{"undecided", "ours",
 			"We do not believe it."}},
 	} {
-		out, err := here(t, "", append([]string{"verdict", "judge"}, test.args...)...)
-		for _, want := range test.want {
-			effort.ErrorIf(t, err != nil || !strings.Contains(out, want),
-				"%q: %v\n%s\nwants %q", test.args, err, out, want)
-		}
+		holds(t, d.must(append([]string{"verdict", "judge"}, test.args...)...), test.want...)
 	}
-	out, err := here(t, "", "verdict", "judge", "--json", "450 4.2.0 Greylisted, come back in 5 minutes")
 	var view verdictView
-	effort.ErrorIf(t, err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Action != "greylist" ||
-		view.Wait != "5m0s" || view.Rule == "" || view.Meaning == "" || view.Version == 0, "%v, %s", err, out)
+	d.asks(&view, "verdict", "judge", "450 4.2.0 Greylisted, come back in 5 minutes")
+	effort.ErrorIf(t, view.Action != "greylist" || view.Wait != "5m0s" || view.Rule == "" || view.Meaning == "" ||
+		view.Version == 0, "%+v", view)
 	for _, args := range [][]string{{}, {"hello"}, {"--stage", "data", "550 no"}, {"--address", "x", "550 no"}} {
-		_, err := here(t, "", append([]string{"verdict", "judge"}, args...)...)
-		effort.ErrorIf(t, !isUsage(err), "%q: %v", args, err)
+		d.misused(append([]string{"verdict", "judge"}, args...)...)
 	}
 }
 
 func TestVerdictList(t *testing.T) {
-	out, err := here(t, "", "verdict", "list")
-	effort.ErrorIf(t, err != nil || !strings.Contains(out, "generic") && !strings.Contains(out, "not-found"),
-		"%v\n%s", err, out)
-	out, err = here(t, "", "verdict", "list", "--scope", "aspmx.l.google.com", "--json")
+	d := desk{t: t, toFile: true}
+	effort.Has(t, d.must("verdict", "list"), "not-found")
 	var list []verdict.Info
-	effort.FatalIf(t, err != nil || json.Unmarshal([]byte(out), &list) != nil || len(list) == 0, "%v\n%s", err, out)
+	d.asks(&list, "verdict", "list", "--scope", "aspmx.l.google.com")
+	effort.Not(t, len(list), 0)
 	for _, r := range list {
 		effort.ErrorIf(t, !inScope(r.Scope, "google.com") || r.Source == "" || r.Date == "", "%+v", r)
 	}
-	if _, err := here(t, "", "verdict", "list", "--scope", "nobody.test"); err == nil {
-		t.Error("a list without rules is no error")
-	}
+	d.refused("", "verdict", "list", "--scope", "nobody.test")
 }
 
 func TestVerdictCheck(t *testing.T) {
 	effort.Unraced(t, "rules are read, and text")
 	t.Parallel()
-	out, err := here(t, "", "verdict", "check", rulesFile(t, ownRules))
-	effort.ErrorIf(t, err != nil || !strings.Contains(out, "is fine: 1 rules") ||
-		!strings.Contains(out, "now again: retry"), "%v\n%s", err, out)
-	out, err = here(t, "", "verdict", "check", "--json", rulesFile(t, ownRules))
+	d := desk{t: t, toFile: true}
+	holds(t, d.must("verdict", "check", rulesFile(t, ownRules)), "is fine: 1 rules", "now again: retry")
 	var view struct {
 		Rules   int
 		Changes []changeView
 	}
-	effort.ErrorIf(t, err != nil || json.Unmarshal([]byte(out), &view) != nil || view.Rules != 1 ||
-		len(view.Changes) == 0, "%v\n%s", err, out)
-	_, err = here(t, "", "verdict", "check", rulesFile(t, ownRules+ownRules))
-	effort.ErrorIf(t, !errors.Is(err, verdict.ErrFaults), "%v", err)
-	_, err = here(t, "", "verdict", "check", "nowhere.toml")
-	effort.ErrorIf(t, !errors.Is(err, os.ErrNotExist), "%v", err)
+	d.asks(&view, "verdict", "check", rulesFile(t, ownRules))
+	effort.ErrorIf(t, view.Rules != 1 || len(view.Changes) == 0, "%+v", view)
+	effort.Denied(d.said("verdict", "check", rulesFile(t, ownRules+ownRules)))(t, verdict.ErrFaults)
+	effort.Denied(d.said("verdict", "check", "nowhere.toml"))(t, os.ErrNotExist)
 }
 
 // Only the file of the default name may be absent; a bad one keeps the node from starting.
@@ -122,13 +109,11 @@ func TestUnknownRepliesAreListed(t *testing.T) {
 	}
 	r := newWitnessRig(t, []evidence.Case{said("anna", 550, "Blorp <anna@example.com>"), said("bert", 550,
 		"Blorp <bert@example.com>"), said("carl", 553, "Quux"), said("dora", 550, "User unknown")})
-	r.args = []string{"--ledger", "sqlite:" + r.path}
-	text, err := r.run("verdict", "unknown")
-	if err != nil || !strings.HasPrefix(text, "# 4 times; addresses: 2 unknown\nrcpt@mx.example.com | 550 blorp <^>\n# "+
-		"2 times") || strings.Contains(text, "anna") || strings.Contains(text, "user unknown") {
-		t.Errorf("%v\n%s", err, text)
-	}
-	text, err = r.run("verdict", "unknown", "--limit", "1", "--json")
-	effort.ErrorIf(t, err != nil || !strings.Contains(text, `"count":4`) || strings.Contains(text, "quux"),
-		"%v\n%s", err, text)
+	text := r.must("verdict", "unknown")
+	effort.Has(t, text, "# 4 times; addresses: 2 unknown\nrcpt@mx.example.com | 550 blorp <^>\n# 2 times")
+	effort.Lacks(t, text, "anna", "an address")
+	effort.Lacks(t, text, "user unknown", "what a rule took")
+	text = r.must("verdict", "unknown", "--limit", "1", "--json")
+	effort.Has(t, text, `"count":4`)
+	effort.Lacks(t, text, "quux", "the second")
 }

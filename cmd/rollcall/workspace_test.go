@@ -108,12 +108,11 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 		d.Settles(l, number, number-1, number-1, o)
 	}
 	url, token := serveAdmin(t, book, admin.Options{})
+	b := desk{t: t, environ: []string{"ROLLCALL_ADMIN=" + url, "ROLLCALL_ADMIN_TOKEN=" + token}, toFile: true}
 	show := func(flags ...string) string {
 		t.Helper()
-		out, _, err := runHere(t.Context(), false, nil, "", append([]string{"credits", "show", "--admin", url, "--token",
-			token, "--workspace", d.Workspace.String(), "--verification", v.ID.String()}, flags...)...)
-		effort.OK(t, err)
-		return out
+		return b.must(append([]string{"credits", "show", "--workspace", d.Workspace.String(), "--verification",
+			v.ID.String()}, flags...)...)
 	}
 	const sum = "held 1,200 = charged 1,000 + released 200 + still held 0\n"
 	newest, all := show(), show("--all")
