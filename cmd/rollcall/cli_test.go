@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"rollcall/cmd/rollcall/client"
-	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
 	"rollcall/config/effort"
 	"rollcall/ledger/ledgertest/postgres"
@@ -259,12 +258,9 @@ func lastLines(stderr string) (lines string) {
 	return lines
 }
 
-func TestVersionAndCompletion(t *testing.T) {
+func TestCompletion(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
-	var v node.Version
-	c.asks(&v, "version")
-	effort.Is(t, v.Interface, node.InterfaceVersion)
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		effort.Has(t, c.does("completion", shell), "rollcall", shell)
 	}

@@ -145,19 +145,14 @@ func TestHelpOnAFullDisk(t *testing.T) {
 	full := effort.Must(os.OpenFile(fullDisk, os.O_WRONLY, 0))(t)
 	defer full.Close()
 	tried := 0
-	var try func(c *cobra.Command)
-	try = func(c *cobra.Command) {
+	everyCommand(newRoot(nil), func(c *cobra.Command) {
 		args := append(strings.Fields(c.CommandPath())[1:], "--help")
 		var stderr bytes.Buffer
 		code := run(t.Context(), args, full, &stderr)
 		if tried++; code != exitFailed || !strings.Contains(stderr.String(), "rollcall: write the output: ") {
 			t.Errorf("rollcall %q: got code %d and %q", args, code, stderr.String())
 		}
-		for _, sub := range c.Commands() {
-			try(sub)
-		}
-	}
-	try(newRoot(nil))
+	})
 	effort.ErrorIf(t, tried < 50, "only %d commands were tried", tried)
 }
 

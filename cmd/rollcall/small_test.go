@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"rollcall/cmd/rollcall/node"
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config/effort"
 )
@@ -43,6 +44,9 @@ func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
 	version := c.does("version")
 	effort.Is(t, c.does("--version"), version)
 	effort.Has(t, version, "rollcall ")
+	var v node.Version
+	c.asks(&v, "version")
+	effort.Is(t, v.Interface, node.InterfaceVersion)
 	for _, args := range []string{"help", "help verify", "help throttle set", "help completion bash"} {
 		effort.Has(t, c.does(strings.Fields(args)...), "Usage:", args)
 	}
