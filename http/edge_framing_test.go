@@ -252,7 +252,8 @@ func TestPipelinedRequests(t *testing.T) {
 	}
 }
 
-// TestTLS serves the API over TLS 1.2 and 1.3 and HTTP/1.1, and nothing older or newer.
+// TestTLS serves the API over TLS 1.2 and 1.3 and HTTP/1.1, and nothing older or newer. Limits go by the address that a
+// PROXY header before the handshake has.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, trusted := effort.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
@@ -263,16 +264,27 @@ func TestTLS(t *testing.T) {
 	})
 	at := e.server.Addr().String()
 	good := "GET /v1/credits HTTP/1.1\r\nHost: a\r\nX-API-Key: " + e.key + "\r\n\r\n"
+	dial := func(head string, version uint16) *tls.Conn {
+		raw := effort.Must(net.Dial("tcp", at))(t)
+		_, _ = io.WriteString(raw, head)
+		c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost", MinVersion: version,
+			MaxVersion: version, NextProtos: []string{"h2", "http/1.1"}})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, head := range []string{"", effort.ProxyHeader("192.0.2.1")} {
-			raw := effort.Must(net.Dial("tcp", at))(t)
-			_, _ = io.WriteString(raw, head)
-			c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost", MinVersion: version,
-				MaxVersion: version, NextProtos: []string{"h2", "http/1.1"}})
-			defer c.Close()
+			c := dial(head, version)
 			effort.Is(t, effort.Ask(t, c, good).StatusCode, 200, "version", version)
 			effort.Is(t, c.ConnectionState().NegotiatedProtocol, "http/1.1", fmt.Sprintf("version %x: protocol", version))
 		}
+	}
+	for i, want := range []struct {
+		client string
+		status int
+	}{{"192.0.2.1", 401}, {"192.0.2.1", 401}, {"192.0.2.1", 429}, {"192.0.2.2", 401}} {
+		c := dial(effort.ProxyHeader(want.client), tls.VersionTLS13)
+		effort.Is(t, effort.Ask(t, c, badKey("")).StatusCode, want.status, "bad key", i+1, "of", want.client)
 	}
 	if c, err := tls.Dial("tcp", at, &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS10,
 		MaxVersion: tls.VersionTLS11}); err == nil {
@@ -288,27 +300,6 @@ func TestTLS(t *testing.T) {
 		if got, _ := io.ReadAll(c); len(got) > 7 { // an alert, or nothing
 			t.Errorf("%s: answered %q", name, got)
 		}
-	}
-}
-
-// TestLimitsBehindTLS go by the address that a PROXY header before the handshake has.
-func TestLimitsBehindTLS(t *testing.T) {
-	t.Parallel()
-	certFile, keyFile, trusted := effort.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
-	settings := effort.Must(listen.LoadPair(certFile, keyFile))(t).Config()
-	e := newEdge(t, func(o *httpd.Options) {
-		trusting(t, "127.0.0.1")(o)
-		o.TLS = settings
-	})
-	for i, want := range []struct {
-		client string
-		status int
-	}{{"192.0.2.1", 401}, {"192.0.2.1", 401}, {"192.0.2.1", 429}, {"192.0.2.2", 401}} {
-		raw := effort.Must(net.Dial("tcp", e.server.Addr().String()))(t)
-		_, _ = io.WriteString(raw, effort.ProxyHeader(want.client))
-		c := tls.Client(raw, &tls.Config{RootCAs: trusted, ServerName: "localhost"})
-		defer c.Close()
-		effort.Is(t, effort.Ask(t, c, badKey("")).StatusCode, want.status, "request", i+1, "of", want.client)
 	}
 }
 

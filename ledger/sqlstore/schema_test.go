@@ -79,10 +79,7 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 		return func(t *tx) error { _, err := t.Credit(w, b, 0); return err }
 	}
 	set := func(column string, value int64) func(t *tx) error {
-		return func(t *tx) error {
-			_, err := t.Exec(`UPDATE verifications SET `+column+` = ? WHERE id = ?`, value, file.ID[:])
-			return err
-		}
+		return runs(`UPDATE verifications SET `+column+` = ? WHERE id = ?`, value, file.ID[:])
 	}
 	other, unknown := file, uuid.New()
 	other.ID = uuid.New()
@@ -111,11 +108,8 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 		{"evidence of no settlement", func(t *tx) error { return t.KeepEvidence(later) }},
 		{"a chunk twice", func(t *tx) error { return t.Append(file.ID, 0, []byte("y")) }},
 		{"credits from nowhere", credit(ledger.Balance{Available: 1})},
-		{"a key of no workspace", func(t *tx) error {
-			_, err := t.Exec(`INSERT INTO api_keys (id, workspace, label, secret, created) VALUES ('k', ?, '', ?, 1)`,
-				unknown[:], unknown[:])
-			return err
-		}},
+		{"a key of no workspace", runs(`INSERT INTO api_keys (id, workspace, label, secret, created) VALUES ('k', ?, '', ?, 1)`,
+			unknown[:], unknown[:])},
 		{"an entry of no workspace", func(t *tx) error {
 			return t.Enter(transitions.Entry{Subject: unknown, Kind: ledger.EntryGrant, Workspace: unknown, Amount: 1})
 		}},
@@ -128,10 +122,7 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 		{"less than no bytes", set("durable", -1)},
 		{"a verification that holds less than nothing", set("held", -1)},
 		{"a turn of two processes", func(t *tx) error { _, err := t.Enrol(beatOf(uuid.UUID{2}), 7); return err }},
-		{"a process of no standing", func(t *tx) error {
-			_, err := t.Exec(`UPDATE nodes SET standing = 3 WHERE turn = 7`)
-			return err
-		}},
+		{"a process of no standing", runs(`UPDATE nodes SET standing = 3 WHERE turn = 7`)},
 		{"a correction twice", func(t *tx) error {
 			return t.Correct(ledger.Correction{ID: w, Subject: "workspace", Number: 2})
 		}},
@@ -142,20 +133,14 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 		{"an override that ends when it begins", func(t *tx) error {
 			return t.InsertOverride(ledger.ThrottleOverride{ID: unknown}, 0)
 		}},
-		{"an override that ends after its time", func(t *tx) error {
-			_, err := t.Exec(`UPDATE throttle_overrides SET ends = expires + 1`)
-			return err
-		}},
+		{"an override that ends after its time", runs(`UPDATE throttle_overrides SET ends = expires + 1`)},
 		{"a weight of nothing", func(t *tx) error { return t.weigh(w, 0) }},
 		{"a weight of too much", func(t *tx) error { return t.weigh(w, ledger.WeightMax+1) }},
 		{"a limit of less than nothing", func(t *tx) error { return t.limit(w, ledger.Limits{Open: -1}) }},
 		{"less than no bytes stored", func(t *tx) error { return t.limit(w, ledger.Limits{Stored: -1}) }},
 		{"less than none unpaid", func(t *tx) error { return t.limit(w, ledger.Limits{Unpaid: -1}) }},
 		{"limits of no workspace", func(t *tx) error { return t.limit(unknown, ledger.Limits{Open: 1}) }},
-		{"a verification gone from its settlements", func(t *tx) error {
-			_, err := t.Exec(`DELETE FROM verifications WHERE id = ?`, file.ID[:])
-			return err
-		}},
+		{"a verification gone from its settlements", runs(`DELETE FROM verifications WHERE id = ?`, file.ID[:])},
 		{"a weight of no workspace", func(t *tx) error { return t.weigh(unknown, 2) }},
 		{"one email, two users", addUser(unknown, "anna@a.test", "")},
 		{"one identity, two users", addUser(unknown, "ben@a.test", "https://a.test 1")},
@@ -166,18 +151,9 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 		{"a session of nobody", addSession(2, unknown)},
 		{"a session twice", addSession(1, w)},
 		{"a link twice", addLink(1)},
-		{"a link that ends after its time", func(t *tx) error {
-			_, err := t.Exec(`UPDATE links SET ends = expires + 1`)
-			return err
-		}},
-		{"a user gone from the workspace", func(t *tx) error {
-			_, err := t.Exec(`DELETE FROM users`)
-			return err
-		}},
-		{"another counter of turns", func(t *tx) error {
-			_, err := t.Exec(`INSERT INTO cluster_turn (one, turn) VALUES (2, 0)`)
-			return err
-		}},
+		{"a link that ends after its time", runs(`UPDATE links SET ends = expires + 1`)},
+		{"a user gone from the workspace", runs(`DELETE FROM users`)},
+		{"another counter of turns", runs(`INSERT INTO cluster_turn (one, turn) VALUES (2, 0)`)},
 	}
 	for _, column := range []string{"count_valid", "count_invalid", "count_catch_all", "count_unknown",
 		"count_error", "count_cancelled"} {
@@ -191,8 +167,8 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 	return cases
 }
 
-// added is a change that writes one row about people.
-func added(statement string, args ...any) func(t *tx) error {
+// runs is a change by one statement.
+func runs(statement string, args ...any) func(t *tx) error {
 	return func(t *tx) error {
 		_, err := t.Exec(statement, args...)
 		return err
@@ -200,17 +176,17 @@ func added(statement string, args ...any) func(t *tx) error {
 }
 
 func addUser(id uuid.UUID, email, oidc string) func(t *tx) error {
-	return added(`INSERT INTO users (id, email, folded, name, password, oidc, created) VALUES (?, ?, ?, '', '', ?, 1)`,
+	return runs(`INSERT INTO users (id, email, folded, name, password, oidc, created) VALUES (?, ?, ?, '', '', ?, 1)`,
 		id[:], email, []byte(email), oidc)
 }
 
 func addMember(workspace, user uuid.UUID, role string) func(t *tx) error {
-	return added(`INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, ?, 1)`, workspace[:], user[:], role)
+	return runs(`INSERT INTO memberships (workspace, user_id, role, created) VALUES (?, ?, ?, 1)`, workspace[:], user[:], role)
 }
 
 func addSession(id byte, user uuid.UUID) func(t *tx) error {
-	return added(`INSERT INTO user_sessions (id, user_id, created, seen, ends, agent, network) VALUES (?, ?, 1, 1, 9, '', '')`,
+	return runs(`INSERT INTO user_sessions (id, user_id, created, seen, ends, agent, network) VALUES (?, ?, 1, 1, 9, '', '')`,
 		[]byte{id}, user[:])
 }
 
-func addLink(id byte) func(t *tx) error { return added(insertLink, linkRow([]byte{id}, 9)...) }
+func addLink(id byte) func(t *tx) error { return runs(insertLink, linkRow([]byte{id}, 9)...) }
