@@ -33,10 +33,7 @@ type drawn struct {
 func (h *drawn) at(now int64) {
 	h.t.Helper()
 	h.now = now
-	effort.OK(h.t, h.store.update(h.t.Context(), func(t *tx) error {
-		_, err := t.Exec(`UPDATE clock SET now = ? WHERE one = 1`, now)
-		return err
-	}))
+	effort.OK(h.t, h.store.update(h.t.Context(), runs(`UPDATE clock SET now = ? WHERE one = 1`, now)))
 }
 
 // passes lets time pass: mostly some seconds, sometimes far, sometimes back.

@@ -50,10 +50,7 @@ func TestWhatTheTablesKeep(t *testing.T) {
 // run changes a ledger behind its back.
 func run(t testing.TB, s *Store, statement string, args ...any) {
 	t.Helper()
-	err := s.update(t.Context(), func(t *tx) error {
-		_, err := t.Exec(statement, args...)
-		return err
-	})
+	err := s.update(t.Context(), runs(statement, args...))
 	effort.OK(t, err, statement)
 }
 
