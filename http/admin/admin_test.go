@@ -364,9 +364,7 @@ func TestIdentity(t *testing.T) {
 		`"saw":"the address has no PTR","next":"Ask.","checked_at":"2030-01-02T03:04:05.000Z"},` +
 		`{"check":"block_list","source":"192.0.2.1","list":"bl.test","state":"ok","saw":"not on bl.test",` +
 		`"checked_at":"2030-01-02T03:04:05.000Z"}]}` + "\n"
-	if status, text := r.ask("GET", "/v1/identity", ""); status != 200 || text != want {
-		t.Errorf("got %d %s, want %s", status, text, want)
-	}
+	effort.Is(t, sent(r.ask("GET", "/v1/identity", "")), answer{200, want})
 	sent(r.raw("GET", "/v1/identity", "", "Bearer wrong")).is(t, 401, "a stranger")
 	sent(r.raw("GET", "/readyz", "", "")).says(t, 200, `"probing":"no: run`, "readyz of a node that is not fit")
 	status, out := r.call("POST", "/v1/identity/check", "")

@@ -50,9 +50,7 @@ func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
 	}
 	g.browser(first.cookie()).post("/sign-out")
 	fields[5] = password
-	if a := g.as["nobody"].post("/sign-in", fields...); a.status != 401 || !strings.Contains(a.body, "after sending this form") {
-		t.Errorf("the same form after signing out: %d", a.status)
-	}
+	g.as["nobody"].post("/sign-in", fields...).says(t, 401, "after sending this form", "the same form after signing out")
 	for _, form := range []string{"", "x"} {
 		a := g.as["nobody"].post("/sign-in", "form", form, "email", "viewer@acme.test", "password", password)
 		effort.ErrorIf(t, a.status != 422 || a.cookie() != "", "form %q: %d", form, a.status)
@@ -393,9 +391,8 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 	if a := owner.post("/you/codes/new", sent...); a.status != 409 || len(a.oneUse()) != 0 || !strings.Contains(a.body, "aren't shown again") {
 		t.Errorf("the form much later: %d, %d codes", a.status, len(a.oneUse()))
 	}
-	if a := g.as["viewer"].post("/you/codes/new", "form", uuid.NewString(), "password", password, "code", "1"); a.status != 409 || !strings.Contains(a.body, "Two-step sign-in is off.") {
-		t.Errorf("who has no codes: %d", a.status)
-	}
+	g.as["viewer"].post("/you/codes/new", "form", uuid.NewString(), "password", password, "code", "1").
+		says(t, 409, "Two-step sign-in is off.", "who has no codes")
 }
 
 // Somebody presses twice: one set is made, and both answers show it.
@@ -433,9 +430,8 @@ func TestLinksAskForCodesToo(t *testing.T) {
 		effort.Is(t, a.status, http.StatusUnauthorized, "with", code)
 		effort.Is(t, a.cookie(), "", "with", code)
 	}
-	if a := g.as["nobody"].post("/link/"+string(token), "form", uuid.NewString(), "password", "a wholly new password", "code", g.code(secret, 0)); a.status != 303 {
-		t.Errorf("a new password with a code: %d", a.status)
-	}
+	g.as["nobody"].post("/link/"+string(token), "form", uuid.NewString(), "password", "a wholly new password",
+		"code", g.code(secret, 0)).is(t, 303, "a new password with a code")
 }
 
 // Whoever makes an invitation has its link: it must not give a password to somebody who has none.

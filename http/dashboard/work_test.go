@@ -96,9 +96,8 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 		"/addresses/0?in=0", "/addresses/0?in=-1", "/addresses/0?in=x", "/addresses/0?in=9223372036854775807", "/addresses/0?in=9223372036854775808"} {
 		effort.Is(t, g.as["viewer"].get(g.path("/verifications/"+v.ID.String()+path)).status, 404, path)
 	}
-	if a := g.as["stranger"].get("/w/" + g.other.String() + "/verifications/" + v.ID.String() + "/addresses/0?in=1"); a.status != 404 {
-		t.Errorf("through another workspace: %d", a.status)
-	}
+	g.as["stranger"].get("/w/"+g.other.String()+"/verifications/"+v.ID.String()+"/addresses/0?in=1").
+		is(t, 404, "through another workspace")
 }
 
 // TestOneSettlementIsRead for one address, wherever it is said to be.

@@ -108,8 +108,8 @@ func whatMustNeverBe(file ledger.NewVerification, entry transitions.Entry, settl
 		{"evidence of no settlement", func(t *tx) error { return t.KeepEvidence(later) }},
 		{"a chunk twice", func(t *tx) error { return t.Append(file.ID, 0, []byte("y")) }},
 		{"credits from nowhere", credit(ledger.Balance{Available: 1})},
-		{"a key of no workspace", runs(`INSERT INTO api_keys (id, workspace, label, secret, created) VALUES ('k', ?, '', ?, 1)`,
-			unknown[:], unknown[:])},
+		{"a key of no workspace", runs(
+			`INSERT INTO api_keys (id, workspace, label, secret, created) VALUES ('k', ?, '', ?, 1)`, unknown[:], unknown[:])},
 		{"an entry of no workspace", func(t *tx) error {
 			return t.Enter(transitions.Entry{Subject: unknown, Kind: ledger.EntryGrant, Workspace: unknown, Amount: 1})
 		}},
