@@ -5,8 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,7 +67,6 @@ type netRig struct {
 	truth *smtplab.Lab
 	book  *pgx.Conn // into the ledger, past every cut
 	nodes []*netNode
-	apis  []*front
 
 	mu sync.Mutex
 	at int // of the node that the last customer got; guarded by mu
@@ -73,13 +77,12 @@ type netNode struct {
 	*cli
 	name  string
 	place *place
-	admin string // its URL for operators
 	life  *background
 	log   string // path
 
 	mu      sync.Mutex
-	state   nodeState // guarded by mu
-	changes int       // of state; guarded by mu
+	state   nodeState     // guarded by mu
+	changed chan struct{} // closed at the next change of state; guarded by mu
 }
 
 // nodeState is what a node owes to customers.
@@ -106,20 +109,17 @@ func newNetRig(t *testing.T, names ...string) *netRig {
 		}
 		return strings.Join(all, ", ")
 	}
-	upload, uploadAt := r.hub.machineFront(t, r.anyNode(8082))
-	api, apiAt := r.hub.machineFront(t, r.anyNode(8080))
-	admin, adminAt := r.hub.machineFront(t, r.anyNode(8081))
-	r.api, r.rig.admin, r.apis = "http://"+apiAt, "http://"+adminAt, []*front{upload, api, admin}
-	r.environ = []string{"ROLLCALL_ADMIN=" + r.rig.admin, "ROLLCALL_ADMIN_TOKEN=" + netToken}
+	upload := r.front(t, 8082)
+	r.api, r.admin = r.front(t, 8080), r.front(t, adminPort)
+	r.environ = []string{"ROLLCALL_ADMIN=" + r.admin, "ROLLCALL_ADMIN_TOKEN=" + netToken}
 	r.writeToken(r.cli)
 	r.makeKeys(names)
 	for _, name := range names {
-		n := &netNode{cli: &cli{t: t, folder: t.TempDir()}, name: name, place: r.hub.places[name], state: hurt}
+		n := &netNode{cli: &cli{t: t, folder: t.TempDir()}, name: name, place: r.hub.places[name], state: hurt,
+			changed: make(chan struct{})}
 		n.log = filepath.Join(n.folder, "log")
-		_, at := r.hub.machineFront(t, func() string { return n.place.addr + ":8081" })
-		n.admin = "http://" + at
 		r.writeToken(n.cli)
-		n.write("node.toml", netConfig(n, url, uploadAt)+r.clusterConfig(n, listOf(`"%s:7946"`))+netSettings)
+		n.write("node.toml", netConfig(n, url, upload)+r.clusterConfig(n, listOf(`"%s:7946"`))+netSettings)
 		r.mu.Lock() // the fronts run already
 		r.nodes = append(r.nodes, n)
 		r.mu.Unlock()
@@ -130,7 +130,7 @@ func newNetRig(t *testing.T, names ...string) *netRig {
 }
 
 // netConfig is what a node is told beside [cluster].
-func netConfig(n *netNode, url, uploadAt string) string {
+func netConfig(n *netNode, url, uploads string) string {
 	return fmt.Sprintf(`
 [http]
 listen = "%[1]s:8080"
@@ -142,9 +142,9 @@ creates_per_second = 1000
 creates_burst = 1000
 [upload]
 listen = "%[1]s:8082"
-public_url = "http://%[2]s"
+public_url = %[2]q
 [admin]
-listen = "127.0.0.1:8081"
+listen = "127.0.0.1:%[6]d"
 [ledger]
 url = %[3]q
 [dns]
@@ -153,7 +153,7 @@ servers = [%[4]q]
 port = 25
 hello_name = "rollcall.example"
 allow_networks = [%[5]q]
-`, n.place.addr, uploadAt, url, labDNS, labNetwork)
+`, n.place.addr, uploads, url, labDNS, labNetwork, adminPort)
 }
 
 // clusterConfig is [cluster] of a node.
@@ -199,12 +199,31 @@ func (r *netRig) startDatabase(t *testing.T) (url string) {
 	home := r.hub.places[database]
 	at := fmt.Sprintf("%s:%d", home.addr, ledgerPort)
 	l := effort.Must(home.listen(at))(t)
-	f := &front{listener: l, pick: postgres.Shared(t).Address}
-	f.dial = func(ctx context.Context, to string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", to)
-	}
-	f.run(t)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			node, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go passOn(node, postgres.Shared(t).Address())
+		}
+	}()
 	return "postgres://rollcall@" + at + "/" + name + "?sslmode=disable"
+}
+
+// passOn joins a connection with one to an address of this machine; the end of either is the end of both.
+func passOn(conn net.Conn, to string) {
+	defer conn.Close()
+	server, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(server, conn)
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(conn, server)
 }
 
 // migrate makes the tables, from the database's own place.
@@ -228,49 +247,71 @@ func (r *netRig) startLab(t *testing.T) {
 	listened(t, c, home.start).waitFor("smtp_port")
 }
 
-// anyNode picks nodes that are well in turn.
-func (r *netRig) anyNode(port int) func() string {
-	return func() string {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for range r.nodes {
-			r.at++
-			if n := r.nodes[r.at%len(r.nodes)]; n.is(well) {
-				return fmt.Sprintf("%s:%d", n.place.addr, port)
-			}
+// adminPort is where nodes listen for operators, of their own machine only.
+const adminPort = 8081
+
+// front makes a URL of this machine at which customers and operators reach a port of the nodes, as a load balancer
+// does: nodes that are well get requests in turn, and a request ends when its node is well no more.
+func (r *netRig) front(t *testing.T, port int) string {
+	t.Helper()
+	aborts := func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, asked *http.Request) {
+		n, changed := r.anyNode()
+		if n == nil {
+			aborts(w, asked, nil)
 		}
-		return ""
+		from, host := r.hub.places[outside].space, n.place.addr
+		if port == adminPort {
+			from, host = n.place.space, "127.0.0.1"
+		}
+		ctx, cancel := context.WithCancel(asked.Context())
+		defer cancel()
+		go func() {
+			select {
+			case <-changed:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		proxy := httputil.ReverseProxy{Transport: from.transport(), ErrorHandler: aborts,
+			ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), Rewrite: func(p *httputil.ProxyRequest) {
+				p.SetURL(&url.URL{Scheme: "http", Host: fmt.Sprint(host, ":", port)})
+				p.Out.Host = p.In.Host
+			}}
+		proxy.ServeHTTP(w, asked.WithContext(ctx))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// anyNode picks nodes that are well in turn; nil: none is. The channel is closed when it is so no more.
+func (r *netRig) anyNode() (*netNode, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for range r.nodes {
+		r.at++
+		n := r.nodes[r.at%len(r.nodes)]
+		if state, changed := n.look(); state == well {
+			return n, changed
+		}
 	}
+	return nil, nil
 }
 
-func (n *netNode) is(s nodeState) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.state == s
-}
-
+// become changes the state. What customers have open at a node that was well ends, as a load balancer ends it.
 func (n *netNode) become(s nodeState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.state = s
-	n.changes++
+	close(n.changed)
+	n.changed = make(chan struct{})
 }
 
-// look gives the state and how often it has changed.
-func (n *netNode) look() (nodeState, int) {
+// look gives the state, and a channel that is closed when it changes.
+func (n *netNode) look() (nodeState, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.state, n.changes
-}
-
-// hurts takes a node away from customers: their connections to it end, as a load balancer ends them.
-func (r *netRig) hurts(n *netNode) {
-	n.become(hurt)
-	for _, f := range r.apis {
-		for _, port := range []int{8080, 8081, 8082} {
-			f.drop(fmt.Sprintf("%s:%d", n.place.addr, port))
-		}
-	}
+	return n.state, n.changed
 }
 
 // start begins a life of a node; it does not wait until it answers.
@@ -287,14 +328,14 @@ func (r *netRig) start(n *netNode) {
 // kill ends a node as a power cut of its process does.
 func (r *netRig) kill(n *netNode) {
 	r.t.Helper()
-	r.hurts(n)
+	n.become(hurt)
 	n.life.kill()
 }
 
 // stop ends a node as an operator does.
 func (r *netRig) stop(n *netNode) {
 	r.t.Helper()
-	r.hurts(n)
+	n.become(hurt)
 	n.life.terminate()
 }
 
@@ -333,7 +374,16 @@ func (n *netNode) lastWords() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-func (n *netNode) answers() bool { return isReady(n.admin) }
+// answers reports whether the node says that it is ready.
+func (n *netNode) answers() bool {
+	client := http.Client{Timeout: 5 * time.Second, Transport: n.place.transport()}
+	answer, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", adminPort))
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
 
 // sheet reads the lab's sheet, past every cut: the way outside is never cut.
 func (r *netRig) sheet() (s smtplab.Sheet) {
@@ -360,8 +410,7 @@ func (r *netRig) events(n int) (all []smtplab.Event) {
 
 func (r *netRig) fromLab(path string, read func(*json.Decoder) error) {
 	r.t.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: r.hub.places[labHome].dial}, Timeout: cliWait}
+	client := http.Client{Transport: r.hub.places[labHome].transport(), Timeout: cliWait}
 	answer, err := client.Get("http://" + r.hub.places[labHome].addr + ":8025" + path)
 	if err == nil {
 		defer answer.Body.Close()

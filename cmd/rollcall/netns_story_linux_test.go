@@ -260,7 +260,7 @@ func (st *stage) cutOff(n *netNode) {
 			others = append(others, other.name)
 		}
 	}
-	st.hurts(n)
+	n.become(hurt)
 	st.hub.cut(n.name, others...)
 }
 
@@ -269,7 +269,7 @@ func (st *stage) heal() {
 	st.t.Helper()
 	st.hub.heal()
 	for _, n := range st.nodes {
-		if n.is(hurt) {
+		if state, _ := n.look(); state == hurt {
 			n.become(recovering)
 		}
 	}
@@ -311,8 +311,7 @@ func (r *netRig) poll(ctx context.Context) *polls {
 	p := &polls{cancel: cancel}
 	for _, n := range r.nodes {
 		c := client.NewAPI("http://"+n.place.addr+":8080", r.tenant.Key, func(string) {})
-		c.HTTP = &http.Client{Timeout: pollWithin, Transport: &http.Transport{DisableKeepAlives: true,
-			DialContext: r.hub.places[outside].dial}}
+		c.HTTP = &http.Client{Timeout: pollWithin, Transport: r.hub.places[outside].transport()}
 		p.ended.Go(func() {
 			for term.Sleep(ctx, pollEvery) == nil {
 				p.ask(ctx, c, n)
@@ -324,7 +323,7 @@ func (r *netRig) poll(ctx context.Context) *polls {
 
 // ask asks one node once. A node that is well before and after must have answered.
 func (p *polls) ask(ctx context.Context, c *client.API, n *netNode) {
-	state, changes := n.look()
+	state, changed := n.look()
 	if state != well {
 		return
 	}
@@ -335,7 +334,7 @@ func (p *polls) ask(ctx context.Context, c *client.API, n *netNode) {
 		answer.Body.Close()
 	}
 	took := time.Since(began)
-	if _, now := n.look(); now != changes || ctx.Err() != nil {
+	if _, now := n.look(); now != changed || ctx.Err() != nil {
 		return
 	}
 	p.mu.Lock()

@@ -146,17 +146,6 @@ func look(ctx context.Context, c *client.API, id string) (d api.Detail, err erro
 	return d, json.NewDecoder(answer.Body).Decode(&d)
 }
 
-// isReady reports whether the node of an admin URL says so.
-func isReady(admin string) bool {
-	client := http.Client{Timeout: 5 * time.Second}
-	answer, err := client.Get(admin + "/readyz")
-	if err != nil {
-		return false
-	}
-	defer answer.Body.Close()
-	return answer.StatusCode == http.StatusOK
-}
-
 // await looks again and again until it is so. When ctx ends before, the test ends and says what was awaited.
 func await(ctx context.Context, t testing.TB, what string, so func() bool) {
 	t.Helper()
