@@ -125,9 +125,9 @@ func atOnce[C any](t *testing.T, cases []C, name func(C) string, run func(t *tes
 	running.Wait()
 }
 
-// TestStartAndStopWhileTheDatabaseIsAway starts a node without its database, then ends one that has lost it in the
+// TestTheDatabaseIsAwayAtTheStartAndTheEnd starts a node without its database, then ends one that has lost it in the
 // middle of a file: both end by themselves within the operators' contract, and the next life finishes the file.
-func TestStartAndStopWhileTheDatabaseIsAway(t *testing.T) {
+func TestTheDatabaseIsAwayAtTheStartAndTheEnd(t *testing.T) {
 	if !effort.Long() {
 		t.Skip("takes half a minute; run with -long")
 	}

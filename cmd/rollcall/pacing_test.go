@@ -4,52 +4,34 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"rollcall/config/effort"
-	"rollcall/smtp/smtplab"
 )
-
-// The lab in these tests is a judge in another process: it counts what it lets through
-// and what it puts off, and nobody tells the node its limits.
-
-// trialRig is a node against a lab whose receiver limited-clean.test has limits.
-type trialRig struct {
-	*rig
-	lab  *smtplab.Lab
-	node *background
-}
 
 // wideAllowance is one that stands in nobody's way but for its rate.
 const wideAllowance = `
+[retry]
+control_waits = ["200ms", "400ms"]
 [throttle.receivers.%q]
 connections = 4
 connection_rate = "60/min"
-rcpt_rate = %q
+rcpt_rate = "20/s"
 rcpts_per_connection = 1000
 refused_per_session = 1000
 refused_per_hour = 1000000
 `
 
-func newJudged(t *testing.T, settings string) *trialRig {
-	t.Helper()
-	settings = "[retry]\ncontrol_waits = [\"200ms\", \"400ms\"]\n" + settings
-	o := quickLab()
-	o.Latency = 5 * time.Millisecond
-	lab := startLab(t, o)
-	r := newRig(t, lab.DNSAddr(), lab.SMTPPort(), settings)
-	node := r.serves()
-	r.open(10_000_000)
-	return &trialRig{r, lab, node}
-}
-
-// goodFile has n addresses that exist at a domain, none of another prefix.
-func goodFile(domain, prefix string, n int) []byte {
+// goodFile has addresses that exist, none of another prefix: so many at each domain, whose name has its number for a #.
+func goodFile(prefix, domain string, domains, each int) []byte {
 	var b bytes.Buffer
 	b.WriteString("email\n")
-	for i := range n {
-		fmt.Fprintf(&b, "%s.%s@%s\n", prefix, letters(i), domain)
+	for i := range domains {
+		for k := range each {
+			fmt.Fprintf(&b, "%s.%s@%s\n", prefix, letters(k), strings.ReplaceAll(domain, "#", fmt.Sprint(i)))
+		}
 	}
 	return b.Bytes()
 }
@@ -65,48 +47,42 @@ func TestASmallFileBehindABigOne(t *testing.T) {
 		rows = 1_000_000
 	}
 	for _, x := range []struct {
-		name, receiver string
-		big            func() []byte
-		small          func(prefix string) []byte
+		name, receiver, domain string
+		domains, few           int // in the big file and in a small one
 	}{
-		{"one domain", limitedDomain, func() []byte { return goodFile(limitedDomain, "anna", rows) },
-			func(prefix string) []byte { return goodFile(limitedDomain, prefix, 10) }},
-		{"an operator with a host for each customer", "mail.protection.outlook.com",
-			func() []byte { return tenantsFile("anna", rows/20, 20) },
-			func(prefix string) []byte { return tenantsFile(prefix, 10, 1) }},
+		{"one domain", limitedDomain, limitedDomain, 1, 1},
+		{"an operator with a host for each customer", "mail.protection.outlook.com", "c#-office365.test", rows / 20, 10},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			smallBehindBig(t, x.receiver, x.big(), x.small)
+			smallBehindBig(t, x.receiver, goodFile("anna", x.domain, x.domains, rows/x.domains), func(prefix string) []byte {
+				return goodFile(prefix, x.domain, x.few, 10/x.few)
+			})
 		})
 	}
 }
 
-// tenantsFile has addresses at the customers of an operator, so many at each.
-func tenantsFile(prefix string, customers, each int) []byte {
-	var b bytes.Buffer
-	b.WriteString("email\n")
-	for i := range customers {
-		for k := range each {
-			fmt.Fprintf(&b, "%s.%s@c%d-office365.test\n", prefix, letters(k), i)
-		}
-	}
-	return b.Bytes()
-}
-
 func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix string) []byte) {
-	j := newJudged(t, fmt.Sprintf(wideAllowance, receiver, "20/s"))
+	o := quickLab()
+	o.Latency = 5 * time.Millisecond
+	lab := startLab(t, o)
+	r := newRig(t, lab.DNSAddr(), lab.SMTPPort(), fmt.Sprintf(wideAllowance, receiver))
+	node := r.serves()
+	r.open(10_000_000)
 	ctx, cancel := context.WithTimeout(t.Context(), loadWait)
 	defer cancel()
-	c := j.client()
-	alone := awaitEnd(ctx, t, c, mustHandIn(ctx, t, c, small("carl")))
+	c := r.client()
+	takes := func(prefix string) time.Duration {
+		return awaitEnd(ctx, t, r.client(), mustHandIn(ctx, t, r.client(), small(prefix)))
+	}
+	alone := takes("carl")
 	bigID := mustHandIn(ctx, t, c, big)
 	await(ctx, t, "the big file to be at work", func() bool {
 		return effort.Must(look(ctx, c, bigID))(t).Progress.Completed > 100
 	})
-	own := awaitEnd(ctx, t, c, mustHandIn(ctx, t, c, small("dora")))
-	j.tenant = j.tenantOf("another", 1000)
-	other := awaitEnd(ctx, t, j.client(), mustHandIn(ctx, t, j.client(), small("emil")))
+	own := takes("dora")
+	r.tenant = r.tenantOf("another", 1000)
+	other := takes("emil")
 	t.Logf("ten addresses took %.1f s alone, %.1f s behind %d bytes of the same workspace, %.1f s of another one",
 		alone.Seconds(), own.Seconds(), len(big), other.Seconds())
 	most := 3 * alone
@@ -114,5 +90,5 @@ func smallBehindBig(t *testing.T, receiver string, big []byte, small func(prefix
 		most += 20 * time.Second // others run beside it; a turn behind the big file would take minutes
 	}
 	effort.ErrorIf(t, own > most || other > most, "%v and %v behind the big file, want at most %v", own, other, most)
-	j.node.terminate()
+	node.terminate()
 }
