@@ -138,9 +138,7 @@ func printEvidence(b *term.Page, f admin.Explanation) {
 		case c.Hosts > 0:
 			line("route", "%s", term.Counted(c.Hosts, "host"))
 		}
-		if text := behaviourLine(*c, time.Time(f.At)); text != "" {
-			line("domain", "%s", text)
-		}
+		line("domain", "%s", behaviourLine(*c, time.Time(f.At)))
 		if c.GaveUp {
 			line("given up", "because of %s", cmp.Or(c.Why, "what the last attempt says"))
 		}

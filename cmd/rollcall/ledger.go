@@ -290,8 +290,7 @@ func (a auditView) print(b *term.Page) {
 		}
 		g.Add(i.ID, holds, i.Holds)
 	}
-	b.WriteByte('\n')
-	b.Table(g)
+	b.Section(g)
 	a.printCorrections(b)
 	if a.Found == 0 {
 		fmt.Fprintf(b, "\nevery invariant holds; read in %.1f s\n", a.Took)

@@ -141,32 +141,27 @@ func receiverRows(r inspect.Receiver, now time.Time, width int) []term.Row {
 	if r.Queued > 0 {
 		oldest = term.Span(term.Seconds(r.Oldest))
 	}
-	rows := []term.Row{{Cells: []string{r.Key, fmt.Sprintf("%d/%d", r.Sessions, r.Most),
-		term.Figure(r.Rcpts) + "/" + term.Figure(r.Allowed), term.Short(r.Budget), term.Percent(r.Refused),
-		term.Percent(r.Deferred), term.Short(r.Queued), oldest, stateText(r, now)}}}
+	var g term.Table
+	g.Add(r.Key, fmt.Sprintf("%d/%d", r.Sessions, r.Most), term.Figure(r.Rcpts)+"/"+term.Figure(r.Allowed),
+		term.Short(r.Budget), term.Percent(r.Refused), term.Percent(r.Deferred), term.Short(r.Queued), oldest,
+		stateText(r, now))
 	if len(r.Sources) > 1 {
 		for _, s := range r.Sources {
 			state := s.State + when(" ", s.Until, now, term.Left)
-			rows = append(rows, term.Row{Cells: []string{"  " + sourceName(s.Source), fmt.Sprint(s.Sessions),
-				"-/" + term.Figure(s.Rate.Rate), term.Short(s.Budget), "", "", "", "", state}})
+			g.Add("  "+sourceName(s.Source), fmt.Sprint(s.Sessions), "-/"+term.Figure(s.Rate.Rate), term.Short(s.Budget),
+				"", "", "", "", state)
 		}
 	}
 	last := replyText(r.Last)
 	if last != "" && r.LastAt > 0 {
 		last += ", " + term.Span(term.Seconds(r.LastAt)) + " ago"
 	}
-	below := &rows[len(rows)-1].Below
 	if r.Why != "" && last != "" && len([]rune(r.Why+last))+12 <= width {
-		*below = []string{r.Why + "; last: " + last}
-		return rows
+		g.Below(r.Why + "; last: " + last)
+	} else {
+		g.Below(r.Why, after("last: ", last))
 	}
-	if r.Why != "" {
-		*below = append(*below, r.Why)
-	}
-	if last != "" {
-		*below = append(*below, "last: "+last)
-	}
-	return rows
+	return g.Rows
 }
 
 // stateText says in one to three words what keeps us from asking a receiver more.
@@ -447,15 +442,9 @@ func printSources(b *term.Page, found admin.Sources, now time.Time) {
 		if s.PerDay > 0 {
 			perDay = term.Short(s.PerDay)
 		}
-		row := term.Row{Cells: []string{sourceName(s.Source), s.Node, state, term.Grouped(s.Sessions),
-			term.Short(s.Today), perDay, term.Grouped(s.Spoken), term.Grouped(s.Blocked)}}
-		if s.Reason != "" {
-			row.Below = append(row.Below, s.Reason)
-		}
-		if s.Hello != "" {
-			row.Below = append(row.Below, "introduces itself as "+s.Hello)
-		}
-		g.Rows = append(g.Rows, row)
+		g.Add(sourceName(s.Source), s.Node, state, term.Grouped(s.Sessions), term.Short(s.Today), perDay,
+			term.Grouped(s.Spoken), term.Grouped(s.Blocked))
+		g.Below(s.Reason, after("introduces itself as ", s.Hello))
 	}
 	if len(found.Sources) == 0 {
 		b.WriteString("No node has a source.\n")

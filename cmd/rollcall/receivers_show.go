@@ -169,9 +169,7 @@ func (s receiverSheet) head() {
 	d := s.d
 	s.Field("receiver", "%s on %s", d.Key, d.Node)
 	s.Field("state", "%s", stateText(d.Receiver, s.now))
-	if d.Why != "" {
-		s.Field("why", "%s", d.Why)
-	}
+	s.Field("why", "%s", d.Why)
 	for i, cause := range d.Causes {
 		s.Field([]string{"believed", ""}[min(i, 1)], "%s", cause)
 	}
@@ -261,9 +259,6 @@ func spark(minutes []inspect.Minute, of func(m inspect.Minute) float64) (string,
 }
 
 func (s receiverSheet) sources() {
-	if len(s.d.Sources) == 0 {
-		return
-	}
 	g := term.Table{Columns: []term.Column{{Name: "SOURCE", Least: 12}, {Name: "STATE", Least: 8, Wrap: true},
 		{Name: "SESS", Right: true},
 		{Name: "BUDGET", Right: true}, {Name: "PACE/S", Right: true}, {Name: "FLOOR", Right: true},
@@ -274,28 +269,18 @@ func (s receiverSheet) sources() {
 		if one.Rate.Edge > 0 {
 			edge = term.Figure(one.Rate.Edge)
 		}
-		row := term.Row{Cells: []string{sourceName(one.Source), state, fmt.Sprint(one.Sessions),
-			term.Short(one.Budget),
-			term.Figure(one.Rate.Rate), term.Figure(one.Rate.Floor), term.Figure(one.Rate.Ceiling), edge, one.Rate.Phase}}
-		if one.Reason != "" {
-			row.Below = append(row.Below, one.Reason)
+		g.Add(sourceName(one.Source), state, fmt.Sprint(one.Sessions), term.Short(one.Budget), term.Figure(one.Rate.Rate),
+			term.Figure(one.Rate.Floor), term.Figure(one.Rate.Ceiling), edge, one.Rate.Phase)
+		why := one.Rate.Why
+		if why != "" && !one.Rate.Since.IsZero() {
+			why += ", " + term.Span(s.now.Sub(one.Rate.Since)) + " ago"
 		}
-		if why := one.Rate.Why; why != "" {
-			if !one.Rate.Since.IsZero() {
-				why += ", " + term.Span(s.now.Sub(one.Rate.Since)) + " ago"
-			}
-			row.Below = append(row.Below, "pace: "+why)
-		}
-		g.Rows = append(g.Rows, row)
+		g.Below(one.Reason, after("pace: ", why))
 	}
-	s.WriteString("\n")
-	s.Table(&g)
+	s.Section(&g)
 }
 
 func (s receiverSheet) sessions() {
-	if len(s.d.SessionList) == 0 {
-		return
-	}
 	g := term.Table{Columns: []term.Column{{Name: "SESSION", Right: true}, {Name: "SOURCE", Least: 10}, {Name: "HOST",
 		Least: 10}, {Name: "STATE"}, {Name: "AGE", Right: true}, {Name: "RCPTS", Right: true}, {Name: "REFUSED", Right: true},
 		{Name: "TLS", Least: 3}}}
@@ -303,22 +288,17 @@ func (s receiverSheet) sessions() {
 		g.Add(fmt.Sprint(one.ID), sourceName(one.Source), one.Host, one.State, term.Span(term.Seconds(one.Age)),
 			term.Grouped(one.Rcpts), term.Grouped(one.Refused), term.Dash(one.TLS))
 	}
-	s.WriteString("\n")
-	s.Table(&g)
+	s.Section(&g)
 }
 
 func (s receiverSheet) queues() {
-	if len(s.d.Queues) == 0 {
-		return
-	}
 	g := term.Table{Columns: []term.Column{{Name: "VERIFICATION"}, {Name: "WORKSPACE", Least: 8}, {Name: "QUEUED",
 		Right: true}, {Name: "OLD", Right: true}, {Name: "WEIGHT", Right: true}}}
 	for _, q := range s.d.Queues {
 		g.Add(q.Verification, q.Workspace, term.Grouped(q.Queued), term.Span(term.Seconds(q.Oldest)),
 			fmt.Sprint(q.Weight))
 	}
-	s.WriteString("\n")
-	s.Table(&g)
+	s.Section(&g)
 }
 
 // firings shows what made us slow down, pause or change in the last hour.

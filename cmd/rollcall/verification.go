@@ -57,9 +57,7 @@ func printVerification(b *term.Page, v inspect.Verification, limit int) {
 	line := b.Field
 	line("verification", "%s", v.ID)
 	line("status", "%s", v.Status)
-	if v.Workspace != "" {
-		line("workspace", "%s", v.Workspace)
-	}
+	line("workspace", "%s", v.Workspace)
 	if v.Node != "" {
 		line("node", "%s works on it", v.Node)
 	}
@@ -70,13 +68,10 @@ func printVerification(b *term.Page, v inspect.Verification, limit int) {
 		line("expected", "the last is final at %s, in %s, if nothing changes", term.Clock(v.Finish, now),
 			term.Left(v.Finish, now))
 	}
-	if v.Why != "" {
-		line("why", "%s", v.Why)
-	}
+	line("why", "%s", v.Why)
 	if len(v.Waits) > 0 {
-		b.WriteString("\n")
 		shown, more := mostWaits(v.Waits, limit)
-		b.Table(waitsGrid(shown, now))
+		b.Section(waitsGrid(shown, now))
 		addMoreWaits(b, more)
 	}
 }
@@ -115,13 +110,11 @@ func waitsGrid(waits []inspect.Wait, now time.Time) *term.Table {
 		if one.PerHour > 0 {
 			perHour = term.Grouped(one.PerHour)
 		}
-		row := term.Row{Cells: []string{term.Grouped(one.Addresses), one.For, term.Dash(one.Receiver),
-			term.Dash(cmp.Or(one.Cause, one.Reason)), term.Dash(term.Left(one.Until, now)), term.Dash(term.Left(one.Last,
-				now)), perHour}}
+		g.Add(term.Grouped(one.Addresses), one.For, term.Dash(one.Receiver), term.Dash(cmp.Or(one.Cause, one.Reason)),
+			term.Dash(term.Left(one.Until, now)), term.Dash(term.Left(one.Last, now)), perHour)
 		if text := waitsFor[one.For]; text != "" {
-			row.Below = []string{text + when("; the first goes on at ", one.Until, now, term.Clock)}
+			g.Below(text + when("; the first goes on at ", one.Until, now, term.Clock))
 		}
-		g.Rows = append(g.Rows, row)
 	}
 	return g
 }

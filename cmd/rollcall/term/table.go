@@ -39,6 +39,12 @@ const gridGap = 2
 // Add adds a row.
 func (g *Table) Add(cells ...string) { g.Rows = append(g.Rows, Row{Cells: cells}) }
 
+// Below adds lines below the last row, but for empty ones.
+func (g *Table) Below(texts ...string) {
+	last := &g.Rows[len(g.Rows)-1]
+	last.Below = append(last.Below, slices.DeleteFunc(texts, func(text string) bool { return text == "" })...)
+}
+
 // Write writes the headings and the rows.
 func (g *Table) Write(b *strings.Builder, width int) {
 	widths := g.widths(width)
@@ -292,9 +298,12 @@ func (p *Page) Behind(prefix, format string, args ...any) {
 	p.WriteString(prefix + text + "\n")
 }
 
-// Field writes a name and its value. States are coloured.
+// Field writes a name and its value, unless that is empty. States are coloured.
 func (p *Page) Field(name, format string, args ...any) {
 	text := FoldedTo(fmt.Sprintf(format, args...), NameWidth, p.Width)
+	if text == "" {
+		return
+	}
 	if p.Colours && hasStates(name) {
 		text = Coloured(text)
 	}
@@ -316,6 +325,14 @@ func (p *Page) Mark(code, text string) string {
 func (p *Page) Table(g *Table) {
 	g.Colours = p.Colours
 	g.Write(&p.Builder, p.Width)
+}
+
+// Section writes a table behind an empty line, if it has rows.
+func (p *Page) Section(g *Table) {
+	if len(g.Rows) > 0 {
+		p.WriteByte('\n')
+		p.Table(g)
+	}
 }
 
 // Rows writes rows in columns under their headings, which are as wide as they have to be.
