@@ -152,7 +152,7 @@ func loadNode(dir, name string) (*secure.Identity, error) {
 }
 
 func TestCertificatesAreMadeForNodes(t *testing.T) {
-	d, dir := desk{t: t, toFile: true}, filepath.Join(t.TempDir(), "certs")
+	d, dir := console{t: t, toFile: true}, filepath.Join(t.TempDir(), "certs")
 	out := d.must("cluster", "cert", "init", "--dir", dir, "--cluster", "mail")
 	holds(t, out, "ca.crt", "ca.key", "cluster cert node NAME --dir "+dir)
 	out = d.must("cluster", "cert", "node", "node-1.example.net", "--dir", dir)
@@ -172,7 +172,7 @@ func TestCertificatesAreMadeForNodes(t *testing.T) {
 }
 
 func TestCertificatesAsJSON(t *testing.T) {
-	d, dir := desk{t: t, toFile: true}, t.TempDir()
+	d, dir := console{t: t, toFile: true}, t.TempDir()
 	show := filepath.Join(dir, "a.crt")
 	for _, c := range []struct {
 		args []string
@@ -195,7 +195,7 @@ func TestCertificatesAsJSON(t *testing.T) {
 }
 
 func TestCertificatesAreNotOverwritten(t *testing.T) {
-	d, dir := desk{t: t, toFile: true}, t.TempDir()
+	d, dir := console{t: t, toFile: true}, t.TempDir()
 	d.must("cluster", "cert", "init", "--dir", dir)
 	d.must("cluster", "cert", "node", "a", "--dir", dir)
 	read := func() string {
@@ -226,7 +226,7 @@ func TestCertificatesAreNotOverwritten(t *testing.T) {
 }
 
 func TestACertificateIsRenewed(t *testing.T) {
-	d, dir := desk{t: t, toFile: true}, t.TempDir()
+	d, dir := console{t: t, toFile: true}, t.TempDir()
 	d.must("cluster", "cert", "init", "--dir", dir)
 	d.must("cluster", "cert", "node", "a", "--dir", dir, "--days", "1")
 	d.must("cluster", "cert", "node", "a", "--dir", dir, "--days", "10", "--renew")

@@ -90,14 +90,14 @@ func (f *fakeCluster) calls() string {
 
 // clusterRig is an admin listener and the commands that ask it.
 type clusterRig struct {
-	desk
+	console
 	cluster *fakeCluster
 	log     effort.Log
 }
 
 func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 	t.Helper()
-	r := &clusterRig{desk: desk{t: t, toFile: true}, cluster: &fakeCluster{frames: frames}}
+	r := &clusterRig{console: console{t: t, toFile: true}, cluster: &fakeCluster{frames: frames}}
 	book := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	url, token := serveAdmin(t, book, admin.Options{Cluster: r.cluster,
 		Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})

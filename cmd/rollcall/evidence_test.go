@@ -20,7 +20,7 @@ import (
 
 // witnessRig is an operator's listener over a ledger with one settled file.
 type witnessRig struct {
-	desk
+	console
 	id   string // of the file
 	book *ledgertest.Fixture
 }
@@ -47,7 +47,7 @@ func newWitnessRig(t *testing.T, cases []evidence.Case) *witnessRig {
 	d.Settles(l, 2, int64(len(cases)), int64(len(cases)), smtp.Valid)
 	url, token := serveAdmin(t, book, admin.Options{})
 	environ := []string{"ROLLCALL_ADMIN=" + url, "ROLLCALL_ADMIN_TOKEN=" + token, "ROLLCALL_DATA_DIR=" + folder}
-	return &witnessRig{desk: desk{t: t, environ: environ}, id: v.ID.String(), book: d}
+	return &witnessRig{console: console{t: t, environ: environ}, id: v.ID.String(), book: d}
 }
 
 // witnessAt is when everything here was answered.

@@ -17,7 +17,7 @@ import (
 // TestLintTellsEachBadRow: ten of them to a person, all to a program, and a clean copy that is never the input.
 func TestLintTellsEachBadRow(t *testing.T) {
 	t.Parallel()
-	d, name := desk{t: t, toFile: true}, filepath.Join(t.TempDir(), "list.csv")
+	d, name := console{t: t, toFile: true}, filepath.Join(t.TempDir(), "list.csv")
 	text := "email\nanna@a.test\n" + strings.Repeat("Bert <bert@b.test>\n", 9) + "\nnobody\n"
 	effort.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	out, err := d.said("lint", name)
@@ -45,7 +45,7 @@ func TestLintTellsEachBadRow(t *testing.T) {
 // TestDataShowsEachList with its age.
 func TestDataShowsEachList(t *testing.T) {
 	t.Parallel()
-	holds(t, (&desk{t: t, toFile: true}).must("data"), "disposable", "CC0-1.0")
+	holds(t, (&console{t: t, toFile: true}).must("data"), "disposable", "CC0-1.0")
 }
 
 // TestWhoDoesTheWork: a service when one is named, this machine only when somebody says so or none is.

@@ -67,7 +67,7 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 	var found inspect.Receivers
 	b.asks(&found, "receivers", "--limit", "1")
 	effort.ErrorIf(t, len(found.Receivers) != 1 || found.More != 2, "%+v", found)
-	file := desk{t: t, environ: b.environ, toFile: true}
+	file := console{t: t, environ: b.environ, toFile: true}
 	holds(t, file.must("receivers"), busy.Receivers[1].Key+"  ") // is whole
 	b.refused(`no receiver that is asked now has "nosuch" in its key`, "receivers", "nosuch")
 	b.inspector.receivers = nil

@@ -256,15 +256,15 @@ func runHere(ctx context.Context, atScreen bool, environ []string, stdin string,
 	return out.String(), errs.String(), err
 }
 
-// desk runs an operator's commands in this process, at a screen that all lines must fit or with output to a file.
-type desk struct {
+// console runs an operator's commands in this process, at a screen that all lines must fit or with output to a file.
+type console struct {
 	t       *testing.T
 	environ []string
 	stdin   string
 	toFile  bool
 }
 
-func (d *desk) run(args ...string) (stdout, stderr string, err error) {
+func (d *console) run(args ...string) (stdout, stderr string, err error) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), cliWait)
 	defer cancel()
@@ -276,14 +276,14 @@ func (d *desk) run(args ...string) (stdout, stderr string, err error) {
 }
 
 // said is run for tests that take both outputs as one.
-func (d *desk) said(args ...string) (string, error) {
+func (d *console) said(args ...string) (string, error) {
 	d.t.Helper()
 	stdout, stderr, err := d.run(args...)
 	return stdout + stderr, err
 }
 
 // must runs a command that has to succeed and gives its output.
-func (d *desk) must(args ...string) string {
+func (d *console) must(args ...string) string {
 	d.t.Helper()
 	stdout, stderr, err := d.run(args...)
 	effort.OK(d.t, err, "rollcall", args, stderr)
@@ -291,20 +291,20 @@ func (d *desk) must(args ...string) string {
 }
 
 // asks runs a command that has to succeed for its answer in JSON.
-func (d *desk) asks(into any, args ...string) {
+func (d *console) asks(into any, args ...string) {
 	d.t.Helper()
 	effort.OK(d.t, json.Unmarshal([]byte(d.must(append(args, "--json")...)), into), "rollcall", args)
 }
 
 // misused wants a command to be refused as wrong usage.
-func (d *desk) misused(args ...string) {
+func (d *console) misused(args ...string) {
 	d.t.Helper()
 	_, _, err := d.run(args...)
 	effort.ErrorIf(d.t, !isUsage(err), "rollcall %q: %v", args, err)
 }
 
 // refused wants a command to fail for another reason than its usage, with a text in the error.
-func (d *desk) refused(want string, args ...string) {
+func (d *console) refused(want string, args ...string) {
 	d.t.Helper()
 	stdout, _, err := d.run(args...)
 	effort.ErrHas(d.t, err, want, "rollcall", args)

@@ -150,7 +150,7 @@ func (s *fakeInspector) Explain(_ context.Context, name string) (inspect.Explana
 
 // throttleBench is an admin listener and the commands that ask it.
 type throttleBench struct {
-	desk
+	console
 	inspector *fakeInspector
 	book      *sqlstore.Store
 	replay    func(candidate string) (inspect.Replayed, error)
@@ -184,7 +184,7 @@ func newThrottleBench(t *testing.T) *throttleBench {
 		{Name: "example.test", Set: set, Where: map[throttle.Field]string{0: "throttle.toml:12"}},
 		{Name: "paused.test", Set: fieldsOf(t, map[string]string{"pause": "yes"}),
 			Where: map[throttle.Field]string{0: "throttle.toml:17"}}}))(t)
-	b := &throttleBench{desk: desk{t: t}, inspector: &fakeInspector{table: table}, book: book}
+	b := &throttleBench{console: console{t: t}, inspector: &fakeInspector{table: table}, book: book}
 	url, token := serveAdmin(t, book, admin.Options{Inspector: b.inspector, Throttle: table, Tuned: b.follow,
 		Limits:       ledger.Limits{Open: 100, Stored: 10 << 30, Unpaid: 1000},
 		ThrottleFile: func() admin.ThrottleFile { return admin.ThrottleFile{File: "throttle.toml", Fault: b.fault} },
@@ -400,7 +400,7 @@ func TestCandidatesAreTried(t *testing.T) {
 	}
 	bad := write("bad.toml", "[default]\nconnections = 0\nrcpt_rate = \"5/x\"\n")
 	loose := write("loose.toml", "[receivers.\"google.com\"]\nconnections = 50\n")
-	offline := desk{t: t}
+	offline := console{t: t}
 	stdout, _, err := offline.run("throttle", "check", bad, "--json")
 	var checked checkView
 	effort.ErrorIf(t, json.Unmarshal([]byte(stdout), &checked) != nil || !errors.Is(err, errCandidate) || checked.OK ||

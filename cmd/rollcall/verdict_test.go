@@ -29,7 +29,7 @@ func rulesFile(t *testing.T, text string) string {
 func TestVerdictJudge(t *testing.T) {
 	effort.Unraced(t, "rules are read, and text")
 	t.Parallel()
-	d := desk{t: t, toFile: true}
+	d := console{t: t, toFile: true}
 	for _, test := range []struct {
 		args []string
 		want []string
@@ -55,7 +55,7 @@ func TestVerdictJudge(t *testing.T) {
 }
 
 func TestVerdictList(t *testing.T) {
-	d := desk{t: t, toFile: true}
+	d := console{t: t, toFile: true}
 	effort.Has(t, d.must("verdict", "list"), "not-found")
 	var list []verdict.Info
 	d.asks(&list, "verdict", "list", "--scope", "aspmx.l.google.com")
@@ -69,7 +69,7 @@ func TestVerdictList(t *testing.T) {
 func TestVerdictCheck(t *testing.T) {
 	effort.Unraced(t, "rules are read, and text")
 	t.Parallel()
-	d := desk{t: t, toFile: true}
+	d := console{t: t, toFile: true}
 	holds(t, d.must("verdict", "check", rulesFile(t, ownRules)), "is fine: 1 rules", "now again: retry")
 	var view struct {
 		Rules   int

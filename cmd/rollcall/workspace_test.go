@@ -108,7 +108,7 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 		d.Settles(l, number, number-1, number-1, o)
 	}
 	url, token := serveAdmin(t, book, admin.Options{})
-	b := desk{t: t, environ: []string{"ROLLCALL_ADMIN=" + url, "ROLLCALL_ADMIN_TOKEN=" + token}, toFile: true}
+	b := console{t: t, environ: []string{"ROLLCALL_ADMIN=" + url, "ROLLCALL_ADMIN_TOKEN=" + token}, toFile: true}
 	show := func(flags ...string) string {
 		t.Helper()
 		return b.must(append([]string{"credits", "show", "--workspace", d.Workspace.String(), "--verification",
