@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -253,35 +251,6 @@ func TestDoctorThatCanCheckNothing(t *testing.T) {
 	err := json.Unmarshal([]byte(stdout), &found)
 	effort.ErrorIf(t, err != nil || code != exitFailed || found.Fit || found.Probing || !found.Read.Here ||
 		!strings.Contains(found.Why, "nothing could be checked"), "as JSON: got code %d, %v\n%s", code, err, stdout)
-}
-
-func TestDoctorAsksTheNode(t *testing.T) {
-	t.Parallel()
-	lab := startLab(t, smtplab.Defaults())
-	f := soundFront(t, lab.DNSAddr())
-	f.set(t, "rollcall.example.", dns.TypeMX, "0 .")
-	folder := ""
-	n, _ := checkedNode(t, lab, f, func(c *config.Config) { folder = c.DataDir })
-	token := effort.Must(os.ReadFile(filepath.Join(folder, admin.TokenFile)))(t)
-	doctor := func(args ...string) (text string, err error) {
-		text, _, err = runHere(t.Context(), false, nil, "", append([]string{"doctor", "--admin", n.AdminURL, "--token",
-			strings.TrimSpace(string(token))}, args...)...)
-		return text, err
-	}
-	if text, err := doctor(); !errors.Is(err, errUnfit) || !strings.Contains(text, "null MX") ||
-		!strings.Contains(text, "This node does not probe") {
-		t.Errorf("got %v\n%s", err, text)
-	}
-	f.set(t, "rollcall.example.", dns.TypeMX, "10 rollcall.example.")
-	effort.Denied(doctor())(t, errUnfit, "before it has looked again")
-	file := filepath.Join(t.TempDir(), "node.toml")
-	lines := fmt.Sprintf("data_dir = %q\n[admin]\nlisten = %q\n", folder, strings.TrimPrefix(n.AdminURL, "http://"))
-	effort.OK(t, os.WriteFile(file, []byte(lines), 0o600))
-	found, err := diagnose(t.Context(), &adminFlags{config: file}, false)
-	effort.ErrorIf(t, err != nil || found.Fit || !strings.Contains(found.Why, "null MX"),
-		"the node of a configuration: got %+v, %v", found, err)
-	effort.Has(t, effort.Must(doctor("--now"))(t), "Nothing fails. This node may probe.", "with --now")
-	effort.Denied(doctor())(t, nil, "after that")
 }
 
 // TestTheLabNeedsNoSetUp starts a node as --dev and --lab do.

@@ -132,21 +132,9 @@ const (
 	downloadGrowthMax = 96 << 20
 )
 
-// spread gives the ordinals of settlement number: in the order of the file, or
-// each of another place of it, as when all receivers answer at their own pace.
-func spread(inOrder bool, total, batches, number int64) (ordinals []int64) {
-	for i := range total / batches {
-		if inOrder {
-			ordinals = append(ordinals, (number-1)*total/batches+i)
-		} else {
-			ordinals = append(ordinals, i*batches+number-1)
-		}
-	}
-	return ordinals
-}
-
-// settled writes a final verification into the ledger of a node that is down.
-func (r *rig) settled(total int64, inOrder bool) uuid.UUID {
+// settled writes a final verification into the ledger of a node that is down. Each settlement has addresses of all
+// places of the file, as when all receivers answer at their own pace.
+func (r *rig) settled(total int64) uuid.UUID {
 	r.t.Helper()
 	url := "sqlite:" + filepath.Join(r.folder, "rollcall-data", "ledger.db")
 	book := effort.Must(sqlstore.Open(r.t.Context(), url, sqlstore.Options{}))(r.t)
@@ -157,7 +145,7 @@ func (r *rig) settled(total int64, inOrder bool) uuid.UUID {
 	batches := total / 1000
 	for number := int64(1); number <= batches; number++ {
 		s := ledger.Settlement{Lease: lease, Number: number}
-		for _, ordinal := range spread(inOrder, total, batches, number) {
+		for ordinal := number - 1; ordinal < total; ordinal += batches {
 			s.Results = append(s.Results, ledgertest.OneResult(ordinal, smtp.Valid))
 		}
 		v = effort.Must(d.Settle(r.t.Context(), s))(r.t)
@@ -231,33 +219,27 @@ func TestLoadDownloads(t *testing.T) {
 	r := newRig(t, "127.0.0.1:1", 25, "")
 	r.environ = append(r.environ, "ROLLCALL_HTTP_DOWNLOADS_AT_ONCE=100")
 	node := r.serves()
-	r.open(2 * total)
+	r.open(total)
 	node.terminate()
-	orders := []string{"scattered"} // what takes more to put in order
-	if effort.Long() {
-		orders = append(orders, "in the order of the file")
-	}
-	for _, order := range orders {
-		id := r.settled(total, strings.HasPrefix(order, "in"))
-		node := r.serves()
-		pid := node.command.Process.Pid
-		for _, clients := range []int{1, downloadClients} {
-			before, err := resetMemoryMost(pid)
-			if err != nil {
-				t.Skip("this system does not tell a peak of memory:", err)
-			}
-			bytes, took := r.downloads(id, clients, total)
-			r.memoryWithin(pid, before, fmt.Sprintf("%d rows, outcomes %s, %d clients: %.0f MB/s together",
-				total, order, clients, float64(bytes)/1e6/took.Seconds()))
+	id := r.settled(total)
+	node = r.serves()
+	pid := node.command.Process.Pid
+	for _, clients := range []int{1, downloadClients} {
+		before, err := resetMemoryMost(pid)
+		if err != nil {
+			t.Skip("this system does not tell a peak of memory:", err)
 		}
-		r.stopped(id, downloadClients, func() {
-			before := effort.Must(resetMemoryMost(pid))(t)
-			bytes, took := r.downloads(id, 1, total)
-			r.memoryWithin(pid, before, fmt.Sprintf("%d rows, outcomes %s, %d clients that stopped, "+
-				"and one more: %.0f MB/s", total, order, downloadClients, float64(bytes)/1e6/took.Seconds()))
-		})
-		node.terminate()
+		bytes, took := r.downloads(id, clients, total)
+		r.memoryWithin(pid, before, fmt.Sprintf("%d rows, %d clients: %.0f MB/s together", total, clients,
+			float64(bytes)/1e6/took.Seconds()))
 	}
+	r.stopped(id, downloadClients, func() {
+		before := effort.Must(resetMemoryMost(pid))(t)
+		bytes, took := r.downloads(id, 1, total)
+		r.memoryWithin(pid, before, fmt.Sprintf("%d rows, %d clients that stopped, and one more: %.0f MB/s", total,
+			downloadClients, float64(bytes)/1e6/took.Seconds()))
+	})
+	node.terminate()
 }
 
 // memoryWithin says how much memory the node took at most since it had before.
