@@ -237,6 +237,7 @@ func (g *greylisting) isWrong(fresh float64) bool {
 // Retried handles the result of asking a deferred address again; due: it has waited as long as others had to. While
 // every address is greylisted, due ones show whether we are too fast.
 func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.Time) Effect {
+	p.asks.add(sent)
 	g := &p.grey
 	switch took := passed || !due && g.isItsKind(kind); {
 	case g.kinds != "" && took:
@@ -431,16 +432,16 @@ func likelihood(passed, n, share float64) (sum float64) {
 	return sum
 }
 
-// MayAskAgain reports whether an address may be asked again now: during a test every second one, since new ones decide
-// it.
-func MayAskAgain(p *Pace, now time.Time) bool {
+// AskAgainAt returns when an address may be asked again: at once, or during a test every second one, since new ones
+// decide it. If that is now, it was this one's turn.
+func AskAgainAt(p *Pace, now time.Time) time.Time {
 	c := &p.test.again
 	if !p.test.open {
-		return true
+		return now
 	}
 	if now.Before(c.next) {
-		return false
+		return c.next
 	}
 	c.next = now.Add(time.Duration(2 / (p.rate * p.share) * float64(time.Second)))
-	return true
+	return now
 }

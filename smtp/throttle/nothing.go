@@ -69,6 +69,7 @@ type Nothing struct {
 	neverPassed bool  // no address had ever got a good answer
 	excused     bool  // a limit on sessions or openings was found just before
 	limit       float64
+	pace        float64 // the most that was asked in a second lately, which may be less than the rate; 0: unknown
 
 	good time.Time // the newest good answer of all
 	cycle
@@ -121,6 +122,9 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, cycle: x.cycle, votes: x.votes,
 		neverPassed: x.ended.IsZero() && x.cycled == 0,
 		proven:      now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
+	if most, all := p.asks.most(); all >= nearTries {
+		x.pace = max(p.floor(), float64(most)/p.share)
+	}
 	at := p.firsts.badSince(now)
 	if p.dry.n > 0 && p.dry.from.Before(at) {
 		at = p.dry.from
@@ -276,7 +280,11 @@ func settle(p *Pace, first *Try, passed bool) {
 
 // goLower lowers the pace after nothing has passed for a while: to that before a raise, or to what passes at a limit.
 func goLower(p *Pace, lasted time.Duration, now time.Time) {
-	x, from, price := &p.nothing, p.rate, lasted
+	x := &p.nothing
+	from, price := p.rate, lasted
+	if x.pace > 0 {
+		from = min(from, x.pace)
+	}
 	if p.edge == 0 || p.long {
 		price = 0 // nothing else shows yet that it's a limit, so a raise is tried soon; or it is no penalty
 	}

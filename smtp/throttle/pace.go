@@ -101,6 +101,7 @@ type Pace struct {
 	excused time.Time
 	later   transients // of those since then
 	flow    flow       // good answers
+	asks    flow       // all answers
 	answer  time.Duration
 
 	test    test
@@ -231,6 +232,7 @@ func (p *Pace) OnLatency(d time.Duration) { p.answer += (d - p.answer) / 16 }
 
 // Good handles a good answer to a first try: 2xx, or 5xx about the mailbox.
 func (p *Pace) Good(t Try, now time.Time) {
+	p.asks.add(t.Sent)
 	switch x := &p.nothing; {
 	case t.Sent.Before(p.counted):
 	case t.Unsure && x.on && (x.few || x.domain == "" && x.tenant == ""):
@@ -303,6 +305,7 @@ func rose(p *Pace, now time.Time) {
 
 // Bad handles a bad answer to a first try: deferred, refused because of us, or cut off.
 func (p *Pace) Bad(t Try, now time.Time) Effect {
+	p.asks.add(t.Sent)
 	if t.Sent.Before(p.counted) || t.Sent.Before(p.until) {
 		return Unchanged // it was sent before the last change
 	}
@@ -353,6 +356,7 @@ func add(p *Pace, t *Try) {
 // Again handles the result of asking an address again whose first try failed a moment ago, with the kind of the reply
 // if that is bad.
 func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now time.Time) Effect {
+	p.asks.add(sent)
 	if p.grey.isItsKind(kind) && !p.grey.isItsKind(first.Kind) {
 		passed = true
 	}
@@ -365,8 +369,10 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now ti
 	if p.nothing.on || IsGreylisted(p, first.Kind) {
 		return p.againAlone(passed, now)
 	}
-	if !passed && p.firsts.row > 0 { // others don't pass either, so the address isn't the cause
-		return runDry(p, sent, first.Kind, now)
+	if !passed && (p.firsts.row > 0 || p.test.open) {
+		if e := runDry(p, sent, first.Kind, now); e != Unchanged || p.firsts.row > 0 {
+			return e // others don't pass either, so the address isn't the cause
+		}
 	}
 	chance := p.firsts.kinds.of(first.Kind).transientChance()
 	if !passed && chance >= likelyOwn && chance < surelyOurs { // it was paid for

@@ -264,8 +264,9 @@ func TestPaceTellsMailboxesFromALimit(t *testing.T) {
 	}
 }
 
-// TestATestGoesOnWithoutNewAddresses: where all have been asked, and pass when asked again, the pace of a test returns.
-func TestATestGoesOnWithoutNewAddresses(t *testing.T) {
+// asksSlower gives a receiver at which a test has just begun.
+func asksSlower(t *testing.T) *askedReceiver {
+	t.Helper()
 	a := beginAsking(3, 0)
 	for i := 0; a.pace.Explain().Phase != PhaseTesting; i++ {
 		effort.FatalIf(t, i > 100, "no test began: %+v", a.pace.Explain())
@@ -276,6 +277,24 @@ func TestATestGoesOnWithoutNewAddresses(t *testing.T) {
 			a.pace.Bad(Try{Sent: a.now, Result: Deferred, Kind: "451", Domain: "d"}, a.now)
 		}
 	}
+	return a
+}
+
+// TestATestEndsWhereNothingPasses: where all have been asked, and fail when asked again, one is asked at a time.
+func TestATestEndsWhereNothingPasses(t *testing.T) {
+	a, first := asksSlower(t), Try{Kind: "451", Domain: "d"}
+	a.now = later(a.now, a.pace.until).Add(settles)
+	for n := 0; !a.pace.Alone(); n++ {
+		effort.FatalIf(t, n > 3*rowNothing, "after %d that failed: %+v", n, a.pace.Explain())
+		a.now = a.now.Add(time.Second)
+		first.Sent = a.now.Add(-2 * time.Second)
+		a.pace.Again(first, a.now, false, "451", a.now)
+	}
+}
+
+// TestATestGoesOnWithoutNewAddresses: where all have been asked, and pass when asked again, the pace of a test returns.
+func TestATestGoesOnWithoutNewAddresses(t *testing.T) {
+	a := asksSlower(t)
 	began, n := a.now, 0
 	for a.pace.rate < 1.5 {
 		rate, until := a.pace.Permits()

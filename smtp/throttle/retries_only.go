@@ -22,21 +22,22 @@ type dry struct {
 
 // runDry handles a bad answer to an address asked again. Where a limit is known and nobody gets a good answer for long,
 // it may be lower than that, which first tries don't show if all were tried: the pace is halved. Soon after a penalty a
-// short row is the next one.
+// short row is the next one. In a test nothing passes after rowNothing, whatever they say.
 func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
-	if p.edge == 0 || p.nothing.on || p.grey.on || p.test.open || sent.Before(p.counted) || !MayBeOurs(p, kind) {
+	if p.edge == 0 || p.nothing.on || p.grey.on || sent.Before(p.counted) ||
+		!p.test.open && !MayBeOurs(p, kind) {
 		return Unchanged
 	}
 	if p.dry.n++; p.dry.n == 1 {
 		p.dry.from = now
 	}
 	switch x := &p.nothing; {
-	case p.dry.n < rowDry:
+	case p.dry.n < rowDry, p.test.open && (p.dry.n < rowNothing || now.Sub(x.good) < quietNothing):
 		return Unchanged
-	case x.closed >= penaltyLeast && now.Sub(x.ended) < penaltyRecent:
+	case p.test.open, x.closed >= penaltyLeast && now.Sub(x.ended) < penaltyRecent:
 		p.stopAsking(now, "", "")
-		p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses asked again got a good answer at %s, "+
-			"as in the penalty before: one is asked at a time", p.dry.n, perSecond(p.rate)))
+		p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses asked again got a good answer at %s: "+
+			"one is asked at a time", p.dry.n, perSecond(p.rate)))
 		return NothingPasses
 	case now.Sub(p.dry.from) < quietNothing:
 		return Unchanged

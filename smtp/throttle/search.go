@@ -303,7 +303,7 @@ func (s *search) spentUntil() time.Time {
 	return s.began.Add(s.cycle)
 }
 
-// flow counts good answers by when their events were sent, in steps of flowStep.
+// flow counts answers by when their events were sent, in steps of flowStep.
 type flow struct {
 	counts [flowSteps]int32
 	newest int64 // number of the newest step
@@ -326,10 +326,20 @@ func (f *flow) add(sent time.Time) {
 	}
 }
 
-// over returns how many events sent in the second before a time got a good answer.
-func (f *flow) over(sent time.Time) int {
-	at, n := sent.UnixNano()/int64(flowStep), 0
-	for k := at - int64(time.Second/flowStep); k <= at; k++ {
+// most returns the most events of a second in the newest flowSpan, and how many these had in all.
+func (f *flow) most() (most, all int) {
+	for at := max(0, f.newest-flowSteps+1); at <= f.newest; at++ {
+		most = max(most, f.inSecond(at))
+		all += int(f.counts[at%flowSteps])
+	}
+	return most, all
+}
+
+// over returns how many events were sent in the second before a time.
+func (f *flow) over(sent time.Time) int { return f.inSecond(sent.UnixNano() / int64(flowStep)) }
+
+func (f *flow) inSecond(at int64) (n int) {
+	for k := max(0, at-int64(time.Second/flowStep)); k <= at; k++ {
 		if k > f.newest-flowSteps && k <= f.newest {
 			n += int(f.counts[k%flowSteps])
 		}

@@ -309,8 +309,10 @@ func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 		return true
 	}
 	h := qs.parked[p.Address.Domain]
-	if p.asked && p.recheck == nil && !throttle.MayAskAgain(o.pace, now) {
-		h = qs.theDeferred(now)
+	if p.asked && p.recheck == nil && !p.turn {
+		if next := throttle.AskAgainAt(o.pace, now); next.After(now) {
+			h = qs.theDeferred(next)
+		}
 	}
 	if p.turn = false; h == nil || p.recheck != nil || !now.Before(h.until) {
 		return false
@@ -326,17 +328,17 @@ func (qs *queues) parkDeferred(now time.Time, o *egressPath, p *Probe) bool {
 	if !p.asked || p.turn || p.recheck != nil || !o.pace.Alone() || p.isNewTo(o) {
 		return false
 	}
-	h := qs.theDeferred(now)
+	h := qs.theDeferred(now.Add(asideWhile))
 	h.probes = append(h.probes, p)
 	qs.wakeAt(h.until)
 	return true
 }
 
-// theDeferred returns the deferred addresses that are set aside.
-func (qs *queues) theDeferred(now time.Time) *heldDomain {
+// theDeferred returns the deferred addresses that are set aside, at first until a time.
+func (qs *queues) theDeferred(until time.Time) *heldDomain {
 	h := qs.parked[theDeferred]
 	if h == nil {
-		h = &heldDomain{until: now.Add(asideWhile)}
+		h = &heldDomain{until: until}
 		qs.parked[theDeferred] = h
 	}
 	return h
@@ -351,10 +353,17 @@ func (qs *queues) readmitWaiting(now time.Time) {
 			qs.wakeAt(h.until)
 			continue
 		}
-		for _, p := range h.probes {
-			qs.requeueProbe(now, p)
+		if domain == theDeferred {
+			qs.readmitDeferred(now, h)
+		} else {
+			for _, p := range h.probes {
+				qs.requeueProbe(now, p)
+			}
+			h.probes = nil
 		}
-		delete(qs.parked, domain)
+		if len(h.probes) == 0 {
+			delete(qs.parked, domain)
+		}
 	}
 	kept := qs.waiting[:0]
 	for _, one := range qs.waiting {
@@ -377,6 +386,23 @@ func (qs *queues) readmitWaiting(now time.Time) {
 	qs.waiting = kept
 }
 
+// readmitDeferred requeues the deferred addresses that may be asked now.
+func (qs *queues) readmitDeferred(now time.Time, h *heldDomain) {
+	for len(h.probes) > 0 {
+		p := h.probes[0]
+		if _, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, p.hosts)); o != nil && !p.chunk.gone() {
+			if h.until = throttle.AskAgainAt(o.pace, now); h.until.After(now) {
+				qs.wakeAt(h.until)
+				return
+			}
+			p.turn = !o.pace.Alone()
+		}
+		h.probes[0] = nil
+		h.probes = h.probes[1:]
+		qs.requeueProbe(now, p)
+	}
+}
+
 // isDue reports whether a waiting address may be asked again, and whether only with nobody else. Where few pass in a
 // second, the good answer that lets it may have used that second up: then a moment of the next one is drawn.
 func (qs *queues) isDue(now time.Time, one *recheck) (may, alone bool) {
@@ -389,7 +415,7 @@ func (qs *queues) isDue(now time.Time, one *recheck) (may, alone bool) {
 	case alone || o == nil:
 	case one.drawn:
 		may = true
-	case may && qs.fair.Queued() > 0 && !throttle.MayAskAgain(o.pace, now):
+	case may && qs.fair.Queued() > 0 && throttle.AskAgainAt(o.pace, now).After(now):
 		may = false
 	case may && throttle.FewPass(o.pace, now):
 		one.due, one.drawn, may = now.Add(qs.jitter(recheckAfter/2)), true, false

@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"errors"
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -35,6 +36,7 @@ type limitOf struct {
 	ofDomain     throttle.Rate // RCPTs for each mail domain; none: zero
 	fixed        bool          // counted by the clock's seconds or minutes, else over any window
 	even         bool          // or evenly: a bucket that holds a twentieth, one at least
+	decays       bool          // or as a mean that decays with time, as Exim's ratelimit
 	countsBad    bool          // what it deferred counts too
 	way          int
 	penalty      time.Duration // nothing is served for so long after one too many
@@ -130,6 +132,8 @@ type changeOf struct {
 // meter is what a receiver counts for its limits.
 type meter struct {
 	rcpts, opens []time.Time
+	mean         float64 // of RCPTs in a period, where it decays
+	meant        time.Time
 	ofDomain     map[string]*[]time.Time
 	open         int
 	until        time.Time // of a penalty
@@ -175,6 +179,17 @@ func overEvenly(list *[]time.Time, r throttle.Rate, now time.Time) bool {
 	}
 	*list = []time.Time{full}
 	return false
+}
+
+// overMean counts one more RCPT in the mean and reports whether it is above the limit.
+func (m *meter) overMean(l limitOf, now time.Time) bool {
+	passed := max(1e-9, now.Sub(m.meant).Seconds()/l.rcpts.Per.Seconds())
+	mean := (1-math.Exp(-passed))/passed + math.Exp(-passed)*m.mean
+	bad := mean >= float64(l.rcpts.Events)
+	if !bad || l.countsBad {
+		m.mean, m.meant = mean, now
+	}
+	return bad
 }
 
 // over counts one more event and reports whether that is one too many.
@@ -309,9 +324,12 @@ func (s *unknownReceiver) rcpt(now time.Time, host string, tenant int, address s
 		s.limit, s.change = s.change.to, changeOf{}
 	}
 	bad := s.overOfDomain(address, now)
-	if s.limit.even {
+	switch {
+	case s.limit.even:
 		bad = bad || overEvenly(&s.rcpts, s.limit.rcpts, now)
-	} else {
+	case s.limit.decays:
+		bad = bad || s.overMean(s.limit, now)
+	default:
 		bad = over(&s.rcpts, s.limit.rcpts, s.limit.fixed, s.limit.countsBad, now) || bad
 	}
 	if bad && s.limit.penalty > 0 && !now.Before(s.until) {

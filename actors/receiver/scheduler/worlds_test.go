@@ -20,6 +20,7 @@ func families() []family {
 		{"minutes", "80 % used after four windows, 2 % put off", 4, 0.5, drawMinutes},
 		{"domains", "80 % of one domain's limit after 2 min, 5 % put off", 4, 0.5, drawDomains},
 		{"few", "all done in 1.5 of the ideal and two windows", 4, 0.8, drawFew},
+		{"decaying", "all done in 1.5 of the ideal, two periods and 20 s; 1.5 times the RCPTs", 4, 0.5, drawDecaying},
 		{"low", "all done in 1.5 of the ideal and 20 s; 1.5 times the RCPTs", 4, 0.5, drawLow},
 		{"punished", "all done in 1.5 of the ideal, three penalties and 20 s; twice the RCPTs", 4, 0.5, drawPunished},
 		{"beside", "80 % used after a minute (three windows), 2 % put off", 4, 0.2, drawBeside},
@@ -343,6 +344,19 @@ func drawLow(r *rand.Rand) *drawn {
 	w.waits, w.spare = []time.Duration{secondsOf(one(r, 2, 5, 10))}, 20*time.Second
 	w.wanted = figures{timeTaken: 1.5, rcptsAsked: 1.5}
 	return w.describe("a short list at a low limit")
+}
+
+// drawDecaying draws a short list at a limit of a mean that decays, as Exim's ratelimit has it.
+func drawDecaying(r *rand.Rand) *drawn {
+	w := drawTold(r)
+	l := &w.far.limit
+	l.rcpts, l.decays = rate(one(r, 5, 15, 30, 60), secondsOf(one(r, 2, 5, 10, 30))), true
+	l.way, l.countsBad = r.IntN(ways), r.IntN(2) == 0
+	w.told.RcptRate, w.addresses = rate(one(r, 20, 1000), time.Second), max(40, l.rcpts.Events*one(r, 3, 5, 10))
+	w.far.invalid = float64(one(r, 0, 25)) / 100
+	w.waits, w.spare = []time.Duration{secondsOf(one(r, 5, 30)), time.Minute}, 2*l.rcpts.Per+20*time.Second
+	w.wanted = figures{timeTaken: 1.5, rcptsAsked: 1.5}
+	return w.describe("a short list at a limit of a mean that decays")
 }
 
 // drawPunished draws a short list at a low limit whose excess has a penalty.
