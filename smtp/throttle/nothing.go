@@ -122,7 +122,7 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	*x = Nothing{on: true, since: now, domain: domain, tenant: tenant, good: x.good, cycle: x.cycle, votes: x.votes,
 		neverPassed: x.ended.IsZero() && x.cycled == 0,
 		proven:      now.Sub(well.began) >= provenFor && well.answered >= shareTries && well.edge == 0}
-	if most, all := p.asks.most(); all >= nearTries {
+	if most, all := p.asks.mostInSecond(); all >= nearTries {
 		x.pace = max(p.floor(), float64(most)/p.share)
 	}
 	at := p.firsts.badSince(now)

@@ -100,9 +100,7 @@ type Pace struct {
 	stepped time.Time // when a raise near the edge last failed
 	excused time.Time
 	later   transients // of those since then
-	flow    flow       // good answers
-	asks    flow       // all answers
-	answer  time.Duration
+	flows
 
 	test    test
 	usual   float64 // share of first tries that is deferred at any pace
@@ -111,6 +109,13 @@ type Pace struct {
 	nothing Nothing
 	dry     dry
 	grey    greylisting
+}
+
+// flows are of the answers to first tries and to addresses asked again.
+type flows struct {
+	flow   flow // good ones
+	asks   flow // all
+	answer time.Duration
 }
 
 // test is a lowered pace, to see whether deferrals fall.

@@ -326,8 +326,8 @@ func (f *flow) add(sent time.Time) {
 	}
 }
 
-// most returns the most events of a second in the newest flowSpan, and how many these had in all.
-func (f *flow) most() (most, all int) {
+// mostInSecond returns the most events of a second in the newest flowSpan, and how many these had in all.
+func (f *flow) mostInSecond() (most, all int) {
 	for at := max(0, f.newest-flowSteps+1); at <= f.newest; at++ {
 		most = max(most, f.inSecond(at))
 		all += int(f.counts[at%flowSteps])
