@@ -309,10 +309,8 @@ func (qs *queues) parkProbe(now time.Time, o *egressPath, p *Probe) bool {
 		return true
 	}
 	h := qs.parked[p.Address.Domain]
-	if p.asked && p.recheck == nil && !p.turn {
-		if next := throttle.AskAgainAt(o.pace, now); next.After(now) {
-			h = qs.theDeferred(next)
-		}
+	if p.asked && p.recheck == nil && !p.turn && throttle.AskAgainAt(o.pace, now).After(now) {
+		h = qs.theDeferred(now)
 	}
 	if p.turn = false; h == nil || p.recheck != nil || !now.Before(h.until) {
 		return false
@@ -328,17 +326,17 @@ func (qs *queues) parkDeferred(now time.Time, o *egressPath, p *Probe) bool {
 	if !p.asked || p.turn || p.recheck != nil || !o.pace.Alone() || p.isNewTo(o) {
 		return false
 	}
-	h := qs.theDeferred(now.Add(asideWhile))
+	h := qs.theDeferred(now)
 	h.probes = append(h.probes, p)
 	qs.wakeAt(h.until)
 	return true
 }
 
-// theDeferred returns the deferred addresses that are set aside, at first until a time.
-func (qs *queues) theDeferred(until time.Time) *heldDomain {
+// theDeferred returns the deferred addresses that are set aside.
+func (qs *queues) theDeferred(now time.Time) *heldDomain {
 	h := qs.parked[theDeferred]
 	if h == nil {
-		h = &heldDomain{until: until}
+		h = &heldDomain{until: now.Add(asideWhile)}
 		qs.parked[theDeferred] = h
 	}
 	return h
@@ -349,19 +347,14 @@ func (qs *queues) theDeferred(until time.Time) *heldDomain {
 func (qs *queues) readmitWaiting(now time.Time) {
 	qs.readmitLongest(now)
 	for domain, h := range qs.parked {
-		if now.Before(h.until) {
+		switch last := domain == theDeferred && qs.fair.Queued() == 0; {
+		case last && qs.readmitNext(now, h):
+		case now.Before(h.until):
 			qs.wakeAt(h.until)
-			continue
-		}
-		if domain == theDeferred {
-			qs.readmitDeferred(now, h)
-		} else {
+		default:
 			for _, p := range h.probes {
 				qs.requeueProbe(now, p)
 			}
-			h.probes = nil
-		}
-		if len(h.probes) == 0 {
 			delete(qs.parked, domain)
 		}
 	}
@@ -386,21 +379,25 @@ func (qs *queues) readmitWaiting(now time.Time) {
 	qs.waiting = kept
 }
 
-// readmitDeferred requeues the deferred addresses that may be asked now.
-func (qs *queues) readmitDeferred(now time.Time, h *heldDomain) {
-	for len(h.probes) > 0 {
-		p := h.probes[0]
-		if _, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, p.hosts)); o != nil && !p.chunk.gone() {
-			if h.until = throttle.AskAgainAt(o.pace, now); h.until.After(now) {
-				qs.wakeAt(h.until)
-				return
-			}
-			p.turn = !o.pace.Alone()
-		}
-		h.probes[0] = nil
-		h.probes = h.probes[1:]
-		qs.requeueProbe(now, p)
+// readmitNext requeues the next deferred address where no other waits, and reports whether it did.
+func (qs *queues) readmitNext(now time.Time, h *heldDomain) bool {
+	if len(h.probes) == 0 {
+		return false
 	}
+	p := h.probes[0]
+	_, o := qs.paths.nextCandidate(now, qs.paths.routeTo(now, p.hosts))
+	if o == nil || o.pace.Alone() {
+		return false
+	}
+	if next := throttle.AskAgainAt(o.pace, now); next.After(now) {
+		qs.wakeAt(next)
+		return false
+	}
+	p.turn = true
+	h.probes[0] = nil
+	h.probes = h.probes[1:]
+	qs.requeueProbe(now, p)
+	return true
 }
 
 // isDue reports whether a waiting address may be asked again, and whether only with nobody else. Where few pass in a
