@@ -57,6 +57,7 @@ type World struct {
 	store   *sqlstore.Store
 	ca      *secure.Authority
 	nodes   []*Node
+	folder  string            // of copies
 	copies  []*sqlstore.Store // see OnCopy
 }
 
@@ -77,9 +78,11 @@ func New(t *testing.T, n int, change func(i int, o *Options)) *World {
 func Open(t *testing.T, n int, change func(i int, o *Options)) *World {
 	t.Helper()
 	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: newEcho()}
-	// The disk is not the subject, and the folder is removed after the world is closed.
+	// The disk is not the subject, and the folders are removed after the world is closed.
+	url := effort.Ledger(t, sqlstore.Migrate)
+	w.folder = effort.Folder(t)
 	t.Cleanup(w.close)
-	w.store = effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
+	w.store = effort.Must(sqlstore.Open(t.Context(), url, sqlstore.Options{}))(t)
 	w.ca = effort.Must(secure.NewAuthority("test", time.Now(), secure.AuthorityValidity))(t)
 	for i := range n {
 		w.open(i, change)
@@ -155,10 +158,10 @@ func (w *World) Join(i int) error {
 	}
 }
 
-// OnCopy gives a node that has not joined yet a copy of the present ledger.
+// OnCopy gives a node that has not joined yet the copy of the present ledger, of which a world has one.
 func (w *World) OnCopy(i int) {
 	w.t.Helper()
-	path := filepath.Join(effort.Folder(w.t), "copy.db")
+	path := filepath.Join(w.folder, "copy.db")
 	effort.OK(w.t, w.store.Backup(w.t.Context(), path))
 	store := effort.Must(sqlstore.Open(w.t.Context(), "sqlite:"+path, sqlstore.Options{}))(w.t)
 	w.copies = append(w.copies, store)
