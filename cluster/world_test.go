@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 
@@ -178,4 +179,10 @@ func TestALostMachine(t *testing.T) {
 		effort.OK(t, w.Node(0).Forget(w.Context(), w.Node(2).ID))
 		awaitAll(w, 0, 1)
 	})
+}
+
+// TestMain lets several worlds run at the same time: they mostly wait for the times of heartbeats.
+func TestMain(m *testing.M) {
+	effort.AtOnce(clustertest.AtOnce())
+	os.Exit(m.Run())
 }

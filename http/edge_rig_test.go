@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -400,4 +401,10 @@ func (c *answerChecker) checkError(t testing.TB, sent call, a answer) {
 	}
 	effort.ErrorIf(t, a.status == 401 && a.header.Get("WWW-Authenticate") == "",
 		"%s %s: 401 without WWW-Authenticate", sent.method, sent.path)
+}
+
+// TestMain lets tests that talk over sockets run beside each other: they mostly wait.
+func TestMain(m *testing.M) {
+	effort.AtOnce(4)
+	os.Exit(m.Run())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -436,4 +437,10 @@ func (b *bench) checkManners(s smtplab.Tally, a throttle.Limits) {
 func onSockets(r throttle.Rate, late time.Duration) throttle.Rate {
 	r.Per -= min(time.Millisecond+late, r.Per/2)
 	return r
+}
+
+// TestMain lets tests that talk over connections run beside each other: they mostly wait.
+func TestMain(m *testing.M) {
+	effort.AtOnce(16)
+	os.Exit(m.Run())
 }

@@ -2,12 +2,17 @@ package gossip
 
 import (
 	"context"
+	"errors"
+	"io"
+	"log"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/hashicorp/memberlist"
 
 	"rollcall/cluster/gossip/gossiptest"
 	"rollcall/config/effort"
@@ -195,4 +200,179 @@ func forget(t *testing.T, nodes []*node) {
 		n.awaitNames(t, names(nodes...)...)
 	}
 	<-time.After(100*time.Millisecond + 3*quick().ProbeInterval)
+}
+
+// Each case is a node that must not become a member: what its operator reads, and what the operator of the cluster
+// reads. No key is in either.
+func TestANodeThatDoesNotBelongIsRefusedOnBothSides(t *testing.T) {
+	key, other := NewKey(), NewKey()
+	for _, c := range []struct {
+		name   string
+		change func(*Options)
+		error  []string // in the error of Start
+		log    []string // in the log of the member
+		metric string   // of the member, with its labels
+	}{
+		{"another ledger", func(o *Options) { o.Self.Ledger = uuid.New() },
+			[]string{`node \"stranger\"`, "works on ledger", "give both the same ledger.url", ledgerID.String()},
+			[]string{"node is refused", `stranger`, "ledger.url"}, "rollcall_gossip_refused_total reason=ledger"},
+		{"another wire version", func(o *Options) { o.Self.Wire = 8 },
+			[]string{"speaks wire version 7", `node \"stranger\" (program v1.2.3) 8`, "programs of one wire version"},
+			[]string{"node is refused", "speaks wire version 8", "(program v1.2.3) 7"},
+			"rollcall_gossip_refused_total reason=wire"},
+		{"another cluster's name", func(o *Options) { o.Cluster = "second" },
+			[]string{"refuses this node", "hung up", "cluster.name"},
+			[]string{"dropped gossip of another cluster", "its_cluster=second", "our_cluster=test"},
+			"rollcall_gossip_dropped_total reason=cluster unit=stream"},
+		{"another key", func(o *Options) { o.Keys = ring(t, other) }, []string{"refuses this node", "hung up", "gossip key"},
+			[]string{"encrypted with a key that is not on our ring", fingerprintOf(rawKey(t, key))},
+			"rollcall_gossip_dropped_total reason=key unit=stream"},
+		{"no key", func(o *Options) { o.Keys = nil }, []string{"refuses this node", "hung up"},
+			[]string{"dropped unencrypted gossip"}, "rollcall_gossip_dropped_total reason=unsealed unit=stream"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			network := gossiptest.New()
+			nodes := cluster(t, network, 2, func(o *Options) { o.Keys = ring(t, key) })
+			o := options(t, "stranger")
+			o.Transport, o.Keys = network.Transport(), ring(t, key)
+			o.Join = []string{"10.7.99.99:7946", nodes[0].Address()} // nobody is at the first
+			c.change(&o)
+			stranger, err := begin(t, o)
+			effort.FatalIf(t, !errors.Is(err, ErrRefused), "start: got %v, want ErrRefused", err)
+			for _, want := range c.error {
+				want = strings.ReplaceAll(want, `\"`, `"`)
+				effort.Has(t, err.Error(), want, "start")
+			}
+			for _, want := range c.log {
+				effort.Within(t, "the member's log says "+want, func() bool { return nodes[0].log.Has(want) })
+			}
+			name, labels, _ := strings.Cut(c.metric, " ")
+			got := nodes[0].counter(t, name, strings.Fields(labels)...)
+			effort.ErrorIf(t, got < 1, "%s is %v, want at least 1", c.metric, got)
+			for _, n := range nodes {
+				n.awaitNames(t, "node-a", "node-b")
+			}
+			all := err.Error() + nodes[0].log.String() + stranger.log.String()
+			for _, secret := range []string{key, other} {
+				effort.Lacks(t, all, secret, "a key is")
+				effort.Lacks(t, all, string(rawKey(t, secret)), "a key is")
+			}
+		})
+	}
+}
+
+func TestANodeFromOutsideTheNetworksIsNotHeard(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	narrow := []netip.Prefix{netip.MustParsePrefix("10.7.0.0/30")} // addresses 1 to 3
+	nodes := cluster(t, network, 2, func(o *Options) { o.Networks = narrow })
+	network.Transport()
+	_, _ = network.Transport().WriteTo([]byte("x"), nodes[0].Address()) // address 4
+	effort.Within(t, "its packet is dropped", func() bool {
+		return nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=network", "unit=packet") == 1
+	})
+	o := options(t, "stranger")
+	o.Transport, o.Join = network.Transport(), []string{nodes[0].Address()} // address 5
+	_, err := begin(t, o)
+	effort.ErrorIf(t, !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "cluster.allow_networks"),
+		"start: got %v, want ErrRefused and a word about cluster.allow_networks", err)
+	got := nodes[0].counter(t, "rollcall_gossip_dropped_total", "reason=network", "unit=stream")
+	effort.ErrorIf(t, got < 1, "%v dropped, want at least 1", got)
+	o = options(t, "lost")
+	o.Transport, o.Networks = network.Transport(), narrow // address 6
+	if _, err := begin(t, o); err == nil || !strings.Contains(err.Error(), "own address 10.7.0.6") {
+		t.Errorf("start outside its own networks: got %v", err)
+	}
+}
+
+func TestANodeStartsAloneAndJoinsWhenSomebodyIsThere(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
+	t.Parallel()
+	network := gossiptest.New()
+	late := network.Transport()
+	o := options(t, "early")
+	o.Transport, o.Join = network.Transport(), []string{late.Address()}
+	cutOff(&o)
+	network.Isolate(late.Address())
+	early := mustBegin(t, o)
+	early.awaitNames(t, "early")
+	effort.ErrorIf(t, !early.log.Has("this node is alone"), "nothing in the log")
+	network.Heal()
+	o = options(t, "late")
+	o.Transport = late
+	mustBegin(t, o).awaitNames(t, "early", "late")
+	early.awaitNames(t, "early", "late")
+}
+
+func TestAClusterMeetsAnotherOneLaterAndStaysApart(t *testing.T) {
+	effort.NotShort(t, "waits for seconds")
+	t.Parallel()
+	network := gossiptest.New()
+	first := network.Transport()
+	o := options(t, "early")
+	o.Transport, o.Join = network.Transport(), []string{first.Address()}
+	cutOff(&o)
+	network.Isolate(first.Address())
+	early := mustBegin(t, o)
+	o = options(t, "other")
+	o.Transport, o.Self.Ledger = first, uuid.New()
+	other := mustBegin(t, o)
+	network.Heal()
+	for _, n := range []*node{early, other} {
+		effort.Within(t, "refused", func() bool { return n.log.Has("node is refused") })
+		n.awaitNames(t, n.options.Self.Name)
+	}
+	effort.Within(t, "the log says it", func() bool { return early.log.Has("members refuse this node") })
+}
+
+// A process that does not check anything takes the members as its own and tells
+// them that it is alive, in packets and by others: nobody believes it.
+func TestAStrangerThatDoesNotAskIsNoMember(t *testing.T) {
+	t.Parallel()
+	network := gossiptest.New()
+	nodes := cluster(t, network, 2, nil)
+	card := options(t, "stranger").Self
+	card.Ledger = uuid.New()
+	c := memberlist.DefaultLANConfig()
+	c.Name, c.Label, c.EnableCompression = card.Session.String(), "test", false
+	c.GossipInterval = quick().GossipInterval
+	c.Transport, c.Delegate = network.Transport(), meta{&delegate{}, card.encode()}
+	c.Logger = log.New(io.Discard, "", 0)
+	list := effort.Must(memberlist.Create(c))(t)
+	defer list.Shutdown()
+	effort.Must(list.Join([]string{nodes[0].Address()}))(t)
+	refused := func(n *node) bool { return n.counter(t, "rollcall_gossip_refused_total", "reason=ledger") >= 2 }
+	effort.Within(t, "its packets are refused too", func() bool { return refused(nodes[0]) && refused(nodes[1]) })
+	for _, n := range nodes {
+		n.awaitNames(t, "node-a", "node-b")
+	}
+}
+
+// meta is a delegate with a card of its own.
+type meta struct {
+	*delegate
+	card []byte
+}
+
+func (m meta) NodeMeta(int) []byte { return m.card }
+
+func TestMembersAreBounded(t *testing.T) {
+	t.Parallel()
+	o := options(t, "node-a")
+	o.Transport = gossiptest.New().Transport()
+	n := mustBegin(t, o)
+	alive := func() error {
+		one := listed(options(t, "node-b").Self, 1)
+		one.PMin, one.PMax, one.PCur = 1, 5, protocol
+		err := events{n.Gossip}.NotifyAlive(one)
+		if err == nil {
+			n.table.put(one, time.Now())
+		}
+		return err
+	}
+	for i := range membersMax - 1 {
+		effort.OK(t, alive(), "member", i+2)
+	}
+	effort.ErrHas(t, alive(), "one more than", "member", membersMax+1)
 }

@@ -2,6 +2,7 @@ package effort
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -17,11 +18,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Patience is how long something that must happen may take on a slow machine.
@@ -118,4 +122,60 @@ func put(t testing.TB, name string, text []byte) {
 	t.Helper()
 	OK(t, os.WriteFile(name+".new", text, 0o600))
 	OK(t, os.Rename(name+".new", name))
+}
+
+// Log keeps what is written to it; it can be read while others write. Safe for concurrent use.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String is all that was written.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Has reports whether a text was written.
+func (l *Log) Has(text string) bool { return strings.Contains(l.String(), text) }
+
+// Sum adds up the series of a counter or a gauge that have these labels ("reason=ledger"); 0 if there is none.
+func Sum(t failer, from prometheus.Gatherer, name string, labels ...string) float64 {
+	t.Helper()
+	sum, _ := series(t, from, name, labels)
+	return sum
+}
+
+// Metric is Sum for series that must be there.
+func Metric(t failer, from prometheus.Gatherer, name string, labels ...string) float64 {
+	t.Helper()
+	sum, found := series(t, from, name, labels)
+	if !found {
+		t.Fatal("there is no ", name, labels)
+	}
+	return sum
+}
+
+func series(t failer, from prometheus.Gatherer, name string, labels []string) (sum float64, found bool) {
+	t.Helper()
+	for _, f := range Must(from.Gather())(t) {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && !slices.ContainsFunc(labels, func(l string) bool { return !labelled(m, l) }) {
+				sum, found = sum+m.GetCounter().GetValue()+m.GetGauge().GetValue(), true
+			}
+		}
+	}
+	return sum, found
+}
+
+func labelled(m *dto.Metric, label string) bool {
+	return slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName()+"="+l.GetValue() == label })
 }

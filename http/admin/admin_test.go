@@ -1,11 +1,16 @@
 package admin_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,8 +26,12 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
+	"rollcall/http/dashboard/signin"
+	"rollcall/http/listen"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
 	"rollcall/smtp/identity"
 )
 
@@ -378,4 +387,184 @@ func TestIdentity(t *testing.T) {
 	if _, out := r.call("GET", "/v1/identity", ""); out["checked_at"] != nil || out["fit"] != false {
 		t.Errorf("before the first look: %v", out)
 	}
+}
+
+// TestEntriesOfAVerification in two pages, and what is refused.
+func TestEntriesOfAVerification(t *testing.T) {
+	r := newRig(t)
+	d := ledgertest.NewFixture(t, r.book, 50)
+	v, l := d.Prepares(3)
+	d.Settles(l, 1, 0, 1, smtp.Valid)
+	d.Settles(l, 2, 2, 2, smtp.Unknown)
+	path := "/v1/workspaces/" + d.Workspace.String() + "/verifications/" + v.ID.String() + "/entries"
+	want := map[string]any{"verification": v.ID.String(), "status": "completed", "addresses": 3.0, "held": 3.0,
+		"charged": 2.0, "released": 1.0, "still_held": 0.0, "count": 3.0}
+	var lines []string
+	for after := ""; ; {
+		status, page := r.call("GET", path+"?limit=2"+after, "")
+		for _, e := range page["entries"].([]any) {
+			e := e.(map[string]any)
+			effort.ErrorIf(t, len(e) != 4 || e["at"] == "", "entry %v", e)
+			lines = append(lines, fmt.Sprint(e["kind"], " ", e["settlement"], " ", e["credits"]))
+		}
+		next, more := page["next"].(string)
+		delete(page, "entries")
+		delete(page, "next")
+		effort.ErrorIf(t, status != 200 || !same(page, want), "%d %v, want %v", status, page, want)
+		if !more {
+			break
+		}
+		after = "&after=" + next
+	}
+	effort.Is(t, strings.Join(lines, ", "), "release 2 1, charge 1 2, hold <nil> 3", "entries")
+	_, page := r.call("GET", path, "")
+	effort.ErrorIf(t, len(page["entries"].([]any)) != 3 || page["next"] != nil, "without a limit: %v", page)
+	for query, want := range map[string]int{"?limit=0": 400, "?limit=1001": 400, "?limit=a": 400,
+		"?after=a": 400, "?after=1.2.gift": 400, "?after=1.2": 400, "?limit=1000": 200} {
+		sent(r.ask("GET", path+query, "")).is(t, want, query)
+	}
+	other := strings.Replace(path, d.Workspace.String(), uuid.NewString(), 1)
+	if status, out := r.call("GET", other, ""); status != 404 || codeOf(out) != "verification_not_found" {
+		t.Errorf("in another workspace: %d %v", status, out)
+	}
+}
+
+// TestDrainEndsLongCalls so that the ledger can be closed.
+func TestDrainEndsLongCalls(t *testing.T) {
+	r := newRig(t)
+	r.server.Drain()
+	r.server.Drain()
+	sent(r.ask("GET", "/v1/audit", "")).is(t, 503, "audit after the drain")
+}
+
+// closedLog is a ledger that takes no line of the operator log.
+type closedLog struct{ *sickBook }
+
+func (closedLog) Note(context.Context, ledger.LogLine) error { return errors.New("the log is closed") }
+
+// TestTheLogOfTheNodeHasNoEmail when the ledger does not take a line of the operator log. What is no email it has.
+func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
+	var logs bytes.Buffer
+	var service *admin.Service
+	r := newRig(t, func(o *admin.Options) {
+		o.Book, o.PagesURL = closedLog{o.Book.(*sickBook)}, func() string { return "https://rollcall.test" }
+		o.Inspector = &fakeInspector{}
+		o.Log = slog.New(slog.NewTextHandler(&logs, nil))
+		o.Pages = func(d *admin.Service) admin.Pages { service = d; return nil }
+	})
+	w := effort.Must(r.book.CreateWorkspace(t.Context(), uuid.New(), "acme"))(t)
+	const email = "anna@acme.test"
+	for _, c := range []struct {
+		action string
+		do     func() error
+	}{
+		{"user invite", func() error {
+			link, err := service.Invite(t.Context(), admin.InviteCall{Workspace: w.ID, Email: email, Role: ledger.Viewer})
+			if err != nil {
+				return err
+			}
+			id, _ := signin.Token(link.URL[strings.LastIndex(link.URL, "/")+1:]).Hash()
+			_, err = r.book.AcceptLink(t.Context(), ledger.Accept{Link: id, User: uuid.New(), Password: "x",
+				Session: ledger.NewSession{ID: ledger.Hash{1}, Life: time.Hour}})
+			return err
+		}},
+		{"user password link", func() error { _, err := service.MakePasswordLink(t.Context(), email); return err }},
+		{"user end-sessions", func() error { _, _, err := service.EndSessions(t.Context(), email); return err }},
+		{"user end-two-step", func() error { _, err := service.ResetTOTP(t.Context(), email); return err }},
+		{"user disable", func() error { _, err := service.DisableUser(t.Context(), email, true); return err }},
+		{"session close", func() error {
+			return service.CloseSession(t.Context(), admin.CloseCall{Key: "mx.big.test", Session: 1})
+		}},
+	} {
+		logs.Reset()
+		effort.OK(t, c.do())
+		effort.ErrorIf(t, !strings.Contains(logs.String(), "operator log not written") ||
+			!strings.Contains(logs.String(), `action="`+c.action+`"`) || strings.Contains(logs.String(), "anna"),
+			"%s: the log of the node says %s", c.action, &logs)
+	}
+	effort.Has(t, logs.String(), "subject=mx.big.test", "the log of the node")
+}
+
+// TestKnownHosts lets requests through that are for this listener, at every path.
+func TestKnownHosts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *admin.Options) { o.Hosts = []string{"node-1.example", "2001:db8::1"} })
+	_, port, err := net.SplitHostPort(r.server.Addr().String())
+	effort.OK(t, err)
+	ask := func(path, host string) (status int, body string) {
+		t.Helper()
+		c := effort.Must(net.Dial("tcp", r.server.Addr().String()))(t)
+		defer c.Close()
+		fmt.Fprintf(c, "GET %s HTTP/1.0\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", path, host, r.token)
+		a := effort.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
+		text, _ := io.ReadAll(a.Body)
+		return a.StatusCode, string(text)
+	}
+	for _, host := range []string{"127.0.0.1:" + port, "127.0.0.1", "localhost", "LOCALHOST:1", "localhost.", "[::1]:80",
+		"[::1]", "127.9.9.9", "node-1.example", "Node-1.Example:8081", "[2001:db8::1]:8081"} {
+		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/v1/workspaces"} {
+			sent(ask(path, host)).is(t, 200, path, "for", host)
+		}
+	}
+	for _, host := range []string{"", "evil.example", "127.0.0.1.evil.example", "node-1.example.evil", "192.0.2.1",
+		"localhost@evil.example", "0.0.0.0", "[::]", "node-1"} {
+		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/v1/workspaces", "/"} {
+			status, body := ask(path, host)
+			effort.ErrorIf(t, status != 403 && !(status == 400 && strings.Contains(host, "@")) || status == 403 &&
+				!strings.Contains(body, `"code":"unknown_host"`), "%s for %q: %d %s", path, host, status, body)
+		}
+	}
+}
+
+// TestTheAddressAConnectionCameTo is known, also where the listener is at all of them.
+func TestTheAddressAConnectionCameTo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *admin.Options) { o.Listen = "127.0.0.3:0" })
+	sent(r.raw("GET", "/healthz", "", "")).is(t, 200, "at its own address")
+}
+
+func TestAdminTLS(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile, trusted := effort.WriteCertificate(t, t.TempDir(), time.Now().Add(time.Hour))
+	p := effort.Must(listen.LoadPair(certFile, keyFile))(t)
+	r := newRig(t, func(o *admin.Options) { o.TLS = p.Config() })
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
+	defer client.CloseIdleConnections()
+	a, err := client.Get("https://" + r.server.Addr().String() + "/healthz")
+	effort.FatalIf(t, err != nil || a.StatusCode != 200 || a.ProtoMajor != 1, "%v, %v", a, err)
+	_ = a.Body.Close()
+}
+
+// TestUnixSocket has mode 0660, takes the place of one that was left behind, and of no other file.
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	folder, err := os.MkdirTemp("", "sock") // a socket's path is short
+	effort.OK(t, err)
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "admin.sock")
+	left := effort.Must(net.Listen("unix", path))(t)
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	_ = left.Close()
+	r := newRig(t, func(o *admin.Options) { o.Listen = "unix:" + path })
+	info := effort.Must(os.Stat(path))(t)
+	effort.MustBe(t, info.Mode(), os.ModeSocket|0o660)
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	defer client.CloseIdleConnections()
+	a := effort.Must(client.Get("http://any.example/healthz"))(t)
+	effort.MustBe(t, a.StatusCode, 200)
+	_ = a.Body.Close()
+	file := filepath.Join(folder, "file")
+	effort.OK(t, os.WriteFile(file, []byte("mine"), 0o600))
+	for _, taken := range []string{path, file} {
+		o := r.options
+		o.Listen = "unix:" + taken
+		s := effort.Must(admin.New(o))(t)
+		if err := s.Start(); err == nil {
+			t.Errorf("%s is taken over", taken)
+			_ = s.Stop(t.Context())
+		}
+	}
+	effort.Is(t, string(effort.Must(os.ReadFile(file))(t)), "mine", "the file is")
 }

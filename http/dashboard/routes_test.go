@@ -1,16 +1,24 @@
 package dashboard_test
 
 import (
+	"context"
+	"fmt"
+	"html"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	"rollcall/config/effort"
 	httpd "rollcall/http"
 	"rollcall/http/dashboard"
+	"rollcall/http/dashboard/pagetest"
+	"rollcall/http/web"
+	"rollcall/ledger"
 	"rollcall/smtp"
 )
 
@@ -195,4 +203,276 @@ func TestAWorkspaceLeavesRoomForOthers(t *testing.T) {
 	close(held.free)
 	all.Wait()
 	effort.Is(t, g.as["member"].get(list).status, 200, "afterwards")
+}
+
+// pageMax bounds a page, as package view enforces it.
+const pageMax = 512 << 10
+
+// bounded fails unless a page is answered and takes half of what a page may.
+func (g *rig) bounded(path string) answer {
+	g.t.Helper()
+	a := g.as["owner"].get(path)
+	effort.ErrorIf(g.t, a.status != 200 || len(a.body) > pageMax/2, "%s: %d with %d bytes", path, a.status, len(a.body))
+	return a
+}
+
+// named makes an owner whose name has all the bytes that it may have, and gives the context in which they act.
+func (g *rig) named(number int) context.Context {
+	g.t.Helper()
+	in, _ := pagetest.Join(g.t, g.book, g.workspace, pagetest.Ands(ledger.EmailMax-len("@acme.test"), number)+"@acme.test",
+		pagetest.Ands(ledger.NameMax, number), ledger.Owner)
+	return ledger.WithActor(g.t.Context(), "user:"+in.User.ID.String())
+}
+
+// morePattern is the link to the next page of a list.
+var morePattern = regexp.MustCompile(`<a href="([^"]+)">Next page ›</a>`)
+
+// walk reads all pages of a list and gives their bodies.
+func (g *rig) walk(path string) (pages []string) {
+	g.t.Helper()
+	for path != "" && len(pages) < 20 {
+		a := g.bounded(path)
+		pages = append(pages, a.body)
+		path = ""
+		if m := morePattern.FindStringSubmatch(a.body); m != nil {
+			path = html.UnescapeString(m[1])
+		}
+	}
+	return pages
+}
+
+func rowsOn(page string) int { return strings.Count(page, `<th scope="row"`) }
+
+func TestPeopleFillAPageAndNoMore(t *testing.T) {
+	effort.NotShort(t, "makes many people")
+	effort.Unraced(t, "one call after the other")
+	t.Parallel()
+	g := newRig(t)
+	const invited, members = 450, 550 // as many as one workspace may have
+	ctx := g.named(0)
+	for i := 4; i < members; i++ {
+		g.named(i)
+	}
+	for i := range invited {
+		effort.Must(g.book.MakeLink(ctx, ledger.Link{ID: ledger.Hash{1, byte(i), byte(i >> 8)}, Purpose: ledger.InviteLink,
+			Workspace: g.workspace, Email: pagetest.Ands(ledger.EmailMax-len("@acme.test"), 10_000+i) + "@acme.test", Role: ledger.Viewer,
+			MadeBy: ledger.Actor(ctx)}))(t)
+	}
+	pages := g.walk(g.path("/people"))
+	effort.MustBe(t, len(pages), 5, "pages")
+	for i, want := range []struct{ withdraw, members int }{{200, 0}, {200, 0}, {50, 150}, {0, 200}, {0, 200}} {
+		withdraw, all := strings.Count(pages[i], ">Withdraw<"), rowsOn(pages[i])
+		effort.Is(t, withdraw, want.withdraw, "page", i+1, want)
+		effort.Is(t, all, want.withdraw+want.members, "page", i+1)
+	}
+	for path, want := range map[string]int{"?page=5": 200, "?page=6": 200, "?page=99999999999": 200, "?page=0": 404, "?page=-1": 404,
+		"?page=x": 404, "?page=99999999999999999999": 404} {
+		effort.Is(t, g.as["owner"].get(g.path("/people")+path).status, want, path)
+	}
+	link := regexp.MustCompile(`href="(/w/[^"]+/people/[^"?]+)"`).FindStringSubmatch(pages[4])
+	effort.FatalIf(t, link == nil, "no member has a link")
+	name := pagetest.Ands(ledger.NameMax, 0)
+	effort.Lacks(t, pages[4], html.EscapeString(name[:web.ShortMax]), "a register has a whole text")
+	effort.Has(t, g.bounded(link[1]).body, html.EscapeString(name[:ledger.NameMax-3]),
+		"the page of a member does not show the whole name")
+}
+
+func TestKeysFillAPageAndNoMore(t *testing.T) {
+	effort.NotShort(t, "fills pages")
+	effort.Unraced(t, "one call after the other")
+	t.Parallel()
+	g := newRig(t)
+	ctx := g.named(0)
+	key := func(i int) string { return fmt.Sprintf("key%09d", i) }
+	for i := range 450 {
+		k := ledger.Key{ID: key(i), Workspace: g.workspace, Label: pagetest.Ands(200, i)}
+		_, err := g.book.CreateKey(ctx, k)
+		if err == nil && i >= 250 {
+			_, err = g.book.RevokeKey(ctx, k.ID)
+		}
+		effort.OK(t, err)
+	}
+	pages := g.walk(g.path("/keys"))
+	effort.MustBe(t, len(pages), 3, "pages")
+	for i, want := range []struct{ works, revoked int }{{200, 0}, {50, 150}, {0, 50}} {
+		works, all := strings.Count(pages[i], ">Revoke…<"), rowsOn(pages[i])
+		effort.Is(t, works, want.works, "page", i+1, want)
+		effort.Is(t, all, want.works+want.revoked, "page", i+1)
+	}
+	for i, first := range []int{249, 49, 299} { // newest first
+		if at := strings.Index(pages[i], "rc_key"); !strings.HasPrefix(pages[i][at:], "rc_"+key(first)) {
+			t.Errorf("page %d begins with %.20s, want %s", i+1, pages[i][at:], key(first))
+		}
+	}
+	effort.Is(t, g.as["owner"].get(g.path("/keys?page=x")).status, 404, "no page")
+	effort.Has(t, g.bounded(g.path("/keys/"+key(7))).body, html.EscapeString(pagetest.Ands(200, 7)),
+		"the page of a key does not show its whole label")
+}
+
+func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
+	effort.NotShort(t, "fills pages")
+	effort.Unraced(t, "one call after the other")
+	t.Parallel()
+	g := newRig(t)
+	ctx := g.named(0)
+	var last ledger.Verification
+	for i := range 101 {
+		v, _, err := g.book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.workspace, Identity: uuid.New(),
+			Filename: pagetest.Ands(1024, i), Bytes: 4, BytesMax: 1 << 20, UploadExpiry: time.Hour,
+			Limits: ledger.Limits{Open: 1000, Stored: 1 << 30, Unpaid: 1000}})
+		effort.OK(t, err)
+		last = v
+	}
+	effort.Is(t, rowsOn(g.bounded(g.path("")).body), 50, "the list has rows")
+	effort.Is(t, rowsOn(g.bounded(g.path("/activity")).body), 100, "the log has rows")
+	for _, below := range []string{"", "/cancel"} {
+		a := g.bounded(g.path("/verifications/" + last.ID.String() + below))
+		effort.Has(t, a.body, html.EscapeString(last.Filename), "the page", below, "of the file does not show its whole name")
+	}
+}
+
+func TestAddressesFillAPageAndNoMore(t *testing.T) {
+	effort.NotShort(t, "fills pages")
+	effort.Unraced(t, "one call after the other")
+	t.Parallel()
+	g := newRig(t)
+	effort.Must(g.book.Grant(t.Context(), uuid.New(), g.workspace, 10_000, pagetest.Ands(ledger.OperatorTextMax, 0)))(t)
+	var results []ledger.Result
+	for i := range 60 {
+		email := pagetest.Ands(ledger.EmailBytesMax/2-1, i) + "@" + pagetest.Ands(ledger.EmailBytesMax/2, i)
+		results = append(results, result(int64(i), email, smtp.Unknown, smtp.Greylisted))
+	}
+	results[59].Outcome, results[59].Reason = smtp.Valid, smtp.MailboxExists // which costs a credit: the days are drawn
+	var v ledger.Verification
+	for i := range 49 { // with the two grants: 51 moves of credits
+		v = g.verification(pagetest.Ands(1024, i), 60, results...)
+	}
+	base := g.path("/verifications/" + v.ID.String())
+	for path, want := range map[string]int{base: 10 + 6, base + "/results": 50, base + "/reasons": 21 + 2,
+		g.path("/credits"): 50 + ledger.StatementDays + 2} {
+		effort.Is(t, rowsOn(g.bounded(path).body), want, fmt.Sprintf("%s has rows", path))
+	}
+	effort.Has(t, g.bounded(base+"/addresses/3?in=1").body, html.EscapeString(results[3].Email),
+		"the page of an address does not show it whole")
+}
+
+// kept is all that forms may change, in words: what two snapshots have in common is not told apart by when somebody was seen
+// or a key was used.
+func (g *rig) kept() string {
+	g.t.Helper()
+	ctx := g.t.Context()
+	var all []any
+	for _, w := range []uuid.UUID{g.workspace, g.other} {
+		for _, v := range effort.Must(g.book.Store.History(ctx, ledger.HistoryQuery{Workspace: w, Limit: 100}))(g.t) {
+			all = append(all, v.ID, v.Status, v.Counts, v.Held, v.MadeBy)
+		}
+		for _, k := range effort.Must(g.book.Keys(ctx, w))(g.t) {
+			all = append(all, k.ID, k.Label, k.MadeBy, k.Revoked, k.RevokedBy)
+		}
+		for _, m := range effort.Must(g.book.Members(ctx, w))(g.t) {
+			sessions := effort.Must(g.book.Sessions(ctx, m.User, time.Hour))(g.t)
+			u := effort.Must(g.book.UserByEmail(ctx, m.Email))(g.t)
+			all = append(all, m.Email, m.Name, m.Role, m.Disabled, u.Password, len(sessions))
+		}
+		all = append(all, effort.Must(g.book.Balance(ctx, w))(g.t), effort.Must(g.book.OpenLinks(ctx, w))(g.t),
+			effort.Must(g.book.WorkspaceLog(ctx, ledger.WorkspaceLogQuery{Workspace: w, Limit: 100}))(g.t))
+	}
+	return fmt.Sprint(append(all, effort.Must(g.book.OperatorLog(ctx, ledger.LogQuery{Limit: 100}))(g.t))...)
+}
+
+// twice are the forms that change something: who sends each, where, and what. Each is sent twice as it is.
+var twice = map[string]func(g *rig) (*browser, string, url.Values){
+	"POST /sign-in": func(g *rig) (*browser, string, url.Values) {
+		return g.as["nobody"], "/sign-in", url.Values{"form": {uuid.NewString()}, "email": {"viewer@acme.test"}, "password": {password}}
+	},
+	"POST /sign-out": func(g *rig) (*browser, string, url.Values) {
+		return g.join("leaves@acme.test", g.workspace, ledger.Viewer), "/sign-out", url.Values{}
+	},
+	"POST /link/{token}": func(g *rig) (*browser, string, url.Values) {
+		return g.as["nobody"], "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member)),
+			url.Values{"form": {uuid.NewString()}, "name": {"Ben"}, "password": {password}}
+	},
+	"POST /you/password": func(g *rig) (*browser, string, url.Values) {
+		return g.join("changes@acme.test", g.workspace, ledger.Viewer), "/you/password",
+			url.Values{"old": {password}, "password": {"another horse that nobody rides"}}
+	},
+	"POST /you/sessions": func(g *rig) (*browser, string, url.Values) {
+		g.as["nobody"].signIn("owner@acme.test", password, "/")
+		return g.as["owner"], "/you/sessions", url.Values{"all": {"1"}}
+	},
+	"POST /w/{ws}/verifications/{id}/cancel": func(g *rig) (*browser, string, url.Values) {
+		v := g.verification("list.csv", 3, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
+		return g.as["member"], g.path("/verifications/" + v.ID.String() + "/cancel"), form()
+	},
+	"POST /w/{ws}/check": func(g *rig) (*browser, string, url.Values) {
+		return g.as["member"], g.path("/check"), with("address", "a@x.test")
+	},
+	"POST /w/{ws}/keys": func(g *rig) (*browser, string, url.Values) {
+		return g.as["owner"], g.path("/keys"), with("label", "billing")
+	},
+	"POST /w/{ws}/keys/{key}/revoke": func(g *rig) (*browser, string, url.Values) {
+		return g.as["owner"], g.path("/keys/" + g.key("laptop") + "/revoke"), form()
+	},
+	"POST /w/{ws}/people": func(g *rig) (*browser, string, url.Values) {
+		return g.as["owner"], g.path("/people"), with("email", "late@acme.test", "role", "viewer")
+	},
+	"POST /w/{ws}/people/links": func(g *rig) (*browser, string, url.Values) {
+		id, _ := g.invite("never@acme.test", g.workspace, ledger.Viewer).Hash()
+		return g.as["owner"], g.path("/people/links"), url.Values{"link": {fmt.Sprintf("%x", id[:])}}
+	},
+	"POST /w/{ws}/people/{user}/role": func(g *rig) (*browser, string, url.Values) {
+		return g.as["owner"], g.path("/people/" + g.member("rises@acme.test") + "/role"), with("role", "member")
+	},
+	"POST /w/{ws}/people/{user}/sessions": func(g *rig) (*browser, string, url.Values) {
+		return g.as["owner"], g.path("/people/" + g.member("goes@acme.test") + "/sessions"), form()
+	},
+}
+
+// elsewhere are the other forms, and where it is shown that twice is once, or why there is nothing to show.
+var elsewhere = map[string]string{
+	"POST /sign-in/code":                      "TestOneCodeSignsInOnce",
+	"POST /you/codes":                         "TestCodesAreSwitchedOnAndAskedFor",
+	"POST /you/codes/off":                     "TestCodesAreSwitchedOffWithPasswordAndCode",
+	"POST /you/codes/new":                     "TestNewCodesOfOneUseAreMadeOnce",
+	"POST /you/codes/saved":                   "compares a code; it changes nothing",
+	"POST /you/provider":                      "leads to the provider; TestAnAnswerBelongsToOneBrowserAndOneAttempt",
+	"POST /you/provider/off":                  "TestAnAccountIsDisconnectedFromTheProvider",
+	"POST /you/colours":                       "changes a cookie of the browser only",
+	"POST /oidc/join":                         "TestSomebodyInvitedSignsInByTheProvider",
+	"POST /w/{ws}/verifications":              "TestUploadsAreCreatedOnceAndRecovered",
+	"POST /w/{ws}/verifications/{id}/results": "searches; it changes nothing",
+}
+
+// with is a form with an id and more fields.
+func with(pairs ...string) url.Values {
+	v := form()
+	for i := 0; i < len(pairs); i += 2 {
+		v.Set(pairs[i], pairs[i+1])
+	}
+	return v
+}
+
+// TestEveryFormTwiceIsOnce: the first time changes something, the second time nothing.
+func TestEveryFormTwiceIsOnce(t *testing.T) {
+	effort.Unraced(t, "one call after the other")
+	t.Parallel()
+	g := newRig(t)
+	for _, pattern := range dashboard.Patterns() {
+		if !strings.HasPrefix(pattern, "POST ") || elsewhere[pattern] != "" {
+			continue
+		}
+		make := twice[pattern]
+		if make == nil {
+			t.Errorf("nobody sends the form of %s twice", pattern)
+			continue
+		}
+		who, path, values := make(g)
+		before := g.kept()
+		first := who.send("POST", path, values)
+		once := g.kept()
+		effort.Not(t, before, once, pattern, "changes nothing", first.status, first.body)
+		second := who.send("POST", path, values)
+		effort.Is(t, g.kept(), once, pattern, "twice", first.status, second.status, ") is not once:\n", once, "\n")
+		effort.ErrorIf(t, second.status >= 500, "%s the second time: %d", pattern, second.status)
+	}
 }

@@ -1,16 +1,22 @@
 package ledgertest
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/google/uuid"
 
+	"rollcall/ledger"
 	"rollcall/ledger/ledgertest/simulation"
 )
 
@@ -181,4 +187,314 @@ func key(op porcupine.Operation) string {
 
 func describe(op porcupine.Operation) string {
 	return fmt.Sprintf("client %d [%d, %d] %s -> %s", op.ClientId, op.Call, op.Return, op.Input, op.Output)
+}
+
+const (
+	// workspaces share a book: more than one, so that a lease meets several.
+	workspaces = 3
+	// grantsMax bounds the grants of one history; then clients repeat a grant.
+	grantsMax = 96
+	// openMax is the number of files that a workspace may have open: low, so that creates meet it.
+	openMax = 6
+)
+
+// clientLimits are those of each workspace in a history.
+var clientLimits = ledger.Limits{Open: openMax, Stored: 1 << 40, Unpaid: 1 << 20}
+
+// defect is the issue of every file that is refused.
+const defect = "csv_malformed"
+
+// The model makes each file in the millisecond of its rank, and does everything else when all are made. That is before
+// transitions.WakeBack is over, so leases find the files in that order.
+var (
+	beginning = time.UnixMilli(1_700_000_000_000)
+	allMade   = beginning.Add(filesMax * time.Millisecond)
+)
+
+// model is a ledger that does one thing at a time: the transitions themselves, over tables in memory. What became of a
+// call that told nothing is open: from then on the ledger is one of several, until an answer tells them apart or they
+// come to the same. A search comes to the same step again and again, so steps are remembered.
+func (h *History) model() porcupine.Model {
+	type step struct {
+		before simulation.Moment
+		call   *call
+	}
+	known := map[step][]any{}
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{simulation.Beginning(h.spaces[:]...)} },
+		Step: func(state, input, output any) []any {
+			s := step{state.(simulation.Moment), input.(*call)}
+			after, is := known[s]
+			if !is {
+				after = h.after(s.before, *s.call, output.(answer))
+				known[s] = after
+			}
+			return after
+		},
+		Equal: func(a, b any) bool { return a.(simulation.Moment).Equal(b.(simulation.Moment)) },
+	}
+	return m.ToModel()
+}
+
+// after returns the possible ledgers after a call with its answer.
+func (h *History) after(before simulation.Moment, c call, told answer) (states []any) {
+	switch {
+	case told.unchanged:
+		return []any{before}
+	case told.unknown:
+		return h.open(before, c)
+	}
+	if after, must := h.apply(before, c); told == must {
+		states = append(states, after)
+	}
+	if c.kind == lease && c.lease.anew && told.list != "" && h.holds(before, c.node, told.list) {
+		states = append(states, before)
+	}
+	return states
+}
+
+// apply returns the ledger after the call, and its answer.
+func (h *History) apply(m simulation.Moment, c call) (after simulation.Moment, a answer) {
+	op, at := operation{call: c}, allMade
+	switch {
+	case c.kind == create:
+		at = beginning.Add(time.Duration(c.rank) * time.Millisecond)
+	case c.kind == lease && c.lease.all:
+		op.call.limit++ // what is left is in the answer, which then is another
+	}
+	var err error
+	after = m.Do(at, func(b *simulation.Book) {
+		if took := c.lease.took; took != nil {
+			b.Only(h.named(took))
+		}
+		err = (&client{recorder: h.recorder, Book: b}).ask(context.Background(), &op)
+	})
+	if c.kind == create && c.rank < 0 && op.answer.created {
+		return m, answer{rank: -1} // no such verification in the end: it was not made
+	}
+	refusal, tells := refusalOf(err)
+	if lost := h.rank(&op); lost != nil || !tells {
+		return m, answer{refusal: fmt.Sprint(err, lost)}
+	}
+	op.answer.refusal = refusal
+	return after, op.answer
+}
+
+// named are the ids of files by their ranks.
+func (h *History) named(ranks map[int]bool) map[uuid.UUID]bool {
+	ids := map[uuid.UUID]bool{}
+	for rank := range ranks {
+		ids[h.ids[rank]] = true
+	}
+	return ids
+}
+
+// holds reports whether a node has each file of a list of leases, as the list shows it.
+func (h *History) holds(m simulation.Moment, node int, list string) bool {
+	var has string
+	m.Do(allMade, func(b *simulation.Book) {
+		files, _ := b.OpenVerifications(context.Background(), filesMax)
+		for _, v := range files {
+			if v.LeasedBy == h.nodes[node] {
+				has += textOf([]listed{{rank: h.ranks[v.ID], epoch: v.Epoch, status: v.Status}})
+			}
+		}
+	})
+	for one := range strings.SplitAfterSeq(list, ";") {
+		if !strings.Contains(";"+has, ";"+one) {
+			return false
+		}
+	}
+	return true
+}
+
+// open returns the possible ledgers after a call without an answer. A lease may have taken any number of files here:
+// the others were those of other workspaces.
+func (h *History) open(m simulation.Moment, c call) []any {
+	list := []any{m}
+	switch {
+	case c.kind != lease:
+		after, _ := h.apply(m, c)
+		return append(list, after)
+	case c.lease.took != nil:
+		return h.openPassing(m, c)
+	}
+	for limit := range c.limit {
+		c.limit = limit + 1
+		after, _ := h.apply(m, c)
+		list = append(list, after)
+	}
+	return list
+}
+
+// openPassing is open for a lease that may pass over files: it may have taken any of those that it can have taken.
+func (h *History) openPassing(m simulation.Moment, c call) []any {
+	list, sizes := []any{m}, []int{0}
+	most, ranks := c.limit, slices.Sorted(maps.Keys(c.lease.took))
+	for _, rank := range ranks {
+		c.limit, c.lease.took = 1, map[int]bool{rank: true}
+		for i := range list { // those of before this file
+			if sizes[i] == most {
+				continue
+			}
+			if after, took := h.apply(list[i].(simulation.Moment), c); took.list != "" {
+				list = append(list, after)
+				sizes = append(sizes, sizes[i]+1)
+			}
+		}
+	}
+	return list
+}
+
+// filesMax bounds the files that one workspace has in a history.
+const filesMax = 10_000
+
+// History is the calls of 16 clients to one book, with the answers.
+type History struct {
+	*recorder
+	files  []int             // the workspace of each file in the book at the end, by rank
+	ids    []uuid.UUID       // of each, by rank
+	ranks  map[uuid.UUID]int // of each, by id
+	epochs []int64           // the last epoch of each, by rank
+}
+
+// String counts the calls, with those of the last reading, and the runs of a transaction of which the ledger did not
+// know at once whether they were committed.
+func (h *History) String() string {
+	unknown := 0
+	for _, op := range h.done {
+		unknown += op.repeats
+		if op.answer.unknown {
+			unknown++
+		}
+	}
+	return fmt.Sprintf("%d operations, %d unknown runs", len(h.done), unknown)
+}
+
+// RecordHistory makes three workspaces in an empty book and lets 16 clients work on them at once; books are connections
+// to it, which are dealt out among them. In the end it reads everything once more, which is a part of the history. An
+// error is a call that failed where none may fail, or an audit that found something; the answers themselves are judged
+// by Check.
+func RecordHistory(ctx context.Context, books []ledger.Book, o HistoryOptions) (*History, error) {
+	r := &recorder{books: books, HistoryOptions: o, random: rand.New(rand.NewPCG(o.Seed, 0)),
+		left: o.Operations, start: time.Now()}
+	for i := range r.nodes[1:] {
+		r.nodes[i+1] = r.id()
+	}
+	for i := range r.spaces {
+		r.spaces[i] = r.id()
+		if err := r.makeWorkspace(ctx, r.spaces[i]); err != nil {
+			return nil, err
+		}
+	}
+	var all sync.WaitGroup
+	for i := range clientsMax {
+		c := &client{recorder: r, Book: books[i%len(books)], number: i + 1,
+			random: rand.New(rand.NewPCG(o.Seed, uint64(i+1)))}
+		all.Go(func() { c.run(ctx) })
+	}
+	all.Wait()
+	if r.failed != nil {
+		return nil, r.failed
+	}
+	files, err := r.readAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h := &History{recorder: r, ranks: map[uuid.UUID]int{}}
+	for i, v := range files {
+		h.files = append(h.files, slices.Index(r.spaces[:], v.Workspace))
+		h.ids, h.ranks[v.ID] = append(h.ids, v.ID), i
+		h.epochs = append(h.epochs, v.Epoch)
+	}
+	for i := range h.done {
+		if err := h.rank(&h.done[i]); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// makeWorkspace makes one, also when a fault comes between.
+func (r *recorder) makeWorkspace(ctx context.Context, id uuid.UUID) error {
+	return r.insist(func() error {
+		_, err := r.books[0].CreateWorkspace(ctx, id, "history")
+		return err
+	})
+}
+
+// insist repeats a call that a fault may meet.
+func (r *recorder) insist(do func() error) error {
+	err := do()
+	for again := 0; err != nil && r.Faults && again < againMax; again++ {
+		err = do()
+	}
+	return err
+}
+
+// readAll reads everything at the end, by one client, and gives all files in the order in which the book serves them.
+func (r *recorder) readAll(ctx context.Context) ([]ledger.Verification, error) {
+	var files []ledger.Verification
+	var report ledger.AuditReport
+	c := &client{recorder: r, Book: r.books[0], number: 1}
+	for i, space := range r.spaces {
+		var list []ledger.Verification
+		err := r.insist(func() (err error) {
+			list, err = c.History(ctx, ledger.HistoryQuery{Workspace: space, Limit: filesMax})
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("last reading: %w", err)
+		}
+		files = append(files, list...)
+		c.record(ctx, call{kind: balance, workspace: i})
+		for _, v := range list {
+			c.record(ctx, call{kind: verification, workspace: i, file: v.ID})
+			c.record(ctx, call{kind: results, workspace: i, file: v.ID})
+		}
+	}
+	err := r.insist(func() (err error) { report, err = c.Audit(ctx); return err })
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("last audit: %w", err)
+	case len(report.Violations) > 0:
+		return nil, fmt.Errorf("last audit: %+v", report.Violations)
+	}
+	slices.SortFunc(files, func(a, b ledger.Verification) int {
+		return cmp.Or(a.Created.Compare(b.Created), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return files, r.failed
+}
+
+// rank puts the place of each file where its id was: its id is chance, and its
+// time of creation is known when its answer was lost.
+func (h *History) rank(op *operation) error {
+	rank, exists := h.ranks[op.call.file]
+	if op.call.rank = rank; !exists {
+		op.call.rank = -1
+	}
+	if op.created != uuid.Nil {
+		if op.answer.rank, exists = h.ranks[op.created]; !exists {
+			return fmt.Errorf("verification %s was answered and is lost", op.created)
+		}
+	}
+	for i := range op.lines {
+		if op.lines[i].rank, exists = h.ranks[op.lines[i].file]; !exists {
+			return fmt.Errorf("verification %s was answered and is lost", op.lines[i].file)
+		}
+	}
+	if op.call.kind == renew { // the only list without an order
+		slices.SortFunc(op.lines, func(a, b listed) int { return cmp.Compare(a.rank, b.rank) })
+	}
+	op.answer.list += textOf(op.lines)
+	return nil
+}
+
+// textOf is a list as it is compared.
+func textOf(lines []listed) string {
+	var text strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&text, "%d@%d %s;", l.rank, l.epoch, l.status)
+	}
+	return text.String()
 }

@@ -1,14 +1,18 @@
 package sqlstore_test
 
 import (
+	"bytes"
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -320,4 +324,239 @@ func TestTheNextHostIsTried(t *testing.T) {
 	several := strings.Replace(address, u.Host, nobody.Addr().String()+","+u.Host, 1)
 	effort.OK(t, sqlstore.Migrate(t.Context(), several))
 	effort.OK(t, openAt(t, several).Ping(t.Context()))
+}
+
+// TestBackupIsOneMomentOfALedgerAtWork copies while grants go on, and opens the
+// copy: it is sound, has no other name, and holds what was committed before.
+func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
+	s := openStore(t)
+	d := ledgertest.NewFixture(t, s, 900)
+	v, l := d.Prepares(600)
+	for number := int64(1); number <= 6; number++ {
+		s := ledgertest.Batch(l, number, 100*(number-1), 100*number-1, smtp.Valid)
+		s.Evidence = []byte("seen")
+		effort.Must(d.Settle(t.Context(), s))(t)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			d.Grants(1)
+		}
+	}()
+	in := d.Joins("anna@acme.test", ledger.Owner)
+	effort.Must(s.FailedSignIn(t.Context(), []ledger.Hash{{1}},
+		ledger.AttemptRule{Free: 1, Window: time.Hour, First: time.Hour, Most: time.Hour}))(t)
+	before := d.Account().Granted
+	path := filepath.Join(t.TempDir(), "odd ?#% name.db")
+	err := s.Backup(t.Context(), path)
+	after := d.Account().Granted
+	stop()
+	<-ended
+	effort.OK(t, err)
+	info := effort.Must(os.Stat(path))(t)
+	effort.Is(t, info.Mode().Perm(), 0o600, "mode")
+	effort.Is(t, len(effort.Must(os.ReadDir(filepath.Dir(path)))(t)), 1, "files beside the copy")
+	copied := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
+	defer func() { _ = copied.Close() }()
+	c := &ledgertest.Fixture{Book: copied, T: t, Workspace: d.Workspace, Node: d.Node}
+	c.Audits()
+	b := c.Account()
+	effort.ErrorIf(t, b.Spent != 600 || b.Granted < before || b.Granted > after,
+		"the copy has %+v, want 600 spent and from %d to %d granted", b, before, after)
+	kept := c.Witnesses(v.ID, 5)
+	effort.ErrorIf(t, len(kept) != 1 || kept[0].Evidence != "seen", "the copy has the evidence %+v", kept)
+	effort.Same(t, effort.Must(copied.SessionByID(t.Context(), in.Session.ID, time.Hour))(t), in,
+		"the copy has the session")
+	if waits, err := copied.SignInWaits(t.Context(), []ledger.Hash{{1}}); err != nil || waits[0].IsZero() {
+		t.Errorf("the copy has the failed sign-ins %v, %v", waits, err)
+	}
+	if lines, err := copied.WorkspaceLog(t.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: 9}); err != nil || len(lines) != 3 {
+		t.Errorf("the copy has the log %+v, %v", lines, err)
+	}
+	effort.ErrIs(t, s.Backup(t.Context(), path), sqlstore.ErrBackupExists, "over a file that is there")
+}
+
+// TestACutOffBackupLeavesNothing, neither in the folder nor in the ledger.
+func TestACutOffBackupLeavesNothing(t *testing.T) {
+	s := openStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	path := filepath.Join(t.TempDir(), "copy.db")
+	effort.ErrIs(t, s.Backup(ctx, path), context.Canceled)
+	effort.Denied(os.Stat(path))(t, os.ErrNotExist, "the file")
+	effort.ErrIs(t, s.Backup(t.Context(), filepath.Join(path, "no-folder")), os.ErrNotExist, "into no folder")
+	ledgertest.NewFixture(t, s, 1).Audits()
+}
+
+// TestCheckBackupSeesDamage in a file that is cut, overwritten, or no ledger.
+func TestCheckBackupSeesDamage(t *testing.T) {
+	s := openStore(t)
+	d := ledgertest.NewFixture(t, s, 900)
+	for range 40 {
+		d.Creates(7)
+	}
+	for _, c := range []struct {
+		name   string
+		damage func(text []byte) []byte
+		want   error
+	}{
+		{"nothing", func(b []byte) []byte { return b }, nil},
+		{"empty", func([]byte) []byte { return nil }, engine.ErrBackupDamaged},
+		{"cut", func(b []byte) []byte { return b[:len(b)-5000] }, engine.ErrBackupDamaged},
+		{"a page of zeros", func(b []byte) []byte { clear(b[len(b)-4096:]); return b }, engine.ErrBackupDamaged},
+		{"another kind of file", func(b []byte) []byte { return []byte(strings.Repeat("email\n", 2000)) },
+			engine.ErrBackupDamaged},
+	} {
+		path := filepath.Join(t.TempDir(), "copy.db")
+		effort.OK(t, s.Backup(t.Context(), path))
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, c.damage(text), 0o600)
+		}
+		effort.OK(t, err)
+		effort.ErrIs(t, sqlstore.CheckBackup(t.Context(), path), c.want, c.name)
+	}
+	path := filepath.Join(t.TempDir(), "newer.db")
+	effort.OK(t, s.Backup(t.Context(), path))
+	change(t, path, `INSERT INTO schema_versions VALUES (999, 1)`)
+	effort.ErrIs(t, sqlstore.CheckBackup(t.Context(), path), engine.ErrSchemaNew, "of a newer program")
+}
+
+// TestALedgerOnAServerIsNotCopied: its own tools do that.
+func TestALedgerOnAServerIsNotCopied(t *testing.T) {
+	url := postgres.Empty(t)
+	effort.OK(t, sqlstore.Migrate(t.Context(), url))
+	s := openAt(t, url)
+	path := filepath.Join(t.TempDir(), "copy.db")
+	err := s.Backup(t.Context(), path)
+	effort.ErrorIf(t, s.Embedded() || !errors.Is(err, engine.ErrNotEmbedded), "got %v", err)
+	effort.Denied(os.Stat(path))(t, os.ErrNotExist, "the file")
+}
+
+// TestAServerIsMigratedByMigrateAlone follows a database from empty to one of a newer program.
+func TestAServerIsMigratedByMigrateAlone(t *testing.T) {
+	url := postgres.Empty(t)
+	opens := map[string]func(context.Context, string, sqlstore.Options) (*sqlstore.Store, error){
+		"open": sqlstore.Open, "open for reading": sqlstore.OpenReadOnly}
+	for _, c := range []struct {
+		name   string
+		before func()
+		want   error
+	}{
+		{"empty", func() {}, engine.ErrNoLedger},
+		{"migrated, twice", func() {
+			for range 2 {
+				effort.OK(t, sqlstore.Migrate(t.Context(), url))
+			}
+		}, nil},
+		{"of before", func() { run(t, url, `DELETE FROM schema_versions`) }, engine.ErrSchemaOld},
+		{"of the future", func() {
+			run(t, url, `INSERT INTO schema_versions (version, applied) VALUES (1000, 0)`)
+		}, engine.ErrSchemaNew},
+	} {
+		c.before()
+		for name, open := range opens {
+			s, err := open(t.Context(), url, sqlstore.Options{})
+			effort.ErrIs(t, err, c.want, fmt.Sprintf("%s, %s", c.name, name))
+			if err == nil {
+				err = s.Close()
+			}
+			effort.ErrorIf(t, c.want == nil && err != nil, "%v", err)
+		}
+	}
+	effort.ErrIs(t, sqlstore.Migrate(t.Context(), url), engine.ErrSchemaNew, "migrate what is of the future")
+}
+
+func TestManyMayMigrateAtOnce(t *testing.T) {
+	for range effort.Cases(1) {
+		url := postgres.Empty(t)
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				effort.ErrIs(t, sqlstore.Migrate(t.Context(), url), nil)
+			})
+		}
+		all.Wait()
+		ledgertest.NewFixture(t, openAt(t, url), 1).Audits()
+	}
+}
+
+// TestAServersLeasesOutliveAnOpen: other nodes are at work there.
+func TestAServersLeasesOutliveAnOpen(t *testing.T) {
+	url := sqlstore.NewLedger(t)
+	d := ledgertest.NewFixture(t, openAt(t, url), 9)
+	_, l := d.Prepares(2)
+	d.Book = openAt(t, url)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	effort.Is(t, d.Sees(l.Verification).Epoch, l.Epoch, "epoch after")
+}
+
+func TestAReaderOfAServerWritesNothing(t *testing.T) {
+	url := sqlstore.NewLedger(t)
+	d := ledgertest.NewFixture(t, openAt(t, url), 9)
+	_, l := d.Prepares(2)
+	d.Settles(l, 1, 0, 0, smtp.Valid)
+	reader := effort.Must(sqlstore.OpenReadOnly(t.Context(), url, sqlstore.Options{}))(t)
+	report, err := reader.Audit(t.Context())
+	effort.ErrorIf(t, err != nil || len(report.Violations) != 0 || report.Outcomes != 1 || report.Entries != 3,
+		"audit %+v, %v", report, err)
+	_, err = reader.Grant(t.Context(), uuid.New(), d.Workspace, 1, "")
+	effort.ErrorIf(t, !errors.Is(err, engine.ErrReadOnly), "grant: got %v, want ErrReadOnly", err)
+	effort.OK(t, reader.Close())
+}
+
+// TestNothingSecretIsTold: neither errors nor the log hold the password of a URL or what is in a row.
+func TestNothingSecretIsTold(t *testing.T) {
+	var log bytes.Buffer
+	o := sqlstore.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	nobody := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	address := nobody.Addr().String()
+	effort.OK(t, nobody.Close())
+	server := postgres.Shared(t)
+	for _, c := range []struct {
+		name, url string
+		want      error // nil: any
+	}{
+		{"nobody there", "postgresql://rollcall:hunter2@" + address + "/book?sslmode=disable", nil},
+		{"no such database", strings.Replace(server.URL("nowhere"), "rollcall@", "rollcall:hunter2@", 1), nil},
+		{"no such role", strings.Replace(server.URL("postgres"), "rollcall@", "nobody:hunter2@", 1), nil},
+		{"no port", "postgres://rollcall:hunter2@host:port/book", engine.ErrURL},
+		{"an at sign too many", "postgres://rollcall:hunter2@3@host:1/book", engine.ErrURL},
+		{"a broken escape", "postgres://rollcall:hunter2%zz@host/book", engine.ErrURL},
+		{"no certificate", "postgresql://rollcall:hunter2@host/book?sslmode=verify-full&sslrootcert=/nowhere/ca",
+			engine.ErrURL},
+		{"another database", "mysql://rollcall:hunter2@host/book", engine.ErrURL},
+	} {
+		_, opened := sqlstore.Open(t.Context(), c.url, o)
+		_, read := sqlstore.OpenReadOnly(t.Context(), c.url, o)
+		for _, err := range []error{opened, read, sqlstore.Migrate(t.Context(), c.url)} {
+			effort.ErrorIf(t, err == nil || c.want != nil && !errors.Is(err, c.want),
+				"%s: got %v, want %v", c.name, err, c.want)
+			effort.Lacks(t, fmt.Sprintf("%v %+v", err, err), "hunter2", c.name, "the password is told")
+		}
+	}
+
+	url := sqlstore.NewLedger(t)
+	store := effort.Must(sqlstore.Open(t.Context(), url, o))(t)
+	defer func() { _ = store.Close() }()
+	d := ledgertest.NewFixture(t, store, 0)
+	run(t, url, `ALTER TABLE api_keys ADD CONSTRAINT never CHECK (label <> 'hunter2')`)
+	_, err := store.CreateKey(t.Context(), ledger.Key{ID: "key", Workspace: d.Workspace, Label: "hunter2"})
+	effort.ErrorIf(t, err == nil || strings.Contains(err.Error(), "hunter2") ||
+		strings.Contains(log.String(), "hunter2"), "got %v and the log %s", err, log.String())
+}
+
+// TestTheURLMayNameAFolderOfASocket as pgx and libpq have it.
+func TestTheURLMayNameAFolderOfASocket(t *testing.T) {
+	for _, c := range []struct{ name, url string }{
+		{"postgresql", "postgresql:///book?host=%2Fnowhere&user=rollcall"},
+		{"postgres", "postgres:///book?host=/nowhere&user=rollcall"},
+	} {
+		_, err := sqlstore.Open(t.Context(), c.url, sqlstore.Options{})
+		if err == nil || errors.Is(err, engine.ErrURL) || !strings.Contains(err.Error(), "/nowhere/.s.PGSQL.5432") {
+			t.Errorf("%s: got %v, want that nobody listens in the folder", c.name, err)
+		}
+	}
 }

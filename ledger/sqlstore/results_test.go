@@ -1,8 +1,12 @@
 package sqlstore_test
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -118,4 +122,125 @@ func TestWhatCrashesTwiceIsSetAside(t *testing.T) {
 	}
 	effort.Is(t, d.Account(), (ledger.Balance{Granted: 100, Available: 100}), "the account is")
 	effort.Is(t, len(effort.Must(s.Lease(t.Context(), d.Node, 1000, ledgertest.Hour))(t)), 0, "are leased")
+}
+
+// TestRetentionLeavesNoByteOfAnAddress puts canaries into uploads and results of every size, erases them by retention
+// while the ledger is open and others stay in use, and searches all files of the ledger for them. The entries stay.
+func TestRetentionLeavesNoByteOfAnAddress(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ledger.db")
+	s := effort.Must(sqlstore.Open(t.Context(), "sqlite:"+path, sqlstore.Options{}))(t)
+	defer func() { _ = s.Close() }()
+	d := ledgertest.NewFixture(t, s, 100_000)
+	var canaries [][]byte
+	for i, size := range []int{1, 40, 300, 3000, 5000, 100_000} {
+		canary := fmt.Appendf(nil, "canary%d@erased.example\n", i)
+		canaries = append(canaries, canary, fmt.Appendf(nil, "evidence of canary%d@erased.example", i))
+		v := d.Creates(int64(size * len(canary)))
+		d.FillsWith(v, bytes.Repeat(canary, size))
+		settles(d, d.Takes(v.ID), int64(min(size, ledger.SettlementMax)), string(canary[:len(canary)-1]))
+		d.Prepares(3) // stays, between the others
+	}
+	refused := "canary of a refused row@erased.example"
+	canaries = append(canaries, []byte(refused))
+	_, err := d.Refuse(t.Context(), d.Takes(d.Uploads().ID), ledger.Issue{Code: "csv_malformed", Row: 1, Text: refused})
+	effort.OK(t, err)
+	// Results are compressed: their canaries are what the ledger stores of them.
+	for _, payload := range payloads(t, path) {
+		canaries = append(canaries, payload[8:min(len(payload), 40)], payload[len(payload)-32:])
+	}
+	effort.MustBe(t, found(t, dir, canaries), len(canaries), "of canaries are in the files before: the search is blind")
+	before := d.Account()
+	reading, stop := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() { ended <- readUntil(path, reading, stop) }()
+	<-reading
+	waitPast(t) // retention is counted from the end, in milliseconds
+	sweep := func() {
+		t.Helper()
+		effort.Must(s.Sweep(t.Context(), ledger.Retention{Uploads: time.Millisecond, Results: time.Millisecond}))(t)
+	}
+	sweep()
+	effort.Not(t, found(t, dir, canaries), 0,
+		"nothing is left though an older moment is being read: does the log matter at all?")
+	close(stop)
+	effort.OK(t, <-ended)
+	sweep()
+	effort.Is(t, found(t, dir, canaries), 0, "of", len(canaries), "canaries are left in the files")
+	effort.Is(t, d.Account(), before, fmt.Sprintf("the account was %+v, is", before))
+	if report := d.Audits(); report.Entries != 1+6+6+6 { // grant, holds of all, charges
+		t.Errorf("%d entries are left", report.Entries)
+	}
+	d.Grants(1)
+}
+
+// settles prepares and settles a file of n times one address.
+func settles(d *ledgertest.Fixture, l ledger.Lease, n int64, email string) {
+	d.T.Helper()
+	effort.Must(d.Prepare(d.T.Context(), l, n, 0, n))(d.T)
+	batch := ledgertest.Batch(l, 1, 0, n-1, smtp.Valid)
+	for i := range batch.Results {
+		batch.Results[i].Email = fmt.Sprintf("%d.%s", i*i, email)
+	}
+	batch.Evidence = bytes.Repeat([]byte("evidence of "+email+" "), int(n))
+	effort.Must(d.Settle(d.T.Context(), batch))(d.T)
+}
+
+// payloads reads what is stored of all results.
+func payloads(t *testing.T, path string) (list [][]byte) {
+	t.Helper()
+	db := effort.Must(sql.Open("sqlite", "file:"+path+"?mode=ro"))(t)
+	defer db.Close()
+	rows := effort.Must(db.Query(`SELECT payload FROM settlements`))(t)
+	defer rows.Close()
+	for rows.Next() {
+		var payload []byte
+		effort.OK(t, rows.Scan(&payload))
+		list = append(list, payload)
+	}
+	effort.FatalIf(t, rows.Err() != nil || len(list) != 6, "%d payloads, %v", len(list), rows.Err())
+	return list
+}
+
+// readUntil keeps one moment of the ledger open for reading, from when reading is closed until stop is.
+func readUntil(path string, reading chan<- struct{}, stop <-chan struct{}) error {
+	defer close(reading)
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		return err
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	var n int
+	err = tx.QueryRow(`SELECT count(*) FROM entries`).Scan(&n)
+	reading <- struct{}{}
+	<-stop
+	return errors.Join(err, tx.Rollback(), db.Close())
+}
+
+// found counts the canaries that are in any file of a folder.
+func found(t *testing.T, dir string, canaries [][]byte) (n int) {
+	t.Helper()
+	files := effort.Must(filepath.Glob(filepath.Join(dir, "*")))(t)
+	var all []byte
+	for _, name := range files {
+		text := effort.Must(os.ReadFile(name))(t)
+		all = append(all, text...)
+	}
+	for _, canary := range canaries {
+		if bytes.Contains(all, canary) {
+			n++
+		}
+	}
+	return n
+}
+
+// waitPast waits until the clock shows some milliseconds more.
+func waitPast(t *testing.T) {
+	t.Helper()
+	timer := time.NewTimer(5 * time.Millisecond)
+	defer timer.Stop()
+	<-timer.C
 }

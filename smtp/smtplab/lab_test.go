@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -162,4 +163,10 @@ func TestUseAcrossAChange(t *testing.T) {
 	if u := m.between(start.Add(12*time.Second), start.Add(15*time.Second)); u.Possible != 6 || u.Asked != 30 {
 		t.Errorf("in the middle: %+v", u)
 	}
+}
+
+// TestMain lets tests that talk over sockets run beside each other: they mostly wait.
+func TestMain(m *testing.M) {
+	effort.AtOnce(12)
+	os.Exit(m.Run())
 }

@@ -430,3 +430,184 @@ func TestFIFO(t *testing.T) {
 		}
 	})
 }
+
+// TestScarceIsSharedByWeight: where each item may use up something scarce that is worth many turns, tenants get turns
+// and scarce ones together by their weights, and the flows of a tenant alike, however many of their items do so.
+func TestScarceIsSharedByWeight(t *testing.T) {
+	effort.Check(t, func(rt *rapid.T) {
+		weights, bad := map[byte]int{}, map[item]float64{}
+		q := newQueue(weights)
+		queues := []*fairqueue.HostQueue[item]{q.NewHostQueue("mx1"), q.NewHostQueue("mx2")}
+		shared := rapid.Bool().Draw(rt, "shared") // else each tenant's items wait in one of them
+		worth := float64(rapid.IntRange(0, 1000).Draw(rt, "worth"))
+		var all []item
+		for tenant := range byte(rapid.IntRange(1, 4).Draw(rt, "tenants")) {
+			weights[tenant] = rapid.IntRange(1, 5).Draw(rt, "weight")
+			for flow := range byte(rapid.IntRange(1, 3).Draw(rt, "flows")) {
+				one := item{tenant, flow}
+				all, bad[one] = append(all, one), rapid.Float64Range(0, 1).Draw(rt, "bad")
+			}
+		}
+		queueOf := func(one item) *fairqueue.HostQueue[item] {
+			if shared {
+				return queues[0]
+			}
+			return queues[one.tenant%2]
+		}
+		for _, one := range all {
+			q.push(queueOf(one), one)
+			q.push(queueOf(one), one)
+		}
+		had, tenants, draws := map[item]float64{}, map[byte]float64{}, rapid.Uint32()
+		for range 300 {
+			h := queues[0]
+			if other := queues[1]; h.Queued() == 0 || other.Queued() > 0 && other.Rank().Compare(h.Rank()) < 0 {
+				h = other
+			}
+			one := q.serve(h)
+			q.push(h, one)
+			cost := 1.0
+			if float64(draws.Draw(rt, "bad")%1000)/1000 < bad[one] {
+				cost += worth
+				h.ChargeScarce(begin, q.flow(one), worth, math.Inf(1))
+			}
+			had[one] += cost
+			tenants[one.tenant] += cost / float64(weights[one.tenant])
+			// One in four turns goes by what was served in one host queue, as before.
+			apart(rt, "tenants", all, 3+2*worth, func(i item) float64 { return tenants[i.tenant] })
+			for tenant := range weights {
+				of := slices.DeleteFunc(slices.Clone(all), func(i item) bool { return i.tenant != tenant })
+				apart(rt, "flows", of, 3+2*worth, func(i item) float64 { return had[i] })
+			}
+		}
+	})
+}
+
+// TestNobodyIsPutBackForEver: who used up much while another one waited for a host that is down
+// waits for it no longer than the most that was said; and who was alone waits for nobody.
+func TestNobodyIsPutBackForEver(t *testing.T) {
+	q := newQueue(nil)
+	up, down := q.NewHostQueue("up"), q.NewHostQueue("down")
+	poisoned, good := item{tenant: 1}, item{tenant: 2}
+	q.push(down, good)
+	for range 1000 {
+		q.push(up, poisoned)
+		effort.MustBe(t, q.serve(up), poisoned, "is served alone")
+		up.ChargeScarce(begin, q.flow(poisoned), 100, 300)
+	}
+	q.push(up, poisoned)
+	turns := 0
+	for ; up.Rank().Compare(down.Rank()) > 0; turns++ {
+		q.push(down, good)
+		q.serve(down)
+	}
+	if turns < 200 || turns > 1302 { // one for each item, and 300 for what is scarce
+		t.Errorf("another one has %d turns first", turns)
+	}
+	turns = 0
+	for q.push(up, good); q.serve(up) == good; turns++ {
+		q.push(up, good)
+	}
+	effort.ErrorIf(t, turns > 302, "another one has %d turns first in its host queue", turns)
+}
+
+// TestScarceIsRemembered: who comes back each few minutes with one more bad item is not new each
+// time; after an hour it is.
+func TestScarceIsRemembered(t *testing.T) {
+	q := newQueue(nil)
+	h := q.NewHostQueue("mx")
+	h.SetAside() // nobody asks for sessions here
+	poisoned, good := item{tenant: 1}, item{tenant: 2}
+	q.push(h, good)
+	q.push(h, good)
+	serve := func(now time.Time) (first item) {
+		q.Sweep(now)
+		h.Forget()
+		q.push(h, poisoned)
+		if first = q.serve(h); first == poisoned {
+			h.ChargeScarce(now, q.flow(poisoned), 1000, 10_000)
+			return first
+		}
+		q.push(h, good)
+		h.Remove(func(i item) bool { return i == poisoned })
+		return first
+	}
+	effort.MustBe(t, serve(begin), poisoned, "the latest is not first")
+	for minutes := 2; minutes < 60; minutes += 2 {
+		effort.FatalIf(t, serve(begin.Add(time.Duration(minutes)*time.Minute)) == poisoned,
+			"after %d minutes it is served as if it were new", minutes)
+	}
+	q.Sweep(begin.Add(2 * time.Hour))
+	effort.ErrorIf(t, q.Tenants() != 1, "%d tenants are remembered after two hours", q.Tenants())
+}
+
+// TestClassOf: what is spelled as people and roles spell it is normal.
+func TestClassOf(t *testing.T) {
+	for _, normal := range []string{"anna", "info", "hr", "a.schmidt", "maria.lopez", "jsmith", "j.smith84",
+		"bob1984", "jschmidt",
+		"jean-luc.picard", "sales", "postmaster", "O'Brien", "albrecht", "grzegorz.k", "li.wei", "søren", "мария",
+		"given.family+tag", "ng", "tj"} {
+		effort.Not(t, fairqueue.ClassOf(normal), fairqueue.Suspect, normal, "looks invented")
+	}
+	for _, suspect := range []string{"xkcdqrtz", "a8f3k29d7", "84729384", "qwrtpsdfg", "user1234567",
+		"thisisaverylongnameofnobodyatall", "zzxcvbnm"} {
+		effort.Not(t, fairqueue.ClassOf(suspect), fairqueue.Normal, suspect, "looks like a name")
+	}
+}
+
+// numbered is an item of a test.
+type numbered struct {
+	number int
+	class  fairqueue.Class
+}
+
+// TestSuspectsComeFewInARow: nothing is lost, those of a class keep their order, first ones come first, no more than
+// two suspect ones come in a row while normal ones wait, and of those that are due again two for each other.
+func TestSuspectsComeFewInARow(t *testing.T) {
+	effort.Check(t, func(rt *rapid.T) {
+		q := fairqueue.New[numbered](nil)
+		h := q.NewHostQueue("mx")
+		f := q.Flow(uuid.UUID{1}, uuid.UUID{2})
+		waiting, last, row, retries := map[fairqueue.Class]int{}, map[fairqueue.Class]int{}, 0, 0
+		pop := func() {
+			normal := waiting[fairqueue.Normal] > 0
+			one, _ := h.Pop()
+			effort.FatalIf(rt, waiting[fairqueue.First] > 0 && one.class != fairqueue.First,
+				"%d came while %d first ones wait", one.number, waiting[fairqueue.First])
+			others := waiting[fairqueue.Normal]+waiting[fairqueue.Suspect] > 0
+			if isRetry := one.class == fairqueue.Retry; one.class != fairqueue.First && others && waiting[fairqueue.Retry] > 0 &&
+				isRetry != (retries < fairqueue.RetriesInRow) {
+				rt.Fatalf("%d came after %d retries in a row while %v wait", one.number, retries, waiting)
+			}
+			waiting[one.class]--
+			switch one.class {
+			case fairqueue.Normal:
+				row, retries = 0, 0
+			case fairqueue.Suspect:
+				row, retries = row+1, 0
+			case fairqueue.Retry:
+				retries++
+			}
+			effort.FatalIf(rt, normal && one.class == fairqueue.Suspect && row > fairqueue.SuspectsInRow,
+				"%d suspects in a row while %d normal ones wait", row, waiting[fairqueue.Normal])
+			effort.FatalIf(rt, one.number <= last[one.class], "%d came after %d", one.number, last[one.class])
+			last[one.class] = one.number
+		}
+		for n := range rapid.IntRange(1, 100).Draw(rt, "items") {
+			class := rapid.SampledFrom([]fairqueue.Class{fairqueue.Normal, fairqueue.Suspect, fairqueue.First,
+				fairqueue.Retry}).Draw(rt, "class")
+			h.Push(f, numbered{n + 1, class}, class)
+			waiting[class]++
+			for h.Queued() > 0 && rapid.Bool().Draw(rt, "pop") {
+				pop()
+			}
+		}
+		for h.Queued() > 0 {
+			pop()
+		}
+		if waiting[fairqueue.Normal]+waiting[fairqueue.Suspect]+waiting[fairqueue.First]+
+			waiting[fairqueue.Retry] != 0 {
+			rt.Fatalf("lost: %v", waiting)
+		}
+	})
+}

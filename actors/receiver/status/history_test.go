@@ -1,9 +1,14 @@
 package status_test
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/actors/inspect"
 	"rollcall/actors/receiver/status"
@@ -137,4 +142,174 @@ func TestHistoriesAreReadInPages(t *testing.T) {
 		whole = last
 	}
 	effort.ErrorIf(t, len(seen) != 50 || pages < 5, "%d receivers in %d pages", len(seen), pages)
+}
+
+// linesMax bounds the lines that are kept of a trace.
+const linesMax = 1_000
+
+// only stands for one receiver.
+func only(name string) func(key string) bool { return func(key string) bool { return key == name } }
+
+func TestTracesAreBoundedAndEnd(t *testing.T) {
+	var traces status.Traces
+	now := begin
+	for i := range 4 {
+		effort.Must(traces.Read(now, fmt.Sprint(i), only(fmt.Sprint(i)), inspect.AnySource, 0))(t)
+	}
+	effort.Denied(traces.Read(now, "more", only("more"), inspect.AnySource, 0))(t, status.ErrTraces, "one trace more")
+	for i := range linesMax + 10 {
+		traces.Add(now, "0", inspect.TraceLine{Line: fmt.Sprint(i), Source: "192.0.2.1"})
+	}
+	traces.Add(now, "nobody asks for this", inspect.TraceLine{})
+	lines, _ := traces.Read(now, "0", only("0"), inspect.AnySource, 0)
+	effort.ErrorIf(t, len(lines) != linesMax || lines[0].Line != "10" ||
+		lines[linesMax-1].Line != fmt.Sprint(linesMax+9), "%d lines are kept, from %q", len(lines), lines[0].Line)
+	rest, _ := traces.Read(now, "0", only("0"), "192.0.2.1", lines[linesMax-3].Number)
+	effort.ErrorIf(t, len(rest) != 2, "%d lines are newer, want 2", len(rest))
+	now = now.Add(10 * time.Second)
+	traces.Add(now, "0", inspect.TraceLine{}) // whoever comes next ends what is over
+	effort.ErrorIf(t, traces.On(), "a trace that nobody asks for goes on")
+	if lines, err := traces.Read(now, "0", only("0"), inspect.AnySource, 0); err != nil || len(lines) != 0 {
+		t.Errorf("a trace that begins anew has %d lines and %v", len(lines), err)
+	}
+}
+
+// TestLinesGoOnAfterARestart: whoever asks for what is above the newest number that an
+// earlier process gave sees what the next one says.
+func TestLinesGoOnAfterARestart(t *testing.T) {
+	after, now := uint64(0), begin
+	for process := range 3 {
+		var traces status.Traces
+		effort.Must(traces.Read(now, "x", only("x"), inspect.AnySource, after))(t)
+		for range 1000 * (3 - process) {
+			traces.Add(now, "x", inspect.TraceLine{})
+		}
+		lines, err := traces.Read(now, "x", only("x"), inspect.AnySource, after)
+		effort.FatalIf(t, err != nil || len(lines) != linesMax, "process %d: %d lines and %v", process, len(lines), err)
+		after, now = lines[len(lines)-1].Number, now.Add(5*time.Second)
+	}
+	effort.ErrorIf(t, after >= 1<<53, "%d is more than a number of JSON bears", after)
+}
+
+// series are those of receivers that are collected, by metric and receiver.
+func series(t *testing.T, all []inspect.Receiver, ok bool) map[string]map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(status.NewCollector(func(context.Context) ([]inspect.Receiver, bool) { return all, ok }))
+	families := effort.Must(registry.Gather())(t)
+	out := map[string]map[string]float64{}
+	for _, f := range families {
+		of := map[string]float64{}
+		for _, m := range f.GetMetric() {
+			of[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
+		out[f.GetName()] = of
+	}
+	return out
+}
+
+// TestCollectedReceiversAreBounded: the fifty with the most queued have series of their own, all
+// others have one together.
+func TestCollectedReceiversAreBounded(t *testing.T) {
+	const most = 50
+	for _, n := range []int{0, 1, most, most + 1, 500} {
+		all := make([]inspect.Receiver, n)
+		sum := 0.0
+		for i := range all {
+			all[i] = inspect.Receiver{Key: fmt.Sprintf("r%03d.example", i), Queued: i, Oldest: float64(i), Refused: 0.5}
+			sum += float64(i)
+		}
+		got := series(t, all, true)["rollcall_receiver_queued"]
+		effort.Is(t, len(got), min(n, most)+1, fmt.Sprintf("of %d receivers there are series", n))
+		shown := 0.0
+		for i := max(0, n-most); i < n; i++ {
+			key := fmt.Sprintf("r%03d.example", i)
+			v, here := got[key]
+			effort.ErrorIf(t, !here || v != float64(i), "of %d receivers, %s has %v queued", n, key, v)
+			shown += float64(i)
+		}
+		effort.Is(t, got["(rest)"], sum-shown, fmt.Sprintf("of %d receivers the rest has queued", n))
+	}
+}
+
+// TestTheRestIsAddedUp, but for what is a mean, or the most of all.
+func TestTheRestIsAddedUp(t *testing.T) {
+	all := make([]inspect.Receiver, 54)
+	for i := range all {
+		all[i] = inspect.Receiver{Key: fmt.Sprintf("r%02d.example", i), Queued: i, Sessions: 1, Oldest: float64(i), Refused: 0.5}
+	}
+	got := series(t, all, true)
+	for name, want := range map[string]float64{"sessions": 4, "oldest_seconds": 3, "refused_ratio": 0.5} {
+		effort.Is(t, got["rollcall_receiver_"+name]["(rest)"], want, name)
+	}
+}
+
+// TestAReceiverThatIsHereTwiceHasOneSeries, of the busier, and nothing is told before there is a node.
+func TestAReceiverThatIsHereTwiceHasOneSeries(t *testing.T) {
+	got := series(t, []inspect.Receiver{{Key: "a", Queued: 1}, {Key: "a", Queued: 2}}, true)["rollcall_receiver_queued"]
+	effort.ErrorIf(t, got["a"] != 2 || got["(rest)"] != 1 || len(got) != 2, "series %v", got)
+	if got := series(t, nil, false); len(got) > 0 {
+		t.Errorf("before there is a node: %v", got)
+	}
+}
+
+// TestTalliesAddUpTheLastSpans and nothing older, whatever order the spans come in.
+func TestTalliesAddUpTheLastSpans(t *testing.T) {
+	var r status.Tallies
+	for at := int64(100); at < 200; at++ {
+		tally := r.Of(at)
+		tally.Asked++
+		tally.Refused += 2
+		r.Of(at-1).Asked++           // late, and counted
+		r.Of(at - 50).Deferred += 99 // far too late
+		n := min(at-99, status.Spans)
+		all := r.Sum(at)
+		want := int32(min(2*(at-99), 2*status.Spans-1))
+		effort.FatalIf(t, all.Asked != want, "at %d: %d asked, want %d", at, all.Asked, want)
+		effort.FatalIf(t, all.Refused != int32(2*n) || all.Deferred != 0 || all.Answered != 0, "at %d: %+v", at, all)
+	}
+	effort.Is(t, r.Sum(300), (status.Tally{}), "long after")
+}
+
+func TestLocalPartsAreTakenOutOfTexts(t *testing.T) {
+	for _, c := range []struct{ text, local, want string }{
+		{"jsmith unknown user", "JSmith", "~ unknown user"},
+		{"user jsmith, jsmith: unknown", "jsmith", "user ~, ~: unknown"},
+		{"jsmithson unknown", "jsmith", "jsmithson unknown"},
+		{"user unknown", "user", "user unknown"},
+		{"no such mailbox", "a", "no such mailbox"},
+		{"mailbox john unknown", "john+news", "mailbox ~ unknown"},
+		{"john+news: john", "John+News", "~: ~"},
+		{"user bob, bob=list", "bob=list", "user ~, ~"},
+		{"user johnsmith not found", "john.smith", "user ~ not found"},
+		{"john smith has left", "john_smith", "~ has left"},
+		{"johnsmith has left", "john.smith+x", "~ has left"},
+		{"user o\\'brien unknown", "o'brien", "user ~ unknown"},
+		{"o%27brien or o=27brien", "o'brien", "~ or ~"},
+		{"j%25smith unknown", "j%smith", "~ unknown"},
+		{"john%2bnews, john=2bnews", "john+news", "~, ~"},
+		{"müller, muller, mueller", "Müller", "~, ~, ~"},
+		{"m=c3=bcller, m%c3%bcller", "müller", "~, ~"},
+		{"oezil, ozil", "özil", "~, ~"},
+		{"user name unknown", "user+x", "user name unknown"},
+		{"johnson smithers", "john.smith", "johnson smithers"},
+		{"no user", "no.user", "~"},
+		{"ok", "", "ok"},
+		{"", "x", ""},
+	} {
+		effort.Is(t, status.Redact(c.text, c.local), c.want, fmt.Sprintf("%q without %q is", c.text, c.local))
+	}
+}
+
+// TestClippedTextsEndWithARune whatever they are made of.
+func TestClippedTextsEndWithARune(t *testing.T) {
+	for _, text := range []string{"", "short", strings.Repeat("ä", 100)} {
+		effort.Is(t, status.Clip(text), text, fmt.Sprintf("%q is", text))
+	}
+	for _, text := range []string{strings.Repeat("x", 1000), strings.Repeat("ä", 1000), strings.Repeat("xä", 1000),
+		strings.Repeat("語", 1000)} {
+		got := status.Clip(text)
+		effort.ErrorIf(t, len(got) > 200 || len(got) < 190 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…"),
+			"%d bytes: %q", len(got), got)
+	}
 }

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -355,4 +358,141 @@ func results(n int) (all []ledger.Result) {
 			Reason: k.reason, At: time.Now()})
 	}
 	return all
+}
+
+// required says that the browser is asked for, as make browser and CI do. Nothing of what it needs may be missing then.
+func required() bool { return os.Getenv("ROLLCALL_REQUIRE_BROWSER") == "1" }
+
+// notAsked is said where it is not: a browser beside all other tests takes what nodes under test need.
+const notAsked = "the tests of the pages in a browser are skipped: run make browser"
+
+// TestMain ends the browser that all tests share, and says once that it is not asked for.
+func TestMain(m *testing.M) {
+	effort.AtOnce(3)
+	if !required() {
+		fmt.Fprintln(os.Stderr, notAsked)
+	}
+	code := m.Run()
+	if shared.end != nil {
+		shared.end()
+	}
+	if one.stop != nil {
+		one.stop()
+	}
+	os.Exit(code)
+}
+
+// program finds the browser.
+func program() (string, error) {
+	for _, name := range []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("there is no browser: install chromium-headless-shell")
+}
+
+// shared is the one browser of this run.
+var shared struct {
+	once sync.Once
+	ctx  context.Context
+	end  func()
+	err  error
+}
+
+// chromium starts the browser once. It skips the test unless the browser is asked for.
+func chromium(t testing.TB) context.Context {
+	t.Helper()
+	effort.Children(t)
+	if !required() {
+		t.Skip(notAsked)
+	}
+	path := effort.Must(program())(t)
+	shared.once.Do(func() {
+		o := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1280, 900))
+		if os.Geteuid() == 0 {
+			o = append(o, chromedp.NoSandbox) // it refuses to have one as root
+		}
+		allocated, stop := chromedp.NewExecAllocator(context.Background(), o...)
+		ctx, cancel := chromedp.NewContext(allocated)
+		shared.ctx, shared.end = ctx, func() { cancel(); stop() }
+		shared.err = chromedp.Do(ctx)
+	})
+	effort.OK(t, shared.err, "start", path)
+	return shared.ctx
+}
+
+// module gives a file of a node package.
+func module(t testing.TB, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("npm", "node_modules", name))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	effort.FatalIf(t, err != nil, "%v", name+" is missing: run npm ci in http/dashboard/pagetest/npm")
+	return path
+}
+
+// proxy stands before a listener. It passes all bytes on, until a test cuts it, slows it or takes it away.
+type proxy struct {
+	*effort.Proxy
+
+	mu    sync.Mutex
+	left  int64         // so many more bytes go to the target, then all is cut; below 0: no cut
+	cuts  int           // how often it was cut
+	pause time.Duration // before each piece of what goes to the target
+}
+
+// newProxy stands before target.
+func newProxy(target string) (*proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{left: -1}
+	p.Proxy = effort.StartProxy(l, target, p.through)
+	return p, nil
+}
+
+func (p *proxy) url() string { return "http://" + p.Addr() }
+
+func (p *proxy) through(toTarget bool, n int) {
+	if !toTarget {
+		return
+	}
+	p.mu.Lock()
+	pause, cut := p.pause, p.left >= 0 && p.left < int64(n)
+	switch {
+	case cut:
+		p.left, p.cuts = -1, p.cuts+1
+	case p.left >= 0:
+		p.left -= int64(n)
+	}
+	p.mu.Unlock()
+	if cut {
+		p.Cut(false)
+	} else if pause > 0 {
+		<-time.After(pause)
+	}
+}
+
+// cutAfter cuts once so many more bytes have gone to the target.
+func (p *proxy) cutAfter(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left = bytes
+}
+
+// wasCut says how often it was.
+func (p *proxy) wasCut() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
+}
+
+// slow waits between two pieces of 16 KiB on their way to the target.
+func (p *proxy) slow(pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pause = pause
 }
