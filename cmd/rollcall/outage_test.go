@@ -65,13 +65,14 @@ type away struct {
 	long bool                                    // takes long: only with -long
 }
 
-// awayOnServer are those ways. The last one costs no lease, however long it takes.
+// awayOnServer are those ways. The last one costs no lease, however long it takes. One second a statement does: a new
+// connection needs three before its first, and a transaction that is silent for two is ended by the server.
 var awayOnServer = []away{
 	{"silent", (*postgres.Proxy).Hush, (*postgres.Proxy).Heal, (*bystander).nothing, "leases not renewed", "", false},
 	{"refused", func(p *postgres.Proxy) { p.Refuse(); p.Sever() }, (*postgres.Proxy).Heal, (*bystander).nothing,
 		"settlement not committed yet", "", false},
 	{"slow", func(p *postgres.Proxy) {
-		p.SetPlan(postgres.Always(postgres.Act{Kind: postgres.Slow, Delay: 2 * time.Second}))
+		p.SetPlan(postgres.Always(postgres.Act{Kind: postgres.Slow, Delay: 500 * time.Millisecond}))
 	}, func(p *postgres.Proxy) { p.SetPlan(nil) }, (*bystander).answeredInTime, "ledger did not answer",
 		"lease not renewed in time", true},
 }
