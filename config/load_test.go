@@ -23,107 +23,35 @@ func write(t *testing.T, text string) string {
 	return name
 }
 
+// TestFaultsAreToldWithTheirPlaceAndWhatToDo: testdata/faults.txt has names, texts and what their faults begin with; what
+// is long or has a table in common stands here.
 func TestFaultsAreToldWithTheirPlaceAndWhatToDo(t *testing.T) {
-	for _, c := range []struct{ name, text, want string }{
-		{"misspelled key", "[smtp]\nprot = 2\n", `2:1: unknown key "smtp.prot": did you mean "smtp.port"?`},
-		{"nothing like it", "foo = 1\n", `1:1: unknown key "foo": the known ones are in docs/operators/config.md`},
-		{"misspelled table", "[smpt]\nport = 3\n", `1:2: unknown key "smpt": did you mean "smtp"?`},
-		{"key of another table", "[http]\nport = 3\n", `2:1: unknown key "http.port": did you mean "smtp.port"?`},
-		{"key like no other", "\n\n  frobnicate = 1\n", `3:3: unknown key "frobnicate": the known ones`},
-		{"misspelled key of a receiver", "[throttle.receivers.\"a.test\"]\nconections = 3\n",
-			`2:1: unknown key "throttle.receivers.\"a.test\".conections": did you mean "throttle.receivers.*.connections"?`},
-		{"text for a number", "[smtp]\nport = \"x\"\n", "2:1: smtp.port: write a whole number"},
-		{"number for a text", "data_dir = 1\n", "1:1: data_dir: write a text in quotes"},
-		{"number for a time", "[dns]\n\n  timeout = 5\n", "3:3: dns.timeout: write a time in quotes"},
-		{"number for a rate", "[throttle.default]\nrcpt_rate = 5\n",
-			"2:1: throttle.default.rcpt_rate: write a rate in quotes"},
-		{"text for a list", "[dns]\nservers = \"127.0.0.1:53\"\n", "2:1: dns.servers: write a list of texts"},
-		{"text for yes or no", "[throttle.default]\npipelining = \"yes\"\n",
-			"2:1: throttle.default.pipelining: write true or false"},
-		{"proxy by name", "[http]\ntrusted_proxies = [\"10.0.0.1\", \"proxy.test\"]\n",
-			`2:1: http.trusted_proxies: "proxy.test" is neither an address nor a network`},
-		{"value for a table", "smtp = 3\n", "1:1: smtp: this is a table: write [smtp]"},
-		{"unknown unit of time", "[dns]\ntimeout = \"5x\"\n", `2:11: dns.timeout: "5x" is not a time`},
-		{"wait without a unit", "[retry]\ngreylist_waits = [\"5m\", \"7\"]\n",
-			`2:25: retry.greylist_waits: "7" is not a time`},
-		{"unknown unit of a rate", "[throttle.default]\nrcpt_rate = \"5/fortnight\"\n",
-			`2:13: throttle.default.rcpt_rate: "5/fortnight" is not a rate`},
-		{"no such port", "[smtp]\nport = 0\n", "2:1: smtp.port: 0 is not a port: write a number from 1 to 65535"},
-		{"beyond 64 bits", "[smtp]\nport = 99999999999999999999\n", "2:8: smtp.port: decimal number is too large"},
-		{"said twice", "[smtp]\nport = 1\nport = 2\n", "3:1: port: key port is already defined"},
-		{"broken syntax", "[dns\n", "1:5: expected ']'"},
-		{"receiver without connections", "[throttle.receivers.\"a.test\"]\nconnections = 0\n",
-			`2:1: throttle.receivers."a.test".connections: `},
-		{"listener without port", "[http]\nlisten = \"127.0.0.1\"\n", `2:1: http.listen: "127.0.0.1" is not host:port`},
-		{"pages that everybody reaches, files that nobody sends", "[http]\npublic_url = \"https://r.example\"\n",
-			"upload.public_url: browsers that open the pages at https://r.example may not reach http://127.0.0.1:8082"},
-		{"contact of two lines", "[dashboard]\ncontact = \"a\\nb\"\n", "2:1: dashboard.contact: write at most 200 bytes on one line"},
-		{"idle longer than life", "[dashboard]\nsession_idle = \"200h\"\n", "2:1: dashboard.session_idle: "},
-		{"issuer in clear", oidc("http://login.test"), `2:1: dashboard.oidc_issuer: "http://login.test" is not an issuer`},
-		{"issuer with a query", oidc("https://login.test?a=b"), `2:1: dashboard.oidc_issuer: "https://login.test?a=b" is not an issuer`},
-		{"issuer without a scheme", oidc("login.test"), `2:1: dashboard.oidc_issuer: "login.test" is not an issuer`},
-		{"issuer alone", "[dashboard]\noidc_issuer = \"https://login.test\"\n",
-			"1:2: dashboard.oidc_client_id: is empty: oidc_issuer, oidc_client_id and oidc_secret_file belong together"},
-		{"secret alone", "[dashboard]\noidc_secret_file = \"/x\"\n", "1:2: dashboard.oidc_issuer: is empty: oidc_issuer, "},
-		{"provider without a name", "[dashboard]\noidc_name = \"\"\n", "2:1: dashboard.oidc_name: write 1 to 50 bytes on one line"},
-		{"session for ever", "[dashboard]\nsession_life = \"9000h\"\n", "2:1: dashboard.session_life: "},
-		{"certificate without key", "[http]\ntls_cert = \"a\"\n",
-			"2:1: http.tls_cert: http.tls_cert and http.tls_key belong together"},
-		{"key without certificate", "[admin]\ntls_key = \"a\"\n", "2:1: admin.tls_key: admin.tls_cert and admin.tls_key belong together"},
-		{"relative socket", "[admin]\nlisten = \"unix:admin.sock\"\n",
-			`2:1: admin.listen: "unix:admin.sock" is not a usable socket`},
-		{"long socket", "[admin]\nlisten = \"unix:/" + strings.Repeat("a", 107) + "\"\n", "2:1: admin.listen: "},
-		{"host with a port", "[admin]\nhosts = [\"node.test:80\"]\n", `2:1: admin.hosts: "node.test:80" is not a host`},
-		{"two listeners on one port", "[admin]\nlisten = \"127.0.0.1:8080\"\n",
-			"2:1: admin.listen: 127.0.0.1:8080 is http.listen too"},
-		{"base URL with a slash", "[http]\npublic_url = \"https://api.test/\"\n", "2:1: http.public_url: "},
-		{"origin with a path", "[http]\nallowed_origins = [\"https://a.test/x\"]\n", "2:1: http.allowed_origins: "},
-		{"any origin", "[http]\nallowed_origins = [\"*\"]\n", "2:1: http.allowed_origins: "},
-		{"resolver without port", "[dns]\nservers = [\"192.0.2.1\"]\n", "2:1: dns.servers: "},
-		{"hello name with a space", "[smtp]\nhello_name = \"a b\"\n", "2:1: smtp.hello_name: "},
-		{"return path without domain", "[smtp]\nreturn_path = \"root\"\n", "2:1: smtp.return_path: "},
-		{"source that is no address", "[smtp]\nsource_addresses = [\"eth0\"]\n", "2:1: smtp.source_addresses: "},
-		{"network without length", "[smtp]\nallow_networks = [\"127.0.0.1\"]\n", "2:1: smtp.allow_networks: "},
-		{"seen at a name", "[identity]\npublic_addresses = [\"mail.test\"]\n",
-			`2:1: identity.public_addresses: "mail.test" is not an IP address`},
-		{"too many addresses", "[identity]\npublic_addresses = [" + strings.Repeat(`"192.0.2.1",`, 65) + "]\n",
+	text := effort.Must(os.ReadFile("testdata/faults.txt"))(t)
+	cases := strings.Split(strings.TrimPrefix(string(text), "# "), "\n\n# ")
+	for name, texts := range map[string][2]string{
+		"issuer in clear":         {oidc("http://login.test"), `2:1: dashboard.oidc_issuer: "http://login.test" is not an issuer`},
+		"issuer with a query":     {oidc("https://login.test?a=b"), `2:1: dashboard.oidc_issuer: "https://login.test?a=b" is not an issuer`},
+		"issuer without a scheme": {oidc("login.test"), `2:1: dashboard.oidc_issuer: "login.test" is not an issuer`},
+		"long socket":             {"[admin]\nlisten = \"unix:/" + strings.Repeat("a", 107) + "\"\n", "2:1: admin.listen: "},
+		"too many addresses": {"[identity]\npublic_addresses = [" + strings.Repeat(`"192.0.2.1",`, 65) + "]\n",
 			"2:1: identity.public_addresses: 65 addresses are too many: write at most 64"},
-		{"host with a port", "[identity]\nreach = [\"mail.test:25\"]\n", "2:1: identity.reach: "},
-		{"too many lists", "[identity]\nblock_lists = [" + strings.Repeat(`"bl.test",`, 9) + "]\n",
+		"too many lists": {"[identity]\nblock_lists = [" + strings.Repeat(`"bl.test",`, 9) + "]\n",
 			"2:1: identity.block_lists: 9 names are too many: write at most 8"},
-		{"no waits", "[retry]\ngreylist_waits = []\n", "2:1: retry.greylist_waits: 0 waits: write from 1 to 24"},
-		{"wait of nothing", "[retry]\ngreylist_waits = [\"0s\"]\n", "2:1: retry.greylist_waits: 0s is too short"},
-		{"upload for ever", "[upload]\nexpires_after = \"1000h\"\n", "2:1: upload.expires_after: 1000h is out of range"},
-		{"unknown database", "[ledger]\nurl = \"mysql://x\"\n", "2:1: ledger.url: is not a ledger: write " + "sqlite:PATH"},
-		{"unknown level", "[log]\nlevel = \"loud\"\n",
-			`2:1: log.level: "loud" is not known: write one of debug, info, warn, error`},
-		{"half a TLS identity", "[cluster]\ntls_ca_file = \"ca.pem\"\n", "2:1: cluster.tls_ca_file: "},
-		{"gossip in the open", "[cluster]\ngossip_listen = \"192.0.2.2:7946\"\n",
-			"1:2: cluster.gossip_key_file: is required off loopback, where anybody could join: make one with " +
-				"`rollcall cluster keys new FILE`"},
-		{"messages in the open", "[cluster]\nactor_listen = \"192.0.2.2:7947\"\ngossip_key_file = \"k\"\n",
-			"1:2: cluster.tls_ca_file: mutual TLS is required off loopback, where anybody could send messages to this node: " +
-				"make certificates with `rollcall cluster cert`"},
-		{"advertised in the open", "[cluster]\nadvertise = \"node1.test\"\n", "1:2: cluster.gossip_key_file: "},
-		{"advertised with a port", "[cluster]\nadvertise = \"127.0.0.1:7946\"\n",
-			`2:1: cluster.advertise: "127.0.0.1:7946" is not a host`},
-		{"all interfaces and no name", "[cluster]\ngossip_listen = \":7946\"\n", "1:2: cluster.advertise: is required"},
-		{"nodes that share an embedded ledger", "[cluster]\njoin = [\"127.0.0.1:7950\"]\n",
-			"2:1: cluster.join: several nodes cannot work on ledger.url sqlite:...: the embedded ledger is one"},
-		{"no networks", "[cluster]\nallow_networks = []\n", "2:1: cluster.allow_networks: is empty"},
-		{"address for a network", "[cluster]\nallow_networks = [\"10.0.0.1\"]\n",
-			`2:1: cluster.allow_networks: "10.0.0.1" is not a network`},
-		{"long cluster name", "[cluster]\nname = \"" + strings.Repeat("x", 256) + "\"\n", "2:1: cluster.name: has 256"},
+		"long cluster name": {"[cluster]\nname = \"" + strings.Repeat("x", 256) + "\"\n", "2:1: cluster.name: has 256"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			file := write(t, c.text)
+		cases = append(cases, fmt.Sprintf("%s\n%s=> %s", name, texts[0], texts[1]))
+	}
+	for _, c := range cases {
+		text, want, _ := strings.Cut(strings.TrimRight(c, "\n"), "=> ")
+		name, text, _ := strings.Cut(text, "\n")
+		t.Run(name, func(t *testing.T) {
+			file := write(t, text)
 			_, err := Load(file, nil)
-			effort.FatalIf(t, !errors.Is(err, ErrInvalid), "%q: got error %v, want ErrInvalid", c.text, err)
-			want := c.want
+			effort.FatalIf(t, !errors.Is(err, ErrInvalid), "%q: got error %v, want ErrInvalid", text, err)
 			if want[0] >= '0' && want[0] <= '9' {
 				want = file + ":" + want
 			}
-			effort.ErrorIf(t, !strings.HasPrefix(err.Error(), want), "%q:\n got %s\nwant %s...", c.text, err, want)
+			effort.ErrorIf(t, !strings.HasPrefix(err.Error(), want), "%q:\n got %s\nwant %s...", text, err, want)
 		})
 	}
 }

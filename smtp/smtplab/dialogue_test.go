@@ -4,6 +4,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,213 +59,26 @@ const opening = `
 	< 250
 `
 
-// dialogues has one raw dialogue for each personality whose manner shows in one session.
-var dialogues = []struct{ host, script string }{
-	{"mx1.a-plain.test", opening + `
-		> RCPT TO:<anna@a-plain.test>
-		< 250 Ok
-		> RCPT TO:<nobody@a-plain.test>
-		< 550 <nobody@a-plain.test>: Recipient address rejected: User unknown
-		> RCPT TO:<anna@elsewhere.test>
-		< 550 <anna@elsewhere.test>: Relay access denied`},
-	{"mx1.a-helo.test", `
-		< 220
-		> EHLO probe.example
-		< 502
-		> HELO probe.example
-		< 250 mx1.a-helo.test
-		> MAIL FROM:<>
-		< 250
-		> RCPT TO:<anna@a-helo.test>
-		< 250`},
-	{"mx1.a-exchange.test", opening + `
-		> RCPT TO:<anna-smith@a-exchange.test>
-		< 550 5.1.10 RESOLVER`},
-	{"mx1.a-multiline.test", `
-		< 220-mx1.a-multiline.test speaks to you, 127.0.0.1 / 220-Be kind / 220 ESMTP
-		> HELO probe.example
-		< 250
-		> MAIL FROM:<>
-		< 250
-		> RCPT TO:<nobody@a-multiline.test>
-		< 550-5.1.1 We sought nobody@a-multiline.test / 550-5.1.1 all over. / 550 5.1.1 User unknown`},
-	{"mx1.a-chatty.test", opening + `
-		> RCPT TO:<anna@a-chatty.test>
-		< 250 2.1.5 Dear probe.example: <anna@a-chatty.test> is welcome`},
-	{"mx1.a-formula.test", opening + `
-		> RCPT TO:<ghost@a-formula.test>
-		< 550 5.1.1 =HYPERLINK("http://evil.test/`},
-	{"mx1.a-lying.test", opening + `
-		> RCPT TO:<anna@a-lying.test>
-		< 250 5.1.1
-		> RCPT TO:<ghost@a-lying.test>
-		< 550 2.1.5`},
-	{"mx1.a-nonascii.test", opening + "> RCPT TO:<ghost@a-nonascii.test>\n< 550 5.1.1 Empf\xe4nger"},
-	{"mx1.a-starttls.test", `
-		< 220
-		> EHLO probe.example
-		< 250-mx1.a-starttls.test greets probe.example / 250-SIZE
-		> STARTTLS
-		< 220
-		TLS
-		> MAIL FROM:<>
-		< 503
-		> EHLO probe.example
-		< 250-mx1
-		> STARTTLS
-		< 502
-		> MAIL FROM:<>
-		< 250
-		> RCPT TO:<anna@a-starttls.test>
-		< 250`},
-	{"mx1.a-tlsonly.test", `
-		< 220
-		> EHLO probe.example
-		< 250
-		> MAIL FROM:<>
-		< 530 5.7.0
-		> STARTTLS
-		< 220
-		TLS
-		> EHLO probe.example
-		< 250
-		> MAIL FROM:<>
-		< 250`},
-	{"mx1.a-tlsrefused.test", `
-		< 220
-		> EHLO probe.example
-		< 250
-		> STARTTLS
-		< 454 4.7.0
-		> MAIL FROM:<>
-		< 250`},
-	{"mx1.a-tlsbroken.test", `
-		< 220
-		> EHLO probe.example
-		< 250
-		> STARTTLS
-		< 220
-		< 221
-		< EOF`},
-	{"mx1.a-tlsinjected.test", `
-		< 220
-		> EHLO probe.example
-		< 250
-		> STARTTLS
-		< 220
-		< 250 2.0.0 Ok`},
-	{"mx1.a-catchall.test", opening + `
-		> RCPT TO:<qzx81hwe0vk3npd7@a-catchall.test>
-		< 250`},
-	{"mx1.a-cannotsay.test", opening + `
-		> RCPT TO:<anna@a-cannotsay.test>
-		< 252`},
-	{"mx1.a-tempfail.test", opening + `
-		> RCPT TO:<anna@a-tempfail.test>
-		< 451 4.3.0`},
-	{"mx1.a-norelay.test", opening + `
-		> RCPT TO:<anna@a-norelay.test>
-		< 550 5.7.1 <anna@a-norelay.test>: Relay access denied`},
-	{"mx1.a-onercpt.test", opening + `
-		> RCPT TO:<anna@a-onercpt.test>
-		< 250
-		> RCPT TO:<ben@a-onercpt.test>
-		< 452 4.5.3
-		> RSET
-		< 250
-		> MAIL FROM:<>
-		< 250
-		> RCPT TO:<ben@a-onercpt.test>
-		< 250`},
-	{"mx1.a-short.test", opening + strings.Repeat("> RCPT TO:<anna@a-short.test>\n< 250\n", 5) + `
-		> RCPT TO:<anna@a-short.test>
-		< 421
-		< EOF`},
-	{"mx1.a-chasquid.test", opening + strings.Repeat("> RCPT TO:<ghost@a-chasquid.test>\n< 550\n", 2) + `
-		> RCPT TO:<ghost@a-chasquid.test>
-		< 421 4.5.0
-		< EOF`},
-	{"mx1.a-exim.test", opening + strings.Repeat("> RCPT TO:<ghost@a-exim.test>\n< 550 Unrouteable\n", 10) + `
-		> RCPT TO:<anna@a-exim.test>
-		< 550 Too many bad recipients
-		> RSET
-		< 250
-		> MAIL FROM:<>
-		< 250
-		> RCPT TO:<anna@a-exim.test>
-		< 250`},
-	{"mx1.a-cisco.test", opening + strings.Repeat("> RCPT TO:<ghost@a-cisco.test>\n< 550 5.1.1\n", 25) + `
-		> RCPT TO:<anna@a-cisco.test>
-		< 550 Too many invalid recipients
-		< EOF`},
-	{"mx1.a-blocked.test", `
-		< 554 5.7.1 Service unavailable; client [127.0.0.1] blocked
-		> EHLO probe.example
-		< 503
-		> QUIT
-		< 221
-		< EOF`},
-	{"mx1.a-clean.test", opening + `
-		> RCPT TO:<grey.ann@a-clean.test>
-		< 451 4.7.1
-		> RCPT TO:<deferred.ann@a-clean.test>
-		< 451 4.3.0
-		> RCPT TO:<refused@a-clean.test>
-		< 550 5.7.1
-		> RCPT TO:<closing@a-clean.test>
-		< 421 4.2.1
-		< EOF`},
-	{"mx1.a-clean.test", opening + `
-		> RCPT TO:<cut.ann@a-clean.test>
-		< EOF`},
-	{"mx1.a-policy.test", opening + `
-		> RCPT TO:<anna@a-policy.test>
-		< 550 5.7.1 Service unavailable`},
-	{"mx1.a-badhello.test", `
-		< 220
-		> EHLO probe.example
-		< 550 5.7.1 <probe.example>: Helo command rejected
-		> MAIL FROM:<>
-		< 503`},
-	{"mx1.a-badsender.test", `
-		< 220
-		> EHLO probe.example
-		< 250
-		> MAIL FROM:<a@b.example>
-		< 550 5.1.8
-		> RCPT TO:<anna@a-badsender.test>
-		< 503`},
-	{"mx1.a-closing.test", "< 421 4.3.2\n< EOF"},
-	{"mx1.a-nomail.test", "< 521 5.3.2\n< EOF"},
-	{"mx1.a-dropgreeting.test", "< EOF"},
-	{"mx1.a-drophello.test", "< 220\n> EHLO x\n< EOF"},
-	{"mx1.a-dropmail.test", "< 220\n> EHLO x\n< 250\n> MAIL FROM:<>\n< EOF"},
-	{"mx1.a-droprcpt.test", opening + "> RCPT TO:<anna@a-droprcpt.test>\n< EOF"},
-	{"mx1.a-resethello.test", "< 220\n> EHLO x\n< RST"},
-	{"mx1.a-resetmail.test", "< 220\n> EHLO x\n< 250\n> MAIL FROM:<>\n< RST"},
-	{"mx1.a-resetrcpt.test", opening + "> RCPT TO:<anna@a-resetrcpt.test>\n< RST"},
-	{"mx1.a-flaky.test", opening + "> RCPT TO:<anna@a-flaky.test>\n< RST"},
-	{"mx1.a-flaky.test", opening + "> RCPT TO:<anna@a-flaky.test>\n< 250"},
-	{"mx1.a-garbage.test", "< HTTP/1.1 400\n< Connection"},
-	{"mx1.a-badcode.test", opening + "> RCPT TO:<anna@a-badcode.test>\n< 999"},
-	{"mx1.a-nocode.test", opening + "> RCPT TO:<anna@a-nocode.test>\n< User unknown"},
-	{"mx1.a-go354.test", opening + "> RCPT TO:<anna@a-go354.test>\n< 354"},
-	{"mx1.a-twocodes.test", opening + "> RCPT TO:<anna@a-twocodes.test>\n< 550-5.1.1 User unknown / 250"},
-	{"a-implicit.test", opening + "> RCPT TO:<anna@a-implicit.test>\n< 250"},
-	{"mx2.a-firstdown.test", opening + "> RCPT TO:<anna@a-firstdown.test>\n< 250"},
-	{"mail.a-hostalias.test", opening + "> RCPT TO:<anna@a-hostalias.test>\n< 250"},
-	{"mx1.a-tarpit.test", "< 220 mx1.a-tarpit.test ESMTP"},
-	{"mx1.a-slow.test", opening},
-}
+// repeated are lines of a dialogue that come so many times.
+var repeated = regexp.MustCompile(`(?m)^(\d+) (> .*\n< .*\n)`)
 
+// TestPersonalityDialogues plays those of testdata/dialogues.txt.
 func TestPersonalityDialogues(t *testing.T) {
 	t.Parallel()
 	l := startLab(t, nil)
-	for _, c := range dialogues {
-		t.Run(c.host, func(t *testing.T) {
-			w := dialHost(t, l, c.host)
+	text := strings.ReplaceAll(string(effort.Must(os.ReadFile("testdata/dialogues.txt"))(t)), `\xe4`, "\xe4")
+	text = repeated.ReplaceAllStringFunc(text, func(lines string) string {
+		count, once, _ := strings.Cut(lines, " ")
+		return strings.Repeat(once, effort.Must(strconv.Atoi(count))(t))
+	})
+	all := strings.Split(text, "\n= ")[1:]
+	effort.Is(t, len(all), 49, "dialogues")
+	for _, one := range all {
+		host, script, _ := strings.Cut(one, "\n")
+		t.Run(host, func(t *testing.T) {
+			w := dialHost(t, l, host)
 			w.t = t
-			w.play(c.script)
+			w.play(strings.Replace(script, "opening\n", opening, 1))
 		})
 	}
 }

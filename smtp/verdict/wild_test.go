@@ -33,6 +33,41 @@ func judgeAt(t *testing.T, reply, host string) Verdict {
 	return Builtin().Judge(a)
 }
 
+// someHost is one about which there is no rule.
+const someHost = "mx.example.com"
+
+// endsIt wants a reply to end an address by itself: it says in plain words that there is no mailbox for it.
+func endsIt(t *testing.T, reply string) {
+	t.Helper()
+	v := judgeAt(t, reply, someHost)
+	effort.ErrorIf(t, v.Outcome != smtp.Invalid || v.Bare, "%s: %s by %s", reply, v.golden(), v.Rule)
+}
+
+// endsNothing wants a reply to end no address without a witness.
+func endsNothing(t *testing.T, reply string) {
+	t.Helper()
+	v := judgeAt(t, reply, someHost)
+	effort.ErrorIf(t, v.Outcome == smtp.Invalid && !v.Bare, "%s: %s by %s", reply, v.golden(), v.Rule)
+}
+
+// sizeOnly wants a reply to be no word about a mailbox.
+func sizeOnly(t *testing.T, reply, host string) {
+	t.Helper()
+	v := judgeAt(t, reply, host)
+	effort.ErrorIf(t, v.Outcome != smtp.Undecided || v.Reason == smtp.MailboxFull, "%s at %s: %s by %s", reply, host,
+		v.golden(), v.Rule)
+}
+
+// eachCode calls want with each text under each code.
+func eachCode(t *testing.T, codes, texts []string, want func(t *testing.T, reply string)) {
+	t.Helper()
+	for _, text := range texts {
+		for _, code := range codes {
+			want(t, code+" "+text)
+		}
+	}
+}
+
 // The size of a message says nothing about a mailbox, under any code at any host.
 func TestSizeIsNotFullness(t *testing.T) {
 	t.Parallel()
@@ -46,74 +81,57 @@ func TestSizeIsNotFullness(t *testing.T) {
 				if !try() {
 					continue
 				}
-				if v := judgeAt(t, code+text, host); v.Outcome != smtp.Undecided || v.Reason == smtp.MailboxFull {
-					t.Errorf("%s%s at %s: %s by %s", code, text, host, v.golden(), v.Rule)
-				}
+				sizeOnly(t, code+text, host)
 			}
 		}
 	}
-	for _, text := range []string{"mailbox full", "over the quota", "Maximum size exceeded"} {
-		for _, code := range []string{"552 5.3.4 ", "550 5.2.3 "} {
-			if v := judgeAt(t, code+text, "mx.example.com"); v.Outcome != smtp.Undecided || v.Reason == smtp.MailboxFull {
-				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
-			}
-		}
-	}
+	eachCode(t, []string{"552 5.3.4", "550 5.2.3"}, []string{"mailbox full", "over the quota", "Maximum size exceeded"},
+		func(t *testing.T, reply string) { sizeOnly(t, reply, someHost) })
 }
 
 // Too many messages in a mailbox are its trouble; too many from us, or in a session, are ours.
 func TestManyMessagesInAMailboxAreNotOurPace(t *testing.T) {
-	full := append(draw(t, "(|There are |Sorry, )too (many messages|many mails|much mail) in (this|the|user's|recipient's) (mailbox|inbox|account)"),
-		draw(t, "(|User's |This )(mailbox|account|inbox|folder) (has|holds|contains) too (many messages|many emails|much mail)")...)
-	full = append(full, draw(t, "Too many (messages|mails) (stored|kept|held) for (this|that) (mailbox|user)")...)
+	full := slices.Concat(
+		draw(t, "(|There are |Sorry, )too (many messages|many mails|much mail) in (this|the|user's|recipient's) (mailbox|inbox|account)"),
+		draw(t, "(|User's |This )(mailbox|account|inbox|folder) (has|holds|contains) too (many messages|many emails|much mail)"),
+		draw(t, "Too many (messages|mails) (stored|kept|held) for (this|that) (mailbox|user)"))
 	ours := draw(t, "(|You have sent )too many (messages|mails|emails) (from your host|in this session|per connection|in the last hour|sent)")
-	for _, code := range []string{"552 ", "552 5.2.2 ", "550 ", "550 5.1.1 ", "554 5.0.0 ", "452 ", "450 4.2.2 ",
-		"421 4.2.2 "} {
-		for _, text := range full {
-			v := judgeAt(t, code+text, "mx.example.com")
-			if v.Reason != smtp.MailboxFull || v.Blame != smtp.BlameAddress || code[0] == '5' && (v.Outcome != smtp.Invalid || v.Bare) {
-				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
-			}
-		}
-		for _, text := range ours {
-			if v := judgeAt(t, code+text, "mx.example.com"); v.Blame == smtp.BlameAddress {
-				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
-			}
-		}
-	}
+	codes := []string{"552", "552 5.2.2", "550", "550 5.1.1", "554 5.0.0", "452", "450 4.2.2", "421 4.2.2"}
+	eachCode(t, codes, full, func(t *testing.T, reply string) {
+		v := judgeAt(t, reply, someHost)
+		effort.ErrorIf(t, v.Reason != smtp.MailboxFull || v.Blame != smtp.BlameAddress ||
+			reply[0] == '5' && (v.Outcome != smtp.Invalid || v.Bare), "%s: %s by %s", reply, v.golden(), v.Rule)
+	})
+	eachCode(t, codes, ours, func(t *testing.T, reply string) {
+		v := judgeAt(t, reply, someHost)
+		effort.ErrorIf(t, v.Blame == smtp.BlameAddress, "%s: %s by %s", reply, v.golden(), v.Rule)
+	})
 }
 
 // A file, a table or a login that is missing or locked is no mailbox, nor is what is only said under a condition.
 func TestThingsBesideAMailboxAreNoMailbox(t *testing.T) {
 	const missing = " (not found|does not exist|is unknown)"
-	for _, text := range slices.Concat(
+	eachCode(t, []string{"550", "554", "550 5.0.0"}, slices.Concat(
 		draw(t, "(|The |Sorry, )(alias|user|mailbox) (file|map|index)"+missing),
 		draw(t, "(|The )(ticket|newsletter|certificate|transaction)"+missing),
 		draw(t, "(|The )authenticated (user|account)"+missing),
-		draw(t, "(If|In case) the (user|mailbox|account) (does not exist|is unknown|is disabled), (contact|ask) us")) {
-		for _, code := range []string{"550 ", "554 ", "550 5.0.0 "} {
-			if v := judgeAt(t, code+text, "mx.example.com"); v.Outcome == smtp.Invalid {
-				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
-			}
-		}
-	}
+		draw(t, "(If|In case) the (user|mailbox|account) (does not exist|is unknown|is disabled), (contact|ask) us")),
+		func(t *testing.T, reply string) {
+			v := judgeAt(t, reply, someHost)
+			effort.ErrorIf(t, v.Outcome == smtp.Invalid, "%s: %s by %s", reply, v.golden(), v.Rule)
+		})
 }
 
 // What refuses senders is no word about a mailbox that was closed, or whose directory lacks a name.
 func TestWordsOfRefusalsInSentencesAboutMailboxes(t *testing.T) {
-	for _, text := range append(
+	ours := strings.NewReplacer("Mailbox", "Your IP", "Account", "Your host", "User", "Sender", "user", "sender",
+		"recipient", "IP")
+	texts := append(
 		draw(t, "(Mailbox|Account|User) (is |was |has been |)(blocked|closed|suspended) (for inactivity|due to inactivity|because of non-use|by administrator)"),
-		draw(t, "(|The )(user|recipient) (|is )not listed in (the|our) (directory|company address book|user list)")...) {
-		for _, code := range []string{"550 ", "550 5.1.1 ", "550 5.2.1 ", "553 "} {
-			if v := judgeAt(t, code+text, "mx.example.com"); v.Outcome != smtp.Invalid || v.Bare {
-				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
-			}
-		}
-		ours := strings.NewReplacer("Mailbox", "Your IP", "Account", "Your host", "User", "Sender", "user",
-			"sender", "recipient", "IP").Replace(text)
-		if v := judgeAt(t, "550 "+ours, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
-			t.Errorf("550 %s: %s by %s", ours, v.golden(), v.Rule)
-		}
+		draw(t, "(|The )(user|recipient) (|is )not listed in (the|our) (directory|company address book|user list)")...)
+	eachCode(t, []string{"550", "550 5.1.1", "550 5.2.1", "553"}, texts, endsIt)
+	for _, text := range texts {
+		endsNothing(t, "550 "+ours.Replace(text))
 	}
 }
 
@@ -162,17 +180,11 @@ var spokenRefusals = []struct {
 
 // What is said of addresses of hosts, of networks and of messages is no plain statement about a mailbox.
 func TestOtherAddressesAreNoMailboxes(t *testing.T) {
-	for _, text := range append(draw(t, "(IP-Adresse|Adresse IP|Dirección IP|Indirizzo IP|Alamat IP|IP地址|адрес узла|indirizzo di rete|发件人地址|Адрес отправителя) "+
+	eachCode(t, []string{"550", "550 5.1.1", "553 5.3.0"}, append(draw(t, "(IP-Adresse|Adresse IP|Dirección IP|Indirizzo IP|Alamat IP|IP地址|адрес узла|indirizzo di rete|发件人地址|Адрес отправителя) "+
 		"(unbekannt|inconnue|desconocida|sconosciuto|tidak valid|无效|не найден|non valido|不存在)"),
 		"Die Adresse wurde gesperrt wegen Missbrauch", "地址被列入禁用名单", "User deleted your message",
 		"Message to this user was deleted",
-		"recipient has no interest in unknown persons", "invalid user authentication token") {
-		for _, code := range []string{"550 ", "550 5.1.1 ", "553 5.3.0 "} {
-			if v := judgeAt(t, code+text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
-				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
-			}
-		}
-	}
+		"recipient has no interest in unknown persons", "invalid user authentication token"), endsNothing)
 }
 
 // Plain refusals are answers under the codes that fit, whatever signs stand around them; the same said of
@@ -186,22 +198,19 @@ func TestPlainRefusalsInManyLanguages(t *testing.T) {
 				for _, code := range []string{"550 ", "551 ", "553 5.3.0 ", "554 5.0.0 ", "550 5.2.0 ", "552 5.5.0 "} {
 					for _, dress := range []string{"#", "<john.doe@example.com>: #", "Sorry… «#»!",
 						"Sorry. / # / (in reply to RCPT TO)", "# https://help.example.org/spam"} {
-						v := judgeAt(t, code+strings.ReplaceAll(dress, "#", text), "mx.example.com")
+						v := judgeAt(t, code+strings.ReplaceAll(dress, "#", text), someHost)
 						if v.Outcome != smtp.Invalid || v.Bare || (v.Reason == smtp.MailboxFull) != (s.reason == smtp.MailboxFull) {
 							t.Errorf("%s%s: %s by %s", code, strings.ReplaceAll(dress, "#", text), v.golden(), v.Rule)
 						}
 						tried++
 					}
 				}
-				if v := judgeAt(t, "450 "+text, "mx.example.com"); v.Outcome != smtp.Undecided {
+				if v := judgeAt(t, "450 "+text, someHost); v.Outcome != smtp.Undecided {
 					t.Errorf("450 %s: %s by %s", text, v.golden(), v.Rule)
 				}
 			}
 			for _, other := range strings.Split(s.others, "|") {
-				text := "550 " + strings.ReplaceAll(form, "#", other)
-				if v := judgeAt(t, text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
-					t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
-				}
+				endsNothing(t, "550 "+strings.ReplaceAll(form, "#", other))
 			}
 		}
 	}
@@ -236,7 +245,7 @@ func TestSentencesOfManyLanguages(t *testing.T) {
 		effort.FatalIf(t, len(list[about]) < 100, "only %d sentences for %s", len(list[about]), about)
 		for _, text := range list[about] {
 			for _, form := range []string{text, withoutAccents(text)} {
-				v := judgeAt(t, code+strings.ReplaceAll(form, "^", "john.doe@example.com"), "mx.example.com")
+				v := judgeAt(t, code+strings.ReplaceAll(form, "^", "john.doe@example.com"), someHost)
 				if v.Outcome != smtp.Invalid || v.Bare || about == "full" && v.Reason != smtp.MailboxFull {
 					missed++
 					t.Logf("missed: %s: %s by %s", form, v.golden(), v.Rule)
@@ -248,9 +257,7 @@ func TestSentencesOfManyLanguages(t *testing.T) {
 		t.Errorf("%d were missed", missed)
 	}
 	for _, text := range list["not"] {
-		if v := judgeAt(t, "550 "+text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
-			t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
-		}
+		endsNothing(t, "550 "+text)
 	}
 	effort.ErrorIf(t, len(list["not"]) < 700, "only %d sentences about other things", len(list["not"]))
 }
@@ -275,18 +282,14 @@ func TestConditionsSayNothing(t *testing.T) {
 		language, list, _ := strings.Cut(line, ": ")
 		word := conditions[language]
 		for text := range strings.SplitSeq(list, " / ") {
-			plain := judgeAt(t, "550 "+text+" ", "mx.example.com")
+			plain := judgeAt(t, "550 "+text+" ", someHost)
 			if about == "not" || word == "" || strings.ContainsAny(text, ".,;:()!?^-_") || !strings.Contains(text, " ") ||
 				isASCII(text[:1]) != isASCII(word[:1]) || plain.Outcome != smtp.Invalid || plain.Bare {
 				continue
 			}
 			tried++
-			if v := judgeAt(t, "550 "+word+" "+text, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
-				t.Errorf("%s %s: %s by %s", word, text, v.golden(), v.Rule)
-			}
-			if v := judgeAt(t, "550 "+text+"; "+word, "mx.example.com"); v.Outcome != smtp.Invalid || v.Bare {
-				t.Errorf("%s; %s: %s by %s", text, word, v.golden(), v.Rule)
-			}
+			endsNothing(t, "550 "+word+" "+text)
+			endsIt(t, "550 "+text+"; "+word)
 		}
 	}
 	effort.ErrorIf(t, tried < 500, "only %d were tried", tried)
@@ -319,14 +322,14 @@ func TestNamesOfProductsDecideNothing(t *testing.T) {
 		if strings.HasPrefix(refusal, "550") {
 			code, text = "550 5.1.1 ", "No such user"
 		}
-		want := judgeAt(t, code+text, "mx.example.com")
+		want := judgeAt(t, code+text, someHost)
 		for _, product := range append(products, "Acmeguard Antispam Gateway") {
 			for _, dress := range dresses {
 				if product == "Acmeguard Antispam Gateway" && !strings.ContainsAny(dress, "([") {
 					continue // nobody knows it: only between brackets
 				}
 				form := code + strings.NewReplacer("#", text, "%", product).Replace(dress)
-				if v := judgeAt(t, form, "mx.example.com"); v.Outcome != smtp.Invalid || v.golden() != want.golden() {
+				if v := judgeAt(t, form, someHost); v.Outcome != smtp.Invalid || v.golden() != want.golden() {
 					t.Errorf("%s: %s by %s, without the product %s", form, v.golden(), v.Rule, want.golden())
 				}
 			}
@@ -335,43 +338,29 @@ func TestNamesOfProductsDecideNothing(t *testing.T) {
 	for _, ours := range []string{"Rejected by %", "User unknown: blocked by %", "Your message was refused (%)",
 		"Sender denied - %", "User unknown, your IP is listed (%)", "% says: spam", "Policy of %"} {
 		for _, product := range products {
-			form := "550 5.1.1 " + strings.ReplaceAll(ours, "%", product)
-			if v := judgeAt(t, form, "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
-				t.Errorf("%s: %s by %s", form, v.golden(), v.Rule)
-			}
+			endsNothing(t, "550 5.1.1 "+strings.ReplaceAll(ours, "%", product))
 		}
 	}
 }
 
 // What stands besides, such as where a mailbox is, is no subject of a sentence; where it is, it stays one.
 func TestAsides(t *testing.T) {
-	for _, text := range append(append(
+	eachCode(t, []string{"550"}, slices.Concat(
 		draw(t, "(Error|SMTP error|Delivery failed): (that inbox|this addressee) (was not found|cannot be located)(| on this server| on our mail server)"),
-		draw(t, "(Fehler|Grund): (Kennung unbekannt|Postfach nicht angelegt)(| auf diesem Server)")...),
-		draw(t, "(El buzón|La casilla) no existe (en este servidor|en nuestro servidor de correo)")...) {
-		if v := judgeAt(t, "550 "+text, "mx.example.com"); v.Outcome != smtp.Invalid || v.Bare {
-			t.Errorf("%s: %s by %s", text, v.golden(), v.Rule)
-		}
-	}
-	for _, text := range append(append(
+		draw(t, "(Fehler|Grund): (Kennung unbekannt|Postfach nicht angelegt)(| auf diesem Server)"),
+		draw(t, "(El buzón|La casilla) no existe (en este servidor|en nuestro servidor de correo)")), endsIt)
+	eachCode(t, []string{"550"}, slices.Concat(
 		draw(t, "(User|Recipient|Mailbox): (unknown error|server unknown|error in a table|delivery script not found)"),
-		draw(t, "(The|Our) (server|database) of the (user|recipient) (is unknown|does not exist|was not found)")...),
-		"No account for this gateway", "550 5.1.1 No account at this gateway",
-		"Unbekannter Fehler beim Zustellen an den Benutzer",
-		"El servidor del destinatario no existe", "Неизвестная ошибка пользователя",
-		"access list: user not in the allowed list",
-		"mailbox store is closed", "mailbox server was shut down", "the recipient's server is dead", "此地址没有权限",
-		"Ihr Konto ist abgelaufen", "Platnost vašeho účtu skončila", "Din konto er utløpt",
-		"Uw account is verlopen", "حسابك منتهي") {
-		for _, code := range []string{"550 ", "550 5.1.1 "} {
-			if code == "550 5.1.1 " && !strings.Contains(text, "gateway") {
-				continue // the code speaks of a mailbox
-			}
-			if v := judgeAt(t, code+strings.TrimPrefix(text, "550 5.1.1 "), "mx.example.com"); v.Outcome == smtp.Invalid && !v.Bare {
-				t.Errorf("%s%s: %s by %s", code, text, v.golden(), v.Rule)
-			}
-		}
-	}
+		draw(t, "(The|Our) (server|database) of the (user|recipient) (is unknown|does not exist|was not found)"),
+		[]string{"No account for this gateway", "No account at this gateway",
+			"Unbekannter Fehler beim Zustellen an den Benutzer",
+			"El servidor del destinatario no existe", "Неизвестная ошибка пользователя",
+			"access list: user not in the allowed list",
+			"mailbox store is closed", "mailbox server was shut down", "the recipient's server is dead", "此地址没有权限",
+			"Ihr Konto ist abgelaufen", "Platnost vašeho účtu skončila", "Din konto er utløpt",
+			"Uw account is verlopen", "حسابك منتهي"}), endsNothing)
+	eachCode(t, []string{"550 5.1.1"}, // it speaks of a mailbox
+		[]string{"No account for this gateway", "No account at this gateway"}, endsNothing)
 }
 
 // TestUnseen scores the rules on replies that they were not made from: what is missed of plain refusals, and what
@@ -400,7 +389,7 @@ func scoreReplies(t *testing.T, file string, falsely func(format string, args ..
 		if line == "" || line[0] == '#' || about == "open" {
 			continue
 		}
-		v := judgeAt(t, strings.ReplaceAll(line, "^", "john.doe@example.com"), "mx.example.com")
+		v := judgeAt(t, strings.ReplaceAll(line, "^", "john.doe@example.com"), someHost)
 		plain, of := !strings.HasPrefix(about, "not"), about
 		if plain {
 			of = "plain refusals"
