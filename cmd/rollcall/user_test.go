@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/base32"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -27,28 +26,18 @@ func pageOf(t *testing.T, method, page, cookie string, form url.Values) (status 
 	if cookie != "" {
 		cookie = "__Host-rollcall=" + cookie
 	}
-	status, text, set := browse(t, method, page, cookie, form)
-	for _, c := range set {
-		if c.Name == "__Host-rollcall" {
-			session = c.Value
-		}
-	}
-	return status, text, session
+	a := browse(t, method, page, cookie, form)
+	return a.Status, a.Body, a.Cookie("__Host-rollcall")
 }
 
-// browse makes a request as a browser does, and gives the cookies that are set too.
-func browse(t *testing.T, method, page, cookie string, form url.Values) (status int, text string, set []*http.Cookie) {
+// browse makes a request as a browser does.
+func browse(t *testing.T, method, page, cookie string, form url.Values) effort.Answer {
 	t.Helper()
-	request := effort.Must(http.NewRequestWithContext(t.Context(), method, page, strings.NewReader(form.Encode())))(t)
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.Header.Set("Sec-Fetch-Site", "same-origin")
+	headers := []string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}
 	if cookie != "" {
-		request.Header.Set("Cookie", cookie)
+		headers = append(headers, "Cookie", cookie)
 	}
-	answer := effort.Must(http.DefaultTransport.RoundTrip(request))(t)
-	defer answer.Body.Close()
-	body := effort.Must(io.ReadAll(answer.Body))(t)
-	return answer.StatusCode, string(body), answer.Cookies()
+	return effort.Send(t, method, page, form.Encode(), headers...)
 }
 
 // accept uses a link up and gives the session that begins.
@@ -261,11 +250,11 @@ func operatorOf(t *testing.T, link string) *operator {
 // ask makes a request as a browser does.
 func (o *operator) ask(method, page string, form url.Values) (status int, text string) {
 	o.t.Helper()
-	status, text, set := browse(o.t, method, page, o.cookie, form)
-	for _, c := range set {
+	a := browse(o.t, method, page, o.cookie, form)
+	for _, c := range (&http.Response{Header: a.Header}).Cookies() {
 		if strings.HasPrefix(c.Name, "__Host-rollcall-operator") && !strings.HasSuffix(c.Name, "-next") {
 			o.cookie = c.Name + "=" + c.Value
 		}
 	}
-	return status, text
+	return a.Status, a.Body
 }

@@ -107,26 +107,8 @@ func (r *rig) ask(method, path, body string) (int, string) {
 	return r.raw(method, path, body, "Bearer "+r.token)
 }
 
-// sent is an answer, for sent(r.ask(...)).is(t, 200).
-func sent(status int, text string) answer { return answer{status, text} }
-
-type answer struct {
-	status int
-	text   string
-}
-
-// is checks the status; of says of what.
-func (a answer) is(t *testing.T, status int, of ...any) {
-	t.Helper()
-	effort.Is(t, a.status, status, append(of, a.text)...)
-}
-
-// says checks the status and a part of the text.
-func (a answer) says(t *testing.T, status int, part string, of ...any) {
-	t.Helper()
-	effort.Is(t, a.status, status, of...)
-	effort.Has(t, a.text, part, of...)
-}
+// sent is an answer, for sent(r.ask(...)).Is(t, 200).
+func sent(status int, text string) effort.Answer { return effort.Answer{Status: status, Body: text} }
 
 // codeOf is the code of a refusal; "" for none.
 func codeOf(out map[string]any) string {
@@ -135,17 +117,15 @@ func codeOf(out map[string]any) string {
 	return code
 }
 
-func (r *rig) raw(method, path, body, authorization string) (int, string) {
+// raw makes one call, with more headers as names and values.
+func (r *rig) raw(method, path, body, authorization string, more ...string) (int, string) {
 	r.t.Helper()
-	req := effort.Must(http.NewRequest(method, r.url+path, strings.NewReader(body)))(r.t)
 	if authorization != "" {
-		req.Header.Set("Authorization", authorization)
+		more = append(more, "Authorization", authorization)
 	}
-	res := effort.Must(http.DefaultClient.Do(req))(r.t)
-	defer res.Body.Close()
-	effort.Is(r.t, res.Header.Get("X-Content-Type-Options"), "nosniff", method, path, "X-Content-Type-Options")
-	text := effort.Must(io.ReadAll(res.Body))(r.t)
-	return res.StatusCode, string(text)
+	a := effort.Send(r.t, method, r.url+path, body, more...)
+	effort.Is(r.t, a.Header.Get("X-Content-Type-Options"), "nosniff", method, path, "X-Content-Type-Options")
+	return a.Status, a.Body
 }
 
 // TestOperatorTour does what an operator does for a new customer.
@@ -261,7 +241,7 @@ func TestTokenIsNeeded(t *testing.T) {
 	}
 	for path, want := range map[string]string{"/healthz": "alive", "/readyz": "ready",
 		"/metrics": "rollcall_test_total 0"} {
-		sent(r.raw("GET", path, "", "")).says(t, 200, want, path)
+		sent(r.raw("GET", path, "", "")).Says(t, 200, want, path)
 	}
 }
 
@@ -289,7 +269,7 @@ func TestReady(t *testing.T) {
 	effort.Is(t, ready(), 200, "not ready again")
 	r.draining.Store(true)
 	effort.Is(t, ready(), 503, "ready while draining")
-	sent(r.raw("GET", "/healthz", "", "")).is(t, 200, "alive while draining")
+	sent(r.raw("GET", "/healthz", "", "")).Is(t, 200, "alive while draining")
 }
 
 // TestTokenIsMadeOnce also when several processes start at once.
@@ -348,12 +328,12 @@ func TestLimitsOfAWorkspace(t *testing.T) {
 	shows("POST", `{"open":0}`, open, stored, unpaid)
 	for _, wrong := range []string{`{"open":-1}`, `{"stored":9007199254740993}`, `{"unpaid":"7"}`, `{"weight":7}`, ``,
 		`{"open":1,"reason":"` + strings.Repeat("x", 201) + `"}`} {
-		sent(r.ask("POST", path, wrong)).is(t, 400, wrong)
+		sent(r.ask("POST", path, wrong)).Is(t, 400, wrong)
 	}
 	shows("GET", "", open, stored, unpaid)
 	for _, method := range []string{"GET", "POST"} {
-		sent(r.ask(method, "/v1/workspaces/x/limits", `{}`)).is(t, 400, method, "of no id")
-		sent(r.ask(method, "/v1/workspaces/"+uuid.NewString()+"/limits", `{}`)).is(t, 404, method, "of nobody")
+		sent(r.ask(method, "/v1/workspaces/x/limits", `{}`)).Is(t, 400, method, "of no id")
+		sent(r.ask(method, "/v1/workspaces/"+uuid.NewString()+"/limits", `{}`)).Is(t, 404, method, "of nobody")
 	}
 }
 
@@ -373,13 +353,13 @@ func TestIdentity(t *testing.T) {
 		`"saw":"the address has no PTR","next":"Ask.","checked_at":"2030-01-02T03:04:05.000Z"},` +
 		`{"check":"block_list","source":"192.0.2.1","list":"bl.test","state":"ok","saw":"not on bl.test",` +
 		`"checked_at":"2030-01-02T03:04:05.000Z"}]}` + "\n"
-	effort.Is(t, sent(r.ask("GET", "/v1/identity", "")), answer{200, want})
-	sent(r.raw("GET", "/v1/identity", "", "Bearer wrong")).is(t, 401, "a stranger")
-	sent(r.raw("GET", "/readyz", "", "")).says(t, 200, `"probing":"no: run`, "readyz of a node that is not fit")
+	sent(r.ask("GET", "/v1/identity", "")).Says(t, 200, want)
+	sent(r.raw("GET", "/v1/identity", "", "Bearer wrong")).Is(t, 401, "a stranger")
+	sent(r.raw("GET", "/readyz", "", "")).Says(t, 200, `"probing":"no: run`, "readyz of a node that is not fit")
 	status, out := r.call("POST", "/v1/identity/check", "")
 	effort.ErrorIf(t, status != 200 || out["fit"] != true || out["probing"] != true, "after a look: %d %v", status, out)
 	fails = errors.New("too late")
-	sent(r.ask("POST", "/v1/identity/check", "")).says(t, 503, "unavailable", "a look that is too slow")
+	sent(r.ask("POST", "/v1/identity/check", "")).Says(t, 503, "unavailable", "a look that is too slow")
 	now = good
 	_, text := r.raw("GET", "/readyz", "", "")
 	effort.ErrorIf(t, text != `{"status":"ready"}`+"\n", "readyz of a node that is fit: %s", text)
@@ -421,7 +401,7 @@ func TestEntriesOfAVerification(t *testing.T) {
 	effort.ErrorIf(t, len(page["entries"].([]any)) != 3 || page["next"] != nil, "without a limit: %v", page)
 	for query, want := range map[string]int{"?limit=0": 400, "?limit=1001": 400, "?limit=a": 400,
 		"?after=a": 400, "?after=1.2.gift": 400, "?after=1.2": 400, "?limit=1000": 200} {
-		sent(r.ask("GET", path+query, "")).is(t, want, query)
+		sent(r.ask("GET", path+query, "")).Is(t, want, query)
 	}
 	other := strings.Replace(path, d.Workspace.String(), uuid.NewString(), 1)
 	if status, out := r.call("GET", other, ""); status != 404 || codeOf(out) != "verification_not_found" {
@@ -434,7 +414,7 @@ func TestDrainEndsLongCalls(t *testing.T) {
 	r := newRig(t)
 	r.server.Drain()
 	r.server.Drain()
-	sent(r.ask("GET", "/v1/audit", "")).is(t, 503, "audit after the drain")
+	sent(r.ask("GET", "/v1/audit", "")).Is(t, 503, "audit after the drain")
 }
 
 // closedLog is a ledger that takes no line of the operator log.
@@ -503,7 +483,7 @@ func TestKnownHosts(t *testing.T) {
 	for _, host := range []string{"127.0.0.1:" + port, "127.0.0.1", "localhost", "LOCALHOST:1", "localhost.", "[::1]:80",
 		"[::1]", "127.9.9.9", "node-1.example", "Node-1.Example:8081", "[2001:db8::1]:8081"} {
 		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/v1/workspaces"} {
-			sent(ask(path, host)).is(t, 200, path, "for", host)
+			sent(ask(path, host)).Is(t, 200, path, "for", host)
 		}
 	}
 	for _, host := range []string{"", "evil.example", "127.0.0.1.evil.example", "node-1.example.evil", "192.0.2.1",
@@ -520,7 +500,7 @@ func TestKnownHosts(t *testing.T) {
 func TestTheAddressAConnectionCameTo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(o *admin.Options) { o.Listen = "127.0.0.3:0" })
-	sent(r.raw("GET", "/healthz", "", "")).is(t, 200, "at its own address")
+	sent(r.raw("GET", "/healthz", "", "")).Is(t, 200, "at its own address")
 }
 
 func TestAdminTLS(t *testing.T) {

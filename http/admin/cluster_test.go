@@ -304,7 +304,7 @@ func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
 		effort.ErrorIf(t, status != 409 || codeOf(out) != "no_keyring", "%s without keys: %d %v", method, status, out)
 	}
 	f.set(func() { f.fails = errors.New("stopped") })
-	sent(r.ask("POST", "/v1/cluster/keys", use)).is(t, 503, "of a cluster that does not answer")
+	sent(r.ask("POST", "/v1/cluster/keys", use)).Is(t, 503, "of a cluster that does not answer")
 }
 
 // told gives each name and error of an answer about keys.

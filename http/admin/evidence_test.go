@@ -118,7 +118,7 @@ func TestEvidenceThatIsNotThere(t *testing.T) {
 	effort.Must(r.book.Sweep(t.Context(), ledger.Retention{Results: time.Nanosecond}))(t)
 	refused(done.ID.String(), "user0@example.test", 410, "expired", "erased")
 	path := "/v1/verifications/" + done.ID.String() + "/evidence"
-	sent(r.raw("POST", path, `{"address":"a@b.test"}`, "")).is(t, 401, "without the token")
+	sent(r.raw("POST", path, `{"address":"a@b.test"}`, "")).Is(t, 401, "without the token")
 	damaged := ledgertest.Batch(l, 2, 1, 1, smtp.Valid)
 	damaged.Evidence = []byte("no cases")
 	effort.Must(d.Settle(t.Context(), damaged))(t)

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -137,13 +135,7 @@ func newThrottleRig(t *testing.T, changes ...func(*admin.Options)) *throttleRig 
 // as makes one call in somebody's name.
 func (r *throttleRig) as(author, method, path, body string) (int, string) {
 	r.t.Helper()
-	req := effort.Must(http.NewRequest(method, r.url+path, strings.NewReader(body)))(r.t)
-	req.Header.Set("Authorization", "Bearer "+r.token)
-	req.Header.Set(admin.AuthorHeader, author)
-	res := effort.Must(http.DefaultClient.Do(req))(r.t)
-	defer res.Body.Close()
-	text := effort.Must(io.ReadAll(res.Body))(r.t)
-	return res.StatusCode, string(text)
+	return r.raw(method, path, body, "Bearer "+r.token, admin.AuthorHeader, author)
 }
 
 func overrideBody(id, key, fields string, more string) string {
@@ -190,13 +182,13 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"the longest": strings.Replace(overrideBody(uuid.NewString(), "a.test", `"connections":"1"`, ""),
 			"3600", "2678400", 1),
 	} {
-		sent(r.ask("POST", "/v1/throttle/overrides", body)).is(t, 200, name)
+		sent(r.ask("POST", "/v1/throttle/overrides", body)).Is(t, 200, name)
 	}
 	over := overrideBody(uuid.NewString(), "over.test", `"connections":"1"`, "")
 	for _, call := range [][2]string{{"overrides", over}, {"clear", `{"key":"over.test","reason":"done"}`}} {
-		sent(r.ask("POST", "/v1/throttle/"+call[0], call[1])).is(t, 200, call[0])
+		sent(r.ask("POST", "/v1/throttle/"+call[0], call[1])).Is(t, 200, call[0])
 	}
-	sent(r.ask("POST", "/v1/throttle/overrides", over)).says(t, 409, "new id", "set again when it does not hold")
+	sent(r.ask("POST", "/v1/throttle/overrides", over)).Says(t, 409, "new id", "set again when it does not hold")
 	r.inspector.fail(errors.New("no DNS"))
 	loose := overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, "")
 	status, text := r.ask("POST", "/v1/throttle/overrides", loose)
@@ -206,10 +198,10 @@ func TestWhatIsNoOverride(t *testing.T) {
 		"less, without DNS":         overrideBody(uuid.NewString(), "nobody.test", `"connections":"1"`, ""),
 		"more, without DNS, forced": overrideBody(uuid.NewString(), "nobody.test", `"connections":"9"`, `,"force":true`),
 	} {
-		sent(r.ask("POST", "/v1/throttle/overrides", body)).is(t, 200, name)
+		sent(r.ask("POST", "/v1/throttle/overrides", body)).Is(t, 200, name)
 	}
 	known := overrideBody(id, "google.com", `"connections":"9"`, "")
-	sent(r.ask("POST", "/v1/throttle/overrides", known)).is(t, 409, "known, without DNS")
+	sent(r.ask("POST", "/v1/throttle/overrides", known)).Is(t, 409, "known, without DNS")
 }
 
 // TestTheAuthorOfAChangeIsNoted of every call that changes something, also of those that the ledger does not do.
@@ -239,7 +231,7 @@ func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 	}
 	effort.ErrorIf(t, !admin.AuthorFits(strings.Repeat("x", 200)) || !admin.AuthorFits("Zoë@desk"),
 		"an author of 200 bytes does not fit")
-	sent(r.as(strings.Repeat("x", 201), "GET", "/v1/log", "")).is(t, 400, "a long author")
+	sent(r.as(strings.Repeat("x", 201), "GET", "/v1/log", "")).Is(t, 400, "a long author")
 }
 
 // newestLine reads the newest line of the log; nil: there is none.
@@ -291,7 +283,7 @@ func TestWhatCannotBeForgotten(t *testing.T) {
 	r := newThrottleRig(t)
 	for _, body := range []string{`{"key":"a","what":"all"}`, `{"key":"a","what":"","reason":"x"}`,
 		`{"key":"","what":"all","reason":"x"}`, `{"key":"a","what":"everything","reason":"x"}`, `x`} {
-		sent(r.ask("POST", "/v1/receivers/forget", body)).is(t, 400, "forget", body)
+		sent(r.ask("POST", "/v1/receivers/forget", body)).Is(t, 400, "forget", body)
 	}
 }
 
@@ -319,7 +311,7 @@ func TestTheLogIsReadInPages(t *testing.T) {
 	effort.Is(t, strings.Join(subjects, " "), "1 2 3 5 7 source:192.0.2.7 source:default")
 	for _, bad := range []string{"limit=0", "limit=1001", "limit=x", "before=yesterday", "after=1",
 		"after=" + uuid.NewString()} {
-		sent(r.ask("GET", "/v1/log?"+bad, "")).is(t, 400, bad)
+		sent(r.ask("GET", "/v1/log?"+bad, "")).Is(t, 400, bad)
 	}
 }
 
@@ -360,10 +352,10 @@ func TestTheInspectorIsAsked(t *testing.T) {
 	r.inspector.fail(nil)
 	for _, path := range []string{"/v1/receivers/detail", "/v1/receivers/detail?key=" + strings.Repeat("x", 601),
 		"/v1/receivers/trace?key=a&after=x", "/v1/throttle/explain", "/v1/verifications/1/waits"} {
-		sent(r.ask("GET", path, "")).is(t, 400, path)
+		sent(r.ask("GET", path, "")).Is(t, 400, path)
 	}
 	for _, body := range []string{`{"key":"a","session":0}`, `{"key":"","session":1}`, `x`} {
-		sent(r.ask("POST", "/v1/receivers/close", body)).is(t, 400, "close", body)
+		sent(r.ask("POST", "/v1/receivers/close", body)).Is(t, 400, "close", body)
 	}
 }
 
@@ -388,14 +380,14 @@ func TestACandidateIsReplayed(t *testing.T) {
 	call := func(throttle string) (int, string) {
 		return r.ask("POST", "/v1/throttle/replay", fmt.Sprintf(`{"throttle":%q}`, throttle))
 	}
-	sent(call("good")).says(t, 200, `"asked":4,"receivers":[],`)
-	sent(call("bad")).says(t, 400, `"throttle.toml:1:1: no"`, "bad")
-	sent(call("down")).is(t, 503, "down")
+	sent(call("good")).Says(t, 200, `"asked":4,"receivers":[],`)
+	sent(call("bad")).Says(t, 400, `"throttle.toml:1:1: no"`, "bad")
+	sent(call("down")).Is(t, 503, "down")
 	running.Go(func() {
-		sent(call("slow")).is(t, 200, "slow")
+		sent(call("slow")).Is(t, 200, "slow")
 	})
 	<-begun
-	sent(call("good")).says(t, 409, "replay_running", "a second one")
+	sent(call("good")).Says(t, 409, "replay_running", "a second one")
 	close(goOn)
 	running.Wait()
 }
@@ -408,6 +400,6 @@ func TestWeightsHaveBounds(t *testing.T) {
 		status, text := r.ask("POST", "/v1/workspaces/"+id+"/weight", fmt.Sprintf(`{"weight":%d}`, weight))
 		effort.Is(t, status, want, "weight", weight, text)
 	}
-	sent(r.ask("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`)).is(t, 404, "of nobody")
+	sent(r.ask("POST", "/v1/workspaces/"+uuid.NewString()+"/weight", `{"weight":2}`)).Is(t, 404, "of nobody")
 	effort.Is(t, r.tuned.Load(), 2, "the node was told times")
 }

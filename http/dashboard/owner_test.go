@@ -44,7 +44,7 @@ func (g *rig) path(below string) string { return "/w/" + g.workspace.String() + 
 // credits asks the API with a key, and gives the status.
 func (g *rig) credits(key string) int {
 	g.t.Helper()
-	return g.as["nobody"].get("/v1/credits", "X-API-Key", key).status
+	return g.as["nobody"].get("/v1/credits", "X-API-Key", key).Status
 }
 
 // believedAtMost is within how long a revoked key stops (the contract).
@@ -56,25 +56,25 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 	g := newRig(t)
 	owner, form := g.as["owner"], uuid.NewString()
 	made := owner.post(g.path("/keys"), "form", form, "label", `<b>"billing"`)
-	key := keyPattern.FindString(made.body)
-	effort.FatalIf(t, made.status != 200 || key == "" || !strings.Contains(made.body, "&lt;b&gt;"),
-		"%d %s", made.status, made.body)
+	key := keyPattern.FindString(made.Body)
+	effort.FatalIf(t, made.Status != 200 || key == "" || !strings.Contains(made.Body, "&lt;b&gt;"),
+		"%d %s", made.Status, made.Body)
 	effort.Is(t, g.credits(key), 200, "the key at the API")
 	again := owner.post(g.path("/keys"), "form", form, "label", `<b>"billing"`)
-	if again.status != 409 || keyPattern.MatchString(again.body) || strings.Count(again.body, `class="mono" data-label="Begins with">rc_`) != 1 {
-		t.Errorf("the form again: %d %s", again.status, again.body)
+	if again.Status != 409 || keyPattern.MatchString(again.Body) || strings.Count(again.Body, `class="mono" data-label="Begins with">rc_`) != 1 {
+		t.Errorf("the form again: %d %s", again.Status, again.Body)
 	}
 	list := owner.get(g.path("/keys"))
-	effort.ErrorIf(t, keyPattern.MatchString(list.body) || !strings.Contains(list.body, key[:15]) ||
-		!strings.Contains(list.body, "owner@acme.test"), "the list: %s", list.body)
+	effort.ErrorIf(t, keyPattern.MatchString(list.Body) || !strings.Contains(list.Body, key[:15]) ||
+		!strings.Contains(list.Body, "owner@acme.test"), "the list: %s", list.Body)
 	id := key[3:15]
-	owner.get(g.path("/keys/"+id)).says(t, 200, "within 5 seconds")
+	owner.get(g.path("/keys/"+id)).Says(t, 200, "within 5 seconds")
 	for range 2 {
-		effort.Is(t, owner.post(g.path("/keys/"+id+"/revoke"), "form", uuid.NewString()).status, 303, "revoked")
+		effort.Is(t, owner.post(g.path("/keys/"+id+"/revoke"), "form", uuid.NewString()).Status, 303, "revoked")
 	}
 	g.pass(believedAtMost)
 	effort.Is(t, g.credits(key), 401, "a revoked key is answered with")
-	effort.Has(t, owner.get(g.path("/keys/"+id)).body, "already revoked")
+	effort.Has(t, owner.get(g.path("/keys/"+id)).Body, "already revoked")
 }
 
 // TestAKeyStopsWithItsMaker: it opens nothing while the user who made it is no owner, and the page says so.
@@ -82,7 +82,7 @@ func TestAKeyStopsWithItsMaker(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	second, user := g.join("second@acme.test", g.workspace, ledger.Owner), uuid.MustParse(g.member("second@acme.test"))
-	key := keyPattern.FindString(second.post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop").body)
+	key := keyPattern.FindString(second.post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop").Body)
 	effort.MustBe(t, g.credits(key), 200, "the key at the API")
 	lines, err := g.book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 1})
 	effort.ErrorIf(t, err != nil || len(lines) != 1 || lines[0].Action != "key create" ||
@@ -95,7 +95,7 @@ func TestAKeyStopsWithItsMaker(t *testing.T) {
 		effort.OK(t, g.book.SetRole(t.Context(), g.workspace, user, c.role))
 		g.pass(believedAtMost)
 		effort.Is(t, g.credits(key), c.want, fmt.Sprintf("made by a %q it opens the API with", c.role))
-		effort.Has(t, g.as["owner"].get(g.path("/keys")).body, c.shows, "made by a", c.role, "the page does not say")
+		effort.Has(t, g.as["owner"].get(g.path("/keys")).Body, c.shows, "made by a", c.role, "the page does not say")
 		if c.role == ledger.Owner {
 			continue
 		}
@@ -110,7 +110,7 @@ func TestKeysOfOthersAndBrokenFormsAreRefused(t *testing.T) {
 	other := "/w/" + g.other.String()
 	for _, a := range []answer{g.as["stranger"].get(other + "/keys/" + id),
 		g.as["stranger"].post(other+"/keys/"+id+"/revoke", "form", uuid.NewString())} {
-		effort.Is(t, a.status, 404, "a key of another workspace")
+		effort.Is(t, a.Status, 404, "a key of another workspace")
 	}
 	k, err := g.book.KeyByID(context.Background(), id)
 	effort.ErrorIf(t, err != nil || !k.Revoked.IsZero(), "%+v %v", k, err)
@@ -118,16 +118,16 @@ func TestKeysOfOthersAndBrokenFormsAreRefused(t *testing.T) {
 		"a long label": {"form": {uuid.NewString()}, "label": {strings.Repeat("x", 201)}}, "no form": {"label": {"x"}},
 		"NUL": {"form": {uuid.NewString()}, "label": {"a\x00"}}, "turned text": {"form": {uuid.NewString()}, "label": {"a\u202eb"}}} {
 		a := g.as["owner"].send(http.MethodPost, g.path("/keys"), values)
-		effort.ErrorIf(t, a.status != 422 || !strings.Contains(a.body, `id="problem"`) ||
-			keyPattern.MatchString(a.body), "%s: %d", name, a.status)
+		effort.ErrorIf(t, a.Status != 422 || !strings.Contains(a.Body, `id="problem"`) ||
+			keyPattern.MatchString(a.Body), "%s: %d", name, a.Status)
 	}
 }
 
 func TestUsesOfKeysAreNoted(t *testing.T) {
 	g := newRig(t)
 	made := g.as["owner"].post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop")
-	key := keyPattern.FindString(made.body)
-	effort.FatalIf(t, !strings.Contains(made.body, "never") || g.credits(key) != 200, "%s", made.body)
+	key := keyPattern.FindString(made.Body)
+	effort.FatalIf(t, !strings.Contains(made.Body, "never") || g.credits(key) != 200, "%s", made.Body)
 	g.stopServer()
 	k, err := g.book.KeyByID(context.Background(), key[3:15])
 	effort.ErrorIf(t, err != nil || k.LastUsed.IsZero(), "%+v %v", k, err)
@@ -138,30 +138,30 @@ func TestSomebodyIsInvitedChangedAndRemoved(t *testing.T) {
 	owner, form := g.as["owner"], uuid.NewString()
 	send := func() string {
 		a := owner.post(g.path("/people"), "form", form, "email", "new@acme.test", "role", "member")
-		found := regexp.MustCompile(`/link/([\w-]{43})`).FindStringSubmatch(a.body)
-		effort.FatalIf(t, a.status != 200 || found == nil, "%d %s", a.status, a.body)
+		found := regexp.MustCompile(`/link/([\w-]{43})`).FindStringSubmatch(a.Body)
+		effort.FatalIf(t, a.Status != 200 || found == nil, "%d %s", a.Status, a.Body)
 		return found[1]
 	}
 	token := send()
 	effort.Is(t, send(), token, "the form again made another link")
 	people := owner.get(g.path("/people"))
-	effort.Lacks(t, people.body, token)
-	effort.Is(t, strings.Count(people.body, `name="link"`), 1)
+	effort.Lacks(t, people.Body, token)
+	effort.Is(t, strings.Count(people.Body, `name="link"`), 1)
 	joined := g.as["nobody"].post("/link/"+token, "form", uuid.NewString(), "password", "a password of mine")
-	effort.MustBe(t, joined.status, 303, joined.body)
+	effort.MustBe(t, joined.Status, 303, joined.Body)
 	them := g.browser(joined.cookie())
-	effort.Is(t, them.get(g.path("/upload")).status, 200, "a page of a member")
-	effort.Is(t, them.get(g.path("/people")).status, 403, "a page of a member")
+	effort.Is(t, them.get(g.path("/upload")).Status, 200, "a page of a member")
+	effort.Is(t, them.get(g.path("/people")).Status, 403, "a page of a member")
 	page := g.path("/people/" + g.member("new@acme.test"))
 	for range 2 {
-		owner.post(page+"/role", "form", uuid.NewString(), "role", "viewer").is(t, 303, "role")
+		owner.post(page+"/role", "form", uuid.NewString(), "role", "viewer").Is(t, 303, "role")
 	}
-	effort.Is(t, them.get(g.path("/upload")).status, 403, "who is a viewer now still uploads")
+	effort.Is(t, them.get(g.path("/upload")).Status, 403, "who is a viewer now still uploads")
 	a := owner.post(page+"/sessions", "form", uuid.NewString())
-	effort.ErrorIf(t, a.status != 303 || them.get(g.path("")).status != 303, "sessions: %d", a.status)
-	owner.post(page+"/role", "form", uuid.NewString(), "remove", "1").is(t, 303, "remove")
-	effort.Is(t, owner.get(page).status, 404, "who was removed is still there")
-	log := owner.get(g.path("/activity")).body
+	effort.ErrorIf(t, a.Status != 303 || them.get(g.path("")).Status != 303, "sessions: %d", a.Status)
+	owner.post(page+"/role", "form", uuid.NewString(), "remove", "1").Is(t, 303, "remove")
+	effort.Is(t, owner.get(page).Status, 404, "who was removed is still there")
+	log := owner.get(g.path("/activity")).Body
 	for _, want := range []string{"invited new@acme.test as member", "joined as member: new@acme.test",
 		"changed the role of new@acme.test: member to viewer", "ended all sessions of new@acme.test",
 		"removed new@acme.test, who was viewer"} {
@@ -175,18 +175,18 @@ func TestAnOwnerStaysAndInvitationsEnd(t *testing.T) {
 	self := g.path("/people/" + g.member("owner@acme.test"))
 	for _, pair := range [][2]string{{"remove", "1"}, {"role", "viewer"}} {
 		a := owner.post(self+"/role", "form", uuid.NewString(), pair[0], pair[1])
-		effort.ErrorIf(t, a.status != 409 || !strings.Contains(a.body, "last owner"),
-			"%v: %d %s", pair, a.status, a.body)
+		effort.ErrorIf(t, a.Status != 409 || !strings.Contains(a.Body, "last owner"),
+			"%v: %d %s", pair, a.Status, a.Body)
 	}
 	token := g.invite("late@acme.test", g.workspace, ledger.Viewer)
-	hex := regexp.MustCompile(`name="link" value="([0-9a-f]{64})"`).FindStringSubmatch(owner.get(g.path("/people")).body)
+	hex := regexp.MustCompile(`name="link" value="([0-9a-f]{64})"`).FindStringSubmatch(owner.get(g.path("/people")).Body)
 	effort.FatalIf(t, hex == nil, "the invitation is not listed")
 	for range 2 {
-		effort.Is(t, owner.post(g.path("/people/links"), "link", hex[1]).status, 303, "withdraw")
+		effort.Is(t, owner.post(g.path("/people/links"), "link", hex[1]).Status, 303, "withdraw")
 	}
-	effort.Is(t, g.as["nobody"].get("/link/"+string(token)).status, 404, "a link that was withdrawn")
+	effort.Is(t, g.as["nobody"].get("/link/"+string(token)).Status, 404, "a link that was withdrawn")
 	for name, pairs := range map[string][]string{"no email": {"email", "x", "role", "viewer"}, "no role": {"email", "a@b", "role", "king"}} {
-		effort.Is(t, owner.post(g.path("/people"), append(pairs, "form", uuid.NewString())...).status, 422, name)
+		effort.Is(t, owner.post(g.path("/people"), append(pairs, "form", uuid.NewString())...).Status, 422, name)
 	}
 }
 
@@ -196,11 +196,11 @@ func TestTheLogHasPages(t *testing.T) {
 		effort.OK(t, g.book.LogWorkspace(ledger.WithActor(context.Background(), "operator"), g.workspace,
 			ledger.WorkspaceLine{Action: "<i>odd", Subject: "x"}))
 	}
-	first := g.as["owner"].get(g.path("/activity")).body
+	first := g.as["owner"].get(g.path("/activity")).Body
 	next := regexp.MustCompile(`href="([^"]*after=[^"]*)">Next page`).FindStringSubmatch(first)
 	effort.FatalIf(t, next == nil || strings.Contains(first, "<i>odd") || !strings.Contains(first, "an operator"),
 		"%s", first)
-	second := g.as["owner"].get(next[1]).body
+	second := g.as["owner"].get(next[1]).Body
 	lines := strings.Count(first, `<th scope="row">`) + strings.Count(second, `<th scope="row">`)
 	found, err := g.book.WorkspaceLog(context.Background(), ledger.WorkspaceLogQuery{Workspace: g.workspace, Limit: 200})
 	effort.ErrorIf(t, err != nil || lines != len(found), "%d lines on two pages, want %d, %v", lines, len(found), err)
@@ -213,10 +213,10 @@ func TestInvitingAgainSaysWhatItDoes(t *testing.T) {
 		return g.as["owner"].post(g.path("/people"), "form", uuid.NewString(), "email", email, "role", "viewer")
 	}
 	first := invite("new@acme.test")
-	effort.Is(t, first.status, 200, "the first")
-	effort.Lacks(t, first.body, "older invitation", "the first")
-	invite("New@acme.test").says(t, 200, "The older invitation for them no longer works.", "the second")
-	token := regexp.MustCompile(`/link/([\w-]{43})`).FindStringSubmatch(first.body)[1]
-	effort.Is(t, g.as["nobody"].get("/link/"+token).status, 404, "the older link")
-	invite("MEMBER@acme.test").says(t, 409, "member@acme.test is already a member, as member.", "a member")
+	effort.Is(t, first.Status, 200, "the first")
+	effort.Lacks(t, first.Body, "older invitation", "the first")
+	invite("New@acme.test").Says(t, 200, "The older invitation for them no longer works.", "the second")
+	token := regexp.MustCompile(`/link/([\w-]{43})`).FindStringSubmatch(first.Body)[1]
+	effort.Is(t, g.as["nobody"].get("/link/"+token).Status, 404, "the older link")
+	invite("MEMBER@acme.test").Says(t, 409, "member@acme.test is already a member, as member.", "a member")
 }

@@ -67,7 +67,7 @@ func TestNoPageHasScriptsOrStylesOfItsOwn(t *testing.T) {
 	pages := everyPage(g)
 	maps.Copy(pages, providerPages(t))
 	for name, a := range pages {
-		root := effort.Must(html.Parse(strings.NewReader(a.body)))(t)
+		root := effort.Must(html.Parse(strings.NewReader(a.Body)))(t)
 		seen := 0
 		for n := range root.Descendants() {
 			if n.Type != html.ElementNode {
@@ -95,7 +95,7 @@ func TestNoPageHasScriptsOrStylesOfItsOwn(t *testing.T) {
 				t.Errorf("%s: a form that changes something is sent by GET", name)
 			}
 		}
-		effort.ErrorIf(t, seen < 5, "%s: only %d elements in %.200s", name, seen, a.body)
+		effort.ErrorIf(t, seen < 5, "%s: only %d elements in %.200s", name, seen, a.Body)
 	}
 }
 
@@ -109,19 +109,19 @@ func TestEveryPageHasItsHeadersAndParts(t *testing.T) {
 				"http://127.0.0.1:7; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; " +
 				"trusted-types default",
 		} {
-			effort.Is(t, a.header.Get(header), want, fmt.Sprintf("%s: %s", name, header))
+			effort.Is(t, a.Header.Get(header), want, fmt.Sprintf("%s: %s", name, header))
 		}
 		referrer := "same-origin"
 		if name == "invitation" || name == "known" {
 			referrer = "no-referrer"
 		}
-		effort.Is(t, a.header.Get("Referrer-Policy"), referrer, fmt.Sprintf("%s: Referrer-Policy", name))
+		effort.Is(t, a.Header.Get("Referrer-Policy"), referrer, fmt.Sprintf("%s: Referrer-Policy", name))
 		if name == "live" {
 			continue
 		}
-		for _, part := range []string{"<h1", "<main id=\"main\"", "lang=\"en\"", "class=\"skip\"", a.header.Get("X-Request-Id"),
+		for _, part := range []string{"<h1", "<main id=\"main\"", "lang=\"en\"", "class=\"skip\"", a.Header.Get("X-Request-Id"),
 			"mailto:help@rollcall.test", " · Rollcall</title>"} {
-			effort.Is(t, strings.Count(a.body, part), 1, fmt.Sprintf("%s: %q stands times in it", name, part))
+			effort.Is(t, strings.Count(a.Body, part), 1, fmt.Sprintf("%s: %q stands times in it", name, part))
 		}
 	}
 }
@@ -132,23 +132,23 @@ func TestPagesStaySmall(t *testing.T) {
 	assets := web.NewAssets()
 	for _, name := range assets.URLs() {
 		a := g.as["nobody"].get(name, "Accept-Encoding", "gzip")
-		effort.ErrorIf(t, a.status != 200 || a.header.Get("Content-Encoding") != "gzip" ||
-			a.header.Get("Cache-Control") != "public, max-age=31536000, immutable", "%s: %d %v", name, a.status,
-			a.header)
-		sizes += len(a.body)
+		effort.ErrorIf(t, a.Status != 200 || a.Header.Get("Content-Encoding") != "gzip" ||
+			a.Header.Get("Cache-Control") != "public, max-age=31536000, immutable", "%s: %d %v", name, a.Status,
+			a.Header)
+		sizes += len(a.Body)
 		plain := g.as["nobody"].get(name, "Accept-Encoding", "gzip;q=0")
-		sum := sha256.Sum256([]byte(plain.body))
-		effort.Is(t, plain.header.Get("Content-Encoding"), "")
+		sum := sha256.Sum256([]byte(plain.Body))
+		effort.Is(t, plain.Header.Get("Content-Encoding"), "")
 		effort.Has(t, name, hex.EncodeToString(sum[:8]))
 	}
 	for range 50 {
 		g.create("a-file-with-a-name-of-usual-length.csv", 10)
 	}
 	page := g.as["owner"].get("/w/" + g.workspace.String())
-	effort.Is(t, strings.Count(page.body, "<tr>"), 51, "the list has rows")
-	total := sizes + len(page.body)/3
+	effort.Is(t, strings.Count(page.Body, "<tr>"), 51, "the list has rows")
+	total := sizes + len(page.Body)/3
 	effort.ErrorIf(t, total > 60_000, "all assets and a page take about %d bytes, at most 60000 are wanted", total)
-	t.Logf("all assets take %d bytes compressed, a full list %d uncompressed", sizes, len(page.body))
+	t.Logf("all assets take %d bytes compressed, a full list %d uncompressed", sizes, len(page.Body))
 }
 
 func TestTheVendoredLibraryIsTheOneThatWasReleased(t *testing.T) {
@@ -169,23 +169,23 @@ func TestTheLivePartChangesWhenTheVerificationDoes(t *testing.T) {
 	base := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String()
 	viewer := g.as["viewer"]
 	first := viewer.get(base + "/live")
-	tag := first.header.Get("ETag")
-	effort.ErrorIf(t, first.status != 200 || tag == "" || !strings.Contains(first.body, `data-hx-trigger="every 2s"`) ||
-		!strings.Contains(first.body, `data-etag="`+html.EscapeString(tag)) || len(first.body) > 8192,
-		"%d %q, %d bytes: %s", first.status, tag, len(first.body), first.body)
-	effort.Has(t, viewer.get(base).body, first.body, "the page does not hold the part as it is asked for")
+	tag := first.Header.Get("ETag")
+	effort.ErrorIf(t, first.Status != 200 || tag == "" || !strings.Contains(first.Body, `data-hx-trigger="every 2s"`) ||
+		!strings.Contains(first.Body, `data-etag="`+html.EscapeString(tag)) || len(first.Body) > 8192,
+		"%d %q, %d bytes: %s", first.Status, tag, len(first.Body), first.Body)
+	effort.Has(t, viewer.get(base).Body, first.Body, "the page does not hold the part as it is asked for")
 	same := viewer.get(base+"/live", "If-None-Match", tag)
-	effort.ErrorIf(t, same.status != 304 || same.body != "", "unchanged: %d %q", same.status, same.body)
+	effort.ErrorIf(t, same.Status != 304 || same.Body != "", "unchanged: %d %q", same.Status, same.Body)
 	effort.Must(g.book.Cancel(t.Context(), g.workspace, v.ID))(t)
 	last := viewer.get(base+"/live", "If-None-Match", tag)
-	effort.ErrorIf(t, !strings.Contains(last.body, "cancelling") || last.header.Get("ETag") == tag,
-		"while it is cancelled: %d %s", last.status, last.body)
+	effort.ErrorIf(t, !strings.Contains(last.Body, "cancelling") || last.Header.Get("ETag") == tag,
+		"while it is cancelled: %d %s", last.Status, last.Body)
 	effort.Must(g.book.FinishCancel(t.Context(), g.held))(t)
 	last = viewer.get(base + "/live")
-	if last.status != 200 || strings.Contains(last.body, "data-hx") || !strings.Contains(last.body, "cancelled") {
-		t.Errorf("when it is final the part still asks: %d %s", last.status, last.body)
+	if last.Status != 200 || strings.Contains(last.Body, "data-hx") || !strings.Contains(last.Body, "cancelled") {
+		t.Errorf("when it is final the part still asks: %d %s", last.Status, last.Body)
 	}
-	effort.Lacks(t, viewer.get(base).body, "htmx", "the page of a final verification loads the library")
+	effort.Lacks(t, viewer.get(base).Body, "htmx", "the page of a final verification loads the library")
 }
 
 func TestUploadsAreCreatedOnceAndRecovered(t *testing.T) {
@@ -194,17 +194,17 @@ func TestUploadsAreCreatedOnceAndRecovered(t *testing.T) {
 	headers := []string{"Idempotency-Key", uuid.NewString(), "X-Upload-Content-Length", "10", "X-Upload-Filename", "my%20list.csv"}
 	first := g.as["member"].send("POST", path, nil, headers...)
 	again := g.as["owner"].send("POST", path, nil, headers...)
-	if first.status != 201 || again.status != 200 || first.body != again.body || !strings.Contains(first.body, "/upload/") {
-		t.Fatalf("%d %s, then %d %s", first.status, first.body, again.status, again.body)
+	if first.Status != 201 || again.Status != 200 || first.Body != again.Body || !strings.Contains(first.Body, "/upload/") {
+		t.Fatalf("%d %s, then %d %s", first.Status, first.Body, again.Status, again.Body)
 	}
-	id := regexp.MustCompile(`"id":"([0-9a-f-]+)"`).FindStringSubmatch(first.body)[1]
-	g.as["member"].get(path+"/"+id+"/upload").says(t, 200, `"upload":{"method":"PUT"`, "its state")
-	g.as["member"].send("POST", path, nil, "Idempotency-Key", "x").says(t, 422, "invalid_idempotency_key", "a bad identity")
+	id := regexp.MustCompile(`"id":"([0-9a-f-]+)"`).FindStringSubmatch(first.Body)[1]
+	g.as["member"].get(path+"/"+id+"/upload").Says(t, 200, `"upload":{"method":"PUT"`, "its state")
+	g.as["member"].send("POST", path, nil, "Idempotency-Key", "x").Says(t, 422, "invalid_idempotency_key", "a bad identity")
 	a := g.as["member"].send("POST", path, nil, append([]string{"Sec-Fetch-Site", "cross-site"}, headers...)...)
-	effort.ErrorIf(t, a.status != 403, "from another site: %d", a.status)
+	effort.ErrorIf(t, a.Status != 403, "from another site: %d", a.Status)
 	a = g.as["stranger"].get("/w/" + g.other.String() + "/verifications/" + id + "/upload")
-	effort.ErrorIf(t, a.status != 404, "by its id from another workspace: %d %s", a.status, a.body)
-	if page := g.as["viewer"].get(path + "/" + id).body; !strings.Contains(page, "my list.csv") || strings.Contains(page, "/upload/") {
+	effort.ErrorIf(t, a.Status != 404, "by its id from another workspace: %d %s", a.Status, a.Body)
+	if page := g.as["viewer"].get(path + "/" + id).Body; !strings.Contains(page, "my list.csv") || strings.Contains(page, "/upload/") {
 		t.Error("the page of a viewer has no name, or the upload URL")
 	}
 }
@@ -225,21 +225,21 @@ func TestDownloadsHoldWhatWasAskedFor(t *testing.T) {
 	} {
 		a := g.as["viewer"].get(path + query)
 		if want.name == "" {
-			effort.Is(t, a.status, 422, query)
-			effort.Has(t, a.body, "</html>", query)
+			effort.Is(t, a.Status, 422, query)
+			effort.Has(t, a.Body, "</html>", query)
 			continue
 		}
 		var emails []string
-		for line := range strings.Lines(a.body) {
+		for line := range strings.Lines(a.Body) {
 			if email, _, found := strings.Cut(line, "x.test"); found {
 				emails = append(emails, email)
 			}
 		}
-		if got := strings.Join(emails, " "); a.status != 200 || got != want.emails ||
-			a.header.Get("Content-Disposition") != `attachment; filename="`+want.name+
+		if got := strings.Join(emails, " "); a.Status != 200 || got != want.emails ||
+			a.Header.Get("Content-Disposition") != `attachment; filename="`+want.name+
 				`"; filename*=UTF-8''m%C3%BC%3B`+want.name[3:] ||
-			a.header.Get("Content-Type") != "text/csv" || a.header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: %d %q %v", query, a.status, got, a.header)
+			a.Header.Get("Content-Type") != "text/csv" || a.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d %q %v", query, a.Status, got, a.Header)
 		}
 	}
 	lines, err := g.book.WorkspaceLog(t.Context(), ledger.WorkspaceLogQuery{Workspace: g.workspace, Limit: 100})
@@ -264,7 +264,7 @@ func TestTheListIsFilteredAndGoesOn(t *testing.T) {
 	}
 	names := func(page string) []string { return regexp.MustCompile(`file-\d\d`).FindAllString(page, -1) }
 	seen := map[string]bool{}
-	page := g.as["viewer"].get(base).body
+	page := g.as["viewer"].get(base).Body
 	for {
 		for _, n := range names(page) {
 			seen[n] = true
@@ -273,15 +273,15 @@ func TestTheListIsFilteredAndGoesOn(t *testing.T) {
 		if older == nil {
 			break
 		}
-		page = g.as["viewer"].get(html.UnescapeString(older[1])).body
+		page = g.as["viewer"].get(html.UnescapeString(older[1])).Body
 	}
 	effort.Is(t, len(seen), 60)
 	for query, want := range map[string]int{"?state=cancelled": 30, "?state=open": 30, "?state=failed": 0, "?kind=single": 0,
 		"?kind=bulk&state=open": 30} {
-		effort.Is(t, len(names(g.as["viewer"].get(base+query).body)), want, query, "files")
+		effort.Is(t, len(names(g.as["viewer"].get(base+query).Body)), want, query, "files")
 	}
 	for _, query := range []string{"?kind=x", "?after=x", "?after=zzz.x", "?after=."} {
-		effort.Is(t, g.as["viewer"].get(base+query).status, 404, query)
+		effort.Is(t, g.as["viewer"].get(base+query).Status, 404, query)
 	}
 }
 
@@ -289,9 +289,9 @@ func TestALedgerThatIsAwayGetsAPageThatLoadsItselfAgain(t *testing.T) {
 	g := newRig(t)
 	g.book.away.Store(true)
 	a := g.as["owner"].get("/w/" + g.workspace.String())
-	effort.ErrorIf(t, a.status != 503 || a.header.Get("Retry-After") != "5" ||
-		!strings.Contains(a.body, `http-equiv="refresh" content="5"`), "%d %v %s", a.status, a.header, a.body)
-	g.as["nobody"].get("/status").says(t, 200, "Something doesn't work")
+	effort.ErrorIf(t, a.Status != 503 || a.Header.Get("Retry-After") != "5" ||
+		!strings.Contains(a.Body, `http-equiv="refresh" content="5"`), "%d %v %s", a.Status, a.Header, a.Body)
+	g.as["nobody"].get("/status").Says(t, 200, "Something doesn't work")
 }
 
 func TestSmallThings(t *testing.T) {
@@ -310,7 +310,7 @@ func TestPagesSayWhoMadeAVerification(t *testing.T) {
 	path := "/w/" + g.workspace.String()
 	made := g.as["member"].send("POST", path+"/verifications", nil, "Idempotency-Key", uuid.NewString(),
 		"X-Upload-Content-Length", "10", "X-Upload-Filename", "by-hand.csv")
-	effort.MustBe(t, made.status, 201, made.body)
+	effort.MustBe(t, made.Status, 201, made.Body)
 	effort.Must(g.book.CreateKey(t.Context(), ledger.Key{ID: "abcdefabcdef", Workspace: g.workspace, Label: "billing"}))(t)
 	for _, key := range []string{"abcdefabcdef", "unknownunkno"} {
 		if _, _, err := g.book.Create(ledger.WithActor(t.Context(), "key:"+key), ledger.NewVerification{ID: uuid.New(),
@@ -319,11 +319,11 @@ func TestPagesSayWhoMadeAVerification(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list := g.as["viewer"].get(path).body
+	list := g.as["viewer"].get(path).Body
 	for _, by := range []string{"member@acme.test", "key billing", "key unknownunkno"} {
 		effort.Is(t, strings.Count(list, ">"+by+"</td>"), 1, "the list does not say", by, "once")
 	}
-	id := regexp.MustCompile(`"id":"([0-9a-f-]+)"`).FindStringSubmatch(made.body)[1]
-	effort.Has(t, g.as["viewer"].get(path+"/verifications/"+id).body, " by member@acme.test</span>",
+	id := regexp.MustCompile(`"id":"([0-9a-f-]+)"`).FindStringSubmatch(made.Body)[1]
+	effort.Has(t, g.as["viewer"].get(path+"/verifications/"+id).Body, " by member@acme.test</span>",
 		"the page of the verification does not say who made it")
 }

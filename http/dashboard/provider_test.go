@@ -37,11 +37,11 @@ type visitor struct {
 // leave takes a browser to the provider by the answer to a request.
 func (b *browser) leave(p *pagetest.Provider, a answer) visitor {
 	b.g.t.Helper()
-	to, err := url.Parse(a.header.Get("Location"))
-	effort.FatalIf(b.g.t, err != nil || a.status != 303 || !strings.HasPrefix(to.String(), p.URL+"/authorize?"),
-		"led to %q with %d: %.300s", a.header.Get("Location"), a.status, a.body)
+	to, err := url.Parse(a.Header.Get("Location"))
+	effort.FatalIf(b.g.t, err != nil || a.Status != 303 || !strings.HasPrefix(to.String(), p.URL+"/authorize?"),
+		"led to %q with %d: %.300s", a.Header.Get("Location"), a.Status, a.Body)
 	v := visitor{browser: b, p: p, asked: to.Query()}
-	for _, c := range (&http.Response{Header: a.header}).Cookies() {
+	for _, c := range (&http.Response{Header: a.Header}).Cookies() {
 		if c.Name == "__Host-rollcall-visit" {
 			v.visit = c.Value
 			effort.ErrorIf(b.g.t, !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteLaxMode,
@@ -89,7 +89,7 @@ func (g *rig) oidcUser(p *pagetest.Provider, subject, email string) *browser {
 	g.t.Helper()
 	g.invite(email, g.workspace, ledger.Member)
 	a := g.chooses(g.start(p, "/").as(subject, email), 1)
-	effort.FatalIf(g.t, a.status != 303 || a.cookie() == "", "%d %s", a.status, a.body)
+	effort.FatalIf(g.t, a.Status != 303 || a.cookie() == "", "%d %s", a.Status, a.Body)
 	return g.browser(a.cookie())
 }
 
@@ -102,10 +102,10 @@ var (
 // chooses sends the form on which somebody new chooses among their invitations, with the first few of them.
 func (g *rig) chooses(page answer, few int) answer {
 	g.t.Helper()
-	step, links := chooseStep.FindStringSubmatch(page.body), chosenLink.FindAllStringSubmatch(page.body, -1)
-	effort.FatalIf(g.t, page.status != 200 || page.cookie() != "" || step == nil || len(links) < few,
-		"no page to choose on: %d %s", page.status, page.body)
-	form := url.Values{"step": {step[1]}, "next": {chooseNext.FindStringSubmatch(page.body)[1]}}
+	step, links := chooseStep.FindStringSubmatch(page.Body), chosenLink.FindAllStringSubmatch(page.Body, -1)
+	effort.FatalIf(g.t, page.Status != 200 || page.cookie() != "" || step == nil || len(links) < few,
+		"no page to choose on: %d %s", page.Status, page.Body)
+	form := url.Values{"step": {step[1]}, "next": {chooseNext.FindStringSubmatch(page.Body)[1]}}
 	for _, l := range links[:few] {
 		form.Add("link", l[1])
 	}
@@ -117,8 +117,8 @@ const refusedSentence = "Acme login did not sign you in: "
 // refuses wants an answer that signs nobody in, and says so.
 func (g *rig) refuses(what string, a answer) {
 	g.t.Helper()
-	if a.status != http.StatusForbidden || a.cookie() != "" || !strings.Contains(a.body, refusedSentence) {
-		g.t.Errorf("%s: %d, a session: %v: %.200s", what, a.status, a.cookie() != "", a.body)
+	if a.Status != http.StatusForbidden || a.cookie() != "" || !strings.Contains(a.Body, refusedSentence) {
+		g.t.Errorf("%s: %d, a session: %v: %.200s", what, a.Status, a.cookie() != "", a.Body)
 	}
 }
 
@@ -126,9 +126,9 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
 	page := g.as["nobody"].get("/sign-in?next=%2Fyou")
-	if !strings.Contains(page.body, `href="/oidc/start?next=%2fyou"`) || !strings.Contains(page.body, "Sign in with Acme login") ||
-		!strings.Contains(page.header.Get("Content-Security-Policy"), "form-action 'self' "+p.URL+";") {
-		t.Errorf("%s %v", page.body, page.header)
+	if !strings.Contains(page.Body, `href="/oidc/start?next=%2fyou"`) || !strings.Contains(page.Body, "Sign in with Acme login") ||
+		!strings.Contains(page.Header.Get("Content-Security-Policy"), "form-action 'self' "+p.URL+";") {
+		t.Errorf("%s %v", page.Body, page.Header)
 	}
 	g.invite("New@acme.test", g.workspace, ledger.Member)
 	g.invite("new@acme.test", g.other, ledger.Viewer)
@@ -137,35 +137,35 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 		v.asked.Get("scope") != "openid email profile", "asked %v", v.asked)
 	code := v.code(v.claims("s-1", "new@Acme.test"))
 	page = v.back(code, v.asked.Get("state"))
-	if !strings.Contains(page.body, "acme, as member") || !strings.Contains(page.body, "a new workspace, as viewer") &&
-		!strings.Contains(page.body, "elsewhere, as viewer") || strings.Contains(page.body, "checked") {
-		t.Errorf("the page to choose on: %s", page.body)
+	if !strings.Contains(page.Body, "acme, as member") || !strings.Contains(page.Body, "a new workspace, as viewer") &&
+		!strings.Contains(page.Body, "elsewhere, as viewer") || strings.Contains(page.Body, "checked") {
+		t.Errorf("the page to choose on: %s", page.Body)
 	}
-	if none := g.chooses(page, 0); none.status != 422 || none.cookie() != "" || len(chosenLink.FindAllString(none.body, -1)) != 2 {
-		t.Errorf("none chosen: %d %s", none.status, none.body)
+	if none := g.chooses(page, 0); none.Status != 422 || none.cookie() != "" || len(chosenLink.FindAllString(none.Body, -1)) != 2 {
+		t.Errorf("none chosen: %d %s", none.Status, none.Body)
 	}
 	first := g.chooses(page, 1)
-	if again := g.chooses(page, 1); again.status != 303 || again.cookie() != first.cookie() {
-		t.Errorf("the form twice: %d, the same session: %v", again.status, again.cookie() == first.cookie())
+	if again := g.chooses(page, 1); again.Status != 303 || again.cookie() != first.cookie() {
+		t.Errorf("the form twice: %d, the same session: %v", again.Status, again.cookie() == first.cookie())
 	}
-	effort.FatalIf(t, first.status != 303 || first.header.Get("Location") != "/you" || first.cookie() == "" ||
-		page.header.Get("Referrer-Policy") != "no-referrer", "%d %v %s", first.status, first.header, first.body)
-	if again := v.back(code, v.asked.Get("state")); again.status != 303 || again.cookie() != first.cookie() {
-		t.Errorf("the same answer twice: %d, the same session: %v", again.status, again.cookie() == first.cookie())
+	effort.FatalIf(t, first.Status != 303 || first.Header.Get("Location") != "/you" || first.cookie() == "" ||
+		page.Header.Get("Referrer-Policy") != "no-referrer", "%d %v %s", first.Status, first.Header, first.Body)
+	if again := v.back(code, v.asked.Get("state")); again.Status != 303 || again.cookie() != first.cookie() {
+		t.Errorf("the same answer twice: %d, the same session: %v", again.Status, again.cookie() == first.cookie())
 	}
 	mine := g.browser(first.cookie())
-	if you := mine.get("/you"); strings.Contains(you.body, "/w/"+g.workspace.String()) == strings.Contains(you.body, "/w/"+g.other.String()) ||
-		!strings.Contains(you.body, "You are connected") || strings.Contains(you.body, `id="old"`) {
-		t.Errorf("/you: %s", you.body)
+	if you := mine.get("/you"); strings.Contains(you.Body, "/w/"+g.workspace.String()) == strings.Contains(you.Body, "/w/"+g.other.String()) ||
+		!strings.Contains(you.Body, "You are connected") || strings.Contains(you.Body, `id="old"`) {
+		t.Errorf("/you: %s", you.Body)
 	}
 	u, err := g.book.UserByEmail(t.Context(), "new@acme.test")
 	effort.ErrorIf(t, err != nil || u.Password != "" || u.OIDC != p.URL+" s-1" || u.Name != "Name of s-1",
 		"made %+v, %v", u, err)
 	// Found by the subject from now on, whatever email the provider says, verified or not.
 	a := g.start(p, "/").as("s-1", "renamed@acme.test", "email_verified", false)
-	effort.ErrorIf(t, a.status != 303 || a.cookie() == "", "later: %d", a.status)
-	if a := mine.post("/sign-out"); a.status != 303 || mine.get("/you").status != 303 {
-		t.Errorf("signed out: %d, and then %d", a.status, mine.get("/you").status)
+	effort.ErrorIf(t, a.Status != 303 || a.cookie() == "", "later: %d", a.Status)
+	if a := mine.post("/sign-out"); a.Status != 303 || mine.get("/you").Status != 303 {
+		t.Errorf("signed out: %d, and then %d", a.Status, mine.get("/you").Status)
 	}
 	g.refuses("the answer after signing out", v.back(code, v.asked.Get("state")))
 	effort.Must(g.book.DisableUser(t.Context(), u.ID, true))(t)
@@ -204,7 +204,7 @@ func TestTheProviderSignsInNobodyWhomItShouldNot(t *testing.T) {
 		"an account with a password was bound")
 	effort.Is(t, len(effort.Must(g.book.Invitations(t.Context(), "invited@acme.test"))(t)), 1, "the invitation was used")
 	g.chooses(g.start(p, "/").as("s-3", "invited@acme.test", "email_verified", "true", "aud", []string{"rollcall", "other"},
-		"azp", "rollcall"), 1).is(t, 303, "verified as a text")
+		"azp", "rollcall"), 1).Is(t, 303, "verified as a text")
 	p.Foreign.Store(true)
 	g.refuses("signed with a foreign key", g.start(p, "/").as("s-1", "bound@acme.test"))
 }
@@ -239,17 +239,17 @@ func TestPasswordsWorkWhileTheProviderIsAway(t *testing.T) {
 	g, p := withProvider(t)
 	p.Away.Store(true)
 	a := g.as["nobody"].get("/oidc/start?next=%2Fyou")
-	effort.ErrorIf(t, a.status != 503 || a.header.Get("Retry-After") == "" ||
-		!strings.Contains(a.body, "Acme login isn't answering") || !strings.Contains(a.body, `id="password"`), "%d %s",
-		a.status, a.body)
+	effort.ErrorIf(t, a.Status != 503 || a.Header.Get("Retry-After") == "" ||
+		!strings.Contains(a.Body, "Acme login isn't answering") || !strings.Contains(a.Body, `id="password"`), "%d %s",
+		a.Status, a.Body)
 	in := g.as["nobody"].signIn("owner@acme.test", password, "/")
-	effort.ErrorIf(t, in.status != 303 || in.cookie() == "", "a password: %d", in.status)
+	effort.ErrorIf(t, in.Status != 303 || in.cookie() == "", "a password: %d", in.Status)
 	p.Away.Store(false)
 	g.now.Add(6)
 	v := g.start(p, "/")
 	p.Away.Store(true)
-	if a := v.as("s-1", "x@acme.test"); a.status != 503 || a.cookie() != "" {
-		t.Errorf("away after the way there: %d", a.status)
+	if a := v.as("s-1", "x@acme.test"); a.Status != 503 || a.cookie() != "" {
+		t.Errorf("away after the way there: %d", a.Status)
 	}
 	effort.Is(t, g.counted("rollcall_sign_ins_total", "way=provider", "result=failed"), 2)
 }
@@ -258,44 +258,44 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
 	owner := g.as["owner"]
-	effort.Has(t, owner.get("/you").body, `action="/you/provider"`, "/you offers nothing")
+	effort.Has(t, owner.get("/you").Body, `action="/you/provider"`, "/you offers nothing")
 	begin := func(b *browser) visitor { return b.leave(p, b.post("/you/provider")) }
 	for name, a := range map[string]answer{
 		"another email":       begin(owner).as("s-9", "stranger@elsewhere.test"),
 		"an unverified email": begin(owner).as("s-9", "owner@acme.test", "email_verified", false),
 	} {
-		effort.Is(t, a.status, 403, name)
-		effort.Has(t, a.body, "wasn't connected", name)
+		effort.Is(t, a.Status, 403, name)
+		effort.Has(t, a.Body, "wasn't connected", name)
 	}
 	v := begin(owner)
 	v.browser = g.as["member"] // somebody else is signed in by now
-	effort.Is(t, v.as("s-9", "owner@acme.test").status, 403, "another session")
+	effort.Is(t, v.as("s-9", "owner@acme.test").Status, 403, "another session")
 	v = begin(owner)
 	v.browser = g.as["member"] // and the provider names them
-	effort.Is(t, v.as("s-9", "member@acme.test").status, 403, "another session, of whom the provider names")
+	effort.Is(t, v.as("s-9", "member@acme.test").Status, 403, "another session, of whom the provider names")
 	v = begin(owner)
 	v.browser = g.as["nobody"]
 	g.refuses("no session", v.as("s-9", "owner@acme.test"))
 	_, err := g.book.UserByOIDC(t.Context(), p.URL+" s-9")
 	effort.FatalIf(t, err == nil, "somebody was bound")
-	if a := begin(owner).as("s-9", "OWNER@acme.test"); a.status != 303 || a.header.Get("Location") != "/you?done=provider" || a.cookie() != "" {
-		t.Fatalf("%d %s", a.status, a.body)
+	if a := begin(owner).as("s-9", "OWNER@acme.test"); a.Status != 303 || a.Header.Get("Location") != "/you?done=provider" || a.cookie() != "" {
+		t.Fatalf("%d %s", a.Status, a.Body)
 	}
-	if page := owner.get("/you?done=provider").body; !strings.Contains(page, "You are connected") || !strings.Contains(page, `id="old"`) {
+	if page := owner.get("/you?done=provider").Body; !strings.Contains(page, "You are connected") || !strings.Contains(page, `id="old"`) {
 		t.Errorf("/you: %s", page)
 	}
-	if a := g.start(p, "/").as("s-9", "owner@acme.test"); a.status != 303 || a.cookie() == "" {
-		t.Errorf("by the provider: %d", a.status)
+	if a := g.start(p, "/").as("s-9", "owner@acme.test"); a.Status != 303 || a.cookie() == "" {
+		t.Errorf("by the provider: %d", a.Status)
 	}
-	effort.Is(t, begin(g.as["member"]).as("s-9", "member@acme.test").status, 403, "an identity that another has")
+	effort.Is(t, begin(g.as["member"]).as("s-9", "member@acme.test").Status, 403, "an identity that another has")
 	// Who has codes gives one here too.
 	_, recovery := g.codesOn()
 	a := g.start(p, "/you").as("s-9", "owner@acme.test")
-	step := strings.Split(strings.SplitN(a.body, `name="step" value="`, 2)[1], `"`)[0]
-	effort.Is(t, a.status, 200, "without a code")
+	step := strings.Split(strings.SplitN(a.Body, `name="step" value="`, 2)[1], `"`)[0]
+	effort.Is(t, a.Status, 200, "without a code")
 	effort.Is(t, a.cookie(), "", "without a code")
-	if in := g.give(step, recovery[0]); in.status != 303 || in.header.Get("Location") != "/you" || in.cookie() == "" {
-		t.Errorf("with a code: %d %s", in.status, in.body)
+	if in := g.give(step, recovery[0]); in.Status != 303 || in.Header.Get("Location") != "/you" || in.cookie() == "" {
+		t.Errorf("with a code: %d %s", in.Status, in.Body)
 	}
 }
 
@@ -307,20 +307,20 @@ func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
 	}
 	link := "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))
 	g.invite("new@acme.test", g.other, ledger.Viewer)
-	effort.Has(t, g.as["nobody"].get(link).body, "Accept with Acme login", "the page")
+	effort.Has(t, g.as["nobody"].get(link).Body, "Accept with Acme login", "the page")
 	g.refuses("by who has another email", begin(link).as("s-2", "other@acme.test"))
 	g.refuses("an unverified email", begin(link).as("s-2", "new@acme.test", "email_verified", false))
 	first := begin(link).as("s-1", "new@acme.test")
-	effort.FatalIf(t, first.status != 303 || first.cookie() == "", "%d %s", first.status, first.body)
-	effort.Is(t, g.browser(first.cookie()).get("/w/"+g.other.String()).status, 404, "a link joins another workspace")
-	effort.Is(t, g.as["nobody"].get(link).status, 404, "the link afterwards")
+	effort.FatalIf(t, first.Status != 303 || first.cookie() == "", "%d %s", first.Status, first.Body)
+	effort.Is(t, g.browser(first.cookie()).get("/w/"+g.other.String()).Status, 404, "a link joins another workspace")
+	effort.Is(t, g.as["nobody"].get(link).Status, 404, "the link afterwards")
 	// A user without a password accepts a further invitation in the same way, and nobody else does.
 	further := "/link/" + string(g.invite("new@acme.test", g.other, ledger.Owner))
-	effort.Has(t, g.as["nobody"].get(further).body, "Accept with Acme login", "the page of a further one")
+	effort.Has(t, g.as["nobody"].get(further).Body, "Accept with Acme login", "the page of a further one")
 	g.oidcUser(p, "s-3", "thief@acme.test")
 	g.refuses("by another user", begin(further).as("s-3", "thief@acme.test"))
-	if a := begin(further).as("s-1", "new@acme.test"); a.status != 303 || g.browser(a.cookie()).get("/w/"+g.other.String()).status != 200 {
-		t.Errorf("a further one: %d %s", a.status, a.body)
+	if a := begin(further).as("s-1", "new@acme.test"); a.Status != 303 || g.browser(a.cookie()).get("/w/"+g.other.String()).Status != 200 {
+		t.Errorf("a further one: %d %s", a.Status, a.Body)
 	}
 	// An account with a password is not taken by a link and a provider together.
 	taken := "/link/" + string(g.invite("viewer@acme.test", g.other, ledger.Viewer))
@@ -335,7 +335,7 @@ func TestTheEmailMayStandInUserInfo(t *testing.T) {
 	g.refuses("UserInfo of another subject", g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil))
 	p.SetInfo(map[string]any{"sub": "s-1", "email": "new@acme.test", "email_verified": true})
 	a := g.chooses(g.start(p, "/").as("s-1", "", "email", nil, "email_verified", nil), 1)
-	effort.ErrorIf(t, a.status != 303 || a.cookie() == "", "%d %s", a.status, a.body)
+	effort.ErrorIf(t, a.Status != 303 || a.cookie() == "", "%d %s", a.Status, a.Body)
 }
 
 func TestTheProviderNeedsEncryptionToo(t *testing.T) {
@@ -344,7 +344,7 @@ func TestTheProviderNeedsEncryptionToo(t *testing.T) {
 	far := "http://rollcall.example"
 	g.public.Store(&far)
 	a := g.as["nobody"].get("/oidc/start")
-	effort.ErrorIf(t, a.status != 403 || a.header.Get("Set-Cookie") != "", "%d %v", a.status, a.header)
+	effort.ErrorIf(t, a.Status != 403 || a.Header.Get("Set-Cookie") != "", "%d %v", a.Status, a.Header)
 }
 
 func TestANetworkThatTriesProvidersWaits(t *testing.T) {
@@ -355,8 +355,8 @@ func TestANetworkThatTriesProvidersWaits(t *testing.T) {
 		g.refuses("a guessed code", v.back("x", v.asked.Get("state")))
 	}
 	a := v.as("s-1", "x@acme.test")
-	effort.ErrorIf(t, a.status != 429 || a.header.Get("Retry-After") == "" || p.Exchanged.Load() != 0,
-		"after twenty: %d, %d codes exchanged", a.status, p.Exchanged.Load())
+	effort.ErrorIf(t, a.Status != 429 || a.Header.Get("Retry-After") == "" || p.Exchanged.Load() != 0,
+		"after twenty: %d, %d codes exchanged", a.Status, p.Exchanged.Load())
 }
 
 // A browser follows a form to the origins of the policy only, which the page had before the provider was asked.
@@ -365,41 +365,41 @@ func TestAFormLeadsToAProviderWhosePageIsElsewhere(t *testing.T) {
 	g, p := withProvider(t)
 	p.SetFront("https://front.test")
 	first := g.as["owner"].post("/you/provider")
-	effort.ErrorIf(t, first.status != 200 || !strings.Contains(first.body, `href="https://front.test/authorize?`) ||
-		first.header.Get("Set-Cookie") == "", "the first time: %d %s", first.status, first.body)
-	policy := g.as["owner"].get("/you").header.Get("Content-Security-Policy")
+	effort.ErrorIf(t, first.Status != 200 || !strings.Contains(first.Body, `href="https://front.test/authorize?`) ||
+		first.Header.Get("Set-Cookie") == "", "the first time: %d %s", first.Status, first.Body)
+	policy := g.as["owner"].get("/you").Header.Get("Content-Security-Policy")
 	effort.Has(t, policy, "form-action 'self' "+p.URL+" https://front.test;", "the policy afterwards")
-	if next := g.as["owner"].post("/you/provider"); next.status != 303 || !strings.HasPrefix(next.header.Get("Location"), "https://front.test/") {
-		t.Errorf("the next time: %d", next.status)
+	if next := g.as["owner"].post("/you/provider"); next.Status != 303 || !strings.HasPrefix(next.Header.Get("Location"), "https://front.test/") {
+		t.Errorf("the next time: %d", next.Status)
 	}
-	effort.Is(t, g.as["nobody"].get("/oidc/start").status, 303, "a link needs no policy")
+	effort.Is(t, g.as["nobody"].get("/oidc/start").Status, 303, "a link needs no policy")
 }
 
 func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
 	owner := g.as["owner"]
-	owner.leave(p, owner.post("/you/provider")).as("s-9", "owner@acme.test").must(t, 303)
-	effort.Is(t, owner.post("/you/provider/off", "password", "wrong wrong wrong").status, 422, "a wrong password")
-	if page := owner.get("/you").body; !strings.Contains(page, "Disconnect Acme login") || strings.Contains(page, `id="off-code"`) {
+	owner.leave(p, owner.post("/you/provider")).as("s-9", "owner@acme.test").Must(t, 303)
+	effort.Is(t, owner.post("/you/provider/off", "password", "wrong wrong wrong").Status, 422, "a wrong password")
+	if page := owner.get("/you").Body; !strings.Contains(page, "Disconnect Acme login") || strings.Contains(page, `id="off-code"`) {
 		t.Errorf("/you: %s", page)
 	}
 	form, secret := owner.setUp()
-	owner.post("/you/codes", "form", form, "password", password, "code", g.code(secret, -1)).must(t, 200)
+	owner.post("/you/codes", "form", form, "password", password, "code", g.code(secret, -1)).Must(t, 200)
 	elsewhere := g.browser(g.give(g.step(), g.code(secret, 0)).cookie())
-	effort.Has(t, owner.get("/you").body, `id="off-code"`, "/you does not ask for a code")
+	effort.Has(t, owner.get("/you").Body, `id="off-code"`, "/you does not ask for a code")
 	for _, code := range []string{"", "000000", g.code(secret, 0)} {
-		effort.Is(t, owner.post("/you/provider/off", "password", password, "code", code).status, 422, "with code", code)
+		effort.Is(t, owner.post("/you/provider/off", "password", password, "code", code).Status, 422, "with code", code)
 	}
 	for range 2 {
 		a := owner.post("/you/provider/off", "password", password, "code", g.code(secret, 1))
-		effort.Is(t, a.status, 303, a.body)
-		effort.Is(t, a.header.Get("Location"), "/you?done=provider-off")
+		effort.Is(t, a.Status, 303, a.Body)
+		effort.Is(t, a.Header.Get("Location"), "/you?done=provider-off")
 	}
-	if page := owner.get("/you?done=provider-off").body; !strings.Contains(page, "You are disconnected") || !strings.Contains(page, "You aren't connected") {
+	if page := owner.get("/you?done=provider-off").Body; !strings.Contains(page, "You are disconnected") || !strings.Contains(page, "You aren't connected") {
 		t.Errorf("/you: %s", page)
 	}
-	effort.Is(t, elsewhere.get("/you").status, 303, "another session still opens /you")
+	effort.Is(t, elsewhere.get("/you").Status, 303, "another session still opens /you")
 	g.refuses("after it was disconnected", g.start(p, "/").as("s-9", "owner@acme.test"))
 }
 
@@ -408,11 +408,11 @@ func TestWhoHasNoPasswordStaysConnected(t *testing.T) {
 	t.Parallel()
 	g, p := withProvider(t)
 	without := g.oidcUser(p, "s-1", "sso@acme.test")
-	if page := without.get("/you").body; strings.Contains(page, "/you/provider/off") || !strings.Contains(page, "You can't disconnect:") {
+	if page := without.get("/you").Body; strings.Contains(page, "/you/provider/off") || !strings.Contains(page, "You can't disconnect:") {
 		t.Errorf("/you: %s", page)
 	}
 	for _, given := range []string{"", password} {
-		without.post("/you/provider/off", "password", given).says(t, 409, "You have no password")
+		without.post("/you/provider/off", "password", given).Says(t, 409, "You have no password")
 	}
 	effort.Not(t, effort.Must(g.book.UserByEmail(t.Context(), "sso@acme.test"))(t).OIDC, "")
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -196,30 +195,7 @@ type browser struct {
 func (g *rig) browser(session string) *browser { return &browser{g: g, session: session} }
 
 // answer is what came back.
-type answer struct {
-	status int
-	header http.Header
-	body   string // with plain apostrophes, as people read them
-}
-
-// is checks the status; of says of what.
-func (a answer) is(t testing.TB, status int, of ...any) {
-	t.Helper()
-	effort.Is(t, a.status, status, append(of, a.body)...)
-}
-
-// must is is, and ends the test where it finds a fault.
-func (a answer) must(t testing.TB, status int, of ...any) {
-	t.Helper()
-	effort.MustBe(t, a.status, status, append(of, a.body)...)
-}
-
-// says checks the status and a part of the page.
-func (a answer) says(t testing.TB, status int, part string, of ...any) {
-	t.Helper()
-	effort.Is(t, a.status, status, of...)
-	effort.Has(t, a.body, part, of...)
-}
+type answer struct{ effort.Answer }
 
 // send sends a request; values are a form.
 func (b *browser) send(method, path string, values url.Values, headers ...string) answer {
@@ -234,26 +210,13 @@ func (b *browser) send(method, path string, values url.Values, headers ...string
 // sendBody sends a request with a body as it is.
 func (b *browser) sendBody(method, path, text string, headers ...string) answer {
 	b.g.t.Helper()
-	var body io.Reader
-	if text != "" {
-		body = strings.NewReader(text)
-	}
-	req := effort.Must(http.NewRequest(method, b.g.url+path, body))(b.g.t)
 	if method == http.MethodPost {
-		req.Header.Set("Sec-Fetch-Site", "same-origin")
+		headers = append([]string{"Sec-Fetch-Site", "same-origin"}, headers...)
 	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
+	if b.session != "" && !slices.Contains(headers, "Cookie") {
+		headers = append(headers, "Cookie", "__Host-rollcall="+b.session)
 	}
-	if b.session != "" && req.Header.Get("Cookie") == "" {
-		req.Header.Set("Cookie", "__Host-rollcall="+b.session)
-	}
-	res, err := http.DefaultTransport.RoundTrip(req)
-	effort.OK(b.g.t, err, method, path)
-	defer res.Body.Close()
-	read, err := io.ReadAll(res.Body)
-	effort.OK(b.g.t, err, method, path)
-	return answer{res.StatusCode, res.Header, strings.ReplaceAll(string(read), "&#39;", "'")}
+	return answer{effort.Send(b.g.t, method, b.g.url+path, text, headers...)}
 }
 
 func (b *browser) get(path string, headers ...string) answer {
@@ -271,14 +234,7 @@ func (b *browser) post(path string, pairs ...string) answer {
 }
 
 // cookie is the session that an answer gives; "" for none.
-func (a answer) cookie() string {
-	for _, c := range (&http.Response{Header: a.header}).Cookies() {
-		if c.Name == "__Host-rollcall" {
-			return c.Value
-		}
-	}
-	return ""
-}
+func (a answer) cookie() string { return a.Cookie("__Host-rollcall") }
 
 // engine is what an engine does, at a node of its own.
 func (g *rig) engine() *ledgertest.Fixture {
@@ -332,7 +288,7 @@ func BenchmarkPages(b *testing.B) {
 	}
 	viewer := g.as["viewer"]
 	base := g.path("/verifications/" + v.ID.String())
-	tag := viewer.get(base + "/live").header.Get("ETag")
+	tag := viewer.get(base + "/live").Header.Get("ETag")
 	for _, c := range []struct {
 		name, path string
 		header     []string
@@ -346,7 +302,7 @@ func BenchmarkPages(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				at := time.Now()
-				effort.MustBe(b, viewer.send("GET", c.path, nil, c.header...).status, c.want, c.path)
+				effort.MustBe(b, viewer.send("GET", c.path, nil, c.header...).Status, c.want, c.path)
 				took = append(took, time.Since(at))
 			}
 			slices.Sort(took)

@@ -124,10 +124,10 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 		path := a.path(g)
 		for i, name := range who {
 			got := g.as[name].send(method, path, a.form, a.header...)
-			effort.Is(t, got.status, a.want[i], pattern, "by", name, got.body)
-			effort.Not(t, got.header.Get("X-Request-Id"), "", pattern, "by", name, "no request id")
-			effort.ErrorIf(t, got.status != 200 && strings.Contains(got.body, "list.csv"),
-				"%s by %s: status %d tells the name of a file", pattern, name, got.status)
+			effort.Is(t, got.Status, a.want[i], pattern, "by", name, got.Body)
+			effort.Not(t, got.Header.Get("X-Request-Id"), "", pattern, "by", name, "no request id")
+			effort.ErrorIf(t, got.Status != 200 && strings.Contains(got.Body, "list.csv"),
+				"%s by %s: status %d tells the name of a file", pattern, name, got.Status)
 		}
 	}
 	for _, pattern := range dashboard.Patterns() {
@@ -141,7 +141,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 	}
 	check(last)
 	for _, name := range who[1:] {
-		effort.Is(t, g.as[name].get("/you").status, 303, name, "has signed out and may still see /you")
+		effort.Is(t, g.as[name].get("/you").Status, 303, name, "has signed out and may still see /you")
 	}
 	effort.Is(t, len(table), len(dashboard.Patterns()), "rows of the table, of which each route has one")
 }
@@ -151,10 +151,10 @@ func TestWhatARoleMayNotDoIsNotDrawn(t *testing.T) {
 	v := g.verification("list.csv", 3, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	list, detail := "/w/"+g.workspace.String(), "/w/"+g.workspace.String()+"/verifications/"+v.ID.String()
 	for name, may := range map[string]bool{"viewer": false, "member": true, "owner": true} {
-		effort.Is(t, strings.Contains(g.as[name].get(list).body, "/upload"), may, "the list offers an upload to a", name)
-		effort.Is(t, strings.Contains(g.as[name].get(list).body, `id="upload"`), may, "the list takes a file that a", name,
+		effort.Is(t, strings.Contains(g.as[name].get(list).Body, "/upload"), may, "the list offers an upload to a", name)
+		effort.Is(t, strings.Contains(g.as[name].get(list).Body, `id="upload"`), may, "the list takes a file that a", name,
 			"drops")
-		effort.Is(t, strings.Contains(g.as[name].get(detail).body, "/cancel"), may,
+		effort.Is(t, strings.Contains(g.as[name].get(detail).Body, "/cancel"), may,
 			"the page of a verification offers to cancel to a", name)
 	}
 }
@@ -171,11 +171,11 @@ func TestMethodsAndPathsThatAreNotThereGetAPage(t *testing.T) {
 		{"OPTIONS", "/sign-in", 405, "GET, POST"}, {"GET", "/sign-out", 405, "POST"}, {"HEAD", "/sign-in", 303, ""},
 	} {
 		got := g.as["owner"].send(c.method, c.path, nil, "Sec-Fetch-Site", "same-origin")
-		effort.Is(t, got.status, c.want, c.method, c.path)
-		effort.Is(t, got.header.Get("Allow"), c.allow, c.method, c.path)
-		effort.ErrorIf(t, c.want >= 400 && !strings.Contains(got.body, "</html>"),
-			"%s %s: no page: %.100s", c.method, c.path, got.body)
-		effort.ErrorIf(t, c.want >= 400 && !strings.Contains(got.body, got.header.Get("X-Request-Id")),
+		effort.Is(t, got.Status, c.want, c.method, c.path)
+		effort.Is(t, got.Header.Get("Allow"), c.allow, c.method, c.path)
+		effort.ErrorIf(t, c.want >= 400 && !strings.Contains(got.Body, "</html>"),
+			"%s %s: no page: %.100s", c.method, c.path, got.Body)
+		effort.ErrorIf(t, c.want >= 400 && !strings.Contains(got.Body, got.Header.Get("X-Request-Id")),
 			"%s %s: the page does not say which request it was", c.method, c.path)
 	}
 }
@@ -189,20 +189,20 @@ func TestAWorkspaceLeavesRoomForOthers(t *testing.T) {
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
-			effort.Is(t, g.as["viewer"].get(list).status, 200, "a page that was held up")
+			effort.Is(t, g.as["viewer"].get(list).Status, 200, "a page that was held up")
 		})
 		<-held.come
 	}
-	if a := g.as["member"].get(list); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "Too much at once") {
-		t.Errorf("a third page: %d %.300s", a.status, a.body)
+	if a := g.as["member"].get(list); a.Status != 503 || a.Header.Get("Retry-After") == "" || !strings.Contains(a.Body, "Too much at once") {
+		t.Errorf("a third page: %d %.300s", a.Status, a.Body)
 	}
-	effort.Is(t, g.as["nobody"].get("/sign-in").status, 200, "a stranger")
-	effort.Is(t, g.as["stranger"].get("/w/"+g.other.String()).status, 200, "another workspace")
-	effort.Is(t, g.as["viewer"].get("/you").status, 200, "a page of no workspace")
+	effort.Is(t, g.as["nobody"].get("/sign-in").Status, 200, "a stranger")
+	effort.Is(t, g.as["stranger"].get("/w/"+g.other.String()).Status, 200, "another workspace")
+	effort.Is(t, g.as["viewer"].get("/you").Status, 200, "a page of no workspace")
 	g.book.held.Store(nil)
 	close(held.free)
 	all.Wait()
-	effort.Is(t, g.as["member"].get(list).status, 200, "afterwards")
+	effort.Is(t, g.as["member"].get(list).Status, 200, "afterwards")
 }
 
 // pageMax bounds a page, as package view enforces it.
@@ -212,7 +212,7 @@ const pageMax = 512 << 10
 func (g *rig) bounded(path string) answer {
 	g.t.Helper()
 	a := g.as["owner"].get(path)
-	effort.ErrorIf(g.t, a.status != 200 || len(a.body) > pageMax/2, "%s: %d with %d bytes", path, a.status, len(a.body))
+	effort.ErrorIf(g.t, a.Status != 200 || len(a.Body) > pageMax/2, "%s: %d with %d bytes", path, a.Status, len(a.Body))
 	return a
 }
 
@@ -232,9 +232,9 @@ func (g *rig) walk(path string) (pages []string) {
 	g.t.Helper()
 	for path != "" && len(pages) < 20 {
 		a := g.bounded(path)
-		pages = append(pages, a.body)
+		pages = append(pages, a.Body)
 		path = ""
-		if m := morePattern.FindStringSubmatch(a.body); m != nil {
+		if m := morePattern.FindStringSubmatch(a.Body); m != nil {
 			path = html.UnescapeString(m[1])
 		}
 	}
@@ -267,13 +267,13 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 	}
 	for path, want := range map[string]int{"?page=5": 200, "?page=6": 200, "?page=99999999999": 200, "?page=0": 404, "?page=-1": 404,
 		"?page=x": 404, "?page=99999999999999999999": 404} {
-		effort.Is(t, g.as["owner"].get(g.path("/people")+path).status, want, path)
+		effort.Is(t, g.as["owner"].get(g.path("/people")+path).Status, want, path)
 	}
 	link := regexp.MustCompile(`href="(/w/[^"]+/people/[^"?]+)"`).FindStringSubmatch(pages[4])
 	effort.FatalIf(t, link == nil, "no member has a link")
 	name := pagetest.Ands(ledger.NameMax, 0)
 	effort.Lacks(t, pages[4], html.EscapeString(name[:web.ShortMax]), "a register has a whole text")
-	effort.Has(t, g.bounded(link[1]).body, html.EscapeString(name[:ledger.NameMax-3]),
+	effort.Has(t, g.bounded(link[1]).Body, html.EscapeString(name[:ledger.NameMax-3]),
 		"the page of a member does not show the whole name")
 }
 
@@ -304,8 +304,8 @@ func TestKeysFillAPageAndNoMore(t *testing.T) {
 			t.Errorf("page %d begins with %.20s, want %s", i+1, pages[i][at:], key(first))
 		}
 	}
-	effort.Is(t, g.as["owner"].get(g.path("/keys?page=x")).status, 404, "no page")
-	effort.Has(t, g.bounded(g.path("/keys/"+key(7))).body, html.EscapeString(pagetest.Ands(200, 7)),
+	effort.Is(t, g.as["owner"].get(g.path("/keys?page=x")).Status, 404, "no page")
+	effort.Has(t, g.bounded(g.path("/keys/"+key(7))).Body, html.EscapeString(pagetest.Ands(200, 7)),
 		"the page of a key does not show its whole label")
 }
 
@@ -323,11 +323,11 @@ func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 		effort.OK(t, err)
 		last = v
 	}
-	effort.Is(t, rowsOn(g.bounded(g.path("")).body), 50, "the list has rows")
-	effort.Is(t, rowsOn(g.bounded(g.path("/activity")).body), 100, "the log has rows")
+	effort.Is(t, rowsOn(g.bounded(g.path("")).Body), 50, "the list has rows")
+	effort.Is(t, rowsOn(g.bounded(g.path("/activity")).Body), 100, "the log has rows")
 	for _, below := range []string{"", "/cancel"} {
 		a := g.bounded(g.path("/verifications/" + last.ID.String() + below))
-		effort.Has(t, a.body, html.EscapeString(last.Filename), "the page", below, "of the file does not show its whole name")
+		effort.Has(t, a.Body, html.EscapeString(last.Filename), "the page", below, "of the file does not show its whole name")
 	}
 }
 
@@ -350,9 +350,9 @@ func TestAddressesFillAPageAndNoMore(t *testing.T) {
 	base := g.path("/verifications/" + v.ID.String())
 	for path, want := range map[string]int{base: 10 + 6, base + "/results": 50, base + "/reasons": 21 + 2,
 		g.path("/credits"): 50 + ledger.StatementDays + 2} {
-		effort.Is(t, rowsOn(g.bounded(path).body), want, fmt.Sprintf("%s has rows", path))
+		effort.Is(t, rowsOn(g.bounded(path).Body), want, fmt.Sprintf("%s has rows", path))
 	}
-	effort.Has(t, g.bounded(base+"/addresses/3?in=1").body, html.EscapeString(results[3].Email),
+	effort.Has(t, g.bounded(base+"/addresses/3?in=1").Body, html.EscapeString(results[3].Email),
 		"the page of an address does not show it whole")
 }
 
@@ -470,9 +470,9 @@ func TestEveryFormTwiceIsOnce(t *testing.T) {
 		before := g.kept()
 		first := who.send("POST", path, values)
 		once := g.kept()
-		effort.Not(t, before, once, pattern, "changes nothing", first.status, first.body)
+		effort.Not(t, before, once, pattern, "changes nothing", first.Status, first.Body)
 		second := who.send("POST", path, values)
-		effort.Is(t, g.kept(), once, pattern, "twice", first.status, second.status, ") is not once:\n", once, "\n")
-		effort.ErrorIf(t, second.status >= 500, "%s the second time: %d", pattern, second.status)
+		effort.Is(t, g.kept(), once, pattern, "twice", first.Status, second.Status, ") is not once:\n", once, "\n")
+		effort.ErrorIf(t, second.Status >= 500, "%s the second time: %d", pattern, second.Status)
 	}
 }

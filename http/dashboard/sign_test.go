@@ -28,31 +28,31 @@ func (b *browser) signIn(email, password, next string) answer {
 func TestSigningInGivesACookieAndLeadsOn(t *testing.T) {
 	g := newRig(t)
 	next := "/w/" + g.workspace.String() + "/upload"
-	effort.Is(t, g.as["nobody"].get(next).header.Get("Location"),
+	effort.Is(t, g.as["nobody"].get(next).Header.Get("Location"),
 		"/sign-in?next=%2Fw%2F"+g.workspace.String()+"%2Fupload", "nobody is led")
 	a := g.as["nobody"].signIn("member@acme.test", password, next)
-	effort.MustBe(t, a.status, 303)
-	effort.MustBe(t, a.header.Get("Location"), next)
-	if set := a.header.Get("Set-Cookie"); !regexp.MustCompile(
+	effort.MustBe(t, a.Status, 303)
+	effort.MustBe(t, a.Header.Get("Location"), next)
+	if set := a.Header.Get("Set-Cookie"); !regexp.MustCompile(
 		`^__Host-rollcall=[A-Za-z0-9_-]{43}; Path=/; Max-Age=86400; HttpOnly; Secure; SameSite=Lax$`).MatchString(set) {
 		t.Errorf("Set-Cookie: %s", set)
 	}
 	signedIn := g.browser(a.cookie())
-	signedIn.get(next).says(t, 200, "member@acme.test", "with the cookie")
-	effort.Is(t, g.as["nobody"].signIn("member@acme.test", password, "//evil.test").header.Get("Location"), "/", "led")
+	signedIn.get(next).Says(t, 200, "member@acme.test", "with the cookie")
+	effort.Is(t, g.as["nobody"].signIn("member@acme.test", password, "//evil.test").Header.Get("Location"), "/", "led")
 	again := signedIn.signIn("member@acme.test", password, "/")
-	effort.ErrorIf(t, again.status != 303 || again.cookie() == a.cookie(),
-		"signing in again: %d, the same session: %v", again.status, again.cookie() == a.cookie())
-	effort.Is(t, signedIn.get("/you").status, 303, "the session before it still opens /you")
+	effort.ErrorIf(t, again.Status != 303 || again.cookie() == a.cookie(),
+		"signing in again: %d, the same session: %v", again.Status, again.cookie() == a.cookie())
+	effort.Is(t, signedIn.get("/you").Status, 303, "the session before it still opens /you")
 }
 
 func TestSigningOutTwiceIsOnce(t *testing.T) {
 	g := newRig(t)
 	for range 2 {
 		a := g.as["viewer"].post("/sign-out")
-		effort.ErrorIf(t, a.status != 303 || a.header.Get("Clear-Site-Data") == "" ||
-			!strings.Contains(a.header.Get("Set-Cookie"), "Max-Age=0"), "%d %v", a.status, a.header)
-		effort.Is(t, g.as["viewer"].get("/you").status, 303, "signed out and still in")
+		effort.ErrorIf(t, a.Status != 303 || a.Header.Get("Clear-Site-Data") == "" ||
+			!strings.Contains(a.Header.Get("Set-Cookie"), "Max-Age=0"), "%d %v", a.Status, a.Header)
+		effort.Is(t, g.as["viewer"].get("/you").Status, 303, "signed out and still in")
 	}
 }
 
@@ -61,9 +61,9 @@ func TestFailuresAreToldInOneSentence(t *testing.T) {
 	var texts []string
 	for _, email := range []string{"owner@acme.test", "nobody@acme.test"} {
 		a := g.as["nobody"].signIn(email, "wrong wrong wrong", "/")
-		effort.Is(t, a.status, 401, email)
+		effort.Is(t, a.Status, 401, email)
 		effort.Is(t, a.cookie(), "", email)
-		text := strings.ReplaceAll(a.body, email, "EMAIL")
+		text := strings.ReplaceAll(a.Body, email, "EMAIL")
 		texts = append(texts, regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(text, "ID"))
 	}
 	effort.Is(t, texts[0], texts[1], "who is unknown is told something else")
@@ -71,27 +71,27 @@ func TestFailuresAreToldInOneSentence(t *testing.T) {
 		g.as["nobody"].signIn("owner@acme.test", "wrong wrong wrong", "/")
 	}
 	a := g.as["nobody"].signIn("owner@acme.test", password, "/")
-	effort.ErrorIf(t, a.status != 429 || a.header.Get("Retry-After") == "" ||
-		!strings.Contains(a.body, "Try again at "), "after six failures: %d %v", a.status, a.header)
+	effort.ErrorIf(t, a.Status != 429 || a.Header.Get("Retry-After") == "" ||
+		!strings.Contains(a.Body, "Try again at "), "after six failures: %d %v", a.Status, a.Header)
 }
 
 func TestNobodySignsInWithoutEncryption(t *testing.T) {
 	g := newRig(t)
 	far := "http://rollcall.example"
 	g.public.Store(&far)
-	if a := g.as["nobody"].get("/sign-in"); !strings.Contains(a.body, "Sign-in is off") || strings.Contains(a.body, "<form") {
-		t.Errorf("the form is shown: %d", a.status)
+	if a := g.as["nobody"].get("/sign-in"); !strings.Contains(a.Body, "Sign-in is off") || strings.Contains(a.Body, "<form") {
+		t.Errorf("the form is shown: %d", a.Status)
 	}
 	a := g.as["nobody"].signIn("owner@acme.test", password, "/")
-	effort.ErrorIf(t, a.status != 403 || a.cookie() != "", "%d", a.status)
+	effort.ErrorIf(t, a.Status != 403 || a.cookie() != "", "%d", a.Status)
 	link := "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))
 	a = g.as["nobody"].post(link, "form", uuid.NewString(), "password", password)
-	effort.ErrorIf(t, a.status != 403 || a.cookie() != "", "a link: %d", a.status)
+	effort.ErrorIf(t, a.Status != 403 || a.cookie() != "", "a link: %d", a.Status)
 	safe := "https://rollcall.example"
 	g.public.Store(&safe)
 	a = g.as["nobody"].get("/sign-in")
-	effort.ErrorIf(t, a.header.Get("Strict-Transport-Security") != "max-age=31536000" ||
-		!strings.Contains(a.body, "<form"), "over https: %v", a.header)
+	effort.ErrorIf(t, a.Header.Get("Strict-Transport-Security") != "max-age=31536000" ||
+		!strings.Contains(a.Body, "<form"), "over https: %v", a.Header)
 }
 
 func TestALinkIsShownOftenAndUsedOnce(t *testing.T) {
@@ -99,19 +99,19 @@ func TestALinkIsShownOftenAndUsedOnce(t *testing.T) {
 	link := "/link/" + string(g.invite("new@acme.test", g.workspace, ledger.Member))
 	for range 3 { // programs that look at links in advance
 		a := g.as["nobody"].get(link)
-		effort.FatalIf(t, a.status != 200 || !strings.Contains(a.body, "new@acme.test"), "%d", a.status)
+		effort.FatalIf(t, a.Status != 200 || !strings.Contains(a.Body, "new@acme.test"), "%d", a.Status)
 	}
 	a := g.as["nobody"].post(link, "form", uuid.NewString(), "password", "short")
-	a.says(t, 422, "too short", "a short password")
+	a.Says(t, 422, "too short", "a short password")
 	form := uuid.NewString()
 	first := g.as["nobody"].post(link, "form", form, "name", "Neo", "password", "a good new password")
 	second := g.as["nobody"].post(link, "form", form, "name", "Neo", "password", "a good new password")
-	if first.status != 303 || second.status != 303 || first.cookie() == "" || first.cookie() != second.cookie() {
-		t.Errorf("the form twice: %d %d, the same session: %v", first.status, second.status, first.cookie() == second.cookie())
+	if first.Status != 303 || second.Status != 303 || first.cookie() == "" || first.cookie() != second.cookie() {
+		t.Errorf("the form twice: %d %d, the same session: %v", first.Status, second.Status, first.cookie() == second.cookie())
 	}
-	g.browser(first.cookie()).get(first.header.Get("Location")).is(t, 200, "led to", first.header.Get("Location"))
-	g.as["nobody"].get(link).says(t, 404, "can't be used", "afterwards")
-	g.as["nobody"].post(link, "form", uuid.NewString(), "password", "a good new password").is(t, 404, "used again")
+	g.browser(first.cookie()).get(first.Header.Get("Location")).Is(t, 200, "led to", first.Header.Get("Location"))
+	g.as["nobody"].get(link).Says(t, 404, "can't be used", "afterwards")
+	g.as["nobody"].post(link, "form", uuid.NewString(), "password", "a good new password").Is(t, 404, "used again")
 }
 
 // TestAnInvitationPageTellsNothingAboutThePerson: whoever made the link sees the same page for everybody.
@@ -123,11 +123,11 @@ func TestAnInvitationPageTellsNothingAboutThePerson(t *testing.T) {
 	of := func(email string) string {
 		link := "/link/" + string(g.invite(email, g.other, ledger.Viewer))
 		a := g.as["stranger"].get(link)
-		effort.Is(t, a.status, 200, email)
-		nobody := g.as["nobody"].get(link).body
+		effort.Is(t, a.Status, 200, email)
+		nobody := g.as["nobody"].get(link).Body
 		same := strings.NewReplacer(email, "EMAIL", link, "LINK", url.QueryEscape(link), "LINK", strings.ToLower(url.QueryEscape(link)), "LINK")
 		vary := regexp.MustCompile(`value="[0-9a-f-]{36}"|<code>[0-9a-f-]{36}</code>|<time.*?</time>|next=[^"]*`)
-		return vary.ReplaceAllString(same.Replace(a.body+nobody), "")
+		return vary.ReplaceAllString(same.Replace(a.Body+nobody), "")
 	}
 	want := of("new@acme.test")
 	for _, email := range []string{"viewer@acme.test", "owner@acme.test", "sso@acme.test"} { // a password, codes, a provider
@@ -139,43 +139,43 @@ func TestAnInvitationIsAcceptedInTheSessionOfWhoItIsFor(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	link := "/link/" + string(g.invite("Viewer@acme.test", g.other, ledger.Member))
-	page := g.as["nobody"].get(link).body
+	page := g.as["nobody"].get(link).Body
 	effort.Has(t, page, `href="/sign-in?next=%2Flink%2F`, "no way to sign in")
-	if a := g.as["member"].get(link).body; !strings.Contains(a, "You're signed in as") || strings.Contains(a, `name="way"`) {
+	if a := g.as["member"].get(link).Body; !strings.Contains(a, "You're signed in as") || strings.Contains(a, `name="way"`) {
 		t.Errorf("for somebody else: %s", a)
 	}
 	for name, want := range map[string]int{"nobody": 303, "member": 404} {
 		a := g.as[name].post(link, "form", uuid.NewString(), "way", "session")
-		effort.ErrorIf(t, a.status != want || a.cookie() != "", "%s: %d", name, a.status)
+		effort.ErrorIf(t, a.Status != want || a.cookie() != "", "%s: %d", name, a.Status)
 	}
 	viewer := g.as["viewer"]
-	if a := viewer.get(link).body; !strings.Contains(a, "Accept the invitation") || strings.Contains(a, `type="password"`) {
+	if a := viewer.get(link).Body; !strings.Contains(a, "Accept the invitation") || strings.Contains(a, `type="password"`) {
 		t.Errorf("for who it is for: %s", a)
 	}
-	if a := viewer.post(link, "form", uuid.NewString(), "way", "session"); a.status != 303 || a.header.Get("Location") != "/w/"+g.other.String() {
-		t.Errorf("accepted: %d %q", a.status, a.header.Get("Location"))
+	if a := viewer.post(link, "form", uuid.NewString(), "way", "session"); a.Status != 303 || a.Header.Get("Location") != "/w/"+g.other.String() {
+		t.Errorf("accepted: %d %q", a.Status, a.Header.Get("Location"))
 	}
-	effort.Is(t, viewer.post(link, "form", uuid.NewString(), "way", "session").status, 303, "twice")
-	effort.Is(t, viewer.get("/w/"+g.other.String()+"/upload").status, 200, "a member now")
+	effort.Is(t, viewer.post(link, "form", uuid.NewString(), "way", "session").Status, 303, "twice")
+	effort.Is(t, viewer.get("/w/"+g.other.String()+"/upload").Status, 200, "a member now")
 	// And / leads to the workspace that was shown last.
 	for _, w := range []uuid.UUID{g.other, g.workspace, g.other} {
 		shown := viewer.get("/w/" + w.String())
 		last := ""
-		for _, c := range (&http.Response{Header: shown.header}).Cookies() {
+		for _, c := range (&http.Response{Header: shown.Header}).Cookies() {
 			last += c.Name + "=" + c.Value
 		}
 		a := viewer.get("/", "Cookie", last+"; __Host-rollcall="+viewer.session)
-		effort.Is(t, a.header.Get("Location"), "/w/"+w.String(), "/ leads to", w, "with", last)
+		effort.Is(t, a.Header.Get("Location"), "/w/"+w.String(), "/ leads to", w, "with", last)
 	}
 	a := viewer.get("/", "Cookie", "__Host-rollcall-workspace="+uuid.NewString()+"; __Host-rollcall="+viewer.session)
-	effort.ErrorIf(t, a.status != 303 || !strings.HasPrefix(a.header.Get("Location"), "/w/"),
-		"with a workspace of others: %d", a.status)
+	effort.ErrorIf(t, a.Status != 303 || !strings.HasPrefix(a.Header.Get("Location"), "/w/"),
+		"with a workspace of others: %d", a.Status)
 }
 
 func TestOnesOwnPageEndsSessionsAndChangesThePassword(t *testing.T) {
 	g := newRig(t)
 	other := g.browser(g.as["nobody"].signIn("viewer@acme.test", password, "/").cookie())
-	page := g.as["viewer"].get("/you").body
+	page := g.as["viewer"].get("/you").Body
 	found := regexp.MustCompile(`name="session" value="([0-9a-f]{64})"`).FindAllStringSubmatch(page, -1)
 	effort.MustBe(t, len(found), 2, "sessions are shown")
 	effort.Lacks(t, page, g.as["viewer"].session, "the page shows a cookie")
@@ -186,20 +186,20 @@ func TestOnesOwnPageEndsSessionsAndChangesThePassword(t *testing.T) {
 			if f[1] == this {
 				continue
 			}
-			effort.Is(t, g.as["viewer"].post("/you/sessions", "session", f[1]).status, 303, "end one")
+			effort.Is(t, g.as["viewer"].post("/you/sessions", "session", f[1]).Status, 303, "end one")
 		}
 	}
-	effort.Is(t, other.get("/you").status, 303, "the ended session still opens /you")
-	stranger := regexp.MustCompile(`name="session" value="([0-9a-f]{64})"`).FindStringSubmatch(g.as["stranger"].get("/you").body)[1]
-	effort.Is(t, g.as["viewer"].post("/you/sessions", "session", stranger).status, 303, "end one of somebody else")
-	effort.Is(t, g.as["stranger"].get("/you").status, 200, "a viewer has ended the session of somebody else")
+	effort.Is(t, other.get("/you").Status, 303, "the ended session still opens /you")
+	stranger := regexp.MustCompile(`name="session" value="([0-9a-f]{64})"`).FindStringSubmatch(g.as["stranger"].get("/you").Body)[1]
+	effort.Is(t, g.as["viewer"].post("/you/sessions", "session", stranger).Status, 303, "end one of somebody else")
+	effort.Is(t, g.as["stranger"].get("/you").Status, 200, "a viewer has ended the session of somebody else")
 	change := []string{"old", password, "password", "another good password"}
 	first := g.as["viewer"].post("/you/password", change...)
-	effort.FatalIf(t, first.status != 303 || first.cookie() == "", "change: %d %s", first.status, first.body)
-	effort.Is(t, g.as["viewer"].post("/you/password", change...).status, 401, "the form twice, with the old session")
-	g.browser(first.cookie()).post("/you/password", change...).says(t, 422, "old password", "the form twice")
+	effort.FatalIf(t, first.Status != 303 || first.cookie() == "", "change: %d %s", first.Status, first.Body)
+	effort.Is(t, g.as["viewer"].post("/you/password", change...).Status, 401, "the form twice, with the old session")
+	g.browser(first.cookie()).post("/you/password", change...).Says(t, 422, "old password", "the form twice")
 	dark := g.browser(first.cookie()).post("/you/colours", "colours", "dark")
-	set := dark.header.Get("Set-Cookie")
+	set := dark.Header.Get("Set-Cookie")
 	effort.ErrorIf(t, !strings.HasPrefix(set, "rollcall-colours=dark; Path=/;"), "colours: %s", set)
 }
 
@@ -209,17 +209,17 @@ func TestALinkOfADevelopersNodeSignsInWithoutAPassword(t *testing.T) {
 		token := effort.Must(signin.DevLink(context.Background(), g.book, workspace, "dev@rollcall.test"))(t)
 		path := "/link/" + string(token)
 		page := g.as["nobody"].get(path)
-		effort.FatalIf(t, page.status != 200 || !strings.Contains(page.body, " data-submit") ||
-			strings.Contains(page.body, `type="password"`), "%d %s", page.status, page.body)
+		effort.FatalIf(t, page.Status != 200 || !strings.Contains(page.Body, " data-submit") ||
+			strings.Contains(page.Body, `type="password"`), "%d %s", page.Status, page.Body)
 		a := g.as["nobody"].post(path, "form", uuid.NewString())
-		effort.FatalIf(t, a.status != 303 || a.cookie() == "", "%d %s", a.status, a.body)
+		effort.FatalIf(t, a.Status != 303 || a.cookie() == "", "%d %s", a.Status, a.Body)
 		in := g.browser(a.cookie()).get("/w/" + workspace.String())
-		effort.Is(t, in.status, 200)
-		effort.Lacks(t, in.body, "/you/codes")
-		effort.Is(t, g.as["nobody"].post(path, "form", uuid.NewString()).status, 404, "used twice")
+		effort.Is(t, in.Status, 200)
+		effort.Lacks(t, in.Body, "/you/codes")
+		effort.Is(t, g.as["nobody"].post(path, "form", uuid.NewString()).Status, 404, "used twice")
 	}
 	for _, password := range []string{"none", "", "a password of mine"} {
-		effort.Not(t, g.as["nobody"].post("/sign-in", "email", "dev@rollcall.test", "password", password).status, 303,
+		effort.Not(t, g.as["nobody"].post("/sign-in", "email", "dev@rollcall.test", "password", password).Status, 303,
 			"the password", password, "signs in")
 	}
 }
@@ -272,14 +272,14 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 		}, g.path(""), 404},
 		"the user": {func(_ *browser, u ledger.SignedIn) answer {
 			effort.Must(g.book.DisableUser(ledger.WithActor(t.Context(), "operator"), u.User.ID, true))(t)
-			return answer{status: 303}
+			return answer{effort.Answer{Status: 303}}
 		}, "/you", 303},
 	} {
 		here, there, user := member(uuid.NewString()[:8] + "@acme.test")
-		effort.MustBe(t, there.get(c.path).status, 200, name, "the other node answers before it ends")
-		c.end(here, user).must(t, 303, name, "ending it")
+		effort.MustBe(t, there.get(c.path).Status, 200, name, "the other node answers before it ends")
+		c.end(here, user).Must(t, 303, name, "ending it")
 		g.now.Add(5)
-		effort.Is(t, there.get(c.path).status, c.want, name, "five seconds later the other node answers")
+		effort.Is(t, there.get(c.path).Status, c.want, name, "five seconds later the other node answers")
 	}
 }
 
@@ -318,12 +318,12 @@ func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 			for i, node := range nodes {
 				email := uuid.NewString()[:8] + "@acme.test"
 				warm := &browser{g: node, session: g.join(email, g.workspace, ledger.Owner).session}
-				effort.MustBe(t, warm.get(g.path("")).status, 200, "an owner at node", i)
+				effort.MustBe(t, warm.get(g.path("")).Status, 200, "an owner at node", i)
 				path := table[pattern].path(g)
 				effort.OK(t, c.end(effort.Must(g.book.UserByEmail(t.Context(), email))(t)))
 				before := g.kept()
 				a := warm.send("POST", path, table[pattern].form, table[pattern].header...)
-				effort.ErrorIf(t, a.status != want, "%s, %s at node %d: %d, want %d", pattern, name, i, a.status, want)
+				effort.ErrorIf(t, a.Status != want, "%s, %s at node %d: %d, want %d", pattern, name, i, a.Status, want)
 				effort.Is(t, g.kept(), before, pattern, name, "at node", i, "something was changed")
 				posted++
 			}

@@ -38,22 +38,22 @@ func TestACheckOfOneAddressIsMadeOnce(t *testing.T) {
 	member, form := g.as["member"], uuid.NewString()
 	first := member.post(g.path("/check"), "form", form, "address", " anna@acme.test ")
 	again := member.post(g.path("/check"), "form", form, "address", "anna@acme.test")
-	at := first.header.Get("Location")
-	effort.FatalIf(t, first.status != 303 || at == "" || again.header.Get("Location") != at || g.wakes.Load() == 0,
-		"%d %q, again %d %q", first.status, at, again.status, again.header.Get("Location"))
+	at := first.Header.Get("Location")
+	effort.FatalIf(t, first.Status != 303 || at == "" || again.Header.Get("Location") != at || g.wakes.Load() == 0,
+		"%d %q, again %d %q", first.Status, at, again.Status, again.Header.Get("Location"))
 	effort.Lacks(t, at, "anna", "the address is in the URL")
-	if page := member.get(at); page.status != 200 || !strings.Contains(page.body, "anna@acme.test") {
-		t.Errorf("%d %s", page.status, page.body)
-	} else if strings.Contains(page.body, "/results.csv") || strings.Contains(page.body, "Size") {
-		t.Errorf("the page of one address shows what belongs to a file: %s", page.body)
+	if page := member.get(at); page.Status != 200 || !strings.Contains(page.Body, "anna@acme.test") {
+		t.Errorf("%d %s", page.Status, page.Body)
+	} else if strings.Contains(page.Body, "/results.csv") || strings.Contains(page.Body, "Size") {
+		t.Errorf("the page of one address shows what belongs to a file: %s", page.Body)
 	}
-	member.post(g.path("/check"), "form", form, "address", "ben@acme.test").is(t, 409, "the form with another address")
+	member.post(g.path("/check"), "form", form, "address", "ben@acme.test").Is(t, 409, "the form with another address")
 	for _, bad := range []string{"", "anna", "a@b@c", `<script>@x`, "a b@acme.test"} {
 		a := member.post(g.path("/check"), "form", uuid.NewString(), "address", bad)
-		effort.ErrorIf(t, a.status != 422 || !strings.Contains(a.body, `id="problem"`) ||
-			strings.Contains(a.body, "<script>@"), "%q: %d", bad, a.status)
+		effort.ErrorIf(t, a.Status != 422 || !strings.Contains(a.Body, `id="problem"`) ||
+			strings.Contains(a.Body, "<script>@"), "%q: %d", bad, a.Status)
 	}
-	effort.Is(t, member.post(g.path("/check"), "address", "anna@acme.test").status, 422, "without the id of the form")
+	effort.Is(t, member.post(g.path("/check"), "address", "anna@acme.test").Status, 422, "without the id of the form")
 }
 
 // judged makes a verification in which a settlement of outcomes came with their evidence.
@@ -85,22 +85,22 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/0?in=1"))
 	for _, want := range []string{"ghost@acme.test", "&gt; RCPT TO:&lt;ghost@acme.test&gt;", "&lt; 550 5.1.1 No ‹the address› here &lt;script&gt;",
 		"The receiver didn't answer in time.", "rcpt-5.1.1", "RCPT TO:&lt;a made-up name&gt;", "about real addresses can be trusted", "22 Nov 2026 04:00:58", "Read as invalid (mailbox_not_found), by rule", "1 attempt between the first and the last isn't kept.", "mx2.acme.test"} {
-		effort.Is(t, page.status, 200)
-		effort.Has(t, page.body, want)
+		effort.Is(t, page.Status, 200)
+		effort.Has(t, page.Body, want)
 	}
 	for _, secret := range []string{"192.0.2.77", "<script>alert"} {
-		effort.Lacks(t, page.body, secret, "the page says")
+		effort.Lacks(t, page.Body, secret, "the page says")
 	}
 	a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/1?in=1"))
 	for _, want := range []string{"No evidence was kept", "looks like a typing error for gmail.com.", "a role address:"} {
-		effort.Has(t, a.body, want, "the page does not say")
+		effort.Has(t, a.Body, want, "the page does not say")
 	}
 	for _, path := range []string{"/addresses/2?in=1", "/addresses/-1?in=1", "/addresses/x?in=1", "/addresses/0?in=2", "/addresses/0",
 		"/addresses/0?in=0", "/addresses/0?in=-1", "/addresses/0?in=x", "/addresses/0?in=9223372036854775807", "/addresses/0?in=9223372036854775808"} {
-		effort.Is(t, g.as["viewer"].get(g.path("/verifications/"+v.ID.String()+path)).status, 404, path)
+		effort.Is(t, g.as["viewer"].get(g.path("/verifications/"+v.ID.String()+path)).Status, 404, path)
 	}
 	g.as["stranger"].get("/w/"+g.other.String()+"/verifications/"+v.ID.String()+"/addresses/0?in=1").
-		is(t, 404, "through another workspace")
+		Is(t, 404, "through another workspace")
 }
 
 // TestOneSettlementIsRead for one address, wherever it is said to be.
@@ -119,16 +119,16 @@ func TestOneSettlementIsRead(t *testing.T) {
 		{"9?in=0", 404, 0}} {
 		before := g.book.settlements.Load()
 		a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String() + "/addresses/" + c.place))
-		if read := g.book.settlements.Load() - before; int64(a.status) != c.status || read != c.read {
-			t.Errorf("%s: %d, %d settlements were read, want %d and %d", c.place, a.status, read, c.status, c.read)
+		if read := g.book.settlements.Load() - before; int64(a.Status) != c.status || read != c.read {
+			t.Errorf("%s: %d, %d settlements were read, want %d and %d", c.place, a.Status, read, c.status, c.read)
 		}
 	}
-	at := g.as["member"].post(g.path("/check"), "form", uuid.NewString(), "address", "anna@acme.test").header.Get("Location")
+	at := g.as["member"].post(g.path("/check"), "form", uuid.NewString(), "address", "anna@acme.test").Header.Get("Location")
 	l := g.lease(uuid.MustParse(at[strings.LastIndex(at, "/")+1:]))
 	effort.Must(g.book.Prepare(t.Context(), l, 1, 0, 1))(t)
 	effort.Must(g.book.Settle(t.Context(), ledger.Settlement{Lease: l, Number: 1,
 		Results: []ledger.Result{result(0, "anna@acme.test", smtp.Valid, smtp.MailboxExists)}}))(t)
-	g.as["viewer"].get(at+"/addresses/0").says(t, 200, "anna@acme.test", "a check of one address")
+	g.as["viewer"].get(at+"/addresses/0").Says(t, 200, "anna@acme.test", "a check of one address")
 }
 
 func TestResultsAreFoundWithoutAnAddressInAURL(t *testing.T) {
@@ -143,27 +143,27 @@ func TestResultsAreFoundWithoutAnAddressInAURL(t *testing.T) {
 	}
 	v := g.verification("list.csv", 60, results...)
 	path := g.path("/verifications/" + v.ID.String())
-	rows := func(a answer) int { return strings.Count(a.body, ">name") }
+	rows := func(a answer) int { return strings.Count(a.Body, ">name") }
 	first := g.as["viewer"].get(path + "/results")
-	from := regexp.MustCompile(`name="from" value="([^"]+)"`).FindStringSubmatch(first.body)
+	from := regexp.MustCompile(`name="from" value="([^"]+)"`).FindStringSubmatch(first.Body)
 	effort.FatalIf(t, rows(first) != 50 || from == nil, "%d rows, %v", rows(first), from)
 	older := g.as["viewer"].post(path+"/results", "from", from[1])
-	effort.ErrorIf(t, rows(older) != 10 || strings.Contains(older.body, "Next page ›"), "%d older rows", rows(older))
+	effort.ErrorIf(t, rows(older) != 10 || strings.Contains(older.Body, "Next page ›"), "%d older rows", rows(older))
 	for _, c := range []struct {
 		pairs []string
 		want  int
 	}{{[]string{"outcome", "unknown"}, 20}, {[]string{"reason", "greylisted"}, 20}, {[]string{"find", "NAME07"}, 1},
 		{[]string{"outcome", "valid", "find", "name09@"}, 0}} {
-		if a := g.as["viewer"].post(path+"/results", c.pairs...); rows(a) != c.want || a.status != 200 {
-			t.Errorf("%v: %d, %d rows, want %d", c.pairs, a.status, rows(a), c.want)
+		if a := g.as["viewer"].post(path+"/results", c.pairs...); rows(a) != c.want || a.Status != 200 {
+			t.Errorf("%v: %d, %d rows, want %d", c.pairs, a.Status, rows(a), c.want)
 		}
 	}
 	effort.Is(t, rows(g.as["viewer"].get(path+"/results?find=name07")), 50, "a text in the URL is looked for: rows")
 	for _, pairs := range [][]string{{"outcome", "good"}, {"reason", "bad"}, {"from", "x"}, {"from", "0.-1"}} {
-		effort.Is(t, g.as["viewer"].post(path+"/results", pairs...).status, 422, pairs)
+		effort.Is(t, g.as["viewer"].post(path+"/results", pairs...).Status, 422, pairs)
 	}
-	if a := g.as["viewer"].get(path + "/reasons"); a.status != 200 || !strings.Contains(a.body, "greylisted") || !strings.Contains(a.body, "66.7%") {
-		t.Errorf("%d %s", a.status, a.body)
+	if a := g.as["viewer"].get(path + "/reasons"); a.Status != 200 || !strings.Contains(a.Body, "greylisted") || !strings.Contains(a.Body, "66.7%") {
+		t.Errorf("%d %s", a.Status, a.Body)
 	}
 }
 
@@ -178,9 +178,9 @@ func TestTheNewestResultsStandOnTheirPage(t *testing.T) {
 	shows := func(v ledger.Verification, rows int, has, lacks string) {
 		t.Helper()
 		a := g.as["viewer"].get(g.path("/verifications/" + v.ID.String()))
-		got := strings.Count(a.body, ">name")
-		effort.ErrorIf(t, a.status != 200 || got != rows || !strings.Contains(a.body, has) ||
-			strings.Contains(a.body, lacks), "%d with %d rows, want %d, %q and no %q", a.status, got, rows, has, lacks)
+		got := strings.Count(a.Body, ">name")
+		effort.ErrorIf(t, a.Status != 200 || got != rows || !strings.Contains(a.Body, has) ||
+			strings.Contains(a.Body, lacks), "%d with %d rows, want %d, %q and no %q", a.Status, got, rows, has, lacks)
 	}
 	shows(over, 10, "Newest results", "still to come")
 	shows(running, 4, "still to come", "Reload the page")
@@ -188,7 +188,7 @@ func TestTheNewestResultsStandOnTheirPage(t *testing.T) {
 	shows(over, 0, "list.csv", "Newest results")
 	shows(running, 4, "Newest results", "Reload the page")
 	a := g.as["viewer"].get(g.path("/verifications/"+over.ID.String()) + "/results")
-	effort.ErrorIf(t, a.status != 410 || !strings.Contains(a.body, "The counts stay"), "erased results: %d", a.status)
+	effort.ErrorIf(t, a.Status != 410 || !strings.Contains(a.Body, "The counts stay"), "erased results: %d", a.Status)
 }
 
 // TestReasonsAreGoneWithTheResults also when they were read before.
@@ -198,13 +198,13 @@ func TestReasonsAreGoneWithTheResults(t *testing.T) {
 	path := g.path("/verifications/" + v.ID.String() + "/reasons")
 	for range 2 {
 		a := g.as["viewer"].get(path)
-		effort.FatalIf(t, a.status != 200 || !strings.Contains(a.body, "mailbox_exists"), "%d %s", a.status, a.body)
+		effort.FatalIf(t, a.Status != 200 || !strings.Contains(a.Body, "mailbox_exists"), "%d %s", a.Status, a.Body)
 	}
 	effort.Is(t, g.book.breakdowns.Load(), 1, "the file was read times")
 	effort.Must(g.book.Sweep(t.Context(), ledger.Retention{Results: 1}))(t)
 	for range 2 {
-		if a := g.as["viewer"].get(path); a.status != 409 || strings.Contains(a.body, "mailbox_exists") {
-			t.Errorf("after the results were deleted: %d", a.status)
+		if a := g.as["viewer"].get(path); a.Status != 409 || strings.Contains(a.Body, "mailbox_exists") {
+			t.Errorf("after the results were deleted: %d", a.Status)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func TestAPageSaysWhatAddressesWaitFor(t *testing.T) {
 		{Addresses: 1, For: inspect.ForControl}, {Addresses: 2, For: inspect.ForRetry, Reason: "timeout"}, {Addresses: 0, For: inspect.ForRoute},
 		{Addresses: 5, For: inspect.ForReceiver, Receiver: "<b>mx.example"}}}}
 	page := g.as["viewer"].get(g.path("/verifications/" + v.ID.String()))
-	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.body, "")
+	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.Body, "")
 	for _, want := range []string{"3 wait to be asked again at uni.example, which makes strangers come back later (greylisting). Next tomorrow at ", "1 waits for a test with made-up names, which shows whether their domain accepts everything.",
 		"2 wait to be asked again by a receiver that did not answer in time.",
 		"5 wait for their turn at &lt;b&gt;mx.example"} {
@@ -264,27 +264,27 @@ func TestTheFourNumbersOfTheCreditsAddUp(t *testing.T) {
 	g := newRig(t)
 	g.verification("list.csv", 40, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists), result(1, "b@x.test", smtp.Unknown, smtp.Greylisted))
 	page := g.as["viewer"].get(g.path("/credits"))
-	text := regexp.MustCompile(`\s+`).ReplaceAllString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.body, " "), " ")
+	text := regexp.MustCompile(`\s+`).ReplaceAllString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page.Body, " "), " ")
 	balance := effort.Must(g.book.Balance(context.Background(), g.workspace))(t)
 	want := fmt.Sprintf("1 000 granted = %d available + %d held + %d spent", balance.Available, balance.Held, balance.Spent)
 	effort.Has(t, strings.ReplaceAll(text, "\u202f", " "), want, "the page does not say", text)
-	effort.Is(t, strings.Count(page.body, "<g "), ledger.StatementDays, "no chart or no move")
-	effort.Has(t, page.body, ">list.csv</a>", "no chart or no move")
-	effort.Is(t, g.as["viewer"].get(g.path("/credits?after=x")).status, 404, "a broken cursor")
+	effort.Is(t, strings.Count(page.Body, "<g "), ledger.StatementDays, "no chart or no move")
+	effort.Has(t, page.Body, ">list.csv</a>", "no chart or no move")
+	effort.Is(t, g.as["viewer"].get(g.path("/credits?after=x")).Status, 404, "a broken cursor")
 }
 
 func TestTheListSaysWhatCreditsAreMissing(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	viewer := g.as["viewer"]
-	effort.Lacks(t, viewer.get(g.path("")).body, "waiting for credits", "nothing waits, and the list says so")
+	effort.Lacks(t, viewer.get(g.path("")).Body, "waiting for credits", "nothing waits, and the list says so")
 	g.verification("huge.csv", 900_000_000)
-	if a := viewer.get(g.path("")); !strings.Contains(a.body, "A verification is waiting for credits. It needs 900\u202f000\u202f000 credits; available: ") {
-		t.Errorf("the list does not say what is missing: %s", a.body)
+	if a := viewer.get(g.path("")); !strings.Contains(a.Body, "A verification is waiting for credits. It needs 900\u202f000\u202f000 credits; available: ") {
+		t.Errorf("the list does not say what is missing: %s", a.Body)
 	}
 	g.verification("more.csv", 100_000_000)
-	if a := viewer.get(g.path("")); !strings.Contains(a.body, "2 verifications are waiting for credits. They need 1\u202f000\u202f000\u202f000 credits; available: ") {
-		t.Errorf("the list does not add up what is missing: %s", a.body)
+	if a := viewer.get(g.path("")); !strings.Contains(a.Body, "2 verifications are waiting for credits. They need 1\u202f000\u202f000\u202f000 credits; available: ") {
+		t.Errorf("the list does not add up what is missing: %s", a.Body)
 	}
 }
 
@@ -294,19 +294,19 @@ func TestCancellingAsksFirst(t *testing.T) {
 	v := g.verification("list.csv", 3)
 	member := g.as["member"]
 	at := g.path("/verifications/" + v.ID.String())
-	effort.Has(t, member.get(at).body, `<noscript><p><a class="button danger" href="`+at+`/cancel">`,
+	effort.Has(t, member.get(at).Body, `<noscript><p><a class="button danger" href="`+at+`/cancel">`,
 		"without script nothing leads to the question")
 	for range 2 {
-		member.get(at+"/cancel").says(t, 200, "Cancel list.csv?")
+		member.get(at+"/cancel").Says(t, 200, "Cancel list.csv?")
 	}
-	effort.Lacks(t, member.get(at).body, "cancelling", "the question cancels")
+	effort.Lacks(t, member.get(at).Body, "cancelling", "the question cancels")
 	for range 2 {
 		member.post(at+"/cancel", "form", uuid.NewString())
 	}
-	if a := member.get(at); !strings.Contains(a.body, "cancelling") || g.wakes.Load() != 2 {
-		t.Errorf("it was not cancelled, or the engine was woken %d times: %s", g.wakes.Load(), a.body)
+	if a := member.get(at); !strings.Contains(a.Body, "cancelling") || g.wakes.Load() != 2 {
+		t.Errorf("it was not cancelled, or the engine was woken %d times: %s", g.wakes.Load(), a.Body)
 	}
-	effort.Is(t, member.post(g.path("/verifications/"+uuid.NewString()+"/cancel"), "form", uuid.NewString()).status, 404,
+	effort.Is(t, member.post(g.path("/verifications/"+uuid.NewString()+"/cancel"), "form", uuid.NewString()).Status, 404,
 		"one that is not there")
 }
 
@@ -314,8 +314,8 @@ func TestTheExampleCanBeUploaded(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
 	a := g.as["member"].get(g.path("/example.csv"))
-	effort.ErrorIf(t, a.header.Get("Content-Disposition") != `attachment; filename="example.csv"` ||
-		strings.Count(a.body, "@example.") != 3 || !strings.HasPrefix(a.body, "email\n"), "%v %q", a.header, a.body)
+	effort.ErrorIf(t, a.Header.Get("Content-Disposition") != `attachment; filename="example.csv"` ||
+		strings.Count(a.Body, "@example.") != 3 || !strings.HasPrefix(a.Body, "email\n"), "%v %q", a.Header, a.Body)
 }
 
 // nodes count how often they are asked, and answer one line when they are let.
@@ -401,21 +401,21 @@ func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
 	v := g.verification("list.csv", 9, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	viewer, path := g.as["viewer"], g.path("/verifications/"+v.ID.String())
 	page := viewer.get(path)
-	effort.FatalIf(t, !strings.Contains(page.body, `id="credits">991<`), "the head has not the balance: %s", page.body)
-	tag := viewer.get(path + "/live").header.Get("ETag")
+	effort.FatalIf(t, !strings.Contains(page.Body, `id="credits">991<`), "the head has not the balance: %s", page.Body)
+	tag := viewer.get(path + "/live").Header.Get("ETag")
 	asked := func(reads int64, credits string) {
 		t.Helper()
 		before := g.book.balances.Load()
 		a := viewer.get(path+"/live", "If-None-Match", tag)
-		found := regexp.MustCompile(` data-credits="([^"]*)"`).FindStringSubmatch(a.body)
+		found := regexp.MustCompile(` data-credits="([^"]*)"`).FindStringSubmatch(a.Body)
 		got := ""
 		if found != nil {
 			got = found[1]
 		}
 		if n := g.book.balances.Load() - before; n != reads || got != credits {
-			t.Errorf("%d: the balance was read %d times and is %q, want %d and %q", a.status, n, got, reads, credits)
+			t.Errorf("%d: the balance was read %d times and is %q, want %d and %q", a.Status, n, got, reads, credits)
 		}
-		tag = a.header.Get("ETag")
+		tag = a.Header.Get("ETag")
 	}
 	asked(0, "")
 	g.settle(2, result(1, "b@x.test", smtp.Valid, smtp.MailboxExists), result(2, "c@x.test", smtp.Unknown, smtp.Greylisted))
@@ -461,7 +461,7 @@ func TestOneUserSlowsNobodyElsesPages(t *testing.T) {
 		all.Go(func() {
 			for range 30 {
 				asked.Add(1)
-				if a := g.as["viewer"].get(path); a.status == 429 && a.header.Get("Retry-After") != "" {
+				if a := g.as["viewer"].get(path); a.Status == 429 && a.Header.Get("Retry-After") != "" {
 					told.Add(1)
 				}
 			}
@@ -470,10 +470,10 @@ func TestOneUserSlowsNobodyElsesPages(t *testing.T) {
 	all.Wait()
 	effort.ErrorIf(t, told.Load() == 0 || asked.Load()-told.Load() < 60,
 		"of %d requests at once %d were told to wait", asked.Load(), told.Load())
-	if a := g.as["viewer"].get(g.path("")); a.status == 429 && !strings.Contains(a.body, "Too much at once") {
-		t.Errorf("a page: %d %s", a.status, a.body)
+	if a := g.as["viewer"].get(g.path("")); a.Status == 429 && !strings.Contains(a.Body, "Too much at once") {
+		t.Errorf("a page: %d %s", a.Status, a.Body)
 	}
-	g.as["member"].get(path).says(t, 200, `data-hx-trigger="every 2s"`, "another user")
+	g.as["member"].get(path).Says(t, 200, `data-hx-trigger="every 2s"`, "another user")
 }
 
 func TestPartsAskAgainAsTheirStateSays(t *testing.T) {
@@ -499,20 +499,20 @@ func TestAPartIsMadeAgainOnlyWhenItShowsSomethingElse(t *testing.T) {
 	v := g.verification("list.csv", 9, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	path := g.path("/verifications/" + v.ID.String() + "/live")
 	viewer, member := g.as["viewer"].get(path), g.as["member"].get(path)
-	if viewer.header.Get("ETag") == member.header.Get("ETag") || strings.Contains(viewer.body, "Cancel") || !strings.Contains(member.body, "Cancel") {
+	if viewer.Header.Get("ETag") == member.Header.Get("ETag") || strings.Contains(viewer.Body, "Cancel") || !strings.Contains(member.Body, "Cancel") {
 		t.Error("a viewer is shown what a member is")
 	}
 	for range 3 {
-		for name, tag := range map[string]string{"viewer": viewer.header.Get("ETag"), "member": member.header.Get("ETag")} {
-			if a := g.as[name].get(path, "If-None-Match", tag); a.status != 304 || a.header.Get("ETag") != tag {
-				t.Errorf("%s: %d %q", name, a.status, a.header.Get("ETag"))
+		for name, tag := range map[string]string{"viewer": viewer.Header.Get("ETag"), "member": member.Header.Get("ETag")} {
+			if a := g.as[name].get(path, "If-None-Match", tag); a.Status != 304 || a.Header.Get("ETag") != tag {
+				t.Errorf("%s: %d %q", name, a.Status, a.Header.Get("ETag"))
 			}
 		}
-		a := g.as["viewer"].get(path, "If-None-Match", member.header.Get("ETag"))
-		effort.ErrorIf(t, a.status != 200 || a.body != viewer.body, "with the tag of another role: %d", a.status)
+		a := g.as["viewer"].get(path, "If-None-Match", member.Header.Get("ETag"))
+		effort.ErrorIf(t, a.Status != 200 || a.Body != viewer.Body, "with the tag of another role: %d", a.Status)
 	}
 	g.settle(2, result(1, "b@x.test", smtp.Valid, smtp.MailboxExists))
-	g.as["viewer"].get(path, "If-None-Match", viewer.header.Get("ETag")).says(t, 200, ">2<", "after a settlement")
+	g.as["viewer"].get(path, "If-None-Match", viewer.Header.Get("ETag")).Says(t, 200, ">2<", "after a settlement")
 }
 
 func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
@@ -539,7 +539,7 @@ func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
 			"Upload the corrected file"}, "can be downloaded as soon"},
 		{failed.ID, "viewer", []string{"No credits were used.", "anna@&lt;b&gt;"}, "Upload the corrected file"},
 	} {
-		page := g.as[c.as].get(g.path("/verifications/" + c.id.String())).body
+		page := g.as[c.as].get(g.path("/verifications/" + c.id.String())).Body
 		for _, want := range c.has {
 			effort.Has(t, page, want, c.id, "for a", c.as)
 		}
@@ -553,6 +553,6 @@ func TestAnExpectedEndHasItsDay(t *testing.T) {
 	v := g.verification("list.csv", 2)
 	ends := g.clock().UTC().Truncate(24 * time.Hour).Add(24*time.Hour + 11*time.Hour + 12*time.Minute)
 	effort.Must(g.book.Wait(t.Context(), g.held, ledger.Estimate{Next: ends.Add(-time.Hour), Expected: ends}))(t)
-	effort.Has(t, g.as["viewer"].get(g.path("/verifications/"+v.ID.String())).body,
+	effort.Has(t, g.as["viewer"].get(g.path("/verifications/"+v.ID.String())).Body,
 		"It's expected to end tomorrow at 11:12 UTC.", "the page")
 }

@@ -23,20 +23,20 @@ func TestALinkIsUsedOnceAndByItsPostAlone(t *testing.T) {
 	link := g.Link("eve", false)
 	stranger := &visitor{t: t, g: g}
 	for range 2 { // as a previewer does
-		if a := stranger.get(link); a.status != 200 || !strings.Contains(a.body, "eve") || stranger.cookie != "" {
-			t.Fatalf("GET: %d, cookie %q", a.status, stranger.cookie)
+		if a := stranger.get(link); a.Status != 200 || !strings.Contains(a.Body, "eve") || stranger.cookie != "" {
+			t.Fatalf("GET: %d, cookie %q", a.Status, stranger.cookie)
 		}
 	}
 	a := stranger.send("POST", link, url.Values{})
-	effort.FatalIf(t, a.status != 303 || stranger.get("/").status != 200, "POST: %d", a.status)
+	effort.FatalIf(t, a.Status != 303 || stranger.get("/").Status != 200, "POST: %d", a.Status)
 	second := &visitor{t: t, g: g}
-	if a := second.send("POST", link, url.Values{}); a.status != 404 || second.cookie != "" {
-		t.Errorf("a used link answers %d, cookie %q", a.status, second.cookie)
+	if a := second.send("POST", link, url.Values{}); a.Status != 404 || second.cookie != "" {
+		t.Errorf("a used link answers %d, cookie %q", a.Status, second.cookie)
 	}
 	late := g.Link("eve", false)
 	g.Later(time.Minute)
-	if a := second.send("POST", late, url.Values{}); a.status != 404 || second.cookie != "" {
-		t.Errorf("a link of a minute ago answers %d, cookie %q", a.status, second.cookie)
+	if a := second.send("POST", late, url.Values{}); a.Status != 404 || second.cookie != "" {
+		t.Errorf("a link of a minute ago answers %d, cookie %q", a.Status, second.cookie)
 	}
 }
 
@@ -47,24 +47,24 @@ func TestSessionsEnd(t *testing.T) {
 	kept := v.cookie
 	v.send("POST", "/sign-out", url.Values{})
 	v.cookie = kept
-	effort.Is(t, v.get("/").status, 303, "a cookie that was kept beyond its sign-out opens a page")
+	effort.Is(t, v.get("/").Status, 303, "a cookie that was kept beyond its sign-out opens a page")
 	v = visit(t, g, "eve", false)
 	g.Later(59 * time.Minute)
-	if a := v.get("/log"); a.status != 200 { // counts as use
-		t.Fatalf("within the hour: %d", a.status)
+	if a := v.get("/log"); a.Status != 200 { // counts as use
+		t.Fatalf("within the hour: %d", a.Status)
 	}
 	g.Later(59 * time.Minute)
 	v.get("/receivers/live")
-	effort.MustBe(t, v.get("/receivers/live").status, 200, "a part, within the hour")
+	effort.MustBe(t, v.get("/receivers/live").Status, 200, "a part, within the hour")
 	g.Later(2 * time.Minute)
-	effort.Is(t, v.get("/").status, 303, "a session that only parts were asked for lives on")
+	effort.Is(t, v.get("/").Status, 303, "a session that only parts were asked for lives on")
 	v = visit(t, g, "eve", false)
 	for range 12 {
 		g.Later(59 * time.Minute)
 		v.get("/log")
 	}
 	g.Later(20 * time.Minute)
-	effort.Is(t, v.get("/log").status, 303, "a session of more than 12 hours lives")
+	effort.Is(t, v.get("/log").Status, 303, "a session of more than 12 hours lives")
 }
 
 func TestForgedCookiesOpenNothing(t *testing.T) {
@@ -76,16 +76,16 @@ func TestForgedCookiesOpenNothing(t *testing.T) {
 		forged := []byte(other.cookie)
 		forged[i*len(forged)/4] ^= 1
 		v.cookie = string(forged)
-		effort.Is(t, v.get("/").status, 303, "a forged cookie opens a page")
+		effort.Is(t, v.get("/").Status, 303, "a forged cookie opens a page")
 	}
 	v.cookie = other.cookie
-	effort.Is(t, v.get("/").status, 200, "a good cookie opens no page")
+	effort.Is(t, v.get("/").Status, 200, "a good cookie opens no page")
 	v.cookie += "; " + cookieOf(strings.TrimPrefix(g.URL, "http://")) + "=" + other.cookie
-	effort.Is(t, v.get("/").status, 303, "two cookies open a page")
+	effort.Is(t, v.get("/").Status, 303, "two cookies open a page")
 	v.cookie = ""
-	v.send("GET", "/", nil, "Authorization", "Bearer "+pagetest.Token).is(t, 303, "a page by the token")
+	v.send("GET", "/", nil, "Authorization", "Bearer "+pagetest.Token).Is(t, 303, "a page by the token")
 	v.cookie = other.cookie
-	effort.Is(t, v.get("/v1/receivers").status, 401, "the cookie opens the operator API")
+	effort.Is(t, v.get("/v1/receivers").Status, 401, "the cookie opens the operator API")
 }
 
 func TestOtherSitesChangeNothing(t *testing.T) {
@@ -95,7 +95,7 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	form := url.Values{"name": {"node-2"}}
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "http://elsewhere.test"}} {
 		a := v.send("POST", "/cluster/"+g.Node.String()+"/drain", form, header...)
-		effort.ErrorIf(t, a.status != 403 || len(g.Asked()) > 0, "%q: %d", header, a.status)
+		effort.ErrorIf(t, a.Status != 403 || len(g.Asked()) > 0, "%q: %d", header, a.Status)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestPlainHTTPFromElsewhereSignsNobodyIn(t *testing.T) {
 	g := pagetest.Start(t)
 	for host, want := range map[string]int{"127.0.0.1": 303, "localhost": 303, "ops.test": 403} {
 		v := &visitor{t: t, g: g}
-		effort.Is(t, v.send("POST", g.Link("eve", false), url.Values{}, "Host", host).status, want, host)
+		effort.Is(t, v.send("POST", g.Link("eve", false), url.Values{}, "Host", host).Status, want, host)
 	}
 }
 
@@ -115,11 +115,11 @@ func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 	form := url.Values{"form": {uuid.NewString()}, "name": {"fast.test"}, "field": {"rcpt_rate"}, "value": {"2/s"}, "for": {"2h"}, "reason": {"ticket 1"}}
 	a := v.send("POST", "/throttles/preview", form)
 	for _, want := range []string{"5/s", "2/s", "at most", "ticket 1"} {
-		effort.Has(t, a.body, want, "the preview")
+		effort.Has(t, a.Body, want, "the preview")
 	}
 	effort.MustBe(t, len(g.Overrides(t)), 1, "looking set one")
 	for range 2 {
-		v.send("POST", "/throttles/set", form).must(t, 303, "set")
+		v.send("POST", "/throttles/set", form).Must(t, 303, "set")
 	}
 	held := g.Overrides(t)
 	i := slices.IndexFunc(held, func(o ledger.ThrottleOverride) bool { return o.Key == "fast.test" })
@@ -133,12 +133,12 @@ func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 		bad.Set("form", uuid.NewString())
 		bad.Set(field, wrong)
 		for _, path := range []string{"/throttles/preview", "/throttles/set"} {
-			v.send("POST", path, bad).says(t, 422, `id="problem"`, path, field, wrong)
+			v.send("POST", path, bad).Says(t, 422, `id="problem"`, path, field, wrong)
 		}
 	}
-	v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}}).is(t, 422, "clear without a reason")
+	v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}}).Is(t, 422, "clear without a reason")
 	for range 2 {
-		effort.Is(t, v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}, "reason": {"done"}}).status,
+		effort.Is(t, v.send("POST", "/throttles/clear", url.Values{"id": {held[i].ID.String()}, "reason": {"done"}}).Status,
 			303, "clear")
 	}
 	effort.Is(t, len(g.Overrides(t)), 1, "hold after one was cleared")
@@ -150,9 +150,9 @@ func TestWhatCannotBeTakenBackAsksForTheName(t *testing.T) {
 	v := visit(t, g, "eve", false)
 	for _, path := range []string{"/cluster/" + g.Node.String() + "/drain", "/cluster/" + g.Lost().String() + "/forget"} {
 		a := v.send("POST", path, url.Values{"name": {"node-9"}})
-		effort.ErrorIf(t, a.status != 422 || len(g.Asked()) > 0, "%s with another name: %d", path, a.status)
+		effort.ErrorIf(t, a.Status != 422 || len(g.Asked()) > 0, "%s with another name: %d", path, a.Status)
 	}
-	effort.Is(t, v.send("POST", "/cluster/"+uuid.NewString()+"/drain", url.Values{"name": {"node-2"}}).status, 404,
+	effort.Is(t, v.send("POST", "/cluster/"+uuid.NewString()+"/drain", url.Values{"name": {"node-2"}}).Status, 404,
 		"a node that is none")
 	v.send("POST", "/cluster/"+g.Node.String()+"/drain", url.Values{"name": {"node-2"}})
 	asked := g.Asked()
@@ -166,16 +166,16 @@ func TestAGrantIsGrantedOnce(t *testing.T) {
 	form := url.Values{"form": {uuid.NewString()}, "credits": {"1,500"}, "reason": {"invoice 7"}}
 	path := ofWorkspace("/grant")(g)
 	for range 2 {
-		v.send("POST", path, form).must(t, 303)
+		v.send("POST", path, form).Must(t, 303)
 	}
 	effort.Is(t, pagetest.Of(t, g, g.Book.Balance).Granted, 2500, "granted")
 	for field, wrong := range map[string]string{"credits": "-1", "reason": "", "form": "x"} {
 		bad := url.Values{"form": {uuid.NewString()}, "credits": {"5"}, "reason": {"x"}}
 		bad.Set(field, wrong)
-		effort.Is(t, v.send("POST", path, bad).status, 422, field, wrong)
+		effort.Is(t, v.send("POST", path, bad).Status, 422, field, wrong)
 	}
 	form.Set("credits", "7") // the same form with another sum
-	effort.Is(t, v.send("POST", path, form).status, 422, "a form that says something else the second time")
+	effort.Is(t, v.send("POST", path, form).Status, 422, "a form that says something else the second time")
 	effort.Is(t, pagetest.Of(t, g, g.Book.Balance).Granted, 2500, "granted")
 }
 
@@ -184,12 +184,12 @@ var link = regexp.MustCompile(`href="([^"]+)"`)
 // follow clicks the first link of a page that begins so.
 func (v *visitor) follow(page answer, prefix string) (string, answer) {
 	v.t.Helper()
-	for _, m := range link.FindAllStringSubmatch(page.body, -1) {
+	for _, m := range link.FindAllStringSubmatch(page.Body, -1) {
 		if path := strings.ReplaceAll(m[1], "&amp;", "&"); strings.HasPrefix(path, prefix) {
 			return path, v.get(strings.SplitN(path, "#", 2)[0])
 		}
 	}
-	v.t.Fatalf("no link to %s in\n%s", prefix, page.body)
+	v.t.Fatalf("no link to %s in\n%s", prefix, page.Body)
 	return "", answer{}
 }
 
@@ -199,9 +199,9 @@ func TestTheFirstPageFindsFiles(t *testing.T) {
 	v := visit(t, g, "ben", true)
 	link := `href="/verifications/` + g.Open.ID.String()
 	for find, want := range map[string]bool{"SLOW": true, "acme": true, g.Open.ID.String()[:8]: true, "quick": false} {
-		effort.Is(t, strings.Contains(v.get("/verifications?find="+find).body, link), want, find, "finds the file")
+		effort.Is(t, strings.Contains(v.get("/verifications?find="+find).Body, link), want, find, "finds the file")
 	}
-	if first := v.get("/").body; !strings.Contains(first, `action="/verifications"`) || !strings.Contains(first, `name="find"`) {
+	if first := v.get("/").Body; !strings.Contains(first, `action="/verifications"`) || !strings.Contains(first, `name="find"`) {
 		t.Error("the first page does not ask for a file")
 	}
 	asked := g.Book.Listed.Load()
@@ -212,10 +212,10 @@ func TestTheFirstPageFindsFiles(t *testing.T) {
 	}
 	ago := time.Now().Add(-3 * time.Hour)
 	g.Book.Ends.Store(&ago)
-	effort.Has(t, v.get("/").body, "overdue by 3 h", "the first page does not say that a file is overdue")
+	effort.Has(t, v.get("/").Body, "overdue by 3 h", "the first page does not say that a file is overdue")
 	g.Book.Away.Store(true)
-	if a := v.get("/"); a.status != 200 || !strings.Contains(a.body, "unfinished files aren't shown") || !strings.Contains(a.body, `href="/receivers/uni.test`) {
-		t.Errorf("without the ledger: %d %s", a.status, a.body)
+	if a := v.get("/"); a.Status != 200 || !strings.Contains(a.Body, "unfinished files aren't shown") || !strings.Contains(a.Body, `href="/receivers/uni.test`) {
+		t.Errorf("without the ledger: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -226,12 +226,12 @@ func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 	v := visit(t, g, "eve", false)
 	for path, want := range map[string]int{"/": 200, "/receivers/mx.slow.test": 200, "/cluster": 200, "/sources": 200, "/health": 200,
 		"/throttles": 200, "/verifications": 503, "/workspaces": 503} {
-		effort.Is(t, v.get(path).status, want, path)
+		effort.Is(t, v.get(path).Status, want, path)
 	}
-	effort.Has(t, v.get("/throttles").body, "The ledger isn't answering",
+	effort.Has(t, v.get("/throttles").Body, "The ledger isn't answering",
 		"the throttles do not say that overrides are missing")
 	g.Book.Away.Store(false)
-	effort.Is(t, v.get("/verifications").status, 200, "after it came back")
+	effort.Is(t, v.get("/verifications").Status, 200, "after it came back")
 }
 
 func TestFiltersAndParts(t *testing.T) {
@@ -242,15 +242,15 @@ func TestFiltersAndParts(t *testing.T) {
 		for _, path := range []string{"/", "/receivers/live"} {
 			a := v.get(path + query)
 			for _, key := range []string{"mx.slow.test", "uni.test", "strict.test", "quiet.test"} {
-				got := strings.Contains(a.body, `href="/receivers/`+key)
+				got := strings.Contains(a.Body, `href="/receivers/`+key)
 				effort.ErrorIf(t, got != slices.Contains(want, key), "%s%s has %s: %v", path, query, key, got)
 			}
-			effort.Has(t, a.body, "node-3", path, query, "does not name the node without an answer")
+			effort.Has(t, a.Body, "node-3", path, query, "does not name the node without an answer")
 		}
 	}
 	a := v.get("/receivers/mx.slow.test/trace/live")
-	tag := a.header.Get("ETag")
-	effort.Has(t, a.body, `data-etag="`+strings.ReplaceAll(tag, `"`, "&#34;")+`"`, "the part does not carry its tag", tag)
+	tag := a.Header.Get("ETag")
+	effort.Has(t, a.Body, `data-etag="`+strings.ReplaceAll(tag, `"`, "&#34;")+`"`, "the part does not carry its tag", tag)
 }
 
 func TestObserversSeeNoForms(t *testing.T) {
@@ -259,7 +259,7 @@ func TestObserversSeeNoForms(t *testing.T) {
 	v := visit(t, g, "ben", true)
 	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces",
 		ofWorkspace("")(g), ofKey("")(g), ofAnna("")(g), "/sources", "/sources/change?source=192.0.2.7&to=drain"} {
-		for part := range strings.SplitSeq(v.get(path).body, "<form ") {
+		for part := range strings.SplitSeq(v.get(path).Body, "<form ") {
 			if strings.HasPrefix(part, `method="post"`) && !strings.HasPrefix(part, `method="post" action="/sign-out"`) {
 				t.Errorf("%s shows an observer the form %.80s", path, part)
 			}
@@ -271,13 +271,13 @@ func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
 	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
-	effort.Has(t, v.get("/health").body, "None has been run from this page", "before the first")
+	effort.Has(t, v.get("/health").Body, "None has been run from this page", "before the first")
 	for range 2 { // twice is once while it runs
-		effort.MustBe(t, v.send("POST", "/health/audit", url.Values{}).status, 303)
+		effort.MustBe(t, v.send("POST", "/health/audit", url.Values{}).Status, 303)
 	}
 	page := ""
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
-		if page = v.get("/health").body; strings.Contains(page, "Nothing is wrong") {
+		if page = v.get("/health").Body; strings.Contains(page, "Nothing is wrong") {
 			break
 		}
 	}
@@ -289,7 +289,7 @@ func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
 	t.Parallel()
 	v := visit(t, pagetest.Start(t), "ben", true)
 	for _, path := range []string{"/", "/throttles", "/cluster", "/nowhere"} {
-		page := v.get(path).body
+		page := v.get(path).Body
 		for _, want := range []string{"This node can't check addresses.", "Port 25 is closed", "Node node-2 can't check addresses."} {
 			effort.Has(t, page, want, path, "does not say")
 		}
@@ -304,27 +304,27 @@ func TestOverridesCountDownByMinutes(t *testing.T) {
 	v := visit(t, g, "eve", false)
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "other.test", Fields: map[string]string{"rcpt_rate": "2/s"}, Reason: "ticket 2"})
 	a := v.get("/throttles/live")
-	tag := a.header.Get("ETag")
-	effort.FatalIf(t, a.status != 200 || !strings.Contains(a.body, "ticket 2") ||
-		strings.Count(a.body, "in 1 h 0 min")+strings.Count(a.body, "in 59 min") != 2, "%d %s", a.status, a.body)
+	tag := a.Header.Get("ETag")
+	effort.FatalIf(t, a.Status != 200 || !strings.Contains(a.Body, "ticket 2") ||
+		strings.Count(a.Body, "in 1 h 0 min")+strings.Count(a.Body, "in 59 min") != 2, "%d %s", a.Status, a.Body)
 	g.Later(-30 * time.Minute)
-	if a := v.get("/throttles/live"); strings.Contains(a.body, "state warn") || strings.Count(a.body, "in 1 h 30 min")+strings.Count(a.body, "in 1 h 29 min") != 2 {
-		t.Errorf("an hour and a half before the end: %s", a.body)
+	if a := v.get("/throttles/live"); strings.Contains(a.Body, "state warn") || strings.Count(a.Body, "in 1 h 30 min")+strings.Count(a.Body, "in 1 h 29 min") != 2 {
+		t.Errorf("an hour and a half before the end: %s", a.Body)
 	}
 	g.Later(50 * time.Minute)
 	a = v.get("/throttles/live")
-	effort.Is(t, strings.Count(a.body, "state warn"), 2, "within the last hour")
-	effort.Has(t, a.body, "Ending within the hour: 2.", "within the last hour")
-	effort.Not(t, a.header.Get("ETag"), tag, "the tag has not changed with the countdown")
-	tag = a.header.Get("ETag")
-	if a := v.send("GET", "/throttles/live", nil, "If-None-Match", tag); a.status != 304 || a.body != "" {
-		t.Errorf("nothing has changed: %d", a.status)
+	effort.Is(t, strings.Count(a.Body, "state warn"), 2, "within the last hour")
+	effort.Has(t, a.Body, "Ending within the hour: 2.", "within the last hour")
+	effort.Not(t, a.Header.Get("ETag"), tag, "the tag has not changed with the countdown")
+	tag = a.Header.Get("ETag")
+	if a := v.send("GET", "/throttles/live", nil, "If-None-Match", tag); a.Status != 304 || a.Body != "" {
+		t.Errorf("nothing has changed: %d", a.Status)
 	}
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "third.test", Fields: map[string]string{"rcpt_rate": "3/s"}, Reason: "ticket 3"})
-	v.send("GET", "/throttles/live", nil, "If-None-Match", tag).says(t, 200, "ticket 3", "a new override")
+	v.send("GET", "/throttles/live", nil, "If-None-Match", tag).Says(t, 200, "ticket 3", "a new override")
 	g.Book.Away.Store(true)
-	if a := v.get("/throttles/live"); a.status != 200 || !strings.Contains(a.body, "The ledger isn't answering") || strings.Contains(a.body, "Each one is listed here") {
-		t.Errorf("without the ledger: %d %s", a.status, a.body)
+	if a := v.get("/throttles/live"); a.Status != 200 || !strings.Contains(a.Body, "The ledger isn't answering") || strings.Contains(a.Body, "Each one is listed here") {
+		t.Errorf("without the ledger: %d %s", a.Status, a.Body)
 	}
 }
 
@@ -335,11 +335,11 @@ func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
 	one, two := pagetest.Start(t), pagetest.Start(t) // they share a token
 	eve := visit(t, one, "eve", false)
 	copied := eve.cookie
-	effort.Is(t, (&visitor{t: t, g: two, cookie: copied}).get("/").status, 303, "another node takes the session")
+	effort.Is(t, (&visitor{t: t, g: two, cookie: copied}).get("/").Status, 303, "another node takes the session")
 	ben := visit(t, one, "ben", false)
 	eve.send("POST", "/sign-out", url.Values{})
-	effort.Is(t, (&visitor{t: t, g: one, cookie: copied}).get("/").status, 303, "signed out")
-	effort.MustBe(t, ben.get("/").status, 200, "somebody else's session")
+	effort.Is(t, (&visitor{t: t, g: one, cookie: copied}).get("/").Status, 303, "signed out")
+	effort.MustBe(t, ben.get("/").Status, 200, "somebody else's session")
 }
 
 // TestNodesOfOneMachineKeepTheirSessionsApart gives one browser the cookies of two nodes, and of strange hosts.
@@ -351,12 +351,12 @@ func TestNodesOfOneMachineKeepTheirSessionsApart(t *testing.T) {
 	both := names[0] + "=" + a.cookie + "; " + names[1] + "=" + b.cookie
 	for _, g := range []*pagetest.Rig{one, two} {
 		v := &visitor{t: t, g: g}
-		effort.Is(t, v.send("GET", "/", nil, "Cookie", both).status, 200, "with the cookies of both nodes")
+		effort.Is(t, v.send("GET", "/", nil, "Cookie", both).Status, 200, "with the cookies of both nodes")
 	}
 	for host, want := range map[string]string{"127.0.0.1": cookieName, "127.0.0.1:07947": cookieName + "-7947", "[::1]:80": cookieName + "-80"} {
 		v := &visitor{t: t, g: one}
 		got := v.send("POST", one.Link("eve", false), url.Values{}, "Host", host)
-		set := strings.Join(got.header.Values("Set-Cookie"), "\n")
+		set := strings.Join(got.Header.Values("Set-Cookie"), "\n")
 		effort.ErrorIf(t, !strings.HasPrefix(set, want+"="), "at %s: %s", host, set)
 	}
 }
@@ -364,7 +364,7 @@ func TestNodesOfOneMachineKeepTheirSessionsApart(t *testing.T) {
 // land opens a link and says where it leads.
 func (v *visitor) land() string {
 	v.t.Helper()
-	return v.send("POST", v.g.Link("eve", false), url.Values{}).header.Get("Location")
+	return v.send("POST", v.g.Link("eve", false), url.Values{}).Header.Get("Location")
 }
 
 func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
@@ -377,8 +377,8 @@ func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
 		}
 		v := &visitor{t: t, g: g}
 		a := v.get(asked)
-		to := a.header.Get("Location")
-		effort.ErrorIf(t, a.status == 303 && to != "/sign-in", "%s leads to %s", asked, to)
+		to := a.Header.Get("Location")
+		effort.ErrorIf(t, a.Status == 303 && to != "/sign-in", "%s leads to %s", asked, to)
 		v.get("/sign-in")
 		effort.Is(t, v.land(), want, fmt.Sprintf("after %s", asked))
 		effort.Is(t, v.next, "", fmt.Sprintf("after %s the browser still remembers", asked))
@@ -396,12 +396,12 @@ func TestTheLinkOfAPartThatWasSignedOutReturns(t *testing.T) {
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	g.Later(2 * time.Hour)
-	effort.MustBe(t, v.get("/receivers/mx.slow.test/live").status, 401, "the part")
+	effort.MustBe(t, v.get("/receivers/mx.slow.test/live").Status, 401, "the part")
 	a := v.get("/sign-in?next=" + url.QueryEscape("/receivers/mx.slow.test")) // as the script writes the link
-	to := a.header.Get("Location")
-	effort.ErrorIf(t, a.status != 303 || to != "/sign-in", "%d to %s", a.status, to)
+	to := a.Header.Get("Location")
+	effort.ErrorIf(t, a.Status != 303 || to != "/sign-in", "%d to %s", a.Status, to)
 	effort.Is(t, v.land(), "/receivers/mx.slow.test", "it leads to")
-	if to := v.get("/sign-in?next=%2Fcluster").header.Get("Location"); to != "/cluster" { // with a session
+	if to := v.get("/sign-in?next=%2Fcluster").Header.Get("Location"); to != "/cluster" { // with a session
 		t.Errorf("who is signed in is led to %s", to)
 	}
 }
@@ -417,11 +417,11 @@ func TestNobodyIsLedElsewhereAfterSigningIn(t *testing.T) {
 		v := &visitor{t: t, g: g, next: base64.RawURLEncoding.EncodeToString([]byte(to))}
 		effort.Is(t, v.land(), "/", fmt.Sprintf("the cookie %q leads to", to))
 		v = &visitor{t: t, g: g}
-		if a := v.get("/sign-in?next=" + url.QueryEscape(to)); a.status == 303 && a.header.Get("Location") != "/sign-in" || v.next != "" {
-			t.Errorf("next=%q: %d to %s, remembered %s", to, a.status, a.header.Get("Location"), v.next)
+		if a := v.get("/sign-in?next=" + url.QueryEscape(to)); a.Status == 303 && a.Header.Get("Location") != "/sign-in" || v.next != "" {
+			t.Errorf("next=%q: %d to %s, remembered %s", to, a.Status, a.Header.Get("Location"), v.next)
 		}
 		v = visit(t, g, "eve", false)
-		effort.Is(t, v.get("/sign-in?next="+url.QueryEscape(to)).header.Get("Location"), "/", "next", to,
+		effort.Is(t, v.get("/sign-in?next="+url.QueryEscape(to)).Header.Get("Location"), "/", "next", to,
 			"with a session leads")
 	}
 	v := &visitor{t: t, g: g, next: "%%%"}

@@ -127,7 +127,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 				form = row.form(g)
 			}
 			got := v.send(method, row.path(g), form)
-			effort.Is(t, got.status, row.want[i], pattern, "by", i, got.body)
+			effort.Is(t, got.Status, row.want[i], pattern, "by", i, got.Body)
 			checkPage(t, pattern, got)
 			changed := g.Asked()
 			effort.ErrorIf(t, i < 2 && len(changed) > 0, "%s by %d changed %q", pattern, i, changed)
@@ -143,7 +143,7 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 	}
 	check(last)
 	for _, v := range who[1:] {
-		effort.Is(t, v.get("/").status, 303, "who signed out is answered")
+		effort.Is(t, v.get("/").Status, 303, "who signed out is answered")
 	}
 	effort.Is(t, len(table), len(operate.Patterns()), "rows of the table, of which each route has one")
 }
@@ -151,11 +151,11 @@ func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
 // checkPage holds what every answer must keep.
 func checkPage(t *testing.T, pattern string, got answer) {
 	t.Helper()
-	if got.header.Get("X-Request-Id") == "" || !strings.Contains(got.header.Get("Content-Security-Policy"), "default-src 'none'") {
-		t.Errorf("%s: headers %v", pattern, got.header)
+	if got.Header.Get("X-Request-Id") == "" || !strings.Contains(got.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("%s: headers %v", pattern, got.Header)
 	}
 	for _, bad := range []string{"<script>", " style=", " onclick=", "<i>.csv", "<b>", "<here>", "<812>", "<eve"} {
-		effort.Lacks(t, got.body, bad, pattern, "the page")
+		effort.Lacks(t, got.Body, bad, pattern, "the page")
 	}
 }
 
@@ -166,9 +166,9 @@ const pageMax = 512 << 10
 func (v *visitor) bounded(path string) string {
 	v.t.Helper()
 	a := v.get(path)
-	effort.ErrorIf(v.t, a.status != 200 || len(a.body) > pageMax*2/3,
-		"%s: %d with %d bytes", path, a.status, len(a.body))
-	return a.body
+	effort.ErrorIf(v.t, a.Status != 200 || len(a.Body) > pageMax*2/3,
+		"%s: %d with %d bytes", path, a.Status, len(a.Body))
+	return a.Body
 }
 
 func TestTextsOfCustomersFillAPageAndNoMore(t *testing.T) {
@@ -236,10 +236,10 @@ func TestEveryFormTwiceIsOnce(t *testing.T) {
 		before := kept(g)
 		first := v.send("POST", path, form)
 		once := kept(g)
-		effort.Not(t, before, once, pattern, "changes nothing", first.status, first.body)
+		effort.Not(t, before, once, pattern, "changes nothing", first.Status, first.Body)
 		second := v.send("POST", path, form)
-		if again := kept(g); again != once || second.status >= 500 {
-			t.Errorf("%s twice (%d, %d) is not once:\n%s\n%s", pattern, first.status, second.status, once, again)
+		if again := kept(g); again != once || second.Status >= 500 {
+			t.Errorf("%s twice (%d, %d) is not once:\n%s\n%s", pattern, first.Status, second.Status, once, again)
 		}
 	}
 }

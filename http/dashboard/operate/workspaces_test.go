@@ -35,10 +35,10 @@ func TestAWorkspaceShowsWhatItHas(t *testing.T) {
 	page.has(t, "the workspace", "acme &lt;b&gt;", "1\u202f000 granted", "997 available", "1 held", "2 spent",
 		"Unfinished verifications", "late &lt;i&gt;.csv", "slow &lt;i&gt;.csv", "Newest grants", ">1\u202f000</td>", "test", "API keys", "billing &lt;b&gt;",
 		"People", "anna@acme.test", "Limits and weight", ">5</td>", ">2</td>")
-	_, grants, _ := strings.Cut(page.body, "Newest grants")
+	_, grants, _ := strings.Cut(page.Body, "Newest grants")
 	grants, _, _ = strings.Cut(grants, "API keys")
 	effort.Is(t, strings.Count(grants, `<th scope="row">`), 1, "grants shown", grants)
-	effort.Lacks(t, page.body, "gone.csv", "what was cancelled stands among the open ones")
+	effort.Lacks(t, page.Body, "gone.csv", "what was cancelled stands among the open ones")
 }
 
 func TestAKeyIsRevokedOnce(t *testing.T) {
@@ -50,15 +50,15 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 	k := pagetest.Of(t, g, g.Book.Keys)[0]
 	effort.FatalIf(t, !k.Revoked.IsZero(), "asking revoked it")
 	for range 2 {
-		v.send("POST", ofKey("/revoke")(g), url.Values{}).must(t, 303)
+		v.send("POST", ofKey("/revoke")(g), url.Values{}).Must(t, 303)
 	}
 	k = pagetest.Of(t, g, g.Book.Keys)[0]
 	effort.ErrorIf(t, k.Revoked.IsZero(), "it still works")
 	effort.Is(t, noted(t, g, "eve", "key revoke"), 1, "noted times")
 	v.get(ofKey("")(g)).has(t, "the question again", "already revoked")
-	effort.Is(t, v.get(ofWorkspace("/keys/zzzzzzzz2345")(g)).status, 404, "no key")
+	effort.Is(t, v.get(ofWorkspace("/keys/zzzzzzzz2345")(g)).Status, 404, "no key")
 	other := "/workspaces/" + g.Poor.Workspace.String() + "/keys/" + g.Key.ID
-	effort.Is(t, v.send("POST", other+"/revoke", url.Values{}).status, 404, "a key of another workspace")
+	effort.Is(t, v.send("POST", other+"/revoke", url.Values{}).Status, 404, "a key of another workspace")
 }
 
 func TestAFileThatRunsWaitsForNoNode(t *testing.T) {
@@ -66,16 +66,16 @@ func TestAFileThatRunsWaitsForNoNode(t *testing.T) {
 	g := pagetest.Start(t)
 	pagetest.Running(t, g)
 	page := visit(t, g, "eve", false).get(ofWorkspace("")(g))
-	effort.Has(t, page.body, "Answers from receivers.", "the page of the workspace")
-	effort.Lacks(t, page.body, "A node to continue it.", "the page of the workspace")
+	effort.Has(t, page.Body, "Answers from receivers.", "the page of the workspace")
+	effort.Lacks(t, page.Body, "A node to continue it.", "the page of the workspace")
 }
 
 func TestTheLogNamesWorkspaces(t *testing.T) {
 	t.Parallel()
 	g := pagetest.Start(t)
 	page := visit(t, g, "eve", false).get("/log")
-	effort.Has(t, page.body, "acme &lt;b&gt;", "the log")
-	effort.Lacks(t, page.body, g.Workspace.ID.String(), "the log")
+	effort.Has(t, page.Body, "acme &lt;b&gt;", "the log")
+	effort.Lacks(t, page.Body, g.Workspace.ID.String(), "the log")
 }
 
 // once is a link in the one answer that shows it.
@@ -89,9 +89,9 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 	var links []string
 	for range 2 {
 		a := v.send("POST", ofWorkspace("/invite")(g), form)
-		m := once.FindStringSubmatch(a.body)
-		effort.FatalIf(t, a.status != 200 || m == nil || !strings.Contains(a.body, "The link for ben@acme.test"),
-			"%d %s", a.status, a.body)
+		m := once.FindStringSubmatch(a.Body)
+		effort.FatalIf(t, a.Status != 200 || m == nil || !strings.Contains(a.Body, "The link for ben@acme.test"),
+			"%d %s", a.Status, a.Body)
 		links = append(links, m[1])
 	}
 	open := pagetest.Of(t, g, g.Book.OpenLinks)
@@ -99,13 +99,13 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 		open[0].Role != ledger.Viewer || open[0].MadeBy != "operator eve", "links %q, open %+v", links, open)
 	effort.Is(t, noted(t, g, "eve", "user invite"), 1, "noted times")
 	a := v.get(ofWorkspace("")(g))
-	effort.ErrorIf(t, once.MatchString(a.body), "the link is shown again")
+	effort.ErrorIf(t, once.MatchString(a.Body), "the link is shown again")
 	form.Set("role", "owner")
-	v.send("POST", ofWorkspace("/invite")(g), form).says(t, 422, "sent before", "the same form for another role")
+	v.send("POST", ofWorkspace("/invite")(g), form).Says(t, 422, "sent before", "the same form for another role")
 	for field, wrong := range map[string]string{"email": "ben", "role": "admin", "form": "x"} {
 		bad := url.Values{"form": {uuid.NewString()}, "email": {"c@acme.test"}, "role": {"viewer"}}
 		bad.Set(field, wrong)
-		v.send("POST", ofWorkspace("/invite")(g), bad).says(t, 422, `id="problem"`, field, wrong)
+		v.send("POST", ofWorkspace("/invite")(g), bad).Says(t, 422, `id="problem"`, field, wrong)
 	}
 	effort.Is(t, len(pagetest.Of(t, g, g.Book.OpenLinks)), 1, "invitations are open")
 }
@@ -123,7 +123,7 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	effort.Is(t, g.Sessions(t), 0, "sessions hold")
 	before := len(g.Log(t))
 	for range 2 {
-		v.send("POST", ofAnna("/disable")(g), url.Values{}).must(t, 303)
+		v.send("POST", ofAnna("/disable")(g), url.Values{}).Must(t, 303)
 		m := pagetest.Of(t, g, g.Book.Members)[0]
 		effort.ErrorIf(t, !m.Disabled, "she is not disabled")
 	}
@@ -142,7 +142,7 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 	elsewhere := "/workspaces/" + g.Poor.Workspace.String() + "/people/" + g.Anna.String()
 	for _, path := range []string{stranger, elsewhere} {
 		a := v.send("POST", path+"/disable", url.Values{})
-		effort.ErrorIf(t, a.status != 404 || pagetest.Of(t, g, g.Book.Members)[0].Disabled, "%s: %d", path, a.status)
+		effort.ErrorIf(t, a.Status != 404 || pagetest.Of(t, g, g.Book.Members)[0].Disabled, "%s: %d", path, a.Status)
 	}
 }
 
@@ -164,25 +164,25 @@ func TestWeightAndLimitsAreSet(t *testing.T) {
 	for path, form := range map[string]url.Values{"/weight": {"weight": {"101"}}, "/weight?": {"weight": {"much"}}, "/weight?2": {"weight": {"0"}},
 		"/limits": {"open": {"-1"}, "stored": {"0"}, "unpaid": {"0"}}, "/limits?": {"open": {""}, "stored": {"0"}, "unpaid": {"0"}},
 		"/limits?2": {"open": {"1"}, "stored": {"0"}, "unpaid": {"0"}, "reason": {strings.Repeat("x", 201)}}} {
-		v.send("POST", ofWorkspace(path)(g), form).says(t, 422, `id="problem"`, path, form)
+		v.send("POST", ofWorkspace(path)(g), form).Says(t, 422, `id="problem"`, path, form)
 	}
 	if u := pagetest.Of(t, g, g.Book.Usage); u.Weight != 3 || u.Own != (ledger.Limits{Open: 7, Stored: 1000}) {
 		t.Errorf("what was refused changed something: %+v", u)
 	}
 	for _, path := range []string{"/workspaces/x", "/workspaces/" + uuid.NewString()} {
-		effort.Is(t, v.get(path).status, 404, path)
-		effort.Is(t, v.send("POST", path+"/weight", url.Values{"weight": {"3"}}).status, 404, "POST", path)
+		effort.Is(t, v.get(path).Status, 404, path)
+		effort.Is(t, v.send("POST", path+"/weight", url.Values{"weight": {"3"}}).Status, 404, "POST", path)
 	}
 }
 
 // has checks that a page has some texts, in this order.
 func (a answer) has(t *testing.T, what string, texts ...string) {
 	t.Helper()
-	rest := a.body
+	rest := a.Body
 	for _, text := range texts {
 		i := strings.Index(rest, text)
 		if i < 0 {
-			t.Errorf("%s has no %q, or it stands before another one:\n%s", what, text, a.body)
+			t.Errorf("%s has no %q, or it stands before another one:\n%s", what, text, a.Body)
 			return
 		}
 		rest = rest[i+len(text):]
@@ -201,9 +201,9 @@ func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
 	for find, want := range map[string]string{"UNPAID": "unpaid.csv", "acme": "slow &lt;i&gt;.csv", g.Overdue.ID.String()[:12]: "late &lt;i&gt;.csv"} {
 		a := v.get("/verifications?find=" + find)
 		a.has(t, find, want)
-		effort.ErrorIf(t, find == "UNPAID" && strings.Contains(a.body, "late "), "%s finds another file too", find)
+		effort.ErrorIf(t, find == "UNPAID" && strings.Contains(a.Body, "late "), "%s finds another file too", find)
 	}
-	effort.Has(t, v.get("/verifications?find=anna").body, "No unfinished verification matches",
+	effort.Has(t, v.get("/verifications?find=anna").Body, "No unfinished verification matches",
 		"what no file and no workspace is called finds something")
 }
 
@@ -217,15 +217,15 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 	page.has(t, "its entries", "Credit movements", ">release</td>", ">charge</td>", ">hold</td>", "<tfoot>", "3 moves",
 		`>4</td><td class="n" data-label="Charged">2</td><td class="n" data-label="Released">1</td></tr></tfoot>`)
 	page.has(t, "the sum", "4 held in all", "2 charged", "1 released", "1 still held")
-	effort.Lacks(t, page.body, "does not add up", "what adds up is said not to")
-	effort.Has(t, v.get("/verifications/"+g.Open.ID.String()).body, "It has moved no credits yet.",
+	effort.Lacks(t, page.Body, "does not add up", "what adds up is said not to")
+	effort.Has(t, v.get("/verifications/"+g.Open.ID.String()).Body, "It has moved no credits yet.",
 		"a verification without entries does not say so")
-	v.get("/verifications/"+g.Overdue.ID.String()+"?after=x").is(t, 400, "a page that begins nowhere")
+	v.get("/verifications/"+g.Overdue.ID.String()+"?after=x").Is(t, 400, "a page that begins nowhere")
 	v.get("/verifications/"+g.Over.ID.String()).has(t, "one that is over", "gone.csv", "cancelled", "by anna@acme.test", "Finished")
 	g.Book.Away.Store(true)
 	a := v.get("/verifications/" + g.Open.ID.String())
-	effort.ErrorIf(t, a.status != 200 || !strings.Contains(a.body, "Its name, credits") ||
-		!strings.Contains(a.body, "mx.slow.test"), "without the ledger: %d %s", a.status, a.body)
+	effort.ErrorIf(t, a.Status != 200 || !strings.Contains(a.Body, "Its name, credits") ||
+		!strings.Contains(a.Body, "mx.slow.test"), "without the ledger: %d %s", a.Status, a.Body)
 }
 
 func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {
@@ -234,7 +234,7 @@ func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {
 	v := visit(t, g, "ben", true)
 	path := "/verifications/" + g.Settled(t, 110).ID.String()
 	rows := func(a answer) int {
-		_, table, _ := strings.Cut(a.body, `aria-label="Credit movements`)
+		_, table, _ := strings.Cut(a.Body, `aria-label="Credit movements`)
 		table, _, _ = strings.Cut(table, "<tfoot>")
 		return strings.Count(table, `<th scope="row">`)
 	}
@@ -261,9 +261,9 @@ func TestEvidenceIsFoundByAddress(t *testing.T) {
 	asks("ben@slow.test").has(t, "what was given up", "unknown</span>", "We stopped asking")
 	for address, want := range map[string]int{"nobody@slow.test": 404, "": 400} {
 		a := asks(address)
-		effort.Is(t, a.status, want, address)
-		effort.Has(t, a.body, "There's no evidence", address)
+		effort.Is(t, a.Status, want, address)
+		effort.Has(t, a.Body, "There's no evidence", address)
 	}
-	v.send("POST", "/verifications/x/evidence", url.Values{"address": {"a@b.test"}}).is(t, 404, "no verification")
+	v.send("POST", "/verifications/x/evidence", url.Values{"address": {"a@b.test"}}).Is(t, 404, "no verification")
 	effort.Is(t, len(g.Log(t)), len(pagetest.Start(t).Log(t)), "asking wrote to the operator log lines")
 }

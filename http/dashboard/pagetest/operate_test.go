@@ -2,7 +2,6 @@ package pagetest_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -114,10 +113,8 @@ func TestPagesOfOperators(t *testing.T) {
 // operatorCookie signs in as a program does.
 func operatorCookie(t *testing.T, g *pagetest.Rig) string {
 	t.Helper()
-	r := effort.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL+g.Link("eve", false), nil))(t)
-	a := effort.Must(http.DefaultTransport.RoundTrip(r))(t)
-	defer a.Body.Close()
-	for _, c := range a.Cookies() {
+	a := effort.Send(t, http.MethodPost, g.URL+g.Link("eve", false), "")
+	for _, c := range (&http.Response{Header: a.Header}).Cookies() {
 		return c.Name + "=" + c.Value
 	}
 	t.Fatal("the link gave no cookie")
@@ -131,15 +128,12 @@ func fetchAs(t testing.TB, address, cookie string, form ...url.Values) (string, 
 	if form != nil {
 		method, sent = http.MethodPost, form[0].Encode()
 	}
-	r := effort.Must(http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(sent)))(t)
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	headers := []string{"Content-Type", "application/x-www-form-urlencoded"}
 	if cookie != "" {
-		r.Header.Set("Cookie", cookie)
+		headers = append(headers, "Cookie", cookie)
 	}
-	a := effort.Must(http.DefaultTransport.RoundTrip(r))(t)
-	defer a.Body.Close()
-	body := effort.Must(io.ReadAll(a.Body))(t)
-	return string(body), a.StatusCode
+	a := effort.Send(t, method, address, sent, headers...)
+	return a.Body, a.Status
 }
 
 func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
