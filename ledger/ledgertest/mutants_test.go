@@ -35,92 +35,23 @@ var (
 // root is the module's, from here.
 const root = "../.."
 
-// suite is what must find a mutant: the tests of one package, in stages. What
-// finds most mutants in little time is in the first.
-type suite struct {
+// stage is a part of a suite, which must find a mutant: tests of one package.
+type stage struct {
 	folder string
-	stages [][]string // arguments of the test binary
-	then   []suite    // in other folders
+	args   []string // of the test binary
 }
 
-// engine is the folder of connections and transactions.
-const engine = "./ledger/sqlstore/engine"
-
-// suites are those that must find a mutant.
-var suites = map[string]suite{
-	// lives is the simulation, which runs package transitions and the states.
-	"lives": {folder: "./ledger/ledgertest/simulation", stages: [][]string{
-		{"-test.skip", "^TestASeedReplaysExactly$", "-seeds", "30"}, {"-test.run", "^TestEveryLife", "-seeds", "1000"}}},
-	// books are the conformance suite, the simulation beside the embedded ledger and
-	// the tests of its tables, which run the SQL too.
-	"books": {folder: "./ledger/sqlstore", stages: [][]string{
-		{"-test.run", "^TestConformance$/^sqlite$"},
-		{"-test.run", "^(TestTheSchema.*|TestWhatTheTablesKeep)$/^sqlite$"},
-		{"-test.run", "^TestEachTransaction.*$/^sqlite$"}}},
-	// attempts are the tests of what a caller is told when the database fails.
-	"attempts": {folder: engine, stages: [][]string{{"-test.run", "^(TestWhatTheCallerIsTold|TestErrorsAreToldApart|TestErrorsOfTheEmbedded.*)$"}}},
-	// locks are the tests of who waits for whom, on PostgreSQL.
-	"locks": {engine, [][]string{{"-test.run", "^(TestTheGate|TestOneIsAt|TestAFlood|TestATransactionOfA)"}}, []suite{
-		{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestALocked|TestALeasePasses|TestWhatARun)"}}}, {folder: engine, stages: [][]string{{"-test.run", "^TestAReadingThat"}}}}},
-	// sessions are the tests of connections and commits, on PostgreSQL and in CockroachDB's way.
-	"sessions": {folder: engine, stages: [][]string{{"-test.run", "^(TestACommit|TestWhatEndsA|TestCockroach|TestAPanic|" +
-		"TestAConnectionIsNot|TestACallThat|TestConnectionsSay|TestAFailedTransaction|TestLostConnections|TestAnAttemptEnds)"}}},
-	// turns are the tests of package quota.
-	"turns": {folder: "./ledger/quota", stages: [][]string{{}}},
-	// disks are the tests of the reserve of disk.
-	"disks": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAReserveOfDisk|TestWhatWasErased)"}}},
-	// durable are the tests of what a database must not forget.
-	"durable": {folder: "./ledger/sqlstore", stages: [][]string{
-		{"-test.run", "^(TestPragmasThatForgetAreRefused|TestTheOtherLevels.*)$"},
-		{"-test.run", "^TestAServerThatForgetsIsMended$"}}},
-	// migrations are the tests of how the schema is changed.
-	"migrations": {folder: engine, stages: [][]string{
-		{"-test.run", "^(TestAMigrationIsTakenUp.*|TestASchemaChange.*)$"},
-		{"-test.run", "^TestAMigration(Beside|GivesUp).*$"}}},
-	// clocks are the tests of a clock that jumps.
-	"clocks": {engine, [][]string{{"-test.run", "^TestWhichClocksAreBelieved$"}}, []suite{
-		{folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAClockThatJumps.*|TestAfterAStandstill.*)$"}}}}},
-	// renewals are the tests of a ledger that gets a new identity.
-	"renewals": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestALedgerIsRenewed.*$/^sqlite$"}}},
-	// looks are the tests of where looks for what is due begin.
-	"looks": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestALookFromABoundO|TestWhatIsOverlooked|TestWhatBecomesDue|TestWhatComesLate)"}}},
-	// sweeps are the tests of what a sweep leaves, on disk too.
-	"sweeps": {folder: "./ledger/sqlstore", stages: [][]string{
-		{"-test.run", "^(TestASweep.*|TestRetentionLeaves.*)$"}}},
-	// opened are the tests of how a ledger is opened, and of its connections.
-	"opened": {"./ledger/sqlstore", [][]string{
-		{"-test.run", "^(TestOpenRefuses.*|TestMigrateMakes.*|TestReadersBeside.*|TestAnOldSchema.*|TestAReopened.*|TestCloseFolds.*)$"},
-		{"-test.run", "^(TestAServerIs.*|TestAServersLeases.*|TestAReader.*)$"}}, []suite{{folder: engine, stages: [][]string{
-		{"-test.run", "^(TestAReader.*|TestATransactionIsSerializable.*|TestConnectionsSay.*|TestACommitThatFails.*|TestWhatEndsATransaction)$"}}}}},
-	// corrections are the tests of what operators set right.
-	"corrections": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestAnAccountThat.*|TestWhatHappenedTo.*|TestWhatNoCorrection.*)$/^sqlite$"}}},
-	// memories are the tests of what package transitions remembers of settlements.
-	"memories": {folder: "./ledger/transitions", stages: [][]string{{}}},
-	// unknowns are the exercises with faults: answers to commits are lost.
-	"unknowns": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestConformance$/^postgresql$"}}},
-	// onces are the tests of how many transactions a call takes.
-	"onces": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestASettlementIsOne"}}},
-	// cuts are the tests of pages that are cut.
-	"cuts": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestAPageOfResults"}}},
-	// words are the tests of package ledger itself.
-	"words": {folder: "./ledger", stages: [][]string{{}}},
-	// days are the tests of the sums of each day.
-	"days": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^(TestDaysAddUp.*|TestAuditFindsWhatWasChanged.*)$"}}},
-	// breakdowns are the tests of what a breakdown forgets.
-	"breakdowns": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestABreakdownForgets"}}},
-	// shown is the part of the conformance suite about what pages show.
-	"shown": {folder: "./ledger/sqlstore", stages: [][]string{{"-test.run", "^TestConformance$/^sqlite$/^(single|recent|statements|operators)"}}},
-	// access are the tests of who may use which page of customers, and of forms that are sent by others or twice.
-	"access": {folder: "./http/dashboard", stages: [][]string{
-		{"-test.run", "^(TestEveryRoute|TestFormsOfOther|TestRefusedBodies|TestSigningIn|TestAKeyIsShown|TestEveryFormTwice)"}, {}}},
-	// signingIn are the tests of package signin.
-	"signingIn": {folder: "./http/dashboard/signin", stages: [][]string{{}}},
-	// provided are the tests of signing in with a provider.
-	"provided": {folder: "./http/dashboard", stages: [][]string{{"-test.run", "^(TestSomebodyInvited|TestTheProvider|TestAnAnswerBelongs|TestAnAccountWith)"}}},
-	// factors are the tests of codes.
-	"factors": {folder: "./http/dashboard", stages: [][]string{{"-test.run", "^Test.*Code"}}},
-	// operating are the tests of the pages of operators.
-	"operating": {folder: "./http/dashboard/operate", stages: [][]string{{}}},
+// suites reads testdata/suites.txt.
+func suites(t *testing.T) map[string][]stage {
+	t.Helper()
+	found := map[string][]stage{}
+	for line := range strings.Lines(string(effort.Must(os.ReadFile("testdata/suites.txt"))(t))) {
+		if name, tests, is := strings.Cut(line, ": "); is && line[0] != '#' {
+			words := strings.Fields(tests)
+			found[name] = append(found[name], stage{"./" + words[0], words[1:]})
+		}
+	}
+	return found
 }
 
 // mutant is one change of one file.
@@ -128,13 +59,13 @@ type mutant struct {
 	name     string
 	file     string // below the root
 	from, to string // from stands exactly once in the file
-	suite    suite
+	suite    []stage
 }
 
 // mutants reads testdata/mutants.txt.
 func mutants(t *testing.T) (list []mutant) {
 	t.Helper()
-	file, unescape := "", strings.NewReplacer(`\n`, "\n", `\t`, "\t")
+	all, file, unescape := suites(t), "", strings.NewReplacer(`\n`, "\n", `\t`, "\t")
 	for line := range strings.SplitSeq(string(effort.Must(os.ReadFile("testdata/mutants.txt"))(t)), "\n") {
 		if line == "" || line[0] == '#' {
 			continue
@@ -146,9 +77,9 @@ func mutants(t *testing.T) (list []mutant) {
 		head, change, _ := strings.Cut(line, "): ")
 		name, of, _ := strings.Cut(head, " (")
 		from, to, found := strings.Cut(unescape.Replace(change+" "), " => ") // what it becomes may be nothing
-		found = found && suites[of].folder != ""
+		found = found && all[of] != nil
 		effort.FatalIf(t, !found, "this is no mutant, or of no suite: %s", line)
-		list = append(list, mutant{name, file, from, strings.TrimSuffix(to, " "), suites[of]})
+		list = append(list, mutant{name, file, from, strings.TrimSuffix(to, " "), all[of]})
 	}
 	return list
 }
@@ -306,22 +237,14 @@ func (m mutant) changed(t *testing.T) string {
 // mustFail runs the suite over the changed source: it must build, and fail.
 func (m mutant) mustFail(t *testing.T) {
 	t.Helper()
-	for _, in := range append([]suite{m.suite}, m.suite.then...) {
-		if m.foundIn(t, in) {
-			return
+	binary, of := "", ""
+	for _, s := range m.suite {
+		if s.folder != of {
+			binary, of = m.build(t, s.folder), s.folder
 		}
-	}
-	t.Errorf("nobody noticed: %q became %q in %s", m.from, m.to, m.file)
-}
-
-// foundIn reports whether a suite finds the mutant.
-func (m mutant) foundIn(t *testing.T, in suite) bool {
-	t.Helper()
-	binary := m.build(t, in.folder)
-	for _, args := range in.stages {
 		// A mutant that hangs is found by the time-out, which panics.
-		args = append([]string{"-test.failfast", "-test.timeout", "3m"}, args...)
-		out, err := quietly(t.Context(), filepath.Join(root, in.folder), binary, args...)
+		args := append([]string{"-test.failfast", "-test.timeout", "3m"}, s.args...)
+		out, err := quietly(t.Context(), filepath.Join(root, s.folder), binary, args...)
 		switch text := string(out); {
 		case strings.Contains(text, "no tests to run"):
 			t.Fatalf("the suite is not there: %v", args)
@@ -331,10 +254,10 @@ func (m mutant) foundIn(t *testing.T, in suite) bool {
 			t.Fatalf("the mutant was not run: %v\n%s", err, text)
 		default:
 			t.Logf("found: %s", firstLine(text))
-			return true
+			return
 		}
 	}
-	return false
+	t.Errorf("nobody noticed: %q became %q in %s", m.from, m.to, m.file)
 }
 
 // build makes the test binary of a folder with the changed source.
