@@ -174,7 +174,8 @@ func (e Engine) wantDrain(ctx context.Context, node uuid.UUID, asked bool, actio
 
 // Forget ends a node that an operator declares dead.
 func (e Engine) Forget(ctx context.Context, node uuid.UUID, after time.Duration) error {
-	done := false
+	// An earlier run may have been committed without our knowledge: the id keeps the log to one line.
+	done, line := false, uuid.Must(uuid.NewV7())
 	return ledger.Wrap(e.db.writeFree(ctx, func(t Tables) error {
 		roll, err := t.ReadNodes()
 		if err != nil {
@@ -187,16 +188,16 @@ func (e Engine) Forget(ctx context.Context, node uuid.UUID, after time.Duration)
 			}
 		}
 		if len(rows) == 0 && done {
-			return nil // an earlier run was committed without our knowledge
+			return nil // by an earlier run
 		}
-		err = forget(t, roll, rows, after)
+		err = forget(t, roll, rows, after, line)
 		done = done || err == nil // a failed run says nothing about earlier ones
 		return err
 	}), "forget node %s", node)
 }
 
-// forget removes the rows with an end that every process has read, and ends the others.
-func forget(t Tables, roll ledger.NodeSnapshot, rows []*ledger.NodeRow, after time.Duration) error {
+// forget removes the rows with an end that every process has read, and ends the others; line is the id of its log line.
+func forget(t Tables, roll ledger.NodeSnapshot, rows []*ledger.NodeRow, after time.Duration, line uuid.UUID) error {
 	if len(rows) == 0 {
 		return ledger.ErrNoSuchNode
 	}
@@ -227,7 +228,7 @@ func forget(t Tables, roll ledger.NodeSnapshot, rows []*ledger.NodeRow, after ti
 	if !changed {
 		return nil
 	}
-	return t.Log(ledger.LogLine{Action: "node forget", Subject: rows[0].Node.String()})
+	return t.Log(ledger.LogLine{ID: line, Action: "node forget", Subject: rows[0].Node.String()})
 }
 
 // Clear removes the rows of all processes. ledger.ErrNodeAlive when a joined one was seen within the time.
