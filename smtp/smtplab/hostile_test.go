@@ -146,22 +146,11 @@ func showsNothing(h *hostileWire) {
 	effort.ErrorIf(h.t, len(rest) > 0, "read %q, want nothing", rest)
 }
 
-func showsReply(wants ...string) func(*hostileWire) {
+// plays goes on with a dialogue, as wire.play reads it; ^ is the domain.
+func plays(script string) func(*hostileWire) {
 	return func(h *hostileWire) {
 		h.upTo(h.stage)
-		for _, want := range wants {
-			h.says("", want)
-		}
-	}
-}
-
-func showsEnd(before string, reset bool) func(*hostileWire) {
-	return func(h *hostileWire) {
-		h.upTo(h.stage)
-		if before != "" {
-			h.says("", before)
-		}
-		h.ends(reset)
+		h.play(strings.ReplaceAll(script, "^", h.domain))
 	}
 }
 
@@ -249,11 +238,6 @@ func (h *hostileWire) readsOfLine() (reads, n int) {
 	return reads, len(got)
 }
 
-func showsTwice(h *hostileWire) {
-	h.upTo(smtp.StageRcpt)
-	h.play("< 550\n< 250\n> RCPT TO:<anna@" + h.domain + ">\n< 250\n< 550")
-}
-
 func showsRandom(h *hostileWire) {
 	h.upTo(h.stage)
 	if h.stage == smtp.StageTLS {
@@ -295,11 +279,6 @@ func showsExtensions(h *hostileWire) {
 	effort.ErrorIf(h.t, lines < 10_000, "%d lines", lines)
 }
 
-func showsSecondTry(h *hostileWire) {
-	h.upTo(smtp.StageRcpt)
-	h.play("< 451\n> RCPT TO:<ghost@" + h.domain + ">\n< 550")
-}
-
 func showsLong(h *hostileWire) {
 	h.upTo(smtp.StageRcpt)
 	n := len(h.reply())
@@ -313,29 +292,29 @@ var hostileShows = map[string]func(*hostileWire){
 	"hlate61":   showsLate(61),
 	"hstutter":  showsStutter,
 	"hlf":       showsLF,
-	"hnul":      showsReply("550 5.1.1 User\x00unknown"),
-	"heightbit": showsReply("550 5.1.1 User unknown \xff\xfe\x80"),
+	"hnul":      plays("< 550 5.1.1 User\x00unknown"),
+	"heightbit": plays("< 550 5.1.1 User unknown \xff\xfe\x80"),
 	"hsplit":    showsSplit,
 
 	"hnospace": showsBytes("550User unknown\r\n"),
 
-	"htwice": showsTwice,
-	"hearly": showsReply("250 2.1.0", "550 5.1.1"),
+	"htwice": plays("< 550\n< 250\n> RCPT TO:<anna@^>\n< 250\n< 550"),
+	"hearly": plays("< 250 2.1.0\n< 550 5.1.1"),
 
 	"h421idle":       func(h *hostileWire) { h.upTo(smtp.StageRcpt); h.play("< 550\n< 421\n< EOF") },
-	"h421behind":     showsReply("550", "421"),
-	"h421rset":       showsEnd("421", false),
-	"hresetrset":     showsEnd("", true),
-	"h421starttls":   showsEnd("421", false),
-	"hresetstarttls": showsEnd("", true),
+	"h421behind":     plays("< 550\n< 421"),
+	"h421rset":       plays("< 421\n< EOF"),
+	"hresetrset":     plays("< RST"),
+	"h421starttls":   plays("< 421\n< EOF"),
+	"hresetstarttls": plays("< RST"),
 
 	"hextensions":    showsExtensions,
 	"hlongextension": showsBytes("X-" + strings.Repeat("LONG", 1<<10)),
 	"hsize":          showsBytes("SIZE 9999999999999999999999999999999999999999"),
 
-	"hstarttls454": showsReply("454"),
+	"hstarttls454": plays("< 454"),
 	"htlsgarbage":  showsRandom,
-	"hinjected":    showsReply("220", "250"),
+	"hinjected":    plays("< 220\n< 250"),
 	"hexpired": showsCertificate(func(_ *hostileWire, s tls.ConnectionState) bool {
 		return s.PeerCertificates[0].NotAfter.Before(time.Now())
 	}),
@@ -351,10 +330,10 @@ var hostileShows = map[string]func(*hostileWire){
 	"hstall":       showsNothing,
 	"hagain":       showsAgain,
 
-	"hall250":    showsReply("250"),
-	"hall252":    showsReply("252"),
-	"hsecond250": showsSecondTry,
-	"hformula":   showsReply("550 5.1.1 =HYPERLINK("),
+	"hall250":    plays("< 250"),
+	"hall252":    plays("< 252"),
+	"hsecond250": plays("< 451\n> RCPT TO:<ghost@^>\n< 550"),
+	"hformula":   plays("< 550 5.1.1 =HYPERLINK("),
 	"hcrlf":      showsBytes("User\r=1+1\r\t\r\n550 5.1.1 unknown\r@SUM(A1)\r\n"),
 	"hlong":      showsLong,
 }
