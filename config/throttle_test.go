@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -62,37 +63,9 @@ func TestThrottleFileGoesOnTopOfTheConfiguration(t *testing.T) {
 }
 
 // everyField is a throttle file in which every field is set, in all ways to write it.
-const everyField = `[default]
-connections = 1_000
-connection_rate = "20/min"
-rcpt_rate = "3/s"
-rcpts_per_connection = 10
-rcpts_per_transaction = 2
-refused_per_session = 3
-refused_per_hour = 30
-refused_share = 10
-pipelining = true
-pipelining_depth = 8
-session_age = "90s"
-idle_time = "500ms"
-tls = "required"
-address_family = "ipv4"
-retry_waits = ["5m", # a comment
-  "10m"]
-pause = "drain"
-
-[receivers]
-"a.test" = { pause = "no", retry_waits = [] }
-"b.test".tls = "off"
-
-[sources."2001:DB8::1"]
-pause = "yes"
-rcpts_per_day = 500
-warm_up_from = "2026-11-21"
-
-[sources.default]
-rcpts_per_day = 9
-`
+//
+//go:embed testdata/every_field.toml
+var everyField string
 
 func TestEveryFieldOfTheThrottleFileAndWhereItStands(t *testing.T) {
 	base := throttleBase(t, everyField)

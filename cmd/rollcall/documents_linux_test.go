@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	_ "embed"
 	"fmt"
 	"io"
 	"maps"
@@ -280,17 +281,9 @@ type scriptShell struct {
 
 // scriptPrelude is what the shell does before the first block: it stops at the first command
 // that fails against the document.
-const scriptPrelude = `set -o pipefail
-export COLUMNS=80 NO_COLOR=1 # documents show what a terminal does, in black
-failed() {
-  if [ "${fails[$2]-}" = "$1" ]; then met[$2]=1; return; fi
-  echo "exit code $1 of: $2"
-  exit 1
-}
-missed() { for c in "${!fails[@]}"; do [ "${met[$c]-}" ] || echo "missed $c"; done; echo "missed all"; }
-trap 'failed "$?" "$BASH_COMMAND"' ERR
-trap 'kill $(jobs -p) 2>/dev/null' EXIT
-`
+//
+//go:embed testdata/prelude.sh
+var scriptPrelude string
 
 // watched runs the binary; what it shows until Ctrl-C gets a SIGINT after two seconds.
 const watched = `#!/bin/sh

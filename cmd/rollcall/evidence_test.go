@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -159,24 +160,9 @@ func TestReplayIsShown(t *testing.T) {
 }
 
 // candidate is a rule file that takes an unknown user of one receiver for a disabled one.
-const candidate = `
-title = "tried out"
-scope = ["example.test"]
-
-[[rule]]
-id = "tried-out"
-stage = ["rcpt"]
-code = ["550"]
-words = ["user unknown"]
-outcome = "invalid"
-reason = "mailbox_disabled"
-blame = "address"
-meaning = "A test."
-source = "test"
-date = "2026-11"
-match = ["550 5.1.1 user unknown"]
-miss = ["550 5.7.1 blocked"]
-`
+//
+//go:embed testdata/candidate.toml
+var candidate string
 
 // TestReplayByACandidate judges by a rule file that no node has, and tells the faults of a bad one.
 func TestReplayByACandidate(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"maps"
 	"net"
@@ -23,49 +24,15 @@ import (
 
 // apartLines make a root whose changes nobody else sees: $1 is an empty folder for them, $2 the only folder of this
 // machine that is written. Devices are those that programs cannot do without. The rest of the arguments is run there.
-const apartLines = `set -e
-mount --make-rprivate /
-mount -t tmpfs tmpfs "$1"
-mkdir "$1/up" "$1/work" "$1/root"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$1/up,workdir=$1/work" "$1/root"
-root="$1/root" folder="$2"
-shift 2
-mount -t proc proc "$root/proc"
-for place in dev tmp run; do mount -t tmpfs tmpfs "$root/$place"; done
-for device in null zero random urandom; do
-	touch "$root/dev/$device"
-	mount --bind "/dev/$device" "$root/dev/$device"
-done
-mkdir -p "$root$folder" "$root/run/systemd/system"
-mount --bind "$folder" "$root$folder"
-ip link set lo up
-exec chroot "$root" "$@"
-`
+//
+//go:embed testdata/apart.sh
+var apartLines string
 
 // manager does what systemctl does in the document and in the package's scripts: it runs the ExecStart lines of the
 // installed units as they stand there, as their user and in their folder, waits until the node serves, and restarts it.
-const manager = `user="setpriv --reuid=rollcall --regid=rollcall --clear-groups"
-lines() { sed -n 's/^ExecStart=//p' "/usr/lib/systemd/system/$1.service" | sed 's/%%/%/g'; }
-serve() {
-	cd /var/lib/rollcall
-	$user sh -c "exec $(lines rollcall)" >> /var/lib/rollcall/log 2>&1 &
-	echo $! > /tmp/pid
-	curl --retry 60 --retry-all-errors --silent --fail --output /dev/null http://127.0.0.1:8081/readyz
-}
-case "$1 $2" in
-"daemon-reload ") ;;
-"enable --now") serve ;;
-"try-restart rollcall.service") # by the package, at an upgrade
-	kill "$(cat /tmp/pid)"
-	tail --pid="$(cat /tmp/pid)" -f /dev/null
-	grep --quiet draining /var/lib/rollcall/log || exit 1
-	serve
-	echo "restarted, as $(stat -c %U "/proc/$(cat /tmp/pid)")" ;;
-"is-active rollcall") curl --silent --fail --output /dev/null http://127.0.0.1:8081/readyz && echo active ;;
-"start rollcall-backup") sleep 1 # a copy's name has the second
-	lines rollcall-backup | $user sh -eu ;;
-*) exit 1 ;;
-esac`
+//
+//go:embed testdata/systemctl.sh
+var manager string
 
 // TestOneServer runs docs/start/one-server.md with the package of this tree, on a copy of this machine whose changes go
 // with it. User, folders, configuration, units, backup and the restart by an upgrade are real; a few shell lines stand
