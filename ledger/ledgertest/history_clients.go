@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -344,48 +345,19 @@ func outcomeOf(letter byte) smtp.Outcome {
 	return smtp.Outcome(strings.IndexByte(letters, letter))
 }
 
-// String shows the call's arguments.
-func (c call) String() string {
-	parts := []string{string(c.kind)}
-	show := func(shown bool, format string, args ...any) {
-		if shown {
-			parts = append(parts, fmt.Sprintf(format, args...))
-		}
-	}
-	show(c.rank >= 0, "#%d", c.rank)
-	show(true, "workspace %d", c.workspace)
-	show(c.kind == create, "identity %s", c.identity)
-	show(c.bytes > 0, "bytes %d", c.bytes)
-	show(c.kind == appendChunk, "writer %d at %d", c.writer, c.offset)
-	show(c.node > 0, "node %d epoch %d", c.node, c.epoch)
-	show(c.limit > 0, "limit %d", c.limit)
-	show(c.expired, "expired")
-	show(c.total > 0, "total %d", c.total)
-	show(c.kind == settle, "number %d %q from %d", c.settled.number, c.settled.outcomes, c.settled.first)
-	show(!c.next.IsZero(), "next %s", c.next)
-	show(c.kind == grant, "grant %d of %d", c.grant, c.credits)
-	return strings.Join(parts, " ")
-}
+// String shows what is set of a call.
+func (c call) String() string { return whatIsSet(c) }
 
-// String shows the answer's values.
-func (a answer) String() string {
-	switch {
-	case a.unknown:
-		return "unknown"
-	case a.unchanged:
-		return "nothing changed"
-	}
-	parts := []string{}
-	show := func(shown bool, format string, args ...any) {
-		if shown {
-			parts = append(parts, fmt.Sprintf(format, args...))
+// String shows what is set of an answer.
+func (a answer) String() string { return whatIsSet(a) }
+
+// whatIsSet shows the fields of a struct that aren't zero.
+func whatIsSet(of any) string {
+	var parts []string
+	for field, v := range reflect.ValueOf(of).Fields() {
+		if !v.IsZero() {
+			parts = append(parts, fmt.Sprintf("%s:%+v", field.Name, v))
 		}
 	}
-	show(a.refusal != "", "refused (%s)", a.refusal)
-	show(a.created, "created #%d", a.rank)
-	show(a.file != seen{}, "%+v", a.file)
-	show(a.writer+a.durable > 0, "writer %d durable %d", a.writer, a.durable)
-	show(a.account != ledger.Balance{}, "%+v", a.account)
-	show(a.list != "", "%s", a.list)
 	return strings.Join(parts, " ")
 }
