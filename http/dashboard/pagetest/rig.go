@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,8 +20,12 @@ import (
 	"rollcall/http/admin"
 	"rollcall/http/api"
 	"rollcall/http/dashboard/operate"
+	"rollcall/http/dashboard/signin"
 	"rollcall/ledger"
+	"rollcall/ledger/ledgertest"
 	"rollcall/ledger/sqlstore"
+	"rollcall/smtp"
+	"rollcall/smtp/evidence"
 	"rollcall/smtp/identity"
 	"rollcall/smtp/throttle"
 )
@@ -240,4 +245,317 @@ func finding() admin.Identity {
 // replayed is a replay in which an override halves the addresses asked.
 func replayed(_ context.Context, name string, _ throttle.Override) (inspect.Replayed, error) {
 	return inspect.Replayed{Hours: 2, Asked: 100, Receivers: []inspect.ReceiverReplay{{Key: name, Asked: 100, Would: 50, Delay: 90}}}, nil
+}
+
+// Asked is the address of Overdue with evidence of two attempts, and Unkept one without evidence.
+const (
+	Asked  = "anna@slow.test"
+	Unkept = "dora@slow.test"
+)
+
+// Source is the source that asked for Asked, and Rule the rule that judged the reply.
+const (
+	Source = "192.0.2.7"
+	Rule   = "rcpt-5.1.1@00000007"
+)
+
+// Password is that of everybody, and KeptPassword its text in the ledger, which costs next to nothing to try.
+const (
+	Password     = "a horse that nobody rides"
+	KeptPassword = "$argon2id$v=19$m=8,t=1,p=1$H7lUOLmAlOobe3snqv3ZhQ$DmKhrNge8PeWCihcU87uy4ApxBcCbVfZfLfMBUv2V5M"
+)
+
+// Workspace makes a workspace with credits.
+func Workspace(t testing.TB, book ledger.Book, name string, credits ledger.Credits) ledger.Workspace {
+	t.Helper()
+	w := effort.Must(book.CreateWorkspace(t.Context(), uuid.New(), name))(t)
+	if credits > 0 {
+		effort.Must(book.Grant(t.Context(), uuid.New(), w.ID, credits, "test"))(t)
+	}
+	return w
+}
+
+// Invite makes an invitation, and returns the secret of its link.
+func Invite(t testing.TB, book ledger.People, workspace uuid.UUID, email string, role ledger.Role) signin.Token {
+	t.Helper()
+	token := signin.NewToken()
+	id, _ := token.Hash()
+	effort.Must(book.MakeLink(t.Context(), ledger.Link{ID: id, Purpose: ledger.InviteLink, Workspace: workspace,
+		Email: email, Role: role, MadeBy: "operator test"}))(t)
+	return token
+}
+
+// Join makes somebody a member, and returns them in their session with its cookie.
+func Join(
+	t testing.TB, book ledger.People, workspace uuid.UUID, email, name string, role ledger.Role,
+) (ledger.SignedIn, signin.Token) {
+	t.Helper()
+	link, _ := Invite(t, book, workspace, email, role).Hash()
+	cookie := signin.NewToken()
+	id, _ := cookie.Hash()
+	session := ledger.NewSession{ID: id, Agent: "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0", Network: "127.0.0.1",
+		Life: time.Hour}
+	return effort.Must(book.AcceptLink(t.Context(), ledger.Accept{Link: link, User: uuid.New(), Name: name,
+		Password: KeptPassword, Session: session}))(t), cookie
+}
+
+// prepared makes a verification of n addresses, and returns it with the lease of a node.
+func (g *Rig) prepared(ctx context.Context, workspace uuid.UUID, name string, n int64) (ledger.Verification, ledger.Lease) {
+	g.t.Helper()
+	d := &ledgertest.Fixture{Book: g.Book, T: g.t, Workspace: workspace, Node: g.Node}
+	file := []byte("a@slow.test\n")
+	asks := d.Asks(int64(len(file)))
+	asks.Filename = name
+	v, _, err := g.Book.Create(ctx, asks)
+	effort.OK(g.t, err)
+	d.FillsWith(v, file)
+	l := d.Takes(v.ID)
+	return effort.Must(g.Book.Prepare(ctx, l, n, 0, n))(g.t), l
+}
+
+// fillOverdue settles three of four addresses of a file that should have ended an hour ago.
+func fillOverdue(ctx context.Context, g *Rig) {
+	v, l := g.prepared(ledger.WithActor(ctx, "key:"+g.Key.ID), g.Workspace.ID, "late <i>.csv", 4)
+	at := time.Now().Add(-2 * time.Hour).Truncate(time.Millisecond)
+	first := evidence.Attempt{At: at, Stage: smtp.StageRcpt, Host: "mx1.slow.test", Source: Source, Code: 450, Text: Hostile,
+		Outcome: smtp.Undecided, Reason: smtp.Greylisted, Rule: "grey", Version: 3}
+	second := first
+	second.TLS, second.Code, second.Enhanced, second.Text = true, 550, smtp.EnhancedCode{5, 1, 1}, "<b>^</b> is nobody here"
+	second.Outcome, second.Reason, second.Rule, second.Version = smtp.Invalid, smtp.MailboxNotFound, "rcpt-5.1.1", 7
+	packed := effort.Must(evidence.Pack([]evidence.Entry{
+		{Ordinal: 0, Case: evidence.Case{Hosts: 1, Attempts: []evidence.Attempt{first, second}}},
+		{Ordinal: 1, Case: evidence.Case{Hosts: 1, Attempts: []evidence.Attempt{first}, GaveUp: true}}}))(g.t)
+	effort.Must(g.Book.Settle(ctx, ledger.Settlement{Lease: l, Number: 1, Evidence: packed, Results: []ledger.Result{
+		{Ordinal: 0, Email: Asked, Outcome: smtp.Invalid, Reason: smtp.MailboxNotFound, At: at},
+		{Ordinal: 1, Email: "ben@slow.test", Outcome: smtp.Unknown, Reason: smtp.Greylisted, At: at},
+		{Ordinal: 2, Email: Unkept, Outcome: smtp.Valid, Reason: smtp.MailboxExists, At: at}}}))(g.t)
+	g.Overdue = effort.Must(g.Book.Wait(ctx, l, ledger.Estimate{Next: time.Now().Add(time.Minute),
+		Expected: time.Now().Add(-time.Hour),
+		Why:      "1 address waits for slow.test, which asked us to come <b>later</b>"}))(g.t)
+	g.Overdue.Filename = v.Filename
+}
+
+// fillOver makes a file that was cancelled, "gone.csv", in the workspace of Open.
+func fillOver(ctx context.Context, g *Rig) {
+	ctx = ledger.WithActor(ctx, "user:"+g.Anna.String())
+	v, _, err := g.Book.Create(ctx, ledger.NewVerification{ID: uuid.New(), Workspace: g.Workspace.ID, Identity: uuid.New(), Filename: "gone.csv",
+		Bytes: 7, BytesMax: 1 << 20, UploadExpiry: time.Hour, Limits: limits})
+	effort.OK(g.t, err)
+	g.Over = effort.Must(g.Book.Cancel(ctx, g.Workspace.ID, v.ID))(g.t)
+}
+
+// Running makes a file in work at a node, "runs.csv", without final addresses.
+func Running(t testing.TB, g *Rig) ledger.Verification {
+	t.Helper()
+	v, _ := g.prepared(t.Context(), g.Workspace.ID, "runs.csv", 2)
+	return v
+}
+
+// Settled makes a verification of n addresses, each settled by itself as valid: it has n + 1 entries.
+func (g *Rig) Settled(t testing.TB, n int64) (v ledger.Verification) {
+	t.Helper()
+	_, l := g.prepared(t.Context(), g.Workspace.ID, "many.csv", n)
+	for i := range n {
+		v = effort.Must(g.Book.Settle(t.Context(), ledgertest.Batch(l, i+1, i, i, smtp.Valid)))(t)
+	}
+	return v
+}
+
+// Of gives what the ledger answers about the workspace of a Rig.
+func Of[Out any](t testing.TB, g *Rig, ask func(context.Context, uuid.UUID) (Out, error)) Out {
+	t.Helper()
+	return effort.Must(ask(t.Context(), g.Workspace.ID))(t)
+}
+
+// Sessions returns how many sessions of Anna are valid.
+func (g *Rig) Sessions(t testing.TB) int {
+	t.Helper()
+	found := effort.Must(g.Book.Sessions(t.Context(), g.Anna, time.Hour))(t)
+	return len(found)
+}
+
+// Log gives the newest lines of the operator log.
+func (g *Rig) Log(t testing.TB) []ledger.LogLine {
+	t.Helper()
+	return effort.Must(g.Book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 100}))(t)
+}
+
+// Ands is the worst text of n bytes: HTML writes each "&" with five. Its end makes every text different.
+func Ands(bytes, number int) string {
+	end := fmt.Sprint(number)
+	return strings.Repeat("&", bytes-len(end)) + end
+}
+
+// Crowd fills a workspace with n of each: files that wait for receivers, grants, keys (all revoked except the oldest
+// ten), and members. Each has the longest allowed texts.
+func (g *Rig) Crowd(t testing.TB, n int) ledger.Workspace {
+	t.Helper()
+	ctx, w := t.Context(), Workspace(t, g.Book, Ands(200, 0), 0)
+	for i := range n {
+		effort.Must(g.Book.Grant(ledger.WithAuthor(ctx, Ands(200, i)), uuid.New(), w.ID, 1, Ands(200, i)))(t)
+		_, l := g.prepared(ctx, w.ID, Ands(1024, i), 1)
+		effort.Must(g.Book.Wait(ctx, l, ledger.Estimate{Next: time.Now().Add(time.Hour), Expected: time.Now().Add(-time.Hour),
+			Why: Ands(ledger.WhyMax, i)}))(t)
+		id := fmt.Sprintf("crowd%07d", i)
+		effort.Must(g.Book.CreateKey(ctx, ledger.Key{ID: id, Workspace: w.ID, Label: Ands(200, i)}))(t)
+		if i >= 10 {
+			effort.Must(g.Book.RevokeKey(ctx, id))(t)
+		}
+		Join(t, g.Book, w.ID, Ands(ledger.EmailMax-len("@acme.test"), i)+"@acme.test", Ands(ledger.NameMax, i), ledger.Owner)
+	}
+	return w
+}
+
+// Hostile is a reply that runs as a script unless it is escaped.
+const Hostile = `4.7.1 <script>alert("x")</script> try later`
+
+func row(key, state, cause string, queued int) inspect.Receiver {
+	r := inspect.Receiver{Key: key, Node: "node-1", State: state, Cause: cause, Why: "a sentence with the numbers", Queued: queued, Oldest: 640,
+		Sessions: 1, Most: 2, Rcpts: 1, Allowed: 1, Ceiling: 5, Budget: 20, Refused: 0.61, Deferred: 0.01, PerHour: 3600,
+		Last: inspect.Reply{At: time.Now(), Code: 450, Text: Hostile}}
+	if cause != "free" {
+		r.Until = time.Now().Add(time.Hour)
+	}
+	return r
+}
+
+// Receivers returns a receiver of each state, and a node that does not answer.
+func (g *Rig) Receivers(context.Context) (inspect.Receivers, error) {
+	return inspect.Receivers{At: time.Now(), Silent: []inspect.UnreachableNode{{Node: "node-3",
+		Why: "no answer within 2 s"}}, Receivers: []inspect.Receiver{
+		row("mx.slow.test", "asking", "allowance", 81_204), row("uni.test", "waiting", "connections", 917),
+		row("strict.test", "resting", "penalty", 300), row("quiet.test", "idle", "free", 0)}}, nil
+}
+
+// Receiver gives all of mx.slow.test.
+func (g *Rig) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail, error) {
+	if key != "mx.slow.test" {
+		return nil, inspect.ErrNotThere
+	}
+	d := inspect.ReceiverDetail{Receiver: row(key, "asking", "allowance", 81_204),
+		SessionList: []inspect.Session{{ID: 7, Source: "192.0.2.7", Host: "mx1.slow.test", State: "asking", Age: 12, Rcpts: 40, Refused: 3, TLS: "1.3"}},
+		Queues:      []inspect.Queue{{Workspace: g.Workspace.ID.String(), Verification: g.Open.ID.String(), Queued: 81_204, Oldest: 640, Weight: 1}},
+		Firings:     []inspect.Reply{{At: time.Now(), Code: 450, Text: Hostile, Rule: "rcpt-4.7.1", Action: "slow down"}},
+		Learned:     []inspect.Limit{{Field: "rcpt_rate", Value: "1/s", From: "it put us off twice", Until: time.Now().Add(time.Hour)}}}
+	for i := range 60 {
+		d.Minutes = append(d.Minutes, inspect.Minute{At: time.Now().Add(time.Duration(i-60) * time.Minute), Asked: i, Accepted: i / 2,
+			Refused: i / 4, Deferred: i / 4, Allowed: 1, Cause: "allowance"})
+	}
+	return []inspect.ReceiverDetail{d}, nil
+}
+
+// Sources returns one in use, one suspended, and a paused one whose address the system chooses.
+func (g *Rig) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
+	return []inspect.Source{{Node: "node-1", Source: "192.0.2.7", Hello: "out1.test", State: "used", Today: 12, PerDay: 100, Spoken: 3},
+		{Node: "node-1", Source: "192.0.2.8", State: "resting", Until: time.Now().Add(time.Hour), Reason: "listed", Blocked: 2},
+		{Node: "node-2", Source: inspect.DefaultSource, State: "paused"}}, nil, nil
+}
+
+// CloseSession notes it.
+func (g *Rig) CloseSession(ctx context.Context, key, node string, session int) error {
+	return note(ctx, g, "close %s %s %d", key, node, session)
+}
+
+// Forget notes it.
+func (g *Rig) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten, []inspect.UnreachableNode, error) {
+	return []inspect.Forgotten{{Key: key, Dropped: []string{"a pace"}}}, nil, note(ctx, g, "forget %s %s", key, what)
+}
+
+// Trace gives two lines.
+func (g *Rig) Trace(context.Context, string, string, map[string]uint64) ([]inspect.TraceLine, error) {
+	return []inspect.TraceLine{{Number: 1, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "> RCPT TO:<…@slow.test>"},
+		{Number: 2, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "< " + Hostile}}, nil
+}
+
+// Verification says that the open one waits for mx.slow.test.
+func (g *Rig) Verification(_ context.Context, id string) (inspect.Verification, error) {
+	if id != g.Open.ID.String() {
+		return inspect.Verification{}, inspect.ErrNotThere
+	}
+	return inspect.Verification{ID: id, Workspace: g.Workspace.ID.String(), Status: "verifying", Node: "node-1", Total: 90_000, Final: 8_796,
+		At: time.Now(), Finish: time.Now().Add(time.Hour), Waits: []inspect.Wait{{Addresses: 81_204, For: inspect.ForReceiver, Receiver: "mx.slow.test",
+			Cause: "allowance", PerHour: 3600}}}, nil
+}
+
+// Explain returns the built-in limits, and the override of mx.slow.test.
+func (g *Rig) Explain(_ context.Context, name string) (inspect.Explanation, error) {
+	return g.ExplainRules(name)
+}
+
+// ExplainRules returns the same.
+func (g *Rig) ExplainRules(name string) (inspect.Explanation, error) {
+	x := inspect.Explanation{Key: name, Fields: inspect.Fields(g.table.Explain(name))}
+	for i := range x.Fields {
+		if f := &x.Fields[i]; name == "mx.slow.test" && f.Field == "rcpt_rate" {
+			f.Beaten = []inspect.SaidValue{{Value: f.Value, Said: f.Said}}
+			f.Value, f.Said = "1/s", inspect.Said{Layer: "override", Name: name, ID: g.Override.ID.String(), Author: g.Override.Author,
+				Reason: g.Override.Reason, Until: g.Override.Expires}
+		}
+	}
+	return x, nil
+}
+
+// Files returns no differences.
+func (g *Rig) Files(context.Context) ([]inspect.OtherFile, []inspect.UnreachableNode, error) {
+	return nil, nil, nil
+}
+
+// Health returns a healthy node, one with a failed check, and one that does not answer.
+func (g *Rig) Health(context.Context) ([]inspect.Health, []inspect.UnreachableNode, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.alone {
+		return nil, nil, errAlone
+	}
+	own := admin.HealthOf(finding())
+	own.Node, own.This = "node-1", true
+	return []inspect.Health{own, {Node: "node-2", Known: true, Enforced: true, Unread: 1200, Foreign: 40, Why: "ptr of 192.0.2.9: no name <b>", Checked: time.Now(),
+			Findings: []inspect.HealthFinding{{Check: "ptr", Source: "192.0.2.9", State: "fail", Saw: "no name <b>", Next: "Ask the owner of the network for a name."},
+				{Check: "spf", Source: "192.0.2.9", State: "warn", Saw: "softfail", Next: "Add it to the record."}, {Check: "clock", State: "ok", Saw: "12 ms"}}},
+			{Node: "node-4", Known: true, Probing: true, Checked: time.Now(), Findings: []inspect.HealthFinding{{Check: "clock", State: "ok", Saw: "3 ms"}}}},
+		[]inspect.UnreachableNode{{Node: "node-3", Why: "no answer within 2 s"}}, nil
+}
+
+// Alone makes the inspector fail, as on a node that has just started.
+func (g *Rig) Alone() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.alone = true
+}
+
+// members is the cluster of a Rig, a type of its own because the inspector has a different method Forget.
+type members struct{ *Rig }
+
+// Members returns two live nodes and a lost one.
+func (m members) Members(context.Context) (admin.Membership, error) {
+	age, clock := 1.5, int64(-20)
+	of := func(session uuid.UUID, name string, state admin.State) admin.Member {
+		return admin.Member{Node: session, Session: session, Name: name, State: state, This: name == "node-1", Version: "1.4.0",
+			Actors: "192.0.2.1:7947", Gossip: "192.0.2.1:7946", Since: api.Time(time.Now()), HeartbeatAge: &age,
+			ClockOffset: &clock, Leases: 4,
+			Addresses: 12_044, Receivers: 31, Agreed: true}
+	}
+	return admin.Membership{Cluster: "test", LedgerAge: 1, Members: []admin.Member{of(uuid.NewSHA1(m.Node, nil), "node-1", admin.StateServing),
+		of(m.Node, "node-2", admin.StateUnfit), of(uuid.NewSHA1(m.Node, []byte{1}), "node-3", admin.StateLost)}}, nil
+}
+
+// Lost is the session of the node that is lost.
+func (g *Rig) Lost() uuid.UUID { return uuid.NewSHA1(g.Node, []byte{1}) }
+
+// Drain notes it.
+func (m members) Drain(ctx context.Context, node uuid.UUID) error {
+	return note(ctx, m.Rig, "drain %s", node)
+}
+
+// Undrain notes it.
+func (m members) Undrain(ctx context.Context, node uuid.UUID) error {
+	return note(ctx, m.Rig, "undrain %s", node)
+}
+
+// Keys is not asked by pages.
+func (m members) Keys(context.Context, admin.KeyCommand) ([]admin.KeyResult, error) { return nil, nil }
+
+// Forget notes it.
+func (m members) Forget(ctx context.Context, node uuid.UUID) error {
+	return note(ctx, m.Rig, "forget node %s", node)
 }
