@@ -135,8 +135,6 @@ type Echo struct {
 	living map[string][]int // guarded by mu; nodes by identity
 }
 
-func newEcho() *Echo { return &Echo{living: map[string][]int{}} }
-
 // Living returns the nodes on which an identity lives.
 func (e *Echo) Living(identity string) []int {
 	e.mu.Lock()

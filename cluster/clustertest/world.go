@@ -77,7 +77,7 @@ func New(t *testing.T, n int, change func(i int, o *Options)) *World {
 // Open is New for a test that is not parallel: no other test may use ports meanwhile.
 func Open(t *testing.T, n int, change func(i int, o *Options)) *World {
 	t.Helper()
-	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: newEcho()}
+	w := &World{t: t, network: gossiptest.New(), Use: newUse(), Echo: &Echo{living: map[string][]int{}}}
 	// The disk is not the subject, and the folders are removed after the world is closed.
 	url := effort.Ledger(t, sqlstore.Migrate)
 	w.folder = effort.Folder(t)

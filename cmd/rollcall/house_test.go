@@ -466,7 +466,7 @@ const (
 // TestHouseMeasures: what breaks a measure today is listed in testdata/house.txt, and the list may only shrink.
 func TestHouseMeasures(t *testing.T) {
 	t.Parallel()
-	listed, found := housePlaces(t), measureHouse(t)
+	listed, found := effort.Must(readHouse())(t), measureHouse(t)
 	names := slices.Collect(maps.Keys(listed))
 	for name := range found {
 		if listed[name] == 0 {
@@ -493,14 +493,9 @@ func TestHouseMeasures(t *testing.T) {
 	}
 }
 
-// housePlaces reads the list: what is measured, where, and the number that is allowed there.
-func housePlaces(t *testing.T) map[string]int {
-	t.Helper()
-	return effort.Must(readHouse())(t)
-}
-
 const houseFile = "testdata/house.txt"
 
+// readHouse reads the list: what is measured, where, and the number that is allowed there.
 var readHouse = sync.OnceValues(func() (map[string]int, error) {
 	file, err := os.Open(houseFile)
 	if err != nil {

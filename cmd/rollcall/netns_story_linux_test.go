@@ -138,15 +138,10 @@ func (st *stage) settled() (n int64) {
 	return n
 }
 
-// settledPart is the same as a part of all.
-func (st *stage) settledPart() float64 {
-	return float64(st.settled()) / float64(storyFiles*len(st.samples[0]))
-}
-
 // reach waits until a part of the addresses is settled.
 func (st *stage) reach(part float64) {
 	st.t.Helper()
-	for st.settledPart() < part {
+	for float64(st.settled()) < part*float64(storyFiles*len(st.samples[0])) {
 		for _, c := range st.customers {
 			effort.OK(st.t, c.peek())
 		}

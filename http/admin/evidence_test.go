@@ -33,14 +33,11 @@ func answered(code int, enhanced smtp.EnhancedCode, text string) evidence.Attemp
 	return a
 }
 
-// judgedBefore is an attempt as older rules took it: for a policy.
-func judgedBefore(a evidence.Attempt) evidence.Attempt {
-	a.Outcome, a.Reason, a.Blame, a.Rule, a.Version = smtp.Undecided, smtp.Policy, smtp.BlameNobody, "older", 1
-	return a
-}
-
 func everyCase() []evidence.Case {
 	missing := answered(550, smtp.EnhancedCode{5, 1, 1}, "user unknown")
+	before := missing // as older rules took it: for a policy
+	before.Outcome, before.Reason, before.Blame = smtp.Undecided, smtp.Policy, smtp.BlameNobody
+	before.Rule, before.Version = "older", 1
 	accepted := answered(250, smtp.EnhancedCode{}, "ok")
 	busy := evidence.Attempt{At: seenAt, Stage: smtp.StageConnect, Host: "mx.example.test",
 		Trouble: evidence.TroubleTimeout}
@@ -52,7 +49,7 @@ func everyCase() []evidence.Case {
 			Controls: []evidence.Attempt{accepted, accepted, accepted}}},
 		{Attempts: []evidence.Attempt{busy, busy}, Omitted: 7, Hosts: 1, GaveUp: true},
 		{NoRoute: smtp.DomainNotFound},
-		{Attempts: []evidence.Attempt{judgedBefore(missing)}, Hosts: 1, GaveUp: true},
+		{Attempts: []evidence.Attempt{before}, Hosts: 1, GaveUp: true},
 		{Attempts: []evidence.Attempt{accepted}, Behaviour: evidence.AcceptBehaviour{Refused: 1, First: seenAt, Last: seenAt,
 			Controls: []evidence.Attempt{missing}}},
 		{Attempts: []evidence.Attempt{missing}, Hosts: 1}, // settled as mailbox_full: not by this

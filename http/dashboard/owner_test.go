@@ -128,7 +128,7 @@ func TestUsesOfKeysAreNoted(t *testing.T) {
 	made := g.as["owner"].post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop")
 	key := keyPattern.FindString(made.Body)
 	effort.FatalIf(t, !strings.Contains(made.Body, "never") || g.credits(key) != 200, "%s", made.Body)
-	g.stopServer()
+	effort.OK(t, g.server.Stop(t.Context())) // it writes what it has noted
 	k, err := g.book.KeyByID(context.Background(), key[3:15])
 	effort.ErrorIf(t, err != nil || k.LastUsed.IsZero(), "%+v %v", k, err)
 }

@@ -159,14 +159,6 @@ func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l
 // pass lets time pass for the API.
 func (g *rig) pass(d time.Duration) { g.ahead.Add(int64(d)) }
 
-// stopServer ends the API, which writes what it has noted.
-func (g *rig) stopServer() {
-	g.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	effort.OK(g.t, g.server.Stop(ctx))
-}
-
 func (g *rig) secret() []byte {
 	g.t.Helper()
 	return effort.Must(g.book.Secret(context.Background(), "dashboard", 32))(g.t)

@@ -383,7 +383,10 @@ func RecordHistory(ctx context.Context, books []ledger.Book, o HistoryOptions) (
 	}
 	for i := range r.spaces {
 		r.spaces[i] = r.id()
-		if err := r.makeWorkspace(ctx, r.spaces[i]); err != nil {
+		if err := r.insist(func() error {
+			_, err := books[0].CreateWorkspace(ctx, r.spaces[i], "history")
+			return err
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -413,14 +416,6 @@ func RecordHistory(ctx context.Context, books []ledger.Book, o HistoryOptions) (
 		}
 	}
 	return h, nil
-}
-
-// makeWorkspace makes one, also when a fault comes between.
-func (r *recorder) makeWorkspace(ctx context.Context, id uuid.UUID) error {
-	return r.insist(func() error {
-		_, err := r.books[0].CreateWorkspace(ctx, id, "history")
-		return err
-	})
 }
 
 // insist repeats a call that a fault may meet.

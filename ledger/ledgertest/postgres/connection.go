@@ -271,10 +271,11 @@ func (c *connection) half(rows int) error {
 // fails indeed and aborts the transaction, in the place of a COMMIT a ROLLBACK.
 func (c *connection) fail(code, text string) error {
 	instead := "injected failure" // a syntax error
-	if isCommit(text) && !isRelease(text) {
+	// Behind the release of cockroach-go's savepoint the transaction block is still open.
+	if isCommit(text) && !strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), "RELEASE") {
 		instead = "ROLLBACK"
 	}
-	f, err := simpleQuery(instead)
+	f, err := (&pgproto3.Query{String: instead}).Encode(nil)
 	if err != nil {
 		return err
 	}
@@ -352,12 +353,6 @@ func isCommit(text string) bool {
 	}
 	last := strings.Trim(words[len(words)-1], `"`)
 	return words[0] == "COMMIT" || words[0] == "END" || words[0] == "RELEASE" && last == "COCKROACH_RESTART"
-}
-
-// isRelease reports whether a commit is that of cockroach-go's savepoint, after
-// which the transaction block is still open.
-func isRelease(text string) bool {
-	return strings.HasPrefix(strings.ToUpper(strings.TrimSpace(text)), "RELEASE")
 }
 
 // errCut: the plan ended the connection.

@@ -74,9 +74,6 @@ type tail struct {
 	found bool     // guarded by mu
 }
 
-// newTail makes an empty tail.
-func newTail(phrase string) *tail { return &tail{phrase: phrase, seen: make(chan struct{})} }
-
 // Write implements io.Writer.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()

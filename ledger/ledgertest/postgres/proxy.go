@@ -245,9 +245,6 @@ func (s statements) note(m pgproto3.FrontendMessage) (text string, runs bool) {
 	return "", false
 }
 
-// simpleQuery is a query as one message.
-func simpleQuery(text string) (frame, error) { return (&pgproto3.Query{String: text}).Encode(nil) }
-
 // failure is an error of the given code, as a server says it.
 func failure(code string) (frame, error) {
 	return (&pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code,

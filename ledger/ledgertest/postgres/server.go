@@ -164,7 +164,7 @@ func (s *Server) launch(ctx context.Context) error {
 	for name, value := range settings {
 		args = append(args, "-c", name+"="+value)
 	}
-	log := newTail("database system is ready to accept connections")
+	log := &tail{phrase: "database system is ready to accept connections", seen: make(chan struct{})}
 	cmd := s.command("postgres", args...)
 	cmd.Stderr = log
 	p, err := run(cmd)

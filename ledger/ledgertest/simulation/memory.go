@@ -167,15 +167,9 @@ func (m *memory) begin(after int, fail error) {
 
 // reads notes that a statement reads an account; also a check of a reference to it does.
 func (m *accountTables) reads(workspace uuid.UUID) {
-	if !m.changedAccount(workspace) {
+	if was, is := m.was.accountByID(workspace), m.accountByID(workspace); was == nil || *was == *is {
 		m.unowned = append(m.unowned, workspace)
 	}
-}
-
-// changedAccount reports whether the transaction has changed an account.
-func (m *accountTables) changedAccount(workspace uuid.UUID) bool {
-	was, is := m.was.accountByID(workspace), m.accountByID(workspace)
-	return was != nil && *was != *is
 }
 
 // byAge is the order in which verifications are served.

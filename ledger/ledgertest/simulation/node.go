@@ -110,9 +110,6 @@ func (n *node) drop(j *job) {
 	}
 }
 
-// crash forgets everything that a node believes.
-func (n *node) crash() { n.jobs = nil }
-
 // work does one step of one job.
 func (n *node) work(w *world) {
 	if len(n.jobs) == 0 {

@@ -397,7 +397,7 @@ func TestAnAttemptEndsByItself(t *testing.T) {
 	effort.OK(t, postgres.Shared(t).Pause())
 	wrote := grant(t.Context(), s.DB, s.a)
 	_, read := granted(t.Context(), s.DB, s.a)
-	listed := glance(t.Context(), s.DB)
+	listed := s.DB.Glance(t.Context(), count)
 	effort.OK(t, postgres.Shared(t).Resume())
 	for _, err := range []error{wrote, read, listed} {
 		effort.ErrIs(t, err, ErrUnavailable)
@@ -596,8 +596,6 @@ func granted(ctx context.Context, db *DB, workspace uuid.UUID) (n int64, err err
 
 // audit and glance read one moment of the ledger.
 func audit(ctx context.Context, db *DB) error { return db.Snapshot(ctx, count) }
-
-func glance(ctx context.Context, db *DB) error { return db.Glance(ctx, count) }
 
 func count(tx *Tx) error {
 	var n int
