@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	_ "embed"
 	"flag"
 	"fmt"
 	"io"
@@ -36,18 +37,9 @@ const loadWait = 10 * time.Minute
 
 // wideOpen is an allowance that stands in nobody's way. An address whose session
 // fails is asked again soon: with the default waits one such would take 5 min.
-const wideOpen = `
-[retry]
-greylist_waits = ["1s"]
-[throttle.default]
-connections = 4
-connection_rate = "1000000/s"
-rcpt_rate = "1000000/s"
-rcpts_per_connection = 1000000
-rcpts_per_transaction = 100
-refused_per_session = 1000000
-refused_per_hour = 1000000
-`
+//
+//go:embed testdata/wide_open.toml
+var wideOpen string
 
 // processorOf is the processor time of a process so far (Linux).
 func processorOf(pid int) (time.Duration, error) {

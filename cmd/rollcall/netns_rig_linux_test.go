@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -43,19 +44,9 @@ const (
 var netLimits = smtplab.Tally{SessionsAtOnce: 3, SessionsIn1s: 20, RcptsIn1s: 12, RcptsPerSession: 60}
 
 // netSettings tell the nodes of netLimits.
-const netSettings = `
-[retry]
-greylist_waits = ["1s", "2s", "5s"]
-give_up_after = "15m"
-control_waits = ["500ms", "1s"]
-[throttle.default]
-connections = 3
-connection_rate = "20/s"
-rcpt_rate = "12/s"
-rcpts_per_connection = 60
-refused_per_session = 1000
-refused_per_hour = 1000000
-`
+//
+//go:embed testdata/net_limits.toml
+var netSettings string
 
 const (
 	netEvents   = 1_000_000        // more than a story makes
@@ -123,7 +114,7 @@ func newNetRig(t *testing.T, names ...string) *netRig {
 			changed: make(chan struct{})}
 		n.log = filepath.Join(n.folder, "log")
 		r.writeToken(n.cli)
-		n.write("node.toml", netConfig(n, url, upload)+r.clusterConfig(n, listOf(`"%s:7946"`))+netSettings)
+		n.write("node.toml", netConfig(n, url, upload)+r.clusterConfig(n, listOf(`"%s:7946"`))+"\n"+netSettings)
 		r.mu.Lock() // the fronts run already
 		r.nodes = append(r.nodes, n)
 		r.mu.Unlock()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,19 +25,9 @@ import (
 )
 
 // paced is a receiver's allowance with which a small file takes some seconds.
-const paced = `
-[retry]
-greylist_waits = ["300ms", "700ms", "1500ms"]
-give_up_after = "12s"
-control_waits = ["200ms", "400ms"]
-[throttle.default]
-connections = 4
-connection_rate = "1000/s"
-rcpt_rate = "20/s"
-rcpts_per_connection = 1000
-refused_per_session = 1000
-refused_per_hour = 1000000
-`
+//
+//go:embed testdata/paced.toml
+var paced string
 
 // faultLasts is how long a fault of a node's surroundings lasts: with -long a
 // minute, in which leases run out, otherwise long enough for every retry to begin.
@@ -171,7 +162,7 @@ func pacedRig(t *testing.T, settings string) (*smtplab.Lab, *rig) {
 	o := smtplab.Defaults()
 	o.GreylistWait, o.EventsMax = time.Second, 1_000_000
 	lab := startLab(t, o)
-	return lab, newRig(t, lab.DNSAddr(), lab.SMTPPort(), settings+paced)
+	return lab, newRig(t, lab.DNSAddr(), lab.SMTPPort(), settings+"\n"+paced)
 }
 
 // pacedSample is addresses of many kinds, but for the receivers that want more patience than [retry] of paced has.

@@ -78,24 +78,7 @@ func TestRealServers(t *testing.T) {
 	begin(t, s, exec.Command("postgrey", "--inet=127.0.0.1:10023", "--delay=20", "--dbdir="+ownedBy(t, "postgrey")))
 	serveZone(t, s, zone)
 	c.write("list.csv", list.String())
-	c.write("node.toml", `
-[dns]
-servers = ["127.0.0.1:53"]
-[smtp]
-hello_name = "probe.test"
-source_addresses = ["11.1.0.1"]
-[identity]
-enforce = false
-[retry]
-greylist_waits = ["30s", "1m"]
-[throttle.default]
-connections = 8
-connection_rate = "1000/s"
-rcpt_rate = "1000/s"
-rcpts_per_connection = 100
-refused_per_session = 1000
-refused_per_hour = 1000000
-`)
+	c.write("node.toml", string(effort.Must(os.ReadFile("testdata/real_servers.toml"))(t)))
 	for i := range realServers {
 		awaitListener(t, s, fmt.Sprintf("11.1.0.%d:25", 11+i))
 	}

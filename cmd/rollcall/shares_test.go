@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -380,17 +381,9 @@ func TestLargeFilesOfOneTenantLetOthersPass(t *testing.T) {
 }
 
 // wideAllowance is one that stands in nobody's way but for its rate.
-const wideAllowance = `
-[retry]
-control_waits = ["200ms", "400ms"]
-[throttle.receivers.%q]
-connections = 4
-connection_rate = "60/min"
-rcpt_rate = "20/s"
-rcpts_per_connection = 1000
-refused_per_session = 1000
-refused_per_hour = 1000000
-`
+//
+//go:embed testdata/wide_allowance.toml
+var wideAllowance string
 
 // goodFile has addresses that exist, none of another prefix: so many at each domain, whose name has its number for a #.
 func goodFile(prefix, domain string, domains, each int) []byte {
