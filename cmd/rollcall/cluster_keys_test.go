@@ -66,7 +66,7 @@ func TestKeysOfACluster(t *testing.T) {
 	bad := file("bad.key", canaryKey[:20]+"\n", 0o600)
 	none2 := filepath.Join(folder, "nothing.key")
 	r := newClusterRig(t, trio())
-	r.cluster.keys = twoRings()
+	r.cluster.Rings = twoRings()
 	seen := ""
 	for _, c := range []struct {
 		name  string
@@ -108,7 +108,7 @@ func TestKeysOfACluster(t *testing.T) {
 			stderr += err.Error()
 		}
 		seen += stdout + stderr
-		if asked := r.cluster.calls(); asked != c.asked || !strings.Contains(stdout+stderr, c.want) {
+		if asked := r.cluster.Calls(); asked != c.asked || !strings.Contains(stdout+stderr, c.want) {
 			t.Errorf("%s: got %q and %s%s, want %q and %s", c.name, asked, stdout, stderr, c.asked, c.want)
 		}
 	}
@@ -120,9 +120,9 @@ func TestKeysOfACluster(t *testing.T) {
 // TestKeysThatNotEveryNodeChanged are told in a table, and by the exit code.
 func TestKeysThatNotEveryNodeChanged(t *testing.T) {
 	r := newClusterRig(t, trio())
-	r.cluster.keys = twoRings()
-	r.cluster.keys[1].Error = "its gossip key file cannot be written: read-only file system"
-	r.cluster.keys = append(r.cluster.keys, admin.KeyResult{Node: trio().Members[2].Node, Name: "node-3",
+	r.cluster.Rings = twoRings()
+	r.cluster.Rings[1].Error = "its gossip key file cannot be written: read-only file system"
+	r.cluster.Rings = append(r.cluster.Rings, admin.KeyResult{Node: trio().Members[2].Node, Name: "node-3",
 		Error: "it did not answer in 5 s"})
 	const want = `NODE      NAME    RESULT  USES      READS TOO
 5f2c91aa  node-1  done    0a0a0a0a  e298bc69

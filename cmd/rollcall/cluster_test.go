@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,85 +19,23 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/ledger/sqlstore"
 )
 
 // These tests call the commands in this process, against a real admin listener
 // with a cluster that answers as it is told.
 
-type fakeCluster struct {
-	frames []admin.Membership // one for each question; the last one stays
-	keys   []admin.KeyResult
-	onAsk  func(n int)
-
-	mu      sync.Mutex // guards the fields below
-	asked   []string   // one line each
-	members int        // questions so far
-}
-
-func (f *fakeCluster) Members(context.Context) (admin.Membership, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	frame := f.frames[min(f.members, len(f.frames)-1)]
-	f.members++
-	if f.onAsk != nil {
-		f.onAsk(f.members)
-	}
-	if frame.Cluster == "broken" {
-		return frame, errors.New("broken")
-	}
-	return frame, nil
-}
-
-// did notes what was asked.
-func (f *fakeCluster) did(format string, values ...any) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.asked = append(f.asked, fmt.Sprintf(format, values...))
-	return nil
-}
-
-func (f *fakeCluster) Drain(_ context.Context, node uuid.UUID) error {
-	return f.did("drain %.8s", node)
-}
-
-func (f *fakeCluster) Undrain(_ context.Context, node uuid.UUID) error {
-	return f.did("undrain %.8s", node)
-}
-
-func (f *fakeCluster) Forget(_ context.Context, node uuid.UUID) error {
-	return f.did("forget %.8s", node)
-}
-
-func (f *fakeCluster) Keys(_ context.Context, c admin.KeyCommand) ([]admin.KeyResult, error) {
-	results := slices.Clone(f.keys)
-	if c.Op == admin.KeyList {
-		for i := range results {
-			results[i].Error = ""
-		}
-	}
-	return results, f.did("%s %s %d", c.Op, c.Fingerprint, len(c.Key))
-}
-
-// calls gives what was asked since the last time.
-func (f *fakeCluster) calls() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	asked := strings.Join(f.asked, "; ")
-	f.asked = nil
-	return asked
-}
-
 // clusterRig is an admin listener and the commands that ask it.
 type clusterRig struct {
 	console
-	cluster *fakeCluster
+	cluster *pagetest.Cluster
 	log     effort.Log
 }
 
 func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 	t.Helper()
-	r := &clusterRig{console: console{t: t, toFile: true}, cluster: &fakeCluster{frames: frames}}
+	r := &clusterRig{console: console{t: t, toFile: true}, cluster: &pagetest.Cluster{Frames: frames}}
 	book := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	url, token := serveAdmin(t, book, admin.Options{Cluster: r.cluster,
 		Log: slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
@@ -199,7 +136,7 @@ func TestWatchedMembers(t *testing.T) {
 			r := newClusterRig(t, trio(), admin.Membership{Cluster: "broken"}, trio())
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			r.cluster.onAsk = func(n int) {
+			r.cluster.OnAsk = func(n int) {
 				if n == 4 {
 					cancel()
 				}
@@ -266,7 +203,7 @@ func TestOneNodeIsDrainedUndrainedAndForgotten(t *testing.T) {
 			r := newClusterRig(t, c.frames...)
 			r.stdin = "y\n"
 			stdout, stderr, err := r.run(append([]string{"cluster"}, strings.Fields(c.args)...)...)
-			effort.Is(t, r.cluster.calls(), c.asked, "asked")
+			effort.Is(t, r.cluster.Calls(), c.asked, "asked")
 			effort.ErrorIf(t, err != nil != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err),
 				"ended with %v, want %q", err, c.err)
 			effort.ErrorIf(t, !strings.HasPrefix(stdout, c.stdout) || !strings.HasPrefix(stderr, c.stderr) ||
@@ -317,7 +254,7 @@ func TestDrainIsWaitedFor(t *testing.T) {
 	}
 	r := newClusterRig(t, state(admin.StateDraining, 2, 9))
 	ctx, cancel := context.WithCancel(t.Context())
-	r.cluster.onAsk = func(n int) {
+	r.cluster.OnAsk = func(n int) {
 		if n == 3 {
 			cancel()
 		}

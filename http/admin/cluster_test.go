@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,84 +16,9 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/ledger"
 )
-
-// fakeCluster answers what it is told to and writes down what it is asked.
-type fakeCluster struct {
-	mu    sync.Mutex // guards all below
-	known admin.Membership
-	keys  []admin.KeyResult
-	fails error    // of every call
-	asked []string // one line each
-	added admin.Secret
-}
-
-// note writes a call down and gives its error.
-func (f *fakeCluster) note(ctx context.Context, format string, values ...any) error {
-	line := fmt.Sprintf(format, values...)
-	if _, bounded := ctx.Deadline(); !bounded {
-		line += ", for ever"
-	}
-	f.asked = append(f.asked, line)
-	return f.fails
-}
-
-func (f *fakeCluster) Members(context.Context) (admin.Membership, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.known, nil
-}
-
-func (f *fakeCluster) Drain(ctx context.Context, node uuid.UUID) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.note(ctx, "drain %.8s", node)
-}
-
-func (f *fakeCluster) Undrain(ctx context.Context, node uuid.UUID) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.note(ctx, "undrain %.8s", node)
-}
-
-func (f *fakeCluster) Forget(ctx context.Context, node uuid.UUID) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.note(ctx, "forget %.8s", node)
-}
-
-func (f *fakeCluster) Keys(ctx context.Context, c admin.KeyCommand) ([]admin.KeyResult, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.added = c.Key
-	results := slices.Clone(f.keys)
-	for i := range results {
-		if c.Op == admin.KeyList && results[i].Error == noSuchKey {
-			results[i].Error = ""
-		}
-	}
-	return results, f.note(ctx, "%s %s", c.Op, c.Fingerprint)
-}
-
-// noSuchKey is what a member says that lacks the key, but not when it lists its keys.
-const noSuchKey = "no such key"
-
-// calls gives what was asked since the last time.
-func (f *fakeCluster) calls() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	asked := strings.Join(f.asked, "; ")
-	f.asked = nil
-	return asked
-}
-
-// set changes what it answers.
-func (f *fakeCluster) set(change func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change()
-}
 
 // member makes one with an id that begins with eight hex digits.
 func member(id, name string, state admin.State) admin.Member {
@@ -118,7 +41,7 @@ func five() []admin.Member {
 	}
 }
 
-func withCluster(f *fakeCluster) func(*admin.Options) {
+func withCluster(f *pagetest.Cluster) func(*admin.Options) {
 	return func(o *admin.Options) { o.Cluster = f }
 }
 
@@ -128,7 +51,7 @@ func TestMembersAreToldWithAllTheirFields(t *testing.T) {
 	m := five()[0]
 	m.Version, m.Actors, m.Gossip, m.HeartbeatAge, m.ClockOffset = "1.4.0", "h:7947", "h:7946", &age, &offset
 	m.Leases, m.Addresses, m.Receivers, m.Agreed = 4, 12044, 31, true
-	f := &fakeCluster{known: admin.Membership{Cluster: "rollcall", LedgerAge: 0.5, Members: []admin.Member{m}}}
+	f := &pagetest.Cluster{Frames: []admin.Membership{{Cluster: "rollcall", LedgerAge: 0.5, Members: []admin.Member{m}}}}
 	r := newRig(t, withCluster(f))
 	status, text := r.ask("GET", "/v1/cluster/members", "")
 	want := fmt.Sprintf(`{"cluster":"rollcall","members":[{"node":"%s","session":"%s","name":"node-1",`+
@@ -138,7 +61,7 @@ func TestMembersAreToldWithAllTheirFields(t *testing.T) {
 		m.Node, m.Session)
 	effort.Is(t, status, 200)
 	effort.Is(t, text, want)
-	f.set(func() { f.known = admin.Membership{Cluster: "rollcall"} })
+	f.Set(func() { f.Frames = []admin.Membership{{Cluster: "rollcall"}} })
 	if _, text := r.ask("GET", "/v1/cluster/members", ""); !strings.Contains(text, `"members":[]`) {
 		t.Errorf("no members: %s", text)
 	}
@@ -190,7 +113,7 @@ func TestANodeIsFoundByWhatPeopleCallIt(t *testing.T) {
 
 // TestDrainAndForget name one node each, and refuse what makes no sense.
 func TestDrainAndForget(t *testing.T) {
-	f := &fakeCluster{known: admin.Membership{Members: five()}}
+	f := &pagetest.Cluster{Frames: []admin.Membership{{Members: five()}}}
 	r := newRig(t, withCluster(f))
 	down := errors.New("connection refused")
 	for _, c := range []struct {
@@ -223,12 +146,12 @@ func TestDrainAndForget(t *testing.T) {
 		{"unknown", "forget", `{"node":"x"}`, nil, 404, "node_not_found", ""},
 		{"no ledger", "forget", `{"node":"pod"}`, down, 503, "unavailable", "forget b0000000"},
 	} {
-		f.set(func() { f.fails = c.fails })
+		f.Set(func() { f.Fails = c.fails })
 		status, out := r.call("POST", "/v1/cluster/"+c.call, c.body)
 		e, _ := out["error"].(map[string]any)
 		code, _ := e["code"].(string)
 		message, _ := e["message"].(string)
-		asked := f.calls()
+		asked := f.Calls()
 		effort.ErrorIf(t, status != c.status || code != c.code || asked != c.asked || code != "" && message == "",
 			"%s %s: got %d %v and %q, want %d %q and %q", c.call, c.name, status, out, asked, c.status, c.code, c.asked)
 		effort.ErrorIf(t, status == 200 && (out["name"] == nil || out["session"] == nil),
@@ -256,7 +179,7 @@ func rings(of ...string) (results []admin.KeyResult) {
 }
 
 func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
-	f := &fakeCluster{}
+	f := &pagetest.Cluster{}
 	r := newRig(t, withCluster(f))
 	use, remove := `{"op":"use","fingerprint":"00000002"}`, `{"op":"remove","fingerprint":"00000002"}`
 	for _, c := range []struct {
@@ -266,44 +189,44 @@ func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
 		code       string
 		asked      string
 	}{
-		{"use what all have", use, rings("00000001 00000002", "00000002 00000001"), 200, "", "list ; use 00000002"},
-		{"use what one lacks", use, rings("00000001 00000002", "00000001"), 409, "key_missing", "list "},
-		{"use what none has", use, rings("00000001", "00000001"), 409, "key_unknown", "list "},
-		{"use while one is silent", use, rings("00000001 00000002", "silent"), 409, "node_silent", "list "},
-		{"remove what none uses", remove, rings("00000001 00000002", "00000001"), 200, "", "list ; remove 00000002"},
-		{"remove what one uses", remove, rings("00000001 00000002", "00000002 00000001"), 409, "key_in_use", "list "},
-		{"remove what none has", remove, rings("00000001", "00000001"), 409, "key_unknown", "list "},
-		{"remove while one is silent", remove, rings("00000001 00000002", "silent"), 409, "node_silent", "list "},
+		{"use what all have", use, rings("00000001 00000002", "00000002 00000001"), 200, "", "list  0; use 00000002 0"},
+		{"use what one lacks", use, rings("00000001 00000002", "00000001"), 409, "key_missing", "list  0"},
+		{"use what none has", use, rings("00000001", "00000001"), 409, "key_unknown", "list  0"},
+		{"use while one is silent", use, rings("00000001 00000002", "silent"), 409, "node_silent", "list  0"},
+		{"remove what none uses", remove, rings("00000001 00000002", "00000001"), 200, "", "list  0; remove 00000002 0"},
+		{"remove what one uses", remove, rings("00000001 00000002", "00000002 00000001"), 409, "key_in_use", "list  0"},
+		{"remove what none has", remove, rings("00000001", "00000001"), 409, "key_unknown", "list  0"},
+		{"remove while one is silent", remove, rings("00000001 00000002", "silent"), 409, "node_silent", "list  0"},
 		{"add while one is silent", `{"op":"add","key":"` + canary + `"}`, rings("00000001", "silent"), 200, "",
-			"add e298bc69"},
+			"add e298bc69 32"},
 	} {
-		f.set(func() { f.keys = c.rings })
+		f.Set(func() { f.Rings = c.rings })
 		status, out := r.call("POST", "/v1/cluster/keys", c.body)
 		code := codeOf(out)
-		if asked := f.calls(); status != c.status || code != c.code || asked != c.asked {
+		if asked := f.Calls(); status != c.status || code != c.code || asked != c.asked {
 			t.Errorf("%s: got %d %v and %q, want %d %q and %q", c.name, status, out, asked, c.status, c.code, c.asked)
 		}
 	}
-	f.set(func() {
-		f.keys = rings("00000001 00000002", "00000001", "silent")
-		slices.Reverse(f.keys)
-		f.keys[1].Error = noSuchKey
+	f.Set(func() {
+		f.Rings = rings("00000001 00000002", "00000001", "silent")
+		slices.Reverse(f.Rings)
+		f.Rings[1].Error = pagetest.NoSuchKey
 	})
 	status, out := r.call("POST", "/v1/cluster/keys", `{"op":"add","key":"`+canary+`"}`)
 	if got := told(out); status != 200 || got != "node-1 ; node-2 no such key; node-3 it does not answer" {
 		t.Errorf("results of an add: %d %s", status, got)
 	}
-	f.set(func() { f.keys = f.keys[1:] })
+	f.Set(func() { f.Rings = f.Rings[1:] })
 	if status, out := r.call("POST", "/v1/cluster/keys", remove); status != 200 || told(out) != "node-1 ; node-2 " {
 		t.Errorf("removed again: %d %v", status, out)
 	}
-	f.set(func() { f.keys, f.fails = nil, admin.ErrNoKeyring })
+	f.Set(func() { f.Rings, f.Fails = nil, admin.ErrNoKeyring })
 	for _, body := range []string{"", use} {
 		method := map[bool]string{true: "GET", false: "POST"}[body == ""]
 		status, out := r.call(method, "/v1/cluster/keys", body)
 		effort.ErrorIf(t, status != 409 || codeOf(out) != "no_keyring", "%s without keys: %d %v", method, status, out)
 	}
-	f.set(func() { f.fails = errors.New("stopped") })
+	f.Set(func() { f.Fails = errors.New("stopped") })
 	sent(r.ask("POST", "/v1/cluster/keys", use)).Is(t, 503, "of a cluster that does not answer")
 }
 
@@ -321,13 +244,13 @@ func told(out map[string]any) string {
 // TestAKeyIsSeenByTheClusterOnly: not in an answer, a refusal or a log, wherever in the body it stands.
 func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 	var log effort.Log
-	f := &fakeCluster{keys: rings("00000001")}
+	f := &pagetest.Cluster{Rings: rings("00000001")}
 	r := newRig(t, withCluster(f), func(o *admin.Options) {
 		o.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	status, text := r.ask("POST", "/v1/cluster/keys", `{"op":"add","key":"`+canary+`"}`)
-	effort.FatalIf(t, f.calls() == "" || base64.StdEncoding.EncodeToString(f.added) != canary || status != 200,
-		"add: got %d %s, and the cluster has %d bytes", status, text, len(f.added))
+	effort.FatalIf(t, f.Calls() == "" || base64.StdEncoding.EncodeToString(f.Added) != canary || status != 200,
+		"add: got %d %s, and the cluster has %d bytes", status, text, len(f.Added))
 	seen := text
 	for _, body := range []string{
 		canary, `"` + canary + `"`, `{"` + canary + `":1}`, `{"op":"` + canary + `"}`, `{"key":"` + canary + `"}`,
@@ -343,7 +266,7 @@ func TestAKeyIsSeenByTheClusterOnly(t *testing.T) {
 		effort.Has(t, text, "invalid_request", body)
 		seen += text
 	}
-	effort.Is(t, f.calls(), "", "the cluster was asked")
+	effort.Is(t, f.Calls(), "", "the cluster was asked")
 	raw := effort.Must(base64.StdEncoding.DecodeString(canary))(t)
 	secret := admin.KeyCommand{Op: admin.KeyAdd, Key: raw}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {

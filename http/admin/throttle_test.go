@@ -18,6 +18,7 @@ import (
 	"rollcall/config/effort"
 	"rollcall/http/admin"
 	"rollcall/http/api"
+	"rollcall/http/dashboard/pagetest"
 	"rollcall/ledger"
 	"rollcall/smtp/throttle"
 )
@@ -206,7 +207,7 @@ func TestWhatIsNoOverride(t *testing.T) {
 
 // TestTheAuthorOfAChangeIsNoted of every call that changes something, also of those that the ledger does not do.
 func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
-	r := newThrottleRig(t, withCluster(&fakeCluster{known: admin.Membership{Members: five()}}))
+	r := newThrottleRig(t, withCluster(&pagetest.Cluster{Frames: []admin.Membership{{Members: five()}}}))
 	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
 	id, _ := w["id"].(string)
 	for _, c := range []struct{ call, body, action, subject string }{
