@@ -147,7 +147,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 	f.set(t, reverse, dns.TypePTR)
 	n, said := checkedNode(t, lab, f, func(*config.Config) {})
 	ready, metrics := get(t, n.AdminURL+"/readyz"), get(t, n.AdminURL+"/metrics")
-	if !strings.Contains(ready, `"probing":"no: run `) || !strings.Contains(metrics, "rollcall_node_fit 0\n") ||
+	if !strings.Contains(ready, `"probing":"no: run `) || !strings.Contains(metrics, "rollcall_node_eligible 0\n") ||
 		!strings.Contains(metrics, `rollcall_identity_check{check="ptr",source="192.0.2.10"} 0`) ||
 		!strings.Contains(metrics, `rollcall_identity_check{check="spf",source="192.0.2.10"} 1`) {
 		t.Errorf("a node that is not fit says %s and %s", ready, grep(metrics, "identity"))

@@ -185,12 +185,12 @@ func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
 		}
 		effort.Within(t, "the places to be taken", func() bool {
 			return s.sum("rollcall_uploads_receiving") >= 32 &&
-				s.sum("rollcall_upload_places_refused_total", "reason=share") >= uploads-32
+				s.sum("rollcall_upload_slots_refused_total", "reason=share") >= uploads-32
 		})
 	})
 	n := s.sum("rollcall_uploads_receiving")
 	effort.ErrorIf(t, n > 32, "the first tenant has %v of 64 places", n)
-	n = s.sum("rollcall_upload_places_refused_total", "reason=full")
+	n = s.sum("rollcall_upload_slots_refused_total", "reason=full")
 	effort.ErrorIf(t, n > 0, "%v uploads found no place free", n)
 }
 

@@ -147,7 +147,7 @@ func TestAWorkspaceHasNoMoreUploadsThanAreFree(t *testing.T) {
 	r.space = light
 	slow(4)
 	over()
-	effort.Is(t, effort.Counts(t, registry, "rollcall_upload_places_refused_total"), "full=1 share=1", "counted")
+	effort.Is(t, effort.Counts(t, registry, "rollcall_upload_slots_refused_total"), "full=1 share=1", "counted")
 	_ = first.Conn.Close()
 	effort.Within(t, "the place to come back", func() bool {
 		return effort.Metric(t, registry, "rollcall_uploads_receiving") == 3

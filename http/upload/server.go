@@ -252,8 +252,8 @@ func newMetrics(to prometheus.Registerer) metrics {
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800},
 		}, []string{"class"}),
 		crowded: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "rollcall_upload_places_refused_total",
-			Help: "Uploads that must try again because no place was free, by reason: share (their workspace had as " +
+			Name: "rollcall_upload_slots_refused_total",
+			Help: "Uploads that must try again because no slot was free, by reason: share (their workspace had as " +
 				"many as were still free) or full (none was free).",
 		}, []string{"reason"}),
 		held: auto.NewCounter(prometheus.CounterOpts{

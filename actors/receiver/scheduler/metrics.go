@@ -56,9 +56,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"Tasks whose waiting addresses were given up because their client did not answer."),
 		handed: counter("receiver_answers_handed_over_total",
 			"Answers handed over to the next owner of a verification."),
-		sourcesSuspended: counter("receiver_sources_rested_total",
+		sourcesSuspended: counter("receiver_sources_suspended_total",
 			"Times a source address was suspended at a receiver that refuses it."),
-		sourcesOut: counter("sources_rested_total",
+		sourcesOut: counter("sources_suspended_total",
 			"Times a source address was suspended at all receivers, because many refuse it."),
 	}
 	unread := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rollcall_replies_unread_total",

@@ -258,14 +258,14 @@ var (
 	identityCheckDesc = prometheus.NewDesc("rollcall_identity_check",
 		"Result of a check of this node's identity: 1 ok, 0.5 a warning, 0 a failure. Skipped checks are absent.",
 		[]string{"check", "source"}, nil)
-	nodeFitDesc = prometheus.NewDesc("rollcall_node_fit",
+	nodeEligibleDesc = prometheus.NewDesc("rollcall_node_eligible",
 		"1 while no check of this node's identity fails and something could be checked. With identity.enforce it probes "+
 			"only then.", nil, nil)
 )
 
 func (identityMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- identityCheckDesc
-	to <- nodeFitDesc
+	to <- nodeEligibleDesc
 }
 
 // Collect implements prometheus.Collector. Of several block lists the worst is shown.
@@ -292,5 +292,5 @@ func (m identityMetrics) Collect(to chan<- prometheus.Metric) {
 	if report.Fit() {
 		fit = 1
 	}
-	to <- prometheus.MustNewConstMetric(nodeFitDesc, prometheus.GaugeValue, fit)
+	to <- prometheus.MustNewConstMetric(nodeEligibleDesc, prometheus.GaugeValue, fit)
 }

@@ -375,7 +375,7 @@ func newMeters() meters {
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_ledger_transaction_seconds",
 			Help:    "How long one transaction of the ledger took, with its waits and further runs.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 3, 11)}),
-		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rollcall_ledger_turn_wait_seconds",
+		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rollcall_ledger_queue_wait_seconds",
 			Help: "How long uses of the ledger waited for their turn, by kind (write, read) and who: node (its own work, " +
 				"which goes first), workspace (they take turns), stranger (whose key is not known yet).",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 3, 11)}, []string{"kind", "who"}),
