@@ -89,7 +89,7 @@ func (b *heartbeats) suspend(ctx context.Context) bool {
 	if b.applyShares(ctx) != nil {
 		return false
 	}
-	// Receivers may still hold sessions that this node ended. The other nodes spare receivers that its row names.
+	// A receiver may still hold sessions that this node ended. Other nodes don't ask it if this node's row names it.
 	hashes, all := b.silence()
 	b.suspended.Store(all && len(common(hashes, b.named)) == len(hashes))
 	return true

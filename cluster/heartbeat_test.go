@@ -179,8 +179,8 @@ func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 	beat(4)
 }
 
-// TestTheFirstHeartbeatMayTakeItsTime: a node whose first one fails does not start, and
-// it uses nothing yet. Later ones end before the fence goes up.
+// TestTheFirstHeartbeatMayTakeItsTime: a node uses nothing before its first heartbeat, so that one may take as long as
+// the start of the node. Later ones end before the fence goes up.
 func TestTheFirstHeartbeatMayTakeItsTime(t *testing.T) {
 	n := newBeating(&table{}, obey)
 	n.times = effort.Scaled(DefaultTimes(), 0.1)

@@ -428,7 +428,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	return err
 }
 
-// leave makes this process use nothing and then announces it.
+// leave stops all use of receivers by this process, and then announces that it leaves.
 func (n *Node) leave(ctx context.Context) error {
 	n.loops.cancel()
 	n.loops.running.Wait()

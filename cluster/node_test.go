@@ -188,8 +188,8 @@ func TestTheTimesOfTheProduct(t *testing.T) {
 	}
 }
 
-// TestLogsCarryNoMessages makes the actor library log whatever it logs of messages,
-// at debug level, and looks for what they hold.
+// TestLogsCarryNoMessages logs a message at every level in the forms that the actor library uses. The content of the
+// message must not be in the log.
 func TestLogsCarryNoMessages(t *testing.T) {
 	const canary = "canary.person@private.example"
 	var out effort.Log

@@ -69,15 +69,16 @@ func (o Options) times() Times {
 	return o.Times
 }
 
-// Times are the waits of a node of several. All nodes of a cluster must have the same: a node counts another out by its
-// own Lost, while that one relies on its own Fence. docs/operators/cluster.md describes DefaultTimes; tests scale them.
+// Times are the times of a clustered node. They must be the same on all nodes of a cluster: a node counts another out
+// by its own Lost, and that one relies on its own Fence. docs/operators/cluster.md describes DefaultTimes.
 type Times struct {
-	// Heartbeat is the time between heartbeats while nothing changes: three fit before others may count this process
-	// out. Lower writes more and finds a lost process no sooner; higher lets one lost heartbeat put the fence up.
+	// Heartbeat is the time between heartbeats while nothing changes: three can be lost before others may count this
+	// process out. A lower value writes more and finds a lost process no sooner; at a higher one a lost heartbeat raises
+	// the fence.
 	Heartbeat time.Duration
 
-	// Soon is the time between heartbeats while not every process has read the last change; a change of members waits
-	// for that. At most Heartbeat.
+	// Soon is the time between heartbeats until every process has read the last change: a change of members waits until
+	// then. At most Heartbeat.
 	Soon time.Duration
 
 	// HeartbeatWithin bounds one heartbeat, and ApplyWithin one attempt to apply new shares. Both are shorter
@@ -105,8 +106,8 @@ type Times struct {
 	// Ask bounds one question to a member. Guess: a living one answers in milliseconds.
 	Ask time.Duration
 
-	// Meet is how long a starting node waits for answers of the members that gossip sees, so that its first vote need
-	// not change at once. Guess.
+	// Meet is how long a starting node waits for answers of the members that gossip sees. Otherwise its first vote
+	// would leave them out and change at once. Guess.
 	Meet time.Duration
 }
 

@@ -8,9 +8,9 @@ import (
 	"rollcall/ledger"
 )
 
-// Owner returns the process of a view that owns a key: the highest score wins (rendezvous hashing), so that a change of
-// members moves only the keys of that member. Scores are by node, so that a process owns what an earlier process of its
-// node owned. The zero UUID: the view is empty.
+// Owner returns the process of a view that owns a key: the highest score wins (rendezvous hashing), so that a member
+// that joins or leaves moves only its own keys. A score depends on the node, not the process: a restarted node owns
+// the same keys. The zero UUID: the view is empty.
 func Owner(view []ledger.Incarnation, key string) uuid.UUID { return ownerOf(view, Hash(key)) }
 
 // ownerOf is Owner of a hashed key.

@@ -285,7 +285,7 @@ type Keyring struct {
 	Refused      string   // why nothing was changed; "" after success
 }
 
-// Keys does a command about gossip keys on every member that gossip sees, this one included. Error: ErrNoKeyring.
+// Keys runs a command about gossip keys on every member that gossip sees, this one included. Error: ErrNoKeyring.
 func (n *Node) Keys(ctx context.Context, ask *wire.KeysAsk) ([]Keyring, error) {
 	if n.peers == nil || n.peers.Gossip.Keys == nil {
 		return nil, ErrNoKeyring

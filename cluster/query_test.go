@@ -16,7 +16,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// answering is how all nodes of a world answer a query for now.
+// answering is the function by which all nodes of a world answer queries; it can be replaced.
 type answering struct {
 	by atomic.Pointer[func(ctx context.Context, node int, question []byte) ([]byte, error)]
 }
@@ -25,7 +25,7 @@ func (a *answering) set(by func(ctx context.Context, node int, question []byte) 
 	a.by.Store(&by)
 }
 
-// TestQueries: every member is asked, within bounds, and who is lost is named.
+// TestQueries: a query asks every member, is bounded in size and number, and names lost members.
 func TestQueries(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	var answers answering
@@ -58,7 +58,7 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// query asks all three until none of them is silent: a busy machine is late.
+// askAll repeats a query until all three nodes answer in time: on a busy machine one may be late.
 func askAll(w *clustertest.World, question []byte) (replies []cluster.Reply) {
 	w.Await("all three answer in time", func() bool {
 		replies = w.Node(0).QueryAll(w.Context(), question)

@@ -536,7 +536,7 @@ func (w *world) act(l *life, what string) {
 	}
 }
 
-// comply lets a process keep to what it read. What it had above that is silent when it is cut off.
+// applyShares lets a process keep to the shares that it read. If it is cut off, its surplus sessions become silent.
 func (w *world) applyShares(l *life) {
 	had := map[string]*big.Rat{}
 	for _, key := range w.keys {
@@ -550,8 +550,8 @@ func (w *world) applyShares(l *life) {
 	}
 }
 
-// die is the end of a process whose system says so to receivers. Those that do not hear it are not
-// known to anybody, but for those that its row names: cluster/README.md says so.
+// die ends a process; its system closes its connections. Silent sessions that its row does not name are forgotten, as
+// cluster/README.md allows.
 func (w *world) die(l *life) {
 	l.exists, l.sockets = false, false
 	for key := range l.silent {

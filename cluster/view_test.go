@@ -15,7 +15,7 @@ import (
 	"rollcall/ledger"
 )
 
-// meta is the card of a process with a session of one byte.
+// card is the metadata of a process whose session id is one byte.
 func card(session byte) gossip.NodeMeta {
 	return gossip.NodeMeta{Session: uuid.UUID{session}, Node: uuid.UUID{session, 1},
 		Actors: string('a'+rune(session)) + ":1"}

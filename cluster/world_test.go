@@ -122,7 +122,7 @@ func TestNodesComeAndDie(t *testing.T) {
 	})
 }
 
-// newNode lets node-3 join three that share everything.
+// newNode lets node-3 join three nodes that agree. About a quarter of the keys must move, all of them to node-3.
 func newNode(t *testing.T, w *clustertest.World, before map[string]int) {
 	resolveAll(w, 0, before)
 	w.MustJoin(3)

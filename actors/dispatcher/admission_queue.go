@@ -17,7 +17,7 @@ type waiter struct {
 	since time.Time
 }
 
-// admission holds leased verifications until there is memory for their files. It is plain Go. Mailbox only.
+// admissionQueue holds leased verifications until there is memory for their files. It is plain Go. Mailbox only.
 //
 // Small files have a part of the memory for themselves, so that they pass large ones without end. In the rest of it, a
 // workspace may have as many large files at work as its weight; a file no longer counts once nearly all of it is

@@ -103,8 +103,8 @@ func TestAWorkspaceHasOneLargeFileAtWork(t *testing.T) {
 	q.next(time.Hour, 13)
 }
 
-// TestTheMemoryOfALineIsBounded: whatever comes and goes, no more is begun than there is memory for, but for
-// one that is larger than all.
+// TestTheMemoryOfALineIsBounded: files are begun only while there is memory for them, whatever comes and ends. The
+// exception is one file that is larger than all the memory.
 func TestTheMemoryOfALineIsBounded(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 3))

@@ -152,8 +152,8 @@ type Options struct {
 	BytesMax  int64
 	// Weight returns a workspace's weight in sharing leases, at least 1. It must not block.
 	Weight func(workspace uuid.UUID) int
-	// Ahead reports whether this node, which has leases with so many addresses, has clearly more in work than another
-	// node that takes work: it then leaves new work to that node for a while. It must not block.
+	// Ahead reports whether this node, with these leases and addresses, has clearly more in work than another node that
+	// takes work. If so, this node leaves new work to that one for a while. Ahead must not block.
 	Ahead   func(leases int, addresses int64) bool
 	Log     *slog.Logger
 	Metrics *Metrics
@@ -183,7 +183,7 @@ const (
 	// its bytes.
 	addressBytes = 25
 
-	// leaveLooks is how many searches for work a node that is ahead skips; every node searches once a second.
+	// leaveLooks is how many searches for work a node skips if it has more work than others. It searches once a second.
 	leaveLooks = 3
 
 	searchEvery = time.Second      // how often to look for work without a hint

@@ -15,7 +15,7 @@ import (
 	"rollcall/ledger"
 )
 
-// TestADispatcherTakesWorkAgain after a drain, however far the drain has come.
+// TestADispatcherTakesWorkAgain: an undrain works at every stage of a drain.
 func TestADispatcherTakesWorkAgain(t *testing.T) {
 	for name, far := range map[string]func(o *office, d *Dispatcher){
 		"that has given all back": func(o *office, d *Dispatcher) {

@@ -405,7 +405,7 @@ func TestLeasesAreBounded(t *testing.T) {
 	})
 }
 
-// TestAFileOverWhichTheProgramFailsIsGivenBack, for a minute, and the others go on.
+// TestAFileOverWhichTheProgramFailsIsGivenBack: its lease is given back for a minute, and the other files go on.
 func TestAFileOverWhichTheProgramFailsIsGivenBack(t *testing.T) {
 	o := newOffice(t) // on the real clock, which is the ledger's
 	bad := o.uploads("a@none.test\n")
@@ -421,7 +421,7 @@ func TestAFileOverWhichTheProgramFailsIsGivenBack(t *testing.T) {
 	effort.Is(t, o.book.count("open "+bad.String()), 1, "it was opened times within a minute")
 }
 
-// TestACrashIsNotedBeforeItsLeaseIsGivenBack, though a renewal names that lease in the meantime.
+// TestACrashIsNotedBeforeItsLeaseIsGivenBack: this holds even if a renewal names that lease in between.
 func TestACrashIsNotedBeforeItsLeaseIsGivenBack(t *testing.T) {
 	inBubble(t, func(o *office) {
 		bad := o.uploads("a@none.test\n")

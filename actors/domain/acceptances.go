@@ -31,7 +31,7 @@ type acceptances struct {
 	recallBy             time.Time // until when they wait for its answer; zero: they don't
 }
 
-// endCanary: no control probe has to be asked for what is accepted.
+// endCanary withdraws the need for a control probe that confirms acceptances.
 func (a *acceptances) endCanary() { a.canaryBy, a.canaryFrom = time.Time{}, time.Time{} }
 
 // takeAccepted removes the acceptances that wait for control probes, and returns them.

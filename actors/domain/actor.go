@@ -219,7 +219,7 @@ func (a *Actor) isCurrent(sender *actor.PID, t *wire.Task) bool {
 	return a.planner.backlog.isMine(t) && a.receiver != nil && a.receiver.Equal(sender)
 }
 
-// takePulse hands a pulse to the planner. A receiver other than the current one that still has our work gets a Cancel.
+// takePulse hands a pulse to the planner. An earlier receiver that still has our work gets a Cancel.
 func (a *Actor) takePulse(c actor.Context, now time.Time, m *wire.Pulse) {
 	if a.isCurrent(c.Sender(), m.GetTask()) {
 		a.planner.backlog.takePulse(now, m)

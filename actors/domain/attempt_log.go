@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// saidMax is how many different answers a planner may always keep: most answers of one domain are the same. With
-	// texts of evidence.TextMax bytes they take 2.5 MB.
+	// saidMax is how many different replies a planner may always keep: most replies of one domain are the same. At
+	// evidence.TextMax bytes each, saidMax replies take 2.5 MB.
 	saidMax = 2000
 
 	// textsMax bounds, in bytes, what all planners of a node keep beyond that, for receivers that never repeat an answer:
@@ -50,7 +50,7 @@ type attemptLog struct {
 	taken pages[evidence.Attempt]
 }
 
-// pages makes values a page at a time, for addresses that come and end together.
+// pages allocates values in blocks, for addresses that begin and end together.
 type pages[T any] struct {
 	left []T
 	size int

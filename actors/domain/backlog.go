@@ -88,7 +88,7 @@ func (b *backlog) countFresh() int { return len(b.ordinals) - b.next + len(b.rea
 // hasWaiting reports whether there is an address to be offered.
 func (b *backlog) hasWaiting(now time.Time) bool { return b.hasFresh() || b.retries.hasDue(now) }
 
-// isBusy reports whether addresses are out, or can be offered within a time, since the deferred become due one by one.
+// isBusy reports whether addresses are out or can be offered within a time. Deferred ones become due one by one.
 func (b *backlog) isBusy(now time.Time, within time.Duration) bool {
 	return len(b.chunks) > 0 || b.hasWaiting(now.Add(within))
 }

@@ -22,13 +22,13 @@ const (
 	// enough not to be a nuisance, short enough that a large file isn't lost.
 	unclearFor = 10 * time.Minute
 
-	// controlBehind: if a domain's first chunk has so many addresses, the first control probe goes with it. Nearly
-	// always one of them is accepted, and the probe would follow anyway, a round trip and a queue later. A smaller
-	// domain may not need it.
+	// controlBehind: a first chunk of at least this many addresses takes the first control probe along. Nearly always
+	// one of its addresses is accepted, and the control probe would follow anyway, after another round trip and queue.
+	// A smaller domain may not need a control probe.
 	controlBehind = 4
 
-	// staysRefusedFor: a control probe that is refused temporarily, as a mailbox that doesn't exist, for so long counts
-	// as refused. Greylisting doesn't speak of mailboxes, and a receiver's own check of a mailbox takes seconds. Guess.
+	// staysRefusedFor: a control probe counts as refused once temporary replies called its mailbox missing for this
+	// long. Greylisting doesn't speak of mailboxes, and a receiver's own check of a mailbox takes seconds. Guess.
 	staysRefusedFor = time.Minute
 )
 

@@ -21,8 +21,8 @@ func isControl(o *wire.Offer) bool {
 	return len(o.GetProbes()) == 1 && o.GetProbes()[0].GetOrdinal() == controlOrdinal
 }
 
-// lives lets some time pass in which the receiver says every second that it has
-// what it was offered, and gives what it is offered meanwhile.
+// lives lets time pass. Every second the receiver confirms the chunks that it has. It returns the offers made
+// meanwhile.
 func (b *bench) lives(d time.Duration) (offers []*wire.Offer) {
 	b.t.Helper()
 	for d > 0 {
@@ -42,7 +42,7 @@ func (b *bench) lives(d time.Duration) (offers []*wire.Offer) {
 	return offers
 }
 
-// controlled waits for the next control probe, at most so long, and answers it.
+// nextControl waits for the next control probe, at most within, and answers it.
 func (b *bench) nextControl(within time.Duration, say told) *wire.Offer {
 	b.t.Helper()
 	offers := b.offers()
@@ -291,7 +291,7 @@ func TestCasesShowTheNewestControlProbes(t *testing.T) {
 	}
 }
 
-// behindRefusals is a bench where so many addresses were refused, and the next one was accepted.
+// behindRefusals is a bench where n addresses were refused, and the next one was accepted.
 func behindRefusals(t *testing.T, o Options, refusals uint32) (*bench, *wire.Offer) {
 	t.Helper()
 	b := newBench(t, o, 30)
@@ -358,8 +358,8 @@ func TestSilentGuard(t *testing.T) {
 	}
 }
 
-// TestGuardSeenByAnother: two verifications ask about one domain on a node, and one sees a guard: the other takes back
-// what is out, and what it was told in silence is void.
+// TestGuardSeenByAnother: two verifications ask one domain on a node, and one detects a harvest guard. The other takes
+// its chunks back, and the unproven acceptances that it has are void.
 func TestGuardSeenByAnother(t *testing.T) {
 	o := testOptions()
 	o.GiveUpAfter = 6 * time.Hour

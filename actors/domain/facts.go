@@ -139,16 +139,16 @@ func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 }
 
 const (
-	// suspectAfter: after so many refusals within suspectWithin an acceptance counts only when a later control probe is
-	// refused. Some gateways accept everything after 25 refused recipients in an hour by default, and others of our nodes
-	// may ask the same receiver.
+	// suspectAfter is the number of refusals within suspectWithin after which an acceptance counts only if a later
+	// control probe is refused. Some gateways accept everything after 25 refused recipients in an hour by default, and
+	// other nodes of ours may ask the same receiver.
 	suspectAfter  = 15
 	suspectWithin = time.Hour
 
 	// One control probe serves all acceptances gathered so far. It is asked when there are canaryMost of them, when
 	// there are canaryFew and the first has waited canarySoon, when the first has waited canaryAfter, or when there is
-	// nothing else to ask. So no large domain holds back more than some hundred, and a receiver that takes one address
-	// a second gets under 2 % more.
+	// nothing else to ask. So a large domain never holds back more than canaryMost acceptances, and at one address a
+	// second control probes add under 2 % of RCPTs.
 	canaryMost  = 400
 	canaryFew   = 50
 	canarySoon  = time.Second
@@ -294,8 +294,8 @@ func (k fact) stored(key string) facts.Fact {
 	return facts.Fact{Key: key, Data: []byte(line), Expires: k.until}
 }
 
-// readFact reads a stored fact. It is believed no longer than a fact of our own, since its end is by another node's
-// clock.
+// readFact reads a stored fact. Its end was set by another node's clock, so it is capped at the lifetime of a fact
+// learned here.
 func readFact(l facts.Fact, now time.Time) (fact, bool) {
 	var k fact
 	var first, last int64

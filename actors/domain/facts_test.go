@@ -102,7 +102,7 @@ func sharing(s *receivertest.Shelf) *Facts {
 	return ShareFacts(facts.NewWriter(facts.Options{Store: s, Of: "domains", Log: slog.New(slog.DiscardHandler)}))
 }
 
-// TestFactsAreReadByOthers, as soon as they are written.
+// TestFactsAreReadByOthers: another node can read a fact as soon as it is written.
 func TestFactsAreReadByOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &receivertest.Shelf{}

@@ -90,7 +90,7 @@ func (j *job) giveUp(now time.Time, ordinal uint32, c evidence.Case, why smtp.Re
 	j.conclude(now, ordinal, c)
 }
 
-// caseTime returns the time of the last evidence of a case: of the last attempt, unless DNS had the last word.
+// caseTime returns the time of the last attempt of a case, or now if DNS decided or there is none.
 func caseTime(now time.Time, c evidence.Case) time.Time {
 	if n := len(c.Attempts); n > 0 && c.NoRoute == smtp.ReasonNone && !c.Attempts[n-1].At.IsZero() {
 		return c.Attempts[n-1].At

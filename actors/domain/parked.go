@@ -31,7 +31,7 @@ type Parked struct {
 	GreyWaits map[string]int64 `json:"grey_waits,omitempty"`
 }
 
-// ParkedAddress is an address that was answered and has no outcome.
+// ParkedAddress is an address that was answered and has no outcome yet.
 type ParkedAddress struct {
 	Ordinal  uint32        `json:"o"`
 	Accepted bool          `json:"ok,omitempty"` // it waits for a control probe
@@ -75,7 +75,7 @@ func (pl *planner) leaveWork(now time.Time) {
 	}
 }
 
-// exportLeft returns the state of a domain that is left as soon as nothing is out, or the time for that is over.
+// exportLeft exports the state of a domain that leaveWork leaves: once no chunk is out, or leaveBy has passed.
 func (pl *planner) exportLeft(now time.Time) (Parked, bool) {
 	if pl.leaveBy.IsZero() || len(pl.backlog.chunks) > 0 && now.Before(pl.leaveBy) {
 		return Parked{}, false

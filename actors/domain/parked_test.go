@@ -14,12 +14,12 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// script is a receiver that always does the same to a local part: it puts it off so many times or for
-// so long, and then says its answer.
+// script is a receiver that treats each local part by a fixed plan: it defers it a number of times or for a
+// time, and then answers.
 type script struct {
-	times  map[string]int           // to put off, with a code of its own
-	grey   map[string]time.Duration // to greylist, since its first question
-	wait   map[string]time.Duration // that it names with it; 0: none
+	times  map[string]int           // how often it is deferred, with a code of its own
+	grey   map[string]time.Duration // how long it is greylisted after its first probe
+	wait   map[string]time.Duration // the wait named in the deferral; 0: none
 	exists map[string]bool
 	all    bool // it takes whatever it is asked about
 
@@ -131,7 +131,7 @@ func (b *bench) answerAll(s *script) {
 	b.t.Fatal("the planner asks without end")
 }
 
-// takenUp is a bench of a new planner that goes on with what another one has left, written and read.
+// takenUp is a bench with a new planner that continues from the stored state of another one.
 func (b *bench) takenUp(o Options, left Parked) *bench {
 	b.t.Helper()
 	w := b.work
@@ -209,7 +209,7 @@ func sameAttempts(a, b evidence.Case) bool {
 	return true
 }
 
-// TestWhatIsServedIsNotParked: who leaves a receiver that asks what it may loses its turn there.
+// TestWhatIsServedIsNotParked: a domain that leaves a receiver which is asking its addresses would lose its turn.
 func TestWhatIsServedIsNotParked(t *testing.T) {
 	for cause, want := range map[wire.Cause]bool{wire.Cause_BUDGET: false, wire.Cause_ALLOWANCE: false,
 		wire.Cause_PENALTY: true, wire.Cause_UNREACHED: true} {

@@ -54,7 +54,7 @@ func (pl *planner) takeRoute(now time.Time, r mx.Route, err error) {
 	}
 }
 
-// matchReceiver finds the receiver of the route, and leaves the old one if it is another.
+// matchReceiver finds the receiver of the route. If it is a new one, the work at the old one is abandoned.
 func (pl *planner) matchReceiver() {
 	r, before := &pl.route, pl.route.key
 	if r.version, r.key = pl.options.Version(), pl.options.Match(r.Route); r.key != before {

@@ -464,7 +464,7 @@ func TestLittleIsOfferedWhileMuchIsOut(t *testing.T) {
 	effort.Is(t, o.Load.Addresses(), loadMax/2, "addresses count as out when only another's")
 }
 
-// TestNothingIsOfferedAboveTheShareOfAWorkspace, and what waits is offered when there is room.
+// TestNothingIsOfferedAboveTheShareOfAWorkspace: the rest is offered when there is room.
 func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
 	o := testOptions()
 	b := newBench(t, o, 3)
@@ -486,7 +486,7 @@ func TestNothingIsOfferedAboveTheShareOfAWorkspace(t *testing.T) {
 	effort.Is(t, len(other.offered().GetProbes()), 3, "another workspace offers")
 }
 
-// TestRefusedOffersPause, longer each time, and after an answer as at first.
+// TestRefusedOffersPause: the pause grows with each refused offer, and an answer resets it.
 func TestRefusedOffersPause(t *testing.T) {
 	for _, why := range []wire.Refusal{wire.Refusal_FULL, wire.Refusal_STALE_EPOCH, wire.Refusal_DRAINING} {
 		b := newBench(t, testOptions(), 2)

@@ -8,8 +8,8 @@ import (
 // The local part of a control probe must be nobody's but look like a person's: some receivers refuse by pattern names
 // that no person has, and accept everything else.
 const (
-	// controlBytesMin and controlBytesMax bound it: mailboxes of so many letters that
-	// mean nothing are nobody's, and large providers take no names beyond 30.
+	// Nobody has a mailbox of controlBytesMin meaningless letters. Large providers take no names beyond
+	// controlBytesMax.
 	controlBytesMin = 16
 	controlBytesMax = 30
 )

@@ -192,7 +192,7 @@ func TestReceiverThatAnswersAgain(t *testing.T) {
 	b.is(1, smtp.Invalid, smtp.MailboxNotFound)
 }
 
-// TestOurOwnLimitsGiveNobodyUp: nor a rest that the receiver names, of addresses that nobody asked for.
+// TestOurOwnLimitsGiveNobodyUp: neither our limits nor a pause named by the receiver end addresses that weren't asked.
 func TestOurOwnLimitsGiveNobodyUp(t *testing.T) {
 	for _, cause := range []wire.Cause{wire.Cause_PAUSED, wire.Cause_BUDGET, wire.Cause_NO_SOURCE, wire.Cause_NO_SHARE} {
 		b := newBench(t, testOptions(), 2)
@@ -218,9 +218,9 @@ func TestOurOwnLimitsGiveNobodyUp(t *testing.T) {
 	effort.Is(t, len(b.done), 10, "final")
 }
 
-// TestASteadyDenialForNowTellsApart draws receivers that refuse what doesn't exist for now only: existing mailboxes
-// are valid after a control probe that stays refused for a minute, and missing ones unknown, for a reason that says
-// it. Trouble and greylisting that last as long show nothing.
+// TestASteadyDenialForNowTellsApart draws receivers that refuse missing mailboxes with a temporary code. If a control
+// probe stays refused for a minute, existing mailboxes are valid; missing ones are unknown with a reason that explains
+// it. Trouble and greylisting that last as long prove nothing.
 func TestASteadyDenialForNowTellsApart(t *testing.T) {
 	for seed := range uint64(effort.Cases(20)) {
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -258,8 +258,8 @@ func TestASteadyDenialForNowTellsApart(t *testing.T) {
 	}
 }
 
-// TestAControlProbeUnderAnotherName draws receivers that say of some names, existing or not, that a policy refuses
-// them, or that they are full or disabled for now. Another control probe is refused for good, and existing mailboxes
+// TestAControlProbeUnderAnotherName draws receivers that refuse some names, existing or not, by policy or as full or
+// disabled for now. A control probe with another name is refused permanently, and existing mailboxes
 // are valid.
 func TestAControlProbeUnderAnotherName(t *testing.T) {
 	for seed := range uint64(effort.Cases(20)) {
@@ -295,8 +295,8 @@ func TestAControlProbeUnderAnotherName(t *testing.T) {
 	}
 }
 
-// TestAGreylistInWordsAboutMailboxes draws receivers that greylist each address by itself, in any words: a control
-// probe passes after its wait too, so existing mailboxes are valid.
+// TestAGreylistInWordsAboutMailboxes draws receivers that greylist each address separately, with a reply that may
+// speak of mailboxes. A control probe is answered after its wait too, so existing mailboxes are valid.
 func TestAGreylistInWordsAboutMailboxes(t *testing.T) {
 	for seed := range uint64(effort.Cases(20)) {
 		r := rand.New(rand.NewPCG(seed, 11))
@@ -333,8 +333,8 @@ const (
 	sourceB = "2001:db8::102"
 )
 
-// TestGreylistedProbesSaySinceWhen: a receiver learns from it how long it takes. The clock runs through other trouble,
-// and begins anew with another source; if that is greylisted, the configured waits do too.
+// TestGreylistedProbesSaySinceWhen: a probe says how long its address has been greylisted. That time goes on during
+// other trouble. With another source it begins anew, and so do the configured waits if that source is greylisted.
 func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
@@ -366,7 +366,7 @@ func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 	b.is(0, smtp.Invalid, smtp.MailboxNotFound)
 }
 
-// TestOthersGoOnWhileSomeAreGreylisted: a first pass asks every address before one is asked again.
+// TestOthersGoOnWhileSomeAreGreylisted: every address is asked once before a greylisted one is asked again.
 func TestOthersGoOnWhileSomeAreGreylisted(t *testing.T) {
 	b := newBench(t, testOptions(), 3*wire.AddressesMax)
 	b.reach()
@@ -475,7 +475,7 @@ func TestEarlyOnce(t *testing.T) {
 	effort.Is(t, s.deferred[0].due, 30*time.Second, "due after, want what the first that passed had waited")
 }
 
-// TestAControlProbeWaitsBesideTheGreylisted, and not after them, also where only one address is greylisted. It comes as
+// TestAControlProbeWaitsBesideTheGreylisted: it waits beside them, not after them, even for one address. It comes as
 // soon as the cluster knows no better.
 func TestAControlProbeWaitsBesideTheGreylisted(t *testing.T) {
 	for _, c := range []struct{ known, shared bool }{{}, {known: true}, {shared: true}} {

@@ -14,8 +14,8 @@ import (
 // greylisted one early, once another greylisted one has passed. See give_up.go for when its time is over, and
 // backlog.go for why due addresses go before fresh ones.
 
-// namedInRow is how many waits in a row may be as short as the receiver or a rule names them. After that they grow as
-// the configured ones do: a mailbox deferred by a minute each time would be asked about hundreds of times. Guess.
+// namedInRow is how many waits in a row may be as short as the receiver or a rule names them. Later waits are at least
+// the configured ones: otherwise a mailbox deferred by a minute each time would be asked hundreds of times. Guess.
 const namedInRow = 4
 
 // answerOf is what an answer says about the next attempt.
@@ -92,7 +92,7 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 	return wait
 }
 
-// earlyApart spreads addresses that are asked again early to ten a second; the receiver's pacing does the rest.
+// earlyApart is the time between two addresses that are asked again early. The receiver's rate limits them further.
 const earlyApart = 100 * time.Millisecond
 
 // noteDeferred notes that an address was deferred itself, at which source, and since when. Another source restarts the
@@ -164,11 +164,11 @@ func (r *retries) speedUpGreylisted(now time.Time, from *greySource, waited time
 }
 
 const (
-	// vainAgree greylisted addresses that were asked again in vain show that their wait is too short for the others
-	// too, if at least vainOthers wait. One in vainSample of these is asked all the same.
+	// If vainAgree greylisted addresses were asked again in vain, and at least vainOthers others wait, that wait is
+	// too short for these as well: they skip it. One in vainSample of them is asked nevertheless.
 	vainAgree, vainOthers, vainSample = 3, 50, 8
 
-	// A wait that is longer by one in vainMore than one in vain counts as in vain too.
+	// A wait counts as in vain too if it is at most 1/vainMore longer than one that was.
 	vainMore = 8
 )
 

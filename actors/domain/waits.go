@@ -121,11 +121,11 @@ const (
 	// (--delay=300), which is used most.
 	greyPrior = 5 * time.Minute
 
-	// greyTries bounds the expected delay by so many configured waits: an operator who set short waits knows the
+	// greyTries is how many configured waits bound the expected delay: an operator who set short waits knows the
 	// receivers. Guess.
 	greyTries = 3
 
-	// hopelessAfter: when so many addresses were deferred again for each one answered, all are expected to stay deferred
+	// hopelessAfter: if this many addresses are deferred again for each one answered, all are expected to stay deferred
 	// until they are given up. Guess.
 	hopelessAfter = 4
 )

@@ -45,7 +45,7 @@ func (b *bench) says(want ...inspect.Wait) {
 	effort.FatalIf(b.t, !bare.equal(Waits{Ends: got.Ends, Waits: want}), "told %+v, want %+v", bare.Waits, want)
 }
 
-// TestWaitsAreTold follows four addresses through all that an address waits for.
+// TestWaitsAreTold follows four addresses through every kind of wait.
 func TestWaitsAreTold(t *testing.T) {
 	b := newBench(t, testOptions(), 4)
 	const at = "receiver.test"
@@ -83,7 +83,7 @@ func TestWaitsAreTold(t *testing.T) {
 		inspect.Wait{Addresses: 1, For: inspect.ForControl, Receiver: at})
 }
 
-// TestUnknownCauseIsFree: a newer program has words that this one does not know.
+// TestUnknownCauseIsFree: a cause that only a newer program knows is shown as "free".
 func TestUnknownCauseIsFree(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
@@ -155,8 +155,8 @@ func TestWaitsOfAReceiver(t *testing.T) {
 	effort.Is(t, b.quietUntil(b.now).Sub(b.now), own, "asked again after")
 }
 
-// TestActorTellsWhatItWaitsFor: when it has changed, at most each tellEvery, at once and before
-// all else when nothing can be asked any more, and no more.
+// TestActorTellsWhatItWaitsFor: it tells its parent only changes, at most one each tellEvery. If nothing can
+// be asked any more, it tells that at once and first.
 func TestActorTellsWhatItWaitsFor(t *testing.T) {
 	withActorOf(t, func(_ *stage, o *Options) { // no control probe, which would wait beside them
 		o.Facts.Learn(testBehaviour, false, time.Now())

@@ -143,7 +143,7 @@ func TestLife(t *testing.T) {
 	effort.ErrorIf(t, !s.Empty(), "nothing is taken for something")
 }
 
-// TestWhatNoAttemptCanHaveIsLeftOut of what is read.
+// TestWhatNoAttemptCanHaveIsLeftOut: impossible values of a stored fact are ignored.
 func TestWhatNoAttemptCanHaveIsLeftOut(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	got := facts.Attempt{Stage: 200, Host: long, Source: long, Code: 999, Enhanced: smtp.EnhancedCode{9, 9, 9},
@@ -154,7 +154,7 @@ func TestWhatNoAttemptCanHaveIsLeftOut(t *testing.T) {
 	effort.Same(t, facts.AttemptOf(evidence.Attempt{}), facts.Attempt{}, "no attempt is kept as")
 }
 
-// TestNumbersAreBounded as they are read.
+// TestNumbersAreBounded: stored numbers out of range are brought into range when they are read.
 func TestNumbersAreBounded(t *testing.T) {
 	for ms, want := range map[int64]time.Duration{-5: 0, 1500: 1500 * time.Millisecond, 1 << 62: time.Hour} {
 		effort.Is(t, facts.Millis(ms, time.Hour), want, fmt.Sprintf("%d ms", ms))
@@ -214,7 +214,7 @@ func TestWritesInBatches(t *testing.T) {
 	})
 }
 
-// TestWritesSoonForWhoLeaves, a thousand at a time, and tells each when it was tried.
+// TestWritesSoonForWhoLeaves: facts of leaving actors are written soon, a thousand at a time, and each actor is told.
 func TestWritesSoonForWhoLeaves(t *testing.T) {
 	for _, fails := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestWritesSoonForWhoLeaves(t *testing.T) {
 	}
 }
 
-// TestFlushEnds with its context when the ledger does not answer.
+// TestFlushEnds: Flush returns when its context ends, even if the ledger does not answer.
 func TestFlushEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &receivertest.Shelf{}
@@ -258,7 +258,7 @@ func TestFlushEnds(t *testing.T) {
 	})
 }
 
-// TestAsksInBatches, and again when the ledger fails, but not for ever.
+// TestAsksInBatches: facts are read in batches, and a failed read is repeated a few times.
 func TestAsksInBatches(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -292,7 +292,7 @@ func TestAsksInBatches(t *testing.T) {
 	}
 }
 
-// TestWriterIsBounded: a ledger that is gone costs no memory without end. What was not lost is written when it is back.
+// TestWriterIsBounded: facts that wait for an unreachable ledger are bounded. They are written when it is back.
 func TestWriterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &receivertest.Shelf{}

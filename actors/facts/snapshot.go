@@ -146,7 +146,7 @@ type Rate struct {
 	NeverPassed bool   `json:"never,omitempty"`        // and nothing had passed before
 }
 
-// Minute is one minute of a refusal budget, so many milliseconds ago.
+// Minute is one minute of a refusal budget, with its age in milliseconds.
 type Minute struct {
 	Ago      int64 `json:"ago_ms"`
 	Accepted int   `json:"accepted,omitempty"`
@@ -288,7 +288,7 @@ func (r Rate) Memory() throttle.RateMemory {
 		NeverPassed: r.NeverPassed}
 }
 
-// Millis returns so many milliseconds, at least 0 and at most most.
+// Millis returns a number of milliseconds as a duration, at least 0 and at most most.
 func Millis(ms int64, most time.Duration) time.Duration {
 	return time.Duration(min(max(0, ms), most.Milliseconds())) * time.Millisecond
 }

@@ -110,7 +110,7 @@ type reply[Answer any] struct {
 
 const unpackedMax = 32 << 20
 
-// errAlone says that the inspector has not joined yet.
+// errAlone means that the node has not joined the cluster yet.
 var errAlone = errors.New("inspect: this node has just started: ask again in a second")
 
 func (q Query[Ask, Answer]) askAll(ctx context.Context, i *Inspector, ask Ask) ([]reply[Answer], error) {

@@ -166,7 +166,7 @@ func TestAnswersOfNodesArePutTogether(t *testing.T) {
 	effort.ErrIs(t, c.CloseSession(ctx, "a", "", 6), ErrNotThere, "close one that nobody has")
 }
 
-// TestAllNodesForget at once, and one that is silent is named.
+// TestAllNodesForget: all nodes are told at once, and a silent one is named.
 func TestAllNodesForget(t *testing.T) {
 	c := newInspector(t)
 	there := map[string]func(context.Context, []byte) ([]byte, error){
@@ -279,7 +279,7 @@ func TestManyReceiversFitInOneAnswer(t *testing.T) {
 	effort.ErrorIf(t, unpack([]byte("nonsense"), &back) == nil, "nonsense was unpacked")
 }
 
-// TestATableThatIsTooLongIsCut, and says how many receivers it leaves out.
+// TestATableThatIsTooLongIsCut: it says how many receivers it leaves out.
 func TestATableThatIsTooLongIsCut(t *testing.T) {
 	effort.Unraced(t, "plain calls with values")
 	c, text := newInspector(t), make([]byte, 12<<10)
@@ -379,7 +379,7 @@ func fieldIn(x Explanation, field string) (string, Said) {
 	return "", Said{}
 }
 
-// TestOtherThrottleFilesAreNamed, with faults; the same rules at other lines are no others.
+// TestOtherThrottleFilesAreNamed: differing and faulty files are named; the same rules at other lines don't differ.
 func TestOtherThrottleFilesAreNamed(t *testing.T) {
 	c, same := newInspector(t, rule(t, "a.example", "rcpt_rate", "3/s")), rule(t, "a.example", "rcpt_rate", "3/s")
 	same.Where = map[throttle.Field]string{0: "other.toml:99"}
@@ -409,7 +409,7 @@ func living(d ReceiverDetail, others ...Receiver) func(context.Context, []byte) 
 	}.answer
 }
 
-// TestSoftwareThatDecidesIsNamed at the fields that it decides, and no other is.
+// TestSoftwareThatDecidesIsNamed: software is named only at the fields that it decides.
 func TestSoftwareThatDecidesIsNamed(t *testing.T) {
 	for _, tc := range []struct {
 		decides    bool
@@ -458,7 +458,7 @@ func TestWhatAReceiverTeachesGoesBeforeTheRules(t *testing.T) {
 	}
 }
 
-// TestTheDefaultSourceIsNamed in all that is told of a receiver.
+// TestTheDefaultSourceIsNamed: every view of a receiver names it.
 func TestTheDefaultSourceIsNamed(t *testing.T) {
 	d := ReceiverDetail{Receiver: Receiver{Last: Reply{At: time.Unix(1, 0)},
 		Sources: []ReceiverSource{{}}}, SessionList: []Session{{}}, Firings: []Reply{{}}}

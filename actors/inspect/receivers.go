@@ -272,7 +272,7 @@ func (i *Inspector) Verification(ctx context.Context, id string) (Verification, 
 	}
 	var found *Verification
 	for _, r := range all {
-		// Two may have it while its owner changes: then the one that knows more of it.
+		// While a receiver moves, two nodes may have it: the one with more final answers counts.
 		if v := r.value; v != nil && (found == nil || v.Final > found.Final) {
 			v.Node = r.node
 			found = v

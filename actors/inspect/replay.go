@@ -29,7 +29,7 @@ type ReceiverRecord struct {
 
 // Replayed is how the recorded hours would have gone with candidate rules.
 type Replayed struct {
-	Hours     float64           `json:"hours"` // that the record reaches back, without its newest minute
+	Hours     float64           `json:"hours"` // covered by the record, without its newest minute
 	Asked     int               `json:"asked"`
 	Receivers []ReceiverReplay  `json:"receivers"` // that would differ, the most asked first
 	Same      int               `json:"same"`      // receivers for which nothing would differ
@@ -43,11 +43,11 @@ type ReceiverReplay struct {
 	Changes []FieldChange `json:"changes"`
 	Asked   int           `json:"asked"` // in the record
 	Would   int           `json:"would"` // that the candidate would have let be asked in the same time, at most
-	// AtLeast says that Would is at least, not at most, so many: more waited than the record
-	// has. Delay is at most what it is then.
+	// AtLeast makes Would a lower bound and Delay an upper bound: more addresses waited than the record
+	// has.
 	AtLeast bool `json:"at_least,omitempty"`
-	// Delay is how much later the last of the recorded addresses would have been asked, those
-	// that waited at its end counted in, in seconds; below 0: sooner.
+	// Delay is how many seconds later the last address of the record would have been asked, including those
+	// that still waited at its end. Below 0: sooner.
 	Delay float64 `json:"delay"`
 	// Minutes in which each field of the candidate would have been the limit.
 	Fired map[string]int `json:"fired"`
@@ -417,8 +417,8 @@ func (w *window) left(a throttle.Limits) float64 {
 	return max(0, most-refused)
 }
 
-// newReceivers warns of rules of the candidate that would make a part of the receiver's mail a receiver of its own: the
-// record doesn't say how much that is.
+// newReceivers warns if a rule of the candidate would split the receiver: the record doesn't say which part of the mail
+// would go to the new receiver.
 func newReceivers(key string, now, candidate *throttle.Table) (out []string) {
 	known := narrower(now, throttle.NameOf(key))
 	for _, name := range narrower(candidate, throttle.NameOf(key)) {

@@ -15,7 +15,7 @@ import (
 // began is the beginning of the records of these tests.
 var began = time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 
-// table makes a table of rules for one name.
+// table makes a table with one rule.
 func table(t interface {
 	Helper()
 	Fatal(...any)
@@ -25,7 +25,7 @@ func table(t interface {
 	return effort.Must(throttle.NewTable([]throttle.Rule{{Name: name, Set: set}}))(t)
 }
 
-// recordOf makes a record of one receiver of so many minutes.
+// recordOf makes a record of one receiver with a number of minutes.
 func recordOf(minutes int, minute func(i int, m *Minute)) []Record {
 	r := ReceiverRecord{Key: "example.net", Domain: "example.net"}
 	for i := range minutes {

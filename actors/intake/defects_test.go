@@ -134,7 +134,7 @@ func refused(t *testing.T, file string, want answer) {
 // long is the longest field.
 var long = strings.Repeat("x", FieldBytesMax)
 
-// domain190 is a domain of 190 octets: too long for a local part of 64.
+// domain190 is a domain of 190 octets: with a local part of 64 the address is too long.
 var domain190 = strings.Repeat(strings.Repeat("d", 62)+".", 3) + "d"
 
 // A domain that was accepted once is not looked at again: what depends on the whole row still is.
@@ -206,7 +206,7 @@ func TestShownRowHidesNothingAndStaysShort(t *testing.T) {
 
 var updateMessy = flag.Bool("update-messy", false, "write what is said of the samples into testdata/messy.json")
 
-// sample is a file of testdata/messy.json and what is said of it. The pages' own checker may be held to the same.
+// sample is a file of testdata/messy.json with the expected findings. The checker of the pages can use it too.
 type sample struct {
 	Name    string `json:"name"`
 	Text    string `json:"text,omitempty"`

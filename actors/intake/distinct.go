@@ -9,10 +9,10 @@ import (
 
 // distinct builds a File: it knows the addresses and domains that it has seen.
 //
-// Its tables go by hashes and what decides is the bytes. The hash of an address is that of the local part XOR that of
-// the domain, under two seeds made anew for each file: simple tabulation, for which linear probing takes constant time
-// (Pătraşcu and Thorup, The Power of Simple Tabulation Hashing), so nobody can write a file whose addresses all meet in
-// one place.
+// Its tables find entries by hash and compare their bytes. The hash of an address is that of the local part XOR that of
+// the domain, with two new seeds for each file: simple tabulation, for which linear probing takes constant time
+// (Pătraşcu and Thorup, The Power of Simple Tabulation Hashing). So nobody can write a file whose addresses all
+// collide.
 type distinct struct {
 	file       *File
 	localSeed  maphash.Seed

@@ -46,7 +46,7 @@ func (d *Defect) Error() string {
 	return fmt.Sprintf("intake: %s in record %d", d.Code, d.Row)
 }
 
-// Shown is Text for a page: a byte or character that shows nothing is written as Go writes it. At most so many bytes.
+// Shown is Text for a page, at most most bytes long: unprintable bytes and characters are escaped as in Go.
 func (d *Defect) Shown(most int) string {
 	var b strings.Builder
 	for rest := d.Text; rest != ""; {

@@ -269,7 +269,7 @@ func TestLimitsAreRefused(t *testing.T) {
 	effort.ErrIs(t, (Limits{RowsMax: RowsCeiling}).Validate(), nil, "ceiling")
 }
 
-// spelled is an address as the file spells it.
+// spelled returns an address in the spelling of the file.
 func spelled(f *File, ordinal int) string {
 	var b strings.Builder
 	f.SpellTo(&b, ordinal)
@@ -380,8 +380,8 @@ type found struct {
 	Address  smtp.Address
 }
 
-// naive is the second reader: the whole file in memory, each record cut out first and judged afterwards, a map of
-// strings for what was seen. It shares nothing with Read but smtp.ParseAddress.
+// naive is the second reader. It has the whole file in memory, cuts out each record before it judges it, and keeps the
+// addresses in a map. It shares nothing with Read but smtp.ParseAddress.
 func naive(file []byte, rowsMax int64) answer {
 	var a answer
 	seen := map[string]bool{}
@@ -492,7 +492,7 @@ func naiveText(value string) (at int, code string) {
 	return 0, ""
 }
 
-// naiveBroken reports whether text starts with NUL or with what is not UTF-8.
+// naiveBroken reports whether text starts with NUL or invalid UTF-8.
 func naiveBroken(text string) bool {
 	first := []rune(text[:min(len(text), 4)])[0]
 	return first == 0 || first == utf8.RuneError && !strings.HasPrefix(text, "\ufffd")

@@ -34,7 +34,7 @@ func counted(g *PanicGuard, where string) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// secretIsAsked panics, with an address in the text of the panic and in its own arguments.
+// secretIsAsked panics with an address in the panic's text and in its own argument: neither may be logged.
 func secretIsAsked(address string) { panic("cannot ask " + address) }
 
 func TestAPanicIsLoggedCountedAndAFailure(t *testing.T) {
@@ -121,8 +121,8 @@ func TestTheProcessGoesOn(t *testing.T) {
 
 func newWindow(least, most int) *Window { return NewWindow(prometheus.NewRegistry(), least, most) }
 
-// TestAWindowFollowsTheRunQueue: over any run of lengths it stays between its bounds, shrinks only while the run
-// queue is long, and grows only while it is short and somebody would have more.
+// TestAWindowFollowsTheRunQueue: the window stays within its bounds. It shrinks only while the run queue is long. It
+// grows only while the run queue is short and somebody waits for room in the window.
 func TestAWindowFollowsTheRunQueue(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		least := rapid.IntRange(1, 50).Draw(t, "least")

@@ -80,7 +80,7 @@ func TestAnActorIsSurveyedTracedAndLosesASession(t *testing.T) {
 	living.CollectStatus(over) // ends at once
 }
 
-// TestAnActorThatStopsHoldsNoInspectorUp, and one that is slow is waited for.
+// TestAnActorThatStopsHoldsNoInspectorUp: the inspector waits for a slow actor, but not for one that stops.
 func TestAnActorThatStopsHoldsNoInspectorUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestWhatAHostShowsArrives(t *testing.T) {
 		!detail[0].Software.Decides, "%+v", detail)
 }
 
-// TestSourcesAreToldWithTheirState, and with their sessions at all receivers.
+// TestSourcesAreToldWithTheirState: each source is listed with its state and its sessions at all receivers.
 func TestSourcesAreToldWithTheirState(t *testing.T) {
 	now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 	later := now.Add(time.Hour)

@@ -203,7 +203,7 @@ const strangersHosts = 5
 // accept says yes to everything.
 func accept(conn net.Conn) { answer(conn, "gw.isp.example", "250 ok", "250 ok") }
 
-// answer greets by a name, says the same to each EHLO and to each RCPT, and goes behind a refusal.
+// answer greets with a name, gives one reply to each EHLO and one to each RCPT, and hangs up after a refusal.
 func answer(conn net.Conn, name, hello, rcpt string) {
 	defer conn.Close()
 	_, _ = fmt.Fprintf(conn, "220 %s ESMTP\r\n", name)
@@ -283,7 +283,7 @@ func (b *bench) at(i int) *bench {
 	return &one
 }
 
-// askOne gives what is first told about one address.
+// askOne returns the first answer about one address.
 func (b *bench) askOne(verification byte, ordinal uint32) (smtp.Outcome, smtp.Reason) {
 	c, pid := b.customer(verification, 0, nil)
 	b.system.Root.Send(pid, &wire.Offer{Task: c.task, Chunk: 1, Hosts: []*wire.Host{b.host},

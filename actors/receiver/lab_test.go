@@ -301,8 +301,8 @@ func (b *bench) times(kind string) []time.Time {
 }
 
 // TestLimitsAsTheLabSeesThem drives a receiver at each of its limits, on real connections: the lab counts no violation,
-// in any window of a tenth of a second, and the limit is used. How much of a rate is used is a figure
-// (docs/developers/measured.md) that falls with a machine that is busy; TestFamilies/told asks for nearly all of it.
+// in any window of a tenth of a second, and the limit is used. The used part of a rate falls on a busy machine, so it
+// is only measured (docs/developers/measured.md); TestFamilies/told requires nearly all of it.
 func TestLimitsAsTheLabSeesThem(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	t.Parallel()

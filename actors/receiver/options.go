@@ -13,8 +13,8 @@ const kind = "receiver"
 type Options struct {
 	scheduler.Options
 	Registry *Registry // the receivers of this node
-	// Pauses counts the long pauses of this process (process.Watchdog), in which others may have taken over what it had
-	// not begun: that isn't asked, and its client offers it again. Called as Fenced is; nil: there is none.
+	// Pauses counts the long pauses of this process (process.Watchdog). In a pause others may have taken over the
+	// probes that weren't begun: the actor drops these, and its client offers them again. Called as Fenced; may be nil.
 	Pauses  func() uint64
 	Most    int // receivers in work on this node at a time (NewReceiverSlots); 0: not bounded
 	Metrics *Metrics

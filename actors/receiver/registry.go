@@ -47,8 +47,8 @@ func (l *Registry) stateWriter(o Options) *facts.Writer {
 	return l.writer
 }
 
-// Flush writes what receivers learned and what is not in Facts yet. Call it when
-// they are stopped; it ends with ctx, whose error it wraps.
+// Flush writes to Facts what receivers learned since the last write. Call it when the receivers are stopped. If ctx
+// ends first, the error wraps that of ctx.
 func (l *Registry) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	w, sources := l.writer, l.sources

@@ -74,7 +74,7 @@ func (w *crowded) offer(workspace byte, n int) {
 	}))
 }
 
-// until waits until a workspace has so many answers, and gives how many the other has then.
+// until waits until a workspace has a number of answers, and returns how many the other has then.
 func (w *crowded) until(workspace byte, n int, other byte) int {
 	w.b.t.Helper()
 	limit := time.After(patience)
@@ -143,8 +143,8 @@ func TestWhoWaitsForASlotIsToldSo(t *testing.T) {
 	effort.ErrorIf(t, b.options.Registry.waiting() < 1, "nobody waits by the metric")
 }
 
-// keeper is a receiver that answers everything but RCPT, and keeps the session when the client has gone: until
-// the test lets one go.
+// holder is a receiver that answers everything but RCPT. When a client has gone, it holds the session until the
+// test releases one.
 type holder struct {
 	at      netip.AddrPort
 	release chan struct{} // one of all sessions ends for each

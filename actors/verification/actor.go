@@ -539,7 +539,7 @@ func (a *Actor) retrySettlement(c actor.Context, now time.Time, err error) {
 	}
 }
 
-// pauseAfter returns how long to wait after so many calls of the ledger failed in a row.
+// pauseAfter returns how long to wait after n calls of the ledger failed in a row.
 func pauseAfter(failures int) time.Duration {
 	return min(200*time.Millisecond<<min(failures, 5), retryMax)
 }

@@ -205,14 +205,14 @@ func TestStaleEpochEndsTheActor(t *testing.T) {
 	effort.ErrorIf(t, v.Status != ledger.Preparing || v.Epoch != 2, "the old owner changed it: %+v", v)
 }
 
-// faulty stands before the ledger and fails in the ways that ledgers do.
+// faulty is a ledger whose calls fail as those of a real database can.
 type faulty struct {
 	*watched
 	random func(n int) int
 	hold   atomic.Bool   // OpenFile waits for the end of its context
 	held   chan struct{} // closed when it does
 	calls  atomic.Int64
-	fails  atomic.Int64 // so many calls are still to fail
+	fails  atomic.Int64 // how many calls are still to fail
 	lost   atomic.Int64 // answers that were lost after a commit
 	noWait atomic.Bool  // Wait always fails
 	away   atomic.Bool  // Settle always fails

@@ -228,7 +228,7 @@ func (l *lasted) add(took time.Duration) {
 	l[min(int(math.Ceil(math.Log2(ms)*lastedSteps)), lastedMax-1)]++
 }
 
-// longest returns how long the longest of so many more domains is expected to take; false: unknown.
+// longest returns how long the longest of more further domains is expected to take; false: unknown.
 func (l *lasted) longest(more int) (time.Duration, bool) {
 	n := 0
 	for _, c := range l {
@@ -344,7 +344,7 @@ func (a *Actor) publishStatus(c actor.Context, now time.Time) {
 	})
 }
 
-// moved reports whether a published time has changed by more than remarkPart of the time left.
+// moved reports whether a published time has changed by more than 1/remarkShare of the time left.
 func moved(now, was, is time.Time) bool {
 	switch {
 	case was.IsZero() || is.IsZero():

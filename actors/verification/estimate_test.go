@@ -504,7 +504,7 @@ func mixes() []mix {
 	}
 }
 
-// addresses makes a list of so many domains with so many addresses each, of which one in a number is good.
+// addresses makes a list of domains with the same number of addresses each, of which one in a number is good.
 func addresses(domains, each, good int) func(add func(string)) {
 	return func(add func(string)) {
 		for i := range domains * each {

@@ -19,7 +19,7 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// TestAParkedVerificationTakesNothing, comes back when its time has come, and its case is whole.
+// TestAParkedVerificationTakesNothing: it has no lease, continues when it is due, and keeps its whole evidence.
 func TestAParkedVerificationTakesNothing(t *testing.T) {
 	inBubble(t, 10, func(w *world) {
 		o := w.options(w.book)
@@ -78,7 +78,7 @@ func (b settling) Wait(ctx context.Context, l ledger.Lease, o ledger.Estimate) (
 	return b.Book.Wait(ctx, l, o)
 }
 
-// TestASettlementTellsWhatTheRestWaitsFor while the file is still waiting.
+// TestASettlementTellsWhatTheRestWaitsFor: a settlement of a waiting file says what its other addresses wait for.
 func TestASettlementTellsWhatTheRestWaitsFor(t *testing.T) {
 	inBubble(t, 10, func(w *world) {
 		book := settling{w.book, make(chan *ledger.Issue, 10)}
@@ -97,7 +97,7 @@ func TestASettlementTellsWhatTheRestWaitsFor(t *testing.T) {
 	})
 }
 
-// TestAParkedVerificationIsCancelledAtOnce whatever is left of it.
+// TestAParkedVerificationIsCancelledAtOnce: it does not wait until the next attempt is due.
 func TestAParkedVerificationIsCancelledAtOnce(t *testing.T) {
 	inBubble(t, 10, func(w *world) {
 		id := w.uploads("later@good.test").ID

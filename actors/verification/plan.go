@@ -29,8 +29,8 @@ const (
 	// is ours.
 	crashesMax = 3
 
-	// unsettledMax: while so many outcomes wait for the ledger, no more addresses are offered and no more domains begun,
-	// until half of them are settled. They take some 700 bytes each, so 11 MB.
+	// unsettledMax bounds the outcomes that wait for the ledger. At this number no address is offered and no domain is
+	// begun until half of them are settled. An outcome takes some 700 bytes, so all take 11 MB.
 	unsettledMax = 4 * ledger.SettlementMax
 
 	// heldMax bounds the domains with an actor, including those that only wait for a time, such as for a greylist.
@@ -65,7 +65,7 @@ type plan struct {
 // outcomes are those that the ledger doesn't have yet.
 type outcomes struct {
 	pending []*domain.Final // as they came
-	behind  atomic.Bool     // so many that the domains wait for the ledger
+	behind  atomic.Bool     // there are so many that the domains wait for the ledger
 }
 
 type work struct {
@@ -132,8 +132,8 @@ func (p *plan) takeUp(list []domain.Parked) {
 
 func (p *plan) remaining() int { return len(p.order) - p.final }
 
-// wholeDomain: a domain with so many addresses counts as one at work, a smaller one as the fraction: it is done after a
-// few round trips, most of them for opening its session.
+// wholeDomain is the number of addresses from which a domain counts as a whole one at work. A smaller one counts as a
+// fraction: it is done after a few round trips, most of them for opening its session.
 const wholeDomain = 32
 
 // weight returns what a domain counts for at work, in parts of wholeDomain.
@@ -236,7 +236,7 @@ func (p *plan) fillBatch() {
 	}
 }
 
-// firstPending returns the first of pending, at most so many, whose evidence fits into one settlement.
+// firstPending returns the first pending outcomes, at most most, whose evidence fits into one settlement.
 func (p *plan) firstPending(most int) []*domain.Final {
 	size := 0
 	for i, f := range p.pending[:most] {
@@ -295,7 +295,7 @@ func (p *plan) quiet() (time.Time, bool) {
 	return first, true
 }
 
-// loaded is the result of reading a verification: a plan, or none if intake ended it or credits are missing.
+// loaded is the result of reading a verification. It has no plan if intake ended it or credits are missing.
 type loaded struct {
 	state ledger.Verification
 	plan  *plan

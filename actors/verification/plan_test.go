@@ -227,8 +227,8 @@ func TestPlanAfterRestartIsTheRest(t *testing.T) {
 	})
 }
 
-// TestABatchHoldsAsMuchEvidenceAsIsKept: whatever receivers wrote, a settlement can be
-// packed; what does not fit comes with the next one.
+// TestABatchHoldsAsMuchEvidenceAsIsKept: a settlement can be packed however long the replies are. Outcomes that do
+// not fit come with the next one.
 func TestABatchHoldsAsMuchEvidenceAsIsKept(t *testing.T) {
 	const n = 400
 	lines := make([]string, n)

@@ -180,8 +180,8 @@ func others(list []receiverGroup) string {
 	return fmt.Sprintf(", and %s for %d other receivers", grouped(addresses), len(list))
 }
 
-// ending says when the last of so many addresses is expected to be final: to the minute, to the hour when that is more
-// than a day away, and with the day unless it is today.
+// ending is the sentence about when the last of the addresses is expected to be final: to the minute, or to the hour if
+// it is more than a day away. The day is left out if it is today.
 func (s status) ending(addresses int) string {
 	last := "the last"
 	if addresses == 1 {
@@ -211,12 +211,12 @@ const (
 	// waitsMax bounds the list of waits; the others are summed.
 	waitsMax = 200
 
-	// causesMax bounds the entries of that sum: one for each cause at receivers, one for each reason of deferrals, and
-	// one for each other wait.
+	// causesMax bounds the entries of the sum of the other waits: one for each cause at receivers, one for each reason
+	// of deferrals, and one for each other wait.
 	causesMax = 50
 
-	// statusEvery is the least time between two looks at all domains at work; it is also at least surveyShare times as
-	// long as a look takes.
+	// statusEvery is the least time between two summaries of all domains at work. The time between them is also at
+	// least statusShare times as long as a summary takes.
 	statusEvery = time.Second
 	statusShare = 100
 
@@ -343,7 +343,7 @@ func (s sums) add(w inspect.Wait) {
 	sum.PerHour = max(sum.PerHour, w.PerHour)
 }
 
-// hasten shows no receiver slower than the estimate of the finish assumes: an hour's budget may be used at once.
+// hasten raises PerHour to the rate that the expected finish assumes: an hour's budget may be used at once.
 func (s sums) hasten(queues map[string]*queue) {
 	for _, w := range s {
 		if q := queues[w.Receiver]; q != nil && w.PerHour > 0 {

@@ -18,7 +18,7 @@ import (
 	"rollcall/smtp"
 )
 
-// expecting is a ledger that keeps what it was told to expect.
+// expecting is a ledger that records the expected times that it gets.
 type expecting struct {
 	Book
 	mu      sync.Mutex
@@ -92,7 +92,7 @@ func TestAPauseMakesItWait(t *testing.T) {
 	})
 }
 
-// TestTheLedgerIsToldTheFinish with each settlement, in whole seconds, and not beside them.
+// TestTheLedgerIsToldTheFinish: the expected finish comes with each settlement, in whole seconds, never by itself.
 func TestTheLedgerIsToldTheFinish(t *testing.T) {
 	inBubble(t, 10_000, func(w *world) {
 		book := &expecting{Book: w.book}
@@ -112,7 +112,7 @@ func TestTheLedgerIsToldTheFinish(t *testing.T) {
 	})
 }
 
-// TestRemarks: what is expected is told anew only when it is news, and not often.
+// TestRemarks: a new expected time is published only if it differs enough from the published one.
 func TestRemarks(t *testing.T) {
 	in := func(d time.Duration) time.Time { return noon.Add(d) }
 	for _, c := range []struct {
@@ -197,7 +197,7 @@ func TestAnHourIsNoLessThanTheFinish(t *testing.T) {
 	}
 }
 
-// TestWhatACustomerIsToldOfAWait: who is waited for, why, and until when.
+// TestWhatACustomerIsToldOfAWait: the text names the receiver, the cause, and the end of the wait.
 func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 	soon, late := noon.Add(2*time.Hour+4*time.Minute+time.Second), noon.Add(30*time.Hour)
 	at := func(n int, receiver, cause string) inspect.Wait {
@@ -261,7 +261,7 @@ func TestWhatACustomerIsToldOfAWait(t *testing.T) {
 	}
 }
 
-// TestEachCauseAndReasonIsTold in words of its own.
+// TestEachCauseAndReasonIsTold: each has its own sentence.
 func TestEachCauseAndReasonIsTold(t *testing.T) {
 	told := map[string]string{}
 	for _, cause := range inspect.Causes {
@@ -280,7 +280,7 @@ func TestEachCauseAndReasonIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldFitsIntoTheLedger, whatever is waited for: one sentence, without an address.
+// TestWhatIsToldFitsIntoTheLedger: the text of any wait is one sentence without an address.
 func TestWhatIsToldFitsIntoTheLedger(t *testing.T) {
 	name := strings.Repeat("long-label.", 23)[:nameMax]
 	reason := func(t *rapid.T) string { return smtp.Reason(rapid.IntRange(0, 40).Draw(t, "reason")).String() }

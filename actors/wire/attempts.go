@@ -205,8 +205,8 @@ const AddressesMax = 500
 // ControlOrdinal names control probes in an Offer and its answers; addresses number below it.
 const ControlOrdinal = ^uint32(0)
 
-// Version is the version of the messages between nodes. Raise it when a node of the version before would misread or
-// miss something that it must know: nodes of different versions don't join. A new field that may be ignored needs no
+// Version is the version of the messages between nodes. Nodes of different versions don't join. Raise it if a node of
+// the version before would misread a message, or miss what it must know. A new field that may be ignored needs no
 // new version.
 const Version = 4
 
@@ -219,7 +219,7 @@ type TaskKey struct {
 	Domain       string
 }
 
-// Key returns the comparable form; of a malformed verification id, the zero UUID.
+// Key returns the comparable form. A malformed verification id becomes the zero UUID.
 func (t *Task) Key() TaskKey {
 	id, err := uuid.FromBytes(t.GetVerification())
 	if err != nil {

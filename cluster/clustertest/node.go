@@ -165,8 +165,8 @@ func (n *Node) Metric(name string) float64 {
 	return effort.Sum(n.world.t, n.Metrics, name)
 }
 
-// door is the address at which others reach a node's actor traffic. It is another loopback address than the node's own,
-// so that a test can hold traffic, and so that connections to a dead node are refused. Safe for concurrent use.
+// door is a proxy through which others reach a node's actor traffic. It has a loopback address of its own. So a test
+// can hold traffic back, and connections to a dead node are refused. Safe for concurrent use.
 type door struct {
 	*effort.Proxy
 	host   string // that others dial; the port is that of inside

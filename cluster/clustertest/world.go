@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// patience is how long an expected event may take: far more than on a slow machine.
+	// patience is how long an expected event may take: far longer than it takes on a slow machine.
 	patience = 3 * time.Minute
 
 	// scale is how much faster the nodes of a world are than those in production. A busy machine then causes false

@@ -22,8 +22,8 @@ const streamsMax = 64
 // errDropped is what the library reads instead of a dropped stream's bytes.
 var errDropped = errors.New("dropped by the guard")
 
-// filter is a transport that passes only what an inspector accepts. It counts dropped messages and all bytes, and
-// remembers how attempts to join went. Safe for concurrent use.
+// packetFilter is a transport that passes only what an inspector accepts. It counts dropped messages and all bytes,
+// and remembers how attempts to join went. Safe for concurrent use.
 type packetFilter struct {
 	memberlist.NodeAwareTransport
 	inspect  inspector

@@ -366,7 +366,7 @@ func (p *tap) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) 
 	return p.Transport.WriteToAddress(b, a)
 }
 
-// captured gives the plain texts of at least n packets that members sent each other.
+// captured returns at least n decrypted packets that members sent each other.
 func captured(t *testing.T, key string, n int) [][]byte {
 	t.Helper()
 	network := gossiptest.New()

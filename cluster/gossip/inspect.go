@@ -385,7 +385,7 @@ const noticeEvery = time.Minute
 // loggedMax bounds the keys whose last warning is remembered.
 const loggedMax = 256
 
-// limiter logs a warning at most once a minute per key. Safe for concurrent use.
+// logLimiter logs a warning at most once a minute per key. Safe for concurrent use.
 type logLimiter struct {
 	log *slog.Logger
 

@@ -211,7 +211,7 @@ func (t *table) drop(n *memberlist.Node, now time.Time) {
 	t.signal()
 }
 
-// refuse removes a session for good and returns it as it was; nil: it was no member. A process that starts anew has
+// refuse removes a session for good and returns the removed member; nil: it was no member. A restarted process has
 // another session.
 func (t *table) refuse(session uuid.UUID) *Member {
 	t.mu.Lock()

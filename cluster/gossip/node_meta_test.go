@@ -16,7 +16,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// fullCard has the longest value in every field.
+// fullMeta has the longest value in every field.
 func fullMeta() NodeMeta {
 	return NodeMeta{Session: uuid.Max, Node: uuid.Max, Ledger: uuid.Max, Name: strings.Repeat("n", nameMax),
 		Actors: strings.Repeat("h", 253) + ":65535", Version: strings.Repeat("v", versionMax), Wire: math.MaxInt32,

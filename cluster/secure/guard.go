@@ -32,8 +32,8 @@ type Times struct {
 	// Handshake bounds how long a stranger may hold a connection without having shown a certificate.
 	Handshake time.Duration
 
-	// Admit is how long a peer with a good certificate waits until gossip has announced it to this node. A refusal would
-	// cost the peer two seconds, because its library sleeps after one.
+	// Admit is how long a peer with a good certificate waits until gossip has announced it to this node. Without the
+	// wait it would be refused, and its library would sleep for two seconds before the next try.
 	Admit time.Duration
 }
 

@@ -32,8 +32,8 @@ const (
 	// queueStart is the initial size of a peer's queue, which grows without a bound. The library's default costs 15 MB
 	// for every peer.
 	queueStart = 1024
-	// connectTries is how often the library dials before it gives up. Each try
-	// costs two seconds and leaks a connection, and the next message dials again.
+	// connectTries is how often the library dials before it gives up. One is enough, because the next message dials
+	// again, and a failed try costs two seconds and leaks a connection.
 	connectTries = 1
 	// silentAfter is after how long a quiet connection is pinged (10 s is the least that the transport allows), and
 	// silenceMax how long the answer may take.

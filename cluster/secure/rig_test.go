@@ -147,7 +147,7 @@ func (r *rig) awaitAsked(t *testing.T, address string) {
 	})
 }
 
-// admit knows the members' names; without TLS there is none to know.
+// admit reports whether a name is a member's. Without TLS there is no name, and everybody is admitted.
 func (r *rig) admit(name string) bool {
 	if name == "" {
 		return true
@@ -354,7 +354,7 @@ func (r *rig) member(t *testing.T, to *probe) *peer {
 	return effort.Must(dial(t, to, i.Client(r.nameOf)))(t)
 }
 
-// connected is member after it has said who it is.
+// connected dials as a member and sends its connect request.
 func (r *rig) connected(t *testing.T, to *probe) *peer {
 	t.Helper()
 	p := r.member(t, to)

@@ -203,7 +203,7 @@ func (p *Pool) Claim(i int, key string, now time.Time, n int) (int, time.Duratio
 	return got, next
 }
 
-// claim returns the claim of a receiver, a new one if there is none.
+// claim returns the claim of a receiver, and makes it if there is none.
 func (d *dailyCap) claim(key string, now time.Time) *claim {
 	w := d.claims[key]
 	if w == nil {
@@ -254,7 +254,7 @@ func (p *Pool) Return(i int, key string, day int64, n int) {
 	}
 }
 
-// noteCaps writes ahead what sources may use, unless a write is under way or was a moment ago. Under mu.
+// noteCaps stores the next blocks of the caps, unless a write is under way or began within noteEvery. Under mu.
 func (p *Pool) noteCaps(now time.Time) {
 	if since := now.Sub(p.noted); p.noting || since >= 0 && since < noteEvery {
 		return

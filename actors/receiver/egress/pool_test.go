@@ -29,7 +29,7 @@ func poolOf(addresses ...string) *egress.Pool {
 	return receivertest.SourcesOf(receivertest.NoSession, addresses...)
 }
 
-// TestNewPoolSaysWhatIsWrong with its sources.
+// TestNewPoolSaysWhatIsWrong: NewPool refuses unusable sources.
 func TestNewPoolSaysWhatIsWrong(t *testing.T) {
 	good := egress.Source{Hello: "probe.example", Open: receivertest.NoSession}
 	for name, list := range map[string][]egress.Source{
@@ -168,7 +168,7 @@ func TestShortHour(t *testing.T) {
 // noteEvery is how often daily caps are noted at most.
 const noteEvery = 2 * time.Second
 
-// capped are the settings of sources that may ask so much in a day.
+// capped are settings in which each source may send most RCPTs a day.
 func capped(most int, facts facts.Store) egress.Settings {
 	return egress.Settings{Facts: facts, Log: slog.New(slog.DiscardHandler),
 		Limits: func(string) throttle.Limits { return throttle.Limits{RcptsPerDay: most} }}
@@ -321,7 +321,7 @@ func TestCapOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// TestAllOfACapIsUsed: however many receivers share a source's day, all of it can be used.
+// TestAllOfACapIsUsed: any number of receivers together can use the whole daily cap of a source.
 func TestAllOfACapIsUsed(t *testing.T) {
 	for _, tc := range []struct{ most, receivers int }{{1000, 600}, {1000, 999}, {1000, 3}, {7, 5}, {7, 50}} {
 		p, now, got := poolOf(sourceA), begin, 0

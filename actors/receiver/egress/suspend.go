@@ -49,7 +49,7 @@ type health struct {
 	trialEnd time.Time
 }
 
-// contact holds when one receiver last was spoken to, and when it refused the source; zero: it doesn't.
+// contact holds when a receiver was last spoken to, and when it refused the source; zero: it doesn't refuse it.
 type contact struct{ spoken, blocked time.Time }
 
 // NoteDialled notes that a receiver is dialled from a source.
@@ -98,7 +98,7 @@ func (p *Pool) NoteBlocked(i int, key string, now time.Time, reason smtp.Reason)
 	return true
 }
 
-// tooMany reports whether so many receivers refuse a source that it is suspended. Under mu.
+// tooMany reports whether enough receivers refuse a source to suspend it. Under mu.
 func (p *Pool) tooMany(i int, now time.Time) bool {
 	least, one := lastReceivers, oneInLast
 	for j, other := range p.all {

@@ -125,8 +125,8 @@ func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
 	return item, v.flow
 }
 
-// ChargeScarce books that an item of a flow, asked in this host queue, used up something scarcer than turns, such as a
-// refusal that the receiver bears, worth so many turns. Flows that used less of it come first. A flow alone isn't
+// ChargeScarce books that an item of a flow, asked in this host queue, used up something scarce that is worth a number
+// of turns, such as a refusal that the receiver tolerates. Flows that used less of it come first. A flow alone isn't
 // slowed, a new one starts level with the first, and no flow is put back by more than most turns.
 func (h *HostQueue[T]) ChargeScarce(now time.Time, f *Flow[T], turns, most float64) {
 	t, weight := f.tenant, float64(f.tenant.weight)
@@ -170,7 +170,7 @@ func (h *HostQueue[T]) leaveIfEmpty(v *verificationQueue[T]) {
 	}
 }
 
-// Remove takes out the items for which drop returns true.
+// Remove takes out the items for which gone returns true.
 func (h *HostQueue[T]) Remove(gone func(item T) bool) {
 	for _, w := range h.workspaces {
 		for f, v := range w.verifications {
@@ -193,7 +193,7 @@ func (h *HostQueue[T]) Opened(f *Flow[T]) {
 	h.noteUnserved()
 }
 
-// Closed books that a session opened in the name of a flow has ended after so many full turns.
+// Closed books that a session opened in the name of a flow has ended, and how many full turns it took.
 func (h *HostQueue[T]) Closed(f *Flow[T], turns float64) {
 	h.queue.close(f, turns)
 	h.sessions--
@@ -270,7 +270,7 @@ func (r Rank) Compare(o Rank) int {
 	return cmp.Or(cmp.Compare(r.tenant, o.tenant), cmp.Compare(r.flow, o.flow))
 }
 
-// Ahead reports whether r was served by more than so many turns more than o.
+// Ahead reports whether r was served more than o by more than a number of turns.
 func (r Rank) Ahead(o Rank, turns float64) bool {
 	return r.tenant > o.tenant+turns || r.tenant == o.tenant && r.flow > o.flow+turns
 }

@@ -86,7 +86,7 @@ func TestItemsGoByWeight(t *testing.T) {
 	})
 }
 
-// apart fails when one was served so many turns more than another one.
+// apart fails when one was served by more than a number of turns more than another one.
 func apart(rt *rapid.T, what string, all []item, turns float64, served func(item) float64) {
 	least, most := math.Inf(1), 0.0
 	for _, one := range all {
@@ -113,7 +113,7 @@ func TestEqualsHaveNoFixedOrder(t *testing.T) {
 	effort.ErrorIf(t, min(passed[0], passed[1]) < 30, "of 100 that pass %v are theirs", passed)
 }
 
-// TestLatestComesFirst: of those that were served as much, the latest arrival is next.
+// TestLatestComesFirst: among tenants that were served equally, the latest arrival is next.
 func TestLatestComesFirst(t *testing.T) {
 	q := newQueue(nil)
 	h := q.NewHostQueue("mx")
@@ -291,7 +291,7 @@ func TestOpeningCosts(t *testing.T) {
 	}
 }
 
-// TestWeightsAreAskedForAgain when the queue is swept.
+// TestWeightsAreAskedForAgain: a sweep reads the weights again.
 func TestWeightsAreAskedForAgain(t *testing.T) {
 	weights := map[byte]int{1: 2}
 	q := newQueue(weights)

@@ -20,7 +20,7 @@ type Shelf struct {
 	learns []int // facts of each Learn that didn't fail
 	knowns []int // keys of each Known that didn't fail
 	calls  int
-	fails  int           // so many calls fail
+	fails  int           // how many calls fail
 	takes  time.Duration // each call
 }
 
@@ -40,7 +40,7 @@ func (s *Shelf) putAll(list []facts.Fact) {
 	}
 }
 
-// Fail lets so many of the next calls fail.
+// Fail lets a number of the next calls fail.
 func (s *Shelf) Fail(calls int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

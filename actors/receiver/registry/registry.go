@@ -120,10 +120,10 @@ func (l *Registry) Count() (n int) {
 	return n
 }
 
-// ApplyShares puts a new table of shares in force, read by of, which may be called at any time from now on, and returns
-// when every receiver here keeps to it. A share that grows is used at once. Under one that shrinks nothing more is
-// begun, surplus sessions say QUIT after the RCPT under way, and after HardAfter they are closed. Call it from one
-// goroutine. The error wraps that of ctx; the table is in force even then.
+// ApplyShares puts a new table of shares in force and returns when every receiver here keeps to it. of reads the table;
+// it may be called at any time from now on. A share that grows is used at once. When a share shrinks, nothing more is
+// begun under it, surplus sessions say QUIT after the RCPT under way, and after HardAfter they are closed. Call
+// ApplyShares from one goroutine. Its error wraps that of ctx; the table is in force even then.
 func (l *Registry) ApplyShares(ctx context.Context, of func(key string) (k, n int)) error {
 	left := l.exceeding(l.apply(of))
 	hard := time.NewTimer(l.Grace)

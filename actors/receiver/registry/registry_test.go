@@ -23,7 +23,7 @@ func openedWide() throttle.Limits {
 // of gives every receiver k of n parts.
 func of(k, n int) func(string) (int, int) { return func(string) (int, int) { return k, n } }
 
-// granted makes a registry with one actor for a key that allows so many connections.
+// granted makes a registry with one actor for a key that allows a number of connections.
 func granted(connections int) (*Registry, *Handle) {
 	l := New()
 	l.Alone()

@@ -232,7 +232,7 @@ func TestCollectedReceiversAreBounded(t *testing.T) {
 	}
 }
 
-// TestTheRestIsAddedUp, but for what is a mean, or the most of all.
+// TestTheRestIsAddedUp: values of the receivers without labels are summed, except means and maxima.
 func TestTheRestIsAddedUp(t *testing.T) {
 	all := make([]inspect.Receiver, 54)
 	for i := range all {
@@ -244,7 +244,7 @@ func TestTheRestIsAddedUp(t *testing.T) {
 	}
 }
 
-// TestAReceiverThatIsHereTwiceHasOneSeries, of the busier, and nothing is told before there is a node.
+// TestAReceiverThatIsHereTwiceHasOneSeries: it is that of the busier actor. There are no series before there is a node.
 func TestAReceiverThatIsHereTwiceHasOneSeries(t *testing.T) {
 	got := series(t, []inspect.Receiver{{Key: "a", Queued: 1}, {Key: "a", Queued: 2}}, true)["rollcall_receiver_queued"]
 	effort.ErrorIf(t, got["a"] != 2 || got["(rest)"] != 1 || len(got) != 2, "series %v", got)
@@ -253,7 +253,7 @@ func TestAReceiverThatIsHereTwiceHasOneSeries(t *testing.T) {
 	}
 }
 
-// TestTalliesAddUpTheLastSpans and nothing older, whatever order the spans come in.
+// TestTalliesAddUpTheLastSpans: older spans don't count, in whatever order the spans come.
 func TestTalliesAddUpTheLastSpans(t *testing.T) {
 	var r status.Tallies
 	for at := int64(100); at < 200; at++ {

@@ -69,7 +69,7 @@ func loadOf(t *rapid.T, kind string, step, n int) (all []inspect.Receiver) {
 	return all
 }
 
-// TestTheLongestQueuesHaveLabels, until too many new ones came within an hour.
+// TestTheLongestQueuesHaveLabels: they get labels, at most labelsNew new ones in an hour.
 func TestTheLongestQueuesHaveLabels(t *testing.T) {
 	var l labels
 	for round := range 3 {

@@ -172,7 +172,7 @@ func partOfWord(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '
 // shownMax bounds a text for people.
 const shownMax = 200
 
-// Clip cuts a text for people at shownMax, between runes.
+// Clip cuts a text for people to at most shownMax bytes, without splitting a character.
 func Clip(text string) string {
 	if len(text) <= shownMax {
 		return text
