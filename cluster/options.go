@@ -72,9 +72,8 @@ func (o Options) times() Times {
 // Times are the times of a clustered node. They must be the same on all nodes of a cluster: a node counts another out
 // by its own Lost, and that one relies on its own Fence. docs/operators/cluster.md describes DefaultTimes.
 type Times struct {
-	// Heartbeat is the time between heartbeats while nothing changes: three can be lost before others may count this
-	// process out. A lower value writes more and finds a lost process no sooner; at a higher one a lost heartbeat raises
-	// the fence.
+	// Heartbeat is the time between heartbeats while nothing changes: three fit before others may count this process
+	// out. A lower value writes more but finds no loss sooner; at a higher one a single lost heartbeat raises the fence.
 	Heartbeat time.Duration
 
 	// Soon is the time between heartbeats until every process has read the last change: a change of members waits until

@@ -62,7 +62,7 @@ func (s *Server) create(ctx context.Context, r *request) {
 // limitRetryAfter is the wait, in seconds, for limits that only the customer or time can lift.
 const limitRetryAfter = 60
 
-// unpaidRetryMost bounds the Retry-After of the daily limit: an operator may raise the limit, and credits may come.
+// unpaidRetryMost bounds the Retry-After of the daily limit: a raised limit or new credits may end the wait early.
 const unpaidRetryMost = time.Hour
 
 // notCreated answers a create that failed because of a limit of its workspace, the ledger's disk, or a missing answer

@@ -158,7 +158,7 @@ func TestDownloadsAtOnce(t *testing.T) {
 	})
 }
 
-// TestANodeHasItsPartOfTheLimits from the next request on when nodes come and go.
+// TestANodeHasItsPartOfTheLimits: when nodes come or go, the part changes with the next request.
 func TestANodeHasItsPartOfTheLimits(t *testing.T) {
 	t.Parallel()
 	clk, nodes := newClock(), atomic.Int64{}
@@ -226,7 +226,7 @@ func TestLedgerAway(t *testing.T) {
 	e.do(get("/v1/credits")).is(t, 200, "with the ledger back")
 }
 
-// TestPanicIsAnInternalError answers 503, counts, and tells the log nothing of what the panic said.
+// TestPanicIsAnInternalError: a panic is answered with 503, counted, and logged without its text.
 func TestPanicIsAnInternalError(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -518,7 +518,7 @@ func TestGoodKeysCostNothing(t *testing.T) {
 	effort.Is(t, e.do(withKey("bad")).status, 429, "the second bad key")
 }
 
-// TestSilentConnectionsToTheAPIEnd after the time for a request, which is told.
+// TestSilentConnectionsToTheAPIEnd: after the time for a request they get a 408 and end.
 func TestSilentConnectionsToTheAPIEnd(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	t.Parallel()

@@ -129,7 +129,7 @@ func outcomes(all ...smtp.Outcome) []ledger.Result {
 	return rows
 }
 
-// active are the statuses in which something goes on or is waited for.
+// active are the statuses that are not final.
 func (d driver) active() []statusRow {
 	return []statusRow{
 		{"uploading", func() uuid.UUID { return d.create("5") },
@@ -259,7 +259,7 @@ func TestResultsFault(t *testing.T) {
 	}
 }
 
-// TestResultsExpire after their retention, and the verification stays readable.
+// TestResultsExpire: results end after their retention, and the verification stays readable.
 func TestResultsExpire(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -312,7 +312,7 @@ func TestDrain(t *testing.T) {
 	effort.ErrorIf(t, err == nil, "the listener is still open")
 }
 
-// TestStopAtOnce stops servers that may not have begun to accept, and one that never started.
+// TestStopAtOnce: a server can be stopped before its first accept, and even before its start.
 func TestStopAtOnce(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -327,7 +327,7 @@ func TestStopAtOnce(t *testing.T) {
 	}
 }
 
-// TestStopCutsWhatDoesNotEnd when its time is over.
+// TestStopCutsWhatDoesNotEnd: requests that don't end in the time of a stop are cut.
 func TestStopCutsWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)

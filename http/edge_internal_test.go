@@ -116,7 +116,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// TestRateLimiterStaysBounded and forgets the name that was not used for longest.
+// TestRateLimiterStaysBounded: at its bound it forgets the least recently used name.
 func TestRateLimiterStaysBounded(t *testing.T) {
 	now := time.Now()
 	l := newRateLimiter(Rate{PerSecond: 1, Burst: 2}, oneNode, func() time.Time { return now })
@@ -198,7 +198,7 @@ func TestPartOfALimit(t *testing.T) {
 	effort.Is(t, len(s.used), 0, s.used, "kept of keys that download nothing")
 }
 
-// TestBadKeysPushNoGoodOneOut, however many somebody guesses.
+// TestBadKeysPushNoGoodOneOut: any number of guessed keys leaves the good ones in the cache.
 func TestBadKeysPushNoGoodOneOut(t *testing.T) {
 	book := &guessedBook{good: map[string]ledger.Key{"good": {ID: "good"}}}
 	c := newKeyCache(book, time.Now)

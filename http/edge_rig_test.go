@@ -278,7 +278,7 @@ type troubledBook struct {
 	*sqlstore.Store
 	away     atomic.Bool          // every question fails
 	panics   atomic.Bool          // Verification panics
-	cut      atomic.Int64         // Results fails after so many rows; 0: never
+	cut      atomic.Int64         // Results fails after this many rows; 0: never
 	creating atomic.Pointer[gate] // a Create waits in it
 	keyReads atomic.Int64
 }

@@ -221,7 +221,7 @@ func TestOptionsNeedsNoKey(t *testing.T) {
 		"got %d, Allow %q, %d bytes", a.status, a.header.Get("Allow"), len(a.body))
 }
 
-// TestRecoveredCreationHasTheSameURL, as its detail has; and there is none once all bytes are there.
+// TestRecoveredCreationHasTheSameURL: its detail has that URL too. Once all bytes are stored there is no URL.
 func TestRecoveredCreationHasTheSameURL(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t, nil)
@@ -307,7 +307,7 @@ func TestGeneratedRequests(t *testing.T) {
 	}
 }
 
-// TestDescriptionIsLinted by Redocly's recommended rules, where npm has installed it (api/npm/package.json).
+// TestDescriptionIsLinted uses Redocly's recommended rules, if npm has installed Redocly (api/npm/package.json).
 func TestDescriptionIsLinted(t *testing.T) {
 	linter := filepath.Join("api", "npm", "node_modules", ".bin", "redocly")
 	if _, err := os.Stat(linter); err != nil {

@@ -70,8 +70,8 @@ func (s *Server) writeResultsHead(r *request) {
 	h.Set(fasthttp.HeaderContentDisposition, name)
 }
 
-// downloadStall bounds one read of the ledger after the first, which comes before the status and has ledgerTimeout; a
-// buffer takes milliseconds.
+// downloadStall bounds each read of the ledger for a buffer of results. A read takes milliseconds. The first read comes
+// before the status and is bounded by ledgerTimeout.
 const downloadStall = 30 * time.Second
 
 // errDownloadOver stops the ledger when the client has gone.

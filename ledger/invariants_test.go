@@ -114,7 +114,7 @@ func unmeasured(status ledger.Status) books {
 	return b
 }
 
-// wide is a file of so many addresses that are all settled at once.
+// wide is a file of total addresses that are all settled at once.
 func wide(total int64) books {
 	b := finished(ledger.Completed, smtp.Valid)
 	b.v.Rows, b.v.Total, b.v.Counts = total, total, ledger.Counts{Valid: total}
@@ -186,7 +186,7 @@ func TestEachBrokenInvariantIsNamed(t *testing.T) {
 	}
 }
 
-// TestAnOrdinalBelowTheFirstIsNamed, which no payload can hold.
+// TestAnOrdinalBelowTheFirstIsNamed: no payload can hold a negative ordinal, so the batch is made by hand.
 func TestAnOrdinalBelowTheFirstIsNamed(t *testing.T) {
 	v := working().v
 	c := ledger.NewFileCheck(v)
@@ -195,7 +195,7 @@ func TestAnOrdinalBelowTheFirstIsNamed(t *testing.T) {
 	effort.Has(t, told(t, v.ID, c.Finish()), "I12 settlement 1 has ordinal -1 of 5")
 }
 
-// TestListedViolationsAreBounded, and the rest is counted.
+// TestListedViolationsAreBounded: violations beyond the bound are only counted.
 func TestListedViolationsAreBounded(t *testing.T) {
 	v := sound().v
 	c := ledger.NewFileCheck(v)

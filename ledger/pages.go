@@ -48,8 +48,8 @@ type Pages interface {
 	CreateSingle(ctx context.Context, c CreateSingle) (Verification, error)
 
 	// RecentResults returns one page of the outcomes of a verification, newest first, while it runs and afterwards.
-	// A page may be short or empty although more follow: Next tells. ErrNoSuchVerification also for those of other
-	// workspaces, ErrResultsExpired after retention, ErrIllegal for a query that Check refuses.
+	// A page may be short or empty even if more follow: only Next shows that. ErrNoSuchVerification also for other
+	// workspaces' verifications, ErrResultsExpired after retention, ErrIllegal for a query that Check refuses.
 	RecentResults(ctx context.Context, q RecentQuery) (RecentPage, error)
 
 	// Breakdown counts all outcomes of a final verification, with memory that does not grow with the file.
@@ -133,7 +133,7 @@ type Breakdown struct {
 	Verification Verification
 	Reasons      []ReasonCount // most frequent first
 	Worst        []DomainCount // most unknown first, at most WorstDomains
-	AtLeast      bool          // there are so many domains that a count in Worst may be too low
+	AtLeast      bool          // a count in Worst may be too low, because there are very many domains
 }
 
 // ReasonCount is the number of addresses with an outcome and a reason.

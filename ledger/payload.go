@@ -187,7 +187,7 @@ func (b *Batch) Decode(payload []byte) error {
 	return nil
 }
 
-// unpack reads the columns of n results, with or without operators; in.bad is set on a failure.
+// unpack reads the columns of n results into b, with or without operators. It sets in.bad on a failure.
 func (b *Batch) unpack(in *columns, n int, operators bool) {
 	next := int64(0)
 	for range n {

@@ -16,13 +16,13 @@ import (
 	"rollcall/smtp/flags"
 )
 
-// result is a well-formed one.
+// result is a valid result.
 func result(ordinal int64) ledger.Result {
 	return ledger.Result{Ordinal: ordinal, Email: "a@b.example", Outcome: smtp.Valid,
 		Reason: smtp.MailboxExists, At: time.UnixMilli(1_700_000_000_123).UTC()}
 }
 
-// many are so many of them.
+// many are n valid results.
 func many(n int64) (list []ledger.Result) {
 	for o := range n {
 		list = append(list, result(o))
@@ -117,7 +117,7 @@ func TestPayloadRefusesWhatIsNoSettlement(t *testing.T) {
 	}
 }
 
-// columnsOf are those of so many sound results.
+// columnsOf are the columns of n valid results.
 func columnsOf(n int) string {
 	var raw strings.Builder
 	for _, column := range []string{"\x00", "\x01", "\x01", "\x01", "\x00", "\x00", "a"} {

@@ -185,13 +185,13 @@ type People interface {
 	// LinkByID returns an open link, and whether a user with its email exists. ErrNoSuchLink when the link is
 	// unknown, used or expired, or its user is disabled.
 	LinkByID(ctx context.Context, id Hash) (l Link, known bool, err error)
-	// AcceptLink uses a link and begins a session, in one transaction. An invitation makes the membership, and the
-	// user unless one has that email; a member gets the role if it is higher. A PasswordLink sets the password and
-	// ends all sessions of the user. A SignInLink does neither. Repeated with the same session it gives the same
-	// answer. ErrNoSuchLink as in LinkByID. ErrIllegal for a new user without a password and OIDC, and for a
-	// SignInLink with a password. ErrIllegal also for an existing user's invitation with a password or another OIDC:
-	// the link's holder may be another person, so the link changes no way to sign in, and the caller asks for a
-	// proof. ErrIdentityTaken for the OIDC of another user; ErrChanged as in BeginSession for an existing user.
+	// AcceptLink uses a link and begins a session, in one transaction. An invitation makes the user, unless one has
+	// that email, and the membership; a member's role is only raised. A PasswordLink sets the password and ends all
+	// sessions of the user. A SignInLink does neither. A repeat with the same session returns the same answer.
+	// ErrNoSuchLink as in LinkByID. ErrIllegal for a new user without a password and OIDC, and for a SignInLink with
+	// a password. If the user exists, an invitation with a password or another OIDC is also ErrIllegal: its holder
+	// may be somebody else, so it must not change how the user signs in; the caller asks for a proof.
+	// ErrIdentityTaken for the OIDC of another user. ErrChanged as in BeginSession for an existing user.
 	AcceptLink(ctx context.Context, a Accept) (SignedIn, error)
 	// EndLink ends an invitation to a workspace. No error if it has already ended. ErrNoSuchLink, also for an
 	// accepted one.

@@ -420,7 +420,7 @@ func (c LimitsChange) Apply(l Limits) Limits {
 	return l
 }
 
-// Check returns ErrIllegal when a change is not valid.
+// Check returns ErrIllegal if a limit would be negative, or the reason cannot be stored.
 func (c LimitsChange) Check() error {
 	if l := c.Apply(Limits{}); min(l.Open, l.Stored, l.Unpaid) < 0 {
 		return fmt.Errorf("limits %s, none may be negative: %w", l, ErrIllegal)

@@ -50,8 +50,8 @@ func TestTextThatEveryDatabaseKeeps(t *testing.T) {
 	}
 }
 
-// TestACorrectedAccountIsWhatItsEntriesMake, whatever it was, and holds what its files hold: kept as
-// it is in all that it was granted and has spent, or led back to its entries.
+// TestACorrectedAccountIsWhatItsEntriesMake: after a correction any account equals its entries, and holds what its
+// files hold. With keep it keeps what it was granted and spent; otherwise it returns to the earlier entries.
 func TestACorrectedAccountIsWhatItsEntriesMake(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		some := func(what string) ledger.Credits { return ledger.Credits(rapid.Int64Range(0, 9).Draw(t, what)) }

@@ -230,7 +230,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestTokenIsNeeded for the operator API, and for nothing else.
+// TestTokenIsNeeded: only the operator API needs the token.
 func TestTokenIsNeeded(t *testing.T) {
 	r := newRig(t)
 	for _, authorization := range []string{"", "Bearer", "Bearer ", "Bearer wrong", r.token, "Basic " +
@@ -369,7 +369,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestEntriesOfAVerification in two pages, and what is refused.
+// TestEntriesOfAVerification reads two pages of entries, and sends queries that are refused.
 func TestEntriesOfAVerification(t *testing.T) {
 	r := newRig(t)
 	d := ledgertest.NewFixture(t, r.book, 50)
@@ -422,7 +422,7 @@ type closedLog struct{ *sickBook }
 
 func (closedLog) Note(context.Context, ledger.LogLine) error { return errors.New("the log is closed") }
 
-// TestTheLogOfTheNodeHasNoEmail when the ledger does not take a line of the operator log. What is no email it has.
+// TestTheLogOfTheNodeHasNoEmail: if the ledger refuses a line of the operator log, the node logs it without emails.
 func TestTheLogOfTheNodeHasNoEmail(t *testing.T) {
 	var logs bytes.Buffer
 	var service *admin.Service

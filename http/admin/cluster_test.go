@@ -45,7 +45,7 @@ func withCluster(f *pagetest.Cluster) func(*admin.Options) {
 	return func(o *admin.Options) { o.Cluster = f }
 }
 
-// TestMembersAreToldWithAllTheirFields, and the list is there when it is empty.
+// TestMembersAreToldWithAllTheirFields: a list without members is [], not null.
 func TestMembersAreToldWithAllTheirFields(t *testing.T) {
 	age, offset := 1.5, int64(-20)
 	m := five()[0]

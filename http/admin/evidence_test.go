@@ -124,7 +124,7 @@ func TestEvidenceThatIsNotThere(t *testing.T) {
 	effort.ErrorIf(t, strings.Contains(text, "@") || !strings.Contains(text, "cannot be read"), "log: %s", text)
 }
 
-// TestReplayListsWhatWouldChange by the rules of now, and all with all.
+// TestReplayListsWhatWouldChange: it lists the addresses whose verdict would change; with All, every address.
 func TestReplayListsWhatWouldChange(t *testing.T) {
 	r := newRig(t)
 	d := ledgertest.NewFixture(t, r.book, 50)
@@ -186,7 +186,7 @@ func TestReplayEndsWithItsReader(t *testing.T) {
 	}
 }
 
-// TestAnAddressIsFoundBySpellingsOfItsDomain, and not by those of its local part.
+// TestAnAddressIsFoundBySpellingsOfItsDomain: other spellings of its local part don't find it.
 func TestAnAddressIsFoundBySpellingsOfItsDomain(t *testing.T) {
 	r := newRig(t)
 	d := ledgertest.NewFixture(t, r.book, 9)

@@ -205,7 +205,7 @@ func TestWhatIsNoOverride(t *testing.T) {
 	sent(r.ask("POST", "/v1/throttle/overrides", known)).Is(t, 409, "known, without DNS")
 }
 
-// TestTheAuthorOfAChangeIsNoted of every call that changes something, also of those that the ledger does not do.
+// TestTheAuthorOfAChangeIsNoted: every call that changes something logs its author, even if the ledger is not changed.
 func TestTheAuthorOfAChangeIsNoted(t *testing.T) {
 	r := newThrottleRig(t, withCluster(&pagetest.Cluster{Frames: []admin.Membership{{Members: five()}}}))
 	_, w := r.call("POST", "/v1/workspaces", `{"name":"Example"}`)
@@ -247,8 +247,8 @@ func (r *throttleRig) newestLine() *admin.LogLine {
 	return &page.Lines[0]
 }
 
-// TestWhatMayBeDoneIsNoted: a session that is closed, and what is forgotten, also when no answer came, as what it is;
-// of a receiver that is not there nothing is noted.
+// TestWhatMayBeDoneIsNoted: closing a session and forgetting are logged. Without an answer the line says that it may
+// not have happened. If the receiver is on no node, nothing is logged.
 func TestWhatMayBeDoneIsNoted(t *testing.T) {
 	noAnswer := errors.New("no answer")
 	for _, c := range []struct {
@@ -316,7 +316,7 @@ func TestTheLogIsReadInPages(t *testing.T) {
 	}
 }
 
-// TestTheInspectorIsAsked by each of its calls, and its errors say what to do.
+// TestTheInspectorIsAsked: each call asks the inspector, and its errors become 503 or 404 without inner details.
 func TestTheInspectorIsAsked(t *testing.T) {
 	r := newThrottleRig(t)
 	id := uuid.NewString()
@@ -360,7 +360,7 @@ func TestTheInspectorIsAsked(t *testing.T) {
 	}
 }
 
-// TestACandidateIsReplayed, one replay at a time.
+// TestACandidateIsReplayed: one replay runs at a time.
 func TestACandidateIsReplayed(t *testing.T) {
 	var running sync.WaitGroup
 	begun, goOn := make(chan struct{}), make(chan struct{})

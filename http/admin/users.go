@@ -122,7 +122,7 @@ func askPeople[T any](ctx context.Context, d *common, step string, do func(conte
 // Invites reports whether this node can make links: it serves the pages that they lead to.
 func (d userOps) Invites() bool { return d.options.PagesURL() != "" }
 
-// noPages returns why this node makes no links; nil: it does.
+// noPages returns why this node can't make links to its pages; nil: it can.
 func (d userOps) noPages() error {
 	if d.Invites() {
 		return nil

@@ -23,8 +23,8 @@ const (
 	// is longer than a restart of a node and than any Retry-After that the service gives.
 	clientPatience = 5 * time.Minute
 
-	// firstPatience is the same before the service's first answer: a wrong URL is then more likely than a restart, and
-	// a person waits.
+	// firstPatience replaces clientPatience until the service has answered once: before that a wrong URL is more
+	// likely than a restart, and a person waits.
 	firstPatience = 5 * time.Second
 
 	// retryDefault is the wait when the service names none.

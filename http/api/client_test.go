@@ -148,7 +148,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// storage is a storage URL that keeps what arrives and misbehaves as told.
+// storage is a storage URL that keeps the bytes it gets. Its other fields make it misbehave.
 type storage struct {
 	t    *testing.T
 	size int

@@ -142,7 +142,7 @@ func paced(w http.ResponseWriter, r *request, to route) error {
 		Next: "Wait a moment and try again. If you have many pages of Rollcall open, close some.", After: after}
 }
 
-// signedOut answers a form whose session has ended.
+// signedOut is the answer to a form whose session has ended.
 var signedOut = failure{Status: http.StatusUnauthorized, Title: "You were signed out",
 	Text: "Nothing was changed.", Next: "Sign in, then send the form again.", Link: "/sign-in", Label: "Sign in"}
 

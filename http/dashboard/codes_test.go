@@ -192,7 +192,7 @@ func (g *rig) codesOn() (secret []byte, recovery []string) {
 	return secret, recovery
 }
 
-// step gives the password, and the step that the page for the code holds.
+// step signs in with the password, and returns the hidden value "step" of the page that asks for the code.
 func (g *rig) step() string {
 	g.t.Helper()
 	a := g.as["nobody"].signIn("owner@acme.test", password, "/you")

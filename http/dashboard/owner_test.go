@@ -47,7 +47,7 @@ func (g *rig) credits(key string) int {
 	return g.as["nobody"].get("/v1/credits", "X-API-Key", key).Status
 }
 
-// believedAtMost is within how long a revoked key stops (the contract).
+// believedAtMost is how long a revoked key may still work, by the contract.
 const believedAtMost = 5 * time.Second
 
 var keyPattern = regexp.MustCompile(`rc_[0-9a-z]{12}_[0-9A-Za-z]{49}`)

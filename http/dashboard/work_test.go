@@ -103,7 +103,7 @@ func TestTheTalkAboutAnAddressIsShown(t *testing.T) {
 		Is(t, 404, "through another workspace")
 }
 
-// TestOneSettlementIsRead for one address, wherever it is said to be.
+// TestOneSettlementIsRead: the page of an address reads at most the settlement that its URL names.
 func TestOneSettlementIsRead(t *testing.T) {
 	g := newRig(t)
 	v := g.verification("list.csv", 5)
@@ -167,7 +167,7 @@ func TestResultsAreFoundWithoutAnAddressInAURL(t *testing.T) {
 	}
 }
 
-// TestTheNewestResultsStandOnTheirPage of a file: ten of them, as long as they are kept.
+// TestTheNewestResultsStandOnTheirPage: the page of a file shows its ten newest results until they expire.
 func TestTheNewestResultsStandOnTheirPage(t *testing.T) {
 	g := newRig(t)
 	var results []ledger.Result
@@ -222,7 +222,7 @@ func (b *slowBook) Breakdown(context.Context, uuid.UUID, uuid.UUID) (ledger.Brea
 	return ledger.Breakdown{AtLeast: true}, nil
 }
 
-// TestReasonsAreReadOnceForManyAtOnce of the same file. Another file does not wait for it.
+// TestReasonsAreReadOnceForManyAtOnce: concurrent readers of one file share a read. Another file does not wait for it.
 func TestReasonsAreReadOnceForManyAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestReload(t *testing.T) {
 	effort.Denied(listen.LoadPair(certFile, keyFile))(t, fs.ErrNotExist, "load without a key")
 }
 
-// TestAnEndedCertificateIsLoaded, so that a node starts with it.
+// TestAnEndedCertificateIsLoaded: a node starts even if its certificate has expired.
 func TestAnEndedCertificateIsLoaded(t *testing.T) {
 	t.Parallel()
 	end := time.Now().Add(-time.Hour).Truncate(time.Second)

@@ -175,7 +175,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoHeader reaches the next reader as it was sent.
+// TestWhatIsNoHeader: bytes that are no PROXY header reach the next reader unchanged.
 func TestWhatIsNoHeader(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "P", "POST / HTTP/1.1\r\n", "PROXY", "PROXYING", "\r\n", "\r\n\r\nGET /",
@@ -274,7 +274,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// TestEveryCodeHasItsRow and every row a text that can be shown.
+// TestEveryCodeHasItsRow: each row has an error status and a sentence.
 func TestEveryCodeHasItsRow(t *testing.T) {
 	for code, r := range refusals {
 		effort.ErrorIf(t, r.status < 400 || r.status > 599 || !strings.HasSuffix(r.message, "."), "%s: %+v", code, r)
@@ -313,7 +313,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestWarningsAreFew writes one a thousand times a second for twelve seconds.
+// TestWarningsAreFew writes the same warning a thousand times a second for twelve seconds.
 func TestWarningsAreFew(t *testing.T) {
 	var lines bytes.Buffer
 	c := Warning{Log: slog.New(slog.NewTextHandler(&lines, nil)), Message: "ledger did not answer"}

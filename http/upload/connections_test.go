@@ -79,7 +79,7 @@ func TestAnAddressHasNoMoreConnectionsThanAreFree(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionsEnd after the time for the first byte, and those that send one now and then too.
+// TestSilentConnectionsEnd: they end after the time for the first byte, even if they trickle bytes of a request's head.
 func TestSilentConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	r := newStorageRig(t, func(o *upload.Options) { o.FirstByteTimeout = 300 * time.Millisecond })
@@ -199,8 +199,8 @@ func TestStorageTLS(t *testing.T) {
 	effort.Is(t, effort.Ask(t, dial(), nobody).StatusCode, 404, "nobody's upload")
 }
 
-// TestWhatTheLedgerTakesNoMoreOf: the customer is told to come again when there is no room, and the true end when a
-// chunk begins elsewhere. What was stored before stays.
+// TestWhatTheLedgerTakesNoMoreOf: if the ledger refuses a chunk for lack of room, the answer is to come again. If the
+// chunk leaves a gap, the answer has the end of the stored bytes. Bytes stored before stay.
 func TestWhatTheLedgerTakesNoMoreOf(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)
@@ -327,7 +327,7 @@ func (r *storageRig) options() upload.Options {
 	return o
 }
 
-// TestStopAtOnce catches fasthttp between Start and its first accept, and stops a listener that never started.
+// TestStopAtOnce stops a listener between Start and fasthttp's first accept, and one that never started.
 func TestStopAtOnce(t *testing.T) {
 	t.Parallel()
 	rig := newStorageRig(t, nil)

@@ -79,7 +79,7 @@ func (r *storageRig) checkSecrets() {
 	}
 }
 
-// create makes a verification of so many bytes, and gives its id and upload path.
+// create makes a verification with a number of bytes, and returns its id and upload path.
 func (r *storageRig) create(size int64) (uuid.UUID, string) {
 	return r.createFor(size, time.Hour)
 }

@@ -21,7 +21,7 @@ const (
 	chunked   = "Transfer-Encoding: chunked"
 )
 
-// piece are the headers of a piece of a file, of so many bytes.
+// piece are the headers of a piece of a file.
 func piece(contentRange string, length int) []string {
 	return []string{"Content-Range: bytes " + contentRange, fmt.Sprint("Content-Length: ", length)}
 }

@@ -16,8 +16,8 @@ import (
 	"rollcall/http/listen"
 )
 
-// TestTheFloorUnderAClientsRate lets a client write to the reader of a body in the
-// time of a bubble, each second so many bytes, and wants to know how long it is read.
+// TestTheFloorUnderAClientsRate lets a client write a number of bytes each second, in the time of a bubble, and checks
+// how long its body is read.
 func TestTheFloorUnderAClientsRate(t *testing.T) {
 	const window, floor = 10 * time.Second, 4000 // 400 a second
 	for _, c := range []struct {
@@ -112,7 +112,7 @@ func TestUploadsAreReadAtTheRateOfTheirWorkspace(t *testing.T) {
 	})
 }
 
-// TestTheEndOfANodeEndsWaiting for the rate of a workspace.
+// TestTheEndOfANodeEndsWaiting: a request that waits for the rate of its workspace ends when the node stops.
 func TestTheEndOfANodeEndsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()

@@ -109,7 +109,7 @@ func (a *Assets) Serve(w http.ResponseWriter, r *http.Request, name string) bool
 	return true
 }
 
-// takesGzip reports whether a client accepts gzip: named, and not with a weight of zero.
+// takesGzip reports whether an Accept-Encoding names gzip with a weight above zero.
 func takesGzip(values []string) bool {
 	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		coding, weight, _ := strings.Cut(strings.ReplaceAll(item, " ", ""), ";")

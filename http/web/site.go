@@ -122,7 +122,7 @@ func (f Failure) Announce(w http.ResponseWriter, r *http.Request) (reload int) {
 // emptyTag is the placeholder for a part's tag.
 const emptyTag = `data-etag=""`
 
-// TagOf is the tag of a part; it includes more.
+// TagOf returns the ETag of a part: the hash of its body, followed by more.
 func TagOf(body []byte, more string) string {
 	sum := sha256.Sum256(body)
 	return `"` + hex.EncodeToString(sum[:12]) + more + `"`

@@ -70,7 +70,7 @@ func (d *Fixture) Uploads() ledger.Verification {
 	return d.Sees(v.ID)
 }
 
-// Fills uploads all bytes of a fresh verification.
+// Fills uploads all bytes of a new verification.
 func (d *Fixture) Fills(v ledger.Verification) ledger.Upload {
 	d.T.Helper()
 	return d.FillsWith(v, bytes.Repeat([]byte("x"), int(v.Bytes)))
@@ -139,7 +139,7 @@ func OneResult(ordinal int64, o smtp.Outcome) ledger.Result {
 		Reason: smtp.MailboxExists, At: time.UnixMilli(1_700_000_000_000 + ordinal).UTC()}
 }
 
-// WarmCodec makes the codec of results, which lives as long as the process, outside of any bubble of synctest.
+// WarmCodec makes the codec of results outside of any bubble of synctest, because the codec outlives the bubble.
 func WarmCodec(t testing.TB) {
 	t.Helper()
 	p := effort.Must(ledger.EncodeResults([]ledger.Result{OneResult(0, smtp.Valid)}))(t)

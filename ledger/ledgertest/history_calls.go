@@ -240,12 +240,12 @@ func (c *client) newGrant(workspace int) call {
 	return q
 }
 
-// newLease asks for work, mostly for longer than the history takes.
+// newLease asks for work. A quarter of the leases end within the history.
 func (c *client) newLease() call {
 	return call{kind: lease, node: c.number, limit: 1 + c.random.IntN(3), expired: c.random.IntN(4) == 0}
 }
 
-// id makes a random one, from the seed.
+// id makes a random id from the seed.
 func (r *recorder) id() (id uuid.UUID) {
 	for i := range id {
 		id[i] = byte(r.random.Uint32())

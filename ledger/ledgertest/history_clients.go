@@ -44,8 +44,8 @@ type HistoryOptions struct {
 	// committed without the book knowing, so far: the book has then run it again,
 	// and each run may have had its effect before the answer. Nil: there are none.
 	Repeats func(client int) int
-	// Passing says that a lease may pass over files that another call is changing, as a server does
-	// after it waited for one of them. Then any free files are a right answer, not only the oldest.
+	// Passing allows a lease to skip files that another call is changing, as a server does after it waited for one
+	// of them. Then any free files are a correct answer, not only the oldest.
 	Passing bool
 }
 
@@ -98,7 +98,7 @@ type client struct {
 	random *rand.Rand
 }
 
-// run asks until the history is long enough.
+// run makes calls until the history is long enough.
 func (c *client) run(ctx context.Context) {
 	for {
 		next, more := c.next()
@@ -319,7 +319,7 @@ func sees(v ledger.Verification) seen {
 	return s
 }
 
-// refusals are the sentinels that calls of a history can be answered with.
+// expectedRefusals are the errors that calls of a history may get.
 var expectedRefusals = []error{ledger.ErrNoSuchVerification, ledger.ErrIdentityReused, ledger.ErrTooManyOpen,
 	ledger.ErrTooManyBytes, ledger.ErrTooManyUnpaid,
 	ledger.ErrStaleEpoch, ledger.ErrFenced, ledger.ErrUploadClosed, ledger.ErrGap, ledger.ErrIllegal}

@@ -68,7 +68,7 @@ func (d *Fixture) logged(action string) (lines []ledger.LogLine) {
 	return lines
 }
 
-// wrote fails the test unless just these lines of an action were written, newest first.
+// wrote fails the test unless the log has exactly these lines of an action, newest first.
 func (d *Fixture) wrote(action string, want ...ledger.LogLine) {
 	d.T.Helper()
 	for i := range want {

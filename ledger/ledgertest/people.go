@@ -90,7 +90,7 @@ func toldAll(d *Fixture) (lines []string) {
 	return lines
 }
 
-// tells fails the test unless these are the lines of the log, in any order: some are of one millisecond.
+// tells fails the test unless the log has just these lines. Their order may differ: some have the same millisecond.
 func (d *Fixture) tells(want ...string) {
 	d.T.Helper()
 	got := d.told()
@@ -394,7 +394,7 @@ func findsUsers(d *Fixture) {
 	for _, email := range []string{"Änna.B+x@Acme.test", "Änna.b+X@ACME.TEST"} {
 		effort.Is(d.T, effort.Must(d.UserByEmail(ctx, email))(d.T), in.User, email)
 	}
-	// Only A to Z are folded, and nothing else is an other way to write it.
+	// Only A to Z are folded; no other spelling finds the user.
 	for _, email := range []string{"änna.b+x@acme.test", "anna.b+x@acme.test", "Änna.b@acme.test", "", "\x00", "Änna.B+x@Acme.test "} {
 		denied(d.UserByEmail(ctx, email))(d, ledger.ErrNoSuchUser)
 	}

@@ -321,7 +321,7 @@ func badAttempts(d *Fixture) {
 	effort.Is(d.T, len(effort.Must(d.FailedSignIn(ctx, nil, slow))(d.T)), 0, "of nobody")
 }
 
-// byProvider is an acceptance by a user of a provider.
+// byProvider accepts a link with a provider's identity instead of a password.
 func byProvider(l ledger.Link, subject string) ledger.Accept {
 	a := acceptance(l)
 	a.Password, a.OIDC = "", ledger.Identity("https://login.test", subject)

@@ -26,7 +26,7 @@ var quotas = []exercise{
 	{"a key is used again after its verification is gone", 0, keyUsedAgain},
 }
 
-// uses fails the test unless a workspace has so much.
+// uses fails the test unless the workspace has this usage.
 func (d *Fixture) uses(want ledger.Limits) {
 	d.T.Helper()
 	u := effort.Must(d.Usage(d.T.Context(), d.Workspace))(d.T)
@@ -34,7 +34,7 @@ func (d *Fixture) uses(want ledger.Limits) {
 		"workspace %s uses %s, want %s of %s", u.ID, u.Used, want, d.Workspace)
 }
 
-// asks tries a create and fails the test unless it ends so.
+// asks tries a create and fails the test unless it ends with this error.
 func asks(d *Fixture, n ledger.NewVerification, want error) ledger.Verification {
 	d.T.Helper()
 	v, created, err := d.Create(d.T.Context(), n)

@@ -356,7 +356,7 @@ func rowOf(snapshot ledger.NodeSnapshot, session uuid.UUID) *ledger.NodeRow {
 	return nil
 }
 
-// holds fails the test unless a roll is one moment of all that was published.
+// holds fails the test unless a snapshot has exactly the publications up to its generation.
 func holds(d *Fixture, snapshot ledger.NodeSnapshot, published []publication) {
 	d.T.Helper()
 	for _, p := range published {
@@ -376,8 +376,8 @@ func holds(d *Fixture, snapshot ledger.NodeSnapshot, published []publication) {
 	}
 }
 
-// raceRetire: many processes count out the same one at once, which is one turn; and
-// one that beats meanwhile is in or begins anew, but never in and counted out.
+// raceRetire: many processes mark the same one as lost at once, which takes one generation, while they write
+// heartbeats.
 func raceRetire(d *Fixture) {
 	gone := heartbeatOf(life(d.Node))
 	others := make([]ledger.Heartbeat, racingProcesses)

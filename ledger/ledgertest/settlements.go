@@ -195,8 +195,8 @@ var cancels = []exercise{
 	}},
 }
 
-// cancelsAtOnce fails the test unless the verification is cancelled in one step,
-// with so many addresses that were never checked, however often it is asked.
+// cancelsAtOnce fails the test unless the verification is cancelled in one step, with this number of unchecked
+// addresses. A second call must give the same.
 func cancelsAtOnce(d *Fixture, id uuid.UUID, unchecked int64) {
 	d.T.Helper()
 	for range 2 {

@@ -105,7 +105,7 @@ func (d *Fixture) other(t testing.TB, credits ledger.Credits) *Fixture {
 	return NewFixture(t, d.Book, credits)
 }
 
-// limits are values just within a bound and just beyond it.
+// limits are exercises with values just within a bound and just beyond it.
 var limits = []exercise{
 	{"credits stay exact in JSON", 0, func(d *Fixture) {
 		d.Grants(1<<53 - 3)

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// firstInRow is how many places in a row go to the first tenant while others wait. Its work is small; the bound
-// keeps a fault in it from stopping all others. Guess.
+// firstInRow is how many places in a row go to the first tenant while others wait. Its work is small. Without the
+// bound a fault in that work could stop all others. Guess.
 const firstInRow = 16
 
 // Slots is a Pool of single places with waiting. Each tenant has a queue, and the queues take turns: one place each,

@@ -129,7 +129,7 @@ func TestWhoCameFirstGoesFirst(t *testing.T) {
 	effort.Is(t, c.q.Used(), 0)
 }
 
-// TestWhoRunsAgainGoesBeforeOthersOfItsTenant, and not before those of another.
+// TestWhoRunsAgainGoesBeforeOthersOfItsTenant: it does not overtake other tenants.
 func TestWhoRunsAgainGoesBeforeOthersOfItsTenant(t *testing.T) {
 	q := NewSlots[string](1, nil)
 	has, _ := q.Ask("a", nil, nil)
@@ -291,7 +291,7 @@ func TestManyAtOnce(t *testing.T) {
 
 func one(int) int { return 1 }
 
-// greedy lets so many tenants take one after the other until none gets more.
+// greedy lets tenants take one place after the other in turn until none gets more.
 func greedy(p *Pool[int], tenants int) {
 	for more := true; more; {
 		more = false

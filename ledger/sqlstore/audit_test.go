@@ -114,7 +114,7 @@ func TestAuditFindsWhatWasChangedBehindItsBack(t *testing.T) {
 	}
 }
 
-// TestAuditCountsWhatItReads in a sound ledger.
+// TestAuditCountsWhatItReads checks the counts of an audit of a sound ledger.
 func TestAuditCountsWhatItReads(t *testing.T) {
 	s := openStore(t)
 	d := ledgertest.NewFixture(t, s, 9)
@@ -203,7 +203,7 @@ func newRed(t *testing.T, url string, change func(string)) *red {
 	return r
 }
 
-// finds fails the test unless an audit finds so many violations; it names their subjects.
+// finds fails the test unless an audit finds a number of violations, and returns their subjects.
 func (r *red) finds(want int64) map[string]bool {
 	r.t.Helper()
 	report, err := r.Audit(r.t.Context())
@@ -243,7 +243,7 @@ func (r *red) goesOn(want ledger.Balance) {
 	}
 }
 
-// TestAnAccountThatWasChangedByHandIsCorrected in one direction or the other.
+// TestAnAccountThatWasChangedByHandIsCorrected: the change by hand is kept with an entry, or undone.
 func TestAnAccountThatWasChangedByHandIsCorrected(t *testing.T) {
 	inRed(t, func(r *red) {
 		before := r.Account()

@@ -171,8 +171,8 @@ func (h *drawn) same(what string, lists [2][]string) {
 	}
 }
 
-// TestALookFromABoundOverlooksNothing: in drawn histories it finds what a look from the beginning finds, and in that
-// order.
+// TestALookFromABoundOverlooksNothing: in drawn histories a search from a bound finds the same rows as one from the
+// beginning, in the same order.
 func TestALookFromABoundOverlooksNothing(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
 	effort.NotShort(t, "takes seconds")
@@ -203,8 +203,8 @@ func TestALookFromABoundOverlooksNothing(t *testing.T) {
 	}
 }
 
-// TestWhatIsOverlookedIsFoundLater: what nothing but a hand puts below a bound is found by the next look from the
-// beginning, and what is behind a clock that was set back at once.
+// TestWhatIsOverlookedIsFoundLater: rows that were put below a bound by hand are found by the next search from the
+// beginning. After a clock was set back, rows are found at once.
 func TestWhatIsOverlookedIsFoundLater(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t, NewFile(t))
@@ -250,8 +250,8 @@ func blocksRead(t *testing.T, s *server, query string, args ...string) (blocks i
 	return explained[0].Plan.Hit + explained[0].Plan.Read
 }
 
-// TestALookFromABoundReadsPastNothing: 5,000 files left the indexes, and no vacuum came. From the beginning a look
-// reads past all of them, and from its bound it does not.
+// TestALookFromABoundReadsPastNothing: 5,000 files left the indexes, and no vacuum came. A search from the beginning
+// reads past all of them, one from its bound does not.
 func TestALookFromABoundReadsPastNothing(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, engine.Seams{})
@@ -278,8 +278,8 @@ func TestALookFromABoundReadsPastNothing(t *testing.T) {
 	}
 }
 
-// TestWhatBecomesDueLateIsFoundAtOnce: files that were made long before the bound, of which each way back to work leads
-// in front of it.
+// TestWhatBecomesDueLateIsFoundAtOnce: files created long before the bound become due in every possible way, and are
+// leased at once.
 func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t, NewFile(t))
@@ -320,8 +320,8 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	leased("what is funded", unfunded.ID)
 }
 
-// TestWhatComesLateForASweep: with a clock that is set back by little, right after a look from the beginning, and by
-// far.
+// TestWhatComesLateForASweep: files that expire while the clock is set back are found, after three seconds as after
+// nine hours.
 func TestWhatComesLateForASweep(t *testing.T) {
 	t.Parallel()
 	b := newBeside(t, NewFile(t))

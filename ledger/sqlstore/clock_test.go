@@ -102,8 +102,8 @@ func (c clocked) sweeps(t *testing.T, s *Store, want error) {
 	effort.ErrorIf(t, a != ledger.Uploading || b != ledger.Waiting, "the files are %s and %s", a, b)
 }
 
-// TestAfterAStandstillSweepsWorkAgain: an embedded ledger that nobody had for 40 days, whose
-// clock might as well have jumped, is swept when it has stood for a day.
+// TestAfterAStandstillSweepsWorkAgain: nobody opened an embedded ledger for 40 days. That looks like a clock that
+// jumped, so sweeps begin only after the ledger was open for a day.
 func TestAfterAStandstillSweepsWorkAgain(t *testing.T) {
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "ledger.db")

@@ -120,7 +120,7 @@ func TestTheOtherLevelsOfSynchronousCommitAreKept(t *testing.T) {
 	}
 }
 
-// TestPragmasThatForgetAreRefused when an embedded ledger is opened whose file does not follow them.
+// TestPragmasThatForgetAreRefused: an embedded ledger is not opened with pragmas by which a commit could be lost.
 func TestPragmasThatForgetAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -226,7 +226,7 @@ func TestADiskThatCannotBeAskedIsNotInTheWay(t *testing.T) {
 	effort.ErrorIf(t, !errors.Is(err, ledger.ErrNoRoom), "with nothing free: %v", err)
 }
 
-// TestTheDiskIsAskedOnceASecond at most, and not at all without a reserve.
+// TestTheDiskIsAskedOnceASecond: free space is read at most once a second, and never without a reserve.
 func TestTheDiskIsAskedOnceASecond(t *testing.T) {
 	for reserve, most := range map[int64]int64{0: 0, 1: 2} {
 		var asked atomic.Int64
@@ -241,7 +241,7 @@ func TestTheDiskIsAskedOnceASecond(t *testing.T) {
 	}
 }
 
-// TestWhatTheDiskHasNotAnsweredIsNotInTheWay: of two that come together, one asks the disk.
+// TestWhatTheDiskHasNotAnsweredIsNotInTheWay: while one create reads the free space, another one does not wait for it.
 func TestWhatTheDiskHasNotAnsweredIsNotInTheWay(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	s := effort.Must(sqlstore.Open(t.Context(), sqlstore.NewFile(t), sqlstore.Options{DiskReserve: 1,

@@ -153,7 +153,7 @@ func eachFails(t *testing.T, notes [2]*notebook, call func() error) (answers []e
 	return answers
 }
 
-// TestAFailedReadingIsTold makes each statement of each reading fail.
+// TestAFailedReadingIsTold makes each statement of each read fail in turn, and wants the error from the call.
 func TestAFailedReadingIsTold(t *testing.T) {
 	s, notes := openNoted(t, Options{})
 	d := ledgertest.NewFixture(t, s, 5)
@@ -225,7 +225,7 @@ func begun(d *ledgertest.Fixture, session uuid.UUID) ledger.Heartbeat {
 	return b
 }
 
-// readings asks everything that can be asked about a workspace, a verification and a key of it.
+// readings makes every reading call about a workspace, one of its verifications and one of its keys.
 func readings(d *ledgertest.Fixture, id uuid.UUID, key string) error {
 	ctx := d.T.Context()
 	_, spaces := d.Workspaces(ctx)

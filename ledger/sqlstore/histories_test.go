@@ -82,11 +82,11 @@ func TestHistoriesHaveAnOrder(t *testing.T) {
 	}
 }
 
-// node is one of several at the same ledger, with a line of its own to it.
+// node is one of several nodes at the same ledger. Each has its own proxy to it.
 type node struct {
 	*sqlstore.Store
 	proxy *postgres.Proxy
-	// unsure counts the commits that were cut and may have been made, so that the run that follows is a second one.
+	// unsure counts the commits whose answer was cut off: they may have been made, and the transaction runs again.
 	unsure atomic.Int64
 }
 

@@ -75,7 +75,7 @@ func (s *server) does(t *testing.T, statements string) {
 	effort.FatalIf(t, err != nil, "%s: %v", statements, err)
 }
 
-// waited counts how often a transaction waited for a lock until it was run again.
+// waited returns how many transactions ran again because a lock was not free in time.
 func (s *server) waited(t *testing.T) float64 {
 	t.Helper()
 	return effort.Metric(t, s.metrics, "rollcall_ledger_retries_total", "why=busy")

@@ -151,7 +151,7 @@ func TestAReopenedLedgerForgetsTheProcessOfBefore(t *testing.T) {
 	effort.ErrorIf(t, err != nil || other == identity, "another ledger: %s, %v", other, err)
 }
 
-// TestALedgerIsRenewedOnlyWhenNoNodeWorksOnIt, and by its owner only.
+// TestALedgerIsRenewedOnlyWhenNoNodeWorksOnIt: besides, only the owner of the tables can renew it.
 func TestALedgerIsRenewedOnlyWhenNoNodeWorksOnIt(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { renews(t, openStore(t)) })
@@ -200,7 +200,7 @@ func renews(t *testing.T, book *sqlstore.Store) {
 	effort.Is(t, rowsOf(t, book, 1), turn+1, "the first row after it is of turn: turns go on")
 }
 
-// rowsOf wants so many rows of processes and gives the turn.
+// rowsOf fails the test unless there is a number of rows of processes, and returns the generation.
 func rowsOf(t *testing.T, book *sqlstore.Store, want int) int64 {
 	t.Helper()
 	snapshot := effort.Must(book.ReadNodes(t.Context()))(t)
@@ -232,8 +232,8 @@ const (
 	auditUser = "rollcall_audit"
 )
 
-// TestTheRightsOfTheDocument: what a node may do is not enough to change the books.
-// That it is enough for a node is shown by TestConformance.
+// TestTheRightsOfTheDocument: with a node's rights nobody can change entries. TestConformance shows that a node needs
+// no more.
 func TestTheRightsOfTheDocument(t *testing.T) {
 	owner := rightful(t)
 	book := openAt(t, as(t, owner, nodeUser))
@@ -378,7 +378,7 @@ func TestBackupIsOneMomentOfALedgerAtWork(t *testing.T) {
 	effort.ErrIs(t, s.Backup(t.Context(), path), sqlstore.ErrBackupExists, "over a file that is there")
 }
 
-// TestACutOffBackupLeavesNothing, neither in the folder nor in the ledger.
+// TestACutOffBackupLeavesNothing: neither the folder nor the ledger has a trace of it.
 func TestACutOffBackupLeavesNothing(t *testing.T) {
 	s := openStore(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -390,7 +390,7 @@ func TestACutOffBackupLeavesNothing(t *testing.T) {
 	ledgertest.NewFixture(t, s, 1).Audits()
 }
 
-// TestCheckBackupSeesDamage in a file that is cut, overwritten, or no ledger.
+// TestCheckBackupSeesDamage damages a backup: the file is cut, overwritten, or no ledger.
 func TestCheckBackupSeesDamage(t *testing.T) {
 	s := openStore(t)
 	d := ledgertest.NewFixture(t, s, 900)
@@ -424,7 +424,7 @@ func TestCheckBackupSeesDamage(t *testing.T) {
 	effort.ErrIs(t, sqlstore.CheckBackup(t.Context(), path), engine.ErrSchemaNew, "of a newer program")
 }
 
-// TestALedgerOnAServerIsNotCopied: its own tools do that.
+// TestALedgerOnAServerIsNotCopied: the server's own tools make its backups.
 func TestALedgerOnAServerIsNotCopied(t *testing.T) {
 	url := postgres.Empty(t)
 	effort.OK(t, sqlstore.Migrate(t.Context(), url))
@@ -548,7 +548,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 		strings.Contains(log.String(), "hunter2"), "got %v and the log %s", err, log.String())
 }
 
-// TestTheURLMayNameAFolderOfASocket as pgx and libpq have it.
+// TestTheURLMayNameAFolderOfASocket: the URL has the form that pgx and libpq read.
 func TestTheURLMayNameAFolderOfASocket(t *testing.T) {
 	for _, c := range []struct{ name, url string }{
 		{"postgresql", "postgresql:///book?host=%2Fnowhere&user=rollcall"},

@@ -102,8 +102,8 @@ func hotQueries() []hotQuery {
 
 type hotQuery struct{ name, query, index string }
 
-// TestHotQueriesUseTheirIndex asks the database how it would answer: no request
-// may read a table from one end to the other, or sort.
+// TestHotQueriesUseTheirIndex reads the query plans: no request may scan a whole table
+// or sort.
 func TestHotQueriesUseTheirIndex(t *testing.T) {
 	s := effort.Must(Open(t.Context(), NewFile(t), Options{}))(t)
 	defer func() { _ = s.Close() }()
@@ -289,7 +289,7 @@ func TestPollIsOnePointRead(t *testing.T) {
 	effort.ErrorIf(t, plan != want, "a poll is answered by %s, want %s", plan, want)
 }
 
-// TestASettlementIsOneTransaction, also of a process that has not read those before it.
+// TestASettlementIsOneTransaction: this holds even in a process that has no earlier settlements cached.
 func TestASettlementIsOneTransaction(t *testing.T) {
 	s, notes := openNoted(t, Options{})
 	d := ledgertest.NewFixture(t, s, 3)

@@ -57,9 +57,9 @@ func TestResultsHoldNoSession(t *testing.T) {
 	effort.ErrIs(t, err, ledger.ErrResultsExpired, "after the sweep")
 }
 
-// TestAPageOfResultsThatIsCutGoesOn cuts the connection five times, each time within the tenth row of a page. The results
-// are all there, once each and in order: a page goes on behind what was read of it. CockroachDB may also end a
-// page like that by itself, with 40001, once it is larger than sql.defaults.results_buffer.size.
+// TestAPageOfResultsThatIsCutGoesOn cuts the connection five times, each time within the tenth row of a page. A cut
+// page continues behind its last row: all results arrive, once each and in order. CockroachDB may also cut a page by
+// itself, with 40001, if it is larger than sql.defaults.results_buffer.size.
 func TestAPageOfResultsThatIsCutGoesOn(t *testing.T) {
 	t.Parallel()
 	const settlements, each = 70, 100

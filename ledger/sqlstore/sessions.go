@@ -201,8 +201,8 @@ func (s people) EndSession(ctx context.Context, user uuid.UUID, id ledger.Hash) 
 
 // EndSessions ends all sessions of a user except one, and returns how many were valid.
 func (s people) EndSessions(ctx context.Context, user uuid.UUID, but ledger.Hash) (int, error) {
-	// tried collects from all runs that reached their commit. After a commit without our knowledge the next run does
-	// not find those sessions; after any other run it finds them again.
+	// tried collects the sessions that any run of the transaction ended. If the answer to a commit was lost, the next
+	// run does not find them any more; after any other failure it finds them again.
 	tried := map[ledger.Hash]bool{}
 	err := s.changeUser(ctx, user, func(t *tx, _ *ledger.User, now time.Time) error {
 		ended, err := t.endSessions(user, but, now)

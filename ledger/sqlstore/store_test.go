@@ -198,7 +198,7 @@ const imitation = `
 	END $$`
 
 // TestConformanceOnCockroachDB runs the suite on the binary that COCKROACH_BINARY
-// names or PATH has. Nothing is downloaded: without one it is skipped.
+// names or PATH has. It downloads nothing: without a binary it is skipped.
 func TestConformanceOnCockroachDB(t *testing.T) {
 	binary := os.Getenv("COCKROACH_BINARY")
 	if binary == "" {

@@ -191,7 +191,7 @@ func auditsPages(t *testing.T, s *Store) {
 	}
 }
 
-// overruled writes so many overrides behind the ledger's back.
+// overruled writes n overrides past the ledger's checks.
 func overruled(t *testing.T, s *Store, n int) {
 	t.Helper()
 	effort.OK(t, s.update(t.Context(), func(t *tx) error {
@@ -518,8 +518,8 @@ func TestASweepGoesOnAfterFailures(t *testing.T) {
 	}
 }
 
-// TestASweepGivesUpWhenTheDatabaseIsAway, and what made it believe that stops the next one no more: rows that
-// somebody has for long.
+// TestASweepGivesUpWhenTheDatabaseIsAway: rows that stay locked look like a database that is away, so the sweep gives
+// up. The next sweep skips these rows and continues behind them.
 func TestASweepGivesUpWhenTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	s, log := openLogged(t, NewLedger(t))
@@ -534,7 +534,7 @@ func TestASweepGivesUpWhenTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// TestASweepTellsRowsThatStayDue, and reaches what is behind them.
+// TestASweepTellsRowsThatStayDue: a sweep reports rows that it can't settle, and continues behind them.
 func TestASweepTellsRowsThatStayDue(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
 	t.Parallel()
@@ -549,7 +549,7 @@ func TestASweepTellsRowsThatStayDue(t *testing.T) {
 	effort.Denied(s.verification(t.Context(), unpaid.ID))(t, ledger.ErrNoSuchVerification, "what is behind them is there")
 }
 
-// refusesErasing makes a trigger that answers a code instead of erasing results.
+// refusesErasing makes a trigger that fails with an SQLSTATE instead of erasing results.
 func refusesErasing(which, code string) string {
 	return fmt.Sprintf(`CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			RAISE EXCEPTION 'stuck' USING ERRCODE = '%s'; END $$;

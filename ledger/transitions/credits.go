@@ -104,8 +104,8 @@ func refuseGrant(e Entry, found, taken bool) error {
 	return errors.Join(ledger.CheckText(e.Reason), ledger.CheckOperatorText("author", e.Author))
 }
 
-// fund holds the credits of each waiting verification that the available credits cover, oldest first. One that is
-// not covered does not stop those after it.
+// fund holds the credits of each waiting verification that the available credits cover, oldest first. A verification
+// that they don't cover does not stop later ones.
 func fund(t Tables, workspace uuid.UUID) error {
 	for {
 		v, err := t.Unfunded(workspace)

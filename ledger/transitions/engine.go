@@ -99,8 +99,8 @@ func step(t Tables, v *Row, m move) error {
 	return nil
 }
 
-// worked runs do on a verification that the caller has leased, in one transaction. again reports that an earlier run
-// of the same call was committed; then its result is valid although the lease may have ended. ErrNoSuchVerification,
+// worked runs do on a verification that the caller has leased, in one transaction. If again reports that an earlier
+// run of the same call was committed, that result counts even if the lease has ended since. ErrNoSuchVerification,
 // ErrStaleEpoch.
 func (e Engine) worked(ctx context.Context, l ledger.Lease, again func(v *Row) bool,
 	do func(t Tables, v *Row) error) (ledger.Verification, error) {

@@ -108,7 +108,7 @@ func fresh(now time.Time, row *ledger.NodeRow, within time.Duration) bool {
 	return row.Status == ledger.NodeIn && now.Sub(row.Seen) < within
 }
 
-// retire marks a row as lost in a new generation, or a lost row as dead.
+// retire marks the row of a member as lost, in a new generation. If dead is set, it marks a lost row as dead.
 func retire(t Tables, row *ledger.NodeRow, dead bool) error {
 	switch {
 	case row.Status == ledger.NodeIn:

@@ -214,7 +214,7 @@ func admit(t Tables, n ledger.NewVerification) error {
 	return t.Room()
 }
 
-// after returns the time until the oldest no longer counts.
+// after returns how long the oldest unpaid verification still counts.
 func (u Unpaid) after() time.Duration {
 	if u.Oldest == 0 {
 		return ledger.UnpaidWithin // the limit allows none

@@ -55,7 +55,7 @@ func (e Engine) Settle(ctx context.Context, n ledger.Settlement) (ledger.Verific
 // readsMax is how often one call reads the earlier settlements again after a concurrent settlement or a failed read.
 const readsMax = 2
 
-// settleOnce runs one transaction. errBehind when the earlier settlements must be read first.
+// settleOnce runs one transaction. It returns errBehind if the earlier settlements must be read first.
 func (e Engine) settleOnce(ctx context.Context, n ledger.Settlement, p ledger.Payload, refused error) (
 	ledger.Verification, error) {
 	var after *Row
@@ -83,8 +83,8 @@ func (e Engine) settleOnce(ctx context.Context, n ledger.Settlement, p ledger.Pa
 	return v, err
 }
 
-// repeated returns the verification of a settlement that is already stored. ErrStaleEpoch when it is not stored, or
-// differs.
+// repeated returns the verification of a settlement that is already stored. It returns ErrStaleEpoch if none with its
+// number is stored, or a different one.
 func repeated(t Tables, n ledger.Settlement, payload ledger.Payload) (*Row, error) {
 	epoch, digest, err := t.Settled(n.Lease.Verification, n.Number)
 	if err != nil {
@@ -246,8 +246,8 @@ type settledSets struct {
 	most  int
 }
 
-// first returns the first ordinal that already has an outcome, if any. errBehind when the settlements of v are not
-// cached.
+// first returns the first of the ordinals that already has an outcome, if any. It returns errBehind if not all
+// settlements of v are cached.
 func (s *settledSets) first(v *Row, ordinals []int64) (int64, bool, error) {
 	if v.Settlements == 0 {
 		return 0, false, nil

@@ -10,7 +10,7 @@ import (
 	"rollcall/ledger"
 )
 
-// rowOf is a verification after so many settlements.
+// rowOf is a verification after a number of settlements.
 func rowOf(id byte, epoch, settlements int64) *Row {
 	return &Row{Verification: ledger.Verification{ID: uuid.UUID{id}, Epoch: epoch, Settlements: settlements,
 		Status: ledger.Verifying, Total: 1 << 40}}
@@ -39,7 +39,7 @@ func TestWhatIsSettledIsKnownAsOfItsRow(t *testing.T) {
 	effort.ErrorIf(t, twice || err != nil, "before the first settlement: %v, %v", twice, err)
 }
 
-// TestAGapIsNotPassedOver: a settlement that came without the one before it leaves nothing known.
+// TestAGapIsNotPassedOver: a settlement is not cached if the one before it is not.
 func TestAGapIsNotPassedOver(t *testing.T) {
 	s := newSettledSets(settledBytesMax)
 	s.settled(rowOf(1, 5, 1), 1, []int64{0})
@@ -51,7 +51,7 @@ func TestAGapIsNotPassedOver(t *testing.T) {
 	effort.ErrorIf(t, !twice || err != nil, "what was known: %v, %v", twice, err)
 }
 
-// TestWhatIsRememberedIsBounded: the newest stays, whatever it takes, and what is final goes.
+// TestWhatIsRememberedIsBounded: the newest verification stays, however large its set is. A final one is dropped.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	s := newSettledSets(3 * sliceBytes)
 	for id := range byte(10) {

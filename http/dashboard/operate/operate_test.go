@@ -181,7 +181,7 @@ func TestAGrantIsGrantedOnce(t *testing.T) {
 
 var link = regexp.MustCompile(`href="([^"]+)"`)
 
-// follow clicks the first link of a page that begins so.
+// follow clicks the first link of a page whose path begins with prefix.
 func (v *visitor) follow(page answer, prefix string) (string, answer) {
 	v.t.Helper()
 	for _, m := range link.FindAllStringSubmatch(page.Body, -1) {

@@ -221,8 +221,8 @@ const (
 // nextCookie is the name of the cookie with that page, which the link of `rollcall operate` does not contain.
 func nextCookie(r *http.Request) string { return cookieOf(r) + "-next" }
 
-// keepNext makes the browser remember the page to show after signing in. For the first page, or one that is not ours,
-// it clears the cookie.
+// keepNext sets a cookie with the page to show after signing in. It clears the cookie if that is the first page, or
+// not a page of ours.
 func (p *Pages) keepNext(w http.ResponseWriter, r *http.Request, text string) {
 	if to := p.pageOr(text); to != "/" {
 		web.SetCookie(w, nextCookie(r), base64.RawURLEncoding.EncodeToString([]byte(to)), int(nextHolds/time.Second),

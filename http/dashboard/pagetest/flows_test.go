@@ -85,8 +85,8 @@ func download(b *tab, folder string, click func()) (rows [][]string) {
 	return rows
 }
 
-// saved waits for the one file that is whole in a folder: a browser makes it empty first, and then puts what it got in its
-// place.
+// saved waits until a folder has one complete download: a browser first makes an empty file, and replaces it when the
+// download is complete.
 func saved(b *tab, folder string) (name, text string) {
 	b.t.Helper()
 	if !eventually(func() bool {
@@ -144,7 +144,7 @@ func TestALedgerThatIsAwayAndComesBack(t *testing.T) {
 	other.shows("contacts.csv") // by itself
 }
 
-// settle gives more results to the verification that was made last.
+// settle settles more results of the verification that was made last.
 func (p *place) settle(from, to int) {
 	p.t.Helper()
 	effort.Must(p.book.Settle(p.t.Context(), ledger.Settlement{Lease: p.held, Number: 2,

@@ -360,10 +360,10 @@ func results(n int) (all []ledger.Result) {
 	return all
 }
 
-// required says that the browser is asked for, as make browser and CI do. Nothing of what it needs may be missing then.
+// required reports whether the tests in a browser must run, as in make browser and CI. Then nothing may be missing.
 func required() bool { return os.Getenv("ROLLCALL_REQUIRE_BROWSER") == "1" }
 
-// notAsked is said where it is not: a browser beside all other tests takes what nodes under test need.
+// notAsked is printed if they needn't run: a browser would take processors and memory from the other tests.
 const notAsked = "the tests of the pages in a browser are skipped: run make browser"
 
 // TestMain ends the browser that all tests share, and says once that it is not asked for.
@@ -438,7 +438,7 @@ type proxy struct {
 	*effort.Proxy
 
 	mu    sync.Mutex
-	left  int64         // so many more bytes go to the target, then all is cut; below 0: no cut
+	left  int64         // bytes that still go to the target before all is cut; below 0: no cut
 	cuts  int           // how often it was cut
 	pause time.Duration // before each piece of what goes to the target
 }
@@ -476,7 +476,7 @@ func (p *proxy) through(toTarget bool, n int) {
 	}
 }
 
-// cutAfter cuts once so many more bytes have gone to the target.
+// cutAfter cuts when a number of further bytes have gone to the target.
 func (p *proxy) cutAfter(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

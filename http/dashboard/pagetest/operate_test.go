@@ -121,7 +121,7 @@ func operatorCookie(t *testing.T, g *pagetest.Rig) string {
 	return ""
 }
 
-// fetchAs gives a page as it is served with a cookie; a form is posted.
+// fetchAs returns a page as it is served to the browser with a cookie. If there is a form, it is posted.
 func fetchAs(t testing.TB, address, cookie string, form ...url.Values) (string, int) {
 	t.Helper()
 	method, sent := http.MethodGet, ""

@@ -156,7 +156,7 @@ var noPage = map[string]string{
 	"GET /w/{ws}/example.csv":                    "a download",
 }
 
-// codesOn switches codes on for everybody in the workspace. Nobody can give one: the state is none of ours.
+// codesOn switches codes on for everybody in the workspace. No code is ever right: the stored state is invalid.
 func (p *place) codesOn() {
 	p.t.Helper()
 	members, err := p.book.Store.Members(p.t.Context(), p.id)

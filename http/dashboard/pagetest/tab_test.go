@@ -181,7 +181,7 @@ func eval[T any](b *tab, expression string) T {
 	return v
 }
 
-// tried gives what an expression is, and false when it has no value now, as between two pages.
+// tried returns the value of an expression; false when it has none, as between two pages.
 func tried[T any](b *tab, expression string) (v T, ok bool) {
 	ctx, end := b.within()
 	defer end()

@@ -18,7 +18,7 @@ import (
 	"rollcall/ledger"
 )
 
-// list writes a file of about so many bytes, each row another address. Another mark makes another file of the same size.
+// list writes a file of about size bytes, each row another address. Another mark makes another file of the same size.
 func list(t *testing.T, name string, size int, mark string) (path string, content []byte) {
 	t.Helper()
 	var b bytes.Buffer

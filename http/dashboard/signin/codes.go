@@ -348,19 +348,19 @@ func TOTPCode(secret []byte, step int64) string {
 // TOTPState is the stored state of a user's codes.
 type TOTPState struct {
 	Secret   []byte    `json:"s"`
-	Last     int64     `json:"l"` // the period of the last code that was used: it and those before it are used up
-	Form     uuid.UUID `json:"f"` // with which the recovery codes were made
+	Last     int64     `json:"l"` // period of the last used code; codes of it and of earlier periods are refused
+	Form     uuid.UUID `json:"f"` // the form that made the recovery codes
 	Made     int64     `json:"m"` // when, in seconds
 	Recovery [][]byte  `json:"r"` // hashes of the unused recovery codes
 }
 
-// BeginTOTP is the state after the first code was given, which shows that the app has the secret; false for a wrong
-// one.
+// BeginTOTP returns the state after the first code, which proves that the app has the secret; false for a wrong
+// code.
 func BeginTOTP(secret []byte, recovery []string, form uuid.UUID, code string, now time.Time) (TOTPState, bool) {
 	return TOTPState{Secret: secret, Last: -1}.Renew(recovery, form, now).useCode(plainCode(code), now)
 }
 
-// Renew is the state with new recovery codes, made with a form, in place of the old ones.
+// Renew returns the state with new recovery codes instead of the old ones. form is the form that made them.
 func (s TOTPState) Renew(recovery []string, form uuid.UUID, now time.Time) TOTPState {
 	s.Form, s.Made, s.Recovery = form, now.Unix(), nil
 	for _, r := range recovery {
@@ -369,7 +369,7 @@ func (s TOTPState) Renew(recovery []string, form uuid.UUID, now time.Time) TOTPS
 	return s
 }
 
-// Use is the state after a code or a recovery code; false for a wrong or used one.
+// Use returns the state after the use of a code or recovery code; false for a wrong or used one.
 func (s TOTPState) Use(code string, now time.Time) (TOTPState, bool) {
 	code = plainCode(code)
 	if next, ok := s.useCode(code, now); ok {

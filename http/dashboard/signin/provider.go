@@ -290,9 +290,9 @@ func (s *Service) Visit(ctx context.Context, v Visit) (to, kept string, err erro
 	return to, s.visits.seal("visit", visit{Visit: v, Attempt: attempt, Until: s.now().Add(visitLife).Unix()}), nil
 }
 
-// Back ends a visit with the browser's return parameters. in is the user signed in there, if any: only they can bind
-// their account, and then there is no token. The same visit again is one session. Every failure counts against the
-// network. ErrNotInvited, ErrRefused, ErrAway, *CodeWanted, *Choice, *Wait, ledger.ErrNoSuchLink.
+// Back ends a visit with the browser's return parameters. in is the user signed in in that browser, if any: only they
+// can bind their account, which gives no token. A repeated return gives the same session. Every failure counts against
+// the network. ErrNotInvited, ErrRefused, ErrAway, *CodeWanted, *Choice, *Wait, ledger.ErrNoSuchLink.
 func (s *Service) Back(ctx context.Context, kept string, query url.Values, in *ledger.SignedIn, b Browser) (Visit, Token, error) {
 	var v visit
 	if !s.visits.open("visit", kept, &v) || s.now().Unix() >= v.Until {

@@ -27,7 +27,7 @@ const (
 	// sessionsMax bounds the cached answers. At the bound the least recently used is dropped.
 	sessionsMax = 16384
 
-	// endedFor is how long the end of a session is remembered, against answers of the ledger from before.
+	// endedFor is how long the end of a session is remembered: an answer of the ledger that is older could revive it.
 	endedFor = believed + 5*time.Second
 )
 

@@ -204,7 +204,7 @@ func TestWrongPasswordsWaitAndSayTheSame(t *testing.T) {
 	effort.Not(t, in.User.Email, "", "no user")
 }
 
-// TestAThirdPasswordAtOnceIsBusy after the time that it may wait, which takes none in a bubble.
+// TestAThirdPasswordAtOnceIsBusy: it is refused after a wait, which costs no time in a bubble.
 func TestAThirdPasswordAtOnceIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)

@@ -14,8 +14,8 @@ import (
 // behind them. More than a client sends after it gave up: a Terminate. Guess.
 const aheadMax = 64
 
-// connection is one client and its server. Its loop takes what the client sends
-// up to a Sync, and then the answer up to ReadyForQuery.
+// connection is one client and its server. Its loop passes on the client's messages
+// up to a Sync, and then the server's answer up to ReadyForQuery.
 type connection struct {
 	proxy  *Proxy
 	ctx    context.Context // ends when either side goes, or by Sever
@@ -267,8 +267,8 @@ func (c *connection) half(rows int) error {
 	}
 }
 
-// fail makes the statement fail with code: the server gets another one that
-// fails indeed and aborts the transaction, in the place of a COMMIT a ROLLBACK.
+// fail makes the statement fail with code. Instead of the statement the server gets a wrong one, which aborts the
+// transaction; instead of a COMMIT it gets a ROLLBACK.
 func (c *connection) fail(code, text string) error {
 	instead := "injected failure" // a syntax error
 	// Behind the release of cockroach-go's savepoint the transaction block is still open.

@@ -16,7 +16,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// orphanVariable makes TestOrphan the process that dies; "paused" is one way.
+// orphanVariable turns TestOrphan into the process that dies. If it is "paused", the server is paused before.
 const orphanVariable = "ROLLCALL_POSTGRES_ORPHAN"
 
 // TestOrphan is no test: it is the program that TestServerDiesWithItsProcess kills.

@@ -33,7 +33,7 @@ const (
 	superuser = "rollcall"
 	// portsMax bounds the ports tried, since another process may take one that was free a moment ago.
 	portsMax = 3
-	// startMax bounds the wait for a server: it takes half a second here, and recovers from a crash in one.
+	// startMax bounds the wait for a server: a start takes half a second, after a crash a second.
 	startMax = 90 * time.Second
 	// stopMax bounds the wait for an immediate stop, before SIGKILL.
 	stopMax = 30 * time.Second

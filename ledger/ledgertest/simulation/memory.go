@@ -15,11 +15,11 @@ import (
 
 var _ transitions.Tables = (*memory)(nil)
 
-// errKey is what a database says to a second row with one key.
+// errKey is the error for a second row with the same key.
 var errKey = errors.New("simulation: duplicate key")
 
-// errReadBefore is what these tables say to a change of an account that the transaction has read before it changed it.
-// A database would let it be, and make it run again whenever another one does the same beside it.
+// errReadBefore is the error for a change of an account that the transaction has read before. A database would allow
+// that, but rerun the transaction whenever a concurrent one does the same.
 var errReadBefore = errors.New("simulation: the account was read before it was changed")
 
 // accountTables are the accounts and the grants.
@@ -127,13 +127,13 @@ type transaction struct {
 	was       *book // before the transaction
 	late      *book // of a transaction that is not decided, for which all others are refused; nil: there is none
 	now       int64 // milliseconds
-	failAfter int   // so many statements; negative: never
+	failAfter int   // how many statements; negative: never
 	failWith  error // what that statement answers
 	doubt     bool  // a run before may have been committed
 	aborted   bool  // a statement failed: nothing more can be done but to roll back
 }
 
-// memory is the tables, for one transaction at a time.
+// memory implements transitions.Tables in memory, for one transaction at a time.
 type memory struct {
 	*transaction
 	clusterTables
@@ -165,7 +165,7 @@ func (m *memory) begin(after int, fail error) {
 	m.ran, m.unowned = m.now, m.unowned[:0] // of the new book
 }
 
-// reads notes that a statement reads an account; also a check of a reference to it does.
+// reads notes that a statement reads an account. The check of a foreign key to the account counts as a read.
 func (m *accountTables) reads(workspace uuid.UUID) {
 	if was, is := m.was.accountByID(workspace), m.accountByID(workspace); was == nil || *was == *is {
 		m.unowned = append(m.unowned, workspace)

@@ -64,7 +64,7 @@ func (m *clusterTables) NextGeneration() (int64, error) {
 	return c.turn, nil
 }
 
-// heartbeat is a heartbeat as its row keeps it.
+// beat returns a heartbeat as its row stores it.
 func beat(b ledger.Heartbeat) ledger.Heartbeat {
 	b.Started = ledger.Clock(ledger.Millis(b.Started))
 	b.View = append([]ledger.Incarnation{}, b.View...)
@@ -91,7 +91,7 @@ func (m *clusterTables) Publish(b ledger.Heartbeat, turn int64) (int64, error) {
 		})
 }
 
-// Enrol writes a heartbeat in a new row, or in place of the one that stood.
+// Enrol writes a heartbeat in a new row, or replaces the row of its process.
 func (m *clusterTables) Enrol(b ledger.Heartbeat, turn int64) (int64, error) {
 	if err := m.statement(); err != nil {
 		return 0, err
@@ -190,7 +190,7 @@ type overridden struct {
 	cleared bool
 }
 
-// Override reads an override, whether it holds or not.
+// Override reads an override, active or not.
 func (m *clusterTables) Override(id uuid.UUID) (*ledger.ThrottleOverride, error) {
 	o, found := m.cluster.overrides[id]
 	if err := m.statement(); err != nil || !found {
@@ -301,7 +301,7 @@ func (m *memory) Room() error {
 	return nil
 }
 
-// EraseUpload deletes so many chunks at most.
+// EraseUpload deletes at most most chunks.
 func (m *memory) EraseUpload(id uuid.UUID, most int64) (left bool, err error) {
 	if err := m.statement(); err != nil {
 		return false, err

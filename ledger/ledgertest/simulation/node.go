@@ -20,7 +20,7 @@ type job struct {
 	calling bool               // the ledger has not answered: the engine asks one thing at a time
 }
 
-// node works on verifications as the engine does: it leases, settles, waits, and believes what it was told last.
+// node works on verifications as the engine does: it leases, settles and waits, and trusts the last answer it got.
 type node struct {
 	id   uuid.UUID
 	jobs []*job
@@ -75,7 +75,7 @@ func (n *node) forgotten(w *world) (count int) {
 	return count
 }
 
-// renew prolongs, and drops what is no longer the node's.
+// renew renews the node's leases, and drops jobs whose lease it has lost.
 func (n *node) renew(w *world) {
 	leases, err := w.book.Renew(context.Background(), n.id, leaseTTL)
 	if !w.answered("renew", err) {
@@ -293,7 +293,7 @@ func (w *world) settleTwice(j *job) {
 	}
 }
 
-// refused ends a job that the book says is another's: it must be.
+// refused ends a job because a call was refused for its lease. The lease must then really belong to another node.
 func (n *node) refused(w *world, j *job, what string) {
 	if w.memory.fileByID(j.lease.Verification).row.HeldBy(j.lease) {
 		w.wrong("lease", "%s was refused to the holder of the lease", what)

@@ -20,13 +20,13 @@ type Life struct {
 	Violation                              string // "": none
 }
 
-// Run lives one life of so many operations and then lets everything come to its
+// Run lives one life with a number of operations and then lets everything come to its
 // end without faults. The same seed gives the same life.
 func Run(seed uint64, operations int) Life {
 	return newWorld(seed).live(operations)
 }
 
-// live runs so many operations, and the end.
+// live runs a number of operations, and the end.
 func (w *world) live(operations int) Life {
 	for range operations {
 		if w.violation != "" {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// lives lives so many lives as the run asks for, one after the other on each processor, and gives their sums.
+// lives runs the lives that the run asks for, one after the other on each processor, and returns their sums.
 func lives(t *testing.T, live func(seed uint64) Life) (sum Life) {
 	t.Helper()
 	began, n := time.Now(), *seeds
@@ -139,7 +139,7 @@ func tries(t *testing.T, test func(t *testing.T, seed uint64, f fate, answers *i
 	}
 }
 
-// set makes an override that holds for a second.
+// set makes an override that is active for a second.
 func (p *processes) set(t *testing.T, key string) (o ledger.ThrottleOverride) {
 	t.Helper()
 	fates := p.db.fates

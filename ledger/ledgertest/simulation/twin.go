@@ -104,7 +104,7 @@ func (t *twin) askBoth(what string, ask func(x transitions.Tables) (any, error))
 	}
 }
 
-// text makes an answer readable and comparable; of lists without rows databases may give either.
+// text makes an answer comparable. An empty list and nil are the same: databases may give either.
 func text(answer any) string {
 	b, err := json.Marshal(answer)
 	switch {

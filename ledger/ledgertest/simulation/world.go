@@ -72,7 +72,7 @@ func (w *world) id() (id uuid.UUID) {
 
 func (w *world) chance(of int) bool { return w.random.IntN(1000) < of }
 
-// passing reports whether an answer says nothing but "not now".
+// passing reports whether an error is only temporary.
 func passing(err error) bool { return errors.Is(err, errAgain) || errors.Is(err, errUnknown) }
 
 // answered notes an answer, and one that is neither success, nor passing, nor one of the refusals that may be given.
@@ -90,7 +90,7 @@ func (w *world) answered(what string, err error, may ...error) bool {
 	return false
 }
 
-// again leaves a call in the post: it may come a second time, or late.
+// again keeps a call, with some chance, so that it comes a second time later.
 func (w *world) again(call func()) {
 	if w.chance(150) && len(w.late) < 32 {
 		w.late = append(w.late, call)
@@ -303,7 +303,7 @@ func (f *file) newest(writer, at int64, data []byte) bool {
 	return last.at == at && bytes.Equal(last.data, data)
 }
 
-// sees notes an answer to a customer about an upload.
+// sees checks and notes what an answer tells a customer about an upload.
 func (u *upload) sees(w *world, now ledger.Upload) {
 	if now.Durable < u.durable {
 		w.wrong("I14", "durable bytes fell from %d to %d", u.durable, now.Durable)

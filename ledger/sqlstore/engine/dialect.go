@@ -165,7 +165,7 @@ func (d *cockroach) Exec(ctx context.Context, statement string, _ ...any) error 
 	return d.session.control(ctx, statement)
 }
 
-// Commit ends the transaction. It keeps a failure, because the library drops it.
+// Commit ends the transaction. It keeps its error in ended, because the library drops it.
 func (d *cockroach) Commit(ctx context.Context) error {
 	d.ended = d.session.control(ctx, "COMMIT")
 	if d.ended != nil {
@@ -184,8 +184,8 @@ const (
 	// apartMax is the difference between a server's and the node's clock above which nothing is erased. Time
 	// services keep both within milliseconds; 5 minutes are a fault. Guess.
 	apartMax = 5 * time.Minute
-	// jumpMax is how far the ledger's clock may advance beyond the process's run time. It is above the pauses of virtual
-	// machines; data is erased at most an hour too early.
+	// jumpMax is how much further than the process's run time the ledger's clock may advance. Pauses of virtual machines
+	// are shorter. Data is erased at most jumpMax too early.
 	jumpMax = time.Hour
 	// standstillMax is the longest time without any sweep before a process began, such as a night without nodes.
 	standstillMax = 24 * time.Hour

@@ -133,7 +133,7 @@ func (s *DB) migrate(ctx context.Context, tell ...func(line string)) error {
 // comment matches a comment of a migration, to the end of its line.
 var comment = regexp.MustCompile(`--[^\n]*`)
 
-// steps returns the statements of a migration. No quoted text in them has a semicolon or two dashes.
+// steps returns the statements of a migration. Quoted text in its file must have no semicolon and no two dashes.
 func (m Schema) steps(version int) (list []string, err error) {
 	name, err := m.name(version)
 	if err != nil {

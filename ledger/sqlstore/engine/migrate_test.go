@@ -133,7 +133,7 @@ func (s *DB) has(t *testing.T, table string) bool {
 	return n > 0
 }
 
-// cutsEachStep has the database refuse to record any step, until table cut allows it.
+// cutsEachStep makes the database refuse to record a step that is beyond the one in table cut.
 func (s *DB) cutsEachStep(t *testing.T) {
 	s.does(t, `CREATE TABLE cut (upto INT NOT NULL)`)
 	s.does(t, `INSERT INTO cut VALUES (0)`)
@@ -179,7 +179,7 @@ func TestASchemaChangeThatFailsIsTold(t *testing.T) {
 	worksAt(t, url)
 }
 
-// TestManyMigrateInCockroachsWay at once: steps that two of them run do no harm.
+// TestManyMigrateInCockroachsWay runs several migrations at once: a step that two of them run does no harm.
 func TestManyMigrateInCockroachsWay(t *testing.T) {
 	t.Parallel()
 	url := postgres.Empty(t)
@@ -263,7 +263,7 @@ func beginsLong(t *testing.T, url string) *pgx.Conn {
 	return conn
 }
 
-// TestAMigrationGivesUpWhenATransactionDoesNotEnd, names it, and comes to its end when it is called again.
+// TestAMigrationGivesUpWhenATransactionDoesNotEnd: the error names that transaction, and a later call finishes.
 func TestAMigrationGivesUpWhenATransactionDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	url := newLedger(t)

@@ -61,8 +61,8 @@ func postgresDialect() dialect {
 		hurried: fmt.Sprintf("%s; SET LOCAL lock_timeout = %d", beginServer, aloneTime.Milliseconds()),
 		// Deferrable: it is never aborted, and aborts no writer.
 		snapshot: "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE; SET LOCAL statement_timeout = 0",
-		// Constant within a statement, so that an index can be used.
-		lock:        "FOR UPDATE",
+		lock:     "FOR UPDATE",
+		// statement_timestamp is constant within a statement, so that an index can be used.
 		now:         "CAST(floor(extract(epoch FROM statement_timestamp()) * 1000) AS BIGINT)",
 		types:       strings.NewReplacer("{blob}", "BYTEA", "{int}", "BIGINT", "{strict}", "", "{keyed}", ""),
 		oneMigrates: "LOCK TABLE schema_steps IN EXCLUSIVE MODE", // before the snapshot is taken
@@ -230,8 +230,8 @@ func connector(url string, a access) (*sql.DB, error) {
 		settings["enable_seqscan"] = "off"
 	}
 	if a.readOnly {
-		// A single statement is also a transaction: below serializable it could see a later transaction without an
-		// earlier one.
+		// A single statement is a transaction too: below serializable isolation it could see a later transaction, but
+		// not an earlier one.
 		settings["default_transaction_read_only"] = "on"
 		settings["idle_in_transaction_session_timeout"] = milliseconds(idleReading)
 		settings["default_transaction_isolation"] = "serializable"

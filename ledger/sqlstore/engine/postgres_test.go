@@ -71,7 +71,7 @@ func (s *server) does(t *testing.T, statements string) {
 	effort.FatalIf(t, err != nil, "%s: %v", statements, err)
 }
 
-// rename is a transaction that changes one workspace.
+// rename sets the name of a workspace.
 func rename(t *Tx, id uuid.UUID, name string) error {
 	_, err := t.Exec(`UPDATE workspaces SET name = ? WHERE id = ?`, name, id[:])
 	return err

@@ -109,7 +109,7 @@ func (r Row) Scan(into ...any) error {
 	})
 }
 
-// Each calls scan for each row of a query. After the first call of scan the query is not repeated.
+// Each calls scan for each row of a query. A failed query is repeated only if scan was not called yet.
 func (t *Tx) Each(scan func(rows *sql.Rows) error, query string, args ...any) error {
 	begun, cut := false, error(nil)
 	err := t.ask(func(ctx context.Context) error {
@@ -318,7 +318,7 @@ func (s *DB) repeat(ctx context.Context, attempt func(ctx context.Context) (faul
 			return f.callerError(err, unknown)
 		}
 		s.meters.retries.WithLabelValues(f.why).Inc()
-		// Debug only: the caller reports a lasting failure, and the metric counts each.
+		// Debug only: the caller reports a failure that lasts, and the metric counts each retry.
 		s.Log.Debug("ledger call is retried", "why", f.why, "sqlstate", sqlState(err), "attempt", n)
 		wait = min(wait, longest*s.retryWait)
 		select {
@@ -409,7 +409,7 @@ func InHandfuls[T any](list []T, do func(part []T) error) error {
 	return nil
 }
 
-// In calls do with ` IN (?, …)` and its arguments, for a list cut in handfuls.
+// In cuts a list in handfuls, and calls do with ` IN (?, …)` and the arguments of each.
 func In[T any](list []T, arg func(T) any, do func(in string, args []any) error) error {
 	return InHandfuls(list, func(part []T) error {
 		args := make([]any, len(part))

@@ -82,7 +82,7 @@ func TestATransactionIsRunAgainForPassingReasonsOnly(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		err    error
-		passes int // after so many failures
+		passes int // after how many failures
 		want   int // runs
 		ok     bool
 	}{
@@ -121,8 +121,8 @@ func TestAPanicLeavesTheEmbeddedLedgerUsable(t *testing.T) {
 	effort.Is(t, effort.Must(granted(t.Context(), s, w))(t), 1, "what the second one granted")
 }
 
-// TestWritesCountsBothEndsOfATransaction: while one runs nobody may keep what is read, and after it what was read
-// before is not true any more, whether it was committed or not.
+// TestWritesCountsBothEndsOfATransaction: while a transaction runs, nothing that is read may be cached. After it,
+// nothing that was read before is valid, whether it was committed or not.
 func TestWritesCountsBothEndsOfATransaction(t *testing.T) {
 	s, w := openForTest(t)
 	for _, end := range []error{nil, errors.New("wrong")} {
