@@ -190,8 +190,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// split cuts node-2 off from the two others in some way, which leaves all of them
-// the ledger, wants the sides to share by votes, and then all to be one again.
+// split cuts node-2 off from the two others; all of them still reach the ledger. It wants each side to use its share
+// by votes, and all nodes to agree again after the cut is healed.
 func split(w *clustertest.World, name string, cut func()) {
 	w.Story(name, func(t *testing.T) {
 		before := ownersOf(w, 0, 1, 2)
@@ -345,7 +345,7 @@ func TestWhenNoNodeIsFitNobodyProbes(t *testing.T) {
 	resolveAll(w, 0, ownersOf(w, 1))
 }
 
-// TestANodeOnACopyOfTheLedgerIsRefused by both of the nodes that it has joined, and refuses
+// TestANodeOnACopyOfTheLedgerIsRefused: both of the nodes that it has joined refuse it, and it refuses
 // them; those two stay what they are to each other.
 func TestANodeOnACopyOfTheLedgerIsRefused(t *testing.T) {
 	effort.NotShort(t, "a copy is told from its original when a lost node would be counted out")

@@ -69,7 +69,7 @@ func TestEnvironmentGoesBeforeFileAndFileBeforeDefault(t *testing.T) {
 		"got port %d, hello name %q, admin %q", c.SMTP.Port, c.SMTP.HelloName, c.Admin.Listen)
 }
 
-// TestSharesThatLeaveNothingForOthersAreRefused, and those that no machine has.
+// TestSharesThatLeaveNothingForOthersAreRefused: numbers that no machine can serve are refused too.
 func TestSharesThatLeaveNothingForOthersAreRefused(t *testing.T) {
 	for text, fine := range map[string]bool{
 		"http.connections = 2":                             true,
@@ -152,7 +152,7 @@ func TestSettingsThatFollowFromOthers(t *testing.T) {
 	}
 }
 
-// TestWhatWouldBeSentInClearIsRefused, unless it is encrypted, or http.plain allows it.
+// TestWhatWouldBeSentInClearIsRefused: TLS or http.plain allows such a listener.
 func TestWhatWouldBeSentInClearIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -214,7 +214,7 @@ func writeTable(t *testing.T, b *strings.Builder, prefix string, v reflect.Value
 	}
 }
 
-// writeFields writes the fields of an exception, or refers to those of the default.
+// writeFields documents the fields of a table; for an Allowance it refers to [throttle.default].
 func writeFields(t *testing.T, b *strings.Builder, prefix string, table reflect.Type, comments map[string]string) {
 	t.Helper()
 	if table == reflect.TypeFor[Allowance]() {

@@ -245,7 +245,7 @@ func (f *ThrottleFile) again() (ThrottleState, bool) {
 	return f.load(), true
 }
 
-// TestEachVersionOfAThrottleFileIsLoadedOnce, with what it changed.
+// TestEachVersionOfAThrottleFileIsLoadedOnce: each load comes with its changes.
 func TestEachVersionOfAThrottleFileIsLoadedOnce(t *testing.T) {
 	base := throttleBase(t, "")
 	file := effort.Must(OpenThrottle(base))(t)

@@ -411,8 +411,8 @@ func TestReadersSeeWhatWasWritten(t *testing.T) {
 // benchConns are the connections of a benchmark, each with one request at a time.
 const benchConns = 64
 
-// hammer sends raw on many kept connections until n answers of status 200 came back, and gives how many
-// there were in a second.
+// hammer sends raw on benchConns connections until n answers with status 200 have come. It returns their number
+// a second.
 func hammer(b *testing.B, address string, raw []byte, n int) float64 {
 	b.Helper()
 	conns := make([]net.Conn, benchConns)

@@ -326,7 +326,7 @@ func TestSessionsSayQuitUnderLoad(t *testing.T) {
 	}
 }
 
-// TestMovedActorIsNotHeldUp by a receiver that does not answer, nor by a ledger.
+// TestMovedActorIsNotHeldUp: an actor moves without waiting for a silent receiver or ledger.
 func TestMovedActorIsNotHeldUp(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	b := newBench(t, 0, "silent", openedWide())

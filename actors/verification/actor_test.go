@@ -685,7 +685,7 @@ func readSingle(t *testing.T, s *sqlstore.Store, v ledger.Verification) *intake.
 	return f
 }
 
-// spelled is an address as the file spells it.
+// spelled returns an address in the spelling of the file.
 func spelled(f *intake.File, ordinal int) string {
 	var b strings.Builder
 	f.SpellTo(&b, ordinal)

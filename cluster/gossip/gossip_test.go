@@ -386,9 +386,9 @@ func TestMembersAreBounded(t *testing.T) {
 // patience is how long something that must happen may take on a slow machine.
 const patience = 3 * time.Minute
 
-// quick is a fifth of the product's timing, with which a dead member is found in half a second, and mends lost news as
-// quickly. A slow answer is an answer: only where one is cut off does somebody wait for a stream in vain (cutOff). A
-// busy machine makes false alarms with it, so that a test waits for a state and does not mind what came before.
+// quick is a fifth of the product's timing: it finds a dead member in half a second, and repairs lost messages as
+// quickly. Streams have a long timeout except in tests that cut nodes off (cutOff). On a busy machine quick causes
+// false alarms, so tests wait for a state and accept any state before it.
 func quick() Timing {
 	t := effort.Scaled(DefaultTiming(), 0.2)
 	t.PushPullInterval, t.RejoinEvery, t.StreamTimeout = 500*time.Millisecond, 100*time.Millisecond, patience

@@ -152,7 +152,7 @@ func (c *cli) does(args ...string) (stdout string) {
 	return stdout
 }
 
-// fails runs a command that has to end with another code than 0, and gives all that it says.
+// fails runs a command that must end with code, and returns all its output.
 func (c *cli) fails(code int, args ...string) (said string) {
 	c.t.Helper()
 	got, stdout, stderr := c.run(args...)
@@ -160,14 +160,14 @@ func (c *cli) fails(code int, args ...string) (said string) {
 	return stdout + stderr
 }
 
-// asks runs a command that has to succeed for its answer in JSON.
+// asks runs a command that must succeed, with --json, and decodes its answer.
 func (c *cli) asks(into any, args ...string) {
 	c.t.Helper()
 	stdout := c.does(append(args, "--json")...)
 	effort.OK(c.t, json.Unmarshal([]byte(stdout), into), "rollcall", args, stdout)
 }
 
-// write puts a file into the folder and gives its name.
+// write puts a file into the folder and returns its name.
 func (c *cli) write(name, text string) string {
 	c.t.Helper()
 	effort.OK(c.t, os.WriteFile(filepath.Join(c.folder, name), []byte(text), 0o600))
@@ -180,7 +180,7 @@ func example(t *testing.T, name string) string {
 	return effort.Must(filepath.Abs(filepath.Join(HouseRoot, "examples", name)))(t)
 }
 
-// TestWrongCallsGetOneClearLineAndTheirCode, and nothing on standard output.
+// TestWrongCallsGetOneClearLineAndTheirCode: standard output stays empty.
 func TestWrongCallsGetOneClearLineAndTheirCode(t *testing.T) {
 	c := newHere(t)
 	c.write("empty.csv", "")
@@ -399,7 +399,7 @@ func (b *background) wait(within time.Duration) int {
 	return b.command.ProcessState.ExitCode()
 }
 
-// terminate ends a node by SIGTERM, which is no failure.
+// terminate ends a node by SIGTERM. The node must exit with 0.
 func (b *background) terminate() {
 	b.t.Helper()
 	effort.Is(b.t, b.stop(syscall.SIGTERM), exitDone, "SIGTERM: got code")
@@ -571,7 +571,7 @@ func TestHelpAndVersionAnswerWhatIsAsked(t *testing.T) {
 	}
 }
 
-// TestAHeaderThatLooksLikeAnAddressIsTold before the upload; that the file is taken is seen on its table.
+// TestAHeaderThatLooksLikeAnAddressIsTold: the note comes before the upload. The table shows that the file is accepted.
 func TestAHeaderThatLooksLikeAnAddressIsTold(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
@@ -600,8 +600,8 @@ func TestMailboxFullIsExplained(t *testing.T) {
 	}
 }
 
-// TestOutIsTriedBeforeTheWork: it is refused at once, with what to do, and leaves nothing behind;
-// no byte of anything that is there changes.
+// TestOutIsTriedBeforeTheWork: an unusable --out is refused at once, with what to do. No file is made, and no
+// existing file changes.
 func TestOutIsTriedBeforeTheWork(t *testing.T) {
 	c := newHere(t)
 	const list = "email\na@nobody.invalid\n"

@@ -43,10 +43,10 @@ func newClusterRig(t *testing.T, frames ...admin.Membership) *clusterRig {
 	return r
 }
 
-// tableNow is when the tables of these tests are looked at.
+// tableNow is the time at which the tables of these tests are printed.
 var tableNow = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// shown makes a member that is all right, ago before tableNow.
+// shown makes a healthy member that has been in its state since ago before tableNow.
 func shown(id, name string, state admin.State, ago time.Duration) admin.Member {
 	beat := 1.5
 	return admin.Member{Node: uuid.MustParse(id + "-0000-4000-8000-000000000000"),
@@ -164,8 +164,8 @@ func with(known admin.Membership, i int, change func(m *admin.Member)) admin.Mem
 	return known
 }
 
-// TestOneNodeIsDrainedUndrainedAndForgotten: what the commands ask for, say and wait for. What the listener refuses is
-// tested in package admin.
+// TestOneNodeIsDrainedUndrainedAndForgotten checks the requests, the output and the waits of the commands. Package
+// admin tests what the listener refuses.
 func TestOneNodeIsDrainedUndrainedAndForgotten(t *testing.T) {
 	t.Parallel()
 	second := func(s admin.State) admin.Membership { return with(trio(), 1, func(m *admin.Member) { m.State = s }) }
@@ -263,7 +263,7 @@ func TestDrainIsWaitedFor(t *testing.T) {
 		untilDrained()))(t, context.Canceled, "interrupted")
 }
 
-// TestForgetAsksAPerson and takes nothing but a yes for a yes.
+// TestForgetAsksAPerson: only yes or y is a yes.
 func TestForgetAsksAPerson(t *testing.T) {
 	m := with(trio(), 2, func(m *admin.Member) { m.State = admin.StateLost }).Members[2]
 	for answer, want := range map[string]error{"y\n": nil, "YES\n": nil, " yes": nil, "n\n": errNotForgotten,

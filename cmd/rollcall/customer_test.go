@@ -41,7 +41,7 @@ func (c *cli) dev() (dev client.Tenant) {
 	return dev
 }
 
-// numbered is a file of so many mailboxes of a name at a domain. The lab's are asked 5 addresses a second.
+// numbered is a file of numbered mailboxes of a name at a domain. A receiver of the lab is asked 5 addresses a second.
 func numbered(name, domain string, rows int) string {
 	var list strings.Builder
 	list.WriteString("email\n")
@@ -163,7 +163,7 @@ func TestVerificationsThatBeginAlikeAreNamed(t *testing.T) {
 		"got %v, want both named", err)
 }
 
-// TestTheHistoryFitsATerminal and is whole elsewhere.
+// TestTheHistoryFitsATerminal: in a pipe it is not shortened.
 func TestTheHistoryFitsATerminal(t *testing.T) {
 	name, total := strings.Repeat("long", 20)+".csv", int64(1_000_000)
 	list := []api.Summary{{ID: "aaaa1111-0000-4000-8000-000000000001", Status: "completed_with_errors", Filename: &name,
@@ -223,7 +223,7 @@ func TestACustomerSeesWhyAFileWaits(t *testing.T) {
 	effort.Is(t, c.seesStatus(id).Status, "cancelled", "after a cancel")
 }
 
-// TestAPauseIsToldToCustomers, and nothing when it is over.
+// TestAPauseIsToldToCustomers: the client shows the pause of a receiver, and the file goes on after it.
 func TestAPauseIsToldToCustomers(t *testing.T) {
 	t.Parallel()
 	c, service, _ := newCustomerCLI(t)
@@ -239,7 +239,7 @@ func TestAPauseIsToldToCustomers(t *testing.T) {
 	}
 }
 
-// TestAWaitIsToldOnce until it is another.
+// TestAWaitIsToldOnce: it is printed again only after another text.
 func TestAWaitIsToldOnce(t *testing.T) {
 	var out bytes.Buffer
 	view := &progressView{out: &out}
@@ -255,7 +255,7 @@ func TestAWaitIsToldOnce(t *testing.T) {
 	effort.Is(t, out.String(), want)
 }
 
-// TestTheIdentityIsOfTheContent and of nothing else.
+// TestTheIdentityIsOfTheContent: the file's name does not count, --again does.
 func TestTheIdentityIsOfTheContent(t *testing.T) {
 	of := func(name, text, again string) uuid.UUID {
 		file := filepath.Join(t.TempDir(), name)

@@ -324,7 +324,7 @@ type alertCases struct {
 	} `yaml:"tests"`
 }
 
-// TestEveryAlertHasCases in which it fires and in which it does not.
+// TestEveryAlertHasCases: each alert has a case in which it fires and one in which it does not.
 func TestEveryAlertHasCases(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(HouseRoot, "deploy", "prometheus", "alerts_test.yml"))
 	var all alertCases

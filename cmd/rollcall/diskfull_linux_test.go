@@ -130,8 +130,8 @@ func fillWhileItWorks(t *testing.T, lab *smtplab.Lab, r *rig, node *background, 
 	r.audit()
 }
 
-// TestAFullDiskAtTheFirstStartIsToldInOneLine starts a node on a disk that is full from the first byte, and then at
-// later steps of the start. Nothing that a start left behind stands in the way of the one that has space.
+// TestAFullDiskAtTheFirstStartIsToldInOneLine starts a node on a disk that is full from the first byte, and then on one
+// that gets full later in the start. A start with enough space succeeds whatever the failed ones left.
 func TestAFullDiskAtTheFirstStartIsToldInOneLine(t *testing.T) {
 	t.Parallel()
 	_, r := pacedRig(t, "")

@@ -35,7 +35,7 @@ type script struct {
 	before map[string]func()
 	// fails are the commands that the document says fail, and their exit codes.
 	fails map[string]int
-	// types is what a person at a terminal types when a command shows the key.
+	// types are what a person at a terminal types, by the output of a command after which they type it.
 	types map[string]string
 	// standIns are programs that do not exist here, and the shell lines that do their part.
 	standIns map[string]string
@@ -180,7 +180,7 @@ func tour(t *testing.T, document, mark string) string {
 		effort.OK(t, os.Symlink(target, filepath.Join(c.folder, link)))
 	}
 	_, api := startDev(c)
-	// An override of half a minute is waited for; a quarter of it is as good.
+	// The document waits until an override ends. A shorter one proves as much.
 	return strings.Join(script{mark: mark, document: document, folder: c.folder, environ: c.environ,
 		names: map[string]string{"http://127.0.0.1:8080": api, "--for 30s": "--for 12s"}}.run(t), "")
 }
@@ -229,7 +229,7 @@ var (
 	portOf = regexp.MustCompile(`:[0-9]{2,5}$`)
 )
 
-// shape is what a line that a document shows looks like in any run: the same words, and other ids, numbers and times.
+// shape matches a line that a document shows in any run: the words must be equal, ids, numbers and times may differ.
 func shape(line string) *regexp.Regexp {
 	var parts []string
 	for _, word := range strings.Fields(line) {

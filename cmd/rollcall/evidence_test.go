@@ -139,7 +139,7 @@ func TestEvidenceThatCannotBeShownSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestReplayIsShown as lines and as JSON; exit code 0 though something would change.
+// TestReplayIsShown: a replay is shown as lines and as JSON. The exit code is 0 even if verdicts would change.
 func TestReplayIsShown(t *testing.T) {
 	r := newWitnessRig(t, shownCases())
 	before := r.book.Account()

@@ -39,15 +39,15 @@ const (
 	// endlessEnd is how long a row may work that never ends: guards let too little through, or put off for good.
 	endlessEnd = 12 * time.Second
 
-	// vanishedEnd is how long receivers are missed that have vanished: until their addresses
-	// are given up, and not as long as a node may rest before it dials them again.
+	// vanishedEnd is how long the run with vanished receivers may take: until their addresses are given up. That is less
+	// than the longest pause before a node dials them again.
 	vanishedEnd = 25 * time.Second
 )
 
 type fault struct {
 	name string
 
-	// on switches the fault on. Verified are list, and faultKinds at each of personalities.
+	// on switches the fault on. The file has the addresses of list, and faultKinds at each of personalities.
 	on            func(t *testing.T, l *smtplab.Lab, c *config.Config)
 	personalities []string
 	list          func(t *testing.T, l *smtplab.Lab) []labelled
@@ -61,7 +61,7 @@ type fault struct {
 	end time.Duration
 }
 
-// faultKinds are local parts: three that exist and three that do not.
+// faultKinds are local parts, by turns one of an existing mailbox and one of a missing one.
 var faultKinds = []string{"anna.adler", "no-such-one", "ben.bauer", "not-here-two", "carla.conti", "gone-away-3"}
 
 func TestOwnFaultsAreNeverToldOfAnAddress(t *testing.T) {
@@ -178,7 +178,7 @@ func refusalFaults() []fault {
 			"571 Email from {client} is currently blocked by us", "554 mx.test ESMTP not accepting messages",
 			"550 5.7.606 Access denied, banned sending IP [{client}]", "521 5.7.1 Blocked by reputation filter",
 		})},
-		// It is a limit to us, and nobody is given up for one.
+		// This is a limit to us: no address is given up because of it.
 		{name: "deferred at the greeting", blind: true, end: endlessEnd, list: saying(smtp.StageGreeting, []string{
 			"421 4.7.0 {client} deferred due to complaints",
 		})},
@@ -229,7 +229,7 @@ func refusalFaults() []fault {
 	}
 }
 
-// connectionFaults: what is between us and the receiver.
+// connectionFaults are faults between us and the receiver.
 func connectionFaults() []fault {
 	clean := []string{"clean", "exchange", "starttls", "catchall"}
 	return []fault{

@@ -35,5 +35,5 @@ func tuneCollections() {
 	adjust(&collected{})
 }
 
-// gcPercent returns by how many percent a heap may grow of which so many bytes are in use.
+// gcPercent returns by how many percent a heap with live bytes in use may grow.
 func gcPercent(live int) int { return min(max(gcLeast, 100*(heapFree-live)/max(1, live)), gcMost) }

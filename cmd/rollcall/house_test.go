@@ -615,18 +615,18 @@ func upward(s source) (out []string) {
 	return out
 }
 
-// inCapitals are the names of documents that nobody can look up.
+// inCapitals are the names of documents outside of the repository.
 const inCapitals = "RELIABILITY|PROTOACTOR|DASHBOARD|NEWCOMER|DESIGN|STYLE|CAUSES|HEART|PEERS|SPEED|HOUSE"
 
 var (
 	// citation finds them, and the names of documents in docs.
 	citation = regexp.MustCompile(`\b(?:` + inCapitals + `)\b` +
 		`|\b(?:SPEC|MEASURED)\.md|\bRECEIVERS [A-Z]\d|\bdocs/[a-z/-]+\.md`)
-	// mayCite are parts of which each citation has one: to look for them is fast.
+	// mayCite are strings of which every citation has one. A search for them is faster than citation.
 	mayCite = append(strings.Split(inCapitals, "|"), "SPEC.md", "MEASURED.md", "RECEIVERS", "docs/")
 )
 
-// countCitations counts what texts of the repository cite and the repository does not have.
+// countCitations counts citations of documents that the repository does not have.
 func countCitations(t *testing.T, found map[string]int) {
 	t.Helper()
 	effort.OK(t, filepath.WalkDir(HouseRoot, func(name string, d fs.DirEntry, err error) error {

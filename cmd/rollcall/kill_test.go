@@ -103,7 +103,7 @@ func TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice(t *testing.T) {
 	})
 }
 
-// burn does the whole run on the ledger at url, "" being the embedded one.
+// burn does the whole run on the ledger at url; "": an embedded one.
 func (f fire) burn(t *testing.T, url string) {
 	o := smtplab.Defaults()
 	o.GreylistWait, o.EventsMax = time.Second, 20*f.addresses
@@ -145,7 +145,7 @@ func (f fire) burn(t *testing.T, url string) {
 		t.Failed())
 }
 
-// round has one file worked on, with kills; node is the life that goes on.
+// round verifies one file and kills the node meanwhile. node is the running node, and is replaced at each kill.
 func (f fire) round(t *testing.T, r *rig, node **background, sample []string) *customer {
 	ctx, cancel := context.WithTimeout(t.Context(), f.within)
 	defer cancel()
@@ -163,8 +163,8 @@ func (f fire) round(t *testing.T, r *rig, node **background, sample []string) *c
 	return c
 }
 
-// targets are how many addresses are settled when each kill comes: at random, so
-// that some lives end before they have done anything.
+// targets are how many addresses are settled at each kill. They are random, so that some processes are killed before
+// they settle anything.
 func (f fire) targets() []int64 {
 	sum, steps := 0.0, make([]float64, f.kills+1)
 	for i := range steps {
@@ -179,7 +179,7 @@ func (f fire) targets() []int64 {
 	return out
 }
 
-// comesTo waits until so many addresses are settled; false when the customer has ended before.
+// comesTo waits until target addresses are settled; false if the customer ends before.
 func (c *customer) comesTo(ctx context.Context, target int64) bool {
 	for c.settled() < target {
 		if len(c.ended) > 0 || term.Sleep(ctx, 5*time.Millisecond) != nil {
@@ -189,8 +189,8 @@ func (c *customer) comesTo(ctx context.Context, target int64) bool {
 	return true
 }
 
-// askedAgain is a part of a table: how many addresses that answer plainly were
-// asked more than once, and the most often.
+// askedAgain is two cells of the table: how many addresses of clean receivers were asked more than once, and how often
+// at most.
 func (c *customer) askedAgain(lab *smtplab.Lab) string {
 	again, most := 0, 0
 	for address := range c.seen {
@@ -363,7 +363,7 @@ func (t countCreated) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// watch looks at the progress all the time, until the end, or until there has been none for long.
+// watch reads the progress again and again, until the end, or until it stands still for long.
 func (c *customer) watch(ctx context.Context) error {
 	for moved, done := time.Now(), int64(0); ; {
 		d, err := look(ctx, c.client, c.id)
@@ -473,7 +473,7 @@ func (c *customer) check(lab *smtplab.Lab, sample []string, kills int) {
 	}
 }
 
-// checkMade wants one verification for all creates, of so many in the workspace.
+// checkMade wants one verification for all creates, and files verifications in the workspace.
 func (c *customer) checkMade(files int) {
 	t := c.t
 	t.Helper()
@@ -486,7 +486,7 @@ func (c *customer) checkMade(files int) {
 		"got %d verifications in the history and %v, want %d", len(history.Verifications), err, files)
 }
 
-// checkOutcomes compares outcomes with what the lab knows, and gives how many credits they are worth.
+// checkOutcomes compares the outcomes with the lab, and returns how many credits they cost.
 func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int64) {
 	t := c.t
 	t.Helper()
@@ -504,7 +504,7 @@ func (c *customer) checkOutcomes(lab *smtplab.Lab, sample []string) (charged int
 	return charged
 }
 
-// checkBalance wants so many credits spent, and none held.
+// checkBalance wants a balance with charged credits spent, and none held.
 func (c *customer) checkBalance(charged int64) {
 	c.t.Helper()
 	b := c.rig.balance()
@@ -512,14 +512,14 @@ func (c *customer) checkBalance(charged int64) {
 		"balance %+v, want %d spent", b, charged)
 }
 
-// diedBetween reports whether a node was killed between the begin of a session and what the lab noted of it: receivers
-// that make clients wait read what is left of a session long after its node was killed.
+// diedBetween reports whether a node was killed between the beginning of a session and an event that the lab noted in
+// it: a receiver that makes clients wait reads the rest of a session long after the node was killed.
 func diedBetween(kills []time.Time, began, noted time.Time) bool {
 	return slices.ContainsFunc(kills, func(k time.Time) bool { return k.After(began) && k.Before(noted) })
 }
 
-// checkAsked looks at what the receivers were asked: nothing after the final evidence or after the outcome was seen
-// (I15), and no mailbox that answers plainly more often than the node had lives.
+// checkAsked checks the RCPTs of the receivers. None comes after the final evidence or after the outcome was seen
+// (I15). No mailbox of a clean receiver is asked more often than the node had processes.
 func (c *customer) checkAsked(lab *smtplab.Lab, kills int) {
 	t := c.t
 	t.Helper()

@@ -121,8 +121,8 @@ func (c *cli) addUp(workspace string, customer *client.API) {
 		"held 20 = charged 20 + released 0 + still held 0")
 }
 
-// TestABackupReplacesNothing, neither a file that was there nor one that came
-// while it was made, and leaves nothing of its own behind.
+// TestABackupReplacesNothing: it replaces no file, even one that came while the backup was made. A refused backup
+// leaves no files.
 func TestABackupReplacesNothing(t *testing.T) {
 	folder := t.TempDir()
 	part, path := filepath.Join(folder, "b.part"), filepath.Join(folder, "b")
@@ -289,7 +289,7 @@ func TestANodeFindsByItselfThatItsBooksAreOff(t *testing.T) {
 // default address a node of somebody else may answer.
 const noNodeHere = "ROLLCALL_ADMIN_LISTEN=127.0.0.1:1"
 
-// spoilsTheBooks adds a credit to each account past the program.
+// spoilsTheBooks adds a credit to each account by a statement of its own.
 func (c *cli) spoilsTheBooks() {
 	c.t.Helper()
 	path := filepath.Join(c.folder, "rollcall-data", "ledger.db")

@@ -226,7 +226,7 @@ func newData() *cobra.Command {
 	})
 }
 
-// openAny opens a file, or keeps standard input for "-".
+// openAny opens a file. For "-" it copies standard input to a temporary file.
 func openAny(name string, stdin io.Reader) (*input, error) {
 	if name != "-" {
 		return openInput(name)

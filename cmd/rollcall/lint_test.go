@@ -42,7 +42,7 @@ func TestLintTellsEachBadRow(t *testing.T) {
 	effort.Is(t, d.must("lint", "-"), "stdin.csv: 1 address to send, no defects\n", "standard input")
 }
 
-// TestDataShowsEachList with its age.
+// TestDataShowsEachList: data names the lists that the program contains.
 func TestDataShowsEachList(t *testing.T) {
 	t.Parallel()
 	holds(t, (&console{t: t, toFile: true}).must("data"), "disposable", "CC0-1.0")

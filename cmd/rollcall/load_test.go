@@ -74,8 +74,8 @@ func cleanFile(n, domains int) []byte {
 	return b.Bytes()
 }
 
-// letters spells a number from 0 in letters, so that a clean receiver of the lab
-// knows the mailbox that is named after it.
+// letters spells a number in letters. A mailbox with such a name exists at a clean receiver
+// of the lab.
 func letters(n int) string {
 	var out []byte
 	for ; n > 0 || len(out) == 0; n /= 26 {
@@ -129,8 +129,8 @@ const (
 	downloadGrowthMax = 96 << 20
 )
 
-// settled writes a final verification into the ledger of a node that is down. Each settlement has addresses of all
-// places of the file, as when all receivers answer at their own pace.
+// settled writes a final verification into the ledger of a stopped node. The addresses of each settlement are spread
+// over the whole file, as if all receivers answered at their own pace.
 func (r *rig) settled(total int64) uuid.UUID {
 	r.t.Helper()
 	url := "sqlite:" + filepath.Join(r.folder, "rollcall-data", "ledger.db")
@@ -151,7 +151,7 @@ func (r *rig) settled(total int64) uuid.UUID {
 	return v.ID
 }
 
-// checkedDownload reads the whole of a results file and that each row is in its place.
+// checkedDownload reads a whole results file, and checks that each row is in its place.
 func checkedDownload(answer *http.Response, total int64) (n int64, err error) {
 	lines := bufio.NewReaderSize(answer.Body, 64<<10)
 	var want []byte
@@ -196,7 +196,7 @@ func (r *rig) downloads(id uuid.UUID, clients int, total int64) (bytes int64, to
 	return bytes, time.Since(began)
 }
 
-// stopped has some clients begin a download and stop reading, does what is asked meanwhile, and lets them go.
+// stopped lets clients begin a download and stop reading. It runs meanwhile, and then closes the downloads.
 func (r *rig) stopped(id uuid.UUID, clients int, meanwhile func()) {
 	r.t.Helper()
 	for range clients {
@@ -307,7 +307,7 @@ func (w speedWork) String() string {
 	return w.name + " " + words + " " + rcpts
 }
 
-// settings let 64 connections do what they can.
+// settings allow 64 connections, and nothing else limits them.
 func (w speedWork) settings() string {
 	change := []string{"connections = 4", "connections = 64", "rcpts_per_transaction = 100",
 		fmt.Sprintf("pipelining = %v", w.pipelining)}
@@ -322,7 +322,7 @@ func (w speedWork) file() []byte {
 	return []byte("email\n" + strings.Join(drawList(w.addresses, zipf(w.domains, "clean"), "ghost", 220), "\n") + "\n")
 }
 
-// zipf draws of so many domains of a personality, each as often as Zipf's law says.
+// zipf draws one of a number of domains of a personality, by Zipf's law.
 func zipf(domains int, personality string) func(int, *rand.Rand) string {
 	until, sum := make([]float64, domains), 0.0
 	for i := range until {
@@ -406,7 +406,7 @@ func (w speedWork) measure(t *testing.T, path string, file []byte) (s speed) {
 	return s
 }
 
-// seeTheEnd looks at a verification as often as the service says, and gives when it saw the end.
+// seeTheEnd polls a verification at the service's Retry-After, and returns when it saw the end.
 func seeTheEnd(ctx context.Context, c *client.API, id string) time.Time {
 	for {
 		d, wait, err := c.Detail(ctx, id)

@@ -173,8 +173,8 @@ var labelsKnown = map[string]int{
 	"who": 3, "why": 10,
 }
 
-// TestMetricsAreBounded: nothing that customers or receivers choose makes series without
-// end, and no label has an address.
+// TestMetricsAreBounded: customers and receivers can't cause an unbounded number of series, and no label has an
+// address.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	families := metricsOf(t)
@@ -342,7 +342,7 @@ func familyOf(all map[string]*family, series string) (*family, []string) {
 // closed are labels whose values are all there before anything happens.
 var closed = []string{"cause", "kind", "why"}
 
-// unheard returns the values that a label of the metric never has.
+// unreachable returns a fault for each value that a label of the metric never has.
 func (f *family) unreachable(label string, values []string) (faults []string) {
 	for _, v := range values {
 		if !f.values[label][v] {

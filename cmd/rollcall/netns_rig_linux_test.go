@@ -279,7 +279,7 @@ func (r *netRig) front(t *testing.T, port int) string {
 	return server.URL
 }
 
-// anyNode picks nodes that are well in turn; nil: none is. The channel is closed when it is so no more.
+// anyNode returns the healthy nodes in turn; nil: there is none. The channel is closed when the node's state changes.
 func (r *netRig) anyNode() (*netNode, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,7 +293,7 @@ func (r *netRig) anyNode() (*netNode, <-chan struct{}) {
 	return nil, nil
 }
 
-// become changes the state. What customers have open at a node that was well ends, as a load balancer ends it.
+// become changes the state. Open requests of customers to a node that was healthy end, as a load balancer ends them.
 func (n *netNode) become(s nodeState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

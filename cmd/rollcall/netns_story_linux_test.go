@@ -87,7 +87,7 @@ const (
 	// takeoverSeen is how often the ledger is asked who has a lease.
 	takeoverSeen = 50 * time.Millisecond
 
-	// pollEvery is how often each node's API is asked, pollWithin how soon it must answer: below what our client waits.
+	// Each node's API is asked each pollEvery. It must answer within pollWithin, which is shorter than our client waits.
 	pollEvery  = 250 * time.Millisecond
 	pollWithin = 20 * time.Second
 
@@ -130,7 +130,7 @@ func storySample(file int) (sample []string) {
 	return sample
 }
 
-// settled is how many addresses of the story are done.
+// settled returns how many addresses of the story are settled.
 func (st *stage) settled() (n int64) {
 	for _, c := range st.customers {
 		n += c.settled()
@@ -465,7 +465,7 @@ func (st *stage) judgePolls() {
 	effort.Not(st.t, p.asked, 0, "no node was asked: is the poller blind?")
 }
 
-// cutReceiver is a receiver at a place behind a hub that answers what comes, and notes it.
+// cutReceiver is a receiver in a network namespace. It answers every command and notes it.
 type cutReceiver struct {
 	at    netip.AddrPort
 	lines chan string // of its session

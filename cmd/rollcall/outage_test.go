@@ -230,7 +230,7 @@ type nodeLog struct {
 	at    map[string]time.Time // guarded by mu; when a message first came
 }
 
-// logLine is what the lines of one cause have in common.
+// logLine is the level and message of a line of the log, by which lines are counted.
 type logLine struct {
 	Level   string `json:"level"`
 	Message string `json:"msg"`

@@ -101,7 +101,7 @@ func TestRealServers(t *testing.T) {
 	t.Logf("%d addresses in %s", len(realServers)*mailboxesOfReal*4/3, time.Since(began).Round(time.Second))
 }
 
-// begin starts a Postfix that has its mailboxes at an address of the space, and returns the name of its log.
+// begin starts a Postfix with its mailboxes at an address of the network namespace, and returns the name of its log.
 func (r realServer) begin(t *testing.T, s *space, address string) string {
 	t.Helper()
 	folder, data := t.TempDir(), ownedBy(t, "postfix")

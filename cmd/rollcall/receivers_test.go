@@ -170,7 +170,7 @@ func TestEverythingAboutAReceiverIsShown(t *testing.T) {
 		`{"key":"example.test","node":"node-1","session":17}`)
 }
 
-// TestSoftwareIsShown in a plain line that says who says so, in 80 columns, and in JSON.
+// TestSoftwareIsShown: one line of at most 80 columns names the software and its source; JSON has it too.
 func TestSoftwareIsShown(t *testing.T) {
 	postfix := throttle.SoftwareOf(throttle.Shown{Greeting: "mx ESMTP Postfix"})
 	cisco := throttle.SoftwareOf(throttle.Shown{Host: "mx1.iphmx.com"})
@@ -234,7 +234,7 @@ func TestEveryLessonIsASentence(t *testing.T) {
 	}
 }
 
-// TestWhatAReceiverTaughtIsForgotten, each thing on a line of its own, and a node that does not answer is named.
+// TestWhatAReceiverTaughtIsForgotten: the output has a line for each thing forgotten, and names silent nodes.
 func TestWhatAReceiverTaughtIsForgotten(t *testing.T) {
 	b := newThrottleBench(t)
 	holds(t, b.must("receivers", "forget", "example.test", "--reason", "they said sorry"),
@@ -289,8 +289,8 @@ func TestReasonsAreNotCut(t *testing.T) {
 		!strings.Contains(b.String(), " four\n"), "got\n%s", b.String())
 }
 
-// TestLongLinesOfSessionsGoOnBelow at a terminal, with every letter and blank of theirs; what is
-// no terminal gets each as one line.
+// TestLongLinesOfSessionsGoOnBelow: at a terminal a long line is folded without losing a character. Elsewhere it
+// stays one line.
 func TestLongLinesOfSessionsGoOnBelow(t *testing.T) {
 	line := "< 550-5.7.1 " + strings.Repeat("word  two ", 30) + strings.Repeat("x", 100)
 	for _, width := range []int{0, 60, 80} {
@@ -388,7 +388,7 @@ func TestAVerificationSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestTheTopOfWhatIsWaitedForIsShown, and how much is below it; programs get all of it.
+// TestTheTopOfWhatIsWaitedForIsShown: a person sees the first rows and the sum of the others; JSON has all rows.
 func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 	b := newThrottleBench(t)
 	const id = "0b6f2c9e-5f5e-4a3a-9c55-5a3a1b0f4c11"
@@ -414,7 +414,7 @@ func TestTheTopOfWhatIsWaitedForIsShown(t *testing.T) {
 	b.misused("verification", id, "--limit", "-1")
 }
 
-// TestTheNewestChangesAreListed, oldest first.
+// TestTheNewestChangesAreListed: the oldest of them comes first.
 func TestTheNewestChangesAreListed(t *testing.T) {
 	b := newThrottleBench(t)
 	for i := range 3 {

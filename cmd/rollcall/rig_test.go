@@ -119,13 +119,13 @@ func (r *rig) client() *client.API {
 	return c
 }
 
-// balance is what the operator sees.
+// balance returns the balance that an operator sees.
 func (r *rig) balance() ledger.Balance {
 	r.t.Helper()
 	return effort.Must(adminOf(r.t, r.ours()).Balance(r.t.Context(), r.tenant.Workspace))(r.t)
 }
 
-// audit runs the operator's command, against the node or, without one, on the file.
+// audit runs rollcall audit: it asks the node, or reads the ledger if no node runs.
 func (r *rig) audit() {
 	r.t.Helper()
 	holds(r.t, r.does("audit"), "every invariant holds")
@@ -263,7 +263,7 @@ func runHere(ctx context.Context, atScreen bool, environ []string, stdin string,
 	return out.String(), errs.String(), err
 }
 
-// console runs an operator's commands in this process, at a screen that all lines must fit or with output to a file.
+// console runs an operator's commands in this process. They write to a screen that all lines must fit, or to a file.
 type console struct {
 	t       *testing.T
 	environ []string
@@ -282,14 +282,14 @@ func (d *console) run(args ...string) (stdout, stderr string, err error) {
 	return stdout, stderr, err
 }
 
-// said is run for tests that take both outputs as one.
+// said returns both outputs of run together.
 func (d *console) said(args ...string) (string, error) {
 	d.t.Helper()
 	stdout, stderr, err := d.run(args...)
 	return stdout + stderr, err
 }
 
-// must runs a command that has to succeed and gives its output.
+// must runs a command that must succeed, and returns its output.
 func (d *console) must(args ...string) string {
 	d.t.Helper()
 	stdout, stderr, err := d.run(args...)

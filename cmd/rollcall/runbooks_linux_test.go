@@ -69,7 +69,7 @@ func untilPrinted(c *cli, text string, args ...string) {
 	})
 }
 
-// submits has the customer submit addresses, so many at each domain, and gives the verification.
+// submits makes the customer submit a number of addresses at each domain, and returns the verification.
 func (r *rig) submits(addresses int, domains ...string) (id string) {
 	r.t.Helper()
 	text := "email\n"

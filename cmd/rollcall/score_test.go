@@ -117,8 +117,8 @@ func TestLabScoreOfHonestReceivers(t *testing.T) {
 	effort.NotShort(t, "runs a node for twenty seconds")
 	t.Parallel()
 	effort.OnlyNode(t)
-	// What cannot be known would take the minute until it is given up. On a busy machine more
-	// is unfinished; what is finished is known. What ends after the results were read is replayed too.
+	// Unknowable addresses would be given up only after a minute. On a busy machine more addresses stay unfinished, but
+	// the finished ones are known. Addresses that end after the results were read are replayed too.
 	r := score(t, "honest", 120, 20*time.Second)
 	effort.ErrorIf(t, !r.good() || r.Found != r.Knowable || r.Knowable < 20 || r.Replayed < r.Addresses-r.Unfinished ||
 		r.Replayed < 20 || r.Addresses != 120, "%+v", r)
@@ -298,9 +298,9 @@ func (tr *trial) replay(t *testing.T, id string, all []judged) admin.ReplaySumma
 // A trial scales the long waits of real receivers, so that it ends in minutes. The limits are the shipped ones, so that
 // it shows a node's real manners.
 const (
-	// trialHour is how long an hour lasts, for the lab and for the node. It is short enough for the strictest receiver
-	// to finish its part of a list of bad addresses. It is long enough that the unscaled rates alone would allow more
-	// refusals than guards tolerate: 30 sessions of 2.
+	// trialHour is how long an hour lasts, for the lab and for the node. Within a run even the strictest receiver then
+	// answers its part of a list of bad addresses. Still, in one such hour the unscaled rates would allow more refusals
+	// than guards tolerate: 30 sessions of 2.
 	trialHour = 36 * time.Second
 
 	// trialGreylist stands for the 300 s of the commonest implementation.

@@ -117,7 +117,7 @@ func freeAddress(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", fmt.Sprint(freePort(t)))
 }
 
-// TestANodeRefusesAFolderThatOthersWrite in one line, before it makes anything there.
+// TestANodeRefusesAFolderThatOthersWrite: the error is one line, and nothing is made in the folder.
 func TestANodeRefusesAFolderThatOthersWrite(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

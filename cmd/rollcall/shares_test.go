@@ -194,8 +194,8 @@ func TestSlowUploadsOfOneTenantLeavePlaces(t *testing.T) {
 	effort.ErrorIf(t, n > 0, "%v uploads found no place free", n)
 }
 
-// TestSilentSocketsOfOneAddressLeavePlaces: a stranger opens more connections than the listeners have
-// places, says nothing, and opens others for those that are closed.
+// TestSilentSocketsOfOneAddressLeavePlaces: a stranger opens more connections than the listeners accept, sends
+// nothing, and replaces those that are closed.
 func TestSilentSocketsOfOneAddressLeavePlaces(t *testing.T) {
 	t.Parallel()
 	// The storage URL has its default; that of the API would take a good part of the files of a process
@@ -234,8 +234,8 @@ func TestSilentSocketsOfOneAddressLeavePlaces(t *testing.T) {
 	}
 }
 
-// TestAFloodOfUploadsLeavesTurns: one tenant creates verifications and sends chunks, as fast as the node takes
-// them, with all that it may have.
+// TestAFloodOfUploadsLeavesTurns: one tenant uses all its places to create verifications and to send chunks, as fast as
+// the node takes them.
 func TestAFloodOfUploadsLeavesTurns(t *testing.T) {
 	t.Parallel()
 	s := newShared(t, func(c *config.Config) { c.Limits.MaxOpenVerifications = 100_000 })
@@ -313,7 +313,7 @@ func (s *shared) pays(credits ledger.Credits) {
 	effort.OK(s.t, err)
 }
 
-// sends has the first tenant send a file of so many addresses of a domain.
+// sends makes the first tenant send a file with a number of addresses of a domain.
 func (s *shared) sends(ctx context.Context, domain string, addresses int) uuid.UUID {
 	s.t.Helper()
 	return uuid.MustParse(mustHandIn(ctx, s.t, s.first, []byte(numbered("ghost", domain, addresses))))
@@ -385,7 +385,7 @@ func TestLargeFilesOfOneTenantLetOthersPass(t *testing.T) {
 //go:embed testdata/wide_allowance.toml
 var wideAllowance string
 
-// goodFile has addresses that exist, none of another prefix: so many at each domain, whose name has its number for a #.
+// goodFile has existing addresses, each of them at each domain. A domain's number replaces its #.
 func goodFile(prefix, domain string, domains, each int) []byte {
 	var b bytes.Buffer
 	b.WriteString("email\n")

@@ -304,7 +304,7 @@ func TestWhatAnExplanationCouldNotAsk(t *testing.T) {
 		"\nrcpt_rate  4/s     2/s  file example.test, throttle.toml:12\n")
 }
 
-// TestWhatThrottleSetRefuses, with the code of wrong usage where it is one, and what to write; nothing is set then.
+// TestWhatThrottleSetRefuses: the error says what to write, wrong usage has its exit code, and nothing is set.
 func TestWhatThrottleSetRefuses(t *testing.T) {
 	b := newThrottleBench(t)
 	for _, c := range []struct {
@@ -355,7 +355,7 @@ func TestWhatThrottleSetRefuses(t *testing.T) {
 		"source:default, override\n")
 }
 
-// TestSomethingNarrowerGoesFirst, and throttle set says so.
+// TestSomethingNarrowerGoesFirst: throttle set names a narrower rule that takes precedence.
 func TestSomethingNarrowerGoesFirst(t *testing.T) {
 	b := newThrottleBench(t)
 	out := b.must("throttle", "set", "test", "rcpt_rate=2/s", "--for", "2d", "--reason", "x")
@@ -365,7 +365,7 @@ func TestSomethingNarrowerGoesFirst(t *testing.T) {
 	holds(t, out, "rcpt_rate  3/s     1/s  override example.test, override ")
 }
 
-// TestPauseAndResume of a receiver and of a source; a pause of the file stays, and so does an override that sets more.
+// TestPauseAndResume: resume ends pauses, but not one of the throttle file or one whose override sets more fields.
 func TestPauseAndResume(t *testing.T) {
 	b := newThrottleBench(t)
 	b.inspector.sources = []inspect.Source{{Source: "2001:db8::7"}}

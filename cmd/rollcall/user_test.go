@@ -173,7 +173,7 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 			holds(t, c.fails(exitFailed, args...), "dashboard.oidc_secret_file: "+want)
 		}
 	}
-	// Another node of this machine may have the usual ones.
+	// The default ports may be in use on this machine.
 	ports := []string{fmt.Sprintf("ROLLCALL_ADMIN_LISTEN=127.0.0.1:%d", freePort(t)),
 		"ROLLCALL_HTTP_LISTEN=127.0.0.1:0", "ROLLCALL_UPLOAD_LISTEN=127.0.0.1:0"}
 	c.environ = slices.Clone(ports)
@@ -197,7 +197,7 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	refused("")
 }
 
-// TestOperatorsSignInByTheirCommand, and every page answers on a node as it is built.
+// TestOperatorsSignInByTheirCommand: rollcall operate signs in, and every page of a real node answers.
 func TestOperatorsSignInByTheirCommand(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)

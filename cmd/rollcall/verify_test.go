@@ -235,7 +235,7 @@ func TestTimeLeftOfARunThatGoesOn(t *testing.T) {
 	}
 }
 
-// TestABarIsDrawnInOnePiece, with the count that its text is of, and its end whenever that comes.
+// TestABarIsDrawnInOnePiece: bar and text show the same count. The last state is drawn even if it comes soon.
 func TestABarIsDrawnInOnePiece(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -13,8 +13,8 @@ import (
 	"rollcall/cmd/rollcall/term"
 )
 
-// watchCommand makes c a command for operators whose answer --watch shows again and again. show writes it, in at most
-// so many lines; 0: any number.
+// watchCommand makes c a command for operators whose answer --watch shows again and again. show writes the answer in at
+// most lines lines; 0: any number.
 func watchCommand[T any](node *adminFlags, c *cobra.Command, every time.Duration,
 	ask func(ctx context.Context, to *client.Admin, args []string) (T, error),
 	show func(b *term.Page, found T, lines int)) *cobra.Command {

@@ -19,7 +19,7 @@ import (
 	"rollcall/smtp"
 )
 
-// TestWeightsAreShown and changed.
+// TestWeightsAreShown: weights are shown, changed and checked, by the workspace's name or the beginning of its id.
 func TestWeightsAreShown(t *testing.T) {
 	b := newThrottleBench(t)
 	var made admin.Workspace
@@ -40,7 +40,7 @@ func TestWeightsAreShown(t *testing.T) {
 	}
 }
 
-// TestLimitsOfAWorkspaceAreShown and set, with who and why in the operator log.
+// TestLimitsOfAWorkspaceAreShown: limits are shown and set. The operator log has the author and the reason.
 func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 	b := newThrottleBench(t)
 	var made admin.Workspace
@@ -77,7 +77,7 @@ func TestLimitsOfAWorkspaceAreShown(t *testing.T) {
 	b.refused("no such workspace", "workspace", "limits", uuid.NewString())
 }
 
-// TestSizesAreReadAsTheyAreWritten, in any unit.
+// TestSizesAreReadAsTheyAreWritten reads and writes sizes in every unit.
 func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
 	for text, want := range map[string]int64{"1": 1, "7B": 7, "2kB": 2000, "2KiB": 2048, "500MB": 500e6,
 		"1.5 GiB": 3 << 29,
@@ -132,7 +132,7 @@ func TestEntriesOfAManySettledFile(t *testing.T) {
 	}
 }
 
-// TestAStatementThatDoesNotAddUpFails and says where to go on.
+// TestAStatementThatDoesNotAddUpFails: the error names the next command.
 func TestAStatementThatDoesNotAddUpFails(t *testing.T) {
 	out := term.NewPage(nil)
 	s := statement{admin.Statement{Held: 10, Charged: 6, Released: 1, StillHeld: 2}}

@@ -43,8 +43,8 @@ type world struct {
 	giveUp   time.Duration       // give_up_after
 	within   time.Duration       // after which nobody looks on; 0: loadWait
 	three    bool                // nodes, and not one
-	kills    int                 // so many of the nodes are killed, one after the other
-	stops    time.Duration       // and instead of that they are stopped for so long
+	kills    int                 // how many of the nodes are killed, one after the other
+	stops    time.Duration       // how long they are stopped instead of killed; 0: killed
 	score    float64             // of its hidden limit, the part that must be used; and less than putOffMost put off
 }
 
@@ -418,7 +418,7 @@ func greylisting(n, pace int, greylist time.Duration, waits []time.Duration) *wo
 			Words: smtplab.Words{Greylist: "450 4.2.0 <{address}>: Recipient address rejected: Greylisted"}}}
 }
 
-// breaking is a receiver that answers nobody, whatever is done: its file must end.
+// breaking is a world with a receiver that ends each session without an answer. The file must end nevertheless.
 func breaking(at smtplab.Personality, n int) *world {
 	return &world{name: "each session ends: " + at.Name, list: drawList(n, one), most: allowed{RcptsIn1s: 20}, at: at,
 		waits: inSeconds(30), giveUp: 100 * time.Second}
@@ -430,7 +430,7 @@ func lines2000() smtplab.Personality {
 		Any: strings.Repeat("450-4.3.0 there is more to say\n", 1999) + "450 4.3.0 there is more"}}
 }
 
-// toldWorlds have told limits of one kind each, and nothing odd.
+// statedWorlds have one stated limit each, and behave well otherwise.
 func statedWorlds() (all []*world) {
 	const turn = 100 * time.Millisecond
 	add := func(name string, domains, each int, turn time.Duration, pace float64, most allowed, told string) {
@@ -445,10 +445,10 @@ func statedWorlds() (all []*world) {
 	return all
 }
 
-// aboutMailbox says that we are too fast, in words about somebody else.
+// aboutMailbox says that we are too fast, but in words about the mailbox.
 const aboutMailbox = "450 4.2.1 The user you are trying to contact is receiving mail too quickly, please resend later"
 
-// hiddenWorlds have limits that nobody tells, of a receiver that seems to allow 200 RCPTs a second.
+// hiddenWorlds have a limit that the settings don't state: they allow 200 RCPTs a second.
 func hiddenWorlds() (all []*world) {
 	const long = 10 * time.Second
 	minutes := func(perSecond, settle, judge int) step {
@@ -518,7 +518,7 @@ func unclear(i int, _ *rand.Rand) string {
 	return fmt.Sprintf("d%d-%s.test", i, kind)
 }
 
-// crowd is a cluster of processes on loopback: node-1 at 127.0.0.1, and so on.
+// crowd is a cluster of processes on loopback: node-1 at 127.0.0.1, node-2 at 127.0.0.2, and so on.
 type crowd struct {
 	*rig     // node-1 as operators see it, and a customer of one of them
 	lab      *smtplab.Lab
@@ -643,10 +643,10 @@ func (c *cli) shows(args ...string) string {
 	return out + errs
 }
 
-// scriptWait bounds what a document waits for.
+// scriptWait bounds a wait of a document's test.
 const scriptWait = time.Minute
 
-// until waits for something that is looked at again and again.
+// until calls look again and again until it reports true.
 func until(t *testing.T, look func() (is bool, what string)) {
 	t.Helper()
 	for end := time.Now().Add(scriptWait); ; {

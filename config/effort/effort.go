@@ -23,7 +23,7 @@ var long = flag.Bool("long", false, "try much more than a default run does; take
 
 const (
 	shortPart  = 20               // a short run draws one in so many of the default run's cases, as with the race detector
-	longTimes  = 50               // a long run has so many times the cases of a default run
+	longTimes  = 50               // a long run has this many times the cases of a default run
 	cases      = 100              // of a property, in a default run
 	everRepeat = 1                // the seed of short and default runs
 	budget     = 10 * time.Second // for all Seeds of a package, in a default run
@@ -167,7 +167,7 @@ func Equal[L ~[]E, E comparable](t failer, got, want L, of ...any) {
 	}
 }
 
-// Has reports a fault unless part stands in text; of says what text it is.
+// Has reports a fault unless text contains part. of names the text.
 func Has(t failer, text, part string, of ...any) {
 	t.Helper()
 	if !strings.Contains(text, part) {
@@ -175,7 +175,7 @@ func Has(t failer, text, part string, of ...any) {
 	}
 }
 
-// Lacks reports a fault if part stands in text; of says what text it is.
+// Lacks reports a fault if text contains part. of names the text.
 func Lacks(t failer, text, part string, of ...any) {
 	t.Helper()
 	if strings.Contains(text, part) {
@@ -209,7 +209,7 @@ func Denied[T any](_ T, err error) func(t failer, want error, of ...any) {
 	}
 }
 
-// spent is the time that the Seeds of this package have taken.
+// spent is how long all Seeds of this test binary have taken.
 var spent struct {
 	sync.Mutex
 	time.Duration

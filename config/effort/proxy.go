@@ -66,7 +66,7 @@ func (p *Proxy) copyBytes(to, from net.Conn, toTarget bool) {
 	}
 }
 
-// keepConns notes connections that Cut ends; false: there must be none, and they are closed.
+// keepConns notes connections, so that Cut can end them. If the proxy is gone, it closes them and returns false.
 func (p *Proxy) keepConns(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -387,7 +387,7 @@ func TestASlowNodeHoldsNoPageLongerThanASecond(t *testing.T) {
 	})
 }
 
-// settle gives more results to the verification that was made last.
+// settle settles more results of the verification that was made last.
 func (g *rig) settle(number int64, results ...ledger.Result) {
 	g.t.Helper()
 	effort.Must(g.book.Settle(g.t.Context(), ledger.Settlement{Lease: g.held, Number: number, Results: results}))(g.t)

@@ -330,8 +330,8 @@ func settleAll(b *testing.B, d benched) (id uuid.UUID, settled, inserted time.Du
 	return v.ID, settled, inserted
 }
 
-// BenchmarkSettle settles 1,000,000 outcomes in batches of 1,000. It prints the share of the speed of bare inserts
-// that the ledger reaches with all its rules; 1 is equal.
+// BenchmarkSettle settles 1,000,000 outcomes in batches of 1,000. It prints the ledger's speed as a fraction of the
+// speed of bare inserts.
 func BenchmarkSettle(b *testing.B) {
 	onEngines(b, func(b *testing.B, d benched) {
 		var settled, inserted time.Duration

@@ -114,7 +114,7 @@ func TestListsThatNobodyCanRead(t *testing.T) {
 		!strings.Contains(err.Error(), `no column "c": its columns are 1 "a"`), "got %v", err)
 }
 
-// TestResultsAreJoined to the rows that they are of, in both forms.
+// TestResultsAreJoined: each result stands in the row of its address, in CSV files and in workbooks.
 func TestResultsAreJoined(t *testing.T) {
 	t.Parallel()
 	text := "name;email;result\nAnna;anna@A.test;x\nNobody;;\nBert;<bert@b.test>;=1+1\nAnna;anna@a.test\n"

@@ -194,7 +194,7 @@ func (l *List) Clean(w io.Writer, mend bool) (c Changes, err error) {
 	return c, errors.Join(err, out.Error(), buffer.Flush())
 }
 
-// sent is the address that was sent to the service for a cell; "" for none.
+// sent returns the address that was sent to the service for a cell; "": none was.
 func sent(text string, number int64, mend bool) string {
 	d := intake.Check(text, number)
 	switch {

@@ -48,8 +48,8 @@ func selfAuditRig(t *testing.T, file string, script *auditScript, runs time.Dura
 	return metrics, log.String()
 }
 
-// TestSelfAuditRunsSoonAndThenEveryHour: an audit that fails or takes long does
-// not end the round, and the time of the last one stands still.
+// TestSelfAuditRunsSoonAndThenEveryHour: after an audit that fails or takes too long, the next one still comes. The
+// time of the last success stays.
 func TestSelfAuditRunsSoonAndThenEveryHour(t *testing.T) {
 	file := filepath.Join(t.TempDir(), auditFile)
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestSelfAuditRunsSoonAndThenEveryHour(t *testing.T) {
 	})
 }
 
-// TestSelfAuditTellsViolations with ids and no details, in a bounded number of lines.
+// TestSelfAuditTellsViolations: the log lines have ids and no details, and their number is bounded.
 func TestSelfAuditTellsViolations(t *testing.T) {
 	file := filepath.Join(t.TempDir(), auditFile)
 	synctest.Test(t, func(t *testing.T) {

@@ -126,7 +126,7 @@ func (s *selfCheck) check(ctx context.Context) (admin.Identity, error) {
 	return admin.IdentityOf(report, s.enforced), err
 }
 
-// noWay are the errors of a connection that the network prevented.
+// noWay are the errors of connections that the network prevents.
 var noWay = []error{syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ETIMEDOUT,
 	syscall.EPERM, syscall.EACCES, context.DeadlineExceeded, os.ErrDeadlineExceeded}
 

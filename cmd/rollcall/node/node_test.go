@@ -54,7 +54,7 @@ func TestWhatSaysThatPort25IsBlocked(t *testing.T) {
 	}
 }
 
-// TestTheLabIsNotTakenForAnEarlierOne: what is known of its receivers is what they taught since they began.
+// TestTheLabIsNotTakenForAnEarlierOne: facts about its receivers count only if this process learned them.
 func TestTheLabIsNotTakenForAnEarlierOne(t *testing.T) {
 	book := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	t.Cleanup(func() { _ = book.Close() })
@@ -115,8 +115,8 @@ func TestTracingIsOffByDefault(t *testing.T) {
 	effort.ErrorIf(t, n.tracer != nil || len(n.stops) != 0, "something is traced")
 }
 
-// TestCertificatesAreFollowed: a new pair is served without a restart, and one that can't
-// be used is logged and leaves the one before in force.
+// TestCertificatesAreFollowed: a new certificate is served without a restart. An unusable one is logged, and the
+// certificate before it stays in use.
 func TestCertificatesAreFollowed(t *testing.T) { synctest.Test(t, certificatesAreFollowed) }
 
 func certificatesAreFollowed(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 type Column struct {
 	Name  string
 	Right bool // numbers stand on the right
-	Least int  // above 0: it may be clipped to so many characters for lack of room
+	Least int  // above 0: it may be clipped to this many characters for lack of room
 	Wrap  bool // it is wrapped instead of clipped, as no word may be lost
 }
 

@@ -10,7 +10,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestPaceIsThatOfThisRun at its boundaries: what was done before the first look counts for nothing.
+// TestPaceIsThatOfThisRun: addresses that were done before the first look don't count.
 func TestPaceIsThatOfThisRun(t *testing.T) {
 	begin := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
 	for _, x := range []struct {

@@ -499,7 +499,7 @@ func TestGuessesAtOnceAreCounted(t *testing.T) {
 	}
 }
 
-// TestASignInThatBeganBeforeTheChange of a password begins no session after it.
+// TestASignInThatBeganBeforeTheChange: a sign-in with the old password begins no session after the change.
 func TestASignInThatBeganBeforeTheChange(t *testing.T) {
 	g := newRig(t)
 	_, anna := g.user("anna@example.com")

@@ -342,7 +342,7 @@ const debianFolders = "/usr/lib/postgresql/*/bin"
 // version finds the major version in the answer to postgres --version.
 var version = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// find returns the folder of initdb and postgres: that of PATH, else the newest of those that match usual. ErrMissing.
+// find returns the folder of initdb and postgres: the one in PATH, or else the newest that matches usual. ErrMissing.
 func find(ctx context.Context, usual string) (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil && major(ctx, filepath.Dir(path)) >= VersionMin {

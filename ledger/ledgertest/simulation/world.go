@@ -406,13 +406,13 @@ type Moment struct{ *book }
 // Beginning is the moment in which there are some workspaces and nothing else.
 func Beginning(workspaces ...uuid.UUID) Moment { return Moment{newBook(workspaces...)} }
 
-// Equal reports whether two moments hold the same, but for what is said in logs.
+// Equal reports whether two moments are equal, except for their logs.
 func (m Moment) Equal(o Moment) bool {
 	return m.book == o.book || slices.Equal(m.accounts, o.accounts) && slices.Equal(m.grants, o.grants) &&
 		slices.EqualFunc(m.files, o.files, (*file).sameAs)
 }
 
-// sameAs reports whether a file is the same, whenever it became so.
+// sameAs reports whether two files have the same contents.
 func (f *file) sameAs(o *file) bool {
 	if f == o {
 		return true
@@ -456,7 +456,7 @@ func (t alone) View(_ context.Context, do func(t transitions.Tables) error) erro
 	return do(t.memory)
 }
 
-// Book is a ledger in a moment: the calls about files, their work and their credits.
+// Book is the ledger of a moment. It has the calls about files, their work and their credits.
 type Book struct {
 	unasked
 	transitions.Engine
@@ -502,7 +502,7 @@ func (b *Book) History(_ context.Context, q ledger.HistoryQuery) (list []ledger.
 	return list, nil
 }
 
-// OpenVerifications returns the verifications that are not over, and whose lease each is.
+// OpenVerifications returns the verifications that are not final, with the holder of each lease.
 func (b *Book) OpenVerifications(context.Context, int) (list []ledger.Verification, err error) {
 	for _, f := range b.memory.files {
 		if v := f.row.Verification; !v.Status.Final() {
