@@ -190,9 +190,9 @@ func (b *bench) receivers(ok bool) (pauses []time.Duration) {
 	return pauses
 }
 
-// TestOurOwnTroubleIsNoAttempt: whatever keeps us from a receiver, for minutes, the addresses are not put off and
-// nothing counts as an attempt; we look for it at least every few seconds and never without a pause; and when it is
-// there again they are asked at once.
+// TestOurOwnTroubleIsNoAttempt: if we can't reach a receiver's actor for minutes, no address is deferred and nothing
+// counts as an attempt. The actor is looked up every few seconds, never without a pause. When it is back, the
+// addresses are asked at once.
 func TestOurOwnTroubleIsNoAttempt(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -295,7 +295,7 @@ func TestReceiversThatFailOverWhatTheyGot(t *testing.T) {
 	}
 }
 
-// TestAnAnswerEndsTheSuspicion: receivers that end count only in a row.
+// TestAnAnswerEndsTheSuspicion: lost receivers count only if no answer comes between them.
 func TestAnAnswerEndsTheSuspicion(t *testing.T) {
 	b := newBench(t, testOptions(), 2*lostMax)
 	b.reach()
@@ -386,8 +386,8 @@ func TestShortWaitsGrow(t *testing.T) {
 	}
 }
 
-// TestWaitingForALimitUsesNoTime: who waited for a limit, a rest or a budget for longer than the time
-// to give up is asked then, and has all of that time from its own first attempt on.
+// TestWaitingForALimitUsesNoTime: an address that waited for a limit, a pause or a budget longer than GiveUpAfter is
+// still asked, and GiveUpAfter counts from its own first attempt.
 func TestWaitingForALimitUsesNoTime(t *testing.T) {
 	rested := told{reason: smtp.ReceiverRateLimited, wait: 20 * time.Minute, others: true}
 	silent := told{reason: smtp.ReceiverRateLimited, wait: 20 * time.Minute, silent: true}

@@ -22,8 +22,8 @@ import (
 	"rollcall/config/effort"
 )
 
-// apartLines make a root whose changes nobody else sees: $1 is an empty folder for them, $2 the only folder of this
-// machine that is written. Devices are those that programs cannot do without. The rest of the arguments is run there.
+// apartLines make a root whose changes stay in $1, an empty folder. $2 is the only folder of this machine that is
+// written. The root has only the devices that every program needs. The other arguments are the command to run in it.
 //
 //go:embed testdata/apart.sh
 var apartLines string

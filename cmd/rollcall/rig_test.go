@@ -297,7 +297,7 @@ func (d *console) must(args ...string) string {
 	return stdout
 }
 
-// asks runs a command that has to succeed for its answer in JSON.
+// asks runs a command that must succeed, with --json, and decodes its answer.
 func (d *console) asks(into any, args ...string) {
 	d.t.Helper()
 	effort.OK(d.t, json.Unmarshal([]byte(d.must(append(args, "--json")...)), into), "rollcall", args)

@@ -398,7 +398,7 @@ func TestAnUploadEndsWithItsUser(t *testing.T) {
 	}
 }
 
-// head sends the head of a PUT of the whole file and some of its bytes.
+// begin sends the head of a PUT of the whole file and some of its bytes.
 func (c *rawConn) begin(path string, total int, sent string) {
 	c.send("PUT", path, []string{
 		fmt.Sprintf("Content-Range: bytes 0-%d/%d", total-1, total), fmt.Sprintf("Content-Length: %d", total),

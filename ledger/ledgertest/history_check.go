@@ -418,7 +418,7 @@ func RecordHistory(ctx context.Context, books []ledger.Book, o HistoryOptions) (
 	return h, nil
 }
 
-// insist repeats a call that a fault may meet.
+// insist repeats a failed call if the history has faults.
 func (r *recorder) insist(do func() error) error {
 	err := do()
 	for again := 0; err != nil && r.Faults && again < againMax; again++ {

@@ -291,7 +291,7 @@ var outlooks = []exercise{
 // inMinutes is a time that the ledger keeps as it is.
 func inMinutes(n int64) time.Time { return time.UnixMilli(1_700_000_000_007 + n*60_000).UTC() }
 
-// expect fails the test unless a verification says when it is expected to be over.
+// expect fails the test unless a verification has this expected end, also when it is read again.
 func expect(d *Fixture, v ledger.Verification, want time.Time) {
 	d.T.Helper()
 	if v.Expected != want || d.Sees(v.ID).Expected != want {

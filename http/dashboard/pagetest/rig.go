@@ -253,13 +253,13 @@ const (
 	Unkept = "dora@slow.test"
 )
 
-// Source is the source that asked for Asked, and Rule the rule that judged the reply.
+// Source is the source that probed Asked, and Rule the rule that judged the reply.
 const (
 	Source = "192.0.2.7"
 	Rule   = "rcpt-5.1.1@00000007"
 )
 
-// Password is that of everybody, and KeptPassword its text in the ledger, which costs next to nothing to try.
+// Password is everybody's password, and KeptPassword its hash in the ledger, made with the lowest cost.
 const (
 	Password     = "a horse that nobody rides"
 	KeptPassword = "$argon2id$v=19$m=8,t=1,p=1$H7lUOLmAlOobe3snqv3ZhQ$DmKhrNge8PeWCihcU87uy4ApxBcCbVfZfLfMBUv2V5M"

@@ -359,7 +359,7 @@ var edges = map[ledger.State][]ledger.State{
 	"cancelling":        {"cancelled"},
 }
 
-// wrong notes a broken promise; the life ends with the first.
+// wrong notes a broken invariant; the life ends with the first.
 func (w *world) wrong(invariant, format string, args ...any) {
 	if w.violation == "" {
 		w.violation = fmt.Sprintf("%s: %s", invariant, fmt.Sprintf(format, args...))
