@@ -56,8 +56,8 @@ func (a Address) ASCII() bool {
 }
 
 // ParseAddress reads exactly one address. A display name, comment, route, angle bracket, space or domain literal is
-// an error. LocalPart checks the local part, ParseDomain the domain, and the whole has at most AddressBytesMax
-// octets. A domain of one label is well-formed.
+// an error. LocalPart checks the local part, and ParseDomain checks the domain. The address has at most
+// AddressBytesMax octets. A domain of one label is well-formed.
 //
 // The error is ErrMalformed. An accepted address has no CR, LF or NUL, and no angle bracket outside quotes, so it
 // can stand in a RCPT line unchanged. The result shares memory with text where the spelling allows it.

@@ -59,8 +59,8 @@ const (
 	// sides, so that the two sides never wait for each other (RFC 2920 §3.1).
 	groupBytes = 4096
 
-	// groupRcpts bounds the RCPT commands of a group: after a refusal of our source, the rest of the group was
-	// already sent.
+	// groupRcpts bounds the RCPT commands of a group: if the receiver refuses our source in the middle of a group, the
+	// rest of the group is already sent.
 	groupRcpts = 64
 )
 

@@ -320,8 +320,8 @@ const openedTLS = `
 > 250 STARTTLS
 `
 
-// A second reply shows that the receiver is out of step: neither is taken for the
-// answer, since one of the replies before may have been sent ahead of its command.
+// A second reply shows that the receiver is out of step: an earlier reply may have come before its command. So none of
+// the replies counts as an answer.
 func TestTwoRepliesInOnePacket(t *testing.T) {
 	s := mustOpen(t, opened+`
 		< MAIL FROM:<back@probe.example> => 250 ok
@@ -407,7 +407,7 @@ func TestClosingAtEachStage(t *testing.T) {
 	}
 }
 
-// A receiver may send only so much in a whole session, and more for each address.
+// The bytes that a receiver may send in a session are bounded; each address raises the bound.
 func TestBytesOfASessionAreBounded(t *testing.T) {
 	o := testOptions()
 	o.Limits.SessionBytes, o.Limits.SessionMoreBytes = 2000, 100

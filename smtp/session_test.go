@@ -193,7 +193,7 @@ func TestGroupOfTransactionsOutOfStep(t *testing.T) {
 	}
 }
 
-// SMTPUTF8 is asked for in the one transaction of a group that needs it.
+// Only the transaction that needs SMTPUTF8 asks for it, even in a group with others.
 func TestSMTPUTF8InAGroupOfTransactions(t *testing.T) {
 	s := mustOpen(t, openedPipelining+`
 		< MAIL FROM:<back@probe.example>

@@ -17,8 +17,8 @@ import (
 	"rollcall/config/effort"
 )
 
-// pipeDialer plays s on one end of a pipe and dials the other. Done gives what
-// came of the script, when the client has ended the session.
+// pipe plays s on one end of a pipe; dial gives the other end. done gets the script's error when the client
+// has ended the session.
 func (s script) pipe() (dial Dialer, done chan error) {
 	client, server := net.Pipe()
 	done = make(chan error, 1)
@@ -31,7 +31,7 @@ func (s script) pipe() (dial Dialer, done chan error) {
 
 const openPipe = "> 220 hi\n< EHLO probe.example\n> 250-mx.example\n> 250 PIPELINING\n"
 
-// A receiver that says nothing costs exactly the limit of the stage.
+// A silent receiver costs exactly the time limit of its stage.
 func TestSilenceIsBoundedAtEachStage(t *testing.T) {
 	const mail = openPipe + "< MAIL FROM:<back@probe.example>\n"
 	for _, test := range []struct {
@@ -131,7 +131,7 @@ func TestDelaysAreWaitedFor(t *testing.T) {
 	})
 }
 
-// Each reply is in time, but the session as a whole is not: 6 min, and 130 s for each address after the first.
+// Each reply is in time, but the whole session is not: its limit is 6 min, and 130 s for each address after the first.
 func TestSessionTimeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -347,7 +347,7 @@ func (f *far) say(line string) {
 	effort.Denied(io.WriteString(f.conn, line+"\r\n"))(f.t, nil, "say", line)
 }
 
-// noteError waits for a command.
+// hear waits for a command.
 func (f *far) hear(want string) {
 	if !f.in.Scan() || !strings.HasPrefix(f.in.Text(), want) {
 		f.t.Errorf("heard %q, %v, want %s", f.in.Text(), f.in.Err(), want)
@@ -374,7 +374,7 @@ func lasting() SessionOptions {
 	return o
 }
 
-// isGone waits until the far side is known to hold the session no longer.
+// isGone waits for the signal that the far side no longer holds the session.
 func isGone(t *testing.T, gone <-chan struct{}) {
 	t.Helper()
 	select {
@@ -473,7 +473,7 @@ func TestASilentSessionKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestAFailureKnowsWhenItsSessionIsGone: also one that never became a session for us.
+// TestAFailureKnowsWhenItsSessionIsGone: this includes a connection on which nobody greeted us.
 func TestAFailureKnowsWhenItsSessionIsGone(t *testing.T) {
 	listener := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()

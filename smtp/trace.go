@@ -13,7 +13,7 @@ type Tracer interface {
 	On() bool
 	// Said gets a command as it was sent, without the line end. In RCPT the local part is replaced by "…".
 	Said(command string)
-	// Heard gets a reply. Of is the address in RCPT; for other commands it is the zero value.
+	// Heard gets a reply. of is the address of its RCPT, or zero for other commands.
 	Heard(reply Reply, of Address)
 }
 

@@ -130,7 +130,7 @@ type Attempt struct {
 	// Cause is the diagnosis of the attempt, from the results of other addresses.
 	Cause Cause
 
-	// Witness says that another address of the domain was asked for, to get a witness.
+	// Witness says that another address of the domain was probed, to get a witness.
 	Witness bool
 
 	Void bool // the answer does not count: the session was poisoned, or a harvest guard was active
@@ -269,8 +269,8 @@ func troubleOf(err error) Trouble {
 // others are shorter.
 const NameMax = 255
 
-// Cause is the diagnosis of an attempt that its own answer did not explain, with the trials that led to it. It is
-// for people: no verdict depends on it.
+// Cause is the diagnosis of an attempt whose own answer did not explain it, with the trials that led to the
+// diagnosis. It is for people: no verdict depends on it.
 type Cause struct {
 	Scope Scope  // ScopeNone: no diagnosis
 	Why   string // a plain sentence with the trials, without addresses; at most WhyMax bytes

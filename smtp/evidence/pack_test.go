@@ -115,7 +115,7 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 		got[0].Case.Hosts != 255 || got[0].Case.Omitted != 0, "%+v", got[0].Case)
 }
 
-// TestSizeIsNoLessThanWhatIsPacked: whoever keeps to RawMax by Size is never refused, though every text is another.
+// TestSizeIsNoLessThanWhatIsPacked: cases whose Sizes stay within RawMax are never refused, even if all texts differ.
 func TestSizeIsNoLessThanWhatIsPacked(t *testing.T) {
 	var list []Entry
 	size := 0
@@ -148,7 +148,7 @@ func TestSizeIsNoLessThanWhatIsPacked(t *testing.T) {
 const packedBefore = "0128b52ffd0400790200040a6d782e6578616d706c65093139322e302e322e3101720974727920616761696e01060900" +
 	"000d0300010203c301040003000000070000000100000000000106000100000000010080a89f8dbf68e4065b5f"
 
-// TestPacksWithoutCausesAreRead, and what has no cause is packed as it was then.
+// TestPacksWithoutCausesAreRead: old packs without causes are read. Cases without causes still give the same bytes.
 func TestPacksWithoutCausesAreRead(t *testing.T) {
 	old := effort.Must(hex.DecodeString(packedBefore))(t)
 	want := []Entry{{Ordinal: 3, Case: Case{Hosts: 1, Attempts: []Attempt{{At: noon, Stage: smtp.StageRcpt, Host: "mx.example",

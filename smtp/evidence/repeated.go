@@ -12,8 +12,8 @@ import (
 const repeatedBytes = 512
 
 // AppendKey appends a key that is the same for equal replies about different mailboxes of a receiver. In the key a
-// NUL stands for the asked address where it is a word by itself; named counts these. ok is false when the reply or
-// the address is not simple enough for a key.
+// NUL replaces the asked address wherever that is a word by itself. named is how often it was replaced. ok is false
+// if the reply or the address is not simple enough for a key.
 func AppendKey(key []byte, r smtp.Reply, asked smtp.Address) (_ []byte, named int, ok bool) {
 	size := 0
 	for _, line := range r.Lines {
@@ -39,8 +39,8 @@ func AppendKey(key []byte, r smtp.Reply, asked smtp.Address) (_ []byte, named in
 	return key, named, bytes.Count(key, []byte{0}) == named
 }
 
-// isSimple reports whether a name is ASCII words with one of the given signs between them, so that Clean does not
-// change it.
+// isSimple reports whether a name consists of ASCII words with one of the given signs between two words. Clean does
+// not change such a name.
 func isSimple(name, signs string) bool {
 	between := true // no word has begun yet, or a sign came last
 	for i := range len(name) {
@@ -54,7 +54,7 @@ func isSimple(name, signs string) bool {
 	return !between
 }
 
-// IsWhole reports whether the only thing removed from a clean text is the asked address, named times.
+// IsWhole reports whether Clean removed nothing from a text but the asked address, and that named times.
 func IsWhole(text string, named int) bool {
 	asked := strings.Count(text, string(MarkAsked))
 	return asked == named && strings.IndexByte(text, mark) < 0 && strings.IndexByte(text, MarkOurs) < 0

@@ -60,8 +60,8 @@ func leadBack(ctx context.Context, r Resolver, s Source, names []string) Finding
 	return f
 }
 
-// namedLike judges a name that leads back: a name that contains the address looks like a dial-up line, and some
-// receivers refuse it.
+// namedLike judges the name of a PTR that resolves back to the source: a name that contains the address looks like a
+// dial-up line, and some receivers refuse it.
 func namedLike(f Finding, s Source, name string) Finding {
 	f.State, f.Saw = OK, name+" and back"
 	a := s.Addr.Unmap()

@@ -13,8 +13,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// askedAgain is how long a block list's answer stays valid: lists ask for few questions, and a listing changes in
-// hours.
+// askedAgain is how long a block list's answer stays valid: the operators of lists want few queries, and a listing
+// changes in hours.
 const askedAgain = 24 * time.Hour
 
 // Lists asks block lists (RFC 5782) about sources, each list once a day about each source, whatever the result. Safe

@@ -181,8 +181,8 @@ func greets(ctx context.Context, w Way, to netip.Addr) bool {
 	return Greets(conn)
 }
 
-// Greets reads a whole greeting, sends QUIT and waits for the reply. It reports whether there was a greeting, even
-// one that refuses us. The first line may come early, to catch clients that send before the last one (postscreen).
+// Greets reads a whole greeting, sends QUIT and waits for the reply. It reports whether there was a greeting, even one
+// that refuses us. Some servers (postscreen) send the first line early to catch clients that send before the last line.
 func Greets(conn net.Conn) bool {
 	lines := bufio.NewReaderSize(io.LimitReader(conn, int64(smtp.DefaultLimits().ReplyBytes)), lineMax)
 	for more := true; more; {

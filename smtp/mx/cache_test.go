@@ -14,7 +14,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// script answers in the place of servers, in a test bubble.
+// script answers instead of DNS servers, in a test bubble.
 type script struct {
 	mu      sync.Mutex // guards all below
 	answers map[string]string
@@ -268,7 +268,7 @@ func TestSlowDomainsOfOneTenantDelayNobodyElse(t *testing.T) {
 	})
 }
 
-// TestWaitingUsesUpNoTime: the last of 300 begins after 10 others, long after the time that one lookup may take.
+// TestWaitingUsesUpNoTime: a lookup may wait in the queue for longer than it may take, and still succeed.
 func TestWaitingUsesUpNoTime(t *testing.T) {
 	slow(t, 20, func(t *testing.T, r *Resolver, s *script) {
 		began := time.Now()

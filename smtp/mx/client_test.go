@@ -29,8 +29,8 @@ func write(w dns.ResponseWriter, m *dns.Msg, change func(packet []byte) []byte) 
 	_, _ = w.Write(change(packet))
 }
 
-// TestHostileAnswers: whatever a forger or a broken server sends before or instead of the answer, the answer is found
-// or there is an error; never a wrong route, never a wrong "no".
+// TestHostileAnswers: a forger or a broken server sends something before or instead of the answer. The client then
+// finds the answer or returns an error, never a wrong route or a wrong "no".
 func TestHostileAnswers(t *testing.T) {
 	same := func(p []byte) []byte { return p }
 	forged := func(q *dns.Msg, change func(*dns.Msg)) *dns.Msg {

@@ -23,8 +23,8 @@ const (
 	// descriptors.
 	socketsIdle = 64
 
-	// straysMax bounds the packets in one exchange that do not answer the question. More come from a forger (RFC
-	// 5452 §9.2), who cannot reach TCP.
+	// straysMax bounds the packets in one exchange that do not answer the question. If more come, somebody forges
+	// answers (RFC 5452 §9.2); over TCP they cannot.
 	straysMax = 8
 
 	// udpBytes is the largest UDP answer read. It is above the EDNS size because some servers exceed that.
@@ -195,7 +195,7 @@ func fits(m, q *dns.Msg) bool {
 		dns.CanonicalName(got.Name) == want.Name
 }
 
-// exchangeTCP asks over a new TCP connection, because that is rare.
+// exchangeTCP asks over a new TCP connection. Questions over TCP are too rare to keep connections.
 func (c *client) exchangeTCP(ctx context.Context, s *server, q *dns.Msg) (*dns.Msg, error) {
 	c.queries.Add(1)
 	c.overTCP.Add(1)

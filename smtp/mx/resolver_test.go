@@ -313,8 +313,8 @@ func TestPublicEmptyNonTerminal(t *testing.T) {
 	}
 }
 
-// Servers that deny everything, as in a captive network, must not make a file
-// full of invalid addresses; and what they denied is forgotten when they are gone.
+// Servers that deny every name, as in a captive network, must not make all addresses of a file
+// invalid. When they are gone, their denials are forgotten.
 func TestDenialsAreBelievedOnlyOfServersThatKnowTheWitness(t *testing.T) {
 	z := startZone(t, "there.example. 60 MX 10 mx.gone.example.")
 	z.code("missing.example.", dns.RcodeNameError)

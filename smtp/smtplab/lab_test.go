@@ -111,7 +111,7 @@ func (w *wire) says(command, want string) string {
 	return got
 }
 
-// TestLimits: each kind lets through what it says and no more, also after a change, and the meter counts it.
+// TestLimits: each kind of limit lets exactly its number through, even after the limit was changed, and is metered.
 func TestLimits(t *testing.T) {
 	start := time.Now()
 	for _, c := range []struct {

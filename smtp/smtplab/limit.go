@@ -25,8 +25,8 @@ func (k LimitKind) String() string { return [...]string{"sliding", "fixed", "buc
 // bucketPart is the divisor of a limit that gives the size of a LimitBucket.
 const bucketPart = 20
 
-// Limit is what one receiver allows all its clients together, besides the limits of its personality. It may change
-// at any time without notice to clients.
+// Limit is what one receiver allows all its clients together, in addition to the limits of its personality. It may
+// change at any time; clients are not told.
 type Limit struct {
 	Rcpts int           // RCPT commands allowed in Per; 0: no limit
 	Per   time.Duration // 10 ms or more

@@ -73,7 +73,7 @@ func TestSheetCountsWhatClientsDo(t *testing.T) {
 	effort.Denied(json.Marshal(sheet))(t, nil, "sheet as JSON")
 }
 
-// checkEvents looks at the log that the sessions above leave, cut at five.
+// checkEvents checks the events of the sessions above. The lab keeps only five of them.
 func checkEvents(t *testing.T, l *Lab) {
 	t.Helper()
 	var kinds []string

@@ -350,7 +350,7 @@ func (s *session) mail(rest []byte) error {
 	return nil
 }
 
-// endTx ends a transaction, and counts it for GuardTx as good or bad.
+// end ends a transaction, and counts it for GuardTx as good or bad.
 func (t *transactions) end() {
 	switch {
 	case t.good > 0:

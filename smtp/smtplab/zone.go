@@ -87,9 +87,9 @@ func beneath(name, zone string) bool {
 	return name == zone || strings.HasSuffix(name, "."+zone)
 }
 
-// owner returns the owner of name, which is lower case without final dot: the nearest Domain of Add, or the last two
-// labels under TopLevel. A nil persona means that the name does not exist, an empty zone that the lab does not serve
-// it. The caller holds l.mu.
+// owner returns the owner of name: the nearest Domain of Add, or the last two labels under TopLevel. name is lower case
+// without final dot. A nil persona: the name does not exist. An empty zone: the lab does not serve the name. The caller
+// holds l.mu.
 func (l *Lab) owner(name string) (zone string, p *persona, a *added) {
 	for rest := name; ; {
 		if a, ok := l.domains[rest]; ok {

@@ -87,8 +87,8 @@ func TestRefusalsWeighWhatTheyCost(t *testing.T) {
 	}
 }
 
-// TestBudgetTellsHowLong: what is told of the time that so many more refusals take is what they take
-// when each is caused as soon as it may be.
+// TestBudgetTellsHowLong: the predicted time for a number of further refusals is the real one, if each is caused as
+// soon as it is allowed.
 func TestBudgetTellsHowLong(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
 		b, now := NewBudget(rapid.IntRange(1, 20).Draw(rt, "an hour"), 0, 0), start

@@ -104,8 +104,8 @@ func (c *doubts) hostName(i int, name string) {
 	}
 }
 
-// ownTops are the top-level domains that belong to nobody or are for private networks (RFC 2606, and those never
-// delegated because so many use them).
+// ownTops are the top-level domains that belong to nobody or are for private networks (RFC 2606, and those that are
+// never delegated because many networks use them).
 var ownTops = []string{"test", "example", "invalid", "localhost", "local", "internal", "lab", "lan", "home",
 	"corp"}
 

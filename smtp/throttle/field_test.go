@@ -68,7 +68,7 @@ func TestSetAndText(t *testing.T) {
 	}
 }
 
-// TestEveryFieldIsItsOwn: what is set in one field comes back, is in no other field, and Apply takes over that one.
+// TestEveryFieldIsItsOwn: a field that is set reads back the same, changes no other field, and is applied alone.
 func TestEveryFieldIsItsOwn(t *testing.T) {
 	texts := map[Field]string{FieldConnections: "17", FieldConnectionRate: "17/h", FieldRcptRate: "17/min",
 		FieldRcptsPerConnection: "17", FieldRcptsPerTransaction: "17", FieldRefusedPerSession: "17",

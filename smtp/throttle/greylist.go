@@ -74,27 +74,27 @@ func (g *Greylist) Sooner() time.Duration {
 
 // How greylisting of every address is found, and distinguished from a limit.
 const (
-	// raiseAgain is how much the pace of a test rises where only addresses asked again are left.
+	// raiseAgain is the factor by which the pace of a test rises if no new address is left to ask.
 	raiseAgain = 1.5
 
-	// greyVotes is how often a fresh address must fail right after an address asked again has passed.
+	// greyVotes is how often a fresh address must fail right behind an address that passed when asked again.
 	greyVotes = 3
 
-	// greyOdds is the logarithm of the odds at which those asked again during a test pass more often than new ones.
+	// greyOdds: at these odds (a logarithm) addresses asked again in a test are judged to pass more often than new ones.
 	greyOdds = 4.6
 
-	// greyMargin is how much more often addresses that have waited pass than fresh ones where a receiver greylists; a
-	// limit doesn't distinguish them. It takes freshPass fresh ones, and dueLeast of the others, to tell.
+	// greyMargin is how much more often addresses that have waited pass than fresh ones if a receiver greylists; a limit
+	// doesn't distinguish them. At least freshPass fresh ones and dueLeast of the others are needed to tell.
 	greyMargin = 0.25
 	freshPass  = 3
 	dueLeast   = 6
 
-	// Where fewer than greyMargin of the due ones pass, we ask that much slower, down to greySlow times the lowest
-	// pace.
+	// If fewer than greyMargin of the due addresses pass, we ask slower in proportion, down to greySlow times the
+	// lowest pace.
 	greySlow = 5
 
-	// greyPatience is how long no address may pass where only words say that a receiver greylists: most make an address
-	// wait five minutes.
+	// greyPatience is how long replies that name greylisting are believed while no address passes: most receivers make
+	// an address wait five minutes.
 	greyPatience = 12 * time.Minute
 
 	// wrongFor is how long words of greylisting are ignored after they were wrong.
@@ -299,7 +299,7 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.T
 	return Slower
 }
 
-// votes are fresh addresses that failed right after one asked again has passed, by the kind of their reply.
+// votes are the fresh addresses that failed right behind one that passed when asked again, by the kind of reply.
 type votes struct {
 	n     int
 	kinds map[string]int
@@ -316,7 +316,7 @@ func (v *votes) addKind(kind string) {
 	v.kinds[kind]++
 }
 
-// agreed returns the kinds that more than one vote names, with commas; only their codes where the words always differ.
+// agreed returns the kinds that two votes or more have, with commas; if all kinds differ, the codes that they have.
 func agreed(v votes) string {
 	codes := map[string]int{}
 	for kind, n := range v.kinds {
@@ -379,8 +379,8 @@ func (c *compared) takeFresh(bad float64, kind string) bool {
 	return odds >= greyOdds && c.passed/c.again >= good/c.fresh+greyMargin
 }
 
-// testAgain handles an address that was asked again during a test. Where most are deferred it shows as much as a new
-// one, since it was sent at the lower pace too. Where few are, most of those asked again are deferred at any pace.
+// testAgain handles an address that was asked again during a test. If most addresses are deferred, it proves as much as
+// a new one, since it was sent at the lower pace too. If few are, most addresses asked again are deferred at any pace.
 func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time) {
 	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
 		return
@@ -400,8 +400,8 @@ func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time)
 	}
 }
 
-// noneFresh raises the pace of a test by half where only addresses asked again are left, and pass: new ones would
-// decide it, and at a low pace the rest would take long. The first that fails after a raise ends this.
+// noneFresh raises the pace of a test by half if only addresses asked again are left, and they pass: new addresses
+// would decide the test, and at a low pace the rest would take long. The first failure after a raise ends this.
 func noneFresh(p *Pace, passed bool, now time.Time) {
 	c := &p.test.again
 	switch {

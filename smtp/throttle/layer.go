@@ -34,8 +34,8 @@ type Rule struct {
 	// source whose address the system chooses.
 	Name string
 	Set  Override
-	// Where has the place of each field, as "throttle.toml:12"; the one under the zero Field is for all others. May be
-	// nil.
+	// Where has the place of each field, such as "throttle.toml:12". The entry of the zero Field is for fields without
+	// one. May be nil.
 	Where map[Field]string
 
 	// Of an override only.

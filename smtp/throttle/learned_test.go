@@ -7,7 +7,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestLearned: which lessons change an allowance, how, and for how long.
+// TestLearned: for each thing learned, which limit it changes, how, and for how long.
 func TestLearned(t *testing.T) {
 	later := start.Add(time.Minute)
 	for _, tc := range []struct {
@@ -76,7 +76,7 @@ func TestLearned(t *testing.T) {
 	}
 }
 
-// endedAfter has sessions of different lengths ended after so many refusals each.
+// endedAfter ends sessions of different lengths, each after a number of refusals.
 func endedAfter(l *Learned, refused ...int) {
 	for i, n := range refused {
 		l.SessionEnded(37-i, n, start)

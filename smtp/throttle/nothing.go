@@ -57,7 +57,7 @@ type Nothing struct {
 	again bool // the next is an address asked before, not a fresh one
 
 	domain, tenant string // of all that failed; "": there were several
-	few            bool   // so few failed that this shows nothing about the cause
+	few            bool   // too few failed to show the cause
 
 	passedAgain int   // addresses asked again that passed since a fresh one did
 	votes       votes // fresh ones that failed right after such
@@ -208,7 +208,7 @@ func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	return NothingPasses
 }
 
-// againAlone handles the result of asking an address again while nothing passes.
+// againAlone handles the answer to an address that was asked again, alone, while nothing passes.
 func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 	if !p.nothing.on {
 		return Unchanged
@@ -325,7 +325,7 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	if edge > 0 {
 		p.lower(lower, edge, now)
 	}
-	if supposed { // a penalty would let so many more through for longer
+	if supposed { // a penalty would let that many more through for longer
 		p.step, p.credit = stepLong, creditTrial
 	}
 	p.hold = now.Add(min(lasted, aloneLate))

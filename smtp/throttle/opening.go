@@ -21,12 +21,12 @@ type OpeningRate struct {
 	since time.Time // what was dialled before says nothing about the present rate
 }
 
-// spell is a time in which sessions could be opened, until one was refused.
+// spell is a period in which sessions could be opened; it ends when one is refused.
 type spell struct {
 	from, to time.Time     // dial times of the first that opened, and of the first refused; zero: none was
-	opened   int           // so many could
-	before   int           // so many in the spell before
-	alike    int           // spells in a row that ended after about as many openings, which is a limit's doing
+	opened   int           // how many could be opened
+	before   int           // the same of the spell before
+	alike    int           // spells in a row that ended after about as many openings, which only a limit does
 	paused   time.Duration // how long none could be opened before it
 }
 

@@ -432,7 +432,7 @@ func (p *Pace) Cost(since, now time.Time) {
 	}
 }
 
-// Calm reports whether asking again shows something: the newest first try was answered, or there was none for a while.
+// Calm reports whether an address asked again proves anything: the newest first try passed, or nothing passed lately.
 func (p *Pace) Calm(now time.Time) bool {
 	return !p.nothing.on && (p.firsts.row == 0 || now.Sub(p.nothing.good) >= quietAgain)
 }
@@ -749,7 +749,7 @@ func (p *Pace) Remember() (RateMemory, bool) {
 	return m, m.Grey || m.Alone || m.Usual > 0 || p.phase != PhaseStarting && (m.Edge > 0 || m.Rate < p.ceiling)
 }
 
-// Recall takes what an earlier Pace knew; the stricter of it and what is known here holds.
+// Recall takes over the memory of an earlier Pace. Where the two differ, the stricter one counts.
 func (p *Pace) Recall(m RateMemory, now time.Time) {
 	if m.Grey {
 		p.grey.begin(p, m.Kinds, now)

@@ -9,14 +9,14 @@ import (
 	"rollcall/config/effort"
 )
 
-// askedReceiver is a receiver that is asked at the pace that it is let go, one at a time. It lets limit of them pass in a second.
+// askedReceiver is asked one address at a time, at the permitted pace. It lets limit of them pass in a second.
 type askedReceiver struct {
 	pace  *Pace
 	now   time.Time
 	limit int
 	grey  time.Duration
-	price time.Duration // nothing passes for so long after one too many
-	until time.Time     // of that
+	price time.Duration // how long nothing passes after one too many
+	until time.Time     // the end of that time
 	seen  []time.Time
 	again []deferredTry
 	good  int
@@ -33,7 +33,7 @@ func beginAsking(ceiling, limit int) *askedReceiver {
 	return &askedReceiver{pace: NewPace(RateBounds{Ceiling: Rate{Events: ceiling, Per: time.Second}, Stated: true}, now), now: now, limit: limit}
 }
 
-// passes counts one more.
+// passes counts one more address, and reports whether it passes.
 func (a *askedReceiver) passes(since time.Time) bool {
 	for len(a.seen) > 0 && a.now.Sub(a.seen[0]) >= time.Second {
 		a.seen = a.seen[1:]
@@ -84,7 +84,7 @@ func (a *askedReceiver) count(passed bool) {
 	}
 }
 
-// TestAFailedRaiseCostsOneStep of the pace, however many are deferred in the penalty that follows it.
+// TestAFailedRaiseCostsOneStep: this holds however many addresses are deferred in the penalty after the raise.
 func TestAFailedRaiseCostsOneStep(t *testing.T) {
 	for _, limit := range []int{12, 20, 33, 50} {
 		a := beginAsking(10*limit, limit)
@@ -96,7 +96,7 @@ func TestAFailedRaiseCostsOneStep(t *testing.T) {
 	}
 }
 
-// TestWhatWasDeferredAtTheStartIsForgotten after good answers in a row: they were greylisted until the first came back.
+// TestWhatWasDeferredAtTheStartIsForgotten: after good answers in a row, early deferrals turn out to be greylisting.
 func TestWhatWasDeferredAtTheStartIsForgotten(t *testing.T) {
 	for _, ceiling := range []int{2, 5, 10, 50} {
 		now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -139,7 +139,7 @@ func TestPaceFindsALimit(t *testing.T) {
 	}
 }
 
-// TestPaceFindsGreylisting by who passes: new addresses go at the whole pace then.
+// TestPaceFindsGreylisting: it shows in which addresses pass. New addresses are then asked at full pace.
 func TestPaceFindsGreylisting(t *testing.T) {
 	for _, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
 		a := beginAsking(20, 0)
@@ -202,7 +202,7 @@ func TestADomainFailsBesideOthers(t *testing.T) {
 	}
 }
 
-// TestPaceReturns to the pace of before soon after a limit far below it has ended, and seldom tries to before that.
+// TestPaceReturns: soon after a low limit has ended, the earlier pace returns. Before that it is seldom tried.
 func TestPaceReturns(t *testing.T) {
 	for _, limit := range []int{1, 3, 10} {
 		a := beginAsking(50, 0)
@@ -224,11 +224,11 @@ func TestPaceReturns(t *testing.T) {
 	}
 }
 
-// TestPaceHalvesWhereOnlyRetriesAreAsked and nobody gets a good answer, if a limit is known.
+// TestPaceHalvesWhereOnlyRetriesAreAsked: it does so if a limit is known and no address gets a good answer.
 func TestPaceHalvesWhereOnlyRetriesAreAsked(t *testing.T) {
 	for _, tc := range []struct {
 		edge, want float64
-		passes     int // each so many of them; 0: none
+		passes     int // one in this many passes; 0: none
 	}{{20, 10, 0}, {20, 20, 30}, {0, 20, 0}} {
 		a := beginAsking(20, 0)
 		a.pace.edge = tc.edge

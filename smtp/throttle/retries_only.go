@@ -14,15 +14,15 @@ const (
 	fewInSecond, fewBad = 2, 0.3
 )
 
-// dry is a row of bad answers to addresses asked again, with no good answer to anybody in between.
+// dry is a row of bad answers to addresses asked again, without a good answer to any address in between.
 type dry struct {
 	n    int
 	from time.Time // when it began, or last slowed us down
 }
 
-// runDry handles a bad answer to an address asked again. Where a limit is known and nobody gets a good answer for long,
-// it may be lower than that, which first tries don't show if all were tried: the pace is halved. Soon after a penalty a
-// short row is the next one. In a test nothing passes after rowNothing, whatever they say.
+// runDry handles a bad answer to an address asked again. If no address gets a good answer for long, the limit may be
+// lower than the known one. First tries would show that, but there may be none left: so the pace is halved. Soon after
+// a penalty a short row means the next penalty. In a test, rowNothing bad answers of any kind mean that nothing passes.
 func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
 	if p.edge == 0 || p.nothing.on || p.grey.on || sent.Before(p.counted) ||
 		!p.test.open && !MayBeOurs(p, kind) {
@@ -50,7 +50,7 @@ func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
 	return Slower
 }
 
-// FewPass reports whether so few pass in a second that the newest good answer may have used it up.
+// FewPass reports whether so few addresses pass in a second that the newest good answer may have used up the limit.
 func FewPass(p *Pace, now time.Time) bool {
 	return p.flow.over(now) <= fewInSecond && p.firsts.badShare(now.Add(-settledIn)) > fewBad
 }

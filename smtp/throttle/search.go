@@ -190,7 +190,7 @@ func (s *search) needed(share float64) int {
 func (s *search) raise(now time.Time) bool {
 	s.proved = s.rate
 	if s.trying { // the receiver tolerates more than before
-		if s.step >= stepLong { // at a limit that counts over a long time, so much more would not have passed
+		if s.step >= stepLong { // at a limit that counts over a long time, that much more would not have passed
 			s.long, s.cycle = false, 0
 		}
 		s.trying, s.fails, s.steps, s.step = false, 0, steps{}, min(2*s.step, s.stepMost())
@@ -256,7 +256,7 @@ func (s *search) stepMost() float64 {
 	return stepMost
 }
 
-// spend pays for a deferral, weighted by how likely our pace is the cause.
+// spend lowers the credit for a deferral by chance, the probability that our pace is its cause.
 func (s *search) spend(chance float64) { s.credit = max(s.credit-chance, -creditMost) }
 
 // lower goes down to a rate, because a higher one was too much.

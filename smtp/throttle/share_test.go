@@ -23,8 +23,8 @@ func drawAllowance(t *rapid.T) Limits {
 	return a
 }
 
-// TestSharesNeverExceedTheWhole: however n votes fall on the sides, each has its part, rounded down, so that they
-// together use no more than the allowance, and what is per session is the same for all.
+// TestSharesNeverExceedTheWhole: for any distribution of n votes each side has its share of the limits, rounded down,
+// and all shares together are at most the whole. Limits of a single session are not divided.
 func TestSharesNeverExceedTheWhole(t *testing.T) {
 	effort.Check(t, func(t *rapid.T) {
 		a := drawAllowance(t)

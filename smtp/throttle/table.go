@@ -19,8 +19,8 @@ const (
 	nameMax = 255
 )
 
-// The prefixes of the keys that are no receiver keys. A colon and a slash are in
-// no host name, so they cannot meet one.
+// The prefixes of keys other than receiver keys. No host name has a colon or a
+// slash, so such a key never equals a receiver key.
 const (
 	suffixPrefix = "suffix:"
 	domainPrefix = "domain:"
@@ -177,7 +177,7 @@ func (l *layers) sum(name string) *Limits {
 	return a
 }
 
-// Stated reports whether a rule sets a field for a key in particular, not for everybody.
+// Stated reports whether a rule with a name of the key sets a field. Rules for everybody don't count.
 func (t *Table) Stated(key string, f Field) bool {
 	l := t.layers.Load()
 	for name := range namesOf(key) {
@@ -190,7 +190,7 @@ func (t *Table) Stated(key string, f Field) bool {
 	return false
 }
 
-// Version changes with the table: while it is the same, so is every answer.
+// Version changes whenever the table changes. While it is the same, the table's answers are the same.
 func (t *Table) Version() uint64 { return t.layers.Load().version }
 
 // Rules returns the rules of a layer. They must not be changed.

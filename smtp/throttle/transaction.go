@@ -16,7 +16,7 @@ func (t *Together) OnPlain(allowed int) {
 	t.most, t.plain = min(2*t.Now(allowed), allowed), 0
 }
 
-// OnOther halves the number after an answer that isn't plain, or a cut session.
+// OnOther halves the number after an answer that isn't plain, and after a cut session.
 func (t *Together) OnOther() { t.OnSplit(t.most / 2) }
 
 // OnSplit notes that no more than n were accepted.

@@ -268,7 +268,7 @@ func (f *firsts) isAllOwn() bool {
 	return bad-own < likelyOwn*bad
 }
 
-// ownBefore is the estimated share of first tries before the present row that were deferred for their address.
+// ownBefore returns the estimated share of first tries that were deferred for their address, before the present row.
 func (f *firsts) ownBefore() float64 {
 	own, _ := f.countOwn(f.row)
 	return own / float64(max(sureTries, f.n-f.row))
@@ -279,11 +279,11 @@ func MayBeOurs(p *Pace, kind string) bool {
 	return !IsGreylisted(p, kind) && p.firsts.kinds.of(kind).transientChance() >= likelyOwn
 }
 
-// oddsOf is the logarithm of the odds against n bad ones in a row by chance.
+// oddsOf returns the logarithm of the odds against a row of bad ones by chance.
 func oddsOf(row int, share float64) float64 { return float64(row) * -math.Log(max(shareSet, share)) }
 
-// isBlocked reports whether a row of refusals of us is too long for chance, given how often they come otherwise: then
-// we are blocked for every address.
+// isBlocked reports whether a row of refusals of us is too long for chance, given how often such refusals come
+// otherwise. If so, we are blocked for every address.
 func (f *firsts) isBlocked() bool {
 	n, others := 0, 0
 	for n < f.row && n < f.n && f.nth(n).result == RefusedUs {
@@ -368,7 +368,7 @@ type sample struct {
 	likely float64       // estimated share with a bad answer for a reason other than their address
 }
 
-// since summarizes the first tries since a time, at most so many.
+// since summarizes the first tries since a time, at most most of them.
 func (f *firsts) since(from time.Time, most int) (s sample) {
 	for ; s.n < min(f.n, most) && !f.nth(s.n).sent.Before(from); s.n++ {
 		s.likely += f.chance(f.nth(s.n))

@@ -122,8 +122,8 @@ func (w *Window) setRate(r Rate) {
 	}
 }
 
-// Ready returns how many events may begin now. If none, next is the time to ask again; zero: when an open event is Done
-// or undone.
+// Ready returns how many events may begin now. If none may, next is the time to ask again; zero: ask again when an open
+// event is Done or undone.
 func (w *Window) Ready(now time.Time) (n int, next time.Time) {
 	t := now.Sub(w.base)
 	w.forget(t)
@@ -162,8 +162,8 @@ func (w *Window) await(t time.Duration) {
 	w.rest = max(w.rest, t+min(ahead, w.rate.Per+1))
 }
 
-// Begin says that n events begin at now. They are open until Done or Undo. More
-// than Ready granted are counted, not refused: the limit is then the caller's.
+// Begin says that n events begin at now. They are open until Done or Undo. Begin counts them even if Ready granted
+// fewer: a caller may have a limit of its own.
 func (w *Window) Begin(now time.Time, n int) {
 	if n <= 0 {
 		return

@@ -201,8 +201,8 @@ func TestWindowUseWithLateTimers(t *testing.T) {
 	}
 }
 
-// TestWindowSpreads: slow rates come one by one with 0.98 of the interval
-// between, fast ones at most 20 ms worth at once, from the very beginning.
+// TestWindowSpreads: events of slow rates come one by one, at least 0.98 of the interval apart. Fast rates allow at
+// most 20 ms worth of events at once. Both hold from the beginning.
 func TestWindowSpreads(t *testing.T) {
 	for _, tc := range []struct {
 		rate  string

@@ -12,7 +12,7 @@ import (
 	"rollcall/smtp"
 )
 
-// ownRule is a good rule of an operator's file, on lines 4 and following.
+// ownHead is the beginning of an operator's rule file, and ownRule a valid rule from line 4 on.
 const ownHead = "title = \"Ours\"\nscope = [\"mail.test\"]\n\n"
 
 const ownRule = `[[rule]]
@@ -206,7 +206,7 @@ func TestAcceptanceWithWords(t *testing.T) {
 	}
 }
 
-// The narrower scope has the word, whatever the files are called.
+// The narrower scope decides, in whatever order the names of the files are.
 func TestNarrowScopeFirst(t *testing.T) {
 	file := func(name, id, scope string) *ruleFile {
 		f, found := readFile(name, []byte(fmt.Sprintf("title = \"x\"\nscope = [%q]\n", scope)+

@@ -103,7 +103,7 @@ func speaksOfOthers(text string) bool {
 var ofReaders = regexp.MustCompile(`your (e-? ?|original |)(mails?|messages?|letters?|recipient('?s|)|spelling|` +
 	`request|correspondent|contact|address ?book)`)
 
-// speaksOfYou reports whether a text says something about us.
+// speaksOfYou reports whether a text says something about the client, that is about us ("your host").
 func speaksOfYou(text string) bool {
 	return strings.Contains(text, "your") &&
 		strings.Contains(" "+withoutCourtesies(ofReaders.ReplaceAllString(text, " ")), " your ")
@@ -137,7 +137,7 @@ var noThings = wordSet(`is was are were be been has have had does do did will wo
 	out permanently temporarily administratively probably apparently simply seems status state delivery receiving
 	reception post service allotment allowance allocation capacity size`)
 
-// speaksOfThings reports whether a text is about a thing that belongs to a mailbox.
+// speaksOfThings reports whether the subject of a text is not the mailbox but something of it, such as its filter.
 func speaksOfThings(text string) bool {
 	for _, s := range subjects {
 		if !slices.ContainsFunc(s.words, func(word string) bool { return strings.Contains(text, word) }) {

@@ -269,11 +269,11 @@ var dresses = []func(text string) string{
 	func(text string) string { return "Sorry. / " + text + " / Bye." },
 }
 
-// behaviours are what may be known of a domain: nothing, that it tells mailboxes apart, that it takes all.
+// habits are the possible facts about a domain: none, it tells mailboxes apart, or it accepts everything.
 var habits = []evidence.AcceptBehaviour{{}, {Accepted: 2, Refused: 1}, {Accepted: evidence.ControlsEnough}}
 
-// mustStayOpen concludes about a reply that the only host of a domain gave, and both of two, with
-// and without control probes, and says how often that was.
+// mustStayOpen judges a reply of a domain's only host, and the same reply of two hosts, with and without control
+// probes. It returns the number of judgements.
 func mustStayOpen(t *testing.T, place, stage, reply string) (tried int) {
 	t.Helper()
 	name, host, _ := strings.Cut(stage, "@")

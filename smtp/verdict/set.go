@@ -372,8 +372,8 @@ func (c *compiled) matches(e smtp.EnhancedCode) bool {
 	return len(c.enhanced) == 0 || slices.ContainsFunc(c.enhanced, func(p enhancedPattern) bool { return p.matches(e) })
 }
 
-// temporary returns code and enhanced code of a refusal with the same class: temporary when either is, because both
-// must be permanent for a final refusal. Of an acceptance only the code counts.
+// temporary returns the code and the enhanced code of a refusal, with one class. If either is temporary, both become
+// temporary: a refusal is final only if both are permanent. For an acceptance only the code counts.
 func temporary(a *evidence.Attempt) (int, smtp.EnhancedCode) {
 	code, enhanced := a.Code, a.Enhanced
 	switch {

@@ -89,7 +89,7 @@ func TestSizeIsNotFullness(t *testing.T) {
 		func(t *testing.T, reply string) { sizeOnly(t, reply, someHost) })
 }
 
-// Too many messages in a mailbox are its trouble; too many from us, or in a session, are ours.
+// "Too many messages" in a mailbox is about the mailbox; "too many" from us or in a session is a limit to us.
 func TestManyMessagesInAMailboxAreNotOurPace(t *testing.T) {
 	full := slices.Concat(
 		draw(t, "(|There are |Sorry, )too (many messages|many mails|much mail) in (this|the|user's|recipient's) (mailbox|inbox|account)"),

@@ -234,7 +234,7 @@ func (al *allowance) noteSlowAnswer(now time.Time, s *session, a Answered) {
 	}
 }
 
-// noteWait averages how long an answer and the commands before it took. Longer times weigh more than shorter ones.
+// noteWait averages how long an answer and the commands before it took. The average rises faster than it falls.
 func (al *allowance) noteWait(took time.Duration) {
 	if took > al.waits {
 		al.waits += (took - al.waits) / waitsUp
@@ -274,7 +274,7 @@ func (al *allowance) turnsPerAddress() float64 {
 	return (turnsPerProbe - 1 + n) / n
 }
 
-// sizes returns how many RCPTs go together in a transaction and in a group, and how far they may grow during a session.
+// sizes returns how many RCPTs go into a transaction and into a group, and how far both may grow during a session.
 func (al *allowance) sizes(now time.Time) (transaction, group throttle.Growing) {
 	allowed, l := &al.before, &al.learned
 	return throttle.Growing{Together: l.Transaction, Least: al.limits.RcptsPerTransaction,

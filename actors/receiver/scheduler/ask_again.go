@@ -245,7 +245,7 @@ func (p *Probe) waited(sent time.Time, o *egressPath) (time.Duration, bool) {
 	return 0, p.asked && !(p.isNewTo(o) && o.pace.Alone())
 }
 
-// isNewTo reports whether an address was deferred, but only when other sources asked.
+// isNewTo reports whether an address was deferred at another source, and not at this one.
 func (p *Probe) isNewTo(o *egressPath) bool {
 	return !p.deferred.IsZero() && p.deferredBy != o.name && o.name != "" && p.deferredBy != ""
 }

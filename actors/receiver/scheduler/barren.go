@@ -10,8 +10,8 @@ import (
 )
 
 // barren measures how long a set of hosts, or a whole receiver, has given no good answer: from the first try after the
-// last good answer to the newest try, without the time in which our own limits blocked us. Package domain gives up
-// waiting addresses by it, even unasked ones.
+// last good answer to the newest try, without the time in which our own limits blocked us. After a long enough time
+// package domain gives up waiting addresses, even unasked ones.
 type barren struct {
 	since, last time.Time // zero: the newest try got a good answer
 	good        time.Time // the last good answer
@@ -30,7 +30,7 @@ func (b *barren) lasting() (time.Duration, smtp.Reason) {
 	return own, b.reason
 }
 
-// note records the result of a try, with the time it began.
+// note records the result of a try that began at begun.
 func (b *barren) note(begun, now time.Time, judged *Judgement) {
 	if b.whole != nil {
 		b.whole.note(begun, now, judged)
@@ -47,7 +47,7 @@ func (b *barren) note(begun, now time.Time, judged *Judgement) {
 	}
 }
 
-// noteReport records the results of a session's batch, with the time it began.
+// noteReport records the results of a session's batch that began at begun.
 func (b *barren) noteReport(begun, now time.Time, r *Report) {
 	for i := range r.Answered {
 		b.note(r.Answered[i].Sent, now, &r.Answered[i].Judgement)
@@ -57,7 +57,7 @@ func (b *barren) noteReport(begun, now time.Time, r *Report) {
 	}
 }
 
-// worthKeeping reports whether the queue must be kept for it.
+// worthKeeping reports whether the queue must be kept so that this time isn't lost.
 func (b *barren) worthKeeping(now time.Time) bool {
 	return !b.since.IsZero() && now.Before(b.last.Add(throttle.LearnedFor))
 }

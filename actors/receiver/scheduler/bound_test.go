@@ -9,7 +9,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// TestTheDocumentTellsWhatAMoveLoses: docs/operators/cluster.md gives a bound, which rests on these.
+// TestTheDocumentTellsWhatAMoveLoses: docs/operators/cluster.md names these constants, from which its bound follows.
 func TestTheDocumentTellsWhatAMoveLoses(t *testing.T) {
 	text := effort.Must(os.ReadFile("../../../docs/operators/cluster.md"))(t)
 	for _, said := range []string{

@@ -255,7 +255,7 @@ func (tr *trial) results(t *taskOf, m *wire.Results) {
 	t.size = min(max(t.size, chunkLeast), wire.AddressesMax)
 }
 
-// result takes one answer: an outcome, or that the address comes later.
+// result takes one answer: an outcome, or a deferral of the address.
 func (tr *trial) result(t *taskOf, o uint32, m *wire.Reader, a *wire.Answer) {
 	c := &t.cases[o]
 	c.tries++

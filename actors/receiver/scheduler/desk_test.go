@@ -37,8 +37,8 @@ func (w *world) offer(m *wire.Offer) {
 	w.plan()
 }
 
-// TestVerdictsOfADomain: what replies and hosts that do not work come to for one
-// address, and how many RCPTs and sessions that takes.
+// TestVerdictsOfADomain: for rows of replies and broken hosts it checks the verdict about one address, and how many
+// RCPTs and sessions it takes.
 func TestVerdictsOfADomain(t *testing.T) {
 	relay := smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1}, Lines: []string{"relay access denied"}}
 	login := smtp.Reply{Code: 530, Lines: []string{"authentication required"}}
@@ -228,8 +228,8 @@ func TestHeldRefusals(t *testing.T) {
 	}
 }
 
-// TestControlProbeWhileNothingPasses: a control probe that is deferred while nothing passes comes back soon, like
-// others.
+// TestControlProbeWhileNothingPasses: a control probe that is deferred while nothing passes is asked again soon, as
+// addresses are.
 func TestControlProbeWhileNothingPasses(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.reply = func(*Probe, *simSession) smtp.Reply {

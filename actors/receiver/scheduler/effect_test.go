@@ -26,8 +26,8 @@ func (w *world) wake() {
 	w.run(w.now.Add(time.Millisecond))
 }
 
-// TestPausedByAnOperator: nothing is asked, sessions say QUIT, what waits stays and its
-// client is told, and all of it is asked once when the pause is over.
+// TestPausedByAnOperator: during a pause nothing is asked, sessions say QUIT, and clients are told. The waiting
+// addresses stay, and are asked once when the pause is over.
 func TestPausedByAnOperator(t *testing.T) {
 	a := openedWide()
 	w := tuned(t, &a)

@@ -110,7 +110,7 @@ func TestSourcesTellTheirEnds(t *testing.T) {
 	}
 }
 
-// TestOnlyTheFirstOfATransactionPasses, in any words: several sessions in which that was so show it.
+// TestOnlyTheFirstOfATransactionPasses: if that is so in several sessions, a limit of one is learned, in any words.
 func TestOnlyTheFirstOfATransactionPasses(t *testing.T) {
 	for taken, want := range map[int]bool{1: true, 2: false} {
 		sc := begunAlone("example", testOptions(openedWide()), begin)

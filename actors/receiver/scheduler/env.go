@@ -47,7 +47,7 @@ func (e *env) wakeAt(t time.Time) {
 	e.wake = sooner(e.wake, t)
 }
 
-// Halt names sessions that must not begin more of their probes; zero: all.
+// Halt selects the sessions that must begin no more of their probes. A zero field selects all.
 type Halt struct {
 	path  *egressPath
 	route *route

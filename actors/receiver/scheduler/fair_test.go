@@ -16,7 +16,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// party is a client of one verification that keeps a number of its addresses waiting.
+// party is the client of one verification. It keeps a number of addresses waiting at the scheduler.
 type party struct {
 	w         *world
 	space     byte

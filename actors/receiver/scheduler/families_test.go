@@ -71,10 +71,10 @@ type drawn struct {
 	what      string
 }
 
-// perSession is how many addresses a second one session can ask.
+// perSession returns how many addresses a second a session can ask.
 func (w *drawn) perSession() float64 { return 1 / (3*w.turn + w.jitter/4).Seconds() }
 
-// rate is how many addresses a second one could ask who knew all limits.
+// rate returns how many addresses a second a scheduler could ask that knew all limits.
 func (w *drawn) rate() float64 {
 	l := w.far.limit
 	n := min(w.told.RcptRate.PerSecond(), float64(w.told.Connections)*w.perSession(),
@@ -106,7 +106,7 @@ func (w *drawn) rate() float64 {
 	return n
 }
 
-// idealQueue has addresses in the order in which they are due.
+// idealQueue is a heap of addresses by the time at which they are due.
 type idealQueue []*idealCase
 
 type idealCase struct {
@@ -249,10 +249,10 @@ func (w *drawn) play(t tester, seed uint64) (figures, *trial) {
 	return w.judge(tr), tr
 }
 
-// fewPutOff is how many may be deferred where that is more than the wanted part of all: a limit is found by them.
+// fewPutOff deferrals are always allowed, even in a short list: a limit can't be found without some.
 const fewPutOff = 30
 
-// judge gives the figures of a world that was played.
+// judge returns the figures of a world that was played.
 func (w *drawn) judge(tr *trial) (f figures) {
 	end := tr.now.Sub(begin)
 	to := int(end / time.Second)
@@ -297,10 +297,10 @@ func (w *drawn) judge(tr *trial) (f figures) {
 	return f
 }
 
-// useful is how many RCPTs the receiver, as it is, could answer.
+// useful returns how many of the RCPTs the receiver answered or could have answered.
 func (s seconds) useful() int { return s.asked - s.limited - s.down - s.ill }
 
-// takeoverSpare is what a takeover may cost.
+// takeoverSpare is how much time a takeover may cost.
 const takeoverSpare = 15 * time.Second
 
 // meets reports whether the figures are as wanted.
@@ -386,7 +386,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestUnknownSiteIsBegunGently, and one of which somebody has said something is not.
+// TestUnknownSiteIsBegunGently: one with a stated limit is asked at full rate at once.
 func TestUnknownSiteIsBegunGently(t *testing.T) {
 	for _, stated := range []bool{false, true} {
 		told := openedWide()
@@ -453,7 +453,7 @@ func TestAPenaltyIsKnownAgain(t *testing.T) {
 	})
 }
 
-// putOffAtMost plays forty worlds at low limits, of which so many per cent of the RCPTs may be put off.
+// putOffAtMost plays forty worlds with low limits. At most most per cent of their RCPTs may be deferred.
 func putOffAtMost(t *testing.T, most int, change func(seed uint64, w *drawn)) {
 	t.Helper()
 	asked, limited := 0, 0

@@ -45,8 +45,8 @@ func knows(d *Scheduler, now time.Time) (parts string) {
 	return strings.TrimSpace(parts)
 }
 
-// TestWhatIsForgottenIsGone, what is not named stays, and each thing is told once: here, and
-// in what the next scheduler reads.
+// TestWhatIsForgottenIsGone: what is not named stays, and each thing is listed once. The same is true for the stored
+// facts that the next scheduler reads.
 func TestWhatIsForgottenIsGone(t *testing.T) {
 	for _, tc := range []struct {
 		what, left string

@@ -444,7 +444,7 @@ func TestGreylistIsLearned(t *testing.T) {
 	}
 }
 
-// bytesOf gives an address as messages have it.
+// bytesOf returns an IP address in the form of messages.
 func bytesOf(source string) []byte {
 	if source == "" {
 		return nil
@@ -452,8 +452,8 @@ func bytesOf(source string) []byte {
 	return netip.MustParseAddr(source).AsSlice()
 }
 
-// TestAGreylistedConnectionIsNotComeBackTo: who was deferred in a connection that let nobody
-// through is asked again in another one.
+// TestAGreylistedConnectionIsNotComeBackTo: if all addresses of a connection were deferred, they are asked again in
+// another connection.
 func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 	opened := begin.Add(time.Minute)
 	for _, c := range []struct {
@@ -507,7 +507,7 @@ func TestOnlyBadAddressesForHours(t *testing.T) {
 	effort.Is(t, invalid, 100, "100 answered in six hours")
 }
 
-// TestHalfBadAddresses: beyond what an hour allows, less is refused than accepted.
+// TestHalfBadAddresses: beyond the refusals that an hour allows, refusals stay fewer than acceptances.
 func TestHalfBadAddresses(t *testing.T) {
 	w := newWorld(t, stranger(), 1)
 	refused, accepted := 0, 0

@@ -43,7 +43,7 @@ func TestRestsOfAShortHour(t *testing.T) {
 	}
 }
 
-// TestQuotaOfAShortHour: it allows the same refusals in that hour, counts them in minutes of it, and hands them on.
+// TestQuotaOfAShortHour: it allows as many refusals as a real hour, counts them by its minutes, and passes them on.
 func TestQuotaOfAShortHour(t *testing.T) {
 	hour := throttle.Hour(time.Minute)
 	d := begunAlone("example", hourly(testOptions(throttle.DefaultLimits()), hour), begin)

@@ -156,7 +156,7 @@ func TestBlockedInRow(t *testing.T) {
 	}
 }
 
-// TestCancelEmptiesTheQueue, also when nothing may be asked for a long time.
+// TestCancelEmptiesTheQueue: it does so even while nothing may be asked for a long time.
 func TestCancelEmptiesTheQueue(t *testing.T) {
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 1, Per: time.Hour}

@@ -15,10 +15,10 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// nowhere is Facts for a scheduler, which only looks whether there are any.
+// nowhere stands for the Facts of a scheduler that only checks for nil.
 type nowhere struct{ facts.Store }
 
-// rememberer makes a scheduler whose ledger has another clock than its node.
+// rememberer makes a scheduler whose ledger's clock is ahead of the node's.
 func rememberer(now time.Time, ahead time.Duration) *Scheduler {
 	o := testOptions(openedWide())
 	o.Allow = func(string) throttle.Limits {
@@ -139,14 +139,14 @@ func TestMemoryThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// aSnapshot is one with something of everything.
+// aSnapshot is a snapshot with an example of most fields, some of them out of range.
 func aSnapshot(version int, at time.Time, left int64) facts.Snapshot {
 	return facts.Snapshot{V: version, At: at.UnixMilli(), Paused: left, Pauses: 1 << 40,
 		Limits: []facts.Limit{{Which: 0, Most: -5, Left: left}, {Which: -1}, {Which: 99, Left: left}},
 		Hosts:  []facts.Host{{Host: "mx1", At: "192.0.2.49", Failures: -3, Left: left}}}
 }
 
-// TestMemoryIsBounded: whatever was learned, its text fits.
+// TestMemoryIsBounded: the stored form of a scheduler's memory fits, however much it has learned.
 func TestMemoryIsBounded(t *testing.T) {
 	d := taught(begin)
 	down := judged(smtp.Address{}, errors.New("connection refused"))
@@ -169,7 +169,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestMemoryOfTwo: of what two actors noted of one hour, nothing is forgotten.
+// TestMemoryOfTwo: an actor adds the refusals that another actor of the same hour stored to its own.
 func TestMemoryOfTwo(t *testing.T) {
 	d := rememberer(begin, 0)
 	for range 6 {
@@ -186,7 +186,7 @@ func TestMemoryOfTwo(t *testing.T) {
 	}
 }
 
-// TestAsksNothingBeforeItKnows what others learned, but not for ever; after a loss it asks with more care.
+// TestAsksNothingBeforeItKnows: it waits a while for the facts that others learned. Without them it asks carefully.
 func TestAsksNothingBeforeItKnows(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -156,7 +156,7 @@ type Probe struct {
 // IsControl reports whether the probe is a control probe.
 func (p *Probe) IsControl() bool { return p.ordinal == wire.ControlOrdinal }
 
-// answer is the verdict on a probe, and its attempts.
+// answer is the verdict on a probe with the probe's attempts.
 type answer struct {
 	ordinal  uint32
 	outcome  smtp.Outcome

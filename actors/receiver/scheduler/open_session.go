@@ -140,7 +140,7 @@ func (ss *sessions) openMore(v *View) {
 	}
 }
 
-// allHeldUp reports whether all sessions of a queue are held up, and if not, when they will be; zero: one is free.
+// allHeldUp reports whether all sessions of a queue are held up. If not, at is when they will be; zero: one is free.
 func allHeldUp(v *View, all map[int]*session, l *hostQueue) (held bool, at time.Time) {
 	if v.busy {
 		return false, at

@@ -50,8 +50,8 @@ type Options struct {
 	Guard   *process.PanicGuard // of goroutines; nil: none
 	Metrics *Metrics
 
-	// Stretch multiplies the waits between actors, clients and connections, for hosts that are down and for a refused
-	// source, in tests on real sockets; 0: 1.
+	// Stretch is for tests on real sockets. It multiplies the waits between actors, clients and connections, and those for
+	// a host that is down and for a refused source; 0: 1.
 	Stretch float64
 }
 

@@ -86,7 +86,7 @@ const (
 	suspendUnreported = 20 * time.Second
 
 	// queuesInRow: if this many queues of a receiver refuse a source, without an answer about an address in between, it
-	// is suspended at all of them. An operator's customers have their own block lists, and three don't agree by chance.
+	// is suspended at all of them. Customers of one operator have their own block lists; three don't agree by chance.
 	queuesInRow = 3
 )
 
@@ -320,7 +320,7 @@ func (ps *paths) hostUnavailable(now time.Time, l *route, c *candidate) (judged 
 	return first.last, first.until, true
 }
 
-// suspendedAt returns the first suspension to end of those that keep our sources from a candidate; nil: none.
+// suspendedAt returns the suspension that ends first among those that keep our sources from a candidate; nil: none.
 func (all sources) suspendedAt(now time.Time, l *route, c *candidate) (first *suspension) {
 	for _, o := range all {
 		if r := l.suspensionOf(now, o); r != nil && o.Reaches(c.at) && (first == nil || r.until.Before(first.until)) {
@@ -493,8 +493,8 @@ func (qs *queues) chargeRefusal(now time.Time, l *hostQueue, o *egressPath, p *P
 	}
 }
 
-// perHourByRefusals returns how many addresses can be asked in an hour if a part of them is refused. It depends on how
-// many wait, because the budget is renewed by the hour.
+// perHourByRefusals returns how many addresses can be asked in an hour if a part of them is refused. It depends on the
+// number of waiting addresses, because the refusal budget is renewed each hour.
 func (ps *paths) perHourByRefusals(now time.Time, part float64, wait int) float64 {
 	for o := range ps.all.eachAccepting(now) {
 		if wait == 0 || ps.limits.RefusedShare > 0 {

@@ -22,7 +22,7 @@ func (e *env) whoSaid(name string, f throttle.Field) []throttle.Said {
 	return e.options.Said(name, f)
 }
 
-// hostTime converts a time of the ledger's clock to this host's, at least soonEnds from now.
+// hostTime converts a time of the ledger's clock to this host's clock. The result is at least soonEnds after now.
 func (e *env) hostTime(now, at time.Time) time.Time {
 	return now.Add(max(soonEnds, at.Sub(e.options.ledgerTime(now))))
 }

@@ -33,7 +33,7 @@ const (
 	// listedMax bounds the listed sessions and queues of one receiver.
 	listedMax = 100
 
-	// roomEvery is how often a scheduler without a history asks for room again.
+	// roomEvery is how often a scheduler asks for room for its history if there was none.
 	roomEvery = time.Minute
 )
 

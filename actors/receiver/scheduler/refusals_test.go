@@ -8,7 +8,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// poisoned is a list beside another one at a receiver that may refuse twenty addresses in an hour.
+// poisoned is a list of bad addresses beside a good list, at a receiver that may refuse twenty addresses in an hour.
 type poisoned struct {
 	name     string
 	invalid  []float64 // of each list

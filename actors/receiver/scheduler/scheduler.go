@@ -291,7 +291,7 @@ func (sc *Scheduler) Cancel(now time.Time, m *wire.Cancel) {
 // LoseClients drops the waiting probes of clients at an unreachable address.
 func (sc *Scheduler) LoseClients(address string) { sc.queues.shedLost(address) }
 
-// CloseSession lets a session end after what is on the wire, and reports whether there is one.
+// CloseSession lets a session end after the probes on the wire, and reports whether the session exists.
 func (sc *Scheduler) CloseSession(id int) bool { return sc.sessions.closeSession(id) }
 
 // Slots yields each session's number and connection slot.

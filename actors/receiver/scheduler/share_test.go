@@ -94,7 +94,7 @@ func TestShareShrinks(t *testing.T) {
 	w.checkEmpty()
 }
 
-// TestFencedSchedulerSaysGoodbye and goes on when it knows again that nobody took its place.
+// TestFencedSchedulerSaysGoodbye: behind the fence its sessions end. When the fence is down, it goes on.
 func TestFencedSchedulerSaysGoodbye(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	fenced := false

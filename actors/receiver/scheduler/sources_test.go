@@ -13,7 +13,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// blockedAtRcpt, blockedAtGreeting and noPTR are refusals of us.
+// blockedAtRcpt and blockedAtGreeting are refusals of us.
 var (
 	blockedAtRcpt = smtp.Reply{Code: 550, Enhanced: smtp.EnhancedCode{5, 7, 1},
 		Lines: []string{"blocked using some list"}}
@@ -34,7 +34,7 @@ func newWorldFrom(t tester, sources ...string) *world {
 	return w
 }
 
-// TestSourceIsTheSame for a receiver at all times, and both are used.
+// TestSourceIsTheSame: the order of the sources depends on the receiver only, and each is first for some receivers.
 func TestSourceIsTheSame(t *testing.T) {
 	first := map[string]int{}
 	for n := range 1000 {
@@ -117,10 +117,10 @@ func TestAnotherSourceTakesOver(t *testing.T) {
 	}
 }
 
-// unhurried are waits that shorten no rest of a source.
+// unhurried are waits too long to shorten a suspension of a source.
 var unhurried = []time.Duration{time.Minute, 5 * time.Minute}
 
-// TestRestsGrow: each rest in a row lasts a quarter of the time since the first refusal, from 15 s to four hours.
+// TestRestsGrow: each suspension in a row lasts a quarter of the time since the first refusal, from 15 s to four hours.
 func TestRestsGrow(t *testing.T) {
 	w := newWorldFrom(t, sourceA)
 	w.scheduler.options.Waits = unhurried
@@ -255,8 +255,8 @@ func TestRestOfAnOperator(t *testing.T) {
 	}
 }
 
-// TestAddressFamilies: each host address is dialled from a source of its family; one
-// that none of ours can reach is our trouble, not the address's.
+// TestAddressFamilies: each host address is dialled from a source of its family. If no source of ours can reach it,
+// the probe stays undecided.
 func TestAddressFamilies(t *testing.T) {
 	six := hosts("mx6")
 	six[0].Addrs = [][]byte{{0x20, 1, 0xd, 0xb8, 15: 1}}

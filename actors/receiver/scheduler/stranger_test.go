@@ -75,7 +75,7 @@ type unknownReceiver struct {
 	grey    time.Duration // each address is deferred for so long; 0: none
 	greys   smtp.Reply    // how; code 0: as at a limit
 	apart   bool          // by each host, as if there were no other
-	trusts  int           // after so many have come back it greylists nobody any more; 0: never
+	trusts  int           // it ends greylisting when this many have come back; 0: never
 	visits  time.Duration // everybody is deferred in sessions that begin within so long of the first RCPT; 0: nobody
 	slow    slowAnswers
 	outages []stretch // it refuses connections, and resets those that are open
@@ -87,7 +87,7 @@ type unknownReceiver struct {
 	invalid float64   // share of mailboxes that don't exist
 	listed  []float64 // the same by tenant; nil: of all alike
 	blocked []stretch // every RCPT is refused as "client host blocked"
-	stalls  []stretch // every RCPT is deferred, or all but so few
+	stalls  []stretch // every RCPT is deferred, or all above the rate few
 	few     throttle.Rate
 	ill     illHost
 	change  changeOf
@@ -102,20 +102,20 @@ type unknownReceiver struct {
 	fews     []time.Time
 }
 
-// dumb is which share of sessions says nothing, from the greeting on or after some answers; zero: none.
+// dumb is the share of sessions that stay silent, from the greeting on or after some answers; zero: none.
 type dumb struct {
 	share   float64
 	answers int
 }
 
-// slowAnswers come so much later, after so many RCPTs in a session, or if they are refusals; zero: none do.
+// slowAnswers delay the answers after a number of RCPTs in a session, or all refusals; zero: none.
 type slowAnswers struct {
 	after    int
 	by       time.Duration
 	refusals bool
 }
 
-// late is how much later the answer to a RCPT of this number in its session comes.
+// late returns the delay of the answer to the nth RCPT of a session.
 func (s *slowAnswers) late(nth int, reply smtp.Reply) time.Duration {
 	if nth <= s.after || s.refusals && !reply.Permanent() {
 		return 0
@@ -123,13 +123,13 @@ func (s *slowAnswers) late(nth int, reply smtp.Reply) time.Duration {
 	return s.by
 }
 
-// changeOf is a limit that holds from a time on; zero: there is no change.
+// changeOf is a limit that applies from a time on; zero: there is no change.
 type changeOf struct {
 	at time.Time
 	to limitOf
 }
 
-// meter is what a receiver counts for its limits.
+// meter has the counts by which a receiver applies its limits.
 type meter struct {
 	rcpts, opens []time.Time
 	mean         float64 // of RCPTs in a period, where it decays
@@ -386,7 +386,7 @@ func (s *unknownReceiver) overOfDomain(address string, now time.Time) bool {
 	return over(list, s.limit.ofDomain, s.limit.fixed, s.limit.countsBad, now)
 }
 
-// isTrusted reports whether we have come back for so many addresses that the receiver knows us, as Postgrey does.
+// isTrusted reports whether we have come back for enough addresses that the receiver greylists us no more (Postgrey).
 func (s *unknownReceiver) isTrusted(now time.Time, address string) bool {
 	if s.trusts == 0 {
 		return false
@@ -397,7 +397,7 @@ func (s *unknownReceiver) isTrusted(now time.Time, address string) bool {
 	return s.cameBack >= s.trusts
 }
 
-// waits reports whether an address was seen for the first time less than so long ago.
+// waits reports whether an address was first seen less than a wait ago.
 func (s *unknownReceiver) waits(now time.Time, address string, grey time.Duration) bool {
 	first, known := s.seen[address]
 	if !known {
@@ -498,7 +498,7 @@ func (tr *trial) second(at time.Time) *seconds {
 	return tr.series[k]
 }
 
-// go on until a time, or until every address that can has an outcome.
+// play goes on until a time, or until every address has an outcome that can get one.
 func (tr *trial) play(until time.Time) {
 	atOnce := 0
 	for len(tr.queue) > 0 && !tr.queue[0].at.After(until) {

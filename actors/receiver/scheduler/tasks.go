@@ -87,7 +87,7 @@ func (t *task) belongTo(workspace []byte) {
 	}
 }
 
-// find returns an open chunk, or nil.
+// findChunk returns an open chunk, or nil.
 func (t *task) findChunk(number uint64) *chunk {
 	for _, c := range t.chunks {
 		if c.number == number {

@@ -45,9 +45,9 @@ func finishOf(tr *trial, most time.Duration) (f finish) {
 	return f
 }
 
-// TestToldFinish: from a quarter on, what is told about the end is within 25 % of what it is, in drawn
-// worlds without penalties, hidden openings, outages, greylisting and odd mailboxes. With -long it prints the figures of these, of
-// the others, and of what is shipped, where the share of bad ones is known from twenty of them only.
+// TestToldFinish: after a quarter of a file the predicted end is within 25 % of the real one, in drawn worlds without
+// penalties, hidden openings, outages, greylisting and odd mailboxes. With -long it also prints the figures of all
+// worlds, and of the shipped settings, with which the share of bad addresses is known from twenty of them only.
 func TestToldFinish(t *testing.T) {
 	effort.NotShort(t, "takes seconds")
 	report := func(name string, f finish, judge bool) {

@@ -9,7 +9,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// families are the worlds that the scheduler is judged by: each as it is, and with a takeover in the midst of it.
+// families are the worlds by which the scheduler is judged, each without and with a takeover in its middle.
 func families() []family {
 	list := []family{
 		{"told", "97 % of what is told (95 % far away)", 4, 0.7, drawToldAlone},
@@ -56,7 +56,7 @@ func families() []family {
 	return list
 }
 
-// takenOver draws when the scheduler is thrown away: in the midst of what is looked at.
+// takenOver draws when the scheduler is thrown away: between 20 and 80 % of the time that is judged.
 func (w *drawn) takenOver(r *rand.Rand) *drawn {
 	midst := w.span
 	if w.wanted[timeTaken] > 0 {
@@ -71,7 +71,7 @@ func (w *drawn) takenOver(r *rand.Rand) *drawn {
 // one draws one of some numbers.
 func one(r *rand.Rand, of ...int) int { return of[r.IntN(len(of))] }
 
-// secondsOf gives so many.
+// secondsOf returns n seconds.
 func secondsOf(n int) time.Duration { return time.Duration(n) * time.Second }
 
 // drawTold draws a receiver without a truth of its own, and what is told of it.
@@ -206,7 +206,7 @@ func drawBeside(r *rand.Rand) *drawn {
 	return w.describe("a hidden limit beside mailboxes that are put off")
 }
 
-// drawLengths draws a receiver that takes only so many RCPTs in a session.
+// drawLengths draws a receiver that limits the RCPTs of a session.
 func drawLengths(r *rand.Rand) *drawn {
 	w := drawTold(r)
 	w.far.limit.inSession, w.far.limit.way = one(r, 5, 10, 30, 100), r.IntN(ways)
@@ -214,7 +214,7 @@ func drawLengths(r *rand.Rand) *drawn {
 	return w.describe(fmt.Sprintf("%d RCPTs in a session", w.far.limit.inSession))
 }
 
-// drawTarpits draws a receiver that answers late after so many RCPTs in a session, or whenever it refuses an address.
+// drawTarpits draws a receiver that answers late after some RCPTs in a session, or whenever it refuses an address.
 func drawTarpits(r *rand.Rand) *drawn {
 	w := drawTold(r)
 	k := one(r, 3, 10, 30, 100)
@@ -346,7 +346,7 @@ func drawLow(r *rand.Rand) *drawn {
 	return w.describe("a short list at a low limit")
 }
 
-// drawDecaying draws a short list at a limit of a mean that decays, as Exim's ratelimit has it.
+// drawDecaying draws a short list at a receiver that limits a decaying mean of its RCPTs, as Exim's ratelimit does.
 func drawDecaying(r *rand.Rand) *drawn {
 	w := drawTold(r)
 	l := &w.far.limit
@@ -512,8 +512,8 @@ func drawHostile(r *rand.Rand) *drawn {
 		"it puts everybody off", "it says 421 to every connection"}[kind])
 }
 
-// drawGreylisting draws a receiver that greylists everybody, at a told pace. Without a word of it, a law that asks few
-// new addresses while nobody passes takes twice the wait at least: 1.6 of the ideal for 2,500 at 50/s and ten minutes.
+// drawGreylisting draws a receiver that greylists every address, at a stated rate. If its replies don't say so, a law
+// that asks few new addresses while nothing passes needs twice the wait: 1.6 of the ideal for 2,500 at 50/s and 10 min.
 func drawGreylisting(r *rand.Rand) *drawn {
 	w := drawTold(r)
 	w.far.grey = secondsOf(one(r, 1, 5, 20, 60, 120, 300, 600))
@@ -525,7 +525,7 @@ func drawGreylisting(r *rand.Rand) *drawn {
 	return w.describe(fmt.Sprintf("everybody is greylisted for %s, %d addresses", w.far.grey, w.addresses))
 }
 
-// drawTrusting draws a receiver that greylists a client until it has come back for five addresses: Postgrey's default.
+// drawTrusting draws a receiver that greylists until the client has come back for five addresses (Postgrey's default).
 func drawTrusting(r *rand.Rand) *drawn {
 	w := drawGreylisting(r)
 	w.stated, w.far.grey, w.far.trusts = r.IntN(2) == 0, secondsOf(one(r, 1, 5, 20, 60)), 5
@@ -602,7 +602,7 @@ func drawMissingForNow(r *rand.Rand) *drawn {
 	return w.describe("who is missing is put off")
 }
 
-// drawGreylistedSingly draws a receiver that greylists some mailboxes, at a told pace.
+// drawGreylistedSingly draws a receiver that greylists some mailboxes, at a stated rate.
 func drawGreylistedSingly(r *rand.Rand) *drawn {
 	w := drawTold(r)
 	w.stated, w.span, w.from = true, 3*time.Minute, 5
