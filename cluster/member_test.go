@@ -62,7 +62,7 @@ func drained(t *testing.T, w *clustertest.World) {
 	resolveAll(w, 1, ownersOf(w, 0)) // it still can ask
 }
 
-// undrained gives node-1 back what draining took, also when it takes the wish back half-way.
+// undrained undrains node-1, after a drain and in the middle of one: it gets its work back.
 func undrained(t *testing.T, w *clustertest.World) {
 	told := make(chan bool, 100)
 	w.Node(1).OnDrain(func(draining bool) { told <- draining })

@@ -16,7 +16,7 @@ import (
 	"rollcall/ledger"
 )
 
-// ownersOf gives the node that has the whole of each key; -1: none has.
+// ownersOf returns the node that has the whole of each key; -1: none has.
 func ownersOf(w *clustertest.World, nodes ...int) map[string]int {
 	owners := map[string]int{}
 	for _, key := range w.Use.Keys() {
@@ -58,7 +58,7 @@ func wantOwners(t *testing.T, before, after map[string]int) {
 	}
 }
 
-// rowOf gives the row of a node as another one knows it.
+// rowOf returns the row of a node as another one knows it.
 func rowOf(w *clustertest.World, by, of int) *ledger.NodeRow {
 	for _, row := range w.Node(by).Snapshot().Nodes {
 		if row.Session == w.Node(of).Meta().Session {

@@ -366,7 +366,7 @@ func (p *peer) wait() {
 	}
 }
 
-// play says part after part, and closes behind the last one.
+// play sends part after part, and closes after the last one.
 func (p *peer) play() {
 	defer close(p.done)
 	defer p.line.close()
@@ -396,7 +396,7 @@ func (p *peer) play() {
 	}
 }
 
-// unknownCommand gives a line that no session may send, "" for none. What follows a
+// unknownCommand returns a line that no session may send, "" for none. What follows a
 // STARTTLS that the peer does not follow is a handshake and no command.
 func (p *peer) unknownCommand() string {
 	p.mu.Lock()

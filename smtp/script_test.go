@@ -222,7 +222,7 @@ func addresses(locals ...string) []Address {
 	return list
 }
 
-// failure gives the *Failure in err, and the test ends when there is none.
+// failure returns the *Failure in err, and the test ends when there is none.
 func failure(t *testing.T, err error) *Failure {
 	t.Helper()
 	var f *Failure
@@ -230,7 +230,7 @@ func failure(t *testing.T, err error) *Failure {
 	return f
 }
 
-// codes gives the codes of answers, 0 for one that was not asked.
+// codes returns the codes of answers, 0 for one that was not asked.
 func codes(answers []Answer) string {
 	var b strings.Builder
 	for _, a := range answers {

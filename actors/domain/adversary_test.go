@@ -224,7 +224,7 @@ func (a *adversary) answer(m *wire.Offer, probes []*wire.Probe) {
 // guardAfter is the number of refusals behind which the adversary's guard accepts all.
 const guardAfter = 20
 
-// says gives the answer about an ordinal.
+// says returns the answer about an ordinal.
 func (a *adversary) says(n uint32) told {
 	say := refused
 	switch {

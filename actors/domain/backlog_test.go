@@ -99,7 +99,7 @@ func TestAnswersOfAReceiverBelievedDead(t *testing.T) {
 	effort.Is(t, len(b.done), 3, "final")
 }
 
-// offersInOrder gives the chunks that are out, oldest first.
+// offersInOrder returns the chunks that are out, oldest first.
 func (b *bench) offersInOrder() (list []*wire.Offer) {
 	for _, o := range b.backlog.chunks {
 		list = append(list, o.offer)

@@ -145,7 +145,7 @@ func (b *bench) wants(want ...step) {
 		"steps are %+v, want %+v", got, want)
 }
 
-// offers gives the offers of the last plan.
+// offers returns the offers of the last plan.
 func (b *bench) offers() (list []*wire.Offer) {
 	for _, s := range b.steps {
 		if t, ok := s.(tell); ok {
@@ -157,7 +157,7 @@ func (b *bench) offers() (list []*wire.Offer) {
 	return list
 }
 
-// offered gives the only offer of the last plan.
+// offered returns the only offer of the last plan.
 func (b *bench) offered() *wire.Offer {
 	b.t.Helper()
 	list := b.offers()
@@ -226,7 +226,7 @@ func (say told) attempts(at time.Time) []evidence.Attempt {
 	return []evidence.Attempt{a}
 }
 
-// toAll says the same about each probe.
+// toAll returns each probe the same answer.
 func (say told) toAll(*wire.Probe) told { return say }
 
 // results is one batch of answers about some probes of an offer.

@@ -127,7 +127,7 @@ func TestALaterOwnerAsksInAnotherOrder(t *testing.T) {
 		"%d of the first %d were deferred before", before, len(asked))
 }
 
-// pulse says that the only chunk is alive, and for how long the receiver has answered nobody.
+// pulse sends a pulse for the only chunk, with the time in which the receiver has answered no address.
 func (b *bench) pulse(o *wire.Offer, barren time.Duration, cause wire.Cause) {
 	b.t.Helper()
 	b.backlog.takePulse(b.now, &wire.Pulse{Task: o.GetTask(), Chunks: []uint64{o.GetChunk()}, Cause: cause,

@@ -20,7 +20,7 @@ func knownBehaviour() Options {
 	return o
 }
 
-// witnessOf gives the question to an address that was accepted before, at most so late.
+// witnessOf returns the next probe for a witness, an address that was accepted before. It must come within a time.
 func (b *bench) witnessOf(local string, within time.Duration) *wire.Offer {
 	b.t.Helper()
 	offers := b.offers()

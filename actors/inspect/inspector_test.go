@@ -369,7 +369,7 @@ func TestExplainWithoutDNS(t *testing.T) {
 	effort.Denied(c.ExplainRules("not a name"))(t, throttle.ErrOverrideName, "no name")
 }
 
-// fieldIn gives a field of an explanation, and who has set it.
+// fieldIn returns a field of an explanation, and who has set it.
 func fieldIn(x Explanation, field string) (string, Said) {
 	for _, f := range x.Fields {
 		if f.Field == field {

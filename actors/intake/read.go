@@ -307,7 +307,7 @@ func (in *reader) keepAddress(text []byte, n int, spelling uint32) {
 	}
 }
 
-// countRow gives what is to be said of a row with a good address.
+// countRow returns the note about a row with a good address.
 func (in *reader) countRow() *Defect {
 	if in.distinct.file.rows > in.limits.RowsMax {
 		return newDefect(KindTooMany, in.row, in.limits.RowsMax)

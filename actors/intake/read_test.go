@@ -147,7 +147,7 @@ func TestHowTheSourceCutsMakesNoDifference(t *testing.T) {
 	}
 }
 
-// cutter gives a file in pieces of random size, among them empty ones.
+// cutter is a reader that returns a file in pieces of random size, some of them empty.
 type cutter struct {
 	rest   []byte
 	random *rand.Rand
@@ -216,7 +216,7 @@ func TestSlowSourceIsNoFault(t *testing.T) {
 	effort.Is(t, effort.Must(ask(source, 9))(t).Rows, 2)
 }
 
-// slow gives nothing most of the time, then a byte.
+// slow is a reader that mostly returns no bytes, and sometimes one.
 type slow struct {
 	rest  string
 	calls int

@@ -200,7 +200,7 @@ func serveHosts(t *testing.T, serve func(net.Conn)) (port int) {
 // strangersHosts is how many hosts it stands for.
 const strangersHosts = 5
 
-// accept says yes to everything.
+// accept accepts every command.
 func accept(conn net.Conn) { answer(conn, "gw.isp.example", "250 ok", "250 ok") }
 
 // answer greets with a name, gives one reply to each EHLO and one to each RCPT, and hangs up after a refusal.

@@ -288,7 +288,7 @@ func (c *customer) until(what string, wanted func() bool) {
 	}
 }
 
-// times gives when the lab saw events of a kind.
+// times returns when the lab saw events of a kind.
 func (b *bench) times(kind string) []time.Time {
 	var out []time.Time
 	for _, e := range b.lab.Events() {

@@ -279,7 +279,7 @@ func (r *counter) answer(now time.Time, q asked, texts *wire.Texts) *wire.Answer
 			Source: "192.0.2.9"}})}
 }
 
-// pulse says what a receiver actor says.
+// pulse is the pulse of a receiver actor.
 func (r *counter) pulse(c actor.Context, now time.Time) {
 	open := map[string]map[uint64]bool{}
 	for _, q := range r.queue {

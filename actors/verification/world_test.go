@@ -312,7 +312,7 @@ func (w *world) finishes(o Options, id uuid.UUID) ledger.Verification {
 	return w.sees(id)
 }
 
-// results gives "outcome reason" by address.
+// results returns "outcome reason" by address.
 func (w *world) results(id uuid.UUID) map[string]string {
 	w.t.Helper()
 	out := map[string]string{}

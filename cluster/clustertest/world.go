@@ -158,7 +158,7 @@ func (w *World) Join(i int) error {
 	}
 }
 
-// OnCopy gives a node that has not joined yet the copy of the present ledger, of which a world has one.
+// OnCopy lets a node that has not joined yet use a copy of the present ledger. A world has one copy.
 func (w *World) OnCopy(i int) {
 	w.t.Helper()
 	path := filepath.Join(w.folder, "copy.db")

@@ -491,7 +491,7 @@ func names(nodes ...*node) (list []string) {
 	return list
 }
 
-// sees gives the names of the members that a node sees.
+// sees returns the names of the members that a node sees.
 func (n *node) sees() map[string]bool {
 	set := map[string]bool{}
 	for _, m := range n.Members() {
@@ -514,7 +514,7 @@ func (n *node) awaitNames(t *testing.T, want ...string) {
 	})
 }
 
-// counter gives a counter's value by its name and labels ("unit=packet").
+// counter returns a counter's value by its name and labels ("unit=packet").
 func (n *node) counter(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	return effort.Sum(t, n.metrics, name, labels...)

@@ -312,7 +312,7 @@ func (p *probe) want(mark string) {
 	effort.FatalIf(p.t, !ok || m.Fingerprints[0] != mark, "the actor saw %T %v, want the message %q", got, got, mark)
 }
 
-// count gives a counter, of one label or of none.
+// count returns a counter, of one label or of none.
 func (n *node) count(t *testing.T, metric string, label ...string) float64 {
 	t.Helper()
 	return effort.Metric(t, n.metrics, metric, label...)
@@ -371,7 +371,7 @@ func (p *peer) connect() error {
 	return err
 }
 
-// send gives the stream's own error, which says why, in place of io.EOF.
+// send returns the stream's own error, which says why, in place of io.EOF.
 func (p *peer) send(m *remote.RemoteMessage) error {
 	if err := p.stream.Send(m); err != nil {
 		_, why := p.stream.Recv()

@@ -174,7 +174,7 @@ func (c *cli) write(name, text string) string {
 	return name
 }
 
-// example gives the path of a file in examples.
+// example returns the path of a file in examples.
 func example(t *testing.T, name string) string {
 	t.Helper()
 	return effort.Must(filepath.Abs(filepath.Join(HouseRoot, "examples", name)))(t)

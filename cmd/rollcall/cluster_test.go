@@ -110,7 +110,7 @@ func TestMembersThatAreNotWell(t *testing.T) {
 	effort.Is(t, out.String(), string(effort.Must(os.ReadFile("testdata/members.txt"))(t)))
 }
 
-// TestMembersAsJSON gives what the node says, for programs.
+// TestMembersAsJSON: programs get the node's answer unchanged.
 func TestMembersAsJSON(t *testing.T) {
 	r := newClusterRig(t, trio())
 	var got admin.Membership

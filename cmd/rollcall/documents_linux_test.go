@@ -205,7 +205,7 @@ func TestAnEveningFromTheDocs(t *testing.T) {
 	}
 }
 
-// called gives a text with the names of this world.
+// called returns a text with the names of this world.
 func (s script) called(text string) string {
 	longestFirst := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
 	for _, name := range slices.SortedFunc(maps.Keys(s.names), longestFirst) {
@@ -331,7 +331,7 @@ func (s script) start(t *testing.T) *scriptShell {
 	return h
 }
 
-// quotedForShell gives a text as one word of the shell.
+// quotedForShell returns a text as one word of the shell.
 func quotedForShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // tell has the shell read lines.

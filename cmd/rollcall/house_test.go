@@ -46,7 +46,7 @@ type source struct {
 	set    *token.FileSet
 }
 
-// sources gives every Go file that a person wrote.
+// sources returns every Go file that a person wrote.
 func sources(t *testing.T) []source {
 	t.Helper()
 	effort.Unraced(t, "reads files")
@@ -314,7 +314,7 @@ func TestEveryExportedNameIsExplained(t *testing.T) {
 	}
 }
 
-// unexplained gives the exported names of a declaration that have no comment.
+// unexplained returns the exported names of a declaration that have no comment.
 func unexplained(d ast.Decl) (names []string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

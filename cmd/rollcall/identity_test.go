@@ -189,7 +189,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	effort.Has(t, doctorVerdict(diagnosis{Identity: found}), "but it probes", "the doctor says")
 }
 
-// grep gives the lines with a text.
+// grep returns the lines with a text.
 func grep(text, with string) (out string) {
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, with) {

@@ -236,7 +236,7 @@ func (c *customer) reach(ctx context.Context, n int64) int64 {
 	return c.settled()
 }
 
-// peek gives the error with which a customer has ended, and leaves it for wait.
+// peek returns the error with which a customer has ended, and leaves it for wait.
 func (c *customer) peek() error {
 	select {
 	case err := <-c.ended:

@@ -301,7 +301,7 @@ func (c *cli) spoilsTheBooks() {
 	effort.OK(c.t, err)
 }
 
-// report gives the subject that an audit printed.
+// report returns the subject that an audit printed.
 func report(t *testing.T, stdout string) string {
 	t.Helper()
 	for line := range strings.Lines(stdout) {

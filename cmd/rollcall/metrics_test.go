@@ -404,7 +404,7 @@ func newOTLP(t *testing.T) *otlp {
 	return o
 }
 
-// about gives the value that a span has for a key.
+// about returns the value that a span has for a key.
 func about(s *trace.Span, key spans.Key) *common.AnyValue {
 	for _, a := range s.GetAttributes() {
 		if a.GetKey() == string(key) {

@@ -302,7 +302,7 @@ func (n *netNode) become(s nodeState) {
 	n.changed = make(chan struct{})
 }
 
-// look gives the state, and a channel that is closed when it changes.
+// look returns the state, and a channel that is closed when it changes.
 func (n *netNode) look() (nodeState, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

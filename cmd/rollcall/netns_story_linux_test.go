@@ -200,7 +200,7 @@ func (st *stage) leases() map[uuid.UUID]lease {
 	return all
 }
 
-// holding gives the verifications that a node works on.
+// holding returns the verifications that a node works on.
 func (st *stage) holding(n *netNode) map[uuid.UUID]lease {
 	st.t.Helper()
 	var node []byte
@@ -240,7 +240,7 @@ func (st *stage) die(n *netNode) {
 	st.awaitTakeover(n, had)
 }
 
-// busiest gives the node with the most verifications of the story, and the next.
+// busiest returns the node with the most verifications of the story, and the next.
 func (st *stage) busiest() (most, next *netNode) {
 	st.t.Helper()
 	held := map[*netNode]int{}
@@ -351,7 +351,7 @@ func (p *polls) stop() {
 	p.ended.Wait()
 }
 
-// settlementsOf gives when each address of a verification was settled, and by which epochs, from the ledger.
+// settlementsOf returns when each address of a verification was settled, and by which epochs, from the ledger.
 func (st *stage) settlementsOf(id string) (at map[string]time.Time, epochs map[int64]int) {
 	st.t.Helper()
 	raw := uuid.MustParse(id)

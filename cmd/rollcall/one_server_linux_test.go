@@ -112,7 +112,7 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// environOf gives the environment of a service, one NAME=value each.
+// environOf returns the environment of a service, one NAME=value each.
 func environOf(s types.ServiceConfig) (environ []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Environment)) {
 		if value := s.Environment[name]; value != nil {
@@ -237,13 +237,13 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// startsCaddy gives the arguments that run Caddy with one site, and nothing of its own beside it.
+// startsCaddy returns the arguments that run Caddy with one site, and nothing of its own beside it.
 func startsCaddy(c *cli, site string) []string {
 	c.write("Caddyfile", "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"+site)
 	return []string{"run", "--adapter", "caddyfile", "--config", filepath.Join(c.folder, "Caddyfile")}
 }
 
-// startsNginx gives the arguments that run nginx with one site, in the test's folder.
+// startsNginx returns the arguments that run nginx with one site, in the test's folder.
 func startsNginx(c *cli, site string) []string {
 	c.write("site.conf", site)
 	paths := ""

@@ -100,7 +100,7 @@ func (r *rig) open(credits int64) {
 	r.tenant = r.tenantOf("rig", credits)
 }
 
-// tenantOf gives a tenant with credits of its own.
+// tenantOf returns a tenant with credits of its own.
 func (r *rig) tenantOf(workspace string, credits int64) client.Tenant {
 	r.t.Helper()
 	return effort.Must(client.OpenTenant(r.t.Context(), adminOf(r.t, r.ours()), client.TenantOptions{

@@ -17,7 +17,7 @@ import (
 // portsGiven counts the ports of freePort.
 var portsGiven atomic.Int64
 
-// freePort gives a port that was free a moment ago, and never the same twice. It
+// freePort returns a port that was free a moment ago, and never the same twice. It
 // lies below those of labs, of whoever asks the system for any, and of the defaults.
 func freePort(t *testing.T) int {
 	t.Helper()

@@ -202,7 +202,7 @@ func end(ctx context.Context, c *client.API, id string) {
 	}
 }
 
-// look gives what customers and receivers have seen so far.
+// look returns what customers and receivers have seen so far.
 func (w *world) look(t *testing.T, lab *smtplab.Lab, c *client.API, id string) (s seen) {
 	t.Helper()
 	sheet := lab.Manners()
@@ -223,7 +223,7 @@ func (w *world) look(t *testing.T, lab *smtplab.Lab, c *client.API, id string) (
 	return s
 }
 
-// exceeded says which told limits a receiver has seen broken since it had seen before; 0 is no limit.
+// exceeded returns which stated limits were broken at a receiver since an earlier sheet; 0: no limit.
 func exceeded(name string, seen, before, told allowed) (broken []string) {
 	for _, x := range []struct {
 		what               string
@@ -330,7 +330,7 @@ func (w *world) ideal() (longest time.Duration) {
 	return longest
 }
 
-// again gives when an address that was just asked must be asked once more; 0: not any more.
+// again returns when an address that was just asked must be asked once more; 0: not any more.
 func (w *world) again(domain string, a asked) float64 {
 	wait := w.waits[min(a.tries, len(w.waits)-1)].Seconds()
 	local, _, _ := strings.Cut(a.name, ".")
@@ -504,7 +504,7 @@ func drawList(n int, domain func(i int, random *rand.Rand) string, parts ...any)
 // one is for lists of one domain.
 func one(int, *rand.Rand) string { return limitedDomain }
 
-// even gives domains in turn that answer honestly.
+// even returns domains in turn that answer honestly.
 func even(domains int) func(int, *rand.Rand) string {
 	return func(i int, _ *rand.Rand) string { return fmt.Sprintf("d%d-clean.test", i%domains) }
 }
@@ -634,7 +634,7 @@ func serveLogged(c *cli, log string, args ...string) *background {
 	return beside(c.t, command, startHere)
 }
 
-// shows gives what a command prints. It runs in this process, since it is asked again and again.
+// shows returns what a command prints. It runs in this process, since it is asked again and again.
 func (c *cli) shows(args ...string) string {
 	out, errs, err := runHere(c.t.Context(), false, c.ours(), "", args...)
 	if err != nil {

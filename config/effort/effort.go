@@ -108,7 +108,7 @@ type failer interface {
 	Errorf(format string, args ...any)
 }
 
-// Must gives the value of a call, whose error ends the test: v := effort.Must(f())(t).
+// Must returns the value of a call, whose error ends the test: v := effort.Must(f())(t).
 func Must[T any](v T, err error) func(t failer) T {
 	return func(t failer) T {
 		t.Helper()

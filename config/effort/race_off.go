@@ -4,7 +4,7 @@ package effort
 
 import "testing"
 
-// Raced says whether this run has the race detector.
+// Raced reports whether this run has the race detector.
 const Raced = false
 
 // OnlyNode does nothing without the race detector.

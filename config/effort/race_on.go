@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Raced says whether this run has the race detector.
+// Raced reports whether this run has the race detector.
 const Raced = true
 
 var nodeHere sync.Mutex

@@ -164,7 +164,7 @@ func (d clusterOps) addRoutes(add addCall) {
 	add("POST /v1/cluster/keys", handle(keyCommand, d.changeKeys))
 }
 
-// Members gives the members of the cluster.
+// Members returns the members of the cluster.
 func (d clusterOps) Members(ctx context.Context) (Membership, error) {
 	found, err := ask(ctx, clusterTimeout, d.options.Cluster.Members,
 		func(err error) error { return d.ofCluster("list members", err) })

@@ -230,7 +230,7 @@ func TestKeysAreChangedOnlyWhereNoNodeIsCutOff(t *testing.T) {
 	sent(r.ask("POST", "/v1/cluster/keys", use)).Is(t, 503, "of a cluster that does not answer")
 }
 
-// told gives each name and error of an answer about keys.
+// told returns each name and error of an answer about keys.
 func told(out map[string]any) string {
 	var texts []string
 	results, _ := out["results"].([]any)

@@ -153,7 +153,7 @@ type LogLine struct {
 	Reason    string     `json:"reason"`
 }
 
-// Log gives one page of the operator log, newest first.
+// Log returns one page of the operator log, newest first.
 func (d nodeOps) Log(ctx context.Context, q ledger.LogQuery) ([]ledger.LogLine, error) {
 	return askLedger(ctx, d.common, "list the operator log", with(d.options.Book.OperatorLog, q))
 }

@@ -98,7 +98,7 @@ func traceOf(r *http.Request) (in traceCall, err error) {
 	return in, nil
 }
 
-// Receivers gives the live table of the whole cluster.
+// Receivers returns the live table of the whole cluster.
 func (d receiverOps) Receivers(ctx context.Context) (inspect.Receivers, error) {
 	found, err := askNodes(ctx, d.common, "list receivers", d.options.Inspector.Receivers)
 	found.Receivers, found.Silent = full(found.Receivers), full(found.Silent)
@@ -176,7 +176,7 @@ func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, erro
 	})
 }
 
-// Trace gives the newest lines of a receiver's sessions, above those of after.
+// Trace returns the newest lines of a receiver's sessions, above those of after.
 func (d receiverOps) Trace(ctx context.Context, text, source string, after map[string]uint64) (Traced, error) {
 	key, err := keyOf("key", text)
 	if err != nil {

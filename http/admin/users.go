@@ -131,7 +131,7 @@ func (d userOps) noPages() error {
 		"[dashboard] of its configuration and start it again")
 }
 
-// ListMembers gives the members of a workspace by email.
+// ListMembers returns the members of a workspace by email.
 func (d userOps) ListMembers(ctx context.Context, workspace uuid.UUID) ([]ledger.Membership, error) {
 	return askPeople(ctx, d.common, "list members", with(d.options.Book.Members, workspace))
 }

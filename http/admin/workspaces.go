@@ -200,7 +200,7 @@ func (d workspaceOps) Workspaces(ctx context.Context, find string) (out []Worksp
 	return out, more, nil
 }
 
-// Names gives all workspaces.
+// Names returns all workspaces.
 func (d workspaceOps) Names(ctx context.Context) ([]ledger.Workspace, error) {
 	return askLedger(ctx, d.common, "list workspaces", d.options.Book.Workspaces)
 }
@@ -295,7 +295,7 @@ func (d workspaceOps) createKey(ctx context.Context, workspace uuid.UUID, label 
 	return NewKey{made.ID, text}, err
 }
 
-// ListKeys gives the API keys of a workspace, revoked ones too, oldest first.
+// ListKeys returns the API keys of a workspace, revoked ones too, oldest first.
 func (d workspaceOps) ListKeys(ctx context.Context, workspace uuid.UUID) ([]ledger.Key, error) {
 	return askLedger(ctx, d.common, "list keys", with(d.options.Book.Keys, workspace))
 }

@@ -259,7 +259,7 @@ func (c *Client) Cancel(ctx context.Context, id string) (done Cancellation, err 
 	return done, err
 }
 
-// Credits gives the credits that are available: not held, not spent.
+// Credits returns the credits that are available: not held, not spent.
 func (c *Client) Credits(ctx context.Context) (balance Credits, err error) {
 	_, err = c.AskJSON(ctx, http.MethodGet, "/v1/credits", nil, &balance)
 	return balance, err
@@ -278,7 +278,7 @@ func (c *Client) History(ctx context.Context, limit int, cursor *string) (page H
 	return page, err
 }
 
-// Pages gives the pages of the history, newest first, to its end.
+// Pages returns the pages of the history, newest first, to its end.
 func (c *Client) Pages(ctx context.Context, limit int) iter.Seq2[History, error] {
 	return func(yield func(History, error) bool) {
 		var cursor *string

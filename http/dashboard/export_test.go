@@ -11,7 +11,7 @@ import (
 	"rollcall/ledger"
 )
 
-// Patterns gives the routes, for tests.
+// Patterns returns the routes, for tests.
 func Patterns() (all []string) {
 	for _, r := range routes {
 		all = append(all, r.pattern)
@@ -25,13 +25,13 @@ var (
 	LocalPath   = localPath
 )
 
-// NewWaits gives the answers to what addresses wait for, as numbers of lines.
+// NewWaits returns the answers to what addresses wait for, as numbers of lines.
 func NewWaits(ask func(context.Context, string) (inspect.Verification, error), now func() time.Time) func(context.Context, uuid.UUID) int {
 	c := newWaitsCache(Options{Waits: ask, Now: now, Log: slog.New(slog.DiscardHandler)})
 	return func(ctx context.Context, id uuid.UUID) int { return len(c.get(ctx, id)) }
 }
 
-// NewBreakdowns gives what the outcomes of final verifications have in common, as a ledger says it.
+// NewBreakdowns returns what the outcomes of final verifications have in common, as a ledger says it.
 func NewBreakdowns(book ledger.Book) func(context.Context, ledger.Verification) (ledger.Breakdown, error) {
 	b := newBreakdowns()
 	return func(ctx context.Context, v ledger.Verification) (ledger.Breakdown, error) { return b.get(ctx, book, v) }

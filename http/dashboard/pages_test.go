@@ -24,7 +24,7 @@ import (
 // hostile is a text of a customer that must never be more than text.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}javascript:alert(3)`
 
-// everyPage gives the pages that can be seen, by name.
+// everyPage returns the pages that can be seen, by name.
 func everyPage(g *rig) map[string]answer {
 	v := g.verification(hostile+".csv", 4, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	uploading := g.create(hostile, 10)

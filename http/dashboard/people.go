@@ -445,7 +445,7 @@ func newBreakdowns() *breakdowns {
 	return b
 }
 
-// get gives the breakdown of a final verification while its results are kept: ledger.ErrResultsExpired after that.
+// get returns the breakdown of a final verification while its results are kept: ledger.ErrResultsExpired after that.
 func (b *breakdowns) get(ctx context.Context, book ledger.Book, v ledger.Verification) (ledger.Breakdown, error) {
 	kept, known := b.kept.Get(v.ID)
 	if !known {

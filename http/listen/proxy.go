@@ -312,7 +312,7 @@ func parseHop(text []byte) (netip.Addr, bool) {
 // plain returns the form for comparing addresses.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// IPOf gives the IP address of an end of a TCP connection; the zero value for others.
+// IPOf returns the IP address of an end of a TCP connection; the zero value for others.
 func IPOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -110,7 +110,7 @@ func TestEveryMutantIsFound(t *testing.T) {
 		found.Load()+missed.Load(), len(list), *seed, time.Since(begun).Seconds())
 }
 
-// choose gives the mutants of this run: those of changed files, and a twentieth of the others, which the seed draws.
+// choose returns the mutants of this run: those of changed files, and a twentieth of the others, which the seed draws.
 func choose(t *testing.T, list []mutant) []mutant {
 	t.Helper()
 	if *which == "all" {
@@ -285,7 +285,7 @@ func quietly(ctx context.Context, folder, name string, args ...string) ([]byte, 
 	return command.CombinedOutput()
 }
 
-// firstLine gives the line in which a suite says what it found.
+// firstLine returns the line in which a suite says what it found.
 func firstLine(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "_test.go:") || strings.Contains(line, ".go:") {

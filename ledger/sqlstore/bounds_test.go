@@ -231,7 +231,7 @@ func TestWhatIsOverlookedIsFoundLater(t *testing.T) {
 	leased(1) // the first is leased until the hour in which it was
 }
 
-// blocksRead says how many pages of an index PostgreSQL looks at for a question.
+// blocksRead returns how many pages PostgreSQL reads for a query.
 func blocksRead(t *testing.T, s *server, query string, args ...string) (blocks int) {
 	t.Helper()
 	s.does(t, `PREPARE looks AS `+s.db.Text(query))

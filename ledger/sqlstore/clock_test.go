@@ -137,7 +137,7 @@ func TestAfterAStandstillSweepsWorkAgain(t *testing.T) {
 	effort.ErrorIf(t, err != nil || swept > 0, "the last sweep is noted %d ms ago: %v", swept, err)
 }
 
-// aside gives what runs statements on a server behind the ledger's back.
+// aside returns what runs statements on a server behind the ledger's back.
 func aside(t *testing.T, url string) func(statements string) {
 	t.Helper()
 	conn := effort.Must(pgx.Connect(t.Context(), url))(t)

@@ -6,16 +6,16 @@ import (
 	"rollcall/ledger/sqlstore/engine"
 )
 
-// AskDiskEachTime gives options of a ledger that forgets at once what it was told about its disk.
+// AskDiskEachTime returns options of a ledger that forgets at once what it was told about its disk.
 func AskDiskEachTime(o Options) Options {
 	o.Seams.DiskAlways = true
 	return o
 }
 
-// WithPragmas gives options that open an embedded ledger by a connection with these pragmas.
+// WithPragmas returns options that open an embedded ledger by a connection with these pragmas.
 func WithPragmas(pragmas ...string) Options { return Options{Seams: engine.Seams{Pragmas: pragmas}} }
 
-// SynchronousCommit gives the setting of a connection that writes.
+// SynchronousCommit returns the setting of a connection that writes.
 func (s *Store) SynchronousCommit(ctx context.Context) (level string, err error) {
 	err = s.update(ctx, func(t *tx) error { return t.Row(`SHOW synchronous_commit`).Scan(&level) })
 	return level, err

@@ -21,16 +21,16 @@ func TestMain(m *testing.M) { os.Exit(postgres.Main(m)) }
 // soon is the wait of ledgers whose retries are tried, and not how long they take.
 const soon = time.Millisecond
 
-// NewLedger gives the URL of an empty ledger on the server of this run.
+// NewLedger returns the URL of an empty ledger on the server of this run.
 func NewLedger(t testing.TB) string {
 	t.Helper()
 	return postgres.Filled(t, func(ctx context.Context, url string) error { return Migrate(ctx, url) })
 }
 
-// NewFile gives the URL of an empty embedded ledger, a copy of the one of this run.
+// NewFile returns the URL of an empty embedded ledger, a copy of the one of this run.
 func NewFile(t testing.TB) string { return effort.Ledger(t, Migrate) }
 
-// DatabaseOf says what the ledger takes the database at url for.
+// DatabaseOf returns the kind of database that the ledger detects at url.
 func DatabaseOf(t testing.TB, url string) string {
 	t.Helper()
 	s := effort.Must(Open(t.Context(), url, Options{}))(t)

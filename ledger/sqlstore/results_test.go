@@ -291,7 +291,7 @@ func onEngines(b *testing.B, bench func(b *testing.B, d benched)) {
 	})
 }
 
-// scattered gives settlement number of a file whose outcomes arrive in another
+// scattered returns settlement number of a file whose outcomes arrive in another
 // order than its rows, as they do when domains answer at their own pace.
 func scattered(l ledger.Lease, number, of int64) ledger.Settlement {
 	s := ledger.Settlement{Lease: l, Number: number, Results: make([]ledger.Result, 0, benchBatch)}

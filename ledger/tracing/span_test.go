@@ -19,7 +19,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// recording gives a Tracer whose spans are kept.
+// recording returns a Tracer whose spans are kept.
 func recording(t *testing.T, sample float64) (*Tracer, *tracetest.SpanRecorder) {
 	t.Helper()
 	kept := tracetest.NewSpanRecorder()

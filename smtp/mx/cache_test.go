@@ -58,7 +58,7 @@ func (s *script) set(question, answer string) {
 	s.answers[question] = answer
 }
 
-// count gives the questions since the last count.
+// count returns the questions since the last count.
 func (s *script) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

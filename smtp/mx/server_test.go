@@ -94,7 +94,7 @@ func (z *zone) serve(w dns.ResponseWriter, q *dns.Msg) {
 	z.answer(w, q)
 }
 
-// answer says what the records say.
+// answer answers from the records.
 func (z *zone) answer(w dns.ResponseWriter, q *dns.Msg) {
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
@@ -158,7 +158,7 @@ func (z *zone) exists(name string) bool {
 	return false
 }
 
-// queries gives what was asked so far, and forgets it.
+// queries returns what was asked so far, and forgets it.
 func (z *zone) queries() []string {
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"rollcall/config/effort"
 )
 
-// rdata gives the records without owner, TTL and class: "MX 10 mx1.a.test.".
+// rdata returns the records without owner, TTL and class: "MX 10 mx1.a.test.".
 func rdata(all []dns.RR) []string {
 	out := []string{}
 	for _, rr := range all {

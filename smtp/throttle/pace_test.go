@@ -264,7 +264,7 @@ func TestPaceTellsMailboxesFromALimit(t *testing.T) {
 	}
 }
 
-// asksSlower gives a receiver at which a test has just begun.
+// asksSlower returns a receiver at which a test has just begun.
 func asksSlower(t *testing.T) *askedReceiver {
 	t.Helper()
 	a := beginAsking(3, 0)

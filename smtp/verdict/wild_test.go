@@ -19,7 +19,7 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// draw gives every sentence that a form such as "(a|b) c" stands for.
+// draw returns every sentence that a form such as "(a|b) c" stands for.
 func draw(t *testing.T, form string) []string {
 	t.Helper()
 	return effort.Must(expand(form))(t)
@@ -217,7 +217,7 @@ func TestPlainRefusalsInManyLanguages(t *testing.T) {
 	effort.ErrorIf(t, tried < 3000, "only %d were tried", tried)
 }
 
-// sentences gives those of testdata/translated.txt, which has one in a line, and of testdata/spoken.txt, by what they
+// sentences returns those of testdata/translated.txt, which has one in a line, and of testdata/spoken.txt, by what they
 // say.
 func sentences(t *testing.T) map[string][]string {
 	t.Helper()

@@ -67,7 +67,7 @@ func (h *HostQueue[T]) Sessions() int { return h.sessions }
 // Aside reports whether SetAside holds.
 func (h *HostQueue[T]) Aside() bool { return h.aside }
 
-// Waiting gives a flow of each workspace that has items in the host queue.
+// Waiting returns a flow of each workspace that has items in the host queue.
 func (h *HostQueue[T]) Waiting() iter.Seq[*Flow[T]] {
 	return func(yield func(*Flow[T]) bool) {
 		for _, e := range h.order.heap {

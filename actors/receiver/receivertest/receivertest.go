@@ -118,7 +118,7 @@ type Answer struct {
 	Omitted  int // attempts that were left out
 }
 
-// AnswersOf gives those of a message.
+// AnswersOf returns the answers in a message.
 func AnswersOf(r *wire.Results) []Answer {
 	var out []Answer
 	reader := wire.NewReader(r)

@@ -22,10 +22,10 @@ const HardAfter = 2 * time.Second
 // Fraction is a share: k of n parts of an allowance.
 type Fraction struct{ K, N int }
 
-// IsNone says that nothing may be used.
+// IsNone reports whether nothing may be used.
 func (p Fraction) IsNone() bool { return p.K <= 0 || p.N <= 0 }
 
-// isLess says that p is a smaller share than q.
+// isLess reports whether p is a smaller share than q.
 func (p Fraction) isLess(q Fraction) bool {
 	if p.IsNone() || q.IsNone() {
 		return p.IsNone() && !q.IsNone()
@@ -350,7 +350,7 @@ func (s *ConnSlot) MayGoOn(turn uint64) bool {
 	return s.entry.share.Load().Version == turn && !s.ended.Load()
 }
 
-// MarkIdle says that nothing is under way.
+// MarkIdle notes that nothing is under way.
 func (s *ConnSlot) MarkIdle() {
 	s.entry.registry.mu.Lock()
 	defer s.entry.registry.mu.Unlock()

@@ -103,7 +103,7 @@ func (tr *trial) add(tenant int, domain string, n int, route []*wire.Host) {
 	tr.after(time.Duration(len(tr.tasks))*time.Millisecond, func() { tr.pump(t) })
 }
 
-// take gives the next chunk: of those that are due again, or of the others.
+// take returns the next chunk: of addresses that are due again, or of the others.
 func (tr *trial) take(t *taskOf, retries bool) (list []uint32) {
 	for retries && !tr.now.Before(t.retryAt) && len(list) < t.size && t.later.Len() > 0 && !t.later.due(0).After(tr.now) {
 		list = append(list, heap.Pop(&t.later).(uint32))

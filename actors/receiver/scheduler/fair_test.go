@@ -256,7 +256,7 @@ func TestNobodyStarves(t *testing.T) {
 	})
 }
 
-// starved gives one who is given nothing in a while; nil as soon as everybody was.
+// starved returns a party that has got nothing for a while; nil if all have got something.
 func (ps parties) starved(w *world, within time.Duration) *party {
 	before := map[*party]int{}
 	for _, p := range ps {

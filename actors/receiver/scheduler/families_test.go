@@ -325,7 +325,7 @@ func (w *drawn) say(f figures) string {
 	return strings.Join(out, ", ")
 }
 
-// seeds gives the worlds of the family that this run tries.
+// seeds returns the seeds of the family's worlds in this run.
 func (f *family) seeds() []uint64 {
 	if *onlySeed > 0 {
 		return []uint64{*onlySeed}
@@ -415,7 +415,7 @@ func (f *family) ends(all []figures) bool {
 	return 2*far <= len(all)
 }
 
-// summary gives median and worst of what is looked at.
+// summary returns the median and the worst of each wanted figure.
 func summary(w *drawn, all []figures) string {
 	out := []string{}
 	for i, wanted := range w.wanted {

@@ -159,7 +159,7 @@ func TestAGuardOfOneSession(t *testing.T) {
 	}
 }
 
-// busyWith gives a world whose scheduler has sessions that are asking, from one source each.
+// busyWith returns a world whose scheduler has sessions that are asking, from one source each.
 func busyWith(t *testing.T, sources ...string) *world {
 	t.Helper()
 	w := newWorldFrom(t, sources...)

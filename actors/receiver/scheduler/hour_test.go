@@ -10,7 +10,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// hourly gives options under which an hour lasts so long.
+// hourly returns options under which an hour lasts so long.
 func hourly(o Options, hour throttle.Hour) Options {
 	o.Sources.Hour = hour
 	return o

@@ -18,7 +18,7 @@ var showing = []throttle.Shown{{Greeting: "mx1.example ESMTP Postfix (Debian)"},
 	{Greeting: "mx1.example Microsoft ESMTP MAIL Service ready"}, {Greeting: "mx1.example ESMTP", Hello: "mx1.example XRDST"},
 	{Greeting: "mx1.example ESMTP chasquid"}, {Greeting: "mx1.example ESMTP OpenSMTPD"}}
 
-// byDefault says of every field that nobody but the default says anything.
+// byDefault is Options.Said for receivers without rules: every field comes from the default.
 func byDefault(string, throttle.Field) []throttle.Said {
 	return []throttle.Said{{Origin: throttle.Origin{Layer: throttle.LayerDefault}}}
 }

@@ -222,7 +222,7 @@ func chance(salt, address string) float64 {
 	return float64(x>>40) / float64(1<<24)
 }
 
-// oddAt gives how an address is odd, nil when it isn't: the same each time.
+// oddAt returns how an address is odd, nil when it isn't: the same each time.
 func (s *unknownReceiver) oddAt(tenant int, address string) *oddOf {
 	if len(s.odd) == 0 {
 		return nil
@@ -489,7 +489,7 @@ func (tr *trial) takeOver() {
 	}
 }
 
-// second gives the second of a time.
+// second returns the second of a time.
 func (tr *trial) second(at time.Time) *seconds {
 	k := int64(at.Sub(begin) / time.Second)
 	if tr.series[k] == nil {

@@ -286,12 +286,12 @@ func (w *world) shownBy(host string) throttle.Shown {
 	return throttle.Shown{Greeting: w.greeting, Host: host}
 }
 
-// judged gives the verdict on a failure, of whatever host.
+// judged returns the verdict on a failure, of whatever host.
 func judged(address smtp.Address, err error) Judgement {
 	return judgedAt(begin, "mx1.example", address, err)
 }
 
-// judgedAt gives the verdict on what a host said or did.
+// judgedAt returns the verdict on what a host said or did.
 func judgedAt(at time.Time, host string, address smtp.Address, err error) Judgement {
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)
@@ -300,7 +300,7 @@ func judgedAt(at time.Time, host string, address smtp.Address, err error) Judgem
 		Hello: "probe.example"})
 }
 
-// step gives one turn; every other one has some jitter, so that the shortest is seen.
+// step returns the time of one turn. Every second turn has jitter, so that the shortest turn occurs too.
 func (w *world) step() time.Duration {
 	w.turns++
 	if w.jitter == 0 || w.turns%2 == 0 {

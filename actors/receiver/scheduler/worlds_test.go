@@ -88,7 +88,7 @@ func drawTold(r *rand.Rand) *drawn {
 	return w
 }
 
-// describe says what was drawn, for those who read a failure.
+// describe sets the text about what was drawn, for a failure.
 func (w *drawn) describe(more string) *drawn {
 	l := w.far.limit
 	w.what = fmt.Sprintf("%s; told %s, %d sessions, %s, stated %v; "+

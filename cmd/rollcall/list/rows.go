@@ -25,7 +25,7 @@ type row struct {
 	cells  []string
 }
 
-// cellOf gives the cell of a column; "" when the row is shorter.
+// cellOf returns the cell of a column; "" when the row is shorter.
 func (r row) cellOf(column int) string {
 	if column < len(r.cells) {
 		return r.cells[column]

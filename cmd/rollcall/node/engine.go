@@ -146,7 +146,7 @@ func parsed[T any](texts []string, parse func(string) T) []T {
 	return list
 }
 
-// hasIPv6 says whether this host has an IPv6 address that the Internet may know.
+// hasIPv6 reports whether this host has a global IPv6 address.
 func hasIPv6() bool {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

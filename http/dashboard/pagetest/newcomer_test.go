@@ -150,7 +150,7 @@ func startDev(t *testing.T) string {
 	}
 }
 
-// freePort gives a port that was free a moment ago.
+// freePort returns a port that was free a moment ago.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l := effort.Must(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -92,7 +92,7 @@ var one struct {
 	err  error
 }
 
-// theNode gives the shared node.
+// theNode returns the shared node.
 func theNode(t testing.TB) *node {
 	t.Helper()
 	one.Do(func() { one.node, one.stop, one.err = startNode() })
@@ -422,7 +422,7 @@ func chromium(t testing.TB) context.Context {
 	return shared.ctx
 }
 
-// module gives a file of a node package.
+// module returns a file of a node package.
 func module(t testing.TB, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("npm", "node_modules", name))
@@ -483,7 +483,7 @@ func (p *proxy) cutAfter(bytes int64) {
 	p.left = bytes
 }
 
-// wasCut says how often it was.
+// wasCut returns how often it was cut.
 func (p *proxy) wasCut() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

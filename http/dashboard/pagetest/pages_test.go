@@ -269,7 +269,7 @@ func (b *tab) axe() {
 	eval[bool](b, string(source)+"; true")
 }
 
-// violations gives what axe-core, which is in the page, finds; of the colours alone, or of all.
+// violations returns what axe-core, which is in the page, finds; of the colours alone, or of all.
 func (b *tab) violations(colours bool) []string {
 	b.t.Helper()
 	only := ""
@@ -323,7 +323,7 @@ func transferred(t testing.TB, url string) int {
 	return int(n)
 }
 
-// fetch gives a page as it is served to a session.
+// fetch returns a page as it is served to a session.
 func fetch(t testing.TB, url, token string) (string, int) {
 	t.Helper()
 	if token != "" {

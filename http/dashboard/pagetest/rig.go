@@ -361,7 +361,7 @@ func (g *Rig) Settled(t testing.TB, n int64) (v ledger.Verification) {
 	return v
 }
 
-// Of gives what the ledger answers about the workspace of a Rig.
+// Of returns what the ledger answers about the workspace of a Rig.
 func Of[Out any](t testing.TB, g *Rig, ask func(context.Context, uuid.UUID) (Out, error)) Out {
 	t.Helper()
 	return effort.Must(ask(t.Context(), g.Workspace.ID))(t)
@@ -374,7 +374,7 @@ func (g *Rig) Sessions(t testing.TB) int {
 	return len(found)
 }
 
-// Log gives the newest lines of the operator log.
+// Log returns the newest lines of the operator log.
 func (g *Rig) Log(t testing.TB) []ledger.LogLine {
 	t.Helper()
 	return effort.Must(g.Book.OperatorLog(t.Context(), ledger.LogQuery{Limit: 100}))(t)
@@ -427,7 +427,7 @@ func (g *Rig) Receivers(context.Context) (inspect.Receivers, error) {
 		row("strict.test", "resting", "penalty", 300), row("quiet.test", "idle", "free", 0)}}, nil
 }
 
-// Receiver gives all of mx.slow.test.
+// Receiver returns all of mx.slow.test.
 func (g *Rig) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail, error) {
 	if key != "mx.slow.test" {
 		return nil, inspect.ErrNotThere
@@ -461,7 +461,7 @@ func (g *Rig) Forget(ctx context.Context, key, what string) ([]inspect.Forgotten
 	return []inspect.Forgotten{{Key: key, Dropped: []string{"a pace"}}}, nil, note(ctx, g, "forget %s %s", key, what)
 }
 
-// Trace gives two lines.
+// Trace returns two lines.
 func (g *Rig) Trace(context.Context, string, string, map[string]uint64) ([]inspect.TraceLine, error) {
 	return []inspect.TraceLine{{Number: 1, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "> RCPT TO:<…@slow.test>"},
 		{Number: 2, Node: "node-1", At: time.Now(), Session: 7, Source: "192.0.2.7", Host: "mx1.slow.test", Line: "< " + Hostile}}, nil

@@ -113,7 +113,7 @@ func (p *processes) operation() {
 	}
 }
 
-// heartbeat says something new, or nothing new, and looks whether its row has it.
+// heartbeat writes a heartbeat, with a change or without one, and checks its row.
 func (p *processes) heartbeat(one ledger.Incarnation) {
 	b := ledger.Heartbeat{Incarnation: one, Cluster: "simulated", Started: ledger.Clock(1), Leases: p.random.IntN(9),
 		Read: p.memory.cluster.turn - int64(p.random.IntN(3))}

@@ -432,7 +432,7 @@ func (m *memory) Insert(n ledger.NewVerification, single string) error {
 	return nil
 }
 
-// as says that a row is as it was read.
+// as reports whether a row is still as it was read.
 func as(before *transitions.Row) func(r *transitions.Row) bool {
 	return func(r *transitions.Row) bool {
 		return r.Status == before.Status && r.Epoch == before.Epoch && r.Settlements == before.Settlements

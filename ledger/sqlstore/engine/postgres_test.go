@@ -562,7 +562,7 @@ const soon = time.Millisecond
 // book is the schema of a ledger.
 var book = Schema{Files: os.DirFS("..").(fs.ReadDirFS), Folder: "migrations", Version: 1}
 
-// newLedger gives the URL of an empty ledger on the server of this run.
+// newLedger returns the URL of an empty ledger on the server of this run.
 func newLedger(t testing.TB) string {
 	t.Helper()
 	return postgres.Filled(t, func(ctx context.Context, url string) error { return Migrate(ctx, url, book) })
