@@ -21,6 +21,7 @@ import (
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 	"rollcall/ledger/sqlstore"
 	"rollcall/smtp"
 	smtpevidence "rollcall/smtp/evidence"
@@ -106,7 +107,7 @@ func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address 
 			map[string]string{"address": address}, &found.Explanation)
 	}, func(book *sqlstore.Store, _ config.Config, at reading) error {
 		found.Read = at
-		f, err := admin.FindEvidence(ctx, book, id, address)
+		f, err := evidence.Find(ctx, book, id, address)
 		found.Explanation = admin.ExplanationOf(f)
 		return whyNot(err, f.Status)
 	})
@@ -115,7 +116,7 @@ func findEvidence(ctx context.Context, from *ledgerFlags, id uuid.UUID, address 
 
 // whyNot says what to do when there is no evidence.
 func whyNot(err error, status ledger.Status) error {
-	for _, refusal := range []error{admin.ErrNotSettled, ledger.ErrNoSuchVerification, ledger.ErrResultsExpired} {
+	for _, refusal := range []error{evidence.ErrNotSettled, ledger.ErrNoSuchVerification, ledger.ErrResultsExpired} {
 		if errors.Is(err, refusal) {
 			_, message := admin.WhyNoEvidence(err, status)
 			return errors.New(client.InCommands(message))
@@ -249,8 +250,8 @@ var scopeWords = map[string]string{"address": "this address alone", "domain": "i
 
 // replayLine is a line of a replay: one of the two.
 type replayLine struct {
-	Address *admin.Replayed      `json:"address,omitempty"`
-	Summary *admin.ReplaySummary `json:"summary,omitempty"` // the last line
+	Address *evidence.Replayed      `json:"address,omitempty"`
+	Summary *evidence.ReplaySummary `json:"summary,omitempty"` // the last line
 }
 
 func newReplay(e environment) *cobra.Command {
@@ -297,8 +298,8 @@ func newReplay(e environment) *cobra.Command {
 				}
 				return printReplay(w, l)
 			}
-			summary, err := admin.ReplayEvidence(c.Context(), book, id, admin.ReplayQuery{Rules: rules, All: *all,
-				Yield: func(one admin.Replayed) error { return show(replayLine{Address: &one}) }})
+			summary, err := evidence.Replay(c.Context(), book, id, evidence.ReplayQuery{Rules: rules, All: *all,
+				Yield: func(one evidence.Replayed) error { return show(replayLine{Address: &one}) }})
 			if err != nil {
 				return whyNot(err, summary.Status)
 			}
@@ -318,11 +319,11 @@ func printReplay(w io.Writer, l replayLine) error {
 	return b.Emit()
 }
 
-func writeReplayed(b *term.Page, r admin.Replayed) {
+func writeReplayed(b *term.Page, r evidence.Replayed) {
 	b.Para(0, "%s", r.Address)
 	for _, one := range []struct {
 		when  string
-		judge admin.Judged
+		judge evidence.Judged
 	}{{"was", r.Before}, {"now", r.After}} {
 		if r.Before == r.After && one.when == "was" {
 			continue
@@ -332,7 +333,7 @@ func writeReplayed(b *term.Page, r admin.Replayed) {
 	}
 }
 
-func writeReplaySummary(b *term.Page, s admin.ReplaySummary) {
+func writeReplaySummary(b *term.Page, s evidence.ReplaySummary) {
 	if s.Outcomes+s.Reasons > 0 {
 		b.WriteString("\n")
 	}

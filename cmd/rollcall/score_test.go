@@ -22,7 +22,7 @@ import (
 	"rollcall/cmd/rollcall/node"
 	"rollcall/config"
 	"rollcall/config/effort"
-	"rollcall/http/admin"
+	"rollcall/ledger/evidence"
 	"rollcall/smtp"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
@@ -153,7 +153,7 @@ func TestScoreReportCounts(t *testing.T) {
 		!r.good(), "%+v", r)
 	for _, bad := range []part{{all: append(fair, of(smtp.Valid, smtp.MailboxExists))},
 		{sheet: smtplab.Sheet{Tripped: map[string]int{"harvest": 2}}}, {sheet: smtplab.Sheet{Total: smtplab.Tally{Data: 1}}},
-		{again: admin.ReplaySummary{Outcomes: 1}}} {
+		{again: evidence.ReplaySummary{Outcomes: 1}}} {
 		r := newScoreReport([]part{bad})
 		effort.ErrorIf(t, r.good(), "%+v is good", r)
 	}
@@ -193,7 +193,7 @@ func TestTheLabListsItsPersonalities(t *testing.T) {
 type part struct {
 	all   []judged
 	sheet smtplab.Sheet
-	again admin.ReplaySummary
+	again evidence.ReplaySummary
 }
 
 // score makes a list of n addresses, verifies it and counts the results. It gives each family of personalities a lab
@@ -284,10 +284,10 @@ func interleaved(list []labelled) []labelled {
 }
 
 // replay judges every attempt of a verification again, from the stored evidence.
-func (tr *trial) replay(t *testing.T, id string, all []judged) admin.ReplaySummary {
+func (tr *trial) replay(t *testing.T, id string, all []judged) evidence.ReplaySummary {
 	t.Helper()
-	return effort.Must(admin.ReplayEvidence(t.Context(), tr.node.Book, uuid.MustParse(id), admin.ReplayQuery{
-		Rules: verdict.Builtin(), All: true, Yield: func(one admin.Replayed) error {
+	return effort.Must(evidence.Replay(t.Context(), tr.node.Book, uuid.MustParse(id), evidence.ReplayQuery{
+		Rules: verdict.Builtin(), All: true, Yield: func(one evidence.Replayed) error {
 			if one.Ordinal >= int64(len(all)) || one.Address != all[one.Ordinal].address {
 				return fmt.Errorf("there is evidence for address %d, which isn't in the list", one.Ordinal)
 			}

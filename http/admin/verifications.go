@@ -14,6 +14,7 @@ import (
 	"rollcall/actors/inspect"
 	"rollcall/http/api"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 	"rollcall/smtp"
 	smtpevidence "rollcall/smtp/evidence"
 )
@@ -169,11 +170,11 @@ func (d verificationOps) ReadEntries(ctx context.Context, in EntriesCall) (Entri
 
 // ReadEvidence returns the evidence for the outcome of one address. It reads the verification from its beginning, so
 // its time grows with the file; ctx bounds it.
-func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address string) (FoundEvidence, error) {
+func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address string) (evidence.Found, error) {
 	if address == "" {
-		return FoundEvidence{}, invalid("address must be an address of the file")
+		return evidence.Found{}, invalid("address must be an address of the file")
 	}
-	found, err := FindEvidence(ctx, d.options.Book, id, address)
+	found, err := evidence.Find(ctx, d.options.Book, id, address)
 	if err != nil {
 		return found, d.ofEvidence("read evidence", found.Status, err)
 	}
@@ -183,7 +184,7 @@ func (d verificationOps) ReadEvidence(ctx context.Context, id uuid.UUID, address
 // ofEvidence is the refusal for an error of reading evidence; status is that of the verification.
 func (d verificationOps) ofEvidence(step string, status ledger.Status, err error) error {
 	switch {
-	case errors.Is(err, ErrNotSettled), errors.Is(err, ledger.ErrNoSuchVerification):
+	case errors.Is(err, evidence.ErrNotSettled), errors.Is(err, ledger.ErrNoSuchVerification):
 		name, message := WhyNoEvidence(err, status)
 		return refusal(http.StatusNotFound, name, message)
 	case errors.Is(err, ledger.ErrResultsExpired):
@@ -327,7 +328,7 @@ type Explanation struct {
 	Ordinal      int64         `json:"ordinal"` // place among the distinct addresses of the file, from 0
 	Address      string        `json:"address"` // first spelling in the file
 	At           api.Time      `json:"at"`      // of the final evidence
-	Verdict
+	evidence.Verdict
 	Message string    `json:"message"`  // as in the results file
 	Case    *CaseView `json:"evidence"` // null: none was kept
 }
@@ -354,7 +355,7 @@ type AttemptView struct {
 	Enhanced string   `json:"enhanced"` // "": none
 	Text     string   `json:"text"`     // cleaned: no address, none of our names
 	Trouble  string   `json:"trouble"`  // why there was no reply
-	Verdict
+	evidence.Verdict
 	Blame string `json:"blame"`
 	Rule  string `json:"rule"` // id@version
 	// Others: the attempt was about other addresses or none, and this address had to wait for its result.
@@ -385,11 +386,11 @@ type BehaviourView struct {
 }
 
 // ExplanationOf converts evidence for the API.
-func ExplanationOf(f FoundEvidence) Explanation {
+func ExplanationOf(f evidence.Found) Explanation {
 	r := f.Result
 	out := Explanation{Verification: f.Verification, Status: f.Status, Settlement: f.Settlement,
 		SettledAt: api.Time(f.SettledAt), Ordinal: r.Ordinal, Address: r.Email, At: api.Time(r.At),
-		Verdict: Verdict{Outcome: r.Outcome.String(), Reason: r.Reason.String()}, Message: r.Reason.Message()}
+		Verdict: evidence.Verdict{Outcome: r.Outcome.String(), Reason: r.Reason.String()}, Message: r.Reason.Message()}
 	if f.Case != nil {
 		out.Case = newCaseView(*f.Case)
 	}
@@ -422,7 +423,7 @@ func newAttemptViews(list []smtpevidence.Attempt) []AttemptView {
 	for i, a := range list {
 		views[i] = AttemptView{At: api.Time(a.At), Stage: a.Stage.String(), Host: a.Host, Source: a.Source,
 			TLS: a.TLS, Code: a.Code, Text: a.Text, Trouble: a.Trouble.String(),
-			Verdict: Verdict{Outcome: a.Outcome.String(), Reason: a.Reason.String()}, Blame: a.Blame.String(),
+			Verdict: evidence.Verdict{Outcome: a.Outcome.String(), Reason: a.Reason.String()}, Blame: a.Blame.String(),
 			Rule: a.RuleName(), Void: a.Void, Others: a.Others, Bare: a.Bare, Witness: a.Witness}
 		if a.Enhanced != (smtp.EnhancedCode{}) {
 			views[i].Enhanced = a.Enhanced.String()

@@ -15,6 +15,7 @@ import (
 	"rollcall/http/admin"
 	"rollcall/http/web"
 	"rollcall/ledger"
+	"rollcall/ledger/evidence"
 )
 
 const (
@@ -310,7 +311,7 @@ func (p *Pages) makerOf(ctx context.Context, workspace uuid.UUID, actor string) 
 }
 
 type evidenceView struct {
-	admin.FoundEvidence
+	evidence.Found
 	Back, Name string
 	Talk       *web.Talk
 }
@@ -320,7 +321,7 @@ type evidenceView struct {
 func showEvidence(p *Pages, w http.ResponseWriter, r *request) error {
 	v := evidenceView{Back: "/verifications/" + r.id.String(), Name: "the verification"}
 	var err error
-	if v.FoundEvidence, err = p.service.ReadEvidence(r.Context(), r.id, web.Text(r.Request, "address")); err != nil {
+	if v.Found, err = p.service.ReadEvidence(r.Context(), r.id, web.Text(r.Request, "address")); err != nil {
 		return noEvidence(v.Back, err)
 	}
 	if row, err := p.service.ReadVerification(r.Context(), r.id); err == nil {
