@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-
-	"rollcall/ledger/quota"
 )
 
 // cache is an LRU of lookup results, by name, until they expire. Only one lookup of a name runs at a time; other
 // callers wait for its result. Safe for concurrent use.
 type cache[V any] struct {
-	base  context.Context      // ends all flights
-	slots *quota.Slots[string] // the tenants' turns for lookups; nil: not bounded
+	base context.Context // ends all flights
+	turn Turn            // nil: flights begin at once
 
 	mu      sync.Mutex // guards all below
 	closed  bool
@@ -56,7 +54,7 @@ type finder[V any] func(ctx context.Context, name string) (value V, expires time
 
 type tenantKey struct{}
 
-// For sets the tenant of a lookup: tenants share the lookups that may run at once (Options.AtOnce). Lookups without
+// For sets the tenant of a lookup: tenants share the lookups that may run at once (Options.Turn). Lookups without
 // a tenant count as those of one more tenant.
 func For(ctx context.Context, tenant string) context.Context {
 	return context.WithValue(ctx, tenantKey{}, tenant)
@@ -110,7 +108,7 @@ func (m *cache[V]) recall(name string, now time.Time) (remembered[V], bool) {
 func (m *cache[V]) join(name, tenant string, find finder[V]) *flight[V] {
 	if f, found := m.flights[name]; found {
 		f.waiting++
-		if m.slots != nil && !f.begun && !f.tenants[tenant] && !m.closed {
+		if m.turn != nil && !f.begun && !f.tenants[tenant] && !m.closed {
 			f.tenants[tenant] = true
 			m.running.Go(func() { m.fly(name, tenant, f, find) })
 		}
@@ -131,8 +129,8 @@ func (m *cache[V]) join(name, tenant string, find finder[V]) *flight[V] {
 
 // fly runs the lookup in a tenant's turn, unless another tenant's turn came first.
 func (m *cache[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
-	if m.slots != nil {
-		leave, err := m.slots.Enter(f.queued, tenant)
+	if m.turn != nil {
+		leave, err := m.turn(f.queued, tenant)
 		if err != nil {
 			if m.takeOff(f) { // it will not begin: no caller waits, or the cache is closed
 				m.land(name, f, remembered[V]{err: ErrClosed})

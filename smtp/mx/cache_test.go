@@ -12,6 +12,7 @@ import (
 	"github.com/miekg/dns"
 
 	"rollcall/config/effort"
+	"rollcall/ledger/quota"
 )
 
 // script answers instead of DNS servers, in a test bubble.
@@ -227,10 +228,11 @@ func TestCacheBound(t *testing.T) {
 func numbered(i int) string { return fmt.Sprintf("d%d.test", i) }
 
 // slow is a resolver with a bound, whose servers take 5 s for each question.
-func slow(t *testing.T, atOnce int, test func(t *testing.T, r *Resolver, s *script)) {
-	bubble(t, func(o *Options) { o.AtOnce = atOnce }, func(t *testing.T, r *Resolver, s *script) {
+func slow(t *testing.T, atOnce int64, test func(t *testing.T, r *Resolver, s *script, turns *quota.Slots[string])) {
+	turns := quota.NewSlots[string](atOnce, nil)
+	bubble(t, func(o *Options) { o.Turn = turns.Enter }, func(t *testing.T, r *Resolver, s *script) {
 		s.takes = 5 * time.Second
-		test(t, r, s)
+		test(t, r, s, turns)
 	})
 }
 
@@ -254,7 +256,7 @@ func crowd(t *testing.T, r *Resolver, tenant string, n int) (end func()) {
 // TestSlowDomainsOfOneTenantDelayNobodyElse: not even by one question.
 func TestSlowDomainsOfOneTenantDelayNobodyElse(t *testing.T) {
 	effort.NotShort(t, "takes a second of a processor")
-	slow(t, 100, func(t *testing.T, r *Resolver, s *script) {
+	slow(t, 100, func(t *testing.T, r *Resolver, s *script, turns *quota.Slots[string]) {
 		end := crowd(t, r, "greedy", 20_000)
 		defer end()
 		wait(7 * time.Second)
@@ -263,29 +265,29 @@ func TestSlowDomainsOfOneTenantDelayNobodyElse(t *testing.T) {
 		if took := time.Since(began); took > 2*s.takes { // MX and A
 			t.Errorf("another tenant waited for %s", took)
 		}
-		n := r.Waiting()
+		n := turns.Waiting()
 		effort.ErrorIf(t, n < 10_000, "only %d wait: the test shows nothing", n)
 	})
 }
 
 // TestWaitingUsesUpNoTime: a lookup may wait in the queue for longer than it may take, and still succeed.
 func TestWaitingUsesUpNoTime(t *testing.T) {
-	slow(t, 20, func(t *testing.T, r *Resolver, s *script) {
+	slow(t, 20, func(t *testing.T, r *Resolver, s *script, turns *quota.Slots[string]) {
 		began := time.Now()
 		end := crowd(t, r, "one", 300)
 		wait(10 * time.Minute)
 		end()
 		n := s.count()
 		effort.ErrorIf(t, n < 300 || time.Since(began) < 2*nameBudget, "%d questions for 300 domains", n)
-		effort.Is(t, r.Waiting(), 0)
-		effort.Is(t, r.routes.slots.Used(), 0)
+		effort.Is(t, turns.Waiting(), 0)
+		effort.Is(t, turns.Used(), 0)
 	})
 }
 
 // TestADomainThatTwoWantBeginsInTheSoonerTurn: a lookup that is behind many of one tenant is not so
 // for another who wants the same.
 func TestADomainThatTwoWantBeginsInTheSoonerTurn(t *testing.T) {
-	slow(t, 20, func(t *testing.T, r *Resolver, s *script) {
+	slow(t, 20, func(t *testing.T, r *Resolver, s *script, turns *quota.Slots[string]) {
 		defer crowd(t, r, "greedy", 2_000)()
 		wait(time.Second)
 		began := time.Now()

@@ -1,6 +1,7 @@
 package mx
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,7 +16,7 @@ const systemServers = "/etc/resolv.conf"
 // serversMax bounds the servers of resolv.conf(5), which has at most three; more only make a failing lookup longer.
 const serversMax = 16
 
-// Options configure a Resolver. All are required except KnownName, Only, AtOnce and Weight.
+// Options configure a Resolver. All are required except KnownName, Only and Turn.
 type Options struct {
 	// Servers are the recursive servers as host:port, asked in this order until one answers. Empty: those of the
 	// system's resolv.conf, read once. At most 16. Servers that do not recurse are useless here.
@@ -49,13 +50,13 @@ type Options struct {
 	// host of its own takes 0.6 KB (measured).
 	CacheMax int
 
-	// AtOnce bounds the domains being looked up, of all tenants (For). One tenant may use only half, so that a new
-	// one finds room at once. Waiting for a turn does not count as time of the lookup. 0: not bounded.
-	AtOnce int
-
-	// Weight returns a tenant's weight, at least 1; nil: all weights are equal.
-	Weight func(tenant string) int
+	// Turn bounds the domains being looked up, of all tenants (For). Waiting for it does not count as time of the
+	// lookup. nil: not bounded.
+	Turn Turn
 }
+
+// Turn waits until ctx ends for a tenant's turn, which leave ends.
+type Turn func(ctx context.Context, tenant string) (leave func(), err error)
 
 func readServers(path string) ([]string, error) {
 	config, err := dns.ClientConfigFromFile(path)

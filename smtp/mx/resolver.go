@@ -13,7 +13,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"rollcall/ledger/quota"
 	"rollcall/smtp"
 )
 
@@ -80,18 +79,8 @@ func newResolver(o Options, dns asker) *Resolver {
 		hosts:  newCache[hostAnswer](base, o.CacheMax),
 		open:   newCache[struct{}](base, 1),
 	}
-	if o.AtOnce > 0 {
-		r.routes.slots = quota.NewSlots(int64(o.AtOnce), o.Weight)
-	}
+	r.routes.turn = o.Turn
 	return r
-}
-
-// Waiting returns how many lookups wait for their turn.
-func (r *Resolver) Waiting() int {
-	if r.routes.slots == nil {
-		return 0
-	}
-	return r.routes.slots.Waiting()
 }
 
 // Lookup finds where mail for a domain goes. The domain is an A-label in any case, with or without a final dot. The

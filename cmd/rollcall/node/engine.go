@@ -30,6 +30,7 @@ import (
 	"rollcall/cmd/rollcall/term"
 	"rollcall/config"
 	"rollcall/ledger"
+	"rollcall/ledger/quota"
 	"rollcall/smtp"
 	"rollcall/smtp/mx"
 	"rollcall/smtp/smtplab"
@@ -111,10 +112,10 @@ func nodeIdentity(c config.Config) (uuid.UUID, error) {
 
 // NewResolver asks the configured DNS servers, and drops hosts that must not be dialled. With lab it asks the lab's DNS
 // in this process.
-func NewResolver(c config.Config, weight func(tenant string) int, lab bool) (*mx.Resolver, error) {
+func NewResolver(c config.Config, turn mx.Turn, lab bool) (*mx.Resolver, error) {
 	o := mx.Options{Servers: c.DNS.Servers, Timeout: c.DNS.Timeout.Duration, IPv6: hasIPv6(),
 		Allow: smtp.NewDialGuard(AllowNetworks(c)).Allows, TTLMin: routeTTLMin, TTLMax: routeTTLMax, CacheMax: routesMax,
-		AtOnce: c.DNS.AtOnce, Weight: weight}
+		Turn: turn}
 	if len(c.SMTP.AllowNetworks) == 0 {
 		o.KnownName = "com" // allowed networks mean a lab, whose DNS knows only its own names
 	}
@@ -299,7 +300,7 @@ func durations(list []config.Duration) []time.Duration {
 	return out
 }
 
-func registerDNSMetrics(r prometheus.Registerer, resolver *mx.Resolver) {
+func registerDNSMetrics(r prometheus.Registerer, resolver *mx.Resolver, turns *quota.Slots[string]) {
 	for _, c := range []struct {
 		name, help string
 		count      func(mx.Stats) uint64
@@ -318,5 +319,5 @@ func registerDNSMetrics(r prometheus.Registerer, resolver *mx.Resolver) {
 			func() float64 { return float64(c.count(resolver.Stats())) }))
 	}
 	process.NewGaugeFunc(r, "dns_lookups_waiting", "Lookups of domains that wait for their turn (dns.at_once).",
-		func() float64 { return float64(resolver.Waiting()) })
+		func() float64 { return float64(turns.Waiting()) })
 }

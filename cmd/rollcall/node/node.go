@@ -29,6 +29,7 @@ import (
 	"rollcall/config"
 	"rollcall/http/admin"
 	"rollcall/ledger"
+	"rollcall/ledger/quota"
 	"rollcall/ledger/sqlstore"
 	"rollcall/ledger/tracing"
 	"rollcall/smtp/mx"
@@ -151,12 +152,13 @@ func (n *Node) startEngine(ctx context.Context, c config.Config, id uuid.UUID, o
 	if err := n.startThrottling(ctx, c, n.Book, o); err != nil {
 		return nil, err
 	}
-	resolver, err := NewResolver(c, n.settings.WeightOf, n.Lab != nil)
+	turns := quota.NewSlots(int64(c.DNS.AtOnce), n.settings.WeightOf)
+	resolver, err := NewResolver(c, turns.Enter, n.Lab != nil)
 	if err != nil {
 		return nil, err
 	}
 	n.add("dns", func(context.Context) error { return resolver.Close() })
-	registerDNSMetrics(o.registry, resolver)
+	registerDNSMetrics(o.registry, resolver, turns)
 	if n.self, err = newSelfCheck(c, n.Cluster, o); err != nil {
 		return nil, err
 	}
