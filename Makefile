@@ -27,7 +27,7 @@ short: ## run the tests that need no child process and no PostgreSQL; seconds
 # Where no goroutine is started there is no race: only values and time, documents, generated code. What the
 # browser tests ask of the pages runs with the race detector in the tests of the pages.
 PURE = actors/(intake|wire|receiver/(fairqueue|scheduler|status))|cmd/(release|rollcall/(list|term))|docs|http/(api|web|dashboard/pagetest)|$\
-	ledger/(evidence|tracing|transitions|ledgertest|ledgertest/simulation)|smtp/(evidence|flags|verdict)
+	ledger/(evidence|tracing|transitions|ledgertest|ledgertest/simulation)|smtp/(evidence|verdict)
 
 # With the race detector the nodes of one process come one after the other (effort.OnlyNode), so that
 # the rows of own faults would wait for six minutes: there those run whose own parts fail.

@@ -19,7 +19,6 @@ import (
 	"rollcall/http/listen"
 	"rollcall/ledger"
 	"rollcall/smtp"
-	"rollcall/smtp/flags"
 )
 
 const (
@@ -211,7 +210,7 @@ type rowWriter struct {
 	spreadsheet bool // addresses must not look like formulas
 
 	middles [smtp.Error + 1][]string // by outcome and reason: ",valid,message"
-	flags   flags.Cache
+	flags   smtp.FlagCache
 	day     int64 // since 1970, of the text
 	text    [len("2006-01-02T")]byte
 }
@@ -232,7 +231,7 @@ func (w *rowWriter) append(b []byte, row ledger.Result) []byte {
 }
 
 // appendFlags appends flags to a message, which may be quoted; flags never need quotes.
-func appendFlags(b []byte, f flags.Flags) []byte {
+func appendFlags(b []byte, f smtp.Flags) []byte {
 	last := len(b) - 1
 	if b[last] != '"' {
 		return f.Append(b)

@@ -14,7 +14,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"rollcall/smtp"
-	"rollcall/smtp/flags"
 )
 
 // EmailBytesMax bounds one address in its original spelling: the longest field that intake accepts.
@@ -131,8 +130,8 @@ type Batch struct {
 	Ordinals  []int64
 	Outcomes  []smtp.Outcome
 	Reasons   []smtp.Reason
-	Operators []flags.Operator // operators of the hosts that were asked last
-	Times     []int64          // milliseconds since 1970
+	Operators []smtp.Operator // operators of the hosts that were asked last
+	Times     []int64         // milliseconds since 1970
 
 	ends   []int // end of each address in emails
 	emails []byte
@@ -214,9 +213,9 @@ func (b *Batch) unpack(in *columns, n int, operators bool) {
 		b.Reasons = append(b.Reasons, r)
 	}
 	for range n {
-		runs := flags.Operator(0)
+		runs := smtp.Operator(0)
 		if operators {
-			runs = flags.Operator(in.byte())
+			runs = smtp.Operator(in.byte())
 		}
 		b.Operators = append(b.Operators, runs)
 	}

@@ -13,7 +13,6 @@ import (
 	"rollcall/config/effort"
 	"rollcall/ledger"
 	"rollcall/smtp"
-	"rollcall/smtp/flags"
 )
 
 // result is a valid result.
@@ -45,7 +44,7 @@ func decoded(t *testing.T, payload []byte) []ledger.Result {
 func TestPayloadGivesBackTheResultsByOrdinal(t *testing.T) {
 	odd := result(1 << 40)
 	odd.Email, odd.Outcome, odd.Reason = "\"=1+1\"@Grüße.example", smtp.Unknown, smtp.DNSFailed
-	odd.Operator = flags.OperatorOf("google.com")
+	odd.Operator = smtp.OperatorOf("google.com")
 	early := result(3)
 	early.At = time.UnixMilli(-5).UTC()
 	long := result(9)

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"rollcall/smtp"
-	"rollcall/smtp/flags"
 )
 
 // Credits is the unit of money: whole credits, one for each charged outcome.
@@ -214,7 +213,7 @@ type Result struct {
 	Reason  smtp.Reason
 	At      time.Time // of the deciding evidence; millisecond precision
 
-	Operator flags.Operator // of the host that was asked last; 0: unknown
+	Operator smtp.Operator // of the host that was asked last; 0: unknown
 }
 
 // Settlement is one appended batch of outcomes.

@@ -17,7 +17,6 @@ import (
 	"rollcall/ledger/tracing"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/flags"
 )
 
 const (
@@ -189,10 +188,10 @@ func (p *plan) take(now time.Time, finals []domain.Final) {
 }
 
 // operatorOf returns the operator of the host last asked about an address.
-func operatorOf(c *evidence.Case) flags.Operator {
+func operatorOf(c *evidence.Case) smtp.Operator {
 	for i := len(c.Attempts) - 1; i >= 0; i-- {
 		if host := c.Attempts[i].Host; host != "" {
-			return flags.OperatorOf(host)
+			return smtp.OperatorOf(host)
 		}
 	}
 	return 0

@@ -111,7 +111,6 @@ var mayImport = map[string][]string{
 	"smtp/mx":             {"smtp"},
 	"smtp/evidence":       {"smtp"},
 	"smtp/verdict":        {"smtp"},
-	"smtp/flags":          {},
 	"smtp/identity":       {"smtp"},
 	"smtp/throttle":       {},
 	"smtp/smtplab":        {"smtp"},

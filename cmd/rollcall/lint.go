@@ -17,7 +17,7 @@ import (
 	"rollcall/actors/intake"
 	"rollcall/cmd/rollcall/list"
 	"rollcall/cmd/rollcall/term"
-	"rollcall/smtp/flags"
+	"rollcall/smtp"
 )
 
 const defectsShown = 10
@@ -213,8 +213,8 @@ func newData() *cobra.Command {
 		Long: "Show the lists that flags in results rest on: role, free, disposable, suggest and operator. They are " +
 			"part of\nthis program, and no network is asked.",
 	}
-	lists := func([]string) ([]flags.List, error) { return flags.Lists() }
-	return answerWith(c, lists, func(b *term.Page, all []flags.List) {
+	lists := func([]string) ([]smtp.FlagList, error) { return smtp.FlagLists() }
+	return answerWith(c, lists, func(b *term.Page, all []smtp.FlagList) {
 		now := time.Now()
 		t := &term.Table{Columns: []term.Column{{Name: "LIST"}, {Name: "ENTRIES", Right: true}, {Name: "DATE"},
 			{Name: "AGE", Right: true}, {Name: "LICENCE"}, {Name: "WHAT", Least: 20, Wrap: true}}}

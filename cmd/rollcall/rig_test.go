@@ -27,7 +27,6 @@ import (
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp"
-	"rollcall/smtp/flags"
 	"rollcall/smtp/smtplab"
 	"rollcall/smtp/throttle"
 )
@@ -232,7 +231,7 @@ func readRows(from io.Reader) (map[string]row, error) {
 			return nil, fmt.Errorf("%s is twice in the results", email)
 		}
 		outcome, known := outcomes[record[1]]
-		text, _ := flags.Cut(record[2])
+		text, _ := smtp.CutFlags(record[2])
 		reason, explained := reasons[text]
 		if !known || !explained {
 			return nil, fmt.Errorf("no result of ours: %q", record)

@@ -24,7 +24,6 @@ import (
 	"rollcall/http/api"
 	"rollcall/ledger"
 	"rollcall/smtp"
-	"rollcall/smtp/flags"
 )
 
 // pollLocal is how often the node in this process is asked: often enough for a live bar, and a tenth of what one key
@@ -536,7 +535,7 @@ func (r *verifyRun) writeRows(ctx context.Context, id string, out io.Writer, s *
 func (r *verifyRun) joinRows(ctx context.Context, id string, s *verifySummary, put func([]string) error) error {
 	results := map[string][]string{}
 	err := r.client.EachResult(ctx, id, io.Discard, func(row []string) error {
-		text, f := flags.Cut(row[2])
+		text, f := smtp.CutFlags(row[2])
 		results[addressKey(row[0])] = []string{row[1], text, yesIf(f.Role), yesIf(f.Free), yesIf(f.Disposable), f.Suggest,
 			f.Operator, row[3]}
 		return s.count(row)

@@ -17,7 +17,6 @@ import (
 	"rollcall/ledger"
 	"rollcall/smtp"
 	"rollcall/smtp/evidence"
-	"rollcall/smtp/flags"
 )
 
 type detailView struct {
@@ -131,7 +130,7 @@ func talk(ctx context.Context, book ledger.Book, v ledger.Verification, ordinal,
 					return nil
 				})
 			}
-			said := new(flags.Cache).Of(r.Email)
+			said := new(smtp.FlagCache).Of(r.Email)
 			said.Operator = r.Operator.String()
 			found.Flags = said.Sentences()
 			return errors.Join(err, errRead)

@@ -16,7 +16,6 @@ import (
 	"rollcall/ledger/sqlstore/engine"
 	"rollcall/ledger/transitions"
 	"rollcall/smtp"
-	"rollcall/smtp/flags"
 )
 
 // pageSettlements is the number of settlements in one query, so that a large file does not keep a session from other
@@ -237,7 +236,7 @@ func recordAt(text string) ledger.Result {
 	return ledger.Result{
 		Email:   text[recordHead : recordHead+int(binary.LittleEndian.Uint16(head[4:]))],
 		Outcome: smtp.Outcome(head[6]), Reason: smtp.Reason(head[7]),
-		At: time.UnixMilli(int64(binary.LittleEndian.Uint64(head[8:]))).UTC(), Operator: flags.Operator(head[16]),
+		At: time.UnixMilli(int64(binary.LittleEndian.Uint64(head[8:]))).UTC(), Operator: smtp.Operator(head[16]),
 	}
 }
 

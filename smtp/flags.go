@@ -1,4 +1,4 @@
-package flags
+package smtp
 
 import (
 	"embed"
@@ -9,10 +9,14 @@ import (
 	"time"
 )
 
-//go:embed data/*.txt
-var data embed.FS
+//go:embed lists/*.txt
+var flagFiles embed.FS
 
-// Flags describe an address. The zero value says nothing.
+// Flags describe an address without asking anybody: it names a function and not a person, is at a provider with free
+// mailboxes, is at a domain with throwaway mailboxes, or is one typing error away from a large provider. They use the
+// lists of names in lists; each list has its source and date. The zero value says nothing.
+//
+// A flag is never an outcome: an address with any of them may take mail.
 type Flags struct {
 	Role       bool   // its local part names a function, such as info
 	Free       bool   // anybody can have a mailbox at its domain
@@ -21,8 +25,8 @@ type Flags struct {
 	Operator   string // operator of the mail host that answered; "": unknown
 }
 
-// List is one of the lists behind the flags.
-type List struct {
+// FlagList is one of the lists behind the flags.
+type FlagList struct {
 	Name    string    `json:"name"`
 	What    string    `json:"what"`
 	Source  string    `json:"source"`
@@ -32,9 +36,9 @@ type List struct {
 	words   []string
 }
 
-// Lists returns all lists with the content of their heads. An error is a fault in the program's own files.
-func Lists() ([]List, error) {
-	var all []List
+// FlagLists returns all lists with the content of their heads. An error is a fault in the program's own files.
+func FlagLists() ([]FlagList, error) {
+	var all []FlagList
 	for _, name := range []string{"role", "free", "disposable", "providers", "near", "operators"} {
 		l, err := readList(name)
 		if err != nil {
@@ -46,8 +50,8 @@ func Lists() ([]List, error) {
 }
 
 // readList reads a list: a head of comments, in which an indented line continues the line above, and one entry a line.
-func readList(name string) (l List, err error) {
-	text, err := data.ReadFile("data/" + name + ".txt")
+func readList(name string) (l FlagList, err error) {
+	text, err := flagFiles.ReadFile("lists/" + name + ".txt")
 	if err != nil {
 		return l, fmt.Errorf("read the list %s: %w", name, err)
 	}
@@ -75,7 +79,8 @@ func readList(name string) (l List, err error) {
 	return l, nil
 }
 
-type book struct {
+// flagWords are the words of all lists.
+type flagWords struct {
 	role      map[string]bool
 	lengths   [256]uint64      // of role, by first and last letter: a bit for each length
 	domains   map[string]Flags // of all domain lists; domains in near.txt have none
@@ -85,10 +90,10 @@ type book struct {
 // provider is a large provider, its name cut at the first dot.
 type provider struct{ name, label, rest string }
 
-// lists are read on first use: most programs need no flags.
-var lists = sync.OnceValue(func() *book {
-	b := &book{role: map[string]bool{}, domains: map[string]Flags{}}
-	all, err := Lists()
+// knownFlags are read on first use: most programs need no flags.
+var knownFlags = sync.OnceValue(func() *flagWords {
+	b := &flagWords{role: map[string]bool{}, domains: map[string]Flags{}}
+	all, err := FlagLists()
 	if err != nil {
 		return b // a test reads all lists
 	}
@@ -119,8 +124,9 @@ var lists = sync.OnceValue(func() *book {
 	return b
 })
 
-// Cache returns the flags of many addresses and remembers domains. The zero value is ready; it is for one goroutine.
-type Cache struct {
+// FlagCache returns the flags of many addresses and remembers domains. The zero value is ready; it is for one
+// goroutine.
+type FlagCache struct {
 	domains [64]struct {
 		name  string
 		flags Flags
@@ -128,12 +134,12 @@ type Cache struct {
 }
 
 // Of returns the flags of an address in any spelling, without its operator. A malformed address has none.
-func (c *Cache) Of(email string) Flags {
+func (c *FlagCache) Of(email string) Flags {
 	at := strings.LastIndexByte(email, '@')
 	if at < 0 || at == len(email)-1 {
 		return Flags{}
 	}
-	b, domain := lists(), email[at+1:]
+	b, domain := knownFlags(), email[at+1:]
 	one := &c.domains[(len(domain)*7+int(domain[0])*5+int(domain[len(domain)/2]))%len(c.domains)]
 	if one.name != domain {
 		var folded [64]byte
@@ -160,7 +166,7 @@ func lower(to []byte, text string) []byte {
 }
 
 // isRole reports whether a local part, up to a plus sign, names a function.
-func (b *book) isRole(local string) bool {
+func (b *flagWords) isRole(local string) bool {
 	if plus := strings.IndexByte(local, '+'); plus > 0 {
 		local = local[:plus]
 	}
@@ -175,7 +181,7 @@ func (b *book) isRole(local string) bool {
 func endsOf(text string) byte { return (text[0]|' ')*31 + (text[len(text)-1] | ' ') }
 
 // ofDomain returns the flags of a domain, including the provider that was probably meant.
-func (b *book) ofDomain(domain []byte) Flags {
+func (b *flagWords) ofDomain(domain []byte) Flags {
 	if f, known := b.domains[string(domain)]; known {
 		return f
 	}
@@ -183,7 +189,7 @@ func (b *book) ofDomain(domain []byte) Flags {
 }
 
 // suggestFor returns the provider that was probably meant by a domain; "" for none.
-func (b *book) suggestFor(domain []byte) string {
+func (b *flagWords) suggestFor(domain []byte) string {
 	if len(domain) == 0 {
 		return ""
 	}
@@ -297,8 +303,8 @@ func (f Flags) Append(b []byte) []byte {
 	return b
 }
 
-// Cut separates a message from the flags that Append wrote.
-func Cut(message string) (text string, f Flags) {
+// CutFlags separates a message from the flags that Append wrote.
+func CutFlags(message string) (text string, f Flags) {
 	at := strings.LastIndex(message, " [")
 	if at < 0 || !strings.HasSuffix(message, "]") {
 		return message, f
@@ -321,7 +327,8 @@ func Cut(message string) (text string, f Flags) {
 	return message[:at], f
 }
 
-// Operator is the operator of a mail host: a fixed number from data/operators.txt, which the ledger stores. 0: unknown.
+// Operator is the operator of a mail host: a fixed number from lists/operators.txt, which the ledger stores. 0:
+// unknown.
 type Operator uint8
 
 // operators are the names by number, and the numbers by the ends of host names.

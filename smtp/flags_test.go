@@ -1,4 +1,4 @@
-package flags
+package smtp
 
 import (
 	"bufio"
@@ -31,13 +31,13 @@ func TestSuggestionsAreCautious(t *testing.T) {
 	real, typos := linesOf(t, "real.txt"), linesOf(t, "typos.txt")
 	var wrong, missed []string
 	for _, domain := range real {
-		if f := new(Cache).Of("anna@" + domain); f.Suggest != "" {
+		if f := new(FlagCache).Of("anna@" + domain); f.Suggest != "" {
 			wrong = append(wrong, domain+" for "+f.Suggest)
 		}
 	}
 	for _, line := range typos {
 		domain, meant, _ := strings.Cut(line, " ")
-		if f := new(Cache).Of("anna@" + domain); f.Suggest != meant {
+		if f := new(FlagCache).Of("anna@" + domain); f.Suggest != meant {
 			missed = append(missed, line+" got "+f.Suggest)
 		}
 	}
@@ -59,10 +59,10 @@ func TestFlags(t *testing.T) {
 		"anna@" + strings.Repeat("x", 300): "", strings.Repeat("x", 300) + "@gmail.com": " [free]", "anna@gmail.com.test": "",
 		"anna@gmail": "", "anna@g": "", "\"a@b\"@gmail.com": " [free]",
 	} {
-		f := new(Cache).Of(email)
+		f := new(FlagCache).Of(email)
 		effort.Is(t, string(f.Append(nil)), want, email)
 		const message = "mailbox_exists The receiver accepts mail [or so]."
-		text, back := Cut(string(f.Append([]byte(message))))
+		text, back := CutFlags(string(f.Append([]byte(message))))
 		effort.ErrorIf(t, text != message || back != f, "%s: cut into %q and %+v", email, text, back)
 	}
 }
@@ -70,12 +70,12 @@ func TestFlags(t *testing.T) {
 // TestListsAreInOrder: each says what it is, whence, under which licence and when, and no domain is in two of them.
 func TestListsAreInOrder(t *testing.T) {
 	t.Parallel()
-	all := effort.Must(Lists())(t)
+	all := effort.Must(FlagLists())(t)
 	seen := map[string]string{}
 	for _, l := range all {
 		effort.ErrorIf(t, l.What == "" || l.Source == "" || l.Licence == "" ||
 			l.Date.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) || l.Entries < 10, "%s: got %+v", l.Name,
-			List{l.Name, l.What, l.Source, l.Licence, l.Date, l.Entries, nil})
+			FlagList{l.Name, l.What, l.Source, l.Licence, l.Date, l.Entries, nil})
 		for _, word := range l.words {
 			other := seen[word]
 			if l.Name == "operators" {
