@@ -216,7 +216,7 @@ func (b *heartbeats) silence() (hashes []uint64, all bool) {
 	return hashes[:min(len(hashes), ledger.SilentMax)], all
 }
 
-// common returns what is in both of two ascending lists.
+// common returns the values that are in both of two ascending lists.
 func common(a, b []uint64) (both []uint64) {
 	for _, h := range a {
 		if _, found := slices.BinarySearch(b, h); found {

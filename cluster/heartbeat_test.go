@@ -199,7 +199,7 @@ const linkWait = 3 * time.Minute
 // linkLife is as long as no machine is slow.
 const linkLife = time.Hour
 
-// newLinked returns links of a node that answers for itself, and what they signal.
+// newLinked returns the links of a node that answers its own questions, and the channel that they signal.
 func newLinked(t *testing.T) (*Node, *links, chan struct{}) {
 	n, _ := startEcho(t)
 	n.startAnswering()
@@ -277,7 +277,7 @@ func TestNobodyIsAskedTwiceAtATime(t *testing.T) {
 	effort.Is(t, len(changes), 0, "asked again while a question was out")
 }
 
-// hashed returns silent receivers as a row has them.
+// hashed returns silent receivers in the form of a row.
 func hashed(keys ...string) (out []uint64) {
 	for _, key := range keys {
 		out = append(out, Hash(key))

@@ -31,7 +31,7 @@ type tableRow struct {
 	code   string
 }
 
-// table is what the rows of the error table speak of.
+// table has the names that the rows of the error table use.
 type table struct {
 	mine       string // a verification of the first customer
 	identity   string // of another one, of 10 bytes

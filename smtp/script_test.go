@@ -222,7 +222,7 @@ func addresses(locals ...string) []Address {
 	return list
 }
 
-// failure returns the *Failure in err, and the test ends when there is none.
+// failure returns the *Failure in err; without one it ends the test.
 func failure(t *testing.T, err error) *Failure {
 	t.Helper()
 	var f *Failure

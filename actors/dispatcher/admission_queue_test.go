@@ -15,14 +15,14 @@ var noon = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 
 const mega = 1 << 20
 
-// file is one of a workspace.
+// file is a verification of a workspace.
 func file(id, workspace byte, bytes int64) ledger.Verification {
 	return ledger.Verification{ID: uuid.UUID{id}, Workspace: uuid.UUID{workspace}, Bytes: bytes}
 }
 
 func equal(uuid.UUID) int { return 1 }
 
-// queue is a line under test.
+// queue is an admission queue under test.
 type queue struct {
 	admissionQueue
 	t *testing.T

@@ -46,7 +46,7 @@ type delivery struct {
 	do func()
 }
 
-// chance is true in so many of 100 cases, never when calm.
+// chance is true in a number of 100 cases, never when calm.
 func (a *adversary) chance(percent int) bool {
 	return !a.calm && rapid.IntRange(1, 100).Draw(a.t, "chance") <= percent
 }

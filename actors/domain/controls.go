@@ -108,7 +108,7 @@ func (k *controls) beginControlEarly(now time.Time) bool {
 	return true
 }
 
-// askControlEarly is beginControlEarly for a control probe that waits beside what is greylisted.
+// askControlEarly is beginControlEarly for a control probe that waits beside greylisted addresses.
 func (k *controls) askControlEarly(now time.Time) {
 	if k.owed = k.isRecalling(); !k.owed && k.beginControlEarly(now) {
 		k.offerControl(now)

@@ -448,7 +448,7 @@ func TestGuardIsNotForgotten(t *testing.T) {
 		"suspected though a control probe was refused")
 }
 
-// fastReceiver answers the chunks of a planner: so many addresses in each tick, due retries first.
+// fastReceiver answers the chunks of a planner: a number of addresses in each tick, due retries first.
 type fastReceiver struct {
 	*bench
 	open   []*wire.Offer
@@ -458,7 +458,7 @@ type fastReceiver struct {
 	truth  func(p *wire.Probe) told
 }
 
-// finish plays until every address has an outcome, for so long at most.
+// finish plays until every address has an outcome, at most for a time.
 func (w *fastReceiver) finish(most time.Duration) {
 	w.reach()
 	w.take()

@@ -94,7 +94,7 @@ func ShareFacts(w *facts.Writer) *Facts {
 // Shared reports whether others may know more: see Recall.
 func (f *Facts) Shared() bool { return f.writer != nil }
 
-// Behaviour returns what is known of a domain.
+// Behaviour returns the known accept behaviour of a domain.
 func (f *Facts) Behaviour(domain string, now time.Time) evidence.AcceptBehaviour {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +110,7 @@ func (f *Facts) knownOf(domain string, now time.Time) fact {
 	return k
 }
 
-// Learn adds the answer to one control probe to what is known of a domain.
+// Learn adds the answer to one control probe to the facts about a domain.
 func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

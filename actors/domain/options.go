@@ -62,7 +62,7 @@ type Work struct {
 	Deadline     time.Time // what is open then becomes unknown; zero: no deadline
 	Left         *Parked   // the state another actor left of this work; nil: none
 
-	// LedgerBehind: so many outcomes wait for the ledger that no more addresses are offered until CaughtUp. Nil: never.
+	// LedgerBehind: too many outcomes wait for the ledger, so no more addresses are offered until CaughtUp. Nil: never.
 	LedgerBehind *atomic.Bool
 }
 

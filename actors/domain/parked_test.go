@@ -267,8 +267,8 @@ func TestHoldKeepsTimes(t *testing.T) {
 	b.offered()
 }
 
-// The time in which our ledger stalled does not count towards giving an address up, and
-// nobody is told that the receiver made it wait for so long: others would wait as long.
+// The time in which our ledger stalled does not count towards giving an address up. The scheduler is not told of it as
+// a wait that the receiver wanted: other addresses would then wait as long.
 func TestTimeHeldGivesNoAddressUpAndTeachesNothing(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()

@@ -226,7 +226,7 @@ func (say told) attempts(at time.Time) []evidence.Attempt {
 	return []evidence.Attempt{a}
 }
 
-// toAll returns each probe the same answer.
+// toAll answers each probe in the same way.
 func (say told) toAll(*wire.Probe) told { return say }
 
 // results is one batch of answers about some probes of an offer.

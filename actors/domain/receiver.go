@@ -10,7 +10,7 @@ import (
 
 const (
 	ackWithin  = 2 * time.Second // an offer without an answer is sent again
-	silenceMax = 5 * time.Second // a receiver that says nothing for so long counts as dead
+	silenceMax = 5 * time.Second // a receiver that is silent for longer counts as dead
 
 	// resolvePause is the wait before a lost receiver actor is looked up again, doubled each time up to resolveMax:
 	// some seconds after a cluster has healed every domain works again.

@@ -54,8 +54,8 @@ func TestNothingIsLostInTheText(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsArePassedOver at every place, so that a later release may add some and this
-// one still reads what that wrote.
+// TestUnknownFieldsArePassedOver adds unknown fields at every place: this release can read what a later one with more
+// fields wrote.
 func TestUnknownFieldsArePassedOver(t *testing.T) {
 	want := full()
 	var text any
@@ -99,7 +99,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestTheTextFits whatever there is to say, and what matters most is kept.
+// TestTheTextFits: the stored form always fits, and keeps what matters most.
 func TestTheTextFits(t *testing.T) {
 	s := full()
 	name := strings.Repeat("x", 200)

@@ -49,8 +49,8 @@ const (
 	RateFor = 4 * time.Hour
 )
 
-// Snapshot is what an actor learned of its receiver, for the next actor. Times in it are what was left of them at its
-// writing.
+// Snapshot is what an actor learned of its receiver, for the next actor. Its durations are the times that were left
+// when it was written.
 type Snapshot struct {
 	V          int       `json:"v"`
 	At         int64     `json:"at"` // when it was written, by the ledger's clock, Unix milliseconds
@@ -140,7 +140,7 @@ type Rate struct {
 	Usual int64 `json:"usual,omitempty"`     // per mille of addresses that are deferred at any pace
 	Grey  bool  `json:"greylists,omitempty"` // every address
 	Alone bool  `json:"alone,omitempty"`     // nothing passed
-	Long  int64 `json:"long_ms,omitempty"`   // the limit counts over so long
+	Long  int64 `json:"long_ms,omitempty"`   // the time over which the limit counts
 
 	Kinds       string `json:"greylists_by,omitempty"` // of replies
 	NeverPassed bool   `json:"never,omitempty"`        // and nothing had passed before
@@ -213,7 +213,7 @@ func (s *Snapshot) Life() time.Duration {
 	return min(time.Duration(longest)*time.Millisecond, HoldMost)
 }
 
-// Life returns how long what is said of a source is of use.
+// Life returns how long the snapshot of a source is useful.
 func (s *Source) Life() time.Duration {
 	switch {
 	case s.Enough > 0 || s.Short > 0:

@@ -221,7 +221,7 @@ func beside(t *throttle.Table, living []Receiver, base, key string) []string {
 	return out[:min(len(out), besideMax)]
 }
 
-// taught puts what the receiver has taught, and what it makes us pay for, over what is allowed.
+// taught puts the learned limits and the pauses of the receiver over the allowed values.
 func (i *Inspector) taught(ctx context.Context, out *Explanation) {
 	details, err := i.Receiver(ctx, out.Key)
 	if err != nil {
@@ -247,7 +247,7 @@ func (i *Inspector) taught(ctx context.Context, out *Explanation) {
 	}
 }
 
-// overSoftware puts what a receiver bears by its software over the fields that it decides.
+// overSoftware puts the refusals that a receiver's software tolerates over the fields that the software decides.
 func overSoftware(out *Explanation, d ReceiverDetail) {
 	s := d.Software
 	if s == nil || !s.Decides {
@@ -267,7 +267,7 @@ func overSoftware(out *Explanation, d ReceiverDetail) {
 	}
 }
 
-// sourceText names a source behind something.
+// sourceText returns ", source " and the name, to append to another text; "": there is no source.
 func sourceText(source string) string {
 	if source == "" {
 		return ""
@@ -275,7 +275,7 @@ func sourceText(source string) string {
 	return ", source " + source
 }
 
-// over puts a value over that of a field; what was there is beaten.
+// over replaces a field's value, and lists the old value as beaten.
 func over(out *Explanation, field, value string, by Said) {
 	for i := range out.Fields {
 		f := &out.Fields[i]

@@ -122,7 +122,7 @@ func (i *Inspector) Receiver(ctx context.Context, key string) ([]ReceiverDetail,
 	return out, nil
 }
 
-// notThere is an Unreachable when a node did not answer, which may have it.
+// notThere returns an Unreachable if a node did not answer, since that node may have it; otherwise ErrNotThere.
 func notThere(quiet []UnreachableNode) error {
 	if len(quiet) > 0 {
 		return &Unreachable{Silent: quiet}

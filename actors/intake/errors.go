@@ -30,7 +30,7 @@ type Defect struct {
 	Code    string // one of the codes above
 	Message string // sentences that say what to do; never quotes the file
 	Row     int64  // the record, the first being 1 and the header counted; 0: no record is to blame
-	Kind    Kind   // what is wrong, closer than Code
+	Kind    Kind   // what is wrong, more precisely than Code
 
 	// Text is the row as it stands, at most TextMax bytes and "…" where it goes on, and Means are the addresses that
 	// it means where that is certain. They quote the file: they are for its owner, and stay out of logs.

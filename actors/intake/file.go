@@ -109,7 +109,7 @@ func (a *arena) put(text []byte) uint32 {
 	return uint32(place)
 }
 
-// get returns what was put at a place. It belongs to the arena.
+// get returns the text at a place. Its bytes belong to the arena.
 func (a *arena) get(place uint32) string {
 	rest := a.blocks[place/arenaBlock].String()[place%arenaBlock:]
 	return rest[1 : 1+rest[0]]

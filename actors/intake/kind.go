@@ -256,7 +256,7 @@ func meant(text string) []string {
 	return pieces
 }
 
-// addressesIn returns what is an address between separators, without what people and programs put around it.
+// addressesIn returns the addresses between separators, without the signs and words that people and programs add.
 func addressesIn(text string) (found []string) {
 	clean := strings.Map(func(r rune) rune {
 		switch {

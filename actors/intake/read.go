@@ -29,8 +29,8 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// bufferBytes is what is kept of the file at a time. Guess: a few pipe reads,
-// and much more than recordWindow so that little is moved.
+// bufferBytes is the part of the file that is in memory at a time. Guess: a few pipe reads, and much more than
+// recordWindow so that few bytes are moved.
 const bufferBytes = 64 << 10
 
 // emptyReadsMax is how often a read may return no bytes and no error; bufio's number.
@@ -70,9 +70,9 @@ func Read(r io.Reader, l Limits) (*File, error) {
 // moreMax bounds how many rows with defects are counted behind the first.
 const moreMax = 1000
 
-// Inspect is Read that goes on after defects: defect is given each of them, and notes, until it returns false, and
-// address, unless it is nil, the address of each row that has a good one. A file that is not CSV in UTF-8 at all, or
-// has too many rows, has no defect after that one. The File has what is good.
+// Inspect is Read that goes on after defects. It calls defect with each defect and note, until defect returns false. It
+// calls address, unless that is nil, with each good address. If the file is not CSV in UTF-8 at all, or has too many
+// rows, that is its last defect. The File has the good addresses.
 func Inspect(r io.Reader, l Limits, address func(text string), defect func(*Defect) bool) (*File, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (in *reader) wholeDefect(kind Kind) *Defect {
 // lineMax bounds how far the end of a line is looked for; behind that nothing is read.
 const lineMax = 1 << 20
 
-// endLine drops what is left of the line of a record that had a defect.
+// endLine drops the rest of a line whose record has a defect.
 func (in *reader) endLine() error {
 	for dropped := 0; in.lineOpen && dropped < lineMax; {
 		if end := bytes.IndexAny(in.window, "\r\n"); end >= 0 {

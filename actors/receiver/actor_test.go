@@ -343,8 +343,8 @@ func TestMovedActorIsNotHeldUp(t *testing.T) {
 	eventually(t, "no goroutine left", func() bool { return sessionGoroutines() == 0 })
 }
 
-// TestNextActorKnows what the last one learned: it does not ask a receiver that refuses us for as long
-// as the last one was going to rest.
+// TestNextActorKnows: it knows what the last actor learned. It does not ask a receiver that refuses us before the last
+// actor's pause ends.
 func TestNextActorKnows(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	t.Parallel()

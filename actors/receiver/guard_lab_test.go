@@ -21,8 +21,8 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// TestOnlyBadAddresses at each guard of the lab: as many as an hour allows are
-// answered, all of them right, and no guard has moved.
+// TestOnlyBadAddresses asks each guard of the lab about bad addresses only: as many as an hour allows are answered,
+// all correctly, and no guard has acted.
 func TestOnlyBadAddresses(t *testing.T) {
 	t.Parallel()
 	var running sync.WaitGroup // they wait most of the time: all at once

@@ -382,8 +382,8 @@ func dialShare(b *bench, _ smtplab.Tally, a throttle.Limits) float64 {
 	return share(times[third:2*third+1], a.ConnectionRate)
 }
 
-// watchLateness notes how late a goroutine of this process woke up at worst: the lab notes what it gets that much
-// later than it came, and two events then seem closer to each other than they were.
+// watchLateness measures how late a goroutine of this process wakes up at worst. The lab may note an event that much
+// too late, and two events then seem closer to each other than they were.
 func watchLateness(t *testing.T) *atomic.Int64 {
 	t.Helper()
 	worst := new(atomic.Int64)

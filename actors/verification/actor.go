@@ -18,7 +18,7 @@ import (
 const (
 	tickEvery = 250 * time.Millisecond // how often pending outcomes and waiting are looked at
 
-	// holdAfter: when the oldest outcome has waited so long for its settlement, asking stops: a healthy ledger takes
+	// holdAfter: if the oldest outcome has waited longer for its settlement, asking stops. A healthy ledger settles in
 	// settleEvery and some milliseconds.
 	holdAfter = settleEvery + 2*time.Second
 

@@ -587,7 +587,7 @@ func TestStatusDoesNotFlap(t *testing.T) {
 	})
 }
 
-// rowsOf returns rows of a domain that counts for one of those at work.
+// rowsOf returns rows of a domain that is large enough to count as a whole one at work.
 func rowsOf(domain string) (rows []string) {
 	for i := range wholeDomain {
 		rows = append(rows, fmt.Sprintf("yes%d@%s", i, domain))

@@ -64,7 +64,7 @@ type plan struct {
 // outcomes are those that the ledger doesn't have yet.
 type outcomes struct {
 	pending []*domain.Final // as they came
-	behind  atomic.Bool     // there are so many that the domains wait for the ledger
+	behind  atomic.Bool     // there are too many: the domains wait for the ledger
 }
 
 type work struct {

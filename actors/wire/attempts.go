@@ -176,7 +176,7 @@ func enhancedCode(n uint32) smtp.EnhancedCode {
 	return smtp.EnhancedCode{uint16(n / 1_000_000), uint16(n / 1_000 % 1_000), uint16(n % 1_000)}
 }
 
-// Greylist notes that a probe was first deferred so long ago, from a source, which may be empty.
+// Greylist notes how long ago a probe was first deferred, and at which source, which may be empty.
 func (p *Probe) Greylist(ago time.Duration, from string) {
 	p.GreylistedMs = max(1, ago.Milliseconds())
 	if a, err := netip.ParseAddr(from); err == nil {

@@ -24,12 +24,12 @@ import (
 
 const elsewhere = "127.0.0.1:9"
 
-// typeName spoils a batch's only type name.
+// typeName replaces a batch's only type name.
 func typeName(name string) func(*remote.MessageBatch) {
 	return func(b *remote.MessageBatch) { b.TypeNames[0] = name }
 }
 
-// envelope spoils a batch's only envelope.
+// envelope changes a batch's only envelope.
 func envelope(change func(*remote.MessageEnvelope)) func(*remote.MessageBatch) {
 	return func(b *remote.MessageBatch) { change(b.Envelopes[0]) }
 }

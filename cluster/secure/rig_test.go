@@ -312,7 +312,7 @@ func (p *probe) want(mark string) {
 	effort.FatalIf(p.t, !ok || m.Fingerprints[0] != mark, "the actor saw %T %v, want the message %q", got, got, mark)
 }
 
-// count returns a counter, of one label or of none.
+// count returns a counter with at most one label.
 func (n *node) count(t *testing.T, metric string, label ...string) float64 {
 	t.Helper()
 	return effort.Metric(t, n.metrics, metric, label...)
@@ -371,7 +371,7 @@ func (p *peer) connect() error {
 	return err
 }
 
-// send returns the stream's own error, which says why, in place of io.EOF.
+// send sends a message. Instead of io.EOF it returns the stream's own error, which has the reason.
 func (p *peer) send(m *remote.RemoteMessage) error {
 	if err := p.stream.Send(m); err != nil {
 		_, why := p.stream.Recv()

@@ -584,7 +584,7 @@ func TestAHeaderThatLooksLikeAnAddressIsTold(t *testing.T) {
 		!strings.Contains(stderr, ": 1 row, 0 duplicates;"), "got code %d and %q", code, stderr)
 }
 
-// TestMailboxFullIsExplained where it is in the results, since it stands under two outcomes.
+// TestMailboxFullIsExplained: results with this reason get an explanation, because it has two possible outcomes.
 func TestMailboxFullIsExplained(t *testing.T) {
 	const full = ",mailbox_full The receiver says that this mailbox is full.,2026-11-20T10:00:02.000Z\r\n"
 	plainResults := strings.Replace(someResults, `"b,b"@a.test`, "b@a.test", 1)

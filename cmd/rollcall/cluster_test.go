@@ -213,7 +213,7 @@ func TestOneNodeIsDrainedUndrainedAndForgotten(t *testing.T) {
 	}
 }
 
-// TestDrainIsWaitedFor until that process has nothing left, is lost, or nobody tells any more.
+// TestDrainIsWaitedFor: the command waits until that process has no work left, is lost, or is unknown to every node.
 func TestDrainIsWaitedFor(t *testing.T) {
 	state := func(s admin.State, leases, receivers int) admin.Membership {
 		return with(trio(), 1, func(m *admin.Member) { m.State, m.Leases, m.Receivers = s, leases, receivers })

@@ -205,7 +205,7 @@ func TestAnEveningFromTheDocs(t *testing.T) {
 	}
 }
 
-// called returns a text with the names of this world.
+// called replaces the names of a document in a text by those of this world.
 func (s script) called(text string) string {
 	longestFirst := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
 	for _, name := range slices.SortedFunc(maps.Keys(s.names), longestFirst) {

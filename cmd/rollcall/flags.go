@@ -166,7 +166,7 @@ type reading struct {
 	Here   bool   `json:"here,omitempty"`   // no node: the command looked itself, on this machine
 }
 
-// String is the reading for the first line of a report.
+// String names the place of the reading, for the first line of a report.
 func (r reading) String() string {
 	switch {
 	case r.Node != "":

@@ -237,7 +237,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// startsCaddy returns the arguments that run Caddy with one site, and nothing of its own beside it.
+// startsCaddy returns the arguments that run Caddy with one site and nothing else.
 func startsCaddy(c *cli, site string) []string {
 	c.write("Caddyfile", "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"+site)
 	return []string{"run", "--adapter", "caddyfile", "--config", filepath.Join(c.folder, "Caddyfile")}

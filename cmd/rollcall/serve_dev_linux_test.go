@@ -129,7 +129,7 @@ func (m *terminal) answer(person *os.File, answers map[string]string) {
 	}
 }
 
-// shown returns what a person has seen until now.
+// shown returns the output that a person has seen until now.
 func (m *terminal) shown() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -202,7 +202,7 @@ func end(ctx context.Context, c *client.API, id string) {
 	}
 }
 
-// look returns what customers and receivers have seen so far.
+// look returns the progress that customers saw and the lab's counts so far.
 func (w *world) look(t *testing.T, lab *smtplab.Lab, c *client.API, id string) (s seen) {
 	t.Helper()
 	sheet := lab.Manners()
@@ -504,7 +504,7 @@ func drawList(n int, domain func(i int, random *rand.Rand) string, parts ...any)
 // one is for lists of one domain.
 func one(int, *rand.Rand) string { return limitedDomain }
 
-// even returns domains in turn that answer honestly.
+// even returns honest domains in turn.
 func even(domains int) func(int, *rand.Rand) string {
 	return func(i int, _ *rand.Rand) string { return fmt.Sprintf("d%d-clean.test", i%domains) }
 }

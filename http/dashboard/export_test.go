@@ -25,13 +25,13 @@ var (
 	LocalPath   = localPath
 )
 
-// NewWaits returns the answers to what addresses wait for, as numbers of lines.
+// NewWaits returns a function that returns how many waits the open addresses of a verification have.
 func NewWaits(ask func(context.Context, string) (inspect.Verification, error), now func() time.Time) func(context.Context, uuid.UUID) int {
 	c := newWaitsCache(Options{Waits: ask, Now: now, Log: slog.New(slog.DiscardHandler)})
 	return func(ctx context.Context, id uuid.UUID) int { return len(c.get(ctx, id)) }
 }
 
-// NewBreakdowns returns what the outcomes of final verifications have in common, as a ledger says it.
+// NewBreakdowns returns a function that returns the ledger's breakdown of a final verification.
 func NewBreakdowns(book ledger.Book) func(context.Context, ledger.Verification) (ledger.Breakdown, error) {
 	b := newBreakdowns()
 	return func(ctx context.Context, v ledger.Verification) (ledger.Breakdown, error) { return b.get(ctx, book, v) }

@@ -70,7 +70,7 @@ func readAssets() *Assets {
 	return a
 }
 
-// must returns what is made of the program's own files. A fault of them is found by every test.
+// must returns a value made from the program's own files. Every test finds a fault in them.
 func must[T any](made T, err error) T {
 	if err != nil {
 		panic(err)

@@ -25,8 +25,8 @@ const (
 	// batchSize is the number of addresses in a settlement. Settlement n has the n-th group of addresses, so that no two
 	// share one.
 	batchSize = 3
-	// againMax bounds how often a call without an answer is repeated. With the book's own attempts that is half a minute;
-	// nothing is away for so long.
+	// againMax bounds how often a call without an answer is repeated. With the ledger's own attempts that is half a
+	// minute, longer than any fault lasts.
 	againMax = 20
 )
 

@@ -285,7 +285,7 @@ func quietly(ctx context.Context, folder, name string, args ...string) ([]byte, 
 	return command.CombinedOutput()
 }
 
-// firstLine returns the line in which a suite says what it found.
+// firstLine returns the line of a suite's output that names the failure.
 func firstLine(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "_test.go:") || strings.Contains(line, ".go:") {

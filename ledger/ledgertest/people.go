@@ -555,7 +555,7 @@ func lastOwner(d *Fixture) {
 	effort.ErrorIf(d.T, len(in.Memberships) != 0 || in.User != anna, "without a membership: %+v", in)
 }
 
-// endsInvitations: a lower role ends what its member made and what is for their email, in that workspace only.
+// endsInvitations: a lower role ends, in its workspace only, the invitations made by the member or for their email.
 func endsInvitations(d *Fixture) {
 	ctx := d.T.Context()
 	d.Joins("owner@acme.test", ledger.Owner)

@@ -260,7 +260,7 @@ func (a *audit) operators(t *tx) error {
 		{`SELECT workspace, CASE WHEN open < 1 THEN open WHEN stored < 1 THEN stored ELSE unpaid END
 			FROM workspace_limits WHERE open < 1 OR stored < 1 OR unpaid < 1`, "the workspace has a limit of %d"},
 		{`SELECT id, ends - expires FROM throttle_overrides WHERE ends > expires OR expires <= created`,
-			"the override ends %d ms after its time, or its time was never"},
+			"the override ends %d ms after it expires, or expired before it began"},
 	} {
 		err := t.Each(func(rows *sql.Rows) error {
 			var id uuid.UUID

@@ -137,7 +137,7 @@ func TestAfterAStandstillSweepsWorkAgain(t *testing.T) {
 	effort.ErrorIf(t, err != nil || swept > 0, "the last sweep is noted %d ms ago: %v", swept, err)
 }
 
-// aside returns what runs statements on a server behind the ledger's back.
+// aside returns a function that runs statements on a server in another connection than the ledger's.
 func aside(t *testing.T, url string) func(statements string) {
 	t.Helper()
 	conn := effort.Must(pgx.Connect(t.Context(), url))(t)

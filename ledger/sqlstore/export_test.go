@@ -6,7 +6,7 @@ import (
 	"rollcall/ledger/sqlstore/engine"
 )
 
-// AskDiskEachTime returns options of a ledger that forgets at once what it was told about its disk.
+// AskDiskEachTime returns options of a ledger that reads the free space of its disk for each call.
 func AskDiskEachTime(o Options) Options {
 	o.Seams.DiskAlways = true
 	return o

@@ -181,7 +181,7 @@ func TestHotQueriesUseTheirIndexOnPostgreSQL(t *testing.T) {
 	}
 }
 
-// explain returns the plan of a query, whatever its arguments.
+// explain returns the plan of a query with any arguments.
 func explain(t *testing.T, s *Store, query string) string {
 	t.Helper()
 	var plan []string

@@ -23,7 +23,7 @@ func sorterResult(ordinal int64, length int) ledger.Result {
 		At: time.UnixMilli(1_700_000_000_000 - ordinal).UTC()}
 }
 
-// batchOf returns results as they come out of a settlement.
+// batchOf returns results in the form in which a settlement stores them.
 func batchOf(t *testing.T, results []ledger.Result) *ledger.Batch {
 	t.Helper()
 	p, err := ledger.EncodeResults(results)

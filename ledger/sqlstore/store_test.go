@@ -51,7 +51,7 @@ var empties = `DELETE FROM ` + strings.Join([]string{"workspace_log", "credit_da
 	"throttle_overrides", "workspaces", "nodes", "receiver_facts"},
 	`; DELETE FROM `) + `; UPDATE cluster_turn SET turn = 0`
 
-// shelf returns the same ledger of a server again and again, emptied by its owner.
+// shelf returns the same ledger of a server each time; its owner empties it in between.
 func shelf(t *testing.T, owner string, store *sqlstore.Store) func(t *testing.T) ledger.Book {
 	t.Helper()
 	conn := effort.Must(pgx.Connect(t.Context(), owner))(t)

@@ -183,7 +183,7 @@ func TestServersTakeTurns(t *testing.T) {
 	}
 }
 
-// closedPort returns a loopback address where nobody listens.
+// closedPort returns a loopback address on which nobody listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	conn := effort.Must(net.ListenPacket("udp", "127.0.0.1:0"))(t)

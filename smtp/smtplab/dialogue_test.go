@@ -59,7 +59,7 @@ const opening = `
 	< 250
 `
 
-// repeated are lines of a dialogue that come so many times.
+// repeated are lines of a dialogue that come a number of times.
 var repeated = regexp.MustCompile(`(?m)^(\d+) (> .*\n< .*\n)`)
 
 // TestPersonalityDialogues plays those of testdata/dialogues.txt.

@@ -227,7 +227,7 @@ func showsSplit(h *hostileWire) {
 	h.t.Errorf("each of %d greetings came in one read", sessionsMax)
 }
 
-// readsOfLine reads a line and says in how many reads it came, and of how many bytes it is.
+// readsOfLine reads a line. It returns how many reads that took, and how many bytes the line has.
 func (h *hostileWire) readsOfLine() (reads, n int) {
 	h.t.Helper()
 	got := []byte{}

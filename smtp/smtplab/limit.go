@@ -46,7 +46,7 @@ type Use struct {
 	Possible float64 // number that the limits would have allowed
 }
 
-// Share returns the used part of what was possible; 0 when nothing was.
+// Share returns the used part of the possible RCPTs or sessions; 0 if none were possible.
 func (u Use) Share() float64 {
 	if u.Possible == 0 {
 		return 0

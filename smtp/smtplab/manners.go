@@ -282,8 +282,8 @@ func (t tallies) count(f func(*Tally)) {
 
 func (t tallies) limitHit() { t.count(func(t *Tally) { t.LimitsHit++ }) }
 
-// opened counts a session and returns how many there were so far. open is the number of open sessions with it; with
-// 0 the tally counts them itself.
+// opened counts a session and returns the number of sessions so far. open is the number of open sessions, this one
+// included; 0: the tally counts them itself.
 func (t *tally) opened(now time.Time, open int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

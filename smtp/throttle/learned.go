@@ -84,8 +84,8 @@ func (e *ends) ended(n int, l *LearnedLimit, now time.Time) {
 	}
 }
 
-// Apply lowers an allowance to what was learned; it never raises it. well: sessions can be opened, so that more may be
-// tried.
+// Apply lowers limits to the learned ones, and never raises any. well says that sessions can be opened, so that one
+// more may be tried.
 func (l *Learned) Apply(a Limits, well bool, now time.Time) Limits {
 	a.Connections = l.Connections.Apply(a.Connections, well, now)
 	a.RcptsPerConnection = l.PerSession.Apply(a.RcptsPerConnection, now)
@@ -217,7 +217,7 @@ func (l *Learned) SessionSlow(answers int, now time.Time) {
 	}
 }
 
-// Raise drops a limit that was learned below what was allowed before, when more is allowed.
+// Raise drops a learned limit that is below the earlier allowed number, if a higher number is allowed now.
 func (l *LearnedLimit) Raise(old, allowed int) {
 	if l.Most < old && allowed > old {
 		*l = LearnedLimit{}

@@ -29,8 +29,8 @@ const (
 	limitFew    = 4
 	clearlyLess = 0.85
 
-	// longLeast: a limit that counts over a long time lets everything through for at least so long at half the pace;
-	// one by the second doesn't.
+	// longLeast: at half the pace, a limit that counts over a long time lets everything through for longer than this;
+	// a limit by the second doesn't.
 	longLeast = 3 * time.Second
 
 	// A penalty lasts for penaltyLeast or longer. After penaltySure two addresses asked alone have failed in it, which

@@ -73,8 +73,8 @@ func (o *OpeningRate) Opened(dialled, now time.Time) {
 	o.good(dialled, now, o.share, 0)
 }
 
-// Refused notes the dial time of the first session that was refused after others could be opened, of which so many
-// still are open, and reports whether openings were too fast: as many could be opened as before the last refusal.
+// Refused notes the dial time of the first session that was refused after others could be opened; open of these are
+// still open. It reports whether openings were too fast: as many could be opened as before the last refusal.
 func (o *OpeningRate) Refused(dialled, now time.Time, open int) bool {
 	x := &o.spell
 	x.to = dialled
@@ -131,7 +131,7 @@ func (o *OpeningRate) Remember() RateMemory {
 	return RateMemory{Rate: o.rate, Edge: o.edge}
 }
 
-// Recall takes what an earlier one knew; the stricter of it and what is known here holds.
+// Recall takes over the memory of an earlier OpeningRate, if its rate is lower.
 func (o *OpeningRate) Recall(m RateMemory, now time.Time) {
 	if m.Rate > 0 && m.Rate < o.rate {
 		o.rate, o.edge = max(m.Rate, o.floor()), m.Edge

@@ -23,19 +23,19 @@ const (
 	// shareMore is how much above the usual share deferrals must be for the pace to be surely too high.
 	shareMore = 0.15
 
-	// Shares are taken over sureTries first tries (above shareSure), shareTries (above shareMany) or laterTries (small
-	// ones); in the latter two, shareLeast must have passed when asked again.
+	// A share above shareSure is taken over sureTries first tries, one above shareMany over shareTries, and a small one
+	// over laterTries. For the latter two, shareLeast addresses must have passed when asked again.
 	nearTries, sureTries, shareTries, laterTries = 8, 20, 50, 100
 	shareLeast                                   = 3
 
-	// Where more than shareBad get a bad answer, asking slower is tested even if these seem to be about their addresses,
-	// unless that is more than ownTimes as likely as not. Above shareMost fewer tries are enough.
+	// If more than shareBad get a bad answer, asking slower is tested, even if the answers seem to be about their
+	// addresses, unless that is over ownTimes as likely as not. Above shareMost fewer tries are enough.
 	shareBad, shareMost, ownTimes = 0.25, 0.65, 10
 
-	// Where nearlyAll get one, it is a penalty or an outage.
+	// If nearlyAll get a bad answer, it is a penalty or an outage.
 	nearlyAll = 0.95
 
-	// quietAgain: after this time without a good answer, asking an address again shows something.
+	// quietAgain: after this time without a good answer, an address asked again proves something.
 	quietAgain = 2 * time.Second
 
 	// rowNearOdds are the logarithm of the odds against a row by chance that are enough near a known limit, or when the
@@ -177,7 +177,7 @@ func (p *Pace) begin(now time.Time) {
 
 func (p *Pace) enter(f Phase, now time.Time, why string) { p.phase, p.since, p.why = f, now, why }
 
-// Set changes the bounds. A ceiling of 0 is temporary and changes nothing: what was learned stays true.
+// Set changes the bounds. A ceiling of 0 is temporary and changes nothing: the learned rate stays.
 func (p *Pace) Set(b RateBounds, now time.Time) {
 	if b.Ceiling.PerSecond() <= 0 {
 		return
@@ -701,7 +701,7 @@ func (p *Pace) Explain() RateState {
 	return s
 }
 
-// BeginAgain forgets what was learned, because the cause was another one.
+// BeginAgain forgets the learned rate, because its cause was another one.
 func BeginAgain(p *Pace, now time.Time, why string) {
 	p.Ignore(now)
 	p.nothing.on = false
@@ -734,7 +734,7 @@ type RateMemory struct {
 	Long        time.Duration // about the time over which the limit counts; 0: a second
 }
 
-// Remember returns what is worth storing; false: only the ceiling holds.
+// Remember returns the memory to store; false: nothing below the ceiling was learned.
 func (p *Pace) Remember() (RateMemory, bool) {
 	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on, Kinds: p.grey.kinds,
 		Alone: p.nothing.on, NeverPassed: p.nothing.on && p.nothing.neverPassed}

@@ -116,7 +116,7 @@ func TestWhatWasDeferredAtTheStartIsForgotten(t *testing.T) {
 	}
 }
 
-// TestPaceFindsALimit that is not told, of any size, keeps just below it, and goes back to what is told when it is gone.
+// TestPaceFindsALimit: the pace stays just below an unstated limit of any size, and returns to full when that is gone.
 func TestPaceFindsALimit(t *testing.T) {
 	effort.Unraced(t, "plain calls with values")
 	r := rand.New(rand.NewPCG(1, 2))

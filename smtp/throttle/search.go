@@ -4,9 +4,9 @@ import "time"
 
 // How a number grows whose limit is unknown.
 const (
-	// startShare is the part of the allowance at which an unknown receiver is begun. The number doubles after as many
-	// good answers as come in startFor, between startFew and startMany. startRow times as many in a row, but at least
-	// startRowLeast, outweigh what was deferred before: greylisting may end with the first that come back.
+	// startShare: an unknown receiver is begun at 1/startShare of the allowance. The number doubles after as many good
+	// answers as come in startFor, between startFew and startMany. startRow times as many in a row, but at least
+	// startRowLeast, outweigh earlier deferrals: greylisting may end with the first addresses that come back.
 	startShare              = 5
 	startFor                = 2.0
 	startFew, startMany     = 2, 64

@@ -22,8 +22,8 @@ func (t *Together) OnOther() { t.OnSplit(t.most / 2) }
 // OnSplit notes that no more than n were accepted.
 func (t *Together) OnSplit(n int) { t.most, t.plain = min(max(1, n), max(1, t.most)), 0 }
 
-// Growing is a Together within one session: it grows from Least with the session's answers, up to Most, and never falls
-// below Least, because the session was granted so many transactions.
+// Growing is a Together within one session: it grows from Least with the session's answers, up to Most. It never falls
+// below Least, because the session was granted that number of transactions.
 type Growing struct {
 	Together
 	Least, Most int

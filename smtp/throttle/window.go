@@ -162,8 +162,8 @@ func (w *Window) await(t time.Duration) {
 	w.rest = max(w.rest, t+min(ahead, w.rate.Per+1))
 }
 
-// Begin says that n events begin at now. They are open until Done or Undo. Begin counts them even if Ready granted
-// fewer: a caller may have a limit of its own.
+// Begin says that n events begin at now. They are open until Done or Undo. If n is more than Ready granted, Begin
+// counts them all the same: the caller must then keep the limit.
 func (w *Window) Begin(now time.Time, n int) {
 	if n <= 0 {
 		return

@@ -145,7 +145,7 @@ type publicEngine struct {
 	open   *smtp.Session
 }
 
-// ask returns the attempts at an address: at most four, the last of which needs no other.
+// ask returns the attempts at an address: at most four. The last one needs no further attempt.
 func (e *publicEngine) ask(local string) evidence.Case {
 	c := evidence.Case{Hosts: 1}
 	for range 4 {
@@ -190,7 +190,7 @@ func (e *publicEngine) failed(raw *evidence.Raw, err error) (smtp.Reply, error) 
 	return f.Reply, f.Err
 }
 
-// outcomes returns what is concluded about a mailbox that is there and one that isn't.
+// outcomes returns the conclusions about an existing mailbox and a missing one.
 func (e *publicEngine) outcomes(locals ...string) []string {
 	cases := []evidence.Case{e.ask(locals[0]), e.ask(locals[1])}
 	var behaviour evidence.AcceptBehaviour

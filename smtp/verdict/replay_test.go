@@ -26,7 +26,7 @@ func asOlder(a evidence.Attempt, o smtp.Outcome, r smtp.Reason) evidence.Attempt
 	return a
 }
 
-// TestReplayJudgesAnew what depends on rules, and keeps what does not.
+// TestReplayJudgesAnew: a replay judges anew what depends on rules, and keeps the rest.
 func TestReplayJudgesAnew(t *testing.T) {
 	good := asNoted(250, smtp.EnhancedCode{}, "ok")
 	missing := asNoted(550, smtp.EnhancedCode{5, 1, 1}, "user unknown")

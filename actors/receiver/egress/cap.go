@@ -167,8 +167,8 @@ func (p *Pool) Remaining(i int, key string, now time.Time, waits bool) (int, tim
 	return most - d.used, 0
 }
 
-// Claim gives up to n RCPTs of a source's day to a receiver, and returns how long until it may have more. The receivers
-// that claim have equal parts of what they have used and what is left.
+// Claim gives up to n RCPTs of a source's day to a receiver, and returns how long until it may have more. What the
+// claiming receivers have used and what is left are divided among them in equal parts.
 func (p *Pool) Claim(i int, key string, now time.Time, n int) (int, time.Duration) {
 	most := DailyCap(p.Limits(i), now)
 	p.mu.Lock()
@@ -398,8 +398,8 @@ func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// addCap adds what an operator wants of a source and what is used of its day. Before the pool
-// is bound nobody knows. Under mu.
+// addCap adds the operator's settings for a source, and how much of its daily cap is used. Both are unknown before the
+// pool is bound. Under mu.
 func (p *Pool) addCap(i int, now time.Time, st *SourceState) {
 	now = p.boundSettings().clock(now)
 	a, d := p.Limits(i), p.today(i, now)

@@ -41,8 +41,8 @@ func (q queue) serve(h *fairqueue.HostQueue[item]) item {
 	return one
 }
 
-// TestItemsGoByWeight: whoever had the queue to themselves before, from the moment on when all wait each tenant is
-// served by its weight, and each flow of a tenant as much as the others. Nobody gets more than two turns ahead.
+// TestItemsGoByWeight: once all tenants wait, each is served by its weight, even if one was alone before. The flows of
+// a tenant are served equally. Nobody gets more than two turns ahead.
 func TestItemsGoByWeight(t *testing.T) {
 	effort.Check(t, func(rt *rapid.T) {
 		weights := map[byte]int{}
@@ -86,7 +86,7 @@ func TestItemsGoByWeight(t *testing.T) {
 	})
 }
 
-// apart fails when one was served by more than a number of turns more than another one.
+// apart fails if one was served more than another one by more than a number of turns.
 func apart(rt *rapid.T, what string, all []item, turns float64, served func(item) float64) {
 	least, most := math.Inf(1), 0.0
 	for _, one := range all {

@@ -47,7 +47,7 @@ func (s *Shelf) Fail(calls int) {
 	s.fails = calls
 }
 
-// Take lets each call take so long.
+// Take sets how long each call takes.
 func (s *Shelf) Take(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

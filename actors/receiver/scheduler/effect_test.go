@@ -240,7 +240,7 @@ func TestSourcePaused(t *testing.T) {
 	effort.Is(t, len(all["d.example"]), wire.AddressesMax, "answers")
 }
 
-// TestSpentSourceWaits until midnight, and then goes on.
+// TestSpentSourceWaits: a source that has used its daily cap goes on after midnight.
 func TestSpentSourceWaits(t *testing.T) {
 	a := openedWide()
 	w := tuned(t, &a)

@@ -436,7 +436,7 @@ func summary(w *drawn, all []figures) string {
 	return strings.Join(out, "; ")
 }
 
-// TestRetriesMeetAnySecond where one RCPT a second passes: right after a good answer they would all be put off.
+// TestRetriesMeetAnySecond: if one RCPT a second passes, retries right after a good answer would all be deferred.
 func TestRetriesMeetAnySecond(t *testing.T) {
 	putOffAtMost(t, 34, func(seed uint64, w *drawn) {
 		w.far.limit.rcpts, w.far.limit.countsBad, w.far.limit.fixed = rate(1, time.Second), false, seed%2 == 0

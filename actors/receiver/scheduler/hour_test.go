@@ -10,7 +10,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// hourly returns options under which an hour lasts so long.
+// hourly returns options with a scaled hour.
 func hourly(o Options, hour throttle.Hour) Options {
 	o.Sources.Hour = hour
 	return o

@@ -144,7 +144,7 @@ func (sc *Scheduler) Forget(now time.Time, what string) (dropped []string) {
 	return dropped
 }
 
-// noteTo adds what was learned of sessions to a snapshot.
+// noteTo adds the learned limits of sessions to a snapshot.
 func (al *allowance) noteTo(now time.Time, m *facts.Snapshot) {
 	m.Limits, m.Capacity = noteLearned(&al.learned, now), noteCapacity(&al.learned.Connections, now)
 }

@@ -250,7 +250,7 @@ func FuzzRecall(f *testing.F) {
 	})
 }
 
-// TestWhatIsOverIsNotedOnce: that nothing is worth knowing any more takes the place of what was known.
+// TestWhatIsOverIsNotedOnce: when nothing learned is left, the stored facts are replaced once.
 func TestWhatIsOverIsNotedOnce(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	w.scheduler.options.Facts = nowhere{}

@@ -205,7 +205,7 @@ func (op *openings) beginSearch(now time.Time) {
 	op.window = throttle.NewWindow(a.limits.ConnectionRate, now)
 }
 
-// forgetSearch drops what was learned.
+// forgetSearch drops the learned opening rate.
 func (op *openings) forgetSearch(now time.Time) {
 	*op = openings{env: op.env, allowance: op.allowance}
 	op.beginSearch(now)

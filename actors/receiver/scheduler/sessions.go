@@ -48,7 +48,7 @@ func (ss *sessions) vacateQueue(s *session) {
 	}
 }
 
-// closeSession lets a session end after what is on the wire, and reports whether there is one.
+// closeSession lets a session end after the probes on the wire, and reports whether the session exists.
 func (ss *sessions) closeSession(id int) bool {
 	s := ss.all[id]
 	if s == nil || s.closing {

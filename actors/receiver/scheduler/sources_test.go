@@ -49,9 +49,9 @@ func TestSourceIsTheSame(t *testing.T) {
 	}
 }
 
-// TestAnotherSourceTakesOver where one is refused, at RCPT and before, with a harm
-// budget of its own. When none is left those who wait stay for the first rest, which is short, are told
-// source_blocked in a longer one, and all are answered when a source is taken again.
+// TestAnotherSourceTakesOver: a source is refused at RCPT or before, and another one takes over with its own refusal
+// budget. If no source is left, addresses wait for the end of a first, short suspension. In a longer one they are
+// deferred as source_blocked. All are answered when a source is accepted again.
 func TestAnotherSourceTakesOver(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

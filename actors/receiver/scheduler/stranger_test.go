@@ -39,7 +39,7 @@ type limitOf struct {
 	decays       bool          // or as a mean that decays with time, as Exim's ratelimit
 	countsBad    bool          // what it deferred counts too
 	way          int
-	penalty      time.Duration // nothing is served for so long after one too many
+	penalty      time.Duration // how long nothing is served after one too many
 	greets       bool          // it accepts sessions meanwhile
 	refusal      int           // the code of a session that it doesn't accept; 0: 421
 }
@@ -51,7 +51,7 @@ type oddOf struct {
 	at    string  // of addresses with this end only
 	reply smtp.Reply
 	cut   bool          // it closes after that, or resets when there is no reply
-	grey  time.Duration // that is how it answers for so long, and then like others; 0: for ever
+	grey  time.Duration // how long it answers so before it answers like others; 0: for ever
 
 	forever bool // stays, as the trial finds
 }
@@ -72,11 +72,11 @@ type unknownReceiver struct {
 	odd     []oddOf
 	says    smtp.Reply    // to a RCPT that it doesn't want now; code 0: 451
 	words   string        // of everything that speaks of us
-	grey    time.Duration // each address is deferred for so long; 0: none
+	grey    time.Duration // how long each address is deferred; 0: none is
 	greys   smtp.Reply    // how; code 0: as at a limit
 	apart   bool          // by each host, as if there were no other
 	trusts  int           // it ends greylisting when this many have come back; 0: never
-	visits  time.Duration // everybody is deferred in sessions that begin within so long of the first RCPT; 0: nobody
+	visits  time.Duration // after the first RCPT: sessions that begin sooner defer every address; 0: none
 	slow    slowAnswers
 	outages []stretch // it refuses connections, and resets those that are open
 	silent  []stretch // it says nothing, and what it says comes at the end
@@ -222,7 +222,7 @@ func chance(salt, address string) float64 {
 	return float64(x>>40) / float64(1<<24)
 }
 
-// oddAt returns how an address is odd, nil when it isn't: the same each time.
+// oddAt returns the odd behaviour for an address, always the same; nil: it is ordinary.
 func (s *unknownReceiver) oddAt(tenant int, address string) *oddOf {
 	if len(s.odd) == 0 {
 		return nil

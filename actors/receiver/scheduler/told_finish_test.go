@@ -18,8 +18,8 @@ type finish struct {
 	done bool
 }
 
-// finishOf plays a world until all is answered, at most so long, and compares what is told about its
-// end with what it is.
+// finishOf plays a world until all addresses are answered, at most for a time. It compares the predicted end with
+// the real one.
 func finishOf(tr *trial, most time.Duration) (f finish) {
 	var at [3]time.Duration
 	var told [3]float64

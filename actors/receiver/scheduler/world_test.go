@@ -286,12 +286,12 @@ func (w *world) shownBy(host string) throttle.Shown {
 	return throttle.Shown{Greeting: w.greeting, Host: host}
 }
 
-// judged returns the verdict on a failure, of whatever host.
+// judged returns the verdict on a failure of an unnamed host.
 func judged(address smtp.Address, err error) Judgement {
 	return judgedAt(begin, "mx1.example", address, err)
 }
 
-// judgedAt returns the verdict on what a host said or did.
+// judgedAt returns the verdict on a host's reply or failure.
 func judgedAt(at time.Time, host string, address smtp.Address, err error) Judgement {
 	f := &smtp.Failure{Stage: smtp.StageConnect, Err: err}
 	errors.As(err, &f)

@@ -301,7 +301,7 @@ func TestLocalPartsAreTakenOutOfTexts(t *testing.T) {
 	}
 }
 
-// TestClippedTextsEndWithARune whatever they are made of.
+// TestClippedTextsEndWithARune: no text is cut within a character.
 func TestClippedTextsEndWithARune(t *testing.T) {
 	for _, text := range []string{"", "short", strings.Repeat("ä", 100)} {
 		effort.Is(t, status.Clip(text), text, fmt.Sprintf("%q is", text))

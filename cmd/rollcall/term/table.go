@@ -39,7 +39,7 @@ const gridGap = 2
 // Add adds a row.
 func (g *Table) Add(cells ...string) { g.Rows = append(g.Rows, Row{Cells: cells}) }
 
-// Below adds lines below the last row, but for empty ones.
+// Below adds lines below the last row. Empty texts are left out.
 func (g *Table) Below(texts ...string) {
 	last := &g.Rows[len(g.Rows)-1]
 	last.Below = append(last.Below, slices.DeleteFunc(texts, func(text string) bool { return text == "" })...)

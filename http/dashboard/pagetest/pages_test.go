@@ -269,7 +269,7 @@ func (b *tab) axe() {
 	eval[bool](b, string(source)+"; true")
 }
 
-// violations returns what axe-core, which is in the page, finds; of the colours alone, or of all.
+// violations returns what axe-core finds in the page that contains it: about colours only, or about everything.
 func (b *tab) violations(colours bool) []string {
 	b.t.Helper()
 	only := ""
@@ -323,7 +323,7 @@ func transferred(t testing.TB, url string) int {
 	return int(n)
 }
 
-// fetch returns a page as it is served to a session.
+// fetch returns the page that a session gets.
 func fetch(t testing.TB, url, token string) (string, int) {
 	t.Helper()
 	if token != "" {

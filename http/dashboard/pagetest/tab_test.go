@@ -171,7 +171,7 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// eval returns what an expression is; a promise is waited for.
+// eval returns the value of an expression; it waits for a promise.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, end := b.within()

@@ -224,7 +224,7 @@ func (m *clusterTables) ActiveOverrides(key string) (list []ledger.ThrottleOverr
 	return list, m.statement()
 }
 
-// InsertOverride writes an override that holds from now on for so long.
+// InsertOverride writes an override that is active from now on, for a time.
 func (m *clusterTables) InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error {
 	if err := m.statement(); err != nil {
 		return err

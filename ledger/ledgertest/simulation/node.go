@@ -191,7 +191,7 @@ type act struct {
 	done func(v *ledger.Verification) bool
 }
 
-// told makes a call of a job and keeps its answer; the call may be repeated.
+// told makes a call for a job and keeps the answer. The call may come a second time later.
 func (n *node) told(w *world, j *job, a act) {
 	w.again(func() {
 		_, err := a.call()
@@ -309,7 +309,7 @@ func (w *world) settleLate(s ledger.Settlement) {
 	}
 }
 
-// batch makes outcomes for some of what is not settled; nil when all is.
+// batch makes outcomes for some of the unsettled addresses; nil: all are settled.
 func (w *world) batch(j *job) *ledger.Settlement {
 	s := &ledger.Settlement{Lease: j.lease, Number: j.v.Settlements + 1}
 	most := 1 + w.random.IntN(4)

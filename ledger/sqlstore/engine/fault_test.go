@@ -238,7 +238,7 @@ func both(a, b func(string) error) func(string) error {
 	return func(statement string) error { return errors.Join(a(statement), b(statement)) }
 }
 
-// TestCockroachRunsAgainAFewTimesOnly: conflicts without end are not for ever.
+// TestCockroachRunsAgainAFewTimesOnly: a transaction that always conflicts ends with an error.
 func TestCockroachRunsAgainAFewTimesOnly(t *testing.T) {
 	s := newServer(t, cockroachDialect())
 	runs := 0

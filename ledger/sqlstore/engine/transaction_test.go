@@ -58,7 +58,7 @@ func TestAFailedTransactionLeavesNothing(t *testing.T) {
 	}
 }
 
-// busy returns the database's own word for "locked by another", by asking twice for the lock of one file.
+// busy returns the database's own error for a locked file: it asks twice for the lock of one file.
 func busy(t *testing.T, s *DB) error {
 	t.Helper()
 	var err error
