@@ -80,13 +80,6 @@ func (l *loops) fail(err error) {
 	}
 }
 
-type drains struct {
-	wished   atomic.Bool         // an operator wants it
-	stopping atomic.Bool         // it ends
-	telling  sync.Mutex          // keeps calls of onDrain in order
-	onDrain  func(draining bool) // guarded by telling; for the rest of the process
-}
-
 const (
 	// startTimeout bounds the start of the library, and then the first heartbeat. Guess.
 	startTimeout = 10 * time.Second
@@ -379,37 +372,6 @@ func (n *Node) Fenced() bool { return n.peers != nil && n.heartbeats.fence.up() 
 // Late reports whether no RCPT may be sent now, because it might still be on its way when the fence goes up. A
 // heartbeat ends that. See Times.Unacknowledged.
 func (n *Node) Late() bool { return n.peers != nil && n.heartbeats.fence.near() }
-
-// OnDrain sets a function to call when an operator wants this node to drain, and when that wish is taken back. An
-// earlier wish counts too. The function may be called twice with the same value.
-func (n *Node) OnDrain(do func(draining bool)) {
-	n.drains.telling.Lock()
-	defer n.drains.telling.Unlock()
-	n.drains.onDrain = do
-	if n.drains.wished.Load() {
-		do(true)
-	}
-}
-
-// wish moves the actors here to the other members, or makes this node take work again. It may be called twice. A
-// stopping node still stops.
-func (n *Node) wish(drain bool) {
-	n.drains.telling.Lock()
-	defer n.drains.telling.Unlock()
-	if n.drains.wished.Swap(drain) == drain {
-		return
-	}
-	if n.drains.onDrain != nil {
-		n.drains.onDrain(drain)
-	}
-	if n.peers == nil {
-		return
-	}
-	if err := n.gossip.Drain(n.Draining()); err != nil {
-		n.log.Warn("could not gossip drain state", "err", err)
-	}
-	n.loops.wake()
-}
 
 // Stop leaves the cluster: the virtual actors here end, the ledger and the members learn that the node leaves, and its
 // ports close. It may be called twice.

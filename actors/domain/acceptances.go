@@ -13,6 +13,15 @@ const (
 	// the first answers, and the second while that is down.
 	recalledHosts = 2
 
+	// One control probe serves all acceptances gathered so far. It is asked when there are canaryMost of them, when
+	// there are canaryFew and the first has waited canarySoon, when the first has waited canaryAfter, or when there is
+	// nothing else to ask. So a large domain never holds back more than canaryMost acceptances, and at one address a
+	// second control probes add under 2 % of RCPTs.
+	canaryMost  = 400
+	canaryFew   = 50
+	canarySoon  = time.Second
+	canaryAfter = time.Minute
+
 	// backupFor is how long a backup has to accept everything before the domain, whose primary didn't answer, is called
 	// catch-all: a primary that restarts, or has too many of our sessions, is back by then. Guess.
 	backupFor = time.Minute
@@ -216,16 +225,6 @@ func (k *controls) weighAccepted(now time.Time, busy bool) {
 // countWeighed returns how many addresses wait to be judged.
 func (k *controls) countWeighed() int {
 	return len(k.accepted) + len(k.proven) + len(k.witnesses.doubted)
-}
-
-// voidAccepted, while a harvest guard is active, discards the acceptances since the last refused control probe. They
-// are asked again when the guard has had time to forget us.
-func (k *controls) voidAccepted(now time.Time) {
-	wait := k.route.pausedUntil().Sub(now)
-	for _, p := range k.takeAccepted() {
-		c := k.retries.log.takeCase(&p)
-		k.voidAcceptanceFor(now, p, c, answerOf{reason: smtp.HarvestGuard, wait: wait})
-	}
 }
 
 // deferWeighed defers every address that waits to be judged, so that it ends as the deferred ones do.

@@ -188,10 +188,7 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 		m.attempts[len(m.attempts)-1].Void = true
 		k.noteAttempts(m.attempts)
 		k.endControl()
-		until := now.Add(k.options.Facts.Hour.Of(guardFor)) // a harvest guard is active that accepts everything
-		k.options.Facts.Guard(behaviourKey(k.work.Domain, k.route.answeringHost()), until)
-		k.options.Log.Warn("receiver accepts every address behind many refusals", "domain", k.work.Domain,
-			"receiver", k.route.key, "reason", smtp.HarvestGuard.String(), "until", until)
+		k.meetGuard(now)
 		return
 	}
 	k.noteAttempts(m.attempts)

@@ -11,7 +11,8 @@ import (
 )
 
 // An address is asked again when the receiver says, or else by the configured waits, the last of which repeats; a
-// greylisted one early, once another greylisted one has passed. See give_up.go for when its time is over, and
+// greylisted one early, once another greylisted one has passed. Before it comes back here, its receiver may have asked
+// it twice within seconds: actors/receiver/scheduler/ask_again.go. See give_up.go for when its time is over, and
 // backlog.go for why due addresses go before fresh ones.
 
 // namedInRow is how many waits in a row may be as short as the receiver or a rule names them. Later waits are at least

@@ -117,18 +117,3 @@ func (r *route) hostsOf(c evidence.Case) int {
 	}
 	return hosts
 }
-
-// pausedUntil returns until when nothing is asked because a harvest guard was seen at a host; that may lie in the past.
-func (r *route) pausedUntil() time.Time {
-	if !r.options.Facts.guarded.Load() {
-		return time.Time{}
-	}
-	until := r.options.Facts.Pause(behaviourKey(r.work.Domain, r.answered))
-	for _, h := range r.Hosts {
-		until = later(until, r.options.Facts.Pause(behaviourKey(r.work.Domain, h.Name)))
-	}
-	return until
-}
-
-// isPaused reports whether nothing is asked because a harvest guard was seen.
-func (r *route) isPaused(now time.Time) bool { return now.Before(r.pausedUntil()) }

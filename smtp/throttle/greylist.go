@@ -9,6 +9,12 @@ import (
 	"time"
 )
 
+// That a receiver greylists every new address is found here, in three ways: by the words of a row in which nothing
+// passes (foundInWords), by addresses that pass when asked again while new ones behind them don't (foundAlone), and
+// by the same comparison during a test (compared). How long it makes an address wait is learned here for a source
+// (Greylist), and beside other sources in actors/domain/retry_waits.go; greyWait in
+// actors/receiver/scheduler/ask_again.go uses both.
+
 // greyLonger is how much longer a wait is than one that sufficed: receivers count whole seconds.
 const greyLonger = time.Second
 
@@ -154,6 +160,35 @@ func (g *greylisting) isOther(kind string) bool {
 func (g *greylisting) isCredible(p *Pace, now time.Time) bool {
 	good, _ := p.firsts.goodSince(time.Time{})
 	return good == 0 && (g.wrong.IsZero() || now.Sub(g.wrong) >= wrongFor)
+}
+
+// foundInWords begins when nine of ten in a row, of which none passed, were said to be greylisted.
+func (g *greylisting) foundInWords(p *Pace, said votes, row int, now time.Time) bool {
+	if g.on || 10*said.n < 9*row || !g.isCredible(p, now) {
+		return false
+	}
+	g.begin(p, agreed(said), now)
+	return true
+}
+
+// foundAlone begins, while nothing passes, when greyVotes new addresses failed, each right after one asked again had
+// passed, or when so many in a row are said to be greylisted.
+func (g *greylisting) foundAlone(p *Pace, t *Try, now time.Time) bool {
+	x := &p.nothing
+	if x.passedAgain > x.before {
+		x.before = x.passedAgain
+		x.votes.addKind(t.Kind)
+	}
+	if x.said.addKind(t.Kind); !t.Greylisted || !g.isCredible(p, now) {
+		x.said = votes{}
+	}
+	for _, v := range []*votes{&x.votes, &x.said} {
+		if v.n >= greyVotes && !g.on {
+			g.begin(p, agreed(*v), now)
+			return true
+		}
+	}
+	return false
 }
 
 // begin starts to treat the receiver as greylisting, by kinds of replies.

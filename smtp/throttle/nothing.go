@@ -90,8 +90,7 @@ type cycle struct {
 // nothingPasses begins to ask one address at a time.
 func (p *Pace) nothingPasses(now time.Time) Effect {
 	domain, tenant, refused, grey, n := p.firsts.rowOf()
-	if 10*grey.n >= 9*n && !p.grey.on && p.grey.isCredible(p, now) {
-		p.grey.begin(p, agreed(grey), now)
+	if p.grey.foundInWords(p, grey, n, now) {
 		return Unchanged
 	}
 	p.stopAsking(now, domain, tenant)
@@ -188,18 +187,8 @@ func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	}
 	x.few = x.few && p.firsts.row < rowOfOne
 	x.again = true
-	if x.passedAgain > x.before {
-		x.before = x.passedAgain
-		x.votes.addKind(t.Kind)
-	}
-	if x.said.addKind(t.Kind); !t.Greylisted || !p.grey.isCredible(p, now) {
-		x.said = votes{}
-	}
-	for _, v := range []*votes{&x.votes, &x.said} {
-		if v.n >= greyVotes && !p.grey.on {
-			p.grey.begin(p, agreed(*v), now)
-			return Unchanged
-		}
+	if p.grey.foundAlone(p, t, now) {
+		return Unchanged
 	}
 	p.until = p.nothing.nextAlone(now)
 	if t.Result == RefusedUs && p.firsts.isBlocked() {

@@ -12,6 +12,18 @@ import (
 )
 
 const (
+	// workMax and workFor bound the probes given to a session at a time, so that
+	// answers come back steadily and the last ones are shared out.
+	workMax = 64
+	workFor = 250 * time.Millisecond
+
+	// heldShare: the unasked addresses of all sessions are at most 1/heldShare of the RCPT rate. They count as asked,
+	// so they cost at most a tenth of the rate.
+	heldShare = 10
+
+	// turnsPerProbe is how many round trips a probe needs at most: RSET, MAIL, RCPT.
+	turnsPerProbe = 3
+
 	// turnFor is how long a busy queue keeps its only session while another queue has none. With two sessions that
 	// makes 24 openings a minute, within the connection rate of unknown receivers.
 	turnFor = 5 * time.Second
@@ -19,6 +31,20 @@ const (
 	checkIdleAfter = 200 * time.Millisecond // a check costs a millisecond, a dead session a probe
 	holdFor        = 30 * time.Second       // while work waits for the rate; RFC 5321 §4.5.3.2.7 allows 5 min
 )
+
+// View holds the values that one plan decides from.
+type View struct {
+	now     time.Time
+	limits  throttle.Limits // what may be asked here now
+	lead    time.Duration   // from giving addresses to sending them
+	turn    time.Duration   // the fastest reply; 0: none was timed
+	expect  time.Duration   // the next reply; before the first, a third of opening a session
+	opening time.Duration   // the fastest opening of a session
+	turns   float64         // round trips of an address
+	busy    bool            // this node is overloaded
+
+	held time.Duration // average time of an answer where that is longer than workFor; else 0
+}
 
 // planSessions gives free sessions addresses and opens more sessions, as far as the limits allow.
 func (ss *sessions) planSessions(v *View, mayAsk, mayOpen bool) {
@@ -207,6 +233,68 @@ func (ss *sessions) claimAddresses(v *View, s *session) int {
 func (ss *sessions) waitFor(cause wire.Cause, until time.Time) {
 	ss.blocks.add(cause, until)
 	ss.wakeAt(until)
+}
+
+// supply holds the limits of what a free session is given.
+type supply struct {
+	budget  int          // addresses that may be refused
+	rate    int          // that the receiver's rate allows
+	pace    int          // that the source's rate allows
+	next    [3]time.Time // when there are more, if none; zero: once a probe is answered
+	alone   bool         // its source asks one address at a time
+	asking  bool         // and is asking one
+	session int          // addresses that the session may still ask
+	queued  int          // waiting addresses
+	left    int          // the same, with those at their clients
+}
+
+// Ask is how many addresses a session is given; if none, why and until when.
+type Ask struct {
+	n     int
+	cause wire.Cause
+	until time.Time // zero: until one is answered
+}
+
+// decideAsk decides how many addresses a session is given now.
+func decideAsk(v *View, c *supply) Ask {
+	switch {
+	case c.budget <= 0:
+		return Ask{cause: wire.Cause_BUDGET, until: c.next[0]}
+	case c.rate == 0:
+		return Ask{cause: wire.Cause_ALLOWANCE, until: v.givenBefore(c.next[1])}
+	case c.alone && c.asking:
+		return Ask{}
+	case c.pace == 0:
+		return Ask{cause: wire.Cause_ALLOWANCE, until: v.givenBefore(c.next[2])}
+	}
+	held := max(1, v.limits.RcptRate.Events/(heldShare*max(1, v.limits.Connections)))
+	n := v.portionOf(min(c.rate, c.pace, c.budget, held, c.session, workMax), c)
+	if c.alone {
+		n = min(n, 1)
+	}
+	return Ask{n: n}
+}
+
+// givenBefore returns when probes must be given to be sent at a time; zero stays zero.
+func (v *View) givenBefore(sent time.Time) time.Time {
+	if sent.IsZero() {
+		return sent
+	}
+	return sent.Add(-v.lead)
+}
+
+// portionOf returns how many of n probes a session gets: at most what it asks in a short while and an equal share with
+// the other sessions of its queue, in whole transactions if more than one.
+func (v *View) portionOf(n int, c *supply) int {
+	if v.held > 0 {
+		return min(n, 1)
+	}
+	soon := max(1, int(float64(workFor)/(v.turns*float64(max(1, v.expect)))))
+	n = min(n, soon, 1+c.queued/min(v.sessionsWorth(c.left), max(1, v.limits.Connections)))
+	if whole := v.limits.RcptsPerTransaction; n > whole {
+		n -= n % whole
+	}
+	return n
 }
 
 // supplyOf gathers what a session might be given.

@@ -17,6 +17,10 @@ import (
 	"rollcall/smtp/verdict"
 )
 
+// An address with a bad answer is asked again here, in the same place, after seconds: that shows whether the answer was
+// about the address. If it fails again, or that shows nothing, it goes back to its domain, which asks it again after
+// minutes or hours: actors/domain/retry_waits.go.
+
 const (
 	// recheckAfter is how long an address waits until it is asked again: longer than the second that many receivers
 	// count over. Up to half of it is added at random, so that an even pace doesn't hit the same point of a later

@@ -10,7 +10,27 @@ import (
 	"rollcall/smtp/verdict"
 )
 
+// One more session is opened for a queue when all of this holds, in this order:
+//   - the receiver isn't paused or drained, and one of our sources may be used (Scheduler.Plan);
+//   - the queue has no session, or fewer than its work is worth, or all that it has are held up (sessionsWorth,
+//     allHeldUp);
+//   - one of its hosts can be tried now, and refusals are left there (nextCandidate, refusalsFor);
+//   - the connection rate, the opening rate that was learned, and the number of sessions allow it (decideOpen);
+//   - the node has a slot for its workspace, and the cluster one for the receiver (claimSlot, takeSlot).
+
 const (
+	// probesPerSession is how many queued probes justify one more session: opening costs about as many round trips as
+	// four probes, a fifth of that session's work.
+	probesPerSession = 16
+
+	// worthOpening is how much work for one session justifies another, at a round trip of turnShort; slower round trips
+	// need proportionally less: 100 ms at 20 ms. With faster ones the processor is the limit, and each session costs
+	// some of it, so worthShort applies: with more sessions than it could serve, a node used twice the memory for a
+	// million addresses.
+	worthOpening = time.Second
+	worthShort   = 10 * time.Second
+	turnShort    = 2 * time.Millisecond
+
 	// asideFor is how long a queue that can't have a session is skipped when no end is known: windows of a second
 	// reopen in that time.
 	asideFor = time.Second
@@ -174,6 +194,59 @@ func (ss *sessions) mayOpen(v *View, l *hostQueue, o *egressPath) bool {
 		ss.wakeAt(next)
 	}
 	return ok
+}
+
+// sessionsWorth returns how many sessions a number of addresses justifies: one, and more only if answers show that one
+// alone would take long and the RCPT rate can feed more.
+func (v *View) sessionsWorth(left int) int {
+	if v.busy {
+		return 1
+	}
+	most := left / min(probesPerSession, v.limits.RcptsPerConnection)
+	if v.held > 0 {
+		fed := v.limits.RcptRate.PerSecond() * v.held.Seconds()
+		return 1 + min(most, int(time.Duration(left)*v.held/worthShort), int(2*fed))
+	}
+	alone := time.Duration(float64(left) * v.turns * float64(v.turn))
+	alone += time.Duration(left/v.limits.RcptsPerConnection) * 2 * v.opening // and a round trip for QUIT
+	fed := v.limits.RcptRate.PerSecond() * turnsPerProbe * v.turn.Seconds()
+	worth := worthShort
+	if v.turn >= turnShort {
+		worth = time.Duration(float64(worthOpening) * float64(turnShort) / float64(v.turn))
+	}
+	return 1 + min(most, int(alone/worth), 1+int(2*fed))
+}
+
+// room holds the limits of one more session for a queue.
+type room struct {
+	dials    int       // that the connection rate allows
+	dialsAt  time.Time // when there are more, if none
+	opens    bool      // the learned opening rate allows it
+	opensAt  time.Time
+	wayward  bool // as many are being opened as ever succeeded at once
+	alone    bool // its source asks one address at a time, and has a session
+	open     int
+	unserved bool // the queue has no session
+}
+
+// Open is whether one more session is opened for a queue; if not, until when.
+type Open struct {
+	may     bool
+	until   time.Time // zero: until one has ended
+	pressed bool      // an open session has to make room
+}
+
+// decideOpen decides whether one more session is opened for a queue now.
+func decideOpen(v *View, r *room) Open {
+	switch {
+	case r.dials == 0:
+		return Open{until: r.dialsAt}
+	case !r.opens, r.wayward, r.alone:
+		return Open{until: r.opensAt}
+	case r.open >= v.limits.Connections:
+		return Open{pressed: r.unserved}
+	}
+	return Open{may: true}
 }
 
 // openings learns how many sessions may be opened in a second, and how many at once. Mailbox only.
