@@ -20,7 +20,7 @@ const (
 	measureEvery = 100 * time.Millisecond
 
 	// The window shrinks while more than long goroutines wait for each processor on average, and grows while fewer than
-	// short do. Measured: see docs/developers/measured.md.
+	// short do. Why: docs/developers/decisions.md.
 	long, short = 4, 2
 
 	// shrink and grow are the factors of the window, and begin is its first size. With grow = 1.1 a file of 1,000
