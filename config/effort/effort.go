@@ -333,3 +333,6 @@ func FatalIf(t failer, bad bool, format string, args ...any) {
 		t.Fatal(fmt.Sprintf(format, args...))
 	}
 }
+
+// First leaves out the second of two values, for Must and Denied: v := effort.Must(effort.First(f()))(t).
+func First[A, B any](a A, _ B, err error) (A, error) { return a, err }

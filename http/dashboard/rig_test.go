@@ -251,8 +251,7 @@ func (g *rig) create(name string, size int64) ledger.Verification {
 	g.t.Helper()
 	n := g.engine().Asks(size)
 	n.Filename = name
-	v, _, err := g.book.Create(g.t.Context(), n)
-	effort.OK(g.t, err)
+	v := effort.Must(effort.First(g.book.Create(g.t.Context(), n)))(g.t)
 	return v
 }
 

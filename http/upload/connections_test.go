@@ -379,8 +379,7 @@ func TestAnUploadEndsWithItsUser(t *testing.T) {
 		}, "403 action_not_allowed"},
 	} {
 		in := d.Joins(name[:3]+"@acme.test", ledger.Owner)
-		v, _, err := r.store.Create(ledger.WithActor(ctx, "user:"+in.User.ID.String()), d.Asks(8))
-		effort.OK(t, err)
+		v := effort.Must(effort.First(r.store.Create(ledger.WithActor(ctx, "user:"+in.User.ID.String()), d.Asks(8))))(t)
 		path := upload.PathPrefix + r.tokens.Token(v.ID)
 		here := r.dial()
 		here.put(path, 0, 8, "a@b.")

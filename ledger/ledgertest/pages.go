@@ -115,11 +115,9 @@ func singlesTwice(d *Fixture) {
 	}
 	file := d.Asks(v.Bytes)
 	file.Identity = c.Identity
-	_, _, err := d.Create(ctx, file)
-	d.refused(err, ledger.ErrIdentityReused)
+	denied(effort.First(d.Create(ctx, file)))(d, ledger.ErrIdentityReused)
 	file.Identity = uuid.New()
-	_, _, err = d.Create(ctx, file)
-	d.ok(err)
+	effort.Must(effort.First(d.Create(ctx, file)))(d.T)
 	c.ID, c.Identity = uuid.New(), file.Identity
 	denied(d.CreateSingle(ctx, c))(d, ledger.ErrIdentityReused)
 	elsewhere := d.other(d.T, 0)
@@ -189,8 +187,7 @@ func logsFiles(d *Fixture) {
 	n := d.Asks(7)
 	n.Filename = strings.Repeat("ä", ledger.OperatorTextMax/2+1)
 	for range 2 {
-		_, _, err := d.Create(ledger.WithActor(d.T.Context(), "key:billing"), n)
-		d.ok(err)
+		effort.Must(effort.First(d.Create(ledger.WithActor(d.T.Context(), "key:billing"), n)))(d.T)
 	}
 	c := d.Singles("a@b.test")
 	for range 2 {

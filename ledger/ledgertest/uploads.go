@@ -29,20 +29,16 @@ var uploads = []exercise{
 	{"who created it is kept", 0, func(d *Fixture) {
 		n := d.Asks(7)
 		n.MadeBy = "is filled in"
-		first, _, err := d.Create(ledger.WithActor(d.T.Context(), "key:abcdefghij12"), n)
-		d.ok(err)
-		again, _, err := d.Create(ledger.WithActor(d.T.Context(), "user:x"), n)
-		d.ok(err)
+		first := effort.Must(effort.First(d.Create(ledger.WithActor(d.T.Context(), "key:abcdefghij12"), n)))(d.T)
+		again := effort.Must(effort.First(d.Create(ledger.WithActor(d.T.Context(), "user:x"), n)))(d.T)
 		read := effort.Must(d.Verification(d.T.Context(), d.Workspace, first.ID))(d.T)
 		effort.ErrorIf(d.T, first.MadeBy != "key:abcdefghij12" || again != first || read != first ||
 			d.Creates(1).MadeBy != "", "made %+v, again %+v, read %+v", first, again, read)
-		_, _, err = d.Create(ledger.WithActor(d.T.Context(), "a\x00"), d.Asks(7))
-		d.refused(err, ledger.ErrIllegal)
+		denied(effort.First(d.Create(ledger.WithActor(d.T.Context(), "a\x00"), d.Asks(7))))(d, ledger.ErrIllegal)
 	}},
 	{"the same identity in another workspace is another file", 0, func(d *Fixture) {
 		n := d.Asks(7)
-		_, _, err := d.Create(d.T.Context(), n)
-		d.ok(err)
+		effort.Must(effort.First(d.Create(d.T.Context(), n)))(d.T)
 		n.ID, n.Workspace = uuid.New(), d.other(d.T, 0).Workspace
 		_, created, err := d.Create(d.T.Context(), n)
 		d.ok(err)
@@ -68,8 +64,7 @@ var uploads = []exercise{
 	{"an expired upload takes nothing", 0, func(d *Fixture) {
 		n := d.Asks(7)
 		n.UploadExpiry = 0
-		v, _, err := d.Create(d.T.Context(), n)
-		d.ok(err)
+		v := effort.Must(effort.First(d.Create(d.T.Context(), n)))(d.T)
 		u := effort.Must(d.OpenUpload(d.T.Context(), v.ID))(d.T)
 		effort.ErrorIf(d.T, !u.Expired, "state: %+v", u)
 		denied(d.AppendChunk(d.T.Context(), v.ID, u.Writer, 0, []byte("1234567")))(d, ledger.ErrUploadClosed)
@@ -114,8 +109,7 @@ var sweeps = []exercise{
 	{"an upload past its time fails", 0, func(d *Fixture) {
 		n := d.Asks(7)
 		n.UploadExpiry = 0
-		v, _, err := d.Create(d.T.Context(), n)
-		d.ok(err)
+		v := effort.Must(effort.First(d.Create(d.T.Context(), n)))(d.T)
 		kept := d.Creates(7)
 		d.sweeps(ledger.Retention{}, 1)
 		d.sweeps(ledger.Retention{}, 0)

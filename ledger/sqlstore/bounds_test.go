@@ -302,8 +302,7 @@ func TestWhatBecomesDueLateIsFoundAtOnce(t *testing.T) {
 	unfunded, _ := d.Prepares(2 * ledger.SettlementMax)
 	n := d.Asks(7)
 	n.UploadExpiry = 9 * time.Hour
-	uploading, _, err := d.Create(t.Context(), n)
-	effort.OK(t, err)
+	uploading := effort.Must(effort.First(d.Create(t.Context(), n)))(t)
 	h.at(began + (2 * time.Hour).Milliseconds())
 	b.ran += wholeEvery.Milliseconds()
 	if list, err := d.Lease(t.Context(), d.Node, 9, 0); err != nil || len(list) != 0 { // the bound is an hour behind them

@@ -162,8 +162,7 @@ func TestAReserveOfDiskIsKeptForMoney(t *testing.T) {
 	ctx := t.Context()
 	_, working := d.Prepares(2)
 	known := d.Asks(7)
-	uploading, _, err := d.Create(ctx, known)
-	effort.OK(t, err)
+	uploading := effort.Must(effort.First(d.Create(ctx, known)))(t)
 	u, err := d.OpenUpload(ctx, uploading.ID)
 	if err == nil {
 		u, err = d.AppendChunk(ctx, uploading.ID, u.Writer, 0, []byte("abc"))

@@ -129,8 +129,7 @@ func TestDownHostsRefuseConnections(t *testing.T) {
 func TestSameNameSameAddressInEveryLab(t *testing.T) {
 	var addrs [2]string
 	for i := range addrs {
-		host, _, err := net.SplitHostPort(hostAddr(t, startLab(t, nil), "mx1.stable-clean.test"))
-		effort.OK(t, err)
+		host := effort.Must(effort.First(net.SplitHostPort(hostAddr(t, startLab(t, nil), "mx1.stable-clean.test"))))(t)
 		addrs[i] = host
 	}
 	effort.Is(t, addrs[0], addrs[1], "addresses", addrs, "the same")

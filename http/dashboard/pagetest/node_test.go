@@ -239,8 +239,7 @@ func (p *place) uploading(name string, size int64) ledger.Verification {
 	p.t.Helper()
 	n := p.engine().Asks(size)
 	n.Filename = name
-	v, _, err := p.book.Create(p.t.Context(), n)
-	effort.OK(p.t, err)
+	v := effort.Must(effort.First(p.book.Create(p.t.Context(), n)))(p.t)
 	return v
 }
 

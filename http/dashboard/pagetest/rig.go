@@ -306,8 +306,7 @@ func (g *Rig) prepared(ctx context.Context, workspace uuid.UUID, name string, n 
 	file := []byte("a@slow.test\n")
 	asks := d.Asks(int64(len(file)))
 	asks.Filename = name
-	v, _, err := g.Book.Create(ctx, asks)
-	effort.OK(g.t, err)
+	v := effort.Must(effort.First(g.Book.Create(ctx, asks)))(g.t)
 	d.FillsWith(v, file)
 	l := d.Takes(v.ID)
 	return effort.Must(g.Book.Prepare(ctx, l, n, 0, n))(g.t), l
