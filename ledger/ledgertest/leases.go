@@ -121,13 +121,12 @@ var leases = []exercise{
 	}},
 	{"some workspaces are passed over", 0, func(d *Fixture) {
 		first, other := d.Uploads(), uuid.New()
-		list, err := d.Lease(d.T.Context(), d.Node, 5, Hour, d.Workspace, other)
-		d.ok(err)
+		list := effort.Must(d.Lease(d.T.Context(), d.Node, 5, Hour, d.Workspace, other))(d.T)
 		effort.ErrorIf(d.T, len(list) != 0, "leased %d of a workspace that has its share", len(list))
 		denied(d.Lease(d.T.Context(), d.Node, 5, Hour, make([]uuid.UUID, ledger.ExceptMax+1)...))(d, ledger.ErrIllegal)
 		for _, n := range []int{1, 9, 65, ledger.ExceptMax} {
-			list, err = d.Lease(d.T.Context(), d.Node, 5, 0, make([]uuid.UUID, n)...)
-			effort.ErrorIf(d.T, err != nil || len(list) != 1, "leased %d besides %d others: %v", len(list), n, err)
+			list = effort.Must(d.Lease(d.T.Context(), d.Node, 5, 0, make([]uuid.UUID, n)...))(d.T)
+			effort.Is(d.T, len(list), 1, "leased besides", n, "others")
 		}
 		d.leased(d.Node, 5, Hour, first.ID)
 	}},
@@ -187,8 +186,8 @@ var leases = []exercise{
 		d.leased(uuid.New(), 5, Hour) // it rests
 		d.refused(d.Release(d.T.Context(), ledger.Lease{Verification: v.ID, Node: d.Node, Epoch: l.Epoch + 1}),
 			ledger.ErrStaleEpoch)
-		_, err := d.Crashed(d.T.Context(), ledger.Lease{Verification: v.ID, Node: uuid.New(), Epoch: l.Epoch + 1})
-		d.refused(err, ledger.ErrStaleEpoch)
+		denied(d.Crashed(d.T.Context(), ledger.Lease{Verification: v.ID, Node: uuid.New(), Epoch: l.Epoch + 1}))(d,
+			ledger.ErrStaleEpoch)
 	}},
 	{"what crashes while it is cancelled ends as it should", 5, func(d *Fixture) {
 		v, l := d.Prepares(3)
@@ -221,14 +220,12 @@ var intake = []exercise{
 		first, l := d.Prepares(3)
 		d.is(first, "verifying")
 		d.has(5, 2, 3, 0)
-		again, err := d.Prepare(d.T.Context(), l, 3, 0, 3)
-		d.ok(err)
+		again := effort.Must(d.Prepare(d.T.Context(), l, 3, 0, 3))(d.T)
 		effort.Is(d.T, again, first, fmt.Sprintf("run again: %+v, then", first))
 		second, l := d.Prepares(3)
 		d.is(second, ledger.WaitingCredits)
 		d.has(5, 2, 3, 0)
-		_, err = d.Prepare(d.T.Context(), l, 3, 0, 3)
-		effort.ErrorIf(d.T, err != nil, "run again without credits: %v", err)
+		effort.Denied(d.Prepare(d.T.Context(), l, 3, 0, 3))(d.T, nil, "run again without credits")
 		d.leased(uuid.New(), 5, Hour) // nobody can work on it
 		d.Grants(1)
 		v := d.Sees(second.ID)

@@ -166,8 +166,8 @@ func singlesRetention(d *Fixture) {
 	effort.ErrorIf(d.T, v.SingleEmail != "" || v.SingleOutcome != smtp.Valid || !v.UploadDeleted,
 		"after the retention: %+v", v)
 	denied(d.OpenFile(ctx, v.ID))(d, ledger.ErrIllegal)
-	_, err := d.RecentResults(ctx, ledger.RecentQuery{Workspace: d.Workspace, Verification: v.ID, Limit: 1})
-	d.refused(err, ledger.ErrResultsExpired)
+	denied(d.RecentResults(ctx, ledger.RecentQuery{Workspace: d.Workspace, Verification: v.ID, Limit: 1}))(d,
+		ledger.ErrResultsExpired)
 	denied(d.Breakdown(ctx, d.Workspace, v.ID))(d, ledger.ErrResultsExpired)
 	effort.Is(d.T, effort.Must(d.CreateSingle(ctx, c))(d.T), v, "again")
 	c.Address = "longer@b.test"

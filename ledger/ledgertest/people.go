@@ -81,8 +81,8 @@ func aboutFiles(line string) bool {
 // toldAll returns all lines, newest first.
 func toldAll(d *Fixture) (lines []string) {
 	d.T.Helper()
-	page, err := d.WorkspaceLog(d.T.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace, Limit: ledger.WorkspaceLogMax})
-	d.ok(err)
+	page := effort.Must(d.WorkspaceLog(d.T.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace,
+		Limit: ledger.WorkspaceLogMax}))(d.T)
 	for _, l := range page {
 		effort.ErrorIf(d.T, l.ID == uuid.Nil || l.At.IsZero(), "a line without id or time: %+v", l)
 		lines = append(lines, strings.Join([]string{l.Actor, l.Email, l.Action, l.Subject, l.Detail}, "|"))

@@ -240,8 +240,8 @@ func agents(d *Fixture) {
 	longest := strings.Repeat("é", ledger.AgentMax/2)
 	for given, want := range map[string]string{"": "", longest: longest, longest + "x": longest, "x" + longest: "x" + longest[:ledger.AgentMax-2],
 		"a\x00b\xe2\x82c\xff": "abc"} {
-		got, err := d.BeginSession(d.T.Context(), ledger.NewSession{ID: hash(), User: in.User.ID, Agent: given, Network: given, Life: Hour})
-		d.ok(err)
+		got := effort.Must(d.BeginSession(d.T.Context(), ledger.NewSession{ID: hash(), User: in.User.ID, Agent: given,
+			Network: given, Life: Hour}))(d.T)
 		effort.ErrorIf(d.T, got.Session.Agent != want || got.Session.Network != want,
 			"%q: got %q and %q, want %q", given, got.Session.Agent, got.Session.Network, want)
 	}
@@ -360,8 +360,8 @@ func acceptsByProvider(d *Fixture) {
 
 func invitesTakeNothing(d *Fixture) {
 	ctx := d.T.Context()
-	without, err := d.AcceptLink(ctx, byProvider(d.links(d.invitation("anna@acme.test", ledger.Member)), uuid.NewString()))
-	d.ok(err)
+	without := effort.Must(d.AcceptLink(ctx, byProvider(d.links(d.invitation("anna@acme.test", ledger.Member)),
+		uuid.NewString())))(d.T)
 	with := d.Joins("ben@acme.test", ledger.Member)
 	for _, in := range []ledger.SignedIn{without, with} {
 		l := d.links(d.invitation(in.User.Email, ledger.Owner))
@@ -426,8 +426,8 @@ func unbindsProviders(d *Fixture) {
 	denied(d.SessionByID(ctx, ben.Session.ID, Hour))(d, ledger.ErrNoSuchSession)
 
 	// A user without a password could no longer sign in.
-	without, err := d.AcceptLink(ctx, byProvider(d.links(d.invitation("eve@acme.test", ledger.Member)), uuid.NewString()))
-	d.ok(err)
+	without := effort.Must(d.AcceptLink(ctx, byProvider(d.links(d.invitation("eve@acme.test", ledger.Member)),
+		uuid.NewString())))(d.T)
 	d.refused(d.UnbindOIDC(ctx, without.User.ID, ledger.Hash{}), ledger.ErrIllegal)
 	effort.Is(d.T, effort.Must(d.SessionByID(ctx, without.Session.ID, Hour))(d.T).User, without.User, "a refusal changed")
 	d.refused(d.UnbindOIDC(ctx, uuid.New(), ledger.Hash{}), ledger.ErrNoSuchUser)
@@ -555,18 +555,14 @@ func provesAnew(d *Fixture) {
 		} else {
 			_ = d.SetTOTP(ctx, anna.ID, "", ledger.Hash{})
 		}
-		was, err := d.UserByEmail(ctx, anna.Email)
-		d.ok(err)
+		was := effort.Must(d.UserByEmail(ctx, anna.Email))(d.T)
 		n := ledger.NewSession{ID: hash(), User: anna.ID, Life: Hour, Proved: was.Factors()}
 		effort.Must(d.BeginSession(ctx, n))(d.T)
 		d.ok(change())
 		n.ID = hash()
-		_, err = d.BeginSession(ctx, n)
-		effort.ErrorIf(d.T, !errors.Is(err, ledger.ErrChanged), "%s: got %v, want %v", what, err, ledger.ErrChanged)
+		effort.Denied(d.BeginSession(ctx, n))(d.T, ledger.ErrChanged, what)
 		a := ledger.Accept{Link: d.links(d.invitation(anna.Email, ledger.Owner)).ID, Session: n}
-		if _, err = d.AcceptLink(ctx, a); !errors.Is(err, ledger.ErrChanged) {
-			d.T.Errorf("%s, with a link: got %v, want %v", what, err, ledger.ErrChanged)
-		}
+		effort.Denied(d.AcceptLink(ctx, a))(d.T, ledger.ErrChanged, what, "with a link")
 		n.Proved = ledger.Hash{}
 		effort.Must(d.BeginSession(ctx, n))(d.T)
 	}

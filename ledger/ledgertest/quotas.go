@@ -243,8 +243,8 @@ func badLimits(d *Fixture) {
 		c.Workspace = d.Workspace
 		denied(d.SetLimits(d.T.Context(), c))(d, ledger.ErrIllegal)
 	}
-	_, err := d.SetLimits(d.T.Context(), ledger.LimitsChange{Workspace: uuid.New(), Open: n(-1)})
-	d.refused(err, ledger.ErrNoSuchWorkspace)
+	denied(d.SetLimits(d.T.Context(), ledger.LimitsChange{Workspace: uuid.New(), Open: n(-1)}))(d,
+		ledger.ErrNoSuchWorkspace)
 	denied(d.Usage(d.T.Context(), uuid.New()))(d, ledger.ErrNoSuchWorkspace)
 	d.wrote("workspace limits")
 }

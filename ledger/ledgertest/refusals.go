@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -158,8 +157,7 @@ func refusedCreates(d *Fixture) {
 	} {
 		n := d.Asks(7)
 		c.change(&n)
-		_, _, err := d.Create(d.T.Context(), n)
-		effort.ErrorIf(d.T, !errors.Is(err, c.want), "%s: got %v, want %v", c.name, err, c.want)
+		effort.Denied(effort.First(d.Create(d.T.Context(), n)))(d.T, c.want, c.name)
 	}
 	effort.Must(d.Cancel(d.T.Context(), d.Workspace, known.ID))(d.T)
 	n := d.Asks(7)

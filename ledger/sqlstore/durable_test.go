@@ -202,17 +202,14 @@ func TestWhatWasErasedIsRoom(t *testing.T) {
 	d.Fills(v)
 	free.Store(1 << 18)
 	n := d.Asks(7)
-	_, _, err := d.Create(t.Context(), n)
-	effort.ErrorIf(t, !errors.Is(err, ledger.ErrNoRoom), "nothing is erased: %v", err)
+	effort.Denied(effort.First(d.Create(t.Context(), n)))(t, ledger.ErrNoRoom, "nothing is erased")
 	effort.Must(d.Cancel(t.Context(), d.Workspace, v.ID))(t)
 	inside := effort.Metric(t, registry, "rollcall_ledger_file_free_bytes")
 	effort.ErrorIf(t, inside < 2<<20 || inside > 3<<20, "%.0f bytes are free in the file", inside)
-	_, _, err = d.Create(t.Context(), n)
-	effort.ErrorIf(t, err != nil, "2 MiB were erased: %v", err)
+	effort.Denied(effort.First(d.Create(t.Context(), n)))(t, nil, "2 MiB were erased")
 	free.Store(1<<18 - 1)
 	n.Identity, n.ID = uuid.New(), uuid.New()
-	_, _, err = d.Create(t.Context(), n)
-	effort.ErrorIf(t, !errors.Is(err, ledger.ErrNoRoom), "the log has no room: %v", err)
+	effort.Denied(effort.First(d.Create(t.Context(), n)))(t, ledger.ErrNoRoom, "the log has no room")
 }
 
 // TestADiskThatCannotBeAskedIsNotInTheWay: a file system may not tell.
@@ -221,8 +218,7 @@ func TestADiskThatCannotBeAskedIsNotInTheWay(t *testing.T) {
 	d, _ := onDisk(t, func(string) (int64, error) { return 0, fails })
 	d.Creates(7)
 	fails = nil
-	_, _, err := d.Create(t.Context(), d.Asks(7))
-	effort.ErrorIf(t, !errors.Is(err, ledger.ErrNoRoom), "with nothing free: %v", err)
+	effort.Denied(effort.First(d.Create(t.Context(), d.Asks(7))))(t, ledger.ErrNoRoom, "with nothing free")
 }
 
 // TestTheDiskIsAskedOnceASecond: free space is read at most once a second, and never without a reserve.
@@ -257,8 +253,7 @@ func TestWhatTheDiskHasNotAnsweredIsNotInTheWay(t *testing.T) {
 		first <- err
 	}()
 	<-asked
-	_, _, err := s.Create(t.Context(), d.Asks(7))
-	effort.ErrorIf(t, err != nil, "beside one that asks the disk: %v", err)
+	effort.Denied(effort.First(s.Create(t.Context(), d.Asks(7))))(t, nil, "beside one that asks the disk")
 	close(answer)
 	effort.ErrIs(t, <-first, nil)
 }

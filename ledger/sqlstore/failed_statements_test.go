@@ -36,8 +36,7 @@ func openNoted(t *testing.T, o Options) (*Store, [2]*notebook) {
 		}
 		return n
 	}}
-	s, err := Open(t.Context(), NewFile(t), o)
-	effort.OK(t, err)
+	s := effort.Must(Open(t.Context(), NewFile(t), o))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s, notes
 }

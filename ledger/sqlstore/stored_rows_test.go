@@ -224,8 +224,8 @@ func boundsOverrides(t *testing.T, s *Store) {
 	last := d.Overrides(ledgertest.Halves("last.test"), time.Hour)
 	full := func(what string) {
 		t.Helper()
-		_, err := d.SetOverride(t.Context(), ledgertest.Halves("one.more.test"), time.Hour)
-		effort.ErrIs(t, err, ledger.ErrTooManyOverrides, what)
+		effort.Denied(d.SetOverride(t.Context(), ledgertest.Halves("one.more.test"), time.Hour))(t,
+			ledger.ErrTooManyOverrides, what)
 	}
 	full("another key")
 	effort.Is(t, effort.Must(d.SetOverride(t.Context(), last, time.Hour))(t).Key, "last.test", "the last one again")
@@ -365,8 +365,7 @@ func endsLinksByTime(t *testing.T, s *Store) {
 			ledger.LinkLife.Milliseconds(), left, left, l.ID[:])
 	}
 	move(0)
-	_, _, err := s.LinkByID(t.Context(), l.ID)
-	effort.ErrorIf(t, !errors.Is(err, ledger.ErrNoSuchLink), "read when it is over: %v", err)
+	effort.Denied(effort.First(s.LinkByID(t.Context(), l.ID)))(t, ledger.ErrNoSuchLink, "read when it is over")
 	effort.Denied(s.AcceptLink(t.Context(), a))(t, ledger.ErrNoSuchLink, "used when it is over")
 	effort.Is(t, len(effort.Must(s.OpenLinks(t.Context(), d.Workspace))(t)), 0, "open")
 	effort.ErrIs(t, s.EndLink(t.Context(), d.Workspace, l.ID), nil, "ended when it is over")
@@ -568,8 +567,8 @@ func openLogged(t *testing.T, url string) (logged, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	metrics := prometheus.NewRegistry()
-	s, err := Open(t.Context(), url, Options{RetryWait: soon, Log: slog.New(slog.NewTextHandler(&log, nil)), Registerer: metrics})
-	effort.OK(t, err)
+	s := effort.Must(Open(t.Context(), url, Options{RetryWait: soon, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Registerer: metrics}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return logged{s, url, metrics}, &log
 }

@@ -1,7 +1,6 @@
 package transitions
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/uuid"
@@ -32,8 +31,7 @@ func TestWhatIsSettledIsKnownAsOfItsRow(t *testing.T) {
 	}
 	for name, v := range map[string]*Row{"another one": rowOf(2, 5, 2), "another lease": rowOf(1, 6, 2),
 		"more settlements": rowOf(1, 5, 3), "fewer settlements": rowOf(1, 5, 1)} {
-		_, _, err := s.first(v, []int64{0})
-		effort.ErrorIf(t, !errors.Is(err, errBehind), "%s: %v, want %v", name, err, errBehind)
+		effort.Denied(effort.First(s.first(v, []int64{0})))(t, errBehind, name)
 	}
 	_, twice, err := s.first(rowOf(3, 1, 0), []int64{0})
 	effort.ErrorIf(t, twice || err != nil, "before the first settlement: %v, %v", twice, err)
@@ -45,8 +43,7 @@ func TestAGapIsNotPassedOver(t *testing.T) {
 	s.settled(rowOf(1, 5, 1), 1, []int64{0})
 	s.settled(rowOf(1, 5, 3), 3, []int64{2})
 	s.settled(rowOf(1, 6, 2), 2, []int64{1})
-	_, _, err := s.first(rowOf(1, 5, 3), []int64{1})
-	effort.ErrorIf(t, !errors.Is(err, errBehind), "got %v, want %v", err, errBehind)
+	effort.Denied(effort.First(s.first(rowOf(1, 5, 3), []int64{1})))(t, errBehind)
 	_, twice, err := s.first(rowOf(1, 5, 1), []int64{0})
 	effort.ErrorIf(t, !twice || err != nil, "what was known: %v, %v", twice, err)
 }

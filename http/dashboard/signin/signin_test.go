@@ -210,8 +210,8 @@ func TestAThirdPasswordAtOnceIsBusy(t *testing.T) {
 		g := newRig(t)
 		g.user("anna@example.com")
 		free := signin.HoldHasher(g.service)
-		_, err := g.service.SignIn(t.Context(), uuid.New(), "anna@example.com", good, here)
-		effort.ErrIs(t, err, signin.ErrBusy, "while two are tried")
+		effort.Denied(g.service.SignIn(t.Context(), uuid.New(), "anna@example.com", good, here))(t, signin.ErrBusy,
+			"while two are tried")
 		free()
 		effort.Denied(g.service.SignIn(t.Context(), uuid.New(), "anna@example.com", good, here))(t, nil, "afterwards")
 	})
@@ -271,8 +271,8 @@ func TestAPasswordLinkEndsAllSessions(t *testing.T) {
 	old, _ := g.user("anna@example.com")
 	effort.Must(g.service.Session(ctx, old))(t)
 	token := g.link(ledger.Link{Purpose: ledger.PasswordLink, Email: "anna@example.com"})
-	fresh, err := g.service.Accept(ctx, signin.Accepting{Link: token, Form: uuid.New(), Password: "another good password"}, here)
-	effort.OK(t, err)
+	fresh := effort.Must(g.service.Accept(ctx, signin.Accepting{Link: token, Form: uuid.New(),
+		Password: "another good password"}, here))(t)
 	effort.Denied(g.service.Session(ctx, old))(t, ledger.ErrNoSuchSession, "the old session")
 	effort.Denied(g.service.Session(ctx, fresh))(t, nil, "the new session")
 	effort.Denied(g.service.SignIn(ctx, uuid.New(), "anna@example.com", good, here))(t, signin.ErrWrong, "old password")
@@ -367,8 +367,7 @@ func TestNobodyElseWaitsWhileTheProviderIsAsked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	begin := func() {
-		_, _, err := p.Begin(ctx)
-		effort.ErrorIf(t, !errors.Is(err, signin.ErrAway), "got %v, want ErrAway", err)
+		effort.Denied(effort.First(p.Begin(ctx)))(t, signin.ErrAway)
 	}
 	all.Go(begin)
 	<-arrived

@@ -170,8 +170,7 @@ func TestTheGateLetsOneAloneInAtATime(t *testing.T) {
 		effort.FatalIf(t, err != nil || only != c.in.alone, "%+v: alone in the process: %v, %v", c.in, only, err)
 		for _, v := range c.not {
 			soon, cancel := context.WithTimeout(t.Context(), 3*aloneTime) // longer than it waits to be alone
-			_, _, err := g.enter(soon, v.workspace, v.alone)
-			effort.ErrorIf(t, !errors.Is(err, context.DeadlineExceeded), "%+v beside %+v: got %v", v, c.in, err)
+			effort.Denied(effort.First(g.enter(soon, v.workspace, v.alone)))(t, context.DeadlineExceeded, v, c.in)
 			cancel()
 		}
 		for _, v := range c.may {
