@@ -55,6 +55,23 @@ func Unraced(t testing.TB, why string) {
 	}
 }
 
+// beside are the tests that run beside others.
+var beside sync.Map
+
+// Beside lets a test run beside others of its package, also when it is called several times: rigs call it. A benchmark
+// runs alone.
+func Beside(t testing.TB) {
+	t.Helper()
+	test, is := t.(*testing.T)
+	if !is {
+		return
+	}
+	if _, again := beside.LoadOrStore(test, true); !again {
+		t.Cleanup(func() { beside.Delete(test) })
+		test.Parallel()
+	}
+}
+
 // few reports whether this run tries few cases: a short one does, and so does one with the race detector, which looks
 // for goroutines that meet and not for values.
 func few() bool { return !*long && (testing.Short() || Raced) }

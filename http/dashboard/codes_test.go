@@ -28,7 +28,6 @@ func (g *rig) counted(metric string, labels ...string) float64 {
 }
 
 func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	fields := []string{"form", uuid.NewString(), "email", "viewer@acme.test", "password", password}
 	first := g.as["nobody"].post("/sign-in", fields...)
@@ -61,7 +60,6 @@ func TestASignInFormSentTwiceIsOneSession(t *testing.T) {
 
 // A refused body is answered before the pages look where it came from, so nothing of it may act.
 func TestRefusedBodiesNeverAct(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	v := g.create("list.csv", 10)
 	path := "/w/" + g.workspace.String() + "/verifications/" + v.ID.String() + "/cancel"
@@ -115,7 +113,6 @@ func (b *browser) raw(method, path, body string, headers ...string) answer {
 }
 
 func TestMetricsNameTheRouteOfAPageAndNeverItsPath(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	for range 2 {
 		g.as["viewer"].get("/w/" + g.workspace.String())
@@ -149,7 +146,6 @@ func (g *rig) code(secret []byte, periods int64) string {
 
 // TestCodesGuessedAtOnceAreCounted: of those that come at the same time ten are tried.
 func TestCodesGuessedAtOnceAreCounted(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	g.codesOn()
 	step := g.step()
@@ -208,7 +204,6 @@ func (g *rig) give(step, code string) answer {
 }
 
 func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	effort.Has(t, g.as["owner"].get("/w/"+g.workspace.String()).Body, `href="/you/codes"`,
 		"an owner is not asked to switch codes on")
@@ -258,7 +253,6 @@ func TestCodesAreSwitchedOnAndAskedFor(t *testing.T) {
 }
 
 func TestTheSecondPageTellsNobodyAnything(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	_, recovery := g.codesOn()
 	plain := func(a answer, email string) string {
@@ -283,7 +277,6 @@ func TestTheSecondPageTellsNobodyAnything(t *testing.T) {
 }
 
 func TestWrongCodesWaitAndPasswordsDoNotResetThem(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	secret, _ := g.codesOn()
 	for range 5 {
@@ -297,7 +290,6 @@ func TestWrongCodesWaitAndPasswordsDoNotResetThem(t *testing.T) {
 
 // From many networks together somebody who knows the password gets ten tries.
 func TestWrongCodesOfManyNetworksWait(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	g.codesOn()
 	step := g.step()
@@ -311,7 +303,6 @@ func TestWrongCodesOfManyNetworksWait(t *testing.T) {
 }
 
 func TestOneCodeSignsInOnce(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	_, recovery := g.codesOn()
 	steps := []string{g.step(), g.step(), g.step(), g.step()}
@@ -325,7 +316,6 @@ func TestOneCodeSignsInOnce(t *testing.T) {
 }
 
 func TestCodesAreSwitchedOffWithPasswordAndCode(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	secret, recovery := g.codesOn()
 	elsewhere := g.browser(g.give(g.step(), recovery[0]).cookie())
@@ -353,7 +343,6 @@ func (a answer) oneUse() (codes []string) {
 }
 
 func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	secret, old := g.codesOn()
 	owner := g.as["owner"]
@@ -397,7 +386,6 @@ func TestNewCodesOfOneUseAreMadeOnce(t *testing.T) {
 
 // Somebody presses twice: one set is made, and both answers show it.
 func TestNewCodesAreAskedForTwiceAtOnce(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	secret, _ := g.codesOn()
 	sent := []string{"form", uuid.NewString(), "password", password, "code", g.code(secret, 0)}
@@ -416,7 +404,6 @@ func TestNewCodesAreAskedForTwiceAtOnce(t *testing.T) {
 
 // A link opens nothing that codes guard.
 func TestLinksAskForCodesToo(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	secret, _ := g.codesOn()
 	token := signin.NewToken()
@@ -436,7 +423,6 @@ func TestLinksAskForCodesToo(t *testing.T) {
 
 // Whoever makes an invitation has its link: it must not give a password to somebody who has none.
 func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	made := g.invite("sso@acme.test", g.workspace, ledger.Owner)
 	link, _ := made.Hash()
@@ -453,7 +439,6 @@ func TestAnInvitationGivesNoPasswordToAUser(t *testing.T) {
 }
 
 func TestANewPasswordWantsTheCodeWhereCodesAreOn(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	secret, _ := g.codesOn()
 	owner, fresh := g.as["owner"], "another horse that nobody rides"

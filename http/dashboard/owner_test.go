@@ -79,7 +79,6 @@ func TestAKeyIsShownOnceWorksAndIsRevoked(t *testing.T) {
 
 // TestAKeyStopsWithItsMaker: it opens nothing while the user who made it is no owner, and the page says so.
 func TestAKeyStopsWithItsMaker(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	second, user := g.join("second@acme.test", g.workspace, ledger.Owner), uuid.MustParse(g.member("second@acme.test"))
 	key := keyPattern.FindString(second.post(g.path("/keys"), "form", uuid.NewString(), "label", "laptop").Body)
@@ -207,7 +206,6 @@ func TestTheLogHasPages(t *testing.T) {
 }
 
 func TestInvitingAgainSaysWhatItDoes(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	invite := func(email string) answer {
 		return g.as["owner"].post(g.path("/people"), "form", uuid.NewString(), "email", email, "role", "viewer")

@@ -123,7 +123,6 @@ func (g *rig) refuses(what string, a answer) {
 }
 
 func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	page := g.as["nobody"].get("/sign-in?next=%2Fyou")
 	if !strings.Contains(page.Body, `href="/oidc/start?next=%2fyou"`) || !strings.Contains(page.Body, "Sign in with Acme login") ||
@@ -174,7 +173,6 @@ func TestSomebodyInvitedSignsInByTheProvider(t *testing.T) {
 }
 
 func TestTheProviderSignsInNobodyWhomItShouldNot(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	g.oidcUser(p, "s-1", "bound@acme.test")
 	g.invite("invited@acme.test", g.workspace, ledger.Owner)
@@ -210,7 +208,6 @@ func TestTheProviderSignsInNobodyWhomItShouldNot(t *testing.T) {
 }
 
 func TestAnAnswerBelongsToOneBrowserAndOneAttempt(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	g.oidcUser(p, "s-1", "bound@acme.test")
 	mine, other := g.start(p, "/"), g.start(p, "/")
@@ -235,7 +232,6 @@ func TestAnAnswerBelongsToOneBrowserAndOneAttempt(t *testing.T) {
 }
 
 func TestPasswordsWorkWhileTheProviderIsAway(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	p.Away.Store(true)
 	a := g.as["nobody"].get("/oidc/start?next=%2Fyou")
@@ -255,7 +251,6 @@ func TestPasswordsWorkWhileTheProviderIsAway(t *testing.T) {
 }
 
 func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	owner := g.as["owner"]
 	effort.Has(t, owner.get("/you").Body, `action="/you/provider"`, "/you offers nothing")
@@ -300,7 +295,6 @@ func TestAnAccountWithAPasswordIsConnectedByWhoIsSignedIn(t *testing.T) {
 }
 
 func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	begin := func(link string) visitor {
 		return g.as["nobody"].leave(p, g.as["nobody"].post(link, "form", uuid.NewString(), "way", "provider"))
@@ -328,7 +322,6 @@ func TestAnInvitationIsAcceptedWithTheProvider(t *testing.T) {
 }
 
 func TestTheEmailMayStandInUserInfo(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	g.invite("new@acme.test", g.workspace, ledger.Member)
 	p.SetInfo(map[string]any{"sub": "other", "email": "new@acme.test", "email_verified": true})
@@ -339,7 +332,6 @@ func TestTheEmailMayStandInUserInfo(t *testing.T) {
 }
 
 func TestTheProviderNeedsEncryptionToo(t *testing.T) {
-	t.Parallel()
 	g, _ := withProvider(t)
 	far := "http://rollcall.example"
 	g.public.Store(&far)
@@ -348,7 +340,6 @@ func TestTheProviderNeedsEncryptionToo(t *testing.T) {
 }
 
 func TestANetworkThatTriesProvidersWaits(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	v := g.start(p, "/")
 	for range 20 {
@@ -361,7 +352,6 @@ func TestANetworkThatTriesProvidersWaits(t *testing.T) {
 
 // A browser follows a form to the origins of the policy only, which the page had before the provider was asked.
 func TestAFormLeadsToAProviderWhosePageIsElsewhere(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	p.SetFront("https://front.test")
 	first := g.as["owner"].post("/you/provider")
@@ -376,7 +366,6 @@ func TestAFormLeadsToAProviderWhosePageIsElsewhere(t *testing.T) {
 }
 
 func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	owner := g.as["owner"]
 	owner.leave(p, owner.post("/you/provider")).as("s-9", "owner@acme.test").Must(t, 303)
@@ -405,7 +394,6 @@ func TestAnAccountIsDisconnectedFromTheProvider(t *testing.T) {
 
 // Who has no password could never sign in again.
 func TestWhoHasNoPasswordStaysConnected(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	without := g.oidcUser(p, "s-1", "sso@acme.test")
 	if page := without.get("/you").Body; strings.Contains(page, "/you/provider/off") || !strings.Contains(page, "You can't disconnect:") {

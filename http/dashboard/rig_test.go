@@ -109,9 +109,10 @@ func (b *moodyBook) Breakdown(ctx context.Context, workspace, id uuid.UUID) (led
 
 func newRig(t testing.TB) *rig { t.Helper(); return newRigWith(t, func(*dashboard.Options) {}) }
 
-// newRigWith is one whose pages have other options, and whose listener has other limits.
+// newRigWith is one whose pages have other options, and whose listener has other limits. Its test runs beside others.
 func newRigWith(t testing.TB, change func(o *dashboard.Options), limit ...func(l *httpd.Limits)) *rig {
 	t.Helper()
+	effort.Beside(t)
 	store := effort.Must(sqlstore.Open(context.Background(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	g := &rig{t: t, book: &moodyBook{Store: store}, logs: &bytes.Buffer{}, as: map[string]*browser{},
 		metrics: prometheus.NewRegistry()}

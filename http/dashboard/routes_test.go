@@ -246,7 +246,6 @@ func rowsOn(page string) int { return strings.Count(page, `<th scope="row"`) }
 func TestPeopleFillAPageAndNoMore(t *testing.T) {
 	effort.NotShort(t, "makes many people")
 	effort.Unraced(t, "one call after the other")
-	t.Parallel()
 	g := newRig(t)
 	const invited, members = 450, 550 // as many as one workspace may have
 	ctx := g.named(0)
@@ -280,7 +279,6 @@ func TestPeopleFillAPageAndNoMore(t *testing.T) {
 func TestKeysFillAPageAndNoMore(t *testing.T) {
 	effort.NotShort(t, "fills pages")
 	effort.Unraced(t, "one call after the other")
-	t.Parallel()
 	g := newRig(t)
 	ctx := g.named(0)
 	key := func(i int) string { return fmt.Sprintf("key%09d", i) }
@@ -312,7 +310,6 @@ func TestKeysFillAPageAndNoMore(t *testing.T) {
 func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 	effort.NotShort(t, "fills pages")
 	effort.Unraced(t, "one call after the other")
-	t.Parallel()
 	g := newRig(t)
 	ctx := g.named(0)
 	var last ledger.Verification
@@ -334,7 +331,6 @@ func TestNamesOfFilesFillAPageAndNoMore(t *testing.T) {
 func TestAddressesFillAPageAndNoMore(t *testing.T) {
 	effort.NotShort(t, "fills pages")
 	effort.Unraced(t, "one call after the other")
-	t.Parallel()
 	g := newRig(t)
 	effort.Must(g.book.Grant(t.Context(), uuid.New(), g.workspace, 10_000, pagetest.Ands(ledger.OperatorTextMax, 0)))(t)
 	var results []ledger.Result
@@ -455,7 +451,6 @@ func with(pairs ...string) url.Values {
 // TestEveryFormTwiceIsOnce: the first time changes something, the second time nothing.
 func TestEveryFormTwiceIsOnce(t *testing.T) {
 	effort.Unraced(t, "one call after the other")
-	t.Parallel()
 	g := newRig(t)
 	for _, pattern := range dashboard.Patterns() {
 		if !strings.HasPrefix(pattern, "POST ") || elsewhere[pattern] != "" {

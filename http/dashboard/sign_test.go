@@ -116,7 +116,6 @@ func TestALinkIsShownOftenAndUsedOnce(t *testing.T) {
 
 // TestAnInvitationPageTellsNothingAboutThePerson: whoever made the link sees the same page for everybody.
 func TestAnInvitationPageTellsNothingAboutThePerson(t *testing.T) {
-	t.Parallel()
 	g, p := withProvider(t)
 	g.oidcUser(p, "s-1", "sso@acme.test")
 	g.codesOn()
@@ -136,7 +135,6 @@ func TestAnInvitationPageTellsNothingAboutThePerson(t *testing.T) {
 }
 
 func TestAnInvitationIsAcceptedInTheSessionOfWhoItIsFor(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	link := "/link/" + string(g.invite("Viewer@acme.test", g.other, ledger.Member))
 	page := g.as["nobody"].get(link).Body
@@ -242,7 +240,6 @@ func (g *rig) anotherNode() *rig {
 // TestWhatEndsAtOneNodeEndsAtTheOthers: another node has just let somebody in and remembers it. Five seconds later it does
 // not any more, whatever was ended and wherever.
 func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	other := g.anotherNode()
 	member := func(email string) (here, there *browser, user ledger.SignedIn) {
@@ -289,7 +286,6 @@ func TestWhatEndsAtOneNodeEndsAtTheOthers(t *testing.T) {
 func TestNobodyActsOnWhatANodeBelieves(t *testing.T) {
 	effort.NotShort(t, "posts eighty forms")
 	effort.Unraced(t, "one call after the other")
-	t.Parallel()
 	g := newRig(t)
 	nodes, ctx := []*rig{g, g.anotherNode()}, ledger.WithActor(t.Context(), "operator")
 	endings := map[string]struct {

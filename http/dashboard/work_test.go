@@ -274,7 +274,6 @@ func TestTheFourNumbersOfTheCreditsAddUp(t *testing.T) {
 }
 
 func TestTheListSaysWhatCreditsAreMissing(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	viewer := g.as["viewer"]
 	effort.Lacks(t, viewer.get(g.path("")).Body, "waiting for credits", "nothing waits, and the list says so")
@@ -289,7 +288,6 @@ func TestTheListSaysWhatCreditsAreMissing(t *testing.T) {
 }
 
 func TestCancellingAsksFirst(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	v := g.verification("list.csv", 3)
 	member := g.as["member"]
@@ -311,7 +309,6 @@ func TestCancellingAsksFirst(t *testing.T) {
 }
 
 func TestTheExampleCanBeUploaded(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	a := g.as["member"].get(g.path("/example.csv"))
 	effort.ErrorIf(t, a.Header.Get("Content-Disposition") != `attachment; filename="example.csv"` ||
@@ -396,7 +393,6 @@ func (g *rig) settle(number int64, results ...ledger.Result) {
 // The balance comes with the part when the verification has moved credits, and costs a question to the ledger only
 // then.
 func TestThePartBringsTheBalanceWhenCreditsWereMoved(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	v := g.verification("list.csv", 9, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	viewer, path := g.as["viewer"], g.path("/verifications/"+v.ID.String())
@@ -452,7 +448,6 @@ func TestEverythingAPartShowsIsInItsKey(t *testing.T) {
 
 // TestOneUserSlowsNobodyElsesPages: whoever asks too much is told to wait. Pages of others ask as often as before.
 func TestOneUserSlowsNobodyElsesPages(t *testing.T) {
-	t.Parallel()
 	g := newRigWith(t, func(*dashboard.Options) {}, func(l *httpd.Limits) { l.Pages = httpd.DefaultLimits().Pages })
 	path := g.path("/verifications/" + g.verification("list.csv", 9).ID.String() + "/live")
 	var asked, told atomic.Int64
@@ -494,7 +489,6 @@ func TestPartsAskAgainAsTheirStateSays(t *testing.T) {
 
 // A part that was not made because nothing has changed is the same as one that was.
 func TestAPartIsMadeAgainOnlyWhenItShowsSomethingElse(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	v := g.verification("list.csv", 9, result(0, "a@x.test", smtp.Valid, smtp.MailboxExists))
 	path := g.path("/verifications/" + v.ID.String() + "/live")
@@ -516,7 +510,6 @@ func TestAPartIsMadeAgainOnlyWhenItShowsSomethingElse(t *testing.T) {
 }
 
 func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	none := g.create("none.csv", 10)
 	effort.Must(g.book.Cancel(t.Context(), g.workspace, none.ID))(t)
@@ -548,7 +541,6 @@ func TestAFileThatIsOverSaysWhatItCost(t *testing.T) {
 }
 
 func TestAnExpectedEndHasItsDay(t *testing.T) {
-	t.Parallel()
 	g := newRig(t)
 	v := g.verification("list.csv", 2)
 	ends := g.clock().UTC().Truncate(24 * time.Hour).Add(24*time.Hour + 11*time.Hour + 12*time.Minute)

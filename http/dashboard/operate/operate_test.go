@@ -18,7 +18,6 @@ import (
 )
 
 func TestALinkIsUsedOnceAndByItsPostAlone(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	link := g.Link("eve", false)
 	stranger := &visitor{t: t, g: g}
@@ -41,7 +40,6 @@ func TestALinkIsUsedOnceAndByItsPostAlone(t *testing.T) {
 }
 
 func TestSessionsEnd(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	kept := v.cookie
@@ -68,7 +66,6 @@ func TestSessionsEnd(t *testing.T) {
 }
 
 func TestForgedCookiesOpenNothing(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	other := visit(t, g, "eve", false)
 	v := &visitor{t: t, g: g}
@@ -89,7 +86,6 @@ func TestForgedCookiesOpenNothing(t *testing.T) {
 }
 
 func TestOtherSitesChangeNothing(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	form := url.Values{"name": {"node-2"}}
@@ -100,7 +96,6 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 }
 
 func TestPlainHTTPFromElsewhereSignsNobodyIn(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	for host, want := range map[string]int{"127.0.0.1": 303, "localhost": 303, "ops.test": 403} {
 		v := &visitor{t: t, g: g}
@@ -109,7 +104,6 @@ func TestPlainHTTPFromElsewhereSignsNobodyIn(t *testing.T) {
 }
 
 func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	form := url.Values{"form": {uuid.NewString()}, "name": {"fast.test"}, "field": {"rcpt_rate"}, "value": {"2/s"}, "for": {"2h"}, "reason": {"ticket 1"}}
@@ -145,7 +139,6 @@ func TestAnOverrideIsLookedAtThenSetOnce(t *testing.T) {
 }
 
 func TestWhatCannotBeTakenBackAsksForTheName(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	for _, path := range []string{"/cluster/" + g.Node.String() + "/drain", "/cluster/" + g.Lost().String() + "/forget"} {
@@ -160,7 +153,6 @@ func TestWhatCannotBeTakenBackAsksForTheName(t *testing.T) {
 }
 
 func TestAGrantIsGrantedOnce(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	form := url.Values{"form": {uuid.NewString()}, "credits": {"1,500"}, "reason": {"invoice 7"}}
@@ -194,7 +186,6 @@ func (v *visitor) follow(page answer, prefix string) (string, answer) {
 }
 
 func TestTheFirstPageFindsFiles(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	link := `href="/verifications/` + g.Open.ID.String()
@@ -220,7 +211,6 @@ func TestTheFirstPageFindsFiles(t *testing.T) {
 }
 
 func TestPagesAnswerWithoutTheLedger(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	g.Book.Away.Store(true)
 	v := visit(t, g, "eve", false)
@@ -235,7 +225,6 @@ func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 }
 
 func TestFiltersAndParts(t *testing.T) {
-	t.Parallel()
 	v := visit(t, pagetest.Start(t), "eve", false)
 	for query, want := range map[string][]string{"": {"mx.slow.test", "uni.test", "strict.test"}, "?state=idle": {"quiet.test"}, "?find=SLOW": {"mx.slow.test"},
 		"?state=resting": {"strict.test"}, "?cause=connections": {"uni.test"}, "?find=none": nil} {
@@ -254,7 +243,6 @@ func TestFiltersAndParts(t *testing.T) {
 }
 
 func TestObserversSeeNoForms(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	for _, path := range []string{"/", "/receivers/mx.slow.test", "/throttles", "/throttles?name=mx.slow.test", "/cluster/" + g.Node.String(), "/workspaces",
@@ -268,7 +256,6 @@ func TestObserversSeeNoForms(t *testing.T) {
 }
 
 func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	effort.Has(t, v.get("/health").Body, "None has been run from this page", "before the first")
@@ -286,7 +273,6 @@ func TestAnAuditGoesOnBehindItsPage(t *testing.T) {
 }
 
 func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
-	t.Parallel()
 	v := visit(t, pagetest.Start(t), "ben", true)
 	for _, path := range []string{"/", "/throttles", "/cluster", "/nowhere"} {
 		page := v.get(path).Body
@@ -298,7 +284,6 @@ func TestEveryPageSaysWhichNodesMayNotProbe(t *testing.T) {
 
 // TestOverridesCountDownByMinutes asks the polled part as the script does: with the tag of the last answer.
 func TestOverridesCountDownByMinutes(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	g.Hold() // the clock of the pages
 	v := visit(t, g, "eve", false)
@@ -331,7 +316,6 @@ func TestOverridesCountDownByMinutes(t *testing.T) {
 // TestASessionBelongsToTheProcessThatMadeIt copies a cookie before its session is signed out: it opens nothing at a node that
 // has the same token, as it would after a restart.
 func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
-	t.Parallel()
 	one, two := pagetest.Start(t), pagetest.Start(t) // they share a token
 	eve := visit(t, one, "eve", false)
 	copied := eve.cookie
@@ -344,7 +328,6 @@ func TestASessionBelongsToTheProcessThatMadeIt(t *testing.T) {
 
 // TestNodesOfOneMachineKeepTheirSessionsApart gives one browser the cookies of two nodes, and of strange hosts.
 func TestNodesOfOneMachineKeepTheirSessionsApart(t *testing.T) {
-	t.Parallel()
 	one, two := pagetest.Start(t), pagetest.Start(t)
 	a, b := visit(t, one, "eve", false), visit(t, two, "eve", false)
 	names := []string{cookieOf(strings.TrimPrefix(one.URL, "http://")), cookieOf(strings.TrimPrefix(two.URL, "http://"))}
@@ -368,7 +351,6 @@ func (v *visitor) land() string {
 }
 
 func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	for asked, want := range map[string]string{"/": "/", "/throttles?name=mx.slow.test&field=pause": "", "/receivers/mx.slow.test": "",
 		"/?find=uni&state=": "", "/receivers/a%2Fb": "", "/verifications/" + g.Open.ID.String(): "", "/receivers/live": "/", "/nowhere": "/"} {
@@ -392,7 +374,6 @@ func TestWhoSignsInLandsOnThePageThatTheyAskedFor(t *testing.T) {
 }
 
 func TestTheLinkOfAPartThatWasSignedOutReturns(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	g.Later(2 * time.Hour)
@@ -407,7 +388,6 @@ func TestTheLinkOfAPartThatWasSignedOutReturns(t *testing.T) {
 }
 
 func TestNobodyIsLedElsewhereAfterSigningIn(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	for _, to := range []string{"//evil.test", "//evil.test/cluster", "///evil.test", "/\\evil.test", "\\\\evil.test", "https://evil.test/",
 		"https:/cluster", "javascript:alert(1)", "evil.test", "", "/sign-in", "/sign-out", "/link/abc", "/assets/app.css", "/receivers/live",
@@ -439,7 +419,6 @@ func holds(t *testing.T, g *pagetest.Rig, source string) (found []ledger.Throttl
 }
 
 func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	list := v.get("/sources")
@@ -473,7 +452,6 @@ func TestASourceIsPausedDrainedAndResumed(t *testing.T) {
 
 // TestTheSourceThatTheSystemChooses has no address, and rules of the name "source:".
 func TestTheSourceThatTheSystemChooses(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	list := v.get("/sources")
@@ -491,7 +469,6 @@ func TestTheSourceThatTheSystemChooses(t *testing.T) {
 }
 
 func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	for field, wrong := range map[string][]string{"for": {"", "soon", "1000d", "500ms"}, "reason": {"", strings.Repeat("x", 300)}, "form": {"x"}} {
@@ -511,7 +488,6 @@ func TestWhatIsWrongWithAChangeOfASourceIsSaid(t *testing.T) {
 
 // TestAnOverrideOfMoreThanPauseIsNotEnded sets one as the command line can.
 func TestAnOverrideOfMoreThanPauseIsNotEnded(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	g.SetOverride(t, ledger.ThrottleOverride{ID: uuid.New(), Key: "source:192.0.2.8", Reason: "ticket <b>",
@@ -523,7 +499,6 @@ func TestAnOverrideOfMoreThanPauseIsNotEnded(t *testing.T) {
 }
 
 func TestHealthShowsEveryNode(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	page := v.get("/health").Body

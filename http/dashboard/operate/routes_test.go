@@ -118,7 +118,6 @@ var table = map[string]asked{
 }
 
 func TestEveryRouteAnswersEveryoneAsTheTableSays(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	who := []*visitor{{t: t, g: g}, visit(t, g, "ben", true), visit(t, g, "eve", false)}
 	check := func(pattern string) {
@@ -177,7 +176,6 @@ func (v *visitor) bounded(path string) string {
 func TestTextsOfCustomersFillAPageAndNoMore(t *testing.T) {
 	effort.NotShort(t, "makes long texts")
 	effort.Unraced(t, "one call after the other")
-	t.Parallel()
 	g := pagetest.Start(t)
 	w := g.Crowd(t, 130)
 	v := visit(t, g, strings.Repeat("&", 200), false)
@@ -219,7 +217,6 @@ var elsewhere = map[string]string{
 func TestEveryFormTwiceIsOnce(t *testing.T) {
 	effort.NotShort(t, "a ledger for each form")
 	effort.Unraced(t, "one call after the other")
-	t.Parallel()
 	kept := func(g *pagetest.Rig) string {
 		people := pagetest.Of(t, g, g.Book.Members)
 		for i := range people {

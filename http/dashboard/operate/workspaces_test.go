@@ -28,7 +28,6 @@ func noted(t *testing.T, g *pagetest.Rig, author, action string) int {
 }
 
 func TestAWorkspaceShowsWhatItHas(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	_, page := v.follow(v.get("/workspaces?find=acme"), "/workspaces/")
@@ -42,7 +41,6 @@ func TestAWorkspaceShowsWhatItHas(t *testing.T) {
 }
 
 func TestAKeyIsRevokedOnce(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	v.get(ofWorkspace("")(g)).has(t, "the workspace", "billing &lt;b&gt;", "works", "rc_"+g.Key.ID, "never", ofKey("")(g))
@@ -62,7 +60,6 @@ func TestAKeyIsRevokedOnce(t *testing.T) {
 }
 
 func TestAFileThatRunsWaitsForNoNode(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	pagetest.Running(t, g)
 	page := visit(t, g, "eve", false).get(ofWorkspace("")(g))
@@ -71,7 +68,6 @@ func TestAFileThatRunsWaitsForNoNode(t *testing.T) {
 }
 
 func TestTheLogNamesWorkspaces(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	page := visit(t, g, "eve", false).get("/log")
 	effort.Has(t, page.Body, "acme &lt;b&gt;", "the log")
@@ -82,7 +78,6 @@ func TestTheLogNamesWorkspaces(t *testing.T) {
 var once = regexp.MustCompile(`<code>(https://rollcall\.test/link/[^<]+)</code>`)
 
 func TestAnInvitationIsMadeOnce(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	form := url.Values{"form": {uuid.NewString()}, "email": {" ben@acme.test "}, "role": {"viewer"}}
@@ -111,7 +106,6 @@ func TestAnInvitationIsMadeOnce(t *testing.T) {
 }
 
 func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	page := v.get(ofWorkspace("")(g))
@@ -147,7 +141,6 @@ func TestAMemberIsSignedOutAndDisabled(t *testing.T) {
 }
 
 func TestWeightAndLimitsAreSet(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "eve", false)
 	for range 2 {
@@ -190,7 +183,6 @@ func (a answer) has(t *testing.T, what string, texts ...string) {
 }
 
 func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	v.get("/verifications").has(t, "the list",
@@ -208,7 +200,6 @@ func TestStuckVerificationsStandFirstAndSayWhatTheyWaitFor(t *testing.T) {
 }
 
 func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	page := v.get("/verifications/" + g.Overdue.ID.String())
@@ -229,7 +220,6 @@ func TestTheCreditsOfAVerificationAddUp(t *testing.T) {
 }
 
 func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true)
 	path := "/verifications/" + g.Settled(t, 110).ID.String()
@@ -247,7 +237,6 @@ func TestEntriesComeInPagesWithTheSumsOfAll(t *testing.T) {
 }
 
 func TestEvidenceIsFoundByAddress(t *testing.T) {
-	t.Parallel()
 	g := pagetest.Start(t)
 	v := visit(t, g, "ben", true) // an observer may: it changes nothing
 	path := "/verifications/" + g.Overdue.ID.String() + "/evidence"

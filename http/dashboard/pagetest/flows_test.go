@@ -284,7 +284,6 @@ func TestAllOfItByKeyboard(t *testing.T) {
 
 // TestAnOperatorFindsItByKeyboard goes from the first page to an override that is set, and touches no mouse.
 func TestAnOperatorFindsItByKeyboard(t *testing.T) {
-	t.Parallel()
 	chromium(t)
 	g := pagetest.Start(t)
 	g.Open = pagetest.Running(t, g)

@@ -76,7 +76,6 @@ func operatorTab(t *testing.T, g *pagetest.Rig, author string) *tab {
 }
 
 func TestPagesOfOperators(t *testing.T) {
-	t.Parallel()
 	chromium(t)
 	validate := module(t, "html-validate/bin/html-validate.mjs")
 	g := pagetest.Start(t)
@@ -137,7 +136,6 @@ func fetchAs(t testing.TB, address, cookie string, form ...url.Values) (string, 
 }
 
 func TestAnOperatorAsksWhatAnAddressWasAnswered(t *testing.T) {
-	t.Parallel()
 	chromium(t)
 	g := pagetest.Start(t)
 	b := operatorTab(t, g, "eve")

@@ -124,9 +124,10 @@ func (b *MoodyBook) OpenVerifications(ctx context.Context, limit int) ([]ledger.
 	return found, err
 }
 
-// Start starts a Rig that ends with the test.
+// Start starts a Rig that ends with the test, which runs beside others.
 func Start(t testing.TB) *Rig {
 	t.Helper()
+	effort.Beside(t)
 	store := effort.Must(sqlstore.Open(t.Context(), effort.Ledger(t, sqlstore.Migrate), sqlstore.Options{}))(t)
 	table := effort.Must(throttle.NewTable(nil))(t)
 	g := &Rig{t: t, Book: &MoodyBook{Store: store}, table: table, Node: uuid.New()}
