@@ -231,7 +231,7 @@ func (n *Node) startAnswering() {
 	}
 }
 
-// generation is the newest that this node has read; 0: none yet.
+// generation returns the newest generation that this node has read; 0: none yet.
 func (b *heartbeats) generation() int64 {
 	if roll := b.snapshot.Load(); roll != nil {
 		return roll.Generation

@@ -65,8 +65,8 @@ func ComputeShares(roll ledger.NodeSnapshot, self uuid.UUID, restFor time.Durati
 	return t
 }
 
-// keepSilent notes the keys with silent sessions of another process, whether it lives and has given them up, came back,
-// left, or is dead. It skips keys that no vote gives to this process.
+// keepSilent notes the keys at which another process has silent sessions, even if that process left or is dead. It
+// skips keys that no vote gives to this process.
 func (t *ShareTable) keepSilent(hashes []uint64) {
 	for _, h := range hashes {
 		if slices.ContainsFunc(t.views, func(v []ledger.Incarnation) bool { return ownerOf(v, h) == t.self }) {

@@ -196,8 +196,8 @@ type Limits struct {
 	// 1 to 10000.
 	FilesAtOnce int `toml:"files_at_once"`
 
-	// FileBytesAtOnce is how many bytes of files one node has in memory. A quarter is for files up to 1 MiB; of larger
-	// files a workspace has one at a time, times its weight. Default 536870912 (512 MiB). At least 1.
+	// FileBytesAtOnce is how many bytes of files one node has in memory. A quarter is for files up to 1 MiB. A
+	// workspace has one larger file at a time, times its weight. Default 536870912 (512 MiB). At least 1.
 	FileBytesAtOnce int64 `toml:"file_bytes_at_once"`
 
 	// StoredBytes bounds the bytes that a workspace has stored: the declared lengths of its files, until they are

@@ -160,8 +160,8 @@ const (
 	keyRejected                 // it is not
 )
 
-// keyCache caches the ledger's answers about keys. Good ones stay after goodKeyLife: then the ledger is asked again,
-// but they do not count as guesses.
+// keyCache caches the ledger's answers about keys. A good key stays after goodKeyLife: then the ledger is asked
+// again, but the request does not count as a guess.
 type keyCache struct {
 	book ledger.Book
 	now  func() time.Time

@@ -43,15 +43,15 @@ func RetryAfter(v ledger.Verification, now time.Time) int {
 	return 0
 }
 
-// pollKeysMax is how many keys have a plan, of some 400 bytes and 60 for each file. At the bound the plan of the key
-// with the oldest poll is dropped.
+// pollKeysMax bounds the keys that have a plan: some 400 bytes each, and 60 for each file. At the bound the plan of
+// the key with the oldest poll is dropped.
 const pollKeysMax = 16384
 
 // polls plans when the clients of a key poll its files again, so that clients that obey Retry-After don't exceed the
 // key's read limit, if its burst is at least 2. Each second gets at most half of the key's rate. As the polls of two
 // seconds may come together, it also gets at most half of the burst. Safe for concurrent use.
 type polls struct {
-	most  int        // that a key may plan for a second, on all nodes together
+	most  int        // polls of a key in one second, on all nodes together
 	nodes func() int // see Options.Nodes
 
 	mu   sync.Mutex
@@ -65,7 +65,7 @@ type poll struct {
 
 type pollPlan struct {
 	until  int64               // the second up to which polls were dropped
-	counts [againMost + 1]int  // of polls, by second
+	counts [againMost + 1]int  // planned polls, by second
 	at     map[uuid.UUID]int64 // the second of the next poll of each verification
 }
 
@@ -74,8 +74,8 @@ func newPolls(reads Rate, nodes func() int) *polls {
 	return &polls{most: most, nodes: nodes, keys: newLRU[*pollPlan](pollKeysMax)}
 }
 
-// plan returns the seconds until the next poll: wanted, or more when the key's second is full. A client that polls
-// early still has only one planned poll.
+// plan returns the seconds until the next poll: wanted, or more if the key's polls fill that second. A client that
+// polls early still has only one planned poll.
 func (l *polls) plan(of poll, now time.Time, wanted int) int {
 	most := max(l.most/max(l.nodes(), 1), 1)
 	l.mu.Lock()

@@ -217,7 +217,7 @@ func Wrap(err error, what string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(what, args...), err)
 }
 
-// Run runs do in a transaction and returns its result. It prefixes an error with what, and then returns the zero value.
+// Run runs do in a transaction and returns its result. Its error begins with what; the value is then zero.
 func Run[X, T any](ctx context.Context, transaction func(context.Context, func(X) error) error, do func(X) (T, error),
 	what string, args ...any) (value T, err error) {
 	err = transaction(ctx, func(t X) (err error) {

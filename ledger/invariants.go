@@ -109,7 +109,7 @@ func NewFileCheck(v Verification) *FileCheck {
 	return &FileCheck{findings: findings{subject: v.ID.String()}, v: v, moved: map[int64]Sums{}}
 }
 
-// Entry adds one entry of the verification; number is that of its settlement.
+// Entry adds one entry of the verification; number is its settlement's.
 func (c *FileCheck) Entry(workspace uuid.UUID, kind EntryKind, number int64, amount Credits) {
 	moved := c.moved[number]
 	known := moved.Add(kind, amount) && c.entries.Add(kind, amount)
@@ -339,8 +339,8 @@ type AuditedAccount struct {
 }
 
 // Correct returns the entries that correct an account, and their effect on it. The first entries record earlier
-// movements that had none; the others move the account to its new balance. Either way it then holds as much as its
-// verifications. ErrUncorrectable when an amount would be negative.
+// movements that had none; the others move the account to its new balance. Either way the account then holds as much
+// as its verifications. Error: ErrUncorrectable if an amount would be negative.
 func (a AuditedAccount) Correct(keep bool) (entries []CorrectionEntry, by Balance, err error) {
 	to, made := a.Account, a.Entries.Balance()
 	if !keep {

@@ -76,15 +76,15 @@ type LogQuery struct {
 // of the operator log in the same transaction.
 type Operators interface {
 	// SetOverride stores an override for a time from OverrideMin to OverrideMax. Created and Expires come from the
-	// ledger's clock, Author from the context. Repeated with the same ID, key and fields it returns the stored one
-	// while that is active. ErrIllegal for values out of bounds, and for an ID of another override or one that has
-	// ended; ErrTooManyOverrides.
+	// ledger's clock, Author from the context. If repeated with the same ID, key and fields, it returns the stored
+	// one while that is active. Errors: ErrIllegal if a value is out of bounds, or the ID is that of another or ended
+	// override; ErrTooManyOverrides.
 	SetOverride(ctx context.Context, o ThrottleOverride, holds time.Duration) (ThrottleOverride, error)
 	// ClearOverrides ends active overrides and returns them, oldest first. ErrIllegal.
 	ClearOverrides(ctx context.Context, c Clearing) ([]ThrottleOverride, error)
 	// Settings returns the settings that every node follows. It is cheap enough to call every second.
 	Settings(ctx context.Context) (Settings, error)
-	// SetWeight sets a workspace's turns for one of another workspace: 1 to WeightMax. ErrNoSuchWorkspace, ErrIllegal.
+	// SetWeight sets a workspace's turns per turn of other workspaces: 1 to WeightMax. ErrNoSuchWorkspace, ErrIllegal.
 	SetWeight(ctx context.Context, workspace uuid.UUID, weight int) (Workspace, error)
 	// SetLimits changes the limits of a workspace. ErrNoSuchWorkspace, ErrIllegal.
 	SetLimits(ctx context.Context, c LimitsChange) (Usage, error)

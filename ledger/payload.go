@@ -57,8 +57,8 @@ type Payload struct {
 }
 
 // EncodeResults packs the results of one settlement, in any order, without changing them. Times are cut to
-// milliseconds. ErrIllegal when there are none or more than SettlementMax, an ordinal is negative, above ordinalMax
-// or duplicate, an address is empty or above EmailBytesMax, an outcome is not final or a reason unknown.
+// milliseconds. It returns ErrIllegal if there are none or over SettlementMax, an ordinal is negative, duplicate or
+// above ordinalMax, an address is empty or above EmailBytesMax, an outcome isn't final, or a reason is unknown.
 func EncodeResults(results []Result) (Payload, error) {
 	if len(results) == 0 || len(results) > SettlementMax {
 		return Payload{}, fmt.Errorf("settlement of %d outcomes: %w", len(results), ErrIllegal)

@@ -146,7 +146,7 @@ func (t *workspaceRounds) except() []uuid.UUID {
 	return list[:min(len(list), ledger.ExceptMax)]
 }
 
-// noteLease notes a lease; false: it is more than the share of its workspace.
+// noteLease notes a lease, and returns false if it exceeds the share of its workspace.
 func (t *workspaceRounds) noteLease(workspace uuid.UUID) bool {
 	t.served[workspace]++
 	return t.leases.Take(workspace, t.weight(workspace), 1)

@@ -18,8 +18,8 @@ const (
 	// policy, before the acceptances are given up. Guess.
 	unclearMax = 3
 
-	// unclearFor is how long no control probe is asked after that; acceptances are given up meanwhile. Guess: long
-	// enough not to be a nuisance, short enough that a large file isn't lost.
+	// unclearFor is how long no control probe is asked after unclearMax such ones; acceptances are given up
+	// meanwhile. Guess: long enough not to be a nuisance, short enough that a large file isn't lost.
 	unclearFor = 10 * time.Minute
 
 	// controlBehind: a first chunk of at least this many addresses takes the first control probe along. Nearly always

@@ -6,7 +6,7 @@
 //
 // An acceptance counts only at hosts that tell mailboxes apart. Control probes, for mailboxes that nobody has, find
 // that out. They are sent at the end of the first chunk, or after a real address was accepted. One refused control
-// probe shows that the host does; it takes several accepted ones, apart in time, to call a domain catch-all. After many
+// probe shows that the host does; only several accepted ones, apart in time, show a catch-all domain. After many
 // refusals an acceptance is believed only when a later control probe is refused, because some harvest guards then
 // accept everything.
 //

@@ -42,8 +42,8 @@ func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 	return r.since(now)-p.since >= r.options.GiveUpAfter
 }
 
-// expireAll ends all that is not out when the deadline has come. A deferred address ends as its last attempt says; for
-// the others the receiver didn't let us ask in time. What is out ends when the receiver gives it back.
+// At the deadline expireAll ends all addresses that are not at a receiver. A deferred one ends as its last attempt
+// says; about the others the receiver didn't let us ask in time. Addresses at a receiver end when it returns them.
 func (pl *planner) expireAll(now time.Time) {
 	since := pl.since(now)
 	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {

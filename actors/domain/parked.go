@@ -18,7 +18,7 @@ type (
 	NotParked struct{}
 )
 
-// leaveWithin is how long a domain that is left waits for what is on the wire: as long as a receiver that moves does.
+// leaveWithin is how long a domain about to park waits for addresses on the wire: as long as a moving receiver does.
 const leaveWithin = 2 * time.Second
 
 // Parked is the answer to Park: the state to continue elsewhere. Times are of the wall clock, in Unix milliseconds.

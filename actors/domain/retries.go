@@ -95,8 +95,8 @@ func (r *retries) popOf(list *[]pending) (pending, evidence.Case) {
 	return p, c
 }
 
-// ripeEvery is how often it is counted how many deferred addresses are due: there may be
-// a million of them, and an offer is made for each few.
+// ripeEvery is the time between two counts of the deferred addresses that are due: there may be a million, and every
+// few of them make an offer.
 const ripeEvery = time.Second
 
 // countRipe returns how many deferred addresses were due at the last count, at most ripeEvery ago.
@@ -162,7 +162,7 @@ type pending struct {
 	marks   uint8
 }
 
-// waitsMax is where the count of waits stops: no configuration has as many.
+// waitsMax bounds the count of used waits: no configuration has so many.
 const waitsMax = 1<<8 - 1
 
 // Bits of pending.marks.

@@ -93,7 +93,7 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 	return wait
 }
 
-// earlyApart is the time between two addresses that are asked again early. The receiver's rate limits them further.
+// earlyApart is the time between two retries brought forward. The receiver's rate limits them further.
 const earlyApart = 100 * time.Millisecond
 
 // noteDeferred notes that an address was deferred itself, at which source, and since when. Another source restarts the
@@ -169,7 +169,7 @@ const (
 	// too short for these as well: they skip it. One in vainSample of them is asked nevertheless.
 	vainAgree, vainOthers, vainSample = 3, 50, 8
 
-	// A wait counts as in vain too if it is at most 1/vainMore longer than one that was.
+	// A wait also counts as in vain if it is at most 1/vainMore longer than a wait in vain.
 	vainMore = 8
 )
 
@@ -192,8 +192,8 @@ func (r *retries) sourceOf(address string) *greySource {
 	return s
 }
 
-// noteInVain notes that a greylisted address was asked again and is still greylisted. Where several were, the others
-// use up their configured waits up to that one without being asked.
+// noteInVain notes that a greylisted address was asked again and is still greylisted. If several are, the others skip
+// the configured waits that are as short.
 func (r *retries) noteInVain(now time.Time, p *pending, m *answerOf) {
 	v := p.from
 	if v == nil || v.enough > 0 || len(m.attempts) == 0 || p.reason != smtp.Greylisted || m.reason != smtp.Greylisted {
@@ -219,7 +219,7 @@ func (r *retries) noteInVain(now time.Time, p *pending, m *answerOf) {
 	heap.Init(&r.deferred)
 }
 
-// skipShort returns when a greylisted address is asked instead of at due, by the waits that follow.
+// skipShort skips waits that are too short for a greylisted address, and returns when it is due instead.
 func skipShort(p *pending, due time.Duration, waits []time.Duration) time.Duration {
 	for p.from != nil && p.ordinal%vainSample != 0 && due-p.grey <= p.from.used && p.waits < waitsMax {
 		due += waits[min(int(p.waits), len(waits)-1)]

@@ -72,7 +72,7 @@ type Limit struct {
 	Left  int64 `json:"left_ms"`
 }
 
-// Capacity is how many sessions a receiver takes.
+// Capacity is how many sessions a receiver accepts.
 type Capacity struct {
 	Most int   `json:"most"`
 	Hold int64 `json:"hold_ms"`
@@ -231,7 +231,7 @@ func (s *Source) Empty() bool {
 	return s.Left == 0 && s.Suspensions == 0 && s.Enough == 0 && s.Short == 0 && len(s.Minutes) == 0 && s.Rate == Rate{}
 }
 
-// shorter leaves something out: the source that came last, or when it is the only one its oldest minute, or all of it.
+// shorter leaves out the last source, but of the only one just the oldest minute, if it has any.
 func shorter(sources []Source) []Source {
 	switch n := len(sources); {
 	case n == 1 && len(sources[0].Minutes) > 0:

@@ -117,8 +117,8 @@ func (i *Inspector) explainSource(ctx context.Context, name string) (Explanation
 	return out, nil
 }
 
-// route finds the receiver of a mail domain and gives the operator's own domain. A name without mail may be a
-// receiver's or a rule's: it is then used as a key, and so is a name unknown to DNS.
+// route finds the receiver of a mail domain and returns the operator's own domain. If a name has no mail or is
+// unknown to DNS, it is used as the key of a receiver or the name of a rule.
 func (i *Inspector) route(ctx context.Context, name string, out *Explanation) (base string, err error) {
 	within, cancel := context.WithTimeout(ctx, routeWithin)
 	defer cancel()

@@ -103,7 +103,7 @@ func (i *Inspector) ownDetails(ctx context.Context, of ofReceiver) ([]ReceiverDe
 }
 
 // Receiver returns everything about one receiver, by its key or the name of a rule: one value for each node where it
-// lives. ErrNotThere; an Unreachable when a node that does not answer may have it.
+// lives. Errors: ErrNotThere; an Unreachable if a node that does not answer may have it.
 func (i *Inspector) Receiver(ctx context.Context, key string) ([]ReceiverDetail, error) {
 	all, err := detailQuery.askAll(ctx, i, ofReceiver{Key: key})
 	if err != nil {
@@ -147,8 +147,8 @@ var closeQuery = Query[ofReceiver, bool]{"close", func(i *Inspector, ctx context
 	return i.options.Receivers.Close(ctx, of.Key, of.Session), nil
 }}
 
-// CloseSession ends one session after the command that is on the wire. The numbers of
-// sessions are those of one node; "" is any node, when one alone has it. ErrNotThere.
+// CloseSession ends one session after the command that is on the wire. Each node numbers its sessions; node may be ""
+// if only one has this number. Error: ErrNotThere.
 func (i *Inspector) CloseSession(ctx context.Context, key, node string, session int) error {
 	if node != "" {
 		r := closeQuery.askOne(ctx, i, node, ofReceiver{Key: key, Session: session})
@@ -222,8 +222,8 @@ var traceQuery = Query[linesOf, []TraceLine]{"trace",
 		return i.options.Receivers.Trace(time.Now(), of.Key, of.Source, of.After[i.name()])
 	}}
 
-// Trace returns the newest lines of a receiver's sessions whose numbers are above after, by
-// node; source "" is all of them, DefaultSource the one whose address the system chooses.
+// Trace returns the newest lines of a receiver's sessions: those with numbers above after, which is by node. Source
+// "" means all sources, DefaultSource the one whose address the system chooses.
 func (i *Inspector) Trace(ctx context.Context, key, source string, after map[string]uint64) ([]TraceLine, error) {
 	switch source {
 	case "":

@@ -42,9 +42,8 @@ type ReceiverReplay struct {
 	Key     string        `json:"key"`
 	Changes []FieldChange `json:"changes"`
 	Asked   int           `json:"asked"` // in the record
-	Would   int           `json:"would"` // that the candidate would have let be asked in the same time, at most
-	// AtLeast makes Would a lower bound and Delay an upper bound: more addresses waited than the record
-	// has.
+	Would   int           `json:"would"` // how many, at most, the candidate would have allowed in the same time
+	// AtLeast: Would is a lower bound and Delay an upper bound, because more addresses waited than the record has.
 	AtLeast bool `json:"at_least,omitempty"`
 	// Delay is how many seconds later the last address of the record would have been asked, including those
 	// that still waited at its end. Below 0: sooner.
@@ -55,7 +54,7 @@ type ReceiverReplay struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// FieldChange is a field that would be another.
+// FieldChange is a field whose value would change.
 type FieldChange struct {
 	Field string `json:"field"`
 	Now   string `json:"now"`

@@ -158,8 +158,8 @@ func (d *distinct) same(ordinal int, p *pending) bool {
 }
 
 // table finds numbers by a hash of 32 bits, by open addressing. A slot holds the hash and the number plus one, 0 when
-// it is empty; the first slot of a hash follows from its highest bits, so that growing needs no hash again and keeps
-// the order. The table knows only numbers: the caller compares what they mean, and keeps others from choosing hashes.
+// it is empty; the first slot of a hash follows from its highest bits, so that growing computes no hash and keeps the
+// order. The table knows only numbers: the caller compares their values, and keeps others from choosing hashes.
 type table struct {
 	slots []uint64 // a power of two of them, at least a quarter empty
 	shift uint     // a hash shifted right by this is the place of its first slot
@@ -178,8 +178,8 @@ func newTable() table {
 // first returns the slot where the search for hash starts.
 func (t *table) first(hash uint32) uint32 { return hash >> t.shift }
 
-// next returns the number in the next slot with that hash, from slot at on, and the slot to continue from. When there
-// is none number is -1, and the slot is the one that insert needs.
+// next returns the number in the next slot with that hash, from slot at on, and the slot to continue from. If there
+// is none, number is -1 and slot the one that insert needs.
 func (t *table) next(hash, at uint32) (number int, slot uint32) {
 	last := uint32(len(t.slots) - 1)
 	for ; t.slots[at&last] != 0; at++ {

@@ -32,8 +32,8 @@ type Defect struct {
 	Row     int64  // the record, the first being 1 and the header counted; 0: no record is to blame
 	Kind    Kind   // what is wrong, more precisely than Code
 
-	// Text is the row as it stands, at most TextMax bytes and "…" where it goes on, and Means are the addresses that
-	// it means where that is certain. They quote the file: they are for its owner, and stay out of logs.
+	// Text is the row as written; after TextMax bytes "…" stands for the rest. Means are the addresses that it
+	// certainly means. Both quote the file: they are for its owner, and stay out of logs.
 	Text  string
 	Means []string
 }

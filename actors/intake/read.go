@@ -246,9 +246,9 @@ func noteHeader(field string, line []byte) *Defect {
 	return nil
 }
 
-// plain reads the record if it is an address without quotes or Unicode, at a known domain, as nearly all are. It
-// decides nothing that the long way would decide otherwise: the local part has no comma, quote or line end when it does
-// not start with a quote, and the domain has none because it was accepted before.
+// plain reads the record if it is an address without quotes or Unicode, at a known domain, as nearly all are. The
+// full parser would decide the same: a local part that does not start with a quote has no comma, quote or line end,
+// and the domain has none because it was accepted before.
 func (in *reader) plain() bool {
 	end := bytes.IndexByte(in.window, '\n')
 	if end <= 0 || end > FieldBytesMax {
@@ -330,9 +330,9 @@ func hiddenAddress(field []byte) bool {
 // octets, four times that in UTF-8 to be mapped; the rest is for headers.
 const FieldBytesMax = 1024
 
-// recordWindow is how many bytes of the file scanner.next needs to see from the start of a record, unless the file ends
-// before: a field in which each byte is a doubled quote, the quotes around it, a character more and the line end,
-// rounded up to a page.
+// recordWindow is how many bytes from the start of a record scanner.next needs, unless the file ends sooner: enough
+// for a field of doubled quotes only, the quotes around it, one more character and the line end, rounded up to a
+// page.
 const recordWindow = 4096
 
 type record struct {
@@ -345,8 +345,8 @@ type scanner struct {
 	scratch [FieldBytesMax]byte
 }
 
-// next reads the record at the start of w, which is not empty and has at least recordWindow bytes or the whole rest of
-// the file. When the record is broken it gives the kind of the defect that comes first.
+// next reads the record at the start of w, which is not empty and has at least recordWindow bytes or the whole rest
+// of the file. If the record is broken, it returns the kind of its first defect.
 func (s *scanner) next(w []byte) (r record, defect Kind) {
 	if w[0] == '"' {
 		return s.quoted(w)

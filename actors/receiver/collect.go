@@ -114,9 +114,9 @@ func collect[T any](
 	return out
 }
 
-// Forget drops what this node learned of the receivers that a key or the name of a rule stands for, and what is stored
-// of it. What is one of the scheduler's parts (ForgetPace and so on). It returns one answer for each receiver that
-// lives here, and ends with ctx.
+// Forget drops what this node learned of the receivers that a key or the name of a rule stands for, and what is
+// stored of it. The argument what names a part of the scheduler (ForgetPace and so on). It returns one answer for
+// each receiver that lives here, and ends with ctx.
 func (l *Registry) Forget(ctx context.Context, key, what string) []inspect.Forgotten {
 	return collect(ctx, l, standsFor(key), true, func(s *scheduler.Scheduler, now time.Time) inspect.Forgotten {
 		return inspect.Forgotten{Key: s.Key(), Dropped: s.Forget(now, what)}

@@ -623,7 +623,7 @@ func (a *Actor) releaseLease(c actor.Context) {
 	}, a.endClosed)
 }
 
-// endClosed ends the actor; if the last call failed, the lease runs out and the next owner makes it.
+// endClosed ends the actor. If its last call failed, the lease runs out and the next owner makes that call.
 func (a *Actor) endClosed(c actor.Context, _ time.Time, err error) {
 	if err != nil && !final(err) {
 		a.options.Log.Warn("last step left to the next owner", "verification", a.state.ID, "err", err)

@@ -193,8 +193,8 @@ func (p *throughput) note(now time.Time, addresses, domains int) {
 	p.samples, p.every = kept, max(2*p.every, tickEvery)
 }
 
-// rates returns how many addresses become final and how many domains are done in a second: lately or in the whole run,
-// whichever is more, because domains finish in bursts; 0: unknown.
+// rates returns how many addresses become final and how many domains end in a second; 0: unknown. It returns the
+// higher of the recent rate and the whole run's, because domains end in bursts.
 func (p *throughput) rates(now time.Time, addresses, domains int) (finals, done float64) {
 	if len(p.samples) == 0 {
 		return 0, 0

@@ -31,8 +31,7 @@ var atReceiver = [len(inspect.Causes)]string{
 	wire.Cause_UNREACHED:   "whose mail servers we cannot reach",
 }
 
-// deferredBy has, by the word of a reason, the part of a sentence after the receiver's name that says why it has to be
-// asked again.
+// deferredBy maps a reason's word to a clause behind the receiver's name: why the receiver has to be asked again.
 var deferredBy = map[string]string{
 	smtp.MailboxFull.String():         "which says that mailboxes are full at the moment",
 	smtp.MailboxBusy.String():         "which says that mailboxes receive too much mail at the moment",

@@ -271,8 +271,8 @@ func Left(now, until time.Time) int64 {
 	return max(1, until.Sub(now).Milliseconds())
 }
 
-// Until is the inverse of Left at the time of receiving. A wait longer than a year is a year, and a negative one is
-// none.
+// Until is the inverse of Left at the time of receiving. A wait longer than a year counts as a year, a negative one
+// as none.
 func Until(now time.Time, ms int64) time.Time {
 	if ms <= 0 {
 		return time.Time{}

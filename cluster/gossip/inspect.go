@@ -66,7 +66,7 @@ type inspector struct {
 	keys  *Keyring // nil: nothing is sealed
 }
 
-// packet reports whether a packet is from a member of this cluster. The label is returned when it is another cluster's.
+// packet reports whether a packet is from a member of this cluster. If another cluster sent it, label is its name.
 func (i inspector) packet(b []byte) (why reason, label string) {
 	label, rest, ok := cutLabel(b)
 	if !ok {
@@ -86,7 +86,7 @@ func (i inspector) packet(b []byte) (why reason, label string) {
 	return packetKind(rest), ""
 }
 
-// cutLabel takes the cluster's name from the front of a packet; without one it is "".
+// cutLabel cuts the cluster's name off the front of a packet; label is "" if there is none.
 func cutLabel(b []byte) (label string, rest []byte, ok bool) {
 	if len(b) == 0 || b[0] != kindLabel {
 		return "", b, true

@@ -96,7 +96,7 @@ func Loopback(host string) bool {
 }
 
 // partsMax bounds the envelopes, senders, targets and type names in one batch. The library packs at most batchMax
-// messages, with one of each.
+// messages, and each adds at most one of these.
 const partsMax = batchMax
 
 // batchField is the field of remote.RemoteMessage that holds a batch.

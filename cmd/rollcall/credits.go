@@ -91,7 +91,7 @@ const (
 
 var errOff = errors.New("the credits of this verification do not add up")
 
-// statement is what the credits of one verification were held for, charged and released.
+// statement lists how the credits of one verification were held, charged and released.
 type statement struct{ admin.Statement }
 
 // readStatement reads the newest entries of a verification, or all.

@@ -61,7 +61,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// readLog returns the newest lines since a time, oldest first, at most most of them; 0: all.
+// readLog returns the newest lines since a time, oldest first. most bounds their number; 0: no bound.
 func readLog(ctx context.Context, to *client.Admin, since time.Time, most int) ([]admin.LogLine, error) {
 	lines, place := []admin.LogLine{}, (*admin.LogPlace)(nil)
 	for {

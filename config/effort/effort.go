@@ -272,7 +272,7 @@ func AtOnce(n int) {
 	}
 }
 
-// CollectSeldom lets memory grow to four times what is in use before it is collected, since tests end soon. GOGC
+// CollectSeldom lets the heap grow to four times its live size before a collection, since tests end soon. GOGC
 // overrides it; benchmarks keep the default. TestMain calls it.
 func CollectSeldom() {
 	flag.Parse()

@@ -190,8 +190,8 @@ func plain(err error) string {
 	return text
 }
 
-// loosens describes where an override exceeds the known limits of a receiver's operator, by its name and, for a mail
-// domain, by its hosts.
+// loosens describes where an override exceeds the known limits of a receiver's operator, found by name and, for a
+// mail domain, also by its hosts.
 func (d throttleOps) loosens(ctx context.Context, name string, set throttle.Override) (found []string) {
 	if strings.HasPrefix(name, throttle.SourcePrefix) {
 		return nil
@@ -240,8 +240,8 @@ type knownValue struct {
 // knownTimeout bounds how long a change waits for DNS. Guess: uncached names from a nearby resolver.
 const knownTimeout = 3 * time.Second
 
-// knownByHosts looks up the known limits by the MX hosts of a domain. A name that is no mail domain adds none. looked
-// is false when the lookup failed.
+// knownByHosts looks up the known limits by the MX hosts of a domain. A name that is no mail domain has none. looked
+// is false if the lookup failed.
 func (d throttleOps) knownByHosts(ctx context.Context, name string) (known []knownValue, looked bool) {
 	ctx, cancel := context.WithTimeout(ctx, knownTimeout)
 	defer cancel()

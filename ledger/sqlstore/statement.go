@@ -94,7 +94,7 @@ func (t accountRows) moves(q ledger.StatementQuery, st *ledger.WorkspaceStatemen
 	return nil
 }
 
-// turned reads a page of moves of one kind: with the query newest for the first page, with older for the next ones.
+// turned reads a page of moves of one kind. The query newest reads the first page, older each further one.
 func (t accountRows) turned(q ledger.StatementQuery, scan func(rows *sql.Rows) error, newest, older string) error {
 	if q.After == nil {
 		return t.Each(scan, newest, q.Workspace[:], q.Limit+1)

@@ -178,8 +178,8 @@ func (t verificationRows) Lengthen(id uuid.UUID, writer, from, to int64) (int64,
 const runnable = `(status IN ('preparing', 'verifying', 'cancelling')
 	OR (status = 'waiting' AND issue_code = ''))`
 
-// free finds free verifications with work, except those of a number of workspaces. It has few texts, because each is
-// prepared once.
+// free has the queries for free verifications with work, except those of some workspaces. They are few, because each
+// is prepared once.
 var free = func() (texts [len(exceptSizes)]string) {
 	for i, size := range exceptSizes {
 		texts[i] = `SELECT ` + verificationColumns + ` FROM verifications WHERE ` + runnable + ` AND wake_at <= {now}
@@ -192,7 +192,7 @@ var free = func() (texts [len(exceptSizes)]string) {
 	return texts
 }()
 
-// exceptSizes are the numbers of workspaces with a text.
+// exceptSizes are the numbers of excepted workspaces for which free has a query.
 var exceptSizes = [...]int{0, 8, 64, ledger.ExceptMax}
 
 // passingLocked ends a query for rows to change and skips those that another transaction has locked.

@@ -339,7 +339,7 @@ type Tables interface {
 	// ActiveOverrides lists the active overrides of a key or ("") of all, oldest first, and HowMany counts them.
 	ActiveOverrides(key string) ([]ledger.ThrottleOverride, error)
 	HowMany() (int, error)
-	// InsertOverride writes an override that is active from now on for that long.
+	// InsertOverride writes an override that is active from now on for the time holds.
 	InsertOverride(o ledger.ThrottleOverride, holds time.Duration) error
 	// EndOverride ends an active override. Lifted reports whether one was ended before its time; it waits as Await does.
 	EndOverride(id uuid.UUID) (int64, error)

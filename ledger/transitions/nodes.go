@@ -231,7 +231,7 @@ func forget(t Tables, roll ledger.NodeSnapshot, rows []*ledger.NodeRow, after ti
 	return t.Log(ledger.LogLine{ID: line, Action: "node forget", Subject: rows[0].Node.String()})
 }
 
-// Clear removes the rows of all processes. ledger.ErrNodeAlive when a joined one was seen within the time.
+// Clear removes the rows of all processes. Error: ledger.ErrNodeAlive if a joined one was seen within the time.
 func Clear(t Tables, within time.Duration) error {
 	roll, err := t.ReadNodes()
 	if err != nil {

@@ -110,7 +110,7 @@ func until(expires time.Time) string { return " until " + expires.Format(time.RF
 
 // ClearOverrides ends active overrides and returns them.
 func (e Engine) ClearOverrides(ctx context.Context, c ledger.Clearing) ([]ledger.ThrottleOverride, error) {
-	// tried collects from all runs that reached their commit: any of them may have been committed without our
+	// tried holds what each run that reached its commit has ended: the commit may have succeeded without our
 	// knowledge, even while the next run was at work.
 	var tried, ended []ledger.ThrottleOverride
 	err := c.Check()

@@ -13,8 +13,8 @@ import (
 	"rollcall/ledger"
 )
 
-// Create makes a verification, or returns the one with the same workspace and identity. The unique key (workspace,
-// identity) allows one for as long as the verification is kept: for ever, if it ever held a credit.
+// Create makes a verification, or returns the one with the same workspace and identity. The key (workspace, identity)
+// is unique while the verification is kept: for ever, if it ever held a credit.
 func (e Engine) Create(ctx context.Context, n ledger.NewVerification) (ledger.Verification, bool, error) {
 	var v *Row
 	var created bool

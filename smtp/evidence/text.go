@@ -26,8 +26,8 @@ const (
 	// MarkAsked replaces the asked address or its local part: what is said about it is said about the mailbox.
 	MarkAsked = '^'
 
-	// MarkOurs replaces our hello name, our return path's domain or local part, and addresses at either name: what
-	// is said about these is said about us.
+	// MarkOurs replaces our hello name, our return path's domain or local part, and addresses at either name: a reply
+	// about these is about us.
 	MarkOurs = '\\'
 
 	// mark replaces everything else: addresses of others, our IP address, the asked domain, tickets, undecodable

@@ -149,7 +149,7 @@ func (m *cache[V]) fly(name, tenant string, f *flight[V], find finder[V]) {
 	m.land(name, f, remembered[V]{value: value, err: err, expires: expires})
 }
 
-// takeOff reports whether the flight begins now, for the first time.
+// takeOff begins a flight; it returns false if the flight has begun already.
 func (m *cache[V]) takeOff(f *flight[V]) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -41,8 +41,8 @@ type Limit struct {
 // Use is the use of a receiver's limit during some time.
 type Use struct {
 	Asked    int     // RCPT commands, or sessions
-	Let      int     // of these, allowed by the limit
-	Held     int     // deferred by it
+	Let      int     // of Asked, allowed by the limit
+	Held     int     // of Asked, deferred by the limit
 	Possible float64 // number that the limits would have allowed
 }
 

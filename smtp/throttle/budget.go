@@ -22,7 +22,7 @@ type Budget struct {
 	open     int
 	accepted int                             // sum over Minutes
 	refused  int                             // sum over Minutes
-	answered struct{ accepted, refused int } // of late, longer than an hour
+	answered struct{ accepted, refused int } // recently, over more than an hour
 }
 
 // RefusalMinute is what a receiver answered in a minute of a Budget.
@@ -53,12 +53,12 @@ func (b *Budget) again() time.Duration { return b.hour.Of(time.Hour + time.Minut
 // IsOver reports whether a minute that began at a time no longer counts.
 func (b *Budget) IsOver(began, now time.Time) bool { return now.Sub(began) >= b.again() }
 
-// Set changes what is allowed, at once. Refusals that other nodes got on a share that is this node's now aren't known
-// to it.
+// Set changes at once what is allowed. If this node took over a share, it doesn't know the refusals that other nodes
+// got with it.
 func (b *Budget) Set(perHour, share int) { b.PerHour, b.share = perHour, share }
 
-// CountAllowed returns how many refusals an hour may have now. Refusals are at most share percent
-// of all answers when there are share for each 100 - share acceptances.
+// CountAllowed returns how many refusals an hour may have now: PerHour, or share for each 100 - share acceptances if
+// that is more. Refusals are then share percent of all answers.
 func (b *Budget) CountAllowed() int { return max(b.PerHour, b.accepted*b.share/(100-b.share)) }
 
 // WeighRefusal returns how many RCPTs one refusal counts as at a rate: the RCPTs of an hour for each allowed refusal.

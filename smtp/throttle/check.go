@@ -141,8 +141,8 @@ func (c *doubts) loosens(i int, f Field) {
 	}
 }
 
-// beaten looks for known operators below a rule's name at whose hosts the rule doesn't hold, because the built-in rule
-// is narrower.
+// beaten looks for known operators under a rule's name. Their built-in rules are narrower, so the rule doesn't apply
+// at their hosts.
 func (c *doubts) beaten(i int, f Field) {
 	r := &c.rules[i]
 	for k := range c.known {

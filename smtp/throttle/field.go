@@ -52,7 +52,7 @@ const (
 	WaitMax = 24 * time.Hour
 )
 
-// none is the text of an empty list of waits and of no day.
+// none is how people write that a list of waits is empty or a day isn't set.
 const none = "none"
 
 // day is the format of WarmUpFrom.
@@ -138,7 +138,7 @@ func (f Field) isOf(name string) bool {
 	return f.OfReceiver()
 }
 
-// Text is the field of a as people write it; Set reads it.
+// Text returns a field as people write it and Set reads it.
 func (a Limits) Text(f Field) string { return kinds[f].text(&a) }
 
 // Set reads a field as people write it: a whole number, "5/s", "true", "5m", "required", "5m,10m,1h", "2026-11-21";

@@ -65,7 +65,7 @@ func (g *Greylist) Wait() time.Duration {
 	return g.Enough + greyLonger
 }
 
-// greySample: one in this many deferred addresses is asked again sooner than is known to suffice.
+// greySample: one in this many deferred addresses is asked again before the wait that is known to suffice.
 const greySample = 16
 
 // Sooner returns a wait for one in greySample addresses, between the longest that didn't suffice and the shortest that
@@ -140,10 +140,10 @@ type greylisting struct {
 // Greylisting reports whether we assume that every fresh address is deferred and passes later.
 func (p *Pace) Greylisting() bool { return p.grey.on }
 
-// IsGreylisted reports whether we assume that of addresses that get a kind of reply.
+// IsGreylisted reports whether we assume that addresses with a kind of reply are greylisted.
 func IsGreylisted(p *Pace, kind string) bool { return p.grey.on && !p.grey.isOther(kind) }
 
-// isItsKind reports whether a kind of reply shows that the receiver had time for an address, which it greylists.
+// isItsKind reports whether the receiver greylists with a kind of reply: then it had time for the address.
 func (g *greylisting) isItsKind(kind string) bool {
 	code, _, _ := strings.Cut(kind, KindText)
 	kinds := strings.Split(g.kinds, kindsApart)
@@ -156,7 +156,7 @@ func (g *greylisting) isOther(kind string) bool {
 	return g.kinds != "" && !g.isItsKind(kind) && !strings.HasPrefix(kind, "5")
 }
 
-// isCredible reports whether replies that say so are credible: they weren't found wrong, and no new address has passed.
+// isCredible reports whether we believe replies that say "greylisted": none was found wrong, and no new address passed.
 func (g *greylisting) isCredible(p *Pace, now time.Time) bool {
 	good, _ := p.firsts.goodSince(time.Time{})
 	return good == 0 && (g.wrong.IsZero() || now.Sub(g.wrong) >= wrongFor)
@@ -351,7 +351,7 @@ func (v *votes) addKind(kind string) {
 	v.kinds[kind]++
 }
 
-// agreed returns the kinds that two votes or more have, with commas; if all kinds differ, the codes that they have.
+// agreed returns the kinds that two or more votes share, with commas. If there are none, it does so with the codes.
 func agreed(v votes) string {
 	codes := map[string]int{}
 	for kind, n := range v.kinds {
@@ -367,18 +367,18 @@ func agreed(v votes) string {
 	return ""
 }
 
-// compared are addresses asked again and new ones beside them, during a test. Where the former pass and the latter
-// don't, time is the reason and not our pace.
+// compared counts, during a test, addresses asked again and new ones. If the former pass and the latter don't, time
+// is the reason and not our pace.
 type compared struct {
 	next     time.Time // when one more may be asked again
 	followed bool      // the newest of them passed, and no new one was answered since
 	alone    int       // how many of them passed in a row, with no new one in between
-	raised   bool      // the pace was raised because of such
-	ended    bool      // one failed after that
+	raised   bool      // the pace was raised because these passed
+	ended    bool      // one failed after the raise
 	votes    votes     // new ones that failed right behind such
-	passed   float64   // of those asked again
+	passed   float64   // addresses asked again that passed
 	again    float64
-	failed   float64 // of the new ones
+	failed   float64 // new addresses that failed
 	fresh    float64
 }
 
@@ -453,10 +453,10 @@ func noneFresh(p *Pace, passed bool, now time.Time) {
 	p.enter(PhaseTesting, now, "no new address waits, only those asked again show the limit; now "+perSecond(p.rate))
 }
 
-// freshPass reports whether most of the new ones pass, of a few at least.
+// freshPass reports whether at least a few new addresses were asked and most of them passed.
 func (c *compared) freshPass() bool { return c.fresh >= freshPass && 2*c.failed < c.fresh }
 
-// likelihood is the logarithm of the chance that passed of n pass where a share does.
+// likelihood is the logarithm of the chance that passed of n pass if each passes with the probability share.
 func likelihood(passed, n, share float64) (sum float64) {
 	if passed > 0 {
 		sum += passed * math.Log(share)
@@ -467,8 +467,8 @@ func likelihood(passed, n, share float64) (sum float64) {
 	return sum
 }
 
-// AskAgainAt returns when an address may be asked again: at once, or during a test every second one, since new ones
-// decide it. If that is now, it was this one's turn.
+// AskAgainAt returns when an address may be asked again: usually now. During a test only every second address is,
+// since new ones decide it. If it returns now, the turn is used.
 func AskAgainAt(p *Pace, now time.Time) time.Time {
 	c := &p.test.again
 	if !p.test.open {

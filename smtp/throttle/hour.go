@@ -3,7 +3,7 @@ package throttle
 import "time"
 
 // Hour is how long an hour lasts for limits, guards and pauses that count by the hour. The zero Hour is an hour; a
-// shorter one is for simulated receivers with hours as short.
+// shorter one is for simulated receivers whose hours are as short.
 type Hour time.Duration
 
 // Of scales d by the length of this hour; at least a nanosecond unless d is 0.

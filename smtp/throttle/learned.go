@@ -68,8 +68,8 @@ func (e *ends) went(n int, now time.Time) {
 // agrees reports whether the session before was ended after n too.
 func (e *ends) agrees(n int) bool { return n > 0 && n == e.newest && n >= e.most }
 
-// ended learns from a session that was ended after n: several in a row, none of which went further, show a limit, and
-// one that ends earlier shows that there is none.
+// ended learns from a session that was ended after n. If several in a row end there and none went further, there is a
+// limit. One that ends earlier shows that there is none.
 func (e *ends) ended(n int, l *LearnedLimit, now time.Time) {
 	if !e.agrees(n) {
 		e.agreed = 0
@@ -96,7 +96,7 @@ func (l *Learned) Apply(a Limits, well bool, now time.Time) Limits {
 }
 
 const (
-	// CapacityHold is the first wait until more sessions are tried than a receiver allowed.
+	// CapacityHold is the first wait before we try more sessions than a receiver allowed.
 	CapacityHold = time.Minute
 
 	// CapacityHoldMost bounds that wait after repeated failures.
@@ -113,7 +113,7 @@ type Capacity struct {
 	Most  int           // 0: not known
 	Hold  time.Duration // wait until one more is tried, doubled each time
 	Step  int           // how many more are tried
-	Until time.Time     // most holds
+	Until time.Time     // Most holds until then
 }
 
 // Tighten learns that a receiver allows n sessions, at least 1, and no more.
@@ -133,7 +133,7 @@ func (c *Capacity) Tighten(n int, now time.Time) {
 	c.Most, c.Step, c.Until = n, 0, now.Add(c.Hold)
 }
 
-// Cost delays the next try by the cost of the last one: after a penalty, twenty times its length.
+// Cost delays the next try after a penalty by twenty times the length of the penalty.
 func (c *Capacity) Cost(lasted time.Duration, now time.Time) {
 	if c.Most == 0 || lasted < capacityDear {
 		return

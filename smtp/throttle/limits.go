@@ -57,7 +57,7 @@ const (
 	FamilyV6  Family = "ipv6"
 )
 
-// Pause is whether a receiver is asked, or a source used, at all.
+// Pause says whether a receiver may be asked, or a source used.
 type Pause string
 
 // Draining lets open sessions continue to their end and opens no more; paused ends them after the command on the wire.

@@ -7,15 +7,15 @@ import (
 
 // What happens while nothing passes.
 const (
-	// rowNothing first tries in a row without a good answer where there was none, or rowShort at least where others passed
-	// before, and nothing passes. quietNothing after the last good answer fewer are enough.
+	// Nothing passes if rowNothing first tries in a row got no good answer, or at least rowShort where others passed
+	// before. quietNothing after the last good answer, fewer are enough.
 	rowNothing   = 20
 	rowShort     = 7
 	rowOfOne     = 10 // are enough to be about one mail domain or customer
 	quietNothing = 10 * time.Second
 
-	// Then one address at a time is asked, after 1, 2, 4 … aloneMost; later the wait is 1/aloneShare of the time so
-	// far, up to aloneLate.
+	// While nothing passes, one address at a time is asked, after 1, 2, 4 … aloneMost; later each wait is
+	// 1/aloneShare of the time so far, up to aloneLate.
 	aloneMost  = 5 * time.Second
 	aloneShare = 20
 	aloneLate  = time.Minute
@@ -33,8 +33,8 @@ const (
 	// a limit by the second doesn't.
 	longLeast = 3 * time.Second
 
-	// A penalty lasts for penaltyLeast or longer. After penaltySure two addresses asked alone have failed in it, which
-	// deferred mailboxes seldom do one after the other. For penaltyRecent the next one is expected.
+	// A penalty lasts for penaltyLeast or longer. After penaltySure two addresses asked alone have failed in it,
+	// which deferred mailboxes seldom do one after the other. For penaltyRecent after a penalty we expect another.
 	penaltyLeast, penaltySure, penaltyRecent = 3 * time.Second, 7 * time.Second, time.Minute
 
 	// cycleMost bounds how long a raise is watched where a limit counts over a long time.
@@ -53,7 +53,7 @@ const (
 type Nothing struct {
 	on    bool
 	since time.Time
-	asked int  // alone, since then
+	asked int  // addresses asked alone since then
 	again bool // the next is an address asked before, not a fresh one
 
 	domain, tenant string // of all that failed; "": there were several
@@ -160,7 +160,7 @@ func (x *Nothing) AsksAgain() bool { return x.again }
 // NoteAskedAgain notes that such an address was chosen.
 func (x *Nothing) NoteAskedAgain() { x.again = false }
 
-// Failing returns the mail domain and the tenant of all that failed; "": there were several.
+// Failing returns the only mail domain and the only tenant among the failures; "": there were several.
 func (x *Nothing) Failing() (domain, tenant string) { return x.domain, x.tenant }
 
 // nextAlone returns when the next address is asked alone, and counts it.
@@ -259,8 +259,8 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 	return ""
 }
 
-// settle learns what asking an address again showed. Soon after a penalty, failing again shows nothing: it may be the
-// next one.
+// settle learns what asking an address again showed. Soon after a penalty, a second failure shows nothing: it may be
+// another penalty.
 func settle(p *Pace, first *Try, passed bool) {
 	if x := &p.nothing; passed || x.closed < penaltySure || x.cycled >= rowShort {
 		p.firsts.settle(first, passed)
@@ -320,8 +320,8 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	p.hold = now.Add(min(lasted, aloneLate))
 }
 
-// wasSteady reports whether, before a limit was met, as many passed in the last second but one as in the last: a limit
-// by the second would have shown earlier.
+// wasSteady reports whether, of the two seconds before a limit was met, the first let as many pass as the second: a
+// limit by the second would have shown in the first.
 func wasSteady(p *Pace, at time.Time) bool {
 	if x := &p.nothing; x.failed.After(x.from) {
 		at = x.failed

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// alikeOnce and alikeTwice: a limit that is met again, and once more, after as many openings is taken for these parts
-// of what was opened in the last second. Most receivers count by the second, and each step may cost a penalty.
+// If a second refusal comes after as many openings as the first, the limit counts as alikeOnce of the openings in the
+// last second, after a third as alikeTwice. Most receivers count by the second, and each step may cost a penalty.
 const alikeOnce, alikeTwice = 0.9, 0.5
 
 // OpeningRate finds how many sessions a second a receiver lets us open, by the law of Pace. It can't ask again to see
@@ -17,17 +17,17 @@ type OpeningRate struct {
 	share float64
 	flow  flow
 	spell spell
-	until time.Time // nothing is opened before
-	since time.Time // what was dialled before says nothing about the present rate
+	until time.Time // nothing is opened before this time
+	since time.Time // earlier dials say nothing about the present rate
 }
 
 // spell is a period in which sessions could be opened; it ends when one is refused.
 type spell struct {
-	from, to time.Time     // dial times of the first that opened, and of the first refused; zero: none was
+	from, to time.Time     // dial times of the first opened session, and of the first refused; zero: none
 	opened   int           // how many could be opened
-	before   int           // the same of the spell before
+	before   int           // opened of the spell before
 	alike    int           // spells in a row that ended after about as many openings, which only a limit does
-	paused   time.Duration // how long none could be opened before it
+	paused   time.Duration // how long none could be opened before this spell
 }
 
 // NewOpeningRate begins at the allowed rate.
@@ -55,7 +55,7 @@ func (o *OpeningRate) Set(b RateBounds, now time.Time) {
 	}
 }
 
-// Limits reports whether it holds us back more than the allowed rate does.
+// Limits reports whether the learned rate holds us back more than the allowed one.
 func (o *OpeningRate) Limits(now time.Time) bool { return now.Before(o.until) || o.rate < o.ceiling }
 
 // Permits returns our share of the rate, for a Window, and until when nothing is opened.
@@ -73,8 +73,8 @@ func (o *OpeningRate) Opened(dialled, now time.Time) {
 	o.good(dialled, now, o.share, 0)
 }
 
-// Refused notes the dial time of the first session that was refused after others could be opened; open of these are
-// still open. It reports whether openings were too fast: as many could be opened as before the last refusal.
+// Refused notes the dial time of the first session that was refused after others could be opened; open is how many of
+// these still are. It reports whether openings were too fast: as many could be opened as before the last refusal.
 func (o *OpeningRate) Refused(dialled, now time.Time, open int) bool {
 	x := &o.spell
 	x.to = dialled
@@ -99,7 +99,7 @@ func (o *OpeningRate) TooFast(dialled, now time.Time) {
 		limit = alikeOnce * min(max(limit, 1), o.rate)
 	case x.alike == 2:
 		limit = alikeTwice * min(max(limit, 1), o.rate)
-	case x.alike > 2: // it counts over a long time, and as many as were opened in all pass for certain
+	case x.alike > 2: // the limit counts over a long time, and surely allows as many as were opened in all
 		opened, took := float64(x.opened)/o.share, dialled.Sub(x.from)
 		limit = math.Sqrt(min(o.rate, opened/(took+x.paused).Seconds()) * min(o.rate, opened/took.Seconds()))
 	case limit < 1 || limit > o.rate:

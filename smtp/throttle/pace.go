@@ -9,26 +9,26 @@ import (
 // When the pace falls and when it grows. Shares are of first tries; docs/developers/measured.md has what simulated
 // worlds show.
 const (
-	// A pace is too high above this share of transient answers: shareFound for a pace that we found, shareSet for a
-	// configured one. Up to shareSure, asking slower for a while distinguishes it from mailboxes that defer by
+	// A pace is too high if more than this share of the answers is transient: shareFound for a pace that we found,
+	// shareSet for a configured one. Up to shareSure we test that by asking slower: mailboxes may defer by
 	// themselves.
 	shareFound = 0.02
 	shareSet   = 0.10
 	shareSure  = 0.3
 
-	// shareNow of the newest sureTries (nearTries near a known limit) and shareMany of shareTries are too many as well,
-	// so that a limit costs less until it is found.
+	// shareNow of the newest sureTries (nearTries near a known limit), or shareMany of the newest shareTries, is too
+	// much as well: so a limit costs less until it is found.
 	shareNow, shareMany = 0.4, 0.22
 
 	// shareMore is how much above the usual share deferrals must be for the pace to be surely too high.
 	shareMore = 0.15
 
-	// A share above shareSure is taken over sureTries first tries, one above shareMany over shareTries, and a small one
-	// over laterTries. For the latter two, shareLeast addresses must have passed when asked again.
+	// A share above shareSure is measured over sureTries first tries, one above shareMany over shareTries, and a
+	// small one over laterTries. For the latter two, shareLeast addresses must have passed when asked again.
 	nearTries, sureTries, shareTries, laterTries = 8, 20, 50, 100
 	shareLeast                                   = 3
 
-	// If more than shareBad get a bad answer, asking slower is tested, even if the answers seem to be about their
+	// If more than shareBad get a bad answer, we test a slower pace, even if the answers seem to be about their
 	// addresses, unless that is over ownTimes as likely as not. Above shareMost fewer tries are enough.
 	shareBad, shareMost, ownTimes = 0.25, 0.65, 10
 
@@ -38,8 +38,8 @@ const (
 	// quietAgain: after this time without a good answer, an address asked again proves something.
 	quietAgain = 2 * time.Second
 
-	// rowNearOdds are the logarithm of the odds against a row by chance that are enough near a known limit, or when the
-	// last good answer is quietNothing ago: 1 in 1,000, which is three where few fail.
+	// rowNearOdds is the logarithm of the odds against chance at which a row is enough near a known limit, or when
+	// the last good answer is quietNothing ago: 1 in 1,000, which is a row of three if few fail.
 	rowNearOdds = 6.9
 
 	// below is the part of a measured limit that we use, and slower the part of the pace at which a small share is
@@ -56,7 +56,7 @@ const (
 	// holds us back for long. fallsTo is the part of the share that remains if our pace was the cause.
 	decided, decidedLimit, fallsTo = 3.0, 6.0, 0.1
 
-	// helped: going slower has helped if the share falls below this part of the earlier one.
+	// helped: going slower has helped if the share of deferrals falls below this part of the earlier share.
 	helped = 0.85
 
 	// usualFor is how long a share that stayed when we went slower is not tested again.
@@ -541,7 +541,7 @@ func beginTest(p *Pace, t test, limit float64, rests bool, now time.Time) Effect
 	return Slower
 }
 
-// judge handles a first try during a test; bad is how likely it was deferred for a reason other than its address.
+// judge handles a first try during a test; bad is the chance that it was deferred for a reason other than its address.
 func (p *Pace) judge(bad float64, now time.Time) {
 	switch again := &p.test.again; {
 	case !p.test.open:
@@ -649,7 +649,7 @@ func (p *Pace) endTrial(now time.Time) Effect {
 	return Slower
 }
 
-// stepBack ends a raise near a known limit that brings only deferrals.
+// stepBack takes back a raise near a known limit that brings only deferrals.
 func (p *Pace) stepBack(now time.Time) Effect {
 	if now.Sub(p.stepped) < quietNothing { // the limit counts over longer, so waiting ends it
 		return p.nothingPasses(now)

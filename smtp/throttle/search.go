@@ -226,8 +226,8 @@ func (s *search) raise(now time.Time) bool {
 	return raised
 }
 
-// bad handles a bad answer to an event sent at a time, weighted by how likely our pace is the cause. Where that is most
-// unlikely, it proves the rate as a good one does.
+// bad handles a bad answer to an event sent at a time, weighted by how likely our pace is the cause. If that is most
+// unlikely, the answer proves the rate as a good one does.
 func (s *search) bad(sent time.Time, chance float64) {
 	if sent.Before(s.began) {
 		return
@@ -281,7 +281,7 @@ func (s *search) lower(to, edge float64, now time.Time) {
 	s.stretch(now)
 }
 
-// failedTrial notes a failed raise, how long nothing passed because of it, and the rate that comes after it.
+// failedTrial notes a failed raise; lasted is how long nothing passed because of it, next the rate after it.
 func (s *search) failedTrial(now time.Time, lasted time.Duration, next float64) {
 	if s.trying {
 		if s.fails++; now.Sub(s.began) < trialFor {

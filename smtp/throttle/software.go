@@ -21,7 +21,7 @@ type Software struct {
 	By         string // the evidence, as "its greeting"
 }
 
-// softwareRow is one row of the table: a server and how it is known.
+// softwareRow is one row of the table: a server and how it is recognized.
 type softwareRow struct {
 	name     string
 	greeting string // marks in a greeting, in lower case, with "|" between them: whole words

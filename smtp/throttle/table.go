@@ -32,8 +32,8 @@ const SourcePrefix = "source:"
 
 // Table finds the allowance of a receiver from its layers.
 //
-// A name is a receiver key, an MX host suffix or a mail domain, whatever it is found as, so "example.net" stands for
-// the receiver example.net, for every domain whose hosts all lie under example.net, and for mail to @example.net. The
+// A name is looked up as a receiver key, an MX host suffix and a mail domain, so "example.net" stands for the
+// receiver example.net, for every domain whose hosts all lie under example.net, and for mail to @example.net. The
 // narrowest name wins, field by field: a receiver before everybody, a longer suffix before a shorter, a mail domain
 // before any suffix. For the same name the later layer wins, and within a layer the later rule.
 //

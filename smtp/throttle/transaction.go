@@ -1,11 +1,11 @@
 package throttle
 
-// Together is how many RCPTs go together, in a transaction or in a group of commands, as answers have shown to pass. It
-// starts at one and doubles each time that as many in a row got a plain answer: 2xx, or 5xx about the mailbox. RFC 5321
-// §4.5.3.1.8 lets a client count on 100 in a transaction, but not every server has read it.
+// Together is how many RCPTs may go together in a transaction or a group of commands, as answers have shown. It
+// starts at one and doubles each time that as many in a row got a plain answer: 2xx, or 5xx about the mailbox. RFC
+// 5321 §4.5.3.1.8 promises a client 100 in a transaction, but not every server keeps to it.
 type Together struct {
 	most  int // 0: one
-	plain int // plain answers in a row since then
+	plain int // plain answers in a row since most changed
 }
 
 // OnPlain notes a plain answer. Together never grows beyond the configured number.

@@ -40,8 +40,8 @@ const (
 	// KindText separates the code of a Try's kind from what stands for its words, if anything does.
 	KindText = " #"
 
-	// The first worthFirst of a kind are asked again soon; then one in worthSample where nearly all were about their
-	// address.
+	// The first worthFirst addresses with a kind of reply are asked again soon; later one in worthSample, if nearly
+	// all were about their address.
 	worthFirst, worthSample = 6, 8
 
 	// refusedUsual is the usual share of refusals with words about us, and blockedOdds the logarithm of the odds
@@ -51,16 +51,16 @@ const (
 	// failingOthers is how many addresses of other domains must pass before one domain counts as failing.
 	failingOthers = 3
 
-	// settledIn is the time before a bad answer over which good ones are counted. Where fewer than fewPass pass, then or
-	// since then, it may be a penalty: then failing again shows nothing.
+	// settledIn is the time before a bad answer over which good ones are counted. If fewer than fewPass pass, then or
+	// later, it may be a penalty, in which a second failure shows nothing.
 	settledIn = 5 * time.Second
 	fewPass   = 0.1
 
 	// unsure is how many standard deviations the true share of failures may be above the counted one.
 	unsure = 1.5
 
-	// Below likelyOwn as its chance of being transient, a reply is most likely about its address; from surelyOurs on it
-	// counts as our doing.
+	// If the chance that a reply is transient is below likelyOwn, it is most likely about its address; from
+	// surelyOurs on it counts as our doing.
 	likelyOwn, surelyOurs = 0.2, 0.5
 )
 
@@ -220,10 +220,10 @@ func (f *firsts) findFailing(domain string) {
 	}
 }
 
-// forgetRow ends the row of bad ones.
+// forgetRow ends the row of bad tries.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
-// dropRow ends the row of bad ones and forgets them, since their cause is known.
+// dropRow ends the row of bad tries and forgets them, since their cause is known.
 func (f *firsts) dropRow() {
 	n := min(f.row, f.n)
 	f.next, f.n = (f.next-n+firstsKept)%firstsKept, f.n-n
@@ -251,8 +251,8 @@ func (f *firsts) failedBefore() float64 {
 	return share + unsure*math.Sqrt(share*(1-share)/(before+1))
 }
 
-// countOwn returns how many of the first tries before the newest skip got a bad answer, and how many of these are
-// estimated to be about their address.
+// countOwn looks at the first tries before the newest skip. It returns how many got a bad answer (bad), and how many
+// of these were about their address, by estimate (own).
 func (f *firsts) countOwn(skip int) (own, bad float64) {
 	for i := skip; i < f.n; i++ {
 		if e := f.nth(i); e.kind != nil {
@@ -395,7 +395,7 @@ func (t *transients) tried() {
 	t.share -= t.share / float64(min(t.tries, transientTries))
 }
 
-// passed counts an address that passed when asked again, with its weight.
+// passed counts an address that passed when asked again; stands is its weight.
 func (t *transients) passed(stands float64) {
 	t.seen++
 	t.share += (1 - t.share) * min(1, stands/float64(min(max(t.tries, 1), transientTries)))
@@ -426,7 +426,7 @@ func (f *firsts) rowOf() (domain, tenant string, refused int, grey votes, n int)
 	return domain, tenant, refused, grey, n
 }
 
-// firstBad returns when the first try since a time with a bad answer was sent; now: there was none.
+// firstBad returns when the oldest first try since a time with a bad answer was sent; zero: there was none.
 func (f *firsts) firstBad(since time.Time) (at time.Time) {
 	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
 		if one := f.nth(i); one.kind != nil {
@@ -448,7 +448,7 @@ func (f *firsts) passedSince(since time.Time) float64 {
 	return float64(good+1) / float64(n+1)
 }
 
-// goodSince returns how many of the first tries since a time got a good answer, and of how many.
+// goodSince returns how many first tries since a time got a good answer, and how many there were.
 func (f *firsts) goodSince(since time.Time) (good, n int) {
 	for ; n < f.n && !f.nth(n).sent.Before(since); n++ {
 		if f.nth(n).kind == nil {
@@ -458,8 +458,8 @@ func (f *firsts) goodSince(since time.Time) (good, n int) {
 	return good, n
 }
 
-// LastBad returns when the newest first try was sent, how many of those sent in the second before it got a good answer,
-// and, if it got a bad one itself, when the first of that row was sent; zero: it got a good one.
+// LastBad returns when the newest first try was sent and how many of the second before it got a good answer. If its
+// answer was bad, since is when the first of that bad row was sent, otherwise zero.
 func (p *Pace) LastBad() (sent time.Time, through int, since time.Time) {
 	if p.firsts.n == 0 {
 		return time.Time{}, 0, time.Time{}

@@ -32,8 +32,8 @@ func (t *Turnaround) isKnown() bool { return t.Samples >= TurnaroundSamples }
 // yetShorter returns how much shorter than the shortest so far a time may turn out to be.
 func (t *Turnaround) yetShorter() time.Duration { return max(t.Lowest/10, min(t.Lowest, t.jitter/2)) }
 
-// Seen returns the latest time, in times of sending, at which the receiver saw a command: until the shortest time to a
-// reply is known, when the reply came.
+// Seen returns when the receiver saw a command at the latest, on the scale of sending times: when the reply came,
+// less the shortest time to a reply once that is known.
 func (t *Turnaround) Seen(sent, at time.Time) time.Time {
 	took, known := at.Sub(sent), t.isKnown()
 	if t.Learn(took); !known {

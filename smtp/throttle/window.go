@@ -220,7 +220,7 @@ func (w *Window) forget(t time.Duration) {
 	w.done = w.done[k:]
 }
 
-// add counts n events at the end of the step that at lies in.
+// add counts n events as if they were at the end of the step that contains at.
 func (w *Window) add(at time.Duration, n int) {
 	step := max(1, w.rate.Per/windowSteps)
 	if rest := at % step; rest > 0 {

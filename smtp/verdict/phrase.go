@@ -103,7 +103,7 @@ func plainPhrase(text string) string {
 // holds reports whether every text with the phrase long also has the phrase short.
 func holds(long, short string) bool { return strings.Contains(edged(long), edged(short)) }
 
-// edged is a phrase with the spaces around it; an open one has none behind it.
+// edged returns a phrase with a space on each side; an open phrase has none behind it.
 func edged(phrase string) string {
 	text, open := strings.CutSuffix(phrase, "*")
 	if open {

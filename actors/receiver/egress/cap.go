@@ -20,13 +20,13 @@ const (
 	blockShare = 20
 	blockLeast = 10
 
-	// noteEvery is the least time between two writes of a node's caps, noteWithin bounds one write, and keepFor is how
-	// long it is kept.
+	// noteEvery is the least time between two writes of a node's caps, noteWithin bounds one write, and keepFor is
+	// how long the stored caps are kept.
 	noteEvery  = 2 * time.Second
 	noteWithin = 2 * time.Second
 	keepFor    = 48 * time.Hour
 
-	// noteUncapped is noteEvery for a source without a cap: what it asked in that time is uncounted if the process dies.
+	// noteUncapped is noteEvery for a source without a cap. If the process dies, RCPTs of that time are not counted.
 	noteUncapped = 10 * time.Second
 
 	// claimFor is how long a receiver keeps its part of a cap without asking for it: longer than the pause between two
@@ -42,7 +42,7 @@ type dailyCap struct {
 	read  bool  // what earlier processes used is known
 
 	claims  map[string]*claim // by receiver
-	claimed int               // sum of what these have used
+	claimed int               // sum of their used
 	swept   time.Time         // when prune last ran
 }
 
@@ -277,14 +277,14 @@ func (p *Pool) begin(do func(ctx context.Context) error, failed string) {
 	}, p.endNoting)
 }
 
-// endNoting lets the next one begin.
+// endNoting lets the next read or write begin.
 func (p *Pool) endNoting() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.noting = false
 }
 
-// recallCaps reads what earlier processes used of this day, unless that is being done. Under mu.
+// recallCaps begins readCaps, unless a read or write of caps is under way. Under mu.
 func (p *Pool) recallCaps(now time.Time) {
 	if p.noting || p.facts() == nil {
 		return
@@ -362,7 +362,7 @@ func (p *Pool) usedToday(now time.Time, ahead bool) (found []facts.Fact, uses ma
 // factKey is the key of the fact of a source. No receiver key begins so.
 func (p *Pool) factKey(i int) string { return throttle.SourcePrefix + p.list[i].Name() }
 
-// readCaps reads what earlier processes used of this day, as far as that isn't known.
+// readCaps reads how much earlier processes used of today's caps, if that isn't known.
 func (p *Pool) readCaps(ctx context.Context, now time.Time) error {
 	which := map[string]int{}
 	p.mu.Lock()

@@ -125,9 +125,9 @@ func (h *HostQueue[T]) Pop() (T, *Flow[T]) {
 	return item, v.flow
 }
 
-// ChargeScarce books that an item of a flow, asked in this host queue, used up something scarce that is worth a number
-// of turns, such as a refusal that the receiver tolerates. Flows that used less of it come first. A flow alone isn't
-// slowed, a new one starts level with the first, and no flow is put back by more than most turns.
+// ChargeScarce books that an item of a flow, asked in this host queue, used up something scarce that is worth a
+// number of turns, such as a refusal that the receiver tolerates. Flows that used less of it come first. A single
+// flow isn't slowed, a new flow starts level with the first one, and no flow falls back by more than most turns.
 func (h *HostQueue[T]) ChargeScarce(now time.Time, f *Flow[T], turns, most float64) {
 	t, weight := f.tenant, float64(f.tenant.weight)
 	f.scarceAt, t.scarceAt = now, now

@@ -7,7 +7,7 @@ const (
 	// guards that an acceptance resets count to ten or more.
 	SuspectsInRow = 2
 
-	// RetriesInRow is the same of those that are due again: if they fail each time, others still have their turn.
+	// RetriesInRow is the same for due retries: if they fail each time, other items still get their turn.
 	RetriesInRow = 2
 
 	longWord    = 24 // bytes of a local part; few real ones are longer. Guess.

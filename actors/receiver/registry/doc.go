@@ -1,3 +1,3 @@
-// Package registry knows the receivers on a node: each one's share of its allowance and its SMTP connections. It
-// enforces a share that shrinks, whatever the actors do.
+// Package registry knows the receivers on a node: each one's share of its allowance and its SMTP connections. If a
+// share shrinks, the registry enforces it, whatever the actors do.
 package registry

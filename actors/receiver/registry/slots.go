@@ -142,8 +142,8 @@ func (t *ReceiverSlot) Leave() {
 	t.slots.makeRoom()
 }
 
-// makeRoom asks as many idle receivers to end as others wait for a slot: first those whose own workspace waits, among
-// them the longest idle.
+// makeRoom asks as many idle receivers to end as others wait for a slot: first receivers whose own workspace waits,
+// the longest idle of them first.
 func (s *ReceiverSlots) makeRoom() {
 	waiting := s.quota.Waiting()
 	if waiting == 0 {

@@ -93,7 +93,7 @@ func (ss *shownSoftware) countsBySession() bool {
 	return !ss.keepsHour && ss.least.CountsBySession()
 }
 
-// deciding returns the software that decides how many may be refused; zero: none.
+// deciding returns the software that decides how many RCPTs may be refused; zero: none does.
 func (ss *shownSoftware) deciding() throttle.Software {
 	switch {
 	case ss.countsBySession():

@@ -169,8 +169,7 @@ func learnLength(ss *sessions, now time.Time, s *session) {
 	}
 }
 
-// doubtLength forgets what worn sessions showed if the first answers of another one are bad too: then length isn't the
-// reason.
+// If a session's first answers are bad, doubtLength forgets what worn sessions showed: length isn't the reason.
 func (ss *sessions) doubtLength(now time.Time, s *session) {
 	if s.well == 0 && s.worn == wornAfter {
 		ss.worn = wornSessions{}
@@ -185,8 +184,8 @@ func beginAgain(ss *sessions, now time.Time, why string) {
 	}
 }
 
-// stale reports whether a session got only deferrals, and one of its addresses is asked again: some receivers greylist
-// the connection, and accept addresses that return in another one.
+// stale reports whether a session got only deferrals and one of its addresses is queued again: some receivers
+// greylist the connection, and accept the address in another one.
 func (s *session) stale() bool {
 	return s.answers > 0 && s.well == 0 && s.queue.Queued() > 0 && s.queue.greyed.After(s.opened)
 }
@@ -235,20 +234,20 @@ func (ss *sessions) waitFor(cause wire.Cause, until time.Time) {
 	ss.wakeAt(until)
 }
 
-// supply holds the limits of what a free session is given.
+// supply holds the limits on the addresses that a free session is given.
 type supply struct {
 	budget  int          // addresses that may be refused
-	rate    int          // that the receiver's rate allows
-	pace    int          // that the source's rate allows
-	next    [3]time.Time // when there are more, if none; zero: once a probe is answered
+	rate    int          // addresses that the receiver's rate allows
+	pace    int          // addresses that the source's rate allows
+	next    [3]time.Time // if budget, rate or pace is 0, when it grows; zero: once a probe is answered
 	alone   bool         // its source asks one address at a time
-	asking  bool         // and is asking one
+	asking  bool         // its source is asking one
 	session int          // addresses that the session may still ask
 	queued  int          // waiting addresses
-	left    int          // the same, with those at their clients
+	left    int          // waiting addresses, with those at their clients
 }
 
-// Ask is how many addresses a session is given; if none, why and until when.
+// Ask is the decision how many addresses a session is given; if none, why and until when.
 type Ask struct {
 	n     int
 	cause wire.Cause
@@ -297,7 +296,7 @@ func (v *View) portionOf(n int, c *supply) int {
 	return n
 }
 
-// supplyOf gathers what a session might be given.
+// supplyOf returns the limits on the addresses that a session is given.
 func (ss *sessions) supplyOf(v *View, s *session) supply {
 	l, a := s.queue, &v.limits
 	c := supply{alone: s.path.pace.Alone(), asking: s.path.asking > 0, queued: l.Queued(), left: l.left(),
@@ -314,9 +313,8 @@ func (ss *sessions) supplyOf(v *View, s *session) supply {
 	return c
 }
 
-// refusalsFor returns how many probes of a queue may begin now by the refusal budget of a source, and if none, when to
-// ask again. If tenants of another queue with a session have used fewer, their part of the remaining refusals is left
-// to them.
+// refusalsFor returns how many probes of a queue the refusal budget of a source permits now and, if none, when to ask
+// again. If tenants of another queue with a session used fewer refusals, their part is left to them.
 func (ss *sessions) refusalsFor(now time.Time, l *hostQueue, o *egressPath) (n int, next time.Time) {
 	n, next = o.refusals.Ready(now)
 	weight := ss.paths.refusalWeight(o)

@@ -227,8 +227,8 @@ func (qs *queues) deferAddress(at place, a Answered) {
 	qs.deferProbe(a.Probe, a.Judgement, a.At)
 }
 
-// greyWait returns how long an address, deferred again after a wait, must still wait where every address is greylisted;
-// 0: unknown.
+// greyWait returns how long an address that was deferred again after a wait must still wait if every address is
+// greylisted; 0: unknown.
 func greyWait(o *egressPath, waited time.Duration) time.Duration {
 	wait := o.grey.Wait()
 	if wait > 0 && waited == 0 && o.pace.Greylisting() {
@@ -346,8 +346,8 @@ func (qs *queues) theDeferred(now time.Time) *heldDomain {
 	return h
 }
 
-// readmitWaiting requeues domains whose time aside is over, and addresses to be asked again once others are answered or
-// none wait.
+// readmitWaiting requeues domains whose time aside is over. It requeues addresses to be asked again once others are
+// answered or none wait.
 func (qs *queues) readmitWaiting(now time.Time) {
 	qs.readmitLongest(now)
 	for domain, h := range qs.parked {
@@ -383,7 +383,7 @@ func (qs *queues) readmitWaiting(now time.Time) {
 	qs.waiting = kept
 }
 
-// readmitNext requeues the next deferred address where no other waits, and reports whether it did.
+// readmitNext requeues the next deferred address, because no other one waits, and reports whether it did.
 func (qs *queues) readmitNext(now time.Time, h *heldDomain) bool {
 	if len(h.probes) == 0 {
 		return false
@@ -404,8 +404,8 @@ func (qs *queues) readmitNext(now time.Time, h *heldDomain) bool {
 	return true
 }
 
-// isDue reports whether a waiting address may be asked again, and whether only with nobody else. Where few pass in a
-// second, the good answer that lets it may have used that second up: then a moment of the next one is drawn.
+// isDue reports whether a waiting address may be asked again, and whether only alone. If few pass in a second, the
+// good answer that permits it may have used that second up: then isDue draws a moment of the next second.
 func (qs *queues) isDue(now time.Time, one *recheck) (may, alone bool) {
 	if now.Before(one.due) {
 		return false, false

@@ -19,8 +19,8 @@ const (
 	// between most RCPTs, so that lists don't flicker.
 	latelySpan = 2 * time.Second
 
-	// latelyPart is the part of that span from which waiting for the rate counts as the cause: more sessions wouldn't
-	// help then.
+	// latelyPart: if the rate was the limit for at least this part of latelySpan, it is the cause: more sessions
+	// wouldn't help.
 	latelyPart = 0.25
 )
 

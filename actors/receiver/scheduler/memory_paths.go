@@ -189,7 +189,7 @@ func (l *route) noteSuspensions(now time.Time) []facts.Suspension {
 	return out
 }
 
-// restored is the part of a snapshot about hosts, for their future queues.
+// restored holds the hosts of a snapshot until their routes are made.
 type restored struct {
 	queues map[string]facts.HostSet
 	hosts  map[string]facts.Host // by host and address

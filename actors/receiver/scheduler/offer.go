@@ -176,7 +176,7 @@ func (p *Probe) note(judged Judgement) {
 	p.attempts, p.omitted = c.Attempts, c.Omitted
 }
 
-// given returns the attempts at a probe since it was offered.
+// given returns a probe's attempts since its offer.
 func (p *Probe) given() evidence.Case {
 	return evidence.Case{Attempts: p.attempts, Omitted: p.omitted, Hosts: p.chunk.hosts}
 }

@@ -20,7 +20,7 @@ import (
 
 const (
 	// probesPerSession is how many queued probes justify one more session: opening costs about as many round trips as
-	// four probes, a fifth of that session's work.
+	// four probes, a fifth of such a session's work.
 	probesPerSession = 16
 
 	// worthOpening is how much work for one session justifies another, at a round trip of turnShort; slower round trips
@@ -229,7 +229,7 @@ type room struct {
 	unserved bool // the queue has no session
 }
 
-// Open is whether one more session is opened for a queue; if not, until when.
+// Open is the decision whether to open one more session for a queue and, if not, how long it stands.
 type Open struct {
 	may     bool
 	until   time.Time // zero: until one has ended

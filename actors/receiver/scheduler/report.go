@@ -119,7 +119,7 @@ func (o *Options) judgeRecalled(m facts.Attempt) Judgement {
 	return judgement
 }
 
-// repeatedMax bounds the replies that a session remembers, some 60 KB at worst. At the bound all are forgotten: such a
+// repeatedMax bounds the replies that a session remembers, some 60 KB at worst. At the bound it forgets them all: its
 // receiver hardly repeats itself.
 const repeatedMax = 64
 

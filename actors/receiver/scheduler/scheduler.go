@@ -80,7 +80,7 @@ func (sc *Scheduler) HasWork() bool {
 	return false
 }
 
-// fenceEvery is how often we check whether a fence has ended, as it does with the ledger's next answer.
+// fenceEvery is how often we check whether a fence has ended. The ledger's next answer ends it.
 const fenceEvery = time.Second
 
 // keepRates adjusts each source's rate and Window to the present limits.

@@ -25,7 +25,7 @@ func (r *Tallies) Of(at int64) *Tally {
 	return t
 }
 
-// Sum adds up the ten spans that end with one.
+// Sum adds up the ten spans that end with span last.
 func (r *Tallies) Sum(last int64) (all Tally) {
 	for _, t := range r {
 		if t.at > last-Spans && t.at <= last {

@@ -265,8 +265,8 @@ func (t Tally) Sum() (n int64) {
 	return n
 }
 
-// countFresh: files with at most this many outcomes are counted each time, in milliseconds. Above it a count waits
-// until a quarter more is settled, so that all counts together read a file about five times.
+// countFresh: a file with at most this many outcomes is counted each time, within milliseconds. A larger one is
+// counted again when a quarter more is settled, so that all its counts read it about five times.
 const countFresh = 5_000
 
 // Behind reports whether counting again is worthwhile when this many are settled.

@@ -199,9 +199,9 @@ func (s *Service) recoveries(user ledger.User, form uuid.UUID) (all []string) {
 	return all
 }
 
-// CodesOn turns codes on for the signed-in user, who proves the password and that the app has the secret, and ends all
-// their other sessions. It returns the recovery codes; for some minutes a repeated form gets them again. ErrWrong,
-// ErrCode, ErrOn, ErrNoPassword, *Wait, ErrBusy.
+// CodesOn turns codes on for the signed-in user, who proves the password and that the app has the secret, and ends
+// all their other sessions. It returns the recovery codes; for some minutes a repeated form gets them again. Errors:
+// ErrWrong, ErrCode, ErrOn, ErrNoPassword, *Wait, ErrBusy.
 func (s *Service) CodesOn(ctx context.Context, in ledger.SignedIn, form uuid.UUID, password, code string, b Browser) ([]string, error) {
 	if !HasPassword(in.User) {
 		return nil, ErrNoPassword
@@ -318,7 +318,7 @@ const (
 	totpSkew = 1
 )
 
-// TOTPSecretBytes is the length of a secret: that of the hash (RFC 4226, 4).
+// TOTPSecretBytes is the length of a secret, the same as the hash's (RFC 4226, 4).
 const TOTPSecretBytes = sha1.Size
 
 // Recoveries is how many recovery codes there are.

@@ -399,11 +399,11 @@ func (w *world) checkGrants() {
 	}
 }
 
-// Moment is what a ledger holds that does one thing at a time: the transitions over the tables in memory, without
-// faults. It is never changed.
+// Moment is a state, never changed, of a ledger that does one thing at a time: the transitions over tables in memory,
+// without faults.
 type Moment struct{ *book }
 
-// Beginning is the moment in which there are some workspaces and nothing else.
+// Beginning returns the moment with some workspaces and nothing else.
 func Beginning(workspaces ...uuid.UUID) Moment { return Moment{newBook(workspaces...)} }
 
 // Equal reports whether two moments are equal, except for their logs.

@@ -34,8 +34,8 @@ type dialect struct {
 	numbered bool
 	// file: the database is a file of this process, not a server.
 	file bool
-	// restarts: the database can rerun a transaction from a savepoint, so cockroach-go runs the transactions. PostgreSQL
-	// would keep the snapshot with the conflict.
+	// restarts: the database can rerun a transaction from a savepoint, so cockroach-go runs the transactions.
+	// PostgreSQL can't: the rerun would keep the snapshot with the conflict.
 	restarts bool
 	// apart: a schema change is always its own transaction, even inside another one.
 	apart bool

@@ -33,7 +33,7 @@ type Options struct {
 	// Folder is for temporary files, such as those that sort results, of a ledger on a server; "": the system's. The
 	// embedded ledger has them beside it.
 	Folder string
-	// RetryWait is the first wait before another attempt; it doubles up to a hundred times as much. 0: 10 ms. With a
+	// RetryWait is the first wait before another attempt; the wait doubles, up to a hundredfold. 0: 10 ms. With a
 	// shorter wait conflicting writers meet again; with a longer one callers wait. Tests of other things shorten it.
 	RetryWait time.Duration
 	// DiskReserve is how many bytes of its disk an embedded ledger reserves for settlements and money: with less

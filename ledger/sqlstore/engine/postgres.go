@@ -31,7 +31,7 @@ const (
 	// keeps rows locked that others need. It is shorter than all attempts of a waiting transaction, attemptsMax
 	// times lockTime, so that one of them succeeds. Guess.
 	idleTime = 2 * time.Second
-	// idleReading is the same for a reading transaction, for which nobody waits. Shorter than a lease.
+	// idleReading is idleTime for a transaction that only reads: no other one waits for it. Shorter than a lease.
 	idleReading = 15 * time.Second
 	// attemptTime bounds one attempt as seen by the node, so that a dead connection ends. It is above statementTime,
 	// so that a slow database reports it first.

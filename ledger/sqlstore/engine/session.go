@@ -62,7 +62,7 @@ func (s *session) statement(ctx context.Context, text string) (*sql.Stmt, error)
 	return stmt, nil
 }
 
-// begin starts a transaction. On a server the caller may abandon it, because the driver then ends the connection.
+// begin starts a transaction. On a database server ctx may interrupt this, because the driver then ends the connection.
 func (s *session) begin(ctx context.Context, statement string) error {
 	if s.dialect.ending == 0 {
 		return s.control(ctx, statement)
@@ -144,8 +144,8 @@ func newPool(db *sql.DB, d dialect, size int, waited func(who uuid.UUID, long ti
 	return p
 }
 
-// take waits for a session until ctx ends. A repeated transaction precedes others of its tenant; has is how long it
-// has waited already. ErrClosed after close, or the error of ctx.
+// take waits for a session until ctx ends. If again is set, the repeated transaction precedes others of its tenant;
+// has is how long it has already waited. Errors: ErrClosed after close, or that of ctx.
 func (p *pool) take(ctx context.Context, again bool, has time.Duration) (*session, error) {
 	who, began := ledger.TenantOf(ctx), time.Now()
 	ask := p.turns.Ask

@@ -409,7 +409,7 @@ func InHandfuls[T any](list []T, do func(part []T) error) error {
 	return nil
 }
 
-// In cuts a list in handfuls, and calls do with ` IN (?, …)` and the arguments of each.
+// In cuts a list into handfuls and calls do for each, with ` IN (?, …)` and its arguments.
 func In[T any](list []T, arg func(T) any, do func(in string, args []any) error) error {
 	return InHandfuls(list, func(part []T) error {
 		args := make([]any, len(part))
