@@ -150,8 +150,8 @@ func TestANodeThatCannotRestIsNotTakenForResting(t *testing.T) {
 		"a node that still has SMTP sessions says that it rests")
 }
 
-// TestSharesThatWereKeptToInPartAreKeptToAgain: a table that could not be kept to in time may have been adopted by some
-// receivers; when the one before it is in force again, they have to hear of that.
+// TestSharesThatWereKeptToInPartAreKeptToAgain: if shares could not be applied in time, some receivers may have
+// applied them. When the earlier shares hold again, these receivers must be told.
 func TestSharesThatWereKeptToInPartAreKeptToAgain(t *testing.T) {
 	l, calls, slow := &table{}, 0, false
 	n := newBeating(l, func(context.Context, func(string) (int, int)) error {

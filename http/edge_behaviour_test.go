@@ -493,8 +493,7 @@ func TestBadKeysHitNobodyElse(t *testing.T) {
 	}
 }
 
-// TestGoodKeysCostNothing: keys that the ledger says are good leave the limit of bad
-// ones as it was, however many are seen for the first time.
+// TestGoodKeysCostNothing: good keys don't use up the limit of bad ones, however many are seen for the first time.
 func TestGoodKeysCostNothing(t *testing.T) {
 	t.Parallel()
 	clk := newClock()

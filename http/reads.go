@@ -37,7 +37,7 @@ type reads[K comparable, V any] struct {
 	keptAt  uint64             // guarded by mu
 }
 
-// question is one question, with the next one for requests that come too late for it.
+// question is a read that requests share; next is the read for requests that come too late for this one.
 type question[V any] struct {
 	tenant uuid.UUID
 	done   chan struct{}

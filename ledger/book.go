@@ -40,8 +40,8 @@ type Tenants interface {
 	UseKeys(ctx context.Context, ids []string) error
 
 	// Grant adds credits once per grant id and funds waiting verifications, oldest first; one that does not fit does
-	// not stop a newer one that does. ErrIllegal: an amount below 1, more than 2^53 in all, a grant id used with
-	// another amount or workspace, or the id of a verification.
+	// not stop a newer one that does. ErrIllegal if the amount is below 1, the sum above 2^53, or the id that of
+	// another grant or of a verification.
 	Grant(ctx context.Context, id, workspace uuid.UUID, n Credits, reason string) (Balance, error)
 	Balance(ctx context.Context, workspace uuid.UUID) (Balance, error) // ErrNoSuchWorkspace
 	// Entries returns one page of the entries of a verification, newest first, with the sums of all.
@@ -94,9 +94,9 @@ type Files interface {
 // Work is the part for the engine. Methods with a Lease return ErrStaleEpoch when the lease is no longer the caller's.
 type Work interface {
 	// Lease leases at most limit free verifications with work (Preparing; or Verifying, Waiting for receivers,
-	// Cancelling; not parked) for ttl, each at a new epoch. Those with work for the longest time come first.
-	// Workspaces in except, at most ExceptMax, get none. It may skip verifications that another call is changing.
-	// ErrIllegal for the zero node. An expired lease stays valid for writing until another node takes the
+	// Cancelling; not parked) for ttl, each at a new epoch. Verifications that have had work for the longest time
+	// come first. Workspaces in except, at most ExceptMax, get none. It may skip verifications that another call is
+	// changing. ErrIllegal for the zero node. An expired lease stays valid for writing until another node takes the
 	// verification: the epoch decides, so that a paused node keeps the outcomes it has.
 	Lease(ctx context.Context, node uuid.UUID, limit int, ttl time.Duration, except ...uuid.UUID) ([]Verification, error)
 	// Renew extends all unexpired leases of a node and returns them.
@@ -116,9 +116,9 @@ type Work interface {
 	// becomes Completed, CompletedWithErrors or, if it was Cancelling, Cancelled. For a settlement that is already
 	// stored (same number, epoch and results) it returns the current state, even after the lease has ended; another
 	// settlement with the same number is ErrStaleEpoch. Evidence is committed with the results and does not
-	// distinguish settlements: in a repeat, the first evidence stays. ErrIllegal: results that EncodeResults
-	// refuses, that are outside of the file or more than what is left; an ordinal of another settlement; evidence
-	// above EvidenceMax; and s.Why that CheckWhy refuses.
+	// distinguish settlements: in a repeat, the first evidence stays. ErrIllegal if EncodeResults refuses the
+	// results, if they are outside of the file or more than are open, if an ordinal is in another settlement, if
+	// evidence is above EvidenceMax, or if CheckWhy refuses s.Why.
 	Settle(ctx context.Context, s Settlement) (Verification, error)
 	// Wait marks a leased verification as Waiting for receivers until o.Next, or as Verifying with a zero time, and stores
 	// its outlook. Cancelling stays as it is. ErrIllegal for o.Why without o.Next, or one that CheckWhy refuses.
@@ -133,7 +133,7 @@ type Work interface {
 	// Crashed returns a lease after a program fault, and parks the verification for CrashPause. The second time it sets
 	// the verification aside: Failed with internal_error, with its held credits released. Cancelling stays as it is.
 	Crashed(ctx context.Context, l Lease) (Verification, error)
-	// FinishCancel releases the held credits and makes it Cancelled.
+	// FinishCancel releases the held credits and makes the verification Cancelled.
 	FinishCancel(ctx context.Context, l Lease) (Verification, error)
 	// Sweep handles what is due. It expires uploads (upload_expired) and unfunded files (funding_expired). After
 	// their retention it deletes uploaded bytes, results with their evidence, and whole verifications that never

@@ -294,8 +294,8 @@ func TestPublicHellos(t *testing.T) {
 	}
 }
 
-// TestAnOldTLS is the public sample P042: a receiver that knows nothing newer than TLS 1.0 is asked under it, since the
-// choice is that or clear text, and in clear where the handshake fails.
+// TestAnOldTLS is the public sample P042: a receiver that knows nothing newer than TLS 1.0 is asked under TLS 1.0,
+// because clear text is the alternative. If the handshake fails, it is asked in clear.
 func TestAnOldTLS(t *testing.T) {
 	const offered = "> 220 hi\n< EHLO probe.example\n> 250-mx\n> 250 STARTTLS\n"
 	asked := "< EHLO probe.example\n> 250 mx\n< MAIL FROM:<back@probe.example>\n> 250 ok\n" +

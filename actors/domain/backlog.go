@@ -54,12 +54,12 @@ type backlog struct {
 	workspace []byte
 	ordinals  []uint32 // in the order of the file; read only
 	next      int      // index in ordinals of the first that was never offered
-	ready     []uint32 // to be offered before those: given back unasked
+	ready     []uint32 // given back unasked, to be offered before the others
 
 	chunks    []*open   // oldest first
 	chunk     uint64    // number of the newest; none is used twice
 	size      int       // of the next chunk
-	retryAt   time.Time // no due retries are offered before
+	retryAt   time.Time // no due retries are offered before this time
 	offeredAt time.Time // when the first address was offered, or our ledger came back; zero: none was
 	crowded   bool      // the workspace has its share of the addresses that may be at receivers
 }

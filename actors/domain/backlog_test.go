@@ -320,8 +320,8 @@ func TestAnIdleReceiverThatEndsIsNoFault(t *testing.T) {
 	effort.Is(t, b.backlog.receiver.lost, 0, "receivers count as lost that had nothing")
 }
 
-// TestReceiverThatMoved: all that it has not answered is offered to the next one
-// without waiting, and what it says behind its last word still counts.
+// TestReceiverThatMoved: addresses that it has not answered are offered to the next actor at once, and answers behind
+// its last message still count.
 func TestReceiverThatMoved(t *testing.T) {
 	b := newBench(t, testOptions(), 3)
 	b.reach()

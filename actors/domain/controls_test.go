@@ -579,8 +579,8 @@ func TestAddressesThatPassOneByOneShareAControlProbe(t *testing.T) {
 	}
 }
 
-// TestTheFirstControlProbeGoesWithTheFirstChunk: behind some addresses of it, and not for domains of which
-// it may not be needed.
+// TestTheFirstControlProbeGoesWithTheFirstChunk: it goes behind some addresses of the chunk, and not for domains that
+// may not need it.
 func TestTheFirstControlProbeGoesWithTheFirstChunk(t *testing.T) {
 	for _, tc := range []struct {
 		addresses int

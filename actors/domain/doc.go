@@ -13,11 +13,11 @@
 // A receiver actor that can't be reached, moves or falls silent is our own fault and no attempt at an address: it is
 // looked up again every few seconds, as long as the work is ours.
 //
-// What to do next is decided by planner, which is plain Go; Actor is its shell. A planner has four parts, which share a
-// job: route is where the addresses are asked, retries are those that were answered and have no outcome, controls find
-// out what an acceptance is worth, and backlog is what was never asked and what is out. The attempt log keeps the
-// attempts at addresses that wait, for there may be a million. Facts are what domains have learned for one another, on
-// this node and, through a Store, on all.
+// planner, which is plain Go, decides what to do next; Actor is its shell. A planner has four parts, which share a
+// job: route is where the addresses are asked, retries has those that were answered and have no outcome, controls
+// find out what an acceptance is worth, and backlog has those that were never asked or are at the receiver. The
+// attempt log keeps the attempts at addresses that wait, for there may be a million. Facts are what domains have
+// learned for one another, on this node and, through a Store, on all.
 //
 // Of the ledger the package sees Store alone, which is a memory that may be lost. It keeps nothing durable: its parent,
 // the verification actor, restarts it with the addresses that are not settled.

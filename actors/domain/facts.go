@@ -31,8 +31,8 @@ const (
 	partLife = time.Hour
 )
 
-// Facts is what is known for a while of how hosts answer for domains, by behaviourKey, shared by the domain actors of a
-// node and, with a Writer, by the nodes of a cluster. Safe for concurrent use.
+// Facts remembers for a while how hosts answer for domains, by behaviourKey. The domain actors of a node share it
+// and, with a Writer, the nodes of a cluster. Safe for concurrent use.
 type Facts struct {
 	// Hour is how long an hour lasts in the rules that count by the hour. It is set first.
 	Hour throttle.Hour

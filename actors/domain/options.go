@@ -26,13 +26,13 @@ type Options struct {
 	Resolve func(identity string) *actor.PID // of a receiver's key; may wait a second; nil: not now
 	Facts   *Facts
 	Load    *Load
-	// Waits are between the attempts at one address when the receiver, by its key, names no time: at least one, all
-	// positive. The last one repeats.
+	// Waits returns the waits between attempts at one address if its receiver, by its key, names no time: at least
+	// one, all positive. The last one repeats.
 	Waits func(key string) []time.Duration
 	// GiveUpAfter is how long an address stays open after its first deferral.
 	GiveUpAfter time.Duration
-	// ControlPauses are between the control probes of one domain; the last one repeats. They have to be long enough for
-	// another session, and for a guard that counts by the minute.
+	// ControlPauses are the pauses between control probes of one domain; the last one repeats. They have to be long
+	// enough for another session, and for a guard that counts by the minute.
 	ControlPauses []time.Duration
 	Log           *slog.Logger
 }

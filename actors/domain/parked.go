@@ -10,7 +10,7 @@ import (
 )
 
 // Park asks a domain to stop and to export its state, so that the work can go on later. The answer is Parked or
-// NotParked. Resume revokes it. Leave is for good: what is on the wire is still answered, and the answer is Parked.
+// NotParked. Resume revokes it. After Leave, addresses on the wire are still answered, then the answer is Parked.
 type (
 	Park      struct{}
 	Resume    struct{}
@@ -51,10 +51,10 @@ type ParkedControl struct {
 	Local string         `json:"local"`
 	Asked int            `json:"asked"`
 	Again *ParkedAddress `json:"again,omitempty"` // when it was deferred; nil: it wasn't
-	Notes evidence.Case  `json:"-"`               // the attempts at those of this run
+	Notes evidence.Case  `json:"-"`               // the attempts at the control probes of this run
 }
 
-// park stops what is under way and exports the state; false when the domain can't be parked now.
+// park stops the work and exports the state; it returns false if the domain can't be parked now.
 func (pl *planner) park(now time.Time) (Parked, bool) {
 	if len(pl.backlog.chunks) > 0 && pl.backlog.receiver.serves() {
 		return Parked{}, false

@@ -16,13 +16,13 @@ import (
 type planner struct {
 	*job
 	route    route    // where the addresses are asked
-	retries  retries  // those that were answered and have no outcome
+	retries  retries  // addresses that were answered and have no outcome
 	controls controls // what an acceptance is worth
-	backlog  backlog  // those that were never asked, and what is out at the receiver
+	backlog  backlog  // addresses that were never asked, and those at the receiver
 
 	held     bool      // nothing may be offered
 	heldAt   time.Time // since when
-	leaveBy  time.Time // when it is left, whatever is out; zero: it isn't
+	leaveBy  time.Time // when the domain is left, whatever is out; zero: never
 	draining bool      // more may be final in the next round
 }
 
@@ -300,8 +300,8 @@ func (pl *planner) quietUntil(now time.Time) time.Time {
 	return earliest(pl.controls.nextControl(), pl.controls.witnesses.nextDoubt(now), until)
 }
 
-// holdWork takes back what is out and offers nothing more, or resumes; the time between doesn't count towards giving
-// up.
+// holdWork takes addresses back from receivers and offers nothing more, or resumes. The time between doesn't count
+// towards giving up.
 func (pl *planner) holdWork(now time.Time, on bool) {
 	switch {
 	case on && !pl.held:

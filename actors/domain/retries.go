@@ -10,7 +10,7 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// retries are the addresses that were answered and have no outcome, and what is known of them.
+// retries holds the addresses that were answered and have no outcome.
 type retries struct {
 	*job
 	route    *route
@@ -151,14 +151,14 @@ func (r *retries) extendWaits(now time.Time, lost time.Duration) {
 type pending struct {
 	since   time.Duration // the first answer, from which the time to give up counts
 	due     time.Duration // the next attempt
-	grey    time.Duration // first deferred itself, at the source from
-	from    *greySource   // nil: not deferred itself
+	grey    time.Duration // when the address itself was first deferred at source from
+	from    *greySource   // nil: the address itself wasn't deferred
 	newest  *note         // the newest attempt; nil: there is none
 	ordinal uint32
-	omitted uint16      // attempts that are not kept
+	omitted uint16      // attempts that the log does not keep
 	reason  smtp.Reason // why it was deferred last
 	waits   uint8       // how many of the configured waits are used up, at most waitsMax
-	kept    uint8       // attempts that are
+	kept    uint8       // attempts that the log keeps
 	marks   uint8
 }
 

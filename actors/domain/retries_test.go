@@ -110,7 +110,7 @@ func greylistingReceiver(t *testing.T, names bool) {
 	}
 }
 
-// TestALaterOwnerAsksInAnotherOrder: what was deferred before stands first in the file, and would fail in a row.
+// TestALaterOwnerAsksInAnotherOrder: addresses deferred before are first in the file, and would fail in a row.
 func TestALaterOwnerAsksInAnotherOrder(t *testing.T) {
 	const all, deferred = 2000, 400 // the first ones
 	b := newBench(t, testOptions(), all)
@@ -426,7 +426,7 @@ func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotPass: temporary refusals, other sources and what came from a stage before RCPT are no reason to hurry.
+// TestWhatDoesNotPass: temporary refusals, other sources and replies to a stage before RCPT are no reason to hurry.
 func TestWhatDoesNotPass(t *testing.T) {
 	for name, say := range map[string]told{
 		"put off": greyFrom(sourceA), "another source": {outcome: smtp.Invalid, reason: smtp.MailboxNotFound,

@@ -133,7 +133,7 @@ const (
 // deferredCounts are the deferred addresses by reason. Times count from the start of the planner.
 type deferredCounts struct {
 	by      map[smtp.Reason]*deferredFor
-	due     int           // are in none of these
+	due     int           // due addresses; by counts none of these
 	control time.Duration // when the deferred control probe is expected to be answered; 0: it isn't deferred
 }
 

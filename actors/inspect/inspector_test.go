@@ -344,8 +344,8 @@ func TestExplainSaysWhoSaysWhat(t *testing.T) {
 	}
 }
 
-// TestExplainWithoutDNS says what holds for the name itself, and that DNS was silent; what the
-// rules say of a name asks DNS nothing.
+// TestExplainWithoutDNS: Explain returns the limits of the name itself, and that DNS was silent. The rules for a name
+// need no DNS.
 func TestExplainWithoutDNS(t *testing.T) {
 	c := newInspector(t, rule(t, "example", "rcpt_rate", "3/s"), rule(t, "mx.broken.example", "rcpt_rate", "1/s"))
 	got, err := c.Explain(t.Context(), "Broken.Example")

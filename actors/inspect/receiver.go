@@ -18,8 +18,8 @@ type Receiver struct {
 
 	// Addresses that could be asked now and have no answer, Behind and InFlight counted in.
 	Queued   int     `json:"queued"`
-	Behind   int     `json:"behind"`    // of these, that their verifications have not handed over yet
-	Oldest   float64 `json:"oldest"`    // seconds that the oldest of them has waited
+	Behind   int     `json:"behind"`    // of Queued, not yet handed over by their verifications
+	Oldest   float64 `json:"oldest"`    // seconds that the oldest one has waited
 	InFlight int     `json:"in_flight"` // RCPTs on the wire
 	Sessions int     `json:"sessions"`  // open or opening
 	Most     int     `json:"most"`      // sessions allowed here now
@@ -91,7 +91,7 @@ type Session struct {
 type Queue struct {
 	Workspace    string  `json:"workspace"`
 	Verification string  `json:"verification"`
-	Queued       int     `json:"queued"` // what is not handed over yet counted in
+	Queued       int     `json:"queued"` // addresses not yet handed over included
 	Oldest       float64 `json:"oldest"` // seconds
 	Weight       int     `json:"weight"`
 }

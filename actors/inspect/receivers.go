@@ -183,9 +183,9 @@ var forgetQuery = Query[ofReceiver, []Forgotten]{"forget",
 		return i.options.Receivers.Forget(ctx, of.Key, of.What), nil
 	}}
 
-// Forget drops what a receiver taught all nodes: what is one of Forgets. Nodes that do not answer may still know it. If
-// it lives on no node, its stored facts are dropped. ErrNotThere; an Unreachable when a node that does not answer may
-// have it.
+// Forget drops what all nodes learned of a receiver; what is one of Forgets. Nodes that do not answer may still know
+// it. If no node has the receiver, its stored facts are dropped. Errors: ErrNotThere; an Unreachable if a node that
+// does not answer may have it.
 func (i *Inspector) Forget(ctx context.Context, key, what string) ([]Forgotten, []UnreachableNode, error) {
 	all, err := forgetQuery.askAll(ctx, i, ofReceiver{Key: key, What: what})
 	if err != nil {

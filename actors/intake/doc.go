@@ -1,10 +1,10 @@
 // Package intake reads a customer's file: CSV bytes to records, records to addresses, addresses to distinct addresses.
 //
-// Read follows the input rules of the customer's contract: one column, UTF-8 with or without a byte order mark, quoting
-// as in RFC 4180, lines that end in LF or CRLF, a header if the first record is not an address. It refuses the whole
-// file for its first defect, in the order of the bytes, and says in which record that is. Inspect gives all defects,
-// Check those of one text; kind.go has what each is and what to do. What is well-formed is smtp.LocalPart's and
-// smtp.ParseDomain's to say.
+// Read follows the input rules of the customer's contract: one column, UTF-8 with or without a byte order mark,
+// quoting as in RFC 4180, lines that end in LF or CRLF, a header if the first record is not an address. It refuses
+// the whole file for its first defect, in the order of the bytes, and says in which record that is. Inspect returns
+// all defects, Check those of one text; kind.go says what each is and what to do. smtp.LocalPart and smtp.ParseDomain
+// decide what is well-formed.
 //
 // encoding/csv is not used: it drops blank lines, keeps the byte order mark, and lets NUL and broken UTF-8 pass.
 //

@@ -69,7 +69,7 @@ const (
 	mendRow  = "Correct or delete it"
 )
 
-// kinds say of each kind the code that the customer reads, what is wrong, and what to do.
+// kinds has for each kind the code that the customer reads, what is wrong, and what to do.
 var kinds = map[Kind]struct{ code, says, do string }{
 	KindWorkbook: {CodeEncoding, "The file is a workbook, not CSV.", "Save its sheet as CSV in UTF-8"},
 	KindPDF:      {CodeEncoding, "The file is a PDF, not CSV.", export},
@@ -157,7 +157,7 @@ func Check(text string, row int64) *Defect {
 	return malformed(text, err, row)
 }
 
-// quotes are those of texts; none is on the keyboard's key for ".
+// quotes are typographic quotation marks; none is the keyboard's ".
 const quotes = "“”„‟«»‹›‘’‚‛「」"
 
 // labels are what forms and programs put before an address.
@@ -174,7 +174,7 @@ func noteBeside(text string, row int64) *Defect {
 	return d
 }
 
-// malformed tells what is wrong with a text that is no address, and what it means.
+// malformed returns what is wrong with a text that is no address, and the address that it means.
 func malformed(text string, cause error, row int64) *Defect {
 	kind, details := kindOf(text, cause)
 	d := newDefect(kind, row, details...).quote([]byte(text))

@@ -29,7 +29,7 @@ const (
 	begin        = 64
 )
 
-// Window bounds how much may be at work at a time; nil does not. Safe for concurrent use.
+// Window bounds how many domains a file has at work; nil does not. Safe for concurrent use.
 type Window struct {
 	least, most float64
 	processors  float64

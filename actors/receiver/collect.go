@@ -37,8 +37,8 @@ func (l *Registry) Record(now time.Time, after string, most int) (out inspect.Re
 	return l.Histories.Record(now, after, most)
 }
 
-// Close ends one session of a receiver after the command on the wire, and reports whether there was one. Numbers are
-// those of Detail; if a name stands for several receivers, each ends its session of that number.
+// Close ends one session of a receiver after the command on the wire, and reports whether there was one. Detail shows
+// the numbers; if a name stands for several receivers, each ends its session with that number.
 func (l *Registry) Close(ctx context.Context, key string, session int) bool {
 	end := func(s *scheduler.Scheduler, _ time.Time) bool { return s.CloseSession(session) }
 	return slices.Contains(collect(ctx, l, standsFor(key), true, end), true)
@@ -123,8 +123,8 @@ func (l *Registry) Forget(ctx context.Context, key, what string) []inspect.Forgo
 	})
 }
 
-// ForgetKept does the same for a receiver that lives on no node, of which only the stored fact exists. It tries the
-// key, then the key as that of a suffix.
+// ForgetKept does as Forget for a receiver that lives on no node and has only a stored fact. It tries the key, then
+// the key of a suffix.
 func (l *Registry) ForgetKept(ctx context.Context, key, what string) ([]inspect.Forgotten, error) {
 	l.mu.Lock()
 	store := l.facts

@@ -296,8 +296,8 @@ func (a *sessionActor) ask(m scheduler.AskProbes) scheduler.Report {
 	return r
 }
 
-// over ends a report whose session ended without an error: by a 421 to the last
-// RCPT, or because its context was done just when the last reply came.
+// over completes the report of a session that ended without an error: by a 421 to the last RCPT, or because its
+// context was done just when the last reply came.
 func (a *sessionActor) over(r *scheduler.Report) {
 	if n := len(r.Answered); n > 0 && r.Answered[n-1].Judgement.Attempt.Code == 421 {
 		last := r.Answered[n-1].Judgement
@@ -403,7 +403,7 @@ func (a *sessionActor) probe(r *scheduler.Report, m *scheduler.AskProbes) (verdi
 	return stop, err
 }
 
-// nameOf names our address of a session, or of the source when there was none.
+// nameOf names our address in a session, or the source's if the session had none.
 func nameOf(used netip.Addr, s *egress.Source) string {
 	if used.IsValid() {
 		return used.String()

@@ -487,7 +487,7 @@ func (b *another) OpenFile(context.Context, uuid.UUID) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(b.bytes)), nil
 }
 
-// TestAFileThatIsNotWhatItWasIsGivenUp: it is no defect for the customer, and nothing is asked.
+// TestAFileThatIsNotWhatItWasIsGivenUp: a changed file is no defect for the customer, and nothing is asked.
 func TestAFileThatIsNotWhatItWasIsGivenUp(t *testing.T) {
 	for name, bytes := range map[string]string{"a defect": "yes@good.test\nno address\n", "fewer": "yes@good.test\n",
 		"more": "yes@good.test\nno@good.test\nx@good.test\n", "a duplicate": "yes@good.test\nyes@good.test\n"} {

@@ -4,6 +4,6 @@
 // keeps a bounded number of domain actors at work, and settles their outcomes in batches under its lease's epoch. On
 // another node, or after a restart, it reads the same file and the settlements that stand, and continues.
 //
-// What is open and what is settled is kept by plan, which is plain Go; Actor is
-// its shell and does everything that may wait in goroutines.
+// plan, which is plain Go, knows which addresses are open and which are settled. Actor is its shell: whatever may
+// wait, it does in goroutines.
 package verification

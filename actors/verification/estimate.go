@@ -28,12 +28,12 @@ const (
 // queue holds what the estimate knows of a verification's addresses at one receiver.
 type queue struct {
 	addresses int
-	again     float64       // expected questions beyond the first for each of these
-	wait      time.Duration // before the last of these can be asked
+	again     float64       // expected questions for each address, beyond the first
+	wait      time.Duration // until the last address can be asked
 	perHour   int           // addresses in an hour, as the receiver says; 0: it doesn't
 	asked     float64       // addresses in a second, as seen; 0: none yet
 	cause     string        // what keeps us from asking the receiver more
-	until     time.Time     // nothing is asked before
+	until     time.Time     // nothing is asked before this time
 
 	rate float64 // addresses in a second that the estimate uses; 0: none
 }

@@ -47,14 +47,14 @@ type plan struct {
 	began      int      // addresses of the domains that were begun
 	final      int      // addresses that were answered in this run
 	throughput throughput
-	durations  lasted           // how long the small domains took that are done
+	durations  lasted           // how long the finished small domains took
 	open       map[string]*work // domains that have an actor, by name
-	waiting    int              // how many of these only wait for a time
+	waiting    int              // how many domains in open only wait for a time
 	busy       int              // sum of the others' weights
 	crowded    bool             // the workspace has as many domains at work on this node as it may
-	answered   bitset           // has its final outcome, settled or not
+	answered   bitset           // addresses with a final outcome, settled or not
 	batched    []ledger.Result  // the first of pending, which are being settled
-	entries    []evidence.Entry // how they came about
+	entries    []evidence.Entry // how the outcomes of pending came about
 	since      time.Time        // of the oldest of pending
 
 	outcomes

@@ -72,7 +72,7 @@ func waitSentence(w inspect.Wait) string {
 	return text
 }
 
-// receiverGroup is a group of waits: all those of one receiver, or of something without a name.
+// receiverGroup is the group of all waits for one receiver, or of all waits for something without a name.
 type receiverGroup struct {
 	name      string // of the receiver; "": it has none
 	addresses int

@@ -123,8 +123,8 @@ func TestARingThatCannotBeWrittenStaysAsItIs(t *testing.T) {
 	effort.ErrorIf(t, len(got) != 1 || got[0] != before[0], "got %v, want %v", got, before)
 }
 
-// Keys are changed step by step on three nodes that gossip all the time; nothing is
-// dropped, and in the end what only the old key opens is dropped.
+// Keys are changed step by step on three nodes that gossip all the time. Nothing is dropped, and in the end only
+// messages under the old key are.
 func TestKeysRotateUnderTraffic(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	t.Parallel()

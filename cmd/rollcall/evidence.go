@@ -248,7 +248,7 @@ func writeAttempt(b *term.Page, a admin.AttemptView) {
 var scopeWords = map[string]string{"address": "this address alone", "domain": "its mail domain",
 	"list": "one customer's list", "source": "our source at this receiver", "receiver": "the whole receiver"}
 
-// replayLine is a line of a replay: one of the two.
+// replayLine is a line of a replay: an address, or at the end the summary.
 type replayLine struct {
 	Address *evidence.Replayed      `json:"address,omitempty"`
 	Summary *evidence.ReplaySummary `json:"summary,omitempty"` // the last line

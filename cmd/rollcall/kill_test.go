@@ -88,8 +88,8 @@ func newFire() fire {
 	return f
 }
 
-// TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice kills a node with SIGKILL at random points of its work and
-// starts it again. The lab, which lives on, is the referee of what was asked; the ledger must balance to the credit.
+// TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice kills a node with SIGKILL at random points of its work
+// and starts it again. The lab lives on and counts what was asked; the ledger must balance to the credit.
 func TestKilledAgainAndAgainNothingIsLostAndNothingChargedTwice(t *testing.T) {
 	effort.Children(t)
 	t.Parallel()

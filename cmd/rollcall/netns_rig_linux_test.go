@@ -245,8 +245,8 @@ func (r *netRig) startLab(t *testing.T) {
 // adminPort is where nodes listen for operators, of their own machine only.
 const adminPort = 8081
 
-// front makes a URL of this machine at which customers and operators reach a port of the nodes, as a load balancer
-// does: nodes that are well get requests in turn, and a request ends when its node is well no more.
+// front returns a URL of this machine for a port of the nodes, as behind a load balancer: healthy nodes get requests
+// in turn, and a request ends when its node is no longer healthy.
 func (r *netRig) front(t *testing.T, port int) string {
 	t.Helper()
 	aborts := func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }

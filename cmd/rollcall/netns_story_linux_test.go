@@ -522,10 +522,10 @@ func (d dialFrom) DialContext(ctx context.Context, network, address string) (net
 	return d.dial(ctx, network, address)
 }
 
-// TestACutEndsWhatIsUnderWay: a RCPT that a cut has swallowed is not sent again when the cut heals, once the
-// system has given the connection up, and its place is kept although nobody hears of it again. Beside it is a
-// session that may wait for longer: its RCPT comes then, so the cut was one, and healed. A session that had
-// nothing under way says its QUIT after the heal.
+// TestACutEndsWhatIsUnderWay: a RCPT that a cut has swallowed is not sent again when the cut heals, if the system has
+// given up the connection by then. Its slot stays reserved although no more is heard of it. Beside it is a session
+// that may wait for longer: its RCPT comes then, so the cut was one, and healed. A session that had nothing under way
+// says its QUIT after the heal.
 func TestACutEndsWhatIsUnderWay(t *testing.T) {
 	effort.NotShort(t, "the system gives a connection up after seconds")
 	t.Parallel()

@@ -176,7 +176,7 @@ func (d receiverOps) Forget(ctx context.Context, in ForgetCall) (Forgotten, erro
 	})
 }
 
-// Trace returns the newest lines of a receiver's sessions, above those of after.
+// Trace returns the newest lines of a receiver's sessions, with numbers above after.
 func (d receiverOps) Trace(ctx context.Context, text, source string, after map[string]uint64) (Traced, error) {
 	key, err := keyOf("key", text)
 	if err != nil {

@@ -34,7 +34,7 @@ var Classes = [...]string{"", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
 // The reasons why a connection is refused.
 const (
-	NoShare = "share" // its network address has as many places as are still free
+	NoShare = "share" // its network address already has as many places as are free
 	NoPlace = "full"  // none is free
 )
 

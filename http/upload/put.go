@@ -32,7 +32,7 @@ type put struct {
 	pending []byte        // arrived, not durable
 }
 
-// put answers one PUT: it decides by the present session, stores new bytes if there are any, and answers by what is
+// put answers one PUT: it decides by the present session, stores new bytes if there are any, and answers how many are
 // durable then.
 func (s *Server) put(ctx *fasthttp.RequestCtx, token string) {
 	p := &put{s: s, ctx: ctx, conn: listen.ConnOf(ctx), head: headOf(ctx)}

@@ -177,7 +177,7 @@ func newBroken(b ledger.Book, mistake string) *broken {
 	return &broken{Book: b, mistake: mistake, balances: map[uuid.UUID]ledger.Balance{}}
 }
 
-// errs reports whether this call is a wrong one.
+// errs reports whether this call makes the mistake.
 func (b *broken) errs(mistake string) bool {
 	if b.mistake != mistake {
 		return false

@@ -323,7 +323,7 @@ type Tables interface {
 	// ReadNodes reads all rows and the counter at one moment.
 	ReadNodes() (ledger.NodeSnapshot, error)
 
-	// Correction reads a correction, nil when there is none; Corrected counts those of a subject.
+	// Correction reads a correction, nil if there is none; Corrected counts the corrections of a subject.
 	Correction(id uuid.UUID) (*ledger.Correction, error)
 	Corrected(subject string) (int64, error)
 	// Correct writes a correction with the time now.

@@ -375,9 +375,9 @@ func TestOrderInsideAPreference(t *testing.T) {
 	effort.Is(t, len(first), 3, "first hosts of 200 resolvers", first, "all three of the best preference")
 }
 
-// FuzzRoute lets a server answer with any bytes, over UDP and TCP: those for MX, then those for each address question.
-// Only the number and the question are made right, without which an answer is dropped as a forger's. There is a route
-// within bounds, a plain "no mail", or an error; what DNS does not deny is never denied by us.
+// FuzzRoute lets a server answer with any bytes, over UDP and TCP: those for MX, then those for each address
+// question. Only the number and the question are made right, without which an answer is dropped as a forger's. The
+// answer is a route within bounds, a plain "no mail", or an error. We never deny a domain that DNS does not deny.
 func FuzzRoute(f *testing.F) {
 	for _, records := range [][2]string{
 		{"d.test. 60 IN MX 1 mx.d.test.", "mx.d.test. 60 IN A 192.0.2.1"},

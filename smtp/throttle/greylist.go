@@ -103,7 +103,7 @@ const (
 	// an address wait five minutes.
 	greyPatience = 12 * time.Minute
 
-	// wrongFor is how long words of greylisting are ignored after they were wrong.
+	// wrongFor is how long replies that name greylisting are ignored after such replies were wrong.
 	wrongFor = 10 * time.Minute
 
 	// greyHelps is how much more of the due ones pass when we ask slower, if our pace was the cause.
@@ -128,7 +128,7 @@ type greylisting struct {
 
 	passed   time.Time     // when the newest address passed
 	patience time.Duration // during which no address may pass at all
-	unsure   int           // that passed, but an earlier owner may have asked them
+	unsure   int           // addresses that passed, but an earlier owner may have asked them
 	fresh    int           // new addresses since it began
 	share    float64       // of these, by the newest: how many passed
 	due, ok  float64       // of the newest due ones: how many, and how many passed

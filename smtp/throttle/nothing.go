@@ -60,8 +60,8 @@ type Nothing struct {
 	few            bool   // too few failed to show the cause
 
 	passedAgain int   // addresses asked again that passed since a fresh one did
-	votes       votes // fresh ones that failed right after such
-	said        votes // fresh ones in a row whose words say that they are greylisted
+	votes       votes // fresh addresses that failed right after one of these
+	said        votes // fresh addresses in a row whose replies say "greylisted"
 	before      int   // passedAgain when a fresh one last failed
 	proven      bool  // the earlier pace had gone well for long
 	stepped     bool  // a raise was taken back just before
@@ -78,13 +78,13 @@ type Nothing struct {
 // cycle is a time in which addresses pass, and the one after it in which nothing does.
 type cycle struct {
 	ended  time.Time     // when nothing passing last ended
-	cycled int           // good answers since then
-	was    int           // and in the cycle before
+	cycled int           // good answers since ended
+	was    int           // good answers in the cycle before
 	from   time.Time     // when the present cycle began
 	failed time.Time     // when the first of the first row that ended a raise was sent
-	went   time.Duration // how long everything passed in it
+	went   time.Duration // how long everything passed in this cycle
 	steady bool          // see wasSteady
-	closed time.Duration // how long nothing passed before it, if we had been too fast
+	closed time.Duration // how long nothing passed before this cycle, if we had been too fast
 }
 
 // nothingPasses begins to ask one address at a time.

@@ -88,7 +88,7 @@ const (
 // Rates are of the receiver as a whole; share is the part of them that is ours. Not safe for concurrent use.
 type Pace struct {
 	search
-	share float64 // that is ours, above 0
+	share float64 // our part of the rate, above 0
 
 	phase Phase
 	since time.Time
@@ -96,7 +96,7 @@ type Pace struct {
 	until time.Time // nothing is sent before
 
 	firsts  firsts    // the newest first tries
-	counted time.Time // what was sent before says nothing about the present pace
+	counted time.Time // earlier tries say nothing about the present pace
 	stepped time.Time // when a raise near the edge last failed
 	excused time.Time
 	later   transients // of those since then
@@ -113,8 +113,8 @@ type Pace struct {
 
 // flows are of the answers to first tries and to addresses asked again.
 type flows struct {
-	flow   flow // good ones
-	asks   flow // all
+	flow   flow // good answers
+	asks   flow // all answers
 	answer time.Duration
 }
 
@@ -122,13 +122,13 @@ type flows struct {
 type test struct {
 	open   bool
 	many   bool       // many got a bad answer: each counts, whatever its kind has shown
-	saved  search     // as it was before
+	saved  search     // the search before the test
 	share  float64    // that was deferred then
 	later  transients // of those since then
 	odds   float64    // logarithm: above 0 our pace isn't the cause
-	tries  float64    // since then
-	passed int        // of these, how many got a good answer
-	bad    float64    // expected number of these deferred for a reason other than their address
+	tries  float64    // tries since the test began
+	passed int        // of tries, how many got a good answer
+	bad    float64    // of tries, how many were deferred for another reason than their address, by estimate
 	again  compared
 }
 

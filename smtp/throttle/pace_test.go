@@ -308,8 +308,8 @@ func TestATestGoesOnWithoutNewAddresses(t *testing.T) {
 	}
 }
 
-// TestUnsureOnesShowNoGreylisting: an address that an earlier owner may have asked shows no more when it fails than
-// when it passes, so a limit that lets two of three through isn't taken for greylisting.
+// TestUnsureOnesShowNoGreylisting: if an earlier owner may have asked an address, its failure shows as little as its
+// passing, so a limit that lets two of three through isn't taken for greylisting.
 func TestUnsureOnesShowNoGreylisting(t *testing.T) {
 	a := beginAsking(9, 0)
 	for n := range 600 {

@@ -4,16 +4,16 @@ import "time"
 
 // How a number grows whose limit is unknown.
 const (
-	// startShare: an unknown receiver is begun at 1/startShare of the allowance. The number doubles after as many good
-	// answers as come in startFor, between startFew and startMany. startRow times as many in a row, but at least
-	// startRowLeast, outweigh earlier deferrals: greylisting may end with the first addresses that come back.
+	// An unknown receiver begins at 1/startShare of the allowance. The number doubles after the good answers of
+	// startFor seconds, from startFew to startMany. startRow times as many in a row, but at least startRowLeast,
+	// outweigh earlier deferrals: greylisting may end with the first addresses that come back.
 	startShare              = 5
 	startFor                = 2.0
 	startFew, startMany     = 2, 64
 	startRow, startRowLeast = 2, 6
 
-	// After growsAfter good answers, or as many as come in growsFor but at least growsLeast, the number grows by
-	// growth, up to nearEdge of the last one that was too high.
+	// After growsAfter good answers, or those of growsFor seconds but at least growsLeast, the number grows by
+	// growth, up to nearEdge of the last number that was too high.
 	growsAfter = 20
 	growsLeast = 6
 	growsFor   = 3.0
@@ -35,9 +35,9 @@ const (
 	creditLeast, creditFor  = 150.0, 60.0
 	creditMost, creditTrial = 2.0, 1.5
 
-	// trialGap is the least time from a failed raise to the next one, doubled for each in a row up to trialGapMost. It
-	// is at least trialWorth times as long as nothing passed because of it; where the ceiling is much higher, so that
-	// there is more to win, as little as worthLeast times, doubled for each in a row.
+	// trialGap is the least time from a failed raise to the next one, doubled for each in a row up to trialGapMost.
+	// It is at least trialWorth times the time in which nothing passed because of it. If the ceiling is much higher,
+	// more can be won: then worthLeast times are enough, doubled for each in a row.
 	trialGap     = 15 * time.Second
 	trialGapMost = 5 * time.Minute
 	trialWorth   = 20.0
@@ -75,30 +75,30 @@ type search struct {
 	fell   fall
 	step   float64       // size of the next raise beyond the edge
 	long   bool          // the limit counts over a long time
-	cycle  time.Duration // about as long
+	cycle  time.Duration // over about this time
 	trying bool          // the newest raise went beyond the edge
 	credit float64       // deferrals that may be caused
 	gap    time.Time
-	hold   time.Time // no raise before
+	hold   time.Time // no raise before this time
 
 	counts
 }
 
 // counts are of the present rate.
 type counts struct {
-	began    time.Time // since when it holds
-	answered int       // answers to events since then that don't speak against it
-	passed   int       // of these, good ones
-	used     int       // all answers to them
-	bads     float64   // of these, how many were deferred for a reason that isn't their own
-	inRow    int       // good answers since the newest of these
+	began    time.Time // since when the rate holds
+	answered int       // answers to events since began that don't speak against the rate
+	passed   int       // of answered, good ones
+	used     int       // all answers to events since began
+	bads     float64   // of used, how many were deferred for a reason that isn't their own
+	inRow    int       // good answers since the newest such deferral
 }
 
 // steps counts the small steps down since a raise went well.
 type steps struct {
-	stepsFrom  float64 // the rate before the first of them; 0: there are none
+	stepsFrom  float64 // the rate before the first step; 0: there is none
 	stepsAt    time.Time
-	stepsShare float64 // that was deferred then
+	stepsShare float64 // share that was deferred then
 }
 
 // raises counts the newest ones in a row that failed, and that went well.
@@ -169,7 +169,7 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	return s.raise(now)
 }
 
-// goodPerDeferral returns how many good answers pay for a deferral: those of a minute, between creditLeast and
+// goodPerDeferral returns how many good answers pay for a deferral: as many as a minute brings, from creditLeast to
 // creditPrice, so that a low rate doesn't wait for longer than a high one.
 func (s *search) goodPerDeferral() float64 {
 	return min(max(creditFor*s.rate, creditLeast), creditPrice)
@@ -294,8 +294,8 @@ func (s *search) failedTrial(now time.Time, lasted time.Duration, next float64) 
 	s.gap = later(s.gap, now.Add(max(least, time.Duration(worth*float64(lasted)))))
 }
 
-// spentUntil returns when a limit that counts over a long time lets more through, after a raise far beyond it spent
-// what it allows; zero: there was none.
+// If a raise far beyond a limit that counts over a long time has used that limit up, spentUntil returns when the
+// limit lets more through; otherwise zero.
 func (s *search) spentUntil() time.Time {
 	if !s.trying || s.step < stepLong {
 		return time.Time{}

@@ -112,10 +112,10 @@ func (e *ensemble) set(votes []int, fewer bool) {
 	}
 }
 
-// TestWindowsWithSharesKeepTheRateTogether: up to three nodes make all they can get of one rate by their votes, which
-// change at any times, the losers first. Counted as the far side does, the events of all never exceed the whole rate.
-// Without the rest after a raise one trial in 30 fails; with losersMax 1 one in 3,000, the first at seed 1663. Not with
-// rapid, whose draws are too small too often.
+// TestWindowsWithSharesKeepTheRateTogether: up to three nodes use all of one rate that their votes allow. The votes
+// change at any time, the losers' first. Counted as the far side does, the events of all never exceed the whole rate.
+// Without the rest after a raise one trial in 30 fails; with losersMax 1 one in 3,000, the first at seed 1663. Not
+// with rapid, whose draws are too small too often.
 func TestWindowsWithSharesKeepTheRateTogether(t *testing.T) {
 	for seed := range uint64(min(effort.Cases(4000), 4000)) {
 		random := rand.New(rand.NewPCG(seed, 0))

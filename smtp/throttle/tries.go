@@ -93,16 +93,16 @@ type firsts struct {
 	list    []storedTry // firstsKept, made with the first bad one: most receivers never send one
 	next    int         // of list
 	n       int
-	plainAt [2]time.Time        // the first and the newest good one before it
-	plain   int                 // good ones before that
-	row     int                 // bad ones in a row
-	clear   int                 // how many of these may not be about their address
+	plainAt [2]time.Time        // the first and the newest good try before list was made
+	plain   int                 // good tries before list was made
+	row     int                 // bad tries in a row
+	clear   int                 // how many of row may not be about their address
 	failing map[string]struct{} // mail domains whose addresses get only bad answers while others pass
 	kinds   replyKinds
 }
 
-// replyKind is what asking again showed about one kind of reply. A failure where few pass shows little: it is weighted
-// by the share of first tries that passed then.
+// replyKind is what asking again showed about one kind of reply. A failure shows little while few pass: its weight is
+// the share of first tries that passed then.
 type replyKind struct {
 	name           string
 	passed, failed float64

@@ -106,8 +106,8 @@ func TestWhatGivesInvalid(t *testing.T) {
 }
 
 // TestADenialForNowIsNone draws refusals of missing mailboxes for now, with and without what the next host said:
-// alone they are asked again and in the end unknown, and a refusal for good that is quoted twice is one. What
-// speaks of us, of a verification that goes on or of trouble never is.
+// alone they are asked again and in the end unknown, and a refusal for good that is quoted twice is one. A reply
+// about us, about a verification in progress or about trouble never is.
 func TestADenialForNowIsNone(t *testing.T) {
 	rules := Builtin()
 	r := rand.New(rand.NewPCG(9, 28))

@@ -129,7 +129,7 @@ type subject struct {
 	words []string
 }
 
-// noThings are words in the place of such a noun that are not nouns, or that name the mailbox.
+// noThings are words that may stand where subject expects a noun, but aren't nouns or name the mailbox.
 var noThings = wordSet(`is was are were be been has have had does do did will would can cannot could may not no never
 	now still currently also already longer account accounts mailbox mailboxes box inbox maildir address name id
 	email mail alias entry record object profile user recipient person storage space quota limit that you who which

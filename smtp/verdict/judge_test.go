@@ -37,8 +37,8 @@ func TestBuiltinRulesHaveNoFaults(t *testing.T) {
 	}
 }
 
-// What is promised of every rule: only RCPT gives an outcome, invalid only a 5xx
-// of both codes and never a policy code but 5.7.13, and "again" says how.
+// Every rule keeps this: only RCPT gives an outcome; invalid needs a 5xx in both codes, and no policy code but
+// 5.7.13; "again" says how.
 func TestRulesKeepTheContract(t *testing.T) {
 	step := 1
 	if testing.Short() {

@@ -18,7 +18,7 @@ type machine struct {
 	first    []uint32 // first child, by state, and one more for the end
 	label    []uint8  // class that leads to a state
 	fallback []uint32 // state of the longest suffix of the input that is also in the tree
-	hits     []uint32 // place in outputs of what is found at the state; 0: nothing
+	hits     []uint32 // where in outputs the hits of a state are; 0: it has none
 	outputs  []output // the first is not used
 	starts   uint32   // the state after a space
 	rows     []uint32 // of the first tabled states: the next state for each class

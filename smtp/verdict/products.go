@@ -110,7 +110,7 @@ func (s *Rules) isProduct(words []string, bracketed bool) bool {
 	return bracketed && devices[words[len(words)-1]] && len(others) == 1 && !refuses.has(0)
 }
 
-// behind are words before a product that say what it did or where it stands, beside those of things.
+// behind are words before a product, besides things, that say what it did or where it stands.
 var behind = []string{"at", "from", "in", "through", "via"}
 
 // productTail returns how many words at the end name a product, from its maker on, if no word such as "by" precedes

@@ -167,8 +167,8 @@ func (p *Pool) Remaining(i int, key string, now time.Time, waits bool) (int, tim
 	return most - d.used, 0
 }
 
-// Claim gives up to n RCPTs of a source's day to a receiver, and returns how long until it may have more. What the
-// claiming receivers have used and what is left are divided among them in equal parts.
+// Claim gives up to n RCPTs of a source's day to a receiver, and returns how long until it may have more. Claiming
+// receivers have equal parts of the sum of what they have used and what is left.
 func (p *Pool) Claim(i int, key string, now time.Time, n int) (int, time.Duration) {
 	most := DailyCap(p.Limits(i), now)
 	p.mu.Lock()

@@ -102,7 +102,7 @@ func TestRefusalsAreForgivenInAnHour(t *testing.T) {
 		"not suspended by three")
 }
 
-// TestSourceOnTrial: after a suspension one receiver is spoken to; what it says decides.
+// TestSourceOnTrial: after a suspension one receiver is asked, and its answer decides.
 func TestSourceOnTrial(t *testing.T) {
 	p := poolOf(sourceA, sourceB)
 	for _, key := range []string{"a", "b", "c"} {
@@ -189,8 +189,8 @@ func TestDailyCap(t *testing.T) {
 	effort.Is(t, egress.DailyCap(throttle.Limits{RcptsPerDay: 7}, first), 7, "without a warm-up")
 }
 
-// TestNothingIsClaimedBlindly: while nobody knows what an earlier process asked today, a source with
-// a cap asks nothing, and one without asks as it likes; whoever flushes hears of it.
+// TestNothingIsClaimedBlindly: while it is unknown what an earlier process asked today, a source with a cap asks
+// nothing, a source without one asks freely, and Flush returns an error.
 func TestNothingIsClaimedBlindly(t *testing.T) {
 	for most, want := range map[int]int{50: 0, 0: 7} {
 		synctest.Test(t, func(t *testing.T) {

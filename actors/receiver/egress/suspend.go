@@ -59,7 +59,7 @@ func (p *Pool) NoteDialled(i int, key string, now time.Time) {
 	p.all[i].note(key, now)
 }
 
-// note notes that a receiver is spoken to, and returns what is known of it.
+// note notes that a receiver is contacted, and returns its contact.
 func (h *health) note(key string, now time.Time) *contact {
 	c, known := h.contacts.Get(key)
 	if !known {

@@ -305,8 +305,8 @@ func TestWeightsAreAskedForAgain(t *testing.T) {
 	effort.ErrorIf(t, f.Weight() != 1, "weight %d", f.Weight())
 }
 
-// TestEachHasRoom: one flow takes a quarter of all room, or half of what the others of its tenant
-// leave to it, so that whoever comes finds some.
+// TestEachHasRoom: one flow may use a quarter of all room, or half of what the other flows of its tenant leave, so
+// that a new flow finds some.
 func TestEachHasRoom(t *testing.T) {
 	q := newQueue(nil)
 	h := q.NewHostQueue("mx")

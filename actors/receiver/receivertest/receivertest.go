@@ -131,7 +131,7 @@ func AnswersOf(r *wire.Results) []Answer {
 	return out
 }
 
-// Agrees fails when an answer is not what its attempts come to.
+// Agrees fails if an answer differs from the conclusion of its attempts.
 func (a Answer) Agrees(t Tester, hosts int) {
 	t.Helper()
 	if len(a.Attempts) > evidence.AttemptsMax {

@@ -322,7 +322,7 @@ func (p *entry) dropUnused() {
 	}
 }
 
-// Dial takes a connection slot if the receiver has fewer than most here, those of earlier actors included, and if the
+// Dial takes a connection slot if the receiver has fewer than most slots here, earlier actors' included, and the
 // caller's share is the present one. The node's slot was taken for workspace.
 func (s *Handle) Dial(turn uint64, most int, workspace uuid.UUID, slots *Slots) *ConnSlot {
 	s.registry.mu.Lock()
@@ -429,10 +429,10 @@ func (l *Registry) signalFreed() {
 // Share returns what may be used here now.
 func (s *Handle) Share() Share { return *s.share.Load() }
 
-// Histories are those of the receivers of the node.
+// Histories returns the histories of the node's receivers.
 func (s *Handle) Histories() *status.Histories { return &s.registry.Histories }
 
-// Traces are those of the receivers of the node.
+// Traces returns the traces of the node's receivers.
 func (s *ConnSlot) Traces() *status.Traces { return &s.entry.registry.Traces }
 
 // Key names the receiver.

@@ -69,8 +69,8 @@ func TestNothingBeforeTheFirstShares(t *testing.T) {
 		"%d actors and %d places when it is gone", l.Count(), len(l.entries))
 }
 
-// TestApplyingSharesWaits: for what is under way under a larger share, and for connections
-// above the new one, those of an actor that is gone included.
+// TestApplyingSharesWaits: it waits for work begun under a larger share, and for connections above the new share,
+// those of a stopped actor included.
 func TestApplyingSharesWaits(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -130,8 +130,8 @@ func TestApplyingSharesIsHardAfterAWhile(t *testing.T) {
 	})
 }
 
-// TestASilentSessionKeepsItsPlace: until it is gone, and nobody waits for it meanwhile. It takes no slot of the
-// node, as long as not too many do so.
+// TestASilentSessionKeepsItsPlace: until it is gone, and nobody waits for it meanwhile. It takes no slot of the node,
+// unless too many do so.
 func TestASilentSessionKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, slot := granted(2)

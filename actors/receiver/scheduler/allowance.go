@@ -150,9 +150,9 @@ func (al *allowance) softwareStatus() *inspect.Software {
 		PerHour: s.PerHour, Decides: al.decides}
 }
 
-// errorsLeft returns how many more RCPTs a session may send if all get bad answers. Where the receiver counts by the
-// session, deferrals count too; where it tolerates refusals, any RCPT of the connection; otherwise as many as an
-// unknown receiver tolerates.
+// errorsLeft returns how many more RCPTs a session may send if all get bad answers. If the receiver counts by the
+// session, deferrals count too. If it tolerates refusals, every RCPT of the connection may fail, otherwise as many as
+// an unknown receiver tolerates.
 func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) int {
 	switch {
 	case al.bySession, al.learned.Refused.Holds(now):
@@ -167,7 +167,7 @@ func (al *allowance) errorsLeft(now time.Time, s *session, a throttle.Limits) in
 type slowness struct {
 	fastest time.Duration // 0: there was none
 	row     int           // slow answers in a row
-	from    int           // the count before the first of these
+	from    int           // the count of answers before that row
 }
 
 // noteTime records one answer, with the count before it, and reports whether it took much longer than the fastest.

@@ -15,7 +15,7 @@ import (
 	"rollcall/smtp/throttle"
 )
 
-// TestClientsHearForHowLongNobodyIsAnswered: while nobody greets, and no longer once one address is answered.
+// TestClientsHearForHowLongNobodyIsAnswered: while no host greets, and not after one address is answered.
 func TestClientsHearForHowLongNobodyIsAnswered(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	var lasting time.Duration

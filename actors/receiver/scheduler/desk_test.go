@@ -400,8 +400,8 @@ func TestFurtherSessionsBesideBadAnswers(t *testing.T) {
 	}
 }
 
-// TestPause: a receiver that complains about the third address in a row too is left alone, for the longest
-// time that it named, and what waits for it is told. One complaint is about its address.
+// TestPause: if a receiver complains about three addresses in a row, it is left alone for the longest time that it
+// named, and clients that wait for it are told. One complaint is about its address.
 func TestPause(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	var answers []heard

@@ -26,7 +26,7 @@ type heard struct {
 	hosts int
 }
 
-// agrees fails when an answer is not what its attempts come to.
+// agrees fails if an answer differs from the conclusion of its attempts.
 func (a heard) agrees(t tester) {
 	t.Helper()
 	receivertest.Answer{Outcome: a.outcome, Reason: a.reason, Wait: a.wait, Attempts: a.attempts,

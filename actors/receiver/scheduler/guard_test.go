@@ -184,9 +184,9 @@ func (w *world) halted() int {
 	return n
 }
 
-// TestWhatIsGivenIsHalted: sessions do not go on with what they were given when the
-// receiver is to rest, when their source is, or when a guard has spoken beside them that has
-// refused enough to wake; and they may again when they are given something else.
+// TestWhatIsGivenIsHalted: sessions stop with the addresses they were given if the receiver or their source is
+// paused, or if a harvest guard that has refused enough to wake speaks in another session. When they are given other
+// addresses, they may go on.
 func TestWhatIsGivenIsHalted(t *testing.T) {
 	judgement := judgedAt(begin, "mx1", smtp.Address{}, &smtp.Failure{Stage: smtp.StageRcpt, Reply: harvestWord})
 	w := busyWith(t, sourceA)
@@ -489,8 +489,8 @@ func TestAGreylistedConnectionIsNotComeBackTo(t *testing.T) {
 	}
 }
 
-// TestOnlyBadAddressesForHours: a list of them is answered to its end, so slowly that
-// no hour, by whichever clock, has more than a guard bears that allows 25.
+// TestOnlyBadAddressesForHours: a list of bad addresses is answered to its end, so slowly that a guard that allows 25
+// refusals in an hour, by any clock, stays asleep.
 func TestOnlyBadAddressesForHours(t *testing.T) {
 	w := newWorld(t, stranger(), 1)
 	w.reply = func(*Probe, *simSession) smtp.Reply { return noSuchUser }

@@ -16,7 +16,7 @@ func hourly(o Options, hour throttle.Hour) Options {
 	return o
 }
 
-// TestWaitsOfAShortHour: what a rule names is as short as the hour, what a receiver names is not.
+// TestWaitsOfAShortHour: a wait that a rule names is scaled with the hour, a wait that a receiver names is not.
 func TestWaitsOfAShortHour(t *testing.T) {
 	o := hourly(testOptions(openedWide()), throttle.Hour(36*time.Second))
 	for text, want := range map[string]time.Duration{

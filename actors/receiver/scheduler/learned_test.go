@@ -45,8 +45,8 @@ func TestSessionsThatFailTogether(t *testing.T) {
 	}
 }
 
-// TestProbeThatEndsSessions: a probe under which sessions end again and again
-// comes back later; whatever else was on the wire is asked again.
+// TestProbeThatEndsSessions: if sessions end at the same probe again and again, it is asked later; other addresses on
+// the wire are asked again.
 func TestProbeThatEndsSessions(t *testing.T) {
 	d := begunAlone("example", testOptions(openedWide()), begin)
 	d.Offer(begin, Client{}, offerOf(1, "d.example", 1, 2, hosts("mx1")))

@@ -218,10 +218,10 @@ type hostQueue struct {
 	cameBack bool // another session was tried after a first with only deferrals
 }
 
-// left returns how many addresses are known to wait, here and behind at their clients.
+// left returns how many addresses are known to wait, here and at their clients.
 func (l *hostQueue) left() int { return l.Queued() + l.behind }
 
-// waiting holds the probes of a queue, and flow those of a verification.
+// waiting holds the probes of a queue, and flow the probes of a verification.
 type (
 	waiting = fairqueue.HostQueue[*Probe]
 	flow    = fairqueue.Flow[*Probe]

@@ -47,7 +47,7 @@ type record struct {
 
 	last, telling remark   // the newest, and the newest about us or the receiver
 	firings       []firing // oldest first
-	fresh         int      // the newest of these, without a known consequence yet
+	fresh         int      // how many of the newest firings have no known consequence yet
 
 	cause    wire.Cause // since observed
 	observed time.Time

@@ -202,19 +202,19 @@ type sessionRecord struct {
 	rcpts        int // sent
 	transactions int // begun
 	answers      int // all but 421
-	well         int // of these, up to the newest good answer
-	worn         int // bad ones since then, perhaps not about their addresses
-	mixed        int // and before then
-	greyed       int // of the answers, greylisted
+	well         int // of answers, up to the newest good one
+	worn         int // bad answers since the newest good one, perhaps not about their addresses
+	mixed        int // such bad answers before the newest good one
+	greyed       int // of answers, greylisted
 	refused      int
-	meant        int // of these, not from a harvest guard
+	meant        int // of refused, not by a harvest guard
 	errors       int // bad answers, greylisting aside
 	taken        int // most answered RCPTs of one transaction
 
 	slowRefusals, slowAnswers slowness // of refusals, and of other answers
 	slowLeads                 slowness // of RSET and MAIL
 
-	agreed bool // it ended after as many answers as an earlier one did
+	agreed bool // it ended after as many answers as an earlier session
 
 	encrypted bool // as its answers show
 	groups    bool // its host takes commands in groups

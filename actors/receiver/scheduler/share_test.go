@@ -66,7 +66,7 @@ func TestNoShareAsksNothing(t *testing.T) {
 	}
 }
 
-// TestShareShrinks: sessions that are too many end, and what they were given and had not asked is asked by the others.
+// TestShareShrinks: excess sessions end, and other sessions ask the addresses that these had not asked yet.
 func TestShareShrinks(t *testing.T) {
 	w := newWorld(t, openedWide(), 1)
 	all := w.heard()

@@ -45,8 +45,8 @@ func TestFewLabelsAppear(t *testing.T) {
 	})
 }
 
-// loadOf is what n receivers have queued at a step: at random, the longest another one each
-// time, or all nearly the same.
+// loadOf returns what n receivers have queued at a step: random numbers, another longest queue each time, or nearly
+// equal numbers.
 func loadOf(t *rapid.T, kind string, step, n int) (all []inspect.Receiver) {
 	for i := range n {
 		queued := 0
