@@ -295,7 +295,7 @@ func (b *heartbeats) ended(ctx context.Context, row ledger.NodeRow) bool {
 		return true
 	}
 	state, err := askState(b.node.system, row.Session, row.Actors, b.node.times.Ask)
-	return err == nil && state.GetResting()
+	return err == nil && state.GetSuspended()
 }
 
 // sessionIn returns the row of a session that is a member by the snapshot; nil: there is none.
@@ -374,13 +374,13 @@ func (l *links) touch(session uuid.UUID, address string) {
 	before, known := l.answered[session]
 	delete(l.asked, session)
 	if err == nil {
-		l.answered[session], l.heartbeats[session] = time.Now(), state.GetBeat()
+		l.answered[session], l.heartbeats[session] = time.Now(), state.GetHeartbeat()
 	}
 	news := err == nil && (!known || time.Since(before) >= l.life) || err != nil && known && time.Since(before) >= l.life
 	l.mu.Unlock()
 	// If a member knows a newer generation this node reads it at once, because changes settle only when all have read
 	// them.
-	if news || state.GetTurn() > l.generation() {
+	if news || state.GetGeneration() > l.generation() {
 		l.changed()
 	}
 }

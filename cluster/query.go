@@ -152,8 +152,8 @@ func (n *Node) askMember(ctx context.Context, m gossip.NodeMeta, question []byte
 		return r
 	}
 	answer, err := n.system.Root.RequestFuture(actor.NewPID(m.Actors, answerName),
-		&wire.Errand{Body: question}, within).Result()
-	done, ok := answer.(*wire.Done)
+		&wire.Query{Body: question}, within).Result()
+	done, ok := answer.(*wire.Result)
 	switch {
 	case err != nil || !ok:
 		r.Err = ErrNoAnswer
@@ -173,20 +173,20 @@ type answering struct {
 }
 
 // done answers a query of another member. It blocks, so it must not run in a mailbox.
-func (a *answering) done(question []byte) *wire.Done {
+func (a *answering) done(question []byte) *wire.Result {
 	select {
 	case a.places <- struct{}{}:
 		defer func() { <-a.places }()
 	default:
-		return &wire.Done{Refused: "it is busy answering others: ask again"}
+		return &wire.Result{Refused: "it is busy answering others: ask again"}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
 	body, err := a.within(ctx, question)
 	if err != nil {
-		return &wire.Done{Refused: err.Error()}
+		return &wire.Result{Refused: err.Error()}
 	}
-	return &wire.Done{Body: body}
+	return &wire.Result{Body: body}
 }
 
 // within answers a query within the bounds of time and size. A panic ends that query, not the node.
@@ -219,7 +219,7 @@ func (n *Node) startAnswering() {
 			c.Respond(n.heartbeats.state())
 		case *wire.KeysAsk:
 			c.Respond(changeKeys(n.peers.Gossip.Keys, n.log, m))
-		case *wire.Errand: // it may take a while, and c is valid only here
+		case *wire.Query: // it may take a while, and c is valid only here
 			root, sender := c.ActorSystem().Root, c.Sender()
 			if sender != nil {
 				go func() { root.Send(sender, n.answering.done(m.GetBody())) }()
@@ -239,12 +239,12 @@ func (b *heartbeats) generation() int64 {
 	return 0
 }
 
-// state is this node's answer to the others. Its Beat is when the ledger recorded this node's last confirmed heartbeat,
-// by the ledger's clock in milliseconds; 0: none yet.
+// state is this node's answer to the others. Its Heartbeat is when the ledger recorded this node's last confirmed
+// heartbeat, by the ledger's clock in milliseconds; 0: none yet.
 func (b *heartbeats) state() *wire.State {
-	s := &wire.State{Session: b.node.meta.Session[:], Resting: b.suspended.Load(), Turn: b.generation()}
+	s := &wire.State{Session: b.node.meta.Session[:], Suspended: b.suspended.Load(), Generation: b.generation()}
 	if row := sessionIn(b.snapshot.Load(), b.node.meta.Session); row != nil {
-		s.Beat = row.Seen.UnixMilli()
+		s.Heartbeat = row.Seen.UnixMilli()
 	}
 	return s
 }

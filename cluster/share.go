@@ -150,7 +150,7 @@ func (t *ShareTable) Of(key string) (k, n int) {
 			mine = mine && owners[view] == t.self
 		}
 		if !mine && v.session == t.self {
-			return 0, len(t.voters) // see resting: a process uses only keys that its own vote gives it
+			return 0, len(t.voters) // see suspend: a process uses only keys that its own vote gives it
 		}
 		if mine && v.counts {
 			k++

@@ -243,7 +243,7 @@ func TestActorTellsDoublesToStop(t *testing.T) {
 // TestActorAsksTheCluster: what another node has learned saves the control probe.
 func TestActorAsksTheCluster(t *testing.T) {
 	const key = "domain/example.test/mx.receiver.test"
-	shelf := receivertest.Holding(facts.Fact{Key: key, Data: []byte("habit1 accepted=3 refused=0 first=1 last=2"),
+	shelf := receivertest.Holding(facts.Fact{Key: key, Data: []byte("behaviour1 accepted=3 refused=0 first=1 last=2"),
 		Expires: morning.AddDate(100, 0, 0)})
 	withActorOf(t, func(_ *stage, o *Options) { o.Facts = sharing(shelf) }, func(s *stage) {
 		r := s.receiver()

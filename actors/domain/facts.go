@@ -197,7 +197,7 @@ func (f *Facts) Flush(ctx context.Context) error {
 }
 
 // factLine is a fact as it is stored; times are Unix milliseconds. A line of a newer program is ignored.
-const factLine = "habit1 accepted=%d refused=%d first=%d last=%d"
+const factLine = "behaviour1 accepted=%d refused=%d first=%d last=%d"
 
 // countMax bounds a count that is read: a larger one isn't ours.
 const countMax = 1_000_000

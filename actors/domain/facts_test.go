@@ -112,7 +112,7 @@ func TestFactsAreReadByOthers(t *testing.T) {
 		f.Learn("some.test", true, time.Now()) // the newest is kept
 		effort.OK(t, f.Flush(t.Context()))
 		got := string(s.Fact("domain/some.test").Data)
-		effort.ErrorIf(t, !strings.HasPrefix(got, "habit1 accepted=1 refused=1 "), "the store has %q", got)
+		effort.ErrorIf(t, !strings.HasPrefix(got, "behaviour1 accepted=1 refused=1 "), "the store has %q", got)
 		f = sharing(s)
 		f.Recall(t.Context(), "all.test", "some.test", "new.test")
 		for name, want := range map[string]bool{"all.test": true, "some.test": false} {
@@ -153,20 +153,20 @@ func TestFactsThatAreKept(t *testing.T) {
 		catchAll bool
 		known    time.Duration // for how long; 0: not at all
 	}{
-		{"enough", "habit1 accepted=3 refused=0 first=1 last=2", 2 * time.Hour, true, 2 * time.Hour},
-		{"enough, by a clock that is wrong", "habit1 accepted=3 refused=0 first=1 last=2", 99 * time.Hour, true,
+		{"enough", "behaviour1 accepted=3 refused=0 first=1 last=2", 2 * time.Hour, true, 2 * time.Hour},
+		{"enough, by a clock that is wrong", "behaviour1 accepted=3 refused=0 first=1 last=2", 99 * time.Hour, true,
 			factLife},
-		{"told apart", "habit1 accepted=2 refused=1 first=2 last=2", time.Hour, false, time.Hour},
-		{"too few", "habit1 accepted=2 refused=0 first=1 last=2", time.Hour, false, 0},
-		{"nothing counted", "habit1 accepted=0 refused=0 first=1 last=2", time.Hour, false, 0},
-		{"less than nothing", "habit1 accepted=-3 refused=4 first=1 last=2", time.Hour, false, 0},
-		{"too much", "habit1 accepted=1000001 refused=0 first=1 last=2", time.Hour, false, 0},
-		{"backwards", "habit1 accepted=3 refused=0 first=3 last=2", time.Hour, false, 0},
-		{"more than was meant", "habit1 accepted=3 refused=0 first=1 last=2 ", time.Hour, false, 0},
+		{"told apart", "behaviour1 accepted=2 refused=1 first=2 last=2", time.Hour, false, time.Hour},
+		{"too few", "behaviour1 accepted=2 refused=0 first=1 last=2", time.Hour, false, 0},
+		{"nothing counted", "behaviour1 accepted=0 refused=0 first=1 last=2", time.Hour, false, 0},
+		{"less than nothing", "behaviour1 accepted=-3 refused=4 first=1 last=2", time.Hour, false, 0},
+		{"too much", "behaviour1 accepted=1000001 refused=0 first=1 last=2", time.Hour, false, 0},
+		{"backwards", "behaviour1 accepted=3 refused=0 first=3 last=2", time.Hour, false, 0},
+		{"more than was meant", "behaviour1 accepted=3 refused=0 first=1 last=2 ", time.Hour, false, 0},
 		{"a newer line", "habit2 accepted=3 refused=0 first=1 last=2", time.Hour, false, 0},
-		{"for ever, by a clock that is wrong", "habit1 accepted=0 refused=1 first=1 last=1", 10_000 * time.Hour, false,
+		{"for ever, by a clock that is wrong", "behaviour1 accepted=0 refused=1 first=1 last=1", 10_000 * time.Hour, false,
 			factLife},
-		{"over", "habit1 accepted=0 refused=1 first=1 last=1", -time.Second, false, 0},
+		{"over", "behaviour1 accepted=0 refused=1 first=1 last=1", -time.Second, false, 0},
 		{"a word of a newer program", "sometimes", time.Hour, false, 0},
 		{"nothing", "", time.Hour, false, 0},
 		{"garbage", "\xff\x00", time.Hour, false, 0},
@@ -190,7 +190,8 @@ func TestFactsThatAreKept(t *testing.T) {
 func TestNewestFactStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := sharing(receivertest.Holding(facts.Fact{Key: "domain/x.test",
-			Data: []byte("habit1 accepted=3 refused=0 first=1 last=90000"), Expires: time.Now().Add(24 * 365 * 10 * time.Hour)}))
+			Data:    []byte("behaviour1 accepted=3 refused=0 first=1 last=90000"),
+			Expires: time.Now().Add(24 * 365 * 10 * time.Hour)}))
 		f.Learn("x.test", false, time.Now())
 		f.Recall(t.Context(), "x.test")
 		if catchAll, known := f.Behaviour("x.test", time.Now()).CatchAll(); !known || catchAll {

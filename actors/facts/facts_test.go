@@ -90,7 +90,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 		return string(s.Encode())
 	}
 	for name, data := range map[string]string{
-		"nothing": "", "garbage": "\x00\xff{", "another shape": `{"v":3,"limits":"many"}`, "no version": "{}",
+		"nothing": "", "garbage": "\x00\xff{", "another shape": `{"v":4,"limits":"many"}`, "no version": "{}",
 		"older": version(facts.SnapshotVersion - 1), "newer": version(facts.SnapshotVersion + 1),
 		"too long": version(facts.SnapshotVersion) + strings.Repeat(" ", facts.BytesMax),
 	} {
@@ -168,7 +168,7 @@ func TestNumbersAreBounded(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	s := full()
 	f.Add(s.Encode())
-	f.Add([]byte(`{"v":3,"sources":[{"minutes":[{"ago_ms":-5,"refused":1000000000},{"ago_ms":99999999999}]}]}`))
+	f.Add([]byte(`{"v":4,"sources":[{"minutes":[{"ago_ms":-5,"refused":1000000000},{"ago_ms":99999999999}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := facts.Decode(data)
 		if err != nil {

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// Version is the version of a snapshot's text. Text of another version isn't read. A new field needs no new
+	// SnapshotVersion is the version of a snapshot's text. Text of another version isn't read. A new field needs no new
 	// version: readers that don't know it skip it.
-	SnapshotVersion = 3
+	SnapshotVersion = 4
 
 	// BytesMax bounds the text of a snapshot, as Facts does.
 	BytesMax = 4 << 10
 
-	// HostsMax bounds the hosts of a snapshot, and its lanes; more have to be learned again:
+	// HostsMax bounds the hosts of a snapshot, and its host sets; more have to be learned again:
 	// the largest receivers have four names of four addresses.
 	HostsMax = 16
 
@@ -59,9 +59,9 @@ type Snapshot struct {
 	Opening    Rate      `json:"opening,omitzero"` // of sessions
 	Pauses     int       `json:"pauses,omitempty"`
 	Paused     int64     `json:"paused_ms,omitempty"`
-	PauseCause Attempt   `json:"excuse,omitzero"`
+	PauseCause Attempt   `json:"pause_cause,omitzero"`
 	Sources    []Source  `json:"sources,omitempty"`
-	HostSets   []HostSet `json:"lanes,omitempty"`
+	HostSets   []HostSet `json:"host_sets,omitempty"`
 	Hosts      []Host    `json:"hosts,omitempty"`
 }
 
@@ -99,14 +99,14 @@ type HostSet struct {
 	Key         string       `json:"key"`
 	TLS         uint8        `json:"tls,omitempty"`
 	Left        int64        `json:"left_ms,omitempty"`
-	Suspensions []Suspension `json:"rests,omitempty"`
+	Suspensions []Suspension `json:"suspensions,omitempty"`
 }
 
 // Suspension is how a set of hosts keeps away one of our sources.
 type Suspension struct {
 	Source      string  `json:"source,omitempty"`
 	Left        int64   `json:"left_ms"`
-	Suspensions int     `json:"rests"`
+	Suspensions int     `json:"suspensions"`
 	Last        Attempt `json:"last,omitzero"`
 }
 
@@ -123,12 +123,12 @@ type Host struct {
 type Source struct {
 	Source      string   `json:"source,omitempty"`
 	Left        int64    `json:"left_ms,omitempty"` // of its suspension
-	Suspensions int      `json:"rests,omitempty"`
+	Suspensions int      `json:"suspensions,omitempty"`
 	Last        Attempt  `json:"last,omitzero"`
 	Enough      int64    `json:"enough_ms,omitempty"` // of greylisting
 	Short       int64    `json:"short_ms,omitempty"`
 	Minutes     []Minute `json:"minutes,omitempty"`
-	Rate        Rate     `json:"tempo,omitzero"`
+	Rate        Rate     `json:"rate,omitzero"`
 
 	HandedOn bool `json:"handed_on,omitempty"` // it belongs to another node than the one that stored it last
 }

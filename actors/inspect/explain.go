@@ -240,7 +240,7 @@ func (i *Inspector) taught(ctx context.Context, out *Explanation) {
 			over(out, throttle.FieldRcptRate.String(), fmt.Sprintf("%.3g/s", t.Rate), Said{Reason: t.Why,
 				Layer: throttle.LayerLearned.String(), Where: "node " + d.Node + sourceText(s.Source)})
 		}
-		if d.State == "resting" {
+		if d.State == "suspended" {
 			over(out, throttle.FieldPause.String(), string(throttle.PauseYes), Said{
 				Layer: throttle.LayerPenalty.String(), Where: "node " + d.Node, Reason: d.Why, Until: d.Until})
 		}

@@ -442,7 +442,7 @@ func TestWhatAReceiverTeachesGoesBeforeTheRules(t *testing.T) {
 	c := newInspector(t)
 	until := began.Add(time.Hour)
 	c.Join(&members{"node-1", map[string]func(context.Context, []byte) ([]byte, error){
-		"node-1": living(ReceiverDetail{Receiver: Receiver{Key: "operator.net", State: "resting", Why: "421 slow down",
+		"node-1": living(ReceiverDetail{Receiver: Receiver{Key: "operator.net", State: "suspended", Why: "421 slow down",
 			Until: until, Sources: []ReceiverSource{{Source: "192.0.2.1",
 				Rate: RateStatus{Rate: 0.5, Ceiling: 5, Phase: "holding", Why: "451 at 0.6/s"}}}},
 			Learned: []Limit{{Field: "rcpts_per_connection", Value: "7", Until: until}}},

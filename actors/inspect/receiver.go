@@ -11,7 +11,7 @@ type Receiver struct {
 	Key  string `json:"key"`
 	Node string `json:"node"` // where it lives
 
-	State string    `json:"state"` // "asking", "waiting", "resting", "draining", "paused" or "idle"
+	State string    `json:"state"` // "asking", "waiting", "suspended", "draining", "paused" or "idle"
 	Cause string    `json:"cause"` // what keeps it from asking more, a word of Causes
 	Until time.Time `json:"until,omitzero"`
 	Why   string    `json:"why"` // Cause in a sentence, with the numbers
@@ -28,7 +28,7 @@ type Receiver struct {
 	Ceiling  float64 `json:"ceiling"`   // the same as the rules have it, whatever was learned
 	Budget   int     `json:"budget"`    // refusals that may still be caused this hour, the source with the most
 	Refused  float64 `json:"refused"`   // part of the answers of the last ten minutes, 0 to 1
-	Deferred float64 `json:"deferred"`  // the same of those that put us off
+	Deferred float64 `json:"deferred"`  // the same of deferrals
 	PerHour  int     `json:"per_hour"`  // addresses that it expects to ask in an hour as things are
 	Last     Reply   `json:"last"`      // the newest reply that says something about us or the receiver, or any
 	LastAt   float64 `json:"last_at"`   // seconds ago; 0: never
@@ -56,12 +56,12 @@ type Reply struct {
 // ReceiverSource is one of our sources at one receiver.
 type ReceiverSource struct {
 	Source   string     `json:"source"` // "": the system chooses it
-	State    string     `json:"state"`  // "used", "spare", "resting", "draining" or "paused"
+	State    string     `json:"state"`  // "used", "spare", "suspended", "draining" or "paused"
 	Until    time.Time  `json:"until,omitzero"`
 	Reason   string     `json:"reason,omitempty"`
 	Sessions int        `json:"sessions"`
 	Budget   int        `json:"budget"` // refusals left this hour
-	Rate     RateStatus `json:"tempo"`
+	Rate     RateStatus `json:"rate"`
 }
 
 // RateStatus is the rate that was found for a source at a receiver.
@@ -157,7 +157,7 @@ type Source struct {
 	Node   string `json:"node"`
 	Source string `json:"source"`
 	Hello  string `json:"hello"`
-	// "used", "resting", "on trial", "draining", "paused" or "spent" (its day is used up).
+	// "used", "suspended", "on trial", "draining", "paused" or "spent" (its day is used up).
 	State    string    `json:"state"`
 	Until    time.Time `json:"until,omitzero"`
 	Reason   string    `json:"reason,omitempty"`
@@ -169,7 +169,7 @@ type Source struct {
 }
 
 // Forgets are the parts of what a receiver taught us that can be forgotten: how fast we may
-// ask, how many sessions it takes and how long they may be, what rests there; or all of it.
+// ask, how many sessions it takes and how long they may be, what is suspended there; or all of it.
 var Forgets = [...]string{"pace", "sessions", "block", "all"}
 
 // Forgotten says what was dropped of what one receiver taught us, a sentence each.

@@ -69,7 +69,7 @@ func sourceOf(s egress.SourceState, sessions int, now time.Time) inspect.Source 
 	case s.Pause == throttle.PauseDrain:
 		out.State = "draining"
 	case now.Before(s.SuspendedUntil):
-		out.State, out.Until, out.Reason = "resting", s.SuspendedUntil, s.Reason.String()
+		out.State, out.Until, out.Reason = "suspended", s.SuspendedUntil, s.Reason.String()
 	case s.PerDay > 0 && s.Today >= s.PerDay:
 		out.State, out.Until = "spent", now.UTC().Truncate(24*time.Hour).Add(24*time.Hour) // midnight UTC
 	case s.OnTrial:

@@ -208,7 +208,7 @@ const ControlOrdinal = ^uint32(0)
 // Version is the version of the messages between nodes. Nodes of different versions don't join. Raise it if a node of
 // the version before would misread a message, or miss what it must know. A new field that may be ignored needs no
 // new version.
-const Version = 4
+const Version = 5
 
 // waitMax bounds the wait that a receiver may name: beyond it every address is given up anyway, and nothing overflows.
 const waitMax = 366 * 24 * time.Hour

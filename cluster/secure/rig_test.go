@@ -278,7 +278,7 @@ func (n *node) spawn(t *testing.T) *probe {
 		switch m := c.Message().(type) {
 		case *actor.Started:
 		case *wire.Ask:
-			c.Respond(&wire.State{Resting: true})
+			c.Respond(&wire.State{Suspended: true})
 		case watchIt:
 			c.Watch(m.pid)
 		default:

@@ -79,7 +79,7 @@ func TestMembersSpeakAndWatch(t *testing.T) {
 	root := r.first.system.Root
 	away := actor.NewPID(r.second.system.Address(), far.pid.Id)
 	answer, err := root.RequestFuture(away, &wire.Ask{}, rigWait).Result()
-	if state, ok := answer.(*wire.State); err != nil || !ok || !state.Resting {
+	if state, ok := answer.(*wire.State); err != nil || !ok || !state.Suspended {
 		t.Fatalf("got %v, %v", answer, err)
 	}
 	root.Send(near.pid, watchIt{away})

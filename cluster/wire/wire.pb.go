@@ -115,10 +115,10 @@ func (*Ask) Descriptor() ([]byte, []int) {
 // State answers an Ask.
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`  // 16 bytes
-	Resting       bool                   `protobuf:"varint,2,opt,name=resting,proto3" json:"resting,omitempty"` // it uses nothing: its fence is up and its SMTP sessions are closed
-	Turn          int64                  `protobuf:"varint,3,opt,name=turn,proto3" json:"turn,omitempty"`       // of the ledger's table of nodes, that it has read
-	Beat          int64                  `protobuf:"varint,4,opt,name=beat,proto3" json:"beat,omitempty"`       // when its ledger took its last heartbeat, Unix time in milliseconds by the ledger's clock; 0: none yet
+	Session       []byte                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`        // 16 bytes
+	Suspended     bool                   `protobuf:"varint,2,opt,name=suspended,proto3" json:"suspended,omitempty"`   // it uses nothing: its fence is up and its SMTP sessions are closed
+	Generation    int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"` // of the ledger's table of nodes, that it has read
+	Heartbeat     int64                  `protobuf:"varint,4,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`   // when its ledger took its last heartbeat, Unix time in milliseconds by the ledger's clock; 0: none yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -160,23 +160,23 @@ func (x *State) GetSession() []byte {
 	return nil
 }
 
-func (x *State) GetResting() bool {
+func (x *State) GetSuspended() bool {
 	if x != nil {
-		return x.Resting
+		return x.Suspended
 	}
 	return false
 }
 
-func (x *State) GetTurn() int64 {
+func (x *State) GetGeneration() int64 {
 	if x != nil {
-		return x.Turn
+		return x.Generation
 	}
 	return 0
 }
 
-func (x *State) GetBeat() int64 {
+func (x *State) GetHeartbeat() int64 {
 	if x != nil {
-		return x.Beat
+		return x.Heartbeat
 	}
 	return 0
 }
@@ -295,29 +295,29 @@ func (x *Keys) GetRefused() string {
 	return ""
 }
 
-// Errand asks a member something that is no matter of the cluster itself: what an
+// Query asks a member something that is no matter of the cluster itself: what an
 // operator wants to know of every node. Member -> member.
-type Errand struct {
+type Query struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"` // at most 64 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Errand) Reset() {
-	*x = Errand{}
+func (x *Query) Reset() {
+	*x = Query{}
 	mi := &file_cluster_wire_wire_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Errand) String() string {
+func (x *Query) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Errand) ProtoMessage() {}
+func (*Query) ProtoMessage() {}
 
-func (x *Errand) ProtoReflect() protoreflect.Message {
+func (x *Query) ProtoReflect() protoreflect.Message {
 	mi := &file_cluster_wire_wire_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -329,20 +329,20 @@ func (x *Errand) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Errand.ProtoReflect.Descriptor instead.
-func (*Errand) Descriptor() ([]byte, []int) {
+// Deprecated: Use Query.ProtoReflect.Descriptor instead.
+func (*Query) Descriptor() ([]byte, []int) {
 	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *Errand) GetBody() []byte {
+func (x *Query) GetBody() []byte {
 	if x != nil {
 		return x.Body
 	}
 	return nil
 }
 
-// Done answers an Errand.
-type Done struct {
+// Result answers a Query.
+type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"`       // at most 3 MiB
 	Refused       string                 `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"` // why there is no answer; empty: body is it
@@ -350,20 +350,20 @@ type Done struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Done) Reset() {
-	*x = Done{}
+func (x *Result) Reset() {
+	*x = Result{}
 	mi := &file_cluster_wire_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Done) String() string {
+func (x *Result) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Done) ProtoMessage() {}
+func (*Result) ProtoMessage() {}
 
-func (x *Done) ProtoReflect() protoreflect.Message {
+func (x *Result) ProtoReflect() protoreflect.Message {
 	mi := &file_cluster_wire_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -375,19 +375,19 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Done.ProtoReflect.Descriptor instead.
-func (*Done) Descriptor() ([]byte, []int) {
+// Deprecated: Use Result.ProtoReflect.Descriptor instead.
+func (*Result) Descriptor() ([]byte, []int) {
 	return file_cluster_wire_wire_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *Done) GetBody() []byte {
+func (x *Result) GetBody() []byte {
 	if x != nil {
 		return x.Body
 	}
 	return nil
 }
 
-func (x *Done) GetRefused() string {
+func (x *Result) GetRefused() string {
 	if x != nil {
 		return x.Refused
 	}
@@ -399,12 +399,14 @@ var File_cluster_wire_wire_proto protoreflect.FileDescriptor
 const file_cluster_wire_wire_proto_rawDesc = "" +
 	"\n" +
 	"\x17cluster/wire/wire.proto\x12\x10rollcall.cluster\"\x05\n" +
-	"\x03Ask\"c\n" +
+	"\x03Ask\"}\n" +
 	"\x05State\x12\x18\n" +
-	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
-	"\aresting\x18\x02 \x01(\bR\aresting\x12\x12\n" +
-	"\x04turn\x18\x03 \x01(\x03R\x04turn\x12\x12\n" +
-	"\x04beat\x18\x04 \x01(\x03R\x04beat\"\xb5\x01\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x12\x1c\n" +
+	"\tsuspended\x18\x02 \x01(\bR\tsuspended\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x03R\n" +
+	"generation\x12\x1c\n" +
+	"\theartbeat\x18\x04 \x01(\x03R\theartbeat\"\xb5\x01\n" +
 	"\aKeysAsk\x12A\n" +
 	"\toperation\x18\x01 \x01(\x0e2#.rollcall.cluster.KeysAsk.OperationR\toperation\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12 \n" +
@@ -417,10 +419,10 @@ const file_cluster_wire_wire_proto_rawDesc = "" +
 	"\x06REMOVE\x10\x03\"D\n" +
 	"\x04Keys\x12\"\n" +
 	"\ffingerprints\x18\x01 \x03(\tR\ffingerprints\x12\x18\n" +
-	"\arefused\x18\x02 \x01(\tR\arefused\"\x1c\n" +
-	"\x06Errand\x12\x12\n" +
-	"\x04body\x18\x01 \x01(\fR\x04body\"4\n" +
-	"\x04Done\x12\x12\n" +
+	"\arefused\x18\x02 \x01(\tR\arefused\"\x1b\n" +
+	"\x05Query\x12\x12\n" +
+	"\x04body\x18\x01 \x01(\fR\x04body\"6\n" +
+	"\x06Result\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefusedB\x17Z\x15rollcall/cluster/wireb\x06proto3"
 
@@ -444,8 +446,8 @@ var file_cluster_wire_wire_proto_goTypes = []any{
 	(*State)(nil),          // 2: rollcall.cluster.State
 	(*KeysAsk)(nil),        // 3: rollcall.cluster.KeysAsk
 	(*Keys)(nil),           // 4: rollcall.cluster.Keys
-	(*Errand)(nil),         // 5: rollcall.cluster.Errand
-	(*Done)(nil),           // 6: rollcall.cluster.Done
+	(*Query)(nil),          // 5: rollcall.cluster.Query
+	(*Result)(nil),         // 6: rollcall.cluster.Result
 }
 var file_cluster_wire_wire_proto_depIdxs = []int32{
 	0, // 0: rollcall.cluster.KeysAsk.operation:type_name -> rollcall.cluster.KeysAsk.Operation

@@ -122,7 +122,7 @@ func untilDrained() func(admin.Member) (bool, error) {
 		case m.State == admin.StateLost:
 			return true, fmt.Errorf("%s %w: other nodes take its work over by themselves; if its process is dead, run: "+
 				"rollcall cluster forget %s", nodeTitle(m), errLostDraining, m.Node)
-		case drains && (m.State == admin.StateServing || m.State == admin.StateUnfit):
+		case drains && (m.State == admin.StateServing || m.State == admin.StateIneligible):
 			return true, fmt.Errorf("%s %w", nodeTitle(m), errUndrained)
 		}
 		drains = drains || m.State == admin.StateDraining
@@ -283,8 +283,8 @@ var troubles = []trouble{
 		"cluster.actor_listen can be reached by TCP in both directions, and the certificates."},
 	{stands(admin.StateSuspect), "Suspect", "No answer to gossip: a node that stays so counts as dead within seconds."},
 	{stands(admin.StateDraining), "Draining", "Can be stopped when LEASES and RECEIVERS are 0."},
-	{stands(admin.StateUnfit), "Unfit", "Its address, names or port 25 fail a check, so receivers would refuse it, and " +
-		"other nodes probe: run `rollcall doctor` there."},
+	{stands(admin.StateIneligible), "Ineligible", "Its address, names or port 25 fail a check, so receivers would " +
+		"refuse it, and other nodes probe: run `rollcall doctor` there."},
 	{heartbeatsLate, "No heartbeat", "A node that does not reach the ledger asks no receiver until it does: check " +
 		"[ledger] url, the network and the database."},
 	{clockDiffers, "Clock is off", "Compared with the ledger's. No limit depends on it, but times in logs and " +
@@ -384,7 +384,7 @@ func untilServing() func(admin.Member) (bool, error) {
 		case admin.StateLeft, admin.StateLost:
 			return true, fmt.Errorf("%s %w: it has ended (%s). Start it, and it takes work", nodeTitle(m), errNotServing,
 				m.State)
-		case admin.StateUnfit:
+		case admin.StateIneligible:
 			if unfit++; unfit < unfitLooks {
 				return false, nil
 			}

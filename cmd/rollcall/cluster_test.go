@@ -190,8 +190,8 @@ func TestOneNodeIsDrainedUndrainedAndForgotten(t *testing.T) {
 			"node-2 (a1000000) takes work.", "draining: ", ""},
 		{"undrain node-2 --wait", []admin.Membership{draining, second(admin.StateLeft)}, "undrain a1000000", "", "",
 			"takes no work: it has ended (left). Start it"},
-		{"undrain node-2 --wait", []admin.Membership{draining, second(admin.StateUnfit)}, "undrain a1000000", "",
-			"unfit: ", "run `rollcall doctor` there"},
+		{"undrain node-2 --wait", []admin.Membership{draining, second(admin.StateIneligible)}, "undrain a1000000", "",
+			"ineligible: ", "run `rollcall doctor` there"},
 		{"forget", lost, "", "", "", "NODE is missing"},
 		{"forget node-3", lost, "", "", "", "there is no terminal to ask at: give --yes if you " +
 			"know that node-3 (b2000000) is dead"},

@@ -101,7 +101,7 @@ func rateSentence(s inspect.ReceiverSource, now time.Time) string {
 
 // suspensionSentence is the sentence about a suspended source; "": it is not suspended.
 func suspensionSentence(s inspect.ReceiverSource, now time.Time) string {
-	if s.State != "resting" && s.State != "paused" && s.State != "draining" {
+	if s.State != "suspended" && s.State != "paused" && s.State != "draining" {
 		return ""
 	}
 	return fmt.Sprintf("%s is %s here", sourceName(s.Source), s.State) + after(" because of ", s.Reason) +

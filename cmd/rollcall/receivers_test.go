@@ -33,11 +33,11 @@ func busyReceivers() inspect.Receivers {
 			Allowed: 5,
 			Budget:  12, Refused: 0.051, Deferred: 0.002, Last: inspect.Reply{Stage: "rcpt", Code: 550,
 				Text: "5.1.1 user unknown"}, LastAt: 3, Sources: []inspect.ReceiverSource{{}}},
-		{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "resting", Cause: "penalty",
+		{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "suspended", Cause: "penalty",
 			Until: receiversNow.Add(12 * time.Minute), Queued: 100, Oldest: 4000, Most: 20, Allowed: 0.05, Deferred: 0.5,
 			Why: "a rest, since a reply asked for it\x1b[31m " + strings.Repeat("very ", 40),
 			Sources: []inspect.ReceiverSource{
-				{Source: "192.0.2.7", State: "resting", Until: receiversNow.Add(12 * time.Minute), Budget: 3,
+				{Source: "192.0.2.7", State: "suspended", Until: receiversNow.Add(12 * time.Minute), Budget: 3,
 					Rate: inspect.RateStatus{Rate: 0.5}},
 				{Source: "192.0.2.8", State: "used", Sessions: 1, Budget: 19, Rate: inspect.RateStatus{Rate: 12}}}},
 		{Key: "idle.test", Node: "node-1", State: "idle", Cause: "free", Rcpts: 9, Most: 2, Allowed: 5, Budget: 20},
@@ -49,13 +49,13 @@ func TestReceiversAreShownInOneTable(t *testing.T) {
 	busy := busyReceivers()
 	b.inspector.receivers = &busy
 	out := b.must("receivers")
-	holds(t, out, "RECEIVER               SESS   RCPT/S  BUDGET  REF  DEF  QUEUED  OLD  STATE\n",
-		"example.test            2/2  5.0/5.0      12   5%  <1%  12,345   3m  allowance\n"+
+	holds(t, out, "RECEIVER             SESS   RCPT/S  BUDGET  REF  DEF  QUEUED  OLD  STATE\n",
+		"example.test          2/2  5.0/5.0      12   5%  <1%  12,345   3m  allowance\n"+
 			"    5 addresses a second are allowed, and as many are asked\n    last: rcpt: 550 5.1.1 user unknown, 3s ago\n",
-		"suffix:long-name.lon…  0/20   0/0.05       0   0%  50%     100  66m  penalty 12m\n",
-		"  192.0.2.7               0    -/0.5       3                         resting 12m\n",
+		"suffix:long-name.l…  0/20   0/0.05       0   0%  50%     100  66m  penalty 12m\n",
+		"  192.0.2.7             0    -/0.5       3                         suspended 12m\n",
 		"since a reply asked for it?[31m very", "very very\n    very very very very very",
-		"idle.test               0/2  9.0/5.0      20   0%   0%       0    -  idle\n",
+		"idle.test             0/2  9.0/5.0      20   0%   0%       0    -  idle\n",
 		"Without node-3, which does not answer: no answer within 1.5 s\n")
 	for args, first := range map[string]string{"": "example.test", "--sort rate": "idle.test",
 		"--sort refused": "example.test", "--sort deferred": "suffix:", "IDLE": "idle.test"} {
@@ -219,12 +219,12 @@ func TestEveryLessonIsASentence(t *testing.T) {
 		{Field: "connections", Value: "2", Since: now.Add(-time.Minute), From: "more at once were refused",
 			Until: now.Add(time.Minute)}, {Field: "session_age", Value: "1m"}}}
 	d.Sources = []inspect.ReceiverSource{
-		{Source: "", State: "resting", Reason: "source_blocked", Until: now.Add(time.Hour), Rate: inspect.RateStatus{Rate: 5,
-			Ceiling: 5}},
+		{Source: "", State: "suspended", Reason: "source_blocked", Until: now.Add(time.Hour),
+			Rate: inspect.RateStatus{Rate: 5, Ceiling: 5}},
 		{Source: "192.0.2.7", State: "used", Rate: inspect.RateStatus{Rate: 1, Ceiling: 5}}}
 	want := []string{"At most 2 sessions at once (connections), learned at 11:59:00Z because more at once were refused, " +
 		"until 12:01:00Z (60s left); then one more is tried.", "session_age is 1m.",
-		"default is resting here because of source_blocked, until 13:00:00Z (60m left).",
+		"default is suspended here because of source_blocked, until 13:00:00Z (60m left).",
 		"Asked 1.0/s of the 5.0/s allowed from 192.0.2.7. It is raised while higher rates go well."}
 	got := lessons(d, now)
 	effort.ErrorIf(t, !slices.Equal(got, want), "got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -260,7 +260,7 @@ func TestReasonsAreNotCut(t *testing.T) {
 	until := receiversNow.Add(12 * time.Minute)
 	r := inspect.Receiver{Key: "suffix:" + strings.Repeat("long-name.", 20) + "test", Node: "node-2", State: "waiting",
 		Cause: "no healthy source", Until: until, Why: strings.Repeat("because of everything ", 12) + "and the end",
-		Sources: []inspect.ReceiverSource{{Source: "192.0.2.7", State: "resting", Until: until, Reason: "source_blocked",
+		Sources: []inspect.ReceiverSource{{Source: "192.0.2.7", State: "suspended", Until: until, Reason: "source_blocked",
 			Rate: inspect.RateStatus{Phase: "backing off", Why: strings.Repeat("it said so ", 12) + "at last",
 				Since: receiversNow}}}}
 	for _, width := range []int{term.WidthLeast + 40, 100, 200} {

@@ -165,12 +165,12 @@ func TestTheRunbookOfSources(t *testing.T) {
 		domains = append(domains, fmt.Sprintf("documents%d-blocked.test", i))
 	}
 	n.submits(1, domains...)
-	untilPrinted(n.cli, "resting", "sources")
+	untilPrinted(n.cli, "suspended", "sources")
 	untilPrinted(n.cli, "fail     rest", "doctor", "--now")
 	out := n.script(script{document: "operators/runbooks/sources.md", names: map[string]string{"192.0.2.10": "127.0.0.1"},
 		fails: map[string]int{"rollcall doctor": exitFailed}})
-	effort.Has(t, out[0], "resting", "no source rests")
-	effort.Has(t, out[0], "fail     rest", "no source rests")
+	effort.Has(t, out[0], "suspended", "no source is suspended")
+	effort.Has(t, out[0], "fail     rest", "no source is suspended")
 }
 
 // TestTheRunbookOfIdentity: the address has no PTR and the SPF record refuses it; then both are mended.

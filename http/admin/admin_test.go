@@ -348,7 +348,7 @@ func TestIdentity(t *testing.T) {
 		o.Identity = func() admin.Identity { return admin.IdentityOf(now, true) }
 		o.CheckIdentity = func(context.Context) (admin.Identity, error) { return admin.IdentityOf(good, true), fails }
 	})
-	const want = `{"fit":false,"enforced":true,"probing":false,"why":"ptr of 192.0.2.1: the address has no PTR",` +
+	const want = `{"eligible":false,"enforced":true,"probing":false,"why":"ptr of 192.0.2.1: the address has no PTR",` +
 		`"checked_at":"2030-01-02T03:04:05.000Z","findings":[{"check":"ptr","source":"192.0.2.1","state":"fail",` +
 		`"saw":"the address has no PTR","next":"Ask.","checked_at":"2030-01-02T03:04:05.000Z"},` +
 		`{"check":"block_list","source":"192.0.2.1","list":"bl.test","state":"ok","saw":"not on bl.test",` +
@@ -357,14 +357,15 @@ func TestIdentity(t *testing.T) {
 	sent(r.raw("GET", "/v1/identity", "", "Bearer wrong")).Is(t, 401, "a stranger")
 	sent(r.raw("GET", "/readyz", "", "")).Says(t, 200, `"probing":"no: run`, "readyz of a node that is not fit")
 	status, out := r.call("POST", "/v1/identity/check", "")
-	effort.ErrorIf(t, status != 200 || out["fit"] != true || out["probing"] != true, "after a look: %d %v", status, out)
+	effort.ErrorIf(t, status != 200 || out["eligible"] != true || out["probing"] != true, "after a look: %d %v",
+		status, out)
 	fails = errors.New("too late")
 	sent(r.ask("POST", "/v1/identity/check", "")).Says(t, 503, "unavailable", "a look that is too slow")
 	now = good
 	_, text := r.raw("GET", "/readyz", "", "")
 	effort.ErrorIf(t, text != `{"status":"ready"}`+"\n", "readyz of a node that is fit: %s", text)
 	now = identity.Report{}
-	if _, out := r.call("GET", "/v1/identity", ""); out["checked_at"] != nil || out["fit"] != false {
+	if _, out := r.call("GET", "/v1/identity", ""); out["checked_at"] != nil || out["eligible"] != false {
 		t.Errorf("before the first look: %v", out)
 	}
 }

@@ -67,7 +67,7 @@ type Member struct {
 	Since   api.Time  `json:"since"`          // it is in this state
 	// HeartbeatAge is how many seconds ago it last wrote its row in the ledger, by the ledger's clock; null for a single
 	// node, or when there is no row.
-	HeartbeatAge *float64 `json:"last_beat_seconds_ago"`
+	HeartbeatAge *float64 `json:"last_heartbeat_seconds_ago"`
 	Leases       int      `json:"leases"`    // verifications it works on
 	Addresses    int64    `json:"addresses"` // of these, not settled yet
 	Receivers    int      `json:"receivers"` // that live there
@@ -82,14 +82,14 @@ type State string
 
 // The states of a member; the first that applies counts.
 const (
-	StateLeft     State = "left"     // it left by itself and no longer uses anything
-	StateLost     State = "lost"     // it was counted out: no heartbeat for too long
-	StateUnseen   State = "unseen"   // it writes heartbeats, but gossip does not see it
-	StateSuspect  State = "suspect"  // gossip got no answer from it and asks others
-	StateUnlinked State = "unlinked" // gossip sees it, but actor traffic gets no answer
-	StateDraining State = "draining" // it takes no new work
-	StateUnfit    State = "unfit"    // its identity fails a check: it does not probe
-	StateServing  State = "serving"  // all is well
+	StateLeft       State = "left"       // it left by itself and no longer uses anything
+	StateLost       State = "lost"       // it was counted out: no heartbeat for too long
+	StateUnseen     State = "unseen"     // it writes heartbeats, but gossip does not see it
+	StateSuspect    State = "suspect"    // gossip got no answer from it and asks others
+	StateUnlinked   State = "unlinked"   // gossip sees it, but actor traffic gets no answer
+	StateDraining   State = "draining"   // it takes no new work
+	StateIneligible State = "ineligible" // its identity fails a check: it does not probe
+	StateServing    State = "serving"    // all is well
 )
 
 // Ended reports whether the member has left the cluster.

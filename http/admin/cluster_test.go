@@ -56,7 +56,7 @@ func TestMembersAreToldWithAllTheirFields(t *testing.T) {
 	status, text := r.ask("GET", "/v1/cluster/members", "")
 	want := fmt.Sprintf(`{"cluster":"rollcall","members":[{"node":"%s","session":"%s","name":"node-1",`+
 		`"state":"serving","this":true,"version":"1.4.0","actor_address":"h:7947","gossip_address":"h:7946",`+
-		`"since":"2030-01-02T03:04:05.000Z","last_beat_seconds_ago":1.5,"leases":4,"addresses":12044,`+
+		`"since":"2030-01-02T03:04:05.000Z","last_heartbeat_seconds_ago":1.5,"leases":4,"addresses":12044,`+
 		`"receivers":31,"view_agreed":true,"clock_offset_ms":-20}],"ledger_read_seconds_ago":0.5}`+"\n",
 		m.Node, m.Session)
 	effort.Is(t, status, 200)

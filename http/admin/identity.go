@@ -17,10 +17,10 @@ import (
 
 // Identity is a node's report on its identity, the things that receivers judge a sender by.
 type Identity struct {
-	Fit      bool      `json:"fit"`                      // no check fails
-	Enforced bool      `json:"enforced"`                 // identity.enforce: it probes only while it is fit
+	Fit      bool      `json:"eligible"`                 // no check fails
+	Enforced bool      `json:"enforced"`                 // identity.enforce: it probes only while it is eligible
 	Probing  bool      `json:"probing"`                  // it takes probing work now
-	Why      string    `json:"why,omitempty"`            // it is not fit
+	Why      string    `json:"why,omitempty"`            // it is not eligible
 	Checked  *api.Time `json:"checked_at"`               // null: not yet
 	Findings []Finding `json:"findings"`                 // by check and source
 	Unread   int       `json:"unread_replies,omitempty"` // replies that no rule matched, since the start of the node

@@ -339,7 +339,7 @@ type CaseView struct {
 	Omitted   int           `json:"omitted"`  // left out behind the first ones
 	NoRoute   string        `json:"no_route"` // the DNS result in place of a route; "" with a route
 	Hosts     int           `json:"hosts"`    // of the route; 0: not known
-	Behaviour BehaviourView `json:"habit"`
+	Behaviour BehaviourView `json:"behaviour"`
 	GaveUp    bool          `json:"gave_up"`
 	Why       string        `json:"why"` // why it was given up; "": because of the last attempt
 }

@@ -24,7 +24,7 @@ const (
 	ReturnPath Check = "return_path" // the return path's domain takes mail
 	BlockList  Check = "block_list"  // no configured list has the address
 	Clock      Check = "clock"       // the machine's clock agrees with the ledger's
-	Suspended  Check = "rest"        // receivers take connections from the address
+	Suspended  Check = "suspended"   // receivers take connections from the address
 )
 
 // Checks are all checks in the order of display.

@@ -413,11 +413,11 @@ func (ps *paths) sourceStatus(now time.Time, sessions map[*egressPath]int) []ins
 		case pause == throttle.PauseDrain:
 			one.State = "draining"
 		case now.Before(o.until):
-			one.State, one.Until, one.Reason = "resting", o.until, o.last.Verdict.Reason.String()
+			one.State, one.Until, one.Reason = "suspended", o.until, o.last.Verdict.Reason.String()
 		case !ok:
-			one.State, one.Until = "resting", until
+			one.State, one.Until = "suspended", until
 		case now.Before(resumes):
-			one.State, one.Until = "resting", resumes
+			one.State, one.Until = "suspended", resumes
 		case one.Sessions > 0:
 			one.State = "used"
 		}

@@ -106,7 +106,7 @@ func (s *Standing) word(cause wire.Cause, asks, handingOff bool) string {
 	case handingOff || s.limits.Pause == throttle.PauseDrain:
 		return "draining"
 	case s.now.Before(s.pausedUntil):
-		return "resting"
+		return "suspended"
 	case s.queued == 0 && !asks:
 		return "idle"
 	case asks && cause <= wire.Cause_CONNECTIONS:

@@ -173,7 +173,7 @@ func stateOf(m cluster.Member) admin.State {
 	case m.Meta.Draining:
 		return admin.StateDraining
 	case m.Ineligible:
-		return admin.StateUnfit
+		return admin.StateIneligible
 	}
 	return admin.StateServing
 }

@@ -166,8 +166,8 @@ var colours = func() map[string]string {
 	for code, words := range map[string]string{
 		Green: "valid completed ok serving yes asking done",
 		Yellow: "catch_all unknown waiting warn completed_with_errors cancelled suspect draining unseen unlinked paused " +
-			"penalty budget resting closing",
-		Red: "invalid error failed FAILED fail lost unfit NO no blocked disabled",
+			"penalty budget suspended closing",
+		Red: "invalid error failed FAILED fail lost ineligible NO no blocked disabled",
 	} {
 		for word := range strings.FieldsSeq(words) {
 			all[word] = code

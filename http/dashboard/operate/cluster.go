@@ -41,7 +41,7 @@ func (m memberView) Drains() bool { return m.State != admin.StateDraining }
 
 // Resumes is the other action.
 func (m memberView) Resumes() bool {
-	return m.State != admin.StateServing && m.State != admin.StateUnfit
+	return m.State != admin.StateServing && m.State != admin.StateIneligible
 }
 
 func cluster(p *Pages, w http.ResponseWriter, r *request) error {

@@ -195,7 +195,7 @@ func (p *Pages) unfit(ctx context.Context) (list []unfit) {
 		return list
 	}
 	for _, m := range known.Members {
-		if m.State == admin.StateUnfit && !m.This {
+		if m.State == admin.StateIneligible && !m.This {
 			list = append(list, unfit{"Node " + m.Name, "Its identity fails a check."})
 		}
 	}

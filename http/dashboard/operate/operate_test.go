@@ -227,7 +227,7 @@ func TestPagesAnswerWithoutTheLedger(t *testing.T) {
 func TestFiltersAndParts(t *testing.T) {
 	v := visit(t, pagetest.Start(t), "eve", false)
 	for query, want := range map[string][]string{"": {"mx.slow.test", "uni.test", "strict.test"}, "?state=idle": {"quiet.test"}, "?find=SLOW": {"mx.slow.test"},
-		"?state=resting": {"strict.test"}, "?cause=connections": {"uni.test"}, "?find=none": nil} {
+		"?state=suspended": {"strict.test"}, "?cause=connections": {"uni.test"}, "?find=none": nil} {
 		for _, path := range []string{"/", "/receivers/live"} {
 			a := v.get(path + query)
 			for _, key := range []string{"mx.slow.test", "uni.test", "strict.test", "quiet.test"} {

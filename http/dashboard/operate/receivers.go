@@ -29,7 +29,7 @@ const (
 )
 
 // states are the states of a receiver, as in inspect.Receiver.
-var states = []string{"asking", "waiting", "resting", "draining", "paused", "idle"}
+var states = []string{"asking", "waiting", "suspended", "draining", "paused", "idle"}
 
 func stateOf(word string) web.State {
 	switch word {
@@ -37,7 +37,7 @@ func stateOf(word string) web.State {
 		return web.StateOf(word, "▸", "done", "")
 	case "waiting", "on trial", "spent", "draining", "warn":
 		return web.StateOf(word, "…", "warn", "")
-	case "resting", "lost", "unfit", "suspect", "unseen", "unlinked", "fail":
+	case "suspended", "lost", "ineligible", "suspect", "unseen", "unlinked", "fail":
 		return web.StateOf(word, "!", "invalid", "")
 	}
 	return web.StateOf(word, "·", "off", "")

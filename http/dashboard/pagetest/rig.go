@@ -424,7 +424,7 @@ func (g *Rig) Receivers(context.Context) (inspect.Receivers, error) {
 	return inspect.Receivers{At: time.Now(), Silent: []inspect.UnreachableNode{{Node: "node-3",
 		Why: "no answer within 2 s"}}, Receivers: []inspect.Receiver{
 		row("mx.slow.test", "asking", "allowance", 81_204), row("uni.test", "waiting", "connections", 917),
-		row("strict.test", "resting", "penalty", 300), row("quiet.test", "idle", "free", 0)}}, nil
+		row("strict.test", "suspended", "penalty", 300), row("quiet.test", "idle", "free", 0)}}, nil
 }
 
 // Receiver returns all of mx.slow.test.
@@ -436,7 +436,8 @@ func (g *Rig) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail,
 		SessionList: []inspect.Session{{ID: 7, Source: "192.0.2.7", Host: "mx1.slow.test", State: "asking", Age: 12, Rcpts: 40, Refused: 3, TLS: "1.3"}},
 		Queues:      []inspect.Queue{{Workspace: g.Workspace.ID.String(), Verification: g.Open.ID.String(), Queued: 81_204, Oldest: 640, Weight: 1}},
 		Firings:     []inspect.Reply{{At: time.Now(), Code: 450, Text: Hostile, Rule: "rcpt-4.7.1", Action: "slow down"}},
-		Learned:     []inspect.Limit{{Field: "rcpt_rate", Value: "1/s", From: "it put us off twice", Until: time.Now().Add(time.Hour)}}}
+		Learned: []inspect.Limit{{Field: "rcpt_rate", Value: "1/s", From: "deferred twice",
+			Until: time.Now().Add(time.Hour)}}}
 	for i := range 60 {
 		d.Minutes = append(d.Minutes, inspect.Minute{At: time.Now().Add(time.Duration(i-60) * time.Minute), Asked: i, Accepted: i / 2,
 			Refused: i / 4, Deferred: i / 4, Allowed: 1, Cause: "allowance"})
@@ -447,7 +448,8 @@ func (g *Rig) Receiver(_ context.Context, key string) ([]inspect.ReceiverDetail,
 // Sources returns one in use, one suspended, and a paused one whose address the system chooses.
 func (g *Rig) Sources(context.Context) ([]inspect.Source, []inspect.UnreachableNode, error) {
 	return []inspect.Source{{Node: "node-1", Source: "192.0.2.7", Hello: "out1.test", State: "used", Today: 12, PerDay: 100, Spoken: 3},
-		{Node: "node-1", Source: "192.0.2.8", State: "resting", Until: time.Now().Add(time.Hour), Reason: "listed", Blocked: 2},
+		{Node: "node-1", Source: "192.0.2.8", State: "suspended", Until: time.Now().Add(time.Hour), Reason: "listed",
+			Blocked: 2},
 		{Node: "node-2", Source: inspect.DefaultSource, State: "paused"}}, nil, nil
 }
 
@@ -536,7 +538,7 @@ func (m members) Members(context.Context) (admin.Membership, error) {
 			Addresses: 12_044, Receivers: 31, Agreed: true}
 	}
 	return admin.Membership{Cluster: "test", LedgerAge: 1, Members: []admin.Member{of(uuid.NewSHA1(m.Node, nil), "node-1", admin.StateServing),
-		of(m.Node, "node-2", admin.StateUnfit), of(uuid.NewSHA1(m.Node, []byte{1}), "node-3", admin.StateLost)}}, nil
+		of(m.Node, "node-2", admin.StateIneligible), of(uuid.NewSHA1(m.Node, []byte{1}), "node-3", admin.StateLost)}}, nil
 }
 
 // Lost is the session of the node that is lost.
