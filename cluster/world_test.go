@@ -286,17 +286,17 @@ func TestANodeWithoutTheLedger(t *testing.T) {
 	})
 }
 
-// TestANodeGivesAwayWhatItHas: while it is not fit to probe, when it leaves, and when an operator drains it.
+// TestANodeGivesAwayWhatItHas: while it may not probe, when it leaves, and when an operator drains it.
 func TestANodeGivesAwayWhatItHas(t *testing.T) {
 	w := clustertest.Start(t, 3)
-	w.Story("not fit, and fit again", func(t *testing.T) { unfit(t, w) })
+	w.Story("ineligible, and eligible again", func(t *testing.T) { ineligible(t, w) })
 	w.Story("leaving", func(t *testing.T) { leaves(t, w) })
 	w.Story("draining", func(t *testing.T) { drained(t, w) })
 	w.Story("taking work again", func(t *testing.T) { undrained(t, w) })
 }
 
-// unfit takes what node-2 has and gives it back.
-func unfit(t *testing.T, w *clustertest.World) {
+// ineligible takes what node-2 has and gives it back.
+func ineligible(t *testing.T, w *clustertest.World) {
 	before := ownersOf(w, 0, 1, 2)
 	resolveAll(w, 0, before)
 	w.Node(2).SetIneligible("its address has no PTR")
@@ -307,7 +307,7 @@ func unfit(t *testing.T, w *clustertest.World) {
 		row := rowOf(w, 0, 2)
 		return row != nil && row.Status == ledger.NodeIn && !row.Draining
 	})
-	w.Await("it alone is shown as not fit", func() bool {
+	w.Await("it alone is shown as ineligible", func() bool {
 		for _, m := range w.Node(0).Members() {
 			if m.Ineligible != (m.Meta.Node == w.Node(2).ID) {
 				return false

@@ -103,7 +103,7 @@ func (l *admissionQueue) nearly(workspace uuid.UUID, bytes int64) {
 	}
 }
 
-// ended frees the memory of a verification that was begun; nearly says whether that was noted before.
+// ended frees the memory of a verification that was begun; nearly reports whether that was noted before.
 func (l *admissionQueue) ended(workspace uuid.UUID, bytes int64, nearly bool) {
 	if l.isSmall(bytes) {
 		l.small.Return(workspace, bytes)

@@ -110,7 +110,7 @@ func gets[M any](s *stage, at *actor.PID) (M, *actor.PID) {
 }
 
 // answers sends results for the first probes of an offer from a receiver.
-func (s *stage) answers(from, to *actor.PID, o *wire.Offer, say told, n int) {
+func (s *stage) answers(from, to *actor.PID, o *wire.Offer, say judgement, n int) {
 	m := results(o, 1, time.Now(), o.GetProbes()[:n], say.toAll)
 	s.system.Root.RequestWithCustomSender(to, m, from)
 }

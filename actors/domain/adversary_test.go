@@ -27,10 +27,10 @@ type adversary struct {
 	open  map[uint64]*wire.Offer
 	keys  map[uint64]string // of the receiver that was offered a chunk
 	batch map[uint64]uint64
-	mail  []delivery // on its way to the planner
-	truth []told     // by ordinal
-	kinds []int      // what each address gets before its truth: number of "again"
-	all   bool       // the receiver accepts what nobody has; behind a guard, in silence
+	mail  []delivery  // on its way to the planner
+	truth []judgement // by ordinal
+	kinds []int       // what each address gets before its truth: number of "again"
+	all   bool        // the receiver accepts what nobody has; behind a guard, in silence
 	// guard: it accepts everything behind guardAfter refusals in an hour. It has no
 	// other vice then: from lost answers nobody learns what was refused.
 	guard bool
@@ -217,7 +217,7 @@ func (a *adversary) numbers() (list []uint64) {
 // answer sends results until they arrive once, as a receiver does.
 func (a *adversary) answer(m *wire.Offer, probes []*wire.Probe) {
 	a.batch[m.GetChunk()]++
-	r := results(m, a.batch[m.GetChunk()], a.now, probes, func(p *wire.Probe) told { return a.says(p.GetOrdinal()) })
+	r := results(m, a.batch[m.GetChunk()], a.now, probes, func(p *wire.Probe) judgement { return a.says(p.GetOrdinal()) })
 	a.post(func() { a.b.takeResults(a.now, r) })
 }
 
@@ -225,17 +225,17 @@ func (a *adversary) answer(m *wire.Offer, probes []*wire.Probe) {
 const guardAfter = 20
 
 // says returns the answer about an ordinal.
-func (a *adversary) says(n uint32) told {
+func (a *adversary) says(n uint32) judgement {
 	say := refused
 	switch {
 	case n != controlOrdinal && a.kinds[n] > 0:
 		a.kinds[n]--
-		return told{reason: smtp.Greylisted, source: rapid.SampledFrom([]string{"", sourceA, sourceB}).Draw(a.t,
+		return judgement{reason: smtp.Greylisted, source: rapid.SampledFrom([]string{"", sourceA, sourceB}).Draw(a.t,
 			"source"), void: a.chance(10)}
 	case n != controlOrdinal && a.truth[n].outcome == smtp.Valid, n == controlOrdinal && a.all:
 		return accepted
 	case n == controlOrdinal && a.chance(50):
-		return rapid.SampledFrom([]told{greylisted, {outcome: smtp.Unknown, reason: smtp.Policy},
+		return rapid.SampledFrom([]judgement{greylisted, {outcome: smtp.Unknown, reason: smtp.Policy},
 			{outcome: smtp.Valid, reason: smtp.MailboxExists, void: true}}).Draw(a.t, "control")
 	}
 	a.since = slices.DeleteFunc(a.since, func(at time.Time) bool { return a.now.Sub(at) > suspectWithin })

@@ -32,7 +32,7 @@ func TestTheReceiverChanges(t *testing.T) {
 	first := b.offered()
 	b.ack(first, 0, wire.Refusal_NONE)
 	deferred := first.GetProbes()[0].GetOrdinal()
-	b.answers(first, 1, told{reason: smtp.Greylisted, wait: time.Hour / 2}, deferred)
+	b.answers(first, 1, judgement{reason: smtp.Greylisted, wait: time.Hour / 2}, deferred)
 	key = "suffix:receiver.test"
 	b.backlog.takePulse(b.now, &wire.Pulse{Task: first.GetTask(), Chunks: []uint64{first.GetChunk()}})
 	b.look()
@@ -348,19 +348,19 @@ func TestReceiverThatMoved(t *testing.T) {
 func TestShortWaitsGrow(t *testing.T) {
 	const deadline = 3 * time.Hour
 	for name, tc := range map[string]struct {
-		say  told
+		say  judgement
 		want []time.Duration // between the first attempts
 		most int             // of them in all
 		ends time.Duration   // the last of them comes before
 	}{
-		"asked": {told{reason: smtp.Greylisted, wait: 10 * time.Second}, []time.Duration{10550 * time.Millisecond,
+		"asked": {judgement{reason: smtp.Greylisted, wait: 10 * time.Second}, []time.Duration{10550 * time.Millisecond,
 			10550 * time.Millisecond, 10550 * time.Millisecond, 10550 * time.Millisecond, time.Minute,
 			5 * time.Minute}, 18, time.Hour},
-		"longer than ours": {told{reason: smtp.Greylisted, wait: 6 * time.Minute},
+		"longer than ours": {judgement{reason: smtp.Greylisted, wait: 6 * time.Minute},
 			slices.Repeat([]time.Duration{361 * time.Second}, 6), 10, time.Hour},
-		"not asked": {told{reason: smtp.ReceiverRateLimited, wait: 10 * time.Second, silent: true},
+		"not asked": {judgement{reason: smtp.ReceiverRateLimited, wait: 10 * time.Second, silent: true},
 			slices.Repeat([]time.Duration{10550 * time.Millisecond}, 8), 1024, deadline},
-		"the connection broke": {told{reason: smtp.ConnectionFailed, wait: 10 * time.Second, code: 2},
+		"the connection broke": {judgement{reason: smtp.ConnectionFailed, wait: 10 * time.Second, code: 2},
 			slices.Repeat([]time.Duration{10550 * time.Millisecond}, 8), 342, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -389,12 +389,13 @@ func TestShortWaitsGrow(t *testing.T) {
 // TestWaitingForALimitUsesNoTime: an address that waited for a limit, a pause or a budget longer than GiveUpAfter is
 // still asked, and GiveUpAfter counts from its own first attempt.
 func TestWaitingForALimitUsesNoTime(t *testing.T) {
-	rested := told{reason: smtp.ReceiverRateLimited, wait: 20 * time.Minute, others: true}
-	silent := told{reason: smtp.ReceiverRateLimited, wait: 20 * time.Minute, silent: true}
-	for name, waits := range map[string][]told{
-		"nobody was asked":            slices.Repeat([]told{silent}, 9),
-		"what others were told":       slices.Repeat([]told{rested}, 9),
-		"a guard":                     slices.Repeat([]told{{reason: smtp.HarvestGuard, wait: time.Hour, silent: true}}, 9),
+	rested := judgement{reason: smtp.ReceiverRateLimited, wait: 20 * time.Minute, others: true}
+	silent := judgement{reason: smtp.ReceiverRateLimited, wait: 20 * time.Minute, silent: true}
+	for name, waits := range map[string][]judgement{
+		"nobody was asked":      slices.Repeat([]judgement{silent}, 9),
+		"what others were told": slices.Repeat([]judgement{rested}, 9),
+		"a guard": slices.Repeat([]judgement{{reason: smtp.HarvestGuard, wait: time.Hour, silent: true}},
+			9),
 		"between attempts of its own": {greylisted, rested, rested, rested, greylisted, rested, rested, rested, rested},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func (b *bench) lives(d time.Duration) (offers []*wire.Offer) {
 }
 
 // nextControl waits for the next control probe, at most within, and answers it.
-func (b *bench) nextControl(within time.Duration, say told) *wire.Offer {
+func (b *bench) nextControl(within time.Duration, say judgement) *wire.Offer {
 	b.t.Helper()
 	offers := b.offers()
 	for at := b.now; len(offers) == 0 && b.now.Sub(at) < within; {
@@ -57,30 +57,30 @@ func (b *bench) nextControl(within time.Duration, say told) *wire.Offer {
 
 // TestControlProbe: what the answer to a control probe shows.
 func TestControlProbe(t *testing.T) {
-	catchAll := told{outcome: smtp.CatchAll, reason: smtp.NoRcptAnswer}
+	catchAll := judgement{outcome: smtp.CatchAll, reason: smtp.NoRcptAnswer}
 	for _, c := range []struct {
 		name    string
-		control told
+		control judgement
 		times   int // how often it is asked
 		outcome smtp.Outcome
 		reason  smtp.Reason
 		known   bool
 	}{
 		{"refused", refused, 1, smtp.Valid, smtp.MailboxExists, true},
-		{"refused as disabled", told{outcome: smtp.Invalid, reason: smtp.MailboxDisabled}, 1, smtp.Valid,
+		{"refused as disabled", judgement{outcome: smtp.Invalid, reason: smtp.MailboxDisabled}, 1, smtp.Valid,
 			smtp.MailboxExists, true},
-		{"refused as full", told{outcome: smtp.Invalid, reason: smtp.MailboxFull}, 1, smtp.Valid,
+		{"refused as full", judgement{outcome: smtp.Invalid, reason: smtp.MailboxFull}, 1, smtp.Valid,
 			smtp.MailboxExists, true},
 		{"accepted", accepted, 3, smtp.CatchAll, smtp.AcceptAll, true},
 		{"252", catchAll, 3, smtp.CatchAll, smtp.AcceptAll, true},
-		{"refused, though it is called there", told{outcome: smtp.CatchAll, reason: smtp.MailboxRestricted,
+		{"refused, though it is called there", judgement{outcome: smtp.CatchAll, reason: smtp.MailboxRestricted,
 			code: 550}, 3, smtp.Unknown, smtp.MailboxRestricted, false},
-		{"too much mail for nobody", told{outcome: smtp.Valid, reason: smtp.MailboxBusy, code: 450}, 3,
+		{"too much mail for nobody", judgement{outcome: smtp.Valid, reason: smtp.MailboxBusy, code: 450}, 3,
 			smtp.Unknown, smtp.MailboxBusy, false},
-		{"a policy", told{outcome: smtp.Unknown, reason: smtp.Policy}, 3, smtp.Unknown, smtp.Policy, false},
-		{"no address", told{outcome: smtp.Invalid, reason: smtp.Syntax}, 3, smtp.Unknown, smtp.Syntax, false},
-		{"a fault", told{outcome: smtp.Error, reason: smtp.Internal}, 3, smtp.Unknown, smtp.Internal, false},
-		{"not served", told{reason: smtp.DomainNotHosted, code: 554}, 3, smtp.Unknown, smtp.DomainNotHosted, false},
+		{"a policy", judgement{outcome: smtp.Unknown, reason: smtp.Policy}, 3, smtp.Unknown, smtp.Policy, false},
+		{"no address", judgement{outcome: smtp.Invalid, reason: smtp.Syntax}, 3, smtp.Unknown, smtp.Syntax, false},
+		{"a fault", judgement{outcome: smtp.Error, reason: smtp.Internal}, 3, smtp.Unknown, smtp.Internal, false},
+		{"not served", judgement{reason: smtp.DomainNotHosted, code: 554}, 3, smtp.Unknown, smtp.DomainNotHosted, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, testOptions(), 3)
@@ -112,7 +112,7 @@ func TestControlProbe(t *testing.T) {
 }
 
 // answers2 answers while an offer is in the last plan, which is kept for who looks at it next.
-func (b *bench) answers2(o *wire.Offer, batch uint64, say told, which ...uint32) {
+func (b *bench) answers2(o *wire.Offer, batch uint64, say judgement, which ...uint32) {
 	b.t.Helper()
 	steps := b.steps
 	b.answers(o, batch, say, which...)
@@ -122,7 +122,7 @@ func (b *bench) answers2(o *wire.Offer, batch uint64, say told, which ...uint32)
 // TestControlProbesThatTellNothing: temporary refusals, connections that break, answers from poisoned sessions and no
 // answer at all neither show that a domain accepts everything nor that it does not, however often they come.
 func TestControlProbesThatTellNothing(t *testing.T) {
-	for name, say := range map[string]told{
+	for name, say := range map[string]judgement{
 		"greylisted": greylisted, "void": {outcome: smtp.Valid, reason: smtp.MailboxExists, void: true},
 		"void refusal":                {outcome: smtp.Invalid, reason: smtp.MailboxNotFound, void: true},
 		"dropped":                     {reason: smtp.ConnectionFailed},
@@ -160,7 +160,7 @@ func TestControlProbesAreSpread(t *testing.T) {
 	b.answers(b.offered(), 1, accepted)
 	var asked []time.Duration
 	var names []string
-	for i, say := range []told{accepted, accepted, refused} {
+	for i, say := range []judgement{accepted, accepted, refused} {
 		names = append(names, b.nextControl(time.Minute, say).GetProbes()[0].GetLocal())
 		asked = append(asked, b.now.Sub(morning))
 		if i < 2 && (len(b.done) > 0 || !b.wakes.Equal(b.now.Add(o.ControlPauses[i])) ||
@@ -213,7 +213,7 @@ func TestControlProbeThatNobodyNeedsAnyMore(t *testing.T) {
 func TestReceiversThatDoNotAnswerAtRcpt(t *testing.T) {
 	b := newBench(t, testOptions(), 2)
 	b.reach()
-	b.answers(b.offered(), 1, told{outcome: smtp.CatchAll, reason: smtp.NoRcptAnswer, code: 250})
+	b.answers(b.offered(), 1, judgement{outcome: smtp.CatchAll, reason: smtp.NoRcptAnswer, code: 250})
 	b.is(0, smtp.CatchAll, smtp.NoRcptAnswer)
 	effort.ErrorIf(t, b.left != 0 || len(b.offers()) > 0, "%d are left, %d offers", b.left, len(b.offers()))
 }
@@ -221,7 +221,7 @@ func TestReceiversThatDoNotAnswerAtRcpt(t *testing.T) {
 // TestDoubtIsRemembered: when control probes told nothing, later acceptances are not examined again at once, and the
 // cluster isn't asked again.
 func TestDoubtIsRemembered(t *testing.T) {
-	policy := told{outcome: smtp.Unknown, reason: smtp.Policy}
+	policy := judgement{outcome: smtp.Unknown, reason: smtp.Policy}
 	o := testOptions()
 	o.Facts = sharing(&receivertest.Shelf{})
 	b := newBench(t, o, 3)
@@ -251,14 +251,14 @@ func TestAnUnreadableRefusalCostsOneControl(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 28))
 		unreadable := seed%2 == 0
-		say := told{reason: smtp.Policy, code: 550 + r.IntN(5), text: "^: what it says", rule: "5xx"}
+		say := judgement{reason: smtp.Policy, code: 550 + r.IntN(5), text: "^: what it says", rule: "5xx"}
 		if unreadable {
 			say.text = []string{"^: ~~~~~~~ ~~~~ ~~", "~~ ~~~~", "sorry ~~~~~~ ~~~~~~~~", "~~~~ (#5)", "еунб бнпр",
 				"рџ ђѕђё"}[r.IntN(6)]
 		}
 		w := &fastReceiver{bench: newBench(t, testOptions(), 3+r.IntN(30)), probes: map[uint64][]*wire.Probe{}}
 		controls := 0
-		w.truth = func(p *wire.Probe) told {
+		w.truth = func(p *wire.Probe) judgement {
 			if p.GetOrdinal() != controlOrdinal {
 				return accepted
 			}
@@ -455,7 +455,7 @@ type fastReceiver struct {
 	probes map[uint64][]*wire.Probe // that are not answered
 	batch  uint64
 	asked  int
-	truth  func(p *wire.Probe) told
+	truth  func(p *wire.Probe) judgement
 }
 
 // finish plays until every address has an outcome, at most for a time.
@@ -524,7 +524,7 @@ func TestFewAcceptancesAreHeld(t *testing.T) {
 		o.Facts.Learn(testBehaviour, false, morning)
 		r := &fastReceiver{bench: newBench(t, o, tc.all), probes: map[uint64][]*wire.Probe{}}
 		controls := 0
-		r.truth = func(p *wire.Probe) told {
+		r.truth = func(p *wire.Probe) judgement {
 			switch {
 			case p.GetOrdinal() == controlOrdinal:
 				controls++
@@ -554,7 +554,7 @@ func TestAddressesThatPassOneByOneShareAControlProbe(t *testing.T) {
 	o.Facts.Learn(testBehaviour, false, morning)
 	r := &fastReceiver{bench: newBench(t, o, 100), probes: map[uint64][]*wire.Probe{}}
 	controls, asked := 0, map[uint32]bool{}
-	r.truth = func(p *wire.Probe) told {
+	r.truth = func(p *wire.Probe) judgement {
 		ordinal := p.GetOrdinal()
 		switch {
 		case ordinal == controlOrdinal:
@@ -562,7 +562,7 @@ func TestAddressesThatPassOneByOneShareAControlProbe(t *testing.T) {
 			return refused
 		case !asked[ordinal]:
 			asked[ordinal] = true
-			return told{reason: smtp.Greylisted, source: sourceA, wait: 601 * time.Second}
+			return judgement{reason: smtp.Greylisted, source: sourceA, wait: 601 * time.Second}
 		case ordinal%5 < 2:
 			return refused
 		}

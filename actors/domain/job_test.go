@@ -24,7 +24,7 @@ func TestCaseOfAnAddress(t *testing.T) {
 	b.reach()
 	b.answers(b.offered(), 1, greylisted)
 	b.pass(time.Minute)
-	b.answers(b.offered(), 1, told{reason: smtp.TimedOut, code: 450})
+	b.answers(b.offered(), 1, judgement{reason: smtp.TimedOut, code: 450})
 	b.pass(5 * time.Minute)
 	evidence, told := b.now, b.offered()
 	b.now = b.now.Add(3 * time.Second) // the answer takes a while
@@ -54,32 +54,32 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 		reason  smtp.Reason // of the outcome
 	}{
 		{"the receiver's last word", func(b *bench) {
-			b.answers(b.offered(), 1, told{reason: smtp.Greylisted, wait: long})
+			b.answers(b.offered(), 1, judgement{reason: smtp.Greylisted, wait: long})
 		}, 0, 0, smtp.Greylisted},
 		{"nobody was asked at last", func(b *bench) {
 			b.answers(b.offered(), 1, greylisted)
 			b.pass(time.Minute)
-			b.answers(b.offered(), 1, told{reason: smtp.ReceiverBusy, wait: long, silent: true})
+			b.answers(b.offered(), 1, judgement{reason: smtp.ReceiverBusy, wait: long, silent: true})
 		}, 0, smtp.ReceiverBusy, smtp.ReceiverBusy},
 		{"nobody was asked at all", func(b *bench) {
 			for range 2 {
-				b.answers(b.offered(), 1, told{reason: smtp.ReceiverBusy, wait: long, silent: true})
+				b.answers(b.offered(), 1, judgement{reason: smtp.ReceiverBusy, wait: long, silent: true})
 				b.pass(2 * long)
 			}
 		}, 0, smtp.ReceiverBusy, smtp.ReceiverBusy},
 		{"an outcome without evidence", func(b *bench) {
 			for range 2 {
-				b.answers(b.offered(), 1, told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, wait: long,
+				b.answers(b.offered(), 1, judgement{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, wait: long,
 					silent: true})
 				b.pass(2 * long)
 			}
 		}, 0, smtp.MailboxNotFound, smtp.MailboxNotFound},
 		{"the session was poisoned", func(b *bench) {
-			b.answers(b.offered(), 1, told{outcome: smtp.Valid, reason: smtp.HarvestGuard, wait: long, void: true})
+			b.answers(b.offered(), 1, judgement{outcome: smtp.Valid, reason: smtp.HarvestGuard, wait: long, void: true})
 		}, 0, smtp.HarvestGuard, smtp.HarvestGuard},
 		{"the deadline, while it waits", func(b *bench) {
 			b.work.Deadline = b.now.Add(59 * time.Minute)
-			b.answers(b.offered(), 1, told{reason: smtp.Greylisted, wait: 50 * time.Minute})
+			b.answers(b.offered(), 1, judgement{reason: smtp.Greylisted, wait: 50 * time.Minute})
 			b.work.Deadline = b.now.Add(30 * time.Minute)
 			b.pass(30 * time.Minute)
 		}, 0, 0, smtp.Greylisted},
@@ -129,7 +129,7 @@ func TestCasesOfWhatIsGivenUp(t *testing.T) {
 // TestEveryHostMustDeny: that a domain is not served is believed when all hosts of
 // the route say so, and those of a route that was there before.
 func TestEveryHostMustDeny(t *testing.T) {
-	denied := told{reason: smtp.DomainNotHosted, code: 550}
+	denied := judgement{reason: smtp.DomainNotHosted, code: 550}
 	two := testRoute
 	two.Hosts = append(slices.Clone(two.Hosts), mx.Host{Name: "mx2.receiver.test", Addrs: two.Hosts[0].Addrs})
 	for name, c := range map[string]struct {
@@ -153,7 +153,7 @@ func TestEveryHostMustDeny(t *testing.T) {
 			b.pass(time.Minute)
 			b.takeRoute(b.now, other, nil)
 			b.look()
-			b.answers(b.offered(), 1, told{reason: smtp.TimedOut, code: 450, host: "new.receiver.test"})
+			b.answers(b.offered(), 1, judgement{reason: smtp.TimedOut, code: 450, host: "new.receiver.test"})
 			effort.ErrorIf(t, len(b.done) > 0,
 				"final as %v: the denial of a host that is gone is not that of the new one", b.done[0])
 		})
@@ -319,7 +319,7 @@ type twoHosts struct {
 	*fastReceiver
 	rand     *rand.Rand
 	away     func(now time.Time) bool
-	gone     *told           // what the primary says while it is away, before the backup is asked; nil: nothing
+	gone     *judgement      // what the primary says while it is away, before the backup is asked; nil: nothing
 	said     map[uint32]bool // that it has said so
 	strict   bool            // the backup tells mailboxes apart, too
 	relaxed  bool            // the backup answers 252
@@ -327,7 +327,7 @@ type twoHosts struct {
 }
 
 // waysToBeAway is what a domain's planner hears of a primary that is away: nothing, or a refusal of its host.
-var waysToBeAway = map[string]*told{
+var waysToBeAway = map[string]*judgement{
 	"refuses, resets, has no address, never greets": nil,
 	"greets 421":      {reason: smtp.ReceiverBusy, stage: smtp.StageGreeting, code: 421, host: "mx1.test", others: true},
 	"greets 554":      {reason: smtp.SourceBlocked, stage: smtp.StageGreeting, code: 554, host: "mx1.test", others: true},
@@ -341,7 +341,7 @@ func (w *twoHosts) exists(p *wire.Probe) bool {
 }
 
 // answer is what the host says that is asked now.
-func (w *twoHosts) answer(p *wire.Probe) told {
+func (w *twoHosts) answer(p *wire.Probe) judgement {
 	say := refused
 	if w.exists(p) {
 		say = accepted
@@ -470,13 +470,13 @@ func TestBehaviourKeysFit(t *testing.T) {
 func TestPublicBackups(t *testing.T) {
 	for _, tc := range []struct {
 		id   string
-		rank uint16 // of the second host
-		says *told  // by the first host; nil: only the second one is heard
-		then bool   // the second one is asked
+		rank uint16     // of the second host
+		says *judgement // by the first host; nil: only the second one is heard
+		then bool       // the second one is asked
 	}{
 		{"P001", 20, nil, true},
-		{"P004", 20, &told{reason: smtp.DomainNotHosted, code: 550, host: "mx1.test"}, true},
-		{"P007", 20, &told{reason: smtp.ReceiverBusy, code: 451, host: "mx1.test"}, false},
+		{"P004", 20, &judgement{reason: smtp.DomainNotHosted, code: 550, host: "mx1.test"}, true},
+		{"P007", 20, &judgement{reason: smtp.ReceiverBusy, code: 451, host: "mx1.test"}, false},
 		{"P092", 10, nil, true},
 	} {
 		w := newTwoHosts(t, rand.New(rand.NewPCG(1, 1)), 1) // user0, who does not exist
@@ -484,7 +484,7 @@ func TestPublicBackups(t *testing.T) {
 		w.options.Facts.Learn(behaviourKey("example.test", "mx1.test"), false, w.now)
 		w.away = func(time.Time) bool { return true }
 		asked := false
-		w.truth = func(p *wire.Probe) told {
+		w.truth = func(p *wire.Probe) judgement {
 			if tc.says != nil && (!tc.then || !asked) {
 				asked = true
 				return *tc.says

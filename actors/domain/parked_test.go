@@ -51,7 +51,7 @@ func newScript(r *rand.Rand, addresses int) *script {
 }
 
 // says answers a question about a local part.
-func (s *script) says(local string, now time.Time) told {
+func (s *script) says(local string, now time.Time) judgement {
 	name := local
 	if !strings.HasPrefix(local, "user") {
 		name = "a nobody"
@@ -62,10 +62,10 @@ func (s *script) says(local string, now time.Time) told {
 	s.asked[name] = append(s.asked[name], now.Sub(morning))
 	switch {
 	case now.Sub(s.first[local]) < s.grey[name]:
-		return told{reason: smtp.Greylisted, wait: s.wait[name]}
+		return judgement{reason: smtp.Greylisted, wait: s.wait[name]}
 	case s.times[name] > 0:
 		s.times[name]--
-		return told{reason: smtp.MailboxFull, wait: s.wait[name], source: "192.0.2.78"}
+		return judgement{reason: smtp.MailboxFull, wait: s.wait[name], source: "192.0.2.78"}
 	case s.exists[name]:
 		return accepted
 	}
@@ -122,7 +122,7 @@ func (b *bench) answerAll(s *script) {
 			return
 		}
 		for _, o := range offers {
-			b.takeResults(b.now, results(o, 1, b.now, o.GetProbes(), func(p *wire.Probe) told {
+			b.takeResults(b.now, results(o, 1, b.now, o.GetProbes(), func(p *wire.Probe) judgement {
 				return s.says(p.GetLocal(), b.now)
 			}))
 		}
@@ -256,7 +256,7 @@ func TestHoldTakesBackWhatIsNotAnswered(t *testing.T) {
 func TestHoldKeepsTimes(t *testing.T) {
 	b := newBench(t, testOptions(), 1)
 	b.reach()
-	b.answers(b.offered(), 1, told{reason: smtp.Greylisted, wait: 10 * time.Minute})
+	b.answers(b.offered(), 1, judgement{reason: smtp.Greylisted, wait: 10 * time.Minute})
 	b.holdWork(b.now, true)
 	b.look()
 	b.holdWork(b.now, false)

@@ -137,9 +137,9 @@ func (b *bench) reach() {
 func (b *bench) wants(want ...step) {
 	b.t.Helper()
 	got := slices.DeleteFunc(slices.Clone(b.steps), func(s step) bool {
-		_, told := s.(tell)
+		_, sent := s.(tell)
 		_, replied := s.(reply)
-		return told || replied
+		return sent || replied
 	})
 	effort.FatalIf(b.t, len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want),
 		"steps are %+v, want %+v", got, want)
@@ -178,8 +178,8 @@ func (b *bench) ack(o *wire.Offer, credit uint32, why wire.Refusal) {
 	b.look()
 }
 
-// told is what a receiver says about one address.
-type told struct {
+// judgement is what a receiver says about one address.
+type judgement struct {
 	outcome smtp.Outcome // Undecided: again
 	reason  smtp.Reason
 	wait    time.Duration
@@ -195,8 +195,8 @@ type told struct {
 	rule    string     // empty: the usual one
 }
 
-// attempts is the evidence for what is told.
-func (say told) attempts(at time.Time) []evidence.Attempt {
+// attempts is the evidence for a judgement.
+func (say judgement) attempts(at time.Time) []evidence.Attempt {
 	if say.silent {
 		return nil
 	}
@@ -227,11 +227,11 @@ func (say told) attempts(at time.Time) []evidence.Attempt {
 }
 
 // toAll answers each probe in the same way.
-func (say told) toAll(*wire.Probe) told { return say }
+func (say judgement) toAll(*wire.Probe) judgement { return say }
 
 // results is one batch of answers about some probes of an offer.
 func results(
-	o *wire.Offer, batch uint64, at time.Time, probes []*wire.Probe, says func(p *wire.Probe) told,
+	o *wire.Offer, batch uint64, at time.Time, probes []*wire.Probe, says func(p *wire.Probe) judgement,
 ) *wire.Results {
 	m := &wire.Results{Task: o.GetTask(), Chunk: o.GetChunk(), Batch: batch, Credit: 1}
 	var texts wire.Texts
@@ -245,13 +245,13 @@ func results(
 }
 
 var (
-	accepted   = told{outcome: smtp.Valid, reason: smtp.MailboxExists}
-	refused    = told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound}
-	greylisted = told{reason: smtp.Greylisted}
+	accepted   = judgement{outcome: smtp.Valid, reason: smtp.MailboxExists}
+	refused    = judgement{outcome: smtp.Invalid, reason: smtp.MailboxNotFound}
+	greylisted = judgement{reason: smtp.Greylisted}
 )
 
 // answers sends one batch of results with the same answer to some probes of an offer, or to all.
-func (b *bench) answers(o *wire.Offer, batch uint64, say told, which ...uint32) {
+func (b *bench) answers(o *wire.Offer, batch uint64, say judgement, which ...uint32) {
 	b.t.Helper()
 	m := results(o, batch, b.now, slices.DeleteFunc(slices.Clone(o.GetProbes()), func(p *wire.Probe) bool {
 		return len(which) > 0 && !slices.Contains(which, p.GetOrdinal())
@@ -333,17 +333,17 @@ func TestSilentNameServersAreAskedAlongTheLadderUntilTheTimeIsUp(t *testing.T) {
 func TestWaitsBetweenAttempts(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		say    told
+		say    judgement
 		first  time.Duration // when it is asked again; 0: never
 		second time.Duration // the same, after the same answer
 	}{
 		{"no time named", greylisted, time.Minute, 6 * time.Minute},
-		{"the receiver's time is kept and a little more", told{reason: smtp.Greylisted,
+		{"the receiver's time is kept and a little more", judgement{reason: smtp.Greylisted,
 			wait: 10 * time.Minute}, 10*time.Minute + time.Second, 20*time.Minute + 2*time.Second},
-		{"a short time too", told{reason: smtp.Greylisted, wait: time.Second},
+		{"a short time too", judgement{reason: smtp.Greylisted, wait: time.Second},
 			time.Second + 100*time.Millisecond, 2*time.Second + 200*time.Millisecond},
-		{"longer than we wait", told{reason: smtp.Greylisted, wait: 2 * time.Hour}, 0, 0},
-		{"an absurd time", told{reason: smtp.Greylisted, wait: 1<<63 - 1}, 0, 0},
+		{"longer than we wait", judgement{reason: smtp.Greylisted, wait: 2 * time.Hour}, 0, 0},
+		{"an absurd time", judgement{reason: smtp.Greylisted, wait: 1<<63 - 1}, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, testOptions(), 1)
@@ -368,7 +368,7 @@ func TestWaitsBetweenAttempts(t *testing.T) {
 }
 
 func TestAnswersNobodyKnowsAreAskedAgain(t *testing.T) {
-	for _, c := range []told{
+	for _, c := range []judgement{
 		{outcome: smtp.Valid}, {outcome: 9, reason: smtp.MailboxExists}, {outcome: smtp.Valid, reason: 200},
 	} {
 		b := newBench(t, testOptions(), 1)
@@ -387,7 +387,7 @@ func TestNoMailAfterAnAcceptance(t *testing.T) {
 	b.answers(offer, 1, accepted, 0)
 	b.answers(b.offered(), 1, greylisted) // the control probe
 	b.answers(offer, 2, greylisted, 1)
-	b.answers(offer, 3, told{reason: smtp.Greylisted, wait: 50 * time.Minute}, 2)
+	b.answers(offer, 3, judgement{reason: smtp.Greylisted, wait: 50 * time.Minute}, 2)
 	b.route.Expires = b.now
 	b.pass(time.Minute)
 	b.wants(findRoute{})

@@ -70,7 +70,7 @@ func greylistingReceiver(t *testing.T, names bool) {
 	r := &fastReceiver{bench: newBench(t, o, all), probes: map[uint64][]*wire.Probe{}}
 	var learned throttle.Greylist
 	first := map[string]time.Time{}
-	r.truth = func(p *wire.Probe) told {
+	r.truth = func(p *wire.Probe) judgement {
 		seen, again := first[p.GetLocal()]
 		if !again {
 			first[p.GetLocal()], seen = r.now, r.now
@@ -85,13 +85,13 @@ func greylistingReceiver(t *testing.T, names bool) {
 		}
 		switch {
 		case !passes && !names:
-			return told{reason: smtp.Greylisted, source: sourceA}
+			return judgement{reason: smtp.Greylisted, source: sourceA}
 		case !passes:
-			return told{reason: smtp.Greylisted, wait: learned.Wait(), source: sourceA}
+			return judgement{reason: smtp.Greylisted, wait: learned.Wait(), source: sourceA}
 		case p.GetOrdinal() == controlOrdinal || p.GetOrdinal()%5 == 0:
-			return told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, source: sourceA}
+			return judgement{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, source: sourceA}
 		}
-		return told{outcome: smtp.Valid, reason: smtp.MailboxExists, source: sourceA}
+		return judgement{outcome: smtp.Valid, reason: smtp.MailboxExists, source: sourceA}
 	}
 	r.reach()
 	r.take()
@@ -160,7 +160,7 @@ func TestReceiverThatAnswersNobody(t *testing.T) {
 	b.barren = b.options.GiveUpAfter
 	for _, o := range slices.Clone(b.backlog.chunks) { // what had not begun comes back
 		effort.Not(t, len(b.done), all, "given up while it may be on the wire")
-		b.answers(o.offer, 99, told{reason: smtp.ReceiverRateLimited, silent: true})
+		b.answers(o.offer, 99, judgement{reason: smtp.ReceiverRateLimited, silent: true})
 	}
 	for b.left > 0 && !b.wakes.IsZero() && b.wakes.Before(b.now.Add(time.Second)) {
 		b.now = b.wakes
@@ -207,7 +207,7 @@ func TestOurOwnLimitsGiveNobodyUp(t *testing.T) {
 	o.GiveUpAfter = time.Minute
 	b := newBench(t, o, 10)
 	b.reach()
-	rest := told{reason: smtp.Greylisted, wait: time.Hour, stage: smtp.StageGreeting, code: 450}
+	rest := judgement{reason: smtp.Greylisted, wait: time.Hour, stage: smtp.StageGreeting, code: 450}
 	first := b.offered()
 	b.answers(first, 1, rest, 0)
 	rest.others = true
@@ -234,16 +234,16 @@ func TestASteadyDenialForNowTellsApart(t *testing.T) {
 		w := &fastReceiver{bench: newBench(t, o, 5+r.IntN(40)), probes: map[uint64][]*wire.Probe{}}
 		asked := map[string]int{}
 		exists := func(ordinal uint32) bool { return ordinal != controlOrdinal && ordinal%3 != 0 }
-		w.truth = func(p *wire.Probe) told {
+		w.truth = func(p *wire.Probe) judgement {
 			n := asked[p.GetLocal()]
 			asked[p.GetLocal()]++
 			switch {
 			case verified && n == 0:
-				return told{reason: smtp.ReceiverBusy, code: code}
+				return judgement{reason: smtp.ReceiverBusy, code: code}
 			case exists(p.GetOrdinal()):
 				return accepted
 			}
-			return told{reason: reason, code: code}
+			return judgement{reason: reason, code: code}
 		}
 		w.finish(4 * time.Hour)
 		for ordinal, f := range w.done {
@@ -264,11 +264,11 @@ func TestASteadyDenialForNowTellsApart(t *testing.T) {
 func TestAControlProbeUnderAnotherName(t *testing.T) {
 	for seed := range uint64(effort.Cases(20)) {
 		r := rand.New(rand.NewPCG(seed, 10))
-		odd := []told{{reason: smtp.Policy, code: 550}, {reason: smtp.MailboxDisabled, code: 450},
+		odd := []judgement{{reason: smtp.Policy, code: 550}, {reason: smtp.MailboxDisabled, code: 450},
 			{reason: smtp.MailboxFull, code: 452}}[r.IntN(3)]
 		w := &fastReceiver{bench: newBench(t, testOptions(), 5+r.IntN(40)), probes: map[uint64][]*wire.Probe{}}
 		names := map[string]bool{} // of control probes, whether they are odd
-		w.truth = func(p *wire.Probe) told {
+		w.truth = func(p *wire.Probe) judgement {
 			switch isOdd, asked := names[p.GetLocal()]; {
 			case p.GetOrdinal() != controlOrdinal && p.GetOrdinal()%3 == 0:
 				return odd
@@ -304,13 +304,13 @@ func TestAGreylistInWordsAboutMailboxes(t *testing.T) {
 		wait := 10*time.Second + time.Duration(r.IntN(900))*time.Second
 		w := &fastReceiver{bench: newBench(t, testOptions(), 5+r.IntN(40)), probes: map[uint64][]*wire.Probe{}}
 		first := map[string]time.Time{}
-		w.truth = func(p *wire.Probe) told {
+		w.truth = func(p *wire.Probe) judgement {
 			if _, known := first[p.GetLocal()]; !known {
 				first[p.GetLocal()] = w.now
 			}
 			switch {
 			case w.now.Sub(first[p.GetLocal()]) < wait:
-				return told{reason: reason, code: 450, source: sourceA}
+				return judgement{reason: reason, code: 450, source: sourceA}
 			case p.GetOrdinal() == controlOrdinal:
 				return refused
 			}
@@ -326,7 +326,7 @@ func TestAGreylistInWordsAboutMailboxes(t *testing.T) {
 }
 
 // greyFrom is a greylisting of one of our sources.
-func greyFrom(source string) told { return told{reason: smtp.Greylisted, source: source} }
+func greyFrom(source string) judgement { return judgement{reason: smtp.Greylisted, source: source} }
 
 const (
 	sourceA = "192.0.2.101"
@@ -341,14 +341,14 @@ func TestGreylistedProbesSaySinceWhen(t *testing.T) {
 	for i, c := range []struct {
 		ago  time.Duration // that the probe names; 0: none
 		from string
-		say  told
+		say  judgement
 		wait time.Duration // for the next attempt
 	}{
-		{0, "", told{reason: smtp.TimedOut, source: sourceA}, ladder[0]},
+		{0, "", judgement{reason: smtp.TimedOut, source: sourceA}, ladder[0]},
 		{ladder[0], sourceA, greyFrom(sourceA), ladder[1]},
-		{ladder[0] + ladder[1], sourceA, told{reason: smtp.ReceiverBusy, source: sourceB}, ladder[1]},
+		{ladder[0] + ladder[1], sourceA, judgement{reason: smtp.ReceiverBusy, source: sourceB}, ladder[1]},
 		{ladder[1], sourceB, greyFrom(sourceB), ladder[1]},
-		{2 * ladder[1], sourceB, told{reason: smtp.Greylisted, silent: true}, ladder[1]}, // nobody was asked
+		{2 * ladder[1], sourceB, judgement{reason: smtp.Greylisted, silent: true}, ladder[1]}, // nobody was asked
 		{3 * ladder[1], sourceB, greyFrom(sourceA), ladder[0]},
 		{ladder[0], sourceA, refused, 0},
 	} {
@@ -388,11 +388,11 @@ func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
 	b := newBench(t, o, 7)
 	b.reach()
 	offer := b.offered()
-	b.answers(offer, 1, told{reason: smtp.Greylisted, source: sourceA, wait: 2 * time.Minute}, 0)
+	b.answers(offer, 1, judgement{reason: smtp.Greylisted, source: sourceA, wait: 2 * time.Minute}, 0)
 	b.answers(offer, 2, greyFrom(sourceA), 1, 2)
 	b.answers(offer, 3, greyFrom(sourceB), 3)
-	b.answers(offer, 4, told{reason: smtp.Greylisted, source: sourceA, wait: 9 * time.Minute}, 4)
-	b.answers(offer, 5, told{reason: smtp.ReceiverBusy, source: sourceA}, 5)
+	b.answers(offer, 4, judgement{reason: smtp.Greylisted, source: sourceA, wait: 9 * time.Minute}, 4)
+	b.answers(offer, 5, judgement{reason: smtp.ReceiverBusy, source: sourceA}, 5)
 	b.lives(time.Minute)
 	b.answers(offer, 6, greyFrom(sourceA), 6) // a minute later
 	b.pass(b.wakes.Sub(b.now))
@@ -428,14 +428,14 @@ func TestOnePassedSoOthersAreAskedSoon(t *testing.T) {
 
 // TestWhatDoesNotPass: temporary refusals, other sources and replies to a stage before RCPT are no reason to hurry.
 func TestWhatDoesNotPass(t *testing.T) {
-	for name, say := range map[string]told{
+	for name, say := range map[string]judgement{
 		"put off": greyFrom(sourceA), "another source": {outcome: smtp.Invalid, reason: smtp.MailboxNotFound,
 			source: sourceB}, "void": {outcome: smtp.Valid, reason: smtp.MailboxExists, source: sourceA, void: true},
 	} {
 		b := newBench(t, testOptions(), 2)
 		b.reach()
 		offer := b.offered()
-		b.answers(offer, 1, told{reason: smtp.Greylisted, source: sourceA, wait: 10 * time.Second}, 0)
+		b.answers(offer, 1, judgement{reason: smtp.Greylisted, source: sourceA, wait: 10 * time.Second}, 0)
 		b.answers(offer, 2, greyFrom(sourceA), 1)
 		b.pass(b.wakes.Sub(b.now))
 		b.answers(b.offered(), 1, say)
@@ -450,7 +450,7 @@ func TestPassesAreNotCostly(t *testing.T) {
 	b := newBench(t, testOptions(), 3)
 	b.reach()
 	offer := b.offered()
-	b.answers(offer, 1, told{reason: smtp.Greylisted, source: sourceA, wait: 10 * time.Second}, 0, 1)
+	b.answers(offer, 1, judgement{reason: smtp.Greylisted, source: sourceA, wait: 10 * time.Second}, 0, 1)
 	retry := b.lives(b.retries.deferred[0].due)[0]
 	b.answers(retry, 1, refusedBy(sourceA), 0)
 	b.answers(offer, 2, greyFrom(sourceA), 2) // greylisted after the first has passed
@@ -460,8 +460,8 @@ func TestPassesAreNotCostly(t *testing.T) {
 }
 
 // refusedBy is a refusal that one of our sources got.
-func refusedBy(source string) told {
-	return told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, source: source}
+func refusedBy(source string) judgement {
+	return judgement{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, source: source}
 }
 
 // TestEarlyOnce: an address that was asked early is not asked early again, however soon others pass.

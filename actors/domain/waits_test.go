@@ -60,9 +60,9 @@ func TestWaitsAreTold(t *testing.T) {
 		PerHour: 40})
 	w := b.waits(b.now).Waits[0]
 	effort.ErrorIf(t, !w.Until.Equal(b.now.Add(time.Minute)), "nothing is asked until %v", w.Until)
-	b.answers(o, 1, told{reason: smtp.Greylisted}, 0)
-	b.answers(o, 2, told{reason: smtp.MailboxFull}, 1)
-	b.answers(o, 3, told{outcome: smtp.Valid, reason: smtp.MailboxExists}, 2)
+	b.answers(o, 1, judgement{reason: smtp.Greylisted}, 0)
+	b.answers(o, 2, judgement{reason: smtp.MailboxFull}, 1)
+	b.answers(o, 3, judgement{outcome: smtp.Valid, reason: smtp.MailboxExists}, 2)
 	retry := func(r smtp.Reason) inspect.Wait {
 		return inspect.Wait{Addresses: 1, For: inspect.ForRetry, Receiver: at, Reason: r.String()}
 	}
@@ -97,7 +97,7 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	o.Waits = always(time.Minute, 10*time.Minute, 20*time.Minute)
 	b := newBench(t, o, 3)
 	b.reach()
-	grey := told{reason: smtp.Greylisted, source: "192.0.2.9"}
+	grey := judgement{reason: smtp.Greylisted, source: "192.0.2.9"}
 	first := b.offered()
 	b.answers(first, 1, grey, 0, 1, 2)
 	// Put off for five minutes and more, as most are, which is until the second of the
@@ -105,7 +105,7 @@ func TestGreylistingTeachesTheEnd(t *testing.T) {
 	got, want := b.waits(b.now).Ends, b.now.Add(22*time.Minute)
 	effort.ErrorIf(t, !got.Equal(want), "ends at %v, want %v", got.Sub(morning), want.Sub(morning))
 	b.pass(time.Minute)
-	b.answers(b.offered(), 1, told{reason: smtp.MailboxNotFound, outcome: smtp.Invalid, source: "192.0.2.9"}, 0)
+	b.answers(b.offered(), 1, judgement{reason: smtp.MailboxNotFound, outcome: smtp.Invalid, source: "192.0.2.9"}, 0)
 	b.answers(b.backlog.chunks[len(b.backlog.chunks)-1].offer, 2, grey, 1)
 	w := b.waits(b.now)
 	want = b.now.Add(10 * time.Minute)
@@ -151,7 +151,7 @@ func TestWaitsOfAReceiver(t *testing.T) {
 	}
 	b := newBench(t, o, 1)
 	b.reach()
-	b.answers(b.offered(), 1, told{reason: smtp.Greylisted})
+	b.answers(b.offered(), 1, judgement{reason: smtp.Greylisted})
 	effort.Is(t, b.quietUntil(b.now).Sub(b.now), own, "asked again after")
 }
 

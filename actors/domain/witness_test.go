@@ -11,7 +11,7 @@ import (
 )
 
 // bare is a refusal in words that may mean us too.
-var bare = told{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, bare: true}
+var bare = judgement{outcome: smtp.Invalid, reason: smtp.MailboxNotFound, bare: true}
 
 // knownBehaviour is a domain of which it is known that it tells mailboxes apart.
 func knownBehaviour() Options {
@@ -51,7 +51,7 @@ func TestBareRefusalIsBelievedBesideAnAcceptance(t *testing.T) {
 
 // An acceptance from before shows nothing: a block may have begun since. So it is asked for again.
 func TestWitnessIsAskedBehindTheRefusal(t *testing.T) {
-	for name, say := range map[string]told{"heard": accepted, "blocked": bare, "put off": greylisted,
+	for name, say := range map[string]judgement{"heard": accepted, "blocked": bare, "put off": greylisted,
 		"nothing": {silent: true}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, knownBehaviour(), 2)
@@ -98,7 +98,7 @@ func TestWhoIsRefusedLikeEverybodyIsUnknown(t *testing.T) {
 
 // Only who is heard at the same host and from the same source, soon behind the refusal, is a witness.
 func TestWitnessesFromElsewhere(t *testing.T) {
-	for name, say := range map[string]told{
+	for name, say := range map[string]judgement{
 		"another source": {outcome: smtp.Valid, reason: smtp.MailboxExists, source: "192.0.2.78"},
 		"another host":   {outcome: smtp.Valid, reason: smtp.MailboxExists, host: "mx2.receiver.test"},
 	} {

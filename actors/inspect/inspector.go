@@ -76,8 +76,7 @@ func New(o Options) *Inspector {
 	return &Inspector{options: o}
 }
 
-// Join sets the node whose members are asked. It comes after New, because the node's Options.Answer is this inspector's
-// Answer.
+// Join sets the node whose members are asked. It comes after New, because that node serves this inspector's Answer.
 func (i *Inspector) Join(node Node) { i.node.Store(&node) }
 
 // name is this node's, as the others know it.
@@ -175,7 +174,7 @@ func (q Query[Ask, Answer]) answer(ctx context.Context, i *Inspector, body json.
 	return q.of(i, ctx, ask)
 }
 
-// Answer answers a question of this node or of another one: it is the Answer of cluster.Options.
+// Answer answers a question of this node or of another one: cluster.Node.Serve gets it.
 func (i *Inspector) Answer(ctx context.Context, body []byte) (packed []byte, err error) {
 	var q question
 	if err := json.Unmarshal(body, &q); err != nil {

@@ -497,7 +497,7 @@ func TestPreflight(t *testing.T) {
 		{"DNS silent", "a@one-clean.test\n", silent.LocalAddr().String(), lab.SMTPPort(), nil, errDNSAway, "[dns] servers"},
 		{"file refused", "email\na@a.test\n\n", lab.DNSAddr(), lab.SMTPPort(), nil, nil, "csv_blank_record"},
 		{"a name that receivers refuse", "a@one-clean.test\n", lab.DNSAddr(), lab.SMTPPort(), []string{"192.0.2.10"},
-			errUnfit, "\nhello 192.0.2.10: \"short\" is no full host name. Set smtp.hello_name to"},
+			errIneligible, "\nhello 192.0.2.10: \"short\" is no full host name. Set smtp.hello_name to"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c := config.Default()

@@ -370,13 +370,13 @@ func newClusterUndrain(node *adminFlags) *cobra.Command {
 		waits: "return when it takes work", ended: untilServing, done: "%s takes work.\n"}.newCommand(node, c)
 }
 
-// unfitLooks is how many looks in a row must find a node unfit: until the next heartbeat the view of an undrained node
-// still lacks the node itself, which looks the same.
-const unfitLooks = 5
+// ineligibleLooks is how many looks in a row must find a node ineligible: until the next heartbeat the view of an
+// undrained node still lacks the node itself, which looks the same.
+const ineligibleLooks = 5
 
 // untilServing ends when a process takes work. The error wraps errNotServing when that needs an operator.
 func untilServing() func(admin.Member) (bool, error) {
-	unfit := 0
+	ineligible := 0
 	return func(m admin.Member) (bool, error) {
 		switch m.State {
 		case admin.StateServing:
@@ -385,7 +385,7 @@ func untilServing() func(admin.Member) (bool, error) {
 			return true, fmt.Errorf("%s %w: it has ended (%s). Start it, and it takes work", nodeTitle(m), errNotServing,
 				m.State)
 		case admin.StateIneligible:
-			if unfit++; unfit < unfitLooks {
+			if ineligible++; ineligible < ineligibleLooks {
 				return false, nil
 			}
 			return true, fmt.Errorf("%s %w: it does not drain, but its identity fails a check: run `rollcall doctor` there",

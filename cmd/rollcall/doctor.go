@@ -24,10 +24,10 @@ import (
 // doctorWait bounds the checks that the command makes itself.
 const doctorWait = 2 * time.Minute
 
-// errUnfit: a check failed. errBlind: nothing could be checked. The report was printed before.
+// errIneligible: a check failed. errBlind: nothing could be checked. The report was printed before.
 var (
-	errUnfit = errors.New("receivers would refuse this node")
-	errBlind = errors.New("nothing could be checked")
+	errIneligible = errors.New("receivers would refuse this node")
+	errBlind      = errors.New("nothing could be checked")
 )
 
 func newDoctor(e environment) *cobra.Command {
@@ -105,10 +105,10 @@ func examine(ctx context.Context, c config.Config) (admin.Identity, error) {
 
 func (d diagnosis) failsWith() error {
 	switch {
-	case d.Fit || d.Checked == nil:
+	case d.Eligible || d.Checked == nil:
 		return nil
 	case d.fails():
-		return errUnfit
+		return errIneligible
 	}
 	return errBlind
 }
@@ -163,9 +163,9 @@ func doctorVerdict(found diagnosis) string {
 	switch {
 	case found.Checked == nil:
 		return "Nothing has been checked yet: ask again in a minute."
-	case found.Fit && found.unchecked() != "":
+	case found.Eligible && found.unchecked() != "":
 		return "Nothing that was checked fails; not checked: " + found.unchecked() + ". This node may probe."
-	case found.Fit:
+	case found.Eligible:
 		return "Nothing fails. This node may probe."
 	case found.Probing:
 		return "Receivers would refuse this node, but it probes, because identity.enforce is false. Addresses " +

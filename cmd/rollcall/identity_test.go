@@ -161,7 +161,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 	}
 	f.set(t, reverse, dns.TypePTR, "rollcall.example.")
 	found, err := n.CheckIdentity(t.Context())
-	effort.FatalIf(t, err != nil || !found.Fit || !found.Probing, "with a PTR: %+v, %v", found, err)
+	effort.FatalIf(t, err != nil || !found.Eligible || !found.Probing, "with a PTR: %+v, %v", found, err)
 	v = finish(t, n, v, time.Minute)
 	for email, r := range results(t, n, v) {
 		if want := lab.Truth(email); want.Wrong(r.Outcome) || !want.Right(r.Outcome, r.Reason) {
@@ -169,7 +169,7 @@ func TestANodeThatIsNotFitAsksNobodyUntilItIs(t *testing.T) {
 		}
 	}
 	effort.Lacks(t, get(t, n.AdminURL+"/readyz"), "probing", "a node that is fit says")
-	if text := said.String(); !strings.Contains(text, "node is fit to probe again") || strings.Contains(text, "anna") {
+	if text := said.String(); !strings.Contains(text, "node may probe again") || strings.Contains(text, "anna") {
 		t.Errorf("it said\n%s", text)
 	}
 }
@@ -184,7 +184,7 @@ func TestANodeThatIsNotMadeToBeFitProbes(t *testing.T) {
 	v := finish(t, n, submit(t, n, []byte("email\nanna@one-clean.test\n"), 1), time.Minute)
 	effort.Is(t, v.Status, ledger.Completed)
 	found := n.Identity()
-	effort.ErrorIf(t, found.Fit || !found.Probing || !strings.Contains(said.String(), "identity.enforce = false"),
+	effort.ErrorIf(t, found.Eligible || !found.Probing || !strings.Contains(said.String(), "identity.enforce = false"),
 		"got %+v and\n%s", found, said.String())
 	effort.Has(t, doctorVerdict(diagnosis{Identity: found}), "but it probes", "the doctor says")
 }
@@ -227,12 +227,12 @@ public_addresses = [%q]
 	f.set(t, reverse, dns.TypePTR)
 	c.environ = append(c.environ, "COLUMNS=80")
 	said := c.fails(exitFailed, "doctor", "--config", "node.toml")
-	holds(t, said, "fail     ptr  192.0.2.10", errUnfit.Error())
+	holds(t, said, "fail     ptr  192.0.2.10", errIneligible.Error())
 	fits(t, said, term.Columns)
 	code, stdout, _ := c.run("doctor", "--config", "node.toml", "--json")
 	var found admin.Identity
 	err := json.Unmarshal([]byte(stdout), &found)
-	effort.ErrorIf(t, err != nil || code != exitFailed || found.Fit || found.Probing || len(found.Findings) < 4 ||
+	effort.ErrorIf(t, err != nil || code != exitFailed || found.Eligible || found.Probing || len(found.Findings) < 4 ||
 		found.Findings[0].Check != identity.PTR, "as JSON: got code %d, %v\n%s", code, err, stdout)
 }
 
@@ -249,7 +249,7 @@ func TestDoctorThatCanCheckNothing(t *testing.T) {
 	code, stdout, _ := c.run("doctor", "--config", "node.toml", "--json")
 	var found diagnosis
 	err := json.Unmarshal([]byte(stdout), &found)
-	effort.ErrorIf(t, err != nil || code != exitFailed || found.Fit || found.Probing || !found.Read.Here ||
+	effort.ErrorIf(t, err != nil || code != exitFailed || found.Eligible || found.Probing || !found.Read.Here ||
 		!strings.Contains(found.Why, "nothing could be checked"), "as JSON: got code %d, %v\n%s", code, err, stdout)
 }
 
@@ -257,7 +257,7 @@ func TestDoctorThatCanCheckNothing(t *testing.T) {
 func TestTheLabNeedsNoSetUp(t *testing.T) {
 	n := labNode(t, filepath.Join(t.TempDir(), "data"), func(*config.Config) {})
 	found := n.Identity()
-	effort.ErrorIf(t, !found.Fit || !found.Probing || n.Cluster.Members()[0].Ineligible, "got %+v", found)
+	effort.ErrorIf(t, !found.Eligible || !found.Probing || n.Cluster.Members()[0].Ineligible, "got %+v", found)
 	for _, finding := range found.Findings {
 		effort.ErrorIf(t, finding.State == identity.Skipped && !strings.Contains(finding.Saw, "loopback"),
 			"got %+v", finding)

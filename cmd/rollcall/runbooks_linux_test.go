@@ -194,7 +194,7 @@ func TestTheRunbookOfIdentity(t *testing.T) {
 			n.dns.set(t, reverse, dns.TypePTR, "probe.example.com.")
 			n.dns.set(t, "example.com.", dns.TypeTXT, `"v=spf1 ip4:`+seenAt+` -all"`)
 		}}})
-	n.logs("node is fit to probe again")
+	n.logs("node may probe again")
 }
 
 // TestTheRunbookOfCertificates: one file of a pair is replaced, then the other one too.

@@ -90,10 +90,10 @@ func tryIdentity(ctx context.Context, c config.Config) error {
 		return nil
 	}
 	found, err := examine(ctx, c)
-	if err != nil || found.Fit {
+	if err != nil || found.Eligible {
 		return err
 	}
-	why, text := errUnfit, strings.Builder{}
+	why, text := errIneligible, strings.Builder{}
 	for _, f := range found.Findings {
 		if f.State == identity.Fail {
 			fmt.Fprintf(&text, "\n%s %s: %s. %s", f.Check, f.Source, f.Saw, f.Next)

@@ -17,7 +17,7 @@ import (
 
 // Identity is a node's report on its identity, the things that receivers judge a sender by.
 type Identity struct {
-	Fit      bool      `json:"eligible"`                 // no check fails
+	Eligible bool      `json:"eligible"`                 // no check fails
 	Enforced bool      `json:"enforced"`                 // identity.enforce: it probes only while it is eligible
 	Probing  bool      `json:"probing"`                  // it takes probing work now
 	Why      string    `json:"why,omitempty"`            // it is not eligible
@@ -40,7 +40,7 @@ type Finding struct {
 
 // IdentityOf converts a report to the form of the API.
 func IdentityOf(r identity.Report, enforced bool) Identity {
-	out := Identity{Fit: r.Fit(), Enforced: enforced, Probing: r.Fit() || !enforced, Why: r.Why(),
+	out := Identity{Eligible: r.Eligible(), Enforced: enforced, Probing: r.Eligible() || !enforced, Why: r.Why(),
 		Checked: api.TimeOrNull(r.Checked), Findings: []Finding{}}
 	for _, f := range r.Findings {
 		out.Findings = append(out.Findings, Finding{Check: f.Check, Source: f.Source, List: f.List,
@@ -110,7 +110,7 @@ func (d nodeOps) Probing() (bool, string) {
 	return i.Probing, i.Why
 }
 
-// readiness is the answer of a node that is ready for requests. A node unfit to probe is ready too: other nodes probe
+// readiness is the answer of a node that is ready for requests. A node that may not probe is ready too: others probe
 // for its files, or these wait. The answer says so, because operators look here first when a node does nothing.
 func (d nodeOps) readiness() map[string]string {
 	answer := map[string]string{"status": "ready"}

@@ -114,7 +114,7 @@ func (op operation) others() []operation {
 	op.answer = answer{unknown: true}
 	list := slices.Repeat([]operation{op}, op.repeats)
 	if unknown {
-		op.told = never
+		op.returned = never
 		list = append(list, op)
 	}
 	return list
@@ -143,7 +143,7 @@ func operations(done []operation) []porcupine.Operation {
 	list := make([]porcupine.Operation, 0, len(done))
 	for _, op := range done {
 		list = append(list, porcupine.Operation{ClientId: op.client, Input: &op.call, Call: int64(op.called),
-			Output: op.answer, Return: int64(op.told)})
+			Output: op.answer, Return: int64(op.returned)})
 	}
 	return list
 }

@@ -80,14 +80,14 @@ type known struct {
 
 // operation is one call with its answer and its time.
 type operation struct {
-	client       int
-	call         call
-	answer       answer
-	created      uuid.UUID // create: the verification of the answer
-	lines        []listed  // what a list answered
-	shown        []ledger.Verification
-	repeats      int // runs besides the one that was answered, which may have been committed
-	called, told time.Duration
+	client           int
+	call             call
+	answer           answer
+	created          uuid.UUID // create: the verification of the answer
+	lines            []listed  // what a list answered
+	shown            []ledger.Verification
+	repeats          int // runs besides the one that was answered, which may have been committed
+	called, returned time.Duration
 }
 
 // client makes calls, one at a time.
@@ -135,7 +135,7 @@ func (c *client) record(ctx context.Context, asked call) answer {
 	op := operation{client: c.number, call: asked, called: time.Since(c.start)}
 	before := c.repeated()
 	err := c.ask(ctx, &op)
-	op.told, op.repeats = time.Since(c.start), c.repeated()-before
+	op.returned, op.repeats = time.Since(c.start), c.repeated()-before
 	refusal, tells := refusalOf(err)
 	op.answer.refusal = refusal
 	switch {

@@ -203,7 +203,8 @@ func logsFiles(d *Fixture) {
 	by("user:7")(done.ID)
 	denied(d.Cancel(ledger.WithActor(d.T.Context(), "a\x00"), d.Workspace, c.ID))(d, ledger.ErrIllegal)
 	short := n.Filename[:ledger.OperatorTextMax]
-	got, want := toldAll(d), []string{"key:billing||verification create|" + n.ID.String() + "|" + short, "user:7||check create|" + c.ID.String() + "|",
+	got, want := allLogLines(d), []string{"key:billing||verification create|" + n.ID.String() + "|" + short,
+		"user:7||check create|" + c.ID.String() + "|",
 		"user:7||verification cancel|" + n.ID.String() + "|" + short, "||verification create|" + v.ID.String() + "|list.csv",
 		"key:billing||verification cancel|" + v.ID.String() + "|list.csv", "||verification create|" + done.ID.String() + "|list.csv"}
 	slices.Sort(got)

@@ -68,18 +68,18 @@ func (d *Fixture) Joins(email string, role ledger.Role) ledger.SignedIn {
 // acts is the user as the actor of what the desk does.
 func acts(id uuid.UUID) string { return "user:" + id.String() }
 
-// told returns the lines of the workspace's log that are not about verifications, newest first, as "actor, email:
+// logLines returns the lines of the workspace's log that are not about verifications, newest first, as "actor, email:
 // action subject detail".
-func (d *Fixture) told() (lines []string) {
-	return slices.DeleteFunc(toldAll(d), aboutFiles)
+func (d *Fixture) logLines() (lines []string) {
+	return slices.DeleteFunc(allLogLines(d), aboutFiles)
 }
 
 func aboutFiles(line string) bool {
 	return strings.Contains(line, "|verification ") || strings.Contains(line, "|check create|")
 }
 
-// toldAll returns all lines, newest first.
-func toldAll(d *Fixture) (lines []string) {
+// allLogLines returns all lines, newest first.
+func allLogLines(d *Fixture) (lines []string) {
 	d.T.Helper()
 	page := effort.Must(d.WorkspaceLog(d.T.Context(), ledger.WorkspaceLogQuery{Workspace: d.Workspace,
 		Limit: ledger.WorkspaceLogMax}))(d.T)
@@ -93,7 +93,7 @@ func toldAll(d *Fixture) (lines []string) {
 // tells fails the test unless the log has just these lines. Their order may differ: some have the same millisecond.
 func (d *Fixture) tells(want ...string) {
 	d.T.Helper()
-	got := d.told()
+	got := d.logLines()
 	slices.Sort(got)
 	slices.Sort(want)
 	effort.Equal(d.T, got, want, "log of the workspace")
@@ -279,7 +279,7 @@ func acceptsAgain(d *Fixture) {
 		roleIs(c.is)
 	}
 	effort.Is(d.T, len(effort.Must(d.Sessions(ctx, id, Hour))(d.T)), 5, "sessions: an invitation ends none")
-	lines := d.told()
+	lines := d.logLines()
 	if !slices.Contains(lines, acts(id)+"|Anna@acme.test|member role|Anna@acme.test|member to owner") || len(lines) != 5+2 {
 		d.T.Errorf("log: %q", lines)
 	}
@@ -493,7 +493,7 @@ func setsRoles(d *Fixture) {
 	roles("anna@acme.test owner", "Ben@acme.test viewer")
 	by := acts(anna.ID) + "|anna@acme.test|"
 	var lines []string
-	for _, l := range d.told() {
+	for _, l := range d.logLines() {
 		if strings.HasPrefix(l, by) && !strings.Contains(l, "join") {
 			lines = append(lines, strings.TrimPrefix(l, by))
 		}

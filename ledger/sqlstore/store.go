@@ -56,7 +56,7 @@ type (
 type base struct {
 	db     *engine.DB
 	bounds *bounds // starts of the queries for due rows
-	late   lateChores
+	late   failedTasks
 	// erased counts erasures; folded is its value when the write-ahead log last held no erased data. They differ at
 	// first, because the previous process may have been killed.
 	erased, folded atomic.Int64

@@ -427,15 +427,15 @@ type task struct {
 	id   uuid.UUID
 }
 
-// lateChores are the tasks that failed in a sweep. Sweeps handle all other tasks first, so that repeated failures do
+// failedTasks are the tasks that failed in a sweep. Sweeps handle all other tasks first, so that repeated failures do
 // not block the tasks after them.
-type lateChores struct {
+type failedTasks struct {
 	mu  sync.Mutex
 	all map[task]bool
 }
 
 // add remembers a task, and reports whether it is new and there was room for it.
-func (l *lateChores) add(c task) bool {
+func (l *failedTasks) add(c task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.all) >= lateKept || l.all[c] {
@@ -448,26 +448,26 @@ func (l *lateChores) add(c task) bool {
 	return true
 }
 
-func (l *lateChores) drop(c task) {
+func (l *failedTasks) drop(c task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.all, c)
 }
 
-func (l *lateChores) has(c task) bool {
+func (l *failedTasks) has(c task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all[c]
 }
 
-func (l *lateChores) count() int {
+func (l *failedTasks) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.all)
 }
 
 // some returns lateTried of them at random, or all when there are fewer.
-func (l *lateChores) some() []task {
+func (l *failedTasks) some() []task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := slices.Collect(maps.Keys(l.all))

@@ -78,8 +78,8 @@ type Report struct {
 	Findings []Finding // by check and source
 }
 
-// Fit reports whether no check fails. An empty report is not fit.
-func (r Report) Fit() bool { return !r.Checked.IsZero() && len(r.Failing()) == 0 && !r.Blind() }
+// Eligible reports whether no check fails. An empty report is not eligible.
+func (r Report) Eligible() bool { return !r.Checked.IsZero() && len(r.Failing()) == 0 && !r.Blind() }
 
 // Blind reports whether every question failed, so that nothing is known about what receivers see.
 func (r Report) Blind() bool {
@@ -98,7 +98,7 @@ func (r Report) Incomplete() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.trouble })
 }
 
-// Why returns one line on why the node is not fit; "" when it is.
+// Why returns one line on why the node is not eligible; "" when it is.
 func (r Report) Why() string {
 	if r.Checked.IsZero() {
 		return "its identity has not been checked yet"

@@ -78,7 +78,7 @@ func (w *Watch) Run(ctx context.Context) {
 // wait returns the time until the next check of DNS, with a tenth at random.
 func (w *Watch) wait(r Report) time.Duration {
 	every := checkEvery
-	if !r.Fit() || r.Incomplete() {
+	if !r.Eligible() || r.Incomplete() {
 		every = failingEvery
 	}
 	return every - every/20 + time.Duration(w.options.Jitter(int64(every/10)))

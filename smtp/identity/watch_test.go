@@ -87,7 +87,7 @@ func pass(d time.Duration) { <-time.After(d) }
 func watchOf(t *testing.T, o Options) *Watch {
 	t.Helper()
 	w := NewWatch(o)
-	if r := w.Report(); r.Fit() || r.Why() != "its identity has not been checked yet" {
+	if r := w.Report(); r.Eligible() || r.Why() != "its identity has not been checked yet" {
 		t.Errorf("before the first look it is fit: %+v", r)
 	}
 	return w
@@ -104,24 +104,24 @@ func TestWhatFailsIsLookedAtEachMinuteUntilItIsMended(t *testing.T) {
 		go w.Run(ctx)
 		synctest.Wait()
 		first := b.questions()
-		if r := w.Report(); !r.Fit() || r.Why() != "" || first == 0 || log.Len() != 0 {
+		if r := w.Report(); !r.Eligible() || r.Why() != "" || first == 0 || log.Len() != 0 {
 			t.Fatalf("got %+v, %d questions, log %s", r, first, log.String())
 		}
 		b.forget("10.2.0.192.in-addr.arpa.", dns.TypePTR)
 		pass(checkEvery - time.Second)
-		if synctest.Wait(); b.questions() != first || !w.Report().Fit() {
+		if synctest.Wait(); b.questions() != first || !w.Report().Eligible() {
 			t.Errorf("%d questions within %s, want %d", b.questions(), checkEvery, first)
 		}
 		pass(2 * time.Second)
 		synctest.Wait()
-		if r := w.Report(); r.Fit() || r.Why() != "ptr of 192.0.2.10: the address has no PTR" {
+		if r := w.Report(); r.Eligible() || r.Why() != "ptr of 192.0.2.10: the address has no PTR" {
 			t.Errorf("after %s: got %q", checkEvery, r.Why())
 		}
 		n := strings.Count(log.String(), "identity check does not pass")
 		effort.ErrorIf(t, n != 1, "%d lines were written, want 1:\n%s", n, log.String())
 		b.add(t, sound[0])
 		pass(failingEvery + time.Second)
-		if synctest.Wait(); !w.Report().Fit() || !strings.Contains(log.String(), "passes again") {
+		if synctest.Wait(); !w.Report().Eligible() || !strings.Contains(log.String(), "passes again") {
 			t.Errorf("a minute after it was mended: %q\n%s", w.Report().Why(), log.String())
 		}
 	})
@@ -135,16 +135,16 @@ func TestAnOperatorNeedNotWait(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go w.Run(ctx)
 		synctest.Wait()
-		effort.FatalIf(t, w.Report().Fit(), "it is fit without any name")
+		effort.FatalIf(t, w.Report().Eligible(), "it is fit without any name")
 		b.add(t, sound...)
 		before := time.Now()
-		if r, err := w.Again(ctx); err != nil || !r.Fit() || !time.Now().Equal(before) {
+		if r, err := w.Again(ctx); err != nil || !r.Eligible() || !time.Now().Equal(before) {
 			t.Errorf("got %+v, %v after %s", r, err, time.Since(before))
 		}
 		cancel()
 		synctest.Wait()
 		r, err := w.Again(ctx)
-		effort.ErrorIf(t, !errors.Is(err, context.Canceled) || !r.Fit(), "when nothing runs any more: %+v, %v", r, err)
+		effort.ErrorIf(t, !errors.Is(err, context.Canceled) || !r.Eligible(), "when nothing runs any more: %+v, %v", r, err)
 	})
 }
 
@@ -154,15 +154,16 @@ func TestTroubleWithDNS(t *testing.T) {
 		var log bytes.Buffer
 		b := newBook(t, sound[1:]...) // no PTR
 		w := watchOf(t, options(b, &log))
-		effort.FatalIf(t, w.Once(t.Context()).Fit(), "it is fit without a PTR")
+		effort.FatalIf(t, w.Once(t.Context()).Eligible(), "it is fit without a PTR")
 		b.breakAll(true)
 		pass(keptFor - time.Second)
-		if r := w.Once(t.Context()); r.Fit() || r.Incomplete() {
+		if r := w.Once(t.Context()); r.Eligible() || r.Incomplete() {
 			t.Errorf("what was found does not stand: %+v", r)
 		}
 		pass(time.Second)
 		r := w.Once(t.Context())
-		if r.Fit() || !r.Blind() || len(r.Failing()) > 0 || !strings.HasPrefix(r.Why(), "nothing could be checked: ptr of ") {
+		if r.Eligible() || !r.Blind() || len(r.Failing()) > 0 ||
+			!strings.HasPrefix(r.Why(), "nothing could be checked: ptr of ") {
 			t.Errorf("after %s: %+v, because %s", keptFor, r, r.Why())
 		}
 		for _, f := range r.Findings {
@@ -171,7 +172,7 @@ func TestTroubleWithDNS(t *testing.T) {
 		}
 		effort.ErrorIf(t, w.wait(r) > failingEvery*21/20, "it is looked at again after %s", w.wait(r))
 		r.Findings[1].State, r.Findings[1].trouble = OK, false // one answer came
-		effort.ErrorIf(t, !r.Fit() || !r.Incomplete() || r.Blind() || r.Why() != "",
+		effort.ErrorIf(t, !r.Eligible() || !r.Incomplete() || r.Blind() || r.Why() != "",
 			"when its hello name is known: %+v, because %s", r, r.Why())
 	})
 }
@@ -204,7 +205,7 @@ func TestWhatIsInMemoryIsLookedAtWithoutDNS(t *testing.T) {
 		mu.Unlock()
 		pass(lookEvery + time.Second)
 		synctest.Wait()
-		if r := w.Report(); r.Fit() || !strings.Contains(r.Why(), "4 receivers refuse it") || told.Load() != 2 {
+		if r := w.Report(); r.Eligible() || !strings.Contains(r.Why(), "4 receivers refuse it") || told.Load() != 2 {
 			t.Errorf("got %q, told %d times", r.Why(), told.Load())
 		}
 		pass(time.Minute)
@@ -212,7 +213,7 @@ func TestWhatIsInMemoryIsLookedAtWithoutDNS(t *testing.T) {
 		for i := range silentMin {
 			o.Reach.Note(string(rune('a'+i)), false, time.Now())
 		}
-		if !w.Report().Fit() {
+		if !w.Report().Eligible() {
 			t.Errorf("after its rest: %q", w.Report().Why())
 		}
 		pass(lookEvery + time.Second)
@@ -221,7 +222,7 @@ func TestWhatIsInMemoryIsLookedAtWithoutDNS(t *testing.T) {
 			"got %q", w.Report().Why())
 		pass(silentFor)
 		synctest.Wait()
-		if r := w.Report(); !r.Fit() || b.questions() != first {
+		if r := w.Report(); !r.Eligible() || b.questions() != first {
 			t.Errorf("when the port may be tried again: %q, %d questions, want %d", r.Why(), b.questions(), first)
 		}
 	})
@@ -239,7 +240,7 @@ func TestSourcesThatNoReceiverSees(t *testing.T) {
 			return []Source{s}, nil
 		}
 		r := watchOf(t, o).Once(t.Context())
-		effort.ErrorIf(t, !r.Fit() || r.Incomplete() || (b.questions() == 0) != lab,
+		effort.ErrorIf(t, !r.Eligible() || r.Incomplete() || (b.questions() == 0) != lab,
 			"lab %v: got %+v and %d questions", lab, r, b.questions())
 		hello := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Check == Hello && f.State == OK })
 		effort.Not(t, hello, lab, "the hello name is looked at")

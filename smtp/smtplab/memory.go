@@ -83,8 +83,8 @@ func (m *memory) enter(s *session, now time.Time) visit {
 	m.mostOpen = max(m.mostOpen, v.open)
 	m.connects.span = time.Minute
 	tooMany := p.SessionsMax > 0 && v.open > p.SessionsMax
-	tooFast := p.ConnectsPerMinute > 0 && m.connects.add(now) > p.ConnectsPerMinute
-	if v.refused = tooMany || tooFast; !v.refused {
+	rateLimited := p.ConnectsPerMinute > 0 && m.connects.add(now) > p.ConnectsPerMinute
+	if v.refused = tooMany || rateLimited; !v.refused {
 		m.open[s] = struct{}{}
 	}
 	return v
@@ -96,9 +96,9 @@ func (m *memory) leave(s *session) {
 	delete(m.open, s)
 }
 
-// tooFast counts a RCPT and reports whether it exceeds limit in a second. An exceeding one is not counted, so a
+// rateLimited counts a RCPT and reports whether it exceeds limit in a second. An exceeding one is not counted, so a
 // client that slows down gets through.
-func (m *memory) tooFast(limit int, now time.Time) bool {
+func (m *memory) rateLimited(limit int, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rcpts.span = time.Second

@@ -141,7 +141,7 @@ func (s *session) limits(now time.Time) (reply *phrase, end bool) {
 		return &p.words.crowded, true
 	case p.RcptsPerTx > 0 && s.tx.rcpts > p.RcptsPerTx:
 		return &p.words.limit, false
-	case p.RcptsPerSecond > 0 && s.host.receiver.memory.tooFast(p.RcptsPerSecond, now):
+	case p.RcptsPerSecond > 0 && s.host.receiver.memory.rateLimited(p.RcptsPerSecond, now):
 		return &p.words.limit, false
 	}
 	return nil, false

@@ -119,19 +119,19 @@ func TestLearn(t *testing.T) {
 
 // TestExplainInOrder: what lets nothing be asked goes before what lets less be asked, and one cause is told.
 func TestExplainInOrder(t *testing.T) {
-	all := Standing{now: begin, limits: openedWide(), ready: true, queued: 1, open: 1}
+	all := constraints{now: begin, limits: openedWide(), ready: true, queued: 1, open: 1}
 	want := []struct {
 		cause wire.Cause
-		needs func(s *Standing)
+		needs func(s *constraints)
 	}{
-		{wire.Cause_CONNECTIONS, func(s *Standing) { s.crowded = 1 }},
-		{wire.Cause_ALLOWANCE, func(s *Standing) { s.rated = 1 }},
-		{wire.Cause_BUDGET, func(s *Standing) { s.budget = true }},
-		{wire.Cause_UNREACHED, func(s *Standing) { s.hosts = status.Blocked{Cause: wire.Cause_UNREACHED} }},
-		{wire.Cause_NO_SOURCE, func(s *Standing) { s.sources = status.Blocked{Cause: wire.Cause_NO_SOURCE} }},
-		{wire.Cause_PENALTY, func(s *Standing) { s.pausedUntil = begin.Add(time.Minute) }},
-		{wire.Cause_NO_SHARE, func(s *Standing) { s.ready = false }},
-		{wire.Cause_PAUSED, func(s *Standing) { s.limits.Pause = throttle.PauseYes }},
+		{wire.Cause_CONNECTIONS, func(s *constraints) { s.crowded = 1 }},
+		{wire.Cause_ALLOWANCE, func(s *constraints) { s.rated = 1 }},
+		{wire.Cause_BUDGET, func(s *constraints) { s.budget = true }},
+		{wire.Cause_UNREACHED, func(s *constraints) { s.hosts = status.Blocked{Cause: wire.Cause_UNREACHED} }},
+		{wire.Cause_NO_SOURCE, func(s *constraints) { s.sources = status.Blocked{Cause: wire.Cause_NO_SOURCE} }},
+		{wire.Cause_PENALTY, func(s *constraints) { s.pausedUntil = begin.Add(time.Minute) }},
+		{wire.Cause_NO_SHARE, func(s *constraints) { s.ready = false }},
+		{wire.Cause_PAUSED, func(s *constraints) { s.limits.Pause = throttle.PauseYes }},
 	}
 	if b := explain(&all); !b.Free() {
 		t.Errorf("nothing holds it back, and it is %+v", b)

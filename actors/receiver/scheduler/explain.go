@@ -24,8 +24,8 @@ const (
 	latelyPart = 0.25
 )
 
-// Standing holds the values that explain decides from.
-type Standing struct {
+// constraints are the values from which explain decides what keeps us from asking more.
+type constraints struct {
 	now    time.Time
 	limits throttle.Limits // what may be asked here now
 	share  registry.Fraction
@@ -61,7 +61,7 @@ type details struct {
 }
 
 // explain returns why we can't ask more, without a sentence.
-func explain(s *Standing) status.Blocked {
+func explain(s *constraints) status.Blocked {
 	b := s.unavailable()
 	if b.Free() {
 		b = s.slowed()
@@ -73,7 +73,7 @@ func explain(s *Standing) status.Blocked {
 }
 
 // unavailable returns the cause if nothing may be asked at all.
-func (s *Standing) unavailable() status.Blocked {
+func (s *constraints) unavailable() status.Blocked {
 	switch a := &s.limits; {
 	case a.Pause == throttle.PauseYes, a.Pause == throttle.PauseDrain && s.open == 0:
 		return status.Blocked{Cause: wire.Cause_PAUSED, Until: s.paused}
@@ -92,7 +92,7 @@ func (s *Standing) unavailable() status.Blocked {
 }
 
 // slowed returns the cause that limits us where something may be asked.
-func (s *Standing) slowed() status.Blocked {
+func (s *constraints) slowed() status.Blocked {
 	switch found := &s.blocks.found; {
 	case !s.hosts.Free() || s.queued == 0:
 		return s.hosts
@@ -111,7 +111,7 @@ func (s *Standing) slowed() status.Blocked {
 }
 
 // sentenceOf puts a cause into words, with its numbers.
-func sentenceOf(s *Standing, cause wire.Cause) string {
+func sentenceOf(s *constraints, cause wire.Cause) string {
 	a, excuse := &s.limits, &s.details.pausedFor
 	switch cause {
 	case wire.Cause_ALLOWANCE:

@@ -235,8 +235,8 @@ func (sc *Scheduler) doTimely(now time.Time) {
 		return
 	}
 	sc.swept = now
-	standing := sc.gatherStanding(now)
-	b := explain(&standing)
+	limiting := sc.gatherConstraints(now)
+	b := explain(&limiting)
 	for t := range sc.queues.tasks.busy {
 		for _, c := range slices.Clone(t.chunks) {
 			sc.queues.resendAnswers(now, c)

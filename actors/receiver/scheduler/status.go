@@ -19,7 +19,7 @@ func (sc *Scheduler) observePlan(now time.Time) {
 		f.Until = sc.paths.consequenceOf(now, place{route: f.route, path: f.path})
 	}
 	st.fresh = 0
-	s := sc.gatherStanding(now)
+	s := sc.gatherConstraints(now)
 	b := explain(&s)
 	if !st.observed.IsZero() {
 		sc.options.Metrics.waited(st.cause, st.queued, now.Sub(st.observed))
@@ -66,7 +66,7 @@ func (sc *Scheduler) Status(now time.Time) inspect.Receiver {
 	for _, o := range out.Sources {
 		out.Budget = max(out.Budget, o.Budget)
 	}
-	s := sc.gatherStanding(now)
+	s := sc.gatherConstraints(now)
 	out.State = s.word(b.Cause, out.InFlight > 0 || out.Rcpts > 0, sc.handingOff)
 	out.PerHour = int(sc.perHour(now))
 	for _, n := range slices.Backward(sc.notes) {
@@ -99,7 +99,7 @@ func (sc *Scheduler) Detail(now time.Time) inspect.ReceiverDetail {
 }
 
 // word returns the scheduler's state in one word.
-func (s *Standing) word(cause wire.Cause, asks, handingOff bool) string {
+func (s *constraints) word(cause wire.Cause, asks, handingOff bool) string {
 	switch {
 	case cause == wire.Cause_PAUSED:
 		return "paused"
@@ -165,8 +165,8 @@ func (sc *Scheduler) perHourOf(now time.Time, t *task) int64 {
 // perHour returns how many addresses the scheduler expects to ask in an hour, by the permitted rate, the refusals and
 // the speed of answers; 0: unknown. During a pause with a known end, it is the expectation after that.
 func (sc *Scheduler) perHour(now time.Time) float64 {
-	a, standing := sc.limits, sc.gatherStanding(now)
-	switch b := standing.unavailable(); {
+	a, limiting := sc.limits, sc.gatherConstraints(now)
+	switch b := limiting.unavailable(); {
 	case b.Free(), b.Cause == wire.Cause_PENALTY:
 	case b.Cause == wire.Cause_PAUSED && !b.Until.IsZero():
 	default:
@@ -190,9 +190,9 @@ func (sc *Scheduler) perHour(now time.Time) float64 {
 	return n
 }
 
-// gatherStanding gathers the values that explain needs.
-func (sc *Scheduler) gatherStanding(now time.Time) Standing {
-	s := Standing{now: now, limits: sc.limits, share: sc.allowance.share,
+// gatherConstraints gathers the values that explain needs.
+func (sc *Scheduler) gatherConstraints(now time.Time) constraints {
+	s := constraints{now: now, limits: sc.limits, share: sc.allowance.share,
 		ready: sc.options.Facts == nil || sc.memory.ready, readyBy: sc.memory.asked.Add(knowWithin),
 		pausedUntil: sc.paths.receiver.until, sources: sc.paths.sourcesUnavailable(now),
 		queued: sc.fair.Queued(), open: len(sc.sessions.all) - sc.sessions.closing, asking: sc.sessions.isAsking(),
@@ -223,7 +223,7 @@ func (sc *Scheduler) gatherStanding(now time.Time) Standing {
 
 // explainBlocked returns why we can't ask more, with a sentence.
 func (sc *Scheduler) explainBlocked(now time.Time) status.Blocked {
-	s := sc.gatherStanding(now)
+	s := sc.gatherConstraints(now)
 	s.details = details{permitted: sc.paths.all.permittedRate(now, sc.limits.RcptRate),
 		pausedFor: sc.paths.receiver.judgement, pausedBy: sc.paths.pausedBecause(),
 		noSource: sc.paths.noSourceBecause(now), slotless: sc.sessions.slotless}

@@ -207,7 +207,7 @@ func sent(text string, number int64, mend bool) string {
 }
 
 // Join puts results beside their rows: it calls put with a row of headings and then with each row of the list, followed
-// by the cells that of returns for its address. Rows whose address was not sent get blanks there. mend says whether
+// by the cells that of returns for its address. Rows whose address was not sent get blanks there. mend reports whether
 // addresses were corrected before they were sent.
 func (l *List) Join(headings []string, of func(address string) []string, mend bool, put func([]string) error) error {
 	first := make([]string, l.Width)

@@ -30,7 +30,7 @@ import (
 )
 
 // firstLook is how long a starting node waits for the first check of its identity. If that takes longer it joins as
-// unfit, and probes when the check is done. Guess: healthy DNS answers within a second.
+// ineligible, and probes when the check is done. Guess: healthy DNS answers within a second.
 const firstLook = 2 * time.Second
 
 // listsFile is the file in the data folder with the last answers of block lists.
@@ -49,7 +49,7 @@ type selfCheck struct {
 	first  chan struct{} // closed after the first check of everything
 	once   sync.Once
 	mu     sync.Mutex // of tell
-	logged string     // why the node was unfit at the last log line; guarded by turn
+	logged string     // why the node was ineligible at the last log line; guarded by turn
 }
 
 // newSelfCheck prepares the checks of a node. Set sources, which knows how receivers treat it, before start.
@@ -83,8 +83,8 @@ func (s *selfCheck) start(ctx context.Context) (stop func(context.Context) error
 	return stop
 }
 
-// unfit returns why the node may not probe now; "": it may.
-func (s *selfCheck) unfit() string {
+// ineligible returns why the node may not probe now; "": it may.
+func (s *selfCheck) ineligible() string {
 	if !s.enforced {
 		return ""
 	}
@@ -97,7 +97,7 @@ func (s *selfCheck) changed(r identity.Report) {
 	s.apply()
 }
 
-func (s *selfCheck) apply() { s.node.SetIneligible(s.unfit()) }
+func (s *selfCheck) apply() { s.node.SetIneligible(s.ineligible()) }
 
 func (s *selfCheck) logFitness(r identity.Report) {
 	s.mu.Lock()
@@ -106,7 +106,7 @@ func (s *selfCheck) logFitness(r identity.Report) {
 	switch {
 	case (why == "") == (s.logged == ""):
 	case why == "":
-		s.log.Info("node is fit to probe again")
+		s.log.Info("node may probe again")
 	case s.enforced:
 		s.log.Warn("node does not probe", "reason", why, "next", "rollcall doctor")
 	default:
@@ -289,7 +289,7 @@ func (m identityMetrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(identityCheckDesc, prometheus.GaugeValue, value, string(k.check), k.source)
 	}
 	fit := 0.0
-	if report.Fit() {
+	if report.Eligible() {
 		fit = 1
 	}
 	to <- prometheus.MustNewConstMetric(nodeEligibleDesc, prometheus.GaugeValue, fit)

@@ -161,9 +161,9 @@ func (p *Pages) signedOut(w http.ResponseWriter, r *http.Request, to route) {
 
 type frame struct {
 	web.Frame
-	In    *session
-	Unfit []unfit // nodes that may not probe
-	Body  any
+	In         *session
+	Ineligible []ineligible // nodes that may not probe
+	Body       any
 }
 
 // titled is the frame of a page. here is its entry in the menu.
@@ -182,13 +182,13 @@ var menu = []web.Entry{{Key: "receivers", Link: "/", Word: "Receivers"},
 	{Key: "cluster", Link: "/cluster", Word: "Cluster"}, {Key: "workspaces", Link: "/workspaces", Word: "Workspaces"},
 	{Key: "health", Link: "/health", Word: "Health"}, {Key: "log", Link: "/log", Word: "Log"}}
 
-type unfit struct{ Who, Why string }
+type ineligible struct{ Who, Why string }
 
-// unfit returns the nodes that may not probe, this one first, without asking others: what this node knows about them is
-// enough.
-func (p *Pages) unfit(ctx context.Context) (list []unfit) {
+// ineligible returns the nodes that may not probe, this one first, without asking others: what this node knows about
+// them is enough.
+func (p *Pages) ineligible(ctx context.Context) (list []ineligible) {
 	if ok, why := p.service.Probing(); !ok {
-		list = append(list, unfit{"This node", why})
+		list = append(list, ineligible{"This node", why})
 	}
 	known, err := p.service.Members(ctx)
 	if err != nil {
@@ -196,7 +196,7 @@ func (p *Pages) unfit(ctx context.Context) (list []unfit) {
 	}
 	for _, m := range known.Members {
 		if m.State == admin.StateIneligible && !m.This {
-			list = append(list, unfit{"Node " + m.Name, "Its identity fails a check."})
+			list = append(list, ineligible{"Node " + m.Name, "Its identity fails a check."})
 		}
 	}
 	return list
@@ -208,7 +208,7 @@ func (p *Pages) show(w http.ResponseWriter, r *request, status int, name string,
 	f.Colours, f.Version = web.ColoursOf(r.Request), p.version
 	if r.in.ID != (sessionID{}) {
 		f.In, f.Nav = &r.in, menu
-		f.Unfit = p.unfit(r.Context())
+		f.Ineligible = p.ineligible(r.Context())
 	}
 	p.Pages.Render(w, status, name, f)
 	return nil

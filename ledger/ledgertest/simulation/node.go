@@ -130,7 +130,7 @@ func (n *node) work(w *world) {
 		w.again(call)
 		n.drop(j)
 	case w.chance(15):
-		n.told(w, j, act{"crashed", func() (ledger.Verification, error) {
+		n.report(w, j, act{"crashed", func() (ledger.Verification, error) {
 			return w.book.Crashed(context.Background(), j.lease)
 		}, func(v *ledger.Verification) bool { return v.Status == ledger.Failed }})
 		n.drop(j)
@@ -138,7 +138,7 @@ func (n *node) work(w *world) {
 		n.intake(w, j)
 	case v.Status == ledger.Cancelling && w.chance(500):
 		call := func() (ledger.Verification, error) { return w.book.FinishCancel(context.Background(), j.lease) }
-		n.told(w, j, act{"finish cancel", call, func(r *ledger.Verification) bool {
+		n.report(w, j, act{"finish cancel", call, func(r *ledger.Verification) bool {
 			return r.Status == ledger.Cancelled
 		}})
 	case v.State().Funded() && w.chance(250):
@@ -151,7 +151,7 @@ func (n *node) work(w *world) {
 			o.Why = w.why(j)
 		}
 		call := func() (ledger.Verification, error) { return w.book.Wait(context.Background(), j.lease, o) }
-		n.told(w, j, act{"wait", call, func(*ledger.Verification) bool { return false }})
+		n.report(w, j, act{"wait", call, func(*ledger.Verification) bool { return false }})
 	case v.State().Funded() && w.chance(100):
 		n.park(w, j)
 	case v.State().Funded() && j.pending == nil && w.chance(100):
@@ -168,7 +168,7 @@ func (n *node) park(w *world, j *job) {
 	o := ledger.Estimate{Next: time.UnixMilli(w.memory.now + w.random.Int64N(20_000)).UTC(), Expected: w.expected(),
 		Why: w.why(j)}
 	state := fmt.Appendf(nil, "epoch %d", j.lease.Epoch)
-	n.told(w, j, act{"park", func() (ledger.Verification, error) {
+	n.report(w, j, act{"park", func() (ledger.Verification, error) {
 		v, err := w.book.Park(context.Background(), j.lease, o, state)
 		f := w.memory.fileByID(j.lease.Verification)
 		parked := f.row.Epoch == j.lease.Epoch && v.Status == ledger.Waiting && err == nil
@@ -191,8 +191,8 @@ type act struct {
 	done func(v *ledger.Verification) bool
 }
 
-// told makes a call for a job and keeps the answer. The call may come a second time later.
-func (n *node) told(w *world, j *job, a act) {
+// report makes a call for a job and keeps the answer. The call may come a second time later.
+func (n *node) report(w *world, j *job, a act) {
 	w.again(func() {
 		_, err := a.call()
 		w.answered(a.what+" again", err, ledger.ErrStaleEpoch, ledger.ErrIllegal)
@@ -223,12 +223,12 @@ var defect = ledger.Issue{Code: "csv_malformed", Row: 1, Text: "anna@"}
 func (n *node) intake(w *world, j *job) {
 	u := w.uploadOf(j.v.ID)
 	if u.bytes[0] < defective {
-		n.told(w, j, act{"refuse", func() (ledger.Verification, error) {
+		n.report(w, j, act{"refuse", func() (ledger.Verification, error) {
 			return w.book.Refuse(context.Background(), j.lease, defect)
 		}, func(v *ledger.Verification) bool { return v.Status == ledger.Failed }})
 		return
 	}
-	n.told(w, j, act{"prepare", func() (ledger.Verification, error) {
+	n.report(w, j, act{"prepare", func() (ledger.Verification, error) {
 		v, err := w.book.Prepare(context.Background(), j.lease, u.rows, u.rows-u.total, u.total)
 		if err == nil && v.Total != u.total {
 			w.wrong("answer", "prepared %d addresses, answered %d", u.total, v.Total)
