@@ -24,7 +24,7 @@ const (
 	KindOffice    Kind = "office_document"
 	KindJSON      Kind = "json"
 	KindXML       Kind = "xml"
-	KindCards     Kind = "vcard"
+	KindContacts  Kind = "vcard"
 	KindMailbox   Kind = "mailbox"
 	KindRichText  Kind = "rich_text"
 	KindPicture   Kind = "picture"
@@ -78,7 +78,7 @@ var kinds = map[Kind]struct{ code, says, do string }{
 	KindOffice:   {CodeEncoding, "The file is an office document, not CSV.", export},
 	KindJSON:     {CodeMalformed, "The file is JSON, not CSV.", export},
 	KindXML:      {CodeMalformed, "The file is XML, not CSV.", export},
-	KindCards:    {CodeInvalidAddress, "The file has contacts (vCard), not CSV.", export},
+	KindContacts: {CodeInvalidAddress, "The file has contacts (vCard), not CSV.", export},
 	KindMailbox:  {CodeInvalidAddress, "The file has messages (mbox), not CSV.", export},
 	KindRichText: {CodeInvalidAddress, "The file is formatted text (RTF), not CSV.", export},
 	KindPicture:  {CodeEncoding, "The file is a picture, not CSV.", export},
@@ -125,8 +125,8 @@ var kinds = map[Kind]struct{ code, says, do string }{
 // OfWhole reports whether a kind is of a whole file and not of one of its rows.
 func (k Kind) OfWhole() bool {
 	switch k {
-	case KindWorkbook, KindPDF, KindWebPage, KindZip, KindOffice, KindJSON, KindXML, KindCards, KindMailbox, KindRichText,
-		KindPicture, KindUTF32, KindUTF16, KindLoneCR, KindTooMany:
+	case KindWorkbook, KindPDF, KindWebPage, KindZip, KindOffice, KindJSON, KindXML, KindContacts, KindMailbox,
+		KindRichText, KindPicture, KindUTF32, KindUTF16, KindLoneCR, KindTooMany:
 		return true
 	}
 	return false
@@ -310,7 +310,7 @@ var forms = []struct {
 }{
 	{KindJSON, regexp.MustCompile(`^(\{\s*"|\[\s*["{])`)},
 	{KindXML, regexp.MustCompile(`^<\?xml\b`)},
-	{KindCards, regexp.MustCompile(`^begin:vcard\b`)},
+	{KindContacts, regexp.MustCompile(`^begin:vcard\b`)},
 	{KindMailbox, regexp.MustCompile(`^from \S+ .+\n(?s:.*\n)?[a-z-]+: `)},
 	{KindRichText, regexp.MustCompile(`^\{\\rtf`)},
 	{KindPicture, regexp.MustCompile(`^(\x{fffd}png\r\n|gif8[79]a|\x{fffd}\x{fffd}\x{fffd}.{3}(jfif|exif))`)},

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -187,49 +189,65 @@ func TestImportsStayWhereTheyMay(t *testing.T) {
 	}
 }
 
-// oldWords were our own names of things that have the field's name now: none may be part of the name of a package,
-// type, function, method, field, variable or constant. docs/developers/glossary.md has the words to use.
+// oldWords were our own names of things that have the field's name now: none, nor its plural, may be part of the name
+// of a package, type, function, method, field, package variable, constant, metric, JSON field or field between nodes.
+// docs/developers/glossary.md has the words to use.
 var oldWords = map[string]string{
 	"overrule": "insert an override", "lift": "end an override", "tuning": "settings", "card": "node meta",
-	"farewell": "leave", "errand": "query", "errands": "queries", "clerk": "inspector", "sight": "view inputs",
+	"farewell": "leave", "errand": "query", "clerk": "inspector", "sight": "view inputs",
 	"roll": "node snapshot", "alarm": "timer", "runqueue": "run queue", "tank": "fluid queue", "memo": "cache",
 	"nobodies": "random locals", "archive": "attempt log", "driven": "in CRDB", "lookout": "peek conn", "chore": "task",
 	"overlooked": "visibility", "outlet": "egress path", "haste": "rate limited", "hasty": "rate limited",
 	"complained": "throttled", "scrub": "redact", "shaping": "throttle", "surplus": "excess",
-	"muted": "unavailable", "agenda": "planner", "strikes": "backoffs", "crew": "workspace queue", "adopt": "apply",
+	"muted": "unavailable", "agenda": "planner", "strike": "backoff", "crew": "workspace queue", "adopt": "apply",
 	"desk": "service or scheduler", "survey": "inspector or status", "unheard": "unreachable", "keeper": "store",
-	"comply": "apply shares", "careful": "stranger limits", "habit": "accept behaviour", "seat": "slot", "seats": "slots",
+	"comply": "apply shares", "careful": "stranger limits", "habit": "accept behaviour", "seat": "slot",
+	"rested": "suspended", "resting": "suspended", "tempo": "rate", "standing": "constraints", "unfit": "ineligible",
+	"excuse": "pause cause", "told": "judgement or published",
 }
 
-// nameWord is one word of a name in camel case.
+// nameWord is one word of a name in camel or snake case.
 var nameWord = regexp.MustCompile(`[A-Z]?[a-z0-9]+|[A-Z]+`)
 
 func TestHouseWordsAreTheFields(t *testing.T) {
+	refuse := func(where any, name string) {
+		for _, word := range nameWord.FindAllString(name, -1) {
+			word = strings.ToLower(word)
+			better := cmp.Or(oldWords[word], oldWords[strings.TrimSuffix(word, "s")])
+			effort.Is(t, better, "", where, name, "has an old word: say")
+		}
+	}
+	for file, name := range map[string]string{"docs/operators/metrics.md": `\brollcall_\w+`,
+		"actors/wire/wire.proto": `\w+ = \d`, "cluster/wire/wire.proto": `\w+ = \d`} {
+		text := effort.Must(os.ReadFile(filepath.Join(HouseRoot, file)))(t)
+		for _, found := range regexp.MustCompile(name).FindAllString(string(text), -1) {
+			refuse(file, found)
+		}
+	}
 	for _, s := range sources(t) {
 		if s.test {
 			continue
 		}
-		refuse := func(id *ast.Ident) {
-			for _, word := range nameWord.FindAllString(id.Name, -1) {
-				effort.Is(t, oldWords[strings.ToLower(word)], "", s.set.Position(id.Pos()), id.Name, "has an old word: say")
+		named := func(ids ...*ast.Ident) {
+			for _, id := range ids {
+				refuse(s.set.Position(id.Pos()), id.Name)
 			}
 		}
-		refuse(s.file.Name)
+		named(s.file.Name)
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
-				refuse(n.Name)
+				named(n.Name)
 				return false
 			case *ast.TypeSpec:
-				refuse(n.Name)
+				named(n.Name)
 			case *ast.Field:
-				for _, id := range n.Names {
-					refuse(id)
+				named(n.Names...)
+				if n.Tag != nil {
+					refuse(s.set.Position(n.Pos()), reflect.StructTag(strings.Trim(n.Tag.Value, "`")).Get("json"))
 				}
 			case *ast.ValueSpec:
-				for _, id := range n.Names {
-					refuse(id)
-				}
+				named(n.Names...)
 			}
 			return true
 		})
