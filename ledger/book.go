@@ -251,7 +251,7 @@ type Fact struct {
 // Facts is the part about facts learned about receivers. A lost fact is learned again.
 type Facts interface {
 	// Learn stores facts, at most FactsMax, in one transaction. A fact replaces one with the same key; of two in one
-	// call the last counts. ErrIllegal for more or longer ones, and for one without a key or an end.
+	// call the last counts. ErrIllegal for too many or too long facts, and for one without a key or an end.
 	Learn(ctx context.Context, facts []Fact) error
 	// Known returns the unexpired facts of some keys, at most FactsMax, in no order; their data is not nil.
 	// ErrIllegal for more keys.

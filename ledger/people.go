@@ -231,9 +231,9 @@ type People interface {
 	// it allows sign-in again. ErrNoSuchUser.
 	DisableUser(ctx context.Context, user uuid.UUID, disabled bool) (User, error)
 
-	// BeginSession signs a user in. Repeated with the same ID and user it gives the same answer. ErrNoSuchUser also
-	// for a disabled user; ErrIllegal for an ID of another or ended session, and without Life; ErrChanged when the
-	// user's factors have changed since Proved.
+	// BeginSession signs a user in. If repeated with the same ID and user, it returns the same session. ErrNoSuchUser
+	// also for a disabled user; ErrIllegal if the ID is that of another or ended session, or without Life; ErrChanged
+	// if the user's factors have changed since Proved.
 	BeginSession(ctx context.Context, n NewSession) (SignedIn, error)
 	// SessionByID returns a session with its current rights, from one snapshot. ErrNoSuchSession when it is unknown,
 	// ended or unused for longer than idle, or its user is disabled.

@@ -94,7 +94,7 @@ func TestOneByteASecond(t *testing.T) {
 	})
 }
 
-// slowReceiver answers at once, but RCPT after a delay, each time one more of delays and at last the last.
+// slowReceiver answers at once, but RCPT after the next of delays, and in the end always after the last.
 func slowReceiver(conn net.Conn, done chan<- struct{}, delays ...time.Duration) {
 	defer close(done)
 	defer conn.Close()

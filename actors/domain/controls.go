@@ -94,7 +94,7 @@ func (k *controls) beginControl() {
 	k.asked++
 }
 
-// beginControlEarly begins the first control probe before an acceptance, where it will likely be needed, and reports
+// beginControlEarly begins the first control probe before an acceptance if it will likely be needed, and reports
 // whether it did.
 func (k *controls) beginControlEarly(now time.Time) bool {
 	if !k.early || k.asking || k.isRecalling() {

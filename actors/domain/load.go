@@ -31,7 +31,7 @@ type Load struct {
 	texts  atomic.Int64
 }
 
-// NewLoad makes the load of a node that has none. Weight is how many shares a workspace has, where others have one.
+// NewLoad makes the empty load of a node. weight returns a workspace's shares, for one of other workspaces.
 func NewLoad(weight func(workspace uuid.UUID) int) *Load {
 	return &Load{weight: weight, open: quota.New[uuid.UUID](openMax), out: quota.New[uuid.UUID](outMax)}
 }

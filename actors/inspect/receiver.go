@@ -114,7 +114,7 @@ type Software struct {
 	By         string `json:"by,omitempty"`          // what showed it, as "its greeting"
 	Where      string `json:"where,omitempty"`       // who says how it counts refusals
 	Host       string `json:"host"`                  // that showed it
-	PerSession int    `json:"per_session,omitempty"` // refusals that it bears in a session; 0: the budget of an hour holds
+	PerSession int    `json:"per_session,omitempty"` // refusals tolerated in a session; 0: the budget of an hour holds
 	PerHour    int    `json:"per_hour,omitempty"`    // and in an hour over all sessions; 0: not known
 	Decides    bool   `json:"decides"`               // it, and nobody else, decides how many may be refused
 }
@@ -165,7 +165,7 @@ type Source struct {
 	Today    int       `json:"today"`   // RCPTs since midnight UTC
 	PerDay   int       `json:"per_day"` // allowed today, including the warm-up; 0: not bounded
 	Spoken   int       `json:"spoken"`  // receivers within the hour
-	Blocked  int       `json:"blocked"` // of these, that refuse it
+	Blocked  int       `json:"blocked"` // receivers that refuse it
 }
 
 // Forgets are the parts of what a receiver taught us that can be forgotten: how fast we may

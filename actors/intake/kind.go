@@ -132,7 +132,7 @@ func (k Kind) OfWhole() bool {
 	return false
 }
 
-// Sentence says what a kind of file is and what to do, where no detail is left open.
+// Sentence says what a kind of file is and what to do; use it for kinds without details.
 func (k Kind) Sentence() string { return kinds[k].says + " " + kinds[k].do }
 
 // NoAddresses is the defect of a file that has none.
@@ -247,7 +247,7 @@ func hasMailto(text string) bool {
 	return len(text) > len(mailto) && strings.EqualFold(text[:len(mailto)], mailto)
 }
 
-// meant returns the addresses that a text means: certain only where each part that has an @ sign is one.
+// meant returns the addresses that a text means: only if each part that has an @ sign is an address.
 func meant(text string) []string {
 	pieces := addressesIn(text)
 	if len(pieces) == 0 || strings.Count(text, "@")+strings.Count(text, "＠") != len(pieces) {

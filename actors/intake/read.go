@@ -296,7 +296,7 @@ func (in *reader) address(text []byte) error {
 	return nil
 }
 
-// keepAddress keeps an address whose local part ends at n, and a note where it seems to have more than was meant.
+// keepAddress keeps an address whose local part ends at n, and a note if it seems to have more than was meant.
 func (in *reader) keepAddress(text []byte, n int, spelling uint32) {
 	in.distinct.add(text[:n], spelling)
 	if in.accepted != nil {

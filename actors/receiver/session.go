@@ -25,7 +25,7 @@ type (
 	sessionOpened struct {
 		id     int
 		failed *scheduler.Judgement
-		shown  throttle.Shown // where it didn't fail
+		shown  throttle.Shown // if it didn't fail
 	}
 	sessionClosed struct{ id int }
 )

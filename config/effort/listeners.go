@@ -211,7 +211,7 @@ func (a Answer) Is(t testing.TB, status int, of ...any) {
 	Is(t, a.Status, status, append(of, a.Body)...)
 }
 
-// Must is Is, and ends the test where it finds a fault.
+// Must is Is, and ends the test if it finds a fault.
 func (a Answer) Must(t testing.TB, status int, of ...any) {
 	t.Helper()
 	MustBe(t, a.Status, status, append(of, a.Body)...)

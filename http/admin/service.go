@@ -135,7 +135,7 @@ func askLedger[T any](ctx context.Context, d *common, step string, do func(conte
 	return ask(ctx, ledgerTimeout, do, func(err error) error { return d.ofLedger(step, err) })
 }
 
-// with gives a call of the ledger its argument, for askLedger.
+// with binds the argument of a call of the ledger, for askLedger.
 func with[In, T any](do func(context.Context, In) (T, error), in In) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) { return do(ctx, in) }
 }

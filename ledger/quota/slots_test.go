@@ -180,8 +180,8 @@ func TestANewTenantNeverWaitsForAGreedyOne(t *testing.T) {
 	}
 }
 
-// TestAnyCourseIsFair draws who comes, who gives up and who leaves. At each moment no place is free that
-// somebody may have; two tenants that both wait all the time get as many; and in the end everybody had his.
+// TestAnyCourseIsFair draws who comes, who gives up and who leaves. No place is ever free while a tenant that waits
+// may take it; two tenants that always wait get equally many; and in the end every tenant had its place.
 func TestAnyCourseIsFair(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))

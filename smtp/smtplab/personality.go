@@ -163,7 +163,7 @@ type Personality struct {
 	// for acme-google.test. Empty: under the domain itself.
 	MXSuffix string
 
-	// Means is the truth for a kind of mailbox at this receiver where it is unusual; a zero Outcome is the usual truth.
+	// Means is the truth for a kind of mailbox at this receiver if it is unusual; a zero Outcome is the usual truth.
 	Means [MailboxKinds]Expectation
 
 	Pipelining bool // offers it (RFC 2920)

@@ -8,9 +8,8 @@ import (
 // RefusalsUnlimited is an allowance of refusals an hour beyond any use, so that counts needn't be stored. Guess.
 const RefusalsUnlimited = 100_000
 
-// Budget keeps to Limits.RefusedPerHour and RefusedShare: in the hour before any
-// probe begins there were at most as many refusals as one of them permits, where a
-// probe whose answer is not known yet counts as a refusal.
+// Budget keeps to Limits.RefusedPerHour and RefusedShare: when a probe begins, one of the two permits the refusals of
+// the hour before. A probe without a known answer counts as a refusal.
 //
 // It counts by the minute and rounds towards fewer refusals. Minutes returns the state with which another actor
 // continues. Not safe for concurrent use.

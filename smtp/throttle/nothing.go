@@ -7,7 +7,7 @@ import (
 
 // What happens while nothing passes.
 const (
-	// Nothing passes if rowNothing first tries in a row got no good answer, or at least rowShort where others passed
+	// Nothing passes if rowNothing first tries in a row got no good answer, or at least rowShort if others passed
 	// before. quietNothing after the last good answer, fewer are enough.
 	rowNothing   = 20
 	rowShort     = 7
@@ -37,7 +37,7 @@ const (
 	// which deferred mailboxes seldom do one after the other. For penaltyRecent after a penalty we expect another.
 	penaltyLeast, penaltySure, penaltyRecent = 3 * time.Second, 7 * time.Second, time.Minute
 
-	// cycleMost bounds how long a raise is watched where a limit counts over a long time.
+	// cycleMost bounds how long a raise is watched if a limit counts over a long time.
 	cycleMost = time.Minute
 
 	// PenaltyWithin is how soon a penalty follows its cause.

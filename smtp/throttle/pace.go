@@ -140,7 +140,7 @@ const (
 	Unchanged     Effect = iota
 	Slower               // take back what was given and not yet sent
 	NothingPasses        // one address at a time from now on
-	Refused              // as NothingPasses, where most answers refuse us
+	Refused              // as NothingPasses, if most answers refuse us
 )
 
 // NewPace begins at the ceiling if it was stated for this receiver, and gently otherwise.

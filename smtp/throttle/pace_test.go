@@ -159,7 +159,7 @@ func TestPaceFindsGreylisting(t *testing.T) {
 	}
 }
 
-// TestPaceStopsWhereNothingPasses: few are asked, and the pace of before comes back when the receiver answers again.
+// TestPaceStopsWhereNothingPasses: few addresses are asked, and the earlier pace returns with the answers.
 func TestPaceStopsWhereNothingPasses(t *testing.T) {
 	a := beginAsking(50, 0)
 	a.run(time.Minute)

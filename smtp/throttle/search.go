@@ -248,7 +248,7 @@ func (s *search) useRate(sent time.Time) {
 	}
 }
 
-// stepMost returns the largest step: small where an excess shows late.
+// stepMost returns the largest step: a small one if an excess shows late.
 func (s *search) stepMost() float64 {
 	if s.long {
 		return 2 * stepLeast

@@ -273,7 +273,7 @@ func AnchorOf(key string) string {
 // SuffixKey returns the receiver key of an MX host suffix with its own rules.
 func SuffixKey(suffix string) string { return suffixPrefix + suffix }
 
-// cutKey splits a key; domain is "" where it has no pacer of its own.
+// cutKey splits a key; domain is "" if it has no pacer of its own.
 func cutKey(key string) (domain, anchor string) {
 	if rest, found := strings.CutPrefix(key, domainPrefix); found {
 		domain, key, _ = strings.Cut(rest, keySeparator)

@@ -230,9 +230,9 @@ func (f *firsts) dropRow() {
 	f.forgetRow()
 }
 
-// rowFails reports whether enough in a row are bad to conclude that nothing passes: rowNothing where none has passed,
-// else more than chance allows at the earlier or usual share of failures. Replies that have always been about their
-// address count less.
+// rowFails reports whether enough tries in a row are bad to conclude that nothing passes: rowNothing if none has
+// passed, else more than chance allows at the earlier or usual share of failures. Replies that have always been about
+// their address count less.
 func (f *firsts) rowFails(usual float64) bool {
 	if f.row >= 2*rowNothing {
 		return oddsOf(f.row, usual) >= blockedOdds

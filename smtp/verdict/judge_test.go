@@ -354,7 +354,7 @@ func TestWhatIsOpenIsNeverAnAnswer(t *testing.T) {
 	report(t, tried, 10_000)
 }
 
-// Every refusal for good that says who is missing is temporary under a 4xx, whatever it says.
+// Every permanent refusal that says who is missing becomes temporary with a 4xx code, whatever its words.
 func TestTemporaryRefusalsAreNeverAnAnswer(t *testing.T) {
 	tried := 0
 	for _, line := range goldenLines(t, "testdata/replies/*.txt") {

@@ -110,7 +110,7 @@ func (s Settings) clock(now time.Time) time.Time {
 	return now
 }
 
-// Bind gives the pool the operators' wishes for its sources, and a store for daily caps. The first call counts.
+// Bind sets the operators' settings for the sources, and a store for daily caps. The first call counts.
 func (p *Pool) Bind(s Settings) { p.settings.CompareAndSwap(nil, &s) }
 
 // facts is where daily caps are kept; nil: nowhere.

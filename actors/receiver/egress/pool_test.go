@@ -41,8 +41,8 @@ func TestNewPoolSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestSuspendedByMany: a source is suspended when enough receivers refuse it, and
-// these are enough of all; then one receiver is asked, and only if that takes it, all.
+// TestSuspendedByMany: a source is suspended if enough receivers refuse it, and a large enough part of all. Then one
+// receiver is asked, and all only if that one accepts it.
 func TestSuspendedByMany(t *testing.T) {
 	two, one, six := []string{sourceA, sourceB}, []string{sourceA}, []string{sourceA, sourceSix}
 	for _, tc := range []struct {

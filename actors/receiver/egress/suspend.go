@@ -31,8 +31,8 @@ const (
 	// session may wait 5 min for one reply (RFC 5321 §4.5.3.2), and needs two here.
 	trialFor = 10 * time.Minute
 
-	// contactsMax bounds the receivers remembered for a source; beyond it those are forgotten that were spoken to
-	// longest ago. 200 bytes each, 4 MB.
+	// contactsMax bounds the receivers remembered for a source; beyond it the one contacted longest ago is forgotten.
+	// 200 bytes each, 4 MB.
 	contactsMax = 20_000
 )
 
@@ -49,7 +49,7 @@ type health struct {
 	trialEnd time.Time
 }
 
-// contact holds when a receiver was last spoken to, and when it refused the source; zero: it doesn't refuse it.
+// contact holds when a receiver was last contacted, and when it refused the source; zero: it doesn't refuse it.
 type contact struct{ spoken, blocked time.Time }
 
 // NoteDialled notes that a receiver is dialled from a source.
@@ -134,7 +134,7 @@ func (p *Pool) suspend(h *health, now time.Time, reason smtp.Reason) {
 	}
 }
 
-// Usable reports whether a receiver may be spoken to from a source, and if not, when to ask again.
+// Usable reports whether a receiver may be contacted from a source and, if not, when to ask again.
 func (p *Pool) Usable(i int, key string, now time.Time) (bool, time.Time) {
 	return p.usable(i, key, now, false)
 }

@@ -11,7 +11,7 @@
 // order. In a fixed one a receiver's limit might let the same ones through each time. A new arrival starts level with
 // the first in the order, so that nobody saves up service while idle.
 //
-// Something scarcer than turns, such as the refusals that a receiver bears, is charged as the turns it is worth
+// Something scarcer than turns, such as the refusals that a receiver tolerates, is charged as the turns it is worth
 // (HostQueue.ChargeScarce; dominant resource fairness, Ghodsi 2011), so that heavy users leave the others their part.
 //
 // Items that look invented are suspect: Pop gives out few of them in a row while normal ones wait.

@@ -43,7 +43,7 @@ type View struct {
 	turns   float64         // round trips of an address
 	busy    bool            // this node is overloaded
 
-	held time.Duration // average time of an answer where that is longer than workFor; else 0
+	held time.Duration // average time of an answer if longer than workFor; else 0
 }
 
 // planSessions gives free sessions addresses and opens more sessions, as far as the limits allow.

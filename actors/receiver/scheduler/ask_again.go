@@ -210,7 +210,7 @@ func (qs *queues) failedAgain(now time.Time, at place, a Answered) {
 	qs.deferAddress(at, a)
 }
 
-// deferAddress returns an address to be asked again later, after its wait where every address is greylisted.
+// deferAddress returns an address to be asked again later; if every address is greylisted, after its wait.
 func (qs *queues) deferAddress(at place, a Answered) {
 	waited, _ := a.Probe.waited(a.Sent, at.path)
 	v := &a.Judgement.Verdict

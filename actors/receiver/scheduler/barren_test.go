@@ -89,7 +89,7 @@ func TestOurOwnTimeIsNotBarren(t *testing.T) {
 	}
 }
 
-// TestWhatIsGivenBackIsAnswered: what has not begun comes back at once, and what is on the wire with its answer.
+// TestWhatIsGivenBackIsAnswered: probes not begun come back at once, probes on the wire with their answer.
 func TestWhatIsGivenBackIsAnswered(t *testing.T) {
 	a := openedWide()
 	a.RcptRate = throttle.Rate{Events: 10, Per: time.Second}

@@ -117,7 +117,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestExplainInOrder: what lets nothing be asked goes before what lets less be asked, and one cause is told.
+// TestExplainInOrder: a cause that stops all asking goes before one that slows it, and one cause is shown.
 func TestExplainInOrder(t *testing.T) {
 	all := constraints{now: begin, limits: openedWide(), ready: true, queued: 1, open: 1}
 	want := []struct {

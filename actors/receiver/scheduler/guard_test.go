@@ -358,8 +358,8 @@ func TestTooManyErrorsTeachOneFewer(t *testing.T) {
 	}
 }
 
-// TestGuardThatForgives: one that ends sessions after ten refusals in a row, as
-// NoSpamToday's, is not met by a list that begins with fifty invented addresses.
+// TestGuardThatForgives: a list that begins with fifty invented addresses doesn't trip a guard that ends sessions
+// after ten refusals in a row, such as NoSpamToday's.
 func TestGuardThatForgives(t *testing.T) {
 	a := openedWide()
 	a.Connections = 1

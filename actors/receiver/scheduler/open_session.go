@@ -522,7 +522,7 @@ func (op *openings) noteOutage(now time.Time, s *session) {
 	o.pace.Outage(now)
 }
 
-// turnedAway slows down where a receiver refuses sessions just after it deferred an address. That is a penalty: the
+// turnedAway slows down if a receiver refuses a session just after it deferred an address. That is a penalty: the
 // pace was too high or, if few were answered, the openings too fast.
 func (op *openings) turnedAway(now time.Time, s *session) {
 	sent, through, since := s.path.pace.LastBad()
@@ -575,7 +575,7 @@ func (ss *sessions) backSoon(now time.Time, l *hostQueue) (soonest time.Time) {
 }
 
 // isDown reports whether the addresses that wait for a host are returned after a number of failures: downAfter, or
-// fewer where the configured waits are shorter.
+// fewer if the configured waits are shorter.
 func (op *openings) isDown(failures int) bool {
 	if failures <= 1 || failures >= downAfter {
 		return failures > 1

@@ -485,8 +485,8 @@ func (ps *paths) refusalWeight(o *egressPath) float64 {
 	return o.refusals.WeighRefusal(min(ps.limits.RcptRate.PerSecond(), o.pace.Lasting()))
 }
 
-// chargeRefusal charges a refusal to the flow and the tenant whose address was refused, where refusals are
-// scarce: so tenants, and the files of one, share them by weight.
+// If refusals are scarce, chargeRefusal charges a refusal to the flow and the tenant whose address was refused: so
+// tenants, and the files of a tenant, share refusals by weight.
 func (qs *queues) chargeRefusal(now time.Time, l *hostQueue, o *egressPath, p *Probe) {
 	if w := qs.paths.refusalWeight(o); w > 1 && !p.chunk.gone() {
 		l.ChargeScarce(now, qs.flowOf(p.chunk.task), w-1, w*float64(o.refusals.CountAllowed()))

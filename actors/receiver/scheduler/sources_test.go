@@ -140,8 +140,8 @@ func TestRestsGrow(t *testing.T) {
 	}
 }
 
-// TestRestsAreAsShortAsTheWaits: where an address is asked again sooner than the first rest would last, and
-// who waits for a host that is down would be, neither keeps it longer.
+// TestRestsAreAsShortAsTheWaits: if an address is asked again before the first suspension would end, or the wait for
+// a host that is down, neither delays it.
 func TestRestsAreAsShortAsTheWaits(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -285,8 +285,8 @@ func TestAddressFamilies(t *testing.T) {
 	}
 }
 
-// TestRestedEverywhere: a node whose only source is rested altogether asks nothing
-// and keeps what was offered; on trial, one receiver at a time.
+// TestRestedEverywhere: a node whose only source is suspended everywhere asks nothing and keeps the offers; on trial,
+// it asks one receiver at a time.
 func TestRestedEverywhere(t *testing.T) {
 	w := newWorldFrom(t, sourceA)
 	answers := 0

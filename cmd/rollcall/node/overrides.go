@@ -54,7 +54,7 @@ func (f *settingsFollower) read(ctx context.Context) error {
 	return err
 }
 
-// Weight returns how many turns a workspace gets where one of weight 1 gets one.
+// Weight returns how many turns a workspace gets for one turn of a workspace with weight 1.
 func (f *settingsFollower) Weight(workspace uuid.UUID) int {
 	if known := f.weights.Load(); known != nil && (*known)[workspace] > 0 {
 		return (*known)[workspace]

@@ -165,9 +165,9 @@ func (s *DB) Checkpoint(ctx context.Context) (bool, error) {
 	return busy == 0, nil
 }
 
-// askDurable turns synchronous_commit on for this connection where a role, a database or the server turned it off,
-// and keeps local, remote_write and remote_apply: with each of these the commit is on the server's disk before the
-// answer (PostgreSQL 15 manual, 20.5.1). Set here, it stays even if somebody changes the default later.
+// askDurable turns synchronous_commit on for this connection if a role, a database or the server turned it off, and
+// keeps local, remote_write and remote_apply: with each of these the commit is on the server's disk before the answer
+// (PostgreSQL 15 manual, 20.5.1). Set here, it stays even if somebody changes the default later.
 const askDurable = `SELECT current_setting('fsync'), current_setting('full_page_writes'),
 	set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
 		ELSE current_setting('synchronous_commit') END, false)`

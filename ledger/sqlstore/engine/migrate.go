@@ -228,8 +228,8 @@ func (s *DB) step(ctx context.Context, version, step int, statement string) erro
 	})
 }
 
-// define runs a statement that changes the schema: in its own transaction, or without one where the database would
-// end it anyway.
+// define runs a statement that changes the schema: in its own transaction, or without one if the database would end
+// it anyway.
 func (s *DB) define(ctx context.Context, statement string) error {
 	if !s.dialect.apart {
 		return s.Update(ctx, func(t *Tx) error { return t.run(statement) })
