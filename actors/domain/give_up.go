@@ -30,8 +30,8 @@ func untimed(m answerOf) bool {
 // isRcptFor reports whether an attempt of an address got as far as its own RCPT.
 func isRcptFor(t evidence.Attempt) bool { return t.Stage == smtp.StageRcpt && !t.Others }
 
-// outOfTime reports whether an address that is asked again when it is due is given up instead. Until a RCPT was sent
-// for it, a wait longer than the time left doesn't end it.
+// outOfTime reports whether an address that is asked again when it is due is given up instead. A wait that is longer
+// than the time left ends it only if a RCPT was sent for it.
 func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 	if d := r.work.Deadline; !d.IsZero() && !r.start.Add(p.due).Before(d) {
 		return true

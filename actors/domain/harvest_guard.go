@@ -7,11 +7,11 @@ import (
 )
 
 // A harvest guard refuses or accepts everything for an hour or so after it has seen many refusals.
-//   - One that says so pauses the whole receiver: penaltyWait in actors/receiver/scheduler/pauses.go, and
-//     mayWakeGuard in booking.go there, which doesn't believe it after few refusals.
-//   - One that accepts everything is found here: after suspectAfter refusals (Suspect) an acceptance waits for a
-//     control probe that is refused; one that is accepted is the guard's (meetGuard), and the domain is paused
-//     (route.isPaused).
+//   - A guard that says so pauses the whole receiver (penaltyWait in actors/receiver/scheduler/pauses.go), unless we
+//     had few refusals there (mayWakeGuard in booking.go).
+//   - A guard that accepts everything is found here. After suspectAfter refusals (Suspect) an acceptance counts only
+//     after a refused control probe. If that probe is accepted, a guard is active (meetGuard): the domain is paused
+//     (route.isPaused), and acceptances since the last refused probe are discarded and asked again (voidAccepted).
 //   - Few wake at all: the refusals of an hour and of a session are bounded (smtp/throttle/budget.go, stranger.go).
 
 const (

@@ -29,7 +29,7 @@ type Options struct {
 	// Waits returns the waits between attempts at one address if its receiver, by its key, names no time: at least
 	// one, all positive. The last one repeats.
 	Waits func(key string) []time.Duration
-	// GiveUpAfter is how long an address stays open after its first deferral.
+	// GiveUpAfter is how long an address stays open after its first attempt.
 	GiveUpAfter time.Duration
 	// ControlPauses are the pauses between control probes of one domain; the last one repeats. They have to be long
 	// enough for another session, and for a guard that counts by the minute.

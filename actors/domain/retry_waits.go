@@ -10,10 +10,11 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// An address is asked again when the receiver says, or else by the configured waits, the last of which repeats; a
-// greylisted one early, once another greylisted one has passed. Before it comes back here, its receiver may have asked
-// it twice within seconds: actors/receiver/scheduler/ask_again.go. See give_up.go for when its time is over, and
-// backlog.go for why due addresses go before fresh ones.
+// An address is asked again when the mail server says, or else by the configured waits, the last of which repeats. If
+// it is greylisted, it is asked early once another greylisted address has passed (notePassed), and skips waits as
+// short as those of others that came back in vain (noteInVain). Before that the receiver actor may have asked it
+// twice within seconds, and knows how long its source has to wait: ask_again.go in actors/receiver/scheduler,
+// greyWait. See give_up.go for when its time is over, and backlog.go for why due addresses go before fresh ones.
 
 // namedInRow is how many waits in a row may be as short as the receiver or a rule names them. Later waits are at least
 // the configured ones: otherwise a mailbox deferred by a minute each time would be asked hundreds of times. Guess.

@@ -14,6 +14,10 @@ import (
 	"rollcall/smtp"
 )
 
+// Why a file waits is said here, in the words of customers. Each domain tells what its addresses wait for
+// (actors/domain/waits.go), with the cause that its receiver names (explain.go in actors/receiver/scheduler). That a
+// file waits for credits is said in ledger/transitions/credits.go.
+
 // nameMax bounds the name of a receiver in texts for customers: the length of a domain.
 const nameMax = 253
 

@@ -10,6 +10,8 @@ import (
 	"rollcall/ledger"
 )
 
+// Which outcomes cost a credit is said by ledger.Counts.Charged and smtp.Outcome.Free; what moves is said here.
+
 // creditsMax bounds all credits ever granted to a workspace: not every JSON reader is exact above 2^53.
 const creditsMax = 1 << 53
 

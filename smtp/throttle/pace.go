@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// When the pace falls and when it grows. Shares are of first tries; docs/developers/measured.md has what simulated
-// worlds show.
+// The pace falls if too many answers are bad: a share of the newest first tries (Pace.suspect), a row near a known
+// limit (stepBack), a raise that meets one (endTrial), small steps (overspent). It falls after nothing passed
+// (goLower in nothing.go), if nobody passes when asked again (retries_only.go), and if greylisted addresses fail that
+// have waited (Retried in greylist.go). search.go says how it grows. Shares are of first tries.
 const (
 	// A pace is too high if more than this share of the answers is transient: shareFound for a pace that we found,
-	// shareSet for a configured one. Up to shareSure we test that by asking slower: mailboxes may defer by
-	// themselves.
+	// shareSet for a configured one. Up to shareSure we ask slower to test that: mailboxes may defer by themselves.
 	shareFound = 0.02
 	shareSet   = 0.10
 	shareSure  = 0.3
@@ -28,8 +29,8 @@ const (
 	nearTries, sureTries, shareTries, laterTries = 8, 20, 50, 100
 	shareLeast                                   = 3
 
-	// If more than shareBad get a bad answer, we test a slower pace, even if the answers seem to be about their
-	// addresses, unless that is over ownTimes as likely as not. Above shareMost fewer tries are enough.
+	// If more than shareBad get a bad answer, we test a slower pace, unless it is ownTimes as likely that the answers
+	// are about their addresses. Above shareMost fewer tries are enough.
 	shareBad, shareMost, ownTimes = 0.25, 0.65, 10
 
 	// If nearlyAll get a bad answer, it is a penalty or an outage.

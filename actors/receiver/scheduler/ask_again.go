@@ -17,9 +17,10 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// An address with a bad answer is asked again here, in the same place, after seconds: that shows whether the answer was
-// about the address. If it fails again, or that shows nothing, it goes back to its domain, which asks it again after
-// minutes or hours: actors/domain/retry_waits.go.
+// An address with a bad answer is asked again here, in the same place, after seconds, while others get good answers
+// (mayAskAgain): that shows whether the answer was about the address. If it fails again, it goes back to its domain,
+// which asks it again after minutes or hours: actors/domain/retry_waits.go. It goes there at once if the answer names
+// a wait over shortPause or is greylisting, if its kind was tried often enough (Pace.Worth), or if rechecksMost wait.
 
 const (
 	// recheckAfter is how long an address waits until it is asked again: longer than the second that many receivers

@@ -11,22 +11,24 @@ import (
 )
 
 // One more session is opened for a queue when all of this holds, in this order:
-//   - the receiver isn't paused or drained, and one of our sources may be used (Scheduler.Plan);
+//   - the receiver isn't paused or drained, one of our sources may be used (Scheduler.Plan), and refusals are left
+//     (mayBeRefused);
 //   - the queue has no session, or fewer than its work is worth, or all that it has are held up (sessionsWorth,
 //     allHeldUp);
-//   - one of its hosts can be tried now, and refusals are left there (nextCandidate, refusalsFor);
-//   - the connection rate, the opening rate that was learned, and the number of sessions allow it (decideOpen);
+//   - one of its hosts can be tried now, and refusals are left for it (nextCandidate, refusalsFor);
+//   - the connection rate, the learned opening rate and the number of sessions allow it, no more are being opened than
+//     ever succeeded at once, and its source doesn't ask one address at a time in another session (decideOpen);
+//   - no other receiver tests its source first (Sources.Use);
 //   - the node has a slot for its workspace, and the cluster one for the receiver (claimSlot, takeSlot).
 
 const (
-	// probesPerSession is how many queued probes justify one more session: opening costs about as many round trips as
-	// four probes, a fifth of such a session's work.
+	// probesPerSession is how many queued probes justify one more session. To open one costs about as many round trips
+	// as four probes.
 	probesPerSession = 16
 
-	// worthOpening is how much work for one session justifies another, at a round trip of turnShort; slower round trips
-	// need proportionally less: 100 ms at 20 ms. With faster ones the processor is the limit, and each session costs
-	// some of it, so worthShort applies: with more sessions than it could serve, a node used twice the memory for a
-	// million addresses.
+	// worthOpening is how much work for one session justifies another, at a round trip of turnShort; ten times slower
+	// round trips need a tenth. If they are faster, the processor is the limit and worthShort applies. With more
+	// sessions than it could serve, a node used twice the memory for a million addresses.
 	worthOpening = time.Second
 	worthShort   = 10 * time.Second
 	turnShort    = 2 * time.Millisecond

@@ -29,7 +29,8 @@ const (
 	// codesMax bounds the stored links; the oldest is dropped first.
 	codesMax = 100
 
-	// A session ends when no page was opened for idle, and after life in any case.
+	// A session of an operator ends when no page was opened for idle, and after life in any case. Customers' sessions
+	// have SessionIdle and SessionLife of package config.
 	idle = time.Hour
 	life = 12 * time.Hour
 	// sessionsMax bounds the sessions; the least recently used is dropped first.

@@ -20,6 +20,8 @@ import (
 	"rollcall/ledger"
 )
 
+// A session lasts as long as SessionIdle and SessionLife of package config say; here answers about it are cached.
+
 const (
 	// believed is how long an answer about a session is cached, counted from before the ledger was asked.
 	believed = 4 * time.Second
