@@ -154,7 +154,7 @@ func TestTheRunbooksOfTheLedgersDisk(t *testing.T) {
 	effort.Has(t, out[1], "stored bytes", strings.Join(out, "\n"))
 }
 
-// TestTheRunbookOfSources: a source that receivers refuse rests.
+// TestTheRunbookOfSources: a source that receivers refuse is suspended.
 func TestTheRunbookOfSources(t *testing.T) {
 	t.Parallel()
 	n := newScriptNode(t, "", nil)
@@ -166,11 +166,11 @@ func TestTheRunbookOfSources(t *testing.T) {
 	}
 	n.submits(1, domains...)
 	untilPrinted(n.cli, "suspended", "sources")
-	untilPrinted(n.cli, "fail     rest", "doctor", "--now")
+	untilPrinted(n.cli, "fail     suspended", "doctor", "--now")
 	out := n.script(script{document: "operators/runbooks/sources.md", names: map[string]string{"192.0.2.10": "127.0.0.1"},
 		fails: map[string]int{"rollcall doctor": exitFailed}})
 	effort.Has(t, out[0], "suspended", "no source is suspended")
-	effort.Has(t, out[0], "fail     rest", "no source is suspended")
+	effort.Has(t, out[0], "fail     suspended", "no source is suspended")
 }
 
 // TestTheRunbookOfIdentity: the address has no PTR and the SPF record refuses it; then both are mended.

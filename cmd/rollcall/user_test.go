@@ -187,7 +187,7 @@ func TestAProviderIsCheckedAndMayBeAway(t *testing.T) {
 	effort.ErrorIf(t, status != 200 || !strings.Contains(text, "Sign in with Acme login"),
 		"sign-in: %d %s", status, text)
 	status, text, _ = pageOf(t, "GET", api+"/oidc/start", "", nil)
-	effort.ErrorIf(t, status != 503 || !strings.Contains(text, "Acme login isn&#39;t answering"),
+	effort.ErrorIf(t, status != 503 || !strings.Contains(text, "Acme login isn't answering"),
 		"the provider is away: %d %s", status, text)
 	node.terminate()
 	effort.OK(t, os.WriteFile(secret, nil, 0o600))
