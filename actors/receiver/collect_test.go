@@ -132,7 +132,7 @@ func TestWhatAHostShowsArrives(t *testing.T) {
 	b := intercepted(t, serveHosts(t, func(conn net.Conn) {
 		answer(conn, "mx.d0.example", "250-mx.d0.example Hello [127.0.0.1], Haraka is at your service.\r\n250 SIZE 0",
 			"250 2.1.5 ok")
-	}), &locked{})
+	}), &effort.Log{})
 	b.options.Allow = func(string) throttle.Limits { return stranger() }
 	b.options.Said = func(string, throttle.Field) []throttle.Said {
 		return []throttle.Said{{Origin: throttle.Origin{Layer: throttle.LayerDefault}}}

@@ -2,7 +2,6 @@ package receiver
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"log/slog"
 	"net"
@@ -224,24 +223,12 @@ func answer(conn net.Conn, name, hello, rcpt string) {
 	}
 }
 
-// locked is a log that many write to.
-type locked struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
 // TestAnInterceptedNetworkIsTold: behind the third unrelated host at which the same stranger accepts a control probe
 // nothing is judged any more, in sessions that are open and in new ones, and people are told once.
 func TestAnInterceptedNetworkIsTold(t *testing.T) {
 	effort.NotShort(t, "waits for seconds")
 	t.Parallel()
-	log := &locked{}
+	log := &effort.Log{}
 	b := intercepted(t, gateway(t), log)
 	var receivers []*bench
 	for i := range strangersHosts {
@@ -259,13 +246,11 @@ func TestAnInterceptedNetworkIsTold(t *testing.T) {
 	if n := b.options.Metrics.Intercepted(); n < strangersHosts-2 { // those that are asked again count, too
 		t.Errorf("%d times counted", n)
 	}
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	effort.Is(t, strings.Count(log.b.String(), "level=ERROR msg=\"network intercepted"), 1, "told", &log.b)
+	effort.Is(t, strings.Count(log.String(), "level=ERROR msg=\"network intercepted"), 1, "logged", log.String())
 }
 
 // intercepted is a bench whose sessions go to the hosts' addresses at a port.
-func intercepted(t *testing.T, port int, log *locked) *bench {
+func intercepted(t *testing.T, port int, log *effort.Log) *bench {
 	t.Helper()
 	b := newBench(t, 0, "clean", openedWide())
 	b.options.Log = slog.New(slog.NewTextHandler(log, nil))
@@ -304,7 +289,7 @@ func TestAnotherGreeterAtAHostThatToldApart(t *testing.T) {
 			return
 		}
 		accept(conn)
-	}), &locked{})
+	}), &effort.Log{})
 	one := b.at(0)
 	outcome, reason := one.askOne(1, 0)
 	effort.FatalIf(t, outcome != smtp.Invalid, "the host itself: %v %v", outcome, reason)

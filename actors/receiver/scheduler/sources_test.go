@@ -181,7 +181,7 @@ func TestRestsAreAsShortAsTheWaits(t *testing.T) {
 	}
 }
 
-// TestOneHostRefusesUs: when another host of the route takes the source, it is not rested.
+// TestOneHostRefusesUs: when another host of the route takes the source, it is not suspended.
 func TestOneHostRefusesUs(t *testing.T) {
 	w := newWorldFrom(t, sourceA, sourceB)
 	w.greet = func(host string) error {
@@ -312,7 +312,7 @@ func TestRestedEverywhere(t *testing.T) {
 	w.checkEmpty()
 }
 
-// TestMemoryOfSources: the next scheduler knows where a source is rested, what harm it did
+// TestMemoryOfSources: the next scheduler knows where a source is suspended, what harm it did
 // and how long greylisting takes; what it read of other nodes' sources it hands on.
 func TestMemoryOfSources(t *testing.T) {
 	schedulerOf := func(source string) *Scheduler {
