@@ -5,68 +5,67 @@ import (
 	"time"
 )
 
-// RefusalsUnlimited is an allowance of refusals an hour beyond any use, so that counts needn't be stored. Guess.
+// RefusalsUnlimited stands for "no limit" of refusals an hour. Budgets with this value store no counts. Guess.
 const RefusalsUnlimited = 100_000
 
-// Budget keeps to Limits.RefusedPerHour and RefusedShare: when a probe begins, one of the two permits the refusals of
-// the hour before. A probe without a known answer counts as a refusal.
+// Budget limits how many addresses a receiver may refuse in an hour. A probe may begin if Limits.RefusedPerHour or
+// Limits.RefusedShare permits it, given the refusals of the last hour. Probes without a known answer count as refused.
 //
-// It counts by the minute and rounds towards fewer refusals. Minutes returns the state with which another actor
-// continues. Not safe for concurrent use.
+// A Budget counts by the minute and, where minutes are too coarse, permits fewer refusals. Minutes returns the state
+// from which another actor continues. Not safe for concurrent use.
 type Budget struct {
 	PerHour  int
 	Minutes  []RefusalMinute // oldest first
-	share    int             // of all answers, in percent
+	share    int             // percent of all answers
 	hour     Hour
 	open     int
 	accepted int                             // sum over Minutes
 	refused  int                             // sum over Minutes
-	answered struct{ accepted, refused int } // recently, over more than an hour
+	answered struct{ accepted, refused int } // counts of more than an hour, see Answered
 }
 
-// RefusalMinute is what a receiver answered in a minute of a Budget.
+// RefusalMinute counts the answers of one minute of a Budget.
 type RefusalMinute struct {
 	Began             time.Time // the first of these answers
 	Accepted, Refused int
 }
 
-// answeredOver: after this many refusals earlier ones count half, which shows the share to a tenth. Guess.
+// answeredOver: after this many refusals the older counts are halved. Halving keeps the share exact to a tenth. Guess.
 const answeredOver = 200
 
-// weightMost bounds what one refusal counts. Guess: beyond it a list with one bad address in a hundred would count as
-// one with only bad ones.
+// weightMost is the most RCPTs that one refusal can count as. Without it, a list with one bad address in a hundred
+// would count like a list of bad addresses only. Guess.
 const weightMost = 1000
 
-// NewBudget allows perHour refusals in an hour, and more while they are at most share percent of all answers. Its
-// minutes are those of hour.
+// NewBudget allows perHour refusals in an hour, and more as long as at most share percent of all answers are refusals.
+// hour is the length of its hour.
 func NewBudget(perHour, share int, hour Hour) *Budget {
 	return &Budget{PerHour: perHour, share: share, hour: hour}
 }
 
-// whole is the time that a Budget counts over: the hour of Limits.RefusedPerHour.
+// whole is the time over which a Budget counts: the hour of Limits.RefusedPerHour.
 func (b *Budget) whole() time.Duration { return b.hour.Of(time.Hour) }
 
-// again is the time after which a refusal at the beginning of a minute is forgotten, with all others of that minute.
+// again is when a refusal is forgotten, counted from the start of its minute. All refusals of a minute go together.
 func (b *Budget) again() time.Duration { return b.hour.Of(time.Hour + time.Minute) }
 
-// IsOver reports whether a minute that began at a time no longer counts.
+// IsOver reports whether a minute that began at this time no longer counts.
 func (b *Budget) IsOver(began, now time.Time) bool { return now.Sub(began) >= b.again() }
 
-// Set changes at once what is allowed. If this node took over a share, it doesn't know the refusals that other nodes
-// got with it.
+// Set changes the limits at once. If this node took over a share, it doesn't know which refusals other nodes caused.
 func (b *Budget) Set(perHour, share int) { b.PerHour, b.share = perHour, share }
 
-// CountAllowed returns how many refusals an hour may have now: PerHour, or share for each 100 - share acceptances if
-// that is more. Refusals are then share percent of all answers.
+// CountAllowed returns how many refusals an hour may have now. The number is PerHour or, if that is more, share percent
+// of all answers.
 func (b *Budget) CountAllowed() int { return max(b.PerHour, b.accepted*b.share/(100-b.share)) }
 
-// WeighRefusal returns how many RCPTs one refusal counts as at a rate: the RCPTs of an hour for each allowed refusal.
-// 1: refusals aren't scarce.
+// WeighRefusal returns how many RCPTs one refusal is worth: the RCPTs of an hour at this rate, divided by the refusals
+// that the hour allows. 1: refusals aren't scarce.
 func (b *Budget) WeighRefusal(perSecond float64) float64 {
 	return min(weightMost, max(1, perSecond*b.whole().Seconds()/float64(max(1, b.CountAllowed()))))
 }
 
-// Ready returns how many probes may begin now. If none, next is the time to ask again; zero: when an open probe is
+// Ready returns how many probes may begin now. If none may, next is when to ask again; zero: when an open probe is
 // answered or undone.
 func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
 	b.forget(now)
@@ -81,8 +80,8 @@ func (b *Budget) Ready(now time.Time) (n int, next time.Time) {
 	return 0, time.Time{}
 }
 
-// TimeFor returns the least time until n more refusals are allowed, if each comes as soon as it may: an hour's worth at
-// once, and then none for an hour.
+// TimeFor returns the least time until n more refusals are allowed. TimeFor assumes that each refusal comes as soon as
+// it is allowed: an hour's refusals at once, and then none for an hour.
 func (b *Budget) TimeFor(refusals int, now time.Time) time.Duration {
 	b.forget(now)
 	most := b.CountAllowed()
@@ -101,17 +100,17 @@ func (b *Budget) TimeFor(refusals int, now time.Time) time.Duration {
 			return wait + rounds*b.again()
 		}
 	}
-	return b.again() + rounds*b.again() // an hour after those that may come now
+	return b.again() + rounds*b.again() // an hour after the refusals that are allowed now
 }
 
-// Begin says that n probes begin. Each is open until Accepted, Refused or Undo.
+// Begin notes that n probes begin. Each stays open until Accepted, Refused or Undo.
 func (b *Budget) Begin(n int) { b.open += max(0, n) }
 
-// Undo says that n open probes ended with neither: not sent, no answer, or an
-// answer that says nothing about the address.
+// Undo notes that n open probes ended without being accepted or refused: they weren't sent, got no answer, or got one
+// that says nothing about the address.
 func (b *Budget) Undo(n int) { b.open = max(0, b.open-max(0, n)) }
 
-// Accepted says that an open probe was accepted at this time.
+// Accepted notes that an open probe was accepted at this time.
 func (b *Budget) Accepted(at time.Time) {
 	b.Undo(1)
 	b.minute(at).Accepted++
@@ -119,7 +118,7 @@ func (b *Budget) Accepted(at time.Time) {
 	b.answered.accepted++
 }
 
-// Refused says that an open probe was refused at this time.
+// Refused notes that an open probe was refused at this time.
 func (b *Budget) Refused(at time.Time) {
 	b.Undo(1)
 	b.minute(at).Refused++
@@ -129,8 +128,8 @@ func (b *Budget) Refused(at time.Time) {
 	}
 }
 
-// Answered returns the latest counts of acceptances and refusals: the newest one to two hundred refusals, and the
-// acceptances meanwhile. One hour has too few to tell the share.
+// Answered returns the newest counts of acceptances and refusals. These counts cover the newest one to two hundred
+// refusals, because a single hour has too few to show the share.
 func (b *Budget) Answered() (accepted, refused int) { return b.answered.accepted, b.answered.refused }
 
 // RefusedAt returns the known refusals of the hour before now.
@@ -139,8 +138,8 @@ func (b *Budget) RefusedAt(now time.Time) int {
 	return b.refused
 }
 
-// minute returns the count of a time's minute, a new one if there is none. A time before the newest minute counts in
-// that: answers may come out of order.
+// minute returns the counts of a time's minute, new ones if there are none. Answers may come out of order: a time
+// before the newest minute counts in the newest.
 func (b *Budget) minute(at time.Time) *RefusalMinute {
 	if n := len(b.Minutes); n > 0 && at.Before(b.Minutes[n-1].Began.Add(b.hour.Of(time.Minute))) {
 		return &b.Minutes[n-1]
@@ -150,7 +149,7 @@ func (b *Budget) minute(at time.Time) *RefusalMinute {
 	return &b.Minutes[len(b.Minutes)-1]
 }
 
-// forget drops the minutes that ended an hour ago, and the acceptances of those that began an hour ago.
+// forget drops the minutes that ended an hour ago. forget drops acceptances earlier: an hour after their minute began.
 func (b *Budget) forget(now time.Time) {
 	for len(b.Minutes) > 0 && b.IsOver(b.Minutes[0].Began, now) {
 		b.refused -= b.Minutes[0].Refused
@@ -163,7 +162,8 @@ func (b *Budget) forget(now time.Time) {
 	}
 }
 
-// Inherit merges counts of another budget into this one: for each minute, those that leave less.
+// Inherit merges the counts of another budget into this one. For each minute it keeps the counts that leave fewer
+// refusals.
 func (b *Budget) Inherit(others []RefusalMinute) {
 	if b.PerHour >= RefusalsUnlimited {
 		return

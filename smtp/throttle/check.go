@@ -12,15 +12,16 @@ import (
 // labelMax is the longest label of a host name (RFC 1035 §2.3.4).
 const labelMax = 63
 
-// Doubt is what a person should check in a rule before it is used. The rule is legal.
+// Doubt is something in a legal rule that a person should check before the rule is used.
 type Doubt struct {
 	Rule  int   // its place in the list
 	Field Field // 0: the rule as a whole
 	Text  string
 }
 
-// Check returns what is doubtful in the rules of LayerFile: rules that can't match or never hold, names that match more
-// than their writer may think, and limits above those of known operators. Rules that Table.Replace refuses are skipped.
+// Check returns the doubtful points of LayerFile's rules: rules that can't match or have no effect, names that match
+// more than their author may think, and limits above those that a known operator publishes. Check skips rules that
+// Table.Replace refuses.
 func Check(rules []Rule) []Doubt {
 	c := doubts{rules: slices.Clone(rules), known: knownRules()}
 	var fit []Rule
@@ -54,7 +55,7 @@ func Check(rules []Rule) []Doubt {
 	return c.found
 }
 
-// doubts collects what Check finds.
+// doubts collects the findings of Check.
 type doubts struct {
 	rules []Rule
 	known []Rule
@@ -67,7 +68,7 @@ func (c *doubts) add(rule int, f Field, format string, args ...any) {
 	c.found = append(c.found, Doubt{Rule: rule, Field: f, Text: fmt.Sprintf(format, args...)})
 }
 
-// name checks a rule's name; false: it was doubtful.
+// name checks a rule's name. False: the name is doubtful.
 func (c *doubts) name(i int) bool {
 	before := len(c.found)
 	if name := c.rules[i].Name; isOfReceiver(name) {
@@ -76,7 +77,7 @@ func (c *doubts) name(i int) bool {
 	return len(c.found) == before
 }
 
-// isOfReceiver reports whether a rule is for a receiver, and not for everybody or one of our sources.
+// isOfReceiver reports whether a rule is for a receiver, not for all receivers or one of our sources.
 func isOfReceiver(name string) bool { return name != "" && !strings.HasPrefix(name, SourcePrefix) }
 
 func (c *doubts) hostName(i int, name string) {
@@ -104,12 +105,12 @@ func (c *doubts) hostName(i int, name string) {
 	}
 }
 
-// ownTops are the top-level domains that belong to nobody or are for private networks (RFC 2606, and those that are
-// never delegated because many networks use them).
+// ownTops are the top-level domains without an owner and those of private networks: the ones of RFC 2606, and some that
+// are never delegated because many networks use them.
 var ownTops = []string{"test", "example", "invalid", "localhost", "local", "internal", "lab", "lan", "home",
 	"corp"}
 
-// hidden reports whether a later rule of the same name hides a field.
+// hidden reports whether a later rule of the same name overwrites a field.
 func (c *doubts) hidden(i int, f Field) bool {
 	wins := c.last[spoken{c.rules[i].Name, f}]
 	if wins == &c.rules[i] {
@@ -119,7 +120,7 @@ func (c *doubts) hidden(i int, f Field) bool {
 	return true
 }
 
-// place names the position of a rule's field, for people.
+// place says for people where a rule sets a field.
 func place(r *Rule, f Field) string {
 	if where := r.WhereOf(f); where != "" {
 		return where
@@ -141,8 +142,8 @@ func (c *doubts) loosens(i int, f Field) {
 	}
 }
 
-// beaten looks for known operators under a rule's name. Their built-in rules are narrower, so the rule doesn't apply
-// at their hosts.
+// beaten looks for rules whose name covers known operators. The built-in rules of these operators have narrower names,
+// so at their hosts the rule doesn't apply.
 func (c *doubts) beaten(i int, f Field) {
 	r := &c.rules[i]
 	for k := range c.known {
@@ -156,7 +157,7 @@ func (c *doubts) beaten(i int, f Field) {
 	}
 }
 
-// idle looks for fields that have no effect because of others.
+// idle looks for fields that have no effect because of other fields.
 func (c *doubts) idle(i int, f Field) {
 	name := c.rules[i].Name
 	if source, is := strings.CutPrefix(name, SourcePrefix); is {

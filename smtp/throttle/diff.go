@@ -10,14 +10,14 @@ import (
 
 // Change is a field of a rule whose value has changed.
 type Change struct {
-	Name     string // of the rule; "" is everybody
+	Name     string // name of the rule; "" is every receiver
 	Field    Field
 	Old, New string // as Override.Text; "": not set
-	Where    string // where the new value stands, or where the old one stood
+	Where    string // the place of the new value, or of the old one if there is no new one
 }
 
-// Fingerprint is equal for rules that say the same, wherever they are written, and different otherwise: 64 hexadecimal
-// digits. Names have to be clean.
+// Fingerprint returns 64 hexadecimal digits. The digits are equal for rules with the same meaning, wherever these are
+// written, and differ otherwise. Names have to be clean.
 func Fingerprint(rules []Rule) string {
 	sorted := slices.Clone(rules)
 	slices.SortStableFunc(sorted, func(a, b Rule) int { return cmp.Compare(a.Name, b.Name) })
@@ -30,7 +30,7 @@ func Fingerprint(rules []Rule) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// spoken is a field of a name.
+// spoken identifies a field of a rule's name.
 type spoken struct {
 	name  string
 	field Field
@@ -64,7 +64,7 @@ func Diff(before, after []Rule) []Change {
 	return out
 }
 
-// last returns the winning rule for each field of each name in one layer.
+// last returns, for each name, the rule of one layer that wins for each field.
 func last(rules []Rule) map[spoken]*Rule {
 	out := map[spoken]*Rule{}
 	for i := range rules {

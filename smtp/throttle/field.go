@@ -37,13 +37,12 @@ const (
 
 // The ranges of the times of a session.
 const (
-	// SessionAgeMin and SessionAgeMax bound SessionAge. Longer sessions than an hour
-	// outlive what is known of their receiver. Guess.
+	// SessionAgeMin and SessionAgeMax bound SessionAge. After more than an hour what a session knows of its receiver is
+	// outdated. Guess.
 	SessionAgeMin = time.Second
 	SessionAgeMax = time.Hour
 
-	// IdleTimeMin and IdleTimeMax bound IdleTime. Servers wait for five minutes at most
-	// (RFC 5321 §4.5.3.2.7).
+	// IdleTimeMin and IdleTimeMax bound IdleTime. Servers wait for at most five minutes (RFC 5321 §4.5.3.2.7).
 	IdleTimeMin = 100 * time.Millisecond
 	IdleTimeMax = 5 * time.Minute
 
@@ -52,24 +51,24 @@ const (
 	WaitMax = 24 * time.Hour
 )
 
-// none is how people write that a list of waits is empty or a day isn't set.
+// none is how people write an empty list of waits, or no day.
 const none = "none"
 
 // day is the format of WarmUpFrom.
 const day = "2006-01-02"
 
-// kind is how a field is read, shown and compared.
+// kind says how a field is read, shown and compared.
 type kind struct {
 	name string
 	text func(a *Limits) string
 	set  func(a *Limits, text string) error
 	copy func(to, from *Limits)
-	// more compares two allowances by this field: above 0 when a allows more than b. nil: the field has no order.
+	// more compares by this field: above 0 if a allows more than b. nil: the values have no order.
 	more   func(a, b *Limits) float64
-	source bool // it is for sources; and Pause for both
+	source bool // the field is for sources, not for receivers; Pause is for both
 }
 
-// kinds are those of all fields, by Field.
+// kinds holds the kind of every Field.
 var kinds = [fieldEnd]kind{
 	FieldConnections: counted("connections", 1, ConnectionsMax,
 		func(a *Limits) *int { return &a.Connections }),
@@ -127,10 +126,10 @@ func ParseField(name string) (Field, bool) {
 	return Field(max(i, 0)), i > 0
 }
 
-// OfReceiver reports whether a receiver may have the field set.
+// OfReceiver reports whether the field can be set for a receiver.
 func (f Field) OfReceiver() bool { return !kinds[f].source }
 
-// isOf reports whether what a key or the name of a rule stands for, one of our sources or a receiver, has the field.
+// isOf reports whether the field can be set for what a key or a rule's name stands for: a source or a receiver.
 func (f Field) isOf(name string) bool {
 	if strings.HasPrefix(name, SourcePrefix) {
 		return f == FieldPause || kinds[f].source
@@ -141,9 +140,9 @@ func (f Field) isOf(name string) bool {
 // Text returns a field as people write it and Set reads it.
 func (a Limits) Text(f Field) string { return kinds[f].text(&a) }
 
-// Set reads a field as people write it: a whole number, "5/s", "true", "5m", "required", "5m,10m,1h", "2026-11-21";
-// "none" for no waits and no day. The error wraps ErrLimits, and for a rate ErrRate too, names the field and says what
-// to write; a is then unchanged.
+// Set reads a field as people write it: a whole number, "5/s", "true", "5m", "required", "5m,10m,1h", "2026-11-21", or
+// "none" for no waits and no day. Its error names the field, says what to write, and wraps ErrLimits; for a rate it
+// wraps ErrRate too. After an error a is unchanged.
 func (a *Limits) Set(f Field, text string) error {
 	if err := kinds[f].set(a, strings.TrimSpace(text)); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrLimits, f, err)
@@ -151,12 +150,13 @@ func (a *Limits) Set(f Field, text string) error {
 	return nil
 }
 
-// More reports whether a allows more than b by a field that has an order.
+// More reports whether a allows more than b, if the field's values have an order.
 func (a Limits) More(b Limits, f Field) bool {
 	return kinds[f].more != nil && kinds[f].more(&a, &b) > 0
 }
 
-// kindOf makes the kind of the field at a place; amount says how much a value allows, nil: the field has no order.
+// kindOf makes the kind of a field. place points to the field, and amount returns how much a value allows; nil: the
+// values have no order.
 func kindOf[T any](name string, at func(a *Limits) *T, text func(T) string, parse func(string) (T, error),
 	amount func(T) float64) kind {
 	k := kind{name: name,
@@ -186,7 +186,7 @@ func counted(name string, least, most int, at func(a *Limits) *int) kind {
 	}, func(n int) float64 { return float64(n) })
 }
 
-// unbounded lets k take 0 for more than every number.
+// unbounded makes k treat 0 as more than every number.
 func unbounded(k kind, at func(a *Limits) *int) kind {
 	number := func(a *Limits) int { return cmp.Or(*at(a), CountMax+1) }
 	k.more = func(a, b *Limits) float64 { return float64(number(a) - number(b)) }
@@ -239,7 +239,8 @@ func joined[T ~string](words []T) string {
 	return strings.Join(parts, ", ")
 }
 
-// ranked is the kind of a field with words in order, the one that allows least first.
+// ranked makes the kind of a field whose values are words. The words are ordered: the one that allows least comes
+// first.
 func ranked[T ~string](name string, words []T, at func(a *Limits) *T) kind {
 	k := chosen(name, words, at)
 	k.more = func(a, b *Limits) float64 { return float64(slices.Index(words, *at(a)) - slices.Index(words, *at(b))) }
@@ -294,7 +295,7 @@ func ofSource(k kind) kind {
 	return k
 }
 
-// ShortTime returns a duration without the zeros of its String: 5m, 1h, 1m30s.
+// ShortTime writes a duration without the zeros that its String has: 5m, 1h, 1m30s.
 func ShortTime(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -9,29 +9,32 @@ import (
 	"time"
 )
 
-// That a receiver greylists every new address is found here, in three ways: by the words of a row in which nothing
-// passes (foundInWords), by addresses that pass when asked again while new ones behind them don't (foundAlone), and
-// by the same comparison during a test (compared). How long it makes an address wait is learned here for a source
-// (Greylist), and beside other sources in actors/domain/retry_waits.go; greyWait in
-// actors/receiver/scheduler/ask_again.go uses both.
+// A receiver that greylists defers every new address and accepts it after a wait. Below, a repeated address is one that
+// is asked again, and a due one has waited long enough. Greylisting is found in three ways:
+//   - by words: no address passes, and nearly all replies say "greylisted" (foundInWords);
+//   - while nothing passes: repeated addresses pass, but new ones asked right after them fail (foundAlone);
+//   - during a test of a lower rate, by the same difference (compared).
+//
+// Greylist learns how long an address has to wait at one source. greyWait in actors/receiver/scheduler/ask_again.go
+// uses it, together with what actors/domain/retry_waits.go learned.
 
-// greyLonger is how much longer a wait is than one that sufficed: receivers count whole seconds.
+// greyLonger is added to a wait that sufficed, because receivers count whole seconds.
 const greyLonger = time.Second
 
-// Greylist is how long a greylisting receiver makes one of our sources wait, as far as is known. Receivers count from
-// the first time they saw an address (RFC 6647 §5.1), so waits count from there.
+// Greylist is what we know of how long a receiver makes an address wait at one of our sources. Receivers count from the
+// moment when they first saw the address (RFC 6647 §5.1). Waits here count from there too.
 type Greylist struct {
 	Enough time.Duration // the shortest wait that sufficed; 0: not known
 	Short  time.Duration // the longest wait that didn't
 
 	deferred int
-	sufficed time.Duration // as Enough, but also when addresses that waited that long no longer passed
-	inVain   int           // asked again since one passed
+	sufficed time.Duration // as Enough, but kept when addresses with that wait fail again
+	inVain   int           // how many were asked again since one passed
 }
 
-// Passed learns that an address was answered after a wait.
+// Passed notes that an address was answered after a wait.
 func (g *Greylist) Passed(waited time.Duration) {
-	if waited > g.Short { // else it isn't the time that matters
+	if waited > g.Short { // else the wait isn't what decides
 		g.inVain = 0
 	}
 	if g.Enough == 0 || waited < g.Enough {
@@ -39,7 +42,8 @@ func (g *Greylist) Passed(waited time.Duration) {
 	}
 }
 
-// IsDue reports whether an address has waited as long as suffices, or as sufficed before addresses stopped passing.
+// IsDue reports whether an address has waited long enough. If no wait is known to suffice any more, the last known one
+// decides.
 func (g *Greylist) IsDue(waited time.Duration) bool {
 	if g.Enough == 0 && g.inVain >= dueTries {
 		return g.sufficed > 0 && waited >= g.sufficed
@@ -47,7 +51,7 @@ func (g *Greylist) IsDue(waited time.Duration) bool {
 	return g.Enough > 0 && waited >= g.Enough
 }
 
-// Again learns that an address was deferred again after a wait. If a shorter one sufficed before, the receiver has
+// Again notes that an address was deferred again after a wait. If a shorter wait sufficed before, the receiver has
 // changed.
 func (g *Greylist) Again(waited time.Duration) {
 	g.inVain++
@@ -65,11 +69,11 @@ func (g *Greylist) Wait() time.Duration {
 	return g.Enough + greyLonger
 }
 
-// greySample: one in this many deferred addresses is asked again before the wait that is known to suffice.
+// greySample: one deferred address in this many is asked again sooner, to find out whether a shorter wait suffices.
 const greySample = 16
 
-// Sooner returns a wait for one in greySample addresses, between the longest that didn't suffice and the shortest that
-// did, unless these are nearly the same; 0: none.
+// Sooner returns a shorter wait for one in greySample addresses. The wait lies between the longest that was too short
+// and the shortest that sufficed. 0: the address isn't in the sample, or the two are nearly the same.
 func (g *Greylist) Sooner() time.Duration {
 	g.deferred++
 	if wait := (g.Short + g.Enough) / 2; g.Short > 0 && g.deferred%greySample == 0 && wait > g.Short+g.Short/8 {
@@ -78,91 +82,96 @@ func (g *Greylist) Sooner() time.Duration {
 	return 0
 }
 
-// How greylisting of every address is found, and distinguished from a limit.
+// How we find that every address is greylisted, and not limited by rate.
 const (
-	// raiseAgain is the factor by which the pace of a test rises if no new address is left to ask.
+	// raiseAgain is the factor by which a test's rate rises if no new address is left to ask.
 	raiseAgain = 1.5
 
-	// greyVotes is how often a fresh address must fail right behind an address that passed when asked again.
+	// greyVotes is how many new addresses must fail, each right after a repeated address passed, to show greylisting.
 	greyVotes = 3
 
-	// greyOdds: at these odds (a logarithm) addresses asked again in a test are judged to pass more often than new ones.
+	// greyOdds are the odds, as a logarithm, that a test needs to conclude that repeated addresses pass more often than
+	// new ones.
 	greyOdds = 4.6
 
-	// greyMargin is how much more often addresses that have waited pass than fresh ones if a receiver greylists; a limit
-	// doesn't distinguish them. At least freshPass fresh ones and dueLeast of the others are needed to tell.
+	// At a greylisting receiver the share of due addresses that passes exceeds the share of new ones by greyMargin or
+	// more. At a limit the shares are equal. The comparison needs dueLeast due addresses, and freshPass new ones that
+	// passed.
 	greyMargin = 0.25
 	freshPass  = 3
 	dueLeast   = 6
 
-	// If fewer than greyMargin of the due addresses pass, we ask slower in proportion, down to greySlow times the
-	// lowest pace.
+	// If fewer than greyMargin of the due addresses pass, we slow down to greyMargin of the rate. A rate below greySlow
+	// times the lowest one isn't lowered further.
 	greySlow = 5
 
-	// greyPatience is how long replies that name greylisting are believed while no address passes: most receivers make
-	// an address wait five minutes.
+	// greyPatience is how long we believe replies that say "greylisted" while no address passes. Most receivers make an
+	// address wait for five minutes.
 	greyPatience = 12 * time.Minute
 
-	// wrongFor is how long replies that name greylisting are ignored after such replies were wrong.
+	// wrongFor is how long we ignore replies that say "greylisted" after they proved wrong.
 	wrongFor = 10 * time.Minute
 
-	// greyHelps is how much more of the due ones pass when we ask slower, if our pace was the cause.
+	// greyHelps: if our rate is the cause, at least this much more of the due addresses pass at a lower rate.
 	greyHelps = 0.1
 
-	// unsureMost is how many addresses an earlier owner may have asked without settling them.
+	// unsureMost is how many addresses an earlier owner of their file may have asked without storing their outcomes.
 	unsureMost = 64
 
-	// dueTries is how many due addresses show whether they pass.
+	// dueTries is how many due addresses must be answered to show whether due addresses pass.
 	dueTries = 20
 )
 
-// greylisting tracks whether every fresh address is deferred whatever we do, and passes later. A reply of its kinds
-// then says that the receiver had time for an address; if no kind is known, first tries say nothing about our pace. Due
-// retries do.
+// greylisting tracks a receiver that defers every new address, whatever our rate, and accepts it later. A reply of one
+// of the known kinds shows that the receiver had time for the address. If no kind is known, first tries say nothing
+// about our rate, and only due addresses do.
 type greylisting struct {
 	on    bool
 	since time.Time
 	wrong time.Time
-	found bool   // shown by addresses that pass, not by words alone
-	kinds string // of replies to fresh addresses by which it was found, with commas; "": not known
+	found bool   // shown by addresses that passed, not by words alone
+	kinds string // the kinds of replies that mean "greylisted", with commas; "": not known
 
 	passed   time.Time     // when the newest address passed
-	patience time.Duration // during which no address may pass at all
-	unsure   int           // addresses that passed, but an earlier owner may have asked them
-	fresh    int           // new addresses since it began
-	share    float64       // of these, by the newest: how many passed
-	due, ok  float64       // of the newest due ones: how many, and how many passed
+	patience time.Duration // how long we wait for an address to pass
+	unsure   int           // addresses that passed, though an earlier owner may have asked them
+	fresh    int           // new addresses since greylisting was found
+	share    float64       // share of the newest new addresses that passed
+	due, ok  float64       // the newest due addresses, and how many of them passed
 
-	lowered, shareThen float64 // the pace before due ones failed, and the share that passed; 0: none did
-	usual              float64 // share of due ones that doesn't pass at any pace
+	lowered, shareThen float64 // rate and share that passed before we slowed down for due addresses; 0: we didn't
+	usual              float64 // share of due addresses that fails at any rate
 }
 
-// Greylisting reports whether we assume that every fresh address is deferred and passes later.
+// Greylisting reports whether we assume that the receiver defers every new address and accepts it later.
 func (p *Pace) Greylisting() bool { return p.grey.on }
 
-// IsGreylisted reports whether we assume that addresses with a kind of reply are greylisted.
+// IsGreylisted reports whether we assume that replies of a kind mean "greylisted".
 func IsGreylisted(p *Pace, kind string) bool { return p.grey.on && !p.grey.isOther(kind) }
 
-// isItsKind reports whether the receiver greylists with a kind of reply: then it had time for the address.
+// isItsKind reports whether replies of a kind are known to mean "greylisted". Such replies show that the receiver had
+// time for the address.
 func (g *greylisting) isItsKind(kind string) bool {
 	code, _, _ := strings.Cut(kind, KindText)
 	kinds := strings.Split(g.kinds, kindsApart)
 	return kind != "" && (slices.Contains(kinds, kind) || slices.Contains(kinds, code))
 }
 
-// isOther reports whether a kind of reply is not about greylisting. Refusals don't show that: they may be about the
-// length of a transaction, which only clients past greylisting reach.
+// isOther reports whether replies of a kind have nothing to do with greylisting. A 5xx never counts as such: it may be
+// about the length of a transaction, and only clients that have passed the greylist get that far.
 func (g *greylisting) isOther(kind string) bool {
 	return g.kinds != "" && !g.isItsKind(kind) && !strings.HasPrefix(kind, "5")
 }
 
-// isCredible reports whether we believe replies that say "greylisted": none was found wrong, and no new address passed.
+// isCredible reports whether we believe replies that say "greylisted". We don't after one proved wrong, or after a new
+// address passed.
 func (g *greylisting) isCredible(p *Pace, now time.Time) bool {
 	good, _ := p.firsts.goodSince(time.Time{})
 	return good == 0 && (g.wrong.IsZero() || now.Sub(g.wrong) >= wrongFor)
 }
 
-// foundInWords begins when nine of ten in a row, of which none passed, were said to be greylisted.
+// foundInWords finds greylisting if at least nine of ten replies of a row say "greylisted". No address of the row
+// passed.
 func (g *greylisting) foundInWords(p *Pace, said votes, row int, now time.Time) bool {
 	if g.on || 10*said.n < 9*row || !g.isCredible(p, now) {
 		return false
@@ -171,8 +180,8 @@ func (g *greylisting) foundInWords(p *Pace, said votes, row int, now time.Time) 
 	return true
 }
 
-// foundAlone begins, while nothing passes, when greyVotes new addresses failed, each right after one asked again had
-// passed, or when so many in a row are said to be greylisted.
+// foundAlone finds greylisting while nothing passes. Either greyVotes new addresses failed, each right after a repeated
+// one passed, or the replies to greyVotes new addresses in a row say "greylisted".
 func (g *greylisting) foundAlone(p *Pace, t *Try, now time.Time) bool {
 	x := &p.nothing
 	if x.passedAgain > x.before {
@@ -191,7 +200,7 @@ func (g *greylisting) foundAlone(p *Pace, t *Try, now time.Time) bool {
 	return false
 }
 
-// begin starts to treat the receiver as greylisting, by kinds of replies.
+// begin starts to treat the receiver as greylisting. kinds are the kinds of replies that mean "greylisted".
 func (g *greylisting) begin(p *Pace, kinds string, now time.Time) {
 	if g.on {
 		return
@@ -202,7 +211,7 @@ func (g *greylisting) begin(p *Pace, kinds string, now time.Time) {
 		g.patience = 2*now.Sub(p.nothing.since) + time.Minute
 	}
 	p.test.open = false
-	p.search.begin(now) // what was learned before was about the greylisting
+	p.search.begin(now) // the old rate came from greylisting, not from a limit
 	p.rate, p.edge, p.trying, p.steps = p.ceiling, 0, false, steps{}
 	p.firsts.forgetRow()
 	p.nothing.on = false
@@ -240,8 +249,8 @@ func (g *greylisting) takeFresh(p *Pace, passed bool, now time.Time) {
 	}
 }
 
-// takeBad handles a bad answer to a first try while the receiver counts as greylisting. It reports whether that says
-// nothing else.
+// takeBad handles a bad answer to a first try while the receiver counts as greylisting. done: nothing else is to be
+// learned from the answer.
 func (g *greylisting) takeBad(p *Pace, t *Try, now time.Time) (e Effect, done bool) {
 	switch {
 	case now.Sub(g.passed) > g.patience:
@@ -261,7 +270,7 @@ func (g *greylisting) takeBad(p *Pace, t *Try, now time.Time) (e Effect, done bo
 	return Unchanged, true
 }
 
-// isWrong reports whether due addresses don't pass clearly more often than fresh ones.
+// isWrong reports whether due addresses don't pass clearly more often than new ones: then it isn't greylisting.
 func (g *greylisting) isWrong(fresh float64) bool {
 	if g.due < dueLeast {
 		return !g.found
@@ -269,8 +278,8 @@ func (g *greylisting) isWrong(fresh float64) bool {
 	return g.ok < (fresh+greyMargin)*g.due
 }
 
-// Retried handles the result of asking a deferred address again; due: it has waited as long as others had to. While
-// every address is greylisted, due ones show whether we are too fast.
+// Retried handles the answer to a deferred address that was asked again. due: the address has waited as long as others
+// had to. While every new address is greylisted, due addresses show whether we are too fast.
 func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.Time) Effect {
 	p.asks.add(sent)
 	g := &p.grey
@@ -278,7 +287,7 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.T
 	case g.kinds != "" && took:
 		take(p, Try{Sent: sent}, now)
 	case g.isOther(kind) && due:
-		return p.Bad(Try{Sent: sent, Result: Deferred, Kind: kind}, now) // a new address would have got it too
+		return p.Bad(Try{Sent: sent, Result: Deferred, Kind: kind}, now) // a new address would have got the same reply
 	case passed:
 		p.passed(sent, now)
 	case g.on && due:
@@ -308,14 +317,14 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.T
 	if g.due < dueTries/2 || 1-share < max(shareSure, g.usual+shareMore) {
 		return Unchanged
 	}
-	if g.ok < greyMargin*g.due && g.found && p.rate > greySlow*p.floor() { // much too fast
+	if g.ok < greyMargin*g.due && g.found && p.rate > greySlow*p.floor() { // we are much too fast
 		g.due, g.ok, g.lowered = 0, 0, 0
 		p.lower(greyMargin*p.rate, p.rate, now)
-		p.enter(PhaseHolding, now, "hardly an address that had waited long enough passed; now "+perSecond(p.rate))
+		p.enter(PhaseHolding, now, "hardly any greylisted address passed after its wait; now "+perSecond(p.rate))
 		return Slower
 	}
 	if g.ok < greyMargin*g.due {
-		g.end(p, now, "those that have waited don't pass either: it isn't greylisting, whatever its replies say")
+		g.end(p, now, "addresses that have waited don't pass either: it isn't greylisting, whatever its replies say")
 		g.wrong = now
 		return Slower
 	}
@@ -324,23 +333,22 @@ func (p *Pace) Retried(sent time.Time, passed, due bool, kind string, now time.T
 		p.rate, p.edge = g.lowered, 0
 		g.lowered, g.usual = 0, 1-share
 		p.stretch(now)
-		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses that had waited long enough are deferred when we ask slower: "+
-			"it is about these addresses; %s again, the pace of before", perSecond(p.rate)))
+		p.enter(phaseOf(p), now, fmt.Sprintf("as many greylisted addresses fail after their wait when we ask slower, "+
+			"so the addresses are the cause; %s again", perSecond(p.rate)))
 		return Unchanged
 	}
 	g.lowered, g.shareThen = p.rate, share
 	p.lower(max(below*share*p.rate, p.rate/2), p.rate, now)
-	p.enter(PhaseHolding, now, fmt.Sprintf("addresses that had waited long enough were deferred again; now %s", perSecond(p.rate)))
+	p.enter(PhaseHolding, now, "greylisted addresses were deferred again after their wait; now "+perSecond(p.rate))
 	return Slower
 }
 
-// votes are the fresh addresses that failed right behind one that passed when asked again, by the kind of reply.
+// votes are the new addresses that failed right after a repeated address passed, counted by the kind of reply.
 type votes struct {
 	n     int
 	kinds map[string]int
 }
 
-// kindsApart separates kinds of replies.
 const kindsApart = ","
 
 func (v *votes) addKind(kind string) {
@@ -351,7 +359,8 @@ func (v *votes) addKind(kind string) {
 	v.kinds[kind]++
 }
 
-// agreed returns the kinds that two or more votes share, with commas. If there are none, it does so with the codes.
+// agreed returns the kinds of reply that have two votes or more, with commas between them. If no kind has two, it
+// counts by reply code instead.
 func agreed(v votes) string {
 	codes := map[string]int{}
 	for kind, n := range v.kinds {
@@ -367,22 +376,22 @@ func agreed(v votes) string {
 	return ""
 }
 
-// compared counts, during a test, addresses asked again and new ones. If the former pass and the latter don't, time
-// is the reason and not our pace.
+// compared counts the repeated and the new addresses of a test. If repeated addresses pass and new ones fail, the
+// receiver greylists: our rate isn't the cause.
 type compared struct {
-	next     time.Time // when one more may be asked again
-	followed bool      // the newest of them passed, and no new one was answered since
-	alone    int       // how many of them passed in a row, with no new one in between
-	raised   bool      // the pace was raised because these passed
-	ended    bool      // one failed after the raise
-	votes    votes     // new ones that failed right behind such
-	passed   float64   // addresses asked again that passed
+	next     time.Time // when the next address may be asked again
+	followed bool      // the newest repeated address passed, and no new one was answered since
+	alone    int       // repeated addresses that passed in a row, without a new one in between
+	raised   bool      // the rate was raised because repeated addresses passed
+	ended    bool      // a repeated address failed after that raise
+	votes    votes     // new addresses that failed right after a repeated one passed
+	passed   float64   // repeated addresses that passed
 	again    float64
 	failed   float64 // new addresses that failed
 	fresh    float64
 }
 
-// takeAgain handles an address asked again.
+// takeAgain counts the answer to an address that was asked again.
 func (c *compared) takeAgain(passed bool) {
 	c.again++
 	c.alone++
@@ -393,8 +402,9 @@ func (c *compared) takeAgain(passed bool) {
 	}
 }
 
-// takeFresh handles a new address, with the chance that it failed for another reason than its address, and the kind of
-// its reply. It reports whether those asked again pass more often than by chance.
+// takeFresh counts the answer to a new address. bad is the chance that the address isn't the cause, and kind the kind
+// of the reply. takeFresh reports whether repeated addresses pass so much more often than new ones that it can't be
+// chance.
 func (c *compared) takeFresh(bad float64, kind string) bool {
 	c.fresh++
 	if bad >= likelyOwn {
@@ -414,8 +424,9 @@ func (c *compared) takeFresh(bad float64, kind string) bool {
 	return odds >= greyOdds && c.passed/c.again >= good/c.fresh+greyMargin
 }
 
-// testAgain handles an address that was asked again during a test. If most addresses are deferred, it proves as much as
-// a new one, since it was sent at the lower pace too. If few are, most addresses asked again are deferred at any pace.
+// testAgain handles the answer to an address that was asked again during a test. If the test began because most
+// addresses were deferred, the answer proves as much as that to a new address: both were sent at the lower rate. If few
+// were deferred, the answer is ignored, because such addresses mostly fail again at any rate.
 func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time) {
 	if p.nothing.on || sent.Before(p.counted) || p.test.share <= shareSure {
 		return
@@ -435,8 +446,8 @@ func testAgain(p *Pace, sent time.Time, passed bool, kind string, now time.Time)
 	}
 }
 
-// noneFresh raises the pace of a test by half if only addresses asked again are left, and they pass: new addresses
-// would decide the test, and at a low pace the rest would take long. The first failure after a raise ends this.
+// noneFresh raises the rate of a test by half if only repeated addresses are left and they pass. New addresses would
+// decide the test; without them it would take long at a low rate. The first failure after a raise takes it back.
 func noneFresh(p *Pace, passed bool, now time.Time) {
 	c := &p.test.again
 	switch {
@@ -450,13 +461,13 @@ func noneFresh(p *Pace, passed bool, now time.Time) {
 		p.rate *= raiseAgain
 	}
 	p.stretch(now)
-	p.enter(PhaseTesting, now, "no new address waits, only those asked again show the limit; now "+perSecond(p.rate))
+	p.enter(PhaseTesting, now, "only addresses that were asked before are left to show the limit; now "+perSecond(p.rate))
 }
 
 // freshPass reports whether at least a few new addresses were asked and most of them passed.
 func (c *compared) freshPass() bool { return c.fresh >= freshPass && 2*c.failed < c.fresh }
 
-// likelihood is the logarithm of the chance that passed of n pass if each passes with the probability share.
+// likelihood is the logarithm of the chance that passed of n pass, if each passes with probability share.
 func likelihood(passed, n, share float64) (sum float64) {
 	if passed > 0 {
 		sum += passed * math.Log(share)
@@ -467,8 +478,8 @@ func likelihood(passed, n, share float64) (sum float64) {
 	return sum
 }
 
-// AskAgainAt returns when an address may be asked again: usually now. During a test only every second address is,
-// since new ones decide it. If it returns now, the turn is used.
+// AskAgainAt returns when an address may be asked again, mostly now. During a test new addresses decide, so only every
+// second address is a repeated one. If AskAgainAt returns now, the caller has used this turn.
 func AskAgainAt(p *Pace, now time.Time) time.Time {
 	c := &p.test.again
 	if !p.test.open {

@@ -2,11 +2,11 @@ package throttle
 
 import "time"
 
-// Hour is how long an hour lasts for limits, guards and pauses that count by the hour. The zero Hour is an hour; a
-// shorter one is for simulated receivers whose hours are as short.
+// Hour is the length of an hour for limits, guards and pauses that count by the hour. The zero Hour has 60 minutes.
+// Tests with simulated receivers use shorter hours.
 type Hour time.Duration
 
-// Of scales d by the length of this hour; at least a nanosecond unless d is 0.
+// Of scales a duration to this hour. The result is at least a nanosecond, unless d is 0.
 func (h Hour) Of(d time.Duration) time.Duration {
 	if h <= 0 || time.Duration(h) == time.Hour || d <= 0 {
 		return d

@@ -7,20 +7,20 @@ type operator struct {
 	hosts string // suffixes of its MX hosts, with blanks between them
 	set   string // fields, "name=value" with blanks between them
 	where string // source of the values, and its date
-	tls   string // source that says it requires TLS; "": none
+	tls   string // where the operator says that it requires TLS; "": nowhere
 }
 
-// The sources. The files are in the repository KumoCorp/kumomta below assets.
+// The sources of the values: files of the repository KumoCorp/kumomta, below assets.
 const (
 	shipped   = "KumoMTA policy-extras/shaping.toml 2026-08, "
 	community = "KumoMTA community/shaping.toml 2026-08, "
 )
 
-// cutDown ends every source: limits for mail senders are too high for a prober, which sends no message and gets many
-// refusals.
+// cutDown ends every source. cutDown says that the values are below the published ones, which are for mail senders: we
+// send no message and get many refusals.
 const cutDown = "; for probing about a fifth of the connections, a tenth of the rate"
 
-// Operators of many tenants judge by the share of refusals; strict ones complain early.
+// Operators with many tenants judge a client by its share of refusals; strict ones complain early.
 const (
 	manyTenants = "connections=2 rcpt_rate=60/min rcpts_per_connection=20 refused_share=30"
 	outlookCom  = "connections=2 rcpt_rate=60/min rcpts_per_connection=5 refused_share=20"
@@ -29,7 +29,7 @@ const (
 	strict      = "connections=1 rcpt_rate=20/min rcpts_per_connection=5 refused_per_hour=10"
 )
 
-// operators are the known ones. Others get the default.
+// operators are those with published limits. All other receivers get the default.
 var operators = []operator{
 	{"google.com googlemail.com", manyTenants, shipped + "google: 5 connections, 50 messages each",
 		"support.google.com/mail/answer/81126 2026-08"},
@@ -61,8 +61,8 @@ var operators = []operator{
 		"addresses bring a block", ""},
 }
 
-// homes are well-known mail domains of operators, by the suffix of their hosts: a rule for such a domain goes before
-// the operator's built-in one.
+// homes maps the hosts of operators to their own mail domains. An operator's rule for such a domain wins over the
+// built-in rule for its hosts.
 var homes = map[string]string{
 	"gmail.com":   "google.com",
 	"hotmail.com": "olc.protection.outlook.com", "live.com": "olc.protection.outlook.com",
@@ -72,7 +72,7 @@ var homes = map[string]string{
 	"gmx.de": "gmx.net", "163.com": "netease.com", "126.com": "netease.com",
 }
 
-// knownRules returns the limits of known operators. Any rule of this service for the same name goes before it.
+// knownRules returns the limits of known operators. Every other rule with the same name wins over them.
 func knownRules() []Rule {
 	var rules []Rule
 	for _, o := range operators {
@@ -87,7 +87,7 @@ func knownRules() []Rule {
 				field, text, _ := strings.Cut(one, "=")
 				f, _ := ParseField(field)
 				if err := r.Set.Set(f, text); err != nil {
-					panic(err) // this code is wrong, and every test of a Table fails
+					panic(err) // the table is wrong, and every test of a Table fails
 				}
 			}
 			rules = append(rules, r)

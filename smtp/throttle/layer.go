@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Layer is the origin of a rule. A later layer goes before an earlier one about the same name.
+// Layer says where a rule comes from. For the same name a later layer wins over an earlier one.
 type Layer uint8
 
-// The layers, the weakest first. The last two are no part of a Table: a receiver's actor adds what it learned from
-// answers, and present penalties.
+// The layers, the weakest first. A Table doesn't have the last two: the actor of a receiver adds what it learned and
+// its penalties.
 const (
 	LayerDefault  Layer = iota + 1 // DefaultLimits
 	LayerKnown                     // what the program knows of operators (Known)
-	LayerFile                      // configuration and throttle file
-	LayerOverride                  // an operator's, for a time
+	LayerFile                      // the configuration file and the throttle file
+	LayerOverride                  // set by an operator, for a time
 	LayerLearned
 	LayerPenalty
 )
@@ -29,32 +29,32 @@ func (l Layer) String() string {
 
 // Rule holds the fields that one layer sets for one name.
 type Rule struct {
-	// Name is a receiver key, an MX host suffix or a mail domain, whatever it is found as;
-	// "" is everybody, "source:" and an address one of our sources, and "source:" alone the
-	// source whose address the system chooses.
+	// Name is a receiver key, a suffix of MX hosts or a mail domain: the same name matches all three. "" is every
+	// receiver. "source:" and an address is one of our sources, and "source:" alone is the source whose address the system
+	// chooses.
 	Name string
 	Set  Override
-	// Where has the place of each field, such as "throttle.toml:12". The entry of the zero Field is for fields without
-	// one. May be nil.
+	// Where has the place of each field, such as "throttle.toml:12". Its entry for the zero Field is the place of all
+	// fields without their own entry. May be nil.
 	Where map[Field]string
 
-	// Of an override only.
+	// The next fields are set for an override only.
 	ID             string
 	Author, Reason string
 	Until          time.Time
 }
 
-// Origin is where a field's value comes from.
+// Origin says where the value of a field comes from.
 type Origin struct {
 	Layer Layer
-	Name  string // the rule's; "" is everybody
-	Where string // file and line; where a published value was found, and when
-	// Of an override only.
+	Name  string // name of the rule; "" is every receiver
+	Where string // file and line, or the publication with its date
+	// The next fields are set for an override only.
 	ID, Author, Reason string
 	Until              time.Time
 }
 
-// WhereOf returns where a field was written; "": unknown.
+// WhereOf returns where a field was written; "": not known.
 func (r *Rule) WhereOf(f Field) string {
 	if where, own := r.Where[f]; own {
 		return where
@@ -74,9 +74,9 @@ type Said struct {
 	Origin
 }
 
-// Explained is a field of an allowance, with the values that rules give it.
+// Explained is a field of Limits, with the values that rules give it.
 type Explained struct {
 	Field Field
-	Text  string // the value that holds
-	Said  []Said // at least one; the last one holds
+	Text  string // the value in force
+	Said  []Said // at least one; the last one is in force
 }

@@ -2,20 +2,20 @@ package throttle
 
 import "time"
 
-// agreeing is how many sessions in a row must end after the same number of answers, or of refusals, to teach a limit: a
-// session has few refusals, and two may agree by chance where single mailboxes end sessions.
+// agreeing is how many sessions in a row must end after the same number of answers, or of refusals, to show a limit.
+// Two may agree by chance: a session has few refusals, and single mailboxes may end it.
 const agreeing = 3
 
-// LearnedFor is how long a learned limit holds before the configured one is tried again.
+// LearnedFor is how long a learned limit is kept. Then the configured limit is tried again.
 const LearnedFor = time.Hour
 
-// LearnedLimit is a number that was learned and holds for a while. The zero value has none.
+// LearnedLimit is a limit that was learned and ends after some time. The zero value is no limit.
 type LearnedLimit struct {
 	Most  int
 	Until time.Time
 }
 
-// Tighten lowers the limit to n, at least 1; it never raises one that holds.
+// Tighten lowers the limit to n, at least 1. Tighten never raises a limit in force.
 func (l *LearnedLimit) Tighten(n int, now time.Time) {
 	n = max(1, n)
 	if now.Before(l.Until) {
@@ -24,10 +24,10 @@ func (l *LearnedLimit) Tighten(n int, now time.Time) {
 	l.Most, l.Until = n, now.Add(LearnedFor)
 }
 
-// Holds reports whether there is a limit that still holds.
+// Holds reports whether there is a limit that hasn't expired.
 func (l *LearnedLimit) Holds(now time.Time) bool { return now.Before(l.Until) }
 
-// Apply returns n, or the limit if that is lower.
+// Apply returns n, or the limit if it is lower.
 func (l *LearnedLimit) Apply(n int, now time.Time) int {
 	if now.Before(l.Until) {
 		return min(n, l.Most)
@@ -35,41 +35,41 @@ func (l *LearnedLimit) Apply(n int, now time.Time) int {
 	return n
 }
 
-// Learned are the learned limits of a receiver.
+// Learned holds the learned limits of a receiver.
 type Learned struct {
-	Connections    Capacity     // sessions at once
-	PerSession     LearnedLimit // RCPTs
+	Connections    Capacity     // open sessions
+	PerSession     LearnedLimit // RCPTs in a session
 	Refused        LearnedLimit // refusals in a session
-	PerTransaction LearnedLimit // RCPTs
+	PerTransaction LearnedLimit // RCPTs in a transaction
 
-	Transaction Together // RCPTs of one transaction, and of a group of commands
+	Transaction Together // RCPTs that may go together in a transaction, and in a group of commands
 	Group       Together
 
 	answers, refusals, slow ends
-	notSlow                 time.Time // when an answer behind a slow one was fast
+	notSlow                 time.Time // when a fast answer last followed a slow one
 }
 
-// ends tracks after how many of something a receiver ends sessions.
+// ends learns after how many answers, or refusals, the receiver ends sessions.
 type ends struct {
-	newest int       // count at which the last one was ended
-	agreed int       // how many ended so in a row
-	most   int       // the most that any session reached
-	mostAt time.Time // when one did
-	taught bool      // the limit is known from these alone
+	newest int       // the count at which the last session was ended
+	agreed int       // sessions in a row ended at that count
+	most   int       // the highest count that a session reached
+	mostAt time.Time // when a session reached it
+	taught bool      // these sessions alone have shown a limit
 }
 
-// went notes the count of a session.
+// went notes how far a session came.
 func (e *ends) went(n int, now time.Time) {
 	if n >= e.most || now.Sub(e.mostAt) > LearnedFor {
 		e.most, e.mostAt = n, now
 	}
 }
 
-// agrees reports whether the session before was ended after n too.
+// agrees reports whether the session before was ended at the same count.
 func (e *ends) agrees(n int) bool { return n > 0 && n == e.newest && n >= e.most }
 
-// ended learns from a session that was ended after n. If several in a row end there and none went further, there is a
-// limit. One that ends earlier shows that there is none.
+// ended learns from a session that the receiver ended at count n. Several in a row that end at n show a limit, if no
+// session went further. A session that ends earlier shows that n is no limit.
 func (e *ends) ended(n int, l *LearnedLimit, now time.Time) {
 	if !e.agrees(n) {
 		e.agreed = 0
@@ -84,8 +84,8 @@ func (e *ends) ended(n int, l *LearnedLimit, now time.Time) {
 	}
 }
 
-// Apply lowers limits to the learned ones, and never raises any. well says that sessions can be opened, so that one
-// more may be tried.
+// Apply lowers limits to the learned ones. Apply never raises a limit. well: sessions can be opened, so one more may be
+// tried.
 func (l *Learned) Apply(a Limits, well bool, now time.Time) Limits {
 	a.Connections = l.Connections.Apply(a.Connections, well, now)
 	a.RcptsPerConnection = l.PerSession.Apply(a.RcptsPerConnection, now)
@@ -96,44 +96,44 @@ func (l *Learned) Apply(a Limits, well bool, now time.Time) Limits {
 }
 
 const (
-	// CapacityHold is the first wait before we try more sessions than a receiver allowed.
+	// CapacityHold is the first wait before we try more sessions than the receiver allowed.
 	CapacityHold = time.Minute
 
-	// CapacityHoldMost bounds that wait after repeated failures.
+	// CapacityHoldMost bounds that wait, which grows after failures.
 	CapacityHoldMost = time.Hour
 
-	// capacitySoon is the wait after a try that went well, and capacityDear is how long a failed try must keep us out
-	// to count as a penalty. Guesses.
+	// capacitySoon is the wait after a try that went well. A failed try that keeps us out for capacityDear or longer
+	// counts as a penalty. Guesses.
 	capacitySoon = 10 * time.Second
 	capacityDear = 3 * time.Second
 )
 
-// Capacity learns how many sessions at once a receiver allows. The zero value has learned nothing.
+// Capacity learns how many open sessions a receiver allows. The zero value has learned nothing.
 type Capacity struct {
 	Most  int           // 0: not known
-	Hold  time.Duration // wait until one more is tried, doubled each time
-	Step  int           // how many more are tried
-	Until time.Time     // Most holds until then
+	Hold  time.Duration // wait until one more is tried; doubles after each failure
+	Step  int           // how many more than Most are tried
+	Until time.Time     // Most is in force until then
 }
 
-// Tighten learns that a receiver allows n sessions, at least 1, and no more.
+// Tighten learns that a receiver allows n open sessions and no more. Tighten takes n below 1 as 1.
 func (c *Capacity) Tighten(n int, now time.Time) {
 	n = max(1, n)
-	if c.Step > 0 { // this many went well, even if few of them are left
+	if c.Step > 0 { // sessions up to n went well, even if few are open now
 		n = max(n, c.Most-c.Step)
 	}
 	switch {
 	case c.Most == 0:
 		c.Hold = CapacityHold
-	case n >= c.Most: // several sessions report it at once
+	case n >= c.Most: // several sessions report the same limit
 		return
-	case n >= c.Most-max(1, c.Step): // a try with more failed
+	case n >= c.Most-max(1, c.Step): // a try with more sessions failed
 		c.Hold = min(2*c.Hold, CapacityHoldMost)
 	}
 	c.Most, c.Step, c.Until = n, 0, now.Add(c.Hold)
 }
 
-// Cost delays the next try after a penalty by twenty times the length of the penalty.
+// Cost notes that a failed try led to a penalty. The next try waits for twenty times the length of the penalty.
 func (c *Capacity) Cost(lasted time.Duration, now time.Time) {
 	if c.Most == 0 || lasted < capacityDear {
 		return
@@ -144,7 +144,8 @@ func (c *Capacity) Cost(lasted time.Duration, now time.Time) {
 	}
 }
 
-// Apply returns n, or the learned number if that is less, plus one more for each wait without trouble.
+// Apply returns n, or the learned number if it is lower. After each wait without trouble it first raises the learned
+// number, by one more and then by twice as many each time.
 func (c *Capacity) Apply(n int, well bool, now time.Time) int {
 	if well && c.Most > 0 && c.Most < n && !now.Before(c.Until) {
 		c.Step = max(1, 2*c.Step)
@@ -156,7 +157,7 @@ func (c *Capacity) Apply(n int, well bool, now time.Time) int {
 	return c.Most
 }
 
-// Went notes how many answers a session has had, and how many of them were refusals.
+// Went notes how many answers a session has had, and how many of these were refusals.
 func (l *Learned) Went(answers, refused int, now time.Time) {
 	l.answers.went(answers, now)
 	l.refusals.went(refused, now)
@@ -165,10 +166,10 @@ func (l *Learned) Went(answers, refused int, now time.Time) {
 // Agrees reports whether the session before ended after the same number of answers.
 func (l *Learned) Agrees(answers int) bool { return l.answers.agrees(answers) }
 
-// SessionEnded learns from the answers and refusals of a session that the receiver ended, by 421 or by closing it. A
-// single end may be chance or a network fault.
+// SessionEnded learns from a session that the receiver ended, with 421 or by closing the connection. A single such
+// session proves nothing: it may be chance or a network fault.
 func (l *Learned) SessionEnded(answers, refused int, now time.Time) {
-	if answers == 0 { // if one ends at once, length isn't the reason
+	if answers == 0 { // a session that ends at once wasn't too long
 		l.answers.newest, l.answers.agreed = 0, 0
 		return
 	}
@@ -178,9 +179,9 @@ func (l *Learned) SessionEnded(answers, refused int, now time.Time) {
 	}
 }
 
-// SessionFull learns from a reply that a session has had too many RCPTs, and reports whether that can be true: not if
-// other sessions had more answers. Once, it may have another cause; twice after the same number of answers, it is the
-// length.
+// SessionFull learns from a reply that says "too many recipients in this session". SessionFull reports whether we
+// believe the reply. We don't if other sessions had more answers. One such reply may have another cause; two at the
+// same count show the limit.
 func (l *Learned) SessionFull(answers int, now time.Time) bool {
 	may := answers > 0 && answers+1 >= l.answers.most // this reply counts too
 	if may && answers == l.answers.newest && answers >= agreeing {
@@ -190,19 +191,20 @@ func (l *Learned) SessionFull(answers int, now time.Time) bool {
 	return may
 }
 
-// SessionWorn learns from a session whose answers became bad after a number of good ones.
+// SessionWorn learns from a session that got some good answers and then only bad ones.
 func (l *Learned) SessionWorn(n int, now time.Time) { l.answers.ended(n, &l.PerSession, now) }
 
-// notSlowFor is how long answers that are slow by themselves keep slow ones from ending a session.
+// notSlowFor: a fast answer after a slow one shows that single answers may be slow. After that, slow answers don't end
+// a session for this long.
 const notSlowFor = 5 * time.Minute
 
-// IsSlow reports whether a number of slow answers in a row, the first after some others, shows that a session is too
-// long.
+// IsSlow reports whether a session is too long because its newest answers are slow. row is how many slow answers came
+// in a row, the first of them after some other answers.
 func (l *Learned) IsSlow(inRow, answers int, now time.Time) bool {
 	return now.Sub(l.notSlow) > notSlowFor && (inRow >= 2 || l.slow.agreed+1 >= agreeing && l.slow.agrees(answers))
 }
 
-// NotSlow learns that an answer after a slow one was fast: their number isn't the reason.
+// NotSlow notes that a fast answer followed a slow one: the number of answers isn't the reason.
 func (l *Learned) NotSlow(now time.Time) {
 	if l.slow.taught {
 		l.PerSession = LearnedLimit{}
@@ -210,14 +212,15 @@ func (l *Learned) NotSlow(now time.Time) {
 	l.slow, l.notSlow = ends{}, now
 }
 
-// SessionSlow learns from a session whose answers became slow after some others; one or two may be chance.
+// SessionSlow learns from a session whose answers became slow after some others. One or two such sessions may be
+// chance.
 func (l *Learned) SessionSlow(answers int, now time.Time) {
 	if answers >= agreeing {
 		l.slow.ended(answers, &l.PerSession, now)
 	}
 }
 
-// Raise drops a learned limit that is below the earlier allowed number, if a higher number is allowed now.
+// Raise drops a learned limit below old if the allowed number has risen above old.
 func (l *LearnedLimit) Raise(old, allowed int) {
 	if l.Most < old && allowed > old {
 		*l = LearnedLimit{}

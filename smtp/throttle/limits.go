@@ -5,42 +5,42 @@ import (
 	"time"
 )
 
-// Rate is a number of events in any window of a length: 5 in 1s, 30 in 1m.
+// Rate is a number of events in a time window, whenever the window begins: 5 in 1s, 30 in 1m.
 type Rate struct {
 	Events int
 	Per    time.Duration
 }
 
-// Limits is what we may do at a receiver, all sources and sessions together. Validate names the ranges.
+// Limits is what we may do at a receiver, with all our sources and sessions together. Validate names the ranges.
 type Limits struct {
 	Connections         int  // sessions open at once
 	ConnectionRate      Rate // sessions opened
 	RcptRate            Rate // RCPT commands sent
 	RcptsPerConnection  int  // RCPT commands in one session, control probes included
-	RcptsPerTransaction int  // RCPT commands between MAIL and RSET, approached as answers allow
+	RcptsPerTransaction int  // RCPT commands between MAIL and RSET; we approach it step by step
 	RefusedPerSession   int  // 5xx answers to RCPT after which a session is ended with QUIT
 	RefusedPerHour      int  // 5xx answers to RCPT in any hour
-	RefusedShare        int  // more refusals while they are at most this percentage of an hour's answers; 0: none
-	Pipelining          bool // RFC 2920 groups, where offered
-	PipeliningDepth     int  // RCPT commands in such a group, approached as answers allow
+	RefusedShare        int  // more refusals than RefusedPerHour, up to this percentage of an hour's answers; 0: none
+	Pipelining          bool // commands in groups (RFC 2920), where offered
+	PipeliningDepth     int  // RCPT commands in such a group; we approach it step by step
 
 	SessionAge time.Duration // after which a session is not given more work
 	IdleTime   time.Duration // after which a session without work is ended
 
 	TLS    TLS    // whether sessions are encrypted
-	Family Family // the addresses of hosts that are dialled
-	Waits  Waits  // waits before an address is asked again, and of penalties without a time; none: those of [retry]
+	Family Family // which of a host's addresses may be dialled
+	Waits  Waits  // waits between tries of an address, and of penalties without a time; none: those of [retry]
 	Pause  Pause  // whether anything is asked at all
 
-	// These hold for one of our sources, over all receivers, and for no receiver.
+	// The next fields are for one of our sources, over all receivers, and not for a receiver.
 	RcptsPerDay int       // RCPT commands sent in a day; 0: not bounded
-	WarmUpFrom  time.Time // the first day of a warm-up: each day after it RcptsPerDay doubles; zero: none
+	WarmUpFrom  time.Time // first day of a warm-up: RcptsPerDay doubles on each following day; zero: none
 }
 
 // TLS reports whether sessions are encrypted.
 type TLS string
 
-// The three ways. Opportunistic encrypts where it is offered (RFC 7435).
+// The TLS modes. Opportunistic encrypts where the host offers TLS (RFC 7435).
 const (
 	TLSOpportunistic TLS = "opportunistic"
 	TLSRequired      TLS = "required"
@@ -60,14 +60,15 @@ const (
 // Pause says whether a receiver may be asked, or a source used.
 type Pause string
 
-// Draining lets open sessions continue to their end and opens no more; paused ends them after the command on the wire.
+// PauseDrain lets open sessions go on to their end and opens no new ones. PauseYes ends sessions after the command
+// under way.
 const (
 	PauseNo    Pause = "no"
 	PauseDrain Pause = "drain"
 	PauseYes   Pause = "yes"
 )
 
-// WaitsMax bounds Waits. Greylisting ends and addresses are given up long before the last. Guess.
+// WaitsMax bounds Waits. Long before the last wait greylisting ends and addresses are given up. Guess.
 const WaitsMax = 8
 
 // Waits are the waits before the second, third, ... try; the last one repeats. Zeros at the end don't count.
@@ -82,24 +83,21 @@ func (w Waits) List() []time.Duration {
 	return slices.Clone(w[:n])
 }
 
-// The upper ends of Limits's fields. The lower end is 1 everywhere: a
-// receiver that must not be asked at all is not a matter of throttle.
+// The upper bounds of Limits' fields. The lower bound is always 1: Pause, not a limit of 0, stops asking a receiver.
 const (
-	// ConnectionsMax is more than any receiver accepts from one sender, and within the file descriptors of one node.
-	// Guess.
+	// ConnectionsMax is more than any receiver accepts from one sender. A node has file descriptors for that many. Guess.
 	ConnectionsMax = 10_000
 
-	// CountMax bounds the counted fields: the rows of the largest upload, so it
-	// stands for "no limit".
+	// CountMax bounds the counted fields. The largest upload has that many rows, so CountMax stands for "no limit".
 	CountMax = 1_000_000
 
-	// ShareMax is the largest share of refusals in an hour's answers, in percent: above it there would be no bound.
+	// ShareMax is the largest RefusedShare in percent. With more, refusals would have no bound.
 	ShareMax = 90
 )
 
-// DefaultLimits are the limits for an unknown receiver. The values are those of the configuration's [throttle.default]:
-// about a fifth of the connections and a tenth of the rate that mail senders ship, because a prober sends no message
-// and gets many refusals.
+// DefaultLimits are the limits of an unknown receiver, with the values of [throttle.default] in the configuration. The
+// defaults of software for mail senders have about five times the connections and ten times the rate. We take less
+// because we send no message and get many refusals.
 func DefaultLimits() Limits {
 	return Limits{
 		Connections:         2,
@@ -119,8 +117,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Validate checks every field as Set does. The error wraps ErrLimits, and for a rate
-// ErrRate too, and names the field as it is written in the configuration.
+// Validate checks every field as Set does. Its error names the field as the configuration writes it, and wraps
+// ErrLimits; for a rate it wraps ErrRate too.
 func (a Limits) Validate() error {
 	for _, f := range Fields() {
 		var b Limits

@@ -5,110 +5,114 @@ import (
 	"time"
 )
 
-// What happens while nothing passes.
+// "Nothing passes" is the state in which no first try at a receiver gets a good answer. The cause may be an outage, a
+// penalty for a rate that was too high, greylisting, or one mail domain or list whose addresses all fail. We then ask
+// one address at a time (failedAlone, againAlone). When a new address passes, resume decides by the cause which rate
+// follows (otherCause, goLower). Other files say what else ends the state: greylist.go, and Outage below.
 const (
-	// Nothing passes if rowNothing first tries in a row got no good answer, or at least rowShort if others passed
-	// before. quietNothing after the last good answer, fewer are enough.
+	// Nothing passes if the newest rowNothing first tries got no good answer. If others passed before, rowShort may be
+	// enough (rowFails), and fewer when the last good answer is quietNothing ago.
 	rowNothing   = 20
 	rowShort     = 7
-	rowOfOne     = 10 // are enough to be about one mail domain or customer
+	rowOfOne     = 10 // addresses that are enough to blame one mail domain or customer
 	quietNothing = 10 * time.Second
 
-	// While nothing passes, one address at a time is asked, after 1, 2, 4 … aloneMost; later each wait is
-	// 1/aloneShare of the time so far, up to aloneLate.
+	// While nothing passes, we ask one address at a time. The waits between them are 1, 2, 4 … seconds up to aloneMost.
+	// Later each wait is 1/aloneShare of the time so far, up to aloneLate.
 	aloneMost  = 5 * time.Second
 	aloneShare = 20
 	aloneLate  = time.Minute
 
-	// After passesAlone addresses asked again have passed, with no fresh one in between, a pace is tried.
+	// passesAlone repeated addresses must pass, with no new one in between, before we try a rate again.
 	passesAlone = 4
 
-	// limitLeast is how many good answers of the last second are enough to be taken for the limit, if they are
-	// clearlyLess than were asked. Fewer than limitFew of all say nothing.
+	// limitLeast good answers in the last second are enough to take their number for the limit, if it is clearlyLess than
+	// the number asked. A time in which fewer than limitFew passed shows nothing.
 	limitLeast  = 2
 	limitFew    = 4
 	clearlyLess = 0.85
 
-	// longLeast: at half the pace, a limit that counts over a long time lets everything through for longer than this;
-	// a limit by the second doesn't.
+	// longLeast distinguishes limits. At half the rate a limit over a long time lets everything pass for longer than
+	// longLeast; a limit by the second doesn't.
 	longLeast = 3 * time.Second
 
-	// A penalty lasts for penaltyLeast or longer. After penaltySure two addresses asked alone have failed in it,
-	// which deferred mailboxes seldom do one after the other. For penaltyRecent after a penalty we expect another.
+	// A penalty lasts for at least penaltyLeast. If nothing passes for penaltySure, two addresses asked alone have failed.
+	// Two such failures show a penalty, because deferred mailboxes seldom come one after the other. For penaltyRecent
+	// after a penalty another one is likely.
 	penaltyLeast, penaltySure, penaltyRecent = 3 * time.Second, 7 * time.Second, time.Minute
 
-	// cycleMost bounds how long a raise is watched if a limit counts over a long time.
+	// cycleMost bounds how long we watch a raise at a limit over a long time.
 	cycleMost = time.Minute
 
 	// PenaltyWithin is how soon a penalty follows its cause.
 	PenaltyWithin = 5 * time.Second
 
-	// provenFor: when a pace has gone well for this time, trouble counts as an outage, unless it happens again within
-	// relapseIn.
+	// provenFor: if a rate has gone well for this time, new trouble counts as an outage. New trouble within relapseIn of
+	// the last such time counts against the rate.
 	provenFor = 12 * time.Second
 	relapseIn = 10 * time.Minute
 )
 
-// Nothing is the state in which no first try gets a good answer.
+// Nothing describes the state in which no first try gets a good answer.
 type Nothing struct {
 	on    bool
 	since time.Time
-	asked int  // addresses asked alone since then
-	again bool // the next is an address asked before, not a fresh one
+	asked int  // addresses asked alone since the state began
+	again bool // the next address to ask is one that failed before, not a new one
 
-	domain, tenant string // of all that failed; "": there were several
-	few            bool   // too few failed to show the cause
+	domain, tenant string // shared by all addresses that failed; "": there are several
+	few            bool   // too few addresses failed to show the cause
 
-	passedAgain int   // addresses asked again that passed since a fresh one did
-	votes       votes // fresh addresses that failed right after one of these
-	said        votes // fresh addresses in a row whose replies say "greylisted"
-	before      int   // passedAgain when a fresh one last failed
-	proven      bool  // the earlier pace had gone well for long
+	passedAgain int   // repeated addresses that passed since a new one did
+	votes       votes // new addresses that failed right after a repeated one passed
+	said        votes // new addresses in a row whose replies say "greylisted"
+	before      int   // passedAgain when a new address last failed
+	proven      bool  // the earlier rate had gone well for long
 	stepped     bool  // a raise was taken back just before
-	raised      bool  // a raise failed at once just before, and nothing has passed since
-	neverPassed bool  // no address had ever got a good answer
+	raised      bool  // a raise failed at once just before, and no address has passed since
+	neverPassed bool  // no address had ever passed
 	excused     bool  // a limit on sessions or openings was found just before
 	limit       float64
-	pace        float64 // the most that was asked in a second lately, which may be less than the rate; 0: unknown
+	pace        float64 // the most that we lately asked in a second, perhaps less than the rate; 0: not known
 
-	good time.Time // the newest good answer of all
+	good time.Time // the newest good answer
 	cycle
 }
 
-// cycle is a time in which addresses pass, and the one after it in which nothing does.
+// cycle is a time in which addresses pass, with the following time in which none does.
 type cycle struct {
-	ended  time.Time     // when nothing passing last ended
+	ended  time.Time     // when addresses last began to pass again
 	cycled int           // good answers since ended
 	was    int           // good answers in the cycle before
-	from   time.Time     // when the present cycle began
-	failed time.Time     // when the first of the first row that ended a raise was sent
-	went   time.Duration // how long everything passed in this cycle
+	from   time.Time     // when this cycle began
+	failed time.Time     // sending time of the first failure of the first row that ended a raise
+	went   time.Duration // how long all addresses passed in this cycle
 	steady bool          // see wasSteady
-	closed time.Duration // how long nothing passed before this cycle, if we had been too fast
+	closed time.Duration // how long nothing passed before this cycle, if our rate was the cause
 }
 
-// nothingPasses begins to ask one address at a time.
+// nothingPasses begins the state, unless the replies say "greylisted".
 func (p *Pace) nothingPasses(now time.Time) Effect {
 	domain, tenant, refused, grey, n := p.firsts.rowOf()
 	if p.grey.foundInWords(p, grey, n, now) {
 		return Unchanged
 	}
 	p.stopAsking(now, domain, tenant)
-	p.nothing.few = n < rowOfOne && refused < n // they may be of one domain by chance
-	p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses got a good answer at %s: one is asked at a time", n,
-		perSecond(p.rate)))
+	p.nothing.few = n < rowOfOne && refused < n // the failed addresses may be of one domain by chance
+	p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses got a good answer at %s: "+
+		"we ask one at a time", n, perSecond(p.rate)))
 	if 2*refused > n {
 		return Refused
 	}
 	return NothingPasses
 }
 
-// OnSessionsRefused begins the same for a receiver that refuses sessions just after it deferred an address.
+// OnSessionsRefused begins the state when a receiver has deferred an address and then refuses sessions.
 func (p *Pace) OnSessionsRefused(now time.Time) {
 	if !p.nothing.on {
 		p.stopAsking(now, "", "")
-		p.enter(PhaseNothing, now, fmt.Sprintf("an address was deferred at %s, and then no session could be opened: one is asked at a time",
-			perSecond(p.rate)))
+		p.enter(PhaseNothing, now, fmt.Sprintf("an address was deferred at %s, and then no session could be opened: "+
+			"we ask one address at a time", perSecond(p.rate)))
 	}
 }
 
@@ -132,12 +136,12 @@ func (p *Pace) stopAsking(now time.Time, domain, tenant string) {
 	x.stepped = at.Sub(p.stepped) < quietNothing
 	x.raised = at.Sub(p.failedAt) < quietNothing && !x.good.After(p.failedAt)
 	x.excused = !p.excused.IsZero() && at.Sub(p.excused) < PenaltyWithin
-	if x.limit = p.edge; !p.test.open { // which a test keeps below
+	if x.limit = p.edge; !p.test.open { // a test keeps edge below the limit
 		x.limit = 0
 		if p.flow.over(at) >= limitLeast {
 			x.limit = measured(p, at)
 		}
-		if x.limit > 0 && at.Sub(p.until) < time.Second { // a pause left little of that second
+		if x.limit > 0 && at.Sub(p.until) < time.Second { // a pause used up most of that second
 			x.limit = max(x.limit, p.rate/2)
 		}
 	}
@@ -154,18 +158,18 @@ func (p *Pace) Nothing() *Nothing { return &p.nothing }
 // Asked returns how many addresses were asked alone.
 func (x *Nothing) Asked() int { return x.asked }
 
-// AsksAgain reports whether the next address asked alone is one that got a bad answer before.
+// AsksAgain reports whether the next address to ask alone is one that failed before.
 func (x *Nothing) AsksAgain() bool { return x.again }
 
-// NoteAskedAgain notes that such an address was chosen.
+// NoteAskedAgain notes that the caller has chosen such an address.
 func (x *Nothing) NoteAskedAgain() { x.again = false }
 
-// Failing returns the only mail domain and the only tenant among the failures; "": there were several.
+// Failing returns the mail domain and the tenant that all failed addresses share; "": they have several.
 func (x *Nothing) Failing() (domain, tenant string) { return x.domain, x.tenant }
 
-// nextAlone returns when the next address is asked alone, and counts it.
+// nextAlone returns when to ask the next address alone, and counts that address.
 func (x *Nothing) nextAlone(now time.Time) time.Time {
-	if x.passedAgain > 0 { // the receiver answers, so its meaning is soon known
+	if x.passedAgain > 0 { // the receiver answers, so we soon know what its answers mean
 		return now.Add(settles)
 	}
 	wait := min(time.Second<<min(x.asked, 10), aloneMost)
@@ -173,10 +177,10 @@ func (x *Nothing) nextAlone(now time.Time) time.Time {
 	return now.Add(max(wait, min(now.Sub(x.since)/aloneShare, aloneLate)))
 }
 
-// failedAlone handles a bad answer to a fresh address asked alone.
+// failedAlone handles a bad answer to a new address that was asked alone.
 func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	x := &p.nothing
-	if p.firsts.row == 1 { // the first that failed here, as after a takeover
+	if p.firsts.row == 1 { // the first failure here, as after a takeover
 		x.domain, x.tenant, x.few = t.Domain, t.Tenant, true
 	}
 	if t.Domain != x.domain {
@@ -197,14 +201,14 @@ func (p *Pace) failedAlone(t *Try, now time.Time) Effect {
 	return NothingPasses
 }
 
-// againAlone handles the answer to an address that was asked again, alone, while nothing passes.
+// againAlone handles the answer to a repeated address that was asked alone.
 func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 	if !p.nothing.on {
 		return Unchanged
 	}
 	p.nothing.again = false
 	if passed {
-		p.until = now.Add(settles) // to see whether a fresh one passes too
+		p.until = now.Add(settles) // ask a new address after this
 		if p.nothing.passedAgain++; p.nothing.passedAgain-p.nothing.before >= passesAlone {
 			p.resume(&Try{}, now)
 		}
@@ -214,8 +218,8 @@ func (p *Pace) againAlone(passed bool, now time.Time) Effect {
 	return NothingPasses
 }
 
-// resume ends the state when a fresh address passes: at the earlier pace after an outage, or if one domain or one
-// customer's list was the cause; at a lower one if we were too fast.
+// resume ends the state when an address passes. If we were too fast, the rate is lower than before. After an outage, or
+// if one domain or one customer's list was the cause, the earlier rate comes back.
 func (p *Pace) resume(t *Try, now time.Time) {
 	x := &p.nothing
 	took := now.Sub(x.since)
@@ -224,14 +228,14 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	switch {
 	case why == "":
 		closed = took
-		why = "it was too fast"
+		why = "our rate was too high"
 		goLower(p, took, now)
 		p.firsts.dropRow()
 	case p.test.open:
 		p.search = p.test.saved
 	}
 	before := x.votes
-	if t.Domain != "" { // a fresh one passed
+	if t.Domain != "" { // a new address passed
 		before = votes{}
 	}
 	*x = Nothing{good: x.good, cycle: cycle{ended: now, from: now, was: x.cycled, closed: closed}, votes: before}
@@ -243,7 +247,7 @@ func (p *Pace) resume(t *Try, now time.Time) {
 	p.enter(phaseOf(p), now, fmt.Sprintf("%s, after %s without a good answer: now %s", why, took.Round(time.Second), perSecond(p.rate)))
 }
 
-// otherCause returns the cause if it wasn't our pace; "": nothing shows that.
+// otherCause returns the cause of the trouble if it wasn't our rate; "": nothing shows another cause.
 func (x *Nothing) otherCause(t *Try, now time.Time) string {
 	switch {
 	case !x.few && (x.domain != "" && t.Domain != "" && t.Domain != x.domain ||
@@ -252,22 +256,23 @@ func (x *Nothing) otherCause(t *Try, now time.Time) string {
 	case x.excused:
 		return "too many sessions were open, or they were opened too fast"
 	case x.neverPassed:
-		return "no address had been answered before, so nothing shows that it was our pace"
+		return "no address had been answered before, so nothing shows that our rate was the cause"
 	case x.proven && (x.ended.IsZero() || now.Sub(x.ended) > relapseIn):
 		return "the receiver answers again"
 	}
 	return ""
 }
 
-// settle learns what asking an address again showed. Soon after a penalty, a second failure shows nothing: it may be
-// another penalty.
+// settle learns from the answer to a repeated address. A second failure soon after a penalty shows nothing, because it
+// may belong to another penalty.
 func settle(p *Pace, first *Try, passed bool) {
 	if x := &p.nothing; passed || x.closed < penaltySure || x.cycled >= rowShort {
 		p.firsts.settle(first, passed)
 	}
 }
 
-// goLower lowers the pace after nothing has passed for a while: to that before a raise, or to what passes at a limit.
+// goLower lowers the rate after nothing passed for a while. The new rate is the one before the raise, or what a limit
+// lets through.
 func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	x := &p.nothing
 	from, price := p.rate, lasted
@@ -275,12 +280,12 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 		from = min(from, x.pace)
 	}
 	if p.edge == 0 || p.long {
-		price = 0 // nothing else shows yet that it's a limit, so a raise is tried soon; or it is no penalty
+		price = 0 // a limit isn't proven yet, so try a raise soon; or it isn't a penalty
 	}
-	if x.raised && !p.long && p.proved > from { // what was lowered since met only the penalty of that raise
+	if x.raised && !p.long && p.proved > from { // later reductions were due to the penalty for that raise
 		from = p.proved / nearEdge
 	}
-	if p.proved > 0 && p.proved < from && 2*p.proved >= from { // a raise was too much
+	if p.proved > 0 && p.proved < from && 2*p.proved >= from { // the raise was too much
 		p.failedTrial(now, price, nearEdge*p.proved)
 		p.lower(nearEdge*p.proved, p.proved, now)
 		return
@@ -289,39 +294,39 @@ func goLower(p *Pace, lasted time.Duration, now time.Time) {
 	measured := to > 0 && (to < clearlyLess*from || p.test.open)
 	supposed := through > 0 && !measured && !p.long
 	if supposed {
-		p.long, p.gap = true, now // it wasn't a penalty
+		p.long, p.gap = true, now // a limit over a long time, not a penalty
 	}
 	if p.long {
-		p.fell = fall{} // it passed then because the time had just begun
+		p.fell = fall{} // the old rate passed only because the limit's time had just begun
 		lasted, price = 0, 0
 	}
 	lower, edge := from, 0.0
 	switch {
-	case min(x.closed, lasted) >= penaltyLeast && x.went < longLeast && !p.long: // a penalty again: more passed than may
+	case min(x.closed, lasted) >= penaltyLeast && x.went < longLeast && !p.long: // another penalty: more passed than may
 		lower, edge = from/2, from
 	case measured:
 		lower, edge = min(to, from), x.limit
 	case through > 0:
 		p.cycle = min(now.Sub(x.from), cycleMost)
 		lower, edge = nearEdge*through, through
-	case !x.stepped || 2*x.limit < from: // else that raise was already undone
+	case !x.stepped || 2*x.limit < from: // otherwise stepBack has undone the raise
 		lower, edge = from/2, from
 	}
 	if 2*lower < from {
-		p.gap = now // the cost of earlier raises no longer counts: there is much to gain
+		p.gap = now // costs of earlier raises no longer count: a raise can win much
 	}
 	p.failedTrial(now, price, lower)
 	if edge > 0 {
 		p.lower(lower, edge, now)
 	}
-	if supposed { // a penalty would let that many more through for longer
+	if supposed { // if it is a penalty, this raise passes for longer
 		p.step, p.credit = stepLong, creditTrial
 	}
 	p.hold = now.Add(min(lasted, aloneLate))
 }
 
-// wasSteady reports whether, of the two seconds before a limit was met, the first let as many pass as the second: a
-// limit by the second would have shown in the first.
+// wasSteady compares the two seconds before a limit was met. wasSteady reports whether as many addresses passed in the
+// first as in the second. A limit by the second would have stopped them in the first.
 func wasSteady(p *Pace, at time.Time) bool {
 	if x := &p.nothing; x.failed.After(x.from) {
 		at = x.failed
@@ -330,8 +335,8 @@ func wasSteady(p *Pace, at time.Time) bool {
 	return last > 0 && p.flow.over(at.Add(-time.Second-flowStep)) >= last
 }
 
-// through returns how many good answers a second pass at a limit that counts over a long time, by the good answers of a
-// cycle; 0: it isn't such a limit.
+// through returns how many addresses a second pass at a limit that counts over a long time. through takes the average
+// of a whole cycle. 0: it isn't such a limit.
 func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	took := now.Sub(x.from)
 	if few := min(x.cycled, x.was); few < limitFew || 4*few < 3*max(x.cycled, x.was) {
@@ -343,16 +348,16 @@ func (x *Nothing) through(now time.Time, lasted time.Duration) float64 {
 	return float64(x.cycled) / took.Seconds()
 }
 
-// Outage drops what was learned from connections that broke when the receiver went down: down isn't slow.
+// Outage ends the state because the receiver was down. What was learned from broken connections is dropped.
 func (p *Pace) Outage(now time.Time) {
 	p.Ignore(now)
 	p.nothing.on = false
 	p.until = now
 	p.stretch(now)
-	p.enter(phaseOf(p), now, "the receiver was down, which says nothing about our pace")
+	p.enter(phaseOf(p), now, "the receiver was down, which says nothing about our rate")
 }
 
-// Proven reports whether the pace has gone well for so long that new trouble isn't our doing.
+// Proven reports whether the rate has gone well for so long that new trouble isn't due to it.
 func (p *Pace) Proven(now time.Time) bool {
 	return !p.trying && !p.test.open && p.phase != PhaseStarting && now.Sub(p.began) >= quietNothing && p.edge == 0
 }

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// If a second refusal comes after as many openings as the first, the limit counts as alikeOnce of the openings in the
-// last second, after a third as alikeTwice. Most receivers count by the second, and each step may cost a penalty.
+// A receiver may refuse sessions again after about as many openings as last time. At the second such refusal the limit
+// is taken as alikeOnce times the openings of the last second, at the third as alikeTwice times. Most receivers count
+// by the second, and each step may cost a penalty.
 const alikeOnce, alikeTwice = 0.9, 0.5
 
-// OpeningRate finds how many sessions a second a receiver lets us open, by the law of Pace. It can't ask again to see
-// whether a failed opening was about something else: its caller decides that by the other sessions. Not safe for
+// OpeningRate finds how many sessions a second a receiver lets us open. OpeningRate searches as Pace does, but a failed
+// opening can't be repeated to find its cause: the caller decides the cause from the other sessions. Not safe for
 // concurrent use.
 type OpeningRate struct {
 	search
@@ -18,16 +19,16 @@ type OpeningRate struct {
 	flow  flow
 	spell spell
 	until time.Time // nothing is opened before this time
-	since time.Time // earlier dials say nothing about the present rate
+	since time.Time // dials before this time say nothing about the present rate
 }
 
-// spell is a period in which sessions could be opened; it ends when one is refused.
+// spell is a time in which sessions can be opened, up to the first one that is refused.
 type spell struct {
 	from, to time.Time     // dial times of the first opened session, and of the first refused; zero: none
-	opened   int           // how many could be opened
-	before   int           // opened of the spell before
-	alike    int           // spells in a row that ended after about as many openings, which only a limit does
-	paused   time.Duration // how long none could be opened before this spell
+	opened   int           // sessions opened in this spell
+	before   int           // sessions opened in the spell before
+	alike    int           // spells in a row with about as many sessions, which shows a limit
+	paused   time.Duration // how long no session could be opened before this spell
 }
 
 // NewOpeningRate begins at the allowed rate.
@@ -55,7 +56,7 @@ func (o *OpeningRate) Set(b RateBounds, now time.Time) {
 	}
 }
 
-// Limits reports whether the learned rate holds us back more than the allowed one.
+// Limits reports whether the learned rate holds us back.
 func (o *OpeningRate) Limits(now time.Time) bool { return now.Before(o.until) || o.rate < o.ceiling }
 
 // Permits returns our share of the rate, for a Window, and until when nothing is opened.
@@ -63,7 +64,7 @@ func (o *OpeningRate) Permits() (Rate, time.Time) {
 	return windowed(o.rate*o.share, 0), o.until
 }
 
-// Opened notes the dial time of a session that opened.
+// Opened notes that a session opened, by its dial time.
 func (o *OpeningRate) Opened(dialled, now time.Time) {
 	o.flow.add(dialled)
 	if x := &o.spell; x.from.IsZero() || !x.to.IsZero() && dialled.After(x.to) {
@@ -73,8 +74,8 @@ func (o *OpeningRate) Opened(dialled, now time.Time) {
 	o.good(dialled, now, o.share, 0)
 }
 
-// Refused notes the dial time of the first session that was refused after others could be opened; open is how many of
-// these still are. It reports whether openings were too fast: as many could be opened as before the last refusal.
+// Refused notes the dial time of the first session that was refused after others opened. open is how many of those are
+// still open. Refused reports whether we opened too fast: as many sessions opened as before the last refusal.
 func (o *OpeningRate) Refused(dialled, now time.Time, open int) bool {
 	x := &o.spell
 	x.to = dialled
@@ -88,7 +89,7 @@ func (o *OpeningRate) Refused(dialled, now time.Time, open int) bool {
 	return true
 }
 
-// TooFast notes the dial time of a session that was refused because openings were too fast.
+// TooFast notes the dial time of a session that was refused because we opened sessions too fast.
 func (o *OpeningRate) TooFast(dialled, now time.Time) {
 	if dialled.Before(o.since) {
 		return
@@ -99,7 +100,7 @@ func (o *OpeningRate) TooFast(dialled, now time.Time) {
 		limit = alikeOnce * min(max(limit, 1), o.rate)
 	case x.alike == 2:
 		limit = alikeTwice * min(max(limit, 1), o.rate)
-	case x.alike > 2: // the limit counts over a long time, and surely allows as many as were opened in all
+	case x.alike > 2: // a limit over a long time; it allows at least as many as opened in all
 		opened, took := float64(x.opened)/o.share, dialled.Sub(x.from)
 		limit = math.Sqrt(min(o.rate, opened/(took+x.paused).Seconds()) * min(o.rate, opened/took.Seconds()))
 	case limit < 1 || limit > o.rate:
@@ -118,12 +119,13 @@ func (o *OpeningRate) TooFast(dialled, now time.Time) {
 	o.stretch(o.until)
 }
 
-// Cost notes for how long the last raise stopped all openings: the next one waits trialWorth times as long.
+// Cost notes for how long no session could be opened because of the last raise. The next raise waits trialWorth times
+// as long.
 func (o *OpeningRate) Cost(lasted time.Duration, now time.Time) {
 	o.failedTrial(now, lasted, o.ceiling)
 }
 
-// Remember returns what the next owner of the receiver begins with; zero: the allowed rate.
+// Remember returns the rate with which the next owner of the receiver begins; zero: the allowed rate.
 func (o *OpeningRate) Remember() RateMemory {
 	if o.rate >= o.ceiling {
 		return RateMemory{}
@@ -131,7 +133,7 @@ func (o *OpeningRate) Remember() RateMemory {
 	return RateMemory{Rate: o.rate, Edge: o.edge}
 }
 
-// Recall takes over the memory of an earlier OpeningRate, if its rate is lower.
+// Recall takes over the rate of an earlier OpeningRate, if it is lower.
 func (o *OpeningRate) Recall(m RateMemory, now time.Time) {
 	if m.Rate > 0 && m.Rate < o.rate {
 		o.rate, o.edge = max(m.Rate, o.floor()), m.Edge

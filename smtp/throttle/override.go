@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Override is a part of Limits: the fields that an operator or rule has set. The zero value sets none. Values of it can
+// Override is a part of Limits: the fields that an operator or a rule has set. The zero value sets none. Overrides can
 // be compared with ==.
 type Override struct {
 	has    uint32 // a bit for each Field
@@ -57,8 +57,8 @@ func (o Override) Apply(a Limits) Limits {
 	return a
 }
 
-// ParseOverride reads fields by their names. The error wraps ErrLimits and says what to
-// write; of several faults it names the first by name.
+// ParseOverride reads fields by their names. Its error wraps ErrLimits and says what to write. If several fields are
+// wrong, it names the first by name.
 func ParseOverride(texts map[string]string) (Override, error) {
 	var o Override
 	for _, name := range slices.Sorted(maps.Keys(texts)) {

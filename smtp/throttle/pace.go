@@ -6,64 +6,69 @@ import (
 	"time"
 )
 
-// The pace falls if too many answers are bad: a share of the newest first tries (Pace.suspect), a row near a known
-// limit (stepBack), a raise that meets one (endTrial), small steps (overspent). It falls after nothing passed
-// (goLower in nothing.go), if nobody passes when asked again (retries_only.go), and if greylisted addresses fail that
-// have waited (Retried in greylist.go). search.go says how it grows. Shares are of first tries.
+// Pace lowers the rate when too many answers are bad:
+//   - a large share of the newest first tries is bad (suspect);
+//   - near a known limit, a row of first tries is bad (stepBack), or a raised rate meets its first deferral (endTrial);
+//   - more addresses were deferred than good answers pay for (overspent);
+//   - nothing passed for a while (goLower in nothing.go), or no address passes when asked again (retries_only.go);
+//   - greylisted addresses that have waited long enough fail (Retried in greylist.go).
+//
+// search.go says how the rate rises. A share below is a share of first tries.
 const (
-	// A pace is too high if more than this share of the answers is transient: shareFound for a pace that we found,
-	// shareSet for a configured one. Up to shareSure we ask slower to test that: mailboxes may defer by themselves.
+	// A rate is too high if the share of transient answers is above shareFound, or above shareSet for a configured rate.
+	// Some mailboxes always defer, so a share up to shareSure is first tested at a lower rate.
 	shareFound = 0.02
 	shareSet   = 0.10
 	shareSure  = 0.3
 
-	// shareNow of the newest sureTries (nearTries near a known limit), or shareMany of the newest shareTries, is too
-	// much as well: so a limit costs less until it is found.
+	// The rate is also too high if a share of shareNow of the newest sureTries is transient (near a known limit, of
+	// nearTries), or a share of shareMany of the newest shareTries. So a limit is found with fewer deferrals.
 	shareNow, shareMany = 0.4, 0.22
 
-	// shareMore is how much above the usual share deferrals must be for the pace to be surely too high.
+	// The rate is surely too high if deferrals exceed their usual share by shareMore.
 	shareMore = 0.15
 
-	// A share above shareSure is measured over sureTries first tries, one above shareMany over shareTries, and a
-	// small one over laterTries. For the latter two, shareLeast addresses must have passed when asked again.
+	// The number of first tries depends on the share to be measured: sureTries for more than shareSure, shareTries for
+	// more than shareMany, laterTries for less. With the last two, shareLeast addresses must have passed when asked again.
 	nearTries, sureTries, shareTries, laterTries = 8, 20, 50, 100
 	shareLeast                                   = 3
 
-	// If more than shareBad get a bad answer, we test a slower pace, unless it is ownTimes as likely that the answers
-	// are about their addresses. Above shareMost fewer tries are enough.
+	// If more than shareBad get a bad answer, we test a lower rate. We don't if it is ownTimes as likely that the
+	// addresses are the cause. Above shareMost fewer tries are enough.
 	shareBad, shareMost, ownTimes = 0.25, 0.65, 10
 
 	// If nearlyAll get a bad answer, it is a penalty or an outage.
 	nearlyAll = 0.95
 
-	// quietAgain: after this time without a good answer, an address asked again proves something.
+	// quietAgain: without a good answer for this long, an address that is asked again proves something.
 	quietAgain = 2 * time.Second
 
-	// rowNearOdds is the logarithm of the odds against chance at which a row is enough near a known limit, or when
-	// the last good answer is quietNothing ago: 1 in 1,000, which is a row of three if few fail.
+	// Near a known limit a row of bad answers is enough if chance causes such a row in 1 of 1,000 cases; rowNearOdds is
+	// the logarithm. The same holds quietNothing after the last good answer. If few addresses fail, a row of three is
+	// enough.
 	rowNearOdds = 6.9
 
-	// below is the part of a measured limit that we use, and slower the part of the pace at which a small share is
-	// tested.
+	// below is the part of a measured limit that we use. slower is the part of the rate at which a small share is tested.
 	below, slower = 0.9, 2.0 / 3
 
-	// settles is how long earlier RCPTs still count at the receiver: longer than the second that most count over.
+	// settles is how long the receiver still counts earlier RCPTs. Most receivers count over a second.
 	settles = 1200 * time.Millisecond
 
-	// enoughLess is the part of a pace at which deferrals end, if a limit was the reason.
+	// enoughLess: if a limit is the cause, deferrals end at this part of the rate.
 	enoughLess = 0.8
 
-	// A test ends at these logarithms of the odds: 20 to 1 that our pace isn't the cause, or 400 to 1 for a limit, which
-	// holds us back for long. fallsTo is the part of the share that remains if our pace was the cause.
+	// A test ends at clear odds, given as logarithms: 20 to 1 that our rate isn't the cause, or 400 to 1 for a limit,
+	// because a limit holds us back for long. If our rate is the cause, fallsTo of the deferred share remains.
 	decided, decidedLimit, fallsTo = 3.0, 6.0, 0.1
 
-	// helped: going slower has helped if the share of deferrals falls below this part of the earlier share.
+	// helped: a lower rate has helped if the deferred share falls below this part of the earlier share.
 	helped = 0.85
 
-	// usualFor is how long a share that stayed when we went slower is not tested again.
+	// usualFor: if a share stayed at a lower rate, it isn't tested again for this long.
 	usualFor = 15 * time.Minute
 
-	// usualMore is how much above the usual a share must be to be tested again, and testGap the least time until then.
+	// A share above the known usual one is tested again if it is usualMore times as large, and testGap after the last
+	// test.
 	usualMore = 2
 	testGap   = time.Minute
 )
@@ -73,20 +78,21 @@ type Phase string
 
 // The phases.
 const (
-	PhaseStarting Phase = "starting"       // an unknown receiver, begun gently
-	PhaseFull     Phase = "full"           // only the ceiling limits
-	PhaseHolding  Phase = "holding"        // just below what was too fast
-	PhaseRising   Phase = "rising"         // a higher pace is tried
-	PhaseTesting  Phase = "testing"        // slower, to see whether fewer are deferred
+	PhaseStarting Phase = "starting"       // an unknown receiver, begun at a low rate
+	PhaseFull     Phase = "full"           // only the ceiling limits the rate
+	PhaseHolding  Phase = "holding"        // just below a rate that was too high
+	PhaseRising   Phase = "rising"         // a higher rate is tried
+	PhaseTesting  Phase = "testing"        // at a lower rate, to see whether fewer are deferred
 	PhaseNothing  Phase = "nothing passes" // one address at a time
 )
 
-// Pace is the law of how fast we ask one receiver from one of our sources, in RCPT commands a second. It stays below
-// the configured rate, finds an unknown limit by what passes, and tells a limit from mailboxes that defer by
-// themselves, and from greylisting, by asking again and by asking slower. Words decide one thing: if most replies of a
-// row say that the receiver greylists, we assume that until addresses that have waited show otherwise.
+// Pace decides how many RCPT commands a second we send to one receiver from one of our sources. Pace stays below the
+// configured rate and finds an unknown limit from the answers. A limit, mailboxes that always defer, and greylisting
+// look alike: Pace tells them apart by asking addresses again and by asking at a lower rate. Pace reads words for one
+// thing only: if most replies of a row say "greylisted", it assumes greylisting until addresses that have waited show
+// otherwise.
 //
-// Rates are of the receiver as a whole; share is the part of them that is ours. Not safe for concurrent use.
+// Rates are for the whole receiver; share is our part of them. Not safe for concurrent use.
 type Pace struct {
 	search
 	share float64 // our part of the rate, above 0
@@ -97,39 +103,39 @@ type Pace struct {
 	until time.Time // nothing is sent before
 
 	firsts  firsts    // the newest first tries
-	counted time.Time // earlier tries say nothing about the present pace
-	stepped time.Time // when a raise near the edge last failed
+	counted time.Time // tries before this say nothing about the present rate
+	stepped time.Time // when a raise near the limit last failed
 	excused time.Time
-	later   transients // of those since then
+	later   transients // deferred first tries that passed when asked again
 	flows
 
 	test    test
-	usual   float64 // share of first tries that is deferred at any pace
+	usual   float64 // share of first tries that is deferred at any rate
 	usualAt time.Time
-	manyAt  time.Time // when asking slower was tested because many got a bad answer
+	manyAt  time.Time // when the last test because of many bad answers began
 	nothing Nothing
 	dry     dry
 	grey    greylisting
 }
 
-// flows are of the answers to first tries and to addresses asked again.
+// flows count the answers to first tries and to addresses asked again.
 type flows struct {
 	flow   flow // good answers
 	asks   flow // all answers
 	answer time.Duration
 }
 
-// test is a lowered pace, to see whether deferrals fall.
+// test is a time at a lower rate, to see whether fewer addresses are deferred.
 type test struct {
 	open   bool
-	many   bool       // many got a bad answer: each counts, whatever its kind has shown
+	many   bool       // because many answers were bad: each bad one counts, whatever its kind
 	saved  search     // the search before the test
-	share  float64    // that was deferred then
-	later  transients // of those since then
-	odds   float64    // logarithm: above 0 our pace isn't the cause
+	share  float64    // share that was deferred before the test
+	later  transients // the same during the test
+	odds   float64    // logarithm; above 0: our rate isn't the cause
 	tries  float64    // tries since the test began
 	passed int        // of tries, how many got a good answer
-	bad    float64    // of tries, how many were deferred for another reason than their address, by estimate
+	bad    float64    // estimated number of tries that were deferred for another reason than their address
 	again  compared
 }
 
@@ -139,12 +145,12 @@ type Effect uint8
 // The effects.
 const (
 	Unchanged     Effect = iota
-	Slower               // take back what was given and not yet sent
-	NothingPasses        // one address at a time from now on
-	Refused              // as NothingPasses, if most answers refuse us
+	Slower               // take back the addresses that are given and not yet sent
+	NothingPasses        // ask one address at a time from now on
+	Refused              // as NothingPasses, and most answers refuse us
 )
 
-// NewPace begins at the ceiling if it was stated for this receiver, and gently otherwise.
+// NewPace begins at the ceiling if an operator stated it for this receiver, and otherwise at a part of it.
 func NewPace(b RateBounds, now time.Time) *Pace {
 	p := &Pace{share: 1, firsts: firsts{kinds: replyKinds{}}}
 	p.search.bound(b)
@@ -157,15 +163,13 @@ func NewPace(b RateBounds, now time.Time) *Pace {
 
 // RateBounds are the bounds of a Pace.
 type RateBounds struct {
-	Ceiling Rate    // never exceeded: the receiver's allowance as a whole
-	Stated  bool    // an operator set it for this receiver, so it isn't begun gently
+	Ceiling Rate    // never exceeded; for the whole receiver
+	Stated  bool    // an operator set the ceiling for this receiver: begin there
 	Share   float64 // our part; 0 or less changes nothing
 }
 
-// fullWhy is the reason of a Pace that begins at the ceiling.
-const fullWhy = "the allowance is stated for this receiver and nothing speaks against it"
+const fullWhy = "this limit is set for the receiver, and nothing speaks against it"
 
-// begin sets the first rate.
 func (p *Pace) begin(now time.Time) {
 	p.counted, p.nothing.good = now, now
 	p.search.begin(now)
@@ -178,7 +182,7 @@ func (p *Pace) begin(now time.Time) {
 
 func (p *Pace) enter(f Phase, now time.Time, why string) { p.phase, p.since, p.why = f, now, why }
 
-// Set changes the bounds. A ceiling of 0 is temporary and changes nothing: the learned rate stays.
+// Set changes the bounds. A ceiling of 0 is temporary: it changes nothing, so the learned rate stays.
 func (p *Pace) Set(b RateBounds, now time.Time) {
 	if b.Ceiling.PerSecond() <= 0 {
 		return
@@ -205,26 +209,26 @@ func (p *Pace) Set(b RateBounds, now time.Time) {
 		}
 		p.stretch(now)
 		if !p.nothing.on {
-			p.enter(PhaseRising, now, fmt.Sprintf("the allowance was raised from %s to %s: a new search begins at %s",
+			p.enter(PhaseRising, now, fmt.Sprintf("the limit was raised from %s to %s: a new search begins at %s",
 				perSecond(old), perSecond(p.ceiling), perSecond(p.rate)))
 		}
 	}
 	p.rate = min(p.rate, p.ceiling)
 }
 
-// Limits reports whether the pace holds us back more than the ceiling does.
+// Limits reports whether the learned rate holds us back more than the ceiling.
 func (p *Pace) Limits(now time.Time) bool {
 	return now.Before(p.until) || p.nothing.on || p.rate < p.ceiling
 }
 
-// Permits returns our share of the present rate, for a Window, and until when nothing may be asked; a past time means
+// Permits returns our share of the present rate, for a Window, and until when nothing may be asked. A past time means
 // now.
 func (p *Pace) Permits() (Rate, time.Time) {
 	return windowed(p.rate*p.share, p.answer), p.until
 }
 
-// windowed turns a rate into a count in a time for a Window: about a second, so that a limit by the second is kept
-// exactly, and longer where answers take long, because a Window also counts unanswered probes.
+// windowed turns a rate into a count in a time window. A window of about a second keeps a limit by the second exactly.
+// If answers take long, the window is longer, because a Window also counts unanswered probes.
 func windowed(perSecond float64, answer time.Duration) Rate {
 	span := max(time.Second, 4*answer)
 	n := math.Max(1, math.Round(perSecond*span.Seconds()))
@@ -261,7 +265,7 @@ func (p *Pace) Good(t Try, now time.Time) {
 	take(p, t, now)
 }
 
-// take handles an answer to an address for which the receiver had time.
+// take handles an answer that shows that the receiver had time for the address.
 func take(p *Pace, t Try, now time.Time) {
 	p.passed(t.Sent, now)
 	if t.Sent.Before(p.counted) {
@@ -277,7 +281,6 @@ func take(p *Pace, t Try, now time.Time) {
 	p.judge(0, now)
 }
 
-// passed counts a good answer.
 func (p *Pace) passed(sent, now time.Time) {
 	p.dry = dry{}
 	p.flow.add(sent)
@@ -296,7 +299,7 @@ func (p *Pace) passed(sent, now time.Time) {
 
 func rose(p *Pace, now time.Time) {
 	if p.rate >= p.ceiling {
-		p.enter(PhaseFull, now, fmt.Sprintf("no sign of a limit below the whole allowance of %s", perSecond(p.ceiling)))
+		p.enter(PhaseFull, now, fmt.Sprintf("no sign of a limit below the allowed %s", perSecond(p.ceiling)))
 		return
 	}
 	f := PhaseRising
@@ -313,7 +316,7 @@ func rose(p *Pace, now time.Time) {
 func (p *Pace) Bad(t Try, now time.Time) Effect {
 	p.asks.add(t.Sent)
 	if t.Sent.Before(p.counted) || t.Sent.Before(p.until) {
-		return Unchanged // it was sent before the last change
+		return Unchanged // the address was sent before the last change
 	}
 	if p.grey.on {
 		if e, done := p.grey.takeBad(p, &t, now); done {
@@ -359,8 +362,7 @@ func add(p *Pace, t *Try) {
 	p.test.later.tried()
 }
 
-// Again handles the result of asking an address again whose first try failed a moment ago, with the kind of the reply
-// if that is bad.
+// Again handles the answer to an address whose first try failed a moment ago. kind is the kind of a bad reply.
 func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now time.Time) Effect {
 	p.asks.add(sent)
 	if p.grey.isItsKind(kind) && !p.grey.isItsKind(first.Kind) {
@@ -377,11 +379,11 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now ti
 	}
 	if !passed && (p.firsts.row > 0 || p.test.open) {
 		if e := runDry(p, sent, first.Kind, now); e != Unchanged || p.firsts.row > 0 {
-			return e // others don't pass either, so the address isn't the cause
+			return e // others fail too, so the address isn't the cause
 		}
 	}
 	chance := p.firsts.kinds.of(first.Kind).transientChance()
-	if !passed && chance >= likelyOwn && chance < surelyOurs { // it was paid for
+	if !passed && chance >= likelyOwn && chance < surelyOurs { // credit was taken for it
 		p.credit = min(creditMost, p.credit+chance)
 	}
 	settle(p, &first, passed)
@@ -390,7 +392,7 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now ti
 	}
 	known := p.firsts.kinds.of(first.Kind)
 	stands := known.stands()
-	if known.transientChance() < likelyOwn { // it wasn't paid for
+	if known.transientChance() < likelyOwn { // no credit was taken for it
 		p.spend(stands)
 	}
 	p.later.passed(stands)
@@ -401,45 +403,46 @@ func (p *Pace) Again(first Try, sent time.Time, passed bool, kind string, now ti
 	return p.suspect(now)
 }
 
-// Worth reports whether asking an address with such an answer again soon would show something: the first dozen of a
-// kind do, then a sample.
+// Worth reports whether asking again soon shows something: yes for the first addresses with such an answer, then for a
+// sample.
 func (p *Pace) Worth(kind string) bool { return p.firsts.kinds.worth(kind) }
 
 // InRow returns how many of the newest first tries in a row got a bad answer.
 func (p *Pace) InRow() int { return p.firsts.row }
 
-// Ignore forgets the newest first tries, whose cause is known, and restores the pace from before a test.
+// Ignore forgets the newest first tries, because their cause is known, and restores the rate from before a test.
 func (p *Pace) Ignore(now time.Time) {
 	if p.test.open {
 		p.test.open = false
 		p.search = p.test.saved
-		p.enter(phaseOf(p), now, "the deferrals weren't about our pace")
+		p.enter(phaseOf(p), now, "our rate didn't cause the deferrals")
 	}
 	p.firsts.forgetRow()
 	p.later, p.counted = transients{}, now
 }
 
-// OnOtherLimit notes that a limit on sessions or openings was found: trouble just then is its penalty and not about the
-// pace, and earlier trouble may have been.
+// OnOtherLimit notes that a limit on sessions or openings was found. Trouble at that time was the penalty for exceeding
+// that limit and not about the rate. Earlier trouble may have had the same cause.
 func (p *Pace) OnOtherLimit(now time.Time) {
 	p.Ignore(now)
 	p.excused, p.gap, p.fails, p.credit = now, now, 0, creditMost
 }
 
-// Cost notes how long no session could be opened. If a raise was taken back just before, that was its penalty.
+// Cost notes how long no session could be opened. If a raise was taken back just before, this was the penalty for it.
 func (p *Pace) Cost(since, now time.Time) {
 	if p.stepped.After(since.Add(-PenaltyWithin)) {
 		p.failedTrial(now, now.Sub(since), p.rate)
 	}
 }
 
-// Calm reports whether an address asked again proves anything: the newest first try passed, or nothing passed lately.
+// Calm reports whether an address that is asked again now proves anything. Such an address proves something after a
+// good first try, or when nothing has passed for quietAgain.
 func (p *Pace) Calm(now time.Time) bool {
 	return !p.nothing.on && (p.firsts.row == 0 || now.Sub(p.nothing.good) >= quietAgain)
 }
 
-// usualNow returns the known share that is deferred at any pace. A large one no longer counts once only a third of it
-// is deferred.
+// usualNow returns the share that is known to be deferred at any rate. A large share is replaced once deferrals fall
+// below a third of it.
 func usualNow(p *Pace, now time.Time) float64 {
 	if p.usual == 0 {
 		return 0
@@ -453,7 +456,7 @@ func usualNow(p *Pace, now time.Time) float64 {
 	return p.usual
 }
 
-// suspect checks whether enough of the newest first tries are deferred that we may be too fast.
+// suspect lowers the rate to test it if too many of the newest first tries are deferred.
 func (p *Pace) suspect(now time.Time) Effect {
 	x, usual := p.firsts.since(p.counted, firstsKept), usualNow(p, now)
 	stated := p.stated && p.rate >= p.ceiling
@@ -463,13 +466,13 @@ func (p *Pace) suspect(now time.Time) Effect {
 		now.Sub(p.manyAt) > usualFor {
 		p.manyAt = now
 		limit := measured(p, now)
-		if float64(p.firsts.row) < bad*float64(x.n)/2 { // else it is a penalty
+		if float64(p.firsts.row) < bad*float64(x.n)/2 { // otherwise it is a penalty
 			limit = min(limit, (1-bad)*asked(p, now, x))
 		}
 		return beginTest(p, test{share: bad, many: true}, limit, true, now)
 	}
 	switch {
-	case x.n >= sureTries && now.Sub(p.firsts.firstBad(p.counted)) < time.Second: // it is measured over a second
+	case x.n >= sureTries && now.Sub(p.firsts.firstBad(p.counted)) < time.Second: // a rate is measured over a second
 		return Unchanged
 	case tooMany(p, &x, usual):
 		return p.slow(now, x.likely, measured(p, now), true)
@@ -482,7 +485,7 @@ func (p *Pace) suspect(now time.Time) Effect {
 	return p.slow(now, max(p.later.share, x.likely), measured(p, now), false)
 }
 
-// tooMany reports whether enough are deferred that the pace is surely too high; fewer tries need a larger share.
+// tooMany reports whether the rate is surely too high. With fewer tries the deferred share must be larger.
 func tooMany(p *Pace, x *sample, usual float64) bool {
 	newest := p.firsts.since(p.counted, sureTries)
 	switch {
@@ -494,8 +497,8 @@ func tooMany(p *Pace, x *sample, usual float64) bool {
 	return x.n >= shareTries && x.likely > usual+shareMany && p.later.seen >= shareLeast
 }
 
-// measured returns the limit as passing answers show it: how many passed in the second before the newest row of bad
-// ones. If the receiver counts by the clock's seconds that may be more than the limit.
+// measured returns the limit that good answers show: how many passed in the second before the newest row of bad ones.
+// The result may be too high if the receiver counts by the seconds of its clock.
 func measured(p *Pace, now time.Time) float64 {
 	passed := float64(p.flow.over(p.firsts.badSince(now)))
 	if passed == 0 {
@@ -504,7 +507,7 @@ func measured(p *Pace, now time.Time) float64 {
 	return min(p.rate, max(p.floor(), passed/p.share))
 }
 
-// asked returns how many a second we lately asked, which may be fewer than we may.
+// asked returns how many a second we lately asked, perhaps fewer than allowed.
 func asked(p *Pace, now time.Time, x sample) float64 {
 	n, ran := p.used, now.Sub(p.began)
 	if x.span >= time.Second && n < x.n {
@@ -513,26 +516,25 @@ func asked(p *Pace, now time.Time, x sample) float64 {
 	if ran < time.Second || n == 0 {
 		return p.rate
 	}
-	most := max(float64(n)/ran.Seconds(), float64(p.flow.over(p.firsts.newest().sent))) // there may be a gap in it
+	most := max(float64(n)/ran.Seconds(), float64(p.flow.over(p.firsts.newest().sent))) // the tries may have a gap
 	return min(p.rate, max(p.floor(), most/p.share))
 }
 
-// slow goes below the measured limit, and begins to test whether that helps.
+// slow lowers the rate below the measured limit, and tests whether that helps.
 func (p *Pace) slow(now time.Time, share, limit float64, rests bool) Effect {
-	if newest := p.firsts.since(p.counted, sureTries); newest.n >= sureTries { // single seconds may show too little
+	if newest := p.firsts.since(p.counted, sureTries); newest.n >= sureTries { // a single second may show too little
 		passes := 1 - newest.likely
-		limit = max(limit, passes*passes*asked(p, now, newest)) // squared: clearly slower where many are deferred
+		limit = max(limit, passes*passes*asked(p, now, newest)) // squared: clearly slower if many are deferred
 	}
 	return beginTest(p, test{share: share}, limit, rests, now)
 }
 
-// beginTest begins a test below a limit.
 func beginTest(p *Pace, t test, limit float64, rests bool, now time.Time) Effect {
 	t.open, t.saved = true, p.search
 	p.test, p.later = t, transients{}
 	from := p.rate
 	p.lower(below*limit, limit, now)
-	p.enter(PhaseTesting, now, fmt.Sprintf("%.0f %% of the newest addresses were deferred at %s; now %s, to see whether fewer are",
+	p.enter(PhaseTesting, now, fmt.Sprintf("%.0f %% of the newest addresses were deferred at %s; now %s, to see whether fewer are then",
 		100*t.share, perSecond(from), perSecond(p.rate)))
 	p.counted = now.Add(settles)
 	if rests {
@@ -542,7 +544,7 @@ func beginTest(p *Pace, t test, limit float64, rests bool, now time.Time) Effect
 	return Slower
 }
 
-// judge handles a first try during a test; bad is the chance that it was deferred for a reason other than its address.
+// judge handles a first try during a test. bad is the chance that it was deferred for another reason than its address.
 func (p *Pace) judge(bad float64, now time.Time) {
 	switch again := &p.test.again; {
 	case !p.test.open:
@@ -555,9 +557,9 @@ func (p *Pace) judge(bad float64, now time.Time) {
 	}
 }
 
-// weighAnswer handles an answer during a test, to a first try or to an address asked again. bad is 0 for a good answer,
-// otherwise how likely it isn't about its address. If our pace was the cause, such ones have become fewer. It ends the
-// test once the cause is clear.
+// weighAnswer handles an answer during a test, to a first try or to an address asked again. bad is the chance that the
+// answer isn't about its address; 0: a good answer. If our rate is the cause, such answers get fewer. Once the cause is
+// clear, the test ends.
 func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 	s := min(p.test.share, 0.95)
 	if p.test.many {
@@ -572,8 +574,8 @@ func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 		p.test.odds += bad*math.Log(1/fallsTo) - (1-bad)*math.Log((1-fallsTo*s)/(1-s))
 	}
 	switch left := p.test.bad / p.test.tries; {
-	case p.test.odds >= decided && (p.test.tries < sureTries || p.test.passed == 0): // few, or a penalty
-	case p.test.odds >= decided && left < helped*s: // it isn't slow enough
+	case p.test.odds >= decided && (p.test.tries < sureTries || p.test.passed == 0): // too few tries, or a penalty
+	case p.test.odds >= decided && left < helped*s: // the rate is still too high
 		saved, many := p.test.saved, p.test.many
 		p.slow(now, left, p.rate*(1-left), false)
 		p.test.saved, p.test.many = saved, many
@@ -586,11 +588,11 @@ func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 			p.usual, p.usualAt = left, now
 		}
 		p.stretch(now)
-		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred when we ask slower (%.0f %%): it is about these addresses; "+
-			"%s again, the pace of before", 100*p.test.share, perSecond(p.rate)))
+		p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses (%.0f %%) are deferred when we ask slower, "+
+			"so the addresses are the cause; %s again", 100*p.test.share, perSecond(p.rate)))
 		p.counted = now
 	case !p.test.many && p.firsts.isAllOwn():
-		p.Ignore(now) // deferred addresses are deferred again
+		p.Ignore(now) // the addresses are the cause: they fail again
 	case p.test.odds <= -decidedLimit && p.test.again.freshPass():
 		if p.test.open = false; p.test.many {
 			p.firsts.kinds.forgetAll()
@@ -602,8 +604,8 @@ func weighAnswer(p *Pace, bad float64, again bool, now time.Time) {
 	}
 }
 
-// overspent goes a little slower near a known limit when there were more deferrals than good answers paid for. If
-// several such steps don't help, there is no limit.
+// overspent lowers the rate a little near a known limit if there were more deferrals than good answers pay for. If
+// several such steps don't help, it isn't a limit.
 func (p *Pace) overspent(now time.Time) Effect {
 	if p.edge == 0 || p.credit > -1 || p.rate < enoughLess*p.edge || p.firsts.row > 1 {
 		return Unchanged
@@ -622,7 +624,7 @@ func (p *Pace) overspent(now time.Time) Effect {
 		return p.slow(now, max(few.likely, more.likely), measured(p, now), false)
 	}
 	to, share := (1-max(2*stepLeast, min((more.likely-usual)/2, 1-enoughLess)))*from, p.stepsShare
-	ours := max(0, 1-(1-share)*first/from) // expected share of deferrals now, if there is a limit
+	ours := max(0, 1-(1-share)*first/from) // share that a limit would defer now
 	if to >= enoughLess*first || x.n < shareTries || x.likely < (share+ours)/2 {
 		p.failedTrial(now, 0, 0)
 		p.lower(to, from, now)
@@ -633,12 +635,13 @@ func (p *Pace) overspent(now time.Time) Effect {
 	p.usual, p.usualAt = max(p.usual, min(p.later.share, shareSet)), now
 	p.rate, p.edge, p.steps, p.credit = first, 0, steps{}, 0
 	p.stretch(now)
-	p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred at %s as at %s: it is about these addresses; %s again, "+
-		"the pace of before", perSecond(from), perSecond(p.rate), perSecond(p.rate)))
+	p.enter(phaseOf(p), now, fmt.Sprintf("as many addresses are deferred at %s as at %s, "+
+		"so the addresses are the cause; %s again", perSecond(from), perSecond(p.rate), perSecond(p.rate)))
 	return Unchanged
 }
 
-// endTrial ends a raise at the first deferral of a kind that is known to pass later: the raise costs only that one.
+// endTrial takes back a raise at the first deferral of a kind that is known to be transient. So a raise costs one
+// deferral.
 func (p *Pace) endTrial(now time.Time) Effect {
 	from := p.rate
 	p.spend(1)
@@ -646,13 +649,13 @@ func (p *Pace) endTrial(now time.Time) Effect {
 	p.until = later(p.until, p.spentUntil())
 	p.lower(min(p.proved, nearEdge*from), from, now)
 	p.counted = now
-	p.enter(PhaseHolding, now, fmt.Sprintf("one was deferred at %s; now %s", perSecond(from), perSecond(p.rate)))
+	p.enter(PhaseHolding, now, fmt.Sprintf("an address was deferred at %s; now %s", perSecond(from), perSecond(p.rate)))
 	return Slower
 }
 
-// stepBack takes back a raise near a known limit that brings only deferrals.
+// stepBack takes back a raise near a known limit after a row of deferrals.
 func (p *Pace) stepBack(now time.Time) Effect {
-	if now.Sub(p.stepped) < quietNothing { // the limit counts over longer, so waiting ends it
+	if now.Sub(p.stepped) < quietNothing { // the limit counts over a longer time: waiting ends it
 		return p.nothingPasses(now)
 	}
 	from, to, row := p.rate, below*p.edge, p.firsts.row
@@ -668,11 +671,10 @@ func (p *Pace) stepBack(now time.Time) Effect {
 	p.counted = p.until
 	p.stretch(p.until)
 	p.firsts.forgetRow()
-	p.enter(PhaseHolding, now, fmt.Sprintf("%d in a row were deferred at %s; now %s", row, perSecond(from), perSecond(p.rate)))
+	p.enter(PhaseHolding, now, fmt.Sprintf("%d addresses in a row were deferred at %s; now %s", row, perSecond(from), perSecond(p.rate)))
 	return Slower
 }
 
-// phaseOf returns the phase of a pace without a test or a trial.
 func phaseOf(p *Pace) Phase {
 	if p.rate >= p.ceiling {
 		return PhaseFull
@@ -680,19 +682,19 @@ func phaseOf(p *Pace) Phase {
 	return PhaseHolding
 }
 
-// RateState is what a Pace does and why.
+// RateState is what a Pace does, and why.
 type RateState struct {
-	Rate    float64 // events a second that are permitted now, all shares together
+	Rate    float64 // permitted events a second, all shares together
 	Floor   float64
 	Ceiling float64
 	Edge    float64 // the last rate that was too high; 0: unknown
 	Phase   Phase
 	Since   time.Time
 	Until   time.Time // nothing is sent before
-	Why     string    // the last change, in a sentence
+	Why     string    // the reason of the last change, as a sentence
 }
 
-// Explain returns the present state of the pace.
+// Explain returns the present state.
 func (p *Pace) Explain() RateState {
 	s := RateState{Rate: p.rate, Floor: p.floor(), Ceiling: p.ceiling, Edge: p.edge, Phase: p.phase, Since: p.since,
 		Until: p.until, Why: p.why}
@@ -702,7 +704,7 @@ func (p *Pace) Explain() RateState {
 	return s
 }
 
-// BeginAgain forgets the learned rate, because its cause was another one.
+// BeginAgain forgets the learned rate, because something else caused the deferrals.
 func BeginAgain(p *Pace, now time.Time, why string) {
 	p.Ignore(now)
 	p.nothing.on = false
@@ -711,11 +713,10 @@ func BeginAgain(p *Pace, now time.Time, why string) {
 	p.enter(phaseOf(p), now, why)
 }
 
-// HasChanged reports whether the pace has just changed.
+// HasChanged reports whether the phase or its reason has just changed.
 func HasChanged(p *Pace, now time.Time) bool { return p.since.Equal(now) }
 
-// Lasting returns our share of the rate that will hold after the present pause. For an unknown receiver that is the
-// ceiling.
+// Lasting returns our share of the rate that holds after the present pause. For an unknown receiver it is the ceiling.
 func (p *Pace) Lasting() float64 {
 	if p.phase == PhaseStarting {
 		return p.ceiling * p.share
@@ -725,17 +726,17 @@ func (p *Pace) Lasting() float64 {
 
 // RateMemory is the stored state with which the next Pace begins.
 type RateMemory struct {
-	Rate        float64       // the rate in use, events a second, all shares together
+	Rate        float64       // rate in use, events a second, all shares together
 	Edge        float64       // the rate that was too high; 0: unknown
-	Usual       float64       // share of addresses that is deferred at any pace
-	Grey        bool          // every address is greylisted
-	Kinds       string        // of replies by which that is done, with commas; "": not known
-	Alone       bool          // nothing passed
-	NeverPassed bool          // and nothing had ever passed
+	Usual       float64       // share of addresses that is deferred at any rate
+	Grey        bool          // the receiver greylists every address
+	Kinds       string        // kinds of replies that mean "greylisted", with commas; "": not known
+	Alone       bool          // no address passed
+	NeverPassed bool          // and no address had ever passed
 	Long        time.Duration // about the time over which the limit counts; 0: a second
 }
 
-// Remember returns the memory to store; false: nothing below the ceiling was learned.
+// Remember returns the state to store; false: no rate below the ceiling was learned.
 func (p *Pace) Remember() (RateMemory, bool) {
 	m := RateMemory{Rate: p.rate, Edge: p.edge, Usual: p.usual, Grey: p.grey.on, Kinds: p.grey.kinds,
 		Alone: p.nothing.on, NeverPassed: p.nothing.on && p.nothing.neverPassed}
@@ -745,12 +746,12 @@ func (p *Pace) Remember() (RateMemory, bool) {
 	if p.test.open {
 		m.Rate, m.Edge = p.test.saved.rate, p.test.saved.edge
 	} else if x := &p.nothing; x.on && !x.excused && !x.proven && x.limit > 0 && below*x.limit < clearlyLess*p.rate {
-		m.Rate, m.Edge = below*x.limit, x.limit // as it goes on
+		m.Rate, m.Edge = below*x.limit, x.limit // the rate with which resume would go on
 	}
 	return m, m.Grey || m.Alone || m.Usual > 0 || p.phase != PhaseStarting && (m.Edge > 0 || m.Rate < p.ceiling)
 }
 
-// Recall takes over the memory of an earlier Pace. Where the two differ, the stricter one counts.
+// Recall takes over the state of an earlier Pace; the stricter of stored and present values counts.
 func (p *Pace) Recall(m RateMemory, now time.Time) {
 	if m.Grey {
 		p.grey.begin(p, m.Kinds, now)
@@ -758,7 +759,7 @@ func (p *Pace) Recall(m RateMemory, now time.Time) {
 	if m.Alone && !m.Grey {
 		p.stopAsking(now, "", "")
 		p.nothing.stepped, p.nothing.limit, p.nothing.neverPassed = m.Edge > 0, m.Edge, m.NeverPassed
-		p.enter(PhaseNothing, now, "nothing passed before this node took the receiver over: one is asked at a time")
+		p.enter(PhaseNothing, now, "nothing passed before this node took the receiver over: we ask one address at a time")
 	}
 	if m.Usual > p.usual && m.Usual < 1 {
 		p.usual, p.usualAt = m.Usual, now
@@ -769,10 +770,10 @@ func (p *Pace) Recall(m RateMemory, now time.Time) {
 	p.rate, p.edge = min(p.ceiling, max(m.Rate, p.floor())), m.Edge
 	p.long, p.cycle = m.Long > 0, min(m.Long, cycleMost)
 	p.stretch(now)
-	p.enter(phaseOf(p), now, fmt.Sprintf("%s was the pace before this node took the receiver over", perSecond(m.Rate)))
+	p.enter(phaseOf(p), now, fmt.Sprintf("%s was the rate before this node took the receiver over", perSecond(m.Rate)))
 }
 
-// Wake ends every wait of the pace, because an operator said so or its cause has ended.
+// Wake ends every wait, because an operator asked for it or the cause has ended.
 func (p *Pace) Wake(now time.Time) {
 	p.until = now
 	if p.nothing.on {
@@ -781,7 +782,6 @@ func (p *Pace) Wake(now time.Time) {
 	}
 }
 
-// perSecond writes a rate for people, in the unit that gives a readable number.
 func perSecond(r float64) string {
 	switch {
 	case r >= 1:

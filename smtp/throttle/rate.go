@@ -9,30 +9,27 @@ import (
 
 // The range of a Rate.
 const (
-	// RateEventsMax is the most events a Rate may name. It is ten times what one
-	// connection of this engine makes on loopback, so it stands for "no limit".
+	// RateEventsMax is the most events that a Rate may have. RateEventsMax is ten times what one connection of this engine
+	// reaches on loopback, so it stands for "no limit".
 	RateEventsMax = 1_000_000
 
-	// RatePerMin is the shortest length of a Rate's window. Below it the clocks
-	// and timers on both sides are coarser than the window. Guess.
+	// RatePerMin is the shortest window of a Rate. Clocks and timers on both sides are too coarse for shorter ones. Guess.
 	RatePerMin = time.Millisecond
 
-	// RatePerMax is the longest length of a Rate's window: nothing here is
-	// remembered over a restart, so a longer promise could not be kept.
+	// RatePerMax is the longest window of a Rate. We remember nothing over a restart, so we couldn't keep to a longer one.
 	RatePerMax = 24 * time.Hour
 )
 
-// rateUnits are the units that String prefers and people write.
+// rateUnits are the units that String writes if it can.
 var rateUnits = []struct {
 	name string
 	per  time.Duration
 }{{"s", time.Second}, {"min", time.Minute}, {"h", time.Hour}}
 
-// ParseRate reads a rate such as "30/min": a whole number from 1 to
-// RateEventsMax, a slash, and a unit: s, min or h, or a length such as 10s
-// (RatePerMin to RatePerMax, in the form of time.ParseDuration).
+// ParseRate reads a rate such as "30/min": a whole number from 1 to RateEventsMax, a slash, and a unit. The unit is s,
+// min or h, or a length such as 10s in the form of time.ParseDuration, from RatePerMin to RatePerMax.
 //
-// The error wraps ErrRate and says what to write.
+// Its error wraps ErrRate and says what to write.
 func ParseRate(text string) (Rate, error) {
 	count, unit, found := strings.Cut(text, "/")
 	if !found {
@@ -63,7 +60,7 @@ func parsePer(unit string) (time.Duration, error) {
 	return time.ParseDuration(unit)
 }
 
-// String returns the rate in the form that ParseRate reads: "30/min", "1/2s".
+// String writes the rate as ParseRate reads it: "30/min", "1/2s".
 func (r Rate) String() string {
 	for _, u := range rateUnits {
 		if r.Per == u.per {
@@ -73,7 +70,7 @@ func (r Rate) String() string {
 	return strconv.Itoa(r.Events) + "/" + r.Per.String()
 }
 
-// PerSecond is the rate as a number; 0 for the zero Rate.
+// PerSecond returns the events a second; 0 for the zero Rate.
 func (r Rate) PerSecond() float64 {
 	if r.Per <= 0 {
 		return 0
@@ -81,8 +78,8 @@ func (r Rate) PerSecond() float64 {
 	return float64(r.Events) / r.Per.Seconds()
 }
 
-// Validate reports whether a Window can keep to r: 1 to RateEventsMax events in
-// RatePerMin to RatePerMax. The error wraps ErrRate.
+// Validate reports whether a Window can keep to r: 1 to RateEventsMax events in RatePerMin to RatePerMax. Its error
+// wraps ErrRate.
 func (r Rate) Validate() error {
 	if r.Events < 1 || r.Events > RateEventsMax {
 		return fmt.Errorf("%w: %s: events have to be from 1 to %d", ErrRate, r, RateEventsMax)

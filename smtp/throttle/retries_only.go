@@ -6,23 +6,23 @@ import (
 )
 
 const (
-	// rowDry bad answers in a row to addresses asked again are enough to slow down.
+	// rowDry bad answers in a row to repeated addresses are enough to slow down.
 	rowDry = 4
 
-	// fewInSecond good answers in a second may be all that a limit lets through, if more than fewBad of the newest first
-	// tries are bad.
+	// A limit may let through no more than fewInSecond a second if more than fewBad of the newest first tries are bad.
 	fewInSecond, fewBad = 2, 0.3
 )
 
-// dry is a row of bad answers to addresses asked again, without a good answer to any address in between.
+// dry is a row of bad answers to repeated addresses, with no good answer to any address in between.
 type dry struct {
 	n    int
-	from time.Time // when it began, or last slowed us down
+	from time.Time // when the row began, or last slowed us down
 }
 
-// runDry handles a bad answer to an address asked again. If no address gets a good answer for long, the limit may be
-// lower than the known one. First tries would show that, but there may be none left: so the pace is halved. Soon after
-// a penalty a short row means the next penalty. In a test, rowNothing bad answers of any kind mean that nothing passes.
+// runDry handles a bad answer to a repeated address. If no address passes for long, the limit may be lower than the
+// known one. First tries would show that, but perhaps none are left: so runDry halves the rate. Soon after a penalty a
+// short row means the next penalty. During a test, rowNothing bad answers in a row mean that nothing passes, whatever
+// their kind.
 func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
 	if p.edge == 0 || p.nothing.on || p.grey.on || sent.Before(p.counted) ||
 		!p.test.open && !MayBeOurs(p, kind) {
@@ -37,7 +37,7 @@ func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
 	case p.test.open, x.closed >= penaltyLeast && now.Sub(x.ended) < penaltyRecent:
 		p.stopAsking(now, "", "")
 		p.enter(PhaseNothing, now, fmt.Sprintf("none of the newest %d addresses asked again got a good answer at %s: "+
-			"one is asked at a time", p.dry.n, perSecond(p.rate)))
+			"we ask one at a time", p.dry.n, perSecond(p.rate)))
 		return NothingPasses
 	case now.Sub(p.dry.from) < quietNothing:
 		return Unchanged
@@ -45,12 +45,12 @@ func runDry(p *Pace, sent time.Time, kind string, now time.Time) Effect {
 	from := p.rate
 	p.lower(from/2, from, now)
 	p.dry.from = now
-	p.enter(PhaseHolding, now, fmt.Sprintf("nobody got a good answer for %s at %s; now %s", quietNothing, perSecond(from),
-		perSecond(p.rate)))
+	p.enter(PhaseHolding, now, fmt.Sprintf("no address got a good answer for %s at %s; now %s", quietNothing,
+		perSecond(from), perSecond(p.rate)))
 	return Slower
 }
 
-// FewPass reports whether so few addresses pass in a second that the newest good answer may have used up the limit.
+// FewPass reports whether so few addresses pass in a second that one good answer may have used the limit up.
 func FewPass(p *Pace, now time.Time) bool {
 	return p.flow.over(now) <= fewInSecond && p.firsts.badShare(now.Add(-settledIn)) > fewBad
 }

@@ -2,59 +2,61 @@ package throttle
 
 import "time"
 
-// How a number grows whose limit is unknown.
+// search finds an unknown limit, of RCPTs or of openings a second, by raising a rate until it is too high (lower).
+// Below the last rate that was too high, the edge, the rate rises fast. Near the edge it rises in small steps that good
+// answers pay for, and each raise is a trial: if it fails, the next one comes later.
 const (
-	// An unknown receiver begins at 1/startShare of the allowance. The number doubles after the good answers of
-	// startFor seconds, from startFew to startMany. startRow times as many in a row, but at least startRowLeast,
-	// outweigh earlier deferrals: greylisting may end with the first addresses that come back.
+	// At an unknown receiver the rate begins at 1/startShare of the allowed one. It doubles after the good answers of
+	// startFor seconds, at least startFew and at most startMany. After startRow times as many in a row, at least
+	// startRowLeast, earlier deferrals no longer count: greylisting may end with the first addresses that come back.
 	startShare              = 5
 	startFor                = 2.0
 	startFew, startMany     = 2, 64
 	startRow, startRowLeast = 2, 6
 
-	// After growsAfter good answers, or those of growsFor seconds but at least growsLeast, the number grows by
-	// growth, up to nearEdge of the last number that was too high.
+	// The rate grows by the factor growth after the good answers of growsFor seconds, at least growsLeast and at most
+	// growsAfter. It grows up to nearEdge of the edge.
 	growsAfter = 20
 	growsLeast = 6
 	growsFor   = 3.0
 	growth     = 1.25
 	nearEdge   = 0.95
 
-	// From there it is raised by stepLeast, doubled after each raise that went well, up to stepMost; each raise must go
-	// well for trialAfter good answers and for trialFor. One raise by stepLong tests whether the limit really counts
-	// over a long time.
+	// From there a raise is stepLeast. The step doubles after each raise that went well, up to stepMost. A raise goes well
+	// if it lasts for trialFor and gets the good answers of trialTime seconds, at most trialAfter. One raise by stepLong
+	// tests whether a limit really counts over a long time.
 	stepLeast, stepMost = 0.02, 0.25
 	stepLong            = 0.5
 	trialAfter          = 100
 	trialTime           = 5.0
 	trialFor            = 3 * time.Second
 
-	// Good answers pay for deferrals near the edge: creditPrice of them earn one, up to creditMost are saved, and a
-	// raise needs creditTrial.
+	// Near the edge good answers pay for deferrals. creditPrice good answers earn credit for one deferral; at most
+	// creditMost is saved. A raise needs creditTrial.
 	creditPrice             = 400
 	creditLeast, creditFor  = 150.0, 60.0
 	creditMost, creditTrial = 2.0, 1.5
 
-	// trialGap is the least time from a failed raise to the next one, doubled for each in a row up to trialGapMost.
-	// It is at least trialWorth times the time in which nothing passed because of it. If the ceiling is much higher,
-	// more can be won: then worthLeast times are enough, doubled for each in a row.
+	// After a failed raise we wait for trialGap, doubled after each failure in a row, up to trialGapMost. If nothing
+	// passed for a time because of the raise, we wait at least trialWorth times that time. If the ceiling is much higher,
+	// a raise can win more: then we wait worthLeast times that time, doubled after each failure in a row.
 	trialGap     = 15 * time.Second
 	trialGapMost = 5 * time.Minute
 	trialWorth   = 20.0
 	worthLeast   = 6.0
 
-	// wonShort: after this many successful raises in a row, a limit that seemed to count over a long time is no limit.
+	// wonShort: after this many good raises in a row, a limit that seemed to count over a long time is none.
 	wonShort = 3
 
-	// A rate that went well for provedAfter good answers and provedFor is tried again at once after it fell to less than
-	// its fellBy: after returnGap, twice as long after each failure, returnsMost times.
+	// If a rate went well for provedAfter good answers and provedFor, and then fell below fellBy of itself, we try it
+	// again directly. The first wait is returnGap and doubles after each failure; there are at most returnsMost tries.
 	provedAfter = 40
 	provedFor   = 4 * time.Second
 	fellBy      = 1.0 / 3
 	returnGap   = 10 * time.Second
 	returnsMost = 5
 
-	// usedFrom is the part of a number that must be used to prove it; otherwise the check starts again after usedFor.
+	// A rate is proven only if at least usedFrom of it was used. Otherwise the check starts again after usedFor.
 	usedFrom = 0.7
 	usedFor  = 4 * time.Second
 
@@ -62,63 +64,62 @@ const (
 	slowest = 1.0 / 5
 )
 
-// search finds how many events a second a receiver tolerates. The rate grows while all goes well: fast up to the last
-// one that was too high, and from there in small steps that good answers pay for.
+// search holds the rate and what was learned about its limit.
 type search struct {
 	ceiling float64
 	stated  bool
-	rate    float64 // that is used now
+	rate    float64 // in use now
 	proved  float64 // the newest rate that went well
-	edge    float64 // the rate that was too high; 0: unknown
+	edge    float64 // the newest rate that was too high; 0: not known
 	steps
 	raises
 	fell   fall
-	step   float64       // size of the next raise beyond the edge
+	step   float64       // size of the next raise above the edge
 	long   bool          // the limit counts over a long time
-	cycle  time.Duration // over about this time
-	trying bool          // the newest raise went beyond the edge
-	credit float64       // deferrals that may be caused
+	cycle  time.Duration // about the time over which it counts
+	trying bool          // the newest raise went above the edge
+	credit float64       // deferrals that we may still cause
 	gap    time.Time
 	hold   time.Time // no raise before this time
 
 	counts
 }
 
-// counts are of the present rate.
+// counts holds the counts since the rate last changed.
 type counts struct {
-	began    time.Time // since when the rate holds
-	answered int       // answers to events since began that don't speak against the rate
-	passed   int       // of answered, good ones
-	used     int       // all answers to events since began
-	bads     float64   // of used, how many were deferred for a reason that isn't their own
+	began    time.Time // when the rate last changed
+	answered int       // answers that don't speak against the rate
+	passed   int       // of answered, the good ones
+	used     int       // all answers
+	bads     float64   // estimated number of used that were deferred for another reason than their own
 	inRow    int       // good answers since the newest such deferral
 }
 
-// steps counts the small steps down since a raise went well.
+// steps counts the small steps down since the last good raise.
 type steps struct {
-	stepsFrom  float64 // the rate before the first step; 0: there is none
+	stepsFrom  float64 // the rate before the first step; 0: no step
 	stepsAt    time.Time
-	stepsShare float64 // share that was deferred then
+	stepsShare float64 // share that was deferred at that rate
 }
 
-// raises counts the newest ones in a row that failed, and that went well.
+// raises counts the newest raises in a row that failed, and those that went well.
 type raises struct {
 	fails, won int
-	failedAt   time.Time // when one last failed within trialFor
+	failedAt   time.Time // when a raise last failed within trialFor
 }
 
-// fall is what a rate fell from that had gone well for some time: the cause may end by itself.
+// fall holds the rate that had gone well before it fell. The cause may have ended, so search tries it again.
 type fall struct {
 	from      float64 // good answers a second; 0: none
 	returnAt  time.Time
 	returned  int
-	returning bool // the newest raise went back to it
+	returning bool // the newest raise went back to that rate
 }
 
 // bound sets the allowed rate.
 func (s *search) bound(b RateBounds) { s.ceiling, s.stated = b.Ceiling.PerSecond(), b.Stated }
 
-// begin starts at the configured rate, or gently.
+// begin starts at the ceiling if it is stated, and otherwise at a part of it.
 func (s *search) begin(now time.Time) {
 	s.rate, s.step, s.credit = s.ceiling, stepLeast, creditMost
 	if !s.stated {
@@ -127,16 +128,14 @@ func (s *search) begin(now time.Time) {
 	s.stretch(now)
 }
 
-// floor is the lowest rate.
 func (s *search) floor() float64 { return min(s.ceiling, slowest) }
 
-// stretch starts the counts of a new rate.
+// stretch starts new counts for a new rate.
 func (s *search) stretch(now time.Time) {
 	s.counts = counts{began: now}
 }
 
-// good handles a good answer to an event and reports whether the rate was raised. usual is the share that is deferred
-// at any pace.
+// good handles a good answer, and reports whether it raised the rate. usual is the share that is deferred at any rate.
 func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	s.credit = min(creditMost, s.credit+1/s.goodPerDeferral()+usual)
 	if sent.Before(s.began) {
@@ -152,7 +151,7 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 			s.fell.from, s.fell.returned = well, 0
 		}
 	}
-	if s.used++; s.rate >= s.ceiling || float64(s.passed) < (1-nearlyAll)*float64(s.used) { // or it may be a penalty
+	if s.used++; s.rate >= s.ceiling || float64(s.passed) < (1-nearlyAll)*float64(s.used) { // perhaps it is a penalty
 		return false
 	}
 	ran := sent.Sub(s.began)
@@ -161,7 +160,7 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 		return false
 	}
 	if float64(s.used) < usedFrom*s.rate*share*ran.Seconds() {
-		if ran > usedFor { // the rate isn't used: this proves nothing
+		if ran > usedFor { // too little of the rate was used to prove it
 			s.stretch(now)
 		}
 		return false
@@ -169,8 +168,8 @@ func (s *search) good(sent, now time.Time, share, usual float64) bool {
 	return s.raise(now)
 }
 
-// goodPerDeferral returns how many good answers pay for a deferral: as many as a minute brings, from creditLeast to
-// creditPrice, so that a low rate doesn't wait for longer than a high one.
+// goodPerDeferral returns how many good answers pay for a deferral: those of about a minute, from creditLeast to
+// creditPrice. So a low rate doesn't wait longer than a high one.
 func (s *search) goodPerDeferral() float64 {
 	return min(max(creditFor*s.rate, creditLeast), creditPrice)
 }
@@ -190,11 +189,11 @@ func (s *search) needed(share float64) int {
 func (s *search) raise(now time.Time) bool {
 	s.proved = s.rate
 	if s.trying { // the receiver tolerates more than before
-		if s.step >= stepLong { // at a limit that counts over a long time, that much more would not have passed
+		if s.step >= stepLong { // a limit over a long time would have stopped this raise
 			s.long, s.cycle = false, 0
 		}
 		s.trying, s.fails, s.steps, s.step = false, 0, steps{}, min(2*s.step, s.stepMost())
-		if s.edge = max(s.edge, s.rate/nearEdge); s.fell.returning { // so what ended it was no limit
+		if s.edge = max(s.edge, s.rate/nearEdge); s.fell.returning { // so the rate fell for another reason than a limit
 			s.edge, s.fell.returning = 0, false
 		}
 		if s.won++; s.won >= wonShort {
@@ -226,8 +225,8 @@ func (s *search) raise(now time.Time) bool {
 	return raised
 }
 
-// bad handles a bad answer to an event sent at a time, weighted by how likely our pace is the cause. If that is most
-// unlikely, the answer proves the rate as a good one does.
+// bad handles a bad answer. chance is the probability that our rate is the cause. If it is very low, the answer proves
+// the rate as a good one does.
 func (s *search) bad(sent time.Time, chance float64) {
 	if sent.Before(s.began) {
 		return
@@ -241,14 +240,14 @@ func (s *search) bad(sent time.Time, chance float64) {
 	}
 }
 
-// useRate counts an answer that used the rate but says nothing about it.
+// useRate counts an answer that shows how much of the rate was used, and nothing else.
 func (s *search) useRate(sent time.Time) {
 	if !sent.Before(s.began) {
 		s.used++
 	}
 }
 
-// stepMost returns the largest step: a small one if an excess shows late.
+// stepMost returns the largest step. The step is small at a limit over a long time, where an excess shows late.
 func (s *search) stepMost() float64 {
 	if s.long {
 		return 2 * stepLeast
@@ -256,16 +255,16 @@ func (s *search) stepMost() float64 {
 	return stepMost
 }
 
-// spend lowers the credit for a deferral by chance, the probability that our pace is its cause.
+// spend takes credit for a deferral. chance is the probability that our rate is the cause.
 func (s *search) spend(chance float64) { s.credit = max(s.credit-chance, -creditMost) }
 
-// lower goes down to a rate, because a higher one was too much.
+// lower lowers the rate, because a higher one was too much.
 func (s *search) lower(to, edge float64, now time.Time) {
 	s.credit = max(s.credit, 0)
-	if s.edge == 0 { // so that a short or mistaken limit doesn't slow us for long
+	if s.edge == 0 { // the limit may be short or mistaken: find out soon
 		s.credit = creditTrial
 	}
-	if s.trying && (s.fell.returning || s.step >= stepLong) { // far beyond the edge, so it stays where it was
+	if s.trying && (s.fell.returning || s.step >= stepLong) { // the raise was far above the edge, so the edge stays
 		edge = min(edge, max(s.edge, to))
 	}
 	if s.fell.returning {
@@ -281,7 +280,7 @@ func (s *search) lower(to, edge float64, now time.Time) {
 	s.stretch(now)
 }
 
-// failedTrial notes a failed raise; lasted is how long nothing passed because of it, next the rate after it.
+// failedTrial notes a failed raise. lasted is how long nothing passed because of it, and next is the rate after it.
 func (s *search) failedTrial(now time.Time, lasted time.Duration, next float64) {
 	if s.trying {
 		if s.fails++; now.Sub(s.began) < trialFor {
@@ -294,8 +293,8 @@ func (s *search) failedTrial(now time.Time, lasted time.Duration, next float64) 
 	s.gap = later(s.gap, now.Add(max(least, time.Duration(worth*float64(lasted)))))
 }
 
-// If a raise far beyond a limit that counts over a long time has used that limit up, spentUntil returns when the
-// limit lets more through; otherwise zero.
+// spentUntil is for a raise far above a limit that counts over a long time. If the raise used the limit up, it returns
+// when the limit lets more through; otherwise zero.
 func (s *search) spentUntil() time.Time {
 	if !s.trying || s.step < stepLong {
 		return time.Time{}
@@ -303,7 +302,7 @@ func (s *search) spentUntil() time.Time {
 	return s.began.Add(s.cycle)
 }
 
-// flow counts answers by when their events were sent, in steps of flowStep.
+// flow counts answers by the sending times of their events, in steps of flowStep.
 type flow struct {
 	counts [flowSteps]int32
 	newest int64 // number of the newest step
@@ -326,7 +325,7 @@ func (f *flow) add(sent time.Time) {
 	}
 }
 
-// mostInSecond returns the most events of a second in the newest flowSpan, and how many these had in all.
+// mostInSecond returns the most events in any second of the newest flowSpan, and all events of that span.
 func (f *flow) mostInSecond() (most, all int) {
 	for at := max(0, f.newest-flowSteps+1); at <= f.newest; at++ {
 		most = max(most, f.inSecond(at))

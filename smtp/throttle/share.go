@@ -1,11 +1,11 @@
 package throttle
 
-// Share returns what a node may use of a when k of the cluster's n votes for the receiver are for this node: counts at
-// once, rates and hourly refusals times k/n, rounded down, so that shares of at most n votes add up to at most a.
-// Fields by session or transaction stay as they are.
+// Share returns what a node may use of limits a, when k of the cluster's n votes for the receiver are for this node.
+// Open sessions, rates and hourly refusals are multiplied by k/n and rounded down, so that all shares together are at
+// most a. Limits by session or transaction stay as they are.
 //
-// A field may become 0, which grants nothing; Validate refuses it, Window and Budget accept it. k of n or more is the
-// whole; no votes, or none of them, is nothing.
+// A field may become 0, which permits nothing. Validate refuses it; Window and Budget accept it. k of n or more is the
+// whole; no votes, or none for this node, is nothing.
 func (a Limits) Share(k, n int) Limits {
 	if n > 0 && k >= n {
 		return a
@@ -14,7 +14,7 @@ func (a Limits) Share(k, n int) Limits {
 		k, n = 0, 1
 	}
 	for _, whole := range []*int{&a.Connections, &a.ConnectionRate.Events, &a.RcptRate.Events, &a.RefusedPerHour} {
-		*whole = int(int64(*whole) * int64(k) / int64(n)) // at most a million times a number of nodes
+		*whole = int(int64(*whole) * int64(k) / int64(n)) // at most a million times the number of nodes
 	}
 	return a
 }

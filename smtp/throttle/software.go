@@ -5,53 +5,54 @@ import "strings"
 // Shown is what a host's replies showed of its software in one session.
 type Shown struct {
 	Greeting string // the greeting without the code
-	Hello    string // its reply to EHLO, without the codes and without our own name
-	Host     string // its name in the MX record
-	Groups   bool   // it takes commands in groups (RFC 2920)
+	Hello    string // the reply to EHLO, without the codes and our own name
+	Host     string // the host's name in the MX record
+	Groups   bool   // the host takes commands in groups (RFC 2920)
 }
 
-// Software is how a mail server counts refused recipients. Its zero value is an unknown server.
+// Software says how a mail server counts refused recipients. The zero value is an unknown server.
 type Software struct {
 	Name       string
-	PerSession int    // refusals after which we end a session, below its own limit; 0: the hourly budget applies
-	PerHour    int    // refusals in an hour that it tolerates in all sessions; 0: not published
+	PerSession int    // we end a session after this many, below the server's limit; 0: the hourly budget applies
+	PerHour    int    // refusals that it tolerates in an hour of all sessions; 0: not published
 	PerMail    int    // transactions without a message that it tolerates in a session; 0: any number
-	Repeats    bool   // it may repeat the refusal of an address for the next one of the transaction
+	Repeats    bool   // in a transaction it may repeat a refusal for the next address
 	Where      string // source: a manual and its option, or a file of its code
 	By         string // the evidence, as "its greeting"
 }
 
-// softwareRow is one row of the table: a server and how it is recognized.
+// softwareRow is one row of the table: a server, and how we recognize it.
 type softwareRow struct {
 	name     string
-	greeting string // marks in a greeting, in lower case, with "|" between them: whole words
+	greeting string // marks in a greeting: whole words in lower case, with "|" between them
 	hello    string // the same in a reply to EHLO
-	hosts    string // suffixes of the names of hosts, with blanks between them
+	hosts    string // suffixes of host names, with blanks between them
 
-	perSession int // as Software has it
+	perSession int // see Software
 	perHour    int
 	perMail    int
 	repeats    bool
 	where      string
 }
 
-// unpublished marks a gateway whose suffix has a source and whose limit of refusals has none.
+// unpublished marks a gateway that is known by its host names, but not its limit of refusals.
 const unpublished = "its count is not published; the suffix is in "
 
-// softwares is the table of known server software, gateways included.
+// softwares is the table of known mail server software and gateways.
 //
-// The first rows, as shipped, count refusals within a session only. The others count beyond a session, or nobody has
-// published how; they keep the strangers' budget, even if built on one of the first.
+// The first rows, with their default settings, count refusals within a session only. The other rows count beyond a
+// session, or nobody has published how they count. The servers of these rows keep the budget of strangers, even if they
+// are built on one of the first.
 //
-// Some software is missing, because it shows no name of its own. qmail, notqmail and Courier greet with "ESMTP" alone,
-// and the EHLO reply of qmail-smtpd.c (PIPELINING, 8BITMIME) is that of others too. hMailServer and maddy greet like
-// many others. "Pleased to meet you" is said by Sendmail, OpenSMTPD and Proofpoint; "Hello" and our address by Exim,
-// Exchange and others. mox refuses no unknown mailbox before DATA.
+// Some software isn't listed, because it doesn't show its name. qmail, notqmail and Courier greet with "ESMTP" alone,
+// and others give the same EHLO reply as qmail-smtpd.c (PIPELINING, 8BITMIME). hMailServer and maddy greet like many
+// others. Sendmail, OpenSMTPD and Proofpoint say "Pleased to meet you"; Exim, Exchange and others say "Hello" and our
+// address. mox refuses no unknown mailbox before DATA.
 var softwares = []softwareRow{
 	{name: "Postfix", greeting: "postfix", perSession: 8,
 		where: "postconf(5): smtpd_soft_error_limit 10, smtpd_hard_error_limit 20; anvil counts no refusals"},
-	// Exim counts each RSET, EHLO and STARTTLS but the first, and logs a line at the eleventh for which
-	// fail2ban bans. Nine RSETs leave one for what a host adds.
+	// Exim counts every RSET, EHLO and STARTTLS but the first. At the eleventh it logs a line for which fail2ban bans. We
+	// send nine RSETs at most, which leaves one for what a host adds.
 	{name: "Exim", greeting: "exim", perSession: 8, perMail: 10,
 		where: "Exim specification, chapter 14: smtp_max_synprot_errors and smtp_max_unknown_commands; " +
 			"rcpt_fail_count limits nothing as shipped; smtp_accept_max_nonmail 10, and smtp_in.c: all but MAIL, RCPT and DATA"},
@@ -60,8 +61,8 @@ var softwares = []softwareRow{
 	{name: "Haraka", greeting: "haraka", hello: "haraka is at your service", perSession: 8, repeats: true,
 		where: "Haraka config/connection.ini and config/plugins; limits are in haraka-plugin-limit, off by default; " +
 			"plugins/delay_deny.js keeps a refusal that it has said, for the next address that exists"},
-	// X-EXPS and X-LINK2STATE are said by Exchange 2003 and the SMTP service of IIS too, which greet
-	// with a version behind "Service". How these count is in no manual that was found.
+	// Exchange 2003 and the SMTP service of IIS show X-EXPS and X-LINK2STATE too, and greet with a version after
+	// "Service". No manual says how they count.
 	{name: "Exchange", greeting: "microsoft esmtp mail service ready", hello: "x-anonymoustls|xrdst", perSession: 3,
 		where: "Set-ReceiveConnector: MaxProtocolErrors 5, TarpitInterval 5 s"},
 	{name: "chasquid", greeting: "chasquid", hello: "your hour of destiny has come", perSession: 2,
@@ -100,9 +101,8 @@ var softwares = []softwareRow{
 	{name: "Zerospam", hosts: "zerospam.ca", where: unpublished + "ActiveCampaign/smtp-field-manual"},
 }
 
-// SoftwareOf says which software a host runs, by what it showed. A known gateway or operator goes first: it counts over
-// all its machines, whatever they run. Next goes software that isn't known to count by the session. If two others are
-// named, neither counts.
+// SoftwareOf says which software a host runs. A known gateway or operator comes first, because it counts over all its
+// machines. Then comes software that isn't known to count by the session. If a host shows two others, neither counts.
 func SoftwareOf(shown Shown) Software {
 	if s := softwareOfHost(shown.Host); s.Name != "" {
 		return s
@@ -131,7 +131,7 @@ func SoftwareOf(shown Shown) Software {
 	return found[0]
 }
 
-// shownBy returns the software of a row, with what showed it.
+// shownBy returns the software of a row, with the words that showed it.
 func (r softwareRow) shownBy(what string) Software {
 	return Software{Name: r.name, PerSession: r.perSession, PerHour: r.perHour, PerMail: r.perMail, Repeats: r.repeats,
 		Where: r.where, By: what}
@@ -158,9 +158,8 @@ func softwareOfHost(host string) Software {
 	return Software{}
 }
 
-// wordsOf returns the words of a greeting or of a reply to EHLO in lower case, each with a space on both sides. The
-// first one, the host's name (RFC 5321 sections 4.2 and 4.1.1.1), is left out. Parts of other names, addresses and
-// links aren't words.
+// wordsOf returns the words of a greeting or an EHLO reply in lower case, each between two spaces. wordsOf leaves out
+// the first word, the host's name (RFC 5321 sections 4.2 and 4.1.1.1), and parts of other names, addresses and links.
 func wordsOf(text string) string {
 	words := strings.Fields(strings.ToLower(text))
 	var b strings.Builder
@@ -178,7 +177,7 @@ func wordsOf(text string) string {
 	return b.String()
 }
 
-// hasMark reports whether one of the marks is among words as wordsOf gives them.
+// hasMark reports whether the words, as wordsOf writes them, contain one of the marks.
 func hasMark(words, marks string) bool {
 	for mark := range strings.SplitSeq(marks, "|") {
 		if mark != "" && strings.Contains(words, " "+mark+" ") {
@@ -191,8 +190,8 @@ func hasMark(words, marks string) bool {
 // CountsBySession reports whether the software is known to count refusals within a session only.
 func (s Software) CountsBySession() bool { return s.PerSession > 0 }
 
-// Apply returns limits for a receiver with this software if no rule sets its refusals. Software that counts by the
-// session tolerates any number in an hour, and few in a session.
+// Apply returns the limits for a receiver with this software, if no rule sets its refusals. Software that counts by the
+// session tolerates few refusals in a session, and any number in an hour.
 func (s Software) Apply(a Limits) Limits {
 	if s.PerHour > 0 {
 		a.RefusedPerHour = min(a.RefusedPerHour, s.PerHour)

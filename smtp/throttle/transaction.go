@@ -1,8 +1,8 @@
 package throttle
 
-// Together is how many RCPTs may go together in a transaction or a group of commands, as answers have shown. It
-// starts at one and doubles each time that as many in a row got a plain answer: 2xx, or 5xx about the mailbox. RFC
-// 5321 §4.5.3.1.8 promises a client 100 in a transaction, but not every server keeps to it.
+// Together learns how many RCPTs may go together in a transaction or a group of commands. Together starts at one and
+// doubles after as many plain answers in a row: 2xx, or 5xx about the mailbox. RFC 5321 §4.5.3.1.8 promises a client
+// 100 in a transaction, but not every server keeps to that.
 type Together struct {
 	most  int // 0: one
 	plain int // plain answers in a row since most changed
@@ -19,11 +19,11 @@ func (t *Together) OnPlain(allowed int) {
 // OnOther halves the number after an answer that isn't plain, and after a cut session.
 func (t *Together) OnOther() { t.OnSplit(t.most / 2) }
 
-// OnSplit notes that no more than n were accepted.
+// OnSplit notes that the receiver accepted no more than n.
 func (t *Together) OnSplit(n int) { t.most, t.plain = min(max(1, n), max(1, t.most)), 0 }
 
-// Growing is a Together within one session: it grows from Least with the session's answers, up to Most. It never falls
-// below Least, because the session was granted that number of transactions.
+// Growing is a Together within one session. Growing grows with the session's answers, from Least up to Most. Growing
+// never falls below Least, because the session was given that many.
 type Growing struct {
 	Together
 	Least, Most int

@@ -21,10 +21,10 @@ const (
 type Try struct {
 	Sent           time.Time
 	Result         Result
-	Kind           string // code or trouble, KindText and more: asking again shows what a kind means
+	Kind           string // the reply code or trouble, and more after KindText; asking again shows what a kind means
 	Domain, Tenant string
-	Greylisted     bool // its words say so
-	Unsure         bool // an earlier owner of its file may have asked it, so passing shows nothing
+	Greylisted     bool // the reply says so in words
+	Unsure         bool // an earlier owner of the file may have asked the address, so passing proves nothing
 }
 
 // Waiting reports which other domains and tenants wait at the receiver.
@@ -34,37 +34,38 @@ const (
 	// firstsKept is how many first tries are kept.
 	firstsKept = 64
 
-	// kindsMax bounds the kinds of replies that are distinguished; after textsMax only their codes are.
+	// kindsMax bounds the kinds of replies that are told apart. From textsMax on, only their codes are.
 	kindsMax, textsMax = 256, 64
 
-	// KindText separates the code of a Try's kind from what stands for its words, if anything does.
+	// KindText stands in a Try's kind between the code and what stands for the words.
 	KindText = " #"
 
-	// The first worthFirst addresses with a kind of reply are asked again soon; later one in worthSample, if nearly
-	// all were about their address.
+	// The first worthFirst addresses with a kind of reply are asked again soon. If nearly all replies were about their
+	// address, only one in worthSample is.
 	worthFirst, worthSample = 6, 8
 
-	// refusedUsual is the usual share of refusals with words about us, and blockedOdds the logarithm of the odds
-	// against chance at which a row of them is a block: 1 in 10,000.
+	// refusedUsual is the share of refusals with words about us that is usual. A row of them is a block at odds of 1 in
+	// 10,000 that it is chance; blockedOdds is the logarithm.
 	refusedUsual, blockedOdds = 0.03, 9.2
 
-	// failingOthers is how many addresses of other domains must pass before one domain counts as failing.
+	// failingOthers is how many addresses of other domains must pass before one domain can count as failing.
 	failingOthers = 3
 
-	// settledIn is the time before a bad answer over which good ones are counted. If fewer than fewPass pass, then or
-	// later, it may be a penalty, in which a second failure shows nothing.
+	// A failure proves little if few addresses pass. The share that passes is counted from settledIn before the failure,
+	// and from the failure on. If one of these is below fewPass, it may be a penalty, in which a second failure proves
+	// nothing.
 	settledIn = 5 * time.Second
 	fewPass   = 0.1
 
-	// unsure is how many standard deviations the true share of failures may be above the counted one.
+	// unsure is how many standard deviations we add to the counted share of failures.
 	unsure = 1.5
 
-	// If the chance that a reply is transient is below likelyOwn, it is most likely about its address; from
-	// surelyOurs on it counts as our doing.
+	// A reply is most likely about its address if the chance that it is transient is below likelyOwn. From surelyOurs on
+	// we count as the cause.
 	likelyOwn, surelyOurs = 0.2, 0.5
 )
 
-// became is the result of asking again.
+// became is what asking the address again showed.
 type became uint8
 
 const (
@@ -76,7 +77,7 @@ const (
 // entry is the record of a first try.
 type entry struct {
 	result Result
-	kind   *replyKind // nil: it was answered
+	kind   *replyKind // nil: a good answer
 	became became
 }
 
@@ -88,21 +89,21 @@ type storedTry struct {
 	entry
 }
 
-// firsts are the newest first tries of a receiver and a source.
+// firsts are the newest first tries at a receiver from one source.
 type firsts struct {
-	list    []storedTry // firstsKept, made with the first bad one: most receivers never send one
-	next    int         // of list
+	list    []storedTry // firstsKept tries; made with the first bad one, which most receivers never send
+	next    int         // index in list
 	n       int
-	plainAt [2]time.Time        // the first and the newest good try before list was made
-	plain   int                 // good tries before list was made
+	plainAt [2]time.Time        // the first and the newest good try before list existed
+	plain   int                 // good tries before list existed
 	row     int                 // bad tries in a row
-	clear   int                 // how many of row may not be about their address
-	failing map[string]struct{} // mail domains whose addresses get only bad answers while others pass
+	clear   int                 // of row, those that may not be about their address
+	failing map[string]struct{} // mail domains in which all addresses fail while others pass
 	kinds   replyKinds
 }
 
-// replyKind is what asking again showed about one kind of reply. A failure shows little while few pass: its weight is
-// the share of first tries that passed then.
+// replyKind is what asking again showed about one kind of reply. While few addresses pass, a failure proves little, so
+// it is weighted with the share of first tries that passed.
 type replyKind struct {
 	name           string
 	passed, failed float64
@@ -112,7 +113,6 @@ type replyKind struct {
 // replyKinds is what asking again showed, by kind of reply.
 type replyKinds map[string]*replyKind
 
-// of returns a kind, a new one if there is none.
 func (all replyKinds) of(kind string) *replyKind {
 	k := all[kind]
 	if k == nil && len(all) >= textsMax {
@@ -129,14 +129,14 @@ func (all replyKinds) of(kind string) *replyKind {
 	return k
 }
 
-// forgetAll drops what asking again showed, because it was wrong.
+// forgetAll drops what asking again showed, because it proved wrong.
 func (all replyKinds) forgetAll() {
 	for _, k := range all {
 		*k = replyKind{name: k.name}
 	}
 }
 
-// worth reports whether an address that got such a reply is asked again soon.
+// worth reports whether an address with such a reply should be asked again soon.
 func (all replyKinds) worth(kind string) bool {
 	k := all.of(kind)
 	if k.passed+k.failed < worthFirst || 2*k.passed >= k.failed {
@@ -146,7 +146,7 @@ func (all replyKinds) worth(kind string) bool {
 	return k.skipped%worthSample == 0
 }
 
-// stands returns how many tries of its kind one address asked again represents.
+// stands returns how many tries of its kind a repeated address represents.
 func (k *replyKind) stands() float64 {
 	if k.passed+k.failed < worthFirst || 2*k.passed >= k.failed {
 		return 1
@@ -159,7 +159,7 @@ func (k *replyKind) transientChance() float64 {
 	return (k.passed + 0.5) / (k.passed + k.failed + 0.5)
 }
 
-// isTransient reports whether such replies were shown not to be about their address.
+// isTransient reports whether such replies are known not to be about their address.
 func (k *replyKind) isTransient() bool { return k.passed >= 2 && k.transientChance() >= surelyOurs }
 
 func (f *firsts) add(t *Try) {
@@ -172,7 +172,7 @@ func (f *firsts) add(t *Try) {
 			return
 		}
 		f.list = make([]storedTry, firstsKept)
-		for i := range min(f.plain, firstsKept-1) { // as if evenly spaced, which is near enough
+		for i := range min(f.plain, firstsKept-1) { // as if evenly spaced, which is exact enough
 			f.list[i].sent = f.plainAt[1].Add(-f.plainAt[1].Sub(f.plainAt[0]) * time.Duration(min(f.plain, firstsKept-1)-1-i) / time.Duration(f.plain))
 		}
 		f.n = min(f.plain, firstsKept-1)
@@ -195,13 +195,13 @@ func (f *firsts) add(t *Try) {
 	}
 }
 
-// findFailing finds out whether a mail domain is failing: none of its addresses gets a good answer, and that isn't
-// chance, given how many of other domains got one since the first of these failed.
+// findFailing finds out whether a mail domain is failing. None of its addresses gets a good answer, and too many
+// addresses of other domains do for that to be chance.
 func (f *firsts) findFailing(domain string) {
 	var bad, good, others, passed, failed float64
 	for i := range f.n {
 		switch one := f.nth(i); {
-		case one.domain == "": // not known
+		case one.domain == "": // no domain is known
 		case one.domain == domain && one.kind == nil:
 			return
 		case one.domain == domain:
@@ -223,16 +223,16 @@ func (f *firsts) findFailing(domain string) {
 // forgetRow ends the row of bad tries.
 func (f *firsts) forgetRow() { f.row, f.clear = 0, 0 }
 
-// dropRow ends the row of bad tries and forgets them, since their cause is known.
+// dropRow ends the row of bad tries and forgets them, because their cause is known.
 func (f *firsts) dropRow() {
 	n := min(f.row, f.n)
 	f.next, f.n = (f.next-n+firstsKept)%firstsKept, f.n-n
 	f.forgetRow()
 }
 
-// rowFails reports whether enough tries in a row are bad to conclude that nothing passes: rowNothing if none has
-// passed, else more than chance allows at the earlier or usual share of failures. Replies that have always been about
-// their address count less.
+// rowFails reports whether a row of bad tries shows that nothing passes. If no address has passed, rowNothing are
+// enough. Otherwise the row must be longer than chance allows at the earlier or usual share of failures. Replies that
+// have always been about their address count less.
 func (f *firsts) rowFails(usual float64) bool {
 	if f.row >= 2*rowNothing {
 		return oddsOf(f.row, usual) >= blockedOdds
@@ -243,7 +243,7 @@ func (f *firsts) rowFails(usual float64) bool {
 	return f.clear >= rowShort && oddsOf(f.clear, max(usual, f.failedBefore())) >= blockedOdds
 }
 
-// failedBefore returns the share of first tries that may have failed before the present row, by the newest ones.
+// failedBefore returns the share of first tries that failed before the present row, with a margin for chance.
 func (f *firsts) failedBefore() float64 {
 	good, n := f.goodSince(time.Time{})
 	before := float64(max(0, n-f.row))
@@ -251,8 +251,8 @@ func (f *firsts) failedBefore() float64 {
 	return share + unsure*math.Sqrt(share*(1-share)/(before+1))
 }
 
-// countOwn looks at the first tries before the newest skip. It returns how many got a bad answer (bad), and how many
-// of these were about their address, by estimate (own).
+// countOwn looks at the first tries without the newest skip. countOwn returns how many got a bad answer (bad), and an
+// estimate of how many of these were about their address (own).
 func (f *firsts) countOwn(skip int) (own, bad float64) {
 	for i := skip; i < f.n; i++ {
 		if e := f.nth(i); e.kind != nil {
@@ -262,28 +262,29 @@ func (f *firsts) countOwn(skip int) (own, bad float64) {
 	return own, bad
 }
 
-// isAllOwn reports whether nearly all bad answers to first tries are about their addresses.
+// isAllOwn reports whether nearly all bad answers are about their addresses.
 func (f *firsts) isAllOwn() bool {
 	own, bad := f.countOwn(0)
 	return bad-own < likelyOwn*bad
 }
 
-// ownBefore returns the estimated share of first tries that were deferred for their address, before the present row.
+// ownBefore estimates the share of first tries that were deferred because of their address, before the present row.
 func (f *firsts) ownBefore() float64 {
 	own, _ := f.countOwn(f.row)
 	return own / float64(max(sureTries, f.n-f.row))
 }
 
-// MayBeOurs reports whether a bad answer of a kind isn't most likely about its address, or greylisting.
+// MayBeOurs reports whether our rate may have caused bad answers of a kind. Our rate didn't cause answers that are most
+// likely about their addresses, or about greylisting.
 func MayBeOurs(p *Pace, kind string) bool {
 	return !IsGreylisted(p, kind) && p.firsts.kinds.of(kind).transientChance() >= likelyOwn
 }
 
-// oddsOf returns the logarithm of the odds against a row of bad ones by chance.
+// oddsOf returns the logarithm of the odds that a row of bad answers isn't chance.
 func oddsOf(row int, share float64) float64 { return float64(row) * -math.Log(max(shareSet, share)) }
 
-// isBlocked reports whether a row of refusals of us is too long for chance, given how often such refusals come
-// otherwise. If so, we are blocked for every address.
+// isBlocked reports whether the receiver blocks us for every address: too many tries in a row were refused because of
+// us for that to be chance, given how often such refusals come otherwise.
 func (f *firsts) isBlocked() bool {
 	n, others := 0, 0
 	for n < f.row && n < f.n && f.nth(n).result == RefusedUs {
@@ -298,7 +299,7 @@ func (f *firsts) isBlocked() bool {
 	return n == f.row && float64(n)*-math.Log(min(0.5, usual)) >= blockedOdds
 }
 
-// badSince returns when the first of the present row of bad tries was sent, as far back as is kept.
+// badSince returns when the first try of the present row of bad ones was sent, as far back as tries are kept.
 func (f *firsts) badSince(now time.Time) time.Time {
 	for i := 0; i < f.n && f.nth(i).kind != nil; i++ {
 		now = f.nth(i).sent
@@ -306,12 +307,11 @@ func (f *firsts) badSince(now time.Time) time.Time {
 	return now
 }
 
-// nth returns the nth newest first try, from 0.
 func (f *firsts) nth(i int) *storedTry { return &f.list[(f.next-1-i+2*firstsKept)%firstsKept] }
 
 func (f *firsts) newest() *storedTry { return f.nth(0) }
 
-// newestKind returns the kind of the newest reply; "": it was good.
+// newestKind returns the kind of the newest reply; "": a good answer.
 func (f *firsts) newestKind() string {
 	if f.list == nil || f.newest().kind == nil {
 		return ""
@@ -319,7 +319,7 @@ func (f *firsts) newestKind() string {
 	return f.newest().kind.name
 }
 
-// chance returns how likely it is that a first try's bad answer isn't about its address.
+// chance returns how likely it is that a bad answer to a first try isn't about its address.
 func (f *firsts) chance(e *storedTry) float64 {
 	_, failing := f.failing[e.domain]
 	switch {
@@ -331,7 +331,7 @@ func (f *firsts) chance(e *storedTry) float64 {
 	return e.kind.transientChance()
 }
 
-// settle learns what asking an address again showed.
+// settle notes the answer to an address that was asked again.
 func (f *firsts) settle(first *Try, passed bool) {
 	k := f.kinds.of(first.Kind)
 	if passed {
@@ -352,7 +352,7 @@ func (f *firsts) settle(first *Try, passed bool) {
 	}
 }
 
-// blameAddresses learns that the bad answers since a time were about their addresses.
+// blameAddresses notes that the bad answers since a time were about their addresses.
 func (f *firsts) blameAddresses(since time.Time) {
 	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
 		if k := f.nth(i).kind; k != nil {
@@ -361,14 +361,14 @@ func (f *firsts) blameAddresses(since time.Time) {
 	}
 }
 
-// sample is a summary of the first tries since a time.
+// sample summarizes the first tries since a time.
 type sample struct {
 	n      int
-	span   time.Duration // the time over which they were sent
-	likely float64       // estimated share with a bad answer for a reason other than their address
+	span   time.Duration // between the first and the last sending time
+	likely float64       // estimated share with a bad answer that isn't about its address
 }
 
-// since summarizes the first tries since a time, at most most of them.
+// since summarizes the newest first tries since a time: at most this many.
 func (f *firsts) since(from time.Time, most int) (s sample) {
 	for ; s.n < min(f.n, most) && !f.nth(s.n).sent.Before(from); s.n++ {
 		s.likely += f.chance(f.nth(s.n))
@@ -380,14 +380,14 @@ func (f *firsts) since(from time.Time, most int) (s sample) {
 	return s
 }
 
-// transients measures the share of first tries that got a bad answer and passed when asked again a moment later.
+// transients measures the share of first tries that got a bad answer and then passed when asked again.
 type transients struct {
 	share float64
 	tries int
 	seen  int
 }
 
-// transientTries is the number of first tries that the share is taken over.
+// transientTries is the number of first tries over which that share is taken.
 const transientTries = 300
 
 func (t *transients) tried() {
@@ -395,14 +395,14 @@ func (t *transients) tried() {
 	t.share -= t.share / float64(min(t.tries, transientTries))
 }
 
-// passed counts an address that passed when asked again; stands is its weight.
+// passed counts a repeated address that passed. stands is its weight.
 func (t *transients) passed(stands float64) {
 	t.seen++
 	t.share += (1 - t.share) * min(1, stands/float64(min(max(t.tries, 1), transientTries)))
 }
 
-// rowOf describes the present row of bad tries: the one domain and tenant, if there is only one, and how many refuse us
-// or say "greylisted".
+// rowOf describes the present row of bad tries: its domain and its tenant ("" if it has several), how many tries
+// refused us, which said "greylisted", and their number.
 func (f *firsts) rowOf() (domain, tenant string, refused int, grey votes, n int) {
 	n = min(f.row, f.n)
 	for i := range n {
@@ -426,7 +426,7 @@ func (f *firsts) rowOf() (domain, tenant string, refused int, grey votes, n int)
 	return domain, tenant, refused, grey, n
 }
 
-// firstBad returns when the oldest first try since a time with a bad answer was sent; zero: there was none.
+// firstBad returns when the oldest bad first try since a time was sent; zero: none was.
 func (f *firsts) firstBad(since time.Time) (at time.Time) {
 	for i := 0; i < f.n && !f.nth(i).sent.Before(since); i++ {
 		if one := f.nth(i); one.kind != nil {
@@ -436,19 +436,19 @@ func (f *firsts) firstBad(since time.Time) (at time.Time) {
 	return at
 }
 
-// badShare returns the share of the first tries since a time that got a bad answer.
+// badShare returns the share of bad answers among the first tries since a time.
 func (f *firsts) badShare(since time.Time) float64 {
 	good, n := f.goodSince(since)
 	return float64(n-good) / float64(max(1, n))
 }
 
-// passedSince returns the share of the first tries since a time that may have passed.
+// passedSince estimates from above which share of the first tries since a time passed.
 func (f *firsts) passedSince(since time.Time) float64 {
 	good, n := f.goodSince(since)
 	return float64(good+1) / float64(n+1)
 }
 
-// goodSince returns how many first tries since a time got a good answer, and how many there were.
+// goodSince returns how many first tries since a time got a good answer, and how many first tries there were.
 func (f *firsts) goodSince(since time.Time) (good, n int) {
 	for ; n < f.n && !f.nth(n).sent.Before(since); n++ {
 		if f.nth(n).kind == nil {
@@ -458,8 +458,8 @@ func (f *firsts) goodSince(since time.Time) (good, n int) {
 	return good, n
 }
 
-// LastBad returns when the newest first try was sent and how many of the second before it got a good answer. If its
-// answer was bad, since is when the first of that bad row was sent, otherwise zero.
+// LastBad returns when the newest first try was sent, and how many addresses passed in the second before. If its answer
+// was bad, since is when the first try of that bad row was sent; otherwise zero.
 func (p *Pace) LastBad() (sent time.Time, through int, since time.Time) {
 	if p.firsts.n == 0 {
 		return time.Time{}, 0, time.Time{}

@@ -2,19 +2,19 @@ package throttle
 
 import "time"
 
-// Turnaround learns the shortest of the times that something takes, such as a reply to a command. Anything longer is
-// jitter. A tenth of the shortest counts as jitter too, or half of the newest excess if that is more, because a shorter
-// time may yet come, such as when a busy machine becomes idle.
+// Turnaround learns the shortest time that something takes, such as a reply to a command. Longer times are jitter. A
+// shorter time may still come, for example when a busy machine becomes idle. So a margin also counts as jitter: a tenth
+// of the shortest time, or half of the newest excess if that is more.
 type Turnaround struct {
 	Lowest  time.Duration
 	Samples int           // at most TurnaroundSamples
-	jitter  time.Duration // of the newest, on average
+	jitter  time.Duration // average of the newest excesses
 }
 
-// TurnaroundSamples is how many samples show the shortest time. Guess.
+// TurnaroundSamples is how many samples it takes to know the shortest time. Guess.
 const TurnaroundSamples = 8
 
-// turnaroundKept is how many times the average of jitter covers.
+// turnaroundKept is over how many times the jitter is averaged.
 const turnaroundKept = 8
 
 // Learn adds one sample.
@@ -26,14 +26,14 @@ func (t *Turnaround) Learn(took time.Duration) {
 	t.jitter += (took - t.Lowest - t.jitter) / turnaroundKept
 }
 
-// isKnown reports whether the shortest is known.
+// isKnown reports whether the shortest time is known.
 func (t *Turnaround) isKnown() bool { return t.Samples >= TurnaroundSamples }
 
-// yetShorter returns how much shorter than the shortest so far a time may turn out to be.
+// yetShorter returns by how much a time may still fall below the shortest so far.
 func (t *Turnaround) yetShorter() time.Duration { return max(t.Lowest/10, min(t.Lowest, t.jitter/2)) }
 
-// Seen returns when the receiver saw a command at the latest, on the scale of sending times: when the reply came,
-// less the shortest time to a reply once that is known.
+// Seen returns by when the receiver had seen a command, on the scale of sending times: when the reply came, less the
+// shortest time to a reply if it is known.
 func (t *Turnaround) Seen(sent, at time.Time) time.Time {
 	took, known := at.Sub(sent), t.isKnown()
 	if t.Learn(took); !known {
@@ -42,7 +42,7 @@ func (t *Turnaround) Seen(sent, at time.Time) time.Time {
 	return sent.Add(took - t.Lowest + t.yetShorter())
 }
 
-// Least returns the shortest time, lowered by how much shorter one may yet be; 0 until it is known.
+// Least returns the shortest time, less the margin for shorter ones; 0 until the shortest time is known.
 func (t *Turnaround) Least() time.Duration {
 	if !t.isKnown() {
 		return 0

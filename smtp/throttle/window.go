@@ -3,58 +3,49 @@ package throttle
 import "time"
 
 const (
-	// windowSteps is the number of steps a Window cuts its length into: events that happened in one step are kept as
-	// one entry, as if all had happened at its end. It bounds the memory (16 bytes a step) and costs at most one part
-	// in windowSteps of the rate, far below what a timer costs.
+	// windowSteps is the number of steps into which a Window divides its length. The events of one step are one entry, as
+	// if all had happened at its end. This bounds the memory to 16 bytes a step. The steps cost at most one part in
+	// windowSteps of the rate, far less than timers cost.
 	windowSteps = 2048
 
-	// groupSpan is how much of a fast rate is granted at once. 20 ms is well
-	// above the lateness of timers (1 ms), so that waking up late loses nothing,
-	// and well below what a receiver counts over (1 s or more).
+	// groupSpan is how much of a fast rate is granted at once. 20 ms is well above the lateness of timers (1 ms), so late
+	// wakeups lose nothing. groupSpan is well below what a receiver counts over (1 s or more).
 	groupSpan = 20 * time.Millisecond
 
-	// earlyShare is the part of an interval by which an event may be early on
-	// its schedule, to make up for a late one: 1/50, so events are spaced by at
-	// least 0.98 of the interval.
+	// earlyShare: an event may be early by this part of an interval, to make up for a late one. So events are at least
+	// 0.98 of an interval apart.
 	earlyShare = 50
 
-	// losersMax is how many other nodes may have used, until just now, the part by which a Window's rate is raised: the
-	// other sides of a partition, rarely more than two. With more, the far side may see one event too many for each.
+	// losersMax is how many other nodes may just have used the part that a Window gained: the other sides of a partition,
+	// rarely more than two. If there are more, the receiver may see one event too many for each.
 	losersMax = 2
 
-	// wakeShare is the part of a group that has to be free before Ready says to
-	// ask again: a quarter, so that a fast rate wakes its caller every 5 ms and
-	// not for each event.
+	// wakeShare is the part of a group that must be free before Ready says to ask again. With a quarter, a fast rate wakes
+	// its caller every 5 ms and not for each event.
 	wakeShare = 4
 )
 
-// Window keeps to a Rate exactly, as the far side counts it: in any window of
-// length Per, at most Events happen.
+// Window keeps to a Rate exactly, as the receiver counts it: at most Events happen in any window of length Per.
 //
-// What leaves us at one time arrives at another, so an event is not a moment
-// but a span: from Begin it is open and may happen any time; Done says when it
-// happened at the latest. Open events count always, done ones until Per after
-// that time. Times are in one frame: a caller that measures round trips passes
-// sent + (round trip - lowest round trip) to Done. Then a constant latency costs
-// nothing and jitter cannot break the limit, as long as the lowest round trip is
-// known; until it is, pass the time of the reply.
+// An event sent at one time arrives at another, so a Window treats it as a span. From Begin on the event is open and
+// may happen any time; Done says by when it happened. Open events always count, done events until Per after that time.
+// A caller that measures round trips passes "sent + round trip - lowest round trip" to Done. Once the lowest round trip
+// is known, a constant latency then costs nothing, and jitter can't break the limit. Until then, pass the time of the
+// reply.
 //
-// Beside the limit, events are spread: up to 50 a second they are granted one
-// by one, at least 0.98 × Per/Events apart; above that in groups of at most
-// groupSpan's worth.
+// A Window also spreads events. Up to 50 a second it grants them one by one, at least 0.98 × Per/Events apart. Above
+// that it grants groups of at most groupSpan's worth.
 //
-// Several Windows may keep to one rate together, each to its share of the events
-// (Limits.Share). When shares change, those that lose are Set first; one that
-// gains waits some intervals of its new rate, because the far side still counts
-// what the others did.
+// Several Windows may keep to one rate together, each to its share of the events (Limits.Share). When shares change,
+// Set first those that lose. A Window that gains waits for some intervals of its new rate, because the receiver still
+// counts what the others did.
 //
-// Asked at the times that it names and with no jitter, a Window grants at least
-// 97 % of its rate. Jitter j costs about j/Per of it, because the guarantee holds.
+// If asked at the times that it names and without jitter, a Window grants at least 97 % of its rate. Jitter j costs
+// about j/Per of it, because the limit is guaranteed.
 //
-// Every call costs the same for any rate, and memory is bounded by windowSteps
-// entries. Not safe for concurrent use.
+// Every call costs the same at any rate, and memory is bounded by windowSteps entries. Not safe for concurrent use.
 type Window struct {
-	base time.Time // all offsets are from here; keeps the monotonic reading
+	base time.Time // all offsets count from here; has the monotonic reading
 
 	rate     Rate
 	interval time.Duration // Per / Events
@@ -62,27 +53,26 @@ type Window struct {
 
 	open  int
 	done  []moment // by time, oldest first
-	doneN int      // sum of done's counts
+	doneN int      // sum of the counts in done
 
 	last time.Duration // of the newest Begin
-	due  time.Duration // when the next event is due by the even schedule
+	due  time.Duration // when the next event is due if events are evenly spread
 
-	raised bool          // the share was raised, and what it waits for is not known yet
+	raised bool          // the share was raised, and the wait for it isn't known yet
 	rest   time.Duration // nothing is granted before
 }
 
-// moment is a number of events that happened no later than at.
+// moment is a number of events that had happened by a time.
 type moment struct {
 	at time.Duration
 	n  int
 }
 
-// NewWindow begins as if one event had just been made: after a restart nobody
-// may see a burst. When the restart took longer than groupSpan and 4 % of an
-// interval together, and latency is constant, the far side sees the limit kept
-// over the restart too, because events are spread.
+// NewWindow begins as if one event had just happened, so that nobody sees a burst after a restart. The receiver sees
+// the limit kept over the restart too, because events are spread. This is so if latency is constant and the restart
+// took longer than groupSpan and 4 % of an interval together.
 //
-// The rate has to be valid (Rate.Validate); a rate of no events grants nothing.
+// The rate must be valid (Rate.Validate). A rate of no events grants nothing.
 func NewWindow(r Rate, now time.Time) *Window {
 	w := &Window{base: now}
 	w.setRate(r)
@@ -91,9 +81,8 @@ func NewWindow(r Rate, now time.Time) *Window {
 	return w
 }
 
-// Set changes the rate at once. Events that are remembered count against the
-// new rate; a longer Per does not bring back what the shorter one had forgotten.
-// More events in the same Per are a larger share of a rate: see Window.
+// Set changes the rate at once. Remembered events count against the new rate, but a longer Per doesn't bring back
+// events that the shorter one forgot. More events in the same Per are a larger share of a rate: see Window.
 func (w *Window) Set(r Rate) {
 	if r == w.rate {
 		return
@@ -122,8 +111,8 @@ func (w *Window) setRate(r Rate) {
 	}
 }
 
-// Ready returns how many events may begin now. If none may, next is the time to ask again; zero: ask again when an open
-// event is Done or undone.
+// Ready returns how many events may begin now. If none may, next is when to ask again; zero: when an open event is done
+// or undone.
 func (w *Window) Ready(now time.Time) (n int, next time.Time) {
 	t := now.Sub(w.base)
 	w.forget(t)
@@ -150,9 +139,9 @@ func (w *Window) Ready(now time.Time) (n int, next time.Time) {
 	return min(room, int(paced)), time.Time{}
 }
 
-// await pauses after a raise: until now each other node, and this Window, may have been ahead of its even schedule by
-// one event and earlyShare, or by a group. It waits as long as that many events take at the new rate. After Per nothing
-// earlier counts.
+// await waits after a raise. Until now each other node, and this Window, may have been ahead of its even schedule: by
+// one event and earlyShare, or by a group. await waits as long as that many events take at the new rate. After Per
+// nothing earlier counts.
 func (w *Window) await(t time.Duration) {
 	if !w.raised || w.rate.Events < 1 {
 		return
@@ -162,8 +151,8 @@ func (w *Window) await(t time.Duration) {
 	w.rest = max(w.rest, t+min(ahead, w.rate.Per+1))
 }
 
-// Begin says that n events begin at now. They are open until Done or Undo. If n is more than Ready granted, Begin
-// counts them all the same: the caller must then keep the limit.
+// Begin notes that n events begin at now. These events are open until Done or Undo. Begin counts all of them even if
+// Ready granted fewer; the caller must then keep the limit.
 func (w *Window) Begin(now time.Time, n int) {
 	if n <= 0 {
 		return
@@ -174,7 +163,7 @@ func (w *Window) Begin(now time.Time, n int) {
 	w.due = max(w.due, t) + time.Duration(n)*w.interval
 }
 
-// Done says that n open events happened, no later than at.
+// Done notes that n open events had happened by at.
 func (w *Window) Done(at time.Time, n int) {
 	if n <= 0 {
 		return
@@ -183,20 +172,19 @@ func (w *Window) Done(at time.Time, n int) {
 	w.add(at.Sub(w.base), n)
 }
 
-// Undo says that n open events did not happen and never will. It frees their
-// places in the window, not their turns on the even schedule.
+// Undo notes that n open events never happen. Their places in the window are free again, but not their turns on the
+// even schedule.
 func (w *Window) Undo(n int) {
 	w.open = max(0, w.open-max(0, n))
 }
 
-// wake returns how many events must be free before the caller is woken.
 func (w *Window) wake() int { return max(1, w.group/wakeShare) }
 
-// expiry returns the first moment at which events of time at no longer count. The nanosecond makes the guarantee hold
-// for windows with both ends included.
+// expiry returns when events of time at no longer count. The added nanosecond makes the guarantee hold for windows that
+// include both ends.
 func (w *Window) expiry(at time.Duration) time.Duration { return at + w.rate.Per + 1 }
 
-// roomAt returns when enough done events are forgotten to wake the caller, though not much later than the first.
+// roomAt returns when enough done events are forgotten to wake the caller, but not much later than the first of them.
 func (w *Window) roomAt() time.Duration {
 	first, free := w.done[0].at, 0
 	latest := first
@@ -210,7 +198,7 @@ func (w *Window) roomAt() time.Duration {
 	return w.expiry(latest)
 }
 
-// forget drops the events that are further back than Per.
+// forget drops the events that are older than Per.
 func (w *Window) forget(t time.Duration) {
 	k := 0
 	for k < len(w.done) && w.expiry(w.done[k].at) <= t {
@@ -220,7 +208,7 @@ func (w *Window) forget(t time.Duration) {
 	w.done = w.done[k:]
 }
 
-// add counts n events as if they were at the end of the step that contains at.
+// add counts n events at the end of the step that contains at.
 func (w *Window) add(at time.Duration, n int) {
 	step := max(1, w.rate.Per/windowSteps)
 	if rest := at % step; rest > 0 {
@@ -239,7 +227,7 @@ func (w *Window) add(at time.Duration, n int) {
 	copy(w.done[i+1:], w.done[i:])
 	w.done[i] = moment{at: at, n: n}
 	if len(w.done) > windowSteps+2 {
-		// Only steps of an older Set, or far-off times, get here. Moving the oldest forward keeps the guarantee.
+		// Only steps of an older Set, or times far away, get here. Moving the oldest entry forward keeps the guarantee.
 		w.done[1].n += w.done[0].n
 		w.done = w.done[1:]
 	}
