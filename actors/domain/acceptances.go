@@ -9,41 +9,40 @@ import (
 )
 
 const (
-	// recalledHosts is how many of a route's hosts, in order of preference, the cluster is asked about: nearly always
-	// the first answers, and the second while that is down.
+	// recalledHosts is how many hosts of a route we ask the cluster about, in order of preference. Nearly always the first
+	// host answers; the second does while the first is down.
 	recalledHosts = 2
 
-	// One control probe serves all acceptances gathered so far. It is asked when there are canaryMost of them, when
-	// there are canaryFew and the first has waited canarySoon, when the first has waited canaryAfter, or when there is
-	// nothing else to ask. So a large domain never holds back more than canaryMost acceptances, and at one address a
-	// second control probes add under 2 % of RCPTs.
+	// One control probe decides about all acceptances gathered so far. The control probe is asked for canaryMost
+	// acceptances; for canaryFew when the first has waited for canarySoon; for any number when the first has waited for
+	// canaryAfter; and when nothing else is left to ask. So a large domain holds back at most canaryMost acceptances, and
+	// control probes add under 2 % of RCPTs if addresses are asked one a second.
 	canaryMost  = 400
 	canaryFew   = 50
 	canarySoon  = time.Second
 	canaryAfter = time.Minute
 
-	// backupFor is how long a backup has to accept everything before the domain, whose primary didn't answer, is called
-	// catch-all: a primary that restarts, or has too many of our sessions, is back by then. Guess.
+	// backupFor: if the primary doesn't answer, a backup must accept everything for this long before we call the domain
+	// catch-all. A primary that restarts, or has too many of our sessions, is back by then. Guess.
 	backupFor = time.Minute
 )
 
-// acceptances are the accepted addresses whose host isn't yet known to tell mailboxes apart. They wait for the control
-// probes of one host at a time.
+// acceptances are the accepted addresses whose host may accept everything. Acceptances wait for the control probes of
+// one host at a time.
 type acceptances struct {
 	host     string    // the host that accepted them
-	accepted []pending // until the host's behaviour is known
-	proven   []pending // accepted, and the acceptance counts
-	// A control probe is asked at canaryBy at the latest, for acceptances that wait since canaryFrom; zero: none is
-	// needed.
+	accepted []pending // wait until the host's behaviour is known
+	proven   []pending // the host's behaviour is known, so these can be settled
+	// canaryBy is when a control probe must be asked at the latest for the acceptances that wait since canaryFrom; zero:
+	// none is needed.
 	canaryBy, canaryFrom time.Time
-	recalled             bool      // the cluster was asked what it knows of the domain
-	recallBy             time.Time // until when they wait for its answer; zero: they don't
+	recalled             bool      // we asked what the cluster knows of the domain
+	recallBy             time.Time // until when acceptances wait for the cluster's answer; zero: they don't
 }
 
-// endCanary withdraws the need for a control probe that confirms acceptances.
+// endCanary notes that no control probe is needed to confirm acceptances.
 func (a *acceptances) endCanary() { a.canaryBy, a.canaryFrom = time.Time{}, time.Time{} }
 
-// takeAccepted removes the acceptances that wait for control probes, and returns them.
 func (a *acceptances) takeAccepted() []pending {
 	accepted := a.accepted
 	a.accepted = nil
@@ -51,7 +50,7 @@ func (a *acceptances) takeAccepted() []pending {
 	return accepted
 }
 
-// proveBefore notes when a control probe was refused: acceptances before that are true.
+// proveBefore notes when a control probe was refused. Acceptances before that time count.
 func (a *acceptances) proveBefore(at time.Time) {
 	rest := a.accepted[:0]
 	a.proven = slices.Grow(a.proven, len(a.accepted))
@@ -82,8 +81,8 @@ func (a *acceptances) setCanary(now time.Time, longest time.Duration) {
 	}
 }
 
-// askCluster asks what other nodes know about the domain's hosts; acceptances wait for the answer before control probes
-// are sent.
+// askCluster asks what other nodes know about the domain's hosts. Acceptances wait for the answer, and only then for
+// control probes.
 func (k *controls) askCluster(now time.Time) {
 	if k.recalled || !k.options.Facts.Shared() || k.knowsBehaviour(now) {
 		return
@@ -96,11 +95,11 @@ func (k *controls) askCluster(now time.Time) {
 	k.addStep(recall{keys})
 }
 
-// behaviourOf returns what is known of how a host answers for the domain, the control probes of this run included. A
-// behaviour belongs to a host: a backup may accept everything that the primary tells apart.
+// behaviourOf returns what is known of how a host answers for the domain, the control probes of this run included. Each
+// host has its own behaviour: a backup may accept everything while the primary tells mailboxes apart.
 //
-// Only control probes count, not refusals of real addresses: some receivers refuse by pattern, or names that were
-// abused once, and accept everything else.
+// Only control probes count. Refusals of real addresses don't, because some receivers refuse by pattern, or names that
+// were abused once, and accept everything else.
 func (k *controls) behaviourOf(now time.Time, host string) evidence.AcceptBehaviour {
 	h := k.options.Facts.Behaviour(k.route.behaviourKey(host), now)
 	others := func(note evidence.Attempt) bool { return note.Host != host }
@@ -110,15 +109,15 @@ func (k *controls) behaviourOf(now time.Time, host string) evidence.AcceptBehavi
 	return h
 }
 
-// knowsWorth reports whether it is known if an acceptance counts. After many refusals it can't: some harvest guards
-// accept everything from then on. If a control probe is refused after the acceptance, no guard was active: guards don't
-// relax within minutes.
+// knowsWorth reports whether we know that an acceptance counts, or that it doesn't. After many refusals we don't,
+// because some harvest guards then accept everything. If a control probe is refused later, no guard was active: guards
+// don't relax within minutes.
 func (k *controls) knowsWorth(h evidence.AcceptBehaviour, host string, now time.Time) bool {
 	catchAll, known := h.CatchAll()
 	return known && (catchAll || !k.options.Facts.Suspect(k.route.behaviourKey(host), now))
 }
 
-// takeAcceptance concludes about an accepted address, or files it until the host's behaviour is known.
+// takeAcceptance settles an accepted address if the host's behaviour is known, or keeps it until then.
 func (k *controls) takeAcceptance(now time.Time, p pending, c evidence.Case) {
 	last, _ := c.Last()
 	if h := k.behaviourOf(now, last.Host); !k.knowsWorth(h, last.Host, now) || !k.settleByBehaviour(now, p, c, h) {
@@ -126,8 +125,8 @@ func (k *controls) takeAcceptance(now time.Time, p pending, c evidence.Case) {
 	}
 }
 
-// fileAcceptance lets an acceptance wait. If it comes from another host than the ones that wait already, the address is
-// asked again.
+// fileAcceptance keeps an acceptance until the host's behaviour is known. If others already wait for another host, the
+// address is asked again instead.
 func (k *controls) fileAcceptance(now time.Time, p pending, c evidence.Case) {
 	last, _ := c.Last()
 	if len(k.accepted) > 0 && k.host != last.Host {
@@ -139,7 +138,7 @@ func (k *controls) fileAcceptance(now time.Time, p pending, c evidence.Case) {
 	k.accepted = append(k.accepted, p)
 }
 
-// voidAcceptance discards an acceptance and asks the address again: soon at first, then by the configured waits.
+// voidAcceptance discards an acceptance and asks the address again: soon at first, then after the configured waits.
 func (k *controls) voidAcceptance(now time.Time, p pending, c evidence.Case) {
 	wait := time.Duration(0)
 	if p.waits < namedInRow {
@@ -148,7 +147,7 @@ func (k *controls) voidAcceptance(now time.Time, p pending, c evidence.Case) {
 	k.voidAcceptanceFor(now, p, c, answerOf{reason: smtp.BackupOnly, wait: wait})
 }
 
-// voidAcceptanceFor is voidAcceptance with a reason, and the time until the address is asked again; 0: as configured.
+// voidAcceptanceFor is voidAcceptance with a reason and a wait; 0: the configured wait.
 func (k *controls) voidAcceptanceFor(now time.Time, p pending, c evidence.Case, m answerOf) {
 	for i := range c.Attempts {
 		if o := c.Attempts[i].Outcome; o == smtp.Valid || o == smtp.CatchAll && c.Attempts[i].Code/100 == 2 {
@@ -158,15 +157,15 @@ func (k *controls) voidAcceptanceFor(now time.Time, p pending, c evidence.Case, 
 	k.askAgain(now, p, c, m)
 }
 
-// acceptedBefore reports whether an address was accepted before its last attempt, by the same host.
+// acceptedBefore reports whether the same host accepted the address in an earlier, discarded attempt.
 func acceptedBefore(c evidence.Case, last evidence.Attempt) bool {
 	return slices.ContainsFunc(c.Attempts, func(t evidence.Attempt) bool {
 		return t.Void && t.Code/100 == 2 && t.Host == last.Host
 	})
 }
 
-// settleByBehaviour concludes about an accepted address from its host's behaviour h, or asks it again if that host's
-// answers don't count. False: the behaviour isn't known.
+// settleByBehaviour settles an accepted address by its host's behaviour h, or asks the address again if answers of that
+// host don't count. False: the behaviour isn't known.
 func (k *controls) settleByBehaviour(now time.Time, p pending, c evidence.Case, h evidence.AcceptBehaviour) bool {
 	last, _ := c.Last()
 	if last.Outcome == smtp.Valid {
@@ -186,8 +185,8 @@ func (k *controls) settleByBehaviour(now time.Time, p pending, c evidence.Case, 
 	return k.conclude(now, p.ordinal, c)
 }
 
-// weighAccepted concludes about the acceptances if the behaviour is known; otherwise it asks a control probe or gives
-// them up. busy: there are other addresses to ask.
+// weighAccepted settles the acceptances if the behaviour is known. Otherwise it asks a control probe or gives them up.
+// busy: there are other addresses to ask.
 func (k *controls) weighAccepted(now time.Time, busy bool) {
 	if len(k.accepted)+len(k.proven) == 0 || k.isRecalling() {
 		return
@@ -198,7 +197,7 @@ func (k *controls) weighAccepted(now time.Time, busy bool) {
 	}
 	for len(k.proven) > 0 && !k.isCut() {
 		p, c := k.retries.popOf(&k.proven)
-		if !k.settleByBehaviour(now, p, c, h) { // what was known has expired
+		if !k.settleByBehaviour(now, p, c, h) { // the known behaviour has expired
 			k.fileAcceptance(now, p, c)
 			break
 		}
@@ -227,7 +226,7 @@ func (k *controls) countWeighed() int {
 	return len(k.accepted) + len(k.proven) + len(k.witnesses.doubted)
 }
 
-// deferWeighed defers every address that waits to be judged, so that it ends as the deferred ones do.
+// deferWeighed defers every address that waits to be judged. So these addresses end like deferred ones.
 func (k *controls) deferWeighed() {
 	k.endControl()
 	for _, p := range slices.Concat(k.takeAccepted(), k.proven, k.witnesses.doubted) {

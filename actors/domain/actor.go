@@ -14,37 +14,38 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// resolveJitter lengthens the pause before a receiver is looked up by up to 1/resolveJitter, so that the domains of a
+// resolveJitter lengthens the pause before a receiver is looked up, by up to 1/resolveJitter, so that the domains of a
 // lost node don't all ask at once.
 const resolveJitter = 4
 
-// routeTimeout bounds one route lookup with its time in the queue; the resolver's own bound for the lookup is 20 s.
+// routeTimeout bounds one lookup of a route, with its time in the queue. The resolver takes at most 20 s for the
+// lookup.
 const routeTimeout = 10 * time.Minute
 
 // Actor is the shell around a planner.
 type Actor struct {
 	options    Options
 	planner    *planner
-	receiver   *actor.PID // nil: not known
+	receiver   *actor.PID // nil: not found yet
 	timer      process.Timer
-	quiet      time.Time // as last sent to the parent
-	reported   Waits     // the same
+	quiet      time.Time // what the parent last heard
+	reported   Waits     // what the parent last heard
 	reportedAt time.Time
-	woken      time.Time // by the last message
+	woken      time.Time // when the last message came
 	ctx        context.Context
 	cancel     context.CancelFunc
 }
 
 type (
-	done     func(c actor.Context, now time.Time) // the step after background work
-	panicked struct{}                             // background work
+	done     func(c actor.Context, now time.Time) // what to do after background work
+	panicked struct{}                             // background work panicked
 )
 
-// New makes the actor for one domain; it sends its parent Finals, Quiet and Waits.
+// New makes the actor of one domain. The actor sends Finals, Quiet and Waits to its parent.
 func New(o Options, w Work) actor.Actor {
 	ctx, cancel := context.WithCancel(context.Background())
 	var seed [32]byte
-	_, _ = crypto.Read(seed[:]) // never fails: crypto/rand ends the process instead
+	_, _ = crypto.Read(seed[:]) // never fails: crypto/rand ends the process if reading fails
 	now := time.Now()
 	return &Actor{options: o, planner: newPlanner(now, o, w, seed), reportedAt: now, ctx: ctx, cancel: cancel}
 }
@@ -53,7 +54,7 @@ func New(o Options, w Work) actor.Actor {
 func (a *Actor) Receive(c actor.Context) {
 	now := time.Now()
 	if before := a.woken; !before.IsZero() && now.Sub(before) > silenceMax/2 {
-		a.planner.backlog.receiver.heard = now // our process stood still: its mail of that time still comes
+		a.planner.backlog.receiver.heard = now // our process stood still, and the mail of that time is still to come
 	}
 	a.woken = now
 	switch m := c.Message().(type) {
@@ -61,7 +62,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case *actor.Stopping:
 		a.stopWork(c)
 		return
-	case *actor.Stopped: // a kept PID then keeps only the actor in memory
+	case *actor.Stopped: // from now on whoever keeps the PID keeps only the actor in memory
 		a.planner, a.receiver, a.reported = nil, nil, Waits{}
 		return
 	case *wire.OfferAck:
@@ -92,7 +93,7 @@ func (a *Actor) Receive(c actor.Context) {
 	case done:
 		m(c, now)
 	case panicked:
-		panic("a task of this domain panicked") // its parent restarts it
+		panic("a task of this domain panicked") // the parent restarts the actor
 	case process.WakeUp:
 		if _, ok := a.timer.Rang(m, now); !ok {
 			return
@@ -103,7 +104,7 @@ func (a *Actor) Receive(c actor.Context) {
 	a.plan(c, now)
 }
 
-// tellWaits tells the parent what the addresses wait for, if that has changed, and returns when to wake next.
+// tellWaits tells the parent what the addresses wait for, if this has changed. tellWaits returns when to wake next.
 func (a *Actor) tellWaits(c actor.Context, now, wake time.Time) time.Time {
 	next := a.reportedAt.Add(tellEvery)
 	if now.Before(next) && !a.hasConcluded() {
@@ -118,8 +119,8 @@ func (a *Actor) tellWaits(c actor.Context, now, wake time.Time) time.Time {
 	return wake
 }
 
-// hasConcluded reports whether addresses that waited for control probes became final since the last report to the
-// parent, which would count them as waiting at the receiver.
+// hasConcluded reports whether addresses that waited for control probes have become final since the last report to the
+// parent, which would still count them as waiting for the receiver.
 func (a *Actor) hasConcluded() bool {
 	before := 0
 	for _, w := range a.reported.Waits {
@@ -148,7 +149,7 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 	if until := a.planner.quietUntil(now); !until.Equal(a.quiet) {
 		if a.quiet.IsZero() {
 			a.reportedAt = time.Time{}
-			wake = a.tellWaits(c, now, wake) // the customer sees the reason with the state
+			wake = a.tellWaits(c, now, wake) // the customer sees the reason together with the state
 		}
 		a.quiet = until
 		c.Send(c.Parent(), Quiet{Domain: a.planner.work.Domain, Until: until})
@@ -156,7 +157,7 @@ func (a *Actor) plan(c actor.Context, now time.Time) {
 	a.timer.Set(c, now, a.tellWaits(c, now, wake))
 }
 
-// doStep carries out one step; what may block runs in a goroutine.
+// doStep carries out one step. Work that may block runs in a goroutine.
 func (a *Actor) doStep(c actor.Context, s step) {
 	root, self, ctx := c.ActorSystem().Root, c.Self(), a.ctx
 	beside, failed := process.GuardOf(c.ActorSystem()), func() { root.Send(self, panicked{}) }
@@ -214,12 +215,12 @@ func (a *Actor) doStep(c actor.Context, s step) {
 	}
 }
 
-// isCurrent reports whether a message about a task comes from the receiver it is with.
+// isCurrent reports whether a message about a task comes from the present receiver.
 func (a *Actor) isCurrent(sender *actor.PID, t *wire.Task) bool {
 	return a.planner.backlog.isMine(t) && a.receiver != nil && a.receiver.Equal(sender)
 }
 
-// takePulse hands a pulse to the planner. An earlier receiver that still has our work gets a Cancel.
+// takePulse hands a pulse to the planner. If an earlier receiver still has our work, it gets a Cancel.
 func (a *Actor) takePulse(c actor.Context, now time.Time, m *wire.Pulse) {
 	if a.isCurrent(c.Sender(), m.GetTask()) {
 		a.planner.backlog.takePulse(now, m)
@@ -228,8 +229,8 @@ func (a *Actor) takePulse(c actor.Context, now time.Time, m *wire.Pulse) {
 	}
 }
 
-// takeTermination tells the planner that a receiver ended. If it stopped, our addresses may have made it fail; if it
-// can't be reached, they haven't.
+// takeTermination tells the planner that a receiver actor ended. If it stopped, our addresses may be the cause; if it
+// can't be reached, they aren't.
 func (a *Actor) takeTermination(now time.Time, m *actor.Terminated) {
 	if a.receiver == nil || !m.Who.Equal(a.receiver) {
 		return

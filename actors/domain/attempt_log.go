@@ -9,40 +9,40 @@ import (
 )
 
 const (
-	// saidMax is how many different replies a planner may always keep: most replies of one domain are the same. At
+	// saidMax is how many different replies each planner may keep. Most replies of a domain are the same. At
 	// evidence.TextMax bytes each, saidMax replies take 2.5 MB.
 	saidMax = 2000
 
-	// textsMax bounds, in bytes, what all planners of a node keep beyond that, for receivers that never repeat an answer:
-	// 26,000 of the longest texts.
+	// textsMax is how many bytes all planners of a node may keep beyond saidMax, for receivers whose replies never repeat.
+	// textsMax has room for 26,000 of the longest texts.
 	textsMax = 32 << 20
 
-	// saidBytes is about the size of one answer without its text.
+	// saidBytes is the approximate size of one reply without its text.
 	saidBytes = 200
 
-	// pageMost is how many notes or attempts are made at once: 5 KB of attempts.
+	// pageMost is how many notes or attempts are allocated at once: 5 KB of attempts.
 	pageMost = 31
 )
 
-// note is one attempt at an address: when, and the answer.
+// note is one attempt at an address: the time and the reply.
 type note struct {
-	at    int64 // as evidence.Millis
+	at    int64 // in milliseconds, as evidence.Millis
 	said  *said
-	older *note // the attempt before; nil: there is none
+	older *note // the attempt before; nil: none
 }
 
-// said is an attempt without its time, which many addresses may share.
+// said is an attempt without its time. Many addresses may share one.
 type said struct {
 	attempt evidence.Attempt
 	refs    int
-	loose   bool // counts as text of the node: see Load.keepBytes
+	loose   bool // its text counts for the node: see Load.keepBytes
 }
 
-// attemptLog keeps the attempts at the addresses that wait, in little memory. Attempts that differ in nothing but their
-// time are kept once. Beyond saidMax different ones and textsMax bytes in the node, attempts are left out of their
-// case, which counts them: first older ones, and only then an address's newest. No attempt is kept in part, since rules
-// that are tried on it later would judge it differently. An acceptance is the exception: the outcome depends on it, so
-// it is kept without its text, which no rule reads.
+// attemptLog keeps the attempts at waiting addresses in little memory. Attempts that differ only in their time are kept
+// once. If there are more than saidMax different ones, and textsMax bytes of the node are used, it leaves attempts out
+// of a case and counts them there: first the older attempts at an address, then the newest. attemptLog never keeps a
+// part of an attempt, because rules tried on the attempt later would judge it differently. The exception is an
+// acceptance: the outcome depends on it, so it is kept without its text, which no rule reads.
 type attemptLog struct {
 	load  *Load
 	said  map[evidence.Attempt]*said
@@ -50,13 +50,12 @@ type attemptLog struct {
 	taken pages[evidence.Attempt]
 }
 
-// pages allocates values in blocks, for addresses that begin and end together.
+// pages allocates values in blocks, because addresses begin and end together.
 type pages[T any] struct {
 	left []T
 	size int
 }
 
-// makeValues returns n new values.
 func (p *pages[T]) makeValues(n int) []T {
 	if len(p.left) < n {
 		p.size = min(2*p.size+1, pageMost)
@@ -81,7 +80,7 @@ func (r *attemptLog) takeCase(p *pending) evidence.Case {
 	return c
 }
 
-// readCase returns the kept case of an address, in attempts that it fills.
+// readCase returns the kept case of an address. readCase fills and returns the given attempts.
 func (p *pending) readCase(attempts []evidence.Attempt) evidence.Case {
 	i := len(attempts)
 	for n := p.newest; n != nil; n = n.older {
@@ -92,7 +91,7 @@ func (p *pending) readCase(attempts []evidence.Attempt) evidence.Case {
 	return evidence.Case{Omitted: int(p.omitted), Attempts: attempts}
 }
 
-// keepCase files the attempts of a case under an address that has none.
+// keepCase keeps the case of an address that has no kept case.
 func (r *attemptLog) keepCase(p *pending, c evidence.Case) {
 	omitted := c.Omitted
 	for i, a := range c.Attempts {
@@ -117,7 +116,7 @@ func (p *pending) newestTime() time.Time {
 	return evidence.TimeOf(p.newest.at)
 }
 
-// fileSaid returns the answer as it is kept; nil: there is no room for it.
+// fileSaid returns the kept form of an attempt; nil: there is no room for it.
 func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) *said {
 	a.At = time.Time{}
 	if s := r.said[a]; s != nil {
@@ -133,7 +132,7 @@ func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) *said {
 			s.loose = true
 		case newest && a.Outcome == smtp.Valid && bare != a:
 			return r.fileSaid(bare, newest)
-		case newest && a.Outcome == smtp.Valid: // few: hosts times sources
+		case newest && a.Outcome == smtp.Valid: // few: at most one for each host and source
 		default:
 			return nil
 		}
@@ -145,7 +144,7 @@ func (r *attemptLog) fileSaid(a evidence.Attempt, newest bool) *said {
 	return s
 }
 
-// releaseSaid drops one use of a kept answer.
+// releaseSaid notes that one address no longer uses a kept attempt.
 func (r *attemptLog) releaseSaid(s *said) {
 	if s.refs--; s.refs == 0 {
 		r.forgetText(s)
@@ -153,7 +152,7 @@ func (r *attemptLog) releaseSaid(s *said) {
 	}
 }
 
-// forgetText returns the bytes that an answer counts for the node.
+// forgetText gives back the bytes that a text counts for the node.
 func (r *attemptLog) forgetText(s *said) {
 	if s.loose {
 		r.load.forgetBytes(saidBytes + len(s.attempt.Text))
@@ -161,7 +160,7 @@ func (r *attemptLog) forgetText(s *said) {
 	}
 }
 
-// close returns the bytes counted for the node: the work is over.
+// close gives back all bytes that the log counts for the node, because the work is over.
 func (r *attemptLog) close() {
 	for _, s := range r.said {
 		r.forgetText(s)

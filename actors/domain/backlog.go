@@ -10,40 +10,39 @@ import (
 )
 
 const (
-	// chunksMax bounds the chunks out at the receiver, whatever credit a late message grants: one being asked and one
-	// behind it. Due retries have as many chunks of their own, so that they don't wait behind a thousand fresh
-	// addresses.
+	// chunksMax bounds the chunks at the receiver, whatever credit a late message grants: one is being asked, and one
+	// waits behind it. Due retries may have as many more, so that they don't wait behind a thousand fresh addresses.
 	chunksMax = 2
 
-	// refusedPause is how long due retries are not offered after the receiver had no room for them.
+	// refusedPause is how long we don't offer due retries after the receiver had no room for them.
 	refusedPause = time.Second
 
-	// A chunk has at most wire.AddressesMax addresses. One that isn't answered within chunkSoon is followed by a chunk of
-	// half its size, at least chunkLeast; a faster one by a chunk twice as large. So a fast receiver never runs dry, and a
-	// slow one holds about a minute's work in memory. chunkLeast is also the size while the node has many addresses out.
-	// Measured: 25 as the first size made 20,000 addresses at 20 ms a round trip one second of 5 to 6 slower.
+	// A chunk has at most wire.AddressesMax addresses. If it is answered within chunkSoon, the next chunk is twice as
+	// large; otherwise half as large, but at least chunkLeast. So a fast receiver never runs dry, and a slow one holds
+	// about a minute's work in memory. While the node has many addresses out, each chunk has chunkLeast. Measured: with 25
+	// as the first size, 20,000 addresses at 20 ms a round trip take a second longer, of 5 to 6 s.
 	chunkLeast = 25
 	chunkSoon  = 20 * time.Second
 
-	// crowdedPause is how long a domain waits before it asks again whether its workspace may offer more: as long as
-	// receivers wait between pulses.
+	// crowdedPause is the wait until a domain asks again whether its workspace may offer more. crowdedPause is as long as
+	// the time between two pulses of a receiver.
 	crowdedPause = time.Second
 
-	// triesShift leaves room for four billion chunks of one try at a domain, so that a receiver never mistakes a new chunk
-	// for a crashed actor's.
+	// triesShift leaves room for four billion chunks each time the work on a domain is begun. So a receiver never mistakes
+	// a new chunk for one of a crashed actor.
 	triesShift = 32
 )
 
 // open is a chunk at the receiver.
 type open struct {
 	offer   *wire.Offer
-	left    map[uint32]struct{} // not answered
+	left    map[uint32]struct{} // without an answer
 	retries bool                // of due retries
 	acked   bool
 	sent    time.Time
 }
 
-// backlog is the addresses that were never asked, and those out at the receiver.
+// backlog holds the addresses that were never asked, and those that are at the receiver.
 type backlog struct {
 	*job
 	controls *controls
@@ -53,19 +52,19 @@ type backlog struct {
 	task      *wire.Task
 	workspace []byte
 	ordinals  []uint32 // in the order of the file; read only
-	next      int      // index in ordinals of the first that was never offered
-	ready     []uint32 // given back unasked, to be offered before the others
+	next      int      // index in ordinals of the first address that was never offered
+	ready     []uint32 // came back unasked; offered before the others
 
 	chunks    []*open   // oldest first
-	chunk     uint64    // number of the newest; none is used twice
+	chunk     uint64    // number of the newest; no number is used twice
 	size      int       // of the next chunk
-	retryAt   time.Time // no due retries are offered before this time
-	offeredAt time.Time // when the first address was offered, or our ledger came back; zero: none was
-	crowded   bool      // the workspace has its share of the addresses that may be at receivers
+	retryAt   time.Time // until when no due retries are offered
+	offeredAt time.Time // when the first address was offered, or the ledger caught up after a stall; zero: no address was
+	crowded   bool      // the workspace has all the addresses at receivers that it may have
 }
 
 func newBacklog(j *job, k *controls, r *retries) backlog {
-	// Receivers on this node keep the message: ids sliced from the planner's work would keep the whole planner in
+	// Receivers on this node keep the message. If ids were a slice of the planner's work, they would keep all of it in
 	// memory.
 	return backlog{job: j, controls: k, retries: r, workspace: bytes.Clone(j.work.Workspace[:]),
 		task: &wire.Task{Verification: bytes.Clone(j.work.Verification[:]), Epoch: j.work.Epoch,
@@ -73,7 +72,6 @@ func newBacklog(j *job, k *controls, r *retries) backlog {
 		size: wire.AddressesMax}
 }
 
-// isMine reports whether a message is about this task and epoch.
 func (b *backlog) isMine(t *wire.Task) bool {
 	return t.GetEpoch() == b.work.Epoch &&
 		t.Key() == wire.TaskKey{Verification: b.work.Verification, Domain: b.work.Domain}
@@ -85,22 +83,22 @@ func (b *backlog) hasFresh() bool { return b.countFresh() > 0 }
 // countFresh returns how many addresses were never deferred and wait to be offered.
 func (b *backlog) countFresh() int { return len(b.ordinals) - b.next + len(b.ready) }
 
-// hasWaiting reports whether there is an address to be offered.
+// hasWaiting reports whether an address can be offered.
 func (b *backlog) hasWaiting(now time.Time) bool { return b.hasFresh() || b.retries.hasDue(now) }
 
-// isBusy reports whether addresses are out or can be offered within a time. Deferred ones become due one by one.
+// isBusy reports whether addresses are out, or can be offered soon. Deferred ones become due one by one.
 func (b *backlog) isBusy(now time.Time, within time.Duration) bool {
 	return len(b.chunks) > 0 || b.hasWaiting(now.Add(within))
 }
 
-// takeNext returns the next address to offer, from the due retries or from the others.
+// takeNext returns the next address to offer, from the due retries or from the fresh ones.
 func (b *backlog) takeNext(now time.Time, retries bool) (ordinal uint32, ok bool) {
 	switch {
 	case retries && b.retries.hasDue(now):
 		return b.retries.popDue(), true
 	case retries:
 		return 0, false
-	case len(b.ready) > 0: // the last first: of those that come back from a lost receiver, the first were asked in vain
+	case len(b.ready) > 0: // from the end: a lost receiver asked the first ones in vain
 		last := len(b.ready) - 1
 		ordinal, b.ready = b.ready[last], b.ready[:last]
 		return ordinal, true
@@ -121,7 +119,7 @@ func (o *open) unanswered() (out []uint32) {
 	return out
 }
 
-// chunkOf returns the chunk with a number that is out; nil: none.
+// chunkOf returns the chunk at the receiver with a number; nil: none.
 func (b *backlog) chunkOf(number uint64) *open {
 	for _, o := range b.chunks {
 		if o.offer.Chunk == number {
@@ -131,7 +129,7 @@ func (b *backlog) chunkOf(number uint64) *open {
 	return nil
 }
 
-// countOut returns how many chunks are out, of due retries or of others.
+// countOut returns how many chunks are at the receiver, of due retries or of fresh addresses.
 func (b *backlog) countOut(retries bool) (n int) {
 	for _, o := range b.chunks {
 		if o.retries == retries {
@@ -141,11 +139,11 @@ func (b *backlog) countOut(retries bool) (n int) {
 	return n
 }
 
-// quietUntil returns until when there is nothing to do; the zero time: for good. busy: something can be done now or is
-// under way.
+// quietUntil returns until when there is nothing to do; the zero time: for good. busy: there is something to do now, or
+// work is under way.
 func (b *backlog) quietUntil(now time.Time) (until time.Time, busy bool) {
 	switch r := &b.receiver; {
-	case r.isMissed(): // no node may probe: the work waits, and its customer sees that
+	case r.isMissed(): // no node may probe: the customer sees that the work waits
 		return now.Truncate(missedFor).Add(2 * missedFor), false
 	case r.reaching:
 		return time.Time{}, true
@@ -157,7 +155,7 @@ func (b *backlog) quietUntil(now time.Time) (until time.Time, busy bool) {
 	return b.retries.nextDue(), false
 }
 
-// checkSilence sends unanswered offers again and gives up on a silent receiver.
+// checkSilence repeats offers that weren't acknowledged, and gives up a silent receiver.
 func (b *backlog) checkSilence(now time.Time) {
 	b.crowded = false
 	if len(b.chunks) == 0 {
@@ -175,7 +173,7 @@ func (b *backlog) checkSilence(now time.Time) {
 	}
 }
 
-// offerMore looks for the receiver, or offers as many chunks as it grants.
+// offerMore looks up the receiver, or offers it as many chunks as it grants.
 func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 	r := &b.receiver
 	switch {
@@ -186,7 +184,7 @@ func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 		b.addStep(findReceiver{r.nextPause()})
 	default:
 		if len(b.chunks) == 0 {
-			r.credit = max(1, r.credit) // no message would grant more: ask
+			r.credit = max(1, r.credit) // no message will grant more: one offer asks for it
 		}
 		for b.retries.hasDue(now) && !b.crowded && b.countOut(true) < b.chunksNow() && !now.Before(b.retryAt) {
 			b.offerChunk(now, hosts, true)
@@ -198,8 +196,8 @@ func (b *backlog) offerMore(now time.Time, hosts []*wire.Host) {
 	}
 }
 
-// chunksNow is how many chunks of fresh addresses, and of due retries, may be out: one while the node has many
-// addresses out, so that every domain progresses.
+// chunksNow is how many chunks may be out, of fresh addresses and of due retries each. While the node has many
+// addresses out, it is one, so that every domain progresses.
 func (b *backlog) chunksNow() int {
 	if b.options.Load.isHeavy() {
 		return 1
@@ -207,7 +205,7 @@ func (b *backlog) chunksNow() int {
 	return chunksMax
 }
 
-// offerChunk sends the next chunk, of due retries or of others.
+// offerChunk sends the next chunk, of due retries or of fresh addresses.
 func (b *backlog) offerChunk(now time.Time, hosts []*wire.Host, retries bool) {
 	if len(b.chunks) == 0 {
 		b.receiver.heard = now
@@ -242,7 +240,7 @@ func (b *backlog) offerChunk(now time.Time, hosts []*wire.Host, retries bool) {
 	b.sendOffer(now, o, b.chunk, hosts, b.retries.makeProbes(now, ordinals, b.controls.localOf))
 }
 
-// sendOffer offers a chunk, with the count of what waits beside it. A repeated offer stays as it was.
+// sendOffer offers a chunk, and says how many addresses wait here. A repeated offer stays as it was.
 func (b *backlog) sendOffer(now time.Time, o *open, chunk uint64, hosts []*wire.Host, probes []*wire.Probe) {
 	n, oldest := b.countBehind(now)
 	b.receiver.behind, o.sent = n, now
@@ -257,7 +255,7 @@ func (b *backlog) nextFor(now time.Time, o *open) (ordinal uint32, ok bool) {
 		return controlOrdinal, true
 	}
 	ordinal, ok = b.takeNext(now, o.retries)
-	if ok && ordinal == controlOrdinal && o.retries && !b.controls.isNeeded(now) { // others have found out meanwhile
+	if ok && ordinal == controlOrdinal && o.retries && !b.controls.isNeeded(now) { // the behaviour is known by now
 		delete(b.retries.again, ordinal)
 		b.controls.endControl()
 		return b.takeNext(now, o.retries)
@@ -265,7 +263,7 @@ func (b *backlog) nextFor(now time.Time, o *open) (ordinal uint32, ok bool) {
 	return ordinal, ok
 }
 
-// countBehind returns how many addresses of the file wait to be offered, and for how long the oldest has waited.
+// countBehind returns how many addresses of the file wait to be offered, and how long the oldest has waited.
 func (b *backlog) countBehind(now time.Time) (n int, oldest time.Duration) {
 	n = b.countFresh() + b.retries.countRipe(now)
 	switch {
@@ -287,19 +285,19 @@ func (b *backlog) takeAck(now time.Time, m *wire.OfferAck) {
 		o.acked = true
 		return
 	}
-	b.takeBack(o) // full, or an old epoch: a pulse or our parent will say
+	b.takeBack(o) // full, or our epoch is old: a pulse or our parent will say which
 	if o.retries {
 		b.retryAt = now.Add(refusedPause)
 	} else {
-		b.receiver.credit = 0 // whatever it grants: the same offer would be refused again at once
+		b.receiver.credit = 0 // whatever credit came: the receiver would refuse the same offer again
 	}
 	if len(b.chunks) == 0 {
-		b.leaveReceiver() // and ask again after a pause
+		b.leaveReceiver() // look the receiver up again after a pause
 		b.receiver.failures++
 	}
 }
 
-// takeResults notes that results of a chunk came, and returns it; nil if all of it was answered or it was taken back.
+// takeResults acknowledges results of a chunk and returns the chunk; nil: it is fully answered or was taken back.
 func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
 	b.addStep(reply{&wire.ResultsAck{Task: b.task, Chunk: m.GetChunk(), Batch: m.GetBatch()}})
 	o := b.chunkOf(m.GetChunk())
@@ -313,8 +311,8 @@ func (b *backlog) takeResults(now time.Time, m *wire.Results) *open {
 	return o
 }
 
-// takeLate removes an address whose chunk was taken back from the chunk or list that has it now, and reports whether
-// one had.
+// takeLate handles the answer to an address whose chunk was taken back. takeLate removes the address from the chunk or
+// list that has it now, and reports whether one had it.
 func (b *backlog) takeLate(now time.Time, ordinal uint32) bool {
 	if at := slices.Index(b.ready, ordinal); at >= 0 {
 		b.ready = slices.Delete(b.ready, at, at+1)
@@ -329,7 +327,7 @@ func (b *backlog) takeLate(now time.Time, ordinal uint32) bool {
 	return false
 }
 
-// takeOff removes an address from a chunk and reports whether it was there.
+// takeOff removes an address from a chunk, and reports whether the chunk had it.
 func (b *backlog) takeOff(o *open, ordinal uint32) bool {
 	if _, left := o.left[ordinal]; !left {
 		return false
@@ -339,7 +337,7 @@ func (b *backlog) takeOff(o *open, ordinal uint32) bool {
 	return true
 }
 
-// finishChunk ends a chunk when all of it is answered, and chooses the size of the next one by how long it took.
+// finishChunk ends a chunk when all of it is answered. The time that this took decides the size of the next chunk.
 func (b *backlog) finishChunk(now time.Time, o *open) {
 	if len(o.left) > 0 {
 		return
@@ -359,7 +357,7 @@ func (b *backlog) closeChunk(o *open) {
 	b.chunks = slices.DeleteFunc(b.chunks, func(other *open) bool { return other == o })
 }
 
-// takeBack closes a chunk and readies its addresses for the next one.
+// takeBack closes a chunk and makes its addresses ready for the next one.
 func (b *backlog) takeBack(o *open) {
 	b.closeChunk(o)
 	for _, ordinal := range o.unanswered() {
@@ -367,11 +365,11 @@ func (b *backlog) takeBack(o *open) {
 	}
 }
 
-// putBack makes an address that was out and not asked ready for the next chunk.
+// putBack makes an address that came back unasked ready for the next chunk.
 func (b *backlog) putBack(ordinal uint32) {
 	switch {
 	case b.retries.giveBack(ordinal):
-	case ordinal == controlOrdinal: // of the first chunk: it is asked when it is needed
+	case ordinal == controlOrdinal: // the early control probe: a new one is made when needed
 		b.controls.endControl()
 	default:
 		b.ready = append(b.ready, ordinal)

@@ -11,28 +11,27 @@ import (
 )
 
 const (
-	// controlOrdinal names the control probes; addresses number below it.
+	// controlOrdinal is the ordinal of control probes. Addresses have smaller ones.
 	controlOrdinal = wire.ControlOrdinal
 
-	// unclearMax is how many control probes in a row may be without an answer about a mailbox, such as a refusal by
-	// policy, before the acceptances are given up. Guess.
+	// unclearMax is how many control probes in a row may show nothing, such as a refusal by policy. Then the acceptances
+	// are given up. Guess.
 	unclearMax = 3
 
-	// unclearFor is how long no control probe is asked after unclearMax such ones; acceptances are given up
-	// meanwhile. Guess: long enough not to be a nuisance, short enough that a large file isn't lost.
+	// unclearFor is how long we then ask no control probe and give up all acceptances. Guess: long enough not to annoy the
+	// receiver, short enough that a large file isn't lost.
 	unclearFor = 10 * time.Minute
 
-	// controlBehind: a first chunk of at least this many addresses takes the first control probe along. Nearly always
-	// one of its addresses is accepted, and the control probe would follow anyway, after another round trip and queue.
-	// A smaller domain may not need a control probe.
+	// controlBehind: a first chunk of at least this many addresses includes the first control probe. Such a domain nearly
+	// always needs one, and later it would cost another round trip and queue. A smaller domain may not need one.
 	controlBehind = 4
 
-	// staysRefusedFor: a control probe counts as refused once temporary replies called its mailbox missing for this
-	// long. Greylisting doesn't speak of mailboxes, and a receiver's own check of a mailbox takes seconds. Guess.
+	// staysRefusedFor: a control probe counts as refused if temporary replies say for this long that its mailbox doesn't
+	// exist. Greylisting doesn't mention mailboxes, and a receiver's own check of a mailbox takes seconds. Guess.
 	staysRefusedFor = time.Minute
 )
 
-// controls find out whether acceptances count: by control probes, by what earlier ones showed, and by witnesses.
+// controls find out whether acceptances count: from control probes, from earlier ones, and from witnesses.
 type controls struct {
 	*job
 	route   *route
@@ -42,26 +41,26 @@ type controls struct {
 	acceptances
 	witnesses witnesses
 
-	unclear int // control probes in a row that didn't show the behaviour
+	unclear int // control probes in a row that showed nothing
 	doubt   smtp.Reason
-	until   time.Time // no control probe before; acceptances until then are given up
+	until   time.Time // until then no control probe is asked and acceptances are given up
 }
 
-// controlProbe asks about a mailbox that nobody has. Each has another name, unless a greylist let one through or may;
-// they are asked one at a time, with growing pauses.
+// controlProbe asks for a mailbox that nobody has. Control probes are asked one at a time, with growing pauses. Each
+// control probe uses a new name, unless a greylist knows, or may know, an earlier one.
 type controlProbe struct {
 	locals   randomLocals
-	local    string           // of the one that is asked
-	let      string           // of one that was deferred and then refused, and so isn't deferred again; empty: none
-	deferred string           // of the one that was deferred first since the need arose; empty: none
-	witness  bool             // the control probe is a witness: an address that was accepted before
-	bare     evidence.Attempt // a refusal of a control probe that needs a witness; zero: there is none
-	asking   bool             // it is ready, out or deferred
-	early    bool             // the first one may be asked before anything was accepted
-	owed     bool             // and will be, unless the cluster knows the behaviour
-	asked    int              // since the need arose
+	local    string           // the name that is asked
+	let      string           // a name that was deferred and then refused, so it passes the greylist; empty: none
+	deferred string           // the name that was first deferred since a control probe became necessary; empty: none
+	witness  bool             // instead of a made-up name, a witness is asked: an address that was accepted before
+	bare     evidence.Attempt // a control probe's refusal that needs a witness; zero: none
+	asking   bool             // the control probe is ready, out or deferred
+	early    bool             // a control probe may be asked before any address was accepted
+	owed     bool             // the early control probe waits for what the cluster knows
+	asked    int              // control probes since one became necessary
 	next     time.Time
-	notes    []evidence.Attempt // for the Behaviour; never changed, only replaced
+	notes    []evidence.Attempt // for the AcceptBehaviour; never changed, only replaced
 }
 
 func (k *controlProbe) noteAttempts(list []evidence.Attempt) {
@@ -94,8 +93,8 @@ func (k *controls) beginControl() {
 	k.asked++
 }
 
-// beginControlEarly begins the first control probe before an acceptance if it will likely be needed, and reports
-// whether it did.
+// beginControlEarly begins the first control probe before an acceptance, if it will likely be needed. beginControlEarly
+// reports whether it began one.
 func (k *controls) beginControlEarly(now time.Time) bool {
 	if !k.early || k.asking || k.isRecalling() {
 		return false
@@ -108,14 +107,14 @@ func (k *controls) beginControlEarly(now time.Time) bool {
 	return true
 }
 
-// askControlEarly is beginControlEarly for a control probe that waits beside greylisted addresses.
+// askControlEarly is beginControlEarly for a control probe that waits together with greylisted addresses.
 func (k *controls) askControlEarly(now time.Time) {
 	if k.owed = k.isRecalling(); !k.owed && k.beginControlEarly(now) {
 		k.offerControl(now)
 	}
 }
 
-// knowsBehaviour reports whether the host that answers next is known to tell mailboxes apart, or to accept everything.
+// knowsBehaviour reports whether we know how the next host answers: it tells mailboxes apart, or it accepts everything.
 func (k *controls) knowsBehaviour(now time.Time) bool {
 	_, known := k.behaviourOf(now, k.route.answeringHost()).CatchAll()
 	return known
@@ -128,28 +127,29 @@ func (k *controls) recallOver(now time.Time) {
 	}
 }
 
-// offerControl offers the control probe as a due address: many addresses may wait for it.
+// offerControl offers the control probe like a due address, because many addresses may wait for it.
 func (k *controls) offerControl(now time.Time) {
 	since := k.since(now)
-	p := pending{ordinal: controlOrdinal, since: since, due: since - 1} // never 0: see deferredCounts.control
+	p := pending{ordinal: controlOrdinal, since: since, due: since - 1} // 0 is "none" in deferredCounts.control
 	k.retries.pushDeferred(p)
 }
 
-// endControl ends the control probes: no acceptance needs them. One that is out comes back unused.
+// endControl ends the control probes, because no acceptance needs them. A control probe that is out comes back unused.
 func (k *controls) endControl() {
 	k.asking, k.asked, k.unclear = false, 0, 0
 	k.next = time.Time{}
 }
 
-// pauseControls lets some time pass before the next control probe.
+// pauseControls begins the pause before the next control probe.
 func (k *controls) pauseControls(now time.Time) {
 	pauses := k.options.ControlPauses
 	k.asking = false
 	k.next = now.Add(pauses[min(k.asked, len(pauses))-1])
 }
 
-// endsAt estimates when it is known whether the domain accepts everything: nearly all domains refuse the first control
-// probe, which is expected to be answered at deferred if that isn't 0, and those that don't refuse none.
+// endsAt estimates when we will know whether the domain accepts everything. A domain that refuses the first control
+// probe is decided then, and nearly all do. A domain that accepts the first one accepts the others too. deferred is
+// when a deferred control probe is expected to be answered; 0: it isn't deferred.
 func (k *controls) endsAt(now time.Time, deferred time.Duration) time.Time {
 	end, pauses := later(now, k.nextControl()), k.options.ControlPauses
 	if deferred > 0 {
@@ -163,7 +163,7 @@ func (k *controls) endsAt(now time.Time, deferred time.Duration) time.Time {
 	return end
 }
 
-// isNeeded reports whether an address waits for a control probe or a witness, or a greylisted one may soon.
+// isNeeded reports whether an address waits for a control probe or a witness, or a greylisted address may soon.
 func (k *controls) isNeeded(now time.Time) bool {
 	waits := k.retries.again[controlOrdinal].reason
 	return len(k.accepted) > 0 || k.witness && len(k.witnesses.doubted) > 0 ||
@@ -207,7 +207,7 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 	case answered && last.Outcome == smtp.Invalid && last.Bare && k.witnesses.known:
 		k.bare = last
 		k.askWitness(now)
-	case answered && last.Unreadable() && verdict.Unread(last.Rule): // and stays so
+	case answered && last.Unreadable() && verdict.Unread(last.Rule): // no later reply will be more readable
 		k.giveUpAccepted(now, last.Reason)
 	case !answered || last.Outcome == smtp.Undecided && !closed(c):
 		switch {
@@ -222,8 +222,8 @@ func (k *controls) takeAnswer(now time.Time, p pending, c evidence.Case, m answe
 	}
 }
 
-// otherName has another name asked next. The name that was deferred first takes every other turn: it may be greylisted,
-// whatever the words.
+// otherName chooses another name for the next control probe. Every other time it takes the first deferred name again,
+// because that name may be greylisted, whatever the words of the replies.
 func (k *controlProbe) otherName(deferred bool) {
 	if k.deferred == "" && deferred {
 		k.deferred = k.local
@@ -235,7 +235,7 @@ func (k *controlProbe) otherName(deferred bool) {
 	k.local = k.locals.next()
 }
 
-// isOfMailbox reports whether the answer to a control probe may be about that one name, so that another name may show
+// isOfMailbox reports whether the answer to a control probe may be about its name only. Then another name may show
 // more.
 func isOfMailbox(last evidence.Attempt) bool {
 	switch last.Reason {
@@ -245,8 +245,8 @@ func isOfMailbox(last evidence.Attempt) bool {
 	return false
 }
 
-// staysRefused reports whether the same host has temporarily refused the same control probe again while it accepts
-// other addresses: it tells missing mailboxes apart by a 4xx.
+// staysRefused reports whether the host refuses missing mailboxes with a 4xx. The host has temporarily refused the same
+// control probe twice, while it accepts other addresses.
 func (k *controls) staysRefused(c evidence.Case) bool {
 	last, _ := c.Last()
 	return last.Reason == smtp.NotAccepted && len(k.accepted) > 0 && k.host == last.Host &&
@@ -269,8 +269,8 @@ func (k *controls) tellsApart(now time.Time, refused evidence.Attempt) {
 	k.proveBefore(refused.At)
 }
 
-// moveTo asks the waiting acceptances again when another host answers now: control probes there say nothing about the
-// old host.
+// moveTo asks the waiting acceptances again if another host answers now, because its control probes say nothing about
+// the old host.
 func (k *controls) moveTo(now time.Time, host string) {
 	if k.host == host {
 		return
@@ -281,7 +281,7 @@ func (k *controls) moveTo(now time.Time, host string) {
 	}
 }
 
-// tellsNothing notes that a control probe's answer didn't show the behaviour.
+// tellsNothing notes that the answer to a control probe didn't show the host's behaviour.
 func (k *controls) tellsNothing(now time.Time, reason smtp.Reason) {
 	k.pauseControls(now)
 	if k.unclear++; k.unclear >= unclearMax {
@@ -289,21 +289,21 @@ func (k *controls) tellsNothing(now time.Time, reason smtp.Reason) {
 	}
 }
 
-// giveUpAccepted gives up the acceptances: the host's behaviour can't be found out.
+// giveUpAccepted gives up the acceptances, because the host's behaviour can't be found out.
 func (k *controls) giveUpAccepted(now time.Time, reason smtp.Reason) {
 	k.endControl()
 	k.doubt, k.until = reason, now.Add(unclearFor)
 }
 
-// askAgain has an address, or the control probe, asked again later, or gives it up when its time is over.
+// askAgain asks an address, or the control probe, again later. If its time is over, askAgain gives it up.
 func (k *controls) askAgain(now time.Time, p pending, c evidence.Case, m answerOf) {
 	if why, over := k.retries.askLater(now, p, c, m); over {
 		k.giveUp(now, p, c, why)
 	}
 }
 
-// giveUp gives up an address or, for a control probe, the acceptances that wait for it. why is smtp.ReasonNone when the
-// last attempt says it.
+// giveUp gives up an address or, for a control probe, the acceptances that wait for it. why is smtp.ReasonNone if the
+// last attempt has the reason.
 func (k *controls) giveUp(now time.Time, p pending, c evidence.Case, why smtp.Reason) {
 	if p.ordinal != controlOrdinal {
 		k.job.giveUp(now, p.ordinal, c, why)

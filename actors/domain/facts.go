@@ -18,36 +18,36 @@ import (
 )
 
 const (
-	// factsMax bounds the domains that are remembered: 100,000 take about 30 MB. Beyond it those that were not asked
-	// for longest are forgotten.
+	// factsMax bounds the domains that are remembered: 100,000 take about 30 MB. Beyond it we forget the domains that were
+	// asked least recently.
 	factsMax = 100_000
 
-	// factLife is how long the result of control probes is believed. A guess between asking for each file and missing a
-	// change; Exim's callout cache keeps a positive for 7 days and a negative for 3 hours.
+	// factLife is how long we believe the result of control probes. A guess: a shorter life asks again for each file, a
+	// longer one misses changes. Exim's callout cache keeps a positive result for 7 days and a negative one for 3 hours.
 	factLife = 6 * time.Hour
 
-	// partLife is the same for accepted control probes that are too few to show a catch-all. It must outlast the pauses
-	// between control probes, so it doesn't scale with Facts.Hour.
+	// partLife is how long we keep accepted control probes that are too few to show a catch-all domain. partLife must be
+	// longer than the pauses between control probes, so it doesn't scale with Facts.Hour.
 	partLife = time.Hour
 )
 
-// Facts remembers for a while how hosts answer for domains, by behaviourKey. The domain actors of a node share it
-// and, with a Writer, the nodes of a cluster. Safe for concurrent use.
+// Facts remembers for a while how hosts answer for domains, by behaviourKey. The domain actors of a node share it; with
+// a Writer, all nodes of a cluster do. Safe for concurrent use.
 type Facts struct {
-	// Hour is how long an hour lasts in the rules that count by the hour. It is set first.
+	// Hour is the length of an hour in rules that count by the hour. Hour is set before anything else is done.
 	Hour throttle.Hour
 
 	writer *facts.Writer // nil: nothing is shared
 
-	guarded atomic.Bool // a guard was seen at a domain; while there is none, nobody asks Pause
+	guarded atomic.Bool // a guard was seen; before that nobody calls Pause
 
 	mu       sync.Mutex
 	domains  *simplelru.LRU[string, fact]      // guarded by mu
 	refusals *simplelru.LRU[string, *refusals] // guarded by mu
 }
 
-// behaviourKey names in Facts how a host (lower case) answers for a domain. A key is never longer than the store
-// takes: a long host is named by a hash.
+// behaviourKey is the key in Facts for how a host (in lower case) answers for a domain. The store limits the length of
+// keys, so a long host is replaced by a hash.
 func behaviourKey(domain, host string) string {
 	if len(factPrefix)+len(domain)+1+len(host) > ledger.FactKeyBytesMax {
 		h := fnv.New64a()
@@ -57,10 +57,10 @@ func behaviourKey(domain, host string) string {
 	return domain + "/" + host
 }
 
-// fact is what the control probes of a domain showed.
+// fact is what control probes showed about a domain.
 type fact struct {
 	accepted, refused int
-	first, last       time.Time // of their answers
+	first, last       time.Time // when the control probes were answered
 	until             time.Time
 }
 
@@ -68,7 +68,7 @@ func (k fact) behaviour() evidence.AcceptBehaviour {
 	return evidence.AcceptBehaviour{Accepted: k.accepted, Refused: k.refused, First: k.first, Last: k.last}
 }
 
-// isDecided reports whether a fact is enough to know whether the domain accepts everything.
+// isDecided reports whether a fact shows if the domain accepts everything.
 func (k fact) isDecided() bool {
 	_, known := k.behaviour().CatchAll()
 	return known
@@ -84,14 +84,14 @@ func NewFacts() *Facts {
 	return &Facts{domains: domains, refusals: refusals}
 }
 
-// ShareFacts makes empty Facts that share what they learn with all whose writers have the same ledger.
+// ShareFacts makes empty Facts that share with all Facts on the same ledger.
 func ShareFacts(w *facts.Writer) *Facts {
 	f := NewFacts()
 	f.writer = w
 	return f
 }
 
-// Shared reports whether others may know more: see Recall.
+// Shared reports whether other nodes may know more: see Recall.
 func (f *Facts) Shared() bool { return f.writer != nil }
 
 // Behaviour returns the known accept behaviour of a domain.
@@ -101,7 +101,7 @@ func (f *Facts) Behaviour(domain string, now time.Time) evidence.AcceptBehaviour
 	return f.knownOf(domain, now).behaviour()
 }
 
-// knownOf returns the fact about a domain if it hasn't expired. The caller has the lock.
+// knownOf returns the fact about a domain, if it hasn't expired. The caller holds the lock.
 func (f *Facts) knownOf(domain string, now time.Time) fact {
 	k, ok := f.domains.Get(domain)
 	if !ok || now.After(k.until) {
@@ -110,7 +110,7 @@ func (f *Facts) knownOf(domain string, now time.Time) fact {
 	return k
 }
 
-// Learn adds the answer to one control probe to the facts about a domain.
+// Learn notes whether a domain accepted one control probe.
 func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +126,7 @@ func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 		k.refused++
 		r := f.refusalsOf(domain)
 		r.add(now)
-		r.guard = time.Time{} // it was honest
+		r.guard = time.Time{} // the control probe was refused: no guard is active
 	}
 	k.until = now.Add(partLife)
 	if k.isDecided() {
@@ -139,24 +139,24 @@ func (f *Facts) Learn(domain string, accepted bool, now time.Time) {
 }
 
 const (
-	// recallWithin is how long an acceptance waits for the cluster's answer; after that a control probe costs less than
-	// waiting.
+	// recallWithin is how long an acceptance waits for the cluster's answer. A longer wait costs more than a control
+	// probe.
 	recallWithin = 2 * time.Second
 
 	// flushWithin bounds the last write of a process.
 	flushWithin = 2 * time.Second
 
-	// factPrefix tells the keys of domains from those of receivers.
+	// factPrefix begins the keys of domains, so that they differ from those of receivers.
 	factPrefix = "domain/"
 )
 
-// Recall asks the cluster about keys (behaviourKey) that Behaviour doesn't know. It returns when Behaviour has the
-// answer, or when ctx ends.
+// Recall asks the cluster about the keys (behaviourKey) that Behaviour doesn't know. When it returns, Behaviour has the
+// answer or ctx has ended.
 func (f *Facts) Recall(ctx context.Context, keys ...string) {
 	if f.writer == nil {
 		return
 	}
-	answered := make(chan struct{}, len(keys)) // no sender blocks
+	answered := make(chan struct{}, len(keys)) // has room for all, so no sender blocks
 	for _, key := range keys {
 		f.writer.Know(factPrefix+key, func(found facts.Fact) {
 			f.takeRecalled(key, found, time.Now())
@@ -172,7 +172,7 @@ func (f *Facts) Recall(ctx context.Context, keys ...string) {
 	}
 }
 
-// takeRecalled takes over a stored fact, unless a newer one is known here.
+// takeRecalled adopts a stored fact, unless a newer one is known here.
 func (f *Facts) takeRecalled(key string, found facts.Fact, now time.Time) {
 	k, ok := readFact(found, now)
 	if !ok {
@@ -186,7 +186,7 @@ func (f *Facts) takeRecalled(key string, found facts.Fact, now time.Time) {
 	f.domains.Add(key, k)
 }
 
-// Flush writes what was learned and is not written yet. Call it at the end of the process.
+// Flush writes what was learned and not yet written. Call it at the end of the process.
 func (f *Facts) Flush(ctx context.Context) error {
 	if f.writer == nil {
 		return nil
@@ -196,10 +196,10 @@ func (f *Facts) Flush(ctx context.Context) error {
 	return f.writer.Flush(within)
 }
 
-// factLine is a fact as it is stored; times are Unix milliseconds. A line of a newer program is ignored.
+// factLine is the stored form of a fact. Times are Unix milliseconds. A line that a newer program wrote is ignored.
 const factLine = "behaviour1 accepted=%d refused=%d first=%d last=%d"
 
-// countMax bounds a count that is read: a larger one isn't ours.
+// countMax bounds a count that is read: we never write a larger one.
 const countMax = 1_000_000
 
 func (k fact) stored(key string) facts.Fact {
@@ -207,7 +207,7 @@ func (k fact) stored(key string) facts.Fact {
 	return facts.Fact{Key: key, Data: []byte(line), Expires: k.until}
 }
 
-// readFact reads a stored fact. Its end was set by another node's clock, so it is capped at the lifetime of a fact
+// readFact reads a stored fact. The clock of another node set its end, so readFact caps it at the lifetime of a fact
 // learned here.
 func readFact(l facts.Fact, now time.Time) (fact, bool) {
 	var k fact

@@ -10,16 +10,16 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// An address is given up, which makes it unknown as its last attempt says,
-//   - GiveUpAfter after the first attempt that was made for it (outOfTime), or when its next one would be later,
-//   - when the file's deadline has come (expireAll),
-//   - when its receiver has given no address a good answer for GiveUpAfter though it was asked, even if
-//     this address couldn't be asked (giveUpBarren).
+// An address is given up, and becomes unknown with the reason of its last attempt,
+//   - when GiveUpAfter has passed since its first attempt, or its next attempt would come later than that (outOfTime);
+//   - at the file's deadline (expireAll);
+//   - when its receiver was asked for GiveUpAfter and gave no address a good answer (giveUpBarren). Addresses that
+//     couldn't be asked are given up too.
 //
 // Time spent waiting for our own limits, budgets and pauses doesn't count.
 
-// untimed reports whether the wait after an answer doesn't count towards giving up: the address wasn't asked, or the
-// receiver is paused, or our source suspended.
+// untimed reports whether the wait after an answer doesn't count towards giving up. The wait doesn't count if the
+// address wasn't asked because the receiver is paused or our source is suspended.
 func untimed(m answerOf) bool {
 	if len(m.attempts) == 0 {
 		return m.reason == smtp.ReceiverRateLimited || m.reason == smtp.HarvestGuard
@@ -27,11 +27,11 @@ func untimed(m answerOf) bool {
 	return !slices.ContainsFunc(m.attempts, func(t evidence.Attempt) bool { return !t.Others })
 }
 
-// isRcptFor reports whether an attempt of an address got as far as its own RCPT.
+// isRcptFor reports whether an attempt sent a RCPT for the address itself.
 func isRcptFor(t evidence.Attempt) bool { return t.Stage == smtp.StageRcpt && !t.Others }
 
-// outOfTime reports whether an address that is asked again when it is due is given up instead. A wait that is longer
-// than the time left ends it only if a RCPT was sent for it.
+// outOfTime reports whether an address must be given up now. If a RCPT was sent for it, it is given up when its next
+// attempt would come too late; otherwise when the time has passed.
 func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 	if d := r.work.Deadline; !d.IsZero() && !r.start.Add(p.due).Before(d) {
 		return true
@@ -42,8 +42,9 @@ func (r *retries) outOfTime(now time.Time, p *pending, c evidence.Case) bool {
 	return r.since(now)-p.since >= r.options.GiveUpAfter
 }
 
-// At the deadline expireAll ends all addresses that are not at a receiver. A deferred one ends as its last attempt
-// says; about the others the receiver didn't let us ask in time. Addresses at a receiver end when it returns them.
+// expireAll ends, at the deadline, all addresses that aren't at a receiver. A deferred address ends with the reason of
+// its last attempt. For the others the reason is that the receiver's limits left no time. Addresses at a receiver end
+// when they come back.
 func (pl *planner) expireAll(now time.Time) {
 	since := pl.since(now)
 	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
@@ -59,8 +60,9 @@ func (pl *planner) expireAll(now time.Time) {
 	}
 }
 
-// noteBarren notes how long the receiver's hosts have given nobody a good answer, counted from the first offer of this
-// work, or from the last stall of our ledger, at the earliest. What is out at such a receiver is taken back.
+// noteBarren notes how long the receiver's hosts have given no address a good answer. Time before the first offer of
+// this work, or before the end of the ledger's last stall, doesn't count. If it is too long, noteBarren takes back what
+// is at the receiver.
 func (b *backlog) noteBarren(now time.Time, m interface {
 	GetBarrenMs() int64
 	GetBarrenReason() uint32
@@ -76,8 +78,8 @@ func (b *backlog) noteBarren(now time.Time, m interface {
 	}
 }
 
-// whyBarren is the reason to give up an address of a receiver that answers nobody; smtp.ReasonNone when its last
-// attempt says it.
+// whyBarren returns the reason for giving up an address whose receiver gives no good answers; smtp.ReasonNone: the last
+// attempt has the reason.
 func (r *retries) whyBarren(c evidence.Case) smtp.Reason {
 	if _, asked := c.Last(); asked {
 		return smtp.ReasonNone
@@ -85,8 +87,8 @@ func (r *retries) whyBarren(c evidence.Case) smtp.Reason {
 	return r.barren
 }
 
-// giveUpBarren ends everything that waits for a receiver that answers nobody. What is out ends when the receiver gives
-// it back.
+// giveUpBarren ends all addresses that wait for a receiver that gives no good answers. Addresses at the receiver end
+// when they come back.
 func (pl *planner) giveUpBarren(now time.Time) {
 	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
 		pl.controls.giveUp(now, p, c, pl.retries.whyBarren(c))

@@ -6,38 +6,41 @@ import (
 	"rollcall/smtp"
 )
 
-// A harvest guard refuses or accepts everything for an hour or so after it has seen many refusals.
-//   - A guard that says so pauses the whole receiver (penaltyWait in actors/receiver/scheduler/pauses.go), unless we
-//     had few refusals there (mayWakeGuard in booking.go).
-//   - A guard that accepts everything is found here. After suspectAfter refusals (Suspect) an acceptance counts only
-//     after a refused control probe. If that probe is accepted, a guard is active (meetGuard): the domain is paused
-//     (route.isPaused), and acceptances since the last refused probe are discarded and asked again (voidAccepted).
-//   - Few wake at all: the refusals of an hour and of a session are bounded (smtp/throttle/budget.go, stranger.go).
+// A harvest guard is a receiver's defence against guessing addresses. After many refusals it refuses or accepts
+// everything, for an hour or so.
+//   - A guard that refuses says so. Then the whole receiver pauses (penaltyWait in
+//     actors/receiver/scheduler/pauses.go), unless we had few refusals there (mayWakeGuard in booking.go).
+//   - A guard that accepts everything is found here. After suspectAfter refusals (Suspect) an acceptance counts only if
+//     a later control probe is refused. If that probe is accepted, a guard is active (meetGuard): the domain is paused
+//     (route.isPaused). The acceptances since the last refused probe are discarded and asked again (voidAccepted).
+//   - We wake few guards, because we bound the refusals of an hour and of a session (smtp/throttle/budget.go,
+//     stranger.go).
 
 const (
-	// suspectAfter is the number of refusals within suspectWithin after which an acceptance counts only if a later
-	// control probe is refused. Some gateways accept everything after 25 refused recipients in an hour by default, and
-	// other nodes of ours may ask the same receiver.
+	// suspectAfter refusals within suspectWithin make acceptances doubtful: they count only if a later control probe is
+	// refused. Some gateways, by default, accept everything after 25 refused recipients in an hour, and other nodes of
+	// ours may ask the same receiver.
 	suspectAfter  = 15
 	suspectWithin = time.Hour
 
-	// guardFor is how long a domain isn't asked after its receiver was seen to accept everything behind many refusals:
-	// harvest guards count by the hour.
+	// guardFor is how long a domain isn't asked after a guard was seen there. Guards count by the hour.
 	guardFor = time.Hour
 
-	// refusalsMax bounds the domains whose refusals are counted. Beyond it those that were not asked for longest are
-	// forgotten, and a guard there may be missed. They take 5 MB.
+	// refusalsMax bounds the domains whose refusals are counted: 5 MB. Beyond it we forget the domains that were asked
+	// least recently, and may miss a guard there.
 	refusalsMax = 10_000
 )
 
-// refusals is what makes the acceptances of a domain doubtful.
+// refusals are what makes the acceptances of a domain doubtful.
 type refusals struct {
-	times [suspectAfter]time.Time // of the newest refusals, as a ring
+	times [suspectAfter]time.Time // times of the newest refusals, as a ring
 	next  int
-	guard time.Time // a guard was seen: nothing is asked before; zero: none since a control probe was refused
+	// guard is until when the domain isn't asked because a guard was seen; zero: none was, or a control probe was refused
+	// since.
+	guard time.Time
 }
 
-// refusalsOf returns the notes on a domain's refusals. The caller has the lock.
+// refusalsOf returns the refusals of a domain. The caller holds the lock.
 func (f *Facts) refusalsOf(domain string) *refusals {
 	r, ok := f.refusals.Get(domain)
 	if !ok {
@@ -59,7 +62,7 @@ func (r *refusals) add(now time.Time) {
 	r.next = (r.next + 1) % suspectAfter
 }
 
-// Guard notes that a harvest guard was seen at a domain, which isn't asked until a time.
+// Guard notes that a harvest guard was seen at a domain, and until when the domain isn't asked.
 func (f *Facts) Guard(domain string, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +70,7 @@ func (f *Facts) Guard(domain string, until time.Time) {
 	f.guarded.Store(true)
 }
 
-// Pause returns until when a domain isn't asked; that may lie in the past.
+// Pause returns until when a domain isn't asked. The time may be past.
 func (f *Facts) Pause(domain string) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,9 +80,9 @@ func (f *Facts) Pause(domain string) time.Time {
 	return time.Time{}
 }
 
-// Suspect reports whether an acceptance (behaviourKey) may be a harvest guard's: it comes after many refusals, or after
-// a guard was seen and no control probe was refused since. A control probe refused in between doesn't help: the next
-// refusal may be one too many.
+// Suspect reports whether a harvest guard may have caused an acceptance (behaviourKey). An acceptance is suspect after
+// many recent refusals, even if control probes were refused in between: the next refusal may be one too many. An
+// acceptance is also suspect after a guard was seen, until a control probe is refused.
 func (f *Facts) Suspect(domain string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,7 +95,7 @@ func (f *Facts) Suspect(domain string, now time.Time) bool {
 	return many || !r.guard.IsZero() && (now.Before(r.guard) || f.knownOf(domain, now).refused > 0)
 }
 
-// meetGuard notes that a harvest guard accepts everything: a control probe was accepted after many refusals.
+// meetGuard notes that a harvest guard is active: after many refusals it accepted a control probe.
 func (k *controls) meetGuard(now time.Time) {
 	until := now.Add(k.options.Facts.Hour.Of(guardFor))
 	k.options.Facts.Guard(behaviourKey(k.work.Domain, k.route.answeringHost()), until)
@@ -100,7 +103,8 @@ func (k *controls) meetGuard(now time.Time) {
 		"receiver", k.route.key, "reason", smtp.HarvestGuard.String(), "until", until)
 }
 
-// pausedUntil returns until when nothing is asked because a harvest guard was seen at a host; that may lie in the past.
+// pausedUntil returns until when the domain isn't asked because a guard was seen at one of its hosts. The time may be
+// past.
 func (r *route) pausedUntil() time.Time {
 	if !r.options.Facts.guarded.Load() {
 		return time.Time{}
@@ -112,11 +116,10 @@ func (r *route) pausedUntil() time.Time {
 	return until
 }
 
-// isPaused reports whether nothing is asked because a harvest guard was seen.
 func (r *route) isPaused(now time.Time) bool { return now.Before(r.pausedUntil()) }
 
-// voidAccepted, while a harvest guard is active, discards the acceptances since the last refused control probe. They
-// are asked again when the guard has had time to forget us.
+// voidAccepted discards, while a harvest guard is active, the acceptances since the last refused control probe. These
+// addresses are asked again after the pause, in which the guard forgets us.
 func (k *controls) voidAccepted(now time.Time) {
 	wait := k.route.pausedUntil().Sub(now)
 	for _, p := range k.takeAccepted() {

@@ -12,8 +12,8 @@ import (
 	"rollcall/smtp/verdict"
 )
 
-// finalsMax is how many addresses become final in one round before the parent gets them, and drainPause is the pause
-// before the next: a million cases at once would take some hundred megabytes, and the parent has to keep up.
+// finalsMax is how many addresses may become final before the parent gets them, and drainPause is the pause until the
+// next ones. A million cases at once would take some hundred megabytes, and the parent has to keep up.
 const (
 	finalsMax  = 1000
 	drainPause = time.Millisecond
@@ -23,14 +23,14 @@ type step any
 
 type (
 	findRoute    struct{}
-	findReceiver struct{ after time.Duration } // of the route
-	leave        struct{}                      // forget the receiver
-	tell         struct{ msg proto.Message }   // to the receiver
-	reply        struct{ msg proto.Message }   // to the sender of the message at hand
-	recall       struct{ keys []string }       // what the cluster knows of hosts: see behaviourKey
+	findReceiver struct{ after time.Duration } // looks up the receiver of the route
+	leave        struct{}                      // forgets the receiver
+	tell         struct{ msg proto.Message }   // sends a message to the receiver
+	reply        struct{ msg proto.Message }   // answers the message under way
+	recall       struct{ keys []string }       // asks what the cluster knows of hosts: see behaviourKey
 )
 
-// job is what the parts of a planner share: the work, and the steps and finals of this round.
+// job is what the parts of a planner share: the work, the steps, and the finals of this round.
 type job struct {
 	options Options
 	work    Work
@@ -40,12 +40,12 @@ type job struct {
 	steps   []step
 }
 
-// since turns a time into the form of pending.
+// since returns a time as pending has it: since the start of the planner.
 func (j *job) since(now time.Time) time.Duration { return now.Sub(j.start) }
 
 func (j *job) addStep(s step) { j.steps = append(j.steps, s) }
 
-// isCut reports whether finalsMax addresses became final in this round, so that others wait for the next.
+// isCut reports whether finalsMax addresses became final in this round. Other addresses wait for the next round.
 func (j *job) isCut() bool { return len(j.finals) >= finalsMax }
 
 var finalRooms = sync.Pool{New: func() any { return new([]Final) }}
@@ -60,8 +60,8 @@ func (j *job) takeFinals() []Final {
 	return finals
 }
 
-// conclude gives an address its outcome, if its case is closed. It is the only place where a Final is made, and
-// verdict.Conclude the only one where an outcome is.
+// conclude gives an address its outcome, if its case is closed. Only conclude makes a Final, and only verdict.Conclude
+// makes an outcome.
 func (j *job) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
 	outcome, reason := verdict.Conclude(c)
 	if !outcome.Final() {
@@ -76,8 +76,7 @@ func (j *job) conclude(now time.Time, ordinal uint32, c evidence.Case) bool {
 	return true
 }
 
-// giveUp ends an address without an answer: its case is closed as it is. why is smtp.ReasonNone when the last attempt
-// says it.
+// giveUp ends an address by closing its case as it is. why is smtp.ReasonNone if the last attempt has the reason.
 func (j *job) giveUp(now time.Time, ordinal uint32, c evidence.Case, why smtp.Reason) {
 	last, asked := c.Last()
 	switch {
@@ -90,7 +89,7 @@ func (j *job) giveUp(now time.Time, ordinal uint32, c evidence.Case, why smtp.Re
 	j.conclude(now, ordinal, c)
 }
 
-// caseTime returns the time of the last attempt of a case, or now if DNS decided or there is none.
+// caseTime returns the time of the last attempt of a case. Without an attempt, or if DNS decided, it returns now.
 func caseTime(now time.Time, c evidence.Case) time.Time {
 	if n := len(c.Attempts); n > 0 && c.NoRoute == smtp.ReasonNone && !c.Attempts[n-1].At.IsZero() {
 		return c.Attempts[n-1].At
@@ -98,7 +97,7 @@ func caseTime(now time.Time, c evidence.Case) time.Time {
 	return now
 }
 
-// earliest returns the earliest of some times; the zero time is never.
+// earliest returns the earliest of some times. The zero time stands for never.
 func earliest(times ...time.Time) (first time.Time) {
 	for _, t := range times {
 		if first.IsZero() || !t.IsZero() && t.Before(first) {
@@ -115,7 +114,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// after returns a time, or the zero time when it is past.
+// after returns a time, or the zero time if the time is past.
 func after(now, t time.Time) time.Time {
 	if t.After(now) {
 		return t

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// loadMax is how many addresses may be at receivers before domains offer little
-	// at a time. Measured: 330 bytes each, so 20 MB.
+	// loadMax is how many addresses may be at receivers before domains offer small chunks. Measured: 330 bytes each, so 20
+	// MB.
 	loadMax = 60_000
 
 	// outMax bounds the addresses at receivers: 40 MB.
 	outMax = 2 * loadMax
 
-	// openMax bounds the domains with an actor on a node, including those that only wait, such as for a greylist.
-	// Measured: some 2 KB each, so 130 MB.
+	// openMax bounds the domains with an actor on a node. openMax includes domains that only wait, for example for a
+	// greylist. Measured: some 2 KB each, so 130 MB.
 	openMax = 65_536
 )
 
-// Load counts the domains at work on a node, and their addresses at receivers. Workspaces share both, see package
-// ledger/quota: a domain begins later, and an address is offered later, when its workspace has its share. It also
-// counts the bytes of the answers that domains keep beyond their own share. Safe for concurrent use.
+// Load counts the domains at work on a node, and their addresses at receivers. Workspaces share both (package
+// ledger/quota). When a workspace has used its share, its next domain or address waits. Load also counts the bytes that
+// domains use for replies beyond their own share. Safe for concurrent use.
 type Load struct {
 	weight func(workspace uuid.UUID) int
 	open   *quota.Pool[uuid.UUID]
@@ -31,12 +31,12 @@ type Load struct {
 	texts  atomic.Int64
 }
 
-// NewLoad makes the empty load of a node. weight returns a workspace's shares, for one of other workspaces.
+// NewLoad makes the empty load of a node. weight returns how many shares a workspace has.
 func NewLoad(weight func(workspace uuid.UUID) int) *Load {
 	return &Load{weight: weight, open: quota.New[uuid.UUID](openMax), out: quota.New[uuid.UUID](outMax)}
 }
 
-// Begin reports whether a workspace may have another domain at work, and counts it.
+// Begin counts one more domain of a workspace. Begin reports whether the workspace may have it.
 func (l *Load) Begin(workspace uuid.UUID) bool {
 	return l.open.Take(workspace, l.weight(workspace), 1)
 }
@@ -49,7 +49,7 @@ func (l *Load) End(workspace uuid.UUID, n int) {
 // Addresses returns how many addresses are at receivers.
 func (l *Load) Addresses() int64 { return l.out.Used() }
 
-// takeAddress reports whether a workspace may have another address at receivers, and counts it.
+// takeAddress counts one more address at receivers. takeAddress reports whether the workspace may have it.
 func (l *Load) takeAddress(workspace uuid.UUID) bool {
 	return l.out.Take(workspace, l.weight(workspace), 1)
 }
@@ -60,7 +60,7 @@ func (l *Load) giveAddresses(workspace uuid.UUID, n int) {
 
 func (l *Load) isHeavy() bool { return l.Addresses() > loadMax }
 
-// keepBytes reserves bytes, and reports whether there was room.
+// keepBytes counts bytes that are kept, and reports whether there is room for them.
 func (l *Load) keepBytes(bytes int) bool {
 	if l.texts.Add(int64(bytes)) > textsMax {
 		l.texts.Add(int64(-bytes))

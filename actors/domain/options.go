@@ -16,22 +16,22 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// Options is what every domain actor of a node shares. All fields are required.
+// Options are shared by all domain actors of a node. All fields are required.
 type Options struct {
 	Route func(ctx context.Context, domain string) (mx.Route, error)
-	Match func(r mx.Route) string // the key of the receiver of a route
-	// Version changes when the answers of Match or Waits may have changed; the key is then looked up anew. It must not
+	Match func(r mx.Route) string // the key of a route's receiver
+	// Version changes when Match or Waits may return something else. The key is then looked up anew. Version must not
 	// block.
 	Version func() uint64
-	Resolve func(identity string) *actor.PID // of a receiver's key; may wait a second; nil: not now
+	Resolve func(identity string) *actor.PID // finds the receiver of a key; may take a second; nil: not now
 	Facts   *Facts
 	Load    *Load
-	// Waits returns the waits between attempts at one address if its receiver, by its key, names no time: at least
-	// one, all positive. The last one repeats.
+	// Waits returns the waits between attempts at one address, by the key of its receiver. The waits hold when the
+	// receiver names no time. There is at least one, all are positive, and the last one repeats.
 	Waits func(key string) []time.Duration
 	// GiveUpAfter is how long an address stays open after its first attempt.
 	GiveUpAfter time.Duration
-	// ControlPauses are the pauses between control probes of one domain; the last one repeats. They have to be long
+	// ControlPauses are the pauses between control probes of one domain; the last one repeats. The pauses have to be long
 	// enough for another session, and for a guard that counts by the minute.
 	ControlPauses []time.Duration
 	Log           *slog.Logger
@@ -50,19 +50,20 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Work is what a domain actor is made for.
+// Work is what a domain actor works on.
 type Work struct {
 	Verification uuid.UUID
-	Workspace    uuid.UUID // for its share of a receiver
+	Workspace    uuid.UUID // whose share of a receiver counts
 	Epoch        int64
-	Domain       string   // lower-case A-label
-	Tries        int      // how often an actor for the same work and epoch was begun before
+	Domain       string   // as a lower-case A-label
+	Tries        int      // how many actors were begun before for the same work and epoch
 	Ordinals     []uint32 // not settled, each once, at least one; read only
 	Local        func(ordinal uint32) string
-	Deadline     time.Time // what is open then becomes unknown; zero: no deadline
-	Left         *Parked   // the state another actor left of this work; nil: none
+	Deadline     time.Time // then open addresses become unknown; zero: no deadline
+	Left         *Parked   // the state that another actor left; nil: none
 
-	// LedgerBehind: too many outcomes wait for the ledger, so no more addresses are offered until CaughtUp. Nil: never.
+	// LedgerBehind is true while too many outcomes wait for the ledger. No addresses are offered until CaughtUp. Nil:
+	// never true.
 	LedgerBehind *atomic.Bool
 }
 
@@ -71,11 +72,11 @@ type Final struct {
 	Ordinal uint32
 	Outcome smtp.Outcome
 	Reason  smtp.Reason
-	At      time.Time // of the evidence
+	At      time.Time // time of the evidence
 	Case    evidence.Case
 }
 
-// Finals are outcomes that a domain sends its parent, each ordinal once. With Done nothing is left and the actor may be
+// Finals are outcomes that a domain sends to its parent, each ordinal once. Done: nothing is left, and the actor may be
 // stopped.
 type Finals struct {
 	Domain string
@@ -83,15 +84,14 @@ type Finals struct {
 	Done   bool
 }
 
-// Hold is what a parent sends its domains when outcomes can't be settled: they take back what isn't asked yet and offer
-// nothing until Hold with On false, so that a node that takes the work over has little to ask again.
+// Hold is sent by a parent when outcomes can't be settled. The domains take back what isn't asked yet and offer
+// nothing, so that another node has little to ask again if it takes the work over. Hold with On false ends this.
 type Hold struct{ On bool }
 
-// CaughtUp is what a parent sends its domains when Work.LedgerBehind is over.
+// CaughtUp is sent by a parent when Work.LedgerBehind has become false.
 type CaughtUp struct{}
 
-// Quiet is what a domain sends its parent when all its open addresses wait for a time, and again, with the zero time,
-// when it resumes.
+// Quiet is sent by a domain when all its open addresses wait for a time. When it resumes, it sends the zero time.
 type Quiet struct {
 	Domain string
 	Until  time.Time

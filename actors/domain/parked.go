@@ -9,8 +9,9 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// Park asks a domain to stop and to export its state, so that the work can go on later. The answer is Parked or
-// NotParked. Resume revokes it. After Leave, addresses on the wire are still answered, then the answer is Parked.
+// Park asks a domain to stop and to export its state, so that the work can continue later. The answer is Parked or
+// NotParked. Resume revokes Park. Leave makes the domain wait until the addresses on the wire are answered; then the
+// answer is Parked.
 type (
 	Park      struct{}
 	Resume    struct{}
@@ -18,43 +19,45 @@ type (
 	NotParked struct{}
 )
 
-// leaveWithin is how long a domain about to park waits for addresses on the wire: as long as a moving receiver does.
+// leaveWithin is how long a domain waits for addresses on the wire before it is parked. A receiver that moves waits as
+// long.
 const leaveWithin = 2 * time.Second
 
-// Parked is the answer to Park: the state to continue elsewhere. Times are of the wall clock, in Unix milliseconds.
+// Parked is the answer to Park: the state with which the work continues. Times are Unix milliseconds of the wall clock.
 // Addresses that were never answered are left out.
 type Parked struct {
 	Domain    string          `json:"domain"`
 	Addresses []ParkedAddress `json:"addresses,omitempty"`
 	Control   *ParkedControl  `json:"control,omitempty"` // nil: no control probe is asked
-	// GreyWaits are the shortest waits after which a greylisted address passed, by source address, in milliseconds.
+	// GreyWaits are the shortest waits, in milliseconds, after which a greylisted address passed, by the address of our
+	// source.
 	GreyWaits map[string]int64 `json:"grey_waits,omitempty"`
 }
 
 // ParkedAddress is an address that was answered and has no outcome yet.
 type ParkedAddress struct {
 	Ordinal  uint32        `json:"o"`
-	Accepted bool          `json:"ok,omitempty"` // it waits for a control probe
-	Since    int64         `json:"s"`            // the first answer
-	Due      int64         `json:"d"`            // the next attempt
-	Grey     int64         `json:"g,omitempty"`  // greylisted since, at the source From
-	From     string        `json:"f,omitempty"`  // empty: not greylisted; or its source has no address
+	Accepted bool          `json:"ok,omitempty"` // accepted, and waits for a control probe
+	Since    int64         `json:"s"`            // time of the first answer
+	Due      int64         `json:"d"`            // time of the next attempt
+	Grey     int64         `json:"g,omitempty"`  // since when the address is greylisted at the source From
+	From     string        `json:"f,omitempty"`  // empty: not greylisted, or the source has no address
 	IsGrey   bool          `json:"ig,omitempty"`
-	Reason   smtp.Reason   `json:"r,omitempty"` // why it was deferred
+	Reason   smtp.Reason   `json:"r,omitempty"` // why the address was deferred
 	Waits    uint8         `json:"w,omitempty"`
 	Marks    uint8         `json:"m,omitempty"`
 	Case     evidence.Case `json:"-"`
 }
 
-// ParkedControl is the control probe that is asked.
+// ParkedControl is the present control probe.
 type ParkedControl struct {
 	Local string         `json:"local"`
 	Asked int            `json:"asked"`
-	Again *ParkedAddress `json:"again,omitempty"` // when it was deferred; nil: it wasn't
-	Notes evidence.Case  `json:"-"`               // the attempts at the control probes of this run
+	Again *ParkedAddress `json:"again,omitempty"` // the deferred control probe; nil: it isn't deferred
+	Notes evidence.Case  `json:"-"`               // attempts at the control probes of this run
 }
 
-// park stops the work and exports the state; it returns false if the domain can't be parked now.
+// park stops the work and exports the state. False: the domain can't be parked now.
 func (pl *planner) park(now time.Time) (Parked, bool) {
 	if len(pl.backlog.chunks) > 0 && pl.backlog.receiver.serves() {
 		return Parked{}, false
@@ -67,7 +70,7 @@ func (pl *planner) park(now time.Time) (Parked, bool) {
 	return pl.export(), true
 }
 
-// leaveWork offers nothing more, and lets what hasn't begun come back.
+// leaveWork stops offering, and takes back what hasn't begun.
 func (pl *planner) leaveWork(now time.Time) {
 	pl.held, pl.leaveBy = true, now.Add(leaveWithin)
 	if b := &pl.backlog; b.receiver.reached && len(b.chunks) > 0 {
@@ -75,7 +78,7 @@ func (pl *planner) leaveWork(now time.Time) {
 	}
 }
 
-// exportLeft exports the state of a domain that leaveWork leaves: once no chunk is out, or leaveBy has passed.
+// exportLeft exports the state after leaveWork, when no chunk is out or leaveBy has passed.
 func (pl *planner) exportLeft(now time.Time) (Parked, bool) {
 	if pl.leaveBy.IsZero() || len(pl.backlog.chunks) > 0 && now.Before(pl.leaveBy) {
 		return Parked{}, false
@@ -84,7 +87,7 @@ func (pl *planner) exportLeft(now time.Time) (Parked, bool) {
 	return pl.export(), true
 }
 
-// export returns the state to continue from. Nothing is out.
+// export returns the state from which the work continues. No chunk is out.
 func (pl *planner) export() Parked {
 	out := Parked{Domain: pl.work.Domain, GreyWaits: map[string]int64{}}
 	for address, at := range pl.retries.sources {
@@ -112,7 +115,6 @@ func (pl *planner) export() Parked {
 	return out
 }
 
-// exportAddress returns one address, which stays as it is.
 func (r *retries) exportAddress(p pending) ParkedAddress {
 	wall := func(d time.Duration) int64 { return r.start.Add(d).UnixMilli() }
 	one := ParkedAddress{Ordinal: p.ordinal, Since: wall(p.since), Due: wall(p.due),
@@ -123,7 +125,7 @@ func (r *retries) exportAddress(p pending) ParkedAddress {
 	return one
 }
 
-// restore takes over the state that another planner exported.
+// restore adopts the state that another planner exported.
 func (pl *planner) restore(now time.Time, left *Parked) {
 	for source, wait := range left.GreyWaits {
 		pl.retries.sourceOf(source).enough = time.Duration(wait) * time.Millisecond
@@ -142,7 +144,7 @@ func (pl *planner) restore(now time.Time, left *Parked) {
 		known[left.Addresses[i].Ordinal] = &left.Addresses[i]
 	}
 	fresh := make([]uint32, 0, len(pl.work.Ordinals))
-	for _, ordinal := range pl.work.Ordinals { // without those that have become final
+	for _, ordinal := range pl.work.Ordinals { // without those that are final by now
 		if one := known[ordinal]; one != nil {
 			pl.restoreOne(now, ordinal, one)
 		} else {
@@ -153,7 +155,7 @@ func (pl *planner) restore(now time.Time, left *Parked) {
 }
 
 func (pl *planner) restoreOne(now time.Time, ordinal uint32, one *ParkedAddress) {
-	since := func(ms int64) time.Duration { return time.UnixMilli(ms).Sub(now) } // of the planner, which begins now
+	since := func(ms int64) time.Duration { return time.UnixMilli(ms).Sub(now) } // since this planner began, which is now
 	p := pending{ordinal: ordinal, since: since(one.Since), due: since(one.Due), reason: one.Reason,
 		waits: one.Waits, marks: one.Marks}
 	if one.IsGrey {

@@ -11,22 +11,22 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// planner decides what to do next for one domain: a route and results come in, plan decides, and offers and final
-// outcomes go out. It is plain Go. Mailbox only.
+// planner decides what to do next for one domain. planner takes a route and results; plan returns the steps and the
+// final outcomes. planner is plain Go, used only from the mailbox.
 type planner struct {
 	*job
 	route    route    // where the addresses are asked
 	retries  retries  // addresses that were answered and have no outcome
-	controls controls // what an acceptance is worth
+	controls controls // whether acceptances count
 	backlog  backlog  // addresses that were never asked, and those at the receiver
 
 	held     bool      // nothing may be offered
-	heldAt   time.Time // since when
-	leaveBy  time.Time // when the domain is left, whatever is out; zero: never
-	draining bool      // more may be final in the next round
+	heldAt   time.Time // since when nothing may be offered
+	leaveBy  time.Time // when the domain is parked even if chunks are out; zero: never
+	draining bool      // more may become final in the next round
 }
 
-// newPlanner makes a planner; the control probes grow from seed.
+// newPlanner makes a planner. seed makes the names of its control probes.
 func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
 	pl := &planner{job: &job{options: o, start: now, work: w, left: len(w.Ordinals)}}
 	pl.route.job = pl.job
@@ -37,7 +37,7 @@ func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
 	switch {
 	case w.Left != nil:
 		pl.restore(now, w.Left)
-	case w.Epoch > 1 || w.Tries > 0: // those that were deferred before stand first, and would fail in a row
+	case w.Epoch > 1 || w.Tries > 0: // addresses deferred before come first, and would fail in a row
 		pl.backlog.ordinals = slices.Clone(w.Ordinals)
 		rand.New(rand.NewChaCha8(seed)).Shuffle(len(w.Ordinals), func(i, k int) {
 			pl.backlog.ordinals[i], pl.backlog.ordinals[k] = pl.backlog.ordinals[k], pl.backlog.ordinals[i]
@@ -46,7 +46,7 @@ func newPlanner(now time.Time, o Options, w Work, seed [32]byte) *planner {
 	return pl
 }
 
-// takeRoute takes the answer of DNS. Nothing is out when it comes.
+// takeRoute takes the answer of DNS. No chunk is out when it comes.
 func (pl *planner) takeRoute(now time.Time, r mx.Route, err error) {
 	if pl.route.takeRoute(r, err) {
 		pl.matchReceiver()
@@ -54,7 +54,7 @@ func (pl *planner) takeRoute(now time.Time, r mx.Route, err error) {
 	}
 }
 
-// matchReceiver finds the receiver of the route. If it is a new one, the work at the old one is abandoned.
+// matchReceiver finds the receiver of the route. If the receiver is a new one, matchReceiver leaves the old one.
 func (pl *planner) matchReceiver() {
 	r, before := &pl.route, pl.route.key
 	if r.version, r.key = pl.options.Version(), pl.options.Match(r.Route); r.key != before {
@@ -62,8 +62,9 @@ func (pl *planner) matchReceiver() {
 	}
 }
 
-// foundReceiver notes the receiver actor of a key, or that it couldn't be found; then it is looked up again, as long as
-// the work is ours. It reports whether the planner waited for that key; an older one is ignored.
+// foundReceiver notes the receiver actor of a key, or that the lookup failed. After a failure it is looked up again, as
+// long as the work is ours. foundReceiver reports whether the planner waits for that key; the answer for an older key
+// is ignored.
 func (pl *planner) foundReceiver(key string, ok bool) bool {
 	r := &pl.backlog.receiver
 	if key != pl.route.key || !r.reaching {
@@ -73,22 +74,22 @@ func (pl *planner) foundReceiver(key string, ok bool) bool {
 		r.failures++
 		return true
 	}
-	r.credit = 1 // until it says more
+	r.credit = 1 // one chunk, until the receiver's first message
 	b := &pl.backlog
-	if !b.offeredAt.IsZero() { // it may have chunks that were taken back, and answers to them
+	if !b.offeredAt.IsZero() { // the receiver may still have chunks that were taken back, and answers
 		b.addStep(tell{&wire.Cancel{Task: b.task}})
 	}
 	return true
 }
 
-// takeResults takes answers; a repeated message is acknowledged and ignored.
+// takeResults takes answers. takeResults acknowledges a repeated message and ignores it.
 func (pl *planner) takeResults(now time.Time, m *wire.Results) {
 	if !pl.backlog.isMine(m.GetTask()) {
 		return
 	}
 	o := pl.backlog.takeResults(now, m)
 	reader := wire.NewReader(m)
-	if o == nil { // it was taken back, when we believed the receiver dead
+	if o == nil { // the chunk was taken back when the receiver seemed dead
 		for _, answer := range m.GetAnswers() {
 			if outcome, _ := answer.Verdict(); outcome.Final() && pl.backlog.takeLate(now, answer.GetOrdinal()) {
 				pl.takeAnswer(now, answer, reader.AttemptsOf(answer), 0)
@@ -100,7 +101,7 @@ func (pl *planner) takeResults(now time.Time, m *wire.Results) {
 	for _, answer := range m.GetAnswers() {
 		switch n := answer.GetOrdinal(); {
 		case !pl.backlog.takeOff(o, n):
-		case !pl.leaveBy.IsZero() && len(answer.GetAttempts()) == 0: // it comes back since we leave
+		case !pl.leaveBy.IsZero() && len(answer.GetAttempts()) == 0: // the address comes back because we leave
 			pl.backlog.putBack(n)
 		default:
 			pl.takeAnswer(now, answer, reader.AttemptsOf(answer), now.Sub(o.sent))
@@ -112,14 +113,14 @@ func (pl *planner) takeResults(now time.Time, m *wire.Results) {
 	}
 }
 
-// takeAnswer handles the answer to one probe, which was out for a time.
+// takeAnswer handles the answer to one probe, and how long the probe was out.
 func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence.Attempt, out time.Duration) {
 	p, c := pl.retries.takeCase(now, m.GetOrdinal())
 	if len(c.Attempts) == 0 {
-		c.Attempts = attempts[:0] // where they are put again
+		c.Attempts = attempts[:0] // the kept attempts are put there
 	}
 	for i := range attempts {
-		if !attempts[i].Reason.Known() { // from a newer program, with a meaning unknown here
+		if !attempts[i].Reason.Known() { // written by a newer program
 			attempts[i].Void = true
 		}
 		if attempts[i].Stage == smtp.StageRcpt && !attempts[i].Others {
@@ -137,7 +138,7 @@ func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence
 	switch last, asked := c.Last(); {
 	case m.GetOrdinal() == controlOrdinal:
 		pl.controls.takeAnswer(now, p, c, say)
-	case !asked || len(attempts) == 0: // no server was asked: it says nothing about the address
+	case !asked || len(attempts) == 0: // no server was asked, so this says nothing about the address
 		pl.controls.askAgain(now, p, c, say)
 	default:
 		pl.noteAttempt(now, p, last)
@@ -145,17 +146,17 @@ func (pl *planner) takeAnswer(now time.Time, m *wire.Answer, attempts []evidence
 			pl.retries.stats.noteAsked(p.reason, false)
 		} else {
 			pl.controls.askAgain(now, p, c, say)
-			if reason == smtp.Greylisted { // so that a control probe waits at the same time, not afterwards
+			if reason == smtp.Greylisted { // then both wait at the same time
 				pl.controls.askControlEarly(now)
 			}
 		}
 	}
 }
 
-// noteAttempt keeps what the newest attempt at an address says about its receiver.
+// noteAttempt keeps what the newest attempt at an address shows about the receiver.
 func (pl *planner) noteAttempt(now time.Time, p pending, last evidence.Attempt) {
 	pl.retries.notePassed(now, p, last)
-	// A harvest guard counts each refusal, also one that our rules can't read.
+	// A harvest guard counts each refusal, even one that our rules can't read.
 	if last.Stage == smtp.StageRcpt && (last.Outcome == smtp.Invalid || last.Code >= 500) {
 		pl.options.Facts.Refused(pl.route.behaviourKey(last.Host), now)
 	}
@@ -165,11 +166,11 @@ func (pl *planner) noteAttempt(now time.Time, p pending, last evidence.Attempt) 
 	}
 }
 
-// followAttempt handles the newest attempt at an address: it concludes, or files an acceptance or a bare refusal until
-// it is known whether that counts. False: the address has to be asked again.
+// followAttempt handles the newest attempt at an address. followAttempt concludes; or it keeps an acceptance or a bare
+// refusal until we know whether that counts. False: the address has to be asked again.
 func (pl *planner) followAttempt(now time.Time, p pending, c evidence.Case, last evidence.Attempt) bool {
 	answered := p
-	answered.reason = smtp.ReasonNone // it isn't deferred any more
+	answered.reason = smtp.ReasonNone // the address is no longer deferred
 	switch {
 	case last.Outcome == smtp.Invalid && last.Bare:
 		pl.controls.doubtRefusal(now, answered, c)
@@ -182,10 +183,10 @@ func (pl *planner) followAttempt(now time.Time, p pending, c evidence.Case, last
 	return true
 }
 
-// plan returns what to do now, what has become final, and when to call it again.
+// plan returns what to do now, the final outcomes, and when to call it again.
 func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	if pl.route.key != "" && pl.options.Version() != pl.route.version {
-		pl.matchReceiver() // soon after the change: a receiver that has work of ours sends a pulse each second
+		pl.matchReceiver() // a receiver that has work of ours sends a pulse each second, so this is soon after a change
 	}
 	pl.backlog.checkSilence(now)
 	if k := &pl.controls; k.isRecalling() && !now.Before(k.recallBy) {
@@ -215,7 +216,7 @@ func (pl *planner) plan(now time.Time) ([]step, []Final, time.Time) {
 	return steps, pl.takeFinals(), pl.wakeAt(now)
 }
 
-// closeAll makes every open address invalid: DNS says that the domain takes no mail.
+// closeAll makes every open address invalid, because DNS says that the domain takes no mail.
 func (pl *planner) closeAll(now time.Time) {
 	pl.controls.deferWeighed()
 	pl.drainWaiting(now, true, func(p pending, c evidence.Case) {
@@ -226,15 +227,16 @@ func (pl *planner) closeAll(now time.Time) {
 	})
 }
 
-// deferAll defers every address that could be offered now, since there is no route. Later rounds defer the others.
+// deferAll defers every address that could be offered now, because there is no route. Later rounds defer the other
+// addresses.
 func (pl *planner) deferAll(now time.Time) {
 	pl.route.silent = !pl.drainWaiting(now, false, func(p pending, c evidence.Case) {
 		pl.controls.askAgain(now, p, c, answerOf{reason: smtp.DNSFailed})
 	})
 }
 
-// drainWaiting ends addresses that aren't out, the due ones or all, until finalsMax are final. It reports whether none
-// are left.
+// drainWaiting ends addresses that aren't at the receiver, the due ones or all, until finalsMax are final. drainWaiting
+// reports whether none are left.
 func (pl *planner) drainWaiting(now time.Time, all bool, do func(pending, evidence.Case)) bool {
 	for !pl.isCut() {
 		ordinal, ok := pl.backlog.takeNext(now, false)
@@ -249,7 +251,7 @@ func (pl *planner) drainWaiting(now time.Time, all bool, do func(pending, eviden
 	return false
 }
 
-// advance does the next thing that addresses are ready for.
+// advance takes the next step for the addresses that are ready.
 func (pl *planner) advance(now time.Time) {
 	r := &pl.backlog.receiver
 	switch out := len(pl.backlog.chunks) > 0 || r.reaching; {
@@ -273,7 +275,7 @@ func (pl *planner) wakeAt(now time.Time) time.Time {
 	}
 	at := earliest(pl.work.Deadline, pl.controls.recallBy, pl.controls.nextControl(),
 		after(now, pl.route.pausedUntil()), pl.controls.witnesses.nextDoubt(now))
-	if !pl.retries.hasDue(now) { // what is due waits for a message
+	if !pl.retries.hasDue(now) { // a due address waits for a message
 		at = earliest(at, pl.retries.nextDue())
 	}
 	if len(pl.backlog.chunks) > 0 {
@@ -285,7 +287,7 @@ func (pl *planner) wakeAt(now time.Time) time.Time {
 	return at
 }
 
-// quietUntil returns until when nothing can be done; the zero time: something can.
+// quietUntil returns until when there is nothing to do; the zero time: there is something to do.
 func (pl *planner) quietUntil(now time.Time) time.Time {
 	if pl.route.asked || pl.draining {
 		return time.Time{}
@@ -300,7 +302,7 @@ func (pl *planner) quietUntil(now time.Time) time.Time {
 	return earliest(pl.controls.nextControl(), pl.controls.witnesses.nextDoubt(now), until)
 }
 
-// holdWork takes addresses back from receivers and offers nothing more, or resumes. The time between doesn't count
+// holdWork takes addresses back from receivers and offers nothing more, or resumes. The time in between doesn't count
 // towards giving up.
 func (pl *planner) holdWork(now time.Time, on bool) {
 	switch {
@@ -317,7 +319,7 @@ func (pl *planner) holdWork(now time.Time, on bool) {
 	}
 }
 
-// endWork gives back what the domain counts for in the node's bounds: the work is over.
+// endWork gives back the domain's part of the node's bounds, because the work is over.
 func (pl *planner) endWork() {
 	pl.retries.log.close()
 	for len(pl.backlog.chunks) > 0 {

@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
-// The local part of a control probe must be nobody's but look like a person's: some receivers refuse by pattern names
-// that no person has, and accept everything else.
+// The local part of a control probe must belong to nobody and look like a person's. Some receivers refuse names by
+// pattern, if no person has such a name, and accept everything else.
 const (
-	// Nobody has a mailbox of controlBytesMin meaningless letters. Large providers take no names beyond
+	// Nobody has a mailbox of controlBytesMin or more random letters. Large providers allow no names longer than
 	// controlBytesMax.
 	controlBytesMin = 16
 	controlBytesMax = 30
@@ -21,8 +21,7 @@ var (
 	codas  = [...]string{"", "", "n", "r", "l", "s", "m"}
 )
 
-// randomLocals makes the local parts of control probes, never the same twice, and each of
-// another shape than the one before.
+// randomLocals makes the local parts of control probes. None repeats, and each has another shape than the one before.
 type randomLocals struct {
 	rand *rand.Rand
 	used map[string]struct{}
@@ -46,7 +45,7 @@ func (l *randomLocals) next() string {
 	}
 }
 
-// shapes are the ways in which people's mailboxes are called.
+// shapes are the forms that people's mailbox names have.
 var shapes = [...]func(l *randomLocals) string{
 	func(l *randomLocals) string { return l.word(3) + "." + l.word(3) },
 	func(l *randomLocals) string { return l.word(1)[:1] + l.word(5) + fmt.Sprint(10+l.rand.IntN(90)) },

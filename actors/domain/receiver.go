@@ -9,46 +9,47 @@ import (
 )
 
 const (
-	ackWithin  = 2 * time.Second // an offer without an answer is sent again
-	silenceMax = 5 * time.Second // a receiver that is silent for longer counts as dead
+	ackWithin  = 2 * time.Second // an offer without an answer is repeated after this
+	silenceMax = 5 * time.Second // after a longer silence a receiver counts as dead
 
-	// resolvePause is the wait before a lost receiver actor is looked up again, doubled each time up to resolveMax:
-	// some seconds after a cluster has healed every domain works again.
+	// resolvePause is the wait before a lost receiver actor is looked up again. resolvePause doubles each time, up to
+	// resolveMax. So every domain works again some seconds after a cluster has healed.
 	resolvePause = 100 * time.Millisecond
 	resolveMax   = 5 * time.Second
 
-	// lostMax bounds the suspicion that our addresses make receiver actors fail; beyond it they are deferred. A receiver
-	// that stopped after our offer counts lostSure, so eight in a row without an answer reach the bound. One that moved
-	// counts as much if it had the offer for less than lostSoon, since no cluster changes that fast that often; after
-	// lostSoon it counts one. An unreachable or silent one doesn't count: that is our own fault. Guesses.
+	// lostMax bounds the suspicion that our addresses make receiver actors fail. At lostMax the addresses are deferred. A
+	// receiver that stops after our offer adds lostSure, so eight in a row without an answer reach the bound. A receiver
+	// that moves adds lostSure if the offer is younger than lostSoon, because no cluster moves receivers that fast that
+	// often; otherwise it adds one. An unreachable or silent receiver adds nothing, because that is our own fault.
+	// Guesses.
 	lostMax  = 64
 	lostSure = 8
 	lostSoon = 3 * time.Second
 
-	// heldJitter is how much sooner than reported a wait may end before the new time is reported: it is sent as a
-	// duration, in pulses a second apart. It may come later by up to 1/heldPart of the time left: a receiver that doesn't
-	// know the end sends one that moves along.
+	// A receiver reports the rest of a wait as a duration, in pulses a second apart. We take over an end that is earlier
+	// than the known one by more than heldJitter. We take over a later end if it is later by more than 1/heldPart of the
+	// time left, because a receiver that doesn't know the end reports one that moves along.
 	heldJitter = time.Second
 	heldPart   = 2
 
-	// missedMax is how many lookups of a receiver actor may fail in a row, which takes some seconds, before its work
-	// counts as waiting; missedFor is the least wait that customers then see, so that the text doesn't flap.
+	// missedMax is how many lookups of a receiver actor may fail in a row before its work counts as waiting. The lookups
+	// take some seconds. Customers then see a wait of at least missedFor, so that the text doesn't flicker.
 	missedMax = 6
 	missedFor = time.Minute
 )
 
 // receiver is the state of our work with the receiver actor.
 type receiver struct {
-	reached   bool // it is known
-	reaching  bool // it is looked for
-	failures  int  // in a row, for which the next attempt waits longer
-	lost      int  // suspicion since the last answer, see lostMax
+	reached   bool // its actor is known
+	reaching  bool // its actor is being looked up
+	failures  int  // failures in a row; the next lookup waits longer for each
+	lost      int  // suspicion since the last answer: see lostMax
 	heard     time.Time
-	credit    uint32     // chunks of fresh addresses that it takes now
-	heldUntil time.Time  // it says that it may not ask before
-	cause     wire.Cause // what kept it from asking more, by its last pulse
-	perHour   int64      // addresses of this verification that it expects to ask in an hour; 0: it doesn't say
-	behind    int        // addresses waiting here, as last sent to it
+	credit    uint32     // chunks of fresh addresses that the receiver takes now
+	heldUntil time.Time  // until when the receiver says that it can't ask
+	cause     wire.Cause // why the receiver asks no more, by its last pulse
+	perHour   int64      // addresses of this verification that the receiver expects to ask in an hour; 0: not known
+	behind    int        // addresses waiting here, as the receiver last heard
 }
 
 // nextPause returns how long to wait before the next lookup.
@@ -59,10 +60,10 @@ func (r *receiver) nextPause() time.Duration {
 	return min(resolvePause<<min(r.failures-1, 8), resolveMax)
 }
 
-// isMissed reports whether lookups failed for so long that its work counts as waiting.
+// isMissed reports whether lookups have failed for so long that the work counts as waiting.
 func (r *receiver) isMissed() bool { return r.reaching && r.failures > missedMax }
 
-// holdUntil notes until when the receiver may not ask; zero: it may.
+// holdUntil notes until when the receiver can't ask; zero: it can.
 func (r *receiver) holdUntil(now, until time.Time) {
 	later := until.Sub(r.heldUntil)
 	if later < -heldJitter || later > max(heldJitter, r.heldUntil.Sub(now)/heldPart) {
@@ -70,7 +71,7 @@ func (r *receiver) holdUntil(now, until time.Time) {
 	}
 }
 
-// serves reports whether it asks as much as its limits allow: a domain that leaves it then loses its turn.
+// serves reports whether the receiver asks as much as its limits allow. A domain that then leaves it loses its turn.
 func (r *receiver) serves() bool {
 	switch r.cause {
 	case wire.Cause_FREE, wire.Cause_ALLOWANCE, wire.Cause_CONNECTIONS, wire.Cause_BUDGET:
@@ -100,8 +101,8 @@ func (b *backlog) leaveReceiver() {
 	b.addStep(leave{})
 }
 
-// takeMoved takes the notice that the receiver goes away. That is its last message: it has answered what was on the
-// wire, and the others are offered again.
+// takeMoved handles a receiver's last message, that it moves away. The receiver has answered what was on the wire.
+// Everything else is offered again.
 func (b *backlog) takeMoved(now time.Time) {
 	suspicion := 1
 	if slices.ContainsFunc(b.chunks, func(o *open) bool { return now.Sub(o.sent) < lostSoon }) {
@@ -110,8 +111,8 @@ func (b *backlog) takeMoved(now time.Time) {
 	b.loseReceiver(now, suspicion)
 }
 
-// loseReceiver forgets a lost receiver, takes back what it had, and adds to the suspicion. At lostMax the addresses are
-// deferred: they may be the cause.
+// loseReceiver forgets a lost receiver and takes back what it had. loseReceiver adds to the suspicion; at lostMax the
+// addresses are deferred, because they may be the cause.
 func (b *backlog) loseReceiver(now time.Time, suspicion int) {
 	if !b.receiver.reached {
 		return
@@ -135,7 +136,7 @@ func (b *backlog) loseReceiver(now time.Time, suspicion int) {
 	}
 }
 
-// abandonReceiver leaves the receiver because another one is responsible, and cancels what it hasn't asked.
+// abandonReceiver leaves the receiver because another one is responsible. abandonReceiver cancels what isn't asked.
 func (b *backlog) abandonReceiver() {
 	b.recallChunks()
 	if b.receiver.reached {
@@ -150,6 +151,6 @@ func (b *backlog) recallChunks() {
 	if b.receiver.reached && len(b.chunks) > 0 {
 		b.addStep(tell{&wire.Cancel{Task: b.task}})
 		b.takeAllBack()
-		b.receiver.behind = 0 // it forgets that too
+		b.receiver.behind = 0 // the receiver forgets this count too
 	}
 }

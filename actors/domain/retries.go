@@ -14,14 +14,14 @@ import (
 type retries struct {
 	*job
 	route    *route
-	log      *attemptLog // the attempts at them
+	log      *attemptLog // the attempts at these addresses
 	deferred deferrals
-	again    map[uint32]pending // deferred before, and out again
-	ripe     int                // due addresses in deferred, counted at ripeAt, less those popped since
-	ripeAt   time.Duration      // since the start of the planner
+	again    map[uint32]pending // deferred before, and now at the receiver again
+	ripe     int                // due addresses at ripeAt, less those popped since
+	ripeAt   time.Duration      // counted from the start of the planner
 	stats    deferralStats
-	sources  map[string]*greySource // by address
-	barren   smtp.Reason            // why all that waits is given up: the receiver answers no address
+	sources  map[string]*greySource // by address of the source
+	barren   smtp.Reason            // why all waiting addresses are given up: the receiver gives no good answer
 }
 
 func newRetries(j *job, r *route) retries {
@@ -46,7 +46,7 @@ func (r *retries) pushDeferred(p pending) {
 	heap.Push(&r.deferred, p)
 }
 
-// popDue removes the deferred address that is due first, and returns it.
+// popDue removes and returns the deferred address that is due first.
 func (r *retries) popDue() uint32 {
 	p := heap.Pop(&r.deferred).(pending)
 	if p.ordinal != controlOrdinal {
@@ -56,7 +56,7 @@ func (r *retries) popDue() uint32 {
 	return p.ordinal
 }
 
-// giveBack defers an address that was popped and not asked. It reports whether it was.
+// giveBack defers an address that was popped and not asked. giveBack reports whether the address was popped.
 func (r *retries) giveBack(ordinal uint32) bool {
 	p, known := r.again[ordinal]
 	if !known {
@@ -65,12 +65,12 @@ func (r *retries) giveBack(ordinal uint32) bool {
 	delete(r.again, ordinal)
 	r.pushDeferred(p)
 	if ordinal != controlOrdinal {
-		r.ripe++ // its time had come
+		r.ripe++ // the address was due
 	}
 	return true
 }
 
-// takeCase returns the record and the case of an answered or ended address: the kept ones, or new ones.
+// takeCase returns the record and the case of an address that was answered or has ended: the kept ones, or new ones.
 func (r *retries) takeCase(now time.Time, ordinal uint32) (pending, evidence.Case) {
 	p, before := r.again[ordinal]
 	delete(r.again, ordinal)
@@ -95,11 +95,11 @@ func (r *retries) popOf(list *[]pending) (pending, evidence.Case) {
 	return p, c
 }
 
-// ripeEvery is the time between two counts of the deferred addresses that are due: there may be a million, and every
-// few of them make an offer.
+// ripeEvery is the least time between two counts of the due addresses. There may be a million, and every few of them
+// make an offer.
 const ripeEvery = time.Second
 
-// countRipe returns how many deferred addresses were due at the last count, at most ripeEvery ago.
+// countRipe returns how many deferred addresses were due, at most ripeEvery ago.
 func (r *retries) countRipe(now time.Time) int {
 	if since := r.since(now); since-r.ripeAt >= ripeEvery {
 		r.ripe, r.ripeAt = 0, since
@@ -112,11 +112,11 @@ func (r *retries) countRipe(now time.Time) int {
 	return r.ripe
 }
 
-// makeProbes makes the probes of addresses. A deferred one carries how long it has waited, unless our ledger stalled
-// meanwhile: then the wait says nothing about the receiver.
+// makeProbes makes the probes of addresses. The probe of a deferred address says how long the address has waited. The
+// probe doesn't say this if the ledger stalled meanwhile, because then the wait says nothing about the receiver.
 func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordinal uint32) string) []*wire.Probe {
 	list, all := make([]*wire.Probe, len(ordinals)), make([]wire.Probe, len(ordinals))
-	var locals strings.Builder // a copy, since a receiver may keep one for long
+	var locals strings.Builder // a copy, because a receiver may keep a probe for long
 	locals.Grow(16 * len(ordinals))
 	for i, ordinal := range ordinals {
 		q, from := &all[i], locals.Len()
@@ -132,8 +132,8 @@ func (r *retries) makeProbes(now time.Time, ordinals []uint32, localOf func(ordi
 	return list
 }
 
-// extendWaits gives waiting addresses back the time in which nothing could be asked: it doesn't count towards giving
-// up, and no greylist wait is learned from it.
+// extendWaits adds the time in which nothing could be asked to the times of waiting addresses. That time doesn't count
+// towards giving up, and no greylist wait is learned from it.
 func (r *retries) extendWaits(now time.Time, lost time.Duration) {
 	excused := func(since time.Duration) time.Duration { return max(since, min(since+lost, r.since(now))) }
 	for i := range r.deferred {
@@ -146,31 +146,32 @@ func (r *retries) extendWaits(now time.Time, lost time.Duration) {
 	}
 }
 
-// pending is what is kept of one address from its first answer to its outcome. There may be as many as a file has rows:
-// 56 bytes each, and 24 for each attempt that the attempt log keeps. Its times count from the start of the planner.
+// pending is what is kept of one address from its first answer to its outcome. There may be as many as a file has rows.
+// Each pending takes 56 bytes, and the attempt log takes 24 for each attempt. Times count from the start of the
+// planner.
 type pending struct {
-	since   time.Duration // the first answer, from which the time to give up counts
-	due     time.Duration // the next attempt
-	grey    time.Duration // when the address itself was first deferred at source from
-	from    *greySource   // nil: the address itself wasn't deferred
-	newest  *note         // the newest attempt; nil: there is none
+	since   time.Duration // time of the first answer; the time until giving up counts from here
+	due     time.Duration // time of the next attempt
+	grey    time.Duration // when the address itself was first deferred at the source
+	from    *greySource   // the source; nil: the address itself wasn't deferred
+	newest  *note         // the newest attempt; nil: none
 	ordinal uint32
-	omitted uint16      // attempts that the log does not keep
-	reason  smtp.Reason // why it was deferred last
-	waits   uint8       // how many of the configured waits are used up, at most waitsMax
+	omitted uint16      // attempts that the log doesn't keep
+	reason  smtp.Reason // why the address was last deferred
+	waits   uint8       // used configured waits, at most waitsMax
 	kept    uint8       // attempts that the log keeps
 	marks   uint8
 }
 
-// waitsMax bounds the count of used waits: no configuration has so many.
+// waitsMax bounds the count of used waits. No configuration has so many.
 const waitsMax = 1<<8 - 1
 
-// Bits of pending.marks.
+// The bits of pending.marks.
 const (
 	markNamed = 1 << iota // the receiver named the wait
 	markEarly             // asked again before the configured wait was over
-	markHeld              // waited for longer than it had to, because our ledger stalled
-	markAsked             // a RCPT was sent for it
+	markHeld              // waited longer than necessary, because the ledger stalled
+	markAsked             // a RCPT was sent for the address
 )
 
 // deferrals is a heap of the addresses that wait for their next attempt, soonest first.

@@ -10,26 +10,30 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// An address is asked again when the mail server says, or else by the configured waits, the last of which repeats. If
-// it is greylisted, it is asked early once another greylisted address has passed (notePassed), and skips waits as
-// short as those of others that came back in vain (noteInVain). Before that the receiver actor may have asked it
-// twice within seconds, and knows how long its source has to wait: ask_again.go in actors/receiver/scheduler,
-// greyWait. See give_up.go for when its time is over, and backlog.go for why due addresses go before fresh ones.
+// These are the rules for when a deferred address is asked again.
+//   - If the receiver names a wait, that wait holds. Otherwise the configured waits hold; the last one repeats.
+//   - A greylisted address is asked sooner once another one has passed after a shorter wait (notePassed).
+//   - A greylisted address skips waits that were too short for others (noteInVain).
+//
+// Before an address comes here, the receiver actor may have asked it twice within seconds. That actor also knows how
+// long its source has to wait (greyWait in actors/receiver/scheduler/ask_again.go). give_up.go says when an address is
+// given up.
 
 // namedInRow is how many waits in a row may be as short as the receiver or a rule names them. Later waits are at least
-// the configured ones: otherwise a mailbox deferred by a minute each time would be asked hundreds of times. Guess.
+// the configured ones. Otherwise a mailbox that is deferred for a minute each time would be asked hundreds of times.
+// Guess.
 const namedInRow = 4
 
 // answerOf is what an answer says about the next attempt.
 type answerOf struct {
 	reason   smtp.Reason
-	wait     time.Duration      // as the receiver named it; 0: the configured waits
+	wait     time.Duration      // the wait that the receiver named; 0: none
 	attempts []evidence.Attempt // since the last answer
-	out      time.Duration      // for which it was out
+	out      time.Duration      // how long the address was at the receiver
 }
 
-// wasDeferred reports whether the address itself was deferred. When its host is paused or our source suspended,
-// addresses that weren't asked get that answer too.
+// wasDeferred reports whether the address itself was deferred. Addresses that weren't asked also get a deferral, if
+// their host is paused or our source is suspended.
 func wasDeferred(list []evidence.Attempt) bool {
 	if len(list) == 0 {
 		return false
@@ -38,9 +42,9 @@ func wasDeferred(list []evidence.Attempt) bool {
 	return last.Stage == smtp.StageRcpt && last.Code/100 == 4 && last.Blame != smtp.BlameSource && !last.Others
 }
 
-// askLater defers an address or the control probe, or reports that its time is over, and why. A wait that the receiver
-// named is never cut short. A wait in which the address isn't asked doesn't count towards giving up, except for a
-// control probe, so that acceptances never wait longer for it.
+// askLater defers an address or the control probe. If the time of the address is over, askLater returns why instead.
+// askLater never shortens a wait that the receiver named. A wait in which the address isn't asked doesn't count towards
+// giving up. For a control probe it does, so that acceptances never wait too long for one.
 func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf) (why smtp.Reason, over bool) {
 	if r.barren != smtp.ReasonNone {
 		return r.whyBarren(c), true
@@ -50,7 +54,7 @@ func (r *retries) askLater(now time.Time, p pending, c evidence.Case, m answerOf
 	}
 	r.noteInVain(now, &p, &m)
 	wait := r.nextWait(now, &p, m)
-	if untimed(m) && p.ordinal != controlOrdinal { // neither the last wait nor this one counts
+	if untimed(m) && p.ordinal != controlOrdinal { // neither the last wait nor the next one counts
 		p.since += r.since(now) - max(p.due, p.since) + wait
 	} else if p.waits < waitsMax {
 		p.waits++
@@ -80,35 +84,35 @@ func (r *retries) nextWait(now time.Time, p *pending, m answerOf) time.Duration 
 		waits := r.options.Waits(r.route.key)
 		own := waits[min(nth, len(waits)-1)]
 		if p.waits == 0 && p.from != nil {
-			own = max(0, own-(r.since(now)-p.grey)) // from the first answer
+			own = max(0, own-(r.since(now)-p.grey)) // the wait counts from the first answer
 		}
 		if m.reason == smtp.Greylisted {
 			own = skipShort(p, r.since(now)+own, waits[min(1, len(waits)-1):]) - r.since(now)
 		}
 		left := p.since + r.options.GiveUpAfter - r.since(now)
 		if left > 0 && (left >= own/2 || !slices.ContainsFunc(m.attempts, isRcptFor)) {
-			own = min(own, left) // a last try when the time is up, unless it was asked just before
+			own = min(own, left) // try the address a last time when its time is up, unless it was asked just before
 		}
 		wait = max(wait, own)
 	}
 	return wait
 }
 
-// earlyApart is the time between two retries brought forward. The receiver's rate limits them further.
+// earlyApart is the time between two retries that were brought forward. The receiver's rate limits them further.
 const earlyApart = 100 * time.Millisecond
 
-// noteDeferred notes that an address was deferred itself, at which source, and since when. Another source restarts the
-// clock and, if it is greylisted, the waits: most implementations know a client by its address.
+// noteDeferred notes that the address itself was deferred, at which source, and since when. At another source the clock
+// starts again, and so do the waits if the address is greylisted: most greylists know a client by its IP address.
 func (r *retries) noteDeferred(now time.Time, p *pending, m *answerOf) {
 	for _, first := range m.attempts {
 		if first.Stage != smtp.StageRcpt || first.Code/100 != 4 || first.Others || first.Void {
 			continue
 		}
 		last := m.attempts[len(m.attempts)-1]
-		if first.Source != last.Source || p.from != nil && p.from.address == last.Source { // its clock runs
+		if first.Source != last.Source || p.from != nil && p.from.address == last.Source { // the clock runs already
 			continue
 		}
-		ago := min(max(0, now.Sub(first.At)), m.out) // by the clock of another node
+		ago := min(max(0, now.Sub(first.At)), m.out) // measured by the clock of another node
 		if p.from == nil || m.reason == smtp.Greylisted {
 			p.waits = 0
 		}
@@ -133,9 +137,9 @@ func expectAnswer(p *pending, waits []time.Duration) time.Duration {
 	return at
 }
 
-// notePassed notes that a greylisted address was answered at the source that was greylisted. Most implementations let a
-// client through from then on, so the others are asked again soon: once each, and only after they waited as long as
-// this one, because some greylists punish an early retry.
+// notePassed notes that a greylisted address was answered at the source where it was greylisted. Most greylists accept
+// a client from then on. So the other addresses are asked again soon, each once. Each address first waits as long as
+// the passed one did, because some greylists punish an early retry.
 func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
 	if p.from == nil || p.reason != smtp.Greylisted || last.Stage != smtp.StageRcpt || last.Outcome == smtp.Undecided ||
 		last.Source != p.from.address {
@@ -143,14 +147,14 @@ func (r *retries) notePassed(now time.Time, p pending, last evidence.Attempt) {
 	}
 	waited := max(1, r.since(now)-p.grey)
 	if least := p.from.enough; least > 0 && waited > least-least/4 {
-		return // they were sped up for about as short a wait before
+		return // a wait nearly as short has brought the addresses forward before
 	}
 	p.from.enough = waited
 	r.speedUpGreylisted(now, p.from, waited)
 }
 
-// speedUpGreylisted makes greylisted addresses due once they have waited that long. A wait that the receiver named
-// stays.
+// speedUpGreylisted makes greylisted addresses due when they have waited for a given time. speedUpGreylisted doesn't
+// shorten a wait that the receiver named.
 func (r *retries) speedUpGreylisted(now time.Time, from *greySource, waited time.Duration) {
 	at := r.since(now)
 	for i := range r.deferred {
@@ -166,24 +170,24 @@ func (r *retries) speedUpGreylisted(now time.Time, from *greySource, waited time
 }
 
 const (
-	// If vainAgree greylisted addresses were asked again in vain, and at least vainOthers others wait, that wait is
-	// too short for these as well: they skip it. One in vainSample of them is asked nevertheless.
+	// If vainAgree greylisted addresses were asked again in vain, and at least vainOthers others wait, the others skip
+	// waits as short as that. One address in vainSample is asked nevertheless.
 	vainAgree, vainOthers, vainSample = 3, 50, 8
 
-	// A wait also counts as in vain if it is at most 1/vainMore longer than a wait in vain.
+	// A wait also counts as too short if it is at most 1/vainMore longer than a wait in vain.
 	vainMore = 8
 )
 
-// greySource is one of our sources, and how long greylisted addresses waited there.
+// greySource is one of our sources, and how long greylisted addresses wait there.
 type greySource struct {
 	address string
-	enough  time.Duration // the shortest wait after which one passed; 0: none has
-	vain    int           // waits in vain while none has passed
-	waited  time.Duration // the longest of them
-	used    time.Duration // no address is asked again after so short a wait; 0: after any
+	enough  time.Duration // the shortest wait after which one passed; 0: none
+	vain    int           // addresses asked again in vain while none has passed
+	waited  time.Duration // the longest wait in vain
+	used    time.Duration // waits up to this length are skipped; 0: none
 }
 
-// sourceOf returns the source with an address, a new one if it isn't known.
+// sourceOf returns the source with an address, or makes it.
 func (r *retries) sourceOf(address string) *greySource {
 	s := r.sources[address]
 	if s == nil {
@@ -193,8 +197,8 @@ func (r *retries) sourceOf(address string) *greySource {
 	return s
 }
 
-// noteInVain notes that a greylisted address was asked again and is still greylisted. If several are, the others skip
-// the configured waits that are as short.
+// noteInVain notes that a greylisted address was asked again and is still greylisted. After several, the other
+// addresses skip configured waits that are as short.
 func (r *retries) noteInVain(now time.Time, p *pending, m *answerOf) {
 	v := p.from
 	if v == nil || v.enough > 0 || len(m.attempts) == 0 || p.reason != smtp.Greylisted || m.reason != smtp.Greylisted {
@@ -220,7 +224,7 @@ func (r *retries) noteInVain(now time.Time, p *pending, m *answerOf) {
 	heap.Init(&r.deferred)
 }
 
-// skipShort skips waits that are too short for a greylisted address, and returns when it is due instead.
+// skipShort skips waits that are too short for a greylisted address, and returns when it is due then.
 func skipShort(p *pending, due time.Duration, waits []time.Duration) time.Duration {
 	for p.from != nil && p.ordinal%vainSample != 0 && due-p.grey <= p.from.used && p.waits < waitsMax {
 		due += waits[min(int(p.waits), len(waits)-1)]

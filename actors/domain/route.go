@@ -10,23 +10,24 @@ import (
 	"rollcall/smtp/mx"
 )
 
-// route is where a domain's addresses are asked: the answer of DNS, the receiver, and which of its hosts answer.
+// route is where a domain's addresses are asked: the answer of DNS, the receiver, and which hosts answer.
 type route struct {
 	*job
 	mx.Route
-	hosts    []*wire.Host    // in the form of messages; nil: nothing is known yet
-	asked    bool            // the question is out
-	silent   bool            // DNS gave no answer; addresses are being deferred
-	closed   smtp.Reason     // why the domain takes no mail, as DNS says
-	key      string          // of the receiver; empty: not known yet
-	version  uint64          // on which key depends
-	heard    map[string]bool // hosts that answered about a mailbox
-	answered string          // the one that answered last; empty: none did
-	keyed    string          // the host of the cached behaviour key
-	keyOf    string          // its behaviourKey
+	hosts    []*wire.Host    // in the form of messages; nil: not known yet
+	asked    bool            // a lookup is under way
+	silent   bool            // DNS gave no answer, so addresses are deferred
+	closed   smtp.Reason     // why the domain takes no mail, according to DNS
+	key      string          // key of the receiver; empty: not known yet
+	version  uint64          // version of the table that gave the key
+	heard    map[string]bool // hosts that have answered about a mailbox
+	answered string          // the host that answered last; empty: none did
+	keyed    string          // the host of the cached keyOf
+	keyOf    string          // the behaviourKey of that host
 }
 
-// takeRoute takes the answer of DNS and reports whether there is an address to dial: receivers take no other offer.
+// takeRoute takes the answer of DNS. takeRoute reports whether there is an address to dial; receivers refuse other
+// offers.
 func (r *route) takeRoute(found mx.Route, err error) bool {
 	r.asked = false
 	switch {
@@ -41,7 +42,7 @@ func (r *route) takeRoute(found mx.Route, err error) bool {
 	return true
 }
 
-// hearHost notes the host of an answer about a mailbox.
+// hearHost notes which host answered about a mailbox.
 func (r *route) hearHost(t evidence.Attempt) {
 	tells := t.Outcome == smtp.Valid || t.Outcome == smtp.Invalid || t.Outcome == smtp.CatchAll
 	if t.Stage != smtp.StageRcpt || t.Others || !tells {
@@ -53,8 +54,8 @@ func (r *route) hearHost(t evidence.Attempt) {
 	r.heard[t.Host], r.answered = true, t.Host
 }
 
-// answeringHost returns the host whose answers are expected next: the one that answered last about an address, or the
-// first of the route. Empty while there is no route.
+// answeringHost returns the host whose answers are expected next: the host of the last answer about an address, or the
+// first host of the route. Empty: there is no route.
 func (r *route) answeringHost() string {
 	if r.answered == "" && len(r.Hosts) > 0 {
 		return r.Hosts[0].Name
@@ -62,8 +63,8 @@ func (r *route) answeringHost() string {
 	return r.answered
 }
 
-// behaviourKey returns the key of a host's behaviour for the domain. The last one is cached: the host is nearly always
-// the same.
+// behaviourKey returns the key of a host's behaviour for the domain. behaviourKey caches the last key, because the host
+// is nearly always the same.
 func (r *route) behaviourKey(host string) string {
 	if r.keyed != host || r.keyOf == "" {
 		r.keyed, r.keyOf = host, behaviourKey(r.work.Domain, host)
@@ -71,7 +72,7 @@ func (r *route) behaviourKey(host string) string {
 	return r.keyOf
 }
 
-// rankOf returns the preference of a host of the route; false: it is no host of it.
+// rankOf returns the preference of a host; false: the host isn't on the route.
 func (r *route) rankOf(host string) (uint16, bool) {
 	for _, h := range r.Hosts {
 		if h.Name == host {
@@ -81,7 +82,7 @@ func (r *route) rankOf(host string) (uint16, bool) {
 	return 0, false
 }
 
-// isBackup reports whether a host comes after another one of the route that hasn't answered about a mailbox.
+// isBackup reports whether a host comes after another host of the route that hasn't answered about a mailbox.
 func (r *route) isBackup(host string) bool {
 	rank, ranked := r.rankOf(host)
 	return ranked && slices.ContainsFunc(r.Hosts, func(h mx.Host) bool {
@@ -89,9 +90,10 @@ func (r *route) isBackup(host string) bool {
 	})
 }
 
-// isOutranked reports whether a host that accepts everything says nothing about the domain's mailboxes, because
-// mail goes to another host of the route that tells them apart: one of the same preference that is known to, or
-// one that goes before it (RFC 5321 section 5.1) and has answered in this run, unless it accepts everything too.
+// isOutranked reports whether a host that accepts everything says nothing about the domain's mailboxes. The host is
+// outranked if mail goes to another host that tells mailboxes apart. Such a host has the same preference and is known
+// to tell them apart; or it comes first (RFC 5321 section 5.1), has answered in this run, and isn't known to accept
+// everything.
 func (r *route) isOutranked(now time.Time, host string) bool {
 	rank, ranked := r.rankOf(host)
 	return slices.ContainsFunc(r.Hosts, func(h mx.Host) bool {
@@ -103,8 +105,8 @@ func (r *route) isOutranked(now time.Time, host string) bool {
 	})
 }
 
-// hostsOf returns how many hosts must deny that they serve the domain before it counts: those of the route, and those
-// of an older route that were asked.
+// hostsOf returns how many hosts must deny that they serve the domain before we believe it: those of the route, and
+// those of an older route that were asked.
 func (r *route) hostsOf(c evidence.Case) int {
 	hosts := len(r.Hosts)
 	for i, t := range c.Attempts {

@@ -10,28 +10,26 @@ import (
 	"rollcall/smtp"
 )
 
-// tellEvery is the least time between two messages about what addresses wait for: short for a person who watches, and
-// little work beside one question for each. For each message all deferred addresses are looked at. Measured: 50 ms for
-// a million, on a busy machine.
+// tellEvery is the least time between two messages about what addresses wait for. tellEvery is short for a person who
+// watches, and costs little. Each message looks at all deferred addresses: 50 ms for a million, measured on a busy
+// machine.
 const tellEvery = 2 * time.Second
 
-// Waits is what a domain's open addresses wait for. It is sent to the parent when it changes, at most once in
-// tellEvery.
+// Waits is what a domain's open addresses wait for. The parent gets it after a change, at most once in tellEvery.
 type Waits struct {
 	Domain string
-	Waits  []inspect.Wait // each address once
+	Waits  []inspect.Wait // counts each address once
 
-	// Ends is when the last of them is expected to be final if receivers let us ask without delay; zero: none waits for a
+	// Ends is when the last address is expected to be final, if receivers let us ask without delay; zero: none waits for a
 	// time.
 	Ends time.Time
 
-	// Deferred is the fraction, 0 to 1, of addresses not asked yet that are expected to be deferred, and Wait for how
-	// long.
+	// Deferred is the fraction, 0 to 1, of the unasked addresses that are expected to be deferred, and Wait for how long.
 	Deferred float64
 	Wait     time.Duration
 }
 
-// equal reports whether two mean the same.
+// equal reports whether two Waits say the same.
 func (w Waits) equal(o Waits) bool {
 	return w.Ends.Equal(o.Ends) && slices.EqualFunc(w.Waits, o.Waits, func(a, b inspect.Wait) bool {
 		same := a.Until.Equal(b.Until) && a.Last.Equal(b.Last)
@@ -70,7 +68,7 @@ func (w *Waits) add(n inspect.Wait) {
 	}
 }
 
-// addDeferred adds what the addresses wait for that are deferred for a reason and not due.
+// addDeferred adds what the addresses wait for that were deferred for a reason and aren't due.
 func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, deferred *deferredCounts) {
 	c := deferred.by[r]
 	out.add(inspect.Wait{Addresses: c.addresses, For: inspect.ForRetry, Reason: r.String(), Receiver: pl.route.key,
@@ -79,23 +77,23 @@ func (pl *planner) addDeferred(now time.Time, out *Waits, r smtp.Reason, deferre
 	switch _, known := pl.controls.behaviourOf(now, pl.route.answeringHost()).CatchAll(); {
 	case pl.retries.stats.isHopeless(r):
 		ends = gaveUp
-	case r == smtp.Greylisted && pl.controls.asking: // the control probe waits beside them
+	case r == smtp.Greylisted && pl.controls.asking: // the control probe waits together with these addresses
 		ends = max(ends, deferred.control)
-	case r == smtp.Greylisted && !known: // the control probe behind them is deferred too
+	case r == smtp.Greylisted && !known: // the control probe after these addresses is deferred too
 		ends += c.wait
 		gaveUp += c.wait
 	}
 	out.Ends = later(out.Ends, pl.start.Add(min(ends, gaveUp)))
 }
 
-// waitForReceiver returns what the addresses wait for that could be asked now.
+// waitForReceiver returns what the addresses that could be asked now wait for.
 func (pl *planner) waitForReceiver(now time.Time, deferred *deferredCounts) inspect.Wait {
 	w := inspect.Wait{Addresses: pl.backlog.countFresh() + deferred.due, For: inspect.ForReceiver}
 	for _, o := range pl.backlog.chunks {
 		w.Addresses += len(o.left)
 	}
 	if pl.controls.asking && deferred.control == 0 {
-		w.Addresses-- // it is no address of the file
+		w.Addresses-- // the control probe is no address of the file
 	}
 	switch pause := pl.route.pausedUntil(); {
 	case pause.After(now):
@@ -117,36 +115,35 @@ func (pl *planner) waitForReceiver(now time.Time, deferred *deferredCounts) insp
 }
 
 const (
-	// greyPrior is the expected greylisting delay of a receiver that hasn't shown its own: the default of Postgrey
-	// (--delay=300), which is used most.
+	// greyPrior is how long we expect a receiver to greylist if we have seen no wait there. greyPrior is the default of
+	// Postgrey (--delay=300), the most used greylist.
 	greyPrior = 5 * time.Minute
 
-	// greyTries is how many configured waits bound the expected delay: an operator who set short waits knows the
+	// greyTries is how many configured waits the expected delay may take. An operator who set short waits knows the
 	// receivers. Guess.
 	greyTries = 3
 
-	// hopelessAfter: if this many addresses are deferred again for each one answered, all are expected to stay deferred
-	// until they are given up. Guess.
+	// hopelessAfter: if this many addresses are deferred again for each one that is answered, we expect all of them to
+	// stay deferred until they are given up. Guess.
 	hopelessAfter = 4
 )
 
-// deferredCounts are the deferred addresses by reason. Times count from the start of the planner.
+// deferredCounts counts the deferred addresses by reason. Times count from the start of the planner.
 type deferredCounts struct {
 	by      map[smtp.Reason]*deferredFor
-	due     int           // due addresses; by counts none of these
+	due     int           // due addresses, not counted in by
 	control time.Duration // when the deferred control probe is expected to be answered; 0: it isn't deferred
 }
 
-// deferredFor are the addresses deferred for one reason that aren't due.
+// deferredFor counts the addresses that are deferred for one reason and aren't due.
 type deferredFor struct {
 	addresses   int
-	first, last time.Duration // when the last of them is asked again
-	ends        time.Duration // when the last of them is expected to be answered, if not deferred again
-	wait        time.Duration // how long the last of them waits in all, as expected
-	since       time.Duration // the latest first answer among them: they are given up GiveUpAfter later
+	first, last time.Duration // when the first and the last of them are asked again
+	ends        time.Duration // when the last one is expected to be answered, if not deferred again
+	wait        time.Duration // the longest expected wait of one of them in all
+	since       time.Duration // latest first answer of one of them; it is given up GiveUpAfter later
 }
 
-// countDeferred counts the deferred addresses.
 func (r *retries) countDeferred(now time.Time) *deferredCounts {
 	out := &deferredCounts{by: map[smtp.Reason]*deferredFor{}}
 	if len(r.deferred) == 0 {
@@ -185,14 +182,14 @@ func (r *retries) countDeferred(now time.Time) *deferredCounts {
 
 // deferralStats counts how often addresses were deferred.
 type deferralStats struct {
-	by   map[smtp.Reason]askedAgain // by why they were deferred before; ReasonNone: they weren't
-	wait time.Duration              // the longest that addresses that were last deferred wait in all, as expected
+	by   map[smtp.Reason]askedAgain // by the reason of the deferral before; ReasonNone: there was none
+	wait time.Duration              // the longest expected wait of an address in all, at the last count
 }
 
-// askedAgain counts addresses that were deferred, and those that were answered.
+// askedAgain counts how many addresses were deferred and how many answered.
 type askedAgain struct{ deferred, answered int }
 
-// noteAsked notes whether an address that was deferred for a reason was deferred again.
+// noteAsked counts the answer to an address that was deferred before for a reason: it was deferred again, or not.
 func (t *deferralStats) noteAsked(r smtp.Reason, deferred bool) {
 	c := t.by[r]
 	if deferred {
@@ -203,20 +200,19 @@ func (t *deferralStats) noteAsked(r smtp.Reason, deferred bool) {
 	t.by[r] = c
 }
 
-// isHopeless reports whether addresses deferred for a reason are expected to stay so until they are given up.
+// isHopeless reports whether addresses that are deferred for a reason are expected to stay so until they are given up.
 func (t *deferralStats) isHopeless(r smtp.Reason) bool {
 	c := t.by[r]
 	switch r {
-	case smtp.Greylisted: // it passes
+	case smtp.Greylisted: // greylisting ends
 		return false
-	case smtp.MailboxFull: // people empty a full mailbox within days, if at all
+	case smtp.MailboxFull: // people empty a full mailbox within days or never
 		return c.deferred >= c.answered
 	}
 	return c.deferred >= hopelessAfter*(c.answered+1)
 }
 
-// expectDeferred returns the fraction, 0 to 1, of addresses not asked yet that are expected to be deferred, and for how
-// long.
+// expectDeferred returns which fraction of the unasked addresses, 0 to 1, is expected to be deferred, and for how long.
 func (t *deferralStats) expectDeferred() (float64, time.Duration) {
 	first := t.by[smtp.ReasonNone]
 	if first.deferred == 0 {

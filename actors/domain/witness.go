@@ -8,30 +8,30 @@ import (
 	"rollcall/smtp/evidence"
 )
 
-// witnessAfter is how long we wait for another address to be accepted before we ask an accepted one again. Guess.
+// witnessAfter is how long we wait for another address to be accepted. Then we ask an accepted address again. Guess.
 const witnessAfter = evidence.WitnessWithin / 4
 
-// heardMax bounds the acceptances kept as witnesses, one for each host and source: at most 5 hosts of a route are
-// tried, and nodes have a few sources.
+// heardMax bounds the acceptances kept as witnesses, one for each host and source. We try at most 5 hosts of a route,
+// and nodes have a few sources.
 const heardMax = 64
 
-// witnesses decide about bare refusals, which may mean us as well as the mailbox: a witness is another address of the
-// domain that is accepted soon after.
+// witnesses decide about bare refusals. A bare refusal may be about the mailbox or about us. The refusal is about the
+// mailbox if a witness, another address of the domain, is accepted soon after.
 type witnesses struct {
-	heard   map[place]evidence.Attempt // the newest acceptance of an address
-	news    bool                       // a new acceptance that the doubted ones haven't been checked against
-	ordinal uint32                     // an address that was accepted, if known
+	heard   map[place]evidence.Attempt // the newest acceptance at each host and source
+	news    bool                       // an acceptance came that the doubted addresses haven't been checked against
+	ordinal uint32                     // an accepted address, if known is true
 	known   bool
 
-	doubted []pending // addresses with a bare refusal, oldest first; due is when they were refused
-	since   time.Time // the first of them
-	asked   bool      // the accepted address was asked again for them
+	doubted []pending // addresses with a bare refusal, oldest first; due is the time of the refusal
+	since   time.Time // time of the first such refusal
+	asked   bool      // an accepted address was asked again for the doubted ones
 }
 
 // place is the host that answered and the source that asked.
 type place struct{ host, source string }
 
-// hearAccepted notes an accepted address as a witness.
+// hearAccepted keeps an acceptance as a witness.
 func (w *witnesses) hearAccepted(ordinal uint32, t evidence.Attempt) {
 	if w.heard == nil || len(w.heard) >= heardMax {
 		w.heard = map[place]evidence.Attempt{}
@@ -58,7 +58,7 @@ func (w *witnesses) nextDoubt(now time.Time) time.Time {
 	return w.doubtedBy()
 }
 
-// addWitness adds to a behaviour the witness that an attempt needs, if there is one.
+// addWitness adds to a behaviour the witness for an attempt, if there is one.
 func (w *witnesses) addWitness(h evidence.AcceptBehaviour, t evidence.Attempt) evidence.AcceptBehaviour {
 	if accepted, heard := w.heard[place{t.Host, t.Source}]; heard {
 		probe := controlProbe{notes: h.Controls}
@@ -68,7 +68,7 @@ func (w *witnesses) addWitness(h evidence.AcceptBehaviour, t evidence.Attempt) e
 	return h
 }
 
-// doubtRefusal files an address with a bare refusal until it is known whether others are accepted.
+// doubtRefusal keeps an address with a bare refusal until we know whether other addresses are accepted.
 func (k *controls) doubtRefusal(now time.Time, p pending, c evidence.Case) {
 	w := &k.witnesses
 	k.retries.log.keepCase(&p, c)
@@ -79,9 +79,9 @@ func (k *controls) doubtRefusal(now time.Time, p pending, c evidence.Case) {
 	w.doubted = append(w.doubted, p)
 }
 
-// weighDoubted judges bare refusals: one with a witness counts. While there are other addresses to ask (busy), one of
-// these may become the witness; after that an address that was accepted before is asked once more. Those without a
-// witness are asked again later.
+// weighDoubted judges bare refusals; one with a witness counts. While there are other addresses to ask (busy), one of
+// those may become the witness. After that, an address that was accepted before is asked once more. Refused addresses
+// without a witness are asked again later.
 func (k *controls) weighDoubted(now time.Time, busy bool) {
 	w := &k.witnesses
 	if w.news {
@@ -109,7 +109,7 @@ func (k *controls) weighDoubted(now time.Time, busy bool) {
 	}
 }
 
-// deferDoubted defers bare refusals whose witness would come too late.
+// deferDoubted defers addresses with a bare refusal whose witness would come too late.
 func (k *controls) deferDoubted(now time.Time, busy bool) {
 	w := &k.witnesses
 	for len(w.doubted) > 0 && !k.isCut() {
@@ -125,7 +125,7 @@ func (k *controls) deferDoubted(now time.Time, busy bool) {
 	w.doubted = slices.Clone(w.doubted)
 }
 
-// holdAgainst concludes about a bare refusal if there is a witness.
+// holdAgainst concludes that an address with a bare refusal doesn't exist, if there is a witness.
 func (k *controls) holdAgainst(now time.Time, p pending) {
 	c := k.retries.log.takeCase(&p)
 	last, _ := c.Last()
@@ -136,7 +136,7 @@ func (k *controls) holdAgainst(now time.Time, p pending) {
 	}
 }
 
-// endDoubt gives up the bare refusals.
+// endDoubt gives up the addresses with a bare refusal.
 func (k *controls) endDoubt(now time.Time) {
 	for len(k.witnesses.doubted) > 0 && !k.isCut() {
 		p, c := k.retries.popOf(&k.witnesses.doubted)
@@ -144,13 +144,12 @@ func (k *controls) endDoubt(now time.Time) {
 	}
 }
 
-// askWitness asks again, in place of a control probe, about an address that was accepted.
+// askWitness asks an accepted address again, in place of a control probe.
 func (k *controls) askWitness(now time.Time) {
 	k.asking, k.witness, k.local = true, true, k.work.Local(k.witnesses.ordinal)
 	k.offerControl(now)
 }
 
-// takeTestimony takes the answer to askWitness.
 func (k *controls) takeTestimony(now time.Time, c evidence.Case, m answerOf) {
 	k.asking, k.witness = false, false
 	refused := k.bare
